@@ -1,0 +1,316 @@
+#include "cli/flags.h"
+
+#include <algorithm>
+
+#include "base/files.h"
+#include "base/str.h"
+
+namespace mtl {
+
+namespace {
+
+std::string describe(const std::vector<UsageError::Problem>& problems) {
+  std::size_t width = 0;
+  for (const auto& problem : problems) width = std::max(width, problem.where.size());
+  width = std::min<std::size_t>(width, 40);
+  std::string out = cat(problems.size(), problems.size() == 1 ? " problem" : " problems", " with the configuration");
+  for (const auto& [where, what] : problems) {
+    std::string padding(where.size() < width ? width - where.size() : 0, ' ');
+    out += cat("\n  ", where, padding, "  ", what);
+  }
+  return out;
+}
+
+template <class... Cases>
+struct Overloaded : Cases... {
+  using Cases::operator()...;
+};
+
+bool is_switch(const Flags::Flag& flag) { return std::holds_alternative<bool*>(flag.target) && flag.placeholder.empty(); }
+bool is_list(const Flags::Flag& flag) { return std::holds_alternative<std::vector<std::string>*>(flag.target); }
+
+/// A word that starts a flag: "--x", "-o", but not "-", "--" or a negative number.
+bool looks_like_flag(const std::string& word) {
+  return word.size() > 1 && word[0] == '-' && word != "--" && !parse_float(word).has_value();
+}
+
+}  // namespace
+
+UsageError::UsageError(std::vector<Problem> problems)
+    : Error(Exit::usage, describe(problems)), problems_(std::move(problems)) {}
+
+std::string Flags::Flag::value() const {
+  auto shown = [](const auto& held) { return held ? cat(*held) : std::string(); };
+  return std::visit(Overloaded{
+                        [&](bool* held) { return cat(turns_off ? !*held : *held); },
+                        [](std::int64_t* held) { return cat(*held); },
+                        [](double* held) { return cat(*held); },
+                        [](std::string* held) { return *held; },
+                        [&](std::optional<std::int64_t>* held) { return shown(*held); },
+                        [&](std::optional<double>* held) { return shown(*held); },
+                        [&](std::optional<std::string>* held) { return shown(*held); },
+                        [](std::vector<std::string>* held) { return join(*held, " "); },
+                    },
+                    target);
+}
+
+Flags::Flags(std::string program, std::string summary) : program_(std::move(program)), summary_(std::move(summary)) {
+  add_switch("--help", wants_help_, "print this help and exit").alias("-h").section = "General";
+  add_switch("--version", wants_version_, "print the version and exit").section = "General";
+  add_switch("--quiet", quiet, "print errors and warnings only").alias("-q").section = "General";
+  add("--config", &config_, "FILE", "read flags from FILE, one `name = value` a line; the command line wins").section = "General";
+  add_switch("--dump-config", wants_dump_, "print every flag with its value and where that came from, then exit").section = "General";
+}
+
+Flags::Flag& Flags::add(std::string name, Target target, std::string placeholder, std::string help) {
+  require(find(name) == nullptr, "flag declared twice: ", name);
+  flags_.push_back(std::make_unique<Flag>());
+  Flag& flag = *flags_.back();
+  flag.name = std::move(name);
+  flag.target = target;
+  flag.placeholder = std::move(placeholder);
+  flag.help = std::move(help);
+  flag.section = section_;
+  return flag;
+}
+
+Flags::Flag& Flags::add_switch(std::string name, bool& target, std::string help) {
+  return add(std::move(name), &target, "", std::move(help));
+}
+
+Flags::Flag& Flags::add_off_switch(std::string name, bool& target, std::string help) {
+  Flag& flag = add(std::move(name), &target, "", std::move(help));
+  flag.turns_off = true;
+  return flag;
+}
+
+void Flags::positional(std::string placeholder, std::vector<std::string>& target, std::string help) {
+  positional_ = Positional{std::move(placeholder), &target, std::move(help)};
+}
+
+void Flags::refuse(std::string name, int takes, std::string reason) { others_[name] = {takes, std::move(reason), true}; }
+void Flags::acknowledge(std::string name, int takes, std::string reason) { others_[name] = {takes, std::move(reason), false}; }
+void Flags::problem(std::string where, std::string what) { problems_.push_back({std::move(where), std::move(what)}); }
+
+const Flags::Flag* Flags::find(const std::string& name) const {
+  for (const auto& flag : flags_) {
+    if (flag->name == name || std::count(flag->aliases.begin(), flag->aliases.end(), name) > 0) return flag.get();
+  }
+  return nullptr;
+}
+
+Flags::Flag* Flags::find(const std::string& name) { return const_cast<Flag*>(std::as_const(*this).find(name)); }
+
+bool Flags::was_given(const std::string& name) const {
+  const Flag* flag = find(name);
+  require(flag != nullptr, "no such flag: ", name);
+  return flag->origin != "default";
+}
+
+void Flags::set(Flag& flag, const std::vector<std::string>& words, const std::string& origin) {
+  flag.origin = origin;
+  const std::string& word = words.empty() ? flag.name : words.front();
+  auto wrong = [&](const char* kind) { problem(flag.name + " " + word, cat("is not ", kind)); };
+  if (!flag.choices.empty() && std::count(flag.choices.begin(), flag.choices.end(), word) == 0) {
+    problem(flag.name + " " + word, "choose one of " + join(flag.choices, ", "));
+    return;
+  }
+  auto whole = [&](auto* held) {
+    if (auto value = parse_int(word)) *held = *value; else wrong("a whole number");
+  };
+  auto real = [&](auto* held) {
+    if (auto value = parse_float(word)) *held = *value; else wrong("a number");
+  };
+  std::visit(Overloaded{
+                 [&](bool* held) {
+                   if (words.empty()) *held = !flag.turns_off;
+                   else if (word == "true" || word == "false") *held = (word == "true") != flag.turns_off;
+                   else wrong("true or false");
+                 },
+                 [&](std::int64_t* held) { whole(held); },
+                 [&](std::optional<std::int64_t>* held) { whole(held); },
+                 [&](double* held) { real(held); },
+                 [&](std::optional<double>* held) { real(held); },
+                 [&](std::string* held) { *held = word; },
+                 [&](std::optional<std::string>* held) { *held = word; },
+                 [&](std::vector<std::string>* held) { *held = words; },
+             },
+             flag.target);
+}
+
+void Flags::report_unknown(const std::string& name) {
+  std::vector<std::string> known;
+  for (const auto& flag : flags_) {
+    known.push_back(flag->name);
+    known.insert(known.end(), flag->aliases.begin(), flag->aliases.end());
+  }
+  std::string guess = nearest(name, known);
+  problem(name, guess.empty() ? cat("unknown flag; see ", program_, " --help") : cat("unknown flag; did you mean ", guess, "?"));
+}
+
+/// Reads the flag at words[at] with its values; returns how many words that took.
+std::size_t Flags::take_flag(const std::vector<std::string>& words, std::size_t at, const std::string& origin) {
+  std::string name = words[at];
+  std::vector<std::string> values;
+  std::size_t equals = name.find('=');
+  bool attached = starts_with(name, "--") && equals != std::string::npos;
+  if (attached) {
+    values.push_back(name.substr(equals + 1));
+    name.resize(equals);
+  }
+  Flag* flag = find(name);
+  auto other = others_.find(name);
+  if (flag == nullptr && other == others_.end()) {
+    report_unknown(name);
+    std::size_t skip = 1;  // its values are its own affair: one message per mistake
+    while (!attached && at + skip < words.size() && !looks_like_flag(words[at + skip])) ++skip;
+    return skip;
+  }
+  int takes = flag == nullptr ? other->second.takes : is_switch(*flag) ? 0 : is_list(*flag) ? -1 : 1;
+  std::size_t next = at + 1;
+  if (!attached) {
+    while (next < words.size() && (takes < 0 || static_cast<int>(values.size()) < takes) &&
+           (!looks_like_flag(words[next]) || (takes == 1 && !starts_with(words[next], "--") && words[next].size() > 2))) {
+      values.push_back(words[next++]);
+    }
+  }
+  if (flag == nullptr) {
+    const auto& [count, reason, refused] = other->second;
+    std::string where = values.empty() ? name : name + " " + values[0];
+    if (refused) problem(where, reason);
+    else notices_.push_back(cat(name, ": ", reason));
+    return next - at;
+  }
+  if (values.empty() && takes != 0) problem(name, cat("needs a value: ", flag->placeholder));
+  else set(*flag, values, origin);
+  return next - at;
+}
+
+void Flags::parse_words(const std::vector<std::string>& words, const std::string& origin) {
+  std::vector<std::string> rest;
+  for (std::size_t at = 0; at < words.size();) {
+    if (words[at] == "--") {
+      rest.insert(rest.end(), words.begin() + static_cast<std::ptrdiff_t>(at) + 1, words.end());
+      break;
+    }
+    if (looks_like_flag(words[at])) {
+      at += take_flag(words, at, origin);
+    } else {
+      rest.push_back(words[at++]);
+    }
+  }
+  if (positional_) {
+    positional_->target->insert(positional_->target->end(), rest.begin(), rest.end());
+  } else {
+    for (const std::string& word : rest) problem(word, cat("belongs to no flag; see ", program_, " --help"));
+  }
+}
+
+void Flags::read_config(const std::string& path) {
+  std::vector<std::string> words;
+  for (const std::string& raw : split(read_file(path), '\n')) {
+    std::string_view line = raw;
+    std::size_t comment = line.find(" #");
+    line = trim(starts_with(trim(line), "#") ? "" : line.substr(0, comment));
+    if (line.empty()) continue;
+    std::size_t equals = line.find('=');
+    std::string name = "--" + std::string(trim(line.substr(0, equals)));
+    std::string value(equals == std::string_view::npos ? "" : trim(line.substr(equals + 1)));
+    Flag* flag = find(name);
+    if (flag == nullptr) {
+      report_unknown(name);
+    } else if (is_list(*flag)) {
+      if (!value.empty()) set(*flag, split(value, ' '), path);
+    } else if (!value.empty()) {
+      set(*flag, {value}, path);
+    } else if (is_switch(*flag)) {
+      set(*flag, {}, path);
+    }
+  }
+}
+
+Flags::Request Flags::parse(int argc, const char* const* argv) {
+  std::vector<std::string> words(argv + 1, argv + argc);
+  for (std::size_t at = 0; at < words.size(); ++at) {
+    if (words[at] == "--") break;
+    if (words[at] == "--help" || words[at] == "-h") return Request::help;
+    if (words[at] == "--version") return Request::version;
+    if (words[at] == "--config" && at + 1 < words.size()) read_config(words[at + 1]);
+    if (starts_with(words[at], "--config=")) read_config(words[at].substr(9));
+  }
+  parse_words(words, "command line");
+  if (!wants_dump_) {
+    for (const auto& flag : flags_) {
+      if (flag->is_required && flag->origin == "default") problem(flag->name, "is required: " + flag->help);
+    }
+  }
+  if (problems_.empty()) {
+    for (const auto& check : checks_) check();
+  }
+  if (!problems_.empty()) throw UsageError(problems_);
+  return wants_dump_ ? Request::dump_config : Request::run;
+}
+
+namespace {
+
+/// Text wrapped to lines of `width`, every line but the first indented.
+std::string wrap(const std::string& text, std::size_t indent, std::size_t width) {
+  std::string out;
+  std::size_t column = indent;
+  for (const std::string& word : split(text, ' ')) {
+    if (column > indent && column + 1 + word.size() > width) {
+      out += '\n' + std::string(indent, ' ');
+      column = indent;
+    } else if (column > indent) {
+      out += ' ';
+      ++column;
+    }
+    out += word;
+    column += word.size();
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string Flags::help() const {
+  constexpr std::size_t kIndent = 30, kWidth = 110;
+  std::string out = cat(program_, ": ", summary_, "\n\nusage: ", program_, " [flags]");
+  if (positional_) out += " " + positional_->placeholder + "...";
+  out += "\n";
+  if (positional_) out += cat("\n  ", positional_->placeholder, std::string(kIndent - 2 - positional_->placeholder.size(), ' '), wrap(positional_->help, kIndent, kWidth), "\n");
+  std::vector<std::string> sections;
+  for (const auto& flag : flags_) {
+    if (std::count(sections.begin(), sections.end(), flag->section) == 0) sections.push_back(flag->section);
+  }
+  std::rotate(sections.begin(), sections.begin() + 1, sections.end());  // "General" was declared first and comes last
+  for (const std::string& section : sections) {
+    out += cat("\n", section, ":\n");
+    for (const auto& flag : flags_) {
+      if (flag->section != section || flag->is_hidden) continue;
+      std::string left = "  " + flag->name;
+      for (const std::string& alias : flag->aliases) left += ", " + alias;
+      if (!flag->placeholder.empty()) left += " " + flag->placeholder;
+      left += left.size() + 2 > kIndent ? "\n" + std::string(kIndent, ' ') : std::string(kIndent - left.size(), ' ');
+      std::string text = flag->help;
+      if (!flag->choices.empty()) text += cat(": ", join(flag->choices, ", "));
+      if (!is_switch(*flag) && !flag->value().empty()) text += cat(" [", flag->value(), "]");
+      out += left + wrap(text, kIndent, kWidth) + "\n";
+    }
+  }
+  out += cat("\nMore in the manual page: man ", split(program_, ' ')[0], "\n");
+  return out;
+}
+
+std::string Flags::dump_config() const {
+  std::string out;
+  for (const auto& flag : flags_) {
+    if (flag->section == "General") continue;
+    bool empty = flag->value().empty();
+    std::string line = cat(empty ? "# " : "", flag->name.substr(2), " = ", flag->value());
+    out += line + std::string(line.size() < 48 ? 48 - line.size() : 1, ' ') + cat(" # ", flag->origin, "\n");
+  }
+  return out;
+}
+
+}  // namespace mtl

@@ -1,0 +1,28 @@
+# The libraries that mtl stands on, each behind a target named for what it is used for. All are Debian 12 packages.
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+find_package(OpenMP REQUIRED)
+
+function(mtl_dependency target module)
+  pkg_check_modules(${target}_pc REQUIRED IMPORTED_TARGET ${module})
+  add_library(${target} INTERFACE)
+  target_link_libraries(${target} INTERFACE PkgConfig::${target}_pc)
+endfunction()
+
+mtl_dependency(mtl_hash libxxhash)
+
+find_path(HIGHWAY_INCLUDE_DIR hwy/highway.h REQUIRED)
+find_library(HIGHWAY_LIBRARY hwy REQUIRED)
+add_library(mtl_simd INTERFACE)
+target_include_directories(mtl_simd SYSTEM INTERFACE ${HIGHWAY_INCLUDE_DIR})
+target_link_libraries(mtl_simd INTERFACE ${HIGHWAY_LIBRARY})
+
+find_package(dnnl REQUIRED)
+add_library(mtl_gemm_library INTERFACE)
+target_link_libraries(mtl_gemm_library INTERFACE DNNL::dnnl)
+
+add_library(mtl_decompression INTERFACE)
+foreach(module libzstd liblzma zlib)
+  pkg_check_modules(${module}_pc REQUIRED IMPORTED_TARGET ${module})
+  target_link_libraries(mtl_decompression INTERFACE PkgConfig::${module}_pc)
+endforeach()

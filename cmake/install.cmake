@@ -1,0 +1,7 @@
+install(TARGETS ${mtl_tools} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(DIRECTORY share/ DESTINATION ${CMAKE_INSTALL_DATADIR}/mtl)
+install(FILES LICENSE NOTICE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+foreach(page IN LISTS mtl_man_pages)
+  string(REGEX MATCH "[0-9]$" section ${page})
+  install(FILES ${page} DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section})
+endforeach()

@@ -1,0 +1,16 @@
+# man/NAME.N.scd -> build/man/NAME.N
+find_program(SCDOC scdoc)
+file(GLOB man_sources CONFIGURE_DEPENDS man/*.scd)
+set(mtl_man_pages "")
+if(SCDOC)
+  foreach(source IN LISTS man_sources)
+    get_filename_component(page ${source} NAME_WLE)
+    set(output ${CMAKE_BINARY_DIR}/man/${page})
+    add_custom_command(OUTPUT ${output} COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/man
+                       COMMAND ${SCDOC} < ${source} > ${output} DEPENDS ${source} VERBATIM)
+    list(APPEND mtl_man_pages ${output})
+  endforeach()
+  add_custom_target(man ALL DEPENDS ${mtl_man_pages})
+else()
+  message(STATUS "scdoc not found: no man pages")
+endif()

@@ -1,0 +1,58 @@
+#include "base/console.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace mtl {
+
+bool is_terminal(int descriptor) { return isatty(descriptor) == 1; }
+
+bool wants_color(int descriptor) {
+  const char* no_color = std::getenv("NO_COLOR");
+  const char* term = std::getenv("TERM");
+  if (no_color != nullptr && no_color[0] != '\0') return false;
+  return is_terminal(descriptor) && (term == nullptr || std::strcmp(term, "dumb") != 0);
+}
+
+double now_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+void Console::write_line(const std::string& text) {
+  end_progress();
+  std::fprintf(stderr, "%s: %s\n", program_.c_str(), text.c_str());
+}
+
+void Console::info(const std::string& message) {
+  if (!quiet) write_line(message);
+}
+
+void Console::warn(const std::string& message) { write_line("warning: " + message); }
+
+void Console::progress(const std::string& line, double interval) {
+  if (quiet) return;
+  auto now = std::chrono::steady_clock::now();
+  bool first = last_progress_ == std::chrono::steady_clock::time_point{};
+  if (first) last_progress_ = now;
+  double waited = std::chrono::duration<double>(now - last_progress_).count();
+  if (is_terminal(STDERR_FILENO)) {
+    if (!first && waited < 0.1) return;
+    std::fprintf(stderr, "\r\033[K%s", line.c_str());
+    std::fflush(stderr);
+    drawing_ = true;
+  } else {
+    if (waited < interval) return;
+    std::fprintf(stderr, "%s: %s\n", program_.c_str(), line.c_str());
+  }
+  last_progress_ = now;
+}
+
+void Console::end_progress() {
+  if (drawing_) std::fputc('\n', stderr);
+  drawing_ = false;
+}
+
+}  // namespace mtl

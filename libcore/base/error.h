@@ -1,0 +1,50 @@
+// One exception type, and the exit codes that every tool shares.
+//
+// An error says what is wrong, where, and the remedy. Nothing recovers in the middle of a step: errors travel to
+// run_main (apps/cli), which prints them and ends the process with their exit code.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+#include "base/str.h"
+
+namespace mtl {
+
+/// How a process ends. The values are part of the command-line contract.
+enum class Exit : int {
+  ok = 0,
+  failure = 1,            // any failure that has no code of its own
+  usage = 2,              // wrong flags or configuration
+  rerun_fault = 16,       // as Megatron: a fault was found by running again
+  validation_failed = 17, // as Megatron
+  bad_data = 65,          // an input file breaks its format
+  io = 74,                // the operating system refused a read or a write
+  requeue = 75,           // saved; the job wants to be started again
+};
+
+class Error : public std::runtime_error {
+ public:
+  Error(Exit code, const std::string& what) : std::runtime_error(what), code_(code) {}
+  Exit code() const { return code_; }
+
+ private:
+  Exit code_;
+};
+
+/// Throws Error(code) with its arguments written one after another: fail(Exit::bad_data, path, ": ", n, " bytes").
+template <class... Parts>
+[[noreturn]] void fail(Exit code, const Parts&... parts) {
+  throw Error(code, cat(parts...));
+}
+
+/// A programming mistake or a broken contract between rooms; throws Error(failure) unless `condition` holds.
+template <class... Parts>
+void require(bool condition, const Parts&... parts) {
+  if (!condition) [[unlikely]] fail(Exit::failure, parts...);
+}
+
+/// An I/O error with the meaning of errno: "path: cannot open: No such file or directory".
+[[noreturn]] void fail_errno(const std::string& path, const std::string& action);
+
+}  // namespace mtl

@@ -1,0 +1,233 @@
+#include "base/files.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <utility>
+
+#include "base/error.h"
+
+namespace mtl {
+
+namespace {
+
+/// The fault that MTL_FAULT asks for, and the count of operations so far.
+struct FaultPlan {
+  std::string kind;
+  std::int64_t at = 0;
+  std::atomic<std::int64_t> done{0};
+
+  FaultPlan() {
+    const char* text = std::getenv("MTL_FAULT");
+    if (text == nullptr) return;
+    std::vector<std::string> parts = split(text, ':');
+    if (parts.size() != 2) return;
+    kind = parts[0];
+    at = parse_int(parts[1]).value_or(0);
+  }
+};
+
+/// Counts one operation; returns true when the planned fault happens now, with errno set. `kill` does not return.
+bool fault_now(std::string* kind = nullptr) {
+  static FaultPlan plan;
+  if (plan.at == 0 || ++plan.done != plan.at) return false;
+  if (plan.kind == "kill") ::kill(::getpid(), SIGKILL);
+  if (kind != nullptr) *kind = plan.kind;
+  errno = plan.kind == "enospc" ? ENOSPC : plan.kind == "eintr" ? EINTR : EIO;
+  return true;
+}
+
+/// write(2) under the fault plan: may fail, be interrupted, or write half.
+ssize_t write_some(int descriptor, const char* data, std::size_t bytes) {
+  std::string kind;
+  if (fault_now(&kind)) {
+    if (kind != "short") return -1;
+    bytes = (bytes + 1) / 2;
+  }
+  return ::write(descriptor, data, bytes);
+}
+
+[[noreturn]] void fail_write(const std::string& path, std::uint64_t written) {
+  int code = errno;
+  std::string remedy = code == ENOSPC ? "; free some space on that disk and start again" : "";
+  errno = code;
+  fail_errno(path, cat("write after ", written, " bytes", remedy));
+}
+
+}  // namespace
+
+OutputFile::OutputFile(std::string path, bool append) : path_(std::move(path)) {
+  int flags = O_WRONLY | O_CREAT | O_CLOEXEC | (append ? O_APPEND : O_TRUNC);
+  if (fault_now()) fail_errno(path_, "create");
+  descriptor_ = ::open(path_.c_str(), flags, 0644);
+  if (descriptor_ < 0) fail_errno(path_, "create");
+}
+
+OutputFile::OutputFile(OutputFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      descriptor_(std::exchange(other.descriptor_, -1)),
+      bytes_(other.bytes_),
+      hasher_(std::move(other.hasher_)) {}
+
+OutputFile::~OutputFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+void OutputFile::write(const void* data, std::size_t bytes) {
+  const char* at = static_cast<const char*>(data);
+  std::size_t left = bytes;
+  while (left > 0) {
+    ssize_t written = write_some(descriptor_, at, left);
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      fail_write(path_, bytes_ + (bytes - left));
+    }
+    at += written;
+    left -= static_cast<std::size_t>(written);
+  }
+  hasher_.update(data, bytes);
+  bytes_ += bytes;
+}
+
+void OutputFile::sync() {
+  if (fault_now() || ::fsync(descriptor_) != 0) fail_errno(path_, "sync to disk");
+}
+
+void OutputFile::close() {
+  int descriptor = std::exchange(descriptor_, -1);
+  if (descriptor >= 0 && ::close(descriptor) != 0) fail_errno(path_, "close");
+}
+
+AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), out_(cat(path_, ".tmp.", ::getpid())) {}
+
+AtomicFile::~AtomicFile() {
+  if (!committed_ && !path_.empty()) ::unlink(out_.path().c_str());
+}
+
+void AtomicFile::commit() {
+  out_.sync();
+  out_.close();
+  rename_path(out_.path(), path_);
+  committed_ = true;
+  sync_directory(fs::path(path_).parent_path().string());
+}
+
+void write_file_atomic(const std::string& path, std::string_view content) {
+  AtomicFile file(path);
+  file.write(content);
+  file.commit();
+}
+
+void rename_path(const std::string& from, const std::string& to) {
+  if (fault_now() || ::rename(from.c_str(), to.c_str()) != 0) fail_errno(to, "rename " + from + " to it");
+}
+
+void sync_directory(const std::string& path) {
+  std::string folder = path.empty() ? "." : path;
+  int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) fail_errno(folder, "open");
+  bool failed = fault_now() || ::fsync(descriptor) != 0;
+  int code = errno;
+  ::close(descriptor);
+  errno = code;
+  if (failed && code != EINVAL) fail_errno(folder, "sync to disk");  // some file systems cannot sync a folder
+}
+
+void make_directories(const std::string& path) {
+  if (path.empty()) return;
+  if (fault_now()) fail_errno(path, "create the folder");
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) fail(Exit::io, path, ": cannot create the folder: ", error.message());
+}
+
+void remove_tree(const std::string& path) {
+  if (fault_now()) fail_errno(path, "remove");
+  std::error_code error;
+  fs::remove_all(path, error);
+  if (error) fail(Exit::io, path, ": cannot remove: ", error.message());
+}
+
+std::string read_file(const std::string& path) {
+  int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) fail_errno(path, "open");
+  std::string content;
+  char buffer[1 << 16];
+  while (true) {
+    ssize_t got = ::read(descriptor, buffer, sizeof buffer);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) {
+      int code = errno;
+      ::close(descriptor);
+      errno = code;
+      fail_errno(path, "read");
+    }
+    if (got == 0) break;
+    content.append(buffer, static_cast<std::size_t>(got));
+  }
+  ::close(descriptor);
+  return content;
+}
+
+bool file_exists(const std::string& path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
+
+std::uint64_t file_size(const std::string& path) {
+  struct stat info{};
+  if (::stat(path.c_str(), &info) != 0) fail_errno(path, "open");
+  return static_cast<std::uint64_t>(info.st_size);
+}
+
+std::uint64_t hash_file(const std::string& path) {
+  MappedFile file(path);
+  return hash_bytes(file.bytes().data(), file.bytes().size());
+}
+
+MappedFile::MappedFile(const std::string& path) : path_(path) {
+  int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) fail_errno(path, "open");
+  struct stat info{};
+  if (::fstat(descriptor, &info) != 0 || S_ISDIR(info.st_mode)) {
+    if (S_ISDIR(info.st_mode)) errno = EISDIR;
+    int code = errno;
+    ::close(descriptor);
+    errno = code;
+    fail_errno(path, "read");
+  }
+  size_ = static_cast<std::size_t>(info.st_size);
+  if (size_ > 0) {
+    data_ = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, descriptor, 0);
+    if (data_ == MAP_FAILED) {
+      int code = errno;
+      ::close(descriptor);
+      data_ = nullptr;
+      errno = code;
+      fail_errno(path, "map into memory");
+    }
+  }
+  ::close(descriptor);
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(data_, size_);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : path_(std::move(other.path_)), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+}  // namespace mtl

@@ -1,0 +1,101 @@
+// Every byte that mtl writes to a file goes through this layer, so that tests can make any write fail.
+//
+// A file appears under its final name only when complete: it is written as NAME.tmp.PID, synced, then renamed, and its
+// folder synced. Short writes are continued, EINTR is retried, a failed fsync is never retried (the page may have
+// been marked clean: the file counts as lost).
+//
+// Fault injection: with MTL_FAULT=KIND:N in the environment, the N-th operation of this layer (counted from 1) in the
+// process meets KIND: `kill` (SIGKILL before it), `eio`, `enospc`, `short` (half the bytes are written first), `eintr`.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/hash.h"
+
+namespace mtl {
+
+namespace fs = std::filesystem;
+
+/// A file being written. Throws Error(io) on any failure. What was not closed is left behind, incomplete.
+class OutputFile {
+ public:
+  /// Creates or empties `path`; with `append` it goes on at the end.
+  explicit OutputFile(std::string path, bool append = false);
+  ~OutputFile();
+  OutputFile(const OutputFile&) = delete;
+  OutputFile(OutputFile&& other) noexcept;
+
+  void write(const void* data, std::size_t bytes);
+  void write(std::string_view text) { write(text.data(), text.size()); }
+  /// fsync. After a failure the file counts as lost.
+  void sync();
+  void close();
+  const std::string& path() const { return path_; }
+  std::uint64_t bytes() const { return bytes_; }
+  /// XXH3 of all that was written through this object.
+  std::uint64_t hash() const { return hasher_.digest(); }
+
+ private:
+  std::string path_;
+  int descriptor_ = -1;
+  std::uint64_t bytes_ = 0;
+  Hasher hasher_;
+};
+
+/// A file that appears under its name only at commit(). Without it the temporary file is removed.
+class AtomicFile {
+ public:
+  explicit AtomicFile(std::string path);
+  ~AtomicFile();
+  AtomicFile(AtomicFile&&) = default;
+  OutputFile& out() { return out_; }
+  void write(std::string_view text) { out_.write(text); }
+  void write(const void* data, std::size_t bytes) { out_.write(data, bytes); }
+  /// fsync, rename, fsync of the folder.
+  void commit();
+
+ private:
+  std::string path_;
+  OutputFile out_;
+  bool committed_ = false;
+};
+
+void write_file_atomic(const std::string& path, std::string_view content);
+void rename_path(const std::string& from, const std::string& to);
+void sync_directory(const std::string& path);
+void make_directories(const std::string& path);
+void remove_tree(const std::string& path);
+
+/// The whole file. Throws Error(io) when it cannot be read.
+std::string read_file(const std::string& path);
+bool file_exists(const std::string& path);
+/// Throws Error(io) when there is no such file.
+std::uint64_t file_size(const std::string& path);
+/// XXH3 of the file's content.
+std::uint64_t hash_file(const std::string& path);
+
+/// A file mapped read-only; an empty file gives an empty span.
+class MappedFile {
+ public:
+  MappedFile() = default;
+  explicit MappedFile(const std::string& path);
+  ~MappedFile();
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(data_), size_}; }
+  std::string_view text() const { return {static_cast<const char*>(data_), size_}; }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  void* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace mtl

@@ -1,0 +1,30 @@
+// XXH3, 64 bits: a fast checksum of files and buffers. It finds accidents, not forgeries.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace mtl {
+
+/// Hashes bytes as they come.
+class Hasher {
+ public:
+  Hasher();
+  ~Hasher();
+  Hasher(Hasher&&) noexcept;
+  Hasher& operator=(Hasher&&) noexcept;
+  void update(const void* data, std::size_t bytes);
+  std::uint64_t digest() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+std::uint64_t hash_bytes(const void* data, std::size_t bytes);
+/// 16 hexadecimal digits, as manifests and provenance files write a hash.
+std::string hash_text(std::uint64_t hash);
+
+}  // namespace mtl

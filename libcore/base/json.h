@@ -1,0 +1,138 @@
+// JSON as Python's json module reads it, which is what the files of this field are written and read with.
+//
+// Reading validates everything, also values nobody asked for. As in Python: NaN, Infinity and -Infinity are numbers,
+// integers have no limit (beyond 64 bits they become doubles here), a lone surrogate escape is legal until somebody
+// asks for that string, of duplicate keys the last one counts, control characters in strings are errors. Input must
+// be UTF-8. Nesting deeper than 1000 is an error.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/error.h"
+
+namespace mtl {
+
+/// Walks over one JSON text without building anything. Every function throws Error(bad_data) with "byte N: what".
+class JsonCursor {
+ public:
+  explicit JsonCursor(std::string_view text) : text_(text) {}
+
+  /// The first character of the next value, white space skipped: one of {["-0..9tfnNI, or 0 at the end.
+  char peek();
+  /// Enters an object or array.
+  void enter(char bracket);
+  /// In an object or array just entered or just after an item: true when another item follows (its comma is passed),
+  /// false when the bracket was closed.
+  bool next_item(char closing_bracket);
+  /// A key and its colon. The view is valid until the next call that reads a string.
+  std::string_view key();
+  /// A string, its escapes decoded into UTF-8. Lone surrogates become the three bytes of their code point: see
+  /// has_lone_surrogate. The view points into the text or into this cursor, valid until the next string is read.
+  std::string_view string();
+  /// The characters of a number (NaN and the infinities included).
+  std::string_view number();
+  /// true, false or null: returns its first letter.
+  char literal();
+  void skip_value();
+  /// Fails unless only white space is left.
+  void finish();
+  std::size_t offset() const { return at_; }
+  [[noreturn]] void fail_here(const std::string& what) const;
+
+ private:
+  void skip_blanks();
+  void append_escape();
+  std::size_t plain_run();
+  std::string_view text_;
+  std::size_t at_ = 0;
+  std::string decoded_;
+  bool first_item_ = false;
+  int depth_ = 0;
+};
+
+/// True when decoded text holds a surrogate code point, which is no Unicode text.
+bool has_lone_surrogate(std::string_view text);
+/// The offset of the first byte that is not UTF-8, or npos.
+std::size_t find_invalid_utf8(std::string_view text);
+
+/// A JSON value. Objects keep the order of their keys.
+class Json {
+ public:
+  using Array = std::vector<Json>;
+  using Object = std::vector<std::pair<std::string, Json>>;
+
+  Json() = default;
+  Json(std::nullptr_t) {}
+  Json(bool value) : value_(value) {}
+  Json(double value) : value_(value) {}
+  Json(std::int64_t value) : value_(value) {}
+  Json(int value) : value_(std::int64_t{value}) {}
+  Json(std::uint64_t value) : value_(static_cast<std::int64_t>(value)) {}
+  Json(std::string value) : value_(std::move(value)) {}
+  Json(std::string_view value) : value_(std::string(value)) {}
+  Json(const char* value) : value_(std::string(value)) {}
+  Json(Array value) : value_(std::move(value)) {}
+  static Json object(std::initializer_list<std::pair<std::string, Json>> items = {}) {
+    Json out;
+    out.value_ = Object(items);
+    return out;
+  }
+  static Json array() { return Json(Array{}); }
+
+  /// Throws Error(bad_data) with the offset of what is wrong.
+  static Json parse(std::string_view text);
+  /// parse() of a file; errors name it.
+  static Json read(const std::string& path);
+
+  bool is_null() const { return std::holds_alternative<std::monostate>(value_); }
+  bool is_bool() const { return std::holds_alternative<bool>(value_); }
+  bool is_int() const { return std::holds_alternative<std::int64_t>(value_); }
+  bool is_number() const { return is_int() || std::holds_alternative<double>(value_); }
+  bool is_string() const { return std::holds_alternative<std::string>(value_); }
+  bool is_array() const { return std::holds_alternative<Array>(value_); }
+  bool is_object() const { return std::holds_alternative<Object>(value_); }
+
+  /// Each throws Error(bad_data) when the value is of another kind.
+  bool as_bool() const;
+  std::int64_t as_int() const;
+  double as_number() const;
+  const std::string& as_string() const;
+  const Array& as_array() const;
+  const Object& as_object() const;
+
+  /// The value of a key, or nullptr. Of duplicate keys, the last.
+  const Json* find(std::string_view key) const;
+  /// The value of a key; throws Error(bad_data) "no key ..." without it.
+  const Json& at(std::string_view key) const;
+  std::int64_t int_or(std::string_view key, std::int64_t fallback) const;
+  double number_or(std::string_view key, double fallback) const;
+  std::string string_or(std::string_view key, std::string_view fallback) const;
+  bool bool_or(std::string_view key, bool fallback) const;
+
+  /// Adds or replaces a key of an object (null becomes an object).
+  Json& set(std::string key, Json value);
+  /// Appends to an array (null becomes an array).
+  Json& push(Json value);
+
+  /// indent 0: one line, ", " and ": " between items as Python's json.dumps; otherwise one item a line.
+  /// Doubles in the shortest form that reads back the same. Text stays UTF-8.
+  std::string dump(int indent = 0) const;
+
+ private:
+  friend Json parse_value(JsonCursor& cursor);
+  void append(std::string& out, int indent, int depth) const;
+  std::variant<std::monostate, bool, std::int64_t, double, std::string, Array, Object> value_;
+};
+
+/// Appends `text` as a JSON string; with `ascii`, everything beyond ASCII is escaped.
+void append_json_string(std::string& out, std::string_view text, bool ascii = false);
+
+/// Appends a code point as UTF-8 (surrogates included, as three bytes).
+void append_utf8(std::string& out, std::uint32_t code_point);
+
+}  // namespace mtl

@@ -1,0 +1,175 @@
+#include "base/str.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdarg>
+#include <cstdio>
+#include <ctime>
+#include <limits>
+#include <numeric>
+
+namespace mtl {
+
+void append_part(std::string& out, double part) {
+  char buffer[32];
+  auto result = std::to_chars(buffer, buffer + sizeof buffer, part);
+  out.append(buffer, result.ptr);
+}
+
+std::string format(const char* pattern, ...) {
+  va_list arguments;
+  va_start(arguments, pattern);
+  va_list again;
+  va_copy(again, arguments);
+  int length = std::vsnprintf(nullptr, 0, pattern, arguments);
+  va_end(arguments);
+  std::string out(static_cast<std::size_t>(std::max(length, 0)), '\0');
+  std::vsnprintf(out.data(), out.size() + 1, pattern, again);
+  va_end(again);
+  return out;
+}
+
+std::vector<std::string> split(std::string_view text, char separator) {
+  std::vector<std::string> parts;
+  while (true) {
+    std::size_t end = text.find(separator);
+    parts.emplace_back(text.substr(0, end));
+    if (end == std::string_view::npos) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
+std::string join(const std::vector<std::string>& parts, std::string_view separator) {
+  std::string out;
+  for (const std::string& part : parts) {
+    if (&part != &parts.front()) out += separator;
+    out += part;
+  }
+  return out;
+}
+
+std::string_view trim(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t\n\r\f\v";
+  std::size_t begin = text.find_first_not_of(kBlanks);
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
+}
+
+bool ends_with(std::string_view text, std::string_view suffix) {
+  return text.size() >= suffix.size() && text.substr(text.size() - suffix.size()) == suffix;
+}
+
+std::string with_commas(std::int64_t value) {
+  std::string digits = std::to_string(value);
+  for (int at = static_cast<int>(digits.size()) - 3; at > (value < 0 ? 1 : 0); at -= 3) {
+    digits.insert(static_cast<std::size_t>(at), ",");
+  }
+  return digits;
+}
+
+std::string human_bytes(double bytes) {
+  const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  int unit = 0;
+  for (; bytes >= 1024 && unit < 5; ++unit) bytes /= 1024;
+  return unit == 0 ? format("%.0f B", bytes) : format("%.1f %s", bytes, units[unit]);
+}
+
+std::string human_seconds(double seconds) {
+  if (seconds < 10) return format("%.2f s", seconds);
+  if (seconds < 60) return format("%.1f s", seconds);
+  auto whole = static_cast<std::int64_t>(seconds + 0.5);
+  if (whole < 3600) return format("%d min %d s", static_cast<int>(whole / 60), static_cast<int>(whole % 60));
+  return format("%d h %d min", static_cast<int>(whole / 3600), static_cast<int>(whole / 60 % 60));
+}
+
+namespace {
+
+/// Removes blanks and Python's digit underscores; empty when an underscore is not between two digits.
+std::optional<std::string> plain_number(std::string_view text) {
+  text = trim(text);
+  auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '_') {
+      out += text[i];
+    } else if (i == 0 || i + 1 == text.size() || !is_digit(text[i - 1]) || !is_digit(text[i + 1])) {
+      return std::nullopt;
+    }
+  }
+  if (!out.empty() && out[0] == '+') {
+    out.erase(0, 1);
+    if (!out.empty() && (out[0] == '-' || out[0] == '+')) return std::nullopt;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::optional<std::int64_t> parse_int(std::string_view text) {
+  auto plain = plain_number(text);
+  if (!plain || plain->empty()) return std::nullopt;
+  std::int64_t value = 0;
+  auto [end, error] = std::from_chars(plain->data(), plain->data() + plain->size(), value);
+  if (error != std::errc() || end != plain->data() + plain->size()) return std::nullopt;
+  return value;
+}
+
+std::optional<double> parse_float(std::string_view text) {
+  auto plain = plain_number(text);
+  if (!plain || plain->empty()) return std::nullopt;
+  // from_chars takes what Python takes, but for "infinity(...)"-like tails, which the end check refuses.
+  double value = 0;
+  auto [end, error] = std::from_chars(plain->data(), plain->data() + plain->size(), value);
+  if (end != plain->data() + plain->size()) return std::nullopt;
+  if (error == std::errc::result_out_of_range) {
+    value = std::strtod(plain->c_str(), nullptr);  // Python gives inf or 0 here
+  } else if (error != std::errc()) {
+    return std::nullopt;
+  }
+  if (plain->find('(') != std::string::npos) return std::nullopt;
+  return value;
+}
+
+namespace {
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      std::size_t substitute = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitute});
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
+  std::string best;
+  std::size_t limit = std::max<std::size_t>(1, word.size() / 4) + 1;
+  for (const std::string& candidate : candidates) {
+    std::size_t distance = edit_distance(word, candidate);
+    if (distance < limit) {
+      limit = distance;
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+std::string timestamp() {
+  std::time_t now = std::time(nullptr);
+  std::tm local{};
+  localtime_r(&now, &local);
+  char buffer[32];
+  std::strftime(buffer, sizeof buffer, "%Y-%m-%d %H:%M:%S", &local);
+  return buffer;
+}
+
+}  // namespace mtl

@@ -1,0 +1,62 @@
+// Text helpers: joining, splitting, and numbers as the tools print and read them.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+namespace mtl {
+
+inline void append_part(std::string& out, std::string_view part) { out += part; }
+inline void append_part(std::string& out, char part) { out += part; }
+template <std::same_as<bool> T>
+void append_part(std::string& out, T part) {
+  out += part ? "true" : "false";
+}
+void append_part(std::string& out, double part);  // shortest form that reads back the same
+template <class T>
+  requires(std::is_integral_v<T> && !std::is_same_v<T, char> && !std::is_same_v<T, bool>)
+void append_part(std::string& out, T part) {
+  out += std::to_string(part);
+}
+
+/// Its arguments, one after another.
+template <class... Parts>
+std::string cat(const Parts&... parts) {
+  std::string out;
+  (append_part(out, parts), ...);
+  return out;
+}
+
+/// printf into a string.
+[[gnu::format(printf, 1, 2)]] std::string format(const char* pattern, ...);
+
+std::vector<std::string> split(std::string_view text, char separator);
+std::string join(const std::vector<std::string>& parts, std::string_view separator);
+std::string_view trim(std::string_view text);  // ASCII white space
+inline bool starts_with(std::string_view text, std::string_view prefix) { return text.substr(0, prefix.size()) == prefix; }
+bool ends_with(std::string_view text, std::string_view suffix);
+
+/// 1234567 -> "1,234,567".
+std::string with_commas(std::int64_t value);
+/// 1536 -> "1.5 KiB"; 12 -> "12 B".
+std::string human_bytes(double bytes);
+/// 75.2 -> "1 min 15 s"; 0.25 -> "0.25 s".
+std::string human_seconds(double seconds);
+
+/// Whole-string numbers, written as Python's int() and float() take them (`1_000`, `+5`, `.1`, `1e-4`, surrounding
+/// blanks). Empty when the text is no number or does not fit.
+std::optional<std::int64_t> parse_int(std::string_view text);
+std::optional<double> parse_float(std::string_view text);
+
+/// The candidate that was most likely meant by a mistyped `word`, or empty when none is near.
+std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
+
+/// "2026-11-21 12:00:00" in local time, for log lines.
+std::string timestamp();
+
+}  // namespace mtl

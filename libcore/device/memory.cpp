@@ -1,0 +1,54 @@
+#include "device/memory.h"
+
+#include <sys/mman.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+namespace mtl {
+
+namespace {
+constexpr std::size_t kAlign = 64;
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+std::size_t round_up(std::size_t value, std::size_t step) { return (value + step - 1) / step * step; }
+}  // namespace
+
+Buffer::Buffer(Device device, std::size_t bytes) : bytes_(bytes) {
+  if (device == Device::meta || bytes == 0) return;
+  std::size_t align = bytes >= kHugePage ? kHugePage : kAlign;
+  std::size_t rounded = round_up(bytes, align);
+  data_ = static_cast<std::byte*>(std::aligned_alloc(align, rounded));
+  if (data_ == nullptr) fail(Exit::failure, "out of memory: ", human_bytes(static_cast<double>(bytes)), " are not to be had");
+  if (align == kHugePage) ::madvise(data_, rounded, MADV_HUGEPAGE);  // asked for before the first touch
+  std::memset(data_, 0, rounded);
+}
+
+Buffer::~Buffer() { std::free(data_); }
+Buffer::Buffer(Buffer&& other) noexcept : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+Buffer& Buffer::operator=(Buffer&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+Tensor Buffer::tensor(DType dtype, Shape shape, std::size_t offset) const {
+  Tensor out(data_ == nullptr ? nullptr : data_ + offset, dtype, shape);
+  require(offset + out.bytes() <= bytes_, "a tensor of ", shape.text(), " does not fit its buffer");
+  return out;
+}
+
+Arena::Arena(Device device, std::string name, std::size_t capacity)
+    : device_(device), name_(std::move(name)), buffer_(device, capacity) {}
+
+Tensor Arena::make(DType dtype, Shape shape) {
+  Tensor out(nullptr, dtype, shape);
+  std::size_t begin = used_;
+  used_ = round_up(begin + out.bytes(), kAlign);
+  peak_ = std::max(peak_, used_);
+  if (device_ == Device::meta) return out;
+  require(begin + out.bytes() <= buffer_.bytes(), name_, ": the plan has ", buffer_.bytes(), " bytes, ", used_, " are needed");
+  return Tensor(buffer_.data() + begin, dtype, shape);
+}
+
+}  // namespace mtl

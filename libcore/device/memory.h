@@ -1,0 +1,69 @@
+// Owning memory: a Buffer is one allocation, an Arena hands out tensors from it in order.
+//
+// Memory is planned: buffers are made before the first step and never in it. Tensors that live from a micro-batch's
+// forward to its backward come from a slot (an Arena, emptied when the micro-batch is done); temporaries come from
+// scratch (another Arena, last in, first out, through Arena::Mark). On meta an Arena only adds up sizes, which is how
+// the plan is made.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "device/stream.h"
+#include "device/tensor.h"
+
+namespace mtl {
+
+/// One allocation on a device, 64-byte aligned, zeroed. On meta it has a size and no memory.
+class Buffer {
+ public:
+  Buffer() = default;
+  Buffer(Device device, std::size_t bytes);
+  ~Buffer();
+  Buffer(Buffer&& other) noexcept;
+  Buffer& operator=(Buffer&& other) noexcept;
+  std::byte* data() const { return data_; }
+  std::size_t bytes() const { return bytes_; }
+  /// Elements from a byte offset on, as a tensor.
+  Tensor tensor(DType dtype, Shape shape, std::size_t offset = 0) const;
+
+ private:
+  std::byte* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+/// A stack of tensors. Every tensor starts on a 64-byte boundary.
+class Arena {
+ public:
+  /// `name` is what errors call it. On meta the capacity is unlimited.
+  Arena(Device device, std::string name, std::size_t capacity);
+
+  Tensor make(DType dtype, Shape shape);
+  Tensor make(Shape shape) { return make(DType::f32, shape); }
+  /// A tensor of the same dtype and shape.
+  Tensor like(const Tensor& other) { return make(other.dtype(), other.shape()); }
+  void clear() { used_ = 0; }
+  std::size_t used() const { return used_; }
+  std::size_t peak() const { return peak_; }
+
+  /// Releases, at the end of its scope, everything made since it was made.
+  class Mark {
+   public:
+    explicit Mark(Arena& arena) : arena_(arena), used_(arena.used_) {}
+    ~Mark() { arena_.used_ = used_; }
+    Mark(const Mark&) = delete;
+
+   private:
+    Arena& arena_;
+    std::size_t used_;
+  };
+
+ private:
+  Device device_;
+  std::string name_;
+  Buffer buffer_;
+  std::size_t used_ = 0;
+  std::size_t peak_ = 0;
+};
+
+}  // namespace mtl

@@ -1,0 +1,36 @@
+// Philox4x32-10, the counter-based random stream behind dropout and initial weights (Salmon et al. 2011).
+// What is drawn depends on key and counter alone: never on the number of ranks, threads or micro-batches.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace mtl {
+
+/// A stream: `seed` of the run, `site` a number of the place in the model that draws.
+struct PhiloxKey {
+  std::uint32_t seed;
+  std::uint32_t site;
+};
+
+/// Sixteen random bytes for a counter: `sample` is the global number of the training sample (or of the parameter),
+/// `block` the number of a block of elements within it.
+constexpr std::array<std::uint32_t, 4> philox(PhiloxKey key, std::uint64_t sample, std::uint64_t block) {
+  std::uint32_t c0 = static_cast<std::uint32_t>(block), c1 = static_cast<std::uint32_t>(block >> 32);
+  std::uint32_t c2 = static_cast<std::uint32_t>(sample), c3 = static_cast<std::uint32_t>(sample >> 32);
+  std::uint32_t k0 = key.seed, k1 = key.site;
+  for (int round = 0; round < 10; ++round) {
+    std::uint64_t low = std::uint64_t{0xD2511F53} * c0, high = std::uint64_t{0xCD9E8D57} * c2;
+    std::uint32_t n0 = static_cast<std::uint32_t>(high >> 32) ^ c1 ^ k0;
+    std::uint32_t n2 = static_cast<std::uint32_t>(low >> 32) ^ c3 ^ k1;
+    c1 = static_cast<std::uint32_t>(high);
+    c3 = static_cast<std::uint32_t>(low);
+    c0 = n0;
+    c2 = n2;
+    k0 += 0x9E3779B9;
+    k1 += 0xBB67AE85;
+  }
+  return {c0, c1, c2, c3};
+}
+
+}  // namespace mtl

@@ -1,0 +1,80 @@
+// A tensor is a non-owning view: address, element type, shape. Row-major and contiguous. Copying it copies the view.
+// On the meta device the address is null and only the shape counts.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+
+#include "base/error.h"
+#include "device/dtype.h"
+
+namespace mtl {
+
+inline constexpr int kMaxRank = 6;
+
+class Shape {
+ public:
+  Shape() = default;
+  Shape(std::initializer_list<std::int64_t> sizes);
+  int rank() const { return rank_; }
+  std::int64_t operator[](int axis) const { return sizes_[static_cast<std::size_t>(axis < 0 ? axis + rank_ : axis)]; }
+  std::int64_t numel() const;
+  void push_back(std::int64_t size);
+  bool operator==(const Shape&) const = default;
+  std::string text() const;  // "(4, 128, 768)"
+
+ private:
+  std::array<std::int64_t, kMaxRank> sizes_{};
+  int rank_ = 0;
+};
+
+class Tensor {
+ public:
+  Tensor() = default;
+  Tensor(void* data, DType dtype, Shape shape) : data_(data), dtype_(dtype), shape_(shape) {}
+
+  /// False for a default-made tensor: an operand that is left out.
+  bool exists() const { return shape_.rank() > 0; }
+  const Shape& shape() const { return shape_; }
+  std::int64_t size(int axis) const { return shape_[axis]; }
+  std::int64_t numel() const { return shape_.numel(); }
+  std::size_t bytes() const { return static_cast<std::size_t>(numel()) * size_of(dtype_); }
+  DType dtype() const { return dtype_; }
+  void* raw() const { return data_; }
+
+  /// The elements; throws unless the dtype is T's.
+  template <class T>
+  T* data() const {
+    require(dtype_ == dtype_of<T>(), "a tensor of ", name_of(dtype_), " was read as ", name_of(dtype_of<T>()));
+    return static_cast<T*>(data_);
+  }
+  /// The same elements in another shape of equal size.
+  Tensor view(Shape shape) const;
+  /// Rows [begin, begin + count) of the first axis.
+  Tensor rows(std::int64_t begin, std::int64_t count) const;
+  /// Elements [begin, begin + count) as a flat tensor.
+  Tensor flat(std::int64_t begin, std::int64_t count) const;
+  /// Product of all sizes but the last: how many rows an operator over the last axis sees.
+  std::int64_t row_count() const { return numel() / std::max<std::int64_t>(1, shape_[-1]); }
+
+ private:
+  void* data_ = nullptr;
+  DType dtype_ = DType::f32;
+  Shape shape_;
+};
+
+/// Throws "what: expected float32 (2, 3), got ..." unless the tensor is exactly that.
+void expect_tensor(const char* what, const Tensor& tensor, DType dtype, const Shape& shape);
+
+/// What a backward operator does with a gradient that may already hold earlier micro-batches: a GEMM's beta.
+enum class GradMode { overwrite, accumulate };
+
+/// A gradient to be written or added to. Default-made: nobody wants it.
+struct Grad {
+  Tensor tensor;
+  GradMode mode = GradMode::overwrite;
+  bool wanted() const { return tensor.exists(); }
+};
+
+}  // namespace mtl

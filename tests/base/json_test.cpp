@@ -1,0 +1,40 @@
+// JSON follows Python's json module, also where that differs from the standard.
+#include "base/json.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+using namespace mtl;
+
+TEST_CASE("json: values and order survive a round trip") {
+  std::string text = R"({"b": [1, -2.5, true, null, "x\"y"], "a": {"k": 1e-05}})";
+  CHECK(Json::parse(text).dump() == text);
+}
+
+TEST_CASE("json: what Python accepts is accepted") {
+  CHECK(std::isnan(Json::parse("NaN").as_number()));
+  CHECK(Json::parse("-Infinity").as_number() < 0);
+  CHECK(Json::parse("1000000000000000019884624838656").as_number() == doctest::Approx(1e30));
+  CHECK(Json::parse(R"({"a": 1, "a": 2})").at("a").as_int() == 2);
+  CHECK(Json::parse(R"("\ud83d\ude00")").as_string() == "\xF0\x9F\x98\x80");
+  CHECK(has_lone_surrogate(Json::parse(R"("a\ud800b")").as_string()));
+  CHECK_FALSE(has_lone_surrogate(Json::parse(R"("\ud83d\ude00 \ud7ff")").as_string()));
+  CHECK(Json::parse(" \t\r\n[ ] ").as_array().empty());
+}
+
+TEST_CASE("json: what Python refuses is refused") {
+  for (const char* bad : {"", "{", "[1,]", "{\"a\":1,}", "01", "1.", "1e", "+1", "'a'", "\"a", "\"\t\"", "\"\\x\"",
+                          "\"\\u12\"", "{a:1}", "[1 2]", "nul", "true false", "\"\xff\"", "\"\xed\xa0\x80\"", "\xef\xbb\xbf[]", "-"}) {
+    CAPTURE(bad);
+    CHECK_THROWS_AS(Json::parse(bad), Error);
+  }
+  CHECK_THROWS_AS(Json::parse(std::string(1001, '[') + std::string(1001, ']')), Error);
+  CHECK_NOTHROW(Json::parse(std::string(1000, '[') + std::string(1000, ']')));
+}
+
+TEST_CASE("json: escapes for output") {
+  std::string out;
+  append_json_string(out, "a\x01\n\xC3\xA9\xF0\x9F\x98\x80", true);
+  CHECK(out == "\"a\\u0001\\n\\u00e9\\ud83d\\ude00\"");
+}

@@ -1,0 +1,42 @@
+// Numbers as Python takes them, and suggestions for mistyped words.
+#include "base/str.h"
+
+#include <doctest/doctest.h>
+
+using namespace mtl;
+
+TEST_CASE("parse_int takes what Python's int() takes") {
+  CHECK(parse_int("007") == 7);
+  CHECK(parse_int("+5") == 5);
+  CHECK(parse_int(" 1_000 ") == 1000);
+  CHECK(parse_int("-1") == -1);
+  for (const char* bad : {"", " ", "1__0", "_1", "1_", "+-1", "1.0", "0x10", "99999999999999999999"}) {
+    CAPTURE(bad);
+    CHECK_FALSE(parse_int(bad).has_value());
+  }
+}
+
+TEST_CASE("parse_float takes what argparse's float takes") {
+  CHECK(parse_float("1e-4") == 1e-4);
+  CHECK(parse_float(".1") == 0.1);
+  CHECK(parse_float("+.9") == 0.9);
+  CHECK(parse_float("1.") == 1.0);
+  CHECK(parse_float("inf").value() > 1e300);
+  for (const char* bad : {"", "1,5", "0x10", "1e", "nan(1)"}) {
+    CAPTURE(bad);
+    CHECK_FALSE(parse_float(bad).has_value());
+  }
+}
+
+TEST_CASE("nearest finds the flag that was meant") {
+  std::vector<std::string> flags = {"--hidden-size", "--num-layers", "--lr"};
+  CHECK(nearest("--hidden-sise", flags) == "--hidden-size");
+  CHECK(nearest("--completely-different", flags).empty());
+}
+
+TEST_CASE("numbers for people") {
+  CHECK(with_commas(1234567) == "1,234,567");
+  CHECK(with_commas(-123) == "-123");
+  CHECK(human_bytes(1536) == "1.5 KiB");
+  CHECK(human_seconds(75) == "1 min 15 s");
+}

@@ -1,0 +1,52 @@
+// Half precisions, views, arenas, and the random stream against its published vectors.
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "device/memory.h"
+#include "device/philox.h"
+
+using namespace mtl;
+
+TEST_CASE("float16 and bfloat16: every value survives, halves round to even") {
+  for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
+    auto half = static_cast<std::uint16_t>(bits);
+    if (!std::isnan(f16_to_f32(half))) CHECK(f32_to_f16(f16_to_f32(half)) == half);
+    if (!std::isnan(bf16_to_f32(half))) CHECK(f32_to_bf16(bf16_to_f32(half)) == half);
+  }
+  CHECK(f32_to_f16(65519.0f) == 0x7BFF);
+  CHECK(f32_to_f16(65520.0f) == 0x7C00);
+  CHECK(f32_to_f16(2049.0f) == f32_to_f16(2048.0f));
+  CHECK(f32_to_bf16(1.00390625f) == 0x3F80);
+  CHECK(std::isnan(f16_to_f32(f32_to_f16(NAN))));
+  CHECK(std::isnan(bf16_to_f32(f32_to_bf16(NAN))));
+}
+
+TEST_CASE("philox: the published test vectors of Random123") {
+  CHECK(philox({0, 0}, 0, 0) == std::array<std::uint32_t, 4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
+  CHECK(philox({0xffffffff, 0xffffffff}, ~0ull, ~0ull) == std::array<std::uint32_t, 4>{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd});
+  CHECK(philox({0xa4093822, 0x299f31d0}, 0x0370734413198a2eull, 0x85a308d3243f6a88ull) ==
+        std::array<std::uint32_t, 4>{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1});
+}
+
+TEST_CASE("arena: tensors are aligned, marks release, an overflow names the arena") {
+  Arena arena(Device::cpu, "scratch", 1024);
+  Tensor first = arena.make({3});
+  CHECK(reinterpret_cast<std::uintptr_t>(first.raw()) % 64 == 0);
+  {
+    Arena::Mark mark(arena);
+    arena.make({10, 10});
+  }
+  CHECK(arena.used() == 64);
+  CHECK(arena.peak() == 64 + 448);
+  CHECK_THROWS_WITH(arena.make({1000}), doctest::Contains("scratch"));
+}
+
+TEST_CASE("views: rows and reshapes point into the same memory") {
+  Buffer buffer(Device::cpu, 24 * 4);
+  Tensor t = buffer.tensor(DType::f32, {2, 3, 4});
+  CHECK(t.rows(1, 1).data<float>() == t.data<float>() + 12);
+  CHECK(t.view({6, 4}).size(0) == 6);
+  CHECK_THROWS_AS(t.view({5, 5}), Error);
+  CHECK_THROWS_AS(t.data<double>(), Error);
+}
