@@ -1,6 +1,7 @@
 #include "cli/flags.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/files.h"
 #include "base/str.h"
