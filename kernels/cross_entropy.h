@@ -1,0 +1,31 @@
+// Softmax cross-entropy over the vocabulary, in two phases so that ranks may hold a part of the vocabulary each:
+// between them the three statistics are combined over the ranks.
+//
+//   max = max_v z[v],  sum = sum_v exp(z[v] - max),  target = z[label]
+//   loss = log(sum) + max - target
+//   dz[v] = weight * (exp(z[v] - max) / sum - [v == label])
+//
+// logits (N, V) hold the columns [vocab_begin, vocab_begin + V) of the vocabulary. Only the first `valid` of them take
+// part; the others are padding: they are ignored and their dz is 0. Losses and weights are fp32, one per row.
+#pragma once
+
+#include "device/stream.h"
+#include "device/tensor.h"
+
+namespace mtl {
+
+struct VocabSlice {
+  std::int64_t begin = 0;  // vocabulary number of column 0
+  std::int64_t valid = 0;  // columns that are real
+};
+
+/// Writes stats (N, 3): max, sum, target (0 when the label is in another slice). labels (N) i32.
+void cross_entropy_stats(Stream& stream, Tensor stats, Tensor logits, Tensor labels, VocabSlice slice);
+
+/// Writes losses (N) from complete stats.
+void cross_entropy_loss(Stream& stream, Tensor losses, Tensor stats);
+
+/// Replaces logits by their gradient; weights (N) is d(total loss)/d(loss of the row).
+void cross_entropy_backward(Stream& stream, Tensor logits, Tensor stats, Tensor labels, Tensor weights, VocabSlice slice);
+
+}  // namespace mtl

@@ -1,0 +1,21 @@
+// Small operators over flat ranges, and the sum of squares behind the gradient norm.
+#pragma once
+
+#include "device/memory.h"
+#include "device/stream.h"
+#include "device/tensor.h"
+
+namespace mtl {
+
+void fill_zero(Stream& stream, Tensor out);
+void copy(Stream& stream, Tensor out, Tensor in);
+/// out += in
+void add(Stream& stream, Tensor out, Tensor in);
+/// out *= factor
+void scale(Stream& stream, Tensor out, float factor);
+
+/// out (1) f64 = or += sum of in^2. Blocks of fixed size, summed in order in fp64: the result does not depend on the number
+/// of threads.
+void sum_of_squares(Stream& stream, Arena& scratch, Tensor out, Tensor in, GradMode mode);
+
+}  // namespace mtl

@@ -1,0 +1,30 @@
+// LayerNorm over the last axis.
+//
+//   y      = gamma * x_hat + beta,  x_hat = (x - mean) * rstd,  rstd = 1 / sqrt(var + eps), var biased
+//   dx     = rstd * (g - mean(g) - x_hat * mean(g * x_hat)),  g = gamma * dy        (dx += when accumulating)
+//   dgamma = sum over rows of dy * x_hat,   dbeta = sum over rows of dy             (both obey GradMode)
+//
+// N rows of width C. Statistics and sums in fp32 whatever is stored; sums over rows go in fixed blocks, so the result
+// does not depend on the number of threads. Ba, Kiros, Hinton 2016, eq. 3-4.
+#pragma once
+
+#include "device/memory.h"
+#include "device/stream.h"
+#include "device/tensor.h"
+
+namespace mtl {
+
+struct LayerNormCache {
+  Tensor x;     // (N, C) the input
+  Tensor mean;  // (N)    fp32
+  Tensor rstd;  // (N)    fp32
+};
+
+/// Writes y (N, C), cache.mean and cache.rstd; reads cache.x.
+void layernorm_forward(Stream& stream, Tensor y, const LayerNormCache& cache, Tensor gamma, Tensor beta, float eps);
+
+/// dx (N, C) obeys its GradMode: accumulating is how the skip connection's gradient and the norm's meet.
+void layernorm_backward(Stream& stream, Arena& scratch, Grad dx, Grad dgamma, Grad dbeta, Tensor dy,
+                        const LayerNormCache& cache, Tensor gamma);
+
+}  // namespace mtl
