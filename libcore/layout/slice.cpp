@@ -1,0 +1,67 @@
+#include "layout/slice.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace mtl {
+
+Slice whole_slice(const std::vector<std::int64_t>& shape) {
+  Slice out;
+  out.offset.assign(shape.size(), 0);
+  out.size = shape;
+  out.end = 1;
+  for (std::int64_t size : shape) out.end *= size;
+  return out;
+}
+
+Slice axis_slice(const std::vector<std::int64_t>& shape, int axis, std::int64_t part, std::int64_t parts) {
+  auto at = static_cast<std::size_t>(axis);
+  require(shape.at(at) % parts == 0, "an axis of ", shape[at], " cannot be cut into ", parts, " equal parts");
+  std::vector<std::int64_t> size = shape;
+  size[at] /= parts;
+  Slice out = whole_slice(size);
+  out.offset[at] = part * size[at];
+  return out;
+}
+
+namespace {
+
+/// A box is a set of rows along its last axis. Row `number` of a box starts at this global index.
+std::vector<std::int64_t> row_index(const Slice& slice, std::int64_t number) {
+  std::vector<std::int64_t> index = slice.offset;
+  for (std::size_t axis = slice.size.size() - 1; axis-- > 0;) {
+    index[axis] += number % slice.size[axis];
+    number /= slice.size[axis];
+  }
+  return index;
+}
+
+}  // namespace
+
+void for_each_overlap(const Slice& a, const Slice& b, const std::function<void(const Overlap&)>& found) {
+  if (a.count() == 0 || b.count() == 0) return;
+  if (a.offset.empty()) return found({0, 0, 1});  // a scalar
+  std::size_t last = a.size.size() - 1;
+  std::int64_t width_a = a.size[last], width_b = b.size[last];
+  for (std::int64_t row = a.begin / width_a; row <= (a.end - 1) / width_a; ++row) {
+    std::vector<std::int64_t> index = row_index(a, row);
+    std::int64_t row_b = 0;
+    bool inside = true;
+    for (std::size_t axis = 0; axis < last; ++axis) {
+      std::int64_t local = index[axis] - b.offset[axis];
+      inside = inside && local >= 0 && local < b.size[axis];
+      row_b = row_b * b.size[axis] + local;
+    }
+    if (!inside) continue;
+    // Columns, in global numbers, that both the boxes and the element ranges allow.
+    std::int64_t first = std::max({a.offset[last] + std::max<std::int64_t>(0, a.begin - row * width_a),
+                                   b.offset[last] + std::max<std::int64_t>(0, b.begin - row_b * width_b)});
+    std::int64_t beyond = std::min({a.offset[last] + std::min(width_a, a.end - row * width_a),
+                                    b.offset[last] + std::min(width_b, b.end - row_b * width_b)});
+    if (first >= beyond) continue;
+    found({row * width_a + first - a.offset[last] - a.begin, row_b * width_b + first - b.offset[last] - b.begin, beyond - first});
+  }
+}
+
+}  // namespace mtl

@@ -1,0 +1,37 @@
+// Which part of a global tensor somebody holds: the language between layouts and checkpoints.
+//
+// A slice is a box of the n-dimensional tensor and a range of elements inside that box (row-major). Tensor parallelism
+// makes boxes, the sharded optimizer makes ranges; an empty range is legal.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+namespace mtl {
+
+struct Slice {
+  std::vector<std::int64_t> offset;  // first index of the box, per axis
+  std::vector<std::int64_t> size;    // extent of the box, per axis
+  std::int64_t begin = 0;            // element range [begin, end) within the box
+  std::int64_t end = 0;
+
+  std::int64_t count() const { return end - begin; }
+  bool operator==(const Slice&) const = default;
+};
+
+/// The slice that holds all of a tensor.
+Slice whole_slice(const std::vector<std::int64_t>& shape);
+
+/// The box of `part` of `parts` equal parts along `axis`. Throws when the axis does not divide.
+Slice axis_slice(const std::vector<std::int64_t>& shape, int axis, std::int64_t part, std::int64_t parts);
+
+/// A run of elements that lie side by side in two slices' storages: storage of `a` at `in_a`, of `b` at `in_b`.
+struct Overlap {
+  std::int64_t in_a, in_b, count;
+};
+
+/// Calls `found` for every maximal run that both slices hold, in rising order of in_a.
+void for_each_overlap(const Slice& a, const Slice& b, const std::function<void(const Overlap&)>& found);
+
+}  // namespace mtl

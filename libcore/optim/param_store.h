@@ -1,0 +1,92 @@
+// Memory of parameters, gradients and optimizer state, in flat buckets.
+//
+// A bucket holds the parameters whose gradients are summed over the same ranks, one after another: one reduction, one
+// optimizer launch. Of each bucket this rank owns a range: the optimizer's moments exist, and updates happen, only
+// there (with one data-parallel rank the range is everything). Layers see views, bound once.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "device/memory.h"
+#include "layout/slice.h"
+#include "nn/param.h"
+#include "optim/precision.h"
+
+namespace mtl {
+
+/// The place of one parameter in a bucket.
+struct Segment {
+  int param;            // index into ParamStore::specs()
+  std::int64_t begin;   // first element in the bucket
+  std::int64_t count;   // elements, padding included
+};
+
+struct Bucket {
+  GradGroup group = GradGroup::data;
+  std::vector<Segment> segments;
+  Tensor values, grads;          // (count) the whole bucket
+  Tensor exp_avg, exp_avg_sq;    // (owned_end - owned_begin)
+  std::int64_t count = 0;
+  std::int64_t owned_begin = 0, owned_end = 0;
+};
+
+class ParamStore {
+ public:
+  /// Lays out memory for every parameter that `visit_all` visits, in that order, and binds the layers' views.
+  /// Values start as zeros: see initialize and the checkpoint loader. With `with_gradients` false (evaluation) there
+  /// are no gradients and no optimizer state.
+  ParamStore(Device device, Precision precision, bool with_gradients,
+             const std::function<void(const ParamVisitor&)>& visit_all);
+  ParamStore(const ParamStore&) = delete;
+
+  int size() const { return static_cast<int>(specs_.size()); }
+  const std::vector<ParamSpec>& specs() const { return specs_; }
+  /// The index of a canonical name, or -1.
+  int find(const std::string& name) const;
+  /// Which part of the whole tensor this rank's value is (of the optimizer state: the owned part of it).
+  Slice slice(int param) const;
+  /// This rank's value and gradient, padding rows included.
+  Tensor value(int param) const { return values_[static_cast<std::size_t>(param)]; }
+  Tensor grad(int param) const { return grads_[static_cast<std::size_t>(param)].tensor; }
+  /// This rank's part of the moments, shaped like the value. Throws without optimizer state.
+  Tensor exp_avg(int param) const;
+  Tensor exp_avg_sq(int param) const;
+
+  std::vector<Bucket>& buckets() { return buckets_; }
+  const std::vector<Bucket>& buckets() const { return buckets_; }
+  bool has_gradients() const { return with_gradients_; }
+
+  /// Before the first micro-batch of a step: the next write of every gradient overwrites.
+  void begin_step();
+  /// After the last: throws when a gradient was never written, naming it.
+  void check_all_written() const;
+
+  /// Sharded parameters (ZeRO-3) are gathered before a layer runs and dropped after it; a rank that holds all does
+  /// nothing here.
+  void acquire(int /*layer*/) {}
+  void release(int /*layer*/) {}
+
+  /// Draws initial values: Philox by (seed, parameter name), so that they depend on nothing but these.
+  void initialize(std::uint64_t seed);
+  /// Bytes by role, for the memory plan.
+  std::size_t value_bytes() const;
+  std::size_t grad_bytes() const;
+  std::size_t moment_bytes() const;
+
+ private:
+  void lay_out(Device device);
+  Tensor moment(int param, bool squared) const;
+
+  bool with_gradients_;
+  std::vector<ParamSpec> specs_;
+  std::vector<Shape> shapes_;            // in memory
+  std::vector<Tensor> values_;
+  std::deque<GradState> grads_;          // stable addresses: layers point at them
+  std::vector<Bucket> buckets_;
+  std::vector<Buffer> memory_;
+};
+
+}  // namespace mtl
