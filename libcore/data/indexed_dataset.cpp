@@ -20,6 +20,13 @@ T load_at(std::span<const std::byte> bytes, std::size_t at) {
   return value;
 }
 
+/// What the arrays of an .idx take, for messages: the counts may be anything.
+std::string bytes_needed(std::uint64_t sequences, std::uint64_t indices) {
+  constexpr std::uint64_t kSane = std::uint64_t{1} << 56;
+  if (sequences > kSane || indices > kSane) return "more than 2^56";
+  return with_commas(static_cast<std::int64_t>(12 * sequences + 8 * indices));
+}
+
 template <std::integral T>
 void convert_tokens(std::span<const std::byte> from, std::span<std::int32_t> out, const std::string& path) {
   for (std::size_t i = 0; i < out.size(); ++i) {
@@ -82,7 +89,7 @@ void IndexedDataset::check_header() {
          "; make it again from its text with mtl-preprocess");
   }
   if (idx_bytes() < kHeaderBytes) {
-    fail(Exit::bad_data, path, ": the header needs ", kHeaderBytes, " bytes, file has ", idx_bytes(), kRemedy);
+    fail(Exit::bad_data, path, ": the header needs ", kHeaderBytes, " bytes, the file has ", idx_bytes(), kRemedy);
   }
   if (!starts_with(idx_.text(), kIndexMagic)) {
     fail(Exit::bad_data, path, ": does not begin with MMIDIDX, so it is no index of token files");
@@ -99,13 +106,13 @@ void IndexedDataset::check_header() {
   // Divided, not multiplied: a count from the file may overflow any product.
   const std::uint64_t rest = idx_bytes() - kHeaderBytes;
   if (sequences > rest / 12) {
-    fail(Exit::bad_data, path, ": sequence_count ", sequences, " needs ",
-         format("%.0f", 12.0 * static_cast<double>(sequences)), " bytes after the header, file has ", rest, kRemedy);
+    fail(Exit::bad_data, path, ": sequence_count ", sequences, " needs ", bytes_needed(sequences, 0),
+         " bytes after the header, the file has ", with_commas(static_cast<std::int64_t>(rest)), kRemedy);
   }
   if (indices > (rest - 12 * sequences) / 8) {
     fail(Exit::bad_data, path, ": sequence_count ", sequences, " and document_count ", indices, " need ",
-         format("%.0f", 12.0 * static_cast<double>(sequences) + 8.0 * static_cast<double>(indices)),
-         " bytes after the header, file has ", rest, kRemedy);
+         bytes_needed(sequences, indices), " bytes after the header, the file has ",
+         with_commas(static_cast<std::int64_t>(rest)), kRemedy);
   }
   const std::uint64_t extra = rest - 12 * sequences - 8 * indices;
   is_multimodal_ = extra > 0 && extra == sequences;
@@ -119,13 +126,13 @@ void IndexedDataset::check_header() {
 void IndexedDataset::check_sequences() {
   const auto size = static_cast<std::int64_t>(item_size(type_));
   for (std::int64_t i = 0; i < sequences_; ++i) {
-    if (length(i) < 0) fail(Exit::bad_data, idx_.path(), ": sequence ", i, " has length ", length(i), kRemedy);
+    if (lengths()[i] < 0) fail(Exit::bad_data, idx_.path(), ": sequence ", i, " has length ", lengths()[i], kRemedy);
     const auto pointer = load<std::int64_t>(kHeaderBytes + static_cast<std::size_t>(4 * sequences_ + 8 * i));
     if (pointer != tokens_ * size) {
       fail(Exit::bad_data, idx_.path(), ": sequence ", i, " should begin at byte ", tokens_ * size,
            " of the .bin, not at ", pointer, kRemedy);
     }
-    tokens_ += length(i);
+    tokens_ += lengths()[i];
     // Checked here, so that lengths from a hostile file cannot overflow the sum.
     if (tokens_ * size > static_cast<std::int64_t>(bin_bytes())) {
       fail(Exit::bad_data, bin_.path(), ": sequences 0 to ", i, " need ", tokens_ * size, " bytes, file has ",
@@ -133,7 +140,7 @@ void IndexedDataset::check_sequences() {
     }
   }
   if (tokens_ * size != static_cast<std::int64_t>(bin_bytes())) {
-    fail(Exit::bad_data, bin_.path(), ": the .idx accounts for ", tokens_ * size, " bytes, file has ", bin_bytes(),
+    fail(Exit::bad_data, bin_.path(), ": the .idx accounts for ", tokens_ * size, " bytes, the file has ", bin_bytes(),
          kRemedy);
   }
 }
@@ -153,9 +160,7 @@ void IndexedDataset::check_documents() {
   }
 }
 
-std::int32_t IndexedDataset::length(std::int64_t sequence) const {
-  return load<std::int32_t>(kHeaderBytes + static_cast<std::size_t>(4 * sequence));
-}
+SequenceLengths IndexedDataset::lengths() const { return {idx_.bytes().data() + kHeaderBytes, sequences_}; }
 
 std::int64_t IndexedDataset::document_begin(std::int64_t document) const {
   return load<std::int64_t>(kHeaderBytes + static_cast<std::size_t>(12 * sequences_ + 8 * document));
@@ -164,8 +169,8 @@ std::int64_t IndexedDataset::document_begin(std::int64_t document) const {
 void IndexedDataset::read(std::int64_t sequence, std::int64_t offset, std::span<std::int32_t> out) const {
   require(sequence >= 0 && sequence < sequences_, prefix_, ": no sequence ", sequence);
   const auto count = static_cast<std::int64_t>(out.size());
-  require(offset >= 0 && count <= length(sequence) - offset, prefix_, ": sequence ", sequence, " has ",
-          length(sequence), " tokens, not ", count, " from ", offset);
+  require(offset >= 0 && count <= lengths()[sequence] - offset, prefix_, ": sequence ", sequence, " has ",
+          lengths()[sequence], " tokens, not ", count, " from ", offset);
   const auto pointer = load<std::int64_t>(kHeaderBytes + static_cast<std::size_t>(4 * sequences_ + 8 * sequence));
   const std::size_t size = item_size(type_);
   const auto from = bin_.bytes().subspan(static_cast<std::size_t>(pointer) + static_cast<std::size_t>(offset) * size,

@@ -8,7 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <cstring>
 #include <span>
 #include <string>
 #include <string_view>
@@ -61,6 +61,23 @@ class IndexedDatasetWriter {
   std::int64_t tokens_ = 0;
 };
 
+/// The lengths of sequences, in tokens: a view of little-endian i32, which need not be aligned (in an .idx they are
+/// not).
+class SequenceLengths {
+ public:
+  SequenceLengths(const void* data, std::int64_t size) : data_(static_cast<const std::byte*>(data)), size_(size) {}
+  std::int64_t size() const { return size_; }
+  std::int32_t operator[](std::int64_t sequence) const {
+    std::int32_t length;
+    std::memcpy(&length, data_ + 4 * sequence, sizeof length);
+    return length;
+  }
+
+ private:
+  const std::byte* data_;
+  std::int64_t size_;
+};
+
 /// Reads PREFIX.bin and PREFIX.idx through memory maps. The files are not trusted: the constructor checks every rule
 /// of the format in one pass over the .idx and throws Error(bad_data) for what is broken, Error(io) for a missing file.
 class IndexedDataset {
@@ -78,8 +95,8 @@ class IndexedDataset {
   /// The file has a mode per sequence: not only text.
   bool is_multimodal() const { return is_multimodal_; }
 
-  /// Tokens in a sequence.
-  std::int32_t length(std::int64_t sequence) const;
+  /// Tokens in each sequence.
+  SequenceLengths lengths() const;
   /// The first sequence of a document; document_begin(documents()) is sequences().
   std::int64_t document_begin(std::int64_t document) const;
   /// Fills `out` with the tokens of a sequence from `offset` on. Throws Error(bad_data) when they are no integers, or

@@ -20,7 +20,7 @@ struct Folder {
 };
 
 std::vector<std::int32_t> read_sequence(const IndexedDataset& data, std::int64_t sequence) {
-  std::vector<std::int32_t> out(static_cast<std::size_t>(data.length(sequence)));
+  std::vector<std::int32_t> out(static_cast<std::size_t>(data.lengths()[sequence]));
   data.read(sequence, 0, out);
   return out;
 }
