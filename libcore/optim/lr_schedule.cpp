@@ -65,7 +65,7 @@ WeightDecayStyle weight_decay_style(const std::string& name) {
 }
 
 /// The arithmetic alone; nonsense in, nonsense out.
-LrScheduleOptions to_samples(const LrScheduleFlags& flags, const RunLength& run) {
+LrScheduleOptions to_samples(const LrScheduleFlags& flags, const ScheduleLength& run) {
   LrScheduleOptions out;
   out.lr = flags.lr.value_or(0);
   out.min_lr = flags.min_lr;
@@ -124,7 +124,7 @@ double weight_decay(const LrScheduleOptions& schedule, std::int64_t consumed_sam
   return schedule.start_weight_decay + coefficient * (schedule.end_weight_decay - schedule.start_weight_decay);
 }
 
-void check_schedule(const LrScheduleFlags& flags, const RunLength& run,
+void check_schedule(const LrScheduleFlags& flags, const ScheduleLength& run,
                     const std::function<void(std::string flag, std::string what)>& report) {
   bool in_samples = run.train_samples.has_value();
   const char* unit = in_samples ? "the run is counted in samples; use --lr-" : "the run is counted in iterations; use --lr-";
@@ -163,7 +163,7 @@ void check_schedule(const LrScheduleFlags& flags, const RunLength& run,
   if (grows && steps.start_weight_decay > steps.end_weight_decay) report("--start-weight-decay", "is larger than --end-weight-decay");
 }
 
-LrScheduleOptions resolve_schedule(const LrScheduleFlags& flags, const RunLength& run) {
+LrScheduleOptions resolve_schedule(const LrScheduleFlags& flags, const ScheduleLength& run) {
   check_schedule(flags, run, [](const std::string& flag, const std::string& what) { fail(Exit::usage, flag, ": ", what); });
   return to_samples(flags, run);
 }

@@ -73,18 +73,18 @@ struct LrScheduleFlags {
 };
 
 /// How long a run is: exactly one of iterations and samples is given.
-struct RunLength {
+struct ScheduleLength {
   std::optional<std::int64_t> train_iters;
   std::optional<std::int64_t> train_samples;
   std::int64_t global_batch_size = 0;
 };
 
 /// Calls report(flag, what) for everything that contradicts itself; the tool adds these to its other problems.
-void check_schedule(const LrScheduleFlags& flags, const RunLength& run,
+void check_schedule(const LrScheduleFlags& flags, const ScheduleLength& run,
                     const std::function<void(std::string flag, std::string what)>& report);
 
 /// Flags to samples: iterations times the global batch size, a warm-up fraction of the decay, the decay as long as
 /// the run unless told. Throws Error(usage) with the first problem that check_schedule finds.
-LrScheduleOptions resolve_schedule(const LrScheduleFlags& flags, const RunLength& run);
+LrScheduleOptions resolve_schedule(const LrScheduleFlags& flags, const ScheduleLength& run);
 
 }  // namespace mtl

@@ -40,7 +40,7 @@ LrScheduleFlags flags_of(const Json& json) {
   return flags;
 }
 
-RunLength run_of(const Json& json) {
+ScheduleLength run_of(const Json& json) {
   return {optional_of<std::int64_t>(json, "train_iters"), optional_of<std::int64_t>(json, "train_samples"),
           json.at("global_batch_size").as_int()};
 }
@@ -48,7 +48,7 @@ RunLength run_of(const Json& json) {
 bool same(double got, double want) { return std::abs(got - want) <= 1e-14 * std::abs(want); }
 
 /// The flags that check_schedule complains about, joined.
-std::string complaints(const LrScheduleFlags& flags, const RunLength& run) {
+std::string complaints(const LrScheduleFlags& flags, const ScheduleLength& run) {
   std::string out;
   check_schedule(flags, run, [&](const std::string& flag, const std::string&) { out += flag + ";"; });
   return out;
@@ -81,7 +81,7 @@ TEST_CASE("schedule: every value of Megatron's scheduler, to 1e-14") {
 
 TEST_CASE("schedule: flags that contradict each other are all named") {
   LrScheduleFlags flags;
-  RunLength run{100, std::nullopt, 8};
+  ScheduleLength run{100, std::nullopt, 8};
   CHECK(complaints(flags, run) == "--lr;");
   flags.lr = 1e-3;
   CHECK(complaints(flags, run).empty());
