@@ -1,0 +1,16 @@
+// One micro-batch, as the model sees it.
+#pragma once
+
+#include "device/tensor.h"
+
+namespace mtl {
+
+struct Batch {
+  Tensor tokens;          // (B, T) i32
+  Tensor positions;       // (B, T) i32
+  Tensor labels;          // (B, T) i32, the token after each
+  Tensor loss_weights;    // (B, T) f32: d(step loss) / d(loss of this token); 0 where the mask is 0
+  Tensor document_start;  // (B, T) i32: first position that each may see; left out when documents are not separated
+};
+
+}  // namespace mtl

@@ -1,0 +1,51 @@
+// A transformer block, pre-norm:
+//   x = x + dropout(attention(norm1(x)) + bias)
+//   x = x + dropout(mlp(norm2(x)) + bias)
+#pragma once
+
+#include "nn/attention_layer.h"
+#include "nn/mlp.h"
+#include "nn/norm.h"
+
+namespace mtl {
+
+/// Dropout of the run: probabilities and seed. Sites are numbered by the layer's global number.
+struct DropoutOptions {
+  float hidden = 0;
+  float attention = 0;
+  std::uint32_t seed = 0;
+};
+
+/// Which random stream a place in the model draws from.
+enum class DropoutSite : std::uint32_t { embedding = 0, attention = 1, attention_output = 2, mlp_output = 3 };
+
+/// Layers count from 0 globally, whichever stage holds them.
+Dropout dropout_at(const DropoutOptions& options, DropoutSite site, std::int64_t layer);
+
+struct Block {
+  std::int64_t number = 0;  // global
+  NormLayer norm1, norm2;
+  AttentionLayer attention;
+  Mlp mlp;
+  Dropout attention_dropout, mlp_dropout;  // on what the branches add
+
+  struct Cache {
+    NormLayer::Cache norm1, norm2;
+    AttentionLayer::Cache attention;
+    Mlp::Cache mlp;
+  };
+
+  Block(const GptConfig& config, const DropoutOptions& dropout, std::int64_t layer);
+  void params(const ParamVisitor& visit);
+  /// x, result (B, T, C), both in the slot.
+  Tensor forward(Ctx& ctx, Tensor x, const Batch& batch, Cache& cache) const;
+  /// Turns dx, the gradient of the result, into the gradient of x, in place.
+  void backward(Ctx& ctx, Tensor dx, const Batch& batch, const Cache& cache) const;
+  /// For new positions that follow what `kv` holds: x becomes the result.
+  void forward_cached(Ctx& ctx, Tensor x, const KvCache& kv) const;
+
+ private:
+  Dropout active(Dropout dropout, const Ctx& ctx) const;
+};
+
+}  // namespace mtl

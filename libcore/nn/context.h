@@ -1,0 +1,42 @@
+// What a layer is handed besides its operands: where to compute, memory, the groups of ranks, and the queue of weight
+// gradients.
+#pragma once
+
+#include <vector>
+
+#include "comm/communicator.h"
+#include "device/memory.h"
+#include "device/step_state.h"
+#include "device/stream.h"
+#include "nn/param.h"
+
+namespace mtl {
+
+/// Weight gradients wait here: backward first finishes dX, whose communication can then run beside them; a schedule
+/// may also run them much later (zero bubble). Their operands live in the micro-batch's slot, never in scratch.
+class WeightGradQueue {
+ public:
+  /// dw += dy^T x, and db += sum over rows of dy if there is a bias. dy (N, out), x (N, in).
+  void push(const Param& weight, Tensor dy, Tensor x, const Param& bias = {}) { items_.push_back({weight, bias, dy, x}); }
+  void flush(Stream& stream);
+  bool empty() const { return items_.empty(); }
+
+ private:
+  struct Item {
+    Param weight, bias;
+    Tensor dy, x;
+  };
+  std::vector<Item> items_;
+};
+
+struct Ctx {
+  Stream& stream;
+  Arena& slot;     // lives from this micro-batch's forward to the end of its backward
+  Arena& scratch;  // last in, first out, within one call
+  const ProcessGroups& groups;
+  WeightGradQueue& weight_grads;
+  const StepState* state;
+  bool training;   // dropout acts, and caches are kept for backward
+};
+
+}  // namespace mtl

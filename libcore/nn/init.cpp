@@ -1,0 +1,76 @@
+#include "nn/init.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "base/hash.h"
+#include "device/philox.h"
+
+namespace mtl {
+
+namespace {
+
+// Every product below is rounded before it is added: CMakeLists.txt compiles this file without contraction into fused
+// multiply-adds, which would differ between machines.
+
+/// Natural logarithm of x in (0, 1]: x = m 2^e with m in [sqrt(1/2), sqrt(2)), log m = 2 artanh((m - 1) / (m + 1)).
+double log_of(double x) {
+  int exponent = 0;
+  double m = std::frexp(x, &exponent);
+  if (m < 0.70710678118654752440) {
+    m *= 2;
+    --exponent;
+  }
+  double s = (m - 1) / (m + 1), s2 = s * s, sum = 0;
+  for (int k = 25; k >= 1; k -= 2) sum = sum * s2 + 1.0 / k;
+  return 2 * s * sum + exponent * 0.69314718055994530942;
+}
+
+/// cos and sin of 2 pi u for u in [0, 1), by the Taylor series on an eighth of the circle.
+void circle_point(double u, double* cosine, double* sine) {
+  double turned = u * 8;
+  int octant = static_cast<int>(turned);
+  double angle = (turned - octant) * 0.78539816339744830962;  // pi / 4
+  if (octant % 2 == 1) angle = 0.78539816339744830962 - angle;
+  double a2 = angle * angle, c = 0, s = 0;
+  for (int k = 16; k >= 2; k -= 2) {
+    c = (1 + c) * (-a2 / (k * (k - 1)));
+    s = (1 + s) * (-a2 / (k * (k + 1)));
+  }
+  c = 1 + c;
+  s = (1 + s) * angle;
+  if ((octant + 1) / 2 % 2 == 1) std::swap(c, s);             // octants 1 2 5 6: beyond 45 degrees of an axis
+  *cosine = octant >= 2 && octant <= 5 ? -c : c;
+  *sine = octant >= 4 ? -s : s;
+}
+
+}  // namespace
+
+NormalPair normal_pair(std::uint64_t seed, std::uint32_t site, std::uint64_t counter) {
+  auto words = philox({static_cast<std::uint32_t>(seed), site}, seed >> 32, counter);
+  // 53 bits each; the first is in (0, 1] so that its logarithm exists.
+  auto unit = [](std::uint32_t high, std::uint32_t low) {
+    return static_cast<double>((std::uint64_t{high} << 21) ^ (low >> 11)) * 0x1p-53;
+  };
+  double radius = std::sqrt(-2 * log_of(unit(words[0], words[1]) + 0x1p-53));
+  double cosine = 0, sine = 0;
+  circle_point(unit(words[2], words[3]), &cosine, &sine);
+  return {radius * cosine, radius * sine};
+}
+
+void initialize_param(Tensor value, const ParamSpec& spec, std::uint64_t seed) {
+  float* out = value.data<float>();
+  std::int64_t count = spec.numel();
+  std::fill(out, out + value.numel(), spec.init == Init::ones ? 1.0f : 0.0f);
+  if (spec.init != Init::normal) return;
+  auto site = static_cast<std::uint32_t>(hash_bytes(spec.name.data(), spec.name.size()));
+#pragma omp parallel for schedule(static)
+  for (std::int64_t pair = 0; pair < (count + 1) / 2; ++pair) {
+    NormalPair drawn = normal_pair(seed, site, static_cast<std::uint64_t>(pair));
+    out[2 * pair] = static_cast<float>(drawn.first * spec.init_std);
+    if (2 * pair + 1 < count) out[2 * pair + 1] = static_cast<float>(drawn.second * spec.init_std);
+  }
+}
+
+}  // namespace mtl

@@ -1,0 +1,18 @@
+// Initial weights. They depend on the seed and the parameter's name alone, so every layout starts from the same bits.
+//
+// Normals by Box and Muller from Philox, counter = (element / 2) with the key (seed, hash of the name), in fp64 with
+// logarithm and cosine of our own: libm's differ from version to version in the last bit.
+#pragma once
+
+#include "nn/param.h"
+
+namespace mtl {
+
+/// Fills `value`, which holds the rows of the whole tensor from 0 on; padding rows become 0.
+void initialize_param(Tensor value, const ParamSpec& spec, std::uint64_t seed);
+
+/// Two independent standard normals for a counter; exposed for its test.
+struct NormalPair { double first, second; };
+NormalPair normal_pair(std::uint64_t seed, std::uint32_t site, std::uint64_t counter);
+
+}  // namespace mtl

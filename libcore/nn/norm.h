@@ -1,0 +1,27 @@
+// A normalisation layer: LayerNorm's parameters and its place in backward.
+#pragma once
+
+#include "kernels/layernorm.h"
+#include "nn/context.h"
+#include "nn/gpt_config.h"
+
+namespace mtl {
+
+struct NormLayer {
+  std::int64_t width = 0;  // C
+  float eps = 0;
+  Param gamma;             // (C)
+  Param beta;              // (C)
+
+  using Cache = LayerNormCache;
+
+  NormLayer() = default;
+  explicit NormLayer(const GptConfig& config);
+  void params(const ParamVisitor& visit, const std::string& prefix);
+  /// y = norm(x), in the slot. x (N, C) must stay as it is until backward.
+  Tensor forward(Ctx& ctx, Tensor x, Cache& cache) const;
+  /// dx += the norm's gradient: the skip connection has put its own there already.
+  void backward(Ctx& ctx, Tensor dx, Tensor dy, const Cache& cache) const;
+};
+
+}  // namespace mtl

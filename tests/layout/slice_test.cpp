@@ -1,0 +1,69 @@
+// Overlaps of slices against a brute-force list of elements.
+#include "layout/slice.h"
+
+#include <doctest/doctest.h>
+
+#include <map>
+#include <random>
+
+using namespace mtl;
+
+namespace {
+
+/// Global element numbers that a slice holds, in storage order.
+std::vector<std::int64_t> elements(const Slice& slice, const std::vector<std::int64_t>& shape) {
+  std::vector<std::int64_t> out;
+  for (std::int64_t e = slice.begin; e < slice.end; ++e) {
+    std::int64_t rest = e, global = 0, stride = 1;
+    for (std::size_t axis = shape.size(); axis-- > 0;) {
+      global += (slice.offset[axis] + rest % slice.size[axis]) * stride;
+      rest /= slice.size[axis];
+      stride *= shape[axis];
+    }
+    out.push_back(global);
+  }
+  return out;
+}
+
+Slice random_slice(std::mt19937& random, const std::vector<std::int64_t>& shape) {
+  Slice slice;
+  std::int64_t count = 1;
+  for (std::int64_t size : shape) {
+    std::int64_t offset = random() % static_cast<unsigned>(size);
+    slice.offset.push_back(offset);
+    slice.size.push_back(1 + random() % static_cast<unsigned>(size - offset));
+    count *= slice.size.back();
+  }
+  slice.begin = random() % static_cast<unsigned>(count + 1);
+  slice.end = slice.begin + random() % static_cast<unsigned>(count - slice.begin + 1);
+  return slice;
+}
+
+}  // namespace
+
+TEST_CASE("overlaps are exactly the common elements") {
+  std::mt19937 random(7);
+  for (int round = 0; round < 2000; ++round) {
+    std::vector<std::int64_t> shape;
+    for (unsigned axis = 0; axis < 1 + random() % 4; ++axis) shape.push_back(1 + random() % 5);
+    Slice a = random_slice(random, shape), b = random_slice(random, shape);
+    std::map<std::int64_t, std::int64_t> at_b;
+    std::vector<std::int64_t> held_a = elements(a, shape), held_b = elements(b, shape);
+    for (std::size_t i = 0; i < held_b.size(); ++i) at_b[held_b[i]] = static_cast<std::int64_t>(i);
+    std::vector<std::pair<std::int64_t, std::int64_t>> expected, found;
+    for (std::size_t i = 0; i < held_a.size(); ++i) {
+      if (at_b.count(held_a[i]) != 0) expected.emplace_back(i, at_b[held_a[i]]);
+    }
+    for_each_overlap(a, b, [&](const Overlap& run) {
+      for (std::int64_t i = 0; i < run.count; ++i) found.emplace_back(run.in_a + i, run.in_b + i);
+    });
+    CHECK(found == expected);
+  }
+}
+
+TEST_CASE("parts along an axis cover the tensor; what does not divide is refused") {
+  Slice part = axis_slice({6, 4}, 0, 2, 3);
+  CHECK(part.offset == std::vector<std::int64_t>{4, 0});
+  CHECK(part.count() == 8);
+  CHECK_THROWS(axis_slice({5, 4}, 0, 0, 2));
+}

@@ -1,0 +1,43 @@
+// Initial weights: our own logarithm and cosine against libm, and the moments of what is drawn.
+#include "nn/init.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "device/memory.h"
+#include "device/philox.h"
+
+using namespace mtl;
+
+TEST_CASE("normals equal Box and Muller with libm's functions to 1e-14") {
+  for (std::uint64_t counter = 0; counter < 20000; ++counter) {
+    auto words = philox({1234, 77}, 0, counter);
+    double u = static_cast<double>((std::uint64_t{words[0]} << 21) ^ (words[1] >> 11)) * 0x1p-53 + 0x1p-53;
+    double v = static_cast<double>((std::uint64_t{words[2]} << 21) ^ (words[3] >> 11)) * 0x1p-53;
+    double radius = std::sqrt(-2 * std::log(u));
+    NormalPair got = normal_pair(1234, 77, counter);
+    CHECK(std::abs(got.first - radius * std::cos(2 * M_PI * v)) < 1e-14 * std::max(1.0, radius));
+    CHECK(std::abs(got.second - radius * std::sin(2 * M_PI * v)) < 1e-14 * std::max(1.0, radius));
+  }
+}
+
+TEST_CASE("an initialised parameter has its mean, deviation and zero padding; names and seeds give other numbers") {
+  Buffer memory(Device::cpu, 1300 * 100 * 4);
+  Tensor value = memory.tensor(DType::f32, {1300, 100});
+  ParamSpec spec{.name = "a", .shape = {1234, 100}, .padded_rows = 1300, .init_std = 0.02f};
+  initialize_param(value, spec, 1);
+  const float* data = value.data<float>();
+  double sum = 0, squares = 0;
+  for (int i = 0; i < 123400; ++i) sum += data[i], squares += double(data[i]) * data[i];
+  CHECK(std::abs(sum / 123400) < 4 * 0.02 / std::sqrt(123400.0));
+  CHECK(std::sqrt(squares / 123400) == doctest::Approx(0.02).epsilon(0.01));
+  CHECK(std::all_of(data + 123400, data + 130000, [](float x) { return x == 0; }));
+  float first = data[0];
+  initialize_param(value, spec, 2);
+  CHECK(data[0] != first);
+  spec.name = "b";
+  initialize_param(value, spec, 1);
+  CHECK(data[0] != first);
+}
