@@ -1,0 +1,35 @@
+// The one view of a model that every file format is translated to and from: names, unsharded shapes, configuration.
+//
+// V vocabulary (unpadded), P positions, C hidden, F feed-forward, H heads, G query groups, R = H / G, D head_dim:
+//   embedding.tokens.weight (V, C)   embedding.positions.weight (P, C)   final_norm.{weight,bias} (C)
+//   layers.N.norm1.{weight,bias} (C)                   layers.N.norm2.{weight,bias} (C)
+//   layers.N.attention.qkv.weight (G, R + 2, D, C)     .bias (G, R + 2, D)    per group: R queries, the key, the value
+//   layers.N.attention.out.weight (C, H D)             .bias (C)
+//   layers.N.mlp.up.weight (F, C)    .bias (F)         layers.N.mlp.down.weight (C, F)    .bias (C)
+// The output layer shares embedding.tokens.weight.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "nn/gpt_config.h"
+
+namespace mtl {
+
+struct CanonicalTensor {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  std::int64_t numel() const;
+};
+
+/// Every parameter of the model, in the order a forward pass meets them.
+std::vector<CanonicalTensor> canonical_tensors(const GptConfig& config);
+
+/// The configuration as a checkpoint's manifest holds it.
+Json config_to_json(const GptConfig& config);
+/// Throws Error(bad_data) for what is missing, out of range, or not supported, all at once.
+GptConfig config_from_json(const Json& json);
+
+}  // namespace mtl

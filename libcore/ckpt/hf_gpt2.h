@@ -1,0 +1,36 @@
+// Hugging Face GPT-2 folders: config.json, generation_config.json, model.safetensors (or shards with an index).
+//
+// GPT-2's linears are Conv1D, stored (in, out): the transpose of ours. Its c_attn holds [query | key | value], each
+// (heads, head_dim); ours holds query, key and value of one head side by side. Element bits are never touched:
+// a folder read and written in the same dtype has the same tensors.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/json.h"
+#include "ckpt/model_source.h"
+#include "ckpt/stored_dtype.h"
+#include "nn/gpt_config.h"
+
+namespace mtl {
+
+/// The configuration that a config.json describes. Throws Error(bad_data) with everything that mtl would compute
+/// differently, each by its key. Keys that are absent have transformers' defaults.
+GptConfig gpt_config_from_hf(const Json& hf_config);
+
+struct HfWriteOptions {
+  std::optional<StoredDType> dtype;                    // empty: as stored
+  std::uint64_t max_shard_bytes = 5'000'000'000;
+  std::optional<std::int64_t> end_of_text_id;          // for config.json, where the source does not say
+};
+
+/// Writes the model into an existing, empty folder. Everything is synced; the caller renames the folder.
+void write_hf_gpt2(const ModelSource& source, const std::string& folder, const HfWriteOptions& options);
+
+/// Opens a folder for ModelSource.
+std::unique_ptr<TensorReader> open_hf_gpt2(const std::string& folder);
+
+}  // namespace mtl

@@ -1,0 +1,75 @@
+// safetensors: one file of named tensors. An 8-byte little-endian length N, a JSON header of N bytes, then the data.
+//
+//   {"__metadata__": {"format": "pt"}, "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...}
+//
+// The reader trusts nothing. It takes a file only if: N <= 100,000,000 and 8 + N <= the file's size; the header is
+// UTF-8 JSON that starts with '{', without duplicate keys; __metadata__ maps strings to strings; dtypes are known;
+// shapes and offsets are plain non-negative integers; sorted by offset every tensor begins where the one before it
+// ended, the first at 0, the last at the end of the file; and product(shape) times the bits of an element, without
+// overflow, is END - BEGIN bytes. Zero-size and rank-0 tensors are legal, fields it does not know are skipped. Memory
+// in use is proportional to the header. Errors are Error(bad_data) and name the file and the tensor.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/files.h"
+#include "ckpt/stored_dtype.h"
+
+namespace mtl {
+
+/// One tensor of a file: where it lies in the data that follows the header.
+struct StoredTensor {
+  std::string name;
+  StoredDType dtype = StoredDType::f32;
+  std::vector<std::uint64_t> shape;
+  std::uint64_t begin = 0, end = 0;  // bytes, counted from the first one after the header
+};
+
+class SafetensorsFile {
+ public:
+  /// Maps and checks the whole header; tensor data is not touched.
+  explicit SafetensorsFile(const std::string& path);
+  SafetensorsFile(SafetensorsFile&&) = default;
+  SafetensorsFile& operator=(SafetensorsFile&&) = default;
+
+  const std::string& path() const { return file_.path(); }
+  /// In the order of their data.
+  const std::vector<StoredTensor>& tensors() const { return tensors_; }
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  /// nullptr without it.
+  const StoredTensor* find(const std::string& name) const;
+  std::span<const std::byte> data(const StoredTensor& tensor) const;
+  /// The whole file, for hashing.
+  std::span<const std::byte> bytes() const { return file_.bytes(); }
+
+ private:
+  MappedFile file_;
+  std::size_t data_begin_ = 0;
+  std::vector<StoredTensor> tensors_;
+  std::map<std::string, std::size_t> index_;
+  std::map<std::string, std::string> metadata_;
+};
+
+/// Writes the header at once, then takes the data of every tensor in the order planned, in pieces of any size.
+/// Names are unique; begin and end of the plan are filled in here.
+class SafetensorsWriter {
+ public:
+  SafetensorsWriter(OutputFile& out, std::vector<StoredTensor> plan,
+                    const std::map<std::string, std::string>& metadata = {});
+  void write(std::span<const std::byte> data);
+  /// Throws unless every planned byte was written.
+  void finish() const;
+
+ private:
+  OutputFile& out_;
+  std::uint64_t expected_ = 0, written_ = 0;
+};
+
+/// Bytes of a tensor. Throws Error(bad_data) when the product overflows or is no whole number of bytes.
+std::uint64_t stored_bytes(StoredDType dtype, std::span<const std::uint64_t> shape);
+
+}  // namespace mtl
