@@ -19,6 +19,14 @@
 
 namespace mtl {
 
+/// Sizes of a step as the options say.
+RunShape run_shape(const TrainOptions& options, const GptConfig& config, int threads);
+/// The memory that a run of these options takes; what --dry-run prints.
+MemoryPlan plan_run(const TrainOptions& options, const GptConfig& config, int threads);
+
+/// Losses of all unmasked tokens of a step, summed in fp64, over their number: what is logged.
+double step_loss(const StepBatch& step);
+
 class Trainer {
  public:
   /// `start` says from where; see start.h. Allocates everything the run needs.
@@ -31,9 +39,11 @@ class Trainer {
   void train_step();
   void report_interval();
   double held_out_loss(DataFeed& feed);
+  void report_held_out(const char* name, double loss, bool final);
   void validate(bool final);
+  void finish();
   void save();
-  bool acts_on_signals();
+  void resume_from(RunStart& start);
   Json start_record() const;
   SamplerOptions sampler(Split split, std::int64_t consumed) const;
   std::optional<DataFeed> feed(Split split, std::int64_t consumed) const;
@@ -63,8 +73,10 @@ class Trainer {
   std::optional<Metrics> metrics_;
   double peak_tflops_ = 0;
   struct Interval {                  // since the last log line
-    double began = 0, loss_sum = 0, stalled = 0;
-    std::int64_t steps = 0, counted = 0, skipped = 0, nan = 0;
+    double began = 0, stalled = 0;   // seconds
+    std::int64_t timed = 0;          // steps of this process
+    double loss_sum = 0;             // of the steps with a finite loss
+    std::int64_t counted = 0, skipped = 0, nan = 0;
   } interval_;
 };
 
