@@ -16,14 +16,14 @@ namespace mtl {
 struct GptDatasetOptions {
   std::int64_t seq_length = 0;
   std::int64_t seed = 1234;
-  SplitRange range{0, 0};               // of sequences
-  std::optional<std::int64_t> samples;  // wanted at least; empty: one epoch
-  bool drop_last_partial = true;        // false: the last sample may be filled up with padding
-  std::int32_t eod = -1;                // the end-of-document id; -1: none
-  std::int32_t pad = -1;                // the padding id; -1, or equal to eod: none
-  bool eod_mask_loss = false;           // no loss where the input is eod
-  bool reset_position_ids = false;      // positions count from 0 again after an eod
-  bool reset_attention_mask = false;    // nothing after an eod sees what is before
+  SplitRange range{0, 0};                 // of sequences
+  std::optional<std::int64_t> samples{};  // wanted at least; empty: one epoch
+  bool drop_last_partial = true;          // false: the last sample may be filled up with padding
+  std::int32_t eod = -1;                  // the end-of-document id; -1: none
+  std::int32_t pad = -1;                  // the padding id; -1, or equal to eod: none
+  bool eod_mask_loss = false;             // no loss where the input is eod
+  bool reset_position_ids = false;        // positions count from 0 again after an eod
+  bool reset_attention_mask = false;      // nothing after an eod sees what is before
 };
 
 /// One sample. S entries each.

@@ -135,7 +135,7 @@ void IndexedDataset::check_sequences() {
     tokens_ += lengths()[i];
     // Checked here, so that lengths from a hostile file cannot overflow the sum.
     if (tokens_ * size > static_cast<std::int64_t>(bin_bytes())) {
-      fail(Exit::bad_data, bin_.path(), ": sequences 0 to ", i, " need ", tokens_ * size, " bytes, file has ",
+      fail(Exit::bad_data, bin_.path(), ": sequences 0 to ", i, " need ", tokens_ * size, " bytes, the file has ",
            bin_bytes(), kRemedy);
     }
   }
