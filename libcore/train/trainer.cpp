@@ -29,13 +29,13 @@ MemoryPlan plan_run(const TrainOptions& options, const GptConfig& config, int th
   return plan_training(config, dropout_options(options), run_shape(options, config, threads));
 }
 
-Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer& tokenizer, Console& console)
+Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* tokenizer, Console& console)
     : options_(options),
       console_(console),
       tokenizer_(tokenizer),
       config_(start.config),
       state_(start.state.value_or(TrainState{})),
-      data_(options, tokenizer.eod()),
+      data_(options, tokenizer == nullptr ? -1 : tokenizer->eod()),
       shape_(run_shape(options, config_, static_cast<int>(options.threads))),
       stage_(whole_model(config_, dropout_options(options), shape_.padded_vocab)),
       params_(Device::cpu, kPrecisionFp32, true, [&](const ParamVisitor& visit) { stage_.params(visit); }),
@@ -81,9 +81,9 @@ SamplerOptions Trainer::sampler(Split split, std::int64_t consumed) const {
   return sampler;
 }
 
-std::optional<DataFeed> Trainer::feed(Split split, std::int64_t consumed) const {
-  if (data_.dataset(split) == nullptr) return std::nullopt;
-  return std::optional<DataFeed>(std::in_place, data_.dataset(split), sampler(split, consumed), shape_, config_.vocab_size);
+std::unique_ptr<DataFeed> Trainer::feed(Split split, std::int64_t consumed) const {
+  if (data_.dataset(split) == nullptr) return nullptr;
+  return std::make_unique<DataFeed>(data_.dataset(split), sampler(split, consumed), shape_, config_.vocab_size);
 }
 
 Exit Trainer::run() {
@@ -98,7 +98,7 @@ Exit Trainer::run() {
   metrics_.emplace(MetricsOptions{true, options_.logging.tensorboard_dir, options_.logging.log_jsonl, state_.iteration, 1, start_record()});
   saved_iteration_ = state_.iteration;
   train_feed_ = feed(Split::train, state_.consumed_samples);
-  require(train_feed_.has_value(), "the training split is empty: give it weight in --split");
+  if (train_feed_ == nullptr) fail(Exit::usage, "--split ", options_.data.split, " leaves nothing to train on");
   SignalRequests signals;
   Exit exit = Exit::ok;
   interval_.began = now_seconds();
@@ -248,7 +248,7 @@ void Trainer::save() {
   metrics_->flush();
   state_.extra = Json::object({{"seed", options_.seed},
                                {"data", data_.identity()},
-                               {"tokenizer_hash", hash_text(tokenizer_.hash())},
+                               {"tokenizer_hash", tokenizer_ == nullptr ? Json() : Json(hash_text(tokenizer_->hash()))},
                                {"interval", Json::object({{"loss_sum", interval_.loss_sum},
                                                           {"counted", interval_.counted},
                                                           {"skipped", interval_.skipped},
@@ -256,7 +256,7 @@ void Trainer::save() {
   SaveOptions how;
   how.command_line = options_.command_line;
   how.keep_last = options_.checkpoint.keep_last;
-  how.add_files = [&](const std::string& folder) { tokenizer_.save(folder); };
+  if (tokenizer_ != nullptr) how.add_files = [&](const std::string& folder) { tokenizer_->save(folder); };
   std::string path = save_directory_->save(config_, params_, state_, how);
   saved_iteration_ = state_.iteration;
   console_.info(cat("saved ", path, " in ", human_seconds(now_seconds() - began)));

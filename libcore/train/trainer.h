@@ -29,8 +29,9 @@ double step_loss(const StepBatch& step);
 
 class Trainer {
  public:
-  /// `start` says from where; see start.h. Allocates everything the run needs.
-  Trainer(const TrainOptions& options, RunStart start, const Tokenizer& tokenizer, Console& console);
+  /// `start` says from where; see start.h. Without a tokenizer (null) documents cannot be told apart. Allocates
+  /// everything the run needs.
+  Trainer(const TrainOptions& options, RunStart start, const Tokenizer* tokenizer, Console& console);
 
   /// Runs to the end, to --exit-interval or to a signal. Exit::ok, or Exit::requeue after a save that a signal asked for.
   Exit run();
@@ -46,11 +47,11 @@ class Trainer {
   void resume_from(RunStart& start);
   Json start_record() const;
   SamplerOptions sampler(Split split, std::int64_t consumed) const;
-  std::optional<DataFeed> feed(Split split, std::int64_t consumed) const;
+  std::unique_ptr<DataFeed> feed(Split split, std::int64_t consumed) const;
 
   const TrainOptions& options_;
   Console& console_;
-  const Tokenizer& tokenizer_;
+  const Tokenizer* tokenizer_;
   GptConfig config_;
   TrainState state_;                 // where training stands: what a checkpoint remembers
   std::optional<SaveDirectory> save_directory_;
@@ -68,7 +69,7 @@ class Trainer {
   Optimizer optimizer_;
   StepState step_;
   std::vector<Action> actions_;
-  std::optional<DataFeed> train_feed_, valid_feed_;
+  std::unique_ptr<DataFeed> train_feed_, valid_feed_;
 
   std::optional<Metrics> metrics_;
   double peak_tflops_ = 0;
