@@ -88,4 +88,15 @@ Sample GptDataset::item(std::int64_t index) const {
   return sample;
 }
 
+std::unique_ptr<GptDataset> open_split(std::shared_ptr<const IndexedDataset> data, std::string_view split, Split which,
+                                       const RunLength& run, GptDatasetOptions options) {
+  const auto part = static_cast<std::size_t>(which);
+  options.samples = count_samples(run)[part];
+  if (*options.samples == 0) return nullptr;
+  const auto share = parse_split(split)[part];
+  if (!share) fail(Exit::usage, "--split ", split, ": gives no data to ", kSplitNames[part]);
+  options.range = range_of(*share, data->sequences());
+  return std::make_unique<GptDataset>(std::move(data), options);
+}
+
 }  // namespace mtl

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "data/indexed_dataset.h"
@@ -65,5 +66,10 @@ class GptDataset {
   GptDatasetOptions options_;
   SampleOrder order_;
 };
+
+/// The samples that a run of this length asks of one part of the data: `options` with range and samples filled in.
+/// Null when it asks for none. Throws Error(usage) when the split gives that part no data.
+std::unique_ptr<GptDataset> open_split(std::shared_ptr<const IndexedDataset> data, std::string_view split, Split which,
+                                       const RunLength& run, GptDatasetOptions options);
 
 }  // namespace mtl
