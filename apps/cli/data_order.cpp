@@ -1,4 +1,5 @@
 // mtl-data order: the samples that mtl-train, given the same data and batch flags, would see, in their order.
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -147,22 +148,18 @@ void print_iterations(const DataOrderOptions& options, const GptDataset& dataset
 }
 
 void print_order(const DataOrderOptions& options) {
-  const auto which = static_cast<std::size_t>(options.dataset == "train" ? 0 : options.dataset == "valid" ? 1 : 2);
-  const auto share = parse_split(options.split)[which];
-  const std::int64_t samples = count_samples({.train_iters = options.train_iters.value_or(0),
-                                              .global_batch_size = options.global_batch(),
-                                              .eval_interval = options.eval_interval,
-                                              .eval_iters = options.eval_iters,
-                                              .train_samples = options.train_samples})[which];
-  const std::int64_t iterations = samples / options.global_batch();
-  if (iterations == 0) return;
-  if (!share) fail(Exit::usage, "--split ", options.split, ": gives no data to ", options.dataset);
-  const auto data = std::make_shared<IndexedDataset>(options.data_path.front());
-  const GptDataset dataset(data, {.seq_length = options.seq_length.value(),
-                                  .seed = options.seed,
-                                  .range = range_of(*share, data->sequences()),
-                                  .samples = samples});
-  print_iterations(options, dataset, iterations);
+  const auto which = std::find(kSplitNames.begin(), kSplitNames.end(), options.dataset) - kSplitNames.begin();
+  const RunLength run{.train_iters = options.train_iters.value_or(0),
+                      .global_batch_size = options.global_batch(),
+                      .eval_interval = options.eval_interval,
+                      .eval_iters = options.eval_iters,
+                      .train_samples = options.train_samples};
+  const auto dataset =
+      open_split(std::make_shared<IndexedDataset>(options.data_path.front()), options.split, static_cast<Split>(which),
+                 run, {.seq_length = options.seq_length.value(), .seed = options.seed});
+  // A last, partial batch is never consumed.
+  const std::int64_t samples = count_samples(run)[static_cast<std::size_t>(which)];
+  if (dataset) print_iterations(options, *dataset, samples / options.global_batch());
 }
 
 }  // namespace

@@ -185,6 +185,28 @@ TEST_CASE("where a sample comes from agrees with its tokens") {
   CHECK_THROWS_AS(dataset.item(-1), Error);
 }
 
+TEST_CASE("an id beyond the vocabulary is refused") {
+  const auto data = std::make_shared<IndexedDataset>("golden/gpt_dataset/items_short");
+  const auto read_all = [&](std::int64_t vocab_size) {
+    const GptDataset dataset(data, {.seq_length = 16, .range = {0, 14}, .samples = 25, .vocab_size = vocab_size});
+    for (std::int64_t index = 0; index < dataset.size(); ++index) dataset.item(index);
+  };
+  CHECK_NOTHROW(read_all(91));  // its largest id is 90
+  CHECK_THROWS_AS(read_all(90), Error);
+}
+
+TEST_CASE("a part of the data for a run") {
+  const auto data = std::make_shared<IndexedDataset>("golden/gpt_dataset/items_short");
+  const RunLength run{.train_iters = 2, .global_batch_size = 4, .eval_interval = 1, .eval_iters = 0};
+  const auto open = [&](const char* split, Split which) {
+    return open_split(data, split, which, run, {.seq_length = 8});
+  };
+  CHECK(open("50,50,0", Split::train)->size() >= 8);
+  CHECK(open("50,50,0", Split::valid) == nullptr);
+  CHECK(open("50,50,0", Split::test) == nullptr);
+  CHECK_THROWS_AS(open("0,1,0", Split::train), Error);
+}
+
 TEST_CASE("what a run asks of each split") {
   using Counts = std::array<std::int64_t, 3>;
   CHECK(count_samples({.train_iters = 1000, .global_batch_size = 8, .eval_interval = 300, .eval_iters = 10}) ==

@@ -154,6 +154,25 @@ TEST_CASE("every broken rule of the format has its message") {
   CHECK_THROWS_AS(IndexedDataset(folder.path + "absent"), Error);
 }
 
+TEST_CASE("documents without a single token are still documents") {
+  Folder folder;
+  IndexedDatasetWriter writer(folder.path + "empty", DataType::u16);
+  writer.end_document();
+  writer.end_document();
+  writer.finish();
+  const IndexedDataset data(folder.path + "empty");
+  CHECK(data.documents() == 2);
+  CHECK(data.sequences() == 0);
+  CHECK(data.tokens() == 0);
+}
+
+TEST_CASE("a document that was not ended is a mistake") {
+  Folder folder;
+  IndexedDatasetWriter writer(folder.path + "open", DataType::u16);
+  writer.add_sequence(std::vector<std::int32_t>{1});
+  CHECK_THROWS_AS(writer.finish(), Error);
+}
+
 TEST_CASE("a mode per sequence marks multimodal data") {
   Folder folder;
   write_corpus(folder.path + "good", DataType::u16);
