@@ -85,11 +85,12 @@ std::string output_kind(const PlotOptions& options) {
 
 Exit plot(PlotOptions& options, Console& console) {
   if (!options.y.empty()) options.chart.y = split(options.y, ',');
-  Chart chart = make_run_chart(read_logs(options, console), options.chart);
+  std::vector<RunLog> logs = read_logs(options, console);
+  Chart chart = make_run_chart(logs, options.chart);
   std::string kind = output_kind(options);
   TerminalOptions plain;
   plain.unicode = true;
-  std::string drawing = kind == "json"  ? chart_json(chart, options.chart)
+  std::string drawing = kind == "json"  ? chart_json(chart, logs, options.chart)
                         : kind == "svg" ? svg_chart(chart)
                                         : terminal_chart(chart, kind == "txt" ? plain : detect_terminal(STDOUT_FILENO));
   if (options.output && *options.output != "-") write_file_atomic(*options.output, drawing);

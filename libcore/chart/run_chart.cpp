@@ -25,6 +25,11 @@ std::string label_of(const std::string& column) {
   return label;
 }
 
+/// What the run was told, rather than what came of it, has no noise to smooth.
+bool is_setting(const std::string& column) {
+  return column == "learning_rate" || column == "global_batch_size" || column == "loss_scale";
+}
+
 /// Seconds of training up to each row: iterations since the row before, times what one took.
 std::vector<double> training_time(const Table& steps) {
   const auto& iterations = steps.column("iteration");
@@ -75,7 +80,7 @@ std::vector<Series> run_series(const RunLog& log, std::size_t color, const std::
   std::vector<double> x = x_values(log, log.steps, options), y = log.steps.column(column);
   if (has_point(y) && has_point(x)) {
     Series line{log.name, x, y, color};
-    if (options.smooth > 1) {
+    if (options.smooth > 1 && !is_setting(column)) {
       line.is_faint = true;
       out.push_back(line);
       line.is_faint = false;
@@ -86,7 +91,7 @@ std::vector<Series> run_series(const RunLog& log, std::size_t color, const std::
   std::vector<double> held_out = log.validations.column(column == "lm_loss" ? "loss" : column);
   std::vector<double> at = x_values(log, log.validations, options);
   if (has_point(held_out) && has_point(at)) {
-    Series markers{log.name + ", validation", at, held_out, color};
+    Series markers{"validation", at, held_out, color};
     markers.is_markers = true;
     out.push_back(markers);
   }
@@ -141,7 +146,7 @@ Chart make_run_chart(const std::vector<RunLog>& logs, const RunChartOptions& opt
   return chart;
 }
 
-std::string chart_json(const Chart& chart, const RunChartOptions& options) {
+std::string chart_json(const Chart& chart, const std::vector<RunLog>& runs, const RunChartOptions& options) {
   auto number = [](double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); };
   Json panels = Json::array();
   for (const Panel& panel : chart.panels) {
@@ -150,8 +155,9 @@ std::string chart_json(const Chart& chart, const RunChartOptions& options) {
       Json x = Json::array(), y = Json::array();
       for (double value : series.x) x.push(number(value));
       for (double value : series.y) y.push(number(value));
+      std::string name = runs.at(series.color).name;
       const char* kind = series.is_faint ? "unsmoothed" : series.is_markers ? "validation" : "training";
-      list.push(Json::object({{"name", series.name}, {"kind", kind}, {"x", x}, {"y", y}}));
+      list.push(Json::object({{"run", name}, {"kind", kind}, {"x", x}, {"y", y}}));
     }
     panels.push(Json::object({{"y", panel.y_label}, {"series", list}}));
   }

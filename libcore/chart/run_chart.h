@@ -22,8 +22,9 @@ struct RunChartOptions {
 /// Throws Error(bad_data) when a log has no point, or none of what was asked for.
 Chart make_run_chart(const std::vector<RunLog>& logs, const RunChartOptions& options);
 
-/// The chart's figures, {"format":"mtl-plot","version":1,"x":"iteration","panels":[{"y":...,"series":[...]}]};
-/// gaps are null.
-std::string chart_json(const Chart& chart, const RunChartOptions& options);
+/// The figures of the chart that make_run_chart made of these runs; gaps are null:
+/// {"format":"mtl-plot","version":1,"title":"","x":"iteration","panels":[{"y":"loss","series":[
+///   {"run":"a","kind":"training|unsmoothed|validation","x":[10,20],"y":[9.1,null]}]}]}
+std::string chart_json(const Chart& chart, const std::vector<RunLog>& runs, const RunChartOptions& options);
 
 }  // namespace mtl

@@ -29,7 +29,8 @@ class Extent {
     double room = (high_ - low_) * margin;
     // Also when the values differ by rounding alone: an axis needs distinct ticks.
     double least = 1e-9 * std::max(std::abs(low_), std::abs(high_));
-    if (high_ - low_ <= least) room = low_ == 0 ? 1 : std::abs(low_) / 2;
+    if (high_ - low_ <= least) room = std::abs(low_) / 2;
+    if (low_ == 0 && high_ == 0) return {0, 1};
     return {low_ - room, high_ + room};
   }
 
@@ -41,6 +42,20 @@ class Extent {
 
 }  // namespace
 
+std::vector<LegendEntry> legend_entries(const Chart& chart) {
+  std::vector<LegendEntry> entries;
+  for (const Panel& panel : chart.panels) {
+    for (const Series& series : panel.series) {
+      if (series.is_faint) continue;
+      auto same = [&](const LegendEntry& entry) { return entry.series->name == series.name; };
+      auto known = std::find_if(entries.begin(), entries.end(), same);
+      if (known == entries.end()) entries.push_back({&series, false});
+      else known->is_shared = known->is_shared || known->series->color != series.color;
+    }
+  }
+  return entries;
+}
+
 Range x_range(const Chart& chart) {
   Extent extent(chart.log_x);
   for (const Panel& panel : chart.panels) {
@@ -51,7 +66,10 @@ Range x_range(const Chart& chart) {
       }
     }
   }
-  return extent.range(0);
+  Range range = extent.range(0);
+  // A run that starts near the origin is shown from the origin.
+  if (!chart.log_x && range.low > 0 && range.low < range.high / 2) range.low = 0;
+  return range;
 }
 
 Range y_range(const Panel& panel) {

@@ -8,7 +8,7 @@
 namespace mtl {
 
 struct Series {
-  std::string name;
+  std::string name;          // markers of several runs may share one: the legend shows it once, without a colour
   std::vector<double> x;
   std::vector<double> y;     // as long as x
   std::size_t color = 0;     // series of one run share a number
@@ -28,6 +28,13 @@ struct Chart {
   bool log_x = false;
   std::vector<Panel> panels;
 };
+
+/// What a legend shows: each name once, and whether series of several colours share it.
+struct LegendEntry {
+  const Series* series;
+  bool is_shared;
+};
+std::vector<LegendEntry> legend_entries(const Chart& chart);
 
 /// The finite values of an axis, a little widened; never empty.
 struct Range {

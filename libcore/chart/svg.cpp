@@ -16,6 +16,7 @@ constexpr double kWidth = 860, kRight = 24, kFont = 13, kTitleFont = 17;
 constexpr double kFirstPanel = 340, kOtherPanel = 170, kPanelGap = 26, kLegendRow = 22;
 constexpr std::size_t kPointLimit = 2000;
 constexpr std::array<const char*, 7> kColors = {"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"};
+constexpr const char* kShared = "#666";  // in the legend, for markers of all runs
 constexpr std::array<const char*, 4> kDashes = {"", "7 3", "2 2.5", "9 3 2 3"};
 
 const char* color_of(const Series& series) { return kColors[series.color % kColors.size()]; }
@@ -79,23 +80,17 @@ class Canvas {
   std::string body_;
 };
 
-std::string marker(const Series& series, double x, double y) {
-  return format("<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.6\" class=\"p\" stroke=\"%s\"/>\n", x, y, color_of(series));
+std::string marker(const char* color, double x, double y) {
+  return format("<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.6\" class=\"p\" stroke=\"%s\"/>\n", x, y, color);
 }
 
 /// The legend: an entry for each name, once, in rows over the panels. Returns where it ends.
 double draw_legend(Canvas& canvas, const Chart& chart, double left, double top) {
-  std::vector<const Series*> entries;
-  for (const Panel& panel : chart.panels) {
-    for (const Series& series : panel.series) {
-      bool known = std::any_of(entries.begin(), entries.end(), [&](const Series* other) { return other->name == series.name; });
-      if (!known && !series.is_faint) entries.push_back(&series);
-    }
-  }
+  std::vector<LegendEntry> entries = legend_entries(chart);
   if (entries.size() < 2) return top;
-  constexpr double kSwatch = 26, kSpace = 22, kLongest = 330;
+  constexpr double kSwatch = 26, kSpace = 22, kLongest = 300;
   double x = left, y = top + kLegendRow / 2;
-  for (const Series* entry : entries) {
+  for (const auto& [entry, is_shared] : entries) {
     std::string name = fit(entry->name, kLongest, kFont);
     double width = kSwatch + 7 + text_width(name, kFont);
     if (x > left && x + width > kWidth - kRight) {
@@ -103,7 +98,7 @@ double draw_legend(Canvas& canvas, const Chart& chart, double left, double top) 
       y += kLegendRow;
     }
     if (entry->is_markers) {
-      canvas.raw(marker(*entry, x + kSwatch / 2, y));
+      canvas.raw(marker(is_shared ? kShared : color_of(*entry), x + kSwatch / 2, y));
     } else {
       canvas.raw(format("<path d=\"M%.1f %.1fh%.1f\" class=\"l\" stroke=\"%s\" stroke-dasharray=\"%s\"/>\n", x, y, kSwatch,
                         color_of(*entry), *dash_of(*entry) != '\0' ? dash_of(*entry) : "none"));
@@ -147,7 +142,7 @@ void draw_markers(Canvas& canvas, const Frame& frame, const Series& series) {
   Series thinned = thin(series, kPointLimit / 10);  // more would be a smear
   for (std::size_t i = 0; i < thinned.x.size(); ++i) {
     double x = frame.at_x(thinned.x[i]), y = frame.at_y(thinned.y[i]);
-    if (std::isfinite(x) && std::isfinite(y)) canvas.raw(marker(series, x, y));
+    if (std::isfinite(x) && std::isfinite(y)) canvas.raw(marker(color_of(series), x, y));
   }
 }
 

@@ -131,7 +131,7 @@ std::string draw_panel(const Panel& panel, const Look& look, const Axis& x_axis,
     if (!series.is_faint) draw_series(plot, look, series, x_axis, y_axis);
   }
   std::vector<std::string> labels(static_cast<std::size_t>(rows));
-  for (const Tick& tick : y_axis.ticks(std::max(2, rows / 3))) {
+  for (const Tick& tick : y_axis.ticks(std::max(2, (rows + 1) / 2))) {
     auto row = static_cast<std::size_t>(std::clamp(to_dot(1 - y_axis.position(tick.value), rows), 0, rows - 1));
     if (!tick.label.empty()) labels[row] = tick.label;
   }
@@ -170,26 +170,23 @@ std::string draw_x_axis(const Chart& chart, const Look& look, const Axis& axis, 
 
 std::string draw_legend(const Chart& chart, const Look& look) {
   std::string out, line;
-  std::vector<std::string> known;
+  std::vector<LegendEntry> entries = legend_entries(chart);
   std::size_t used = 0, width = static_cast<std::size_t>(look.options.width);
-  for (const Panel& panel : chart.panels) {
-    for (const Series& series : panel.series) {
-      if (series.is_faint || std::count(known.begin(), known.end(), series.name) > 0) continue;
-      known.push_back(series.name);
-      std::string sample = look.braille && !series.is_markers ? "⠤⠤" : std::string(2, look.symbol_of(series));
-      if (series.is_markers) sample = "o ";
-      std::size_t length = 4 + series.name.size() + 2;
-      if (used > 0 && used + length > width) {
-        out += line + "\n";
-        line.clear();
-        used = 0;
-      }
-      int color = look.color_of(series);
-      line += color != 0 ? cat(" ", format("\033[%dm", color), sample, "\033[0m ", series.name, "  ") : cat(" ", sample, " ", series.name, "  ");
-      used += length;
+  for (const auto& [series, is_shared] : entries) {
+    std::string sample = look.braille && !series->is_markers ? "⠤⠤" : std::string(2, look.symbol_of(*series));
+    if (series->is_markers) sample = "o ";
+    std::size_t length = 4 + series->name.size() + 2;
+    if (used > 0 && used + length > width) {
+      out += line + "\n";
+      line.clear();
+      used = 0;
     }
+    int color = is_shared ? 0 : look.color_of(*series);
+    if (color != 0) sample = format("\033[%dm", color) + sample + "\033[0m";
+    line += cat(" ", sample, " ", series->name, "  ");
+    used += length;
   }
-  return known.size() < 2 ? "" : out + line + "\n";
+  return entries.size() < 2 ? "" : out + line + "\n";
 }
 
 bool needs_symbols(const Chart& chart, const TerminalOptions& options) {
