@@ -1,6 +1,44 @@
-# mtl: `make demo` to see it work, `make test` to check it. Everything is built in build/release by CMake.
+# mtl: `make demo` shows it at work on real text, `make test` checks it. CMake builds into build/PRESET, programs in
+# build/PRESET/bin. What is missing is installed with apt (through sudo when not root), after saying so; with
+# MTL_NO_INSTALL=1 it is only listed.
+PRESET ?= release
+PREFIX ?= /usr/local
+BUILD  := build/$(PRESET)
+BIN    := $(BUILD)/bin
+JOBS   ?= $(shell nproc)
+
 .DEFAULT_GOAL := all
-all: build/release/build.ninja
-	@ninja -C build/release
-build/release/build.ninja:
-	@cmake --preset release
+.PHONY: all deps configure demo test test-all bench install format lint clean
+
+all: configure  ## build the programs, tests and man pages
+	@ninja -j$(JOBS) -C $(BUILD)
+
+deps:  ## install what the build needs
+	@sh cmake/install_dependencies.sh
+
+configure: deps
+	@test -f $(BUILD)/build.ninja || cmake --preset $(PRESET)
+
+demo: all  ## vocabulary, preprocessing, training, evaluation, generation and conversion on real text
+	@$(MAKE) --no-print-directory -C share/demo MTL_BIN=$(abspath $(BIN)) OUT=$(abspath build/demo)
+
+test: all  ## the tests that run on every change, in under 15 minutes
+	@ctest --test-dir $(BUILD) --output-on-failure -LE long
+
+test-all: all  ## and the long ones
+	@ctest --test-dir $(BUILD) --output-on-failure
+
+bench: all  ## measured figures, beside the peers that are installed
+	@bash share/bench/run.sh $(BIN)
+
+install: all  ## programs, man pages and share files, under DESTDIR/PREFIX
+	@DESTDIR=$(DESTDIR) cmake --install $(BUILD) --prefix $(PREFIX)
+
+format:  ## lay out the sources as .clang-format says
+	@git ls-files '*.cpp' '*.h' | xargs clang-format -i
+
+lint: configure  ## clang-tidy over the library and the tools
+	@git ls-files 'libcore/*.cpp' 'kernels/*.cpp' 'apps/*.cpp' | xargs -P$(JOBS) -n4 clang-tidy --quiet -p $(BUILD)
+
+clean:
+	@rm -rf build

@@ -42,7 +42,8 @@ struct KvCache {
 
 /// The same attention for T new positions that follow the cache: stores their keys and values at
 /// lengths[b] .. lengths[b] + T - 1 and lets query t see everything up to itself. The caller advances lengths.
-/// No document boundaries, no dropout. Throws when the cache is full.
+/// No document boundaries, no dropout. Throws when the cache is full. Counts as if the cache were full afterwards: how
+/// much it holds is known only where operators run.
 void attention_cached(Stream& stream, Arena& scratch, Tensor out, const AttentionInput& in, const KvCache& cache);
 
 }  // namespace mtl

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/files.h"
+#include "base/json.h"
 #include "base/str.h"
 
 namespace mtl {
@@ -34,6 +35,37 @@ bool is_list(const Flags::Flag& flag) { return std::holds_alternative<std::vecto
 bool looks_like_flag(const std::string& word) {
   return word.size() > 1 && word[0] == '-' && word != "--" && !parse_float(word).has_value();
 }
+
+/// A word as --config reads it back: in JSON's quotes where it would not survive without.
+std::string quote(const std::string& word) {
+  bool plain = !word.empty() && word[0] != '#' && word.find_first_of(" \t\n\r\f\v\"\\") == std::string::npos;
+  std::string out;
+  if (plain) out = word;
+  else append_json_string(out, word);
+  return out;
+}
+
+/// The words of a value in a configuration file, up to a comment: a word in double quotes is a JSON string.
+std::vector<std::string> config_words(std::string_view text) {
+  std::vector<std::string> words;
+  for (text = trim(text); !text.empty() && text[0] != '#'; text = trim(text)) {
+    std::size_t end = text.find_first_of(" \t");
+    if (text[0] == '"') {
+      JsonCursor cursor(text);
+      words.emplace_back(cursor.string());
+      end = cursor.offset();
+    } else {
+      words.emplace_back(text.substr(0, end));
+    }
+    text.remove_prefix(std::min(end, text.size()));
+  }
+  return words;
+}
+
+constexpr const char* kCommandLine = "command line";
+
+/// " (FILE:LINE)" behind a problem that a configuration file has.
+std::string place(const std::string& origin) { return origin == kCommandLine ? "" : cat(" (", origin, ")"); }
 
 }  // namespace
 
@@ -111,9 +143,10 @@ bool Flags::was_given(const std::string& name) const {
 void Flags::set(Flag& flag, const std::vector<std::string>& words, const std::string& origin) {
   flag.origin = origin;
   const std::string& word = words.empty() ? flag.name : words.front();
-  auto wrong = [&](const char* kind) { problem(flag.name + " " + word, cat("is not ", kind)); };
-  if (!flag.choices.empty() && std::count(flag.choices.begin(), flag.choices.end(), word) == 0) {
-    problem(flag.name + " " + word, "choose one of " + join(flag.choices, ", "));
+  auto wrong = [&](const char* kind) { problem(flag.name + " " + word, cat("is not ", kind, place(origin))); };
+  for (const std::string& choice : words) {
+    if (flag.choices.empty() || std::count(flag.choices.begin(), flag.choices.end(), choice) > 0) continue;
+    problem(flag.name + " " + choice, cat("choose one of ", join(flag.choices, ", "), place(origin)));
     return;
   }
   auto whole = [&](auto* held) {
@@ -139,14 +172,15 @@ void Flags::set(Flag& flag, const std::vector<std::string>& words, const std::st
              flag.target);
 }
 
-void Flags::report_unknown(const std::string& name) {
+void Flags::report_unknown(const std::string& name, const std::string& origin) {
   std::vector<std::string> known;
   for (const auto& flag : flags_) {
     known.push_back(flag->name);
     known.insert(known.end(), flag->aliases.begin(), flag->aliases.end());
   }
   std::string guess = nearest(name, known);
-  problem(name, guess.empty() ? cat("unknown flag; see ", program_, " --help") : cat("unknown flag; did you mean ", guess, "?"));
+  std::string remedy = guess.empty() ? cat("see ", program_, " --help") : cat("did you mean ", guess, "?");
+  problem(name, cat("unknown flag; ", remedy, place(origin)));
 }
 
 /// Reads the flag at words[at] with its values; returns how many words that took.
@@ -162,7 +196,7 @@ std::size_t Flags::take_flag(const std::vector<std::string>& words, std::size_t 
   Flag* flag = find(name);
   auto other = others_.find(name);
   if (flag == nullptr && other == others_.end()) {
-    report_unknown(name);
+    report_unknown(name, origin);
     std::size_t skip = 1;  // its values are its own affair: one message per mistake
     while (!attached && at + skip < words.size() && !looks_like_flag(words[at + skip])) ++skip;
     return skip;
@@ -176,15 +210,24 @@ std::size_t Flags::take_flag(const std::vector<std::string>& words, std::size_t 
     }
   }
   if (flag == nullptr) {
-    const auto& [count, reason, refused] = other->second;
-    std::string where = values.empty() ? name : name + " " + values[0];
-    if (refused) problem(where, reason);
-    else notices_.push_back(cat(name, ": ", reason));
-    return next - at;
+    apply_other(name, values, origin);
+  } else if (values.empty() && takes != 0) {
+    problem(name, cat("needs a value: ", flag->placeholder));
+  } else {
+    set(*flag, values, origin);
   }
-  if (values.empty() && takes != 0) problem(name, cat("needs a value: ", flag->placeholder));
-  else set(*flag, values, origin);
   return next - at;
+}
+
+/// A flag that this tool refuses or only acknowledges.
+void Flags::apply_other(const std::string& name, const std::vector<std::string>& values, const std::string& origin) {
+  const Other& other = others_.at(name);
+  if (other.refused) {
+    problem(values.empty() ? name : name + " " + values[0], other.reason + place(origin));
+    return;
+  }
+  std::string notice = cat(name, ": ", other.reason);
+  if (std::count(notices_.begin(), notices_.end(), notice) == 0) notices_.push_back(notice);
 }
 
 void Flags::parse_words(const std::vector<std::string>& words, const std::string& origin) {
@@ -208,25 +251,40 @@ void Flags::parse_words(const std::vector<std::string>& words, const std::string
 }
 
 void Flags::read_config(const std::string& path) {
-  std::vector<std::string> words;
+  std::size_t number = 0;
   for (const std::string& raw : split(read_file(path), '\n')) {
-    std::string_view line = raw;
-    std::size_t comment = line.find(" #");
-    line = trim(starts_with(trim(line), "#") ? "" : line.substr(0, comment));
-    if (line.empty()) continue;
-    std::size_t equals = line.find('=');
-    std::string name = "--" + std::string(trim(line.substr(0, equals)));
-    std::string value(equals == std::string_view::npos ? "" : trim(line.substr(equals + 1)));
-    Flag* flag = find(name);
-    if (flag == nullptr) {
-      report_unknown(name);
-    } else if (is_list(*flag)) {
-      if (!value.empty()) set(*flag, split(value, ' '), path);
-    } else if (!value.empty()) {
-      set(*flag, {value}, path);
-    } else if (is_switch(*flag)) {
-      set(*flag, {}, path);
+    std::string origin = cat(path, ":", ++number);
+    std::string_view line = trim(raw);
+    if (line.empty() || line[0] == '#') continue;
+    std::size_t name_end = std::min(line.find_first_of("= \t#"), line.size());
+    std::string name = "--" + std::string(line.substr(0, name_end));
+    std::string_view rest = trim(line.substr(name_end));
+    bool has_value = starts_with(rest, "=");
+    try {
+      apply_config(name, config_words(has_value ? rest.substr(1) : rest), has_value, origin);
+    } catch (const Error& error) {
+      problem(name, cat(error.what(), place(origin)));  // a string whose quotes do not close
     }
+  }
+}
+
+/// One line of a configuration file. A switch may stand alone; `name =` leaves a flag as it is.
+void Flags::apply_config(const std::string& name, std::vector<std::string> words, bool has_value, const std::string& origin) {
+  Flag* flag = find(name);
+  if (flag == nullptr) {
+    if (others_.count(name) > 0) apply_other(name, words, origin);
+    else report_unknown(name, origin);
+    return;
+  }
+  if (flag->section == "General" && flag->name != "--quiet") {
+    problem(name, cat("belongs on the command line", place(origin)));
+  } else if (!has_value && !words.empty()) {
+    problem(name, cat("write ", name.substr(2), " = ", join(words, " "), place(origin)));
+  } else if (!has_value && !is_switch(*flag)) {
+    problem(name, cat("needs a value: ", flag->placeholder, place(origin)));
+  } else if (!has_value || !words.empty()) {
+    if (!is_list(*flag) && words.size() > 1) words = {join(words, " ")};
+    set(*flag, words, origin);
   }
 }
 
@@ -236,17 +294,22 @@ Flags::Request Flags::parse(int argc, const char* const* argv) {
     if (words[at] == "--") break;
     if (words[at] == "--help" || words[at] == "-h") return Request::help;
     if (words[at] == "--version") return Request::version;
-    if (words[at] == "--config" && at + 1 < words.size()) read_config(words[at + 1]);
+    bool has_value = at + 1 < words.size() && !looks_like_flag(words[at + 1]);
+    if (words[at] == "--config" && has_value) read_config(words[at + 1]);
     if (starts_with(words[at], "--config=")) read_config(words[at].substr(9));
   }
-  parse_words(words, "command line");
+  parse_words(words, kCommandLine);
   if (!wants_dump_) {
     for (const auto& flag : flags_) {
       if (flag->is_required && flag->origin == "default") problem(flag->name, "is required: " + flag->help);
     }
   }
-  if (problems_.empty()) {
-    for (const auto& check : checks_) check();
+  for (const auto& check : checks_) {
+    try {
+      check();
+    } catch (const Error&) {
+      if (problems_.empty()) throw;  // else it may be a consequence of what is reported anyway
+    }
   }
   if (!problems_.empty()) throw UsageError(problems_);
   return wants_dump_ ? Request::dump_config : Request::run;
@@ -307,8 +370,11 @@ std::string Flags::dump_config() const {
   std::string out;
   for (const auto& flag : flags_) {
     if (flag->section == "General") continue;
-    bool empty = flag->value().empty();
-    std::string line = cat(empty ? "# " : "", flag->name.substr(2), " = ", flag->value());
+    auto* list = std::get_if<std::vector<std::string>*>(&flag->target);
+    std::vector<std::string> words = list != nullptr ? **list : std::vector<std::string>{flag->value()};
+    bool unset = flag->origin == "default" && flag->value().empty();
+    for (std::string& word : words) word = quote(word);
+    std::string line = cat(unset ? "# " : "", flag->name.substr(2), " = ", unset ? "" : join(words, " "));
     out += line + std::string(line.size() < 48 ? 48 - line.size() : 1, ' ') + cat(" # ", flag->origin, "\n");
   }
   return out;

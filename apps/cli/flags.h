@@ -87,7 +87,8 @@ class Flags {
 
   /// Adds a problem that parse() will report together with its own; call it from a check() function.
   void problem(std::string where, std::string what);
-  /// Runs after all values are set, before parse() throws. Relations between flags are checked here.
+  /// Runs after all values are set, before parse() throws, also when there are problems already (a flag whose value
+  /// did not convert has its default then). Relations between flags are checked here.
   void check(std::function<void()> function) { checks_.push_back(std::move(function)); }
   /// True when the value came from the command line or a configuration file.
   bool was_given(const std::string& name) const;
@@ -98,7 +99,8 @@ class Flags {
   Request parse(int argc, const char* const* argv);
 
   std::string help() const;
-  /// "hidden-size = 768  # default" lines, one per flag.
+  /// "hidden-size = 768  # default" lines, one per flag: the format of --config. Words are separated by blanks; one
+  /// that holds blanks, quotes or a backslash, or is empty, is written as a JSON string.
   std::string dump_config() const;
   const std::string& program() const { return program_; }
   /// Messages about acknowledged flags, for stderr.
@@ -113,8 +115,10 @@ class Flags {
   void set(Flag& flag, const std::vector<std::string>& words, const std::string& origin);
   std::size_t take_flag(const std::vector<std::string>& words, std::size_t at, const std::string& origin);
   void parse_words(const std::vector<std::string>& words, const std::string& origin);
+  void apply_other(const std::string& name, const std::vector<std::string>& values, const std::string& origin);
   void read_config(const std::string& path);
-  void report_unknown(const std::string& name);
+  void apply_config(const std::string& name, std::vector<std::string> words, bool has_value, const std::string& origin);
+  void report_unknown(const std::string& name, const std::string& origin);
 
   std::string program_, summary_, section_ = "Options", config_;
   std::vector<std::unique_ptr<Flag>> flags_;

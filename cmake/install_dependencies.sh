@@ -1,0 +1,26 @@
+#!/bin/sh
+# Installs the Debian packages that the build, the tests and the demo need, and that are missing here.
+set -eu
+packages="g++ cmake ninja-build pkg-config libdnnl-dev ocl-icd-opencl-dev libhwy-dev libxxhash-dev libzstd-dev
+liblzma-dev zlib1g-dev doctest-dev scdoc mandoc xz-utils zstd gzip"
+
+missing=""
+for package in $packages; do
+  dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing="$missing $package"
+done
+[ -n "$missing" ] || exit 0
+
+if [ -n "${MTL_NO_INSTALL:-}" ]; then
+  echo "missing packages:$missing" >&2
+  echo "install them, for example with: apt-get install$missing" >&2
+  exit 1
+fi
+as_root=""
+if [ "$(id -u)" -ne 0 ]; then
+  command -v sudo >/dev/null || { echo "missing packages:$missing; install them as root" >&2; exit 1; }
+  as_root=sudo
+fi
+echo "installing:$missing" >&2
+export DEBIAN_FRONTEND=noninteractive
+$as_root apt-get update -qq
+$as_root apt-get install -y -qq --no-install-recommends $missing >/dev/null

@@ -1,0 +1,72 @@
+// Attention on the cpu: one call does one key-value group of one sequence, with all the query heads that read it.
+//
+// Query rows go in blocks of 48 and keys in blocks of 192, so that a block of scores stays in the second-level cache
+// (Dao 2023); within a block the micro-kernels stop at the diagonal, a few rows at a time. A call is sequential and its
+// sums are in a fixed order: results depend on the instruction set, not on threads or on the size of the batch.
+#pragma once
+
+#include <cstdint>
+
+#include "device/philox.h"
+
+namespace mtl::cpu {
+
+/// Where the dropout bytes of one group come from (kernels/dropout.h).
+struct AttentionDropout {
+  bool active = false;
+  PhiloxKey key{};
+  std::uint64_t sample = 0;        // global number of this sequence
+  std::uint64_t head = 0;          // global number of the group's first query head
+  std::uint64_t row_tiles = 0;     // of 16 rows
+  std::uint64_t column_tiles = 0;  // of 32 columns
+  std::int32_t threshold = 0;      // kept iff byte >= threshold
+  float scale = 1;                 // 1 / quantised keep probability
+};
+
+/// Head r of row t is at base + t * stride + r * dim.
+struct AttentionGroup {
+  std::int64_t queries = 0;  // the last `queries` of the `keys` positions
+  std::int64_t keys = 0;
+  std::int64_t heads = 0;    // R
+  std::int64_t dim = 0;      // D
+  float scale = 0;
+  const float* q = nullptr;
+  std::int64_t q_stride = 0;
+  const float* k = nullptr;
+  const float* v = nullptr;
+  std::int64_t kv_stride = 0;
+  const std::int32_t* document_start = nullptr;  // (queries), or left out
+  AttentionDropout dropout;
+};
+
+/// Writes out (rows of stride heads_total * dim) and, where given, logsumexp (R, queries).
+struct AttentionForward {
+  AttentionGroup group;
+  float* out = nullptr;
+  std::int64_t out_stride = 0;
+  float* logsumexp = nullptr;
+};
+
+/// Writes dq, dk and dv, which are laid out like q, k and v. queries equals keys.
+struct AttentionBackward {
+  AttentionGroup group;
+  const float* dout = nullptr;
+  const float* out = nullptr;
+  std::int64_t out_stride = 0;
+  const float* logsumexp = nullptr;
+  float* dq = nullptr;
+  float* dk = nullptr;
+  float* dv = nullptr;
+};
+
+/// Floats of work area that a call needs, 64-byte aligned; the same for every instruction set.
+std::int64_t attention_forward_work(std::int64_t keys, std::int64_t dim);
+std::int64_t attention_backward_work(std::int64_t keys, std::int64_t dim);
+void attention_forward(const AttentionForward& call, float* work);
+void attention_backward(const AttentionBackward& call, float* work);
+
+/// One query per head; reads every key and value once.
+std::int64_t attention_decode_work(std::int64_t keys, std::int64_t heads);
+void attention_decode(const AttentionForward& call, float* work);
+
+}  // namespace mtl::cpu

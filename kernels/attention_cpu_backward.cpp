@@ -1,0 +1,108 @@
+// Backward attention of one group (Dao et al. 2022, algorithm 4). Blocks of query rows one after another, each against
+// all keys it sees, recomputing P from logsumexp; dk and dv of the group gather in the work area, in that order.
+#define HWY_BASELINE_TARGETS HWY_SSE4
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL)
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/attention_cpu_backward.cpp"
+#include <hwy/foreach_target.h>
+// after foreach_target
+#include "kernels/attention_cpu_inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mtl::cpu::HWY_NAMESPACE {
+
+/// Scores become dropout(P), dP becomes dS = P (dropout'(dP) - D).
+HWY_INLINE void backward_block(const AttentionBackward& call, const BackwardWork& work, std::int64_t head, const Block& block) {
+  const AttentionGroup& group = call.group;
+  if (group.dropout.active) draw_block(group.dropout, head, block, work.bytes);
+  for (std::int64_t i = 0; i < block.rows; ++i) {
+    std::int64_t row = block.row + i, columns = visible_columns(block, block.row + i / kRows * kRows, 0);
+    float* p = work.probabilities + i * kScoreStride;
+    float* ds = work.dscores + i * kScoreStride;
+    mask_row(p, columns, block.key, group.document_start == nullptr ? 0 : group.document_start[row], row);
+    Vec shift = hn::Set(kF32, call.logsumexp[head * group.queries + row] * kLog2E);
+    Vec row_dot = hn::Set(kF32, work.row_dot[i]);
+    for (std::int64_t c = 0; c < columns; c += kLanes) {
+      Vec probability = exp2_of(hn::Sub(hn::LoadU(kF32, p + c), shift)), dp = hn::LoadU(kF32, ds + c);
+      Vec kept = probability;
+      if (group.dropout.active) {
+        Vec factor = dropout_factor(work.bytes + i * kKeyBlock + c, group.dropout);
+        kept = hn::Mul(kept, factor);
+        dp = hn::Mul(dp, factor);
+      }
+      hn::StoreU(kept, kF32, p + c);
+      hn::StoreU(hn::Mul(probability, hn::Sub(dp, row_dot)), kF32, ds + c);
+    }
+  }
+}
+
+/// out (keys, padded) += scores^T rows, for the keys of the block that each row sees.
+HWY_INLINE void multiply_transposed(const float* scores, const float* rows, std::int64_t keys, std::int64_t padded,
+                                    const Block& block, float* out) {
+  for (std::int64_t key = block.key; key < std::min({block.key_end, keys, block.row + block.rows}); key += kRows) {
+    std::int64_t first = std::max<std::int64_t>(key - block.row, 0);  // earlier rows see none of these keys
+    for (std::int64_t column = 0; column < padded; column += kWidth) {
+      multiply_tile<true, Store::add>(scores + first * kScoreStride + key - block.key, kScoreStride,
+                                      rows + first * padded + column, padded, block.rows - first,
+                                      out + key * padded + column, padded);
+    }
+  }
+}
+
+HWY_INLINE void write_scaled(const float* src, std::int64_t padded, std::int64_t rows, std::int64_t columns, float factor,
+                             float* out, std::int64_t stride) {
+  for (std::int64_t r = 0; r < rows; ++r) {
+    for (std::int64_t c = 0; c < columns; ++c) out[r * stride + c] = src[r * padded + c] * factor;
+  }
+}
+
+HWY_INLINE void backward_rows(const AttentionBackward& call, const BackwardWork& work, std::int64_t head, std::int64_t row) {
+  const AttentionGroup& group = call.group;
+  std::int64_t rows = std::min(kQueryBlock, group.queries - row), padded = round_to_panel(group.dim);
+  std::int64_t in_qkv = row * group.q_stride + head * group.dim, in_out = row * call.out_stride + head * group.dim;
+  copy_block(group.q + in_qkv, group.q_stride, rows, group.dim, group.scale * kLog2E, padded, work.q);
+  copy_block(call.dout + in_out, call.out_stride, rows, group.dim, 1.0f, padded, work.dout);
+  for (std::int64_t i = 0; i < rows; ++i) {
+    work.row_dot[i] = dot(work.dout + i * padded, call.out + in_out + i * call.out_stride, group.dim);
+  }
+  std::fill_n(work.dq, kQueryBlock * padded, 0.0f);
+  Block block{row, rows, 0, 0};
+  for (block.key = first_key(group, row, rows); block.key < row + rows; block.key += kKeyBlock) {
+    block.key_end = std::min(block.key + kKeyBlock, round_up(group.keys, kKeyAlign));
+    multiply_scores(work.q, padded, work.k_columns, group.dim, block, 0, work.probabilities);
+    multiply_scores(work.dout, padded, work.v_columns, group.dim, block, 0, work.dscores);
+    backward_block(call, work, head, block);
+    multiply_transposed(work.probabilities, work.dout, group.keys, padded, block, work.dv);
+    multiply_transposed(work.dscores, work.q, group.keys, padded, block, work.dk);
+    multiply_rows(work.dscores, work.k_rows, group.keys, padded, block, 0, work.dq);
+  }
+  write_scaled(work.dq, padded, rows, group.dim, group.scale, call.dq + in_qkv, group.q_stride);
+}
+
+void backward(const AttentionBackward& call, float* area) {
+  const AttentionGroup& group = call.group;
+  BackwardWork work(area, group.keys, group.dim);
+  std::int64_t padded = round_to_panel(group.dim), all_keys = round_up(group.keys, kKeyAlign);
+  pack_transposed(group.k, group.kv_stride, group.keys, group.dim, all_keys, work.k_columns);
+  pack_transposed(group.v, group.kv_stride, group.keys, group.dim, all_keys, work.v_columns);
+  pack_rows(group.k, group.kv_stride, group.keys, group.dim, work.k_rows);
+  std::fill_n(work.dk, all_keys * padded, 0.0f);
+  std::fill_n(work.dv, all_keys * padded, 0.0f);
+  for (std::int64_t head = 0; head < group.heads; ++head) {
+    for (std::int64_t row = 0; row < group.queries; row += kQueryBlock) backward_rows(call, work, head, row);
+  }
+  write_scaled(work.dk, padded, group.keys, group.dim, kLn2, call.dk, group.kv_stride);
+  write_scaled(work.dv, padded, group.keys, group.dim, 1.0f, call.dv, group.kv_stride);
+}
+
+}  // namespace mtl::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mtl::cpu {
+HWY_EXPORT(backward);
+
+void attention_backward(const AttentionBackward& call, float* work) { HWY_DYNAMIC_DISPATCH(backward)(call, work); }
+std::int64_t attention_backward_work(std::int64_t keys, std::int64_t dim) { return BackwardWork(nullptr, keys, dim).area.used(); }
+}  // namespace mtl::cpu
+#endif

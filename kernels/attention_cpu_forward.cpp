@@ -1,0 +1,105 @@
+// Forward attention of one group: softmax over blocks of keys with a running maximum and sum per row (Milakov,
+// Gimelshein 2018), so that a row of scores never exists as a whole.
+#define HWY_BASELINE_TARGETS HWY_SSE4
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL)
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/attention_cpu_forward.cpp"
+#include <hwy/foreach_target.h>
+// after foreach_target
+#include "kernels/attention_cpu_inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mtl::cpu::HWY_NAMESPACE {
+
+/// scores (columns) become 2^(scores - maximum); the running maximum, sum and output row follow.
+HWY_INLINE void softmax_row(float* scores, std::int64_t columns, float& row_max, float& row_sum, float* out,
+                            std::int64_t padded) {
+  Vec top = hn::Set(kF32, row_max);
+  for (std::int64_t c = 0; c < columns; c += kLanes) top = hn::Max(top, hn::LoadU(kF32, scores + c));
+  float maximum = hn::GetLane(hn::MaxOfLanes(kF32, top));
+  if (maximum == -std::numeric_limits<float>::infinity()) {  // nothing seen so far
+    std::fill_n(scores, columns, 0.0f);
+    return;
+  }
+  Vec shift = hn::Set(kF32, maximum), total = hn::Zero(kF32);
+  for (std::int64_t c = 0; c < columns; c += kLanes) {
+    Vec p = exp2_of(hn::Sub(hn::LoadU(kF32, scores + c), shift));
+    total = hn::Add(total, p);
+    hn::StoreU(p, kF32, scores + c);
+  }
+  float factor = std::exp2(row_max - maximum);
+  row_sum = row_sum * factor + hn::GetLane(hn::SumOfLanes(kF32, total));
+  row_max = maximum;
+  if (factor == 1.0f) return;
+  for (std::int64_t c = 0; c < padded; c += kLanes) {
+    hn::StoreU(hn::Mul(hn::LoadU(kF32, out + c), hn::Set(kF32, factor)), kF32, out + c);
+  }
+}
+
+HWY_INLINE void softmax_block(const AttentionGroup& group, const ForwardWork& work, std::int64_t head, const Block& block) {
+  std::int64_t offset = group.keys - group.queries, padded = round_to_panel(group.dim);
+  if (group.dropout.active) draw_block(group.dropout, head, block, work.bytes);
+  for (std::int64_t i = 0; i < block.rows; ++i) {
+    std::int64_t row = block.row + i, columns = visible_columns(block, block.row + i / kRows * kRows, offset);
+    float* scores = work.scores + i * kScoreStride;
+    std::int64_t start = group.document_start == nullptr ? 0 : group.document_start[row];
+    mask_row(scores, columns, block.key, start, offset + row);
+    softmax_row(scores, columns, work.row_max[i], work.row_sum[i], work.out + i * padded, padded);
+    if (!group.dropout.active) continue;
+    for (std::int64_t c = 0; c < columns; c += kLanes) {
+      Vec factor = dropout_factor(work.bytes + i * kKeyBlock + c, group.dropout);
+      hn::StoreU(hn::Mul(hn::LoadU(kF32, scores + c), factor), kF32, scores + c);
+    }
+  }
+}
+
+HWY_INLINE void write_rows(const AttentionForward& call, const ForwardWork& work, std::int64_t head, const Block& block) {
+  const AttentionGroup& group = call.group;
+  std::int64_t padded = round_to_panel(group.dim);
+  for (std::int64_t i = 0; i < block.rows; ++i) {
+    float* out = call.out + (block.row + i) * call.out_stride + head * group.dim;
+    float inverse = 1.0f / work.row_sum[i];
+    for (std::int64_t d = 0; d < group.dim; ++d) out[d] = work.out[i * padded + d] * inverse;
+    if (call.logsumexp == nullptr) continue;
+    call.logsumexp[head * group.queries + block.row + i] = work.row_max[i] * kLn2 + std::log(work.row_sum[i]);
+  }
+}
+
+void forward(const AttentionForward& call, float* area) {
+  const AttentionGroup& group = call.group;
+  ForwardWork work(area, group.keys, group.dim);
+  std::int64_t offset = group.keys - group.queries, padded = round_to_panel(group.dim);
+  std::int64_t all_keys = round_up(group.keys, kKeyAlign);
+  pack_transposed(group.k, group.kv_stride, group.keys, group.dim, all_keys, work.k_columns);
+  pack_rows(group.v, group.kv_stride, group.keys, group.dim, work.v_rows);
+  for (std::int64_t head = 0; head < group.heads; ++head) {
+    for (std::int64_t row = 0; row < group.queries; row += kQueryBlock) {
+      std::int64_t rows = std::min(kQueryBlock, group.queries - row);
+      copy_block(group.q + row * group.q_stride + head * group.dim, group.q_stride, rows, group.dim, group.scale * kLog2E,
+                 padded, work.q);
+      std::fill_n(work.out, kQueryBlock * padded, 0.0f);
+      std::fill_n(work.row_max, kQueryBlock, -std::numeric_limits<float>::infinity());
+      std::fill_n(work.row_sum, kQueryBlock, 0.0f);
+      Block block{row, rows, 0, 0};
+      for (block.key = first_key(group, row, rows); block.key < offset + row + rows; block.key += kKeyBlock) {
+        block.key_end = std::min(block.key + kKeyBlock, all_keys);
+        multiply_scores(work.q, padded, work.k_columns, group.dim, block, offset, work.scores);
+        softmax_block(group, work, head, block);
+        multiply_rows(work.scores, work.v_rows, group.keys, padded, block, offset, work.out);
+      }
+      write_rows(call, work, head, block);
+    }
+  }
+}
+
+}  // namespace mtl::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mtl::cpu {
+HWY_EXPORT(forward);
+
+void attention_forward(const AttentionForward& call, float* work) { HWY_DYNAMIC_DISPATCH(forward)(call, work); }
+std::int64_t attention_forward_work(std::int64_t keys, std::int64_t dim) { return ForwardWork(nullptr, keys, dim).area.used(); }
+}  // namespace mtl::cpu
+#endif

@@ -1,0 +1,87 @@
+// Block sizes of attention on the cpu, and how a call's work area is divided. The same for every instruction set, so
+// that a plan made on one machine holds on another.
+#pragma once
+
+#include <cstdint>
+
+namespace mtl::cpu {
+
+inline constexpr std::int64_t kQueryBlock = 48;   // a multiple of 16 (dropout tiles) and of 6 and 12 (register tiles)
+inline constexpr std::int64_t kKeyBlock = 192;    // likewise, and of 32 (dropout tiles, widest panel)
+inline constexpr std::int64_t kKeyAlign = 96;     // where a block of keys may begin
+inline constexpr std::int64_t kPanelAlign = 32;   // the widest panel
+inline constexpr std::int64_t kScoreStride = kKeyBlock + 16;  // not a multiple of 1 KB, which would crowd cache sets
+
+constexpr std::int64_t round_up(std::int64_t n, std::int64_t step) { return (n + step - 1) / step * step; }
+
+/// Hands out pieces of a work area; with a null area it only counts.
+class WorkArea {
+ public:
+  explicit WorkArea(float* base) : base_(base) {}
+  float* take(std::int64_t floats) {
+    float* piece = base_ == nullptr ? nullptr : base_ + used_;
+    used_ += round_up(floats, 16);
+    return piece;
+  }
+  std::int64_t used() const { return used_; }
+
+ private:
+  float* base_;
+  std::int64_t used_ = 0;
+};
+
+struct ForwardWork {
+  ForwardWork(float* base, std::int64_t keys, std::int64_t dim) : area(base) {
+    std::int64_t padded = round_up(dim, kPanelAlign);
+    k_columns = area.take(round_up(keys, kKeyAlign) * dim);
+    v_rows = area.take(keys * padded);
+    q = area.take(kQueryBlock * padded);
+    out = area.take(kQueryBlock * padded);
+    scores = area.take(kQueryBlock * kScoreStride);
+    row_max = area.take(kQueryBlock);
+    row_sum = area.take(kQueryBlock);
+    bytes = reinterpret_cast<std::uint8_t*>(area.take(kQueryBlock * kKeyBlock / 4));
+  }
+  WorkArea area;
+  float* k_columns;  // keys transposed, in panels
+  float* v_rows;     // values, in panels
+  float* q;          // a block of queries, times scale * log2(e)
+  float* out;        // a block of outputs before division by the row's sum
+  float* scores;
+  float* row_max;    // base 2
+  float* row_sum;
+  std::uint8_t* bytes;  // of dropout
+};
+
+struct BackwardWork {
+  BackwardWork(float* base, std::int64_t keys, std::int64_t dim) : area(base) {
+    std::int64_t padded = round_up(dim, kPanelAlign), all = round_up(keys, kKeyAlign);
+    k_columns = area.take(all * dim);
+    v_columns = area.take(all * dim);
+    k_rows = area.take(keys * padded);
+    dk = area.take(all * padded);
+    dv = area.take(all * padded);
+    q = area.take(kQueryBlock * padded);
+    dout = area.take(kQueryBlock * padded);
+    dq = area.take(kQueryBlock * padded);
+    probabilities = area.take(kQueryBlock * kScoreStride);
+    dscores = area.take(kQueryBlock * kScoreStride);
+    row_dot = area.take(kQueryBlock);
+    bytes = reinterpret_cast<std::uint8_t*>(area.take(kQueryBlock * kKeyBlock / 4));
+  }
+  WorkArea area;
+  float* k_columns;  // keys and values transposed, in panels
+  float* v_columns;
+  float* k_rows;     // keys, in panels
+  float* dk;         // (keys, padded) sums; dk lacks a factor ln(2)
+  float* dv;
+  float* q;          // a block of queries, times scale * log2(e)
+  float* dout;
+  float* dq;         // lacks the factor scale
+  float* probabilities;
+  float* dscores;
+  float* row_dot;    // D of the equations
+  std::uint8_t* bytes;  // of dropout
+};
+
+}  // namespace mtl::cpu

@@ -1,0 +1,40 @@
+#include "kernels/cross_entropy.h"
+
+#include "kernels/cpu.h"
+
+namespace mtl {
+
+namespace {
+void check_logits(const Tensor& logits, const Tensor& stats, const Tensor& labels, const VocabSlice& slice) {
+  expect_tensor("cross_entropy logits", logits, DType::f32, {logits.row_count(), logits.size(-1)});
+  expect_tensor("cross_entropy stats", stats, DType::f32, {logits.size(0), 3});
+  expect_tensor("cross_entropy labels", labels, DType::i32, {logits.size(0)});
+  require(slice.begin >= 0 && slice.valid >= 0 && slice.valid <= logits.size(1), "cross_entropy: ", slice.valid,
+          " valid columns from ", slice.begin, " on do not fit logits ", logits.shape().text());
+}
+}  // namespace
+
+void cross_entropy_stats(Stream& stream, Tensor stats, Tensor logits, Tensor labels, VocabSlice slice) {
+  check_logits(logits, stats, labels, slice);
+  stream.count(0, static_cast<double>(logits.bytes() + stats.bytes() + labels.bytes()));
+  if (stream.is_meta()) return;
+  cpu::cross_entropy_stats(stream, stats, logits, labels, slice);
+}
+
+void cross_entropy_loss(Stream& stream, Tensor losses, Tensor stats) {
+  expect_tensor("cross_entropy losses", losses, DType::f32, {losses.numel()});
+  expect_tensor("cross_entropy stats", stats, DType::f32, {losses.numel(), 3});
+  stream.count(0, static_cast<double>(losses.bytes() + stats.bytes()));
+  if (stream.is_meta()) return;
+  cpu::cross_entropy_loss(stream, losses, stats);
+}
+
+void cross_entropy_backward(Stream& stream, Tensor logits, Tensor stats, Tensor labels, Tensor weights, VocabSlice slice) {
+  check_logits(logits, stats, labels, slice);
+  expect_tensor("cross_entropy weights", weights, DType::f32, {logits.size(0)});
+  stream.count(0, 2 * static_cast<double>(logits.bytes()) + static_cast<double>(stats.bytes() + labels.bytes() + weights.bytes()));
+  if (stream.is_meta()) return;
+  cpu::cross_entropy_backward(stream, logits, stats, labels, weights, slice);
+}
+
+}  // namespace mtl

@@ -1,0 +1,98 @@
+// Two passes over a row for its statistics: the second finds it in cache. Terms of the sum are added in fp32 within
+// stretches of 1024 columns and in fp64 between them, so that 50,000 terms do not drift.
+#include <cmath>
+#include <limits>
+
+#include "kernels/cpu.h"
+
+#define MTL_SIMD_FILE "kernels/cross_entropy_cpu.cpp"
+#include "kernels/simd.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mtl::HWY_NAMESPACE {
+
+constexpr float kLowest = -std::numeric_limits<float>::infinity();
+
+float max_of(const float* z, std::size_t n) {
+  const std::size_t step = hn::Lanes(F32());
+  VecF32 a = set(kLowest), b = a, c = a, d = a;
+  std::size_t i = 0;
+  for (; i + 4 * step <= n; i += 4 * step) {
+    a = hn::Max(a, hn::LoadU(F32(), z + i));
+    b = hn::Max(b, hn::LoadU(F32(), z + i + step));
+    c = hn::Max(c, hn::LoadU(F32(), z + i + 2 * step));
+    d = hn::Max(d, hn::LoadU(F32(), z + i + 3 * step));
+  }
+  sweep(n - i, [&](std::size_t j, auto lanes) HWY_ATTR { a = hn::Max(a, lanes.load(z + i + j, kLowest)); });
+  return hn::GetLane(hn::MaxOfLanes(F32(), hn::Max(hn::Max(a, b), hn::Max(c, d))));
+}
+
+double sum_of_exp(const float* z, std::size_t n, float max) {
+  constexpr std::size_t kStretch = 1024;
+  double sum = 0;
+  for (std::size_t at = 0; at < n; at += kStretch) {
+    sum += static_cast<double>(sum_of(HWY_MIN(kStretch, n - at), [&](std::size_t i, auto lanes) HWY_ATTR {
+      return lanes.keep(exp(hn::Sub(lanes.load(z + at + i), set(max))));
+    }));
+  }
+  return sum;
+}
+
+void stats_of_row(const float* z, std::size_t n, float* stats) {
+  stats[0] = max_of(z, n);
+  stats[1] = static_cast<float>(sum_of_exp(z, n, stats[0]));
+}
+
+/// z = weight (exp(z - max) / sum)
+void gradient_of_row(float* z, std::size_t n, const float* stats, float weight) {
+  const VecF32 max = set(stats[0]), factor = set(weight / stats[1]);
+  sweep(n, [&](std::size_t i, auto lanes) HWY_ATTR { lanes.store(hn::Mul(exp(hn::Sub(lanes.load(z + i), max)), factor), z + i); });
+}
+
+}  // namespace mtl::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mtl::cpu {
+namespace {
+HWY_EXPORT(stats_of_row);
+HWY_EXPORT(gradient_of_row);
+
+/// body(row) for every row of logits.
+template <class Body>
+void over_rows(Stream& stream, const Tensor& logits, const Body& body) {
+  parallel_for(stream.threads(), logits.size(0), logits.numel(), body);
+}
+}  // namespace
+
+void cross_entropy_stats(Stream& stream, Tensor stats, Tensor logits, Tensor labels, VocabSlice slice) {
+  over_rows(stream, logits, [&](std::int64_t row) {
+    const float* z = logits.data<float>() + row * logits.size(1);
+    float* out = stats.data<float>() + 3 * row;
+    HWY_DYNAMIC_DISPATCH(stats_of_row)(z, static_cast<std::size_t>(slice.valid), out);
+    const std::int64_t label = labels.data<std::int32_t>()[row] - slice.begin;
+    out[2] = label >= 0 && label < slice.valid ? z[label] : 0.0f;
+  });
+}
+
+void cross_entropy_loss(Stream&, Tensor losses, Tensor stats) {
+  const float* s = stats.data<float>();
+  for (std::int64_t row = 0; row < losses.numel(); ++row, s += 3) {
+    losses.data<float>()[row] =
+        static_cast<float>(std::log(static_cast<double>(s[1])) + (static_cast<double>(s[0]) - static_cast<double>(s[2])));
+  }
+}
+
+void cross_entropy_backward(Stream& stream, Tensor logits, Tensor stats, Tensor labels, Tensor weights, VocabSlice slice) {
+  over_rows(stream, logits, [&](std::int64_t row) {
+    float* z = logits.data<float>() + row * logits.size(1);
+    const float weight = weights.data<float>()[row];
+    HWY_DYNAMIC_DISPATCH(gradient_of_row)(z, static_cast<std::size_t>(slice.valid), stats.data<float>() + 3 * row, weight);
+    std::fill(z + slice.valid, z + logits.size(1), 0.0f);
+    const std::int64_t label = labels.data<std::int32_t>()[row] - slice.begin;
+    if (label >= 0 && label < slice.valid) z[label] -= weight;
+  });
+}
+
+}  // namespace mtl::cpu
+#endif

@@ -1,0 +1,62 @@
+// The masks of dropout.h for hidden states, a stretch of a row at a time. Part of a file that uses simd.h: included after it.
+
+#if defined(MTL_DROPOUT_SIMD_TOGGLE) == defined(HWY_TARGET_TOGGLE)
+#ifdef MTL_DROPOUT_SIMD_TOGGLE
+#undef MTL_DROPOUT_SIMD_TOGGLE
+#else
+#define MTL_DROPOUT_SIMD_TOGGLE
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace mtl::HWY_NAMESPACE {
+
+/// What dropout multiplies elements by: 0 or the scale; 1 everywhere when it is off.
+class HiddenMask {
+ public:
+  static constexpr std::size_t kStretch = 512;
+
+  HiddenMask(const Dropout& dropout, std::int64_t width) : dropout_(dropout), width_(static_cast<std::uint64_t>(width)) {
+    if (!dropout.active()) return;
+    threshold_ = static_cast<std::int32_t>(hidden_dropout_threshold(dropout.probability));
+    scale_ = threshold_ >= 65536 ? 0 : 65536.0f / static_cast<float>(65536 - threshold_);
+  }
+
+  /// body(i, lanes, factor) over the columns [columns.begin, columns.end) of local row `t` of local sample `b`.
+  template <class Body>
+  HWY_INLINE void sweep_row(std::int64_t b, std::int64_t t, Range columns, const Body& body) const {
+    if (!dropout_.active()) {
+      const auto begin = static_cast<std::size_t>(columns.begin);
+      sweep(static_cast<std::size_t>(columns.size()),
+            [&](std::size_t i, auto lanes) HWY_ATTR { body(begin + i, lanes, set(1)); });
+      return;
+    }
+    const auto sample = static_cast<std::uint64_t>(dropout_.state->sample_base + b);
+    const std::uint64_t row = static_cast<std::uint64_t>(dropout_.first_position + t) * width_;
+    const auto end = static_cast<std::size_t>(columns.end);
+    for (auto at = static_cast<std::size_t>(columns.begin); at < end; at += kStretch) {
+      const std::size_t n = HWY_MIN(kStretch, end - at);
+      const std::uint64_t first = row + at, skipped = first % 8;
+      HWY_ALIGN std::uint32_t words[(kStretch / 8 + 1) * 4];
+      HWY_ALIGN std::uint16_t bits[kStretch + 64];  // room for a vector that reads past the end
+      philox_blocks(dropout_.key, sample, first / 8, (skipped + n + 7) / 8, words);
+      std::memcpy(bits, words, sizeof(words));  // the low half of a word comes first: little endian
+      sweep(n, [&](std::size_t i, auto lanes) HWY_ATTR { body(at + i, lanes, factor(bits + skipped + i)); });
+    }
+  }
+
+ private:
+  HWY_INLINE VecF32 factor(const std::uint16_t* bits) const {
+    const auto drawn = hn::PromoteTo(I32(), hn::LoadU(hn::Rebind<std::uint16_t, F32>(), bits));
+    const auto kept = hn::Not(hn::Lt(drawn, hn::Set(I32(), threshold_)));
+    return hn::IfThenElseZero(hn::RebindMask(F32(), kept), set(scale_));
+  }
+
+  Dropout dropout_;
+  std::uint64_t width_;
+  std::int32_t threshold_ = 0;
+  float scale_ = 1;
+};
+
+}  // namespace mtl::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif

@@ -1,0 +1,94 @@
+// Flat ranges in blocks; what they do is bound by memory.
+#include <cstring>
+
+#include "kernels/cpu.h"
+
+#define MTL_SIMD_FILE "kernels/elementwise_cpu.cpp"
+#include "kernels/simd.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mtl::HWY_NAMESPACE {
+
+void add_range(float* out, const float* in, std::size_t n) {
+  sweep(n, [&](std::size_t i, auto lanes) HWY_ATTR { lanes.store(hn::Add(lanes.load(out + i), lanes.load(in + i)), out + i); });
+}
+
+void scale_range(float* out, float factor, std::size_t n) {
+  sweep(n, [&](std::size_t i, auto lanes) HWY_ATTR { lanes.store(hn::Mul(lanes.load(out + i), set(factor)), out + i); });
+}
+
+double sum_of_squares_range(const float* in, std::size_t n) {
+  const hn::ScalableTag<double> d64;
+  const hn::Rebind<float, decltype(d64)> d32;
+  const std::size_t step = hn::Lanes(d64);
+  auto a = hn::Zero(d64), b = a;
+  std::size_t i = 0;
+  for (; i + 2 * step <= n; i += 2 * step) {
+    const auto x = hn::PromoteTo(d64, hn::LoadU(d32, in + i)), y = hn::PromoteTo(d64, hn::LoadU(d32, in + i + step));
+    a = hn::MulAdd(x, x, a);
+    b = hn::MulAdd(y, y, b);
+  }
+  double sum = hn::GetLane(hn::SumOfLanes(d64, hn::Add(a, b)));
+  for (; i < n; ++i) sum += static_cast<double>(in[i]) * static_cast<double>(in[i]);
+  return sum;
+}
+
+}  // namespace mtl::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mtl::cpu {
+namespace {
+HWY_EXPORT(add_range);
+HWY_EXPORT(scale_range);
+HWY_EXPORT(sum_of_squares_range);
+
+/// body(begin, size) over blocks of [0, count).
+template <class Body>
+void over_blocks(Stream& stream, std::int64_t count, const Body& body) {
+  Blocks blocks{count, kSerialElements};
+  parallel_for(stream.threads(), blocks.number(), count, [&](std::int64_t block) {
+    body(blocks[block].begin, static_cast<std::size_t>(blocks[block].size()));
+  });
+}
+}  // namespace
+
+void fill_zero(Stream& stream, Tensor out) {
+  auto* to = static_cast<char*>(out.raw());
+  over_blocks(stream, static_cast<std::int64_t>(out.bytes()), [&](std::int64_t begin, std::size_t n) { std::memset(to + begin, 0, n); });
+}
+
+void copy(Stream& stream, Tensor out, Tensor in) {
+  auto* to = static_cast<char*>(out.raw());
+  const auto* from = static_cast<const char*>(in.raw());
+  over_blocks(stream, static_cast<std::int64_t>(out.bytes()),
+              [&](std::int64_t begin, std::size_t n) { std::memcpy(to + begin, from + begin, n); });
+}
+
+void add(Stream& stream, Tensor out, Tensor in) {
+  auto *to = out.data<float>(), *from = in.data<float>();
+  over_blocks(stream, out.numel(),
+              [&](std::int64_t begin, std::size_t n) { HWY_DYNAMIC_DISPATCH(add_range)(to + begin, from + begin, n); });
+}
+
+void scale(Stream& stream, Tensor out, float factor) {
+  auto* to = out.data<float>();
+  over_blocks(stream, out.numel(),
+              [&](std::int64_t begin, std::size_t n) { HWY_DYNAMIC_DISPATCH(scale_range)(to + begin, factor, n); });
+}
+
+void sum_of_squares(Stream& stream, Tensor partials, Tensor out, Tensor in, GradMode mode) {
+  const float* from = in.data<float>();
+  auto* sums = partials.data<double>();
+  Blocks blocks{in.numel(), kSumOfSquaresBlock};
+  parallel_for(stream.threads(), blocks.number(), in.numel(), [&](std::int64_t block) {
+    Range range = blocks[block];
+    sums[block] = HWY_DYNAMIC_DISPATCH(sum_of_squares_range)(from + range.begin, static_cast<std::size_t>(range.size()));
+  });
+  double sum = mode == GradMode::accumulate ? *out.data<double>() : 0;
+  for (std::int64_t block = 0; block < blocks.number(); ++block) sum += sums[block];
+  *out.data<double>() = sum;
+}
+
+}  // namespace mtl::cpu
+#endif

@@ -1,0 +1,17 @@
+// From the sum of squares of all gradients to what the update needs, without the host looking.
+//
+//   grad_norm = sqrt(sum) / loss_scale,  found_inf = not finite,  clip_scale = min(1, max_norm / (grad_norm + 1e-6))
+//
+// max_norm <= 0 turns clipping off.
+#pragma once
+
+#include "device/step_state.h"
+#include "device/stream.h"
+#include "device/tensor.h"
+
+namespace mtl {
+
+/// sum (1) f64, over all ranks. Writes grad_norm, found_inf and clip_scale of `state`.
+void finish_grad_norm(Stream& stream, StepState* state, Tensor sum, double max_norm);
+
+}  // namespace mtl

@@ -1,0 +1,113 @@
+// A row at a time: it is read from memory once and stays in the first cache for the passes over it.
+#include <cmath>
+
+#include "kernels/cpu.h"
+
+#define MTL_SIMD_FILE "kernels/layernorm_cpu.cpp"
+#include "kernels/simd.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mtl::HWY_NAMESPACE {
+
+void layernorm_forward_rows(Tensor y, const LayerNormCache& cache, Tensor gamma, Tensor beta, float eps, Range rows) {
+  const auto width = static_cast<std::size_t>(y.size(-1));
+  const float *weight = gamma.data<float>(), *bias = beta.data<float>();
+  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+    const float* x = cache.x.data<float>() + row * y.size(-1);
+    float* out = y.data<float>() + row * y.size(-1);
+    const float mean = sum_of(width, [&](std::size_t i, auto lanes) HWY_ATTR { return lanes.load(x + i); }) / static_cast<float>(width);
+    const VecF32 center = set(mean);
+    const float squares = sum_of(width, [&](std::size_t i, auto lanes) HWY_ATTR {
+      const VecF32 d = lanes.keep(hn::Sub(lanes.load(x + i), center));
+      return hn::Mul(d, d);
+    });
+    const float rstd = 1 / std::sqrt(squares / static_cast<float>(width) + eps);
+    const VecF32 r = set(rstd);
+    sweep(width, [&](std::size_t i, auto lanes) HWY_ATTR {
+      const VecF32 x_hat = hn::Mul(hn::Sub(lanes.load(x + i), center), r);
+      lanes.store(hn::MulAdd(x_hat, lanes.load(weight + i), lanes.load(bias + i)), out + i);
+    });
+    cache.mean.data<float>()[row] = mean;
+    cache.rstd.data<float>()[row] = rstd;
+  }
+}
+
+/// What one row of backward needs.
+struct BackwardRow {
+  const float *x, *dy, *gamma;
+  std::size_t width;
+  float mean, rstd;
+
+  template <class Lanes>
+  HWY_INLINE VecF32 x_hat(std::size_t i, Lanes lanes) const {
+    return hn::Mul(hn::Sub(lanes.load(x + i), set(mean)), set(rstd));
+  }
+};
+
+void write_dx(const BackwardRow& row, float* dx, bool accumulate) {
+  const auto g = [&](std::size_t i, auto lanes) HWY_ATTR { return hn::Mul(lanes.load(row.gamma + i), lanes.load(row.dy + i)); };
+  const float n = static_cast<float>(row.width);
+  const VecF32 mean_g = set(sum_of(row.width, g) / n);
+  const VecF32 mean_gx =
+      set(sum_of(row.width, [&](std::size_t i, auto lanes) HWY_ATTR { return hn::Mul(g(i, lanes), row.x_hat(i, lanes)); }) / n);
+  const VecF32 rstd = set(row.rstd);
+  sweep(row.width, [&](std::size_t i, auto lanes) HWY_ATTR {
+    const VecF32 centered = hn::NegMulAdd(row.x_hat(i, lanes), mean_gx, hn::Sub(g(i, lanes), mean_g));
+    // The skip connection's gradient is already there: the two meet here.
+    const VecF32 before = accumulate ? lanes.load(dx + i) : set(0);
+    lanes.store(hn::MulAdd(rstd, centered, before), dx + i);
+  });
+}
+
+/// sums (2, C): dgamma and dbeta of these rows.
+void add_parameter_sums(const BackwardRow& row, float* sums) {
+  sweep(row.width, [&](std::size_t i, auto lanes) HWY_ATTR {
+    const VecF32 dy = lanes.load(row.dy + i);
+    float *dgamma = sums + i, *dbeta = sums + row.width + i;
+    lanes.store(hn::MulAdd(dy, row.x_hat(i, lanes), lanes.load(dgamma)), dgamma);
+    lanes.store(hn::Add(lanes.load(dbeta), dy), dbeta);
+  });
+}
+
+void layernorm_backward_rows(const cpu::LayerNormBackward& args, const LayerNormCache& cache, Range rows, float* sums) {
+  const std::int64_t width = args.dy.size(-1);
+  for (std::int64_t n = rows.begin; n < rows.end; ++n) {
+    const BackwardRow row{cache.x.data<float>() + n * width, args.dy.data<float>() + n * width, args.gamma.data<float>(),
+                          static_cast<std::size_t>(width), cache.mean.data<float>()[n], cache.rstd.data<float>()[n]};
+    if (sums != nullptr) add_parameter_sums(row, sums);  // before dx is written: it may be dy itself
+    if (args.dx.wanted()) write_dx(row, args.dx.tensor.data<float>() + n * width, args.dx.mode == GradMode::accumulate);
+  }
+}
+
+}  // namespace mtl::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mtl::cpu {
+namespace {
+HWY_EXPORT(layernorm_forward_rows);
+HWY_EXPORT(layernorm_backward_rows);
+}  // namespace
+
+void layernorm_forward(Stream& stream, Tensor y, const LayerNormCache& cache, Tensor gamma, Tensor beta, float eps) {
+  parallel_rows(stream.threads(), y.row_count(), y.size(-1),
+                [&](Range rows) { HWY_DYNAMIC_DISPATCH(layernorm_forward_rows)(y, cache, gamma, beta, eps, rows); });
+}
+
+void layernorm_backward(Stream& stream, const LayerNormBackward& args, const LayerNormCache& cache) {
+  const std::int64_t width = args.dy.size(-1);
+  const Blocks blocks = row_sum_blocks(args.dy.row_count());
+  parallel_for(stream.threads(), blocks.number(), args.dy.numel(), [&](std::int64_t block) {
+    float* sums = nullptr;
+    if (args.partials.exists()) {
+      sums = args.partials.data<float>() + block * 2 * width;
+      std::fill(sums, sums + 2 * width, 0.0f);
+    }
+    HWY_DYNAMIC_DISPATCH(layernorm_backward_rows)(args, cache, blocks[block], sums);
+  });
+  if (args.dgamma.wanted()) sum_partials(stream, args.dgamma, args.partials, 0, 2 * width);
+  if (args.dbeta.wanted()) sum_partials(stream, args.dbeta, args.partials, width, 2 * width);
+}
+
+}  // namespace mtl::cpu
+#endif

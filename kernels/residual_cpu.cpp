@@ -1,0 +1,97 @@
+// One pass over memory each way; the mask is drawn again in backward, never stored.
+#include "kernels/cpu.h"
+
+#define MTL_SIMD_FILE "kernels/residual_cpu.cpp"
+#include "kernels/simd.h"
+#include "kernels/dropout_simd.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mtl::HWY_NAMESPACE {
+
+void residual_forward_rows(Tensor out, Tensor residual, Tensor branch, Tensor bias, const Dropout& dropout, Range rows) {
+  const std::int64_t width = out.size(2), length = out.size(1);
+  const HiddenMask mask(dropout, width);
+  const float* shift = bias.exists() ? bias.data<float>() : nullptr;
+  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+    const float* from = branch.data<float>() + row * width;
+    const float* skip = residual.data<float>() + row * width;
+    float* to = out.data<float>() + row * width;
+    mask.sweep_row(row / length, row % length, {0, width}, [&](std::size_t i, auto lanes, VecF32 factor) HWY_ATTR {
+      VecF32 x = lanes.load(from + i);
+      if (shift != nullptr) x = hn::Add(x, lanes.load(shift + i));
+      lanes.store(hn::MulAdd(x, factor, lanes.load(skip + i)), to + i);
+    });
+  }
+}
+
+/// Adds the rows of dbranch to sums (C), unless that is null.
+void residual_backward_rows(Tensor dbranch, Tensor dout, const Dropout& dropout, Range rows, float* sums) {
+  const std::int64_t width = dout.size(2), length = dout.size(1);
+  const HiddenMask mask(dropout, width);
+  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+    const float* from = dout.data<float>() + row * width;
+    float* to = dbranch.data<float>() + row * width;
+    mask.sweep_row(row / length, row % length, {0, width}, [&](std::size_t i, auto lanes, VecF32 factor) HWY_ATTR {
+      const VecF32 dx = hn::Mul(lanes.load(from + i), factor);
+      lanes.store(dx, to + i);
+      if (sums != nullptr) lanes.store(hn::Add(lanes.load(sums + i), dx), sums + i);
+    });
+  }
+}
+
+void add_partials(float* target, const float* partials, std::int64_t number, std::int64_t stride, Range columns) {
+  sweep(static_cast<std::size_t>(columns.size()), [&](std::size_t i, auto lanes) HWY_ATTR {
+    const float* from = partials + columns.begin + i;
+    VecF32 sum = set(0);
+    for (std::int64_t n = 0; n < number; ++n) sum = hn::Add(sum, lanes.load(from + n * stride));
+    float* to = target + columns.begin + i;
+    lanes.store(hn::Add(lanes.load(to), sum), to);
+  });
+}
+
+}  // namespace mtl::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mtl::cpu {
+namespace {
+HWY_EXPORT(residual_forward_rows);
+HWY_EXPORT(residual_backward_rows);
+HWY_EXPORT(add_partials);
+}  // namespace
+
+void residual_forward(Stream& stream, Tensor out, Tensor residual, Tensor branch, Tensor bias, const Dropout& dropout) {
+  parallel_rows(stream.threads(), out.row_count(), out.size(2), [&](Range rows) {
+    HWY_DYNAMIC_DISPATCH(residual_forward_rows)(out, residual, branch, bias, dropout, rows);
+  });
+}
+
+void residual_backward(Stream& stream, Tensor partials, Tensor dbranch, Grad dbias, Tensor dout, const Dropout& dropout) {
+  const bool same = dbranch.raw() == dout.raw() && !dropout.active();
+  if (same && !dbias.wanted()) return;
+  const std::int64_t width = dout.size(2);
+  const Blocks blocks = row_sum_blocks(dout.row_count());
+  parallel_for(stream.threads(), blocks.number(), dout.numel(), [&](std::int64_t block) {
+    float* sums = nullptr;
+    if (dbias.wanted()) {
+      sums = partials.data<float>() + block * width;
+      std::fill(sums, sums + width, 0.0f);
+    }
+    HWY_DYNAMIC_DISPATCH(residual_backward_rows)(dbranch, dout, dropout, blocks[block], sums);
+  });
+  if (dbias.wanted()) sum_partials(stream, dbias, partials, 0, width);
+}
+
+void sum_partials(Stream& stream, Grad target, Tensor partials, std::int64_t offset, std::int64_t row_stride) {
+  float* to = target.tensor.data<float>();
+  const float* from = partials.data<float>() + offset;
+  const std::int64_t width = target.tensor.numel(), number = partials.numel() / std::max<std::int64_t>(1, row_stride);
+  if (target.mode == GradMode::overwrite) std::fill(to, to + width, 0.0f);
+  Blocks columns{width, 256};
+  parallel_for(stream.threads(), columns.number(), width * number, [&](std::int64_t block) {
+    HWY_DYNAMIC_DISPATCH(add_partials)(to, from, number, row_stride, columns[block]);
+  });
+}
+
+}  // namespace mtl::cpu
+#endif

@@ -1,0 +1,184 @@
+// Portable SIMD for operators, chosen at run time: Highway, and the few functions that operators share.
+//
+// A file that uses it is compiled once per instruction set. It looks like this:
+//
+//   #define MTL_SIMD_FILE "kernels/example_cpu.cpp"   // its own name
+//   #include "kernels/simd.h"                         // after every other include
+//   HWY_BEFORE_NAMESPACE();
+//   namespace mtl::HWY_NAMESPACE {
+//   void double_all(float* x, std::size_t n) {        // plain loops over vectors; no threads here
+//     sweep(n, [&](std::size_t i, auto lanes) HWY_ATTR { lanes.store(hn::Mul(lanes.load(x + i), hn::Set(F32(), 2)), x + i); });
+//   }
+//   }
+//   HWY_AFTER_NAMESPACE();
+//   #if HWY_ONCE                                      // once: threads, and the choice HWY_DYNAMIC_DISPATCH(double_all)(x, n)
+//   namespace mtl { HWY_EXPORT(double_all); ... }
+//   #endif
+//
+// Instruction sets on x86: AVX-512, AVX2, and SSE4 as what every machine has. Sums are over as many lanes as a vector has,
+// so bits differ between instruction sets, never between threads.
+
+// No include guard: Highway reads this file again for every instruction set.
+#ifndef MTL_SIMD_TARGETS
+#define MTL_SIMD_TARGETS
+#if defined(__x86_64__)
+#define HWY_BASELINE_TARGETS HWY_SSE4
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL)
+#endif
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "device/philox.h"
+#endif
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE MTL_SIMD_FILE
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+
+#if defined(MTL_SIMD_TOGGLE) == defined(HWY_TARGET_TOGGLE)
+#ifdef MTL_SIMD_TOGGLE
+#undef MTL_SIMD_TOGGLE
+#else
+#define MTL_SIMD_TOGGLE
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace mtl::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using F32 = hn::ScalableTag<float>;
+using I32 = hn::RebindToSigned<F32>;
+using VecF32 = hn::Vec<F32>;
+
+HWY_INLINE VecF32 set(float value) { return hn::Set(F32(), value); }
+
+/// A whole vector at an address.
+struct FullLanes {
+  HWY_INLINE VecF32 load(const float* from, float = 0) const { return hn::LoadU(F32(), from); }
+  HWY_INLINE void store(VecF32 v, float* to) const { hn::StoreU(v, F32(), to); }
+  HWY_INLINE VecF32 keep(VecF32 v) const { return v; }
+};
+
+/// The first `count` lanes only: the end of a row. Memory beyond them is not touched.
+struct PartLanes {
+  std::size_t count;
+  HWY_INLINE VecF32 load(const float* from, float beyond = 0) const {
+    HWY_ALIGN float lanes[HWY_MAX_BYTES / sizeof(float)];
+    hn::Store(set(beyond), F32(), lanes);
+    std::memcpy(lanes, from, count * sizeof(float));
+    return hn::Load(F32(), lanes);
+  }
+  HWY_INLINE void store(VecF32 v, float* to) const {
+    HWY_ALIGN float lanes[HWY_MAX_BYTES / sizeof(float)];
+    hn::Store(v, F32(), lanes);
+    std::memcpy(to, lanes, count * sizeof(float));
+  }
+  /// v with zeros beyond.
+  HWY_INLINE VecF32 keep(VecF32 v) const { return hn::IfThenElseZero(hn::FirstN(F32(), count), v); }
+};
+
+/// body(i, lanes) for every vector of [0, n): FullLanes, and PartLanes at the end.
+template <class Body>
+HWY_INLINE void sweep(std::size_t n, const Body& body) {
+  const std::size_t step = hn::Lanes(F32());
+  std::size_t i = 0;
+  for (; i + step <= n; i += step) body(i, FullLanes{});
+  if (i < n) body(i, PartLanes{n - i});
+}
+
+/// The sum over [0, n) of term(i, lanes), in four vectors at a time. Terms must be zero beyond the lanes.
+template <class Term>
+HWY_INLINE float sum_of(std::size_t n, const Term& term) {
+  const std::size_t step = hn::Lanes(F32());
+  VecF32 a = set(0), b = a, c = a, d = a;
+  std::size_t i = 0;
+  for (; i + 4 * step <= n; i += 4 * step) {
+    a = hn::Add(a, term(i, FullLanes{}));
+    b = hn::Add(b, term(i + step, FullLanes{}));
+    c = hn::Add(c, term(i + 2 * step, FullLanes{}));
+    d = hn::Add(d, term(i + 3 * step, FullLanes{}));
+  }
+  for (; i + step <= n; i += step) a = hn::Add(a, term(i, FullLanes{}));
+  if (i < n) b = hn::Add(b, term(i, PartLanes{n - i}));
+  return hn::GetLane(hn::SumOfLanes(F32(), hn::Add(hn::Add(a, b), hn::Add(c, d))));
+}
+
+/// e^x, within 2e-7 relative; 0 below -87.3, infinity above 88.3, NaN stays NaN. Polynomial: Cephes' expf.
+HWY_INLINE VecF32 exp(VecF32 x) {
+  const VecF32 n = hn::Round(hn::Mul(x, set(1.44269504f)));
+  VecF32 r = hn::NegMulAdd(n, set(0.693359375f), x);
+  r = hn::NegMulAdd(n, set(-2.12194440e-4f), r);
+  VecF32 p = hn::MulAdd(set(1.9875691500e-4f), r, set(1.3981999507e-3f));
+  p = hn::MulAdd(p, r, set(8.3334519073e-3f));
+  p = hn::MulAdd(p, r, set(4.1665795894e-2f));
+  p = hn::MulAdd(p, r, set(1.6666665459e-1f));
+  p = hn::MulAdd(p, r, set(5.0000001201e-1f));
+  p = hn::MulAdd(hn::Mul(p, r), r, hn::Add(r, set(1)));
+  const auto exponent = hn::Add(hn::ConvertTo(I32(), n), hn::Set(I32(), 127));
+  VecF32 y = hn::Mul(p, hn::BitCast(F32(), hn::ShiftLeft<23>(exponent)));
+  y = hn::IfThenZeroElse(hn::Lt(x, set(-87.3f)), y);
+  return hn::IfThenElse(hn::Gt(x, set(88.3f)), hn::Inf(F32()), y);
+}
+
+/// gelu(x) = x s(x) with s = 1 / (1 + e), e = exp(-2 u), u = sqrt(2/pi) (x + 0.044715 x^3): the tanh form without the
+/// cancellation in 1 + tanh(u).
+struct GeluParts {
+  VecF32 e;
+  VecF32 s;
+  VecF32 x2;
+};
+
+HWY_INLINE GeluParts gelu_parts(VecF32 x) {
+  const VecF32 x2 = hn::Mul(x, x);
+  const VecF32 minus_2u = hn::Mul(x, hn::MulAdd(x2, set(-2 * 0.7978845608f * 0.044715f), set(-2 * 0.7978845608f)));
+  const VecF32 e = hn::Min(exp(minus_2u), set(1e30f));
+  return {e, hn::Div(set(1), hn::Add(set(1), e)), x2};
+}
+
+HWY_INLINE VecF32 gelu(VecF32 x) { return hn::Mul(x, gelu_parts(x).s); }
+
+/// gelu'(x) = s + x s (1 - s) 2 u',  1 - s = e s
+HWY_INLINE VecF32 gelu_derivative(VecF32 x) {
+  const auto [e, s, x2] = gelu_parts(x);
+  const VecF32 two_du = hn::MulAdd(x2, set(2 * 0.7978845608f * 3 * 0.044715f), set(2 * 0.7978845608f));
+  const VecF32 slope = hn::Mul(hn::Mul(x, two_du), hn::Mul(hn::Mul(e, s), s));
+  return hn::Add(s, slope);
+}
+
+/// The words of philox(key, sample, first_block + i) for i in [0, blocks), four a block, one after another in `out`.
+HWY_INLINE void philox_blocks(PhiloxKey key, std::uint64_t sample, std::uint64_t first_block, std::size_t blocks,
+                              std::uint32_t* out) {
+  const hn::ScalableTag<std::uint64_t> d64;  // a word in the low half of each lane; the high half does not matter
+  const hn::Repartition<std::uint32_t, decltype(d64)> d32;
+  const std::size_t step = hn::Lanes(d64);
+  const auto multiply = [&](auto a, std::uint32_t b) HWY_ATTR { return hn::MulEven(hn::BitCast(d32, a), hn::Set(d32, b)); };
+  HWY_ALIGN std::uint64_t low[HWY_MAX_BYTES / 8], high[HWY_MAX_BYTES / 8];
+  for (std::size_t i = 0; i < blocks; i += step) {
+    const auto block = hn::Add(hn::Set(d64, first_block + i), hn::Iota(d64, 0));
+    auto c0 = block, c1 = hn::ShiftRight<32>(block);
+    auto c2 = hn::Set(d64, sample), c3 = hn::Set(d64, sample >> 32);
+    std::uint32_t k0 = key.seed, k1 = key.site;
+    for (int round = 0; round < 10; ++round) {
+      const auto product0 = multiply(c0, 0xD2511F53), product2 = multiply(c2, 0xCD9E8D57);
+      c0 = hn::Xor(hn::Xor(hn::ShiftRight<32>(product2), c1), hn::Set(d64, std::uint64_t{k0}));
+      c2 = hn::Xor(hn::Xor(hn::ShiftRight<32>(product0), c3), hn::Set(d64, std::uint64_t{k1}));
+      c1 = product2;
+      c3 = product0;
+      k0 += 0x9E3779B9;
+      k1 += 0xBB67AE85;
+    }
+    const auto mask = hn::Set(d64, 0xFFFFFFFFu);
+    hn::Store(hn::Or(hn::And(c0, mask), hn::ShiftLeft<32>(c1)), d64, low);
+    hn::Store(hn::Or(hn::And(c2, mask), hn::ShiftLeft<32>(c3)), d64, high);
+    for (std::size_t j = 0; j < step && i + j < blocks; ++j) {
+      std::memcpy(out + 4 * (i + j), &low[j], 8);
+      std::memcpy(out + 4 * (i + j) + 2, &high[j], 8);
+    }
+  }
+}
+
+}  // namespace mtl::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif

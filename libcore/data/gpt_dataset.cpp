@@ -1,0 +1,91 @@
+#include "data/gpt_dataset.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.h"
+
+namespace mtl {
+namespace {
+
+/// Loss mask, positions and document starts, from the input tokens before padding is taken out of them.
+void mark_documents(const GptDatasetOptions& options, Sample& sample) {
+  const std::size_t length = sample.tokens.size();
+  sample.loss_mask.assign(length, 1.0f);
+  sample.position_ids.resize(length);
+  if (options.reset_attention_mask) sample.document_start.resize(length);
+  std::size_t start = 0;
+  for (std::size_t i = 0; i < length; ++i) {
+    sample.position_ids[i] = static_cast<std::int32_t>(options.reset_position_ids ? i - start : i);
+    if (options.reset_attention_mask) sample.document_start[i] = static_cast<std::int32_t>(start);
+    if (sample.tokens[i] != options.eod) continue;
+    if (options.eod_mask_loss) sample.loss_mask[i] = 0.0f;
+    start = i + 1;  // the eod itself still belongs to its document
+  }
+}
+
+/// Padding has no loss, and gets an id that every embedding table has.
+void clear_padding(std::int32_t pad, Sample& sample) {
+  for (std::size_t i = 0; i < sample.labels.size(); ++i) {
+    if (sample.labels[i] == pad) sample.loss_mask[i] = 0.0f;
+  }
+  std::replace(sample.tokens.begin(), sample.tokens.end(), pad, 0);
+  std::replace(sample.labels.begin(), sample.labels.end(), pad, 0);
+}
+
+}  // namespace
+
+GptDataset::GptDataset(std::shared_ptr<const IndexedDataset> data, const GptDatasetOptions& options)
+    : data_(std::move(data)), options_(options) {
+  if (data_->is_multimodal())
+    fail(Exit::bad_data, data_->prefix(), ": is multimodal data; this version trains on text");
+  // A padding id that ends documents too must not lose its loss.
+  if (options_.pad == options_.eod) options_.pad = -1;
+  order_ = build_sample_order(data_->lengths(), {.seq_length = options.seq_length,
+                                                 .seed = options.seed,
+                                                 .range = options.range,
+                                                 .samples = options.samples,
+                                                 .drop_last_partial = options.drop_last_partial,
+                                                 .name = data_->prefix()});
+}
+
+SampleSource GptDataset::describe(std::int64_t index) const {
+  require(index >= 0 && index < size(), data_->prefix(), ": no sample ", index, " of ", size());
+  SampleSource source;
+  source.sample = order_.shuffle_index[static_cast<std::size_t>(index)];
+  const SampleStart first = order_.sample_index[static_cast<std::size_t>(source.sample)];
+  const SampleStart last = order_.sample_index[static_cast<std::size_t>(source.sample) + 1];
+  source.documents.assign(order_.document_index.begin() + first.position,
+                          order_.document_index.begin() + last.position + 1);
+  source.first_offset = first.offset;
+  source.last_offset = last.offset;
+  return source;
+}
+
+std::vector<std::int32_t> GptDataset::read_tokens(std::int64_t index) const {
+  const SampleSource source = describe(index);
+  std::vector<std::int32_t> ids;
+  ids.reserve(static_cast<std::size_t>(options_.seq_length) + 1);
+  for (std::size_t i = 0; i < source.documents.size(); ++i) {
+    const std::int64_t begin = i == 0 ? source.first_offset : 0;
+    const bool is_last = i + 1 == source.documents.size();
+    const std::int64_t end = is_last ? source.last_offset + 1 : data_->lengths()[source.documents[i]];
+    const std::size_t old_size = ids.size();
+    ids.resize(old_size + static_cast<std::size_t>(end - begin));
+    data_->read(source.documents[i], begin, std::span(ids).subspan(old_size));
+  }
+  return ids;
+}
+
+Sample GptDataset::item(std::int64_t index) const {
+  std::vector<std::int32_t> ids = read_tokens(index);
+  ids.resize(static_cast<std::size_t>(options_.seq_length) + 1, options_.pad);
+  Sample sample;
+  sample.tokens.assign(ids.begin(), ids.end() - 1);
+  sample.labels.assign(ids.begin() + 1, ids.end());
+  mark_documents(options_, sample);
+  clear_padding(options_.pad, sample);
+  return sample;
+}
+
+}  // namespace mtl

@@ -1,0 +1,69 @@
+// The samples of GPT pre-training: S input tokens and the S labels that follow them by one, cut from shuffled
+// documents in the order of data/sample_order.h. Item for item what Megatron-LM's GPTDataset gives.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "data/indexed_dataset.h"
+#include "data/sample_order.h"
+#include "data/split.h"
+
+namespace mtl {
+
+struct GptDatasetOptions {
+  std::int64_t seq_length = 0;
+  std::int64_t seed = 1234;
+  SplitRange range{0, 0};               // of sequences
+  std::optional<std::int64_t> samples;  // wanted at least; empty: one epoch
+  bool drop_last_partial = true;        // false: the last sample may be filled up with padding
+  std::int32_t eod = -1;                // the end-of-document id; -1: none
+  std::int32_t pad = -1;                // the padding id; -1, or equal to eod: none
+  bool eod_mask_loss = false;           // no loss where the input is eod
+  bool reset_position_ids = false;      // positions count from 0 again after an eod
+  bool reset_attention_mask = false;    // nothing after an eod sees what is before
+};
+
+/// One sample. S entries each.
+struct Sample {
+  std::vector<std::int32_t> tokens, labels;  // padding is 0 in both
+  std::vector<float> loss_mask;              // 1 where the loss counts; 0 where the label is padding
+  std::vector<std::int32_t> position_ids;
+  /// With reset_attention_mask: the first position that this one may attend to (an eod belongs to the document it
+  /// ends). Empty without.
+  std::vector<std::int32_t> document_start;
+};
+
+/// Where the tokens of one item come from.
+struct SampleSource {
+  std::int64_t sample = 0;              // its number after the shuffle
+  std::vector<std::int64_t> documents;  // sequence numbers in the .idx
+  std::int64_t first_offset = 0;        // of the first token, in the first of them
+  std::int64_t last_offset = 0;         // of the last label, in the last of them
+};
+
+class GptDataset {
+ public:
+  /// Throws Error(bad_data) for data that cannot give the samples wanted (see build_sample_order), and for
+  /// multimodal data.
+  GptDataset(std::shared_ptr<const IndexedDataset> data, const GptDatasetOptions& options);
+
+  /// The samples it has, at least those wanted.
+  std::int64_t size() const { return order_.samples(); }
+  /// Index in the order of training, in [0, size()).
+  Sample item(std::int64_t index) const;
+  SampleSource describe(std::int64_t index) const;
+  /// The S + 1 ids as they are stored. A last, partial sample has fewer.
+  std::vector<std::int32_t> read_tokens(std::int64_t index) const;
+
+  const SampleOrder& order() const { return order_; }
+
+ private:
+  std::shared_ptr<const IndexedDataset> data_;
+  GptDatasetOptions options_;
+  SampleOrder order_;
+};
+
+}  // namespace mtl

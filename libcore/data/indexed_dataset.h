@@ -1,0 +1,122 @@
+// Token files: PREFIX.bin holds the tokens, PREFIX.idx says where each sequence and document begins (mtl-idx(5)).
+//
+// A sequence is a run of tokens; a document is a run of sequences, possibly empty. In PREFIX.idx, little-endian:
+// "MMIDIDX\0\0", u64 version 1, u8 type code, u64 sequences, u64 documents + 1, then i32 lengths[sequences] in tokens,
+// i64 pointers[sequences] in bytes into PREFIX.bin, i64 document_indices[documents + 1] (first 0, last = sequences),
+// and, for multimodal data, i8 modes[sequences]. Both files are what Megatron-LM writes and reads, byte for byte.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/files.h"
+
+namespace mtl {
+
+/// How a token is stored. The values are the codes in the .idx.
+enum class DataType : std::uint8_t { u8 = 1, i8 = 2, i16 = 3, i32 = 4, i64 = 5, f64 = 6, f32 = 7, u16 = 8 };
+
+std::size_t item_size(DataType type);
+/// "u16"
+std::string_view name_of(DataType type);
+bool is_integer(DataType type);
+/// What a vocabulary of this size is stored as: u16 below 65,500, else i32.
+DataType token_type_for_vocab(std::int64_t vocab_size);
+
+/// PREFIX from PREFIX, PREFIX.bin or PREFIX.idx.
+std::string dataset_prefix(std::string_view path);
+
+/// Writes PREFIX.bin and PREFIX.idx. Neither appears under its name before finish(); without finish() nothing is left.
+class IndexedDatasetWriter {
+ public:
+  /// The type must be an integer type.
+  IndexedDatasetWriter(std::string prefix, DataType type);
+
+  /// Adds tokens to the document that is open as one sequence; an empty one adds nothing.
+  /// Throws Error(bad_data) for an id that the type cannot hold.
+  void add_sequence(std::span<const std::int32_t> tokens);
+  /// Closes the document. One without a sequence is recorded as empty.
+  void end_document();
+  /// Completes both files. Sequences after the last end_document() are an error.
+  void finish();
+
+  std::int64_t tokens() const { return tokens_; }
+  std::int64_t sequences() const { return static_cast<std::int64_t>(lengths_.size()); }
+  std::int64_t documents() const { return static_cast<std::int64_t>(document_indices_.size()) - 1; }
+
+ private:
+  void flush();
+  void write_index();
+
+  DataType type_;
+  AtomicFile bin_, idx_;
+  std::string buffer_;  // encoded tokens on their way to .bin
+  std::vector<std::int32_t> lengths_;
+  std::vector<std::int64_t> document_indices_{0};
+  std::int64_t tokens_ = 0;
+};
+
+/// The lengths of sequences, in tokens: a view of little-endian i32, which need not be aligned (in an .idx they are
+/// not).
+class SequenceLengths {
+ public:
+  SequenceLengths(const void* data, std::int64_t size) : data_(static_cast<const std::byte*>(data)), size_(size) {}
+  std::int64_t size() const { return size_; }
+  std::int32_t operator[](std::int64_t sequence) const {
+    std::int32_t length;
+    std::memcpy(&length, data_ + 4 * sequence, sizeof length);
+    return length;
+  }
+
+ private:
+  const std::byte* data_;
+  std::int64_t size_;
+};
+
+/// Reads PREFIX.bin and PREFIX.idx through memory maps. The files are not trusted: the constructor checks every rule
+/// of the format in one pass over the .idx and throws Error(bad_data) for what is broken, Error(io) for a missing file.
+class IndexedDataset {
+ public:
+  /// `path`: the prefix, or the name of either file.
+  explicit IndexedDataset(std::string_view path);
+
+  const std::string& prefix() const { return prefix_; }
+  DataType type() const { return type_; }
+  std::int64_t sequences() const { return sequences_; }
+  std::int64_t documents() const { return documents_; }
+  std::int64_t tokens() const { return tokens_; }
+  std::uint64_t bin_bytes() const { return bin_.bytes().size(); }
+  std::uint64_t idx_bytes() const { return idx_.bytes().size(); }
+  /// The file has a mode per sequence: not only text.
+  bool is_multimodal() const { return is_multimodal_; }
+
+  /// Tokens in each sequence.
+  SequenceLengths lengths() const;
+  /// The first sequence of a document; document_begin(documents()) is sequences().
+  std::int64_t document_begin(std::int64_t document) const;
+  /// Fills `out` with the tokens of a sequence from `offset` on. Throws Error(bad_data) when they are no integers, or
+  /// one does not fit in 32 bits; the range must lie in the sequence.
+  void read(std::int64_t sequence, std::int64_t offset, std::span<std::int32_t> out) const;
+  /// XXH3 of the .idx: identifies the data of a run.
+  std::uint64_t idx_hash() const;
+
+ private:
+  void check_header();
+  void check_sequences();
+  void check_documents();
+  template <class T>
+  T load(std::size_t byte) const;
+
+  std::string prefix_;
+  MappedFile idx_, bin_;
+  DataType type_ = DataType::i32;
+  std::int64_t sequences_ = 0, documents_ = 0, tokens_ = 0;
+  bool is_multimodal_ = false;
+};
+
+}  // namespace mtl

@@ -1,0 +1,70 @@
+#include "data/sampler.h"
+
+#include <numeric>
+
+#include "base/error.h"
+#include "data/numpy_random.h"
+
+namespace mtl {
+
+Sampler::Sampler(const SamplerOptions& options)
+    : options_(options), batch_(options.micro_batch_size * options.dp_size), consumed_(options.consumed) {
+  require(options.micro_batch_size > 0 && options.dp_size > 0 && options.consumed >= 0,
+          "Sampler: sizes must be positive");
+  if (options.total <= 0) fail(Exit::usage, "there are no samples to draw");
+  if (options.dp_rank < 0 || options.dp_rank >= options.dp_size) {
+    fail(Exit::usage, "data-parallel rank ", options.dp_rank, " is not one of ", options.dp_size);
+  }
+  if (options.kind == SamplerKind::single) {
+    if (consumed_ >= options.total) {
+      fail(Exit::usage, "no samples are left: ", consumed_, " of ", options.total, " are consumed");
+    }
+    return;
+  }
+  if (options.total < batch_) {
+    fail(Exit::usage, "cyclic sampling needs ", batch_, " samples, one micro-batch per rank; there are ",
+         options.total);
+  }
+  if (consumed_ % (options.total - options.total % batch_) % batch_ != 0) {
+    fail(Exit::usage, "cyclic sampling cannot go on after ", consumed_, " samples: not a multiple of ", batch_,
+         " (micro-batch size times data-parallel size) within the epoch");
+  }
+  start_epoch();
+}
+
+std::vector<std::int64_t> Sampler::next() {
+  const auto size = static_cast<std::size_t>(options_.micro_batch_size);
+  std::vector<std::int64_t> batch(size);
+  if (options_.kind == SamplerKind::single) {
+    if (consumed_ + batch_ > options_.total) return {};
+    std::iota(batch.begin(), batch.end(), consumed_ + options_.dp_rank * options_.micro_batch_size);
+  } else {
+    if (epoch_.size() - at_ < size) start_epoch();
+    for (std::int64_t& sample : batch) sample = epoch_[at_++];
+  }
+  consumed_ += batch_;
+  return batch;
+}
+
+void Sampler::start_epoch() {
+  const std::int64_t active = options_.total - options_.total % batch_;
+  const std::int64_t epoch = consumed_ / active, in_epoch = consumed_ % active;
+  at_ = 0;
+  epoch_.clear();
+  if (options_.data_sharding) {
+    const std::int64_t bucket = options_.total / batch_ * options_.micro_batch_size;
+    epoch_ = torch_randperm(static_cast<std::uint64_t>(epoch), bucket);
+    for (std::int64_t& sample : epoch_) sample += options_.dp_rank * bucket;
+    at_ = static_cast<std::size_t>(in_epoch / options_.dp_size);
+    return;
+  }
+  // All ranks deal out one permutation. It is cut to whole micro-batches, not to whole B, so that a rank may get one
+  // more than the others: the epoch then follows this rank's own count, as in Megatron-LM.
+  const std::int64_t bucket = options_.total / options_.micro_batch_size * options_.micro_batch_size;
+  const std::vector<std::int64_t> all = torch_randperm(static_cast<std::uint64_t>(epoch), bucket);
+  for (std::int64_t i = in_epoch + options_.dp_rank; i < bucket; i += options_.dp_size) {
+    epoch_.push_back(all[static_cast<std::size_t>(i)]);
+  }
+}
+
+}  // namespace mtl

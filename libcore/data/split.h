@@ -1,0 +1,44 @@
+// How one data set is divided into train, valid and test, and how many samples a run needs of each.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace mtl {
+
+enum class Split : int { train = 0, valid = 1, test = 2 };
+inline constexpr std::array<std::string_view, 3> kSplitNames = {"train", "valid", "test"};
+
+/// A share of the data as fractions [begin, end) of the whole.
+struct SplitShare {
+  double begin, end;
+};
+/// Sequences [begin, end).
+struct SplitRange {
+  std::int64_t begin, end;
+};
+
+/// Reads "969,30,1": every run of digits and points is a weight; missing ones are zero. Weights are divided by their
+/// sum and added up in f64. A split without weight is empty (no data at all). Throws Error(usage) for more than three
+/// weights, one that is no number, or a sum of zero.
+std::array<std::optional<SplitShare>, 3> parse_split(std::string_view text);
+
+/// The share as a range of `sequences`: each bound is share * sequences, halves rounded to even.
+SplitRange range_of(const SplitShare& share, std::int64_t sequences);
+
+struct RunLength {
+  std::int64_t train_iters = 0;
+  std::int64_t global_batch_size = 1;
+  std::int64_t eval_interval = 1000;
+  std::int64_t eval_iters = 100;
+  /// --train-samples; then train_iters is train_samples / global_batch_size.
+  std::optional<std::int64_t> train_samples;
+};
+
+/// The samples a run asks of train, valid and test: train_samples or iterations * batch; an evaluation every
+/// eval_interval iterations and one at the end; one test at the end.
+std::array<std::int64_t, 3> count_samples(const RunLength& run);
+
+}  // namespace mtl

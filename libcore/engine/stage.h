@@ -1,0 +1,21 @@
+// What one pipeline rank holds of a model: a list of chunks (several with an interleaved schedule, one otherwise).
+#pragma once
+
+#include <vector>
+
+#include "nn/chunk.h"
+
+namespace mtl {
+
+struct Stage {
+  std::vector<Chunk> chunks;
+
+  void params(const ParamVisitor& visit) {
+    for (Chunk& chunk : chunks) chunk.params(visit);
+  }
+};
+
+/// The stage of a process that holds the whole model.
+Stage whole_model(const GptConfig& config, const DropoutOptions& dropout, std::int64_t padded_vocab_size);
+
+}  // namespace mtl

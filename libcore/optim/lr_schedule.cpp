@@ -1,0 +1,171 @@
+#include "optim/lr_schedule.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numbers>
+#include <utility>
+
+#include "base/error.h"
+
+namespace mtl {
+
+namespace {
+
+/// Falls from 1 to 0 as `ratio` goes from 0 to 1.
+double cosine_decay(double ratio) { return 0.5 * (std::cos(std::numbers::pi * ratio) + 1.0); }
+
+double wsd_coefficient(const LrScheduleOptions& schedule, double consumed) {
+  double start = static_cast<double>(schedule.decay_steps - schedule.wsd_decay_steps);
+  if (consumed <= start) return 1.0;
+  double ratio = (consumed - start) / static_cast<double>(schedule.wsd_decay_steps);
+  switch (schedule.wsd_decay_style) {
+    case WsdDecayStyle::linear: return 1.0 - ratio;
+    case WsdDecayStyle::cosine: return cosine_decay(ratio);
+    case WsdDecayStyle::exponential: return 2.0 * std::pow(0.5, ratio) - 1.0;
+    case WsdDecayStyle::minus_sqrt: return 1.0 - std::sqrt(ratio);
+  }
+  fail(Exit::failure, "unknown WSD decay style");
+}
+
+/// The value that belongs to a name in a table of (name, value).
+template <class Value, std::size_t N>
+Value by_name(const std::array<std::pair<const char*, Value>, N>& table, const char* flag, const std::string& name) {
+  for (const auto& [known, value] : table) {
+    if (name == known) return value;
+  }
+  std::string names;
+  for (const auto& entry : table) names += cat(names.empty() ? "" : ", ", entry.first);
+  fail(Exit::usage, flag, " ", name, ": choose one of ", names);
+}
+
+LrDecayStyle decay_style(const std::string& name) {
+  constexpr std::array<std::pair<const char*, LrDecayStyle>, 5> kStyles{
+      {{"constant", LrDecayStyle::constant},
+       {"linear", LrDecayStyle::linear},
+       {"cosine", LrDecayStyle::cosine},
+       {"inverse-square-root", LrDecayStyle::inverse_square_root},
+       {"WSD", LrDecayStyle::wsd}}};
+  return by_name(kStyles, "--lr-decay-style", name);
+}
+
+WsdDecayStyle wsd_style(const std::string& name) {
+  constexpr std::array<std::pair<const char*, WsdDecayStyle>, 4> kStyles{{{"exponential", WsdDecayStyle::exponential},
+                                                                          {"linear", WsdDecayStyle::linear},
+                                                                          {"cosine", WsdDecayStyle::cosine},
+                                                                          {"minus_sqrt", WsdDecayStyle::minus_sqrt}}};
+  return by_name(kStyles, "--lr-wsd-decay-style", name);
+}
+
+WeightDecayStyle weight_decay_style(const std::string& name) {
+  constexpr std::array<std::pair<const char*, WeightDecayStyle>, 3> kStyles{{{"constant", WeightDecayStyle::constant},
+                                                                             {"linear", WeightDecayStyle::linear},
+                                                                             {"cosine", WeightDecayStyle::cosine}}};
+  return by_name(kStyles, "--weight-decay-incr-style", name);
+}
+
+/// The arithmetic alone; nonsense in, nonsense out.
+LrScheduleOptions to_samples(const LrScheduleFlags& flags, const ScheduleLength& run) {
+  LrScheduleOptions out;
+  out.lr = flags.lr.value_or(0);
+  out.min_lr = flags.min_lr;
+  out.warmup_init = flags.lr_warmup_init;
+  out.decay_style = decay_style(flags.lr_decay_style);
+  out.wsd_decay_style = wsd_style(flags.lr_wsd_decay_style);
+  out.weight_decay_style = weight_decay_style(flags.weight_decay_incr_style);
+  bool grows = out.weight_decay_style != WeightDecayStyle::constant;
+  out.start_weight_decay = grows ? flags.start_weight_decay.value_or(flags.weight_decay) : flags.weight_decay;
+  out.end_weight_decay = grows ? flags.end_weight_decay.value_or(flags.weight_decay) : flags.weight_decay;
+  double warmup = 0;
+  if (run.train_samples) {
+    out.wd_incr_steps = *run.train_samples;
+    out.decay_steps = flags.lr_decay_samples.value_or(*run.train_samples);
+    out.wsd_decay_steps = flags.lr_wsd_decay_samples.value_or(0);
+    warmup = static_cast<double>(flags.lr_warmup_samples);
+  } else {
+    std::int64_t batch = run.global_batch_size, iterations = run.train_iters.value_or(0);
+    out.wd_incr_steps = iterations * batch;
+    out.decay_steps = flags.lr_decay_iters.value_or(iterations) * batch;
+    out.wsd_decay_steps = flags.lr_wsd_decay_iters.value_or(0) * batch;
+    warmup = static_cast<double>(flags.lr_warmup_iters * batch);
+  }
+  out.warmup_steps =
+      flags.lr_warmup_fraction ? *flags.lr_warmup_fraction * static_cast<double>(out.decay_steps) : warmup;
+  return out;
+}
+
+}  // namespace
+
+double learning_rate(const LrScheduleOptions& schedule, std::int64_t consumed_samples) {
+  double consumed = static_cast<double>(consumed_samples), decay = static_cast<double>(schedule.decay_steps);
+  double warmup = schedule.warmup_steps;
+  if (warmup > 0 && consumed <= warmup) {
+    return schedule.warmup_init + (schedule.lr - schedule.warmup_init) * consumed / warmup;
+  }
+  if (schedule.decay_style == LrDecayStyle::constant) return schedule.lr;
+  if (consumed > decay) return schedule.min_lr;
+  if (schedule.decay_style == LrDecayStyle::inverse_square_root) {
+    double lr = schedule.lr * std::sqrt(std::max(warmup, 1.0)) / std::sqrt(std::max(consumed, 1.0));
+    return std::max(schedule.min_lr, lr);
+  }
+  double ratio = (consumed - warmup) / (decay - warmup);
+  double coefficient = schedule.decay_style == LrDecayStyle::linear   ? 1.0 - ratio
+                       : schedule.decay_style == LrDecayStyle::cosine ? cosine_decay(ratio)
+                                                                      : wsd_coefficient(schedule, consumed);
+  return schedule.min_lr + coefficient * (schedule.lr - schedule.min_lr);
+}
+
+double weight_decay(const LrScheduleOptions& schedule, std::int64_t consumed_samples) {
+  if (schedule.weight_decay_style == WeightDecayStyle::constant || consumed_samples > schedule.wd_incr_steps) {
+    return schedule.end_weight_decay;
+  }
+  double ratio = static_cast<double>(consumed_samples) / static_cast<double>(schedule.wd_incr_steps);
+  double coefficient = schedule.weight_decay_style == WeightDecayStyle::linear ? ratio : cosine_decay(1.0 - ratio);
+  return schedule.start_weight_decay + coefficient * (schedule.end_weight_decay - schedule.start_weight_decay);
+}
+
+void check_schedule(const LrScheduleFlags& flags, const ScheduleLength& run,
+                    const std::function<void(std::string flag, std::string what)>& report) {
+  bool in_samples = run.train_samples.has_value();
+  const char* unit = in_samples ? "the run is counted in samples; use --lr-" : "the run is counted in iterations; use --lr-";
+  const char* suffix = in_samples ? "-samples" : "-iters";
+  auto other_unit = [&](bool given, const char* name) {
+    if (given) report(cat("--lr-", name, in_samples ? "-iters" : "-samples"), cat(unit, name, suffix));
+  };
+  other_unit(in_samples ? flags.lr_decay_iters.has_value() : flags.lr_decay_samples.has_value(), "decay");
+  other_unit((in_samples ? flags.lr_warmup_iters : flags.lr_warmup_samples) != 0, "warmup");
+  other_unit(in_samples ? flags.lr_wsd_decay_iters.has_value() : flags.lr_wsd_decay_samples.has_value(), "wsd-decay");
+  if (flags.lr_warmup_fraction && (flags.lr_warmup_iters != 0 || flags.lr_warmup_samples != 0)) {
+    report("--lr-warmup-fraction", cat("is given together with --lr-warmup", suffix, "; give one of them"));
+  }
+
+  LrScheduleOptions steps = to_samples(flags, run);
+  if (!flags.lr) report("--lr", "is required: the largest learning rate");
+  else if (!(steps.lr >= 0)) report(cat("--lr ", steps.lr), "must not be negative");
+  else if (steps.min_lr > steps.lr) report(cat("--min-lr ", steps.min_lr), cat("is larger than --lr ", steps.lr));
+  else if (steps.warmup_init > steps.lr) report(cat("--lr-warmup-init ", steps.warmup_init), cat("is larger than --lr ", steps.lr));
+  if (!(steps.min_lr >= 0)) report(cat("--min-lr ", steps.min_lr), "must not be negative");
+  if (steps.decay_steps <= 0) report(cat("--lr-decay", suffix), "must be positive");
+  if (!(steps.warmup_steps >= 0)) report("--lr-warmup", "must not be negative");
+  else if (steps.decay_steps > 0 && steps.warmup_steps >= static_cast<double>(steps.decay_steps)) {
+    report("--lr-warmup", cat("takes ", steps.warmup_steps, " samples, the whole decay ", steps.decay_steps, "; make the warm-up shorter"));
+  }
+  if (steps.decay_style == LrDecayStyle::wsd && steps.wsd_decay_steps <= 0) {
+    report("--lr-decay-style WSD", cat("needs the length of its decay; give --lr-wsd-decay", suffix));
+  }
+  bool grows = steps.weight_decay_style != WeightDecayStyle::constant;
+  for (auto [name, value] : {std::pair{"--start-weight-decay", flags.start_weight_decay}, {"--end-weight-decay", flags.end_weight_decay}}) {
+    if (grows && !value) report(name, cat("is required by --weight-decay-incr-style ", flags.weight_decay_incr_style));
+    if (!grows && value && *value != flags.weight_decay) {
+      report(cat(name, " ", *value), "needs --weight-decay-incr-style linear or cosine; a constant weight decay is --weight-decay");
+    }
+  }
+  if (grows && steps.start_weight_decay > steps.end_weight_decay) report("--start-weight-decay", "is larger than --end-weight-decay");
+}
+
+LrScheduleOptions resolve_schedule(const LrScheduleFlags& flags, const ScheduleLength& run) {
+  check_schedule(flags, run, [](const std::string& flag, const std::string& what) { fail(Exit::usage, flag, ": ", what); });
+  return to_samples(flags, run);
+}
+
+}  // namespace mtl

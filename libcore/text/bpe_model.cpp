@@ -1,0 +1,124 @@
+#include "text/bpe_model.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <unordered_map>
+
+#include "base/error.h"
+
+namespace mtl {
+
+namespace {
+
+constexpr std::size_t kShortPiece = 48;
+constexpr std::uint32_t kNowhere = ~0u;
+
+}  // namespace
+
+PairTable::PairTable(std::size_t pairs) {
+  std::size_t size = std::bit_ceil(std::max<std::size_t>(16, 2 * pairs));
+  slots_.resize(size);
+  mask_ = size - 1;
+  shift_ = 64 - std::countr_zero(size);
+}
+
+void PairTable::set(std::uint32_t left, std::uint32_t right, std::uint32_t rank, std::uint32_t joined) {
+  std::uint64_t key = std::uint64_t{left} << 32 | right;
+  std::size_t at = home(key);
+  while (slots_[at].key != kNone && slots_[at].key != key) at = (at + 1) & mask_;
+  slots_[at] = {key, std::uint64_t{rank} << 32 | joined};
+}
+
+BpeModel::BpeModel(const BpeVocabulary& vocabulary, const std::string& source) : pairs_(vocabulary.merges.size()) {
+  std::unordered_map<std::string_view, std::uint32_t> ids;
+  for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) ids.emplace(vocabulary.tokens[id], static_cast<std::uint32_t>(id));
+  auto id_of = [&](const std::string& token, auto&&... where) {
+    auto found = ids.find(token);
+    if (token.empty() || found == ids.end()) fail(Exit::bad_data, source, ": no token \"", token, "\", ", where...);
+    return found->second;
+  };
+  for (std::size_t byte = 0; byte < 256; ++byte) {
+    byte_tokens_[byte] = id_of(byte_stand_ins()[byte], "which stands for byte ", byte, "; this is no byte-level vocabulary");
+  }
+  std::uint32_t rank = 0;
+  for (const auto& [left, right] : vocabulary.merges) {
+    auto id_in_merge = [&](const std::string& token) { return id_of(token, "which merge ", rank + 1, " needs"); };
+    pairs_.set(id_in_merge(left), id_in_merge(right), rank, id_in_merge(left + right));
+    ++rank;
+  }
+}
+
+void BpeModel::encode_piece(std::string_view piece, Scratch& scratch, std::vector<std::int32_t>& out) const {
+  if (piece.size() <= kShortPiece) {
+    encode_short(piece, out);
+  } else {
+    encode_long(piece, scratch, out);
+  }
+}
+
+void BpeModel::encode_short(std::string_view piece, std::vector<std::int32_t>& out) const {
+  std::uint32_t tokens[kShortPiece];
+  std::uint64_t pairs[kShortPiece];  // pairs[i] joins tokens[i] and tokens[i + 1]
+  std::size_t count = piece.size();
+  for (std::size_t i = 0; i < count; ++i) tokens[i] = byte_tokens_[static_cast<unsigned char>(piece[i])];
+  for (std::size_t i = 0; i + 1 < count; ++i) pairs[i] = pairs_.find(tokens[i], tokens[i + 1]);
+  while (count > 1) {
+    std::size_t best = 0;
+    for (std::size_t i = 1; i + 1 < count; ++i) best = pairs[i] < pairs[best] ? i : best;
+    if (pairs[best] == PairTable::kNone) break;
+    tokens[best] = static_cast<std::uint32_t>(pairs[best]);
+    --count;
+    for (std::size_t i = best + 1; i < count; ++i) tokens[i] = tokens[i + 1];
+    for (std::size_t i = best; i + 1 < count; ++i) pairs[i] = pairs[i + 1];
+    if (best > 0) pairs[best - 1] = pairs_.find(tokens[best - 1], tokens[best]);
+    if (best + 1 < count) pairs[best] = pairs_.find(tokens[best], tokens[best + 1]);
+  }
+  out.insert(out.end(), tokens, tokens + count);
+}
+
+void BpeModel::encode_long(std::string_view piece, Scratch& scratch, std::vector<std::int32_t>& out) const {
+  auto& [nodes, heap] = scratch;
+  if (piece.size() >= kNowhere) fail(Exit::bad_data, "a word of ", piece.size(), " bytes");
+  auto count = static_cast<std::uint32_t>(piece.size());
+  auto later = [](const Scratch::Candidate& a, const Scratch::Candidate& b) {
+    return a.pair != b.pair ? a.pair > b.pair : a.at > b.at;
+  };
+  nodes.resize(count);
+  heap.clear();
+  for (std::uint32_t i = 0; i < count; ++i) {
+    nodes[i] = {PairTable::kNone, byte_tokens_[static_cast<unsigned char>(piece[i])], i == 0 ? kNowhere : i - 1,
+                i + 1 == count ? kNowhere : i + 1};
+  }
+  auto update_pair = [&](std::uint32_t at) {
+    Scratch::Node& node = nodes[at];
+    node.pair = node.next == kNowhere ? PairTable::kNone : pairs_.find(node.token, nodes[node.next].token);
+    return node.pair != PairTable::kNone;
+  };
+  for (std::uint32_t i = 0; i < count; ++i) {
+    if (update_pair(i)) heap.push_back({nodes[i].pair, i});
+  }
+  std::make_heap(heap.begin(), heap.end(), later);
+  auto push = [&](std::uint32_t at) {
+    if (!update_pair(at)) return;
+    heap.push_back({nodes[at].pair, at});
+    std::push_heap(heap.begin(), heap.end(), later);
+  };
+  while (!heap.empty()) {
+    std::pop_heap(heap.begin(), heap.end(), later);
+    auto [pair, at] = heap.back();
+    heap.pop_back();
+    Scratch::Node& node = nodes[at];
+    if (node.pair != pair) continue;  // one of the two was joined meanwhile
+    Scratch::Node& gone = nodes[node.next];
+    node.token = static_cast<std::uint32_t>(pair);
+    gone.pair = PairTable::kNone;
+    node.next = gone.next;
+    if (gone.next != kNowhere) nodes[gone.next].previous = at;
+    push(at);
+    if (node.previous != kNowhere) push(node.previous);
+  }
+  for (std::uint32_t at = 0; at != kNowhere; at = nodes[at].next) out.push_back(static_cast<std::int32_t>(nodes[at].token));
+}
+
+}  // namespace mtl

@@ -1,0 +1,34 @@
+// GPT-2's byte-level BPE as a Tokenizer: pre-tokens (text/pretokenizer.h), remembered (text/pretoken_cache.h) or
+// merged (text/bpe_model.h).
+#pragma once
+
+#include "text/bpe_model.h"
+#include "text/bpe_vocabulary.h"
+#include "text/tokenizer.h"
+
+namespace mtl {
+
+class BpeTokenizer : public Tokenizer {
+ public:
+  /// `source` is the file that errors name.
+  BpeTokenizer(BpeVocabulary vocabulary, std::string source, bool parse_special_tokens = false);
+  std::unique_ptr<Encoder> make_encoder(EncoderMemory memory) const override;
+  std::string decode(std::span<const std::int32_t> ids) const override;
+  std::int64_t vocab_size() const override { return static_cast<std::int64_t>(vocabulary_.tokens.size()); }
+  std::int32_t eod() const override;
+  std::string type() const override { return "GPT2BPETokenizer"; }
+  std::uint64_t hash() const override;
+  void save(const std::string& folder) const override;
+  const BpeVocabulary& vocabulary() const { return vocabulary_; }
+
+ private:
+  BpeVocabulary vocabulary_;
+  std::string source_;
+  bool parse_special_tokens_;
+  BpeModel model_;
+  std::string bytes_;                       // of all tokens, one after another
+  std::vector<std::size_t> bytes_begin_;    // (tokens + 1)
+  std::int32_t eod_;
+};
+
+}  // namespace mtl

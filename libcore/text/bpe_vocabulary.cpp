@@ -1,0 +1,287 @@
+#include "text/bpe_vocabulary.h"
+
+#include <algorithm>
+#include <optional>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/json.h"
+#include "text/utf8.h"
+
+namespace mtl {
+
+namespace {
+
+/// More than any vocabulary has; a larger id in a file is a mistake that would only cost memory.
+constexpr std::int64_t kMaxTokens = 1 << 24;
+
+bool stands_for_itself(int byte) { return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte != 0xAD); }
+
+void put_token(BpeVocabulary& vocabulary, const std::string& path, const std::string& token, std::int64_t id) {
+  if (id < 0 || id >= kMaxTokens) fail(Exit::bad_data, path, ": token \"", token, "\" has id ", id);
+  if (has_lone_surrogate(token)) fail(Exit::bad_data, path, ": the token of id ", id, " is no Unicode text");
+  auto index = static_cast<std::size_t>(id);
+  if (index >= vocabulary.tokens.size()) vocabulary.tokens.resize(index + 1);
+  std::string& held = vocabulary.tokens[index];
+  if (!held.empty() && held != token) {
+    fail(Exit::bad_data, path, ": id ", id, " belongs to both \"", held, "\" and \"", token, "\"");
+  }
+  held = token;
+}
+
+void put_tokens(BpeVocabulary& vocabulary, const std::string& path, const Json& object) {
+  if (!object.is_object()) fail(Exit::bad_data, path, ": expected an object of tokens and their ids");
+  for (const auto& [token, id] : object.as_object()) {
+    if (!id.is_int()) fail(Exit::bad_data, path, ": the id of token \"", token, "\" is no whole number");
+    put_token(vocabulary, path, token, id.as_int());
+  }
+}
+
+std::optional<std::array<std::string, 2>> parse_merge(std::string_view line) {
+  std::size_t blank = line.find(' ');
+  if (blank == 0 || blank == std::string_view::npos || blank + 1 == line.size()) return {};
+  if (line.find(' ', blank + 1) != std::string_view::npos) return {};
+  return std::array<std::string, 2>{std::string(line.substr(0, blank)), std::string(line.substr(blank + 1))};
+}
+
+}  // namespace
+
+std::int32_t BpeVocabulary::find(std::string_view token) const {
+  auto found = std::find(tokens.begin(), tokens.end(), token);
+  return found == tokens.end() ? -1 : static_cast<std::int32_t>(found - tokens.begin());
+}
+
+const std::array<std::string, 256>& byte_stand_ins() {
+  static const std::array<std::string, 256> table = [] {
+    std::array<std::string, 256> out;
+    std::uint32_t next = 0x100;
+    for (int byte = 0; byte < 256; ++byte) {
+      append_utf8(out[static_cast<std::size_t>(byte)], stands_for_itself(byte) ? static_cast<std::uint32_t>(byte) : next++);
+    }
+    return out;
+  }();
+  return table;
+}
+
+std::string token_bytes(std::string_view token) {
+  static const std::unordered_map<std::string_view, char> bytes = [] {
+    std::unordered_map<std::string_view, char> out;
+    for (int byte = 0; byte < 256; ++byte) out[byte_stand_ins()[static_cast<std::size_t>(byte)]] = static_cast<char>(byte);
+    return out;
+  }();
+  std::string out;
+  for (std::size_t at = 0; at < token.size();) {
+    auto length = static_cast<std::size_t>(next_utf8(token.data() + at, token.data() + token.size()).length);
+    auto found = bytes.find(token.substr(at, length));
+    if (found == bytes.end()) return std::string(token);
+    out += found->second;
+    at += length;
+  }
+  return out;
+}
+
+BpeVocabulary read_vocab_and_merges(const std::string& vocab_file, const std::string& merge_file) {
+  BpeVocabulary vocabulary;
+  put_tokens(vocabulary, vocab_file, Json::read(vocab_file));
+  std::string text = read_file(merge_file);
+  std::int64_t number = 0;
+  for (const std::string& raw : split(text, '\n')) {
+    ++number;
+    std::string_view line = raw;
+    if (ends_with(line, "\r")) line.remove_suffix(1);
+    if (line.empty() || (number == 1 && starts_with(line, "#version"))) continue;
+    auto merge = parse_merge(line);
+    if (!merge) fail(Exit::bad_data, merge_file, ":", number, ": expected two tokens and one blank between them");
+    vocabulary.merges.push_back(std::move(*merge));
+  }
+  if (std::int32_t end = vocabulary.find(kEndOfText); end >= 0) vocabulary.special.push_back(end);
+  return vocabulary;
+}
+
+namespace {
+
+/// Looks for what would make a tokenizer.json encode differently from GPT-2's.
+class TokenizerJsonCheck {
+ public:
+  TokenizerJsonCheck(const std::string& path, const Json& root) : path_(path), root_(root) {}
+
+  void check() const {
+    for (const char* key : {"normalizer", "truncation", "padding"}) {
+      if (given(root_, key) != nullptr) refuse(cat("a ", key));
+    }
+    check_pre_tokenizer();
+    check_post_processor();
+    const Json* decoder = given(root_, "decoder");
+    if (decoder != nullptr && decoder->string_or("type", "") != "ByteLevel") refuse_type("decoder", *decoder);
+    check_model(root_.at("model"));
+  }
+
+  [[noreturn]] void refuse(const std::string& what) const {
+    fail(Exit::bad_data, path_, ": it asks for ", what, ", which is not supported; ",
+         "use a GPT-2 style tokenizer.json (byte-level BPE), or vocab.json and merges.txt");
+  }
+
+  static const Json* given(const Json& object, const char* key) {
+    const Json* value = object.find(key);
+    return value == nullptr || value->is_null() ? nullptr : value;
+  }
+
+ private:
+  [[noreturn]] void refuse_type(const std::string& part, const Json& value) const {
+    refuse(cat("the ", part, " \"", value.string_or("type", "?"), "\""));
+  }
+
+  void check_pre_tokenizer() const {
+    const Json* value = given(root_, "pre_tokenizer");
+    if (value == nullptr) refuse("no pre-tokenizer");
+    if (value->string_or("type", "") != "ByteLevel") refuse_type("pre-tokenizer", *value);
+    if (value->bool_or("add_prefix_space", true)) refuse("a blank before every text (add_prefix_space)");
+    if (!value->bool_or("use_regex", true)) refuse("byte-level pre-tokens without GPT-2's pattern (use_regex false)");
+  }
+
+  void check_post_processor() const {
+    const Json* value = given(root_, "post_processor");
+    if (value == nullptr || value->string_or("type", "") == "ByteLevel") return;
+    if (value->string_or("type", "") != "TemplateProcessing") refuse_type("post-processor", *value);
+    const Json* special = given(*value, "special_tokens");
+    if (special != nullptr && !special->as_object().empty()) refuse("special tokens around every text (TemplateProcessing)");
+  }
+
+  void check_model(const Json& model) const {
+    if (model.string_or("type", "BPE") != "BPE") refuse_type("model", model);
+    if (model.number_or("dropout", 0) != 0) refuse("BPE dropout");
+    for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
+      if (!model.string_or(key, "").empty()) refuse(cat("a ", key));
+    }
+    for (const char* key : {"byte_fallback", "ignore_merges"}) {
+      if (model.bool_or(key, false)) refuse(key);
+    }
+  }
+
+  const std::string& path_;
+  const Json& root_;
+};
+
+void read_json_merges(BpeVocabulary& vocabulary, const Json& merges) {
+  for (const Json& item : merges.as_array()) {
+    if (item.is_string()) {
+      auto merge = parse_merge(item.as_string());
+      if (!merge) fail(Exit::bad_data, "\"", item.as_string(), "\" is no merge");
+      vocabulary.merges.push_back(std::move(*merge));
+    } else {
+      const Json::Array& pair = item.as_array();
+      if (pair.size() != 2) fail(Exit::bad_data, "a merge of ", pair.size(), " tokens");
+      vocabulary.merges.push_back({pair[0].as_string(), pair[1].as_string()});
+    }
+  }
+}
+
+}  // namespace
+
+BpeVocabulary read_tokenizer_json(const std::string& path) {
+  Json root = Json::read(path);
+  BpeVocabulary vocabulary;
+  TokenizerJsonCheck check(path, root);
+  try {
+    check.check();
+    put_tokens(vocabulary, path, root.at("model").at("vocab"));
+    read_json_merges(vocabulary, root.at("model").at("merges"));
+    const Json* added = TokenizerJsonCheck::given(root, "added_tokens");
+    for (const Json& token : added == nullptr ? Json::Array{} : added->as_array()) {
+      const std::string& content = token.at("content").as_string();
+      if (!token.bool_or("special", false)) check.refuse(cat("the added token \"", content, "\" that is not special"));
+      put_token(vocabulary, path, content, token.at("id").as_int());
+      vocabulary.special.push_back(static_cast<std::int32_t>(token.at("id").as_int()));
+    }
+  } catch (const Error& error) {
+    if (starts_with(error.what(), path)) throw;
+    fail(Exit::bad_data, path, ": no valid tokenizer.json: ", error.what());
+  }
+  return vocabulary;
+}
+
+std::string vocab_json_text(const BpeVocabulary& vocabulary) {
+  std::string out = "{";
+  for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) {
+    if (vocabulary.tokens[id].empty()) continue;
+    if (out.size() > 1) out += ',';
+    append_json_string(out, vocabulary.tokens[id]);
+    out += cat(":", id);
+  }
+  return out + "}";
+}
+
+std::string merges_text(const BpeVocabulary& vocabulary) {
+  std::string out = "#version: 0.2\n";
+  for (const auto& [left, right] : vocabulary.merges) out += cat(left, " ", right, "\n");
+  return out;
+}
+
+namespace {
+
+/// `"vocab": {...}, "merges": [...]` as items of an object at depth 2, laid out as Json::dump(2) does.
+void append_model_tables(std::string& out, const BpeVocabulary& vocabulary) {
+  const char* separator = "";
+  out += ",\n    \"vocab\": {";
+  for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) {
+    if (vocabulary.tokens[id].empty()) continue;
+    out += cat(separator, "\n      ");
+    append_json_string(out, vocabulary.tokens[id]);
+    out += cat(": ", id);
+    separator = ",";
+  }
+  out += "\n    },\n    \"merges\": [";
+  separator = "";
+  for (const auto& [left, right] : vocabulary.merges) {
+    out += cat(separator, "\n      [\n        ");
+    append_json_string(out, left);
+    out += ",\n        ";
+    append_json_string(out, right);
+    out += "\n      ]";
+    separator = ",";
+  }
+  out += vocabulary.merges.empty() ? "]" : "\n    ]";
+}
+
+}  // namespace
+
+std::string tokenizer_json_text(const BpeVocabulary& vocabulary) {
+  Json added = Json::array();
+  for (std::int32_t id : vocabulary.special) {
+    added.push(Json::object({{"id", id}, {"content", vocabulary.tokens[static_cast<std::size_t>(id)]}, {"single_word", false},
+                             {"lstrip", false}, {"rstrip", false}, {"normalized", false}, {"special", true}}));
+  }
+  auto byte_level = [](bool add_prefix_space) {
+    return Json::object({{"type", "ByteLevel"}, {"add_prefix_space", add_prefix_space}, {"trim_offsets", true}, {"use_regex", true}});
+  };
+  auto sequence = [](const char* id, int type) {
+    return Json::object({{"Sequence", Json::object({{"id", id}, {"type_id", type}})}});
+  };
+  Json model = Json::object({{"type", "BPE"}, {"dropout", nullptr}, {"unk_token", nullptr},
+                             {"continuing_subword_prefix", ""}, {"end_of_word_suffix", ""}, {"fuse_unk", false},
+                             {"byte_fallback", false}, {"ignore_merges", false}});
+  Json post = Json::object({{"type", "TemplateProcessing"}, {"single", Json::Array{sequence("A", 0)}},
+                            {"pair", Json::Array{sequence("A", 0), sequence("B", 1)}}, {"special_tokens", Json::object()}});
+  Json root = Json::object({{"version", "1.0"}, {"truncation", nullptr}, {"padding", nullptr}, {"added_tokens", std::move(added)},
+                            {"normalizer", nullptr}, {"pre_tokenizer", byte_level(false)}, {"post_processor", std::move(post)},
+                            {"decoder", byte_level(true)}, {"model", std::move(model)}});
+  // The model is the last value and its two large parts come last in it, so they are written where it would close.
+  constexpr std::string_view kClosing = "\n  }\n}";
+  std::string out = root.dump(2);
+  out.resize(out.size() - kClosing.size());
+  append_model_tables(out, vocabulary);
+  return out += kClosing;
+}
+
+std::string tokenizer_config_text(const std::string& end_token) {
+  std::string end;
+  append_json_string(end, end_token);
+  // model_max_length is int(1e30), transformers' way of writing "no limit".
+  return cat("{\n  \"add_prefix_space\": false,\n  \"backend\": \"tokenizers\",\n  \"bos_token\": ", end,
+             ",\n  \"eos_token\": ", end, ",\n  \"errors\": \"replace\",\n",
+             "  \"model_max_length\": 1000000000000000019884624838656,\n  \"pad_token\": null,\n",
+             "  \"tokenizer_class\": \"GPT2Tokenizer\",\n  \"unk_token\": ", end, "\n}\n");
+}
+
+}  // namespace mtl

@@ -1,0 +1,43 @@
+// A byte-level BPE vocabulary and the files that hold it: vocab.json, merges.txt, tokenizer.json.
+//
+// In files a token is spelled with one stand-in character for each of its bytes, so that every token is printable:
+// the printable bytes of Latin-1 stand for themselves, the others for U+0100 and up (a blank is U+0120).
+// Readers throw Error(bad_data) that names the file.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace mtl {
+
+struct BpeVocabulary {
+  std::vector<std::string> tokens;                  // by id, in stand-in characters; empty where an id has no token
+  std::vector<std::array<std::string, 2>> merges;   // the pairs to join, the most urgent first
+  std::vector<std::int32_t> special;                // ids that stand for no text: <|endoftext|>
+
+  /// The id of a token, or -1.
+  std::int32_t find(std::string_view token) const;
+};
+
+inline constexpr const char* kEndOfText = "<|endoftext|>";
+
+/// The stand-in character of every byte, as UTF-8.
+const std::array<std::string, 256>& byte_stand_ins();
+/// A token's bytes. A token with a character that stands for no byte (some special ones) is taken as it is.
+std::string token_bytes(std::string_view token);
+
+BpeVocabulary read_vocab_and_merges(const std::string& vocab_file, const std::string& merge_file);
+/// A tokenizer.json that describes GPT-2's kind of tokenizer; any other is refused with the name of what differs.
+BpeVocabulary read_tokenizer_json(const std::string& path);
+
+/// What the files of a vocabulary hold, byte for byte as Hugging Face's libraries write them.
+std::string vocab_json_text(const BpeVocabulary& vocabulary);
+std::string merges_text(const BpeVocabulary& vocabulary);
+std::string tokenizer_json_text(const BpeVocabulary& vocabulary);
+/// `end_token` is the text of the end-of-document token.
+std::string tokenizer_config_text(const std::string& end_token);
+
+}  // namespace mtl

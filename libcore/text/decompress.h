@@ -1,0 +1,35 @@
+// Bytes from a file or standard input, decompressed on the way: gzip, xz and zstd are known by their first bytes,
+// whatever the name. Several members, streams or frames in one file are read one after another.
+//
+// A truncated or damaged file is Error(bad_data) that names it, and so is one whose decoder wants more than 1 GiB.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace mtl {
+
+/// A file as it is stored, for provenance.
+struct StoredInput {
+  std::string path;
+  std::uint64_t bytes = 0;
+  std::uint64_t hash = 0;  // XXH3
+};
+
+class ByteSource {
+ public:
+  virtual ~ByteSource() = default;
+  /// Reads up to `bytes` bytes; 0 only at the end.
+  virtual std::size_t read(char* buffer, std::size_t bytes) = 0;
+  /// What was read from the file itself; complete once read() has returned 0.
+  virtual StoredInput stored() const = 0;
+};
+
+/// `path` may be "-", standard input. Decompression runs ahead in a thread of its own.
+std::unique_ptr<ByteSource> open_input(const std::string& path);
+
+/// The whole content.
+std::string read_all(const std::string& path);
+
+}  // namespace mtl

@@ -1,0 +1,52 @@
+#include "text/null_tokenizer.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/str.h"
+
+namespace mtl {
+
+namespace {
+
+constexpr std::int64_t kMaxId = std::numeric_limits<std::int32_t>::max();
+
+class NullEncoder : public Encoder {
+ public:
+  void append(std::string_view text, std::vector<std::int32_t>& ids) override {
+    for (const std::string& piece : split(text, ' ')) {
+      std::optional<std::int64_t> id = parse_int(piece);
+      if (!id) fail(Exit::bad_data, "\"", piece, "\" is no token id; NullTokenizer takes whole numbers with one blank between them");
+      if (*id < -kMaxId || *id > kMaxId) fail(Exit::bad_data, "token id ", *id, " does not fit 32 bits");
+      ids.push_back(static_cast<std::int32_t>(*id));
+    }
+  }
+};
+
+}  // namespace
+
+NullTokenizer::NullTokenizer(std::int64_t vocab_size, std::optional<std::int64_t> eod) : vocab_size_(vocab_size) {
+  std::int64_t end = eod.value_or(vocab_size - 1);
+  vocab_size_ = std::max(vocab_size, end + 1);
+  if (end < 0 || vocab_size_ > kMaxId) {
+    fail(Exit::usage, "NullTokenizer: vocabulary size ", vocab_size, " with end-of-document token ", end);
+  }
+  eod_ = static_cast<std::int32_t>(end);
+}
+
+std::unique_ptr<Encoder> NullTokenizer::make_encoder(EncoderMemory) const { return std::make_unique<NullEncoder>(); }
+
+std::string NullTokenizer::decode(std::span<const std::int32_t> ids) const {
+  std::string out;
+  for (std::int32_t id : ids) out += cat(out.empty() ? "" : " ", id);
+  return out;
+}
+
+std::uint64_t NullTokenizer::hash() const {
+  std::string all = cat(type(), " ", vocab_size_, " ", eod_);
+  return hash_bytes(all.data(), all.size());
+}
+
+}  // namespace mtl

@@ -1,0 +1,34 @@
+// GPT-2's split of a text into pre-tokens, by hand:
+//
+//   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+//
+// In words: a contraction where a piece begins; else a run of letters, of numbers or of other characters, each with
+// one blank before it; else white space, which leaves its last character to what follows. The pieces joined are the
+// text. Bytes that are no UTF-8 count as other characters.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string_view>
+
+namespace mtl {
+
+/// Cuts `text` from its start and writes the end of each piece, until `ends` is full or the text is done. Returns
+/// the number of pieces; the text goes on at ends[count - 1].
+std::size_t split_pretokens(std::string_view text, std::span<const char*> ends);
+
+/// Calls `use(piece)` for every piece of the text.
+template <class Use>
+void for_each_pretoken(std::string_view text, Use&& use) {
+  const char* ends[256];
+  while (!text.empty()) {
+    std::size_t count = split_pretokens(text, ends);
+    for (std::size_t i = 0; i < count; ++i) {
+      auto length = static_cast<std::size_t>(ends[i] - text.data());
+      use(text.substr(0, length));
+      text.remove_prefix(length);
+    }
+  }
+}
+
+}  // namespace mtl

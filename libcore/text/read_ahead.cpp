@@ -1,0 +1,68 @@
+#include "text/read_ahead.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace mtl {
+
+ReadAhead::ReadAhead(std::unique_ptr<ByteSource> source) : source_(std::move(source)), stored_(source_->stored()) {
+  thread_ = std::thread([this] { run(); });
+}
+
+ReadAhead::~ReadAhead() {
+  {
+    std::lock_guard lock(mutex_);
+    stopped_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void ReadAhead::run() {
+  std::exception_ptr error;
+  try {
+    while (true) {
+      std::string block(kBlockBytes, '\0');
+      block.resize(source_->read(block.data(), block.size()));
+      std::unique_lock lock(mutex_);
+      stored_ = source_->stored();
+      if (block.empty()) break;
+      changed_.wait(lock, [&] { return blocks_.size() < kBlocks || stopped_; });
+      if (stopped_) return;
+      blocks_.push_back(std::move(block));
+      changed_.notify_all();
+    }
+  } catch (...) {
+    error = std::current_exception();
+  }
+  std::lock_guard lock(mutex_);
+  error_ = error;
+  done_ = true;
+  changed_.notify_all();
+}
+
+std::size_t ReadAhead::read(char* buffer, std::size_t bytes) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return !blocks_.empty() || done_; });
+  if (blocks_.empty()) {
+    if (error_) std::rethrow_exception(error_);
+    return 0;
+  }
+  std::string& block = blocks_.front();
+  std::size_t count = std::min(bytes, block.size() - taken_);
+  std::memcpy(buffer, block.data() + taken_, count);
+  taken_ += count;
+  if (taken_ == block.size()) {
+    blocks_.pop_front();
+    taken_ = 0;
+    changed_.notify_all();
+  }
+  return count;
+}
+
+StoredInput ReadAhead::stored() const {
+  std::lock_guard lock(mutex_);
+  return stored_;
+}
+
+}  // namespace mtl

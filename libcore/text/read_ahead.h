@@ -1,0 +1,39 @@
+// A byte source read by a thread of its own, a few blocks ahead of its user.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "text/decompress.h"
+
+namespace mtl {
+
+class ReadAhead : public ByteSource {
+ public:
+  explicit ReadAhead(std::unique_ptr<ByteSource> source);
+  /// Waits for the thread, which stops after the block it is at.
+  ~ReadAhead() override;
+  std::size_t read(char* buffer, std::size_t bytes) override;
+  StoredInput stored() const override;
+
+ private:
+  void run();
+  static constexpr std::size_t kBlockBytes = 1 << 20;
+  static constexpr std::size_t kBlocks = 4;
+
+  std::unique_ptr<ByteSource> source_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::string> blocks_;   // full ones, in order
+  std::size_t taken_ = 0;            // bytes of the first block that were handed out
+  StoredInput stored_;
+  std::exception_ptr error_;
+  bool done_ = false, stopped_ = false;
+  std::thread thread_;
+};
+
+}  // namespace mtl

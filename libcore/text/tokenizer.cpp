@@ -1,0 +1,56 @@
+#include "text/tokenizer.h"
+
+#include "base/error.h"
+#include "base/files.h"
+#include "text/bpe_tokenizer.h"
+#include "text/null_tokenizer.h"
+
+namespace mtl {
+
+std::vector<std::int32_t> Tokenizer::encode(std::string_view text) const {
+  std::vector<std::int32_t> ids;
+  make_encoder(EncoderMemory::small)->append(text, ids);
+  return ids;
+}
+
+std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerOptions& options) {
+  if (options.type == "NullTokenizer") {
+    if (!options.vocab_size) fail(Exit::usage, "NullTokenizer needs --vocab-size");
+    return std::make_unique<NullTokenizer>(*options.vocab_size, options.null_tokenizer_eod);
+  }
+  if (options.type == "HuggingFaceTokenizer") {
+    std::string path = options.tokenizer_model;
+    if (path.empty()) fail(Exit::usage, "HuggingFaceTokenizer needs --tokenizer-model");
+    if (fs::is_directory(path)) path += "/tokenizer.json";
+    return std::make_unique<BpeTokenizer>(read_tokenizer_json(path), path, options.parse_special_tokens);
+  }
+  if (!options.type.empty() && options.type != "GPT2BPETokenizer") {
+    fail(Exit::usage, "--tokenizer-type ", options.type,
+         " is not supported; use GPT2BPETokenizer, HuggingFaceTokenizer or NullTokenizer");
+  }
+  if (options.vocab_file.empty() || options.merge_file.empty()) {
+    fail(Exit::usage, "GPT2BPETokenizer needs --vocab-file and --merge-file");
+  }
+  return std::make_unique<BpeTokenizer>(read_vocab_and_merges(options.vocab_file, options.merge_file), options.vocab_file,
+                                        options.parse_special_tokens);
+}
+
+std::optional<TokenizerOptions> find_tokenizer(const std::string& model_folder) {
+  TokenizerOptions found;
+  auto file = [&](const char* name) {
+    std::string path = cat(model_folder, "/", name);
+    return file_exists(path) ? path : std::string();
+  };
+  found.tokenizer_model = file("tokenizer.json");
+  if (!found.tokenizer_model.empty()) {
+    found.type = "HuggingFaceTokenizer";
+    return found;
+  }
+  found.type = "GPT2BPETokenizer";
+  found.vocab_file = file("vocab.json");
+  found.merge_file = file("merges.txt");
+  if (found.vocab_file.empty() || found.merge_file.empty()) return {};
+  return found;
+}
+
+}  // namespace mtl

@@ -1,0 +1,69 @@
+// Text to token ids and back, whatever the tokenizer. This is what the tools use.
+//
+//   auto tokenizer = load_tokenizer(options);
+//   auto encoder = tokenizer->make_encoder();      // one per thread: it remembers words
+//   encoder->append("Hello world", ids);
+//   std::string text = tokenizer->decode(ids);     // bytes: single tokens may be no UTF-8 (text/utf8.h)
+//
+// Special strings in a text (<|endoftext|>) are ordinary text, so that data cannot forge the end of a document, unless
+// TokenizerOptions::parse_special_tokens. Errors are Error(bad_data) that name the file.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace mtl {
+
+/// The working state of one thread that encodes. It must not outlive its tokenizer.
+class Encoder {
+ public:
+  virtual ~Encoder() = default;
+  /// Appends the ids of `text`, one text by itself.
+  virtual void append(std::string_view text, std::vector<std::int32_t>& ids) = 0;
+};
+
+/// How much an encoder remembers: nothing worth mentioning, or two megabytes of words.
+enum class EncoderMemory { small, large };
+
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+  virtual std::unique_ptr<Encoder> make_encoder(EncoderMemory memory = EncoderMemory::large) const = 0;
+  /// For a few texts; whoever has many keeps an encoder.
+  std::vector<std::int32_t> encode(std::string_view text) const;
+  /// Throws Error(bad_data) for an id that is not in the vocabulary.
+  virtual std::string decode(std::span<const std::int32_t> ids) const = 0;
+  /// Ids are 0 to vocab_size() - 1.
+  virtual std::int64_t vocab_size() const = 0;
+  /// The end-of-document token.
+  virtual std::int32_t eod() const = 0;
+  /// Megatron's name: "GPT2BPETokenizer", "NullTokenizer".
+  virtual std::string type() const = 0;
+  /// Two tokenizers with the same hash encode alike.
+  virtual std::uint64_t hash() const = 0;
+  /// Writes the files that transformers writes for this tokenizer into an existing folder; a tokenizer without files
+  /// writes none.
+  virtual void save(const std::string& folder) const = 0;
+};
+
+struct TokenizerOptions {
+  std::string type;                                // empty: GPT2BPETokenizer
+  std::string vocab_file, merge_file;              // GPT2BPETokenizer
+  std::string tokenizer_model;                     // HuggingFaceTokenizer: tokenizer.json or its folder
+  std::optional<std::int64_t> vocab_size;          // NullTokenizer
+  std::optional<std::int64_t> null_tokenizer_eod;  // NullTokenizer; vocab_size - 1 when empty
+  bool parse_special_tokens = false;               // special strings in a text become their tokens
+};
+
+/// Throws Error(usage) for a type that is unknown or options that are missing.
+std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerOptions& options);
+
+/// The tokenizer of a model folder: its tokenizer.json, else its vocab.json and merges.txt.
+std::optional<TokenizerOptions> find_tokenizer(const std::string& model_folder);
+
+}  // namespace mtl

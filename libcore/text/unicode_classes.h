@@ -1,0 +1,22 @@
+// The three classes of characters that GPT-2's pre-token pattern knows: \p{L}, \p{N}, \s, and everything else.
+//
+// Unicode 16.0, as Hugging Face tokenizers and tiktoken have it. White space is White_Space of Unicode (25 code
+// points). Marks (\p{M}) are `other`: they break words.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace mtl {
+
+enum class CharClass : std::uint8_t { other, letter, number, space };
+
+/// Two bits for each code point.
+extern const std::array<std::uint8_t, 0x110000 / 4> kUnicodeClasses;
+
+/// `code` is at most 0x10FFFF.
+inline CharClass class_of(std::uint32_t code) {
+  return static_cast<CharClass>(kUnicodeClasses[code >> 2] >> (code & 3) * 2 & 3);
+}
+
+}  // namespace mtl

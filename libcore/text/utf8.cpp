@@ -1,0 +1,47 @@
+#include "text/utf8.h"
+
+#include <utility>
+
+namespace mtl {
+
+namespace {
+
+constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
+
+/// Appends what is complete and returns how many bytes at the end are not.
+std::size_t append_complete(std::string& out, std::string_view bytes) {
+  const char* at = bytes.data();
+  const char* end = at + bytes.size();
+  while (at < end) {
+    Utf8Char next = next_utf8(at, end);
+    if (next.cut_short) return static_cast<std::size_t>(end - at);
+    if (next.valid) {
+      out.append(at, static_cast<std::size_t>(next.length));
+    } else {
+      out += kReplacement;
+    }
+    at += next.length;
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::string decode_lossy(std::string_view bytes) {
+  std::string out;
+  out.reserve(bytes.size());
+  if (append_complete(out, bytes) > 0) out += kReplacement;
+  return out;
+}
+
+std::string Utf8Stream::push(std::string_view bytes) {
+  held_ += bytes;
+  std::string out;
+  std::size_t left = append_complete(out, held_);
+  held_.erase(0, held_.size() - left);
+  return out;
+}
+
+std::string Utf8Stream::finish() { return decode_lossy(std::exchange(held_, {})); }
+
+}  // namespace mtl

@@ -1,0 +1,55 @@
+// UTF-8, one character at a time, and what to do with bytes that are none.
+//
+// Ill-formed input is cut as Unicode recommends and Python's errors="replace" does: each maximal prefix of a
+// well-formed character (at least one byte) is one unit, shown as U+FFFD.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace mtl {
+
+struct Utf8Char {
+  std::uint32_t code = 0xFFFD;
+  int length = 1;          // bytes taken, at least 1
+  bool valid = false;
+  bool cut_short = false;  // not valid, but more bytes could have made it so
+};
+
+/// The character at `at`, which lies before `end`.
+inline Utf8Char next_utf8(const char* at, const char* end) {
+  auto lead = static_cast<unsigned char>(*at);
+  if (lead < 0x80) return {lead, 1, true, false};
+  if (lead < 0xC2 || lead > 0xF4) return {};
+  int tails = lead < 0xE0 ? 1 : lead < 0xF0 ? 2 : 3;
+  std::uint32_t code = lead & (0x3Fu >> tails);
+  // Only the first continuation byte has limits of its own: no overlong forms, no surrogates, nothing above 10FFFF.
+  unsigned low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
+  unsigned high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+  for (int i = 1; i <= tails; ++i) {
+    if (at + i == end) return {0xFFFD, i, false, true};
+    auto byte = static_cast<unsigned char>(at[i]);
+    if (byte < low || byte > high) return {0xFFFD, i, false, false};
+    low = 0x80, high = 0xBF;
+    code = code << 6 | (byte & 0x3Fu);
+  }
+  return {code, tails + 1, true, false};
+}
+
+/// The bytes as text; what is no UTF-8 becomes U+FFFD.
+std::string decode_lossy(std::string_view bytes);
+
+/// Text from bytes that arrive in pieces: a character that is not complete yet is held back.
+class Utf8Stream {
+ public:
+  /// What can be shown now.
+  std::string push(std::string_view bytes);
+  /// What was held back; U+FFFD, since it never became complete.
+  std::string finish();
+
+ private:
+  std::string held_;
+};
+
+}  // namespace mtl

@@ -1,0 +1,41 @@
+#include "train/log_line.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/str.h"
+
+namespace mtl {
+
+double ValidationReport::ppl() const { return std::exp(std::min(20.0, loss)); }
+
+std::string log_line(const StepReport& report, const std::string& timestamp) {
+  auto whole = [](std::int64_t value) { return static_cast<long long>(value); };
+  std::string out = format(" [%s] iteration %8lld/%8lld |", timestamp.c_str(), whole(report.iteration), whole(report.train_iterations));
+  out += format(" consumed samples: %12lld |", whole(report.consumed_samples));
+  out += format(" elapsed time per iteration (ms): %.1f |", report.elapsed_ms_per_iteration);
+  if (report.tflops_per_device) out += format(" throughput per GPU (TFLOP/s/GPU): %.1f |", *report.tflops_per_device);
+  out += format(" learning rate: %.6E |", report.learning_rate);
+  out += format(" global batch size: %5lld |", whole(report.global_batch_size));
+  if (report.lm_loss) out += format(" lm loss: %.6E |", *report.lm_loss);
+  out += format(" loss scale: %.1f |", report.loss_scale);
+  if (report.grad_norm) out += format(" grad norm: %.3f |", *report.grad_norm);
+  out += format(" number of skipped iterations: %3lld |", whole(report.skipped_iterations));
+  out += format(" number of nan iterations: %3lld |", whole(report.nan_iterations));
+  out += format(" tokens per second: %.1f |", report.tokens_per_second);
+  if (report.mfu_a) out += format(" MFU A: %.1f%% |", 100 * *report.mfu_a);
+  if (report.mfu_b) out += format(" MFU B: %.1f%% |", 100 * *report.mfu_b);
+  if (report.data_stall_ms) out += format(" data stall (ms): %.1f |", *report.data_stall_ms);
+  return out;
+}
+
+std::string log_line(const ValidationReport& report) {
+  std::string place = cat("iteration ", report.iteration);
+  if (report.is_final) place += cat(" on ", report.name, " set");
+  std::string text = cat(" validation loss at ", place, " | ");
+  text += format("lm loss value: %.6E | lm loss PPL: %.6E | ", report.loss, report.ppl());
+  std::string dashes(text.size() + 1, '-');
+  return cat(dashes, "\n", text, "\n", dashes);
+}
+
+}  // namespace mtl

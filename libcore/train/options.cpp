@@ -1,0 +1,101 @@
+#include "train/options.h"
+
+#include "base/str.h"
+#include "data/split.h"
+
+namespace mtl {
+
+using Report = std::function<void(std::string flag, std::string what)>;
+
+namespace {
+
+void check_batch(const TrainOptions& options, const Report& report) {
+  const BatchOptions& batch = options.batch;
+  std::int64_t micro = batch.micro_batch_size, global = options.global_batch_size();
+  if (micro < 1) report(cat("--micro-batch-size ", micro), "must be at least 1");
+  if (global < 1) report(cat("--global-batch-size ", global), "must be at least 1");
+  if (micro >= 1 && global >= 1 && global % micro != 0) {
+    std::int64_t below = global / micro * micro;
+    std::int64_t closest = below == 0 || global - below > below + micro - global ? below + micro : below;
+    report(cat("--global-batch-size ", global),
+           cat("is not a multiple of micro-batch-size ", micro, " x data-parallel size 1; nearest: ", closest));
+  }
+  if (!batch.train_iters && !batch.train_samples) report("--train-iters", "is required, or --train-samples");
+  if (batch.train_iters && batch.train_samples) report("--train-samples", "excludes --train-iters; give one of them");
+  if (batch.eval_interval < 1) report(cat("--eval-interval ", batch.eval_interval), "must be at least 1");
+  if (batch.eval_iters < 0) report(cat("--eval-iters ", batch.eval_iters), "must not be negative");
+}
+
+void check_rest(const TrainOptions& options, const Report& report) {
+  if (options.data.seq_length < 1) report("--seq-length", "is required: the tokens of a sample");
+  auto probability = [&](const char* flag, double p) {
+    if (!(p >= 0 && p < 1)) report(cat(flag, " ", p), "must be at least 0 and below 1");
+  };
+  probability("--hidden-dropout", options.hidden_dropout);
+  probability("--attention-dropout", options.attention_dropout);
+  if (options.seed < 0 || options.seed > 0xFFFFFFFFll) report(cat("--seed ", options.seed), "must be between 0 and 4294967295");
+  if (options.logging.log_interval < 1) report(cat("--log-interval ", options.logging.log_interval), "must be at least 1");
+  const CheckpointOptions& checkpoint = options.checkpoint;
+  if (checkpoint.save_interval && *checkpoint.save_interval < 1) report(cat("--save-interval ", *checkpoint.save_interval), "must be at least 1");
+  if (checkpoint.save_interval && checkpoint.save.empty()) report("--save-interval", "needs --save PATH");
+  if (checkpoint.exit_interval && *checkpoint.exit_interval < 1) report(cat("--exit-interval ", *checkpoint.exit_interval), "must be at least 1");
+  if (checkpoint.keep_last != 0 && checkpoint.keep_last < 2) report(cat("--keep-last ", checkpoint.keep_last), "must be at least 2, or 0 to keep all");
+  if (checkpoint.finetune && checkpoint.load.empty()) report("--finetune", "needs --load PATH: the model to start from");
+  if (options.logging.peak_tflops && !(*options.logging.peak_tflops > 0)) report("--peak-tflops", "must be positive");
+  try {
+    parse_split(options.data.split);
+  } catch (const Error& error) {
+    report(cat("--split ", options.data.split), error.what());
+  }
+}
+
+}  // namespace
+
+void check_options(const TrainOptions& options, const Report& report) {
+  check_batch(options, report);
+  check_rest(options, report);
+  if (options.batch.train_iters || options.batch.train_samples) {
+    check_schedule(options.optimizer.schedule, {options.batch.train_iters, options.batch.train_samples, options.global_batch_size()}, report);
+  }
+}
+
+namespace {
+
+/// One flag of the architecture: with a loaded model it must agree or be absent, without one it may be required.
+template <class T>
+void settle(T& value, const std::optional<T>& given, bool loaded, bool required, const char* flag, const Report& report) {
+  if (loaded) {
+    if (given && *given != value) report(cat(flag, " ", *given), cat("the model that is loaded has ", value));
+  } else if (given) {
+    value = *given;
+  } else if (required) {
+    report(flag, "is required without --load");
+  }
+}
+
+}  // namespace
+
+GptConfig resolve_config(const TrainOptions& options, std::optional<GptConfig> loaded, std::int64_t vocab_size, const Report& report) {
+  const ArchitectureOptions& given = options.architecture;
+  bool is_loaded = loaded.has_value();
+  GptConfig config = loaded.value_or(GptConfig{});
+  settle(config.num_layers, given.num_layers, is_loaded, true, "--num-layers", report);
+  settle(config.hidden_size, given.hidden_size, is_loaded, true, "--hidden-size", report);
+  settle(config.num_heads, given.num_attention_heads, is_loaded, true, "--num-attention-heads", report);
+  settle(config.ffn_hidden_size, given.ffn_hidden_size, is_loaded, false, "--ffn-hidden-size", report);
+  settle(config.max_positions, given.max_position_embeddings, is_loaded, true, "--max-position-embeddings", report);
+  settle(config.norm_eps, given.norm_epsilon, is_loaded, false, "--norm-epsilon", report);
+  if (!is_loaded) {
+    config.init_std = given.init_method_std.value_or(config.init_std);
+    config.vocab_size = vocab_size;
+  } else if (vocab_size > config.vocab_size) {
+    report("--vocab-file", cat("the tokenizer has ", vocab_size, " tokens, the model that is loaded has ", config.vocab_size));
+  }
+  config.complete();
+  if (config.max_positions > 0 && options.data.seq_length > config.max_positions) {
+    report(cat("--seq-length ", options.data.seq_length), cat("is longer than the ", config.max_positions, " positions of the model"));
+  }
+  return config;
+}
+
+}  // namespace mtl

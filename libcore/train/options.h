@@ -1,0 +1,96 @@
+// Everything a training run can be told, with its defaults: Megatron-LM's names and values where it has them.
+// apps/cli/train_flags binds the command line to it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "nn/gpt_config.h"
+#include "optim/lr_schedule.h"
+#include "text/tokenizer.h"
+
+namespace mtl {
+
+/// The model's shape as given by flags; what is absent comes from the model that is loaded.
+struct ArchitectureOptions {
+  std::optional<std::int64_t> num_layers, hidden_size, num_attention_heads, ffn_hidden_size, max_position_embeddings;
+  std::optional<double> norm_epsilon;
+  std::optional<double> init_method_std;  // 0.02; of a model that is loaded it has no meaning
+  std::int64_t make_vocab_size_divisible_by = 128;
+};
+
+struct DataOptions {
+  std::vector<std::string> data_path;  // one prefix of .bin and .idx
+  std::string split = "969,30,1";
+  std::int64_t seq_length = 0;
+  std::string dataloader_type = "single";
+  bool eod_mask_loss = false;
+  bool reset_position_ids = false;
+  bool reset_attention_mask = false;
+  bool allow_data_change = false;      // a resume may go on with other data files
+};
+
+struct BatchOptions {
+  std::int64_t micro_batch_size = 1;
+  std::optional<std::int64_t> global_batch_size;  // absent: micro_batch_size
+  std::optional<std::int64_t> train_iters, train_samples;
+  std::int64_t eval_interval = 1000;
+  std::int64_t eval_iters = 100;
+};
+
+struct OptimizerOptions {
+  LrScheduleFlags schedule;
+  double adam_beta1 = 0.9, adam_beta2 = 0.999, adam_eps = 1e-8;
+  double clip_grad = 1.0;
+};
+
+struct CheckpointOptions {
+  std::string save, load;
+  std::optional<std::int64_t> save_interval;
+  std::int64_t keep_last = 0;          // 0: all
+  bool finetune = false;               // weights only, iteration 0
+  bool no_load_optim = false;
+  bool no_save_optim = false;
+  std::optional<std::int64_t> exit_interval;
+};
+
+struct LoggingOptions {
+  std::int64_t log_interval = 100;
+  std::string tensorboard_dir, log_jsonl;
+  std::optional<double> peak_tflops;   // of one device, for MFU; absent: measured
+};
+
+struct TrainOptions {
+  ArchitectureOptions architecture;
+  DataOptions data;
+  BatchOptions batch;
+  OptimizerOptions optimizer;
+  CheckpointOptions checkpoint;
+  LoggingOptions logging;
+  TokenizerOptions tokenizer;
+  double hidden_dropout = 0.1, attention_dropout = 0.1;
+  std::int64_t seed = 1234;
+  std::int64_t threads = 0;
+  bool dry_run = false;
+  bool json = false;
+  std::string command_line;            // as typed, for the provenance of what is written
+
+  std::int64_t global_batch_size() const { return batch.global_batch_size.value_or(batch.micro_batch_size); }
+  std::int64_t micro_batches() const { return global_batch_size() / batch.micro_batch_size; }
+  std::int64_t train_iters() const {
+    return batch.train_samples ? *batch.train_samples / global_batch_size() : batch.train_iters.value_or(0);
+  }
+};
+
+/// Calls report(flag, what) for everything that contradicts itself and can be seen without opening a file.
+void check_options(const TrainOptions& options, const std::function<void(std::string flag, std::string what)>& report);
+
+/// The model to build: flags alone, or the loaded model's configuration, with which given flags must agree. Every
+/// disagreement is reported; the result is only valid when there was none.
+GptConfig resolve_config(const TrainOptions& options, std::optional<GptConfig> loaded, std::int64_t vocab_size,
+                         const std::function<void(std::string flag, std::string what)>& report);
+
+}  // namespace mtl

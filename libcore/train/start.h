@@ -1,0 +1,28 @@
+// Where a run starts from: nothing, a checkpoint of its own, or another model.
+//
+//   --save holds a valid checkpoint      resume it (also with --finetune: a requeued job goes on)
+//   --load PATH                          resume it when it is a checkpoint; with --finetune its weights, iteration 0
+//   --load PATH that does not exist      start fresh when PATH is --save, else an error
+#pragma once
+
+#include <optional>
+
+#include "base/console.h"
+#include "ckpt/model_source.h"
+#include "train/options.h"
+
+namespace mtl {
+
+struct RunStart {
+  std::optional<ModelSource> source;  // weights to load; empty: initialise
+  std::optional<TrainState> state;    // where it stood, when this is a resume
+  GptConfig config;                   // set by the caller once it is resolved
+};
+
+/// Looks at --save and --load and says on the console what was found.
+RunStart find_start(const TrainOptions& options, Console& console);
+
+/// The folder whose tokenizer files serve when no flags name a tokenizer: the loaded model's. Empty when there is none.
+std::string tokenizer_folder(const RunStart& start);
+
+}  // namespace mtl

@@ -1,0 +1,128 @@
+#include "train/tensorboard.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+
+#include "base/str.h"
+
+namespace mtl {
+
+namespace {
+
+constexpr std::array<std::uint32_t, 256> make_crc_table() {
+  std::array<std::uint32_t, 256> table{};
+  for (std::uint32_t byte = 0; byte < 256; ++byte) {
+    std::uint32_t crc = byte;
+    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) != 0 ? 0x82f63b78u : 0u);
+    table[byte] = crc;
+  }
+  return table;
+}
+
+std::uint32_t mask(std::uint32_t crc) { return ((crc >> 15) | (crc << 17)) + 0xa282ead8u; }
+
+template <class T>
+void append_little_endian(std::string& out, T value) {
+  for (std::size_t at = 0; at < sizeof value; ++at) out += static_cast<char>(value >> (8 * at));
+}
+
+// protobuf: a field starts with (number << 3) | type, type 0 a varint, 1 eight bytes, 2 a length and bytes, 5 four bytes.
+void append_varint(std::string& out, std::uint64_t value) {
+  for (; value >= 0x80; value >>= 7) out += static_cast<char>(value | 0x80);
+  out += static_cast<char>(value);
+}
+
+void append_key(std::string& out, int number, int type) { out += static_cast<char>((number << 3) | type); }
+
+void append_integer(std::string& out, int number, std::int64_t value) {
+  append_key(out, number, 0);
+  append_varint(out, static_cast<std::uint64_t>(value));
+}
+
+void append_bytes(std::string& out, int number, std::string_view bytes) {
+  append_key(out, number, 2);
+  append_varint(out, bytes.size());
+  out += bytes;
+}
+
+/// wall_time and step, which every event has.
+std::string event_head(double wall_time, std::int64_t step) {
+  std::uint64_t bits;
+  std::memcpy(&bits, &wall_time, sizeof bits);
+  std::string out;
+  append_key(out, 1, 1);
+  append_little_endian(out, bits);
+  if (step != 0) append_integer(out, 2, step);
+  return out;
+}
+
+double wall_time() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+/// A name no other file of this folder has: two runs in one second differ by process, one process by the number.
+std::string event_path(const std::string& directory) {
+  char host[256] = "localhost";
+  ::gethostname(host, sizeof host - 1);
+  std::string stem = format("%s/events.out.tfevents.%010lld.%s.%d", directory.c_str(),
+                            static_cast<long long>(wall_time()), host, static_cast<int>(::getpid()));
+  int number = 0;
+  while (file_exists(cat(stem, ".", number))) ++number;
+  return cat(stem, ".", number);
+}
+
+OutputFile create(const std::string& directory) {
+  make_directories(directory);
+  return OutputFile(event_path(directory));
+}
+
+}  // namespace
+
+std::uint32_t crc32c(std::string_view data) {
+  static constexpr std::array<std::uint32_t, 256> kTable = make_crc_table();
+  std::uint32_t crc = ~0u;
+  for (char byte : data) crc = (crc >> 8) ^ kTable[(crc ^ static_cast<unsigned char>(byte)) & 0xff];
+  return ~crc;
+}
+
+std::string tensorboard_record(std::string_view data) {
+  std::string out;
+  append_little_endian(out, std::uint64_t{data.size()});
+  append_little_endian(out, mask(crc32c(out)));
+  out += data;
+  append_little_endian(out, mask(crc32c(data)));
+  return out;
+}
+
+std::string scalars_event(double wall_time, std::int64_t step, const Scalars& scalars) {
+  std::string summary;
+  for (const auto& [tag, value] : scalars) {
+    auto single = static_cast<float>(value);
+    std::uint32_t bits;
+    std::memcpy(&bits, &single, sizeof bits);
+    std::string item;
+    append_bytes(item, 1, tag);
+    append_key(item, 2, 5);
+    append_little_endian(item, bits);
+    append_bytes(summary, 1, item);
+  }
+  std::string out = event_head(wall_time, step);
+  append_bytes(out, 5, summary);
+  return out;
+}
+
+EventFile::EventFile(const std::string& directory) : file_(create(directory)) {
+  std::string version = event_head(wall_time(), 0);
+  append_bytes(version, 3, "brain.Event:2");
+  file_.write(tensorboard_record(version));
+}
+
+void EventFile::add(std::int64_t step, const Scalars& scalars) {
+  file_.write(tensorboard_record(scalars_event(wall_time(), step, scalars)));
+}
+
+}  // namespace mtl

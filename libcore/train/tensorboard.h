@@ -1,0 +1,52 @@
+// TensorBoard event files, written by hand.
+//
+// A file is a sequence of records (tensorflow/core/lib/io/record_writer.cc), each holding one protobuf Event
+// (tensorboard/compat/proto/event.proto), of which only these fields are used:
+//
+//   record    u64le length | u32le mask(crc32c(length)) | data | u32le mask(crc32c(data))
+//   mask(c)   ((c >> 15) | (c << 17)) + 0xa282ead8
+//   Event     1: double wall_time, 2: int64 step, 3: string file_version, 5: Summary summary
+//   Summary   repeated 1: Value {1: string tag, 2: float simple_value}
+//
+// The first event of a file is file_version "brain.Event:2". A resumed run writes a file of its own; iterations that
+// are done again appear in both, with the same figures. (TensorBoard's SessionLog would make it forget the older
+// ones, but by step alone, and the steps of the `vs samples` tags are samples: it would forget nearly all of those.)
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/files.h"
+
+namespace mtl {
+
+/// CRC-32C (Castagnoli), as RFC 3720 appendix B.4 has it.
+std::uint32_t crc32c(std::string_view data);
+
+/// The bytes of a record around `data`.
+std::string tensorboard_record(std::string_view data);
+
+/// One summary: all values of one step.
+using Scalars = std::vector<std::pair<std::string, double>>;
+
+/// An Event with scalars (stored as float), serialized.
+std::string scalars_event(double wall_time, std::int64_t step, const Scalars& scalars);
+
+class EventFile {
+ public:
+  /// Creates DIRECTORY/events.out.tfevents.TIME.HOST.PID.N (and the folder), with its first record.
+  explicit EventFile(const std::string& directory);
+
+  /// Writes the scalars of one step at once, stamped with the present time. Nothing is kept in memory.
+  void add(std::int64_t step, const Scalars& scalars);
+  void sync() { file_.sync(); }
+  const std::string& path() const { return file_.path(); }
+
+ private:
+  OutputFile file_;
+};
+
+}  // namespace mtl

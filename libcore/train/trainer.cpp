@@ -1,0 +1,248 @@
+#include "train/trainer.h"
+
+#include <cmath>
+
+#include "train/flops.h"
+
+namespace mtl {
+
+namespace {
+
+DropoutOptions dropout_options(const TrainOptions& options) {
+  return {static_cast<float>(options.hidden_dropout), static_cast<float>(options.attention_dropout), static_cast<std::uint32_t>(options.seed)};
+}
+
+}  // namespace
+
+RunShape run_shape(const TrainOptions& options, const GptConfig& config, int threads) {
+  RunShape shape;
+  shape.micro_batch = options.batch.micro_batch_size;
+  shape.seq_length = options.data.seq_length;
+  shape.micro_batches = options.micro_batches();
+  shape.padded_vocab = padded_vocab_size(config.vocab_size, options.architecture.make_vocab_size_divisible_by, 1);
+  shape.documents = options.data.reset_attention_mask;
+  shape.threads = threads;
+  return shape;
+}
+
+MemoryPlan plan_run(const TrainOptions& options, const GptConfig& config, int threads) {
+  return plan_training(config, dropout_options(options), run_shape(options, config, threads));
+}
+
+Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer& tokenizer, Console& console)
+    : options_(options),
+      console_(console),
+      tokenizer_(tokenizer),
+      config_(start.config),
+      state_(start.state.value_or(TrainState{})),
+      data_(options, tokenizer.eod()),
+      shape_(run_shape(options, config_, static_cast<int>(options.threads))),
+      stage_(whole_model(config_, dropout_options(options), shape_.padded_vocab)),
+      params_(Device::cpu, kPrecisionFp32, true, [&](const ParamVisitor& visit) { stage_.params(visit); }),
+      plan_(plan_run(options, config_, shape_.threads)),
+      stream_(Device::cpu, shape_.threads),
+      groups_(single_process_groups()),
+      pipeline_(stage_, stream_, groups_, plan_),
+      schedule_(resolve_schedule(options.optimizer.schedule, {options.batch.train_iters, options.batch.train_samples, options.global_batch_size()})),
+      optimizer_(params_, {{options.optimizer.adam_beta1, options.optimizer.adam_beta2, options.optimizer.adam_eps}, options.optimizer.clip_grad}, groups_),
+      actions_(one_forward_one_backward(1, 0, static_cast<int>(options.micro_batches()))) {
+  if (!start.source) {
+    params_.initialize(static_cast<std::uint64_t>(options.seed));
+  } else {
+    start.source->load_values(params_);
+    if (start.state && !options.checkpoint.no_load_optim) start.source->load_optimizer(params_);
+  }
+  if (start.state) {
+    const Json* saved = state_.extra.is_object() ? state_.extra.find("data") : nullptr;
+    std::string difference = saved == nullptr ? "" : data_difference(*saved, data_.identity());
+    if (!difference.empty() && !options.data.allow_data_change) {
+      fail(Exit::bad_data, "the checkpoint was trained on other data: ", difference, "; give --allow-data-change to go on with it");
+    }
+  }
+}
+
+SamplerOptions Trainer::sampler(Split split, std::int64_t consumed) const {
+  SamplerOptions sampler;
+  sampler.kind = options_.data.dataloader_type == "cyclic" && split == Split::train ? SamplerKind::cyclic : SamplerKind::single;
+  sampler.total = data_.dataset(split)->size();
+  sampler.consumed = consumed;
+  sampler.micro_batch_size = options_.batch.micro_batch_size;
+  return sampler;
+}
+
+std::optional<DataFeed> Trainer::feed(Split split, std::int64_t consumed) const {
+  if (data_.dataset(split) == nullptr) return std::nullopt;
+  return std::optional<DataFeed>(std::in_place, data_.dataset(split), sampler(split, consumed), shape_, config_.vocab_size);
+}
+
+Exit Trainer::run() {
+  std::int64_t last = options_.train_iters();
+  if (state_.iteration >= last) {
+    console_.info(cat("already complete: ", state_.iteration, " of ", last, " iterations are done"));
+    return Exit::ok;
+  }
+  if (!options_.checkpoint.save.empty()) save_directory_.emplace(options_.checkpoint.save);
+  peak_tflops_ = options_.logging.peak_tflops.value_or(0);
+  if (peak_tflops_ == 0) peak_tflops_ = measure_peak_tflops(shape_.threads);
+  metrics_.emplace(MetricsOptions{true, options_.logging.tensorboard_dir, options_.logging.log_jsonl, state_.iteration, 1, start_record()});
+  saved_iteration_ = state_.iteration;
+  train_feed_ = feed(Split::train, state_.consumed_samples);
+  require(train_feed_.has_value(), "the training split is empty: give it weight in --split");
+  SignalRequests signals;
+  Exit exit = Exit::ok;
+  interval_.began = now_seconds();
+  while (state_.iteration < last) {
+    train_step();
+    std::int64_t done = state_.iteration;
+    if (done % options_.logging.log_interval == 0) report_interval();
+    if (done % options_.batch.eval_interval == 0) validate(false);
+    const CheckpointOptions& checkpoint = options_.checkpoint;
+    bool leave = checkpoint.exit_interval && done % *checkpoint.exit_interval == 0 && done < last;
+    if (signals.wants_end() && done < last) leave = true, exit = Exit::requeue;
+    if (signals.take_status()) console_.info(cat("iteration ", done, " of ", last, ", ", state_.consumed_samples, " samples consumed"));
+    bool asked = signals.take_save();
+    if (asked || leave || done == last || (checkpoint.save_interval && done % *checkpoint.save_interval == 0)) save();
+    if (leave) {
+      if (exit == Exit::requeue && !save_directory_) fail(Exit::failure, "ended by a signal at iteration ", done, "; without --save nothing was kept");
+      console_.info(cat(exit == Exit::requeue ? "ended by a signal" : "--exit-interval", " after iteration ", done, "; the same command goes on from here"));
+      return exit;
+    }
+  }
+  validate(true);
+  metrics_->flush();
+  return Exit::ok;
+}
+
+// One optimizer step: the way of every token from the data to a weight update.
+void Trainer::train_step() {
+  const StepBatch& batch = train_feed_->next();
+  step_.step = state_.optimizer_steps + 1;
+  step_.lr = learning_rate(schedule_, state_.consumed_samples - state_.skipped_iterations * options_.global_batch_size());
+  step_.weight_decay = weight_decay(schedule_, state_.consumed_samples - state_.skipped_iterations * options_.global_batch_size());
+  params_.begin_step();
+  pipeline_.train(actions_, *batch.buffers, &step_, state_.consumed_samples, options_.batch.micro_batch_size);
+  optimizer_.step(stream_, pipeline_.scratch(), &step_);
+
+  double loss = step_loss(batch);
+  ++state_.iteration;
+  state_.consumed_samples += options_.global_batch_size();
+  ++interval_.steps;
+  if (step_.found_inf != 0) {
+    ++state_.skipped_iterations;
+    ++interval_.skipped;
+  } else {
+    ++state_.optimizer_steps;
+  }
+  if (std::isfinite(loss)) {
+    interval_.loss_sum += loss;
+    ++interval_.counted;
+  } else {
+    ++interval_.nan;
+  }
+}
+
+/// Sum of the losses of all unmasked tokens over their number, in fp64: what is logged.
+double step_loss(const StepBatch& step) {
+  double sum = 0, tokens = 0;
+  for (std::size_t m = 0; m < step.unmasked.size(); ++m) {
+    Tensor losses = step.buffers->losses(static_cast<int>(m));
+    const float* loss = losses.data<float>();
+    const float* weight = step.buffers->batch(static_cast<int>(m)).loss_weights.data<float>();
+    for (std::int64_t i = 0; i < losses.numel(); ++i) sum += weight[i] != 0 ? double{loss[i]} : 0;
+    tokens += step.unmasked[m];
+  }
+  return tokens > 0 ? sum / tokens : 0;
+}
+
+void Trainer::report_interval() {
+  double seconds = (now_seconds() - interval_.began) / static_cast<double>(interval_.steps);
+  std::int64_t samples = options_.global_batch_size(), length = options_.data.seq_length;
+  StepReport report;
+  report.iteration = state_.iteration;
+  report.train_iterations = options_.train_iters();
+  report.consumed_samples = state_.consumed_samples;
+  report.elapsed_ms_per_iteration = seconds * 1e3;
+  report.learning_rate = step_.lr;
+  report.global_batch_size = samples;
+  if (interval_.counted > 0) report.lm_loss = interval_.loss_sum / static_cast<double>(interval_.counted);
+  report.loss_scale = step_.loss_scale;
+  report.grad_norm = step_.grad_norm;
+  report.skipped_iterations = interval_.skipped;
+  report.nan_iterations = interval_.nan;
+  report.tflops_per_device = megatron_flops(config_, shape_.padded_vocab, samples, length) / seconds / 1e12;
+  report.tokens_per_second = static_cast<double>(samples * length) / seconds;
+  report.mfu_a = flops_per_token_a(config_, length) * report.tokens_per_second / (peak_tflops_ * 1e12);
+  report.mfu_b = flops_per_token_b(config_, length) * report.tokens_per_second / (peak_tflops_ * 1e12);
+  double stalled = train_feed_->stalled_seconds();
+  report.data_stall_ms = (stalled - interval_.stalled) * 1e3 / static_cast<double>(interval_.steps);
+  metrics_->report(report);
+  interval_ = {};
+  interval_.began = now_seconds();
+  interval_.stalled = stalled;
+}
+
+double Trainer::held_out_loss(DataFeed& feed) {
+  double sum = 0, tokens = 0;
+  for (std::int64_t round = 0; round < options_.batch.eval_iters; ++round) {
+    const StepBatch& step = feed.next();
+    double unmasked = 0;
+    for (std::size_t m = 0; m < step.unmasked.size(); ++m) {
+      pipeline_.evaluate(step.buffers->batch(static_cast<int>(m)), step.buffers->losses(static_cast<int>(m)), &step_);
+      unmasked += step.unmasked[m];
+    }
+    sum += step_loss(step) * unmasked;
+    tokens += unmasked;
+  }
+  return tokens > 0 ? sum / tokens : 0;
+}
+
+void Trainer::validate(bool final) {
+  if (options_.batch.eval_iters == 0) return;
+  double began = now_seconds();
+  auto report = [&](const char* name, double loss) {
+    ValidationReport out;
+    out.iteration = state_.iteration;
+    out.consumed_samples = state_.consumed_samples;
+    out.name = name;
+    out.loss = loss;
+    out.is_final = final;
+    metrics_->report(out);
+  };
+  if (!valid_feed_) valid_feed_ = feed(Split::valid, state_.consumed_valid_samples);
+  if (valid_feed_) {
+    report("validation", held_out_loss(*valid_feed_));
+    state_.consumed_valid_samples += options_.batch.eval_iters * options_.global_batch_size();
+  }
+  if (final) {
+    if (auto test_feed = feed(Split::test, 0)) report("test", held_out_loss(*test_feed));
+  }
+  interval_.began += now_seconds() - began;  // the time of an iteration is training alone
+}
+
+void Trainer::save() {
+  if (!save_directory_ || saved_iteration_ == state_.iteration) return;
+  double began = now_seconds();
+  metrics_->flush();
+  state_.extra = Json::object({{"seed", options_.seed}, {"data", data_.identity()}, {"tokenizer_hash", hash_text(tokenizer_.hash())}});
+  SaveOptions how;
+  how.command_line = options_.command_line;
+  how.keep_last = options_.checkpoint.keep_last;
+  how.add_files = [&](const std::string& folder) { tokenizer_.save(folder); };
+  std::string path = save_directory_->save(config_, params_, state_, how);
+  saved_iteration_ = state_.iteration;
+  console_.info(cat("saved ", path, " in ", human_seconds(now_seconds() - began)));
+  interval_.began += now_seconds() - began;
+}
+
+Json Trainer::start_record() const {
+  return Json::object({{"command", options_.command_line},
+                       {"parameters", config_.parameter_count()},
+                       {"threads", shape_.threads},
+                       {"peak_tflops", peak_tflops_},
+                       {"global_batch_size", options_.global_batch_size()},
+                       {"seq_length", options_.data.seq_length},
+                       {"train_iterations", options_.train_iters()},
+                       {"data", data_.identity()}});
+}
+
+}  // namespace mtl

@@ -1,0 +1,71 @@
+// The training run: starts, resumes, or finds itself complete; steps, validates, reports, saves.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "base/console.h"
+#include "ckpt/checkpoint.h"
+#include "comm/communicator.h"
+#include "engine/memory_plan.h"
+#include "engine/pipeline.h"
+#include "optim/optimizer.h"
+#include "text/tokenizer.h"
+#include "train/data_feed.h"
+#include "train/metrics.h"
+#include "train/options.h"
+#include "train/signals.h"
+#include "train/start.h"
+
+namespace mtl {
+
+class Trainer {
+ public:
+  /// `start` says from where; see start.h. Allocates everything the run needs.
+  Trainer(const TrainOptions& options, RunStart start, const Tokenizer& tokenizer, Console& console);
+
+  /// Runs to the end, to --exit-interval or to a signal. Exit::ok, or Exit::requeue after a save that a signal asked for.
+  Exit run();
+
+ private:
+  void train_step();
+  void report_interval();
+  double held_out_loss(DataFeed& feed);
+  void validate(bool final);
+  void save();
+  bool acts_on_signals();
+  Json start_record() const;
+  SamplerOptions sampler(Split split, std::int64_t consumed) const;
+  std::optional<DataFeed> feed(Split split, std::int64_t consumed) const;
+
+  const TrainOptions& options_;
+  Console& console_;
+  const Tokenizer& tokenizer_;
+  GptConfig config_;
+  TrainState state_;                 // where training stands: what a checkpoint remembers
+  std::optional<SaveDirectory> save_directory_;
+  std::int64_t saved_iteration_ = -1;
+
+  TrainingData data_;
+  RunShape shape_;
+  Stage stage_;
+  ParamStore params_;
+  MemoryPlan plan_;
+  Stream stream_;
+  ProcessGroups groups_;
+  Pipeline pipeline_;
+  LrScheduleOptions schedule_;
+  Optimizer optimizer_;
+  StepState step_;
+  std::vector<Action> actions_;
+  std::optional<DataFeed> train_feed_, valid_feed_;
+
+  std::optional<Metrics> metrics_;
+  double peak_tflops_ = 0;
+  struct Interval {                  // since the last log line
+    double began = 0, loss_sum = 0, stalled = 0;
+    std::int64_t steps = 0, counted = 0, skipped = 0, nan = 0;
+  } interval_;
+};
+
+}  // namespace mtl

@@ -1,0 +1,228 @@
+// The command line as users of argparse expect it, and every mistake named at once.
+#include "cli/flags.h"
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include "base/files.h"
+
+using namespace mtl;
+
+namespace {
+
+/// A tool with one flag of every kind.
+struct Tool {
+  bool verbose = false, bias = true;
+  std::int64_t layers = 12;
+  double lr = 1.5e-4;
+  std::string style = "linear", prefix;
+  std::optional<std::int64_t> seed;
+  std::optional<double> clip;
+  std::optional<std::string> save;
+  std::vector<std::string> data, inputs;
+  Flags flags{"mtl-tool", "does nothing"};
+
+  Tool() {
+    flags.section("Model");
+    flags.add("--num-layers", &layers, "N", "blocks").alias("--layers");
+    flags.add_off_switch("--no-bias", bias, "no bias");
+    flags.section("Training");
+    flags.add("--lr", &lr, "X", "learning rate");
+    flags.add("--lr-decay-style", &style, "NAME", "shape").one_of({"linear", "cosine"});
+    flags.add("--prefix", &prefix, "TEXT", "text");
+    flags.add("--seed", &seed, "N", "seed");
+    flags.add("--clip-grad", &clip, "X", "clip");
+    flags.add("--save", &save, "DIR", "where").alias("-o");
+    flags.add("--data-path", &data, "PATH...", "data");
+    flags.add_switch("--verbose", verbose, "more");
+    flags.positional("FILE", inputs, "files");
+    flags.refuse("--use-flash-attn-3", 0, "is not supported; leave it out");
+    flags.refuse("--moe", 1, "has no experts here");
+    flags.acknowledge("--DDP-impl", 1, "no longer chooses anything");
+  }
+
+  Flags::Request parse(std::vector<const char*> words) {
+    words.insert(words.begin(), "mtl-tool");
+    return flags.parse(static_cast<int>(words.size()), words.data());
+  }
+
+  /// The problems of a command line, one "where: what" a line.
+  std::string problems(std::vector<const char*> words) {
+    try {
+      parse(std::move(words));
+    } catch (const UsageError& error) {
+      CHECK(error.code() == Exit::usage);
+      std::string out;
+      for (const auto& [where, what] : error.problems()) out += cat(where, ": ", what, "\n");
+      return out;
+    }
+    return "";
+  }
+};
+
+/// A file with this content, gone with the test.
+struct ScratchFile {
+  std::string path = cat(fs::temp_directory_path().string(), "/mtl_flags_test.", ::getpid());
+  explicit ScratchFile(std::string_view content) { write_file_atomic(path, content); }
+  ~ScratchFile() { fs::remove(path); }
+};
+
+}  // namespace
+
+TEST_CASE("flags: without words the defaults stand") {
+  Tool tool;
+  CHECK(tool.parse({}) == Flags::Request::run);
+  CHECK(tool.layers == 12);
+  CHECK(tool.lr == 1.5e-4);
+  CHECK(tool.bias);
+  CHECK_FALSE(tool.seed.has_value());
+  CHECK_FALSE(tool.flags.was_given("--lr"));
+}
+
+TEST_CASE("flags: values as argparse reads them") {
+  Tool tool;
+  tool.parse({"--num-layers", "1_000", "--lr=.1", "--seed", "-7", "--clip-grad", "1e-4", "--lr-decay-style", "cosine", "--no-bias",
+              "--verbose", "-o", "out", "--prefix=a=b"});
+  CHECK(tool.layers == 1000);
+  CHECK(tool.lr == 0.1);
+  CHECK(tool.seed == -7);
+  CHECK(tool.clip == 1e-4);
+  CHECK(tool.style == "cosine");
+  CHECK_FALSE(tool.bias);
+  CHECK(tool.verbose);
+  CHECK(tool.save == "out");
+  CHECK(tool.prefix == "a=b");
+  CHECK(tool.flags.was_given("--lr"));
+}
+
+TEST_CASE("flags: of a repeated flag the last counts, under any of its names") {
+  Tool tool;
+  tool.parse({"--num-layers", "2", "--layers", "3", "--num-layers=4", "--data-path", "a", "b", "--data-path", "c"});
+  CHECK(tool.layers == 4);
+  CHECK(tool.data == std::vector<std::string>{"c"});
+}
+
+TEST_CASE("flags: a list takes the words up to the next flag, negative numbers too") {
+  Tool tool;
+  tool.parse({"--data-path", "0.5", "a", "-1", "b", "--lr", "-2", "file", "-", "--", "--lr"});
+  CHECK(tool.data == std::vector<std::string>{"0.5", "a", "-1", "b"});
+  CHECK(tool.lr == -2);
+  CHECK(tool.inputs == std::vector<std::string>{"file", "-", "--lr"});
+}
+
+TEST_CASE("flags: a value that starts with a dash") {
+  Tool tool;
+  tool.parse({"--save", "-", "--prefix=--x"});
+  CHECK(tool.save == "-");
+  CHECK(tool.prefix == "--x");
+  CHECK(Tool().problems({"--save", "--verbose"}) == "--save: needs a value: DIR\n");
+  CHECK(Tool().problems({"--prefix"}) == "--prefix: needs a value: TEXT\n");
+  CHECK(Tool().problems({"--data-path", "--verbose"}) == "--data-path: needs a value: PATH...\n");
+}
+
+TEST_CASE("flags: empty values") {
+  Tool tool;
+  tool.parse({"--prefix", "", "--save="});
+  CHECK(tool.prefix.empty());
+  CHECK(tool.save == "");
+  CHECK(Tool().problems({"--lr="}) == "--lr : is not a number\n");
+}
+
+TEST_CASE("flags: all problems are named at once") {
+  Tool tool;
+  std::string problems = tool.problems({"--num-layer", "3", "--lr", "fast", "--seed", "1.5", "--lr-decay-style", "cosin",
+                                        "--use-flash-attn-3", "--moe", "8", "--zzzzzz"});
+  CHECK(problems ==
+        "--num-layer: unknown flag; did you mean --num-layers?\n"
+        "--lr fast: is not a number\n"
+        "--seed 1.5: is not a whole number\n"
+        "--lr-decay-style cosin: choose one of linear, cosine\n"
+        "--use-flash-attn-3: is not supported; leave it out\n"
+        "--moe 8: has no experts here\n"
+        "--zzzzzz: unknown flag; see mtl-tool --help\n");
+}
+
+TEST_CASE("flags: a switch takes no value, but true and false may be attached") {
+  Tool tool;
+  tool.parse({"--verbose=true", "--no-bias=false"});
+  CHECK(tool.verbose);
+  CHECK(tool.bias);
+  CHECK(Tool().problems({"--verbose=maybe"}) == "--verbose maybe: is not true or false\n");
+}
+
+TEST_CASE("flags: abbreviations are refused") {
+  CHECK(Tool().problems({"--verb"}) .find("unknown flag") != std::string::npos);
+  CHECK(Tool().problems({"-x", "1"}).find("-x: unknown flag") == 0);
+}
+
+TEST_CASE("flags: an acknowledged flag is named once and does nothing, its value is not an input") {
+  Tool tool;
+  tool.parse({"--DDP-impl", "local", "file", "--DDP-impl", "torch"});
+  REQUIRE(tool.flags.notices().size() == 1);
+  CHECK(tool.flags.notices()[0] == "--DDP-impl: no longer chooses anything");
+  CHECK(tool.inputs == std::vector<std::string>{"file"});
+}
+
+TEST_CASE("flags: required flags and checks speak together with the other problems") {
+  Tool tool;
+  std::string load;
+  tool.flags.add("--load", &load, "PATH", "the model").required();
+  tool.flags.check([&] { if (tool.layers < 1) tool.flags.problem(cat("--num-layers ", tool.layers), "must be positive"); });
+  CHECK(tool.problems({"--num-layers", "0", "--frob"}) ==
+        "--frob: unknown flag; see mtl-tool --help\n--load: is required: the model\n--num-layers 0: must be positive\n");
+}
+
+TEST_CASE("flags: --help and --version win over everything else") {
+  CHECK(Tool().parse({"--nonsense", "--help"}) == Flags::Request::help);
+  CHECK(Tool().parse({"-h"}) == Flags::Request::help);
+  CHECK(Tool().parse({"--version"}) == Flags::Request::version);
+  CHECK(Tool().flags.help().find("--num-layers, --layers N") != std::string::npos);
+}
+
+TEST_CASE("flags: what is dumped is accepted back, every value equal") {
+  Tool tool;
+  Flags::Request request = tool.parse({"--dump-config", "--num-layers", "7", "--lr", "3.3333333333333335e-05", "--no-bias", "--verbose",
+                                       "--prefix", "with # hash, \"quotes\", \\ and  blanks ", "--save", "", "--seed", "0", "--data-path",
+                                       "0.3", "a b", "0.7", "c#d"});
+  CHECK(request == Flags::Request::dump_config);
+  std::string dump = tool.flags.dump_config();
+  CAPTURE(dump);
+  ScratchFile file(dump);
+  Tool again;
+  again.parse({"--config", file.path.c_str()});
+  CHECK(again.layers == 7);
+  CHECK(again.lr == tool.lr);
+  CHECK_FALSE(again.bias);
+  CHECK(again.verbose);
+  CHECK(again.prefix == tool.prefix);
+  CHECK(again.save == tool.save);
+  CHECK(again.seed == 0);
+  CHECK_FALSE(again.clip.has_value());
+  CHECK(again.data == tool.data);
+  CHECK(again.style == "linear");
+}
+
+TEST_CASE("flags: the command line wins over the configuration file, and the origin is told") {
+  ScratchFile file("# a comment\nnum-layers = 24\n  lr=0.5  # inline\nverbose\nlayers = 25\n\nno-bias = false\nsave =\n");
+  Tool tool;
+  tool.parse({"--lr", "2", "--config", file.path.c_str()});
+  CHECK(tool.layers == 25);
+  CHECK(tool.lr == 2);
+  CHECK(tool.verbose);
+  CHECK(tool.bias);
+  CHECK(tool.flags.was_given("--num-layers"));
+  std::string dump = tool.flags.dump_config();
+  CHECK(dump.find(cat("num-layers = 25")) != std::string::npos);
+  CHECK(dump.find(file.path) != std::string::npos);
+  CHECK(dump.find("# command line") != std::string::npos);
+}
+
+TEST_CASE("flags: mistakes in a configuration file name the file and the line") {
+  ScratchFile file("num-layers = many\nhidden = 3\nuse-flash-attn-3\n");
+  std::string problems = Tool().problems({"--config", file.path.c_str()});
+  CHECK(problems.find("--num-layers many: is not a whole number") != std::string::npos);
+  CHECK(problems.find(cat(file.path, ":2")) != std::string::npos);
+  CHECK(problems.find("is not supported; leave it out") != std::string::npos);
+  CHECK(Tool().problems({"--config"}) == "--config: needs a value: FILE\n");
+  CHECK_THROWS_AS(Tool().parse({"--config", "/nonexistent/x"}), Error);
+}

@@ -1,0 +1,169 @@
+#include "data/gpt_dataset.h"
+
+#include <cstdlib>
+#include <random>
+
+#include "base/error.h"
+#include "tests/data/golden.h"
+
+using namespace mtl;
+
+namespace {
+
+std::vector<std::int32_t> lengths_of(const Json& lengths) {
+  if (lengths.is_array()) return golden::numbers<std::int32_t>(lengths);
+  std::mt19937 engine(static_cast<std::uint32_t>(lengths.at("seed").as_int()));
+  std::vector<std::int32_t> out(static_cast<std::size_t>(lengths.at("n").as_int()));
+  const auto modulus = static_cast<std::uint32_t>(lengths.at("modulus").as_int());
+  for (std::int32_t& length : out)
+    length = static_cast<std::int32_t>(1 + static_cast<std::uint32_t>(engine()) % modulus);
+  return out;
+}
+
+std::optional<std::int64_t> samples_of(const Json& one, std::size_t which) {
+  const Json& samples = one.at("samples").as_array()[which];
+  return samples.is_null() ? std::nullopt : std::optional(samples.as_int());
+}
+
+SampleOrderOptions order_options(const Json& one, std::size_t which, SplitRange range) {
+  return {.seq_length = one.at("seq_length").as_int(),
+          .seed = one.at("seed").as_int(),
+          .range = range,
+          .samples = samples_of(one, which),
+          .drop_last_partial = which != 1 || one.at("drop_last_partial_validation_sequence").as_bool(),
+          .name = "golden"};
+}
+
+void check_order(const SampleOrder& order, const Json& want) {
+  CHECK(order.tokens_per_epoch == want.at("tokens_per_epoch").as_int());
+  CHECK(order.epochs == want.at("num_epochs").as_int());
+  CHECK(order.separate_final_epoch == want.at("separate_final_epoch").as_bool());
+  CHECK(order.samples() == want.at("num_samples").as_int());
+  golden::check_array<std::int32_t>(order.document_index, want.at("document_index"));
+  static_assert(sizeof(SampleStart) == 2 * sizeof(std::int32_t));
+  golden::check_array<std::int32_t>({&order.sample_index.data()->position, 2 * order.sample_index.size()},
+                                    want.at("sample_index"));
+  golden::check_array<std::uint32_t>(order.shuffle_index, want.at("shuffle_index"));
+}
+
+void check_case(const Json& one) {
+  const auto lengths = lengths_of(one.at("lengths"));
+  const auto count = static_cast<std::int64_t>(lengths.size());
+  const auto shares = parse_split(one.at("split").as_string());
+  const auto build = [&](std::size_t i) {
+    return build_sample_order({lengths.data(), count}, order_options(one, i, range_of(*shares[i], count)));
+  };
+  if (one.find("error") != nullptr) {
+    CHECK_THROWS_AS(
+        [&] {
+          for (std::size_t i = 0; i < 3; ++i)
+            if (shares[i]) build(i);
+        }(),
+        Error);
+    return;
+  }
+  for (std::size_t i = 0; i < 3; ++i) {
+    CAPTURE(kSplitNames[i]);
+    const Json& want = one.at(kSplitNames[i]);
+    REQUIRE(want.is_null() == !shares[i].has_value());
+    if (want.is_null()) continue;
+    CHECK(range_of(*shares[i], count).begin == want.at("range").as_array()[0].as_int());
+    CHECK(range_of(*shares[i], count).end == want.at("range").as_array()[1].as_int());
+    check_order(build(i), want);
+  }
+}
+
+double hexadecimal(const Json& text) { return std::strtod(text.as_string().c_str(), nullptr); }
+
+void check_split(const Json& one) {
+  const auto shares = parse_split(one.at("split").as_string());
+  for (std::size_t i = 0; i < 3; ++i) {
+    const Json& want = one.at("matrix").as_array()[i];
+    REQUIRE(want.is_null() == !shares[i].has_value());
+    if (want.is_null()) continue;
+    CHECK(shares[i]->begin == hexadecimal(want.as_array()[0]));
+    CHECK(shares[i]->end == hexadecimal(want.as_array()[1]));
+    for (const Json& bound : one.at("bounds").as_array()) {
+      const SplitRange range = range_of(*shares[i], bound.at("n").as_int());
+      const Json& expected = bound.at("ranges").as_array()[i];
+      CHECK(range.begin == expected.as_array()[0].as_int());
+      CHECK(range.end == expected.as_array()[1].as_int());
+    }
+  }
+}
+
+GptDataset dataset_of(const Json& one) {
+  const auto data = std::make_shared<IndexedDataset>("golden/gpt_dataset/" + one.at("prefix").as_string());
+  const std::string& which = one.at("which").as_string();
+  const std::size_t i = which == "train" ? 0 : which == "valid" ? 1 : 2;
+  const auto share = parse_split(one.at("split").as_string())[i];
+  return GptDataset(data, {.seq_length = one.at("seq_length").as_int(),
+                           .seed = one.at("seed").as_int(),
+                           .range = range_of(share.value(), data->sequences()),
+                           .samples = samples_of(one, i),
+                           .drop_last_partial = i != 1 || one.at("drop_last_partial_validation_sequence").as_bool(),
+                           .eod = static_cast<std::int32_t>(one.at("eod").as_int()),
+                           .pad = static_cast<std::int32_t>(one.at("pad").as_int()),
+                           .eod_mask_loss = one.at("eod_mask_loss").as_bool(),
+                           .reset_position_ids = one.at("reset_position_ids").as_bool(),
+                           .reset_attention_mask = one.at("reset_attention_mask").as_bool()});
+}
+
+/// The square of bytes that document_start stands for: rows are queries, 1 is masked out.
+std::string expand_mask(const Sample& sample) {
+  const std::size_t length = sample.tokens.size();
+  std::string mask(length * length, '\1');
+  for (std::size_t query = 0; query < length; ++query) {
+    const auto start = static_cast<std::size_t>(sample.document_start.empty() ? 0 : sample.document_start[query]);
+    for (std::size_t key = start; key <= query; ++key) mask[query * length + key] = '\0';
+  }
+  return mask;
+}
+
+void check_item(const Json& one) {
+  const GptDataset dataset = dataset_of(one);
+  CHECK(dataset.size() == one.at("num_samples").as_int());
+  const Sample sample = dataset.item(one.at("index").as_int());
+  CHECK(sample.tokens == golden::numbers<std::int32_t>(one.at("tokens")));
+  CHECK(sample.labels == golden::numbers<std::int32_t>(one.at("labels")));
+  CHECK(sample.loss_mask == golden::numbers<float>(one.at("loss_mask")));
+  CHECK(sample.position_ids == golden::numbers<std::int32_t>(one.at("position_ids")));
+  CHECK(sample.document_start.empty() == !one.at("reset_attention_mask").as_bool());
+  const std::string mask = expand_mask(sample);
+  CHECK(golden::sha256_hex(mask.data(), mask.size()) == one.at("attention_mask_sha256").as_string());
+  if (const Json* drawn = one.find("attention_mask")) {
+    std::string drawing;
+    for (const char masked : mask) drawing += masked ? 'x' : '.';
+    std::string want;
+    for (const Json& row : drawn->as_array()) want += row.as_string();
+    CHECK(drawing == want);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("split strings are read as Megatron-LM reads them") {
+  for (const Json& one : golden::read_cases("golden/gpt_dataset/splits.jsonl")) {
+    CAPTURE(one.at("split").as_string());
+    if (one.find("error") != nullptr) {
+      CHECK_THROWS_AS(parse_split(one.at("split").as_string()), Error);
+    } else {
+      check_split(one);
+    }
+  }
+}
+
+TEST_CASE("the three indices are Megatron-LM's") {
+  for (const Json& one : golden::read_cases("golden/gpt_dataset/cases.jsonl")) {
+    CAPTURE(one.at("name").as_string());
+    check_case(one);
+  }
+}
+
+TEST_CASE("items are Megatron-LM's") {
+  for (const Json& one : golden::read_cases("golden/gpt_dataset/items.jsonl")) {
+    CAPTURE(one.at("prefix").as_string());
+    CAPTURE(one.at("index").as_int());
+    check_item(one);
+  }
+}

@@ -1,0 +1,76 @@
+#include "data/numpy_random.h"
+
+#include <numeric>
+
+#include "tests/data/golden.h"
+
+using namespace mtl;
+
+namespace {
+
+template <class T = std::int64_t>
+std::vector<T> count_up(std::int64_t n) {
+  std::vector<T> items(static_cast<std::size_t>(n));
+  std::iota(items.begin(), items.end(), 0);
+  return items;
+}
+
+/// Shuffles 0 .. n-1, held in the type that the record names.
+void check_shuffle(NumpyRandom& random, std::int64_t n, const Json& record) {
+  const auto check = [&]<class T>(std::vector<T> items) {
+    random.shuffle(std::span(items));
+    golden::check_array<T>(items, record);
+  };
+  const std::string& dtype = record.at("dtype").as_string();
+  if (dtype == "int32")
+    check(count_up<std::int32_t>(n));
+  else if (dtype == "uint32")
+    check(count_up<std::uint32_t>(n));
+  else
+    check(count_up<std::int64_t>(n));
+}
+
+void check_case(const Json& one) {
+  const std::string& kind = one.at("kind").as_string();
+  const std::int64_t seed = one.at("seed").as_int();
+  if (kind == "mt19937_u32") {
+    std::mt19937 engine(static_cast<std::uint32_t>(seed));
+    std::vector<std::uint32_t> draws(static_cast<std::size_t>(one.at("n").as_int()));
+    for (std::uint32_t& draw : draws) draw = static_cast<std::uint32_t>(engine());
+    golden::check_array<std::uint32_t>(draws, one.at("result"));
+  } else if (kind == "numpy_shuffle") {
+    NumpyRandom random(static_cast<std::uint32_t>(seed));
+    check_shuffle(random, one.at("n").as_int(), one.at("result"));
+  } else if (kind == "numpy_shuffle_consecutive") {
+    NumpyRandom random(static_cast<std::uint32_t>(seed));
+    const auto& results = one.at("results").as_array();
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      check_shuffle(random, one.at("sizes").as_array()[i].as_int(), results[i]);
+    }
+  } else {
+    REQUIRE(kind == "torch_randperm");
+    golden::check_array<std::int64_t>(torch_randperm(static_cast<std::uint64_t>(seed), one.at("n").as_int()),
+                                      one.at("result"));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("random streams are NumPy's and torch's") {
+  const auto cases = golden::read_cases("golden/random/cases.jsonl");
+  CHECK(cases.size() > 50);
+  for (const Json& one : cases) {
+    CAPTURE(one.at("kind").as_string());
+    CAPTURE(one.int_or("n", -1));
+    CAPTURE(one.at("seed").as_int());
+    check_case(one);
+  }
+}
+
+TEST_CASE("the permutation does not depend on the type of the items") {
+  auto narrow = count_up<std::int32_t>(1000);
+  auto wide = count_up(1000);
+  NumpyRandom(7).shuffle(std::span(narrow));
+  NumpyRandom(7).shuffle(std::span(wide));
+  CHECK(std::equal(narrow.begin(), narrow.end(), wide.begin()));
+}

@@ -1,0 +1,188 @@
+// Includes point one way. Reads the #include lines of every source file and fails on an arrow that runs back, or on a
+// library's header outside the rooms that may know that library.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <map>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/files.h"
+#include "base/str.h"
+
+using namespace mtl;
+
+namespace {
+
+/// Which rooms a room sees, beside itself.
+const std::map<std::string, std::set<std::string>>& visible_rooms() {
+  static const std::map<std::string, std::set<std::string>> rooms = [] {
+    std::map<std::string, std::set<std::string>> sees;
+    sees["base"] = {};
+    for (const char* leaf : {"text", "data", "layout", "chart"}) sees[leaf] = {"base"};
+    sees["device"] = {"base"};
+    sees["kernels"] = {"base", "device"};
+    sees["comm"] = {"base", "device", "layout"};
+    sees["nn"] = {"base", "device", "kernels", "comm", "layout"};
+    // From here on each room sees what the one below it sees, and that one.
+    std::string below = "nn";
+    for (const char* room : {"optim", "ckpt", "engine"}) {
+      sees[room] = sees[below];
+      sees[room].insert(below);
+      below = room;
+    }
+    for (const char* room : {"train", "eval"}) {
+      sees[room] = sees["engine"];
+      sees[room].insert({"engine", "data", "text"});
+    }
+    std::set<std::string> all;
+    for (const auto& [room, others] : sees) all.insert(room);
+    sees["apps"] = all;
+    return sees;
+  }();
+  return rooms;
+}
+
+/// The room of a file or of a quoted include, both written from the root of the repository or from libcore.
+std::string room_of(std::string_view path) {
+  for (std::string_view folder : {"libcore/", "./"}) {
+    if (starts_with(path, folder)) path.remove_prefix(folder.size());
+  }
+  std::string room(path.substr(0, path.find('/')));
+  return room == "cli" ? "apps" : room;
+}
+
+/// True when the file may include a header of a library. `library` says whose it is, for the message.
+bool may_include(const std::string& file, const std::string& header, std::string* library) {
+  struct Rule {
+    const char* library;
+    std::regex headers;
+    std::regex files;  // those that may
+  };
+  static const std::vector<Rule> rules = {
+      {"CUDA", std::regex("(cuda|cublas|cudnn|cufft|curand|nvtx|nvml|cub/|thrust/|cooperative_groups|cutlass).*|mma\\.h"),
+       std::regex(".*_cuda\\.[a-z]+|kernels/cuda/.*")},
+      {"MPI", std::regex("mpi(-ext)?\\.h"), std::regex("libcore/comm/.*")},
+      {"NCCL", std::regex("(rccl|nccl).*"), std::regex("libcore/comm/.*")},
+      {"the decompressors", std::regex("(zlib|lzma|zstd|zdict|bzlib).*\\.h|lzma/.*"), std::regex("libcore/text/.*")},
+      {"oneDNN", std::regex("(dnnl|oneapi/).*"), std::regex("kernels/.*")},
+      {"Highway", std::regex("hwy/.*"), std::regex("kernels/.*|libcore/text/.*")},
+      {"xxHash", std::regex("xxh.*"), std::regex("libcore/base/.*")},
+      {"doctest", std::regex("doctest.*"), std::regex("tests/.*")},
+  };
+  for (const Rule& rule : rules) {
+    if (!std::regex_match(header, rule.headers)) continue;
+    *library = rule.library;
+    return std::regex_match(file, rule.files);
+  }
+  return true;
+}
+
+/// What is wrong with the include lines of one file, "file:line: why" each.
+std::vector<std::string> offences(const std::string& file, const std::string& content) {
+  static const std::regex include_line(R"rx(^\s*#\s*include(_next)?\s*([<"])([^>"]+)[>"].*)rx");
+  std::vector<std::string> found;
+  const std::set<std::string>& sees = visible_rooms().at(room_of(file));
+  std::size_t number = 0;
+  for (const std::string& line : split(content, '\n')) {
+    ++number;
+    std::smatch parts;
+    if (!std::regex_match(line, parts, include_line)) continue;
+    std::string header = parts[3], library;
+    auto offend = [&](const std::string& why) { found.push_back(cat(file, ":", number, ": includes ", header, ": ", why)); };
+    if (!may_include(file, header, &library)) offend(cat("headers of ", library, " do not belong here"));
+    bool is_ours = parts[2] == "\"" && library.empty() && header != "version.h";
+    if (!is_ours) continue;
+    std::string target = room_of(header);
+    if (visible_rooms().count(target) == 0) {
+      offend("is not written as ROOM/FILE");
+    } else if (target != room_of(file) && sees.count(target) == 0) {
+      offend(cat(room_of(file), " does not see ", target));
+    }
+  }
+  return found;
+}
+
+bool is_source(const fs::path& path) {
+  static const std::set<std::string> kinds = {".h", ".hpp", ".inc", ".cpp", ".cc", ".cu", ".cuh"};
+  return kinds.count(path.extension().string()) > 0;
+}
+
+std::vector<std::string> source_files() {
+  std::vector<std::string> files;
+  for (const char* folder : {"libcore", "kernels", "apps"}) {
+    for (const auto& entry : fs::recursive_directory_iterator(fs::path("..") / folder)) {
+      if (entry.is_regular_file() && is_source(entry.path())) {
+        files.push_back(fs::relative(entry.path(), "..").generic_string());
+      }
+    }
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+}  // namespace
+
+TEST_CASE("house: no include runs against the arrows") {
+  std::vector<std::string> files = source_files();
+  CHECK(files.size() > 20);
+  for (const std::string& file : files) {
+    REQUIRE_MESSAGE(visible_rooms().count(room_of(file)) == 1, file, " is in no known room");
+    for (const std::string& offence : offences(file, read_file("../" + file))) FAIL_CHECK(offence);
+  }
+}
+
+TEST_CASE("house: the checker finds every kind of offence") {
+  struct Case {
+    const char* file;
+    const char* line;
+    const char* why;  // empty: allowed
+  };
+  const Case cases[] = {
+      {"libcore/base/json.cpp", "#include \"device/tensor.h\"", "base does not see device"},
+      {"libcore/data/sampler.h", "#include \"text/bpe.h\"", "data does not see text"},
+      {"libcore/chart/svg.cpp", "#include \"train/metrics.h\"", "chart does not see train"},
+      {"libcore/layout/ranks.cpp", "#include \"comm/communicator.h\"", "layout does not see comm"},
+      {"libcore/comm/self.cpp", "#include \"kernels/gemm.h\"", "comm does not see kernels"},
+      {"libcore/nn/mlp.cpp", "  #  include \"libcore/optim/adamw.h\"  // why", "nn does not see optim"},
+      {"libcore/engine/stage.cpp", "#include \"data/gpt_dataset.h\"", "engine does not see data"},
+      {"libcore/train/trainer.cpp", "#include \"eval/perplexity.h\"", "train does not see eval"},
+      {"libcore/eval/tasks.cpp", "#include \"train/trainer.h\"", "eval does not see train"},
+      {"libcore/train/trainer.cpp", "#include \"cli/flags.h\"", "train does not see apps"},
+      {"kernels/gemm_cpu.cpp", "#include \"nn/mlp.h\"", "kernels does not see nn"},
+      {"kernels/gemm.cpp", "#include \"gemm.h\"", "is not written as ROOM/FILE"},
+      {"kernels/gemm_cpu.cpp", "#include <cublasLt.h>", "CUDA"},
+      {"libcore/device/stream.h", "#include <cuda_runtime.h>", "CUDA"},
+      {"libcore/train/trainer.cpp", "#include <mpi.h>", "MPI"},
+      {"libcore/engine/pipeline.cpp", "#include <nccl.h>", "NCCL"},
+      {"libcore/data/indexed.cpp", "#include <zstd.h>", "decompressors"},
+      {"libcore/nn/linear.cpp", "#include <dnnl.hpp>", "oneDNN"},
+      {"libcore/base/str.cpp", "#include \"hwy/highway.h\"", "Highway"},
+      {"libcore/text/bpe.cpp", "#include <hwy/highway.h>", ""},
+      {"libcore/text/inflate.cpp", "#include <zlib.h>", ""},
+      {"libcore/comm/mpi.cpp", "#include <mpi.h>", ""},
+      {"libcore/comm/nccl_cuda.cpp", "#include <cuda_runtime.h>", ""},
+      {"kernels/gemm_cuda.cu", "#include <cublasLt.h>", ""},
+      {"kernels/gemm_cpu.cpp", "#include <oneapi/dnnl/dnnl.hpp>", ""},
+      {"libcore/eval/generate.cpp", "#include \"text/tokenizer.h\"", ""},
+      {"libcore/nn/tp_region.cpp", "#include \"comm/communicator.h\"", ""},
+      {"libcore/chart/svg.cpp", "#include \"chart/axis.h\"", ""},
+      {"apps/mtl_plot.cpp", "#include \"libcore/chart/svg.h\"", ""},
+      {"apps/cli/run_main.cpp", "#include \"version.h\"", ""},
+      {"libcore/base/str.cpp", "// not #include \"train/metrics.h\"", ""},
+  };
+  for (const Case& test : cases) {
+    CAPTURE(test.file);
+    CAPTURE(test.line);
+    std::vector<std::string> found = offences(test.file, cat("#pragma once\n", test.line, "\n"));
+    if (*test.why == '\0') {
+      CHECK(found.empty());
+    } else {
+      REQUIRE(found.size() == 1);
+      CHECK(found[0].find(cat(test.file, ":2: ")) == 0);
+      CHECK(found[0].find(test.why) != std::string::npos);
+    }
+  }
+}

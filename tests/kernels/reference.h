@@ -1,0 +1,118 @@
+// What the operators' tests share: memory with random numbers in it, errors, tolerances, finite differences. The naive
+// fp64 reference of an operator is in its own test.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "device/memory.h"
+
+namespace mtl::test {
+
+/// Relative rms errors that fp32 operators keep to, against fp64.
+struct Tolerance {
+  double elementwise = 1e-6;  // one element depends on a few
+  double reduction = 1e-5;    // sums over a row or a column
+  double difference = 2e-3;   // finite differences of an fp32 function
+};
+inline constexpr Tolerance kTolerance{};
+
+/// A tensor that owns its memory.
+class Owned {
+ public:
+  Owned(DType dtype, Shape shape)
+      : buffer_(Device::cpu, std::max<std::size_t>(1, static_cast<std::size_t>(shape.numel())) * size_of(dtype)),
+        tensor_(buffer_.tensor(dtype, shape)) {}
+  explicit Owned(Shape shape) : Owned(DType::f32, shape) {}
+  operator Tensor() const { return tensor_; }
+  const Tensor& tensor() const { return tensor_; }
+  float* begin() const { return tensor_.data<float>(); }
+  float& operator[](std::int64_t i) const { return tensor_.data<float>()[i]; }
+  std::int64_t numel() const { return tensor_.numel(); }
+  std::vector<double> values() const { return {begin(), begin() + numel()}; }
+
+ private:
+  Buffer buffer_;
+  Tensor tensor_;
+};
+
+/// Normal numbers times `spread`, the same for the same seed.
+inline Owned random_tensor(Shape shape, unsigned seed, double spread = 1) {
+  Owned out(shape);
+  std::mt19937 generator(seed);
+  std::normal_distribution<double> normal(0, spread);
+  for (std::int64_t i = 0; i < out.numel(); ++i) out[i] = static_cast<float>(normal(generator));
+  return out;
+}
+
+inline Owned filled(Shape shape, float value) {
+  Owned out(shape);
+  std::fill(out.begin(), out.begin() + out.numel(), value);
+  return out;
+}
+
+inline Owned integers(Shape shape, std::initializer_list<std::int32_t> values) {
+  Owned out(DType::i32, shape);
+  std::copy(values.begin(), values.end(), out.tensor().data<std::int32_t>());
+  return out;
+}
+
+inline Owned random_integers(Shape shape, std::int32_t low, std::int32_t high, unsigned seed) {
+  Owned out(DType::i32, shape);
+  std::mt19937 generator(seed);
+  for (std::int64_t i = 0; i < out.tensor().numel(); ++i) {
+    out.tensor().data<std::int32_t>()[i] = low + static_cast<std::int32_t>(generator() % static_cast<std::uint32_t>(high - low));
+  }
+  return out;
+}
+
+/// rms(actual - expected) / rms(expected); NaN in either gives NaN, which fails every comparison.
+inline double relative_rms(const Tensor& actual, const std::vector<double>& expected) {
+  REQUIRE(actual.numel() == static_cast<std::int64_t>(expected.size()));
+  double error = 0, norm = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const double difference = static_cast<double>(actual.data<float>()[i]) - expected[i];
+    error += difference * difference;
+    norm += expected[i] * expected[i];
+  }
+  return error == 0 ? 0 : std::sqrt(error / norm);
+}
+
+inline bool same_bits(const Tensor& a, const Tensor& b) {
+  return a.bytes() == b.bytes() && std::memcmp(a.raw(), b.raw(), a.bytes()) == 0;
+}
+
+/// The derivative of `loss` (a double from the current contents) along every element of x, by central differences.
+template <class Loss>
+std::vector<double> finite_differences(const Owned& x, const Loss& loss, double step = 1e-2) {
+  std::vector<double> out;
+  for (std::int64_t i = 0; i < x.numel(); ++i) {
+    const float saved = x[i];
+    const auto above = static_cast<float>(static_cast<double>(saved) + step);
+    const auto below = static_cast<float>(static_cast<double>(saved) - step);
+    x[i] = above;
+    const double high = loss();
+    x[i] = below;
+    const double low = loss();
+    x[i] = saved;
+    out.push_back((high - low) / (static_cast<double>(above) - static_cast<double>(below)));
+  }
+  return out;
+}
+
+/// sum of weight * value: a scalar loss whose gradient with respect to `value` is `weight`.
+inline double weighted_sum(const Owned& weight, const Owned& value) {
+  double sum = 0;
+  for (std::int64_t i = 0; i < value.numel(); ++i) sum += static_cast<double>(weight[i]) * static_cast<double>(value[i]);
+  return sum;
+}
+
+/// A tensor on meta: no memory.
+inline Tensor meta(Shape shape, DType dtype = DType::f32) { return {nullptr, dtype, shape}; }
+
+}  // namespace mtl::test

@@ -1,0 +1,263 @@
+// GPT-2's tokenizer against Hugging Face's and tiktoken's answers, and against a plain BPE written here.
+#include "text/tokenizer.h"
+
+#include <doctest/doctest.h>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+
+#include "base/error.h"
+#include "text/bpe_tokenizer.h"
+#include "text/decompress.h"
+#include "tests/text/golden.h"
+#include "text/null_tokenizer.h"
+#include "text/pretokenizer.h"
+#include "tests/text/sha256.h"
+
+using namespace mtl;
+
+namespace {
+
+std::string corpus_text(const std::string& file) {
+  return read_all(file == "tinyshakespeare.txt" ? "../share/demo/tinyshakespeare.txt.xz" : cat("golden/corpora/", file, ".xz"));
+}
+
+std::vector<std::string> units_of(const std::string& text, const std::string& unit) {
+  std::vector<std::string> out;
+  if (unit == "document") {
+    out.push_back(text);
+  } else if (unit == "lines") {
+    for (std::string& line : split(text, '\n')) {
+      if (!line.empty()) out.push_back(std::move(line));
+    }
+  } else {
+    FAIL("unknown unit ", unit);
+  }
+  return out;
+}
+
+/// The definition, without tables: join the best pair until there is none.
+class PlainBpe {
+ public:
+  explicit PlainBpe(const BpeVocabulary& vocabulary) {
+    for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) ids_[vocabulary.tokens[id]] = static_cast<std::int32_t>(id);
+    for (std::size_t rank = 0; rank < vocabulary.merges.size(); ++rank) {
+      ranks_[{vocabulary.merges[rank][0], vocabulary.merges[rank][1]}] = rank;
+    }
+  }
+
+  std::vector<std::int32_t> encode(std::string_view text) const {
+    std::vector<std::int32_t> out;
+    for_each_pretoken(text, [&](std::string_view piece) {
+      std::vector<std::string> symbols;
+      for (char byte : piece) symbols.push_back(byte_stand_ins()[static_cast<unsigned char>(byte)]);
+      while (true) {
+        std::size_t best = symbols.size(), best_rank = ranks_.size();
+        for (std::size_t i = 0; i + 1 < symbols.size(); ++i) {
+          auto found = ranks_.find({symbols[i], symbols[i + 1]});
+          if (found != ranks_.end() && found->second < best_rank) best = i, best_rank = found->second;
+        }
+        if (best == symbols.size()) break;
+        symbols[best] += symbols[best + 1];
+        symbols.erase(symbols.begin() + static_cast<std::ptrdiff_t>(best) + 1);
+      }
+      for (const std::string& symbol : symbols) out.push_back(ids_.at(symbol));
+    });
+    return out;
+  }
+
+ private:
+  std::map<std::string, std::int32_t> ids_;
+  std::map<std::pair<std::string, std::string>, std::size_t> ranks_;
+};
+
+/// Random text that mixes scripts, blanks, contractions, digits and rare planes.
+std::string random_text(std::mt19937& random) {
+  constexpr std::string_view kParts[] = {"'s", "'ll", " ", "  ", "\n", "\t", "\xC2\xA0", "\xE3\x80\x80", "the", " of", "ing"};
+  constexpr std::pair<std::uint32_t, std::uint32_t> kRanges[] = {{0, 0x7F}, {'a', 'z'}, {'0', '9'}, {0x80, 0x24F}, {0x370, 0x52F},
+      {0x5D0, 0x6FF}, {0x900, 0x97F}, {0x2000, 0x206F}, {0x4E00, 0x9FFF}, {0xAC00, 0xD7A3}, {0x1F300, 0x1F9FF}, {0xE000, 0x10FFFF}};
+  std::string out;
+  std::size_t length = random() % 60;
+  while (out.size() < length) {
+    if (random() % 3 == 0) {
+      out += kParts[random() % std::size(kParts)];
+      continue;
+    }
+    auto [first, last] = kRanges[random() % std::size(kRanges)];
+    for (std::size_t run = random() % 5; run > 0; --run) append_utf8(out, first + static_cast<std::uint32_t>(random() % (last - first + 1)));
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("gpt2: golden cases, both ways") {
+  auto tokenizer = load_gpt2();
+  auto encoder = tokenizer->make_encoder();
+  CHECK(tokenizer->vocab_size() == 50257);
+  CHECK(tokenizer->eod() == 50256);
+  for (const Json& item : read_json_lines("golden/tokenizer/gpt2_cases.jsonl")) {
+    CAPTURE(item.at("name").as_string());
+    const std::string& text = item.at("text").as_string();
+    std::vector<std::int32_t> ids;
+    encoder->append(text, ids);
+    CHECK(ids == ids_of(item.at("ids")));
+    CHECK(tokenizer->decode(ids) == text);
+  }
+}
+
+TEST_CASE("gpt2: whole corpora") {
+  auto tokenizer = load_gpt2();
+  auto encoder = tokenizer->make_encoder();
+  Json golden = Json::read("golden/tokenizer/gpt2_corpora.json");
+  for (const Json& item : golden.as_array()) {
+    CAPTURE(item.at("file").as_string());
+    std::string text = corpus_text(item.at("file").as_string());
+    REQUIRE(sha256(text) == item.at("file_sha256").as_string());
+    std::vector<std::int32_t> ids, lengths;
+    for (const std::string& unit : units_of(text, item.at("unit").as_string())) {
+      std::size_t before = ids.size();
+      encoder->append(unit, ids);
+      lengths.push_back(static_cast<std::int32_t>(ids.size() - before));
+    }
+    CHECK(static_cast<std::int64_t>(ids.size()) == item.at("tokens").as_int());
+    CHECK(sha256(little_endian<std::uint16_t>(ids)) == item.at("ids_u16le_sha256").as_string());
+    CHECK(sha256(little_endian<std::int32_t>(lengths)) == item.at("lengths_i32le_sha256").as_string());
+  }
+}
+
+TEST_CASE("gpt2: bytes of every token") {
+  auto tokenizer = load_gpt2();
+  std::string table;
+  for (std::int32_t id = 0; id < tokenizer->vocab_size(); ++id) {
+    std::string bytes = tokenizer->decode({{id}});
+    table += little_endian<std::uint32_t>(std::vector<std::size_t>{bytes.size()}) + bytes;
+  }
+  CHECK(sha256(table) == Json::read("golden/tokenizer/gpt2_token_bytes.json").at("sha256").as_string());
+  CHECK_THROWS_AS(tokenizer->decode({{50257}}), Error);
+  CHECK_THROWS_AS(tokenizer->decode({{-1}}), Error);
+}
+
+TEST_CASE("gpt2: against a plain BPE, on random Unicode") {
+  BpeTokenizer tokenizer(read_vocab_and_merges("../share/gpt2/vocab.json", "../share/gpt2/merges.txt"), "gpt2");
+  PlainBpe plain(tokenizer.vocabulary());
+  auto small = tokenizer.make_encoder(EncoderMemory::small);  // its slots are few, so pieces push each other out
+  std::mt19937 random(1);
+  for (int round = 0; round < 3000; ++round) {
+    std::string text = random_text(random);
+    CAPTURE(text);
+    std::vector<std::int32_t> ids;
+    small->append(text, ids);
+    REQUIRE(ids == plain.encode(text));
+    REQUIRE(tokenizer.decode(ids) == text);
+  }
+}
+
+TEST_CASE("gpt2: long words, on both sides of every limit") {
+  BpeTokenizer tokenizer(read_vocab_and_merges("../share/gpt2/vocab.json", "../share/gpt2/merges.txt"), "gpt2");
+  PlainBpe plain(tokenizer.vocabulary());
+  std::mt19937 random(2);
+  for (std::size_t length : {1, 7, 8, 9, 14, 15, 16, 17, 47, 48, 49, 100, 700}) {
+    for (std::uint32_t alphabet : {1u, 2u, 26u}) {
+      std::string text;
+      while (text.size() < length) text += static_cast<char>('a' + random() % alphabet);
+      CAPTURE(text);
+      CHECK(tokenizer.encode(text) == plain.encode(text));
+    }
+  }
+  std::string million(1000000, 'a');  // quadratic time would show
+  CHECK(tokenizer.decode(tokenizer.encode(million)) == million);
+}
+
+TEST_CASE("gpt2: files in the form transformers saves, and reading them back") {
+  fs::path folder = fs::temp_directory_path() / cat("mtl_tokenizer_", ::getpid());
+  fs::create_directories(folder);
+  Json golden = Json::read("golden/tokenizer/hf_saved.json");
+  for (const Json& item : golden.as_array()) {
+    const std::string& name = item.at("name").as_string();
+    CAPTURE(name);
+    std::string trained = "golden/tokenizer/bpe_" + name.substr(name.find("tiny") == std::string::npos ? 0 : name.find("tiny"));
+    std::string source = name == "gpt2" ? "../share/gpt2" : trained;
+    BpeTokenizer tokenizer(read_vocab_and_merges(source + "/vocab.json", source + "/merges.txt"), source);
+    tokenizer.save(folder);
+    for (const auto& [file, facts] : item.at("files").as_object()) {
+      CHECK(sha256(read_file(folder / file)) == facts.at("sha256").as_string());
+    }
+    auto found = find_tokenizer(folder);
+    REQUIRE(found);
+    auto loaded = load_tokenizer(*found);
+    CHECK(loaded->hash() == tokenizer.hash());
+    CHECK(loaded->eod() == tokenizer.eod());
+    found->parse_special_tokens = true;  // transformers does
+    auto special = load_tokenizer(*found);
+    for (const Json& example : item.at("encodings").as_array()) {
+      CHECK(special->encode(example.at("text").as_string()) == ids_of(example.at("ids")));
+    }
+    fs::remove(folder / "tokenizer.json");
+    CHECK(load_tokenizer(find_tokenizer(folder).value())->hash() == tokenizer.hash());
+  }
+  CHECK_FALSE(find_tokenizer("golden/indexed"));
+  fs::remove_all(folder);
+}
+
+TEST_CASE("tokenizer.json: what differs from GPT-2's kind is refused by name") {
+  std::string text = read_file("golden/tokenizer/hf_saved_tinyshakespeare_1000/tokenizer.json");
+  std::string path = fs::temp_directory_path() / cat("mtl_tokenizer_", ::getpid(), ".json");
+  auto refusal = [&](const std::string& from, const std::string& to) {
+    std::string changed = text;
+    std::size_t at = changed.find(from);
+    REQUIRE(at != std::string::npos);
+    changed.replace(at, from.size(), to);
+    write_file_atomic(path, changed);
+    std::string message = "accepted";
+    try {
+      read_tokenizer_json(path);
+    } catch (const Error& error) {
+      message = error.what();
+      CHECK(error.code() == Exit::bad_data);
+      CHECK(starts_with(message, path));
+    }
+    return message;
+  };
+  auto names = [](const std::string& message, const char* what) { return message.find(what) != std::string::npos; };
+  CHECK(refusal("\"normalizer\": null", "\"normalizer\": {\"type\": \"NFKC\"}").find("normalizer") != std::string::npos);
+  CHECK(names(refusal("\"type\": \"BPE\"", "\"type\": \"Unigram\""), "Unigram"));
+  CHECK(names(refusal("\"add_prefix_space\": false", "\"add_prefix_space\": true"), "add_prefix_space"));
+  CHECK(names(refusal("\"use_regex\": true", "\"use_regex\": false"), "use_regex"));
+  CHECK(names(refusal("\"ignore_merges\": false", "\"ignore_merges\": true"), "ignore_merges"));
+  CHECK(names(refusal("\"special\": true", "\"special\": false"), "not special"));
+  CHECK(names(refusal("\"special_tokens\": {}", "\"special_tokens\": {\"a\": 1}"), "special tokens"));
+  CHECK(names(refusal("\"!\": 1", "\"!\": -1"), "id -1"));
+  CHECK(names(refusal("\"!\": 1", "\"!\": 2"), "id 2"));
+  CHECK(refusal("\"version\": \"1.0\"", "\"version\": \"1.0\"") == "accepted");
+  fs::remove(path);
+}
+
+TEST_CASE("vocabulary files: broken ones name the place") {
+  std::string merges = fs::temp_directory_path() / cat("mtl_merges_", ::getpid(), ".txt");
+  for (const char* bad : {"a b c\n", "ab\n", " b\n", "a \n", "never seen\n"}) {
+    write_file_atomic(merges, cat("#version: 0.2\n", bad));
+    CAPTURE(bad);
+    CHECK_THROWS_AS(BpeTokenizer(read_vocab_and_merges("../share/gpt2/vocab.json", merges), merges), Error);
+  }
+  write_file_atomic(merges, "{\"a\": 0}");
+  CHECK_THROWS_WITH_AS(BpeTokenizer(read_vocab_and_merges(merges, "../share/gpt2/merges.txt"), merges),
+                       doctest::Contains("no byte-level vocabulary"), Error);
+  fs::remove(merges);
+}
+
+TEST_CASE("NullTokenizer: Python's int() of each piece") {
+  NullTokenizer tokenizer(70000, {});
+  CHECK(tokenizer.encode("007 +5 -1 1_000 69999") == std::vector<std::int32_t>{7, 5, -1, 1000, 69999});
+  CHECK(tokenizer.eod() == 69999);
+  CHECK(tokenizer.decode({{1, 2, 3}}) == "1 2 3");
+  for (const char* bad : {"", " ", "1  2", "1 2 ", "a", "1.0", "0x1", "99999999999"}) {
+    CAPTURE(bad);
+    CHECK_THROWS_AS(tokenizer.encode(bad), Error);
+  }
+  CHECK(NullTokenizer(100, 100).vocab_size() == 101);
+  CHECK_THROWS_AS(NullTokenizer(0, {}), Error);
+}

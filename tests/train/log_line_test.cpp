@@ -1,0 +1,55 @@
+// Log lines, character for character as Megatron prints them.
+#include "train/log_line.h"
+
+#include <doctest/doctest.h>
+
+using namespace mtl;
+
+TEST_CASE("log line: Megatron's fields, then ours") {
+  StepReport report;
+  report.iteration = 100;
+  report.train_iterations = 500000;
+  report.consumed_samples = 1600;
+  report.elapsed_ms_per_iteration = 597.04;
+  report.learning_rate = 4.6875e-7;
+  report.global_batch_size = 16;
+  report.lm_loss = 10.98765432;
+  report.loss_scale = 4294967296.0;
+  report.grad_norm = 2.3456;
+  report.skipped_iterations = 1;
+  report.tokens_per_second = 27441.06;
+  std::string head = " [2026-11-21 12:00:00] iteration      100/  500000 | consumed samples:         1600 | "
+                     "elapsed time per iteration (ms): 597.0 |";
+  std::string middle = " learning rate: 4.687500E-07 | global batch size:    16 | lm loss: 1.098765E+01 | "
+                       "loss scale: 4294967296.0 | grad norm: 2.346 | number of skipped iterations:   1 | "
+                       "number of nan iterations:   0 | tokens per second: 27441.1 |";
+  CHECK(log_line(report, "2026-11-21 12:00:00") == head + middle);
+  report.tflops_per_device = 61.25;
+  report.mfu_a = 0.41449;
+  report.mfu_b = 0.5;
+  report.data_stall_ms = 0.26;
+  CHECK(log_line(report, "2026-11-21 12:00:00") == head + " throughput per GPU (TFLOP/s/GPU): 61.2 |" + middle +
+                                                       " MFU A: 41.4% | MFU B: 50.0% | data stall (ms): 0.3 |");
+}
+
+TEST_CASE("log line: figures that do not exist have no field") {
+  std::string line = log_line(StepReport{}, "now");
+  CHECK(line.find("lm loss") == std::string::npos);
+  CHECK(line.find("grad norm") == std::string::npos);
+  CHECK(line.find("MFU") == std::string::npos);
+  CHECK(line.find("loss scale: 1.0 |") != std::string::npos);
+}
+
+TEST_CASE("validation line: between dashes one longer than itself") {
+  ValidationReport report{.iteration = 1000, .loss = 3.0};
+  std::string text = " validation loss at iteration 1000 | lm loss value: 3.000000E+00 | lm loss PPL: 2.008554E+01 | ";
+  std::string dashes(text.size() + 1, '-');
+  CHECK(log_line(report) == dashes + "\n" + text + "\n" + dashes);
+  report.is_final = true;
+  report.name = "test";
+  CHECK(log_line(report).find("\n validation loss at iteration 1000 on test set | lm loss value: ") != std::string::npos);
+}
+
+TEST_CASE("validation: the perplexity of a loss above 20 is capped, as in Megatron") {
+  CHECK(ValidationReport{.loss = 30}.ppl() == doctest::Approx(4.851652e8));
+}

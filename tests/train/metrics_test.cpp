@@ -1,0 +1,164 @@
+// The sinks of a run's figures: JSON lines that survive a killed run, TensorBoard records byte for byte.
+#include "train/metrics.h"
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+using namespace mtl;
+
+namespace {
+
+/// A folder that is gone with the test.
+struct ScratchFolder {
+  std::string path = cat(fs::temp_directory_path().string(), "/mtl_metrics_test.", ::getpid());
+  ScratchFolder() { remove_tree(path), make_directories(path); }
+  ~ScratchFolder() { remove_tree(path); }
+};
+
+MetricsOptions quiet_options(const std::string& folder) {
+  MetricsOptions options;
+  options.terminal = false;
+  options.log_jsonl = folder + "/run.jsonl";
+  return options;
+}
+
+/// Iterations first..last, with a validation at each multiple of 4.
+void train(Metrics& metrics, std::int64_t first, std::int64_t last) {
+  for (std::int64_t k = first; k <= last; ++k) {
+    StepReport report{.iteration = k, .train_iterations = 10, .consumed_samples = 8 * k};
+    report.lm_loss = 1.0 / static_cast<double>(k) + 0.1;
+    report.learning_rate = 1e-3 / 3;
+    metrics.report(report);
+    if (k % 4 == 0) metrics.report(ValidationReport{.iteration = k, .consumed_samples = 8 * k, .loss = 2.5});
+  }
+}
+
+std::string hex(std::string_view bytes) {
+  std::string out;
+  for (char byte : bytes) out += format("%02x", static_cast<unsigned char>(byte));
+  return out;
+}
+
+std::uint64_t little_endian(std::string_view bytes) {
+  std::uint64_t value = 0;
+  for (std::size_t at = bytes.size(); at-- > 0;) value = value << 8 | static_cast<unsigned char>(bytes[at]);
+  return value;
+}
+
+/// The payloads of an event file, every checksum recomputed.
+std::vector<std::string> read_records(std::string_view file) {
+  std::vector<std::string> records;
+  while (!file.empty()) {
+    std::string data(file.substr(12, little_endian(file.substr(0, 8))));
+    std::string record = tensorboard_record(data);
+    CHECK(record == file.substr(0, record.size()));
+    records.push_back(data);
+    file.remove_prefix(std::min(file.size(), record.size()));
+  }
+  return records;
+}
+
+}  // namespace
+
+TEST_CASE("metrics: JSON lines keep every digit and leave out what does not exist") {
+  ScratchFolder folder;
+  MetricsOptions options = quiet_options(folder.path + "/new");
+  options.start.set("seed", 1234);
+  Metrics metrics(options);
+  train(metrics, 1, 4);
+  metrics.flush();
+  std::vector<std::string> lines = split(read_file(options.log_jsonl), '\n');
+  REQUIRE(lines.size() == 7);  // start, four steps, a validation, and nothing after the last newline
+  CHECK(lines[0] == R"({"type": "start", "version": 1, "iteration": 0, "seed": 1234})");
+  Json step = Json::parse(lines[3]);
+  CHECK(step.at("iteration").as_int() == 3);
+  CHECK(step.at("consumed_samples").as_int() == 24);
+  CHECK(step.at("lm_loss").as_number() == 1.0 / 3 + 0.1);
+  CHECK(step.at("learning_rate").as_number() == 1e-3 / 3);
+  CHECK(step.find("grad_norm") == nullptr);
+  Json validation = Json::parse(lines[5]);
+  CHECK(validation.at("type").as_string() == "validation");
+  CHECK(validation.at("ppl").as_number() == doctest::Approx(12.18249396));
+  CHECK(lines[6].empty());
+}
+
+TEST_CASE("metrics: after a resume the log reads like one uninterrupted run") {
+  ScratchFolder folder;
+  MetricsOptions options = quiet_options(folder.path);
+  {
+    Metrics whole(options);
+    train(whole, 1, 10);
+  }
+  std::string uninterrupted = read_file(options.log_jsonl);
+  {
+    Metrics killed(options);  // starts again from nothing
+    train(killed, 1, 9);
+  }
+  OutputFile(options.log_jsonl, true).write("{\"type\": \"step\", \"itera");  // killed in the middle of a line
+  options.start_iteration = 6;
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    Metrics resumed(options);
+    train(resumed, 7, 10);
+    resumed.report(ValidationReport{.iteration = 10, .name = "test", .loss = 2, .is_final = true});
+  }
+  std::string resumed = read_file(options.log_jsonl);
+  std::string start = "{\"type\": \"start\", \"version\": 1, \"iteration\": 6}\n";
+  std::size_t at = resumed.find(start);
+  REQUIRE(at != std::string::npos);
+  resumed.erase(at, start.size());
+  CHECK(resumed.find(start) == std::string::npos);
+  CHECK(starts_with(resumed, uninterrupted));
+  CHECK(split(resumed.substr(uninterrupted.size()), '\n').size() == 2);  // the final test loss alone
+}
+
+TEST_CASE("metrics: a file that is no log is not touched") {
+  ScratchFolder folder;
+  MetricsOptions options = quiet_options(folder.path);
+  write_file_atomic(options.log_jsonl, "{\"text\": \"a document\"}\n");
+  CHECK_THROWS_WITH_AS(Metrics{options}, doctest::Contains("run.jsonl:1: is no line of a training log"), Error);
+  CHECK(read_file(options.log_jsonl) == "{\"text\": \"a document\"}\n");
+}
+
+TEST_CASE("metrics: a rank that does not speak has no sinks") {
+  MetricsOptions options;
+  options.terminal = false;
+  Metrics metrics(options);
+  train(metrics, 1, 4);
+  metrics.flush();
+}
+
+TEST_CASE("tensorboard: crc32c of RFC 3720") {
+  CHECK(crc32c(std::string(32, '\0')) == 0x8a9136aau);
+  CHECK(crc32c(std::string(32, '\xff')) == 0x62a8ab43u);
+  CHECK(crc32c("123456789") == 0xe3069283u);
+}
+
+TEST_CASE("tensorboard: the bytes of a record") {
+  // Made by tensorboard 2's RecordWriter and Event protobuf for the same event.
+  std::string event = scalars_event(1700000000.5, 300, {{"lm loss", 2.5}});
+  CHECK(hex(tensorboard_record(event)) == "1e00000000000000d9dc12320900002040fc54d94110ac022a100a0e0a076c6d206c6f73731500002040efedbc3d");
+}
+
+TEST_CASE("tensorboard: one file per session, all reports in it at once") {
+  ScratchFolder folder;
+  MetricsOptions options;
+  options.terminal = false;
+  options.tensorboard_dir = folder.path + "/tb";
+  Metrics first(options);
+  Metrics second(options);
+  train(first, 1, 4);
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(options.tensorboard_dir)) names.push_back(entry.path().string());
+  std::sort(names.begin(), names.end());
+  REQUIRE(names.size() == 2);
+  std::vector<std::string> records = read_records(read_file(names[0]));
+  REQUIRE(records.size() == 1 + 2 * 5);  // the version, then two summaries per report
+  CHECK(records[0].find("brain.Event:2") != std::string::npos);
+  CHECK(records[1].find("iteration-time") != std::string::npos);
+  CHECK(records[2].find("lm loss vs samples") != std::string::npos);
+  CHECK(records[9].find("lm loss validation ppl") != std::string::npos);
+  CHECK(read_records(read_file(names[1])).size() == 1);
+}
