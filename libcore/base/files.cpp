@@ -128,6 +128,16 @@ void rename_path(const std::string& from, const std::string& to) {
   if (fault_now() || ::rename(from.c_str(), to.c_str()) != 0) fail_errno(to, "rename " + from + " to it");
 }
 
+void exchange_paths(const std::string& a, const std::string& b) {
+  if (fault_now()) fail_errno(b, "exchange it with " + a);
+  if (::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0) return;
+  if (errno != EINVAL && errno != ENOSYS) fail_errno(b, "exchange it with " + a);
+  std::string aside = cat(a, ".aside");
+  rename_path(b, aside);
+  rename_path(a, b);
+  rename_path(aside, a);
+}
+
 void sync_directory(const std::string& path) {
   std::string folder = path.empty() ? "." : path;
   int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);

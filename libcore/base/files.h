@@ -68,6 +68,8 @@ class AtomicFile {
 
 void write_file_atomic(const std::string& path, std::string_view content);
 void rename_path(const std::string& from, const std::string& to);
+/// Each gets the other's name, in one step where the file system can.
+void exchange_paths(const std::string& a, const std::string& b);
 void sync_directory(const std::string& path);
 void make_directories(const std::string& path);
 void remove_tree(const std::string& path);

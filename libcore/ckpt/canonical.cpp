@@ -1,0 +1,114 @@
+#include "ckpt/canonical.h"
+
+#include "base/error.h"
+#include "base/str.h"
+
+namespace mtl {
+
+namespace {
+
+constexpr std::int64_t kMaxSize = std::int64_t{1} << 31;  // products of two sizes stay far from overflow
+
+struct SizeField {
+  const char* key;
+  std::int64_t GptConfig::*member;
+};
+
+constexpr SizeField kSizes[] = {{"vocab_size", &GptConfig::vocab_size},
+                                {"num_layers", &GptConfig::num_layers},
+                                {"hidden_size", &GptConfig::hidden_size},
+                                {"num_attention_heads", &GptConfig::num_heads},
+                                {"num_query_groups", &GptConfig::num_query_groups},
+                                {"kv_channels", &GptConfig::head_dim},
+                                {"ffn_hidden_size", &GptConfig::ffn_hidden_size},
+                                {"max_position_embeddings", &GptConfig::max_positions}};
+
+constexpr const char* kNorms[] = {"layernorm", "rmsnorm"};
+constexpr const char* kActivations[] = {"gelu_tanh", "gelu_erf", "swiglu"};
+constexpr const char* kPositions[] = {"learned", "rotary"};
+
+template <class Enum, std::size_t N>
+Json name_in(const char* const (&names)[N], Enum value) {
+  return names[static_cast<std::size_t>(value)];
+}
+
+template <class Enum, std::size_t N>
+Enum value_of(const char* const (&names)[N], const Json& json, const char* key) {
+  const std::string& text = json.at(key).as_string();
+  for (std::size_t i = 0; i < N; ++i) {
+    if (text == names[i]) return static_cast<Enum>(i);
+  }
+  fail(Exit::bad_data, key, " is '", text, "', which this version does not know");
+}
+
+}  // namespace
+
+std::int64_t CanonicalTensor::numel() const {
+  std::int64_t count = 1;
+  for (std::int64_t size : shape) count *= size;
+  return count;
+}
+
+std::vector<CanonicalTensor> canonical_tensors(const GptConfig& config) {
+  const std::int64_t C = config.hidden_size, F = config.ffn_hidden_size, D = config.head_dim;
+  const std::int64_t G = config.num_query_groups, group = config.num_heads / G + 2;
+  std::vector<CanonicalTensor> out;
+  auto add_norm = [&](const std::string& name) {
+    out.push_back({name + ".weight", {C}});
+    out.push_back({name + ".bias", {C}});
+  };
+  out.push_back({"embedding.tokens.weight", {config.vocab_size, C}});
+  out.push_back({"embedding.positions.weight", {config.max_positions, C}});
+  for (std::int64_t layer = 0; layer < config.num_layers; ++layer) {
+    std::string name = cat("layers.", layer, ".");
+    add_norm(name + "norm1");
+    out.push_back({name + "attention.qkv.weight", {G, group, D, C}});
+    out.push_back({name + "attention.qkv.bias", {G, group, D}});
+    out.push_back({name + "attention.out.weight", {C, config.num_heads * D}});
+    out.push_back({name + "attention.out.bias", {C}});
+    add_norm(name + "norm2");
+    out.push_back({name + "mlp.up.weight", {F, C}});
+    out.push_back({name + "mlp.up.bias", {F}});
+    out.push_back({name + "mlp.down.weight", {C, F}});
+    out.push_back({name + "mlp.down.bias", {C}});
+  }
+  add_norm("final_norm");
+  return out;
+}
+
+Json config_to_json(const GptConfig& config) {
+  Json out = Json::object();
+  for (const SizeField& field : kSizes) out.set(field.key, config.*field.member);
+  out.set("normalization", name_in(kNorms, config.norm));
+  out.set("activation", name_in(kActivations, config.activation));
+  out.set("position_embedding", name_in(kPositions, config.position_embedding));
+  out.set("linear_bias", config.linear_bias);
+  out.set("tied_embeddings", config.tied_embeddings);
+  out.set("norm_epsilon", config.norm_eps);
+  out.set("init_method_std", config.init_std);
+  return out;
+}
+
+GptConfig config_from_json(const Json& json) {
+  GptConfig config;
+  std::vector<std::string> problems;
+  for (const SizeField& field : kSizes) {
+    std::int64_t value = json.at(field.key).as_int();
+    if (value < 1 || value > kMaxSize) problems.push_back(cat(field.key, " is ", value));
+    config.*field.member = value;
+  }
+  config.norm = value_of<Norm>(kNorms, json, "normalization");
+  config.activation = value_of<Activation>(kActivations, json, "activation");
+  config.position_embedding = value_of<PositionEmbedding>(kPositions, json, "position_embedding");
+  config.linear_bias = json.at("linear_bias").as_bool();
+  config.tied_embeddings = json.at("tied_embeddings").as_bool();
+  config.norm_eps = json.at("norm_epsilon").as_number();
+  config.init_std = json.at("init_method_std").as_number();
+  if (!(config.norm_eps > 0 && config.norm_eps < 1)) problems.push_back(cat("norm_epsilon is ", config.norm_eps));
+  if (!(config.init_std >= 0 && config.init_std < 1e3)) problems.push_back(cat("init_method_std is ", config.init_std));
+  if (problems.empty()) problems = config.problems();
+  if (!problems.empty()) fail(Exit::bad_data, "config: ", join(problems, "; "));
+  return config;
+}
+
+}  // namespace mtl

@@ -1,0 +1,206 @@
+// Reading: config.json, and the tensors of one file or of shards with an index.
+#include "ckpt/hf_gpt2.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <set>
+
+#include "base/files.h"
+#include "ckpt/hf_names.h"
+#include "ckpt/safetensors.h"
+#include "ckpt/tensor_reader.h"
+
+namespace mtl {
+
+namespace {
+
+/// All spellings of the tanh form of GELU in transformers.
+constexpr const char* kGeluTanh[] = {"gelu_new", "gelu_fast", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_accurate"};
+
+/// A switch that mtl computes with one value of only.
+struct FixedSwitch {
+  const char* key;
+  bool value;  // also transformers' default
+};
+
+constexpr FixedSwitch kFixedSwitches[] = {{"scale_attn_weights", true},
+                                          {"scale_attn_by_inverse_layer_idx", false},
+                                          {"reorder_and_upcast_attn", false},
+                                          {"tie_word_embeddings", true},
+                                          {"add_cross_attention", false}};
+
+/// True for the constant buffers of old GPT-2 files: the causal mask and its fill value.
+bool is_mask_buffer(const std::string& name) { return ends_with(name, ".attn.bias") || ends_with(name, ".attn.masked_bias"); }
+
+std::string without_prefix(const std::string& name) {
+  constexpr std::string_view kPrefix = "transformer.";
+  return starts_with(name, kPrefix) ? name.substr(kPrefix.size()) : name;
+}
+
+class HfReader : public TensorReader {
+ public:
+  explicit HfReader(const std::string& path) {
+    kind = "Hugging Face folder";
+    folder = path;
+    hf_config = Json::read(path + "/config.json");
+    try {
+      config = gpt_config_from_hf(hf_config);
+    } catch (const Error& error) {
+      fail(error.code(), path, "/config.json: ", error.what());
+    }
+    open_files();
+    collect();
+    check_complete();
+  }
+
+  void read(std::size_t index, const Slice& slice, std::span<std::byte> out) const override {
+    const Entry& entry = entries_[index];
+    std::span<const std::byte> stored = entry.file->data(*entry.stored);
+    auto element = static_cast<std::size_t>(bits_of(tensors[index].dtype) / 8);
+    Slice whole = whole_slice(tensors[index].shape);
+    if (entry.tensor.order == HfOrder::same) {
+      copy_overlap(whole, stored, slice, out, element);
+    } else if (slice == whole) {
+      hf_to_canonical(entry.tensor, config, element, stored, out);
+    } else {
+      std::vector<std::byte> canonical(stored.size());
+      hf_to_canonical(entry.tensor, config, element, stored, canonical);
+      copy_overlap(whole, canonical, slice, out, element);
+    }
+  }
+
+ private:
+  struct Entry {
+    const SafetensorsFile* file;
+    const StoredTensor* stored;
+    HfTensor tensor;
+  };
+
+  void open_files() {
+    std::string single = folder + "/model.safetensors", index = folder + "/model.safetensors.index.json";
+    if (file_exists(single)) {
+      files_.emplace_back(single);
+    } else if (file_exists(index)) {
+      open_shards(index);
+    } else {
+      bool pickled = file_exists(folder + "/pytorch_model.bin") || file_exists(folder + "/pytorch_model.bin.index.json");
+      fail(Exit::bad_data, folder, ": neither model.safetensors nor model.safetensors.index.json is here",
+           pickled ? "; pytorch_model.bin is not read: save the model with safe_serialization=True" : "");
+    }
+    for (const SafetensorsFile& file : files_) {
+      for (const StoredTensor& tensor : file.tensors()) {
+        if (!stored_.emplace(without_prefix(tensor.name), std::pair(&file, &tensor)).second) {
+          fail(Exit::bad_data, file.path(), ": tensor '", tensor.name, "' is stored twice");
+        }
+      }
+    }
+  }
+
+  void open_shards(const std::string& index_path) {
+    Json index = Json::read(index_path);
+    std::map<std::string, std::vector<std::string>> names;  // by file
+    try {
+      for (const auto& [tensor, file] : index.at("weight_map").as_object()) names[file.as_string()].push_back(tensor);
+    } catch (const Error& error) {
+      fail(Exit::bad_data, index_path, ": ", error.what());
+    }
+    files_.reserve(names.size());
+    for (const auto& [name, tensors_in] : names) {
+      if (name.empty() || name.find('/') != std::string::npos || name[0] == '.') {
+        fail(Exit::bad_data, index_path, ": '", name, "' is not the name of a file beside it");
+      }
+      std::string path = cat(folder, "/", name);
+      if (!file_exists(path)) fail(Exit::bad_data, path, " is missing; the index puts ", tensors_in.size(), " tensors there, such as '", tensors_in[0], "'");
+      files_.emplace_back(path);
+      for (const std::string& tensor : tensors_in) {
+        if (files_.back().find(tensor) == nullptr) fail(Exit::bad_data, path, ": tensor '", tensor, "' is missing; the index puts it there");
+      }
+    }
+  }
+
+  /// Fills `tensors` and entries_ in canonical order; what belongs to no parameter keeps its own name, for
+  /// check_complete to refuse.
+  void collect() {
+    if (config.num_layers > static_cast<std::int64_t>(stored_.size())) {
+      fail(Exit::bad_data, folder, ": ", stored_.size(), " tensors cannot be a model of ", config.num_layers, " layers");
+    }
+    check_tied_head();
+    std::erase_if(stored_, [](const auto& item) { return is_mask_buffer(item.first) || item.first == "lm_head.weight"; });
+    for (const CanonicalTensor& canonical : canonical_tensors(config)) {
+      HfTensor tensor = hf_tensor_of(canonical, config);
+      auto found = stored_.find(tensor.name);
+      if (found == stored_.end()) fail(Exit::bad_data, folder, ": tensor '", tensor.name, "' is missing");
+      auto [file, stored] = found->second;
+      if (!std::equal(stored->shape.begin(), stored->shape.end(), tensor.shape.begin(), tensor.shape.end(),
+                      [](std::uint64_t a, std::int64_t b) { return a == static_cast<std::uint64_t>(b); })) {
+        fail(Exit::bad_data, file->path(), ": tensor '", stored->name, "' has another shape than config.json needs");
+      }
+      tensors.push_back({"param." + canonical.name, stored->dtype, canonical.shape});
+      entries_.push_back({file, stored, std::move(tensor)});
+      stored_.erase(found);
+    }
+    if (!stored_.empty()) {
+      const auto& [name, place] = *stored_.begin();
+      fail(Exit::bad_data, place.first->path(), ": tensor '", name, "' is no part of a GPT-2 language model",
+           stored_.size() > 1 ? cat("; nor are ", stored_.size() - 1, " more") : "");
+    }
+  }
+
+  /// An output layer that is stored must be the token table.
+  void check_tied_head() const {
+    auto head = stored_.find("lm_head.weight"), table = stored_.find("wte.weight");
+    if (head == stored_.end() || table == stored_.end()) return;
+    auto bytes = [](const auto& place) { return place.first->data(*place.second); };
+    std::span<const std::byte> a = bytes(head->second), b = bytes(table->second);
+    if (a.size() != b.size() || std::memcmp(a.data(), b.data(), a.size()) != 0) {
+      fail(Exit::bad_data, head->second.first->path(), ": lm_head.weight differs from the token table; an output layer of its own is not supported");
+    }
+  }
+
+  std::vector<SafetensorsFile> files_;
+  std::map<std::string, std::pair<const SafetensorsFile*, const StoredTensor*>> stored_;  // by name without prefix
+  std::vector<Entry> entries_;                                                            // as `tensors`
+};
+
+}  // namespace
+
+GptConfig gpt_config_from_hf(const Json& json) {
+  constexpr std::int64_t kMaxSize = std::int64_t{1} << 31;
+  std::vector<std::string> problems;
+  std::string model_type = json.string_or("model_type", "");
+  if (model_type != "gpt2") fail(Exit::bad_data, "model_type is '", model_type, "'; this version reads gpt2");
+  GptConfig config;
+  auto take_size = [&](std::int64_t& member, const char* key, std::int64_t fallback) {
+    member = json.int_or(key, fallback);
+    if (member < 1 || member > kMaxSize) problems.push_back(cat(key, " is ", member));
+  };
+  take_size(config.vocab_size, "vocab_size", 50257);
+  take_size(config.max_positions, "n_positions", json.int_or("n_ctx", 1024));
+  take_size(config.hidden_size, "n_embd", 768);
+  take_size(config.num_layers, "n_layer", 12);
+  take_size(config.num_heads, "n_head", 12);
+  take_size(config.ffn_hidden_size, "n_inner", 4 * std::clamp<std::int64_t>(config.hidden_size, 0, kMaxSize));
+  config.norm_eps = json.number_or("layer_norm_epsilon", 1e-5);
+  config.init_std = json.number_or("initializer_range", 0.02);
+  std::string activation = json.string_or("activation_function", "gelu_new");
+  if (std::find(std::begin(kGeluTanh), std::end(kGeluTanh), activation) == std::end(kGeluTanh)) {
+    problems.push_back(cat("activation_function is '", activation, "'; only the tanh form of GELU (gelu_new) is supported"));
+  }
+  for (const FixedSwitch& entry : kFixedSwitches) {
+    if (json.bool_or(entry.key, entry.value) != entry.value) problems.push_back(cat(entry.key, " is ", !entry.value, ", which is not supported"));
+  }
+  if (const Json* quantized = json.find("quantization_config"); quantized != nullptr && !quantized->is_null()) {
+    problems.push_back("quantization_config is given; quantized models are not supported");
+  }
+  if (problems.empty()) {
+    config.complete();
+    problems = config.problems();
+  }
+  if (!problems.empty()) fail(Exit::bad_data, join(problems, "; "));
+  return config;
+}
+
+std::unique_ptr<TensorReader> open_hf_gpt2(const std::string& folder) { return std::make_unique<HfReader>(folder); }
+
+}  // namespace mtl

@@ -1,0 +1,142 @@
+// Writing: config.json, generation_config.json, and the tensors in one file or in shards with an index.
+#include <algorithm>
+
+#include "base/files.h"
+#include "ckpt/hf_gpt2.h"
+#include "ckpt/hf_names.h"
+#include "ckpt/safetensors.h"
+
+namespace mtl {
+
+namespace {
+
+/// A tensor to be written, and where it comes from.
+struct Item {
+  StoredTensor stored;     // name and shape on Hugging Face's side
+  HfTensor hf;
+  CanonicalTensor source;
+  StoredDType source_dtype;
+};
+
+std::vector<Item> plan_items(const ModelSource& source, std::optional<StoredDType> dtype) {
+  std::vector<Item> out;
+  for (const CanonicalTensor& canonical : canonical_tensors(source.config())) {
+    HfTensor hf = hf_tensor_of(canonical, source.config());
+    auto found = std::find_if(source.tensors().begin(), source.tensors().end(),
+                              [&](const SavedTensor& tensor) { return tensor.name == "param." + canonical.name; });
+    StoredTensor stored{"transformer." + hf.name, dtype.value_or(found->dtype), {hf.shape.begin(), hf.shape.end()}, 0, 0};
+    out.push_back({std::move(stored), std::move(hf), canonical, found->dtype});
+  }
+  std::sort(out.begin(), out.end(), [](const Item& a, const Item& b) { return a.stored.name < b.stored.name; });
+  return out;
+}
+
+/// Fills shards one after another; a tensor beyond the limit gets a shard of its own.
+std::vector<std::vector<Item>> cut_into_shards(std::vector<Item> items, std::uint64_t max_bytes) {
+  std::vector<std::vector<Item>> shards(1);
+  std::uint64_t held = 0;
+  for (Item& item : items) {
+    std::uint64_t bytes = stored_bytes(item.stored.dtype, item.stored.shape);
+    if (!shards.back().empty() && held + bytes > max_bytes) {
+      shards.emplace_back();
+      held = 0;
+    }
+    held += bytes;
+    shards.back().push_back(std::move(item));
+  }
+  return shards;
+}
+
+void write_tensors(const ModelSource& source, const std::string& path, const std::vector<Item>& items) {
+  AtomicFile file(path);
+  std::vector<StoredTensor> plan;
+  for (const Item& item : items) plan.push_back(item.stored);
+  SafetensorsWriter writer(file.out(), std::move(plan), {{"format", "pt"}});
+  std::vector<std::byte> stored, converted, reordered;
+  for (const Item& item : items) {
+    auto count = static_cast<std::size_t>(item.source.numel());
+    auto bytes_in = [&](StoredDType dtype) { return count * static_cast<std::size_t>(bits_of(dtype)) / 8; };
+    stored.resize(bytes_in(item.source_dtype));
+    converted.resize(bytes_in(item.stored.dtype));
+    reordered.resize(converted.size());
+    source.read("param." + item.source.name, whole_slice(item.source.shape), stored);
+    convert_elements(item.source_dtype, stored, item.stored.dtype, converted);
+    canonical_to_hf(item.hf, source.config(), static_cast<std::size_t>(bits_of(item.stored.dtype) / 8), converted, reordered);
+    writer.write(reordered);
+  }
+  writer.finish();
+  file.commit();
+}
+
+void write_json(const std::string& path, const Json& json) { write_file_atomic(path, json.dump(2) + "\n"); }
+
+/// config.json: what the source had, if it was Hugging Face's, under what mtl knows.
+Json make_config(const ModelSource& source, StoredDType dtype, const HfWriteOptions& options) {
+  const GptConfig& config = source.config();
+  Json out = source.hf_config();
+  if (out.is_null()) {
+    out = Json::object({{"attn_pdrop", 0.1}, {"embd_pdrop", 0.1}, {"resid_pdrop", 0.1}});
+    Json end_of_text = options.end_of_text_id ? Json(*options.end_of_text_id) : Json();
+    out.set("bos_token_id", end_of_text).set("eos_token_id", end_of_text);
+  }
+  if (out.find("torch_dtype") != nullptr) out.set("torch_dtype", torch_name_of(dtype));
+  out.set("activation_function", out.string_or("activation_function", "gelu_new"))
+      .set("architectures", Json::array().push("GPT2LMHeadModel"))
+      .set("dtype", torch_name_of(dtype))
+      .set("initializer_range", config.init_std)
+      .set("layer_norm_epsilon", config.norm_eps)
+      .set("model_type", "gpt2")
+      .set("n_embd", config.hidden_size)
+      .set("n_head", config.num_heads)
+      .set("n_inner", config.ffn_hidden_size)
+      .set("n_layer", config.num_layers)
+      .set("n_positions", config.max_positions)
+      .set("tie_word_embeddings", true)
+      .set("vocab_size", config.vocab_size);
+  Json::Object sorted = out.as_object();
+  std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  Json result = Json::object();
+  for (auto& [key, value] : sorted) result.set(key, value);
+  return result;
+}
+
+/// generation_config.json of the source, or one that names the end of a text.
+void write_generation_config(const ModelSource& source, const std::string& folder, const Json& config) {
+  std::string own = source.folder() + "/generation_config.json";
+  if (file_exists(own)) {
+    write_file_atomic(folder + "/generation_config.json", read_file(own));
+    return;
+  }
+  Json out = Json::object({{"_from_model_config", true}});
+  for (const char* key : {"bos_token_id", "eos_token_id"}) {
+    if (const Json* id = config.find(key); id != nullptr && !id->is_null()) out.set(key, *id);
+  }
+  write_json(folder + "/generation_config.json", out);
+}
+
+}  // namespace
+
+void write_hf_gpt2(const ModelSource& source, const std::string& folder, const HfWriteOptions& options) {
+  source.verify();
+  std::vector<Item> items = plan_items(source, options.dtype);
+  StoredDType dtype = items.front().stored.dtype;
+  Json config = make_config(source, dtype, options);
+  write_json(folder + "/config.json", config);
+  write_generation_config(source, folder, config);
+  std::vector<std::vector<Item>> shards = cut_into_shards(std::move(items), options.max_shard_bytes);
+  if (shards.size() == 1) return write_tensors(source, folder + "/model.safetensors", shards[0]);
+  Json weight_map = Json::object();
+  std::uint64_t total = 0;
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    std::string name = format("model-%05zu-of-%05zu.safetensors", i + 1, shards.size());
+    write_tensors(source, cat(folder, "/", name), shards[i]);
+    for (const Item& item : shards[i]) {
+      weight_map.set(item.stored.name, name);
+      total += stored_bytes(item.stored.dtype, item.stored.shape);
+    }
+  }
+  write_json(folder + "/model.safetensors.index.json",
+             Json::object({{"metadata", Json::object({{"total_size", total}})}, {"weight_map", std::move(weight_map)}}));
+}
+
+}  // namespace mtl

@@ -1,0 +1,255 @@
+#include "ckpt/manifest.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/files.h"
+#include "base/hash.h"
+#include "ckpt/canonical.h"
+
+namespace mtl {
+
+namespace {
+
+constexpr const char* kFormat = "mtl-checkpoint";
+constexpr std::int64_t kVersionOfFormat = 1;
+constexpr std::size_t kMaxManifestBytes = 256 << 20;
+constexpr std::size_t kMaxRankStored = 8;
+
+struct StateField {
+  const char* key;
+  std::int64_t TrainState::*member;
+};
+
+constexpr StateField kStateFields[] = {{"iteration", &TrainState::iteration},
+                                       {"consumed_samples", &TrainState::consumed_samples},
+                                       {"consumed_valid_samples", &TrainState::consumed_valid_samples},
+                                       {"optimizer_steps", &TrainState::optimizer_steps},
+                                       {"skipped_iterations", &TrainState::skipped_iterations}};
+
+Json state_to_json(const TrainState& state) {
+  Json out = Json::object();
+  for (const StateField& field : kStateFields) out.set(field.key, state.*field.member);
+  out.set("loss_scale", state.loss_scale);
+  out.set("extra", state.extra);
+  return out;
+}
+
+TrainState state_from_json(const Json& json) {
+  TrainState state;
+  for (const StateField& field : kStateFields) {
+    state.*field.member = json.at(field.key).as_int();
+    if (state.*field.member < 0) fail(Exit::bad_data, "state: ", field.key, " is ", state.*field.member);
+  }
+  state.loss_scale = json.at("loss_scale").as_number();
+  state.extra = json.at("extra");
+  if (!state.extra.is_object()) fail(Exit::bad_data, "state: extra is no object");
+  return state;
+}
+
+Json integers(const std::vector<std::int64_t>& values) {
+  Json out = Json::array();
+  for (std::int64_t value : values) out.push(value);
+  return out;
+}
+
+std::vector<std::int64_t> to_integers(const Json& json) {
+  if (json.as_array().size() > kMaxRankStored) fail(Exit::bad_data, "more than ", kMaxRankStored, " axes");
+  std::vector<std::int64_t> out;
+  for (const Json& value : json.as_array()) {
+    out.push_back(value.as_int());
+    if (out.back() < 0) fail(Exit::bad_data, "a negative size or offset");
+  }
+  return out;
+}
+
+/// Product of sizes, refused beyond 63 bits.
+std::int64_t checked_product(const std::vector<std::int64_t>& sizes) {
+  std::int64_t product = 1;
+  for (std::int64_t size : sizes) {
+    if (__builtin_mul_overflow(product, size, &product)) fail(Exit::bad_data, "a shape is beyond 63 bits");
+  }
+  return product;
+}
+
+std::string to_hash(const Json& json) {
+  const std::string& text = json.as_string();
+  if (text.size() != 16) fail(Exit::bad_data, "'", text, "' is no hash");
+  return text;
+}
+
+/// A file name that cannot lead out of its folder.
+bool is_plain_name(const std::string& name) {
+  return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
+         name.find('\0') == std::string::npos && name != kManifestName;
+}
+
+Json piece_to_json(const ManifestPiece& piece) {
+  return Json::object({{"file", piece.file},
+                       {"offset", integers(piece.slice.offset)},
+                       {"size", integers(piece.slice.size)},
+                       {"range", integers({piece.slice.begin, piece.slice.end})},
+                       {"xxh3", piece.hash}});
+}
+
+ManifestPiece piece_from_json(const Json& json, const std::vector<std::int64_t>& shape) {
+  ManifestPiece piece;
+  piece.file = json.at("file").as_string();
+  piece.slice.offset = to_integers(json.at("offset"));
+  piece.slice.size = to_integers(json.at("size"));
+  std::vector<std::int64_t> range = to_integers(json.at("range"));
+  piece.hash = to_hash(json.at("xxh3"));
+  bool sound = piece.slice.offset.size() == shape.size() && piece.slice.size.size() == shape.size() && range.size() == 2;
+  for (std::size_t axis = 0; sound && axis < shape.size(); ++axis) {
+    sound = piece.slice.size[axis] <= shape[axis] && piece.slice.offset[axis] <= shape[axis] - piece.slice.size[axis];
+  }
+  if (!sound) fail(Exit::bad_data, "a slice is not inside its tensor");
+  piece.slice.begin = range[0], piece.slice.end = range[1];
+  if (range[0] > range[1] || range[1] > checked_product(piece.slice.size)) {
+    fail(Exit::bad_data, "an element range is not inside its slice");
+  }
+  return piece;
+}
+
+ManifestTensor tensor_from_json(const std::string& name, const Json& json) {
+  ManifestTensor out;
+  out.tensor.name = name;
+  std::optional<StoredDType> dtype = parse_stored_dtype(json.at("dtype").as_string());
+  if (!dtype || !is_model_dtype(*dtype)) fail(Exit::bad_data, "unknown dtype '", json.at("dtype").as_string(), "'");
+  out.tensor.dtype = *dtype;
+  out.tensor.shape = to_integers(json.at("shape"));
+  std::int64_t held = 0;
+  std::set<std::string> files;
+  for (const Json& item : json.at("pieces").as_array()) {
+    out.pieces.push_back(piece_from_json(item, out.tensor.shape));
+    if (!files.insert(out.pieces.back().file).second) fail(Exit::bad_data, "two pieces in one file");
+    if (__builtin_add_overflow(held, out.pieces.back().slice.count(), &held)) fail(Exit::bad_data, "its pieces are beyond 63 bits");
+  }
+  std::int64_t needed = checked_product(out.tensor.shape);
+  if (held != needed) fail(Exit::bad_data, "its pieces hold ", held, " elements, its shape has ", needed);
+  return out;
+}
+
+/// The checksum covers the text of all that comes before it, written again, so that white space does not count.
+std::string checksum_of(const Json::Object& items) {
+  Json rest = Json::object();
+  for (const auto& [key, value] : items) {
+    if (key != "checksum") rest.set(key, value);
+  }
+  std::string text = rest.dump(1);
+  return hash_text(hash_bytes(text.data(), text.size()));
+}
+
+}  // namespace
+
+const ManifestFile* Manifest::find_file(const std::string& name) const {
+  auto found = std::find_if(files.begin(), files.end(), [&](const ManifestFile& file) { return file.name == name; });
+  return found == files.end() ? nullptr : &*found;
+}
+
+std::vector<std::uint64_t> stored_shape(const Slice& slice) {
+  std::int64_t box = 1;
+  for (std::int64_t size : slice.size) box *= size;
+  if (slice.count() != box) return {static_cast<std::uint64_t>(slice.count())};
+  return {slice.size.begin(), slice.size.end()};
+}
+
+std::string manifest_text(const Manifest& manifest) {
+  Json files = Json::object(), tensors = Json::object();
+  for (const ManifestFile& file : manifest.files) {
+    files.set(file.name, Json::object({{"bytes", file.bytes}, {"xxh3", file.hash}}));
+  }
+  for (const ManifestTensor& entry : manifest.tensors) {
+    Json pieces = Json::array();
+    for (const ManifestPiece& piece : entry.pieces) pieces.push(piece_to_json(piece));
+    tensors.set(entry.tensor.name, Json::object({{"dtype", name_of(entry.tensor.dtype)},
+                                                 {"shape", integers(entry.tensor.shape)},
+                                                 {"pieces", std::move(pieces)}}));
+  }
+  Json out = Json::object({{"format", kFormat},
+                           {"version", kVersionOfFormat},
+                           {"config", config_to_json(manifest.config)},
+                           {"state", state_to_json(manifest.state)},
+                           {"files", std::move(files)},
+                           {"tensors", std::move(tensors)},
+                           {"provenance", manifest.provenance}});
+  out.set("checksum", checksum_of(out.as_object()));
+  return out.dump(1) + "\n";
+}
+
+Manifest parse_manifest(std::string_view text) {
+  Json json = Json::parse(text);
+  if (json.string_or("format", "") != kFormat) fail(Exit::bad_data, "not the manifest of a checkpoint of mtl");
+  std::int64_t version = json.at("version").as_int();
+  if (version != kVersionOfFormat) fail(Exit::bad_data, "format version ", version, "; this program reads ", kVersionOfFormat);
+  if (json.at("checksum").as_string() != checksum_of(json.as_object())) fail(Exit::bad_data, "its checksum does not match: it is damaged");
+  Manifest out;
+  out.config = config_from_json(json.at("config"));
+  out.state = state_from_json(json.at("state"));
+  out.provenance = json.at("provenance");
+  std::set<std::string> names;
+  for (const auto& [name, file] : json.at("files").as_object()) {
+    std::int64_t bytes = file.at("bytes").as_int();
+    if (!is_plain_name(name) || !names.insert(name).second || bytes < 0) fail(Exit::bad_data, "file '", name, "' is not acceptable");
+    out.files.push_back({name, static_cast<std::uint64_t>(bytes), to_hash(file.at("xxh3"))});
+  }
+  std::set<std::string> tensors;
+  for (const auto& [name, tensor] : json.at("tensors").as_object()) {
+    if (!tensors.insert(name).second) fail(Exit::bad_data, "tensor '", name, "' is listed twice");
+    try {
+      out.tensors.push_back(tensor_from_json(name, tensor));
+    } catch (const Error& error) {
+      fail(Exit::bad_data, "tensor '", name, "': ", error.what());
+    }
+    for (const ManifestPiece& piece : out.tensors.back().pieces) {
+      if (!names.contains(piece.file)) fail(Exit::bad_data, "tensor '", name, "' is in file '", piece.file, "', which is not listed");
+    }
+  }
+  return out;
+}
+
+namespace {
+
+/// "param.a, param.b and 27 more": what a file should hold.
+std::string tensors_of(const Manifest& manifest, const std::string& file) {
+  std::vector<std::string> names;
+  for (const ManifestTensor& entry : manifest.tensors) {
+    for (const ManifestPiece& piece : entry.pieces) {
+      if (piece.file == file) names.push_back(entry.tensor.name);
+    }
+  }
+  std::size_t shown = std::min<std::size_t>(names.size(), 2), more = names.size() - shown;
+  names.resize(shown);
+  return names.empty() ? "no tensors" : join(names, ", ") + (more > 0 ? cat(" and ", more, " more tensors") : "");
+}
+
+}  // namespace
+
+Manifest read_sound_manifest(const std::string& folder) {
+  std::string path = cat(folder, "/", kManifestName);
+  if (!file_exists(path)) fail(Exit::bad_data, path, " is missing; this is no complete checkpoint");
+  if (file_size(path) > kMaxManifestBytes) fail(Exit::bad_data, path, ": more than ", human_bytes(kMaxManifestBytes));
+  Manifest manifest;
+  try {
+    manifest = parse_manifest(read_file(path));
+  } catch (const Error& error) {
+    fail(error.code(), path, ": ", error.what());
+  }
+  for (const ManifestFile& file : manifest.files) {
+    std::string full = cat(folder, "/", file.name);
+    if (!file_exists(full)) fail(Exit::bad_data, full, " is missing; it holds ", tensors_of(manifest, file.name));
+    std::uint64_t bytes = file_size(full);
+    if (bytes != file.bytes) {
+      fail(Exit::bad_data, full, ": ", bytes, " bytes instead of ", file.bytes, "; it holds ", tensors_of(manifest, file.name));
+    }
+  }
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    std::string name = entry.path().filename().string();
+    if (ends_with(name, ".safetensors") && manifest.find_file(name) == nullptr) {
+      fail(Exit::bad_data, folder, "/", name, " is not in the manifest; remove it");
+    }
+  }
+  return manifest;
+}
+
+}  // namespace mtl

@@ -1,0 +1,173 @@
+#include "ckpt/model_source.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include "base/files.h"
+#include "ckpt/canonical.h"
+#include "ckpt/hf_gpt2.h"
+#include "ckpt/manifest.h"
+#include "ckpt/tensor_reader.h"
+
+namespace mtl {
+
+namespace {
+
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+  std::vector<std::string> sizes;
+  for (std::int64_t size : shape) sizes.push_back(std::to_string(size));
+  return cat("(", join(sizes, ", "), ")");
+}
+
+/// At most eight problems in one message, each a line.
+[[noreturn]] void fail_problems(const std::string& where, std::vector<std::string> problems) {
+  std::size_t more = problems.size() > 8 ? problems.size() - 8 : 0;
+  problems.resize(problems.size() - more);
+  if (more > 0) problems.push_back(cat("and ", more, " more"));
+  fail(Exit::bad_data, where, ": ", join(problems, "\n  "));
+}
+
+std::size_t index_of(const std::vector<SavedTensor>& tensors, const std::string& name) {
+  auto found = std::find_if(tensors.begin(), tensors.end(), [&](const SavedTensor& tensor) { return tensor.name == name; });
+  return static_cast<std::size_t>(found - tensors.begin());
+}
+
+}  // namespace
+
+void TensorReader::check_complete() const {
+  std::vector<std::string> problems;
+  // A layer has twelve tensors: a configuration that needs more than there are is refused before they are listed.
+  if (config.num_layers > static_cast<std::int64_t>(tensors.size())) {
+    fail(Exit::bad_data, folder, ": ", tensors.size(), " tensors cannot be a model of ", config.num_layers, " layers");
+  }
+  std::map<std::string, const SavedTensor*> held;
+  for (const SavedTensor& tensor : tensors) held[tensor.name] = &tensor;
+  bool moments = std::any_of(tensors.begin(), tensors.end(), [](const SavedTensor& t) { return starts_with(t.name, "exp_avg"); });
+  std::vector<std::string> kinds = {"param."};
+  if (moments) kinds.insert(kinds.end(), {"exp_avg.", "exp_avg_sq."});
+  for (const CanonicalTensor& wanted : canonical_tensors(config)) {
+    for (const std::string& prefix : kinds) {
+      std::string name = prefix + wanted.name;
+      auto found = held.find(name);
+      if (found == held.end()) {
+        problems.push_back(cat("tensor '", name, "' is missing"));
+        continue;
+      }
+      if (found->second->shape != wanted.shape) {
+        problems.push_back(cat("tensor '", name, "' has shape ", shape_text(found->second->shape), "; the configuration needs ",
+                               shape_text(wanted.shape)));
+      } else if (!is_model_dtype(found->second->dtype)) {
+        problems.push_back(cat("tensor '", name, "' is stored as ", name_of(found->second->dtype)));
+      }
+      held.erase(found);
+    }
+  }
+  for (const auto& [name, tensor] : held) problems.push_back(cat("tensor '", name, "' is no part of the model that the configuration describes"));
+  if (!problems.empty()) fail_problems(folder, std::move(problems));
+}
+
+ModelSource::ModelSource(std::unique_ptr<TensorReader> reader) : reader_(std::move(reader)) {}
+ModelSource::ModelSource(ModelSource&&) noexcept = default;
+ModelSource& ModelSource::operator=(ModelSource&&) noexcept = default;
+ModelSource::~ModelSource() = default;
+
+ModelSource ModelSource::open(const std::string& path, Console& console) {
+  if (!file_exists(path)) fail(Exit::io, path, ": no such folder");
+  if (!fs::is_directory(path)) {
+    fail(Exit::bad_data, path, ": a model is a folder, this is a file; give the folder it lies in");
+  }
+  if (file_exists(cat(path, "/", kManifestName))) return ModelSource(open_checkpoint(path));
+  if (file_exists(path + "/config.json")) return ModelSource(open_hf_gpt2(path));
+  if (std::optional<std::string> newest = newest_checkpoint(path, console)) return ModelSource(open_checkpoint(*newest));
+  fail(Exit::bad_data, path, ": no model here; looked for ", kManifestName, " (one checkpoint), config.json (a Hugging Face folder), ",
+       "and folders iter_* (where mtl-train saves)");
+}
+
+const GptConfig& ModelSource::config() const { return reader_->config; }
+std::string ModelSource::kind() const { return reader_->kind; }
+const std::string& ModelSource::folder() const { return reader_->folder; }
+std::optional<TrainState> ModelSource::state() const { return reader_->state; }
+Json ModelSource::hf_config() const { return reader_->hf_config; }
+const std::vector<SavedTensor>& ModelSource::tensors() const { return reader_->tensors; }
+void ModelSource::verify() const { reader_->verify(); }
+
+bool ModelSource::has_optimizer() const {
+  return std::any_of(tensors().begin(), tensors().end(), [](const SavedTensor& t) { return starts_with(t.name, "exp_avg."); });
+}
+
+void ModelSource::read(const std::string& name, const Slice& slice, std::span<std::byte> out) const {
+  std::size_t index = index_of(tensors(), name);
+  require(index < tensors().size(), folder(), ": no tensor '", name, "'");
+  std::size_t bytes = static_cast<std::size_t>(slice.count()) * static_cast<std::size_t>(bits_of(tensors()[index].dtype)) / 8;
+  require(out.size() == bytes, "ModelSource::read: a buffer of ", out.size(), " bytes for ", bytes);
+  reader_->read(index, slice, out);
+}
+
+namespace {
+
+/// Where the elements of one parameter of a store go.
+struct Target {
+  std::string name;  // with its prefix
+  Slice slice;
+  Tensor memory;     // padding rows beyond slice.count()
+};
+
+/// Checks all targets, then the files, then copies.
+void load_targets(const TensorReader& reader, const ParamStore& store, const std::vector<Target>& targets) {
+  std::map<std::string, std::size_t> index;
+  for (std::size_t i = 0; i < reader.tensors.size(); ++i) index[reader.tensors[i].name] = i;
+  std::map<std::string, const ParamSpec*> specs;
+  for (const ParamSpec& spec : store.specs()) specs[spec.name] = &spec;
+  std::vector<std::string> problems;
+  for (const Target& target : targets) {
+    auto found = index.find(target.name);
+    const ParamSpec& spec = *specs.at(target.name.substr(target.name.find('.') + 1));
+    if (found == index.end()) {
+      problems.push_back(cat("tensor '", target.name, "' is missing"));
+    } else if (reader.tensors[found->second].shape != spec.shape) {
+      problems.push_back(cat("tensor '", target.name, "' has shape ", shape_text(reader.tensors[found->second].shape),
+                             "; this model needs ", shape_text(spec.shape)));
+    }
+  }
+  if (!problems.empty()) fail_problems(reader.folder, std::move(problems));
+  reader.verify();
+  std::vector<std::byte> buffer;
+  for (const Target& target : targets) {
+    std::size_t at = index.at(target.name);
+    StoredDType stored = reader.tensors[at].dtype, wanted = stored_dtype_of(target.memory.dtype());
+    auto count = static_cast<std::size_t>(target.slice.count());
+    require(target.memory.numel() >= target.slice.count(), "parameter '", target.name, "' has less memory than elements");
+    std::span<std::byte> out(static_cast<std::byte*>(target.memory.raw()), count * size_of(target.memory.dtype()));
+    if (stored == wanted) {
+      reader.read(at, target.slice, out);
+      continue;
+    }
+    buffer.resize(count * static_cast<std::size_t>(bits_of(stored)) / 8);
+    reader.read(at, target.slice, buffer);
+    convert_elements(stored, buffer, wanted, out);
+  }
+}
+
+}  // namespace
+
+void ModelSource::load_values(ParamStore& store) const {
+  std::vector<Target> targets;
+  for (int i = 0; i < store.size(); ++i) {
+    targets.push_back({"param." + store.specs()[static_cast<std::size_t>(i)].name, store.slice(i), store.value(i)});
+  }
+  load_targets(*reader_, store, targets);
+}
+
+void ModelSource::load_optimizer(ParamStore& store) const {
+  if (!has_optimizer()) fail(Exit::bad_data, folder(), ": holds weights only; start from them with --finetune");
+  std::vector<Target> targets;
+  for (int i = 0; i < store.size(); ++i) {
+    const std::string& name = store.specs()[static_cast<std::size_t>(i)].name;
+    targets.push_back({"exp_avg." + name, store.slice(i), store.exp_avg(i)});
+    targets.push_back({"exp_avg_sq." + name, store.slice(i), store.exp_avg_sq(i)});
+  }
+  load_targets(*reader_, store, targets);
+}
+
+}  // namespace mtl

@@ -1,0 +1,123 @@
+#include "ckpt/stored_dtype.h"
+
+#include <array>
+#include <cmath>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace mtl {
+
+namespace {
+
+struct TypeInfo {
+  const char* name;
+  const char* torch_name;  // empty: not a type of parameters
+  int bits;
+};
+
+/// In the order of StoredDType.
+constexpr std::array<TypeInfo, 22> kTypes = {{{"BOOL", "", 8},         {"F4", "", 4},           {"F6_E2M3", "", 6},
+                                              {"F6_E3M2", "", 6},      {"U8", "", 8},           {"I8", "", 8},
+                                              {"F8_E5M2", "", 8},      {"F8_E4M3", "", 8},      {"F8_E5M2FNUZ", "", 8},
+                                              {"F8_E4M3FNUZ", "", 8},  {"F8_E8M0", "", 8},      {"I16", "", 16},
+                                              {"U16", "", 16},         {"F16", "float16", 16},  {"BF16", "bfloat16", 16},
+                                              {"I32", "", 32},         {"U32", "", 32},         {"F32", "float32", 32},
+                                              {"C64", "", 64},         {"F64", "float64", 64},  {"I64", "", 64},
+                                              {"U64", "", 64}}};
+
+const TypeInfo& info_of(StoredDType dtype) { return kTypes[static_cast<std::size_t>(dtype)]; }
+
+/// To fp32 with the last bit set when anything was cut off, so that a second rounding, to 16 bits, is the only one.
+float round_to_odd(double value) {
+  auto rounded = static_cast<float>(value);
+  if (std::isnan(value) || static_cast<double>(rounded) == value) return rounded;
+  std::uint32_t bits;
+  std::memcpy(&bits, &rounded, 4);
+  if (std::fabs(static_cast<double>(rounded)) > std::fabs(value)) --bits;
+  bits |= 1;
+  std::memcpy(&rounded, &bits, 4);
+  return rounded;
+}
+
+template <class T>
+T load(std::span<const std::byte> stored, std::size_t i) {
+  T value;
+  std::memcpy(&value, stored.data() + i * sizeof(T), sizeof(T));
+  return value;
+}
+
+template <class T>
+void store(std::span<std::byte> out, std::size_t i, T value) {
+  std::memcpy(out.data() + i * sizeof(T), &value, sizeof(T));
+}
+
+}  // namespace
+
+int bits_of(StoredDType dtype) { return info_of(dtype).bits; }
+std::string name_of(StoredDType dtype) { return info_of(dtype).name; }
+std::string torch_name_of(StoredDType dtype) { return info_of(dtype).torch_name; }
+bool is_model_dtype(StoredDType dtype) { return info_of(dtype).torch_name[0] != '\0'; }
+
+std::optional<StoredDType> parse_stored_dtype(std::string_view name) {
+  for (std::size_t i = 0; i < kTypes.size(); ++i) {
+    if (name == kTypes[i].name) return static_cast<StoredDType>(i);
+  }
+  return std::nullopt;
+}
+
+std::optional<StoredDType> parse_torch_dtype(std::string_view name) {
+  for (std::size_t i = 0; i < kTypes.size(); ++i) {
+    if (!name.empty() && name == kTypes[i].torch_name) return static_cast<StoredDType>(i);
+  }
+  return std::nullopt;
+}
+
+StoredDType stored_dtype_of(DType dtype) {
+  switch (dtype) {
+    case DType::f32: return StoredDType::f32;
+    case DType::f64: return StoredDType::f64;
+    case DType::f16: return StoredDType::f16;
+    case DType::bf16: return StoredDType::bf16;
+    case DType::i64: return StoredDType::i64;
+    case DType::i32: return StoredDType::i32;
+    case DType::u32: return StoredDType::u32;
+    case DType::u16: return StoredDType::u16;
+    case DType::u8: return StoredDType::u8;
+  }
+  fail(Exit::failure, "an element type without a stored form");
+}
+
+void to_float(StoredDType dtype, std::span<const std::byte> stored, std::span<float> out) {
+  convert_elements(dtype, stored, StoredDType::f32, std::as_writable_bytes(out));
+}
+
+void convert_elements(StoredDType from, std::span<const std::byte> source, StoredDType to, std::span<std::byte> out) {
+  require(is_model_dtype(from) && is_model_dtype(to), "no conversion from ", name_of(from), " to ", name_of(to));
+  std::size_t count = source.size() * 8 / static_cast<std::size_t>(bits_of(from));
+  require(out.size() * 8 == count * static_cast<std::size_t>(bits_of(to)), "conversion between buffers of different lengths");
+  if (from == to) {
+    if (!source.empty()) std::memcpy(out.data(), source.data(), source.size());
+    return;
+  }
+  bool narrow = bits_of(to) == 16;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (from == StoredDType::f64) {
+      auto wide = load<double>(source, i);
+      float value = narrow ? round_to_odd(wide) : static_cast<float>(wide);
+      if (to == StoredDType::f32) store(out, i, value);
+      if (to == StoredDType::f16) store(out, i, f32_to_f16(value));
+      if (to == StoredDType::bf16) store(out, i, f32_to_bf16(value));
+      continue;
+    }
+    float value = from == StoredDType::f16    ? f16_to_f32(load<std::uint16_t>(source, i))
+                  : from == StoredDType::bf16 ? bf16_to_f32(load<std::uint16_t>(source, i))
+                                              : load<float>(source, i);
+    if (to == StoredDType::f32) store(out, i, value);
+    if (to == StoredDType::f64) store(out, i, static_cast<double>(value));
+    if (to == StoredDType::f16) store(out, i, f32_to_f16(value));
+    if (to == StoredDType::bf16) store(out, i, f32_to_bf16(value));
+  }
+}
+
+}  // namespace mtl

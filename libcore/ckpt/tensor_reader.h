@@ -1,0 +1,46 @@
+// What ModelSource stands on: the canonical tensors of one opened model, whatever the files behind them.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ckpt/checkpoint.h"
+#include "layout/slice.h"
+#include "nn/gpt_config.h"
+
+namespace mtl {
+
+class TensorReader {
+ public:
+  GptConfig config;
+  std::string kind;                  // for messages: "checkpoint"
+  std::string folder;
+  std::optional<TrainState> state;
+  Json hf_config;                    // null when there is none
+  std::vector<SavedTensor> tensors;  // "param.NAME", "exp_avg.NAME", "exp_avg_sq.NAME"
+
+  virtual ~TensorReader() = default;
+  /// The elements of a slice of tensors[index], in the stored type.
+  virtual void read(std::size_t index, const Slice& slice, std::span<std::byte> out) const = 0;
+  /// Every file against its hash, where the format has hashes.
+  virtual void verify() const {}
+
+ protected:
+  /// Throws Error(bad_data) unless `tensors` are exactly the parameters of `config`, and the moments of all of them or
+  /// of none; names what is missing, extra, or of another shape or type.
+  void check_complete() const;
+};
+
+/// Copies the part that `want` and `piece` share: `from` holds the elements of `piece`, `to` those of `want`.
+/// Returns how many elements that were.
+std::int64_t copy_overlap(const Slice& piece, std::span<const std::byte> from, const Slice& want, std::span<std::byte> to,
+                          std::size_t element_bytes);
+
+/// Opens one checkpoint: iter_0001000.
+std::unique_ptr<TensorReader> open_checkpoint(const std::string& folder);
+
+}  // namespace mtl
