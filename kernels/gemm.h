@@ -30,10 +30,10 @@ struct Operand {
 };
 
 struct Epilogue {
-  Tensor bias;
-  Tensor gelu_aux;
-  Tensor dgelu_aux;
-  Grad dbias;
+  Tensor bias{};
+  Tensor gelu_aux{};
+  Tensor dgelu_aux{};
+  Grad dbias{};
 };
 
 inline Operand transposed(Tensor tensor) { return {tensor, true}; }
