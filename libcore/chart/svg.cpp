@@ -6,6 +6,7 @@
 
 #include "base/str.h"
 #include "chart/axis.h"
+#include "chart/label.h"
 
 namespace mtl {
 
@@ -34,23 +35,8 @@ double text_width(std::string_view text, double font) {
   return ems * font;
 }
 
-/// The text, cut in its middle to fit `width`; names often differ at both ends.
 std::string fit(const std::string& text, double width, double font) {
-  if (text_width(text, font) <= width) return text;
-  std::vector<std::string> characters;
-  for (char c : text) {
-    if ((c & 0xc0) == 0x80 && !characters.empty()) characters.back() += c;
-    else characters.emplace_back(1, c);
-  }
-  std::string out;
-  for (std::size_t keep = characters.size(); keep > 0; --keep) {
-    out.clear();
-    for (std::size_t i = 0; i < (keep + 1) / 2; ++i) out += characters[i];
-    out += "…";
-    for (std::size_t i = characters.size() - keep / 2; i < characters.size(); ++i) out += characters[i];
-    if (text_width(out, font) <= width) break;
-  }
-  return out;
+  return cut_middle(text, "…", [&](const std::string& cut) { return text_width(cut, font) <= width; });
 }
 
 /// Writes elements into the document.

@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/str.h"
 #include "chart/axis.h"
+#include "chart/label.h"
 
 namespace mtl {
 
@@ -91,6 +92,10 @@ struct Look {
   int gutter;  // characters left of the vertical axis
 
   int color_of(const Series& series) const { return options.color ? kColors[series.color % kColors.size()] : 0; }
+  /// The text, cut to `room` characters.
+  std::string fit(const std::string& text, int room) const {
+    return cut_middle(text, options.unicode ? "…" : "..", [&](const std::string& cut) { return static_cast<int>(count_characters(cut)) <= room; });
+  }
   char symbol_of(const Series& series) const { return series.is_markers ? 'o' : kSymbols[series.color % kSymbols.size()]; }
 };
 
@@ -131,11 +136,11 @@ std::string draw_panel(const Panel& panel, const Look& look, const Axis& x_axis,
     if (!series.is_faint) draw_series(plot, look, series, x_axis, y_axis);
   }
   std::vector<std::string> labels(static_cast<std::size_t>(rows));
-  for (const Tick& tick : y_axis.ticks(std::max(2, (rows + 1) / 2))) {
+  for (const Tick& tick : y_axis.ticks(std::max(2, rows / 2 + 1))) {
     auto row = static_cast<std::size_t>(std::clamp(to_dot(1 - y_axis.position(tick.value), rows), 0, rows - 1));
     if (!tick.label.empty()) labels[row] = tick.label;
   }
-  std::string out = cat(std::string(static_cast<std::size_t>(look.gutter) + 1, ' '), panel.y_label, "\n");
+  std::string out = cat(std::string(static_cast<std::size_t>(look.gutter) + 1, ' '), look.fit(panel.y_label, columns), "\n");
   for (int row = 0; row < rows; ++row) {
     const std::string& label = labels[static_cast<std::size_t>(row)];
     const char* axis = look.options.unicode ? (label.empty() ? "│" : "┤") : (label.empty() ? "|" : "+");
@@ -175,7 +180,8 @@ std::string draw_legend(const Chart& chart, const Look& look) {
   for (const auto& [series, is_shared] : entries) {
     std::string sample = look.braille && !series->is_markers ? "⠤⠤" : std::string(2, look.symbol_of(*series));
     if (series->is_markers) sample = "o ";
-    std::size_t length = 4 + series->name.size() + 2;
+    std::string name = look.fit(series->name, look.options.width - 6);
+    std::size_t length = 4 + count_characters(name) + 2;
     if (used > 0 && used + length > width) {
       out += line + "\n";
       line.clear();
@@ -183,7 +189,7 @@ std::string draw_legend(const Chart& chart, const Look& look) {
     }
     int color = is_shared ? 0 : look.color_of(*series);
     if (color != 0) sample = format("\033[%dm", color) + sample + "\033[0m";
-    line += cat(" ", sample, " ", series->name, "  ");
+    line += cat(" ", sample, " ", name, "  ");
     used += length;
   }
   return entries.size() < 2 ? "" : out + line + "\n";
@@ -214,7 +220,7 @@ std::string terminal_chart(const Chart& chart, const TerminalOptions& options) {
   look.gutter = std::max(look.gutter + 1, 5);
   Axis x_axis(x_range(chart), chart.log_x);
   std::string out;
-  if (!chart.title.empty()) out += cat(std::string(static_cast<std::size_t>(look.gutter) + 1, ' '), chart.title, "\n");
+  if (!chart.title.empty()) out += cat(std::string(static_cast<std::size_t>(look.gutter) + 1, ' '), look.fit(chart.title, look.options.width - look.gutter - 1), "\n");
   // Two lines a panel go to its name and axis, four to the title, the labels and the legend. The first is twice as tall.
   int panels = static_cast<int>(chart.panels.size());
   int unit = std::max(3, (options.height - 4 - 2 * panels) / (panels + 1));

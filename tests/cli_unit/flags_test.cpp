@@ -172,6 +172,15 @@ TEST_CASE("flags: required flags and checks speak together with the other proble
         "--frob: unknown flag; see mtl-tool --help\n--load: is required: the model\n--num-layers 0: must be positive\n");
 }
 
+TEST_CASE("flags: an incomplete configuration can be dumped, one that does not convert cannot") {
+  Tool tool;
+  std::string load;
+  tool.flags.add("--load", &load, "PATH", "the model").required();
+  tool.flags.check([&] { tool.flags.problem("FILE", "is missing"); });
+  CHECK(tool.parse({"--dump-config"}) == Flags::Request::dump_config);
+  CHECK(Tool().problems({"--dump-config", "--lr", "x"}) == "--lr x: is not a number\n");
+}
+
 TEST_CASE("flags: --help and --version win over everything else") {
   CHECK(Tool().parse({"--nonsense", "--help"}) == Flags::Request::help);
   CHECK(Tool().parse({"-h"}) == Flags::Request::help);
