@@ -11,6 +11,7 @@ namespace mtl {
 std::size_t count_characters(std::string_view text);
 
 /// The text, or as much of it as `fits` takes with its middle replaced by `mark`: names often differ at both ends.
-std::string cut_middle(const std::string& text, std::string_view mark, const std::function<bool(const std::string&)>& fits);
+std::string cut_middle(const std::string& text, std::string_view mark,
+                       const std::function<bool(const std::string&)>& fits);
 
 }  // namespace mtl

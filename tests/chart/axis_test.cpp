@@ -45,7 +45,7 @@ TEST_CASE("ticks: logarithmic axes name decades, and round numbers between where
 }
 
 TEST_CASE("ticks: for any range a few labels, all different, inside it") {
-  // Beyond a millionth of a millionth of the values, doubles give out.
+  // Below a millionth of a millionth of the values, doubles give out.
   for (double low : {-5e8, -3.7, -1e-9, 0.0, 1e-12, 2.5e-4, 0.33, 7.0, 99999.0, 4e15}) {
     for (double span : {1e-6, 0.01, 0.7, 13.0, 5000.0, 3e7}) {
       double scale = std::max(1.0, std::abs(low) * 1e-6);

@@ -15,8 +15,8 @@ using namespace mtl;
 namespace {
 
 std::string step(int iteration, const std::string& loss) {
-  return cat(R"({"type":"step","iteration":)", iteration, R"(,"consumed_samples":)", iteration * 8, R"(,"lm_loss":)", loss,
-             R"(,"learning_rate":0.001})", "\n");
+  return cat(R"({"type":"step","iteration":)", iteration, R"(,"consumed_samples":)", iteration * 8, R"(,"lm_loss":)",
+             loss, R"(,"learning_rate":0.001})", "\n");
 }
 
 RunLog run_of(const std::vector<std::string>& losses, const std::string& name = "run") {
@@ -35,8 +35,10 @@ std::size_t count(const std::string& text, std::string_view word) {
 std::size_t columns(const std::string& line) {
   std::size_t width = 0;
   for (std::size_t i = 0; i < line.size(); ++i) {
-    if (line[i] == '\033') i = line.find('m', i);
-    else if ((line[i] & 0xc0) != 0x80) ++width;
+    if (line[i] == '\033')
+      i = line.find('m', i);
+    else if ((line[i] & 0xc0) != 0x80)
+      ++width;
   }
   return width;
 }
@@ -44,13 +46,14 @@ std::size_t columns(const std::string& line) {
 /// Every chart that a user may draw by accident.
 std::vector<Chart> awkward_charts() {
   std::vector<std::vector<RunLog>> runs = {
-      {run_of({"3.5"})},                                     // a single point
-      {run_of({"5", "NaN", "4", "3", "NaN", "NaN", "2"})},   // gaps, a point between two
-      {run_of({"2", "2", "2"})},                             // nothing changes
+      {run_of({"3.5"})},                                    // a single point
+      {run_of({"5", "NaN", "4", "3", "NaN", "NaN", "2"})},  // gaps, a point between two
+      {run_of({"2", "2", "2"})},                            // nothing changes
       {run_of({"Infinity", "1e300", "1"})},
       {},
   };
-  for (int i = 0; i < 23; ++i) runs.back().push_back(run_of({"3", "2"}, cat("a-run-with-a-very-long-name-", i, "-until-its-end")));
+  for (int i = 0; i < 23; ++i)
+    runs.back().push_back(run_of({"3", "2"}, cat("a-run-with-a-very-long-name-", i, "-until-its-end")));
   std::vector<Chart> charts;
   for (const auto& logs : runs) {
     for (bool is_log : {false, true}) {
@@ -91,7 +94,8 @@ TEST_CASE("svg: text is escaped") { CHECK(escape_xml("<a href='&\"'>\x01") == "&
 TEST_CASE("legend: the validation of many runs is one entry") {
   std::vector<RunLog> logs;
   for (const char* name : {"a", "b"}) {
-    logs.push_back(parse_run_log(step(1, "3") + step(2, "2.5") + R"({"type":"validation","iteration":2,"loss":2.7})" + "\n", name));
+    logs.push_back(parse_run_log(
+        step(1, "3") + step(2, "2.5") + R"({"type":"validation","iteration":2,"loss":2.7})" + "\n", name));
   }
   Chart chart = make_run_chart(logs, {});
   std::vector<LegendEntry> entries = legend_entries(chart);
@@ -129,7 +133,8 @@ TEST_CASE("terminal: a falling line falls") {
 
 TEST_CASE("run log: a text log's fields become columns, other lines are left alone") {
   RunLog log = parse_run_log(
-      "setting up\n [ts] iteration        7/      10 | consumed samples:           56 | lm loss: 1.250000E+00 | MFU A: 12.5% | odd: x |\n"
+      "setting up\n [ts] iteration        7/      10 | consumed samples:           56 | lm loss: 1.250000E+00 | MFU A: "
+      "12.5% | odd: x |\n"
       " validation loss at iteration 7 | lm loss value: 2.0E+00 | lm loss PPL: 7.4E+00 | \n"
       "| consumed samples: 3 | iterations\n"
       " iteration        8/      10 | consumed samples:           64 | lm lo",
