@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "kernels/attention_cpu.h"
+#include "kernels/parallel.h"
 
 namespace mtl {
 
@@ -42,7 +43,8 @@ Sizes checked_sizes(const AttentionInput& in) {
 }
 
 /// Every row must see itself, or its softmax is over nothing.
-void check_documents(const AttentionInput& in, const Sizes& sizes) {
+void check_contents(const AttentionInput& in, const Sizes& sizes) {
+  require(!in.dropout.active() || in.dropout.state != nullptr, "attention: dropout needs the step's state");
   if (!in.document_start.exists()) return;
   const std::int32_t* start = in.document_start.data<std::int32_t>();
   for (std::int64_t i = 0; i < sizes.batch * sizes.length; ++i) {
@@ -100,13 +102,13 @@ void append_to_cache(cpu::AttentionGroup& group, const KvCache& cache, std::int6
 
 /// Calls work(b, g, area) for every group of every sequence; area is the thread's own part of `areas` (threads, floats).
 template <class Work>
-void for_groups(const Stream& stream, const Sizes& sizes, const Tensor& areas, const Work& work) {
+void for_groups(const Stream& stream, const Sizes& sizes, std::int64_t keys, const Tensor& areas, const Work& work) {
   float* base = areas.data<float>();
   std::int64_t area = areas.size(1);
-#pragma omp parallel for num_threads(stream.threads()) schedule(dynamic)
-  for (std::int64_t item = 0; item < sizes.batch * sizes.groups; ++item) {
+  std::int64_t items = sizes.batch * sizes.groups;
+  parallel_for(stream.threads(), items, items * sizes.heads * sizes.length * keys * sizes.dim, [&](std::int64_t item) {
     work(item / sizes.groups, item % sizes.groups, base + area * omp_get_thread_num());
-  }
+  });
 }
 
 }  // namespace
@@ -119,9 +121,9 @@ void attention_forward(Stream& stream, Arena& scratch, Tensor out, Tensor logsum
   Tensor areas = scratch.make({stream.threads(), cpu::attention_forward_work(sizes.length, sizes.dim)});
   stream.count(sizes.forward_flops(), static_cast<double>(in.qkv.bytes() + out.bytes() + logsumexp.bytes()));
   if (stream.is_meta()) return;
-  check_documents(in, sizes);
+  check_contents(in, sizes);
 
-  for_groups(stream, sizes, areas, [&](std::int64_t b, std::int64_t g, float* area) {
+  for_groups(stream, sizes, sizes.length, areas, [&](std::int64_t b, std::int64_t g, float* area) {
     std::int64_t head = g * sizes.heads, stride = sizes.groups * sizes.heads * sizes.dim;
     cpu::AttentionForward call;
     call.group = group_of(in, sizes, b, g);
@@ -143,9 +145,9 @@ void attention_backward(Stream& stream, Arena& scratch, Tensor dqkv, Tensor dout
   Tensor areas = scratch.make({stream.threads(), cpu::attention_backward_work(sizes.length, sizes.dim)});
   stream.count(2.5 * sizes.forward_flops(), static_cast<double>(2 * in.qkv.bytes() + 2 * out.bytes() + logsumexp.bytes()));
   if (stream.is_meta()) return;
-  check_documents(in, sizes);
+  check_contents(in, sizes);
 
-  for_groups(stream, sizes, areas, [&](std::int64_t b, std::int64_t g, float* area) {
+  for_groups(stream, sizes, sizes.length, areas, [&](std::int64_t b, std::int64_t g, float* area) {
     std::int64_t head = g * sizes.heads, stride = sizes.groups * sizes.heads * sizes.dim;
     std::int64_t in_out = b * sizes.length * stride + head * sizes.dim;
     cpu::AttentionBackward call;
@@ -184,7 +186,7 @@ void attention_cached(Stream& stream, Arena& scratch, Tensor out, const Attentio
             lengths[b], " of ", capacity, " positions, ", sizes.length, " are new");
   }
 
-  for_groups(stream, sizes, areas, [&](std::int64_t b, std::int64_t g, float* area) {
+  for_groups(stream, sizes, capacity, areas, [&](std::int64_t b, std::int64_t g, float* area) {
     std::int64_t stride = sizes.groups * sizes.heads * sizes.dim;
     cpu::AttentionForward call;
     call.group = group_of(in, sizes, b, g);

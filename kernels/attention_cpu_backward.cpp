@@ -1,15 +1,16 @@
 // Backward attention of one group (Dao et al. 2022, algorithm 4). Blocks of query rows one after another, each against
 // all keys it sees, recomputing P from logsumexp; dk and dv of the group gather in the work area, in that order.
-#define HWY_BASELINE_TARGETS HWY_SSE4
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL)
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/attention_cpu_backward.cpp"
-#include <hwy/foreach_target.h>
-// after foreach_target
-#include "kernels/attention_cpu_inl.h"
+#include <algorithm>
+
+#include "kernels/attention_cpu.h"
+#include "kernels/attention_cpu_work.h"
+
+#define MTL_SIMD_FILE "kernels/attention_cpu_backward.cpp"
+#include "kernels/simd.h"
+#include "kernels/attention_cpu_simd.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace mtl::cpu::HWY_NAMESPACE {
+namespace mtl::HWY_NAMESPACE {
 
 /// Scores become dropout(P), dP becomes dS = P (dropout'(dP) - D).
 HWY_INLINE void backward_block(const AttentionBackward& call, const BackwardWork& work, std::int64_t head, const Block& block) {
@@ -20,18 +21,18 @@ HWY_INLINE void backward_block(const AttentionBackward& call, const BackwardWork
     float* p = work.probabilities + i * kScoreStride;
     float* ds = work.dscores + i * kScoreStride;
     mask_row(p, columns, block.key, group.document_start == nullptr ? 0 : group.document_start[row], row);
-    Vec shift = hn::Set(kF32, call.logsumexp[head * group.queries + row] * kLog2E);
-    Vec row_dot = hn::Set(kF32, work.row_dot[i]);
+    VecF32 shift = set(call.logsumexp[head * group.queries + row]);
+    VecF32 row_dot = set(work.row_dot[i]);
     for (std::int64_t c = 0; c < columns; c += kLanes) {
-      Vec probability = exp2_of(hn::Sub(hn::LoadU(kF32, p + c), shift)), dp = hn::LoadU(kF32, ds + c);
-      Vec kept = probability;
+      VecF32 probability = exp(hn::Sub(hn::LoadU(F32(), p + c), shift)), dp = hn::LoadU(F32(), ds + c);
+      VecF32 kept = probability;
       if (group.dropout.active) {
-        Vec factor = dropout_factor(work.bytes + i * kKeyBlock + c, group.dropout);
+        VecF32 factor = dropout_factor(work.bytes + i * kKeyBlock + c, group.dropout);
         kept = hn::Mul(kept, factor);
         dp = hn::Mul(dp, factor);
       }
-      hn::StoreU(kept, kF32, p + c);
-      hn::StoreU(hn::Mul(probability, hn::Sub(dp, row_dot)), kF32, ds + c);
+      hn::StoreU(kept, F32(), p + c);
+      hn::StoreU(hn::Mul(probability, hn::Sub(dp, row_dot)), F32(), ds + c);
     }
   }
 }
@@ -60,7 +61,7 @@ HWY_INLINE void backward_rows(const AttentionBackward& call, const BackwardWork&
   const AttentionGroup& group = call.group;
   std::int64_t rows = std::min(kQueryBlock, group.queries - row), padded = round_to_panel(group.dim);
   std::int64_t in_qkv = row * group.q_stride + head * group.dim, in_out = row * call.out_stride + head * group.dim;
-  copy_block(group.q + in_qkv, group.q_stride, rows, group.dim, group.scale * kLog2E, padded, work.q);
+  copy_block(group.q + in_qkv, group.q_stride, rows, group.dim, group.scale, padded, work.q);
   copy_block(call.dout + in_out, call.out_stride, rows, group.dim, 1.0f, padded, work.dout);
   for (std::int64_t i = 0; i < rows; ++i) {
     work.row_dot[i] = dot(work.dout + i * padded, call.out + in_out + i * call.out_stride, group.dim);
@@ -79,7 +80,7 @@ HWY_INLINE void backward_rows(const AttentionBackward& call, const BackwardWork&
   write_scaled(work.dq, padded, rows, group.dim, group.scale, call.dq + in_qkv, group.q_stride);
 }
 
-void backward(const AttentionBackward& call, float* area) {
+void attention_backward_group(const AttentionBackward& call, float* area) {
   const AttentionGroup& group = call.group;
   BackwardWork work(area, group.keys, group.dim);
   std::int64_t padded = round_to_panel(group.dim), all_keys = round_up(group.keys, kKeyAlign);
@@ -91,18 +92,18 @@ void backward(const AttentionBackward& call, float* area) {
   for (std::int64_t head = 0; head < group.heads; ++head) {
     for (std::int64_t row = 0; row < group.queries; row += kQueryBlock) backward_rows(call, work, head, row);
   }
-  write_scaled(work.dk, padded, group.keys, group.dim, kLn2, call.dk, group.kv_stride);
+  write_scaled(work.dk, padded, group.keys, group.dim, 1.0f, call.dk, group.kv_stride);
   write_scaled(work.dv, padded, group.keys, group.dim, 1.0f, call.dv, group.kv_stride);
 }
 
-}  // namespace mtl::cpu::HWY_NAMESPACE
+}  // namespace mtl::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace mtl::cpu {
-HWY_EXPORT(backward);
+HWY_EXPORT(attention_backward_group);
 
-void attention_backward(const AttentionBackward& call, float* work) { HWY_DYNAMIC_DISPATCH(backward)(call, work); }
+void attention_backward(const AttentionBackward& call, float* work) { HWY_DYNAMIC_DISPATCH(attention_backward_group)(call, work); }
 std::int64_t attention_backward_work(std::int64_t keys, std::int64_t dim) { return BackwardWork(nullptr, keys, dim).area.used(); }
 }  // namespace mtl::cpu
 #endif

@@ -1,38 +1,41 @@
 // Forward attention of one group: softmax over blocks of keys with a running maximum and sum per row (Milakov,
 // Gimelshein 2018), so that a row of scores never exists as a whole.
-#define HWY_BASELINE_TARGETS HWY_SSE4
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL)
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/attention_cpu_forward.cpp"
-#include <hwy/foreach_target.h>
-// after foreach_target
-#include "kernels/attention_cpu_inl.h"
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "kernels/attention_cpu.h"
+#include "kernels/attention_cpu_work.h"
+
+#define MTL_SIMD_FILE "kernels/attention_cpu_forward.cpp"
+#include "kernels/simd.h"
+#include "kernels/attention_cpu_simd.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace mtl::cpu::HWY_NAMESPACE {
+namespace mtl::HWY_NAMESPACE {
 
-/// scores (columns) become 2^(scores - maximum); the running maximum, sum and output row follow.
+/// scores (columns) become e^(scores - maximum); the running maximum, sum and output row follow.
 HWY_INLINE void softmax_row(float* scores, std::int64_t columns, float& row_max, float& row_sum, float* out,
                             std::int64_t padded) {
-  Vec top = hn::Set(kF32, row_max);
-  for (std::int64_t c = 0; c < columns; c += kLanes) top = hn::Max(top, hn::LoadU(kF32, scores + c));
-  float maximum = hn::GetLane(hn::MaxOfLanes(kF32, top));
+  VecF32 top = set(row_max);
+  for (std::int64_t c = 0; c < columns; c += kLanes) top = hn::Max(top, hn::LoadU(F32(), scores + c));
+  float maximum = hn::GetLane(hn::MaxOfLanes(F32(), top));
   if (maximum == -std::numeric_limits<float>::infinity()) {  // nothing seen so far
     std::fill_n(scores, columns, 0.0f);
     return;
   }
-  Vec shift = hn::Set(kF32, maximum), total = hn::Zero(kF32);
+  VecF32 shift = set(maximum), total = set(0);
   for (std::int64_t c = 0; c < columns; c += kLanes) {
-    Vec p = exp2_of(hn::Sub(hn::LoadU(kF32, scores + c), shift));
+    VecF32 p = exp(hn::Sub(hn::LoadU(F32(), scores + c), shift));
     total = hn::Add(total, p);
-    hn::StoreU(p, kF32, scores + c);
+    hn::StoreU(p, F32(), scores + c);
   }
-  float factor = std::exp2(row_max - maximum);
-  row_sum = row_sum * factor + hn::GetLane(hn::SumOfLanes(kF32, total));
+  float factor = std::exp(row_max - maximum);
+  row_sum = row_sum * factor + hn::GetLane(hn::SumOfLanes(F32(), total));
   row_max = maximum;
   if (factor == 1.0f) return;
   for (std::int64_t c = 0; c < padded; c += kLanes) {
-    hn::StoreU(hn::Mul(hn::LoadU(kF32, out + c), hn::Set(kF32, factor)), kF32, out + c);
+    hn::StoreU(hn::Mul(hn::LoadU(F32(), out + c), set(factor)), F32(), out + c);
   }
 }
 
@@ -47,8 +50,8 @@ HWY_INLINE void softmax_block(const AttentionGroup& group, const ForwardWork& wo
     softmax_row(scores, columns, work.row_max[i], work.row_sum[i], work.out + i * padded, padded);
     if (!group.dropout.active) continue;
     for (std::int64_t c = 0; c < columns; c += kLanes) {
-      Vec factor = dropout_factor(work.bytes + i * kKeyBlock + c, group.dropout);
-      hn::StoreU(hn::Mul(hn::LoadU(kF32, scores + c), factor), kF32, scores + c);
+      VecF32 factor = dropout_factor(work.bytes + i * kKeyBlock + c, group.dropout);
+      hn::StoreU(hn::Mul(hn::LoadU(F32(), scores + c), factor), F32(), scores + c);
     }
   }
 }
@@ -61,11 +64,11 @@ HWY_INLINE void write_rows(const AttentionForward& call, const ForwardWork& work
     float inverse = 1.0f / work.row_sum[i];
     for (std::int64_t d = 0; d < group.dim; ++d) out[d] = work.out[i * padded + d] * inverse;
     if (call.logsumexp == nullptr) continue;
-    call.logsumexp[head * group.queries + block.row + i] = work.row_max[i] * kLn2 + std::log(work.row_sum[i]);
+    call.logsumexp[head * group.queries + block.row + i] = work.row_max[i] + std::log(work.row_sum[i]);
   }
 }
 
-void forward(const AttentionForward& call, float* area) {
+void attention_forward_group(const AttentionForward& call, float* area) {
   const AttentionGroup& group = call.group;
   ForwardWork work(area, group.keys, group.dim);
   std::int64_t offset = group.keys - group.queries, padded = round_to_panel(group.dim);
@@ -75,7 +78,7 @@ void forward(const AttentionForward& call, float* area) {
   for (std::int64_t head = 0; head < group.heads; ++head) {
     for (std::int64_t row = 0; row < group.queries; row += kQueryBlock) {
       std::int64_t rows = std::min(kQueryBlock, group.queries - row);
-      copy_block(group.q + row * group.q_stride + head * group.dim, group.q_stride, rows, group.dim, group.scale * kLog2E,
+      copy_block(group.q + row * group.q_stride + head * group.dim, group.q_stride, rows, group.dim, group.scale,
                  padded, work.q);
       std::fill_n(work.out, kQueryBlock * padded, 0.0f);
       std::fill_n(work.row_max, kQueryBlock, -std::numeric_limits<float>::infinity());
@@ -92,14 +95,14 @@ void forward(const AttentionForward& call, float* area) {
   }
 }
 
-}  // namespace mtl::cpu::HWY_NAMESPACE
+}  // namespace mtl::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace mtl::cpu {
-HWY_EXPORT(forward);
+HWY_EXPORT(attention_forward_group);
 
-void attention_forward(const AttentionForward& call, float* work) { HWY_DYNAMIC_DISPATCH(forward)(call, work); }
+void attention_forward(const AttentionForward& call, float* work) { HWY_DYNAMIC_DISPATCH(attention_forward_group)(call, work); }
 std::int64_t attention_forward_work(std::int64_t keys, std::int64_t dim) { return ForwardWork(nullptr, keys, dim).area.used(); }
 }  // namespace mtl::cpu
 #endif

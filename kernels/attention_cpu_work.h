@@ -45,10 +45,10 @@ struct ForwardWork {
   WorkArea area;
   float* k_columns;  // keys transposed, in panels
   float* v_rows;     // values, in panels
-  float* q;          // a block of queries, times scale * log2(e)
+  float* q;          // a block of queries, times scale
   float* out;        // a block of outputs before division by the row's sum
   float* scores;
-  float* row_max;    // base 2
+  float* row_max;
   float* row_sum;
   std::uint8_t* bytes;  // of dropout
 };
@@ -73,9 +73,9 @@ struct BackwardWork {
   float* k_columns;  // keys and values transposed, in panels
   float* v_columns;
   float* k_rows;     // keys, in panels
-  float* dk;         // (keys, padded) sums; dk lacks a factor ln(2)
+  float* dk;         // (keys, padded) sums
   float* dv;
-  float* q;          // a block of queries, times scale * log2(e)
+  float* q;          // a block of queries, times scale
   float* dout;
   float* dq;         // lacks the factor scale
   float* probabilities;

@@ -15,7 +15,8 @@ MatrixShape shape_of(const char* what, const Operand& operand) {
   require(operand.tensor.exists(), "gemm: operand ", what, " is missing");
   expect_tensor(what, operand.tensor, DType::f32, operand.tensor.shape());
   require(operand.scale == nullptr, "gemm: operand ", what, " has a scale, float32 takes none");
-  const MatrixShape stored{operand.tensor.row_count(), operand.tensor.size(-1)};
+  MatrixShape stored{1, operand.tensor.size(-1)};
+  for (int axis = 0; axis + 1 < operand.tensor.shape().rank(); ++axis) stored.rows *= operand.tensor.size(axis);
   return operand.transposed ? MatrixShape{stored.columns, stored.rows} : stored;
 }
 

@@ -77,8 +77,18 @@ std::vector<std::int32_t> GptDataset::read_tokens(std::int64_t index) const {
   return ids;
 }
 
+void GptDataset::check_ids(const std::vector<std::int32_t>& ids, std::int64_t index) const {
+  for (const std::int32_t id : ids) {
+    if (id == options_.pad || (id >= 0 && id < options_.vocab_size)) continue;
+    fail(Exit::bad_data, data_->prefix(), ": the token id ", id, ", in sequences ", describe(index).documents.front(),
+         " and following, is not in the vocabulary of ", options_.vocab_size,
+         "; give the tokenizer that the data was made with");
+  }
+}
+
 Sample GptDataset::item(std::int64_t index) const {
   std::vector<std::int32_t> ids = read_tokens(index);
+  if (options_.vocab_size > 0) check_ids(ids, index);
   ids.resize(static_cast<std::size_t>(options_.seq_length) + 1, options_.pad);
   Sample sample;
   sample.tokens.assign(ids.begin(), ids.end() - 1);
@@ -86,6 +96,17 @@ Sample GptDataset::item(std::int64_t index) const {
   mark_documents(options_, sample);
   clear_padding(options_.pad, sample);
   return sample;
+}
+
+std::unique_ptr<GptDataset> open_split(std::shared_ptr<const IndexedDataset> data, std::string_view split, Split which,
+                                       const RunLength& run, GptDatasetOptions options) {
+  const auto part = static_cast<std::size_t>(which);
+  options.samples = count_samples(run)[part];
+  if (*options.samples == 0) return nullptr;
+  const auto share = parse_split(split)[part];
+  if (!share) fail(Exit::usage, "--split ", split, ": gives no data to ", kSplitNames[part]);
+  options.range = range_of(*share, data->sequences());
+  return std::make_unique<GptDataset>(std::move(data), options);
 }
 
 }  // namespace mtl

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "data/indexed_dataset.h"
@@ -16,14 +17,15 @@ namespace mtl {
 struct GptDatasetOptions {
   std::int64_t seq_length = 0;
   std::int64_t seed = 1234;
-  SplitRange range{0, 0};               // of sequences
-  std::optional<std::int64_t> samples;  // wanted at least; empty: one epoch
-  bool drop_last_partial = true;        // false: the last sample may be filled up with padding
-  std::int32_t eod = -1;                // the end-of-document id; -1: none
-  std::int32_t pad = -1;                // the padding id; -1, or equal to eod: none
-  bool eod_mask_loss = false;           // no loss where the input is eod
-  bool reset_position_ids = false;      // positions count from 0 again after an eod
-  bool reset_attention_mask = false;    // nothing after an eod sees what is before
+  SplitRange range{0, 0};                 // of sequences
+  std::optional<std::int64_t> samples{};  // wanted at least; empty: one epoch
+  bool drop_last_partial = true;          // false: the last sample may be filled up with padding
+  std::int32_t eod = -1;                  // the end-of-document id; -1: none
+  std::int32_t pad = -1;                  // the padding id; -1, or equal to eod: none
+  std::int64_t vocab_size = 0;            // item() refuses ids that are not below it; 0: not checked
+  bool eod_mask_loss = false;             // no loss where the input is eod
+  bool reset_position_ids = false;        // positions count from 0 again after an eod
+  bool reset_attention_mask = false;      // nothing after an eod sees what is before
 };
 
 /// One sample. S entries each.
@@ -52,7 +54,7 @@ class GptDataset {
 
   /// The samples it has, at least those wanted.
   std::int64_t size() const { return order_.samples(); }
-  /// Index in the order of training, in [0, size()).
+  /// Index in the order of training, in [0, size()). Throws Error(bad_data) for an id outside the vocabulary.
   Sample item(std::int64_t index) const;
   SampleSource describe(std::int64_t index) const;
   /// The S + 1 ids as they are stored. A last, partial sample has fewer.
@@ -61,9 +63,16 @@ class GptDataset {
   const SampleOrder& order() const { return order_; }
 
  private:
+  void check_ids(const std::vector<std::int32_t>& ids, std::int64_t index) const;
+
   std::shared_ptr<const IndexedDataset> data_;
   GptDatasetOptions options_;
   SampleOrder order_;
 };
+
+/// The samples that a run of this length asks of one part of the data: `options` with range and samples filled in.
+/// Null when it asks for none. Throws Error(usage) when the split gives that part no data.
+std::unique_ptr<GptDataset> open_split(std::shared_ptr<const IndexedDataset> data, std::string_view split, Split which,
+                                       const RunLength& run, GptDatasetOptions options);
 
 }  // namespace mtl

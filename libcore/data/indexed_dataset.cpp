@@ -124,7 +124,7 @@ void IndexedDataset::check_header() {
 }
 
 void IndexedDataset::check_sequences() {
-  const auto size = static_cast<std::int64_t>(item_size(type_));
+  const auto size = static_cast<std::int64_t>(item_size(type_)), size_of_bin = static_cast<std::int64_t>(bin_bytes());
   for (std::int64_t i = 0; i < sequences_; ++i) {
     if (lengths()[i] < 0) fail(Exit::bad_data, idx_.path(), ": sequence ", i, " has length ", lengths()[i], kRemedy);
     const auto pointer = load<std::int64_t>(kHeaderBytes + static_cast<std::size_t>(4 * sequences_ + 8 * i));
@@ -134,14 +134,14 @@ void IndexedDataset::check_sequences() {
     }
     tokens_ += lengths()[i];
     // Checked here, so that lengths from a hostile file cannot overflow the sum.
-    if (tokens_ * size > static_cast<std::int64_t>(bin_bytes())) {
-      fail(Exit::bad_data, bin_.path(), ": sequences 0 to ", i, " need ", tokens_ * size, " bytes, file has ",
-           bin_bytes(), kRemedy);
+    if (tokens_ * size > size_of_bin) {
+      fail(Exit::bad_data, bin_.path(), ": sequences 0 to ", i, " need ", with_commas(tokens_ * size),
+           " bytes, the file has ", with_commas(size_of_bin), kRemedy);
     }
   }
-  if (tokens_ * size != static_cast<std::int64_t>(bin_bytes())) {
-    fail(Exit::bad_data, bin_.path(), ": the .idx accounts for ", tokens_ * size, " bytes, the file has ", bin_bytes(),
-         kRemedy);
+  if (tokens_ * size != size_of_bin) {
+    fail(Exit::bad_data, bin_.path(), ": the .idx accounts for ", with_commas(tokens_ * size), " bytes, the file has ",
+         with_commas(size_of_bin), kRemedy);
   }
 }
 

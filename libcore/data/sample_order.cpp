@@ -121,8 +121,9 @@ SampleOrder build_sample_order(const SequenceLengths& lengths, const SampleOrder
   order.tokens_per_epoch = count_tokens(lengths, options.range);
   if (order.tokens_per_epoch < 2) {
     if (options.range.begin == options.range.end && options.samples.value_or(0) == 0) return order;
-    fail(Exit::bad_data, options.name, ": ", options.range.end - options.range.begin, " sequences with ",
-         order.tokens_per_epoch, " tokens cannot give samples; choose another --split or add data");
+    fail(Exit::bad_data, options.name, ": sequences ", options.range.begin, " to ", options.range.end,
+         " (exclusive) hold ", order.tokens_per_epoch,
+         " tokens, no samples can be cut from them; choose another --split or add data");
   }
   order.epochs = count_epochs(options, order.tokens_per_epoch);
   check_size(options, order);

@@ -21,11 +21,11 @@ namespace mtl {
 
 struct SampleOrderOptions {
   std::int64_t seq_length = 0;
-  std::int64_t seed = 1234;             // 0 .. 2^32 - 1
-  SplitRange range{0, 0};               // of sequences
-  std::optional<std::int64_t> samples;  // wanted at least; empty: as many as one epoch has
-  bool drop_last_partial = true;        // false: a last sample of fewer tokens counts too
-  std::string name;                     // what messages call the data
+  std::int64_t seed = 1234;               // 0 .. 2^32 - 1
+  SplitRange range{0, 0};                 // of sequences
+  std::optional<std::int64_t> samples{};  // wanted at least; empty: as many as one epoch has
+  bool drop_last_partial = true;          // false: a last sample of fewer tokens counts too
+  std::string name{};                     // what messages call the data
 };
 
 struct SampleStart {

@@ -15,13 +15,13 @@ std::array<std::optional<SplitShare>, 3> parse_split(std::string_view text) {
     const std::size_t end = std::min(text.find_first_not_of(kNumberCharacters, at), text.size());
     const auto weight = parse_float(text.substr(at, end - at));
     if (!weight || !std::isfinite(*weight)) {
-      fail(Exit::usage, "--split ", text, ": ", text.substr(at, end - at), " is not a number");
+      fail(Exit::usage, text.substr(at, end - at), " is not a number");
     }
     weights.push_back(*weight);
     at = text.find_first_of(kNumberCharacters, end);
   }
   if (weights.size() > 3) {
-    fail(Exit::usage, "--split ", text, ": ", weights.size(), " weights; at most three, of train, valid and test");
+    fail(Exit::usage, weights.size(), " weights; at most three, of train, valid and test");
   }
   weights.resize(3, 0.0);
   const double sum = weights[0] + weights[1] + weights[2];

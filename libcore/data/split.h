@@ -21,8 +21,8 @@ struct SplitRange {
 };
 
 /// Reads "969,30,1": every run of digits and points is a weight; missing ones are zero. Weights are divided by their
-/// sum and added up in f64. A split without weight is empty (no data at all). Throws Error(usage) for more than three
-/// weights, one that is no number, or a sum of zero.
+/// sum and added up in f64. A split without weight is empty (no data at all). Throws Error(usage), without naming
+/// the flag, for more than three weights, one that is no number, or a sum of zero.
 std::array<std::optional<SplitShare>, 3> parse_split(std::string_view text);
 
 /// The share as a range of `sequences`: each bound is share * sequences, halves rounded to even.
@@ -34,7 +34,7 @@ struct RunLength {
   std::int64_t eval_interval = 1000;
   std::int64_t eval_iters = 100;
   /// --train-samples; then train_iters is train_samples / global_batch_size.
-  std::optional<std::int64_t> train_samples;
+  std::optional<std::int64_t> train_samples{};
 };
 
 /// The samples a run asks of train, valid and test: train_samples or iterations * batch; an evaluation every

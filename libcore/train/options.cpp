@@ -1,5 +1,6 @@
 #include "train/options.h"
 
+#include "base/error.h"
 #include "base/str.h"
 #include "data/split.h"
 

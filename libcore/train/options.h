@@ -53,7 +53,6 @@ struct CheckpointOptions {
   std::int64_t keep_last = 0;          // 0: all
   bool finetune = false;               // weights only, iteration 0
   bool no_load_optim = false;
-  bool no_save_optim = false;
   std::optional<std::int64_t> exit_interval;
 };
 
@@ -61,6 +60,11 @@ struct LoggingOptions {
   std::int64_t log_interval = 100;
   std::string tensorboard_dir, log_jsonl;
   std::optional<double> peak_tflops;   // of one device, for MFU; absent: measured
+};
+
+/// Ranks along each axis; the data-parallel size is what is left of the world.
+struct ParallelOptions {
+  std::int64_t tensor = 1, pipeline = 1, context = 1;
 };
 
 struct TrainOptions {
@@ -71,6 +75,7 @@ struct TrainOptions {
   CheckpointOptions checkpoint;
   LoggingOptions logging;
   TokenizerOptions tokenizer;
+  ParallelOptions parallel;
   double hidden_dropout = 0.1, attention_dropout = 0.1;
   std::int64_t seed = 1234;
   std::int64_t threads = 0;

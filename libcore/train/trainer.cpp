@@ -29,13 +29,13 @@ MemoryPlan plan_run(const TrainOptions& options, const GptConfig& config, int th
   return plan_training(config, dropout_options(options), run_shape(options, config, threads));
 }
 
-Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer& tokenizer, Console& console)
+Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* tokenizer, Console& console)
     : options_(options),
       console_(console),
       tokenizer_(tokenizer),
       config_(start.config),
       state_(start.state.value_or(TrainState{})),
-      data_(options, tokenizer.eod()),
+      data_(options, tokenizer == nullptr ? -1 : tokenizer->eod()),
       shape_(run_shape(options, config_, static_cast<int>(options.threads))),
       stage_(whole_model(config_, dropout_options(options), shape_.padded_vocab)),
       params_(Device::cpu, kPrecisionFp32, true, [&](const ParamVisitor& visit) { stage_.params(visit); }),
@@ -46,18 +46,29 @@ Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer& t
       schedule_(resolve_schedule(options.optimizer.schedule, {options.batch.train_iters, options.batch.train_samples, options.global_batch_size()})),
       optimizer_(params_, {{options.optimizer.adam_beta1, options.optimizer.adam_beta2, options.optimizer.adam_eps}, options.optimizer.clip_grad}, groups_),
       actions_(one_forward_one_backward(1, 0, static_cast<int>(options.micro_batches()))) {
-  if (!start.source) {
-    params_.initialize(static_cast<std::uint64_t>(options.seed));
+  if (start.source) {
+    resume_from(start);
   } else {
-    start.source->load_values(params_);
-    if (start.state && !options.checkpoint.no_load_optim) start.source->load_optimizer(params_);
+    params_.initialize(static_cast<std::uint64_t>(options.seed));
   }
-  if (start.state) {
-    const Json* saved = state_.extra.is_object() ? state_.extra.find("data") : nullptr;
-    std::string difference = saved == nullptr ? "" : data_difference(*saved, data_.identity());
-    if (!difference.empty() && !options.data.allow_data_change) {
+}
+
+void Trainer::resume_from(RunStart& start) {
+  start.source->load_values(params_);
+  if (!start.state) return;
+  if (!options_.checkpoint.no_load_optim) start.source->load_optimizer(params_);
+  if (!state_.extra.is_object()) return;
+  if (const Json* saved = state_.extra.find("data")) {
+    std::string difference = data_difference(*saved, data_.identity());
+    if (!difference.empty() && !options_.data.allow_data_change) {
       fail(Exit::bad_data, "the checkpoint was trained on other data: ", difference, "; give --allow-data-change to go on with it");
     }
+  }
+  if (const Json* interval = state_.extra.find("interval")) {  // a log interval that the save cut in two
+    interval_.loss_sum = interval->number_or("loss_sum", 0);
+    interval_.counted = interval->int_or("counted", 0);
+    interval_.skipped = interval->int_or("skipped", 0);
+    interval_.nan = interval->int_or("nan", 0);
   }
 }
 
@@ -70,9 +81,9 @@ SamplerOptions Trainer::sampler(Split split, std::int64_t consumed) const {
   return sampler;
 }
 
-std::optional<DataFeed> Trainer::feed(Split split, std::int64_t consumed) const {
-  if (data_.dataset(split) == nullptr) return std::nullopt;
-  return std::optional<DataFeed>(std::in_place, data_.dataset(split), sampler(split, consumed), shape_, config_.vocab_size);
+std::unique_ptr<DataFeed> Trainer::feed(Split split, std::int64_t consumed) const {
+  if (data_.dataset(split) == nullptr) return nullptr;
+  return std::make_unique<DataFeed>(data_.dataset(split), sampler(split, consumed), shape_, config_.vocab_size);
 }
 
 Exit Trainer::run() {
@@ -87,7 +98,7 @@ Exit Trainer::run() {
   metrics_.emplace(MetricsOptions{true, options_.logging.tensorboard_dir, options_.logging.log_jsonl, state_.iteration, 1, start_record()});
   saved_iteration_ = state_.iteration;
   train_feed_ = feed(Split::train, state_.consumed_samples);
-  require(train_feed_.has_value(), "the training split is empty: give it weight in --split");
+  if (train_feed_ == nullptr) fail(Exit::usage, "--split ", options_.data.split, " leaves nothing to train on");
   SignalRequests signals;
   Exit exit = Exit::ok;
   interval_.began = now_seconds();
@@ -101,16 +112,27 @@ Exit Trainer::run() {
     if (signals.wants_end() && done < last) leave = true, exit = Exit::requeue;
     if (signals.take_status()) console_.info(cat("iteration ", done, " of ", last, ", ", state_.consumed_samples, " samples consumed"));
     bool asked = signals.take_save();
-    if (asked || leave || done == last || (checkpoint.save_interval && done % *checkpoint.save_interval == 0)) save();
+    if (done < last && (asked || leave || (checkpoint.save_interval && done % *checkpoint.save_interval == 0))) save();
     if (leave) {
       if (exit == Exit::requeue && !save_directory_) fail(Exit::failure, "ended by a signal at iteration ", done, "; without --save nothing was kept");
       console_.info(cat(exit == Exit::requeue ? "ended by a signal" : "--exit-interval", " after iteration ", done, "; the same command goes on from here"));
       return exit;
     }
   }
-  validate(true);
-  metrics_->flush();
+  finish();
   return Exit::ok;
+}
+
+/// The last validation belongs to the run: a run killed in it does it again. But a fault in it must not cost the model.
+void Trainer::finish() {
+  try {
+    validate(true);
+  } catch (...) {
+    save();
+    throw;
+  }
+  save();
+  metrics_->flush();
 }
 
 // One optimizer step: the way of every token from the data to a weight update.
@@ -126,7 +148,7 @@ void Trainer::train_step() {
   double loss = step_loss(batch);
   ++state_.iteration;
   state_.consumed_samples += options_.global_batch_size();
-  ++interval_.steps;
+  ++interval_.timed;
   if (step_.found_inf != 0) {
     ++state_.skipped_iterations;
     ++interval_.skipped;
@@ -155,7 +177,7 @@ double step_loss(const StepBatch& step) {
 }
 
 void Trainer::report_interval() {
-  double seconds = (now_seconds() - interval_.began) / static_cast<double>(interval_.steps);
+  double seconds = (now_seconds() - interval_.began) / static_cast<double>(interval_.timed);
   std::int64_t samples = options_.global_batch_size(), length = options_.data.seq_length;
   StepReport report;
   report.iteration = state_.iteration;
@@ -174,7 +196,7 @@ void Trainer::report_interval() {
   report.mfu_a = flops_per_token_a(config_, length) * report.tokens_per_second / (peak_tflops_ * 1e12);
   report.mfu_b = flops_per_token_b(config_, length) * report.tokens_per_second / (peak_tflops_ * 1e12);
   double stalled = train_feed_->stalled_seconds();
-  report.data_stall_ms = (stalled - interval_.stalled) * 1e3 / static_cast<double>(interval_.steps);
+  report.data_stall_ms = (stalled - interval_.stalled) * 1e3 / static_cast<double>(interval_.timed);
   metrics_->report(report);
   interval_ = {};
   interval_.began = now_seconds();
@@ -196,25 +218,26 @@ double Trainer::held_out_loss(DataFeed& feed) {
   return tokens > 0 ? sum / tokens : 0;
 }
 
+void Trainer::report_held_out(const char* name, double loss, bool final) {
+  ValidationReport report;
+  report.iteration = state_.iteration;
+  report.consumed_samples = state_.consumed_samples;
+  report.name = name;
+  report.loss = loss;
+  report.is_final = final;
+  metrics_->report(report);
+}
+
 void Trainer::validate(bool final) {
   if (options_.batch.eval_iters == 0) return;
   double began = now_seconds();
-  auto report = [&](const char* name, double loss) {
-    ValidationReport out;
-    out.iteration = state_.iteration;
-    out.consumed_samples = state_.consumed_samples;
-    out.name = name;
-    out.loss = loss;
-    out.is_final = final;
-    metrics_->report(out);
-  };
   if (!valid_feed_) valid_feed_ = feed(Split::valid, state_.consumed_valid_samples);
   if (valid_feed_) {
-    report("validation", held_out_loss(*valid_feed_));
+    report_held_out("validation", held_out_loss(*valid_feed_), final);
     state_.consumed_valid_samples += options_.batch.eval_iters * options_.global_batch_size();
   }
   if (final) {
-    if (auto test_feed = feed(Split::test, 0)) report("test", held_out_loss(*test_feed));
+    if (auto test_feed = feed(Split::test, 0)) report_held_out("test", held_out_loss(*test_feed), true);
   }
   interval_.began += now_seconds() - began;  // the time of an iteration is training alone
 }
@@ -223,11 +246,17 @@ void Trainer::save() {
   if (!save_directory_ || saved_iteration_ == state_.iteration) return;
   double began = now_seconds();
   metrics_->flush();
-  state_.extra = Json::object({{"seed", options_.seed}, {"data", data_.identity()}, {"tokenizer_hash", hash_text(tokenizer_.hash())}});
+  state_.extra = Json::object({{"seed", options_.seed},
+                               {"data", data_.identity()},
+                               {"tokenizer_hash", tokenizer_ == nullptr ? Json() : Json(hash_text(tokenizer_->hash()))},
+                               {"interval", Json::object({{"loss_sum", interval_.loss_sum},
+                                                          {"counted", interval_.counted},
+                                                          {"skipped", interval_.skipped},
+                                                          {"nan", interval_.nan}})}});
   SaveOptions how;
   how.command_line = options_.command_line;
   how.keep_last = options_.checkpoint.keep_last;
-  how.add_files = [&](const std::string& folder) { tokenizer_.save(folder); };
+  if (tokenizer_ != nullptr) how.add_files = [&](const std::string& folder) { tokenizer_->save(folder); };
   std::string path = save_directory_->save(config_, params_, state_, how);
   saved_iteration_ = state_.iteration;
   console_.info(cat("saved ", path, " in ", human_seconds(now_seconds() - began)));

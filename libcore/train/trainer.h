@@ -19,10 +19,19 @@
 
 namespace mtl {
 
+/// Sizes of a step as the options say.
+RunShape run_shape(const TrainOptions& options, const GptConfig& config, int threads);
+/// The memory that a run of these options takes; what --dry-run prints.
+MemoryPlan plan_run(const TrainOptions& options, const GptConfig& config, int threads);
+
+/// Losses of all unmasked tokens of a step, summed in fp64, over their number: what is logged.
+double step_loss(const StepBatch& step);
+
 class Trainer {
  public:
-  /// `start` says from where; see start.h. Allocates everything the run needs.
-  Trainer(const TrainOptions& options, RunStart start, const Tokenizer& tokenizer, Console& console);
+  /// `start` says from where; see start.h. Without a tokenizer (null) documents cannot be told apart. Allocates
+  /// everything the run needs.
+  Trainer(const TrainOptions& options, RunStart start, const Tokenizer* tokenizer, Console& console);
 
   /// Runs to the end, to --exit-interval or to a signal. Exit::ok, or Exit::requeue after a save that a signal asked for.
   Exit run();
@@ -31,16 +40,18 @@ class Trainer {
   void train_step();
   void report_interval();
   double held_out_loss(DataFeed& feed);
+  void report_held_out(const char* name, double loss, bool final);
   void validate(bool final);
+  void finish();
   void save();
-  bool acts_on_signals();
+  void resume_from(RunStart& start);
   Json start_record() const;
   SamplerOptions sampler(Split split, std::int64_t consumed) const;
-  std::optional<DataFeed> feed(Split split, std::int64_t consumed) const;
+  std::unique_ptr<DataFeed> feed(Split split, std::int64_t consumed) const;
 
   const TrainOptions& options_;
   Console& console_;
-  const Tokenizer& tokenizer_;
+  const Tokenizer* tokenizer_;
   GptConfig config_;
   TrainState state_;                 // where training stands: what a checkpoint remembers
   std::optional<SaveDirectory> save_directory_;
@@ -58,13 +69,15 @@ class Trainer {
   Optimizer optimizer_;
   StepState step_;
   std::vector<Action> actions_;
-  std::optional<DataFeed> train_feed_, valid_feed_;
+  std::unique_ptr<DataFeed> train_feed_, valid_feed_;
 
   std::optional<Metrics> metrics_;
   double peak_tflops_ = 0;
   struct Interval {                  // since the last log line
-    double began = 0, loss_sum = 0, stalled = 0;
-    std::int64_t steps = 0, counted = 0, skipped = 0, nan = 0;
+    double began = 0, stalled = 0;   // seconds
+    std::int64_t timed = 0;          // steps of this process
+    double loss_sum = 0;             // of the steps with a finite loss
+    std::int64_t counted = 0, skipped = 0, nan = 0;
   } interval_;
 };
 

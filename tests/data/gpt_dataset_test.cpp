@@ -167,3 +167,66 @@ TEST_CASE("items are Megatron-LM's") {
     check_item(one);
   }
 }
+
+TEST_CASE("where a sample comes from agrees with its tokens") {
+  const auto data = std::make_shared<IndexedDataset>("golden/gpt_dataset/items_short");
+  const GptDataset dataset(data, {.seq_length = 16, .range = {0, data->sequences()}, .samples = 25});
+  for (std::int64_t index = 0; index < dataset.size(); ++index) {
+    const SampleSource source = dataset.describe(index);
+    const auto tokens = dataset.read_tokens(index);
+    REQUIRE(tokens.size() == 17);
+    std::int32_t first = 0, last = 0;
+    data->read(source.documents.front(), source.first_offset, {&first, 1});
+    data->read(source.documents.back(), source.last_offset, {&last, 1});
+    CHECK(first == tokens.front());
+    CHECK(last == tokens.back());
+  }
+  CHECK_THROWS_AS(dataset.item(dataset.size()), Error);
+  CHECK_THROWS_AS(dataset.item(-1), Error);
+}
+
+TEST_CASE("an id beyond the vocabulary is refused") {
+  const auto data = std::make_shared<IndexedDataset>("golden/gpt_dataset/items_short");
+  const auto read_all = [&](std::int64_t vocab_size) {
+    const GptDataset dataset(data, {.seq_length = 16, .range = {0, 14}, .samples = 25, .vocab_size = vocab_size});
+    for (std::int64_t index = 0; index < dataset.size(); ++index) dataset.item(index);
+  };
+  CHECK_NOTHROW(read_all(91));  // its largest id is 90
+  CHECK_THROWS_AS(read_all(90), Error);
+}
+
+TEST_CASE("a part of the data for a run") {
+  const auto data = std::make_shared<IndexedDataset>("golden/gpt_dataset/items_short");
+  const RunLength run{.train_iters = 2, .global_batch_size = 4, .eval_interval = 1, .eval_iters = 0};
+  const auto open = [&](const char* split, Split which) {
+    return open_split(data, split, which, run, {.seq_length = 8});
+  };
+  CHECK(open("50,50,0", Split::train)->size() >= 8);
+  CHECK(open("50,50,0", Split::valid) == nullptr);
+  CHECK(open("50,50,0", Split::test) == nullptr);
+  CHECK_THROWS_AS(open("0,1,0", Split::train), Error);
+}
+
+TEST_CASE("what a run asks of each split") {
+  using Counts = std::array<std::int64_t, 3>;
+  CHECK(count_samples({.train_iters = 1000, .global_batch_size = 8, .eval_interval = 300, .eval_iters = 10}) ==
+        Counts{8000, 320, 80});
+  CHECK(count_samples({.train_iters = 5, .global_batch_size = 8, .eval_interval = 300, .eval_iters = 10}) ==
+        Counts{40, 80, 80});
+  CHECK(count_samples({.global_batch_size = 8, .eval_interval = 2, .eval_iters = 1, .train_samples = 35}) ==
+        Counts{35, 24, 8});
+}
+
+TEST_CASE("data that cannot give samples is refused") {
+  const std::vector<std::int32_t> lengths = {0, 1, 50};
+  const SequenceLengths view(lengths.data(), 3);
+  const auto build = [&](SampleOrderOptions options) { return build_sample_order(view, options); };
+  CHECK_THROWS_AS(build({.seq_length = 8, .range = {1, 1}, .samples = 1}), Error);
+  CHECK_THROWS_AS(build({.seq_length = 8, .range = {0, 1}, .samples = 1}), Error);
+  CHECK_THROWS_AS(build({.seq_length = 8, .range = {0, 2}, .samples = 1}), Error);
+  CHECK_THROWS_AS(build({.seq_length = 8, .range = {0, 3}, .samples = INT64_MAX}), Error);
+  CHECK_THROWS_AS(build({.seq_length = 8, .range = {0, 3}, .samples = INT64_MAX / 16}), Error);
+  CHECK_THROWS_AS(build({.seq_length = 8, .seed = -1, .range = {0, 3}, .samples = 1}), Error);
+  CHECK(build({.seq_length = 8, .range = {1, 1}, .samples = 0}).samples() == 0);
+  CHECK(build({.seq_length = 8, .range = {0, 3}, .samples = 0}).samples() == 6);
+}

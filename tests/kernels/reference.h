@@ -73,7 +73,7 @@ inline Owned random_integers(Shape shape, std::int32_t low, std::int32_t high, u
 
 /// rms(actual - expected) / rms(expected); NaN in either gives NaN, which fails every comparison.
 inline double relative_rms(const Tensor& actual, const std::vector<double>& expected) {
-  REQUIRE(actual.numel() == static_cast<std::int64_t>(expected.size()));
+  require(actual.numel() == static_cast<std::int64_t>(expected.size()), "the reference has another size");
   double error = 0, norm = 0;
   for (std::size_t i = 0; i < expected.size(); ++i) {
     const double difference = static_cast<double>(actual.data<float>()[i]) - expected[i];

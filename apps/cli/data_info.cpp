@@ -1,0 +1,130 @@
+// mtl-data info: what token files hold.
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "cli/data_commands.h"
+#include "cli/run_main.h"
+#include "data/indexed_dataset.h"
+
+namespace mtl {
+namespace {
+
+struct DataInfoOptions {
+  std::vector<std::string> prefixes;
+  bool json = false;
+};
+
+/// The lengths of all sequences in short. Bucket 0 counts empty ones, bucket k those of 2^(k-1) to 2^k - 1 tokens.
+struct LengthSummary {
+  std::int32_t min = 0, max = 0;
+  double mean = 0;
+  std::array<std::int64_t, 33> buckets{};
+  std::int64_t empty_documents = 0;
+};
+
+LengthSummary summarize(const IndexedDataset& data) {
+  LengthSummary summary;
+  const SequenceLengths lengths = data.lengths();
+  if (lengths.size() > 0) {
+    summary.min = std::numeric_limits<std::int32_t>::max();
+    summary.mean = static_cast<double>(data.tokens()) / static_cast<double>(lengths.size());
+  }
+  for (std::int64_t i = 0; i < lengths.size(); ++i) {
+    summary.min = std::min(summary.min, lengths[i]);
+    summary.max = std::max(summary.max, lengths[i]);
+    ++summary.buckets[static_cast<std::size_t>(std::bit_width(static_cast<std::uint32_t>(lengths[i])))];
+  }
+  for (std::int64_t i = 0; i < data.documents(); ++i) {
+    summary.empty_documents += data.document_begin(i) == data.document_begin(i + 1);
+  }
+  return summary;
+}
+
+std::int64_t bucket_begin(std::size_t bucket) { return bucket == 0 ? 0 : std::int64_t{1} << (bucket - 1); }
+std::int64_t bucket_end(std::size_t bucket) { return (std::int64_t{1} << bucket) - 1; }
+
+std::string draw_histogram(const LengthSummary& summary) {
+  constexpr std::int64_t kWidth = 40;
+  const auto is_used = [](std::int64_t count) { return count > 0; };
+  const auto& buckets = summary.buckets;
+  const auto first = std::find_if(buckets.begin(), buckets.end(), is_used);
+  const auto last = std::find_if(buckets.rbegin(), buckets.rend(), is_used).base();
+  if (first == buckets.end()) return "";
+  const std::int64_t tallest = *std::max_element(first, last);
+  std::string out = "\n  tokens in a sequence      sequences\n";
+  for (auto bucket = first; bucket != last; ++bucket) {
+    const auto number = static_cast<std::size_t>(bucket - buckets.begin());
+    const std::int64_t begin = bucket_begin(number), end = bucket_end(number);
+    const std::string range = begin == end ? cat(begin) : cat(with_commas(begin), " - ", with_commas(end));
+    const auto bar = static_cast<std::size_t>((*bucket * kWidth + tallest - 1) / tallest);  // one # at least
+    out += format("  %20s %14s", range.c_str(), with_commas(*bucket).c_str());
+    out += bar == 0 ? "\n" : cat("  ", std::string(bar, '#'), "\n");
+  }
+  return out;
+}
+
+std::string describe(const IndexedDataset& data) {
+  const LengthSummary lengths = summarize(data);
+  const auto bytes = [](std::uint64_t size) { return with_commas(static_cast<std::int64_t>(size)); };
+  std::string out = data.prefix() + "\n";
+  out += cat("  documents   ", with_commas(data.documents()));
+  if (lengths.empty_documents > 0) out += cat(", ", with_commas(lengths.empty_documents), " of them empty");
+  out +=
+      cat("\n  sequences   ", with_commas(data.sequences()), data.is_multimodal() ? ", with modes (multimodal)" : "");
+  out += cat("\n  tokens      ", with_commas(data.tokens()), ", stored as ", name_of(data.type()));
+  out += format("\n  lengths     %s to %s tokens in a sequence, mean %.1f", with_commas(lengths.min).c_str(),
+                with_commas(lengths.max).c_str(), lengths.mean);
+  out += cat("\n  files       .bin ", bytes(data.bin_bytes()), " bytes, .idx ", bytes(data.idx_bytes()),
+             " bytes (XXH3 ", hash_text(data.idx_hash()), ")\n");
+  return out + draw_histogram(lengths);
+}
+
+Json to_json(const IndexedDataset& data) {
+  const LengthSummary lengths = summarize(data);
+  Json histogram = Json::array();
+  for (std::size_t i = 0; i < lengths.buckets.size(); ++i) {
+    if (lengths.buckets[i] == 0) continue;
+    histogram.push(Json::object({{"from", bucket_begin(i)}, {"to", bucket_end(i)}, {"sequences", lengths.buckets[i]}}));
+  }
+  return Json::object({{"schema", "mtl-data-info/1"},
+                       {"prefix", data.prefix()},
+                       {"dtype", name_of(data.type())},
+                       {"documents", data.documents()},
+                       {"empty_documents", lengths.empty_documents},
+                       {"sequences", data.sequences()},
+                       {"tokens", data.tokens()},
+                       {"multimodal", data.is_multimodal()},
+                       {"bin_bytes", data.bin_bytes()},
+                       {"idx_bytes", data.idx_bytes()},
+                       {"idx_xxh3", hash_text(data.idx_hash())},
+                       {"length_min", lengths.min},
+                       {"length_mean", lengths.mean},
+                       {"length_max", lengths.max},
+                       {"length_histogram", histogram}});
+}
+
+}  // namespace
+
+int data_info(int argc, const char* const* argv) {
+  DataInfoOptions options;
+  Flags flags("mtl-data info", "what token files hold: counts, sizes, the lengths of sequences");
+  flags.positional("PREFIX", options.prefixes, "token files, named without .bin or .idx, or by either file");
+  flags.add_switch("--json", options.json, "one JSON object a line for each PREFIX, schema mtl-data-info/1");
+  flags.check([&] {
+    if (options.prefixes.empty()) flags.problem("PREFIX", "is missing: name the token files");
+  });
+  return run_main(flags, argc, argv, [&](Console&) {
+    for (std::size_t i = 0; i < options.prefixes.size(); ++i) {
+      const IndexedDataset data(options.prefixes[i]);
+      print_out(options.json ? to_json(data).dump() + "\n" : cat(i > 0 ? "\n" : "", describe(data)));
+    }
+    return Exit::ok;
+  });
+}
+
+}  // namespace mtl

@@ -1,0 +1,13 @@
+// What a run will take, before it starts.
+#pragma once
+
+#include <string>
+
+#include "train/options.h"
+
+namespace mtl {
+
+/// Parameters, memory by category, tokens and FLOPs of a step, size of a checkpoint: a table, or JSON with --json.
+std::string describe_run(const TrainOptions& options, const GptConfig& config);
+
+}  // namespace mtl

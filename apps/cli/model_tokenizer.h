@@ -1,0 +1,13 @@
+// Which tokenizer serves a tool: the one that flags name, else the one stored beside the model.
+#pragma once
+
+#include <memory>
+
+#include "text/tokenizer.h"
+
+namespace mtl {
+
+/// Null when no flag names a tokenizer and `model_folder` (may be empty) holds none.
+std::unique_ptr<Tokenizer> choose_tokenizer(const TokenizerOptions& given, const std::string& model_folder);
+
+}  // namespace mtl

@@ -1,0 +1,61 @@
+#include "cli/tokenizer_flags.h"
+
+#include <algorithm>
+
+#include "base/str.h"
+
+namespace mtl {
+
+namespace {
+
+const std::vector<std::string> kSupported = {"GPT2BPETokenizer", "HuggingFaceTokenizer", "NullTokenizer"};
+const std::vector<std::string> kRefused = {"BertWordPieceLowerCase",      "BertWordPieceCase", "SentencePieceTokenizer",
+                                           "GPTSentencePieceTokenizer", "Llama2Tokenizer",   "TikTokenizer"};
+
+void check_type(Flags& flags, const std::string& type) {
+  auto is_in = [&](const std::vector<std::string>& names) { return std::count(names.begin(), names.end(), type) > 0; };
+  if (type.empty() || is_in(kSupported)) return;
+  std::string where = "--tokenizer-type " + type;
+  if (is_in(kRefused)) {
+    flags.problem(where, "this tokenizer is not supported by this version; use " + join(kSupported, ", "));
+  } else {
+    std::string guess = nearest(type, kSupported);
+    flags.problem(where, guess.empty() ? "choose one of " + join(kSupported, ", ") : "unknown; did you mean " + guess + "?");
+  }
+}
+
+}  // namespace
+
+void add_tokenizer_flags(Flags& flags, TokenizerOptions& options) {
+  flags.section("Tokenizer");
+  flags.add("--tokenizer-type", &options.type, "TYPE", join(kSupported, ", ") + "; GPT2BPETokenizer when absent");
+  flags.add("--vocab-file", &options.vocab_file, "FILE", "vocab.json of GPT2BPETokenizer").alias("--vocab");
+  flags.add("--merge-file", &options.merge_file, "FILE", "merges.txt of GPT2BPETokenizer");
+  flags.add("--tokenizer-model", &options.tokenizer_model, "PATH",
+            "a GPT-2 style tokenizer.json, or its folder, for HuggingFaceTokenizer");
+  flags.add("--vocab-size", &options.vocab_size, "N", "number of ids of NullTokenizer");
+  flags.add("--null-tokenizer-eod", &options.null_tokenizer_eod, "ID",
+            "end-of-document id of NullTokenizer; vocabulary size - 1 when absent");
+}
+
+void check_tokenizer_flags(Flags& flags, const TokenizerOptions& options) {
+  const std::string type = options.type.empty() ? "GPT2BPETokenizer" : options.type;
+  check_type(flags, type);
+  auto needs = [&](const char* flag, bool is_there) {
+    if (!is_there) flags.problem(flag, cat("is needed by ", type));
+  };
+  if (type == "GPT2BPETokenizer") {
+    needs("--vocab-file", !options.vocab_file.empty());
+    needs("--merge-file", !options.merge_file.empty());
+  }
+  if (type == "HuggingFaceTokenizer") needs("--tokenizer-model", !options.tokenizer_model.empty());
+  if (type == "NullTokenizer") {
+    needs("--vocab-size", options.vocab_size.has_value());
+    if (options.vocab_size.value_or(1) < 1) flags.problem(cat("--vocab-size ", *options.vocab_size), "must be at least 1");
+    if (options.null_tokenizer_eod.value_or(0) < 0) {
+      flags.problem(cat("--null-tokenizer-eod ", *options.null_tokenizer_eod), "must not be negative");
+    }
+  }
+}
+
+}  // namespace mtl

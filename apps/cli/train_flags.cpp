@@ -1,0 +1,166 @@
+#include "cli/train_flags.h"
+
+#include "cli/run_main.h"
+#include "cli/tokenizer_flags.h"
+
+namespace mtl {
+
+namespace {
+
+void add_model_flags(Flags& flags, TrainOptions& options) {
+  ArchitectureOptions& model = options.architecture;
+  flags.section("Model");
+  flags.add("--num-layers", &model.num_layers, "N", "transformer blocks");
+  flags.add("--hidden-size", &model.hidden_size, "N", "width of the residual stream");
+  flags.add("--num-attention-heads", &model.num_attention_heads, "N", "heads; the hidden size must be a multiple");
+  flags.add("--ffn-hidden-size", &model.ffn_hidden_size, "N", "width within an MLP; 4 x hidden size when absent");
+  flags.add("--max-position-embeddings", &model.max_position_embeddings, "N", "rows of the position table");
+  flags.add("--norm-epsilon", &model.norm_epsilon, "X", "added to variances; 1e-5 when absent").alias("--layernorm-epsilon");
+  flags.add("--init-method-std", &model.init_method_std, "X", "deviation of initial weights; 0.02 when absent");
+  flags.add("--make-vocab-size-divisible-by", &model.make_vocab_size_divisible_by, "N", "rows of the token table in memory are a multiple of this");
+  flags.add("--hidden-dropout", &options.hidden_dropout, "P", "dropout on what embedding, attention and MLP add");
+  flags.add("--attention-dropout", &options.attention_dropout, "P", "dropout on attention probabilities");
+  flags.add("--seed", &options.seed, "N", "of initial weights, data order and dropout");
+}
+
+void add_data_flags(Flags& flags, TrainOptions& options) {
+  DataOptions& data = options.data;
+  flags.section("Data");
+  flags.add("--data-path", &data.data_path, "PREFIX", "token files PREFIX.bin and PREFIX.idx").required();
+  flags.add("--split", &data.split, "A,B,C", "shares of training, validation and test");
+  flags.add("--seq-length", &data.seq_length, "N", "tokens of a sample").required();
+  flags.add("--dataloader-type", &data.dataloader_type, "TYPE", "order of samples").one_of({"single", "cyclic"});
+  flags.add_switch("--eod-mask-loss", data.eod_mask_loss, "no loss where the input is the end of a document");
+  flags.add_switch("--reset-position-ids", data.reset_position_ids, "count positions from 0 after the end of a document");
+  flags.add_switch("--reset-attention-mask", data.reset_attention_mask, "let no token see the documents before its own");
+  flags.add_switch("--allow-data-change", data.allow_data_change, "resume although the data files are others");
+  add_tokenizer_flags(flags, options.tokenizer);
+}
+
+void add_batch_flags(Flags& flags, TrainOptions& options) {
+  BatchOptions& batch = options.batch;
+  flags.section("Batches and length");
+  flags.add("--micro-batch-size", &batch.micro_batch_size, "N", "samples at a time");
+  flags.add("--global-batch-size", &batch.global_batch_size, "N", "samples of an update; the micro-batch size when absent");
+  flags.add("--train-iters", &batch.train_iters, "N", "updates to make");
+  flags.add("--train-samples", &batch.train_samples, "N", "samples to train on, instead of --train-iters");
+  flags.add("--eval-interval", &batch.eval_interval, "N", "updates between validations");
+  flags.add("--eval-iters", &batch.eval_iters, "N", "global batches of a validation; 0 for none");
+  flags.add("--exit-interval", &options.checkpoint.exit_interval, "N", "save and end after an iteration that N divides");
+}
+
+void add_optimizer_flags(Flags& flags, TrainOptions& options) {
+  OptimizerOptions& optimizer = options.optimizer;
+  LrScheduleFlags& schedule = optimizer.schedule;
+  flags.section("Optimizer");
+  flags.add("--lr", &schedule.lr, "X", "peak learning rate").required();
+  flags.add("--min-lr", &schedule.min_lr, "X", "where the decay ends");
+  flags.add("--lr-decay-style", &schedule.lr_decay_style, "STYLE", "shape of the decay").one_of({"constant", "linear", "cosine", "inverse-square-root", "WSD"});
+  flags.add("--lr-decay-iters", &schedule.lr_decay_iters, "N", "updates until the minimum; the whole run when absent");
+  flags.add("--lr-decay-samples", &schedule.lr_decay_samples, "N", "the same in samples");
+  flags.add("--lr-warmup-iters", &schedule.lr_warmup_iters, "N", "updates of linear warm-up");
+  flags.add("--lr-warmup-samples", &schedule.lr_warmup_samples, "N", "the same in samples");
+  flags.add("--lr-warmup-fraction", &schedule.lr_warmup_fraction, "X", "the same as a fraction of the decay");
+  flags.add("--lr-warmup-init", &schedule.lr_warmup_init, "X", "learning rate at the start of the warm-up");
+  flags.add("--lr-wsd-decay-style", &schedule.lr_wsd_decay_style, "STYLE", "the end of a WSD schedule").one_of({"exponential", "linear", "cosine", "minus_sqrt"});
+  flags.add("--lr-wsd-decay-iters", &schedule.lr_wsd_decay_iters, "N", "its length in updates");
+  flags.add("--lr-wsd-decay-samples", &schedule.lr_wsd_decay_samples, "N", "its length in samples");
+  flags.add("--weight-decay", &schedule.weight_decay, "X", "AdamW's, not on biases and norms");
+  flags.add("--weight-decay-incr-style", &schedule.weight_decay_incr_style, "STYLE", "how it changes over the run").one_of({"constant", "linear", "cosine"});
+  flags.add("--start-weight-decay", &schedule.start_weight_decay, "X", "where it starts");
+  flags.add("--end-weight-decay", &schedule.end_weight_decay, "X", "where it ends");
+  flags.add("--adam-beta1", &optimizer.adam_beta1, "X", "decay of the first moment");
+  flags.add("--adam-beta2", &optimizer.adam_beta2, "X", "decay of the second moment");
+  flags.add("--adam-eps", &optimizer.adam_eps, "X", "added to the root of the second moment");
+  flags.add("--clip-grad", &optimizer.clip_grad, "X", "largest norm of the gradient; 0 for no limit");
+}
+
+void add_checkpoint_flags(Flags& flags, TrainOptions& options) {
+  CheckpointOptions& checkpoint = options.checkpoint;
+  flags.section("Checkpoints");
+  flags.add("--save", &checkpoint.save, "DIR", "save here; a checkpoint that is here already is resumed");
+  flags.add("--save-interval", &checkpoint.save_interval, "N", "updates between saves; only at the end when absent");
+  flags.add("--keep-last", &checkpoint.keep_last, "N", "checkpoints to keep, at least 2; 0 keeps all");
+  flags.add("--load", &checkpoint.load, "PATH", "start from a checkpoint or a Hugging Face folder");
+  flags.add_switch("--finetune", checkpoint.finetune, "take only the weights of --load and start at iteration 0");
+  flags.add_switch("--no-load-optim", checkpoint.no_load_optim, "start with empty optimizer moments");
+}
+
+void add_logging_flags(Flags& flags, TrainOptions& options) {
+  LoggingOptions& logging = options.logging;
+  flags.section("Reports");
+  flags.add("--log-interval", &logging.log_interval, "N", "updates between log lines");
+  flags.add("--tensorboard-dir", &logging.tensorboard_dir, "DIR", "write TensorBoard event files");
+  flags.add("--log-jsonl", &logging.log_jsonl, "FILE", "write the same figures as JSON lines");
+  flags.add("--peak-tflops", &logging.peak_tflops, "X", "peak of this machine, for MFU; measured when absent");
+  flags.add_switch("--dry-run", options.dry_run, "print parameters, memory and FLOPs of the run and end");
+  flags.add_switch("--json", options.json, "with --dry-run: as JSON");
+  flags.section("Machine");
+  add_threads_flag(flags, options.threads);
+}
+
+/// Sizes of parallel groups: 1 is what this version runs, and what many scripts say.
+void add_parallel_flags(Flags& flags, TrainOptions& options) {
+  flags.section("Parallelism");
+  auto add = [&](const char* name, std::int64_t& size, const char* help) {
+    flags.add(name, &size, "N", help);
+    flags.check([&flags, name, &size] {
+      if (size != 1) flags.problem(cat(name, " ", size), "is not supported in this version, which runs one process; only 1 is");
+    });
+  };
+  add("--tensor-model-parallel-size", options.parallel.tensor, "ranks that share each layer");
+  add("--pipeline-model-parallel-size", options.parallel.pipeline, "ranks that hold consecutive layers");
+  add("--context-parallel-size", options.parallel.context, "ranks that share each sequence");
+}
+
+void refuse_megatron_flags(Flags& flags) {
+  auto refuse = [&](int takes, const char* reason, std::initializer_list<const char*> names) {
+    for (const char* name : names) flags.refuse(name, takes, reason);
+  };
+  refuse(0, "is not supported in this version: it trains in fp32 on the CPU", {"--fp16", "--bf16", "--fp8-hybrid"});
+  refuse(1, "is not supported in this version: it trains in fp32", {"--loss-scale", "--initial-loss-scale", "--min-loss-scale", "--loss-scale-window", "--hysteresis", "--fp8-format"});
+  refuse(0, "is not supported in this version, which runs one process", {"--sequence-parallel", "--use-distributed-optimizer", "--overlap-grad-reduce", "--overlap-param-gather", "--use-tp-pp-dp-mapping"});
+  refuse(1, "is not supported in this version, which runs one process", {"--num-layers-per-virtual-pipeline-stage", "--distributed-timeout-minutes"});
+  refuse(0, "is not supported in this version; activations are kept", {"--recompute-activations", "--checkpoint-activations"});
+  refuse(1, "is not supported in this version; activations are kept", {"--recompute-granularity", "--recompute-method", "--recompute-num-layers"});
+  refuse(0, "is not supported in this version; the model is GPT-2's", {"--swiglu", "--disable-bias-linear", "--untie-embeddings-and-output-weights", "--group-query-attention", "--openai-gelu", "--squared-relu", "--apply-layernorm-1p", "--use-rotary-position-embeddings"});
+  refuse(1, "is not supported in this version; the model is GPT-2's", {"--num-query-groups", "--kv-channels", "--position-embedding-type", "--normalization", "--rotary-base", "--rotary-percent", "--num-experts"});
+  refuse(-1, "is not supported in this version; give one prefix with --data-path", {"--train-data-path", "--valid-data-path", "--test-data-path", "--data-args-path"});
+  refuse(3, "is not supported in this version; the batch size is constant", {"--rampup-batch-size"});
+  refuse(1, "is not supported in this version; AdamW is", {"--optimizer"});
+  refuse(0, "is not supported in this version; the loss is a mean over micro-batches", {"--calculate-per-token-loss"});
+  refuse(1, "is not supported in this version", {"--exit-duration-in-mins", "--step-batch-size-schedule"});
+  refuse(0, "is not supported in this version", {"--mock-data", "--no-data-sharding", "--skip-train"});
+}
+
+void acknowledge_megatron_flags(Flags& flags) {
+  auto acknowledge = [&](int takes, const char* reason, std::initializer_list<const char*> names) {
+    for (const char* name : names) flags.acknowledge(name, takes, reason);
+  };
+  acknowledge(1, "chooses nothing any more", {"--data-impl", "--num-workers", "--distributed-backend", "--transformer-impl", "--ckpt-format", "--data-cache-path", "--attention-backend"});
+  acknowledge(0, "chooses nothing any more", {"--use-mcore-models", "--use-legacy-models", "--no-masked-softmax-fusion", "--no-bias-gelu-fusion", "--no-bias-dropout-fusion", "--use-flash-attn", "--no-gradient-accumulation-fusion", "--no-async-tensor-model-parallel-allreduce", "--log-throughput", "--exit-signal-handler", "--no-load-rng", "--no-save-rng"});
+  acknowledge(1, "is done by itself", {"--tensorboard-log-interval", "--tensorboard-queue-size"});
+  acknowledge(0, "is done by itself", {"--log-validation-ppl-to-tensorboard", "--log-timers-to-tensorboard", "--log-batch-size-to-tensorboard", "--log-learning-rate-to-tensorboard", "--log-world-size-to-tensorboard", "--log-params-norm", "--log-num-zeros-in-grad", "--log-memory-to-tensorboard"});
+}
+
+}  // namespace
+
+void add_train_flags(Flags& flags, TrainOptions& options) {
+  add_model_flags(flags, options);
+  add_data_flags(flags, options);
+  add_batch_flags(flags, options);
+  add_optimizer_flags(flags, options);
+  add_checkpoint_flags(flags, options);
+  add_logging_flags(flags, options);
+  add_parallel_flags(flags, options);
+  refuse_megatron_flags(flags);
+  acknowledge_megatron_flags(flags);
+  flags.check([&] {
+    check_options(options, [&](std::string flag, std::string what) { flags.problem(std::move(flag), std::move(what)); });
+    if (options.data.data_path.size() > 1) {
+      flags.problem("--data-path", "one prefix is supported in this version, without weights; merge token files with mtl-data or preprocess them together");
+    }
+  });
+}
+
+}  // namespace mtl

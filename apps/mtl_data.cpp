@@ -1,0 +1,59 @@
+// mtl-data: looks into token files (.bin, .idx).
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/str.h"
+#include "cli/data_commands.h"
+#include "cli/run_main.h"
+#include "version.h"
+
+namespace {
+
+struct Command {
+  std::string_view name, summary;
+  int (*run)(int argc, const char* const* argv);
+};
+
+constexpr Command kCommands[] = {
+    {"info", "counts, sizes and the lengths of sequences", mtl::data_info},
+    {"cat", "prints documents", mtl::data_cat},
+    {"order", "prints which tokens make each training sample, in the order of a run", mtl::data_order},
+};
+
+std::string help() {
+  std::string out = "mtl-data: looks into token files (PREFIX.bin, PREFIX.idx)\n\nusage: mtl-data COMMAND [flags]\n\n";
+  for (const Command& command : kCommands) {
+    out += mtl::format("  %-28s%s\n", std::string(command.name).c_str(), std::string(command.summary).c_str());
+  }
+  out += "\n  --help, -h                  print this help and exit\n";
+  out += "  --version                   print the version and exit\n";
+  return out + "\nmtl-data COMMAND --help lists the flags of a command. More in the manual page: man mtl-data\n";
+}
+
+int refuse(const std::string& word) {
+  std::vector<std::string> names;
+  for (const Command& command : kCommands) names.emplace_back(command.name);
+  const std::string guess = mtl::nearest(word, names);
+  const std::string hint =
+      guess.empty() ? mtl::cat("the commands are ", mtl::join(names, ", ")) : mtl::cat("did you mean ", guess, "?");
+  std::fprintf(stderr, "mtl-data: unknown command %s; %s\n", word.c_str(), hint.c_str());
+  return static_cast<int>(mtl::Exit::usage);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 2) {
+    std::fputs(help().c_str(), stderr);
+    return static_cast<int>(mtl::Exit::usage);
+  }
+  const std::string word = argv[1];
+  for (const Command& command : kCommands) {
+    if (word == command.name) return command.run(argc - 1, argv + 1);
+  }
+  if (word == "--help" || word == "-h") return std::fputs(help().c_str(), stdout) < 0 ? 1 : 0;
+  if (word == "--version") return std::printf("mtl-data %s\n", std::string(mtl::kVersion).c_str()) < 0 ? 1 : 0;
+  return refuse(word);
+}

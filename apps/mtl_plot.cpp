@@ -1,0 +1,109 @@
+// mtl-plot: draws the losses of training runs from their logs.
+#include <unistd.h>
+
+#include <iostream>
+#include <iterator>
+
+#include "base/files.h"
+#include "chart/run_chart.h"
+#include "chart/svg.h"
+#include "chart/terminal.h"
+#include "cli/run_main.h"
+
+namespace {
+
+using namespace mtl;
+
+struct PlotOptions {
+  std::vector<std::string> logs;
+  std::optional<std::string> output;
+  bool terminal = false, json = false;
+  std::string y, names;
+  RunChartOptions chart;
+};
+
+void add_flags(Flags& flags, PlotOptions& options) {
+  flags.positional("LOG", options.logs, "files that mtl-train --log-jsonl wrote, or logs with Megatron's lines; - is standard input");
+  flags.section("Output");
+  flags.add("--output", &options.output, "FILE", "write FILE.svg, FILE.json or FILE.txt; - is standard output, as SVG").alias("-o");
+  flags.add_switch("--terminal", options.terminal, "draw with characters, on standard output");
+  flags.add_switch("--json", options.json, "print the figures as JSON");
+  flags.section("Chart");
+  flags.add("--x", &options.chart.x, "NAME", "the horizontal axis").one_of({"iteration", "samples", "tokens", "time"});
+  flags.add("--y", &options.y, "LIST", "what to draw, one panel each, separated by commas; lm_loss,learning_rate unless given");
+  flags.add("--smooth", &options.chart.smooth, "N", "draw the mean of each point and the N-1 before it");
+  flags.add_switch("--log-x", options.chart.log_x, "a logarithmic horizontal axis");
+  flags.add_switch("--log-y", options.chart.log_y, "a logarithmic vertical axis in the first panel");
+  flags.add("--title", &options.chart.title, "TEXT", "a line above the chart");
+  flags.add("--names", &options.names, "LIST", "names of the runs, separated by commas; the files' names unless given");
+  flags.add("--seq-length", &options.chart.sequence_length, "N", "tokens per sample, for --x tokens with a log that does not say");
+}
+
+void check_flags(Flags& flags, const PlotOptions& options) {
+  if (options.logs.empty()) flags.problem("LOG", "give at least one log file, or - for standard input");
+  if (options.chart.smooth < 1) flags.problem(cat("--smooth ", options.chart.smooth), "must be at least 1");
+  if (!options.names.empty() && split(options.names, ',').size() != options.logs.size()) {
+    flags.problem(cat("--names ", options.names), cat("must name each of the ", options.logs.size(), " runs"));
+  }
+  if (int(options.terminal) + int(options.json) + int(options.output.has_value()) > 1) {
+    flags.problem("--output, --terminal, --json", "choose one of them");
+  }
+  std::string ending = options.output ? fs::path(*options.output).extension().string() : ".svg";
+  if (ending != ".svg" && ending != ".json" && ending != ".txt" && options.output != "-") {
+    flags.problem(cat("--output ", *options.output), "must end in .svg, .json or .txt; rsvg-convert makes PNG and PDF from SVG");
+  }
+}
+
+std::string read_log(const std::string& path) {
+  if (path != "-") return read_file(path);
+  return {std::istreambuf_iterator<char>(std::cin), {}};
+}
+
+std::vector<RunLog> read_logs(const PlotOptions& options, Console& console) {
+  std::vector<RunLog> logs;
+  std::vector<std::string> names = options.names.empty() ? std::vector<std::string>() : split(options.names, ',');
+  for (const std::string& path : options.logs) {
+    RunLog log = parse_run_log(read_log(path), path);
+    for (const std::string& warning : log.warnings) console.warn(warning);
+    if (!names.empty()) log.name = names[logs.size()];
+    // Runs often differ by their folder alone: lr1/run.jsonl, lr2/run.jsonl.
+    for (const RunLog& other : logs) {
+      if (other.name == log.name) log.name = path;
+    }
+    logs.push_back(std::move(log));
+  }
+  return logs;
+}
+
+/// The kind of output: "svg", "json", "txt" or "terminal".
+std::string output_kind(const PlotOptions& options) {
+  if (options.json) return "json";
+  if (options.terminal) return "terminal";
+  if (options.output) return *options.output == "-" ? "svg" : fs::path(*options.output).extension().string().substr(1);
+  return is_terminal(STDOUT_FILENO) ? "terminal" : "svg";
+}
+
+Exit plot(PlotOptions& options, Console& console) {
+  if (!options.y.empty()) options.chart.y = split(options.y, ',');
+  std::vector<RunLog> logs = read_logs(options, console);
+  Chart chart = make_run_chart(logs, options.chart);
+  std::string kind = output_kind(options);
+  TerminalOptions plain;
+  plain.unicode = true;
+  std::string drawing = kind == "json"  ? chart_json(chart, logs, options.chart)
+                        : kind == "svg" ? svg_chart(chart)
+                                        : terminal_chart(chart, kind == "txt" ? plain : detect_terminal(STDOUT_FILENO));
+  if (options.output && *options.output != "-") write_file_atomic(*options.output, drawing);
+  else print_out(drawing);
+  return Exit::ok;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  PlotOptions options;
+  Flags flags("mtl-plot", "draws the losses of training runs, as SVG or in the terminal");
+  add_flags(flags, options);
+  flags.check([&] { check_flags(flags, options); });
+  return run_main(flags, argc, argv, [&](Console& console) { return plot(options, console); });
+}

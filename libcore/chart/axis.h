@@ -1,0 +1,36 @@
+// Axes: where a value lies between two ends, and ticks at round numbers.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "chart/series.h"
+
+namespace mtl {
+
+struct Tick {
+  double value;
+  std::string label;  // empty: a minor tick of a logarithmic axis
+};
+
+class Axis {
+ public:
+  Axis(Range range, bool is_log) : range_(range), is_log_(is_log) {}
+
+  /// 0 at the low end, 1 at the high end. Not finite for what a logarithmic axis cannot show.
+  double position(double value) const;
+  /// About `count` labelled ticks at 1, 2 or 5 times a power of ten, inside the range; all labels differ.
+  std::vector<Tick> ticks(int count) const;
+  bool is_log() const { return is_log_; }
+
+ private:
+  std::vector<Tick> linear_ticks(int count) const;
+  std::vector<Tick> log_ticks(int count) const;
+  Range range_;
+  bool is_log_;
+};
+
+/// Labels with the same number of digits: 0.5, 1.0, 1.5; 20k, 40k; 1.5e-4. Powers of a thousand are k M B T.
+std::vector<std::string> tick_labels(const std::vector<double>& values);
+
+}  // namespace mtl

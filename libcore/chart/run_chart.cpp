@@ -1,0 +1,167 @@
+#include "chart/run_chart.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/str.h"
+
+namespace mtl {
+
+namespace {
+
+const std::vector<std::string>& default_columns() {
+  static const std::vector<std::string> columns = {"lm_loss", "learning_rate"};
+  return columns;
+}
+
+/// A column's name in words, for an axis.
+std::string label_of(const std::string& column) {
+  if (column == "lm_loss") return "loss";
+  if (column == "ppl") return "perplexity";
+  std::string label = column;
+  std::replace(label.begin(), label.end(), '_', ' ');
+  return label;
+}
+
+/// What the run was told, rather than what came of it, has no noise to smooth.
+bool is_setting(const std::string& column) {
+  return column == "learning_rate" || column == "global_batch_size" || column == "loss_scale";
+}
+
+/// Seconds of training up to each row: iterations since the row before, times what one took.
+std::vector<double> training_time(const Table& steps) {
+  const auto& iterations = steps.column("iteration");
+  const auto& elapsed = steps.column("elapsed_ms_per_iteration");
+  std::vector<double> out;
+  double total = 0, before = 0;
+  for (std::size_t i = 0; i < elapsed.size(); ++i) {
+    double added = (iterations[i] - before) * elapsed[i] / 1000;
+    if (std::isfinite(added)) total += std::max(added, 0.0);
+    before = iterations[i];
+    out.push_back(total);
+  }
+  return out;
+}
+
+/// The time at which each validation took place: that of the last step before it.
+std::vector<double> validation_time(const RunLog& log) {
+  std::vector<double> times = training_time(log.steps), out;
+  const auto& iterations = log.steps.column("iteration");
+  for (double at : log.validations.column("iteration")) {
+    double time = 0;
+    for (std::size_t i = 0; i < times.size() && iterations[i] <= at; ++i) time = times[i];
+    out.push_back(time);
+  }
+  return out;
+}
+
+std::vector<double> x_values(const RunLog& log, const Table& table, const RunChartOptions& options) {
+  if (options.x == "iteration") return table.column("iteration");
+  if (options.x == "time") return &table == &log.steps ? training_time(table) : validation_time(log);
+  std::vector<double> samples = table.column("consumed_samples");
+  if (options.x == "samples") return samples;
+  double length = log.sequence_length > 0 ? log.sequence_length : options.sequence_length;
+  if (!(length > 0)) {
+    fail(Exit::usage, "--x tokens: ", log.name, " does not say how many tokens a sample has; give --seq-length");
+  }
+  for (double& value : samples) value *= length;
+  return samples;
+}
+
+bool has_point(const std::vector<double>& values) {
+  return std::any_of(values.begin(), values.end(), [](double value) { return std::isfinite(value); });
+}
+
+/// What one run adds to one panel, pale lines first and markers last.
+std::vector<Series> run_series(const RunLog& log, std::size_t color, const std::string& column, const RunChartOptions& options) {
+  std::vector<Series> out;
+  std::vector<double> x = x_values(log, log.steps, options), y = log.steps.column(column);
+  if (has_point(y) && has_point(x)) {
+    Series line{log.name, x, y, color};
+    if (options.smooth > 1 && !is_setting(column)) {
+      line.is_faint = true;
+      out.push_back(line);
+      line.is_faint = false;
+      line.y = trailing_mean(y, static_cast<std::size_t>(options.smooth));
+    }
+    out.push_back(line);
+  }
+  std::vector<double> held_out = log.validations.column(column == "lm_loss" ? "loss" : column);
+  std::vector<double> at = x_values(log, log.validations, options);
+  if (has_point(held_out) && has_point(at)) {
+    Series markers{"validation", at, held_out, color};
+    markers.is_markers = true;
+    out.push_back(markers);
+  }
+  return out;
+}
+
+std::string known_columns(const std::vector<RunLog>& logs) {
+  std::vector<std::string> names;
+  for (const RunLog& log : logs) {
+    for (const std::string& name : log.steps.names()) names.push_back(name);
+  }
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return join(names, ", ");
+}
+
+void check_points(const std::vector<RunLog>& logs, const RunChartOptions& options) {
+  for (const RunLog& log : logs) {
+    if (log.steps.rows() + log.validations.rows() == 0) {
+      fail(Exit::bad_data, log.name, ": has no point to draw; give a file that mtl-train --log-jsonl wrote, or a log with Megatron's lines");
+    }
+    if (!has_point(x_values(log, log.steps, options)) && !has_point(x_values(log, log.validations, options))) {
+      fail(Exit::bad_data, log.name, ": has no figures for --x ", options.x, "; it holds ", known_columns({log}));
+    }
+  }
+}
+
+std::string x_label(const RunChartOptions& options) {
+  return options.x == "time" ? "training time (s)" : options.x == "samples" ? "samples" : options.x;
+}
+
+}  // namespace
+
+Chart make_run_chart(const std::vector<RunLog>& logs, const RunChartOptions& options) {
+  check_points(logs, options);
+  Chart chart{options.title, x_label(options), options.log_x, {}};
+  for (const std::string& column : options.y.empty() ? default_columns() : options.y) {
+    Panel panel{label_of(column), options.log_y && chart.panels.empty(), {}};
+    std::vector<Series> faint, lines, markers;
+    for (std::size_t run = 0; run < logs.size(); ++run) {
+      for (Series& series : run_series(logs[run], run, column, options)) {
+        (series.is_faint ? faint : series.is_markers ? markers : lines).push_back(std::move(series));
+      }
+    }
+    for (auto* layer : {&faint, &lines, &markers}) {
+      panel.series.insert(panel.series.end(), layer->begin(), layer->end());
+    }
+    bool is_optional = options.y.empty() && column != "lm_loss";
+    if (!panel.series.empty()) chart.panels.push_back(std::move(panel));
+    else if (!is_optional) fail(Exit::bad_data, "no run has a figure named ", column, "; there are: ", known_columns(logs));
+  }
+  return chart;
+}
+
+std::string chart_json(const Chart& chart, const std::vector<RunLog>& runs, const RunChartOptions& options) {
+  auto number = [](double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); };
+  Json panels = Json::array();
+  for (const Panel& panel : chart.panels) {
+    Json list = Json::array();
+    for (const Series& series : panel.series) {
+      Json x = Json::array(), y = Json::array();
+      for (double value : series.x) x.push(number(value));
+      for (double value : series.y) y.push(number(value));
+      std::string name = runs.at(series.color).name;
+      const char* kind = series.is_faint ? "unsmoothed" : series.is_markers ? "validation" : "training";
+      list.push(Json::object({{"run", name}, {"kind", kind}, {"x", x}, {"y", y}}));
+    }
+    panels.push(Json::object({{"y", panel.y_label}, {"series", list}}));
+  }
+  return Json::object({{"format", "mtl-plot"}, {"version", 1}, {"title", chart.title}, {"x", options.x}, {"panels", panels}}).dump() + "\n";
+}
+
+}  // namespace mtl

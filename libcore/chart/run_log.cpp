@@ -1,0 +1,182 @@
+#include "chart/run_log.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <optional>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/str.h"
+
+namespace mtl {
+
+namespace {
+
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+
+using Row = std::vector<std::pair<std::string, double>>;
+
+/// Calls each(line, number, is_whole): is_whole is false for a last line without its newline.
+template <class Each>
+void for_each_line(std::string_view text, const Each& each) {
+  for (std::size_t number = 1; !text.empty(); ++number) {
+    std::size_t end = text.find('\n');
+    bool is_whole = end != std::string_view::npos;
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(is_whole ? end + 1 : text.size());
+    if (!trim(line).empty()) each(line, number, is_whole);
+  }
+}
+
+Row numbers_of(const Json& object) {
+  Row row;
+  for (const auto& [key, value] : object.as_object()) {
+    if (value.is_number()) row.emplace_back(key, value.as_number());
+  }
+  return row;
+}
+
+void read_json_line(RunLog& log, const Json& object) {
+  std::string type = object.string_or("type", object.find("iteration") != nullptr ? "step" : "");
+  if (type == "step") {
+    log.steps.add_row(numbers_of(object));
+  } else if (type == "validation") {
+    log.validations.add_row(numbers_of(object));
+  } else if (type == "start") {
+    log.sequence_length = object.number_or("seq_length", log.sequence_length);
+  }
+}
+
+void read_json_lines(RunLog& log, std::string_view text, const std::string& path) {
+  for_each_line(text, [&](std::string_view line, std::size_t number, bool is_whole) {
+    Json object;
+    try {
+      object = Json::parse(line);
+      if (!object.is_object()) fail(Exit::bad_data, "not an object");
+    } catch (const Error& error) {
+      if (is_whole) fail(Exit::bad_data, path, ":", number, ": ", error.what(), "; expected a line that mtl-train --log-jsonl wrote");
+      log.warnings.push_back(cat(path, ":", number, ": the last line is only half written; left out"));
+      return;
+    }
+    read_json_line(log, object);
+  });
+}
+
+/// A field's name in a text log -> the column: "lm loss" -> lm_loss.
+std::string column_name(std::string_view field) {
+  static const std::map<std::string, std::string, std::less<>> kNames = {
+      {"elapsed time per iteration (ms)", "elapsed_ms_per_iteration"},
+      {"throughput per GPU (TFLOP/s/GPU)", "tflops_per_device"},
+      {"number of skipped iterations", "skipped_iterations"},
+      {"number of nan iterations", "nan_iterations"},
+      {"data stall (ms)", "data_stall_ms"},
+      {"MFU A", "mfu_a"},
+      {"MFU B", "mfu_b"},
+  };
+  if (auto known = kNames.find(field); known != kNames.end()) return known->second;
+  std::string name(field);
+  std::replace(name.begin(), name.end(), ' ', '_');
+  return name;
+}
+
+/// "12.5" or "41.4%".
+std::optional<double> field_value(std::string_view text) {
+  text = trim(text);
+  if (!ends_with(text, "%")) return parse_float(text);
+  auto percent = parse_float(text.substr(0, text.size() - 1));
+  return percent ? std::optional(*percent / 100) : std::nullopt;
+}
+
+/// The ` name: number |` fields of a line. What follows the last bar was not finished.
+Row fields_of(std::string_view line) {
+  Row row;
+  for (std::size_t bar; (bar = line.find('|')) != std::string_view::npos; line.remove_prefix(bar + 1)) {
+    std::string_view field = line.substr(0, bar);
+    std::size_t colon = field.rfind(": ");
+    if (colon == std::string_view::npos) continue;
+    auto value = field_value(field.substr(colon + 1));
+    if (value) row.emplace_back(column_name(trim(field.substr(0, colon))), *value);
+  }
+  return row;
+}
+
+/// The whole number that follows `word` in the line.
+std::optional<std::int64_t> number_after(std::string_view line, std::string_view word) {
+  std::size_t at = line.find(word);
+  if (at == std::string_view::npos) return std::nullopt;
+  line = line.substr(at + word.size());
+  std::size_t digits = line.find_first_not_of(' ');
+  if (digits == std::string_view::npos) return std::nullopt;
+  line.remove_prefix(digits);
+  return parse_int(line.substr(0, line.find_first_not_of("0123456789")));
+}
+
+void read_validation_line(RunLog& log, std::string_view line, const Row& last_step) {
+  if (line.find("on test set") != std::string_view::npos || line.find("test data") != std::string_view::npos) return;
+  Row row = last_step;  // iteration and samples, when the line itself does not say
+  if (auto iteration = number_after(line, "validation loss at iteration ")) row[0].second = static_cast<double>(*iteration);
+  for (auto& [name, value] : fields_of(line)) {
+    if (name == "lm_loss_value") row.emplace_back("loss", value);
+    if (name == "lm_loss_PPL") row.emplace_back("ppl", value);
+  }
+  if (row.size() > last_step.size()) log.validations.add_row(row);
+}
+
+void read_text(RunLog& log, std::string_view text, const std::string& path) {
+  Row last_step = {{"iteration", kNone}, {"consumed_samples", kNone}};
+  for_each_line(text, [&](std::string_view line, std::size_t number, bool is_whole) {
+    bool is_step = line.find("| consumed samples:") != std::string_view::npos;
+    bool is_validation = line.find(" validation loss at ") != std::string_view::npos;
+    if (!is_step && !is_validation) return;
+    if (!is_whole && trim(line).back() != '|') {
+      log.warnings.push_back(cat(path, ":", number, ": the last line is only half written; left out"));
+      return;
+    }
+    if (is_validation) return read_validation_line(log, line, last_step);
+    auto iteration = number_after(line, " iteration ");
+    if (!iteration) return;
+    Row row = {{"iteration", static_cast<double>(*iteration)}};
+    for (auto& field : fields_of(line)) row.push_back(field);
+    log.steps.add_row(row);
+    last_step[0].second = row[0].second;
+    for (const auto& [name, value] : row) {
+      if (name == "consumed_samples") last_step[1].second = value;
+    }
+  });
+}
+
+}  // namespace
+
+void Table::add_row(const std::vector<std::pair<std::string, double>>& row) {
+  for (const auto& [name, value] : row) {
+    auto& column = columns_[name];
+    column.resize(rows_ + 1, kNone);
+    column[rows_] = value;
+  }
+  ++rows_;
+  for (auto& [name, column] : columns_) column.resize(rows_, kNone);
+}
+
+const std::vector<double>& Table::column(const std::string& name) const {
+  static const std::vector<double> kEmpty;
+  auto found = columns_.find(name);
+  return found == columns_.end() ? kEmpty : found->second;
+}
+
+std::vector<std::string> Table::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, column] : columns_) names.push_back(name);
+  return names;
+}
+
+RunLog parse_run_log(std::string_view text, const std::string& path) {
+  RunLog log;
+  log.name = path == "-" ? "stdin" : std::filesystem::path(path).stem().string();
+  std::size_t first = text.find_first_not_of(" \t\r\n");
+  if (first != std::string_view::npos && text[first] == '{') read_json_lines(log, text, path);
+  else read_text(log, text, path);
+  return log;
+}
+
+}  // namespace mtl

@@ -1,0 +1,44 @@
+// A training run as its log tells it: mtl-train's JSON lines, or the text that Megatron (and mtl-train) prints.
+//
+// Which of the two a log is, its first character says: JSON lines start with a brace. JSON lines are those of
+// --log-jsonl; every number of a "step" line becomes a column of that name, and lines without a type that hold an
+// "iteration" count as steps. In a text log every `name: number` field of a line ` iteration N/ M | ... |` becomes a
+// column, under mtl's name where there is one (`lm loss` is lm_loss); other lines are left alone.
+//
+// A last line that was only half written is left out, with a warning. Any other broken JSON line is an error.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace mtl {
+
+/// Columns of equal length; NaN where a row has no such figure.
+class Table {
+ public:
+  void add_row(const std::vector<std::pair<std::string, double>>& row);
+  std::size_t rows() const { return rows_; }
+  /// Empty when there is no such column.
+  const std::vector<double>& column(const std::string& name) const;
+  std::vector<std::string> names() const;
+
+ private:
+  std::size_t rows_ = 0;
+  std::map<std::string, std::vector<double>> columns_;
+};
+
+struct RunLog {
+  std::string name;                  // the file's, without folder and ending
+  Table steps;                       // iteration, consumed_samples, lm_loss, ...
+  Table validations;                 // iteration, consumed_samples, loss, ppl; the validation set's only
+  double sequence_length = 0;        // of the "start" line; 0: not told
+  std::vector<std::string> warnings;
+};
+
+/// The log in `text`; `path` is for messages and the name. Throws Error(bad_data) with path and line.
+RunLog parse_run_log(std::string_view text, const std::string& path);
+
+}  // namespace mtl

@@ -1,0 +1,54 @@
+// What a chart shows: panels stacked on one x axis, each with lines and markers. Not-a-number is a gap.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace mtl {
+
+struct Series {
+  std::string name;          // markers of several runs may share one: the legend shows it once, without a colour
+  std::vector<double> x;
+  std::vector<double> y;     // as long as x
+  std::size_t color = 0;     // series of one run share a number
+  bool is_markers = false;   // points that no line joins
+  bool is_faint = false;     // drawn pale and kept out of the legend: the raw figures behind a smoothed line
+};
+
+struct Panel {
+  std::string y_label;
+  bool log_y = false;
+  std::vector<Series> series;
+};
+
+struct Chart {
+  std::string title;
+  std::string x_label;
+  bool log_x = false;
+  std::vector<Panel> panels;
+};
+
+/// What a legend shows: each name once, and whether series of several colours share it.
+struct LegendEntry {
+  const Series* series;
+  bool is_shared;
+};
+std::vector<LegendEntry> legend_entries(const Chart& chart);
+
+/// The finite values of an axis, a little widened; never empty.
+struct Range {
+  double low = 0, high = 1;
+};
+
+/// The range of x over all panels, or of y over one; on a logarithmic axis only positive values count.
+Range x_range(const Chart& chart);
+Range y_range(const Panel& panel);
+
+/// At most about `limit` points: of each bucket of neighbours the smallest and the largest y stay, and the gaps.
+Series thin(const Series& series, std::size_t limit);
+
+/// The mean of each value and the `window` - 1 before it; gaps stay gaps and are left out of the means.
+std::vector<double> trailing_mean(const std::vector<double>& values, std::size_t window);
+
+}  // namespace mtl

@@ -1,0 +1,250 @@
+#include "chart/terminal.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdlib>
+
+#include "base/console.h"
+#include "base/json.h"
+#include "base/str.h"
+#include "chart/axis.h"
+
+namespace mtl {
+
+namespace {
+
+constexpr std::array<int, 6> kColors = {34, 33, 32, 35, 36, 31};  // blue, yellow, green, magenta, cyan, red
+constexpr std::string_view kSymbols = "*+x#@%&=~$";
+
+/// One character of the plot.
+struct Cell {
+  unsigned dots = 0;  // braille
+  char symbol = 0;    // wins over the dots
+  int color = 0;      // ANSI; 0: the terminal's own
+};
+
+/// The area inside the axes, addressed in dots from the upper left.
+class Plot {
+ public:
+  Plot(int columns, int rows, bool braille) : columns_(columns), rows_(rows), braille_(braille), cells_(static_cast<std::size_t>(columns * rows)) {}
+
+  int dot_columns() const { return braille_ ? 2 * columns_ : columns_; }
+  int dot_rows() const { return braille_ ? 4 * rows_ : rows_; }
+
+  void dot(int x, int y, char symbol, int color) {
+    // Unicode numbers the dots of a braille cell by columns, the lowest row last.
+    constexpr unsigned kBits[4][2] = {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
+    Cell* cell = at(x, y);
+    if (cell == nullptr || (braille_ && cell->symbol != 0)) return;
+    if (braille_) cell->dots |= kBits[y % 4][x % 2];
+    else cell->symbol = symbol;
+    cell->color = color;
+  }
+
+  void mark(int x, int y, char symbol, int color) {
+    if (Cell* cell = at(x, y)) *cell = {0, symbol, color};
+  }
+
+  void line(int x0, int y0, int x1, int y1, char symbol, int color) {
+    int steps = std::max({std::abs(x1 - x0), std::abs(y1 - y0), 1});
+    for (int i = 0; i <= steps; ++i) {
+      auto between = [&](int from, int to) { return static_cast<int>(std::lround(from + (to - from) * double(i) / steps)); };
+      dot(between(x0, x1), between(y0, y1), symbol, color);
+    }
+  }
+
+  std::string row(int y, bool with_color) const {
+    std::string out;
+    int color = 0;
+    for (int x = 0; x < columns_; ++x) {
+      const Cell& cell = cells_[static_cast<std::size_t>(y * columns_ + x)];
+      bool empty = cell.symbol == 0 && cell.dots == 0;
+      if (with_color && !empty && cell.color != color) out += format("\033[%dm", color = cell.color);
+      if (cell.symbol != 0) out += cell.symbol;
+      else if (cell.dots != 0) append_utf8(out, 0x2800 + cell.dots);
+      else out += ' ';
+    }
+    if (color != 0) out += "\033[0m";
+    return out;
+  }
+
+ private:
+  Cell* at(int x, int y) {
+    int column = braille_ ? x / 2 : x, row = braille_ ? y / 4 : y;
+    if (x < 0 || y < 0 || column >= columns_ || row >= rows_) return nullptr;
+    return &cells_[static_cast<std::size_t>(row * columns_ + column)];
+  }
+
+  int columns_, rows_;
+  bool braille_;
+  std::vector<Cell> cells_;
+};
+
+/// How a chart is drawn here.
+struct Look {
+  TerminalOptions options;
+  bool braille;
+  int gutter;  // characters left of the vertical axis
+
+  int color_of(const Series& series) const { return options.color ? kColors[series.color % kColors.size()] : 0; }
+  char symbol_of(const Series& series) const { return series.is_markers ? 'o' : kSymbols[series.color % kSymbols.size()]; }
+};
+
+int to_dot(double position, int dots) { return static_cast<int>(std::lround(position * (dots - 1))); }
+
+void draw_series(Plot& plot, const Look& look, const Series& series, const Axis& x_axis, const Axis& y_axis) {
+  bool joined = false;
+  int last_x = 0, last_y = 0;
+  for (std::size_t i = 0; i < series.x.size(); ++i) {
+    double x = x_axis.position(series.x[i]), y = y_axis.position(series.y[i]);
+    if (!std::isfinite(x) || !std::isfinite(y)) {
+      joined = false;
+      continue;
+    }
+    int dot_x = to_dot(x, plot.dot_columns()), dot_y = to_dot(1 - y, plot.dot_rows());
+    char symbol = look.symbol_of(series);
+    int color = look.color_of(series);
+    if (series.is_markers) plot.mark(dot_x, dot_y, symbol, color);
+    else if (joined) plot.line(last_x, last_y, dot_x, dot_y, symbol, color);
+    else plot.dot(dot_x, dot_y, symbol, color);
+    joined = true;
+    last_x = dot_x;
+    last_y = dot_y;
+  }
+}
+
+std::string right_aligned(const std::string& text, int width) {
+  auto wide = static_cast<std::size_t>(std::max(width, 0));
+  return std::string(wide - std::min(wide, text.size()), ' ') + text;
+}
+
+/// One panel: its rows with the vertical axis, without the horizontal one.
+std::string draw_panel(const Panel& panel, const Look& look, const Axis& x_axis, int rows) {
+  Axis y_axis(y_range(panel), panel.log_y);
+  int columns = look.options.width - look.gutter - 2;
+  Plot plot(columns, rows, look.braille);
+  for (const Series& series : panel.series) {
+    if (!series.is_faint) draw_series(plot, look, series, x_axis, y_axis);
+  }
+  std::vector<std::string> labels(static_cast<std::size_t>(rows));
+  for (const Tick& tick : y_axis.ticks(std::max(2, (rows + 1) / 2))) {
+    auto row = static_cast<std::size_t>(std::clamp(to_dot(1 - y_axis.position(tick.value), rows), 0, rows - 1));
+    if (!tick.label.empty()) labels[row] = tick.label;
+  }
+  std::string out = cat(std::string(static_cast<std::size_t>(look.gutter) + 1, ' '), panel.y_label, "\n");
+  for (int row = 0; row < rows; ++row) {
+    const std::string& label = labels[static_cast<std::size_t>(row)];
+    const char* axis = look.options.unicode ? (label.empty() ? "│" : "┤") : (label.empty() ? "|" : "+");
+    out += cat(right_aligned(label, look.gutter), " ", axis, plot.row(row, look.options.color), "\n");
+  }
+  return out;
+}
+
+/// The horizontal axis; its labels and name under it where `labelled`.
+std::string draw_x_axis(const Chart& chart, const Look& look, const Axis& axis, bool labelled) {
+  int columns = look.options.width - look.gutter - 2;
+  const char* line = look.options.unicode ? "─" : "-";
+  std::vector<std::string> rule(static_cast<std::size_t>(columns), line);
+  std::string labels(static_cast<std::size_t>(look.options.width), ' ');
+  int free_from = 0;
+  for (const Tick& tick : axis.ticks(std::max(2, columns / 12))) {
+    if (tick.label.empty()) continue;
+    int column = std::clamp(to_dot(axis.position(tick.value), columns), 0, columns - 1);
+    int length = static_cast<int>(tick.label.size());
+    int begin = std::min(look.gutter + 2 + column - length / 2, look.options.width - length);
+    rule[static_cast<std::size_t>(column)] = look.options.unicode ? "┬" : "+";
+    if (begin < free_from) continue;
+    labels.replace(static_cast<std::size_t>(begin), tick.label.size(), tick.label);
+    free_from = begin + length + 1;
+  }
+  std::string out = cat(std::string(static_cast<std::size_t>(look.gutter) + 1, ' '), look.options.unicode ? "└" : "+", join(rule, ""), "\n");
+  if (!labelled) return out;
+  labels.erase(labels.find_last_not_of(' ') + 1);
+  int middle = look.gutter + 2 + (columns - static_cast<int>(chart.x_label.size())) / 2;
+  return cat(out, labels, "\n", right_aligned(chart.x_label, middle + static_cast<int>(chart.x_label.size())), "\n");
+}
+
+std::string draw_legend(const Chart& chart, const Look& look) {
+  std::string out, line;
+  std::vector<LegendEntry> entries = legend_entries(chart);
+  std::size_t used = 0, width = static_cast<std::size_t>(look.options.width);
+  for (const auto& [series, is_shared] : entries) {
+    std::string sample = look.braille && !series->is_markers ? "⠤⠤" : std::string(2, look.symbol_of(*series));
+    if (series->is_markers) sample = "o ";
+    std::size_t length = 4 + series->name.size() + 2;
+    if (used > 0 && used + length > width) {
+      out += line + "\n";
+      line.clear();
+      used = 0;
+    }
+    int color = is_shared ? 0 : look.color_of(*series);
+    if (color != 0) sample = format("\033[%dm", color) + sample + "\033[0m";
+    line += cat(" ", sample, " ", series->name, "  ");
+    used += length;
+  }
+  return entries.size() < 2 ? "" : out + line + "\n";
+}
+
+bool needs_symbols(const Chart& chart, const TerminalOptions& options) {
+  if (!options.unicode) return true;
+  std::size_t runs = 0;
+  for (const Panel& panel : chart.panels) {
+    for (const Series& series : panel.series) runs = std::max(runs, series.color + 1);
+  }
+  return runs > (options.color ? kColors.size() : 1);
+}
+
+int environment_number(const char* name) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? 0 : static_cast<int>(parse_int(text).value_or(0));
+}
+
+}  // namespace
+
+std::string terminal_chart(const Chart& chart, const TerminalOptions& options) {
+  Look look{options, !needs_symbols(chart, options), 0};
+  look.options.width = std::max(options.width, 40);
+  for (const Panel& panel : chart.panels) {
+    for (const Tick& tick : Axis(y_range(panel), panel.log_y).ticks(6)) look.gutter = std::max(look.gutter, static_cast<int>(tick.label.size()));
+  }
+  look.gutter = std::max(look.gutter + 1, 5);
+  Axis x_axis(x_range(chart), chart.log_x);
+  std::string out;
+  if (!chart.title.empty()) out += cat(std::string(static_cast<std::size_t>(look.gutter) + 1, ' '), chart.title, "\n");
+  // Two lines a panel go to its name and axis, four to the title, the labels and the legend. The first is twice as tall.
+  int panels = static_cast<int>(chart.panels.size());
+  int unit = std::max(3, (options.height - 4 - 2 * panels) / (panels + 1));
+  for (int i = 0; i < panels; ++i) {
+    const Panel& panel = chart.panels[static_cast<std::size_t>(i)];
+    out += draw_panel(panel, look, x_axis, i == 0 ? 2 * unit : unit);
+    out += draw_x_axis(chart, look, x_axis, i + 1 == panels);
+  }
+  return out + draw_legend(chart, look);
+}
+
+TerminalOptions detect_terminal(int descriptor) {
+  TerminalOptions options;
+  winsize size{};
+  if (::ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 && size.ws_row > 0) {
+    options.width = size.ws_col;
+    options.height = size.ws_row - 1;  // the prompt comes back below the chart
+  }
+  if (int columns = environment_number("COLUMNS"); columns > 0) options.width = columns;
+  if (int lines = environment_number("LINES"); lines > 0) options.height = lines;
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    const char* locale = std::getenv(name);
+    if (locale == nullptr || *locale == '\0') continue;
+    std::string lower(locale);
+    std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
+    options.unicode = lower.find("utf-8") != std::string::npos || lower.find("utf8") != std::string::npos;
+    break;
+  }
+  options.color = wants_color(descriptor);
+  return options;
+}
+
+}  // namespace mtl

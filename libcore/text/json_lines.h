@@ -1,0 +1,80 @@
+// Files of JSON lines: chunks of whole lines that threads can share, and the texts that one line holds.
+//
+// Lines end with \n (or \r\n); the last one of a file may lack it. A line is validated as Python's json module does
+// (base/json.h); of duplicate keys the last counts.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/decompress.h"
+
+namespace mtl {
+
+/// Whole lines of one file.
+struct LineChunk {
+  std::string file;
+  std::int64_t first_line = 1;   // number of the first one in its file, from 1
+  std::int64_t first_index = 0;  // its index among the lines of all files, from 0
+  std::string text;
+};
+
+/// The lines of several files, one file after another.
+class LineReader {
+ public:
+  /// Chunks have about `chunk_bytes` bytes, or one line that is longer.
+  explicit LineReader(std::vector<std::string> paths, std::size_t chunk_bytes = 1 << 20);
+  /// The next lines; empty at the end. Throws what open_input and ByteSource throw.
+  std::optional<LineChunk> next();
+  /// The files that were read to their end.
+  const std::vector<StoredInput>& stored() const { return stored_; }
+
+ private:
+  bool fill();
+  std::vector<std::string> paths_;
+  std::size_t chunk_bytes_;
+  std::size_t file_ = 0;
+  std::unique_ptr<ByteSource> source_;
+  std::string rest_;  // what follows the last newline so far
+  std::int64_t line_ = 1, index_ = 0;
+  std::vector<StoredInput> stored_;
+};
+
+/// Calls `use(line, number, index)` for each line of a chunk, without its newline.
+template <class Use>
+void for_each_line(const LineChunk& chunk, Use&& use) {
+  std::string_view rest = chunk.text;
+  for (std::int64_t i = 0; !rest.empty(); ++i) {
+    std::size_t end = rest.find('\n');
+    use(rest.substr(0, end), chunk.first_line + i, chunk.first_index + i);
+    rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+  }
+}
+
+/// Takes the requested keys out of JSON lines. One per thread: it keeps its memory.
+class TextExtractor {
+ public:
+  explicit TextExtractor(std::vector<std::string> keys);
+  /// Throws Error(bad_data) "what (column N)": a blank line, broken JSON, no object, a key that is missing, or whose
+  /// value is neither a string nor a list of strings, or is no Unicode text.
+  void read(std::string_view line);
+  /// The strings of the k-th key in the line read last: one, or those of a list.
+  const std::vector<std::string>& texts(std::size_t key) const { return values_[key].texts; }
+
+ private:
+  struct Value {
+    std::vector<std::string> texts;
+    bool is_there = false;
+    std::string problem;  // what is wrong with it; it counts only if the key does not come again
+    std::size_t column = 0;
+  };
+  void read_value(class JsonCursor& cursor, Value& value);
+  std::vector<std::string> keys_;
+  std::vector<Value> values_;
+};
+
+}  // namespace mtl

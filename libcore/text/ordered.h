@@ -1,0 +1,94 @@
+// Items worked on by several threads, their results taken in the order of the items: the same outcome for any number
+// of threads, in bounded memory.
+#pragma once
+
+#include <condition_variable>
+#include <exception>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+namespace mtl {
+
+/// `produce()` gives an optional item and is never called by two threads at once; `make_worker()` is called once in
+/// each thread and gives the function from an item to its result; `consume(result)` runs in the calling thread.
+/// At most 3 items a thread are under way. An exception of any of them ends the work, in the order of the items: what
+/// comes before the item that failed is consumed.
+template <class Result, class Produce, class MakeWorker, class Consume>
+void run_ordered(int threads, Produce produce, MakeWorker make_worker, Consume consume) {
+  struct Outcome {
+    std::optional<Result> result;
+    std::exception_ptr error;
+  };
+  std::mutex source_mutex, mutex;
+  std::condition_variable changed;
+  std::map<std::size_t, Outcome> outcomes;
+  std::size_t next_item = 0, next_result = 0, total = ~std::size_t{0};
+  bool stopped = false;
+  const auto limit = static_cast<std::size_t>(3 * threads);
+
+  auto run_worker = [&] {
+    auto work = make_worker();
+    while (true) {
+      std::unique_lock source_lock(source_mutex);
+      std::size_t index = next_item;
+      {
+        std::unique_lock lock(mutex);
+        changed.wait(lock, [&] { return index < next_result + limit || stopped; });
+        if (stopped || index >= total) return;
+      }
+      Outcome outcome;
+      try {
+        auto item = produce();
+        if (!item) {
+          std::lock_guard lock(mutex);
+          total = index;
+          changed.notify_all();
+          return;
+        }
+        ++next_item;
+        source_lock.unlock();
+        outcome.result = work(*item);
+      } catch (...) {
+        outcome.error = std::current_exception();
+      }
+      std::lock_guard lock(mutex);
+      // After an error of the source, which still holds its lock, nothing more is to be asked of it.
+      if (source_lock.owns_lock()) total = index + 1;
+      outcomes.emplace(index, std::move(outcome));
+      changed.notify_all();
+    }
+  };
+
+  std::vector<std::jthread> workers;
+  struct Stop {
+    std::mutex& mutex;
+    std::condition_variable& changed;
+    bool& stopped;
+    ~Stop() {
+      std::lock_guard lock(mutex);
+      stopped = true;
+      changed.notify_all();
+    }
+  };
+  for (int i = 0; i < threads; ++i) workers.emplace_back(run_worker);
+  Stop stop{mutex, changed, stopped};  // declared last, so that it acts before the threads are joined
+  while (true) {
+    Outcome outcome;
+    {
+      std::unique_lock lock(mutex);
+      changed.wait(lock, [&] { return outcomes.count(next_result) > 0 || next_result >= total; });
+      if (outcomes.count(next_result) == 0) return;
+      outcome = std::move(outcomes.extract(next_result).mapped());
+      ++next_result;
+      changed.notify_all();
+    }
+    if (outcome.error) std::rethrow_exception(outcome.error);
+    consume(*outcome.result);
+  }
+}
+
+}  // namespace mtl

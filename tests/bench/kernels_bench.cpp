@@ -1,0 +1,157 @@
+// How fast the operators are on this machine: mtl_bench_kernels [THREADS [NAME]]. One line per operator and shape, for
+// repeated calls on random data: the median time, the best, and what the best makes in GFLOP/s or in GB/s of operands (as
+// counted by the operator). With other work on the machine only the best means something.
+#include <hwy/highway.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+
+#include "kernels/adamw.h"
+#include "kernels/cross_entropy.h"
+#include "kernels/elementwise.h"
+#include "kernels/embedding.h"
+#include "kernels/gemm.h"
+#include "kernels/layernorm.h"
+#include "kernels/residual.h"
+#include "tests/kernels/reference.h"
+
+using namespace mtl;
+using namespace mtl::test;
+
+namespace {
+
+class Bench {
+ public:
+  Bench(int threads, std::string only) : stream_(Device::cpu, threads), only_(std::move(only)) {}
+
+  /// Runs `call` for about half a second and prints a line.
+  void run(const std::string& name, const std::function<void(Stream&)>& call) {
+    if (name.find(only_) == std::string::npos) return;
+    call(stream_);
+    stream_.reset_counters();
+    call(stream_);
+    const Counters work = stream_.counters();
+    std::vector<double> seconds;
+    for (double total = 0; seconds.size() < 5 || (total < 0.5 && seconds.size() < 5000); total += seconds.back()) {
+      const auto begin = std::chrono::steady_clock::now();
+      call(stream_);
+      seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    }
+    std::sort(seconds.begin(), seconds.end());
+    const double best = seconds.front();
+    const bool computes = work.flops > 0;
+    std::printf("%-52s %9.4f ms, best %9.4f ms %8.1f %s\n", name.c_str(), 1e3 * seconds[seconds.size() / 2], 1e3 * best,
+                1e-9 * (computes ? work.flops : work.bytes) / best, computes ? "GFLOP/s" : "GB/s");
+    std::fflush(stdout);
+  }
+
+ private:
+  Stream stream_;
+  std::string only_;
+};
+
+/// The GEMMs of a linear layer y = x W^T + b with W (out, in), for `rows` rows of x.
+void bench_linear(Bench& bench, std::int64_t rows, std::int64_t out, std::int64_t in) {
+  Owned x = random_tensor({rows, in}, 1), w = random_tensor({out, in}, 2, 0.02), b = random_tensor({out}, 3);
+  Owned y({rows, out}), aux({rows, out}), dy = random_tensor({rows, out}, 4), dx({rows, in}), dw({out, in}), db({out});
+  Owned pre = random_tensor({rows, in}, 5);
+  const std::string size = cat(rows, " x ", out, " x ", in);
+  bench.run("gemm forward, bias           " + size,
+            [&](Stream& s) { gemm(s, y, {x}, transposed(w), GradMode::overwrite, {.bias = b}); });
+  bench.run("gemm forward, bias, gelu     " + size,
+            [&](Stream& s) { gemm(s, y, {x}, transposed(w), GradMode::overwrite, {.bias = b, .gelu_aux = aux}); });
+  bench.run("gemm forward                 " + size, [&](Stream& s) { gemm(s, y, {x}, transposed(w)); });
+  bench.run("gemm dx                      " + size, [&](Stream& s) { gemm(s, dx, {dy}, {w}); });
+  bench.run("gemm dx, dgelu               " + size,
+            [&](Stream& s) { gemm(s, dx, {dy}, {w}, GradMode::overwrite, {.dgelu_aux = pre}); });
+  bench.run("gemm dw                      " + size, [&](Stream& s) { gemm(s, dw, transposed(dy), {x}, GradMode::accumulate); });
+  bench.run("gemm dw, dbias               " + size, [&](Stream& s) {
+    gemm(s, dw, transposed(dy), {x}, GradMode::accumulate, {.dbias = {db, GradMode::accumulate}});
+  });
+}
+
+void bench_decoding(Bench& bench, std::int64_t out, std::int64_t in) {
+  for (std::int64_t rows : {1, 2, 4, 8}) {
+    Owned x = random_tensor({rows, in}, 1), w = random_tensor({out, in}, 2, 0.02), y({rows, out});
+    bench.run(cat("gemm decoding                ", rows, " x ", out, " x ", in), [&](Stream& s) { gemm(s, y, {x}, transposed(w)); });
+  }
+}
+
+void bench_cross_entropy(Bench& bench, std::int64_t rows, std::int64_t vocab) {
+  Owned logits = random_tensor({rows, vocab}, 1), labels = random_integers({rows}, 0, static_cast<std::int32_t>(vocab), 2);
+  Owned stats({rows, 3}), weights = filled({rows}, 1e-3f);
+  const std::string size = cat(rows, " x ", vocab);
+  bench.run("cross_entropy stats          " + size, [&](Stream& s) { cross_entropy_stats(s, stats, logits, labels, {0, vocab}); });
+  bench.run("cross_entropy backward       " + size,
+            [&](Stream& s) { cross_entropy_backward(s, logits, stats, labels, weights, {0, vocab}); });
+}
+
+void bench_hidden(Bench& bench, std::int64_t samples, std::int64_t length, std::int64_t width) {
+  const Shape shape{samples, length, width};
+  const std::int64_t rows = samples * length;
+  Arena scratch(Device::cpu, "scratch", 8 << 20);
+  const StepState state;
+  const Dropout dropout{0.1f, {1, 2}, &state, 0};
+  Owned x = random_tensor(shape, 1), y(shape), dy = random_tensor(shape, 2), dx(shape), gamma = filled({width}, 1), beta({width});
+  Owned mean({rows}), rstd({rows}), dgamma({width}), dbeta({width});
+  const LayerNormCache cache{x, mean, rstd};
+  const std::string size = cat(samples, " x ", length, " x ", width);
+  const GradMode add_up = GradMode::accumulate;
+  bench.run("layernorm forward            " + size, [&](Stream& s) { layernorm_forward(s, y, cache, gamma, beta, 1e-5f); });
+  bench.run("layernorm backward           " + size, [&](Stream& s) {
+    layernorm_backward(s, scratch, {dx, add_up}, {dgamma, add_up}, {dbeta, add_up}, dy, cache, gamma);
+  });
+  bench.run("residual forward             " + size, [&](Stream& s) { residual_forward(s, y, x, dy, beta, {}); });
+  bench.run("residual forward, dropout    " + size, [&](Stream& s) { residual_forward(s, y, x, dy, beta, dropout); });
+  bench.run("residual backward in place   " + size, [&](Stream& s) { residual_backward(s, scratch, dy, {dbeta, add_up}, dy, {}); });
+  bench.run("residual backward, dropout   " + size,
+            [&](Stream& s) { residual_backward(s, scratch, dx, {dbeta, add_up}, dy, dropout); });
+  bench.run("add                          " + size, [&](Stream& s) { add(s, y, x); });
+  Owned table = random_tensor({5000, width}, 3), positions = random_tensor({length, width}, 4);
+  Owned tokens = random_integers({samples, length}, 0, 5000, 5), at = random_integers({samples, length}, 0, static_cast<std::int32_t>(length), 6);
+  bench.run("embedding forward            " + size, [&](Stream& s) { embedding_forward(s, y, {tokens, at}, table, positions, {}); });
+  bench.run("embedding backward           " + size,
+            [&](Stream& s) { embedding_backward(s, {table, add_up}, {positions, add_up}, dy, {tokens, at}, {}); });
+}
+
+void bench_parameters(Bench& bench, std::int64_t n) {
+  Owned p = random_tensor({n}, 1), grad = random_tensor({n}, 2, 1e-3), m({n}), v({n}), sum(DType::f64, {1});
+  Arena scratch(Device::cpu, "scratch", 1 << 20);
+  const StepState state{.step = 10, .lr = 1e-4, .weight_decay = 0.1};
+  bench.run(cat("adamw                        ", n), [&](Stream& s) { adamw_step(s, {p, grad, m, v}, {}, &state); });
+  bench.run(cat("sum_of_squares               ", n), [&](Stream& s) { sum_of_squares(s, scratch, sum, grad, GradMode::overwrite); });
+  bench.run(cat("fill_zero                    ", n), [&](Stream& s) { fill_zero(s, grad); });
+}
+
+std::string cpu_name() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    if (line.starts_with("model name")) return line.substr(line.find(": ") + 2);
+  }
+  return "unknown CPU";
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int threads = argc > 1 ? std::atoi(argv[1]) : 2;
+  Bench bench(threads, argc > 2 ? argv[2] : "");
+  const auto targets = hwy::SupportedTargets();
+  std::printf("%s, %s, %d threads\n", cpu_name().c_str(), hwy::TargetName(targets & -targets), threads);
+  bench_linear(bench, 1024, 3072, 768);
+  bench_linear(bench, 1024, 768, 3072);
+  bench_linear(bench, 1024, 512, 128);
+  bench_linear(bench, 64, 50304, 768);
+  bench_decoding(bench, 3072, 768);
+  bench_decoding(bench, 50257, 768);
+  bench_cross_entropy(bench, 64, 50257);
+  bench_cross_entropy(bench, 256, 50257);
+  bench_hidden(bench, 1, 1024, 768);
+  bench_hidden(bench, 8, 128, 128);
+  bench_parameters(bench, 100000);
+  bench_parameters(bench, 124439808 / 4);
+  return 0;
+}

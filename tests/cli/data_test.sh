@@ -1,0 +1,114 @@
+#!/bin/bash
+# mtl-data: what it prints, and how it fails.
+source "$(dirname "$0")/lib.sh" "$1"
+GOLDEN=$TESTS/golden/gpt_dataset
+cp "$GOLDEN"/items_*.bin "$GOLDEN"/items_*.idx "$WORK" && cd "$WORK" || exit 1
+
+# expect_output COMMAND...: exit 0, and exactly the text on stdin.
+expect_output() {
+  cat >"$WORK/want"
+  expect_exit 0 "$@"
+  diff "$WORK/want" "$WORK/out" >&2 || fail "output differs: $*"
+}
+
+# The tool itself.
+expect_exit 0 mtl-data --help
+for command in info cat order; do expect_text out "^  $command "; done
+expect_exit 0 mtl-data --version
+expect_text out '^mtl-data [0-9]'
+expect_exit 2 mtl-data
+expect_exit 2 mtl-data ordr
+expect_text err 'mtl-data: unknown command ordr; did you mean order\?'
+expect_exit 2 mtl-data zzzzzz
+expect_text err 'the commands are info, cat, order'
+
+# info
+expect_output mtl-data info items_short <<'END'
+items_short
+  documents   14
+  sequences   14
+  tokens      92, stored as u16
+  lengths     2 to 10 tokens in a sequence, mean 6.6
+  files       .bin 184 bytes, .idx 322 bytes (XXH3 5059e0d8e99771aa)
+
+  tokens in a sequence      sequences
+                 2 - 3              3  ####################
+                 4 - 7              5  ##################################
+                8 - 15              6  ########################################
+END
+mtl-data info --json items_short.idx ./items_long.bin >json || fail 'info --json'
+[ "$(wc -l <json)" -eq 2 ] || fail 'info --json: one line per prefix'
+expect_text json '^\{"schema": "mtl-data-info/1", "prefix": "items_short", "dtype": "u16", "documents": 14, '
+expect_text json '"prefix": "./items_long", .*"length_histogram": \[\{"from": '
+expect_exit 2 mtl-data info
+expect_exit 2 mtl-data info --jsn items_short
+expect_text err 'did you mean --json\?'
+
+# cat
+expect_output mtl-data cat items_short.bin --ids --count 2 <<'END'
+71 64 90
+76 10 78 41 90 5 64 41 61 90
+END
+expect_output mtl-data cat items_short --begin 1 --count 1 --json <<'END'
+{"document":1,"sequences":[[76,10,78,41,90,5,64,41,61,90]]}
+END
+expect_output mtl-data cat items_short --begin 14 </dev/null
+mtl-data cat items_short >all || fail 'cat'
+[ "$(wc -l <all)" -eq 14 ] || fail 'cat: one document a line'
+[ "$(wc -w <all)" -eq 92 ] || fail 'cat: all tokens'
+expect_exit 2 mtl-data cat items_short --begin 15
+expect_exit 2 mtl-data cat items_short --begin -1
+expect_exit 2 mtl-data cat items_short items_long
+mtl-data cat items_long 2>err | head -1 >out
+expect_text out '^[0-9 ]+$'
+[ -s err ] && fail 'cat | head -1 is not quiet'
+
+# order
+expect_output mtl-data order --data-path items_short --split 100,0,0 --seq-length 16 --train-samples 3 --tokens <<'END'
+{"sample":1,"dataset":0,"documents":[13,2,9],"offsets":[0,6],"tokens":[61,70,52,90,7,89,72,90,6,90,27,88,47,48,55,87,10]}
+{"sample":0,"dataset":0,"documents":[12,10,0,11,13],"offsets":[0,0],"tokens":[84,85,48,15,90,19,90,59,12,90,71,64,90,36,29,90,61]}
+{"sample":3,"dataset":0,"documents":[1,8,4,5],"offsets":[8,0],"tokens":[61,90,61,21,28,9,90,1,74,9,63,90,37,84,29,64,11]}
+END
+order="mtl-data order --data-path items_short --split 50,30,20 --seq-length 8 --train-iters 10 --global-batch-size 4"
+[ "$($order | wc -l)" -eq 40 ] || fail 'order: iterations times batch'
+[ "$($order --dataset valid --eval-interval 4 --eval-iters 2 | wc -l)" -eq 24 ] || fail 'order: validation samples'
+[ "$($order --dataset test --eval-iters 2 | wc -l)" -eq 8 ] || fail 'order: test samples'
+[ "$($order --dataset test --eval-iters 0 | wc -l)" -eq 0 ] || fail 'order: no test samples'
+# Two ranks share the batch: the same samples, rank after rank.
+$order | head -4 | sort >one
+$order --micro-batch-size 2 --data-parallel-size 2 | head -4 | sort >two
+expect_same one two
+# A cyclic run sees every sample of an epoch once before any again.
+$order --dataloader-type cyclic --micro-batch-size 2 >shuffled || fail 'order: cyclic'
+samples=$($order --train-samples 1 2>/dev/null | wc -l)
+[ "$samples" -eq 0 ] || fail 'order: both lengths of a run are refused'
+[ "$(sort -u shuffled | wc -l)" -eq 40 ] || fail 'order: cyclic repeats samples too early'
+cmp -s shuffled <($order) && fail 'order: cyclic is not shuffled'
+
+expect_exit 2 mtl-data order --data-path items_short items_long --seq-length 0 --train-iters 2 --global-batch-size 3 \
+  --micro-batch-size 2 --split 1,2,3,4 --seed -1
+expect_text err '--data-path items_short items_long +weights and blends'
+expect_text err '--seq-length 0 +must be positive'
+expect_text err '--global-batch-size 3 +is not a multiple'
+expect_text err '--split 1,2,3,4 +4 weights'
+expect_text err '--seed -1 '
+expect_exit 2 mtl-data order --data-path items_short --seq-length 8 --train-iters 1 --split 1,0,0 --dataset test
+expect_text err 'gives no data to test'
+expect_exit 65 mtl-data order --data-path items_short --seq-length 8 --train-iters 1 --dataset test
+expect_text err 'items_short: sequences 14 to 14 \(exclusive\) hold 0 tokens'
+
+# Files that are broken or not there.
+expect_exit 74 mtl-data info absent
+expect_text err 'absent.idx: '
+head -c 150 items_short.idx >short.idx
+cp items_short.bin short.bin
+for command in 'info short' 'cat short' 'order --data-path short --seq-length 8 --train-iters 1'; do
+  # shellcheck disable=SC2086
+  expect_exit 65 mtl-data $command
+  expect_text err 'short.idx: sequence_count 14 needs 168 bytes after the header, the file has 116; re-run mtl-preprocess'
+done
+cp items_short.idx short.idx
+head -c 100 items_short.bin >short.bin
+expect_exit 65 mtl-data info short
+expect_text err 'short.bin: sequences 0 to [0-9]+ need [0-9]+ bytes, the file has 100'
+finish

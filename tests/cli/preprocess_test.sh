@@ -1,0 +1,151 @@
+# mtl-preprocess: token files byte for byte as Megatron-LM's, whatever the threads and the compression; errors.
+source "$(dirname "$0")/lib.sh" "$1"
+GOLDEN=$TESTS/golden/indexed
+GPT2="--tokenizer-type GPT2BPETokenizer --vocab-file $SHARE/gpt2/vocab.json --merge-file $SHARE/gpt2/merges.txt"
+
+# same_files PREFIX: the two files are the golden ones.
+same_files() {
+  expect_same "$WORK/$1.bin" "$GOLDEN/$1.bin"
+  expect_same "$WORK/$1.idx" "$GOLDEN/$1.idx"
+}
+
+# nothing_at PREFIX: no output of that prefix was left, under any name.
+nothing_at() {
+  [ -z "$(find "$WORK" -name "$1*")" ] || fail "left behind: $(find "$WORK" -name "$1*")"
+}
+
+# The runs of golden/indexed/commands.json, with Megatron-LM's own flags.
+run() {
+  local prefix=$1
+  shift
+  expect_exit 0 mtl-preprocess --output-prefix "$WORK/$prefix" "$@"
+}
+CORPUS="--input $GOLDEN/corpus.jsonl"
+run default $CORPUS $GPT2 --workers 1 && same_files default_text_document
+run eod $CORPUS $GPT2 --workers 1 --append-eod && same_files eod_text_document
+run keys $CORPUS $GPT2 --workers 1 --json-keys text title && same_files keys_text_document && same_files keys_title_document
+run content $CORPUS $GPT2 --workers 1 --json-keys content --append-eod && same_files content_content_document
+run null70000 --input "$GOLDEN/null.jsonl" --tokenizer-type NullTokenizer --vocab-size 70000 --workers 1 --append-eod
+same_files null70000_text_document
+run special --input "$GOLDEN/special.jsonl" $GPT2 --workers 1 --append-eod --parse-special-tokens
+same_files special_text_document
+run partitions $CORPUS $GPT2 --workers 2 --partitions 2 --append-eod && same_files partitions_text_document
+run sequential $CORPUS $GPT2 --workers 3 --partitions 3 --keep-sequential-samples --append-eod
+same_files sequential_text_document
+
+# Special strings are ordinary text otherwise.
+run ordinary --input "$GOLDEN/special.jsonl" $GPT2 --append-eod
+cmp -s "$WORK/ordinary_text_document.bin" "$GOLDEN/special_text_document.bin" && fail "<|endoftext|> in a text became a token"
+
+# Old spellings are accepted, and said to be without effect once.
+run old $CORPUS --vocab "$SHARE/gpt2/vocab.json" --merge-file "$SHARE/gpt2/merges.txt" --tokenizer-type GPT2BPETokenizer \
+  --dataset-impl mmap --chunk-size 25 --json-keys content --workers 32 --append-eod
+expect_same "$WORK/old_content_document.bin" "$GOLDEN/content_content_document.bin"
+expect_text "$WORK/err" '--dataset-impl: '
+expect_text "$WORK/err" '--chunk-size: '
+
+# Several chunks of lines; any number of threads, any compression, standard input: the same bytes.
+for i in $(seq 120); do cat "$GOLDEN/corpus.jsonl"; echo; done >"$WORK/big.jsonl"
+gzip -c "$WORK/big.jsonl" >"$WORK/big.gz"
+xz -1 -c "$WORK/big.jsonl" >"$WORK/big.xz"
+zstd -q -c "$WORK/big.jsonl" >"$WORK/big.zst"
+run w1 --input "$WORK/big.jsonl" $GPT2 --append-eod --workers 1
+[ "$(stat -c %s "$WORK/w1_text_document.bin")" -eq $((120 * 14708)) ] || fail "120 copies have another size"
+same_as_w1() {
+  expect_same "$WORK/$1_text_document.bin" "$WORK/w1_text_document.bin"
+  expect_same "$WORK/$1_text_document.idx" "$WORK/w1_text_document.idx"
+}
+run w4 --input "$WORK/big.jsonl" $GPT2 --append-eod --workers 4 && same_as_w1 w4
+for kind in gz xz zst; do
+  run "$kind" --input "$WORK/big.$kind" $GPT2 --append-eod && same_as_w1 "$kind"
+done
+run stdin --input - $GPT2 --append-eod <"$WORK/big.zst" && same_as_w1 stdin
+run pipe --input - $GPT2 --append-eod < <(cat "$WORK/big.jsonl") && same_as_w1 pipe
+mkdir "$WORK/shards"
+split -n l/3 "$WORK/big.jsonl" "$WORK/shards/part."
+run files --input "$WORK"/shards/part.* $GPT2 --append-eod && same_as_w1 files
+run pattern --input "$WORK/shards/part.*" $GPT2 --append-eod && same_as_w1 pattern
+run workers_p4 --input "$WORK/big.jsonl" $GPT2 --append-eod --partitions 7 --workers 4
+run workers_p1 --input "$WORK/big.jsonl" $GPT2 --append-eod --partitions 7 --workers 1
+expect_same "$WORK/workers_p4_text_document.bin" "$WORK/workers_p1_text_document.bin"
+cat "$WORK/big.gz" "$WORK/big.gz" >"$WORK/twice.gz"
+run twice --input "$WORK/twice.gz" $GPT2 --append-eod --json
+expect_text "$WORK/out" '"schema": "mtl-preprocess/1", "documents": 9840,'
+run ordered_by_name --input "$WORK/big.xz" $GPT2 --append-eod --quiet
+[ ! -s "$WORK/err" ] || fail "--quiet is not"
+expect_text "$WORK/w1_text_document.json" '"schema": "mtl-provenance/1"'
+expect_text "$WORK/w1_text_document.json" "\"path\": \"$WORK/big.jsonl\""
+
+# A bad line ends the run with its place, and nothing is left.
+head -2 "$GOLDEN/corpus.jsonl" >"$WORK/head.jsonl"
+bad() {
+  local name=$1 line=$2 what=$3
+  { cat "$WORK/head.jsonl"; printf '%b\n' "$line"; cat "$WORK/head.jsonl"; } >"$WORK/$name.jsonl"
+  expect_exit 65 mtl-preprocess --input "$WORK/$name.jsonl" --output-prefix "$WORK/bad_$name" $GPT2
+  expect_text "$WORK/err" "$name.jsonl:3: $what.*\(column [0-9]+\)"
+  nothing_at "bad_$name"
+}
+bad blank '' 'a blank line'
+bad broken '{"text": "a"' 'the text ends early'
+bad missing '{"title": "a"}' 'no key "text"'
+bad number '{"text": 5}' 'the value of "text" is neither'
+bad mixed '{"text": ["a", 5]}' 'the value of "text" is a list'
+bad surrogate '{"text": "\\ud800"}' 'the value of "text" holds a lone surrogate'
+bad utf8 '{"text": "\xff"}' 'invalid UTF-8'
+bad list '["text"]' 'not an object'
+bad tail '{"text": "a"} x' 'unexpected text'
+expect_exit 65 mtl-preprocess --input "$GOLDEN/corpus.jsonl" --output-prefix "$WORK/bad_null" --tokenizer-type NullTokenizer --vocab-size 10
+expect_text "$WORK/err" 'corpus.jsonl:1: "A" is no token id'
+echo '{"text": "1 70000"}' >"$WORK/range.jsonl"
+expect_exit 65 mtl-preprocess --input "$WORK/range.jsonl" --output-prefix "$WORK/bad_range" --tokenizer-type NullTokenizer --vocab-size 100
+expect_text "$WORK/err" 'range.jsonl:1: token id 70000 does not fit'
+nothing_at bad_
+
+# What only unrequested keys hold is validated as Python does, and surrogates there do not matter.
+echo '{"text": "a", "other": "\ud800", "n": NaN, "big": 123456789012345678901234567890}' >"$WORK/other.jsonl"
+run other --input "$WORK/other.jsonl" $GPT2
+
+# --skip-bad N: up to N bad lines go aside.
+{ cat "$WORK/head.jsonl"; echo '{"text": 1}'; cat "$WORK/head.jsonl"; echo 'x'; } >"$WORK/two.jsonl"
+cat "$WORK/head.jsonl" "$WORK/head.jsonl" >"$WORK/good.jsonl"
+run good --input "$WORK/good.jsonl" $GPT2
+run skipped --input "$WORK/two.jsonl" $GPT2 --skip-bad 2
+expect_same "$WORK/skipped_text_document.bin" "$WORK/good_text_document.bin"
+expect_text "$WORK/skipped.rejects.jsonl" "two.jsonl:3\", \"reason\": \".*neither.*\", \"line\": \"\{.*1\}\""
+expect_text "$WORK/skipped.rejects.jsonl" 'two.jsonl:6'
+expect_exit 65 mtl-preprocess --input "$WORK/two.jsonl" --output-prefix "$WORK/toomany" $GPT2 --skip-bad 1
+expect_text "$WORK/err" 'two.jsonl:6: '
+nothing_at toomany
+
+# Damaged files.
+head -c 20000 "$WORK/big.gz" >"$WORK/cut.gz"
+head -c 8000 "$WORK/big.xz" >"$WORK/cut.xz"
+head -c 8000 "$WORK/big.zst" >"$WORK/cut.zst"
+for kind in gz xz zst; do
+  expect_exit 65 mtl-preprocess --input "$WORK/cut.$kind" --output-prefix "$WORK/damaged" $GPT2
+  expect_text "$WORK/err" "cut.$kind: .*truncated"
+done
+nothing_at damaged
+
+# Mistakes with the flags: all at once, exit 2. A missing file: exit 74, before anything is written.
+expect_exit 2 mtl-preprocess --input x --output-prefix "$WORK/p" --tokenizer-type GPT2BPETokenizer --partitions 0 --workers -1
+for flag in --vocab-file --merge-file '--partitions 0' '--workers -1'; do expect_text "$WORK/err" "^  $flag"; done
+expect_exit 2 mtl-preprocess
+expect_text "$WORK/err" '--input .*required'
+expect_exit 2 mtl-preprocess $CORPUS --output-prefix "$WORK/p" $GPT2 --append-oed
+expect_text "$WORK/err" 'did you mean --append-eod'
+expect_exit 2 mtl-preprocess $CORPUS --output-prefix "$WORK/p" $GPT2 --split-sentences --lang german --keep-newlines
+for flag in --split-sentences '--lang german' --keep-newlines; do expect_text "$WORK/err" "^  $flag .*not supported"; done
+expect_exit 2 mtl-preprocess $CORPUS --output-prefix "$WORK/p" --tokenizer-type SentencePieceTokenizer
+expect_text "$WORK/err" 'SentencePieceTokenizer .*not supported'
+expect_exit 2 mtl-preprocess $CORPUS --output-prefix "$WORK/p" --tokenizer-type NullTokenizer
+expect_exit 74 mtl-preprocess --input "$WORK/nosuch.jsonl" "$WORK/nor*this" --output-prefix "$WORK/p" $GPT2
+expect_text "$WORK/err" 'nosuch.jsonl: no such file'
+expect_text "$WORK/err" 'nor\*this: no such file'
+expect_exit 74 mtl-preprocess $CORPUS --output-prefix "$WORK/p" --vocab-file "$WORK/nosuch.json" --merge-file "$SHARE/gpt2/merges.txt"
+nothing_at p_
+
+# --help is data on stdout, and a reader that leaves is no fault.
+mtl-preprocess --help | head -1 >"$WORK/out" 2>"$WORK/err"
+[ ! -s "$WORK/err" ] || fail "--help | head is not quiet"
+finish

@@ -1,0 +1,160 @@
+// Cross-entropy: whole vocabulary, slices of it, padding.
+#include "kernels/cross_entropy.h"
+
+#include "tests/kernels/reference.h"
+
+using namespace mtl;
+using namespace mtl::test;
+
+namespace {
+
+struct Problem {
+  std::int64_t rows, vocab, padded;
+  Owned logits = random_tensor({rows, padded}, 1, 3);
+  Owned labels = random_integers({rows}, 0, static_cast<std::int32_t>(vocab), 2);
+  Owned weights = random_tensor({rows}, 3);
+  double z(std::int64_t row, std::int64_t v) const { return static_cast<double>(logits[row * padded + v]); }
+  std::int64_t label(std::int64_t row) const { return labels.tensor().data<std::int32_t>()[row]; }
+  double log_sum(std::int64_t row) const {
+    double max = z(row, 0), sum = 0;
+    for (std::int64_t v = 0; v < vocab; ++v) max = std::max(max, z(row, v));
+    for (std::int64_t v = 0; v < vocab; ++v) sum += std::exp(z(row, v) - max);
+    return max + std::log(sum);
+  }
+};
+
+std::vector<double> reference_losses(const Problem& p) {
+  std::vector<double> out;
+  for (std::int64_t row = 0; row < p.rows; ++row) out.push_back(p.log_sum(row) - p.z(row, p.label(row)));
+  return out;
+}
+
+std::vector<double> reference_gradient(const Problem& p) {
+  std::vector<double> out;
+  for (std::int64_t row = 0; row < p.rows; ++row) {
+    const double log_sum = p.log_sum(row), weight = static_cast<double>(p.weights[row]);
+    for (std::int64_t v = 0; v < p.padded; ++v) {
+      const double hit = v == p.label(row) ? 1 : 0;
+      out.push_back(v < p.vocab ? weight * (std::exp(p.z(row, v) - log_sum) - hit) : 0.0);
+    }
+  }
+  return out;
+}
+
+struct Size {
+  std::int64_t rows, vocab, padded;
+};
+constexpr Size kSizes[] = {{1, 1, 1}, {3, 7, 7}, {5, 1031, 1088}, {64, 33, 64}, {2, 50257, 50304}};
+
+}  // namespace
+
+TEST_CASE("cross_entropy: losses to 2e-7 and gradients equal the fp64 reference; padding takes no part") {
+  Stream stream(Device::cpu, 2);
+  for (auto [rows, vocab, padded] : kSizes) {
+    CAPTURE(vocab);
+    Problem p{rows, vocab, padded};
+    for (std::int64_t row = 0; row < rows; ++row) {  // padding that would win the maximum, and spoil the sum
+      for (std::int64_t v = vocab; v < padded; ++v) p.logits[row * padded + v] = v % 2 == 0 ? 1e9f : NAN;
+    }
+    const std::vector<double> losses = reference_losses(p), gradient = reference_gradient(p);
+    Owned stats({rows, 3}), out({rows});
+    cross_entropy_stats(stream, stats, p.logits, p.labels, {0, vocab});
+    cross_entropy_loss(stream, out, stats);
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const double expected = losses[static_cast<std::size_t>(row)];
+      CHECK(std::abs(static_cast<double>(out[row]) - expected) <= 2e-7 * expected + 1e-6 * (vocab < 1000));
+    }
+    cross_entropy_backward(stream, p.logits, stats, p.labels, p.weights, {0, vocab});
+    CHECK(relative_rms(p.logits, gradient) < kTolerance.elementwise);
+  }
+}
+
+TEST_CASE("cross_entropy: slices of the vocabulary, their statistics combined, equal the whole") {
+  Stream stream(Device::cpu, 2);
+  Problem p{6, 100, 100};
+  const std::vector<double> losses = reference_losses(p), gradient = reference_gradient(p);
+  const std::int64_t cuts[] = {0, 37, 90, 90, 100};  // one of the slices is empty: all padding
+  Owned whole({6, 3});
+  std::vector<Owned> parts, stats;
+  for (int s = 0; s < 4; ++s) {
+    const std::int64_t valid = cuts[s + 1] - cuts[s];
+    parts.emplace_back(Shape{6, 60});
+    stats.emplace_back(Shape{6, 3});
+    for (std::int64_t row = 0; row < 6; ++row) {
+      for (std::int64_t v = 0; v < valid; ++v) parts.back()[row * 60 + v] = p.logits[row * 100 + cuts[s] + v];
+    }
+    cross_entropy_stats(stream, stats.back(), parts.back(), p.labels, {cuts[s], valid});
+  }
+  for (std::int64_t row = 0; row < 6; ++row) {
+    float max = -INFINITY, sum = 0, target = 0;
+    for (const Owned& s : stats) max = std::max(max, s[3 * row]);
+    for (const Owned& s : stats) {
+      sum += s[3 * row + 1] * std::exp(s[3 * row] - max);
+      target += s[3 * row + 2];
+    }
+    whole[3 * row] = max, whole[3 * row + 1] = sum, whole[3 * row + 2] = target;
+  }
+  Owned out({6});
+  cross_entropy_loss(stream, out, whole);
+  CHECK(relative_rms(out, losses) < kTolerance.elementwise);
+  for (int s = 0; s < 4; ++s) {
+    cross_entropy_backward(stream, parts[s], whole, p.labels, p.weights, {cuts[s], cuts[s + 1] - cuts[s]});
+    std::vector<double> expected(6 * 60, 0.0);
+    for (std::size_t row = 0; row < 6; ++row) {
+      for (std::int64_t v = cuts[s]; v < cuts[s + 1]; ++v) {
+        expected[row * 60 + static_cast<std::size_t>(v - cuts[s])] = gradient[row * 100 + static_cast<std::size_t>(v)];
+      }
+    }
+    CHECK(relative_rms(parts[s], expected) < kTolerance.elementwise);
+  }
+}
+
+TEST_CASE("cross_entropy: the gradient equals finite differences of the loss") {
+  Stream stream(Device::cpu);
+  Problem p{3, 11, 16};
+  Owned stats({3, 3}), losses({3}), gradient({3, 16});
+  const auto loss = [&] {
+    cross_entropy_stats(stream, stats, p.logits, p.labels, {0, 11});
+    cross_entropy_loss(stream, losses, stats);
+    return weighted_sum(p.weights, losses);
+  };
+  const std::vector<double> expected = finite_differences(p.logits, loss);
+  loss();
+  std::copy(p.logits.begin(), p.logits.begin() + p.logits.numel(), gradient.begin());
+  cross_entropy_backward(stream, gradient, stats, p.labels, p.weights, {0, 11});
+  CHECK(relative_rms(gradient, expected) < kTolerance.difference);
+}
+
+TEST_CASE("cross_entropy: NaN and infinite logits show in the loss") {
+  Stream stream(Device::cpu);
+  for (float bad : {NAN, INFINITY}) {
+    Problem p{1, 40, 40};
+    p.logits[17] = bad;
+    Owned stats({1, 3}), losses({1});
+    cross_entropy_stats(stream, stats, p.logits, p.labels, {0, 40});
+    cross_entropy_loss(stream, losses, stats);
+    CHECK(!std::isfinite(losses[0]));
+  }
+}
+
+TEST_CASE("cross_entropy: one thread and four give the same bits") {
+  Problem one{67, 1031, 1040}, four{67, 1031, 1040};
+  Owned stats1({67, 3}), stats4({67, 3});
+  Stream serial(Device::cpu, 1), parallel(Device::cpu, 4);
+  cross_entropy_stats(serial, stats1, one.logits, one.labels, {0, 1031});
+  cross_entropy_stats(parallel, stats4, four.logits, four.labels, {0, 1031});
+  CHECK(same_bits(stats1, stats4));
+  cross_entropy_backward(serial, one.logits, stats1, one.labels, one.weights, {0, 1031});
+  cross_entropy_backward(parallel, four.logits, stats4, four.labels, four.weights, {0, 1031});
+  CHECK(same_bits(one.logits, four.logits));
+}
+
+TEST_CASE("cross_entropy: meta counts; wrong shapes throw") {
+  Stream stream(Device::meta);
+  cross_entropy_backward(stream, meta({4, 10}), meta({4, 3}), meta({4}, DType::i32), meta({4}), {0, 9});
+  CHECK(stream.counters().bytes == 4.0 * (2 * 40 + 12 + 4 + 4));
+  CHECK_THROWS_AS(cross_entropy_stats(stream, meta({4, 2}), meta({4, 10}), meta({4}, DType::i32), {0, 9}), Error);
+  CHECK_THROWS_AS(cross_entropy_stats(stream, meta({4, 3}), meta({4, 10}), meta({4}), {0, 9}), Error);
+  CHECK_THROWS_AS(cross_entropy_stats(stream, meta({4, 3}), meta({4, 10}), meta({4}, DType::i32), {0, 11}), Error);
+  CHECK_THROWS_AS(cross_entropy_loss(stream, meta({4}), meta({5, 3})), Error);
+}

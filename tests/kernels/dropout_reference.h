@@ -1,0 +1,20 @@
+// The hidden-state mask of kernels/dropout.h as its header words it, one element at a time.
+#pragma once
+
+#include "kernels/dropout.h"
+
+namespace mtl::test {
+
+/// The factor of element (t, c) of a sample's (T, width) tensor: 0, or the scale.
+inline double hidden_mask(const Dropout& dropout, std::int64_t sample, std::int64_t t, std::int64_t c, std::int64_t width) {
+  if (!dropout.active()) return 1;
+  const std::int64_t element = (dropout.first_position + t) * width + c;
+  const auto words = philox(dropout.key, static_cast<std::uint64_t>(dropout.state->sample_base + sample),
+                            static_cast<std::uint64_t>(element / 8));
+  const auto i = static_cast<std::size_t>(element % 8);
+  const std::uint32_t bits = i % 2 == 0 ? words[i / 2] & 0xFFFF : words[i / 2] >> 16;
+  const std::uint32_t threshold = hidden_dropout_threshold(dropout.probability);
+  return bits >= threshold ? 65536.0 / (65536.0 - threshold) : 0;
+}
+
+}  // namespace mtl::test

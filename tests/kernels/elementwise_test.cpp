@@ -1,0 +1,58 @@
+// Flat operators and the sum of squares.
+#include "kernels/elementwise.h"
+
+#include "tests/kernels/reference.h"
+
+using namespace mtl;
+using namespace mtl::test;
+
+TEST_CASE("elementwise: fill, copy, add and scale do what they say, at odd sizes") {
+  Stream stream(Device::cpu, 2);
+  for (std::int64_t n : {0, 1, 3, 7, 1031, 50001}) {
+    Owned a = random_tensor({n}, 1), b = random_tensor({n}, 2), sum = random_tensor({n}, 1), twice = random_tensor({n}, 1);
+    std::vector<double> expected_sum, expected_twice;
+    for (std::int64_t i = 0; i < n; ++i) {
+      expected_sum.push_back(static_cast<double>(a[i] + b[i]));
+      expected_twice.push_back(static_cast<double>(a[i] * -2.5f));
+    }
+    add(stream, sum, b);
+    CHECK(sum.values() == expected_sum);
+    scale(stream, twice, -2.5f);
+    CHECK(twice.values() == expected_twice);
+    copy(stream, sum, a);
+    CHECK(same_bits(sum, a));
+    fill_zero(stream, sum);
+    CHECK(sum.values() == std::vector<double>(static_cast<std::size_t>(n), 0.0));
+  }
+}
+
+TEST_CASE("sum_of_squares: fp64 accuracy, overwriting and accumulating, the same bits for any number of threads") {
+  Arena scratch(Device::cpu, "scratch", 1 << 16);
+  for (std::int64_t n : {0, 1, 3, 7, 1031, 65536, 300001}) {
+    Owned x = random_tensor({n}, 3), one(DType::f64, {1}), four(DType::f64, {1});
+    double expected = 0;
+    for (double value : x.values()) expected += value * value;
+    Stream serial(Device::cpu, 1), parallel(Device::cpu, 4);
+    *four.tensor().data<double>() = 99;
+    sum_of_squares(serial, scratch, one, x, GradMode::overwrite);
+    sum_of_squares(parallel, scratch, four, x, GradMode::overwrite);
+    CHECK(*one.tensor().data<double>() == doctest::Approx(expected).epsilon(1e-12));
+    CHECK(same_bits(one, four));
+    sum_of_squares(parallel, scratch, four, x, GradMode::accumulate);
+    CHECK(*four.tensor().data<double>() == doctest::Approx(2 * expected).epsilon(1e-12));
+  }
+}
+
+TEST_CASE("elementwise: meta counts bytes and scratch; wrong shapes throw") {
+  Stream stream(Device::meta), real(Device::cpu);
+  Arena scratch(Device::meta, "scratch", 0), real_scratch(Device::cpu, "scratch", 1 << 16);
+  add(stream, meta({100}), meta({100}));
+  CHECK(stream.counters().bytes == 1200);
+  sum_of_squares(stream, scratch, meta({1}, DType::f64), meta({200000}), GradMode::overwrite);
+  Owned x = filled({200000}, 1), out(DType::f64, {1});
+  sum_of_squares(real, real_scratch, out, x, GradMode::overwrite);
+  CHECK(scratch.peak() == real_scratch.peak());
+  CHECK_THROWS_AS(add(stream, meta({100}), meta({99})), Error);
+  CHECK_THROWS_AS(copy(stream, meta({100}), meta({100}, DType::i32)), Error);
+  CHECK_THROWS_AS(sum_of_squares(stream, scratch, meta({1}), meta({10}), GradMode::overwrite), Error);
+}

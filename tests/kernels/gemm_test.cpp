@@ -1,0 +1,173 @@
+// The matrix product in all four orientations, its epilogues, and its corner cases.
+#include "kernels/gemm.h"
+
+#include "tests/kernels/reference.h"
+
+using namespace mtl;
+using namespace mtl::test;
+
+namespace {
+
+struct Case {
+  std::int64_t m, n, k;
+  bool a_transposed, b_transposed;
+  Owned a = random_tensor(a_transposed ? Shape{k, m} : Shape{m, k}, 1);
+  Owned b = random_tensor(b_transposed ? Shape{n, k} : Shape{k, n}, 2);
+
+  Operand left() const { return {a, a_transposed}; }
+  Operand right() const { return {b, b_transposed}; }
+  double a_at(std::int64_t i, std::int64_t p) const { return static_cast<double>(a[a_transposed ? p * m + i : i * k + p]); }
+  double b_at(std::int64_t p, std::int64_t j) const { return static_cast<double>(b[b_transposed ? j * k + p : p * n + j]); }
+  std::vector<double> product() const {
+    std::vector<double> out(static_cast<std::size_t>(m * n));
+    for (std::int64_t i = 0; i < m; ++i) {
+      for (std::int64_t j = 0; j < n; ++j) {
+        double sum = 0;
+        for (std::int64_t p = 0; p < k; ++p) sum += a_at(i, p) * b_at(p, j);
+        out[static_cast<std::size_t>(i * n + j)] = sum;
+      }
+    }
+    return out;
+  }
+};
+
+const double kRoot = std::sqrt(2 / std::acos(-1.0));
+double reference_gelu(double x) { return x / 2 * (1 + std::tanh(kRoot * (x + 0.044715 * x * x * x))); }
+double reference_gelu_derivative(double x) {
+  const double t = std::tanh(kRoot * (x + 0.044715 * x * x * x));
+  return (1 + t) / 2 + x / 2 * (1 - t * t) * kRoot * (1 + 3 * 0.044715 * x * x);
+}
+
+std::vector<double> mapped(std::vector<double> values, double (*function)(double)) {
+  for (double& value : values) value = function(value);
+  return values;
+}
+
+template <class Body>
+void for_each_case(const Body& body) {
+  struct Size {
+    std::int64_t m, n, k;
+  };
+  for (auto [m, n, k] : {Size{1, 1, 1}, {3, 7, 5}, {64, 96, 32}, {5, 1031, 3}, {1, 1031, 64}, {2, 259, 1031}, {4, 50, 33},
+                         {17, 3, 1031}, {130, 70, 257}}) {
+    for (int transposes = 0; transposes < 4; ++transposes) {
+      CAPTURE(m);
+      CAPTURE(n);
+      CAPTURE(k);
+      CAPTURE(transposes);
+      body(Case{m, n, k, (transposes & 1) != 0, (transposes & 2) != 0});
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("gemm: equals the fp64 product, overwriting and accumulating, in all orientations") {
+  Stream stream(Device::cpu, 2);
+  for_each_case([&](const Case& g) {
+    Owned c = random_tensor({g.m, g.n}, 3);
+    std::vector<double> sum = g.product(), before = c.values();
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += before[i];
+    gemm(stream, c, g.left(), g.right(), GradMode::accumulate);
+    CHECK(relative_rms(c, sum) < kTolerance.reduction);
+    gemm(stream, c, g.left(), g.right());
+    CHECK(relative_rms(c, g.product()) < kTolerance.reduction);
+  });
+}
+
+TEST_CASE("gemm: bias, gelu with its input kept, and the derivative of gelu") {
+  Stream stream(Device::cpu, 2);
+  for_each_case([&](const Case& g) {
+    Owned bias = random_tensor({g.n}, 4), aux({g.m, g.n}), c({g.m, g.n});
+    std::vector<double> before_gelu = g.product();
+    for (std::size_t i = 0; i < before_gelu.size(); ++i) before_gelu[i] += bias.values()[i % static_cast<std::size_t>(g.n)];
+    gemm(stream, c, g.left(), g.right(), GradMode::overwrite, {.bias = bias});
+    CHECK(relative_rms(c, before_gelu) < kTolerance.reduction);
+    gemm(stream, c, g.left(), g.right(), GradMode::overwrite, {.bias = bias, .gelu_aux = aux});
+    CHECK(relative_rms(aux, before_gelu) < kTolerance.reduction);
+    CHECK(relative_rms(c, mapped(aux.values(), reference_gelu)) < kTolerance.elementwise);
+    Owned dpre({g.m, g.n}), x = random_tensor({g.m, g.n}, 5);
+    gemm(stream, dpre, g.left(), g.right(), GradMode::overwrite, {.dgelu_aux = x});
+    std::vector<double> expected = g.product(), slope = mapped(x.values(), reference_gelu_derivative);
+    for (std::size_t i = 0; i < expected.size(); ++i) expected[i] *= slope[i];
+    CHECK(relative_rms(dpre, expected) < kTolerance.reduction);
+  });
+}
+
+TEST_CASE("gemm: gelu and its derivative stay accurate far into the tails") {
+  Stream stream(Device::cpu);
+  const std::int64_t n = 4001;
+  Owned x({n, 1}), one = filled({1, 1}, 1), aux({n, 1}), y({n, 1}), slope({n, 1}), ones = filled({n, 1}, 1);
+  for (std::int64_t i = 0; i < n; ++i) x[i] = static_cast<float>(i - 2000) / 250;
+  gemm(stream, y, {x}, {one}, GradMode::overwrite, {.gelu_aux = aux});
+  gemm(stream, slope, {ones}, {one}, GradMode::overwrite, {.dgelu_aux = x});
+  for (std::int64_t i = 0; i < n; ++i) {
+    const double at = static_cast<double>(x[i]), s = 1 / (1 + std::exp(-2 * kRoot * (at + 0.044715 * at * at * at)));
+    const double derivative = s + at * s * (1 - s) * 2 * kRoot * (1 + 3 * 0.044715 * at * at);
+    CAPTURE(at);
+    CHECK(std::abs(static_cast<double>(y[i]) - at * s) <= 6e-6 * std::abs(at * s));
+    CHECK(std::abs(static_cast<double>(slope[i]) - derivative) <= 4e-7 * std::max(1.0, std::abs(at)) * std::max(std::abs(s), std::abs(derivative)) + 4e-6 * std::abs(derivative));
+  }
+  Owned extreme({3, 1}), out({3, 1}), kept({3, 1});
+  extreme[0] = -1000, extreme[1] = 1000, extreme[2] = NAN;
+  gemm(stream, out, {extreme}, {one}, GradMode::overwrite, {.gelu_aux = kept});
+  CHECK(std::abs(out[0]) < 1e-20f);
+  CHECK(out[1] == 1000.0f);
+  CHECK(std::isnan(out[2]));
+}
+
+TEST_CASE("gemm: the bias gradient is the column sum of dy, with a mode of its own") {
+  Stream stream(Device::cpu, 2);
+  for (std::int64_t rows : {1, 3, 64, 65, 1031}) {
+    for (std::int64_t width : {1, 7, 128, 300}) {
+      for (GradMode mode : {GradMode::overwrite, GradMode::accumulate}) {
+        Owned dy = random_tensor({rows, width}, 6), x = random_tensor({rows, 5}, 7), dw({width, 5}), dbias = random_tensor({width}, 8);
+        std::vector<double> expected(static_cast<std::size_t>(width), 0.0);
+        if (mode == GradMode::accumulate) expected = dbias.values();
+        for (std::int64_t i = 0; i < dy.numel(); ++i) expected[static_cast<std::size_t>(i % width)] += static_cast<double>(dy[i]);
+        gemm(stream, dw, transposed(dy), {x}, GradMode::accumulate, {.dbias = {dbias, mode}});
+        CHECK(relative_rms(dbias, expected) < kTolerance.reduction);
+      }
+    }
+  }
+}
+
+TEST_CASE("gemm: nothing to sum gives zeros, nothing to write writes nothing") {
+  Stream stream(Device::cpu, 2);
+  Owned c = filled({3, 4}, 5), a({3, 0}), b({0, 4});
+  gemm(stream, c, {a}, {b}, GradMode::accumulate);
+  CHECK(c[11] == 5.0f);
+  Owned bias = filled({4}, 2);
+  gemm(stream, c, {a}, {b}, GradMode::overwrite, {.bias = bias});
+  CHECK(c.values() == std::vector<double>(12, 2.0));
+  Owned none({0, 4}), no_rows({0, 2}), right({2, 4}), no_columns({3, 0}), left({3, 2}), empty({2, 0});
+  gemm(stream, none, {no_rows}, {right}, GradMode::overwrite, {.bias = bias});
+  gemm(stream, no_columns, {left}, {empty});
+}
+
+TEST_CASE("gemm: one thread and four give the same bits in what is ours") {
+  Owned a = random_tensor({150, 1}, 9), b = random_tensor({1, 700}, 10), bias = random_tensor({700}, 11);
+  Owned one({150, 700}), four({150, 700}), aux({150, 700}), dw1({700, 700}), dw4({700, 700}), dbias1({700}), dbias4({700});
+  Stream serial(Device::cpu, 1), parallel(Device::cpu, 4);
+  gemm(serial, one, {a}, {b}, GradMode::overwrite, {.bias = bias, .gelu_aux = aux});
+  gemm(parallel, four, {a}, {b}, GradMode::overwrite, {.bias = bias, .gelu_aux = aux});
+  CHECK(same_bits(one, four));
+  gemm(serial, dw1, transposed(one), {one}, GradMode::overwrite, {.dbias = {dbias1, GradMode::overwrite}});
+  gemm(parallel, dw4, transposed(four), {four}, GradMode::overwrite, {.dbias = {dbias4, GradMode::overwrite}});
+  CHECK(same_bits(dbias1, dbias4));
+}
+
+TEST_CASE("gemm: meta counts and touches nothing; wrong shapes and combinations throw") {
+  Stream stream(Device::meta);
+  gemm(stream, meta({2, 3, 5}), {meta({2, 3, 7})}, transposed(meta({5, 7})), GradMode::overwrite, {.bias = meta({5})});
+  CHECK(stream.counters().flops == 2.0 * 6 * 5 * 7);
+  CHECK(stream.counters().bytes == 4.0 * (6 * 7 + 5 * 7 + 6 * 5 + 5));
+  CHECK_THROWS_AS(gemm(stream, meta({2, 3}), {meta({2, 4})}, {meta({5, 3})}), Error);
+  CHECK_THROWS_AS(gemm(stream, meta({2, 4}), {meta({2, 4})}, {meta({4, 3})}), Error);
+  CHECK_THROWS_AS(gemm(stream, meta({2, 3}, DType::f64), {meta({2, 4})}, {meta({4, 3})}), Error);
+  CHECK_THROWS_AS(gemm(stream, meta({2, 3}), {meta({2, 4})}, {meta({4, 3})}, GradMode::accumulate, {.bias = meta({3})}), Error);
+  CHECK_THROWS_AS(gemm(stream, meta({2, 3}), {meta({2, 4})}, {meta({4, 3})}, GradMode::overwrite, {.bias = meta({2})}), Error);
+  CHECK_THROWS_AS(gemm(stream, meta({2, 3}), {meta({2, 4})}, {meta({4, 3})}, GradMode::overwrite, {.dbias = {meta({2})}}), Error);
+  CHECK_THROWS_AS(gemm(stream, meta({2, 3}), {meta({2, 4})}, {meta({4, 3})}, GradMode::overwrite,
+                       {.gelu_aux = meta({2, 3}), .dgelu_aux = meta({2, 3})}), Error);
+}

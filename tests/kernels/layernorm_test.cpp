@@ -1,0 +1,142 @@
+// LayerNorm against its equations in fp64.
+#include "kernels/layernorm.h"
+
+#include "tests/kernels/reference.h"
+
+using namespace mtl;
+using namespace mtl::test;
+
+namespace {
+
+constexpr float kEps = 1e-5f;
+
+struct Norm {
+  std::int64_t rows, width;
+  Owned x = random_tensor({rows, width}, 1, 2), gamma = random_tensor({width}, 2), beta = random_tensor({width}, 3);
+  Owned dy = random_tensor({rows, width}, 4), y{Shape{rows, width}}, mean{Shape{rows}}, rstd{Shape{rows}};
+  LayerNormCache cache() const { return {x, mean, rstd}; }
+  void forward(int threads = 2) const {
+    Stream stream(Device::cpu, threads);
+    layernorm_forward(stream, y, cache(), gamma, beta, kEps);
+  }
+};
+
+struct Reference {
+  std::vector<double> y, dx, dgamma, dbeta;
+};
+
+Reference reference(const Norm& n) {
+  Reference out;
+  out.dgamma.resize(static_cast<std::size_t>(n.width));
+  out.dbeta.resize(static_cast<std::size_t>(n.width));
+  const auto width = static_cast<double>(n.width);
+  for (std::int64_t row = 0; row < n.rows; ++row) {
+    const auto at = [&](const Owned& t, std::int64_t i) { return static_cast<double>(t[row * n.width + i]); };
+    double mean = 0, variance = 0, mean_g = 0, mean_gx = 0;
+    for (std::int64_t i = 0; i < n.width; ++i) mean += at(n.x, i) / width;
+    for (std::int64_t i = 0; i < n.width; ++i) variance += (at(n.x, i) - mean) * (at(n.x, i) - mean) / width;
+    const double rstd = 1 / std::sqrt(variance + static_cast<double>(kEps));
+    const auto x_hat = [&](std::int64_t i) { return (at(n.x, i) - mean) * rstd; };
+    const auto g = [&](std::int64_t i) { return at(n.dy, i) * static_cast<double>(n.gamma[i]); };
+    for (std::int64_t i = 0; i < n.width; ++i) {
+      mean_g += g(i) / width;
+      mean_gx += g(i) * x_hat(i) / width;
+      out.dgamma[static_cast<std::size_t>(i)] += at(n.dy, i) * x_hat(i);
+      out.dbeta[static_cast<std::size_t>(i)] += at(n.dy, i);
+      out.y.push_back(x_hat(i) * static_cast<double>(n.gamma[i]) + static_cast<double>(n.beta[i]));
+    }
+    for (std::int64_t i = 0; i < n.width; ++i) out.dx.push_back(rstd * (g(i) - mean_g - x_hat(i) * mean_gx));
+  }
+  return out;
+}
+
+void add_to(std::vector<double>& target, const std::vector<double>& more) {
+  for (std::size_t i = 0; i < target.size(); ++i) target[i] += more[i];
+}
+
+}  // namespace
+
+TEST_CASE("layernorm: forward and backward equal the fp64 reference, overwriting and accumulating") {
+  Stream stream(Device::cpu, 2);
+  Arena scratch(Device::cpu, "scratch", 4 << 20);
+  for (auto [rows, width] : {std::pair<std::int64_t, std::int64_t>{1, 3}, {3, 7}, {64, 768}, {5, 1031}, {1031, 33}, {2000, 128}}) {
+    for (GradMode mode : {GradMode::overwrite, GradMode::accumulate}) {
+      CAPTURE(rows);
+      CAPTURE(width);
+      Norm n{rows, width};
+      n.forward();
+      Reference expected = reference(n);
+      CHECK(relative_rms(n.y, expected.y) < kTolerance.elementwise);
+      Owned dx = random_tensor({rows, width}, 5), dgamma = random_tensor({width}, 6), dbeta = random_tensor({width}, 7);
+      if (mode == GradMode::accumulate) {
+        add_to(expected.dx, dx.values());
+        add_to(expected.dgamma, dgamma.values());
+        add_to(expected.dbeta, dbeta.values());
+      }
+      layernorm_backward(stream, scratch, {dx, mode}, {dgamma, mode}, {dbeta, mode}, n.dy, n.cache(), n.gamma);
+      CHECK(relative_rms(dx, expected.dx) < kTolerance.reduction);
+      CHECK(relative_rms(dgamma, expected.dgamma) < kTolerance.reduction);
+      CHECK(relative_rms(dbeta, expected.dbeta) < kTolerance.reduction);
+    }
+  }
+}
+
+TEST_CASE("layernorm: a row of one value gives beta and no gradient") {
+  Norm n{3, 1};
+  n.forward();
+  CHECK(n.y[2] == n.beta[0]);
+  Stream stream(Device::cpu);
+  Arena scratch(Device::cpu, "scratch", 1 << 16);
+  Owned dx({3, 1});
+  layernorm_backward(stream, scratch, {dx}, {}, {}, n.dy, n.cache(), n.gamma);
+  CHECK(std::abs(dx[1]) < 1e-4f);
+}
+
+TEST_CASE("layernorm: gradients equal finite differences") {
+  Norm n{4, 19};
+  n.forward();
+  Stream stream(Device::cpu);
+  Arena scratch(Device::cpu, "scratch", 1 << 16);
+  Owned dx({4, 19}), dgamma({19}), dbeta({19});
+  layernorm_backward(stream, scratch, {dx}, {dgamma}, {dbeta}, n.dy, n.cache(), n.gamma);
+  const auto loss = [&] {
+    n.forward();
+    return weighted_sum(n.dy, n.y);
+  };
+  CHECK(relative_rms(dx, finite_differences(n.x, loss)) < kTolerance.difference);
+  CHECK(relative_rms(dgamma, finite_differences(n.gamma, loss)) < kTolerance.difference);
+  CHECK(relative_rms(dbeta, finite_differences(n.beta, loss)) < kTolerance.difference);
+}
+
+TEST_CASE("layernorm: one thread and four give the same bits") {
+  Norm serial{515, 259}, parallel{515, 259};
+  serial.forward(1);
+  parallel.forward(4);
+  CHECK(same_bits(serial.y, parallel.y));
+  std::vector<Owned> grads[2];
+  for (int run = 0; run < 2; ++run) {
+    Stream stream(Device::cpu, run == 0 ? 1 : 4);
+    Arena scratch(Device::cpu, "scratch", 1 << 20);
+    for (Shape shape : {Shape{515, 259}, Shape{259}, Shape{259}}) grads[run].emplace_back(shape);
+    layernorm_backward(stream, scratch, {grads[run][0]}, {grads[run][1]}, {grads[run][2]}, serial.dy, serial.cache(), serial.gamma);
+  }
+  for (std::size_t i = 0; i < 3; ++i) CHECK(same_bits(grads[0][i], grads[1][i]));
+}
+
+TEST_CASE("layernorm: meta counts the scratch and bytes of a real run; wrong shapes throw") {
+  Norm n{100, 32};
+  n.forward();
+  Stream real(Device::cpu), counted(Device::meta);
+  Arena real_scratch(Device::cpu, "scratch", 1 << 16), counted_scratch(Device::meta, "scratch", 0);
+  Owned dx({100, 32}), dgamma({32}), dbeta({32});
+  layernorm_backward(real, real_scratch, {dx}, {dgamma}, {dbeta}, n.dy, n.cache(), n.gamma);
+  const LayerNormCache cache{meta({100, 32}), meta({100}), meta({100})};
+  layernorm_backward(counted, counted_scratch, {meta({100, 32})}, {meta({32})}, {meta({32})}, meta({100, 32}), cache, meta({32}));
+  CHECK(real_scratch.peak() == counted_scratch.peak());
+  CHECK(counted_scratch.peak() > 0);
+  CHECK(real.counters().bytes == counted.counters().bytes);
+  CHECK(counted_scratch.used() == 0);
+  CHECK_THROWS_AS(layernorm_forward(counted, meta({100, 32}), cache, meta({31}), meta({32}), kEps), Error);
+  CHECK_THROWS_AS(layernorm_forward(counted, meta({99, 32}), cache, meta({32}), meta({32}), kEps), Error);
+  CHECK_THROWS_AS(layernorm_backward(counted, counted_scratch, {meta({100, 31})}, {}, {}, meta({100, 32}), cache, meta({32})), Error);
+}
