@@ -103,7 +103,7 @@ inline TrainState state_at(std::int64_t iteration) {
   state.iteration = iteration;
   state.consumed_samples = 8 * iteration;
   state.consumed_valid_samples = 3;
-  state.optimizer_steps = iteration - 1;
+  state.optimizer_steps = iteration + 1;
   state.skipped_iterations = 1;
   state.loss_scale = 65536.5;
   state.extra = Json::object({{"seed", 1234}, {"data", Json::array().push("x")}});
