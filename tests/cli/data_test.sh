@@ -59,6 +59,23 @@ mtl-data cat items_short >all || fail 'cat'
 expect_exit 2 mtl-data cat items_short --begin 15
 expect_exit 2 mtl-data cat items_short --begin -1
 expect_exit 2 mtl-data cat items_short items_long
+# With a tokenizer: the text, which gives the same token files again.
+INDEXED=$TESTS/golden/indexed/default_text_document
+GPT2="--vocab-file $SHARE/gpt2/vocab.json --merge-file $SHARE/gpt2/merges.txt"
+# shellcheck disable=SC2086
+{
+  mtl-data cat "$INDEXED" $GPT2 --json >texts.jsonl || fail 'cat: text as JSON'
+  expect_exit 0 mtl-preprocess --input texts.jsonl --output-prefix again $GPT2
+  expect_same again_text_document.bin "$INDEXED.bin"
+  expect_same again_text_document.idx "$INDEXED.idx"
+  expect_exit 0 mtl-data cat "$INDEXED" $GPT2 --ids
+  expect_same out <(mtl-data cat "$INDEXED")
+}
+expect_output mtl-data cat items_short --count 1 --tokenizer-type NullTokenizer --vocab-size 91 <<'END'
+71 64 90
+END
+expect_exit 2 mtl-data cat items_short --tokenizer-type GPT2BPETokenizer
+expect_text err '--vocab-file +is needed'
 mtl-data cat items_long 2>err | head -1 >out
 expect_text out '^[0-9 ]+$'
 [ -s err ] && fail 'cat | head -1 is not quiet'
