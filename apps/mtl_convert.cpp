@@ -30,11 +30,13 @@ mtl::Json to_json(const mtl::ConvertReport& report, const mtl::ConvertOptions& o
 }
 
 void describe(const mtl::ConvertReport& report, mtl::Console& console) {
-  console.info(mtl::cat("read ", report.source, " (", report.source_kind, ", ", mtl::with_commas(report.parameters), " parameters)"));
+  console.info(mtl::cat("read ", report.source, " (", report.source_kind, ", ", mtl::with_commas(report.parameters),
+                        " parameters)"));
   if (report.comparison) {
     const mtl::ModelComparison& found = *report.comparison;
-    console.info(mtl::cat("verified: every tensor is what was read; logits of ", found.positions, " positions differ by at most ",
-                          found.max_difference, " (largest ", mtl::format("%.4g", found.max_logit), ")"));
+    console.info(mtl::cat("verified: every tensor is what was read; logits of ", found.positions,
+                          " positions differ by at most ", found.max_difference, " (largest ",
+                          mtl::format("%.4g", found.max_logit), ")"));
   }
   console.info(mtl::cat("wrote ", report.output, ": ", report.files.size(), " files, ", report.dtype, ", ",
                         mtl::human_bytes(static_cast<double>(report.bytes))));
@@ -48,19 +50,26 @@ int main(int argc, char** argv) {
   for (int i = 0; i < argc; ++i) options.command_line += (i > 0 ? " " : "") + std::string(argv[i]);
   mtl::Flags flags("mtl-convert", "a model from one format to another");
   flags.section("Model");
-  flags.add("--load", &options.load, "PATH", "the model: a folder that mtl-train saved into, one checkpoint, or a Hugging Face folder").required();
+  flags
+      .add("--load", &options.load, "PATH",
+           "the model: a folder that mtl-train saved into, one checkpoint, or a Hugging Face folder")
+      .required();
   flags.add("--save", &options.save, "DIR", "the folder to write; it appears when it is complete").required();
   flags.add("--to", &options.to, "FORMAT", "hf: a Hugging Face folder; mtl: a checkpoint").one_of({"hf", "mtl"});
-  flags.add("--dtype", &options.dtype, "TYPE", "element type of the weights; as stored when absent").one_of({"float32", "float16", "bfloat16"});
-  flags.add("--max-shard-size", &options.max_shard_size, "SIZE", "largest weight file of a Hugging Face folder: 5GB, 500MB, 2GiB");
+  flags.add("--dtype", &options.dtype, "TYPE", "element type of the weights; as stored when absent")
+      .one_of({"float32", "float16", "bfloat16"});
+  flags.add("--max-shard-size", &options.max_shard_size, "SIZE",
+            "largest weight file of a Hugging Face folder: 5GB, 500MB, 2GiB");
   flags.section("Output");
-  flags.add_switch("--verify", options.verify, "read the output back: compare every tensor, and the logits of both models");
+  flags.add_switch("--verify", options.verify,
+                   "read the output back: compare every tensor, and the logits of both models");
   flags.add_switch("--force", options.force, "replace a folder that is not empty");
   flags.add_switch("--json", options.json, "report on stdout as JSON");
   mtl::add_threads_flag(flags, threads);
   flags.check([&] {
     if (!mtl::parse_size(options.max_shard_size)) {
-      flags.problem("--max-shard-size " + options.max_shard_size, "is no size; write 5GB, 500MB, 2GiB or a number of bytes");
+      flags.problem("--max-shard-size " + options.max_shard_size,
+                    "is no size; write 5GB, 500MB, 2GiB or a number of bytes");
     }
   });
   return mtl::run_main(flags, argc, argv, [&](mtl::Console& console) {

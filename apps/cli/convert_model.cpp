@@ -20,7 +20,8 @@ class StagedFolder {
   StagedFolder(const std::string& path, bool force) : path_(path) {
     while (path_.size() > 1 && path_.back() == '/') path_.pop_back();
     staged_ = cat(path_, ".tmp.", ::getpid());
-    if (file_exists(path_) && !fs::is_directory(path_)) fail(Exit::io, path_, ": is a file; give another folder to --save");
+    if (file_exists(path_) && !fs::is_directory(path_))
+      fail(Exit::io, path_, ": is a file; give another folder to --save");
     if (file_exists(path_) && !fs::is_empty(path_) && !force) {
       fail(Exit::usage, path_, ": is not empty; give another folder to --save, or --force to replace it");
     }
@@ -64,7 +65,8 @@ StoredDType target_dtype(const SavedTensor& tensor, std::optional<StoredDType> d
   return starts_with(tensor.name, "param.") ? dtype.value_or(tensor.dtype) : tensor.dtype;
 }
 
-void write_mtl(const ModelSource& source, const std::string& folder, const ConvertOptions& options, std::optional<StoredDType> dtype) {
+void write_mtl(const ModelSource& source, const std::string& folder, const ConvertOptions& options,
+               std::optional<StoredDType> dtype) {
   source.verify();
   TrainState state = source.state().value_or(TrainState{});
   if (Json config = source.hf_config(); !config.is_null()) state.extra.set("hf_config", std::move(config));
@@ -72,10 +74,11 @@ void write_mtl(const ModelSource& source, const std::string& folder, const Conve
   std::vector<std::byte> buffer;
   for (const SavedTensor& tensor : source.tensors()) {
     StoredDType target = target_dtype(tensor, dtype);
-    tensors.push_back({{tensor.name, target, tensor.shape}, whole_slice(tensor.shape), [&source, &buffer, tensor, target] {
-                         buffer = read_tensor(source, tensor, target);
-                         return std::span<const std::byte>(buffer);
-                       }});
+    tensors.push_back(
+        {{tensor.name, target, tensor.shape}, whole_slice(tensor.shape), [&source, &buffer, tensor, target] {
+           buffer = read_tensor(source, tensor, target);
+           return std::span<const std::byte>(buffer);
+         }});
   }
   SaveOptions save;
   save.command_line = options.command_line;
@@ -85,8 +88,10 @@ void write_mtl(const ModelSource& source, const std::string& folder, const Conve
 
 void check_tensors(const ModelSource& source, const ModelSource& written, std::optional<StoredDType> dtype) {
   for (const SavedTensor& tensor : source.tensors()) {
-    auto found = std::find_if(written.tensors().begin(), written.tensors().end(), [&](const SavedTensor& t) { return t.name == tensor.name; });
-    if (found == written.tensors().end() && !starts_with(tensor.name, "param.")) continue;  // moments have no place in hf
+    auto found = std::find_if(written.tensors().begin(), written.tensors().end(),
+                              [&](const SavedTensor& t) { return t.name == tensor.name; });
+    if (found == written.tensors().end() && !starts_with(tensor.name, "param."))
+      continue;  // moments have no place in hf
     require(found != written.tensors().end(), "verification: tensor '", tensor.name, "' was not written");
     StoredDType target = target_dtype(tensor, dtype);
     bool same = found->dtype == target && read_tensor(source, tensor, target) == read_tensor(written, *found, target);
@@ -94,8 +99,8 @@ void check_tensors(const ModelSource& source, const ModelSource& written, std::o
   }
 }
 
-ModelComparison verify_output(const ModelSource& source, const std::string& folder, std::optional<StoredDType> dtype, int threads,
-                              Console& console) {
+ModelComparison verify_output(const ModelSource& source, const std::string& folder, std::optional<StoredDType> dtype,
+                              int threads, Console& console) {
   ModelSource written = ModelSource::open(folder, console);
   written.verify();
   check_tensors(source, written, dtype);
@@ -120,8 +125,9 @@ void list_files(const std::string& folder, ConvertReport& report) {
 }  // namespace
 
 std::optional<std::uint64_t> parse_size(const std::string& text) {
-  constexpr std::pair<std::string_view, std::uint64_t> kUnits[] = {{"KiB", 1ull << 10}, {"MiB", 1ull << 20}, {"GiB", 1ull << 30},
-                                                                   {"KB", 1'000},       {"MB", 1'000'000},   {"GB", 1'000'000'000}};
+  constexpr std::pair<std::string_view, std::uint64_t> kUnits[] = {{"KiB", 1ull << 10}, {"MiB", 1ull << 20},
+                                                                   {"GiB", 1ull << 30}, {"KB", 1'000},
+                                                                   {"MB", 1'000'000},   {"GB", 1'000'000'000}};
   std::uint64_t unit = 1;
   std::string_view digits = text;
   for (const auto& [name, bytes] : kUnits) {
@@ -131,7 +137,9 @@ std::optional<std::uint64_t> parse_size(const std::string& text) {
     break;
   }
   std::optional<double> number = parse_float(digits);
-  if (!number || !(*number > 0) || *number * static_cast<double>(unit) < 1 || *number * static_cast<double>(unit) > 1e18) return std::nullopt;
+  if (!number || !(*number > 0) || *number * static_cast<double>(unit) < 1 ||
+      *number * static_cast<double>(unit) > 1e18)
+    return std::nullopt;
   return static_cast<std::uint64_t>(*number * static_cast<double>(unit));
 }
 
@@ -144,7 +152,9 @@ ConvertReport convert_model(const ConvertOptions& options, Console& console) {
     write_mtl(source, output.staged(), options, dtype);
   } else {
     write_hf_gpt2(source, output.staged(),
-                  {.dtype = dtype, .max_shard_bytes = *parse_size(options.max_shard_size), .end_of_text_id = find_end_of_text_id(source.folder())});
+                  {.dtype = dtype,
+                   .max_shard_bytes = *parse_size(options.max_shard_size),
+                   .end_of_text_id = find_end_of_text_id(source.folder())});
     copy_tokenizer_files(source.folder(), output.staged());
   }
   ConvertReport report{source.folder(), source.kind(), output.path(), {}, source.config().parameter_count(), 0, {}, {}};

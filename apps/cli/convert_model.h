@@ -14,7 +14,7 @@ namespace mtl {
 struct ConvertOptions {
   std::string load, save;
   std::string to = "hf";
-  std::optional<std::string> dtype;          // float32, float16, bfloat16; as stored when empty
+  std::optional<std::string> dtype;  // float32, float16, bfloat16; as stored when empty
   std::string max_shard_size = "5GB";
   bool verify = false;
   bool force = false;
@@ -41,8 +41,8 @@ struct ConvertReport {
   std::string dtype;
   std::int64_t parameters = 0;
   std::uint64_t bytes = 0;
-  std::vector<std::string> files;            // below the output folder
-  std::optional<ModelComparison> comparison; // with --verify
+  std::vector<std::string> files;             // below the output folder
+  std::optional<ModelComparison> comparison;  // with --verify
 };
 
 /// Writes the output folder, complete or not at all. With `verify` the output is read back first: every tensor must be

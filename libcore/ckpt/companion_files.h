@@ -8,8 +8,8 @@
 
 namespace mtl {
 
-/// Copies tokenizer.json, tokenizer_config.json, vocab.json, merges.txt and their like, those that are there, unchanged.
-/// Returns their names.
+/// Copies tokenizer.json, tokenizer_config.json, vocab.json, merges.txt and their like, those that are there,
+/// unchanged. Returns their names.
 std::vector<std::string> copy_tokenizer_files(const std::string& from, const std::string& to);
 
 /// The id of <|endoftext|> in the tokenizer files of a folder, when it has any.

@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <random>
+
 #include "ckpt/manifest.h"
 #include "ckpt/safetensors.h"
 #include "ckpt_fixtures.h"
@@ -28,7 +30,8 @@ void save_some(const std::string& directory, int count, std::int64_t keep_last =
   for (int i = 1; i <= count; ++i) {
     TestStore model(tiny_config());
     fill(model.store, static_cast<float>(i));
-    save.save(tiny_config(), model.store, state_at(i), {.command_line = "mtl-train --x", .keep_last = keep_last, .add_files = {}});
+    save.save(tiny_config(), model.store, state_at(i),
+              {.command_line = "mtl-train --x", .keep_last = keep_last, .add_files = {}});
   }
 }
 
@@ -100,7 +103,11 @@ TEST_CASE("checkpoint: old ones go after the new one stands, at least two stay")
   CHECK(list(scratch / "s") ==
         std::vector<std::string>{"iter_0000003", "iter_0000004", "latest_checkpointed_iteration.txt", "lock"});
   TestStore model(tiny_config());
-  CHECK(contains(error_of([&] { SaveDirectory(scratch / "s").save(tiny_config(), model.store, state_at(9), {.command_line = "", .keep_last = 1, .add_files = {}}); }),
+  CHECK(contains(error_of([&] {
+                   SaveDirectory(scratch / "s")
+                       .save(tiny_config(), model.store, state_at(9),
+                             {.command_line = "", .keep_last = 1, .add_files = {}});
+                 }),
                  "at least 2"));
 }
 
@@ -202,7 +209,8 @@ TEST_CASE("checkpoint: a shard missing, cut, extra, or of another checkpoint") {
   fs::remove(scratch / "s/iter_0000002/shard_00001.safetensors");
   fs::copy_file(scratch / "s/iter_0000001/shard_00000.safetensors", shard, fs::copy_options::overwrite_existing);
   TestStore model(tiny_config());
-  CHECK(contains(error_of([&] { open_quietly(scratch / "s").load_values(model.store); }), shard + ": its hash does not match"));
+  CHECK(contains(error_of([&] { open_quietly(scratch / "s").load_values(model.store); }),
+                 shard + ": its hash does not match"));
   fs::remove(scratch / "s/iter_0000001/manifest.json");
   fs::remove(shard);
   CHECK(contains(error("s"), "none of its 2 checkpoints is valid"));
@@ -237,7 +245,8 @@ TEST_CASE("checkpoint: any cut into slices and shards reads as the whole") {
       }
       std::vector<float> piece(static_cast<std::size_t>(slice.count()));
       for_each_overlap(whole_slice(spec.shape), slice, [&](const Overlap& run) {
-        std::memcpy(piece.data() + run.in_b, whole.store.value(p).data<float>() + run.in_a, static_cast<std::size_t>(run.count) * 4);
+        std::memcpy(piece.data() + run.in_b, whole.store.value(p).data<float>() + run.in_a,
+                    static_cast<std::size_t>(run.count) * 4);
       });
       std::string file = cat("shard_0000", rank, ".safetensors");
       entry.pieces.push_back({file, slice, hash_text(hash_bytes(piece.data(), piece.size() * 4))});
@@ -268,4 +277,36 @@ TEST_CASE("checkpoint: any cut into slices and shards reads as the whole") {
     fs::rename(first, folder + "/x"), fs::rename(second, first), fs::rename(folder + "/x", second);
     CHECK(contains(error_of([&] { open_quietly(folder); }), "shard_0000"));
   }
+}
+
+TEST_CASE("checkpoint: hostile manifests are errors or manifests, never worse") {
+  ScratchFolder scratch;
+  save_some(scratch / "s", 1);
+  std::string content = read_file(scratch / "s/iter_0000001/manifest.json");
+  std::mt19937 random(11);
+  const char* tokens[] = {"-1",   "9223372036854775807",      "1e300", "NaN", "[]", "{}", "\"..\"",
+                          "null", "[9223372036854775807, 2]", "0"};
+  int taken = 0;
+  for (int round = 0; round < 3000; ++round) {
+    std::string damaged = content;
+    std::size_t at = random() % damaged.size();
+    if (round % 3 == 0) {
+      damaged[at] = static_cast<char>(random() % 256);
+    } else if (round % 3 == 1) {  // another value in place of a number
+      while (at < damaged.size() && !std::isdigit(static_cast<unsigned char>(damaged[at]))) ++at;
+      std::size_t end = at;
+      while (end < damaged.size() && std::isdigit(static_cast<unsigned char>(damaged[end]))) ++end;
+      damaged.replace(at, end - at, tokens[random() % std::size(tokens)]);
+    } else {
+      damaged.erase(at, random() % 200);
+    }
+    try {
+      Manifest manifest = parse_manifest(damaged, ChecksumCheck::skip);
+      ++taken;
+      CHECK(parse_manifest(manifest_text(manifest)).tensors.size() == manifest.tensors.size());
+    } catch (const Error& error) {
+      CHECK(error.code() == Exit::bad_data);
+    }
+  }
+  CHECK(taken > 0);
 }

@@ -56,7 +56,8 @@ inline GptConfig tiny_config(std::int64_t layers = 1) {
 /// The parameters of a model without its layers.
 struct TestStore {
   explicit TestStore(const GptConfig& config, bool with_gradients = true, std::int64_t padded_vocab = 0)
-      : params(canonical_tensors(config).size()), store(Device::cpu, kPrecisionFp32, with_gradients, [&](const ParamVisitor& visit) {
+      : params(canonical_tensors(config).size()),
+        store(Device::cpu, kPrecisionFp32, with_gradients, [&](const ParamVisitor& visit) {
           std::size_t next = 0;
           for (const CanonicalTensor& tensor : canonical_tensors(config)) {
             ParamSpec spec;
@@ -75,7 +76,8 @@ struct TestStore {
 inline void fill(ParamStore& store, float seed) {
   auto fill_tensor = [&](Tensor tensor, int role, int param) {
     for (std::int64_t i = 0; i < tensor.numel(); ++i) {
-      tensor.data<float>()[i] = seed + 0.001f * static_cast<float>(i) + 10.0f * static_cast<float>(param) + 1000.0f * static_cast<float>(role);
+      tensor.data<float>()[i] = seed + 0.001f * static_cast<float>(i) + 10.0f * static_cast<float>(param) +
+                                1000.0f * static_cast<float>(role);
     }
   };
   for (int i = 0; i < store.size(); ++i) {

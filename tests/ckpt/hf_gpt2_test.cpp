@@ -27,8 +27,8 @@ void copy_model(const std::string& to, const std::function<void(Json&)>& change)
 }
 
 /// Rewrites a safetensors file with other names, and maybe one more tensor.
-void rename_tensors(const std::string& from, const std::string& to, const std::function<std::string(const std::string&)>& rename,
-                    const std::string& extra = "") {
+void rename_tensors(const std::string& from, const std::string& to,
+                    const std::function<std::string(const std::string&)>& rename, const std::string& extra = "") {
   SafetensorsFile source(from);
   std::vector<StoredTensor> plan = source.tensors();
   for (StoredTensor& tensor : plan) tensor.name = rename(tensor.name);
@@ -52,7 +52,9 @@ TEST_CASE("hf: element by element, a weight is where GPT-2's Conv1D has it") {
   TestStore model(config, false, 640);
   source.load_values(model.store);
   SafetensorsFile file(golden("a") + "/model.safetensors");
-  auto stored = [&](const std::string& name) { return reinterpret_cast<const float*>(file.data(*file.find(name)).data()); };
+  auto stored = [&](const std::string& name) {
+    return reinterpret_cast<const float*>(file.data(*file.find(name)).data());
+  };
   auto ours = [&](const std::string& name) { return model.store.value(model.store.find(name)).data<float>(); };
   const std::int64_t C = config.hidden_size, H = config.num_heads, D = config.head_dim, F = config.ffn_hidden_size;
   const float* qkv_hf = stored("transformer.h.1.attn.c_attn.weight");  // (C, 3, H, D)
@@ -63,7 +65,8 @@ TEST_CASE("hf: element by element, a weight is where GPT-2's Conv1D has it") {
       for (std::int64_t d = 0; d < D; ++d) {
         std::int64_t row = (h * 3 + role) * D + d, column = (role * H + h) * D + d;
         wrong += ours("layers.1.attention.qkv.bias")[row] != bias_hf[column];
-        for (std::int64_t c = 0; c < C; ++c) wrong += ours("layers.1.attention.qkv.weight")[row * C + c] != qkv_hf[c * 3 * C + column];
+        for (std::int64_t c = 0; c < C; ++c)
+          wrong += ours("layers.1.attention.qkv.weight")[row * C + c] != qkv_hf[c * 3 * C + column];
       }
     }
   }
@@ -71,7 +74,8 @@ TEST_CASE("hf: element by element, a weight is where GPT-2's Conv1D has it") {
   for (std::int64_t c = 0; c < C; ++c) {
     for (std::int64_t f = 0; f < F; ++f) wrong += ours("layers.0.mlp.down.weight")[c * F + f] != down_hf[f * C + c];
   }
-  for (std::int64_t i = 0; i < 512 * C; ++i) wrong += ours("embedding.tokens.weight")[i] != stored("transformer.wte.weight")[i];
+  for (std::int64_t i = 0; i < 512 * C; ++i)
+    wrong += ours("embedding.tokens.weight")[i] != stored("transformer.wte.weight")[i];
   for (std::int64_t i = 512 * C; i < 640 * C; ++i) wrong += ours("embedding.tokens.weight")[i] != 0;
   CHECK(wrong == 0);
 }
@@ -137,8 +141,9 @@ TEST_CASE("hf: old files: no prefix, mask buffers, a stored tied head") {
   CHECK(contains(error_of([&] { open_quietly(scratch / "m"); }), "lm_head.weight differs from the token table"));
   rename_tensors(file, scratch / "m/model.safetensors", bare, "score.weight");
   CHECK(contains(error_of([&] { open_quietly(scratch / "m"); }), "tensor 'score.weight' is no part of a GPT-2"));
-  rename_tensors(file, scratch / "m/model.safetensors",
-                 [](const std::string& name) { return name == "transformer.h.1.ln_2.bias" ? "transformer.h.0.attn.bias" : name; });
+  rename_tensors(file, scratch / "m/model.safetensors", [](const std::string& name) {
+    return name == "transformer.h.1.ln_2.bias" ? "transformer.h.0.attn.bias" : name;
+  });
   CHECK(contains(error_of([&] { open_quietly(scratch / "m"); }), "tensor 'h.1.ln_2.bias' is missing"));
 }
 
@@ -147,11 +152,16 @@ TEST_CASE("hf: what mtl would compute differently is refused by its key") {
     const char* key;
     Json value;
   };
-  std::vector<Refusal> refusals = {{"scale_attn_by_inverse_layer_idx", true}, {"reorder_and_upcast_attn", true},
-                                   {"tie_word_embeddings", false},           {"add_cross_attention", true},
-                                   {"scale_attn_weights", false},            {"activation_function", "gelu"},
-                                   {"model_type", "llama"},                  {"n_embd", -64},
-                                   {"n_layer", std::int64_t{1} << 40},       {"quantization_config", Json::object()},
+  std::vector<Refusal> refusals = {{"scale_attn_by_inverse_layer_idx", true},
+                                   {"reorder_and_upcast_attn", true},
+                                   {"tie_word_embeddings", false},
+                                   {"add_cross_attention", true},
+                                   {"scale_attn_weights", false},
+                                   {"activation_function", "gelu"},
+                                   {"model_type", "llama"},
+                                   {"n_embd", -64},
+                                   {"n_layer", std::int64_t{1} << 40},
+                                   {"quantization_config", Json::object()},
                                    {"n_head", 5}};
   for (const Refusal& refusal : refusals) {
     CAPTURE(refusal.key);
@@ -162,7 +172,8 @@ TEST_CASE("hf: what mtl would compute differently is refused by its key") {
     CHECK((contains(error, refusal.key) || contains(error, "attention heads 5")));
   }
   ScratchFolder scratch;
-  copy_model(scratch / "m", [](Json& config) { config.set("activation_function", "gelu_pytorch_tanh").set("n_inner", Json()); });
+  copy_model(scratch / "m",
+             [](Json& config) { config.set("activation_function", "gelu_pytorch_tanh").set("n_inner", Json()); });
   CHECK(open_quietly(scratch / "m").config().ffn_hidden_size == 256);
   copy_model(scratch / "n", [](Json& config) { config.set("n_layer", 3); });
   CHECK(contains(error_of([&] { open_quietly(scratch / "n"); }), "'h.2.ln_1.weight' is missing"));

@@ -56,7 +56,8 @@ void check_valid(const Json& entry) {
   }
   if (entry.at("metadata").is_object()) {
     CHECK(file.metadata().size() == entry.at("metadata").as_object().size());
-    for (const auto& [key, value] : entry.at("metadata").as_object()) CHECK(file.metadata().at(key) == value.as_string());
+    for (const auto& [key, value] : entry.at("metadata").as_object())
+      CHECK(file.metadata().at(key) == value.as_string());
   }
 }
 
@@ -108,7 +109,9 @@ TEST_CASE("safetensors: more that must be refused") {
 
 TEST_CASE("safetensors: what is written is read, aligned and in order") {
   ScratchFolder scratch;
-  std::vector<StoredTensor> plan = {{"z", StoredDType::f32, {2, 3}, 0, 0}, {"\"ü\n", StoredDType::i64, {}, 0, 0}, {"e", StoredDType::u8, {0, 7}, 0, 0}};
+  std::vector<StoredTensor> plan = {{"z", StoredDType::f32, {2, 3}, 0, 0},
+                                    {"\"ü\n", StoredDType::i64, {}, 0, 0},
+                                    {"e", StoredDType::u8, {0, 7}, 0, 0}};
   std::string data(32, 'x');
   OutputFile out(scratch / "f");
   SafetensorsWriter writer(out, plan, {{"format", "pt"}, {"k", "\\"}});
@@ -136,10 +139,17 @@ TEST_CASE("safetensors: seeded damage to real files is an error or a different f
       for (unsigned i = 0, count = 1 + random() % 3; i < count; ++i) {
         std::size_t at = random() % damaged.size();
         switch (random() % 4) {
-          case 0: damaged[at] = static_cast<char>(damaged[at] ^ (1 << random() % 8)); break;
-          case 1: damaged.erase(at, 1 + random() % 4); break;
-          case 2: damaged.insert(at, 1, "0{}[],:\"9-e"[random() % 11]); break;
-          default: damaged.resize(at + 1);
+          case 0:
+            damaged[at] = static_cast<char>(damaged[at] ^ (1 << random() % 8));
+            break;
+          case 1:
+            damaged.erase(at, 1 + random() % 4);
+            break;
+          case 2:
+            damaged.insert(at, 1, "0{}[],:\"9-e"[random() % 11]);
+            break;
+          default:
+            damaged.resize(at + 1);
         }
         if (damaged.empty()) break;
       }
@@ -167,9 +177,11 @@ TEST_CASE("stored dtypes: every f16 and bf16 pattern survives the way over fp32 
     CHECK(wrong == 0);
   }
   // 1 + 2^-11 + 2^-40 lies above the middle between two halves; rounding over fp32 would lose the last term.
-  double values[] = {1 + std::ldexp(1, -11) + std::ldexp(1, -40), -(1 + std::ldexp(1, -11)), 1e300, std::ldexp(1, -25) + std::ldexp(1, -70)};
+  double values[] = {1 + std::ldexp(1, -11) + std::ldexp(1, -40), -(1 + std::ldexp(1, -11)), 1e300,
+                     std::ldexp(1, -25) + std::ldexp(1, -70)};
   std::uint16_t half[4];
-  convert_elements(StoredDType::f64, std::as_bytes(std::span(values)), StoredDType::f16, std::as_writable_bytes(std::span(half)));
+  convert_elements(StoredDType::f64, std::as_bytes(std::span(values)), StoredDType::f16,
+                   std::as_writable_bytes(std::span(half)));
   CHECK(half[0] == 0x3C01);
   CHECK(half[1] == 0xBC00);
   CHECK(half[2] == 0x7C00);
