@@ -42,7 +42,8 @@ std::vector<std::int64_t> list_iterations(const std::string& directory) {
     std::optional<std::int64_t> iteration = iteration_of(entry.path().filename().string());
     if (iteration && entry.is_directory()) out.push_back(*iteration);
   }
-  if (error && error != std::errc::no_such_file_or_directory) fail(Exit::io, directory, ": cannot list: ", error.message());
+  if (error && error != std::errc::no_such_file_or_directory)
+    fail(Exit::io, directory, ": cannot list: ", error.message());
   std::sort(out.rbegin(), out.rend());
   return out;
 }
@@ -70,7 +71,10 @@ void compare_tracker(const std::string& directory, std::int64_t newest, Console&
   std::string path = cat(directory, "/", kTrackerName), text;
   if (file_exists(path)) text = std::string(trim(read_file(path).substr(0, 64)));
   if (parse_int(text) == newest) return;
-  std::string said = !file_exists(path) ? " is missing" : text.empty() ? " is empty" : parse_int(text) ? " says " + text : " is not a number";
+  std::string said = !file_exists(path) ? " is missing"
+                     : text.empty()     ? " is empty"
+                     : parse_int(text)  ? " says " + text
+                                        : " is not a number";
   console.warn(cat(path, said, "; taking the newest valid checkpoint, iteration ", newest));
 }
 
@@ -89,14 +93,17 @@ void remove_leftovers(const std::string& directory) {
 ManifestFile write_shard(const std::string& folder, const std::vector<TensorToSave>& tensors, Manifest& manifest) {
   OutputFile out(cat(folder, "/", kShardName));
   std::vector<StoredTensor> plan;
-  for (const TensorToSave& item : tensors) plan.push_back({item.tensor.name, item.tensor.dtype, stored_shape(item.slice), 0, 0});
+  for (const TensorToSave& item : tensors)
+    plan.push_back({item.tensor.name, item.tensor.dtype, stored_shape(item.slice), 0, 0});
   SafetensorsWriter writer(out, std::move(plan));
   for (const TensorToSave& item : tensors) {
     std::span<const std::byte> bytes = item.bytes();
-    require(bytes.size() * 8 == static_cast<std::size_t>(item.slice.count()) * static_cast<std::size_t>(bits_of(item.tensor.dtype)),
+    require(bytes.size() * 8 ==
+                static_cast<std::size_t>(item.slice.count()) * static_cast<std::size_t>(bits_of(item.tensor.dtype)),
             "saving '", item.tensor.name, "': ", bytes.size(), " bytes for ", item.slice.count(), " elements");
     writer.write(bytes);
-    manifest.tensors.push_back({item.tensor, {{kShardName, item.slice, hash_text(hash_bytes(bytes.data(), bytes.size()))}}});
+    manifest.tensors.push_back(
+        {item.tensor, {{kShardName, item.slice, hash_text(hash_bytes(bytes.data(), bytes.size()))}}});
   }
   writer.finish();
   out.sync();
@@ -142,7 +149,8 @@ void remove_old(const std::string& directory, std::int64_t iteration, std::int64
 bool TrainState::operator==(const TrainState& other) const {
   return iteration == other.iteration && consumed_samples == other.consumed_samples &&
          consumed_valid_samples == other.consumed_valid_samples && optimizer_steps == other.optimizer_steps &&
-         skipped_iterations == other.skipped_iterations && loss_scale == other.loss_scale && extra.dump() == other.extra.dump();
+         skipped_iterations == other.skipped_iterations && loss_scale == other.loss_scale &&
+         extra.dump() == other.extra.dump();
 }
 
 std::optional<std::string> newest_checkpoint(const std::string& directory, Console& console) {
@@ -155,17 +163,22 @@ std::optional<std::string> newest_checkpoint(const std::string& directory, Conso
       problems.push_back(error.what());
       continue;
     }
-    for (const std::string& problem : problems) console.warn(cat("passing over a checkpoint that is not valid: ", problem));
+    for (const std::string& problem : problems)
+      console.warn(cat("passing over a checkpoint that is not valid: ", problem));
     compare_tracker(directory, iteration, console);
     return cat(directory, "/", folder_of(iteration));
   }
-  if (!problems.empty()) fail(Exit::bad_data, directory, ": none of its ", problems.size(), " checkpoints is valid:\n  ", join(problems, "\n  "));
+  if (!problems.empty())
+    fail(Exit::bad_data, directory, ": none of its ", problems.size(), " checkpoints is valid:\n  ",
+         join(problems, "\n  "));
   return std::nullopt;
 }
 
-std::string commit_checkpoint(const std::string& directory, const GptConfig& config, const std::vector<TensorToSave>& tensors,
-                              const TrainState& state, const SaveOptions& options) {
-  require(options.keep_last == 0 || options.keep_last >= 2, "--keep-last ", options.keep_last, ": at least 2 checkpoints are kept");
+std::string commit_checkpoint(const std::string& directory, const GptConfig& config,
+                              const std::vector<TensorToSave>& tensors, const TrainState& state,
+                              const SaveOptions& options) {
+  require(options.keep_last == 0 || options.keep_last >= 2, "--keep-last ", options.keep_last,
+          ": at least 2 checkpoints are kept");
   make_directories(directory);
   remove_leftovers(directory);
   std::string temporary = cat(directory, "/", folder_of(state.iteration), ".tmp.", ::getpid());
@@ -178,7 +191,8 @@ std::string commit_checkpoint(const std::string& directory, const GptConfig& con
       std::string name = entry.path().filename().string(), path = entry.path().string();
       if (name != kShardName) manifest.files.push_back({name, file_size(path), hash_text(hash_file(path))});
     }
-    manifest.provenance = Json::object({{"program", cat("mtl ", kVersion)}, {"command_line", options.command_line}, {"time", timestamp()}});
+    manifest.provenance = Json::object(
+        {{"program", cat("mtl ", kVersion)}, {"command_line", options.command_line}, {"time", timestamp()}});
     write_manifest(temporary, manifest);
     sync_directory(temporary);
     put_in_place(temporary, directory, state.iteration);
@@ -205,12 +219,14 @@ SaveDirectory::SaveDirectory(std::string path) : path_(std::move(path)) {
     ::close(std::exchange(lock_, -1));
     errno = code;
     if (code != EWOULDBLOCK) fail_errno(lock, "lock");
-    fail(Exit::failure, path_, ": another job saves here (", trim(read_file(lock)), "); wait for it, end it, or save elsewhere");
+    fail(Exit::failure, path_, ": another job saves here (", trim(read_file(lock)),
+         "); wait for it, end it, or save elsewhere");
   }
   char host[256] = "";
   ::gethostname(host, sizeof host - 1);
   std::string owner = cat("pid ", ::getpid(), " on ", host, " since ", timestamp(), "\n");
-  if (::ftruncate(lock_, 0) != 0 || ::pwrite(lock_, owner.data(), owner.size(), 0) != static_cast<ssize_t>(owner.size())) {
+  if (::ftruncate(lock_, 0) != 0 ||
+      ::pwrite(lock_, owner.data(), owner.size(), 0) != static_cast<ssize_t>(owner.size())) {
     int code = errno;
     ::close(std::exchange(lock_, -1));
     errno = code;
@@ -222,7 +238,8 @@ SaveDirectory::~SaveDirectory() {
   if (lock_ >= 0) ::close(lock_);
 }
 
-SaveDirectory::SaveDirectory(SaveDirectory&& other) noexcept : path_(std::move(other.path_)), lock_(std::exchange(other.lock_, -1)) {}
+SaveDirectory::SaveDirectory(SaveDirectory&& other) noexcept
+    : path_(std::move(other.path_)), lock_(std::exchange(other.lock_, -1)) {}
 
 SaveDirectory& SaveDirectory::operator=(SaveDirectory&& other) noexcept {
   std::swap(path_, other.path_);
@@ -238,7 +255,8 @@ std::string SaveDirectory::save(const GptConfig& config, const ParamStore& store
     Slice slice = store.slice(param);
     auto bytes = static_cast<std::size_t>(slice.count()) * size_of(memory.dtype());  // padding rows stay out
     std::span<const std::byte> data(static_cast<const std::byte*>(memory.raw()), bytes);
-    tensors.push_back({{prefix + spec.name, stored_dtype_of(memory.dtype()), spec.shape}, std::move(slice), [data] { return data; }});
+    tensors.push_back(
+        {{prefix + spec.name, stored_dtype_of(memory.dtype()), spec.shape}, std::move(slice), [data] { return data; }});
   };
   for (int i = 0; i < store.size(); ++i) add("param.", i, store.value(i));
   for (int i = 0; store.has_gradients() && i < store.size(); ++i) add("exp_avg.", i, store.exp_avg(i));

@@ -34,7 +34,7 @@ struct TrainState {
   std::int64_t optimizer_steps = 0;     // updates made: AdamW's t
   std::int64_t skipped_iterations = 0;  // iterations without an update
   double loss_scale = 1;
-  Json extra = Json::object();          // what the trainer wants back: identities of data files, seed, flags
+  Json extra = Json::object();  // what the trainer wants back: identities of data files, seed, flags
 
   bool operator==(const TrainState& other) const;
 };

@@ -33,7 +33,8 @@ class CheckpointReader : public TensorReader {
     for (const ManifestPiece& piece : entry.pieces) {
       copied += copy_overlap(piece.slice, data_of(entry, piece), slice, out, element);
     }
-    require(copied == slice.count(), folder, ": tensor '", entry.tensor.name, "' has no data for a part that was asked for");
+    require(copied == slice.count(), folder, ": tensor '", entry.tensor.name,
+            "' has no data for a part that was asked for");
   }
 
   void verify() const override {
@@ -46,14 +47,16 @@ class CheckpointReader : public TensorReader {
       }
       const SafetensorsFile& shard = shards_.at(file.name);
       std::span<const std::byte> bytes = shard.bytes();
-      if (hash_text(hash_bytes(bytes.data(), bytes.size())) != file.hash) refuse(shard.path(), damaged_tensors(file.name));
+      if (hash_text(hash_bytes(bytes.data(), bytes.size())) != file.hash)
+        refuse(shard.path(), damaged_tensors(file.name));
     }
     verified_ = true;
   }
 
  private:
   [[noreturn]] static void refuse(const std::string& path, const std::string& where) {
-    fail(Exit::bad_data, path, ": its hash does not match the manifest", where, "; the file is damaged or another one: load another checkpoint");
+    fail(Exit::bad_data, path, ": its hash does not match the manifest", where,
+         "; the file is damaged or another one: load another checkpoint");
   }
 
   std::span<const std::byte> data_of(const ManifestTensor& entry, const ManifestPiece& piece) const {
@@ -69,7 +72,9 @@ class CheckpointReader : public TensorReader {
         if (!shards_.contains(piece.file)) shards_.emplace(piece.file, SafetensorsFile(cat(folder, "/", piece.file)));
         const SafetensorsFile& shard = shards_.at(piece.file);
         const StoredTensor* stored = shard.find(entry.tensor.name);
-        auto refuse_piece = [&](const char* what) { fail(Exit::bad_data, shard.path(), ": tensor '", entry.tensor.name, "' ", what); };
+        auto refuse_piece = [&](const char* what) {
+          fail(Exit::bad_data, shard.path(), ": tensor '", entry.tensor.name, "' ", what);
+        };
         if (stored == nullptr) refuse_piece("is missing; the manifest lists it there");
         if (stored->dtype != entry.tensor.dtype || stored->shape != stored_shape(piece.slice)) {
           refuse_piece("has another shape or dtype than the manifest says");
@@ -78,7 +83,8 @@ class CheckpointReader : public TensorReader {
       }
     }
     for (const auto& [name, shard] : shards_) {
-      if (shard.tensors().size() != pieces[name]) fail(Exit::bad_data, shard.path(), ": holds tensors that the manifest does not list there");
+      if (shard.tensors().size() != pieces[name])
+        fail(Exit::bad_data, shard.path(), ": holds tensors that the manifest does not list there");
     }
   }
 
@@ -89,8 +95,8 @@ class CheckpointReader : public TensorReader {
         bool shared = false;
         for_each_overlap(entry.pieces[i].slice, entry.pieces[j].slice, [&](const Overlap&) { shared = true; });
         if (shared) {
-          fail(Exit::bad_data, folder, "/", kManifestName, ": tensor '", entry.tensor.name, "': its pieces in ", entry.pieces[i].file,
-               " and ", entry.pieces[j].file, " overlap");
+          fail(Exit::bad_data, folder, "/", kManifestName, ": tensor '", entry.tensor.name, "': its pieces in ",
+               entry.pieces[i].file, " and ", entry.pieces[j].file, " overlap");
         }
       }
     }
@@ -103,7 +109,8 @@ class CheckpointReader : public TensorReader {
       for (const ManifestPiece& piece : entry.pieces) {
         if (piece.file != file) continue;
         std::span<const std::byte> data = data_of(entry, piece);
-        if (hash_text(hash_bytes(data.data(), data.size())) != piece.hash) names.push_back("'" + entry.tensor.name + "'");
+        if (hash_text(hash_bytes(data.data(), data.size())) != piece.hash)
+          names.push_back("'" + entry.tensor.name + "'");
       }
     }
     if (names.empty()) return " (in its header)";
@@ -118,8 +125,8 @@ class CheckpointReader : public TensorReader {
 
 }  // namespace
 
-std::int64_t copy_overlap(const Slice& piece, std::span<const std::byte> from, const Slice& want, std::span<std::byte> to,
-                          std::size_t element_bytes) {
+std::int64_t copy_overlap(const Slice& piece, std::span<const std::byte> from, const Slice& want,
+                          std::span<std::byte> to, std::size_t element_bytes) {
   if (want.count() == 0) return 0;
   if (piece == want) {
     std::memcpy(to.data(), from.data(), to.size());
@@ -128,12 +135,15 @@ std::int64_t copy_overlap(const Slice& piece, std::span<const std::byte> from, c
   std::int64_t copied = 0;
   for_each_overlap(piece, want, [&](const Overlap& run) {
     std::memcpy(to.data() + static_cast<std::size_t>(run.in_b) * element_bytes,
-                from.data() + static_cast<std::size_t>(run.in_a) * element_bytes, static_cast<std::size_t>(run.count) * element_bytes);
+                from.data() + static_cast<std::size_t>(run.in_a) * element_bytes,
+                static_cast<std::size_t>(run.count) * element_bytes);
     copied += run.count;
   });
   return copied;
 }
 
-std::unique_ptr<TensorReader> open_checkpoint(const std::string& folder) { return std::make_unique<CheckpointReader>(folder); }
+std::unique_ptr<TensorReader> open_checkpoint(const std::string& folder) {
+  return std::make_unique<CheckpointReader>(folder);
+}
 
 }  // namespace mtl

@@ -31,7 +31,9 @@ constexpr FixedSwitch kFixedSwitches[] = {{"scale_attn_weights", true},
                                           {"add_cross_attention", false}};
 
 /// True for the constant buffers of old GPT-2 files: the causal mask and its fill value.
-bool is_mask_buffer(const std::string& name) { return ends_with(name, ".attn.bias") || ends_with(name, ".attn.masked_bias"); }
+bool is_mask_buffer(const std::string& name) {
+  return ends_with(name, ".attn.bias") || ends_with(name, ".attn.masked_bias");
+}
 
 std::string without_prefix(const std::string& name) {
   constexpr std::string_view kPrefix = "transformer.";
@@ -84,7 +86,8 @@ class HfReader : public TensorReader {
     } else if (file_exists(index)) {
       open_shards(index);
     } else {
-      bool pickled = file_exists(folder + "/pytorch_model.bin") || file_exists(folder + "/pytorch_model.bin.index.json");
+      bool pickled =
+          file_exists(folder + "/pytorch_model.bin") || file_exists(folder + "/pytorch_model.bin.index.json");
       fail(Exit::bad_data, folder, ": neither model.safetensors nor model.safetensors.index.json is here",
            pickled ? "; pytorch_model.bin is not read: save the model with safe_serialization=True" : "");
     }
@@ -111,10 +114,13 @@ class HfReader : public TensorReader {
         fail(Exit::bad_data, index_path, ": '", name, "' is not the name of a file beside it");
       }
       std::string path = cat(folder, "/", name);
-      if (!file_exists(path)) fail(Exit::bad_data, path, " is missing; the index puts ", tensors_in.size(), " tensors there, such as '", tensors_in[0], "'");
+      if (!file_exists(path))
+        fail(Exit::bad_data, path, " is missing; the index puts ", tensors_in.size(), " tensors there, such as '",
+             tensors_in[0], "'");
       files_.emplace_back(path);
       for (const std::string& tensor : tensors_in) {
-        if (files_.back().find(tensor) == nullptr) fail(Exit::bad_data, path, ": tensor '", tensor, "' is missing; the index puts it there");
+        if (files_.back().find(tensor) == nullptr)
+          fail(Exit::bad_data, path, ": tensor '", tensor, "' is missing; the index puts it there");
       }
     }
   }
@@ -123,10 +129,12 @@ class HfReader : public TensorReader {
   /// check_complete to refuse.
   void collect() {
     if (config.num_layers > static_cast<std::int64_t>(stored_.size())) {
-      fail(Exit::bad_data, folder, ": ", stored_.size(), " tensors cannot be a model of ", config.num_layers, " layers");
+      fail(Exit::bad_data, folder, ": ", stored_.size(), " tensors cannot be a model of ", config.num_layers,
+           " layers");
     }
     check_tied_head();
-    std::erase_if(stored_, [](const auto& item) { return is_mask_buffer(item.first) || item.first == "lm_head.weight"; });
+    std::erase_if(stored_,
+                  [](const auto& item) { return is_mask_buffer(item.first) || item.first == "lm_head.weight"; });
     for (const CanonicalTensor& canonical : canonical_tensors(config)) {
       HfTensor tensor = hf_tensor_of(canonical, config);
       auto found = stored_.find(tensor.name);
@@ -154,7 +162,8 @@ class HfReader : public TensorReader {
     auto bytes = [](const auto& place) { return place.first->data(*place.second); };
     std::span<const std::byte> a = bytes(head->second), b = bytes(table->second);
     if (a.size() != b.size() || std::memcmp(a.data(), b.data(), a.size()) != 0) {
-      fail(Exit::bad_data, head->second.first->path(), ": lm_head.weight differs from the token table; an output layer of its own is not supported");
+      fail(Exit::bad_data, head->second.first->path(),
+           ": lm_head.weight differs from the token table; an output layer of its own is not supported");
     }
   }
 
@@ -185,10 +194,12 @@ GptConfig gpt_config_from_hf(const Json& json) {
   config.init_std = json.number_or("initializer_range", 0.02);
   std::string activation = json.string_or("activation_function", "gelu_new");
   if (std::find(std::begin(kGeluTanh), std::end(kGeluTanh), activation) == std::end(kGeluTanh)) {
-    problems.push_back(cat("activation_function is '", activation, "'; only the tanh form of GELU (gelu_new) is supported"));
+    problems.push_back(
+        cat("activation_function is '", activation, "'; only the tanh form of GELU (gelu_new) is supported"));
   }
   for (const FixedSwitch& entry : kFixedSwitches) {
-    if (json.bool_or(entry.key, entry.value) != entry.value) problems.push_back(cat(entry.key, " is ", !entry.value, ", which is not supported"));
+    if (json.bool_or(entry.key, entry.value) != entry.value)
+      problems.push_back(cat(entry.key, " is ", !entry.value, ", which is not supported"));
   }
   if (const Json* quantized = json.find("quantization_config"); quantized != nullptr && !quantized->is_null()) {
     problems.push_back("quantization_config is given; quantized models are not supported");

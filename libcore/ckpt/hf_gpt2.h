@@ -22,9 +22,9 @@ namespace mtl {
 GptConfig gpt_config_from_hf(const Json& hf_config);
 
 struct HfWriteOptions {
-  std::optional<StoredDType> dtype;                    // empty: as stored
+  std::optional<StoredDType> dtype;  // empty: as stored
   std::uint64_t max_shard_bytes = 5'000'000'000;
-  std::optional<std::int64_t> end_of_text_id;          // for config.json, where the source does not say
+  std::optional<std::int64_t> end_of_text_id;  // for config.json, where the source does not say
 };
 
 /// Writes the model into an existing, empty folder. Everything is synced; the caller renames the folder.

@@ -12,7 +12,7 @@ namespace {
 
 /// A tensor to be written, and where it comes from.
 struct Item {
-  StoredTensor stored;     // name and shape on Hugging Face's side
+  StoredTensor stored;  // name and shape on Hugging Face's side
   HfTensor hf;
   CanonicalTensor source;
   StoredDType source_dtype;
@@ -24,7 +24,8 @@ std::vector<Item> plan_items(const ModelSource& source, std::optional<StoredDTyp
     HfTensor hf = hf_tensor_of(canonical, source.config());
     auto found = std::find_if(source.tensors().begin(), source.tensors().end(),
                               [&](const SavedTensor& tensor) { return tensor.name == "param." + canonical.name; });
-    StoredTensor stored{"transformer." + hf.name, dtype.value_or(found->dtype), {hf.shape.begin(), hf.shape.end()}, 0, 0};
+    StoredTensor stored{
+        "transformer." + hf.name, dtype.value_or(found->dtype), {hf.shape.begin(), hf.shape.end()}, 0, 0};
     out.push_back({std::move(stored), std::move(hf), canonical, found->dtype});
   }
   std::sort(out.begin(), out.end(), [](const Item& a, const Item& b) { return a.stored.name < b.stored.name; });
@@ -61,7 +62,8 @@ void write_tensors(const ModelSource& source, const std::string& path, const std
     reordered.resize(converted.size());
     source.read("param." + item.source.name, whole_slice(item.source.shape), stored);
     convert_elements(item.source_dtype, stored, item.stored.dtype, converted);
-    canonical_to_hf(item.hf, source.config(), static_cast<std::size_t>(bits_of(item.stored.dtype) / 8), converted, reordered);
+    canonical_to_hf(item.hf, source.config(), static_cast<std::size_t>(bits_of(item.stored.dtype) / 8), converted,
+                    reordered);
     writer.write(reordered);
   }
   writer.finish();
@@ -135,8 +137,9 @@ void write_hf_gpt2(const ModelSource& source, const std::string& folder, const H
       total += stored_bytes(item.stored.dtype, item.stored.shape);
     }
   }
-  write_json(folder + "/model.safetensors.index.json",
-             Json::object({{"metadata", Json::object({{"total_size", total}})}, {"weight_map", std::move(weight_map)}}));
+  write_json(
+      folder + "/model.safetensors.index.json",
+      Json::object({{"metadata", Json::object({{"total_size", total}})}, {"weight_map", std::move(weight_map)}}));
 }
 
 }  // namespace mtl

@@ -35,7 +35,8 @@ std::vector<std::int64_t> output_order(HfOrder order, std::int64_t outputs, cons
 
 /// Moves one element each; `hf` is (inputs, outputs), `ours` (outputs, inputs). Tiles keep both sides in cache.
 template <std::size_t kBytes, bool kToHf>
-void move_elements(std::span<const std::byte> from, std::span<std::byte> to, std::size_t inputs, const std::vector<std::int64_t>& outputs) {
+void move_elements(std::span<const std::byte> from, std::span<std::byte> to, std::size_t inputs,
+                   const std::vector<std::int64_t>& outputs) {
   constexpr std::size_t kTile = 32;
   for (std::size_t first_out = 0; first_out < outputs.size(); first_out += kTile) {
     for (std::size_t first_in = 0; first_in < inputs; first_in += kTile) {
@@ -51,8 +52,8 @@ void move_elements(std::span<const std::byte> from, std::span<std::byte> to, std
 }
 
 template <bool kToHf>
-void reorder(const HfTensor& tensor, const GptConfig& config, std::size_t element_bytes, std::span<const std::byte> from,
-             std::span<std::byte> to) {
+void reorder(const HfTensor& tensor, const GptConfig& config, std::size_t element_bytes,
+             std::span<const std::byte> from, std::span<std::byte> to) {
   require(from.size() == to.size(), "reordering '", tensor.name, "' between buffers of different sizes");
   if (tensor.order == HfOrder::same) {
     std::memcpy(to.data(), from.data(), from.size());
@@ -61,10 +62,14 @@ void reorder(const HfTensor& tensor, const GptConfig& config, std::size_t elemen
   std::int64_t inputs = tensor.shape.size() == 2 ? tensor.shape[0] : 1;
   std::vector<std::int64_t> outputs = output_order(tensor.order, tensor.shape.back(), config);
   switch (element_bytes) {
-    case 2: return move_elements<2, kToHf>(from, to, static_cast<std::size_t>(inputs), outputs);
-    case 4: return move_elements<4, kToHf>(from, to, static_cast<std::size_t>(inputs), outputs);
-    case 8: return move_elements<8, kToHf>(from, to, static_cast<std::size_t>(inputs), outputs);
-    default: fail(Exit::failure, "elements of ", element_bytes, " bytes in '", tensor.name, "'");
+    case 2:
+      return move_elements<2, kToHf>(from, to, static_cast<std::size_t>(inputs), outputs);
+    case 4:
+      return move_elements<4, kToHf>(from, to, static_cast<std::size_t>(inputs), outputs);
+    case 8:
+      return move_elements<8, kToHf>(from, to, static_cast<std::size_t>(inputs), outputs);
+    default:
+      fail(Exit::failure, "elements of ", element_bytes, " bytes in '", tensor.name, "'");
   }
 }
 
@@ -96,8 +101,8 @@ HfTensor hf_tensor_of(const CanonicalTensor& tensor, const GptConfig& config) {
   fail(Exit::failure, "no Hugging Face name for '", name, "'");
 }
 
-void hf_to_canonical(const HfTensor& tensor, const GptConfig& config, std::size_t element_bytes, std::span<const std::byte> hf,
-                     std::span<std::byte> canonical) {
+void hf_to_canonical(const HfTensor& tensor, const GptConfig& config, std::size_t element_bytes,
+                     std::span<const std::byte> hf, std::span<std::byte> canonical) {
   reorder<false>(tensor, config, element_bytes, hf, canonical);
 }
 

@@ -20,16 +20,16 @@ enum class HfOrder {
 };
 
 struct HfTensor {
-  std::string name;                  // without "transformer."
+  std::string name;  // without "transformer."
   HfOrder order = HfOrder::same;
-  std::vector<std::int64_t> shape;   // as Hugging Face stores it
+  std::vector<std::int64_t> shape;  // as Hugging Face stores it
 };
 
 HfTensor hf_tensor_of(const CanonicalTensor& tensor, const GptConfig& config);
 
 /// Elements of one whole tensor from one side's order to the other's. Bits are copied, never computed with.
-void hf_to_canonical(const HfTensor& tensor, const GptConfig& config, std::size_t element_bytes, std::span<const std::byte> hf,
-                     std::span<std::byte> canonical);
+void hf_to_canonical(const HfTensor& tensor, const GptConfig& config, std::size_t element_bytes,
+                     std::span<const std::byte> hf, std::span<std::byte> canonical);
 void canonical_to_hf(const HfTensor& tensor, const GptConfig& config, std::size_t element_bytes,
                      std::span<const std::byte> canonical, std::span<std::byte> hf);
 

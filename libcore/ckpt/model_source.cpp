@@ -29,7 +29,8 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
 }
 
 std::size_t index_of(const std::vector<SavedTensor>& tensors, const std::string& name) {
-  auto found = std::find_if(tensors.begin(), tensors.end(), [&](const SavedTensor& tensor) { return tensor.name == name; });
+  auto found =
+      std::find_if(tensors.begin(), tensors.end(), [&](const SavedTensor& tensor) { return tensor.name == name; });
   return static_cast<std::size_t>(found - tensors.begin());
 }
 
@@ -43,7 +44,8 @@ void TensorReader::check_complete() const {
   }
   std::map<std::string, const SavedTensor*> held;
   for (const SavedTensor& tensor : tensors) held[tensor.name] = &tensor;
-  bool moments = std::any_of(tensors.begin(), tensors.end(), [](const SavedTensor& t) { return starts_with(t.name, "exp_avg"); });
+  bool moments =
+      std::any_of(tensors.begin(), tensors.end(), [](const SavedTensor& t) { return starts_with(t.name, "exp_avg"); });
   std::vector<std::string> kinds = {"param."};
   if (moments) kinds.insert(kinds.end(), {"exp_avg.", "exp_avg_sq."});
   for (const CanonicalTensor& wanted : canonical_tensors(config)) {
@@ -55,15 +57,16 @@ void TensorReader::check_complete() const {
         continue;
       }
       if (found->second->shape != wanted.shape) {
-        problems.push_back(cat("tensor '", name, "' has shape ", shape_text(found->second->shape), "; the configuration needs ",
-                               shape_text(wanted.shape)));
+        problems.push_back(cat("tensor '", name, "' has shape ", shape_text(found->second->shape),
+                               "; the configuration needs ", shape_text(wanted.shape)));
       } else if (!is_model_dtype(found->second->dtype)) {
         problems.push_back(cat("tensor '", name, "' is stored as ", name_of(found->second->dtype)));
       }
       held.erase(found);
     }
   }
-  for (const auto& [name, tensor] : held) problems.push_back(cat("tensor '", name, "' is no part of the model that the configuration describes"));
+  for (const auto& [name, tensor] : held)
+    problems.push_back(cat("tensor '", name, "' is no part of the model that the configuration describes"));
   if (!problems.empty()) fail_problems(folder, std::move(problems));
 }
 
@@ -79,9 +82,10 @@ ModelSource ModelSource::open(const std::string& path, Console& console) {
   }
   if (file_exists(cat(path, "/", kManifestName))) return ModelSource(open_checkpoint(path));
   if (file_exists(path + "/config.json")) return ModelSource(open_hf_gpt2(path));
-  if (std::optional<std::string> newest = newest_checkpoint(path, console)) return ModelSource(open_checkpoint(*newest));
-  fail(Exit::bad_data, path, ": no model here; looked for ", kManifestName, " (one checkpoint), config.json (a Hugging Face folder), ",
-       "and folders iter_* (where mtl-train saves)");
+  if (std::optional<std::string> newest = newest_checkpoint(path, console))
+    return ModelSource(open_checkpoint(*newest));
+  fail(Exit::bad_data, path, ": no model here; looked for ", kManifestName,
+       " (one checkpoint), config.json (a Hugging Face folder), ", "and folders iter_* (where mtl-train saves)");
 }
 
 const GptConfig& ModelSource::config() const { return reader_->config; }
@@ -93,13 +97,15 @@ const std::vector<SavedTensor>& ModelSource::tensors() const { return reader_->t
 void ModelSource::verify() const { reader_->verify(); }
 
 bool ModelSource::has_optimizer() const {
-  return std::any_of(tensors().begin(), tensors().end(), [](const SavedTensor& t) { return starts_with(t.name, "exp_avg."); });
+  return std::any_of(tensors().begin(), tensors().end(),
+                     [](const SavedTensor& t) { return starts_with(t.name, "exp_avg."); });
 }
 
 void ModelSource::read(const std::string& name, const Slice& slice, std::span<std::byte> out) const {
   std::size_t index = index_of(tensors(), name);
   require(index < tensors().size(), folder(), ": no tensor '", name, "'");
-  std::size_t bytes = static_cast<std::size_t>(slice.count()) * static_cast<std::size_t>(bits_of(tensors()[index].dtype)) / 8;
+  std::size_t bytes =
+      static_cast<std::size_t>(slice.count()) * static_cast<std::size_t>(bits_of(tensors()[index].dtype)) / 8;
   require(out.size() == bytes, "ModelSource::read: a buffer of ", out.size(), " bytes for ", bytes);
   reader_->read(index, slice, out);
 }
@@ -110,7 +116,7 @@ namespace {
 struct Target {
   std::string name;  // with its prefix
   Slice slice;
-  Tensor memory;     // padding rows beyond slice.count()
+  Tensor memory;  // padding rows beyond slice.count()
 };
 
 /// Checks all targets, then the files, then copies.
@@ -137,7 +143,8 @@ void load_targets(const TensorReader& reader, const ParamStore& store, const std
     std::size_t at = index.at(target.name);
     StoredDType stored = reader.tensors[at].dtype, wanted = stored_dtype_of(target.memory.dtype());
     auto count = static_cast<std::size_t>(target.slice.count());
-    require(target.memory.numel() >= target.slice.count(), "parameter '", target.name, "' has less memory than elements");
+    require(target.memory.numel() >= target.slice.count(), "parameter '", target.name,
+            "' has less memory than elements");
     std::span<std::byte> out(static_cast<std::byte*>(target.memory.raw()), count * size_of(target.memory.dtype()));
     if (stored == wanted) {
       reader.read(at, target.slice, out);

@@ -116,11 +116,13 @@ class HeaderParser {
         while (cursor_.next_item(']')) skip_value();
         break;
       case 'N':
-      case 'I': cursor_.fail_here("a value is not JSON");
+      case 'I':
+        cursor_.fail_here("a value is not JSON");
       case '-':
         if (cursor_.number() == "-Infinity") cursor_.fail_here("a value is not JSON");
         break;
-      default: cursor_.skip_value();
+      default:
+        cursor_.skip_value();
     }
   }
 
@@ -137,14 +139,16 @@ void check_layout(const std::string& path, std::vector<StoredTensor>& tensors, s
     auto refuse = [&](const auto&... what) { fail(Exit::bad_data, path, ": tensor '", tensor.name, "': ", what...); };
     if (tensor.begin != at) refuse("its data begin at ", tensor.begin, ", but the data before it end at ", at);
     if (tensor.end < tensor.begin) refuse("its data end at ", tensor.end, ", before they begin at ", tensor.begin);
-    if (tensor.end > data_bytes) refuse("its data end at ", tensor.end, ", the file has ", data_bytes, " bytes of data; it is cut short");
+    if (tensor.end > data_bytes)
+      refuse("its data end at ", tensor.end, ", the file has ", data_bytes, " bytes of data; it is cut short");
     std::uint64_t bytes = 0;
     try {
       bytes = stored_bytes(tensor.dtype, tensor.shape);
     } catch (const Error& error) {
       refuse(error.what());
     }
-    if (bytes != tensor.end - tensor.begin) refuse("its shape needs ", bytes, " bytes, it has ", tensor.end - tensor.begin);
+    if (bytes != tensor.end - tensor.begin)
+      refuse("its shape needs ", bytes, " bytes, it has ", tensor.end - tensor.begin);
     at = tensor.end;
   }
   if (at != data_bytes) fail(Exit::bad_data, path, ": ", data_bytes - at, " bytes after the last tensor");
@@ -168,7 +172,8 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
   if (bytes.size() < 8) fail(Exit::bad_data, path, ": ", bytes.size(), " bytes are too few for a safetensors file");
   std::uint64_t length = 0;
   for (std::size_t i = 8; i-- > 0;) length = length << 8 | std::to_integer<std::uint64_t>(bytes[i]);
-  if (length > kMaxHeaderBytes) fail(Exit::bad_data, path, ": a header of ", length, " bytes; at most ", kMaxHeaderBytes, " are legal");
+  if (length > kMaxHeaderBytes)
+    fail(Exit::bad_data, path, ": a header of ", length, " bytes; at most ", kMaxHeaderBytes, " are legal");
   if (length > bytes.size() - 8) {
     fail(Exit::bad_data, path, ": a header of ", length, " bytes in a file of ", bytes.size(), "; it is cut short");
   }
@@ -224,8 +229,8 @@ SafetensorsWriter::SafetensorsWriter(OutputFile& out, std::vector<StoredTensor> 
     std::vector<std::string> sizes;
     for (std::uint64_t size : tensor.shape) sizes.push_back(std::to_string(size));
     add_key(tensor.name);
-    header += cat("{\"dtype\":\"", name_of(tensor.dtype), "\",\"shape\":[", join(sizes, ","), "],\"data_offsets\":[", expected_,
-                  ",", end, "]}");
+    header += cat("{\"dtype\":\"", name_of(tensor.dtype), "\",\"shape\":[", join(sizes, ","), "],\"data_offsets\":[",
+                  expected_, ",", end, "]}");
     expected_ = end;
   }
   header += '}';

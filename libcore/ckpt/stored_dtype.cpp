@@ -17,14 +17,12 @@ struct TypeInfo {
 };
 
 /// In the order of StoredDType.
-constexpr std::array<TypeInfo, 22> kTypes = {{{"BOOL", "", 8},         {"F4", "", 4},           {"F6_E2M3", "", 6},
-                                              {"F6_E3M2", "", 6},      {"U8", "", 8},           {"I8", "", 8},
-                                              {"F8_E5M2", "", 8},      {"F8_E4M3", "", 8},      {"F8_E5M2FNUZ", "", 8},
-                                              {"F8_E4M3FNUZ", "", 8},  {"F8_E8M0", "", 8},      {"I16", "", 16},
-                                              {"U16", "", 16},         {"F16", "float16", 16},  {"BF16", "bfloat16", 16},
-                                              {"I32", "", 32},         {"U32", "", 32},         {"F32", "float32", 32},
-                                              {"C64", "", 64},         {"F64", "float64", 64},  {"I64", "", 64},
-                                              {"U64", "", 64}}};
+constexpr std::array<TypeInfo, 22> kTypes = {
+    {{"BOOL", "", 8},    {"F4", "", 4},      {"F6_E2M3", "", 6},     {"F6_E3M2", "", 6},     {"U8", "", 8},
+     {"I8", "", 8},      {"F8_E5M2", "", 8}, {"F8_E4M3", "", 8},     {"F8_E5M2FNUZ", "", 8}, {"F8_E4M3FNUZ", "", 8},
+     {"F8_E8M0", "", 8}, {"I16", "", 16},    {"U16", "", 16},        {"F16", "float16", 16}, {"BF16", "bfloat16", 16},
+     {"I32", "", 32},    {"U32", "", 32},    {"F32", "float32", 32}, {"C64", "", 64},        {"F64", "float64", 64},
+     {"I64", "", 64},    {"U64", "", 64}}};
 
 const TypeInfo& info_of(StoredDType dtype) { return kTypes[static_cast<std::size_t>(dtype)]; }
 
@@ -75,15 +73,24 @@ std::optional<StoredDType> parse_torch_dtype(std::string_view name) {
 
 StoredDType stored_dtype_of(DType dtype) {
   switch (dtype) {
-    case DType::f32: return StoredDType::f32;
-    case DType::f64: return StoredDType::f64;
-    case DType::f16: return StoredDType::f16;
-    case DType::bf16: return StoredDType::bf16;
-    case DType::i64: return StoredDType::i64;
-    case DType::i32: return StoredDType::i32;
-    case DType::u32: return StoredDType::u32;
-    case DType::u16: return StoredDType::u16;
-    case DType::u8: return StoredDType::u8;
+    case DType::f32:
+      return StoredDType::f32;
+    case DType::f64:
+      return StoredDType::f64;
+    case DType::f16:
+      return StoredDType::f16;
+    case DType::bf16:
+      return StoredDType::bf16;
+    case DType::i64:
+      return StoredDType::i64;
+    case DType::i32:
+      return StoredDType::i32;
+    case DType::u32:
+      return StoredDType::u32;
+    case DType::u16:
+      return StoredDType::u16;
+    case DType::u8:
+      return StoredDType::u8;
   }
   fail(Exit::failure, "an element type without a stored form");
 }
@@ -95,7 +102,8 @@ void to_float(StoredDType dtype, std::span<const std::byte> stored, std::span<fl
 void convert_elements(StoredDType from, std::span<const std::byte> source, StoredDType to, std::span<std::byte> out) {
   require(is_model_dtype(from) && is_model_dtype(to), "no conversion from ", name_of(from), " to ", name_of(to));
   std::size_t count = source.size() * 8 / static_cast<std::size_t>(bits_of(from));
-  require(out.size() * 8 == count * static_cast<std::size_t>(bits_of(to)), "conversion between buffers of different lengths");
+  require(out.size() * 8 == count * static_cast<std::size_t>(bits_of(to)),
+          "conversion between buffers of different lengths");
   if (from == to) {
     if (!source.empty()) std::memcpy(out.data(), source.data(), source.size());
     return;

@@ -17,7 +17,7 @@ namespace mtl {
 class TensorReader {
  public:
   GptConfig config;
-  std::string kind;                  // for messages: "checkpoint"
+  std::string kind;  // for messages: "checkpoint"
   std::string folder;
   std::optional<TrainState> state;
   Json hf_config;                    // null when there is none
@@ -37,8 +37,8 @@ class TensorReader {
 
 /// Copies the part that `want` and `piece` share: `from` holds the elements of `piece`, `to` those of `want`.
 /// Returns how many elements that were.
-std::int64_t copy_overlap(const Slice& piece, std::span<const std::byte> from, const Slice& want, std::span<std::byte> to,
-                          std::size_t element_bytes);
+std::int64_t copy_overlap(const Slice& piece, std::span<const std::byte> from, const Slice& want,
+                          std::span<std::byte> to, std::size_t element_bytes);
 
 /// Opens one checkpoint: iter_0001000.
 std::unique_ptr<TensorReader> open_checkpoint(const std::string& folder);

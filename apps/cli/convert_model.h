@@ -1,0 +1,52 @@
+// What mtl-convert does: a model from one format to another, and the proof that nothing was lost.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/console.h"
+#include "ckpt/model_source.h"
+
+namespace mtl {
+
+struct ConvertOptions {
+  std::string load, save;
+  std::string to = "hf";
+  std::optional<std::string> dtype;  // float32, float16, bfloat16; as stored when empty
+  std::string max_shard_size = "5GB";
+  bool verify = false;
+  bool force = false;
+  bool json = false;
+  std::string command_line;
+  int threads = 1;
+};
+
+/// "5GB" (decimal), "500MB", "2GiB", or bytes. Empty when it is no size, or zero.
+std::optional<std::uint64_t> parse_size(const std::string& text);
+
+/// How far the logits of two models are from each other on fixed token sequences.
+struct ModelComparison {
+  std::int64_t positions = 0;
+  double max_difference = 0;
+  double max_logit = 0;
+};
+
+/// Runs both; throws when they are of different shapes or a logit is not finite.
+ModelComparison compare_models(const ModelSource& a, const ModelSource& b, int threads);
+
+struct ConvertReport {
+  std::string source, source_kind, output;
+  std::string dtype;
+  std::int64_t parameters = 0;
+  std::uint64_t bytes = 0;
+  std::vector<std::string> files;             // below the output folder
+  std::optional<ModelComparison> comparison;  // with --verify
+};
+
+/// Writes the output folder, complete or not at all. With `verify` the output is read back first: every tensor must be
+/// the source's, rounded to the new dtype, bit for bit, and so must the logits unless the dtype is narrower.
+ConvertReport convert_model(const ConvertOptions& options, Console& console);
+
+}  // namespace mtl

@@ -1,0 +1,85 @@
+// mtl-convert: a model from one format to another.
+#include <string>
+
+#include "base/json.h"
+#include "base/str.h"
+#include "cli/convert_model.h"
+#include "cli/run_main.h"
+
+namespace {
+
+mtl::Json to_json(const mtl::ConvertReport& report, const mtl::ConvertOptions& options) {
+  mtl::Json files = mtl::Json::array();
+  for (const std::string& file : report.files) files.push(file);
+  mtl::Json out = mtl::Json::object({{"schema", "mtl-convert/1"},
+                                     {"source", report.source},
+                                     {"source_kind", report.source_kind},
+                                     {"output", report.output},
+                                     {"to", options.to},
+                                     {"dtype", report.dtype},
+                                     {"parameters", report.parameters},
+                                     {"bytes", report.bytes},
+                                     {"files", std::move(files)},
+                                     {"verified", report.comparison.has_value()}});
+  if (report.comparison) {
+    out.set("positions", report.comparison->positions);
+    out.set("max_logit_difference", report.comparison->max_difference);
+    out.set("max_logit", report.comparison->max_logit);
+  }
+  return out;
+}
+
+void describe(const mtl::ConvertReport& report, mtl::Console& console) {
+  console.info(mtl::cat("read ", report.source, " (", report.source_kind, ", ", mtl::with_commas(report.parameters),
+                        " parameters)"));
+  if (report.comparison) {
+    const mtl::ModelComparison& found = *report.comparison;
+    console.info(mtl::cat("verified: every tensor is what was read; logits of ", found.positions,
+                          " positions differ by at most ", found.max_difference, " (largest ",
+                          mtl::format("%.4g", found.max_logit), ")"));
+  }
+  console.info(mtl::cat("wrote ", report.output, ": ", report.files.size(), " files, ", report.dtype, ", ",
+                        mtl::human_bytes(static_cast<double>(report.bytes))));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  mtl::ConvertOptions options;
+  std::int64_t threads = 0;
+  for (int i = 0; i < argc; ++i) options.command_line += (i > 0 ? " " : "") + std::string(argv[i]);
+  mtl::Flags flags("mtl-convert", "a model from one format to another");
+  flags.section("Model");
+  flags
+      .add("--load", &options.load, "PATH",
+           "the model: a folder that mtl-train saved into, one checkpoint, or a Hugging Face folder")
+      .required();
+  flags.add("--save", &options.save, "DIR", "the folder to write; it appears when it is complete").required();
+  flags.add("--to", &options.to, "FORMAT", "hf: a Hugging Face folder; mtl: a checkpoint").one_of({"hf", "mtl"});
+  flags.add("--dtype", &options.dtype, "TYPE", "element type of the weights; as stored when absent")
+      .one_of({"float32", "float16", "bfloat16"});
+  flags.add("--max-shard-size", &options.max_shard_size, "SIZE",
+            "largest weight file of a Hugging Face folder: 5GB, 500MB, 2GiB");
+  flags.section("Output");
+  flags.add_switch("--verify", options.verify,
+                   "read the output back: compare every tensor, and the logits of both models");
+  flags.add_switch("--force", options.force, "replace a folder that is not empty");
+  flags.add_switch("--json", options.json, "report on stdout as JSON");
+  mtl::add_threads_flag(flags, threads);
+  flags.check([&] {
+    if (!mtl::parse_size(options.max_shard_size)) {
+      flags.problem("--max-shard-size " + options.max_shard_size,
+                    "is no size; write 5GB, 500MB, 2GiB or a number of bytes");
+    }
+  });
+  return mtl::run_main(flags, argc, argv, [&](mtl::Console& console) {
+    options.threads = mtl::resolve_threads(threads);
+    mtl::ConvertReport report = mtl::convert_model(options, console);
+    if (options.json) {
+      mtl::print_out(to_json(report, options).dump(2) + "\n");
+    } else {
+      describe(report, console);
+    }
+    return mtl::Exit::ok;
+  });
+}

@@ -1,0 +1,312 @@
+// Checkpoints: what is saved is loaded, bit for bit; what is damaged is refused by name.
+#include "ckpt/checkpoint.h"
+
+#include <doctest/doctest.h>
+
+#include <random>
+
+#include "ckpt/manifest.h"
+#include "ckpt/safetensors.h"
+#include "ckpt_fixtures.h"
+
+using namespace mtl;
+using namespace mtl::test;
+
+namespace {
+
+ModelSource open_quietly(const std::string& path) {
+  Console console = quiet_console();
+  return ModelSource::open(path, console);
+}
+
+std::optional<std::string> newest(const std::string& directory) {
+  Console console = quiet_console();
+  return newest_checkpoint(directory, console);
+}
+
+/// Saves iterations 1 to `count`, each filled with its own number.
+void save_some(const std::string& directory, int count, std::int64_t keep_last = 0) {
+  SaveDirectory save(directory);
+  for (int i = 1; i <= count; ++i) {
+    TestStore model(tiny_config());
+    fill(model.store, static_cast<float>(i));
+    save.save(tiny_config(), model.store, state_at(i),
+              {.command_line = "mtl-train --x", .keep_last = keep_last, .add_files = {}});
+  }
+}
+
+std::vector<std::string> list(const std::string& directory) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(directory)) names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("checkpoint: values, moments, state and configuration come back; padding rows stay out") {
+  ScratchFolder scratch;
+  GptConfig config = tiny_config(2);
+  TestStore saved(config, true, 16), loaded(config, true, 32);
+  fill(saved.store, 0.5f);
+  SaveDirectory save(scratch / "s");
+  CHECK_FALSE(save.newest_valid(*std::make_unique<Console>("test")).has_value());
+  SaveOptions options;
+  options.command_line = "mtl-train --save s";
+  options.add_files = [](const std::string& folder) { write_file_atomic(folder + "/tokenizer.json", "{}"); };
+  std::string path = save.save(config, saved.store, state_at(7), options);
+  CHECK(path == scratch / "s/iter_0000007");
+  CHECK(read_file(scratch / "s/latest_checkpointed_iteration.txt") == "7\n");
+  for (const std::string& where : {scratch / "s", path}) {
+    ModelSource source = open_quietly(where);
+    CHECK(source.kind() == "checkpoint");
+    CHECK(source.folder() == path);
+    CHECK(source.config() == config);
+    CHECK(source.state().value() == state_at(7));
+    source.load_values(loaded.store);
+    source.load_optimizer(loaded.store);
+    CHECK(same_tensors(saved.store, loaded.store));
+    CHECK(loaded.store.value(0).data<float>()[11 * 8] == 0);
+  }
+  SafetensorsFile shard(path + "/shard_00000.safetensors");
+  CHECK(shard.find("param.embedding.tokens.weight")->shape == std::vector<std::uint64_t>{11, 8});
+  CHECK(shard.metadata().empty());
+  CHECK(list(path) == std::vector<std::string>{"manifest.json", "shard_00000.safetensors", "tokenizer.json"});
+}
+
+TEST_CASE("checkpoint: weights alone have no optimizer state to load") {
+  ScratchFolder scratch;
+  TestStore model(tiny_config(), false), trained(tiny_config());
+  fill(model.store, 1);
+  SaveDirectory(scratch / "s").save(tiny_config(), model.store, state_at(0), {});
+  ModelSource source = open_quietly(scratch / "s");
+  CHECK_FALSE(source.has_optimizer());
+  source.load_values(trained.store);
+  CHECK(same_tensors(model.store, trained.store));
+  CHECK(contains(error_of([&] { source.load_optimizer(trained.store); }), "weights only"));
+}
+
+TEST_CASE("checkpoint: a model of another shape is refused, and nothing is copied") {
+  ScratchFolder scratch;
+  save_some(scratch / "s", 1);
+  GptConfig other = tiny_config();
+  other.vocab_size = 12;
+  TestStore model(other);
+  std::string error = error_of([&] { open_quietly(scratch / "s").load_values(model.store); });
+  CHECK(contains(error, "tensor 'param.embedding.tokens.weight' has shape (11, 8); this model needs (12, 8)"));
+  CHECK(model.store.value(2).data<float>()[0] == 0);
+}
+
+TEST_CASE("checkpoint: old ones go after the new one stands, at least two stay") {
+  ScratchFolder scratch;
+  save_some(scratch / "s", 4, 2);
+  CHECK(list(scratch / "s") ==
+        std::vector<std::string>{"iter_0000003", "iter_0000004", "latest_checkpointed_iteration.txt", "lock"});
+  TestStore model(tiny_config());
+  CHECK(contains(error_of([&] {
+                   SaveDirectory(scratch / "s")
+                       .save(tiny_config(), model.store, state_at(9),
+                             {.command_line = "", .keep_last = 1, .add_files = {}});
+                 }),
+                 "at least 2"));
+}
+
+TEST_CASE("checkpoint: the same iteration again replaces it, sound or damaged; leftovers of dead jobs go") {
+  ScratchFolder scratch;
+  save_some(scratch / "s", 2);
+  fs::create_directories(scratch / "s/iter_0000001.tmp.999");
+  TestStore model(tiny_config()), loaded(tiny_config());
+  fill(model.store, 77);
+  SaveDirectory save(scratch / "s");
+  for (bool damaged : {false, true}) {
+    if (damaged) fs::remove(scratch / "s/iter_0000002/manifest.json");
+    save.save(tiny_config(), model.store, state_at(2), {});
+    open_quietly(scratch / "s").load_values(loaded.store);
+    open_quietly(scratch / "s").load_optimizer(loaded.store);
+    CHECK(same_tensors(model.store, loaded.store));
+    CHECK(list(scratch / "s").size() == 4);
+  }
+}
+
+TEST_CASE("checkpoint: two jobs on one folder: the second is refused by the first one's name") {
+  ScratchFolder scratch;
+  {
+    SaveDirectory first(scratch / "s");
+    std::string error = error_of([&] { SaveDirectory second(scratch / "s"); });
+    CHECK(contains(error, "another job saves here (pid " + std::to_string(::getpid())));
+  }
+  SaveDirectory again(scratch / "s");  // the lock went with its owner; the file is still there
+  CHECK(file_exists(scratch / "s/lock"));
+}
+
+TEST_CASE("checkpoint: the tracker is a hint") {
+  for (const char* text : {"", "garbage", "99", "1", "-3", "18446744073709551616", "release"}) {
+    CAPTURE(text);
+    ScratchFolder scratch;
+    save_some(scratch / "s", 2);
+    write_text(scratch / "s/latest_checkpointed_iteration.txt", text);
+    CHECK(newest(scratch / "s") == scratch / "s/iter_0000002");
+  }
+  ScratchFolder scratch;
+  save_some(scratch / "s", 2);
+  fs::remove(scratch / "s/latest_checkpointed_iteration.txt");
+  CHECK(newest(scratch / "s") == scratch / "s/iter_0000002");
+}
+
+TEST_CASE("checkpoint: a bit flipped anywhere in a shard is found, and named") {
+  ScratchFolder scratch;
+  save_some(scratch / "s", 1);
+  std::string shard = scratch / "s/iter_0000001/shard_00000.safetensors", content = read_file(shard);
+  SafetensorsFile file(shard);
+  std::size_t data_begin = content.size() - file.tensors().back().end;
+  for (std::size_t t = 0; t < file.tensors().size(); t += 7) {
+    const StoredTensor& tensor = file.tensors()[t];
+    flip_bit(shard, data_begin + tensor.end - 3);
+    TestStore model(tiny_config());
+    std::string error = error_of([&] { open_quietly(scratch / "s").load_values(model.store); });
+    CHECK(contains(error, shard + ": its hash does not match the manifest (tensor '" + tensor.name + "')"));
+    for (int i = 0; i < model.store.size(); ++i) CHECK(model.store.value(i).data<float>()[0] == 0);
+    write_text(shard, content);
+  }
+  // In the header: either the file breaks the format, or its hash tells.
+  for (std::size_t byte = 0; byte < data_begin; byte += 5) {
+    flip_bit(shard, byte);
+    TestStore model(tiny_config());
+    CHECK(contains(error_of([&] { open_quietly(scratch / "s").load_values(model.store); }), "shard_00000.safetensors"));
+    write_text(shard, content);
+  }
+}
+
+TEST_CASE("checkpoint: a bit flipped in the manifest makes it invalid; an older checkpoint is taken") {
+  ScratchFolder scratch;
+  save_some(scratch / "s", 2);
+  std::string path = scratch / "s/iter_0000002/manifest.json", content = read_file(path);
+  for (std::size_t byte = 0; byte < content.size(); byte += 11) {
+    if (std::isspace(static_cast<unsigned char>(content[byte]))) continue;
+    flip_bit(path, byte);
+    CHECK(error_of([&] { read_sound_manifest(scratch / "s/iter_0000002"); }).starts_with(path + ": "));
+    write_text(path, content);
+  }
+  flip_bit(path, content.size() / 2);
+  CHECK(newest(scratch / "s") == scratch / "s/iter_0000001");
+  write_text(path, content);
+  CHECK(newest(scratch / "s") == scratch / "s/iter_0000002");
+}
+
+TEST_CASE("checkpoint: a shard missing, cut, extra, or of another checkpoint") {
+  ScratchFolder scratch;
+  save_some(scratch / "s", 2);
+  std::string shard = scratch / "s/iter_0000002/shard_00000.safetensors", content = read_file(shard);
+  auto error = [&](const std::string& what) { return error_of([&] { open_quietly(scratch / what); }); };
+  fs::remove(shard);
+  CHECK(contains(error("s/iter_0000002"), shard + " is missing; it holds param.embedding.tokens.weight, param."));
+  CHECK(newest(scratch / "s") == scratch / "s/iter_0000001");
+  write_text(shard, content.substr(0, content.size() - 1));
+  CHECK(contains(error("s/iter_0000002"), "bytes instead of"));
+  write_text(shard, content);
+  write_text(scratch / "s/iter_0000002/shard_00001.safetensors", content);
+  CHECK(contains(error("s/iter_0000002"), "shard_00001.safetensors is not in the manifest"));
+  fs::remove(scratch / "s/iter_0000002/shard_00001.safetensors");
+  fs::copy_file(scratch / "s/iter_0000001/shard_00000.safetensors", shard, fs::copy_options::overwrite_existing);
+  TestStore model(tiny_config());
+  CHECK(contains(error_of([&] { open_quietly(scratch / "s").load_values(model.store); }),
+                 shard + ": its hash does not match"));
+  fs::remove(scratch / "s/iter_0000001/manifest.json");
+  fs::remove(shard);
+  CHECK(contains(error("s"), "none of its 2 checkpoints is valid"));
+}
+
+TEST_CASE("checkpoint: any cut into slices and shards reads as the whole") {
+  // Three shards: the tables cut by rows, matrices by columns, the rest in element ranges, as a sharded optimizer does.
+  ScratchFolder scratch;
+  GptConfig config = tiny_config();
+  TestStore whole(config, false), loaded(config, false);
+  fill(whole.store, 3);
+  std::string folder = scratch / "s/iter_0000005";
+  fs::create_directories(folder);
+  Manifest manifest{config, state_at(5), {}, {}, Json::object()};
+  std::vector<std::vector<std::vector<float>>> data(3);
+  std::vector<std::vector<StoredTensor>> plans(3);
+  for (int p = 0; p < whole.store.size(); ++p) {
+    const ParamSpec& spec = whole.store.specs()[static_cast<std::size_t>(p)];
+    ManifestTensor entry{{"param." + spec.name, StoredDType::f32, spec.shape}, {}};
+    std::int64_t count = spec.numel(), rows = spec.shape[0];
+    for (int rank = 0; rank < 3; ++rank) {
+      Slice slice = whole_slice(spec.shape);
+      if (spec.shape.size() == 2 && spec.shape[1] % 2 == 0 && p % 2 == 0) {
+        slice = rank < 2 ? axis_slice(spec.shape, 1, rank, 2) : axis_slice(spec.shape, 1, 0, 2);
+        if (rank == 2) slice.begin = slice.end = 0;  // an empty range is legal
+      } else if (spec.shape.size() == 2) {
+        slice.size[0] = rank < 2 ? rows / 3 : rows - 2 * (rows / 3);
+        slice.offset[0] = rank * (rows / 3);
+        slice.end = slice.size[0] * slice.size[1];
+      } else {
+        slice.begin = rank * count / 3, slice.end = (rank + 1) * count / 3;
+      }
+      std::vector<float> piece(static_cast<std::size_t>(slice.count()));
+      for_each_overlap(whole_slice(spec.shape), slice, [&](const Overlap& run) {
+        std::memcpy(piece.data() + run.in_b, whole.store.value(p).data<float>() + run.in_a,
+                    static_cast<std::size_t>(run.count) * 4);
+      });
+      std::string file = cat("shard_0000", rank, ".safetensors");
+      entry.pieces.push_back({file, slice, hash_text(hash_bytes(piece.data(), piece.size() * 4))});
+      plans[static_cast<std::size_t>(rank)].push_back({entry.tensor.name, StoredDType::f32, stored_shape(slice), 0, 0});
+      data[static_cast<std::size_t>(rank)].push_back(std::move(piece));
+    }
+    manifest.tensors.push_back(std::move(entry));
+  }
+  for (std::size_t rank = 0; rank < 3; ++rank) {
+    OutputFile out(cat(folder, "/shard_0000", rank, ".safetensors"));
+    SafetensorsWriter writer(out, plans[rank]);
+    for (const std::vector<float>& piece : data[rank]) writer.write(std::as_bytes(std::span(piece)));
+    writer.finish();
+    out.close();
+    manifest.files.push_back({cat("shard_0000", rank, ".safetensors"), out.bytes(), hash_text(out.hash())});
+  }
+  write_text(folder + "/manifest.json", manifest_text(manifest));
+  open_quietly(scratch / "s").load_values(loaded.store);
+  CHECK(same_tensors(whole.store, loaded.store));
+
+  SUBCASE("pieces that overlap, and so leave something out, are refused") {
+    manifest.tensors[1].pieces[1].slice.offset = manifest.tensors[1].pieces[0].slice.offset;
+    write_text(folder + "/manifest.json", manifest_text(manifest));
+    CHECK(contains(error_of([&] { open_quietly(folder); }), "overlap"));
+  }
+  SUBCASE("two shards swapped are refused") {
+    std::string first = folder + "/shard_00000.safetensors", second = folder + "/shard_00001.safetensors";
+    fs::rename(first, folder + "/x"), fs::rename(second, first), fs::rename(folder + "/x", second);
+    CHECK(contains(error_of([&] { open_quietly(folder); }), "shard_0000"));
+  }
+}
+
+TEST_CASE("checkpoint: hostile manifests are errors or manifests, never worse") {
+  ScratchFolder scratch;
+  save_some(scratch / "s", 1);
+  std::string content = read_file(scratch / "s/iter_0000001/manifest.json");
+  std::mt19937 random(11);
+  const char* tokens[] = {"-1",   "9223372036854775807",      "1e300", "NaN", "[]", "{}", "\"..\"",
+                          "null", "[9223372036854775807, 2]", "0"};
+  int taken = 0;
+  for (int round = 0; round < 3000; ++round) {
+    std::string damaged = content;
+    std::size_t at = random() % damaged.size();
+    if (round % 3 == 0) {
+      damaged[at] = static_cast<char>(random() % 256);
+    } else if (round % 3 == 1) {  // another value in place of a number
+      while (at < damaged.size() && !std::isdigit(static_cast<unsigned char>(damaged[at]))) ++at;
+      std::size_t end = at;
+      while (end < damaged.size() && std::isdigit(static_cast<unsigned char>(damaged[end]))) ++end;
+      damaged.replace(at, end - at, tokens[random() % std::size(tokens)]);
+    } else {
+      damaged.erase(at, random() % 200);
+    }
+    try {
+      Manifest manifest = parse_manifest(damaged, ChecksumCheck::skip);
+      ++taken;
+      CHECK(parse_manifest(manifest_text(manifest)).tensors.size() == manifest.tensors.size());
+    } catch (const Error& error) {
+      CHECK(error.code() == Exit::bad_data);
+    }
+  }
+  CHECK(taken > 0);
+}

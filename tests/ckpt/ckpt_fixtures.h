@@ -1,0 +1,142 @@
+// What the tests of this room share: scratch folders, tiny models, stores filled with known numbers.
+#pragma once
+
+#include <unistd.h>
+
+#include <cstring>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "base/console.h"
+#include "base/files.h"
+#include "ckpt/canonical.h"
+#include "ckpt/checkpoint.h"
+#include "ckpt/model_source.h"
+
+namespace mtl::test {
+
+/// A folder that goes with its owner.
+class ScratchFolder {
+ public:
+  ScratchFolder() {
+    std::string pattern = (fs::temp_directory_path() / "mtl-ckpt-XXXXXX").string();
+    require(::mkdtemp(pattern.data()) != nullptr, "no scratch folder");
+    path_ = pattern;
+  }
+  ~ScratchFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+inline Console quiet_console() {
+  Console console("test");
+  console.quiet = true;
+  return console;
+}
+
+inline GptConfig tiny_config(std::int64_t layers = 1) {
+  GptConfig config;
+  config.vocab_size = 11;
+  config.num_layers = layers;
+  config.hidden_size = 8;
+  config.num_heads = 2;
+  config.max_positions = 5;
+  config.complete();
+  return config;
+}
+
+/// The parameters of a model without its layers.
+struct TestStore {
+  explicit TestStore(const GptConfig& config, bool with_gradients = true, std::int64_t padded_vocab = 0)
+      : params(canonical_tensors(config).size()),
+        store(Device::cpu, kPrecisionFp32, with_gradients, [&](const ParamVisitor& visit) {
+          std::size_t next = 0;
+          for (const CanonicalTensor& tensor : canonical_tensors(config)) {
+            ParamSpec spec;
+            spec.name = tensor.name;
+            spec.shape = tensor.shape;
+            if (tensor.name == "embedding.tokens.weight") spec.padded_rows = padded_vocab;
+            visit(params[next++], spec);
+          }
+        }) {}
+
+  std::vector<Param> params;
+  ParamStore store;
+};
+
+/// Every value, and padding too, is a number that depends on the seed and on its place.
+inline void fill(ParamStore& store, float seed) {
+  auto fill_tensor = [&](Tensor tensor, int role, int param) {
+    for (std::int64_t i = 0; i < tensor.numel(); ++i) {
+      tensor.data<float>()[i] = seed + 0.001f * static_cast<float>(i) + 10.0f * static_cast<float>(param) +
+                                1000.0f * static_cast<float>(role);
+    }
+  };
+  for (int i = 0; i < store.size(); ++i) {
+    fill_tensor(store.value(i), 0, i);
+    if (!store.has_gradients()) continue;
+    fill_tensor(store.exp_avg(i), 1, i);
+    fill_tensor(store.exp_avg_sq(i), 2, i);
+  }
+}
+
+/// Values, and moments where both have them, are the same bits, padding aside.
+inline bool same_tensors(const ParamStore& a, const ParamStore& b) {
+  for (int i = 0; i < a.size(); ++i) {
+    auto bytes = static_cast<std::size_t>(a.slice(i).count()) * 4;
+    auto same = [&](Tensor x, Tensor y) { return std::memcmp(x.raw(), y.raw(), bytes) == 0; };
+    if (!same(a.value(i), b.value(i))) return false;
+    if (!a.has_gradients() || !b.has_gradients()) continue;
+    if (!same(a.exp_avg(i), b.exp_avg(i)) || !same(a.exp_avg_sq(i), b.exp_avg_sq(i))) return false;
+  }
+  return true;
+}
+
+inline TrainState state_at(std::int64_t iteration) {
+  TrainState state;
+  state.iteration = iteration;
+  state.consumed_samples = 8 * iteration;
+  state.consumed_valid_samples = 3;
+  state.optimizer_steps = iteration + 1;
+  state.skipped_iterations = 1;
+  state.loss_scale = 65536.5;
+  state.extra = Json::object({{"seed", 1234}, {"data", Json::array().push("x")}});
+  return state;
+}
+
+inline void flip_bit(const std::string& path, std::uint64_t byte) {
+  std::string content = read_file(path);
+  content.at(byte) = static_cast<char>(content[byte] ^ 1);
+  OutputFile out(path);
+  out.write(content);
+  out.close();
+}
+
+inline void write_text(const std::string& path, std::string_view text) {
+  OutputFile out(path);
+  out.write(text);
+  out.close();
+}
+
+/// What `function` throws, or "".
+template <class Function>
+std::string error_of(const Function& function) {
+  try {
+    function();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+inline bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+
+}  // namespace mtl::test

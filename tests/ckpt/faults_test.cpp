@@ -1,0 +1,101 @@
+// Whatever operation of a save fails, and however: what was committed before loads, bit for bit.
+#include <doctest/doctest.h>
+
+#include <sys/wait.h>
+
+#include <csignal>
+#include <cstdlib>
+
+#include "ckpt_fixtures.h"
+
+using namespace mtl;
+using namespace mtl::test;
+
+namespace {
+
+void save_iteration(const std::string& directory, int iteration) {
+  TestStore model(tiny_config());
+  fill(model.store, static_cast<float>(iteration));
+  SaveOptions options;
+  options.keep_last = 2;
+  options.add_files = [](const std::string& folder) { write_file_atomic(folder + "/vocab.json", "{}"); };
+  SaveDirectory(directory).save(tiny_config(), model.store, state_at(iteration), options);
+}
+
+/// Saves iteration 3 in a process of its own under a fault; returns its exit code, or 128 + its signal.
+int save_under_fault(const std::string& directory, const std::string& fault) {
+  pid_t child = ::fork();
+  if (child == 0) {
+    ::setenv("MTL_FAULT", fault.c_str(), 1);
+    ::setenv("MTL_TEST_SAVE", directory.c_str(), 1);
+    ::execl("/proc/self/exe", "save", "--no-skip", "--test-case=faulty save", nullptr);
+    ::_exit(127);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+/// The iteration that a restart finds; -1 when it is not, bit for bit, what was saved as such.
+std::int64_t restart(const std::string& directory) {
+  Console console = quiet_console();
+  ModelSource source = ModelSource::open(directory, console);
+  std::int64_t iteration = source.state()->iteration;
+  TestStore expected(tiny_config()), loaded(tiny_config());
+  fill(expected.store, static_cast<float>(iteration));
+  source.load_values(loaded.store);
+  source.load_optimizer(loaded.store);
+  return same_tensors(expected.store, loaded.store) ? iteration : -1;
+}
+
+}  // namespace
+
+TEST_CASE("faulty save" * doctest::skip()) {
+  const char* directory = std::getenv("MTL_TEST_SAVE");
+  if (directory == nullptr) return;
+  try {
+    save_iteration(directory, 3);
+  } catch (const Error& error) {
+    std::_Exit(static_cast<int>(error.code()));
+  }
+  std::_Exit(0);
+}
+
+TEST_CASE("checkpoint: a fault at every operation of a save loses nothing") {
+  ScratchFolder scratch;
+  save_iteration(scratch / "before", 1);
+  save_iteration(scratch / "before", 2);
+  int operations = 1000;
+  for (std::string kind : {"kill", "eio", "enospc", "short", "eintr"}) {
+    int failed = 0;
+    for (int at = 1; at <= operations; ++at) {
+      CAPTURE(kind);
+      CAPTURE(at);
+      std::string directory = scratch / "s";
+      fs::remove_all(directory);
+      fs::copy(scratch / "before", directory, fs::copy_options::recursive);
+      int code = save_under_fault(directory, cat(kind, ":", at));
+      if (kind == "kill" && code == 0) {  // the save has fewer operations than that
+        operations = at - 1;
+        break;
+      }
+      std::int64_t found = restart(directory);
+      CHECK((found == 2 || found == 3));
+      if (code == 0) CHECK(found == 3);
+      if (code != 0) CHECK(code == (kind == "kill" ? 128 + SIGKILL : 74));
+      failed += code != 0;
+      if (at % 10 != 1) continue;
+      save_iteration(directory, 4);  // and the next save goes as always, leaving nothing of the failed one
+      CHECK(restart(directory) == 4);
+      int entries = 0;
+      for (const auto& entry : fs::directory_iterator(directory)) {
+        ++entries;
+        CHECK(entry.path().string().find(".tmp.") == std::string::npos);
+      }
+      CHECK(entries == 4);
+    }
+    CHECK(operations > 50);
+    CHECK(operations < 1000);
+    if (kind != "short") CHECK(failed > 10);
+  }
+}

@@ -1,0 +1,189 @@
+// Hugging Face folders: what is read is what transformers wrote, and writing it again gives the same file.
+#include <doctest/doctest.h>
+
+#include "ckpt/hf_gpt2.h"
+#include "ckpt/safetensors.h"
+#include "ckpt_fixtures.h"
+
+using namespace mtl;
+using namespace mtl::test;
+
+namespace {
+
+std::string golden(const std::string& model) { return "golden/gpt2_model/" + model; }
+
+ModelSource open_quietly(const std::string& path) {
+  Console console = quiet_console();
+  return ModelSource::open(path, console);
+}
+
+/// A copy of model a with config.json changed.
+void copy_model(const std::string& to, const std::function<void(Json&)>& change) {
+  fs::create_directories(to);
+  fs::copy_file(golden("a") + "/model.safetensors", to + "/model.safetensors");
+  Json config = Json::read(golden("a") + "/config.json");
+  change(config);
+  write_text(to + "/config.json", config.dump(2));
+}
+
+/// Rewrites a safetensors file with other names, and maybe one more tensor.
+void rename_tensors(const std::string& from, const std::string& to,
+                    const std::function<std::string(const std::string&)>& rename, const std::string& extra = "") {
+  SafetensorsFile source(from);
+  std::vector<StoredTensor> plan = source.tensors();
+  for (StoredTensor& tensor : plan) tensor.name = rename(tensor.name);
+  if (!extra.empty()) plan.push_back({extra, StoredDType::f32, {2}, 0, 0});
+  OutputFile out(to);
+  SafetensorsWriter writer(out, plan);
+  for (const StoredTensor& tensor : source.tensors()) writer.write(source.data(tensor));
+  float zeros[2] = {};
+  if (!extra.empty()) writer.write(std::as_bytes(std::span(zeros)));
+  writer.finish();
+  out.close();
+}
+
+}  // namespace
+
+TEST_CASE("hf: element by element, a weight is where GPT-2's Conv1D has it") {
+  ModelSource source = open_quietly(golden("a"));
+  const GptConfig& config = source.config();
+  CHECK(config.vocab_size == 512);
+  CHECK(config.ffn_hidden_size == 256);
+  TestStore model(config, false, 640);
+  source.load_values(model.store);
+  SafetensorsFile file(golden("a") + "/model.safetensors");
+  auto stored = [&](const std::string& name) {
+    return reinterpret_cast<const float*>(file.data(*file.find(name)).data());
+  };
+  auto ours = [&](const std::string& name) { return model.store.value(model.store.find(name)).data<float>(); };
+  const std::int64_t C = config.hidden_size, H = config.num_heads, D = config.head_dim, F = config.ffn_hidden_size;
+  const float* qkv_hf = stored("transformer.h.1.attn.c_attn.weight");  // (C, 3, H, D)
+  const float* bias_hf = stored("transformer.h.1.attn.c_attn.bias");
+  std::int64_t wrong = 0;
+  for (std::int64_t h = 0; h < H; ++h) {
+    for (std::int64_t role = 0; role < 3; ++role) {
+      for (std::int64_t d = 0; d < D; ++d) {
+        std::int64_t row = (h * 3 + role) * D + d, column = (role * H + h) * D + d;
+        wrong += ours("layers.1.attention.qkv.bias")[row] != bias_hf[column];
+        for (std::int64_t c = 0; c < C; ++c)
+          wrong += ours("layers.1.attention.qkv.weight")[row * C + c] != qkv_hf[c * 3 * C + column];
+      }
+    }
+  }
+  const float* down_hf = stored("transformer.h.0.mlp.c_proj.weight");  // (F, C)
+  for (std::int64_t c = 0; c < C; ++c) {
+    for (std::int64_t f = 0; f < F; ++f) wrong += ours("layers.0.mlp.down.weight")[c * F + f] != down_hf[f * C + c];
+  }
+  for (std::int64_t i = 0; i < 512 * C; ++i)
+    wrong += ours("embedding.tokens.weight")[i] != stored("transformer.wte.weight")[i];
+  for (std::int64_t i = 512 * C; i < 640 * C; ++i) wrong += ours("embedding.tokens.weight")[i] != 0;
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("hf: read and written in the same dtype, the file is the same, byte for byte") {
+  for (std::string model : {"a", "b"}) {
+    CAPTURE(model);
+    ScratchFolder scratch;
+    ModelSource source = open_quietly(golden(model));
+    write_hf_gpt2(source, scratch.path(), {});
+    CHECK(read_file(scratch / "model.safetensors") == read_file(golden(model) + "/model.safetensors"));
+    CHECK(Json::read(scratch / "config.json").dump() == Json::read(golden(model) + "/config.json").dump());
+    CHECK(read_file(scratch / "generation_config.json") == read_file(golden(model) + "/generation_config.json"));
+  }
+}
+
+TEST_CASE("hf: shards hold the same tensors as one file") {
+  ScratchFolder scratch;
+  ModelSource source = open_quietly(golden("b"));
+  write_hf_gpt2(source, scratch.path(), {.dtype = {}, .max_shard_bytes = 200'000, .end_of_text_id = {}});
+  CHECK(!file_exists(scratch / "model.safetensors"));
+  Json index = Json::read(scratch / "model.safetensors.index.json");
+  CHECK(index.at("weight_map").as_object().size() == 40);
+  CHECK(index.at("metadata").at("total_size").as_int() == 872'640);  // 436,320 parameters of two bytes
+  std::string last = index.at("weight_map").at("transformer.wte.weight").as_string();
+  std::uint64_t largest = 0;
+  SafetensorsFile shard(scratch / last);
+  for (const StoredTensor& tensor : shard.tensors()) largest += tensor.end - tensor.begin;
+  CHECK(largest <= 200'000);
+  TestStore one(source.config(), false), many(source.config(), false);
+  source.load_values(one.store);
+  open_quietly(scratch.path()).load_values(many.store);
+  CHECK(same_tensors(one.store, many.store));
+  fs::remove(scratch / last);
+  std::string error = error_of([&] { open_quietly(scratch.path()); });
+  CHECK(contains(error, last + " is missing; the index puts"));
+}
+
+TEST_CASE("hf: other dtypes round once") {
+  ScratchFolder scratch;
+  ModelSource source = open_quietly(golden("a"));
+  TestStore original(source.config(), false), half(source.config(), false);
+  source.load_values(original.store);
+  write_hf_gpt2(source, scratch.path(), {.dtype = StoredDType::f16, .max_shard_bytes = 1u << 30, .end_of_text_id = {}});
+  ModelSource written = open_quietly(scratch.path());
+  CHECK(written.tensors()[0].dtype == StoredDType::f16);
+  CHECK(written.hf_config().at("dtype").as_string() == "float16");
+  written.load_values(half.store);
+  CHECK(same_tensors(original.store, half.store));  // these weights are exact in fp16
+}
+
+TEST_CASE("hf: old files: no prefix, mask buffers, a stored tied head") {
+  ScratchFolder scratch;
+  copy_model(scratch / "m", [](Json&) {});
+  std::string file = golden("a") + "/model.safetensors";
+  auto bare = [](const std::string& name) { return name.substr(name.find('.') + 1); };
+  rename_tensors(file, scratch / "m/model.safetensors", bare, "h.0.attn.masked_bias");
+  ModelSource source = open_quietly(golden("a")), other = open_quietly(scratch / "m");
+  TestStore a(source.config(), false), b(source.config(), false);
+  source.load_values(a.store), other.load_values(b.store);
+  CHECK(same_tensors(a.store, b.store));
+  rename_tensors(file, scratch / "m/model.safetensors", bare, "lm_head.weight");
+  CHECK(contains(error_of([&] { open_quietly(scratch / "m"); }), "lm_head.weight differs from the token table"));
+  rename_tensors(file, scratch / "m/model.safetensors", bare, "score.weight");
+  CHECK(contains(error_of([&] { open_quietly(scratch / "m"); }), "tensor 'score.weight' is no part of a GPT-2"));
+  rename_tensors(file, scratch / "m/model.safetensors", [](const std::string& name) {
+    return name == "transformer.h.1.ln_2.bias" ? "transformer.h.0.attn.bias" : name;
+  });
+  CHECK(contains(error_of([&] { open_quietly(scratch / "m"); }), "tensor 'h.1.ln_2.bias' is missing"));
+}
+
+TEST_CASE("hf: what mtl would compute differently is refused by its key") {
+  struct Refusal {
+    const char* key;
+    Json value;
+  };
+  std::vector<Refusal> refusals = {{"scale_attn_by_inverse_layer_idx", true},
+                                   {"reorder_and_upcast_attn", true},
+                                   {"tie_word_embeddings", false},
+                                   {"add_cross_attention", true},
+                                   {"scale_attn_weights", false},
+                                   {"activation_function", "gelu"},
+                                   {"model_type", "llama"},
+                                   {"n_embd", -64},
+                                   {"n_layer", std::int64_t{1} << 40},
+                                   {"quantization_config", Json::object()},
+                                   {"n_head", 5}};
+  for (const Refusal& refusal : refusals) {
+    CAPTURE(refusal.key);
+    ScratchFolder scratch;
+    copy_model(scratch / "m", [&](Json& config) { config.set(refusal.key, refusal.value); });
+    std::string error = error_of([&] { open_quietly(scratch / "m"); });
+    CHECK(contains(error, "config.json: "));
+    CHECK((contains(error, refusal.key) || contains(error, "attention heads 5")));
+  }
+  ScratchFolder scratch;
+  copy_model(scratch / "m",
+             [](Json& config) { config.set("activation_function", "gelu_pytorch_tanh").set("n_inner", Json()); });
+  CHECK(open_quietly(scratch / "m").config().ffn_hidden_size == 256);
+  copy_model(scratch / "n", [](Json& config) { config.set("n_layer", 3); });
+  CHECK(contains(error_of([&] { open_quietly(scratch / "n"); }), "'h.2.ln_1.weight' is missing"));
+  copy_model(scratch / "p", [](Json& config) { config.set("n_positions", 65); });
+  CHECK(contains(error_of([&] { open_quietly(scratch / "p"); }), "tensor 'transformer.wpe.weight' has another shape"));
+}
+
+TEST_CASE("hf: a folder that holds no model says what was looked for") {
+  ScratchFolder scratch;
+  std::string error = error_of([&] { open_quietly(scratch.path()); });
+  for (const char* part : {"manifest.json", "config.json", "iter_*"}) CHECK(contains(error, part));
+  CHECK(contains(error_of([&] { open_quietly(scratch / "none"); }), "no such folder"));
+}

@@ -1,0 +1,16 @@
+// Any bytes as JSON: an error, or a value whose text reads back as itself.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+
+#include "base/json.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  try {
+    mtl::Json value = mtl::Json::parse({reinterpret_cast<const char*>(data), size});
+    std::string text = value.dump();
+    if (!mtl::has_lone_surrogate(text) && mtl::Json::parse(text).dump() != text) std::abort();
+  } catch (const mtl::Error&) {
+  }
+  return 0;
+}
