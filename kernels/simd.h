@@ -2,18 +2,23 @@
 //
 // A file that uses it is compiled once per instruction set. It looks like this:
 //
-//   #define MTL_SIMD_FILE "kernels/example_cpu.cpp"   // its own name
-//   #include "kernels/simd.h"                         // after every other include
+//   #define MTL_SIMD_FILE "kernels/example_cpu.cpp"  // its own name
+//   #include "kernels/simd.h"                        // after every other include
+//
 //   HWY_BEFORE_NAMESPACE();
 //   namespace mtl::HWY_NAMESPACE {
-//   void double_all(float* x, std::size_t n) {        // plain loops over vectors; no threads here
-//     sweep(n, [&](std::size_t i, auto lanes) HWY_ATTR { lanes.store(hn::Mul(lanes.load(x + i), hn::Set(F32(), 2)), x +
-//     i); });
+//   void negate(float* x, std::size_t n) {           // plain loops over vectors; no threads here
+//     sweep(n, [=](std::size_t i, auto lanes) HWY_ATTR { lanes.store(hn::Neg(lanes.load(x + i)), x + i); });
 //   }
 //   }
 //   HWY_AFTER_NAMESPACE();
-//   #if HWY_ONCE                                      // once: threads, and the choice
-//   HWY_DYNAMIC_DISPATCH(double_all)(x, n) namespace mtl { HWY_EXPORT(double_all); ... } #endif
+//
+//   #if HWY_ONCE                                     // once: threads, and the choice
+//   namespace mtl {
+//   HWY_EXPORT(negate);
+//   ... HWY_DYNAMIC_DISPATCH(negate)(x, n) ...
+//   }
+//   #endif
 //
 // Instruction sets on x86: AVX-512, AVX2, and SSE4 as what every machine has. Sums are over as many lanes as a vector
 // has, so bits differ between instruction sets, never between threads.
