@@ -21,7 +21,7 @@ struct PreprocessOptions {
   std::int64_t log_interval = 1000;  // documents between progress lines
   std::int64_t partitions = 1;
   bool keep_sequential_samples = false;
-  std::int64_t skip_bad = 0;         // bad lines that go to PREFIX.rejects.jsonl before one ends the run
+  std::int64_t skip_bad = 0;  // bad lines that go to PREFIX.rejects.jsonl before one ends the run
   bool json = false;
   TokenizerOptions tokenizer;
   std::vector<std::string> command;  // as typed, for provenance
