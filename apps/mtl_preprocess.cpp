@@ -37,7 +37,8 @@ void add_flags(Flags& flags, PreprocessOptions& options) {
   flags.section("Running");
   flags.add("--workers", &options.workers, "N", "threads; 0 means every core this process may run on")
       .alias("--threads");
-  flags.add("--log-interval", &options.log_interval, "N", "documents between progress lines");
+  flags.add("--log-interval", &options.log_interval, "N",
+            "documents between progress lines; when absent, a line every ten seconds");
   flags.add_switch("--json", options.json, "print a summary as JSON on standard output");
 }
 
@@ -57,7 +58,7 @@ void check(Flags& flags, const PreprocessOptions& options) {
     if (value < least) flags.problem(cat(flag, " ", value), cat("must be at least ", least));
   };
   at_least("--workers", options.workers, 0);
-  at_least("--log-interval", options.log_interval, 1);
+  at_least("--log-interval", options.log_interval.value_or(1), 1);
   at_least("--partitions", options.partitions, 1);
   at_least("--skip-bad", options.skip_bad, 0);
   auto inputs_from_stdin = std::count(options.inputs.begin(), options.inputs.end(), "-");
@@ -100,8 +101,11 @@ int main(int argc, char** argv) {
   flags.check([&] { check(flags, options); });
   return run_main(flags, argc, argv, [&](Console& console) {
     Json summary = preprocess(options, console);
-    console.info(closing_line(summary));
-    if (options.json) print_out(summary.dump() + "\n");
+    if (options.json) {
+      print_out(summary.dump() + "\n");
+    } else {
+      console.info(closing_line(summary));
+    }
     return Exit::ok;
   });
 }

@@ -135,10 +135,8 @@ class Outputs {
     std::int64_t before = documents_;
     documents_ += chunk.documents;
     bytes_ += chunk.bytes;
-    if (documents_ / options_.log_interval > before / options_.log_interval) {
-      console_.progress(
-          cat(with_commas(documents_), " documents, ", format("%.1f MB, %.1f MB/s", mega(), mega() / seconds())));
-    }
+    const std::int64_t interval = options_.log_interval.value_or(1);
+    if (documents_ / interval > before / interval) report(options_.log_interval ? 0 : 10);
   }
 
   void finish(const std::vector<StoredInput>& inputs) {
@@ -179,6 +177,12 @@ class Outputs {
       }
       writer.end_document();
     }
+  }
+
+  void report(double least_seconds) {
+    console_.progress(
+        cat(with_commas(documents_), " documents, ", format("%.1f MB, %.1f MB/s", mega(), mega() / seconds())),
+        least_seconds);
   }
 
   void reject(const BadLine& bad) {

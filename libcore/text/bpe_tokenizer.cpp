@@ -80,18 +80,23 @@ class SpecialEncoder : public Encoder {
       : plain_(std::move(plain)), vocabulary_(vocabulary) {}
 
   void append(std::string_view text, std::vector<std::int32_t>& ids) override {
-    while (!text.empty()) {
-      std::size_t first = std::string_view::npos;
+    constexpr std::size_t kNever = std::string_view::npos;
+    const std::vector<std::int32_t>& special = vocabulary_.special;
+    std::vector<std::size_t> next(special.size());  // where each comes next; searched anew only when passed
+    for (std::size_t i = 0; i < special.size(); ++i) next[i] = text.find(content(special[i]));
+    for (std::size_t at = 0; at < text.size();) {
+      std::size_t first = kNever;
       std::int32_t found = -1;
-      for (std::int32_t id : vocabulary_.special) {
-        std::size_t at = text.find(content(id));
-        bool is_longer = found >= 0 && content(id).size() > content(found).size();
-        if (at < first || (at != std::string_view::npos && at == first && is_longer)) first = at, found = id;
+      for (std::size_t i = 0; i < special.size(); ++i) {
+        if (next[i] != kNever && next[i] < at) next[i] = text.find(content(special[i]), at);
+        bool is_longer = found >= 0 && content(special[i]).size() > content(found).size();
+        if (next[i] < first || (next[i] != kNever && next[i] == first && is_longer))
+          first = next[i], found = special[i];
       }
-      plain_->append(text.substr(0, first), ids);
+      plain_->append(text.substr(at, found < 0 ? kNever : first - at), ids);
       if (found < 0) return;
       ids.push_back(found);
-      text.remove_prefix(first + content(found).size());
+      at = first + content(found).size();
     }
   }
 

@@ -209,6 +209,19 @@ TEST_CASE("gpt2: files in the form transformers saves, and reading them back") {
   fs::remove_all(folder);
 }
 
+TEST_CASE("special strings: the leftmost, the longest, and many of them") {
+  BpeVocabulary vocabulary = read_vocab_and_merges("../share/gpt2/vocab.json", "../share/gpt2/merges.txt");
+  for (const char* token : {"<a>", "<a>b", "<never>"}) {
+    vocabulary.special.push_back(static_cast<std::int32_t>(vocabulary.tokens.size()));
+    vocabulary.tokens.push_back(token);
+  }
+  BpeTokenizer tokenizer(vocabulary, "gpt2", true);
+  CHECK(tokenizer.encode("<a>b<a> b<|endoftext|><|endoftext|>x") ==
+        std::vector<std::int32_t>{50258, 50257, 275, 50256, 50256, 87});
+  CHECK(tokenizer.encode("") == std::vector<std::int32_t>{});
+  CHECK(tokenizer.decode({{50258, 50257}}) == "<a>b<a>");
+}
+
 TEST_CASE("tokenizer.json: what differs from GPT-2's kind is refused by name") {
   std::string text = read_file("golden/tokenizer/hf_saved_tinyshakespeare_1000/tokenizer.json");
   std::string path = fs::temp_directory_path() / cat("mtl_tokenizer_", ::getpid(), ".json");
