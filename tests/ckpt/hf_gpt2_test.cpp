@@ -162,7 +162,8 @@ TEST_CASE("hf: what mtl would compute differently is refused by its key") {
                                    {"n_embd", -64},
                                    {"n_layer", std::int64_t{1} << 40},
                                    {"quantization_config", Json::object()},
-                                   {"n_head", 5}};
+                                   {"n_head", 5},
+                                   {"layer_norm_epsilon", 0.0}};
   for (const Refusal& refusal : refusals) {
     CAPTURE(refusal.key);
     ScratchFolder scratch;
