@@ -23,20 +23,24 @@ struct PlotOptions {
 };
 
 void add_flags(Flags& flags, PlotOptions& options) {
-  flags.positional("LOG", options.logs, "files that mtl-train --log-jsonl wrote, or logs with Megatron's lines; - is standard input");
+  flags.positional("LOG", options.logs,
+                   "files that mtl-train --log-jsonl wrote, or logs with Megatron's lines; - is standard input");
   flags.section("Output");
-  flags.add("--output", &options.output, "FILE", "write FILE.svg, FILE.json or FILE.txt; - is standard output, as SVG").alias("-o");
+  flags.add("--output", &options.output, "FILE", "write FILE.svg, FILE.json or FILE.txt; - is standard output, as SVG")
+      .alias("-o");
   flags.add_switch("--terminal", options.terminal, "draw with characters, on standard output");
   flags.add_switch("--json", options.json, "print the figures as JSON");
   flags.section("Chart");
   flags.add("--x", &options.chart.x, "NAME", "the horizontal axis").one_of({"iteration", "samples", "tokens", "time"});
-  flags.add("--y", &options.y, "LIST", "what to draw, one panel each, separated by commas; lm_loss,learning_rate unless given");
+  flags.add("--y", &options.y, "LIST",
+            "what to draw, one panel each, separated by commas; lm_loss,learning_rate unless given");
   flags.add("--smooth", &options.chart.smooth, "N", "draw the mean of each point and the N-1 before it");
   flags.add_switch("--log-x", options.chart.log_x, "a logarithmic horizontal axis");
   flags.add_switch("--log-y", options.chart.log_y, "a logarithmic vertical axis in the first panel");
   flags.add("--title", &options.chart.title, "TEXT", "a line above the chart");
   flags.add("--names", &options.names, "LIST", "names of the runs, separated by commas; the files' names unless given");
-  flags.add("--seq-length", &options.chart.sequence_length, "N", "tokens per sample, for --x tokens with a log that does not say");
+  flags.add("--seq-length", &options.chart.sequence_length, "N",
+            "tokens per sample, for --x tokens with a log that does not say");
 }
 
 void check_flags(Flags& flags, const PlotOptions& options) {
@@ -50,7 +54,8 @@ void check_flags(Flags& flags, const PlotOptions& options) {
   }
   std::string ending = options.output ? fs::path(*options.output).extension().string() : ".svg";
   if (ending != ".svg" && ending != ".json" && ending != ".txt" && options.output != "-") {
-    flags.problem(cat("--output ", *options.output), "must end in .svg, .json or .txt; rsvg-convert makes PNG and PDF from SVG");
+    flags.problem(cat("--output ", *options.output),
+                  "must end in .svg, .json or .txt; rsvg-convert makes PNG and PDF from SVG");
   }
 }
 
@@ -93,8 +98,10 @@ Exit plot(PlotOptions& options, Console& console) {
   std::string drawing = kind == "json"  ? chart_json(chart, logs, options.chart)
                         : kind == "svg" ? svg_chart(chart)
                                         : terminal_chart(chart, kind == "txt" ? plain : detect_terminal(STDOUT_FILENO));
-  if (options.output && *options.output != "-") write_file_atomic(*options.output, drawing);
-  else print_out(drawing);
+  if (options.output && *options.output != "-")
+    write_file_atomic(*options.output, drawing);
+  else
+    print_out(drawing);
   return Exit::ok;
 }
 

@@ -1,6 +1,7 @@
 // One new token against the cache: every key and value is read once and used by all heads of its group.
+#include <hwy/cache_control.h>
+
 #include <algorithm>
-#include <cmath>
 
 #include "kernels/attention_cpu.h"
 #include "kernels/attention_cpu_work.h"
@@ -12,38 +13,42 @@
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
+/// Asks for the row that is read kAhead rows later: rows of a group lie whole pages apart, which the hardware's own
+/// prefetching does not follow.
+HWY_INLINE void prefetch_row(const AttentionGroup& group, const float* base, std::int64_t row) {
+  constexpr std::int64_t kAhead = 16, kLine = 16;
+  const float* ahead = base + std::min(row + kAhead, group.keys - 1) * group.kv_stride;
+  for (std::int64_t d = 0; d < group.dim; d += kLine) hwy::Prefetch(ahead + d);
+}
+
 /// scores (R, keys) = scale * q . k
 HWY_INLINE void decode_scores(const AttentionGroup& group, float* scores) {
   for (std::int64_t key = 0; key < group.keys; ++key) {
-    const float* k = group.k + key * group.kv_stride;
+    prefetch_row(group, group.k, key);
     for (std::int64_t head = 0; head < group.heads; ++head) {
-      scores[head * group.keys + key] = dot(group.q + head * group.dim, k, group.dim) * group.scale;
+      scores[head * group.keys + key] = dot(group.q + head * group.dim, group.k + key * group.kv_stride, group.dim) * group.scale;
     }
   }
 }
 
 /// Scores become probabilities.
 HWY_INLINE void decode_softmax(float* scores, std::int64_t keys) {
-  float maximum = *std::max_element(scores, scores + keys), total = 0;
-  VecF32 shift = set(maximum), sums = set(0);
-  std::int64_t i = 0;
-  for (; i + kLanes <= keys; i += kLanes) {
-    VecF32 p = exp(hn::Sub(hn::LoadU(F32(), scores + i), shift));
-    sums = hn::Add(sums, p);
-    hn::StoreU(p, F32(), scores + i);
-  }
-  for (; i < keys; ++i) total += scores[i] = std::exp(scores[i] - maximum);
-  float inverse = 1.0f / (total + hn::GetLane(hn::SumOfLanes(F32(), sums)));
-  for (i = 0; i < keys; ++i) scores[i] *= inverse;
+  const auto n = static_cast<std::size_t>(keys);
+  const VecF32 maximum = set(*std::max_element(scores, scores + keys));
+  sweep(n, [&](std::size_t i, auto lanes) HWY_ATTR { lanes.store(exp(hn::Sub(lanes.load(scores + i), maximum)), scores + i); });
+  const VecF32 inverse = set(1 / sum_of(n, [&](std::size_t i, auto lanes) HWY_ATTR { return lanes.load(scores + i); }));
+  sweep(n, [&](std::size_t i, auto lanes) HWY_ATTR { lanes.store(hn::Mul(lanes.load(scores + i), inverse), scores + i); });
 }
 
-/// y += factor * x
-HWY_INLINE void add_scaled(float factor, const float* x, std::int64_t n, float* y) {
-  std::int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    hn::StoreU(hn::MulAdd(set(factor), hn::LoadU(F32(), x + i), hn::LoadU(F32(), y + i)), F32(), y + i);
-  }
-  for (; i < n; ++i) y[i] += factor * x[i];
+/// out += the sum over `kKeys` keys of probability * v
+template <int kKeys>
+HWY_INLINE void add_values(const AttentionGroup& group, std::int64_t key, const float* probabilities, float* out) {
+  const float* v = group.v + key * group.kv_stride;
+  sweep(static_cast<std::size_t>(group.dim), [&](std::size_t d, auto lanes) HWY_ATTR {
+    VecF32 sum = lanes.load(out + d);
+    for (int i = 0; i < kKeys; ++i) sum = hn::MulAdd(set(probabilities[key + i]), lanes.load(v + i * group.kv_stride + d), sum);
+    lanes.store(sum, out + d);
+  });
 }
 
 void attention_decode_group(const AttentionForward& call, float* scores) {
@@ -51,10 +56,16 @@ void attention_decode_group(const AttentionForward& call, float* scores) {
   decode_scores(group, scores);
   for (std::int64_t head = 0; head < group.heads; ++head) decode_softmax(scores + head * group.keys, group.keys);
   std::fill_n(call.out, group.heads * group.dim, 0.0f);
-  for (std::int64_t key = 0; key < group.keys; ++key) {
-    const float* v = group.v + key * group.kv_stride;
+  std::int64_t key = 0;
+  for (; key + 4 <= group.keys; key += 4) {  // four at a time: `out` is read and written a quarter as often
+    for (std::int64_t i = 0; i < 4; ++i) prefetch_row(group, group.v, key + i);
     for (std::int64_t head = 0; head < group.heads; ++head) {
-      add_scaled(scores[head * group.keys + key], v, group.dim, call.out + head * group.dim);
+      add_values<4>(group, key, scores + head * group.keys, call.out + head * group.dim);
+    }
+  }
+  for (; key < group.keys; ++key) {
+    for (std::int64_t head = 0; head < group.heads; ++head) {
+      add_values<1>(group, key, scores + head * group.keys, call.out + head * group.dim);
     }
   }
 }

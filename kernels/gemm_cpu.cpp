@@ -1,4 +1,5 @@
-// The product is oneDNN's; the epilogues are one pass of ours over the rows of C.
+// The product is oneDNN's, but for a few rows times a transposed B (decoding): that is bound by reading B, and oneDNN would
+// copy B first. The epilogues are one pass of ours over the rows of C.
 #include <dnnl.h>
 #include <omp.h>
 
@@ -22,6 +23,65 @@ void finish_row(float* c, const float* bias, float* gelu_aux, const float* dgelu
     if (dgelu_aux != nullptr) x = hn::Mul(x, gelu_derivative(lanes.load(dgelu_aux + i)));
     lanes.store(x, c + i);
   });
+}
+
+/// sums[0..3] = a0 . w0, a0 . w1, a1 . w0, a1 . w1 over k elements.
+HWY_INLINE void dot_tile(const float* a0, const float* a1, const float* w0, const float* w1, std::size_t k, float* sums) {
+  VecF32 s00 = set(0), s01 = s00, s10 = s00, s11 = s00;
+  sweep(k, [&](std::size_t i, auto lanes) HWY_ATTR {
+    const VecF32 x0 = lanes.load(a0 + i), x1 = lanes.load(a1 + i), y0 = lanes.load(w0 + i), y1 = lanes.load(w1 + i);
+    s00 = hn::MulAdd(x0, y0, s00);
+    s01 = hn::MulAdd(x0, y1, s01);
+    s10 = hn::MulAdd(x1, y0, s10);
+    s11 = hn::MulAdd(x1, y1, s11);
+  });
+  int n = 0;
+  for (const VecF32 s : {s00, s01, s10, s11}) sums[n++] = hn::GetLane(hn::SumOfLanes(F32(), s));
+}
+
+/// Some columns of C = or += a W^T for a single row, four at a time; an end of less than four computes its last one again.
+void multiply_one_row(const Tensor& c, const Tensor& a, const Tensor& w, bool accumulate, Range columns) {
+  const std::int64_t k = a.size(-1);
+  const float *x = a.data<float>(), *right = w.data<float>();
+  for (std::int64_t j = columns.begin; j < columns.end; j += 4) {
+    const float* row[4];
+    for (int q = 0; q < 4; ++q) row[q] = right + std::min(j + q, columns.end - 1) * k;
+    VecF32 s0 = set(0), s1 = s0, s2 = s0, s3 = s0;
+    sweep(static_cast<std::size_t>(k), [&](std::size_t i, auto lanes) HWY_ATTR {
+      const VecF32 left = lanes.load(x + i);
+      s0 = hn::MulAdd(left, lanes.load(row[0] + i), s0);
+      s1 = hn::MulAdd(left, lanes.load(row[1] + i), s1);
+      s2 = hn::MulAdd(left, lanes.load(row[2] + i), s2);
+      s3 = hn::MulAdd(left, lanes.load(row[3] + i), s3);
+    });
+    float* out = c.data<float>() + j;
+    int q = 0;
+    for (const VecF32 s : {s0, s1, s2, s3}) {
+      if (j + q < columns.end) out[q] = (accumulate ? out[q] : 0.0f) + hn::GetLane(hn::SumOfLanes(F32(), s));
+      ++q;
+    }
+  }
+}
+
+/// The same for a few rows: two rows of W stay in the first cache while all rows of A pass.
+void multiply_few_rows(const Tensor& c, const Tensor& a, const Tensor& w, bool accumulate, Range columns) {
+  const std::int64_t rows = c.row_count(), n = c.size(-1), k = a.size(-1);
+  if (rows == 1) return multiply_one_row(c, a, w, accumulate, columns);
+  for (std::int64_t j = columns.begin; j < columns.end; j += 2) {
+    const std::int64_t next = std::min(j + 1, columns.end - 1);  // an odd end computes its last column twice
+    for (std::int64_t i = 0; i < rows; i += 2) {
+      const std::int64_t below = std::min(i + 1, rows - 1);
+      const float *left = a.data<float>(), *right = w.data<float>();
+      float sums[4];
+      dot_tile(left + i * k, left + below * k, right + j * k, right + next * k, static_cast<std::size_t>(k), sums);
+      float *upper = c.data<float>() + i * n, *lower = c.data<float>() + below * n;
+      const auto put = [accumulate](float& to, float sum) { to = accumulate ? to + sum : sum; };
+      put(upper[j], sums[0]);
+      if (next != j) put(upper[next], sums[1]);
+      if (below != i) put(lower[j], sums[2]);
+      if (below != i && next != j) put(lower[next], sums[3]);
+    }
+  }
 }
 
 /// out = or += the column sums of dy (rows, width), for some columns, in blocks of 64 rows.
@@ -52,6 +112,9 @@ namespace mtl::cpu {
 namespace {
 HWY_EXPORT(finish_row);
 HWY_EXPORT(column_sums);
+HWY_EXPORT(multiply_few_rows);
+
+constexpr std::int64_t kFewRows = 8;
 
 /// oneDNN asks OpenMP how many threads it may use.
 class ThreadLimit {
@@ -70,6 +133,15 @@ void multiply(Stream& stream, Tensor c, const Operand& a, const Operand& b, Grad
   if (m == 0 || n == 0) return;
   if (k == 0) {
     if (mode == GradMode::overwrite) cpu::fill_zero(stream, c);
+    return;
+  }
+  if (m <= kFewRows && !a.transposed && b.transposed) {
+    Blocks columns{n, 32};
+    const bool accumulate = mode == GradMode::accumulate;
+    const Tensor left = a.tensor.view({m, k}), right = b.tensor.view({n, k});
+    parallel_for(stream.threads(), columns.number(), n * k, [&](std::int64_t block) {
+      HWY_DYNAMIC_DISPATCH(multiply_few_rows)(c, left, right, accumulate, columns[block]);
+    });
     return;
   }
   ThreadLimit limit(stream.threads());

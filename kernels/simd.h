@@ -105,25 +105,26 @@ HWY_INLINE float sum_of(std::size_t n, const Term& term) {
   return hn::GetLane(hn::SumOfLanes(F32(), hn::Add(hn::Add(a, b), hn::Add(c, d))));
 }
 
-/// e^x, within 2e-7 relative; 0 below -87.3, infinity above 88.3, NaN stays NaN. Polynomial: Cephes' expf.
-HWY_INLINE VecF32 exp(VecF32 x) {
-  const VecF32 n = hn::Round(hn::Mul(x, set(1.44269504f)));
-  VecF32 r = hn::NegMulAdd(n, set(0.693359375f), x);
-  r = hn::NegMulAdd(n, set(-2.12194440e-4f), r);
-  VecF32 p = hn::MulAdd(set(1.9875691500e-4f), r, set(1.3981999507e-3f));
-  p = hn::MulAdd(p, r, set(8.3334519073e-3f));
-  p = hn::MulAdd(p, r, set(4.1665795894e-2f));
-  p = hn::MulAdd(p, r, set(1.6666665459e-1f));
-  p = hn::MulAdd(p, r, set(5.0000001201e-1f));
-  p = hn::MulAdd(hn::Mul(p, r), r, hn::Add(r, set(1)));
-  const auto exponent = hn::Add(hn::ConvertTo(I32(), n), hn::Set(I32(), 127));
-  VecF32 y = hn::Mul(p, hn::BitCast(F32(), hn::ShiftLeft<23>(exponent)));
-  y = hn::IfThenZeroElse(hn::Lt(x, set(-87.3f)), y);
-  return hn::IfThenElse(hn::Gt(x, set(88.3f)), hn::Inf(F32()), y);
+/// e^x for x in [-87.3, 88], within 2e-7 relative; a NaN stays NaN. x = n ln 2 + r; e^r = 1 + r + r^2 q(r), q minimax of
+/// degree 4 (3e-9). Adding 1.5 * 2^23 rounds x / ln 2 to n and leaves n in the low bits, from where it goes to the exponent.
+HWY_INLINE VecF32 exp_in_range(VecF32 x) {
+  const VecF32 rounder = set(12582912.0f);
+  const VecF32 shifted = hn::MulAdd(x, set(1.44269504f), rounder);
+  const VecF32 n = hn::Sub(shifted, rounder);
+  const VecF32 r = hn::NegMulAdd(n, set(-2.12194440e-4f), hn::NegMulAdd(n, set(0.693359375f), x));  // ln 2 in two parts
+  VecF32 q = hn::MulAdd(set(0.0013814540579915047f), r, set(0.00836874544620514f));
+  q = hn::MulAdd(q, r, set(0.04166838899254799f));
+  q = hn::MulAdd(q, r, set(0.1666652113199234f));
+  q = hn::MulAdd(q, r, set(0.4999999403953552f));
+  const VecF32 y = hn::MulAdd(hn::Mul(r, r), q, hn::Add(r, set(1)));
+  return hn::BitCast(F32(), hn::Add(hn::BitCast(I32(), y), hn::ShiftLeft<23>(hn::BitCast(I32(), shifted))));
 }
 
-/// gelu(x) = x s(x) with s = 1 / (1 + e), e = exp(-2 u), u = sqrt(2/pi) (x + 0.044715 x^3): the tanh form without the
-/// cancellation in 1 + tanh(u).
+/// The same for x <= 88, minus infinity included: below -87.3 it is 0.
+HWY_INLINE VecF32 exp(VecF32 x) { return hn::IfThenZeroElse(hn::Lt(x, set(-87.3f)), exp_in_range(x)); }
+
+/// gelu(x) = x s with s = 1 / (1 + e), e = exp(-2 u), u = sqrt(2/pi) (x + 0.044715 x^3): the tanh form without the
+/// cancellation in 1 + tanh(u). A NaN in x may be lost here; the callers multiply by x.
 struct GeluParts {
   VecF32 e;
   VecF32 s;
@@ -133,7 +134,7 @@ struct GeluParts {
 HWY_INLINE GeluParts gelu_parts(VecF32 x) {
   const VecF32 x2 = hn::Mul(x, x);
   const VecF32 minus_2u = hn::Mul(x, hn::MulAdd(x2, set(-2 * 0.7978845608f * 0.044715f), set(-2 * 0.7978845608f)));
-  const VecF32 e = hn::Min(exp(minus_2u), set(1e30f));
+  const VecF32 e = exp_in_range(hn::Max(set(-87), hn::Min(minus_2u, set(69))));
   return {e, hn::Div(set(1), hn::Add(set(1), e)), x2};
 }
 

@@ -288,6 +288,19 @@ void Flags::apply_config(const std::string& name, std::vector<std::string> words
   }
 }
 
+void Flags::run_checks() {
+  std::size_t before = problems_.size();
+  for (const auto& check : checks_) {
+    try {
+      check();
+    } catch (const Error&) {
+      // Else it may be a consequence of what is reported anyway.
+      if (problems_.empty() && !wants_dump_) throw;
+    }
+  }
+  if (wants_dump_) problems_.resize(before);  // what is missing may still come: the dump is there to be completed
+}
+
 Flags::Request Flags::parse(int argc, const char* const* argv) {
   std::vector<std::string> words(argv + 1, argv + argc);
   for (std::size_t at = 0; at < words.size(); ++at) {
@@ -304,13 +317,7 @@ Flags::Request Flags::parse(int argc, const char* const* argv) {
       if (flag->is_required && flag->origin == "default") problem(flag->name, "is required: " + flag->help);
     }
   }
-  for (const auto& check : checks_) {
-    try {
-      check();
-    } catch (const Error&) {
-      if (problems_.empty()) throw;  // else it may be a consequence of what is reported anyway
-    }
-  }
+  run_checks();
   if (!problems_.empty()) throw UsageError(problems_);
   return wants_dump_ ? Request::dump_config : Request::run;
 }

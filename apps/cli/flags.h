@@ -88,7 +88,8 @@ class Flags {
   /// Adds a problem that parse() will report together with its own; call it from a check() function.
   void problem(std::string where, std::string what);
   /// Runs after all values are set, before parse() throws, also when there are problems already (a flag whose value
-  /// did not convert has its default then). Relations between flags are checked here.
+  /// did not convert has its default then). Relations between flags are checked here; --dump-config is not held to
+  /// them.
   void check(std::function<void()> function) { checks_.push_back(std::move(function)); }
   /// True when the value came from the command line or a configuration file.
   bool was_given(const std::string& name) const;
@@ -118,6 +119,7 @@ class Flags {
   void apply_other(const std::string& name, const std::vector<std::string>& values, const std::string& origin);
   void read_config(const std::string& path);
   void apply_config(const std::string& name, std::vector<std::string> words, bool has_value, const std::string& origin);
+  void run_checks();
   void report_unknown(const std::string& name, const std::string& origin);
 
   std::string program_, summary_, section_ = "Options", config_;

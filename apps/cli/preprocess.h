@@ -27,10 +27,6 @@ struct PreprocessOptions {
   std::vector<std::string> command;  // as typed, for provenance
 };
 
-/// The files that a word of --input names: itself, or what it matches as a pattern when there is no such file.
-/// Throws Error(io) that lists all that cannot be read.
-std::vector<std::string> find_inputs(const std::vector<std::string>& words);
-
 /// Writes PREFIX_KEY_document.bin, .idx and .json (provenance) for every key and returns a summary:
 /// {"schema": "mtl-preprocess/1", "documents", "tokens", "bytes", "seconds", "mb_per_second", "skipped", "outputs"}.
 /// A bad line is Error(bad_data) "FILE:LINE: what (column N)", and then no output appears.

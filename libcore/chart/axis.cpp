@@ -46,7 +46,10 @@ bool is_exact(const std::vector<double>& values, double unit, int digits) {
 std::vector<std::string> tick_labels(const std::vector<double>& values) {
   double largest = 0;
   for (double value : values) largest = std::max(largest, std::abs(value));
-  struct Unit { double size; std::string suffix; };
+  struct Unit {
+    double size;
+    std::string suffix;
+  };
   Unit unit{1, ""};
   for (const Unit& candidate : {Unit{1e3, "k"}, Unit{1e6, "M"}, Unit{1e9, "B"}, Unit{1e12, "T"}}) {
     if (largest >= 10 * candidate.size || (largest >= candidate.size && candidate.size > 1e3)) unit = candidate;
@@ -87,9 +90,10 @@ std::vector<Tick> Axis::linear_ticks(int count) const {
 }
 
 std::vector<Tick> Axis::log_ticks(int count) const {
-  int first = static_cast<int>(std::floor(std::log10(range_.low))), last = static_cast<int>(std::ceil(std::log10(range_.high)));
+  int first = static_cast<int>(std::floor(std::log10(range_.low))),
+      last = static_cast<int>(std::ceil(std::log10(range_.high)));
   int stride = std::max(1, (last - first + count - 1) / std::max(count, 1));  // decades between labels
-  bool with_halves = last - first <= 2 && count >= 4;                           // few decades: 2 and 5 are labelled too
+  bool with_halves = last - first <= 2 && count >= 4;                         // few decades: 2 and 5 are labelled too
   std::vector<Tick> ticks;
   for (int decade = first; decade <= last; ++decade) {
     for (int factor = 1; factor < 10; ++factor) {

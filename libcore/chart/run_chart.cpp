@@ -75,7 +75,8 @@ bool has_point(const std::vector<double>& values) {
 }
 
 /// What one run adds to one panel, pale lines first and markers last.
-std::vector<Series> run_series(const RunLog& log, std::size_t color, const std::string& column, const RunChartOptions& options) {
+std::vector<Series> run_series(const RunLog& log, std::size_t color, const std::string& column,
+                               const RunChartOptions& options) {
   std::vector<Series> out;
   std::vector<double> x = x_values(log, log.steps, options), y = log.steps.column(column);
   if (has_point(y) && has_point(x)) {
@@ -111,7 +112,8 @@ std::string known_columns(const std::vector<RunLog>& logs) {
 void check_points(const std::vector<RunLog>& logs, const RunChartOptions& options) {
   for (const RunLog& log : logs) {
     if (log.steps.rows() + log.validations.rows() == 0) {
-      fail(Exit::bad_data, log.name, ": has no point to draw; give a file that mtl-train --log-jsonl wrote, or a log with Megatron's lines");
+      fail(Exit::bad_data, log.name,
+           ": has no point to draw; give a file that mtl-train --log-jsonl wrote, or a log with Megatron's lines");
     }
     if (!has_point(x_values(log, log.steps, options)) && !has_point(x_values(log, log.validations, options))) {
       fail(Exit::bad_data, log.name, ": has no figures for --x ", options.x, "; it holds ", known_columns({log}));
@@ -140,8 +142,10 @@ Chart make_run_chart(const std::vector<RunLog>& logs, const RunChartOptions& opt
       panel.series.insert(panel.series.end(), layer->begin(), layer->end());
     }
     bool is_optional = options.y.empty() && column != "lm_loss";
-    if (!panel.series.empty()) chart.panels.push_back(std::move(panel));
-    else if (!is_optional) fail(Exit::bad_data, "no run has a figure named ", column, "; there are: ", known_columns(logs));
+    if (!panel.series.empty())
+      chart.panels.push_back(std::move(panel));
+    else if (!is_optional)
+      fail(Exit::bad_data, "no run has a figure named ", column, "; there are: ", known_columns(logs));
   }
   return chart;
 }
@@ -161,7 +165,10 @@ std::string chart_json(const Chart& chart, const std::vector<RunLog>& runs, cons
     }
     panels.push(Json::object({{"y", panel.y_label}, {"series", list}}));
   }
-  return Json::object({{"format", "mtl-plot"}, {"version", 1}, {"title", chart.title}, {"x", options.x}, {"panels", panels}}).dump() + "\n";
+  return Json::object(
+             {{"format", "mtl-plot"}, {"version", 1}, {"title", chart.title}, {"x", options.x}, {"panels", panels}})
+             .dump() +
+         "\n";
 }
 
 }  // namespace mtl

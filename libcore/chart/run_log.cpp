@@ -55,7 +55,9 @@ void read_json_lines(RunLog& log, std::string_view text, const std::string& path
       object = Json::parse(line);
       if (!object.is_object()) fail(Exit::bad_data, "not an object");
     } catch (const Error& error) {
-      if (is_whole) fail(Exit::bad_data, path, ":", number, ": ", error.what(), "; expected a line that mtl-train --log-jsonl wrote");
+      if (is_whole)
+        fail(Exit::bad_data, path, ":", number, ": ", error.what(),
+             "; expected a line that mtl-train --log-jsonl wrote");
       log.warnings.push_back(cat(path, ":", number, ": the last line is only half written; left out"));
       return;
     }
@@ -115,7 +117,8 @@ std::optional<std::int64_t> number_after(std::string_view line, std::string_view
 void read_validation_line(RunLog& log, std::string_view line, const Row& last_step) {
   if (line.find("on test set") != std::string_view::npos || line.find("test data") != std::string_view::npos) return;
   Row row = last_step;  // iteration and samples, when the line itself does not say
-  if (auto iteration = number_after(line, "validation loss at iteration ")) row[0].second = static_cast<double>(*iteration);
+  if (auto iteration = number_after(line, "validation loss at iteration "))
+    row[0].second = static_cast<double>(*iteration);
   for (auto& [name, value] : fields_of(line)) {
     if (name == "lm_loss_value") row.emplace_back("loss", value);
     if (name == "lm_loss_PPL") row.emplace_back("ppl", value);
@@ -174,8 +177,10 @@ RunLog parse_run_log(std::string_view text, const std::string& path) {
   RunLog log;
   log.name = path == "-" ? "stdin" : std::filesystem::path(path).stem().string();
   std::size_t first = text.find_first_not_of(" \t\r\n");
-  if (first != std::string_view::npos && text[first] == '{') read_json_lines(log, text, path);
-  else read_text(log, text, path);
+  if (first != std::string_view::npos && text[first] == '{')
+    read_json_lines(log, text, path);
+  else
+    read_text(log, text, path);
   return log;
 }
 

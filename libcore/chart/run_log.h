@@ -31,10 +31,10 @@ class Table {
 };
 
 struct RunLog {
-  std::string name;                  // the file's, without folder and ending
-  Table steps;                       // iteration, consumed_samples, lm_loss, ...
-  Table validations;                 // iteration, consumed_samples, loss, ppl; the validation set's only
-  double sequence_length = 0;        // of the "start" line; 0: not told
+  std::string name;            // the file's, without folder and ending
+  Table steps;                 // iteration, consumed_samples, lm_loss, ...
+  Table validations;           // iteration, consumed_samples, loss, ppl; the validation set's only
+  double sequence_length = 0;  // of the "start" line; 0: not told
   std::vector<std::string> warnings;
 };
 

@@ -49,8 +49,10 @@ std::vector<LegendEntry> legend_entries(const Chart& chart) {
       if (series.is_faint) continue;
       auto same = [&](const LegendEntry& entry) { return entry.series->name == series.name; };
       auto known = std::find_if(entries.begin(), entries.end(), same);
-      if (known == entries.end()) entries.push_back({&series, false});
-      else known->is_shared = known->is_shared || known->series->color != series.color;
+      if (known == entries.end())
+        entries.push_back({&series, false});
+      else
+        known->is_shared = known->is_shared || known->series->color != series.color;
     }
   }
   return entries;

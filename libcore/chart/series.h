@@ -8,12 +8,12 @@
 namespace mtl {
 
 struct Series {
-  std::string name;          // markers of several runs may share one: the legend shows it once, without a colour
+  std::string name;  // markers of several runs may share one: the legend shows it once, without a colour
   std::vector<double> x;
-  std::vector<double> y;     // as long as x
-  std::size_t color = 0;     // series of one run share a number
-  bool is_markers = false;   // points that no line joins
-  bool is_faint = false;     // drawn pale and kept out of the legend: the raw figures behind a smoothed line
+  std::vector<double> y;    // as long as x
+  std::size_t color = 0;    // series of one run share a number
+  bool is_markers = false;  // points that no line joins
+  bool is_faint = false;    // drawn pale and kept out of the legend: the raw figures behind a smoothed line
 };
 
 struct Panel {

@@ -6,6 +6,7 @@
 
 #include "base/str.h"
 #include "chart/axis.h"
+#include "chart/label.h"
 
 namespace mtl {
 
@@ -15,7 +16,8 @@ namespace {
 constexpr double kWidth = 860, kRight = 24, kFont = 13, kTitleFont = 17;
 constexpr double kFirstPanel = 340, kOtherPanel = 170, kPanelGap = 26, kLegendRow = 22;
 constexpr std::size_t kPointLimit = 2000;
-constexpr std::array<const char*, 7> kColors = {"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"};
+constexpr std::array<const char*, 7> kColors = {"#0072B2", "#D55E00", "#009E73", "#CC79A7",
+                                                "#E69F00", "#56B4E9", "#000000"};
 constexpr const char* kShared = "#666";  // in the legend, for markers of all runs
 constexpr std::array<const char*, 4> kDashes = {"", "7 3", "2 2.5", "9 3 2 3"};
 
@@ -34,23 +36,8 @@ double text_width(std::string_view text, double font) {
   return ems * font;
 }
 
-/// The text, cut in its middle to fit `width`; names often differ at both ends.
 std::string fit(const std::string& text, double width, double font) {
-  if (text_width(text, font) <= width) return text;
-  std::vector<std::string> characters;
-  for (char c : text) {
-    if ((c & 0xc0) == 0x80 && !characters.empty()) characters.back() += c;
-    else characters.emplace_back(1, c);
-  }
-  std::string out;
-  for (std::size_t keep = characters.size(); keep > 0; --keep) {
-    out.clear();
-    for (std::size_t i = 0; i < (keep + 1) / 2; ++i) out += characters[i];
-    out += "…";
-    for (std::size_t i = characters.size() - keep / 2; i < characters.size(); ++i) out += characters[i];
-    if (text_width(out, font) <= width) break;
-  }
-  return out;
+  return cut_middle(text, "…", [&](const std::string& cut) { return text_width(cut, font) <= width; });
 }
 
 /// Writes elements into the document.
@@ -66,12 +53,16 @@ class Canvas {
 
   std::string document(double height, const std::string& title) const {
     std::string out = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";
-    out += format("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" viewBox=\"0 0 %.0f %.0f\" role=\"img\">\n",
-                  kWidth, height, kWidth, height);
+    out += format(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" viewBox=\"0 0 %.0f %.0f\" "
+        "role=\"img\">\n",
+        kWidth, height, kWidth, height);
     out += cat("<title>", escape_xml(title.empty() ? "mtl-plot" : title), "</title>\n");
-    out += format("<style>text{font:%.0fpx Helvetica,Arial,'Liberation Sans','DejaVu Sans',sans-serif;fill:#222}"
-                  ".g{stroke:#e4e4e4}.m{stroke:#f1f1f1}.a{stroke:#555}.l{fill:none;stroke-width:1.7;stroke-linejoin:round;"
-                  "stroke-linecap:round}.f{stroke-width:1;opacity:.3}.p{fill:#fff;stroke-width:1.7}</style>\n", kFont);
+    out += format(
+        "<style>text{font:%.0fpx Helvetica,Arial,'Liberation Sans','DejaVu Sans',sans-serif;fill:#222}"
+        ".g{stroke:#e4e4e4}.m{stroke:#f1f1f1}.a{stroke:#555}.l{fill:none;stroke-width:1.7;stroke-linejoin:round;"
+        "stroke-linecap:round}.f{stroke-width:1;opacity:.3}.p{fill:#fff;stroke-width:1.7}</style>\n",
+        kFont);
     out += "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n";
     return out + body_ + "</svg>\n";
   }
@@ -100,8 +91,8 @@ double draw_legend(Canvas& canvas, const Chart& chart, double left, double top) 
     if (entry->is_markers) {
       canvas.raw(marker(is_shared ? kShared : color_of(*entry), x + kSwatch / 2, y));
     } else {
-      canvas.raw(format("<path d=\"M%.1f %.1fh%.1f\" class=\"l\" stroke=\"%s\" stroke-dasharray=\"%s\"/>\n", x, y, kSwatch,
-                        color_of(*entry), *dash_of(*entry) != '\0' ? dash_of(*entry) : "none"));
+      canvas.raw(format("<path d=\"M%.1f %.1fh%.1f\" class=\"l\" stroke=\"%s\" stroke-dasharray=\"%s\"/>\n", x, y,
+                        kSwatch, color_of(*entry), *dash_of(*entry) != '\0' ? dash_of(*entry) : "none"));
     }
     canvas.text(x + kSwatch + 7, y + 4.5, name);
     x += width + kSpace;
@@ -123,19 +114,25 @@ void draw_line(Canvas& canvas, const Frame& frame, const Series& series) {
   std::string path;
   std::vector<std::pair<double, double>> run;  // points since the last gap
   auto end_run = [&] {
-    if (run.size() == 1) canvas.raw(format("<circle cx=\"%.1f\" cy=\"%.1f\" r=\"2.6\" fill=\"%s\"/>\n", run[0].first, run[0].second, color_of(series)));
-    for (std::size_t i = 0; run.size() > 1 && i < run.size(); ++i) path += format("%c%.1f %.1f", i == 0 ? 'M' : 'L', run[i].first, run[i].second);
+    if (run.size() == 1)
+      canvas.raw(format("<circle cx=\"%.1f\" cy=\"%.1f\" r=\"2.6\" fill=\"%s\"/>\n", run[0].first, run[0].second,
+                        color_of(series)));
+    for (std::size_t i = 0; run.size() > 1 && i < run.size(); ++i)
+      path += format("%c%.1f %.1f", i == 0 ? 'M' : 'L', run[i].first, run[i].second);
     run.clear();
   };
   for (std::size_t i = 0; i < thinned.x.size(); ++i) {
     double x = frame.at_x(thinned.x[i]), y = frame.at_y(thinned.y[i]);
-    if (std::isfinite(x) && std::isfinite(y)) run.emplace_back(x, y);
-    else end_run();
+    if (std::isfinite(x) && std::isfinite(y))
+      run.emplace_back(x, y);
+    else
+      end_run();
   }
   end_run();
   if (path.empty()) return;
   std::string dash = *dash_of(series) != '\0' ? cat(" stroke-dasharray=\"", dash_of(series), "\"") : "";
-  canvas.raw(cat("<path class=\"l", series.is_faint ? " f" : "", "\" stroke=\"", color_of(series), "\"", dash, " d=\"", path, "\"/>\n"));
+  canvas.raw(cat("<path class=\"l", series.is_faint ? " f" : "", "\" stroke=\"", color_of(series), "\"", dash, " d=\"",
+                 path, "\"/>\n"));
 }
 
 void draw_markers(Canvas& canvas, const Frame& frame, const Series& series) {
@@ -147,7 +144,8 @@ void draw_markers(Canvas& canvas, const Frame& frame, const Series& series) {
 }
 
 /// Grid, ticks and axis lines; labels under the x axis only where it is the last panel.
-void draw_frame(Canvas& canvas, const Frame& frame, const std::vector<Tick>& x_ticks, const std::vector<Tick>& y_ticks, bool is_last) {
+void draw_frame(Canvas& canvas, const Frame& frame, const std::vector<Tick>& x_ticks, const std::vector<Tick>& y_ticks,
+                bool is_last) {
   double bottom = frame.top + frame.height, right = frame.left + frame.width;
   for (const Tick& tick : x_ticks) {
     double x = frame.at_x(tick.value);
@@ -189,11 +187,21 @@ std::string escape_xml(std::string_view text) {
   std::string out;
   for (char c : text) {
     switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&quot;"; break;
-      case '\'': out += "&#39;"; break;
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
       default:
         if (static_cast<unsigned char>(c) >= 0x20) out += c;
     }
@@ -232,8 +240,10 @@ std::string svg_chart(const Chart& chart) {
     std::string turned = format("text-anchor=\"middle\" transform=\"rotate(-90 %.1f %.1f)\"", 14 + kFont * 0.8, middle);
     canvas.text(14 + kFont * 0.8, middle, fit(panel.y_label, frame.height, kFont), turned.c_str());
     for (const Series& series : panel.series) {
-      if (series.is_markers) draw_markers(canvas, frame, series);
-      else draw_line(canvas, frame, series);
+      if (series.is_markers)
+        draw_markers(canvas, frame, series);
+      else
+        draw_line(canvas, frame, series);
     }
     top += frame.height + kPanelGap;
   }

@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/str.h"
 #include "chart/axis.h"
+#include "chart/label.h"
 
 namespace mtl {
 
@@ -30,7 +31,8 @@ struct Cell {
 /// The area inside the axes, addressed in dots from the upper left.
 class Plot {
  public:
-  Plot(int columns, int rows, bool braille) : columns_(columns), rows_(rows), braille_(braille), cells_(static_cast<std::size_t>(columns * rows)) {}
+  Plot(int columns, int rows, bool braille)
+      : columns_(columns), rows_(rows), braille_(braille), cells_(static_cast<std::size_t>(columns * rows)) {}
 
   int dot_columns() const { return braille_ ? 2 * columns_ : columns_; }
   int dot_rows() const { return braille_ ? 4 * rows_ : rows_; }
@@ -40,8 +42,10 @@ class Plot {
     constexpr unsigned kBits[4][2] = {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
     Cell* cell = at(x, y);
     if (cell == nullptr || (braille_ && cell->symbol != 0)) return;
-    if (braille_) cell->dots |= kBits[y % 4][x % 2];
-    else cell->symbol = symbol;
+    if (braille_)
+      cell->dots |= kBits[y % 4][x % 2];
+    else
+      cell->symbol = symbol;
     cell->color = color;
   }
 
@@ -52,7 +56,9 @@ class Plot {
   void line(int x0, int y0, int x1, int y1, char symbol, int color) {
     int steps = std::max({std::abs(x1 - x0), std::abs(y1 - y0), 1});
     for (int i = 0; i <= steps; ++i) {
-      auto between = [&](int from, int to) { return static_cast<int>(std::lround(from + (to - from) * double(i) / steps)); };
+      auto between = [&](int from, int to) {
+        return static_cast<int>(std::lround(from + (to - from) * double(i) / steps));
+      };
       dot(between(x0, x1), between(y0, y1), symbol, color);
     }
   }
@@ -64,9 +70,12 @@ class Plot {
       const Cell& cell = cells_[static_cast<std::size_t>(y * columns_ + x)];
       bool empty = cell.symbol == 0 && cell.dots == 0;
       if (with_color && !empty && cell.color != color) out += format("\033[%dm", color = cell.color);
-      if (cell.symbol != 0) out += cell.symbol;
-      else if (cell.dots != 0) append_utf8(out, 0x2800 + cell.dots);
-      else out += ' ';
+      if (cell.symbol != 0)
+        out += cell.symbol;
+      else if (cell.dots != 0)
+        append_utf8(out, 0x2800 + cell.dots);
+      else
+        out += ' ';
     }
     if (color != 0) out += "\033[0m";
     return out;
@@ -91,7 +100,14 @@ struct Look {
   int gutter;  // characters left of the vertical axis
 
   int color_of(const Series& series) const { return options.color ? kColors[series.color % kColors.size()] : 0; }
-  char symbol_of(const Series& series) const { return series.is_markers ? 'o' : kSymbols[series.color % kSymbols.size()]; }
+  /// The text, cut to `room` characters.
+  std::string fit(const std::string& text, int room) const {
+    return cut_middle(text, options.unicode ? "…" : "..",
+                      [&](const std::string& cut) { return static_cast<int>(count_characters(cut)) <= room; });
+  }
+  char symbol_of(const Series& series) const {
+    return series.is_markers ? 'o' : kSymbols[series.color % kSymbols.size()];
+  }
 };
 
 int to_dot(double position, int dots) { return static_cast<int>(std::lround(position * (dots - 1))); }
@@ -108,9 +124,12 @@ void draw_series(Plot& plot, const Look& look, const Series& series, const Axis&
     int dot_x = to_dot(x, plot.dot_columns()), dot_y = to_dot(1 - y, plot.dot_rows());
     char symbol = look.symbol_of(series);
     int color = look.color_of(series);
-    if (series.is_markers) plot.mark(dot_x, dot_y, symbol, color);
-    else if (joined) plot.line(last_x, last_y, dot_x, dot_y, symbol, color);
-    else plot.dot(dot_x, dot_y, symbol, color);
+    if (series.is_markers)
+      plot.mark(dot_x, dot_y, symbol, color);
+    else if (joined)
+      plot.line(last_x, last_y, dot_x, dot_y, symbol, color);
+    else
+      plot.dot(dot_x, dot_y, symbol, color);
     joined = true;
     last_x = dot_x;
     last_y = dot_y;
@@ -131,11 +150,12 @@ std::string draw_panel(const Panel& panel, const Look& look, const Axis& x_axis,
     if (!series.is_faint) draw_series(plot, look, series, x_axis, y_axis);
   }
   std::vector<std::string> labels(static_cast<std::size_t>(rows));
-  for (const Tick& tick : y_axis.ticks(std::max(2, (rows + 1) / 2))) {
+  for (const Tick& tick : y_axis.ticks(std::max(2, rows / 2 + 1))) {
     auto row = static_cast<std::size_t>(std::clamp(to_dot(1 - y_axis.position(tick.value), rows), 0, rows - 1));
     if (!tick.label.empty()) labels[row] = tick.label;
   }
-  std::string out = cat(std::string(static_cast<std::size_t>(look.gutter) + 1, ' '), panel.y_label, "\n");
+  std::string out =
+      cat(std::string(static_cast<std::size_t>(look.gutter) + 1, ' '), look.fit(panel.y_label, columns), "\n");
   for (int row = 0; row < rows; ++row) {
     const std::string& label = labels[static_cast<std::size_t>(row)];
     const char* axis = look.options.unicode ? (label.empty() ? "│" : "┤") : (label.empty() ? "|" : "+");
@@ -161,7 +181,8 @@ std::string draw_x_axis(const Chart& chart, const Look& look, const Axis& axis, 
     labels.replace(static_cast<std::size_t>(begin), tick.label.size(), tick.label);
     free_from = begin + length + 1;
   }
-  std::string out = cat(std::string(static_cast<std::size_t>(look.gutter) + 1, ' '), look.options.unicode ? "└" : "+", join(rule, ""), "\n");
+  std::string out = cat(std::string(static_cast<std::size_t>(look.gutter) + 1, ' '), look.options.unicode ? "└" : "+",
+                        join(rule, ""), "\n");
   if (!labelled) return out;
   labels.erase(labels.find_last_not_of(' ') + 1);
   int middle = look.gutter + 2 + (columns - static_cast<int>(chart.x_label.size())) / 2;
@@ -175,7 +196,8 @@ std::string draw_legend(const Chart& chart, const Look& look) {
   for (const auto& [series, is_shared] : entries) {
     std::string sample = look.braille && !series->is_markers ? "⠤⠤" : std::string(2, look.symbol_of(*series));
     if (series->is_markers) sample = "o ";
-    std::size_t length = 4 + series->name.size() + 2;
+    std::string name = look.fit(series->name, look.options.width - 6);
+    std::size_t length = 4 + count_characters(name) + 2;
     if (used > 0 && used + length > width) {
       out += line + "\n";
       line.clear();
@@ -183,7 +205,7 @@ std::string draw_legend(const Chart& chart, const Look& look) {
     }
     int color = is_shared ? 0 : look.color_of(*series);
     if (color != 0) sample = format("\033[%dm", color) + sample + "\033[0m";
-    line += cat(" ", sample, " ", series->name, "  ");
+    line += cat(" ", sample, " ", name, "  ");
     used += length;
   }
   return entries.size() < 2 ? "" : out + line + "\n";
@@ -209,13 +231,17 @@ std::string terminal_chart(const Chart& chart, const TerminalOptions& options) {
   Look look{options, !needs_symbols(chart, options), 0};
   look.options.width = std::max(options.width, 40);
   for (const Panel& panel : chart.panels) {
-    for (const Tick& tick : Axis(y_range(panel), panel.log_y).ticks(6)) look.gutter = std::max(look.gutter, static_cast<int>(tick.label.size()));
+    for (const Tick& tick : Axis(y_range(panel), panel.log_y).ticks(6))
+      look.gutter = std::max(look.gutter, static_cast<int>(tick.label.size()));
   }
   look.gutter = std::max(look.gutter + 1, 5);
   Axis x_axis(x_range(chart), chart.log_x);
   std::string out;
-  if (!chart.title.empty()) out += cat(std::string(static_cast<std::size_t>(look.gutter) + 1, ' '), chart.title, "\n");
-  // Two lines a panel go to its name and axis, four to the title, the labels and the legend. The first is twice as tall.
+  if (!chart.title.empty())
+    out += cat(std::string(static_cast<std::size_t>(look.gutter) + 1, ' '),
+               look.fit(chart.title, look.options.width - look.gutter - 1), "\n");
+  // Two lines a panel go to its name and axis, four to the title, the labels and the legend. The first is twice as
+  // tall.
   int panels = static_cast<int>(chart.panels.size());
   int unit = std::max(3, (options.height - 4 - 2 * panels) / (panels + 1));
   for (int i = 0; i < panels; ++i) {

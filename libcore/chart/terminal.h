@@ -11,8 +11,8 @@
 namespace mtl {
 
 struct TerminalOptions {
-  int width = 80;    // of the whole chart, in characters; at least 40
-  int height = 24;   // of the whole chart, about, in lines
+  int width = 80;   // of the whole chart, in characters; at least 40
+  int height = 24;  // of the whole chart, about, in lines
   bool unicode = false;
   bool color = false;
 };

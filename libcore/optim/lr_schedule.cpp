@@ -20,10 +20,14 @@ double wsd_coefficient(const LrScheduleOptions& schedule, double consumed) {
   if (consumed <= start) return 1.0;
   double ratio = (consumed - start) / static_cast<double>(schedule.wsd_decay_steps);
   switch (schedule.wsd_decay_style) {
-    case WsdDecayStyle::linear: return 1.0 - ratio;
-    case WsdDecayStyle::cosine: return cosine_decay(ratio);
-    case WsdDecayStyle::exponential: return 2.0 * std::pow(0.5, ratio) - 1.0;
-    case WsdDecayStyle::minus_sqrt: return 1.0 - std::sqrt(ratio);
+    case WsdDecayStyle::linear:
+      return 1.0 - ratio;
+    case WsdDecayStyle::cosine:
+      return cosine_decay(ratio);
+    case WsdDecayStyle::exponential:
+      return 2.0 * std::pow(0.5, ratio) - 1.0;
+    case WsdDecayStyle::minus_sqrt:
+      return 1.0 - std::sqrt(ratio);
   }
   fail(Exit::failure, "unknown WSD decay style");
 }
@@ -127,7 +131,8 @@ double weight_decay(const LrScheduleOptions& schedule, std::int64_t consumed_sam
 void check_schedule(const LrScheduleFlags& flags, const ScheduleLength& run,
                     const std::function<void(std::string flag, std::string what)>& report) {
   bool in_samples = run.train_samples.has_value();
-  const char* unit = in_samples ? "the run is counted in samples; use --lr-" : "the run is counted in iterations; use --lr-";
+  const char* unit =
+      in_samples ? "the run is counted in samples; use --lr-" : "the run is counted in iterations; use --lr-";
   const char* suffix = in_samples ? "-samples" : "-iters";
   auto other_unit = [&](bool given, const char* name) {
     if (given) report(cat("--lr-", name, in_samples ? "-iters" : "-samples"), cat(unit, name, suffix));
@@ -140,31 +145,41 @@ void check_schedule(const LrScheduleFlags& flags, const ScheduleLength& run,
   }
 
   LrScheduleOptions steps = to_samples(flags, run);
-  if (!flags.lr) report("--lr", "is required: the largest learning rate");
-  else if (!(steps.lr >= 0)) report(cat("--lr ", steps.lr), "must not be negative");
-  else if (steps.min_lr > steps.lr) report(cat("--min-lr ", steps.min_lr), cat("is larger than --lr ", steps.lr));
-  else if (steps.warmup_init > steps.lr) report(cat("--lr-warmup-init ", steps.warmup_init), cat("is larger than --lr ", steps.lr));
+  if (!flags.lr)
+    report("--lr", "is required: the largest learning rate");
+  else if (!(steps.lr >= 0))
+    report(cat("--lr ", steps.lr), "must not be negative");
+  else if (steps.min_lr > steps.lr)
+    report(cat("--min-lr ", steps.min_lr), cat("is larger than --lr ", steps.lr));
+  else if (steps.warmup_init > steps.lr)
+    report(cat("--lr-warmup-init ", steps.warmup_init), cat("is larger than --lr ", steps.lr));
   if (!(steps.min_lr >= 0)) report(cat("--min-lr ", steps.min_lr), "must not be negative");
   if (steps.decay_steps <= 0) report(cat("--lr-decay", suffix), "must be positive");
-  if (!(steps.warmup_steps >= 0)) report("--lr-warmup", "must not be negative");
+  if (!(steps.warmup_steps >= 0))
+    report("--lr-warmup", "must not be negative");
   else if (steps.decay_steps > 0 && steps.warmup_steps >= static_cast<double>(steps.decay_steps)) {
-    report("--lr-warmup", cat("takes ", steps.warmup_steps, " samples, the whole decay ", steps.decay_steps, "; make the warm-up shorter"));
+    report("--lr-warmup", cat("takes ", steps.warmup_steps, " samples, the whole decay ", steps.decay_steps,
+                              "; make the warm-up shorter"));
   }
   if (steps.decay_style == LrDecayStyle::wsd && steps.wsd_decay_steps <= 0) {
     report("--lr-decay-style WSD", cat("needs the length of its decay; give --lr-wsd-decay", suffix));
   }
   bool grows = steps.weight_decay_style != WeightDecayStyle::constant;
-  for (auto [name, value] : {std::pair{"--start-weight-decay", flags.start_weight_decay}, {"--end-weight-decay", flags.end_weight_decay}}) {
+  for (auto [name, value] :
+       {std::pair{"--start-weight-decay", flags.start_weight_decay}, {"--end-weight-decay", flags.end_weight_decay}}) {
     if (grows && !value) report(name, cat("is required by --weight-decay-incr-style ", flags.weight_decay_incr_style));
     if (!grows && value && *value != flags.weight_decay) {
-      report(cat(name, " ", *value), "needs --weight-decay-incr-style linear or cosine; a constant weight decay is --weight-decay");
+      report(cat(name, " ", *value),
+             "needs --weight-decay-incr-style linear or cosine; a constant weight decay is --weight-decay");
     }
   }
-  if (grows && steps.start_weight_decay > steps.end_weight_decay) report("--start-weight-decay", "is larger than --end-weight-decay");
+  if (grows && steps.start_weight_decay > steps.end_weight_decay)
+    report("--start-weight-decay", "is larger than --end-weight-decay");
 }
 
 LrScheduleOptions resolve_schedule(const LrScheduleFlags& flags, const ScheduleLength& run) {
-  check_schedule(flags, run, [](const std::string& flag, const std::string& what) { fail(Exit::usage, flag, ": ", what); });
+  check_schedule(flags, run,
+                 [](const std::string& flag, const std::string& what) { fail(Exit::usage, flag, ": ", what); });
   return to_samples(flags, run);
 }
 

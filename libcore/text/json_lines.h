@@ -55,6 +55,17 @@ void for_each_line(const LineChunk& chunk, Use&& use) {
   }
 }
 
+/// Calls `use(line)` for each line of a text, with its newline.
+template <class Use>
+void for_each_text_line(std::string_view text, Use&& use) {
+  while (!text.empty()) {
+    std::size_t newline = text.find('\n');
+    std::string_view line = text.substr(0, newline == std::string_view::npos ? newline : newline + 1);
+    use(line);
+    text.remove_prefix(line.size());
+  }
+}
+
 /// Takes the requested keys out of JSON lines. One per thread: it keeps its memory.
 class TextExtractor {
  public:

@@ -6,23 +6,20 @@
 
 namespace mtl {
 
-TrainingData::TrainingData(const TrainOptions& options, std::int32_t eod)
+TrainingData::TrainingData(const TrainOptions& options, std::int64_t vocab_size, std::int32_t eod)
     : files_(std::make_shared<IndexedDataset>(options.data.data_path.front())) {
-  auto shares = parse_split(options.data.split);
-  auto wanted = count_samples({options.train_iters(), options.global_batch_size(), options.batch.eval_interval,
-                               options.batch.eval_iters, options.batch.train_samples});
-  for (std::size_t split = 0; split < 3; ++split) {
-    if (!shares[split] || wanted[split] == 0) continue;
-    GptDatasetOptions dataset;
-    dataset.seq_length = options.data.seq_length;
-    dataset.seed = options.seed;
-    dataset.range = range_of(*shares[split], files_->sequences());
-    dataset.samples = wanted[split];
-    dataset.eod = eod;
-    dataset.eod_mask_loss = options.data.eod_mask_loss;
-    dataset.reset_position_ids = options.data.reset_position_ids;
-    dataset.reset_attention_mask = options.data.reset_attention_mask;
-    datasets_[split] = std::make_shared<GptDataset>(files_, dataset);
+  RunLength run{options.train_iters(), options.global_batch_size(), options.batch.eval_interval, options.batch.eval_iters,
+                options.batch.train_samples};
+  GptDatasetOptions dataset;
+  dataset.seq_length = options.data.seq_length;
+  dataset.seed = options.seed;
+  dataset.vocab_size = vocab_size;
+  dataset.eod = eod;
+  dataset.eod_mask_loss = options.data.eod_mask_loss;
+  dataset.reset_position_ids = options.data.reset_position_ids;
+  dataset.reset_attention_mask = options.data.reset_attention_mask;
+  for (Split split : {Split::train, Split::valid, Split::test}) {
+    datasets_[static_cast<std::size_t>(split)] = open_split(files_, options.data.split, split, run, dataset);
   }
 }
 
@@ -43,8 +40,8 @@ std::string data_difference(const Json& saved, const Json& now) {
   return "";
 }
 
-DataFeed::DataFeed(std::shared_ptr<const GptDataset> dataset, SamplerOptions sampler, const RunShape& shape, std::int64_t vocab_size)
-    : dataset_(std::move(dataset)), sampler_(sampler), shape_(shape), vocab_size_(vocab_size) {
+DataFeed::DataFeed(std::shared_ptr<const GptDataset> dataset, SamplerOptions sampler, const RunShape& shape)
+    : dataset_(std::move(dataset)), sampler_(sampler), shape_(shape) {
   for (StepBatch& step : steps_) {
     step.buffers = std::make_unique<BatchBuffers>(Device::cpu, shape_);
     step.unmasked.resize(static_cast<std::size_t>(shape_.micro_batches));
@@ -83,11 +80,6 @@ void DataFeed::fill(StepBatch& step) {
 /// Writes one sample; loss_weights first holds the mask.
 void DataFeed::fill_sample(const Batch& batch, std::int64_t row, std::int64_t index, double* unmasked) {
   Sample sample = dataset_->item(index);
-  for (const std::vector<std::int32_t>* ids : {&sample.tokens, &sample.labels}) {
-    for (std::int32_t id : *ids) {
-      if (id < 0 || id >= vocab_size_) fail(Exit::bad_data, "sample ", index, " holds the token id ", id, ", beyond the vocabulary of ", vocab_size_, "; was the data made with another tokenizer?");
-    }
-  }
   auto store = [&](const Tensor& to, const auto& from) {
     std::copy(from.begin(), from.end(), to.data<typename std::decay_t<decltype(from)>::value_type>() + row * shape_.seq_length);
   };

@@ -19,19 +19,18 @@ namespace mtl {
 
 class TrainingData {
  public:
-  /// Opens --data-path and builds the sample orders. `eod` is the tokenizer's. Throws as IndexedDataset and GptDataset do.
-  TrainingData(const TrainOptions& options, std::int32_t eod);
+  /// Opens --data-path and builds the sample orders. Ids beyond `vocab_size` will be refused; `eod` is the tokenizer's,
+  /// or -1. Throws as IndexedDataset and open_split do.
+  TrainingData(const TrainOptions& options, std::int64_t vocab_size, std::int32_t eod);
 
   /// Empty when the split has no weight, or nothing is asked of it.
   const std::shared_ptr<const GptDataset>& dataset(Split split) const { return datasets_[static_cast<std::size_t>(split)]; }
   /// Path, size and hash of every file, as checkpoints remember them.
   Json identity() const;
-  std::int64_t max_token() const { return max_token_; }
 
  private:
   std::shared_ptr<const IndexedDataset> files_;
   std::array<std::shared_ptr<const GptDataset>, 3> datasets_;
-  std::int64_t max_token_ = 0;
 };
 
 /// What differs between two identities that matters (files' sizes and hashes, not where they lie); empty when nothing.
@@ -45,12 +44,12 @@ struct StepBatch {
 
 class DataFeed {
  public:
-  /// `shape` describes a step; `vocab_size` bounds the ids. Starts reading at once.
-  DataFeed(std::shared_ptr<const GptDataset> dataset, SamplerOptions sampler, const RunShape& shape, std::int64_t vocab_size);
+  /// `shape` describes a step. Starts reading at once.
+  DataFeed(std::shared_ptr<const GptDataset> dataset, SamplerOptions sampler, const RunShape& shape);
   ~DataFeed();
 
   /// The next step's micro-batches, valid until the call after the next; throws Error(bad_data) when the data is used
-  /// up or holds an id beyond the vocabulary. The loss weights are mask / (unmasked of the micro-batch) / micro-batches.
+  /// up. The loss weights are mask / (unmasked of the micro-batch) / micro-batches.
   const StepBatch& next();
   /// Seconds that next() has waited for data so far.
   double stalled_seconds() const { return stalled_; }
@@ -62,7 +61,6 @@ class DataFeed {
   std::shared_ptr<const GptDataset> dataset_;
   Sampler sampler_;
   RunShape shape_;
-  std::int64_t vocab_size_;
   std::array<StepBatch, 2> steps_;
   int filling_ = 0;
   std::future<void> reading_;

@@ -11,7 +11,8 @@ double ValidationReport::ppl() const { return std::exp(std::min(20.0, loss)); }
 
 std::string log_line(const StepReport& report, const std::string& timestamp) {
   auto whole = [](std::int64_t value) { return static_cast<long long>(value); };
-  std::string out = format(" [%s] iteration %8lld/%8lld |", timestamp.c_str(), whole(report.iteration), whole(report.train_iterations));
+  std::string out = format(" [%s] iteration %8lld/%8lld |", timestamp.c_str(), whole(report.iteration),
+                           whole(report.train_iterations));
   out += format(" consumed samples: %12lld |", whole(report.consumed_samples));
   out += format(" elapsed time per iteration (ms): %.1f |", report.elapsed_ms_per_iteration);
   if (report.tflops_per_device) out += format(" throughput per GPU (TFLOP/s/GPU): %.1f |", *report.tflops_per_device);

@@ -26,7 +26,7 @@ struct StepReport {
   std::int64_t skipped_iterations = 0;
   std::int64_t nan_iterations = 0;
   std::optional<double> tflops_per_device{};  // model FLOPs per device and second / 1e12
-  double tokens_per_second = 0;             // of the whole job
+  double tokens_per_second = 0;               // of the whole job
   std::optional<double> mfu_a{};              // fraction of the peak; 6N + 6LCT FLOPs a token
   std::optional<double> mfu_b{};              // fraction of the peak; 6N + 12LCT FLOPs a token
   std::optional<double> data_stall_ms{};      // per iteration, waiting for data

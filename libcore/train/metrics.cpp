@@ -12,9 +12,8 @@ namespace {
 constexpr int kLogVersion = 1;
 
 Json step_object(const StepReport& report) {
-  Json out = Json::object({{"type", "step"},
-                           {"iteration", report.iteration},
-                           {"consumed_samples", report.consumed_samples}});
+  Json out =
+      Json::object({{"type", "step"}, {"iteration", report.iteration}, {"consumed_samples", report.consumed_samples}});
   auto optional = [&](const char* name, const std::optional<double>& value) {
     if (value) out.set(name, *value);
   };

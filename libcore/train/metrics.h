@@ -5,7 +5,8 @@
 //   {"type":"start","version":1,"iteration":0, ...}                the iteration the session starts from; provenance
 //   {"type":"step","iteration":10,"consumed_samples":160,"lm_loss":..., "learning_rate":..., ...}
 //   {"type":"validation","iteration":100,"consumed_samples":...,"loss":...,"ppl":...}
-//   {"type":"test", ...}                                            as validation; "final":true after the last iteration
+//   {"type":"test", ...}                                            as validation; "final":true after the last
+//   iteration
 // NaN and the infinities are written as Python's json writes them.
 //
 // A killed run may leave lines of iterations that are done again after a resume. Opening the log at iteration k drops
@@ -25,12 +26,12 @@
 namespace mtl {
 
 struct MetricsOptions {
-  bool terminal = true;           // false, with empty paths: a rank that does not speak
-  std::string tensorboard_dir;    // empty: none
-  std::string log_jsonl;          // empty: none
+  bool terminal = true;              // false, with empty paths: a rank that does not speak
+  std::string tensorboard_dir;       // empty: none
+  std::string log_jsonl;             // empty: none
   std::int64_t start_iteration = 0;  // iterations already done: 0, or the checkpoint's
   std::int64_t world_size = 1;
-  Json start = Json::object();    // what the "start" line says beside type, version and iteration
+  Json start = Json::object();  // what the "start" line says beside type, version and iteration
 };
 
 class Metrics {

@@ -30,7 +30,8 @@ void append_little_endian(std::string& out, T value) {
   for (std::size_t at = 0; at < sizeof value; ++at) out += static_cast<char>(value >> (8 * at));
 }
 
-// protobuf: a field starts with (number << 3) | type, type 0 a varint, 1 eight bytes, 2 a length and bytes, 5 four bytes.
+// protobuf: a field starts with (number << 3) | type, type 0 a varint, 1 eight bytes, 2 a length and bytes, 5 four
+// bytes.
 void append_varint(std::string& out, std::uint64_t value) {
   for (; value >= 0x80; value >>= 7) out += static_cast<char>(value | 0x80);
   out += static_cast<char>(value);

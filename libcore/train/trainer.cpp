@@ -35,7 +35,7 @@ Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* t
       tokenizer_(tokenizer),
       config_(start.config),
       state_(start.state.value_or(TrainState{})),
-      data_(options, tokenizer == nullptr ? -1 : tokenizer->eod()),
+      data_(options, config_.vocab_size, tokenizer == nullptr ? -1 : tokenizer->eod()),
       shape_(run_shape(options, config_, static_cast<int>(options.threads))),
       stage_(whole_model(config_, dropout_options(options), shape_.padded_vocab)),
       params_(Device::cpu, kPrecisionFp32, true, [&](const ParamVisitor& visit) { stage_.params(visit); }),
@@ -83,7 +83,7 @@ SamplerOptions Trainer::sampler(Split split, std::int64_t consumed) const {
 
 std::unique_ptr<DataFeed> Trainer::feed(Split split, std::int64_t consumed) const {
   if (data_.dataset(split) == nullptr) return nullptr;
-  return std::make_unique<DataFeed>(data_.dataset(split), sampler(split, consumed), shape_, config_.vocab_size);
+  return std::make_unique<DataFeed>(data_.dataset(split), sampler(split, consumed), shape_);
 }
 
 Exit Trainer::run() {

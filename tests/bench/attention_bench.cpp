@@ -1,16 +1,17 @@
 // Time of attention on this machine: forward, backward and one decoded token, the fastest of many runs.
-//   attention_bench [THREADS]
+//   mtl_bench_attention [THREADS]
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <random>
 #include <vector>
 
 #include "kernels/attention.h"
+#include "tests/kernels/reference.h"
 
 using namespace mtl;
+using namespace mtl::test;
 
 namespace {
 
@@ -32,34 +33,21 @@ double fastest_ms(const Work& work) {
   return fastest;
 }
 
-Buffer random_buffer(std::int64_t count) {
-  Buffer buffer(Device::cpu, static_cast<std::size_t>(count) * sizeof(float));
-  std::mt19937 random(1);
-  std::normal_distribution<float> normal;
-  float* data = buffer.tensor(DType::f32, {count}).data<float>();
-  std::generate(data, data + count, [&] { return normal(random); });
-  return buffer;
-}
-
 void time_training(const Sizes& s, float dropout, int threads) {
   Shape packed{s.batch, s.length, s.heads, 3, s.dim}, rows{s.batch, s.length, s.heads, s.dim};
-  Buffer qkv = random_buffer(packed.numel()), dqkv = random_buffer(packed.numel()), out = random_buffer(rows.numel());
-  Buffer dout = random_buffer(rows.numel()), logsumexp = random_buffer(rows.numel() / s.dim);
+  Owned qkv = random_tensor(packed, 1), dout = random_tensor(rows, 2), dqkv(packed), out(rows), logsumexp({s.batch, s.heads, s.length});
   Stream stream(Device::cpu, threads);
   Arena scratch(Device::cpu, "scratch", std::size_t{256} << 20);
   StepState state;
   AttentionInput in;
-  in.qkv = qkv.tensor(DType::f32, packed);
+  in.qkv = qkv;
   in.scale = 1 / std::sqrt(static_cast<float>(s.dim));
   in.dropout = {dropout, {1, 2}, &state, 0};
-  Tensor y = out.tensor(DType::f32, rows), dy = dout.tensor(DType::f32, rows);
-  Tensor sums = logsumexp.tensor(DType::f32, {s.batch, s.heads, s.length});
-  double forward = fastest_ms([&] { attention_forward(stream, scratch, y, sums, in); });
-  double flops = stream.counters().flops;
+  double forward = fastest_ms([&] { attention_forward(stream, scratch, out, logsumexp, in); });
   stream.reset_counters();
-  attention_forward(stream, scratch, y, sums, in);
-  flops = stream.counters().flops;
-  double backward = fastest_ms([&] { attention_backward(stream, scratch, dqkv.tensor(DType::f32, packed), dy, y, sums, in); });
+  attention_forward(stream, scratch, out, logsumexp, in);
+  double flops = stream.counters().flops;
+  double backward = fastest_ms([&] { attention_backward(stream, scratch, dqkv, dout, out, logsumexp, in); });
   std::printf("B %3lld  H %3lld  T %5lld  D %3lld  dropout %.1f   forward %8.3f ms (%5.1f GFLOP/s)   backward %8.3f ms (%5.1f)   sum %8.3f\n",
               static_cast<long long>(s.batch), static_cast<long long>(s.heads), static_cast<long long>(s.length),
               static_cast<long long>(s.dim), double{dropout}, forward, flops / forward / 1e6, backward,
@@ -68,16 +56,15 @@ void time_training(const Sizes& s, float dropout, int threads) {
 
 void time_decoding(const Sizes& s, int threads) {
   Shape packed{s.batch, 1, s.heads, 3, s.dim}, rows{s.batch, 1, s.heads, s.dim}, cached{s.batch, s.length, s.heads, s.dim};
-  Buffer qkv = random_buffer(packed.numel()), out = random_buffer(rows.numel());
-  Buffer keys = random_buffer(cached.numel()), values = random_buffer(cached.numel());
+  Owned qkv = random_tensor(packed, 1), keys = random_tensor(cached, 2), values = random_tensor(cached, 3), out(rows);
   std::vector<std::int32_t> lengths(static_cast<std::size_t>(s.batch), static_cast<std::int32_t>(s.length - 1));
   Stream stream(Device::cpu, threads);
   Arena scratch(Device::cpu, "scratch", std::size_t{64} << 20);
   AttentionInput in;
-  in.qkv = qkv.tensor(DType::f32, packed);
+  in.qkv = qkv;
   in.scale = 1 / std::sqrt(static_cast<float>(s.dim));
-  KvCache cache{keys.tensor(DType::f32, cached), values.tensor(DType::f32, cached), {lengths.data(), DType::i32, {s.batch}}};
-  double ms = fastest_ms([&] { attention_cached(stream, scratch, out.tensor(DType::f32, rows), in, cache); });
+  KvCache cache{keys, values, {lengths.data(), DType::i32, {s.batch}}};
+  double ms = fastest_ms([&] { attention_cached(stream, scratch, out, in, cache); });
   double bytes = static_cast<double>(cache.keys.bytes() + cache.values.bytes());
   std::printf("B %3lld  H %3lld  S %5lld  D %3lld  one token   %8.3f ms (%5.1f GB/s)\n", static_cast<long long>(s.batch),
               static_cast<long long>(s.heads), static_cast<long long>(s.length), static_cast<long long>(s.dim), ms, bytes / ms / 1e6);

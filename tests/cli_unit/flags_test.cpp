@@ -81,8 +81,8 @@ TEST_CASE("flags: without words the defaults stand") {
 
 TEST_CASE("flags: values as argparse reads them") {
   Tool tool;
-  tool.parse({"--num-layers", "1_000", "--lr=.1", "--seed", "-7", "--clip-grad", "1e-4", "--lr-decay-style", "cosine", "--no-bias",
-              "--verbose", "-o", "out", "--prefix=a=b"});
+  tool.parse({"--num-layers", "1_000", "--lr=.1", "--seed", "-7", "--clip-grad", "1e-4", "--lr-decay-style", "cosine",
+              "--no-bias", "--verbose", "-o", "out", "--prefix=a=b"});
   CHECK(tool.layers == 1000);
   CHECK(tool.lr == 0.1);
   CHECK(tool.seed == -7);
@@ -130,8 +130,8 @@ TEST_CASE("flags: empty values") {
 
 TEST_CASE("flags: all problems are named at once") {
   Tool tool;
-  std::string problems = tool.problems({"--num-layer", "3", "--lr", "fast", "--seed", "1.5", "--lr-decay-style", "cosin",
-                                        "--use-flash-attn-3", "--moe", "8", "--zzzzzz"});
+  std::string problems = tool.problems({"--num-layer", "3", "--lr", "fast", "--seed", "1.5", "--lr-decay-style",
+                                        "cosin", "--use-flash-attn-3", "--moe", "8", "--zzzzzz"});
   CHECK(problems ==
         "--num-layer: unknown flag; did you mean --num-layers?\n"
         "--lr fast: is not a number\n"
@@ -151,7 +151,7 @@ TEST_CASE("flags: a switch takes no value, but true and false may be attached") 
 }
 
 TEST_CASE("flags: abbreviations are refused") {
-  CHECK(Tool().problems({"--verb"}) .find("unknown flag") != std::string::npos);
+  CHECK(Tool().problems({"--verb"}).find("unknown flag") != std::string::npos);
   CHECK(Tool().problems({"-x", "1"}).find("-x: unknown flag") == 0);
 }
 
@@ -167,9 +167,21 @@ TEST_CASE("flags: required flags and checks speak together with the other proble
   Tool tool;
   std::string load;
   tool.flags.add("--load", &load, "PATH", "the model").required();
-  tool.flags.check([&] { if (tool.layers < 1) tool.flags.problem(cat("--num-layers ", tool.layers), "must be positive"); });
-  CHECK(tool.problems({"--num-layers", "0", "--frob"}) ==
-        "--frob: unknown flag; see mtl-tool --help\n--load: is required: the model\n--num-layers 0: must be positive\n");
+  tool.flags.check([&] {
+    if (tool.layers < 1) tool.flags.problem(cat("--num-layers ", tool.layers), "must be positive");
+  });
+  CHECK(
+      tool.problems({"--num-layers", "0", "--frob"}) ==
+      "--frob: unknown flag; see mtl-tool --help\n--load: is required: the model\n--num-layers 0: must be positive\n");
+}
+
+TEST_CASE("flags: an incomplete configuration can be dumped, one that does not convert cannot") {
+  Tool tool;
+  std::string load;
+  tool.flags.add("--load", &load, "PATH", "the model").required();
+  tool.flags.check([&] { tool.flags.problem("FILE", "is missing"); });
+  CHECK(tool.parse({"--dump-config"}) == Flags::Request::dump_config);
+  CHECK(Tool().problems({"--dump-config", "--lr", "x"}) == "--lr x: is not a number\n");
 }
 
 TEST_CASE("flags: --help and --version win over everything else") {
@@ -181,9 +193,9 @@ TEST_CASE("flags: --help and --version win over everything else") {
 
 TEST_CASE("flags: what is dumped is accepted back, every value equal") {
   Tool tool;
-  Flags::Request request = tool.parse({"--dump-config", "--num-layers", "7", "--lr", "3.3333333333333335e-05", "--no-bias", "--verbose",
-                                       "--prefix", "with # hash, \"quotes\", \\ and  blanks ", "--save", "", "--seed", "0", "--data-path",
-                                       "0.3", "a b", "0.7", "c#d"});
+  Flags::Request request = tool.parse({"--dump-config", "--num-layers", "7", "--lr", "3.3333333333333335e-05",
+                                       "--no-bias", "--verbose", "--prefix", "with # hash, \"quotes\", \\ and  blanks ",
+                                       "--save", "", "--seed", "0", "--data-path", "0.3", "a b", "0.7", "c#d"});
   CHECK(request == Flags::Request::dump_config);
   std::string dump = tool.flags.dump_config();
   CAPTURE(dump);
@@ -203,7 +215,8 @@ TEST_CASE("flags: what is dumped is accepted back, every value equal") {
 }
 
 TEST_CASE("flags: the command line wins over the configuration file, and the origin is told") {
-  ScratchFile file("# a comment\nnum-layers = 24\n  lr=0.5  # inline\nverbose\nlayers = 25\n\nno-bias = false\nsave =\n");
+  ScratchFile file(
+      "# a comment\nnum-layers = 24\n  lr=0.5  # inline\nverbose\nlayers = 25\n\nno-bias = false\nsave =\n");
   Tool tool;
   tool.parse({"--lr", "2", "--config", file.path.c_str()});
   CHECK(tool.layers == 25);

@@ -18,11 +18,13 @@ TEST_CASE("log line: Megatron's fields, then ours") {
   report.grad_norm = 2.3456;
   report.skipped_iterations = 1;
   report.tokens_per_second = 27441.06;
-  std::string head = " [2026-11-21 12:00:00] iteration      100/  500000 | consumed samples:         1600 | "
-                     "elapsed time per iteration (ms): 597.0 |";
-  std::string middle = " learning rate: 4.687500E-07 | global batch size:    16 | lm loss: 1.098765E+01 | "
-                       "loss scale: 4294967296.0 | grad norm: 2.346 | number of skipped iterations:   1 | "
-                       "number of nan iterations:   0 | tokens per second: 27441.1 |";
+  std::string head =
+      " [2026-11-21 12:00:00] iteration      100/  500000 | consumed samples:         1600 | "
+      "elapsed time per iteration (ms): 597.0 |";
+  std::string middle =
+      " learning rate: 4.687500E-07 | global batch size:    16 | lm loss: 1.098765E+01 | "
+      "loss scale: 4294967296.0 | grad norm: 2.346 | number of skipped iterations:   1 | "
+      "number of nan iterations:   0 | tokens per second: 27441.1 |";
   CHECK(log_line(report, "2026-11-21 12:00:00") == head + middle);
   report.tflops_per_device = 61.25;
   report.mfu_a = 0.41449;
@@ -47,7 +49,8 @@ TEST_CASE("validation line: between dashes one longer than itself") {
   CHECK(log_line(report) == dashes + "\n" + text + "\n" + dashes);
   report.is_final = true;
   report.name = "test";
-  CHECK(log_line(report).find("\n validation loss at iteration 1000 on test set | lm loss value: ") != std::string::npos);
+  CHECK(log_line(report).find("\n validation loss at iteration 1000 on test set | lm loss value: ") !=
+        std::string::npos);
 }
 
 TEST_CASE("validation: the perplexity of a loss above 20 is capped, as in Megatron") {

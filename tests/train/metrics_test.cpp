@@ -139,7 +139,8 @@ TEST_CASE("tensorboard: crc32c of RFC 3720") {
 TEST_CASE("tensorboard: the bytes of a record") {
   // Made by tensorboard 2's RecordWriter and Event protobuf for the same event.
   std::string event = scalars_event(1700000000.5, 300, {{"lm loss", 2.5}});
-  CHECK(hex(tensorboard_record(event)) == "1e00000000000000d9dc12320900002040fc54d94110ac022a100a0e0a076c6d206c6f73731500002040efedbc3d");
+  CHECK(hex(tensorboard_record(event)) ==
+        "1e00000000000000d9dc12320900002040fc54d94110ac022a100a0e0a076c6d206c6f73731500002040efedbc3d");
 }
 
 TEST_CASE("tensorboard: one file per session, all reports in it at once") {

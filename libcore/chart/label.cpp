@@ -1,0 +1,43 @@
+#include "chart/label.h"
+
+#include <vector>
+
+#include "base/str.h"
+
+namespace mtl {
+
+namespace {
+
+/// True inside a UTF-8 character, after its first byte.
+bool continues(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }
+
+}  // namespace
+
+std::size_t count_characters(std::string_view text) {
+  std::size_t count = 0;
+  for (char c : text) count += continues(c) ? 0 : 1;
+  return count;
+}
+
+std::string cut_middle(const std::string& text, std::string_view mark,
+                       const std::function<bool(const std::string&)>& fits) {
+  if (fits(text)) return text;
+  std::vector<std::string> characters;
+  for (char c : text) {
+    if (continues(c) && !characters.empty())
+      characters.back() += c;
+    else
+      characters.emplace_back(1, c);
+  }
+  std::string out(mark);
+  for (std::size_t keep = characters.size(); keep-- > 0;) {
+    std::vector<std::string> front(characters.begin(),
+                                   characters.begin() + static_cast<std::ptrdiff_t>((keep + 1) / 2));
+    std::vector<std::string> back(characters.end() - static_cast<std::ptrdiff_t>(keep / 2), characters.end());
+    out = cat(join(front, ""), mark, join(back, ""));
+    if (fits(out)) break;
+  }
+  return out;
+}
+
+}  // namespace mtl

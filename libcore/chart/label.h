@@ -1,0 +1,17 @@
+// Names that must fit a given room.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace mtl {
+
+/// The number of characters of UTF-8 text.
+std::size_t count_characters(std::string_view text);
+
+/// The text, or as much of it as `fits` takes with its middle replaced by `mark`: names often differ at both ends.
+std::string cut_middle(const std::string& text, std::string_view mark,
+                       const std::function<bool(const std::string&)>& fits);
+
+}  // namespace mtl

@@ -1,0 +1,19 @@
+# Paragraphs to JSON lines {"text": ...}: 32 paragraphs (speeches) make a document. Every 20th document goes to the file
+# named by -v heldout=FILE.
+function flush() {
+  if (text == "") return
+  line = "{\"text\": \"" text "\"}"
+  if (++documents % 20 == 0) print line > heldout
+  else print line
+  text = ""
+}
+BEGIN { RS = ""; ORS = "\n" }
+{
+  gsub(/\\/, "\\\\")
+  gsub(/"/, "\\\"")
+  gsub(/\t/, "\\t")
+  gsub(/\n/, "\\n")
+  text = text (text == "" ? "" : "\\n\\n") $0
+  if (NR % 32 == 0) flush()
+}
+END { flush() }

@@ -1,0 +1,115 @@
+// Axes and figures of a chart: round ticks that differ, nothing lost in thinning, gaps that stay gaps.
+#include "chart/axis.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+
+using namespace mtl;
+
+namespace {
+
+const double kGap = std::numeric_limits<double>::quiet_NaN();
+
+std::vector<std::string> labels(const Axis& axis, int count) {
+  std::vector<std::string> out;
+  for (const Tick& tick : axis.ticks(count)) {
+    if (!tick.label.empty()) out.push_back(tick.label);
+  }
+  return out;
+}
+
+using Labels = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("ticks: round numbers inside the range") {
+  CHECK(labels(Axis({0, 100}, false), 5) == Labels{"0", "20", "40", "60", "80", "100"});
+  CHECK(labels(Axis({2.2, 4.1}, false), 4) == Labels{"2.5", "3.0", "3.5", "4.0"});
+  CHECK(labels(Axis({0, 6e-4}, false), 4) == Labels{"0", "2e-4", "4e-4", "6e-4"});
+  CHECK(labels(Axis({0, 320000}, false), 4) == Labels{"0", "100k", "200k", "300k"});
+  CHECK(labels(Axis({0, 3e9}, false), 4) == Labels{"0", "1B", "2B", "3B"});
+  CHECK(labels(Axis({-1, 1}, false), 4) == Labels{"-1.0", "-0.5", "0", "0.5", "1.0"});
+}
+
+TEST_CASE("ticks: logarithmic axes name decades, and round numbers between where there are few") {
+  CHECK(labels(Axis({1, 1e6}, true), 7) == Labels{"1", "10", "100", "1000", "10k", "100k", "1M"});
+  CHECK(labels(Axis({3, 60}, true), 6) == Labels{"5", "10", "20", "50"});
+  CHECK(labels(Axis({3, 6}, true), 4) == Labels{"3", "4", "5", "6"});
+  CHECK(labels(Axis({1e-8, 1e8}, true), 5).size() <= 6);
+  CHECK(Axis({1, 100}, true).position(10) == doctest::Approx(0.5));
+  CHECK_FALSE(std::isfinite(Axis({1, 100}, true).position(0)));
+}
+
+TEST_CASE("ticks: for any range a few labels, all different, inside it") {
+  // Below a millionth of a millionth of the values, doubles give out.
+  for (double low : {-5e8, -3.7, -1e-9, 0.0, 1e-12, 2.5e-4, 0.33, 7.0, 99999.0, 4e15}) {
+    for (double span : {1e-6, 0.01, 0.7, 13.0, 5000.0, 3e7}) {
+      double scale = std::max(1.0, std::abs(low) * 1e-6);
+      Range range{low, low + span * scale};
+      CAPTURE(range.low);
+      CAPTURE(range.high);
+      std::vector<Tick> ticks = Axis(range, false).ticks(6);
+      std::set<std::string> names;
+      for (const Tick& tick : ticks) {
+        names.insert(tick.label);
+        CHECK(tick.value >= range.low - 1e-6 * span * scale);
+        CHECK(tick.value <= range.high + 1e-6 * span * scale);
+      }
+      CHECK(ticks.size() >= 2);
+      CHECK(ticks.size() <= 8);
+      CHECK(names.size() == ticks.size());
+    }
+  }
+}
+
+TEST_CASE("ranges: never empty, whatever the figures") {
+  auto range_of = [](std::vector<double> y, bool is_log) {
+    Panel panel{"y", is_log, {}};
+    std::vector<double> x(y.size(), 1);
+    panel.series.push_back({"a", x, std::move(y)});
+    return y_range(panel);
+  };
+  for (bool is_log : {false, true}) {
+    for (auto y : std::vector<std::vector<double>>{{}, {kGap}, {5}, {0}, {0, 0}, {-3}, {1, 1 + 1e-15}, {INFINITY, 2}}) {
+      Range range = range_of(y, is_log);
+      CHECK(std::isfinite(range.low));
+      CHECK(range.high > range.low);
+    }
+  }
+  CHECK(range_of({2, 4}, false).low == doctest::Approx(1.9));
+  CHECK(range_of({-1, 0, 10, 1000}, true).low > 0);
+}
+
+TEST_CASE("thinning: about as many points as asked, extremes, ends and gaps kept") {
+  Series series{"a", {}, {}};
+  for (int i = 0; i < 100000; ++i) {
+    series.x.push_back(i);
+    series.y.push_back(std::sin(i * 0.001));
+  }
+  series.y[31337] = 50;
+  series.y[70001] = -50;
+  for (int i = 50000; i < 50500; ++i) series.y[static_cast<std::size_t>(i)] = kGap;
+  Series thinned = thin(series, 2000);
+  CHECK(thinned.x.size() <= 2100);
+  CHECK(thinned.x.size() > 1500);
+  CHECK(std::is_sorted(thinned.x.begin(), thinned.x.end()));
+  CHECK(thinned.x.front() == 0);
+  CHECK(thinned.x.back() == 99999);
+  CHECK(std::count(thinned.y.begin(), thinned.y.end(), 50) == 1);
+  CHECK(std::count(thinned.y.begin(), thinned.y.end(), -50) == 1);
+  CHECK(std::any_of(thinned.y.begin(), thinned.y.end(), [](double y) { return std::isnan(y); }));
+  CHECK(thin(thinned, 5000).x.size() == thinned.x.size());
+}
+
+TEST_CASE("trailing mean: over what there is, gaps stay") {
+  std::vector<double> mean = trailing_mean({1, 3, kGap, 5, 7}, 3);
+  CHECK(mean[0] == 1);
+  CHECK(mean[1] == 2);
+  CHECK(std::isnan(mean[2]));
+  CHECK(mean[3] == 4);
+  CHECK(mean[4] == 6);
+}

@@ -1,0 +1,182 @@
+// Drawings: legible SVG for awkward runs, terminal charts that keep to their width.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+#include "chart/run_chart.h"
+#include "chart/svg.h"
+#include "chart/terminal.h"
+
+using namespace mtl;
+
+namespace {
+
+std::string step(int iteration, const std::string& loss) {
+  return cat(R"({"type":"step","iteration":)", iteration, R"(,"consumed_samples":)", iteration * 8, R"(,"lm_loss":)",
+             loss, R"(,"learning_rate":0.001})", "\n");
+}
+
+RunLog run_of(const std::vector<std::string>& losses, const std::string& name = "run") {
+  std::string text;
+  for (std::size_t i = 0; i < losses.size(); ++i) text += step(static_cast<int>(i) + 1, losses[i]);
+  return parse_run_log(text, name);
+}
+
+std::size_t count(const std::string& text, std::string_view word) {
+  std::size_t times = 0;
+  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++times;
+  return times;
+}
+
+/// Columns a line takes on a terminal: colours take none, every character one.
+std::size_t columns(const std::string& line) {
+  std::size_t width = 0;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    if (line[i] == '\033')
+      i = line.find('m', i);
+    else if ((line[i] & 0xc0) != 0x80)
+      ++width;
+  }
+  return width;
+}
+
+/// Every chart that a user may draw by accident.
+std::vector<Chart> awkward_charts() {
+  std::vector<std::vector<RunLog>> runs = {
+      {run_of({"3.5"})},                                    // a single point
+      {run_of({"5", "NaN", "4", "3", "NaN", "NaN", "2"})},  // gaps, a point between two
+      {run_of({"2", "2", "2"})},                            // nothing changes
+      {run_of({"Infinity", "1e300", "1"})},
+      {},
+  };
+  for (int i = 0; i < 23; ++i)
+    runs.back().push_back(run_of({"3", "2"}, cat("a-run-with-a-very-long-name-", i, "-until-its-end")));
+  std::vector<Chart> charts;
+  for (const auto& logs : runs) {
+    for (bool is_log : {false, true}) {
+      RunChartOptions options;
+      options.log_x = options.log_y = is_log;
+      options.title = "a & b";
+      charts.push_back(make_run_chart(logs, options));
+    }
+  }
+  return charts;
+}
+
+}  // namespace
+
+TEST_CASE("svg: awkward runs give finite coordinates and balanced markup") {
+  for (const Chart& chart : awkward_charts()) {
+    std::string svg = svg_chart(chart);
+    CHECK(svg.find("nan") == std::string::npos);
+    CHECK(svg.find("inf") == std::string::npos);
+    CHECK(count(svg, "<text") == count(svg, "</text>"));
+    CHECK(svg.find("a &amp; b") != std::string::npos);
+  }
+}
+
+TEST_CASE("svg: a gap breaks the line, a point between two gaps is drawn") {
+  std::string svg = svg_chart(make_run_chart({run_of({"5", "4", "NaN", "3", "NaN", "2", "1"})}, {}));
+  std::size_t path = svg.find("<path class=\"l\"");
+  REQUIRE(path != std::string::npos);
+  std::string data = svg.substr(svg.find(" d=\"", path) + 4);
+  data.resize(data.find('"'));
+  CHECK(count(data, "M") == 2);
+  CHECK(count(data, "L") == 2);
+  CHECK(count(svg, "<circle") == 1);
+}
+
+TEST_CASE("svg: text is escaped") { CHECK(escape_xml("<a href='&\"'>\x01") == "&lt;a href=&#39;&amp;&quot;&#39;&gt;"); }
+
+TEST_CASE("legend: the validation of many runs is one entry") {
+  std::vector<RunLog> logs;
+  for (const char* name : {"a", "b"}) {
+    logs.push_back(parse_run_log(
+        step(1, "3") + step(2, "2.5") + R"({"type":"validation","iteration":2,"loss":2.7})" + "\n", name));
+  }
+  Chart chart = make_run_chart(logs, {});
+  std::vector<LegendEntry> entries = legend_entries(chart);
+  REQUIRE(entries.size() == 3);
+  CHECK_FALSE(entries[0].is_shared);
+  CHECK(entries[2].series->name == "validation");
+  CHECK(entries[2].is_shared);
+}
+
+TEST_CASE("terminal: no line is wider than asked, with or without Unicode and colour") {
+  for (const Chart& chart : awkward_charts()) {
+    for (int width : {40, 80, 133}) {
+      for (bool unicode : {false, true}) {
+        std::string drawing = terminal_chart(chart, {width, 24, unicode, unicode});
+        for (const std::string& line : split(drawing, '\n')) {
+          CAPTURE(line);
+          CHECK(columns(line) <= static_cast<std::size_t>(width));
+          if (!unicode) CHECK(std::all_of(line.begin(), line.end(), [](char c) { return c >= ' ' && c <= '~'; }));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("terminal: a falling line falls") {
+  Chart chart{"", "x", false, {{"y", false, {{"a", {0, 1}, {1, 0}}}}}};
+  std::vector<std::string> lines = split(terminal_chart(chart, {40, 24, false, false}), '\n');
+  std::vector<std::size_t> stars;
+  for (const std::string& line : lines) {
+    if (line.find('*') != std::string::npos) stars.push_back(line.find('*'));
+  }
+  CHECK(stars.size() > 5);
+  CHECK(std::is_sorted(stars.begin(), stars.end()));
+}
+
+TEST_CASE("run log: a text log's fields become columns, other lines are left alone") {
+  RunLog log = parse_run_log(
+      "setting up\n [ts] iteration        7/      10 | consumed samples:           56 | lm loss: 1.250000E+00 | MFU A: "
+      "12.5% | odd: x |\n"
+      " validation loss at iteration 7 | lm loss value: 2.0E+00 | lm loss PPL: 7.4E+00 | \n"
+      "| consumed samples: 3 | iterations\n"
+      " iteration        8/      10 | consumed samples:           64 | lm lo",
+      "dir/slurm-1.out");
+  CHECK(log.name == "slurm-1");
+  REQUIRE(log.steps.rows() == 1);
+  CHECK(log.steps.column("iteration")[0] == 7);
+  CHECK(log.steps.column("consumed_samples")[0] == 56);
+  CHECK(log.steps.column("lm_loss")[0] == 1.25);
+  CHECK(log.steps.column("mfu_a")[0] == 0.125);
+  CHECK(log.steps.column("odd").empty());
+  REQUIRE(log.validations.rows() == 1);
+  CHECK(log.validations.column("loss")[0] == 2);
+  CHECK(log.validations.column("consumed_samples")[0] == 56);
+  REQUIRE(log.warnings.size() == 1);
+  CHECK(log.warnings[0].find("dir/slurm-1.out:5: ") == 0);
+}
+
+TEST_CASE("run log: a broken line in the middle is an error, at the end a warning") {
+  CHECK_THROWS_WITH_AS(parse_run_log("{\"iteration\":1}\n{oops\n", "f"), doctest::Contains("f:2: "), Error);
+  RunLog log = parse_run_log("{\"iteration\":1,\"lm_loss\":2}\n{\"iterat", "f");
+  CHECK(log.steps.rows() == 1);
+  CHECK(log.warnings.size() == 1);
+}
+
+TEST_CASE("run chart: time and tokens are added up from the log") {
+  RunLog log = parse_run_log(
+      R"({"type":"start","iteration":0,"seq_length":128})"
+      "\n"
+      R"({"type":"step","iteration":10,"consumed_samples":80,"lm_loss":3,"elapsed_ms_per_iteration":100})"
+      "\n"
+      R"({"type":"step","iteration":20,"consumed_samples":160,"lm_loss":2,"elapsed_ms_per_iteration":300})"
+      "\n"
+      R"({"type":"validation","iteration":20,"consumed_samples":160,"loss":2.5})"
+      "\n",
+      "f");
+  RunChartOptions options;
+  options.x = "time";
+  Chart chart = make_run_chart({log}, options);
+  REQUIRE(chart.panels.size() == 1);
+  CHECK(chart.panels[0].series[0].x == std::vector<double>{1, 4});
+  CHECK(chart.panels[0].series[1].x == std::vector<double>{4});
+  options.x = "tokens";
+  CHECK(make_run_chart({log}, options).panels[0].series[0].x == std::vector<double>{10240, 20480});
+}

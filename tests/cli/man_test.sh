@@ -1,0 +1,55 @@
+#!/bin/bash
+# Every tool has a manual page, which lists the flags that --help lists, no more and no fewer, and formats without errors.
+. "$(dirname "$0")/lib.sh" "$1"
+MAN=$TESTS/../man
+
+# flags_of_help TOOL [COMMAND]: the flags that --help lists, one a line.
+flags_of_help() {
+  "$@" --help | grep -oE '^  -.*' | sed -E 's/^  ((-[A-Za-z-]+[A-Za-z0-9-]*(, )?)+).*/\1/' |
+    grep -oE -- '-[A-Za-z-][A-Za-z0-9-]*'
+}
+
+# commands_of TOOL: the names that its help lists when it wants a COMMAND.
+commands_of() {
+  "$1" --help | grep -q "^usage: $1 COMMAND" || return
+  "$1" --help | sed -nE 's/^  ([a-z][a-z-]*) .*/\1/p'
+}
+
+# flags_of_page PAGE: the flags that start a line: *--flag*, *-f* _VALUE_
+flags_of_page() {
+  grep -E '^\*-' "$1" | sed 's/\\//g' | grep -oE '\*-[A-Za-z-][A-Za-z0-9-]*\*' | tr -d '*'
+}
+
+check_page() {
+  local tool=$1 page=$MAN/$1.1.scd command
+  [ -f "$page" ] || { fail "$tool has no manual page man/$tool.1.scd"; return; }
+  {
+    flags_of_help "$tool"
+    for command in $(commands_of "$tool"); do flags_of_help "$tool" "$command"; done
+  } | sort -u >"$WORK/help"
+  flags_of_page "$page" | sort -u >"$WORK/page"
+  [ -s "$WORK/help" ] || fail "$tool --help lists no flags"
+  for flag in $(comm -23 "$WORK/help" "$WORK/page"); do fail "man/$tool.1.scd does not describe $flag"; done
+  for flag in $(comm -13 "$WORK/help" "$WORK/page"); do fail "man/$tool.1.scd describes $flag, which $tool --help does not list"; done
+  for heading in NAME SYNOPSIS DESCRIPTION OPTIONS EXAMPLES "EXIT STATUS"; do
+    grep -q "^# $heading\$" "$page" || fail "man/$tool.1.scd has no section $heading"
+  done
+}
+
+tools=0
+for path in "$BIN"/mtl-*; do
+  [ -x "$path" ] || continue
+  check_page "$(basename "$path")"
+  tools=$((tools + 1))
+done
+[ "$tools" -gt 0 ] || fail "no tools in $BIN"
+
+if command -v scdoc >/dev/null && command -v mandoc >/dev/null; then
+  for page in "$MAN"/*.scd; do
+    scdoc <"$page" >"$WORK/page.man" 2>"$WORK/err" || { fail "$page: $(cat "$WORK/err")"; continue; }
+    mandoc -T lint -W error "$WORK/page.man" >"$WORK/lint" 2>&1 || fail "$page: $(cat "$WORK/lint")"
+  done
+else
+  echo "scdoc or mandoc not found: formatting of the pages not checked"
+fi
+finish

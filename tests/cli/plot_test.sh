@@ -1,0 +1,93 @@
+#!/bin/bash
+# mtl-plot on good logs, on logs of killed runs, and on files that are no logs.
+. "$(dirname "$0")/lib.sh" "$1"
+unset COLUMNS LINES NO_COLOR
+export LC_ALL=C.UTF-8
+
+# write_run NAME OFFSET: ten steps and two validations
+write_run() {
+  echo '{"type": "start", "version": 1, "iteration": 0, "seq_length": 64}'
+  for k in 1 2 3 4 5 6 7 8 9 10; do
+    echo "{\"type\": \"step\", \"iteration\": $((k * 10)), \"consumed_samples\": $((k * 80)), \"lm_loss\": $((12 - k + $2)).5, \"learning_rate\": 0.000$k, \"elapsed_ms_per_iteration\": 200.0}"
+    [ $((k % 5)) -eq 0 ] && echo "{\"type\": \"validation\", \"iteration\": $((k * 10)), \"consumed_samples\": $((k * 80)), \"loss\": 4.25, \"ppl\": 70.1}"
+  done >"$WORK/steps"
+  cat "$WORK/steps"
+}
+write_run a 0 >"$WORK/a.jsonl"
+write_run b 2 >"$WORK/b & <c>.jsonl"
+echo '{"type": "test", "iteration": 100, "loss": 99.0, "ppl": 5.0, "final": true}' >>"$WORK/a.jsonl"
+
+cat >"$WORK/megatron.log" <<'LOG'
+using world size: 8, data-parallel size: 8
+ [2026-11-21 12:00:00] iteration       10/     100 | consumed samples:          160 | elapsed time per iteration (ms): 597.0 | learning rate: 1.500000E-05 | global batch size:    16 | lm loss: 1.050000E+01 | loss scale: 1.0 | grad norm: 2.346 | number of skipped iterations:   0 | number of nan iterations:   0 |
+ iteration       20/     100 | consumed samples:          320 | elapsed time per iteration (ms): 597.0 | learning rate: 3.000000E-05 | global batch size:    16 | lm loss: 9.250000E+00 | loss scale: 1.0 | grad norm: 1.346 | number of skipped iterations:   0 | number of nan iterations:   0 | MFU A: 41.5% |
+-----------------------------------------------------------------------------------------------
+ validation loss at iteration 20 | lm loss value: 9.125000E+00 | lm loss PPL: 9.181967E+03 | 
+-----------------------------------------------------------------------------------------------
+ validation loss at iteration 20 on test set | lm loss value: 1.000000E+00 | lm loss PPL: 2.7E+00 | 
+LOG
+
+# SVG, to a file and to a pipe, the same.
+expect_exit 0 mtl-plot "$WORK/a.jsonl" "$WORK/b & <c>.jsonl" --title "one < two" -o "$WORK/two.svg"
+expect_text "$WORK/two.svg" '^<svg xmlns='
+expect_text "$WORK/two.svg" 'one &lt; two'
+expect_text "$WORK/two.svg" 'b &amp; &lt;c&gt;<'
+mtl-plot "$WORK/a.jsonl" "$WORK/b & <c>.jsonl" --title "one < two" >"$WORK/pipe.svg"
+expect_same "$WORK/two.svg" "$WORK/pipe.svg"
+if command -v xmllint >/dev/null; then expect_exit 0 xmllint --noout "$WORK/two.svg"; fi
+
+# JSON: figures of both formats, the test set left out.
+expect_exit 0 mtl-plot --json "$WORK/a.jsonl" --y lm_loss
+expect_text "$WORK/out" '"format": "mtl-plot", "version": 1'
+expect_text "$WORK/out" '"kind": "validation", "x": \[50.0, 100.0\], "y": \[4.25, 4.25\]'
+expect_exit 0 mtl-plot --json - --y lm_loss,mfu_a --x samples <"$WORK/megatron.log"
+expect_text "$WORK/out" '"x": \[160.0, 320.0\], "y": \[10.5, 9.25\]'
+expect_text "$WORK/out" '"x": \[320.0\], "y": \[9.125\]'
+expect_text "$WORK/out" '"y": \[null, 0.415\]'
+expect_exit 0 mtl-plot --json "$WORK/a.jsonl" --x tokens --y learning_rate
+expect_text "$WORK/out" '"x": \[5120.0, 10240.0,'
+expect_exit 0 mtl-plot --json "$WORK/a.jsonl" --x time --y lm_loss --smooth 2
+expect_text "$WORK/out" '"x": \[2.0, 4.0,'
+expect_text "$WORK/out" '"kind": "training", .*"y": \[11.5, 11.0, 10.0,'
+expect_exit 2 mtl-plot "$WORK/megatron.log" --x tokens
+expect_text "$WORK/err" '--seq-length'
+
+# The terminal: no line longer than COLUMNS, braille only in a UTF-8 locale.
+export COLUMNS=60
+expect_exit 0 mtl-plot --terminal "$WORK/a.jsonl"
+expect_text "$WORK/out" '⣀|⠤'
+[ "$(wc -L <"$WORK/out")" -le 60 ] || fail "a line is longer than COLUMNS"
+LC_ALL=C expect_exit 0 mtl-plot --terminal "$WORK/a.jsonl" "$WORK/b & <c>.jsonl"
+LC_ALL=C grep -q '[^ -~]' "$WORK/out" && fail "not ASCII in the C locale"
+[ "$(wc -L <"$WORK/out")" -le 60 ] || fail "a line is longer than COLUMNS"
+
+# A run that was killed in the middle of a line.
+head -c -20 "$WORK/b & <c>.jsonl" >"$WORK/cut.jsonl"
+expect_exit 0 mtl-plot "$WORK/cut.jsonl" -o "$WORK/cut.svg"
+expect_text "$WORK/err" 'cut.jsonl:1[0-9]: the last line is only half written'
+
+# Files that are no logs.
+: >"$WORK/empty.jsonl"
+expect_exit 65 mtl-plot "$WORK/empty.jsonl" -o "$WORK/none.svg"
+expect_text "$WORK/err" 'has no point to draw'
+[ -e "$WORK/none.svg" ] && fail "a failed run left a file"
+echo '{"type": "start", "iteration": 0}' >"$WORK/start.jsonl"
+expect_exit 65 mtl-plot "$WORK/start.jsonl"
+printf 'some text\nthat is no log\n' >"$WORK/text.txt"
+expect_exit 65 mtl-plot "$WORK/text.txt"
+printf '{"iteration": 1, "lm_loss": 3}\n{"iteration": 2, "lm\n{"iteration": 3, "lm_loss": 3}\n' >"$WORK/broken.jsonl"
+expect_exit 65 mtl-plot "$WORK/broken.jsonl"
+expect_text "$WORK/err" 'broken.jsonl:2: '
+expect_exit 65 mtl-plot "$WORK/a.jsonl" --y nonsense
+expect_text "$WORK/err" 'no run has a figure named nonsense; there are: .*lm_loss'
+expect_exit 74 mtl-plot "$WORK/no such file.jsonl"
+
+# Misuse.
+expect_exit 2 mtl-plot
+expect_exit 2 mtl-plot "$WORK/a.jsonl" -o "$WORK/x.png"
+expect_text "$WORK/err" 'rsvg-convert'
+expect_exit 2 mtl-plot "$WORK/a.jsonl" --smoth 3
+expect_text "$WORK/err" 'did you mean --smooth'
+expect_exit 2 mtl-plot "$WORK/a.jsonl" --terminal --json --smooth 0 --names a,b
+expect_text "$WORK/err" '^mtl-plot: 3 problems'
+finish

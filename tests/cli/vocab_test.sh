@@ -1,0 +1,54 @@
+# mtl-vocab: golden vocabularies from text and JSON lines, any compression, any number of threads; errors.
+source "$(dirname "$0")/lib.sh" "$1"
+GOLDEN=$TESTS/golden/tokenizer
+SHAKESPEARE=$SHARE/demo/tinyshakespeare.txt.xz
+xz -dc "$SHAKESPEARE" >"$WORK/shakespeare.txt"
+
+# same_as PREFIX FOLDER: the vocabulary is the golden one.
+same_as() {
+  expect_same "$WORK/$1-vocab.json" "$GOLDEN/$2/vocab.json"
+  expect_same "$WORK/$1-merges.txt" "$GOLDEN/$2/merges.txt"
+}
+
+expect_exit 0 mtl-vocab --input "$SHAKESPEARE" --vocab-size 1000 --output-prefix "$WORK/ts"
+same_as ts bpe_tinyshakespeare_1000
+expect_same "$WORK/ts-tokenizer.json" "$GOLDEN/hf_saved_tinyshakespeare_1000/tokenizer.json"
+for threads in 1 4; do
+  expect_exit 0 mtl-vocab --input - --vocab-size 1000 --output-prefix "$WORK/stdin" --threads $threads <"$WORK/shakespeare.txt"
+  same_as stdin bpe_tinyshakespeare_1000
+done
+expect_exit 0 mtl-vocab --input "$TESTS/golden/corpora/wikitext2-test.txt.xz" --unit line --vocab-size 4000 --output-prefix "$WORK/wiki" --json
+same_as wiki bpe_wikitext2-test_4000
+expect_text "$WORK/out" '"schema": "mtl-vocab/1", "vocab_size": 4000, "merges": 3743, '
+
+# The same text as one JSON line, and under another key.
+{ printf '{"content": "'; sed 's/\\/\\\\/g; s/"/\\"/g' "$WORK/shakespeare.txt" | awk '{printf "%s\\n", $0}'; printf '"}'; } | gzip >"$WORK/ts.jsonl.gz"
+expect_exit 0 mtl-vocab --input "$WORK/ts.jsonl.gz" --json-key content --vocab-size 1000 --output-prefix "$WORK/json"
+same_as json bpe_tinyshakespeare_1000
+expect_exit 65 mtl-vocab --input "$WORK/ts.jsonl.gz" --vocab-size 1000 --output-prefix "$WORK/nokey"
+expect_text "$WORK/err" 'ts.jsonl.gz:1: no key "text"'
+[ -z "$(find "$WORK" -name 'nokey*')" ] || fail "files of a failed run were left"
+
+# What was trained works in mtl-preprocess, both forms of it alike.
+expect_exit 0 mtl-preprocess --input "$WORK/ts.jsonl.gz" --json-keys content --output-prefix "$WORK/a" --vocab-file "$WORK/ts-vocab.json" \
+  --merge-file "$WORK/ts-merges.txt" --append-eod
+expect_exit 0 mtl-preprocess --input "$WORK/ts.jsonl.gz" --json-keys content --output-prefix "$WORK/b" --append-eod \
+  --tokenizer-type HuggingFaceTokenizer --tokenizer-model "$WORK/ts-tokenizer.json"
+expect_same "$WORK/a_content_document.bin" "$WORK/b_content_document.bin"
+[ "$(stat -c %s "$WORK/a_content_document.bin")" -eq $((2 * (462884 + 1))) ] || fail "not the tokens of the corpus"
+
+# Special tokens, and a text that runs out of pairs.
+printf 'ab ab' >"$WORK/small.txt"
+expect_exit 0 mtl-vocab --input "$WORK/small.txt" --vocab-size 300 --special-tokens '<|endoftext|>' '<pad>' --output-prefix "$WORK/small"
+expect_text "$WORK/err" 'warning: .*260 tokens instead of 300'
+expect_text "$WORK/small-vocab.json" '^\{"<\|endoftext\|>":0,"<pad>":1,"!":2,'
+
+expect_exit 2 mtl-vocab --input "$WORK/small.txt" --vocab-size 256 --output-prefix "$WORK/x" --unit page --threads -1
+expect_text "$WORK/err" '--unit page'
+expect_exit 2 mtl-vocab --input "$WORK/small.txt" --vocab-size 256 --output-prefix "$WORK/x" --threads -1
+expect_text "$WORK/err" '--vocab-size 256 +must be at least 257'
+expect_text "$WORK/err" '--threads -1'
+expect_exit 2 mtl-vocab --input "$WORK/small.txt" --vocab-size 300 --special-tokens a a --output-prefix "$WORK/x"
+expect_exit 74 mtl-vocab --input "$WORK/nosuch" --vocab-size 300 --output-prefix "$WORK/x"
+expect_exit 74 mtl-vocab --input "$WORK/small.txt" --vocab-size 300 --output-prefix /dev/null/x
+finish

@@ -1,0 +1,144 @@
+// Training: the merges of Hugging Face's trainer, byte for byte, and the rules on texts small enough to see.
+#include "text/bpe_trainer.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+
+#include "base/error.h"
+#include "tests/text/golden.h"
+#include "tests/text/sha256.h"
+#include "text/bpe_tokenizer.h"
+#include "text/decompress.h"
+#include "text/json_lines.h"
+
+using namespace mtl;
+
+namespace {
+
+std::string golden_corpus(const std::string& name) {
+  return read_all(name == "tinyshakespeare.txt" ? "../share/demo/tinyshakespeare.txt.xz" : cat("golden/corpora/", name, ".xz"));
+}
+
+WordCounts count_units(const std::string& text, const std::string& unit) {
+  WordCounts counts;
+  if (unit == "document") {
+    counts.add_text(text);
+    return counts;
+  }
+  REQUIRE(unit == "lines");
+  for_each_text_line(text, [&](std::string_view line) { counts.add_text(line); });
+  return counts;
+}
+
+std::vector<std::string> merges_of(const BpeVocabulary& vocabulary) {
+  std::vector<std::string> out;
+  for (const auto& [left, right] : vocabulary.merges) out.push_back(left + "+" + right);
+  return out;
+}
+
+BpeVocabulary train(std::string_view text, std::int64_t merges) {
+  WordCounts counts;
+  counts.add_text(text);
+  return train_bpe(counts, 256 + merges, {});
+}
+
+}  // namespace
+
+TEST_CASE("training: golden vocabularies, and the corpus encoded with them") {
+  Json golden = Json::read("golden/tokenizer/bpe_training.json");
+  for (const Json& item : golden.as_array()) {
+    CAPTURE(item.at("folder").as_string());
+    std::string text = golden_corpus(item.at("corpus").as_string());
+    WordCounts counts = count_units(text, item.at("unit").as_string());
+    BpeVocabulary vocabulary = train_bpe(counts, item.at("vocab_size").as_int(), {kEndOfText});
+    CHECK(static_cast<std::int64_t>(vocabulary.merges.size()) == item.at("merges").as_int());
+    std::string folder = "golden/tokenizer/" + item.at("folder").as_string();
+    CHECK(vocab_json_text(vocabulary) == read_file(folder + "/vocab.json"));
+    CHECK(merges_text(vocabulary) == read_file(folder + "/merges.txt"));
+    CHECK(sha256(vocab_json_text(vocabulary)) == item.at("vocab_json_sha256").as_string());
+    CHECK(sha256(merges_text(vocabulary)) == item.at("merges_txt_sha256").as_string());
+
+    BpeTokenizer tokenizer(vocabulary, folder);
+    std::vector<std::int32_t> ids = tokenizer.encode(text);
+    CHECK(static_cast<std::int64_t>(ids.size()) == item.at("corpus_tokens").as_int());
+    CHECK(sha256(little_endian<std::uint16_t>(ids)) == item.at("corpus_ids_u16le_sha256").as_string());
+    CHECK(tokenizer.decode(ids) == text);
+  }
+}
+
+TEST_CASE("training: counts at every position, ties to the smaller pair, the end when no pair is left") {
+  CHECK(merges_of(train("aaa ab", 1)) == std::vector<std::string>{"a+a"});
+  CHECK(merges_of(train("bc ab", 1)) == std::vector<std::string>{"a+b"});
+  CHECK(merges_of(train("abab", 10)) == std::vector<std::string>{"a+b", "ab+ab"});
+  CHECK(merges_of(train("aaaaa", 10)) == std::vector<std::string>{"a+a", "aa+a", "aa+aaa"});
+  CHECK(train("a b", 0).merges.empty());
+  CHECK_THROWS_AS(train("a", -1), Error);
+}
+
+TEST_CASE("training: a merge that spells a token that is there keeps its id") {
+  WordCounts counts;
+  counts.add_text("abab abc");
+  BpeVocabulary vocabulary = train_bpe(counts, 257 + 3, {"ab"});
+  CHECK(merges_of(vocabulary)[0] == "a+b");
+  CHECK(vocabulary.find("ab") == 0);
+  CHECK(vocabulary.tokens.size() == 260);
+  CHECK(vocabulary.merges.size() == 4);
+}
+
+TEST_CASE("training: against counting everything anew for each merge") {
+  std::mt19937 random(3);
+  for (int round = 0; round < 60; ++round) {
+    std::string text;
+    while (text.size() < 120) text += "abc  "[random() % 5];
+    CAPTURE(text);
+    WordCounts counts;
+    counts.add_text(text);
+    BpeVocabulary vocabulary = train_bpe(counts, 256 + 20, {});
+    std::map<std::string, std::uint64_t> ids;
+    for (std::uint64_t id = 0; id < 256; ++id) ids[vocabulary.tokens[id]] = id;
+    std::vector<std::pair<std::vector<std::string>, std::int64_t>> words;
+    for (const auto& [word, count] : counts.map()) {
+      words.emplace_back();
+      words.back().second = count;
+      for (char byte : word) words.back().first.push_back(byte_stand_ins()[static_cast<unsigned char>(byte)]);
+    }
+    std::vector<std::string> merges;
+    while (merges.size() < 20) {
+      std::map<std::pair<std::uint64_t, std::uint64_t>, std::int64_t> pairs;
+      for (const auto& [symbols, count] : words) {
+        for (std::size_t i = 0; i + 1 < symbols.size(); ++i) pairs[{ids.at(symbols[i]), ids.at(symbols[i + 1])}] += count;
+      }
+      if (pairs.empty()) break;
+      auto best = std::max_element(pairs.begin(), pairs.end(), [](auto& a, auto& b) { return a.second < b.second; });
+      std::string left = vocabulary.tokens[best->first.first], right = vocabulary.tokens[best->first.second];
+      merges.push_back(left + "+" + right);
+      ids.emplace(left + right, ids.size());
+      for (auto& [symbols, count] : words) {
+        for (std::size_t i = 0; i + 1 < symbols.size(); ++i) {
+          if (symbols[i] != left || symbols[i + 1] != right) continue;
+          symbols[i] += right;
+          symbols.erase(symbols.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+        }
+      }
+    }
+    CHECK(merges_of(vocabulary) == merges);
+  }
+}
+
+TEST_CASE("training: a text counted in parts gives the same words") {
+  std::string text = golden_corpus("wikitext2-valid.txt");
+  WordCounts whole, parts;
+  whole.add_text(text);
+  std::size_t begin = 0;
+  while (begin < text.size()) {
+    std::size_t cut = std::min(find_certain_cut(text, begin + 1000), text.size());
+    WordCounts part;
+    part.add_text(std::string_view(text).substr(begin, cut - begin));
+    parts.add(part);
+    begin = cut;
+  }
+  CHECK(whole.map() == parts.map());
+}

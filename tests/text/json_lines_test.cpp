@@ -1,0 +1,123 @@
+// Chunks of lines, the texts in them, and work done in order by threads.
+#include "text/json_lines.h"
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <atomic>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "text/ordered.h"
+
+using namespace mtl;
+
+namespace {
+
+std::string message_of(TextExtractor& extractor, std::string_view line) {
+  try {
+    extractor.read(line);
+  } catch (const Error& error) {
+    CHECK(error.code() == Exit::bad_data);
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("lines: every chunk size gives the same lines and numbers") {
+  std::string first = fs::temp_directory_path() / cat("mtl_lines_a_", ::getpid());
+  std::string second = fs::temp_directory_path() / cat("mtl_lines_b_", ::getpid());
+  write_file_atomic(first, "one\ntwo\n\nfour with some length\n");
+  write_file_atomic(second, "five\nlast without newline");
+  std::vector<std::string> want = {first + ":1:0:one", first + ":2:1:two", first + ":3:2:", first + ":4:3:four with some length",
+                                   second + ":1:4:five", second + ":2:5:last without newline"};
+  for (std::size_t bytes : {1, 2, 3, 5, 7, 16, 1000}) {
+    CAPTURE(bytes);
+    LineReader reader({first, second}, bytes);
+    std::vector<std::string> got;
+    while (auto chunk = reader.next()) {
+      for_each_line(*chunk, [&](std::string_view line, std::int64_t number, std::int64_t index) {
+        got.push_back(cat(chunk->file, ":", number, ":", index, ":", line));
+      });
+    }
+    CHECK(got == want);
+    REQUIRE(reader.stored().size() == 2);
+    CHECK(reader.stored()[1].bytes == 25);
+  }
+  fs::remove(first);
+  fs::remove(second);
+}
+
+TEST_CASE("texts: strings, lists, the last of duplicate keys") {
+  TextExtractor extractor({"a", "b"});
+  extractor.read(R"( {"b": ["x", "", "y\n"], "c": {"a": 5}, "a": "\u00e9\ud83d\ude00"} )");
+  CHECK(extractor.texts(0) == std::vector<std::string>{"\xC3\xA9\xF0\x9F\x98\x80"});
+  CHECK(extractor.texts(1) == std::vector<std::string>{"x", "", "y\n"});
+  extractor.read(R"({"a": 5, "b": "1", "b": [], "\u0061": "last"})");
+  CHECK(extractor.texts(0) == std::vector<std::string>{"last"});
+  CHECK(extractor.texts(1).empty());
+}
+
+TEST_CASE("texts: a bad line says what and in which column") {
+  TextExtractor extractor({"a"});
+  CHECK(message_of(extractor, "") == "a blank line (column 1)");
+  CHECK(message_of(extractor, " \r") == "a blank line (column 1)");
+  CHECK(message_of(extractor, "5") == "not an object {...} (column 1)");
+  CHECK(message_of(extractor, R"({"b": "a"})") == "no key \"a\" (column 1)");
+  CHECK(message_of(extractor, R"({"a": null})") == "the value of \"a\" is neither a string nor a list of strings (column 7)");
+  CHECK(message_of(extractor, R"({"a": ["x", ["y"]]})") == "the value of \"a\" is a list with something else than strings (column 7)");
+  CHECK(message_of(extractor, R"({"a": "\udc00"})") == "the value of \"a\" holds a lone surrogate, which is no Unicode text (column 7)");
+  CHECK(message_of(extractor, R"({"a": "x",})").find("(column 11)") != std::string::npos);
+  CHECK(message_of(extractor, R"({"a": "x", "b": 01})").find("(column") != std::string::npos);
+  CHECK(message_of(extractor, "{\"a\": \"\xC3\"}").find("invalid UTF-8 (column 8)") != std::string::npos);
+  CHECK(message_of(extractor, R"({"a": "x", "b": "\ud800", "c": NaN})") == "");
+}
+
+TEST_CASE("ordered work: results in order, for any number of threads") {
+  for (int threads : {1, 2, 7}) {
+    int given = 0, taken = 0;
+    std::atomic<int> at_work{0}, most{0};
+    run_ordered<int>(
+        threads, [&]() -> std::optional<int> { return given < 500 ? std::optional(given++) : std::nullopt; },
+        [&] {
+          return [&](int item) {
+            most = std::max(most.load(), ++at_work);
+            if (item % 7 == 0) usleep(100);
+            --at_work;
+            return item * 2;
+          };
+        },
+        [&](int result) { CHECK(result == 2 * taken++); });
+    CHECK(taken == 500);
+    CHECK(most <= threads);
+  }
+}
+
+TEST_CASE("ordered work: an error ends it after the results before it") {
+  for (int stage = 0; stage < 3; ++stage) {
+    CAPTURE(stage);
+    int given = 0, taken = 0;
+    auto run = [&] {
+      run_ordered<int>(
+          4,
+          [&]() -> std::optional<int> {
+            if (stage == 0 && given == 50) fail(Exit::io, "no more");
+            return given < 1000 ? std::optional(given++) : std::nullopt;
+          },
+          [&] {
+            return [&](int item) {
+              if (stage == 1 && item >= 50) fail(Exit::bad_data, "item ", item);
+              return item;
+            };
+          },
+          [&](int) {
+            if (stage == 2 && taken == 50) fail(Exit::failure, "enough");
+            ++taken;
+          });
+    };
+    CHECK_THROWS_AS(run(), Error);
+    CHECK(taken == 50);
+  }
+}
