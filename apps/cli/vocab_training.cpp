@@ -74,19 +74,15 @@ class Counter {
   std::uint64_t bytes() const { return bytes_; }
 
  private:
-  /// The counts of one thread, which join the total when the thread ends.
+  /// The counts of one thread; they join the total when run_ordered is done with them, in the calling thread.
   struct Held {
     explicit Held(Counter& owner) : owner(owner) {}
-    ~Held() {
-      std::lock_guard lock(owner.mutex_);
-      owner.total_.add(counts);
-    }
+    ~Held() { owner.total_.add(counts); }
     Counter& owner;
     WordCounts counts;
   };
   int threads_;
   Console& console_;
-  std::mutex mutex_;
   WordCounts total_;
   std::uint64_t bytes_ = 0;
 };
