@@ -11,9 +11,12 @@ python=${MTL_PEER_PYTHON:-python3}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-isa=$(grep -m1 -oE 'avx512f|avx2|sse4_2' <(grep -m1 flags /proc/cpuinfo | tr ' ' '\n' | sort -r | grep -E '^(avx512f|avx2|sse4_2)$') | sort | head -1)
-grep -q -m1 amx_bf16 /proc/cpuinfo && isa="$isa, amx"
-echo "machine: $(grep -m1 'model name' /proc/cpuinfo | cut -d: -f2 | sed 's/^ //'), $isa, $threads threads; $("$bin/mtl-train" --version)"
+flags=" $(grep -m1 '^flags' /proc/cpuinfo) "
+isa=""
+for name in sse4_2 avx2 avx512f amx_bf16; do
+  case $flags in *" $name "*) isa="$isa $name" ;; esac
+done
+echo "machine: $(grep -m1 'model name' /proc/cpuinfo | cut -d: -f2 | sed 's/^ //'), ISA:$isa, $threads threads; $("$bin/mtl-train" --version)"
 peer=yes
 "$python" -c 'import torch' 2>/dev/null || peer=no
 [ $peer = yes ] && echo "peer: PyTorch $("$python" -c 'import torch; print(torch.__version__)'), eager"
