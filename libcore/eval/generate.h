@@ -3,7 +3,7 @@
 // A model sees at most its number of positions P: of a longer prompt the last P tokens count, and when a sequence has
 // filled them, it goes on from its last P / 2 tokens (at least 1), whose places are then 0, 1, ...
 // What a sequence draws depends on the seed, its number and the place of the token: not on the batch it is in or the
-// number of threads.
+// number of threads. (Logits may differ in their last bits between these, as matrix products do.)
 #pragma once
 
 #include <cstdint>

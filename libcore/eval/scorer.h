@@ -1,8 +1,8 @@
 // How well a model predicts a stream of tokens.
 //
 // The stream is cut into windows of S + 1 tokens that overlap by one, the last may be shorter: every token but the
-// stream's first is predicted exactly once, from at most S tokens before it. Sums are fp64 and in the stream's order:
-// they do not depend on the number of threads.
+// stream's first is predicted exactly once, from at most S tokens before it. Losses are fp32, their sum is fp64 and
+// in the stream's order, whatever pieces the stream arrives in.
 #pragma once
 
 #include <cmath>

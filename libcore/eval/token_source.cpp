@@ -86,6 +86,7 @@ class TextTokens : public TokenSource {
   }
 
   void add_text(std::string_view text, std::vector<std::int32_t>& ids) {
+    if (text.empty()) return;
     encoder_->append(text, ids);
     bytes_ += static_cast<std::int64_t>(text.size());
   }
