@@ -1,0 +1,121 @@
+#include "cli/eval_run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "cli/flags.h"
+#include "cli/model_tokenizer.h"
+#include "cli/run_main.h"
+#include "eval/scorer.h"
+#include "eval/token_source.h"
+
+namespace mtl {
+
+namespace {
+
+constexpr std::int64_t kTokensAtATime = 4096;
+
+std::int64_t checked_seq_length(const EvalOptions& options, const GptConfig& config) {
+  std::int64_t length = options.seq_length.value_or(config.max_positions);
+  if (length > config.max_positions) {
+    throw UsageError({{cat("--seq-length ", length), cat("the model has ", config.max_positions, " positions")}});
+  }
+  return length;
+}
+
+std::unique_ptr<Tokenizer> required_tokenizer(const EvalOptions& options, const ModelSource& source) {
+  auto tokenizer = choose_tokenizer(options.tokenizer, source.folder());
+  if (tokenizer == nullptr) {
+    throw UsageError({{"--input", cat("needs a tokenizer, and ", source.folder(), " has no tokenizer files: name them with --vocab-file and "
+                                      "--merge-file, or score token files with --data-path")}});
+  }
+  if (tokenizer->vocab_size() > source.config().vocab_size) {
+    throw UsageError({{"--load " + options.load, cat("the model knows ", source.config().vocab_size, " tokens, the tokenizer has ",
+                                                     tokenizer->vocab_size(), ": they do not belong together")}});
+  }
+  return tokenizer;
+}
+
+TextFormat format_of(const std::string& name) {
+  return name == "text" ? TextFormat::text : name == "jsonl" ? TextFormat::jsonl : TextFormat::guess;
+}
+
+void show_progress(Console& console, const Score& score, std::optional<std::int64_t> total) {
+  if (score.tokens == 0) return;
+  std::string of = total ? " of " + with_commas(*total - 1) : "";
+  console.progress(cat("scored ", with_commas(score.tokens), of, " tokens, loss ", format("%.4f", score.loss())));
+}
+
+}  // namespace
+
+std::optional<double> EvalReport::bits_per_byte() const {
+  if (!bytes || *bytes == 0) return {};
+  return loss * static_cast<double>(tokens) / std::numbers::ln2 / static_cast<double>(*bytes);
+}
+
+std::string EvalReport::line() const {
+  std::string out = cat(format("loss %.6f  perplexity %.6g", loss, perplexity), "  tokens ", with_commas(tokens));
+  if (auto bits = bits_per_byte()) out += format("  bits/byte %.6f", *bits);
+  return out + "\n";
+}
+
+Json EvalReport::json() const {
+  Json files = Json::array();
+  for (const std::string& file : data) files.push(file);
+  auto bits = bits_per_byte();
+  return Json::object({{"version", 1},
+                       {"model", model},
+                       {"data", files},
+                       {"loss", loss},
+                       {"perplexity", perplexity},
+                       {"tokens", tokens},
+                       {"stream_tokens", stream_tokens},
+                       {"windows", windows},
+                       {"seq_length", seq_length},
+                       {"bytes", bytes ? Json(*bytes) : Json()},
+                       {"bits_per_byte", bits ? Json(*bits) : Json()},
+                       {"seconds", seconds}});
+}
+
+EvalReport evaluate(const EvalOptions& options, Console& console) {
+  ModelSource source = ModelSource::open(options.load, console);
+  EvalReport report;
+  report.model = source.folder();
+  report.seq_length = checked_seq_length(options, source.config());
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::unique_ptr<TokenSource> tokens;
+  if (options.inputs.empty()) {
+    tokens = open_token_files(options.data_path);
+    report.data = {options.data_path};
+  } else {
+    tokenizer = required_tokenizer(options, source);
+    tokens = open_texts(options.inputs, format_of(options.format), options.json_key, *tokenizer);
+    report.data = options.inputs;
+  }
+  Model model(source, resolve_threads(options.threads));
+  std::int64_t batch = options.batch_size.value_or(std::max<std::int64_t>(1, kTokensAtATime / report.seq_length));
+  Scorer scorer(model, batch, report.seq_length);
+
+  double began = now_seconds();
+  for (std::vector<std::int32_t> ids; tokens->next(ids);) {
+    scorer.push(ids);
+    show_progress(console, scorer.score(), tokens->total());
+  }
+  scorer.finish();
+  console.end_progress();
+  const Score& score = scorer.score();
+  report.seconds = now_seconds() - began;
+  report.stream_tokens = scorer.pushed();
+  report.bytes = tokens->bytes();
+  report.tokens = score.tokens;
+  report.windows = score.windows;
+  if (score.tokens == 0) {
+    fail(Exit::bad_data, join(report.data, ", "), ": nothing to score: ", report.stream_tokens, " tokens, and the first one is context only");
+  }
+  report.loss = score.loss();
+  report.perplexity = score.perplexity();
+  return report;
+}
+
+}  // namespace mtl

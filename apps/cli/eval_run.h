@@ -1,0 +1,48 @@
+// What mtl-eval does: score a text or token files with a model.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/console.h"
+#include "base/json.h"
+#include "text/tokenizer.h"
+
+namespace mtl {
+
+struct EvalOptions {
+  std::string load;
+  std::string data_path;                   // token files, or
+  std::vector<std::string> inputs;         // texts
+  std::string format = "guess";            // of the texts: guess, text or jsonl
+  std::string json_key = "text";
+  std::optional<std::int64_t> seq_length;  // the model's positions when empty
+  std::optional<std::int64_t> batch_size;  // empty: windows that make 4,096 tokens
+  TokenizerOptions tokenizer;
+  std::int64_t threads = 0;
+  bool json = false;
+};
+
+struct EvalReport {
+  std::string model;
+  std::vector<std::string> data;
+  double loss = 0;                    // mean, nats a token
+  double perplexity = 0;
+  std::int64_t tokens = 0;            // predicted
+  std::int64_t stream_tokens = 0;     // read: one more
+  std::int64_t windows = 0;
+  std::int64_t seq_length = 0;
+  std::optional<std::int64_t> bytes;  // of the text
+  double seconds = 0;
+
+  std::optional<double> bits_per_byte() const;
+  /// "loss 3.123400  perplexity 22.7236  tokens 12,345"
+  std::string line() const;
+  Json json() const;
+};
+
+/// Throws UsageError for flags that do not fit the model.
+EvalReport evaluate(const EvalOptions& options, Console& console);
+
+}  // namespace mtl

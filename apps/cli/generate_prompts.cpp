@@ -1,0 +1,62 @@
+#include "cli/generate_prompts.h"
+
+#include "base/json.h"
+#include "base/str.h"
+#include "eval/token_source.h"
+#include "text/decompress.h"
+#include "text/json_lines.h"
+
+namespace mtl {
+
+namespace {
+
+std::vector<std::int32_t> parse_ids(std::string_view text, const std::string& where) {
+  std::vector<std::int32_t> ids;
+  for (std::size_t at = 0; (at = text.find_first_not_of(" \t,", at)) != std::string_view::npos;) {
+    std::string_view word = text.substr(at, text.find_first_of(" \t,", at) - at);
+    auto id = parse_int(word);
+    if (!id || *id < 0 || *id > INT32_MAX) fail(Exit::bad_data, where, ": \"", word, "\" is no token id; with --ids a prompt is ids separated by blanks");
+    ids.push_back(static_cast<std::int32_t>(*id));
+    at += word.size();
+  }
+  return ids;
+}
+
+}  // namespace
+
+Prompt PromptReader::read(std::string text, std::string where) const {
+  std::vector<std::int32_t> found = ids ? parse_ids(text, where) : tokenizer->encode(text);
+  if (found.empty() && first) found.push_back(*first);
+  if (found.empty()) fail(Exit::bad_data, where, ": the prompt is empty, and no end-of-document token is known to begin with");
+  model.check_ids(found, where);
+  return {std::move(text), std::move(found), std::move(where)};
+}
+
+Prompt PromptReader::read_json(std::string_view line, const std::string& where) const {
+  Json prompt;
+  try {
+    prompt = Json::parse(line).at("prompt");
+    if (prompt.is_string() && has_lone_surrogate(prompt.as_string())) fail(Exit::bad_data, "the prompt holds a lone surrogate, which is no text");
+    if (!prompt.is_string() && !(ids && prompt.is_array())) fail(Exit::bad_data, "the prompt is no string", ids ? " or list of ids" : "");
+  } catch (const Error& error) {
+    fail(error.code(), where, ": ", error.what());
+  }
+  if (prompt.is_string()) return read(prompt.as_string(), where);
+  std::vector<std::string> words;
+  for (const Json& id : prompt.as_array()) words.push_back(id.is_int() ? cat(id.as_int()) : id.dump());
+  return read(join(words, " "), where);
+}
+
+std::vector<Prompt> PromptReader::read_file(const std::string& path) const {
+  LineChunk whole{path, 1, 0, read_all(path)};
+  const bool json = named_json_lines(path) || looks_like_json_lines(whole.text);
+  std::vector<Prompt> prompts;
+  for_each_line(whole, [&](std::string_view line, std::int64_t number, std::int64_t) {
+    if (ends_with(line, "\r")) line.remove_suffix(1);
+    std::string where = cat(path == "-" ? "standard input" : path, ": line ", number);
+    prompts.push_back(json ? read_json(line, where) : read(std::string(line), where));
+  });
+  return prompts;
+}
+
+}  // namespace mtl

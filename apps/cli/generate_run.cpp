@@ -1,0 +1,167 @@
+#include "cli/generate_run.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+
+#include "base/json.h"
+#include "cli/flags.h"
+#include "cli/generate_prompts.h"
+#include "cli/model_tokenizer.h"
+#include "cli/run_main.h"
+#include "text/utf8.h"
+
+namespace mtl {
+
+namespace {
+
+using Ids = std::vector<std::int32_t>;
+
+std::unique_ptr<Tokenizer> find_model_tokenizer(const GenerateOptions& options, const ModelSource& source) {
+  auto tokenizer = choose_tokenizer(options.tokenizer, source.folder());
+  if (tokenizer == nullptr && !options.ids) {
+    throw UsageError({{"--load " + options.load, "the model has no tokenizer files: name them with --vocab-file and --merge-file, or give "
+                                                 "and get token ids with --ids"}});
+  }
+  if (tokenizer && tokenizer->vocab_size() > source.config().vocab_size) {
+    throw UsageError({{"--load " + options.load, cat("the model knows ", source.config().vocab_size, " tokens, the tokenizer has ",
+                                                     tokenizer->vocab_size(), ": they do not belong together")}});
+  }
+  return tokenizer;
+}
+
+/// The end-of-document token, from the tokenizer or from the model's config.json.
+std::optional<std::int32_t> end_token(const Tokenizer* tokenizer, const ModelSource& source) {
+  if (tokenizer != nullptr) return tokenizer->eod();
+  Json config = source.hf_config();
+  const Json* id = config.is_object() ? config.find("eos_token_id") : nullptr;
+  if (id == nullptr || !id->is_int() || id->as_int() < 0 || id->as_int() >= source.config().vocab_size) return {};
+  return static_cast<std::int32_t>(id->as_int());
+}
+
+/// Prints completions in the order of the prompts, in the form that was asked for.
+class Printer {
+ public:
+  Printer(const GenerateOptions& options, const Tokenizer* tokenizer, std::optional<std::int32_t> stop)
+      : options_(options), tokenizer_(tokenizer), stop_(stop) {}
+
+  /// Piece by piece, as tokens come.
+  void begin(const Prompt& prompt) {
+    first_ = true;
+    if (!options_.ids) show(prompt.text);
+  }
+  void token(std::int32_t id) {
+    if (options_.ids) {
+      show(cat(first_ ? "" : " ", id));
+    } else if (id != stop_) {
+      show(text_.push(tokenizer_->decode({&id, 1})));
+    }
+    first_ = false;
+  }
+  void end() { show(text_.finish() + "\n"); }
+
+  void json(const Prompt& prompt, std::int64_t sample, const Completion& completion) const {
+    Json line = Json::object({{"prompt", decode_lossy(prompt.text)}});
+    if (tokenizer_ != nullptr) line.set("completion", text_of(completion));
+    line.set("ids", list(completion.ids));
+    line.set("stop", completion.stopped ? "eos" : "length");
+    if (options_.num_samples > 1) line.set("sample", sample);
+    if (options_.logprobs) line.set("logprobs", list(completion.logprobs));
+    print_out(line.dump() + "\n");
+    std::fflush(stdout);
+  }
+
+ private:
+  static void show(const std::string& text) {
+    print_out(text);
+    std::fflush(stdout);
+  }
+  template <class T>
+  static Json list(const std::vector<T>& values) {
+    Json out = Json::array();
+    for (T value : values) out.push(value);
+    return out;
+  }
+  std::string text_of(const Completion& completion) const {
+    Ids shown = completion.ids;
+    if (completion.stopped) shown.pop_back();
+    return decode_lossy(tokenizer_->decode(shown));
+  }
+
+  const GenerateOptions& options_;
+  const Tokenizer* tokenizer_;
+  std::optional<std::int32_t> stop_;
+  Utf8Stream text_;
+  bool first_ = true;
+};
+
+void warn_of_long_prompts(const std::vector<Prompt>& prompts, std::int64_t positions, Console& console) {
+  for (const Prompt& prompt : prompts) {
+    auto length = static_cast<std::int64_t>(prompt.ids.size());
+    if (length > positions) console.warn(cat(prompt.where, ": the prompt has ", length, " tokens; the model sees the last ", positions));
+  }
+}
+
+GenerationOptions generation_options(const GenerateOptions& options, std::optional<std::int32_t> stop) {
+  return {options.max_new_tokens, options.greedy, options.sampling, static_cast<std::uint32_t>(options.seed), stop};
+}
+
+std::vector<Request> requests_of(const std::vector<Prompt>& prompts, std::int64_t samples) {
+  std::vector<Request> requests;
+  for (const Prompt& prompt : prompts) {
+    for (std::int64_t sample = 0; sample < samples; ++sample) requests.push_back({prompt.ids, requests.size()});
+  }
+  return requests;
+}
+
+}  // namespace
+
+void generate(const GenerateOptions& options, Console& console) {
+  ModelSource source = ModelSource::open(options.load, console);
+  auto tokenizer = find_model_tokenizer(options, source);
+  auto end = end_token(tokenizer.get(), source);
+  auto stop = options.ignore_eos ? std::nullopt : end;
+  Model model(source, resolve_threads(options.threads));
+  PromptReader reader{model, tokenizer.get(), options.ids, end};
+  std::vector<Prompt> prompts;
+  if (options.prompt) {
+    prompts.push_back(reader.read(*options.prompt, "--prompt"));
+  } else {
+    prompts = reader.read_file(options.input.empty() ? "-" : options.input);
+  }
+  warn_of_long_prompts(prompts, model.positions(), console);
+
+  const std::vector<Request> requests = requests_of(prompts, options.num_samples);
+  const auto batch = static_cast<std::size_t>(std::min<std::int64_t>(options.batch_size, std::ssize(requests)));
+  if (requests.empty()) return;
+  Generator generator(model, generation_options(options, stop), static_cast<std::int64_t>(batch));
+  Printer printer(options, tokenizer.get(), stop);
+  auto prompt_of = [&](std::size_t request) -> const Prompt& { return prompts[request / static_cast<std::size_t>(options.num_samples)]; };
+  const bool as_it_comes = batch == 1 && !options.json_lines;
+  bool slid = false;
+  for (std::size_t i = 0; i < requests.size(); i += batch) {
+    auto group = std::span(requests).subspan(i, std::min(batch, requests.size() - i));
+    if (as_it_comes) printer.begin(prompt_of(i));
+    auto results = generator.run(group, [&](std::size_t, std::int32_t id) {
+      if (as_it_comes) printer.token(id);
+    });
+    if (as_it_comes) printer.end();
+    for (std::size_t k = 0; k < results.size(); ++k) {
+      slid = slid || results[k].slides > 0;
+      if (as_it_comes) continue;
+      if (options.json_lines) {
+        printer.json(prompt_of(i + k), static_cast<std::int64_t>(i + k) % options.num_samples, results[k]);
+        continue;
+      }
+      printer.begin(prompt_of(i + k));
+      for (std::int32_t id : results[k].ids) printer.token(id);
+      printer.end();
+    }
+  }
+  if (slid) {
+    console.info(cat("the model's ", model.positions(), " positions were full: it went on from the last ",
+                     std::max<std::int64_t>(1, model.positions() / 2), " tokens"));
+  }
+}
+
+}  // namespace mtl

@@ -1,0 +1,58 @@
+// mtl-eval: loss and perplexity of a model on a text or on token files.
+#include "cli/eval_run.h"
+#include "cli/run_main.h"
+#include "cli/tokenizer_flags.h"
+
+using namespace mtl;
+
+namespace {
+
+void add_flags(Flags& flags, EvalOptions& options) {
+  flags.section("Model");
+  flags.add("--load", &options.load, "PATH", "the model: a checkpoint or a Hugging Face folder").required();
+  flags.section("Data, one of two");
+  flags.add("--data-path", &options.data_path, "PREFIX", "token files PREFIX.bin and PREFIX.idx: all their tokens, as one stream");
+  flags.add("--input", &options.inputs, "FILE...", "text or JSON lines, plain or compressed; `-` is standard input");
+  flags.add("--format", &options.format, "NAME", "what the inputs are: text (a file is a document), jsonl, or guess")
+      .one_of({"guess", "text", "jsonl"});
+  flags.add("--json-keys", &options.json_key, "KEY", "the key of the text in JSON lines").alias("--json-key");
+  flags.section("Scoring");
+  flags.add("--seq-length", &options.seq_length, "S", "tokens that the model sees at most; all its positions when absent");
+  flags.add("--batch-size", &options.batch_size, "N", "windows computed at a time; as many as make 4,096 tokens when absent");
+  add_tokenizer_flags(flags, options.tokenizer);
+  flags.section("Running");
+  add_threads_flag(flags, options.threads);
+  flags.add_switch("--json", options.json, "print the result as JSON");
+}
+
+void check(Flags& flags, const EvalOptions& options) {
+  const bool has_text = !options.inputs.empty(), has_tokens = !options.data_path.empty();
+  if (has_text == has_tokens) flags.problem("--data-path, --input", has_text ? "give one of them" : "one of them is needed: what is to be scored");
+  bool names_tokenizer = false;
+  for (const char* flag : {"--tokenizer-type", "--vocab-file", "--merge-file", "--tokenizer-model", "--vocab-size", "--null-tokenizer-eod"}) {
+    if (!flags.was_given(flag)) continue;
+    names_tokenizer = true;
+    if (has_tokens && !has_text) flags.problem(flag, "belongs to --input; token files need no tokenizer");
+  }
+  if (names_tokenizer) check_tokenizer_flags(flags, options.tokenizer);
+  for (const char* flag : {"--format", "--json-keys"}) {
+    if (flags.was_given(flag) && has_tokens && !has_text) flags.problem(flag, "belongs to --input");
+  }
+  if (options.seq_length.value_or(1) < 1) flags.problem(cat("--seq-length ", *options.seq_length), "must be at least 1");
+  if (options.batch_size.value_or(1) < 1) flags.problem(cat("--batch-size ", *options.batch_size), "must be at least 1");
+  if (options.threads < 0) flags.problem(cat("--threads ", options.threads), "must not be negative");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  EvalOptions options;
+  Flags flags("mtl-eval", "loss and perplexity of a model on a text or on token files");
+  add_flags(flags, options);
+  flags.check([&] { check(flags, options); });
+  return run_main(flags, argc, argv, [&](Console& console) {
+    EvalReport report = evaluate(options, console);
+    print_out(options.json ? report.json().dump() + "\n" : report.line());
+    return Exit::ok;
+  });
+}

@@ -1,0 +1,108 @@
+#include "eval/decoder.h"
+
+#include <algorithm>
+
+namespace mtl {
+
+namespace {
+
+// A prompt goes through the model in pieces: its length decides no memory.
+constexpr std::int64_t kPiece = 128;
+
+std::int64_t piece_length(const Model& model) { return std::min(kPiece, model.positions()); }
+
+std::size_t cache_bytes(const Model& model) {
+  const GptConfig& config = model.config();
+  return static_cast<std::size_t>(config.max_positions * config.num_query_groups * config.head_dim) * sizeof(float);
+}
+
+Shape cache_shape(const Model& model, std::int64_t sequences) {
+  const GptConfig& config = model.config();
+  return {sequences, config.max_positions, config.num_query_groups, config.head_dim};
+}
+
+/// A pass over `count` new positions of each of `rows` sequences.
+Workspace::Pass pass(const Model& model, std::int64_t rows, std::int64_t count) {
+  return [&model, rows, count](Ctx& ctx, const Chunk& chunk) {
+    Tensor cache(nullptr, DType::f32, cache_shape(model, rows));
+    std::vector<KvCache> caches(static_cast<std::size_t>(model.config().num_layers), {cache, cache, Tensor(nullptr, DType::i32, {rows})});
+    Batch batch;
+    batch.tokens = batch.positions = Tensor(nullptr, DType::i32, {rows, count});
+    chunk.logits_cached(ctx, Tensor(nullptr, DType::f32, {rows, model.vocab()}), batch, caches);
+  };
+}
+
+}  // namespace
+
+Decoder::Decoder(Model& model, std::int64_t sequences)
+    : model_(model),
+      sequences_(sequences),
+      cache_memory_(Device::cpu, static_cast<std::size_t>(2 * model.config().num_layers * sequences) * cache_bytes(model)),
+      small_memory_(Device::cpu, sizeof(float) * static_cast<std::size_t>(sequences * (1 + model.vocab()) + 2 * std::max(sequences, kPiece))),
+      workspace_(model, {pass(model, sequences, 1), pass(model, 1, 1), pass(model, 1, piece_length(model))}) {
+  std::size_t offset = 0;
+  auto small = [&](DType dtype, Shape shape) {
+    Tensor out = small_memory_.tensor(dtype, shape, offset);
+    offset += out.bytes();
+    return out;
+  };
+  logits_ = small(DType::f32, {sequences, model.vocab()});
+  lengths_ = small(DType::i32, {sequences});
+  tokens_ = small(DType::i32, {std::max(sequences, kPiece)});
+  positions_ = small(DType::i32, {std::max(sequences, kPiece)});
+  offset = 0;
+  auto cache = [&] {
+    Tensor out = cache_memory_.tensor(DType::f32, cache_shape(model, sequences), offset);
+    offset += out.bytes();
+    return out;
+  };
+  for (std::int64_t layer = 0; layer < model.config().num_layers; ++layer) {
+    Tensor keys = cache();
+    all_.push_back({keys, cache(), lengths_});
+  }
+  for (std::int64_t b = 0; b < sequences; ++b) each_.push_back(caches(b, 1));
+}
+
+std::vector<KvCache> Decoder::caches(std::int64_t first, std::int64_t count) const {
+  std::vector<KvCache> out;
+  for (const KvCache& cache : all_) out.push_back({cache.keys.rows(first, count), cache.values.rows(first, count), cache.lengths.rows(first, count)});
+  return out;
+}
+
+/// Tokens and positions of `count` new ones for each of `rows` sequences are in place.
+void Decoder::run(std::int64_t rows, std::int64_t count, const std::vector<KvCache>& caches) {
+  Batch batch;
+  batch.tokens = tokens_.flat(0, rows * count).view({rows, count});
+  batch.positions = positions_.flat(0, rows * count).view({rows, count});
+  Ctx ctx = workspace_.context();
+  model_.chunk().logits_cached(ctx, logits_.rows(0, rows), batch, caches);
+}
+
+std::span<const float> Decoder::append(std::int64_t sequence, std::span<const std::int32_t> ids) {
+  require(!ids.empty(), "a sequence cannot grow by no tokens");
+  std::int32_t& held = lengths()[sequence];
+  while (!ids.empty()) {
+    auto piece = ids.first(std::min(ids.size(), static_cast<std::size_t>(kPiece)));
+    std::copy(piece.begin(), piece.end(), tokens_.data<std::int32_t>());
+    auto count = static_cast<std::int32_t>(piece.size());
+    for (std::int32_t i = 0; i < count; ++i) positions_.data<std::int32_t>()[i] = held + i;
+    run(1, count, each_[static_cast<std::size_t>(sequence)]);
+    held += count;
+    ids = ids.subspan(piece.size());
+  }
+  return {logits_.data<float>(), static_cast<std::size_t>(model_.vocab())};
+}
+
+std::span<const float> Decoder::step(std::span<const std::int32_t> ids) {
+  require(static_cast<std::int64_t>(ids.size()) == sequences_, "a step of ", ids.size(), " ids for ", sequences_, " sequences");
+  for (std::size_t b = 0; b < ids.size(); ++b) {
+    if (ids[b] < 0) lengths()[b] = 0;
+    tokens_.data<std::int32_t>()[b] = std::max(ids[b], 0);
+    positions_.data<std::int32_t>()[b] = lengths()[b];
+  }
+  run(sequences_, 1, all_);
+  for (std::size_t b = 0; b < ids.size(); ++b) lengths()[b] += ids[b] < 0 ? 0 : 1;
+  return {logits_.data<float>(), static_cast<std::size_t>(logits_.numel())};
+}
+
+}  // namespace mtl

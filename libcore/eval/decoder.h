@@ -1,0 +1,45 @@
+// Several sequences that grow token by token. Keys and values of what was seen are kept, so that a new token costs one
+// position, however long the sequence. No allocation after construction.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "eval/model.h"
+
+namespace mtl {
+
+class Decoder {
+ public:
+  /// Room for `sequences` of the model's positions each; all begin empty.
+  Decoder(Model& model, std::int64_t sequences);
+
+  std::int64_t sequences() const { return sequences_; }
+  /// Tokens a sequence holds; at most the model's positions.
+  std::int64_t held(std::int64_t sequence) const { return lengths()[sequence]; }
+  void clear(std::int64_t sequence) { lengths()[sequence] = 0; }
+
+  /// Adds 1 or more ids to one sequence. Logits (V) of what follows them, valid until the next call.
+  std::span<const float> append(std::int64_t sequence, std::span<const std::int32_t> ids);
+  /// Adds one id to every sequence; one below 0 empties its sequence instead. Logits (sequences, V), of which the rows
+  /// of emptied sequences mean nothing.
+  std::span<const float> step(std::span<const std::int32_t> ids);
+
+ private:
+  std::int32_t* lengths() const { return lengths_.data<std::int32_t>(); }
+  std::vector<KvCache> caches(std::int64_t first, std::int64_t count) const;
+  void run(std::int64_t rows, std::int64_t count, const std::vector<KvCache>& caches);
+
+  Model& model_;
+  std::int64_t sequences_;
+  Buffer cache_memory_, small_memory_;
+  Tensor lengths_;                              // (B) i32
+  Tensor tokens_, positions_;                   // flat i32, room for a step or a piece of a prompt
+  Tensor logits_;                               // (B, V)
+  std::vector<KvCache> all_;                    // one a layer
+  std::vector<std::vector<KvCache>> each_;      // of one sequence: one a layer
+  Workspace workspace_;
+};
+
+}  // namespace mtl

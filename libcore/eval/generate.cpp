@@ -1,0 +1,95 @@
+#include "eval/generate.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace mtl {
+
+struct Generator::Sequence {
+  const Request& request;
+  std::size_t index;
+  const OnToken& on_token;
+  std::vector<std::int32_t> ids;  // the prompt, then what is new
+  Completion result;
+  bool done = false;
+};
+
+namespace {
+
+std::span<const std::int32_t> last_of(const std::vector<std::int32_t>& ids, std::int64_t count) {
+  return std::span(ids).last(std::min(ids.size(), static_cast<std::size_t>(count)));
+}
+
+}  // namespace
+
+Generator::Generator(Model& model, const GenerationOptions& options, std::int64_t batch)
+    : model_(model), options_(options), decoder_(model, batch), step_ids_(static_cast<std::size_t>(batch)) {}
+
+/// Takes the next token of one sequence from the logits after its last.
+void Generator::choose(Sequence& sequence, std::span<const float> logits) {
+  Completion& result = sequence.result;
+  std::int32_t id = argmax(logits);
+  double logprob = log_probability(logits, id);
+  if (!std::isfinite(logprob)) {
+    fail(Exit::failure, "the model's logits are not finite: its weights are damaged, or its training diverged");
+  }
+  if (!options_.greedy) {
+    filter_logits(logits, options_.sampling, candidates_);
+    id = pick(candidates_, uniform_draw(options_.seed, sequence.request.number, result.ids.size()));
+    logprob = log_probability(logits, id);
+  }
+  result.logprobs.push_back(logprob);
+  result.ids.push_back(id);
+  sequence.ids.push_back(id);
+  result.stopped = options_.stop && id == *options_.stop;
+  sequence.done = result.stopped || static_cast<std::int64_t>(result.ids.size()) >= options_.max_new_tokens;
+  if (sequence.on_token) sequence.on_token(sequence.index, id);
+}
+
+/// One more token for every sequence that wants one; false when none does.
+bool Generator::step(std::vector<Sequence>& sequences) {
+  auto active = [](const Sequence& sequence) { return !sequence.done; };
+  if (std::none_of(sequences.begin(), sequences.end(), active)) return false;
+  std::fill(step_ids_.begin(), step_ids_.end(), -1);
+  std::vector<Sequence*> full;
+  for (Sequence& sequence : sequences) {
+    if (sequence.done) continue;
+    if (decoder_.held(static_cast<std::int64_t>(sequence.index)) == model_.positions()) {
+      full.push_back(&sequence);
+    } else {
+      step_ids_[sequence.index] = sequence.ids.back();
+    }
+  }
+  auto width = static_cast<std::size_t>(model_.vocab());
+  auto all_logits = decoder_.step(step_ids_);
+  for (Sequence& sequence : sequences) {
+    if (step_ids_[sequence.index] >= 0) choose(sequence, all_logits.subspan(sequence.index * width, width));
+  }
+  for (Sequence* sequence : full) {  // the step emptied them
+    ++sequence->result.slides;
+    auto kept = last_of(sequence->ids, std::max<std::int64_t>(1, model_.positions() / 2));
+    choose(*sequence, decoder_.append(static_cast<std::int64_t>(sequence->index), kept));
+  }
+  return true;
+}
+
+std::vector<Completion> Generator::run(std::span<const Request> requests, const OnToken& on_token) {
+  require(static_cast<std::int64_t>(requests.size()) <= decoder_.sequences(), requests.size(), " requests, the batch is ", decoder_.sequences());
+  std::vector<Sequence> sequences;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    sequences.push_back({requests[i], i, on_token, requests[i].prompt, {}, options_.max_new_tokens <= 0});
+  }
+  for (Sequence& sequence : sequences) {
+    if (sequence.done) continue;
+    auto b = static_cast<std::int64_t>(sequence.index);
+    decoder_.clear(b);
+    choose(sequence, decoder_.append(b, last_of(sequence.ids, model_.positions())));
+  }
+  while (step(sequences)) {
+  }
+  std::vector<Completion> results;
+  for (Sequence& sequence : sequences) results.push_back(std::move(sequence.result));
+  return results;
+}
+
+}  // namespace mtl

@@ -1,0 +1,62 @@
+// Continues prompts, several at a time.
+//
+// A model sees at most its number of positions P: of a longer prompt the last P tokens count, and when a sequence has
+// filled them, it goes on from its last P / 2 tokens (at least 1), whose places are then 0, 1, ...
+// What a sequence draws depends on the seed, its number and the place of the token: not on the batch it is in or the
+// number of threads. (Logits may differ in their last bits between these, as matrix products do.)
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "eval/decoder.h"
+#include "eval/sampling.h"
+
+namespace mtl {
+
+struct GenerationOptions {
+  std::int64_t max_new_tokens = 128;
+  bool greedy = false;               // the most likely token; otherwise drawn
+  SamplingOptions sampling;
+  std::uint32_t seed = 1234;
+  std::optional<std::int32_t> stop;  // a continuation ends with this id
+};
+
+/// What is to be continued: at least one id, all in the vocabulary.
+struct Request {
+  std::vector<std::int32_t> prompt;
+  std::uint64_t number = 0;  // which random numbers it draws
+};
+
+struct Completion {
+  std::vector<std::int32_t> ids;   // the new ones, the stop id included
+  std::vector<double> logprobs;    // of each, under the model's own distribution (temperature 1, nothing filtered)
+  bool stopped = false;            // by the stop id, not by the length
+  std::int64_t slides = 0;         // how often the positions were full
+};
+
+class Generator {
+ public:
+  /// Up to `batch` requests run at a time.
+  Generator(Model& model, const GenerationOptions& options, std::int64_t batch);
+  /// Called with the index of a request and its next id, as soon as that is known.
+  using OnToken = std::function<void(std::size_t, std::int32_t)>;
+  /// At most `batch` requests.
+  std::vector<Completion> run(std::span<const Request> requests, const OnToken& on_token = {});
+
+ private:
+  struct Sequence;
+  void choose(Sequence& sequence, std::span<const float> logits);
+  bool step(std::vector<Sequence>& sequences);
+
+  Model& model_;
+  GenerationOptions options_;
+  Decoder decoder_;
+  Candidates candidates_;
+  std::vector<std::int32_t> step_ids_;
+};
+
+}  // namespace mtl

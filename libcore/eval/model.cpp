@@ -1,0 +1,77 @@
+#include "eval/model.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace mtl {
+
+namespace {
+
+/// Rows of the token table in memory: whole cache lines in a row of logits.
+std::int64_t vocab_rows(const GptConfig& config) { return padded_vocab_size(config.vocab_size, 128, 1); }
+
+}  // namespace
+
+Model::Model(const ModelSource& source, int threads)
+    : config_(source.config()),
+      stage_(whole_model(config_, {}, vocab_rows(config_))),
+      params_(Device::cpu, kPrecisionFp32, false, [&](const ParamVisitor& visit) { stage_.params(visit); }),
+      stream_(Device::cpu, threads) {
+  source.load_values(params_);
+}
+
+void Model::check_ids(std::span<const std::int32_t> ids, const std::string& where) const {
+  for (std::int32_t id : ids) {
+    if (id < 0 || id >= vocab()) fail(Exit::bad_data, where, ": token id ", id, " is not in the model's vocabulary of ", vocab());
+  }
+}
+
+std::vector<float> Model::logits(std::span<const std::int32_t> ids) {
+  auto length = static_cast<std::int64_t>(ids.size());
+  require(length >= 1 && length <= positions(), "logits of ", length, " ids were asked for, the model has ", positions(), " positions");
+  check_ids(ids, "logits");
+  std::vector<std::int32_t> tokens(ids.begin(), ids.end()), places(ids.size());
+  std::iota(places.begin(), places.end(), 0);
+  std::vector<float> out(ids.size() * static_cast<std::size_t>(vocab()));
+  auto pass = [&](Ctx& ctx, const Chunk& chunk) {
+    auto place = [&](auto& data) { return ctx.stream.is_meta() ? nullptr : data.data(); };
+    Batch batch;
+    batch.tokens = Tensor(place(tokens), DType::i32, {1, length});
+    batch.positions = Tensor(place(places), DType::i32, {1, length});
+    chunk.logits(ctx, Tensor(place(out), DType::f32, {length, vocab()}), batch);
+  };
+  Workspace workspace(*this, {pass});
+  Ctx ctx = workspace.context();
+  pass(ctx, chunk());
+  return out;
+}
+
+Workspace::Workspace(Model& model, const std::vector<Pass>& passes) : Workspace(model, measure(model, passes)) {}
+
+Workspace::Workspace(Model& model, Sizes sizes)
+    : stream_(model.stream()), slot_(Device::cpu, "activations", sizes.slot), scratch_(Device::cpu, "scratch", sizes.scratch) {}
+
+Workspace::Sizes Workspace::measure(const Model& model, const std::vector<Pass>& passes) {
+  Stage stage = whole_model(model.config(), {}, vocab_rows(model.config()));
+  ParamStore params(Device::meta, kPrecisionFp32, false, [&](const ParamVisitor& visit) { stage.params(visit); });
+  Stream stream(Device::meta, model.threads());
+  Arena slot(Device::meta, "activations", 0), scratch(Device::meta, "scratch", 0);
+  ProcessGroups groups = single_process_groups();
+  WeightGradQueue queue;
+  StepState state;
+  for (const Pass& pass : passes) {
+    slot.clear();
+    scratch.clear();
+    Ctx ctx{stream, slot, scratch, groups, queue, &state, false};
+    pass(ctx, stage.chunks[0]);
+  }
+  return {slot.peak(), scratch.peak()};
+}
+
+Ctx Workspace::context() {
+  slot_.clear();
+  scratch_.clear();
+  return {stream_, slot_, scratch_, groups_, no_gradients_, &state_, false};
+}
+
+}  // namespace mtl

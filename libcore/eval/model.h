@@ -1,0 +1,72 @@
+// A model that is only run: its weights, no gradients, no optimizer state. What scoring and generation stand on.
+//
+//   Model model(ModelSource::open(path, console), threads);
+//   std::vector<float> logits = model.logits(ids);   // one sequence, once
+//   Scorer / Decoder                                  // many, without allocating (eval/scorer.h, eval/decoder.h)
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "ckpt/model_source.h"
+#include "comm/communicator.h"
+#include "device/memory.h"
+#include "device/stream.h"
+#include "engine/stage.h"
+#include "optim/param_store.h"
+
+namespace mtl {
+
+class Model {
+ public:
+  /// Loads the weights, once. The source may go afterwards.
+  explicit Model(const ModelSource& source, int threads = 1);
+  Model(const Model&) = delete;
+
+  const GptConfig& config() const { return config_; }
+  std::int64_t vocab() const { return config_.vocab_size; }
+  std::int64_t positions() const { return config_.max_positions; }
+  int threads() const { return stream_.threads(); }
+
+  /// (T, V), row after row: what follows each of 1 to positions() ids. Memory for the pass is made for this call.
+  std::vector<float> logits(std::span<const std::int32_t> ids);
+  /// Throws Error(bad_data) "WHERE: token id N is not in the model's vocabulary of V" for the first id that is not.
+  void check_ids(std::span<const std::int32_t> ids, const std::string& where) const;
+
+  const Chunk& chunk() const { return stage_.chunks[0]; }
+  Stream& stream() { return stream_; }
+
+ private:
+  GptConfig config_;
+  Stage stage_;
+  ParamStore params_;
+  Stream stream_;
+};
+
+/// Memory for passes through a model: activations and temporaries, planned.
+class Workspace {
+ public:
+  using Pass = std::function<void(Ctx&, const Chunk&)>;
+  /// Runs each pass on the meta device, where tensors have shapes and no memory, then allocates the most that one took.
+  Workspace(Model& model, const std::vector<Pass>& passes);
+  /// A context for one pass; everything an earlier one left is forgotten.
+  Ctx context();
+
+ private:
+  struct Sizes {
+    std::size_t slot = 0, scratch = 0;
+  };
+  static Sizes measure(const Model& model, const std::vector<Pass>& passes);
+  Workspace(Model& model, Sizes sizes);
+
+  Stream& stream_;
+  Arena slot_, scratch_;
+  ProcessGroups groups_ = single_process_groups();
+  WeightGradQueue no_gradients_;
+  StepState state_;
+};
+
+
+}  // namespace mtl

@@ -1,0 +1,79 @@
+#include "eval/scorer.h"
+
+#include <algorithm>
+
+namespace mtl {
+
+namespace {
+
+RunShape shape_of(std::int64_t batch, std::int64_t seq_length) {
+  RunShape shape;
+  shape.micro_batch = batch;
+  shape.seq_length = seq_length;
+  return shape;
+}
+
+std::vector<Workspace::Pass> passes(std::int64_t batch, std::int64_t seq_length) {
+  return {[=](Ctx& ctx, const Chunk& chunk) {
+    Batch views = meta_batch(shape_of(batch, seq_length));
+    chunk.evaluate(ctx, views.loss_weights, views);
+  }};
+}
+
+/// The first rows * length elements of a (B, T) tensor, as that shape.
+Tensor first(Tensor whole, std::int64_t rows, std::int64_t length) { return whole.flat(0, rows * length).view({rows, length}); }
+
+}  // namespace
+
+Scorer::Scorer(Model& model, std::int64_t batch, std::int64_t seq_length)
+    : model_(model),
+      batch_(batch),
+      seq_length_(seq_length),
+      buffers_(Device::cpu, shape_of(batch, seq_length)),
+      workspace_(model, passes(batch, seq_length)) {
+  require(seq_length >= 1 && seq_length <= model.positions(), "windows of ", seq_length, " tokens, the model has ",
+          model.positions(), " positions");
+}
+
+std::span<const float> Scorer::losses(std::span<const std::int32_t> ids, std::int64_t rows, std::int64_t length) {
+  std::int64_t count = rows * length;
+  require(static_cast<std::int64_t>(ids.size()) == count + 1, "losses: ", rows, " windows of ", length, " tokens from ", ids.size(), " ids");
+  const Batch& whole = buffers_.batch(0);
+  Batch batch;
+  batch.tokens = first(whole.tokens, rows, length);
+  batch.positions = first(whole.positions, rows, length);
+  batch.labels = first(whole.labels, rows, length);
+  std::copy_n(ids.data(), count, batch.tokens.data<std::int32_t>());
+  std::copy_n(ids.data() + 1, count, batch.labels.data<std::int32_t>());
+  for (std::int64_t i = 0; i < count; ++i) batch.positions.data<std::int32_t>()[i] = static_cast<std::int32_t>(i % length);
+  Tensor losses = first(buffers_.losses(0), rows, length);
+  Ctx ctx = workspace_.context();
+  model_.chunk().evaluate(ctx, losses, batch);
+  return {losses.data<float>(), static_cast<std::size_t>(count)};
+}
+
+void Scorer::score_windows(std::int64_t rows, std::int64_t length) {
+  auto count = static_cast<std::size_t>(rows * length);
+  for (float loss : losses(std::span(waiting_).subspan(begin_, count + 1), rows, length)) score_.loss_sum += double{loss};
+  begin_ += count;
+  score_.tokens += rows * length;
+  score_.windows += rows;
+}
+
+void Scorer::push(std::span<const std::int32_t> ids) {
+  model_.check_ids(ids, cat("the data, after ", with_commas(pushed_), " tokens"));
+  pushed_ += static_cast<std::int64_t>(ids.size());
+  waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(begin_));
+  begin_ = 0;
+  waiting_.insert(waiting_.end(), ids.begin(), ids.end());
+  auto full = static_cast<std::size_t>(batch_ * seq_length_);
+  while (waiting_.size() - begin_ > full) score_windows(batch_, seq_length_);
+}
+
+void Scorer::finish() {
+  auto left = static_cast<std::int64_t>(waiting_.size() - begin_) - 1;  // the first is never predicted
+  if (left >= seq_length_) score_windows(left / seq_length_, seq_length_), left %= seq_length_;
+  if (left > 0) score_windows(1, left);
+}
+
+}  // namespace mtl

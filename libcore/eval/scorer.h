@@ -1,0 +1,58 @@
+// How well a model predicts a stream of tokens.
+//
+// The stream is cut into windows of S + 1 tokens that overlap by one, the last may be shorter: every token but the
+// stream's first is predicted exactly once, from at most S tokens before it. Losses are fp32, their sum is fp64 and
+// in the stream's order, whatever pieces the stream arrives in.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/pipeline.h"
+#include "eval/model.h"
+
+namespace mtl {
+
+struct Score {
+  double loss_sum = 0;       // nats
+  std::int64_t tokens = 0;   // predicted
+  std::int64_t windows = 0;
+
+  /// Both need tokens > 0.
+  double loss() const { return loss_sum / static_cast<double>(tokens); }
+  double perplexity() const { return std::exp(loss()); }
+};
+
+class Scorer {
+ public:
+  /// `batch` windows of `seq_length` (1 to the model's positions) are computed at a time.
+  Scorer(Model& model, std::int64_t batch, std::int64_t seq_length);
+
+  /// The next tokens of the stream, any number of them. Throws Error(bad_data) for an id that the model does not have.
+  void push(std::span<const std::int32_t> ids);
+  /// Scores what is left. Nothing may be pushed after it.
+  void finish();
+  /// Of all windows scored so far.
+  const Score& score() const { return score_; }
+  std::int64_t pushed() const { return pushed_; }
+
+  /// Losses (rows, length), row after row, of the windows that begin at ids[0], ids[length], ...: rows * length + 1
+  /// ids. rows * length must not exceed that of the constructor. Valid until the next call.
+  std::span<const float> losses(std::span<const std::int32_t> ids, std::int64_t rows, std::int64_t length);
+
+ private:
+  void score_windows(std::int64_t rows, std::int64_t length);
+
+  Model& model_;
+  std::int64_t batch_, seq_length_;
+  BatchBuffers buffers_;
+  Workspace workspace_;
+  std::vector<std::int32_t> waiting_;  // tokens not scored yet, from begin_ on; the first is context only
+  std::size_t begin_ = 0;
+  std::int64_t pushed_ = 0;
+  Score score_;
+};
+
+}  // namespace mtl

@@ -1,0 +1,131 @@
+#include "eval/token_source.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "data/indexed_dataset.h"
+#include "text/decompress.h"
+#include "text/json_lines.h"
+
+namespace mtl {
+
+namespace {
+
+class IndexedTokens : public TokenSource {
+ public:
+  explicit IndexedTokens(const std::string& path) : data_(path) {}
+
+  bool next(std::vector<std::int32_t>& ids) override {
+    ids.clear();
+    if (sequence_ == data_.sequences()) return false;
+    std::int64_t length = data_.lengths()[sequence_];
+    ids.resize(static_cast<std::size_t>(std::min(length - offset_, kMostTokens)));
+    data_.read(sequence_, offset_, ids);
+    offset_ += static_cast<std::int64_t>(ids.size());
+    if (offset_ == length) ++sequence_, offset_ = 0;
+    return true;
+  }
+  std::optional<std::int64_t> total() const override { return data_.tokens(); }
+
+ private:
+  static constexpr std::int64_t kMostTokens = 1 << 20;
+  IndexedDataset data_;
+  std::int64_t sequence_ = 0, offset_ = 0;
+};
+
+class TextTokens : public TokenSource {
+ public:
+  TextTokens(std::vector<std::string> paths, TextFormat format, std::string key, const Tokenizer& tokenizer)
+      : paths_(std::move(paths)), format_(format), extractor_({std::move(key)}), encoder_(tokenizer.make_encoder()), eod_(tokenizer.eod()) {}
+
+  bool next(std::vector<std::int32_t>& ids) override {
+    ids.clear();
+    if (lines_) {
+      if (auto chunk = lines_->next()) return read_lines(*chunk, ids), true;
+      lines_.reset();
+    }
+    if (file_ == paths_.size()) return false;
+    read_file(paths_[file_++], ids);
+    return true;
+  }
+  std::optional<std::int64_t> bytes() const override { return bytes_; }
+
+ private:
+  void read_file(const std::string& path, std::vector<std::int32_t>& ids) {
+    if (format_ == TextFormat::jsonl || (format_ == TextFormat::guess && named_json_lines(path))) {
+      lines_.emplace(std::vector{path});
+      return;
+    }
+    LineChunk whole{path, 1, 0, read_all(path)};
+    if (format_ == TextFormat::guess && looks_like_json_lines(whole.text)) return read_lines(whole, ids);
+    if (whole.text.empty()) return;
+    separate(ids);
+    add_text(whole.text, ids);
+    ends_with_eod_ = false;
+  }
+
+  void read_lines(const LineChunk& chunk, std::vector<std::int32_t>& ids) {
+    for_each_line(chunk, [&](std::string_view line, std::int64_t number, std::int64_t) {
+      try {
+        extractor_.read(line);
+      } catch (const Error& error) {
+        fail(error.code(), chunk.file, ": line ", number, ": ", error.what());
+      }
+      separate(ids);
+      std::size_t before = ids.size();
+      for (const std::string& text : extractor_.texts(0)) add_text(text, ids);
+      if (ids.size() > before) ids.push_back(eod_);
+    });
+  }
+
+  /// Ends a text file that more follows.
+  void separate(std::vector<std::int32_t>& ids) {
+    if (!ends_with_eod_) ids.push_back(eod_);
+    ends_with_eod_ = true;
+  }
+
+  void add_text(std::string_view text, std::vector<std::int32_t>& ids) {
+    if (text.empty()) return;
+    encoder_->append(text, ids);
+    bytes_ += static_cast<std::int64_t>(text.size());
+  }
+
+  std::vector<std::string> paths_;
+  TextFormat format_;
+  TextExtractor extractor_;
+  std::unique_ptr<Encoder> encoder_;
+  std::int32_t eod_;
+  std::size_t file_ = 0;
+  std::optional<LineReader> lines_;  // of the file being read, when it is JSON lines
+  std::int64_t bytes_ = 0;
+  bool ends_with_eod_ = true;        // or is still empty
+};
+
+}  // namespace
+
+std::unique_ptr<TokenSource> open_token_files(const std::string& path) { return std::make_unique<IndexedTokens>(path); }
+
+std::unique_ptr<TokenSource> open_texts(std::vector<std::string> paths, TextFormat format, std::string key, const Tokenizer& tokenizer) {
+  return std::make_unique<TextTokens>(std::move(paths), format, std::move(key), tokenizer);
+}
+
+bool named_json_lines(const std::string& path) {
+  std::string_view name = path;
+  for (const char* suffix : {".gz", ".xz", ".zst"}) {
+    if (ends_with(name, suffix)) name.remove_suffix(std::string_view(suffix).size());
+  }
+  return ends_with(name, ".jsonl") || ends_with(name, ".json");
+}
+
+bool looks_like_json_lines(std::string_view text) {
+  std::string_view line = trim(text.substr(0, text.find('\n')));
+  if (line.empty() || line.front() != '{') return false;
+  try {
+    return Json::parse(line).is_object();
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+}  // namespace mtl

@@ -1,0 +1,43 @@
+// Where a stream of tokens to be scored comes from: token files, or text through a tokenizer.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "text/tokenizer.h"
+
+namespace mtl {
+
+class TokenSource {
+ public:
+  virtual ~TokenSource() = default;
+  /// Replaces `ids` with the next tokens, perhaps none; false at the end.
+  virtual bool next(std::vector<std::int32_t>& ids) = 0;
+  /// Tokens in all, when that is known beforehand.
+  virtual std::optional<std::int64_t> total() const { return {}; }
+  /// Bytes of the text read so far; empty when there is no text.
+  virtual std::optional<std::int64_t> bytes() const { return {}; }
+};
+
+/// All sequences of PREFIX.bin and PREFIX.idx, one after another, as they are stored.
+std::unique_ptr<TokenSource> open_token_files(const std::string& path);
+
+enum class TextFormat {
+  guess,  // by name (.jsonl, .json, perhaps compressed), else by whether the first line is a JSON object
+  text,   // a file is one document
+  jsonl,  // a line is one document, its texts under one key
+};
+
+/// Files of text, plain or compressed; "-" is standard input. Each document is tokenised by itself. The
+/// end-of-document token follows every document of JSON lines that is not empty, as in training data, and stands
+/// between text files. Errors are Error(bad_data) "FILE: line N: what".
+std::unique_ptr<TokenSource> open_texts(std::vector<std::string> paths, TextFormat format, std::string key, const Tokenizer& tokenizer);
+
+/// True when the name or, failing that, the first line of `text` says that a file holds JSON lines.
+bool named_json_lines(const std::string& path);
+bool looks_like_json_lines(std::string_view text);
+
+}  // namespace mtl

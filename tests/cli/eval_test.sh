@@ -1,0 +1,95 @@
+#!/bin/bash
+# mtl-eval: losses as transformers computes them, the forms of its input, and how it fails.
+source "$(dirname "$0")/lib.sh" "$1"
+export OMP_WAIT_POLICY=passive
+MODELS=$TESTS/golden/gpt2_model
+cd "$WORK" || exit 1
+mkdir b && cp "$MODELS"/b/* "$TESTS"/golden/tokenizer/bpe_tinyshakespeare_1000/* b
+
+# number FILE KEY: the number under a key of the JSON in FILE.
+number() {
+  sed -E "s/.*\"$2\": (\[?[-0-9.e+]+).*/\1/" "$1"
+}
+# expect_near A B TOLERANCE
+expect_near() {
+  awk -v a="$1" -v b="$2" -v t="$3" 'BEGIN { d = a - b; if (d < 0) d = -d; exit !(d <= t * (b < 0 ? -b : b)) }' || fail "$1 is not near $2"
+}
+
+# Token files: a stream in windows of every length.
+count=0
+while IFS= read -r row; do
+  model=$(echo "$row" | sed -E 's/.*"model":"(.)".*/\1/')
+  seq_length=$(echo "$row" | sed -E 's/.*"seq_length":([0-9]+).*/\1/')
+  loss=$(echo "$row" | sed -E 's/.*"loss":([0-9.]+).*/\1/')
+  ids=$(echo "$row" | sed -E 's/.*"ids":\[([0-9,]+)\].*/\1/')
+  echo "{\"text\": \"${ids//,/ }\"}" >ids.jsonl
+  expect_exit 0 mtl-preprocess --input ids.jsonl --output-prefix ids --tokenizer-type NullTokenizer --vocab-size 1000
+  for flags in '' '--threads 1 --batch-size 1' '--batch-size 50'; do
+    # shellcheck disable=SC2086
+    expect_exit 0 mtl-eval --load "$MODELS/$model" --data-path ids_text_document --seq-length "$seq_length" --json --quiet $flags
+    expect_near "$(number out loss)" "$loss" 2e-6
+    expect_text out '"tokens": 150, "stream_tokens": 151, '
+    expect_text out '"bytes": null, "bits_per_byte": null'
+    [ -s err ] && fail 'quiet, yet it spoke'
+  done
+  count=$((count + 1))
+done <"$TESTS/golden/evaluate/streams.jsonl"
+[ "$count" -eq 4 ] || fail 'four streams'
+expect_exit 0 mtl-eval --load "$MODELS/b" --data-path ids_text_document.idx --quiet
+expect_text out '^loss [0-9.]+  perplexity [0-9.e+]+  tokens 150$'
+
+# Text through the tokenizer beside the model. JSON lines give what their token files give; compression changes nothing.
+printf '{"text": "To be, or not to be"}\n{"text": ""}\n{"text": "that is the question"}\n' >d.jsonl
+expect_exit 0 mtl-preprocess --input d.jsonl --output-prefix d --append-eod --vocab-file b/vocab.json --merge-file b/merges.txt
+expect_exit 0 mtl-eval --load b --data-path d_text_document
+cut -d' ' -f1-8 out >want
+mtl-eval --load b --input d.jsonl | cut -d' ' -f1-8 | cmp -s - want || fail 'JSON lines differ from their token files'
+xz -c d.jsonl | mtl-eval --load b --input - | cut -d' ' -f1-8 | cmp -s - want || fail 'compressed standard input differs'
+mtl-eval --load "$MODELS/b" --input d.jsonl --vocab-file b/vocab.json --merge-file b/merges.txt | cut -d' ' -f1-8 | cmp -s - want ||
+  fail 'a tokenizer that is named differs'
+expect_exit 0 mtl-eval --load b --input d.jsonl --json
+expect_text out '^\{"version": 1, "model": "b", "data": \["d.jsonl"\], .*"bytes": 39, '
+printf 'To be, or not to be' >one.txt
+expect_exit 0 mtl-eval --load b --input one.txt --json
+bits=$(awk -v l="$(number out loss)" -v t="$(number out tokens)" 'BEGIN { printf "%.12g", l * t / log(2) / 19 }')
+expect_near "$(number out bits_per_byte)" "$bits" 1e-9
+cp d.jsonl d.txt
+expect_exit 0 mtl-eval --load b --input d.txt
+cut -d' ' -f1-8 out | cmp -s - want || fail 'JSON lines under another name differ'
+expect_exit 0 mtl-eval --load b --input d.txt --format text
+cut -d' ' -f1-8 out | cmp -s - want && fail '--format text has no effect'
+sed 's/text/body/' d.jsonl >body.jsonl
+mtl-eval --load b --input body.jsonl --json-keys body | cut -d' ' -f1-8 | cmp -s - want || fail '--json-keys'
+
+# How it fails: all wrong flags at once.
+expect_exit 2 mtl-eval --data-path x --input y --seq-length 0 --batch-size 0 --threads -1 --sequence 3
+for what in '--load +' '--data-path, --input +give one of them' '--seq-length 0 ' '--batch-size 0 ' '--threads -1 ' '--sequence '; do
+  expect_text err "$what"
+done
+expect_exit 2 mtl-eval --load b
+expect_text err 'one of them is needed'
+expect_exit 2 mtl-eval --load b --data-path ids_text_document --vocab-file v --format text
+expect_text err '--vocab-file +belongs to --input'
+expect_text err '--format +belongs to --input'
+expect_exit 2 mtl-eval --load b --input one.txt --vocab-file v
+expect_text err '--merge-file +is needed'
+expect_exit 2 mtl-eval --load b --input one.txt --seq-length 49
+expect_text err '--seq-length 49 +the model has 48 positions'
+expect_exit 2 mtl-eval --load "$MODELS/a" --input one.txt
+expect_text err 'needs a tokenizer, and .*/a has no tokenizer files: name them with --vocab-file'
+expect_exit 2 mtl-eval --load "$MODELS/a" --input one.txt --vocab-file b/vocab.json --merge-file b/merges.txt
+expect_text err 'knows 512 tokens, the tokenizer has 1000'
+expect_exit 65 mtl-eval --load "$MODELS/a" --data-path ids_text_document
+expect_text err 'token id [0-9]+ is not in the model.s vocabulary of 512'
+: >empty.txt
+expect_exit 65 mtl-eval --load b --input empty.txt
+expect_text err 'empty.txt: nothing to score: 0 tokens'
+printf '{"text": "a"}\n{"text": 5}\n' >bad.jsonl
+expect_exit 65 mtl-eval --load b --input bad.jsonl
+expect_text err 'bad.jsonl: line 2: '
+expect_exit 74 mtl-eval --load b --input absent.txt
+expect_exit 74 mtl-eval --load b --data-path absent
+mkdir hollow
+mtl-eval --load hollow --data-path ids_text_document 2>err && fail 'an empty folder is no model'
+expect_text err 'hollow'
+finish

@@ -1,0 +1,142 @@
+// Continuations: greedy ones against transformers', with a cache and without, alone and in a batch; and that drawn
+// ones depend on nothing but the seed.
+#include "eval/generate.h"
+
+#include "tests/eval/models.h"
+
+using namespace mtl;
+using namespace mtl::test;
+
+namespace {
+
+std::vector<Json> greedy_cases() { return golden::read_cases("golden/generate/greedy.jsonl"); }
+
+void check_completion(const Completion& got, const Json& want) {
+  CHECK(got.ids == golden::numbers<std::int32_t>(want.at("continuation")));
+  auto logprobs = golden::numbers<double>(want.at("logprobs"));
+  REQUIRE(got.logprobs.size() == logprobs.size());
+  for (std::size_t i = 0; i < logprobs.size(); ++i) CHECK(std::abs(got.logprobs[i] - logprobs[i]) < 5e-5);
+}
+
+GenerationOptions greedy(std::int64_t tokens) {
+  GenerationOptions options;
+  options.greedy = true;
+  options.max_new_tokens = tokens;
+  return options;
+}
+
+Ids continue_one(Model& model, const GenerationOptions& options, const Ids& prompt) {
+  std::vector<Request> requests{{prompt, 0}};
+  return Generator(model, options, 1).run(requests)[0].ids;
+}
+
+}  // namespace
+
+TEST_CASE("greedy continuations equal transformers', one at a time and all together") {
+  ModelSource source = open_model("a");
+  Model model(source, 2);
+  auto cases = greedy_cases();
+  std::vector<Request> requests;
+  for (const Json& row : cases) requests.push_back({golden::numbers<std::int32_t>(row.at("prompt")), requests.size()});
+  Generator together(model, greedy(40), static_cast<std::int64_t>(requests.size())), alone(model, greedy(40), 1);
+  auto all = together.run(requests);
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    check_completion(all[i], cases[i]);
+    check_completion(alone.run(std::span(requests).subspan(i, 1))[0], cases[i]);
+  }
+}
+
+TEST_CASE("without a cache the continuations are the same") {
+  ModelSource source = open_model("a");
+  Model model(source);
+  for (const Json& row : greedy_cases()) {
+    Ids ids = golden::numbers<std::int32_t>(row.at("prompt"));
+    for (std::int32_t want : golden::numbers<std::int32_t>(row.at("continuation"))) {
+      auto logits = model.logits(ids);
+      ids.push_back(argmax(std::span(logits).last(static_cast<std::size_t>(model.vocab()))));
+      CHECK(ids.back() == want);
+    }
+  }
+}
+
+TEST_CASE("a cache gives the logits of a pass over everything, however the tokens arrive") {
+  ModelSource source = open_model("b");
+  Model model(source);
+  Ids ids;
+  for (std::int32_t i = 0; i < 48; ++i) ids.push_back(i * 37 % 1000);
+  auto all = model.logits(ids);
+  auto width = static_cast<std::size_t>(model.vocab());
+  Decoder decoder(model, 2);
+  auto near = [&](std::span<const float> got, std::size_t row) {
+    for (std::size_t v = 0; v < width; ++v) {
+      if (std::abs(got[v] - all[row * width + v]) > 2e-4) return false;
+    }
+    return true;
+  };
+  CHECK(near(decoder.append(1, std::span(ids).first(20)), 19));
+  CHECK(near(decoder.append(1, std::span(ids).subspan(20, 5)), 24));
+  CHECK(near(decoder.append(0, std::span(ids).first(1)), 0));
+  for (std::size_t i = 1; i <= 10; ++i) {  // two sequences of unequal length, in step
+    auto logits = decoder.step(Ids{ids[i], ids[24 + i]});
+    CHECK(near(logits.first(width), i));
+    CHECK(near(logits.subspan(width), 24 + i));
+  }
+  decoder.step(Ids{-1, ids[35]});
+  CHECK(decoder.held(0) == 0);
+  CHECK(decoder.held(1) == 36);
+  CHECK_THROWS_AS(decoder.append(1, Ids(13, 1)), Error);
+}
+
+TEST_CASE("the stop id ends a continuation and is its last id") {
+  ModelSource source = open_model("a");
+  Model model(source);
+  Json row = greedy_cases()[1];
+  Ids want = golden::numbers<std::int32_t>(row.at("continuation"));
+  auto at = std::find(want.begin() + 1, want.end(), want[4]) - want.begin();
+  GenerationOptions options = greedy(40);
+  options.stop = want[4];
+  std::vector<Request> requests{{golden::numbers<std::int32_t>(row.at("prompt")), 0}};
+  std::vector<std::int32_t> seen;
+  auto result = Generator(model, options, 1).run(requests, [&](std::size_t, std::int32_t id) { seen.push_back(id); })[0];
+  CHECK(result.stopped);
+  CHECK(result.ids == Ids(want.begin(), want.begin() + at + 1));
+  CHECK(seen == result.ids);
+}
+
+TEST_CASE("full positions: the sequence goes on from its last half") {
+  ModelSource source = open_model("a");
+  Model model(source);
+  Ids prompt;
+  for (std::int32_t i = 0; i < 100; ++i) prompt.push_back(i * 31 % 512);
+  Ids got = continue_one(model, greedy(80), prompt);
+  REQUIRE(got.size() == 80);
+  // By hand: from the last 64, then from 32 on until 64 are reached again.
+  Ids all = prompt, context(prompt.end() - 64, prompt.end());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    auto logits = model.logits(context);
+    std::int32_t next = argmax(std::span(logits).last(512));
+    CHECK(got[i] == next);
+    all.push_back(next);
+    context.push_back(next);
+    if (context.size() > 64) context.assign(all.end() - 32, all.end());
+  }
+}
+
+TEST_CASE("draws depend on seed, number and place: not on the batch or the threads") {
+  ModelSource source = open_model("a");
+  GenerationOptions options;
+  options.max_new_tokens = 12;
+  options.sampling.top_p = 0.9;
+  std::vector<Request> requests;
+  for (std::int32_t i = 0; i < 5; ++i) requests.push_back({Ids(static_cast<std::size_t>(1 + 2 * i), 40 + i), static_cast<std::uint64_t>(i)});
+  Model one(source, 1), three(source, 3);
+  auto want = Generator(one, options, 5).run(requests);
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    CHECK(Generator(three, options, 1).run(std::span(requests).subspan(i, 1))[0].ids == want[i].ids);
+  }
+  options.seed = 7;
+  CHECK(Generator(one, options, 5).run(requests)[0].ids != want[0].ids);
+  options.seed = 1234;
+  std::vector<Request> other{{requests[0].prompt, 9}};
+  CHECK(Generator(one, options, 1).run(other)[0].ids != want[0].ids);
+}
