@@ -12,23 +12,33 @@ namespace {
 
 void add_flags(Flags& flags, PreprocessOptions& options) {
   flags.section("Input");
-  flags.add("--input", &options.inputs, "FILE...",
-            "files of JSON lines, plain or compressed with gzip, xz or zstd; `-` is standard input; patterns may be quoted")
+  flags
+      .add("--input", &options.inputs, "FILE...",
+           "files of JSON lines, plain or compressed with gzip, xz or zstd; `-` is standard input; patterns may be "
+           "quoted")
       .required();
   flags.add("--json-keys", &options.json_keys, "KEY...", "keys whose texts are tokenised, each into files of its own");
-  flags.add("--skip-bad", &options.skip_bad, "N", "put up to N bad lines into PREFIX.rejects.jsonl instead of stopping");
+  flags.add("--skip-bad", &options.skip_bad, "N",
+            "put up to N bad lines into PREFIX.rejects.jsonl instead of stopping");
   flags.section("Output");
-  flags.add("--output-prefix", &options.output_prefix, "PREFIX", "write PREFIX_KEY_document.bin, .idx and .json").required();
-  flags.add_switch("--append-eod", options.append_eod, "end every document that is not empty with the end-of-document token");
-  flags.add("--partitions", &options.partitions, "N",
-            "order the documents as Megatron-LM with N partitions does: each N-th line, then each N-th from the second, ...");
-  flags.add_switch("--keep-sequential-samples", options.keep_sequential_samples, "with --partitions: keep the input's order");
+  flags.add("--output-prefix", &options.output_prefix, "PREFIX", "write PREFIX_KEY_document.bin, .idx and .json")
+      .required();
+  flags.add_switch("--append-eod", options.append_eod,
+                   "end every document that is not empty with the end-of-document token");
+  flags.add(
+      "--partitions", &options.partitions, "N",
+      "order the documents as Megatron-LM with N partitions does: each N-th line, then each N-th from the second, ...");
+  flags.add_switch("--keep-sequential-samples", options.keep_sequential_samples,
+                   "with --partitions: keep the input's order");
   add_tokenizer_flags(flags, options.tokenizer);
-  flags.add_switch("--parse-special-tokens", options.tokenizer.parse_special_tokens,
-                   "special strings in a text, such as <|endoftext|>, become their tokens, as in Megatron-LM since 2026");
+  flags.add_switch(
+      "--parse-special-tokens", options.tokenizer.parse_special_tokens,
+      "special strings in a text, such as <|endoftext|>, become their tokens, as in Megatron-LM since 2026");
   flags.section("Running");
-  flags.add("--workers", &options.workers, "N", "threads; 0 means every core this process may run on").alias("--threads");
-  flags.add("--log-interval", &options.log_interval, "N", "documents between progress lines");
+  flags.add("--workers", &options.workers, "N", "threads; 0 means every core this process may run on")
+      .alias("--threads");
+  flags.add("--log-interval", &options.log_interval, "N",
+            "documents between progress lines; when absent, a line every ten seconds");
   flags.add_switch("--json", options.json, "print a summary as JSON on standard output");
 }
 
@@ -36,7 +46,8 @@ void add_old_flags(Flags& flags) {
   flags.acknowledge("--dataset-impl", 1, "there is one format, mmap's");
   flags.acknowledge("--chunk-size", 1, "chunks size themselves");
   flags.acknowledge("--make-vocab-size-divisible-by", 1, "padding the vocabulary is up to mtl-train");
-  flags.refuse("--split-sentences", 0, "splitting into sentences (for BERT) is not supported; give a list of strings as the text");
+  flags.refuse("--split-sentences", 0,
+               "splitting into sentences (for BERT) is not supported; give a list of strings as the text");
   flags.refuse("--lang", 1, "only --split-sentences has a language, and that is not supported");
   flags.refuse("--keep-newlines", 0, "belongs to --split-sentences, which is not supported; newlines are always kept");
 }
@@ -47,13 +58,14 @@ void check(Flags& flags, const PreprocessOptions& options) {
     if (value < least) flags.problem(cat(flag, " ", value), cat("must be at least ", least));
   };
   at_least("--workers", options.workers, 0);
-  at_least("--log-interval", options.log_interval, 1);
+  at_least("--log-interval", options.log_interval.value_or(1), 1);
   at_least("--partitions", options.partitions, 1);
   at_least("--skip-bad", options.skip_bad, 0);
   auto inputs_from_stdin = std::count(options.inputs.begin(), options.inputs.end(), "-");
   if (inputs_from_stdin > 1) flags.problem("--input -", "standard input can be read once");
   if (inputs_from_stdin > 0 && options.partitions > 1 && !options.keep_sequential_samples) {
-    flags.problem("--input -", "--partitions reads its input several times; add --keep-sequential-samples, or use a file");
+    flags.problem("--input -",
+                  "--partitions reads its input several times; add --keep-sequential-samples, or use a file");
   }
   for (const std::string& key : options.json_keys) {
     if (std::count(options.json_keys.begin(), options.json_keys.end(), key) > 1) {
@@ -68,10 +80,13 @@ void check(Flags& flags, const PreprocessOptions& options) {
 
 std::string closing_line(const Json& summary) {
   auto count = [&](const char* key) { return with_commas(summary.at(key).as_int()); };
-  std::string line = cat(count("documents"), " documents, ", count("tokens"), " tokens in ", human_seconds(summary.at("seconds").as_number()),
+  std::string line = cat(count("documents"), " documents, ", count("tokens"), " tokens in ",
+                         human_seconds(summary.at("seconds").as_number()),
                          format(" (%.1f MB/s)", summary.at("mb_per_second").as_number()));
-  if (summary.at("skipped").as_int() > 0) line += cat("; ", count("skipped"), " bad lines in ", summary.at("rejects").as_string());
-  for (const Json& output : summary.at("outputs").as_array()) line += cat("\n  ", output.at("prefix").as_string(), ".bin, .idx");
+  if (summary.at("skipped").as_int() > 0)
+    line += cat("; ", count("skipped"), " bad lines in ", summary.at("rejects").as_string());
+  for (const Json& output : summary.at("outputs").as_array())
+    line += cat("\n  ", output.at("prefix").as_string(), ".bin, .idx");
   return line;
 }
 
@@ -86,8 +101,11 @@ int main(int argc, char** argv) {
   flags.check([&] { check(flags, options); });
   return run_main(flags, argc, argv, [&](Console& console) {
     Json summary = preprocess(options, console);
-    console.info(closing_line(summary));
-    if (options.json) print_out(summary.dump() + "\n");
+    if (options.json) {
+      print_out(summary.dump() + "\n");
+    } else {
+      console.info(closing_line(summary));
+    }
     return Exit::ok;
   });
 }

@@ -11,17 +11,25 @@ namespace {
 
 void add_flags(Flags& flags, VocabOptions& options) {
   flags.section("Input");
-  flags.add("--input", &options.inputs, "FILE...",
-            "text, or JSON lines (*.jsonl, *.json), plain or compressed with gzip, xz or zstd; `-` is standard input")
+  flags
+      .add("--input", &options.inputs, "FILE...",
+           "text, or JSON lines (*.jsonl, *.json), plain or compressed with gzip, xz or zstd; `-` is standard input")
       .required();
-  flags.add("--format", &options.format, "FORMAT", "what the files hold: auto (by name), jsonl, text").one_of({"auto", "jsonl", "text"});
+  flags.add("--format", &options.format, "FORMAT", "what the files hold: auto (by name), jsonl, text")
+      .one_of({"auto", "jsonl", "text"});
   flags.add("--json-key", &options.json_key, "KEY", "key of the text in JSON lines").alias("--json-keys");
-  flags.add("--unit", &options.unit, "UNIT", "what is cut into words as one text: document (the whole file or JSON value), line")
+  flags
+      .add("--unit", &options.unit, "UNIT",
+           "what is cut into words as one text: document (the whole file or JSON value), line")
       .one_of({"document", "line"});
   flags.section("Vocabulary");
-  flags.add("--vocab-size", &options.vocab_size, "N", "tokens to end with, the special ones and the 256 bytes included").required();
-  flags.add("--special-tokens", &options.special_tokens, "TOKEN...", "tokens that stand for no text, with ids from 0 on");
-  flags.add("--output-prefix", &options.output_prefix, "PREFIX", "write PREFIX-vocab.json, PREFIX-merges.txt, PREFIX-tokenizer.json")
+  flags.add("--vocab-size", &options.vocab_size, "N", "tokens to end with, the special ones and the 256 bytes included")
+      .required();
+  flags.add("--special-tokens", &options.special_tokens, "TOKEN...",
+            "tokens that stand for no text, with ids from 0 on");
+  flags
+      .add("--output-prefix", &options.output_prefix, "PREFIX",
+           "write PREFIX-vocab.json, PREFIX-merges.txt, PREFIX-tokenizer.json")
       .required();
   flags.section("Running");
   add_threads_flag(flags, options.threads);
@@ -31,15 +39,18 @@ void add_flags(Flags& flags, VocabOptions& options) {
 void check(Flags& flags, const VocabOptions& options) {
   auto least = static_cast<std::int64_t>(256 + options.special_tokens.size());
   if (options.vocab_size < least) {
-    flags.problem(cat("--vocab-size ", options.vocab_size), cat("must be at least ", least, ": 256 bytes and the special tokens"));
+    flags.problem(cat("--vocab-size ", options.vocab_size),
+                  cat("must be at least ", least, ": 256 bytes and the special tokens"));
   }
   if (options.vocab_size > 1 << 24) flags.problem(cat("--vocab-size ", options.vocab_size), "is beyond 16,777,216");
   if (options.threads < 0) flags.problem(cat("--threads ", options.threads), "must not be negative");
-  if (std::count(options.inputs.begin(), options.inputs.end(), "-") > 1) flags.problem("--input -", "standard input can be read once");
+  if (std::count(options.inputs.begin(), options.inputs.end(), "-") > 1)
+    flags.problem("--input -", "standard input can be read once");
   const auto& special = options.special_tokens;
   for (auto token = special.begin(); token != special.end(); ++token) {
     if (token->empty()) flags.problem("--special-tokens", "a token needs at least one character");
-    if (std::find(special.begin(), token, *token) != token) flags.problem("--special-tokens " + *token, "is named twice");
+    if (std::find(special.begin(), token, *token) != token)
+      flags.problem("--special-tokens " + *token, "is named twice");
     if (std::count(byte_stand_ins().begin(), byte_stand_ins().end(), *token) > 0) {
       flags.problem("--special-tokens " + *token, "stands for a byte");
     }
@@ -55,8 +66,9 @@ int main(int argc, char** argv) {
   flags.check([&] { check(flags, options); });
   return run_main(flags, argc, argv, [&](Console& console) {
     Json summary = train_vocab(options, console);
-    console.info(cat(with_commas(summary.at("vocab_size").as_int()), " tokens from ", with_commas(summary.at("bytes").as_int()),
-                     " bytes in ", human_seconds(summary.at("seconds").as_number()), ": ", options.output_prefix,
+    console.info(cat(with_commas(summary.at("vocab_size").as_int()), " tokens from ",
+                     with_commas(summary.at("bytes").as_int()), " bytes in ",
+                     human_seconds(summary.at("seconds").as_number()), ": ", options.output_prefix,
                      "-vocab.json, -merges.txt, -tokenizer.json"));
     if (options.json) print_out(summary.dump() + "\n");
     return Exit::ok;

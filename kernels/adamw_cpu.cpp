@@ -55,8 +55,9 @@ void adamw_step(Stream& stream, const AdamWRange& range, const AdamWOptions& opt
   if (state->found_inf != 0) return;
   const AdamWFactors factors = factors_of(*state, options, range.decays);
   Blocks blocks{range.param.numel(), kSerialElements};
-  parallel_for(stream.threads(), blocks.number(), range.param.numel(),
-               [&](std::int64_t block) { HWY_DYNAMIC_DISPATCH(adamw_range)(range, factors, blocks[block]); });
+  parallel_for(stream.threads(), blocks.number(), range.param.numel(), [&](std::int64_t block) {
+    HWY_DYNAMIC_DISPATCH(adamw_range)(range, factors, blocks[block]);
+  });
 }
 
 }  // namespace mtl::cpu

@@ -14,7 +14,11 @@ namespace {
 /// The sizes of one call, taken from qkv (B, T, G, R + 2, D).
 struct Sizes {
   explicit Sizes(const AttentionInput& in)
-      : batch(in.qkv.size(0)), length(in.qkv.size(1)), groups(in.qkv.size(2)), heads(in.qkv.size(3) - 2), dim(in.qkv.size(4)) {}
+      : batch(in.qkv.size(0)),
+        length(in.qkv.size(1)),
+        groups(in.qkv.size(2)),
+        heads(in.qkv.size(3) - 2),
+        dim(in.qkv.size(4)) {}
   Shape out() const { return {batch, length, groups * heads, dim}; }
   Shape logsumexp() const { return {batch, groups * heads, length}; }
   /// Two products over D for each of a number of scores per head.
@@ -100,7 +104,8 @@ void append_to_cache(cpu::AttentionGroup& group, const KvCache& cache, std::int6
   group.keys = held + group.queries;
 }
 
-/// Calls work(b, g, area) for every group of every sequence; area is the thread's own part of `areas` (threads, floats).
+/// Calls work(b, g, area) for every group of every sequence; area is the thread's own part of `areas` (threads,
+/// floats).
 template <class Work>
 void for_groups(const Stream& stream, const Sizes& sizes, std::int64_t keys, const Tensor& areas, const Work& work) {
   float* base = areas.data<float>();
@@ -143,7 +148,8 @@ void attention_backward(Stream& stream, Arena& scratch, Tensor dqkv, Tensor dout
   expect_tensor("attention: logsumexp", logsumexp, DType::f32, sizes.logsumexp());
   Arena::Mark mark(scratch);
   Tensor areas = scratch.make({stream.threads(), cpu::attention_backward_work(sizes.length, sizes.dim)});
-  stream.count(2.5 * sizes.forward_flops(), static_cast<double>(2 * in.qkv.bytes() + 2 * out.bytes() + logsumexp.bytes()));
+  stream.count(2.5 * sizes.forward_flops(),
+               static_cast<double>(2 * in.qkv.bytes() + 2 * out.bytes() + logsumexp.bytes()));
   if (stream.is_meta()) return;
   check_contents(in, sizes);
 
@@ -165,9 +171,11 @@ void attention_backward(Stream& stream, Arena& scratch, Tensor dqkv, Tensor dout
 
 void attention_cached(Stream& stream, Arena& scratch, Tensor out, const AttentionInput& in, const KvCache& cache) {
   Sizes sizes = checked_sizes(in);
-  require(!in.document_start.exists() && !in.dropout.active(), "attention: a cache goes with neither documents nor dropout");
+  require(!in.document_start.exists() && !in.dropout.active(),
+          "attention: a cache goes with neither documents nor dropout");
   expect_tensor("attention: out", out, DType::f32, sizes.out());
-  require(cache.keys.shape().rank() == 4, "attention: cached keys must be (B, S, G, D), got ", cache.keys.shape().text());
+  require(cache.keys.shape().rank() == 4, "attention: cached keys must be (B, S, G, D), got ",
+          cache.keys.shape().text());
   std::int64_t capacity = cache.keys.size(1);
   expect_tensor("attention: cached keys", cache.keys, DType::f32, {sizes.batch, capacity, sizes.groups, sizes.dim});
   expect_tensor("attention: cached values", cache.values, DType::f32, {sizes.batch, capacity, sizes.groups, sizes.dim});
@@ -182,8 +190,8 @@ void attention_cached(Stream& stream, Arena& scratch, Tensor out, const Attentio
   if (stream.is_meta()) return;
   const std::int32_t* lengths = cache.lengths.data<std::int32_t>();
   for (std::int64_t b = 0; b < sizes.batch; ++b) {
-    require(lengths[b] >= 0 && lengths[b] + sizes.length <= capacity, "attention: the cache is full: sequence ", b, " holds ",
-            lengths[b], " of ", capacity, " positions, ", sizes.length, " are new");
+    require(lengths[b] >= 0 && lengths[b] + sizes.length <= capacity, "attention: the cache is full: sequence ", b,
+            " holds ", lengths[b], " of ", capacity, " positions, ", sizes.length, " are new");
   }
 
   for_groups(stream, sizes, capacity, areas, [&](std::int64_t b, std::int64_t g, float* area) {

@@ -27,8 +27,8 @@ struct AttentionDropout {
 struct AttentionGroup {
   std::int64_t queries = 0;  // the last `queries` of the `keys` positions
   std::int64_t keys = 0;
-  std::int64_t heads = 0;    // R
-  std::int64_t dim = 0;      // D
+  std::int64_t heads = 0;  // R
+  std::int64_t dim = 0;    // D
   float scale = 0;
   const float* q = nullptr;
   std::int64_t q_stride = 0;

@@ -7,13 +7,15 @@
 
 #define MTL_SIMD_FILE "kernels/attention_cpu_backward.cpp"
 #include "kernels/simd.h"
+
 #include "kernels/attention_cpu_simd.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
 /// Scores become dropout(P), dP becomes dS = P (dropout'(dP) - D).
-HWY_INLINE void backward_block(const AttentionBackward& call, const BackwardWork& work, std::int64_t head, const Block& block) {
+HWY_INLINE void backward_block(const AttentionBackward& call, const BackwardWork& work, std::int64_t head,
+                               const Block& block) {
   const AttentionGroup& group = call.group;
   if (group.dropout.active) draw_block(group.dropout, head, block, work.bytes);
   for (std::int64_t i = 0; i < block.rows; ++i) {
@@ -50,14 +52,15 @@ HWY_INLINE void multiply_transposed(const float* scores, const float* rows, std:
   }
 }
 
-HWY_INLINE void write_scaled(const float* src, std::int64_t padded, std::int64_t rows, std::int64_t columns, float factor,
-                             float* out, std::int64_t stride) {
+HWY_INLINE void write_scaled(const float* src, std::int64_t padded, std::int64_t rows, std::int64_t columns,
+                             float factor, float* out, std::int64_t stride) {
   for (std::int64_t r = 0; r < rows; ++r) {
     for (std::int64_t c = 0; c < columns; ++c) out[r * stride + c] = src[r * padded + c] * factor;
   }
 }
 
-HWY_INLINE void backward_rows(const AttentionBackward& call, const BackwardWork& work, std::int64_t head, std::int64_t row) {
+HWY_INLINE void backward_rows(const AttentionBackward& call, const BackwardWork& work, std::int64_t head,
+                              std::int64_t row) {
   const AttentionGroup& group = call.group;
   std::int64_t rows = std::min(kQueryBlock, group.queries - row), padded = round_to_panel(group.dim);
   std::int64_t in_qkv = row * group.q_stride + head * group.dim, in_out = row * call.out_stride + head * group.dim;
@@ -103,7 +106,11 @@ HWY_AFTER_NAMESPACE();
 namespace mtl::cpu {
 HWY_EXPORT(attention_backward_group);
 
-void attention_backward(const AttentionBackward& call, float* work) { HWY_DYNAMIC_DISPATCH(attention_backward_group)(call, work); }
-std::int64_t attention_backward_work(std::int64_t keys, std::int64_t dim) { return BackwardWork(nullptr, keys, dim).area.used(); }
+void attention_backward(const AttentionBackward& call, float* work) {
+  HWY_DYNAMIC_DISPATCH(attention_backward_group)(call, work);
+}
+std::int64_t attention_backward_work(std::int64_t keys, std::int64_t dim) {
+  return BackwardWork(nullptr, keys, dim).area.used();
+}
 }  // namespace mtl::cpu
 #endif

@@ -8,6 +8,7 @@
 
 #define MTL_SIMD_FILE "kernels/attention_cpu_decode.cpp"
 #include "kernels/simd.h"
+
 #include "kernels/attention_cpu_simd.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -26,7 +27,8 @@ HWY_INLINE void decode_scores(const AttentionGroup& group, float* scores) {
   for (std::int64_t key = 0; key < group.keys; ++key) {
     prefetch_row(group, group.k, key);
     for (std::int64_t head = 0; head < group.heads; ++head) {
-      scores[head * group.keys + key] = dot(group.q + head * group.dim, group.k + key * group.kv_stride, group.dim) * group.scale;
+      scores[head * group.keys + key] =
+          dot(group.q + head * group.dim, group.k + key * group.kv_stride, group.dim) * group.scale;
     }
   }
 }
@@ -35,9 +37,11 @@ HWY_INLINE void decode_scores(const AttentionGroup& group, float* scores) {
 HWY_INLINE void decode_softmax(float* scores, std::int64_t keys) {
   const auto n = static_cast<std::size_t>(keys);
   const VecF32 maximum = set(*std::max_element(scores, scores + keys));
-  sweep(n, [&](std::size_t i, auto lanes) HWY_ATTR { lanes.store(exp(hn::Sub(lanes.load(scores + i), maximum)), scores + i); });
+  sweep(n, [&](std::size_t i, auto lanes)
+               HWY_ATTR { lanes.store(exp(hn::Sub(lanes.load(scores + i), maximum)), scores + i); });
   const VecF32 inverse = set(1 / sum_of(n, [&](std::size_t i, auto lanes) HWY_ATTR { return lanes.load(scores + i); }));
-  sweep(n, [&](std::size_t i, auto lanes) HWY_ATTR { lanes.store(hn::Mul(lanes.load(scores + i), inverse), scores + i); });
+  sweep(n,
+        [&](std::size_t i, auto lanes) HWY_ATTR { lanes.store(hn::Mul(lanes.load(scores + i), inverse), scores + i); });
 }
 
 /// out += the sum over `kKeys` keys of probability * v
@@ -46,7 +50,8 @@ HWY_INLINE void add_values(const AttentionGroup& group, std::int64_t key, const 
   const float* v = group.v + key * group.kv_stride;
   sweep(static_cast<std::size_t>(group.dim), [&](std::size_t d, auto lanes) HWY_ATTR {
     VecF32 sum = lanes.load(out + d);
-    for (int i = 0; i < kKeys; ++i) sum = hn::MulAdd(set(probabilities[key + i]), lanes.load(v + i * group.kv_stride + d), sum);
+    for (int i = 0; i < kKeys; ++i)
+      sum = hn::MulAdd(set(probabilities[key + i]), lanes.load(v + i * group.kv_stride + d), sum);
     lanes.store(sum, out + d);
   });
 }
@@ -77,7 +82,9 @@ HWY_AFTER_NAMESPACE();
 namespace mtl::cpu {
 HWY_EXPORT(attention_decode_group);
 
-void attention_decode(const AttentionForward& call, float* work) { HWY_DYNAMIC_DISPATCH(attention_decode_group)(call, work); }
+void attention_decode(const AttentionForward& call, float* work) {
+  HWY_DYNAMIC_DISPATCH(attention_decode_group)(call, work);
+}
 std::int64_t attention_decode_work(std::int64_t keys, std::int64_t heads) { return round_up(heads * keys, 16); }
 }  // namespace mtl::cpu
 #endif

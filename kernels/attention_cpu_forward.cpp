@@ -9,6 +9,7 @@
 
 #define MTL_SIMD_FILE "kernels/attention_cpu_forward.cpp"
 #include "kernels/simd.h"
+
 #include "kernels/attention_cpu_simd.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -39,7 +40,8 @@ HWY_INLINE void softmax_row(float* scores, std::int64_t columns, float& row_max,
   }
 }
 
-HWY_INLINE void softmax_block(const AttentionGroup& group, const ForwardWork& work, std::int64_t head, const Block& block) {
+HWY_INLINE void softmax_block(const AttentionGroup& group, const ForwardWork& work, std::int64_t head,
+                              const Block& block) {
   std::int64_t offset = group.keys - group.queries, padded = round_to_panel(group.dim);
   if (group.dropout.active) draw_block(group.dropout, head, block, work.bytes);
   for (std::int64_t i = 0; i < block.rows; ++i) {
@@ -56,7 +58,8 @@ HWY_INLINE void softmax_block(const AttentionGroup& group, const ForwardWork& wo
   }
 }
 
-HWY_INLINE void write_rows(const AttentionForward& call, const ForwardWork& work, std::int64_t head, const Block& block) {
+HWY_INLINE void write_rows(const AttentionForward& call, const ForwardWork& work, std::int64_t head,
+                           const Block& block) {
   const AttentionGroup& group = call.group;
   std::int64_t padded = round_to_panel(group.dim);
   for (std::int64_t i = 0; i < block.rows; ++i) {
@@ -102,7 +105,11 @@ HWY_AFTER_NAMESPACE();
 namespace mtl::cpu {
 HWY_EXPORT(attention_forward_group);
 
-void attention_forward(const AttentionForward& call, float* work) { HWY_DYNAMIC_DISPATCH(attention_forward_group)(call, work); }
-std::int64_t attention_forward_work(std::int64_t keys, std::int64_t dim) { return ForwardWork(nullptr, keys, dim).area.used(); }
+void attention_forward(const AttentionForward& call, float* work) {
+  HWY_DYNAMIC_DISPATCH(attention_forward_group)(call, work);
+}
+std::int64_t attention_forward_work(std::int64_t keys, std::int64_t dim) {
+  return ForwardWork(nullptr, keys, dim).area.used();
+}
 }  // namespace mtl::cpu
 #endif

@@ -51,7 +51,8 @@ HWY_INLINE void multiply_tile(const float* HWY_RESTRICT a, std::int64_t lda, con
 }
 
 HWY_INLINE float dot(const float* a, const float* b, std::int64_t n) {
-  return sum_of(static_cast<std::size_t>(n), [&](std::size_t i, auto lanes) HWY_ATTR { return hn::Mul(lanes.load(a + i), lanes.load(b + i)); });
+  return sum_of(static_cast<std::size_t>(n),
+                [&](std::size_t i, auto lanes) HWY_ATTR { return hn::Mul(lanes.load(a + i), lanes.load(b + i)); });
 }
 
 using F32x4 = hn::FixedTag<float, 4>;
@@ -68,7 +69,8 @@ HWY_INLINE void transpose_4x4(hn::Vec<F32x4> (&rows)[4]) {
 }
 
 /// Panels [column / 2N][row][2N] of src (rows, columns); columns are padded with zeros.
-HWY_INLINE void pack_rows(const float* src, std::int64_t stride, std::int64_t rows, std::int64_t columns, float* panels) {
+HWY_INLINE void pack_rows(const float* src, std::int64_t stride, std::int64_t rows, std::int64_t columns,
+                          float* panels) {
   for (std::int64_t c = 0; c < columns; c += kWidth) {
     std::int64_t width = std::min(kWidth, columns - c);
     for (std::int64_t r = 0; r < rows; ++r, panels += kWidth) {
@@ -112,19 +114,22 @@ HWY_INLINE void copy_block(const float* src, std::int64_t stride, std::int64_t r
 }
 
 /// The random bytes of one tile of 16 rows by 32 columns (kernels/dropout.h).
-HWY_INLINE void draw_tile(PhiloxKey key, std::uint64_t sample, std::uint64_t block, std::uint8_t* out, std::int64_t stride) {
+HWY_INLINE void draw_tile(PhiloxKey key, std::uint64_t sample, std::uint64_t block, std::uint8_t* out,
+                          std::int64_t stride) {
   HWY_ALIGN std::uint32_t words[32 * 4];
   philox_blocks(key, sample, block, 32, words);
   const F32x4 d;
   const hn::Repartition<std::uint16_t, F32x4> d16;
   for (int g = 0; g < 8; ++g) {  // calls 4 g .. 4 g + 3: low halves are row g, high halves row g + 8
     hn::Vec<F32x4> call[4];
-    for (int q = 0; q < 4; ++q) call[q] = hn::BitCast(d, hn::Load(hn::RebindToUnsigned<F32x4>(), words + 16 * g + 4 * q));
+    for (int q = 0; q < 4; ++q)
+      call[q] = hn::BitCast(d, hn::Load(hn::RebindToUnsigned<F32x4>(), words + 16 * g + 4 * q));
     transpose_4x4(call);  // now word j of the four calls, columns 8 j .. 8 j + 7
     for (int j = 0; j < 4; j += 2) {
       auto left = hn::BitCast(d16, call[j]), right = hn::BitCast(d16, call[j + 1]);
       hn::StoreU(hn::ConcatEven(d16, right, left), d16, reinterpret_cast<std::uint16_t*>(out + g * stride + 8 * j));
-      hn::StoreU(hn::ConcatOdd(d16, right, left), d16, reinterpret_cast<std::uint16_t*>(out + (g + 8) * stride + 8 * j));
+      hn::StoreU(hn::ConcatOdd(d16, right, left), d16,
+                 reinterpret_cast<std::uint16_t*>(out + (g + 8) * stride + 8 * j));
     }
   }
 }
@@ -146,7 +151,8 @@ HWY_INLINE void draw_block(const AttentionDropout& dropout, std::int64_t head, c
   for (std::int64_t row = 0; row < block.rows; row += 16) {
     std::int64_t end = std::min(block.key_end, block.row + row + 16);
     for (std::int64_t key = block.key; key < end; key += 32) {
-      std::uint64_t tile = ((dropout.head + head) * dropout.row_tiles + (block.row + row) / 16) * dropout.column_tiles + key / 32;
+      std::uint64_t tile =
+          ((dropout.head + head) * dropout.row_tiles + (block.row + row) / 16) * dropout.column_tiles + key / 32;
       draw_tile(dropout.key, dropout.sample, tile * 32, out + row * kKeyBlock + (key - block.key), kKeyBlock);
     }
   }
@@ -164,7 +170,8 @@ HWY_INLINE std::int64_t visible_columns(const Block& block, std::int64_t row, st
 }
 
 /// Sets to -inf what row `position` must not see among `columns` scores that begin at key `key`.
-HWY_INLINE void mask_row(float* scores, std::int64_t columns, std::int64_t key, std::int64_t start, std::int64_t position) {
+HWY_INLINE void mask_row(float* scores, std::int64_t columns, std::int64_t key, std::int64_t start,
+                         std::int64_t position) {
   constexpr float kMasked = -std::numeric_limits<float>::infinity();
   std::int64_t begin = std::clamp<std::int64_t>(start - key, 0, columns);
   std::int64_t end = std::clamp<std::int64_t>(position + 1 - key, begin, columns);
@@ -179,8 +186,8 @@ HWY_INLINE void multiply_scores(const float* a, std::int64_t lda, const float* p
     const float* panel = panels + (block.key + column) * dim;
     for (std::int64_t row = 0; row < block.rows; row += kRows) {
       if (column >= visible_columns(block, block.row + row, offset)) continue;
-      multiply_tile<false, Store::overwrite>(a + row * lda, lda, panel, kWidth, dim, scores + row * kScoreStride + column,
-                                             kScoreStride);
+      multiply_tile<false, Store::overwrite>(a + row * lda, lda, panel, kWidth, dim,
+                                             scores + row * kScoreStride + column, kScoreStride);
     }
   }
 }

@@ -6,10 +6,10 @@
 
 namespace mtl::cpu {
 
-inline constexpr std::int64_t kQueryBlock = 48;   // a multiple of 16 (dropout tiles) and of 6 and 12 (register tiles)
-inline constexpr std::int64_t kKeyBlock = 192;    // likewise, and of 32 (dropout tiles, widest panel)
-inline constexpr std::int64_t kKeyAlign = 96;     // where a block of keys may begin
-inline constexpr std::int64_t kPanelAlign = 32;   // the widest panel
+inline constexpr std::int64_t kQueryBlock = 48;  // a multiple of 16 (dropout tiles) and of 6 and 12 (register tiles)
+inline constexpr std::int64_t kKeyBlock = 192;   // likewise, and of 32 (dropout tiles, widest panel)
+inline constexpr std::int64_t kKeyAlign = 96;    // where a block of keys may begin
+inline constexpr std::int64_t kPanelAlign = 32;  // the widest panel
 inline constexpr std::int64_t kScoreStride = kKeyBlock + 16;  // not a multiple of 1 KB, which would crowd cache sets
 
 constexpr std::int64_t round_up(std::int64_t n, std::int64_t step) { return (n + step - 1) / step * step; }
@@ -72,15 +72,15 @@ struct BackwardWork {
   WorkArea area;
   float* k_columns;  // keys and values transposed, in panels
   float* v_columns;
-  float* k_rows;     // keys, in panels
-  float* dk;         // (keys, padded) sums
+  float* k_rows;  // keys, in panels
+  float* dk;      // (keys, padded) sums
   float* dv;
-  float* q;          // a block of queries, times scale
+  float* q;  // a block of queries, times scale
   float* dout;
-  float* dq;         // lacks the factor scale
+  float* dq;  // lacks the factor scale
   float* probabilities;
   float* dscores;
-  float* row_dot;    // D of the equations
+  float* row_dot;       // D of the equations
   std::uint8_t* bytes;  // of dropout
 };
 

@@ -34,7 +34,8 @@ void layernorm_backward(Stream& stream, const LayerNormBackward& args, const Lay
 
 void residual_forward(Stream& stream, Tensor out, Tensor residual, Tensor branch, Tensor bias, const Dropout& dropout);
 /// partials (row_sum_blocks(B T).number(), C); left out when dbias is not wanted.
-void residual_backward(Stream& stream, Tensor partials, Tensor dbranch, Grad dbias, Tensor dout, const Dropout& dropout);
+void residual_backward(Stream& stream, Tensor partials, Tensor dbranch, Grad dbias, Tensor dout,
+                       const Dropout& dropout);
 
 /// target (C) = or += the rows of partials, added in order.
 void sum_partials(Stream& stream, Grad target, Tensor partials, std::int64_t offset, std::int64_t row_stride);
@@ -46,7 +47,8 @@ void embedding_backward(Stream& stream, Grad dtable, Grad dposition_table, Tenso
 
 void cross_entropy_stats(Stream& stream, Tensor stats, Tensor logits, Tensor labels, VocabSlice slice);
 void cross_entropy_loss(Stream& stream, Tensor losses, Tensor stats);
-void cross_entropy_backward(Stream& stream, Tensor logits, Tensor stats, Tensor labels, Tensor weights, VocabSlice slice);
+void cross_entropy_backward(Stream& stream, Tensor logits, Tensor stats, Tensor labels, Tensor weights,
+                            VocabSlice slice);
 
 /// p -= rate m / (root sqrt(v) + eps) + decay p, with m, v updated by grad * the gradient.
 struct AdamWFactors {

@@ -29,10 +29,12 @@ void cross_entropy_loss(Stream& stream, Tensor losses, Tensor stats) {
   cpu::cross_entropy_loss(stream, losses, stats);
 }
 
-void cross_entropy_backward(Stream& stream, Tensor logits, Tensor stats, Tensor labels, Tensor weights, VocabSlice slice) {
+void cross_entropy_backward(Stream& stream, Tensor logits, Tensor stats, Tensor labels, Tensor weights,
+                            VocabSlice slice) {
   check_logits(logits, stats, labels, slice);
   expect_tensor("cross_entropy weights", weights, DType::f32, {logits.size(0)});
-  stream.count(0, 2 * static_cast<double>(logits.bytes()) + static_cast<double>(stats.bytes() + labels.bytes() + weights.bytes()));
+  stream.count(0, 2 * static_cast<double>(logits.bytes()) +
+                      static_cast<double>(stats.bytes() + labels.bytes() + weights.bytes()));
   if (stream.is_meta()) return;
   cpu::cross_entropy_backward(stream, logits, stats, labels, weights, slice);
 }

@@ -46,7 +46,9 @@ void stats_of_row(const float* z, std::size_t n, float* stats) {
 /// z = weight (exp(z - max) / sum)
 void gradient_of_row(float* z, std::size_t n, const float* stats, float weight) {
   const VecF32 max = set(stats[0]), factor = set(weight / stats[1]);
-  sweep(n, [&](std::size_t i, auto lanes) HWY_ATTR { lanes.store(hn::Mul(exp(hn::Sub(lanes.load(z + i), max)), factor), z + i); });
+  const auto replace = [=](std::size_t i, auto lanes)
+                           HWY_ATTR { lanes.store(hn::Mul(exp(hn::Sub(lanes.load(z + i), max)), factor), z + i); };
+  sweep(n, replace);
 }
 
 }  // namespace mtl::HWY_NAMESPACE
@@ -78,16 +80,18 @@ void cross_entropy_stats(Stream& stream, Tensor stats, Tensor logits, Tensor lab
 void cross_entropy_loss(Stream&, Tensor losses, Tensor stats) {
   const float* s = stats.data<float>();
   for (std::int64_t row = 0; row < losses.numel(); ++row, s += 3) {
-    losses.data<float>()[row] =
-        static_cast<float>(std::log(static_cast<double>(s[1])) + (static_cast<double>(s[0]) - static_cast<double>(s[2])));
+    losses.data<float>()[row] = static_cast<float>(std::log(static_cast<double>(s[1])) +
+                                                   (static_cast<double>(s[0]) - static_cast<double>(s[2])));
   }
 }
 
-void cross_entropy_backward(Stream& stream, Tensor logits, Tensor stats, Tensor labels, Tensor weights, VocabSlice slice) {
+void cross_entropy_backward(Stream& stream, Tensor logits, Tensor stats, Tensor labels, Tensor weights,
+                            VocabSlice slice) {
   over_rows(stream, logits, [&](std::int64_t row) {
     float* z = logits.data<float>() + row * logits.size(1);
     const float weight = weights.data<float>()[row];
-    HWY_DYNAMIC_DISPATCH(gradient_of_row)(z, static_cast<std::size_t>(slice.valid), stats.data<float>() + 3 * row, weight);
+    HWY_DYNAMIC_DISPATCH(gradient_of_row)
+    (z, static_cast<std::size_t>(slice.valid), stats.data<float>() + 3 * row, weight);
     std::fill(z + slice.valid, z + logits.size(1), 0.0f);
     const std::int64_t label = labels.data<std::int32_t>()[row] - slice.begin;
     if (label >= 0 && label < slice.valid) z[label] -= weight;

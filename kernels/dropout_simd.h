@@ -1,4 +1,9 @@
-// The masks of dropout.h for hidden states, a stretch of a row at a time. Part of a file that uses simd.h: included after it.
+// The masks of dropout.h for hidden states, a stretch of a row at a time. Brings simd.h along, in whose place it is
+// included.
+
+#include "kernels/dropout.h"
+#include "kernels/parallel.h"
+#include "kernels/simd.h"
 
 #if defined(MTL_DROPOUT_SIMD_TOGGLE) == defined(HWY_TARGET_TOGGLE)
 #ifdef MTL_DROPOUT_SIMD_TOGGLE
@@ -15,7 +20,8 @@ class HiddenMask {
  public:
   static constexpr std::size_t kStretch = 512;
 
-  HiddenMask(const Dropout& dropout, std::int64_t width) : dropout_(dropout), width_(static_cast<std::uint64_t>(width)) {
+  HiddenMask(const Dropout& dropout, std::int64_t width)
+      : dropout_(dropout), width_(static_cast<std::uint64_t>(width)) {
     if (!dropout.active()) return;
     threshold_ = static_cast<std::int32_t>(hidden_dropout_threshold(dropout.probability));
     scale_ = threshold_ >= 65536 ? 0 : 65536.0f / static_cast<float>(65536 - threshold_);

@@ -10,11 +10,15 @@ HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
 void add_range(float* out, const float* in, std::size_t n) {
-  sweep(n, [&](std::size_t i, auto lanes) HWY_ATTR { lanes.store(hn::Add(lanes.load(out + i), lanes.load(in + i)), out + i); });
+  const auto add = [=](std::size_t i, auto lanes)
+                       HWY_ATTR { lanes.store(hn::Add(lanes.load(out + i), lanes.load(in + i)), out + i); };
+  sweep(n, add);
 }
 
 void scale_range(float* out, float factor, std::size_t n) {
-  sweep(n, [&](std::size_t i, auto lanes) HWY_ATTR { lanes.store(hn::Mul(lanes.load(out + i), set(factor)), out + i); });
+  const auto scale = [=](std::size_t i, auto lanes)
+                         HWY_ATTR { lanes.store(hn::Mul(lanes.load(out + i), set(factor)), out + i); };
+  sweep(n, scale);
 }
 
 double sum_of_squares_range(const float* in, std::size_t n) {
@@ -47,15 +51,15 @@ HWY_EXPORT(sum_of_squares_range);
 template <class Body>
 void over_blocks(Stream& stream, std::int64_t count, const Body& body) {
   Blocks blocks{count, kSerialElements};
-  parallel_for(stream.threads(), blocks.number(), count, [&](std::int64_t block) {
-    body(blocks[block].begin, static_cast<std::size_t>(blocks[block].size()));
-  });
+  parallel_for(stream.threads(), blocks.number(), count,
+               [&](std::int64_t block) { body(blocks[block].begin, static_cast<std::size_t>(blocks[block].size())); });
 }
 }  // namespace
 
 void fill_zero(Stream& stream, Tensor out) {
   auto* to = static_cast<char*>(out.raw());
-  over_blocks(stream, static_cast<std::int64_t>(out.bytes()), [&](std::int64_t begin, std::size_t n) { std::memset(to + begin, 0, n); });
+  over_blocks(stream, static_cast<std::int64_t>(out.bytes()),
+              [&](std::int64_t begin, std::size_t n) { std::memset(to + begin, 0, n); });
 }
 
 void copy(Stream& stream, Tensor out, Tensor in) {
@@ -67,14 +71,16 @@ void copy(Stream& stream, Tensor out, Tensor in) {
 
 void add(Stream& stream, Tensor out, Tensor in) {
   auto *to = out.data<float>(), *from = in.data<float>();
-  over_blocks(stream, out.numel(),
-              [&](std::int64_t begin, std::size_t n) { HWY_DYNAMIC_DISPATCH(add_range)(to + begin, from + begin, n); });
+  over_blocks(stream, out.numel(), [&](std::int64_t begin, std::size_t n) {
+    HWY_DYNAMIC_DISPATCH(add_range)(to + begin, from + begin, n);
+  });
 }
 
 void scale(Stream& stream, Tensor out, float factor) {
   auto* to = out.data<float>();
-  over_blocks(stream, out.numel(),
-              [&](std::int64_t begin, std::size_t n) { HWY_DYNAMIC_DISPATCH(scale_range)(to + begin, factor, n); });
+  over_blocks(stream, out.numel(), [&](std::int64_t begin, std::size_t n) {
+    HWY_DYNAMIC_DISPATCH(scale_range)(to + begin, factor, n);
+  });
 }
 
 void sum_of_squares(Stream& stream, Tensor partials, Tensor out, Tensor in, GradMode mode) {
@@ -83,7 +89,8 @@ void sum_of_squares(Stream& stream, Tensor partials, Tensor out, Tensor in, Grad
   Blocks blocks{in.numel(), kSumOfSquaresBlock};
   parallel_for(stream.threads(), blocks.number(), in.numel(), [&](std::int64_t block) {
     Range range = blocks[block];
-    sums[block] = HWY_DYNAMIC_DISPATCH(sum_of_squares_range)(from + range.begin, static_cast<std::size_t>(range.size()));
+    sums[block] =
+        HWY_DYNAMIC_DISPATCH(sum_of_squares_range)(from + range.begin, static_cast<std::size_t>(range.size()));
   });
   double sum = mode == GradMode::accumulate ? *out.data<double>() : 0;
   for (std::int64_t block = 0; block < blocks.number(); ++block) sum += sums[block];

@@ -21,8 +21,8 @@ void check_positions(const EmbeddingInput& in, const Tensor& position_table) {
   if (!position_table.exists()) return;
   const std::int32_t* positions = in.positions.data<std::int32_t>();
   for (std::int64_t place = 0; place < in.positions.numel(); ++place) {
-    require(positions[place] >= 0 && positions[place] < position_table.size(0), "embedding: position ", positions[place],
-            " is not within the ", position_table.size(0), " of the position table");
+    require(positions[place] >= 0 && positions[place] < position_table.size(0), "embedding: position ",
+            positions[place], " is not within the ", position_table.size(0), " of the position table");
   }
 }
 

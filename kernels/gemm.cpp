@@ -23,10 +23,12 @@ MatrixShape shape_of(const char* what, const Operand& operand) {
 void check_epilogue(const Epilogue& epilogue, const Tensor& c, const Operand& a, GradMode mode) {
   const bool changes_c = epilogue.bias.exists() || epilogue.gelu_aux.exists() || epilogue.dgelu_aux.exists();
   require(!changes_c || mode == GradMode::overwrite, "gemm: bias and gelu epilogues go with overwrite only");
-  require(!epilogue.gelu_aux.exists() || !epilogue.dgelu_aux.exists(), "gemm: gelu and its derivative exclude each other");
+  require(!epilogue.gelu_aux.exists() || !epilogue.dgelu_aux.exists(),
+          "gemm: gelu and its derivative exclude each other");
   if (epilogue.bias.exists()) expect_tensor("gemm bias", epilogue.bias, DType::f32, {c.size(-1)});
   for (const Tensor& aux : {epilogue.gelu_aux, epilogue.dgelu_aux}) {
-    if (aux.exists()) expect_tensor("gemm aux", aux.view({aux.row_count(), aux.size(-1)}), DType::f32, {c.row_count(), c.size(-1)});
+    if (aux.exists())
+      expect_tensor("gemm aux", aux.view({aux.row_count(), aux.size(-1)}), DType::f32, {c.row_count(), c.size(-1)});
   }
   if (!epilogue.dbias.wanted()) return;
   require(a.transposed, "gemm: dbias goes with a transposed A only");
@@ -37,15 +39,16 @@ void check_epilogue(const Epilogue& epilogue, const Tensor& c, const Operand& a,
 
 void gemm(Stream& stream, Tensor c, Operand a, Operand b, GradMode mode, const Epilogue& epilogue) {
   const MatrixShape left = shape_of("gemm A", a), right = shape_of("gemm B", b), out = shape_of("gemm C", {c});
-  require(left.columns == right.rows && out.rows == left.rows && out.columns == right.columns, "gemm: C ", c.shape().text(),
-          " is not the product of ", a.tensor.shape().text(), a.transposed ? " transposed" : "", " and ",
-          b.tensor.shape().text(), b.transposed ? " transposed" : "");
+  require(left.columns == right.rows && out.rows == left.rows && out.columns == right.columns, "gemm: C ",
+          c.shape().text(), " is not the product of ", a.tensor.shape().text(), a.transposed ? " transposed" : "",
+          " and ", b.tensor.shape().text(), b.transposed ? " transposed" : "");
   check_epilogue(epilogue, c, a, mode);
   const std::size_t moved = a.tensor.bytes() + b.tensor.bytes() + c.bytes() * (mode == GradMode::accumulate ? 2 : 1) +
                             epilogue.bias.bytes() + epilogue.gelu_aux.bytes() + epilogue.dgelu_aux.bytes() +
                             epilogue.dbias.tensor.bytes();
-  stream.count(2.0 * static_cast<double>(out.rows) * static_cast<double>(out.columns) * static_cast<double>(left.columns),
-               static_cast<double>(moved));
+  stream.count(
+      2.0 * static_cast<double>(out.rows) * static_cast<double>(out.columns) * static_cast<double>(left.columns),
+      static_cast<double>(moved));
   if (stream.is_meta()) return;
   cpu::gemm(stream, c, a, b, mode, epilogue);
 }

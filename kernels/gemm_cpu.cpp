@@ -1,5 +1,5 @@
-// The product is oneDNN's, but for a few rows times a transposed B (decoding): that is bound by reading B, and oneDNN would
-// copy B first. The epilogues are one pass of ours over the rows of C.
+// The product is oneDNN's, but for a few rows times a transposed B (decoding): that is bound by reading B, and oneDNN
+// would copy B first. The epilogues are one pass of ours over the rows of C.
 #include <dnnl.h>
 #include <omp.h>
 
@@ -26,7 +26,8 @@ void finish_row(float* c, const float* bias, float* gelu_aux, const float* dgelu
 }
 
 /// sums[0..3] = a0 . w0, a0 . w1, a1 . w0, a1 . w1 over k elements.
-HWY_INLINE void dot_tile(const float* a0, const float* a1, const float* w0, const float* w1, std::size_t k, float* sums) {
+HWY_INLINE void dot_tile(const float* a0, const float* a1, const float* w0, const float* w1, std::size_t k,
+                         float* sums) {
   VecF32 s00 = set(0), s01 = s00, s10 = s00, s11 = s00;
   sweep(k, [&](std::size_t i, auto lanes) HWY_ATTR {
     const VecF32 x0 = lanes.load(a0 + i), x1 = lanes.load(a1 + i), y0 = lanes.load(w0 + i), y1 = lanes.load(w1 + i);
@@ -39,7 +40,8 @@ HWY_INLINE void dot_tile(const float* a0, const float* a1, const float* w0, cons
   for (const VecF32 s : {s00, s01, s10, s11}) sums[n++] = hn::GetLane(hn::SumOfLanes(F32(), s));
 }
 
-/// Some columns of C = or += a W^T for a single row, four at a time; an end of less than four computes its last one again.
+/// Some columns of C = or += a W^T for a single row, four at a time; an end of less than four computes its last one
+/// again.
 void multiply_one_row(const Tensor& c, const Tensor& a, const Tensor& w, bool accumulate, Range columns) {
   const std::int64_t k = a.size(-1);
   const float *x = a.data<float>(), *right = w.data<float>();
@@ -91,7 +93,8 @@ void column_sums(float* out, bool accumulate, const Tensor& dy, Range columns) {
   const auto n = static_cast<std::size_t>(columns.size());
   HWY_ALIGN float total[kMaxColumns] = {}, block[kMaxColumns];
   const auto add_to = [n](float* sums, const float* values) HWY_ATTR {
-    sweep(n, [&](std::size_t i, auto lanes) HWY_ATTR { lanes.store(hn::Add(lanes.load(sums + i), lanes.load(values + i)), sums + i); });
+    sweep(n, [&](std::size_t i, auto lanes)
+                 HWY_ATTR { lanes.store(hn::Add(lanes.load(sums + i), lanes.load(values + i)), sums + i); });
   };
   for (std::int64_t row = 0; row < dy.row_count(); row += kRows) {
     std::memset(block, 0, sizeof(block));
@@ -145,9 +148,9 @@ void multiply(Stream& stream, Tensor c, const Operand& a, const Operand& b, Grad
     return;
   }
   ThreadLimit limit(stream.threads());
-  dnnl_status_t status = dnnl_sgemm(a.transposed ? 'T' : 'N', b.transposed ? 'T' : 'N', m, n, k, 1.0f, a.tensor.data<float>(),
-                                    a.tensor.size(-1), b.tensor.data<float>(), b.tensor.size(-1),
-                                    mode == GradMode::accumulate ? 1.0f : 0.0f, c.data<float>(), n);
+  dnnl_status_t status = dnnl_sgemm(a.transposed ? 'T' : 'N', b.transposed ? 'T' : 'N', m, n, k, 1.0f,
+                                    a.tensor.data<float>(), a.tensor.size(-1), b.tensor.data<float>(),
+                                    b.tensor.size(-1), mode == GradMode::accumulate ? 1.0f : 0.0f, c.data<float>(), n);
   require(status == dnnl_success, "dnnl_sgemm failed with status ", static_cast<int>(status));
 }
 

@@ -15,7 +15,8 @@ void layernorm_forward_rows(Tensor y, const LayerNormCache& cache, Tensor gamma,
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
     const float* x = cache.x.data<float>() + row * y.size(-1);
     float* out = y.data<float>() + row * y.size(-1);
-    const float mean = sum_of(width, [&](std::size_t i, auto lanes) HWY_ATTR { return lanes.load(x + i); }) / static_cast<float>(width);
+    const float mean = sum_of(width, [&](std::size_t i, auto lanes) HWY_ATTR { return lanes.load(x + i); }) /
+                       static_cast<float>(width);
     const VecF32 center = set(mean);
     const float squares = sum_of(width, [&](std::size_t i, auto lanes) HWY_ATTR {
       const VecF32 d = lanes.keep(hn::Sub(lanes.load(x + i), center));
@@ -45,11 +46,13 @@ struct BackwardRow {
 };
 
 void write_dx(const BackwardRow& row, float* dx, bool accumulate) {
-  const auto g = [&](std::size_t i, auto lanes) HWY_ATTR { return hn::Mul(lanes.load(row.gamma + i), lanes.load(row.dy + i)); };
+  const auto g = [&](std::size_t i, auto lanes)
+                     HWY_ATTR { return hn::Mul(lanes.load(row.gamma + i), lanes.load(row.dy + i)); };
   const float n = static_cast<float>(row.width);
   const VecF32 mean_g = set(sum_of(row.width, g) / n);
-  const VecF32 mean_gx =
-      set(sum_of(row.width, [&](std::size_t i, auto lanes) HWY_ATTR { return hn::Mul(g(i, lanes), row.x_hat(i, lanes)); }) / n);
+  const VecF32 mean_gx = set(
+      sum_of(row.width, [&](std::size_t i, auto lanes) HWY_ATTR { return hn::Mul(g(i, lanes), row.x_hat(i, lanes)); }) /
+      n);
   const VecF32 rstd = set(row.rstd);
   sweep(row.width, [&](std::size_t i, auto lanes) HWY_ATTR {
     const VecF32 centered = hn::NegMulAdd(row.x_hat(i, lanes), mean_gx, hn::Sub(g(i, lanes), mean_g));
@@ -72,8 +75,9 @@ void add_parameter_sums(const BackwardRow& row, float* sums) {
 void layernorm_backward_rows(const cpu::LayerNormBackward& args, const LayerNormCache& cache, Range rows, float* sums) {
   const std::int64_t width = args.dy.size(-1);
   for (std::int64_t n = rows.begin; n < rows.end; ++n) {
-    const BackwardRow row{cache.x.data<float>() + n * width, args.dy.data<float>() + n * width, args.gamma.data<float>(),
-                          static_cast<std::size_t>(width), cache.mean.data<float>()[n], cache.rstd.data<float>()[n]};
+    const BackwardRow row{cache.x.data<float>() + n * width, args.dy.data<float>() + n * width,
+                          args.gamma.data<float>(),          static_cast<std::size_t>(width),
+                          cache.mean.data<float>()[n],       cache.rstd.data<float>()[n]};
     if (sums != nullptr) add_parameter_sums(row, sums);  // before dx is written: it may be dy itself
     if (args.dx.wanted()) write_dx(row, args.dx.tensor.data<float>() + n * width, args.dx.mode == GradMode::accumulate);
   }
@@ -90,8 +94,9 @@ HWY_EXPORT(layernorm_backward_rows);
 }  // namespace
 
 void layernorm_forward(Stream& stream, Tensor y, const LayerNormCache& cache, Tensor gamma, Tensor beta, float eps) {
-  parallel_rows(stream.threads(), y.row_count(), y.size(-1),
-                [&](Range rows) { HWY_DYNAMIC_DISPATCH(layernorm_forward_rows)(y, cache, gamma, beta, eps, rows); });
+  parallel_rows(stream.threads(), y.row_count(), y.size(-1), [&](Range rows) {
+    HWY_DYNAMIC_DISPATCH(layernorm_forward_rows)(y, cache, gamma, beta, eps, rows);
+  });
 }
 
 void layernorm_backward(Stream& stream, const LayerNormBackward& args, const LayerNormCache& cache) {

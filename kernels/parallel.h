@@ -18,9 +18,7 @@ struct Blocks {
   std::int64_t count;
   std::int64_t block_size;
   std::int64_t number() const { return (count + block_size - 1) / block_size; }
-  Range operator[](std::int64_t block) const {
-    return {block * block_size, std::min(count, (block + 1) * block_size)};
-  }
+  Range operator[](std::int64_t block) const { return {block * block_size, std::min(count, (block + 1) * block_size)}; }
 };
 
 /// Elements of work below which a second thread costs more than it brings (a fork takes about 5 us).

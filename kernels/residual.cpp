@@ -21,7 +21,8 @@ void residual_forward(Stream& stream, Tensor out, Tensor residual, Tensor branch
   cpu::residual_forward(stream, out, residual, branch, bias, dropout);
 }
 
-void residual_backward(Stream& stream, Arena& scratch, Tensor dbranch, Grad dbias, Tensor dout, const Dropout& dropout) {
+void residual_backward(Stream& stream, Arena& scratch, Tensor dbranch, Grad dbias, Tensor dout,
+                       const Dropout& dropout) {
   check_hidden("residual dout", dout);
   expect_tensor("residual dbranch", dbranch, DType::f32, dout.shape());
   if (dbias.wanted()) expect_tensor("residual dbias", dbias.tensor, DType::f32, {dout.size(-1)});

@@ -2,13 +2,13 @@
 #include "kernels/cpu.h"
 
 #define MTL_SIMD_FILE "kernels/residual_cpu.cpp"
-#include "kernels/simd.h"
 #include "kernels/dropout_simd.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
-void residual_forward_rows(Tensor out, Tensor residual, Tensor branch, Tensor bias, const Dropout& dropout, Range rows) {
+void residual_forward_rows(Tensor out, Tensor residual, Tensor branch, Tensor bias, const Dropout& dropout,
+                           Range rows) {
   const std::int64_t width = out.size(2), length = out.size(1);
   const HiddenMask mask(dropout, width);
   const float* shift = bias.exists() ? bias.data<float>() : nullptr;
@@ -28,14 +28,16 @@ void residual_forward_rows(Tensor out, Tensor residual, Tensor branch, Tensor bi
 void residual_backward_rows(Tensor dbranch, Tensor dout, const Dropout& dropout, Range rows, float* sums) {
   const std::int64_t width = dout.size(2), length = dout.size(1);
   const HiddenMask mask(dropout, width);
+  const bool writes = dropout.active() || dbranch.raw() != dout.raw();
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
     const float* from = dout.data<float>() + row * width;
     float* to = dbranch.data<float>() + row * width;
-    mask.sweep_row(row / length, row % length, {0, width}, [&](std::size_t i, auto lanes, VecF32 factor) HWY_ATTR {
+    const auto pass = [=](std::size_t i, auto lanes, VecF32 factor) HWY_ATTR {
       const VecF32 dx = hn::Mul(lanes.load(from + i), factor);
-      lanes.store(dx, to + i);
+      if (writes) lanes.store(dx, to + i);
       if (sums != nullptr) lanes.store(hn::Add(lanes.load(sums + i), dx), sums + i);
-    });
+    };
+    mask.sweep_row(row / length, row % length, {0, width}, pass);
   }
 }
 
@@ -66,7 +68,8 @@ void residual_forward(Stream& stream, Tensor out, Tensor residual, Tensor branch
   });
 }
 
-void residual_backward(Stream& stream, Tensor partials, Tensor dbranch, Grad dbias, Tensor dout, const Dropout& dropout) {
+void residual_backward(Stream& stream, Tensor partials, Tensor dbranch, Grad dbias, Tensor dout,
+                       const Dropout& dropout) {
   const bool same = dbranch.raw() == dout.raw() && !dropout.active();
   if (same && !dbias.wanted()) return;
   const std::int64_t width = dout.size(2);

@@ -2,21 +2,26 @@
 //
 // A file that uses it is compiled once per instruction set. It looks like this:
 //
-//   #define MTL_SIMD_FILE "kernels/example_cpu.cpp"   // its own name
-//   #include "kernels/simd.h"                         // after every other include
+//   #define MTL_SIMD_FILE "kernels/example_cpu.cpp"  // its own name
+//   #include "kernels/simd.h"                        // after every other include
+//
 //   HWY_BEFORE_NAMESPACE();
 //   namespace mtl::HWY_NAMESPACE {
-//   void double_all(float* x, std::size_t n) {        // plain loops over vectors; no threads here
-//     sweep(n, [&](std::size_t i, auto lanes) HWY_ATTR { lanes.store(hn::Mul(lanes.load(x + i), hn::Set(F32(), 2)), x + i); });
+//   void negate(float* x, std::size_t n) {           // plain loops over vectors; no threads here
+//     sweep(n, [=](std::size_t i, auto lanes) HWY_ATTR { lanes.store(hn::Neg(lanes.load(x + i)), x + i); });
 //   }
 //   }
 //   HWY_AFTER_NAMESPACE();
-//   #if HWY_ONCE                                      // once: threads, and the choice HWY_DYNAMIC_DISPATCH(double_all)(x, n)
-//   namespace mtl { HWY_EXPORT(double_all); ... }
+//
+//   #if HWY_ONCE                                     // once: threads, and the choice
+//   namespace mtl {
+//   HWY_EXPORT(negate);
+//   ... HWY_DYNAMIC_DISPATCH(negate)(x, n) ...
+//   }
 //   #endif
 //
-// Instruction sets on x86: AVX-512, AVX2, and SSE4 as what every machine has. Sums are over as many lanes as a vector has,
-// so bits differ between instruction sets, never between threads.
+// Instruction sets on x86: AVX-512, AVX2, and SSE4 as what every machine has. Sums are over as many lanes as a vector
+// has, so bits differ between instruction sets, never between threads.
 
 // No include guard: Highway reads this file again for every instruction set.
 #ifndef MTL_SIMD_TARGETS
@@ -105,8 +110,9 @@ HWY_INLINE float sum_of(std::size_t n, const Term& term) {
   return hn::GetLane(hn::SumOfLanes(F32(), hn::Add(hn::Add(a, b), hn::Add(c, d))));
 }
 
-/// e^x for x in [-87.3, 88], within 2e-7 relative; a NaN stays NaN. x = n ln 2 + r; e^r = 1 + r + r^2 q(r), q minimax of
-/// degree 4 (3e-9). Adding 1.5 * 2^23 rounds x / ln 2 to n and leaves n in the low bits, from where it goes to the exponent.
+/// e^x for x in [-87.3, 88], within 2e-7 relative; a NaN stays NaN. x = n ln 2 + r; e^r = 1 + r + r^2 q(r), q minimax
+/// of degree 4 (3e-9). Adding 1.5 * 2^23 rounds x / ln 2 to n and leaves n in the low bits, from where it goes to the
+/// exponent.
 HWY_INLINE VecF32 exp_in_range(VecF32 x) {
   const VecF32 rounder = set(12582912.0f);
   const VecF32 shifted = hn::MulAdd(x, set(1.44269504f), rounder);
@@ -154,7 +160,8 @@ HWY_INLINE void philox_blocks(PhiloxKey key, std::uint64_t sample, std::uint64_t
   const hn::ScalableTag<std::uint64_t> d64;  // a word in the low half of each lane; the high half does not matter
   const hn::Repartition<std::uint32_t, decltype(d64)> d32;
   const std::size_t step = hn::Lanes(d64);
-  const auto multiply = [&](auto a, std::uint32_t b) HWY_ATTR { return hn::MulEven(hn::BitCast(d32, a), hn::Set(d32, b)); };
+  const auto multiply = [&](auto a, std::uint32_t b)
+                            HWY_ATTR { return hn::MulEven(hn::BitCast(d32, a), hn::Set(d32, b)); };
   HWY_ALIGN std::uint64_t low[HWY_MAX_BYTES / 8], high[HWY_MAX_BYTES / 8];
   for (std::size_t i = 0; i < blocks; i += step) {
     const auto block = hn::Add(hn::Set(d64, first_block + i), hn::Iota(d64, 0));

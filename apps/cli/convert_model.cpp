@@ -82,7 +82,7 @@ void write_mtl(const ModelSource& source, const std::string& folder, const Conve
   }
   SaveOptions save;
   save.command_line = options.command_line;
-  save.add_files = [&](const std::string& to) { copy_tokenizer_files(source.folder(), to); };
+  save.add_files = [&](const std::string& to) { copy_companion_files(source.folder(), to); };
   commit_checkpoint(folder, source.config(), tensors, state, save);
 }
 
@@ -155,7 +155,6 @@ ConvertReport convert_model(const ConvertOptions& options, Console& console) {
                   {.dtype = dtype,
                    .max_shard_bytes = *parse_size(options.max_shard_size),
                    .end_of_text_id = find_end_of_text_id(source.folder())});
-    copy_tokenizer_files(source.folder(), output.staged());
   }
   ConvertReport report{source.folder(), source.kind(), output.path(), {}, source.config().parameter_count(), 0, {}, {}};
   report.dtype = torch_name_of(target_dtype(source.tensors().front(), dtype));

@@ -17,7 +17,7 @@ namespace mtl {
 namespace {
 
 struct BadLine {
-  std::string where;   // FILE:LINE
+  std::string where;  // FILE:LINE
   std::string reason;
   std::string text;
 };
@@ -25,8 +25,8 @@ struct BadLine {
 /// The documents of a chunk for one key.
 struct TokenColumn {
   std::vector<std::int32_t> tokens;
-  std::vector<std::size_t> sequence_ends;   // in tokens
-  std::vector<std::size_t> document_ends;   // in sequences
+  std::vector<std::size_t> sequence_ends;  // in tokens
+  std::vector<std::size_t> document_ends;  // in sequences
 };
 
 struct TokenChunk {
@@ -40,7 +40,9 @@ struct TokenChunk {
 class ChunkTokenizer {
  public:
   ChunkTokenizer(const PreprocessOptions& options, const Tokenizer& tokenizer)
-      : keys_(options.json_keys.size()), extractor_(options.json_keys), encoder_(tokenizer.make_encoder()),
+      : keys_(options.json_keys.size()),
+        extractor_(options.json_keys),
+        encoder_(tokenizer.make_encoder()),
         is_u16_(token_type_for_vocab(tokenizer.vocab_size()) == DataType::u16) {
     if (options.append_eod) eod_ = tokenizer.eod();
   }
@@ -79,7 +81,8 @@ class ChunkTokenizer {
     }
     if (!is_u16_) return;
     for (std::int32_t id : ids_) {
-      if (id < 0 || id > 0xFFFF) fail(Exit::bad_data, "token id ", id, " does not fit the 16 bits that this --vocab-size is stored in");
+      if (id < 0 || id > 0xFFFF)
+        fail(Exit::bad_data, "token id ", id, " does not fit the 16 bits that this --vocab-size is stored in");
     }
   }
 
@@ -92,7 +95,8 @@ class ChunkTokenizer {
     for (std::size_t i = 0; i < extractor_.texts(key).size(); ++i) {
       std::size_t end = ends_[next_text_++];
       if (end == begin) continue;
-      column.tokens.insert(column.tokens.end(), ids_.begin() + static_cast<std::ptrdiff_t>(begin), ids_.begin() + static_cast<std::ptrdiff_t>(end));
+      column.tokens.insert(column.tokens.end(), ids_.begin() + static_cast<std::ptrdiff_t>(begin),
+                           ids_.begin() + static_cast<std::ptrdiff_t>(end));
       column.sequence_ends.push_back(column.tokens.size());
       begin = end;
     }
@@ -108,8 +112,8 @@ class ChunkTokenizer {
   std::unique_ptr<Encoder> encoder_;
   bool is_u16_;
   std::optional<std::int32_t> eod_;
-  std::vector<std::int32_t> ids_;     // of one line, all keys one after another
-  std::vector<std::size_t> ends_;     // of its texts, in ids_
+  std::vector<std::int32_t> ids_;  // of one line, all keys one after another
+  std::vector<std::size_t> ends_;  // of its texts, in ids_
   std::size_t next_text_ = 0;
 };
 
@@ -117,7 +121,10 @@ class ChunkTokenizer {
 class Outputs {
  public:
   Outputs(const PreprocessOptions& options, const Tokenizer& tokenizer, Console& console)
-      : options_(options), tokenizer_(tokenizer), console_(console), type_(token_type_for_vocab(tokenizer.vocab_size())) {
+      : options_(options),
+        tokenizer_(tokenizer),
+        console_(console),
+        type_(token_type_for_vocab(tokenizer.vocab_size())) {
     make_directories(fs::path(options.output_prefix).parent_path());
     for (const std::string& key : options.json_keys) writers_.emplace_back(prefix_of(key), type_);
   }
@@ -128,9 +135,8 @@ class Outputs {
     std::int64_t before = documents_;
     documents_ += chunk.documents;
     bytes_ += chunk.bytes;
-    if (documents_ / options_.log_interval > before / options_.log_interval) {
-      console_.progress(cat(with_commas(documents_), " documents, ", format("%.1f MB, %.1f MB/s", mega(), mega() / seconds())));
-    }
+    const std::int64_t interval = options_.log_interval.value_or(1);
+    if (documents_ / interval > before / interval) report(options_.log_interval ? 0 : 10);
   }
 
   void finish(const std::vector<StoredInput>& inputs) {
@@ -149,9 +155,15 @@ class Outputs {
       outputs.push(output(k));
       tokens += writers_[k].tokens();
     }
-    return Json::object({{"schema", "mtl-preprocess/1"}, {"documents", documents_}, {"tokens", tokens}, {"bytes", bytes_},
-                         {"seconds", seconds()}, {"mb_per_second", mega() / seconds()}, {"skipped", skipped_},
-                         {"rejects", rejects_ ? Json(rejects_path()) : Json()}, {"outputs", std::move(outputs)}});
+    return Json::object({{"schema", "mtl-preprocess/1"},
+                         {"documents", documents_},
+                         {"tokens", tokens},
+                         {"bytes", bytes_},
+                         {"seconds", seconds()},
+                         {"mb_per_second", mega() / seconds()},
+                         {"skipped", skipped_},
+                         {"rejects", rejects_ ? Json(rejects_path()) : Json()},
+                         {"outputs", std::move(outputs)}});
   }
 
  private:
@@ -167,22 +179,32 @@ class Outputs {
     }
   }
 
+  void report(double least_seconds) {
+    console_.progress(
+        cat(with_commas(documents_), " documents, ", format("%.1f MB, %.1f MB/s", mega(), mega() / seconds())),
+        least_seconds);
+  }
+
   void reject(const BadLine& bad) {
     if (skipped_ >= options_.skip_bad) {
       fail(Exit::bad_data, bad.where, ": ", bad.reason,
            options_.skip_bad > 0 ? cat("; ", skipped_, " bad lines before it were skipped") : "");
     }
     if (!rejects_) rejects_.emplace(rejects_path());
-    Json line = Json::object({{"where", bad.where}, {"reason", decode_lossy(bad.reason)}, {"line", decode_lossy(bad.text)}});
+    Json line =
+        Json::object({{"where", bad.where}, {"reason", decode_lossy(bad.reason)}, {"line", decode_lossy(bad.text)}});
     rejects_->write(line.dump() + "\n");
     ++skipped_;
   }
 
   Json output(std::size_t k) const {
     const IndexedDatasetWriter& writer = writers_[k];
-    return Json::object({{"key", options_.json_keys[k]}, {"prefix", prefix_of(options_.json_keys[k])},
-                         {"documents", writer.documents()}, {"sequences", writer.sequences()},
-                         {"tokens", writer.tokens()}, {"dtype", name_of(type_)}});
+    return Json::object({{"key", options_.json_keys[k]},
+                         {"prefix", prefix_of(options_.json_keys[k])},
+                         {"documents", writer.documents()},
+                         {"sequences", writer.sequences()},
+                         {"tokens", writer.tokens()},
+                         {"dtype", name_of(type_)}});
   }
 
   Json provenance(std::size_t k, const std::vector<StoredInput>& inputs) const {
@@ -191,11 +213,16 @@ class Outputs {
     for (const StoredInput& input : inputs) {
       files.push(Json::object({{"path", input.path}, {"bytes", input.bytes}, {"xxh3", hash_text(input.hash)}}));
     }
-    Json tokenizer = Json::object({{"type", tokenizer_.type()}, {"vocab_size", tokenizer_.vocab_size()},
-                                   {"xxh3", hash_text(tokenizer_.hash())}});
-    return Json::object({{"schema", "mtl-provenance/1"}, {"program", "mtl-preprocess"}, {"version", kVersion},
-                         {"command", std::move(command)}, {"tokenizer", std::move(tokenizer)},
-                         {"inputs", std::move(files)}, {"skipped", skipped_}, {"output", output(k)}});
+    Json tokenizer = Json::object(
+        {{"type", tokenizer_.type()}, {"vocab_size", tokenizer_.vocab_size()}, {"xxh3", hash_text(tokenizer_.hash())}});
+    return Json::object({{"schema", "mtl-provenance/1"},
+                         {"program", "mtl-preprocess"},
+                         {"version", kVersion},
+                         {"command", std::move(command)},
+                         {"tokenizer", std::move(tokenizer)},
+                         {"inputs", std::move(files)},
+                         {"skipped", skipped_},
+                         {"output", output(k)}});
   }
 
   std::string prefix_of(const std::string& key) const { return cat(options_.output_prefix, "_", key, "_document"); }

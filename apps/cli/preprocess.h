@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,10 +19,10 @@ struct PreprocessOptions {
   std::string output_prefix;
   bool append_eod = false;
   std::int64_t workers = 0;
-  std::int64_t log_interval = 1000;  // documents between progress lines
+  std::optional<std::int64_t> log_interval;  // documents between progress lines; every ten seconds when empty
   std::int64_t partitions = 1;
   bool keep_sequential_samples = false;
-  std::int64_t skip_bad = 0;         // bad lines that go to PREFIX.rejects.jsonl before one ends the run
+  std::int64_t skip_bad = 0;  // bad lines that go to PREFIX.rejects.jsonl before one ends the run
   bool json = false;
   TokenizerOptions tokenizer;
   std::vector<std::string> command;  // as typed, for provenance

@@ -9,7 +9,7 @@ namespace mtl {
 namespace {
 
 const std::vector<std::string> kSupported = {"GPT2BPETokenizer", "HuggingFaceTokenizer", "NullTokenizer"};
-const std::vector<std::string> kRefused = {"BertWordPieceLowerCase",      "BertWordPieceCase", "SentencePieceTokenizer",
+const std::vector<std::string> kRefused = {"BertWordPieceLowerCase",    "BertWordPieceCase", "SentencePieceTokenizer",
                                            "GPTSentencePieceTokenizer", "Llama2Tokenizer",   "TikTokenizer"};
 
 void check_type(Flags& flags, const std::string& type) {
@@ -20,7 +20,8 @@ void check_type(Flags& flags, const std::string& type) {
     flags.problem(where, "this tokenizer is not supported by this version; use " + join(kSupported, ", "));
   } else {
     std::string guess = nearest(type, kSupported);
-    flags.problem(where, guess.empty() ? "choose one of " + join(kSupported, ", ") : "unknown; did you mean " + guess + "?");
+    flags.problem(where,
+                  guess.empty() ? "choose one of " + join(kSupported, ", ") : "unknown; did you mean " + guess + "?");
   }
 }
 
@@ -51,7 +52,8 @@ void check_tokenizer_flags(Flags& flags, const TokenizerOptions& options) {
   if (type == "HuggingFaceTokenizer") needs("--tokenizer-model", !options.tokenizer_model.empty());
   if (type == "NullTokenizer") {
     needs("--vocab-size", options.vocab_size.has_value());
-    if (options.vocab_size.value_or(1) < 1) flags.problem(cat("--vocab-size ", *options.vocab_size), "must be at least 1");
+    if (options.vocab_size.value_or(1) < 1)
+      flags.problem(cat("--vocab-size ", *options.vocab_size), "must be at least 1");
     if (options.null_tokenizer_eod.value_or(0) < 0) {
       flags.problem(cat("--null-tokenizer-eod ", *options.null_tokenizer_eod), "must not be negative");
     }

@@ -54,7 +54,8 @@ class TextReader {
 /// Counts what `produce` gives with `count(counts, item)`, in threads.
 class Counter {
  public:
-  Counter(const VocabOptions& options, Console& console) : threads_(resolve_threads(options.threads)), console_(console) {}
+  Counter(const VocabOptions& options, Console& console)
+      : threads_(resolve_threads(options.threads)), console_(console) {}
 
   template <class Produce, class Count>
   void run(Produce produce, Count count) {
@@ -73,19 +74,15 @@ class Counter {
   std::uint64_t bytes() const { return bytes_; }
 
  private:
-  /// The counts of one thread, which join the total when the thread ends.
+  /// The counts of one thread; they join the total when run_ordered is done with them, in the calling thread.
   struct Held {
     explicit Held(Counter& owner) : owner(owner) {}
-    ~Held() {
-      std::lock_guard lock(owner.mutex_);
-      owner.total_.add(counts);
-    }
+    ~Held() { owner.total_.add(counts); }
     Counter& owner;
     WordCounts counts;
   };
   int threads_;
   Console& console_;
-  std::mutex mutex_;
   WordCounts total_;
   std::uint64_t bytes_ = 0;
 };
@@ -104,8 +101,10 @@ void count_json_lines(const VocabOptions& options, const std::string& file, Coun
                   }
                   for (const std::string& text : extractor.texts(0)) {
                     bytes += text.size();
-                    if (options.unit == "document") counts.add_text(text);
-                    else for_each_text_line(text, [&](std::string_view unit) { counts.add_text(unit); });
+                    if (options.unit == "document")
+                      counts.add_text(text);
+                    else
+                      for_each_text_line(text, [&](std::string_view unit) { counts.add_text(unit); });
                   }
                 });
                 return bytes;
@@ -146,7 +145,8 @@ Json train_vocab(const VocabOptions& options, Console& console) {
   }
   BpeVocabulary vocabulary = train_bpe(counter.total(), options.vocab_size, options.special_tokens);
   if (static_cast<std::int64_t>(vocabulary.tokens.size()) < options.vocab_size) {
-    console.warn(cat("the text has no more pairs to join: ", vocabulary.tokens.size(), " tokens instead of ", options.vocab_size));
+    console.warn(cat("the text has no more pairs to join: ", vocabulary.tokens.size(), " tokens instead of ",
+                     options.vocab_size));
   }
   Json outputs = Json::array();
   auto write = [&](const char* name, const std::string& content) {
@@ -158,10 +158,13 @@ Json train_vocab(const VocabOptions& options, Console& console) {
   write("-merges.txt", merges_text(vocabulary));
   write("-tokenizer.json", tokenizer_json_text(vocabulary));
   console.end_progress();
-  return Json::object({{"schema", "mtl-vocab/1"}, {"vocab_size", static_cast<std::int64_t>(vocabulary.tokens.size())},
+  return Json::object({{"schema", "mtl-vocab/1"},
+                       {"vocab_size", static_cast<std::int64_t>(vocabulary.tokens.size())},
                        {"merges", static_cast<std::int64_t>(vocabulary.merges.size())},
-                       {"words", static_cast<std::int64_t>(counter.total().size())}, {"bytes", counter.bytes()},
-                       {"seconds", now_seconds() - start}, {"outputs", std::move(outputs)}});
+                       {"words", static_cast<std::int64_t>(counter.total().size())},
+                       {"bytes", counter.bytes()},
+                       {"seconds", now_seconds() - start},
+                       {"outputs", std::move(outputs)}});
 }
 
 }  // namespace mtl

@@ -14,7 +14,7 @@ namespace mtl {
 struct VocabOptions {
   std::vector<std::string> inputs;
   std::string json_key = "text";
-  std::string format = "auto";     // auto: by the file's name, .jsonl or .json below any compression
+  std::string format = "auto";  // auto: by the file's name, .jsonl or .json below any compression
   std::string unit = "document";
   std::int64_t vocab_size = 0;
   std::string output_prefix;

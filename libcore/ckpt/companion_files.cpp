@@ -7,15 +7,16 @@ namespace mtl {
 
 namespace {
 
-constexpr const char* kTokenizerFiles[] = {"tokenizer.json", "tokenizer_config.json",   "vocab.json",
-                                           "merges.txt",     "special_tokens_map.json", "added_tokens.json"};
+constexpr const char* kCompanionFiles[] = {
+    "tokenizer.json",    "tokenizer_config.json", "vocab.json", "merges.txt", "special_tokens_map.json",
+    "added_tokens.json", "generation_config.json"};
 constexpr const char* kEndOfText = "<|endoftext|>";
 
 }  // namespace
 
-std::vector<std::string> copy_tokenizer_files(const std::string& from, const std::string& to) {
+std::vector<std::string> copy_companion_files(const std::string& from, const std::string& to) {
   std::vector<std::string> copied;
-  for (const char* name : kTokenizerFiles) {
+  for (const char* name : kCompanionFiles) {
     std::string path = cat(from, "/", name);
     if (!file_exists(path)) continue;
     write_file_atomic(cat(to, "/", name), read_file(path));

@@ -192,6 +192,7 @@ GptConfig gpt_config_from_hf(const Json& json) {
   take_size(config.ffn_hidden_size, "n_inner", 4 * std::clamp<std::int64_t>(config.hidden_size, 0, kMaxSize));
   config.norm_eps = json.number_or("layer_norm_epsilon", 1e-5);
   config.init_std = json.number_or("initializer_range", 0.02);
+  if (!(config.norm_eps > 0 && config.norm_eps < 1)) problems.push_back(cat("layer_norm_epsilon is ", config.norm_eps));
   std::string activation = json.string_or("activation_function", "gelu_new");
   if (std::find(std::begin(kGeluTanh), std::end(kGeluTanh), activation) == std::end(kGeluTanh)) {
     problems.push_back(

@@ -27,7 +27,8 @@ struct HfWriteOptions {
   std::optional<std::int64_t> end_of_text_id;  // for config.json, where the source does not say
 };
 
-/// Writes the model into an existing, empty folder. Everything is synced; the caller renames the folder.
+/// Writes the model, and the files that lie beside it, into an existing, empty folder. Every file is synced; the caller
+/// renames the folder.
 void write_hf_gpt2(const ModelSource& source, const std::string& folder, const HfWriteOptions& options);
 
 /// Opens a folder for ModelSource.

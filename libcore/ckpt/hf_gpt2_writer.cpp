@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/files.h"
+#include "ckpt/companion_files.h"
 #include "ckpt/hf_gpt2.h"
 #include "ckpt/hf_names.h"
 #include "ckpt/safetensors.h"
@@ -102,13 +103,8 @@ Json make_config(const ModelSource& source, StoredDType dtype, const HfWriteOpti
   return result;
 }
 
-/// generation_config.json of the source, or one that names the end of a text.
-void write_generation_config(const ModelSource& source, const std::string& folder, const Json& config) {
-  std::string own = source.folder() + "/generation_config.json";
-  if (file_exists(own)) {
-    write_file_atomic(folder + "/generation_config.json", read_file(own));
-    return;
-  }
+/// For a source that has no generation_config.json: one that names the end of a text.
+void write_generation_config(const std::string& folder, const Json& config) {
   Json out = Json::object({{"_from_model_config", true}});
   for (const char* key : {"bos_token_id", "eos_token_id"}) {
     if (const Json* id = config.find(key); id != nullptr && !id->is_null()) out.set(key, *id);
@@ -124,7 +120,8 @@ void write_hf_gpt2(const ModelSource& source, const std::string& folder, const H
   StoredDType dtype = items.front().stored.dtype;
   Json config = make_config(source, dtype, options);
   write_json(folder + "/config.json", config);
-  write_generation_config(source, folder, config);
+  copy_companion_files(source.folder(), folder);
+  if (!file_exists(folder + "/generation_config.json")) write_generation_config(folder, config);
   std::vector<std::vector<Item>> shards = cut_into_shards(std::move(items), options.max_shard_bytes);
   if (shards.size() == 1) return write_tensors(source, folder + "/model.safetensors", shards[0]);
   Json weight_map = Json::object();

@@ -1,6 +1,7 @@
 #include "nn/init.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 
@@ -14,8 +15,17 @@ namespace {
 // Every product below is rounded before it is added: CMakeLists.txt compiles this file without contraction into fused
 // multiply-adds, which would differ between machines.
 
+/// term(first), term(first + 2), ... as a table: divisions are slow, and these are always the same.
+template <std::size_t N, class Term>
+constexpr std::array<double, N> table(int first, Term term) {
+  std::array<double, N> out{};
+  for (std::size_t i = 0; i < N; ++i) out[i] = term(first + 2 * static_cast<int>(i));
+  return out;
+}
+
 /// Natural logarithm of x in (0, 1]: x = m 2^e with m in [sqrt(1/2), sqrt(2)), log m = 2 artanh((m - 1) / (m + 1)).
 double log_of(double x) {
+  static constexpr auto kInverse = table<13>(1, [](int k) { return 1.0 / k; });
   int exponent = 0;
   double m = std::frexp(x, &exponent);
   if (m < 0.70710678118654752440) {
@@ -23,20 +33,22 @@ double log_of(double x) {
     --exponent;
   }
   double s = (m - 1) / (m + 1), s2 = s * s, sum = 0;
-  for (int k = 25; k >= 1; k -= 2) sum = sum * s2 + 1.0 / k;
+  for (std::size_t i = kInverse.size(); i-- > 0;) sum = sum * s2 + kInverse[i];
   return 2 * s * sum + exponent * 0.69314718055994530942;
 }
 
 /// cos and sin of 2 pi u for u in [0, 1), by the Taylor series on an eighth of the circle.
 void circle_point(double u, double* cosine, double* sine) {
+  static constexpr auto kCosine = table<8>(2, [](int k) { return -1.0 / (k * (k - 1)); });
+  static constexpr auto kSine = table<8>(2, [](int k) { return -1.0 / (k * (k + 1)); });
   double turned = u * 8;
   int octant = static_cast<int>(turned);
   double angle = (turned - octant) * 0.78539816339744830962;  // pi / 4
   if (octant % 2 == 1) angle = 0.78539816339744830962 - angle;
   double a2 = angle * angle, c = 0, s = 0;
-  for (int k = 16; k >= 2; k -= 2) {
-    c = (1 + c) * (-a2 / (k * (k - 1)));
-    s = (1 + s) * (-a2 / (k * (k + 1)));
+  for (std::size_t i = kCosine.size(); i-- > 0;) {
+    c = (1 + c) * (a2 * kCosine[i]);
+    s = (1 + s) * (a2 * kSine[i]);
   }
   c = 1 + c;
   s = (1 + s) * angle;

@@ -32,14 +32,16 @@ void PairTable::set(std::uint32_t left, std::uint32_t right, std::uint32_t rank,
 
 BpeModel::BpeModel(const BpeVocabulary& vocabulary, const std::string& source) : pairs_(vocabulary.merges.size()) {
   std::unordered_map<std::string_view, std::uint32_t> ids;
-  for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) ids.emplace(vocabulary.tokens[id], static_cast<std::uint32_t>(id));
+  for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id)
+    ids.emplace(vocabulary.tokens[id], static_cast<std::uint32_t>(id));
   auto id_of = [&](const std::string& token, auto&&... where) {
     auto found = ids.find(token);
     if (token.empty() || found == ids.end()) fail(Exit::bad_data, source, ": no token \"", token, "\", ", where...);
     return found->second;
   };
   for (std::size_t byte = 0; byte < 256; ++byte) {
-    byte_tokens_[byte] = id_of(byte_stand_ins()[byte], "which stands for byte ", byte, "; this is no byte-level vocabulary");
+    byte_tokens_[byte] =
+        id_of(byte_stand_ins()[byte], "which stands for byte ", byte, "; this is no byte-level vocabulary");
   }
   std::uint32_t rank = 0;
   for (const auto& [left, right] : vocabulary.merges) {
@@ -118,7 +120,8 @@ void BpeModel::encode_long(std::string_view piece, Scratch& scratch, std::vector
     push(at);
     if (node.previous != kNowhere) push(node.previous);
   }
-  for (std::uint32_t at = 0; at != kNowhere; at = nodes[at].next) out.push_back(static_cast<std::int32_t>(nodes[at].token));
+  for (std::uint32_t at = 0; at != kNowhere; at = nodes[at].next)
+    out.push_back(static_cast<std::int32_t>(nodes[at].token));
 }
 
 }  // namespace mtl

@@ -15,7 +15,8 @@ namespace {
 
 class BpeEncoder : public Encoder {
  public:
-  BpeEncoder(const BpeModel& model, EncoderMemory memory) : model_(model), cache_(memory == EncoderMemory::large ? 16 : 8) {}
+  BpeEncoder(const BpeModel& model, EncoderMemory memory)
+      : model_(model), cache_(memory == EncoderMemory::large ? 15 : 6) {}
 
   void append(std::string_view text, std::vector<std::int32_t>& ids) override {
     const char* text_end = text.data() + text.size();
@@ -34,11 +35,11 @@ class BpeEncoder : public Encoder {
   void make_keys(const char* piece, const char* text_end, std::size_t count) {
     for (std::size_t i = 0; i < count; piece = ends_[i++]) {
       auto length = static_cast<std::size_t>(ends_[i] - piece);
-      entries_[i] = nullptr;
+      sets_[i] = nullptr;
       if (length > PretokenCache::kMaxBytes) continue;
       keys_[i] = PretokenCache::make_key(piece, length, text_end - piece >= 16);
-      entries_[i] = &cache_.slot(keys_[i]);
-      __builtin_prefetch(entries_[i]);
+      sets_[i] = &cache_.set_of(keys_[i]);
+      __builtin_prefetch(sets_[i]);
     }
   }
 
@@ -47,10 +48,10 @@ class BpeEncoder : public Encoder {
     std::size_t used = ids.size();
     ids.resize(used + count * kTokens);
     for (std::size_t i = 0; i < count; piece = ends_[i++]) {
-      PretokenCache::Entry* entry = entries_[i];
-      if (entry != nullptr && entry->key == keys_[i]) [[likely]] {
+      const PretokenCache::Entry* entry = sets_[i] == nullptr ? nullptr : sets_[i]->find(keys_[i]);
+      if (entry != nullptr) [[likely]] {
         std::memcpy(ids.data() + used, entry->tokens, sizeof entry->tokens);  // all of them: cheaper than a loop
-        used += entry->count;
+        used += entry->count();
         continue;
       }
       tokens_.clear();
@@ -58,10 +59,7 @@ class BpeEncoder : public Encoder {
       if (tokens_.size() > kTokens) ids.resize(ids.size() + tokens_.size() - kTokens);
       std::copy(tokens_.begin(), tokens_.end(), ids.begin() + static_cast<std::ptrdiff_t>(used));
       used += tokens_.size();
-      if (entry == nullptr || tokens_.size() > kTokens) continue;
-      entry->key = keys_[i];
-      entry->count = static_cast<std::uint32_t>(tokens_.size());
-      std::copy(tokens_.begin(), tokens_.end(), entry->tokens);
+      if (sets_[i] != nullptr && tokens_.size() <= kTokens) sets_[i]->put(keys_[i], tokens_);
     }
     ids.resize(used);
   }
@@ -72,7 +70,7 @@ class BpeEncoder : public Encoder {
   std::vector<std::int32_t> tokens_;
   const char* ends_[kBatch];
   PretokenCache::Key keys_[kBatch];
-  PretokenCache::Entry* entries_[kBatch];
+  PretokenCache::Set* sets_[kBatch];  // where a piece would be; null for a long one
 };
 
 /// Cuts a text at its special strings, as Hugging Face's tokenizers do, and encodes what lies between by itself.
@@ -82,18 +80,23 @@ class SpecialEncoder : public Encoder {
       : plain_(std::move(plain)), vocabulary_(vocabulary) {}
 
   void append(std::string_view text, std::vector<std::int32_t>& ids) override {
-    while (!text.empty()) {
-      std::size_t first = std::string_view::npos;
+    constexpr std::size_t kNever = std::string_view::npos;
+    const std::vector<std::int32_t>& special = vocabulary_.special;
+    std::vector<std::size_t> next(special.size());  // where each comes next; searched anew only when passed
+    for (std::size_t i = 0; i < special.size(); ++i) next[i] = text.find(content(special[i]));
+    for (std::size_t at = 0; at < text.size();) {
+      std::size_t first = kNever;
       std::int32_t found = -1;
-      for (std::int32_t id : vocabulary_.special) {
-        std::size_t at = text.find(content(id));
-        bool is_longer = found >= 0 && content(id).size() > content(found).size();
-        if (at < first || (at != std::string_view::npos && at == first && is_longer)) first = at, found = id;
+      for (std::size_t i = 0; i < special.size(); ++i) {
+        if (next[i] != kNever && next[i] < at) next[i] = text.find(content(special[i]), at);
+        bool is_longer = found >= 0 && content(special[i]).size() > content(found).size();
+        if (next[i] < first || (next[i] != kNever && next[i] == first && is_longer))
+          first = next[i], found = special[i];
       }
-      plain_->append(text.substr(0, first), ids);
+      plain_->append(text.substr(at, found < 0 ? kNever : first - at), ids);
       if (found < 0) return;
       ids.push_back(found);
-      text.remove_prefix(first + content(found).size());
+      at = first + content(found).size();
     }
   }
 
@@ -113,7 +116,8 @@ BpeTokenizer::BpeTokenizer(BpeVocabulary vocabulary, std::string source, bool pa
       eod_(vocabulary_.find(kEndOfText)) {
   bytes_begin_.push_back(0);
   for (std::size_t id = 0; id < vocabulary_.tokens.size(); ++id) {
-    bool is_special = std::count(vocabulary_.special.begin(), vocabulary_.special.end(), static_cast<std::int32_t>(id)) > 0;
+    bool is_special =
+        std::count(vocabulary_.special.begin(), vocabulary_.special.end(), static_cast<std::int32_t>(id)) > 0;
     bytes_ += is_special ? vocabulary_.tokens[id] : token_bytes(vocabulary_.tokens[id]);
     bytes_begin_.push_back(bytes_.size());
   }

@@ -26,8 +26,8 @@ class BpeTokenizer : public Tokenizer {
   std::string source_;
   bool parse_special_tokens_;
   BpeModel model_;
-  std::string bytes_;                       // of all tokens, one after another
-  std::vector<std::size_t> bytes_begin_;    // (tokens + 1)
+  std::string bytes_;                     // of all tokens, one after another
+  std::vector<std::size_t> bytes_begin_;  // (tokens + 1)
   std::int32_t eod_;
 };
 

@@ -79,12 +79,15 @@ class Merger {
     std::int64_t count;
     Pair pair;
     /// Less urgent: a smaller count, then a larger pair.
-    bool operator<(const Candidate& other) const { return count != other.count ? count < other.count : pair > other.pair; }
+    bool operator<(const Candidate& other) const {
+      return count != other.count ? count < other.count : pair > other.pair;
+    }
   };
 
   void push(Pair pair, std::int64_t count) { heap_.push({count, pair}); }
 
-  static void join_in(std::vector<std::uint32_t>& symbols, std::uint32_t left, std::uint32_t right, std::uint32_t joined) {
+  static void join_in(std::vector<std::uint32_t>& symbols, std::uint32_t left, std::uint32_t right,
+                      std::uint32_t joined) {
     std::size_t out = 0;
     for (std::size_t i = 0; i < symbols.size(); ++out) {
       bool here = i + 1 < symbols.size() && symbols[i] == left && symbols[i + 1] == right;
@@ -97,7 +100,8 @@ class Merger {
   /// Adds (sign 1) or takes away (-1) the pairs of a word.
   void count_pairs(std::uint32_t place, int sign) {
     const auto& [symbols, count] = words_[place];
-    for (std::size_t i = 0; i + 1 < symbols.size(); ++i) pairs_[make_pair_key(symbols[i], symbols[i + 1])].count += sign * count;
+    for (std::size_t i = 0; i + 1 < symbols.size(); ++i)
+      pairs_[make_pair_key(symbols[i], symbols[i + 1])].count += sign * count;
   }
 
   /// Notes that a word holds the pairs that `is_new` to it, and that these were counted up.
@@ -132,7 +136,8 @@ void WordCounts::add(const WordCounts& other) {
   for (const auto& [word, count] : other.counts_) counts_[word] += count;
 }
 
-BpeVocabulary train_bpe(const WordCounts& counts, std::int64_t vocab_size, const std::vector<std::string>& special_tokens) {
+BpeVocabulary train_bpe(const WordCounts& counts, std::int64_t vocab_size,
+                        const std::vector<std::string>& special_tokens) {
   BpeVocabulary out;
   out.tokens = special_tokens;
   for (std::size_t i = 0; i < special_tokens.size(); ++i) out.special.push_back(static_cast<std::int32_t>(i));

@@ -37,7 +37,8 @@ class WordCounts {
 };
 
 /// `vocab_size` counts the special tokens and the 256 bytes too; throws Error(usage) when it is smaller than these.
-BpeVocabulary train_bpe(const WordCounts& counts, std::int64_t vocab_size, const std::vector<std::string>& special_tokens);
+BpeVocabulary train_bpe(const WordCounts& counts, std::int64_t vocab_size,
+                        const std::vector<std::string>& special_tokens);
 
 /// The first place in `text` from `from` on where pre-tokens are cut whatever comes before and after: between an ASCII
 /// letter and ASCII white space. npos when there is none. A long text can be counted in parts cut there.

@@ -57,7 +57,8 @@ const std::array<std::string, 256>& byte_stand_ins() {
     std::array<std::string, 256> out;
     std::uint32_t next = 0x100;
     for (int byte = 0; byte < 256; ++byte) {
-      append_utf8(out[static_cast<std::size_t>(byte)], stands_for_itself(byte) ? static_cast<std::uint32_t>(byte) : next++);
+      append_utf8(out[static_cast<std::size_t>(byte)],
+                  stands_for_itself(byte) ? static_cast<std::uint32_t>(byte) : next++);
     }
     return out;
   }();
@@ -67,7 +68,8 @@ const std::array<std::string, 256>& byte_stand_ins() {
 std::string token_bytes(std::string_view token) {
   static const std::unordered_map<std::string_view, char> bytes = [] {
     std::unordered_map<std::string_view, char> out;
-    for (int byte = 0; byte < 256; ++byte) out[byte_stand_ins()[static_cast<std::size_t>(byte)]] = static_cast<char>(byte);
+    for (int byte = 0; byte < 256; ++byte)
+      out[byte_stand_ins()[static_cast<std::size_t>(byte)]] = static_cast<char>(byte);
     return out;
   }();
   std::string out;
@@ -145,7 +147,8 @@ class TokenizerJsonCheck {
     if (value == nullptr || value->string_or("type", "") == "ByteLevel") return;
     if (value->string_or("type", "") != "TemplateProcessing") refuse_type("post-processor", *value);
     const Json* special = given(*value, "special_tokens");
-    if (special != nullptr && !special->as_object().empty()) refuse("special tokens around every text (TemplateProcessing)");
+    if (special != nullptr && !special->as_object().empty())
+      refuse("special tokens around every text (TemplateProcessing)");
   }
 
   void check_model(const Json& model) const {
@@ -249,23 +252,42 @@ void append_model_tables(std::string& out, const BpeVocabulary& vocabulary) {
 std::string tokenizer_json_text(const BpeVocabulary& vocabulary) {
   Json added = Json::array();
   for (std::int32_t id : vocabulary.special) {
-    added.push(Json::object({{"id", id}, {"content", vocabulary.tokens[static_cast<std::size_t>(id)]}, {"single_word", false},
-                             {"lstrip", false}, {"rstrip", false}, {"normalized", false}, {"special", true}}));
+    added.push(Json::object({{"id", id},
+                             {"content", vocabulary.tokens[static_cast<std::size_t>(id)]},
+                             {"single_word", false},
+                             {"lstrip", false},
+                             {"rstrip", false},
+                             {"normalized", false},
+                             {"special", true}}));
   }
   auto byte_level = [](bool add_prefix_space) {
-    return Json::object({{"type", "ByteLevel"}, {"add_prefix_space", add_prefix_space}, {"trim_offsets", true}, {"use_regex", true}});
+    return Json::object(
+        {{"type", "ByteLevel"}, {"add_prefix_space", add_prefix_space}, {"trim_offsets", true}, {"use_regex", true}});
   };
   auto sequence = [](const char* id, int type) {
     return Json::object({{"Sequence", Json::object({{"id", id}, {"type_id", type}})}});
   };
-  Json model = Json::object({{"type", "BPE"}, {"dropout", nullptr}, {"unk_token", nullptr},
-                             {"continuing_subword_prefix", ""}, {"end_of_word_suffix", ""}, {"fuse_unk", false},
-                             {"byte_fallback", false}, {"ignore_merges", false}});
-  Json post = Json::object({{"type", "TemplateProcessing"}, {"single", Json::Array{sequence("A", 0)}},
-                            {"pair", Json::Array{sequence("A", 0), sequence("B", 1)}}, {"special_tokens", Json::object()}});
-  Json root = Json::object({{"version", "1.0"}, {"truncation", nullptr}, {"padding", nullptr}, {"added_tokens", std::move(added)},
-                            {"normalizer", nullptr}, {"pre_tokenizer", byte_level(false)}, {"post_processor", std::move(post)},
-                            {"decoder", byte_level(true)}, {"model", std::move(model)}});
+  Json model = Json::object({{"type", "BPE"},
+                             {"dropout", nullptr},
+                             {"unk_token", nullptr},
+                             {"continuing_subword_prefix", ""},
+                             {"end_of_word_suffix", ""},
+                             {"fuse_unk", false},
+                             {"byte_fallback", false},
+                             {"ignore_merges", false}});
+  Json post = Json::object({{"type", "TemplateProcessing"},
+                            {"single", Json::Array{sequence("A", 0)}},
+                            {"pair", Json::Array{sequence("A", 0), sequence("B", 1)}},
+                            {"special_tokens", Json::object()}});
+  Json root = Json::object({{"version", "1.0"},
+                            {"truncation", nullptr},
+                            {"padding", nullptr},
+                            {"added_tokens", std::move(added)},
+                            {"normalizer", nullptr},
+                            {"pre_tokenizer", byte_level(false)},
+                            {"post_processor", std::move(post)},
+                            {"decoder", byte_level(true)},
+                            {"model", std::move(model)}});
   // The model is the last value and its two large parts come last in it, so they are written where it would close.
   constexpr std::string_view kClosing = "\n  }\n}";
   std::string out = root.dump(2);

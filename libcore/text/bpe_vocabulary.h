@@ -14,9 +14,9 @@
 namespace mtl {
 
 struct BpeVocabulary {
-  std::vector<std::string> tokens;                  // by id, in stand-in characters; empty where an id has no token
-  std::vector<std::array<std::string, 2>> merges;   // the pairs to join, the most urgent first
-  std::vector<std::int32_t> special;                // ids that stand for no text: <|endoftext|>
+  std::vector<std::string> tokens;                 // by id, in stand-in characters; empty where an id has no token
+  std::vector<std::array<std::string, 2>> merges;  // the pairs to join, the most urgent first
+  std::vector<std::int32_t> special;               // ids that stand for no text: <|endoftext|>
 
   /// The id of a token, or -1.
   std::int32_t find(std::string_view token) const;

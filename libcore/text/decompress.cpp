@@ -60,7 +60,7 @@ class StoredFile {
   /// True when nothing is available and nothing can be.
   bool at_end() { return available().empty() && !fill(); }
   bool is_regular() const {
-    struct stat info{};
+    struct stat info {};
     return ::fstat(descriptor_, &info) == 0 && S_ISREG(info.st_mode);
   }
   const std::string& path() const { return stored_.path; }
@@ -85,12 +85,15 @@ class FileSource : public ByteSource {
   StoredInput stored() const override { return file_->stored(); }
 
  protected:
-  [[noreturn]] void fail_damaged(const char* format) const { fail(Exit::bad_data, file_->path(), ": damaged ", format, " data"); }
+  [[noreturn]] void fail_damaged(const char* format) const {
+    fail(Exit::bad_data, file_->path(), ": damaged ", format, " data");
+  }
   [[noreturn]] void fail_truncated(const char* format) const {
     fail(Exit::bad_data, file_->path(), ": the ", format, " data ends early; the file is truncated");
   }
   [[noreturn]] void fail_memory(const char* format) const {
-    fail(Exit::bad_data, file_->path(), ": its ", format, " data needs more than ", kMemoryCap >> 20, " MiB to decompress");
+    fail(Exit::bad_data, file_->path(), ": its ", format, " data needs more than ", kMemoryCap >> 20,
+         " MiB to decompress");
   }
   std::unique_ptr<StoredFile> file_;
 };
@@ -171,10 +174,14 @@ class XzSource : public FileSource {
       stream_.avail_in = from.size();
       lzma_ret status = lzma_code(&stream_, at_end ? LZMA_FINISH : LZMA_RUN);
       file_->consume(from.size() - stream_.avail_in);
-      if (status == LZMA_STREAM_END) done_ = true;
-      else if (status == LZMA_BUF_ERROR && at_end) fail_truncated("xz");
-      else if (status == LZMA_MEMLIMIT_ERROR) fail_memory("xz");
-      else if (status != LZMA_OK && status != LZMA_BUF_ERROR) fail_damaged("xz");
+      if (status == LZMA_STREAM_END)
+        done_ = true;
+      else if (status == LZMA_BUF_ERROR && at_end)
+        fail_truncated("xz");
+      else if (status == LZMA_MEMLIMIT_ERROR)
+        fail_memory("xz");
+      else if (status != LZMA_OK && status != LZMA_BUF_ERROR)
+        fail_damaged("xz");
     }
     return bytes - stream_.avail_out;
   }
@@ -233,7 +240,8 @@ std::unique_ptr<ByteSource> open_input(const std::string& path) {
     source = std::make_unique<GzipSource>(std::move(file));
   } else if (begins(kXzMagic)) {
     source = std::make_unique<XzSource>(std::move(file));
-  } else if (begins("\x28\xB5\x2F\xFD") || (head.size() >= 4 && (head[0] & 0xF0) == 0x50 && head.substr(1, 3) == "\x2A\x4D\x18")) {
+  } else if (begins("\x28\xB5\x2F\xFD") ||
+             (head.size() >= 4 && (head[0] & 0xF0) == 0x50 && head.substr(1, 3) == "\x2A\x4D\x18")) {
     source = std::make_unique<ZstdSource>(std::move(file));
   } else {
     source = std::make_unique<PlainSource>(std::move(file));

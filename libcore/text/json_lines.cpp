@@ -62,7 +62,8 @@ void TextExtractor::read_value(JsonCursor& cursor, Value& value) {
   value.column = cursor.offset() + 1;
   auto take_string = [&] {
     value.texts.emplace_back(cursor.string());
-    if (value.problem.empty() && has_lone_surrogate(value.texts.back())) value.problem = "holds a lone surrogate, which is no Unicode text";
+    if (value.problem.empty() && has_lone_surrogate(value.texts.back()))
+      value.problem = "holds a lone surrogate, which is no Unicode text";
   };
   if (first == '"') return take_string();
   if (first != '[') {
@@ -110,7 +111,8 @@ void TextExtractor::read(std::string_view line) {
   for (std::size_t k = 0; k < keys_.size(); ++k) {
     const Value& value = values_[k];
     if (!value.is_there) fail(Exit::bad_data, "no key \"", keys_[k], "\" (column 1)");
-    if (!value.problem.empty()) fail(Exit::bad_data, "the value of \"", keys_[k], "\" ", value.problem, " (column ", value.column, ")");
+    if (!value.problem.empty())
+      fail(Exit::bad_data, "the value of \"", keys_[k], "\" ", value.problem, " (column ", value.column, ")");
   }
 }
 

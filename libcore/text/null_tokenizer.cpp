@@ -18,7 +18,9 @@ class NullEncoder : public Encoder {
   void append(std::string_view text, std::vector<std::int32_t>& ids) override {
     for (const std::string& piece : split(text, ' ')) {
       std::optional<std::int64_t> id = parse_int(piece);
-      if (!id) fail(Exit::bad_data, "\"", piece, "\" is no token id; NullTokenizer takes whole numbers with one blank between them");
+      if (!id)
+        fail(Exit::bad_data, "\"", piece,
+             "\" is no token id; NullTokenizer takes whole numbers with one blank between them");
       if (*id < -kMaxId || *id > kMaxId) fail(Exit::bad_data, "token id ", *id, " does not fit 32 bits");
       ids.push_back(static_cast<std::int32_t>(*id));
     }

@@ -13,7 +13,7 @@
 
 namespace mtl {
 
-/// `produce()` gives an optional item and is never called by two threads at once; `make_worker()` is called once in
+/// `produce()` gives an optional item and is never called by two threads at once; `make_worker()` is called once for
 /// each thread and gives the function from an item to its result; `consume(result)` runs in the calling thread.
 /// At most 3 items a thread are under way. An exception of any of them ends the work, in the order of the items: what
 /// comes before the item that failed is consumed.
@@ -30,8 +30,7 @@ void run_ordered(int threads, Produce produce, MakeWorker make_worker, Consume c
   bool stopped = false;
   const auto limit = static_cast<std::size_t>(3 * threads);
 
-  auto run_worker = [&] {
-    auto work = make_worker();
+  auto run_worker = [&](auto& work) {
     while (true) {
       std::unique_lock source_lock(source_mutex);
       std::size_t index = next_item;
@@ -63,6 +62,8 @@ void run_ordered(int threads, Produce produce, MakeWorker make_worker, Consume c
     }
   };
 
+  std::vector<decltype(make_worker())> works;
+  for (int i = 0; i < threads; ++i) works.push_back(make_worker());
   std::vector<std::jthread> workers;
   struct Stop {
     std::mutex& mutex;
@@ -74,8 +75,8 @@ void run_ordered(int threads, Produce produce, MakeWorker make_worker, Consume c
       changed.notify_all();
     }
   };
-  for (int i = 0; i < threads; ++i) workers.emplace_back(run_worker);
-  Stop stop{mutex, changed, stopped};  // declared last, so that it acts before the threads are joined
+  Stop stop{mutex, changed, stopped};  // declared after the threads, so that it acts before they are joined
+  for (auto& work : works) workers.emplace_back([&] { run_worker(work); });
   while (true) {
     Outcome outcome;
     {

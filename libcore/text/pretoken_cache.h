@@ -1,19 +1,20 @@
 // Pre-tokens seen before and their tokens: words repeat, so most pieces never reach the merge loop.
 //
-// A direct-mapped table of fixed size, two entries a cache line; a new piece replaces what was in its slot. It holds
-// pieces of up to 15 bytes that give up to 3 tokens (in English all but about one in a hundred). One per thread.
+// A table of fixed size, whose sets are one cache line with two entries; a new piece pushes out the older one. It holds
+// pieces of up to 15 bytes that give up to 4 tokens (in English all but about one in a hundred). One per thread.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
-#include <memory>
+#include <span>
+#include <vector>
 
 namespace mtl {
 
 class PretokenCache {
  public:
   static constexpr std::size_t kMaxBytes = 15;
-  static constexpr std::size_t kMaxTokens = 3;
+  static constexpr std::size_t kMaxTokens = 4;
 
   /// A piece itself: its bytes, zeros, and its length in the last byte. No two pieces share a key.
   struct Key {
@@ -22,11 +23,29 @@ class PretokenCache {
   };
   struct Entry {
     Key key;
-    std::int32_t tokens[kMaxTokens];
-    std::uint32_t count;
+    std::int32_t tokens[kMaxTokens];  // -1 behind the last one
+
+    std::size_t count() const {
+      return 1u + (tokens[1] >= 0 ? 1u : 0u) + (tokens[2] >= 0 ? 1u : 0u) + (tokens[3] >= 0 ? 1u : 0u);
+    }
+  };
+  struct alignas(64) Set {
+    Entry newer, older;
+
+    const Entry* find(const Key& key) const {
+      if (newer.key == key) [[likely]]
+        return &newer;
+      return older.key == key ? &older : nullptr;
+    }
+    void put(const Key& key, std::span<const std::int32_t> tokens) {
+      older = newer;
+      newer.key = key;
+      for (std::size_t i = 0; i < kMaxTokens; ++i) newer.tokens[i] = i < tokens.size() ? tokens[i] : -1;
+    }
   };
 
-  explicit PretokenCache(int bits) : shift_(64 - bits), entries_(new (std::align_val_t{64}) Entry[std::size_t{1} << bits]()) {}
+  /// 2^bits sets.
+  explicit PretokenCache(int bits) : shift_(64 - bits), sets_(std::size_t{1} << bits) {}
 
   /// `length` is 1 to kMaxBytes; `readable` says that 16 bytes may be read at `piece`.
   static Key make_key(const char* piece, std::size_t length, bool readable) {
@@ -44,18 +63,15 @@ class PretokenCache {
     return key;
   }
 
-  Entry& slot(const Key& key) {
+  Set& set_of(const Key& key) {
     std::uint64_t hash = (key.low * 0x9E3779B97F4A7C15u) ^ (key.high * 0xC2B2AE3D27D4EB4Fu);
     hash ^= hash >> 32;
-    return entries_[static_cast<std::size_t>(hash * 0xD6E8FEB86659FD93u >> shift_)];
+    return sets_[static_cast<std::size_t>(hash * 0xD6E8FEB86659FD93u >> shift_)];
   }
 
  private:
-  struct Free {
-    void operator()(Entry* entries) const { ::operator delete[](entries, std::align_val_t{64}); }
-  };
   int shift_;
-  std::unique_ptr<Entry[], Free> entries_;
+  std::vector<Set> sets_;
 };
 
 }  // namespace mtl

@@ -1,6 +1,8 @@
 #include "text/pretokenizer.h"
 
 #include <array>
+#include <bit>
+#include <cstring>
 
 #include "text/unicode_classes.h"
 #include "text/utf8.h"
@@ -17,7 +19,10 @@ constexpr auto kByteClasses = [] {
     bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
     bool number = c >= '0' && c <= '9';
     bool space = c == ' ' || (c >= '\t' && c <= '\r');
-    CharClass value = letter ? CharClass::letter : number ? CharClass::number : space ? CharClass::space : CharClass::other;
+    CharClass value = letter   ? CharClass::letter
+                      : number ? CharClass::number
+                      : space  ? CharClass::space
+                               : CharClass::other;
     table[static_cast<std::size_t>(c)] = c < 0x80 ? static_cast<std::uint8_t>(value) : kBeyondAscii;
   }
   return table;
@@ -30,7 +35,8 @@ struct ClassedChar {
 
 ClassedChar class_at(const char* at, const char* end) {
   std::uint8_t known = kByteClasses[static_cast<unsigned char>(*at)];
-  if (known != kBeyondAscii) [[likely]] return {static_cast<CharClass>(known), 1};
+  if (known != kBeyondAscii) [[likely]]
+    return {static_cast<CharClass>(known), 1};
   Utf8Char next = next_utf8(at, end);
   return {next.valid ? class_of(next.code) : CharClass::other, next.length};
 }
@@ -75,7 +81,31 @@ const char* space_end(const char* at, const char* end) {
   return end;
 }
 
+/// How many of the 8 bytes at `at` are ASCII letters before the first that is not; all eight at once.
+std::size_t letters_in_word(const char* at) {
+  constexpr std::uint64_t kEach = 0x0101010101010101, kHigh = 0x80 * kEach;
+  static_assert(std::endian::native == std::endian::little);
+  std::uint64_t bytes;
+  std::memcpy(&bytes, at, 8);
+  std::uint64_t folded = (bytes | 0x20 * kEach) & ~kHigh;
+  std::uint64_t from_a = folded + (0x80 - 'a') * kEach;  // the high bit says: at least 'a'
+  std::uint64_t beyond_z = folded + (0x80 - 'z' - 1) * kEach;
+  std::uint64_t letters = from_a & ~beyond_z & ~bytes & kHigh;
+  return static_cast<std::size_t>(std::countr_zero(letters ^ kHigh)) / 8;
+}
+
+std::size_t letters_at(const char* at) {
+  std::size_t first = letters_in_word(at), second = letters_in_word(at + 8);
+  return first < 8 ? first : 8 + second;
+}
+
 const char* pretoken_end(const char* at, const char* end) {
+  // Most pieces of most texts: perhaps a blank, then fewer than 16 ASCII letters, then another ASCII character.
+  if (end - at > 17) [[likely]] {
+    const char* word = at + (*at == ' ');
+    std::size_t letters = letters_at(word);
+    if (letters > 0 && letters < 16 && static_cast<unsigned char>(word[letters]) < 0x80) return word + letters;
+  }
   if (*at == '\'') {
     if (int length = contraction_length(at, end); length > 0) return at + length;
   }

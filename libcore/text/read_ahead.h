@@ -28,8 +28,8 @@ class ReadAhead : public ByteSource {
   std::unique_ptr<ByteSource> source_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::string> blocks_;   // full ones, in order
-  std::size_t taken_ = 0;            // bytes of the first block that were handed out
+  std::deque<std::string> blocks_;  // full ones, in order
+  std::size_t taken_ = 0;           // bytes of the first block that were handed out
   StoredInput stored_;
   std::exception_ptr error_;
   bool done_ = false, stopped_ = false;

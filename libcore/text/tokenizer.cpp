@@ -31,8 +31,8 @@ std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerOptions& options) {
   if (options.vocab_file.empty() || options.merge_file.empty()) {
     fail(Exit::usage, "GPT2BPETokenizer needs --vocab-file and --merge-file");
   }
-  return std::make_unique<BpeTokenizer>(read_vocab_and_merges(options.vocab_file, options.merge_file), options.vocab_file,
-                                        options.parse_special_tokens);
+  return std::make_unique<BpeTokenizer>(read_vocab_and_merges(options.vocab_file, options.merge_file),
+                                        options.vocab_file, options.parse_special_tokens);
 }
 
 std::optional<TokenizerOptions> find_tokenizer(const std::string& model_folder) {

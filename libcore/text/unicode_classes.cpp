@@ -10,7 +10,7 @@ struct ClassRange {
 };
 
 constexpr ClassRange kRanges[] = {
-    {'A', 'Z', CharClass::letter},   {'a', 'z', CharClass::letter}, {'0', '9', CharClass::number},
+    {'A', 'Z', CharClass::letter},  {'a', 'z', CharClass::letter}, {'0', '9', CharClass::number},
     {'\t', '\r', CharClass::space}, {' ', ' ', CharClass::space},
 #include "text/unicode_ranges.inc"
 };

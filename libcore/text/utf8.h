@@ -12,7 +12,7 @@ namespace mtl {
 
 struct Utf8Char {
   std::uint32_t code = 0xFFFD;
-  int length = 1;          // bytes taken, at least 1
+  int length = 1;  // bytes taken, at least 1
   bool valid = false;
   bool cut_short = false;  // not valid, but more bytes could have made it so
 };

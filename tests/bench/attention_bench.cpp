@@ -19,7 +19,8 @@ struct Sizes {
   std::int64_t batch, heads, length, dim;
 };
 
-/// Milliseconds of the fastest of as many runs as fit in a second (at least 5): what others on the machine disturb least.
+/// Milliseconds of the fastest of as many runs as fit in a second (at least 5): what others on the machine disturb
+/// least.
 template <class Work>
 double fastest_ms(const Work& work) {
   using Clock = std::chrono::steady_clock;
@@ -35,7 +36,8 @@ double fastest_ms(const Work& work) {
 
 void time_training(const Sizes& s, float dropout, int threads) {
   Shape packed{s.batch, s.length, s.heads, 3, s.dim}, rows{s.batch, s.length, s.heads, s.dim};
-  Owned qkv = random_tensor(packed, 1), dout = random_tensor(rows, 2), dqkv(packed), out(rows), logsumexp({s.batch, s.heads, s.length});
+  Owned qkv = random_tensor(packed, 1), dout = random_tensor(rows, 2), dqkv(packed), out(rows),
+        logsumexp({s.batch, s.heads, s.length});
   Stream stream(Device::cpu, threads);
   Arena scratch(Device::cpu, "scratch", std::size_t{256} << 20);
   StepState state;
@@ -48,14 +50,17 @@ void time_training(const Sizes& s, float dropout, int threads) {
   attention_forward(stream, scratch, out, logsumexp, in);
   double flops = stream.counters().flops;
   double backward = fastest_ms([&] { attention_backward(stream, scratch, dqkv, dout, out, logsumexp, in); });
-  std::printf("B %3lld  H %3lld  T %5lld  D %3lld  dropout %.1f   forward %8.3f ms (%5.1f GFLOP/s)   backward %8.3f ms (%5.1f)   sum %8.3f\n",
-              static_cast<long long>(s.batch), static_cast<long long>(s.heads), static_cast<long long>(s.length),
-              static_cast<long long>(s.dim), double{dropout}, forward, flops / forward / 1e6, backward,
-              2.5 * flops / backward / 1e6, forward + backward);
+  std::printf(
+      "B %3lld  H %3lld  T %5lld  D %3lld  dropout %.1f   forward %8.3f ms (%5.1f GFLOP/s)   backward %8.3f ms (%5.1f) "
+      "  sum %8.3f\n",
+      static_cast<long long>(s.batch), static_cast<long long>(s.heads), static_cast<long long>(s.length),
+      static_cast<long long>(s.dim), double{dropout}, forward, flops / forward / 1e6, backward,
+      2.5 * flops / backward / 1e6, forward + backward);
 }
 
 void time_decoding(const Sizes& s, int threads) {
-  Shape packed{s.batch, 1, s.heads, 3, s.dim}, rows{s.batch, 1, s.heads, s.dim}, cached{s.batch, s.length, s.heads, s.dim};
+  Shape packed{s.batch, 1, s.heads, 3, s.dim}, rows{s.batch, 1, s.heads, s.dim},
+      cached{s.batch, s.length, s.heads, s.dim};
   Owned qkv = random_tensor(packed, 1), keys = random_tensor(cached, 2), values = random_tensor(cached, 3), out(rows);
   std::vector<std::int32_t> lengths(static_cast<std::size_t>(s.batch), static_cast<std::int32_t>(s.length - 1));
   Stream stream(Device::cpu, threads);
@@ -66,8 +71,9 @@ void time_decoding(const Sizes& s, int threads) {
   KvCache cache{keys, values, {lengths.data(), DType::i32, {s.batch}}};
   double ms = fastest_ms([&] { attention_cached(stream, scratch, out, in, cache); });
   double bytes = static_cast<double>(cache.keys.bytes() + cache.values.bytes());
-  std::printf("B %3lld  H %3lld  S %5lld  D %3lld  one token   %8.3f ms (%5.1f GB/s)\n", static_cast<long long>(s.batch),
-              static_cast<long long>(s.heads), static_cast<long long>(s.length), static_cast<long long>(s.dim), ms, bytes / ms / 1e6);
+  std::printf("B %3lld  H %3lld  S %5lld  D %3lld  one token   %8.3f ms (%5.1f GB/s)\n",
+              static_cast<long long>(s.batch), static_cast<long long>(s.heads), static_cast<long long>(s.length),
+              static_cast<long long>(s.dim), ms, bytes / ms / 1e6);
 }
 
 }  // namespace
@@ -75,7 +81,8 @@ void time_decoding(const Sizes& s, int threads) {
 int main(int argc, char** argv) {
   int threads = argc > 1 ? std::atoi(argv[1]) : 2;
   for (float dropout : {0.0f, 0.1f}) {
-    for (const Sizes& s : {Sizes{1, 12, 1024, 64}, {8, 4, 128, 32}, {8, 6, 256, 64}}) time_training(s, dropout, threads);
+    for (const Sizes& s : {Sizes{1, 12, 1024, 64}, {8, 4, 128, 32}, {8, 6, 256, 64}})
+      time_training(s, dropout, threads);
   }
   for (const Sizes& s : {Sizes{1, 12, 1024, 64}, {8, 12, 1024, 64}}) time_decoding(s, threads);
 }

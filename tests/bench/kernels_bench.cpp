@@ -1,6 +1,6 @@
 // How fast the operators are on this machine: mtl_bench_kernels [THREADS [NAME]]. One line per operator and shape, for
-// repeated calls on random data: the median time, the best, and what the best makes in GFLOP/s or in GB/s of operands (as
-// counted by the operator). With other work on the machine only the best means something.
+// repeated calls on random data: the median time, the best, and what the best makes in GFLOP/s or in GB/s of operands
+// (as counted by the operator). With other work on the machine only the best means something.
 #include <hwy/highway.h>
 
 #include <chrono>
@@ -67,7 +67,8 @@ void bench_linear(Bench& bench, std::int64_t rows, std::int64_t out, std::int64_
   bench.run("gemm dx                      " + size, [&](Stream& s) { gemm(s, dx, {dy}, {w}); });
   bench.run("gemm dx, dgelu               " + size,
             [&](Stream& s) { gemm(s, dx, {dy}, {w}, GradMode::overwrite, {.dgelu_aux = pre}); });
-  bench.run("gemm dw                      " + size, [&](Stream& s) { gemm(s, dw, transposed(dy), {x}, GradMode::accumulate); });
+  bench.run("gemm dw                      " + size,
+            [&](Stream& s) { gemm(s, dw, transposed(dy), {x}, GradMode::accumulate); });
   bench.run("gemm dw, dbias               " + size, [&](Stream& s) {
     gemm(s, dw, transposed(dy), {x}, GradMode::accumulate, {.dbias = {db, GradMode::accumulate}});
   });
@@ -76,17 +77,22 @@ void bench_linear(Bench& bench, std::int64_t rows, std::int64_t out, std::int64_
 void bench_decoding(Bench& bench, std::int64_t out, std::int64_t in) {
   for (std::int64_t rows : {1, 2, 4, 8}) {
     Owned x = random_tensor({rows, in}, 1), w = random_tensor({out, in}, 2, 0.02), y({rows, out});
-    bench.run(cat("gemm decoding                ", rows, " x ", out, " x ", in), [&](Stream& s) { gemm(s, y, {x}, transposed(w)); });
+    bench.run(cat("gemm decoding                ", rows, " x ", out, " x ", in),
+              [&](Stream& s) { gemm(s, y, {x}, transposed(w)); });
   }
 }
 
 void bench_cross_entropy(Bench& bench, std::int64_t rows, std::int64_t vocab) {
-  Owned logits = random_tensor({rows, vocab}, 1), labels = random_integers({rows}, 0, static_cast<std::int32_t>(vocab), 2);
+  Owned logits = random_tensor({rows, vocab}, 1),
+        labels = random_integers({rows}, 0, static_cast<std::int32_t>(vocab), 2);
   Owned stats({rows, 3}), weights = filled({rows}, 1e-3f);
   const std::string size = cat(rows, " x ", vocab);
-  bench.run("cross_entropy stats          " + size, [&](Stream& s) { cross_entropy_stats(s, stats, logits, labels, {0, vocab}); });
-  bench.run("cross_entropy backward       " + size,
-            [&](Stream& s) { cross_entropy_backward(s, logits, stats, labels, weights, {0, vocab}); });
+  bench.run("cross_entropy stats          " + size, [&](Stream& s) {
+    cross_entropy_stats(s, stats, logits, labels, {0, vocab});
+  });
+  bench.run("cross_entropy backward       " + size, [&](Stream& s) {
+    cross_entropy_backward(s, logits, stats, labels, weights, {0, vocab});
+  });
 }
 
 void bench_hidden(Bench& bench, std::int64_t samples, std::int64_t length, std::int64_t width) {
@@ -95,26 +101,35 @@ void bench_hidden(Bench& bench, std::int64_t samples, std::int64_t length, std::
   Arena scratch(Device::cpu, "scratch", 8 << 20);
   const StepState state;
   const Dropout dropout{0.1f, {1, 2}, &state, 0};
-  Owned x = random_tensor(shape, 1), y(shape), dy = random_tensor(shape, 2), dx(shape), gamma = filled({width}, 1), beta({width});
+  Owned x = random_tensor(shape, 1), y(shape), dy = random_tensor(shape, 2), dx(shape), gamma = filled({width}, 1),
+        beta({width});
   Owned mean({rows}), rstd({rows}), dgamma({width}), dbeta({width});
   const LayerNormCache cache{x, mean, rstd};
   const std::string size = cat(samples, " x ", length, " x ", width);
   const GradMode add_up = GradMode::accumulate;
-  bench.run("layernorm forward            " + size, [&](Stream& s) { layernorm_forward(s, y, cache, gamma, beta, 1e-5f); });
+  bench.run("layernorm forward            " + size,
+            [&](Stream& s) { layernorm_forward(s, y, cache, gamma, beta, 1e-5f); });
   bench.run("layernorm backward           " + size, [&](Stream& s) {
     layernorm_backward(s, scratch, {dx, add_up}, {dgamma, add_up}, {dbeta, add_up}, dy, cache, gamma);
   });
   bench.run("residual forward             " + size, [&](Stream& s) { residual_forward(s, y, x, dy, beta, {}); });
   bench.run("residual forward, dropout    " + size, [&](Stream& s) { residual_forward(s, y, x, dy, beta, dropout); });
-  bench.run("residual backward in place   " + size, [&](Stream& s) { residual_backward(s, scratch, dy, {dbeta, add_up}, dy, {}); });
-  bench.run("residual backward, dropout   " + size,
-            [&](Stream& s) { residual_backward(s, scratch, dx, {dbeta, add_up}, dy, dropout); });
+  bench.run("residual backward in place   " + size, [&](Stream& s) {
+    residual_backward(s, scratch, dy, {dbeta, add_up}, dy, {});
+  });
+  bench.run("residual backward, dropout   " + size, [&](Stream& s) {
+    residual_backward(s, scratch, dx, {dbeta, add_up}, dy, dropout);
+  });
   bench.run("add                          " + size, [&](Stream& s) { add(s, y, x); });
   Owned table = random_tensor({5000, width}, 3), positions = random_tensor({length, width}, 4);
-  Owned tokens = random_integers({samples, length}, 0, 5000, 5), at = random_integers({samples, length}, 0, static_cast<std::int32_t>(length), 6);
-  bench.run("embedding forward            " + size, [&](Stream& s) { embedding_forward(s, y, {tokens, at}, table, positions, {}); });
-  bench.run("embedding backward           " + size,
-            [&](Stream& s) { embedding_backward(s, {table, add_up}, {positions, add_up}, dy, {tokens, at}, {}); });
+  Owned tokens = random_integers({samples, length}, 0, 5000, 5),
+        at = random_integers({samples, length}, 0, static_cast<std::int32_t>(length), 6);
+  bench.run("embedding forward            " + size, [&](Stream& s) {
+    embedding_forward(s, y, {tokens, at}, table, positions, {});
+  });
+  bench.run("embedding backward           " + size, [&](Stream& s) {
+    embedding_backward(s, {table, add_up}, {positions, add_up}, dy, {tokens, at}, {});
+  });
 }
 
 void bench_parameters(Bench& bench, std::int64_t n) {
@@ -122,7 +137,8 @@ void bench_parameters(Bench& bench, std::int64_t n) {
   Arena scratch(Device::cpu, "scratch", 1 << 20);
   const StepState state{.step = 10, .lr = 1e-4, .weight_decay = 0.1};
   bench.run(cat("adamw                        ", n), [&](Stream& s) { adamw_step(s, {p, grad, m, v}, {}, &state); });
-  bench.run(cat("sum_of_squares               ", n), [&](Stream& s) { sum_of_squares(s, scratch, sum, grad, GradMode::overwrite); });
+  bench.run(cat("sum_of_squares               ", n),
+            [&](Stream& s) { sum_of_squares(s, scratch, sum, grad, GradMode::overwrite); });
   bench.run(cat("fill_zero                    ", n), [&](Stream& s) { fill_zero(s, grad); });
 }
 

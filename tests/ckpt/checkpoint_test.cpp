@@ -287,7 +287,7 @@ TEST_CASE("checkpoint: hostile manifests are errors or manifests, never worse") 
   const char* tokens[] = {"-1",   "9223372036854775807",      "1e300", "NaN", "[]", "{}", "\"..\"",
                           "null", "[9223372036854775807, 2]", "0"};
   int taken = 0;
-  for (int round = 0; round < 3000; ++round) {
+  for (int round = 0; round < 300; ++round) {
     std::string damaged = content;
     std::size_t at = random() % damaged.size();
     if (round % 3 == 0) {

@@ -1,6 +1,7 @@
 // Hugging Face folders: what is read is what transformers wrote, and writing it again gives the same file.
 #include <doctest/doctest.h>
 
+#include "ckpt/companion_files.h"
 #include "ckpt/hf_gpt2.h"
 #include "ckpt/safetensors.h"
 #include "ckpt_fixtures.h"
@@ -162,7 +163,8 @@ TEST_CASE("hf: what mtl would compute differently is refused by its key") {
                                    {"n_embd", -64},
                                    {"n_layer", std::int64_t{1} << 40},
                                    {"quantization_config", Json::object()},
-                                   {"n_head", 5}};
+                                   {"n_head", 5},
+                                   {"layer_norm_epsilon", 0.0}};
   for (const Refusal& refusal : refusals) {
     CAPTURE(refusal.key);
     ScratchFolder scratch;
@@ -186,4 +188,28 @@ TEST_CASE("hf: a folder that holds no model says what was looked for") {
   std::string error = error_of([&] { open_quietly(scratch.path()); });
   for (const char* part : {"manifest.json", "config.json", "iter_*"}) CHECK(contains(error, part));
   CHECK(contains(error_of([&] { open_quietly(scratch / "none"); }), "no such folder"));
+}
+
+TEST_CASE("hf: a checkpoint from training, and the end of a text as its tokenizer says") {
+  ScratchFolder scratch;
+  TestStore model(tiny_config(2)), loaded(tiny_config(2), false);
+  fill(model.store, 0.25f);
+  SaveOptions options;
+  options.add_files = [](const std::string& to) {
+    write_file_atomic(to + "/vocab.json", "{\"a\": 0, \"<|endoftext|>\": 10}");
+  };
+  SaveDirectory(scratch / "s").save(tiny_config(2), model.store, state_at(5), options);
+  ModelSource source = open_quietly(scratch / "s");
+  CHECK(find_end_of_text_id(source.folder()) == 10);
+  fs::create_directories(scratch / "hf");
+  write_hf_gpt2(source, scratch / "hf",
+                {.dtype = {}, .max_shard_bytes = 1u << 30, .end_of_text_id = find_end_of_text_id(source.folder())});
+  ModelSource written = open_quietly(scratch / "hf");
+  written.load_values(loaded.store);
+  CHECK(same_tensors(model.store, loaded.store));
+  CHECK(written.config() == tiny_config(2));
+  CHECK(written.hf_config().at("eos_token_id").as_int() == 10);
+  CHECK(Json::read(scratch / "hf/generation_config.json").at("eos_token_id").as_int() == 10);
+  CHECK(file_exists(scratch / "hf/vocab.json"));
+  CHECK_FALSE(file_exists(scratch / "hf/manifest.json"));
 }

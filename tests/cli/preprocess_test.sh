@@ -71,6 +71,10 @@ expect_same "$WORK/workers_p4_text_document.bin" "$WORK/workers_p1_text_document
 cat "$WORK/big.gz" "$WORK/big.gz" >"$WORK/twice.gz"
 run twice --input "$WORK/twice.gz" $GPT2 --append-eod --json
 expect_text "$WORK/out" '"schema": "mtl-preprocess/1", "documents": 9840,'
+[ ! -s "$WORK/err" ] || fail "--json also speaks on stderr"
+run logged --input "$WORK/big.xz" $GPT2 --log-interval 100
+expect_text "$WORK/err" '^mtl-preprocess: [0-9,]+ documents, .* MB/s$'
+expect_text "$WORK/err" '^mtl-preprocess: 4,920 documents, 877,800 tokens in '
 run ordered_by_name --input "$WORK/big.xz" $GPT2 --append-eod --quiet
 [ ! -s "$WORK/err" ] || fail "--quiet is not"
 expect_text "$WORK/w1_text_document.json" '"schema": "mtl-provenance/1"'

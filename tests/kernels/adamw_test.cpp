@@ -32,7 +32,8 @@ TEST_CASE("adamw: five steps equal the fp64 reference, with and without decay, c
           const double g = grad[i] * state.clip_scale / state.loss_scale;
           m[i] = kOptions.beta1 * m[i] + (1 - kOptions.beta1) * g;
           v[i] = kOptions.beta2 * v[i] + (1 - kOptions.beta2) * g * g;
-          const double m_hat = m[i] / (1 - std::pow(kOptions.beta1, t)), v_hat = v[i] / (1 - std::pow(kOptions.beta2, t));
+          const double m_hat = m[i] / (1 - std::pow(kOptions.beta1, t)),
+                       v_hat = v[i] / (1 - std::pow(kOptions.beta2, t));
           p[i] -= state.lr * (m_hat / (std::sqrt(v_hat) + kOptions.eps) + (decays ? state.weight_decay : 0) * p[i]);
         }
         adamw_step(stream, x.range(decays), kOptions, &state);
@@ -74,5 +75,6 @@ TEST_CASE("adamw: meta counts 28 bytes a parameter; wrong shapes throw") {
   adamw_step(stream, {meta({10}), meta({10}), meta({10}), meta({10})}, kOptions, nullptr);
   CHECK(stream.counters().bytes == 280);
   CHECK_THROWS_AS(adamw_step(stream, {meta({10}), meta({10}), meta({9}), meta({10})}, kOptions, nullptr), Error);
-  CHECK_THROWS_AS(adamw_step(stream, {meta({10}), meta({10}, DType::f64), meta({10}), meta({10})}, kOptions, nullptr), Error);
+  CHECK_THROWS_AS(adamw_step(stream, {meta({10}), meta({10}, DType::f64), meta({10}), meta({10})}, kOptions, nullptr),
+                  Error);
 }

@@ -26,9 +26,18 @@ struct Case {
 };
 
 const Case kCases[] = {
-    {1, 1, 1, 1, 1},          {2, 3, 1, 1, 3},           {1, 17, 2, 2, 5},         {2, 64, 2, 1, 16},
-    {1, 65, 1, 4, 32},        {1, 127, 2, 1, 64, true},  {1, 205, 1, 2, 80},       {2, 50, 3, 1, 8, false, 0.1f},
-    {1, 97, 2, 4, 64, true, 0.3f}, {1, 300, 1, 2, 33, true, 0.5f}, {1, 481, 1, 1, 24, true}, {3, 48, 1, 1, 64, false, 0.001f},
+    {1, 1, 1, 1, 1},
+    {2, 3, 1, 1, 3},
+    {1, 17, 2, 2, 5},
+    {2, 64, 2, 1, 16},
+    {1, 65, 1, 4, 32},
+    {1, 127, 2, 1, 64, true},
+    {1, 205, 1, 2, 80},
+    {2, 50, 3, 1, 8, false, 0.1f},
+    {1, 97, 2, 4, 64, true, 0.3f},
+    {1, 300, 1, 2, 33, true, 0.5f},
+    {1, 481, 1, 1, 24, true},
+    {3, 48, 1, 1, 64, false, 0.001f},
 };
 
 using Doubles = std::vector<double>;
@@ -76,14 +85,15 @@ struct Problem {
 };
 
 /// The factor of probability (row, column), from the definition in kernels/dropout.h.
-double dropout_factor(const AttentionInput& in, std::int64_t length, std::int64_t sample, std::int64_t head, std::int64_t row,
-                      std::int64_t column) {
+double dropout_factor(const AttentionInput& in, std::int64_t length, std::int64_t sample, std::int64_t head,
+                      std::int64_t row, std::int64_t column) {
   if (!in.dropout.active()) return 1;
   std::int64_t row_tiles = (length + 15) / 16, column_tiles = (length + 31) / 32;
   std::int64_t tile = ((in.first_head + head) * row_tiles + row / 16) * column_tiles + column / 32;
   std::int64_t lane = 4 * (row % 8) + column % 8 / 2, byte = row % 16 / 8 * 2 + column % 2;
   auto words = philox(in.dropout.key, in.dropout.state->sample_base + sample, tile * 32 + lane);
-  std::uint32_t drawn = words[column % 32 / 8] >> (8 * byte) & 255, threshold = std::lround(in.dropout.probability * 256.0);
+  std::uint32_t drawn = words[column % 32 / 8] >> (8 * byte) & 255,
+                threshold = std::lround(in.dropout.probability * 256.0);
   return drawn >= threshold ? 256.0 / (256 - threshold) : 0;
 }
 
@@ -98,7 +108,8 @@ void reference_head(Problem& p, std::int64_t b, std::int64_t head, Reference& re
   std::int64_t group = head / c.heads, base = b * c.length * c.row() + group * (c.heads + 2) * c.dim;
   std::int64_t q = base + head % c.heads * c.dim, k = base + c.heads * c.dim, v = k + c.dim;
   for (std::int64_t t = 0; t < c.length; ++t) {
-    std::int64_t first = c.documents ? p.start()[b * c.length + t] : 0, o = ((b * c.length + t) * c.all_heads() + head) * c.dim;
+    std::int64_t first = c.documents ? p.start()[b * c.length + t] : 0,
+                 o = ((b * c.length + t) * c.all_heads() + head) * c.dim;
     Doubles probability(t + 1), dp(t + 1);
     double total = 0, row_dot = 0;
     for (std::int64_t s = first; s <= t; ++s) {
@@ -307,7 +318,8 @@ TEST_CASE("attention with a cache: meta counts a full cache, and so does the cpu
     AttentionInput nowhere = problem.input();
     nowhere.qkv = meta(nowhere.qkv.shape());
     Shape rows = cached.keys.tensor().shape();
-    attention_cached(counter, plan, meta(problem.out.tensor().shape()), nowhere, {meta(rows), meta(rows), meta({2}, DType::i32)});
+    attention_cached(counter, plan, meta(problem.out.tensor().shape()), nowhere,
+                     {meta(rows), meta(rows), meta({2}, DType::i32)});
     Arena scratch(Device::cpu, "scratch", plan.peak());
     attention_cached(cpu, scratch, problem.out, problem.input(), {cached.keys, cached.values, cached.lengths});
     CHECK(counter.counters().flops == 4.0 * 2 * 4 * 8 * (length == 1 ? 9 : 5 + 6 + 7 + 8 + 9));
@@ -331,7 +343,10 @@ TEST_CASE("attention: what does not fit is refused") {
   };
   refused("qkv", [](AttentionInput& in) { in.qkv = in.qkv.view({2, 8, 4, 4}); });
   refused("qkv", [](AttentionInput& in) { in.qkv = in.qkv.view({2, 8, 2, 2, 4}); });
-  refused("out", [](AttentionInput& in) { in.qkv = in.qkv.view({2, 4, 2, 4, 4}); in.document_start = {}; });
+  refused("out", [](AttentionInput& in) {
+    in.qkv = in.qkv.view({2, 4, 2, 4, 4});
+    in.document_start = {};
+  });
   refused("document_start", [](AttentionInput& in) { in.document_start = in.document_start.view({8, 2}); });
   refused("dropout", [](AttentionInput& in) { in.dropout.probability = 0.999f; });
   refused("dropout", [](AttentionInput& in) { in.dropout.probability = -0.1f; });

@@ -6,7 +6,8 @@
 namespace mtl::test {
 
 /// The factor of element (t, c) of a sample's (T, width) tensor: 0, or the scale.
-inline double hidden_mask(const Dropout& dropout, std::int64_t sample, std::int64_t t, std::int64_t c, std::int64_t width) {
+inline double hidden_mask(const Dropout& dropout, std::int64_t sample, std::int64_t t, std::int64_t c,
+                          std::int64_t width) {
   if (!dropout.active()) return 1;
   const std::int64_t element = (dropout.first_position + t) * width + c;
   const auto words = philox(dropout.key, static_cast<std::uint64_t>(dropout.state->sample_base + sample),

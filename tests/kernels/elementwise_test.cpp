@@ -9,7 +9,8 @@ using namespace mtl::test;
 TEST_CASE("elementwise: fill, copy, add and scale do what they say, at odd sizes") {
   Stream stream(Device::cpu, 2);
   for (std::int64_t n : {0, 1, 3, 7, 1031, 50001}) {
-    Owned a = random_tensor({n}, 1), b = random_tensor({n}, 2), sum = random_tensor({n}, 1), twice = random_tensor({n}, 1);
+    Owned a = random_tensor({n}, 1), b = random_tensor({n}, 2), sum = random_tensor({n}, 1),
+          twice = random_tensor({n}, 1);
     std::vector<double> expected_sum, expected_twice;
     for (std::int64_t i = 0; i < n; ++i) {
       expected_sum.push_back(static_cast<double>(a[i] + b[i]));

@@ -25,7 +25,9 @@ struct Problem {
   std::int64_t row(std::int64_t place) const { return tokens.tensor().data<std::int32_t>()[place] - begin; }
   bool has_row(std::int64_t place) const { return row(place) >= 0 && row(place) < held; }
   std::int64_t position(std::int64_t place) const { return positions.tensor().data<std::int32_t>()[place]; }
-  double mask(std::int64_t place, std::int64_t c) const { return hidden_mask(dropout, place / length, place % length, c, width); }
+  double mask(std::int64_t place, std::int64_t c) const {
+    return hidden_mask(dropout, place / length, place % length, c, width);
+  }
 };
 
 struct Size {
@@ -48,7 +50,8 @@ TEST_CASE("embedding: forward equals the reference, tokens of other ranks give t
         if (with_positions) x += static_cast<double>(p.position_table[p.position(place) * width + c]);
         expected.push_back(x * p.mask(place, c));
       }
-      embedding_forward(stream, out, p.input(), p.table, with_positions ? p.position_table.tensor() : Tensor(), p.dropout);
+      embedding_forward(stream, out, p.input(), p.table, with_positions ? p.position_table.tensor() : Tensor(),
+                        p.dropout);
       CHECK(relative_rms(out, expected) < kTolerance.elementwise);
     }
   }
@@ -97,7 +100,8 @@ TEST_CASE("embedding: gradients equal finite differences") {
 TEST_CASE("embedding: one thread and four give the same bits") {
   Problem p{4, 100, 259};
   Stream serial(Device::cpu, 1), parallel(Device::cpu, 4);
-  Owned out1(p.shape), out4(p.shape), table1({p.held, 259}), table4({p.held, 259}), positions1({40, 259}), positions4({40, 259});
+  Owned out1(p.shape), out4(p.shape), table1({p.held, 259}), table4({p.held, 259}), positions1({40, 259}),
+      positions4({40, 259});
   embedding_forward(serial, out1, p.input(), p.table, p.position_table, p.dropout);
   embedding_forward(parallel, out4, p.input(), p.table, p.position_table, p.dropout);
   CHECK(same_bits(out1, out4));
@@ -112,7 +116,8 @@ TEST_CASE("embedding: a position beyond the table throws, and so do wrong shapes
   Problem p{1, 3, 4};
   Owned out(p.shape), short_table({2, 4});
   p.positions.tensor().data<std::int32_t>()[1] = 2;
-  CHECK_THROWS_WITH_AS(embedding_forward(stream, out, p.input(), p.table, short_table, {}), doctest::Contains("position"), Error);
+  CHECK_THROWS_WITH_AS(embedding_forward(stream, out, p.input(), p.table, short_table, {}),
+                       doctest::Contains("position"), Error);
   p.positions.tensor().data<std::int32_t>()[1] = -1;
   CHECK_THROWS_AS(embedding_backward(stream, {}, {p.position_table}, p.dout, p.input(), {}), Error);
   const EmbeddingInput in{meta({2, 3}, DType::i32), meta({2, 3}, DType::i32)};

@@ -16,8 +16,12 @@ struct Case {
 
   Operand left() const { return {a, a_transposed}; }
   Operand right() const { return {b, b_transposed}; }
-  double a_at(std::int64_t i, std::int64_t p) const { return static_cast<double>(a[a_transposed ? p * m + i : i * k + p]); }
-  double b_at(std::int64_t p, std::int64_t j) const { return static_cast<double>(b[b_transposed ? j * k + p : p * n + j]); }
+  double a_at(std::int64_t i, std::int64_t p) const {
+    return static_cast<double>(a[a_transposed ? p * m + i : i * k + p]);
+  }
+  double b_at(std::int64_t p, std::int64_t j) const {
+    return static_cast<double>(b[b_transposed ? j * k + p : p * n + j]);
+  }
   std::vector<double> product() const {
     std::vector<double> out(static_cast<std::size_t>(m * n));
     for (std::int64_t i = 0; i < m; ++i) {
@@ -48,8 +52,15 @@ void for_each_case(const Body& body) {
   struct Size {
     std::int64_t m, n, k;
   };
-  for (auto [m, n, k] : {Size{1, 1, 1}, {3, 7, 5}, {64, 96, 32}, {5, 1031, 3}, {1, 1031, 64}, {2, 259, 1031}, {4, 50, 33},
-                         {17, 3, 1031}, {130, 70, 257}}) {
+  for (auto [m, n, k] : {Size{1, 1, 1},
+                         {3, 7, 5},
+                         {64, 96, 32},
+                         {5, 1031, 3},
+                         {1, 1031, 64},
+                         {2, 259, 1031},
+                         {4, 50, 33},
+                         {17, 3, 1031},
+                         {130, 70, 257}}) {
     for (int transposes = 0; transposes < 4; ++transposes) {
       CAPTURE(m);
       CAPTURE(n);
@@ -80,7 +91,8 @@ TEST_CASE("gemm: bias, gelu with its input kept, and the derivative of gelu") {
   for_each_case([&](const Case& g) {
     Owned bias = random_tensor({g.n}, 4), aux({g.m, g.n}), c({g.m, g.n});
     std::vector<double> before_gelu = g.product();
-    for (std::size_t i = 0; i < before_gelu.size(); ++i) before_gelu[i] += bias.values()[i % static_cast<std::size_t>(g.n)];
+    for (std::size_t i = 0; i < before_gelu.size(); ++i)
+      before_gelu[i] += bias.values()[i % static_cast<std::size_t>(g.n)];
     gemm(stream, c, g.left(), g.right(), GradMode::overwrite, {.bias = bias});
     CHECK(relative_rms(c, before_gelu) < kTolerance.reduction);
     gemm(stream, c, g.left(), g.right(), GradMode::overwrite, {.bias = bias, .gelu_aux = aux});
@@ -106,7 +118,9 @@ TEST_CASE("gemm: gelu and its derivative stay accurate far into the tails") {
     const double derivative = s + at * s * (1 - s) * 2 * kRoot * (1 + 3 * 0.044715 * at * at);
     CAPTURE(at);
     CHECK(std::abs(static_cast<double>(y[i]) - at * s) <= 6e-6 * std::abs(at * s));
-    CHECK(std::abs(static_cast<double>(slope[i]) - derivative) <= 4e-7 * std::max(1.0, std::abs(at)) * std::max(std::abs(s), std::abs(derivative)) + 4e-6 * std::abs(derivative));
+    CHECK(std::abs(static_cast<double>(slope[i]) - derivative) <=
+          4e-7 * std::max(1.0, std::abs(at)) * std::max(std::abs(s), std::abs(derivative)) +
+              4e-6 * std::abs(derivative));
   }
   Owned extreme({3, 1}), out({3, 1}), kept({3, 1});
   extreme[0] = -1000, extreme[1] = 1000, extreme[2] = NAN;
@@ -121,10 +135,12 @@ TEST_CASE("gemm: the bias gradient is the column sum of dy, with a mode of its o
   for (std::int64_t rows : {1, 3, 64, 65, 1031}) {
     for (std::int64_t width : {1, 7, 128, 300}) {
       for (GradMode mode : {GradMode::overwrite, GradMode::accumulate}) {
-        Owned dy = random_tensor({rows, width}, 6), x = random_tensor({rows, 5}, 7), dw({width, 5}), dbias = random_tensor({width}, 8);
+        Owned dy = random_tensor({rows, width}, 6), x = random_tensor({rows, 5}, 7), dw({width, 5}),
+              dbias = random_tensor({width}, 8);
         std::vector<double> expected(static_cast<std::size_t>(width), 0.0);
         if (mode == GradMode::accumulate) expected = dbias.values();
-        for (std::int64_t i = 0; i < dy.numel(); ++i) expected[static_cast<std::size_t>(i % width)] += static_cast<double>(dy[i]);
+        for (std::int64_t i = 0; i < dy.numel(); ++i)
+          expected[static_cast<std::size_t>(i % width)] += static_cast<double>(dy[i]);
         gemm(stream, dw, transposed(dy), {x}, GradMode::accumulate, {.dbias = {dbias, mode}});
         CHECK(relative_rms(dbias, expected) < kTolerance.reduction);
       }
@@ -147,7 +163,8 @@ TEST_CASE("gemm: nothing to sum gives zeros, nothing to write writes nothing") {
 
 TEST_CASE("gemm: one thread and four give the same bits in what is ours") {
   Owned a = random_tensor({150, 1}, 9), b = random_tensor({1, 700}, 10), bias = random_tensor({700}, 11);
-  Owned one({150, 700}), four({150, 700}), aux({150, 700}), dw1({700, 700}), dw4({700, 700}), dbias1({700}), dbias4({700});
+  Owned one({150, 700}), four({150, 700}), aux({150, 700}), dw1({700, 700}), dw4({700, 700}), dbias1({700}),
+      dbias4({700});
   Stream serial(Device::cpu, 1), parallel(Device::cpu, 4);
   gemm(serial, one, {a}, {b}, GradMode::overwrite, {.bias = bias, .gelu_aux = aux});
   gemm(parallel, four, {a}, {b}, GradMode::overwrite, {.bias = bias, .gelu_aux = aux});
@@ -165,9 +182,13 @@ TEST_CASE("gemm: meta counts and touches nothing; wrong shapes and combinations 
   CHECK_THROWS_AS(gemm(stream, meta({2, 3}), {meta({2, 4})}, {meta({5, 3})}), Error);
   CHECK_THROWS_AS(gemm(stream, meta({2, 4}), {meta({2, 4})}, {meta({4, 3})}), Error);
   CHECK_THROWS_AS(gemm(stream, meta({2, 3}, DType::f64), {meta({2, 4})}, {meta({4, 3})}), Error);
-  CHECK_THROWS_AS(gemm(stream, meta({2, 3}), {meta({2, 4})}, {meta({4, 3})}, GradMode::accumulate, {.bias = meta({3})}), Error);
-  CHECK_THROWS_AS(gemm(stream, meta({2, 3}), {meta({2, 4})}, {meta({4, 3})}, GradMode::overwrite, {.bias = meta({2})}), Error);
-  CHECK_THROWS_AS(gemm(stream, meta({2, 3}), {meta({2, 4})}, {meta({4, 3})}, GradMode::overwrite, {.dbias = {meta({2})}}), Error);
+  CHECK_THROWS_AS(gemm(stream, meta({2, 3}), {meta({2, 4})}, {meta({4, 3})}, GradMode::accumulate, {.bias = meta({3})}),
+                  Error);
+  CHECK_THROWS_AS(gemm(stream, meta({2, 3}), {meta({2, 4})}, {meta({4, 3})}, GradMode::overwrite, {.bias = meta({2})}),
+                  Error);
+  CHECK_THROWS_AS(
+      gemm(stream, meta({2, 3}), {meta({2, 4})}, {meta({4, 3})}, GradMode::overwrite, {.dbias = {meta({2})}}), Error);
   CHECK_THROWS_AS(gemm(stream, meta({2, 3}), {meta({2, 4})}, {meta({4, 3})}, GradMode::overwrite,
-                       {.gelu_aux = meta({2, 3}), .dgelu_aux = meta({2, 3})}), Error);
+                       {.gelu_aux = meta({2, 3}), .dgelu_aux = meta({2, 3})}),
+                  Error);
 }

@@ -59,7 +59,8 @@ void add_to(std::vector<double>& target, const std::vector<double>& more) {
 TEST_CASE("layernorm: forward and backward equal the fp64 reference, overwriting and accumulating") {
   Stream stream(Device::cpu, 2);
   Arena scratch(Device::cpu, "scratch", 4 << 20);
-  for (auto [rows, width] : {std::pair<std::int64_t, std::int64_t>{1, 3}, {3, 7}, {64, 768}, {5, 1031}, {1031, 33}, {2000, 128}}) {
+  for (auto [rows, width] :
+       {std::pair<std::int64_t, std::int64_t>{1, 3}, {3, 7}, {64, 768}, {5, 1031}, {1031, 33}, {2000, 128}}) {
     for (GradMode mode : {GradMode::overwrite, GradMode::accumulate}) {
       CAPTURE(rows);
       CAPTURE(width);
@@ -118,7 +119,8 @@ TEST_CASE("layernorm: one thread and four give the same bits") {
     Stream stream(Device::cpu, run == 0 ? 1 : 4);
     Arena scratch(Device::cpu, "scratch", 1 << 20);
     for (Shape shape : {Shape{515, 259}, Shape{259}, Shape{259}}) grads[run].emplace_back(shape);
-    layernorm_backward(stream, scratch, {grads[run][0]}, {grads[run][1]}, {grads[run][2]}, serial.dy, serial.cache(), serial.gamma);
+    layernorm_backward(stream, scratch, {grads[run][0]}, {grads[run][1]}, {grads[run][2]}, serial.dy, serial.cache(),
+                       serial.gamma);
   }
   for (std::size_t i = 0; i < 3; ++i) CHECK(same_bits(grads[0][i], grads[1][i]));
 }
@@ -131,12 +133,15 @@ TEST_CASE("layernorm: meta counts the scratch and bytes of a real run; wrong sha
   Owned dx({100, 32}), dgamma({32}), dbeta({32});
   layernorm_backward(real, real_scratch, {dx}, {dgamma}, {dbeta}, n.dy, n.cache(), n.gamma);
   const LayerNormCache cache{meta({100, 32}), meta({100}), meta({100})};
-  layernorm_backward(counted, counted_scratch, {meta({100, 32})}, {meta({32})}, {meta({32})}, meta({100, 32}), cache, meta({32}));
+  layernorm_backward(counted, counted_scratch, {meta({100, 32})}, {meta({32})}, {meta({32})}, meta({100, 32}), cache,
+                     meta({32}));
   CHECK(real_scratch.peak() == counted_scratch.peak());
   CHECK(counted_scratch.peak() > 0);
   CHECK(real.counters().bytes == counted.counters().bytes);
   CHECK(counted_scratch.used() == 0);
   CHECK_THROWS_AS(layernorm_forward(counted, meta({100, 32}), cache, meta({31}), meta({32}), kEps), Error);
   CHECK_THROWS_AS(layernorm_forward(counted, meta({99, 32}), cache, meta({32}), meta({32}), kEps), Error);
-  CHECK_THROWS_AS(layernorm_backward(counted, counted_scratch, {meta({100, 31})}, {}, {}, meta({100, 32}), cache, meta({32})), Error);
+  CHECK_THROWS_AS(
+      layernorm_backward(counted, counted_scratch, {meta({100, 31})}, {}, {}, meta({100, 32}), cache, meta({32})),
+      Error);
 }

@@ -66,7 +66,8 @@ inline Owned random_integers(Shape shape, std::int32_t low, std::int32_t high, u
   Owned out(DType::i32, shape);
   std::mt19937 generator(seed);
   for (std::int64_t i = 0; i < out.tensor().numel(); ++i) {
-    out.tensor().data<std::int32_t>()[i] = low + static_cast<std::int32_t>(generator() % static_cast<std::uint32_t>(high - low));
+    out.tensor().data<std::int32_t>()[i] =
+        low + static_cast<std::int32_t>(generator() % static_cast<std::uint32_t>(high - low));
   }
   return out;
 }
@@ -108,7 +109,8 @@ std::vector<double> finite_differences(const Owned& x, const Loss& loss, double 
 /// sum of weight * value: a scalar loss whose gradient with respect to `value` is `weight`.
 inline double weighted_sum(const Owned& weight, const Owned& value) {
   double sum = 0;
-  for (std::int64_t i = 0; i < value.numel(); ++i) sum += static_cast<double>(weight[i]) * static_cast<double>(value[i]);
+  for (std::int64_t i = 0; i < value.numel(); ++i)
+    sum += static_cast<double>(weight[i]) * static_cast<double>(value[i]);
   return sum;
 }
 

@@ -49,7 +49,8 @@ TEST_CASE("residual: forward and backward equal the reference, with and without 
         if (mode == GradMode::accumulate) sums = dbias.values();
         for (std::int64_t i = 0; i < out.numel(); ++i) {
           const double shift = with_bias ? static_cast<double>(b.bias[i % width]) : 0.0;
-          expected.push_back(static_cast<double>(b.residual[i]) + b.mask(dropout, i) * (static_cast<double>(b.branch[i]) + shift));
+          expected.push_back(static_cast<double>(b.residual[i]) +
+                             b.mask(dropout, i) * (static_cast<double>(b.branch[i]) + shift));
           dx.push_back(b.mask(dropout, i) * static_cast<double>(b.dout[i]));
           sums[static_cast<std::size_t>(i % width)] += dx.back();
         }
@@ -150,5 +151,6 @@ TEST_CASE("residual: one thread and four give the same bits; meta counts the sam
   CHECK_THROWS_AS(residual_forward(counted, meta({2, 3, 4}), meta({2, 3, 4}), meta({2, 3, 5}), {}, {}), Error);
   CHECK_THROWS_AS(residual_forward(counted, meta({2, 3, 4}), meta({2, 3, 4}), meta({2, 3, 4}), meta({3}), {}), Error);
   CHECK_THROWS_AS(residual_forward(counted, meta({6, 4}), meta({6, 4}), meta({6, 4}), {}, {}), Error);
-  CHECK_THROWS_AS(residual_backward(counted, counted_scratch, meta({2, 3, 4}), {meta({5})}, meta({2, 3, 4}), {}), Error);
+  CHECK_THROWS_AS(residual_backward(counted, counted_scratch, meta({2, 3, 4}), {meta({5})}, meta({2, 3, 4}), {}),
+                  Error);
 }

@@ -19,7 +19,8 @@ using namespace mtl;
 namespace {
 
 std::string golden_corpus(const std::string& name) {
-  return read_all(name == "tinyshakespeare.txt" ? "../share/demo/tinyshakespeare.txt.xz" : cat("golden/corpora/", name, ".xz"));
+  return read_all(name == "tinyshakespeare.txt" ? "../share/demo/tinyshakespeare.txt.xz"
+                                                : cat("golden/corpora/", name, ".xz"));
 }
 
 WordCounts count_units(const std::string& text, const std::string& unit) {
@@ -109,7 +110,8 @@ TEST_CASE("training: against counting everything anew for each merge") {
     while (merges.size() < 20) {
       std::map<std::pair<std::uint64_t, std::uint64_t>, std::int64_t> pairs;
       for (const auto& [symbols, count] : words) {
-        for (std::size_t i = 0; i + 1 < symbols.size(); ++i) pairs[{ids.at(symbols[i]), ids.at(symbols[i + 1])}] += count;
+        for (std::size_t i = 0; i + 1 < symbols.size(); ++i)
+          pairs[{ids.at(symbols[i]), ids.at(symbols[i + 1])}] += count;
       }
       if (pairs.empty()) break;
       auto best = std::max_element(pairs.begin(), pairs.end(), [](auto& a, auto& b) { return a.second < b.second; });

@@ -1,4 +1,5 @@
-// Compressed input by its first bytes: whole, in several parts, cut short, damaged. The encoders are the libraries' own.
+// Compressed input by its first bytes: whole, in several parts, cut short, damaged. The encoders are the libraries'
+// own.
 #include "text/decompress.h"
 
 #include <doctest/doctest.h>
@@ -35,8 +36,9 @@ std::string gzip(const std::string& text) {
 std::string xz(const std::string& text) {
   std::string out(lzma_stream_buffer_bound(text.size()), '\0');
   std::size_t used = 0;
-  REQUIRE(lzma_easy_buffer_encode(3, LZMA_CHECK_CRC64, nullptr, reinterpret_cast<const std::uint8_t*>(text.data()), text.size(),
-                                  reinterpret_cast<std::uint8_t*>(out.data()), &used, out.size()) == LZMA_OK);
+  REQUIRE(lzma_easy_buffer_encode(3, LZMA_CHECK_CRC64, nullptr, reinterpret_cast<const std::uint8_t*>(text.data()),
+                                  text.size(), reinterpret_cast<std::uint8_t*>(out.data()), &used,
+                                  out.size()) == LZMA_OK);
   out.resize(used);
   return out;
 }

@@ -31,7 +31,8 @@ TEST_CASE("lines: every chunk size gives the same lines and numbers") {
   std::string second = fs::temp_directory_path() / cat("mtl_lines_b_", ::getpid());
   write_file_atomic(first, "one\ntwo\n\nfour with some length\n");
   write_file_atomic(second, "five\nlast without newline");
-  std::vector<std::string> want = {first + ":1:0:one", first + ":2:1:two", first + ":3:2:", first + ":4:3:four with some length",
+  std::vector<std::string> want = {first + ":1:0:one",   first + ":2:1:two",
+                                   first + ":3:2:",      first + ":4:3:four with some length",
                                    second + ":1:4:five", second + ":2:5:last without newline"};
   for (std::size_t bytes : {1, 2, 3, 5, 7, 16, 1000}) {
     CAPTURE(bytes);
@@ -66,9 +67,12 @@ TEST_CASE("texts: a bad line says what and in which column") {
   CHECK(message_of(extractor, " \r") == "a blank line (column 1)");
   CHECK(message_of(extractor, "5") == "not an object {...} (column 1)");
   CHECK(message_of(extractor, R"({"b": "a"})") == "no key \"a\" (column 1)");
-  CHECK(message_of(extractor, R"({"a": null})") == "the value of \"a\" is neither a string nor a list of strings (column 7)");
-  CHECK(message_of(extractor, R"({"a": ["x", ["y"]]})") == "the value of \"a\" is a list with something else than strings (column 7)");
-  CHECK(message_of(extractor, R"({"a": "\udc00"})") == "the value of \"a\" holds a lone surrogate, which is no Unicode text (column 7)");
+  CHECK(message_of(extractor, R"({"a": null})") ==
+        "the value of \"a\" is neither a string nor a list of strings (column 7)");
+  CHECK(message_of(extractor, R"({"a": ["x", ["y"]]})") ==
+        "the value of \"a\" is a list with something else than strings (column 7)");
+  CHECK(message_of(extractor, R"({"a": "\udc00"})") ==
+        "the value of \"a\" holds a lone surrogate, which is no Unicode text (column 7)");
   CHECK(message_of(extractor, R"({"a": "x",})").find("(column 11)") != std::string::npos);
   CHECK(message_of(extractor, R"({"a": "x", "b": 01})").find("(column") != std::string::npos);
   CHECK(message_of(extractor, "{\"a\": \"\xC3\"}").find("invalid UTF-8 (column 8)") != std::string::npos);

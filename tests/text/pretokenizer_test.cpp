@@ -24,7 +24,8 @@ TEST_CASE("unicode classes: every code point") {
   std::vector<CharClass> want(0x110000, CharClass::other);
   auto fill = [&](const char* key, CharClass value) {
     for (const Json& range : golden.at(key).as_array()) {
-      for (std::int64_t c = range.as_array()[0].as_int(); c <= range.as_array()[1].as_int(); ++c) want[static_cast<std::size_t>(c)] = value;
+      for (std::int64_t c = range.as_array()[0].as_int(); c <= range.as_array()[1].as_int(); ++c)
+        want[static_cast<std::size_t>(c)] = value;
     }
   };
   fill("L", CharClass::letter);
@@ -66,7 +67,8 @@ TEST_CASE("utf8: lossy text as Python's errors=replace, whole and byte by byte")
   for (const Json& item : read_json_lines("golden/tokenizer/gpt2_decode.jsonl")) {
     const std::string& hex = item.at("bytes_hex").as_string();
     std::string bytes;
-    for (std::size_t i = 0; i < hex.size(); i += 2) bytes += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
+    for (std::size_t i = 0; i < hex.size(); i += 2)
+      bytes += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
     CHECK(decode_lossy(bytes) == item.at("text_lossy").as_string());
     Utf8Stream stream;
     std::string shown;

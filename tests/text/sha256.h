@@ -19,7 +19,9 @@ inline std::string sha256(std::string message) {
     bool is_prime = true;
     for (int d = 2; d * d <= n; ++d) is_prime = is_prime && n % d != 0;
     if (!is_prime) continue;
-    auto fraction = [](long double root) { return static_cast<std::uint32_t>((root - std::floor(root)) * 4294967296.0L); };
+    auto fraction = [](long double root) {
+      return static_cast<std::uint32_t>((root - std::floor(root)) * 4294967296.0L);
+    };
     if (count < 8) state[static_cast<std::size_t>(count)] = fraction(std::sqrt(static_cast<long double>(n)));
     constants[static_cast<std::size_t>(count++)] = fraction(std::cbrt(static_cast<long double>(n)));
   }
@@ -40,7 +42,8 @@ inline std::string sha256(std::string message) {
     }
     auto [a, b, c, d, e, f, g, h] = state;
     for (std::size_t i = 0; i < 64; ++i) {
-      std::uint32_t t1 = h + (std::rotr(e, 6) ^ std::rotr(e, 11) ^ std::rotr(e, 25)) + ((e & f) ^ (~e & g)) + constants[i] + w[i];
+      std::uint32_t t1 =
+          h + (std::rotr(e, 6) ^ std::rotr(e, 11) ^ std::rotr(e, 25)) + ((e & f) ^ (~e & g)) + constants[i] + w[i];
       std::uint32_t t2 = (std::rotr(a, 2) ^ std::rotr(a, 13) ^ std::rotr(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
       h = g, g = f, f = e, e = d + t1, d = c, c = b, b = a, a = t1 + t2;
     }

@@ -10,19 +10,20 @@
 #include <random>
 
 #include "base/error.h"
+#include "tests/text/golden.h"
+#include "tests/text/sha256.h"
 #include "text/bpe_tokenizer.h"
 #include "text/decompress.h"
-#include "tests/text/golden.h"
 #include "text/null_tokenizer.h"
 #include "text/pretokenizer.h"
-#include "tests/text/sha256.h"
 
 using namespace mtl;
 
 namespace {
 
 std::string corpus_text(const std::string& file) {
-  return read_all(file == "tinyshakespeare.txt" ? "../share/demo/tinyshakespeare.txt.xz" : cat("golden/corpora/", file, ".xz"));
+  return read_all(file == "tinyshakespeare.txt" ? "../share/demo/tinyshakespeare.txt.xz"
+                                                : cat("golden/corpora/", file, ".xz"));
 }
 
 std::vector<std::string> units_of(const std::string& text, const std::string& unit) {
@@ -43,7 +44,8 @@ std::vector<std::string> units_of(const std::string& text, const std::string& un
 class PlainBpe {
  public:
   explicit PlainBpe(const BpeVocabulary& vocabulary) {
-    for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) ids_[vocabulary.tokens[id]] = static_cast<std::int32_t>(id);
+    for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id)
+      ids_[vocabulary.tokens[id]] = static_cast<std::int32_t>(id);
     for (std::size_t rank = 0; rank < vocabulary.merges.size(); ++rank) {
       ranks_[{vocabulary.merges[rank][0], vocabulary.merges[rank][1]}] = rank;
     }
@@ -76,9 +78,11 @@ class PlainBpe {
 
 /// Random text that mixes scripts, blanks, contractions, digits and rare planes.
 std::string random_text(std::mt19937& random) {
-  constexpr std::string_view kParts[] = {"'s", "'ll", " ", "  ", "\n", "\t", "\xC2\xA0", "\xE3\x80\x80", "the", " of", "ing"};
-  constexpr std::pair<std::uint32_t, std::uint32_t> kRanges[] = {{0, 0x7F}, {'a', 'z'}, {'0', '9'}, {0x80, 0x24F}, {0x370, 0x52F},
-      {0x5D0, 0x6FF}, {0x900, 0x97F}, {0x2000, 0x206F}, {0x4E00, 0x9FFF}, {0xAC00, 0xD7A3}, {0x1F300, 0x1F9FF}, {0xE000, 0x10FFFF}};
+  constexpr std::string_view kParts[] = {"'s",       "'ll",          " ",   "  ",  "\n", "\t",
+                                         "\xC2\xA0", "\xE3\x80\x80", "the", " of", "ing"};
+  constexpr std::pair<std::uint32_t, std::uint32_t> kRanges[] = {
+      {0, 0x7F},      {'a', 'z'},       {'0', '9'},       {0x80, 0x24F},    {0x370, 0x52F},     {0x5D0, 0x6FF},
+      {0x900, 0x97F}, {0x2000, 0x206F}, {0x4E00, 0x9FFF}, {0xAC00, 0xD7A3}, {0x1F300, 0x1F9FF}, {0xE000, 0x10FFFF}};
   std::string out;
   std::size_t length = random() % 60;
   while (out.size() < length) {
@@ -87,7 +91,8 @@ std::string random_text(std::mt19937& random) {
       continue;
     }
     auto [first, last] = kRanges[random() % std::size(kRanges)];
-    for (std::size_t run = random() % 5; run > 0; --run) append_utf8(out, first + static_cast<std::uint32_t>(random() % (last - first + 1)));
+    for (std::size_t run = random() % 5; run > 0; --run)
+      append_utf8(out, first + static_cast<std::uint32_t>(random() % (last - first + 1)));
   }
   return out;
 }
@@ -179,7 +184,8 @@ TEST_CASE("gpt2: files in the form transformers saves, and reading them back") {
   for (const Json& item : golden.as_array()) {
     const std::string& name = item.at("name").as_string();
     CAPTURE(name);
-    std::string trained = "golden/tokenizer/bpe_" + name.substr(name.find("tiny") == std::string::npos ? 0 : name.find("tiny"));
+    std::string trained =
+        "golden/tokenizer/bpe_" + name.substr(name.find("tiny") == std::string::npos ? 0 : name.find("tiny"));
     std::string source = name == "gpt2" ? "../share/gpt2" : trained;
     BpeTokenizer tokenizer(read_vocab_and_merges(source + "/vocab.json", source + "/merges.txt"), source);
     tokenizer.save(folder);
@@ -203,6 +209,19 @@ TEST_CASE("gpt2: files in the form transformers saves, and reading them back") {
   fs::remove_all(folder);
 }
 
+TEST_CASE("special strings: the leftmost, the longest, and many of them") {
+  BpeVocabulary vocabulary = read_vocab_and_merges("../share/gpt2/vocab.json", "../share/gpt2/merges.txt");
+  for (const char* token : {"<a>", "<a>b", "<never>"}) {
+    vocabulary.special.push_back(static_cast<std::int32_t>(vocabulary.tokens.size()));
+    vocabulary.tokens.push_back(token);
+  }
+  BpeTokenizer tokenizer(vocabulary, "gpt2", true);
+  CHECK(tokenizer.encode("<a>b<a> b<|endoftext|><|endoftext|>x") ==
+        std::vector<std::int32_t>{50258, 50257, 275, 50256, 50256, 87});
+  CHECK(tokenizer.encode("") == std::vector<std::int32_t>{});
+  CHECK(tokenizer.decode({{50258, 50257}}) == "<a>b<a>");
+}
+
 TEST_CASE("tokenizer.json: what differs from GPT-2's kind is refused by name") {
   std::string text = read_file("golden/tokenizer/hf_saved_tinyshakespeare_1000/tokenizer.json");
   std::string path = fs::temp_directory_path() / cat("mtl_tokenizer_", ::getpid(), ".json");
@@ -223,7 +242,8 @@ TEST_CASE("tokenizer.json: what differs from GPT-2's kind is refused by name") {
     return message;
   };
   auto names = [](const std::string& message, const char* what) { return message.find(what) != std::string::npos; };
-  CHECK(refusal("\"normalizer\": null", "\"normalizer\": {\"type\": \"NFKC\"}").find("normalizer") != std::string::npos);
+  CHECK(refusal("\"normalizer\": null", "\"normalizer\": {\"type\": \"NFKC\"}").find("normalizer") !=
+        std::string::npos);
   CHECK(names(refusal("\"type\": \"BPE\"", "\"type\": \"Unigram\""), "Unigram"));
   CHECK(names(refusal("\"add_prefix_space\": false", "\"add_prefix_space\": true"), "add_prefix_space"));
   CHECK(names(refusal("\"use_regex\": true", "\"use_regex\": false"), "use_regex"));

@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# Measured figures: training speed, start-up, tokenisation; beside PyTorch where a Python with torch is found
+# (MTL_PEER_PYTHON, else python3). Usage: run.sh BIN. Each figure is the median of runs in turn with the peer's.
+set -euo pipefail
+bin=$(cd "$1" && pwd)
+here=$(cd "$(dirname "$0")" && pwd)
+share=$here/..
+threads=${MTL_BENCH_THREADS:-2}
+rounds=${MTL_BENCH_ROUNDS:-3}
+python=${MTL_PEER_PYTHON:-python3}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+flags=" $(grep -m1 '^flags' /proc/cpuinfo) "
+isa=""
+for name in sse4_2 avx2 avx512f amx_bf16; do
+  case $flags in *" $name "*) isa="$isa $name" ;; esac
+done
+echo "machine: $(grep -m1 'model name' /proc/cpuinfo | cut -d: -f2 | sed 's/^ //'), ISA:$isa, $threads threads; $("$bin/mtl-train" --version)"
+peer=yes
+"$python" -c 'import torch' 2>/dev/null || peer=no
+[ $peer = yes ] && echo "peer: PyTorch $("$python" -c 'import torch; print(torch.__version__)'), eager"
+[ $peer = no ] && echo "peer: none ($python has no torch; set MTL_PEER_PYTHON)"
+
+median() { sort -g | awk '{v[NR] = $1} END {print v[int((NR + 1) / 2)]}'; }
+field() { sed -nE "s/.*\"$1\": ?([-+.0-9eE]+).*/\1/p"; }
+
+xz -dc "$share/demo/tinyshakespeare.txt.xz" | awk -f "$share/demo/documents.awk" -v heldout=/dev/null > "$work/text.jsonl"
+tokens() {  # PREFIX VOCAB MERGES
+  "$bin/mtl-preprocess" --quiet --input "$work/text.jsonl" --output-prefix "$work/$1" --tokenizer-type GPT2BPETokenizer \
+    --vocab-file "$2" --merge-file "$3" --append-eod --workers "$threads"
+}
+"$bin/mtl-vocab" --quiet --input "$work/text.jsonl" --vocab-size 2000 --output-prefix "$work/small"
+tokens gpt2 "$share/gpt2/vocab.json" "$share/gpt2/merges.txt"
+tokens small "$work/small-vocab.json" "$work/small-merges.txt"
+
+# NAME DATA VOCAB MERGES SIZE LAYERS WIDTH HEADS LENGTH BATCH STEPS DROPOUT
+training() {
+  local name=$1 data=$2 vocab=$3 merges=$4 size=$5 layers=$6 width=$7 heads=$8 length=$9 batch=${10} steps=${11} dropout=${12}
+  : > "$work/ours"; : > "$work/theirs"; : > "$work/ours_first"; : > "$work/theirs_first"
+  for _ in $(seq "$rounds"); do
+    rm -f "$work/run.jsonl"
+    local begin
+    begin=$(date +%s.%N)
+    "$bin/mtl-train" --quiet --num-layers "$layers" --hidden-size "$width" --num-attention-heads "$heads" --seq-length "$length" \
+      --max-position-embeddings "$length" --micro-batch-size "$batch" --train-iters "$steps" --lr 1e-4 --weight-decay 0.1 \
+      --hidden-dropout "$dropout" --attention-dropout "$dropout" --eval-iters 0 --log-interval 1 --vocab-file "$vocab" \
+      --merge-file "$merges" --data-path "$work/$data" --log-jsonl "$work/run.jsonl" --threads "$threads" |
+      while read -r line; do
+        case $line in *"iteration        1/"*) echo "$(date +%s.%N) $begin" | awk '{print $1 - $2}' >> "$work/ours_first" ;; esac
+      done
+    grep '"step"' "$work/run.jsonl" | tail -n +3 | field tokens_per_second | median >> "$work/ours"
+    [ $peer = yes ] || continue
+    "$python" "$here/pytorch_gpt2.py" "$work/$data.bin" --layers "$layers" --width "$width" --heads "$heads" --length "$length" \
+      --batch "$batch" --steps "$steps" --vocab "$size" --dropout "$dropout" --threads "$threads" > "$work/peer.json"
+    field tokens_per_second < "$work/peer.json" >> "$work/theirs"
+    field first_loss_s < "$work/peer.json" >> "$work/theirs_first"
+  done
+  if [ $peer = yes ]; then
+    printf '%-42s mtl %8.0f tok/s   PyTorch %8.0f tok/s   ratio %.2f\n' "$name" "$(median < "$work/ours")" "$(median < "$work/theirs")" \
+      "$(paste "$work/ours" "$work/theirs" | awk '{print $1 / $2}' | median)"
+    printf '%-42s mtl %8.2f s       PyTorch %8.2f s       ratio %.1f\n' "  first update | first loss" "$(median < "$work/ours_first")" \
+      "$(median < "$work/theirs_first")" "$(paste "$work/theirs_first" "$work/ours_first" | awk '{print $1 / $2}' | median)"
+  else
+    printf '%-42s mtl %8.0f tok/s\n' "$name" "$(median < "$work/ours")"
+    printf '%-42s mtl %8.2f s\n' "  first update" "$(median < "$work/ours_first")"
+  fi
+}
+
+training "demo: L4 C192 H6 T128 B16, dropout 0.1" small_text_document "$work/small-vocab.json" "$work/small-merges.txt" 2000 4 192 6 128 16 40 0.1
+training "GPT-2 124M: L12 C768 H12 T1024 B1" gpt2_text_document "$share/gpt2/vocab.json" "$share/gpt2/merges.txt" 50257 12 768 12 1024 1 6 0
+
+for _ in $(seq 40); do cat "$work/text.jsonl"; done > "$work/large.jsonl"
+: > "$work/rates"
+for _ in $(seq "$rounds"); do
+  "$bin/mtl-preprocess" --quiet --json --input "$work/large.jsonl" --output-prefix "$work/large" --tokenizer-type GPT2BPETokenizer \
+    --vocab-file "$share/gpt2/vocab.json" --merge-file "$share/gpt2/merges.txt" --append-eod --workers 1 | tr -d '\n' | field mb_per_second >> "$work/rates"
+done
+printf '%-42s mtl %8.1f MB/s (one worker, whole process)\n' "preprocess, GPT-2 vocabulary, English" "$(median < "$work/rates")"
