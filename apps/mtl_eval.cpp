@@ -1,5 +1,6 @@
 // mtl-eval: loss and perplexity of a model on a text or on token files.
 #include "cli/eval_run.h"
+#include "cli/eval_tokenizer.h"
 #include "cli/run_main.h"
 #include "cli/tokenizer_flags.h"
 
@@ -13,7 +14,7 @@ void add_flags(Flags& flags, EvalOptions& options) {
   flags.section("Data, one of two");
   flags.add("--data-path", &options.data_path, "PREFIX", "token files PREFIX.bin and PREFIX.idx: all their tokens, as one stream");
   flags.add("--input", &options.inputs, "FILE...", "text or JSON lines, plain or compressed; `-` is standard input");
-  flags.add("--format", &options.format, "NAME", "what the inputs are: text (a file is a document), jsonl, or guess")
+  flags.add("--format", &options.format, "NAME", "how a file is read; text: it is one document; guess: by its name or first line")
       .one_of({"guess", "text", "jsonl"});
   flags.add("--json-keys", &options.json_key, "KEY", "the key of the text in JSON lines").alias("--json-key");
   flags.section("Scoring");
@@ -28,15 +29,12 @@ void add_flags(Flags& flags, EvalOptions& options) {
 void check(Flags& flags, const EvalOptions& options) {
   const bool has_text = !options.inputs.empty(), has_tokens = !options.data_path.empty();
   if (has_text == has_tokens) flags.problem("--data-path, --input", has_text ? "give one of them" : "one of them is needed: what is to be scored");
-  bool names_tokenizer = false;
-  for (const char* flag : {"--tokenizer-type", "--vocab-file", "--merge-file", "--tokenizer-model", "--vocab-size", "--null-tokenizer-eod"}) {
-    if (!flags.was_given(flag)) continue;
-    names_tokenizer = true;
-    if (has_tokens && !has_text) flags.problem(flag, "belongs to --input; token files need no tokenizer");
-  }
-  if (names_tokenizer) check_tokenizer_flags(flags, options.tokenizer);
+  std::vector<std::string> of_text = check_model_tokenizer_flags(flags, options.tokenizer);
   for (const char* flag : {"--format", "--json-keys"}) {
-    if (flags.was_given(flag) && has_tokens && !has_text) flags.problem(flag, "belongs to --input");
+    if (flags.was_given(flag)) of_text.push_back(flag);
+  }
+  if (has_tokens && !has_text) {
+    for (const std::string& flag : of_text) flags.problem(flag, "belongs to --input; token files are tokens already");
   }
   if (options.seq_length.value_or(1) < 1) flags.problem(cat("--seq-length ", *options.seq_length), "must be at least 1");
   if (options.batch_size.value_or(1) < 1) flags.problem(cat("--batch-size ", *options.batch_size), "must be at least 1");

@@ -1,4 +1,5 @@
 // mtl-generate: continues prompts with a model.
+#include "cli/eval_tokenizer.h"
 #include "cli/generate_run.h"
 #include "cli/run_main.h"
 #include "cli/tokenizer_flags.h"
@@ -18,9 +19,8 @@ void add_flags(Flags& flags, GenerateOptions& options) {
   flags.add("--max-new-tokens", &options.max_new_tokens, "N", "the most tokens to add to a prompt");
   flags.add_switch("--greedy", options.greedy, "always the most likely token; otherwise tokens are drawn");
   flags.add("--temperature", &options.sampling.temperature, "X", "divides the logits: below 1 the likely becomes likelier");
-  flags.add("--top-k", &options.sampling.top_k, "K", "draw from the K most likely tokens; 0: from all").alias("--top_k");
-  flags.add("--top-p", &options.sampling.top_p, "P", "draw from the likeliest tokens whose probabilities together exceed P; 0: from all")
-      .alias("--top_p");
+  flags.add("--top-k", &options.sampling.top_k, "K", "draw from the K most likely tokens; 0: from all");
+  flags.add("--top-p", &options.sampling.top_p, "P", "draw from the likeliest tokens whose probabilities together exceed P; 0: from all");
   flags.add("--seed", &options.seed, "N", "seed of the draws");
   flags.add("--num-samples", &options.num_samples, "N", "continuations of each prompt");
   flags.add_switch("--ignore-eos", options.ignore_eos, "go on after the end-of-document token");
@@ -55,9 +55,7 @@ void check(Flags& flags, const GenerateOptions& options) {
   }
   if (options.prompt && !options.input.empty()) flags.problem("--prompt, --input", "give one of them");
   if (options.logprobs && !options.json_lines) flags.problem("--logprobs", "needs --json-lines");
-  for (const char* flag : {"--tokenizer-type", "--vocab-file", "--merge-file", "--tokenizer-model", "--vocab-size", "--null-tokenizer-eod"}) {
-    if (flags.was_given(flag)) return check_tokenizer_flags(flags, options.tokenizer);
-  }
+  check_model_tokenizer_flags(flags, options.tokenizer);
 }
 
 }  // namespace

@@ -4,8 +4,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "cli/flags.h"
-#include "cli/model_tokenizer.h"
+#include "cli/eval_tokenizer.h"
 #include "cli/run_main.h"
 #include "eval/scorer.h"
 #include "eval/token_source.h"
@@ -25,14 +24,10 @@ std::int64_t checked_seq_length(const EvalOptions& options, const GptConfig& con
 }
 
 std::unique_ptr<Tokenizer> required_tokenizer(const EvalOptions& options, const ModelSource& source) {
-  auto tokenizer = choose_tokenizer(options.tokenizer, source.folder());
+  auto tokenizer = tokenizer_of_model(options.tokenizer, source);
   if (tokenizer == nullptr) {
     throw UsageError({{"--input", cat("needs a tokenizer, and ", source.folder(), " has no tokenizer files: name them with --vocab-file and "
                                       "--merge-file, or score token files with --data-path")}});
-  }
-  if (tokenizer->vocab_size() > source.config().vocab_size) {
-    throw UsageError({{"--load " + options.load, cat("the model knows ", source.config().vocab_size, " tokens, the tokenizer has ",
-                                                     tokenizer->vocab_size(), ": they do not belong together")}});
   }
   return tokenizer;
 }
@@ -99,8 +94,12 @@ EvalReport evaluate(const EvalOptions& options, Console& console) {
 
   double began = now_seconds();
   for (std::vector<std::int32_t> ids; tokens->next(ids);) {
-    scorer.push(ids);
-    show_progress(console, scorer.score(), tokens->total());
+    for (std::span<const std::int32_t> rest = ids; !rest.empty();) {  // a text may come in one piece
+      auto piece = rest.first(std::min(rest.size(), static_cast<std::size_t>(kTokensAtATime)));
+      scorer.push(piece);
+      rest = rest.subspan(piece.size());
+      show_progress(console, scorer.score(), tokens->total());
+    }
   }
   scorer.finish();
   console.end_progress();

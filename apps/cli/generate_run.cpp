@@ -5,30 +5,14 @@
 #include <memory>
 
 #include "base/json.h"
-#include "cli/flags.h"
+#include "cli/eval_tokenizer.h"
 #include "cli/generate_prompts.h"
-#include "cli/model_tokenizer.h"
 #include "cli/run_main.h"
 #include "text/utf8.h"
 
 namespace mtl {
 
 namespace {
-
-using Ids = std::vector<std::int32_t>;
-
-std::unique_ptr<Tokenizer> find_model_tokenizer(const GenerateOptions& options, const ModelSource& source) {
-  auto tokenizer = choose_tokenizer(options.tokenizer, source.folder());
-  if (tokenizer == nullptr && !options.ids) {
-    throw UsageError({{"--load " + options.load, "the model has no tokenizer files: name them with --vocab-file and --merge-file, or give "
-                                                 "and get token ids with --ids"}});
-  }
-  if (tokenizer && tokenizer->vocab_size() > source.config().vocab_size) {
-    throw UsageError({{"--load " + options.load, cat("the model knows ", source.config().vocab_size, " tokens, the tokenizer has ",
-                                                     tokenizer->vocab_size(), ": they do not belong together")}});
-  }
-  return tokenizer;
-}
 
 /// The end-of-document token, from the tokenizer or from the model's config.json.
 std::optional<std::int32_t> end_token(const Tokenizer* tokenizer, const ModelSource& source) {
@@ -48,21 +32,23 @@ class Printer {
   /// Piece by piece, as tokens come.
   void begin(const Prompt& prompt) {
     first_ = true;
+    last_ = prompt.ids.back();
     if (!options_.ids) show(prompt.text);
   }
   void token(std::int32_t id) {
     if (options_.ids) {
       show(cat(first_ ? "" : " ", id));
     } else if (id != stop_) {
-      show(text_.push(tokenizer_->decode({&id, 1})));
+      show(text_.push(text_after(last_, id)));
     }
     first_ = false;
+    last_ = id;
   }
   void end() { show(text_.finish() + "\n"); }
 
   void json(const Prompt& prompt, std::int64_t sample, const Completion& completion) const {
     Json line = Json::object({{"prompt", decode_lossy(prompt.text)}});
-    if (tokenizer_ != nullptr) line.set("completion", text_of(completion));
+    if (tokenizer_ != nullptr) line.set("completion", text_of(prompt, completion));
     line.set("ids", list(completion.ids));
     line.set("stop", completion.stopped ? "eos" : "length");
     if (options_.num_samples > 1) line.set("sample", sample);
@@ -82,10 +68,22 @@ class Printer {
     for (T value : values) out.push(value);
     return out;
   }
-  std::string text_of(const Completion& completion) const {
-    Ids shown = completion.ids;
-    if (completion.stopped) shown.pop_back();
-    return decode_lossy(tokenizer_->decode(shown));
+  /// What `id` adds to a text that ends with `last`. A model may have more ids than its tokenizer.
+  std::string text_after(std::int32_t last, std::int32_t id) const {
+    std::int64_t known = tokenizer_->vocab_size();
+    if (id >= known) return decode_lossy("\xFF");
+    if (last >= known) return tokenizer_->decode({&id, 1});
+    const std::int32_t pair[] = {last, id};
+    return tokenizer_->decode(pair).substr(tokenizer_->decode({&last, 1}).size());
+  }
+  std::string text_of(const Prompt& prompt, const Completion& completion) const {
+    std::string bytes;
+    std::int32_t last = prompt.ids.back();
+    for (std::int32_t id : std::span(completion.ids).first(completion.ids.size() - (completion.stopped ? 1 : 0))) {
+      bytes += text_after(last, id);
+      last = id;
+    }
+    return decode_lossy(bytes);
   }
 
   const GenerateOptions& options_;
@@ -93,6 +91,7 @@ class Printer {
   std::optional<std::int32_t> stop_;
   Utf8Stream text_;
   bool first_ = true;
+  std::int32_t last_ = 0;
 };
 
 void warn_of_long_prompts(const std::vector<Prompt>& prompts, std::int64_t positions, Console& console) {
@@ -118,7 +117,11 @@ std::vector<Request> requests_of(const std::vector<Prompt>& prompts, std::int64_
 
 void generate(const GenerateOptions& options, Console& console) {
   ModelSource source = ModelSource::open(options.load, console);
-  auto tokenizer = find_model_tokenizer(options, source);
+  auto tokenizer = tokenizer_of_model(options.tokenizer, source);
+  if (tokenizer == nullptr && !options.ids) {
+    throw UsageError({{"--load " + options.load, "the model has no tokenizer files: name them with --vocab-file and --merge-file, or work with "
+                                                 "token ids, --ids"}});
+  }
   auto end = end_token(tokenizer.get(), source);
   auto stop = options.ignore_eos ? std::nullopt : end;
   Model model(source, resolve_threads(options.threads));

@@ -17,6 +17,7 @@ expect_output() {
 # Ids, from a file, from standard input and the command line, one at a time and in a batch.
 sed -E 's/.*"prompt":\[([0-9,]*)\].*/\1/; s/,/ /g' "$GREEDY" >prompts.txt
 sed -E 's/.*"continuation":\[([0-9,]*)\].*/\1/; s/,/ /g' "$GREEDY" >continuations.txt
+# shellcheck disable=SC2086  # commands with their flags are kept in variables
 a="mtl-generate --load $MODELS/a --ids --greedy --max-new-tokens 40"
 for flags in '' '--batch-size 5' '--batch-size 2 --threads 1' '--ignore-eos'; do
   # shellcheck disable=SC2086
@@ -71,6 +72,10 @@ mtl-generate --load b --input <(yes 'To be' | head -50) --max-new-tokens 40 2>er
 [ -s err ] && fail 'generate | head -1 is not quiet'
 expect_exit 0 mtl-generate --load b --prompt "$(yes 'to be' | head -60 | tr '\n' ' ')" --greedy --max-new-tokens 1
 expect_text err '--prompt: the prompt has [0-9]+ tokens; the model sees the last 48'
+
+# Another tokenizer: numbers, with blanks between them.
+expect_exit 0 mtl-generate --load "$MODELS/a" --greedy --max-new-tokens 40 --prompt 274 --tokenizer-type NullTokenizer --vocab-size 512
+expect_same out <(paste -d' ' prompts.txt continuations.txt | head -1)
 
 # How it fails: all wrong flags at once.
 expect_exit 2 mtl-generate --max-new-tokens -1 --temperature 0 --top-k -2 --top-p 1.5 --seed -3 --num-samples 0 --batch-size 0 \

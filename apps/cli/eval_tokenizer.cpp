@@ -1,0 +1,27 @@
+#include "cli/eval_tokenizer.h"
+
+#include "cli/model_tokenizer.h"
+#include "cli/tokenizer_flags.h"
+
+namespace mtl {
+
+std::vector<std::string> check_model_tokenizer_flags(Flags& flags, const TokenizerOptions& given) {
+  std::vector<std::string> names;
+  for (const char* flag : {"--tokenizer-type", "--vocab-file", "--merge-file", "--tokenizer-model", "--vocab-size",
+                           "--null-tokenizer-eod"}) {
+    if (flags.was_given(flag)) names.push_back(flag);
+  }
+  if (!names.empty()) check_tokenizer_flags(flags, given);
+  return names;
+}
+
+std::unique_ptr<Tokenizer> tokenizer_of_model(const TokenizerOptions& given, const ModelSource& source) {
+  auto tokenizer = choose_tokenizer(given, source.folder());
+  if (tokenizer && tokenizer->vocab_size() > source.config().vocab_size) {
+    throw UsageError({{"--load " + source.folder(), cat("the model knows ", source.config().vocab_size, " tokens, the tokenizer has ",
+                                                        tokenizer->vocab_size(), ": they do not belong together")}});
+  }
+  return tokenizer;
+}
+
+}  // namespace mtl
