@@ -36,12 +36,9 @@ void check(Flags& flags, const EvalOptions& options) {
   if (has_text == has_tokens)
     flags.problem("--data-path, --input",
                   has_text ? "give one of them" : "one of them is needed: what is to be scored");
-  std::vector<std::string> of_text = check_model_tokenizer_flags(flags, options.tokenizer);
+  check_model_tokenizer_flags(flags, options.tokenizer);
   for (const char* flag : {"--format", "--json-keys"}) {
-    if (flags.was_given(flag)) of_text.push_back(flag);
-  }
-  if (has_tokens && !has_text) {
-    for (const std::string& flag : of_text) flags.problem(flag, "belongs to --input; token files are tokens already");
+    if (has_tokens && flags.was_given(flag)) flags.problem(flag, "belongs to --input; token files are tokens already");
   }
   if (options.seq_length.value_or(1) < 1)
     flags.problem(cat("--seq-length ", *options.seq_length), "must be at least 1");

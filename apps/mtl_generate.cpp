@@ -53,13 +53,6 @@ void check(Flags& flags, const GenerateOptions& options) {
   }
   if (!(options.sampling.top_p >= 0 && options.sampling.top_p <= 1))
     flags.problem(cat("--top-p ", options.sampling.top_p), "must be from 0 to 1");
-  if (options.greedy) {
-    for (const char* flag : {"--temperature", "--top-k", "--top-p", "--seed"}) {
-      if (flags.was_given(flag)) flags.problem(flag, "has no effect with --greedy");
-    }
-    if (options.num_samples > 1)
-      flags.problem(cat("--num-samples ", options.num_samples), "they would be the same with --greedy");
-  }
   if (options.prompt && !options.input.empty()) flags.problem("--prompt, --input", "give one of them");
   if (options.logprobs && !options.json_lines) flags.problem("--logprobs", "needs --json-lines");
   check_model_tokenizer_flags(flags, options.tokenizer);

@@ -82,6 +82,7 @@ EvalReport evaluate(const EvalOptions& options, Console& console) {
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<TokenSource> tokens;
   if (options.inputs.empty()) {
+    tokenizer_of_model(options.tokenizer, source);  // one that is named must fit the model here too
     tokens = open_token_files(options.data_path);
     report.data = {options.data_path};
   } else {
