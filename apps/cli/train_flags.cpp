@@ -133,7 +133,7 @@ void add_train_flags(Flags& flags, TrainOptions& options) {
     });
     if (options.data.data_path.empty() && !options.dry_run) flags.problem("--data-path", "is required: token files that mtl-preprocess made");
     if (options.data.data_path.size() > 1) {
-      flags.problem("--data-path", "one prefix is supported in this version, without weights; merge token files with mtl-data or preprocess them together");
+      flags.problem("--data-path", "one prefix is supported in this version, without weights; preprocess the texts together");
     }
   });
 }

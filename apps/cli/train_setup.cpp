@@ -99,6 +99,15 @@ bool check_outputs(const TrainOptions& options, Findings& findings) {
   return check_folder("--save", options.checkpoint.save, findings);
 }
 
+/// NullTokenizer's flags contradict no other tokenizer.
+void check_vocab_size(const TokenizerOptions& named, const Tokenizer* tokenizer, Findings& findings) {
+  if (named.type == "NullTokenizer" || tokenizer == nullptr) return;
+  if (named.vocab_size && *named.vocab_size != tokenizer->vocab_size()) {
+    findings.problem(cat("--vocab-size ", *named.vocab_size), cat("is for NullTokenizer; the tokenizer that was given has ", tokenizer->vocab_size()));
+  }
+  if (named.null_tokenizer_eod) findings.problem(cat("--null-tokenizer-eod ", *named.null_tokenizer_eod), "is for NullTokenizer");
+}
+
 /// Flags and the loaded model together make the configuration.
 void configure(const TrainOptions& options, TrainSetup& setup, bool tokenizer_failed, Findings& findings) {
   RunStart& start = setup.start;
@@ -147,6 +156,7 @@ void prepare_training(const TrainOptions& options, Flags& flags, TrainSetup& set
     usable = usable && flags.problem_count() == before;
   }
   usable = usable && findings.attempt("tokenizer", [&] { setup.tokenizer = choose_tokenizer(named, tokenizer_folder(setup.start)); });
+  if (usable) check_vocab_size(named, setup.tokenizer.get(), findings);
   if (found) configure(options, setup, !usable, findings);
   findings.finish();
 }

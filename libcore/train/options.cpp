@@ -68,6 +68,8 @@ void check_rest(const TrainOptions& options, const Report& report) {
   if (checkpoint.save_interval && checkpoint.save.empty()) report("--save-interval", "needs --save PATH");
   if (checkpoint.exit_interval && *checkpoint.exit_interval < 1) report(cat("--exit-interval ", *checkpoint.exit_interval), "must be at least 1");
   if (checkpoint.keep_last != 0 && checkpoint.keep_last < 2) report(cat("--keep-last ", checkpoint.keep_last), "must be at least 2, or 0 to keep all");
+  if (checkpoint.keep_last != 0 && checkpoint.save.empty()) report("--keep-last", "needs --save PATH");
+  if (options.json && !options.dry_run) report("--json", "is for --dry-run; a run writes JSON lines to --log-jsonl FILE");
   if (checkpoint.finetune && checkpoint.load.empty()) report("--finetune", "needs --load PATH: the model to start from");
   if (options.logging.peak_tflops && !(*options.logging.peak_tflops > 0)) report("--peak-tflops", "must be positive");
   try {

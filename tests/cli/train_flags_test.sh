@@ -54,6 +54,9 @@ expect_text err 'there is no merged.idx nor merged.bin; did you mean merged_text
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --log-jsonl . --tensorboard-dir vocab.json --num-attention-heads 3
 expect_text err '^mtl-train: 3 problems'
 
+expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --json --keep-last 2 --vocab-size 5 --save-interval 1
+for flag in --json --keep-last '--vocab-size 5' --save-interval; do said 1 "^  $flag +(is for|needs) "; done
+
 # A single fault of a file has its own exit status; beside others it is listed with them.
 head -c 100 merged_text_document.idx >cut.idx && cp merged_text_document.bin cut.bin
 expect_exit 65 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --data-path cut
