@@ -58,17 +58,26 @@ void Trainer::resume_from(RunStart& start) {
   if (!start.state) return;
   if (!options_.checkpoint.no_load_optim) start.source->load_optimizer(params_);
   if (!state_.extra.is_object()) return;
-  if (const Json* saved = state_.extra.find("data")) {
-    std::string difference = data_difference(*saved, data_.identity());
-    if (!difference.empty() && !options_.data.allow_data_change) {
-      fail(Exit::bad_data, "the checkpoint was trained on other data: ", difference, "; give --allow-data-change to go on with it");
-    }
-  }
+  if (!options_.data.allow_data_change) refuse_other_data(start.source->folder());
   if (const Json* interval = state_.extra.find("interval")) {  // a log interval that the save cut in two
     interval_.loss_sum = interval->number_or("loss_sum", 0);
     interval_.counted = interval->int_or("counted", 0);
     interval_.skipped = interval->int_or("skipped", 0);
     interval_.nan = interval->int_or("nan", 0);
+  }
+}
+
+/// Other token files, or a tokenizer that gives the same ids another meaning, would go unnoticed otherwise.
+void Trainer::refuse_other_data(const std::string& checkpoint) const {
+  if (const Json* saved = state_.extra.find("data")) {
+    std::string difference = data_difference(*saved, data_.identity());
+    if (!difference.empty()) {
+      fail(Exit::bad_data, checkpoint, ": was trained on other data: ", difference, "; give --allow-data-change to go on with it");
+    }
+  }
+  std::string tokenizer = state_.extra.string_or("tokenizer_hash", "");
+  if (tokenizer_ != nullptr && !tokenizer.empty() && tokenizer != hash_text(tokenizer_->hash())) {
+    fail(Exit::bad_data, checkpoint, ": was trained with another tokenizer; give --allow-data-change to go on with this one");
   }
 }
 
@@ -89,6 +98,7 @@ std::unique_ptr<DataFeed> Trainer::feed(Split split, std::int64_t consumed) cons
 Exit Trainer::run() {
   std::int64_t last = options_.train_iters();
   if (state_.iteration >= last) {
+    if (!options_.checkpoint.save.empty()) settle_complete_run(options_.checkpoint.save, state_.iteration);
     console_.info(cat("already complete: ", state_.iteration, " of ", last, " iterations are done"));
     return Exit::ok;
   }
@@ -99,7 +109,6 @@ Exit Trainer::run() {
   saved_iteration_ = state_.iteration;
   train_feed_ = feed(Split::train, state_.consumed_samples);
   if (train_feed_ == nullptr) fail(Exit::usage, "--split ", options_.data.split, " leaves nothing to train on");
-  SignalRequests signals;
   Exit exit = Exit::ok;
   interval_.began = now_seconds();
   while (state_.iteration < last) {
@@ -109,9 +118,10 @@ Exit Trainer::run() {
     if (done % options_.batch.eval_interval == 0) validate(false);
     const CheckpointOptions& checkpoint = options_.checkpoint;
     bool leave = checkpoint.exit_interval && done % *checkpoint.exit_interval == 0 && done < last;
-    if (signals.wants_end() && done < last) leave = true, exit = Exit::requeue;
-    if (signals.take_status()) console_.info(cat("iteration ", done, " of ", last, ", ", state_.consumed_samples, " samples consumed"));
-    bool asked = signals.take_save();
+    if (signals_.wants_end() && done < last) leave = true, exit = Exit::requeue;
+    if (signals_.take_status()) console_.info(cat("iteration ", done, " of ", last, ", ", state_.consumed_samples, " samples consumed"));
+    bool asked = signals_.take_save();
+    if (asked && !save_directory_) console_.warn("asked to save, but there is no --save folder");
     if (done < last && (asked || leave || (checkpoint.save_interval && done % *checkpoint.save_interval == 0))) save();
     if (leave) {
       if (exit == Exit::requeue && !save_directory_) fail(Exit::failure, "ended by a signal at iteration ", done, "; without --save nothing was kept");

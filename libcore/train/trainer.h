@@ -45,10 +45,12 @@ class Trainer {
   void finish();
   void save();
   void resume_from(RunStart& start);
+  void refuse_other_data(const std::string& checkpoint) const;
   Json start_record() const;
   SamplerOptions sampler(Split split, std::int64_t consumed) const;
   std::unique_ptr<DataFeed> feed(Split split, std::int64_t consumed) const;
 
+  SignalRequests signals_;           // first: a signal while data and weights are read must not end the process
   const TrainOptions& options_;
   Console& console_;
   const Tokenizer* tokenizer_;

@@ -40,6 +40,14 @@ expect_text err '^mtl-train: already complete: 12 of 12 iterations are done$'
 state_of exit >after
 expect_same before after
 
+# Its tracker is put right when the job died before it could.
+echo 9 >exit/save/latest_checkpointed_iteration.txt
+touch exit/save/latest_checkpointed_iteration.txt.tmp.1
+expect_exit 0 run_in exit
+expect_text err 'already complete'
+expect_text exit/save/latest_checkpointed_iteration.txt '^12$'
+same_as_whole exit 'an old tracker'
+
 # A full disk, or one that fails, during a save: exit 74, what was committed stays.
 for fault in enospc:60 eio:150 enospc:235 eio:330; do
   rm -rf fault
@@ -105,6 +113,16 @@ mkdir moved && cp c_text_document.* moved
 expect_exit 0 run_in data --data-path moved/c_text_document
 same_as_whole data 'data files elsewhere'
 
+# Another tokenizer of the same size: refused, unless told.
+BPE=$TESTS/golden/tokenizer/bpe_tinyshakespeare_1000
+sed -E 's/"a":/"swapped":/; s/"b":/"a":/; s/"swapped":/"b":/' "$BPE/vocab.json" >vocab.json
+cmp -s vocab.json "$BPE/vocab.json" && fail 'the vocabulary is still the same'
+bpe=(--tokenizer-type GPT2BPETokenizer --merge-file "$BPE/merges.txt")
+expect_exit 0 run_in bpe "${bpe[@]}" --vocab-file "$BPE/vocab.json" --exit-interval 3
+expect_exit 65 run_in bpe "${bpe[@]}" --vocab-file vocab.json
+expect_text err 'bpe/save/iter_0000003: was trained with another tokenizer'
+expect_exit 0 run_in bpe "${bpe[@]}" --vocab-file vocab.json --allow-data-change
+
 # --load: with --finetune the weights of another run, unless --save already has something to resume.
 expect_exit 0 run_in tune --load whole/save --finetune --exit-interval 3
 expect_text err 'starting from the weights of the checkpoint whole/save/iter_0000012'
@@ -143,10 +161,13 @@ wait_until() {
   grep -qE -- "$2" "$1" || fail "$1 does not come to say '$2'"
 }
 
+# owner_of NAME: the process that trains there; $job is a shell that waits for it.
+owner_of() { sed -E 's/^pid ([0-9]+) .*/\1/' "$1/save/lock"; }
+
 start_long signals
 expect_exit 1 run_in signals # another job on the same folder
 expect_text err '^mtl-train: signals/save: another job saves here \(pid [0-9]+ on '
-owner=$(sed -E 's/^pid ([0-9]+) .*/\1/' signals/save/lock) # $job is a shell that waits for it
+owner=$(owner_of signals)
 kill -USR2 "$owner"
 wait_until signals.err 'iteration [0-9]+ of 20000, [0-9]+ samples consumed'
 kill -USR1 "$owner"
@@ -167,9 +188,23 @@ expect_exit 0 run_in signals
 expect_exit 0 run_in uninterrupted
 same_run signals uninterrupted 'USR1 and TERM'
 
+# Signals that come while the run is still starting are not lost: it waits for a reader of its log here.
+mkfifo pipe
+run_in early --log-jsonl pipe >early.out 2>early.err &
+job=$!
+wait_until early/save/lock 'pid [0-9]+ on'
+kill -USR1 "$(owner_of early)"
+kill -TERM "$(owner_of early)"
+cat pipe >early.jsonl
+wait $job
+code=$?
+[ $code -eq 75 ] || fail "TERM at the start: exit $code"
+[ -d early/save/iter_0000001 ] || fail 'TERM at the start: nothing saved'
+expect_text early.jsonl '"type": "start"'
+
 # The second INT ends at once, without a save.
 start_long twice
-owner=$(sed -E 's/^pid ([0-9]+) .*/\1/' twice/save/lock)
+owner=$(owner_of twice)
 kill -INT "$owner"
 kill -INT "$owner"
 wait $job

@@ -53,6 +53,7 @@ same_as_whole() {
     folder=${folder##*/}
     cmp -s "$1/save/$folder/shard_00000.safetensors" "whole/save/$folder/shard_00000.safetensors" || fail "$2: $folder differs"
   done
+  expect_same "$1/save/latest_checkpointed_iteration.txt" whole/save/latest_checkpointed_iteration.txt
   [ -z "$(find "$1" -name '*.tmp.*')" ] || fail "$2: left behind $(find "$1" -name '*.tmp.*')"
 }
 
