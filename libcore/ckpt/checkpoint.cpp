@@ -66,10 +66,18 @@ bool is_sound(const std::string& directory, std::int64_t iteration) {
   }
 }
 
+std::string tracker_text(const std::string& directory) {
+  std::string path = cat(directory, "/", kTrackerName);
+  return file_exists(path) ? std::string(trim(read_file(path).substr(0, 64))) : "";
+}
+
+void write_tracker(const std::string& directory, std::int64_t iteration) {
+  write_file_atomic(cat(directory, "/", kTrackerName), cat(iteration, "\n"));
+}
+
 /// Says so when the tracker does not name the checkpoint that was found.
 void compare_tracker(const std::string& directory, std::int64_t newest, Console& console) {
-  std::string path = cat(directory, "/", kTrackerName), text;
-  if (file_exists(path)) text = std::string(trim(read_file(path).substr(0, 64)));
+  std::string path = cat(directory, "/", kTrackerName), text = tracker_text(directory);
   if (parse_int(text) == newest) return;
   std::string said = !file_exists(path) ? " is missing"
                      : text.empty()     ? " is empty"
@@ -78,15 +86,20 @@ void compare_tracker(const std::string& directory, std::int64_t newest, Console&
   console.warn(cat(path, said, "; taking the newest valid checkpoint, iteration ", newest));
 }
 
-/// What jobs that died in the middle of a save left behind. The caller holds the lock, so nobody else is writing.
-void remove_leftovers(const std::string& directory) {
+/// What jobs that died in the middle of a save left behind.
+std::vector<std::string> list_leftovers(const std::string& directory) {
   std::vector<std::string> stale;
   for (const auto& entry : fs::directory_iterator(directory)) {
     std::string name = entry.path().filename().string();
     bool ours = starts_with(name, "iter_") || starts_with(name, kTrackerName);
     if (ours && name.find(".tmp.") != std::string::npos) stale.push_back(entry.path().string());
   }
-  for (const std::string& path : stale) remove_tree(path);
+  return stale;
+}
+
+/// The caller holds the lock, so nobody else is writing.
+void remove_leftovers(const std::string& directory) {
+  for (const std::string& path : list_leftovers(directory)) remove_tree(path);
 }
 
 /// Writes the one shard of a process; returns what the manifest says of it.
@@ -201,10 +214,19 @@ std::string commit_checkpoint(const std::string& directory, const GptConfig& con
     fs::remove_all(temporary, ignored);
     throw;
   }
-  write_file_atomic(cat(directory, "/", kTrackerName), cat(state.iteration, "\n"));
+  write_tracker(directory, state.iteration);
   remove_leftovers(directory);
   if (options.keep_last > 0) remove_old(directory, state.iteration, options.keep_last);
   return cat(directory, "/", folder_of(state.iteration));
+}
+
+void settle_complete_run(const std::string& directory, std::int64_t iteration) {
+  std::vector<std::int64_t> iterations = list_iterations(directory);
+  if (iterations.empty() || iterations.front() != iteration) return;
+  if (parse_int(tracker_text(directory)) == iteration && list_leftovers(directory).empty()) return;
+  SaveDirectory lock(directory);
+  write_tracker(directory, iteration);
+  remove_leftovers(directory);
 }
 
 SaveDirectory::SaveDirectory(std::string path) : path_(std::move(path)) {

@@ -92,4 +92,8 @@ class SaveDirectory {
   int lock_ = -1;
 };
 
+/// For a run that finds its last checkpoint, of `iteration`, committed: when the job that wrote it died before it could
+/// name it in the tracker and tidy up, this does. Otherwise it touches nothing.
+void settle_complete_run(const std::string& directory, std::int64_t iteration);
+
 }  // namespace mtl

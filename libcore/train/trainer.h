@@ -37,7 +37,10 @@ class Trainer {
   Exit run();
 
  private:
+  void prepare();
   void train_step();
+  bool go_on();
+  Exit leave();
   void report_interval();
   double held_out_loss(DataFeed& feed);
   void report_held_out(const char* name, double loss, bool final);
@@ -45,10 +48,12 @@ class Trainer {
   void finish();
   void save(bool finished);
   void resume_from(RunStart& start);
+  void refuse_other_data(const std::string& checkpoint) const;
   Json start_record() const;
   SamplerOptions sampler(Split split, std::int64_t consumed) const;
   std::unique_ptr<DataFeed> feed(Split split, std::int64_t consumed) const;
 
+  SignalRequests signals_;           // first: a signal while data and weights are read must not end the process
   const TrainOptions& options_;
   Console& console_;
   const Tokenizer* tokenizer_;

@@ -1,0 +1,150 @@
+#!/bin/bash
+# From JSON lines to losses: forty iterations against PyTorch's; the terminal, the JSON lines and TensorBoard agree.
+source "$(dirname "$0")/lib.sh" "$1"
+export OMP_WAIT_POLICY=passive
+GOLDEN=$TESTS/golden/end_to_end
+cd "$WORK" || exit 1
+
+# What awk needs to read JSON lines: value("key") of the line at hand, or "" when it has none.
+VALUE='
+  function value(key,   text) {
+    if (!match($0, "\"" key "\": *[^,}]+")) return ""
+    text = substr($0, RSTART + length(key) + 3, RLENGTH - length(key) - 3)
+    gsub(/[ "]/, "", text)
+    return text
+  }'
+
+# compare_losses GOLDEN OURS: every figure of every iteration, of every validation and of the test.
+compare_losses() {
+  awk "$VALUE"'
+    function compare(name, want, got, tolerance,   d) {
+      d = got - want
+      if (got == "" || (d < 0 ? -d : d) > tolerance * want) { print name ": " got " instead of " want; bad = 1 }
+      ++compared
+    }
+    function want_of(name, key) { if (value(key) != "") want[name] = value(key) }
+    NR == FNR {
+      at = value("iteration")
+      want_of("step " at, "lm_loss"); want_of("rate " at, "learning_rate"); want_of("norm " at, "grad_norm")
+      want_of("validation " at, "validation_loss"); want_of("test " at, "test_loss")
+      next
+    }
+    /"type": "step"/ {
+      at = value("iteration")
+      got["step " at] = value("lm_loss"); got["rate " at] = value("learning_rate"); got["norm " at] = value("grad_norm")
+    }
+    /"type": "(validation|test)"/ {
+      name = (/"type": "test"/ ? "test " : "validation ") (/"final": true/ ? "final" : value("iteration"))
+      got[name] = value("loss")
+    }
+    END {
+      for (name in want) compare(name, want[name], got[name], name ~ /^norm/ ? 1e-5 : 1e-6)
+      for (name in got) if (!(name in want)) { print name ": is not expected"; bad = 1 }
+      if (compared != 3 * 40 + 4) { print compared " figures were compared"; bad = 1 }
+      exit bad
+    }' "$1" "$2" || fail "$2 is not $1"
+}
+
+# expect_near_lines FILE FILE WHAT: as many numbers in both, one a line, equal to 1e-6.
+expect_near_lines() {
+  paste "$1" "$2" | awk '
+    { d = $1 - $2; if (NF != 2 || (d < 0 ? -d : d) > 1e-6 * $2) { print "line " NR ": " $0; bad = 1 } }
+    END { exit bad || NR == 0 }' || fail "$3: $1 and $2 differ"
+}
+
+# The terminal as Megatron-LM would write it, made from JSON lines; our own figures follow at the end of a line.
+terminal_of() {
+  awk "$VALUE"'
+    /"type": "step"/ {
+      printf " [TIME] iteration %8d/%8d | consumed samples: %12d | elapsed time per iteration (ms): %.1f |", \
+        value("iteration"), 40, value("consumed_samples"), value("elapsed_ms_per_iteration")
+      printf " throughput per GPU (TFLOP/s/GPU): %.1f | learning rate: %.6E | global batch size: %5d |", \
+        value("tflops_per_device"), value("learning_rate"), value("global_batch_size")
+      printf " lm loss: %.6E | loss scale: %.1f | grad norm: %.3f |", \
+        value("lm_loss"), value("loss_scale"), value("grad_norm")
+      printf " number of skipped iterations: %3d | number of nan iterations: %3d |", \
+        value("skipped_iterations"), value("nan_iterations")
+      printf " tokens per second: %.1f | MFU A: %.1f%% | MFU B: %.1f%% | data stall (ms): %.1f |\n", \
+        value("tokens_per_second"), 100 * value("mfu_a"), 100 * value("mfu_b"), value("data_stall_ms")
+    }
+    /"type": "(validation|test)"/ {
+      set = /"final": true/ ? (/"type": "test"/ ? " on test set" : " on validation set") : ""
+      line = sprintf(" validation loss at iteration %d%s | lm loss value: %.6E | lm loss PPL: %.6E | ", \
+        value("iteration"), set, value("loss"), value("ppl"))
+      dashes = line "-"
+      gsub(/./, "-", dashes)
+      print dashes "\n" line "\n" dashes
+    }' "$1"
+}
+
+# scalars TAG FILE...: the values under a tag of TensorBoard files, one a line: where the tag's bytes are followed by the
+# key of a float (field 2, type 5), its four bytes are the value.
+scalars() {
+  local tag=$1
+  shift
+  cat "$@" | od -An -v -tu1 -w1 | awk -v tag="$(printf '%s' "$tag" | od -An -v -tu1)" '
+    { byte[NR] = $1 + 0 }
+    END {
+      n = split(tag, want, " ")
+      for (at = 2; at + n + 4 <= NR; ++at) {
+        if (byte[at - 1] != n) continue
+        for (i = 1; i <= n && byte[at + i - 1] == want[i]; ++i);
+        if (i <= n || byte[at + n] != 21) continue
+        v = at + n + 1
+        exponent = byte[v + 3] % 128 * 2 + int(byte[v + 2] / 128)
+        fraction = (byte[v + 2] % 128 * 65536 + byte[v + 1] * 256 + byte[v]) / 8388608
+        printf "%.7g\n", exponent == 0 ? 0 : (byte[v + 3] < 128 ? 1 : -1) * (1 + fraction) * 2 ^ (exponent - 127)
+      }
+    }'
+}
+
+expect_exit 0 mtl-preprocess --input "$GOLDEN/corpus.jsonl" --output-prefix c --tokenizer-type NullTokenizer \
+  --vocab-size 512 --append-eod --workers 1
+
+# train NAME FLAG...: writes NAME.jsonl, NAME.out and NAME.tb.
+train() {
+  local name=$1
+  shift
+  expect_exit 0 mtl-train --load "$TESTS/golden/gpt2_model/a" --finetune --tokenizer-type NullTokenizer --vocab-size 512 \
+    --data-path c_text_document --split 90,8,2 --seq-length 64 --micro-batch-size 2 --global-batch-size 8 \
+    --train-iters 40 --lr 0.002 --min-lr 0.0002 --lr-warmup-iters 4 --lr-decay-iters 40 --lr-decay-style cosine \
+    --weight-decay 0.1 --adam-beta2 0.95 --clip-grad 1.0 --seed 1234 --eval-interval 20 --eval-iters 3 \
+    --hidden-dropout 0 --attention-dropout 0 --log-interval 1 --peak-tflops 0.1 \
+    --log-jsonl "$name.jsonl" --tensorboard-dir "$name.tb" "$@"
+  mv out "$name.out"
+}
+for variant in plain documents; do
+  flags=()
+  [ "$variant" = documents ] && flags=(--eod-mask-loss --reset-position-ids --reset-attention-mask)
+  train "$variant" "${flags[@]}"
+  compare_losses "$GOLDEN/$variant.jsonl" "$variant.jsonl"
+
+  sed -E 's/^ \[[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}\]/ [TIME]/' "$variant.out" >terminal
+  terminal_of "$variant.jsonl" >terminal_of_jsonl
+  expect_same terminal terminal_of_jsonl
+
+  [ "$(find "$variant.tb" -name 'events.out.tfevents.*' | wc -l)" -eq 1 ] || fail 'one event file a session'
+  expect_text "$variant.tb"/events* 'brain.Event:2'
+  for name in lm_loss:'lm loss' grad_norm:grad-norm learning_rate:learning-rate; do
+    awk "$VALUE"'/"type": "step"/ { print value("'"${name%%:*}"'") }' "$variant.jsonl" >figures
+    for tag in "${name##*:}" "${name##*:} vs samples"; do
+      scalars "$tag" "$variant.tb"/events* >stored
+      expect_near_lines figures stored "$tag"
+    done
+  done
+  awk "$VALUE"'/"type": "validation"/ { print value("loss") }' "$variant.jsonl" >figures
+  scalars 'lm loss validation' "$variant.tb"/events* >stored
+  expect_near_lines figures stored 'lm loss validation'
+done
+
+# The same losses whatever the threads and the way the batch is cut: only sums are rounded in another order.
+losses() { awk "$VALUE"'!/"type": "start"/ { print value("lm_loss") value("loss") }' "$1.jsonl"; }
+losses plain >plain.losses
+for how in '--threads 1' '--threads 3' '--micro-batch-size 8'; do
+  # shellcheck disable=SC2086
+  train other $how
+  losses other >other.losses
+  expect_near_lines other.losses plain.losses "the losses with $how"
+  rm -r other.*
+done
+finish

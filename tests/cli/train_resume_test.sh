@@ -1,0 +1,213 @@
+#!/bin/bash
+# Interrupted runs: whatever ends one, the same command goes on, and the result is the uninterrupted run's, bit by bit.
+source "$(dirname "$0")/lib.sh" "$1"
+source "$(dirname "$0")/train_runs.sh"
+cd "$WORK" || exit 1
+prepare_runs
+
+# Killed at operations spread over the whole run (train_resume_long.sh tries every one).
+kills=0
+for at in $(seq 13 47 100000); do
+  killed_at kill-$at "$at" || break
+  completes_as_whole kill-$at "killed at write operation $at"
+  rm -r kill-$at
+  kills=$((kills + 1))
+done
+[ "$kills" -ge 5 ] || fail "a run has too few write operations to be killed in: $kills of 47"
+
+# Killed again and again, as on a machine with a time limit.
+for session in $(seq 12); do
+  MTL_FAULT=kill:170 run_quietly often && break
+done
+[ "$session" -gt 2 ] && [ "$session" -lt 12 ] || fail "$session sessions"
+same_as_whole often 'killed in every session'
+
+# --exit-interval, in the middle of a log interval.
+expect_exit 0 run_in exit --exit-interval 5
+expect_text err '^mtl-train: --exit-interval after iteration 5; the same command goes on'
+[ -d exit/save/iter_0000005 ] && [ ! -d exit/save/iter_0000006 ] || fail '--exit-interval 5 saved something else'
+expect_exit 0 run_in exit --exit-interval 5
+expect_text err 'resuming exit/save/iter_0000005 at iteration 5'
+expect_exit 0 run_in exit --exit-interval 5
+same_as_whole exit '--exit-interval'
+
+# Already complete: says so, and touches nothing.
+state_of() { find "$1" -type f -printf '%p %T@ %s\n' | sort; }
+state_of exit >before
+expect_exit 0 run_in exit
+expect_text err '^mtl-train: already complete: 12 of 12 iterations are done$'
+[ -s out ] && fail 'a complete run prints figures'
+state_of exit >after
+expect_same before after
+
+# Its tracker is put right when the job died before it could.
+echo 9 >exit/save/latest_checkpointed_iteration.txt
+touch exit/save/latest_checkpointed_iteration.txt.tmp.1
+expect_exit 0 run_in exit
+expect_text err 'already complete'
+expect_text exit/save/latest_checkpointed_iteration.txt '^12$'
+same_as_whole exit 'an old tracker'
+
+# A full disk, or one that fails, during a save: exit 74, what was committed stays.
+for fault in enospc:60 eio:150 enospc:235 eio:330; do
+  rm -rf fault
+  MTL_FAULT=$fault expect_exit 74 run_in fault
+  expect_text err '(free some space on that disk and start again: No space left on device|Input/output error)$'
+  [ -z "$(find fault/save -name '*.tmp.*')" ] || fail "$fault: left behind $(find fault/save -name '*.tmp.*')"
+  completes_as_whole fault "$fault"
+done
+# Short and interrupted writes are no fault.
+for fault in short:60 eintr:60 short:200; do
+  rm -rf fault
+  MTL_FAULT=$fault expect_exit 0 run_in fault
+  same_as_whole fault "$fault"
+done
+
+# The tracker is a hint.
+stop_at_9() {
+  rm -rf "$1"
+  cp -r at9 "$1"
+}
+expect_exit 0 run_in at9 --exit-interval 9
+for text in '' 'garbage' '400' '3' '-1'; do
+  stop_at_9 tracker
+  echo "$text" >tracker/save/latest_checkpointed_iteration.txt
+  expect_exit 0 run_in tracker
+  expect_text err 'latest_checkpointed_iteration.txt'
+  expect_text err 'resuming tracker/save/iter_0000009'
+  same_as_whole tracker "tracker '$text'"
+done
+stop_at_9 tracker
+rm tracker/save/latest_checkpointed_iteration.txt
+completes_as_whole tracker 'no tracker'
+
+# Damage: a flipped byte names file and tensor; a newest checkpoint that is not whole is passed over.
+stop_at_9 damaged
+shard=damaged/save/iter_0000009/shard_00000.safetensors
+bytes=$(stat -c %s $shard)
+flip=$((bytes - 100))
+old=$(od -An -tu1 -j $flip -N 1 $shard)
+printf "\\x$(printf %02x $((old ^ 16)))" | dd of=$shard bs=1 seek=$flip conv=notrunc status=none
+expect_exit 65 run_in damaged
+expect_text err "iter_0000009/shard_00000.safetensors: .*\(tensor 'exp_avg_sq\.[a-z.0-9_]+'\)"
+stop_at_9 damaged
+truncate -s -1 damaged/save/iter_0000009/shard_00000.safetensors
+expect_exit 0 run_in damaged
+expect_text err 'passing over a checkpoint that is not valid: .*iter_0000009/shard_00000.safetensors: [0-9]+ bytes instead of'
+same_as_whole damaged 'a truncated shard'
+stop_at_9 damaged
+for folder in damaged/save/iter_*; do rm "$folder/manifest.json"; done
+expect_exit 65 run_in damaged
+expect_text err 'none of its 3 checkpoints is valid'
+
+# Other data: refused, unless told. The same data elsewhere: accepted.
+head -n 390 "$CORPUS" >other.jsonl
+preprocess other.jsonl other
+stop_at_9 data
+expect_exit 65 run_in data --data-path other_text_document
+expect_text err 'trained on other data: other_text_document: bin_bytes is [0-9]+, it was [0-9]+ .*--allow-data-change'
+expect_exit 0 run_in data --data-path other_text_document --allow-data-change
+expect_text err 'resuming data/save/iter_0000009'
+stop_at_9 data
+mkdir moved && cp c_text_document.* moved
+expect_exit 0 run_in data --data-path moved/c_text_document
+same_as_whole data 'data files elsewhere'
+
+# Another tokenizer of the same size: refused, unless told.
+BPE=$TESTS/golden/tokenizer/bpe_tinyshakespeare_1000
+sed -E 's/"a":/"swapped":/; s/"b":/"a":/; s/"swapped":/"b":/' "$BPE/vocab.json" >vocab.json
+cmp -s vocab.json "$BPE/vocab.json" && fail 'the vocabulary is still the same'
+bpe=(--tokenizer-type GPT2BPETokenizer --merge-file "$BPE/merges.txt")
+expect_exit 0 run_in bpe "${bpe[@]}" --vocab-file "$BPE/vocab.json" --exit-interval 3
+expect_exit 65 run_in bpe "${bpe[@]}" --vocab-file vocab.json
+expect_text err 'bpe/save/iter_0000003: was trained with another tokenizer'
+expect_exit 0 run_in bpe "${bpe[@]}" --vocab-file vocab.json --allow-data-change
+
+# --load: with --finetune the weights of another run, unless --save already has something to resume.
+expect_exit 0 run_in tune --load whole/save --finetune --exit-interval 3
+expect_text err 'starting from the weights of the checkpoint whole/save/iter_0000012'
+expect_exit 0 run_in tune --load whole/save --finetune
+expect_text err 'resuming tune/save/iter_0000003'
+expect_exit 0 run_in tuned --load whole/save --finetune
+same_run tune tuned '--finetune, interrupted'
+cmp -s "tune/save/$LAST" "whole/save/$LAST" && fail '--finetune is without effect'
+expect_exit 0 run_in continued --load at9/save
+expect_text err 'resuming at9/save/iter_0000009 at iteration 9'
+expect_same "continued/save/$LAST" "whole/save/$LAST"
+expect_exit 0 run_in single --load at9/save/iter_0000006
+expect_text err 'resuming at9/save/iter_0000006 at iteration 6'
+expect_same "single/save/$LAST" "whole/save/$LAST"
+expect_exit 74 run_in nowhere --load nosuch
+expect_text err '^mtl-train: --load nosuch: there is no such file or folder'
+[ -e nowhere/save ] && fail 'a refused run leaves a folder'
+expect_exit 0 run_in fresh --load fresh/save
+expect_text err '^mtl-train: fresh/save holds no checkpoint yet: starting from iteration 0'
+same_as_whole fresh '--load and --save the same'
+
+# Signals, to a run of many iterations.
+LENGTH=(--train-iters 20000 --lr-decay-iters 12 --save-interval 100000 --eval-interval 100000 --log-interval 50)
+start_long() {
+  run_in "$1" >"$1.out" 2>"$1.err" &
+  job=$!
+  wait_until "$1.out" ' iteration '
+}
+# wait_until FILE PATTERN: at most a minute.
+wait_until() {
+  for _ in $(seq 600); do
+    grep -qE -- "$2" "$1" 2>/dev/null && return
+    kill -0 "$job" 2>/dev/null || break
+    sleep 0.1
+  done
+  grep -qE -- "$2" "$1" || fail "$1 does not come to say '$2'"
+}
+
+# owner_of NAME: the process that trains there; $job is a shell that waits for it.
+owner_of() { sed -E 's/^pid ([0-9]+) .*/\1/' "$1/save/lock"; }
+
+start_long signals
+expect_exit 1 run_in signals # another job on the same folder
+expect_text err '^mtl-train: signals/save: another job saves here \(pid [0-9]+ on '
+owner=$(owner_of signals)
+kill -USR2 "$owner"
+wait_until signals.err 'iteration [0-9]+ of 20000, [0-9]+ samples consumed'
+kill -USR1 "$owner"
+wait_until signals.err 'saved signals/save/iter_'
+kill -0 "$owner" || fail 'USR1 ended the run'
+kill -TERM "$owner"
+wait $job
+code=$?
+[ $code -eq 75 ] || fail "TERM: exit $code"
+expect_text signals.err '^mtl-train: ended by a signal after iteration [0-9]+; the same command goes on from here'
+checkpoints=$(find signals/save -name 'iter_*' | wc -l)
+[ "$checkpoints" -eq 2 ] || fail "$checkpoints checkpoints after USR1 and TERM"
+# Where the signals came is chance: both runs end 7 iterations later.
+end=$(($(cat signals/save/latest_checkpointed_iteration.txt) + 7))
+LENGTH+=(--exit-interval $end)
+LAST=$(printf 'iter_%07d/shard_00000.safetensors' $end)
+expect_exit 0 run_in signals
+expect_exit 0 run_in uninterrupted
+same_run signals uninterrupted 'USR1 and TERM'
+
+# Signals that come while the run is still starting are not lost: it waits for a reader of its log here.
+mkfifo pipe
+run_in early --log-jsonl pipe >early.out 2>early.err &
+job=$!
+wait_until early/save/lock 'pid [0-9]+ on'
+kill -USR1 "$(owner_of early)"
+kill -TERM "$(owner_of early)"
+cat pipe >early.jsonl
+wait $job
+code=$?
+[ $code -eq 75 ] || fail "TERM at the start: exit $code"
+[ -d early/save/iter_0000001 ] || fail 'TERM at the start: nothing saved'
+expect_text early.jsonl '"type": "start"'
+
+# The second INT ends at once, without a save.
+start_long twice
+owner=$(owner_of twice)
+kill -INT "$owner"
+kill -INT "$owner"
+wait $job
+code=$?
+[ $code -eq 130 ] || [ $code -eq 75 ] || fail "INT twice: exit $code" # 75: the step was done before the second came
+finish
