@@ -32,7 +32,10 @@ class Findings {
   }
   void finish() {
     if (faults_.size() == 1 && flags_.problem_count() == 0) throw faults_.front().second;
-    for (const auto& [where, error] : faults_) problem(where, error.what());
+    for (const auto& [where, error] : faults_) {
+      std::string what = error.what(), told = where + ": ";
+      problem(where, what.starts_with(told) ? what.substr(told.size()) : what);
+    }
   }
 
  private:
@@ -140,8 +143,9 @@ void prepare_training(const TrainOptions& options, Flags& flags, TrainSetup& set
   const CheckpointOptions& checkpoint = options.checkpoint;
   check_data(options, findings);
   bool found = check_outputs(options, findings);
-  if (checkpoint.load != checkpoint.save && !is_there(findings, "--load", checkpoint.load, " or folder")) found = false;
   std::string from = checkpoint.load.empty() ? "--save " + checkpoint.save : "--load " + checkpoint.load;
+  bool absent = !checkpoint.load.empty() && checkpoint.load != checkpoint.save && !file_exists(checkpoint.load);
+  if (!found && absent) findings.problem(from, "there is no such file or folder");
   found = found && findings.attempt(from, [&] { setup.start = find_start(options, console); });
   if (found && checkpoint.exit_on_missing && !checkpoint.load.empty() && !setup.start.source) {
     findings.problem("--exit-on-missing-checkpoint", cat("there is no checkpoint in --load ", checkpoint.load));
