@@ -12,14 +12,19 @@ void add_flags(Flags& flags, EvalOptions& options) {
   flags.section("Model");
   flags.add("--load", &options.load, "PATH", "the model: a checkpoint or a Hugging Face folder").required();
   flags.section("Data, one of two");
-  flags.add("--data-path", &options.data_path, "PREFIX", "token files PREFIX.bin and PREFIX.idx: all their tokens, as one stream");
+  flags.add("--data-path", &options.data_path, "PREFIX",
+            "token files PREFIX.bin and PREFIX.idx: all their tokens, as one stream");
   flags.add("--input", &options.inputs, "FILE...", "text or JSON lines, plain or compressed; `-` is standard input");
-  flags.add("--format", &options.format, "NAME", "how a file is read; text: it is one document; guess: by its name or first line")
+  flags
+      .add("--format", &options.format, "NAME",
+           "how a file is read; text: it is one document; guess: by its name or first line")
       .one_of({"guess", "text", "jsonl"});
   flags.add("--json-keys", &options.json_key, "KEY", "the key of the text in JSON lines").alias("--json-key");
   flags.section("Scoring");
-  flags.add("--seq-length", &options.seq_length, "S", "tokens that the model sees at most; all its positions when absent");
-  flags.add("--batch-size", &options.batch_size, "N", "windows computed at a time; as many as make 4,096 tokens when absent");
+  flags.add("--seq-length", &options.seq_length, "S",
+            "tokens that the model sees at most; all its positions when absent");
+  flags.add("--batch-size", &options.batch_size, "N",
+            "windows computed at a time; as many as make 4,096 tokens when absent");
   add_tokenizer_flags(flags, options.tokenizer);
   flags.section("Running");
   add_threads_flag(flags, options.threads);
@@ -28,16 +33,17 @@ void add_flags(Flags& flags, EvalOptions& options) {
 
 void check(Flags& flags, const EvalOptions& options) {
   const bool has_text = !options.inputs.empty(), has_tokens = !options.data_path.empty();
-  if (has_text == has_tokens) flags.problem("--data-path, --input", has_text ? "give one of them" : "one of them is needed: what is to be scored");
-  std::vector<std::string> of_text = check_model_tokenizer_flags(flags, options.tokenizer);
+  if (has_text == has_tokens)
+    flags.problem("--data-path, --input",
+                  has_text ? "give one of them" : "one of them is needed: what is to be scored");
+  check_model_tokenizer_flags(flags, options.tokenizer);
   for (const char* flag : {"--format", "--json-keys"}) {
-    if (flags.was_given(flag)) of_text.push_back(flag);
+    if (has_tokens && flags.was_given(flag)) flags.problem(flag, "belongs to --input; token files are tokens already");
   }
-  if (has_tokens && !has_text) {
-    for (const std::string& flag : of_text) flags.problem(flag, "belongs to --input; token files are tokens already");
-  }
-  if (options.seq_length.value_or(1) < 1) flags.problem(cat("--seq-length ", *options.seq_length), "must be at least 1");
-  if (options.batch_size.value_or(1) < 1) flags.problem(cat("--batch-size ", *options.batch_size), "must be at least 1");
+  if (options.seq_length.value_or(1) < 1)
+    flags.problem(cat("--seq-length ", *options.seq_length), "must be at least 1");
+  if (options.batch_size.value_or(1) < 1)
+    flags.problem(cat("--batch-size ", *options.batch_size), "must be at least 1");
   if (options.threads < 0) flags.problem(cat("--threads ", options.threads), "must not be negative");
 }
 

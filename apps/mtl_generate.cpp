@@ -13,14 +13,17 @@ void add_flags(Flags& flags, GenerateOptions& options) {
   flags.add("--load", &options.load, "PATH", "the model: a checkpoint or a Hugging Face folder").required();
   flags.section("Prompts; from standard input when neither is given");
   flags.add("--prompt", &options.prompt, "TEXT", "the text to continue");
-  flags.add("--input", &options.input, "FILE", "a prompt a line, or JSON lines with the key prompt; `-` is standard input");
+  flags.add("--input", &options.input, "FILE",
+            "a prompt a line, or JSON lines with the key prompt; `-` is standard input");
   flags.add_switch("--ids", options.ids, "prompts are token ids separated by blanks; print the new ids, not text");
   flags.section("Continuation");
   flags.add("--max-new-tokens", &options.max_new_tokens, "N", "the most tokens to add to a prompt");
   flags.add_switch("--greedy", options.greedy, "always the most likely token; otherwise tokens are drawn");
-  flags.add("--temperature", &options.sampling.temperature, "X", "divides the logits: below 1 the likely becomes likelier");
+  flags.add("--temperature", &options.sampling.temperature, "X",
+            "divides the logits: below 1 the likely becomes likelier");
   flags.add("--top-k", &options.sampling.top_k, "K", "draw from the K most likely tokens; 0: from all");
-  flags.add("--top-p", &options.sampling.top_p, "P", "draw from the likeliest tokens whose probabilities together exceed P; 0: from all");
+  flags.add("--top-p", &options.sampling.top_p, "P",
+            "draw from the likeliest tokens whose probabilities together exceed P; 0: from all");
   flags.add("--seed", &options.seed, "N", "seed of the draws");
   flags.add("--num-samples", &options.num_samples, "N", "continuations of each prompt");
   flags.add_switch("--ignore-eos", options.ignore_eos, "go on after the end-of-document token");
@@ -42,17 +45,14 @@ void check(Flags& flags, const GenerateOptions& options) {
   at_least("--num-samples", options.num_samples, 1);
   at_least("--batch-size", options.batch_size, 1);
   at_least("--threads", options.threads, 0);
-  if (options.seed < 0 || options.seed > UINT32_MAX) flags.problem(cat("--seed ", options.seed), cat("must be from 0 to ", UINT32_MAX));
+  if (options.seed < 0 || options.seed > UINT32_MAX)
+    flags.problem(cat("--seed ", options.seed), cat("must be from 0 to ", UINT32_MAX));
   if (!(options.sampling.temperature > 0) || !(options.sampling.temperature < 1e9)) {
-    flags.problem(cat("--temperature ", options.sampling.temperature), "must be above 0; for the most likely token use --greedy");
+    flags.problem(cat("--temperature ", options.sampling.temperature),
+                  "must be above 0; for the most likely token use --greedy");
   }
-  if (!(options.sampling.top_p >= 0 && options.sampling.top_p <= 1)) flags.problem(cat("--top-p ", options.sampling.top_p), "must be from 0 to 1");
-  if (options.greedy) {
-    for (const char* flag : {"--temperature", "--top-k", "--top-p", "--seed"}) {
-      if (flags.was_given(flag)) flags.problem(flag, "has no effect with --greedy");
-    }
-    if (options.num_samples > 1) flags.problem(cat("--num-samples ", options.num_samples), "they would be the same with --greedy");
-  }
+  if (!(options.sampling.top_p >= 0 && options.sampling.top_p <= 1))
+    flags.problem(cat("--top-p ", options.sampling.top_p), "must be from 0 to 1");
   if (options.prompt && !options.input.empty()) flags.problem("--prompt, --input", "give one of them");
   if (options.logprobs && !options.json_lines) flags.problem("--logprobs", "needs --json-lines");
   check_model_tokenizer_flags(flags, options.tokenizer);

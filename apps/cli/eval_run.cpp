@@ -26,7 +26,8 @@ std::int64_t checked_seq_length(const EvalOptions& options, const GptConfig& con
 std::unique_ptr<Tokenizer> required_tokenizer(const EvalOptions& options, const ModelSource& source) {
   auto tokenizer = tokenizer_of_model(options.tokenizer, source);
   if (tokenizer == nullptr) {
-    throw UsageError({{"--input", cat("needs a tokenizer, and ", source.folder(), " has no tokenizer files: name them with --vocab-file and "
+    throw UsageError({{"--input", cat("needs a tokenizer, and ", source.folder(),
+                                      " has no tokenizer files: name them with --vocab-file and "
                                       "--merge-file, or score token files with --data-path")}});
   }
   return tokenizer;
@@ -81,6 +82,7 @@ EvalReport evaluate(const EvalOptions& options, Console& console) {
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<TokenSource> tokens;
   if (options.inputs.empty()) {
+    tokenizer_of_model(options.tokenizer, source);  // one that is named must fit the model here too
     tokens = open_token_files(options.data_path);
     report.data = {options.data_path};
   } else {
@@ -110,7 +112,8 @@ EvalReport evaluate(const EvalOptions& options, Console& console) {
   report.tokens = score.tokens;
   report.windows = score.windows;
   if (score.tokens == 0) {
-    fail(Exit::bad_data, join(report.data, ", "), ": nothing to score: ", report.stream_tokens, " tokens, and the first one is context only");
+    fail(Exit::bad_data, join(report.data, ", "), ": nothing to score: ", report.stream_tokens,
+         " tokens, and the first one is context only");
   }
   report.loss = score.loss();
   report.perplexity = score.perplexity();

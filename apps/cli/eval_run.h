@@ -13,9 +13,9 @@ namespace mtl {
 
 struct EvalOptions {
   std::string load;
-  std::string data_path;                   // token files, or
-  std::vector<std::string> inputs;         // texts
-  std::string format = "guess";            // of the texts: guess, text or jsonl
+  std::string data_path;            // token files, or
+  std::vector<std::string> inputs;  // texts
+  std::string format = "guess";     // of the texts: guess, text or jsonl
   std::string json_key = "text";
   std::optional<std::int64_t> seq_length;  // the model's positions when empty
   std::optional<std::int64_t> batch_size;  // empty: windows that make 4,096 tokens
@@ -27,10 +27,10 @@ struct EvalOptions {
 struct EvalReport {
   std::string model;
   std::vector<std::string> data;
-  double loss = 0;                    // mean, nats a token
+  double loss = 0;  // mean, nats a token
   double perplexity = 0;
-  std::int64_t tokens = 0;            // predicted
-  std::int64_t stream_tokens = 0;     // read: one more
+  std::int64_t tokens = 0;         // predicted
+  std::int64_t stream_tokens = 0;  // read: one more
   std::int64_t windows = 0;
   std::int64_t seq_length = 0;
   std::optional<std::int64_t> bytes;  // of the text

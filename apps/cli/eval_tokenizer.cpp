@@ -18,8 +18,9 @@ std::vector<std::string> check_model_tokenizer_flags(Flags& flags, const Tokeniz
 std::unique_ptr<Tokenizer> tokenizer_of_model(const TokenizerOptions& given, const ModelSource& source) {
   auto tokenizer = choose_tokenizer(given, source.folder());
   if (tokenizer && tokenizer->vocab_size() > source.config().vocab_size) {
-    throw UsageError({{"--load " + source.folder(), cat("the model knows ", source.config().vocab_size, " tokens, the tokenizer has ",
-                                                        tokenizer->vocab_size(), ": they do not belong together")}});
+    throw UsageError({{"--load " + source.folder(),
+                       cat("the model knows ", source.config().vocab_size, " tokens, the tokenizer has ",
+                           tokenizer->vocab_size(), ": they do not belong together")}});
   }
   return tokenizer;
 }

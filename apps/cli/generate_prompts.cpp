@@ -15,7 +15,8 @@ std::vector<std::int32_t> parse_ids(std::string_view text, const std::string& wh
   for (std::size_t at = 0; (at = text.find_first_not_of(" \t,", at)) != std::string_view::npos;) {
     std::string_view word = text.substr(at, text.find_first_of(" \t,", at) - at);
     auto id = parse_int(word);
-    if (!id || *id < 0 || *id > INT32_MAX) fail(Exit::bad_data, where, ": \"", word, "\" is no token id; with --ids a prompt is ids separated by blanks");
+    if (!id || *id < 0 || *id > INT32_MAX)
+      fail(Exit::bad_data, where, ": \"", word, "\" is no token id; with --ids a prompt is ids separated by blanks");
     ids.push_back(static_cast<std::int32_t>(*id));
     at += word.size();
   }
@@ -27,7 +28,8 @@ std::vector<std::int32_t> parse_ids(std::string_view text, const std::string& wh
 Prompt PromptReader::read(std::string text, std::string where) const {
   std::vector<std::int32_t> found = ids ? parse_ids(text, where) : tokenizer->encode(text);
   if (found.empty() && first) found.push_back(*first);
-  if (found.empty()) fail(Exit::bad_data, where, ": the prompt is empty, and no end-of-document token is known to begin with");
+  if (found.empty())
+    fail(Exit::bad_data, where, ": the prompt is empty, and no end-of-document token is known to begin with");
   model.check_ids(found, where);
   return {std::move(text), std::move(found), std::move(where)};
 }
@@ -36,8 +38,10 @@ Prompt PromptReader::read_json(std::string_view line, const std::string& where) 
   Json prompt;
   try {
     prompt = Json::parse(line).at("prompt");
-    if (prompt.is_string() && has_lone_surrogate(prompt.as_string())) fail(Exit::bad_data, "the prompt holds a lone surrogate, which is no text");
-    if (!prompt.is_string() && !(ids && prompt.is_array())) fail(Exit::bad_data, "the prompt is no string", ids ? " or list of ids" : "");
+    if (prompt.is_string() && has_lone_surrogate(prompt.as_string()))
+      fail(Exit::bad_data, "the prompt holds a lone surrogate, which is no text");
+    if (!prompt.is_string() && !(ids && prompt.is_array()))
+      fail(Exit::bad_data, "the prompt is no string", ids ? " or list of ids" : "");
   } catch (const Error& error) {
     fail(error.code(), where, ": ", error.what());
   }

@@ -11,16 +11,16 @@
 namespace mtl {
 
 struct Prompt {
-  std::string text;                // as it was given
-  std::vector<std::int32_t> ids;   // at least one
-  std::string where;               // "FILE: line N", or "--prompt"
+  std::string text;               // as it was given
+  std::vector<std::int32_t> ids;  // at least one
+  std::string where;              // "FILE: line N", or "--prompt"
 };
 
 /// How prompts are read.
 struct PromptReader {
   const Model& model;
-  const Tokenizer* tokenizer;      // null with `ids`
-  bool ids = false;                // prompts are token ids, separated by blanks
+  const Tokenizer* tokenizer;         // null with `ids`
+  bool ids = false;                   // prompts are token ids, separated by blanks
   std::optional<std::int32_t> first;  // what an empty prompt stands for: the end-of-document token
 
   /// Throws Error(bad_data) with `where` for words that are no ids, ids that the model lacks, a prompt without any.

@@ -46,6 +46,15 @@ class Printer {
   }
   void end() { show(text_.finish() + "\n"); }
 
+  /// At once.
+  void whole(const Prompt& prompt, std::int64_t sample, const Completion& completion) {
+    if (options_.json_lines) return json(prompt, sample, completion);
+    begin(prompt);
+    for (std::int32_t id : completion.ids) token(id);
+    end();
+  }
+
+ private:
   void json(const Prompt& prompt, std::int64_t sample, const Completion& completion) const {
     Json line = Json::object({{"prompt", decode_lossy(prompt.text)}});
     if (tokenizer_ != nullptr) line.set("completion", text_of(prompt, completion));
@@ -56,8 +65,6 @@ class Printer {
     print_out(line.dump() + "\n");
     std::fflush(stdout);
   }
-
- private:
   static void show(const std::string& text) {
     print_out(text);
     std::fflush(stdout);
@@ -97,7 +104,8 @@ class Printer {
 void warn_of_long_prompts(const std::vector<Prompt>& prompts, std::int64_t positions, Console& console) {
   for (const Prompt& prompt : prompts) {
     auto length = static_cast<std::int64_t>(prompt.ids.size());
-    if (length > positions) console.warn(cat(prompt.where, ": the prompt has ", length, " tokens; the model sees the last ", positions));
+    if (length > positions)
+      console.warn(cat(prompt.where, ": the prompt has ", length, " tokens; the model sees the last ", positions));
   }
 }
 
@@ -105,6 +113,18 @@ GenerationOptions generation_options(const GenerateOptions& options, std::option
   return {options.max_new_tokens, options.greedy, options.sampling, static_cast<std::uint32_t>(options.seed), stop};
 }
 
+std::vector<Prompt> read_prompts(const GenerateOptions& options, const PromptReader& reader, Console& console) {
+  std::vector<Prompt> prompts;
+  if (options.prompt) {
+    prompts.push_back(reader.read(*options.prompt, "--prompt"));
+  } else {
+    prompts = reader.read_file(options.input.empty() ? "-" : options.input);
+  }
+  warn_of_long_prompts(prompts, reader.model.positions(), console);
+  return prompts;
+}
+
+/// Every prompt as often as samples are wanted of it.
 std::vector<Request> requests_of(const std::vector<Prompt>& prompts, std::int64_t samples) {
   std::vector<Request> requests;
   for (const Prompt& prompt : prompts) {
@@ -113,55 +133,50 @@ std::vector<Request> requests_of(const std::vector<Prompt>& prompts, std::int64_
   return requests;
 }
 
+/// Continues all prompts, a batch at a time, and prints them. True when some sequence filled the model's positions.
+bool continue_all(const GenerateOptions& options, const std::vector<Prompt>& prompts, Generator& generator,
+                  Printer printer) {
+  const std::vector<Request> requests = requests_of(prompts, options.num_samples);
+  const bool as_it_comes = options.batch_size == 1 && !options.json_lines;
+  bool slid = false;
+  for (std::size_t begin = 0, end; begin < requests.size(); begin = end) {
+    end = std::min(requests.size(), begin + static_cast<std::size_t>(options.batch_size));
+    auto prompt_of = [&](std::size_t i) -> const Prompt& {
+      return prompts[(begin + i) / static_cast<std::size_t>(options.num_samples)];
+    };
+    if (as_it_comes) printer.begin(prompt_of(0));
+    auto results = generator.run(std::span(requests).subspan(begin, end - begin), [&](std::size_t, std::int32_t id) {
+      if (as_it_comes) printer.token(id);
+    });
+    if (as_it_comes) printer.end();
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      if (!as_it_comes)
+        printer.whole(prompt_of(i), static_cast<std::int64_t>(begin + i) % options.num_samples, results[i]);
+      slid = slid || results[i].slides > 0;
+    }
+  }
+  return slid;
+}
+
 }  // namespace
 
 void generate(const GenerateOptions& options, Console& console) {
   ModelSource source = ModelSource::open(options.load, console);
   auto tokenizer = tokenizer_of_model(options.tokenizer, source);
   if (tokenizer == nullptr && !options.ids) {
-    throw UsageError({{"--load " + options.load, "the model has no tokenizer files: name them with --vocab-file and --merge-file, or work with "
-                                                 "token ids, --ids"}});
+    throw UsageError({{"--load " + options.load,
+                       "the model has no tokenizer files: name them with --vocab-file and --merge-file, or "
+                       "work with token ids, --ids"}});
   }
   auto end = end_token(tokenizer.get(), source);
   auto stop = options.ignore_eos ? std::nullopt : end;
   Model model(source, resolve_threads(options.threads));
-  PromptReader reader{model, tokenizer.get(), options.ids, end};
-  std::vector<Prompt> prompts;
-  if (options.prompt) {
-    prompts.push_back(reader.read(*options.prompt, "--prompt"));
-  } else {
-    prompts = reader.read_file(options.input.empty() ? "-" : options.input);
-  }
-  warn_of_long_prompts(prompts, model.positions(), console);
+  std::vector<Prompt> prompts = read_prompts(options, {model, tokenizer.get(), options.ids, end}, console);
 
-  const std::vector<Request> requests = requests_of(prompts, options.num_samples);
-  const auto batch = static_cast<std::size_t>(std::min<std::int64_t>(options.batch_size, std::ssize(requests)));
-  if (requests.empty()) return;
-  Generator generator(model, generation_options(options, stop), static_cast<std::int64_t>(batch));
-  Printer printer(options, tokenizer.get(), stop);
-  auto prompt_of = [&](std::size_t request) -> const Prompt& { return prompts[request / static_cast<std::size_t>(options.num_samples)]; };
-  const bool as_it_comes = batch == 1 && !options.json_lines;
-  bool slid = false;
-  for (std::size_t i = 0; i < requests.size(); i += batch) {
-    auto group = std::span(requests).subspan(i, std::min(batch, requests.size() - i));
-    if (as_it_comes) printer.begin(prompt_of(i));
-    auto results = generator.run(group, [&](std::size_t, std::int32_t id) {
-      if (as_it_comes) printer.token(id);
-    });
-    if (as_it_comes) printer.end();
-    for (std::size_t k = 0; k < results.size(); ++k) {
-      slid = slid || results[k].slides > 0;
-      if (as_it_comes) continue;
-      if (options.json_lines) {
-        printer.json(prompt_of(i + k), static_cast<std::int64_t>(i + k) % options.num_samples, results[k]);
-        continue;
-      }
-      printer.begin(prompt_of(i + k));
-      for (std::int32_t id : results[k].ids) printer.token(id);
-      printer.end();
-    }
-  }
-  if (slid) {
+  const std::int64_t sequences = std::ssize(prompts) * options.num_samples;
+  if (sequences == 0) return;
+  Generator generator(model, generation_options(options, stop), std::min(options.batch_size, sequences));
+  if (continue_all(options, prompts, generator, Printer(options, tokenizer.get(), stop))) {
     console.info(cat("the model's ", model.positions(), " positions were full: it went on from the last ",
                      std::max<std::int64_t>(1, model.positions() / 2), " tokens"));
   }

@@ -13,16 +13,16 @@ namespace mtl {
 struct GenerateOptions {
   std::string load;
   std::optional<std::string> prompt;
-  std::string input;                 // a file of prompts; "-" when neither is given
-  bool ids = false;                  // prompts are token ids, and ids are printed
+  std::string input;  // a file of prompts; "-" when neither is given
+  bool ids = false;   // prompts are token ids, and ids are printed
   std::int64_t max_new_tokens = 128;
   bool greedy = false;
   SamplingOptions sampling;
   std::int64_t seed = 1234;
-  std::int64_t num_samples = 1;      // continuations of each prompt
+  std::int64_t num_samples = 1;  // continuations of each prompt
   bool ignore_eos = false;
   bool json_lines = false;
-  bool logprobs = false;             // in the JSON lines
+  bool logprobs = false;  // in the JSON lines
   std::int64_t batch_size = 1;
   TokenizerOptions tokenizer;
   std::int64_t threads = 0;

@@ -28,7 +28,7 @@ void add_data_flags(Flags& flags, TrainOptions& options) {
   flags.section("Data");
   flags.add("--data-path", &data.data_path, "PREFIX", "token files PREFIX.bin and PREFIX.idx").required();
   flags.add("--split", &data.split, "A,B,C", "shares of training, validation and test");
-  flags.add("--seq-length", &data.seq_length, "N", "tokens of a sample").required();
+  flags.add("--seq-length", &data.seq_length, "N", "tokens of a sample; required");
   flags.add("--dataloader-type", &data.dataloader_type, "TYPE", "order of samples").one_of({"single", "cyclic"});
   flags.add_switch("--eod-mask-loss", data.eod_mask_loss, "no loss where the input is the end of a document");
   flags.add_switch("--reset-position-ids", data.reset_position_ids, "count positions from 0 after the end of a document");

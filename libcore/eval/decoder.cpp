@@ -25,7 +25,8 @@ Shape cache_shape(const Model& model, std::int64_t sequences) {
 Workspace::Pass pass(const Model& model, std::int64_t rows, std::int64_t count) {
   return [&model, rows, count](Ctx& ctx, const Chunk& chunk) {
     Tensor cache(nullptr, DType::f32, cache_shape(model, rows));
-    std::vector<KvCache> caches(static_cast<std::size_t>(model.config().num_layers), {cache, cache, Tensor(nullptr, DType::i32, {rows})});
+    std::vector<KvCache> caches(static_cast<std::size_t>(model.config().num_layers),
+                                {cache, cache, Tensor(nullptr, DType::i32, {rows})});
     Batch batch;
     batch.tokens = batch.positions = Tensor(nullptr, DType::i32, {rows, count});
     chunk.logits_cached(ctx, Tensor(nullptr, DType::f32, {rows, model.vocab()}), batch, caches);
@@ -37,8 +38,10 @@ Workspace::Pass pass(const Model& model, std::int64_t rows, std::int64_t count) 
 Decoder::Decoder(Model& model, std::int64_t sequences)
     : model_(model),
       sequences_(sequences),
-      cache_memory_(Device::cpu, static_cast<std::size_t>(2 * model.config().num_layers * sequences) * cache_bytes(model)),
-      small_memory_(Device::cpu, sizeof(float) * static_cast<std::size_t>(sequences * (1 + model.vocab()) + 2 * std::max(sequences, kPiece))),
+      cache_memory_(Device::cpu,
+                    static_cast<std::size_t>(2 * model.config().num_layers * sequences) * cache_bytes(model)),
+      small_memory_(Device::cpu, sizeof(float) * static_cast<std::size_t>(sequences * (1 + model.vocab()) +
+                                                                          2 * std::max(sequences, kPiece))),
       workspace_(model, {pass(model, sequences, 1), pass(model, 1, 1), pass(model, 1, piece_length(model))}) {
   std::size_t offset = 0;
   auto small = [&](DType dtype, Shape shape) {
@@ -65,7 +68,8 @@ Decoder::Decoder(Model& model, std::int64_t sequences)
 
 std::vector<KvCache> Decoder::caches(std::int64_t first, std::int64_t count) const {
   std::vector<KvCache> out;
-  for (const KvCache& cache : all_) out.push_back({cache.keys.rows(first, count), cache.values.rows(first, count), cache.lengths.rows(first, count)});
+  for (const KvCache& cache : all_)
+    out.push_back({cache.keys.rows(first, count), cache.values.rows(first, count), cache.lengths.rows(first, count)});
   return out;
 }
 
@@ -94,7 +98,8 @@ std::span<const float> Decoder::append(std::int64_t sequence, std::span<const st
 }
 
 std::span<const float> Decoder::step(std::span<const std::int32_t> ids) {
-  require(static_cast<std::int64_t>(ids.size()) == sequences_, "a step of ", ids.size(), " ids for ", sequences_, " sequences");
+  require(static_cast<std::int64_t>(ids.size()) == sequences_, "a step of ", ids.size(), " ids for ", sequences_,
+          " sequences");
   for (std::size_t b = 0; b < ids.size(); ++b) {
     if (ids[b] < 0) lengths()[b] = 0;
     tokens_.data<std::int32_t>()[b] = std::max(ids[b], 0);

@@ -34,11 +34,11 @@ class Decoder {
   Model& model_;
   std::int64_t sequences_;
   Buffer cache_memory_, small_memory_;
-  Tensor lengths_;                              // (B) i32
-  Tensor tokens_, positions_;                   // flat i32, room for a step or a piece of a prompt
-  Tensor logits_;                               // (B, V)
-  std::vector<KvCache> all_;                    // one a layer
-  std::vector<std::vector<KvCache>> each_;      // of one sequence: one a layer
+  Tensor lengths_;                          // (B) i32
+  Tensor tokens_, positions_;               // flat i32, room for a step or a piece of a prompt
+  Tensor logits_;                           // (B, V)
+  std::vector<KvCache> all_;                // one a layer
+  std::vector<std::vector<KvCache>> each_;  // of one sequence: one a layer
   Workspace workspace_;
 };
 

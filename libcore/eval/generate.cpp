@@ -74,7 +74,8 @@ bool Generator::step(std::vector<Sequence>& sequences) {
 }
 
 std::vector<Completion> Generator::run(std::span<const Request> requests, const OnToken& on_token) {
-  require(static_cast<std::int64_t>(requests.size()) <= decoder_.sequences(), requests.size(), " requests, the batch is ", decoder_.sequences());
+  require(static_cast<std::int64_t>(requests.size()) <= decoder_.sequences(), requests.size(),
+          " requests, the batch is ", decoder_.sequences());
   std::vector<Sequence> sequences;
   for (std::size_t i = 0; i < requests.size(); ++i) {
     sequences.push_back({requests[i], i, on_token, requests[i].prompt, {}, options_.max_new_tokens <= 0});

@@ -19,7 +19,7 @@ namespace mtl {
 
 struct GenerationOptions {
   std::int64_t max_new_tokens = 128;
-  bool greedy = false;               // the most likely token; otherwise drawn
+  bool greedy = false;  // the most likely token; otherwise drawn
   SamplingOptions sampling;
   std::uint32_t seed = 1234;
   std::optional<std::int32_t> stop;  // a continuation ends with this id
@@ -32,10 +32,10 @@ struct Request {
 };
 
 struct Completion {
-  std::vector<std::int32_t> ids;   // the new ones, the stop id included
-  std::vector<double> logprobs;    // of each, under the model's own distribution (temperature 1, nothing filtered)
-  bool stopped = false;            // by the stop id, not by the length
-  std::int64_t slides = 0;         // how often the positions were full
+  std::vector<std::int32_t> ids;  // the new ones, the stop id included
+  std::vector<double> logprobs;   // of each, under the model's own distribution (temperature 1, nothing filtered)
+  bool stopped = false;           // by the stop id, not by the length
+  std::int64_t slides = 0;        // how often the positions were full
 };
 
 class Generator {

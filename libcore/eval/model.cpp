@@ -22,13 +22,15 @@ Model::Model(const ModelSource& source, int threads)
 
 void Model::check_ids(std::span<const std::int32_t> ids, const std::string& where) const {
   for (std::int32_t id : ids) {
-    if (id < 0 || id >= vocab()) fail(Exit::bad_data, where, ": token id ", id, " is not in the model's vocabulary of ", vocab());
+    if (id < 0 || id >= vocab())
+      fail(Exit::bad_data, where, ": token id ", id, " is not in the model's vocabulary of ", vocab());
   }
 }
 
 std::vector<float> Model::logits(std::span<const std::int32_t> ids) {
   auto length = static_cast<std::int64_t>(ids.size());
-  require(length >= 1 && length <= positions(), "logits of ", length, " ids were asked for, the model has ", positions(), " positions");
+  require(length >= 1 && length <= positions(), "logits of ", length, " ids were asked for, the model has ",
+          positions(), " positions");
   check_ids(ids, "logits");
   std::vector<std::int32_t> tokens(ids.begin(), ids.end()), places(ids.size());
   std::iota(places.begin(), places.end(), 0);
@@ -49,7 +51,9 @@ std::vector<float> Model::logits(std::span<const std::int32_t> ids) {
 Workspace::Workspace(Model& model, const std::vector<Pass>& passes) : Workspace(model, measure(model, passes)) {}
 
 Workspace::Workspace(Model& model, Sizes sizes)
-    : stream_(model.stream()), slot_(Device::cpu, "activations", sizes.slot), scratch_(Device::cpu, "scratch", sizes.scratch) {}
+    : stream_(model.stream()),
+      slot_(Device::cpu, "activations", sizes.slot),
+      scratch_(Device::cpu, "scratch", sizes.scratch) {}
 
 Workspace::Sizes Workspace::measure(const Model& model, const std::vector<Pass>& passes) {
   Stage stage = whole_model(model.config(), {}, vocab_rows(model.config()));

@@ -68,5 +68,4 @@ class Workspace {
   StepState state_;
 };
 
-
 }  // namespace mtl

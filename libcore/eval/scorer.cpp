@@ -21,7 +21,9 @@ std::vector<Workspace::Pass> passes(std::int64_t batch, std::int64_t seq_length)
 }
 
 /// The first rows * length elements of a (B, T) tensor, as that shape.
-Tensor first(Tensor whole, std::int64_t rows, std::int64_t length) { return whole.flat(0, rows * length).view({rows, length}); }
+Tensor first(Tensor whole, std::int64_t rows, std::int64_t length) {
+  return whole.flat(0, rows * length).view({rows, length});
+}
 
 }  // namespace
 
@@ -37,7 +39,8 @@ Scorer::Scorer(Model& model, std::int64_t batch, std::int64_t seq_length)
 
 std::span<const float> Scorer::losses(std::span<const std::int32_t> ids, std::int64_t rows, std::int64_t length) {
   std::int64_t count = rows * length;
-  require(static_cast<std::int64_t>(ids.size()) == count + 1, "losses: ", rows, " windows of ", length, " tokens from ", ids.size(), " ids");
+  require(static_cast<std::int64_t>(ids.size()) == count + 1, "losses: ", rows, " windows of ", length, " tokens from ",
+          ids.size(), " ids");
   const Batch& whole = buffers_.batch(0);
   Batch batch;
   batch.tokens = first(whole.tokens, rows, length);
@@ -45,7 +48,8 @@ std::span<const float> Scorer::losses(std::span<const std::int32_t> ids, std::in
   batch.labels = first(whole.labels, rows, length);
   std::copy_n(ids.data(), count, batch.tokens.data<std::int32_t>());
   std::copy_n(ids.data() + 1, count, batch.labels.data<std::int32_t>());
-  for (std::int64_t i = 0; i < count; ++i) batch.positions.data<std::int32_t>()[i] = static_cast<std::int32_t>(i % length);
+  for (std::int64_t i = 0; i < count; ++i)
+    batch.positions.data<std::int32_t>()[i] = static_cast<std::int32_t>(i % length);
   Tensor losses = first(buffers_.losses(0), rows, length);
   Ctx ctx = workspace_.context();
   model_.chunk().evaluate(ctx, losses, batch);
@@ -54,7 +58,8 @@ std::span<const float> Scorer::losses(std::span<const std::int32_t> ids, std::in
 
 void Scorer::score_windows(std::int64_t rows, std::int64_t length) {
   auto count = static_cast<std::size_t>(rows * length);
-  for (float loss : losses(std::span(waiting_).subspan(begin_, count + 1), rows, length)) score_.loss_sum += double{loss};
+  for (float loss : losses(std::span(waiting_).subspan(begin_, count + 1), rows, length))
+    score_.loss_sum += double{loss};
   begin_ += count;
   score_.tokens += rows * length;
   score_.windows += rows;

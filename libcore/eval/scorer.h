@@ -16,8 +16,8 @@
 namespace mtl {
 
 struct Score {
-  double loss_sum = 0;       // nats
-  std::int64_t tokens = 0;   // predicted
+  double loss_sum = 0;      // nats
+  std::int64_t tokens = 0;  // predicted
   std::int64_t windows = 0;
 
   /// Both need tokens > 0.

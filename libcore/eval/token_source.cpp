@@ -37,7 +37,11 @@ class IndexedTokens : public TokenSource {
 class TextTokens : public TokenSource {
  public:
   TextTokens(std::vector<std::string> paths, TextFormat format, std::string key, const Tokenizer& tokenizer)
-      : paths_(std::move(paths)), format_(format), extractor_({std::move(key)}), encoder_(tokenizer.make_encoder()), eod_(tokenizer.eod()) {}
+      : paths_(std::move(paths)),
+        format_(format),
+        extractor_({std::move(key)}),
+        encoder_(tokenizer.make_encoder()),
+        eod_(tokenizer.eod()) {}
 
   bool next(std::vector<std::int32_t>& ids) override {
     ids.clear();
@@ -99,14 +103,15 @@ class TextTokens : public TokenSource {
   std::size_t file_ = 0;
   std::optional<LineReader> lines_;  // of the file being read, when it is JSON lines
   std::int64_t bytes_ = 0;
-  bool ends_with_eod_ = true;        // or is still empty
+  bool ends_with_eod_ = true;  // or is still empty
 };
 
 }  // namespace
 
 std::unique_ptr<TokenSource> open_token_files(const std::string& path) { return std::make_unique<IndexedTokens>(path); }
 
-std::unique_ptr<TokenSource> open_texts(std::vector<std::string> paths, TextFormat format, std::string key, const Tokenizer& tokenizer) {
+std::unique_ptr<TokenSource> open_texts(std::vector<std::string> paths, TextFormat format, std::string key,
+                                        const Tokenizer& tokenizer) {
   return std::make_unique<TextTokens>(std::move(paths), format, std::move(key), tokenizer);
 }
 

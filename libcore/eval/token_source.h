@@ -34,7 +34,8 @@ enum class TextFormat {
 /// Files of text, plain or compressed; "-" is standard input. Each document is tokenised by itself. The
 /// end-of-document token follows every document of JSON lines that is not empty, as in training data, and stands
 /// between text files. Errors are Error(bad_data) "FILE: line N: what".
-std::unique_ptr<TokenSource> open_texts(std::vector<std::string> paths, TextFormat format, std::string key, const Tokenizer& tokenizer);
+std::unique_ptr<TokenSource> open_texts(std::vector<std::string> paths, TextFormat format, std::string key,
+                                        const Tokenizer& tokenizer);
 
 /// True when the name or, failing that, the first line of `text` says that a file holds JSON lines.
 bool named_json_lines(const std::string& path);

@@ -23,12 +23,39 @@ void check_batch(const TrainOptions& options, const Report& report) {
   }
   if (!batch.train_iters && !batch.train_samples) report("--train-iters", "is required, or --train-samples");
   if (batch.train_iters && batch.train_samples) report("--train-samples", "excludes --train-iters; give one of them");
+  bool has_length = batch.train_iters || batch.train_samples;
+  if (has_length && micro >= 1 && global >= 1 && options.train_iters() < 1) {
+    if (batch.train_samples) report(cat("--train-samples ", *batch.train_samples), cat("must be at least one global batch: ", global));
+    else report(cat("--train-iters ", *batch.train_iters), "must be at least 1");
+  }
   if (batch.eval_interval < 1) report(cat("--eval-interval ", batch.eval_interval), "must be at least 1");
   if (batch.eval_iters < 0) report(cat("--eval-iters ", batch.eval_iters), "must not be negative");
 }
 
+void check_optimizer(const TrainOptions& options, const Report& report) {
+  const OptimizerOptions& optimizer = options.optimizer;
+  auto decay = [&](const char* flag, double beta) {
+    if (!(beta >= 0 && beta < 1)) report(cat(flag, " ", beta), "must be at least 0 and below 1");
+  };
+  decay("--adam-beta1", optimizer.adam_beta1);
+  decay("--adam-beta2", optimizer.adam_beta2);
+  if (!(optimizer.adam_eps > 0)) report(cat("--adam-eps ", optimizer.adam_eps), "must be positive");
+  if (!(optimizer.clip_grad >= 0)) report(cat("--clip-grad ", optimizer.clip_grad), "must not be negative; 0 is no limit");
+}
+
+void check_architecture(const TrainOptions& options, const Report& report) {
+  const ArchitectureOptions& model = options.architecture;
+  if (model.norm_epsilon && !(*model.norm_epsilon > 0)) report(cat("--norm-epsilon ", *model.norm_epsilon), "must be positive");
+  if (model.init_method_std && !(*model.init_method_std >= 0)) report(cat("--init-method-std ", *model.init_method_std), "must not be negative");
+  if (model.make_vocab_size_divisible_by < 1) {
+    report(cat("--make-vocab-size-divisible-by ", model.make_vocab_size_divisible_by), "must be at least 1");
+  }
+}
+
 void check_rest(const TrainOptions& options, const Report& report) {
-  if (options.data.seq_length < 1) report("--seq-length", "is required: the tokens of a sample");
+  if (options.data.seq_length == 0) report("--seq-length", "is required, at least 1: tokens of a sample");
+  if (options.data.seq_length < 0) report(cat("--seq-length ", options.data.seq_length), "must be at least 1");
+  if (options.threads < 0) report(cat("--threads ", options.threads), "must be at least 1, or 0 for every core");
   auto probability = [&](const char* flag, double p) {
     if (!(p >= 0 && p < 1)) report(cat(flag, " ", p), "must be at least 0 and below 1");
   };
@@ -46,7 +73,8 @@ void check_rest(const TrainOptions& options, const Report& report) {
   try {
     parse_split(options.data.split);
   } catch (const Error& error) {
-    report(cat("--split ", options.data.split), error.what());
+    std::string where = cat("--split ", options.data.split), what = error.what();
+    report(where, what.starts_with(where + ": ") ? what.substr(where.size() + 2) : what);
   }
 }
 
@@ -54,8 +82,10 @@ void check_rest(const TrainOptions& options, const Report& report) {
 
 void check_options(const TrainOptions& options, const Report& report) {
   check_batch(options, report);
+  check_architecture(options, report);
+  check_optimizer(options, report);
   check_rest(options, report);
-  if (options.batch.train_iters || options.batch.train_samples) {
+  if (options.batch.micro_batch_size >= 1 && options.global_batch_size() >= 1 && options.train_iters() >= 1) {
     check_schedule(options.optimizer.schedule, {options.batch.train_iters, options.batch.train_samples, options.global_batch_size()}, report);
   }
 }

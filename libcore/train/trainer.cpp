@@ -97,7 +97,8 @@ std::unique_ptr<DataFeed> Trainer::feed(Split split, std::int64_t consumed) cons
 
 Exit Trainer::run() {
   std::int64_t last = options_.train_iters();
-  if (state_.iteration >= last) {
+  bool validated = state_.extra.is_object() && state_.extra.bool_or("finished", false);  // the last validation is done
+  if (state_.iteration > last || (state_.iteration == last && validated)) {
     if (!options_.checkpoint.save.empty()) settle_complete_run(options_.checkpoint.save, state_.iteration);
     console_.info(cat("already complete: ", state_.iteration, " of ", last, " iterations are done"));
     return Exit::ok;
@@ -105,8 +106,8 @@ Exit Trainer::run() {
   if (!options_.checkpoint.save.empty()) save_directory_.emplace(options_.checkpoint.save);
   peak_tflops_ = options_.logging.peak_tflops.value_or(0);
   if (peak_tflops_ == 0) peak_tflops_ = measure_peak_tflops(shape_.threads);
-  metrics_.emplace(MetricsOptions{true, options_.logging.tensorboard_dir, options_.logging.log_jsonl, state_.iteration, 1, start_record()});
-  saved_iteration_ = state_.iteration;
+  metrics_.emplace(MetricsOptions{!console_.quiet, options_.logging.tensorboard_dir, options_.logging.log_jsonl, state_.iteration, 1, start_record()});
+  if (state_.iteration < last) saved_iteration_ = state_.iteration;
   train_feed_ = feed(Split::train, state_.consumed_samples);
   if (train_feed_ == nullptr) fail(Exit::usage, "--split ", options_.data.split, " leaves nothing to train on");
   Exit exit = Exit::ok;
@@ -122,7 +123,7 @@ Exit Trainer::run() {
     if (signals_.take_status()) console_.info(cat("iteration ", done, " of ", last, ", ", state_.consumed_samples, " samples consumed"));
     bool asked = signals_.take_save();
     if (asked && !save_directory_) console_.warn("asked to save, but there is no --save folder");
-    if (done < last && (asked || leave || (checkpoint.save_interval && done % *checkpoint.save_interval == 0))) save();
+    if (done < last && (asked || leave || (checkpoint.save_interval && done % *checkpoint.save_interval == 0))) save(false);
     if (leave) {
       if (exit == Exit::requeue && !save_directory_) fail(Exit::failure, "ended by a signal at iteration ", done, "; without --save nothing was kept");
       console_.info(cat(exit == Exit::requeue ? "ended by a signal" : "--exit-interval", " after iteration ", done, "; the same command goes on from here"));
@@ -133,15 +134,17 @@ Exit Trainer::run() {
   return Exit::ok;
 }
 
-/// The last validation belongs to the run: a run killed in it does it again. But a fault in it must not cost the model.
+/// The last validation belongs to the run: interrupted, it is done again. But a fault in it must not cost the model.
 void Trainer::finish() {
+  std::int64_t consumed_valid_samples = state_.consumed_valid_samples;
   try {
     validate(true);
   } catch (...) {
-    save();
+    state_.consumed_valid_samples = consumed_valid_samples;
+    save(false);
     throw;
   }
-  save();
+  save(true);
   metrics_->flush();
 }
 
@@ -252,11 +255,12 @@ void Trainer::validate(bool final) {
   interval_.began += now_seconds() - began;  // the time of an iteration is training alone
 }
 
-void Trainer::save() {
+void Trainer::save(bool finished) {
   if (!save_directory_ || saved_iteration_ == state_.iteration) return;
   double began = now_seconds();
   metrics_->flush();
   state_.extra = Json::object({{"seed", options_.seed},
+                               {"finished", finished},
                                {"data", data_.identity()},
                                {"tokenizer_hash", tokenizer_ == nullptr ? Json() : Json(hash_text(tokenizer_->hash()))},
                                {"interval", Json::object({{"loss_sum", interval_.loss_sum},

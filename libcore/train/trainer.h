@@ -43,7 +43,7 @@ class Trainer {
   void report_held_out(const char* name, double loss, bool final);
   void validate(bool final);
   void finish();
-  void save();
+  void save(bool finished);
   void resume_from(RunStart& start);
   void refuse_other_data(const std::string& checkpoint) const;
   Json start_record() const;

@@ -42,7 +42,7 @@ training() {
     rm -f "$work/run.jsonl"
     local begin
     begin=$(date +%s.%N)
-    "$bin/mtl-train" --quiet --num-layers "$layers" --hidden-size "$width" --num-attention-heads "$heads" --seq-length "$length" \
+    "$bin/mtl-train" --num-layers "$layers" --hidden-size "$width" --num-attention-heads "$heads" --seq-length "$length" \
       --max-position-embeddings "$length" --micro-batch-size "$batch" --train-iters "$steps" --lr 1e-4 --weight-decay 0.1 \
       --hidden-dropout "$dropout" --attention-dropout "$dropout" --eval-iters 0 --log-interval 1 --vocab-file "$vocab" \
       --merge-file "$merges" --data-path "$work/$data" --log-jsonl "$work/run.jsonl" --threads "$threads" |

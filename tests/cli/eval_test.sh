@@ -68,8 +68,9 @@ for what in '--load +' '--data-path, --input +give one of them' '--seq-length 0 
 done
 expect_exit 2 mtl-eval --load b
 expect_text err 'one of them is needed'
-expect_exit 2 mtl-eval --load b --data-path ids_text_document --vocab-file v --format text
-expect_text err '--vocab-file +belongs to --input'
+expect_exit 2 mtl-eval --load b --data-path ids_text_document --tokenizer-type NullTokenizer --vocab-size 70000
+expect_text err 'the tokenizer has 70000'
+expect_exit 2 mtl-eval --load b --data-path ids_text_document --format text
 expect_text err '--format +belongs to --input'
 expect_exit 2 mtl-eval --load b --input one.txt --vocab-file v
 expect_text err '--merge-file +is needed'

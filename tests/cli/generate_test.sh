@@ -17,52 +17,51 @@ expect_output() {
 # Ids, from a file, from standard input and the command line, one at a time and in a batch.
 sed -E 's/.*"prompt":\[([0-9,]*)\].*/\1/; s/,/ /g' "$GREEDY" >prompts.txt
 sed -E 's/.*"continuation":\[([0-9,]*)\].*/\1/; s/,/ /g' "$GREEDY" >continuations.txt
-# shellcheck disable=SC2086  # commands with their flags are kept in variables
-a="mtl-generate --load $MODELS/a --ids --greedy --max-new-tokens 40"
+a=(mtl-generate --load "$MODELS/a" --ids --greedy --max-new-tokens 40)
 for flags in '' '--batch-size 5' '--batch-size 2 --threads 1' '--ignore-eos'; do
   # shellcheck disable=SC2086
-  expect_output $a --input prompts.txt $flags <continuations.txt
+  expect_output "${a[@]}" --input prompts.txt $flags <continuations.txt
 done
-expect_output $a --input "$GREEDY" <continuations.txt
-$a <prompts.txt | cmp -s - continuations.txt || fail 'standard input differs'
-gzip -c prompts.txt | $a --input - | cmp -s - continuations.txt || fail 'compressed standard input differs'
-expect_exit 0 $a --prompt "$(sed -n 2p prompts.txt)"
+expect_output "${a[@]}" --input "$GREEDY" <continuations.txt
+"${a[@]}" <prompts.txt | cmp -s - continuations.txt || fail 'standard input differs'
+gzip -c prompts.txt | "${a[@]}" --input - | cmp -s - continuations.txt || fail 'compressed standard input differs'
+expect_exit 0 "${a[@]}" --prompt "$(sed -n 2p prompts.txt)"
 sed -n 2p continuations.txt | cmp -s - out || fail '--prompt differs'
-expect_exit 0 $a --input prompts.txt --json-lines --logprobs --max-new-tokens 1
+expect_exit 0 "${a[@]}" --input prompts.txt --json-lines --logprobs --max-new-tokens 1
 [ "$(wc -l <out)" -eq 5 ] || fail 'one JSON line a prompt'
 expect_text out '^\{"prompt": "274", "ids": \[151\], "stop": "length", "logprobs": \[-2\.6207[0-9]+\]\}$'
-expect_output $a --prompt 274 --max-new-tokens 0 < <(echo)
+expect_output "${a[@]}" --prompt 274 --max-new-tokens 0 < <(echo)
 
 # The end-of-document token ends a continuation, unless told otherwise: here the token that comes fourth is named as one.
 mkdir stops && cp "$MODELS"/a/* stops && chmod u+w stops/config.json
 fourth=$(head -1 continuations.txt | cut -d' ' -f4)
 sed -i -E "s/\"eos_token_id\": 511/\"eos_token_id\": $fourth/" stops/config.json
-stops="mtl-generate --load stops --ids --greedy --prompt 274"
-expect_output $stops < <(head -1 continuations.txt | cut -d' ' -f1-4)
-expect_exit 0 $stops --json-lines
+stops=(mtl-generate --load stops --ids --greedy --prompt 274)
+expect_output "${stops[@]}" < <(head -1 continuations.txt | cut -d' ' -f1-4)
+expect_exit 0 "${stops[@]}" --json-lines
 expect_text out '"stop": "eos"\}$'
-expect_output $stops --ignore-eos --max-new-tokens 40 < <(head -1 continuations.txt)
+expect_output "${stops[@]}" --ignore-eos --max-new-tokens 40 < <(head -1 continuations.txt)
 
 # Text: the prompt, then its continuation; JSON lines say the same.
-text="mtl-generate --load b --top-k 3 --max-new-tokens 8 --seed 5"
-expect_exit 0 $text --prompt 'To be'
+text=(mtl-generate --load b --top-k 3 --max-new-tokens 8 --seed 5)
+expect_exit 0 "${text[@]}" --prompt 'To be'
 expect_text out '^To be.'
 cp out first
-expect_output $text --prompt 'To be' <first
-expect_exit 0 $text --prompt 'To be' --seed 6
+expect_output "${text[@]}" --prompt 'To be' <first
+expect_exit 0 "${text[@]}" --prompt 'To be' --seed 6
 cmp -s out first && fail 'the seed has no effect'
 printf 'To be\r\nor not\n\nto be' >lines.txt
 printf '{"prompt": "To be"}\n{"prompt": "or not"}\n{"prompt": ""}\n{"prompt": "to be", "n": 1}\n' >lines.jsonl
-expect_exit 0 $text --input lines.txt --json-lines
+expect_exit 0 "${text[@]}" --input lines.txt --json-lines
 cp out json
 [ "$(wc -l <json)" -eq 4 ] || fail 'four prompts'
 expect_text json '^\{"prompt": "To be", "completion": ".*", "ids": \[[0-9]+(, [0-9]+)*\], "stop": "(length|eos)"\}$'
-expect_output $text --input lines.jsonl --json-lines --batch-size 3 <json
-expect_exit 0 $text --input lines.jsonl --batch-size 4
-cp out batch
-expect_output $text --input lines.jsonl <batch
-head -c "$(wc -c <first)" batch | cmp -s - first || fail 'the first of four prompts differs'
-expect_exit 0 $text --prompt 'To be' --num-samples 3 --json-lines
+expect_output "${text[@]}" --input lines.jsonl --json-lines --batch-size 3 <json
+expect_exit 0 "${text[@]}" --input lines.jsonl --batch-size 4
+cp out batched
+expect_output "${text[@]}" --input lines.jsonl <batched
+head -c "$(wc -c <first)" batched | cmp -s - first || fail 'the first of four prompts differs'
+expect_exit 0 "${text[@]}" --prompt 'To be' --num-samples 3 --json-lines
 expect_text out '"sample": 2'
 [ "$(sed 's/.*"ids"//; s/"sample".*//' out | sort -u | wc -l)" -gt 1 ] || fail 'samples are all the same'
 # What is printed is UTF-8, whatever bytes the tokens stand for.
@@ -84,19 +83,20 @@ for what in '--load ' '--max-new-tokens -1 ' '--temperature 0 .*--greedy' '--top
   '--batch-size 0 ' '--threads -1 ' '--logprobs +needs --json-lines' '--prompt, --input ' 'did you mean --temperature'; do
   expect_text err "$what"
 done
-expect_exit 2 mtl-generate --load b --prompt x --greedy --top-k 5 --num-samples 2
-expect_text err '--top-k +has no effect with --greedy'
-expect_text err '--num-samples 2 +they would be the same'
+expect_exit 0 mtl-generate --load b --prompt x --greedy --max-new-tokens 5
+cp out want
+expect_exit 0 mtl-generate --load b --prompt x --greedy --max-new-tokens 5 --top-k 5 --temperature 2 --seed 9
+expect_same want out
 expect_exit 2 mtl-generate --load "$MODELS/a" --prompt 'To be'
 expect_text err 'has no tokenizer files: name them with --vocab-file and --merge-file, or .* --ids'
 expect_exit 2 mtl-generate --load "$MODELS/a" --prompt 'To be' --vocab-file b/vocab.json --merge-file b/merges.txt
 expect_text err 'knows 512 tokens, the tokenizer has 1000'
-expect_exit 65 $a --prompt '5 six'
+expect_exit 65 "${a[@]}" --prompt '5 six'
 expect_text err '--prompt: "six" is no token id'
-expect_exit 65 $a --prompt '5 512'
+expect_exit 65 "${a[@]}" --prompt '5 512'
 expect_text err "--prompt: token id 512 is not in the model's vocabulary of 512"
 printf '{"prompt": [1]}\n{"prmpt": [2]}\n' >bad.jsonl
-expect_exit 65 $a --input bad.jsonl
+expect_exit 65 "${a[@]}" --input bad.jsonl
 expect_text err 'bad.jsonl: line 2: '
 expect_exit 65 mtl-generate --load b --input bad.jsonl
 expect_text err 'bad.jsonl: line 1: the prompt is no string'

@@ -97,7 +97,8 @@ TEST_CASE("the stop id ends a continuation and is its last id") {
   options.stop = want[4];
   std::vector<Request> requests{{golden::numbers<std::int32_t>(row.at("prompt")), 0}};
   std::vector<std::int32_t> seen;
-  auto result = Generator(model, options, 1).run(requests, [&](std::size_t, std::int32_t id) { seen.push_back(id); })[0];
+  auto result =
+      Generator(model, options, 1).run(requests, [&](std::size_t, std::int32_t id) { seen.push_back(id); })[0];
   CHECK(result.stopped);
   CHECK(result.ids == Ids(want.begin(), want.begin() + at + 1));
   CHECK(seen == result.ids);
@@ -128,7 +129,8 @@ TEST_CASE("draws depend on seed, number and place: not on the batch or the threa
   options.max_new_tokens = 12;
   options.sampling.top_p = 0.9;
   std::vector<Request> requests;
-  for (std::int32_t i = 0; i < 5; ++i) requests.push_back({Ids(static_cast<std::size_t>(1 + 2 * i), 40 + i), static_cast<std::uint64_t>(i)});
+  for (std::int32_t i = 0; i < 5; ++i)
+    requests.push_back({Ids(static_cast<std::size_t>(1 + 2 * i), 40 + i), static_cast<std::uint64_t>(i)});
   Model one(source, 1), three(source, 3);
   auto want = Generator(one, options, 5).run(requests);
   for (std::size_t i = 0; i < requests.size(); ++i) {

@@ -29,7 +29,8 @@ TEST_CASE("ties: top-k keeps all that equal the k-th, greedy takes the lowest id
     filter_logits(logits, {1, row.at("top_k").as_int(), 0}, got);
     CHECK(got.ids == golden::numbers<std::int32_t>(row.at("kept")));
     auto want = golden::numbers<double>(row.at("probs"));
-    for (std::size_t i = 0; i < got.ids.size(); ++i) CHECK(std::abs(got.probs[i] - want[static_cast<std::size_t>(got.ids[i])]) < 1e-5);
+    for (std::size_t i = 0; i < got.ids.size(); ++i)
+      CHECK(std::abs(got.probs[i] - want[static_cast<std::size_t>(got.ids[i])]) < 1e-5);
     CHECK(argmax(logits) == row.at("argmax").as_int());
   }
 }

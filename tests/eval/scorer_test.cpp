@@ -46,7 +46,8 @@ TEST_CASE("a stream's loss does not depend on how it arrives, and to rounding no
         double first_sum = 0;
         for (std::size_t piece : {std::size_t{1}, std::size_t{13}, ids.size()}) {
           Scorer scorer(model, batch, seq_length);
-          for (std::size_t i = 0; i < ids.size(); i += piece) scorer.push(std::span(ids).subspan(i, std::min(piece, ids.size() - i)));
+          for (std::size_t i = 0; i < ids.size(); i += piece)
+            scorer.push(std::span(ids).subspan(i, std::min(piece, ids.size() - i)));
           scorer.finish();
           CHECK(scorer.score().tokens == row.at("tokens").as_int());
           CHECK(scorer.score().windows == row.at("windows").as_int());
@@ -65,7 +66,8 @@ TEST_CASE("nothing to predict, and ids that the model does not have") {
   Model model(source);
   Scorer scorer(model, 2, 8);
   scorer.push(Ids{5});
-  CHECK_THROWS_WITH_AS(scorer.push(Ids{3, 512}), "the data, after 1 tokens: token id 512 is not in the model's vocabulary of 512", Error);
+  CHECK_THROWS_WITH_AS(scorer.push(Ids{3, 512}),
+                       "the data, after 1 tokens: token id 512 is not in the model's vocabulary of 512", Error);
   scorer.finish();
   CHECK(scorer.score().tokens == 0);
   CHECK_THROWS_AS(Scorer(model, 1, 65), Error);

@@ -1,0 +1,247 @@
+#include "base/json_cursor.h"
+
+#include <charconv>
+#include <cstring>
+#include <utility>
+
+namespace mtl {
+
+namespace {
+
+constexpr int kMaxDepth = 1000;
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+/// True when any of the eight bytes is '"', '\\', below 0x20 or above 0x7F.
+bool has_special_byte(std::uint64_t word) {
+  constexpr std::uint64_t kOnes = 0x0101010101010101, kHigh = 0x8080808080808080;
+  auto has_zero = [](std::uint64_t v) { return (v - kOnes) & ~v & kHigh; };
+  std::uint64_t control = (word - kOnes * 0x20) & ~word & kHigh;
+  return ((word & kHigh) | control | has_zero(word ^ kOnes * '"') | has_zero(word ^ kOnes * '\\')) != 0;
+}
+
+}  // namespace
+
+std::size_t utf8_length(std::string_view text, std::size_t at) {
+  auto byte = [&](std::size_t i) -> unsigned { return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0; };
+  auto tail = [&](std::size_t i) { return (byte(i) & 0xC0) == 0x80; };
+  unsigned lead = byte(0);
+  if (lead < 0x80) return 1;
+  if (lead >= 0xC2 && lead <= 0xDF) return tail(1) ? 2 : 0;
+  if (lead >= 0xE0 && lead <= 0xEF) {
+    if (!tail(1) || !tail(2) || (lead == 0xE0 && byte(1) < 0xA0) || (lead == 0xED && byte(1) > 0x9F)) return 0;
+    return 3;
+  }
+  if (lead >= 0xF0 && lead <= 0xF4) {
+    if (!tail(1) || !tail(2) || !tail(3) || (lead == 0xF0 && byte(1) < 0x90) || (lead == 0xF4 && byte(1) > 0x8F)) return 0;
+    return 4;
+  }
+  return 0;
+}
+
+void append_utf8(std::string& out, std::uint32_t c) {
+  auto push = [&](std::uint32_t byte) { out += static_cast<char>(byte); };
+  if (c < 0x80) {
+    push(c);
+  } else if (c < 0x800) {
+    push(0xC0 | c >> 6), push(0x80 | (c & 0x3F));
+  } else if (c < 0x10000) {
+    push(0xE0 | c >> 12), push(0x80 | (c >> 6 & 0x3F)), push(0x80 | (c & 0x3F));
+  } else {
+    push(0xF0 | c >> 18), push(0x80 | (c >> 12 & 0x3F)), push(0x80 | (c >> 6 & 0x3F)), push(0x80 | (c & 0x3F));
+  }
+}
+
+bool has_lone_surrogate(std::string_view text) {
+  for (std::size_t at = text.find('\xED'); at != std::string_view::npos; at = text.find('\xED', at + 1)) {
+    if (at + 1 < text.size() && static_cast<unsigned char>(text[at + 1]) >= 0xA0) return true;
+  }
+  return false;
+}
+
+std::size_t find_invalid_utf8(std::string_view text) {
+  for (std::size_t at = 0; at < text.size();) {
+    std::size_t length = utf8_length(text, at);
+    if (length == 0) return at;
+    at += length;
+  }
+  return std::string_view::npos;
+}
+
+void JsonCursor::fail_here(const std::string& what) const { fail(Exit::bad_data, "byte ", at_ + 1, ": ", what); }
+
+void JsonCursor::skip_blanks() {
+  while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\t' || text_[at_] == '\r')) ++at_;
+}
+
+char JsonCursor::peek() {
+  skip_blanks();
+  return at_ < text_.size() ? text_[at_] : '\0';
+}
+
+void JsonCursor::enter(char bracket) {
+  if (peek() != bracket) fail_here(cat("expected '", bracket, "'"));
+  if (++depth_ > kMaxDepth) fail_here("nested deeper than 1000");
+  ++at_;
+  first_item_ = true;
+}
+
+bool JsonCursor::next_item(char closing_bracket) {
+  bool first = std::exchange(first_item_, false);
+  char c = peek();
+  if (c == closing_bracket) {
+    ++at_;
+    --depth_;
+    return false;
+  }
+  if (first) return true;
+  if (c != ',') fail_here(c == '\0' ? "the text ends early" : cat("expected ',' or '", closing_bracket, "'"));
+  ++at_;
+  if (peek() == closing_bracket) fail_here("a value is missing after ','");
+  return true;
+}
+
+std::string_view JsonCursor::key() {
+  if (peek() != '"') fail_here("expected a key in double quotes");
+  std::string_view name = string();
+  if (peek() != ':') fail_here("expected ':' after a key");
+  ++at_;
+  return name;
+}
+
+/// Advances over characters that stand for themselves; returns where they began.
+std::size_t JsonCursor::plain_run() {
+  std::size_t begin = at_;
+  while (true) {
+    std::uint64_t word = 0;
+    while (at_ + 8 <= text_.size()) {
+      std::memcpy(&word, text_.data() + at_, 8);
+      if (has_special_byte(word)) break;
+      at_ += 8;
+    }
+    if (at_ >= text_.size()) fail_here("a string is not closed");
+    auto c = static_cast<unsigned char>(text_[at_]);
+    if (c == '"' || c == '\\') return begin;
+    if (c < 0x20) fail_here("a control character in a string must be escaped");
+    std::size_t length = utf8_length(text_, at_);
+    if (length == 0) fail_here("invalid UTF-8");
+    at_ += length;
+  }
+}
+
+void JsonCursor::append_escape() {
+  auto hex4 = [&]() -> std::uint32_t {
+    std::uint32_t value = 0;
+    if (at_ + 4 > text_.size()) fail_here("\\u needs four hexadecimal digits");
+    auto [end, error] = std::from_chars(text_.data() + at_, text_.data() + at_ + 4, value, 16);
+    if (error != std::errc() || end != text_.data() + at_ + 4) fail_here("\\u needs four hexadecimal digits");
+    at_ += 4;
+    return value;
+  };
+  char c = at_ < text_.size() ? text_[at_] : '\0';
+  switch (c) {
+    case '"': case '\\': case '/': decoded_ += c; break;
+    case 'b': decoded_ += '\b'; break;
+    case 'f': decoded_ += '\f'; break;
+    case 'n': decoded_ += '\n'; break;
+    case 'r': decoded_ += '\r'; break;
+    case 't': decoded_ += '\t'; break;
+    case 'u': {
+      ++at_;
+      std::uint32_t high = hex4();
+      if (high >= 0xD800 && high < 0xDC00 && text_.substr(at_, 2) == "\\u") {
+        std::size_t before = at_;
+        at_ += 2;
+        std::uint32_t low = hex4();
+        if (low >= 0xDC00 && low < 0xE000) {
+          append_utf8(decoded_, 0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00));
+          return;
+        }
+        at_ = before;
+      }
+      append_utf8(decoded_, high);
+      return;
+    }
+    default: fail_here("unknown escape");
+  }
+  ++at_;
+}
+
+std::string_view JsonCursor::string() {
+  if (peek() != '"') fail_here("expected a string");
+  ++at_;
+  std::size_t begin = plain_run();
+  if (text_[at_] == '"') return text_.substr(begin, at_++ - begin);
+  decoded_.assign(text_.substr(begin, at_ - begin));
+  while (text_[at_] == '\\') {
+    ++at_;
+    append_escape();
+    begin = plain_run();
+    decoded_.append(text_.substr(begin, at_ - begin));
+  }
+  ++at_;
+  return decoded_;
+}
+
+std::string_view JsonCursor::number() {
+  peek();
+  std::size_t begin = at_;
+  auto take = [&](std::string_view word) {
+    if (text_.substr(at_, word.size()) != word) return false;
+    at_ += word.size();
+    return true;
+  };
+  auto digits = [&] {
+    std::size_t first = at_;
+    while (at_ < text_.size() && is_digit(text_[at_])) ++at_;
+    return at_ > first;
+  };
+  if (take("NaN") || take("Infinity") || take("-Infinity")) return text_.substr(begin, at_ - begin);
+  take("-");
+  if (!take("0") && !digits()) fail_here("expected a value");
+  std::size_t integer_end = at_;
+  // As in Python, a fraction or an exponent that is not complete ends the number before it.
+  if (take(".") && !digits()) at_ = integer_end;
+  std::size_t fraction_end = at_;
+  if (take("e") || take("E")) {
+    if (!take("+")) take("-");
+    if (!digits()) at_ = fraction_end;
+  }
+  return text_.substr(begin, at_ - begin);
+}
+
+char JsonCursor::literal() {
+  peek();
+  for (std::string_view word : {"true", "false", "null"}) {
+    if (text_.substr(at_, word.size()) == word) {
+      at_ += word.size();
+      return word[0];
+    }
+  }
+  fail_here("expected a value");
+}
+
+void JsonCursor::skip_value() {
+  switch (peek()) {
+    case '{':
+      enter('{');
+      while (next_item('}')) {
+        key();
+        skip_value();
+      }
+      return;
+    case '[':
+      enter('[');
+      while (next_item(']')) skip_value();
+      return;
+    case '"': string(); return;
+    case 't': case 'f': case 'n': literal(); return;
+    default: number();
+  }
+}
+
+void JsonCursor::finish() {
+  if (peek() != '\0' || at_ < text_.size()) fail_here("unexpected text after the value");
+}
+
+}  // namespace mtl

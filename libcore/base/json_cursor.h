@@ -1,0 +1,61 @@
+// Walking over JSON text without building anything, by the rules of Python's json module (base/json.h), and UTF-8.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace mtl {
+
+/// Walks over one JSON text without building anything. Every function throws Error(bad_data) with "byte N: what".
+class JsonCursor {
+ public:
+  explicit JsonCursor(std::string_view text) : text_(text) {}
+
+  /// The first character of the next value, white space skipped: one of {["-0..9tfnNI, or 0 at the end.
+  char peek();
+  /// Enters an object or array.
+  void enter(char bracket);
+  /// In an object or array just entered or just after an item: true when another item follows (its comma is passed),
+  /// false when the bracket was closed.
+  bool next_item(char closing_bracket);
+  /// A key and its colon. The view is valid until the next call that reads a string.
+  std::string_view key();
+  /// A string, its escapes decoded into UTF-8. Lone surrogates become the three bytes of their code point: see
+  /// has_lone_surrogate. The view points into the text or into this cursor, valid until the next string is read.
+  std::string_view string();
+  /// The characters of a number (NaN and the infinities included).
+  std::string_view number();
+  /// true, false or null: returns its first letter.
+  char literal();
+  void skip_value();
+  /// Fails unless only white space is left.
+  void finish();
+  std::size_t offset() const { return at_; }
+  [[noreturn]] void fail_here(const std::string& what) const;
+
+ private:
+  void skip_blanks();
+  void append_escape();
+  std::size_t plain_run();
+  std::string_view text_;
+  std::size_t at_ = 0;
+  std::string decoded_;
+  bool first_item_ = false;
+  int depth_ = 0;
+};
+
+/// True when decoded text holds a surrogate code point, which is no Unicode text.
+bool has_lone_surrogate(std::string_view text);
+/// The offset of the first byte that is not UTF-8, or npos.
+std::size_t find_invalid_utf8(std::string_view text);
+
+/// Appends a code point as UTF-8 (surrogates included, as three bytes).
+void append_utf8(std::string& out, std::uint32_t code_point);
+
+/// Length of the well-formed UTF-8 character at `at` (Unicode 15, table 3-7), or 0.
+std::size_t utf8_length(std::string_view text, std::size_t at);
+
+}  // namespace mtl

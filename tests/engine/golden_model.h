@@ -1,0 +1,163 @@
+// The golden models in memory, and Hugging Face's tensors in our layouts, for the tests of whole models.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ckpt/model_source.h"
+#include "ckpt/safetensors.h"
+#include "engine/pipeline.h"
+
+namespace mtl::test {
+
+/// A tensor of a safetensors file as doubles.
+inline std::vector<double> read_tensor(const SafetensorsFile& file, const std::string& name) {
+  const StoredTensor* stored = file.find(name);
+  require(stored != nullptr, file.path(), " has no ", name);
+  auto bytes = file.data(*stored);
+  std::vector<double> out;
+  auto take = [&]<class T>(T) {
+    for (std::size_t at = 0; at < bytes.size(); at += sizeof(T)) {
+      T value;
+      std::memcpy(&value, bytes.data() + at, sizeof value);
+      out.push_back(static_cast<double>(value));
+    }
+  };
+  switch (stored->dtype) {
+    case StoredDType::f32: take(float{}); break;
+    case StoredDType::f64: take(double{}); break;
+    case StoredDType::i64: take(std::int64_t{}); break;
+    case StoredDType::i32: take(std::int32_t{}); break;
+    case StoredDType::u8: take(std::uint8_t{}); break;
+    default: fail(Exit::failure, name, ": a dtype that this test does not read");
+  }
+  return out;
+}
+
+struct HfTensor {
+  std::string name;            // Hugging Face's, without "transformer."
+  std::vector<double> values;  // in our layout
+};
+
+/// The Hugging Face name of a canonical one.
+inline std::string hf_name(const std::string& canonical) {
+  static const std::vector<std::pair<std::string, std::string>> kNames = {
+      {"embedding.tokens", "wte"}, {"embedding.positions", "wpe"}, {"final_norm", "ln_f"}, {"layers.", "h."},
+      {"norm1", "ln_1"}, {"norm2", "ln_2"}, {"attention.qkv", "attn.c_attn"}, {"attention.out", "attn.c_proj"},
+      {"mlp.up", "mlp.c_fc"}, {"mlp.down", "mlp.c_proj"}};
+  std::string name = canonical;
+  for (const auto& [ours, theirs] : kNames) {
+    std::size_t at = name.find(ours);
+    if (at != std::string::npos) name.replace(at, ours.size(), theirs);
+  }
+  return name;
+}
+
+/// Elements of a Hugging Face tensor in our order. Conv1D weights are (in, out); c_attn's out axis is q, k, v, each
+/// (heads, head_dim), where ours has q, k, v of each head.
+inline std::vector<double> our_layout(const std::string& canonical, const std::vector<double>& theirs, const GptConfig& config) {
+  bool is_linear = canonical.find("attention.") != std::string::npos || canonical.find("mlp.") != std::string::npos;
+  if (!is_linear) return theirs;
+  bool is_bias = canonical.ends_with(".bias");
+  std::size_t in = is_bias ? 1 : static_cast<std::size_t>(canonical.find("mlp.down") != std::string::npos ? config.ffn_hidden_size : config.hidden_size);
+  std::size_t out = theirs.size() / in;
+  auto heads = static_cast<std::size_t>(config.num_heads), width = static_cast<std::size_t>(config.head_dim);
+  std::vector<double> ours(theirs.size());
+  for (std::size_t o = 0; o < out; ++o) {
+    std::size_t from = o;
+    if (canonical.find("qkv") != std::string::npos) {
+      std::size_t head = o / (3 * width), part = o / width % 3;
+      from = (part * heads + head) * width + o % width;
+    }
+    for (std::size_t i = 0; i < in; ++i) ours[o * in + i] = theirs[i * out + from];
+  }
+  return ours;
+}
+
+/// Largest difference over the largest expected magnitude.
+inline double max_relative(const float* got, const std::vector<double>& expected) {
+  double difference = 0, largest = 1e-300;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    difference = std::max(difference, std::abs(got[i] - expected[i]));
+    largest = std::max(largest, std::abs(expected[i]));
+  }
+  return difference / largest;
+}
+
+inline double rms_relative(const float* got, const std::vector<double>& expected) {
+  double difference = 0, size = 1e-300;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    difference += (got[i] - expected[i]) * (got[i] - expected[i]);
+    size += expected[i] * expected[i];
+  }
+  return std::sqrt(difference / size);
+}
+
+/// A golden model with gradients and the arenas of a step.
+struct GoldenModel {
+  std::string folder;
+  Console console{"test"};
+  ModelSource source;
+  GptConfig config;
+  RunShape shape;
+  DropoutOptions dropout;
+  Stage stage;
+  ParamStore params;
+  MemoryPlan plan;
+  Stream stream;
+  ProcessGroups groups = single_process_groups();
+  Pipeline pipeline;
+  BatchBuffers buffers;
+  StepState state;
+
+  GoldenModel(const std::string& name, RunShape run_shape, DropoutOptions dropout_options = {})
+      : folder("golden/gpt2_model/" + name),
+        source(ModelSource::open(folder, console)),
+        config(source.config()),
+        shape(run_shape),
+        dropout(dropout_options),
+        stage(whole_model(config, dropout, shape.padded_vocab)),
+        params(Device::cpu, kPrecisionFp32, true, [&](const ParamVisitor& visit) { stage.params(visit); }),
+        plan(plan_training(config, dropout, shape)),
+        stream(Device::cpu, shape.threads),
+        pipeline(stage, stream, groups, plan),
+        buffers(Device::cpu, shape) {
+    source.load_values(params);
+  }
+
+  std::vector<Action> actions() const { return one_forward_one_backward(1, 0, static_cast<int>(shape.micro_batches)); }
+  float* losses(int micro_batch) const { return buffers.losses(micro_batch).data<float>(); }
+
+  /// Fills a micro-batch; positions count from 0.
+  void fill(int micro_batch, const std::vector<double>& tokens, const std::vector<double>& labels, const std::vector<double>& weights) {
+    const Batch& batch = buffers.batch(micro_batch);
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      batch.tokens.data<std::int32_t>()[i] = static_cast<std::int32_t>(tokens[i]);
+      batch.labels.data<std::int32_t>()[i] = static_cast<std::int32_t>(labels[i]);
+      batch.positions.data<std::int32_t>()[i] = static_cast<std::int32_t>(i % static_cast<std::size_t>(shape.seq_length));
+      batch.loss_weights.data<float>()[i] = static_cast<float>(weights[i]);
+    }
+  }
+
+  void train_step() {
+    params.begin_step();
+    pipeline.train(actions(), buffers, &state, 0, shape.micro_batch);
+  }
+
+  /// Sum over all gradients, the padding included: it must be zero.
+  double grad_norm() const {
+    double sum = 0;
+    for (int p = 0; p < params.size(); ++p) {
+      const float* grad = params.grad(p).data<float>();
+      for (std::int64_t i = 0; i < params.grad(p).numel(); ++i) sum += static_cast<double>(grad[i]) * grad[i];
+    }
+    return std::sqrt(sum);
+  }
+};
+
+}  // namespace mtl::test

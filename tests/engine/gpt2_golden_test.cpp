@@ -1,0 +1,200 @@
+// Whole models against PyTorch's float64: losses, logits, activations, every gradient.
+#include "base/json.h"
+#include "tests/engine/golden_model.h"
+
+using namespace mtl;
+using namespace mtl::test;
+
+namespace {
+
+struct Case {
+  const char* name;
+  std::int64_t padded_vocab;
+};
+
+RunShape shape_of(const Case& model) {
+  SafetensorsFile batch(std::string("golden/gpt2_model/") + model.name + "/batch.safetensors");
+  const auto& shape = batch.find("input_ids")->shape;
+  return {.micro_batch = static_cast<std::int64_t>(shape[0]), .seq_length = static_cast<std::int64_t>(shape[1]), .micro_batches = 1,
+          .padded_vocab = model.padded_vocab, .documents = false, .threads = 2};
+}
+
+/// Trains one step on the golden batch with these loss weights.
+void step(GoldenModel& model, std::vector<double> weights) {
+  SafetensorsFile batch(model.folder + "/batch.safetensors");
+  model.fill(0, read_tensor(batch, "input_ids"), read_tensor(batch, "labels"), weights);
+  model.train_step();
+}
+
+std::vector<double> equal_weights(const GoldenModel& model) {
+  auto count = static_cast<std::size_t>(model.shape.micro_batch * model.shape.seq_length);
+  return std::vector<double>(count, 1.0 / static_cast<double>(count));
+}
+
+}  // namespace
+
+// Padding rows of the vocabulary change nothing: a is run with and without.
+static const Case kCases[] = {{"a", 512}, {"a", 640}, {"b", 1024}};
+
+TEST_CASE("GPT-2: token losses, loss and gradients equal PyTorch's float64") {
+  for (const Case& golden_case : kCases) {
+    CAPTURE(golden_case.name);
+    GoldenModel model(golden_case.name, shape_of(golden_case));
+    SafetensorsFile golden(model.folder + "/golden.safetensors");
+    step(model, equal_weights(model));
+    std::vector<double> expected = read_tensor(golden, "token_losses");
+    double sum = 0;
+    for (std::size_t i = 0; i < expected.size(); ++i) sum += model.losses(0)[i];
+    CHECK(max_relative(model.losses(0), expected) < 2e-6);
+    CHECK(sum / static_cast<double>(expected.size()) == doctest::Approx(read_tensor(golden, "loss")[0]).epsilon(2e-6));
+    CHECK(model.grad_norm() == doctest::Approx(read_tensor(golden, "grad_norm")[0]).epsilon(3e-6));
+    int compared = 0;
+    for (int p = 0; p < model.params.size(); ++p) {
+      const std::string& name = model.params.specs()[static_cast<std::size_t>(p)].name;
+      std::string stored = "grad.transformer." + hf_name(name);
+      CAPTURE(stored);
+      if (golden.find(stored) == nullptr) continue;
+      ++compared;
+      CHECK(max_relative(model.params.grad(p).data<float>(), our_layout(name, read_tensor(golden, stored), model.config)) < 2e-5);
+    }
+    CHECK(compared >= 4);
+  }
+}
+
+TEST_CASE("GPT-2: gradients inside b's layers equal the probes") {
+  GoldenModel model("b", shape_of(kCases[2]));
+  step(model, equal_weights(model));
+  Json probes = Json::read(model.folder + "/grad_probes.json");
+  for (int p = 0; p < model.params.size(); ++p) {
+    const std::string& name = model.params.specs()[static_cast<std::size_t>(p)].name;
+    const Json* probe = probes.find("grad.transformer." + hf_name(name));
+    if (probe == nullptr) continue;
+    CAPTURE(name);
+    // Where each of our elements lies in their flattened tensor: the layouts differ.
+    std::vector<double> index(static_cast<std::size_t>(model.params.grad(p).numel()));
+    for (std::size_t i = 0; i < index.size(); ++i) index[i] = static_cast<double>(i);
+    index = our_layout(name, index, model.config);
+    const float* got = model.params.grad(p).data<float>();
+    std::vector<float> theirs(index.size());
+    double squares = 0;
+    for (std::size_t i = 0; i < index.size(); ++i) {
+      theirs[static_cast<std::size_t>(index[i])] = got[i];
+      squares += static_cast<double>(got[i]) * got[i];
+    }
+    CHECK(std::sqrt(squares) == doctest::Approx(probe->at("norm").as_number()).epsilon(2e-5));
+    auto stride = static_cast<std::size_t>(probe->at("stride").as_int());
+    const Json::Array& samples = probe->at("samples").as_array();
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      CHECK(std::abs(theirs[i * stride] - samples[i].as_number()) < 2e-5 * probe->at("max_abs").as_number());
+    }
+  }
+}
+
+TEST_CASE("GPT-2: a loss mask weighs tokens") {
+  GoldenModel model("a", shape_of(kCases[0]));
+  SafetensorsFile golden(model.folder + "/golden.safetensors"), batch(model.folder + "/batch.safetensors");
+  std::vector<double> mask = read_tensor(batch, "loss_mask"), weights = mask;
+  double unmasked = 0, loss = 0;
+  for (double m : mask) unmasked += m;
+  for (double& w : weights) w /= unmasked;
+  step(model, weights);
+  for (std::size_t i = 0; i < mask.size(); ++i) loss += weights[i] * static_cast<double>(model.losses(0)[i]);
+  CHECK(loss == doctest::Approx(read_tensor(golden, "masked_loss")[0]).epsilon(2e-6));
+  CHECK(model.grad_norm() == doctest::Approx(read_tensor(golden, "masked_grad_norm")[0]).epsilon(3e-6));
+}
+
+TEST_CASE("GPT-2: logits equal PyTorch's float64") {
+  for (const Case& golden_case : kCases) {
+    CAPTURE(golden_case.name);
+    GoldenModel model(golden_case.name, shape_of(golden_case));
+    SafetensorsFile golden(model.folder + "/golden.safetensors"), batch(model.folder + "/batch.safetensors");
+    std::vector<double> weights = equal_weights(model), expected = read_tensor(golden, "logits");
+    model.fill(0, read_tensor(batch, "input_ids"), read_tensor(batch, "labels"), weights);
+    std::int64_t rows = model.shape.micro_batch * model.shape.seq_length;
+    Buffer memory(Device::cpu, static_cast<std::size_t>(rows * model.config.vocab_size) * sizeof(float));
+    Tensor logits = memory.tensor(DType::f32, {rows, model.config.vocab_size});
+    Arena slot(Device::cpu, "slot", model.plan.slot_bytes);
+    WeightGradQueue queue;
+    Ctx ctx{model.stream, slot, model.pipeline.scratch(), model.groups, queue, &model.state, false};
+    model.stage.chunks[0].logits(ctx, logits, model.buffers.batch(0));
+    CHECK(max_relative(logits.data<float>(), expected) < 1e-5);  // the first rows
+  }
+}
+
+TEST_CASE("GPT-2: activations of a equal PyTorch's float64") {
+  GoldenModel model("a", shape_of(kCases[0]));
+  SafetensorsFile golden(model.folder + "/activations.safetensors"), batch(model.folder + "/batch.safetensors");
+  model.fill(0, read_tensor(batch, "input_ids"), read_tensor(batch, "labels"), equal_weights(model));
+  Arena slot(Device::cpu, "slot", model.plan.slot_bytes);
+  WeightGradQueue queue;
+  Ctx ctx{model.stream, slot, model.pipeline.scratch(), model.groups, queue, &model.state, true};
+  Chunk::Cache cache;
+  model.params.begin_step();
+  model.stage.chunks[0].forward(ctx, model.buffers.losses(0), model.buffers.batch(0), cache);
+  auto check = [&](const std::string& name, const Tensor& got) {
+    CAPTURE(name);
+    CHECK(max_relative(got.data<float>(), read_tensor(golden, name)) < 1e-5);
+  };
+  check("embedding", cache.blocks[0].norm1.x);
+  for (std::size_t layer = 0; layer < cache.blocks.size(); ++layer) {
+    const Block::Cache& block = cache.blocks[layer];
+    std::string prefix = cat("h.", layer, ".");
+    check(prefix + "ln_1", block.attention.x);
+    check(prefix + "attn_heads", block.attention.attended);
+    check(prefix + "resid_mid", block.norm2.x);
+    check(prefix + "ln_2", block.mlp.x);
+    check(prefix + "mlp_pre", block.mlp.pre);
+    check(prefix + "mlp_act", block.mlp.act);
+    check(prefix + "block_out", layer + 1 < cache.blocks.size() ? cache.blocks[layer + 1].norm1.x : cache.final_norm.x);
+  }
+}
+
+TEST_CASE("a step repeats bit for bit, and uses exactly the memory that was planned") {
+  GoldenModel model("a", shape_of(kCases[0]), {0.1f, 0.1f, 7});
+  step(model, equal_weights(model));
+  std::vector<std::vector<float>> first;
+  for (int p = 0; p < model.params.size(); ++p) {
+    const float* grad = model.params.grad(p).data<float>();
+    first.emplace_back(grad, grad + model.params.grad(p).numel());
+  }
+  step(model, equal_weights(model));
+  for (int p = 0; p < model.params.size(); ++p) {
+    CHECK(std::memcmp(first[static_cast<std::size_t>(p)].data(), model.params.grad(p).raw(), model.params.grad(p).bytes()) == 0);
+  }
+  CHECK(model.pipeline.slot_peak() == model.plan.slot_bytes);
+  CHECK(model.stream.counters().flops > 0);
+}
+
+TEST_CASE("with dropout on, gradients are those of the loss: finite differences through the whole model") {
+  GoldenModel model("a", {.micro_batch = 1, .seq_length = 8, .micro_batches = 1, .padded_vocab = 512, .documents = false, .threads = 1},
+                    {0.2f, 0.2f, 11});
+  std::vector<double> tokens = {5, 9, 2, 77, 400, 2, 31, 8}, labels = {9, 2, 77, 400, 2, 31, 8, 1}, weights(8, 1.0);
+  auto loss = [&] {
+    model.fill(0, tokens, labels, weights);
+    model.train_step();
+    double sum = 0;
+    for (int i = 0; i < 8; ++i) sum += static_cast<double>(model.losses(0)[i]);
+    return sum;
+  };
+  loss();
+  for (const char* name : {"embedding.tokens.weight", "embedding.positions.weight", "layers.0.attention.qkv.weight",
+                           "layers.0.norm2.weight", "layers.1.attention.out.bias", "layers.1.mlp.up.weight", "layers.1.mlp.down.weight"}) {
+    CAPTURE(name);
+    int p = model.params.find(name);
+    float* value = model.params.value(p).data<float>();
+    loss();
+    std::vector<float> direction(model.params.grad(p).data<float>(), model.params.grad(p).data<float>() + model.params.grad(p).numel());
+    double norm = 0;
+    for (float d : direction) norm += static_cast<double>(d) * d;
+    norm = std::sqrt(norm);
+    auto shifted = [&](double by) {
+      std::vector<float> before(value, value + direction.size());
+      for (std::size_t i = 0; i < direction.size(); ++i) value[i] += static_cast<float>(by * direction[i] / norm);
+      double result = loss();
+      std::copy(before.begin(), before.end(), value);
+      return result;
+    };
+    double step = 1e-2;
+    CHECK((shifted(step) - shifted(-step)) / (2 * step) == doctest::Approx(norm).epsilon(5e-3));
+  }
+}

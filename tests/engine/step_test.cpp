@@ -1,0 +1,95 @@
+// What holds for any step: memory as planned, micro-batches that add up, repeatable bits, no update from a broken
+// gradient.
+#include <random>
+
+#include "optim/optimizer.h"
+#include "tests/engine/golden_model.h"
+
+using namespace mtl;
+using namespace mtl::test;
+
+namespace {
+
+RunShape shape_of(std::int64_t micro_batch, std::int64_t micro_batches, int threads = 1) {
+  return {.micro_batch = micro_batch, .seq_length = 16, .micro_batches = micro_batches, .padded_vocab = 512, .documents = false, .threads = threads};
+}
+
+/// Random tokens, drawn row by row: two runs of as many samples see the same, however these are cut.
+void fill_random(GoldenModel& model) {
+  std::mt19937 random(3);
+  auto count = static_cast<std::size_t>(model.shape.micro_batch * model.shape.seq_length);
+  double weight = 1.0 / static_cast<double>(count * static_cast<std::size_t>(model.shape.micro_batches));
+  for (int m = 0; m < model.shape.micro_batches; ++m) {
+    std::vector<double> tokens(count), labels(count);
+    for (std::size_t i = 0; i < count; ++i) tokens[i] = random() % 512, labels[i] = random() % 512;
+    model.fill(m, tokens, labels, std::vector<double>(count, weight));
+  }
+}
+
+std::vector<float> copy_of(const Tensor& tensor) { return {tensor.data<float>(), tensor.data<float>() + tensor.numel()}; }
+
+}  // namespace
+
+TEST_CASE("a step takes exactly the memory that was planned") {
+  for (float dropout : {0.0f, 0.1f}) {
+    for (bool documents : {false, true}) {
+      for (int threads : {1, 3}) {
+        RunShape shape = shape_of(2, 3, threads);
+        shape.documents = documents;
+        GoldenModel model("a", shape, {dropout, dropout, 1});
+        fill_random(model);
+        model.train_step();
+        Optimizer(model.params, {}, model.groups).step(model.stream, model.pipeline.scratch(), &model.state);
+        CHECK(model.pipeline.slot_peak() == model.plan.slot_bytes);
+        CHECK(model.pipeline.scratch().peak() == model.plan.scratch_bytes);
+        CHECK(model.params.value_bytes() == model.plan.value_bytes);
+        CHECK(model.params.moment_bytes() == model.plan.moment_bytes);
+        CHECK(model.stream.counters().flops == model.plan.step.flops);
+        CHECK(model.plan.parameters == model.config.parameter_count());
+      }
+    }
+  }
+}
+
+TEST_CASE("two micro-batches make the gradients of one of twice the size, dropout included") {
+  GoldenModel whole("a", shape_of(4, 1), {0.2f, 0.2f, 5}), halves("a", shape_of(2, 2), {0.2f, 0.2f, 5});
+  fill_random(whole);
+  fill_random(halves);
+  whole.train_step();
+  halves.train_step();
+  for (int p = 0; p < whole.params.size(); ++p) {
+    CAPTURE(whole.params.specs()[static_cast<std::size_t>(p)].name);
+    std::vector<float> expected = copy_of(whole.params.grad(p));
+    CHECK(max_relative(halves.params.grad(p).data<float>(), {expected.begin(), expected.end()}) < 2e-5);
+  }
+}
+
+TEST_CASE("other sample numbers draw another dropout") {
+  GoldenModel model("a", shape_of(2, 1), {0.2f, 0.2f, 5});
+  fill_random(model);
+  model.train_step();
+  std::vector<float> first = copy_of(model.buffers.losses(0));
+  model.params.begin_step();
+  model.pipeline.train(model.actions(), model.buffers, &model.state, 2, 2);
+  CHECK(first != copy_of(model.buffers.losses(0)));
+}
+
+TEST_CASE("a gradient that is not finite changes nothing") {
+  GoldenModel model("a", shape_of(1, 1));
+  fill_random(model);
+  Optimizer optimizer(model.params, {}, model.groups);
+  model.state.step = 1;
+  model.state.lr = 0.1;
+  std::vector<float> before = copy_of(model.params.buckets()[0].values);
+  for (float bad : {INFINITY, -INFINITY, NAN}) {
+    model.train_step();
+    model.params.grad(3).data<float>()[0] = bad;
+    optimizer.step(model.stream, model.pipeline.scratch(), &model.state);
+    CHECK(model.state.found_inf != 0);
+    CHECK(before == copy_of(model.params.buckets()[0].values));
+  }
+  model.train_step();
+  optimizer.step(model.stream, model.pipeline.scratch(), &model.state);
+  CHECK(model.state.found_inf == 0);
+  CHECK(before != copy_of(model.params.buckets()[0].values));
+}
