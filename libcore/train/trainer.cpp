@@ -155,9 +155,11 @@ Exit Trainer::leave() {
 
 /// The last validation belongs to the run: interrupted, it is done again. But a fault in it must not cost the model.
 void Trainer::finish() {
+  std::int64_t consumed_valid_samples = state_.consumed_valid_samples;
   try {
     validate(true);
   } catch (...) {
+    state_.consumed_valid_samples = consumed_valid_samples;
     save(false);
     throw;
   }
@@ -169,8 +171,10 @@ void Trainer::finish() {
 void Trainer::train_step() {
   const StepBatch& batch = train_feed_->next();
   step_.step = state_.optimizer_steps + 1;
-  step_.lr = learning_rate(schedule_, state_.consumed_samples - state_.skipped_iterations * options_.global_batch_size());
-  step_.weight_decay = weight_decay(schedule_, state_.consumed_samples - state_.skipped_iterations * options_.global_batch_size());
+  // The schedule advances by the samples of updates that were made; the data advances by all.
+  std::int64_t scheduled = state_.consumed_samples - state_.skipped_iterations * options_.global_batch_size();
+  step_.lr = learning_rate(schedule_, scheduled);
+  step_.weight_decay = weight_decay(schedule_, scheduled);
   params_.begin_step();
   pipeline_.train(actions_, *batch.buffers, &step_, state_.consumed_samples, options_.batch.micro_batch_size);
   optimizer_.step(stream_, pipeline_.scratch(), &step_);

@@ -15,6 +15,18 @@ operations=$((at - 1))
 echo "$operations write operations"
 [ "$operations" -gt 100 ] || fail "only $operations write operations"
 
+# The same within a session that resumes, and first takes back the log lines of iterations that are lost.
+expect_exit 0 run_in resumed --exit-interval 9
+cp whole/log.jsonl resumed
+rm -r killed
+at=1
+while cp -r resumed killed && killed_at killed $at; do
+  completes_as_whole killed "resumed, and killed at write operation $at"
+  rm -r killed
+  at=$((at + 1))
+done
+[ "$at" -gt 20 ] || fail "only $at write operations of a session that resumes"
+
 for kind in eio enospc short; do
   for at in $(seq "$operations"); do
     rm -rf faulty
@@ -24,4 +36,19 @@ for kind in eio enospc short; do
     completes_as_whole faulty "$kind at write operation $at"
   done
 done
+
+# TERM at moments that are chance, until the run is complete: before the first step it may end without a save.
+LENGTH=(--train-iters 1000 --save-interval 30 --eval-interval 50 --log-interval 20)
+# shellcheck disable=SC2034  # train_runs.sh compares it
+LAST=iter_0001000/shard_00000.safetensors
+expect_exit 0 run_in long
+for session in $(seq 40); do
+  timeout --preserve-status -s TERM "0.$((RANDOM % 40 + 10))" mtl-train "${MODEL[@]}" "${LENGTH[@]}" --save term/save \
+    --log-jsonl term/log.jsonl >out 2>err
+  code=$?
+  [ $code -eq 0 ] && break
+  [ $code -eq 75 ] || [ $code -eq 143 ] || fail "TERM: exit $code"
+done
+[ $code -eq 0 ] || expect_exit 0 run_in term
+same_run term long "TERM in each of $session sessions"
 finish

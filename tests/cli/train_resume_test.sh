@@ -182,7 +182,7 @@ checkpoints=$(find signals/save -name 'iter_*' | wc -l)
 [ "$checkpoints" -eq 2 ] || fail "$checkpoints checkpoints after USR1 and TERM"
 # Where the signals came is chance: both runs end 7 iterations later.
 end=$(($(cat signals/save/latest_checkpointed_iteration.txt) + 7))
-LENGTH+=(--exit-interval $end)
+LENGTH+=(--exit-interval "$end")
 LAST=$(printf 'iter_%07d/shard_00000.safetensors' $end)
 expect_exit 0 run_in signals
 expect_exit 0 run_in uninterrupted

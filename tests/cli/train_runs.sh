@@ -1,7 +1,9 @@
+# shellcheck shell=bash
 # What the tests of interrupted runs share; sourced after lib.sh. Runs lie in folders: NAME/save, NAME/log.jsonl.
 export OMP_WAIT_POLICY=passive
 CORPUS=$TESTS/golden/end_to_end/corpus.jsonl
 LAST=iter_0000012/shard_00000.safetensors
+# shellcheck disable=SC2054  # the comma belongs to a flag's value
 # Dropout is on: its masks must continue too. Saves and validations fall into the middle of log intervals.
 MODEL=(--num-layers 2 --hidden-size 32 --num-attention-heads 4 --max-position-embeddings 32
   --tokenizer-type NullTokenizer --vocab-size 512 --data-path c_text_document --split 90,8,2 --seq-length 32
@@ -54,7 +56,7 @@ same_as_whole() {
     cmp -s "$1/save/$folder/shard_00000.safetensors" "whole/save/$folder/shard_00000.safetensors" || fail "$2: $folder differs"
   done
   expect_same "$1/save/latest_checkpointed_iteration.txt" whole/save/latest_checkpointed_iteration.txt
-  [ -z "$(find "$1" -name '*.tmp.*')" ] || fail "$2: left behind $(find "$1" -name '*.tmp.*')"
+  [ -z "$(find "$1/save" -name '*.tmp.*')" ] || fail "$2: left behind $(find "$1/save" -name '*.tmp.*')"
 }
 
 # completes_as_whole NAME WHAT: the same command once more is all it takes.
