@@ -22,9 +22,12 @@ Exit train(TrainOptions& options, TrainSetup& setup, Console& console) {
 int main(int argc, char** argv) {
   mtl::TrainOptions options;
   options.command_line = mtl::join({argv, argv + argc}, " ");
-  mtl::Flags flags("mtl-train", "pre-train a GPT language model; the same command starts, resumes, or says that it is complete");
+  mtl::Flags flags("mtl-train",
+                   "pre-train a GPT language model; the same command starts, resumes, or says that it is complete");
   mtl::add_train_flags(flags, options);
   mtl::TrainSetup setup;
-  flags.check([&] { if (!flags.wants_dump()) mtl::prepare_training(options, flags, setup); });
+  flags.check([&] {
+    if (!flags.wants_dump()) mtl::prepare_training(options, flags, setup);
+  });
   return mtl::run_main(flags, argc, argv, [&](mtl::Console& console) { return mtl::train(options, setup, console); });
 }

@@ -5,7 +5,8 @@
 //   P       = softmax over s
 //   o[t, h] = sum_s dropout(P)[t, s] v[s, g]
 // Backward recomputes P from the row's logsumexp (Dao et al. 2022, algorithm 4):
-//   dP = dropout'(do . v),  D[t] = sum_d do[t] o[t],  dS = P (dP - D),  dq = scale dS k,  dk = scale dS^T q,  dv = P^T do
+//   dP = dropout'(do . v),  D[t] = sum_d do[t] o[t],  dS = P (dP - D),  dq = scale dS k,  dk = scale dS^T q,  dv = P^T
+//   do
 //
 // qkv (B, T, G, R + 2, D): per group R queries, then the key, then the value. Accumulation in fp32; dk and dv are
 // accumulated in a fixed order, whatever the number of threads. Counts the FLOPs of the causal half.
@@ -19,11 +20,11 @@
 namespace mtl {
 
 struct AttentionInput {
-  Tensor qkv;                      // (B, T, G, R + 2, D)
-  Tensor document_start;           // (B, T) i32: the first position that t may see; left out: 0
-  float scale = 0;                 // usually 1 / sqrt(D)
-  Dropout dropout;                 // on the probabilities
-  std::int64_t first_head = 0;     // global number of local head 0, for the dropout counter
+  Tensor qkv;                   // (B, T, G, R + 2, D)
+  Tensor document_start;        // (B, T) i32: the first position that t may see; left out: 0
+  float scale = 0;              // usually 1 / sqrt(D)
+  Dropout dropout;              // on the probabilities
+  std::int64_t first_head = 0;  // global number of local head 0, for the dropout counter
 };
 
 /// Writes out (B, T, H, D) and logsumexp (B, H, T).

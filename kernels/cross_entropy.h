@@ -26,6 +26,7 @@ void cross_entropy_stats(Stream& stream, Tensor stats, Tensor logits, Tensor lab
 void cross_entropy_loss(Stream& stream, Tensor losses, Tensor stats);
 
 /// Replaces logits by their gradient; weights (N) is d(total loss)/d(loss of the row).
-void cross_entropy_backward(Stream& stream, Tensor logits, Tensor stats, Tensor labels, Tensor weights, VocabSlice slice);
+void cross_entropy_backward(Stream& stream, Tensor logits, Tensor stats, Tensor labels, Tensor weights,
+                            VocabSlice slice);
 
 }  // namespace mtl

@@ -14,8 +14,8 @@ void add(Stream& stream, Tensor out, Tensor in);
 /// out *= factor
 void scale(Stream& stream, Tensor out, float factor);
 
-/// out (1) f64 = or += sum of in^2. Blocks of fixed size, summed in order in fp64: the result does not depend on the number
-/// of threads.
+/// out (1) f64 = or += sum of in^2. Blocks of fixed size, summed in order in fp64: the result does not depend on the
+/// number of threads.
 void sum_of_squares(Stream& stream, Arena& scratch, Tensor out, Tensor in, GradMode mode);
 
 }  // namespace mtl

@@ -39,6 +39,7 @@ struct Epilogue {
 inline Operand transposed(Tensor tensor) { return {tensor, true}; }
 
 /// Throws mtl::Error when shapes, dtypes or the combination of epilogues disagree.
-void gemm(Stream& stream, Tensor c, Operand a, Operand b, GradMode mode = GradMode::overwrite, const Epilogue& epilogue = {});
+void gemm(Stream& stream, Tensor c, Operand a, Operand b, GradMode mode = GradMode::overwrite,
+          const Epilogue& epilogue = {});
 
 }  // namespace mtl

@@ -13,20 +13,38 @@ std::string describe_run(const TrainOptions& options, const GptConfig& config) {
   double flops = megatron_flops(config, shape.padded_vocab, samples, options.data.seq_length);
   std::int64_t checkpoint_bytes = 3 * 4 * plan.parameters;
   if (options.json) {
-    Json memory = Json::object({{"parameters", plan.value_bytes}, {"gradients", plan.grad_bytes}, {"optimizer", plan.moment_bytes},
-                                {"activations", plan.slot_bytes * static_cast<std::size_t>(plan.slots)}, {"scratch", plan.scratch_bytes},
-                                {"batches", 2 * plan.batch_bytes}, {"total", plan.total_bytes() + plan.batch_bytes}});
-    return Json::object({{"version", 1}, {"parameters", plan.parameters}, {"tokens_per_step", tokens}, {"flops_per_step", flops},
-                         {"counted_flops_per_step", plan.step.flops}, {"checkpoint_bytes", checkpoint_bytes}, {"memory_bytes", memory}}).dump(2) + "\n";
+    Json memory = Json::object({{"parameters", plan.value_bytes},
+                                {"gradients", plan.grad_bytes},
+                                {"optimizer", plan.moment_bytes},
+                                {"activations", plan.slot_bytes * static_cast<std::size_t>(plan.slots)},
+                                {"scratch", plan.scratch_bytes},
+                                {"batches", 2 * plan.batch_bytes},
+                                {"total", plan.total_bytes() + plan.batch_bytes}});
+    return Json::object({{"version", 1},
+                         {"parameters", plan.parameters},
+                         {"tokens_per_step", tokens},
+                         {"flops_per_step", flops},
+                         {"counted_flops_per_step", plan.step.flops},
+                         {"checkpoint_bytes", checkpoint_bytes},
+                         {"memory_bytes", memory}})
+               .dump(2) +
+           "\n";
   }
   auto line = [](const char* what, const std::string& value) { return format("  %-34s %s\n", what, value.c_str()); };
-  auto size = [&](const char* what, std::size_t bytes) { return line(what, format("%14s  %s", with_commas(static_cast<std::int64_t>(bytes)).c_str(), human_bytes(static_cast<double>(bytes)).c_str())); };
+  auto size = [&](const char* what, std::size_t bytes) {
+    return line(what, format("%14s  %s", with_commas(static_cast<std::int64_t>(bytes)).c_str(),
+                             human_bytes(static_cast<double>(bytes)).c_str()));
+  };
   std::string out = "model\n" + line("parameters", with_commas(plan.parameters));
-  out += "a step\n" + line("samples x tokens", cat(samples, " x ", options.data.seq_length, " = ", with_commas(tokens), " tokens"));
+  out += "a step\n" +
+         line("samples x tokens", cat(samples, " x ", options.data.seq_length, " = ", with_commas(tokens), " tokens"));
   out += line("micro-batches", cat(options.micro_batches()));
-  out += line("FLOPs, Megatron's formula", format("%.4e", flops)) + line("FLOPs, counted by the operators", format("%.4e", plan.step.flops));
-  out += "memory in bytes\n" + size("parameters", plan.value_bytes) + size("gradients", plan.grad_bytes) + size("optimizer", plan.moment_bytes);
-  out += size("activations", plan.slot_bytes * static_cast<std::size_t>(plan.slots)) + size("scratch", plan.scratch_bytes);
+  out += line("FLOPs, Megatron's formula", format("%.4e", flops)) +
+         line("FLOPs, counted by the operators", format("%.4e", plan.step.flops));
+  out += "memory in bytes\n" + size("parameters", plan.value_bytes) + size("gradients", plan.grad_bytes) +
+         size("optimizer", plan.moment_bytes);
+  out +=
+      size("activations", plan.slot_bytes * static_cast<std::size_t>(plan.slots)) + size("scratch", plan.scratch_bytes);
   out += size("batches, read ahead", 2 * plan.batch_bytes) + size("total", plan.total_bytes() + plan.batch_bytes);
   return out + "a checkpoint\n" + size("tensors", static_cast<std::size_t>(checkpoint_bytes));
 }

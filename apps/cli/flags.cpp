@@ -28,7 +28,9 @@ struct Overloaded : Cases... {
   using Cases::operator()...;
 };
 
-bool is_switch(const Flags::Flag& flag) { return std::holds_alternative<bool*>(flag.target) && flag.placeholder.empty(); }
+bool is_switch(const Flags::Flag& flag) {
+  return std::holds_alternative<bool*>(flag.target) && flag.placeholder.empty();
+}
 bool is_list(const Flags::Flag& flag) { return std::holds_alternative<std::vector<std::string>*>(flag.target); }
 
 /// A word that starts a flag: "--x", "-o", but not "-", "--" or a negative number.
@@ -40,8 +42,10 @@ bool looks_like_flag(const std::string& word) {
 std::string quote(const std::string& word) {
   bool plain = !word.empty() && word[0] != '#' && word.find_first_of(" \t\n\r\f\v\"\\") == std::string::npos;
   std::string out;
-  if (plain) out = word;
-  else append_json_string(out, word);
+  if (plain)
+    out = word;
+  else
+    append_json_string(out, word);
   return out;
 }
 
@@ -91,8 +95,10 @@ Flags::Flags(std::string program, std::string summary) : program_(std::move(prog
   add_switch("--help", wants_help_, "print this help and exit").alias("-h").section = "General";
   add_switch("--version", wants_version_, "print the version and exit").section = "General";
   add_switch("--quiet", quiet, "print errors and warnings only").alias("-q").section = "General";
-  add("--config", &config_, "FILE", "read flags from FILE, one `name = value` a line; the command line wins").section = "General";
-  add_switch("--dump-config", wants_dump_, "print every flag with its value and where that came from, then exit").section = "General";
+  add("--config", &config_, "FILE", "read flags from FILE, one `name = value` a line; the command line wins").section =
+      "General";
+  add_switch("--dump-config", wants_dump_, "print every flag with its value and where that came from, then exit")
+      .section = "General";
 }
 
 Flags::Flag& Flags::add(std::string name, Target target, std::string placeholder, std::string help) {
@@ -121,8 +127,12 @@ void Flags::positional(std::string placeholder, std::vector<std::string>& target
   positional_ = Positional{std::move(placeholder), &target, std::move(help)};
 }
 
-void Flags::refuse(std::string name, int takes, std::string reason) { others_[name] = {takes, std::move(reason), true}; }
-void Flags::acknowledge(std::string name, int takes, std::string reason) { others_[name] = {takes, std::move(reason), false}; }
+void Flags::refuse(std::string name, int takes, std::string reason) {
+  others_[name] = {takes, std::move(reason), true};
+}
+void Flags::acknowledge(std::string name, int takes, std::string reason) {
+  others_[name] = {takes, std::move(reason), false};
+}
 void Flags::problem(std::string where, std::string what) { problems_.push_back({std::move(where), std::move(what)}); }
 
 const Flags::Flag* Flags::find(const std::string& name) const {
@@ -150,16 +160,25 @@ void Flags::set(Flag& flag, const std::vector<std::string>& words, const std::st
     return;
   }
   auto whole = [&](auto* held) {
-    if (auto value = parse_int(word)) *held = *value; else wrong("a whole number");
+    if (auto value = parse_int(word))
+      *held = *value;
+    else
+      wrong("a whole number");
   };
   auto real = [&](auto* held) {
-    if (auto value = parse_float(word)) *held = *value; else wrong("a number");
+    if (auto value = parse_float(word))
+      *held = *value;
+    else
+      wrong("a number");
   };
   std::visit(Overloaded{
                  [&](bool* held) {
-                   if (words.empty()) *held = !flag.turns_off;
-                   else if (word == "true" || word == "false") *held = (word == "true") != flag.turns_off;
-                   else wrong("true or false");
+                   if (words.empty())
+                     *held = !flag.turns_off;
+                   else if (word == "true" || word == "false")
+                     *held = (word == "true") != flag.turns_off;
+                   else
+                     wrong("true or false");
                  },
                  [&](std::int64_t* held) { whole(held); },
                  [&](std::optional<std::int64_t>* held) { whole(held); },
@@ -204,8 +223,9 @@ std::size_t Flags::take_flag(const std::vector<std::string>& words, std::size_t 
   int takes = flag == nullptr ? other->second.takes : is_switch(*flag) ? 0 : is_list(*flag) ? -1 : 1;
   std::size_t next = at + 1;
   if (!attached) {
-    while (next < words.size() && (takes < 0 || static_cast<int>(values.size()) < takes) &&
-           (!looks_like_flag(words[next]) || (takes == 1 && !starts_with(words[next], "--") && words[next].size() > 2))) {
+    while (
+        next < words.size() && (takes < 0 || static_cast<int>(values.size()) < takes) &&
+        (!looks_like_flag(words[next]) || (takes == 1 && !starts_with(words[next], "--") && words[next].size() > 2))) {
       values.push_back(words[next++]);
     }
   }
@@ -269,11 +289,14 @@ void Flags::read_config(const std::string& path) {
 }
 
 /// One line of a configuration file. A switch may stand alone; `name =` leaves a flag as it is.
-void Flags::apply_config(const std::string& name, std::vector<std::string> words, bool has_value, const std::string& origin) {
+void Flags::apply_config(const std::string& name, std::vector<std::string> words, bool has_value,
+                         const std::string& origin) {
   Flag* flag = find(name);
   if (flag == nullptr) {
-    if (others_.count(name) > 0) apply_other(name, words, origin);
-    else report_unknown(name, origin);
+    if (others_.count(name) > 0)
+      apply_other(name, words, origin);
+    else
+      report_unknown(name, origin);
     return;
   }
   if (flag->section == "General" && flag->name != "--quiet") {
@@ -349,7 +372,9 @@ std::string Flags::help() const {
   std::string out = cat(program_, ": ", summary_, "\n\nusage: ", program_, " [flags]");
   if (positional_) out += " " + positional_->placeholder + "...";
   out += "\n";
-  if (positional_) out += cat("\n  ", positional_->placeholder, std::string(kIndent - 2 - positional_->placeholder.size(), ' '), wrap(positional_->help, kIndent, kWidth), "\n");
+  if (positional_)
+    out += cat("\n  ", positional_->placeholder, std::string(kIndent - 2 - positional_->placeholder.size(), ' '),
+               wrap(positional_->help, kIndent, kWidth), "\n");
   std::vector<std::string> sections;
   for (const auto& flag : flags_) {
     if (std::count(sections.begin(), sections.end(), flag->section) == 0) sections.push_back(flag->section);

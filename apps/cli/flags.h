@@ -47,22 +47,34 @@ class Flags {
                               std::optional<double>*, std::optional<std::string>*, std::vector<std::string>*>;
 
   struct Flag {
-    std::string name;          // "--hidden-size"
+    std::string name;  // "--hidden-size"
     Target target;
-    std::string placeholder;   // "N"; empty for a switch
+    std::string placeholder;  // "N"; empty for a switch
     std::string help;
     std::string section;
     std::vector<std::string> aliases;
     std::vector<std::string> choices;
     bool is_required = false;
-    bool turns_off = false;    // a switch that sets its target to false
-    bool is_hidden = false;    // not in --help: another spelling kept for old scripts
+    bool turns_off = false;  // a switch that sets its target to false
+    bool is_hidden = false;  // not in --help: another spelling kept for old scripts
     std::string origin = "default";
 
-    Flag& alias(std::string other) { aliases.push_back(std::move(other)); return *this; }
-    Flag& one_of(std::vector<std::string> values) { choices = std::move(values); return *this; }
-    Flag& required() { is_required = true; return *this; }
-    Flag& hidden() { is_hidden = true; return *this; }
+    Flag& alias(std::string other) {
+      aliases.push_back(std::move(other));
+      return *this;
+    }
+    Flag& one_of(std::vector<std::string> values) {
+      choices = std::move(values);
+      return *this;
+    }
+    Flag& required() {
+      is_required = true;
+      return *this;
+    }
+    Flag& hidden() {
+      is_hidden = true;
+      return *this;
+    }
     /// The value now, as text: "768", "true", "a b c"; empty when an optional holds nothing.
     std::string value() const;
   };
@@ -112,8 +124,16 @@ class Flags {
   bool quiet = false;
 
  private:
-  struct Other { int takes; std::string reason; bool refused; };
-  struct Positional { std::string placeholder; std::vector<std::string>* target; std::string help; };
+  struct Other {
+    int takes;
+    std::string reason;
+    bool refused;
+  };
+  struct Positional {
+    std::string placeholder;
+    std::vector<std::string>* target;
+    std::string help;
+  };
   Flag* find(const std::string& name);
   const Flag* find(const std::string& name) const;
   void set(Flag& flag, const std::vector<std::string>& words, const std::string& origin);

@@ -2,8 +2,8 @@
 
 #include <sched.h>
 
-#include <csignal>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <new>
@@ -30,10 +30,17 @@ int run_main(Flags& flags, int argc, const char* const* argv, const std::functio
   Console console(flags.program());
   try {
     switch (flags.parse(argc, argv)) {
-      case Flags::Request::help: print_out(flags.help()); return finish(Exit::ok);
-      case Flags::Request::version: print_out(cat(flags.program(), " ", kVersion, "\n")); return finish(Exit::ok);
-      case Flags::Request::dump_config: print_out(flags.dump_config()); return finish(Exit::ok);
-      case Flags::Request::run: break;
+      case Flags::Request::help:
+        print_out(flags.help());
+        return finish(Exit::ok);
+      case Flags::Request::version:
+        print_out(cat(flags.program(), " ", kVersion, "\n"));
+        return finish(Exit::ok);
+      case Flags::Request::dump_config:
+        print_out(flags.dump_config());
+        return finish(Exit::ok);
+      case Flags::Request::run:
+        break;
     }
     console.quiet = flags.quiet;
     for (const std::string& notice : flags.notices()) console.info(notice);

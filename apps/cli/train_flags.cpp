@@ -16,9 +16,11 @@ void add_model_flags(Flags& flags, TrainOptions& options) {
   flags.add("--num-attention-heads", &model.num_attention_heads, "N", "heads; the hidden size must be a multiple");
   flags.add("--ffn-hidden-size", &model.ffn_hidden_size, "N", "width within an MLP; 4 x hidden size when absent");
   flags.add("--max-position-embeddings", &model.max_position_embeddings, "N", "rows of the position table");
-  flags.add("--norm-epsilon", &model.norm_epsilon, "X", "added to variances; 1e-5 when absent").alias("--layernorm-epsilon");
+  flags.add("--norm-epsilon", &model.norm_epsilon, "X", "added to variances; 1e-5 when absent")
+      .alias("--layernorm-epsilon");
   flags.add("--init-method-std", &model.init_method_std, "X", "deviation of initial weights; 0.02 when absent");
-  flags.add("--make-vocab-size-divisible-by", &model.make_vocab_size_divisible_by, "N", "rows of the token table in memory are a multiple of this");
+  flags.add("--make-vocab-size-divisible-by", &model.make_vocab_size_divisible_by, "N",
+            "rows of the token table in memory are a multiple of this");
   flags.add("--hidden-dropout", &options.hidden_dropout, "P", "dropout on what embedding, attention and MLP add");
   flags.add("--attention-dropout", &options.attention_dropout, "P", "dropout on attention probabilities");
   flags.add("--seed", &options.seed, "N", "of initial weights, data order and dropout");
@@ -32,8 +34,10 @@ void add_data_flags(Flags& flags, TrainOptions& options) {
   flags.add("--seq-length", &data.seq_length, "N", "tokens of a sample; required");
   flags.add("--dataloader-type", &data.dataloader_type, "TYPE", "order of samples").one_of({"single", "cyclic"});
   flags.add_switch("--eod-mask-loss", data.eod_mask_loss, "no loss where the input is the end of a document");
-  flags.add_switch("--reset-position-ids", data.reset_position_ids, "count positions from 0 after the end of a document");
-  flags.add_switch("--reset-attention-mask", data.reset_attention_mask, "let no token see the documents before its own");
+  flags.add_switch("--reset-position-ids", data.reset_position_ids,
+                   "count positions from 0 after the end of a document");
+  flags.add_switch("--reset-attention-mask", data.reset_attention_mask,
+                   "let no token see the documents before its own");
   flags.add_switch("--allow-data-change", data.allow_data_change, "resume although the data files are others");
   add_tokenizer_flags(flags, options.tokenizer);
 }
@@ -42,12 +46,14 @@ void add_batch_flags(Flags& flags, TrainOptions& options) {
   BatchOptions& batch = options.batch;
   flags.section("Batches and length");
   flags.add("--micro-batch-size", &batch.micro_batch_size, "N", "samples at a time");
-  flags.add("--global-batch-size", &batch.global_batch_size, "N", "samples of an update; the micro-batch size when absent");
+  flags.add("--global-batch-size", &batch.global_batch_size, "N",
+            "samples of an update; the micro-batch size when absent");
   flags.add("--train-iters", &batch.train_iters, "N", "updates to make");
   flags.add("--train-samples", &batch.train_samples, "N", "samples to train on, instead of --train-iters");
   flags.add("--eval-interval", &batch.eval_interval, "N", "updates between validations");
   flags.add("--eval-iters", &batch.eval_iters, "N", "global batches of a validation; 0 for none");
-  flags.add("--exit-interval", &options.checkpoint.exit_interval, "N", "save and end after an iteration that N divides");
+  flags.add("--exit-interval", &options.checkpoint.exit_interval, "N",
+            "save and end after an iteration that N divides");
 }
 
 void add_optimizer_flags(Flags& flags, TrainOptions& options) {
@@ -56,18 +62,21 @@ void add_optimizer_flags(Flags& flags, TrainOptions& options) {
   flags.section("Optimizer");
   flags.add("--lr", &schedule.lr, "X", "peak learning rate; required");
   flags.add("--min-lr", &schedule.min_lr, "X", "where the decay ends");
-  flags.add("--lr-decay-style", &schedule.lr_decay_style, "STYLE", "shape of the decay").one_of({"constant", "linear", "cosine", "inverse-square-root", "WSD"});
+  flags.add("--lr-decay-style", &schedule.lr_decay_style, "STYLE", "shape of the decay")
+      .one_of({"constant", "linear", "cosine", "inverse-square-root", "WSD"});
   flags.add("--lr-decay-iters", &schedule.lr_decay_iters, "N", "updates until the minimum; the whole run when absent");
   flags.add("--lr-decay-samples", &schedule.lr_decay_samples, "N", "the same in samples");
   flags.add("--lr-warmup-iters", &schedule.lr_warmup_iters, "N", "updates of linear warm-up");
   flags.add("--lr-warmup-samples", &schedule.lr_warmup_samples, "N", "the same in samples");
   flags.add("--lr-warmup-fraction", &schedule.lr_warmup_fraction, "X", "the same as a fraction of the decay");
   flags.add("--lr-warmup-init", &schedule.lr_warmup_init, "X", "learning rate at the start of the warm-up");
-  flags.add("--lr-wsd-decay-style", &schedule.lr_wsd_decay_style, "STYLE", "the end of a WSD schedule").one_of({"exponential", "linear", "cosine", "minus_sqrt"});
+  flags.add("--lr-wsd-decay-style", &schedule.lr_wsd_decay_style, "STYLE", "the end of a WSD schedule")
+      .one_of({"exponential", "linear", "cosine", "minus_sqrt"});
   flags.add("--lr-wsd-decay-iters", &schedule.lr_wsd_decay_iters, "N", "its length in updates");
   flags.add("--lr-wsd-decay-samples", &schedule.lr_wsd_decay_samples, "N", "its length in samples");
   flags.add("--weight-decay", &schedule.weight_decay, "X", "AdamW's, not on biases and norms");
-  flags.add("--weight-decay-incr-style", &schedule.weight_decay_incr_style, "STYLE", "how it changes over the run").one_of({"constant", "linear", "cosine"});
+  flags.add("--weight-decay-incr-style", &schedule.weight_decay_incr_style, "STYLE", "how it changes over the run")
+      .one_of({"constant", "linear", "cosine"});
   flags.add("--start-weight-decay", &schedule.start_weight_decay, "X", "where it starts");
   flags.add("--end-weight-decay", &schedule.end_weight_decay, "X", "where it ends");
   flags.add("--adam-beta1", &optimizer.adam_beta1, "X", "decay of the first moment");
@@ -85,7 +94,8 @@ void add_checkpoint_flags(Flags& flags, TrainOptions& options) {
   flags.add("--load", &checkpoint.load, "PATH", "start from a checkpoint or a Hugging Face folder");
   flags.add_switch("--finetune", checkpoint.finetune, "take only the weights of --load and start at iteration 0");
   flags.add_switch("--no-load-optim", checkpoint.no_load_optim, "start with empty optimizer moments");
-  flags.add_switch("--exit-on-missing-checkpoint", checkpoint.exit_on_missing, "end when --load holds no checkpoint, also when it is --save");
+  flags.add_switch("--exit-on-missing-checkpoint", checkpoint.exit_on_missing,
+                   "end when --load holds no checkpoint, also when it is --save");
 }
 
 void add_logging_flags(Flags& flags, TrainOptions& options) {
@@ -107,7 +117,8 @@ void add_parallel_flags(Flags& flags, TrainOptions& options) {
   auto add = [&](const char* name, std::int64_t& size, const char* help) {
     flags.add(name, &size, "N", help);
     flags.check([&flags, name, &size] {
-      if (size != 1) flags.problem(cat(name, " ", size), "is not supported in this version, which runs one process; only 1 is");
+      if (size != 1)
+        flags.problem(cat(name, " ", size), "is not supported in this version, which runs one process; only 1 is");
     });
   };
   add("--tensor-model-parallel-size", options.parallel.tensor, "ranks that share each layer");
@@ -131,9 +142,11 @@ void add_train_flags(Flags& flags, TrainOptions& options) {
       bool is_there = what.starts_with("is required") && flags.was_given(flag);  // its value did not convert: reported
       if (!is_there) flags.problem(std::move(flag), std::move(what));
     });
-    if (options.data.data_path.empty() && !options.dry_run) flags.problem("--data-path", "is required: token files that mtl-preprocess made");
+    if (options.data.data_path.empty() && !options.dry_run)
+      flags.problem("--data-path", "is required: token files that mtl-preprocess made");
     if (options.data.data_path.size() > 1) {
-      flags.problem("--data-path", "one prefix is supported in this version, without weights; preprocess the texts together");
+      flags.problem("--data-path",
+                    "one prefix is supported in this version, without weights; preprocess the texts together");
     }
   });
 }

@@ -65,7 +65,8 @@ void check_splits(const TrainOptions& options, const IndexedDataset& files) {
     SplitRange range = range_of(*shares[i], files.sequences());
     if (range.begin < range.end) continue;
     fail(Exit::bad_data, files.prefix(), ": --split ", options.data.split, " leaves none of its ", files.sequences(),
-         " documents for ", kSplitNames[i], "; give more data or another --split (100,0,0 trains on all, without validation)");
+         " documents for ", kSplitNames[i],
+         "; give more data or another --split (100,0,0 trains on all, without validation)");
   }
 }
 
@@ -78,8 +79,10 @@ void check_data(const TrainOptions& options, Findings& findings) {
     return;
   }
   bool forgot = file_exists(prefix + "_text_document.idx");
-  findings.problem(where, cat("there is no ", has_idx ? "" : prefix + ".idx", has_idx || has_bin ? "" : " nor ", has_bin ? "" : prefix + ".bin",
-                              forgot ? "; did you mean " + prefix + "_text_document?" : "; mtl-preprocess makes token files"));
+  findings.problem(where,
+                   cat("there is no ", has_idx ? "" : prefix + ".idx", has_idx || has_bin ? "" : " nor ",
+                       has_bin ? "" : prefix + ".bin",
+                       forgot ? "; did you mean " + prefix + "_text_document?" : "; mtl-preprocess makes token files"));
 }
 
 /// A folder that will be written: there already, or one that can be made.
@@ -88,8 +91,10 @@ bool check_folder(const char* flag, const std::string& path, Findings& findings)
   fs::path at = fs::absolute(path).lexically_normal();
   while (!file_exists(at.string()) && at.has_relative_path()) at = at.parent_path();
   std::string problem;
-  if (!fs::is_directory(at)) problem = cat(at.string(), " is not a folder; name another one");
-  else if (::access(at.c_str(), W_OK | X_OK) != 0) problem = cat("nothing can be written in ", at.string(), "; name another folder");
+  if (!fs::is_directory(at))
+    problem = cat(at.string(), " is not a folder; name another one");
+  else if (::access(at.c_str(), W_OK | X_OK) != 0)
+    problem = cat("nothing can be written in ", at.string(), "; name another folder");
   if (!problem.empty()) findings.problem(cat(flag, " ", path), problem);
   return problem.empty();
 }
@@ -97,8 +102,10 @@ bool check_folder(const char* flag, const std::string& path, Findings& findings)
 bool check_outputs(const TrainOptions& options, Findings& findings) {
   check_folder("--tensorboard-dir", options.logging.tensorboard_dir, findings);
   const std::string& log = options.logging.log_jsonl;
-  if (fs::is_directory(log)) findings.problem("--log-jsonl " + log, "is a folder; name a file");
-  else if (!log.empty()) check_folder("--log-jsonl", fs::absolute(log).parent_path().string(), findings);
+  if (fs::is_directory(log))
+    findings.problem("--log-jsonl " + log, "is a folder; name a file");
+  else if (!log.empty())
+    check_folder("--log-jsonl", fs::absolute(log).parent_path().string(), findings);
   return check_folder("--save", options.checkpoint.save, findings);
 }
 
@@ -106,9 +113,11 @@ bool check_outputs(const TrainOptions& options, Findings& findings) {
 void check_vocab_size(const TokenizerOptions& named, const Tokenizer* tokenizer, Findings& findings) {
   if (named.type == "NullTokenizer" || tokenizer == nullptr) return;
   if (named.vocab_size && *named.vocab_size != tokenizer->vocab_size()) {
-    findings.problem(cat("--vocab-size ", *named.vocab_size), cat("is for NullTokenizer; the tokenizer that was given has ", tokenizer->vocab_size()));
+    findings.problem(cat("--vocab-size ", *named.vocab_size),
+                     cat("is for NullTokenizer; the tokenizer that was given has ", tokenizer->vocab_size()));
   }
-  if (named.null_tokenizer_eod) findings.problem(cat("--null-tokenizer-eod ", *named.null_tokenizer_eod), "is for NullTokenizer");
+  if (named.null_tokenizer_eod)
+    findings.problem(cat("--null-tokenizer-eod ", *named.null_tokenizer_eod), "is for NullTokenizer");
 }
 
 /// Flags and the loaded model together make the configuration.
@@ -119,14 +128,18 @@ void configure(const TrainOptions& options, TrainSetup& setup, bool tokenizer_fa
     complete = false;
     findings.problem(std::move(flag), std::move(what));
   };
-  bool tells_documents_apart = options.data.eod_mask_loss || options.data.reset_position_ids || options.data.reset_attention_mask;
+  bool tells_documents_apart =
+      options.data.eod_mask_loss || options.data.reset_position_ids || options.data.reset_attention_mask;
   if (setup.tokenizer == nullptr && !tokenizer_failed && (tells_documents_apart || !start.source)) {
-    report("--vocab-file", start.source ? "and --merge-file are needed to tell documents apart: the model has no tokenizer files"
-                                        : "and --merge-file are needed, or another --tokenizer-type: the tokenizer decides the size of the vocabulary");
+    report("--vocab-file", start.source
+                               ? "and --merge-file are needed to tell documents apart: the model has no tokenizer files"
+                               : "and --merge-file are needed, or another --tokenizer-type: the tokenizer decides the "
+                                 "size of the vocabulary");
   }
   std::optional<GptConfig> loaded;
   if (start.source) loaded = start.config;
-  GptConfig config = resolve_config(options, loaded, setup.tokenizer == nullptr ? 0 : setup.tokenizer->vocab_size(), report);
+  GptConfig config =
+      resolve_config(options, loaded, setup.tokenizer == nullptr ? 0 : setup.tokenizer->vocab_size(), report);
   if (tokenizer_failed && !start.source) config.vocab_size = 1;  // what else is wrong does not depend on it
   if (complete) {
     for (const std::string& problem : config.problems()) report("model", problem);
@@ -152,14 +165,17 @@ void prepare_training(const TrainOptions& options, Flags& flags, TrainSetup& set
   }
 
   const TokenizerOptions& named = options.tokenizer;
-  bool is_named = !named.type.empty() || !named.vocab_file.empty() || !named.merge_file.empty() || !named.tokenizer_model.empty();
+  bool is_named =
+      !named.type.empty() || !named.vocab_file.empty() || !named.merge_file.empty() || !named.tokenizer_model.empty();
   bool usable = tokenizer_files_are_there(named, findings);
   if (is_named) {
     std::size_t before = flags.problem_count();
     check_tokenizer_flags(flags, named);
     usable = usable && flags.problem_count() == before;
   }
-  usable = usable && findings.attempt("tokenizer", [&] { setup.tokenizer = choose_tokenizer(named, tokenizer_folder(setup.start)); });
+  usable = usable && findings.attempt("tokenizer", [&] {
+    setup.tokenizer = choose_tokenizer(named, tokenizer_folder(setup.start));
+  });
   if (usable) check_vocab_size(named, setup.tokenizer.get(), findings);
   if (found) configure(options, setup, !usable, findings);
   findings.finish();

@@ -191,7 +191,7 @@ bool file_exists(const std::string& path) {
 }
 
 std::uint64_t file_size(const std::string& path) {
-  struct stat info{};
+  struct stat info {};
   if (::stat(path.c_str(), &info) != 0) fail_errno(path, "open");
   return static_cast<std::uint64_t>(info.st_size);
 }
@@ -204,7 +204,7 @@ std::uint64_t hash_file(const std::string& path) {
 MappedFile::MappedFile(const std::string& path) : path_(path) {
   int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) fail_errno(path, "open");
-  struct stat info{};
+  struct stat info {};
   if (::fstat(descriptor, &info) != 0 || S_ISDIR(info.st_mode)) {
     if (S_ISDIR(info.st_mode)) errno = EISDIR;
     int code = errno;

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <utility>
 #include <limits>
+#include <utility>
 
 #include "base/files.h"
 
@@ -29,12 +29,16 @@ Json parse_value(JsonCursor& cursor) {
       while (cursor.next_item(']')) items.push_back(parse_value(cursor));
       return Json(std::move(items));
     }
-    case '"': return Json(cursor.string());
-    case 't': case 'f': case 'n': {
+    case '"':
+      return Json(cursor.string());
+    case 't':
+    case 'f':
+    case 'n': {
       char letter = cursor.literal();
       return letter == 'n' ? Json() : Json(letter == 't');
     }
-    default: break;
+    default:
+      break;
   }
   std::string_view digits = cursor.number();
   if (digits == "NaN") return Json(std::numeric_limits<double>::quiet_NaN());
@@ -156,13 +160,27 @@ void append_json_string(std::string& out, std::string_view text, bool ascii) {
   for (std::size_t at = 0; at < text.size();) {
     auto c = static_cast<unsigned char>(text[at]);
     switch (c) {
-      case '"': out += "\\\""; break;
-      case '\\': out += "\\\\"; break;
-      case '\n': out += "\\n"; break;
-      case '\r': out += "\\r"; break;
-      case '\t': out += "\\t"; break;
-      case '\b': out += "\\b"; break;
-      case '\f': out += "\\f"; break;
+      case '"':
+        out += "\\\"";
+        break;
+      case '\\':
+        out += "\\\\";
+        break;
+      case '\n':
+        out += "\\n";
+        break;
+      case '\r':
+        out += "\\r";
+        break;
+      case '\t':
+        out += "\\t";
+        break;
+      case '\b':
+        out += "\\b";
+        break;
+      case '\f':
+        out += "\\f";
+        break;
       default:
         if (c < 0x20 || (ascii && c == 0x7F)) {
           out += format("\\u%04x", c);
@@ -170,7 +188,8 @@ void append_json_string(std::string& out, std::string_view text, bool ascii) {
           std::size_t length = utf8_length(text, at);
           require(length > 0, "append_json_string: the text is not UTF-8");
           std::uint32_t code = length == 2 ? c & 0x1Fu : length == 3 ? c & 0x0Fu : c & 0x07u;
-          for (std::size_t i = 1; i < length; ++i) code = code << 6 | (static_cast<unsigned char>(text[at + i]) & 0x3Fu);
+          for (std::size_t i = 1; i < length; ++i)
+            code = code << 6 | (static_cast<unsigned char>(text[at + i]) & 0x3Fu);
           if (code >= 0x10000) {
             out += format("\\u%04x\\u%04x", 0xD800 + ((code - 0x10000) >> 10), 0xDC00 + ((code - 0x10000) & 0x3FF));
           } else {

@@ -23,7 +23,9 @@ bool has_special_byte(std::uint64_t word) {
 }  // namespace
 
 std::size_t utf8_length(std::string_view text, std::size_t at) {
-  auto byte = [&](std::size_t i) -> unsigned { return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0; };
+  auto byte = [&](std::size_t i) -> unsigned {
+    return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0;
+  };
   auto tail = [&](std::size_t i) { return (byte(i) & 0xC0) == 0x80; };
   unsigned lead = byte(0);
   if (lead < 0x80) return 1;
@@ -33,7 +35,8 @@ std::size_t utf8_length(std::string_view text, std::size_t at) {
     return 3;
   }
   if (lead >= 0xF0 && lead <= 0xF4) {
-    if (!tail(1) || !tail(2) || !tail(3) || (lead == 0xF0 && byte(1) < 0x90) || (lead == 0xF4 && byte(1) > 0x8F)) return 0;
+    if (!tail(1) || !tail(2) || !tail(3) || (lead == 0xF0 && byte(1) < 0x90) || (lead == 0xF4 && byte(1) > 0x8F))
+      return 0;
     return 4;
   }
   return 0;
@@ -71,7 +74,8 @@ std::size_t find_invalid_utf8(std::string_view text) {
 void JsonCursor::fail_here(const std::string& what) const { fail(Exit::bad_data, "byte ", at_ + 1, ": ", what); }
 
 void JsonCursor::skip_blanks() {
-  while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\t' || text_[at_] == '\r')) ++at_;
+  while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\t' || text_[at_] == '\r'))
+    ++at_;
 }
 
 char JsonCursor::peek() {
@@ -140,12 +144,26 @@ void JsonCursor::append_escape() {
   };
   char c = at_ < text_.size() ? text_[at_] : '\0';
   switch (c) {
-    case '"': case '\\': case '/': decoded_ += c; break;
-    case 'b': decoded_ += '\b'; break;
-    case 'f': decoded_ += '\f'; break;
-    case 'n': decoded_ += '\n'; break;
-    case 'r': decoded_ += '\r'; break;
-    case 't': decoded_ += '\t'; break;
+    case '"':
+    case '\\':
+    case '/':
+      decoded_ += c;
+      break;
+    case 'b':
+      decoded_ += '\b';
+      break;
+    case 'f':
+      decoded_ += '\f';
+      break;
+    case 'n':
+      decoded_ += '\n';
+      break;
+    case 'r':
+      decoded_ += '\r';
+      break;
+    case 't':
+      decoded_ += '\t';
+      break;
     case 'u': {
       ++at_;
       std::uint32_t high = hex4();
@@ -162,7 +180,8 @@ void JsonCursor::append_escape() {
       append_utf8(decoded_, high);
       return;
     }
-    default: fail_here("unknown escape");
+    default:
+      fail_here("unknown escape");
   }
   ++at_;
 }
@@ -234,9 +253,16 @@ void JsonCursor::skip_value() {
       enter('[');
       while (next_item(']')) skip_value();
       return;
-    case '"': string(); return;
-    case 't': case 'f': case 'n': literal(); return;
-    default: number();
+    case '"':
+      string();
+      return;
+    case 't':
+    case 'f':
+    case 'n':
+      literal();
+      return;
+    default:
+      number();
   }
 }
 

@@ -19,8 +19,8 @@ void append_part(std::string& out, T part) {
 }
 void append_part(std::string& out, double part);  // shortest form that reads back the same
 template <class T>
-  requires(std::is_integral_v<T> && !std::is_same_v<T, char> && !std::is_same_v<T, bool>)
-void append_part(std::string& out, T part) {
+requires(std::is_integral_v<T> && !std::is_same_v<T, char> &&
+         !std::is_same_v<T, bool>) void append_part(std::string& out, T part) {
   out += std::to_string(part);
 }
 
@@ -38,7 +38,9 @@ std::string cat(const Parts&... parts) {
 std::vector<std::string> split(std::string_view text, char separator);
 std::string join(const std::vector<std::string>& parts, std::string_view separator);
 std::string_view trim(std::string_view text);  // ASCII white space
-inline bool starts_with(std::string_view text, std::string_view prefix) { return text.substr(0, prefix.size()) == prefix; }
+inline bool starts_with(std::string_view text, std::string_view prefix) {
+  return text.substr(0, prefix.size()) == prefix;
+}
 bool ends_with(std::string_view text, std::string_view suffix);
 
 /// 1234567 -> "1,234,567".

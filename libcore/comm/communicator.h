@@ -65,11 +65,11 @@ class SelfCommunicator final : public Communicator {
 
 /// The groups that this rank belongs to.
 struct ProcessGroups {
-  std::shared_ptr<Communicator> tensor;    // shares layers
-  std::shared_ptr<Communicator> pipeline;  // holds the layers before and after
-  std::shared_ptr<Communicator> data;      // sees other samples
-  std::shared_ptr<Communicator> context;   // sees other positions of the same samples
-  std::shared_ptr<Communicator> embedding; // holds a copy of the tied table
+  std::shared_ptr<Communicator> tensor;     // shares layers
+  std::shared_ptr<Communicator> pipeline;   // holds the layers before and after
+  std::shared_ptr<Communicator> data;       // sees other samples
+  std::shared_ptr<Communicator> context;    // sees other positions of the same samples
+  std::shared_ptr<Communicator> embedding;  // holds a copy of the tied table
 };
 
 /// One process: every group has one member.

@@ -27,7 +27,9 @@ Work SelfCommunicator::reduce_scatter(Stream& stream, Tensor out, Tensor in) {
 
 Work SelfCommunicator::broadcast(Stream&, Tensor, int) { return {}; }
 Work SelfCommunicator::send(Stream&, Tensor, int) { fail(Exit::failure, "a group of one has nobody to send to"); }
-Work SelfCommunicator::receive(Stream&, Tensor, int) { fail(Exit::failure, "a group of one has nobody to receive from"); }
+Work SelfCommunicator::receive(Stream&, Tensor, int) {
+  fail(Exit::failure, "a group of one has nobody to receive from");
+}
 
 ProcessGroups single_process_groups() {
   auto self = std::make_shared<SelfCommunicator>();

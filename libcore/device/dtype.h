@@ -12,29 +12,60 @@ enum class DType : std::uint8_t { f32, f64, f16, bf16, i64, i32, u32, u16, u8 };
 
 constexpr std::size_t size_of(DType dtype) {
   switch (dtype) {
-    case DType::f64: case DType::i64: return 8;
-    case DType::f32: case DType::i32: case DType::u32: return 4;
-    case DType::f16: case DType::bf16: case DType::u16: return 2;
-    case DType::u8: return 1;
+    case DType::f64:
+    case DType::i64:
+      return 8;
+    case DType::f32:
+    case DType::i32:
+    case DType::u32:
+      return 4;
+    case DType::f16:
+    case DType::bf16:
+    case DType::u16:
+      return 2;
+    case DType::u8:
+      return 1;
   }
   return 0;
 }
 
 constexpr const char* name_of(DType dtype) {
-  constexpr const char* names[] = {"float32", "float64", "float16", "bfloat16", "int64", "int32", "uint32", "uint16", "uint8"};
+  constexpr const char* names[] = {"float32", "float64", "float16", "bfloat16", "int64",
+                                   "int32",   "uint32",  "uint16",  "uint8"};
   return names[static_cast<int>(dtype)];
 }
 
 /// The DType that stores a C++ type.
 template <class T>
 constexpr DType dtype_of();
-template <> constexpr DType dtype_of<float>() { return DType::f32; }
-template <> constexpr DType dtype_of<double>() { return DType::f64; }
-template <> constexpr DType dtype_of<std::int64_t>() { return DType::i64; }
-template <> constexpr DType dtype_of<std::int32_t>() { return DType::i32; }
-template <> constexpr DType dtype_of<std::uint32_t>() { return DType::u32; }
-template <> constexpr DType dtype_of<std::uint16_t>() { return DType::u16; }
-template <> constexpr DType dtype_of<std::uint8_t>() { return DType::u8; }
+template <>
+constexpr DType dtype_of<float>() {
+  return DType::f32;
+}
+template <>
+constexpr DType dtype_of<double>() {
+  return DType::f64;
+}
+template <>
+constexpr DType dtype_of<std::int64_t>() {
+  return DType::i64;
+}
+template <>
+constexpr DType dtype_of<std::int32_t>() {
+  return DType::i32;
+}
+template <>
+constexpr DType dtype_of<std::uint32_t>() {
+  return DType::u32;
+}
+template <>
+constexpr DType dtype_of<std::uint16_t>() {
+  return DType::u16;
+}
+template <>
+constexpr DType dtype_of<std::uint8_t>() {
+  return DType::u8;
+}
 
 /// IEEE 754 binary16 and bfloat16 from and to fp32, round to nearest even; NaN stays NaN.
 float f16_to_f32(std::uint16_t bits);

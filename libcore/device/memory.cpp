@@ -20,9 +20,10 @@ Buffer::Buffer(Device device, std::size_t bytes) : bytes_(bytes) {
   std::size_t align = bytes >= kHugePage ? kHugePage : kAlign;
   std::size_t rounded = round_up(bytes, align);
   data_ = static_cast<std::byte*>(std::aligned_alloc(align, rounded));
-  if (data_ == nullptr) fail(Exit::failure, "out of memory: ", human_bytes(static_cast<double>(bytes)), " are not to be had");
+  if (data_ == nullptr)
+    fail(Exit::failure, "out of memory: ", human_bytes(static_cast<double>(bytes)), " are not to be had");
   if (align == kHugePage) ::madvise(data_, rounded, MADV_HUGEPAGE);  // asked for before the first touch
-  // The first touch is what costs: the kernel clears each page. All cores share it.
+    // The first touch is what costs: the kernel clears each page. All cores share it.
 #pragma omp parallel for schedule(static) if (rounded >= 8 * kHugePage)
   for (std::size_t begin = 0; begin < rounded; begin += kHugePage) {
     std::memset(data_ + begin, 0, std::min(kHugePage, rounded - begin));
@@ -30,7 +31,8 @@ Buffer::Buffer(Device device, std::size_t bytes) : bytes_(bytes) {
 }
 
 Buffer::~Buffer() { std::free(data_); }
-Buffer::Buffer(Buffer&& other) noexcept : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+Buffer::Buffer(Buffer&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
@@ -52,7 +54,8 @@ Tensor Arena::make(DType dtype, Shape shape) {
   used_ = round_up(begin + out.bytes(), kAlign);
   peak_ = std::max(peak_, used_);
   if (device_ == Device::meta) return out;
-  require(begin + out.bytes() <= buffer_.bytes(), name_, ": the plan has ", buffer_.bytes(), " bytes, ", used_, " are needed");
+  require(begin + out.bytes() <= buffer_.bytes(), name_, ": the plan has ", buffer_.bytes(), " bytes, ", used_,
+          " are needed");
   return Tensor(buffer_.data() + begin, dtype, shape);
 }
 

@@ -7,14 +7,14 @@
 namespace mtl {
 
 struct StepState {
-  std::int64_t step = 0;          // optimizer steps begun, 1 in the first
-  double lr = 0;                  // of this step
-  double weight_decay = 0;        // of this step
-  double loss_scale = 1;          // gradients carry this factor
-  double clip_scale = 1;          // gradients are multiplied by it in the update
-  double grad_norm = 0;           // global, before clipping, loss scale taken out
-  std::int32_t found_inf = 0;     // the norm is not finite: the update is skipped
-  std::int64_t sample_base = 0;   // global number of the current micro-batch's first sample: the dropout counter
+  std::int64_t step = 0;         // optimizer steps begun, 1 in the first
+  double lr = 0;                 // of this step
+  double weight_decay = 0;       // of this step
+  double loss_scale = 1;         // gradients carry this factor
+  double clip_scale = 1;         // gradients are multiplied by it in the update
+  double grad_norm = 0;          // global, before clipping, loss scale taken out
+  std::int32_t found_inf = 0;    // the norm is not finite: the update is skipped
+  std::int64_t sample_base = 0;  // global number of the current micro-batch's first sample: the dropout counter
 };
 
 }  // namespace mtl

@@ -29,7 +29,8 @@ Tensor Tensor::view(Shape shape) const {
 }
 
 Tensor Tensor::flat(std::int64_t begin, std::int64_t count) const {
-  require(begin >= 0 && count >= 0 && begin + count <= numel(), "elements ", begin, " + ", count, " are not within ", shape_.text());
+  require(begin >= 0 && count >= 0 && begin + count <= numel(), "elements ", begin, " + ", count, " are not within ",
+          shape_.text());
   auto* start = static_cast<char*>(data_);
   return {data_ == nullptr ? nullptr : start + static_cast<std::size_t>(begin) * size_of(dtype_), dtype_, {count}};
 }
@@ -43,7 +44,8 @@ Tensor Tensor::rows(std::int64_t begin, std::int64_t count) const {
 }
 
 void expect_tensor(const char* what, const Tensor& tensor, DType dtype, const Shape& shape) {
-  if (tensor.dtype() == dtype && tensor.shape() == shape) [[likely]] return;
+  if (tensor.dtype() == dtype && tensor.shape() == shape) [[likely]]
+    return;
   fail(Exit::failure, what, ": expected ", name_of(dtype), " ", shape.text(), ", got ", name_of(tensor.dtype()), " ",
        tensor.shape().text());
 }

@@ -12,27 +12,28 @@ namespace mtl {
 
 /// What decides the sizes besides the model.
 struct RunShape {
-  std::int64_t micro_batch = 1;      // B: sequences at a time
-  std::int64_t seq_length = 1;       // T
-  std::int64_t micro_batches = 1;    // per step, on this rank
+  std::int64_t micro_batch = 1;    // B: sequences at a time
+  std::int64_t seq_length = 1;     // T
+  std::int64_t micro_batches = 1;  // per step, on this rank
   std::int64_t padded_vocab = 0;
-  bool documents = false;            // batches carry document starts
-  int threads = 1;                   // work areas are per thread
+  bool documents = false;  // batches carry document starts
+  int threads = 1;         // work areas are per thread
 };
 
 struct MemoryPlan {
-  std::size_t value_bytes = 0;       // parameters
+  std::size_t value_bytes = 0;  // parameters
   std::size_t grad_bytes = 0;
-  std::size_t moment_bytes = 0;      // exp_avg and exp_avg_sq
-  std::size_t slot_bytes = 0;        // activations of one micro-batch in flight
+  std::size_t moment_bytes = 0;  // exp_avg and exp_avg_sq
+  std::size_t slot_bytes = 0;    // activations of one micro-batch in flight
   int slots = 0;
   std::size_t scratch_bytes = 0;
-  std::size_t batch_bytes = 0;       // tokens, labels, losses of one step
-  Counters step;                     // FLOPs and bytes of one optimizer step, all micro-batches
-  std::int64_t parameters = 0;       // padding not counted
+  std::size_t batch_bytes = 0;  // tokens, labels, losses of one step
+  Counters step;                // FLOPs and bytes of one optimizer step, all micro-batches
+  std::int64_t parameters = 0;  // padding not counted
 
   std::size_t total_bytes() const {
-    return value_bytes + grad_bytes + moment_bytes + static_cast<std::size_t>(slots) * slot_bytes + scratch_bytes + batch_bytes;
+    return value_bytes + grad_bytes + moment_bytes + static_cast<std::size_t>(slots) * slot_bytes + scratch_bytes +
+           batch_bytes;
   }
 };
 

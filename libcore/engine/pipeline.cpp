@@ -32,7 +32,8 @@ std::size_t BatchBuffers::bytes(const RunShape& shape) {
 
 Pipeline::Pipeline(Stage& stage, Stream& stream, const ProcessGroups& groups, const MemoryPlan& plan)
     : stage_(stage), stream_(stream), groups_(groups), scratch_(stream.device(), "scratch", plan.scratch_bytes) {
-  for (int slot = 0; slot < plan.slots; ++slot) slots_.emplace_back(stream.device(), cat("slot ", slot), plan.slot_bytes);
+  for (int slot = 0; slot < plan.slots; ++slot)
+    slots_.emplace_back(stream.device(), cat("slot ", slot), plan.slot_bytes);
   caches_.resize(slots_.size());
 }
 
@@ -40,8 +41,8 @@ Ctx Pipeline::context(Arena& slot, StepState* state, bool training) {
   return {stream_, slot, scratch_, groups_, weight_grads_, state, training};
 }
 
-void Pipeline::train(const std::vector<Action>& actions, const BatchBuffers& buffers, StepState* state, std::int64_t first_sample,
-                     std::int64_t samples_apart) {
+void Pipeline::train(const std::vector<Action>& actions, const BatchBuffers& buffers, StepState* state,
+                     std::int64_t first_sample, std::int64_t samples_apart) {
   for (const Action& action : actions) {
     auto slot = static_cast<std::size_t>(action.micro_batch) % slots_.size();  // 1F1B finishes in order: slots rotate
     const Batch& batch = buffers.batch(action.micro_batch);

@@ -33,8 +33,8 @@ class Pipeline {
 
   /// One training step over the micro-batches in `buffers`: losses of every token, and gradients in the parameters'
   /// store. Micro-batch m's first sample has the global number first_sample + m * samples_apart (the dropout counter).
-  void train(const std::vector<Action>& actions, const BatchBuffers& buffers, StepState* state, std::int64_t first_sample,
-             std::int64_t samples_apart);
+  void train(const std::vector<Action>& actions, const BatchBuffers& buffers, StepState* state,
+             std::int64_t first_sample, std::int64_t samples_apart);
   /// Losses of every token of one micro-batch, dropout off.
   void evaluate(const Batch& batch, Tensor losses, StepState* state);
   Arena& scratch() { return scratch_; }

@@ -30,7 +30,8 @@ int max_in_flight(const std::vector<Action>& actions) {
 
 std::string schedule_text(const std::vector<Action>& actions) {
   std::vector<std::string> words;
-  for (const Action& action : actions) words.push_back(cat(action.kind == ActionKind::forward ? "F" : "B", action.micro_batch));
+  for (const Action& action : actions)
+    words.push_back(cat(action.kind == ActionKind::forward ? "F" : "B", action.micro_batch));
   return join(words, " ");
 }
 

@@ -60,7 +60,8 @@ void for_each_overlap(const Slice& a, const Slice& b, const std::function<void(c
     std::int64_t beyond = std::min({a.offset[last] + std::min(width_a, a.end - row * width_a),
                                     b.offset[last] + std::min(width_b, b.end - row_b * width_b)});
     if (first >= beyond) continue;
-    found({row * width_a + first - a.offset[last] - a.begin, row_b * width_b + first - b.offset[last] - b.begin, beyond - first});
+    found({row * width_a + first - a.offset[last] - a.begin, row_b * width_b + first - b.offset[last] - b.begin,
+           beyond - first});
   }
 }
 

@@ -17,9 +17,19 @@ AttentionLayer::AttentionLayer(const GptConfig& config, Dropout probability_drop
 
 void AttentionLayer::params(const ParamVisitor& visit, const std::string& prefix) {
   std::int64_t per_group = heads / groups + 2;
-  visit(qkv, {.name = prefix + ".qkv.weight", .shape = {groups, per_group, head_dim, hidden}, .shard_axis = 0, .init_std = init_std});
-  visit(qkv_bias, {.name = prefix + ".qkv.bias", .shape = {groups, per_group, head_dim}, .shard_axis = 0, .decays = false, .init = Init::zeros});
-  visit(out, {.name = prefix + ".out.weight", .shape = {hidden, heads * head_dim}, .shard_axis = 1, .init_std = output_init_std});
+  visit(qkv, {.name = prefix + ".qkv.weight",
+              .shape = {groups, per_group, head_dim, hidden},
+              .shard_axis = 0,
+              .init_std = init_std});
+  visit(qkv_bias, {.name = prefix + ".qkv.bias",
+                   .shape = {groups, per_group, head_dim},
+                   .shard_axis = 0,
+                   .decays = false,
+                   .init = Init::zeros});
+  visit(out, {.name = prefix + ".out.weight",
+              .shape = {hidden, heads * head_dim},
+              .shard_axis = 1,
+              .init_std = output_init_std});
   visit(out_bias, {.name = prefix + ".out.bias", .shape = {hidden}, .decays = false, .init = Init::zeros});
 }
 
@@ -36,10 +46,11 @@ AttentionInput AttentionLayer::input(Tensor packed, const Batch& batch, bool tra
 
 Tensor AttentionLayer::project_qkv(Ctx& ctx, Arena& memory, Tensor x) const {
   Tensor full = region.enter(ctx, x);
-  std::int64_t local_groups = qkv.value.size(0), per_group = qkv.value.size(1), width = local_groups * per_group * head_dim;
+  std::int64_t local_groups = qkv.value.size(0), per_group = qkv.value.size(1),
+               width = local_groups * per_group * head_dim;
   Tensor packed = memory.make({x.size(0), x.size(1), local_groups, per_group, head_dim});
-  gemm(ctx.stream, packed.view({x.row_count(), width}), {full}, transposed(qkv.value.view({width, hidden})), GradMode::overwrite,
-       {.bias = qkv_bias.value.view({width})});
+  gemm(ctx.stream, packed.view({x.row_count(), width}), {full}, transposed(qkv.value.view({width, hidden})),
+       GradMode::overwrite, {.bias = qkv_bias.value.view({width})});
   return packed;
 }
 
@@ -56,7 +67,8 @@ Tensor AttentionLayer::forward(Ctx& ctx, Tensor x, const Batch& batch, Cache& ca
   std::int64_t local_heads = cache.qkv.size(2) * (heads / groups);
   cache.attended = ctx.slot.make({x.size(0), x.size(1), local_heads, head_dim});
   cache.logsumexp = ctx.slot.make({x.size(0), local_heads, x.size(1)});
-  attention_forward(ctx.stream, ctx.scratch, cache.attended, cache.logsumexp, input(cache.qkv, batch, ctx.training, ctx.state));
+  attention_forward(ctx.stream, ctx.scratch, cache.attended, cache.logsumexp,
+                    input(cache.qkv, batch, ctx.training, ctx.state));
   return project_out(ctx, cache.attended);
 }
 

@@ -12,16 +12,16 @@ namespace mtl {
 struct AttentionLayer {
   std::int64_t hidden = 0, heads = 0, groups = 0, head_dim = 0;
   float init_std = 0, output_init_std = 0;
-  Dropout dropout;          // on the probabilities
+  Dropout dropout;  // on the probabilities
   TpRegion region;
-  Param qkv, qkv_bias;      // (G/tp, R+2, D, C), (G/tp, R+2, D)
-  Param out, out_bias;      // (C, H D / tp), (C)
+  Param qkv, qkv_bias;  // (G/tp, R+2, D, C), (G/tp, R+2, D)
+  Param out, out_bias;  // (C, H D / tp), (C)
 
   struct Cache {
-    Tensor x;               // (N, C) as it entered
-    Tensor qkv;             // (B, T, G/tp, R+2, D)
-    Tensor attended;        // (B, T, H/tp, D)
-    Tensor logsumexp;       // (B, H/tp, T)
+    Tensor x;          // (N, C) as it entered
+    Tensor qkv;        // (B, T, G/tp, R+2, D)
+    Tensor attended;   // (B, T, H/tp, D)
+    Tensor logsumexp;  // (B, H/tp, T)
   };
 
   AttentionLayer() = default;

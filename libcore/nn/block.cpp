@@ -52,7 +52,8 @@ void Block::backward(Ctx& ctx, Tensor dx, const Batch& batch, const Cache& cache
   residual_backward(ctx.stream, ctx.scratch, dbranch, mlp.down_bias.take_grad(), dx, active(mlp_dropout, ctx));
   norm2.backward(ctx, dx, mlp.backward(ctx, dbranch, cache.mlp), cache.norm2);
   dbranch = ctx.slot.like(dx);
-  residual_backward(ctx.stream, ctx.scratch, dbranch, attention.out_bias.take_grad(), dx, active(attention_dropout, ctx));
+  residual_backward(ctx.stream, ctx.scratch, dbranch, attention.out_bias.take_grad(), dx,
+                    active(attention_dropout, ctx));
   norm1.backward(ctx, dx, attention.backward(ctx, dbranch, batch, cache.attention), cache.norm1);
 }
 

@@ -8,7 +8,8 @@ Chunk::Chunk(const GptConfig& config, const DropoutOptions& dropout, ChunkRange 
     : range_(range), hidden_(config.hidden_size) {
   require(range.first && range.last, "a chunk without embedding or output layer needs a pipeline");
   embedding_ = EmbeddingLayer(config, dropout, padded_vocab_size);
-  for (std::int64_t layer = 0; layer < range.num_layers; ++layer) blocks_.emplace_back(config, dropout, range.first_layer + layer);
+  for (std::int64_t layer = 0; layer < range.num_layers; ++layer)
+    blocks_.emplace_back(config, dropout, range.first_layer + layer);
   final_norm_ = NormLayer(config);
   head_.vocab = config.vocab_size;
 }
@@ -24,7 +25,8 @@ void Chunk::forward(Ctx& ctx, Tensor losses, const Batch& batch, Cache& cache) c
   cache.blocks.resize(blocks_.size());
   Tensor x = ctx.slot.make({batch.tokens.size(0), batch.tokens.size(1), hidden_});
   embedding_.forward(ctx, x, batch);
-  for (std::size_t layer = 0; layer < blocks_.size(); ++layer) x = blocks_[layer].forward(ctx, x, batch, cache.blocks[layer]);
+  for (std::size_t layer = 0; layer < blocks_.size(); ++layer)
+    x = blocks_[layer].forward(ctx, x, batch, cache.blocks[layer]);
   cache.dx = ctx.slot.like(x);
   Tensor normed = final_norm_.forward(ctx, x, cache.final_norm);
   Arena::Mark scratch(ctx.scratch);
@@ -72,7 +74,8 @@ void Chunk::logits_cached(Ctx& ctx, Tensor out, const Batch& batch, const std::v
   embedding_.forward(ctx, x, batch);
   for (std::size_t layer = 0; layer < blocks_.size(); ++layer) blocks_[layer].forward_cached(ctx, x, caches[layer]);
   Tensor last = ctx.slot.make({sequences, hidden_});
-  for (std::int64_t b = 0; b < sequences; ++b) copy(ctx.stream, last.rows(b, 1), x.view({sequences * positions, hidden_}).rows((b + 1) * positions - 1, 1));
+  for (std::int64_t b = 0; b < sequences; ++b)
+    copy(ctx.stream, last.rows(b, 1), x.view({sequences * positions, hidden_}).rows((b + 1) * positions - 1, 1));
   NormLayer::Cache unused;
   head_.logits(ctx, out, final_norm_.forward(ctx, last, unused));
 }

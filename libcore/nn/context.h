@@ -17,7 +17,9 @@ namespace mtl {
 class WeightGradQueue {
  public:
   /// dw += dy^T x, and db += sum over rows of dy if there is a bias. dy (N, out), x (N, in).
-  void push(const Param& weight, Tensor dy, Tensor x, const Param& bias = {}) { items_.push_back({weight, bias, dy, x}); }
+  void push(const Param& weight, Tensor dy, Tensor x, const Param& bias = {}) {
+    items_.push_back({weight, bias, dy, x});
+  }
   void flush(Stream& stream);
   bool empty() const { return items_.empty(); }
 
@@ -36,7 +38,7 @@ struct Ctx {
   const ProcessGroups& groups;
   WeightGradQueue& weight_grads;
   const StepState* state;
-  bool training;   // dropout acts, and caches are kept for backward
+  bool training;  // dropout acts, and caches are kept for backward
 };
 
 }  // namespace mtl

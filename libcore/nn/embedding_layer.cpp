@@ -11,8 +11,12 @@ EmbeddingLayer::EmbeddingLayer(const GptConfig& config, const DropoutOptions& op
       dropout(dropout_at(options, DropoutSite::embedding, 0)) {}
 
 void EmbeddingLayer::params(const ParamVisitor& visit) {
-  visit(tokens, {.name = "embedding.tokens.weight", .shape = {vocab, hidden}, .shard_axis = 0, .padded_rows = padded_vocab,
-                 .grad_group = GradGroup::data_and_tied, .init_std = init_std});
+  visit(tokens, {.name = "embedding.tokens.weight",
+                 .shape = {vocab, hidden},
+                 .shard_axis = 0,
+                 .padded_rows = padded_vocab,
+                 .grad_group = GradGroup::data_and_tied,
+                 .init_std = init_std});
   visit(position_table, {.name = "embedding.positions.weight", .shape = {positions, hidden}, .init_std = init_std});
 }
 
@@ -32,7 +36,8 @@ Dropout active(Dropout dropout, const Ctx& ctx) {
 }  // namespace
 
 void EmbeddingLayer::forward(Ctx& ctx, Tensor out, const Batch& batch) const {
-  embedding_forward(ctx.stream, out, rows_of(ctx, tokens, batch), tokens.value, position_table.value, active(dropout, ctx));
+  embedding_forward(ctx.stream, out, rows_of(ctx, tokens, batch), tokens.value, position_table.value,
+                    active(dropout, ctx));
 }
 
 void EmbeddingLayer::backward(Ctx& ctx, Tensor dout, const Batch& batch) const {

@@ -24,12 +24,15 @@ std::vector<std::string> GptConfig::problems() const {
   if (num_heads > 0 && hidden_size % num_heads != 0) {
     out.push_back(cat("hidden size ", hidden_size, " is not a multiple of the number of attention heads ", num_heads));
   } else if (num_heads > 0 && head_dim * num_heads != hidden_size) {
-    out.push_back(cat("a head dimension of ", head_dim, " is not supported; hidden size / heads = ", hidden_size / num_heads, " is"));
+    out.push_back(cat("a head dimension of ", head_dim,
+                      " is not supported; hidden size / heads = ", hidden_size / num_heads, " is"));
   }
-  if (num_query_groups != num_heads) out.push_back("grouped queries are not supported; every head has its own key and value");
+  if (num_query_groups != num_heads)
+    out.push_back("grouped queries are not supported; every head has its own key and value");
   if (norm != Norm::layernorm) out.push_back("RMSNorm is not supported; LayerNorm is");
   if (activation != Activation::gelu_tanh) out.push_back("only the tanh form of GELU (gelu_new) is supported");
-  if (position_embedding != PositionEmbedding::learned) out.push_back("rotary positions are not supported; learned ones are");
+  if (position_embedding != PositionEmbedding::learned)
+    out.push_back("rotary positions are not supported; learned ones are");
   if (!linear_bias) out.push_back("linears without bias are not supported");
   if (!tied_embeddings) out.push_back("an output layer of its own is not supported; it shares the token table");
   return out;

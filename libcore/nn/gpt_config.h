@@ -1,4 +1,5 @@
-// What a GPT is made of. Every choice of architecture has a name here; this version builds GPT-2's and refuses the rest.
+// What a GPT is made of. Every choice of architecture has a name here; this version builds GPT-2's and refuses the
+// rest.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +13,14 @@ enum class Activation { gelu_tanh, gelu_erf, swiglu };
 enum class PositionEmbedding { learned, rotary };
 
 struct GptConfig {
-  std::int64_t vocab_size = 0;       // V: true size; rows beyond it in memory are padding and never take part
-  std::int64_t num_layers = 0;       // L
-  std::int64_t hidden_size = 0;      // C
-  std::int64_t num_heads = 0;        // H
-  std::int64_t num_query_groups = 0; // G: key/value heads; H for GPT-2
-  std::int64_t head_dim = 0;         // D; C / H for GPT-2
-  std::int64_t ffn_hidden_size = 0;  // F; 4 C for GPT-2
-  std::int64_t max_positions = 0;    // P: rows of the position table
+  std::int64_t vocab_size = 0;        // V: true size; rows beyond it in memory are padding and never take part
+  std::int64_t num_layers = 0;        // L
+  std::int64_t hidden_size = 0;       // C
+  std::int64_t num_heads = 0;         // H
+  std::int64_t num_query_groups = 0;  // G: key/value heads; H for GPT-2
+  std::int64_t head_dim = 0;          // D; C / H for GPT-2
+  std::int64_t ffn_hidden_size = 0;   // F; 4 C for GPT-2
+  std::int64_t max_positions = 0;     // P: rows of the position table
 
   Norm norm = Norm::layernorm;
   Activation activation = Activation::gelu_tanh;

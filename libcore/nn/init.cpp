@@ -52,7 +52,7 @@ void circle_point(double u, double* cosine, double* sine) {
   }
   c = 1 + c;
   s = (1 + s) * angle;
-  if ((octant + 1) / 2 % 2 == 1) std::swap(c, s);             // octants 1 2 5 6: beyond 45 degrees of an axis
+  if ((octant + 1) / 2 % 2 == 1) std::swap(c, s);  // octants 1 2 5 6: beyond 45 degrees of an axis
   *cosine = octant >= 2 && octant <= 5 ? -c : c;
   *sine = octant >= 4 ? -s : s;
 }

@@ -12,7 +12,9 @@ namespace mtl {
 void initialize_param(Tensor value, const ParamSpec& spec, std::uint64_t seed);
 
 /// Two independent standard normals for a counter; exposed for its test.
-struct NormalPair { double first, second; };
+struct NormalPair {
+  double first, second;
+};
 NormalPair normal_pair(std::uint64_t seed, std::uint32_t site, std::uint64_t counter);
 
 }  // namespace mtl

@@ -49,7 +49,9 @@ void LmHead::all_chunks(Ctx& ctx, Tensor losses, Tensor dx, Tensor x, const Batc
   }
 }
 
-void LmHead::loss(Ctx& ctx, Tensor losses, Tensor x, const Batch& batch) const { all_chunks(ctx, losses, {}, x, batch); }
+void LmHead::loss(Ctx& ctx, Tensor losses, Tensor x, const Batch& batch) const {
+  all_chunks(ctx, losses, {}, x, batch);
+}
 
 void LmHead::loss_and_gradient(Ctx& ctx, Tensor losses, Tensor dx, Tensor x, const Batch& batch) const {
   all_chunks(ctx, losses, dx, x, batch);

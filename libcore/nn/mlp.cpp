@@ -25,7 +25,8 @@ Tensor Mlp::forward(Ctx& ctx, Tensor x, Cache& cache) const {
   cache.pre = ctx.slot.make({rows, width});
   cache.act = ctx.slot.make({rows, width});
   Tensor full = region.enter(ctx, x);
-  gemm(ctx.stream, cache.act, {full}, transposed(up.value), GradMode::overwrite, {.bias = up_bias.value, .gelu_aux = cache.pre});
+  gemm(ctx.stream, cache.act, {full}, transposed(up.value), GradMode::overwrite,
+       {.bias = up_bias.value, .gelu_aux = cache.pre});
   Tensor partial = ctx.scratch.like(full);
   gemm(ctx.stream, partial, {cache.act}, transposed(down.value));  // a term of the sum over tp
   return region.leave(ctx, partial);
@@ -34,7 +35,8 @@ Tensor Mlp::forward(Ctx& ctx, Tensor x, Cache& cache) const {
 Tensor Mlp::backward(Ctx& ctx, Tensor dy, const Cache& cache) const {
   Tensor full_dy = region.leave_backward(ctx, dy);
   Tensor dpre = ctx.slot.like(cache.pre);
-  gemm(ctx.stream, dpre, {full_dy}, {down.value}, GradMode::overwrite, {.dgelu_aux = cache.pre});  // (dy W) * gelu'(pre)
+  gemm(ctx.stream, dpre, {full_dy}, {down.value}, GradMode::overwrite,
+       {.dgelu_aux = cache.pre});  // (dy W) * gelu'(pre)
   ctx.weight_grads.push(down, full_dy, cache.act);
   Tensor dx = ctx.scratch.like(full_dy);
   gemm(ctx.stream, dx, {dpre}, {up.value});

@@ -12,8 +12,8 @@ struct Mlp {
   std::int64_t ffn = 0;     // F
   float init_std = 0, output_init_std = 0;
   TpRegion region;
-  Param up, up_bias;        // (F/tp, C), (F/tp)
-  Param down, down_bias;    // (C, F/tp), (C)
+  Param up, up_bias;      // (F/tp, C), (F/tp)
+  Param down, down_bias;  // (C, F/tp), (C)
 
   struct Cache {
     Tensor x;    // (N, C)    as it entered

@@ -20,8 +20,8 @@ Tensor NormLayer::forward(Ctx& ctx, Tensor x, Cache& cache) const {
 }
 
 void NormLayer::backward(Ctx& ctx, Tensor dx, Tensor dy, const Cache& cache) const {
-  layernorm_backward(ctx.stream, ctx.scratch, {dx, GradMode::accumulate}, gamma.take_grad(), beta.take_grad(), dy, cache,
-                     gamma.value);
+  layernorm_backward(ctx.stream, ctx.scratch, {dx, GradMode::accumulate}, gamma.take_grad(), beta.take_grad(), dy,
+                     cache, gamma.value);
 }
 
 }  // namespace mtl

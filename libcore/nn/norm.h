@@ -10,8 +10,8 @@ namespace mtl {
 struct NormLayer {
   std::int64_t width = 0;  // C
   float eps = 0;
-  Param gamma;             // (C)
-  Param beta;              // (C)
+  Param gamma;  // (C)
+  Param beta;   // (C)
 
   using Cache = LayerNormCache;
 

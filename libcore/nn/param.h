@@ -15,17 +15,17 @@ enum class Init { zeros, ones, normal };
 
 /// Over which ranks a parameter's gradient is summed; parameters with equal groups share buckets.
 enum class GradGroup {
-  data,            // the data-parallel ranks
-  data_and_tied,   // and the first and last pipeline stages, which both hold the tied table
+  data,           // the data-parallel ranks
+  data_and_tied,  // and the first and last pipeline stages, which both hold the tied table
 };
 
 struct ParamSpec {
-  std::string name;                         // canonical: "layers.3.attention.qkv.weight"
-  std::vector<std::int64_t> shape;          // of the whole tensor, as checkpoints store it: the vocabulary unpadded
-  int shard_axis = -1;                      // axis split over the tensor-parallel ranks; -1: every rank holds all
-  std::int64_t padded_rows = 0;             // axis 0 in memory over all ranks, when that is more than shape[0]
-  bool decays = true;                       // whether weight decay applies: not to biases and 1-D tensors
-  bool counts_in_norm = true;               // false on ranks whose copy another rank already counts
+  std::string name;                 // canonical: "layers.3.attention.qkv.weight"
+  std::vector<std::int64_t> shape;  // of the whole tensor, as checkpoints store it: the vocabulary unpadded
+  int shard_axis = -1;              // axis split over the tensor-parallel ranks; -1: every rank holds all
+  std::int64_t padded_rows = 0;     // axis 0 in memory over all ranks, when that is more than shape[0]
+  bool decays = true;               // whether weight decay applies: not to biases and 1-D tensors
+  bool counts_in_norm = true;       // false on ranks whose copy another rank already counts
   GradGroup grad_group = GradGroup::data;
   Init init = Init::normal;
   float init_std = 0;
@@ -42,7 +42,7 @@ struct GradState {
 
 /// What a layer holds. Bound by the ParamStore before the first step.
 struct Param {
-  Tensor value;              // this rank's part, shaped as the layer described it
+  Tensor value;  // this rank's part, shaped as the layer described it
   GradState* grad = nullptr;
 
   bool exists() const { return value.exists(); }

@@ -37,7 +37,8 @@ Range owned(const Bucket& bucket, const Segment& segment) {
 void Optimizer::reduce_gradients(Stream& stream) {
   std::vector<Work> started;
   for (Bucket& bucket : params_.buckets()) {
-    if (bucket.group == GradGroup::data_and_tied) groups_.embedding->all_reduce(stream, bucket.grads, Reduce::sum).wait();
+    if (bucket.group == GradGroup::data_and_tied)
+      groups_.embedding->all_reduce(stream, bucket.grads, Reduce::sum).wait();
     started.push_back(groups_.data->reduce_scatter(stream, owned(bucket, bucket.grads), bucket.grads));
   }
   for (Work& work : started) work.wait();

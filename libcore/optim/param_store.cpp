@@ -92,7 +92,8 @@ Tensor ParamStore::moment(int param, bool squared) const {
     for (const Segment& segment : bucket.segments) {
       if (segment.param != param) continue;
       const Tensor& moments = squared ? bucket.exp_avg_sq : bucket.exp_avg;
-      return moments.flat(segment.begin - bucket.owned_begin, segment.count).view(shapes_[static_cast<std::size_t>(param)]);
+      return moments.flat(segment.begin - bucket.owned_begin, segment.count)
+          .view(shapes_[static_cast<std::size_t>(param)]);
     }
   }
   fail(Exit::failure, "no parameter number ", param);
@@ -106,7 +107,8 @@ void ParamStore::begin_step() {
 }
 
 void ParamStore::check_all_written() const {
-  for (std::size_t i = 0; i < specs_.size(); ++i) require(grads_[i].written, "no gradient was computed for ", specs_[i].name);
+  for (std::size_t i = 0; i < specs_.size(); ++i)
+    require(grads_[i].written, "no gradient was computed for ", specs_[i].name);
 }
 
 void ParamStore::initialize(std::uint64_t seed) {

@@ -19,16 +19,16 @@ namespace mtl {
 
 /// The place of one parameter in a bucket.
 struct Segment {
-  int param;            // index into ParamStore::specs()
-  std::int64_t begin;   // first element in the bucket
-  std::int64_t count;   // elements, padding included
+  int param;           // index into ParamStore::specs()
+  std::int64_t begin;  // first element in the bucket
+  std::int64_t count;  // elements, padding included
 };
 
 struct Bucket {
   GradGroup group = GradGroup::data;
   std::vector<Segment> segments;
-  Tensor values, grads;          // (count) the whole bucket
-  Tensor exp_avg, exp_avg_sq;    // (owned_end - owned_begin)
+  Tensor values, grads;        // (count) the whole bucket
+  Tensor exp_avg, exp_avg_sq;  // (owned_end - owned_begin)
   std::int64_t count = 0;
   std::int64_t owned_begin = 0, owned_end = 0;
 };
@@ -82,9 +82,9 @@ class ParamStore {
 
   bool with_gradients_;
   std::vector<ParamSpec> specs_;
-  std::vector<Shape> shapes_;            // in memory
+  std::vector<Shape> shapes_;  // in memory
   std::vector<Tensor> values_;
-  std::deque<GradState> grads_;          // stable addresses: layers point at them
+  std::deque<GradState> grads_;  // stable addresses: layers point at them
   std::vector<Bucket> buckets_;
   std::vector<Buffer> memory_;
 };

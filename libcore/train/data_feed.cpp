@@ -8,8 +8,8 @@ namespace mtl {
 
 TrainingData::TrainingData(const TrainOptions& options, std::int64_t vocab_size, std::int32_t eod)
     : files_(std::make_shared<IndexedDataset>(options.data.data_path.front())) {
-  RunLength run{options.train_iters(), options.global_batch_size(), options.batch.eval_interval, options.batch.eval_iters,
-                options.batch.train_samples};
+  RunLength run{options.train_iters(), options.global_batch_size(), options.batch.eval_interval,
+                options.batch.eval_iters, options.batch.train_samples};
   GptDatasetOptions dataset;
   dataset.seq_length = options.data.seq_length;
   dataset.seed = options.seed;
@@ -21,7 +21,8 @@ TrainingData::TrainingData(const TrainOptions& options, std::int64_t vocab_size,
   auto shares = parse_split(options.data.split);
   for (Split split : {Split::train, Split::valid, Split::test}) {
     bool has_weight = shares[static_cast<std::size_t>(split)].has_value();
-    if ((!has_weight || options.batch.eval_iters == 0) && split != Split::train) continue;  // 100,0,0 is how one asks for no validation and no test
+    if ((!has_weight || options.batch.eval_iters == 0) && split != Split::train)
+      continue;  // 100,0,0 is how one asks for no validation and no test
     datasets_[static_cast<std::size_t>(split)] = open_split(files_, options.data.split, split, run, dataset);
   }
 }
@@ -69,14 +70,18 @@ const StepBatch& DataFeed::next() {
 void DataFeed::fill(StepBatch& step) {
   for (int m = 0; m < shape_.micro_batches; ++m) {
     std::vector<std::int64_t> samples = sampler_.next();
-    if (samples.empty()) fail(Exit::bad_data, "the data is used up after ", sampler_.consumed(), " samples; ask for fewer, or give more data");
+    if (samples.empty())
+      fail(Exit::bad_data, "the data is used up after ", sampler_.consumed(),
+           " samples; ask for fewer, or give more data");
     const Batch& batch = step.buffers->batch(m);
     double unmasked = 0;
-    for (std::size_t row = 0; row < samples.size(); ++row) fill_sample(batch, static_cast<std::int64_t>(row), samples[row], &unmasked);
+    for (std::size_t row = 0; row < samples.size(); ++row)
+      fill_sample(batch, static_cast<std::int64_t>(row), samples[row], &unmasked);
     step.unmasked[static_cast<std::size_t>(m)] = unmasked;
     float* weights = batch.loss_weights.data<float>();
     double denominator = std::max(unmasked, 1.0) * static_cast<double>(shape_.micro_batches);
-    for (std::int64_t i = 0; i < batch.loss_weights.numel(); ++i) weights[i] = static_cast<float>(weights[i] / denominator);
+    for (std::int64_t i = 0; i < batch.loss_weights.numel(); ++i)
+      weights[i] = static_cast<float>(weights[i] / denominator);
   }
 }
 
@@ -84,7 +89,8 @@ void DataFeed::fill(StepBatch& step) {
 void DataFeed::fill_sample(const Batch& batch, std::int64_t row, std::int64_t index, double* unmasked) {
   Sample sample = dataset_->item(index);
   auto store = [&](const Tensor& to, const auto& from) {
-    std::copy(from.begin(), from.end(), to.data<typename std::decay_t<decltype(from)>::value_type>() + row * shape_.seq_length);
+    std::copy(from.begin(), from.end(),
+              to.data<typename std::decay_t<decltype(from)>::value_type>() + row * shape_.seq_length);
   };
   store(batch.tokens, sample.tokens);
   store(batch.labels, sample.labels);

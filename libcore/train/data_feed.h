@@ -24,7 +24,9 @@ class TrainingData {
   TrainingData(const TrainOptions& options, std::int64_t vocab_size, std::int32_t eod);
 
   /// Empty when the split has no weight, or nothing is asked of it.
-  const std::shared_ptr<const GptDataset>& dataset(Split split) const { return datasets_[static_cast<std::size_t>(split)]; }
+  const std::shared_ptr<const GptDataset>& dataset(Split split) const {
+    return datasets_[static_cast<std::size_t>(split)];
+  }
   /// Path, size and hash of every file, as checkpoints remember them.
   Json identity() const;
 

@@ -8,11 +8,14 @@
 
 namespace mtl {
 
-double megatron_flops(const GptConfig& config, std::int64_t padded_vocab, std::int64_t sequences, std::int64_t seq_length) {
+double megatron_flops(const GptConfig& config, std::int64_t padded_vocab, std::int64_t sequences,
+                      std::int64_t seq_length) {
   auto real = [](std::int64_t value) { return static_cast<double>(value); };
-  double tokens = real(sequences) * real(seq_length), layers = real(config.num_layers), hidden = real(config.hidden_size);
+  double tokens = real(sequences) * real(seq_length), layers = real(config.num_layers),
+         hidden = real(config.hidden_size);
   double query = real(config.head_dim * config.num_heads), key = real(config.head_dim * config.num_query_groups);
-  double linears = hidden * 2 * real(config.ffn_hidden_size) * layers + layers * (hidden * (query + 2 * key) + query * hidden);
+  double linears =
+      hidden * 2 * real(config.ffn_hidden_size) * layers + layers * (hidden * (query + 2 * key) + query * hidden);
   return 6 * tokens * (linears + hidden * real(padded_vocab)) + 6 * tokens * real(seq_length) * query * layers;
 }
 
@@ -31,7 +34,9 @@ double flops_per_token_b(const GptConfig& config, std::int64_t seq_length) { ret
 double measure_peak_tflops(int threads) {
   constexpr std::int64_t kSize = 768;
   Buffer memory(Device::cpu, 3 * kSize * kSize * sizeof(float));
-  auto matrix = [&](std::size_t number) { return memory.tensor(DType::f32, {kSize, kSize}, number * kSize * kSize * sizeof(float)); };
+  auto matrix = [&](std::size_t number) {
+    return memory.tensor(DType::f32, {kSize, kSize}, number * kSize * kSize * sizeof(float));
+  };
   std::fill(matrix(0).data<float>(), matrix(2).data<float>(), 0.5f);
   Stream stream(Device::cpu, threads);
   double best = 0;

@@ -1,7 +1,8 @@
 // How much arithmetic a step is, and how much of the machine it uses.
 //
 //   Megatron's FLOPs per step (megatron/training/training.py), B sequences of s tokens, V the padded vocabulary:
-//     6 B s [h (2 ffn L) + L (h (q + k + v) + q h) + h V] + 6 B s^2 q L,   q = head_dim heads, attention halved for causality
+//     6 B s [h (2 ffn L) + L (h (q + k + v) + q h) + h V] + 6 B s^2 q L,   q = head_dim heads, attention halved for
+//     causality
 //   MFU, model FLOPs utilisation = FLOPs per token * tokens per second / peak:
 //     convention A (llm.c):           6 N + 6 L C T    per token, causal attention
 //     convention B (PaLM, MosaicML):  6 N + 12 L C T
@@ -15,7 +16,8 @@
 
 namespace mtl {
 
-double megatron_flops(const GptConfig& config, std::int64_t padded_vocab, std::int64_t sequences, std::int64_t seq_length);
+double megatron_flops(const GptConfig& config, std::int64_t padded_vocab, std::int64_t sequences,
+                      std::int64_t seq_length);
 double flops_per_token_a(const GptConfig& config, std::int64_t seq_length);
 double flops_per_token_b(const GptConfig& config, std::int64_t seq_length);
 

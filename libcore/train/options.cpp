@@ -21,12 +21,15 @@ void check_batch(const TrainOptions& options, const Report& report) {
     report(cat("--global-batch-size ", global),
            cat("is not a multiple of micro-batch-size ", micro, " x data-parallel size 1; nearest: ", closest));
   }
-  if (!batch.train_iters && !batch.train_samples && !options.dry_run) report("--train-iters", "is required, or --train-samples");
+  if (!batch.train_iters && !batch.train_samples && !options.dry_run)
+    report("--train-iters", "is required, or --train-samples");
   if (batch.train_iters && batch.train_samples) report("--train-samples", "excludes --train-iters; give one of them");
   bool has_length = batch.train_iters || batch.train_samples;
   if (has_length && micro >= 1 && global >= 1 && options.train_iters() < 1) {
-    if (batch.train_samples) report(cat("--train-samples ", *batch.train_samples), cat("must be at least one global batch: ", global));
-    else report(cat("--train-iters ", *batch.train_iters), "must be at least 1");
+    if (batch.train_samples)
+      report(cat("--train-samples ", *batch.train_samples), cat("must be at least one global batch: ", global));
+    else
+      report(cat("--train-iters ", *batch.train_iters), "must be at least 1");
   }
   if (batch.eval_interval < 1) report(cat("--eval-interval ", batch.eval_interval), "must be at least 1");
   if (batch.eval_iters < 0) report(cat("--eval-iters ", batch.eval_iters), "must not be negative");
@@ -40,13 +43,16 @@ void check_optimizer(const TrainOptions& options, const Report& report) {
   decay("--adam-beta1", optimizer.adam_beta1);
   decay("--adam-beta2", optimizer.adam_beta2);
   if (!(optimizer.adam_eps > 0)) report(cat("--adam-eps ", optimizer.adam_eps), "must be positive");
-  if (!(optimizer.clip_grad >= 0)) report(cat("--clip-grad ", optimizer.clip_grad), "must not be negative; 0 is no limit");
+  if (!(optimizer.clip_grad >= 0))
+    report(cat("--clip-grad ", optimizer.clip_grad), "must not be negative; 0 is no limit");
 }
 
 void check_architecture(const TrainOptions& options, const Report& report) {
   const ArchitectureOptions& model = options.architecture;
-  if (model.norm_epsilon && !(*model.norm_epsilon > 0)) report(cat("--norm-epsilon ", *model.norm_epsilon), "must be positive");
-  if (model.init_method_std && !(*model.init_method_std >= 0)) report(cat("--init-method-std ", *model.init_method_std), "must not be negative");
+  if (model.norm_epsilon && !(*model.norm_epsilon > 0))
+    report(cat("--norm-epsilon ", *model.norm_epsilon), "must be positive");
+  if (model.init_method_std && !(*model.init_method_std >= 0))
+    report(cat("--init-method-std ", *model.init_method_std), "must not be negative");
   if (model.make_vocab_size_divisible_by < 1) {
     report(cat("--make-vocab-size-divisible-by ", model.make_vocab_size_divisible_by), "must be at least 1");
   }
@@ -61,16 +67,23 @@ void check_rest(const TrainOptions& options, const Report& report) {
   };
   probability("--hidden-dropout", options.hidden_dropout);
   probability("--attention-dropout", options.attention_dropout);
-  if (options.seed < 0 || options.seed > 0xFFFFFFFFll) report(cat("--seed ", options.seed), "must be between 0 and 4294967295");
-  if (options.logging.log_interval < 1) report(cat("--log-interval ", options.logging.log_interval), "must be at least 1");
+  if (options.seed < 0 || options.seed > 0xFFFFFFFFll)
+    report(cat("--seed ", options.seed), "must be between 0 and 4294967295");
+  if (options.logging.log_interval < 1)
+    report(cat("--log-interval ", options.logging.log_interval), "must be at least 1");
   const CheckpointOptions& checkpoint = options.checkpoint;
-  if (checkpoint.save_interval && *checkpoint.save_interval < 1) report(cat("--save-interval ", *checkpoint.save_interval), "must be at least 1");
+  if (checkpoint.save_interval && *checkpoint.save_interval < 1)
+    report(cat("--save-interval ", *checkpoint.save_interval), "must be at least 1");
   if (checkpoint.save_interval && checkpoint.save.empty()) report("--save-interval", "needs --save PATH");
-  if (checkpoint.exit_interval && *checkpoint.exit_interval < 1) report(cat("--exit-interval ", *checkpoint.exit_interval), "must be at least 1");
-  if (checkpoint.keep_last != 0 && checkpoint.keep_last < 2) report(cat("--keep-last ", checkpoint.keep_last), "must be at least 2, or 0 to keep all");
+  if (checkpoint.exit_interval && *checkpoint.exit_interval < 1)
+    report(cat("--exit-interval ", *checkpoint.exit_interval), "must be at least 1");
+  if (checkpoint.keep_last != 0 && checkpoint.keep_last < 2)
+    report(cat("--keep-last ", checkpoint.keep_last), "must be at least 2, or 0 to keep all");
   if (checkpoint.keep_last != 0 && checkpoint.save.empty()) report("--keep-last", "needs --save PATH");
-  if (options.json && !options.dry_run) report("--json", "is for --dry-run; a run writes JSON lines to --log-jsonl FILE");
-  if (checkpoint.finetune && checkpoint.load.empty()) report("--finetune", "needs --load PATH: the model to start from");
+  if (options.json && !options.dry_run)
+    report("--json", "is for --dry-run; a run writes JSON lines to --log-jsonl FILE");
+  if (checkpoint.finetune && checkpoint.load.empty())
+    report("--finetune", "needs --load PATH: the model to start from");
   if (options.logging.peak_tflops && !(*options.logging.peak_tflops > 0)) report("--peak-tflops", "must be positive");
   try {
     parse_split(options.data.split);
@@ -88,9 +101,11 @@ void check_options(const TrainOptions& options, const Report& report) {
   check_optimizer(options, report);
   check_rest(options, report);
   if (!options.optimizer.schedule.lr && options.dry_run) return;
-  if (!options.optimizer.schedule.lr && !options.batch.train_iters && !options.batch.train_samples) report("--lr", "is required: the largest learning rate");
+  if (!options.optimizer.schedule.lr && !options.batch.train_iters && !options.batch.train_samples)
+    report("--lr", "is required: the largest learning rate");
   if (options.batch.micro_batch_size >= 1 && options.global_batch_size() >= 1 && options.train_iters() >= 1) {
-    check_schedule(options.optimizer.schedule, {options.batch.train_iters, options.batch.train_samples, options.global_batch_size()}, report);
+    check_schedule(options.optimizer.schedule,
+                   {options.batch.train_iters, options.batch.train_samples, options.global_batch_size()}, report);
   }
 }
 
@@ -98,7 +113,8 @@ namespace {
 
 /// One flag of the architecture: with a loaded model it must agree or be absent, without one it may be required.
 template <class T>
-void settle(T& value, const std::optional<T>& given, bool loaded, bool required, const char* flag, const Report& report) {
+void settle(T& value, const std::optional<T>& given, bool loaded, bool required, const char* flag,
+            const Report& report) {
   if (loaded) {
     if (given && *given != value) report(cat(flag, " ", *given), cat("the model that is loaded has ", value));
   } else if (given) {
@@ -110,7 +126,8 @@ void settle(T& value, const std::optional<T>& given, bool loaded, bool required,
 
 }  // namespace
 
-GptConfig resolve_config(const TrainOptions& options, std::optional<GptConfig> loaded, std::int64_t vocab_size, const Report& report) {
+GptConfig resolve_config(const TrainOptions& options, std::optional<GptConfig> loaded, std::int64_t vocab_size,
+                         const Report& report) {
   const ArchitectureOptions& given = options.architecture;
   bool is_loaded = loaded.has_value();
   GptConfig config = loaded.value_or(GptConfig{});
@@ -124,11 +141,13 @@ GptConfig resolve_config(const TrainOptions& options, std::optional<GptConfig> l
     config.init_std = given.init_method_std.value_or(config.init_std);
     config.vocab_size = vocab_size;
   } else if (vocab_size > config.vocab_size) {
-    report("--vocab-file", cat("the tokenizer has ", vocab_size, " tokens, the model that is loaded has ", config.vocab_size));
+    report("--vocab-file",
+           cat("the tokenizer has ", vocab_size, " tokens, the model that is loaded has ", config.vocab_size));
   }
   config.complete();
   if (config.max_positions > 0 && options.data.seq_length > config.max_positions) {
-    report(cat("--seq-length ", options.data.seq_length), cat("is longer than the ", config.max_positions, " positions of the model"));
+    report(cat("--seq-length ", options.data.seq_length),
+           cat("is longer than the ", config.max_positions, " positions of the model"));
   }
   return config;
 }

@@ -30,7 +30,7 @@ struct DataOptions {
   bool eod_mask_loss = false;
   bool reset_position_ids = false;
   bool reset_attention_mask = false;
-  bool allow_data_change = false;      // a resume may go on with other data files
+  bool allow_data_change = false;  // a resume may go on with other data files
 };
 
 struct BatchOptions {
@@ -50,17 +50,17 @@ struct OptimizerOptions {
 struct CheckpointOptions {
   std::string save, load;
   std::optional<std::int64_t> save_interval;
-  std::int64_t keep_last = 0;          // 0: all
-  bool finetune = false;               // weights only, iteration 0
+  std::int64_t keep_last = 0;  // 0: all
+  bool finetune = false;       // weights only, iteration 0
   bool no_load_optim = false;
-  bool exit_on_missing = false;        // --load must hold a model, also when it is --save
+  bool exit_on_missing = false;  // --load must hold a model, also when it is --save
   std::optional<std::int64_t> exit_interval;
 };
 
 struct LoggingOptions {
   std::int64_t log_interval = 100;
   std::string tensorboard_dir, log_jsonl;
-  std::optional<double> peak_tflops;   // of one device, for MFU; absent: measured
+  std::optional<double> peak_tflops;  // of one device, for MFU; absent: measured
 };
 
 /// Ranks along each axis; the data-parallel size is what is left of the world.
@@ -70,7 +70,8 @@ struct ParallelOptions {
 
 /// What this version has one value for, or none: kept to compare with what scripts say.
 struct FixedOptions {
-  std::string optimizer = "adam", normalization = "LayerNorm", position_embedding_type = "learned_absolute", rerun_mode = "disabled";
+  std::string optimizer = "adam", normalization = "LayerNorm", position_embedding_type = "learned_absolute",
+              rerun_mode = "disabled";
   std::int64_t timing_log_level = 0, zero_stage = 0, expert_parallel = 1, ds_sequence_parallel = 1;
   bool no_bias_gelu_fusion = false, openai_gelu = false;
   std::optional<std::int64_t> tensorboard_log_interval;
@@ -91,7 +92,7 @@ struct TrainOptions {
   std::int64_t threads = 0;
   bool dry_run = false;
   bool json = false;
-  std::string command_line;            // as typed, for the provenance of what is written
+  std::string command_line;  // as typed, for the provenance of what is written
 
   std::int64_t global_batch_size() const { return batch.global_batch_size.value_or(batch.micro_batch_size); }
   std::int64_t micro_batches() const { return global_batch_size() / batch.micro_batch_size; }

@@ -26,7 +26,7 @@ constexpr int kSignals[] = {SIGUSR1, SIGUSR2, SIGTERM, SIGINT};
 
 SignalRequests::SignalRequests() {
   save_requests = status_requests = end_requests = 0;
-  struct sigaction action{};
+  struct sigaction action {};
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;
   for (int number : kSignals) ::sigaction(number, &action, nullptr);

@@ -9,7 +9,8 @@ namespace mtl {
 namespace {
 
 DropoutOptions dropout_options(const TrainOptions& options) {
-  return {static_cast<float>(options.hidden_dropout), static_cast<float>(options.attention_dropout), static_cast<std::uint32_t>(options.seed)};
+  return {static_cast<float>(options.hidden_dropout), static_cast<float>(options.attention_dropout),
+          static_cast<std::uint32_t>(options.seed)};
 }
 
 }  // namespace
@@ -43,8 +44,12 @@ Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* t
       stream_(Device::cpu, shape_.threads),
       groups_(single_process_groups()),
       pipeline_(stage_, stream_, groups_, plan_),
-      schedule_(resolve_schedule(options.optimizer.schedule, {options.batch.train_iters, options.batch.train_samples, options.global_batch_size()})),
-      optimizer_(params_, {{options.optimizer.adam_beta1, options.optimizer.adam_beta2, options.optimizer.adam_eps}, options.optimizer.clip_grad}, groups_),
+      schedule_(resolve_schedule(options.optimizer.schedule, {options.batch.train_iters, options.batch.train_samples,
+                                                              options.global_batch_size()})),
+      optimizer_(params_,
+                 {{options.optimizer.adam_beta1, options.optimizer.adam_beta2, options.optimizer.adam_eps},
+                  options.optimizer.clip_grad},
+                 groups_),
       actions_(one_forward_one_backward(1, 0, static_cast<int>(options.micro_batches()))) {
   if (start.source) {
     resume_from(start);
@@ -72,18 +77,21 @@ void Trainer::refuse_other_data(const std::string& checkpoint) const {
   if (const Json* saved = state_.extra.find("data")) {
     std::string difference = data_difference(*saved, data_.identity());
     if (!difference.empty()) {
-      fail(Exit::bad_data, checkpoint, ": was trained on other data: ", difference, "; give --allow-data-change to go on with it");
+      fail(Exit::bad_data, checkpoint, ": was trained on other data: ", difference,
+           "; give --allow-data-change to go on with it");
     }
   }
   std::string tokenizer = state_.extra.string_or("tokenizer_hash", "");
   if (tokenizer_ != nullptr && !tokenizer.empty() && tokenizer != hash_text(tokenizer_->hash())) {
-    fail(Exit::bad_data, checkpoint, ": was trained with another tokenizer; give --allow-data-change to go on with this one");
+    fail(Exit::bad_data, checkpoint,
+         ": was trained with another tokenizer; give --allow-data-change to go on with this one");
   }
 }
 
 SamplerOptions Trainer::sampler(Split split, std::int64_t consumed) const {
   SamplerOptions sampler;
-  sampler.kind = options_.data.dataloader_type == "cyclic" && split == Split::train ? SamplerKind::cyclic : SamplerKind::single;
+  sampler.kind =
+      options_.data.dataloader_type == "cyclic" && split == Split::train ? SamplerKind::cyclic : SamplerKind::single;
   sampler.total = data_.dataset(split)->size();
   sampler.consumed = consumed;
   sampler.micro_batch_size = options_.batch.micro_batch_size;
@@ -131,9 +139,12 @@ void Trainer::prepare() {
 /// Between two steps: saves when it is time to or somebody asks. False when the run is to end here.
 bool Trainer::go_on() {
   const CheckpointOptions& checkpoint = options_.checkpoint;
-  auto divides = [&](const std::optional<std::int64_t>& interval) { return interval && state_.iteration % *interval == 0; };
+  auto divides = [&](const std::optional<std::int64_t>& interval) {
+    return interval && state_.iteration % *interval == 0;
+  };
   if (signals_.take_status()) {
-    console_.info(cat("iteration ", state_.iteration, " of ", options_.train_iters(), ", ", state_.consumed_samples, " samples consumed"));
+    console_.info(cat("iteration ", state_.iteration, " of ", options_.train_iters(), ", ", state_.consumed_samples,
+                      " samples consumed"));
   }
   bool asked = signals_.take_save();
   if (asked && !save_directory_) console_.warn("asked to save, but there is no --save folder");

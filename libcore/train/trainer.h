@@ -33,7 +33,8 @@ class Trainer {
   /// everything the run needs.
   Trainer(const TrainOptions& options, RunStart start, const Tokenizer* tokenizer, Console& console);
 
-  /// Runs to the end, to --exit-interval or to a signal. Exit::ok, or Exit::requeue after a save that a signal asked for.
+  /// Runs to the end, to --exit-interval or to a signal. Exit::ok, or Exit::requeue after a save that a signal asked
+  /// for.
   Exit run();
 
  private:
@@ -53,12 +54,12 @@ class Trainer {
   SamplerOptions sampler(Split split, std::int64_t consumed) const;
   std::unique_ptr<DataFeed> feed(Split split, std::int64_t consumed) const;
 
-  SignalRequests signals_;           // first: a signal while data and weights are read must not end the process
+  SignalRequests signals_;  // first: a signal while data and weights are read must not end the process
   const TrainOptions& options_;
   Console& console_;
   const Tokenizer* tokenizer_;
   GptConfig config_;
-  TrainState state_;                 // where training stands: what a checkpoint remembers
+  TrainState state_;  // where training stands: what a checkpoint remembers
   std::optional<SaveDirectory> save_directory_;
   std::int64_t saved_iteration_ = -1;
 
@@ -78,10 +79,10 @@ class Trainer {
 
   std::optional<Metrics> metrics_;
   double peak_tflops_ = 0;
-  struct Interval {                  // since the last log line
-    double began = 0, stalled = 0;   // seconds
-    std::int64_t timed = 0;          // steps of this process
-    double loss_sum = 0;             // of the steps with a finite loss
+  struct Interval {                 // since the last log line
+    double began = 0, stalled = 0;  // seconds
+    std::int64_t timed = 0;         // steps of this process
+    double loss_sum = 0;            // of the steps with a finite loss
     std::int64_t counted = 0, skipped = 0, nan = 0;
   } interval_;
 };

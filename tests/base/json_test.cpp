@@ -24,8 +24,27 @@ TEST_CASE("json: what Python accepts is accepted") {
 }
 
 TEST_CASE("json: what Python refuses is refused") {
-  for (const char* bad : {"", "{", "[1,]", "{\"a\":1,}", "01", "1.", "1e", "+1", "'a'", "\"a", "\"\t\"", "\"\\x\"",
-                          "\"\\u12\"", "{a:1}", "[1 2]", "nul", "true false", "\"\xff\"", "\"\xed\xa0\x80\"", "\xef\xbb\xbf[]", "-"}) {
+  for (const char* bad : {"",
+                          "{",
+                          "[1,]",
+                          "{\"a\":1,}",
+                          "01",
+                          "1.",
+                          "1e",
+                          "+1",
+                          "'a'",
+                          "\"a",
+                          "\"\t\"",
+                          "\"\\x\"",
+                          "\"\\u12\"",
+                          "{a:1}",
+                          "[1 2]",
+                          "nul",
+                          "true false",
+                          "\"\xff\"",
+                          "\"\xed\xa0\x80\"",
+                          "\xef\xbb\xbf[]",
+                          "-"}) {
     CAPTURE(bad);
     CHECK_THROWS_AS(Json::parse(bad), Error);
   }

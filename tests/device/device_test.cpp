@@ -24,7 +24,8 @@ TEST_CASE("float16 and bfloat16: every value survives, halves round to even") {
 
 TEST_CASE("philox: the published test vectors of Random123") {
   CHECK(philox({0, 0}, 0, 0) == std::array<std::uint32_t, 4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
-  CHECK(philox({0xffffffff, 0xffffffff}, ~0ull, ~0ull) == std::array<std::uint32_t, 4>{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd});
+  CHECK(philox({0xffffffff, 0xffffffff}, ~0ull, ~0ull) ==
+        std::array<std::uint32_t, 4>{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd});
   CHECK(philox({0xa4093822, 0x299f31d0}, 0x0370734413198a2eull, 0x85a308d3243f6a88ull) ==
         std::array<std::uint32_t, 4>{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1});
 }

@@ -29,12 +29,23 @@ inline std::vector<double> read_tensor(const SafetensorsFile& file, const std::s
     }
   };
   switch (stored->dtype) {
-    case StoredDType::f32: take(float{}); break;
-    case StoredDType::f64: take(double{}); break;
-    case StoredDType::i64: take(std::int64_t{}); break;
-    case StoredDType::i32: take(std::int32_t{}); break;
-    case StoredDType::u8: take(std::uint8_t{}); break;
-    default: fail(Exit::failure, name, ": a dtype that this test does not read");
+    case StoredDType::f32:
+      take(float{});
+      break;
+    case StoredDType::f64:
+      take(double{});
+      break;
+    case StoredDType::i64:
+      take(std::int64_t{});
+      break;
+    case StoredDType::i32:
+      take(std::int32_t{});
+      break;
+    case StoredDType::u8:
+      take(std::uint8_t{});
+      break;
+    default:
+      fail(Exit::failure, name, ": a dtype that this test does not read");
   }
   return out;
 }
@@ -46,10 +57,16 @@ struct HfTensor {
 
 /// The Hugging Face name of a canonical one.
 inline std::string hf_name(const std::string& canonical) {
-  static const std::vector<std::pair<std::string, std::string>> kNames = {
-      {"embedding.tokens", "wte"}, {"embedding.positions", "wpe"}, {"final_norm", "ln_f"}, {"layers.", "h."},
-      {"norm1", "ln_1"}, {"norm2", "ln_2"}, {"attention.qkv", "attn.c_attn"}, {"attention.out", "attn.c_proj"},
-      {"mlp.up", "mlp.c_fc"}, {"mlp.down", "mlp.c_proj"}};
+  static const std::vector<std::pair<std::string, std::string>> kNames = {{"embedding.tokens", "wte"},
+                                                                          {"embedding.positions", "wpe"},
+                                                                          {"final_norm", "ln_f"},
+                                                                          {"layers.", "h."},
+                                                                          {"norm1", "ln_1"},
+                                                                          {"norm2", "ln_2"},
+                                                                          {"attention.qkv", "attn.c_attn"},
+                                                                          {"attention.out", "attn.c_proj"},
+                                                                          {"mlp.up", "mlp.c_fc"},
+                                                                          {"mlp.down", "mlp.c_proj"}};
   std::string name = canonical;
   for (const auto& [ours, theirs] : kNames) {
     std::size_t at = name.find(ours);
@@ -60,11 +77,15 @@ inline std::string hf_name(const std::string& canonical) {
 
 /// Elements of a Hugging Face tensor in our order. Conv1D weights are (in, out); c_attn's out axis is q, k, v, each
 /// (heads, head_dim), where ours has q, k, v of each head.
-inline std::vector<double> our_layout(const std::string& canonical, const std::vector<double>& theirs, const GptConfig& config) {
+inline std::vector<double> our_layout(const std::string& canonical, const std::vector<double>& theirs,
+                                      const GptConfig& config) {
   bool is_linear = canonical.find("attention.") != std::string::npos || canonical.find("mlp.") != std::string::npos;
   if (!is_linear) return theirs;
   bool is_bias = canonical.ends_with(".bias");
-  std::size_t in = is_bias ? 1 : static_cast<std::size_t>(canonical.find("mlp.down") != std::string::npos ? config.ffn_hidden_size : config.hidden_size);
+  std::size_t in =
+      is_bias ? 1
+              : static_cast<std::size_t>(canonical.find("mlp.down") != std::string::npos ? config.ffn_hidden_size
+                                                                                         : config.hidden_size);
   std::size_t out = theirs.size() / in;
   auto heads = static_cast<std::size_t>(config.num_heads), width = static_cast<std::size_t>(config.head_dim);
   std::vector<double> ours(theirs.size());
@@ -134,12 +155,14 @@ struct GoldenModel {
   float* losses(int micro_batch) const { return buffers.losses(micro_batch).data<float>(); }
 
   /// Fills a micro-batch; positions count from 0.
-  void fill(int micro_batch, const std::vector<double>& tokens, const std::vector<double>& labels, const std::vector<double>& weights) {
+  void fill(int micro_batch, const std::vector<double>& tokens, const std::vector<double>& labels,
+            const std::vector<double>& weights) {
     const Batch& batch = buffers.batch(micro_batch);
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       batch.tokens.data<std::int32_t>()[i] = static_cast<std::int32_t>(tokens[i]);
       batch.labels.data<std::int32_t>()[i] = static_cast<std::int32_t>(labels[i]);
-      batch.positions.data<std::int32_t>()[i] = static_cast<std::int32_t>(i % static_cast<std::size_t>(shape.seq_length));
+      batch.positions.data<std::int32_t>()[i] =
+          static_cast<std::int32_t>(i % static_cast<std::size_t>(shape.seq_length));
       batch.loss_weights.data<float>()[i] = static_cast<float>(weights[i]);
     }
   }

@@ -15,8 +15,12 @@ struct Case {
 RunShape shape_of(const Case& model) {
   SafetensorsFile batch(std::string("golden/gpt2_model/") + model.name + "/batch.safetensors");
   const auto& shape = batch.find("input_ids")->shape;
-  return {.micro_batch = static_cast<std::int64_t>(shape[0]), .seq_length = static_cast<std::int64_t>(shape[1]), .micro_batches = 1,
-          .padded_vocab = model.padded_vocab, .documents = false, .threads = 2};
+  return {.micro_batch = static_cast<std::int64_t>(shape[0]),
+          .seq_length = static_cast<std::int64_t>(shape[1]),
+          .micro_batches = 1,
+          .padded_vocab = model.padded_vocab,
+          .documents = false,
+          .threads = 2};
 }
 
 /// Trains one step on the golden batch with these loss weights.
@@ -55,7 +59,8 @@ TEST_CASE("GPT-2: token losses, loss and gradients equal PyTorch's float64") {
       CAPTURE(stored);
       if (golden.find(stored) == nullptr) continue;
       ++compared;
-      CHECK(max_relative(model.params.grad(p).data<float>(), our_layout(name, read_tensor(golden, stored), model.config)) < 2e-5);
+      CHECK(max_relative(model.params.grad(p).data<float>(),
+                         our_layout(name, read_tensor(golden, stored), model.config)) < 2e-5);
     }
     CHECK(compared >= 4);
   }
@@ -159,15 +164,18 @@ TEST_CASE("a step repeats bit for bit, and uses exactly the memory that was plan
   }
   step(model, equal_weights(model));
   for (int p = 0; p < model.params.size(); ++p) {
-    CHECK(std::memcmp(first[static_cast<std::size_t>(p)].data(), model.params.grad(p).raw(), model.params.grad(p).bytes()) == 0);
+    CHECK(std::memcmp(first[static_cast<std::size_t>(p)].data(), model.params.grad(p).raw(),
+                      model.params.grad(p).bytes()) == 0);
   }
   CHECK(model.pipeline.slot_peak() == model.plan.slot_bytes);
   CHECK(model.stream.counters().flops > 0);
 }
 
 TEST_CASE("with dropout on, gradients are those of the loss: finite differences through the whole model") {
-  GoldenModel model("a", {.micro_batch = 1, .seq_length = 8, .micro_batches = 1, .padded_vocab = 512, .documents = false, .threads = 1},
-                    {0.2f, 0.2f, 11});
+  GoldenModel model(
+      "a",
+      {.micro_batch = 1, .seq_length = 8, .micro_batches = 1, .padded_vocab = 512, .documents = false, .threads = 1},
+      {0.2f, 0.2f, 11});
   std::vector<double> tokens = {5, 9, 2, 77, 400, 2, 31, 8}, labels = {9, 2, 77, 400, 2, 31, 8, 1}, weights(8, 1.0);
   auto loss = [&] {
     model.fill(0, tokens, labels, weights);
@@ -177,13 +185,15 @@ TEST_CASE("with dropout on, gradients are those of the loss: finite differences 
     return sum;
   };
   loss();
-  for (const char* name : {"embedding.tokens.weight", "embedding.positions.weight", "layers.0.attention.qkv.weight",
-                           "layers.0.norm2.weight", "layers.1.attention.out.bias", "layers.1.mlp.up.weight", "layers.1.mlp.down.weight"}) {
+  for (const char* name :
+       {"embedding.tokens.weight", "embedding.positions.weight", "layers.0.attention.qkv.weight",
+        "layers.0.norm2.weight", "layers.1.attention.out.bias", "layers.1.mlp.up.weight", "layers.1.mlp.down.weight"}) {
     CAPTURE(name);
     int p = model.params.find(name);
     float* value = model.params.value(p).data<float>();
     loss();
-    std::vector<float> direction(model.params.grad(p).data<float>(), model.params.grad(p).data<float>() + model.params.grad(p).numel());
+    std::vector<float> direction(model.params.grad(p).data<float>(),
+                                 model.params.grad(p).data<float>() + model.params.grad(p).numel());
     double norm = 0;
     for (float d : direction) norm += static_cast<double>(d) * d;
     norm = std::sqrt(norm);

@@ -11,7 +11,12 @@ using namespace mtl::test;
 namespace {
 
 RunShape shape_of(std::int64_t micro_batch, std::int64_t micro_batches, int threads = 1) {
-  return {.micro_batch = micro_batch, .seq_length = 16, .micro_batches = micro_batches, .padded_vocab = 512, .documents = false, .threads = threads};
+  return {.micro_batch = micro_batch,
+          .seq_length = 16,
+          .micro_batches = micro_batches,
+          .padded_vocab = 512,
+          .documents = false,
+          .threads = threads};
 }
 
 /// Random tokens, drawn row by row: two runs of as many samples see the same, however these are cut.
@@ -26,7 +31,9 @@ void fill_random(GoldenModel& model) {
   }
 }
 
-std::vector<float> copy_of(const Tensor& tensor) { return {tensor.data<float>(), tensor.data<float>() + tensor.numel()}; }
+std::vector<float> copy_of(const Tensor& tensor) {
+  return {tensor.data<float>(), tensor.data<float>() + tensor.numel()};
+}
 
 }  // namespace
 

@@ -1,8 +1,8 @@
 // Thirty optimizer steps against PyTorch's float64 run with Megatron's semantics.
 #include "base/json.h"
-#include "tests/engine/golden_model.h"
 #include "optim/lr_schedule.h"
 #include "optim/optimizer.h"
+#include "tests/engine/golden_model.h"
 
 using namespace mtl;
 using namespace mtl::test;
@@ -12,7 +12,8 @@ namespace {
 constexpr int kMicroBatches = 2, kRows = 4;
 
 /// Loads step `step`'s micro-batches; returns each one's number of unmasked tokens.
-void fill_step(GoldenModel& model, const std::vector<double>& tokens, const std::vector<double>& mask, std::size_t step) {
+void fill_step(GoldenModel& model, const std::vector<double>& tokens, const std::vector<double>& mask,
+               std::size_t step) {
   auto length = static_cast<std::size_t>(model.shape.seq_length);
   for (std::size_t m = 0; m < kMicroBatches; ++m) {
     std::vector<double> inputs, labels, weights;
@@ -37,7 +38,8 @@ bool is_noise(const std::string& name, std::size_t element, const GptConfig& con
   return name.ends_with("qkv.bias") && element / width % 3 == 1;
 }
 
-void compare(const std::string& name, const float* got, std::vector<double> expected, const GptConfig& config, double max_limit, double rms_limit) {
+void compare(const std::string& name, const float* got, std::vector<double> expected, const GptConfig& config,
+             double max_limit, double rms_limit) {
   std::vector<float> mine(got, got + expected.size());
   for (std::size_t i = 0; i < expected.size(); ++i) {
     if (is_noise(name, i, config)) mine[i] = 0, expected[i] = 0;
@@ -50,12 +52,20 @@ void compare(const std::string& name, const float* got, std::vector<double> expe
 }  // namespace
 
 TEST_CASE("thirty steps: losses, norms, final weights and moments equal PyTorch's float64") {
-  SafetensorsFile batches("golden/train_trajectory/batches.safetensors"), final("golden/train_trajectory/final.safetensors");
+  SafetensorsFile batches("golden/train_trajectory/batches.safetensors"),
+      final("golden/train_trajectory/final.safetensors");
   std::vector<double> tokens = read_tensor(batches, "tokens"), mask = read_tensor(batches, "loss_mask");
   Json hyper = Json::read("golden/train_trajectory/hyper.json");
   auto length = static_cast<std::int64_t>(batches.find("tokens")->shape[3]) - 1;
-  GoldenModel model("a", {.micro_batch = kRows, .seq_length = length, .micro_batches = kMicroBatches, .padded_vocab = 512, .documents = false, .threads = 2});
-  Optimizer::Options options{{hyper.at("beta1").as_number(), hyper.at("beta2").as_number(), hyper.at("eps").as_number()}, hyper.at("clip_grad").as_number()};
+  GoldenModel model("a", {.micro_batch = kRows,
+                          .seq_length = length,
+                          .micro_batches = kMicroBatches,
+                          .padded_vocab = 512,
+                          .documents = false,
+                          .threads = 2});
+  Optimizer::Options options{
+      {hyper.at("beta1").as_number(), hyper.at("beta2").as_number(), hyper.at("eps").as_number()},
+      hyper.at("clip_grad").as_number()};
   Optimizer optimizer(model.params, options, model.groups);
   LrScheduleFlags flags;
   flags.lr = hyper.at("lr").as_number();
@@ -80,7 +90,8 @@ TEST_CASE("thirty steps: losses, norms, final weights and moments equal PyTorch'
     double loss = 0;
     for (int m = 0; m < kMicroBatches; ++m) {
       for (std::int64_t i = 0; i < kRows * length; ++i) {
-        loss += static_cast<double>(model.buffers.batch(m).loss_weights.data<float>()[i]) * static_cast<double>(model.losses(m)[i]);
+        loss += static_cast<double>(model.buffers.batch(m).loss_weights.data<float>()[i]) *
+                static_cast<double>(model.losses(m)[i]);
       }
     }
     CAPTURE(step);
