@@ -87,12 +87,15 @@ class Flags {
 
   /// Adds a problem that parse() will report together with its own; call it from a check() function.
   void problem(std::string where, std::string what);
+  std::size_t problem_count() const { return problems_.size(); }
   /// Runs after all values are set, before parse() throws, also when there are problems already (a flag whose value
   /// did not convert has its default then). Relations between flags are checked here; --dump-config is not held to
   /// them.
   void check(std::function<void()> function) { checks_.push_back(std::move(function)); }
   /// True when the value came from the command line or a configuration file.
   bool was_given(const std::string& name) const;
+  /// --dump-config: checks that open files may spare themselves the work.
+  bool wants_dump() const { return wants_dump_; }
 
   /// What the command line asked for. help and version are printed by run_main.
   enum class Request { run, help, version, dump_config };

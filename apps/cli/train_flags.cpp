@@ -1,5 +1,6 @@
 #include "cli/train_flags.h"
 
+#include "cli/megatron_flags.h"
 #include "cli/run_main.h"
 #include "cli/tokenizer_flags.h"
 
@@ -26,7 +27,7 @@ void add_model_flags(Flags& flags, TrainOptions& options) {
 void add_data_flags(Flags& flags, TrainOptions& options) {
   DataOptions& data = options.data;
   flags.section("Data");
-  flags.add("--data-path", &data.data_path, "PREFIX", "token files PREFIX.bin and PREFIX.idx").required();
+  flags.add("--data-path", &data.data_path, "PREFIX", "token files PREFIX.bin and PREFIX.idx; required");
   flags.add("--split", &data.split, "A,B,C", "shares of training, validation and test");
   flags.add("--seq-length", &data.seq_length, "N", "tokens of a sample; required");
   flags.add("--dataloader-type", &data.dataloader_type, "TYPE", "order of samples").one_of({"single", "cyclic"});
@@ -53,7 +54,7 @@ void add_optimizer_flags(Flags& flags, TrainOptions& options) {
   OptimizerOptions& optimizer = options.optimizer;
   LrScheduleFlags& schedule = optimizer.schedule;
   flags.section("Optimizer");
-  flags.add("--lr", &schedule.lr, "X", "peak learning rate").required();
+  flags.add("--lr", &schedule.lr, "X", "peak learning rate; required");
   flags.add("--min-lr", &schedule.min_lr, "X", "where the decay ends");
   flags.add("--lr-decay-style", &schedule.lr_decay_style, "STYLE", "shape of the decay").one_of({"constant", "linear", "cosine", "inverse-square-root", "WSD"});
   flags.add("--lr-decay-iters", &schedule.lr_decay_iters, "N", "updates until the minimum; the whole run when absent");
@@ -84,6 +85,7 @@ void add_checkpoint_flags(Flags& flags, TrainOptions& options) {
   flags.add("--load", &checkpoint.load, "PATH", "start from a checkpoint or a Hugging Face folder");
   flags.add_switch("--finetune", checkpoint.finetune, "take only the weights of --load and start at iteration 0");
   flags.add_switch("--no-load-optim", checkpoint.no_load_optim, "start with empty optimizer moments");
+  flags.add_switch("--exit-on-missing-checkpoint", checkpoint.exit_on_missing, "end when --load holds no checkpoint, also when it is --save");
 }
 
 void add_logging_flags(Flags& flags, TrainOptions& options) {
@@ -113,36 +115,6 @@ void add_parallel_flags(Flags& flags, TrainOptions& options) {
   add("--context-parallel-size", options.parallel.context, "ranks that share each sequence");
 }
 
-void refuse_megatron_flags(Flags& flags) {
-  auto refuse = [&](int takes, const char* reason, std::initializer_list<const char*> names) {
-    for (const char* name : names) flags.refuse(name, takes, reason);
-  };
-  refuse(0, "is not supported in this version: it trains in fp32 on the CPU", {"--fp16", "--bf16", "--fp8-hybrid"});
-  refuse(1, "is not supported in this version: it trains in fp32", {"--loss-scale", "--initial-loss-scale", "--min-loss-scale", "--loss-scale-window", "--hysteresis", "--fp8-format"});
-  refuse(0, "is not supported in this version, which runs one process", {"--sequence-parallel", "--use-distributed-optimizer", "--overlap-grad-reduce", "--overlap-param-gather", "--use-tp-pp-dp-mapping"});
-  refuse(1, "is not supported in this version, which runs one process", {"--num-layers-per-virtual-pipeline-stage", "--distributed-timeout-minutes"});
-  refuse(0, "is not supported in this version; activations are kept", {"--recompute-activations", "--checkpoint-activations"});
-  refuse(1, "is not supported in this version; activations are kept", {"--recompute-granularity", "--recompute-method", "--recompute-num-layers"});
-  refuse(0, "is not supported in this version; the model is GPT-2's", {"--swiglu", "--disable-bias-linear", "--untie-embeddings-and-output-weights", "--group-query-attention", "--openai-gelu", "--squared-relu", "--apply-layernorm-1p", "--use-rotary-position-embeddings"});
-  refuse(1, "is not supported in this version; the model is GPT-2's", {"--num-query-groups", "--kv-channels", "--position-embedding-type", "--normalization", "--rotary-base", "--rotary-percent", "--num-experts"});
-  refuse(-1, "is not supported in this version; give one prefix with --data-path", {"--train-data-path", "--valid-data-path", "--test-data-path", "--data-args-path"});
-  refuse(3, "is not supported in this version; the batch size is constant", {"--rampup-batch-size"});
-  refuse(1, "is not supported in this version; AdamW is", {"--optimizer"});
-  refuse(0, "is not supported in this version; the loss is a mean over micro-batches", {"--calculate-per-token-loss"});
-  refuse(1, "is not supported in this version", {"--exit-duration-in-mins", "--step-batch-size-schedule"});
-  refuse(0, "is not supported in this version", {"--mock-data", "--no-data-sharding", "--skip-train"});
-}
-
-void acknowledge_megatron_flags(Flags& flags) {
-  auto acknowledge = [&](int takes, const char* reason, std::initializer_list<const char*> names) {
-    for (const char* name : names) flags.acknowledge(name, takes, reason);
-  };
-  acknowledge(1, "chooses nothing any more", {"--data-impl", "--num-workers", "--distributed-backend", "--transformer-impl", "--ckpt-format", "--data-cache-path", "--attention-backend"});
-  acknowledge(0, "chooses nothing any more", {"--use-mcore-models", "--use-legacy-models", "--no-masked-softmax-fusion", "--no-bias-gelu-fusion", "--no-bias-dropout-fusion", "--use-flash-attn", "--no-gradient-accumulation-fusion", "--no-async-tensor-model-parallel-allreduce", "--log-throughput", "--exit-signal-handler", "--no-load-rng", "--no-save-rng"});
-  acknowledge(1, "is done by itself", {"--tensorboard-log-interval", "--tensorboard-queue-size"});
-  acknowledge(0, "is done by itself", {"--log-validation-ppl-to-tensorboard", "--log-timers-to-tensorboard", "--log-batch-size-to-tensorboard", "--log-learning-rate-to-tensorboard", "--log-world-size-to-tensorboard", "--log-params-norm", "--log-num-zeros-in-grad", "--log-memory-to-tensorboard"});
-}
-
 }  // namespace
 
 void add_train_flags(Flags& flags, TrainOptions& options) {
@@ -153,10 +125,13 @@ void add_train_flags(Flags& flags, TrainOptions& options) {
   add_checkpoint_flags(flags, options);
   add_logging_flags(flags, options);
   add_parallel_flags(flags, options);
-  refuse_megatron_flags(flags);
-  acknowledge_megatron_flags(flags);
+  add_megatron_flags(flags, options);
   flags.check([&] {
-    check_options(options, [&](std::string flag, std::string what) { flags.problem(std::move(flag), std::move(what)); });
+    check_options(options, [&](std::string flag, std::string what) {
+      bool is_there = what.starts_with("is required") && flags.was_given(flag);  // its value did not convert: reported
+      if (!is_there) flags.problem(std::move(flag), std::move(what));
+    });
+    if (options.data.data_path.empty() && !options.dry_run) flags.problem("--data-path", "is required: token files that mtl-preprocess made");
     if (options.data.data_path.size() > 1) {
       flags.problem("--data-path", "one prefix is supported in this version, without weights; merge token files with mtl-data or preprocess them together");
     }

@@ -21,7 +21,7 @@ TrainingData::TrainingData(const TrainOptions& options, std::int64_t vocab_size,
   auto shares = parse_split(options.data.split);
   for (Split split : {Split::train, Split::valid, Split::test}) {
     bool has_weight = shares[static_cast<std::size_t>(split)].has_value();
-    if (!has_weight && split != Split::train) continue;  // 100,0,0 is how one asks for no validation and no test
+    if ((!has_weight || options.batch.eval_iters == 0) && split != Split::train) continue;  // 100,0,0 is how one asks for no validation and no test
     datasets_[static_cast<std::size_t>(split)] = open_split(files_, options.data.split, split, run, dataset);
   }
 }

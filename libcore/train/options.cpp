@@ -21,7 +21,7 @@ void check_batch(const TrainOptions& options, const Report& report) {
     report(cat("--global-batch-size ", global),
            cat("is not a multiple of micro-batch-size ", micro, " x data-parallel size 1; nearest: ", closest));
   }
-  if (!batch.train_iters && !batch.train_samples) report("--train-iters", "is required, or --train-samples");
+  if (!batch.train_iters && !batch.train_samples && !options.dry_run) report("--train-iters", "is required, or --train-samples");
   if (batch.train_iters && batch.train_samples) report("--train-samples", "excludes --train-iters; give one of them");
   bool has_length = batch.train_iters || batch.train_samples;
   if (has_length && micro >= 1 && global >= 1 && options.train_iters() < 1) {
@@ -85,6 +85,8 @@ void check_options(const TrainOptions& options, const Report& report) {
   check_architecture(options, report);
   check_optimizer(options, report);
   check_rest(options, report);
+  if (!options.optimizer.schedule.lr && options.dry_run) return;
+  if (!options.optimizer.schedule.lr && !options.batch.train_iters && !options.batch.train_samples) report("--lr", "is required: the largest learning rate");
   if (options.batch.micro_batch_size >= 1 && options.global_batch_size() >= 1 && options.train_iters() >= 1) {
     check_schedule(options.optimizer.schedule, {options.batch.train_iters, options.batch.train_samples, options.global_batch_size()}, report);
   }

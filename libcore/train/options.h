@@ -53,6 +53,7 @@ struct CheckpointOptions {
   std::int64_t keep_last = 0;          // 0: all
   bool finetune = false;               // weights only, iteration 0
   bool no_load_optim = false;
+  bool exit_on_missing = false;        // --load must hold a model, also when it is --save
   std::optional<std::int64_t> exit_interval;
 };
 
@@ -67,6 +68,14 @@ struct ParallelOptions {
   std::int64_t tensor = 1, pipeline = 1, context = 1;
 };
 
+/// What this version has one value for, or none: kept to compare with what scripts say.
+struct FixedOptions {
+  std::string optimizer = "adam", normalization = "LayerNorm", position_embedding_type = "learned_absolute", rerun_mode = "disabled";
+  std::int64_t timing_log_level = 0, zero_stage = 0, expert_parallel = 1, ds_sequence_parallel = 1;
+  bool no_bias_gelu_fusion = false, openai_gelu = false;
+  std::optional<std::int64_t> tensorboard_log_interval;
+};
+
 struct TrainOptions {
   ArchitectureOptions architecture;
   DataOptions data;
@@ -76,6 +85,7 @@ struct TrainOptions {
   LoggingOptions logging;
   TokenizerOptions tokenizer;
   ParallelOptions parallel;
+  FixedOptions fixed;
   double hidden_dropout = 0.1, attention_dropout = 0.1;
   std::int64_t seed = 1234;
   std::int64_t threads = 0;

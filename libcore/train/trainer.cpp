@@ -103,35 +103,54 @@ Exit Trainer::run() {
     console_.info(cat("already complete: ", state_.iteration, " of ", last, " iterations are done"));
     return Exit::ok;
   }
-  if (!options_.checkpoint.save.empty()) save_directory_.emplace(options_.checkpoint.save);
-  peak_tflops_ = options_.logging.peak_tflops.value_or(0);
-  if (peak_tflops_ == 0) peak_tflops_ = measure_peak_tflops(shape_.threads);
-  metrics_.emplace(MetricsOptions{!console_.quiet, options_.logging.tensorboard_dir, options_.logging.log_jsonl, state_.iteration, 1, start_record()});
-  if (state_.iteration < last) saved_iteration_ = state_.iteration;
-  train_feed_ = feed(Split::train, state_.consumed_samples);
-  if (train_feed_ == nullptr) fail(Exit::usage, "--split ", options_.data.split, " leaves nothing to train on");
-  Exit exit = Exit::ok;
-  interval_.began = now_seconds();
+  prepare();
   while (state_.iteration < last) {
     train_step();
-    std::int64_t done = state_.iteration;
-    if (done % options_.logging.log_interval == 0) report_interval();
-    if (done % options_.batch.eval_interval == 0) validate(false);
-    const CheckpointOptions& checkpoint = options_.checkpoint;
-    bool leave = checkpoint.exit_interval && done % *checkpoint.exit_interval == 0 && done < last;
-    if (signals_.wants_end() && done < last) leave = true, exit = Exit::requeue;
-    if (signals_.take_status()) console_.info(cat("iteration ", done, " of ", last, ", ", state_.consumed_samples, " samples consumed"));
-    bool asked = signals_.take_save();
-    if (asked && !save_directory_) console_.warn("asked to save, but there is no --save folder");
-    if (done < last && (asked || leave || (checkpoint.save_interval && done % *checkpoint.save_interval == 0))) save(false);
-    if (leave) {
-      if (exit == Exit::requeue && !save_directory_) fail(Exit::failure, "ended by a signal at iteration ", done, "; without --save nothing was kept");
-      console_.info(cat(exit == Exit::requeue ? "ended by a signal" : "--exit-interval", " after iteration ", done, "; the same command goes on from here"));
-      return exit;
-    }
+    if (state_.iteration % options_.logging.log_interval == 0) report_interval();
+    if (state_.iteration % options_.batch.eval_interval == 0) validate(false);
+    if (state_.iteration < last && !go_on()) return leave();
   }
   finish();
   return Exit::ok;
+}
+
+/// What a run needs besides its memory: the right to save, the sinks of its figures, the data from where it stands.
+void Trainer::prepare() {
+  if (!options_.checkpoint.save.empty()) save_directory_.emplace(options_.checkpoint.save);
+  peak_tflops_ = options_.logging.peak_tflops.value_or(0);
+  if (peak_tflops_ == 0) peak_tflops_ = measure_peak_tflops(shape_.threads);
+  metrics_.emplace(MetricsOptions{!console_.quiet, options_.logging.tensorboard_dir, options_.logging.log_jsonl,
+                                  state_.iteration, 1, start_record()});
+  interval_.began = now_seconds();
+  if (state_.iteration == options_.train_iters()) return;  // only the last validation is left
+  saved_iteration_ = state_.iteration;
+  train_feed_ = feed(Split::train, state_.consumed_samples);
+  if (train_feed_ == nullptr) fail(Exit::usage, "--split ", options_.data.split, " leaves nothing to train on");
+}
+
+/// Between two steps: saves when it is time to or somebody asks. False when the run is to end here.
+bool Trainer::go_on() {
+  const CheckpointOptions& checkpoint = options_.checkpoint;
+  auto divides = [&](const std::optional<std::int64_t>& interval) { return interval && state_.iteration % *interval == 0; };
+  if (signals_.take_status()) {
+    console_.info(cat("iteration ", state_.iteration, " of ", options_.train_iters(), ", ", state_.consumed_samples, " samples consumed"));
+  }
+  bool asked = signals_.take_save();
+  if (asked && !save_directory_) console_.warn("asked to save, but there is no --save folder");
+  bool ends = signals_.wants_end() || divides(checkpoint.exit_interval);
+  if (asked || ends || divides(checkpoint.save_interval)) save(false);
+  return !ends;
+}
+
+/// Ends before the run is complete, saved.
+Exit Trainer::leave() {
+  bool by_signal = signals_.wants_end();
+  if (by_signal && !save_directory_) {
+    fail(Exit::failure, "ended by a signal at iteration ", state_.iteration, "; without --save nothing was kept");
+  }
+  console_.info(cat(by_signal ? "ended by a signal" : "--exit-interval", " after iteration ", state_.iteration,
+                    save_directory_ ? "; the same command goes on from here" : "; without --save nothing was kept"));
+  return by_signal ? Exit::requeue : Exit::ok;
 }
 
 /// The last validation belongs to the run: interrupted, it is done again. But a fault in it must not cost the model.

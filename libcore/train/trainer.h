@@ -37,7 +37,10 @@ class Trainer {
   Exit run();
 
  private:
+  void prepare();
   void train_step();
+  bool go_on();
+  Exit leave();
   void report_interval();
   double held_out_loss(DataFeed& feed);
   void report_held_out(const char* name, double loss, bool final);

@@ -1,0 +1,161 @@
+#include "cli/megatron_flags.h"
+
+namespace mtl {
+
+namespace {
+
+/// Flags that share their fate: how many words follow each (-1: all up to the next flag), and what is said of it.
+struct Group {
+  int takes;
+  const char* reason;
+  std::vector<const char*> names;
+};
+
+std::vector<Group> refused_numerics() {
+  const char* fp32 = "is not supported in this version, which trains in fp32; leave it out";
+  const char* memory = "is not supported in this version: activations are kept";
+  const char* model = "is not supported in this version: the model is GPT-2's";
+  const char* adam = "is not supported in this version: the optimizer is AdamW, in fp32";
+  return {
+      {0, fp32, {"--fp16", "--bf16", "--fp8-hybrid", "--fp8-e4m3", "--fp16-lm-cross-entropy", "--grad-reduce-in-bf16", "--first-last-layers-bf16", "--fp8-param-gather"}},
+      {1, fp32, {"--loss-scale", "--initial-loss-scale", "--min-loss-scale", "--loss-scale-window", "--hysteresis", "--fp8-format", "--fp8-recipe", "--fp8-margin", "--fp8-interval", "--fp8-amax-history-len", "--fp8-amax-compute-algo", "--fp4-format"}},
+      {0, memory, {"--recompute-activations", "--checkpoint-activations", "--distribute-saved-activations", "--distribute-checkpointed-activations", "--partition-activations", "--deepspeed-activation-checkpointing", "--contigious-checkpointing", "--checkpoint-in-cpu", "--cpu-offloading"}},
+      {1, memory, {"--recompute-granularity", "--recompute-method", "--recompute-num-layers", "--checkpoint-num-layers"}},
+      {-1, memory, {"--recompute-modules"}},
+      {0, model, {"--swiglu", "--disable-bias-linear", "--add-qkv-bias", "--untie-embeddings-and-output-weights", "--group-query-attention", "--squared-relu", "--apply-layernorm-1p", "--apply-residual-connection-post-layernorm", "--use-rotary-position-embeddings", "--no-position-embedding", "--rotary-interleaved", "--use-rope-scaling", "--qk-layernorm", "--multi-latent-attention", "--embed-layernorm", "--onnx-safe", "--init-method-xavier-uniform"}},
+      {1, model, {"--num-query-groups", "--kv-channels", "--rotary-base", "--rotary-percent", "--rotary-seq-len-interpolation-factor", "--embedding-init-method-std", "--window-size", "--mlp-type", "--topk", "--moe-router-topk", "--moe-router-load-balancing-type", "--moe-aux-loss-coeff"}},
+      {-1, model, {"--num-experts", "--spec"}},
+      {0, adam, {"--cpu-optimizer", "--cpu_torch_adam", "--optimizer-cpu-offload", "--use-precision-aware-optimizer"}},
+      {1, adam, {"--sgd-momentum", "--decoupled-lr", "--decoupled-min-lr"}},
+      {0, "is not supported in this version: the loss is a mean over micro-batches", {"--calculate-per-token-loss"}},
+      {3, "is not supported in this version: the batch size is constant", {"--rampup-batch-size"}},
+      {1, "is not supported in this version: the batch size is constant", {"--step-batch-size-schedule"}},
+      {0, "is not supported in this version: the batch size is constant", {"--decrease-batch-size-if-needed"}},
+      {0, "is not supported in this version: samples do not grow over the run", {"--curriculum-learning", "--curriculum-learning-legacy", "--random-ltd", "--data-efficiency-curriculum-learning"}},
+  };
+}
+
+std::vector<Group> refused_parallelism() {
+  const char* one = "is not supported in this version, which runs one process; leave it out";
+  const char* deepspeed = "is DeepSpeed's engine, which this is not; say what its configuration says with flags";
+  return {
+      {0, one, {"--sequence-parallel", "--use-distributed-optimizer", "--overlap-grad-reduce", "--overlap-param-gather", "--use-tp-pp-dp-mapping", "--use-torch-fsdp2", "--use-custom-fsdp", "--use-megatron-fsdp", "--tp-comm-overlap", "--standalone-embedding-stage", "--defer-embedding-wgrad-compute", "--moe-grouped-gemm", "--ddp-average-in-collective"}},
+      {1, one, {"--num-layers-per-virtual-pipeline-stage", "--num-virtual-stages-per-pipeline-rank", "--pipeline-model-parallel-split-rank", "--encoder-tensor-model-parallel-size", "--encoder-pipeline-model-parallel-size", "--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-num-layers", "--data-parallel-sharding-strategy", "--num-distributed-optimizer-instances", "--expert-tensor-parallel-size", "--cp-comm-type"}},
+      {0, deepspeed, {"--deepspeed", "--deepscale", "--deepspeed_mpi", "--deepspeed-mpi", "--universal-checkpoint", "--use-tutel", "--memory-centric-tiled-linear", "--split-transformers", "--scattered-embeddings", "--synchronize-each-layer", "--profile-backward", "--zero-contigious-gradients", "--zero-reduce-scatter"}},
+      {1, deepspeed, {"--deepspeed_config", "--deepspeed-config", "--deepscale_config", "--remote-device", "--tile-factor", "--zero-reduce-bucket-size", "--zero-allgather-bucket-size"}},
+  };
+}
+
+std::vector<Group> refused_services() {
+  const char* figures = "is not supported in this version; the figures of a run go to --log-jsonl and --tensorboard-dir";
+  const char* saves = "is not supported in this version: a checkpoint is weights and moments, written while training waits";
+  const char* none = "is not supported in this version";
+  return {
+      {1, figures, {"--wandb-project", "--wandb-exp-name", "--wandb-save-dir", "--wandb-entity", "--one-logger-project", "--one-logger-run-name"}},
+      {0, figures, {"--enable-one-logger", "--one-logger-async", "--log-params-norm", "--log-num-zeros-in-grad", "--log-memory-to-tensorboard", "--log-optimizer-states-to-tensorboard", "--log-progress", "--log-energy", "--log-straggler"}},
+      {0, "is not supported in this version: these figures are always written; leave it out", {"--no-log-loss-scale-to-tensorboard", "--no-log-learnig-rate-to-tensorboard"}},
+      {0, "is not supported in this version; perf(1) profiles mtl-train", {"--profile", "--use-pytorch-profiler", "--record-memory-history"}},
+      {1, "is not supported in this version; perf(1) profiles mtl-train", {"--profile-step-start", "--profile-step-end", "--memory-snapshot-path"}},
+      {-1, "is not supported in this version; perf(1) profiles mtl-train", {"--profile-ranks"}},
+      {0, saves, {"--no-save-optim", "--async-save", "--use-persistent-ckpt-worker"}},
+      {1, "is not supported in this version; --keep-last deletes old checkpoints", {"--save-retain-interval"}},
+      {1, saves, {"--non-persistent-save-interval", "--non-persistent-ckpt-type", "--non-persistent-global-ckpt-dir"}},
+      {1, "is not supported in this version; give --load PATH/iter_N, with --save elsewhere", {"--ckpt-step", "--load-tag"}},
+      {1, "is not supported in this version; give --load PATH --finetune", {"--pretrained-checkpoint"}},
+      {0, "is not supported in this version: the schedule comes from the flags", {"--use-checkpoint-opt_param-scheduler", "--use-checkpoint-lr-scheduler", "--no-load-lr-state"}},
+      {0, "is not supported in this version: without --load weights are initialized", {"--no-initialization"}},
+      {0, "is not supported in this version: a step whose gradient is not finite is skipped and counted", {"--check-for-nan-in-loss-and-grad", "--check-for-spiky-loss", "--check-for-large-grads"}},
+      {1, "is not supported in this version; `timeout --signal=TERM` ends a run with a save", {"--exit-duration-in-mins"}},
+      {0, none, {"--adlr-autoresume", "--mock-data", "--no-data-sharding", "--skip-train", "--test-mode", "--full-validation", "--reset-iteration", "--use-sharp", "--retro-add-retriever"}},
+      {1, none, {"--adlr-autoresume-interval", "--kill-switch-path", "--error-injection-rate", "--error-injection-type", "--vocab-extra-ids", "--eval-micro-batch-size", "--check-weight-hash-across-dp-replicas-interval"}},
+  };
+}
+
+/// Other names, and other ways to say what a flag of this tool says.
+std::vector<Group> refused_spellings() {
+  return {
+      {-1, "is not supported in this version; give one prefix with --data-path", {"--train-data-path", "--valid-data-path", "--test-data-path", "--data-args-path", "--per-split-data-args-path", "--train-weighted-split-paths"}},
+      {1, "is --micro-batch-size now", {"--batch-size"}},
+      {1, "is --tensor-model-parallel-size now", {"--model-parallel-size"}},
+      {1, "is --lr-warmup-fraction now", {"--warmup"}},
+      {1, "is --seq-length here", {"--encoder-seq-length"}},
+      {1, "is --num-layers here", {"--encoder-num-layers"}},
+      {1, "is --config here, one `name = value` a line", {"--yaml-cfg"}},
+      {1, "is not supported in this version; count in iterations or samples", {"--train-tokens", "--lr-decay-tokens", "--lr-warmup-tokens"}},
+  };
+}
+
+std::vector<Group> acknowledged() {
+  const char* nothing = "chooses nothing any more";
+  const char* alone = "has no effect: one process communicates with none";
+  const char* done = "is done without being asked";
+  return {
+      {1, nothing, {"--data-impl", "--num-workers", "--transformer-impl", "--ckpt-format", "--dist-ckpt-format", "--data-cache-path", "--attention-backend", "--num-dataset-builder-threads", "--empty-unused-memory-level", "--manual-gc-interval", "--tensorboard-queue-size", "--logging-level", "--train-sync-interval", "--cuda-graph-warmup-steps", "--cuda-graph-scope"}},
+      {0, nothing, {"--use-mcore-models", "--use-legacy-models", "--no-masked-softmax-fusion", "--no-bias-dropout-fusion", "--no-bias-swiglu-fusion", "--no-rope-fusion", "--no-persist-layer-norm", "--cross-entropy-loss-fusion", "--use-flash-attn", "--use-flash-attn-v1", "--use-flash-attn-v2", "--use-flash-attn-triton", "--no-gradient-accumulation-fusion", "--manual-gc", "--no-manual-gc-eval", "--mmap-warmup", "--no-mmap-bin-files", "--no-create-attention-mask-in-dataloader", "--use-dist-ckpt", "--auto-detect-ckpt-format", "--ckpt-fully-parallel-save", "--no-ckpt-fully-parallel-save", "--ckpt-fully-parallel-load", "--ckpt-assume-constant-structure", "--enable-cuda-graph", "--external-cuda-graph", "--te-rng-tracker", "--no-one-logger", "--trust-remote-code", "--barrier-with-L1-time", "--no-barrier-with-level-1-timing"}},
+      {1, alone, {"--distributed-backend", "--distributed-timeout-minutes", "--DDP-impl", "--local_rank", "--local-rank", "--lazy-mpu-init", "--ddp-bucket-size", "--ddp-num-buckets", "--nccl-communicator-config-path"}},
+      {0, alone, {"--no-async-tensor-model-parallel-allreduce", "--async-tensor-model-parallel-allreduce", "--no-scatter-gather-tensors-in-pipeline", "--scatter-gather-tensors-in-pipeline", "--no-contiguous-buffers-in-local-ddp", "--use-contiguous-buffers-in-local-ddp", "--no-overlap-p2p-communication", "--overlap-p2p-communication", "--use-ring-exchange-p2p", "--delay-grad-reduce", "--no-delay-grad-reduce", "--no-align-grad-reduce", "--no-align-param-gather", "--no-pipeline-parallel", "--data-parallel-random-init", "--disable-gloo-process-groups", "--enable-gloo-process-groups"}},
+      {0, done, {"--log-throughput", "--exit-signal-handler", "--use-cpu-initialization", "--deterministic-mode", "--log-timers-to-tensorboard", "--log-validation-ppl-to-tensorboard", "--log-batch-size-to-tensorboard", "--log-learning-rate-to-tensorboard", "--log-loss-scale-to-tensorboard", "--log-world-size-to-tensorboard"}},
+      {1, "loading is strict without being asked", {"--dist-ckpt-strictness"}},
+      {0, "all arithmetic is fp32 without being asked", {"--attention-softmax-in-fp32", "--accumulate-allreduce-grads-in-fp32", "--fp32-residual-connection"}},
+      {0, "matters in fp16 only", {"--apply-query-key-layer-scaling", "--no-query-key-layer-scaling"}},
+      {0, "a checkpoint holds no random state: dropout follows from --seed and the sample's number", {"--no-load-rng", "--no-save-rng"}},
+      {0, "the schedule always comes from the flags", {"--override-opt_param-scheduler", "--override-lr-scheduler"}},
+      {0, "the model that is loaded always brings its architecture and tokenizer", {"--use-checkpoint-args"}},
+      {0, "a step whose gradient is not finite is skipped and counted", {"--no-check-for-nan-in-loss-and-grad"}},
+      {1, "timers are not printed at level 0", {"--timing-log-option"}},
+  };
+}
+
+/// Flags that this version has one value for. They are declared without a line in --help: there is nothing to choose.
+void add_single_valued(Flags& flags, FixedOptions& fixed) {
+  auto only = [&](const char* name, auto& target, const char* why) {
+    auto wanted = target;
+    flags.add(name, &target, "VALUE", why).hidden();
+    flags.check([&flags, name, &target, wanted, why] {
+      if (target != wanted) flags.problem(cat(name, " ", target), cat("is not supported in this version, ", why, "; only ", wanted, " is"));
+    });
+  };
+  only("--optimizer", fixed.optimizer, "which trains with AdamW");
+  only("--normalization", fixed.normalization, "whose model is GPT-2's");
+  only("--position-embedding-type", fixed.position_embedding_type, "whose model is GPT-2's");
+  only("--rerun-mode", fixed.rerun_mode, "which does not repeat steps");
+  only("--timing-log-level", fixed.timing_log_level, "which prints no timers");
+  only("--zero-stage", fixed.zero_stage, "which runs one process");
+  only("--expert-model-parallel-size", fixed.expert_parallel, "which runs one process");
+  only("--ds-sequence-parallel-size", fixed.ds_sequence_parallel, "which runs one process");
+}
+
+/// Flags whose meaning depends on another.
+void add_related(Flags& flags, TrainOptions& options) {
+  FixedOptions& fixed = options.fixed;
+  flags.add_switch("--no-bias-gelu-fusion", fixed.no_bias_gelu_fusion, "").hidden();
+  flags.add_switch("--openai-gelu", fixed.openai_gelu, "").hidden();
+  flags.add("--tensorboard-log-interval", &fixed.tensorboard_log_interval, "N", "").hidden();
+  flags.check([&flags, &options] {
+    const FixedOptions& given = options.fixed;
+    if (given.no_bias_gelu_fusion && !given.openai_gelu) {  // then Megatron computes GELU by erf
+      flags.problem("--no-bias-gelu-fusion", "chooses the erf form of GELU, which is not supported in this version; leave it out, or add --openai-gelu for the tanh form");
+    }
+    if (given.tensorboard_log_interval && *given.tensorboard_log_interval != options.logging.log_interval) {
+      flags.problem(cat("--tensorboard-log-interval ", *given.tensorboard_log_interval),
+                    cat("differs from --log-interval ", options.logging.log_interval, ": TensorBoard is written with every log line; leave it out"));
+    }
+  });
+}
+
+}  // namespace
+
+void add_megatron_flags(Flags& flags, TrainOptions& options) {
+  add_single_valued(flags, options.fixed);
+  add_related(flags, options);
+  for (const auto& groups : {refused_numerics(), refused_parallelism(), refused_services(), refused_spellings()}) {
+    for (const Group& group : groups) {
+      for (const char* name : group.names) flags.refuse(name, group.takes, group.reason);
+    }
+  }
+  for (const Group& group : acknowledged()) {
+    for (const char* name : group.names) flags.acknowledge(name, group.takes, group.reason);
+  }
+}
+
+}  // namespace mtl

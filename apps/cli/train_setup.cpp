@@ -1,0 +1,154 @@
+#include "cli/train_setup.h"
+
+#include <unistd.h>
+
+#include "base/console.h"
+#include "base/files.h"
+#include "cli/model_tokenizer.h"
+#include "cli/tokenizer_flags.h"
+#include "data/indexed_dataset.h"
+#include "data/split.h"
+
+namespace mtl {
+
+namespace {
+
+/// Problems of the flags, and faults of files that may be thrown as they are.
+class Findings {
+ public:
+  explicit Findings(Flags& flags) : flags_(flags) {}
+
+  void problem(std::string where, std::string what) { flags_.problem(std::move(where), std::move(what)); }
+  /// Runs a part of the preparation; returns whether it went well.
+  template <class Part>
+  bool attempt(std::string where, Part part) {
+    try {
+      part();
+      return true;
+    } catch (const Error& error) {
+      faults_.emplace_back(std::move(where), error);
+      return false;
+    }
+  }
+  void finish() {
+    if (faults_.size() == 1 && flags_.problem_count() == 0) throw faults_.front().second;
+    for (const auto& [where, error] : faults_) problem(where, error.what());
+  }
+
+ private:
+  Flags& flags_;
+  std::vector<std::pair<std::string, Error>> faults_;
+};
+
+/// A file that a flag names has to be there.
+bool is_there(Findings& findings, const char* flag, const std::string& path, const char* remedy) {
+  if (path.empty() || file_exists(path)) return true;
+  findings.problem(cat(flag, " ", path), cat("there is no such file", remedy));
+  return false;
+}
+
+bool tokenizer_files_are_there(const TokenizerOptions& tokenizer, Findings& findings) {
+  bool vocab = is_there(findings, "--vocab-file", tokenizer.vocab_file, "; mtl-vocab makes one");
+  bool merges = is_there(findings, "--merge-file", tokenizer.merge_file, "; it belongs to --vocab-file");
+  bool model = is_there(findings, "--tokenizer-model", tokenizer.tokenizer_model, " or folder");
+  return vocab && merges && model;
+}
+
+/// Every split that is used needs documents; a small data set has none for 1 of 1000.
+void check_splits(const TrainOptions& options, const IndexedDataset& files) {
+  auto shares = parse_split(options.data.split);
+  for (std::size_t i = 0; i < shares.size(); ++i) {
+    if (!shares[i] || (i > 0 && options.batch.eval_iters == 0)) continue;
+    SplitRange range = range_of(*shares[i], files.sequences());
+    if (range.begin < range.end) continue;
+    fail(Exit::bad_data, files.prefix(), ": --split ", options.data.split, " leaves none of its ", files.sequences(),
+         " documents for ", kSplitNames[i], "; give more data or another --split (100,0,0 trains on all, without validation)");
+  }
+}
+
+void check_data(const TrainOptions& options, Findings& findings) {
+  if (options.data.data_path.size() != 1 || options.dry_run) return;
+  std::string prefix = dataset_prefix(options.data.data_path.front()), where = "--data-path " + prefix;
+  bool has_idx = file_exists(prefix + ".idx"), has_bin = file_exists(prefix + ".bin");
+  if (has_idx && has_bin) {
+    findings.attempt(where, [&] { check_splits(options, IndexedDataset(prefix)); });
+    return;
+  }
+  bool forgot = file_exists(prefix + "_text_document.idx");
+  findings.problem(where, cat("there is no ", has_idx ? "" : prefix + ".idx", has_idx || has_bin ? "" : " nor ", has_bin ? "" : prefix + ".bin",
+                              forgot ? "; did you mean " + prefix + "_text_document?" : "; mtl-preprocess makes token files"));
+}
+
+/// A folder that will be written: there already, or one that can be made.
+bool check_folder(const char* flag, const std::string& path, Findings& findings) {
+  if (path.empty()) return true;
+  fs::path at = fs::absolute(path).lexically_normal();
+  while (!file_exists(at.string()) && at.has_relative_path()) at = at.parent_path();
+  std::string problem;
+  if (!fs::is_directory(at)) problem = cat(at.string(), " is not a folder; name another one");
+  else if (::access(at.c_str(), W_OK | X_OK) != 0) problem = cat("nothing can be written in ", at.string(), "; name another folder");
+  if (!problem.empty()) findings.problem(cat(flag, " ", path), problem);
+  return problem.empty();
+}
+
+bool check_outputs(const TrainOptions& options, Findings& findings) {
+  check_folder("--tensorboard-dir", options.logging.tensorboard_dir, findings);
+  const std::string& log = options.logging.log_jsonl;
+  if (fs::is_directory(log)) findings.problem("--log-jsonl " + log, "is a folder; name a file");
+  else if (!log.empty()) check_folder("--log-jsonl", fs::absolute(log).parent_path().string(), findings);
+  return check_folder("--save", options.checkpoint.save, findings);
+}
+
+/// Flags and the loaded model together make the configuration.
+void configure(const TrainOptions& options, TrainSetup& setup, bool tokenizer_failed, Findings& findings) {
+  RunStart& start = setup.start;
+  bool complete = true;
+  auto report = [&](std::string flag, std::string what) {
+    complete = false;
+    findings.problem(std::move(flag), std::move(what));
+  };
+  bool tells_documents_apart = options.data.eod_mask_loss || options.data.reset_position_ids || options.data.reset_attention_mask;
+  if (setup.tokenizer == nullptr && !tokenizer_failed && (tells_documents_apart || !start.source)) {
+    report("--vocab-file", start.source ? "and --merge-file are needed to tell documents apart: the model has no tokenizer files"
+                                        : "and --merge-file are needed, or another --tokenizer-type: the tokenizer decides the size of the vocabulary");
+  }
+  std::optional<GptConfig> loaded;
+  if (start.source) loaded = start.config;
+  GptConfig config = resolve_config(options, loaded, setup.tokenizer == nullptr ? 0 : setup.tokenizer->vocab_size(), report);
+  if (tokenizer_failed && !start.source) config.vocab_size = 1;  // what else is wrong does not depend on it
+  if (complete) {
+    for (const std::string& problem : config.problems()) report("model", problem);
+  }
+  start.config = config;
+}
+
+}  // namespace
+
+void prepare_training(const TrainOptions& options, Flags& flags, TrainSetup& setup) {
+  Findings findings(flags);
+  Console console(flags.program());
+  console.quiet = flags.quiet;
+  const CheckpointOptions& checkpoint = options.checkpoint;
+  check_data(options, findings);
+  bool found = check_outputs(options, findings);
+  if (checkpoint.load != checkpoint.save && !is_there(findings, "--load", checkpoint.load, " or folder")) found = false;
+  std::string from = checkpoint.load.empty() ? "--save " + checkpoint.save : "--load " + checkpoint.load;
+  found = found && findings.attempt(from, [&] { setup.start = find_start(options, console); });
+  if (found && checkpoint.exit_on_missing && !checkpoint.load.empty() && !setup.start.source) {
+    findings.problem("--exit-on-missing-checkpoint", cat("there is no checkpoint in --load ", checkpoint.load));
+  }
+
+  const TokenizerOptions& named = options.tokenizer;
+  bool is_named = !named.type.empty() || !named.vocab_file.empty() || !named.merge_file.empty() || !named.tokenizer_model.empty();
+  bool usable = tokenizer_files_are_there(named, findings);
+  if (is_named) {
+    std::size_t before = flags.problem_count();
+    check_tokenizer_flags(flags, named);
+    usable = usable && flags.problem_count() == before;
+  }
+  usable = usable && findings.attempt("tokenizer", [&] { setup.tokenizer = choose_tokenizer(named, tokenizer_folder(setup.start)); });
+  if (found) configure(options, setup, !usable, findings);
+  findings.finish();
+}
+
+}  // namespace mtl

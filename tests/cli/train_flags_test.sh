@@ -1,0 +1,185 @@
+#!/bin/bash
+# mtl-train's command line: what it accepts, refuses and acknowledges, and what it says when something is wrong.
+source "$(dirname "$0")/lib.sh" "$1"
+export OMP_WAIT_POLICY=passive
+cd "$WORK" || exit 1
+cp "$TESTS"/golden/indexed/merged_text_document.* .
+cp "$SHARE"/gpt2/vocab.json "$SHARE"/gpt2/merges.txt .
+MODEL=$TESTS/golden/gpt2_model/b
+tiny=(--num-layers 1 --hidden-size 16 --num-attention-heads 2 --max-position-embeddings 32 --seq-length 16)
+words=(--vocab-file vocab.json --merge-file merges.txt)
+run=(--data-path merged_text_document --split 80,10,10 --lr 1e-3 --train-iters 2 --log-interval 1 --eval-iters 0 --peak-tflops 1)
+
+# refused FLAG... : given to an otherwise sound run, the flag is refused by name, and nothing else is wrong.
+refused() {
+  expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --save refused "$@"
+  expect_text err '^mtl-train: 1 problem with the configuration$'
+  expect_text err "^  $1 .*(not supported in this version|now$|here|DeepSpeed)"
+  [ -e refused ] && fail "$1: work began"
+}
+
+# said TIMES PATTERN: lines of standard error that match.
+said() {
+  [ "$(grep -cE -- "$2" err)" -eq "$1" ] || { fail "'$2' is not said $1 times:"; sed 's/^/    /' err >&2; }
+}
+
+# General flags.
+expect_exit 0 mtl-train --help
+expect_text out '^usage: mtl-train \[flags\]$'
+expect_exit 0 mtl-train --version
+expect_text out '^mtl-train [0-9]+\.[0-9]+'
+
+# All problems at once, of flags and of files.
+expect_exit 2 mtl-train --hidden-sise 768 --num-layers 2 --num-attention-heads 12 --hidden-size 768 --seq-length 2048 --max-position-embeddings 1024 \
+  --micro-batch-size 12 --global-batch-size 190 --train-iters 2 --lr x --fp16 --data-path absent "${words[@]:0:2}" --merge-file absent.txt \
+  --load absent --save vocab.json/here
+expect_text err '^mtl-train: 8 problems with the configuration$'
+expect_text err '^  --hidden-sise +unknown flag; did you mean --hidden-size\?$'
+expect_text err '^  --global-batch-size 190 +is not a multiple of micro-batch-size 12 .*; nearest: 192$'
+expect_text err '^  --lr x +is not a number$'
+expect_text err '^  --fp16 +is not supported'
+expect_text err '^  --data-path absent +there is no absent.idx nor absent.bin; '
+expect_text err '^  --merge-file absent.txt +there is no such file'
+expect_text err '^  --load absent +there is no such file or folder$'
+expect_text err '^  --save vocab.json/here .*vocab.json is not a folder'
+expect_exit 2 mtl-train
+for flag in train-iters lr seq-length data-path vocab-file num-layers hidden-size num-attention-heads max-position-embeddings; do
+  said 1 "^  --$flag +(is required|and --merge-file are needed)"
+done
+expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --seq-length 33 --global-batch-size 0
+expect_text err '^  --seq-length 33 +is longer than the 32 positions of the model$'
+expect_text err '^  --global-batch-size 0 +must be at least 1$'
+expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --data-path merged
+expect_text err 'there is no merged.idx nor merged.bin; did you mean merged_text_document\?$'
+expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --log-jsonl . --tensorboard-dir vocab.json --num-attention-heads 3
+expect_text err '^mtl-train: 3 problems'
+
+# A single fault of a file has its own exit status; beside others it is listed with them.
+head -c 100 merged_text_document.idx >cut.idx && cp merged_text_document.bin cut.bin
+expect_exit 65 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --data-path cut
+expect_text err '^mtl-train: cut.idx: .*; re-run mtl-preprocess'
+expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --data-path cut --bf16
+expect_text err '^  --data-path cut +cut.idx: '
+expect_exit 65 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --split 969,30,1 --eval-iters 1
+expect_text err 'merged_text_document: --split 969,30,1 leaves none of its 162 documents for test; '
+expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --split 969,30,1
+
+# Refused by name, also among flags of another spelling.
+for flag in --fp16 --bf16 --sequence-parallel --use-distributed-optimizer --swiglu --recompute-activations --untie-embeddings-and-output-weights \
+  --deepspeed --checkpoint-activations --log-params-norm --no-save-optim --skip-train --mock-data --no-bias-gelu-fusion; do
+  refused "$flag"
+done
+for flag in '--tensor-model-parallel-size 2' '--pipeline-model-parallel-size 2' '--context-parallel-size 2' '--normalization RMSNorm' \
+  '--position-embedding-type rope' '--optimizer sgd' '--rampup-batch-size 8 8 1000' '--train-data-path a b' '--wandb-project x' \
+  '--zero-stage 1' '--deepspeed_config ds.json' '--exit-duration-in-mins 5' '--num-experts 4' '--model-parallel-size 2' '--batch-size 4' \
+  '--initial-loss-scale 65536' '--ckpt-step 3' '--timing-log-level 2' '--kv-channels 8'; do
+  # shellcheck disable=SC2086
+  refused $flag
+done
+expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --tensorboard-log-interval 10
+expect_text err '^  --tensorboard-log-interval 10 +differs from --log-interval 1'
+
+# Without meaning left: said once, and the run is the same.
+expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --log-jsonl plain.jsonl
+[ -s err ] && fail 'a sound run has nothing to say on standard error'
+expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --log-jsonl more.jsonl --num-workers 2 --DDP-impl local --num-workers 4 \
+  --distributed-backend nccl --attention-softmax-in-fp32 --accumulate-allreduce-grads-in-fp32 --no-query-key-layer-scaling --use-flash-attn \
+  --no-load-rng --use-cpu-initialization --empty-unused-memory-level 1 --timing-log-level 0 --timing-log-option minmax --optimizer adam \
+  --normalization LayerNorm --position-embedding-type learned_absolute --zero-stage 0 --no-bias-gelu-fusion --openai-gelu \
+  --log-timers-to-tensorboard --data-impl mmap --tensorboard-log-interval 1 --tensor-model-parallel-size 1 --pipeline-model-parallel-size 1
+for flag in --num-workers --DDP-impl --distributed-backend --attention-softmax-in-fp32 --accumulate-allreduce-grads-in-fp32 --use-flash-attn \
+  --no-query-key-layer-scaling --no-load-rng --use-cpu-initialization --empty-unused-memory-level --timing-log-option --data-impl; do
+  said 1 "^mtl-train: $flag: "
+done
+losses() { grep -o '"lm_loss": [^,]*' "$1"; }
+[ "$(losses plain.jsonl | wc -l)" -eq 2 ] || fail 'two steps in plain.jsonl'
+[ "$(losses plain.jsonl)" = "$(losses more.jsonl)" ] || fail 'flags without meaning changed the losses'
+
+# --quiet: nothing at all, but the files are written.
+expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --quiet --num-workers 2 --log-jsonl quiet.jsonl
+[ -s out ] || [ -s err ] && fail '--quiet, yet it spoke'
+[ "$(losses plain.jsonl)" = "$(losses quiet.jsonl)" ] || fail '--quiet changed the losses'
+
+# The command line that trained CodeParrot, but for --fp16, and sizes that later flags make small.
+codeparrot=(--tensor-model-parallel-size 1 --pipeline-model-parallel-size 1
+  --num-layers 12 --hidden-size 768 --num-attention-heads 12 --seq-length 1024 --max-position-embeddings 1024
+  --micro-batch-size 12 --global-batch-size 192 --lr 0.0005 --train-iters 150000 --lr-decay-iters 150000 --lr-decay-style cosine
+  --lr-warmup-iters 2000 --weight-decay .1 --adam-beta2 .999 --log-interval 10 --save-interval 2000 --eval-interval 200 --eval-iters 10
+  --vocab-file vocab.json --merge-file merges.txt --save ckpt --load ckpt --data-path merged_text_document --tensorboard-dir experiments/tensorboard)
+small=("${tiny[@]}" --micro-batch-size 2 --global-batch-size 4 --train-iters 4 --lr-decay-iters 4 --lr-warmup-iters 1 --log-interval 2
+  --eval-interval 2 --eval-iters 1 --split 80,10,10 --peak-tflops 1)
+expect_exit 0 mtl-train "${codeparrot[@]}" "${small[@]}"
+expect_text err '^mtl-train: ckpt holds no checkpoint yet: starting from iteration 0$'
+expect_text out '^ \[.*\] iteration        4/       4 \| consumed samples:           16 \|'
+expect_text out '^ validation loss at iteration 4 on test set \| lm loss value: '
+[ -f ckpt/iter_0000004/manifest.json ] || fail 'no checkpoint of iteration 4'
+compgen -G 'experiments/tensorboard/events.out.tfevents.*' >compgen || fail 'no TensorBoard events'
+expect_exit 0 mtl-train "${codeparrot[@]}" "${small[@]}"
+expect_text err '^mtl-train: already complete: 4 of 4 iterations are done$'
+expect_exit 2 mtl-train "${codeparrot[@]}" "${small[@]}" --fp16
+said 1 '^  --'
+expect_exit 2 mtl-train "${codeparrot[@]}" "${small[@]}" --save none --load none --exit-on-missing-checkpoint
+expect_text err '^  --exit-on-missing-checkpoint +there is no checkpoint in --load none$'
+
+# The 345M script: what is refused is refused by name, and the rest is in order.
+script345=(--num-layers 24 --hidden-size 1024 --num-attention-heads 16 --seq-length 1024 --max-position-embeddings 1024
+  --micro-batch-size 4 --global-batch-size 16 --lr 0.00015 --train-iters 500000 --lr-decay-iters 320000 --lr-decay-style cosine
+  --min-lr 1.0e-5 --weight-decay 1e-2 --lr-warmup-fraction .01 --clip-grad 1.0 --data-path merged_text_document
+  --vocab-file vocab.json --merge-file merges.txt --data-impl mmap --split 949,50,1 --log-interval 100 --save-interval 10000
+  --eval-interval 1000 --eval-iters 10 --distributed-backend nccl --save big --load big)
+expect_exit 2 mtl-train "${script345[@]}" --tensor-model-parallel-size 2 --pipeline-model-parallel-size 1 --sequence-parallel --fp16 --dry-run
+for flag in '--tensor-model-parallel-size 2' --sequence-parallel --fp16; do said 1 "^  $flag +is not supported in this version"; done
+said 3 '^  --'
+expect_exit 0 mtl-train "${script345[@]}" --dry-run --json
+expect_text out '"parameters": 354823168,'
+
+# --dry-run: the model of GPT-2, without data; the parameters of 345M with the vocabulary padded are Megatron's 354,871,296.
+shape=(--num-layers 12 --hidden-size 768 --num-attention-heads 12 --seq-length 1024 --max-position-embeddings 1024 --micro-batch-size 4 --global-batch-size 32)
+expect_exit 0 mtl-train "${shape[@]}" "${words[@]}" --dry-run
+expect_text out '^  parameters +124,439,808$'
+expect_text out '32,768 tokens$'
+expect_exit 0 mtl-train "${shape[@]}" "${words[@]}" --dry-run --json
+for key in '"version": 1,' '"parameters": 124439808,' '"tokens_per_step": 32768,' '"checkpoint_bytes": 1493277696,' '"optimizer": [0-9]+,'; do
+  expect_text out "$key"
+done
+expect_exit 0 mtl-train "${script345[@]}" --dry-run --json --tokenizer-type NullTokenizer --vocab-size 50304
+expect_text out '"parameters": 354871296,'
+
+# --dump-config is read back, with origins.
+expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --dump-config
+expect_text out '^hidden-size = 16 +# command line$'
+expect_text out '^clip-grad = 1 +# default$'
+expect_text out '^# load = +# default$'
+cp out run.conf
+expect_exit 0 mtl-train --config run.conf --log-jsonl again.jsonl
+[ "$(losses plain.jsonl)" = "$(losses again.jsonl)" ] || fail 'a dumped configuration changed the losses'
+expect_exit 0 mtl-train --config run.conf --lr 3e-4 --dump-config
+expect_text out '^hidden-size = 16 +# run.conf:[0-9]+$'
+expect_text out '^lr = 3e-04 +# command line$'
+printf 'hidden-sise = 3\nfp16\n' >bad.conf
+expect_exit 2 mtl-train --config bad.conf "${tiny[@]}" "${words[@]}" "${run[@]}"
+expect_text err '^  --hidden-sise +unknown flag; did you mean --hidden-size\? \(bad.conf:1\)$'
+expect_text err '^  --fp16 +is not supported .* \(bad.conf:2\)$'
+
+# A model that is loaded brings its architecture; flags must agree with it.
+printf '{"text": "5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23"}\n' >ids.jsonl
+expect_exit 0 mtl-preprocess --input ids.jsonl --output-prefix ids --tokenizer-type NullTokenizer --vocab-size 1000
+null=(--data-path ids_text_document --split 100,0,0 --lr 1e-3 --train-iters 1 --log-interval 1 --peak-tflops 1 --tokenizer-type NullTokenizer --vocab-size 1000)
+expect_exit 0 mtl-train "${tiny[@]}" "${null[@]}"
+expect_text out 'iteration        1/       1 '
+expect_exit 0 mtl-train --load "$MODEL" --seq-length 16 "${null[@]}"
+expect_text err '^mtl-train: starting from the weights of the Hugging Face folder '
+expect_exit 0 mtl-train --load "$MODEL" --seq-length 16 --num-layers "$(sed -nE 's/.*"n_layer": ([0-9]+).*/\1/p' "$MODEL/config.json")" "${null[@]}"
+expect_exit 2 mtl-train --load "$MODEL" --seq-length 2000 --num-layers 99 --hidden-size 1000 "${null[@]}" --vocab-size 1001
+expect_text err '^  --num-layers 99 +the model that is loaded has [0-9]+$'
+expect_text err '^  --hidden-size 1000 +the model that is loaded has [0-9]+$'
+expect_text err '^  --seq-length 2000 +is longer than the [0-9]+ positions of the model$'
+expect_text err '^  --vocab-file +the tokenizer has 1001 tokens, the model that is loaded has 1000$'
+expect_exit 65 mtl-train "${tiny[@]}" "${null[@]}" --vocab-size 20
+expect_text err 'ids_text_document: the token id 20, .* is not in the vocabulary of 20; '
+expect_exit 2 mtl-train "${tiny[@]}" "${null[@]:0:10}" --tokenizer-type NullTokenizer
+expect_text err '^  --vocab-size +is needed by NullTokenizer$'
+expect_exit 2 mtl-train "${tiny[@]}" "${null[@]:0:10}" --tokenizer-type SentencePieceTokenizer
+expect_text err '^  --tokenizer-type SentencePieceTokenizer +this tokenizer is not supported'
+
+finish
