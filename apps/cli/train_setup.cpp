@@ -109,15 +109,14 @@ bool check_outputs(const TrainOptions& options, Findings& findings) {
   return check_folder("--save", options.checkpoint.save, findings);
 }
 
-/// NullTokenizer's flags contradict no other tokenizer.
-void check_vocab_size(const TokenizerOptions& named, const Tokenizer* tokenizer, Findings& findings) {
+/// As in Megatron-LM, the size of a vocabulary that has files is the files'; who says another hears so.
+void mention_vocab_size(const TokenizerOptions& named, const Tokenizer* tokenizer, Console& console) {
   if (named.type == "NullTokenizer" || tokenizer == nullptr) return;
   if (named.vocab_size && *named.vocab_size != tokenizer->vocab_size()) {
-    findings.problem(cat("--vocab-size ", *named.vocab_size),
-                     cat("is for NullTokenizer; the tokenizer that was given has ", tokenizer->vocab_size()));
+    console.info(cat("--vocab-size ", *named.vocab_size, ": is for NullTokenizer; the tokenizer's files have ",
+                     tokenizer->vocab_size()));
   }
-  if (named.null_tokenizer_eod)
-    findings.problem(cat("--null-tokenizer-eod ", *named.null_tokenizer_eod), "is for NullTokenizer");
+  if (named.null_tokenizer_eod) console.info("--null-tokenizer-eod: is for NullTokenizer");
 }
 
 /// Flags and the loaded model together make the configuration.
@@ -176,7 +175,7 @@ void prepare_training(const TrainOptions& options, Flags& flags, TrainSetup& set
   usable = usable && findings.attempt("tokenizer", [&] {
     setup.tokenizer = choose_tokenizer(named, tokenizer_folder(setup.start));
   });
-  if (usable) check_vocab_size(named, setup.tokenizer.get(), findings);
+  if (usable) mention_vocab_size(named, setup.tokenizer.get(), console);
   if (found) configure(options, setup, !usable, findings);
   findings.finish();
 }
