@@ -67,7 +67,7 @@ training() {
   fi
 }
 
-training "demo: L4 C192 H6 T128 B16, dropout 0.1" small_text_document "$work/small-vocab.json" "$work/small-merges.txt" 2000 4 192 6 128 16 40 0.1
+training "demo: L4 C192 H6 T128 B8, dropout 0.1" small_text_document "$work/small-vocab.json" "$work/small-merges.txt" 2000 4 192 6 128 8 60 0.1
 training "GPT-2 124M: L12 C768 H12 T1024 B1" gpt2_text_document "$share/gpt2/vocab.json" "$share/gpt2/merges.txt" 50257 12 768 12 1024 1 6 0
 
 for _ in $(seq 40); do cat "$work/text.jsonl"; done > "$work/large.jsonl"
