@@ -8,10 +8,13 @@ BIN    := $(BUILD)/bin
 JOBS   ?= $(shell nproc)
 
 .DEFAULT_GOAL := all
-.PHONY: all deps configure demo test test-all bench install format lint clean
+.PHONY: all tools deps configure demo test test-all bench install format lint clean
 
 all: configure  ## build the programs, tests and man pages
 	@ninja -j$(JOBS) -C $(BUILD)
+
+tools: configure  ## the programs and man pages alone
+	@ninja -j$(JOBS) -C $(BUILD) tools
 
 deps:  ## install what the build needs
 	@sh cmake/install_dependencies.sh
@@ -19,7 +22,7 @@ deps:  ## install what the build needs
 configure: deps
 	@test -f $(BUILD)/build.ninja || cmake --preset $(PRESET)
 
-demo: all  ## vocabulary, preprocessing, training, evaluation, generation and conversion on real text
+demo: tools  ## vocabulary, preprocessing, training, evaluation, generation and conversion on real text
 	@$(MAKE) --no-print-directory -C share/demo MTL_BIN=$(abspath $(BIN)) OUT=$(abspath build/demo)
 
 test: all  ## the tests that run on every change, in under 15 minutes
@@ -28,10 +31,10 @@ test: all  ## the tests that run on every change, in under 15 minutes
 test-all: all  ## and the long ones
 	@ctest --test-dir $(BUILD) --output-on-failure
 
-bench: all  ## measured figures, beside the peers that are installed
+bench: tools  ## measured figures, beside the peers that are installed
 	@bash share/bench/run.sh $(BIN)
 
-install: all  ## programs, man pages and share files, under DESTDIR/PREFIX
+install: tools  ## programs, man pages and share files, under DESTDIR/PREFIX
 	@DESTDIR=$(DESTDIR) cmake --install $(BUILD) --prefix $(PREFIX)
 
 format:  ## lay out the sources as .clang-format says
