@@ -78,7 +78,7 @@ std::string human_bytes(double bytes) {
 std::string human_seconds(double seconds) {
   if (seconds < 10) return format("%.2f s", seconds);
   if (seconds < 60) return format("%.1f s", seconds);
-  auto whole = static_cast<std::int64_t>(seconds + 0.5);
+  auto whole = static_cast<std::int64_t>(std::llround(seconds));
   if (whole < 3600) return format("%d min %d s", static_cast<int>(whole / 60), static_cast<int>(whole % 60));
   return format("%d h %d min", static_cast<int>(whole / 3600), static_cast<int>(whole / 60 % 60));
 }
