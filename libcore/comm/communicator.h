@@ -1,9 +1,14 @@
 // How ranks talk. Every axis of parallelism always has a Communicator; a group of one is a SelfCommunicator, a null
 // object, so that no layer asks how many ranks there are. All communication is start -> Work: the caller may compute
 // until it waits.
+//
+// Every member of a group starts the same operations on it, with the same sizes, in the same order. Reductions add in
+// the order of ranks, so all members get the same bits, and the same bits in every run.
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "device/stream.h"
 #include "device/tensor.h"
@@ -15,19 +20,20 @@ enum class Reduce { sum, max };
 /// A communication that was started. Tensors handed to it must stay untouched until wait() returned.
 class Work {
  public:
-  /// What a transport polls. done() never blocks.
+  /// What a transport polls. done() never blocks and moves every pending operation of the transport on; wait() returns
+  /// when this one is done, and throws when that takes longer than the transport's deadline.
   class Operation {
    public:
     virtual ~Operation() = default;
     virtual bool done() = 0;
+    virtual void wait() = 0;
   };
 
   Work() = default;  // already complete
   explicit Work(std::shared_ptr<Operation> operation) : operation_(std::move(operation)) {}
   bool done() const { return operation_ == nullptr || operation_->done(); }
   void wait() const {
-    while (!done()) {
-    }
+    if (operation_ != nullptr) operation_->wait();
   }
 
  private:
@@ -39,15 +45,18 @@ class Communicator {
   virtual ~Communicator() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  /// In place.
+  /// In place. f32 or f64.
   virtual Work all_reduce(Stream& stream, Tensor data, Reduce how) = 0;
   /// out holds size() parts like in, in the order of ranks. in may be this rank's part of out.
   virtual Work all_gather(Stream& stream, Tensor out, Tensor in) = 0;
-  /// in holds size() parts like out; out receives the sum of everyone's part number rank().
+  /// in holds size() parts like out; out receives the sum of everyone's part number rank(). out may be that part of
+  /// in; the other parts of in stay as they are. f32 or f64.
   virtual Work reduce_scatter(Stream& stream, Tensor out, Tensor in) = 0;
   virtual Work broadcast(Stream& stream, Tensor data, int root) = 0;
   virtual Work send(Stream& stream, Tensor data, int peer) = 0;
   virtual Work receive(Stream& stream, Tensor data, int peer) = 0;
+  /// Moves what was started on, without waiting: transports that progress only inside calls need it now and then.
+  virtual void progress() {}
 };
 
 /// A group of one: reductions leave the data as it is, gathers and scatters copy, there is nobody to send to.
@@ -63,13 +72,40 @@ class SelfCommunicator final : public Communicator {
   Work receive(Stream& stream, Tensor data, int peer) override;
 };
 
+/// One member of a group that exists on paper alone: checks shapes and counts what it would move, for plans.
+class MetaCommunicator final : public Communicator {
+ public:
+  MetaCommunicator(int rank, int size) : rank_(rank), size_(size) {}
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  Work all_reduce(Stream& stream, Tensor data, Reduce how) override;
+  Work all_gather(Stream& stream, Tensor out, Tensor in) override;
+  Work reduce_scatter(Stream& stream, Tensor out, Tensor in) override;
+  Work broadcast(Stream& stream, Tensor data, int root) override;
+  Work send(Stream& stream, Tensor data, int peer) override;
+  Work receive(Stream& stream, Tensor data, int peer) override;
+
+  /// Bytes that this rank has sent, by the best algorithm's count: an all-reduce of n bytes over p ranks sends
+  /// 2 n (p - 1) / p, a gather or scatter of n bytes in all half of that, a send n.
+  double sent_bytes() const { return sent_bytes_; }
+
+ private:
+  int rank_, size_;
+  double sent_bytes_ = 0;
+};
+
 /// The groups that this rank belongs to.
 struct ProcessGroups {
+  std::shared_ptr<Communicator> world;      // everyone
   std::shared_ptr<Communicator> tensor;     // shares layers
   std::shared_ptr<Communicator> pipeline;   // holds the layers before and after
   std::shared_ptr<Communicator> data;       // sees other samples
   std::shared_ptr<Communicator> context;    // sees other positions of the same samples
   std::shared_ptr<Communicator> embedding;  // holds a copy of the tied table
+  // The data-parallel ranks again: those that share out the optimizer's state, and those that hold the same part of it.
+  // One of the two is everybody, the other this rank alone.
+  std::shared_ptr<Communicator> shards;
+  std::shared_ptr<Communicator> replicas;
 };
 
 /// One process: every group has one member.

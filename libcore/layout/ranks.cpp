@@ -1,0 +1,104 @@
+#include "layout/ranks.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/str.h"
+
+namespace mtl {
+
+namespace {
+
+constexpr std::array<Axis, kAxes> kAllAxes = {Axis::tensor, Axis::context, Axis::expert, Axis::data, Axis::pipeline};
+
+std::size_t index(Axis axis) { return static_cast<std::size_t>(axis); }
+
+/// "dp-cp" -> {data, context}.
+std::vector<Axis> parse_axes(const std::string& token) {
+  std::vector<Axis> axes;
+  for (std::size_t begin = 0; begin <= token.size();) {
+    std::size_t end = std::min(token.find('-', begin), token.size());
+    std::string word = token.substr(begin, end - begin);
+    auto found = std::find_if(kAllAxes.begin(), kAllAxes.end(), [&](Axis axis) { return word == short_name(axis); });
+    if (found == kAllAxes.end()) fail(Exit::usage, "order of ranks '", token, "': there is no axis '", word, "'");
+    if (std::find(axes.begin(), axes.end(), *found) != axes.end())
+      fail(Exit::usage, "order of ranks '", token, "': ", word, " comes twice");
+    axes.push_back(*found);
+    begin = end + 1;
+  }
+  return axes;
+}
+
+}  // namespace
+
+const char* short_name(Axis axis) {
+  constexpr const char* kNames[] = {"tp", "cp", "ep", "dp", "pp"};
+  return kNames[index(axis)];
+}
+
+RankGrid::RankGrid(GridSizes sizes, const std::string& order)
+    : sizes_{sizes.tensor, sizes.context, sizes.expert, sizes.data, sizes.pipeline} {
+  for (Axis axis : kAllAxes) {
+    if (size(axis) < 1) fail(Exit::usage, "a grid of ranks with ", short_name(axis), " = ", size(axis));
+  }
+  std::vector<Axis> axes = parse_axes(order);
+  for (Axis axis : kAllAxes) {
+    if (std::find(axes.begin(), axes.end(), axis) != axes.end()) continue;
+    if (size(axis) != 1)
+      fail(Exit::usage, "order of ranks '", order, "' leaves out ", short_name(axis), ", which has ", size(axis));
+    axes.push_back(axis);
+  }
+  std::copy(axes.begin(), axes.end(), order_.begin());
+  int stride = 1;
+  for (Axis axis : order_) {
+    strides_[index(axis)] = stride;
+    stride *= size(axis);
+  }
+}
+
+int RankGrid::world() const {
+  int product = 1;
+  for (int size : sizes_) product *= size;
+  return product;
+}
+
+int RankGrid::coordinate(int rank, Axis axis) const { return rank / strides_[index(axis)] % size(axis); }
+
+int RankGrid::rank_at(const std::array<int, kAxes>& coordinates) const {
+  int rank = 0;
+  for (std::size_t axis = 0; axis < coordinates.size(); ++axis) rank += coordinates[axis] * strides_[axis];
+  return rank;
+}
+
+std::vector<int> RankGrid::group_of(int rank, const std::string& token) const {
+  std::vector<int> members = {rank};
+  for (Axis axis : parse_axes(token)) members.front() -= coordinate(rank, axis) * strides_[index(axis)];
+  for (Axis axis : parse_axes(token)) {
+    std::size_t before = members.size();
+    for (int step = 1; step < size(axis); ++step) {
+      for (std::size_t i = 0; i < before; ++i) members.push_back(members[i] + step * strides_[index(axis)]);
+    }
+  }
+  std::sort(members.begin(), members.end());
+  return members;
+}
+
+std::vector<std::vector<int>> RankGrid::groups(const std::string& token) const {
+  // Megatron numbers groups by the coordinates of the axes that are not in them, which is the order of first members.
+  std::vector<std::vector<int>> out;
+  for (int rank = 0; rank < world(); ++rank) {
+    std::vector<int> group = group_of(rank, token);
+    if (group.front() == rank) out.push_back(std::move(group));
+  }
+  return out;
+}
+
+std::vector<std::vector<int>> RankGrid::embedding_groups() const {
+  std::vector<std::vector<int>> out = groups("pp");
+  for (std::vector<int>& group : out) {
+    if (group.size() > 2) group = {group.front(), group.back()};
+  }
+  return out;
+}
+
+}  // namespace mtl

@@ -1,0 +1,64 @@
+// Ranks and groups against Megatron-LM's own.
+#include "layout/ranks.h"
+
+#include <doctest/doctest.h>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/json.h"
+#include "base/str.h"
+
+using namespace mtl;
+
+namespace {
+
+std::vector<std::vector<int>> lists(const Json& json) {
+  std::vector<std::vector<int>> out;
+  for (const Json& list : json.as_array()) {
+    std::vector<int> ranks;
+    for (const Json& rank : list.as_array()) ranks.push_back(static_cast<int>(rank.as_int()));
+    out.push_back(ranks);
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("groups are Megatron's, in its order") {
+  int layouts = 0;
+  for (std::string_view line : split(read_file("golden/ranks/groups.jsonl"), '\n')) {
+    if (line.empty()) continue;
+    Json json = Json::parse(line);
+    const Json& args = json.at("args");
+    auto size = [&](const char* key) { return static_cast<int>(args.at(key).as_int()); };
+    std::string order = args.at("order").as_string();
+    CAPTURE(line.substr(0, 100));
+    RankGrid grid({size("tp"), size("cp"), size("ep"), size("dp"), size("pp")}, order);
+    CHECK(grid.world() == size("world"));
+    for (const auto& [token, groups] : json.at("groups").as_object()) {
+      CAPTURE(token);
+      CHECK(grid.groups(token) == lists(groups));
+    }
+    CHECK(grid.embedding_groups() == lists(json.at("embedding")));
+    ++layouts;
+  }
+  CHECK(layouts == 38);
+}
+
+TEST_CASE("coordinates and ranks are each other's inverse") {
+  for (const char* order : {"tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp", "pp-dp-ep-cp-tp"}) {
+    RankGrid grid({2, 1, 3, 2, 4}, order);
+    for (int rank = 0; rank < grid.world(); ++rank) {
+      CHECK(grid.rank_at({grid.coordinate(rank, Axis::tensor), grid.coordinate(rank, Axis::context),
+                          grid.coordinate(rank, Axis::expert), grid.coordinate(rank, Axis::data),
+                          grid.coordinate(rank, Axis::pipeline)}) == rank);
+    }
+  }
+}
+
+TEST_CASE("orders that are none are refused") {
+  for (const char* order : {"tp-cp-ep-dp", "tp-cp-ep-dp-dp", "tp-xp-ep-dp-pp", "", "tp-cp-ep-dp-pp-tp"})
+    CHECK_THROWS_AS(RankGrid({2, 1, 1, 1, 2}, order), Error);
+  CHECK_THROWS_AS(RankGrid({0, 1, 1, 1, 1}), Error);
+  CHECK_NOTHROW(RankGrid({2, 1, 1, 1, 2}, "tp-dp-pp"));
+}
