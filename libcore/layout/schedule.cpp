@@ -6,32 +6,168 @@
 
 namespace mtl {
 
-std::vector<Action> one_forward_one_backward(int stages, int stage, int micro_batches) {
+namespace {
+
+void check_stage(int stages, int stage, int micro_batches) {
   require(stages >= 1 && stage >= 0 && stage < stages && micro_batches >= 1, "no such stage or no micro-batch");
-  int warmup = std::min(stages - stage - 1, micro_batches);
-  std::vector<Action> actions;
-  for (int m = 0; m < warmup; ++m) actions.push_back({ActionKind::forward, m, 0});
-  for (int m = warmup; m < micro_batches; ++m) {
-    actions.push_back({ActionKind::forward, m, 0});
-    actions.push_back({ActionKind::backward, m - warmup, 0});
+}
+
+/// `warmup` forwards, then one of each in turn, then the backwards that are left.
+std::vector<Action> in_turn(const std::vector<Action>& forwards, const std::vector<Action>& backwards, int warmup) {
+  auto ahead = static_cast<std::size_t>(warmup);
+  std::vector<Action> actions(forwards.begin(), forwards.begin() + warmup);
+  for (std::size_t i = 0; i < backwards.size(); ++i) {
+    if (i + ahead < forwards.size()) actions.push_back(forwards[i + ahead]);
+    actions.push_back(backwards[i]);
   }
-  for (int m = micro_batches - warmup; m < micro_batches; ++m) actions.push_back({ActionKind::backward, m, 0});
   return actions;
+}
+
+std::vector<Action> one_chunk(int micro_batches, int warmup) {
+  std::vector<Action> forwards, backwards;
+  for (int m = 0; m < micro_batches; ++m) {
+    forwards.push_back({ActionKind::forward, m, 0});
+    backwards.push_back({ActionKind::backward, m, 0});
+  }
+  return in_turn(forwards, backwards, warmup);
+}
+
+void check_interleaved(int stages, int chunks, int micro_batches, int group) {
+  if (stages < 2 || chunks < 2)
+    fail(Exit::usage, "an interleaved schedule on ", stages, " stages of ", chunks,
+         " chunks: it needs at least 2 of each; choose 1f1b");
+  if (group < stages || group > micro_batches) {
+    fail(Exit::usage, "an interleaved schedule takes groups of at least as many micro-batches as there are stages, ",
+         stages, ", and at most all, ", micro_batches, "; it was given groups of ", group,
+         micro_batches < stages ? "; use more micro-batches" : "");
+  }
+  int rest = micro_batches % group;
+  if (rest != 0 && rest < stages) {
+    fail(Exit::usage, micro_batches, " micro-batches in groups of ", group, " leave a last group of ", rest,
+         ", fewer than the ", stages, " stages; make the micro-batches a multiple of ", group);
+  }
+}
+
+}  // namespace
+
+std::vector<Action> gpipe(int stages, int stage, int micro_batches) {
+  check_stage(stages, stage, micro_batches);
+  return one_chunk(micro_batches, micro_batches);
+}
+
+std::vector<Action> one_forward_one_backward(int stages, int stage, int micro_batches) {
+  check_stage(stages, stage, micro_batches);
+  return one_chunk(micro_batches, std::min(stages - stage - 1, micro_batches));
+}
+
+int interleaved_warmup(int stages, int stage, int chunks, int micro_batches, int group) {
+  return std::min(micro_batches * chunks, 2 * (stages - stage - 1) + (chunks - 1) * group);
+}
+
+std::vector<std::pair<int, int>> interleaved_order(int chunks, int micro_batches, int group) {
+  std::vector<std::pair<int, int>> order;
+  for (int begin = 0; begin < micro_batches; begin += group) {
+    int end = std::min(begin + group, micro_batches);
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+      for (int m = begin; m < end; ++m) order.emplace_back(m, chunk);
+    }
+  }
+  return order;
+}
+
+std::vector<Action> interleaved(int stages, int stage, int chunks, int micro_batches, int group) {
+  check_stage(stages, stage, micro_batches);
+  if (group == 0) group = stages;
+  check_interleaved(stages, chunks, micro_batches, group);
+  std::vector<Action> forwards, backwards;
+  for (auto [m, chunk] : interleaved_order(chunks, micro_batches, group)) {
+    forwards.push_back({ActionKind::forward, m, chunk});
+    backwards.push_back({ActionKind::backward, m, chunks - 1 - chunk});
+  }
+  return in_turn(forwards, backwards, interleaved_warmup(stages, stage, chunks, micro_batches, group));
+}
+
+std::vector<Action> stage_schedule(ScheduleKind kind, const PipelineShape& shape, int stage) {
+  require(kind == ScheduleKind::interleaved || shape.chunks == 1, "only an interleaved schedule has several chunks");
+  switch (kind) {
+    case ScheduleKind::gpipe:
+      return gpipe(shape.stages, stage, shape.micro_batches);
+    case ScheduleKind::one_forward_one_backward:
+      return one_forward_one_backward(shape.stages, stage, shape.micro_batches);
+    case ScheduleKind::interleaved:
+      break;
+  }
+  return interleaved(shape.stages, stage, shape.chunks, shape.micro_batches, shape.group);
+}
+
+std::vector<std::vector<Action>> pipeline_schedule(ScheduleKind kind, const PipelineShape& shape) {
+  std::vector<std::vector<Action>> out;
+  for (int stage = 0; stage < shape.stages; ++stage) out.push_back(stage_schedule(kind, shape, stage));
+  return out;
+}
+
+bool is_last_backward(const std::vector<Action>& actions, std::size_t index) {
+  auto is_of_chunk = [&](const Action& other) {
+    return other.kind == ActionKind::backward && other.chunk == actions[index].chunk;
+  };
+  auto after = actions.begin() + static_cast<std::ptrdiff_t>(index) + 1;
+  return is_of_chunk(actions[index]) && std::none_of(after, actions.end(), is_of_chunk);
 }
 
 int max_in_flight(const std::vector<Action>& actions) {
   int now = 0, most = 0;
   for (const Action& action : actions) {
-    now += action.kind == ActionKind::forward ? 1 : -1;
+    now += int(action.kind == ActionKind::forward) - int(action.kind == ActionKind::backward);
     most = std::max(most, now);
   }
   return most;
 }
 
+int max_in_flight(const std::vector<Action>& actions, int chunk) {
+  std::vector<Action> own;
+  std::copy_if(actions.begin(), actions.end(), std::back_inserter(own),
+               [&](const Action& action) { return action.chunk == chunk; });
+  return max_in_flight(own);
+}
+
+std::vector<Action> with_communication(const std::vector<Action>& actions, int stages, int stage, int chunks) {
+  std::vector<Action> out;
+  for (const Action& action : actions) {
+    auto add = [&](ActionKind kind, bool wanted) {
+      if (wanted) out.push_back({kind, action.micro_batch, action.chunk});
+    };
+    bool begins_model = stage == 0 && action.chunk == 0;
+    bool ends_model = stage == stages - 1 && action.chunk == chunks - 1;
+    require(action.kind == ActionKind::forward || action.kind == ActionKind::backward,
+            "communication is there already");
+    if (action.kind == ActionKind::forward) {
+      add(ActionKind::receive_forward, !begins_model);
+      out.push_back(action);
+      add(ActionKind::send_forward, !ends_model);
+    } else {
+      add(ActionKind::receive_backward, !ends_model);
+      out.push_back(action);
+      add(ActionKind::send_backward, !begins_model);
+    }
+  }
+  return out;
+}
+
+int peer_stage(const Action& action, int stages, int stage) {
+  bool next = action.kind == ActionKind::send_forward || action.kind == ActionKind::receive_backward;
+  require(next || action.kind == ActionKind::receive_forward || action.kind == ActionKind::send_backward,
+          "a forward or a backward has no peer");
+  return (stage + (next ? 1 : stages - 1)) % stages;
+}
+
 std::string schedule_text(const std::vector<Action>& actions) {
+  constexpr const char* kNames[] = {"F", "B", "rF", "sF", "rB", "sB"};
+  bool several = std::any_of(actions.begin(), actions.end(), [](const Action& action) { return action.chunk > 0; });
   std::vector<std::string> words;
-  for (const Action& action : actions)
-    words.push_back(cat(action.kind == ActionKind::forward ? "F" : "B", action.micro_batch));
+  for (const Action& action : actions) {
+    words.push_back(cat(kNames[static_cast<std::size_t>(action.kind)], action.micro_batch));
+    if (several) words.back() += cat(".", action.chunk);
+  }
   return join(words, " ");
 }
 

@@ -1,28 +1,74 @@
 // Pipeline schedules: pure functions from (stages, stage, micro-batches) to the list of actions a stage executes.
+//
+// A stage holds one chunk of layers, or `chunks` of them when schedules are interleaved: a micro-batch then goes
+// through chunk 0 of every stage, wraps around to chunk 1 of the first stage, and so on. Of every chunk the backwards
+// come in the order of the micro-batches, whatever the schedule, so that gradients add up in the same order.
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace mtl {
 
-enum class ActionKind { forward, backward };
+enum class ActionKind { forward, backward, receive_forward, send_forward, receive_backward, send_backward };
 
 struct Action {
   ActionKind kind;
   int micro_batch;
-  int chunk;
+  int chunk;  // of the stage that acts
   bool operator==(const Action&) const = default;
 };
+
+/// GPipe (Huang et al. 2019): all forwards, then all backwards.
+std::vector<Action> gpipe(int stages, int stage, int micro_batches);
 
 /// 1F1B (Narayanan et al. 2021, figure 4): min(stages - stage - 1, m) forwards to warm up, then one forward and one
 /// backward in turn, then the backwards that are left. With one stage: forward and backward in turn.
 std::vector<Action> one_forward_one_backward(int stages, int stage, int micro_batches);
 
-/// The largest number of micro-batches between their forward and their backward: how many slots a chunk needs.
-int max_in_flight(const std::vector<Action>& actions);
+/// Interleaved 1F1B (Narayanan et al. 2021, section 2.2): `group` micro-batches (0: as many as stages) go through every
+/// chunk before the next group starts; warm-up is interleaved_warmup() forwards. Throws Error(usage) where Megatron-LM
+/// refuses: group outside [stages, m], or m modulo group neither 0 nor at least `stages`.
+std::vector<Action> interleaved(int stages, int stage, int chunks, int micro_batches, int group = 0);
+/// min(m * chunks, 2 (stages - stage - 1) + (chunks - 1) group).
+int interleaved_warmup(int stages, int stage, int chunks, int micro_batches, int group);
+/// The order of forwards as (micro-batch, chunk); backwards take the same with the chunks reversed.
+std::vector<std::pair<int, int>> interleaved_order(int chunks, int micro_batches, int group);
 
-/// "F0 F1 B0 ..." for tests and drawings.
+enum class ScheduleKind { gpipe, one_forward_one_backward, interleaved };
+struct PipelineShape {
+  int stages = 1;
+  int chunks = 1;  // of each stage; more than one with ScheduleKind::interleaved alone
+  int micro_batches = 1;
+  int group = 0;  // of interleaving; 0: as many as stages
+};
+/// The actions of one stage, or of every stage.
+std::vector<Action> stage_schedule(ScheduleKind kind, const PipelineShape& shape, int stage);
+std::vector<std::vector<Action>> pipeline_schedule(ScheduleKind kind, const PipelineShape& shape);
+
+/// True for the backward after which no other of its chunk follows: the chunk's gradients are complete then, and may
+/// be exchanged while it runs.
+bool is_last_backward(const std::vector<Action>& actions, std::size_t index);
+
+/// The largest number of micro-batches between their forward and their backward: in all chunks together, or in one,
+/// which is the number of slots this chunk needs.
+int max_in_flight(const std::vector<Action>& actions);
+int max_in_flight(const std::vector<Action>& actions, int chunk);
+
+/// Adds what a stage must say and hear. Before each forward or backward comes the receive of its input, after it the
+/// send of its output; the very first chunk receives no activations, the very last sends none. A receive blocks; a send
+/// is started and not waited for until its buffer is used again. From one rank to another there is a channel for
+/// activations and one for gradients (stages of several chunks, when there are two, use both); in each, receives meet
+/// sends in order. One channel for both serves too, unless two stages interleave groups of more than two.
+/// No stage waits for ever when a channel holds one send that is not yet received, or group - stages + 1 of them when
+/// groups are larger than the number of stages.
+std::vector<Action> with_communication(const std::vector<Action>& actions, int stages, int stage, int chunks);
+
+/// The stage that a send goes to or a receive comes from.
+int peer_stage(const Action& action, int stages, int stage);
+
+/// "F0 F1 B0 ..." for tests and drawings; "F0.1" with the chunk when there are several. "rF sF rB sB" communicate.
 std::string schedule_text(const std::vector<Action>& actions);
 
 }  // namespace mtl

@@ -1,17 +1,84 @@
-// Schedules by printing, and by what must hold for any of them.
+// Schedules against Megatron-LM's own, by printing, and by what must hold for any of them.
 #include "layout/schedule.h"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 
+#include "base/error.h"
+#include "tests/layout/golden_lines.h"
+
 using namespace mtl;
 
-TEST_CASE("1F1B: warm-up, steady state, cool-down") {
+namespace {
+
+/// Our list in the fixture's words: "S0" stands before the backward from which on chunk 0's gradients are exchanged.
+std::vector<std::string> steps(const std::vector<Action>& actions) {
+  std::vector<std::string> out;
+  for (std::size_t i = 0; i < actions.size(); ++i) {
+    const Action& action = actions[i];
+    if (is_last_backward(actions, i)) out.push_back(cat("S", action.chunk));
+    out.push_back(cat(action.kind == ActionKind::forward ? "F" : "B", action.micro_batch, ".", action.chunk));
+  }
+  return out;
+}
+
+std::vector<std::string> strings(const Json& json) {
+  std::vector<std::string> out;
+  for (const Json& word : json.as_array()) out.push_back(word.as_string());
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("pipeline schedules are Megatron's, step by step, and so are the refusals") {
+  int cases = 0, refused = 0;
+  for (const Json& json : golden_lines("golden/ranks/pipeline.jsonl")) {
+    auto size = [&](const char* key) { return static_cast<int>(json.int_or(key, 0)); };
+    PipelineShape shape{size("p"), size("v"), size("m"), json.at("n").is_null() ? 0 : size("n")};
+    ScheduleKind kind = shape.chunks > 1 ? ScheduleKind::interleaved : ScheduleKind::one_forward_one_backward;
+    CAPTURE(json.dump().substr(0, 60));
+    ++cases;
+    if (!json.at("error").is_null()) {
+      ++refused;
+      CHECK_THROWS_AS(pipeline_schedule(kind, shape), Error);
+      continue;
+    }
+    for (int stage = 0; stage < shape.stages; ++stage) {
+      std::vector<Action> actions = stage_schedule(kind, shape, stage);
+      CHECK(steps(actions) == strings(json.at("order").as_array()[static_cast<std::size_t>(stage)]));
+      std::int64_t warmup = json.at("warmup").as_array()[static_cast<std::size_t>(stage)].as_int();
+      int computed = kind == ScheduleKind::interleaved
+                         ? interleaved_warmup(shape.stages, stage, shape.chunks, shape.micro_batches, shape.group)
+                         : std::min(shape.stages - stage - 1, shape.micro_batches);
+      CHECK(warmup == computed);
+    }
+  }
+  CHECK(cases == 39);
+  CHECK(refused == 3);
+}
+
+TEST_CASE("the order of interleaved forwards is Megatron's") {
+  int cases = 0;
+  for (const Json& json : golden_lines("golden/ranks/schedule_table.jsonl")) {
+    auto size = [&](const char* key) { return static_cast<int>(json.at(key).as_int()); };
+    std::vector<std::pair<int, int>> table;
+    for (const Json& row : json.at("table").as_array()) {
+      table.emplace_back(static_cast<int>(row.as_array()[0].as_int()), static_cast<int>(row.as_array()[1].as_int()));
+    }
+    CHECK(interleaved_order(size("v"), size("m"), size("n")) == table);
+    ++cases;
+  }
+  CHECK(cases > 5);
+}
+
+TEST_CASE("warm-up, steady state, cool-down") {
   CHECK(schedule_text(one_forward_one_backward(1, 0, 3)) == "F0 B0 F1 B1 F2 B2");
   CHECK(schedule_text(one_forward_one_backward(3, 0, 4)) == "F0 F1 F2 B0 F3 B1 B2 B3");
   CHECK(schedule_text(one_forward_one_backward(3, 2, 2)) == "F0 B0 F1 B1");
   CHECK(schedule_text(one_forward_one_backward(4, 0, 2)) == "F0 F1 B0 B1");
+  CHECK(schedule_text(gpipe(2, 1, 3)) == "F0 F1 F2 B0 B1 B2");
+  CHECK(schedule_text(interleaved(2, 1, 2, 2)) == "F0.0 F1.0 F0.1 B0.1 F1.1 B1.1 B0.0 B1.0");
 }
 
 TEST_CASE("1F1B: every micro-batch once each way, in order, and no more in flight than stages are left") {
@@ -30,4 +97,27 @@ TEST_CASE("1F1B: every micro-batch once each way, in order, and no more in fligh
       }
     }
   }
+}
+
+TEST_CASE("in flight: GPipe keeps all, interleaving counts by chunk, communication changes nothing") {
+  CHECK(max_in_flight(gpipe(4, 3, 7)) == 7);
+  std::vector<Action> actions = interleaved(4, 0, 2, 8);
+  CHECK(max_in_flight(actions) == 11);  // the warm-up of 10 and one more
+  CHECK(max_in_flight(actions, 0) == 8);
+  CHECK(max_in_flight(actions, 1) == 4);  // not all at their most at once
+  CHECK(max_in_flight(with_communication(actions, 4, 0, 2), 0) == 8);
+}
+
+TEST_CASE("communication: the ends of the model have no peer") {
+  auto text = [](int stages, int stage, int chunks, const std::vector<Action>& actions) {
+    return schedule_text(with_communication(actions, stages, stage, chunks));
+  };
+  CHECK(text(1, 0, 1, one_forward_one_backward(1, 0, 1)) == "F0 B0");
+  CHECK(text(2, 0, 1, one_forward_one_backward(2, 0, 2)) == "F0 sF0 F1 sF1 rB0 B0 rB1 B1");
+  CHECK(text(3, 1, 1, one_forward_one_backward(3, 1, 1)) == "rF0 F0 sF0 rB0 B0 sB0");
+  CHECK(text(2, 1, 2, interleaved(2, 1, 2, 2)).substr(0, 48) == "rF0.0 F0.0 sF0.0 rF1.0 F1.0 sF1.0 rF0.1 F0.1 B0.");
+  CHECK(peer_stage({ActionKind::send_forward, 0, 0}, 4, 3) == 0);
+  CHECK(peer_stage({ActionKind::receive_forward, 0, 1}, 4, 0) == 3);
+  CHECK(peer_stage({ActionKind::send_backward, 0, 1}, 4, 0) == 3);
+  CHECK(peer_stage({ActionKind::receive_backward, 0, 0}, 4, 3) == 0);
 }

@@ -1,0 +1,88 @@
+#include "layout/schedule_times.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "base/error.h"
+
+namespace mtl {
+
+namespace {
+
+/// Plays all stages against one another.
+class Simulation {
+ public:
+  Simulation(const std::vector<std::vector<Action>>& stages, int chunks, const ActionDurations& durations)
+      : stages_(stages), places_(static_cast<int>(stages.size()) * chunks), durations_(durations) {
+    out_.spans.resize(stages.size());
+  }
+
+  ScheduleTimes run() {
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
+        while (advance(stage)) moved = true;
+      }
+    }
+    for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
+      require(out_.spans[stage].size() == stages_[stage].size(), "stage ", stage, " waits for ever in its schedule");
+      double work = 0;
+      for (const TimeSpan& span : out_.spans[stage]) work += span.end - span.start;
+      out_.ideal = std::max(out_.ideal, work);
+      if (!out_.spans[stage].empty()) out_.total = std::max(out_.total, out_.spans[stage].back().end);
+    }
+    return out_;
+  }
+
+ private:
+  using Key = std::pair<int, int>;  // place of a chunk in the model, micro-batch
+
+  /// Runs the stage's next action if its input is there.
+  bool advance(std::size_t stage) {
+    std::size_t done = out_.spans[stage].size();
+    if (done == stages_[stage].size()) return false;
+    const Action& action = stages_[stage][done];
+    double start = done == 0 ? 0 : out_.spans[stage].back().end, length = 0;
+    if (action.kind == ActionKind::forward || action.kind == ActionKind::backward) {
+      int place = action.chunk * static_cast<int>(stages_.size()) + static_cast<int>(stage);
+      std::optional<double> ready = input_time(action, place);
+      if (!ready) return false;
+      start = std::max(start, *ready);
+      bool is_forward = action.kind == ActionKind::forward;
+      length = is_forward ? durations_.forward : durations_.backward;
+      (is_forward ? forward_end_ : backward_end_)[{place, action.micro_batch}] = start + length;
+    }
+    out_.spans[stage].push_back({start, start + length});
+    return true;
+  }
+
+  /// When what the action needs from other chunks, and from its own forward, is there; empty when not yet known.
+  std::optional<double> input_time(const Action& action, int place) const {
+    auto end_of = [&](const std::map<Key, double>& ends, int at) -> std::optional<double> {
+      auto found = ends.find({at, action.micro_batch});
+      if (found == ends.end()) return std::nullopt;
+      return found->second;
+    };
+    if (action.kind == ActionKind::forward)
+      return place == 0 ? std::optional<double>(0) : end_of(forward_end_, place - 1);
+    std::optional<double> own = end_of(forward_end_, place);
+    if (!own || place == places_ - 1) return own;
+    return end_of(backward_end_, place + 1);
+  }
+
+  const std::vector<std::vector<Action>>& stages_;
+  int places_;
+  ActionDurations durations_;
+  std::map<Key, double> forward_end_, backward_end_;
+  ScheduleTimes out_;
+};
+
+}  // namespace
+
+ScheduleTimes schedule_times(const std::vector<std::vector<Action>>& stages, int chunks,
+                             const ActionDurations& durations) {
+  return Simulation(stages, chunks, durations).run();
+}
+
+}  // namespace mtl

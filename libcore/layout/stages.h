@@ -1,0 +1,38 @@
+// Which layers each pipeline stage holds.
+//
+// A stage holds one chunk of consecutive layers, or with interleaving several. Chunks follow one another through the
+// stages: chunk 0 of stage 0, of stage 1, ... of the last stage, then chunk 1 of stage 0, and so on. The rules are
+// Megatron-LM's, but for one: layers that do not divide by the stages are allowed when there is one chunk a stage.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace mtl {
+
+/// `count` layers from `first` on, counted from 0.
+struct LayerRange {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+  bool operator==(const LayerRange&) const = default;
+};
+
+struct SplitOptions {
+  std::int64_t num_layers = 0;
+  int stages = 1;
+  int chunks = 1;                                       // of each stage
+  std::optional<std::int64_t> first_stage_layers = {};  // --num-layers-in-first-pipeline-stage
+  std::optional<std::int64_t> last_stage_layers = {};   // --num-layers-in-last-pipeline-stage
+  bool account_for_embedding = false;                   // the embedding counts as a layer of the first stage
+  bool account_for_loss = false;                        // the output layer counts as a layer of the last stage
+  /// Surplus layers go one each to the stages from the second on: the first has the embedding already, and only p-1
+  /// surplus layers bring one to the last, which has the output layer. Without this they are refused, as by Megatron.
+  bool allow_uneven = true;
+};
+
+/// [stage][chunk] -> layers; together they cover every layer once. Throws Error(usage) that names the flags when the
+/// layers cannot be split so.
+std::vector<std::vector<LayerRange>> split_layers(const SplitOptions& options);
+
+}  // namespace mtl

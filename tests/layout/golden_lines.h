@@ -1,0 +1,21 @@
+// The lines of a JSON-lines fixture.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/files.h"
+#include "base/json.h"
+#include "base/str.h"
+
+namespace mtl {
+
+inline std::vector<Json> golden_lines(const std::string& path) {
+  std::vector<Json> out;
+  for (const std::string& line : split(read_file(path), '\n')) {
+    if (!line.empty()) out.push_back(Json::parse(line));
+  }
+  return out;
+}
+
+}  // namespace mtl

@@ -1,0 +1,53 @@
+// The time of schedules against the formulas of the papers.
+#include "layout/schedule_times.h"
+
+#include <doctest/doctest.h>
+
+#include "base/error.h"
+
+using namespace mtl;
+
+TEST_CASE("the bubble is (p - 1) / m, divided by the chunks") {
+  for (int p = 1; p <= 8; ++p) {
+    for (int m = p; m <= 24; m += p) {
+      for (ActionDurations durations : {ActionDurations{1, 2}, ActionDurations{1, 1}, ActionDurations{2.5, 4}}) {
+        auto bubble = [&](ScheduleKind kind, int chunks) {
+          return schedule_times(pipeline_schedule(kind, {p, chunks, m}), chunks, durations).bubble();
+        };
+        double expected = double(p - 1) / m;
+        CHECK(bubble(ScheduleKind::gpipe, 1) == doctest::Approx(expected));
+        CHECK(bubble(ScheduleKind::one_forward_one_backward, 1) == doctest::Approx(expected));
+        for (int chunks = 2; p > 1 && chunks <= 4; ++chunks)
+          CHECK(bubble(ScheduleKind::interleaved, chunks) == doctest::Approx(expected / chunks));
+      }
+    }
+  }
+}
+
+TEST_CASE("fewer micro-batches than stages") {
+  ScheduleTimes times = schedule_times(pipeline_schedule(ScheduleKind::one_forward_one_backward, {4, 1, 2}), 1);
+  CHECK(times.total == 15);  // (m + p - 1) (1 + 2)
+  CHECK(times.ideal == 6);
+}
+
+TEST_CASE("starts and ends") {
+  auto stages = pipeline_schedule(ScheduleKind::one_forward_one_backward, {2, 1, 2});
+  ScheduleTimes times = schedule_times(stages, 1);
+  REQUIRE(schedule_text(stages[0]) == "F0 F1 B0 B1");
+  REQUIRE(schedule_text(stages[1]) == "F0 B0 F1 B1");
+  const double starts[2][4] = {{0, 1, 4, 7}, {1, 2, 4, 5}}, ends[2][4] = {{1, 2, 6, 9}, {2, 4, 5, 7}};
+  for (std::size_t stage = 0; stage < 2; ++stage) {
+    for (std::size_t i = 0; i < 4; ++i) {
+      CHECK(times.spans[stage][i].start == starts[stage][i]);
+      CHECK(times.spans[stage][i].end == ends[stage][i]);
+    }
+  }
+  CHECK(times.total == 9);
+  CHECK(times.bubble() == doctest::Approx(0.5));
+}
+
+TEST_CASE("stages that wait for one another for ever") {
+  std::vector<std::vector<Action>> stages = {{{ActionKind::forward, 0, 0}, {ActionKind::backward, 0, 0}},
+                                             {{ActionKind::backward, 0, 0}, {ActionKind::forward, 0, 0}}};
+  CHECK_THROWS_AS(schedule_times(stages, 1), Error);
+}

@@ -1,0 +1,103 @@
+// Layers of stages against Megatron-LM's own, and what is beyond it.
+#include "layout/stages.h"
+
+#include <doctest/doctest.h>
+
+#include "base/error.h"
+#include "tests/layout/golden_lines.h"
+
+using namespace mtl;
+
+namespace {
+
+std::optional<std::int64_t> int_or_none(const Json& json) {
+  return json.is_null() ? std::nullopt : std::optional(json.as_int());
+}
+
+SplitOptions options_of(const Json& args) {
+  SplitOptions options;
+  options.num_layers = args.at("num_layers").as_int();
+  options.stages = static_cast<int>(args.at("p").as_int());
+  options.chunks = static_cast<int>(args.at("v").as_int());
+  options.first_stage_layers = int_or_none(args.at("num_layers_in_first_pipeline_stage"));
+  options.last_stage_layers = int_or_none(args.at("num_layers_in_last_pipeline_stage"));
+  options.account_for_embedding = args.at("account_for_embedding_in_pipeline_split").as_bool();
+  options.account_for_loss = args.at("account_for_loss_in_pipeline_split").as_bool();
+  options.allow_uneven = false;
+  return options;
+}
+
+std::vector<std::vector<LayerRange>> ranges_of(const Json& stages) {
+  std::vector<std::vector<LayerRange>> out;
+  for (const Json& stage : stages.as_array()) {
+    std::vector<LayerRange>& chunks = out.emplace_back();
+    for (const Json& chunk : stage.as_array())
+      chunks.push_back({chunk.as_array()[0].as_int(), chunk.as_array()[1].as_int()});
+  }
+  return out;
+}
+
+std::vector<std::int64_t> counts(const SplitOptions& options) {
+  std::vector<std::int64_t> out;
+  std::int64_t next = 0;
+  for (const std::vector<LayerRange>& chunks : split_layers(options)) {
+    CHECK(chunks.size() == 1);
+    CHECK(chunks[0].first == next);
+    out.push_back(chunks[0].count);
+    next += chunks[0].count;
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("layers of stages are Megatron's, and so are the refusals") {
+  int cases = 0, refused = 0;
+  for (const Json& json : golden_lines("golden/ranks/layers.jsonl")) {
+    SplitOptions options = options_of(json.at("args"));
+    CAPTURE(json.dump());
+    ++cases;
+    if (json.at("error").is_null()) {
+      CHECK(split_layers(options) == ranges_of(json.at("stages")));
+    } else {
+      ++refused;
+      CHECK_THROWS_AS(split_layers(options), Error);
+    }
+  }
+  CHECK(cases == 21);
+  CHECK(refused == 3);
+}
+
+TEST_CASE("surplus layers go to the stages from the second on") {
+  CHECK(counts({.num_layers = 13, .stages = 4}) == std::vector<std::int64_t>{3, 4, 3, 3});
+  CHECK(counts({.num_layers = 14, .stages = 4}) == std::vector<std::int64_t>{3, 4, 4, 3});
+  CHECK(counts({.num_layers = 15, .stages = 4}) == std::vector<std::int64_t>{3, 4, 4, 4});
+  CHECK(counts({.num_layers = 3, .stages = 2}) == std::vector<std::int64_t>{1, 2});
+  CHECK(counts({.num_layers = 5, .stages = 1}) == std::vector<std::int64_t>{5});
+}
+
+TEST_CASE("splits that cannot be are refused as wrong usage") {
+  std::vector<SplitOptions> refused = {
+      {.num_layers = 0},
+      {.num_layers = 4, .stages = 0},
+      {.num_layers = 3, .stages = 4},
+      {.num_layers = 4, .stages = 1, .chunks = 2},
+      {.num_layers = 13, .stages = 2, .chunks = 2},
+      {.num_layers = 12, .stages = 1, .first_stage_layers = 3},
+      {.num_layers = 12, .stages = 2, .first_stage_layers = 0},
+      {.num_layers = 12, .stages = 2, .first_stage_layers = 12},
+      {.num_layers = 12, .stages = 2, .first_stage_layers = 3, .last_stage_layers = 4},
+      {.num_layers = 12, .stages = 3, .first_stage_layers = 3, .account_for_loss = true},
+      {.num_layers = 12, .stages = 4, .account_for_embedding = true},
+  };
+  for (const SplitOptions& options : refused) {
+    CAPTURE(options.num_layers);
+    CAPTURE(options.stages);
+    try {
+      split_layers(options);
+      FAIL("not refused");
+    } catch (const Error& error) {
+      CHECK(error.code() == Exit::usage);
+    }
+  }
+}

@@ -1,0 +1,22 @@
+// The padded vocabulary against Megatron-LM's.
+#include "nn/gpt_config.h"
+
+#include <doctest/doctest.h>
+
+#include "base/files.h"
+#include "base/json.h"
+
+using namespace mtl;
+
+TEST_CASE("the vocabulary is padded as by Megatron") {
+  int cases = 0;
+  for (const std::string& line : split(read_file("golden/ranks/vocab_padding.jsonl"), '\n')) {
+    if (line.empty()) continue;
+    Json row = Json::parse(line);
+    auto value = [&](std::size_t column) { return row.as_array()[column].as_int(); };
+    CAPTURE(line);
+    CHECK(padded_vocab_size(value(0), value(1), value(2)) == value(3));
+    ++cases;
+  }
+  CHECK(cases > 100);
+}
