@@ -80,7 +80,8 @@ void BpeModel::encode_short(std::string_view piece, std::vector<std::int32_t>& o
 }
 
 void BpeModel::encode_long(std::string_view piece, Scratch& scratch, std::vector<std::int32_t>& out) const {
-  auto& [nodes, heap] = scratch;
+  auto& nodes = scratch.nodes;
+  auto& heap = scratch.heap;
   if (piece.size() >= kNowhere) fail(Exit::bad_data, "a word of ", piece.size(), " bytes");
   auto count = static_cast<std::uint32_t>(piece.size());
   auto later = [](const Scratch::Candidate& a, const Scratch::Candidate& b) {

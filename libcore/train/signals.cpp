@@ -1,43 +1,44 @@
 #include "train/signals.h"
 
+#include <pthread.h>
 #include <unistd.h>
-
-#include <atomic>
-#include <csignal>
 
 namespace mtl {
 
 namespace {
 
-// A handler can reach nothing but what has static storage; these three flags are all there is of it.
-std::atomic<int> save_requests{0}, status_requests{0}, end_requests{0};
-static_assert(std::atomic<int>::is_always_lock_free);
-
-void on_signal(int number) {
-  if (number == SIGUSR1) ++save_requests;
-  if (number == SIGUSR2) ++status_requests;
-  if (number == SIGINT && end_requests > 0) ::_exit(128 + SIGINT);
-  if (number == SIGTERM || number == SIGINT) ++end_requests;
+sigset_t request_signals() {
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  for (int number : {SIGUSR1, SIGUSR2, SIGTERM, SIGINT}) ::sigaddset(&signals, number);
+  return signals;
 }
-
-constexpr int kSignals[] = {SIGUSR1, SIGUSR2, SIGTERM, SIGINT};
 
 }  // namespace
 
 SignalRequests::SignalRequests() {
-  save_requests = status_requests = end_requests = 0;
-  struct sigaction action {};
-  action.sa_handler = on_signal;
-  action.sa_flags = SA_RESTART;
-  for (int number : kSignals) ::sigaction(number, &action, nullptr);
+  const sigset_t signals = request_signals();
+  ::pthread_sigmask(SIG_BLOCK, &signals, &blocked_before_);
+  waiter_ = std::thread([this] { record(); });
 }
 
 SignalRequests::~SignalRequests() {
-  for (int number : kSignals) std::signal(number, SIG_DFL);
+  stopping_ = true;
+  ::pthread_kill(waiter_.native_handle(), SIGUSR2);  // wakes it
+  waiter_.join();
+  ::pthread_sigmask(SIG_SETMASK, &blocked_before_, nullptr);
 }
 
-bool SignalRequests::take_save() { return save_requests.exchange(0) > 0; }
-bool SignalRequests::take_status() { return status_requests.exchange(0) > 0; }
-bool SignalRequests::wants_end() const { return end_requests > 0; }
+void SignalRequests::record() {
+  const sigset_t signals = request_signals();
+  while (!stopping_) {
+    int number = 0;
+    if (::sigwait(&signals, &number) != 0) continue;
+    if (number == SIGUSR1) save_ = true;
+    if (number == SIGUSR2) status_ = true;
+    if (number == SIGINT && end_) ::_exit(128 + SIGINT);
+    if (number == SIGTERM || number == SIGINT) end_ = true;
+  }
+}
 
 }  // namespace mtl

@@ -1,11 +1,20 @@
 // Signals as requests that the training loop reads between steps.
 //
 //   USR1  save and go on        TERM, INT  save and end (a second INT ends at once)        USR2  print a status line
+//
+// No handler is installed: the signals are blocked, and a thread of its own waits for them. A handler would run on the
+// stack of whatever thread the signal interrupts, and oneDNN's sgemm, in the middle of a product, points the stack
+// pointer into a heap buffer of its own (its issue 4845): the handler's frame overwrote whatever lay below.
 #pragma once
+
+#include <atomic>
+#include <csignal>
+#include <thread>
 
 namespace mtl {
 
-/// While it lives, the signals above are recorded instead of ending the process. At most one at a time.
+/// While it lives, the signals above are recorded instead of ending the process. At most one at a time; to be made
+/// before other threads are, which inherit what is blocked.
 class SignalRequests {
  public:
   SignalRequests();
@@ -13,10 +22,17 @@ class SignalRequests {
   SignalRequests(const SignalRequests&) = delete;
 
   /// Each returns whether it was asked for since the last call.
-  bool take_save();
-  bool take_status();
+  bool take_save() { return save_.exchange(false); }
+  bool take_status() { return status_.exchange(false); }
   /// Once asked, stays asked.
-  bool wants_end() const;
+  bool wants_end() const { return end_; }
+
+ private:
+  void record();
+
+  std::atomic<bool> save_{false}, status_{false}, end_{false}, stopping_{false};
+  sigset_t blocked_before_;
+  std::thread waiter_;
 };
 
 }  // namespace mtl

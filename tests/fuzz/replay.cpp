@@ -1,0 +1,21 @@
+// Runs a fuzz target over the files of the folders given, without libFuzzer. A fault ends the process.
+#include <cstdint>
+#include <cstdio>
+
+#include "base/files.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+
+int main(int argc, char** argv) {
+  int files = 0;
+  for (int i = 1; i < argc; ++i) {
+    for (const auto& entry : mtl::fs::directory_iterator(argv[i])) {
+      std::string path = entry.path().string(), content = mtl::read_file(path);
+      std::printf("%s\n", path.c_str());
+      std::fflush(stdout);  // the last line names the culprit
+      LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(content.data()), content.size());
+      ++files;
+    }
+  }
+  return files > 0 ? 0 : 1;
+}

@@ -1,0 +1,61 @@
+// Signals become requests, and interrupt no thread that computes.
+#include "train/signals.h"
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <functional>
+
+using namespace mtl;
+using std::chrono::milliseconds, std::chrono::steady_clock;
+
+namespace {
+
+void send(int number) { ::kill(::getpid(), number); }
+
+/// Within ten seconds.
+bool comes(const std::function<bool()>& condition) {
+  for (auto end = steady_clock::now() + std::chrono::seconds(10); steady_clock::now() < end;) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+  return false;
+}
+
+}  // namespace
+
+TEST_CASE("signals are requests, each taken once; the wish to end stays") {
+  {
+    SignalRequests requests;
+    CHECK(!requests.take_save());
+    CHECK(!requests.take_status());
+    send(SIGUSR1);
+    CHECK(comes([&] { return requests.take_save(); }));
+    CHECK(!requests.take_save());
+    send(SIGUSR2);
+    CHECK(comes([&] { return requests.take_status(); }));
+    CHECK(!requests.take_status());
+    CHECK(!requests.wants_end());
+    send(SIGTERM);
+    CHECK(comes([&] { return requests.wants_end(); }));
+    CHECK(requests.wants_end());
+  }
+  SignalRequests others;  // a later run starts without the wishes of the one before
+  CHECK(!others.wants_end());
+  CHECK(!others.take_status());
+  send(SIGINT);
+  CHECK(comes([&] { return others.wants_end(); }));
+}
+
+TEST_CASE("no thread that computes takes them") {
+  SignalRequests requests;
+  bool all_blocked = true;
+#pragma omp parallel num_threads(4) reduction(&& : all_blocked)
+  {
+    sigset_t blocked;
+    ::pthread_sigmask(SIG_BLOCK, nullptr, &blocked);
+    for (int number : {SIGUSR1, SIGUSR2, SIGTERM, SIGINT}) all_blocked = all_blocked && ::sigismember(&blocked, number);
+  }
+  CHECK(all_blocked);
+}
