@@ -36,7 +36,6 @@ Sizes checked_sizes(const AttentionInput& in) {
   expect_tensor("attention: qkv", in.qkv, DType::f32, in.qkv.shape());
   require(in.dropout.probability >= 0 && in.dropout.probability < 1, "attention: a dropout of ", in.dropout.probability,
           " is not in [0, 1)");
-  require(in.dropout.first_position == 0, "attention: sees whole sequences; the dropout's first position must be 0");
   require(!in.dropout.active() || attention_dropout_threshold(in.dropout.probability) < 256, "attention: a dropout of ",
           in.dropout.probability, " keeps nothing at a resolution of 1 / 256");
   require(in.scale > 0, "attention: scale must be positive, got ", in.scale);

@@ -33,19 +33,20 @@ struct LayerNormBackward {
 void layernorm_backward(Stream& stream, const LayerNormBackward& args, const LayerNormCache& cache);
 
 void residual_forward(Stream& stream, Tensor out, Tensor residual, Tensor branch, Tensor bias, const Dropout& dropout);
-/// partials (row_sum_blocks(B T).number(), C); left out when dbias is not wanted.
+/// partials (row_sum_blocks(N).number(), C); left out when dbias is not wanted.
 void residual_backward(Stream& stream, Tensor partials, Tensor dbranch, Grad dbias, Tensor dout,
                        const Dropout& dropout);
 
 /// target (C) = or += the rows of partials, added in order.
 void sum_partials(Stream& stream, Grad target, Tensor partials, std::int64_t offset, std::int64_t row_stride);
 
-void embedding_forward(Stream& stream, Tensor out, const EmbeddingInput& in, Tensor table, Tensor position_table,
-                       const Dropout& dropout);
-void embedding_backward(Stream& stream, Grad dtable, Grad dposition_table, Tensor dout, const EmbeddingInput& in,
-                        const Dropout& dropout);
+void embedding_forward(Stream& stream, Tensor out, Tensor tokens, std::int64_t vocab_begin, Tensor table);
+void embedding_backward(Stream& stream, Grad dtable, Tensor dout, Tensor tokens, std::int64_t vocab_begin);
+void positions_forward(Stream& stream, Tensor x, Tensor positions, Tensor table, const Dropout& dropout);
+void positions_backward(Stream& stream, Grad dtable, Tensor dx, Tensor positions, const Dropout& dropout);
 
 void cross_entropy_stats(Stream& stream, Tensor stats, Tensor logits, Tensor labels, VocabSlice slice);
+void cross_entropy_combine(Stream& stream, Tensor stats, Tensor parts);
 void cross_entropy_loss(Stream& stream, Tensor losses, Tensor stats);
 void cross_entropy_backward(Stream& stream, Tensor logits, Tensor stats, Tensor labels, Tensor weights,
                             VocabSlice slice);

@@ -21,6 +21,14 @@ void cross_entropy_stats(Stream& stream, Tensor stats, Tensor logits, Tensor lab
   cpu::cross_entropy_stats(stream, stats, logits, labels, slice);
 }
 
+void cross_entropy_combine(Stream& stream, Tensor stats, Tensor parts) {
+  expect_tensor("cross_entropy stats", stats, DType::f32, {stats.size(0), 3});
+  expect_tensor("cross_entropy parts", parts, DType::f32, {parts.size(0), stats.size(0), 3});
+  stream.count(0, static_cast<double>(stats.bytes() + parts.bytes()));
+  if (stream.is_meta()) return;
+  cpu::cross_entropy_combine(stream, stats, parts);
+}
+
 void cross_entropy_loss(Stream& stream, Tensor losses, Tensor stats) {
   expect_tensor("cross_entropy losses", losses, DType::f32, {losses.numel()});
   expect_tensor("cross_entropy stats", stats, DType::f32, {losses.numel(), 3});

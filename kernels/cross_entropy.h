@@ -22,6 +22,10 @@ struct VocabSlice {
 /// Writes stats (N, 3): max, sum, target (0 when the label is in another slice). labels (N) i32.
 void cross_entropy_stats(Stream& stream, Tensor stats, Tensor logits, Tensor labels, VocabSlice slice);
 
+/// stats of the whole vocabulary from those of its slices, parts (P, N, 3), in the order of the slices. With one part
+/// it is that part.
+void cross_entropy_combine(Stream& stream, Tensor stats, Tensor parts);
+
 /// Writes losses (N) from complete stats.
 void cross_entropy_loss(Stream& stream, Tensor losses, Tensor stats);
 

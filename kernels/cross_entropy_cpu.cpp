@@ -77,6 +77,25 @@ void cross_entropy_stats(Stream& stream, Tensor stats, Tensor logits, Tensor lab
   });
 }
 
+void cross_entropy_combine(Stream&, Tensor stats, Tensor parts) {
+  const std::int64_t rows = stats.size(0);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const auto part = [&](std::int64_t p) { return parts.data<float>() + (p * rows + row) * 3; };
+    float max = part(0)[0], target = 0;
+    for (std::int64_t p = 1; p < parts.size(0); ++p) max = std::max(max, part(p)[0]);
+    double sum = 0;
+    for (std::int64_t p = 0; p < parts.size(0); ++p) {
+      // A slice of padding alone has sum 0 and maximum -inf, so its factor is 0.
+      sum += static_cast<double>(part(p)[1]) * std::exp(static_cast<double>(part(p)[0]) - static_cast<double>(max));
+      target += part(p)[2];
+    }
+    float* out = stats.data<float>() + 3 * row;
+    out[0] = max;
+    out[1] = static_cast<float>(sum);
+    out[2] = target;
+  }
+}
+
 void cross_entropy_loss(Stream&, Tensor losses, Tensor stats) {
   const float* s = stats.data<float>();
   for (std::int64_t row = 0; row < losses.numel(); ++row, s += 3) {

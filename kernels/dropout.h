@@ -1,9 +1,9 @@
 // The dropout masks: which elements are kept depends on seed, place in the model, global sample number and position in
 // the global tensor alone, never on micro-batch size, layout or threads.
 //
-// Hidden state: a sample's tensor (T, C) is numbered row by row; one Philox call, counter (sample, element / 8), serves
-// 8 consecutive elements with 16 bits each: word i / 2, low half for even i. Kept iff bits >= round(p * 65536), scaled
-// by 65536 / (65536 - round(p * 65536)).
+// Hidden state: a sample's tensor (T, C) is numbered row by row, wherever its rows are held; one Philox call, counter
+// (sample, element / 8), serves 8 consecutive elements with 16 bits each: word i / 2, low half for even i. Kept iff
+// bits >= round(p * 65536), scaled by 65536 / (65536 - round(p * 65536)).
 //
 // Attention: a head's scores (T, T) are cut into tiles of 16 rows by 32 columns. One call, counter (sample,
 // ((head * row_tiles + row_tile) * column_tiles + column_tile) * 32 + lane) with lane = 4 g + q, g in 0..7, q in 0..3,
@@ -24,7 +24,9 @@ struct Dropout {
   float probability = 0;  // 0: off
   PhiloxKey key{};
   const StepState* state = nullptr;  // sample_base: the global number of the micro-batch's first sample
-  std::int64_t first_position = 0;   // global sequence position of the local tensor's first row
+  // Which rows a tensor's are: row i is number first_row + i of the (B T) rows of the micro-batch.
+  std::int64_t first_row = 0;
+  std::int64_t seq_length = 1;  // T
   bool active() const { return probability > 0; }
 };
 

@@ -27,17 +27,18 @@ class HiddenMask {
     scale_ = threshold_ >= 65536 ? 0 : 65536.0f / static_cast<float>(65536 - threshold_);
   }
 
-  /// body(i, lanes, factor) over the columns [columns.begin, columns.end) of local row `t` of local sample `b`.
+  /// body(i, lanes, factor) over the columns [columns.begin, columns.end) of a tensor's row.
   template <class Body>
-  HWY_INLINE void sweep_row(std::int64_t b, std::int64_t t, Range columns, const Body& body) const {
+  HWY_INLINE void sweep_row(std::int64_t tensor_row, Range columns, const Body& body) const {
     if (!dropout_.active()) {
       const auto begin = static_cast<std::size_t>(columns.begin);
       sweep(static_cast<std::size_t>(columns.size()),
             [&](std::size_t i, auto lanes) HWY_ATTR { body(begin + i, lanes, set(1)); });
       return;
     }
-    const auto sample = static_cast<std::uint64_t>(dropout_.state->sample_base + b);
-    const std::uint64_t row = static_cast<std::uint64_t>(dropout_.first_position + t) * width_;
+    const std::int64_t global_row = dropout_.first_row + tensor_row;
+    const auto sample = static_cast<std::uint64_t>(dropout_.state->sample_base + global_row / dropout_.seq_length);
+    const std::uint64_t row = static_cast<std::uint64_t>(global_row % dropout_.seq_length) * width_;
     const auto end = static_cast<std::size_t>(columns.end);
     for (auto at = static_cast<std::size_t>(columns.begin); at < end; at += kStretch) {
       const std::size_t n = HWY_MIN(kStretch, end - at);

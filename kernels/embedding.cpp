@@ -6,52 +6,57 @@ namespace mtl {
 
 namespace {
 
-void check_input(const Tensor& hidden, const EmbeddingInput& in, const Tensor& table, const Tensor& positions_table) {
-  require(hidden.shape().rank() == 3, "embedding: expected (B, T, C), got ", hidden.shape().text());
-  expect_tensor("embedding hidden state", hidden, DType::f32, hidden.shape());
-  const Shape places{hidden.size(0), hidden.size(1)};
-  expect_tensor("embedding tokens", in.tokens, DType::i32, places);
-  if (table.exists()) expect_tensor("embedding table", table, DType::f32, {table.size(0), hidden.size(2)});
-  if (!positions_table.exists()) return;
-  expect_tensor("embedding position table", positions_table, DType::f32, {positions_table.size(0), hidden.size(2)});
-  expect_tensor("embedding positions", in.positions, DType::i32, places);
+void check_operands(const char* what, const Tensor& hidden, const Tensor& indices, const Tensor& table) {
+  require(hidden.shape().rank() == 2, what, ": expected (N, C), got ", hidden.shape().text());
+  expect_tensor(what, hidden, DType::f32, hidden.shape());
+  expect_tensor(what, indices, DType::i32, {hidden.size(0)});
+  expect_tensor(what, table, DType::f32, {table.size(0), hidden.size(1)});
 }
 
-void check_positions(const EmbeddingInput& in, const Tensor& position_table) {
-  if (!position_table.exists()) return;
-  const std::int32_t* positions = in.positions.data<std::int32_t>();
-  for (std::int64_t place = 0; place < in.positions.numel(); ++place) {
-    require(positions[place] >= 0 && positions[place] < position_table.size(0), "embedding: position ",
-            positions[place], " is not within the ", position_table.size(0), " of the position table");
+void check_positions(const Tensor& positions, const Tensor& table) {
+  const std::int32_t* at = positions.data<std::int32_t>();
+  for (std::int64_t i = 0; i < positions.numel(); ++i) {
+    require(at[i] >= 0 && at[i] < table.size(0), "embedding: position ", at[i], " is not within the ", table.size(0),
+            " of the position table");
   }
+}
+
+/// Each place reads its row, and reads and writes a row of the gradient, which is cleared first when it is overwritten.
+double scatter_bytes(const Tensor& dout, const Grad& dtable) {
+  double cleared = dtable.mode == GradMode::overwrite ? static_cast<double>(dtable.tensor.bytes()) : 0;
+  return 3 * static_cast<double>(dout.bytes()) + cleared;
 }
 
 }  // namespace
 
-void embedding_forward(Stream& stream, Tensor out, const EmbeddingInput& in, Tensor table, Tensor position_table,
-                       const Dropout& dropout) {
-  require(table.exists(), "embedding: no table");
-  check_input(out, in, table, position_table);
-  const int reads = position_table.exists() ? 2 : 1;
-  stream.count(0, (1 + reads) * static_cast<double>(out.bytes()) + static_cast<double>(reads * in.tokens.bytes()));
+void embedding_forward(Stream& stream, Tensor out, Tensor tokens, std::int64_t vocab_begin, Tensor table) {
+  check_operands("embedding", out, tokens, table);
+  stream.count(0, 2 * static_cast<double>(out.bytes()) + static_cast<double>(tokens.bytes()));
   if (stream.is_meta()) return;
-  check_positions(in, position_table);
-  cpu::embedding_forward(stream, out, in, table, position_table, dropout);
+  cpu::embedding_forward(stream, out, tokens, vocab_begin, table);
 }
 
-void embedding_backward(Stream& stream, Grad dtable, Grad dposition_table, Tensor dout, const EmbeddingInput& in,
-                        const Dropout& dropout) {
-  check_input(dout, in, dtable.tensor, dposition_table.tensor);
-  double bytes = static_cast<double>(dout.bytes());
-  for (const Grad& grad : {dtable, dposition_table}) {
-    if (!grad.wanted()) continue;
-    bytes += 2 * static_cast<double>(dout.bytes());
-    if (grad.mode == GradMode::overwrite) bytes += static_cast<double>(grad.tensor.bytes());
-  }
-  stream.count(0, bytes);
+void embedding_backward(Stream& stream, Grad dtable, Tensor dout, Tensor tokens, std::int64_t vocab_begin) {
+  check_operands("embedding gradient", dout, tokens, dtable.tensor);
+  stream.count(0, scatter_bytes(dout, dtable) + static_cast<double>(tokens.bytes()));
   if (stream.is_meta()) return;
-  check_positions(in, dposition_table.tensor);
-  cpu::embedding_backward(stream, dtable, dposition_table, dout, in, dropout);
+  cpu::embedding_backward(stream, dtable, dout, tokens, vocab_begin);
+}
+
+void positions_forward(Stream& stream, Tensor x, Tensor positions, Tensor table, const Dropout& dropout) {
+  check_operands("positions", x, positions, table);
+  stream.count(0, 3 * static_cast<double>(x.bytes()) + static_cast<double>(positions.bytes()));
+  if (stream.is_meta()) return;
+  check_positions(positions, table);
+  cpu::positions_forward(stream, x, positions, table, dropout);
+}
+
+void positions_backward(Stream& stream, Grad dtable, Tensor dx, Tensor positions, const Dropout& dropout) {
+  check_operands("positions gradient", dx, positions, dtable.tensor);
+  stream.count(0, scatter_bytes(dx, dtable) + static_cast<double>(dx.bytes() + positions.bytes()));
+  if (stream.is_meta()) return;
+  check_positions(positions, dtable.tensor);
+  cpu::positions_backward(stream, dtable, dx, positions, dropout);
 }
 
 }  // namespace mtl

@@ -1,11 +1,11 @@
-// Token and position embedding.
+// Token and position embedding, as two operators: between them the ranks that share the vocabulary sum what they found.
 //
-//   out[b, t] = dropout(table[tokens[b, t]] + position_table[positions[b, t]])
-//   dtable[v] = sum of dout over the places that hold token v (dropout's mask applied); likewise dposition_table
+//   embedding:  out[n] = table[tokens[n]]                           dtable[v] = sum of dout over the places of token v
+//   positions:  x[n] = dropout(x[n] + table[positions[n]])          dx = dropout'(dx), dtable[p] likewise, of that dx
 //
-// tokens, positions (B, T) i32; out (B, T, C); table (V, C) holds the rows [vocab_begin, vocab_begin + V) of the
-// vocabulary: a token outside them gives zeros, to be summed over the ranks that hold the rest. position_table (P, C)
-// may be left out. Scatter-adds run in a fixed order, whatever the number of threads; overwrite clears first.
+// Rows N = (B T) or some of them, width C. tokens, positions (N) i32; x, out (N, C). The token table (V, C) holds the
+// rows [vocab_begin, vocab_begin + V) of the vocabulary: a token outside them gives zeros. Scatter-adds run in a fixed
+// order, whatever the number of threads; overwrite clears first.
 #pragma once
 
 #include "device/stream.h"
@@ -14,17 +14,12 @@
 
 namespace mtl {
 
-struct EmbeddingInput {
-  Tensor tokens;     // (B, T) i32
-  Tensor positions;  // (B, T) i32
-  std::int64_t vocab_begin = 0;
-};
+void embedding_forward(Stream& stream, Tensor out, Tensor tokens, std::int64_t vocab_begin, Tensor table);
+void embedding_backward(Stream& stream, Grad dtable, Tensor dout, Tensor tokens, std::int64_t vocab_begin);
 
-/// Throws when a position is not within the table (a token outside it is another rank's).
-void embedding_forward(Stream& stream, Tensor out, const EmbeddingInput& in, Tensor table, Tensor position_table,
-                       const Dropout& dropout);
-
-void embedding_backward(Stream& stream, Grad dtable, Grad dposition_table, Tensor dout, const EmbeddingInput& in,
-                        const Dropout& dropout);
+/// In place. Throws when a position is not within the table.
+void positions_forward(Stream& stream, Tensor x, Tensor positions, Tensor table, const Dropout& dropout);
+/// dx, in place, becomes the gradient of what forward was given.
+void positions_backward(Stream& stream, Grad dtable, Tensor dx, Tensor positions, const Dropout& dropout);
 
 }  // namespace mtl

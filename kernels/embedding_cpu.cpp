@@ -8,53 +8,42 @@
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
-/// The row of a table that an index names, or null: no table, or another rank's row.
-HWY_INLINE float* row_of(const Tensor& table, std::int64_t index) {
-  if (!table.exists() || index < 0 || index >= table.size(0)) return nullptr;
-  return table.data<float>() + index * table.size(1);
-}
-
-/// The rows that meet at a place of the batch, in the tables or in their gradients.
-struct PlaceRows {
-  float* token;
-  float* position;
-};
-
-HWY_INLINE PlaceRows rows_at(std::int64_t place, const EmbeddingInput& in, const Tensor& table,
-                             const Tensor& positions) {
-  float* token = row_of(table, in.tokens.data<std::int32_t>()[place] - in.vocab_begin);
-  return {token, positions.exists() ? row_of(positions, in.positions.data<std::int32_t>()[place]) : nullptr};
-}
-
-void embedding_forward_places(Tensor out, const EmbeddingInput& in, Tensor table, Tensor position_table,
-                              const Dropout& dropout, Range places) {
-  const std::int64_t length = out.size(1), width = out.size(2);
+void positions_forward_rows(Tensor x, Tensor positions, Tensor table, const Dropout& dropout, Range rows) {
+  const std::int64_t width = x.size(1);
   const HiddenMask mask(dropout, width);
-  for (std::int64_t place = places.begin; place < places.end; ++place) {
-    const PlaceRows rows = rows_at(place, in, table, position_table);
-    float* to = out.data<float>() + place * width;
-    const auto embed = [=](std::size_t i, auto lanes, VecF32 factor) HWY_ATTR {
-      VecF32 x = rows.token != nullptr ? lanes.load(rows.token + i) : set(0);
-      if (rows.position != nullptr) x = hn::Add(x, lanes.load(rows.position + i));
-      lanes.store(hn::Mul(x, factor), to + i);
-    };
-    mask.sweep_row(place / length, place % length, {0, width}, embed);
+  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+    const float* position = table.data<float>() + positions.data<std::int32_t>()[row] * width;
+    float* to = x.data<float>() + row * width;
+    mask.sweep_row(row, {0, width}, [=](std::size_t i, auto lanes, VecF32 factor) HWY_ATTR {
+      lanes.store(hn::Mul(hn::Add(lanes.load(to + i), lanes.load(position + i)), factor), to + i);
+    });
   }
 }
 
-void embedding_backward_columns(Tensor dtable, Tensor dposition_table, Tensor dout, const EmbeddingInput& in,
-                                const Dropout& dropout, Range columns) {
-  const std::int64_t length = dout.size(1), width = dout.size(2);
+void positions_backward_columns(Tensor dtable, Tensor dx, Tensor positions, const Dropout& dropout, Range columns) {
+  const std::int64_t width = dx.size(1);
   const HiddenMask mask(dropout, width);
-  for (std::int64_t place = 0; place < dout.row_count(); ++place) {
-    const PlaceRows rows = rows_at(place, in, dtable, dposition_table);
-    const float* from = dout.data<float>() + place * width;
-    const auto scatter = [=](std::size_t i, auto lanes, VecF32 factor) HWY_ATTR {
-      const VecF32 dx = hn::Mul(lanes.load(from + i), factor);
-      if (rows.token != nullptr) lanes.store(hn::Add(lanes.load(rows.token + i), dx), rows.token + i);
-      if (rows.position != nullptr) lanes.store(hn::Add(lanes.load(rows.position + i), dx), rows.position + i);
-    };
-    mask.sweep_row(place / length, place % length, columns, scatter);
+  for (std::int64_t row = 0; row < dx.size(0); ++row) {
+    float* position = dtable.data<float>() + positions.data<std::int32_t>()[row] * width;
+    float* at = dx.data<float>() + row * width;
+    mask.sweep_row(row, columns, [=](std::size_t i, auto lanes, VecF32 factor) HWY_ATTR {
+      const VecF32 masked = hn::Mul(lanes.load(at + i), factor);
+      lanes.store(masked, at + i);
+      lanes.store(hn::Add(lanes.load(position + i), masked), position + i);
+    });
+  }
+}
+
+void embedding_backward_columns(Tensor dtable, Tensor dout, Tensor tokens, std::int64_t vocab_begin, Range columns) {
+  const std::int64_t width = dout.size(1);
+  for (std::int64_t row = 0; row < dout.size(0); ++row) {
+    const std::int64_t token = tokens.data<std::int32_t>()[row] - vocab_begin;
+    if (token < 0 || token >= dtable.size(0)) continue;
+    float* to = dtable.data<float>() + token * width + columns.begin;
+    const float* from = dout.data<float>() + row * width + columns.begin;
+    sweep(static_cast<std::size_t>(columns.size()), [=](std::size_t i, auto lanes) HWY_ATTR {
+      lanes.store(hn::Add(lanes.load(to + i), lanes.load(from + i)), to + i);
+    });
   }
 }
 
@@ -64,26 +53,48 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mtl::cpu {
 namespace {
-HWY_EXPORT(embedding_forward_places);
+HWY_EXPORT(positions_forward_rows);
+HWY_EXPORT(positions_backward_columns);
 HWY_EXPORT(embedding_backward_columns);
+
+/// body(columns) for stretches of the columns that threads share out, after the gradient was cleared if it is new.
+template <class Body>
+void over_columns(Stream& stream, const Grad& dtable, const Tensor& dout, const Body& body) {
+  if (dtable.mode == GradMode::overwrite) cpu::fill_zero(stream, dtable.tensor);
+  const Blocks columns{dout.size(1), 64};
+  parallel_for(stream.threads(), columns.number(), dout.numel(), [&](std::int64_t block) { body(columns[block]); });
+}
 }  // namespace
 
-void embedding_forward(Stream& stream, Tensor out, const EmbeddingInput& in, Tensor table, Tensor position_table,
-                       const Dropout& dropout) {
-  parallel_rows(stream.threads(), out.row_count(), out.size(2), [&](Range places) {
-    HWY_DYNAMIC_DISPATCH(embedding_forward_places)(out, in, table, position_table, dropout, places);
+void embedding_forward(Stream& stream, Tensor out, Tensor tokens, std::int64_t vocab_begin, Tensor table) {
+  const std::int64_t width = out.size(1);
+  parallel_rows(stream.threads(), out.size(0), width, [&](Range rows) {
+    for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+      const std::int64_t token = tokens.data<std::int32_t>()[row] - vocab_begin;
+      float* to = out.data<float>() + row * width;
+      if (token < 0 || token >= table.size(0))
+        std::fill(to, to + width, 0.0f);
+      else
+        std::copy_n(table.data<float>() + token * width, width, to);
+    }
   });
 }
 
-void embedding_backward(Stream& stream, Grad dtable, Grad dposition_table, Tensor dout, const EmbeddingInput& in,
-                        const Dropout& dropout) {
-  for (const Grad& grad : {dtable, dposition_table}) {
-    if (grad.wanted() && grad.mode == GradMode::overwrite) cpu::fill_zero(stream, grad.tensor);
-  }
-  const Blocks columns{dout.size(2), 64};
-  parallel_for(stream.threads(), columns.number(), dout.numel(), [&](std::int64_t block) {
-    HWY_DYNAMIC_DISPATCH(embedding_backward_columns)
-    (dtable.tensor, dposition_table.tensor, dout, in, dropout, columns[block]);
+void embedding_backward(Stream& stream, Grad dtable, Tensor dout, Tensor tokens, std::int64_t vocab_begin) {
+  over_columns(stream, dtable, dout, [&](Range columns) {
+    HWY_DYNAMIC_DISPATCH(embedding_backward_columns)(dtable.tensor, dout, tokens, vocab_begin, columns);
+  });
+}
+
+void positions_forward(Stream& stream, Tensor x, Tensor positions, Tensor table, const Dropout& dropout) {
+  parallel_rows(stream.threads(), x.size(0), x.size(1), [&](Range rows) {
+    HWY_DYNAMIC_DISPATCH(positions_forward_rows)(x, positions, table, dropout, rows);
+  });
+}
+
+void positions_backward(Stream& stream, Grad dtable, Tensor dx, Tensor positions, const Dropout& dropout) {
+  over_columns(stream, dtable, dx, [&](Range columns) {
+    HWY_DYNAMIC_DISPATCH(positions_backward_columns)(dtable.tensor, dx, positions, dropout, columns);
   });
 }
 

@@ -6,7 +6,7 @@ namespace mtl {
 
 namespace {
 void check_hidden(const char* what, const Tensor& tensor) {
-  require(tensor.shape().rank() == 3, what, ": expected (B, T, C), got ", tensor.shape().text());
+  require(tensor.shape().rank() == 2, what, ": expected (N, C), got ", tensor.shape().text());
   expect_tensor(what, tensor, DType::f32, tensor.shape());
 }
 }  // namespace

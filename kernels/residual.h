@@ -3,8 +3,8 @@
 //   out     = residual + dropout(branch + bias)
 //   dbranch = dropout'(dout),  dbias = sum over rows of dbranch,  dresidual = dout (nothing to do)
 //
-// The bias of a row-parallel linear is added here, once, after the sum over ranks. Tensors (B, T, C), bias (C) or left
-// out.
+// The bias of a row-parallel linear is added here, once, after the sum over ranks. Tensors (N, C), bias (C) or left
+// out; the dropout says which rows of the micro-batch these are.
 #pragma once
 
 #include "device/memory.h"

@@ -9,14 +9,14 @@ namespace mtl::HWY_NAMESPACE {
 
 void residual_forward_rows(Tensor out, Tensor residual, Tensor branch, Tensor bias, const Dropout& dropout,
                            Range rows) {
-  const std::int64_t width = out.size(2), length = out.size(1);
+  const std::int64_t width = out.size(-1);
   const HiddenMask mask(dropout, width);
   const float* shift = bias.exists() ? bias.data<float>() : nullptr;
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
     const float* from = branch.data<float>() + row * width;
     const float* skip = residual.data<float>() + row * width;
     float* to = out.data<float>() + row * width;
-    mask.sweep_row(row / length, row % length, {0, width}, [&](std::size_t i, auto lanes, VecF32 factor) HWY_ATTR {
+    mask.sweep_row(row, {0, width}, [&](std::size_t i, auto lanes, VecF32 factor) HWY_ATTR {
       VecF32 x = lanes.load(from + i);
       if (shift != nullptr) x = hn::Add(x, lanes.load(shift + i));
       lanes.store(hn::MulAdd(x, factor, lanes.load(skip + i)), to + i);
@@ -26,7 +26,7 @@ void residual_forward_rows(Tensor out, Tensor residual, Tensor branch, Tensor bi
 
 /// Adds the rows of dbranch to sums (C), unless that is null.
 void residual_backward_rows(Tensor dbranch, Tensor dout, const Dropout& dropout, Range rows, float* sums) {
-  const std::int64_t width = dout.size(2), length = dout.size(1);
+  const std::int64_t width = dout.size(-1);
   const HiddenMask mask(dropout, width);
   const bool writes = dropout.active() || dbranch.raw() != dout.raw();
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
@@ -37,7 +37,7 @@ void residual_backward_rows(Tensor dbranch, Tensor dout, const Dropout& dropout,
       if (writes) lanes.store(dx, to + i);
       if (sums != nullptr) lanes.store(hn::Add(lanes.load(sums + i), dx), sums + i);
     };
-    mask.sweep_row(row / length, row % length, {0, width}, pass);
+    mask.sweep_row(row, {0, width}, pass);
   }
 }
 
@@ -63,7 +63,7 @@ HWY_EXPORT(add_partials);
 }  // namespace
 
 void residual_forward(Stream& stream, Tensor out, Tensor residual, Tensor branch, Tensor bias, const Dropout& dropout) {
-  parallel_rows(stream.threads(), out.row_count(), out.size(2), [&](Range rows) {
+  parallel_rows(stream.threads(), out.row_count(), out.size(-1), [&](Range rows) {
     HWY_DYNAMIC_DISPATCH(residual_forward_rows)(out, residual, branch, bias, dropout, rows);
   });
 }
@@ -72,7 +72,7 @@ void residual_backward(Stream& stream, Tensor partials, Tensor dbranch, Grad dbi
                        const Dropout& dropout) {
   const bool same = dbranch.raw() == dout.raw() && !dropout.active();
   if (same && !dbias.wanted()) return;
-  const std::int64_t width = dout.size(2);
+  const std::int64_t width = dout.size(-1);
   const Blocks blocks = row_sum_blocks(dout.row_count());
   parallel_for(stream.threads(), blocks.number(), dout.numel(), [&](std::int64_t block) {
     float* sums = nullptr;

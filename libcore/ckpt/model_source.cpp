@@ -171,8 +171,8 @@ void ModelSource::load_optimizer(ParamStore& store) const {
   std::vector<Target> targets;
   for (int i = 0; i < store.size(); ++i) {
     const std::string& name = store.specs()[static_cast<std::size_t>(i)].name;
-    targets.push_back({"exp_avg." + name, store.slice(i), store.exp_avg(i)});
-    targets.push_back({"exp_avg_sq." + name, store.slice(i), store.exp_avg_sq(i)});
+    targets.push_back({"exp_avg." + name, store.owned_slice(i), store.exp_avg(i)});
+    targets.push_back({"exp_avg_sq." + name, store.owned_slice(i), store.exp_avg_sq(i)});
   }
   load_targets(*reader_, store, targets);
 }

@@ -1,5 +1,6 @@
 #include "engine/memory_plan.h"
 
+#include "comm/groups.h"
 #include "engine/pipeline.h"
 #include "optim/optimizer.h"
 
@@ -14,59 +15,64 @@ Batch meta_batch(const RunShape& shape) {
 
 namespace {
 
-/// Everything a run on meta needs: sizes add up in the arenas, counts in the stream.
+/// Everything a rank has, on meta: sizes add up in the arenas, counts in the stream and the communicators.
 struct MetaRun {
   Stream stream;
-  Arena slot{Device::meta, "slot", 0};
-  Arena scratch{Device::meta, "scratch", 0};
-  ProcessGroups groups = single_process_groups();
-  WeightGradQueue queue;
+  ProcessGroups groups;
+  Stage stage;
+  ParamStore params;
+  Pipeline pipeline;
   StepState state;
 
-  explicit MetaRun(int threads) : stream(Device::meta, threads) {}
-  Ctx ctx(bool training) { return {stream, slot, scratch, groups, queue, &state, training}; }
+  MetaRun(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape, bool with_gradients)
+      : stream(Device::meta, shape.threads),
+        groups(meta_groups(shape.placement.grid, shape.placement.rank, shape.placement.shard_optimizer)),
+        stage(make_stage(config, dropout, shape.placement, shape.padded_vocab)),
+        params(
+            Device::meta, kPrecisionFp32, with_gradients, [&](const ParamVisitor& visit) { stage.params(visit); },
+            store_layout(groups)),
+        pipeline(stage, stream, groups, shape.placement.actions(static_cast<int>(shape.micro_batches)), {}) {}
+
+  double sent(const std::shared_ptr<Communicator>& group) const {
+    const auto* meta = dynamic_cast<const MetaCommunicator*>(group.get());
+    return meta == nullptr ? 0 : meta->sent_bytes();
+  }
 };
 
-MemoryPlan finish(const MetaRun& run, const ParamStore& params, const RunShape& shape, const GptConfig& config) {
+MemoryPlan finish(const MetaRun& run, const RunShape& shape, const GptConfig& config) {
   MemoryPlan plan;
-  plan.value_bytes = params.value_bytes();
-  plan.grad_bytes = params.grad_bytes();
-  plan.moment_bytes = params.moment_bytes();
-  plan.slot_bytes = run.slot.peak();
-  plan.slots = 1;
-  plan.scratch_bytes = run.scratch.peak();
+  plan.value_bytes = run.params.value_bytes();
+  plan.grad_bytes = run.params.grad_bytes();
+  plan.moment_bytes = run.params.moment_bytes();
+  plan.slot_bytes = run.pipeline.slot_peak();
+  plan.slots = run.pipeline.slots();
+  plan.scratch_bytes = run.pipeline.scratch_peak();
   plan.batch_bytes = static_cast<std::size_t>(shape.micro_batches) * BatchBuffers::bytes(shape);
   plan.step = run.stream.counters();
+  plan.sent = {run.sent(run.groups.tensor), run.sent(run.groups.pipeline), run.sent(run.groups.data),
+               run.sent(run.groups.embedding)};
   plan.parameters = config.parameter_count();
+  for (int param = 0; param < run.params.size(); ++param) plan.rank_parameters += run.params.slice(param).count();
   return plan;
 }
 
 }  // namespace
 
 MemoryPlan plan_training(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape) {
-  MetaRun run(shape.threads);
-  Stage stage = whole_model(config, dropout, shape.padded_vocab);
-  ParamStore params(Device::meta, kPrecisionFp32, true, [&](const ParamVisitor& visit) { stage.params(visit); });
-  Batch batch = meta_batch(shape);
-  Ctx ctx = run.ctx(true);
-  Chunk::Cache cache;
-  stage.chunks[0].forward(ctx, batch.loss_weights, batch, cache);
-  stage.chunks[0].backward(ctx, batch, cache);
-  Counters one = run.stream.counters();
-  auto others = static_cast<double>(shape.micro_batches - 1);
-  run.stream.count(one.flops * others, one.bytes * others);
-  Optimizer(params, {}, run.groups).step(run.stream, run.scratch, &run.state);
-  return finish(run, params, shape, config);
+  MetaRun run(config, dropout, shape, true);
+  BatchBuffers buffers(Device::meta, shape);
+  Optimizer optimizer(run.params, {}, run.stream, run.groups);
+  optimizer.begin_step();
+  run.pipeline.train(buffers, &run.state, 0, 0);
+  optimizer.step(run.pipeline.scratch(), &run.state);
+  return finish(run, shape, config);
 }
 
 MemoryPlan plan_evaluation(const GptConfig& config, const RunShape& shape) {
-  MetaRun run(shape.threads);
-  Stage stage = whole_model(config, {}, shape.padded_vocab);
-  ParamStore params(Device::meta, kPrecisionFp32, false, [&](const ParamVisitor& visit) { stage.params(visit); });
+  MetaRun run(config, {}, shape, false);
   Batch batch = meta_batch(shape);
-  Ctx ctx = run.ctx(false);
-  stage.chunks[0].evaluate(ctx, batch.loss_weights, batch);
-  return finish(run, params, shape, config);
+  run.pipeline.evaluate(batch, batch.loss_weights, &run.state);
+  return finish(run, shape, config);
 }
 
 }  // namespace mtl

@@ -1,5 +1,5 @@
-// How much memory a run takes, found by running one step on the meta device: milliseconds, no data, exact for what mtl
-// allocates itself. The trainer sizes its arenas with it before it starts; --dry-run prints it.
+// What a run takes of one rank, found by running one step on the meta device: milliseconds, no data, exact for what mtl
+// allocates itself. The trainer sizes its arenas with it before it starts; --dry-run and mtl-topo print it.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +18,12 @@ struct RunShape {
   std::int64_t padded_vocab = 0;
   bool documents = false;  // batches carry document starts
   int threads = 1;         // work areas are per thread
+  Placement placement;
+};
+
+/// Bytes that a rank sends in a step, by group.
+struct SentBytes {
+  double tensor = 0, pipeline = 0, data = 0, embedding = 0;
 };
 
 struct MemoryPlan {
@@ -29,7 +35,9 @@ struct MemoryPlan {
   std::size_t scratch_bytes = 0;
   std::size_t batch_bytes = 0;  // tokens, labels, losses of one step
   Counters step;                // FLOPs and bytes of one optimizer step, all micro-batches
-  std::int64_t parameters = 0;  // padding not counted
+  SentBytes sent;
+  std::int64_t parameters = 0;       // of the whole model, padding not counted
+  std::int64_t rank_parameters = 0;  // held by this rank, padding not counted
 
   std::size_t total_bytes() const {
     return value_bytes + grad_bytes + moment_bytes + static_cast<std::size_t>(slots) * slot_bytes + scratch_bytes +

@@ -30,43 +30,102 @@ std::size_t BatchBuffers::bytes(const RunShape& shape) {
   return tokens * 4 * (shape.documents ? 6 : 5);
 }
 
-Pipeline::Pipeline(Stage& stage, Stream& stream, const ProcessGroups& groups, const MemoryPlan& plan)
-    : stage_(stage), stream_(stream), groups_(groups), scratch_(stream.device(), "scratch", plan.scratch_bytes) {
-  for (int slot = 0; slot < plan.slots; ++slot)
-    slots_.emplace_back(stream.device(), cat("slot ", slot), plan.slot_bytes);
-  caches_.resize(slots_.size());
-}
-
-Ctx Pipeline::context(Arena& slot, StepState* state, bool training) {
-  return {stream_, slot, scratch_, groups_, weight_grads_, state, training};
-}
-
-void Pipeline::train(const std::vector<Action>& actions, const BatchBuffers& buffers, StepState* state,
-                     std::int64_t first_sample, std::int64_t samples_apart) {
-  for (const Action& action : actions) {
-    auto slot = static_cast<std::size_t>(action.micro_batch) % slots_.size();  // 1F1B finishes in order: slots rotate
-    const Batch& batch = buffers.batch(action.micro_batch);
-    Chunk& chunk = stage_.chunks[static_cast<std::size_t>(action.chunk)];
-    state->sample_base = first_sample + action.micro_batch * samples_apart;
-    Ctx ctx = context(slots_[slot], state, true);
-    if (action.kind == ActionKind::forward) {
-      slots_[slot].clear();
-      chunk.forward(ctx, buffers.losses(action.micro_batch), batch, caches_[slot]);
-    } else {
-      chunk.backward(ctx, batch, caches_[slot]);
+Pipeline::Pipeline(Stage& stage, Stream& stream, const ProcessGroups& groups, std::vector<Action> actions,
+                   const MemoryPlan& plan, ParamEvents* events)
+    : stage_(stage),
+      stream_(stream),
+      groups_(groups),
+      actions_(std::move(actions)),
+      events_(events),
+      scratch_(stream.device(), "scratch", plan.scratch_bytes) {
+  for (std::size_t chunk = 0; chunk < stage.chunks.size(); ++chunk) {
+    chunk_slots_.emplace_back();
+    for (int in_flight = max_in_flight(actions_, static_cast<int>(chunk)); in_flight > 0; --in_flight) {
+      chunk_slots_.back().push_back(slots_.size());
+      slots_.push_back({Arena(stream.device(), cat("slot ", slots_.size()), plan.slot_bytes), {}, {}, {}, {}, {}, {}});
     }
   }
 }
 
+Ctx Pipeline::context(Arena& slot, StepState* state, bool training) {
+  return {stream_, slot, scratch_, groups_, weight_grads_, state, training, events_};
+}
+
+/// Micro-batches of a chunk finish in the order in which they started, so they take its slots in turn.
+Pipeline::Slot& Pipeline::slot_of(const Action& action) {
+  const std::vector<std::size_t>& own = chunk_slots_[static_cast<std::size_t>(action.chunk)];
+  return slots_[own[static_cast<std::size_t>(action.micro_batch) % own.size()]];
+}
+
+/// Empties a slot for the next micro-batch.
+void Pipeline::open(Slot& slot) {
+  for (Work& send : slot.sends) send.wait();
+  slot.sends.clear();
+  slot.memory.clear();
+  slot.input = slot.output = slot.dout = slot.dinput = {};
+}
+
+void Pipeline::receive(Ctx& ctx, Tensor& into, const Action& action, const Batch& batch) {
+  into = stage_.chunks[static_cast<std::size_t>(action.chunk)].make_hidden(ctx, batch);
+  groups_.pipeline->receive(stream_, into, peer_stage(action, groups_.pipeline->size(), groups_.pipeline->rank()))
+      .wait();
+}
+
+void Pipeline::send(Slot& slot, Tensor what, const Action& action) {
+  slot.sends.push_back(
+      groups_.pipeline->send(stream_, what, peer_stage(action, groups_.pipeline->size(), groups_.pipeline->rank())));
+}
+
+void Pipeline::train(const BatchBuffers& buffers, StepState* state, std::int64_t first_sample,
+                     std::int64_t samples_apart) {
+  for (std::size_t i = 0; i < actions_.size(); ++i) {
+    const Action& action = actions_[i];
+    Slot& slot = slot_of(action);
+    state->micro_batch = action.micro_batch;
+    state->sample_base = first_sample + action.micro_batch * samples_apart;
+    Ctx ctx = context(slot.memory, state, true);
+    ctx.last_micro_batch = is_last_backward(actions_, i);
+    run(action, slot, ctx, buffers.batch(action.micro_batch), buffers.losses(action.micro_batch));
+  }
+  for (Slot& slot : slots_) open(slot);
+}
+
+void Pipeline::run(const Action& action, Slot& slot, Ctx& ctx, const Batch& batch, Tensor losses) {
+  const Chunk& chunk = stage_.chunks[static_cast<std::size_t>(action.chunk)];
+  switch (action.kind) {
+    case ActionKind::receive_forward:
+      open(slot);
+      return receive(ctx, slot.input, action, batch);
+    case ActionKind::forward:
+      if (chunk.range().first) open(slot);
+      slot.output = chunk.forward(ctx, slot.input, losses, batch, slot.cache);
+      return;
+    case ActionKind::send_forward:
+      return send(slot, slot.output, action);
+    case ActionKind::receive_backward:
+      return receive(ctx, slot.dout, action, batch);
+    case ActionKind::backward:
+      slot.dinput = chunk.backward(ctx, slot.dout, batch, slot.cache);
+      return;
+    case ActionKind::send_backward:
+      return send(slot, slot.dinput, action);
+  }
+}
+
 void Pipeline::evaluate(const Batch& batch, Tensor losses, StepState* state) {
-  slots_[0].clear();
-  Ctx ctx = context(slots_[0], state, false);
-  stage_.chunks[0].evaluate(ctx, losses, batch);
+  require(stage_.chunks.size() == 1, "evaluation goes through one chunk a stage");
+  const Chunk& chunk = stage_.chunks[0];
+  Slot& slot = slots_[0];
+  Ctx ctx = context(slot.memory, state, false);
+  open(slot);
+  if (!chunk.range().first) receive(ctx, slot.input, {ActionKind::receive_forward, 0, 0}, batch);
+  slot.output = chunk.evaluate(ctx, slot.input, losses, batch);
+  if (!chunk.range().last) send(slot, slot.output, {ActionKind::send_forward, 0, 0});
 }
 
 std::size_t Pipeline::slot_peak() const {
   std::size_t peak = 0;
-  for (const Arena& slot : slots_) peak = std::max(peak, slot.peak());
+  for (const Slot& slot : slots_) peak = std::max(peak, slot.memory.peak());
   return peak;
 }
 

@@ -28,29 +28,49 @@ class BatchBuffers {
 
 class Pipeline {
  public:
-  /// Allocates slots and scratch as planned. Everything handed in must outlive it.
-  Pipeline(Stage& stage, Stream& stream, const ProcessGroups& groups, const MemoryPlan& plan);
+  /// Allocates slots and scratch as planned. `actions` are those of a step; `events`, if any, hears of parameters.
+  /// Everything handed in must outlive it.
+  Pipeline(Stage& stage, Stream& stream, const ProcessGroups& groups, std::vector<Action> actions,
+           const MemoryPlan& plan, ParamEvents* events = nullptr);
 
-  /// One training step over the micro-batches in `buffers`: losses of every token, and gradients in the parameters'
-  /// store. Micro-batch m's first sample has the global number first_sample + m * samples_apart (the dropout counter).
-  void train(const std::vector<Action>& actions, const BatchBuffers& buffers, StepState* state,
-             std::int64_t first_sample, std::int64_t samples_apart);
-  /// Losses of every token of one micro-batch, dropout off.
+  /// One training step over the micro-batches in `buffers`: gradients in the parameters' store, and on the last stage
+  /// losses of every token. Micro-batch m's first sample has the global number first_sample + m * samples_apart (the
+  /// dropout counter).
+  void train(const BatchBuffers& buffers, StepState* state, std::int64_t first_sample, std::int64_t samples_apart);
+  /// On the last stage: losses of every token of one micro-batch, dropout off. All stages call it.
   void evaluate(const Batch& batch, Tensor losses, StepState* state);
   Arena& scratch() { return scratch_; }
+  int slots() const { return static_cast<int>(slots_.size()); }
   /// The most that was in use so far, against the plan.
   std::size_t slot_peak() const;
+  std::size_t scratch_peak() const { return scratch_.peak(); }
 
  private:
+  /// Memory of one micro-batch between its forward and its backward, in one chunk.
+  struct Slot {
+    Arena memory;
+    Chunk::Cache cache;
+    Tensor input, output;     // hidden states from the chunk before, for the one after
+    Tensor dout, dinput;      // and the gradients
+    std::vector<Work> sends;  // of output and dinput: they stay until these are done
+  };
+
+  Slot& slot_of(const Action& action);
+  void run(const Action& action, Slot& slot, Ctx& ctx, const Batch& batch, Tensor losses);
+  void open(Slot& slot);
+  void receive(Ctx& ctx, Tensor& into, const Action& action, const Batch& batch);
+  void send(Slot& slot, Tensor what, const Action& action);
   Ctx context(Arena& slot, StepState* state, bool training);
 
   Stage& stage_;
   Stream& stream_;
   const ProcessGroups& groups_;
-  std::vector<Arena> slots_;
+  std::vector<Action> actions_;
+  ParamEvents* events_;
+  std::vector<std::vector<std::size_t>> chunk_slots_;  // which slots a chunk's micro-batches take in turn
+  std::vector<Slot> slots_;
   Arena scratch_;
   WeightGradQueue weight_grads_;
-  std::vector<Chunk::Cache> caches_;  // one per slot
 };
 
 }  // namespace mtl

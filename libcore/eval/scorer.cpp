@@ -16,7 +16,7 @@ RunShape shape_of(std::int64_t batch, std::int64_t seq_length) {
 std::vector<Workspace::Pass> passes(std::int64_t batch, std::int64_t seq_length) {
   return {[=](Ctx& ctx, const Chunk& chunk) {
     Batch views = meta_batch(shape_of(batch, seq_length));
-    chunk.evaluate(ctx, views.loss_weights, views);
+    chunk.evaluate(ctx, {}, views.loss_weights, views);
   }};
 }
 
@@ -52,7 +52,7 @@ std::span<const float> Scorer::losses(std::span<const std::int32_t> ids, std::in
     batch.positions.data<std::int32_t>()[i] = static_cast<std::int32_t>(i % length);
   Tensor losses = first(buffers_.losses(0), rows, length);
   Ctx ctx = workspace_.context();
-  model_.chunk().evaluate(ctx, losses, batch);
+  model_.chunk().evaluate(ctx, {}, losses, batch);
   return {losses.data<float>(), static_cast<std::size_t>(count)};
 }
 

@@ -18,26 +18,26 @@ struct AttentionLayer {
   Param out, out_bias;  // (C, H D / tp), (C)
 
   struct Cache {
-    Tensor x;          // (N, C) as it entered
+    Tensor x;          // (n, C) as it entered
     Tensor qkv;        // (B, T, G/tp, R+2, D)
     Tensor attended;   // (B, T, H/tp, D)
     Tensor logsumexp;  // (B, H/tp, T)
   };
 
   AttentionLayer() = default;
-  AttentionLayer(const GptConfig& config, Dropout probability_dropout);
+  AttentionLayer(const GptConfig& config, Dropout probability_dropout, TpRegion around);
   void params(const ParamVisitor& visit, const std::string& prefix);
-  /// x, result (B, T, C); the result is in scratch and has no bias yet.
+  /// x, result (n, C), n of the N = B T rows outside the region; the result is in scratch and has no bias yet.
   Tensor forward(Ctx& ctx, Tensor x, const Batch& batch, Cache& cache) const;
-  /// dy (B, T, C), in the slot. Returns dx in scratch.
+  /// dy (n, C), in the slot. Returns dx in scratch.
   Tensor backward(Ctx& ctx, Tensor dy, const Batch& batch, const Cache& cache) const;
-  /// Like forward, for new positions that follow what `kv` holds. Result in scratch.
+  /// Like forward, for new positions, as many of each sequence, that follow what `kv` holds. Result in scratch.
   Tensor forward_cached(Ctx& ctx, Tensor x, const KvCache& kv) const;
 
  private:
-  AttentionInput input(Tensor packed, const Batch& batch, bool training, const StepState* state) const;
-  Tensor project_qkv(Ctx& ctx, Arena& memory, Tensor x) const;
-  Tensor project_out(Ctx& ctx, Tensor attended) const;
+  AttentionInput input(const Ctx& ctx, Tensor packed, const Batch& batch) const;
+  Tensor project_qkv(Ctx& ctx, Arena& memory, Tensor x, std::int64_t sequences) const;
+  Tensor project_out(Ctx& ctx, Tensor out_rows, Tensor attended) const;
 };
 
 }  // namespace mtl

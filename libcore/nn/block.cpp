@@ -11,12 +11,21 @@ Dropout dropout_at(const DropoutOptions& options, DropoutSite site, std::int64_t
   return out;
 }
 
-Block::Block(const GptConfig& config, const DropoutOptions& dropout, std::int64_t layer)
+Dropout dropout_on(Dropout dropout, const Ctx& ctx, TpRegion region, const Tensor& x, const Batch& batch) {
+  dropout.state = ctx.state;
+  if (!ctx.training) dropout.probability = 0;
+  dropout.first_row = region.first_row(ctx, x.size(0));
+  dropout.seq_length = batch.tokens.size(1);
+  return dropout;
+}
+
+Block::Block(const GptConfig& config, const DropoutOptions& dropout, TpRegion around, std::int64_t layer)
     : number(layer),
-      norm1(config),
-      norm2(config),
-      attention(config, dropout_at(dropout, DropoutSite::attention, layer)),
-      mlp(config),
+      region(around),
+      norm1(config, around),
+      norm2(config, around),
+      attention(config, dropout_at(dropout, DropoutSite::attention, layer), around),
+      mlp(config, around),
       attention_dropout(dropout_at(dropout, DropoutSite::attention_output, layer)),
       mlp_dropout(dropout_at(dropout, DropoutSite::mlp_output, layer)) {}
 
@@ -28,20 +37,15 @@ void Block::params(const ParamVisitor& visit) {
   mlp.params(visit, prefix + ".mlp");
 }
 
-Dropout Block::active(Dropout dropout, const Ctx& ctx) const {
-  dropout.state = ctx.state;
-  if (!ctx.training) dropout.probability = 0;
-  return dropout;
-}
-
 Tensor Block::forward(Ctx& ctx, Tensor x, const Batch& batch, Cache& cache) const {
   Arena::Mark scratch(ctx.scratch);
   Tensor branch = attention.forward(ctx, norm1.forward(ctx, x, cache.norm1), batch, cache.attention);
   Tensor middle = ctx.slot.like(x);
-  residual_forward(ctx.stream, middle, x, branch, attention.out_bias.value, active(attention_dropout, ctx));
+  residual_forward(ctx.stream, middle, x, branch, attention.out_bias.value,
+                   dropout_on(attention_dropout, ctx, region, x, batch));
   branch = mlp.forward(ctx, norm2.forward(ctx, middle, cache.norm2), cache.mlp);
   Tensor y = ctx.slot.like(x);
-  residual_forward(ctx.stream, y, middle, branch, mlp.down_bias.value, active(mlp_dropout, ctx));
+  residual_forward(ctx.stream, y, middle, branch, mlp.down_bias.value, dropout_on(mlp_dropout, ctx, region, x, batch));
   return y;
 }
 
@@ -49,11 +53,12 @@ void Block::backward(Ctx& ctx, Tensor dx, const Batch& batch, const Cache& cache
   Arena::Mark scratch(ctx.scratch);
   // The branch's gradient is a tensor of its own: dx goes on changing while weight gradients still wait for it.
   Tensor dbranch = ctx.slot.like(dx);
-  residual_backward(ctx.stream, ctx.scratch, dbranch, mlp.down_bias.take_grad(), dx, active(mlp_dropout, ctx));
+  residual_backward(ctx.stream, ctx.scratch, dbranch, mlp.down_bias.take_grad(), dx,
+                    dropout_on(mlp_dropout, ctx, region, dx, batch));
   norm2.backward(ctx, dx, mlp.backward(ctx, dbranch, cache.mlp), cache.norm2);
   dbranch = ctx.slot.like(dx);
   residual_backward(ctx.stream, ctx.scratch, dbranch, attention.out_bias.take_grad(), dx,
-                    active(attention_dropout, ctx));
+                    dropout_on(attention_dropout, ctx, region, dx, batch));
   norm1.backward(ctx, dx, attention.backward(ctx, dbranch, batch, cache.attention), cache.norm1);
 }
 

@@ -21,9 +21,12 @@ enum class DropoutSite : std::uint32_t { embedding = 0, attention = 1, attention
 
 /// Layers count from 0 globally, whichever stage holds them.
 Dropout dropout_at(const DropoutOptions& options, DropoutSite site, std::int64_t layer);
+/// The same for the rows outside a region that this rank holds, `x` among them; off unless training.
+Dropout dropout_on(Dropout dropout, const Ctx& ctx, TpRegion region, const Tensor& x, const Batch& batch);
 
 struct Block {
   std::int64_t number = 0;  // global
+  TpRegion region;
   NormLayer norm1, norm2;
   AttentionLayer attention;
   Mlp mlp;
@@ -35,9 +38,9 @@ struct Block {
     Mlp::Cache mlp;
   };
 
-  Block(const GptConfig& config, const DropoutOptions& dropout, std::int64_t layer);
+  Block(const GptConfig& config, const DropoutOptions& dropout, TpRegion around, std::int64_t layer);
   void params(const ParamVisitor& visit);
-  /// x, result (B, T, C), both in the slot.
+  /// x, result (n, C), both in the slot: n of the N = B T rows outside the tensor-parallel region.
   Tensor forward(Ctx& ctx, Tensor x, const Batch& batch, Cache& cache) const;
   /// Turns dx, the gradient of the result, into the gradient of x, in place.
   void backward(Ctx& ctx, Tensor dx, const Batch& batch, const Cache& cache) const;
@@ -45,7 +48,6 @@ struct Block {
   void forward_cached(Ctx& ctx, Tensor x, const KvCache& kv) const;
 
  private:
-  Dropout active(Dropout dropout, const Ctx& ctx) const;
 };
 
 }  // namespace mtl

@@ -39,6 +39,8 @@ struct Ctx {
   WeightGradQueue& weight_grads;
   const StepState* state;
   bool training;  // dropout acts, and caches are kept for backward
+  ParamEvents* events = nullptr;
+  bool last_micro_batch = false;  // backward makes gradients final
 };
 
 }  // namespace mtl

@@ -2,47 +2,66 @@
 
 namespace mtl {
 
-EmbeddingLayer::EmbeddingLayer(const GptConfig& config, const DropoutOptions& options, std::int64_t padded_vocab_size)
-    : vocab(config.vocab_size),
-      padded_vocab(padded_vocab_size),
+ParamSpec token_table_spec(const GptConfig& config, std::int64_t padded_vocab_size, bool counts_in_norm) {
+  return {.name = "embedding.tokens.weight",
+          .shape = {config.vocab_size, config.hidden_size},
+          .shard_axis = 0,
+          .padded_rows = padded_vocab_size,
+          .counts_in_norm = counts_in_norm,
+          .grad_group = GradGroup::data_and_tied,
+          .init_std = static_cast<float>(config.init_std)};
+}
+
+EmbeddingLayer::EmbeddingLayer(const GptConfig& config, const DropoutOptions& options, TpRegion around,
+                               std::int64_t padded_vocab_size)
+    : token_spec(token_table_spec(config, padded_vocab_size, true)),
       positions(config.max_positions),
       hidden(config.hidden_size),
       init_std(static_cast<float>(config.init_std)),
+      region(around),
       dropout(dropout_at(options, DropoutSite::embedding, 0)) {}
 
 void EmbeddingLayer::params(const ParamVisitor& visit) {
-  visit(tokens, {.name = "embedding.tokens.weight",
-                 .shape = {vocab, hidden},
-                 .shard_axis = 0,
-                 .padded_rows = padded_vocab,
-                 .grad_group = GradGroup::data_and_tied,
-                 .init_std = init_std});
-  visit(position_table, {.name = "embedding.positions.weight", .shape = {positions, hidden}, .init_std = init_std});
+  visit(tokens, token_spec);
+  visit(position_table, {.name = "embedding.positions.weight",
+                         .shape = {positions, hidden},
+                         .grad_group = region.outside_grads(),
+                         .init_std = init_std});
 }
 
 namespace {
 
 /// The rows of the table that this rank holds begin here.
-EmbeddingInput rows_of(const Ctx& ctx, const Param& tokens, const Batch& batch) {
-  return {batch.tokens, batch.positions, ctx.groups.tensor->rank() * tokens.value.size(0)};
+std::int64_t vocab_begin(const Ctx& ctx, const Param& tokens) {
+  return ctx.groups.tensor->rank() * tokens.value.size(0);
 }
 
-Dropout active(Dropout dropout, const Ctx& ctx) {
-  dropout.state = ctx.state;
-  if (!ctx.training) dropout.probability = 0;
-  return dropout;
-}
+Tensor flat_tokens(const Batch& batch) { return batch.tokens.view({batch.tokens.numel()}); }
 
 }  // namespace
 
-void EmbeddingLayer::forward(Ctx& ctx, Tensor out, const Batch& batch) const {
-  embedding_forward(ctx.stream, out, rows_of(ctx, tokens, batch), tokens.value, position_table.value,
-                    active(dropout, ctx));
+/// Of the rows that x holds.
+Tensor EmbeddingLayer::positions_of(const Ctx& ctx, const Tensor& x, const Batch& batch) const {
+  return batch.positions.view({batch.positions.numel()}).rows(region.first_row(ctx, x.size(0)), x.size(0));
 }
 
-void EmbeddingLayer::backward(Ctx& ctx, Tensor dout, const Batch& batch) const {
-  embedding_backward(ctx.stream, tokens.take_grad(), position_table.take_grad(), dout, rows_of(ctx, tokens, batch),
-                     active(dropout, ctx));
+Tensor EmbeddingLayer::forward(Ctx& ctx, const Batch& batch) const {
+  Arena::Mark scratch(ctx.scratch);
+  Tensor x = ctx.slot.make({region.rows_outside(ctx, batch.tokens.numel()), hidden});
+  Tensor partial = region.partial_of(ctx, x);
+  embedding_forward(ctx.stream, partial, flat_tokens(batch), vocab_begin(ctx, tokens), tokens.value);
+  region.leave(ctx, x, partial);
+  positions_forward(ctx.stream, x, positions_of(ctx, x, batch), position_table.value,
+                    dropout_on(dropout, ctx, region, x, batch));
+  return x;
+}
+
+void EmbeddingLayer::backward(Ctx& ctx, Tensor dx, const Batch& batch) const {
+  Arena::Mark scratch(ctx.scratch);
+  positions_backward(ctx.stream, position_table.take_grad(), dx, positions_of(ctx, dx, batch),
+                     dropout_on(dropout, ctx, region, dx, batch));
+  embedding_backward(ctx.stream, tokens.take_grad(), region.enter(ctx, ctx.scratch, dx), flat_tokens(batch),
+                     vocab_begin(ctx, tokens));
 }
 
 }  // namespace mtl

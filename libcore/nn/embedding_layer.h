@@ -1,4 +1,6 @@
-// Token and position tables at the bottom of the model. The token table is shared with the output layer (LmHead).
+// Token and position tables at the bottom of the model. The tokens' is split by rows over the tensor-parallel ranks:
+// each looks up what it has, and the sum over them leaves the region. The table is shared with the output layer
+// (LmHead).
 #pragma once
 
 #include "kernels/embedding.h"
@@ -7,19 +9,29 @@
 
 namespace mtl {
 
+/// The tied table: the first chunk and the last describe it alike. Only one of them counts it in the gradient's norm.
+ParamSpec token_table_spec(const GptConfig& config, std::int64_t padded_vocab_size, bool counts_in_norm);
+
 struct EmbeddingLayer {
-  std::int64_t vocab = 0, padded_vocab = 0, positions = 0, hidden = 0;
+  ParamSpec token_spec;
+  std::int64_t positions = 0, hidden = 0;
   float init_std = 0;
+  TpRegion region;
   Dropout dropout;
   Param tokens;          // (padded vocabulary / tp, C)
   Param position_table;  // (P, C)
 
   EmbeddingLayer() = default;
-  EmbeddingLayer(const GptConfig& config, const DropoutOptions& options, std::int64_t padded_vocab_size);
+  EmbeddingLayer(const GptConfig& config, const DropoutOptions& options, TpRegion around,
+                 std::int64_t padded_vocab_size);
   void params(const ParamVisitor& visit);
-  /// Writes out (B, T, C).
-  void forward(Ctx& ctx, Tensor out, const Batch& batch) const;
-  void backward(Ctx& ctx, Tensor dout, const Batch& batch) const;
+  /// (n, C), in the slot: n of the N = B T rows outside the tensor-parallel region.
+  Tensor forward(Ctx& ctx, const Batch& batch) const;
+  /// dx (n, C) is used up.
+  void backward(Ctx& ctx, Tensor dx, const Batch& batch) const;
+
+ private:
+  Tensor positions_of(const Ctx& ctx, const Tensor& x, const Batch& batch) const;
 };
 
 }  // namespace mtl

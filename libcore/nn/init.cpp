@@ -71,17 +71,41 @@ NormalPair normal_pair(std::uint64_t seed, std::uint32_t site, std::uint64_t cou
   return {radius * cosine, radius * sine};
 }
 
-void initialize_param(Tensor value, const ParamSpec& spec, std::uint64_t seed) {
+namespace {
+
+/// Elements of the whole tensor, from number `first` on, that lie side by side in a slice.
+struct Run {
+  std::int64_t at, first, count;
+};
+
+std::vector<Run> runs_of(const Slice& slice, const ParamSpec& spec) {
+  constexpr std::int64_t kLongest = 1 << 16;  // so that threads share a long one
+  std::vector<Run> out;
+  for_each_overlap(slice, whole_slice(spec.shape), [&](const Overlap& overlap) {
+    for (std::int64_t done = 0; done < overlap.count; done += kLongest)
+      out.push_back({overlap.in_a + done, overlap.in_b + done, std::min(kLongest, overlap.count - done)});
+  });
+  return out;
+}
+
+}  // namespace
+
+void initialize_param(Tensor value, const Slice& slice, const ParamSpec& spec, std::uint64_t seed) {
   float* out = value.data<float>();
-  std::int64_t count = spec.numel();
-  std::fill(out, out + value.numel(), spec.init == Init::ones ? 1.0f : 0.0f);
+  std::fill(out, out + slice.count(), spec.init == Init::ones ? 1.0f : 0.0f);
+  std::fill(out + slice.count(), out + value.numel(), 0.0f);
   if (spec.init != Init::normal) return;
   auto site = static_cast<std::uint32_t>(hash_bytes(spec.name.data(), spec.name.size()));
+  std::vector<Run> runs = runs_of(slice, spec);
 #pragma omp parallel for schedule(static)
-  for (std::int64_t pair = 0; pair < (count + 1) / 2; ++pair) {
-    NormalPair drawn = normal_pair(seed, site, static_cast<std::uint64_t>(pair));
-    out[2 * pair] = static_cast<float>(drawn.first * spec.init_std);
-    if (2 * pair + 1 < count) out[2 * pair + 1] = static_cast<float>(drawn.second * spec.init_std);
+  for (std::size_t r = 0; r < runs.size(); ++r) {
+    std::int64_t first = runs[r].first, end = first + runs[r].count;
+    float* to = out + runs[r].at - first;  // element e of the whole tensor is to[e]
+    for (std::int64_t pair = first / 2; 2 * pair < end; ++pair) {
+      NormalPair drawn = normal_pair(seed, site, static_cast<std::uint64_t>(pair));
+      if (2 * pair >= first) to[2 * pair] = static_cast<float>(drawn.first * spec.init_std);
+      if (2 * pair + 1 < end) to[2 * pair + 1] = static_cast<float>(drawn.second * spec.init_std);
+    }
   }
 }
 

@@ -4,12 +4,13 @@
 // logarithm and cosine of our own: libm's differ from version to version in the last bit.
 #pragma once
 
+#include "layout/slice.h"
 #include "nn/param.h"
 
 namespace mtl {
 
-/// Fills `value`, which holds the rows of the whole tensor from 0 on; padding rows become 0.
-void initialize_param(Tensor value, const ParamSpec& spec, std::uint64_t seed);
+/// Fills `value`, which holds that slice of the whole tensor, and after it padding, which becomes 0.
+void initialize_param(Tensor value, const Slice& slice, const ParamSpec& spec, std::uint64_t seed);
 
 /// Two independent standard normals for a counter; exposed for its test.
 struct NormalPair {

@@ -18,7 +18,7 @@ std::int64_t LmHead::chunk_rows(std::int64_t rows) const {
   return std::min(rows, std::max<std::int64_t>(16, fitting));
 }
 
-/// One chunk of rows. Without dx only the losses.
+/// One chunk of rows; dx is this rank's term of the sum over the vocabulary. Without dx only the losses.
 void LmHead::chunk(Ctx& ctx, Tensor losses, Tensor dx, Tensor x, Tensor labels, Tensor weights) const {
   Arena::Mark mark(ctx.scratch);
   std::int64_t rows = x.size(0), width = table.value.size(0);
@@ -26,8 +26,11 @@ void LmHead::chunk(Ctx& ctx, Tensor losses, Tensor dx, Tensor x, Tensor labels, 
   VocabSlice slice{begin, std::clamp<std::int64_t>(vocab - begin, 0, width)};
   Tensor logits = ctx.scratch.make({rows, width});
   gemm(ctx.stream, logits, {x}, transposed(table.value));
-  Tensor stats = ctx.scratch.make({rows, 3});
+  Communicator& ranks = *ctx.groups.tensor;
+  Tensor stats = ctx.scratch.make({rows, 3}), parts = ctx.scratch.make({ranks.size(), rows, 3});
   cross_entropy_stats(ctx.stream, stats, logits, labels, slice);
+  ranks.all_gather(ctx.stream, parts, stats).wait();
+  cross_entropy_combine(ctx.stream, stats, parts);
   cross_entropy_loss(ctx.stream, losses, stats);
   if (!dx.exists()) return;
   cross_entropy_backward(ctx.stream, logits, stats, labels, weights, slice);
@@ -37,28 +40,30 @@ void LmHead::chunk(Ctx& ctx, Tensor losses, Tensor dx, Tensor x, Tensor labels, 
 }
 
 void LmHead::all_chunks(Ctx& ctx, Tensor losses, Tensor dx, Tensor x, const Batch& batch) const {
-  std::int64_t rows = x.row_count(), width = x.size(-1), step = chunk_rows(rows);
-  Tensor flat_x = x.view({rows, width}), flat_losses = losses.view({rows});
-  Tensor labels = batch.labels.view({rows});
-  Tensor flat_dx = dx.exists() ? dx.view({rows, width}) : Tensor();
+  std::int64_t rows = x.size(0), step = chunk_rows(rows);
+  Tensor flat_losses = losses.view({rows}), labels = batch.labels.view({rows});
   for (std::int64_t row = 0; row < rows; row += step) {
     std::int64_t count = std::min(step, rows - row);
     bool training = dx.exists();
-    chunk(ctx, flat_losses.rows(row, count), training ? flat_dx.rows(row, count) : Tensor(), flat_x.rows(row, count),
+    chunk(ctx, flat_losses.rows(row, count), training ? dx.rows(row, count) : Tensor(), x.rows(row, count),
           labels.rows(row, count), training ? batch.loss_weights.view({rows}).rows(row, count) : Tensor());
   }
 }
 
 void LmHead::loss(Ctx& ctx, Tensor losses, Tensor x, const Batch& batch) const {
-  all_chunks(ctx, losses, {}, x, batch);
+  Arena::Mark scratch(ctx.scratch);
+  all_chunks(ctx, losses, {}, region.enter(ctx, ctx.scratch, x), batch);
 }
 
 void LmHead::loss_and_gradient(Ctx& ctx, Tensor losses, Tensor dx, Tensor x, const Batch& batch) const {
-  all_chunks(ctx, losses, dx, x, batch);
+  Arena::Mark scratch(ctx.scratch);
+  Tensor full = region.enter(ctx, ctx.scratch, x), partial = region.partial_of(ctx, dx);
+  all_chunks(ctx, losses, partial, full, batch);
+  region.leave(ctx, dx, partial);
 }
 
 void LmHead::logits(Ctx& ctx, Tensor out, Tensor x) const {
-  gemm(ctx.stream, out, {x.view({x.row_count(), x.size(-1)})}, transposed(table.value.rows(0, vocab)));
+  gemm(ctx.stream, out, {x}, transposed(table.value.rows(0, vocab)));
 }
 
 }  // namespace mtl

@@ -1,23 +1,25 @@
 // The output layer with the loss: logits = x table^T, cross-entropy against the labels, and in training at once the
 // gradients. Rows go in chunks, so that the logits of a whole micro-batch, the largest tensor of a small GPT, never
-// exist. The table is the embedding's.
+// exist. The vocabulary is split over the tensor-parallel ranks, which combine three numbers a row. The table is the
+// embedding's.
 #pragma once
 
 #include "nn/batch.h"
-#include "nn/context.h"
 #include "nn/gpt_config.h"
+#include "nn/tp_region.h"
 
 namespace mtl {
 
 struct LmHead {
   std::int64_t vocab = 0;  // true size: columns beyond it are padding and never take part
-  Param table;             // (padded vocabulary / tp, C): the embedding's, bound by the chunk
+  TpRegion region;
+  Param table;  // (padded vocabulary / tp, C): the embedding's, bound by the chunk
 
-  /// losses (N): of each token. x (N, C).
+  /// losses (N) of every token, N = B T. x (n, C): the rows outside the region that this rank holds.
   void loss(Ctx& ctx, Tensor losses, Tensor x, const Batch& batch) const;
-  /// The same, and dx (N, C) of sum(losses * batch.loss_weights); adds to the table's gradient.
+  /// The same, and dx (n, C) of sum(losses * batch.loss_weights); adds to the table's gradient.
   void loss_and_gradient(Ctx& ctx, Tensor losses, Tensor dx, Tensor x, const Batch& batch) const;
-  /// logits (N, V): the true vocabulary only.
+  /// logits (N, V) of the true vocabulary, by a rank that holds all of it.
   void logits(Ctx& ctx, Tensor out, Tensor x) const;
 
  private:

@@ -6,30 +6,35 @@
 
 namespace mtl {
 
-Mlp::Mlp(const GptConfig& config)
+Mlp::Mlp(const GptConfig& config, TpRegion around)
     : hidden(config.hidden_size),
       ffn(config.ffn_hidden_size),
       init_std(static_cast<float>(config.init_std)),
-      output_init_std(static_cast<float>(config.init_std / std::sqrt(2.0 * static_cast<double>(config.num_layers)))) {}
+      output_init_std(static_cast<float>(config.init_std / std::sqrt(2.0 * static_cast<double>(config.num_layers)))),
+      region(around) {}
 
 void Mlp::params(const ParamVisitor& visit, const std::string& prefix) {
   visit(up, {.name = prefix + ".up.weight", .shape = {ffn, hidden}, .shard_axis = 0, .init_std = init_std});
   visit(up_bias, {.name = prefix + ".up.bias", .shape = {ffn}, .shard_axis = 0, .decays = false, .init = Init::zeros});
   visit(down, {.name = prefix + ".down.weight", .shape = {hidden, ffn}, .shard_axis = 1, .init_std = output_init_std});
-  visit(down_bias, {.name = prefix + ".down.bias", .shape = {hidden}, .decays = false, .init = Init::zeros});
+  visit(down_bias, {.name = prefix + ".down.bias",
+                    .shape = {hidden},
+                    .decays = false,
+                    .grad_group = region.outside_grads(),
+                    .init = Init::zeros});
 }
 
 Tensor Mlp::forward(Ctx& ctx, Tensor x, Cache& cache) const {
-  std::int64_t rows = x.row_count(), width = up.value.size(0);
+  Tensor out = ctx.scratch.like(x), full = region.enter(ctx, ctx.scratch, x);
+  std::int64_t rows = full.size(0), width = up.value.size(0);
   cache.x = x;
   cache.pre = ctx.slot.make({rows, width});
   cache.act = ctx.slot.make({rows, width});
-  Tensor full = region.enter(ctx, x);
   gemm(ctx.stream, cache.act, {full}, transposed(up.value), GradMode::overwrite,
        {.bias = up_bias.value, .gelu_aux = cache.pre});
-  Tensor partial = ctx.scratch.like(full);
-  gemm(ctx.stream, partial, {cache.act}, transposed(down.value));  // a term of the sum over tp
-  return region.leave(ctx, partial);
+  Tensor partial = region.partial_of(ctx, out);
+  gemm(ctx.stream, partial, {cache.act}, transposed(down.value));
+  return region.leave(ctx, out, partial);
 }
 
 Tensor Mlp::backward(Ctx& ctx, Tensor dy, const Cache& cache) const {
@@ -38,10 +43,10 @@ Tensor Mlp::backward(Ctx& ctx, Tensor dy, const Cache& cache) const {
   gemm(ctx.stream, dpre, {full_dy}, {down.value}, GradMode::overwrite,
        {.dgelu_aux = cache.pre});  // (dy W) * gelu'(pre)
   ctx.weight_grads.push(down, full_dy, cache.act);
-  Tensor dx = ctx.scratch.like(full_dy);
-  gemm(ctx.stream, dx, {dpre}, {up.value});
-  Pending sum = region.enter_backward(ctx, dx);
-  ctx.weight_grads.push(up, dpre, region.enter(ctx, cache.x), up_bias);
+  Tensor dx = ctx.scratch.like(dy), partial = region.partial_of(ctx, dx);
+  gemm(ctx.stream, partial, {dpre}, {up.value});
+  Pending sum = region.enter_backward(ctx, dx, partial);
+  ctx.weight_grads.push(up, dpre, region.enter(ctx, ctx.slot, cache.x), up_bias);
   return sum.wait();
 }
 

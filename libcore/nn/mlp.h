@@ -16,17 +16,17 @@ struct Mlp {
   Param down, down_bias;  // (C, F/tp), (C)
 
   struct Cache {
-    Tensor x;    // (N, C)    as it entered
+    Tensor x;    // (n, C)    as it entered
     Tensor pre;  // (N, F/tp) before gelu
     Tensor act;  // (N, F/tp) after gelu
   };
 
   Mlp() = default;
-  explicit Mlp(const GptConfig& config);
+  Mlp(const GptConfig& config, TpRegion around);
   void params(const ParamVisitor& visit, const std::string& prefix);
-  /// x, result (N, C); the result is in scratch and has no bias yet.
+  /// x, result (n, C), n of the N rows outside the region; the result is in scratch and has no bias yet.
   Tensor forward(Ctx& ctx, Tensor x, Cache& cache) const;
-  /// dy (N, C), in the slot. Returns dx in scratch.
+  /// dy (n, C), in the slot. Returns dx in scratch.
   Tensor backward(Ctx& ctx, Tensor dy, const Cache& cache) const;
 };
 

@@ -2,11 +2,14 @@
 
 namespace mtl {
 
-NormLayer::NormLayer(const GptConfig& config) : width(config.hidden_size), eps(static_cast<float>(config.norm_eps)) {}
+NormLayer::NormLayer(const GptConfig& config, TpRegion around)
+    : width(config.hidden_size), eps(static_cast<float>(config.norm_eps)), region(around) {}
 
 void NormLayer::params(const ParamVisitor& visit, const std::string& prefix) {
-  visit(gamma, {.name = prefix + ".weight", .shape = {width}, .decays = false, .init = Init::ones});
-  visit(beta, {.name = prefix + ".bias", .shape = {width}, .decays = false, .init = Init::zeros});
+  GradGroup group = region.outside_grads();
+  visit(gamma,
+        {.name = prefix + ".weight", .shape = {width}, .decays = false, .grad_group = group, .init = Init::ones});
+  visit(beta, {.name = prefix + ".bias", .shape = {width}, .decays = false, .grad_group = group, .init = Init::zeros});
 }
 
 Tensor NormLayer::forward(Ctx& ctx, Tensor x, Cache& cache) const {

@@ -4,19 +4,21 @@
 #include "kernels/layernorm.h"
 #include "nn/context.h"
 #include "nn/gpt_config.h"
+#include "nn/tp_region.h"
 
 namespace mtl {
 
 struct NormLayer {
   std::int64_t width = 0;  // C
   float eps = 0;
-  Param gamma;  // (C)
-  Param beta;   // (C)
+  TpRegion region;  // it stands outside of it
+  Param gamma;      // (C)
+  Param beta;       // (C)
 
   using Cache = LayerNormCache;
 
   NormLayer() = default;
-  explicit NormLayer(const GptConfig& config);
+  NormLayer(const GptConfig& config, TpRegion around);
   void params(const ParamVisitor& visit, const std::string& prefix);
   /// y = norm(x), in the slot. x (N, C) must stay as it is until backward.
   Tensor forward(Ctx& ctx, Tensor x, Cache& cache) const;

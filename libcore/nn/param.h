@@ -15,8 +15,9 @@ enum class Init { zeros, ones, normal };
 
 /// Over which ranks a parameter's gradient is summed; parameters with equal groups share buckets.
 enum class GradGroup {
-  data,           // the data-parallel ranks
-  data_and_tied,  // and the first and last pipeline stages, which both hold the tied table
+  data,             // the data-parallel ranks
+  data_and_tensor,  // and the tensor-parallel ranks, each of which has seen other rows (sequence parallelism)
+  data_and_tied,    // and the first and last pipeline stages, which both hold the tied table
 };
 
 struct ParamSpec {
@@ -42,8 +43,9 @@ struct GradState {
 
 /// What a layer holds. Bound by the ParamStore before the first step.
 struct Param {
-  Tensor value;  // this rank's part, shaped as the layer described it
+  Tensor value;  // this rank's part: as described, the sharded axis divided by the number of ranks
   GradState* grad = nullptr;
+  int index = -1;  // its place in the store, in the order of visits
 
   bool exists() const { return value.exists(); }
   /// Where to write or add the gradient now; marks it as written.
@@ -52,6 +54,16 @@ struct Param {
     grad->written = true;
     return {grad->tensor, mode};
   }
+};
+
+/// What the parameters' owner wants to hear, so that it can fetch values late and reduce gradients early. Parameters
+/// are named by Param::index.
+struct ParamEvents {
+  virtual ~ParamEvents() = default;
+  /// The layer with the parameters [first, end) runs next: returns when their values are there.
+  virtual void before_forward(int first, int end) = 0;
+  /// Nothing more is added to the gradients of the parameters [first, end) in this step.
+  virtual void gradients_final(int first, int end) = 0;
 };
 
 /// Called by a layer once for each parameter it has, always in the same order.

@@ -1,13 +1,16 @@
 // The region between a column-parallel and a row-parallel linear, where each tensor-parallel rank holds a part of the
-// features. enter and leave are the f and g of Shoeybi et al. 2019 (figure 3): identity and all-reduce, with their
-// backwards; with sequence parallelism all-gather and reduce-scatter (Korthikanti et al. 2022, figure 5).
+// features of all rows. enter and leave are the f and g of Shoeybi et al. 2019 (figure 3): identity and all-reduce,
+// with their backwards; with sequence parallelism all-gather and reduce-scatter (Korthikanti et al. 2022, figure 5).
+//
+// Outside, without sequence parallelism, every rank holds all N = B T rows of a micro-batch; with it the rank's part of
+// them, in the order of ranks: what runs outside (norms, dropout, the skip connection) works row by row.
 #pragma once
 
 #include "nn/context.h"
 
 namespace mtl {
 
-/// A gradient whose sum over the ranks is under way.
+/// A sum over the ranks that is under way.
 struct Pending {
   Tensor tensor;
   Work work;
@@ -18,17 +21,28 @@ struct Pending {
 };
 
 struct TpRegion {
-  Tensor enter(Ctx&, Tensor x) const { return x; }
-  /// Sums the ranks' partial results.
-  Tensor leave(Ctx& ctx, Tensor partial) const {
-    ctx.groups.tensor->all_reduce(ctx.stream, partial, Reduce::sum).wait();
-    return partial;
+  bool sequence_parallel = false;
+
+  /// Of N rows inside, how many this rank holds outside, and the number of the first.
+  std::int64_t rows_outside(const Ctx& ctx, std::int64_t rows) const {
+    return sequence_parallel ? rows / ctx.groups.tensor->size() : rows;
   }
-  Tensor leave_backward(Ctx&, Tensor dy) const { return dy; }
-  /// Starts the sum over the ranks; weight gradients run behind it.
-  Pending enter_backward(Ctx& ctx, Tensor dx) const {
-    return {dx, ctx.groups.tensor->all_reduce(ctx.stream, dx, Reduce::sum)};
+  std::int64_t first_row(const Ctx& ctx, std::int64_t rows_outside) const {
+    return sequence_parallel ? ctx.groups.tensor->rank() * rows_outside : 0;
   }
+  /// Over which ranks the gradient of a parameter is summed that works outside, on this rank's rows.
+  GradGroup outside_grads() const { return sequence_parallel ? GradGroup::data_and_tensor : GradGroup::data; }
+
+  /// x (N, C) from x outside; gathered in `memory`, if it has to be.
+  Tensor enter(Ctx& ctx, Arena& memory, Tensor x) const;
+  /// Memory for this rank's term (N, C) of a sum that goes to `out`, outside.
+  Tensor partial_of(Ctx& ctx, Tensor out) const;
+  /// out = the sum of the ranks' partials, or this rank's rows of it.
+  Tensor leave(Ctx& ctx, Tensor out, Tensor partial) const { return enter_backward(ctx, out, partial).wait(); }
+  /// dy (N, C), to stay for weight gradients.
+  Tensor leave_backward(Ctx& ctx, Tensor dy) const { return enter(ctx, ctx.slot, dy); }
+  /// Like leave, started; weight gradients run behind it.
+  Pending enter_backward(Ctx& ctx, Tensor dx, Tensor partial) const;
 };
 
 }  // namespace mtl

@@ -1,11 +1,10 @@
-// The data-parallel path of a step: reduce gradients, norm and clip, AdamW on the owned ranges, gather parameters.
-// One path for every sharding stage; with one rank the communication is empty.
+// The end of a step: reduced gradients, norm and clip, AdamW on the owned ranges, values to everyone.
 #pragma once
 
 #include "comm/communicator.h"
 #include "device/memory.h"
 #include "kernels/adamw.h"
-#include "optim/param_store.h"
+#include "optim/grad_sync.h"
 
 namespace mtl {
 
@@ -14,22 +13,28 @@ class Optimizer {
   struct Options {
     AdamWOptions adamw;
     double clip_grad = 1.0;  // largest global gradient norm; 0: no clipping
+    GradSync::Overlap overlap;
   };
 
-  Optimizer(ParamStore& params, Options options, const ProcessGroups& groups);
+  Optimizer(ParamStore& params, Options options, Stream& stream, const ProcessGroups& groups);
 
+  /// Before the first micro-batch of a step.
+  void begin_step() { sync_.begin_step(); }
+  /// To be told by the layers how far they are.
+  GradSync& sync() { return sync_; }
   /// After the last backward of a step: sums gradients over the ranks, sets grad_norm, clip_scale and found_inf of
-  /// `state`, and updates every owned range unless found_inf.
-  void step(Stream& stream, Arena& scratch, StepState* state);
+  /// `state`, and updates every owned range unless found_inf. Values may arrive later: see GradSync.
+  void step(Arena& scratch, StepState* state);
 
  private:
-  void reduce_gradients(Stream& stream);
-  void gradient_norm(Stream& stream, Arena& scratch, StepState* state);
-  void update(Stream& stream, const StepState* state);
+  void gradient_norm(Arena& scratch, StepState* state);
+  void update(const StepState* state);
 
   ParamStore& params_;
   Options options_;
+  Stream& stream_;
   const ProcessGroups& groups_;
+  GradSync sync_;
 };
 
 }  // namespace mtl

@@ -1,8 +1,9 @@
 // Memory of parameters, gradients and optimizer state, in flat buckets.
 //
-// A bucket holds the parameters whose gradients are summed over the same ranks, one after another: one reduction, one
-// optimizer launch. Of each bucket this rank owns a range: the optimizer's moments exist, and updates happen, only
-// there (with one data-parallel rank the range is everything). Layers see views, bound once.
+// A bucket holds parameters whose gradients are summed over the same ranks, one after another, the last layers first:
+// the order in which backward finishes them, so that one reduction runs behind the next layers. Of each bucket this
+// rank owns a range: the optimizer's moments exist, and updates happen, only there (the range is everything where the
+// state is not shared out). Layers see views, bound once.
 #pragma once
 
 #include <deque>
@@ -10,12 +11,21 @@
 #include <string>
 #include <vector>
 
+#include "comm/communicator.h"
 #include "device/memory.h"
 #include "layout/slice.h"
 #include "nn/param.h"
 #include "optim/precision.h"
 
 namespace mtl {
+
+/// Which part of every parameter this rank has, and which part of the optimizer's state.
+struct StoreLayout {
+  int tensor_rank = 0, tensor_size = 1;       // sharded axes are cut into so many
+  int shard_rank = 0, shard_size = 1;         // buckets are owned in so many ranges
+  std::int64_t bucket_elements = 40'000'000;  // a bucket is closed when it has as many
+};
+StoreLayout store_layout(const ProcessGroups& groups);
 
 /// The place of one parameter in a bucket.
 struct Segment {
@@ -31,6 +41,14 @@ struct Bucket {
   Tensor exp_avg, exp_avg_sq;  // (owned_end - owned_begin)
   std::int64_t count = 0;
   std::int64_t owned_begin = 0, owned_end = 0;
+
+  /// The part of values or grads that this rank owns.
+  Tensor owned(const Tensor& whole) const { return whole.flat(owned_begin, owned_end - owned_begin); }
+  /// The owned part of a segment, in the bucket's numbers.
+  struct Range {
+    std::int64_t begin, count;
+  };
+  Range owned(const Segment& segment) const;
 };
 
 class ParamStore {
@@ -39,19 +57,23 @@ class ParamStore {
   /// Values start as zeros: see initialize and the checkpoint loader. With `with_gradients` false (evaluation) there
   /// are no gradients and no optimizer state.
   ParamStore(Device device, Precision precision, bool with_gradients,
-             const std::function<void(const ParamVisitor&)>& visit_all);
+             const std::function<void(const ParamVisitor&)>& visit_all, StoreLayout layout = {});
   ParamStore(const ParamStore&) = delete;
 
   int size() const { return static_cast<int>(specs_.size()); }
   const std::vector<ParamSpec>& specs() const { return specs_; }
   /// The index of a canonical name, or -1.
   int find(const std::string& name) const;
-  /// Which part of the whole tensor this rank's value is (of the optimizer state: the owned part of it).
+  const StoreLayout& layout() const { return layout_; }
+  /// Which part of the whole tensor this rank's value is.
   Slice slice(int param) const;
+  /// Which part of that this rank owns: what its moments are of. May be empty.
+  Slice owned_slice(int param) const;
   /// This rank's value and gradient, padding rows included.
   Tensor value(int param) const { return values_[static_cast<std::size_t>(param)]; }
   Tensor grad(int param) const { return grads_[static_cast<std::size_t>(param)].tensor; }
-  /// This rank's part of the moments, shaped like the value. Throws without optimizer state.
+  /// The owned elements, flat, those of padding rows after the owned slice's. Moments: throws without optimizer state.
+  Tensor owned_value(int param) const;
   Tensor exp_avg(int param) const;
   Tensor exp_avg_sq(int param) const;
 
@@ -64,11 +86,6 @@ class ParamStore {
   /// After the last: throws when a gradient was never written, naming it.
   void check_all_written() const;
 
-  /// Sharded parameters (ZeRO-3) are gathered before a layer runs and dropped after it; a rank that holds all does
-  /// nothing here.
-  void acquire(int /*layer*/) {}
-  void release(int /*layer*/) {}
-
   /// Draws initial values: Philox by (seed, parameter name), so that they depend on nothing but these.
   void initialize(std::uint64_t seed);
   /// Bytes by role, for the memory plan.
@@ -78,9 +95,16 @@ class ParamStore {
 
  private:
   void lay_out(Device device);
-  Tensor moment(int param, bool squared) const;
+  void allocate(Device device, Bucket& bucket);
+  struct Place {
+    const Bucket* bucket;
+    const Segment* segment;
+  };
+  Place place(int param) const;
+  Tensor owned_moments(int param, const Tensor Bucket::*moments) const;
 
   bool with_gradients_;
+  StoreLayout layout_;
   std::vector<ParamSpec> specs_;
   std::vector<Shape> shapes_;  // in memory
   std::vector<Tensor> values_;

@@ -43,14 +43,15 @@ Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* t
       plan_(plan_run(options, config_, shape_.threads)),
       stream_(Device::cpu, shape_.threads),
       groups_(single_process_groups()),
-      pipeline_(stage_, stream_, groups_, plan_),
       schedule_(resolve_schedule(options.optimizer.schedule, {options.batch.train_iters, options.batch.train_samples,
                                                               options.global_batch_size()})),
       optimizer_(params_,
                  {{options.optimizer.adam_beta1, options.optimizer.adam_beta2, options.optimizer.adam_eps},
-                  options.optimizer.clip_grad},
-                 groups_),
-      actions_(one_forward_one_backward(1, 0, static_cast<int>(options.micro_batches()))) {
+                  options.optimizer.clip_grad,
+                  {}},
+                 stream_, groups_),
+      pipeline_(stage_, stream_, groups_, shape_.placement.actions(static_cast<int>(shape_.micro_batches)), plan_,
+                &optimizer_.sync()) {
   if (start.source) {
     resume_from(start);
   } else {
@@ -186,9 +187,9 @@ void Trainer::train_step() {
   std::int64_t scheduled = state_.consumed_samples - state_.skipped_iterations * options_.global_batch_size();
   step_.lr = learning_rate(schedule_, scheduled);
   step_.weight_decay = weight_decay(schedule_, scheduled);
-  params_.begin_step();
-  pipeline_.train(actions_, *batch.buffers, &step_, state_.consumed_samples, options_.batch.micro_batch_size);
-  optimizer_.step(stream_, pipeline_.scratch(), &step_);
+  optimizer_.begin_step();
+  pipeline_.train(*batch.buffers, &step_, state_.consumed_samples, options_.batch.micro_batch_size);
+  optimizer_.step(pipeline_.scratch(), &step_);
 
   double loss = step_loss(batch);
   ++state_.iteration;

@@ -70,11 +70,10 @@ class Trainer {
   MemoryPlan plan_;
   Stream stream_;
   ProcessGroups groups_;
-  Pipeline pipeline_;
   LrScheduleOptions schedule_;
   Optimizer optimizer_;
+  Pipeline pipeline_;
   StepState step_;
-  std::vector<Action> actions_;
   std::unique_ptr<DataFeed> train_feed_, valid_feed_;
 
   std::optional<Metrics> metrics_;

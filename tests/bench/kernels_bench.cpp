@@ -96,11 +96,11 @@ void bench_cross_entropy(Bench& bench, std::int64_t rows, std::int64_t vocab) {
 }
 
 void bench_hidden(Bench& bench, std::int64_t samples, std::int64_t length, std::int64_t width) {
-  const Shape shape{samples, length, width};
   const std::int64_t rows = samples * length;
+  const Shape shape{rows, width};
   Arena scratch(Device::cpu, "scratch", 8 << 20);
   const StepState state;
-  const Dropout dropout{0.1f, {1, 2}, &state, 0};
+  const Dropout dropout{0.1f, {1, 2}, &state, 0, length};
   Owned x = random_tensor(shape, 1), y(shape), dy = random_tensor(shape, 2), dx(shape), gamma = filled({width}, 1),
         beta({width});
   Owned mean({rows}), rstd({rows}), dgamma({width}), dbeta({width});
@@ -122,13 +122,15 @@ void bench_hidden(Bench& bench, std::int64_t samples, std::int64_t length, std::
   });
   bench.run("add                          " + size, [&](Stream& s) { add(s, y, x); });
   Owned table = random_tensor({5000, width}, 3), positions = random_tensor({length, width}, 4);
-  Owned tokens = random_integers({samples, length}, 0, 5000, 5),
-        at = random_integers({samples, length}, 0, static_cast<std::int32_t>(length), 6);
+  Owned tokens = random_integers({rows}, 0, 5000, 5),
+        at = random_integers({rows}, 0, static_cast<std::int32_t>(length), 6);
   bench.run("embedding forward            " + size, [&](Stream& s) {
-    embedding_forward(s, y, {tokens, at}, table, positions, {});
+    embedding_forward(s, y, tokens, 0, table);
+    positions_forward(s, y, at, positions, {});
   });
   bench.run("embedding backward           " + size, [&](Stream& s) {
-    embedding_backward(s, {table, add_up}, {positions, add_up}, dy, {tokens, at}, {});
+    positions_backward(s, {positions, add_up}, dy, at, {});
+    embedding_backward(s, {table, add_up}, dy, tokens, 0);
   });
 }
 

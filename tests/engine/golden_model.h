@@ -146,12 +146,11 @@ struct GoldenModel {
         params(Device::cpu, kPrecisionFp32, true, [&](const ParamVisitor& visit) { stage.params(visit); }),
         plan(plan_training(config, dropout, shape)),
         stream(Device::cpu, shape.threads),
-        pipeline(stage, stream, groups, plan),
+        pipeline(stage, stream, groups, shape.placement.actions(static_cast<int>(shape.micro_batches)), plan),
         buffers(Device::cpu, shape) {
     source.load_values(params);
   }
 
-  std::vector<Action> actions() const { return one_forward_one_backward(1, 0, static_cast<int>(shape.micro_batches)); }
   float* losses(int micro_batch) const { return buffers.losses(micro_batch).data<float>(); }
 
   /// Fills a micro-batch; positions count from 0.
@@ -169,7 +168,7 @@ struct GoldenModel {
 
   void train_step() {
     params.begin_step();
-    pipeline.train(actions(), buffers, &state, 0, shape.micro_batch);
+    pipeline.train(buffers, &state, 0, shape.micro_batch);
   }
 
   /// Sum over all gradients, the padding included: it must be zero.

@@ -20,7 +20,8 @@ RunShape shape_of(const Case& model) {
           .micro_batches = 1,
           .padded_vocab = model.padded_vocab,
           .documents = false,
-          .threads = 2};
+          .threads = 2,
+          .placement = {}};
 }
 
 /// Trains one step on the golden batch with these loss weights.
@@ -135,7 +136,7 @@ TEST_CASE("GPT-2: activations of a equal PyTorch's float64") {
   Ctx ctx{model.stream, slot, model.pipeline.scratch(), model.groups, queue, &model.state, true};
   Chunk::Cache cache;
   model.params.begin_step();
-  model.stage.chunks[0].forward(ctx, model.buffers.losses(0), model.buffers.batch(0), cache);
+  model.stage.chunks[0].forward(ctx, {}, model.buffers.losses(0), model.buffers.batch(0), cache);
   auto check = [&](const std::string& name, const Tensor& got) {
     CAPTURE(name);
     CHECK(max_relative(got.data<float>(), read_tensor(golden, name)) < 1e-5);
@@ -172,10 +173,15 @@ TEST_CASE("a step repeats bit for bit, and uses exactly the memory that was plan
 }
 
 TEST_CASE("with dropout on, gradients are those of the loss: finite differences through the whole model") {
-  GoldenModel model(
-      "a",
-      {.micro_batch = 1, .seq_length = 8, .micro_batches = 1, .padded_vocab = 512, .documents = false, .threads = 1},
-      {0.2f, 0.2f, 11});
+  GoldenModel model("a",
+                    {.micro_batch = 1,
+                     .seq_length = 8,
+                     .micro_batches = 1,
+                     .padded_vocab = 512,
+                     .documents = false,
+                     .threads = 1,
+                     .placement = {}},
+                    {0.2f, 0.2f, 11});
   std::vector<double> tokens = {5, 9, 2, 77, 400, 2, 31, 8}, labels = {9, 2, 77, 400, 2, 31, 8, 1}, weights(8, 1.0);
   auto loss = [&] {
     model.fill(0, tokens, labels, weights);

@@ -16,7 +16,8 @@ RunShape shape_of(std::int64_t micro_batch, std::int64_t micro_batches, int thre
           .micro_batches = micro_batches,
           .padded_vocab = 512,
           .documents = false,
-          .threads = threads};
+          .threads = threads,
+          .placement = {}};
 }
 
 /// Random tokens, drawn row by row: two runs of as many samples see the same, however these are cut.
@@ -46,7 +47,7 @@ TEST_CASE("a step takes exactly the memory that was planned") {
         GoldenModel model("a", shape, {dropout, dropout, 1});
         fill_random(model);
         model.train_step();
-        Optimizer(model.params, {}, model.groups).step(model.stream, model.pipeline.scratch(), &model.state);
+        Optimizer(model.params, {}, model.stream, model.groups).step(model.pipeline.scratch(), &model.state);
         CHECK(model.pipeline.slot_peak() == model.plan.slot_bytes);
         CHECK(model.pipeline.scratch().peak() == model.plan.scratch_bytes);
         CHECK(model.params.value_bytes() == model.plan.value_bytes);
@@ -77,26 +78,26 @@ TEST_CASE("other sample numbers draw another dropout") {
   model.train_step();
   std::vector<float> first = copy_of(model.buffers.losses(0));
   model.params.begin_step();
-  model.pipeline.train(model.actions(), model.buffers, &model.state, 2, 2);
+  model.pipeline.train(model.buffers, &model.state, 2, 2);
   CHECK(first != copy_of(model.buffers.losses(0)));
 }
 
 TEST_CASE("a gradient that is not finite changes nothing") {
   GoldenModel model("a", shape_of(1, 1));
   fill_random(model);
-  Optimizer optimizer(model.params, {}, model.groups);
+  Optimizer optimizer(model.params, {}, model.stream, model.groups);
   model.state.step = 1;
   model.state.lr = 0.1;
   std::vector<float> before = copy_of(model.params.buckets()[0].values);
   for (float bad : {INFINITY, -INFINITY, NAN}) {
     model.train_step();
     model.params.grad(3).data<float>()[0] = bad;
-    optimizer.step(model.stream, model.pipeline.scratch(), &model.state);
+    optimizer.step(model.pipeline.scratch(), &model.state);
     CHECK(model.state.found_inf != 0);
     CHECK(before == copy_of(model.params.buckets()[0].values));
   }
   model.train_step();
-  optimizer.step(model.stream, model.pipeline.scratch(), &model.state);
+  optimizer.step(model.pipeline.scratch(), &model.state);
   CHECK(model.state.found_inf == 0);
   CHECK(before != copy_of(model.params.buckets()[0].values));
 }

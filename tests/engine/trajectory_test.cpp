@@ -62,11 +62,13 @@ TEST_CASE("thirty steps: losses, norms, final weights and moments equal PyTorch'
                           .micro_batches = kMicroBatches,
                           .padded_vocab = 512,
                           .documents = false,
-                          .threads = 2});
+                          .threads = 2,
+                          .placement = {}});
   Optimizer::Options options{
       {hyper.at("beta1").as_number(), hyper.at("beta2").as_number(), hyper.at("eps").as_number()},
-      hyper.at("clip_grad").as_number()};
-  Optimizer optimizer(model.params, options, model.groups);
+      hyper.at("clip_grad").as_number(),
+      {}};
+  Optimizer optimizer(model.params, options, model.stream, model.groups);
   LrScheduleFlags flags;
   flags.lr = hyper.at("lr").as_number();
   flags.min_lr = hyper.at("min_lr").as_number();
@@ -86,7 +88,7 @@ TEST_CASE("thirty steps: losses, norms, final weights and moments equal PyTorch'
     model.state.lr = learning_rate(schedule, static_cast<std::int64_t>(step) * global_batch);
     model.state.weight_decay = weight_decay(schedule, static_cast<std::int64_t>(step) * global_batch);
     model.train_step();
-    optimizer.step(model.stream, model.pipeline.scratch(), &model.state);
+    optimizer.step(model.pipeline.scratch(), &model.state);
     double loss = 0;
     for (int m = 0; m < kMicroBatches; ++m) {
       for (std::int64_t i = 0; i < kRows * length; ++i) {

@@ -351,7 +351,6 @@ TEST_CASE("attention: what does not fit is refused") {
   refused("dropout", [](AttentionInput& in) { in.dropout.probability = 0.999f; });
   refused("dropout", [](AttentionInput& in) { in.dropout.probability = -0.1f; });
   refused("state", [](AttentionInput& in) { in.dropout.state = nullptr; });
-  refused("first position", [](AttentionInput& in) { in.dropout.first_position = 4; });
   refused("scale", [](AttentionInput& in) { in.scale = 0; });
   refused("position 3", [&](AttentionInput&) { problem.start()[3] = 4; });
   problem.start()[3] = 0;

@@ -5,11 +5,11 @@
 
 namespace mtl::test {
 
-/// The factor of element (t, c) of a sample's (T, width) tensor: 0, or the scale.
-inline double hidden_mask(const Dropout& dropout, std::int64_t sample, std::int64_t t, std::int64_t c,
-                          std::int64_t width) {
+/// The factor of element (row, c) of a tensor of that width: 0, or the scale.
+inline double hidden_mask(const Dropout& dropout, std::int64_t row, std::int64_t c, std::int64_t width) {
   if (!dropout.active()) return 1;
-  const std::int64_t element = (dropout.first_position + t) * width + c;
+  const std::int64_t number = dropout.first_row + row, sample = number / dropout.seq_length;
+  const std::int64_t element = number % dropout.seq_length * width + c;
   const auto words = philox(dropout.key, static_cast<std::uint64_t>(dropout.state->sample_base + sample),
                             static_cast<std::uint64_t>(element / 8));
   const auto i = static_cast<std::size_t>(element % 8);

@@ -27,7 +27,7 @@ TEST_CASE("an initialised parameter has its mean, deviation and zero padding; na
   Buffer memory(Device::cpu, 1300 * 100 * 4);
   Tensor value = memory.tensor(DType::f32, {1300, 100});
   ParamSpec spec{.name = "a", .shape = {1234, 100}, .padded_rows = 1300, .init_std = 0.02f};
-  initialize_param(value, spec, 1);
+  initialize_param(value, whole_slice(spec.shape), spec, 1);
   const float* data = value.data<float>();
   double sum = 0, squares = 0;
   for (int i = 0; i < 123400; ++i) sum += data[i], squares += double(data[i]) * data[i];
@@ -35,9 +35,27 @@ TEST_CASE("an initialised parameter has its mean, deviation and zero padding; na
   CHECK(std::sqrt(squares / 123400) == doctest::Approx(0.02).epsilon(0.01));
   CHECK(std::all_of(data + 123400, data + 130000, [](float x) { return x == 0; }));
   float first = data[0];
-  initialize_param(value, spec, 2);
+  initialize_param(value, whole_slice(spec.shape), spec, 2);
   CHECK(data[0] != first);
   spec.name = "b";
-  initialize_param(value, spec, 1);
+  initialize_param(value, whole_slice(spec.shape), spec, 1);
   CHECK(data[0] != first);
+}
+
+TEST_CASE("slices of an initialised parameter hold the bits of the whole") {
+  ParamSpec spec{.name = "w", .shape = {6, 5, 7}, .init_std = 0.5f};
+  Buffer memory(Device::cpu, 4096);
+  Tensor whole = memory.tensor(DType::f32, {210}), part = memory.tensor(DType::f32, {210}, 1024);
+  initialize_param(whole, whole_slice(spec.shape), spec, 3);
+  for (int axis : {0, 1, 2}) {
+    std::int64_t parts = spec.shape[static_cast<std::size_t>(axis)];
+    for (std::int64_t number = 0; number < parts; ++number) {
+      Slice slice = axis_slice(spec.shape, axis, number, parts);
+      initialize_param(part, slice, spec, 3);
+      for_each_overlap(slice, whole_slice(spec.shape), [&](const Overlap& run) {
+        for (std::int64_t i = 0; i < run.count; ++i)
+          CHECK(part.data<float>()[run.in_a + i] == whole.data<float>()[run.in_b + i]);
+      });
+    }
+  }
 }

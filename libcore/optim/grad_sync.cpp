@@ -1,0 +1,87 @@
+#include "optim/grad_sync.h"
+
+#include "base/console.h"
+
+namespace mtl {
+
+GradSync::GradSync(ParamStore& params, Stream& stream, const ProcessGroups& groups, Overlap overlap)
+    : params_(params), stream_(stream), groups_(groups), overlap_(overlap), progress_(params.buckets().size()) {
+  bucket_of_.resize(static_cast<std::size_t>(params.size()));
+  for (std::size_t b = 0; b < params.buckets().size(); ++b) {
+    for (const Segment& segment : params.buckets()[b].segments) bucket_of_[static_cast<std::size_t>(segment.param)] = b;
+  }
+}
+
+void GradSync::begin_step() {
+  params_.begin_step();
+  for (std::size_t b = 0; b < progress_.size(); ++b)
+    progress_[b].missing = static_cast<int>(params_.buckets()[b].segments.size());
+}
+
+void GradSync::before_forward(int first, int end) {
+  for (int param = first; param < end; ++param) {
+    Work& gathering = progress_[bucket_of_[static_cast<std::size_t>(param)]].gathering;
+    wait(gathering);
+    gathering = {};
+  }
+  groups_.data->progress();
+}
+
+void GradSync::gradients_final(int first, int end) {
+  for (int param = first; param < end; ++param) {
+    std::size_t bucket = bucket_of_[static_cast<std::size_t>(param)];
+    if (--progress_[bucket].missing == 0 && overlap_.reduce) start_reduction(bucket);
+  }
+  groups_.data->progress();
+}
+
+void GradSync::start_reduction(std::size_t b) {
+  Progress& progress = progress_[b];
+  if (progress.started) return;
+  progress.started = true;
+  const Bucket& bucket = params_.buckets()[b];
+  progress.reduction = groups_.shards->reduce_scatter(stream_, bucket.owned(bucket.grads), bucket.grads);
+  if (groups_.shards->size() == 1)
+    progress.reduction = groups_.replicas->all_reduce(stream_, bucket.grads, Reduce::sum);
+}
+
+/// Who else has a part of the gradients of these parameters.
+Communicator* GradSync::extra_group(GradGroup group) const {
+  if (group == GradGroup::data_and_tensor) return groups_.tensor.get();
+  if (group == GradGroup::data_and_tied) return groups_.embedding.get();
+  return nullptr;
+}
+
+void GradSync::finish_reduction() {
+  params_.check_all_written();
+  for (std::size_t b = 0; b < progress_.size(); ++b) start_reduction(b);
+  for (std::size_t b = 0; b < progress_.size(); ++b) {
+    wait(progress_[b].reduction);
+    progress_[b].reduction = {};
+    progress_[b].started = false;
+    const Bucket& bucket = params_.buckets()[b];
+    if (Communicator* group = extra_group(bucket.group))
+      wait(group->all_reduce(stream_, bucket.owned(bucket.grads), Reduce::sum));
+  }
+}
+
+void GradSync::gather(std::size_t b) {
+  const Bucket& bucket = params_.buckets()[b];
+  progress_[b].gathering = groups_.shards->all_gather(stream_, bucket.values, bucket.owned(bucket.values));
+}
+
+void GradSync::finish_gathering() {
+  for (Progress& progress : progress_) {
+    wait(progress.gathering);
+    progress.gathering = {};
+  }
+}
+
+void GradSync::wait(const Work& work) {
+  if (work.done()) return;
+  double began = now_seconds();
+  work.wait();
+  waited_seconds_ += now_seconds() - began;
+}
+
+}  // namespace mtl

@@ -1,0 +1,62 @@
+// The communication of data parallelism: gradients are summed over the ranks, and after the update every rank gets the
+// values that the others own. One path for every way of sharing out the optimizer's state:
+//
+//   reduce-scatter over the ranks that share the state, all-reduce over those that hold the same part of it,
+//   for the parameters that need it a sum over the tensor-parallel ranks or the holders of the tied table;
+//   then the update of the owned range, and all-gather.
+//
+// Without sharding the first and the last have nobody to talk to, with it the second. Both ends can overlap with
+// computing: a bucket's reduction starts when backward has finished its last parameter, and its gathering ends when
+// the next forward needs its first.
+#pragma once
+
+#include <vector>
+
+#include "comm/communicator.h"
+#include "optim/param_store.h"
+
+namespace mtl {
+
+class GradSync final : public ParamEvents {
+ public:
+  struct Overlap {
+    bool reduce = false;  // with backward
+    bool gather = false;  // with the next forward
+  };
+
+  GradSync(ParamStore& params, Stream& stream, const ProcessGroups& groups, Overlap overlap);
+
+  /// Before the first micro-batch of a step.
+  void begin_step();
+  void before_forward(int first, int end) override;
+  void gradients_final(int first, int end) override;
+  /// Gradients of the owned ranges are sums over all ranks when it returns; those outside are this rank's own still.
+  void finish_reduction();
+  /// Sends the owned values of a bucket round, once they are updated.
+  void gather(std::size_t bucket);
+  /// Every value is complete when it returns.
+  void finish_gathering();
+
+  /// Seconds spent in waiting so far, for reductions and for values.
+  double waited_seconds() const { return waited_seconds_; }
+
+ private:
+  void start_reduction(std::size_t bucket);
+  void wait(const Work& work);
+  Communicator* extra_group(GradGroup group) const;
+
+  ParamStore& params_;
+  Stream& stream_;
+  const ProcessGroups& groups_;
+  Overlap overlap_;
+  struct Progress {
+    int missing = 0;  // parameters whose gradient is not final
+    bool started = false;
+    Work reduction, gathering;
+  };
+  std::vector<Progress> progress_;  // by bucket
+  std::vector<std::size_t> bucket_of_;  // by parameter
+  double waited_seconds_ = 0;
+};
+
+}  // namespace mtl
