@@ -10,7 +10,7 @@ namespace mtl {
 namespace {
 
 /// How long the other ranks leave it to rank 0 to tell what it will most likely tell too.
-constexpr auto kRankZeroFirst = std::chrono::seconds(1);
+constexpr auto kRankZeroFirst = std::chrono::seconds(2);
 
 int rank_of_process() {
   return announced_rank([](const char* name) -> const char* { return std::getenv(name); });

@@ -1,9 +1,7 @@
 // A job that fails on request: ranks count up together, iteration by iteration, until the chosen one goes astray.
 // Driven by tests/cli/ranks_faults_test.sh.
-#include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <thread>
 
 #include "cli/ranks.h"
 #include "comm/agreement.h"
@@ -25,9 +23,8 @@ void go_astray(const std::string& fault, Communicator& group, Stream& stream) {
   std::vector<float> more(5000);
   if (fault == "stop") std::raise(SIGSTOP);
   if (fault == "kill") std::raise(SIGKILL);
-  if (fault == "compute") std::this_thread::sleep_for(std::chrono::seconds(60));
-  if (fault == "other") group.broadcast(stream, one, group.rank()).wait();  // alone with it: sends, and goes on
-  if (fault == "gather") group.receive(stream, one, 0).wait();
+  if (fault == "broadcast") group.broadcast(stream, one, group.rank()).wait();  // alone with it: sends, and goes on
+  if (fault == "receive") group.receive(stream, one, 0).wait();
   if (fault == "size") group.all_reduce(stream, Tensor(more.data(), DType::f32, {300}), Reduce::sum).wait();
   if (fault == "data") fail(Exit::bad_data, "x.idx: broken");
   if (fault == "bug") throw std::runtime_error("surprise");
