@@ -108,4 +108,13 @@ RankEnvironment launched_ranks(const std::string& program, const GetVariable& ge
   return found;
 }
 
+int announced_rank(const GetVariable& get) {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "RANK"}) {
+    const char* value = get(name);
+    auto rank = value == nullptr ? std::nullopt : parse_int(value);
+    if (rank) return static_cast<int>(*rank);
+  }
+  return 0;
+}
+
 }  // namespace mtl

@@ -25,4 +25,8 @@ using GetVariable = std::function<const char*(const char* name)>;
 RankEnvironment launched_ranks(const std::string& program = "mtl-train");
 RankEnvironment launched_ranks(const std::string& program, const GetVariable& get);
 
+/// The rank that any launcher, also a refused one, gave this process; 0 when there is none. It decides who is first to
+/// tell that the environment is wrong.
+int announced_rank(const GetVariable& get);
+
 }  // namespace mtl

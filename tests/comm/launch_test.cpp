@@ -95,4 +95,6 @@ TEST_CASE("launch: variables that make no sense are refused") {
   CHECK(has(refusal_in({{"OMPI_COMM_WORLD_RANK", "x"}, {"OMPI_COMM_WORLD_SIZE", "4"}}), "OMPI_COMM_WORLD_RANK=x"));
   CHECK(has(refusal_in({{"OMPI_COMM_WORLD_RANK", "4"}, {"OMPI_COMM_WORLD_SIZE", "4"}}), "rank 4 of 4"));
   CHECK(has(refusal_in({{"RANK", "0"}, {"WORLD_SIZE", "many"}}), "WORLD_SIZE=many"));
+  CHECK(announced_rank([](const char* name) { return name == std::string("RANK") ? "3" : nullptr; }) == 3);
+  CHECK(announced_rank([](const char*) -> const char* { return nullptr; }) == 0);
 }
