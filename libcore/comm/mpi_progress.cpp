@@ -29,7 +29,7 @@ bool MpiProgress::poll() {
   if (moved) {
     for (auto& communicator : communicators_) communicator->advance();
   }
-  watchdog_.look(at_);
+  watchdog_.look(at());
   return moved;
 }
 
@@ -46,7 +46,7 @@ void MpiProgress::wait(const Task& task) {
     if (++idle_polls <= kSpins) continue;
     double now = now_seconds();
     if (idle_polls == kSpins + 1) idle_since = now;
-    watchdog_.check_deadline(at_);
+    watchdog_.check_deadline(at());
     if (now - idle_since < kYieldSeconds) {
       sched_yield();
     } else {

@@ -11,6 +11,7 @@
 #include "comm/mpi_communicator.h"
 #include "comm/mpi_wire.h"
 #include "comm/watchdog.h"
+#include "device/step_state.h"
 
 namespace mtl {
 
@@ -21,8 +22,10 @@ class MpiProgress {
 
   MpiWire& wire() { return wire_; }
   Watchdog& watchdog() { return watchdog_; }
-  const OperationProgress& at() const { return at_; }
-  void note(const OperationProgress& at) { at_ = at; }
+  OperationProgress at() const {
+    return state_ == nullptr ? OperationProgress{} : OperationProgress{state_->iteration, state_->micro_batch};
+  }
+  void follow(const StepState& state) { state_ = &state; }
 
   /// Made once and kept to the end: messages on their way point into it.
   std::shared_ptr<MpiCommunicator> group(const std::vector<int>& ranks, std::string name);
@@ -36,7 +39,7 @@ class MpiProgress {
  private:
   MpiWire wire_;
   Watchdog watchdog_;
-  OperationProgress at_;
+  const StepState* state_ = nullptr;
   std::vector<std::shared_ptr<MpiCommunicator>> communicators_;
 };
 

@@ -45,7 +45,7 @@ std::shared_ptr<Communicator> MpiSession::group(const std::vector<int>& ranks, c
 
 void MpiSession::set_deadline(double seconds) { progress_->watchdog().set_deadline(seconds); }
 
-void MpiSession::note(std::int64_t iteration, int micro_batch) { progress_->note({iteration, micro_batch}); }
+void MpiSession::follow(const StepState& state) { progress_->follow(state); }
 
 void MpiSession::finish() {
   float here = 1;

@@ -12,6 +12,7 @@
 
 #include "comm/communicator.h"
 #include "comm/launch.h"
+#include "device/step_state.h"
 
 namespace mtl {
 
@@ -36,8 +37,8 @@ class MpiSession {
 
   /// A wait longer than this is an error that says who waits for what. 600 s to begin with.
   void set_deadline(double seconds);
-  /// Where training stands, for these messages.
-  void note(std::int64_t iteration, int micro_batch);
+  /// These messages say where training stands; `state` must outlive the session's last communication.
+  void follow(const StepState& state);
 
   /// Waits for all ranks to come here (or for the deadline), then ends MPI. Nothing may be used afterwards.
   void finish();
