@@ -108,7 +108,7 @@ ManifestFile write_shard(const std::string& folder, const std::vector<TensorToSa
   std::vector<StoredTensor> plan;
   for (const TensorToSave& item : tensors)
     plan.push_back({item.tensor.name, item.tensor.dtype, stored_shape(item.slice), 0, 0});
-  SafetensorsWriter writer(out, std::move(plan));
+  SafetensorsWriter writer(out, plan);
   for (const TensorToSave& item : tensors) {
     std::span<const std::byte> bytes = item.bytes();
     require(bytes.size() * 8 ==
