@@ -39,7 +39,9 @@ class MpiSession {
   /// Where training stands, for these messages.
   void note(std::int64_t iteration, int micro_batch);
 
-  /// Waits for all ranks to come here (or for the deadline), then ends MPI. Nothing may be used afterwards.
+  /// Waits for all ranks to come here, up to the deadline.
+  void meet();
+  /// Meets, then ends MPI. Nothing may be used afterwards.
   void finish();
   /// Ends the whole job with this exit status.
   [[noreturn]] void abort(int code);
