@@ -12,6 +12,7 @@ namespace mtl {
 namespace {
 
 constexpr double kLookSeconds = .05;
+constexpr double kOwnPause = 1;          // between two polls of a rank that waits
 constexpr double kCollectSeconds = 1.2;  // for answers; several times what a rank that polls needs
 constexpr double kYieldToLower = 5;      // for a lower rank to end the job
 constexpr auto kNap = std::chrono::milliseconds(2);
@@ -25,13 +26,16 @@ constexpr char kAnswers = '!';
 
 Watchdog::Wait::Wait(Watchdog& watchdog, const OperationLabel& label) : watchdog_(watchdog) {
   watchdog.waits_for_ = &label;
-  watchdog.waits_since_ = now_seconds();
+  watchdog.waits_since_ = watchdog.last_look_ = now_seconds();
 }
 
 void Watchdog::look(const OperationProgress& at) {
   double now = now_seconds();
-  if (now < next_look_) return;
-  next_look_ = now + kLookSeconds;
+  // A job that Slurm suspends comes back hours later: time in which this process did not run is no waiting.
+  if (now - last_look_ > kOwnPause) waits_since_ += now - last_look_;
+  last_look_ = now;
+  if (now - last_letters_ < kLookSeconds) return;
+  last_letters_ = now;
   read_letters(at);
 }
 
