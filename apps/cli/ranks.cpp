@@ -12,10 +12,6 @@ namespace {
 /// How long the other ranks leave it to rank 0 to tell what it will most likely tell too.
 constexpr auto kRankZeroFirst = std::chrono::seconds(2);
 
-int rank_of_process() {
-  return announced_rank([](const char* name) -> const char* { return std::getenv(name); });
-}
-
 }  // namespace
 
 const RankEnvironment& Ranks::launched() {
@@ -23,11 +19,11 @@ const RankEnvironment& Ranks::launched() {
   return *launched_;
 }
 
-bool Ranks::speaks() {
+int Ranks::rank() {
   try {
-    return launched().rank == 0;
+    return launched().rank;
   } catch (const Error&) {
-    return rank_of_process() == 0;
+    return announced_rank([](const char* name) -> const char* { return std::getenv(name); });
   }
 }
 
@@ -44,13 +40,12 @@ ProcessGroups Ranks::connect(const RankGrid& grid, bool shard_optimizer) {
 
 void Ranks::report(const std::string& message, Exit code) {
   std::string who;
-  int rank = speaks() ? 0 : launched_ ? launched_->rank : rank_of_process();
   if (session_ != nullptr) {
-    who = cat("rank ", rank, " (", session_->host(), "): ");
-  } else if (rank > 0) {
-    who = cat("rank ", rank, ": ");
+    who = cat("rank ", rank(), " (", session_->host(), "): ");
+  } else if (rank() > 0) {
+    who = cat("rank ", rank(), ": ");
   }
-  if (rank > 0 && (session_ == nullptr || code == Exit::usage)) std::this_thread::sleep_for(kRankZeroFirst);
+  if (rank() > 0 && (session_ == nullptr || code == Exit::usage)) std::this_thread::sleep_for(kRankZeroFirst);
   std::fprintf(stderr, "%s: %s%s\n", program_.c_str(), who.c_str(), message.c_str());
   if (session_ == nullptr) return;
   std::fflush(stdout);
@@ -60,6 +55,7 @@ void Ranks::report(const std::string& message, Exit code) {
 int run_ranks(Flags& flags, int argc, const char* const* argv, Ranks& ranks, const std::function<Exit(Console&)>& run) {
   RunFrame frame;
   frame.speaks = ranks.speaks();
+  if (!frame.speaks) frame.name = cat(ranks.program_, ": rank ", ranks.rank());
   frame.report = [&](const std::string& message, Exit code) { ranks.report(message, code); };
   auto run_and_meet = [&](Console& console) {
     Exit code = run(console);

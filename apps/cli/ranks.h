@@ -31,8 +31,10 @@ class Ranks {
 
   /// Who this process is; touches no MPI. Throws Error(usage) when its launcher is none of ours.
   const RankEnvironment& launched();
-  /// True for the one that talks to the user. Throws nothing.
-  bool speaks();
+  /// Also where launched() throws.
+  int rank();
+  /// True for the one that talks to the user.
+  bool speaks() { return rank() == 0; }
   /// The session, started by the first call; null in a world of one, which never touches MPI.
   MpiSession* session();
   /// The groups of this rank; collective. single_process_groups() in a world of one.

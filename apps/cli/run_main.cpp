@@ -41,7 +41,7 @@ int run_main(Flags& flags, int argc, const char* const* argv, const std::functio
              const RunFrame& frame) {
   // `mtl-data cat x | head`: a reader that left is no fault; the default action ends the process without a word.
   std::signal(SIGPIPE, SIG_DFL);
-  Console console(flags.program());
+  Console console(frame.name.empty() ? flags.program() : frame.name);
   auto report = [&](const std::string& message, Exit code) {
     console.end_progress();
     if (frame.report)

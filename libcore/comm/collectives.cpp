@@ -166,6 +166,25 @@ class ReduceScatter final : public Task {
   PartSums sums_;
 };
 
+class AllGather final : public Task {
+ public:
+  AllGather(const GroupLink& link, const OperationLabel& label, Tensor out, Tensor in)
+      : Task(label), in_(in), place_(bytes_of(out) + static_cast<std::size_t>(link.rank) * in.bytes()) {
+    add_gather(lanes_, link, &this->label(), label.kind, out);
+  }
+
+ private:
+  bool move_on() override {
+    if (!copied_ && in_.bytes() > 0 && place_ != bytes_of(in_)) std::memmove(place_, in_.raw(), in_.bytes());
+    copied_ = true;
+    return lanes_.move_on();
+  }
+  Tensor in_;
+  std::byte* place_;  // this rank's part of out
+  bool copied_ = false;
+  Lanes lanes_;
+};
+
 /// What needs no arithmetic: lanes alone.
 class Exchange final : public Task {
  public:
@@ -186,11 +205,7 @@ std::shared_ptr<Task> all_reduce_task(const GroupLink& link, const OperationLabe
 }
 
 std::shared_ptr<Task> all_gather_task(const GroupLink& link, const OperationLabel& label, Tensor out, Tensor in) {
-  std::byte* place = bytes_of(out) + static_cast<std::size_t>(link.rank) * in.bytes();
-  if (in.bytes() > 0 && place != bytes_of(in)) std::memmove(place, in.raw(), in.bytes());
-  auto task = std::make_shared<Exchange>(label);
-  add_gather(task->lanes, link, &task->label(), label.kind, out);
-  return task;
+  return std::make_shared<AllGather>(link, label, out, in);
 }
 
 std::shared_ptr<Task> reduce_scatter_task(const GroupLink& link, const OperationLabel& label, Tensor out, Tensor in) {

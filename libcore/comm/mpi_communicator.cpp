@@ -37,23 +37,24 @@ void check_reducible(const Tensor& data) {
 
 MpiCommunicator::MpiCommunicator(MpiProgress& progress, std::vector<int> ranks, std::string name)
     : progress_(progress),
-      ranks_(std::move(ranks)),
-      name_(std::move(name)),
-      staging_(Device::cpu, staging_bytes(static_cast<int>(ranks_.size()))),
-      sent_(ranks_.size()),
-      received_(ranks_.size()) {
-  auto self = std::find(ranks_.begin(), ranks_.end(), progress.wire().rank());
-  require(self != ranks_.end(), "group '", name_, "': rank ", progress.wire().rank(), " is no member");
+      identity_{std::move(name), std::move(ranks)},
+      staging_(Device::cpu, staging_bytes(static_cast<int>(identity_.ranks.size()))),
+      sent_(identity_.ranks.size()),
+      received_(identity_.ranks.size()) {
+  const std::vector<int>& members = identity_.ranks;
+  auto self = std::find(members.begin(), members.end(), progress.wire().rank());
+  require(self != members.end(), "group '", identity_.name, "': rank ", progress.wire().rank(), " is no member");
   link_.wire = &progress.wire();
-  link_.handle = progress.wire().make_group(ranks_);
-  link_.rank = static_cast<int>(self - ranks_.begin());
-  link_.size = static_cast<int>(ranks_.size());
+  link_.handle = progress.wire().make_group(members);
+  link_.rank = static_cast<int>(self - members.begin());
+  link_.size = static_cast<int>(members.size());
   link_.staging = staging_.data();
 }
 
 OperationLabel MpiCommunicator::label(OperationKind kind, const Tensor& data, int peer) {
-  OperationLabel label{kind, &name_, started_, data.bytes(), -1, progress_.at()};
-  if (peer >= 0) label.peer = ranks_[static_cast<std::size_t>(peer)];
+  require(data.raw() != nullptr || data.bytes() == 0, "group '", identity_.name, "': a tensor on paper cannot be sent");
+  OperationLabel label{kind, &identity_, started_, data.bytes(), -1, progress_.at()};
+  if (peer >= 0) label.peer = identity_.ranks[static_cast<std::size_t>(peer)];
   return label;
 }
 
@@ -75,18 +76,18 @@ Work MpiCommunicator::all_reduce(Stream&, Tensor data, Reduce how) {
 }
 
 Work MpiCommunicator::all_gather(Stream&, Tensor out, Tensor in) {
-  check_parts(name_, out, in, size());
+  check_parts(identity_.name, out, in, size());
   return start(all_gather_task(link_, label(OperationKind::all_gather, out, -1), out, in));
 }
 
 Work MpiCommunicator::reduce_scatter(Stream&, Tensor out, Tensor in) {
-  check_parts(name_, in, out, size());
+  check_parts(identity_.name, in, out, size());
   check_reducible(in);
   return start(reduce_scatter_task(link_, label(OperationKind::reduce_scatter, in, -1), out, in));
 }
 
 Work MpiCommunicator::broadcast(Stream&, Tensor data, int root) {
-  require(root >= 0 && root < size(), "group '", name_, "' of ", size(), " has no rank ", root);
+  require(root >= 0 && root < size(), "group '", identity_.name, "' of ", size(), " has no rank ", root);
   return start(broadcast_task(link_, label(OperationKind::broadcast, data, root), data, root));
 }
 
@@ -100,12 +101,12 @@ Work MpiCommunicator::exchange(OperationKind kind, const Tensor& data, int peer,
 }
 
 Work MpiCommunicator::send(Stream&, Tensor data, int peer) {
-  require(peer >= 0 && peer < size() && peer != rank(), "group '", name_, "' of ", size(), ": no peer ", peer);
+  require(peer >= 0 && peer < size() && peer != rank(), "group '", identity_.name, "' of ", size(), ": no peer ", peer);
   return exchange(OperationKind::send, data, peer, sent_[static_cast<std::size_t>(peer)]);
 }
 
 Work MpiCommunicator::receive(Stream&, Tensor data, int peer) {
-  require(peer >= 0 && peer < size() && peer != rank(), "group '", name_, "' of ", size(), ": no peer ", peer);
+  require(peer >= 0 && peer < size() && peer != rank(), "group '", identity_.name, "' of ", size(), ": no peer ", peer);
   return exchange(OperationKind::receive, data, peer, received_[static_cast<std::size_t>(peer)]);
 }
 

@@ -1,6 +1,7 @@
 // A group of ranks over MPI. Collectives of a group run one after another in the order in which they were started;
-// messages between a pair, in each direction, likewise, beside the collectives. Every poll of any of them moves all
-// communicators of the session on. Works must be waited for before the session ends.
+// messages between a pair, in each direction, likewise, beside the collectives. A collective reads its tensors when
+// its turn comes: one may be started on what an earlier one of the group is about to produce. Every poll of any of them
+// moves all communicators of the session on. Works must be waited for before the session ends.
 #pragma once
 
 #include <deque>
@@ -30,8 +31,6 @@ class MpiCommunicator final : public Communicator {
   Work receive(Stream& stream, Tensor data, int peer) override;
   void progress() override;
 
-  const std::string& name() const { return name_; }
-  const std::vector<int>& ranks() const { return ranks_; }
   /// Moves what was started on; for MpiProgress.
   void advance();
 
@@ -42,8 +41,7 @@ class MpiCommunicator final : public Communicator {
   Work handle(std::shared_ptr<Task> task);
 
   MpiProgress& progress_;
-  std::vector<int> ranks_;
-  std::string name_;
+  GroupIdentity identity_;
   Buffer staging_;
   GroupLink link_;
   std::deque<std::shared_ptr<Task>> collectives_;  // the first one is on its way

@@ -10,11 +10,15 @@
 
 namespace mtl {
 
+namespace {
+
 std::string host_name() {
   char name[256] = "";
   if (gethostname(name, sizeof name - 1) != 0) return "unknown host";
   return name;
 }
+
+}  // namespace
 
 MpiSession::MpiSession(const RankEnvironment& launched)
     : launched_(launched),
@@ -47,10 +51,14 @@ void MpiSession::set_deadline(double seconds) { progress_->watchdog().set_deadli
 
 void MpiSession::follow(const StepState& state) { progress_->follow(state); }
 
-void MpiSession::finish() {
+void MpiSession::meet() {
   float here = 1;
   Stream stream(Device::cpu);
   everyone_->all_reduce(stream, Tensor(&here, DType::f32, {1}), Reduce::sum).wait();
+}
+
+void MpiSession::finish() {
+  meet();
   progress_->wire().finalize();
   finished_ = true;
 }

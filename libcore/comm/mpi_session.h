@@ -40,7 +40,9 @@ class MpiSession {
   /// These messages say where training stands; `state` must outlive the session's last communication.
   void follow(const StepState& state);
 
-  /// Waits for all ranks to come here (or for the deadline), then ends MPI. Nothing may be used afterwards.
+  /// Waits for all ranks to come here, up to the deadline.
+  void meet();
+  /// Meets, then ends MPI. Nothing may be used afterwards.
   void finish();
   /// Ends the whole job with this exit status.
   [[noreturn]] void abort(int code);

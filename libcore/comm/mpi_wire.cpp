@@ -172,7 +172,7 @@ std::optional<Letter> MpiWire::next_letter() {
 
 void MpiWire::finalize() {
   MPI_Cancel(&mpi_->next);
-  MPI_Request_free(&mpi_->next);
+  MPI_Wait(&mpi_->next, MPI_STATUS_IGNORE);  // of a receive that was cancelled: local
   for (Mpi::Group& group : mpi_->groups) MPI_Comm_free(&group.comm);
   mpi_->groups.clear();
   MPI_Comm_free(&mpi_->letters);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace mtl {
 
@@ -16,10 +17,15 @@ struct OperationProgress {
   std::string text() const;  // ", iteration 3, micro-batch 1", or nothing
 };
 
+struct GroupIdentity {
+  std::string name;
+  std::vector<int> ranks;  // of the job
+};
+
 struct OperationLabel {
   OperationKind kind = OperationKind::all_reduce;
-  const std::string* group = nullptr;  // the group's name
-  std::int64_t number = 0;             // how many of the group were started before it; of the pair, for a send
+  const GroupIdentity* group = nullptr;
+  std::int64_t number = 0;  // how many of the group were started before it; of the pair, for a send
   std::size_t bytes = 0;
   int peer = -1;  // of a broadcast (its root), a send or a receive: a rank of the job
   OperationProgress at;

@@ -1,5 +1,6 @@
 #include "comm/watchdog.h"
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -11,9 +12,11 @@ namespace mtl {
 namespace {
 
 constexpr double kLookSeconds = .05;
+constexpr double kOwnPause = 1;          // between two polls of a rank that waits
 constexpr double kCollectSeconds = 1.2;  // for answers; several times what a rank that polls needs
 constexpr double kYieldToLower = 5;      // for a lower rank to end the job
 constexpr auto kNap = std::chrono::milliseconds(2);
+constexpr int kOtherRows = 32;  // ranks outside the group that are listed although they answered
 
 // Letters: the first character says what it is, the rest is an answer's text.
 constexpr char kAsks = '?';
@@ -23,13 +26,16 @@ constexpr char kAnswers = '!';
 
 Watchdog::Wait::Wait(Watchdog& watchdog, const OperationLabel& label) : watchdog_(watchdog) {
   watchdog.waits_for_ = &label;
-  watchdog.waits_since_ = now_seconds();
+  watchdog.waits_since_ = watchdog.last_look_ = now_seconds();
 }
 
 void Watchdog::look(const OperationProgress& at) {
   double now = now_seconds();
-  if (now < next_look_) return;
-  next_look_ = now + kLookSeconds;
+  // A job that Slurm suspends comes back hours later: time in which this process did not run is no waiting.
+  if (now - last_look_ > kOwnPause) waits_since_ += now - last_look_;
+  last_look_ = now;
+  if (now - last_letters_ < kLookSeconds) return;
+  last_letters_ = now;
   read_letters(at);
 }
 
@@ -84,16 +90,25 @@ std::string Watchdog::rank_line(int rank) const {
 }
 
 std::string Watchdog::table(const OperationProgress& at) const {
-  std::string lines;
-  int silent = 0;
+  const std::vector<int>& members = waits_for_->group->ranks;
+  std::string lines, others;
+  int silent = 0, other_rows = 0;
   for (int rank = 0; rank < wire_.world(); ++rank) {
-    bool is_self = rank == wire_.rank();
-    if (!is_self && answers_.count(rank) == 0) ++silent;
-    lines += cat("\n  ", is_self ? cat(rank_name(rank), " ", state(at)) : rank_line(rank));
+    bool is_self = rank == wire_.rank(), answered = is_self || answers_.count(rank) > 0;
+    std::string row = cat("\n  ", is_self ? cat(rank_name(rank), " ", state(at)) : rank_line(rank));
+    if (!answered) ++silent;
+    if (std::find(members.begin(), members.end(), rank) != members.end()) {
+      lines += row;
+    } else if (!answered || ++other_rows <= kOtherRows) {
+      others += row;
+    }
   }
-  return cat(waits_for_->text(), " did not end within ", human_seconds(deadline_), "; nothing was updated since", lines,
+  if (!others.empty()) lines += cat("\nother ranks:", others);
+  if (other_rows > kOtherRows) lines += cat("\n  and ", other_rows - kOtherRows, " that answered");
+  return cat(waits_for_->text(), " did not end within ", human_seconds(deadline_),
+             "; nothing was updated since. Its members:", lines,
              silent > 0 ? "\nlook at the silent ranks and their hosts; if they are only slow, allow more time"
-                        : "\nthe ranks wait for different things, or allow more time if one is only slow");
+                        : "\nthe ranks wait for different things; if one is only slow, allow more time");
 }
 
 }  // namespace mtl

@@ -36,7 +36,7 @@ class Watchdog {
     Watchdog& watchdog_;
   };
 
-  /// Answers those who ask; looks for letters every 50 ms.
+  /// Answers those who ask; to be called with every poll, looks for letters every 50 ms.
   void look(const OperationProgress& at);
   /// Throws Error(failure) with the table of who waits for what when the wait is over its deadline.
   void check_deadline(const OperationProgress& at);
@@ -52,7 +52,7 @@ class Watchdog {
   double deadline_ = 600;
   std::vector<std::string> hosts_;
   const OperationLabel* waits_for_ = nullptr;
-  double waits_since_ = 0, next_look_ = 0;
+  double waits_since_ = 0, last_look_ = 0, last_letters_ = 0;
   std::map<int, std::string> answers_;  // by rank
   std::set<int> others_timed_out_;
 };

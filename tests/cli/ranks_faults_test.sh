@@ -19,6 +19,7 @@ expect_count() {
 
 # Nothing goes wrong: only rank 0 speaks, and a plain run is a job of one.
 run_ranks 0 20
+expect_count 1 'rank-faults: rank 1: warning: seldom heard$'
 expect_text "$WORK/out" '^iteration 6 sum 4$'
 expect_count 1 'rank-faults: counting$'
 expect_exit 0 mtl_rank_faults
@@ -28,7 +29,7 @@ expect_text "$WORK/out" '^iteration 6 sum 4$'
 
 # A rank is stopped: one table, told by the lowest rank that waits.
 run_ranks 1 20 --fault stop --who 3
-expect_count 1 'did not end within 2.00 s; nothing was updated'
+expect_count 1 'did not end within 2.00 s; nothing was updated since. Its members:$'
 expect_text "$WORK/err" "rank 0 \($HOST\): all-reduce #2 in group 'data' \(4 bytes, iteration 3, micro-batch 0\) did not end"
 expect_text "$WORK/err" "rank 3 \($HOST\) gave no answer: stopped or hung; last heard of .* all-reduce #1 .* iteration 2"
 expect_count 3 "^  rank [012] \($HOST\) waits for all-reduce #2 in group 'data'"

@@ -208,6 +208,17 @@ TEST_CASE("an all-reduce has the bits of a reduce-scatter followed by an all-gat
   CHECK(same_bits(a, b));
 }
 
+TEST_CASE("operations may be chained without waiting between them") {
+  Communicator& group = everyone();
+  std::int64_t part = 9001;
+  std::vector<float> a = contribution<float>(6, group.rank(), part * group.size()), b = a, c(a.size());
+  std::vector<float> sums(static_cast<std::size_t>(part));
+  group.all_reduce(stream, tensor_of(a), Reduce::sum).wait();
+  group.reduce_scatter(stream, tensor_of(sums), tensor_of(b));
+  group.all_gather(stream, tensor_of(c), tensor_of(sums)).wait();
+  CHECK(same_bits(a, c));
+}
+
 TEST_CASE("a maximum with a NaN is a NaN, wherever it comes from") {
   for (int from = 0; from < session->world(); ++from) {
     std::vector<float> x = {everyone().rank() == from ? std::numeric_limits<float>::quiet_NaN() : 1.f, 2.f};

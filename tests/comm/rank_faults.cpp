@@ -38,6 +38,7 @@ Exit count_together(const Options& options, Ranks& ranks, Console& console) {
   Stream stream(Device::cpu);
   bool chosen = ranks.launched().rank == options.who;
   console.info("counting");
+  if (chosen) console.warn("seldom heard");
   if (session != nullptr) {
     session->set_deadline(options.deadline);
     check_same(*groups.world, stream, session->hosts(),
