@@ -40,8 +40,8 @@ struct TopoOptions {
   RankGrid expert_grid() const;
   std::int64_t node_size() const;  // 8, or the world when that is smaller, unless given
   std::vector<std::string> host_names() const;
-  std::int64_t chunks() const;  // of each stage
-  SplitOptions layer_split() const;   // only with num_layers
+  std::int64_t chunks() const;       // of each stage
+  SplitOptions layer_split() const;  // only with num_layers
   bool wants_schedule() const { return schedule || micro_batches; }
   ScheduleKind schedule_kind() const;
   PipelineShape shape() const;

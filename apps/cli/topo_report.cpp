@@ -102,10 +102,25 @@ int TopoReport::rank_in_grid(int stage, int column) const {
 
 std::string TopoReport::holdings(int stage) const {
   std::vector<std::string> parts;
-  if (stage == 0 && stages > 1) parts.push_back("embedding");
-  if (layers) parts.push_back(layer_list((*layers)[static_cast<std::size_t>(stage)]));
-  if (stage == stages - 1 && stages > 1) parts.push_back("output layer");
-  return parts.empty() ? (stages == 1 ? "the whole model" : "layers") : join(parts, ", ");
+  if (stage == 0 && stages > 1) parts.emplace_back("embedding");
+  parts.push_back(layers       ? layer_list((*layers)[static_cast<std::size_t>(stage)])
+                  : stages > 1 ? "layers"
+                               : "all of it");
+  if (stage == stages - 1 && stages > 1) parts.emplace_back("output layer");
+  return join(parts, ", ");
+}
+
+std::string TopoReport::size() const {
+  std::vector<std::string> factors;
+  for (auto [axis, name] : {std::pair(Axis::tensor, "tensor"), std::pair(Axis::context, "context"),
+                            std::pair(Axis::data, "data"), std::pair(Axis::pipeline, "pipeline")}) {
+    if (grid.size(axis) > 1) factors.push_back(cat(grid.size(axis), " ", name));
+  }
+  std::string out = cat(world, world == 1 ? " rank" : " ranks");
+  if (!factors.empty()) out += cat(" = ", join(factors, " x "));
+  out += nodes == 1 ? ", on one node" : cat(", on ", nodes, " nodes of ", node_size);
+  int rest = world % node_size;
+  return rest != 0 && nodes > 1 ? cat(out, " (the last has ", rest, ")") : out;
 }
 
 LayerRange TopoReport::vocab_rows(int tensor_rank) const {

@@ -35,6 +35,8 @@ struct TopoReport {
 
   int node_of(int rank) const { return rank / node_size; }
   int local_rank(int rank) const { return rank % node_size; }
+  /// "4 ranks = 2 tensor x 2 pipeline, on 2 nodes of 2".
+  std::string size() const;
   /// "node 0", or the host's name.
   std::string node_name(int node) const;
   int rank_in_grid(int stage, int column) const;

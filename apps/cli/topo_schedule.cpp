@@ -50,13 +50,13 @@ class StageLine {
 std::string figures(const TopoReport& report) {
   const TopoSchedule& schedule = *report.schedule;
   const double chunks = schedule.shape.chunks, total = schedule.times.total, ideal = schedule.times.ideal;
-  std::string out =
-      format("  total %.4g, of which %.4g are work%s: the bubble is %.1f%% of the work, %.1f%% of the time\n",
-             total / chunks, ideal / chunks, " (unit: the forward of a whole stage; a backward takes 2)",
-             100 * schedule.times.bubble(), 100 * (1 - ideal / total));
+  std::string out = format("  total %.4g, of which %.4g are work, in forwards of a whole stage; a backward takes two\n",
+                           total / chunks, ideal / chunks);
+  out += format("  the bubble is %.1f%% of the work, %.1f%% of the time\n", 100 * schedule.times.bubble(),
+                100 * (1 - ideal / total));
   std::vector<std::string> kept;
   for (const std::vector<Action>& actions : schedule.stages) kept.push_back(cat(max_in_flight(actions)));
-  out += cat("  micro-batches", chunks > 1 ? " x chunks" : "", " whose activations are kept at once, by stage: ");
+  out += cat("  micro-batches", chunks > 1 ? " x chunks" : "", " kept at once, by stage: ");
   if (kept.size() > 16) kept = {kept[0], kept[1], "..", kept[kept.size() - 2], kept.back()};
   return out + join(kept, " ") + "\n";
 }

@@ -9,21 +9,7 @@ namespace mtl {
 namespace {
 
 constexpr int kMostRankRows = 16;
-
-/// "4 ranks = 2 tensor x 2 pipeline, on 2 nodes of 2, numbered tp-cp-ep-dp-pp".
-std::string describe_size(const TopoReport& report) {
-  std::vector<std::string> factors;
-  for (auto [axis, name] : {std::pair(Axis::tensor, "tensor"), std::pair(Axis::context, "context"),
-                            std::pair(Axis::data, "data"), std::pair(Axis::pipeline, "pipeline")}) {
-    if (report.grid.size(axis) > 1) factors.push_back(cat(report.grid.size(axis), " ", name));
-  }
-  std::string out = cat(report.world, report.world == 1 ? " rank" : " ranks");
-  if (!factors.empty()) out += cat(" = ", join(factors, " x "));
-  out += report.nodes == 1 ? ", on one node" : cat(", on ", report.nodes, " nodes of ", report.node_size);
-  if (int rest = report.world % report.node_size; rest != 0 && report.nodes > 1)
-    out += cat(" (the last has ", rest, ")");
-  return cat(out, "; order ", report.order, "\n");
-}
+constexpr int kWideEnough = 92;  // for what the ranks of a group do, beside their number
 
 /// Words one after another, a new line where the width ends; at most `most` lines.
 std::vector<std::string> wrap(const std::vector<std::string>& words, std::size_t width, std::size_t most) {
@@ -54,7 +40,8 @@ std::string describe_groups(const TopoReport& report, const TerminalOptions& loo
                            : groups == 1             ? "across nodes"
                            : kind.crossing == groups ? "all across nodes"
                                                      : cat(kind.crossing, " of ", groups, " across nodes");
-    out += format("  %-10s %-16s %-22s%s\n", kind.name.c_str(), count.c_str(), crossing.c_str(), kind.purpose.c_str());
+    out += format("  %-10s %-16s %-20s", kind.name.c_str(), count.c_str(), crossing.c_str());
+    out += cat(look.width < kWideEnough ? "\n             " : "", kind.purpose, "\n");
     out += format("  %-10s %s\n", "", kind.traffic.c_str());
     std::vector<std::string> words;
     for (const std::vector<int>& group : kind.groups) words.push_back(cat("{", rank_list(group), "}"));
@@ -153,9 +140,14 @@ std::string to_ascii(const std::string& text) {
 
 std::string topo_text(const TopoReport& report, const TerminalOptions& look) {
   std::vector<std::string> sections = {
-      describe_size(report),       draw_ranks(report, look),      describe_groups(report, look),
-      describe_ranks(report),      describe_stages(report, look), describe_vocabulary(report),
-      draw_schedule(report, look), describe_problems(report),
+      cat(report.size(), "; order ", report.order, "\n"),
+      draw_ranks(report, look),
+      describe_groups(report, look),
+      describe_ranks(report),
+      describe_stages(report, look),
+      describe_vocabulary(report),
+      draw_schedule(report, look),
+      describe_problems(report),
   };
   std::erase(sections, "");
   std::string text = join(sections, "\n");
