@@ -128,9 +128,22 @@ LayerRange TopoReport::vocab_rows(int tensor_rank) const {
   return {tensor_rank * rows, rows};
 }
 
+std::string TopoReport::vocab_summary() const {
+  int parts = grid.size(Axis::tensor);
+  return cat("Vocabulary: ", with_commas(vocab_size), " tokens, padded to ", with_commas(padded_vocab), " = ", parts,
+             " x ", with_commas(padded_vocab / parts), " rows");
+}
+
 std::string TopoReport::schedule_name() const {
   constexpr const char* kNames[] = {"gpipe", "1f1b", "interleaved"};
   return kNames[static_cast<std::size_t>(schedule->kind)];
+}
+
+std::string TopoReport::schedule_title() const {
+  const PipelineShape& shape = schedule->shape;
+  std::string out = cat("Schedule: ", schedule_name(), ", ", shape.micro_batches,
+                        shape.micro_batches == 1 ? " micro-batch" : " micro-batches");
+  return shape.chunks > 1 ? cat(out, ", ", shape.chunks, " chunks a stage") : out;
 }
 
 std::string rank_list(const std::vector<int>& ranks) {

@@ -46,7 +46,11 @@ struct TopoReport {
   std::string holdings(int stage) const;
   /// First row and number of rows of the vocabulary that a tensor rank holds, padding included.
   LayerRange vocab_rows(int tensor_rank) const;
+  /// "Vocabulary: 50,257 tokens, padded to 50,432 = 2 x 25,216 rows".
+  std::string vocab_summary() const;
   std::string schedule_name() const;
+  /// "Schedule: interleaved, 8 micro-batches, 2 chunks a stage".
+  std::string schedule_title() const;
 
   RankGrid grid;
   int world, stages, node_size, nodes;

@@ -75,9 +75,7 @@ std::string draw_schedule(const TopoReport& report, const TerminalOptions& look)
     for (std::size_t i = 0; i < schedule.stages[stage].size(); ++i)
       line.put(schedule.stages[stage][i], schedule.times.spans[stage][i]);
   }
-  std::string out = cat("Schedule: ", report.schedule_name(), ", ", schedule.shape.micro_batches, " micro-batches");
-  if (several) out += cat(", ", schedule.shape.chunks, " chunks a stage");
-  out += "\n";
+  std::string out = report.schedule_title() + "\n";
   constexpr std::size_t kLabel = 11;
   const std::size_t room = (static_cast<std::size_t>(look.width) - kLabel) / cell;
   for (std::size_t begin = 0; begin < cells; begin += room) {

@@ -31,7 +31,7 @@ std::string fit(const std::string& text, double width, double font) {
 double label_width(const TopoReport& report) {
   double width = 90;
   for (int stage = 0; stage < report.stages; ++stage) width = std::max(width, text_width(report.holdings(stage), 12));
-  return std::min(width, 260.0) + 14;
+  return std::min(width, 340.0) + 14;
 }
 
 /// Elements of the document, and how far they reach.
@@ -113,7 +113,7 @@ class Band {
     for (std::size_t row = 0; row < stages_.size(); ++row) draw_row(canvas, row);
     for (const NodeBox& box : boxes_) {
       double left = xs_[box.first_column] - kBoxSide, right = xs_[box.last_column] + kCellWidth + kBoxSide;
-      canvas.text(left + 8, ys_[box.first_row] - kBoxTop + 15, fit(report_.node_name(box.node), right - left - 14, 11),
+      canvas.text(left + 6, ys_[box.first_row] - kBoxTop + 15, fit(report_.node_name(box.node), right - left - 14, 11),
                   "node");
     }
     return y + kCellHeight + kBoxBottom;
@@ -145,10 +145,10 @@ class Band {
                     columns_[i] / tensor == columns_[i + 1] / tensor ? "tp" : "cp");
       }
       // Right of the middle, so that it passes beside the node's name.
-      double x = xs_[i] + kCellWidth * 0.85;
+      double x = xs_[i] + kCellWidth * 0.9;
       if (row + 1 < stages_.size()) canvas.line(x, y + kCellHeight, x, ys_[row + 1] - 1, "pp");
       canvas.box(xs_[i], y, kCellWidth, kCellHeight, "rank");
-      canvas.text(xs_[i] + kCellWidth / 2, y + 17, cat("rank ", rank), "mid");
+      canvas.text(xs_[i] + kCellWidth / 2, y + 17, cat(report_.world > 100 ? "" : "rank ", rank), "mid");
       canvas.text(xs_[i] + kCellWidth / 2, y + 31, cat("gpu ", report_.local_rank(rank)), "small");
     }
   }
@@ -241,17 +241,47 @@ double draw_time_axis(Canvas& canvas, const TopoReport& report, double y, double
   return y + 36;
 }
 
+/// The strong colours of forward and backward.
+constexpr std::array<int, 3> kForward = {0x00, 0x72, 0xB2}, kBackward = {0x00, 0x9E, 0x73};
+
+/// Swatches for all chunks of each kind, and the figures. Returns where it ends.
+double draw_schedule_legend(Canvas& canvas, const TopoSchedule& schedule, double left, double y) {
+  const int chunks = schedule.shape.chunks;
+  double x = left;
+  auto swatch = [&](const std::string& fill) {
+    canvas.raw(
+        format("<rect x=\"%.1f\" y=\"%.1f\" width=\"16\" height=\"12\" fill=\"%s\"/>\n", x, y - 10, fill.c_str()));
+    x += 17;
+  };
+  auto name = [&](const std::string& text) {
+    canvas.text(x + 5, y, text, "note");
+    x += 5 + text_width(text, 12) + 16;
+  };
+  std::string of_chunks = chunks == 1 ? "" : cat(", chunks 0 to ", chunks - 1);
+  for (auto [strong, text] : {std::pair(&kForward, "forward"), std::pair(&kBackward, "backward")}) {
+    for (int chunk = 0; chunk < chunks; ++chunk) swatch(shade(*strong, chunk, chunks));
+    name(text + of_chunks);
+  }
+  swatch("#e6e6e6");
+  name("waiting");
+  canvas.widen(std::max(x, left + 600));
+  double total = schedule.times.total / chunks, ideal = schedule.times.ideal / chunks;
+  canvas.text(
+      left, y + 22,
+      format("Time in forwards of a whole stage: %.4g, of which %.4g are work. The bubble is %.1f%% of the work, "
+             "%.1f%% of the time.",
+             total, ideal, 100 * schedule.times.bubble(), 100 * (1 - ideal / total)),
+      "note");
+  return y + 30;
+}
+
 double draw_schedule_figure(Canvas& canvas, const TopoReport& report, double top) {
   const TopoSchedule& schedule = *report.schedule;
   constexpr double kRow = 30, kBar = 26;
-  constexpr std::array<int, 3> kForward = {0x00, 0x72, 0xB2}, kBackward = {0x00, 0x9E, 0x73};
   int chunks = schedule.shape.chunks;
-  double left = kMargin + 70,
-         unit = std::clamp((std::max(canvas.width() - kMargin, kContent) - 70) / schedule.times.total, 2.0, 30.0);
-  canvas.text(kMargin, top,
-              cat("Schedule ", report.schedule_name(), ", ", schedule.shape.micro_batches, " micro-batches",
-                  chunks > 1 ? cat(", ", chunks, " chunks a stage") : ""),
-              "head");
+  double left = kMargin + 70, room = std::max(canvas.width() - kMargin, kContent) - 70;
+  double unit = std::clamp(room / schedule.times.total, 2.0, 30.0);
+  canvas.text(kMargin, top, report.schedule_title(), "head");
   double y = top + 14;
   for (std::size_t stage = 0; stage < schedule.stages.size(); ++stage, y += kRow) {
     canvas.text(kMargin, y + 18, cat("stage ", stage), "");
@@ -268,30 +298,7 @@ double draw_schedule_figure(Canvas& canvas, const TopoReport& report, double top
       if (text_width(number, 12) + 2 <= width) canvas.text(x + width / 2, y + 17.5, number, dark ? "on" : "off");
     }
   }
-  y = draw_time_axis(canvas, report, y + 4, unit) + 4;
-  double x = left;
-  auto entry = [&](const std::string& fill, const std::string& name) {
-    canvas.raw(
-        format("<rect x=\"%.1f\" y=\"%.1f\" width=\"16\" height=\"12\" fill=\"%s\"/>\n", x, y - 10, fill.c_str()));
-    canvas.text(x + 22, y, name, "note");
-    x += 22 + text_width(name, 12) + 16;
-    canvas.widen(x);
-  };
-  for (int chunk = 0; chunk < std::min(chunks, 4); ++chunk) {
-    std::string of_chunk = chunks == 1 ? "" : cat(" of chunk ", chunk);
-    entry(shade(kForward, chunk, chunks), "forward" + of_chunk);
-    entry(shade(kBackward, chunk, chunks), "backward" + of_chunk);
-  }
-  entry("#e6e6e6", "waiting");
-  double total = schedule.times.total / chunks, ideal = schedule.times.ideal / chunks;
-  canvas.text(
-      left, y + 22,
-      format("Time in forwards of a whole stage: %.4g, of which %.4g are work. The bubble is %.1f%% of the work, "
-             "%.1f%% of the time.",
-             total, ideal, 100 * schedule.times.bubble(), 100 * (1 - ideal / total)),
-      "note");
-  canvas.widen(left + 600);
-  return y + 30;
+  return draw_schedule_legend(canvas, schedule, left, draw_time_axis(canvas, report, y + 4, unit) + 4);
 }
 
 }  // namespace
@@ -304,6 +311,7 @@ std::string topo_svg(const TopoReport& report) {
   canvas.widen(kMargin + text_width(title, 17));
   double y = draw_grid(canvas, report, kMargin + 54);
   if (!report.kinds.empty()) y = draw_groups(canvas, report, y + 40);
+  if (report.vocab_size > 0) canvas.text(kMargin, y += 12, report.vocab_summary(), "note");
   if (report.schedule) y = draw_schedule_figure(canvas, report, y + 30);
   return canvas.document(y + kMargin, title);
 }

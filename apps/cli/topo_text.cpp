@@ -103,9 +103,7 @@ std::string describe_stages(const TopoReport& report, const TerminalOptions& loo
 std::string describe_vocabulary(const TopoReport& report) {
   if (report.vocab_size == 0) return "";
   int parts = report.grid.size(Axis::tensor);
-  std::string out =
-      cat("Vocabulary: ", with_commas(report.vocab_size), " tokens, padded to ", with_commas(report.padded_vocab),
-          " = ", parts, " x ", with_commas(report.padded_vocab / parts), " rows\n");
+  std::string out = report.vocab_summary() + "\n";
   if (report.world <= kMostRankRows || parts == 1) return out;
   for (int part = 0; part < parts; ++part) out += format("  tp %3d  rows %s\n", part, rows_text(report, part).c_str());
   return out;
