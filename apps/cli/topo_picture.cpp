@@ -197,7 +197,7 @@ class Band {
   void name_replicas() {
     if (report_.grid.size(Axis::data) == 1) return;
     for (std::size_t i = 0; i < columns_.size(); ++i) {
-      if (columns_[i] < 0 || (i > 0 && same_replica(i - 1))) continue;
+      if (columns_[i] < 0 || (i > 0 && (columns_[i - 1] < 0 || same_replica(i - 1)))) continue;
       std::size_t end = i;
       while (end + 1 < columns_.size() && same_replica(end)) ++end;
       std::string number = cat(columns_[i] / report_.columns_of_replica()), name = cat("replica ", number);
@@ -262,9 +262,11 @@ std::string draw_ranks(const TopoReport& report, const TerminalOptions& look) {
   }
   // Too wide for one band: as many replicas side by side as fit, or one with its middle left out.
   int replicas = report.grid.size(Axis::data), shown = std::min(report.columns_of_replica(), look.width);
+  Style style = kStyles[2];
   auto fits = [&](int count) {
-    return Band(report, stages, replica_columns(report, 0, count, shown), kStyles[2]).width() <= room;
+    return Band(report, stages, replica_columns(report, 0, count, shown), style).width() <= room;
   };
+  if (!fits(1)) style = kStyles[3];
   while (shown > 2 && !fits(1)) --shown;
   int count = 1;
   while (shown == report.columns_of_replica() && count < replicas && fits(count + 1)) ++count;
@@ -272,7 +274,7 @@ std::string draw_ranks(const TopoReport& report, const TerminalOptions& look) {
   std::size_t lines = 0;
   for (int first = 0; first < replicas; first += count) {
     std::vector<int> columns = replica_columns(report, first, std::min(count, replicas - first), shown);
-    std::string band = Band(report, stages, columns, kStyles[2]).draw();
+    std::string band = Band(report, stages, columns, style).draw();
     lines += static_cast<std::size_t>(std::count(band.begin(), band.end(), '\n')) + 1;
     if (first > 0 && lines > kMostLines) {
       out += cat(".. and ", replicas - first, " more replicas\n\n");

@@ -10,6 +10,8 @@ namespace mtl {
 
 namespace {
 
+constexpr std::size_t kMostParts = 6;  // of a list of ranks
+
 /// Groups of a kind, in two lists: those that talk, and names of those that have nobody to talk to.
 class KindCollector {
  public:
@@ -163,6 +165,11 @@ std::string rank_list(const std::vector<int>& ranks) {
       parts.push_back(cat(ranks[begin]));
     }
     begin = end;
+  }
+  if (parts.size() > kMostParts) {
+    parts[kMostParts - 2] = "..";
+    parts[kMostParts - 1] = parts.back();
+    parts.resize(kMostParts);
   }
   return join(parts, ", ");
 }

@@ -65,7 +65,7 @@ struct TopoReport {
   std::optional<TopoSchedule> schedule;
 };
 
-/// Ranks in few words: "0-3, 8-11" or "0, 8, .. 56".
+/// Ranks in few words: "0-3, 8-11" or "0, 8, .. 56"; long lists without their middle.
 std::string rank_list(const std::vector<int>& ranks);
 
 /// A node's ranks in a part of the picture: rows and columns are indexes into the shown ones, ends included.

@@ -3,13 +3,14 @@
 #include <algorithm>
 
 #include "base/str.h"
+#include "chart/label.h"
 
 namespace mtl {
 
 namespace {
 
-constexpr int kMostRankRows = 16;
-constexpr int kWideEnough = 92;  // for what the ranks of a group do, beside their number
+constexpr int kMostRankRows = 16, kMostParts = 8;  // ranks, and parts of the vocabulary, that have a line each
+constexpr int kWideEnough = 92;                    // for what the ranks of a group do, beside their number
 
 /// Words one after another, a new line where the width ends; at most `most` lines.
 std::vector<std::string> wrap(const std::vector<std::string>& words, std::size_t width, std::size_t most) {
@@ -40,8 +41,12 @@ std::string describe_groups(const TopoReport& report, const TerminalOptions& loo
                            : groups == 1             ? "across nodes"
                            : kind.crossing == groups ? "all across nodes"
                                                      : cat(kind.crossing, " of ", groups, " across nodes");
-    out += format("  %-10s %-16s %-20s", kind.name.c_str(), count.c_str(), crossing.c_str());
-    out += cat(look.width < kWideEnough ? "\n             " : "", kind.purpose, "\n");
+    std::string line = format("  %-10s %-16s ", kind.name.c_str(), count.c_str());
+    if (look.width >= kWideEnough)
+      line += format("%-20s%s\n", crossing.c_str(), kind.purpose.c_str());
+    else
+      line += format("%s\n  %-10s %s\n", crossing.c_str(), "", kind.purpose.c_str());
+    out += line;
     out += format("  %-10s %s\n", "", kind.traffic.c_str());
     std::vector<std::string> words;
     for (const std::vector<int>& group : kind.groups) words.push_back(cat("{", rank_list(group), "}"));
@@ -85,17 +90,14 @@ std::string describe_ranks(const TopoReport& report) {
   return out;
 }
 
-std::string describe_stages(const TopoReport& report, const TerminalOptions& look) {
+std::string describe_stages(const TopoReport& report) {
   if (report.world <= kMostRankRows || report.stages == 1) return "";
   std::string out = "Stages\n";
   for (int stage = 0; stage < report.stages; ++stage) {
     std::vector<int> ranks;
     for (int column = 0; column < report.columns(); ++column) ranks.push_back(report.rank_in_grid(stage, column));
     std::sort(ranks.begin(), ranks.end());
-    std::string list = rank_list(ranks);
-    if (list.size() > 40) list = list.substr(0, list.rfind(',', 36)) + ", ..";
-    std::string line = format("  %3d  ranks %-*s  %s", stage, 20, list.c_str(), report.holdings(stage).c_str());
-    out += line.substr(0, static_cast<std::size_t>(look.width)) + "\n";
+    out += format("  %3d  ranks %-20s  %s\n", stage, rank_list(ranks).c_str(), report.holdings(stage).c_str());
   }
   return out;
 }
@@ -105,18 +107,41 @@ std::string describe_vocabulary(const TopoReport& report) {
   int parts = report.grid.size(Axis::tensor);
   std::string out = report.vocab_summary() + "\n";
   if (report.world <= kMostRankRows || parts == 1) return out;
-  for (int part = 0; part < parts; ++part) out += format("  tp %3d  rows %s\n", part, rows_text(report, part).c_str());
+  for (int part = 0; part < parts; ++part) {
+    if (parts > kMostParts && part == kMostParts / 2) {
+      out += "      ..\n";
+      part = parts - kMostParts / 2;
+    }
+    out += format("  tp %3d  rows %s\n", part, rows_text(report, part).c_str());
+  }
   return out;
 }
 
 std::string describe_problems(const TopoReport& report) {
   for (const GroupKind& kind : report.kinds) {
     if (kind.name == "tp" && kind.crossing > 0) {
-      return "Note: tensor parallelism talks most often, in every layer, and here it does so across nodes. Prefer a\n"
+      return "Note: tensor parallelism talks most often, in every layer, and here it does so across nodes. Prefer a "
              "tensor parallel size that divides the GPUs of a node.\n";
     }
   }
   return "";
+}
+
+/// Lines that are too long go on in the next, further right. Drawings never are.
+std::string fold(const std::string& text, std::size_t width) {
+  std::string out;
+  for (std::string line : split(text, '\n')) {
+    std::string indent(line.find_first_not_of(' ') == std::string::npos ? 0 : line.find_first_not_of(' ') + 4, ' ');
+    while (count_characters(line) > width && line.find('\033') == std::string::npos) {
+      std::size_t end = line.rfind(' ', width);
+      if (end == std::string::npos || end <= indent.size()) break;
+      out += line.substr(0, line.find_last_not_of(' ', end) + 1) + "\n";
+      line = indent + line.substr(end + 1);
+    }
+    out += line + "\n";
+  }
+  out.pop_back();  // what split made of the last newline
+  return out;
 }
 
 /// Box drawings become what ASCII has for them.
@@ -142,13 +167,13 @@ std::string topo_text(const TopoReport& report, const TerminalOptions& look) {
       draw_ranks(report, look),
       describe_groups(report, look),
       describe_ranks(report),
-      describe_stages(report, look),
+      describe_stages(report),
       describe_vocabulary(report),
       draw_schedule(report, look),
       describe_problems(report),
   };
   std::erase(sections, "");
-  std::string text = join(sections, "\n");
+  std::string text = fold(join(sections, "\n"), static_cast<std::size_t>(look.width));
   return look.unicode ? text : to_ascii(text);
 }
 
