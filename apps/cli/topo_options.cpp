@@ -10,7 +10,7 @@ namespace mtl {
 
 namespace {
 
-constexpr std::int64_t kLargestWorld = 1 << 20;
+constexpr std::int64_t kLargestWorld = 1 << 16;
 
 /// The order without an axis that a grid does not have.
 std::string order_without(const std::string& order, const char* axis) {
@@ -39,17 +39,15 @@ void check_product(Flags& flags, std::int64_t world,
   std::int64_t product = 1;
   std::vector<std::string> factors;
   for (const auto& [flag, size] : flag_sizes) {
-    if (product > kLargestWorld) break;
-    product *= size;
+    product *= size;  // of at most three sizes of at most 65536
     factors.push_back(cat(size));
   }
   if (world % product == 0) return;
   std::vector<std::string> remedies;
-  if (world > product) {
+  if (world > product)
     remedies.push_back(cat("--world-size ", world / product * product, " or ", (world / product + 1) * product));
-  } else {
+  else if (product <= kLargestWorld)
     remedies.push_back(cat("--world-size ", product));
-  }
   for (const auto& [flag, size] : flag_sizes) {
     std::int64_t others = product / size;
     std::string sizes =
@@ -58,8 +56,8 @@ void check_product(Flags& flags, std::int64_t world,
   }
   flags.problem(cat("--world-size ", world),
                 cat("is not a multiple of ", product, " = ", join(factors, " x "), " (tensor x pipeline x ",
-                    flag_sizes.back().first == "--expert-model-parallel-size" ? "expert" : "context",
-                    "); one of these would do: ", join(remedies, "; ")));
+                    flag_sizes.back().first == "--expert-model-parallel-size" ? "expert" : "context", "); ",
+                    remedies.empty() ? "choose smaller sizes" : cat("one of these would do: ", join(remedies, "; "))));
 }
 
 bool check_sizes(Flags& flags, const TopoOptions& options) {
@@ -68,7 +66,7 @@ bool check_sizes(Flags& flags, const TopoOptions& options) {
     if (value && *value < 1) flags.problem(cat(flag, " ", *value), "must be at least 1");
     if (value && *value > kLargestWorld) flags.problem(cat(flag, " ", *value), cat("is more than ", kLargestWorld));
   };
-  at_least_one("--world-size", options.world_size);
+  if (flags.was_given("--world-size")) at_least_one("--world-size", options.world_size);
   at_least_one("--tensor-model-parallel-size", options.tensor);
   at_least_one("--pipeline-model-parallel-size", options.pipeline);
   at_least_one("--context-parallel-size", options.context);
@@ -82,7 +80,7 @@ bool check_sizes(Flags& flags, const TopoOptions& options) {
   at_least_one("--num-virtual-stages-per-pipeline-rank", options.virtual_stages);
   at_least_one("--micro-batches", options.micro_batches);
   at_least_one("--microbatch-group-size-per-virtual-pipeline-stage", options.group);
-  return flags.problem_count() == before;
+  return flags.problem_count() == before && options.world_size >= 1;
 }
 
 void check_grid(Flags& flags, const TopoOptions& options) {

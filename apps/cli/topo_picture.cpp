@@ -7,7 +7,8 @@ namespace mtl {
 
 namespace {
 
-constexpr std::size_t kMostLines = 60, kMostStages = 16, kLongestLabel = 30;
+constexpr std::size_t kMostLines = 60, kLongestLabel = 30;
+constexpr int kMostStages = 16;
 constexpr int kLeftOut = -1;
 
 /// Characters at places; as large as what is written to it.
@@ -215,16 +216,6 @@ class Band {
   Canvas canvas_;
 };
 
-std::vector<int> shown_stages(const TopoReport& report) {
-  std::vector<int> stages;
-  bool folds = report.stages > static_cast<int>(kMostStages);
-  for (int stage = 0; stage < report.stages; ++stage) {
-    if (!folds || stage < 3 || stage >= report.stages - 2) stages.push_back(stage);
-    if (folds && stage == 3) stages.push_back(kLeftOut);
-  }
-  return stages;
-}
-
 std::vector<int> column_range(int begin, int end) {
   std::vector<int> columns;
   for (int column = begin; column < end; ++column) columns.push_back(column);
@@ -254,7 +245,7 @@ std::string legend(const TopoReport& report) {
 
 std::string draw_ranks(const TopoReport& report, const TerminalOptions& look) {
   const auto room = static_cast<std::size_t>(look.width);
-  const std::vector<int> stages = shown_stages(report);
+  const std::vector<int> stages = shown_stages(report, kMostStages);
   for (const Style& style : kStyles) {
     if (report.columns() > look.width) break;
     Band band(report, stages, column_range(0, report.columns()), style);

@@ -174,6 +174,16 @@ std::string rank_list(const std::vector<int>& ranks) {
   return join(parts, ", ");
 }
 
+std::vector<int> shown_stages(const TopoReport& report, int most) {
+  std::vector<int> stages;
+  bool folds = report.stages > most;
+  for (int stage = 0; stage < report.stages; ++stage) {
+    if (!folds || stage < 3 || stage >= report.stages - 2) stages.push_back(stage);
+    if (folds && stage == 3) stages.push_back(-1);
+  }
+  return stages;
+}
+
 std::vector<NodeBox> node_boxes(const TopoReport& report, const std::vector<int>& stages,
                                 const std::vector<int>& columns) {
   std::vector<NodeBox> boxes;

@@ -68,6 +68,9 @@ struct TopoReport {
 /// Ranks in few words: "0-3, 8-11" or "0, 8, .. 56"; long lists without their middle.
 std::string rank_list(const std::vector<int>& ranks);
 
+/// All stages, or when they are more than `most` the first three, -1, and the last two.
+std::vector<int> shown_stages(const TopoReport& report, int most);
+
 /// A node's ranks in a part of the picture: rows and columns are indexes into the shown ones, ends included.
 struct NodeBox {
   int node;

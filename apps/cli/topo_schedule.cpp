@@ -77,13 +77,18 @@ std::string draw_schedule(const TopoReport& report, const TerminalOptions& look)
   }
   std::string out = report.schedule_title() + "\n";
   constexpr std::size_t kLabel = 11;
-  const std::size_t room = (static_cast<std::size_t>(look.width) - kLabel) / cell;
+  const std::size_t most = (static_cast<std::size_t>(look.width) - kLabel) / cell, blocks = (cells + most - 1) / most;
+  const std::size_t room = (cells + blocks - 1) / blocks;
   for (std::size_t begin = 0; begin < cells; begin += room) {
     if (cells > room)
       out += format("  time %g to %g\n", double(begin) / schedule.shape.chunks,
                     double(std::min(begin + room, cells)) / schedule.shape.chunks);
-    for (std::size_t stage = 0; stage < lines.size(); ++stage)
-      out += format("  stage %-3zu", stage) + lines[stage].part(begin, begin + room) + "\n";
+    for (int stage : shown_stages(report, 64)) {
+      out += stage < 0
+                 ? std::string("  ..")
+                 : format("  stage %-3d", stage) + lines[static_cast<std::size_t>(stage)].part(begin, begin + room);
+      out += "\n";
+    }
   }
   out += several ? "  3a: forward of micro-batch 3 through chunk a, the stage's first; 3a'': its backward; .: waiting\n"
                  : "  3: forward of micro-batch 3; 3': its backward; .: waiting\n";

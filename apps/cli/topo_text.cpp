@@ -93,7 +93,11 @@ std::string describe_ranks(const TopoReport& report) {
 std::string describe_stages(const TopoReport& report) {
   if (report.world <= kMostRankRows || report.stages == 1) return "";
   std::string out = "Stages\n";
-  for (int stage = 0; stage < report.stages; ++stage) {
+  for (int stage : shown_stages(report, 64)) {
+    if (stage < 0) {
+      out += "   ..\n";
+      continue;
+    }
     std::vector<int> ranks;
     for (int column = 0; column < report.columns(); ++column) ranks.push_back(report.rank_in_grid(stage, column));
     std::sort(ranks.begin(), ranks.end());
