@@ -10,7 +10,7 @@ namespace mtl {
 
 namespace {
 
-constexpr std::int64_t kLargestWorld = 1 << 16;
+constexpr std::int64_t kLargestWorld = 1 << 16, kMostChartStages = 1024, kMostBoxes = 100000;
 
 /// The order without an axis that a grid does not have.
 std::string order_without(const std::string& order, const char* axis) {
@@ -174,8 +174,12 @@ void check_schedule(Flags& flags, const TopoOptions& options) {
   }
   if (!interleaves && options.group)
     flags.problem("--microbatch-group-size-per-virtual-pipeline-stage", "belongs to --schedule interleaved");
-  if (options.pipeline * *options.micro_batches * options.chunks() > 100000)
-    flags.problem(cat("--micro-batches ", *options.micro_batches), "makes a chart of more than 100,000 boxes a way");
+  if (options.pipeline > kMostChartStages ||
+      options.pipeline * *options.micro_batches * options.chunks() > kMostBoxes) {
+    flags.problem(cat("--micro-batches ", *options.micro_batches),
+                  cat("makes too large a chart: it has at most ", kMostChartStages, " stages and ", kMostBoxes,
+                      " forwards; leave it out"));
+  }
   if (flags.problem_count() != before) return;
   try {
     stage_schedule(options.schedule_kind(), options.shape(), 0);

@@ -76,17 +76,18 @@ std::string draw_schedule(const TopoReport& report, const TerminalOptions& look)
       line.put(schedule.stages[stage][i], schedule.times.spans[stage][i]);
   }
   std::string out = report.schedule_title() + "\n";
-  constexpr std::size_t kLabel = 11;
-  const std::size_t most = (static_cast<std::size_t>(look.width) - kLabel) / cell, blocks = (cells + most - 1) / most;
+  const int digits = std::max<int>(2, static_cast<int>(cat(report.stages - 1).size()));
+  const std::size_t label = static_cast<std::size_t>(digits) + 9;
+  const std::size_t most = (static_cast<std::size_t>(look.width) - label) / cell, blocks = (cells + most - 1) / most;
   const std::size_t room = (cells + blocks - 1) / blocks;
   for (std::size_t begin = 0; begin < cells; begin += room) {
     if (cells > room)
       out += format("  time %g to %g\n", double(begin) / schedule.shape.chunks,
                     double(std::min(begin + room, cells)) / schedule.shape.chunks);
     for (int stage : shown_stages(report, 64)) {
-      out += stage < 0
-                 ? std::string("  ..")
-                 : format("  stage %-3d", stage) + lines[static_cast<std::size_t>(stage)].part(begin, begin + room);
+      out += stage < 0 ? std::string("  ..")
+                       : format("  stage %-*d ", digits, stage) +
+                             lines[static_cast<std::size_t>(stage)].part(begin, begin + room);
       out += "\n";
     }
   }
