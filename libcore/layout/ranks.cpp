@@ -85,10 +85,11 @@ std::vector<int> RankGrid::group_of(int rank, const std::string& token) const {
 
 std::vector<std::vector<int>> RankGrid::groups(const std::string& token) const {
   // Megatron numbers groups by the coordinates of the axes that are not in them, which is the order of first members.
+  const std::vector<Axis> axes = parse_axes(token);
   std::vector<std::vector<int>> out;
   for (int rank = 0; rank < world(); ++rank) {
-    std::vector<int> group = group_of(rank, token);
-    if (group.front() == rank) out.push_back(std::move(group));
+    bool is_first = std::all_of(axes.begin(), axes.end(), [&](Axis axis) { return coordinate(rank, axis) == 0; });
+    if (is_first) out.push_back(group_of(rank, token));
   }
   return out;
 }

@@ -19,10 +19,11 @@ class Simulation {
   }
 
   ScheduleTimes run() {
+    const std::size_t count = stages_.size();
     for (bool moved = true; moved;) {
       moved = false;
-      for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
-        while (advance(stage)) moved = true;
+      for (std::size_t i = 0; i < 2 * count; ++i) {  // forwards travel down the stages, backwards up
+        while (advance(i < count ? i : 2 * count - 1 - i)) moved = true;
       }
     }
     for (std::size_t stage = 0; stage < stages_.size(); ++stage) {

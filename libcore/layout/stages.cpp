@@ -51,10 +51,13 @@ std::vector<std::int64_t> even_counts(const SplitOptions& options) {
   std::int64_t items = options.num_layers + int(options.account_for_embedding) + int(options.account_for_loss);
   std::int64_t surplus = items % options.stages;
   bool counted_extra = items != options.num_layers;
-  bool may_be_uneven = options.allow_uneven && options.chunks == 1 && !counted_extra && items >= options.stages;
+  if (items < options.stages)
+    fail(Exit::usage, "--num-layers ", options.num_layers, ": fewer than the ", options.stages,
+         " pipeline stages; --pipeline-model-parallel-size is at most ", options.num_layers);
+  bool may_be_uneven = options.allow_uneven && options.chunks == 1 && !counted_extra;
   if (surplus != 0 && !may_be_uneven) {
     fail(Exit::usage, "--num-layers ", options.num_layers, counted_extra ? " and what counts as a layer" : "",
-         ": do not divide by ", options.stages, " pipeline stages; choose a multiple, or say with ",
+         ": does not divide by ", options.stages, " pipeline stages; choose a multiple, or say with ",
          "--num-layers-in-first-pipeline-stage and --num-layers-in-last-pipeline-stage what the ends hold");
   }
   std::vector<std::int64_t> counts(static_cast<std::size_t>(options.stages), items / options.stages);

@@ -1,0 +1,55 @@
+// What mtl-topo is asked: a layout of ranks, and a model to lay out.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/flags.h"
+#include "layout/ranks.h"
+#include "layout/schedule.h"
+#include "layout/stages.h"
+
+namespace mtl {
+
+struct TopoOptions {
+  std::int64_t world_size = 0;
+  std::int64_t tensor = 1, pipeline = 1, context = 1, expert = 1;
+  bool pipeline_before_data = false;  // --use-tp-pp-dp-mapping
+  std::optional<std::string> rank_order;
+  std::optional<std::int64_t> gpus_per_node;
+  std::optional<std::string> hosts;  // separated by commas
+  std::int64_t cores_per_rank = 1;
+
+  std::optional<std::int64_t> num_layers, vocab_size;
+  std::optional<std::int64_t> layers_per_virtual_stage, virtual_stages;
+  std::optional<std::int64_t> first_stage_layers, last_stage_layers;
+  bool account_for_embedding = false, account_for_loss = false;
+  std::int64_t vocab_multiple = 128;
+
+  std::optional<std::string> schedule;
+  std::optional<std::int64_t> micro_batches, group;
+
+  std::optional<std::string> format, output;
+
+  std::string order() const;
+  /// The grid of the dense layers; experts are laid over context and data ranks.
+  RankGrid grid() const;
+  /// The grid of the expert layers: of what is beside tensor and pipeline, `expert` ranks share the experts.
+  RankGrid expert_grid() const;
+  std::int64_t node_size() const;  // 8, or the world when that is smaller, unless given
+  std::vector<std::string> host_names() const;
+  std::int64_t chunks() const;       // of each stage
+  SplitOptions layer_split() const;  // only with num_layers
+  bool wants_schedule() const { return schedule || micro_batches; }
+  ScheduleKind schedule_kind() const;
+  PipelineShape shape() const;
+  std::string output_format() const;  // text, svg, json or rankfile; empty when the file's name does not tell
+};
+
+void add_topo_flags(Flags& flags, TopoOptions& options);
+/// Adds a problem for everything that does not fit.
+void check_topo(Flags& flags, const TopoOptions& options);
+
+}  // namespace mtl

@@ -1,0 +1,214 @@
+#include "cli/topo_report.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/str.h"
+#include "nn/gpt_config.h"
+
+namespace mtl {
+
+namespace {
+
+constexpr std::size_t kMostParts = 6;  // of a list of ranks
+
+/// Groups of a kind, in two lists: those that talk, and names of those that have nobody to talk to.
+class KindCollector {
+ public:
+  explicit KindCollector(TopoReport& report) : report_(report) {}
+
+  void add(const char* name, const std::vector<std::vector<int>>& groups, const char* purpose, const char* traffic) {
+    if (groups.front().size() < 2) {
+      report_.idle_kinds.emplace_back(name);
+      return;
+    }
+    GroupKind kind{name, purpose, traffic, groups, 0};
+    for (const std::vector<int>& group : groups) {
+      int node = report_.node_of(group.front());
+      bool crosses = std::any_of(group.begin(), group.end(), [&](int rank) { return report_.node_of(rank) != node; });
+      kind.crossing += int(crosses);
+    }
+    report_.kinds.push_back(std::move(kind));
+  }
+
+ private:
+  TopoReport& report_;
+};
+
+void collect_kinds(TopoReport& report) {
+  const RankGrid& grid = report.grid;
+  KindCollector kinds(report);
+  kinds.add("tp", grid.groups("tp"), "tensor parallel: share every matrix",
+            "activations, 4 all-reduces a layer and micro-batch");
+  kinds.add("cp", grid.groups("cp"), "context parallel: share every sequence",
+            "keys and values, each layer and micro-batch");
+  kinds.add("pp", grid.groups("pp"), "pipeline: hold consecutive layers",
+            "activations to the next stage, gradients back, once a micro-batch");
+  kinds.add("dp", grid.groups("dp"), "data parallel: same weights, other samples", "gradients, once a step");
+  if (grid.size(Axis::context) > 1)
+    kinds.add("dp-cp", grid.groups("dp-cp"), "have the same weights", "gradients, once a step");
+  if (report.experts) {
+    kinds.add("ep", report.experts->groups("ep"), "expert parallel: share the experts",
+              "tokens to their experts and back, each expert layer and micro-batch");
+    kinds.add("expert-dp", report.experts->groups("dp"), "have the same experts", "experts' gradients, once a step");
+  }
+  kinds.add("embedding", grid.embedding_groups(), "first and last stage: tied table",
+            "the table's gradient, once a step");
+  kinds.add("tp-pp", grid.groups("tp-pp"), "model parallel: one whole model", "a few numbers a step: gradient norm");
+}
+
+std::string layer_list(const std::vector<LayerRange>& chunks) {
+  std::vector<std::string> parts;
+  for (const LayerRange& range : chunks) {
+    if (range.count == 0) continue;
+    parts.push_back(range.count == 1 ? cat(range.first) : cat(range.first, "-", range.first + range.count - 1));
+  }
+  if (parts.empty()) return "no layer";
+  bool one = parts.size() == 1 && parts[0].find('-') == std::string::npos;
+  return cat(one ? "layer " : "layers ", join(parts, ", "));
+}
+
+}  // namespace
+
+TopoReport::TopoReport(const TopoOptions& options)
+    : grid(options.grid()),
+      world(static_cast<int>(options.world_size)),
+      stages(static_cast<int>(options.pipeline)),
+      node_size(static_cast<int>(options.node_size())),
+      nodes((world + node_size - 1) / node_size),
+      order(options.order()),
+      hosts(options.host_names()),
+      cores_per_rank(static_cast<int>(options.cores_per_rank)) {
+  if (options.expert > 1) experts = options.expert_grid();
+  collect_kinds(*this);
+  if (options.num_layers) layers = split_layers(options.layer_split());
+  if (options.vocab_size) {
+    vocab_size = *options.vocab_size;
+    padded_vocab = padded_vocab_size(vocab_size, options.vocab_multiple, options.tensor);
+  }
+  if (options.wants_schedule()) {
+    schedule = TopoSchedule{options.schedule_kind(), options.shape(), {}, {}};
+    schedule->stages = pipeline_schedule(schedule->kind, schedule->shape);
+    schedule->times = schedule_times(schedule->stages, schedule->shape.chunks);
+  }
+}
+
+std::string TopoReport::node_name(int node) const {
+  return hosts.empty() ? cat("node ", node) : hosts[static_cast<std::size_t>(node)];
+}
+
+int TopoReport::rank_in_grid(int stage, int column) const {
+  int tensor = grid.size(Axis::tensor), replica = columns_of_replica();
+  return grid.rank_at({column % tensor, column % replica / tensor, 0, column / replica, stage});
+}
+
+std::string TopoReport::holdings(int stage) const {
+  std::vector<std::string> parts;
+  if (stage == 0 && stages > 1) parts.emplace_back("embedding");
+  parts.push_back(layers       ? layer_list((*layers)[static_cast<std::size_t>(stage)])
+                  : stages > 1 ? "layers"
+                               : "all of it");
+  if (stage == stages - 1 && stages > 1) parts.emplace_back("output layer");
+  return join(parts, ", ");
+}
+
+std::string TopoReport::size() const {
+  std::vector<std::string> factors;
+  for (auto [axis, name] : {std::pair(Axis::tensor, "tensor"), std::pair(Axis::context, "context"),
+                            std::pair(Axis::data, "data"), std::pair(Axis::pipeline, "pipeline")}) {
+    if (grid.size(axis) > 1) factors.push_back(cat(grid.size(axis), " ", name));
+  }
+  std::string out = cat(world, world == 1 ? " rank" : " ranks");
+  if (!factors.empty()) out += cat(" = ", join(factors, " x "));
+  out += nodes == 1 ? ", on one node" : cat(", on ", nodes, " nodes of ", node_size);
+  int rest = world % node_size;
+  return rest != 0 && nodes > 1 ? cat(out, " (the last has ", rest, ")") : out;
+}
+
+LayerRange TopoReport::vocab_rows(int tensor_rank) const {
+  std::int64_t rows = padded_vocab / grid.size(Axis::tensor);
+  return {tensor_rank * rows, rows};
+}
+
+std::string TopoReport::vocab_summary() const {
+  int parts = grid.size(Axis::tensor);
+  return cat("Vocabulary: ", with_commas(vocab_size), " tokens, padded to ", with_commas(padded_vocab), " = ", parts,
+             " x ", with_commas(padded_vocab / parts), " rows");
+}
+
+std::string TopoReport::schedule_name() const {
+  constexpr const char* kNames[] = {"gpipe", "1f1b", "interleaved"};
+  return kNames[static_cast<std::size_t>(schedule->kind)];
+}
+
+std::string TopoReport::schedule_title() const {
+  const PipelineShape& shape = schedule->shape;
+  std::string out = cat("Schedule: ", schedule_name(), ", ", shape.micro_batches,
+                        shape.micro_batches == 1 ? " micro-batch" : " micro-batches");
+  return shape.chunks > 1 ? cat(out, ", ", shape.chunks, " chunks a stage") : out;
+}
+
+std::string rank_list(const std::vector<int>& ranks) {
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0; begin < ranks.size();) {
+    // The longest run of equal steps from here on.
+    std::size_t end = begin + 1;
+    int step = end < ranks.size() ? ranks[end] - ranks[begin] : 1;
+    while (end < ranks.size() && ranks[end] - ranks[end - 1] == step) ++end;
+    std::size_t count = end - begin;
+    if (count >= 3 && step == 1) {
+      parts.push_back(cat(ranks[begin], "-", ranks[end - 1]));
+    } else if (count >= 5) {
+      parts.push_back(cat(ranks[begin], ", ", ranks[begin + 1], ", .. ", ranks[end - 1]));
+    } else {
+      end = begin + 1;
+      parts.push_back(cat(ranks[begin]));
+    }
+    begin = end;
+  }
+  if (parts.size() > kMostParts) {
+    parts[kMostParts - 2] = "..";
+    parts[kMostParts - 1] = parts.back();
+    parts.resize(kMostParts);
+  }
+  return join(parts, ", ");
+}
+
+std::vector<int> shown_stages(const TopoReport& report, int most) {
+  std::vector<int> stages;
+  bool folds = report.stages > most;
+  for (int stage = 0; stage < report.stages; ++stage) {
+    if (!folds || stage < 3 || stage >= report.stages - 2) stages.push_back(stage);
+    if (folds && stage == 3) stages.push_back(-1);
+  }
+  return stages;
+}
+
+std::vector<NodeBox> node_boxes(const TopoReport& report, const std::vector<int>& stages,
+                                const std::vector<int>& columns) {
+  std::vector<NodeBox> boxes;
+  std::vector<int> above;  // the nodes of the row above
+  std::size_t above_begin = 0;
+  for (std::size_t row = 0; row < stages.size(); ++row) {
+    std::vector<int> nodes;
+    for (int column : columns) {
+      bool shown = stages[row] >= 0 && column >= 0;
+      nodes.push_back(shown ? report.node_of(report.rank_in_grid(stages[row], column)) : -1);
+    }
+    if (nodes == above) {
+      for (std::size_t i = above_begin; i < boxes.size(); ++i) boxes[i].last_row = row;
+      continue;
+    }
+    above = nodes;
+    above_begin = boxes.size();
+    for (std::size_t begin = 0; begin < nodes.size();) {
+      std::size_t end = begin;
+      while (end + 1 < nodes.size() && nodes[end + 1] == nodes[begin]) ++end;
+      if (nodes[begin] >= 0) boxes.push_back({nodes[begin], row, row, begin, end});
+      begin = end + 1;
+    }
+  }
+  return boxes;
+}
+
+}  // namespace mtl

@@ -1,0 +1,85 @@
+// A layout of ranks, worked out: who is where, who talks to whom, who holds what. What the drawings and files of
+// mtl-topo are made from.
+//
+// The picture of a layout is a grid: a row for each pipeline stage, a column for each place beside it (tensor within
+// context within data), so that a replica of the model is a run of columns. Nodes are boxes around ranks.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/topo_options.h"
+#include "layout/schedule_times.h"
+
+namespace mtl {
+
+/// All groups of one kind.
+struct GroupKind {
+  std::string name;     // "tp", "dp-cp", "embedding"
+  std::string purpose;  // "share each layer"
+  std::string traffic;  // "activations: 4 all-reduces a layer and micro-batch"
+  std::vector<std::vector<int>> groups;
+  int crossing = 0;  // groups that have ranks on several nodes
+};
+
+struct TopoSchedule {
+  ScheduleKind kind = ScheduleKind::one_forward_one_backward;
+  PipelineShape shape;
+  std::vector<std::vector<Action>> stages;
+  ScheduleTimes times;  // in forwards of a chunk; a backward is two
+};
+
+struct TopoReport {
+  TopoReport(const TopoOptions& options);
+
+  int node_of(int rank) const { return rank / node_size; }
+  int local_rank(int rank) const { return rank % node_size; }
+  /// "4 ranks = 2 tensor x 2 pipeline, on 2 nodes of 2".
+  std::string size() const;
+  /// "node 0", or the host's name.
+  std::string node_name(int node) const;
+  int rank_in_grid(int stage, int column) const;
+  int columns() const { return world / stages; }
+  int columns_of_replica() const { return grid.size(Axis::tensor) * grid.size(Axis::context); }
+  /// "layers 0-11, embedding": what a stage holds.
+  std::string holdings(int stage) const;
+  /// First row and number of rows of the vocabulary that a tensor rank holds, padding included.
+  LayerRange vocab_rows(int tensor_rank) const;
+  /// "Vocabulary: 50,257 tokens, padded to 50,432 = 2 x 25,216 rows".
+  std::string vocab_summary() const;
+  std::string schedule_name() const;
+  /// "Schedule: interleaved, 8 micro-batches, 2 chunks a stage".
+  std::string schedule_title() const;
+
+  RankGrid grid;
+  int world, stages, node_size, nodes;
+  std::string order;
+  std::optional<RankGrid> experts;  // when there are any
+  std::vector<std::string> hosts;
+  int cores_per_rank;
+  std::vector<GroupKind> kinds;                                // with groups of at least two ranks
+  std::vector<std::string> idle_kinds;                         // groups of one
+  std::optional<std::vector<std::vector<LayerRange>>> layers;  // [stage][chunk]
+  std::int64_t vocab_size = 0, padded_vocab = 0;               // 0 when not given
+  std::optional<TopoSchedule> schedule;
+};
+
+/// Ranks in few words: "0-3, 8-11" or "0, 8, .. 56"; long lists without their middle.
+std::string rank_list(const std::vector<int>& ranks);
+
+/// All stages, or when they are more than `most` the first three, -1, and the last two.
+std::vector<int> shown_stages(const TopoReport& report, int most);
+
+/// A node's ranks in a part of the picture: rows and columns are indexes into the shown ones, ends included.
+struct NodeBox {
+  int node;
+  std::size_t first_row, last_row, first_column, last_column;
+};
+
+/// The boxes of nodes around the shown stages and columns (-1: left out, belongs to no node). Rows in which the same
+/// nodes have the same columns share their boxes.
+std::vector<NodeBox> node_boxes(const TopoReport& report, const std::vector<int>& stages,
+                                const std::vector<int>& columns);
+
+}  // namespace mtl

@@ -1,0 +1,100 @@
+#include <algorithm>
+#include <cmath>
+
+#include "base/str.h"
+#include "cli/topo_text.h"
+
+namespace mtl {
+
+namespace {
+
+/// One stage's time: a forward is one cell, a backward two, each cell one character, or two when chunks are told apart.
+class StageLine {
+ public:
+  StageLine(std::size_t cells, std::size_t cell, bool color) : cell_(cell), color_(color) {
+    texts_.assign(cells, std::string(cell, '.'));
+    kinds_.assign(cells, '.');
+  }
+  void put(const Action& action, const TimeSpan& span) {
+    bool forward = action.kind == ActionKind::forward;
+    auto begin = static_cast<std::size_t>(std::lround(span.start)),
+         end = static_cast<std::size_t>(std::lround(span.end));
+    std::string text = cat(action.micro_batch % 10);
+    if (cell_ > 1) text += static_cast<char>('a' + action.chunk % 26);
+    text.resize((end - begin) * cell_, '\'');
+    for (std::size_t i = begin; i < end; ++i) {
+      texts_[i] = text.substr((i - begin) * cell_, cell_);
+      kinds_[i] = forward ? 'F' : 'B';
+    }
+  }
+  /// Cells [begin, end); colours change where kinds do.
+  std::string part(std::size_t begin, std::size_t end) const {
+    std::string out;
+    char kind = ' ';
+    for (std::size_t i = begin; i < std::min(end, texts_.size()); ++i) {
+      if (color_ && kinds_[i] != kind)
+        out += kinds_[i] == 'F' ? "\033[0;36m" : kinds_[i] == 'B' ? "\033[0;32m" : "\033[0;2m";
+      kind = kinds_[i];
+      out += texts_[i];
+    }
+    return color_ ? out + "\033[0m" : out;
+  }
+
+ private:
+  std::size_t cell_;
+  bool color_;
+  std::vector<std::string> texts_;
+  std::string kinds_;
+};
+
+std::string figures(const TopoReport& report) {
+  const TopoSchedule& schedule = *report.schedule;
+  const double chunks = schedule.shape.chunks, total = schedule.times.total, ideal = schedule.times.ideal;
+  std::string out = format("  total %.4g, of which %.4g are work, in forwards of a whole stage; a backward takes two\n",
+                           total / chunks, ideal / chunks);
+  out += format("  the bubble is %.1f%% of the work, %.1f%% of the time\n", 100 * schedule.times.bubble(),
+                100 * (1 - ideal / total));
+  std::vector<std::string> kept;
+  for (const std::vector<Action>& actions : schedule.stages) kept.push_back(cat(max_in_flight(actions)));
+  out += cat("  micro-batches", chunks > 1 ? " x chunks" : "", " kept at once, by stage: ");
+  if (kept.size() > 16) kept = {kept[0], kept[1], "..", kept[kept.size() - 2], kept.back()};
+  return out + join(kept, " ") + "\n";
+}
+
+}  // namespace
+
+std::string draw_schedule(const TopoReport& report, const TerminalOptions& look) {
+  if (!report.schedule) return "";
+  const TopoSchedule& schedule = *report.schedule;
+  const bool several = schedule.shape.chunks > 1;
+  const std::size_t cell = several ? 2 : 1;
+  auto cells = static_cast<std::size_t>(std::lround(schedule.times.total));
+  std::vector<StageLine> lines;
+  for (std::size_t stage = 0; stage < schedule.stages.size(); ++stage) {
+    StageLine& line = lines.emplace_back(cells, cell, look.color);
+    for (std::size_t i = 0; i < schedule.stages[stage].size(); ++i)
+      line.put(schedule.stages[stage][i], schedule.times.spans[stage][i]);
+  }
+  std::string out = report.schedule_title() + "\n";
+  const int digits = std::max<int>(2, static_cast<int>(cat(report.stages - 1).size()));
+  const std::size_t label = static_cast<std::size_t>(digits) + 9;
+  const std::size_t most = (static_cast<std::size_t>(look.width) - label) / cell, blocks = (cells + most - 1) / most;
+  const std::size_t room = (cells + blocks - 1) / blocks;
+  for (std::size_t begin = 0; begin < cells; begin += room) {
+    if (cells > room)
+      out += format("  time %g to %g\n", double(begin) / schedule.shape.chunks,
+                    double(std::min(begin + room, cells)) / schedule.shape.chunks);
+    for (int stage : shown_stages(report, 64)) {
+      out += stage < 0 ? std::string("  ..")
+                       : format("  stage %-*d ", digits, stage) +
+                             lines[static_cast<std::size_t>(stage)].part(begin, begin + room);
+      out += "\n";
+    }
+  }
+  out += several ? "  3a: forward of micro-batch 3 through chunk a, the stage's first; 3a'': its backward; .: waiting\n"
+                 : "  3: forward of micro-batch 3; 3': its backward; .: waiting\n";
+  if (schedule.shape.micro_batches > 10) out += "  only the last digit of a micro-batch's number is shown\n";
+  return out + figures(report);
+}
+
+}  // namespace mtl

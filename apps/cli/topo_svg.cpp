@@ -1,0 +1,319 @@
+#include "cli/topo_svg.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "base/str.h"
+#include "chart/label.h"
+#include "chart/svg.h"
+
+namespace mtl {
+
+namespace {
+
+// All lengths are in pixels.
+constexpr double kMargin = 24, kCellWidth = 58, kCellHeight = 40;
+constexpr double kLinkGap = 22, kReplicaGap = 14, kNodeGap = 34;  // between neighbours; the last across nodes
+constexpr double kBoxSide = 10, kBoxTop = 24, kBoxBottom = 10;    // from a node's border to the ranks in it
+constexpr double kInnerGap = 26, kOuterGap = 30;  // between stages, in a node and between nodes' borders
+constexpr int kBandColumns = 16;
+constexpr double kContent = 1040;  // of the schedule and the table
+
+/// An estimate from above of a text's width.
+double text_width(std::string_view text, double font) { return 0.6 * font * double(count_characters(text)); }
+
+std::string fit(const std::string& text, double width, double font) {
+  return cut_middle(text, "..", [&](const std::string& cut) { return text_width(cut, font) <= width; });
+}
+
+/// Room for what stands left of the grid.
+double label_width(const TopoReport& report) {
+  double width = 90;
+  for (int stage = 0; stage < report.stages; ++stage) width = std::max(width, text_width(report.holdings(stage), 12));
+  return std::min(width, 340.0) + 14;
+}
+
+/// Elements of the document, and how far they reach.
+class Canvas {
+ public:
+  void raw(const std::string& markup) { body_ += markup; }
+  void line(double x1, double y1, double x2, double y2, const char* style) {
+    body_ += format("<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" class=\"%s\"/>\n", x1, y1, x2, y2, style);
+  }
+  void box(double x, double y, double width, double height, const char* style) {
+    body_ += format("<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" class=\"%s\"/>\n", x, y, width, height,
+                    style);
+    width_ = std::max(width_, x + width);
+  }
+  void text(double x, double y, const std::string& text, const char* style) {
+    body_ += format("<text x=\"%.1f\" y=\"%.1f\" class=\"%s\">", x, y, style) + escape_xml(text) + "</text>\n";
+  }
+  void widen(double x) { width_ = std::max(width_, x); }
+  double width() const { return width_; }
+
+  std::string document(double height, const std::string& title) const {
+    double width = width_ + kMargin;
+    std::string out = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";
+    out += format(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" viewBox=\"0 0 %.0f %.0f\" "
+        "role=\"img\">\n",
+        width, height, width, height);
+    out += cat("<title>", escape_xml(title), "</title>\n");
+    out +=
+        "<style>text{font:13px Helvetica,Arial,'Liberation Sans','DejaVu Sans',sans-serif;fill:#222}"
+        ".title{font-size:17px;font-weight:bold}.head{font-weight:bold}.note{font-size:12px;fill:#666}"
+        ".node{font-size:11px;fill:#555;stroke:#f6f7f9;stroke-width:4px;paint-order:stroke}"
+        ".mid{text-anchor:middle}.small{font-size:10.5px;fill:#666;text-anchor:middle}.end{text-anchor:end}"
+        ".on{font-size:12px;text-anchor:middle;fill:#fff}.off{font-size:12px;text-anchor:middle}"
+        ".far{fill:#b34700}"
+        ".box{fill:#f6f7f9;stroke:#aab0b8;rx:8px}.rank{fill:#fff;stroke:#444;rx:5px}"
+        ".wait{fill:#f3f3f3}.axis{stroke:#999}"
+        ".tp{stroke:#0072B2;stroke-width:5}.cp{stroke:#CC79A7;stroke-width:3;stroke-dasharray:4 3}"
+        ".pp{stroke:#D55E00;stroke-width:1.6;marker-end:url(#arrow)}</style>\n"
+        "<defs><marker id=\"arrow\" viewBox=\"0 0 8 8\" refX=\"8\" refY=\"4\" markerWidth=\"7\" markerHeight=\"7\" "
+        "orient=\"auto\"><path d=\"M0 0L8 4L0 8z\" fill=\"#D55E00\"/></marker></defs>\n"
+        "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n";
+    return out + body_ + "</svg>\n";
+  }
+
+ private:
+  std::string body_;
+  double width_ = 0;
+};
+
+/// Some columns of the grid of ranks, with all stages.
+class Band {
+ public:
+  Band(const TopoReport& report, int begin, int end) : report_(report), label_(label_width(report)) {
+    for (int column = begin; column < end; ++column) columns_.push_back(column);
+    for (int stage = 0; stage < report.stages; ++stage) stages_.push_back(stage);
+    boxes_ = node_boxes(report, stages_, columns_);
+    double x = kMargin + label_ + kBoxSide;
+    for (std::size_t i = 0; i < columns_.size(); ++i) {
+      xs_.push_back(x);
+      x += kCellWidth + gap_after(i);
+    }
+  }
+
+  /// Returns where the band ends.
+  double draw(Canvas& canvas, double top) {
+    bool replicas = report_.grid.size(Axis::data) > 1;
+    double y = top + (replicas ? 20 : 0) + kBoxTop;
+    for (std::size_t row = 0; row < stages_.size(); ++row) {
+      if (row > 0) y += kCellHeight + (begins_box(row) ? kBoxBottom + kOuterGap + kBoxTop : kInnerGap);
+      ys_.push_back(y);
+    }
+    if (replicas) name_replicas(canvas, top + 12);
+    for (const NodeBox& box : boxes_) {
+      double left = xs_[box.first_column] - kBoxSide, up = ys_[box.first_row] - kBoxTop;
+      canvas.box(left, up, xs_[box.last_column] + kCellWidth + kBoxSide - left,
+                 ys_[box.last_row] + kCellHeight + kBoxBottom - up, "box");
+    }
+    for (std::size_t row = 0; row < stages_.size(); ++row) draw_row(canvas, row);
+    for (const NodeBox& box : boxes_) {
+      double left = xs_[box.first_column] - kBoxSide, right = xs_[box.last_column] + kCellWidth + kBoxSide;
+      canvas.text(left + 6, ys_[box.first_row] - kBoxTop + 15, fit(report_.node_name(box.node), right - left - 14, 11),
+                  "node");
+    }
+    return y + kCellHeight + kBoxBottom;
+  }
+
+ private:
+  bool begins_box(std::size_t row) const {
+    return std::any_of(boxes_.begin(), boxes_.end(), [&](const NodeBox& box) { return box.first_row == row; });
+  }
+  bool linked(std::size_t i) const {
+    int size = report_.columns_of_replica();
+    return i + 1 < columns_.size() && columns_[i] / size == columns_[i + 1] / size;
+  }
+  double gap_after(std::size_t i) const {
+    bool node_ends =
+        std::any_of(boxes_.begin(), boxes_.end(), [&](const NodeBox& box) { return box.last_column == i; });
+    return node_ends ? kNodeGap : linked(i) ? kLinkGap : kReplicaGap;
+  }
+
+  void draw_row(Canvas& canvas, std::size_t row) {
+    double y = ys_[row], middle = y + kCellHeight / 2;
+    canvas.text(kMargin, middle - 2, report_.stages == 1 ? "model" : cat("sub_model_", stages_[row]), "head");
+    canvas.text(kMargin, middle + 15, fit(report_.holdings(stages_[row]), label_ - 10, 12), "note");
+    for (std::size_t i = 0; i < columns_.size(); ++i) {
+      int rank = report_.rank_in_grid(stages_[row], columns_[i]);
+      if (linked(i)) {
+        int tensor = report_.grid.size(Axis::tensor);
+        canvas.line(xs_[i] + kCellWidth, middle, xs_[i + 1], middle,
+                    columns_[i] / tensor == columns_[i + 1] / tensor ? "tp" : "cp");
+      }
+      // Right of the middle, so that it passes beside the node's name.
+      double x = xs_[i] + kCellWidth * 0.9;
+      if (row + 1 < stages_.size()) canvas.line(x, y + kCellHeight, x, ys_[row + 1] - 1, "pp");
+      canvas.box(xs_[i], y, kCellWidth, kCellHeight, "rank");
+      canvas.text(xs_[i] + kCellWidth / 2, y + 17, cat(report_.world > 100 ? "" : "rank ", rank), "mid");
+      canvas.text(xs_[i] + kCellWidth / 2, y + 31, cat("gpu ", report_.local_rank(rank)), "small");
+    }
+  }
+  void name_replicas(Canvas& canvas, double y) {
+    for (std::size_t i = 0; i < columns_.size(); ++i) {
+      if (i == 0 || !linked(i - 1))
+        canvas.text(xs_[i], y, cat("replica ", columns_[i] / report_.columns_of_replica()), "note");
+    }
+  }
+
+  const TopoReport& report_;
+  double label_;
+  std::vector<int> columns_, stages_;
+  std::vector<NodeBox> boxes_;
+  std::vector<double> xs_, ys_;
+};
+
+double draw_legend(Canvas& canvas, const TopoReport& report, double y) {
+  double x = kMargin + label_width(report);
+  auto entry = [&](const char* style, const char* name) {
+    canvas.line(x, y - 4, x + 26, y - 4, style);
+    canvas.text(x + 34, y, name, "note");
+    x += 34 + text_width(name, 12) + 20;
+  };
+  if (report.grid.size(Axis::tensor) > 1) entry("tp", "tensor parallel");
+  if (report.grid.size(Axis::context) > 1) entry("cp", "context parallel");
+  if (report.stages > 1) entry("pp", "pipeline");
+  canvas.box(x, y - 12, 22, 15, "box");
+  canvas.text(x + 30, y, "node", "note");
+  canvas.widen(x + 30 + 40);
+  return y;
+}
+
+double draw_grid(Canvas& canvas, const TopoReport& report, double top) {
+  int replica = report.columns_of_replica();
+  int step = replica >= kBandColumns ? kBandColumns : kBandColumns / replica * replica;
+  double y = top;
+  for (int begin = 0; begin < report.columns();) {
+    // A replica that is wider than a band goes on in the next one; no band holds the end of one and the begin of
+    // another.
+    int end = replica >= kBandColumns ? std::min(begin + step, (begin / replica + 1) * replica)
+                                      : std::min(begin + step, report.columns());
+    y = Band(report, begin, end).draw(canvas, y) + 18;
+    begin = end;
+  }
+  return draw_legend(canvas, report, y + 14);
+}
+
+double draw_groups(Canvas& canvas, const TopoReport& report, double top) {
+  constexpr std::array<double, 5> kColumns = {0, 84, 200, 340, 640};
+  double y = top;
+  auto row = [&](const std::array<std::string, 5>& texts, const char* style, const char* third) {
+    for (std::size_t i = 0; i < texts.size(); ++i)
+      canvas.text(kMargin + kColumns[i], y, texts[i], i == 2 ? third : style);
+    y += 20;
+  };
+  if (!report.kinds.empty())
+    row({"kind", "groups", "across nodes", "what its ranks do", "what they exchange"}, "head", "head");
+  for (const GroupKind& kind : report.kinds) {
+    std::string crossing = kind.crossing == 0 ? "none" : cat(kind.crossing, " of ", kind.groups.size());
+    row({kind.name, cat(kind.groups.size(), " of ", kind.groups.front().size(), " ranks"), crossing, kind.purpose,
+         kind.traffic},
+        "note", kind.crossing == 0 ? "note" : "note far");
+    canvas.widen(kMargin + kColumns[4] + 0.9 * text_width(kind.traffic, 12));
+  }
+  return y;
+}
+
+/// Of chunk c of n, from the strong colour of the first to a pale one.
+std::string shade(const std::array<int, 3>& strong, int chunk, int chunks) {
+  double pale = chunks == 1 ? 0 : 0.65 * chunk / (chunks - 1);
+  std::string out = "#";
+  for (int part : strong) out += format("%02x", static_cast<unsigned>(std::lround(part + (255 - part) * pale)));
+  return out;
+}
+
+double draw_time_axis(Canvas& canvas, const TopoReport& report, double y, double unit) {
+  const TopoSchedule& schedule = *report.schedule;
+  double left = kMargin + 70, chunks = schedule.shape.chunks, total = schedule.times.total / chunks;
+  double step = 1;
+  for (double next : {2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0}) {
+    if (total / step > 14) step = next;
+  }
+  canvas.line(left, y, left + schedule.times.total * unit, y, "axis");
+  for (double time = 0; time <= total; time += step) {
+    double x = left + time * chunks * unit;
+    canvas.line(x, y, x, y + 5, "axis");
+    canvas.text(x, y + 18, cat(static_cast<std::int64_t>(time)), "small");
+  }
+  return y + 36;
+}
+
+/// The strong colours of forward and backward.
+constexpr std::array<int, 3> kForward = {0x00, 0x72, 0xB2}, kBackward = {0x00, 0x9E, 0x73};
+
+/// Swatches for all chunks of each kind, and the figures. Returns where it ends.
+double draw_schedule_legend(Canvas& canvas, const TopoSchedule& schedule, double left, double y) {
+  const int chunks = schedule.shape.chunks;
+  double x = left;
+  auto swatch = [&](const std::string& fill) {
+    canvas.raw(
+        format("<rect x=\"%.1f\" y=\"%.1f\" width=\"16\" height=\"12\" fill=\"%s\"/>\n", x, y - 10, fill.c_str()));
+    x += 17;
+  };
+  auto name = [&](const std::string& text) {
+    canvas.text(x + 5, y, text, "note");
+    x += 5 + text_width(text, 12) + 16;
+  };
+  std::string of_chunks = chunks == 1 ? "" : cat(", chunks 0 to ", chunks - 1);
+  for (auto [strong, text] : {std::pair(&kForward, "forward"), std::pair(&kBackward, "backward")}) {
+    for (int chunk = 0; chunk < chunks; ++chunk) swatch(shade(*strong, chunk, chunks));
+    name(text + of_chunks);
+  }
+  swatch("#e6e6e6");
+  name("waiting");
+  canvas.widen(std::max(x, left + 600));
+  double total = schedule.times.total / chunks, ideal = schedule.times.ideal / chunks;
+  canvas.text(
+      left, y + 22,
+      format("Time in forwards of a whole stage: %.4g, of which %.4g are work. The bubble is %.1f%% of the work, "
+             "%.1f%% of the time.",
+             total, ideal, 100 * schedule.times.bubble(), 100 * (1 - ideal / total)),
+      "note");
+  return y + 30;
+}
+
+double draw_schedule_figure(Canvas& canvas, const TopoReport& report, double top) {
+  const TopoSchedule& schedule = *report.schedule;
+  constexpr double kRow = 30, kBar = 26;
+  int chunks = schedule.shape.chunks;
+  double left = kMargin + 70, room = std::max(canvas.width() - kMargin, kContent) - 70;
+  double unit = std::clamp(room / schedule.times.total, 2.0, 30.0);
+  canvas.text(kMargin, top, report.schedule_title(), "head");
+  double y = top + 14;
+  for (std::size_t stage = 0; stage < schedule.stages.size(); ++stage, y += kRow) {
+    canvas.text(kMargin, y + 18, cat("stage ", stage), "");
+    canvas.box(left, y, schedule.times.total * unit, kBar, "wait");
+    for (std::size_t i = 0; i < schedule.stages[stage].size(); ++i) {
+      const Action& action = schedule.stages[stage][i];
+      const TimeSpan& span = schedule.times.spans[stage][i];
+      double x = left + span.start * unit, width = (span.end - span.start) * unit;
+      std::string fill = shade(action.kind == ActionKind::forward ? kForward : kBackward, action.chunk, chunks);
+      canvas.raw(format("<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.0f\" fill=\"%s\" stroke=\"#fff\"/>\n", x,
+                        y, width, kBar, fill.c_str()));
+      std::string number = cat(action.micro_batch);
+      bool dark = chunks == 1 || action.chunk < (chunks + 1) / 2;
+      if (text_width(number, 12) + 2 <= width) canvas.text(x + width / 2, y + 17.5, number, dark ? "on" : "off");
+    }
+  }
+  return draw_schedule_legend(canvas, schedule, left, draw_time_axis(canvas, report, y + 4, unit) + 4);
+}
+
+}  // namespace
+
+std::string topo_svg(const TopoReport& report) {
+  Canvas canvas;
+  std::string title = report.size();
+  canvas.text(kMargin, kMargin + 14, title, "title");
+  canvas.text(kMargin, kMargin + 34, cat("numbered in the order ", report.order), "note");
+  canvas.widen(kMargin + text_width(title, 17));
+  double y = draw_grid(canvas, report, kMargin + 54);
+  if (!report.kinds.empty()) y = draw_groups(canvas, report, y + 40);
+  if (report.vocab_size > 0) canvas.text(kMargin, y += 12, report.vocab_summary(), "note");
+  if (report.schedule) y = draw_schedule_figure(canvas, report, y + 30);
+  return canvas.document(y + kMargin, title);
+}
+
+}  // namespace mtl

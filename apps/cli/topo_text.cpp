@@ -1,0 +1,184 @@
+#include "cli/topo_text.h"
+
+#include <algorithm>
+
+#include "base/str.h"
+#include "chart/label.h"
+
+namespace mtl {
+
+namespace {
+
+constexpr int kMostRankRows = 16, kMostParts = 8;  // ranks, and parts of the vocabulary, that have a line each
+constexpr int kWideEnough = 92;                    // for what the ranks of a group do, beside their number
+
+/// Words one after another, a new line where the width ends; at most `most` lines.
+std::vector<std::string> wrap(const std::vector<std::string>& words, std::size_t width, std::size_t most) {
+  std::vector<std::string> lines(1);
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    std::string more = cat(".. and ", words.size() - i, " more");
+    bool last_line = lines.size() == most;
+    std::size_t room = width - (last_line && i + 1 < words.size() ? more.size() + 1 : 0);
+    if (!lines.back().empty() && lines.back().size() + 1 + words[i].size() > room) {
+      if (last_line) {
+        lines.back() += " " + more;
+        return lines;
+      }
+      lines.emplace_back();
+    }
+    lines.back() += lines.back().empty() ? words[i] : " " + words[i];
+  }
+  return lines;
+}
+
+std::string describe_groups(const TopoReport& report, const TerminalOptions& look) {
+  std::string out = "Groups\n";
+  for (const GroupKind& kind : report.kinds) {
+    std::string count =
+        cat(kind.groups.size(), kind.groups.size() == 1 ? " group of " : " groups of ", kind.groups.front().size());
+    int groups = static_cast<int>(kind.groups.size());
+    std::string crossing = kind.crossing == 0        ? "inside nodes"
+                           : groups == 1             ? "across nodes"
+                           : kind.crossing == groups ? "all across nodes"
+                                                     : cat(kind.crossing, " of ", groups, " across nodes");
+    std::string line = format("  %-10s %-16s ", kind.name.c_str(), count.c_str());
+    if (look.width >= kWideEnough)
+      line += format("%-20s%s\n", crossing.c_str(), kind.purpose.c_str());
+    else
+      line += format("%s\n  %-10s %s\n", crossing.c_str(), "", kind.purpose.c_str());
+    out += line;
+    out += format("  %-10s %s\n", "", kind.traffic.c_str());
+    std::vector<std::string> words;
+    for (const std::vector<int>& group : kind.groups) words.push_back(cat("{", rank_list(group), "}"));
+    for (const std::string& line : wrap(words, static_cast<std::size_t>(look.width) - 13, 2))
+      out += format("  %-10s %s\n", "", line.c_str());
+  }
+  if (!report.idle_kinds.empty())
+    out += cat("  ", join(report.idle_kinds, ", "), ": one rank each, which talks to nobody\n");
+  return out;
+}
+
+std::string rows_text(const TopoReport& report, int tensor_rank) {
+  LayerRange rows = report.vocab_rows(tensor_rank);
+  std::int64_t padding = std::clamp<std::int64_t>(rows.first + rows.count - report.vocab_size, 0, rows.count);
+  std::string out = cat(rows.first, "-", rows.first + rows.count - 1);
+  return padding == 0 ? out : cat(out, " (", padding, " padding)");
+}
+
+/// One line a rank, when they are few.
+std::string describe_ranks(const TopoReport& report) {
+  if (report.world > kMostRankRows) return "";
+  std::vector<Axis> axes;
+  for (Axis axis : {Axis::tensor, Axis::context, Axis::data, Axis::pipeline}) {
+    if (report.grid.size(axis) > 1) axes.push_back(axis);
+  }
+  std::string out = format("Ranks\n  %4s  %-8s %3s", "rank", "node", "gpu");
+  for (Axis axis : axes) out += format(" %3s", short_name(axis));
+  if (report.experts) out += "  ep";
+  out += "  holds\n";
+  for (int rank = 0; rank < report.world; ++rank) {
+    std::string node = report.hosts.empty() ? cat(report.node_of(rank)) : report.node_name(report.node_of(rank));
+    out += format("  %4d  %-8s %3d", rank, node.c_str(), report.local_rank(rank));
+    for (Axis axis : axes) out += format(" %3d", report.grid.coordinate(rank, axis));
+    if (report.experts) out += format(" %3d", report.experts->coordinate(rank, Axis::expert));
+    int stage = report.grid.coordinate(rank, Axis::pipeline);
+    out += "  " + report.holdings(stage);
+    if (report.vocab_size > 0 && (stage == 0 || stage == report.stages - 1))
+      out += cat("; rows ", rows_text(report, report.grid.coordinate(rank, Axis::tensor)));
+    out += "\n";
+  }
+  return out;
+}
+
+std::string describe_stages(const TopoReport& report) {
+  if (report.world <= kMostRankRows || report.stages == 1) return "";
+  std::string out = "Stages\n";
+  for (int stage : shown_stages(report, 64)) {
+    if (stage < 0) {
+      out += "   ..\n";
+      continue;
+    }
+    std::vector<int> ranks;
+    for (int column = 0; column < report.columns(); ++column) ranks.push_back(report.rank_in_grid(stage, column));
+    std::sort(ranks.begin(), ranks.end());
+    out += format("  %3d  ranks %-20s  %s\n", stage, rank_list(ranks).c_str(), report.holdings(stage).c_str());
+  }
+  return out;
+}
+
+std::string describe_vocabulary(const TopoReport& report) {
+  if (report.vocab_size == 0) return "";
+  int parts = report.grid.size(Axis::tensor);
+  std::string out = report.vocab_summary() + "\n";
+  if (report.world <= kMostRankRows || parts == 1) return out;
+  for (int part = 0; part < parts; ++part) {
+    if (parts > kMostParts && part == kMostParts / 2) {
+      out += "      ..\n";
+      part = parts - kMostParts / 2;
+    }
+    out += format("  tp %3d  rows %s\n", part, rows_text(report, part).c_str());
+  }
+  return out;
+}
+
+std::string describe_problems(const TopoReport& report) {
+  for (const GroupKind& kind : report.kinds) {
+    if (kind.name == "tp" && kind.crossing > 0) {
+      return "Note: tensor parallelism talks most often, in every layer, and here it does so across nodes. Prefer a "
+             "tensor parallel size that divides the GPUs of a node.\n";
+    }
+  }
+  return "";
+}
+
+/// Lines that are too long go on in the next, further right. Drawings never are.
+std::string fold(const std::string& text, std::size_t width) {
+  std::string out;
+  for (std::string line : split(text, '\n')) {
+    std::string indent(line.find_first_not_of(' ') == std::string::npos ? 0 : line.find_first_not_of(' ') + 4, ' ');
+    while (count_characters(line) > width && line.find('\033') == std::string::npos) {
+      std::size_t end = line.rfind(' ', width);
+      if (end == std::string::npos || end <= indent.size()) break;
+      out += line.substr(0, line.find_last_not_of(' ', end) + 1) + "\n";
+      line = indent + line.substr(end + 1);
+    }
+    out += line + "\n";
+  }
+  out.pop_back();  // what split made of the last newline
+  return out;
+}
+
+/// Box drawings become what ASCII has for them.
+std::string to_ascii(const std::string& text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (static_cast<unsigned char>(text[i]) < 0x80) {
+      out += text[i];
+      continue;
+    }
+    std::string drawing = text.substr(i, 3);
+    out += drawing == "─" ? '-' : drawing == "│" ? '|' : drawing == "═" ? '=' : '+';
+    i += 2;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string topo_text(const TopoReport& report, const TerminalOptions& look) {
+  std::vector<std::string> sections = {
+      cat(report.size(), "; order ", report.order, "\n"),
+      draw_ranks(report, look),
+      describe_groups(report, look),
+      describe_ranks(report),
+      describe_stages(report),
+      describe_vocabulary(report),
+      draw_schedule(report, look),
+      describe_problems(report),
+  };
+  std::erase(sections, "");
+  std::string text = fold(join(sections, "\n"), static_cast<std::size_t>(look.width));
+  return look.unicode ? text : to_ascii(text);
+}
+
+}  // namespace mtl

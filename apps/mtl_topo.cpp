@@ -1,0 +1,55 @@
+// mtl-topo: shows which rank is where, what it holds, whom it talks to, and when it works.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/console.h"
+#include "base/files.h"
+#include "cli/run_main.h"
+#include "cli/topo_files.h"
+#include "cli/topo_options.h"
+#include "cli/topo_report.h"
+#include "cli/topo_svg.h"
+#include "cli/topo_text.h"
+
+namespace {
+
+using namespace mtl;
+
+/// Text for a file has box drawings and 100 columns; for standard output, what the locale and the terminal allow.
+TerminalOptions text_look(bool to_file) {
+  TerminalOptions look = detect_terminal(STDOUT_FILENO);
+  if (std::getenv("COLUMNS") == nullptr && (to_file || !is_terminal(STDOUT_FILENO))) look.width = 100;
+  if (to_file) {
+    look.unicode = true;
+    look.color = false;
+  }
+  look.width = std::max(look.width, 60);
+  return look;
+}
+
+Exit show(const TopoOptions& options) {
+  TopoReport report(options);
+  bool to_file = options.output && *options.output != "-";
+  std::string format = options.output_format();
+  std::string out = format == "svg"        ? topo_svg(report)
+                    : format == "json"     ? topo_json(report).dump() + "\n"
+                    : format == "rankfile" ? topo_rankfile(report)
+                                           : topo_text(report, text_look(to_file));
+  if (to_file)
+    write_file_atomic(*options.output, out);
+  else
+    print_out(out);
+  return Exit::ok;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  TopoOptions options;
+  Flags flags("mtl-topo", "shows which rank is where, what it holds, whom it talks to, and when it works");
+  add_topo_flags(flags, options);
+  flags.check([&] { check_topo(flags, options); });
+  return run_main(flags, argc, argv, [&](Console&) { return show(options); });
+}

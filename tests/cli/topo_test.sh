@@ -1,0 +1,113 @@
+#!/bin/bash
+# mtl-topo: the drawing of a small layout, to the character; large ones; JSON, SVG and rankfiles; layouts that cannot be.
+. "$(dirname "$0")/lib.sh" "$1"
+unset COLUMNS LINES NO_COLOR
+export LC_ALL=C.UTF-8
+two_nodes=(--world-size 4 --gpus-per-node 2 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2)
+model=(--num-layers 24 --vocab-size 50257)
+
+# The picture: ranks 0 and 1 share sub_model_0 by tensor parallelism, 2 and 3 sub_model_1, the pipeline cuts between.
+expect_exit 0 mtl-topo "${two_nodes[@]}" "${model[@]}" --micro-batches 8
+expect_same "$WORK/out" "$TESTS/golden/topo/two_nodes.txt"
+LC_ALL=C expect_exit 0 mtl-topo "${two_nodes[@]}" "${model[@]}" --micro-batches 8
+expect_same "$WORK/out" "$TESTS/golden/topo/two_nodes_ascii.txt"
+LC_ALL=C expect_exit 0 mtl-topo "${two_nodes[@]}" "${model[@]}" --micro-batches 8 -o "$WORK/layout.txt"
+expect_same "$WORK/layout.txt" "$TESTS/golden/topo/two_nodes.txt"
+
+# Large layouts are folded to the width, in any order of ranks.
+for flags in "--world-size 64" "--world-size 64 --tensor-model-parallel-size 8 --pipeline-model-parallel-size 4" \
+  "--world-size 64 --tensor-model-parallel-size 64" \
+  "--world-size 4096 --tensor-model-parallel-size 8 --pipeline-model-parallel-size 64 --micro-batches 64" \
+  "--world-size 16 --tensor-model-parallel-size 2 --context-parallel-size 2 --pipeline-model-parallel-size 2 --use-tp-pp-dp-mapping" \
+  "--world-size 60 --tensor-model-parallel-size 3 --gpus-per-node 7 --expert-model-parallel-size 2 --rank-order pp-dp-ep-cp-tp" \
+  "--world-size 8 --pipeline-model-parallel-size 4 --num-virtual-stages-per-pipeline-rank 4 --micro-batches 12"; do
+  for columns in 80 100 140; do
+    # shellcheck disable=SC2086 # the flags are words
+    COLUMNS=$columns expect_exit 0 mtl-topo $flags
+    [ "$(wc -L <"$WORK/out")" -le "$columns" ] || fail "a line is longer than $columns: $flags"
+    [ "$(wc -l <"$WORK/out")" -le 600 ] || fail "too many lines: $flags"
+  done
+done
+
+# Schedules: the bubble of 4 stages and 8 micro-batches, 3/8 of the work, is halved by 2 chunks.
+pipeline=(--world-size 4 --pipeline-model-parallel-size 4 --micro-batches 8)
+expect_exit 0 mtl-topo "${pipeline[@]}" --schedule gpipe
+expect_text "$WORK/out" 'the bubble is 37.5% of the work'
+expect_text "$WORK/out" 'kept at once, by stage: 8 8 8 8'
+expect_exit 0 mtl-topo "${pipeline[@]}"
+expect_text "$WORK/out" "stage 3  \\.\\.\\.00'11'22'33'44'55'66'77'\\.\\.\\.\\.\\.\\."
+expect_text "$WORK/out" 'kept at once, by stage: 4 3 2 1'
+expect_exit 0 mtl-topo "${pipeline[@]}" --num-virtual-stages-per-pipeline-rank 2
+expect_text "$WORK/out" 'Schedule: interleaved, 8 micro-batches, 2 chunks a stage'
+expect_text "$WORK/out" 'the bubble is 18.8% of the work'
+
+# JSON.
+expect_exit 0 mtl-topo "${two_nodes[@]}" "${model[@]}" --hosts ada,grace --micro-batches 8 --format json
+expect_text "$WORK/out" '"format": "mtl-topo", "version": 1, "world_size": 4, "nodes": 2, "gpus_per_node": 2'
+expect_text "$WORK/out" '\{"rank": 3, "node": 1, "local_rank": 1, "host": "grace", "tp": 1, "cp": 0, "dp": 0, "pp": 1, "layers": \[\[12, 12\]\], "vocab_rows": \[25216, 25216\]\}'
+expect_text "$WORK/out" '"kind": "tp", [^}]*"across_nodes": 0, "ranks": \[\[0, 1\], \[2, 3\]\]'
+expect_text "$WORK/out" '"kind": "embedding", [^}]*"across_nodes": 2, "ranks": \[\[0, 2\], \[1, 3\]\]'
+expect_text "$WORK/out" '"vocab": \{"size": 50257, "padded": 50432\}'
+expect_text "$WORK/out" '"total": 27.0, "work": 24.0, "bubble": 0.125'
+mtl-topo "${two_nodes[@]}" "${model[@]}" --hosts ada,grace --micro-batches 8 -o "$WORK/layout.json"
+expect_same "$WORK/out" "$WORK/layout.json"
+expect_exit 0 mtl-topo --world-size 4 --pipeline-model-parallel-size 4 --num-layers 16 \
+  --num-layers-per-virtual-pipeline-stage 2 --format json
+expect_text "$WORK/out" '"rank": 0, [^}]*"layers": \[\[0, 2\], \[8, 2\]\]'
+
+# check_balance FILE: every tag that opens is closed, in order, and there is one root.
+check_balance() {
+  grep -oE '<[/!?]?[a-zA-Z][^>]*>|<\?[^>]*>' "$1" | awk '
+    /^<\?/ || /\/>$/ { next }
+    /^<\// { name = $0; gsub(/[<\/>]/, "", name); if (depth == 0 || stack[depth--] != name) { bad = 1 } next }
+    { name = $0; sub(/^</, "", name); sub(/[ >].*/, "", name); stack[++depth] = name; if (depth == 1) roots++ }
+    END { exit bad || depth != 0 || roots != 1 }' || fail "$1 is not well formed"
+}
+expect_exit 0 mtl-topo "${two_nodes[@]}" "${model[@]}" --hosts 'a<b,c&d' --micro-batches 8 -o "$WORK/layout.svg"
+expect_text "$WORK/layout.svg" '^<svg xmlns='
+expect_text "$WORK/layout.svg" '>a&lt;b<'
+expect_text "$WORK/layout.svg" '>c&amp;d<'
+expect_text "$WORK/layout.svg" '>sub_model_1<'
+check_balance "$WORK/layout.svg"
+[ "$(grep -c 'class="rank"' "$WORK/layout.svg")" -eq 4 ] || fail "not every rank is drawn"
+[ "$(grep -c 'class="pp"' "$WORK/layout.svg")" -eq 3 ] || fail "not two pipeline links and one in the legend"
+expect_exit 0 mtl-topo --world-size 200 --tensor-model-parallel-size 20 --gpus-per-node 8 -o "$WORK/large.svg"
+check_balance "$WORK/large.svg"
+[ "$(grep -c 'class="rank"' "$WORK/large.svg")" -eq 200 ] || fail "not every rank of the large layout is drawn"
+
+# Rankfiles, as Open MPI takes them.
+printf 'rank 0=ada slot=0\nrank 1=ada slot=1\nrank 2=grace slot=0\nrank 3=grace slot=1\n' >"$WORK/want"
+expect_exit 0 mtl-topo "${two_nodes[@]}" --hosts ada,grace -o "$WORK/two.rankfile"
+expect_same "$WORK/two.rankfile" "$WORK/want"
+expect_exit 0 mtl-topo "${two_nodes[@]}" --cores-per-rank 4 --format rankfile
+expect_text "$WORK/out" '^rank 3=\+n1 slot=4-7$'
+if command -v mpirun >/dev/null && [ "$(nproc)" -ge 2 ]; then
+  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+  expect_exit 0 mtl-topo --world-size 2 -o "$WORK/one.rankfile"
+  if mpirun --oversubscribe -n 2 true 2>/dev/null; then
+    expect_exit 0 mpirun --oversubscribe --rankfile "$WORK/one.rankfile" -n 2 echo here
+    [ "$(grep -c here "$WORK/out")" -eq 2 ] || fail "mpirun did not start two ranks"
+  fi
+fi
+
+# Layouts that cannot be: everything wrong is said at once, with what would do.
+expect_exit 2 mtl-topo
+expect_text "$WORK/err" '--world-size'
+expect_exit 2 mtl-topo --world-size 6 --tensor-model-parallel-size 4 --rank-order tp-dp-dp --schedule gpipe --hosts a,b -o x.png
+expect_text "$WORK/err" '^mtl-topo: 5 problems'
+expect_text "$WORK/err" '--world-size 6 .*--world-size 4 or 8; --tensor-model-parallel-size 1, 2, 3 or 6'
+expect_text "$WORK/err" '--rank-order tp-dp-dp .*dp comes twice'
+expect_text "$WORK/err" '--schedule gpipe .*needs --micro-batches'
+expect_text "$WORK/err" '--hosts a,b .*names 2 hosts'
+expect_text "$WORK/err" '--output x.png .*add --format'
+expect_exit 2 mtl-topo --world-size 8 --pipeline-model-parallel-size 4 --num-layers 3
+expect_text "$WORK/err" '--num-layers 3 +fewer than the 4 pipeline stages'
+expect_exit 2 mtl-topo --world-size 8 --pipeline-model-parallel-size 4 --num-virtual-stages-per-pipeline-rank 2 --micro-batches 6
+expect_text "$WORK/err" '--micro-batches 6 .*a multiple of 4'
+expect_exit 2 mtl-topo --world-size 4 --tensor-model-parallel-size 0
+expect_exit 2 mtl-topo --world-size 4 --num-layers-in-first-pipeline-stage 2
+expect_text "$WORK/err" 'needs --num-layers'
+expect_exit 2 mtl-topo --world-size 4 --expert-model-parallel-size 3
+expect_text "$WORK/err" '--expert-model-parallel-size 1, 2 or 4'
+expect_exit 74 mtl-topo --world-size 4 -o "$WORK/no/such/folder/layout.svg"
+finish
