@@ -1,0 +1,39 @@
+#include "comm/text_exchange.h"
+
+#include <algorithm>
+
+namespace mtl {
+
+namespace {
+
+Tensor bytes_of(std::string& text, std::size_t bytes) {
+  return {text.data(), DType::u8, {static_cast<std::int64_t>(bytes)}};
+}
+
+}  // namespace
+
+std::vector<std::string> gather_texts(Communicator& group, Stream& stream, const std::string& text) {
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(group.size()));
+  std::int64_t size = static_cast<std::int64_t>(text.size());
+  group.all_gather(stream, Tensor(sizes.data(), DType::i64, {group.size()}), Tensor(&size, DType::i64, {1})).wait();
+
+  // Parts of equal size: as long as the longest.
+  std::size_t longest = static_cast<std::size_t>(*std::max_element(sizes.begin(), sizes.end()));
+  std::string mine = text, all(longest * sizes.size(), '\0');
+  mine.resize(longest);
+  group.all_gather(stream, bytes_of(all, all.size()), bytes_of(mine, longest)).wait();
+  std::vector<std::string> texts;
+  for (std::size_t r = 0; r < sizes.size(); ++r)
+    texts.push_back(all.substr(r * longest, static_cast<std::size_t>(sizes[r])));
+  return texts;
+}
+
+std::string broadcast_text(Communicator& group, Stream& stream, std::string text, int root) {
+  std::int64_t size = static_cast<std::int64_t>(text.size());
+  group.broadcast(stream, Tensor(&size, DType::i64, {1}), root).wait();
+  text.resize(static_cast<std::size_t>(size));
+  group.broadcast(stream, bytes_of(text, text.size()), root).wait();
+  return text;
+}
+
+}  // namespace mtl
