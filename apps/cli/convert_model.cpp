@@ -9,6 +9,7 @@
 #include "ckpt/checkpoint.h"
 #include "ckpt/companion_files.h"
 #include "ckpt/hf_gpt2.h"
+#include "comm/communicator.h"
 
 namespace mtl {
 
@@ -83,7 +84,9 @@ void write_mtl(const ModelSource& source, const std::string& folder, const Conve
   SaveOptions save;
   save.command_line = options.command_line;
   save.add_files = [&](const std::string& to) { copy_companion_files(source.folder(), to); };
-  commit_checkpoint(folder, source.config(), tensors, state, save);
+  SelfCommunicator alone;
+  Stream stream(Device::cpu);
+  commit_checkpoint(folder, {source.config(), state, std::move(tensors)}, save, alone, stream);
 }
 
 void check_tensors(const ModelSource& source, const ModelSource& written, std::optional<StoredDType> dtype) {

@@ -1,13 +1,15 @@
 // Checkpoints: a folder appears complete, or not at all. Format: mtl-checkpoint(5).
 //
 //   SAVE/iter_0001000/shard_00000.safetensors   param.NAME, exp_avg.NAME, exp_avg_sq.NAME, canonical and unpadded
+//   SAVE/iter_0001000/shard_00001.safetensors   ... one by every rank that has something to write
 //   SAVE/iter_0001000/manifest.json             iteration, configuration, state, slices of tensors, sizes and hashes
 //   SAVE/latest_checkpointed_iteration.txt      a hint for people and scripts
-//   SAVE/lock                                   held by the process that saves here
+//   SAVE/lock                                   held by the job that saves here: by its first rank
 //
-// Commit: everything is written and synced in iter_0001000.tmp.PID, the manifest last; the folder is synced, renamed,
-// its parent synced; then the tracker; only then old checkpoints go. Whatever happens on the way, the checkpoints
-// committed before stay as they are, and what is left behind (*.tmp.*) is removed by the next save.
+// Commit: every rank writes and syncs its shard in iter_0001000.tmp.PID; the first rank gathers what all say of theirs,
+// writes the manifest, syncs the folder, renames it, syncs its parent; then the tracker; only then old checkpoints go.
+// Whatever happens on the way, to whichever rank, the checkpoints committed before stay as they are, all ranks throw
+// the same error, and what is left behind (*.tmp.*) is removed by the next save.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +22,7 @@
 #include "base/console.h"
 #include "base/json.h"
 #include "ckpt/stored_dtype.h"
+#include "comm/communicator.h"
 #include "layout/slice.h"
 #include "nn/gpt_config.h"
 #include "optim/param_store.h"
@@ -55,27 +58,40 @@ struct TensorToSave {
 };
 
 struct SaveOptions {
-  std::string command_line;
+  std::string command_line = {};
   std::int64_t keep_last = 0;  // checkpoints to keep, this one included: at least 2; 0 keeps all
   /// Writes further files (a tokenizer's) into the folder, through base/files.h; they come under the manifest's hashes.
-  std::function<void(const std::string& folder)> add_files;
+  /// Called on the first rank alone.
+  std::function<void(const std::string& folder)> add_files = {};
+  std::int64_t block_bytes = 4 << 20;  // a load reads and verifies in blocks of so many
 };
 
 /// The newest checkpoint in a folder whose manifest is sound and whose files are all there in their sizes (hashes are
 /// verified by the load). Empty when there is no checkpoint at all; throws Error(bad_data) when there are some and
-/// none is sound. The tracker is a hint: `console` hears when it says something else.
+/// none is sound. The tracker is a hint: `console` hears when it says something else. One process looks: with several
+/// ranks the first does, and tells the others.
 std::optional<std::string> newest_checkpoint(const std::string& directory, Console& console);
 
-/// Writes and commits DIRECTORY/iter_%07d; returns its path. Throws Error(io): then nothing is committed. The caller
-/// makes sure that nobody else saves there.
-std::string commit_checkpoint(const std::string& directory, const GptConfig& config,
-                              const std::vector<TensorToSave>& tensors, const TrainState& state,
-                              const SaveOptions& options);
+/// What a checkpoint is of. The tensors are this rank's; the rest is alike on all ranks.
+struct CheckpointContent {
+  const GptConfig& config;
+  const TrainState& state;
+  std::vector<TensorToSave> tensors;
+};
 
-/// The right to save into a folder. Makes the folder; throws Error(failure) that names the owner when another process
-/// holds it. A dead owner's lock does not count.
+/// Collective: writes and commits DIRECTORY/iter_%07d; returns its path. When any rank fails nothing is committed, and
+/// all throw the same error, which names the rank (Error(io) for what the file system refuses). The tensors of all
+/// ranks together must be all of the model, without overlap. The caller makes sure that nobody else saves there.
+std::string commit_checkpoint(const std::string& directory, const CheckpointContent& content,
+                              const SaveOptions& options, Communicator& world, Stream& stream);
+
+/// The right to save into a folder; a job has it through its first rank. Makes the folder; throws Error(failure) that
+/// names the owner when another job holds it, on all ranks. A dead owner's lock does not count.
 class SaveDirectory {
  public:
+  /// Collective.
+  SaveDirectory(std::string path, Communicator& world, Stream& stream);
+  /// For a process alone.
   explicit SaveDirectory(std::string path);
   ~SaveDirectory();
   SaveDirectory(SaveDirectory&& other) noexcept;
@@ -83,17 +99,19 @@ class SaveDirectory {
 
   const std::string& path() const { return path_; }
   std::optional<std::string> newest_valid(Console& console) const { return newest_checkpoint(path_, console); }
-  /// Commits values and, when the store has them, moments. Returns the checkpoint's path.
+  /// Collective over groups.world: commits values and, when the stores have them, moments. Every rank writes what it
+  /// owns. Returns the checkpoint's path.
   std::string save(const GptConfig& config, const ParamStore& store, const TrainState& state,
-                   const SaveOptions& options) const;
+                   const SaveOptions& options, const ProcessGroups& groups, Stream& stream) const;
 
  private:
+  void lock();
   std::string path_;
   int lock_ = -1;
 };
 
 /// For a run that finds its last checkpoint, of `iteration`, committed: when the job that wrote it died before it could
-/// name it in the tracker and tidy up, this does. Otherwise it touches nothing.
+/// name it in the tracker and tidy up, this does. Otherwise it touches nothing. For one process: the first rank.
 void settle_complete_run(const std::string& directory, std::int64_t iteration);
 
 }  // namespace mtl

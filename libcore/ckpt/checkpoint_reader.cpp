@@ -1,6 +1,7 @@
 // Reads the tensors of one committed checkpoint through its manifest.
+#include <algorithm>
 #include <cstring>
-#include <set>
+#include <map>
 #include <utility>
 
 #include "base/files.h"
@@ -12,6 +13,7 @@ namespace mtl {
 
 namespace {
 
+/// Shards are opened when something in them is needed: a rank of a large run needs few of them.
 class CheckpointReader : public TensorReader {
  public:
   explicit CheckpointReader(const std::string& path) : manifest_(read_sound_manifest(path)) {
@@ -20,98 +22,135 @@ class CheckpointReader : public TensorReader {
     folder = path;
     state = manifest_.state;
     if (const Json* kept = state->extra.find("hf_config")) hf_config = *kept;
-    for (const ManifestTensor& entry : manifest_.tensors) tensors.push_back(entry.tensor);
+    for (const ManifestTensor& entry : manifest_.tensors) {
+      tensors.push_back(entry.tensor);
+      verified_.emplace_back(entry.pieces.size());
+      for (const ManifestPiece& piece : entry.pieces) shard_tensors_[piece.file].push_back({&entry, &piece});
+    }
     check_complete();
-    open_shards();
-    for (const ManifestTensor& entry : manifest_.tensors) check_disjoint(entry);
+    for (const ManifestTensor& entry : manifest_.tensors) check_pieces(entry);
   }
 
   void read(std::size_t index, const Slice& slice, std::span<std::byte> out) const override {
+    verify_slice(index, slice);
     const ManifestTensor& entry = manifest_.tensors[index];
     auto element = static_cast<std::size_t>(bits_of(entry.tensor.dtype) / 8);
     std::int64_t copied = 0;
     for (const ManifestPiece& piece : entry.pieces) {
-      copied += copy_overlap(piece.slice, data_of(entry, piece), slice, out, element);
+      if (meets(piece.slice, slice)) copied += copy_overlap(piece.slice, data_of(entry, piece), slice, out, element);
     }
     require(copied == slice.count(), folder, ": tensor '", entry.tensor.name,
             "' has no data for a part that was asked for");
   }
 
-  void verify() const override {
-    if (verified_) return;
-    for (const ManifestFile& file : manifest_.files) {
-      if (!shards_.contains(file.name)) {
-        std::string path = cat(folder, "/", file.name);
-        if (hash_text(hash_file(path)) != file.hash) refuse(path, "");
-        continue;
-      }
-      const SafetensorsFile& shard = shards_.at(file.name);
-      std::span<const std::byte> bytes = shard.bytes();
-      if (hash_text(hash_bytes(bytes.data(), bytes.size())) != file.hash)
-        refuse(shard.path(), damaged_tensors(file.name));
+  void verify_slice(std::size_t index, const Slice& slice) const override {
+    const ManifestTensor& entry = manifest_.tensors[index];
+    std::int64_t element = bits_of(entry.tensor.dtype) / 8;
+    for (std::size_t p = 0; p < entry.pieces.size(); ++p) {
+      const ManifestPiece& piece = entry.pieces[p];
+      std::int64_t block = block_bytes(entry, piece);
+      for_each_overlap(piece.slice, slice, [&](const Overlap& run) {
+        std::int64_t last = ((run.in_a + run.count) * element - 1) / block;
+        for (std::int64_t b = run.in_a * element / block; b <= last; ++b) verify_block(index, p, b);
+      });
     }
-    verified_ = true;
+  }
+
+  void verify_companions() const override {
+    for (const ManifestFile& file : manifest_.files) {
+      std::string path = cat(folder, "/", file.name);
+      if (!shard_tensors_.contains(file.name) && hash_text(hash_file(path)) != file.hash) refuse(path, "");
+    }
+  }
+
+  void verify() const override {
+    verify_companions();
+    for (const auto& [name, contents] : shard_tensors_) {
+      std::span<const std::byte> bytes = shard(name).bytes();
+      if (hash_text(hash_bytes(bytes.data(), bytes.size())) != manifest_.find_file(name)->hash)
+        refuse(shard(name).path(), damaged_tensors(name));
+    }
   }
 
  private:
+  struct ShardTensor {
+    const ManifestTensor* entry;
+    const ManifestPiece* piece;
+  };
+
   [[noreturn]] static void refuse(const std::string& path, const std::string& where) {
     fail(Exit::bad_data, path, ": its hash does not match the manifest", where,
          "; the file is damaged or another one: load another checkpoint");
   }
 
-  std::span<const std::byte> data_of(const ManifestTensor& entry, const ManifestPiece& piece) const {
-    const SafetensorsFile& shard = shards_.at(piece.file);
-    return shard.data(*shard.find(entry.tensor.name));
+  static bool meets(const Slice& a, const Slice& b) {
+    bool shared = false;
+    for_each_overlap(a, b, [&](const Overlap&) { shared = true; });
+    return shared;
   }
 
-  /// Opens every shard that holds a piece, and checks that it holds exactly the pieces that the manifest says.
-  void open_shards() {
-    std::map<std::string, std::size_t> pieces;
-    for (const ManifestTensor& entry : manifest_.tensors) {
-      for (const ManifestPiece& piece : entry.pieces) {
-        if (!shards_.contains(piece.file)) shards_.emplace(piece.file, SafetensorsFile(cat(folder, "/", piece.file)));
-        const SafetensorsFile& shard = shards_.at(piece.file);
-        const StoredTensor* stored = shard.find(entry.tensor.name);
-        auto refuse_piece = [&](const char* what) {
-          fail(Exit::bad_data, shard.path(), ": tensor '", entry.tensor.name, "' ", what);
-        };
-        if (stored == nullptr) refuse_piece("is missing; the manifest lists it there");
-        if (stored->dtype != entry.tensor.dtype || stored->shape != stored_shape(piece.slice)) {
-          refuse_piece("has another shape or dtype than the manifest says");
-        }
-        ++pieces[piece.file];
-      }
+  std::int64_t block_bytes(const ManifestTensor& entry, const ManifestPiece& piece) const {
+    return piece.blocks.empty() ? std::max<std::int64_t>(1, stored_bytes(entry, piece)) : manifest_.block_bytes;
+  }
+
+  std::span<const std::byte> data_of(const ManifestTensor& entry, const ManifestPiece& piece) const {
+    const SafetensorsFile& file = shard(piece.file);
+    return file.data(*file.find(entry.tensor.name));
+  }
+
+  /// Opens a shard, and checks that it holds exactly the pieces that the manifest says.
+  const SafetensorsFile& shard(const std::string& name) const {
+    auto open = shards_.find(name);
+    if (open != shards_.end()) return open->second;
+    SafetensorsFile file(cat(folder, "/", name));
+    for (const auto& [entry, piece] : shard_tensors_.at(name)) {
+      const StoredTensor* stored = file.find(entry->tensor.name);
+      auto refuse_piece = [&, name = &entry->tensor.name](const char* what) {
+        fail(Exit::bad_data, file.path(), ": tensor '", *name, "' ", what);
+      };
+      if (stored == nullptr) refuse_piece("is missing; the manifest lists it there");
+      if (stored->dtype != entry->tensor.dtype || stored->shape != stored_shape(piece->slice))
+        refuse_piece("has another shape or dtype than the manifest says");
     }
-    for (const auto& [name, shard] : shards_) {
-      if (shard.tensors().size() != pieces[name])
-        fail(Exit::bad_data, shard.path(), ": holds tensors that the manifest does not list there");
-    }
+    if (file.tensors().size() != shard_tensors_.at(name).size())
+      fail(Exit::bad_data, file.path(), ": holds tensors that the manifest does not list there");
+    return shards_.emplace(name, std::move(file)).first->second;
   }
 
   /// The pieces of a tensor hold as many elements as its shape; when no two overlap, nothing is left out.
-  void check_disjoint(const ManifestTensor& entry) const {
-    for (std::size_t i = 0; i < entry.pieces.size(); ++i) {
-      for (std::size_t j = i + 1; j < entry.pieces.size(); ++j) {
-        bool shared = false;
-        for_each_overlap(entry.pieces[i].slice, entry.pieces[j].slice, [&](const Overlap&) { shared = true; });
-        if (shared) {
-          fail(Exit::bad_data, folder, "/", kManifestName, ": tensor '", entry.tensor.name, "': its pieces in ",
-               entry.pieces[i].file, " and ", entry.pieces[j].file, " overlap");
-        }
-      }
+  void check_pieces(const ManifestTensor& entry) const {
+    try {
+      check_disjoint(entry);
+    } catch (const Error& error) {
+      fail(error.code(), folder, "/", kManifestName, ": tensor '", entry.tensor.name, "': ", error.what());
     }
+  }
+
+  void verify_block(std::size_t index, std::size_t p, std::int64_t number) const {
+    const ManifestTensor& entry = manifest_.tensors[index];
+    const ManifestPiece& piece = entry.pieces[p];
+    std::vector<bool>& verified = verified_[index][p];
+    auto at = static_cast<std::size_t>(number);
+    if (verified.empty()) verified.resize(std::max<std::size_t>(1, piece.blocks.size()));
+    if (verified[at]) return;
+    std::span<const std::byte> data = data_of(entry, piece);
+    auto length = static_cast<std::size_t>(block_bytes(entry, piece)), begin = at * length;
+    data = data.subspan(begin, std::min(length, data.size() - begin));
+    if (hash_text(hash_bytes(data.data(), data.size())) != (piece.blocks.empty() ? piece.hash : piece.blocks[at])) {
+      refuse(shard(piece.file).path(),
+             cat(" (tensor '", entry.tensor.name, "', bytes ", begin, " to ", begin + data.size() - 1, ")"));
+    }
+    verified[at] = true;
+    bytes_read_ += data.size();
   }
 
   /// " (tensors a, b)", or what else of the file differs.
   std::string damaged_tensors(const std::string& file) const {
     std::vector<std::string> names;
-    for (const ManifestTensor& entry : manifest_.tensors) {
-      for (const ManifestPiece& piece : entry.pieces) {
-        if (piece.file != file) continue;
-        std::span<const std::byte> data = data_of(entry, piece);
-        if (hash_text(hash_bytes(data.data(), data.size())) != piece.hash)
-          names.push_back("'" + entry.tensor.name + "'");
-      }
+    for (const auto& [entry, piece] : shard_tensors_.at(file)) {
+      std::span<const std::byte> data = data_of(*entry, *piece);
+      if (hash_text(hash_bytes(data.data(), data.size())) != piece->hash)
+        names.push_back("'" + entry->tensor.name + "'");
     }
     if (names.empty()) return " (in its header)";
     if (names.size() > 3) return cat(" (tensors ", names[0], ", ", names[1], " and ", names.size() - 2, " more)");
@@ -119,8 +158,9 @@ class CheckpointReader : public TensorReader {
   }
 
   Manifest manifest_;
-  std::map<std::string, SafetensorsFile> shards_;
-  mutable bool verified_ = false;
+  std::map<std::string, std::vector<ShardTensor>> shard_tensors_;  // what each shard holds
+  mutable std::map<std::string, SafetensorsFile> shards_;          // those that are open
+  mutable std::vector<std::vector<std::vector<bool>>> verified_;   // by tensor, piece and block
 };
 
 }  // namespace

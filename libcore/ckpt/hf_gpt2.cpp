@@ -60,16 +60,29 @@ class HfReader : public TensorReader {
     const Entry& entry = entries_[index];
     std::span<const std::byte> stored = entry.file->data(*entry.stored);
     auto element = static_cast<std::size_t>(bits_of(tensors[index].dtype) / 8);
-    Slice whole = whole_slice(tensors[index].shape);
+    if (slice.count() == 0) return;
     if (entry.tensor.order == HfOrder::same) {
-      copy_overlap(whole, stored, slice, out, element);
-    } else if (slice == whole) {
-      hf_to_canonical(entry.tensor, config, element, stored, out);
-    } else {
-      std::vector<std::byte> canonical(stored.size());
-      hf_to_canonical(entry.tensor, config, element, stored, canonical);
-      copy_overlap(whole, canonical, slice, out, element);
+      copy_overlap(whole_slice(tensors[index].shape), stored, slice, out, element);
+      bytes_read_ += out.size();
+      return;
     }
+    // Tensor parallelism cuts a linear layer's outputs or its inputs; of these only the slice's are read.
+    Slice around = whole_slice(tensors[index].shape);
+    LinearBlock block = whole_block(entry.tensor);
+    std::int64_t outputs_each = block.outputs / around.size[0];  // per index of our first axis
+    block.first_output = slice.offset[0] * outputs_each, block.outputs = slice.size[0] * outputs_each;
+    around.offset[0] = slice.offset[0], around.size[0] = slice.size[0];
+    if (entry.tensor.shape.size() == 2) {
+      block.first_input = around.offset.back() = slice.offset.back();
+      block.inputs = around.size.back() = slice.size.back();
+    }
+    around.end = block.outputs * block.inputs;
+    std::size_t bytes = static_cast<std::size_t>(around.end) * element;
+    bytes_read_ += bytes;
+    if (slice == around) return hf_to_canonical(entry.tensor, config, element, block, stored, out);
+    std::vector<std::byte> canonical(bytes);
+    hf_to_canonical(entry.tensor, config, element, block, stored, canonical);
+    copy_overlap(around, canonical, slice, out, element);
   }
 
  private:

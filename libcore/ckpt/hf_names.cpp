@@ -33,17 +33,20 @@ std::vector<std::int64_t> output_order(HfOrder order, std::int64_t outputs, cons
   return out;
 }
 
-/// Moves one element each; `hf` is (inputs, outputs), `ours` (outputs, inputs). Tiles keep both sides in cache.
+/// Moves one element each; `hf` is (inputs, outputs) of the whole tensor, `ours` (outputs, inputs) of the block. Tiles
+/// keep both sides in cache.
 template <std::size_t kBytes, bool kToHf>
-void move_elements(std::span<const std::byte> from, std::span<std::byte> to, std::size_t inputs,
-                   const std::vector<std::int64_t>& outputs) {
-  constexpr std::size_t kTile = 32;
-  for (std::size_t first_out = 0; first_out < outputs.size(); first_out += kTile) {
-    for (std::size_t first_in = 0; first_in < inputs; first_in += kTile) {
-      for (std::size_t o = first_out; o < std::min(outputs.size(), first_out + kTile); ++o) {
-        auto hf_output = static_cast<std::size_t>(outputs[o]);
-        for (std::size_t i = first_in; i < std::min(inputs, first_in + kTile); ++i) {
-          std::size_t ours = (o * inputs + i) * kBytes, hf = (i * outputs.size() + hf_output) * kBytes;
+void move_elements(std::span<const std::byte> from, std::span<std::byte> to, const LinearBlock& block,
+                   const std::vector<std::int64_t>& order) {
+  constexpr std::int64_t kTile = 32;
+  const auto all_outputs = static_cast<std::int64_t>(order.size());
+  for (std::int64_t first_out = 0; first_out < block.outputs; first_out += kTile) {
+    for (std::int64_t first_in = 0; first_in < block.inputs; first_in += kTile) {
+      for (std::int64_t o = first_out; o < std::min(block.outputs, first_out + kTile); ++o) {
+        std::int64_t hf_output = order[static_cast<std::size_t>(block.first_output + o)];
+        for (std::int64_t i = first_in; i < std::min(block.inputs, first_in + kTile); ++i) {
+          std::size_t ours = static_cast<std::size_t>(o * block.inputs + i) * kBytes;
+          std::size_t hf = static_cast<std::size_t>((block.first_input + i) * all_outputs + hf_output) * kBytes;
           std::memcpy(to.data() + (kToHf ? hf : ours), from.data() + (kToHf ? ours : hf), kBytes);
         }
       }
@@ -52,22 +55,22 @@ void move_elements(std::span<const std::byte> from, std::span<std::byte> to, std
 }
 
 template <bool kToHf>
-void reorder(const HfTensor& tensor, const GptConfig& config, std::size_t element_bytes,
+void reorder(const HfTensor& tensor, const GptConfig& config, std::size_t element_bytes, const LinearBlock& block,
              std::span<const std::byte> from, std::span<std::byte> to) {
-  require(from.size() == to.size(), "reordering '", tensor.name, "' between buffers of different sizes");
-  if (tensor.order == HfOrder::same) {
-    std::memcpy(to.data(), from.data(), from.size());
-    return;
-  }
-  std::int64_t inputs = tensor.shape.size() == 2 ? tensor.shape[0] : 1;
-  std::vector<std::int64_t> outputs = output_order(tensor.order, tensor.shape.back(), config);
+  LinearBlock whole = whole_block(tensor);
+  std::span<const std::byte> hf = kToHf ? std::span<const std::byte>(to) : from;
+  std::span<const std::byte> ours = kToHf ? from : std::span<const std::byte>(to);
+  require(hf.size() == static_cast<std::size_t>(whole.outputs * whole.inputs) * element_bytes &&
+              ours.size() == static_cast<std::size_t>(block.outputs * block.inputs) * element_bytes,
+          "reordering '", tensor.name, "' between buffers of other sizes");
+  std::vector<std::int64_t> order = output_order(tensor.order, whole.outputs, config);
   switch (element_bytes) {
     case 2:
-      return move_elements<2, kToHf>(from, to, static_cast<std::size_t>(inputs), outputs);
+      return move_elements<2, kToHf>(from, to, block, order);
     case 4:
-      return move_elements<4, kToHf>(from, to, static_cast<std::size_t>(inputs), outputs);
+      return move_elements<4, kToHf>(from, to, block, order);
     case 8:
-      return move_elements<8, kToHf>(from, to, static_cast<std::size_t>(inputs), outputs);
+      return move_elements<8, kToHf>(from, to, block, order);
     default:
       fail(Exit::failure, "elements of ", element_bytes, " bytes in '", tensor.name, "'");
   }
@@ -101,14 +104,23 @@ HfTensor hf_tensor_of(const CanonicalTensor& tensor, const GptConfig& config) {
   fail(Exit::failure, "no Hugging Face name for '", name, "'");
 }
 
+LinearBlock whole_block(const HfTensor& tensor) {
+  return {0, tensor.shape.back(), 0, tensor.shape.size() == 2 ? tensor.shape[0] : 1};
+}
+
 void hf_to_canonical(const HfTensor& tensor, const GptConfig& config, std::size_t element_bytes,
-                     std::span<const std::byte> hf, std::span<std::byte> canonical) {
-  reorder<false>(tensor, config, element_bytes, hf, canonical);
+                     const LinearBlock& block, std::span<const std::byte> hf, std::span<std::byte> canonical) {
+  reorder<false>(tensor, config, element_bytes, block, hf, canonical);
 }
 
 void canonical_to_hf(const HfTensor& tensor, const GptConfig& config, std::size_t element_bytes,
                      std::span<const std::byte> canonical, std::span<std::byte> hf) {
-  reorder<true>(tensor, config, element_bytes, canonical, hf);
+  if (tensor.order == HfOrder::same) {
+    require(canonical.size() == hf.size(), "copying '", tensor.name, "' between buffers of other sizes");
+    std::memcpy(hf.data(), canonical.data(), hf.size());
+    return;
+  }
+  reorder<true>(tensor, config, element_bytes, whole_block(tensor), canonical, hf);
 }
 
 }  // namespace mtl

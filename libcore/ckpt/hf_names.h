@@ -27,9 +27,16 @@ struct HfTensor {
 
 HfTensor hf_tensor_of(const CanonicalTensor& tensor, const GptConfig& config);
 
-/// Elements of one whole tensor from one side's order to the other's. Bits are copied, never computed with.
+/// Some outputs and inputs of a linear layer, in our order. A bias has one input.
+struct LinearBlock {
+  std::int64_t first_output, outputs, first_input, inputs;
+};
+LinearBlock whole_block(const HfTensor& tensor);
+
+/// Elements from one side's order to the other's; bits are copied, never computed with. `hf` is always the whole
+/// tensor, of which only the block is touched; `canonical` is the block, (outputs, inputs).
 void hf_to_canonical(const HfTensor& tensor, const GptConfig& config, std::size_t element_bytes,
-                     std::span<const std::byte> hf, std::span<std::byte> canonical);
+                     const LinearBlock& block, std::span<const std::byte> hf, std::span<std::byte> canonical);
 void canonical_to_hf(const HfTensor& tensor, const GptConfig& config, std::size_t element_bytes,
                      std::span<const std::byte> canonical, std::span<std::byte> hf);
 

@@ -1,7 +1,9 @@
 #include "ckpt/manifest.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <utility>
 
 #include "base/files.h"
 #include "base/hash.h"
@@ -85,11 +87,16 @@ bool is_plain_name(const std::string& name) {
 }
 
 Json piece_to_json(const ManifestPiece& piece) {
-  return Json::object({{"file", piece.file},
-                       {"offset", integers(piece.slice.offset)},
-                       {"size", integers(piece.slice.size)},
-                       {"range", integers({piece.slice.begin, piece.slice.end})},
-                       {"xxh3", piece.hash}});
+  Json out = Json::object({{"file", piece.file},
+                           {"offset", integers(piece.slice.offset)},
+                           {"size", integers(piece.slice.size)},
+                           {"range", integers({piece.slice.begin, piece.slice.end})},
+                           {"xxh3", piece.hash}});
+  if (piece.blocks.empty()) return out;
+  Json blocks = Json::array();
+  for (const std::string& block : piece.blocks) blocks.push(block);
+  out.set("blocks", std::move(blocks));
+  return out;
 }
 
 ManifestPiece piece_from_json(const Json& json, const std::vector<std::int64_t>& shape) {
@@ -109,7 +116,23 @@ ManifestPiece piece_from_json(const Json& json, const std::vector<std::int64_t>&
   if (range[0] > range[1] || range[1] > checked_product(piece.slice.size)) {
     fail(Exit::bad_data, "an element range is not inside its slice");
   }
+  if (const Json* blocks = json.find("blocks")) {
+    for (const Json& block : blocks->as_array()) piece.blocks.push_back(to_hash(block));
+  }
   return piece;
+}
+
+/// A piece has to fit into its file, and needs a hash for each of its blocks.
+void check_piece(const Manifest& manifest, const ManifestTensor& entry, const ManifestPiece& piece) {
+  const ManifestFile* file = manifest.find_file(piece.file);
+  if (file == nullptr) fail(Exit::bad_data, "is in file '", piece.file, "', which is not listed");
+  auto element = static_cast<std::uint64_t>(bits_of(entry.tensor.dtype) / 8);
+  if (static_cast<std::uint64_t>(piece.slice.count()) > file->bytes / element)
+    fail(Exit::bad_data, "has more elements in '", piece.file, "' than the file has room for");
+  std::int64_t bytes = stored_bytes(entry, piece), block = manifest.block_bytes;
+  std::int64_t blocks = block > 0 && bytes > block ? (bytes - 1) / block + 1 : 0;
+  if (static_cast<std::int64_t>(piece.blocks.size()) != blocks)
+    fail(Exit::bad_data, "has ", piece.blocks.size(), " hashes of blocks in '", piece.file, "' instead of ", blocks);
 }
 
 ManifestTensor tensor_from_json(const std::string& name, const Json& json) {
@@ -119,17 +142,49 @@ ManifestTensor tensor_from_json(const std::string& name, const Json& json) {
   if (!dtype || !is_model_dtype(*dtype)) fail(Exit::bad_data, "unknown dtype '", json.at("dtype").as_string(), "'");
   out.tensor.dtype = *dtype;
   out.tensor.shape = to_integers(json.at("shape"));
+  for (const Json& item : json.at("pieces").as_array()) out.pieces.push_back(piece_from_json(item, out.tensor.shape));
+  return out;
+}
+
+/// As many elements in its pieces as in the whole.
+void check_count(const ManifestTensor& entry) {
   std::int64_t held = 0;
   std::set<std::string> files;
-  for (const Json& item : json.at("pieces").as_array()) {
-    out.pieces.push_back(piece_from_json(item, out.tensor.shape));
-    if (!files.insert(out.pieces.back().file).second) fail(Exit::bad_data, "two pieces in one file");
-    if (__builtin_add_overflow(held, out.pieces.back().slice.count(), &held))
-      fail(Exit::bad_data, "its pieces are beyond 63 bits");
+  for (const ManifestPiece& piece : entry.pieces) {
+    if (!files.insert(piece.file).second) fail(Exit::bad_data, "two pieces in one file");
+    if (__builtin_add_overflow(held, piece.slice.count(), &held)) fail(Exit::bad_data, "its pieces are beyond 63 bits");
   }
-  std::int64_t needed = checked_product(out.tensor.shape);
+  std::int64_t needed = checked_product(entry.tensor.shape);
   if (held != needed) fail(Exit::bad_data, "its pieces hold ", held, " elements, its shape has ", needed);
-  return out;
+}
+
+Json files_to_json(const Manifest& manifest) {
+  Json files = Json::object();
+  for (const ManifestFile& file : manifest.files)
+    files.set(file.name, Json::object({{"bytes", file.bytes}, {"xxh3", file.hash}}));
+  return files;
+}
+
+void add_files(Manifest& manifest, const Json& files) {
+  std::set<std::string> names;
+  for (const auto& [name, file] : files.as_object()) {
+    std::int64_t bytes = file.at("bytes").as_int();
+    if (!is_plain_name(name) || !names.insert(name).second || bytes < 0)
+      fail(Exit::bad_data, "file '", name, "' is not acceptable");
+    manifest.files.push_back({name, static_cast<std::uint64_t>(bytes), to_hash(file.at("xxh3"))});
+  }
+}
+
+Json tensors_to_json(const Manifest& manifest) {
+  Json tensors = Json::object();
+  for (const ManifestTensor& entry : manifest.tensors) {
+    Json pieces = Json::array();
+    for (const ManifestPiece& piece : entry.pieces) pieces.push(piece_to_json(piece));
+    tensors.set(entry.tensor.name, Json::object({{"dtype", name_of(entry.tensor.dtype)},
+                                                 {"shape", integers(entry.tensor.shape)},
+                                                 {"pieces", std::move(pieces)}}));
+  }
+  return tensors;
 }
 
 /// The checksum covers the text of all that comes before it, written again, so that white space does not count.
@@ -156,25 +211,19 @@ std::vector<std::uint64_t> stored_shape(const Slice& slice) {
   return {slice.size.begin(), slice.size.end()};
 }
 
+std::int64_t stored_bytes(const ManifestTensor& entry, const ManifestPiece& piece) {
+  return piece.slice.count() * (bits_of(entry.tensor.dtype) / 8);
+}
+
 std::string manifest_text(const Manifest& manifest) {
-  Json files = Json::object(), tensors = Json::object();
-  for (const ManifestFile& file : manifest.files) {
-    files.set(file.name, Json::object({{"bytes", file.bytes}, {"xxh3", file.hash}}));
-  }
-  for (const ManifestTensor& entry : manifest.tensors) {
-    Json pieces = Json::array();
-    for (const ManifestPiece& piece : entry.pieces) pieces.push(piece_to_json(piece));
-    tensors.set(entry.tensor.name, Json::object({{"dtype", name_of(entry.tensor.dtype)},
-                                                 {"shape", integers(entry.tensor.shape)},
-                                                 {"pieces", std::move(pieces)}}));
-  }
   Json out = Json::object({{"format", kFormat},
                            {"version", kVersionOfFormat},
                            {"config", config_to_json(manifest.config)},
                            {"state", state_to_json(manifest.state)},
-                           {"files", std::move(files)},
-                           {"tensors", std::move(tensors)},
+                           {"files", files_to_json(manifest)},
+                           {"tensors", tensors_to_json(manifest)},
                            {"provenance", manifest.provenance}});
+  if (manifest.block_bytes > 0) out.set("block_bytes", manifest.block_bytes);
   out.set("checksum", checksum_of(out.as_object()));
   return out.dump(1) + "\n";
 }
@@ -192,27 +241,73 @@ Manifest parse_manifest(std::string_view text, ChecksumCheck checksum) {
   out.config = config_from_json(json.at("config"));
   out.state = state_from_json(json.at("state"));
   out.provenance = json.at("provenance");
-  std::set<std::string> names;
-  for (const auto& [name, file] : json.at("files").as_object()) {
-    std::int64_t bytes = file.at("bytes").as_int();
-    if (!is_plain_name(name) || !names.insert(name).second || bytes < 0)
-      fail(Exit::bad_data, "file '", name, "' is not acceptable");
-    out.files.push_back({name, static_cast<std::uint64_t>(bytes), to_hash(file.at("xxh3"))});
-  }
+  out.block_bytes = json.int_or("block_bytes", 0);
+  if (out.block_bytes < 0) fail(Exit::bad_data, "block_bytes is ", out.block_bytes);
+  add_files(out, json.at("files"));
   std::set<std::string> tensors;
   for (const auto& [name, tensor] : json.at("tensors").as_object()) {
-    if (!tensors.insert(name).second) fail(Exit::bad_data, "tensor '", name, "' is listed twice");
     try {
+      if (!tensors.insert(name).second) fail(Exit::bad_data, "is listed twice");
       out.tensors.push_back(tensor_from_json(name, tensor));
+      check_count(out.tensors.back());
+      for (const ManifestPiece& piece : out.tensors.back().pieces) check_piece(out, out.tensors.back(), piece);
     } catch (const Error& error) {
       fail(Exit::bad_data, "tensor '", name, "': ", error.what());
     }
-    for (const ManifestPiece& piece : out.tensors.back().pieces) {
-      if (!names.contains(piece.file))
-        fail(Exit::bad_data, "tensor '", name, "' is in file '", piece.file, "', which is not listed");
-    }
   }
   return out;
+}
+
+void check_disjoint(const ManifestTensor& entry) {
+  for (std::size_t i = 0; i < entry.pieces.size(); ++i) {
+    for (std::size_t j = i + 1; j < entry.pieces.size(); ++j) {
+      bool shared = false;
+      for_each_overlap(entry.pieces[i].slice, entry.pieces[j].slice, [&](const Overlap&) { shared = true; });
+      if (shared)
+        fail(Exit::bad_data, "its pieces in ", entry.pieces[i].file, " and ", entry.pieces[j].file, " overlap");
+    }
+  }
+}
+
+std::string manifest_part_text(const Manifest& part) {
+  return Json::object({{"files", files_to_json(part)}, {"tensors", tensors_to_json(part)}}).dump();
+}
+
+void join_manifest_parts(Manifest& whole, const std::vector<std::string>& parts) {
+  std::map<std::string, ManifestTensor> tensors;
+  for (const std::string& text : parts) {
+    Json part = Json::parse(text);
+    add_files(whole, part.at("files"));
+    for (const auto& [name, json] : part.at("tensors").as_object()) {
+      ManifestTensor entry = tensor_from_json(name, json);
+      auto [known, is_new] = tensors.try_emplace(name, entry);
+      if (is_new) continue;
+      SavedTensor& tensor = known->second.tensor;
+      require(tensor.dtype == entry.tensor.dtype && tensor.shape == entry.tensor.shape, "saving tensor '", name,
+              "': ranks describe it differently");
+      std::move(entry.pieces.begin(), entry.pieces.end(), std::back_inserter(known->second.pieces));
+    }
+  }
+  const std::vector<CanonicalTensor> model = canonical_tensors(whole.config);
+  bool moments = tensors.size() > model.size();
+  for (const char* kind : {"param.", "exp_avg.", "exp_avg_sq."}) {
+    for (const CanonicalTensor& wanted : model) {
+      auto found = tensors.find(kind + wanted.name);
+      require(found != tensors.end() && found->second.tensor.shape == wanted.shape, "saving tensor '", kind,
+              wanted.name, "': no rank has it, or in another shape");
+      try {
+        check_count(found->second);
+        check_disjoint(found->second);
+      } catch (const Error& error) {
+        fail(Exit::failure, "saving tensor '", found->first, "': ", error.what());
+      }
+      whole.tensors.push_back(std::move(found->second));
+      tensors.erase(found);
+    }
+    if (!moments) break;
+  }
+  if (!tensors.empty())
+    fail(Exit::failure, "saving tensor '", tensors.begin()->first, "', which is no part of the model");
 }
 
 namespace {

@@ -75,17 +75,20 @@ ModelSource::ModelSource(ModelSource&&) noexcept = default;
 ModelSource& ModelSource::operator=(ModelSource&&) noexcept = default;
 ModelSource::~ModelSource() = default;
 
-ModelSource ModelSource::open(const std::string& path, Console& console) {
+std::string ModelSource::find(const std::string& path, Console& console) {
   if (!file_exists(path)) fail(Exit::io, path, ": no such folder");
   if (!fs::is_directory(path)) {
     fail(Exit::bad_data, path, ": a model is a folder, this is a file; give the folder it lies in");
   }
-  if (file_exists(cat(path, "/", kManifestName))) return ModelSource(open_checkpoint(path));
-  if (file_exists(path + "/config.json")) return ModelSource(open_hf_gpt2(path));
-  if (std::optional<std::string> newest = newest_checkpoint(path, console))
-    return ModelSource(open_checkpoint(*newest));
+  if (file_exists(cat(path, "/", kManifestName)) || file_exists(path + "/config.json")) return path;
+  if (std::optional<std::string> newest = newest_checkpoint(path, console)) return *newest;
   fail(Exit::bad_data, path, ": no model here; looked for ", kManifestName,
        " (one checkpoint), config.json (a Hugging Face folder), ", "and folders iter_* (where mtl-train saves)");
+}
+
+ModelSource ModelSource::open(const std::string& path, Console& console) {
+  std::string folder = find(path, console);
+  return ModelSource(file_exists(cat(folder, "/", kManifestName)) ? open_checkpoint(folder) : open_hf_gpt2(folder));
 }
 
 const GptConfig& ModelSource::config() const { return reader_->config; }
@@ -95,6 +98,7 @@ std::optional<TrainState> ModelSource::state() const { return reader_->state; }
 Json ModelSource::hf_config() const { return reader_->hf_config; }
 const std::vector<SavedTensor>& ModelSource::tensors() const { return reader_->tensors; }
 void ModelSource::verify() const { reader_->verify(); }
+std::uint64_t ModelSource::bytes_read() const { return reader_->bytes_read(); }
 
 bool ModelSource::has_optimizer() const {
   return std::any_of(tensors().begin(), tensors().end(),
@@ -119,7 +123,7 @@ struct Target {
   Tensor memory;  // padding rows beyond slice.count()
 };
 
-/// Checks all targets, then the files, then copies.
+/// Checks all targets, then verifies what they need, then copies.
 void load_targets(const TensorReader& reader, const ParamStore& store, const std::vector<Target>& targets) {
   std::map<std::string, std::size_t> index;
   for (std::size_t i = 0; i < reader.tensors.size(); ++i) index[reader.tensors[i].name] = i;
@@ -137,7 +141,8 @@ void load_targets(const TensorReader& reader, const ParamStore& store, const std
     }
   }
   if (!problems.empty()) fail_problems(reader.folder, std::move(problems));
-  reader.verify();
+  reader.verify_companions();
+  for (const Target& target : targets) reader.verify_slice(index.at(target.name), target.slice);
   std::vector<std::byte> buffer;
   for (const Target& target : targets) {
     std::size_t at = index.at(target.name);
@@ -171,8 +176,10 @@ void ModelSource::load_optimizer(ParamStore& store) const {
   std::vector<Target> targets;
   for (int i = 0; i < store.size(); ++i) {
     const std::string& name = store.specs()[static_cast<std::size_t>(i)].name;
-    targets.push_back({"exp_avg." + name, store.owned_slice(i), store.exp_avg(i)});
-    targets.push_back({"exp_avg_sq." + name, store.owned_slice(i), store.exp_avg_sq(i)});
+    Slice owned = store.owned_slice(i);
+    if (owned.count() == 0) continue;
+    targets.push_back({"exp_avg." + name, owned, store.exp_avg(i)});
+    targets.push_back({"exp_avg_sq." + name, owned, store.exp_avg_sq(i)});
   }
   load_targets(*reader_, store, targets);
 }

@@ -1,8 +1,10 @@
 // A model on disk, whatever its format: a checkpoint of mtl or a Hugging Face folder.
 //
-// All-or-nothing: names, shapes and dtypes are checked when it is opened, the hash of every file (checkpoints have
-// them) before the first element is copied. Errors are Error(bad_data) and name file and tensor. Any layout loads any
-// file: parameters are read through slices of the canonical tensors.
+// Any layout loads any file: parameters are read through slices of the canonical tensors, and a rank reads what it
+// needs, no more (of a checkpoint, the blocks that hold it). Names, shapes and dtypes are checked when it is opened.
+// Each load is all or nothing: everything that this rank needs is compared with its hash (checkpoints have them) before
+// the first element is copied. Damage that no rank needs stops nobody, but the ranks of a run together need everything.
+// Errors are Error(bad_data) and name file and tensor.
 #pragma once
 
 #include <cstddef>
@@ -28,6 +30,9 @@ class ModelSource {
   /// (iter_0001000), or a Hugging Face folder with config.json. Which one is found out by looking; an error lists
   /// what was looked for. `console` hears of checkpoints passed over.
   static ModelSource open(const std::string& path, Console& console);
+  /// The folder that open() would take, without opening it: of a folder that mtl-train saves into the newest valid
+  /// checkpoint, otherwise `path`. With several ranks the first asks and tells the others, and all open the same.
+  static std::string find(const std::string& path, Console& console);
   ModelSource(ModelSource&&) noexcept;
   ModelSource& operator=(ModelSource&&) noexcept;
   ~ModelSource();
@@ -42,18 +47,20 @@ class ModelSource {
   /// config.json of a Hugging Face folder, or of the one a checkpoint was converted from; null otherwise.
   Json hf_config() const;
 
-  /// Values of every parameter in the store, converted to its type. Padding rows are left as they are.
+  /// This rank's part of every parameter in the store, converted to its type. Padding rows are left as they are.
   void load_values(ParamStore& store) const;
   bool has_optimizer() const;
-  /// exp_avg and exp_avg_sq. Throws when the source has none.
+  /// exp_avg and exp_avg_sq of what this rank owns. Throws when the source has none.
   void load_optimizer(ParamStore& store) const;
 
   /// How a tensor is stored; its name is a canonical one, "param.", "exp_avg." or "exp_avg_sq." before it.
   const std::vector<SavedTensor>& tensors() const;
-  /// The elements of a slice of it, in the stored type, into `out` (slice.count() elements).
+  /// The elements of a slice of it, in the stored type, into `out` (slice.count() elements). Verifies what it reads.
   void read(const std::string& name, const Slice& slice, std::span<std::byte> out) const;
-  /// All files against their hashes. Called by the loads; once is enough.
+  /// All files against their hashes, needed here or not.
   void verify() const;
+  /// Bytes of tensors that were read from files so far; of a checkpoint whole blocks, each once.
+  std::uint64_t bytes_read() const;
 
  private:
   explicit ModelSource(std::unique_ptr<TensorReader> reader);

@@ -24,12 +24,19 @@ class TensorReader {
   std::vector<SavedTensor> tensors;  // "param.NAME", "exp_avg.NAME", "exp_avg_sq.NAME"
 
   virtual ~TensorReader() = default;
-  /// The elements of a slice of tensors[index], in the stored type.
+  /// The elements of a slice of tensors[index], in the stored type. Verifies what it reads.
   virtual void read(std::size_t index, const Slice& slice, std::span<std::byte> out) const = 0;
-  /// Every file against its hash, where the format has hashes.
+  /// Where the format has hashes: the stored bytes that hold this slice against theirs, each once.
+  virtual void verify_slice(std::size_t, const Slice&) const {}
+  /// Likewise what belongs to the model beside its tensors: its tokenizer.
+  virtual void verify_companions() const {}
+  /// Likewise every file.
   virtual void verify() const {}
+  /// Bytes of tensors that were read from files so far. What is read again, after its verification, counts once.
+  std::uint64_t bytes_read() const { return bytes_read_; }
 
  protected:
+  mutable std::uint64_t bytes_read_ = 0;
   /// Throws Error(bad_data) unless `tensors` are exactly the parameters of `config`, and the moments of all of them or
   /// of none; names what is missing, extra, or of another shape or type.
   void check_complete() const;

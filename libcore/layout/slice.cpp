@@ -37,11 +37,35 @@ std::vector<std::int64_t> row_index(const Slice& slice, std::int64_t number) {
   return index;
 }
 
+bool boxes_meet(const Slice& a, const Slice& b) {
+  for (std::size_t axis = 0; axis < a.size.size(); ++axis) {
+    if (a.offset[axis] >= b.offset[axis] + b.size[axis] || b.offset[axis] >= a.offset[axis] + a.size[axis])
+      return false;
+  }
+  return true;
+}
+
+/// Joins the last axis with the one before it as long as both boxes have it alike: what lies side by side there does so
+/// in both storages, over the ends of rows, and runs become as long as they can be.
+void join_common_axes(Slice& a, Slice& b) {
+  while (a.size.size() > 1 && a.size.back() == b.size.back() && a.offset.back() == b.offset.back()) {
+    for (Slice* slice : {&a, &b}) {
+      std::int64_t width = slice->size.back();
+      slice->offset.pop_back();
+      slice->size.pop_back();
+      slice->offset.back() *= width;
+      slice->size.back() *= width;
+    }
+  }
+}
+
 }  // namespace
 
-void for_each_overlap(const Slice& a, const Slice& b, const std::function<void(const Overlap&)>& found) {
-  if (a.count() == 0 || b.count() == 0) return;
-  if (a.offset.empty()) return found({0, 0, 1});  // a scalar
+void for_each_overlap(const Slice& of_a, const Slice& of_b, const std::function<void(const Overlap&)>& found) {
+  if (of_a.count() == 0 || of_b.count() == 0 || !boxes_meet(of_a, of_b)) return;
+  if (of_a.offset.empty()) return found({0, 0, 1});  // a scalar
+  Slice a = of_a, b = of_b;
+  join_common_axes(a, b);
   std::size_t last = a.size.size() - 1;
   std::int64_t width_a = a.size[last], width_b = b.size[last];
   for (std::int64_t row = a.begin / width_a; row <= (a.end - 1) / width_a; ++row) {

@@ -153,7 +153,7 @@ Exit Trainer::run() {
 
 /// What a run needs besides its memory: the right to save, the sinks of its figures, the data from where it stands.
 void Trainer::prepare() {
-  if (!options_.checkpoint.save.empty()) save_directory_.emplace(options_.checkpoint.save);
+  if (!options_.checkpoint.save.empty()) save_directory_.emplace(options_.checkpoint.save, *ranks_.groups.world, stream_);
   peak_tflops_ = options_.logging.peak_tflops.value_or(0);
   if (peak_tflops_ == 0) peak_tflops_ = measure_peak_tflops(shape_.threads);
   MetricsOptions sinks;  // of a rank that does not speak there are none
@@ -340,7 +340,7 @@ void Trainer::save(bool finished) {
   how.command_line = options_.command_line;
   how.keep_last = options_.checkpoint.keep_last;
   if (tokenizer_ != nullptr) how.add_files = [&](const std::string& folder) { tokenizer_->save(folder); };
-  std::string path = save_directory_->save(config_, params_, state_, how);
+  std::string path = save_directory_->save(config_, params_, state_, how, ranks_.groups, stream_);
   saved_iteration_ = state_.iteration;
   console_.info(cat("saved ", path, " in ", human_seconds(now_seconds() - began)));
   interval_.began += now_seconds() - began;

@@ -1,8 +1,10 @@
 // What the tests of this room share: scratch folders, tiny models, stores filled with known numbers.
 #pragma once
 
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <string>
@@ -112,6 +114,13 @@ inline TrainState state_at(std::int64_t iteration) {
   return state;
 }
 
+/// One process saves what it has.
+inline std::string save_alone(const SaveDirectory& save, const GptConfig& config, const ParamStore& store,
+                              const TrainState& state, const SaveOptions& options = {}) {
+  Stream stream(Device::cpu);
+  return save.save(config, store, state, options, single_process_groups(), stream);
+}
+
 inline void flip_bit(const std::string& path, std::uint64_t byte) {
   std::string content = read_file(path);
   content.at(byte) = static_cast<char>(content[byte] ^ 1);
@@ -124,6 +133,21 @@ inline void write_text(const std::string& path, std::string_view text) {
   OutputFile out(path);
   out.write(text);
   out.close();
+}
+
+/// Runs one test case of this program, which saves into MTL_TEST_SAVE, in a process of its own under a fault; returns
+/// its exit code, or 128 + its signal.
+inline int run_under_fault(const std::string& test_case, const std::string& directory, const std::string& fault) {
+  pid_t child = ::fork();
+  if (child == 0) {
+    ::setenv("MTL_FAULT", fault.c_str(), 1);
+    ::setenv("MTL_TEST_SAVE", directory.c_str(), 1);
+    ::execl("/proc/self/exe", "save", "--no-skip", ("--test-case=" + test_case).c_str(), nullptr);
+    ::_exit(127);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
 /// What `function` throws, or "".

@@ -1,8 +1,6 @@
 // Whatever operation of a save fails, and however: what was committed before loads, bit for bit.
 #include <doctest/doctest.h>
 
-#include <sys/wait.h>
-
 #include <csignal>
 #include <cstdlib>
 
@@ -19,21 +17,7 @@ void save_iteration(const std::string& directory, int iteration) {
   SaveOptions options;
   options.keep_last = 2;
   options.add_files = [](const std::string& folder) { write_file_atomic(folder + "/vocab.json", "{}"); };
-  SaveDirectory(directory).save(tiny_config(), model.store, state_at(iteration), options);
-}
-
-/// Saves iteration 3 in a process of its own under a fault; returns its exit code, or 128 + its signal.
-int save_under_fault(const std::string& directory, const std::string& fault) {
-  pid_t child = ::fork();
-  if (child == 0) {
-    ::setenv("MTL_FAULT", fault.c_str(), 1);
-    ::setenv("MTL_TEST_SAVE", directory.c_str(), 1);
-    ::execl("/proc/self/exe", "save", "--no-skip", "--test-case=faulty save", nullptr);
-    ::_exit(127);
-  }
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  save_alone(SaveDirectory(directory), tiny_config(), model.store, state_at(iteration), options);
 }
 
 /// The iteration that a restart finds; -1 when it is not, bit for bit, what was saved as such.
@@ -74,7 +58,7 @@ TEST_CASE("checkpoint: a fault at every operation of a save loses nothing") {
       std::string directory = scratch / "s";
       fs::remove_all(directory);
       fs::copy(scratch / "before", directory, fs::copy_options::recursive);
-      int code = save_under_fault(directory, cat(kind, ":", at));
+      int code = run_under_fault("faulty save", directory, cat(kind, ":", at));
       if (kind == "kill" && code == 0) {  // the save has fewer operations than that
         operations = at - 1;
         break;

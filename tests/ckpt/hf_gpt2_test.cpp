@@ -198,7 +198,7 @@ TEST_CASE("hf: a checkpoint from training, and the end of a text as its tokenize
   options.add_files = [](const std::string& to) {
     write_file_atomic(to + "/vocab.json", "{\"a\": 0, \"<|endoftext|>\": 10}");
   };
-  SaveDirectory(scratch / "s").save(tiny_config(2), model.store, state_at(5), options);
+  save_alone(SaveDirectory(scratch / "s"), tiny_config(2), model.store, state_at(5), options);
   ModelSource source = open_quietly(scratch / "s");
   CHECK(find_end_of_text_id(source.folder()) == 10);
   fs::create_directories(scratch / "hf");

@@ -37,15 +37,17 @@ Exit count_together(const Options& options, Ranks& ranks, Console& console) {
   MpiSession* session = ranks.session();
   Stream stream(Device::cpu);
   bool chosen = ranks.launched().rank == options.who;
+  StepState state;
   console.info("counting");
   if (chosen) console.warn("seldom heard");
   if (session != nullptr) {
     session->set_deadline(options.deadline);
+    session->follow(state);
     check_same(*groups.world, stream, session->hosts(),
                {{"program", "1"}, {"flags", chosen && options.fault == "agree" ? "a\n--lr 2" : "a\n--lr 1"}});
   }
   for (std::int64_t iteration = 1; iteration <= options.iterations; ++iteration) {
-    if (session != nullptr) session->note(iteration, 0);
+    state.iteration = iteration;
     if (chosen && iteration == 3) go_astray(options.fault, *groups.data, stream);
     float sum = 1;
     groups.data->all_reduce(stream, Tensor(&sum, DType::f32, {1}), Reduce::sum).wait();

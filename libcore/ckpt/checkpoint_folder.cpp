@@ -1,0 +1,140 @@
+#include "ckpt/checkpoint_folder.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+#include "base/files.h"
+#include "ckpt/checkpoint.h"
+#include "ckpt/manifest.h"
+
+namespace mtl {
+
+namespace {
+
+constexpr const char* kTrackerName = "latest_checkpointed_iteration.txt";
+
+/// The iteration in a folder's name, when it is a committed checkpoint's.
+std::optional<std::int64_t> iteration_of(const std::string& name) {
+  if (!starts_with(name, "iter_") || name.size() < 12) return std::nullopt;
+  std::int64_t iteration = 0;
+  auto [end, error] = std::from_chars(name.data() + 5, name.data() + name.size(), iteration);
+  if (error != std::errc() || end != name.data() + name.size() || iteration < 0) return std::nullopt;
+  return iteration;
+}
+
+/// Throws unless the folder holds a sound manifest of that iteration.
+void check_sound(const std::string& directory, std::int64_t iteration) {
+  std::string folder = cat(directory, "/", folder_of(iteration));
+  Manifest manifest = read_sound_manifest(folder);
+  if (manifest.state.iteration != iteration) {
+    fail(Exit::bad_data, folder, ": its manifest is of iteration ", manifest.state.iteration);
+  }
+}
+
+/// Says so when the tracker does not name the checkpoint that was found.
+void compare_tracker(const std::string& directory, std::int64_t newest, Console& console) {
+  std::string path = cat(directory, "/", kTrackerName), text = tracker_text(directory);
+  if (parse_int(text) == newest) return;
+  std::string said = !file_exists(path) ? " is missing"
+                     : text.empty()     ? " is empty"
+                     : parse_int(text)  ? " says " + text
+                                        : " is not a number";
+  console.warn(cat(path, said, "; taking the newest valid checkpoint, iteration ", newest));
+}
+
+}  // namespace
+
+std::string folder_of(std::int64_t iteration) { return format("iter_%07lld", static_cast<long long>(iteration)); }
+
+std::vector<std::int64_t> list_iterations(const std::string& directory) {
+  std::vector<std::int64_t> out;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(directory, error)) {
+    std::optional<std::int64_t> iteration = iteration_of(entry.path().filename().string());
+    if (iteration && entry.is_directory()) out.push_back(*iteration);
+  }
+  if (error && error != std::errc::no_such_file_or_directory)
+    fail(Exit::io, directory, ": cannot list: ", error.message());
+  std::sort(out.rbegin(), out.rend());
+  return out;
+}
+
+bool is_sound(const std::string& directory, std::int64_t iteration) {
+  try {
+    check_sound(directory, iteration);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+std::string tracker_text(const std::string& directory) {
+  std::string path = cat(directory, "/", kTrackerName);
+  return file_exists(path) ? std::string(trim(read_file(path).substr(0, 64))) : "";
+}
+
+void write_tracker(const std::string& directory, std::int64_t iteration) {
+  write_file_atomic(cat(directory, "/", kTrackerName), cat(iteration, "\n"));
+}
+
+std::vector<std::string> list_leftovers(const std::string& directory) {
+  std::vector<std::string> stale;
+  for (const auto& entry : fs::directory_iterator(directory)) {
+    std::string name = entry.path().filename().string();
+    bool ours = starts_with(name, "iter_") || starts_with(name, kTrackerName);
+    if (ours && name.find(".tmp.") != std::string::npos) stale.push_back(entry.path().string());
+  }
+  return stale;
+}
+
+void remove_leftovers(const std::string& directory) {
+  for (const std::string& path : list_leftovers(directory)) remove_tree(path);
+}
+
+void put_in_place(const std::string& temporary, const std::string& directory, std::int64_t iteration) {
+  std::string path = cat(directory, "/", folder_of(iteration));
+  bool replaces = file_exists(path), sound = replaces && is_sound(directory, iteration);
+  if (replaces && !sound) rename_path(path, cat(path, ".tmp.damaged.", ::getpid()));
+  if (sound) {
+    exchange_paths(temporary, path);
+  } else {
+    rename_path(temporary, path);
+  }
+  sync_directory(directory);
+}
+
+void remove_old(const std::string& directory, std::int64_t iteration, std::int64_t keep_last) {
+  std::int64_t kept = 1;
+  for (std::int64_t old : list_iterations(directory)) {
+    if (old >= iteration || !is_sound(directory, old) || ++kept <= keep_last) continue;
+    std::string path = cat(directory, "/", folder_of(old)), doomed = cat(path, ".tmp.old.", ::getpid());
+    rename_path(path, doomed);
+    remove_tree(doomed);
+  }
+}
+
+std::optional<std::string> newest_checkpoint(const std::string& directory, Console& console) {
+  std::vector<std::int64_t> iterations = list_iterations(directory);
+  std::vector<std::string> problems;
+  for (std::int64_t iteration : iterations) {
+    try {
+      check_sound(directory, iteration);
+    } catch (const Error& error) {
+      problems.push_back(error.what());
+      continue;
+    }
+    for (const std::string& problem : problems)
+      console.warn(cat("passing over a checkpoint that is not valid: ", problem));
+    compare_tracker(directory, iteration, console);
+    return cat(directory, "/", folder_of(iteration));
+  }
+  if (!problems.empty())
+    fail(Exit::bad_data, directory, ": none of its ", problems.size(), " checkpoints is valid:\n  ",
+         join(problems, "\n  "));
+  return std::nullopt;
+}
+
+}  // namespace mtl

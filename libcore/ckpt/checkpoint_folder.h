@@ -1,0 +1,33 @@
+// A folder of checkpoints, between jobs: which ones are there and sound, what the tracker says, what dead jobs left.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace mtl {
+
+/// "iter_0001000".
+std::string folder_of(std::int64_t iteration);
+/// Iterations of the committed checkpoints in a folder, newest first.
+std::vector<std::int64_t> list_iterations(const std::string& directory);
+/// True when the folder of that iteration holds a sound manifest of it.
+bool is_sound(const std::string& directory, std::int64_t iteration);
+
+/// The iteration that the tracker names, or whatever else is in it; "" without one.
+std::string tracker_text(const std::string& directory);
+void write_tracker(const std::string& directory, std::int64_t iteration);
+
+/// What jobs that died in the middle of a save left behind: *.tmp.*. To remove it the caller holds the lock, so that
+/// nobody else is writing.
+std::vector<std::string> list_leftovers(const std::string& directory);
+void remove_leftovers(const std::string& directory);
+
+/// Gives a finished folder its name. A checkpoint of the same iteration that is already there gives way at once when
+/// it is sound (the two change names in one step), and is put aside first when it is damaged.
+void put_in_place(const std::string& temporary, const std::string& directory, std::int64_t iteration);
+/// Deletes sound checkpoints older than `iteration`, all but the newest keep_last - 1. Each loses its name first, so
+/// that a half-deleted folder is never taken for a checkpoint.
+void remove_old(const std::string& directory, std::int64_t iteration, std::int64_t keep_last);
+
+}  // namespace mtl

@@ -1,0 +1,80 @@
+#include "ckpt/shard_writer.h"
+
+#include <algorithm>
+
+#include "base/files.h"
+#include "ckpt/safetensors.h"
+
+namespace mtl {
+
+namespace {
+
+/// Of replicas one writes: the first data-parallel rank where the optimizer's state is not shared out, the first
+/// tensor-parallel rank what is not split between them, the first stage the tied table.
+bool writes(const ParamSpec& spec, const ProcessGroups& groups) {
+  return groups.replicas->rank() == 0 && (spec.shard_axis >= 0 || groups.tensor->rank() == 0) &&
+         (spec.grad_group != GradGroup::data_and_tied || groups.embedding->rank() == 0);
+}
+
+ManifestPiece describe_piece(const std::string& file, const Slice& slice, std::span<const std::byte> bytes,
+                             std::int64_t block_bytes) {
+  ManifestPiece piece{file, slice, hash_text(hash_bytes(bytes.data(), bytes.size())), {}};
+  auto block = static_cast<std::size_t>(block_bytes);
+  if (bytes.size() <= block) return piece;
+  for (std::size_t at = 0; at < bytes.size(); at += block)
+    piece.blocks.push_back(hash_text(hash_bytes(bytes.data() + at, std::min(block, bytes.size() - at))));
+  return piece;
+}
+
+}  // namespace
+
+std::vector<TensorToSave> tensors_to_save(const ParamStore& store, const ProcessGroups& groups) {
+  std::vector<TensorToSave> tensors;
+  auto add = [&](const char* prefix, Tensor (ParamStore::*owned)(int) const) {
+    for (int i = 0; i < store.size(); ++i) {
+      const ParamSpec& spec = store.specs()[static_cast<std::size_t>(i)];
+      Slice slice = store.owned_slice(i);
+      if (!writes(spec, groups) || slice.count() == 0) continue;
+      Tensor memory = (store.*owned)(i);
+      auto bytes = static_cast<std::size_t>(slice.count()) * size_of(memory.dtype());  // padding rows stay out
+      std::span<const std::byte> data(static_cast<const std::byte*>(memory.raw()), bytes);
+      tensors.push_back({{prefix + spec.name, stored_dtype_of(memory.dtype()), spec.shape}, std::move(slice), [data] {
+                           return data;
+                         }});
+    }
+  };
+  add("param.", &ParamStore::owned_value);
+  if (!store.has_gradients()) return tensors;
+  add("exp_avg.", &ParamStore::exp_avg);
+  add("exp_avg_sq.", &ParamStore::exp_avg_sq);
+  return tensors;
+}
+
+std::string shard_name(int rank) { return format("shard_%05d.safetensors", rank); }
+
+Manifest write_shard(const std::string& folder, int rank, const std::vector<TensorToSave>& tensors,
+                     std::int64_t block_bytes) {
+  Manifest part;
+  if (tensors.empty()) return part;
+  std::string name = shard_name(rank);
+  OutputFile out(cat(folder, "/", name));
+  std::vector<StoredTensor> plan;
+  for (const TensorToSave& item : tensors)
+    plan.push_back({item.tensor.name, item.tensor.dtype, stored_shape(item.slice), 0, 0});
+  SafetensorsWriter writer(out, std::move(plan));
+  for (const TensorToSave& item : tensors) {
+    std::span<const std::byte> bytes = item.bytes();
+    require(bytes.size() * 8 ==
+                static_cast<std::size_t>(item.slice.count()) * static_cast<std::size_t>(bits_of(item.tensor.dtype)),
+            "saving '", item.tensor.name, "': ", bytes.size(), " bytes for ", item.slice.count(), " elements");
+    writer.write(bytes);
+    part.tensors.push_back({item.tensor, {describe_piece(name, item.slice, bytes, block_bytes)}});
+  }
+  writer.finish();
+  out.sync();
+  out.close();
+  part.files.push_back({name, out.bytes(), hash_text(out.hash())});
+  return part;
+}
+
+}  // namespace mtl

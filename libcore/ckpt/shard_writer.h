@@ -1,0 +1,23 @@
+// One rank's part of a checkpoint: which of its elements it writes, and the shard that they are written to.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ckpt/checkpoint.h"
+#include "ckpt/manifest.h"
+
+namespace mtl {
+
+/// The values and moments of a store that this rank writes, so that every element of the model is written once: those
+/// whose update it owns, of what several ranks own alike the first one's. May be nothing.
+std::vector<TensorToSave> tensors_to_save(const ParamStore& store, const ProcessGroups& groups);
+
+/// "shard_00003.safetensors".
+std::string shard_name(int rank);
+/// Writes and syncs FOLDER/shard_%05d.safetensors; without tensors there is no file. Returns what the manifest says
+/// of it.
+Manifest write_shard(const std::string& folder, int rank, const std::vector<TensorToSave>& tensors,
+                     std::int64_t block_bytes);
+
+}  // namespace mtl

@@ -1,0 +1,183 @@
+// Ranks write a checkpoint together, each element once, and any layout reads it, each rank what it needs.
+#include <doctest/doctest.h>
+
+#include <set>
+
+#include "ckpt/hf_gpt2.h"
+#include "ckpt/manifest.h"
+#include "ckpt/safetensors.h"
+#include "rank_fixtures.h"
+
+using namespace mtl;
+using namespace mtl::test;
+
+namespace {
+
+const TestLayout& kOneRank = kTestLayouts.front();
+
+std::vector<std::string> shards_in(const std::string& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().extension() == ".safetensors") names.push_back(entry.path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+/// Bytes of the blocks that hold what a store needs, found element by element.
+std::uint64_t bytes_of_needed_blocks(const ParamStore& store, const Manifest& manifest) {
+  std::uint64_t bytes = 0;
+  visit_tensors(store, [&](const std::string& name, const auto&, const Slice& slice, Tensor) {
+    for (const ManifestTensor& entry : manifest.tensors) {
+      if (entry.tensor.name != name) continue;
+      for (const ManifestPiece& piece : entry.pieces) {
+        std::int64_t held = stored_bytes(entry, piece);
+        std::int64_t block = piece.blocks.empty() ? held : manifest.block_bytes;
+        std::set<std::int64_t> needed;
+        for_each_overlap(piece.slice, slice, [&](const Overlap& run) {
+          for (std::int64_t k = 0; k < run.count; ++k) needed.insert((run.in_a + k) * 4 / block);
+        });
+        for (std::int64_t b : needed) bytes += static_cast<std::uint64_t>(std::min(block, held - b * block));
+      }
+    }
+  });
+  return bytes;
+}
+
+std::uint64_t bytes_held(const ParamStore& store) {
+  std::uint64_t bytes = 0;
+  visit_tensors(store, [&](const std::string&, const auto&, const Slice& slice, Tensor) {
+    bytes += static_cast<std::uint64_t>(slice.count()) * 4;
+  });
+  return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("layouts: a checkpoint of any is the same model in any other, read no further than needed") {
+  for (const TestLayout& writer : kTestLayouts) {
+    ScratchFolder scratch;
+    SaveOptions options;
+    options.block_bytes = 100;  // elements do not fill it evenly with every piece: the last block of each is shorter
+    CHECK(save_from(writer, scratch / "s", 7, options) ==
+          std::vector<std::string>(static_cast<std::size_t>(writer.grid().world())));
+    std::string folder = scratch / "s/iter_0000007";
+    Manifest manifest = read_sound_manifest(folder);
+    CHECK(manifest.block_bytes == 100);
+    for (const TestLayout& reader : kTestLayouts) {
+      CAPTURE(writer.name);
+      CAPTURE(reader.name);
+      CHECK(wrong_after_load(reader, folder, 7) == 0);
+      std::atomic<int> other_bytes = 0, more_than_held = 0;
+      load_into(reader, folder, [&](int, const ParamStore& store, const ModelSource& source) {
+        other_bytes += source.bytes_read() != bytes_of_needed_blocks(store, manifest);
+        more_than_held += source.bytes_read() != bytes_held(store);
+      });
+      CHECK(other_bytes == 0);
+      if (&writer == &reader) CHECK(more_than_held == 0);
+    }
+  }
+}
+
+TEST_CASE("layouts: every element is in one shard, once, and any safetensors reader finds it") {
+  for (const TestLayout& writer : kTestLayouts) {
+    CAPTURE(writer.name);
+    ScratchFolder scratch;
+    save_from(writer, scratch / "s", 3);
+    std::string folder = scratch / "s/iter_0000003";
+    Manifest manifest = read_sound_manifest(folder);
+    CHECK(manifest.tensors.size() == 3 * canonical_tensors(layouts_config()).size());
+    std::size_t stored_tensors = 0, pieces = 0, wrong = 0;
+    for (const std::string& shard : shards_in(folder))
+      stored_tensors += SafetensorsFile(cat(folder, "/", shard)).tensors().size();
+    for (const ManifestTensor& entry : manifest.tensors) {
+      Slice whole = whole_slice(entry.tensor.shape);
+      std::vector<int> found(static_cast<std::size_t>(whole.count()));
+      for (const ManifestPiece& piece : entry.pieces) {
+        ++pieces;
+        SafetensorsFile file(cat(folder, "/", piece.file));
+        const StoredTensor* stored = file.find(entry.tensor.name);
+        REQUIRE(stored != nullptr);
+        CHECK(stored->shape == stored_shape(piece.slice));
+        std::vector<float> values(static_cast<std::size_t>(piece.slice.count()));
+        to_float(stored->dtype, file.data(*stored), values);
+        for_each_overlap(whole, piece.slice, [&](const Overlap& run) {
+          for (std::int64_t k = 0; k < run.count; ++k) {
+            ++found[static_cast<std::size_t>(run.in_a + k)];
+            wrong += values[static_cast<std::size_t>(run.in_b + k)] != true_element(entry.tensor.name, run.in_a + k, 3);
+          }
+        });
+      }
+      CHECK(std::all_of(found.begin(), found.end(), [](int times) { return times == 1; }));
+    }
+    CHECK(wrong == 0);
+    CHECK(stored_tensors == pieces);
+  }
+}
+
+TEST_CASE("layouts: who has nothing of its own to write makes no file") {
+  auto shards = [](const char* name) {
+    for (const TestLayout& layout : kTestLayouts) {
+      if (layout.name != std::string(name)) continue;
+      ScratchFolder scratch;
+      save_from(layout, scratch / "s", 1);
+      return shards_in(scratch / "s/iter_0000001");
+    }
+    return std::vector<std::string>();
+  };
+  using Names = std::vector<std::string>;
+  CHECK(shards("one rank") == Names{"shard_00000.safetensors"});
+  CHECK(shards("dp 2") == Names{"shard_00000.safetensors"});  // the second holds the same
+  CHECK(shards("dp 2, sharded") == Names{"shard_00000.safetensors", "shard_00001.safetensors"});
+  CHECK(shards("tp 2, pp 2").size() == 4);
+}
+
+TEST_CASE("layouts: of a Hugging Face folder, too, every rank reads its part") {
+  ScratchFolder scratch;
+  save_from(kOneRank, scratch / "s", 5);
+  fs::create_directories(scratch / "hf");
+  Console console = quiet_console();
+  write_hf_gpt2(ModelSource::open(scratch / "s", console), scratch / "hf", {});
+  for (const TestLayout& reader : kTestLayouts) {
+    CAPTURE(reader.name);
+    CHECK(wrong_after_load(reader, scratch / "hf", 5) == 0);
+    std::atomic<int> other_bytes = 0;
+    load_into(reader, scratch / "hf", [&](int, const ParamStore& store, const ModelSource& source) {
+      std::uint64_t needed = 0;
+      for (int i = 0; i < store.size(); ++i) needed += static_cast<std::uint64_t>(store.slice(i).count()) * 4;
+      other_bytes += source.bytes_read() != needed;
+    });
+    CHECK(other_bytes == 0);
+  }
+}
+
+TEST_CASE("layouts: one job saves into a folder, whatever its number of ranks") {
+  ScratchFolder scratch;
+  SaveDirectory first(scratch / "s");
+  std::vector<std::string> errors = save_from(kTestLayouts[1], scratch / "s", 1);
+  for (const std::string& error : errors) {
+    CHECK(contains(error, "another job saves here (pid " + std::to_string(::getpid())));
+    CHECK(error == errors[0]);
+  }
+}
+
+TEST_CASE("layouts: ranks that together do not have the whole model do not commit") {
+  // The second stage's rank saves the first stage's part once more.
+  ScratchFolder scratch;
+  const TestLayout& layout = kTestLayouts[2];
+  RankGrid grid = layout.grid();
+  std::vector<std::string> errors(2);
+  run_ranks(grid, false, [&](int rank, const ProcessGroups& groups) {
+    ProcessGroups as_first = groups;
+    as_first.embedding = single_process_groups().embedding;
+    RankModel model(layout, grid, 0, as_first);
+    Stream stream(Device::cpu);
+    errors[static_cast<std::size_t>(rank)] = error_of([&] {
+      SaveDirectory save(scratch / "s", *groups.world, stream);
+      save.save(layouts_config(), model.store, state_at(1), {}, as_first, stream);
+    });
+  });
+  CHECK(contains(errors[0], "saving tensor 'param."));
+  CHECK(errors[0] == errors[1]);
+  CHECK_FALSE(file_exists(scratch / "s/iter_0000001"));
+}

@@ -1,0 +1,162 @@
+// The same tiny model in many layouts: every element has a number that depends on its tensor and its place in the
+// whole, so that any rank can tell whether it holds the right ones.
+#pragma once
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "ckpt_fixtures.h"
+#include "engine/stage.h"
+#include "thread_group.h"
+
+namespace mtl::test {
+
+struct TestLayout {
+  const char* name;
+  int tensor, pipeline, data;
+  bool shard_optimizer;
+  std::int64_t vocab_multiple;
+
+  RankGrid grid() const { return RankGrid({.tensor = tensor, .data = data, .pipeline = pipeline}); }
+};
+
+// The table has 11 rows: of 12 in two parts the last has one of padding, of 16 five, of 256 nothing else.
+inline const std::vector<TestLayout> kTestLayouts = {{"one rank", 1, 1, 1, false, 1},
+                                                     {"tp 2", 2, 1, 1, false, 8},
+                                                     {"pp 2", 1, 2, 1, false, 16},
+                                                     {"dp 2", 1, 1, 2, false, 1},
+                                                     {"dp 2, sharded", 1, 1, 2, true, 1},
+                                                     {"tp 2, pp 2", 2, 2, 1, false, 6},
+                                                     {"tp 2, dp 2, sharded", 2, 1, 2, true, 128},
+                                                     {"tp 2, pp 2, dp 2, sharded", 2, 2, 2, true, 8}};
+
+inline GptConfig layouts_config() { return tiny_config(3); }
+
+/// The part of the model that one rank of a layout holds.
+class RankModel {
+ public:
+  RankModel(const TestLayout& layout, const RankGrid& grid, int rank, const ProcessGroups& groups)
+      : stage_(make_stage(layouts_config(), {}, placement(layout, grid, rank),
+                          padded_vocab_size(layouts_config().vocab_size, layout.vocab_multiple, layout.tensor))),
+        store(
+            Device::cpu, kPrecisionFp32, true, [&](const ParamVisitor& visit) { stage_.params(visit); },
+            small_buckets(groups)) {}
+
+ private:
+  static Placement placement(const TestLayout& layout, const RankGrid& grid, int rank) {
+    Placement out;
+    out.grid = grid;
+    out.rank = rank;
+    out.sequence_parallel = layout.pipeline > 1;
+    out.shard_optimizer = layout.shard_optimizer;
+    if (layout.pipeline == 2) out.first_stage_layers = 2;  // of three
+    return out;
+  }
+  static StoreLayout small_buckets(const ProcessGroups& groups) {
+    StoreLayout out = store_layout(groups);
+    out.bucket_elements = 300;
+    return out;
+  }
+
+  Stage stage_;
+
+ public:
+  ParamStore store;
+};
+
+inline float true_element(const std::string& name, std::int64_t at, int seed) {
+  return static_cast<float>((hash_bytes(name.data(), name.size()) + static_cast<std::uint64_t>(seed)) % 1024 * 4096 +
+                            static_cast<std::uint64_t>(at));
+}
+
+constexpr float kUntouched = -1;
+
+/// Calls `visit(name, whole shape, slice, memory)` for all values and moments that a store has.
+template <class Visit>
+void visit_tensors(const ParamStore& store, const Visit& visit) {
+  for (int i = 0; i < store.size(); ++i) {
+    const ParamSpec& spec = store.specs()[static_cast<std::size_t>(i)];
+    visit("param." + spec.name, spec.shape, store.slice(i), store.value(i));
+    Slice owned = store.owned_slice(i);
+    if (owned.count() == 0) continue;
+    visit("exp_avg." + spec.name, spec.shape, owned, store.exp_avg(i));
+    visit("exp_avg_sq." + spec.name, spec.shape, owned, store.exp_avg_sq(i));
+  }
+}
+
+/// Padding, and with `seed` below 0 everything, becomes kUntouched.
+inline void fill_true(const ParamStore& store, int seed) {
+  visit_tensors(store, [&](const std::string& name, const auto& shape, const Slice& slice, Tensor memory) {
+    std::fill_n(memory.data<float>(), memory.numel(), kUntouched);
+    for_each_overlap(whole_slice(shape), slice, [&](const Overlap& run) {
+      for (std::int64_t k = 0; k < run.count && seed >= 0; ++k)
+        memory.data<float>()[run.in_b + k] = true_element(name, run.in_a + k, seed);
+    });
+  });
+}
+
+/// How many elements of values (and moments) are not the true ones; padding must be untouched.
+inline int count_wrong(const ParamStore& store, int seed, bool with_moments = true) {
+  int wrong = 0;
+  visit_tensors(store, [&](const std::string& name, const auto& shape, const Slice& slice, Tensor memory) {
+    if (!with_moments && !starts_with(name, "param.")) return;
+    std::vector<float> expected(static_cast<std::size_t>(memory.numel()), kUntouched);
+    for_each_overlap(whole_slice(shape), slice, [&](const Overlap& run) {
+      for (std::int64_t k = 0; k < run.count; ++k)
+        expected[static_cast<std::size_t>(run.in_b + k)] = true_element(name, run.in_a + k, seed);
+    });
+    for (std::size_t k = 0; k < expected.size(); ++k) wrong += memory.data<float>()[k] != expected[k];
+  });
+  return wrong;
+}
+
+/// All ranks of a layout save; what each of them was told, or "".
+inline std::vector<std::string> save_from(const TestLayout& layout, const std::string& directory, int iteration,
+                                          SaveOptions options = {}) {
+  RankGrid grid = layout.grid();
+  std::vector<std::string> errors(static_cast<std::size_t>(grid.world()));
+  run_ranks(grid, layout.shard_optimizer, [&](int rank, const ProcessGroups& groups) {
+    RankModel model(layout, grid, rank, groups);
+    fill_true(model.store, iteration);
+    Stream stream(Device::cpu);
+    errors[static_cast<std::size_t>(rank)] = error_of([&] {
+      SaveDirectory save(directory, *groups.world, stream);
+      save.save(layouts_config(), model.store, state_at(iteration), options, groups, stream);
+    });
+  });
+  return errors;
+}
+
+/// All ranks of a layout load values and moments; what each of them was told, or "". Then `check(rank, model, source)`
+/// for those that succeeded.
+template <class Check>
+std::vector<std::string> load_into(const TestLayout& layout, const std::string& folder, const Check& check) {
+  RankGrid grid = layout.grid();
+  std::vector<std::string> errors(static_cast<std::size_t>(grid.world()));
+  run_ranks(grid, layout.shard_optimizer, [&](int rank, const ProcessGroups& groups) {
+    RankModel model(layout, grid, rank, groups);
+    fill_true(model.store, -1);
+    errors[static_cast<std::size_t>(rank)] = error_of([&] {
+      Console console = quiet_console();
+      ModelSource source = ModelSource::open(folder, console);
+      source.load_values(model.store);
+      if (source.has_optimizer()) source.load_optimizer(model.store);
+      check(rank, model.store, source);
+    });
+  });
+  return errors;
+}
+
+/// Wrong elements in all ranks together; -1 when one could not load.
+inline int wrong_after_load(const TestLayout& layout, const std::string& folder, int seed) {
+  std::atomic<int> wrong = 0;
+  for (const std::string& error : load_into(layout, folder, [&](int, const ParamStore&store, const ModelSource&source) {
+         wrong += count_wrong(store, seed, source.has_optimizer());
+       })) {
+    if (!error.empty()) return -1;
+  }
+  return wrong;
+}
+
+}  // namespace mtl::test

@@ -1,0 +1,236 @@
+// Ranks that are threads of one process: what several processes do together, tested without any of them.
+//
+//   run_ranks(grid, shard_optimizer, [&](int rank, const ProcessGroups& groups) { ... });
+//
+// Collectives copy from each other's memory between two barriers; reductions add in the order of ranks. When a rank
+// throws, those that wait for it throw too, and run_ranks throws what the first one threw.
+#pragma once
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "layout/ranks.h"
+
+namespace mtl::test {
+
+/// What the members of one group share.
+class ThreadGroup {
+ public:
+  explicit ThreadGroup(int size) : slots(static_cast<std::size_t>(size)) {}
+
+  /// Returns when every member has called it.
+  void barrier() {
+    std::unique_lock lock(mutex_);
+    check();
+    std::int64_t round = round_;
+    if (++arrived_ == slots.size()) {
+      arrived_ = 0;
+      ++round_;
+      changed_.notify_all();
+    }
+    changed_.wait(lock, [&] { return round_ != round || broken_; });
+    if (round_ == round) check();
+  }
+
+  void put(int from, int to, std::vector<std::byte> message) {
+    std::lock_guard lock(mutex_);
+    messages_[{from, to}].push_back(std::move(message));
+    changed_.notify_all();
+  }
+
+  std::vector<std::byte> take(int from, int to) {
+    std::unique_lock lock(mutex_);
+    std::deque<std::vector<std::byte>>& queue = messages_[{from, to}];
+    changed_.wait(lock, [&] { return !queue.empty() || broken_; });
+    if (queue.empty()) check();
+    std::vector<std::byte> message = std::move(queue.front());
+    queue.pop_front();
+    return message;
+  }
+
+  /// A member will not come any more: nobody is to wait for it.
+  void abandon() {
+    std::lock_guard lock(mutex_);
+    broken_ = true;
+    changed_.notify_all();
+  }
+
+  std::vector<Tensor> slots;  // what each member brings to the collective that is going on
+
+ private:
+  void check() const { require(!broken_, "another rank has failed"); }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::size_t arrived_ = 0;
+  std::int64_t round_ = 0;
+  bool broken_ = false;
+  std::map<std::pair<int, int>, std::deque<std::vector<std::byte>>> messages_;
+};
+
+class ThreadCommunicator final : public Communicator {
+ public:
+  ThreadCommunicator(std::shared_ptr<ThreadGroup> group, int rank) : group_(std::move(group)), rank_(rank) {}
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(group_->slots.size()); }
+
+  Work all_reduce(Stream&, Tensor data, Reduce how) override {
+    std::vector<std::byte> result(data.bytes());
+    collect(data, [&] {
+      data.dtype() == DType::f64 ? reduce<double>(result, 0, data.numel(), how)
+                                 : reduce<float>(result, 0, data.numel(), how);
+    });
+    copy_bytes(data.raw(), result.data(), result.size());
+    return {};
+  }
+
+  Work all_gather(Stream&, Tensor out, Tensor in) override {
+    require(out.numel() == in.numel() * size() && out.dtype() == in.dtype(), "gathering parts of another size");
+    collect(in, [&] {
+      for (int r = 0; r < size(); ++r) {
+        require(slot(r).bytes() == in.bytes(), "ranks gather parts of different sizes");
+        copy_bytes(out.flat(r * in.numel(), in.numel()).raw(), slot(r).raw(), in.bytes());
+      }
+    });
+    return {};
+  }
+
+  Work reduce_scatter(Stream&, Tensor out, Tensor in) override {
+    require(in.numel() == out.numel() * size() && out.dtype() == in.dtype(), "scattering parts of another size");
+    std::vector<std::byte> result(out.bytes());
+    std::int64_t first = rank_ * out.numel();
+    collect(in, [&] {
+      in.dtype() == DType::f64 ? reduce<double>(result, first, out.numel(), Reduce::sum)
+                               : reduce<float>(result, first, out.numel(), Reduce::sum);
+    });
+    copy_bytes(out.raw(), result.data(), result.size());
+    return {};
+  }
+
+  Work broadcast(Stream&, Tensor data, int root) override {
+    collect(data, [&] {
+      require(slot(root).bytes() == data.bytes(), "ranks broadcast different sizes");
+      copy_bytes(data.raw(), slot(root).raw(), data.bytes());
+    });
+    return {};
+  }
+
+  Work send(Stream&, Tensor data, int peer) override {
+    auto* bytes = static_cast<const std::byte*>(data.raw());
+    group_->put(rank_, peer, {bytes, bytes + data.bytes()});
+    return {};
+  }
+
+  Work receive(Stream&, Tensor data, int peer) override {
+    std::vector<std::byte> message = group_->take(peer, rank_);
+    require(message.size() == data.bytes(), "a message of ", message.size(), " bytes for ", data.bytes());
+    copy_bytes(data.raw(), message.data(), message.size());
+    return {};
+  }
+
+ private:
+  const Tensor& slot(int r) const { return group_->slots[static_cast<std::size_t>(r)]; }
+
+  /// Shows `mine` to the others while all of them `read`.
+  template <class Read>
+  void collect(const Tensor& mine, const Read& read) {
+    group_->slots[static_cast<std::size_t>(rank_)] = mine;
+    group_->barrier();
+    read();
+    group_->barrier();
+  }
+
+  template <class T>
+  void reduce(std::vector<std::byte>& result, std::int64_t first, std::int64_t count, Reduce how) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      T value = slot(0).data<T>()[first + i];
+      for (int r = 1; r < size(); ++r) {
+        T other = slot(r).data<T>()[first + i];
+        value = how == Reduce::sum ? value + other : std::max(value, other);
+      }
+      std::memcpy(result.data() + static_cast<std::size_t>(i) * sizeof(T), &value, sizeof(T));
+    }
+  }
+
+  static void copy_bytes(void* to, const void* from, std::size_t bytes) {
+    if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
+  }
+
+  std::shared_ptr<ThreadGroup> group_;
+  int rank_;
+};
+
+/// The groups of every rank of a grid.
+class ThreadGroups {
+ public:
+  explicit ThreadGroups(const RankGrid& grid) : grid_(grid) {}
+
+  ProcessGroups of(int rank, bool shard_optimizer) {
+    std::vector<int> all, pipeline = grid_.group_of(rank, "pp"), self = {rank}, table = self;
+    for (int r = 0; r < grid_.world(); ++r) all.push_back(r);
+    if (rank == pipeline.front() || rank == pipeline.back()) table = {pipeline.front(), pipeline.back()};
+    if (table.front() == table.back()) table = self;
+    std::vector<int> data = grid_.group_of(rank, "dp-cp");
+    return {member("world", all, rank),
+            member("tensor", grid_.group_of(rank, "tp"), rank),
+            member("pipeline", pipeline, rank),
+            member("data", data, rank),
+            member("context", grid_.group_of(rank, "cp"), rank),
+            member("embedding", table, rank),
+            member("shards", shard_optimizer ? data : self, rank),
+            member("replicas", shard_optimizer ? self : data, rank)};
+  }
+
+  void abandon() {
+    for (auto& [key, group] : groups_) group->abandon();
+  }
+
+ private:
+  std::shared_ptr<Communicator> member(const char* kind, const std::vector<int>& ranks, int rank) {
+    std::shared_ptr<ThreadGroup>& group = groups_[{kind, ranks}];
+    if (group == nullptr) group = std::make_shared<ThreadGroup>(static_cast<int>(ranks.size()));
+    auto place = std::find(ranks.begin(), ranks.end(), rank) - ranks.begin();
+    return std::make_shared<ThreadCommunicator>(group, static_cast<int>(place));
+  }
+
+  const RankGrid& grid_;
+  std::map<std::pair<std::string, std::vector<int>>, std::shared_ptr<ThreadGroup>> groups_;
+};
+
+/// Runs every rank of the grid in a thread of its own.
+inline void run_ranks(const RankGrid& grid, bool shard_optimizer,
+                      const std::function<void(int, const ProcessGroups&)>& body) {
+  ThreadGroups groups(grid);
+  std::vector<ProcessGroups> of_rank;
+  for (int rank = 0; rank < grid.world(); ++rank) of_rank.push_back(groups.of(rank, shard_optimizer));
+  std::exception_ptr first;
+  std::mutex mutex;
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < grid.world(); ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        body(rank, of_rank[static_cast<std::size_t>(rank)]);
+      } catch (...) {
+        std::lock_guard lock(mutex);
+        if (first == nullptr) first = std::current_exception();
+        groups.abandon();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  if (first != nullptr) std::rethrow_exception(first);
+}
+
+}  // namespace mtl::test
