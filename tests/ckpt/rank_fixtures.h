@@ -54,7 +54,7 @@ class RankModel {
     return out;
   }
   static StoreLayout small_buckets(const ProcessGroups& groups) {
-    StoreLayout out = store_layout(groups);
+    StoreLayout out = store_layout(groups, 40'000'000);
     out.bucket_elements = 300;
     return out;
   }
