@@ -1,19 +1,30 @@
-// mtl-train: pre-trains a GPT from token files. The same command starts, resumes, or says that it is complete.
+// mtl-train: pre-trains a GPT from token files. The same command starts, resumes, or says that it is complete. Started
+// by mpirun or srun it is one rank of a job.
 #include "cli/dry_run.h"
-#include "cli/run_main.h"
+#include "cli/ranks.h"
 #include "cli/train_flags.h"
 #include "cli/train_setup.h"
 #include "train/trainer.h"
 
 namespace mtl {
 
-Exit train(TrainOptions& options, TrainSetup& setup, Console& console) {
-  options.threads = resolve_threads(options.threads);
+Exit train(TrainOptions& options, TrainSetup& setup, Ranks& ranks, Console& console) {
+  options.threads = resolve_threads(options.threads, ranks.launched().local_size);
   if (options.dry_run) {
     print_out(describe_run(options, setup.start.config));
     return Exit::ok;
   }
-  Trainer trainer(options, std::move(setup.start), setup.tokenizer.get(), console);
+  SignalRequests signals;  // before any other thread, MPI's too: threads inherit that these signals are not theirs
+  RankGroups groups;
+  groups.rank = ranks.launched().rank;
+  groups.groups =
+      ranks.connect(placement_of(options.parallel, groups.rank).grid, options.parallel.distributed_optimizer);
+  if (MpiSession* session = ranks.session()) {
+    session->set_deadline(options.parallel.timeout_minutes * 60);
+    groups.hosts = session->hosts();
+  }
+  Trainer trainer(options, std::move(setup.start), setup.tokenizer.get(), std::move(groups), signals, console);
+  if (MpiSession* session = ranks.session()) session->follow(trainer.step_state());
   return trainer.run();
 }
 
@@ -24,10 +35,14 @@ int main(int argc, char** argv) {
   options.command_line = mtl::join({argv, argv + argc}, " ");
   mtl::Flags flags("mtl-train",
                    "pre-train a GPT language model; the same command starts, resumes, or says that it is complete");
+  mtl::Ranks ranks("mtl-train");
+  flags.check([&] { mtl::settle_world_size(flags, options, ranks.launched().world); });
   mtl::add_train_flags(flags, options);
   mtl::TrainSetup setup;
   flags.check([&] {
-    if (!flags.wants_dump()) mtl::prepare_training(options, flags, setup);
+    if (!flags.wants_dump()) mtl::prepare_training(options, flags, ranks.speaks(), setup);
+    options.settings = flags.dump_config();
   });
-  return mtl::run_main(flags, argc, argv, [&](mtl::Console& console) { return mtl::train(options, setup, console); });
+  return mtl::run_ranks(flags, argc, argv, ranks,
+                        [&](mtl::Console& console) { return mtl::train(options, setup, ranks, console); });
 }

@@ -26,3 +26,8 @@ foreach(module libzstd liblzma zlib)
   pkg_check_modules(${module}_pc REQUIRED IMPORTED_TARGET ${module})
   target_link_libraries(mtl_decompression INTERFACE PkgConfig::${module}_pc)
 endforeach()
+
+find_package(MPI REQUIRED COMPONENTS C)
+add_library(mtl_ranks INTERFACE)
+target_link_libraries(mtl_ranks INTERFACE MPI::MPI_C)
+target_compile_definitions(mtl_ranks INTERFACE OMPI_SKIP_MPICXX)

@@ -184,7 +184,8 @@ void attention_cached(Stream& stream, Arena& scratch, Tensor out, const Attentio
   bool decode = sizes.length == 1;
   Tensor areas = scratch.make({stream.threads(), decode ? cpu::attention_decode_work(capacity, sizes.heads)
                                                         : cpu::attention_forward_work(capacity, sizes.dim)});
-  stream.count(sizes.flops(static_cast<double>(sizes.length * capacity - sizes.length * (sizes.length - 1) / 2)),
+  const std::int64_t pairs = sizes.length * capacity - sizes.length * (sizes.length - 1) / 2;
+  stream.count(sizes.flops(static_cast<double>(pairs)),
                static_cast<double>(in.qkv.bytes() + out.bytes() + cache.keys.bytes() + cache.values.bytes()));
   if (stream.is_meta()) return;
   const std::int32_t* lengths = cache.lengths.data<std::int32_t>();

@@ -7,9 +7,9 @@
 namespace mtl {
 
 std::string describe_run(const TrainOptions& options, const GptConfig& config) {
-  MemoryPlan plan = plan_run(options, config, static_cast<int>(options.threads));
+  MemoryPlan plan = plan_run(options, config, 0);
   std::int64_t samples = options.global_batch_size(), tokens = samples * options.data.seq_length;
-  RunShape shape = run_shape(options, config, static_cast<int>(options.threads));
+  RunShape shape = run_shape(options, config, 0);
   double flops = megatron_flops(config, shape.padded_vocab, samples, options.data.seq_length);
   std::int64_t checkpoint_bytes = 3 * 4 * plan.parameters;
   if (options.json) {

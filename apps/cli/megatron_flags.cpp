@@ -62,21 +62,19 @@ std::vector<Group> refused_numerics() {
 }
 
 std::vector<Group> refused_parallelism() {
-  const char* one = "is not supported in this version, which runs one process; leave it out";
+  const char* one = "is not supported in this version; leave it out";
   const char* deepspeed = "is DeepSpeed's engine, which this is not; say what its configuration says with flags";
   return {
       {0,
        one,
-       {"--sequence-parallel", "--use-distributed-optimizer", "--overlap-grad-reduce", "--overlap-param-gather",
-        "--use-tp-pp-dp-mapping", "--use-torch-fsdp2", "--use-custom-fsdp", "--use-megatron-fsdp", "--tp-comm-overlap",
+       {"--use-torch-fsdp2", "--use-custom-fsdp", "--use-megatron-fsdp", "--tp-comm-overlap",
         "--standalone-embedding-stage", "--defer-embedding-wgrad-compute", "--moe-grouped-gemm",
         "--ddp-average-in-collective"}},
       {1,
        one,
        {"--num-layers-per-virtual-pipeline-stage", "--num-virtual-stages-per-pipeline-rank",
         "--pipeline-model-parallel-split-rank", "--encoder-tensor-model-parallel-size",
-        "--encoder-pipeline-model-parallel-size", "--decoder-first-pipeline-num-layers",
-        "--decoder-last-pipeline-num-layers", "--data-parallel-sharding-strategy",
+        "--encoder-pipeline-model-parallel-size", "--data-parallel-sharding-strategy",
         "--num-distributed-optimizer-instances", "--expert-tensor-parallel-size", "--cp-comm-type"}},
       {0,
        deepspeed,
@@ -136,7 +134,7 @@ std::vector<Group> refused_services() {
       {0,
        none,
        {"--adlr-autoresume", "--mock-data", "--no-data-sharding", "--skip-train", "--test-mode", "--full-validation",
-        "--reset-iteration", "--use-sharp", "--retro-add-retriever"}},
+        "--reset-iteration", "--use-sharp", "--data-parallel-random-init", "--retro-add-retriever"}},
       {1,
        none,
        {"--adlr-autoresume-interval", "--kill-switch-path", "--error-injection-rate", "--error-injection-type",
@@ -165,7 +163,7 @@ std::vector<Group> refused_spellings() {
 
 std::vector<Group> acknowledged() {
   const char* nothing = "chooses nothing any more";
-  const char* alone = "has no effect: one process communicates with none";
+  const char* own = "chooses nothing any more: ranks are what mpirun or srun starts, and talk in one way";
   const char* done = "is done without being asked";
   return {
       {1,
@@ -208,18 +206,17 @@ std::vector<Group> acknowledged() {
         "--barrier-with-L1-time",
         "--no-barrier-with-level-1-timing"}},
       {1,
-       alone,
-       {"--distributed-backend", "--distributed-timeout-minutes", "--DDP-impl", "--local_rank", "--local-rank",
-        "--lazy-mpu-init", "--ddp-bucket-size", "--ddp-num-buckets", "--nccl-communicator-config-path"}},
+       own,
+       {"--distributed-backend", "--DDP-impl", "--local_rank", "--local-rank", "--lazy-mpu-init", "--ddp-num-buckets",
+        "--nccl-communicator-config-path"}},
       {0,
-       alone,
+       own,
        {"--no-async-tensor-model-parallel-allreduce", "--async-tensor-model-parallel-allreduce",
         "--no-scatter-gather-tensors-in-pipeline", "--scatter-gather-tensors-in-pipeline",
         "--no-contiguous-buffers-in-local-ddp", "--use-contiguous-buffers-in-local-ddp",
         "--no-overlap-p2p-communication", "--overlap-p2p-communication", "--use-ring-exchange-p2p",
         "--delay-grad-reduce", "--no-delay-grad-reduce", "--no-align-grad-reduce", "--no-align-param-gather",
-        "--no-pipeline-parallel", "--data-parallel-random-init", "--disable-gloo-process-groups",
-        "--enable-gloo-process-groups"}},
+        "--no-pipeline-parallel", "--disable-gloo-process-groups", "--enable-gloo-process-groups"}},
       {0,
        done,
        {"--log-throughput", "--exit-signal-handler", "--use-cpu-initialization", "--deterministic-mode",
@@ -255,9 +252,8 @@ void add_single_valued(Flags& flags, FixedOptions& fixed) {
   only("--position-embedding-type", fixed.position_embedding_type, "whose model is GPT-2's");
   only("--rerun-mode", fixed.rerun_mode, "which does not repeat steps");
   only("--timing-log-level", fixed.timing_log_level, "which prints no timers");
-  only("--zero-stage", fixed.zero_stage, "which runs one process");
-  only("--expert-model-parallel-size", fixed.expert_parallel, "which runs one process");
-  only("--ds-sequence-parallel-size", fixed.ds_sequence_parallel, "which runs one process");
+  only("--expert-model-parallel-size", fixed.expert_parallel, "whose model has no experts");
+  only("--ds-sequence-parallel-size", fixed.ds_sequence_parallel, "which does not split sequences");
 }
 
 /// Flags whose meaning depends on another.
@@ -266,8 +262,14 @@ void add_related(Flags& flags, TrainOptions& options) {
   flags.add_switch("--no-bias-gelu-fusion", fixed.no_bias_gelu_fusion, "").hidden();
   flags.add_switch("--openai-gelu", fixed.openai_gelu, "").hidden();
   flags.add("--tensorboard-log-interval", &fixed.tensorboard_log_interval, "N", "").hidden();
+  flags.add("--zero-stage", &fixed.zero_stage, "N", "").hidden();
   flags.check([&flags, &options] {
     const FixedOptions& given = options.fixed;
+    if (given.zero_stage == 1) options.parallel.distributed_optimizer = true;  // DeepSpeed's name for it
+    if (given.zero_stage < 0 || given.zero_stage > 1) {
+      flags.problem(cat("--zero-stage ", given.zero_stage),
+                    "is not supported in this version; 0 shares out nothing, 1 the optimizer's state");
+    }
     if (given.no_bias_gelu_fusion && !given.openai_gelu) {  // then Megatron computes GELU by erf
       flags.problem("--no-bias-gelu-fusion",
                     "chooses the erf form of GELU, which is not supported in this version; leave it out, or add "

@@ -1,7 +1,9 @@
 #include "cli/run_main.h"
 
 #include <sched.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -14,6 +16,13 @@ namespace mtl {
 
 namespace {
 
+/// What needs no run.
+void answer(const Flags& flags, Flags::Request request) {
+  if (request == Flags::Request::help) print_out(flags.help());
+  if (request == Flags::Request::version) print_out(cat(flags.program(), " ", kVersion, "\n"));
+  if (request == Flags::Request::dump_config) print_out(flags.dump_config());
+}
+
 int finish(Exit code) {
   if (std::fflush(stdout) != 0 && errno != EPIPE) {
     std::fprintf(stderr, "cannot write to standard output: %s\n", std::strerror(errno));
@@ -25,37 +34,38 @@ int finish(Exit code) {
 }  // namespace
 
 int run_main(Flags& flags, int argc, const char* const* argv, const std::function<Exit(Console&)>& run) {
+  return run_main(flags, argc, argv, run, RunFrame{});
+}
+
+int run_main(Flags& flags, int argc, const char* const* argv, const std::function<Exit(Console&)>& run,
+             const RunFrame& frame) {
   // `mtl-data cat x | head`: a reader that left is no fault; the default action ends the process without a word.
   std::signal(SIGPIPE, SIG_DFL);
-  Console console(flags.program());
-  try {
-    switch (flags.parse(argc, argv)) {
-      case Flags::Request::help:
-        print_out(flags.help());
-        return finish(Exit::ok);
-      case Flags::Request::version:
-        print_out(cat(flags.program(), " ", kVersion, "\n"));
-        return finish(Exit::ok);
-      case Flags::Request::dump_config:
-        print_out(flags.dump_config());
-        return finish(Exit::ok);
-      case Flags::Request::run:
-        break;
-    }
-    console.quiet = flags.quiet;
-    for (const std::string& notice : flags.notices()) console.info(notice);
-    return finish(run(console));
-  } catch (const Error& error) {
+  Console console(frame.name.empty() ? flags.program() : frame.name);
+  auto report = [&](const std::string& message, Exit code) {
     console.end_progress();
-    std::fprintf(stderr, "%s: %s\n", flags.program().c_str(), error.what());
-    finish(error.code());
-    return static_cast<int>(error.code());
+    if (frame.report)
+      frame.report(message, code);
+    else
+      std::fprintf(stderr, "%s: %s\n", flags.program().c_str(), message.c_str());
+    finish(code);
+    return static_cast<int>(code);
+  };
+  try {
+    Flags::Request request = flags.parse(argc, argv);
+    if (request == Flags::Request::run) {
+      console.quiet = flags.quiet || !frame.speaks;
+      for (const std::string& notice : flags.notices()) console.info(notice);
+      return finish(run(console));
+    }
+    if (frame.speaks) answer(flags, request);
+    return finish(Exit::ok);
+  } catch (const Error& error) {
+    return report(error.what(), error.code());
   } catch (const std::bad_alloc&) {
-    std::fprintf(stderr, "%s: out of memory\n", flags.program().c_str());
-    return static_cast<int>(Exit::failure);
+    return report("out of memory", Exit::failure);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s: internal error: %s\n", flags.program().c_str(), error.what());
-    return static_cast<int>(Exit::failure);
+    return report(cat("internal error: ", error.what()), Exit::failure);
   }
 }
 
@@ -67,12 +77,17 @@ void add_threads_flag(Flags& flags, std::int64_t& threads) {
   flags.add("--threads", &threads, "N", "threads to use; 0 means every core this process may run on");
 }
 
-int resolve_threads(std::int64_t threads) {
+int resolve_threads(std::int64_t threads, int local_ranks) {
   if (threads > 0) return static_cast<int>(threads);
   cpu_set_t cores;
   CPU_ZERO(&cores);
   if (sched_getaffinity(0, sizeof cores, &cores) != 0) return 1;
-  return std::max(1, CPU_COUNT(&cores));
+  int allowed = std::max(1, CPU_COUNT(&cores));
+  if (local_ranks <= 1) return allowed;
+  // All cores of the machine: the ranks share them. A part of them: the launcher's choice for this rank, or for a few
+  // (all ranks of a socket), and never more than its fair part.
+  int machine = std::max(allowed, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
+  return std::clamp(machine / local_ranks, 1, allowed);
 }
 
 }  // namespace mtl

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 
 #include "base/console.h"
 #include "cli/flags.h"
@@ -12,12 +13,22 @@ namespace mtl {
 /// Errors become "program: message" on stderr and their exit code. A closed pipe on stdout ends the tool quietly.
 int run_main(Flags& flags, int argc, const char* const* argv, const std::function<Exit(Console&)>& run);
 
+/// What is different when the process is one rank of a job (cli/ranks.h).
+struct RunFrame {
+  std::string name;    // what messages begin with; empty: the program's name
+  bool speaks = true;  // --help and its like are answered, the console informs; warnings and errors come in any case
+  std::function<void(const std::string& message, Exit code)> report;  // instead of "program: message"; may not return
+};
+int run_main(Flags& flags, int argc, const char* const* argv, const std::function<Exit(Console&)>& run,
+             const RunFrame& frame);
+
 /// Writes to stdout, which is data; throws Error(io) when that fails.
 void print_out(std::string_view text);
 
 /// --threads N: adds the flag every tool has. 0 means all cores this process may use.
 void add_threads_flag(Flags& flags, std::int64_t& threads);
-/// The number of threads to use.
-int resolve_threads(std::int64_t threads);
+/// The number of threads to use. 0: all cores that this process may run on, shared out among the ranks of this host
+/// unless their launcher already gave each its own.
+int resolve_threads(std::int64_t threads, int local_ranks = 1);
 
 }  // namespace mtl

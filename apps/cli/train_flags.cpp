@@ -47,7 +47,7 @@ void add_batch_flags(Flags& flags, TrainOptions& options) {
   flags.section("Batches and length");
   flags.add("--micro-batch-size", &batch.micro_batch_size, "N", "samples at a time");
   flags.add("--global-batch-size", &batch.global_batch_size, "N",
-            "samples of an update; the micro-batch size when absent");
+            "samples of an update; one micro-batch a data-parallel rank when absent");
   flags.add("--train-iters", &batch.train_iters, "N", "updates to make");
   flags.add("--train-samples", &batch.train_samples, "N", "samples to train on, instead of --train-iters");
   flags.add("--eval-interval", &batch.eval_interval, "N", "updates between validations");
@@ -106,27 +106,53 @@ void add_logging_flags(Flags& flags, TrainOptions& options) {
   flags.add("--log-jsonl", &logging.log_jsonl, "FILE", "write the same figures as JSON lines");
   flags.add("--peak-tflops", &logging.peak_tflops, "X", "peak of this machine, for MFU; measured when absent");
   flags.add_switch("--dry-run", options.dry_run, "print parameters, memory and FLOPs of the run and end");
+  flags.add("--world-size", &options.parallel.world, "N", "with --dry-run: ranks to plan for");
   flags.add_switch("--json", options.json, "with --dry-run: as JSON");
   flags.section("Machine");
   add_threads_flag(flags, options.threads);
 }
 
-/// Sizes of parallel groups: 1 is what this version runs, and what many scripts say.
 void add_parallel_flags(Flags& flags, TrainOptions& options) {
+  ParallelOptions& parallel = options.parallel;
   flags.section("Parallelism");
-  auto add = [&](const char* name, std::int64_t& size, const char* help) {
-    flags.add(name, &size, "N", help);
-    flags.check([&flags, name, &size] {
-      if (size != 1)
-        flags.problem(cat(name, " ", size), "is not supported in this version, which runs one process; only 1 is");
-    });
-  };
-  add("--tensor-model-parallel-size", options.parallel.tensor, "ranks that share each layer");
-  add("--pipeline-model-parallel-size", options.parallel.pipeline, "ranks that hold consecutive layers");
-  add("--context-parallel-size", options.parallel.context, "ranks that share each sequence");
+  flags.add("--tensor-model-parallel-size", &parallel.tensor, "N", "ranks that share each layer");
+  flags.add_switch("--sequence-parallel", parallel.sequence_parallel,
+                   "they share the rows between their parts of layers, too");
+  flags.add("--pipeline-model-parallel-size", &parallel.pipeline, "N", "stages of consecutive layers");
+  flags.add("--pipeline-schedule", &parallel.schedule, "NAME", "order of a stage's micro-batches")
+      .one_of({"1f1b", "gpipe"});
+  flags.add("--num-layers-in-first-pipeline-stage", &parallel.first_stage_layers, "N", "layers of the first stage")
+      .alias("--decoder-first-pipeline-num-layers");
+  flags.add("--num-layers-in-last-pipeline-stage", &parallel.last_stage_layers, "N", "layers of the last stage")
+      .alias("--decoder-last-pipeline-num-layers");
+  flags.add_switch("--account-for-embedding-in-pipeline-split", parallel.account_for_embedding,
+                   "the embedding counts as a layer");
+  flags.add_switch("--account-for-loss-in-pipeline-split", parallel.account_for_loss,
+                   "the output layer counts as a layer");
+  flags.add_switch("--use-distributed-optimizer", parallel.distributed_optimizer,
+                   "data-parallel ranks share out the optimizer's state");
+  flags.add_switch("--overlap-grad-reduce", parallel.overlap_grad_reduce, "sum gradients while backward goes on");
+  flags.add_switch("--overlap-param-gather", parallel.overlap_param_gather,
+                   "collect updated weights while the next forward goes on");
+  flags.add("--ddp-bucket-size", &parallel.bucket_elements, "N",
+            "gradients that are summed together; 40 M, or 1 M x data-parallel ranks if more, when absent");
+  flags.add_switch("--use-tp-pp-dp-mapping", parallel.tp_pp_dp_mapping,
+                   "number the ranks of a pipeline before those of data parallelism");
+  flags.add("--context-parallel-size", &parallel.context, "N", "ranks that share each sequence; 1");
+  flags.add("--distributed-timeout-minutes", &parallel.timeout_minutes, "X",
+            "longest wait for other ranks before the job ends");
 }
 
 }  // namespace
+
+void settle_world_size(Flags& flags, TrainOptions& options, int launched) {
+  std::int64_t& world = options.parallel.world;
+  bool given = flags.was_given("--world-size");
+  if (given && !options.dry_run)
+    flags.problem("--world-size", "is for --dry-run; a run has the ranks that mpirun or srun starts");
+  if (given && world < 1) flags.problem(cat("--world-size ", world), "must be at least 1");
+  if (!given || !options.dry_run || world < 1) world = launched;
+}
 
 void add_train_flags(Flags& flags, TrainOptions& options) {
   add_model_flags(flags, options);

@@ -148,10 +148,10 @@ void configure(const TrainOptions& options, TrainSetup& setup, bool tokenizer_fa
 
 }  // namespace
 
-void prepare_training(const TrainOptions& options, Flags& flags, TrainSetup& setup) {
+void prepare_training(const TrainOptions& options, Flags& flags, bool speaks, TrainSetup& setup) {
   Findings findings(flags);
   Console console(flags.program());
-  console.quiet = flags.quiet;
+  console.quiet = flags.quiet || !speaks;
   const CheckpointOptions& checkpoint = options.checkpoint;
   check_data(options, findings);
   bool found = check_outputs(options, findings);

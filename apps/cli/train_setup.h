@@ -18,6 +18,7 @@ struct TrainSetup {
 
 /// To be called once from a check of `flags`. A single fault that is none of the command line's (a broken file) is
 /// thrown as it is, with its own exit status; everything else becomes a problem of `flags`.
-void prepare_training(const TrainOptions& options, Flags& flags, TrainSetup& setup);
+/// Only a rank that `speaks` tells what it found.
+void prepare_training(const TrainOptions& options, Flags& flags, bool speaks, TrainSetup& setup);
 
 }  // namespace mtl

@@ -204,7 +204,7 @@ std::string draw_legend(const Chart& chart, const Look& look) {
       used = 0;
     }
     int color = is_shared ? 0 : look.color_of(*series);
-    if (color != 0) sample = format("\033[%dm", color) + sample + "\033[0m";
+    if (color != 0) sample = cat(format("\033[%dm", color), sample, "\033[0m");
     line += cat(" ", sample, " ", name, "  ");
     used += length;
   }

@@ -53,7 +53,7 @@ void write_tensors(const ModelSource& source, const std::string& path, const std
   AtomicFile file(path);
   std::vector<StoredTensor> plan;
   for (const Item& item : items) plan.push_back(item.stored);
-  SafetensorsWriter writer(file.out(), std::move(plan), {{"format", "pt"}});
+  SafetensorsWriter writer(file.out(), plan, {{"format", "pt"}});
   std::vector<std::byte> stored, converted, reordered;
   for (const Item& item : items) {
     auto count = static_cast<std::size_t>(item.source.numel());

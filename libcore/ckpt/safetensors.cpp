@@ -204,7 +204,7 @@ std::span<const std::byte> SafetensorsFile::data(const StoredTensor& tensor) con
   return file_.bytes().subspan(data_begin_ + tensor.begin, tensor.end - tensor.begin);
 }
 
-SafetensorsWriter::SafetensorsWriter(OutputFile& out, std::vector<StoredTensor> plan,
+SafetensorsWriter::SafetensorsWriter(OutputFile& out, const std::vector<StoredTensor>& plan,
                                      const std::map<std::string, std::string>& metadata)
     : out_(out) {
   std::string header = "{";

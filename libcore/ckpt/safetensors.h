@@ -55,10 +55,10 @@ class SafetensorsFile {
 };
 
 /// Writes the header at once, then takes the data of every tensor in the order planned, in pieces of any size.
-/// Names are unique; begin and end of the plan are filled in here.
+/// Names are unique; begin and end in the plan are not read: they follow from its order.
 class SafetensorsWriter {
  public:
-  SafetensorsWriter(OutputFile& out, std::vector<StoredTensor> plan,
+  SafetensorsWriter(OutputFile& out, const std::vector<StoredTensor>& plan,
                     const std::map<std::string, std::string>& metadata = {});
   void write(std::span<const std::byte> data);
   /// Throws unless every planned byte was written.

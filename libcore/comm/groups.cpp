@@ -1,20 +1,35 @@
 #include "comm/groups.h"
+
 #include <algorithm>
+#include <numeric>
+
 namespace mtl {
+
+ProcessGroups make_groups(const RankGrid& grid, int rank, bool shard_optimizer, const MakeGroup& make) {
+  std::vector<int> everyone(static_cast<std::size_t>(grid.world()));
+  std::iota(everyone.begin(), everyone.end(), 0);
+  std::vector<int> tied = {rank};
+  for (const std::vector<int>& group : grid.embedding_groups()) {
+    if (std::find(group.begin(), group.end(), rank) != group.end()) tied = group;
+  }
+  ProcessGroups groups;
+  groups.world = make(everyone, "world");
+  groups.tensor = make(grid.group_of(rank, "tp"), "tensor");
+  groups.pipeline = make(grid.group_of(rank, "pp"), "pipeline");
+  groups.data = make(grid.group_of(rank, "dp-cp"), "data");
+  groups.context = make(grid.group_of(rank, "cp"), "context");
+  groups.embedding = make(tied, "embedding");
+  auto alone = make({rank}, "alone");
+  groups.shards = shard_optimizer ? groups.data : alone;
+  groups.replicas = shard_optimizer ? alone : groups.data;
+  return groups;
+}
+
 ProcessGroups meta_groups(const RankGrid& grid, int rank, bool shard_optimizer) {
-  auto make = [&](std::vector<int> g) -> std::shared_ptr<Communicator> {
-    int at = int(std::find(g.begin(), g.end(), rank) - g.begin());
-    return std::make_shared<MetaCommunicator>(at, int(g.size()));
-  };
-  auto self = std::make_shared<SelfCommunicator>();
-  auto data = make(grid.group_of(rank, "dp-cp"));
-  std::vector<int> pp = grid.group_of(rank, "pp");
-  std::vector<int> emb = {rank};
-  if (pp.size() > 1 && (rank == pp.front() || rank == pp.back())) emb = {pp.front(), pp.back()};
-  std::vector<int> all(std::size_t(grid.world()));
-  for (int i = 0; i < grid.world(); ++i) all[std::size_t(i)] = i;
-  return {make(all), make(grid.group_of(rank, "tp")), make(pp), data, make(grid.group_of(rank, "cp")), make(emb),
-          shard_optimizer ? data : std::static_pointer_cast<Communicator>(self),
-          shard_optimizer ? std::static_pointer_cast<Communicator>(self) : data};
+  return make_groups(grid, rank, shard_optimizer, [rank](const std::vector<int>& ranks, const std::string&) {
+    auto place = std::find(ranks.begin(), ranks.end(), rank) - ranks.begin();
+    return std::make_shared<MetaCommunicator>(static_cast<int>(place), static_cast<int>(ranks.size()));
+  });
 }
-}
+
+}  // namespace mtl

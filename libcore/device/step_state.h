@@ -7,6 +7,7 @@
 namespace mtl {
 
 struct StepState {
+  std::int64_t iteration = 0;    // the current one, from 1
   std::int64_t step = 0;         // optimizer steps begun, 1 in the first
   double lr = 0;                 // of this step
   double weight_decay = 0;       // of this step

@@ -30,7 +30,7 @@ struct MetaRun {
         stage(make_stage(config, dropout, shape.placement, shape.padded_vocab)),
         params(
             Device::meta, kPrecisionFp32, with_gradients, [&](const ParamVisitor& visit) { stage.params(visit); },
-            store_layout(groups)),
+            store_layout(groups, shape.bucket_elements)),
         pipeline(stage, stream, groups, shape.placement.actions(static_cast<int>(shape.micro_batches)), {}) {}
 
   double sent(const std::shared_ptr<Communicator>& group) const {

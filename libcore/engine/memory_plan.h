@@ -19,6 +19,7 @@ struct RunShape {
   bool documents = false;  // batches carry document starts
   int threads = 1;         // work areas are per thread
   Placement placement;
+  std::int64_t bucket_elements = 40'000'000;  // of a reduction of gradients
 };
 
 /// Bytes that a rank sends in a step, by group.

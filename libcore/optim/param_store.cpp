@@ -30,12 +30,13 @@ Shape memory_shape(const ParamSpec& spec, const StoreLayout& layout) {
 
 }  // namespace
 
-StoreLayout store_layout(const ProcessGroups& groups) {
+StoreLayout store_layout(const ProcessGroups& groups, std::int64_t bucket_elements) {
   StoreLayout layout;
   layout.tensor_rank = groups.tensor->rank();
   layout.tensor_size = groups.tensor->size();
   layout.shard_rank = groups.shards->rank();
   layout.shard_size = groups.shards->size();
+  layout.bucket_elements = bucket_elements;
   return layout;
 }
 

@@ -25,7 +25,7 @@ struct StoreLayout {
   int shard_rank = 0, shard_size = 1;         // buckets are owned in so many ranges
   std::int64_t bucket_elements = 40'000'000;  // a bucket is closed when it has as many
 };
-StoreLayout store_layout(const ProcessGroups& groups);
+StoreLayout store_layout(const ProcessGroups& groups, std::int64_t bucket_elements);
 
 /// The place of one parameter in a bucket.
 struct Segment {

@@ -247,7 +247,8 @@ std::unique_ptr<ByteSource> open_input(const std::string& path) {
     source = std::make_unique<PlainSource>(std::move(file));
   }
   // A pipe can be silent for ever, and then a thread that waits for it could not be stopped.
-  return is_regular ? std::make_unique<ReadAhead>(std::move(source)) : std::move(source);
+  if (!is_regular) return source;
+  return std::make_unique<ReadAhead>(std::move(source));
 }
 
 std::string read_all(const std::string& path) {

@@ -79,7 +79,9 @@ void DataFeed::fill(StepBatch& step) {
       fill_sample(batch, static_cast<std::int64_t>(row), samples[row], &unmasked);
     step.unmasked[static_cast<std::size_t>(m)] = unmasked;
     float* weights = batch.loss_weights.data<float>();
-    double denominator = std::max(unmasked, 1.0) * static_cast<double>(shape_.micro_batches);
+    // A mean over the micro-batches of all data-parallel ranks, whose gradients are summed.
+    double denominator =
+        std::max(unmasked, 1.0) * static_cast<double>(shape_.micro_batches * shape_.placement.size(Axis::data));
     for (std::int64_t i = 0; i < batch.loss_weights.numel(); ++i)
       weights[i] = static_cast<float>(weights[i] / denominator);
   }

@@ -51,7 +51,7 @@ class DataFeed {
   ~DataFeed();
 
   /// The next step's micro-batches, valid until the call after the next; throws Error(bad_data) when the data is used
-  /// up. The loss weights are mask / (unmasked of the micro-batch) / micro-batches.
+  /// up. The loss weights are mask / (unmasked of the micro-batch) / micro-batches of all ranks.
   const StepBatch& next();
   /// Seconds that next() has waited for data so far.
   double stalled_seconds() const { return stalled_; }

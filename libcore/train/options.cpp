@@ -15,11 +15,13 @@ void check_batch(const TrainOptions& options, const Report& report) {
   std::int64_t micro = batch.micro_batch_size, global = options.global_batch_size();
   if (micro < 1) report(cat("--micro-batch-size ", micro), "must be at least 1");
   if (global < 1) report(cat("--global-batch-size ", global), "must be at least 1");
-  if (micro >= 1 && global >= 1 && global % micro != 0) {
-    std::int64_t below = global / micro * micro;
-    std::int64_t closest = below == 0 || global - below > below + micro - global ? below + micro : below;
+  std::int64_t once = micro * options.parallel.data();
+  if (micro >= 1 && global >= 1 && global % once != 0) {
+    std::int64_t below = global / once * once;
+    std::int64_t closest = below == 0 || global - below > below + once - global ? below + once : below;
     report(cat("--global-batch-size ", global),
-           cat("is not a multiple of micro-batch-size ", micro, " x data-parallel size 1; nearest: ", closest));
+           cat("is not a multiple of micro-batch-size ", micro, " x data-parallel size ", options.parallel.data(),
+               "; nearest: ", closest));
   }
   if (!batch.train_iters && !batch.train_samples && !options.dry_run)
     report("--train-iters", "is required, or --train-samples");
@@ -93,9 +95,83 @@ void check_rest(const TrainOptions& options, const Report& report) {
   }
 }
 
+void check_parallel(const TrainOptions& options, const Report& report) {
+  const ParallelOptions& parallel = options.parallel;
+  bool sizes_are_good = true;
+  auto size = [&](const char* flag, std::int64_t ranks) {
+    if (ranks >= 1) return;
+    sizes_are_good = false;
+    report(cat(flag, " ", ranks), "must be at least 1");
+  };
+  size("--tensor-model-parallel-size", parallel.tensor);
+  size("--pipeline-model-parallel-size", parallel.pipeline);
+  if (parallel.context != 1)
+    report(cat("--context-parallel-size ", parallel.context), "is not supported in this version; only 1 is");
+  if (!sizes_are_good) return;
+  std::int64_t model = parallel.tensor * parallel.pipeline;
+  if (parallel.world % model != 0) {
+    report(
+        cat("--tensor-model-parallel-size ", parallel.tensor, " x --pipeline-model-parallel-size ", parallel.pipeline),
+        cat("need a multiple of ", model, " ranks, there ", parallel.world == 1 ? "is " : "are ", parallel.world,
+            "; start them with mpirun -n ", (parallel.world / model + 1) * model));
+  }
+  if (parallel.sequence_parallel && options.data.seq_length % parallel.tensor != 0) {
+    report("--sequence-parallel", cat("cuts --seq-length ", options.data.seq_length, " into ", parallel.tensor,
+                                      " parts of different length; make it a multiple"));
+  }
+  if (parallel.overlap_param_gather && !parallel.distributed_optimizer)
+    report("--overlap-param-gather", "needs --use-distributed-optimizer: otherwise nothing is gathered");
+  if (parallel.overlap_param_gather && !parallel.overlap_grad_reduce)
+    report("--overlap-param-gather", "needs --overlap-grad-reduce too, as in Megatron-LM");
+  if (parallel.bucket_elements && *parallel.bucket_elements < 1)
+    report(cat("--ddp-bucket-size ", *parallel.bucket_elements), "must be at least 1");
+  if (!(parallel.timeout_minutes > 0))
+    report(cat("--distributed-timeout-minutes ", parallel.timeout_minutes), "must be positive");
+}
+
+/// What the model and the ranks must agree on.
+void check_division(const TrainOptions& options, const GptConfig& config, const Report& report) {
+  const ParallelOptions& parallel = options.parallel;
+  auto divides = [&](const char* flag, std::int64_t number) {
+    if (parallel.tensor >= 1 && number % parallel.tensor != 0)
+      report(cat(flag, " ", number), cat("is not a multiple of --tensor-model-parallel-size ", parallel.tensor));
+  };
+  divides("--num-attention-heads", config.num_heads);
+  divides("--ffn-hidden-size", config.ffn_hidden_size);
+  if (parallel.pipeline < 1 || config.num_layers < 1 || parallel.world % (parallel.tensor * parallel.pipeline) != 0)
+    return;
+  try {
+    placement_of(parallel, 0).split(config.num_layers);
+  } catch (const Error& error) {
+    report("--pipeline-model-parallel-size", error.what());
+  }
+}
+
 }  // namespace
 
+Placement placement_of(const ParallelOptions& options, int rank) {
+  GridSizes sizes;
+  sizes.tensor = static_cast<int>(options.tensor);
+  sizes.pipeline = static_cast<int>(options.pipeline);
+  sizes.context = static_cast<int>(options.context);
+  sizes.data = static_cast<int>(options.data());
+  Placement placement;
+  placement.grid = RankGrid(sizes, options.tp_pp_dp_mapping ? "tp-cp-ep-pp-dp" : "tp-cp-ep-dp-pp");
+  if (placement.grid.world() != options.world)
+    fail(Exit::usage, options.world, " ranks do not fill a grid of ", placement.grid.world());
+  placement.rank = rank;
+  placement.sequence_parallel = options.sequence_parallel;
+  placement.shard_optimizer = options.distributed_optimizer;
+  placement.schedule = options.schedule == "gpipe" ? ScheduleKind::gpipe : ScheduleKind::one_forward_one_backward;
+  placement.first_stage_layers = options.first_stage_layers;
+  placement.last_stage_layers = options.last_stage_layers;
+  placement.account_for_embedding = options.account_for_embedding;
+  placement.account_for_loss = options.account_for_loss;
+  return placement;
+}
+
 void check_options(const TrainOptions& options, const Report& report) {
+  check_parallel(options, report);
   check_batch(options, report);
   check_architecture(options, report);
   check_optimizer(options, report);
@@ -149,6 +225,7 @@ GptConfig resolve_config(const TrainOptions& options, std::optional<GptConfig> l
     report(cat("--seq-length ", options.data.seq_length),
            cat("is longer than the ", config.max_positions, " positions of the model"));
   }
+  check_division(options, config, report);
   return config;
 }
 

@@ -2,12 +2,14 @@
 // apps/cli/train_flags binds the command line to it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "layout/placement.h"
 #include "nn/gpt_config.h"
 #include "optim/lr_schedule.h"
 #include "text/tokenizer.h"
@@ -35,7 +37,7 @@ struct DataOptions {
 
 struct BatchOptions {
   std::int64_t micro_batch_size = 1;
-  std::optional<std::int64_t> global_batch_size;  // absent: micro_batch_size
+  std::optional<std::int64_t> global_batch_size;  // absent: one micro-batch on every data-parallel rank
   std::optional<std::int64_t> train_iters, train_samples;
   std::int64_t eval_interval = 1000;
   std::int64_t eval_iters = 100;
@@ -65,8 +67,24 @@ struct LoggingOptions {
 
 /// Ranks along each axis; the data-parallel size is what is left of the world.
 struct ParallelOptions {
+  std::int64_t world = 1;  // ranks of the job, as it was launched; --dry-run may ask for another number
   std::int64_t tensor = 1, pipeline = 1, context = 1;
+  bool sequence_parallel = false;
+  bool distributed_optimizer = false, overlap_grad_reduce = false, overlap_param_gather = false;
+  bool tp_pp_dp_mapping = false;  // ranks in the order tp-cp-ep-pp-dp
+  std::string schedule = "1f1b";
+  std::optional<std::int64_t> first_stage_layers, last_stage_layers;
+  bool account_for_embedding = false, account_for_loss = false;
+  std::optional<std::int64_t> bucket_elements;  // of a reduction; absent: Megatron's max(40 M, 1 M x data parallel)
+  double timeout_minutes = 10;                  // of one communication
+
+  std::int64_t data() const {
+    return std::max<std::int64_t>(1, world / std::max<std::int64_t>(1, tensor * pipeline * context));
+  }
 };
+
+/// The place of a rank as the options say. Throws Error(usage) when the ranks do not fill the grid.
+Placement placement_of(const ParallelOptions& options, int rank);
 
 /// What this version has one value for, or none: kept to compare with what scripts say.
 struct FixedOptions {
@@ -93,9 +111,13 @@ struct TrainOptions {
   bool dry_run = false;
   bool json = false;
   std::string command_line;  // as typed, for the provenance of what is written
+  std::string settings;      // every flag's value, one a line: what all ranks must agree on
 
-  std::int64_t global_batch_size() const { return batch.global_batch_size.value_or(batch.micro_batch_size); }
-  std::int64_t micro_batches() const { return global_batch_size() / batch.micro_batch_size; }
+  std::int64_t global_batch_size() const {
+    return batch.global_batch_size.value_or(batch.micro_batch_size * parallel.data());
+  }
+  /// Of a step, on one rank.
+  std::int64_t micro_batches() const { return global_batch_size() / (batch.micro_batch_size * parallel.data()); }
   std::int64_t train_iters() const {
     return batch.train_samples ? *batch.train_samples / global_batch_size() : batch.train_iters.value_or(0);
   }

@@ -2,6 +2,9 @@
 
 #include <cmath>
 
+#include "base/files.h"
+#include "base/hash.h"
+#include "comm/agreement.h"
 #include "train/flops.h"
 
 namespace mtl {
@@ -15,48 +18,71 @@ DropoutOptions dropout_options(const TrainOptions& options) {
 
 }  // namespace
 
-RunShape run_shape(const TrainOptions& options, const GptConfig& config, int threads) {
+RunShape run_shape(const TrainOptions& options, const GptConfig& config, int rank) {
   RunShape shape;
   shape.micro_batch = options.batch.micro_batch_size;
   shape.seq_length = options.data.seq_length;
   shape.micro_batches = options.micro_batches();
-  shape.padded_vocab = padded_vocab_size(config.vocab_size, options.architecture.make_vocab_size_divisible_by, 1);
+  shape.padded_vocab =
+      padded_vocab_size(config.vocab_size, options.architecture.make_vocab_size_divisible_by, options.parallel.tensor);
   shape.documents = options.data.reset_attention_mask;
-  shape.threads = threads;
+  shape.threads = static_cast<int>(options.threads);
+  shape.placement = placement_of(options.parallel, rank);
+  shape.bucket_elements = options.parallel.bucket_elements.value_or(
+      std::max<std::int64_t>(40'000'000, 1'000'000 * options.parallel.data()));
   return shape;
 }
 
-MemoryPlan plan_run(const TrainOptions& options, const GptConfig& config, int threads) {
-  return plan_training(config, dropout_options(options), run_shape(options, config, threads));
+MemoryPlan plan_run(const TrainOptions& options, const GptConfig& config, int rank) {
+  return plan_training(config, dropout_options(options), run_shape(options, config, rank));
 }
 
-Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* tokenizer, Console& console)
-    : options_(options),
+Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* tokenizer, RankGroups ranks,
+                 SignalRequests& signals, Console& console)
+    : signals_(signals),
+      options_(options),
       console_(console),
       tokenizer_(tokenizer),
+      ranks_(std::move(ranks)),
       config_(start.config),
       state_(start.state.value_or(TrainState{})),
       data_(options, config_.vocab_size, tokenizer == nullptr ? -1 : tokenizer->eod()),
-      shape_(run_shape(options, config_, static_cast<int>(options.threads))),
-      stage_(whole_model(config_, dropout_options(options), shape_.padded_vocab)),
-      params_(Device::cpu, kPrecisionFp32, true, [&](const ParamVisitor& visit) { stage_.params(visit); }),
-      plan_(plan_run(options, config_, shape_.threads)),
+      shape_(run_shape(options, config_, ranks_.rank)),
+      stage_(make_stage(config_, dropout_options(options), shape_.placement, shape_.padded_vocab)),
+      params_(
+          Device::cpu, kPrecisionFp32, true, [&](const ParamVisitor& visit) { stage_.params(visit); },
+          store_layout(ranks_.groups, shape_.bucket_elements)),
+      plan_(plan_run(options, config_, ranks_.rank)),
       stream_(Device::cpu, shape_.threads),
-      groups_(single_process_groups()),
+      totals_memory_(Device::cpu, StepTotals::doubles() * sizeof(double)),
       schedule_(resolve_schedule(options.optimizer.schedule, {options.batch.train_iters, options.batch.train_samples,
                                                               options.global_batch_size()})),
       optimizer_(params_,
                  {{options.optimizer.adam_beta1, options.optimizer.adam_beta2, options.optimizer.adam_eps},
                   options.optimizer.clip_grad,
-                  {}},
-                 stream_, groups_),
-      pipeline_(stage_, stream_, groups_, shape_.placement.actions(static_cast<int>(shape_.micro_batches)), plan_,
+                  {options.parallel.overlap_grad_reduce, options.parallel.overlap_param_gather}},
+                 stream_, ranks_.groups),
+      pipeline_(stage_, stream_, ranks_.groups, shape_.placement.actions(static_cast<int>(shape_.micro_batches)), plan_,
                 &optimizer_.sync()) {
+  check_agreement(start);
   if (start.source) {
     resume_from(start);
   } else {
     params_.initialize(static_cast<std::uint64_t>(options.seed));
   }
+}
+
+/// Ranks that run something else, or on something else, would train what nobody asked for.
+void Trainer::check_agreement(const RunStart& start) {
+  if (ranks_.groups.world->size() == 1) return;
+  std::string program = read_file("/proc/self/exe"), from = start.source ? start.source->folder() : "nothing";
+  if (start.state) from += cat(", iteration ", start.state->iteration);
+  check_same(*ranks_.groups.world, stream_, ranks_.hosts,
+             {{"program", hash_text(hash_bytes(program.data(), program.size()))},
+              {"command line", options_.settings},
+              {"tokenizer", tokenizer_ == nullptr ? "none" : hash_text(tokenizer_->hash())},
+              {"data", data_.identity().dump()},
+              {"start", from}});
 }
 
 void Trainer::resume_from(RunStart& start) {
@@ -96,6 +122,8 @@ SamplerOptions Trainer::sampler(Split split, std::int64_t consumed) const {
   sampler.total = data_.dataset(split)->size();
   sampler.consumed = consumed;
   sampler.micro_batch_size = options_.batch.micro_batch_size;
+  sampler.dp_size = shape_.placement.size(Axis::data);
+  sampler.dp_rank = shape_.placement.coordinate(Axis::data);
   return sampler;
 }
 
@@ -108,7 +136,7 @@ Exit Trainer::run() {
   std::int64_t last = options_.train_iters();
   bool validated = state_.extra.is_object() && state_.extra.bool_or("finished", false);  // the last validation is done
   if (state_.iteration > last || (state_.iteration == last && validated)) {
-    if (!options_.checkpoint.save.empty()) settle_complete_run(options_.checkpoint.save, state_.iteration);
+    if (!options_.checkpoint.save.empty() && speaks()) settle_complete_run(options_.checkpoint.save, state_.iteration);
     console_.info(cat("already complete: ", state_.iteration, " of ", last, " iterations are done"));
     return Exit::ok;
   }
@@ -125,11 +153,18 @@ Exit Trainer::run() {
 
 /// What a run needs besides its memory: the right to save, the sinks of its figures, the data from where it stands.
 void Trainer::prepare() {
-  if (!options_.checkpoint.save.empty()) save_directory_.emplace(options_.checkpoint.save, *groups_.world, stream_);
+  if (!options_.checkpoint.save.empty())
+    save_directory_.emplace(options_.checkpoint.save, *ranks_.groups.world, stream_);
   peak_tflops_ = options_.logging.peak_tflops.value_or(0);
   if (peak_tflops_ == 0) peak_tflops_ = measure_peak_tflops(shape_.threads);
-  metrics_.emplace(MetricsOptions{!console_.quiet, options_.logging.tensorboard_dir, options_.logging.log_jsonl,
-                                  state_.iteration, 1, start_record()});
+  MetricsOptions sinks;  // of a rank that does not speak there are none
+  sinks.terminal = speaks() && !console_.quiet;
+  if (speaks()) sinks.tensorboard_dir = options_.logging.tensorboard_dir;
+  if (speaks()) sinks.log_jsonl = options_.logging.log_jsonl;
+  sinks.start_iteration = state_.iteration;
+  sinks.world_size = options_.parallel.world;
+  sinks.start = start_record();
+  metrics_.emplace(sinks);
   interval_.began = now_seconds();
   if (state_.iteration == options_.train_iters()) return;  // only the last validation is left
   saved_iteration_ = state_.iteration;
@@ -143,20 +178,20 @@ bool Trainer::go_on() {
   auto divides = [&](const std::optional<std::int64_t>& interval) {
     return interval && state_.iteration % *interval == 0;
   };
-  if (signals_.take_status()) {
+  if (last_.status > 0) {
     console_.info(cat("iteration ", state_.iteration, " of ", options_.train_iters(), ", ", state_.consumed_samples,
                       " samples consumed"));
   }
-  bool asked = signals_.take_save();
+  bool asked = last_.save > 0;
   if (asked && !save_directory_) console_.warn("asked to save, but there is no --save folder");
-  bool ends = signals_.wants_end() || divides(checkpoint.exit_interval);
+  bool ends = last_.end > 0 || divides(checkpoint.exit_interval);
   if (asked || ends || divides(checkpoint.save_interval)) save(false);
   return !ends;
 }
 
 /// Ends before the run is complete, saved.
 Exit Trainer::leave() {
-  bool by_signal = signals_.wants_end();
+  bool by_signal = last_.end > 0;
   if (by_signal && !save_directory_) {
     fail(Exit::failure, "ended by a signal at iteration ", state_.iteration, "; without --save nothing was kept");
   }
@@ -182,16 +217,24 @@ void Trainer::finish() {
 // One optimizer step: the way of every token from the data to a weight update.
 void Trainer::train_step() {
   const StepBatch& batch = train_feed_->next();
+  step_.iteration = state_.iteration + 1;
   step_.step = state_.optimizer_steps + 1;
   // The schedule advances by the samples of updates that were made; the data advances by all.
   std::int64_t scheduled = state_.consumed_samples - state_.skipped_iterations * options_.global_batch_size();
   step_.lr = learning_rate(schedule_, scheduled);
   step_.weight_decay = weight_decay(schedule_, scheduled);
   optimizer_.begin_step();
-  pipeline_.train(*batch.buffers, &step_, state_.consumed_samples, options_.batch.micro_batch_size);
+  std::int64_t micro_batch = options_.batch.micro_batch_size, dp_rank = shape_.placement.coordinate(Axis::data);
+  pipeline_.train(*batch.buffers, &step_, state_.consumed_samples + dp_rank * micro_batch,
+                  micro_batch * shape_.placement.size(Axis::data));
   optimizer_.step(pipeline_.scratch(), &step_);
 
-  double loss = step_loss(batch);
+  StepTotals totals;
+  totals.take(signals_);
+  if (counts_losses()) totals.add(batch);
+  exchange(totals);
+  last_ = totals;
+  double loss = totals.loss();
   ++state_.iteration;
   state_.consumed_samples += options_.global_batch_size();
   ++interval_.timed;
@@ -209,17 +252,13 @@ void Trainer::train_step() {
   }
 }
 
-/// Sum of the losses of all unmasked tokens over their number, in fp64: what is logged.
-double step_loss(const StepBatch& step) {
-  double sum = 0, tokens = 0;
-  for (std::size_t m = 0; m < step.unmasked.size(); ++m) {
-    Tensor losses = step.buffers->losses(static_cast<int>(m));
-    const float* loss = losses.data<float>();
-    const float* weight = step.buffers->batch(static_cast<int>(m)).loss_weights.data<float>();
-    for (std::int64_t i = 0; i < losses.numel(); ++i) sum += weight[i] != 0 ? double{loss[i]} : 0;
-    tokens += step.unmasked[m];
-  }
-  return tokens > 0 ? sum / tokens : 0;
+/// Ranks that share a layer all know its losses; one of them counts.
+bool Trainer::counts_losses() const {
+  return shape_.placement.stage() == shape_.placement.stages() - 1 && shape_.placement.coordinate(Axis::tensor) == 0;
+}
+
+void Trainer::exchange(StepTotals& totals) {
+  totals.exchange(*ranks_.groups.world, stream_, totals_memory_.tensor(DType::f64, {StepTotals::doubles()}));
 }
 
 void Trainer::report_interval() {
@@ -237,10 +276,11 @@ void Trainer::report_interval() {
   report.grad_norm = step_.grad_norm;
   report.skipped_iterations = interval_.skipped;
   report.nan_iterations = interval_.nan;
-  report.tflops_per_device = megatron_flops(config_, shape_.padded_vocab, samples, length) / seconds / 1e12;
+  auto ranks = static_cast<double>(options_.parallel.world);
+  report.tflops_per_device = megatron_flops(config_, shape_.padded_vocab, samples, length) / seconds / 1e12 / ranks;
   report.tokens_per_second = static_cast<double>(samples * length) / seconds;
-  report.mfu_a = flops_per_token_a(config_, length) * report.tokens_per_second / (peak_tflops_ * 1e12);
-  report.mfu_b = flops_per_token_b(config_, length) * report.tokens_per_second / (peak_tflops_ * 1e12);
+  report.mfu_a = flops_per_token_a(config_, length) * report.tokens_per_second / (ranks * peak_tflops_ * 1e12);
+  report.mfu_b = flops_per_token_b(config_, length) * report.tokens_per_second / (ranks * peak_tflops_ * 1e12);
   double stalled = train_feed_->stalled_seconds();
   report.data_stall_ms = (stalled - interval_.stalled) * 1e3 / static_cast<double>(interval_.timed);
   metrics_->report(report);
@@ -250,18 +290,15 @@ void Trainer::report_interval() {
 }
 
 double Trainer::held_out_loss(DataFeed& feed) {
-  double sum = 0, tokens = 0;
+  StepTotals totals;
   for (std::int64_t round = 0; round < options_.batch.eval_iters; ++round) {
     const StepBatch& step = feed.next();
-    double unmasked = 0;
-    for (std::size_t m = 0; m < step.unmasked.size(); ++m) {
+    for (std::size_t m = 0; m < step.unmasked.size(); ++m)
       pipeline_.evaluate(step.buffers->batch(static_cast<int>(m)), step.buffers->losses(static_cast<int>(m)), &step_);
-      unmasked += step.unmasked[m];
-    }
-    sum += step_loss(step) * unmasked;
-    tokens += unmasked;
+    if (counts_losses()) totals.add(step);
   }
-  return tokens > 0 ? sum / tokens : 0;
+  exchange(totals);
+  return totals.loss();
 }
 
 void Trainer::report_held_out(const char* name, double loss, bool final) {
@@ -304,7 +341,7 @@ void Trainer::save(bool finished) {
   how.command_line = options_.command_line;
   how.keep_last = options_.checkpoint.keep_last;
   if (tokenizer_ != nullptr) how.add_files = [&](const std::string& folder) { tokenizer_->save(folder); };
-  std::string path = save_directory_->save(config_, params_, state_, how, groups_, stream_);
+  std::string path = save_directory_->save(config_, params_, state_, how, ranks_.groups, stream_);
   saved_iteration_ = state_.iteration;
   console_.info(cat("saved ", path, " in ", human_seconds(now_seconds() - began)));
   interval_.began += now_seconds() - began;
@@ -314,6 +351,10 @@ Json Trainer::start_record() const {
   return Json::object({{"command", options_.command_line},
                        {"parameters", config_.parameter_count()},
                        {"threads", shape_.threads},
+                       {"world_size", options_.parallel.world},
+                       {"tensor_parallel", options_.parallel.tensor},
+                       {"pipeline_parallel", options_.parallel.pipeline},
+                       {"data_parallel", options_.parallel.data()},
                        {"peak_tflops", peak_tflops_},
                        {"global_batch_size", options_.global_batch_size()},
                        {"seq_length", options_.data.seq_length},

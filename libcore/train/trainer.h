@@ -16,30 +16,40 @@
 #include "train/options.h"
 #include "train/signals.h"
 #include "train/start.h"
+#include "train/step_totals.h"
 
 namespace mtl {
 
-/// Sizes of a step as the options say.
-RunShape run_shape(const TrainOptions& options, const GptConfig& config, int threads);
-/// The memory that a run of these options takes; what --dry-run prints.
-MemoryPlan plan_run(const TrainOptions& options, const GptConfig& config, int threads);
+/// Sizes of a step as the options say, on one rank.
+RunShape run_shape(const TrainOptions& options, const GptConfig& config, int rank);
+/// What a run of these options takes of a rank; what --dry-run prints.
+MemoryPlan plan_run(const TrainOptions& options, const GptConfig& config, int rank);
 
-/// Losses of all unmasked tokens of a step, summed in fp64, over their number: what is logged.
-double step_loss(const StepBatch& step);
+/// One rank's place among the others.
+struct RankGroups {
+  int rank = 0;
+  ProcessGroups groups = single_process_groups();
+  std::vector<std::string> hosts = {"here"};  // by rank, for messages
+};
 
 class Trainer {
  public:
   /// `start` says from where; see start.h. Without a tokenizer (null) documents cannot be told apart. Allocates
-  /// everything the run needs.
-  Trainer(const TrainOptions& options, RunStart start, const Tokenizer* tokenizer, Console& console);
+  /// everything the run needs. All ranks make one, and call run().
+  Trainer(const TrainOptions& options, RunStart start, const Tokenizer* tokenizer, RankGroups ranks,
+          SignalRequests& signals, Console& console);
 
   /// Runs to the end, to --exit-interval or to a signal. Exit::ok, or Exit::requeue after a save that a signal asked
   /// for.
   Exit run();
+  /// Where the current step stands, for messages.
+  const StepState& step_state() const { return step_; }
 
  private:
   void prepare();
   void train_step();
+  bool counts_losses() const;
+  void exchange(StepTotals& totals);
   bool go_on();
   Exit leave();
   void report_interval();
@@ -48,16 +58,20 @@ class Trainer {
   void validate(bool final);
   void finish();
   void save(bool finished);
+  void check_agreement(const RunStart& start);
   void resume_from(RunStart& start);
   void refuse_other_data(const std::string& checkpoint) const;
   Json start_record() const;
   SamplerOptions sampler(Split split, std::int64_t consumed) const;
   std::unique_ptr<DataFeed> feed(Split split, std::int64_t consumed) const;
 
-  SignalRequests signals_;  // first: a signal while data and weights are read must not end the process
+  bool speaks() const { return ranks_.rank == 0; }
+
+  SignalRequests& signals_;
   const TrainOptions& options_;
   Console& console_;
   const Tokenizer* tokenizer_;
+  RankGroups ranks_;
   GptConfig config_;
   TrainState state_;  // where training stands: what a checkpoint remembers
   std::optional<SaveDirectory> save_directory_;
@@ -69,13 +83,14 @@ class Trainer {
   ParamStore params_;
   MemoryPlan plan_;
   Stream stream_;
-  ProcessGroups groups_;
+  Buffer totals_memory_;
   LrScheduleOptions schedule_;
   Optimizer optimizer_;
   Pipeline pipeline_;
   StepState step_;
   std::unique_ptr<DataFeed> train_feed_, valid_feed_;
 
+  StepTotals last_;  // what the ranks told each other after the last step
   std::optional<Metrics> metrics_;
   double peak_tflops_ = 0;
   struct Interval {                 // since the last log line

@@ -1,0 +1,56 @@
+// What a main needs whose process may be one rank of a job: who it is, its groups, and a frame that ends the whole job
+// when one rank fails.
+//
+//   Ranks ranks("mtl-train");
+//   flags.check([&] { ...ranks.launched().world... });
+//   return run_ranks(flags, argc, argv, ranks, [&](Console& console) -> Exit {
+//     ProcessGroups groups = ranks.connect(grid, shard_optimizer);
+//     ...
+//   });
+//
+// Only rank 0's console informs; warnings and errors come from all, with the rank before them. What is wrong with the
+// flags is found before MPI is touched, by every rank for itself: rank 0 says so at once, the others only if the job
+// still lives a second later, for then it is their fault alone.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "cli/run_main.h"
+#include "comm/groups.h"
+#include "comm/mpi_session.h"
+
+namespace mtl {
+
+class Ranks {
+ public:
+  explicit Ranks(std::string program) : program_(std::move(program)) {}
+  Ranks(const Ranks&) = delete;
+
+  /// Who this process is; touches no MPI. Throws Error(usage) when its launcher is none of ours.
+  const RankEnvironment& launched();
+  /// Also where launched() throws.
+  int rank();
+  /// True for the one that talks to the user.
+  bool speaks() { return rank() == 0; }
+  /// The session, started by the first call; null in a world of one, which never touches MPI.
+  MpiSession* session();
+  /// The groups of this rank; collective. single_process_groups() in a world of one.
+  ProcessGroups connect(const RankGrid& grid, bool shard_optimizer);
+
+ private:
+  friend int run_ranks(Flags&, int, const char* const*, Ranks&, const std::function<Exit(Console&)>&);
+  void report(const std::string& message, Exit code);
+
+  std::string program_;
+  std::optional<RankEnvironment> launched_;
+  std::unique_ptr<MpiSession> session_;
+};
+
+/// run_main for one rank of a job. When `run` has returned, all ranks meet and MPI ends; when it throws, the job ends
+/// with the error's exit status.
+int run_ranks(Flags& flags, int argc, const char* const* argv, Ranks& ranks, const std::function<Exit(Console&)>& run);
+
+}  // namespace mtl

@@ -1,0 +1,61 @@
+#include "comm/agreement.h"
+
+#include <algorithm>
+#include <map>
+
+#include "comm/text_exchange.h"
+
+namespace mtl {
+
+namespace {
+
+/// "rank 3 (host b)", "ranks 1, 3, 5 (hosts a, b)"; of many only the first few.
+std::string name_ranks(const std::vector<int>& ranks, const std::vector<std::string>& hosts) {
+  constexpr std::size_t kShown = 8;
+  std::vector<std::string> numbers, places;
+  for (int rank : ranks) {
+    if (numbers.size() == kShown) {
+      numbers.push_back(cat("and ", ranks.size() - kShown, " more"));
+      break;
+    }
+    numbers.push_back(cat(rank));
+    const std::string& host = hosts.at(static_cast<std::size_t>(rank));
+    if (std::find(places.begin(), places.end(), host) == places.end()) places.push_back(host);
+  }
+  return cat(ranks.size() == 1 ? "rank " : "ranks ", join(numbers, ", "), " (", join(places, ", "), ")");
+}
+
+/// The first line that differs, as it is in `ours` and `theirs`.
+std::pair<std::string, std::string> first_difference(const std::string& ours, const std::string& theirs) {
+  std::vector<std::string> a = split(ours, '\n'), b = split(theirs, '\n');
+  std::size_t line = 0;
+  while (line < a.size() && line < b.size() && a[line] == b[line]) ++line;
+  auto quoted = [&](const std::vector<std::string>& lines) {
+    return line < lines.size() ? cat("'", lines[line], "'") : std::string("nothing more");
+  };
+  return {quoted(a), quoted(b)};
+}
+
+}  // namespace
+
+void check_same(Communicator& world, Stream& stream, const std::vector<std::string>& hosts,
+                const std::vector<AgreedItem>& items) {
+  std::string problems;
+  for (const AgreedItem& item : items) {
+    std::vector<std::string> texts = gather_texts(world, stream, cat(item.name, "\n", item.text));
+    std::map<std::string, std::vector<int>> others;  // ranks by what they have
+    for (std::size_t rank = 1; rank < texts.size(); ++rank) {
+      if (texts[rank] != texts[0]) others[texts[rank]].push_back(static_cast<int>(rank));
+    }
+    for (const auto& [text, ranks] : others) {
+      auto [ours, theirs] = first_difference(texts[0], text);
+      problems += cat("\n  ", item.name, ": ", name_ranks(ranks, hosts), ranks.size() == 1 ? " has " : " have ", theirs,
+                      ", rank 0 (", hosts.at(0), ") has ", ours);
+    }
+  }
+  if (!problems.empty())
+    fail(Exit::usage,
+         "the ranks of this job do not agree; start all with the same command, program and files:", problems);
+}
+
+}  // namespace mtl

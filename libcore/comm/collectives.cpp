@@ -1,0 +1,238 @@
+#include "comm/collectives.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "comm/lanes.h"
+#include "comm/rank_sums.h"
+
+namespace mtl {
+
+namespace {
+
+constexpr std::size_t kSmall = 8 << 10;  // bytes
+constexpr int kSlots = 2;                // one segment is added while the next one comes in
+
+/// Bytes of one rank's segment in the staging buffer; large groups get smaller ones, so that the buffer stays small.
+std::size_t segment_bytes(int size) {
+  return std::clamp<std::size_t>((std::size_t{8} << 20) / static_cast<std::size_t>(kSlots * size), kSmall, 128 << 10) /
+         kSmall * kSmall;
+}
+
+std::byte* bytes_of(const Tensor& tensor) { return static_cast<std::byte*>(tensor.raw()); }
+
+/// Where part `part` of a whole begins, when the parts differ by one element at most; part `size` is the end.
+std::size_t part_begin(const Tensor& whole, int part, int size) {
+  std::size_t count = static_cast<std::size_t>(whole.numel()), parts = static_cast<std::size_t>(size);
+  std::size_t index = static_cast<std::size_t>(part);
+  return (index * (count / parts) + std::min(index, count % parts)) * size_of(whole.dtype());
+}
+
+/// The others of a group, starting with the next one: nobody is everybody's first.
+template <class Function>
+void for_others(const GroupLink& link, const Function& function) {
+  for (int step = 1; step < link.size; ++step) function((link.rank + step) % link.size);
+}
+
+/// Receives this rank's part from all others and adds it up, segment by segment, while the other parts go out.
+class PartSums {
+ public:
+  /// `out`: this rank's part, `bytes` long; it may be where `whole` has it.
+  PartSums(const GroupLink& link, const OperationLabel* label, Tensor whole, std::byte* out, Reduce how)
+      : link_(link), label_(label), dtype_(whole.dtype()), how_(how), out_(out), segment_(segment_bytes(link.size)) {
+    auto begin = [&](int part) { return part_begin(whole, part, link.size); };
+    own_ = bytes_of(whole) + begin(link.rank);
+    bytes_ = begin(link.rank + 1) - begin(link.rank);
+    int tag = tag_of(label->kind, label->number);
+    for_others(link, [&](int peer) {
+      Lane::End end{Lane::Direction::send, peer, tag, segment_};
+      sends_.add(link, label, end, bytes_of(whole) + begin(peer), begin(peer + 1) - begin(peer));
+    });
+    inputs_.resize(static_cast<std::size_t>(link.size));
+  }
+  PartSums(const PartSums&) = delete;
+
+  bool move_on() {
+    bool moved = true;
+    while (moved) {
+      moved = false;
+      while (received_ < bytes_ && received_ < summed_ + kSlots * segment_) receive_segment();
+      while (summed_ < received_ && pending_[slot_of(summed_)] == 0) {
+        sum_segment();
+        moved = true;
+      }
+    }
+    return sends_.move_on() && summed_ == bytes_;
+  }
+
+ private:
+  std::size_t slot_of(std::size_t offset) const { return offset / segment_ % kSlots; }
+  std::byte* staging(std::size_t offset, int peer) const {
+    std::size_t ranks = static_cast<std::size_t>(link_.size);
+    return link_.staging + (slot_of(offset) * ranks + static_cast<std::size_t>(peer)) * segment_;
+  }
+  void receive_segment() {
+    std::size_t bytes = std::min(segment_, bytes_ - received_);
+    for_others(link_, [&](int peer) {
+      link_.wire->receive({link_.handle, peer, tag_of(label_->kind, label_->number), staging(received_, peer), bytes,
+                           &pending_[slot_of(received_)], label_});
+    });
+    received_ += bytes;
+  }
+  void sum_segment() {
+    std::size_t bytes = std::min(segment_, bytes_ - summed_);
+    for (int r = 0; r < link_.size; ++r)
+      inputs_[static_cast<std::size_t>(r)] = r == link_.rank ? own_ + summed_ : staging(summed_, r);
+    reduce_in_rank_order(dtype_, how_, out_ + summed_, inputs_, bytes);
+    summed_ += bytes;
+  }
+
+  const GroupLink& link_;
+  const OperationLabel* label_;
+  DType dtype_;
+  Reduce how_;
+  std::byte* own_;
+  std::byte* out_;
+  std::size_t segment_, bytes_, received_ = 0, summed_ = 0;  // bytes; received_: those asked for
+  std::array<int, kSlots> pending_{};
+  std::vector<const std::byte*> inputs_;  // one per rank
+  Lanes sends_;
+};
+
+/// Everyone's part to everyone. `whole` has this rank's part in place.
+void add_gather(Lanes& lanes, const GroupLink& link, const OperationLabel* label, OperationKind kind, Tensor whole) {
+  int tag = tag_of(kind, label->number);
+  auto add = [&](Lane::Direction direction, int peer, int part) {
+    std::size_t begin = part_begin(whole, part, link.size), end = part_begin(whole, part + 1, link.size);
+    lanes.add(link, label, Lane::End{direction, peer, tag}, bytes_of(whole) + begin, end - begin);
+  };
+  for_others(link, [&](int peer) { add(Lane::Direction::receive, peer, peer); });
+  for_others(link, [&](int peer) { add(Lane::Direction::send, peer, link.rank); });
+}
+
+class AllReduce final : public Task {
+ public:
+  AllReduce(const GroupLink& link, const OperationLabel& label, Tensor data, Reduce how)
+      : Task(label), sums_(link, &this->label(), data, bytes_of(data) + part_begin(data, link.rank, link.size), how) {
+    add_gather(gather_, link, &this->label(), OperationKind::all_reduce_sums, data);
+  }
+
+ private:
+  bool move_on() override {
+    // A part comes back into the place from which it was sent: not before it is gone.
+    summed_ = summed_ || sums_.move_on();
+    return summed_ && gather_.move_on();
+  }
+  PartSums sums_;
+  Lanes gather_;
+  bool summed_ = false;
+};
+
+class SmallAllReduce final : public Task {
+ public:
+  SmallAllReduce(const GroupLink& link, const OperationLabel& label, Tensor data, Reduce how)
+      : Task(label), link_(link), data_(data), how_(how) {
+    int tag = tag_of(label.kind, label.number);
+    auto add = [&](Lane::Direction direction, int peer, std::byte* place) {
+      lanes_.add(link_, &this->label(), Lane::End{direction, peer, tag}, place, data_.bytes());
+    };
+    for_others(link_, [&](int peer) { add(Lane::Direction::receive, peer, staging(peer)); });
+    for_others(link_, [&](int peer) { add(Lane::Direction::send, peer, bytes_of(data_)); });
+  }
+
+ private:
+  std::byte* staging(int peer) const { return link_.staging + static_cast<std::size_t>(peer) * kSmall; }
+  bool move_on() override {
+    if (!lanes_.move_on()) return false;
+    std::vector<const std::byte*> inputs;
+    for (int r = 0; r < link_.size; ++r) inputs.push_back(r == link_.rank ? bytes_of(data_) : staging(r));
+    reduce_in_rank_order(data_.dtype(), how_, bytes_of(data_), inputs, data_.bytes());
+    return true;
+  }
+  const GroupLink& link_;
+  Tensor data_;
+  Reduce how_;
+  Lanes lanes_;
+};
+
+class ReduceScatter final : public Task {
+ public:
+  ReduceScatter(const GroupLink& link, const OperationLabel& label, Tensor out, Tensor in)
+      : Task(label), sums_(link, &this->label(), in, bytes_of(out), Reduce::sum) {}
+
+ private:
+  bool move_on() override { return sums_.move_on(); }
+  PartSums sums_;
+};
+
+class AllGather final : public Task {
+ public:
+  AllGather(const GroupLink& link, const OperationLabel& label, Tensor out, Tensor in)
+      : Task(label), in_(in), place_(bytes_of(out) + static_cast<std::size_t>(link.rank) * in.bytes()) {
+    add_gather(lanes_, link, &this->label(), label.kind, out);
+  }
+
+ private:
+  bool move_on() override {
+    if (!copied_ && in_.bytes() > 0 && place_ != bytes_of(in_)) std::memmove(place_, in_.raw(), in_.bytes());
+    copied_ = true;
+    return lanes_.move_on();
+  }
+  Tensor in_;
+  std::byte* place_;  // this rank's part of out
+  bool copied_ = false;
+  Lanes lanes_;
+};
+
+/// What needs no arithmetic: lanes alone.
+class Exchange final : public Task {
+ public:
+  explicit Exchange(const OperationLabel& label) : Task(label) {}
+  Lanes lanes;
+
+ private:
+  bool move_on() override { return lanes.move_on(); }
+};
+
+}  // namespace
+
+std::size_t staging_bytes(int size) { return kSlots * static_cast<std::size_t>(size) * segment_bytes(size); }
+
+std::shared_ptr<Task> all_reduce_task(const GroupLink& link, const OperationLabel& label, Tensor data, Reduce how) {
+  if (data.bytes() <= kSmall) return std::make_shared<SmallAllReduce>(link, label, data, how);
+  return std::make_shared<AllReduce>(link, label, data, how);
+}
+
+std::shared_ptr<Task> all_gather_task(const GroupLink& link, const OperationLabel& label, Tensor out, Tensor in) {
+  return std::make_shared<AllGather>(link, label, out, in);
+}
+
+std::shared_ptr<Task> reduce_scatter_task(const GroupLink& link, const OperationLabel& label, Tensor out, Tensor in) {
+  return std::make_shared<ReduceScatter>(link, label, out, in);
+}
+
+std::shared_ptr<Task> broadcast_task(const GroupLink& link, const OperationLabel& label, Tensor data, int root) {
+  auto task = std::make_shared<Exchange>(label);
+  auto add = [&](Lane::Direction direction, int peer) {
+    Lane::End end{direction, peer, tag_of(label.kind, label.number)};
+    task->lanes.add(link, &task->label(), end, bytes_of(data), data.bytes());
+  };
+  if (link.rank == root) {
+    for_others(link, [&](int peer) { add(Lane::Direction::send, peer); });
+  } else {
+    add(Lane::Direction::receive, root);
+  }
+  return task;
+}
+
+std::shared_ptr<Task> message_task(const GroupLink& link, const OperationLabel& label, Tensor data, int peer) {
+  auto task = std::make_shared<Exchange>(label);
+  bool sends = label.kind == OperationKind::send;
+  Lane::End end{sends ? Lane::Direction::send : Lane::Direction::receive, peer,
+                tag_of(OperationKind::send, label.number)};
+  task->lanes.add(link, &task->label(), end, bytes_of(data), data.bytes());
+  return task;
+}
+
+}  // namespace mtl

@@ -1,0 +1,120 @@
+#include "comm/launch.h"
+
+#include <cstdlib>
+#include <optional>
+
+#include "base/error.h"
+
+namespace mtl {
+
+namespace {
+
+class Variables {
+ public:
+  explicit Variables(const GetVariable& get) : get_(get) {}
+  bool has(const char* name) const { return get_(name) != nullptr; }
+  std::string text(const char* name) const {
+    const char* value = get_(name);
+    return value == nullptr ? "" : value;
+  }
+  /// Empty when it is not set; an error when it is no number.
+  std::optional<int> number(const char* name) const {
+    if (!has(name)) return {};
+    auto value = parse_int(text(name));
+    if (!value || *value < 0 || *value > 1'000'000'000)
+      fail(Exit::usage, "environment: ", name, "=", text(name), " is no count of ranks; what set it?");
+    return static_cast<int>(*value);
+  }
+  int number_or(const char* name, int fallback) const { return number(name).value_or(fallback); }
+
+ private:
+  const GetVariable& get_;
+};
+
+/// Entry `node` of "2(x3),1": the number of tasks on each node.
+int tasks_on_node(const std::string& list, int node) {
+  int first = 0;
+  for (const std::string& entry : split(list, ',')) {
+    std::size_t bracket = entry.find("(x");
+    auto tasks = parse_int(entry.substr(0, bracket));
+    std::optional<std::int64_t> nodes = 1;
+    if (bracket != std::string::npos) nodes = parse_int(split(entry.substr(bracket + 2), ')')[0]);
+    if (!tasks || !nodes) break;
+    if (node < first + *nodes) return static_cast<int>(*tasks);
+    first += static_cast<int>(*nodes);
+  }
+  return 1;
+}
+
+void check_consistent(const RankEnvironment& found) {
+  if (found.world < 1 || found.rank >= found.world || found.local_size < 1 || found.local_rank >= found.local_size)
+    fail(Exit::usage, "environment: ", found.launcher, " says rank ", found.rank, " of ", found.world, ", local rank ",
+         found.local_rank, " of ", found.local_size, "; unset variables that an outer job has left behind");
+}
+
+[[noreturn]] void refuse_torchrun(const Variables& env, const std::string& program) {
+  int world = env.number_or("WORLD_SIZE", 1), local = env.number_or("LOCAL_WORLD_SIZE", world);
+  std::string hosts;
+  if (local > 0 && local < world) {
+    hosts = cat(" -H ", env.has("MASTER_ADDR") ? env.text("MASTER_ADDR") : "HOST0", ":", local);
+    for (int host = 1; host < world / local; ++host) hosts += cat(",HOST", host, ":", local);
+  }
+  fail(Exit::usage, "started by torchrun (RANK=", env.text("RANK"), ", WORLD_SIZE=", world,
+       "): ranks of mtl are started by mpirun or srun. Instead of torchrun: mpirun -n ", world, hosts, " ", program,
+       " ...; --nnodes, --node_rank and --master_addr become -H HOST:SLOTS,... or --hostfile FILE, given once on one "
+       "host; under Slurm: srun --mpi=pmix -n ",
+       world, " ", program, " ...");
+}
+
+}  // namespace
+
+RankEnvironment launched_ranks(const std::string& program) {
+  return launched_ranks(program, [](const char* name) -> const char* { return std::getenv(name); });
+}
+
+RankEnvironment launched_ranks(const std::string& program, const GetVariable& get) {
+  Variables env(get);
+  RankEnvironment found;
+  if (env.has("OMPI_COMM_WORLD_RANK") && env.has("OMPI_COMM_WORLD_SIZE")) {
+    found = {*env.number("OMPI_COMM_WORLD_RANK"), *env.number("OMPI_COMM_WORLD_SIZE"),
+             env.number_or("OMPI_COMM_WORLD_LOCAL_RANK", 0), env.number_or("OMPI_COMM_WORLD_LOCAL_SIZE", 1), "mpirun"};
+    check_consistent(found);
+    return found;
+  }
+  // Inside a job step SLURM_NTASKS is the step's. A shell that salloc gave has no SLURM_PROCID: that is a plain run.
+  int tasks = env.number_or("SLURM_STEP_NUM_TASKS", env.number_or("SLURM_NTASKS", 1));
+  bool is_task = env.has("SLURM_PROCID") && tasks > 1;
+  if (is_task && env.has("PMIX_RANK")) {
+    std::string per_node =
+        env.has("SLURM_STEP_TASKS_PER_NODE") ? env.text("SLURM_STEP_TASKS_PER_NODE") : env.text("SLURM_TASKS_PER_NODE");
+    int local_rank = env.number_or("SLURM_LOCALID", 0);
+    int local_size = std::max(local_rank + 1, tasks_on_node(per_node, env.number_or("SLURM_NODEID", 0)));
+    found = {*env.number("SLURM_PROCID"), tasks, local_rank, local_size, "srun"};
+    check_consistent(found);
+    return found;
+  }
+  if (is_task) {
+    fail(Exit::usage, "a Slurm job of ", tasks,
+         " tasks, but this process does not know the others: start it with srun --mpi=pmix -n ", tasks, " ", program,
+         " ... (`srun --mpi=list` shows whether Slurm has pmix), or with mpirun -n ", tasks, " ", program,
+         " ... inside the job; for a single process: srun -n 1");
+  }
+  if (env.number_or("PMI_SIZE", 1) > 1 && env.has("PMI_RANK")) {
+    fail(Exit::usage, "started by the mpirun of another MPI (PMI_SIZE=", env.text("PMI_SIZE"),
+         "): this program is built with Open MPI; use the mpirun that belongs to it: mpirun -n ", env.text("PMI_SIZE"),
+         " ", program, " ...");
+  }
+  if (env.has("RANK") && env.number_or("WORLD_SIZE", 1) > 1) refuse_torchrun(env, program);
+  return found;
+}
+
+int announced_rank(const GetVariable& get) {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "RANK"}) {
+    const char* value = get(name);
+    auto rank = value == nullptr ? std::nullopt : parse_int(value);
+    if (rank) return static_cast<int>(*rank);
+  }
+  return 0;
+}
+
+}  // namespace mtl

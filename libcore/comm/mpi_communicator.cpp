@@ -1,0 +1,125 @@
+#include "comm/mpi_communicator.h"
+
+#include <algorithm>
+
+#include "comm/mpi_progress.h"
+
+namespace mtl {
+
+namespace {
+
+/// A task as its starter sees it.
+class Handle final : public Work::Operation {
+ public:
+  Handle(MpiProgress& progress, std::shared_ptr<Task> task) : progress_(progress), task_(std::move(task)) {}
+  bool done() override {
+    if (!task_->finished()) progress_.poll();
+    return task_->finished();
+  }
+  void wait() override { progress_.wait(*task_); }
+
+ private:
+  MpiProgress& progress_;
+  std::shared_ptr<Task> task_;
+};
+
+void check_parts(const std::string& group, const Tensor& whole, const Tensor& part, int size) {
+  require(whole.numel() == part.numel() * size && whole.dtype() == part.dtype(), "group '", group, "' of ", size, ": ",
+          whole.shape().text(), " is not ", size, " times ", part.shape().text());
+}
+
+void check_reducible(const Tensor& data) {
+  require(data.dtype() == DType::f32 || data.dtype() == DType::f64, "reductions are for float32 and float64, not ",
+          name_of(data.dtype()));
+}
+
+}  // namespace
+
+MpiCommunicator::MpiCommunicator(MpiProgress& progress, std::vector<int> ranks, std::string name)
+    : progress_(progress),
+      identity_{std::move(name), std::move(ranks)},
+      staging_(Device::cpu, staging_bytes(static_cast<int>(identity_.ranks.size()))),
+      sent_(identity_.ranks.size()),
+      received_(identity_.ranks.size()) {
+  const std::vector<int>& members = identity_.ranks;
+  auto self = std::find(members.begin(), members.end(), progress.wire().rank());
+  require(self != members.end(), "group '", identity_.name, "': rank ", progress.wire().rank(), " is no member");
+  link_.wire = &progress.wire();
+  link_.handle = progress.wire().make_group(members);
+  link_.rank = static_cast<int>(self - members.begin());
+  link_.size = static_cast<int>(members.size());
+  link_.staging = staging_.data();
+}
+
+OperationLabel MpiCommunicator::label(OperationKind kind, const Tensor& data, int peer) {
+  require(data.raw() != nullptr || data.bytes() == 0, "group '", identity_.name, "': a tensor on paper cannot be sent");
+  OperationLabel label{kind, &identity_, started_, data.bytes(), -1, progress_.at()};
+  if (peer >= 0) label.peer = identity_.ranks[static_cast<std::size_t>(peer)];
+  return label;
+}
+
+Work MpiCommunicator::handle(std::shared_ptr<Task> task) {
+  if (task->finished()) return {};
+  return Work(std::make_shared<Handle>(progress_, std::move(task)));
+}
+
+Work MpiCommunicator::start(std::shared_ptr<Task> task) {
+  ++started_;
+  collectives_.push_back(task);
+  advance();
+  return handle(std::move(task));
+}
+
+Work MpiCommunicator::all_reduce(Stream&, Tensor data, Reduce how) {
+  check_reducible(data);
+  return start(all_reduce_task(link_, label(OperationKind::all_reduce, data, -1), data, how));
+}
+
+Work MpiCommunicator::all_gather(Stream&, Tensor out, Tensor in) {
+  check_parts(identity_.name, out, in, size());
+  return start(all_gather_task(link_, label(OperationKind::all_gather, out, -1), out, in));
+}
+
+Work MpiCommunicator::reduce_scatter(Stream&, Tensor out, Tensor in) {
+  check_parts(identity_.name, in, out, size());
+  check_reducible(in);
+  return start(reduce_scatter_task(link_, label(OperationKind::reduce_scatter, in, -1), out, in));
+}
+
+Work MpiCommunicator::broadcast(Stream&, Tensor data, int root) {
+  require(root >= 0 && root < size(), "group '", identity_.name, "' of ", size(), " has no rank ", root);
+  return start(broadcast_task(link_, label(OperationKind::broadcast, data, root), data, root));
+}
+
+Work MpiCommunicator::exchange(OperationKind kind, const Tensor& data, int peer, std::int64_t& number) {
+  OperationLabel what = label(kind, data, peer);
+  what.number = number++;
+  auto task = message_task(link_, what, data, peer);
+  task->advance();
+  if (!task->finished()) messages_.push_back(task);
+  return handle(std::move(task));
+}
+
+Work MpiCommunicator::send(Stream&, Tensor data, int peer) {
+  require(peer >= 0 && peer < size() && peer != rank(), "group '", identity_.name, "' of ", size(), ": no peer ", peer);
+  return exchange(OperationKind::send, data, peer, sent_[static_cast<std::size_t>(peer)]);
+}
+
+Work MpiCommunicator::receive(Stream&, Tensor data, int peer) {
+  require(peer >= 0 && peer < size() && peer != rank(), "group '", identity_.name, "' of ", size(), ": no peer ", peer);
+  return exchange(OperationKind::receive, data, peer, received_[static_cast<std::size_t>(peer)]);
+}
+
+void MpiCommunicator::progress() { progress_.poll(); }
+
+void MpiCommunicator::advance() {
+  while (!collectives_.empty()) {
+    collectives_.front()->advance();
+    if (!collectives_.front()->finished()) break;
+    collectives_.pop_front();
+  }
+  for (auto& task : messages_) task->advance();
+  std::erase_if(messages_, [](const auto& task) { return task->finished(); });
+}
+
+}  // namespace mtl

@@ -1,0 +1,53 @@
+// A group of ranks over MPI. Collectives of a group run one after another in the order in which they were started;
+// messages between a pair, in each direction, likewise, beside the collectives. A collective reads its tensors when
+// its turn comes: one may be started on what an earlier one of the group is about to produce. Every poll of any of them
+// moves all communicators of the session on. Works must be waited for before the session ends.
+#pragma once
+
+#include <deque>
+#include <vector>
+
+#include "comm/collectives.h"
+#include "comm/communicator.h"
+#include "device/memory.h"
+
+namespace mtl {
+
+class MpiProgress;
+
+class MpiCommunicator final : public Communicator {
+ public:
+  /// `ranks`: those of the job that are members, with this one. Collective among them.
+  MpiCommunicator(MpiProgress& progress, std::vector<int> ranks, std::string name);
+  MpiCommunicator(const MpiCommunicator&) = delete;
+
+  int rank() const override { return link_.rank; }
+  int size() const override { return link_.size; }
+  Work all_reduce(Stream& stream, Tensor data, Reduce how) override;
+  Work all_gather(Stream& stream, Tensor out, Tensor in) override;
+  Work reduce_scatter(Stream& stream, Tensor out, Tensor in) override;
+  Work broadcast(Stream& stream, Tensor data, int root) override;
+  Work send(Stream& stream, Tensor data, int peer) override;
+  Work receive(Stream& stream, Tensor data, int peer) override;
+  void progress() override;
+
+  /// Moves what was started on; for MpiProgress.
+  void advance();
+
+ private:
+  OperationLabel label(OperationKind kind, const Tensor& data, int peer);
+  Work start(std::shared_ptr<Task> task);
+  Work exchange(OperationKind kind, const Tensor& data, int peer, std::int64_t& number);
+  Work handle(std::shared_ptr<Task> task);
+
+  MpiProgress& progress_;
+  GroupIdentity identity_;
+  Buffer staging_;
+  GroupLink link_;
+  std::deque<std::shared_ptr<Task>> collectives_;  // the first one is on its way
+  std::vector<std::shared_ptr<Task>> messages_;    // all on their way
+  std::int64_t started_ = 0;                       // collectives
+  std::vector<std::int64_t> sent_, received_;      // messages, by peer
+};
+
+}  // namespace mtl

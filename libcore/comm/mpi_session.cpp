@@ -1,0 +1,68 @@
+#include "comm/mpi_session.h"
+
+#include <unistd.h>
+
+#include <exception>
+#include <numeric>
+
+#include "comm/mpi_progress.h"
+#include "comm/text_exchange.h"
+
+namespace mtl {
+
+namespace {
+
+std::string host_name() {
+  char name[256] = "";
+  if (gethostname(name, sizeof name - 1) != 0) return "unknown host";
+  return name;
+}
+
+}  // namespace
+
+MpiSession::MpiSession(const RankEnvironment& launched)
+    : launched_(launched),
+      exceptions_(std::uncaught_exceptions()),
+      progress_(std::make_unique<MpiProgress>(launched.rank, launched.world)) {
+  std::vector<int> all(static_cast<std::size_t>(launched.world));
+  std::iota(all.begin(), all.end(), 0);
+  everyone_ = group(all, "all ranks");
+  Stream stream(Device::cpu);
+  hosts_ = gather_texts(*everyone_, stream, host_name());
+  progress_->watchdog().set_hosts(hosts_);
+}
+
+MpiSession::~MpiSession() {
+  if (finished_) return;
+  if (std::uncaught_exceptions() > exceptions_) abort(static_cast<int>(Exit::failure));
+  try {
+    finish();
+  } catch (const std::exception&) {
+    abort(static_cast<int>(Exit::failure));
+  }
+}
+
+std::shared_ptr<Communicator> MpiSession::group(const std::vector<int>& ranks, const std::string& name) {
+  if (ranks.size() == 1) return std::make_shared<SelfCommunicator>();
+  return progress_->group(ranks, name);
+}
+
+void MpiSession::set_deadline(double seconds) { progress_->watchdog().set_deadline(seconds); }
+
+void MpiSession::follow(const StepState& state) { progress_->follow(state); }
+
+void MpiSession::meet() {
+  float here = 1;
+  Stream stream(Device::cpu);
+  everyone_->all_reduce(stream, Tensor(&here, DType::f32, {1}), Reduce::sum).wait();
+}
+
+void MpiSession::finish() {
+  meet();
+  progress_->wire().finalize();
+  finished_ = true;
+}
+
+void MpiSession::abort(int code) { progress_->wire().abort(code); }
+
+}  // namespace mtl

@@ -1,0 +1,59 @@
+// A job of several ranks, from MPI_Init to MPI_Finalize. Made once, by the rank's one communicating thread, when
+// launched_ranks() says that there are others; a world of one needs no session.
+//
+// When a rank fails the whole job must end: report, then abort(). The destructor finalizes after a last meeting of all
+// ranks; while an exception passes through it aborts the job instead.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "comm/launch.h"
+#include "device/step_state.h"
+
+namespace mtl {
+
+class MpiProgress;
+
+class MpiSession {
+ public:
+  explicit MpiSession(const RankEnvironment& launched);
+  ~MpiSession();
+  MpiSession(const MpiSession&) = delete;
+
+  int rank() const { return launched_.rank; }
+  int world() const { return launched_.world; }
+  const RankEnvironment& launched() const { return launched_; }
+  /// By rank.
+  const std::vector<std::string>& hosts() const { return hosts_; }
+  const std::string& host() const { return hosts_[static_cast<std::size_t>(rank())]; }
+
+  /// The group of these ranks of the job, in this order; for all of them, with the same list and name. A group of one
+  /// is a SelfCommunicator. Valid as long as the session.
+  std::shared_ptr<Communicator> group(const std::vector<int>& ranks, const std::string& name);
+
+  /// A wait longer than this is an error that says who waits for what. 600 s to begin with.
+  void set_deadline(double seconds);
+  /// These messages say where training stands; `state` must outlive the session's last communication.
+  void follow(const StepState& state);
+
+  /// Waits for all ranks to come here, up to the deadline.
+  void meet();
+  /// Meets, then ends MPI. Nothing may be used afterwards.
+  void finish();
+  /// Ends the whole job with this exit status.
+  [[noreturn]] void abort(int code);
+
+ private:
+  RankEnvironment launched_;
+  int exceptions_;
+  std::unique_ptr<MpiProgress> progress_;
+  std::shared_ptr<Communicator> everyone_;
+  std::vector<std::string> hosts_;
+  bool finished_ = false;
+};
+
+}  // namespace mtl

@@ -1,0 +1,187 @@
+#include "comm/mpi_wire.h"
+
+#include <mpi.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <list>
+
+#include "base/console.h"
+#include "base/error.h"
+
+namespace mtl {
+
+namespace {
+
+void check(int code, const char* call) {
+  if (code == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING];
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  fail(Exit::failure, call, ": ", std::string(text, static_cast<std::size_t>(length)));
+}
+
+/// What is known about a message on its way, beside MPI's request.
+struct Pending {
+  int* counter;
+  const OperationLabel* label;
+  std::size_t bytes;
+  int from;  // a rank of the job; -1 for a send
+};
+
+}  // namespace
+
+struct MpiWire::Mpi {
+  struct Group {
+    MPI_Comm comm;
+    std::vector<int> ranks;
+  };
+  std::vector<Group> groups;
+  // Messages on their way: parallel vectors, as MPI_Testsome wants its requests in a row.
+  std::vector<MPI_Request> requests;
+  std::vector<Pending> pending;
+  std::vector<int> done;
+  std::vector<MPI_Status> statuses;
+
+  struct Posted {
+    std::string text;
+    MPI_Request request;
+  };
+  MPI_Comm letters = MPI_COMM_NULL;
+  std::list<Posted> posted;
+  std::vector<char> letter = std::vector<char>(kMaxLetter);
+  MPI_Request next = MPI_REQUEST_NULL;
+
+  void await_letter() {
+    check(MPI_Irecv(letter.data(), static_cast<int>(kMaxLetter), MPI_CHAR, MPI_ANY_SOURCE, 0, letters, &next),
+          "MPI_Irecv");
+  }
+  void add(MPI_Request request, const Pending& what) {
+    requests.push_back(request);
+    pending.push_back(what);
+    ++*what.counter;
+  }
+  void remove(std::size_t at) {
+    requests[at] = requests.back();
+    pending[at] = pending.back();
+    requests.pop_back();
+    pending.pop_back();
+  }
+};
+
+MpiWire::MpiWire(int rank, int world)
+    : rank_(rank), world_(world), heard_(static_cast<std::size_t>(world)), mpi_(std::make_unique<Mpi>()) {
+  int provided = 0, seen_rank = 0, seen_world = 0;
+  check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
+  MPI_Comm_rank(MPI_COMM_WORLD, &seen_rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &seen_world);
+  if (seen_rank != rank || seen_world != world)
+    fail(Exit::failure, "the launcher started rank ", rank, " of ", world, ", but MPI sees rank ", seen_rank, " of ",
+         seen_world, "; use the mpirun of the MPI library that this program loads (ldd shows which)");
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  check(MPI_Comm_dup(MPI_COMM_WORLD, &mpi_->letters), "MPI_Comm_dup");
+  MPI_Comm_set_errhandler(mpi_->letters, MPI_ERRORS_RETURN);
+  mpi_->await_letter();
+}
+
+MpiWire::~MpiWire() = default;
+
+int MpiWire::make_group(const std::vector<int>& ranks) {
+  MPI_Group everyone, members;
+  MPI_Comm comm;
+  check(MPI_Comm_group(MPI_COMM_WORLD, &everyone), "MPI_Comm_group");
+  check(MPI_Group_incl(everyone, static_cast<int>(ranks.size()), ranks.data(), &members), "MPI_Group_incl");
+  check(MPI_Comm_create_group(MPI_COMM_WORLD, members, 1, &comm), "MPI_Comm_create_group");
+  MPI_Group_free(&members);
+  MPI_Group_free(&everyone);
+  MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+  mpi_->groups.push_back({comm, ranks});
+  return static_cast<int>(mpi_->groups.size()) - 1;
+}
+
+void MpiWire::send(const Message& message) {
+  MPI_Request request;
+  const Mpi::Group& group = mpi_->groups[static_cast<std::size_t>(message.group)];
+  check(MPI_Isend(message.data, static_cast<int>(message.bytes), MPI_BYTE, message.peer, message.tag, group.comm,
+                  &request),
+        "MPI_Isend");
+  mpi_->add(request, {message.pending, message.label, message.bytes, -1});
+}
+
+void MpiWire::receive(const Message& message) {
+  MPI_Request request;
+  const Mpi::Group& group = mpi_->groups[static_cast<std::size_t>(message.group)];
+  check(MPI_Irecv(message.data, static_cast<int>(message.bytes), MPI_BYTE, message.peer, message.tag, group.comm,
+                  &request),
+        "MPI_Irecv");
+  int from = group.ranks[static_cast<std::size_t>(message.peer)];
+  mpi_->add(request, {message.pending, message.label, message.bytes, from});
+}
+
+int MpiWire::poll() {
+  Mpi& mpi = *mpi_;
+  if (mpi.requests.empty()) return 0;
+  int count = 0;
+  mpi.done.resize(mpi.requests.size());
+  mpi.statuses.resize(mpi.requests.size());
+  int code = MPI_Testsome(static_cast<int>(mpi.requests.size()), mpi.requests.data(), &count, mpi.done.data(),
+                          mpi.statuses.data());
+  if (count == MPI_UNDEFINED) return 0;
+  if (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS) check(code, "MPI_Testsome");
+  for (int i = 0; i < count; ++i) {
+    const Pending& what = mpi.pending[static_cast<std::size_t>(mpi.done[static_cast<std::size_t>(i)])];
+    const MPI_Status& status = mpi.statuses[static_cast<std::size_t>(i)];
+    if (what.from >= 0) {
+      int bytes = -1;
+      bool truncated = code == MPI_ERR_IN_STATUS && status.MPI_ERROR == MPI_ERR_TRUNCATE;
+      if (!truncated) MPI_Get_count(&status, MPI_BYTE, &bytes);
+      if (truncated || static_cast<std::size_t>(bytes) != what.bytes)
+        fail(Exit::failure, what.label->text(), ": rank ", what.from, " sent ",
+             truncated ? std::string("more than") : cat(bytes, " bytes instead of"), " the ", what.bytes,
+             " bytes expected: the ranks do not do the same");
+      heard_[static_cast<std::size_t>(what.from)] = {now_seconds(), *what.label};
+    }
+    if (code == MPI_ERR_IN_STATUS && status.MPI_ERROR != MPI_SUCCESS) check(status.MPI_ERROR, "MPI_Testsome");
+    --*what.counter;
+  }
+  std::sort(mpi.done.begin(), mpi.done.begin() + count, std::greater<>());
+  for (int i = 0; i < count; ++i) mpi.remove(static_cast<std::size_t>(mpi.done[static_cast<std::size_t>(i)]));
+  return count;
+}
+
+void MpiWire::post(int to, std::string text) {
+  if (text.size() > kMaxLetter) text.resize(kMaxLetter);
+  // Kept until the end: a rank that is stopped may never take it. There are few letters in a job's life.
+  mpi_->posted.push_back({std::move(text), MPI_REQUEST_NULL});
+  Mpi::Posted& letter = mpi_->posted.back();
+  check(MPI_Isend(letter.text.data(), static_cast<int>(letter.text.size()), MPI_CHAR, to, 0, mpi_->letters,
+                  &letter.request),
+        "MPI_Isend");
+}
+
+std::optional<Letter> MpiWire::next_letter() {
+  int arrived = 0, length = 0;
+  MPI_Status status;
+  check(MPI_Test(&mpi_->next, &arrived, &status), "MPI_Test");
+  if (!arrived) return {};
+  MPI_Get_count(&status, MPI_CHAR, &length);
+  Letter letter{status.MPI_SOURCE, std::string(mpi_->letter.data(), static_cast<std::size_t>(length))};
+  mpi_->await_letter();
+  return letter;
+}
+
+void MpiWire::finalize() {
+  MPI_Cancel(&mpi_->next);
+  MPI_Wait(&mpi_->next, MPI_STATUS_IGNORE);  // of a receive that was cancelled: local
+  for (Mpi::Group& group : mpi_->groups) MPI_Comm_free(&group.comm);
+  mpi_->groups.clear();
+  MPI_Comm_free(&mpi_->letters);
+  MPI_Finalize();
+}
+
+void MpiWire::abort(int code) {
+  MPI_Abort(MPI_COMM_WORLD, code);
+  std::_Exit(code);
+}
+
+}  // namespace mtl

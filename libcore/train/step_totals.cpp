@@ -1,0 +1,31 @@
+#include "train/step_totals.h"
+
+namespace mtl {
+
+void StepTotals::add(const StepBatch& step) {
+  for (std::size_t m = 0; m < step.unmasked.size(); ++m) {
+    Tensor losses = step.buffers->losses(static_cast<int>(m));
+    const float* loss = losses.data<float>();
+    const float* weight = step.buffers->batch(static_cast<int>(m)).loss_weights.data<float>();
+    for (std::int64_t i = 0; i < losses.numel(); ++i) loss_sum += weight[i] != 0 ? double{loss[i]} : 0;
+    tokens += step.unmasked[m];
+  }
+}
+
+void StepTotals::take(SignalRequests& signals) {
+  save += signals.take_save();
+  status += signals.take_status();
+  end += signals.wants_end();
+}
+
+void StepTotals::exchange(Communicator& world, Stream& stream, Tensor memory) {
+  double* const fields[] = {&loss_sum, &tokens, &save, &status, &end};
+  static_assert(std::size(fields) == doubles());
+  auto* shared = memory.data<double>();
+  for (const double* field : fields) *shared++ = *field;
+  world.all_reduce(stream, memory, Reduce::sum).wait();
+  shared = memory.data<double>();
+  for (double* field : fields) *field = *shared++;
+}
+
+}  // namespace mtl

@@ -1,0 +1,25 @@
+// What the ranks tell each other after every step, in one message: the loss, which only the last pipeline stage knows,
+// and what signals asked of any of them, so that all act on it at the same step.
+#pragma once
+
+#include "comm/communicator.h"
+#include "train/data_feed.h"
+#include "train/signals.h"
+
+namespace mtl {
+
+struct StepTotals {
+  double loss_sum = 0, tokens = 0;  // over all unmasked tokens
+  double save = 0, status = 0, end = 0;  // how many ranks were asked for it
+
+  double loss() const { return tokens > 0 ? loss_sum / tokens : 0; }
+  /// Adds the losses of a step's micro-batches.
+  void add(const StepBatch& step);
+  /// Adds what signals have asked for since the last time.
+  void take(SignalRequests& signals);
+  /// Sums over all ranks; `memory` holds doubles() f64.
+  void exchange(Communicator& world, Stream& stream, Tensor memory);
+  static constexpr std::int64_t doubles() { return 5; }
+};
+
+}  // namespace mtl

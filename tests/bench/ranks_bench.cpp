@@ -1,0 +1,83 @@
+// How long ranks wait for each other: all-reduce beside MPI's own, and the round trip of a small message.
+//   mpirun -n 4 build/release/bin/mtl_bench_ranks
+#include <mpi.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+#include <numeric>
+
+#include "base/console.h"
+#include "comm/mpi_session.h"
+
+using namespace mtl;
+
+namespace {
+
+Stream stream(Device::cpu);
+
+/// Microseconds per call: the median of `rounds` timings of `calls` calls.
+double time_us(Communicator& group, int rounds, int calls, const std::function<void()>& call) {
+  std::vector<double> times;
+  float x = 0;
+  for (int round = 0; round < rounds; ++round) {
+    group.all_reduce(stream, Tensor(&x, DType::f32, {1}), Reduce::sum).wait();  // together
+    double start = now_seconds();
+    for (int i = 0; i < calls; ++i) call();
+    times.push_back((now_seconds() - start) / calls * 1e6);
+  }
+  std::nth_element(times.begin(), times.begin() + rounds / 2, times.end());
+  return times[static_cast<std::size_t>(rounds / 2)];
+}
+
+void mpi_all_reduce(std::vector<float>& data) {
+  MPI_Request request;
+  MPI_Iallreduce(MPI_IN_PLACE, data.data(), static_cast<int>(data.size()), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD,
+                 &request);
+  int done = 0;
+  while (done == 0) {
+    MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    if (done == 0) sched_yield();
+  }
+}
+
+void compare_all_reduce(Communicator& group, std::size_t bytes) {
+  std::vector<float> data(bytes / sizeof(float), 1e-30f);
+  Tensor tensor(data.data(), DType::f32, {static_cast<std::int64_t>(data.size())});
+  int calls = bytes > (8 << 20) ? 1 : bytes > (64 << 10) ? 20 : 1000;
+  double ours = time_us(group, 7, calls, [&] { group.all_reduce(stream, tensor, Reduce::sum).wait(); });
+  double mpi = time_us(group, 7, calls, [&] { mpi_all_reduce(data); });
+  if (group.rank() == 0)
+    std::printf("all-reduce %10zu bytes, %d ranks: %10.1f us, MPI_Iallreduce %10.1f us, ratio %.2f\n", bytes,
+                group.size(), ours, mpi, ours / mpi);
+}
+
+void ping_pong(Communicator& group, std::size_t bytes) {
+  std::vector<float> data(bytes / sizeof(float));
+  Tensor tensor(data.data(), DType::f32, {static_cast<std::int64_t>(data.size())});
+  auto there_and_back = [&] {
+    if (group.rank() == 0) {
+      group.send(stream, tensor, 1).wait();
+      group.receive(stream, tensor, 1).wait();
+    } else if (group.rank() == 1) {
+      group.receive(stream, tensor, 0).wait();
+      group.send(stream, tensor, 0).wait();
+    }
+  };
+  double us = time_us(group, 7, bytes > (1 << 20) ? 5 : 1000, there_and_back);
+  if (group.rank() == 0) std::printf("ping-pong  %10zu bytes: %10.2f us one way\n", bytes, us / 2);
+}
+
+}  // namespace
+
+int main() {
+  RankEnvironment launched = launched_ranks("mtl_bench_ranks");
+  if (launched.world < 2) return 2;
+  MpiSession session(launched);
+  std::vector<int> ranks(static_cast<std::size_t>(launched.world));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  auto group = session.group(ranks, "bench");
+  for (std::size_t bytes : {4u << 10, 64u << 10, 1u << 20, 16u << 20, 64u << 20}) compare_all_reduce(*group, bytes);
+  for (std::size_t bytes : {4u, 4u << 10, 1u << 20, 16u << 20}) ping_pong(*group, bytes);
+}

@@ -1,0 +1,85 @@
+# A job of ranks in which one goes astray: it must end within seconds, with the right exit status, and say who it was.
+source "$(dirname "$0")/lib.sh" "$1"
+HOST=$(hostname)
+
+# run_ranks CODE SECONDS ARGUMENTS...: 4 ranks; the job ends with CODE, in less than SECONDS.
+run_ranks() {
+  local code=$1 limit=$2 start=$SECONDS
+  shift 2
+  expect_exit "$code" timeout -s KILL 60 mpirun --oversubscribe -n 4 "$BIN/mtl_rank_faults" "$@"
+  [ $((SECONDS - start)) -le "$limit" ] || fail "took $((SECONDS - start)) s: $*"
+}
+
+# expect_count N PATTERN: N lines of stderr match.
+expect_count() {
+  local got
+  got=$(grep -cE -- "$2" "$WORK/err")
+  [ "$got" -eq "$1" ] || { fail "$got lines instead of $1 like '$2'"; sed 's/^/    /' "$WORK/err" >&2; }
+}
+
+# Nothing goes wrong: only rank 0 speaks, and a plain run is a job of one.
+run_ranks 0 20
+expect_count 1 'rank-faults: rank 1: warning: seldom heard$'
+expect_text "$WORK/out" '^iteration 6 sum 4$'
+expect_count 1 'rank-faults: counting$'
+expect_exit 0 mtl_rank_faults
+expect_text "$WORK/out" '^iteration 6 sum 1$'
+run_ranks 75 20 --fault requeue
+expect_text "$WORK/out" '^iteration 6 sum 4$'
+
+# A rank is stopped: one table, told by the lowest rank that waits.
+run_ranks 1 20 --fault stop --who 3
+expect_count 1 'did not end within 2.00 s; nothing was updated since. Its members:$'
+expect_text "$WORK/err" "rank 0 \($HOST\): all-reduce #2 in group 'data' \(4 bytes, iteration 3, micro-batch 0\) did not end"
+expect_text "$WORK/err" "rank 3 \($HOST\) gave no answer: stopped or hung; last heard of .* all-reduce #1 .* iteration 2"
+expect_count 3 "^  rank [012] \($HOST\) waits for all-reduce #2 in group 'data'"
+run_ranks 1 20 --fault stop --who 0
+expect_count 1 'did not end within'
+expect_text "$WORK/err" "^rank-faults: rank 1 \($HOST\): all-reduce #2"
+expect_text "$WORK/err" "rank 0 \($HOST\) gave no answer"
+
+# A rank does something else than the others.
+run_ranks 1 20 --fault receive --deadline 1
+expect_text "$WORK/err" "^  rank 1 \($HOST\) waits for receive #0 from rank 0 in group 'data'"
+expect_count 3 "^  rank [023] \($HOST\) waits for all-reduce #2 in group 'data'"
+run_ranks 1 20 --fault broadcast --deadline 1
+expect_text "$WORK/err" "^  rank 1 \($HOST\) waits for all-reduce #3 "
+run_ranks 1 20 --fault size
+expect_text "$WORK/err" "rank 1 sent more than the 4 bytes expected: the ranks do not do the same"
+for out in $(grep -o '^iteration [0-9]*' "$WORK/out" | cut -d' ' -f2); do
+  [ "$out" -le 2 ] || fail "iteration $out went on"
+done
+
+# A rank is killed, or fails by itself: the job has its exit status.
+run_ranks 137 10 --fault kill --who 2
+expect_text "$WORK/err" "rank 2 .*node $HOST exited on signal 9"
+run_ranks 65 10 --fault data
+expect_text "$WORK/err" "^rank-faults: rank 1 \($HOST\): x.idx: broken"
+run_ranks 1 10 --fault bug
+expect_text "$WORK/err" "^rank-faults: rank 1 \($HOST\): internal error: surprise"
+
+# Ranks that were started differently: told once, by rank 0.
+run_ranks 2 10 --fault agree
+expect_count 1 'ranks of this job do not agree'
+expect_text "$WORK/err" "^  flags: rank 1 \($HOST\) has '--lr 2', rank 0 \($HOST\) has '--lr 1'"
+
+# Wrong flags, before MPI: rank 0 tells at once; a rank that alone is wrong tells for itself.
+run_ranks 2 10 --nonsense
+expect_count 1 '^rank-faults: 1 problem'
+expect_text "$WORK/err" '--nonsense +unknown flag'
+run_ranks 2 10 --fault flags --who 3
+expect_text "$WORK/err" '^rank-faults: rank 3: 1 problem'
+run_ranks 0 10 --help
+[ "$(grep -c '^rank-faults: counts' "$WORK/out")" -eq 1 ] || fail "not one --help from four ranks"
+
+# Launchers that are none of ours.
+expect_exit 2 env RANK=0 WORLD_SIZE=8 LOCAL_RANK=0 MASTER_ADDR=b mtl_rank_faults
+expect_text "$WORK/err" 'started by torchrun .* mpirun -n 8 rank-faults'
+expect_exit 2 env SLURM_PROCID=0 SLURM_NTASKS=2 mtl_rank_faults
+expect_text "$WORK/err" 'srun --mpi=pmix -n 2 rank-faults'
+
+# Tools without ranks load no MPI.
+for tool in mtl-preprocess mtl-data mtl-eval; do
+  [ ! -e "$BIN/$tool" ] || ! ldd "$BIN/$tool" | grep -q libmpi || fail "$tool loads libmpi"
+done
+finish

@@ -1,0 +1,100 @@
+// Who started us: from environments as mpirun, srun and torchrun leave them.
+#include <doctest/doctest.h>
+
+#include <map>
+
+#include "base/error.h"
+#include "comm/launch.h"
+
+using namespace mtl;
+
+namespace {
+
+using Environment = std::map<std::string, std::string>;
+
+RankEnvironment ranks_in(const Environment& variables) {
+  return launched_ranks("mtl-train", [&](const char* name) -> const char* {
+    auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  });
+}
+
+std::string refusal_in(const Environment& variables) {
+  try {
+    ranks_in(variables);
+  } catch (const Error& error) {
+    CHECK(error.code() == Exit::usage);
+    return error.what();
+  }
+  return "";
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("launch: a plain run is one rank") {
+  RankEnvironment found = ranks_in({{"PATH", "/bin"}, {"WORLD_SIZE", "1"}, {"RANK", "0"}});
+  CHECK(found.rank == 0);
+  CHECK(found.world == 1);
+  CHECK(found.local_size == 1);
+  CHECK(found.launcher.empty());
+  // A shell inside salloc, and a job of one task.
+  CHECK(ranks_in({{"SLURM_NTASKS", "8"}}).world == 1);
+  CHECK(ranks_in({{"SLURM_NTASKS", "1"}, {"SLURM_PROCID", "0"}, {"PMIX_RANK", "0"}}).world == 1);
+  // srun -n 1 inside a job of 8 tasks.
+  CHECK(ranks_in({{"SLURM_NTASKS", "8"}, {"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_PROCID", "0"}}).world == 1);
+}
+
+TEST_CASE("launch: mpirun") {
+  RankEnvironment found = ranks_in({{"OMPI_COMM_WORLD_RANK", "5"},
+                                    {"OMPI_COMM_WORLD_SIZE", "8"},
+                                    {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                                    {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
+                                    {"PMIX_RANK", "5"},
+                                    {"SLURM_NTASKS", "2"},  // mpirun inside a Slurm job
+                                    {"SLURM_PROCID", "0"}});
+  CHECK(found.rank == 5);
+  CHECK(found.world == 8);
+  CHECK(found.local_rank == 1);
+  CHECK(found.local_size == 4);
+  CHECK(found.launcher == "mpirun");
+}
+
+TEST_CASE("launch: srun with pmix") {
+  Environment variables = {{"PMIX_RANK", "6"},     {"SLURM_NTASKS", "9"}, {"SLURM_PROCID", "6"},
+                           {"SLURM_LOCALID", "1"}, {"SLURM_NODEID", "2"}, {"SLURM_TASKS_PER_NODE", "4,1,2(x2)"}};
+  RankEnvironment found = ranks_in(variables);
+  CHECK(found.rank == 6);
+  CHECK(found.world == 9);
+  CHECK(found.local_rank == 1);
+  CHECK(found.local_size == 2);
+  CHECK(found.launcher == "srun");
+  variables["SLURM_STEP_TASKS_PER_NODE"] = "3(x3)";
+  CHECK(ranks_in(variables).local_size == 3);
+}
+
+TEST_CASE("launch: what cannot work is explained") {
+  std::string torchrun = refusal_in({{"RANK", "3"},
+                                     {"WORLD_SIZE", "16"},
+                                     {"LOCAL_RANK", "3"},
+                                     {"LOCAL_WORLD_SIZE", "8"},
+                                     {"MASTER_ADDR", "node17"},
+                                     {"MASTER_PORT", "29500"}});
+  CHECK(has(torchrun, "torchrun"));
+  CHECK(has(torchrun, "mpirun -n 16 -H node17:8,HOST1:8 mtl-train"));
+  CHECK(has(torchrun, "srun --mpi=pmix -n 16 mtl-train"));
+  CHECK(has(refusal_in({{"RANK", "0"}, {"WORLD_SIZE", "8"}}), "mpirun -n 8 mtl-train"));
+
+  std::string srun = refusal_in({{"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "1"}});
+  CHECK(has(srun, "srun --mpi=pmix -n 4 mtl-train"));
+  CHECK(has(refusal_in({{"PMI_RANK", "1"}, {"PMI_SIZE", "4"}}), "another MPI"));
+}
+
+TEST_CASE("launch: variables that make no sense are refused") {
+  CHECK(has(refusal_in({{"OMPI_COMM_WORLD_RANK", "x"}, {"OMPI_COMM_WORLD_SIZE", "4"}}), "OMPI_COMM_WORLD_RANK=x"));
+  CHECK(has(refusal_in({{"OMPI_COMM_WORLD_RANK", "4"}, {"OMPI_COMM_WORLD_SIZE", "4"}}), "rank 4 of 4"));
+  CHECK(has(refusal_in({{"RANK", "0"}, {"WORLD_SIZE", "many"}}), "WORLD_SIZE=many"));
+  CHECK(announced_rank([](const char* name) { return name == std::string("RANK") ? "3" : nullptr; }) == 3);
+  CHECK(announced_rank([](const char*) -> const char* { return nullptr; }) == 0);
+}

@@ -1,0 +1,385 @@
+// What the ranks of a real job do to each other's data, against a local computation in the order of ranks, bit for bit.
+// Run by mpirun with 2, 4 and 8 ranks. Every rank knows what all others contribute: it comes from a seed and a rank.
+#define DOCTEST_CONFIG_IMPLEMENT
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <deque>
+#include <limits>
+#include <memory>
+#include <numeric>
+#include <random>
+
+#include "comm/agreement.h"
+#include "comm/groups.h"
+#include "comm/mpi_session.h"
+#include "comm/text_exchange.h"
+
+using namespace mtl;
+
+namespace {
+
+MpiSession* session = nullptr;
+Stream stream(Device::cpu);
+
+std::vector<int> all_ranks() {
+  std::vector<int> ranks(static_cast<std::size_t>(session->world()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+Communicator& everyone() {
+  static std::shared_ptr<Communicator> group = session->group(all_ranks(), "everyone");
+  return *group;
+}
+
+/// Elements that differ by seed, rank and place, of all sizes, so that an order of additions shows in the last bits.
+template <class T>
+std::vector<T> contribution(std::uint64_t seed, int rank, std::int64_t count) {
+  std::vector<T> out(static_cast<std::size_t>(count));
+  std::uint64_t state = (seed * 1000 + static_cast<std::uint64_t>(rank)) * 0x9E3779B97F4A7C15u;
+  for (T& x : out) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    x = static_cast<T>(static_cast<std::int32_t>(state >> 32) >> (state >> 60));
+    if constexpr (std::is_floating_point_v<T>) x /= 3;
+  }
+  return out;
+}
+
+template <class T>
+Tensor tensor_of(std::vector<T>& values) {
+  return {values.data(), dtype_of<T>(), {static_cast<std::int64_t>(values.size())}};
+}
+
+template <class T>
+bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
+}
+
+/// A collective that was started, with all it needs until it is checked. Ranks are the job's, in the group's order.
+class Trial {
+ public:
+  virtual ~Trial() = default;
+  Work work;
+  virtual bool is_right() = 0;
+};
+
+template <class T>
+struct AllReduceTrial final : Trial {
+  AllReduceTrial(Communicator& group, const std::vector<int>& ranks, std::uint64_t seed, std::int64_t count, Reduce how)
+      : data(contribution<T>(seed, ranks[static_cast<std::size_t>(group.rank())], count)) {
+    expected = contribution<T>(seed, ranks[0], count);
+    for (std::size_t r = 1; r < ranks.size(); ++r) {
+      std::vector<T> other = contribution<T>(seed, ranks[r], count);
+      for (std::size_t i = 0; i < other.size(); ++i)
+        expected[i] = how == Reduce::sum ? expected[i] + other[i] : std::max(expected[i], other[i]);
+    }
+    work = group.all_reduce(stream, tensor_of(data), how);
+  }
+  bool is_right() override { return same_bits(data, expected); }
+  std::vector<T> data, expected;
+};
+
+template <class T>
+struct ReduceScatterTrial final : Trial {
+  ReduceScatterTrial(Communicator& group, const std::vector<int>& ranks, std::uint64_t seed, std::int64_t count,
+                     bool in_place)
+      : part(count), rank(group.rank()), is_in_place(in_place), out(static_cast<std::size_t>(count)) {
+    std::int64_t whole = count * group.size();
+    in = contribution<T>(seed, ranks[static_cast<std::size_t>(rank)], whole);
+    before = in;
+    expected.assign(static_cast<std::size_t>(count), 0);
+    for (std::size_t r = 0; r < ranks.size(); ++r) {
+      std::vector<T> other = contribution<T>(seed, ranks[r], whole);
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        T x = other[static_cast<std::size_t>(rank * part) + i];
+        expected[i] = r == 0 ? x : expected[i] + x;
+      }
+    }
+    Tensor from = tensor_of(in);
+    work = group.reduce_scatter(stream, in_place ? from.flat(rank * count, count) : tensor_of(out), from);
+  }
+  bool is_right() override {
+    auto own = in.begin() + static_cast<std::ptrdiff_t>(rank * part);
+    if (is_in_place) {
+      std::copy(own, own + static_cast<std::ptrdiff_t>(part), out.begin());
+      std::copy(expected.begin(), expected.end(), before.begin() + static_cast<std::ptrdiff_t>(rank * part));
+    }
+    return same_bits(out, expected) && same_bits(in, before);
+  }
+  std::int64_t part;
+  int rank;
+  bool is_in_place;
+  std::vector<T> in, before, out, expected;
+};
+
+template <class T>
+struct AllGatherTrial final : Trial {
+  AllGatherTrial(Communicator& group, const std::vector<int>& ranks, std::uint64_t seed, std::int64_t count,
+                 bool in_place)
+      : in(contribution<T>(seed, ranks[static_cast<std::size_t>(group.rank())], count)),
+        out(static_cast<std::size_t>(count) * ranks.size(), T{77}) {
+    for (int rank : ranks) {
+      std::vector<T> other = contribution<T>(seed, rank, count);
+      expected.insert(expected.end(), other.begin(), other.end());
+    }
+    Tensor whole = tensor_of(out), mine = tensor_of(in);
+    if (in_place) {
+      mine = whole.flat(group.rank() * count, count);
+      std::copy(in.begin(), in.end(), out.begin() + static_cast<std::ptrdiff_t>(group.rank() * count));
+    }
+    work = group.all_gather(stream, whole, mine);
+  }
+  bool is_right() override { return same_bits(out, expected); }
+  std::vector<T> in, out, expected;
+};
+
+template <class T>
+struct BroadcastTrial final : Trial {
+  BroadcastTrial(Communicator& group, const std::vector<int>& ranks, std::uint64_t seed, std::int64_t count, int root)
+      : data(contribution<T>(seed, ranks[static_cast<std::size_t>(group.rank())], count)),
+        expected(contribution<T>(seed, ranks[static_cast<std::size_t>(root)], count)) {
+    work = group.broadcast(stream, tensor_of(data), root);
+  }
+  bool is_right() override { return same_bits(data, expected); }
+  std::vector<T> data, expected;
+};
+
+/// One of the operations, with element type and size drawn from `random`; all members draw the same.
+std::unique_ptr<Trial> random_trial(Communicator& group, const std::vector<int>& ranks, std::mt19937_64& random) {
+  constexpr std::int64_t kCounts[] = {0, 1, 2, 3, 7, 255, 1000, 2048, 2049, 4097, 33333, 70001};
+  std::int64_t count = kCounts[random() % std::size(kCounts)];
+  std::uint64_t seed = random() % 100000, kind = random() % 8, option = random();
+  bool in_place = option % 2 == 0;
+  int root = static_cast<int>(option % static_cast<std::uint64_t>(group.size()));
+  Reduce how = option % 4 == 0 ? Reduce::max : Reduce::sum;
+  switch (kind) {
+    case 0:
+      return std::make_unique<AllReduceTrial<double>>(group, ranks, seed, count, how);
+    case 1:
+      return std::make_unique<ReduceScatterTrial<float>>(group, ranks, seed, count, in_place);
+    case 2:
+      return std::make_unique<ReduceScatterTrial<double>>(group, ranks, seed, count, in_place);
+    case 3:
+      return std::make_unique<AllGatherTrial<std::int32_t>>(group, ranks, seed, count, in_place);
+    case 4:
+      return std::make_unique<AllGatherTrial<std::uint16_t>>(group, ranks, seed, count, in_place);
+    case 5:
+      return std::make_unique<BroadcastTrial<std::int64_t>>(group, ranks, seed, count, root);
+    default:
+      return std::make_unique<AllReduceTrial<float>>(group, ranks, seed, count, how);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("every operation, alone, odd sizes") {
+  std::vector<int> ranks = all_ranks();
+  std::uint64_t seed = 1;
+  auto check = [&](Trial&& trial) {
+    trial.work.wait();
+    CHECK(trial.is_right());
+    ++seed;
+  };
+  // 0 and 1 elements, both sides of the limit of small messages (2048 floats), uneven parts, several segments.
+  for (std::int64_t count : {0, 1, 3, 2047, 2048, 2049, 32768 * 3 + 1, 700001}) {
+    CAPTURE(count);
+    check(AllReduceTrial<float>(everyone(), ranks, seed, count, Reduce::sum));
+    check(AllReduceTrial<double>(everyone(), ranks, seed, count, Reduce::sum));
+    check(AllReduceTrial<float>(everyone(), ranks, seed, count, Reduce::max));
+    check(ReduceScatterTrial<float>(everyone(), ranks, seed, count / 4, true));
+    check(ReduceScatterTrial<double>(everyone(), ranks, seed, count / 4, false));
+    check(AllGatherTrial<std::int32_t>(everyone(), ranks, seed, count / 4, true));
+    check(AllGatherTrial<float>(everyone(), ranks, seed, count / 4, false));
+    check(BroadcastTrial<double>(everyone(), ranks, seed, count, everyone().size() - 1));
+  }
+}
+
+TEST_CASE("an all-reduce has the bits of a reduce-scatter followed by an all-gather") {
+  Communicator& group = everyone();
+  std::int64_t part = 12345;
+  std::vector<float> a = contribution<float>(5, group.rank(), part * group.size()), b = a;
+  group.all_reduce(stream, tensor_of(a), Reduce::sum).wait();
+  Tensor whole = tensor_of(b), mine = whole.flat(group.rank() * part, part);
+  group.reduce_scatter(stream, mine, whole).wait();
+  group.all_gather(stream, whole, mine).wait();
+  CHECK(same_bits(a, b));
+}
+
+TEST_CASE("operations may be chained without waiting between them") {
+  Communicator& group = everyone();
+  std::int64_t part = 9001;
+  std::vector<float> a = contribution<float>(6, group.rank(), part * group.size()), b = a, c(a.size());
+  std::vector<float> sums(static_cast<std::size_t>(part));
+  group.all_reduce(stream, tensor_of(a), Reduce::sum).wait();
+  group.reduce_scatter(stream, tensor_of(sums), tensor_of(b));
+  group.all_gather(stream, tensor_of(c), tensor_of(sums)).wait();
+  CHECK(same_bits(a, c));
+}
+
+TEST_CASE("a maximum with a NaN is a NaN, wherever it comes from") {
+  for (int from = 0; from < session->world(); ++from) {
+    std::vector<float> x = {everyone().rank() == from ? std::numeric_limits<float>::quiet_NaN() : 1.f, 2.f};
+    everyone().all_reduce(stream, tensor_of(x), Reduce::max).wait();
+    CHECK(std::isnan(x[0]));
+    CHECK(x[1] == 2);
+  }
+}
+
+TEST_CASE("hundreds of random operations, many in flight") {
+  std::mt19937_64 random(20261121);
+  std::vector<int> ranks = all_ranks();
+  std::deque<std::unique_ptr<Trial>> flying;
+  int wrong = 0;
+  auto land = [&] {
+    flying.front()->work.wait();
+    if (!flying.front()->is_right()) ++wrong;
+    flying.pop_front();
+  };
+  for (int i = 0; i < 240; ++i) {
+    flying.push_back(random_trial(everyone(), ranks, random));
+    std::size_t limit = random() % 24;
+    while (flying.size() > limit) land();
+    if (!flying.empty() && random() % 3 == 0) flying.back()->work.done();
+  }
+  while (!flying.empty()) land();
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("groups that overlap: rows and columns of a grid at once") {
+  int world = session->world();
+  GridSizes sizes;
+  sizes.tensor = 2;
+  sizes.data = world / 2;
+  RankGrid grid(sizes);
+  std::vector<int> row = grid.group_of(session->rank(), "tp"), column = grid.group_of(session->rank(), "dp");
+  auto tensor = session->group(row, "row"), data = session->group(column, "column");
+  std::mt19937_64 random(7);
+  int wrong = 0;
+  for (int round = 0; round < 20; ++round) {
+    std::vector<std::unique_ptr<Trial>> trials;
+    for (int i = 0; i < 4; ++i) {
+      trials.push_back(random_trial(*tensor, row, random));
+      trials.push_back(random_trial(*data, column, random));
+      trials.push_back(random_trial(everyone(), all_ranks(), random));
+    }
+    // Waited for in another order than started, and not in the same one by all.
+    if (session->rank() % 2 == 0) std::reverse(trials.begin(), trials.end());
+    for (auto& trial : trials) {
+      trial->work.wait();
+      if (!trial->is_right()) ++wrong;
+    }
+  }
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("send and receive: a ring, both directions at once, first in first out") {
+  int world = session->world(), next = (session->rank() + 1) % world, last = (session->rank() + world - 1) % world;
+  for (std::int64_t count : {0, 1, 1000, 400001}) {
+    CAPTURE(count);
+    std::vector<std::vector<float>> out, in;
+    std::vector<Work> works;
+    constexpr int kMessages = 5;
+    for (int i = 0; i < 2 * kMessages; ++i) {
+      out.push_back(contribution<float>(static_cast<std::uint64_t>(i), session->rank(), count));
+      in.emplace_back(static_cast<std::size_t>(count));
+    }
+    for (std::size_t i = 0; i < 2 * kMessages; ++i) {
+      int to = i < kMessages ? next : last, from = i < kMessages ? last : next;
+      if (session->rank() % 2 == 0) works.push_back(everyone().send(stream, tensor_of(out[i]), to));
+      works.push_back(everyone().receive(stream, tensor_of(in[i]), from));
+      if (session->rank() % 2 == 1) works.push_back(everyone().send(stream, tensor_of(out[i]), to));
+    }
+    for (Work& work : works) work.wait();
+    for (std::size_t i = 0; i < 2 * kMessages; ++i)
+      CHECK(same_bits(in[i], contribution<float>(i, i < kMessages ? last : next, count)));
+  }
+}
+
+TEST_CASE("a send's buffer is free when its work is done, and collectives pass it by") {
+  int peer = session->rank() ^ 1;
+  std::vector<double> out(200000, session->rank()), in(200000);
+  Work sent = everyone().send(stream, tensor_of(out), peer);
+  // The peer has not asked for it yet; all-reduces go their way meanwhile.
+  AllReduceTrial<float> sum(everyone(), all_ranks(), 3, 50000, Reduce::sum);
+  sum.work.wait();
+  CHECK(sum.is_right());
+  Work received = everyone().receive(stream, tensor_of(in), peer);
+  sent.wait();
+  std::fill(out.begin(), out.end(), -1);
+  received.wait();
+  CHECK(in == std::vector<double>(200000, peer));
+}
+
+TEST_CASE("progress() alone brings an operation to its end") {
+  AllReduceTrial<float> sum(everyone(), all_ranks(), 4, 300000, Reduce::sum);
+  while (!sum.is_right()) everyone().progress();
+  sum.work.wait();
+  CHECK(sum.work.done());
+}
+
+TEST_CASE("texts of different lengths") {
+  auto text = [](int rank) {
+    return rank == 0 ? std::string() : std::string(static_cast<std::size_t>(rank * 1000), 'x');
+  };
+  std::vector<std::string> texts = gather_texts(everyone(), stream, text(session->rank()));
+  for (int rank = 0; rank < session->world(); ++rank) CHECK(texts[static_cast<std::size_t>(rank)] == text(rank));
+  int root = session->world() - 1;
+  CHECK(broadcast_text(everyone(), stream, text(session->rank()), root) == text(root));
+  CHECK(session->hosts().size() == static_cast<std::size_t>(session->world()));
+}
+
+TEST_CASE("the groups of a grid") {
+  int world = session->world();
+  GridSizes sizes;
+  sizes.pipeline = world;
+  RankGrid grid(sizes);
+  ProcessGroups groups = make_groups(*session, grid, true);
+  CHECK(groups.world->size() == world);
+  CHECK(groups.pipeline->rank() == session->rank());
+  CHECK(groups.tensor->size() == 1);
+  bool holds_table = session->rank() == 0 || session->rank() == world - 1;
+  CHECK(groups.embedding->size() == (holds_table ? 2 : 1));
+  std::vector<float> one = {1};
+  groups.embedding->all_reduce(stream, tensor_of(one), Reduce::sum).wait();
+  CHECK(one[0] == static_cast<float>(groups.embedding->size()));
+  CHECK_THROWS_AS(make_groups(*session, RankGrid(GridSizes{}), false), Error);
+}
+
+TEST_CASE("all ranks must agree: the one that does not is named") {
+  std::vector<AgreedItem> items = {{"program", "abc"}, {"command line", "--layers 2\n--lr 1e-4\n--seed 1"}};
+  CHECK_NOTHROW(check_same(everyone(), stream, session->hosts(), items));
+  int odd = session->world() - 1;
+  if (session->rank() == odd) items[1].text = "--layers 2\n--lr 2e-4\n--seed 1";
+  try {
+    check_same(everyone(), stream, session->hosts(), items);
+    FAIL("agreed on different command lines");
+  } catch (const Error& error) {
+    std::string message = error.what();
+    CAPTURE(message);
+    CHECK(error.code() == Exit::usage);
+    CHECK(message.find(cat("rank ", odd, " (")) != std::string::npos);
+    CHECK(message.find("'--lr 2e-4'") != std::string::npos);
+    CHECK(message.find("'--lr 1e-4'") != std::string::npos);
+    CHECK(message.find("program:") == std::string::npos);
+  }
+}
+
+int main(int argc, char** argv) {
+  RankEnvironment launched = launched_ranks("mtl_test_mpi");
+  if (launched.world < 2) {
+    std::fprintf(stderr, "start it with mpirun -n 2 (or 4, or 8)\n");
+    return 2;
+  }
+  MpiSession job(launched);
+  job.set_deadline(30);
+  session = &job;
+  doctest::Context context(argc, argv);
+  if (launched.rank > 0) context.setOption("minimal", true);
+  int result = context.run();
+  std::fflush(stdout);
+  if (result != 0) job.abort(result);
+  return 0;
+}

@@ -1,0 +1,72 @@
+// A job that fails on request: ranks count up together, iteration by iteration, until the chosen one goes astray.
+// Driven by tests/cli/ranks_faults_test.sh.
+#include <csignal>
+#include <cstdio>
+
+#include "cli/ranks.h"
+#include "comm/agreement.h"
+
+using namespace mtl;
+
+namespace {
+
+struct Options {
+  std::string fault = "none";
+  std::int64_t who = 1, iterations = 6;
+  double deadline = 2;
+};
+
+/// What the chosen rank does at iteration 3 instead of training on.
+void go_astray(const std::string& fault, Communicator& group, Stream& stream) {
+  float x = 0;
+  Tensor one(&x, DType::f32, {1});
+  std::vector<float> more(5000);
+  if (fault == "stop") std::raise(SIGSTOP);
+  if (fault == "kill") std::raise(SIGKILL);
+  if (fault == "broadcast") group.broadcast(stream, one, group.rank()).wait();  // alone with it: sends, and goes on
+  if (fault == "receive") group.receive(stream, one, 0).wait();
+  if (fault == "size") group.all_reduce(stream, Tensor(more.data(), DType::f32, {300}), Reduce::sum).wait();
+  if (fault == "data") fail(Exit::bad_data, "x.idx: broken");
+  if (fault == "bug") throw std::runtime_error("surprise");
+}
+
+Exit count_together(const Options& options, Ranks& ranks, Console& console) {
+  GridSizes sizes;
+  sizes.data = ranks.launched().world;
+  ProcessGroups groups = ranks.connect(RankGrid(sizes), false);
+  MpiSession* session = ranks.session();
+  Stream stream(Device::cpu);
+  bool chosen = ranks.launched().rank == options.who;
+  console.info("counting");
+  if (chosen) console.warn("seldom heard");
+  if (session != nullptr) {
+    session->set_deadline(options.deadline);
+    check_same(*groups.world, stream, session->hosts(),
+               {{"program", "1"}, {"flags", chosen && options.fault == "agree" ? "a\n--lr 2" : "a\n--lr 1"}});
+  }
+  for (std::int64_t iteration = 1; iteration <= options.iterations; ++iteration) {
+    if (session != nullptr) session->note(iteration, 0);
+    if (chosen && iteration == 3) go_astray(options.fault, *groups.data, stream);
+    float sum = 1;
+    groups.data->all_reduce(stream, Tensor(&sum, DType::f32, {1}), Reduce::sum).wait();
+    if (ranks.speaks()) print_out(cat("iteration ", iteration, " sum ", static_cast<int>(sum), "\n"));
+    std::fflush(stdout);
+  }
+  return options.fault == "requeue" ? Exit::requeue : Exit::ok;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  Ranks ranks("rank-faults");
+  Flags flags("rank-faults", "counts, and fails on request");
+  flags.add("--fault", &options.fault, "NAME", "what happens");
+  flags.add("--who", &options.who, "RANK", "to whom");
+  flags.add("--iterations", &options.iterations, "N", "how far to count");
+  flags.add("--deadline", &options.deadline, "S", "how long to wait for others");
+  flags.check([&] {
+    if (options.fault == "flags" && ranks.launched().rank >= options.who) flags.problem("--fault", "is wrong here");
+  });
+  return run_ranks(flags, argc, argv, ranks, [&](Console& console) { return count_together(options, ranks, console); });
+}
