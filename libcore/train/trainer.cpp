@@ -153,7 +153,8 @@ Exit Trainer::run() {
 
 /// What a run needs besides its memory: the right to save, the sinks of its figures, the data from where it stands.
 void Trainer::prepare() {
-  if (!options_.checkpoint.save.empty()) save_directory_.emplace(options_.checkpoint.save, *ranks_.groups.world, stream_);
+  if (!options_.checkpoint.save.empty())
+    save_directory_.emplace(options_.checkpoint.save, *ranks_.groups.world, stream_);
   peak_tflops_ = options_.logging.peak_tflops.value_or(0);
   if (peak_tflops_ == 0) peak_tflops_ = measure_peak_tflops(shape_.threads);
   MetricsOptions sinks;  // of a rank that does not speak there are none
