@@ -5,6 +5,7 @@
 #include "base/files.h"
 #include "base/hash.h"
 #include "comm/agreement.h"
+#include "comm/text_exchange.h"
 #include "train/flops.h"
 
 namespace mtl {
@@ -241,6 +242,7 @@ void Trainer::train_step() {
   if (step_.found_inf != 0) {
     ++state_.skipped_iterations;
     ++interval_.skipped;
+    tell_broken_gradients();
   } else {
     ++state_.optimizer_steps;
   }
@@ -250,6 +252,26 @@ void Trainer::train_step() {
   } else {
     ++interval_.nan;
   }
+}
+
+/// Names the ranks and tensors whose gradients are infinite or NaN. No rank has updated anything.
+void Trainer::tell_broken_gradients() {
+  constexpr std::size_t kMost = 3;
+  std::vector<std::string> names = optimizer_.sync().broken_gradients();
+  std::size_t count = names.size();
+  names.resize(std::min(count, kMost));
+  std::string own = join(names, ", ");
+  if (count > kMost) own += cat(" and ", count - kMost, " more");
+  std::vector<std::string> all = gather_texts(*ranks_.groups.world, stream_, own), lines;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank].empty()) continue;
+    std::string who = all.size() == 1 ? "" : cat("rank ", rank, " (", ranks_.hosts[rank], "): ");
+    lines.push_back("\n  " + who + all[rank]);
+  }
+  if (lines.empty()) lines.push_back(" in the sum over all ranks");
+  if (speaks())
+    console_.warn(
+        cat("iteration ", state_.iteration, ": the gradient is not finite; no update was made", join(lines, "")));
 }
 
 /// Ranks that share a layer all know its losses; one of them counts.
@@ -283,8 +305,12 @@ void Trainer::report_interval() {
   report.mfu_b = flops_per_token_b(config_, length) * report.tokens_per_second / (ranks * peak_tflops_ * 1e12);
   double stalled = train_feed_->stalled_seconds();
   report.data_stall_ms = (stalled - interval_.stalled) * 1e3 / static_cast<double>(interval_.timed);
+  double waited = optimizer_.sync().waited_seconds();
+  if (options_.parallel.world > 1)
+    report.communication_wait_ms = (waited - interval_.waited) * 1e3 / static_cast<double>(interval_.timed);
   metrics_->report(report);
   interval_ = {};
+  interval_.waited = waited;
   interval_.began = now_seconds();
   interval_.stalled = stalled;
 }
