@@ -218,6 +218,21 @@ void Trainer::finish() {
 // One optimizer step: the way of every token from the data to a weight update.
 void Trainer::train_step() {
   const StepBatch& batch = train_feed_->next();
+  begin_step();
+  // Of each micro-batch of all data-parallel ranks, this rank's samples follow those of the ranks before it.
+  std::int64_t micro_batch = options_.batch.micro_batch_size;
+  std::int64_t first_sample = state_.consumed_samples + shape_.placement.coordinate(Axis::data) * micro_batch;
+  pipeline_.train(*batch.buffers, &step_, first_sample, micro_batch * shape_.placement.size(Axis::data));
+  optimizer_.step(pipeline_.scratch(), &step_);
+
+  last_ = {};
+  last_.take(signals_);
+  if (counts_losses()) last_.add(batch);
+  exchange(last_);
+  end_step(last_.loss());
+}
+
+void Trainer::begin_step() {
   step_.iteration = state_.iteration + 1;
   step_.step = state_.optimizer_steps + 1;
   // The schedule advances by the samples of updates that were made; the data advances by all.
@@ -225,17 +240,9 @@ void Trainer::train_step() {
   step_.lr = learning_rate(schedule_, scheduled);
   step_.weight_decay = weight_decay(schedule_, scheduled);
   optimizer_.begin_step();
-  std::int64_t micro_batch = options_.batch.micro_batch_size, dp_rank = shape_.placement.coordinate(Axis::data);
-  pipeline_.train(*batch.buffers, &step_, state_.consumed_samples + dp_rank * micro_batch,
-                  micro_batch * shape_.placement.size(Axis::data));
-  optimizer_.step(pipeline_.scratch(), &step_);
+}
 
-  StepTotals totals;
-  totals.take(signals_);
-  if (counts_losses()) totals.add(batch);
-  exchange(totals);
-  last_ = totals;
-  double loss = totals.loss();
+void Trainer::end_step(double loss) {
   ++state_.iteration;
   state_.consumed_samples += options_.global_batch_size();
   ++interval_.timed;

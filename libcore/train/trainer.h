@@ -48,6 +48,8 @@ class Trainer {
  private:
   void prepare();
   void train_step();
+  void begin_step();
+  void end_step(double loss);
   void tell_broken_gradients();
   bool counts_losses() const;
   void exchange(StepTotals& totals);
