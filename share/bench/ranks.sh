@@ -13,8 +13,9 @@ json=""
 export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
 # shellcheck disable=SC2059 # takes a format, as printf does
-say() { [ -n "$json" ] || printf "$@"; }     # to people
-record() { echo "$2" >> "$work/rows.$1"; }  # LIST ROW: a JSON object
+say() { [ -n "$json" ] || printf "$@"; }  # to people
+# shellcheck disable=SC2059
+record() { printf "$2\n" "${@:3}" >> "$work/rows.$1"; }  # LIST FORMAT ARGUMENT...: a JSON object
 rows() { touch "$work/rows.$1"; paste -sd, "$work/rows.$1" | sed 's/},{/},\n    {/g'; }
 ratio_of() { awk -v a="$1" -v b="$2" 'BEGIN {printf "%.4f\n", a / b}'; }
 least() { sort -g | head -1; }
@@ -28,9 +29,9 @@ two_cores() {
     END {for (k = 1; k <= count && k <= 2; ++k) print list[order[k]]}' "$work/allowed" -
 }
 
-command -v mpirun > /dev/null || { echo "ranks: not measured (no mpirun)"; exit 0; }
+command -v mpirun > /dev/null || { echo "ranks: not measured (no mpirun)" >&2; exit 0; }
 mapfile -t cores < <(two_cores)
-[ ${#cores[@]} -eq 2 ] || { echo "ranks: not measured (two cores are needed)"; exit 0; }
+[ ${#cores[@]} -eq 2 ] || { echo "ranks: not measured (two cores are needed)" >&2; exit 0; }
 machine=$(machine)
 version=$("$bin/mtl-train" --version | head -1)
 mpi=$(mpirun --version | head -1)
@@ -44,7 +45,7 @@ make_tokens gpt2 "$vocab" "$merges" 1
 # Words of the command line that all runs share. The peak is given, for nothing is to be measured at the start.
 common=(--vocab-file "$vocab" --merge-file "$merges" --data-path "$work/gpt2_text_document" --lr 1e-4
   --weight-decay 0.1 --hidden-dropout 0 --attention-dropout 0 --eval-iters 0 --log-interval 1 --threads 1 --peak-tflops 1)
-model=()    # of mtl-train, set by set_model
+model=()  # of mtl-train, set by set_model
 set_model() {  # LAYERS WIDTH HEADS LENGTH
   model=("${common[@]}" --num-layers "$1" --hidden-size "$2" --num-attention-heads "$3" --seq-length "$4" --max-position-embeddings "$4")
 }
@@ -60,29 +61,28 @@ two_ranks() { mpirun -n 2 --bind-to core --map-by core "$bin/mtl-train" "$@"; }
 # steady NAME FIELD: the median of FIELD over all steps but the first two.
 steady() { grep '"step"' "$work/$1.jsonl" | tail -n +3 | field "$2" | median; }
 
-# independent STEPS BATCH MICRO: tokens/s of two processes at the same time, each with half of the batch.
+# independent STEPS BATCH: tokens/s of two processes at the same time, each with half of the batch, 4 sequences at a time.
 independent() {
-  local k pids=()
+  local k failed=0 pids=()
   rm -f "$work"/alone[01].jsonl
   for k in 0 1; do
     quietly "alone$k" taskset -c "${cores[k]}" "$bin/mtl-train" "${model[@]}" --train-iters "$1" --global-batch-size $(($2 / 2)) \
-      --micro-batch-size "$3" --log-jsonl "$work/alone$k.jsonl" &
+      --micro-batch-size 4 --log-jsonl "$work/alone$k.jsonl" &
     pids+=($!)
   done
-  wait "${pids[0]}"
-  wait "${pids[1]}"
+  for k in "${pids[@]}"; do wait "$k" || failed=1; done  # both, so that none is left behind
+  [ $failed -eq 0 ] || return 1
   { steady alone0 tokens_per_second; steady alone1 tokens_per_second; } | awk '{sum += $1} END {print sum}'
 }
 
-# layout MODEL TITLE STEPS BATCH MICRO FLAG...: a row. A micro-batch of a process alone has half of the sequences that
-# two ranks hold together, so both sides work on as many at a time. Leaves the wait for other ranks in $work/wait.TITLE.
+# layout MODEL TITLE STEPS BATCH MICRO FLAG...: a row. Leaves the waits for other ranks, ms a step, in $work/wait.TITLE.
 layout() {
-  local name=$1 title=$2 steps=$3 batch=$4 micro=$5 alone=4 ours theirs
+  local name=$1 title=$2 steps=$3 batch=$4 micro=$5 ours theirs ratio low high
   shift 5
   : > "$work/ours"; : > "$work/theirs"; : > "$work/ratios"; : > "$work/wait.$title"
   for _ in $(seq "$rounds"); do
     rm -f "$work/run.jsonl"
-    independent "$steps" "$batch" "$alone" >> "$work/theirs"
+    independent "$steps" "$batch" >> "$work/theirs"
     quietly run two_ranks "${model[@]}" --train-iters "$steps" --global-batch-size "$batch" --micro-batch-size "$micro" \
       --log-jsonl "$work/run.jsonl" "$@"
     steady run tokens_per_second >> "$work/ours"
@@ -90,24 +90,26 @@ layout() {
     ratio_of "$(tail -n 1 "$work/ours")" "$(tail -n 1 "$work/theirs")" >> "$work/ratios"
   done
   ours=$(median < "$work/ours") theirs=$(median < "$work/theirs")
-  local ratio low high
   ratio=$(median < "$work/ratios") low=$(least < "$work/ratios") high=$(most < "$work/ratios")
   say '%-28s %5d %10.0f %12.0f %8.2f   %.2f-%.2f\n' "$title" "$batch" "$ours" "$theirs" "$ratio" "$low" "$high"
-  record layouts "{\"model\": \"$name\", \"layout\": \"$title\", \"batch\": $batch, \"micro_batch\": $micro, \"steps\": $steps, \"tokens_per_second\": $ours, \"independent_tokens_per_second\": $theirs, \"ratio\": $ratio, \"ratio_min\": $low, \"ratio_max\": $high}"
+  record layouts '{"model": "%s", "layout": "%s", "batch": %d, "micro_batch": %d, "steps": %d, "tokens_per_second": %.1f, '\
+'"independent_tokens_per_second": %.1f, "ratio": %s, "ratio_min": %s, "ratio_max": %s}' \
+    "$name" "$title" "$batch" "$micro" "$steps" "$ours" "$theirs" "$ratio" "$low" "$high"
 }
 
 # The share of communication that overlapping hides: of the time that a step waits for other ranks, from one layout.
 hidden() {  # MODEL
-  local plain overlapped share
+  local plain overlapped part
   [ -s "$work/wait.DP2 ZeRO-1" ] || return 0
   plain=$(median < "$work/wait.DP2 ZeRO-1") overlapped=$(median < "$work/wait.DP2 ZeRO-1 overlapped")
-  share=$(awk -v a="$overlapped" -v b="$plain" 'BEGIN {printf "%.3f", b > 0 ? 1 - a / b : 0}')
+  part=$(awk -v a="$overlapped" -v b="$plain" 'BEGIN {printf "%.3f", (b ? 1 - a / b : 0)}')
   say 'communication hidden: %.0f %% (DP2 ZeRO-1 waits %.1f ms a step, overlapped %.1f ms; 1 - overlapped / not)\n' \
-    "$(awk -v s="$share" 'BEGIN {print 100 * s}')" "$plain" "$overlapped"
-  record hidden "{\"model\": \"$1\", \"layout\": \"DP2 ZeRO-1\", \"wait_ms\": $plain, \"wait_overlapped_ms\": $overlapped, \"hidden_share\": $share}"
+    "$(awk -v s="$part" 'BEGIN {print 100 * s}')" "$plain" "$overlapped"
+  record hidden '{"model": "%s", "layout": "DP2 ZeRO-1", "wait_ms": %.2f, "wait_overlapped_ms": %.2f, "hidden_share": %s}' \
+    "$1" "$plain" "$overlapped" "$part"
 }
 
-# In all layouts a micro-batch of two ranks has 8 sequences or 4 a rank; a pipeline of 8 micro-batches needs 32 in all.
+# A batch is 8 sequences, 4 a rank, as for the processes alone; 8 micro-batches of 4 for the pipeline, in fewer steps.
 layouts() {  # MODEL STEPS
   local bucket=(--ddp-bucket-size 1000000) overlap=(--overlap-grad-reduce --overlap-param-gather) pipeline=$(($2 / 4 + 2))
   say '\n%s\n%-28s %5s %10s %12s %8s   %s\n' "$1" "two ranks x 1 thread" batch "tok/s" "independent" ratio spread
@@ -146,8 +148,9 @@ start() {
     between start 'iteration        1/' >> "$work/eight"
   done
   one=$(median < "$work/one") eight=$(median < "$work/eight")
-  say '\n%-48s %6.2f s   one process %.2f s\n' "start to first loss, 8 ranks (TP2 PP2 DP2)" "$eight" "$one"
-  record start "{\"ranks\": 8, \"layout\": \"TP2 PP2 DP2\", \"cores\": $(nproc), \"seconds\": $eight, \"one_process_seconds\": $one}"
+  say '\n%-48s %6.2f s   one process %.2f s\n' "start to first loss, 8 ranks, TP2 PP2 DP2" "$eight" "$one"
+  record start '{"ranks": 8, "layout": "TP2 PP2 DP2", "cpus": %d, "seconds": %s, "one_process_seconds": %s}' \
+    "$(wc -l < "$work/allowed")" "$eight" "$one"
 }
 
 # save_one NAME LAYERS WIDTH HEADS: one iteration in TP2, saved as $work/NAME.
@@ -184,11 +187,12 @@ load() {
   seconds=$(paste "$work/large_s" "$work/tiny_s" | awk '{print $1 - $2}' | median) reading=$(median < "$work/reading_s")
   ratio=$(ratio_of "$seconds" "$reading")
   say '%-48s %6.2f s   reading them %.2f s   ratio %.1f\n' "load of TP2 as DP2 ZeRO-1, $((bytes / 1000000)) MB" "$seconds" "$reading" "$ratio"
-  record load "{\"saved\": \"TP2\", \"loaded\": \"DP2 ZeRO-1\", \"bytes\": $bytes, \"seconds\": $seconds, \"read_seconds\": $reading, \"ratio\": $ratio}"
+  record load '{"saved": "TP2", "loaded": "DP2 ZeRO-1", "bytes": %d, "seconds": %s, "read_seconds": %s, "ratio": %s}' \
+    "$bytes" "$seconds" "$reading" "$ratio"
 }
 
 steps=40
-[ -z "$quick" ] || steps=8
+[ -z "$quick" ] || steps=6
 set_model 4 128 4 128
 layouts "7M: L4 C128 H4 T128" $steps
 if [ -z "$quick" ]; then
