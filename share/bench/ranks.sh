@@ -191,13 +191,13 @@ load() {
     "$bytes" "$seconds" "$reading" "$ratio"
 }
 
-steps=40
+steps=24
 [ -z "$quick" ] || steps=6
 set_model 4 128 4 128
 layouts "7M: L4 C128 H4 T128" $steps
 if [ -z "$quick" ]; then
   set_model 6 384 6 256
-  layouts "30M: L6 C384 H6 T256" 12
+  layouts "30M: L6 C384 H6 T256" 8
 fi
 start
 load
