@@ -4,6 +4,7 @@
 # those that Megatron-LM's users of this experiment have, but for --fp16: these ranks compute in fp32.
 #
 #   MODEL=tiny ./run.sh     the whole course in about a minute, on this machine and on mtl's own sources
+#   PLAN=1 ./run.sh         trains nothing: parameters, memory and FLOPs
 #   ./run.sh                the real model; DATA or DATA_PATH must name its text
 #
 # Said again, it goes on where it was.
@@ -14,6 +15,7 @@ share=$here/../..
 # --- What to change -------------------------------------------------------------------------------------------------
 MODEL=${MODEL:-110m}          # 110m, or tiny
 OUT=${OUT:-run-$MODEL}        # everything is written here: token files, checkpoint, tensorboard, hf
+PLAN=${PLAN:-}                # 1: plan the run only
 MTL_BIN=${MTL_BIN:-}          # folder of the programs; empty: on the PATH
 
 DATA=${DATA:-codeparrot_data.json}  # JSON lines with "content"; the tiny run makes its own from SOURCES
@@ -57,30 +59,35 @@ collect_sources() {
   done
 }
 
-mkdir -p "$OUT"
-if [ -z "$DATA_PATH" ]; then
+prepare_data() {
+  [ -z "$DATA_PATH" ] || return 0
+  mkdir -p "$OUT"
   DATA_PATH=$OUT/codeparrot_content_document
-  if [ "$MODEL" = tiny ] && [ ! -e "$OUT/sources.jsonl" ]; then
-    collect_sources >"$OUT/sources.jsonl.part"
-    mv "$OUT/sources.jsonl.part" "$OUT/sources.jsonl"
+  [ ! -e "$DATA_PATH.idx" ] || return 0
+  if [ "$MODEL" = tiny ]; then
+    DATA=$OUT/sources.jsonl
+    collect_sources >"$DATA"
   fi
-  [ "$MODEL" != tiny ] || DATA=$OUT/sources.jsonl
-fi
-
-if [ ! -e "$DATA_PATH.idx" ]; then
   echo "== token files"
   "${mtl}preprocess" --input "$DATA" --output-prefix "$OUT/codeparrot" --vocab "$VOCAB" --dataset-impl mmap \
     --tokenizer-type GPT2BPETokenizer --merge-file "$MERGES" --json-keys content --workers "$WORKERS" --chunk-size 25 \
     --append-eod
+}
+
+[ -n "$PLAN" ] || prepare_data
+checkpoint=$OUT/checkpoint
+train=("${mtl}train" --tensor-model-parallel-size 1 --pipeline-model-parallel-size 1 "${model[@]}" "${batch[@]}"
+  "${length[@]}" "${optimizer[@]}" "${reports[@]}" --vocab-file "$VOCAB" --merge-file "$MERGES"
+  --save "$checkpoint" --load "$checkpoint" --data-path "${DATA_PATH:-$OUT/codeparrot_content_document}"
+  --tensorboard-dir "$OUT/tensorboard" --log-jsonl "$OUT/log.jsonl" "${machine[@]}")
+if [ -n "$PLAN" ]; then
+  "${train[@]}" --dry-run --world-size "$RANKS"
+  exit
 fi
 
 echo "== training on $RANKS ranks"
-checkpoint=$OUT/checkpoint
 # shellcheck disable=SC2086  # MPIRUN is a command with flags
-$MPIRUN -n "$RANKS" "${mtl}train" --tensor-model-parallel-size 1 --pipeline-model-parallel-size 1 "${model[@]}" \
-  "${batch[@]}" "${length[@]}" "${optimizer[@]}" "${reports[@]}" --vocab-file "$VOCAB" --merge-file "$MERGES" \
-  --save "$checkpoint" --load "$checkpoint" --data-path "$DATA_PATH" --tensorboard-dir "$OUT/tensorboard" \
-  --log-jsonl "$OUT/log.jsonl" "${machine[@]}"
+$MPIRUN -n "$RANKS" "${train[@]}"
 
 echo "== Hugging Face folder"
 rm -rf "$OUT/hf"

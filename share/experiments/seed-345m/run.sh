@@ -5,6 +5,7 @@
 #
 #   MODEL=tiny ./run.sh                    the whole course in about a minute, on this machine
 #   ./run.sh                               the real model; DATA_PATH or TEXT should name real text then
+#   PLAN=1 ./run.sh                        trains nothing: parameters, memory and FLOPs of each layout
 #   HOSTS=alpha,beta ./run.sh 2x2          one layout, the nodes of the pipeline on two hosts
 #
 # Arguments are layouts, TENSOR x PIPELINE; 1x1, 2x1, 1x2 and 2x2 unless given. Said again, every run goes on where it
@@ -16,6 +17,7 @@ share=$here/../..
 # --- What to change -------------------------------------------------------------------------------------------------
 MODEL=${MODEL:-345m}          # 345m, or tiny
 OUT=${OUT:-run-$MODEL}        # everything is written here: token files, NAME/checkpoint, NAME/log.jsonl
+PLAN=${PLAN:-}                # 1: plan the runs only
 MTL_BIN=${MTL_BIN:-}          # folder of the programs; empty: on the PATH
 
 # Text: JSON lines with "text", plain or compressed (oscar-1GB.jsonl.xz); the demo's when empty.
@@ -56,6 +58,7 @@ tokenizer=(--tokenizer-type GPT2BPETokenizer --vocab-file "$VOCAB" --merge-file 
 # Text to token files, once.
 prepare_data() {
   [ -z "$DATA_PATH" ] || return 0
+  mkdir -p "$OUT"
   DATA_PATH=$OUT/my-gpt2_text_document
   [ ! -e "$DATA_PATH.idx" ] || return 0
   if [ -z "$TEXT" ]; then
@@ -109,6 +112,14 @@ figures_of() {
     awk '{ rate[NR] = $1; if ($3 > last) { last = $3; loss = $2 } } END { print rate[int((NR + 1) / 2)], loss }'
 }
 
+# plan LAYOUT: what mtl-train says of it; needs no text.
+plan() {
+  DATA_PATH=${DATA_PATH:-$OUT/my-gpt2_text_document}
+  flags_of "$1"
+  echo "== $1: tensor ${1%x*}, pipeline ${1#*x}"
+  "${mtl}train" "${flags[@]}" --dry-run --world-size $((${1%x*} * ${1#*x}))
+}
+
 # What each layout costs and gives, beside the first one.
 table() {
   local layout rate loss memory first_rate="" first_memory="" first_loss=""
@@ -126,7 +137,10 @@ table() {
 }
 
 [ $# -gt 0 ] || set -- 1x1 2x1 1x2 2x2
-mkdir -p "$OUT"
+if [ -n "$PLAN" ]; then
+  for layout in "$@"; do plan "$layout"; done
+  exit
+fi
 prepare_data
 for layout in "$@"; do train "$layout"; done
 table "$@"
