@@ -96,7 +96,7 @@ wait_for 30 'the node' node_is_idle
 srun --mpi=list 2>&1 | grep -q pmix || { echo "skipped: this Slurm has no pmix"; exit 77; }
 
 # --- The run, without interruption and in turns ---
-LENGTH=(--train-iters 800 --global-batch-size 32 --save-interval 800 --eval-interval 100 --log-interval 1)
+LENGTH=(--train-iters 500 --global-batch-size 32 --save-interval 500 --eval-interval 100 --log-interval 1)
 MODEL+=(--tensor-model-parallel-size 2 --threads 1)
 preprocess "$CORPUS" c
 command_of() { COMMAND=(mtl-train "${MODEL[@]}" "${LENGTH[@]}" --save "$1/save" --log-jsonl "$1/log.jsonl"); }
@@ -131,7 +131,8 @@ saved_in_turn() {
 turn_ends 1 scancel --signal=TERM "$job"
 turn_ends 2 scontrol requeue "$job"
 turn_ends 3 time_is_over
-wait_for 120 'the end' job_has 'JobState=COMPLETED'
+scontrol update jobid="$job" TimeLimit=20 || fail 'no more time for the last turn'
+wait_for 300 'the end' job_has 'JobState=COMPLETED'
 job_has 'Restarts=3 .*ExitCode=0:0' || fail "another end than 0 after three requeues: $(scontrol show job "$job")"
 [ "$(grep -c 'ended by a signal after iteration' turns.log)" -eq 3 ] || fail 'not three ends by a signal'
 log_has 'DUE TO TIME LIMIT' || fail 'the time limit did not end a turn'
@@ -139,15 +140,15 @@ log_has 'DUE TO TIME LIMIT' || fail 'the time limit did not end a turn'
 
 # --- The same ---
 diff <(figures_of turns) <(figures_of whole) >difference || { fail 'other figures than without interruption'; head -4 difference >&2; }
-[ "$(figures_of whole | grep -c '"type": "step"')" -eq 800 ] || fail 'the whole run has other than 800 steps'
-for shard in whole/save/iter_0000800/*.safetensors; do
+[ "$(figures_of whole | grep -c '"type": "step"')" -eq 500 ] || fail 'the whole run has other than 500 steps'
+for shard in whole/save/iter_0000500/*.safetensors; do
   cmp -s "$shard" "${shard/whole/turns}" || fail "${shard#whole/} differs"
 done
-[ "$(find whole/save/iter_0000800 -name '*.safetensors' | wc -l)" -eq 2 ] || fail 'not a shard of each rank'
+[ "$(find whole/save/iter_0000500 -name '*.safetensors' | wc -l)" -eq 2 ] || fail 'not a shard of each rank'
 
 # Complete is complete: another job ends at once, with 0 and without another turn.
 job=$(sbatch --parsable --ntasks-per-node=2 --cpus-per-task=1 --output=again.log "$SHARE/slurm/one-node.sbatch" "${COMMAND[@]}")
 wait_for 60 'the end of a complete run' job_has 'JobState=COMPLETED'
 job_has 'Restarts=0 .*ExitCode=0:0' || fail 'a complete run was requeued'
-expect_text again.log 'already complete: 800 of 800'
+expect_text again.log 'already complete: 500 of 500'
 finish
