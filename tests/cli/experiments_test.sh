@@ -1,0 +1,56 @@
+#!/bin/bash
+# share/experiments and share/slurm: the tiny course through the layouts, its table, and the real command lines.
+source "$(dirname "$0")/lib.sh" "$1"
+SHARE=$(cd "$SHARE" && pwd)
+cd "$WORK" || exit 1
+export MTL_BIN=$BIN
+
+if command -v shellcheck >/dev/null; then
+  find "$SHARE" \( -name '*.sh' -o -name '*.sbatch' \) -print0 | xargs -0 shellcheck || fail 'shellcheck'
+fi
+
+# The layouts, in two iterations each. Said again, nothing is trained, and the table is the same.
+export THREADS=1
+expect_exit 0 env MODEL=tiny ITERATIONS=2 OUT=run bash "$SHARE/experiments/seed-345m/run.sh" 1x1 2x1 1x2 2x2
+grep -A4 '^layout' out >table
+expect_text table '^layout +tensor +pipeline +ranks +MiB per rank +of 1x1 +samples/s +of 1x1 +loss at end +difference$'
+row() { awk -v layout="$1" '$1 == layout' table; }
+number='[0-9]+\.[0-9]+'
+for layout in '1x1 1 1 1' '2x1 2 1 2' '1x2 1 2 2' '2x2 2 2 4'; do
+  expect_text table "^${layout// / +} +$number +[0-9]+% +$number +[0-9]+% +10\.[0-9]{6} +-?[0-9.e+-]+$"
+done
+[ "$(wc -l <table)" -eq 5 ] || fail 'the table has other lines than one a layout'
+# The findings: two ranks of a layer need less each than two stages, four less still; and all learn the same.
+awk 'NR > 1 { memory[$1] = $5; if ($10 > 1e-6 || $10 < -1e-6) exit 1 }
+     END { exit !(memory["1x1"] > memory["1x2"] && memory["1x2"] > memory["2x1"] && memory["2x1"] > memory["2x2"]) }' table ||
+  { fail 'memory or losses in the table'; cat table >&2; }
+mv table first
+expect_exit 0 env MODEL=tiny ITERATIONS=2 OUT=run bash "$SHARE/experiments/seed-345m/run.sh" 2x2
+expect_text err 'already complete: 2 of 2'
+[ "$(grep '^2x2' out | awk '{ print $5, $7, $9 }')" = "$(awk '$1 == "2x2" { print $5, $7, $9 }' first)" ] || fail 'another table'
+
+# More nodes than there are; hosts become mpirun's -H.
+expect_exit 2 env MODEL=tiny OUT=run HOSTS=alpha NNODES=1 bash "$SHARE/experiments/seed-345m/run.sh" 2x2
+expect_text err '4 ranks need 2 nodes; NNODES is 1'
+expect_exit 0 env MODEL=tiny ITERATIONS=2 OUT=run HOSTS=alpha,beta MPIRUN='echo mpirun' bash "$SHARE/experiments/seed-345m/run.sh" 2x2
+expect_text out '^mpirun -n 4 -H alpha:2,beta:2 .*mtl-train '
+
+# The real models: the command lines are accepted, and planned.
+export PLAN=1
+expect_exit 0 bash "$SHARE/experiments/seed-345m/run.sh"
+for layout in 1x1 2x1 1x2 2x2; do expect_text out "^== $layout"; done
+[ "$(grep -c 'parameters  *354,823,168' out)" -eq 4 ] || fail 'the plans of 345M'
+expect_exit 0 bash "$SHARE/experiments/codeparrot-110m/run.sh"
+expect_text out 'parameters +124,439,808'
+expect_text out 'samples x tokens +192 x 1024'
+expect_text out 'micro-batches +2$'
+expect_exit 0 env MODEL=tiny bash "$SHARE/experiments/codeparrot-110m/run.sh"
+[ -z "$(find . -name 'run-*')" ] || fail 'a plan left something behind'
+for template in "$SHARE"/slurm/*.sbatch; do
+  # srun stands aside: the run of the template, planned for its ranks.
+  ranks=$(awk '/^#SBATCH --nodes/ { split($2, n, "=") } /^#SBATCH --ntasks-per-node/ { split($2, t, "=") } END { print n[2] * t[2] }' "$template")
+  sed "s|^srun .*|mtl-train \"\${RUN[@]:1}\" --vocab-file $SHARE/gpt2/vocab.json --merge-file $SHARE/gpt2/merges.txt --dry-run --world-size $ranks|" "$template" >planned.sh
+  expect_exit 0 env SLURM_CPUS_PER_TASK=1 SLURM_JOB_ID=1 bash planned.sh
+  expect_text out 'parameters +354,823,168'
+done
+finish

@@ -1,0 +1,154 @@
+#!/bin/bash
+# A run under Slurm, on a cluster of one node that lives in a temporary folder: ended in the middle by a signal, by
+# preemption and by its time limit, the job of share/slurm goes back to the queue each time, resumes, completes, and is
+# then, figure by figure and bit by bit, what a run is that nothing interrupts. Skipped where Slurm is not installed.
+source "$(dirname "$0")/lib.sh" "$1"
+source "$(dirname "$0")/train_runs.sh"
+for program in munged slurmctld slurmd; do
+  command -v $program >/dev/null || { echo "skipped: no $program (packages slurm-wlm and munge)"; exit 77; }
+done
+[ "$(id -u)" -eq 0 ] || { echo 'skipped: slurmd wants to be root'; exit 77; }
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+cd "$WORK" || exit 1
+
+# --- The cluster ---
+CLUSTER=$(mktemp -d /tmp/mtl-slurm.XXXXXX)  # a socket's path must be short
+export SLURM_CONF=$CLUSTER/slurm.conf
+trap stop_cluster EXIT
+
+# stop_daemon NAME: ends it, and waits until it is gone.
+stop_daemon() {
+  local pid
+  pid=$(cat "$CLUSTER/$1.pid" 2>/dev/null) || return 0
+  kill "$pid" 2>/dev/null
+  for _ in $(seq 50); do kill -0 "$pid" 2>/dev/null || return 0; sleep 0.1; done
+  kill -KILL "$pid" 2>/dev/null
+}
+
+stop_cluster() {
+  [ -z "${job:-}" ] || scancel --full --signal=KILL "$job" 2>/dev/null
+  [ -z "${job:-}" ] || scancel "$job" 2>/dev/null
+  for _ in $(seq 50); do [ -n "$(squeue -h 2>/dev/null)" ] || break; sleep 0.1; done
+  for name in slurmctld slurmd munged; do stop_daemon $name; done
+  rm -rf "$CLUSTER" "$WORK"
+}
+
+start_cluster() {
+  local host port=$((20000 + $$ % 10000))
+  host=$(hostname -s)
+  mkdir "$CLUSTER/munge" "$CLUSTER/state" "$CLUSTER/spool"
+  chmod 755 "$CLUSTER"
+  head -c 64 /dev/urandom >"$CLUSTER/munge/key"
+  chmod 600 "$CLUSTER/munge/key"
+  munged --force --key-file="$CLUSTER/munge/key" --seed-file="$CLUSTER/munge/seed" --log-file="$CLUSTER/munge/log" \
+    --pid-file="$CLUSTER/munged.pid" --socket="$CLUSTER/munge/socket" || return 1
+  cat >"$SLURM_CONF" <<END
+ClusterName=mtl
+SlurmctldHost=$host(127.0.0.1)
+SlurmctldPort=$port
+SlurmdPort=$((port + 1))
+AuthType=auth/munge
+# A requeued job waits for cred_expire seconds, 120 unless told otherwise.
+AuthInfo=socket=$CLUSTER/munge/socket,cred_expire=5
+SlurmUser=root
+SlurmdUser=root
+StateSaveLocation=$CLUSTER/state
+SlurmdSpoolDir=$CLUSTER/spool
+SlurmctldPidFile=$CLUSTER/slurmctld.pid
+SlurmdPidFile=$CLUSTER/slurmd.pid
+SlurmctldLogFile=$CLUSTER/slurmctld.log
+SlurmdLogFile=$CLUSTER/slurmd.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+SelectType=select/linear
+ReturnToService=2
+KillWait=20
+SlurmdParameters=config_overrides
+SchedulerParameters=sched_interval=1
+PlugStackConfig=/dev/null
+NodeName=$host NodeAddr=127.0.0.1 CPUs=2 RealMemory=1000 State=UNKNOWN
+PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+END
+  slurmctld -c && slurmd -c
+}
+
+# wait_for SECONDS WHAT COMMAND...: until COMMAND succeeds.
+wait_for() {
+  local until=$((SECONDS + $1)) what=$2
+  shift 2
+  while ! "$@"; do
+    [ $SECONDS -lt $until ] || { fail "waited in vain for $what"; tail -n 20 "$CLUSTER"/*.log turns.log >&2; finish; }
+    sleep 0.2
+  done
+}
+node_is_idle() { [ "$(sinfo -h -o %T 2>/dev/null)" = idle ]; }
+job_has() { scontrol show job "$job" 2>/dev/null | grep -qE "$1"; }
+log_has() { grep -qE -- "$1" turns.log 2>/dev/null; }
+# in_turn N: the N-th turn is under way, twenty steps at least.
+in_turn() {
+  awk -v turn="$1" '/"type": "start"/ { turns++; steps = 0 } /"type": "step"/ { steps++ }
+    END { exit !(turns == turn && steps >= 20) }' turns/log.jsonl 2>/dev/null
+}
+
+start_cluster || { fail 'the cluster did not start'; finish; }
+wait_for 30 'the node' node_is_idle
+srun --mpi=list 2>&1 | grep -q pmix || { echo "skipped: this Slurm has no pmix"; exit 77; }
+
+# --- The run, without interruption and in turns ---
+LENGTH=(--train-iters 500 --global-batch-size 32 --save-interval 500 --eval-interval 100 --log-interval 1)
+MODEL+=(--tensor-model-parallel-size 2 --threads 1)
+preprocess "$CORPUS" c
+command_of() { COMMAND=(mtl-train "${MODEL[@]}" "${LENGTH[@]}" --save "$1/save" --log-jsonl "$1/log.jsonl"); }
+mkdir whole turns
+command_of whole
+expect_exit 0 mpirun --oversubscribe -n 2 "${COMMAND[@]}"
+
+command_of turns
+job=$(sbatch --parsable --ntasks-per-node=2 --cpus-per-task=1 --time=10 --output=turns.log \
+  "$SHARE/slurm/one-node.sbatch" "${COMMAND[@]}") || { fail 'sbatch'; finish; }
+
+# turn_ends N HOW...: HOW ends turn N in the middle, and the job goes back to the queue.
+turn_ends() {
+  local turn=$1
+  shift
+  wait_for 60 "turn $turn" in_turn "$turn"
+  "$@" || fail "$*"
+  wait_for 150 "requeue after turn $turn" job_has "Restarts=$turn "
+}
+# The least limit is a minute, and the ranks are done in seconds: they stand still until Slurm wakes them, first with the
+# template's USR1, then with TERM.
+time_is_over() {
+  scontrol update jobid="$job" TimeLimit=1 && scancel --signal=STOP "$job" || return 1
+  wait_for 90 'a save at USR1' saved_in_turn 3
+  scancel --signal=STOP "$job"
+}
+# saved_in_turn N: the N-th turn has said that it saved.
+saved_in_turn() {
+  awk -v turn="$1" '/ resuming / { turns++ } / saved / && turns + 1 == turn { found = 1 } END { exit !found }' turns.log
+}
+
+turn_ends 1 scancel --signal=TERM "$job"
+turn_ends 2 scontrol requeue "$job"
+turn_ends 3 time_is_over
+scontrol update jobid="$job" TimeLimit=20 || fail 'no more time for the last turn'
+wait_for 300 'the end' job_has 'JobState=COMPLETED'
+job_has 'Restarts=3 .*ExitCode=0:0' || fail "another end than 0 after three requeues: $(scontrol show job "$job")"
+[ "$(grep -c 'ended by a signal after iteration' turns.log)" -eq 3 ] || fail 'not three ends by a signal'
+log_has 'DUE TO TIME LIMIT' || fail 'the time limit did not end a turn'
+[ "$(grep -c 'resuming turns/save/' turns.log)" -eq 3 ] || fail 'not three resumptions'
+
+# --- The same ---
+diff <(figures_of turns) <(figures_of whole) >difference || { fail 'other figures than without interruption'; head -4 difference >&2; }
+[ "$(figures_of whole | grep -c '"type": "step"')" -eq 500 ] || fail 'the whole run has other than 500 steps'
+for shard in whole/save/iter_0000500/*.safetensors; do
+  cmp -s "$shard" "${shard/whole/turns}" || fail "${shard#whole/} differs"
+done
+[ "$(find whole/save/iter_0000500 -name '*.safetensors' | wc -l)" -eq 2 ] || fail 'not a shard of each rank'
+
+# Complete is complete: another job ends at once, with 0 and without another turn.
+job=$(sbatch --parsable --ntasks-per-node=2 --cpus-per-task=1 --output=again.log "$SHARE/slurm/one-node.sbatch" "${COMMAND[@]}")
+wait_for 60 'the end of a complete run' job_has 'JobState=COMPLETED'
+job_has 'Restarts=0 .*ExitCode=0:0' || fail 'a complete run was requeued'
+expect_text again.log 'already complete: 500 of 500'
+finish
