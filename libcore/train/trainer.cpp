@@ -192,6 +192,7 @@ bool Trainer::go_on() {
 
 /// Ends before the run is complete, saved.
 Exit Trainer::leave() {
+  optimizer_.sync().finish_gathering();
   bool by_signal = last_.end > 0;
   if (by_signal && !save_directory_) {
     fail(Exit::failure, "ended by a signal at iteration ", state_.iteration, "; without --save nothing was kept");
@@ -203,6 +204,7 @@ Exit Trainer::leave() {
 
 /// The last validation belongs to the run: interrupted, it is done again. But a fault in it must not cost the model.
 void Trainer::finish() {
+  optimizer_.sync().finish_gathering();
   std::int64_t consumed_valid_samples = state_.consumed_valid_samples;
   try {
     validate(true);
