@@ -106,7 +106,8 @@ void add_logging_flags(Flags& flags, TrainOptions& options) {
   flags.add("--log-jsonl", &logging.log_jsonl, "FILE", "write the same figures as JSON lines");
   flags.add("--peak-tflops", &logging.peak_tflops, "X", "peak of this machine, for MFU; measured when absent");
   flags.add_switch("--dry-run", options.dry_run, "print parameters, memory and FLOPs of the run and end");
-  flags.add("--world-size", &options.parallel.world, "N", "with --dry-run: ranks to plan for");
+  flags.add("--world-size", &options.parallel.plan_world, "N",
+            "with --dry-run: ranks to plan for; as few as there can be when absent");
   flags.add_switch("--json", options.json, "with --dry-run: as JSON");
   flags.section("Machine");
   add_threads_flag(flags, options.threads);
@@ -146,12 +147,15 @@ void add_parallel_flags(Flags& flags, TrainOptions& options) {
 }  // namespace
 
 void settle_world_size(Flags& flags, TrainOptions& options, int launched) {
-  std::int64_t& world = options.parallel.world;
-  bool given = flags.was_given("--world-size");
-  if (given && !options.dry_run)
+  ParallelOptions& parallel = options.parallel;
+  parallel.world = launched;
+  if (parallel.plan_world && !options.dry_run)
     flags.problem("--world-size", "is for --dry-run; a run has the ranks that mpirun or srun starts");
-  if (given && world < 1) flags.problem(cat("--world-size ", world), "must be at least 1");
-  if (!given || !options.dry_run || world < 1) world = launched;
+  if (parallel.plan_world && *parallel.plan_world < 1)
+    flags.problem(cat("--world-size ", *parallel.plan_world), "must be at least 1");
+  else if (options.dry_run && (parallel.plan_world || launched == 1))
+    parallel.world = parallel.plan_world.value_or(std::max<std::int64_t>(1, parallel.tensor) *
+                                                  std::max<std::int64_t>(1, parallel.pipeline));
 }
 
 void add_train_flags(Flags& flags, TrainOptions& options) {

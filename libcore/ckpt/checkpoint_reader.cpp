@@ -138,7 +138,7 @@ class CheckpointReader : public TensorReader {
     data = data.subspan(begin, std::min(length, data.size() - begin));
     if (hash_text(hash_bytes(data.data(), data.size())) != (piece.blocks.empty() ? piece.hash : piece.blocks[at])) {
       refuse(shard(piece.file).path(),
-             cat(" (tensor '", entry.tensor.name, "', bytes ", begin, " to ", begin + data.size() - 1, ")"));
+             cat(" (tensor '", entry.tensor.name, "'), in its bytes ", begin, " to ", begin + data.size() - 1));
     }
     verified[at] = true;
     bytes_read_ += data.size();

@@ -61,7 +61,7 @@ Manifest write_shard(const std::string& folder, int rank, const std::vector<Tens
   std::vector<StoredTensor> plan;
   for (const TensorToSave& item : tensors)
     plan.push_back({item.tensor.name, item.tensor.dtype, stored_shape(item.slice), 0, 0});
-  SafetensorsWriter writer(out, std::move(plan));
+  SafetensorsWriter writer(out, plan);
   for (const TensorToSave& item : tensors) {
     std::span<const std::byte> bytes = item.bytes();
     require(bytes.size() * 8 ==

@@ -12,7 +12,7 @@ class Lane {
  public:
   enum class Direction { send, receive };
   static constexpr std::size_t kSegment = 1 << 20;
-  static constexpr int kInFlight = 4;
+  static constexpr int kInFlight = 32;
 
   struct End {
     Direction direction;

@@ -11,7 +11,9 @@ namespace mtl {
 
 namespace {
 
-constexpr int kSpins = 50;             // idle polls before the core is offered to others
+// Idle polls before the core is offered to others. Few: the offer costs next to nothing when nobody takes it, and where
+// ranks share a core the one that is waited for gets on at once.
+constexpr int kSpins = 10;
 constexpr double kYieldSeconds = .01;  // idle time before sleeping
 constexpr auto kNap = std::chrono::microseconds(50);
 

@@ -26,7 +26,7 @@ MpiSession::MpiSession(const RankEnvironment& launched)
       progress_(std::make_unique<MpiProgress>(launched.rank, launched.world)) {
   std::vector<int> all(static_cast<std::size_t>(launched.world));
   std::iota(all.begin(), all.end(), 0);
-  everyone_ = group(all, "all ranks");
+  everyone_ = group(all, "world");
   Stream stream(Device::cpu);
   hosts_ = gather_texts(*everyone_, stream, host_name());
   progress_->watchdog().set_hosts(hosts_);

@@ -35,6 +35,9 @@ class MpiSession {
   /// is a SelfCommunicator. Valid as long as the session.
   std::shared_ptr<Communicator> group(const std::vector<int>& ranks, const std::string& name);
 
+  /// The group of all ranks.
+  std::shared_ptr<Communicator> everyone() const { return everyone_; }
+
   /// A wait longer than this is an error that says who waits for what. 600 s to begin with.
   void set_deadline(double seconds);
   /// These messages say where training stands; `state` must outlive the session's last communication.

@@ -1,6 +1,7 @@
 #include "engine/memory_plan.h"
 
 #include "comm/groups.h"
+#include "comm/staging.h"
 #include "engine/pipeline.h"
 #include "optim/optimizer.h"
 
@@ -39,6 +40,15 @@ struct MetaRun {
   }
 };
 
+/// What the communicators of real ranks allocate.
+std::size_t staging_of(const ProcessGroups& groups) {
+  std::size_t bytes = 0;
+  for (const auto& group :
+       {groups.world, groups.tensor, groups.pipeline, groups.data, groups.context, groups.embedding})
+    if (group->size() > 1) bytes += staging_bytes(group->size());
+  return bytes;
+}
+
 MemoryPlan finish(const MetaRun& run, const RunShape& shape, const GptConfig& config) {
   MemoryPlan plan;
   plan.value_bytes = run.params.value_bytes();
@@ -48,6 +58,7 @@ MemoryPlan finish(const MetaRun& run, const RunShape& shape, const GptConfig& co
   plan.slots = run.pipeline.slots();
   plan.scratch_bytes = run.pipeline.scratch_peak();
   plan.batch_bytes = static_cast<std::size_t>(shape.micro_batches) * BatchBuffers::bytes(shape);
+  plan.staging_bytes = staging_of(run.groups);
   plan.step = run.stream.counters();
   plan.sent = {run.sent(run.groups.tensor), run.sent(run.groups.pipeline), run.sent(run.groups.data),
                run.sent(run.groups.embedding)};

@@ -34,15 +34,16 @@ struct MemoryPlan {
   std::size_t slot_bytes = 0;    // activations of one micro-batch in flight
   int slots = 0;
   std::size_t scratch_bytes = 0;
-  std::size_t batch_bytes = 0;  // tokens, labels, losses of one step
-  Counters step;                // FLOPs and bytes of one optimizer step, all micro-batches
+  std::size_t batch_bytes = 0;    // tokens, labels, losses of one step
+  std::size_t staging_bytes = 0;  // of communicators, for sums under way
+  Counters step;                  // FLOPs and bytes of one optimizer step, all micro-batches
   SentBytes sent;
   std::int64_t parameters = 0;       // of the whole model, padding not counted
   std::int64_t rank_parameters = 0;  // held by this rank, padding not counted
 
   std::size_t total_bytes() const {
     return value_bytes + grad_bytes + moment_bytes + static_cast<std::size_t>(slots) * slot_bytes + scratch_bytes +
-           batch_bytes;
+           batch_bytes + staging_bytes;
   }
 };
 

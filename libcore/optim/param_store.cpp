@@ -167,6 +167,7 @@ Tensor ParamStore::owned_moments(int param, const Tensor Bucket::*moments) const
   require(with_gradients_, "this model was loaded without optimizer state");
   auto [bucket, segment] = place(param);
   Bucket::Range range = bucket->owned(*segment);
+  if (range.count == 0) return (bucket->*moments).flat(0, 0);
   return (bucket->*moments).flat(range.begin - bucket->owned_begin, range.count);
 }
 

@@ -138,7 +138,8 @@ void check_division(const TrainOptions& options, const GptConfig& config, const 
   };
   divides("--num-attention-heads", config.num_heads);
   divides("--ffn-hidden-size", config.ffn_hidden_size);
-  if (parallel.pipeline < 1 || config.num_layers < 1 || parallel.world % (parallel.tensor * parallel.pipeline) != 0)
+  if (parallel.tensor < 1 || parallel.pipeline < 1 || parallel.context != 1 || config.num_layers < 1 ||
+      parallel.world % (parallel.tensor * parallel.pipeline) != 0)
     return;
   try {
     placement_of(parallel, 0).split(config.num_layers);

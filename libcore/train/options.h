@@ -67,7 +67,8 @@ struct LoggingOptions {
 
 /// Ranks along each axis; the data-parallel size is what is left of the world.
 struct ParallelOptions {
-  std::int64_t world = 1;  // ranks of the job, as it was launched; --dry-run may ask for another number
+  std::int64_t world = 1;                  // ranks of the job, as it was launched
+  std::optional<std::int64_t> plan_world;  // --dry-run may ask for another number
   std::int64_t tensor = 1, pipeline = 1, context = 1;
   bool sequence_parallel = false;
   bool distributed_optimizer = false, overlap_grad_reduce = false, overlap_param_gather = false;

@@ -1,38 +1,30 @@
 #!/usr/bin/env bash
 # Measured figures: training speed, start-up, tokenisation; beside PyTorch where a Python with torch is found
 # (MTL_PEER_PYTHON, else python3). Usage: run.sh BIN. Each figure is the median of runs in turn with the peer's.
+# Parallel layouts follow (ranks.sh); MTL_BENCH=one leaves them out, MTL_BENCH=ranks measures nothing else.
 set -euo pipefail
-bin=$(cd "$1" && pwd)
 here=$(cd "$(dirname "$0")" && pwd)
-share=$here/..
+part=${MTL_BENCH:-all}
+case $part in
+  all | one) ;;
+  ranks) exec bash "$here/ranks.sh" "$@" ;;
+  *) echo "run.sh: MTL_BENCH is '$part'; it can be all, one or ranks" >&2; exit 2 ;;
+esac
+# shellcheck source-path=SCRIPTDIR source=lib.sh
+. "$here/lib.sh" "$1"
 threads=${MTL_BENCH_THREADS:-2}
-rounds=${MTL_BENCH_ROUNDS:-3}
 python=${MTL_PEER_PYTHON:-python3}
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
 
-flags=" $(grep -m1 '^flags' /proc/cpuinfo) "
-isa=""
-for name in sse4_2 avx2 avx512f amx_bf16; do
-  case $flags in *" $name "*) isa="$isa $name" ;; esac
-done
-echo "machine: $(grep -m1 'model name' /proc/cpuinfo | cut -d: -f2 | sed 's/^ //'), ISA:$isa, $threads threads; $("$bin/mtl-train" --version)"
+echo "machine: $(machine), $threads threads; $("$bin/mtl-train" --version)"
 peer=yes
 "$python" -c 'import torch' 2>/dev/null || peer=no
 [ $peer = yes ] && echo "peer: PyTorch $("$python" -c 'import torch; print(torch.__version__)'), eager"
 [ $peer = no ] && echo "peer: none ($python has no torch; set MTL_PEER_PYTHON)"
 
-median() { sort -g | awk '{v[NR] = $1} END {print v[int((NR + 1) / 2)]}'; }
-field() { sed -nE "s/.*\"$1\": ?([-+.0-9eE]+).*/\1/p"; }
-
-xz -dc "$share/demo/tinyshakespeare.txt.xz" | awk -f "$share/demo/documents.awk" -v heldout=/dev/null > "$work/text.jsonl"
-tokens() {  # PREFIX VOCAB MERGES
-  "$bin/mtl-preprocess" --quiet --input "$work/text.jsonl" --output-prefix "$work/$1" --tokenizer-type GPT2BPETokenizer \
-    --vocab-file "$2" --merge-file "$3" --append-eod --workers "$threads"
-}
+make_text
 "$bin/mtl-vocab" --quiet --input "$work/text.jsonl" --vocab-size 2000 --output-prefix "$work/small"
-tokens gpt2 "$share/gpt2/vocab.json" "$share/gpt2/merges.txt"
-tokens small "$work/small-vocab.json" "$work/small-merges.txt"
+make_tokens gpt2 "$share/gpt2/vocab.json" "$share/gpt2/merges.txt" "$threads"
+make_tokens small "$work/small-vocab.json" "$work/small-merges.txt" "$threads"
 
 # NAME DATA VOCAB MERGES SIZE LAYERS WIDTH HEADS LENGTH BATCH STEPS DROPOUT
 training() {
@@ -77,3 +69,5 @@ for _ in $(seq "$rounds"); do
     --vocab-file "$share/gpt2/vocab.json" --merge-file "$share/gpt2/merges.txt" --append-eod --workers 1 | tr -d '\n' | field mb_per_second >> "$work/rates"
 done
 printf '%-42s mtl %8.1f MB/s (one worker, whole process)\n' "preprocess, GPT-2 vocabulary, English" "$(median < "$work/rates")"
+
+[ "$part" = one ] || { echo; bash "$here/ranks.sh" "$bin"; }

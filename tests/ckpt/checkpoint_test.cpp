@@ -165,7 +165,8 @@ TEST_CASE("checkpoint: a bit flipped anywhere in a shard is found, and named") {
     bool of_values = starts_with(tensor.name, "param.");
     std::string error =
         error_of([&] { of_values ? source.load_values(model.store) : source.load_optimizer(model.store); });
-    CHECK(contains(error, shard + ": its hash does not match the manifest (tensor '" + tensor.name + "', bytes 0 to "));
+    CHECK(contains(
+        error, shard + ": its hash does not match the manifest (tensor '" + tensor.name + "'), in its bytes 0 to "));
     for (int i = 0; i < model.store.size(); ++i) {
       CHECK(model.store.value(i).data<float>()[0] == 0);
       CHECK(model.store.exp_avg(i).data<float>()[0] == 0);

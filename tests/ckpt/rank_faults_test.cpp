@@ -83,8 +83,8 @@ TEST_CASE("rank faults: a damaged block is named by those who need it, and stops
     flip_bit(shard, position_of(shard, tensor) + 70);
     std::vector<std::string> errors = load_errors(kTensor, folder);
     CHECK(errors[0].empty());
-    CHECK(contains(errors[1],
-                   cat(shard, ": its hash does not match the manifest (tensor '", tensor, "', bytes 64 to 127)")));
+    CHECK(contains(errors[1], cat(shard, ": its hash does not match the manifest (tensor '", tensor,
+                                  "'), in its bytes 64 to 127; ")));
     CHECK(load_errors(kOneRank, folder) == std::vector{errors[1]});
     Console console = quiet_console();
     CHECK(contains(error_of([&] { ModelSource::open(folder, console).verify(); }), cat("(tensor '", tensor, "')")));

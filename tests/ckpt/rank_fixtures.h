@@ -41,7 +41,7 @@ class RankModel {
                           padded_vocab_size(layouts_config().vocab_size, layout.vocab_multiple, layout.tensor))),
         store(
             Device::cpu, kPrecisionFp32, true, [&](const ParamVisitor& visit) { stage_.params(visit); },
-            small_buckets(groups)) {}
+            store_layout(groups, 300)) {}  // several buckets
 
  private:
   static Placement placement(const TestLayout& layout, const RankGrid& grid, int rank) {
@@ -53,12 +53,6 @@ class RankModel {
     if (layout.pipeline == 2) out.first_stage_layers = 2;  // of three
     return out;
   }
-  static StoreLayout small_buckets(const ProcessGroups& groups) {
-    StoreLayout out = store_layout(groups, 40'000'000);
-    out.bucket_elements = 300;
-    return out;
-  }
-
   Stage stage_;
 
  public:

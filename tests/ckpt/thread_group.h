@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/groups.h"
 #include "layout/ranks.h"
 
 namespace mtl::test {
@@ -178,19 +179,12 @@ class ThreadGroups {
   explicit ThreadGroups(const RankGrid& grid) : grid_(grid) {}
 
   ProcessGroups of(int rank, bool shard_optimizer) {
-    std::vector<int> all, pipeline = grid_.group_of(rank, "pp"), self = {rank}, table = self;
-    for (int r = 0; r < grid_.world(); ++r) all.push_back(r);
-    if (rank == pipeline.front() || rank == pipeline.back()) table = {pipeline.front(), pipeline.back()};
-    if (table.front() == table.back()) table = self;
-    std::vector<int> data = grid_.group_of(rank, "dp-cp");
-    return {member("world", all, rank),
-            member("tensor", grid_.group_of(rank, "tp"), rank),
-            member("pipeline", pipeline, rank),
-            member("data", data, rank),
-            member("context", grid_.group_of(rank, "cp"), rank),
-            member("embedding", table, rank),
-            member("shards", shard_optimizer ? data : self, rank),
-            member("replicas", shard_optimizer ? self : data, rank)};
+    return make_groups(grid_, rank, shard_optimizer, [&](const std::vector<int>& ranks, const std::string& name) {
+      std::shared_ptr<ThreadGroup>& group = groups_[{name, ranks}];
+      if (group == nullptr) group = std::make_shared<ThreadGroup>(static_cast<int>(ranks.size()));
+      auto place = std::find(ranks.begin(), ranks.end(), rank) - ranks.begin();
+      return std::make_shared<ThreadCommunicator>(group, static_cast<int>(place));
+    });
   }
 
   void abandon() {
@@ -198,13 +192,6 @@ class ThreadGroups {
   }
 
  private:
-  std::shared_ptr<Communicator> member(const char* kind, const std::vector<int>& ranks, int rank) {
-    std::shared_ptr<ThreadGroup>& group = groups_[{kind, ranks}];
-    if (group == nullptr) group = std::make_shared<ThreadGroup>(static_cast<int>(ranks.size()));
-    auto place = std::find(ranks.begin(), ranks.end(), rank) - ranks.begin();
-    return std::make_shared<ThreadCommunicator>(group, static_cast<int>(place));
-  }
-
   const RankGrid& grid_;
   std::map<std::pair<std::string, std::vector<int>>, std::shared_ptr<ThreadGroup>> groups_;
 };

@@ -69,13 +69,13 @@ expect_text err 'merged_text_document: --split 969,30,1 leaves none of its 162 d
 expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --split 969,30,1
 
 # Refused by name, also among flags of another spelling.
-for flag in --fp16 --bf16 --sequence-parallel --use-distributed-optimizer --swiglu --recompute-activations --untie-embeddings-and-output-weights \
+for flag in --fp16 --bf16 --use-torch-fsdp2 --swiglu --recompute-activations --untie-embeddings-and-output-weights \
   --deepspeed --checkpoint-activations --log-params-norm --no-save-optim --skip-train --mock-data --no-bias-gelu-fusion; do
   refused "$flag"
 done
-for flag in '--tensor-model-parallel-size 2' '--pipeline-model-parallel-size 2' '--context-parallel-size 2' '--normalization RMSNorm' \
+for flag in '--context-parallel-size 2' '--num-layers-per-virtual-pipeline-stage 2' '--normalization RMSNorm' \
   '--position-embedding-type rope' '--optimizer sgd' '--rampup-batch-size 8 8 1000' '--train-data-path a b' '--wandb-project x' \
-  '--zero-stage 1' '--deepspeed_config ds.json' '--exit-duration-in-mins 5' '--num-experts 4' '--model-parallel-size 2' '--batch-size 4' \
+  '--zero-stage 2' '--deepspeed_config ds.json' '--exit-duration-in-mins 5' '--num-experts 4' '--model-parallel-size 2' '--batch-size 4' \
   '--initial-loss-scale 65536' '--ckpt-step 3' '--timing-log-level 2' '--kv-channels 8'; do
   # shellcheck disable=SC2086
   refused $flag
@@ -132,8 +132,20 @@ script345=(--num-layers 24 --hidden-size 1024 --num-attention-heads 16 --seq-len
   --vocab-file vocab.json --merge-file merges.txt --data-impl mmap --split 949,50,1 --log-interval 100 --save-interval 10000
   --eval-interval 1000 --eval-iters 10 --distributed-backend nccl --save big --load big)
 expect_exit 2 mtl-train "${script345[@]}" --tensor-model-parallel-size 2 --pipeline-model-parallel-size 1 --sequence-parallel --fp16 --dry-run
-for flag in '--tensor-model-parallel-size 2' --sequence-parallel --fp16; do said 1 "^  $flag +is not supported in this version"; done
-said 3 '^  --'
+said 1 '^  --fp16 +is not supported in this version'
+said 1 '^  --'
+expect_exit 0 mtl-train "${script345[@]}" --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --sequence-parallel --dry-run --world-size 8
+
+# Ranks: what does not fit is said before any of them starts.
+expect_exit 2 mtl-train "${script345[@]}" --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2
+said 1 '^  --tensor-model-parallel-size 2 x --pipeline-model-parallel-size 2 +need a multiple of 4 ranks, there is 1; start them with mpirun -n 4'
+expect_exit 2 mtl-train "${script345[@]}" --tensor-model-parallel-size 3 --overlap-param-gather --world-size 3
+for flag in '--num-attention-heads 16' '--ffn-hidden-size 4096' --overlap-param-gather --world-size; do expect_text err "^  $flag +(is|needs) "; done
+expect_exit 0 mtl-train "${script345[@]}" --pipeline-model-parallel-size 5 --dry-run --global-batch-size 20
+expect_exit 2 mtl-train "${script345[@]}" --pipeline-model-parallel-size 25 --dry-run --global-batch-size 20
+expect_text err '^  --pipeline-model-parallel-size '
+expect_exit 2 env WORLD_SIZE=8 RANK=0 LOCAL_RANK=0 MASTER_ADDR=x MASTER_PORT=1 mtl-train "${script345[@]}"
+expect_text err 'mpirun -n 8 mtl-train'
 expect_exit 0 mtl-train "${script345[@]}" --dry-run --json
 expect_text out '"parameters": 354823168,'
 

@@ -1,0 +1,208 @@
+#!/usr/bin/env bash
+# Measured figures of parallel layouts: two ranks of one thread beside two independent processes, the share of
+# communication hidden behind computing, the start of many ranks, and loading a checkpoint in another layout.
+# Usage: ranks.sh BIN [--json]. MTL_BENCH_ROUNDS rounds (3), each figure in turn with what it is compared to;
+# MTL_BENCH_QUICK=1 takes one round of the small model only, to see that everything runs.
+set -euo pipefail
+quick=${MTL_BENCH_QUICK:-}
+[ -z "$quick" ] || : "${MTL_BENCH_ROUNDS:=1}"
+json=""
+[ "${2:-}" != --json ] || json=yes
+# shellcheck source-path=SCRIPTDIR source=lib.sh
+. "$(dirname "$0")/lib.sh" "$1"
+export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+
+# shellcheck disable=SC2059 # takes a format, as printf does
+say() { [ -n "$json" ] || printf "$@"; }  # to people
+# shellcheck disable=SC2059
+record() { printf "$2\n" "${@:3}" >> "$work/rows.$1"; }  # LIST FORMAT ARGUMENT...: a JSON object
+rows() { touch "$work/rows.$1"; paste -sd, "$work/rows.$1" | sed 's/},{/},\n    {/g'; }
+ratio_of() { awk -v a="$1" -v b="$2" 'BEGIN {printf "%.4f\n", a / b}'; }
+least() { sort -g | head -1; }
+most() { sort -g | tail -1; }
+
+# The processors of the first two cores that this process may use, one core a line, as mpirun binds ranks to them.
+two_cores() {
+  taskset -cp $$ | sed 's/.*: //' | tr , '\n' | awk -F- '{for (c = $1; c <= $NF; ++c) print c}' > "$work/allowed"
+  lscpu -p=cpu,core,socket | awk -F, 'NR == FNR {may[$1]; next}
+    !/^#/ && ($1 in may) {core = $2 "," $3; if (!(core in list)) {order[++count] = core; list[core] = $1} else list[core] = list[core] "," $1}
+    END {for (k = 1; k <= count && k <= 2; ++k) print list[order[k]]}' "$work/allowed" -
+}
+
+command -v mpirun > /dev/null || { echo "ranks: not measured (no mpirun)" >&2; exit 0; }
+mapfile -t cores < <(two_cores)
+[ ${#cores[@]} -eq 2 ] || { echo "ranks: not measured (two cores are needed)" >&2; exit 0; }
+machine=$(machine)
+version=$("$bin/mtl-train" --version | head -1)
+mpi=$(mpirun --version | head -1)
+say 'machine: %s, 2 ranks x 1 thread, each bound to a core; %s; %s\n' "$machine" "$mpi" "$version"
+
+vocab=$share/gpt2/vocab.json
+merges=$share/gpt2/merges.txt
+make_text
+make_tokens gpt2 "$vocab" "$merges" 1
+
+# Words of the command line that all runs share. The peak is given, for nothing is to be measured at the start.
+common=(--vocab-file "$vocab" --merge-file "$merges" --data-path "$work/gpt2_text_document" --lr 1e-4
+  --weight-decay 0.1 --hidden-dropout 0 --attention-dropout 0 --eval-iters 0 --log-interval 1 --threads 1 --peak-tflops 1)
+model=()  # of mtl-train, set by set_model
+set_model() {  # LAYERS WIDTH HEADS LENGTH
+  model=("${common[@]}" --num-layers "$1" --hidden-size "$2" --num-attention-heads "$3" --seq-length "$4" --max-position-embeddings "$4")
+}
+
+# quietly NAME COMMAND...: its output is shown only when it fails.
+quietly() {
+  local name=$1
+  shift
+  "$@" > "$work/$name.out" 2>&1 < /dev/null || { echo "ranks: $name failed:" >&2; cat "$work/$name.out" >&2; return 1; }
+}
+two_ranks() { mpirun -n 2 --bind-to core --map-by core "$bin/mtl-train" "$@"; }
+
+# steady NAME FIELD: the median of FIELD over all steps but the first two.
+steady() { grep '"step"' "$work/$1.jsonl" | tail -n +3 | field "$2" | median; }
+
+# independent STEPS BATCH: tokens/s of two processes at the same time, each with half of the batch, 4 sequences at a time.
+independent() {
+  local k failed=0 pids=()
+  rm -f "$work"/alone[01].jsonl
+  for k in 0 1; do
+    quietly "alone$k" taskset -c "${cores[k]}" "$bin/mtl-train" "${model[@]}" --train-iters "$1" --global-batch-size $(($2 / 2)) \
+      --micro-batch-size 4 --log-jsonl "$work/alone$k.jsonl" &
+    pids+=($!)
+  done
+  for k in "${pids[@]}"; do wait "$k" || failed=1; done  # both, so that none is left behind
+  [ $failed -eq 0 ] || return 1
+  { steady alone0 tokens_per_second; steady alone1 tokens_per_second; } | awk '{sum += $1} END {print sum}'
+}
+
+# layout MODEL TITLE STEPS BATCH MICRO FLAG...: a row. Leaves the waits for other ranks, ms a step, in $work/wait.TITLE.
+layout() {
+  local name=$1 title=$2 steps=$3 batch=$4 micro=$5 ours theirs ratio low high
+  shift 5
+  : > "$work/ours"; : > "$work/theirs"; : > "$work/ratios"; : > "$work/wait.$title"
+  for _ in $(seq "$rounds"); do
+    rm -f "$work/run.jsonl"
+    independent "$steps" "$batch" >> "$work/theirs"
+    quietly run two_ranks "${model[@]}" --train-iters "$steps" --global-batch-size "$batch" --micro-batch-size "$micro" \
+      --log-jsonl "$work/run.jsonl" "$@"
+    steady run tokens_per_second >> "$work/ours"
+    steady run communication_wait_ms | sed '/^$/d' >> "$work/wait.$title"
+    ratio_of "$(tail -n 1 "$work/ours")" "$(tail -n 1 "$work/theirs")" >> "$work/ratios"
+  done
+  ours=$(median < "$work/ours") theirs=$(median < "$work/theirs")
+  ratio=$(median < "$work/ratios") low=$(least < "$work/ratios") high=$(most < "$work/ratios")
+  say '%-28s %5d %10.0f %12.0f %8.2f   %.2f-%.2f\n' "$title" "$batch" "$ours" "$theirs" "$ratio" "$low" "$high"
+  record layouts '{"model": "%s", "layout": "%s", "batch": %d, "micro_batch": %d, "steps": %d, "tokens_per_second": %.1f, '\
+'"independent_tokens_per_second": %.1f, "ratio": %s, "ratio_min": %s, "ratio_max": %s}' \
+    "$name" "$title" "$batch" "$micro" "$steps" "$ours" "$theirs" "$ratio" "$low" "$high"
+}
+
+# The share of communication that overlapping hides: of the time that a step waits for other ranks, from one layout.
+hidden() {  # MODEL
+  local plain overlapped part
+  [ -s "$work/wait.DP2 ZeRO-1" ] || return 0
+  plain=$(median < "$work/wait.DP2 ZeRO-1") overlapped=$(median < "$work/wait.DP2 ZeRO-1 overlapped")
+  part=$(awk -v a="$overlapped" -v b="$plain" 'BEGIN {printf "%.3f", (b ? 1 - a / b : 0)}')
+  say 'communication hidden: %.0f %% (DP2 ZeRO-1 waits %.1f ms a step, overlapped %.1f ms; 1 - overlapped / not)\n' \
+    "$(awk -v s="$part" 'BEGIN {print 100 * s}')" "$plain" "$overlapped"
+  record hidden '{"model": "%s", "layout": "DP2 ZeRO-1", "wait_ms": %.2f, "wait_overlapped_ms": %.2f, "hidden_share": %s}' \
+    "$1" "$plain" "$overlapped" "$part"
+}
+
+# A batch is 8 sequences, 4 a rank, as for the processes alone; 8 micro-batches of 4 for the pipeline, in fewer steps.
+layouts() {  # MODEL STEPS
+  local bucket=(--ddp-bucket-size 1000000) overlap=(--overlap-grad-reduce --overlap-param-gather) pipeline=$(($2 / 4 + 2))
+  say '\n%s\n%-28s %5s %10s %12s %8s   %s\n' "$1" "two ranks x 1 thread" batch "tok/s" "independent" ratio spread
+  layout "$1" "TP2" "$2" 8 8 --tensor-model-parallel-size 2
+  layout "$1" "TP2 SP" "$2" 8 8 --tensor-model-parallel-size 2 --sequence-parallel
+  layout "$1" "PP2 1F1B, 8 micro-batches" "$pipeline" 32 4 --pipeline-model-parallel-size 2 --pipeline-schedule 1f1b
+  layout "$1" "DP2" "$2" 8 4
+  layout "$1" "DP2 ZeRO-1" "$2" 8 4 --use-distributed-optimizer "${bucket[@]}"
+  layout "$1" "DP2 ZeRO-1 overlapped" "$2" 8 4 --use-distributed-optimizer "${bucket[@]}" "${overlap[@]}"
+  hidden "$1"
+}
+
+# stamped COMMAND...: its output, each line after the time it came, in $work/stamped; the first line is its start.
+stamped() {
+  local line
+  {
+    echo "$EPOCHREALTIME start"
+    "$@" 2>&1 < /dev/null | while IFS= read -r line; do echo "$EPOCHREALTIME $line"; done
+  } > "$work/stamped" || { echo "ranks: failed: $*" >&2; cat "$work/stamped" >&2; return 1; }
+}
+# between TEXT TEXT: seconds between the first lines with these.
+between() {
+  awk -v from="$1" -v to="$2" '!a && index($0, from) {a = $1} !b && index($0, to) {b = $1}
+    END {if (!a || !b) exit 1; printf "%.4f\n", b - a}' "$work/stamped"
+}
+
+start() {
+  local one eight batch=(--train-iters 1 --global-batch-size 4 --micro-batch-size 1)
+  set_model 4 64 4 64
+  : > "$work/one"; : > "$work/eight"
+  for _ in $(seq "$rounds"); do
+    stamped "$bin/mtl-train" "${model[@]}" "${batch[@]}"
+    between start 'iteration        1/' >> "$work/one"
+    stamped mpirun -n 8 --oversubscribe --bind-to none "$bin/mtl-train" "${model[@]}" "${batch[@]}" \
+      --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2
+    between start 'iteration        1/' >> "$work/eight"
+  done
+  one=$(median < "$work/one") eight=$(median < "$work/eight")
+  say '\n%-48s %6.2f s   one process %.2f s\n' "start to first loss, 8 ranks, TP2 PP2 DP2" "$eight" "$one"
+  record start '{"ranks": 8, "layout": "TP2 PP2 DP2", "cpus": %d, "seconds": %s, "one_process_seconds": %s}' \
+    "$(wc -l < "$work/allowed")" "$eight" "$one"
+}
+
+# save_one NAME LAYERS WIDTH HEADS: one iteration in TP2, saved as $work/NAME.
+save_one() {
+  set_model "$2" "$3" "$4" 128
+  quietly save two_ranks "${model[@]}" --train-iters 1 --global-batch-size 2 --micro-batch-size 2 --tensor-model-parallel-size 2 --save "$work/$1"
+}
+
+# resume_seconds NAME: two ranks of ZeRO-1 read it and see that nothing is left to do; seconds between these two lines.
+resume_seconds() {
+  stamped two_ranks "${model[@]}" --train-iters 1 --global-batch-size 2 --micro-batch-size 1 --use-distributed-optimizer --load "$work/$1"
+  between "resuming " "already complete"
+}
+
+# What stands between these lines besides loading (MPI's start, comparing the ranks' flags) takes as long for a model
+# of nearly nothing, and is subtracted. Both runs and the reading are in turn, the files in memory.
+load() {
+  local bytes seconds reading ratio
+  save_one tiny 1 16 2
+  local tiny=("${model[@]}")
+  save_one large 4 256 4
+  local large=("${model[@]}")
+  bytes=$(cat "$work"/large/iter_*/*.safetensors | wc -c)
+  : > "$work/tiny_s"; : > "$work/large_s"; : > "$work/reading_s"
+  for _ in $(seq $((rounds + 2))); do
+    model=("${tiny[@]}")
+    resume_seconds tiny >> "$work/tiny_s"
+    model=("${large[@]}")
+    resume_seconds large >> "$work/large_s"
+    local begin=$EPOCHREALTIME
+    cat "$work"/large/iter_*/*.safetensors > /dev/null
+    echo "$EPOCHREALTIME $begin" | awk '{print $1 - $2}' >> "$work/reading_s"
+  done
+  seconds=$(paste "$work/large_s" "$work/tiny_s" | awk '{print $1 - $2}' | median) reading=$(median < "$work/reading_s")
+  ratio=$(ratio_of "$seconds" "$reading")
+  say '%-48s %6.2f s   reading them %.2f s   ratio %.1f\n' "load of TP2 as DP2 ZeRO-1, $((bytes / 1000000)) MB" "$seconds" "$reading" "$ratio"
+  record load '{"saved": "TP2", "loaded": "DP2 ZeRO-1", "bytes": %d, "seconds": %s, "read_seconds": %s, "ratio": %s}' \
+    "$bytes" "$seconds" "$reading" "$ratio"
+}
+
+steps=24
+[ -z "$quick" ] || steps=6
+set_model 4 128 4 128
+layouts "7M: L4 C128 H4 T128" $steps
+if [ -z "$quick" ]; then
+  set_model 6 384 6 256
+  layouts "30M: L6 C384 H6 T256" 8
+fi
+start
+load
+
+if [ -n "$json" ]; then
+  printf '{"machine": "%s", "mpi": "%s", "version": "%s", "threads_per_rank": 1, "rounds": %d,\n  "layouts": [\n    %s],\n  "hidden": [%s],\n  "start": %s,\n  "load": %s}\n' \
+    "$machine" "$mpi" "$version" "$rounds" "$(rows layouts)" "$(rows hidden)" "$(rows start)" "$(rows load)"
+fi

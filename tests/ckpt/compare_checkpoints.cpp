@@ -1,0 +1,84 @@
+// compare_checkpoints A B: how far two checkpoints of one model are apart, as one line of
+//
+//   same|differ  RMS TENSOR  RMS TENSOR
+//
+// Whether all parameters have the same bits; then the largest relative rms difference of a tensor and its name, among
+// the parameters, and among the first moments. The keys' part of attention biases is left out: adding to all scores of
+// a query changes no softmax, so its true gradient is zero, and what is computed is rounding.
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+
+#include "base/console.h"
+#include "ckpt/model_source.h"
+
+namespace mtl {
+
+namespace {
+
+std::vector<float> read(const ModelSource& source, const SavedTensor& tensor) {
+  Slice whole = whole_slice(tensor.shape);
+  std::vector<float> out(static_cast<std::size_t>(whole.count()));
+  source.read(tensor.name, whole, std::as_writable_bytes(std::span(out)));
+  return out;
+}
+
+/// Clears the keys of a bias (G, R + 2, D).
+void drop_keys(const SavedTensor& tensor, std::vector<float>& values) {
+  if (!tensor.name.ends_with("attention.qkv.bias")) return;
+  auto rows = static_cast<std::size_t>(tensor.shape[1]), width = static_cast<std::size_t>(tensor.shape[2]);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (i / width % rows == rows - 2) values[i] = 0;
+  }
+}
+
+double relative_rms(const std::vector<float>& a, const std::vector<float>& b) {
+  double difference = 0, size = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    difference += (double{a[i]} - double{b[i]}) * (double{a[i]} - double{b[i]});
+    size += double{a[i]} * double{a[i]};
+  }
+  return difference == 0 ? 0 : std::sqrt(difference / size);
+}
+
+struct Worst {
+  double rms = 0;
+  std::string name = "-";
+  void take(double value, const std::string& tensor) {
+    if (!(value <= rms)) rms = value, name = tensor;
+  }
+};
+
+int compare(const std::string& first, const std::string& second) {
+  Console console("compare_checkpoints");
+  ModelSource a = ModelSource::open(first, console), b = ModelSource::open(second, console);
+  require(a.tensors().size() == b.tensors().size(), "other tensors");
+  bool same = true;
+  Worst params, moments;
+  for (const SavedTensor& tensor : a.tensors()) {
+    if (tensor.name.starts_with("exp_avg_sq.")) continue;
+    std::vector<float> left = read(a, tensor), right = read(b, tensor);
+    bool is_param = tensor.name.starts_with("param.");
+    if (is_param) same = same && std::memcmp(left.data(), right.data(), left.size() * sizeof(float)) == 0;
+    drop_keys(tensor, left);
+    drop_keys(tensor, right);
+    (is_param ? params : moments).take(relative_rms(left, right), tensor.name);
+  }
+  std::printf("%s %.1e %s %.1e %s\n", same ? "same" : "differ", params.rms, params.name.c_str(), moments.rms,
+              moments.name.c_str());
+  return 0;
+}
+
+}  // namespace
+
+}  // namespace mtl
+
+int main(int argc, char** argv) {
+  if (argc != 3) return 2;
+  try {
+    return mtl::compare(argv[1], argv[2]);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "compare_checkpoints: %s\n", error.what());
+    return 1;
+  }
+}

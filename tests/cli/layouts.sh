@@ -1,0 +1,90 @@
+# One loss in every layout: trains the same 20 iterations, dropout on, in each layout it is given, and compares with one
+# process. Source lib.sh first; then run_layouts FIRST LAST runs these lines of layouts.txt and prints the table.
+#
+#   loss, norm   largest relative difference over 20 iterations and 3 validations
+#   gradient     largest relative rms difference of a tensor in the first step's gradients (from the first moments)
+#   weights      the same of the weights after 20 iterations
+#   start        whether the weights before the first update have the same bits
+export OMP_WAIT_POLICY=passive OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+
+# train_layout RANKS NAME FLAG...: writes NAME.jsonl and the checkpoints in NAME.ck.
+train_layout() {
+  local ranks=$1 name=$2
+  shift 2
+  expect_exit 0 mpirun -n "$ranks" --oversubscribe mtl-train --num-layers 5 --hidden-size 64 --num-attention-heads 8 \
+    --max-position-embeddings 64 --tokenizer-type NullTokenizer --vocab-size 512 --data-path c_text_document \
+    --split 90,8,2 --seq-length 64 --global-batch-size 16 --train-iters 20 --lr 0.001 --lr-decay-style cosine \
+    --lr-warmup-iters 2 --weight-decay 0.1 --clip-grad 0 --seed 1234 --eval-interval 10 --eval-iters 2 --log-interval 1 \
+    --peak-tflops 0.1 --threads 1 --save "$name.ck" --save-interval 1 --log-jsonl "$name.jsonl" "$@" </dev/null
+}
+
+# figures FILE: "loss" or "norm" and the value, in order, whatever the tensors' layout.
+figures() {
+  awk '{
+    n = split("lm_loss loss grad_norm", keys, " ")
+    for (k = 1; k <= n; ++k) {
+      if (match($0, "\"" keys[k] "\": *[^,}]+")) {
+        text = substr($0, RSTART, RLENGTH); sub(/^[^:]*: */, "", text)
+        print (keys[k] == "grad_norm" ? "norm" : "loss"), text
+      }
+    }
+  }' "$1"
+}
+
+# largest_differences FILE FILE: of losses, of norms.
+largest_differences() {
+  paste -d' ' <(figures "$1") <(figures "$2") | awk '
+    $1 != $3 { bad = 1 }
+    { d = ($2 - $4) / $2; if (d < 0) d = -d; if (d > most[$1]) most[$1] = d; ++count }
+    END { printf "%.1e %.1e", (bad || count != 44) ? 1 : most["loss"], most["norm"] }'
+}
+
+below() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a + 0 <= b + 0) }'; }
+
+# check_layout NAME: compares with `one`, prints a row.
+check_layout() {
+  local name=$1 text=$2 loss norm first last start rms
+  read -r loss norm <<<"$(largest_differences one.jsonl "$name.jsonl")"
+  read -r start _ _ first _ <<<"$(mtl_compare_checkpoints one.ck/iter_0000001 "$name.ck/iter_0000001")"
+  read -r _ rms last _ <<<"$(mtl_compare_checkpoints one.ck/iter_0000020 "$name.ck/iter_0000020")"
+  printf '| %-46s | %s | %s | %s | %s | %s |\n' "$text" "$loss" "$norm" "$first" "$rms" "$start"
+  below "$loss" 1e-6 || fail "$text: losses differ by $loss"
+  below "$norm" 1e-5 || fail "$text: gradient norms differ by $norm"
+  below "$first" 1e-5 || fail "$text: first gradients differ by $first"
+  below "$rms" 1e-4 || fail "$text: weights differ by $rms, in $last"
+  [ "$start" = same ] || fail "$text: other initial weights"
+}
+
+# Flags of a line of layouts.txt, and what a reader calls it.
+set_layout() {
+  local tp=$1 sp=$2 pp=$3 schedule=$4 dp=$5 zero=$6 overlap=$7 micro=$8
+  ranks=$((tp * pp * dp))
+  flags=(--tensor-model-parallel-size "$tp" --pipeline-model-parallel-size "$pp" --micro-batch-size "$micro")
+  title=""
+  [ "$tp" -eq 1 ] || title+="TP$tp "
+  [ "$sp" -eq 0 ] || { flags+=(--sequence-parallel); title+="SP "; }
+  [ "$pp" -eq 1 ] || { flags+=(--pipeline-schedule "$schedule"); title+="PP$pp $schedule "; }
+  [ "$dp" -eq 1 ] || title+="DP$dp "
+  [ "$zero" -eq 0 ] || { flags+=(--use-distributed-optimizer); title+="ZeRO-1 "; }
+  [ "$overlap" -eq 0 ] || { flags+=(--overlap-grad-reduce --ddp-bucket-size 20000); title+="overlapped "; }
+  [ $((zero * overlap)) -eq 0 ] || flags+=(--overlap-param-gather)
+  title+="micro-batches $((16 / micro / dp)) x $micro"
+}
+
+run_layouts() {
+  local line number=0
+  expect_exit 0 mtl-preprocess --input "$TESTS/golden/end_to_end/corpus.jsonl" --output-prefix c \
+    --tokenizer-type NullTokenizer --vocab-size 512 --append-eod
+  train_layout 1 one --micro-batch-size 2
+  echo "| layout                                         | loss    | norm    | gradient | weights | start |"
+  echo "|---|---|---|---|---|---|"
+  while read -r -a line; do
+    [ "${line[0]}" != '#' ] || continue
+    number=$((number + 1))
+    { [ "$number" -ge "$1" ] && [ "$number" -le "$2" ]; } || continue
+    set_layout "${line[@]}"
+    train_layout "$ranks" other "${flags[@]}"
+    check_layout other "$title"
+    rm -rf other.*
+  done <"$TESTS/cli/layouts.txt"
+}
