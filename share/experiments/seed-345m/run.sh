@@ -105,11 +105,11 @@ memory_of() {
 
 # figures_of LAYOUT: samples/s, the median of the last 11 log lines, and the loss of the last one.
 figures_of() {
-  grep '"type": "step"' "$OUT/$1/log.jsonl" | tail -n 11 |
-    sed -E 's/.*"lm_loss": ([^,]+),.*"global_batch_size": ([^,]+),.*"elapsed_ms_per_iteration": ([^,]+),.*/\3 \2 \1/' |
-    awk '{ loss = $3; printf "%.9g %s\n", $2 * 1000 / $1, loss }' |
-    awk '{ print $0, NR }' | sort -g |
-    awk '{ rate[NR] = $1; if ($3 > last) { last = $3; loss = $2 } } END { print rate[int((NR + 1) / 2)], loss }'
+  local lines rate
+  lines=$(grep '"type": "step"' "$OUT/$1/log.jsonl" | tail -n 11)
+  rate=$(sed -E 's/.*"global_batch_size": ([^,]+),.*"elapsed_ms_per_iteration": ([^,]+),.*/\1 \2/' <<<"$lines" |
+    awk '{ print 1000 * $1 / $2 }' | sort -g | awk '{ rate[NR] = $1 } END { print rate[int((NR + 1) / 2)] }')
+  echo "$rate $(tail -n 1 <<<"$lines" | sed -E 's/.*"lm_loss": ([^,]+),.*/\1/')"
 }
 
 # plan LAYOUT: what mtl-train says of it; needs no text.
