@@ -1,32 +1,28 @@
 #include "cli/dry_run.h"
 
 #include "base/json.h"
+#include "cli/rank_plans.h"
 #include "train/flops.h"
 #include "train/trainer.h"
 
 namespace mtl {
 
 std::string describe_run(const TrainOptions& options, const GptConfig& config) {
-  MemoryPlan plan = plan_run(options, config, 0);
+  std::vector<RankPlan> plans = plan_run(options, config);
+  const MemoryPlan& plan = largest_plan(plans).plan;
   std::int64_t samples = options.global_batch_size(), tokens = samples * options.data.seq_length;
   RunShape shape = run_shape(options, config, 0);
   double flops = megatron_flops(config, shape.padded_vocab, samples, options.data.seq_length);
   std::int64_t checkpoint_bytes = 3 * 4 * plan.parameters;
   if (options.json) {
-    Json memory = Json::object({{"parameters", plan.value_bytes},
-                                {"gradients", plan.grad_bytes},
-                                {"optimizer", plan.moment_bytes},
-                                {"activations", plan.slot_bytes * static_cast<std::size_t>(plan.slots)},
-                                {"scratch", plan.scratch_bytes},
-                                {"batches", 2 * plan.batch_bytes},
-                                {"total", plan.total_bytes() + plan.batch_bytes}});
     return Json::object({{"version", 1},
                          {"parameters", plan.parameters},
                          {"tokens_per_step", tokens},
                          {"flops_per_step", flops},
                          {"counted_flops_per_step", plan.step.flops},
                          {"checkpoint_bytes", checkpoint_bytes},
-                         {"memory_bytes", memory}})
+                         {"memory_bytes", memory_json(plan)},
+                         {"ranks", rank_plans_json(plans)}})
                .dump(2) +
            "\n";
   }
@@ -38,14 +34,17 @@ std::string describe_run(const TrainOptions& options, const GptConfig& config) {
   std::string out = "model\n" + line("parameters", with_commas(plan.parameters));
   out += "a step\n" +
          line("samples x tokens", cat(samples, " x ", options.data.seq_length, " = ", with_commas(tokens), " tokens"));
-  out += line("micro-batches", cat(options.micro_batches()));
-  out += line("FLOPs, Megatron's formula", format("%.4e", flops)) +
-         line("FLOPs, counted by the operators", format("%.4e", plan.step.flops));
-  out += "memory in bytes\n" + size("parameters", plan.value_bytes) + size("gradients", plan.grad_bytes) +
-         size("optimizer", plan.moment_bytes);
-  out +=
-      size("activations", plan.slot_bytes * static_cast<std::size_t>(plan.slots)) + size("scratch", plan.scratch_bytes);
-  out += size("batches, read ahead", 2 * plan.batch_bytes) + size("total", plan.total_bytes() + plan.batch_bytes);
+  out += line("micro-batches of a rank", cat(options.micro_batches()));
+  out += line("FLOPs, Megatron's formula", format("%.4e", flops));
+  if (options.parallel.world > 1) {
+    out += cat("\n", describe_rank_plans(plans), "\n");
+  } else {
+    out += line("FLOPs, counted by the operators", format("%.4e", plan.step.flops)) + "memory in bytes\n" +
+           size("parameters", plan.value_bytes) + size("gradients", plan.grad_bytes) +
+           size("optimizer", plan.moment_bytes) + size("activations", plan.activation_bytes()) +
+           size("scratch", plan.scratch_bytes) + size("batches, read ahead", read_ahead_bytes(plan)) +
+           size("total", run_bytes(plan));
+  }
   return out + "a checkpoint\n" + size("tensors", static_cast<std::size_t>(checkpoint_bytes));
 }
 

@@ -1,6 +1,7 @@
 #include "cli/topo_files.h"
 
 #include "base/str.h"
+#include "cli/rank_plans.h"
 
 namespace mtl {
 
@@ -66,6 +67,16 @@ Json schedule_json(const TopoReport& report) {
                        {"stages", stages}});
 }
 
+Json step_json(const TopoMemory& memory) {
+  if (!memory.reason_not.empty()) return Json::object({{"not_given", memory.reason_not}});
+  return Json::object({{"global_batch_size", memory.run.global_batch_size()},
+                       {"micro_batch_size", memory.run.batch.micro_batch_size},
+                       {"micro_batches", memory.run.micro_batches()},
+                       {"seq_length", memory.run.data.seq_length},
+                       {"threads", memory.run.threads},
+                       {"ranks", rank_plans_json(memory.plans)}});
+}
+
 }  // namespace
 
 Json topo_json(const TopoReport& report) {
@@ -88,6 +99,7 @@ Json topo_json(const TopoReport& report) {
   if (report.vocab_size > 0)
     out.set("vocab", Json::object({{"size", report.vocab_size}, {"padded", report.padded_vocab}}));
   if (report.schedule) out.set("schedule", schedule_json(report));
+  if (report.memory) out.set("step", step_json(*report.memory));
   return out;
 }
 

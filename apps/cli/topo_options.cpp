@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "base/error.h"
+#include "cli/layout_flags.h"
 
 namespace mtl {
 
@@ -66,43 +67,46 @@ bool check_sizes(Flags& flags, const TopoOptions& options) {
     if (value && *value < 1) flags.problem(cat(flag, " ", *value), "must be at least 1");
     if (value && *value > kLargestWorld) flags.problem(cat(flag, " ", *value), cat("is more than ", kLargestWorld));
   };
-  if (flags.was_given("--world-size")) at_least_one("--world-size", options.world_size);
-  at_least_one("--tensor-model-parallel-size", options.tensor);
-  at_least_one("--pipeline-model-parallel-size", options.pipeline);
-  at_least_one("--context-parallel-size", options.context);
+  if (flags.was_given("--world-size")) at_least_one("--world-size", options.run.parallel.world);
+  at_least_one("--tensor-model-parallel-size", options.run.parallel.tensor);
+  at_least_one("--pipeline-model-parallel-size", options.run.parallel.pipeline);
+  at_least_one("--context-parallel-size", options.run.parallel.context);
   at_least_one("--expert-model-parallel-size", options.expert);
+  at_least_one("--micro-batch-size", options.run.batch.micro_batch_size);
+  at_least_one("--global-batch-size", options.run.batch.global_batch_size);
   at_least_one("--gpus-per-node", options.gpus_per_node);
   at_least_one("--cores-per-rank", options.cores_per_rank);
-  at_least_one("--num-layers", options.num_layers);
-  at_least_one("--vocab-size", options.vocab_size);
-  at_least_one("--make-vocab-size-divisible-by", options.vocab_multiple);
+  at_least_one("--num-layers", options.run.architecture.num_layers);
+  at_least_one("--vocab-size", options.run.tokenizer.vocab_size);
+  at_least_one("--make-vocab-size-divisible-by", options.run.architecture.make_vocab_size_divisible_by);
   at_least_one("--num-layers-per-virtual-pipeline-stage", options.layers_per_virtual_stage);
   at_least_one("--num-virtual-stages-per-pipeline-rank", options.virtual_stages);
   at_least_one("--micro-batches", options.micro_batches);
   at_least_one("--microbatch-group-size-per-virtual-pipeline-stage", options.group);
-  return flags.problem_count() == before && options.world_size >= 1;
+  return flags.problem_count() == before && options.run.parallel.world >= 1;
 }
 
 void check_grid(Flags& flags, const TopoOptions& options) {
-  check_product(flags, options.world_size,
-                {{"--tensor-model-parallel-size", options.tensor},
-                 {"--pipeline-model-parallel-size", options.pipeline},
-                 {"--context-parallel-size", options.context}});
+  check_product(flags, options.run.parallel.world,
+                {{"--tensor-model-parallel-size", options.run.parallel.tensor},
+                 {"--pipeline-model-parallel-size", options.run.parallel.pipeline},
+                 {"--context-parallel-size", options.run.parallel.context}});
   if (options.expert > 1) {
-    check_product(flags, options.world_size,
-                  {{"--tensor-model-parallel-size", options.tensor},
-                   {"--pipeline-model-parallel-size", options.pipeline},
+    check_product(flags, options.run.parallel.world,
+                  {{"--tensor-model-parallel-size", options.run.parallel.tensor},
+                   {"--pipeline-model-parallel-size", options.run.parallel.pipeline},
                    {"--expert-model-parallel-size", options.expert}});
   }
-  if (options.pipeline_before_data && options.rank_order)
+  if (options.run.parallel.tp_pp_dp_mapping && options.rank_order)
     flags.problem("--use-tp-pp-dp-mapping, --rank-order", "say the same thing; give one of them");
   try {  // only which axes have ranks matters here
     auto some = [](std::int64_t size) { return static_cast<int>(std::min<std::int64_t>(size, 2)); };
-    std::int64_t replicas =
-        std::max<std::int64_t>(options.world_size / options.tensor / options.context / options.pipeline, 1);
-    RankGrid(
-        {some(options.tensor), some(options.context), some(options.expert), some(replicas), some(options.pipeline)},
-        options.order());
+    std::int64_t replicas = std::max<std::int64_t>(options.run.parallel.world / options.run.parallel.tensor /
+                                                       options.run.parallel.context / options.run.parallel.pipeline,
+                                                   1);
+    RankGrid({some(options.run.parallel.tensor), some(options.run.parallel.context), some(options.expert),
+              some(replicas), some(options.run.parallel.pipeline)},
+             options.order());
   } catch (const Error& error) {
     flags.problem(cat("--rank-order ", options.order()),
                   cat("is no order (", error.what(), "); name each of tp, cp, ep, dp and pp once, the fastest first"));
@@ -111,11 +115,11 @@ void check_grid(Flags& flags, const TopoOptions& options) {
 
 void check_hosts(Flags& flags, const TopoOptions& options) {
   std::vector<std::string> hosts = options.host_names();
-  std::int64_t nodes = (options.world_size + options.node_size() - 1) / options.node_size();
+  std::int64_t nodes = (options.run.parallel.world + options.node_size() - 1) / options.node_size();
   if (options.hosts && static_cast<std::int64_t>(hosts.size()) != nodes) {
     flags.problem(cat("--hosts ", *options.hosts),
-                  cat("names ", hosts.size(), " hosts, but ", options.world_size, " ranks with --gpus-per-node ",
-                      options.node_size(), " take ", nodes));
+                  cat("names ", hosts.size(), " hosts, but ", options.run.parallel.world,
+                      " ranks with --gpus-per-node ", options.node_size(), " take ", nodes));
   }
   for (const std::string& host : hosts) {
     if (host.empty() || host.find_first_of(" \t\n=") != std::string::npos)
@@ -130,25 +134,28 @@ bool check_layers(Flags& flags, const TopoOptions& options) {
     flags.problem("--num-layers-per-virtual-pipeline-stage, --num-virtual-stages-per-pipeline-rank",
                   "say the same thing; give one of them");
   }
-  if (!options.num_layers) {
+  if (!options.run.architecture.num_layers) {
     for (auto [flag, given] :
          {std::pair("--num-layers-per-virtual-pipeline-stage", options.layers_per_virtual_stage.has_value()),
-          std::pair("--num-layers-in-first-pipeline-stage", options.first_stage_layers.has_value()),
-          std::pair("--num-layers-in-last-pipeline-stage", options.last_stage_layers.has_value()),
-          std::pair("--account-for-embedding-in-pipeline-split", options.account_for_embedding),
-          std::pair("--account-for-loss-in-pipeline-split", options.account_for_loss)}) {
+          std::pair("--num-layers-in-first-pipeline-stage", options.run.parallel.first_stage_layers.has_value()),
+          std::pair("--num-layers-in-last-pipeline-stage", options.run.parallel.last_stage_layers.has_value()),
+          std::pair("--account-for-embedding-in-pipeline-split", options.run.parallel.account_for_embedding),
+          std::pair("--account-for-loss-in-pipeline-split", options.run.parallel.account_for_loss)}) {
       if (given) flags.problem(flag, "needs --num-layers");
     }
   } else if (options.layers_per_virtual_stage &&
-             *options.num_layers % (options.pipeline * *options.layers_per_virtual_stage) != 0) {
-    flags.problem(cat("--num-layers ", *options.num_layers),
-                  cat("is not a multiple of --pipeline-model-parallel-size ", options.pipeline,
+             *options.run.architecture.num_layers %
+                     (options.run.parallel.pipeline * *options.layers_per_virtual_stage) !=
+                 0) {
+    flags.problem(cat("--num-layers ", *options.run.architecture.num_layers),
+                  cat("is not a multiple of --pipeline-model-parallel-size ", options.run.parallel.pipeline,
                       " times --num-layers-per-virtual-pipeline-stage ", *options.layers_per_virtual_stage));
   }
   if (flags.problem_count() != before) return false;
   try {
-    if (options.num_layers) split_layers(options.layer_split());
-    if (options.chunks() > 1 && options.pipeline == 1) fail(Exit::usage, "interleaving needs at least 2 stages");
+    if (options.run.architecture.num_layers) split_layers(options.layer_split());
+    if (options.chunks() > 1 && options.run.parallel.pipeline == 1)
+      fail(Exit::usage, "interleaving needs at least 2 stages");
   } catch (const Error& error) {
     std::string text = error.what();  // "--num-layers 13: does not ..."
     std::size_t end = starts_with(text, "--") ? text.find(": ") : std::string::npos;
@@ -163,9 +170,12 @@ bool check_layers(Flags& flags, const TopoOptions& options) {
 void check_schedule(Flags& flags, const TopoOptions& options) {
   if (options.group && !options.wants_schedule())
     flags.problem("--microbatch-group-size-per-virtual-pipeline-stage", "needs --micro-batches");
-  if (options.schedule && !options.micro_batches)
-    flags.problem(cat("--schedule ", *options.schedule), "needs --micro-batches, how many there are to a step");
-  if (!options.micro_batches) return;
+  std::optional<std::int64_t> micro_batches = options.step_micro_batches();
+  if (options.schedule && !micro_batches) {
+    flags.problem(cat("--schedule ", *options.schedule),
+                  "needs --micro-batches, how many there are to a step, or --global-batch-size");
+  }
+  if (!options.wants_schedule() || !micro_batches) return;
   std::size_t before = flags.problem_count();
   bool interleaves = options.schedule_kind() == ScheduleKind::interleaved;
   if (!interleaves && options.chunks() > 1) {
@@ -174,9 +184,9 @@ void check_schedule(Flags& flags, const TopoOptions& options) {
   }
   if (!interleaves && options.group)
     flags.problem("--microbatch-group-size-per-virtual-pipeline-stage", "belongs to --schedule interleaved");
-  if (options.pipeline > kMostChartStages ||
-      options.pipeline * *options.micro_batches * options.chunks() > kMostBoxes) {
-    flags.problem(cat("--micro-batches ", *options.micro_batches),
+  if (options.run.parallel.pipeline > kMostChartStages ||
+      options.run.parallel.pipeline * *micro_batches * options.chunks() > kMostBoxes) {
+    flags.problem(cat("--micro-batches ", *micro_batches),
                   cat("makes too large a chart: it has at most ", kMostChartStages, " stages and ", kMostBoxes,
                       " forwards; leave it out"));
   }
@@ -184,30 +194,73 @@ void check_schedule(Flags& flags, const TopoOptions& options) {
   try {
     stage_schedule(options.schedule_kind(), options.shape(), 0);
   } catch (const Error& error) {
-    flags.problem(cat("--micro-batches ", *options.micro_batches), error.what());
+    flags.problem(cat("--micro-batches ", *micro_batches), error.what());
   }
+}
+
+/// The global batch is cut evenly, and into as many micro-batches as are said to be.
+bool check_batch(Flags& flags, const TopoOptions& options) {
+  if (!options.run.batch.global_batch_size) return true;
+  std::int64_t global = *options.run.batch.global_batch_size, micro = options.run.batch.micro_batch_size;
+  std::int64_t once = micro * options.run.parallel.data();
+  if (global % once == 0 && (!options.micro_batches || global / once == *options.micro_batches)) return true;
+  flags.problem(cat("--global-batch-size ", global),
+                cat("is not ", options.micro_batches ? cat(*options.micro_batches, " x") : "a multiple of",
+                    " micro-batch-size ", micro, " x data-parallel size ", options.run.parallel.data()));
+  return false;
+}
+
+/// A model whose memory is wanted: as mtl-train checks it.
+void check_model(Flags& flags, const TopoOptions& options) {
+  std::size_t before = flags.problem_count();
+  const ArchitectureOptions& model = options.run.architecture;
+  for (auto [flag, is_there] : {std::pair("--num-layers", model.num_layers.has_value()),
+                                std::pair("--hidden-size", model.hidden_size.has_value()),
+                                std::pair("--num-attention-heads", model.num_attention_heads.has_value()),
+                                std::pair("--max-position-embeddings", model.max_position_embeddings.has_value()),
+                                std::pair("--seq-length", options.run.data.seq_length != 0),
+                                std::pair("--vocab-size", options.run.tokenizer.vocab_size.has_value())}) {
+    if (!is_there) flags.problem(flag, "is needed for memory and FLOPs");
+  }
+  if (flags.problem_count() != before || !options.not_trained().empty()) return;
+  auto report = [&](std::string flag, std::string what) { flags.problem(std::move(flag), std::move(what)); };
+  TrainOptions train = options.train_options();
+  check_options(train, report);
+  GptConfig config = resolve_config(train, {}, *train.tokenizer.vocab_size, report);
+  if (flags.problem_count() != before) return;
+  for (const std::string& problem : config.problems()) report("model", problem);
 }
 
 }  // namespace
 
 std::string TopoOptions::order() const {
   if (rank_order) return *rank_order;
-  return pipeline_before_data ? "tp-cp-ep-pp-dp" : "tp-cp-ep-dp-pp";
+  return run.parallel.tp_pp_dp_mapping ? "tp-cp-ep-pp-dp" : "tp-cp-ep-dp-pp";
 }
 
 RankGrid TopoOptions::grid() const {
-  GridSizes sizes{static_cast<int>(tensor), static_cast<int>(context), 1, 1, static_cast<int>(pipeline)};
-  sizes.data = static_cast<int>(world_size / (tensor * context * pipeline));
+  const ParallelOptions& parallel = run.parallel;
+  GridSizes sizes;
+  sizes.tensor = static_cast<int>(parallel.tensor);
+  sizes.context = static_cast<int>(parallel.context);
+  sizes.pipeline = static_cast<int>(parallel.pipeline);
+  sizes.data = static_cast<int>(parallel.data());
   return RankGrid(sizes, order_without(order(), "ep"));
 }
 
 RankGrid TopoOptions::expert_grid() const {
-  GridSizes sizes{static_cast<int>(tensor), 1, static_cast<int>(expert), 1, static_cast<int>(pipeline)};
-  sizes.data = static_cast<int>(world_size / (tensor * expert * pipeline));
+  const ParallelOptions& parallel = run.parallel;
+  GridSizes sizes;
+  sizes.tensor = static_cast<int>(parallel.tensor);
+  sizes.expert = static_cast<int>(expert);
+  sizes.pipeline = static_cast<int>(parallel.pipeline);
+  sizes.data = static_cast<int>(parallel.world / (parallel.tensor * expert * parallel.pipeline));
   return RankGrid(sizes, order_without(order(), "cp"));
 }
 
-std::int64_t TopoOptions::node_size() const { return gpus_per_node.value_or(std::min<std::int64_t>(world_size, 8)); }
+std::int64_t TopoOptions::node_size() const {
+  return gpus_per_node.value_or(std::min<std::int64_t>(run.parallel.world, 8));
+}
 
 std::vector<std::string> TopoOptions::host_names() const {
   return hosts ? split(*hosts, ',') : std::vector<std::string>();
@@ -215,20 +268,57 @@ std::vector<std::string> TopoOptions::host_names() const {
 
 std::int64_t TopoOptions::chunks() const {
   if (virtual_stages) return *virtual_stages;
-  if (layers_per_virtual_stage) return *num_layers / (pipeline * *layers_per_virtual_stage);
+  if (layers_per_virtual_stage)
+    return *run.architecture.num_layers / (run.parallel.pipeline * *layers_per_virtual_stage);
   return 1;
 }
 
 SplitOptions TopoOptions::layer_split() const {
+  const ParallelOptions& parallel = run.parallel;
   SplitOptions split;
-  split.num_layers = *num_layers;
-  split.stages = static_cast<int>(pipeline);
+  split.num_layers = *run.architecture.num_layers;
+  split.stages = static_cast<int>(parallel.pipeline);
   split.chunks = static_cast<int>(chunks());
-  split.first_stage_layers = first_stage_layers;
-  split.last_stage_layers = last_stage_layers;
-  split.account_for_embedding = account_for_embedding;
-  split.account_for_loss = account_for_loss;
+  split.first_stage_layers = parallel.first_stage_layers;
+  split.last_stage_layers = parallel.last_stage_layers;
+  split.account_for_embedding = parallel.account_for_embedding;
+  split.account_for_loss = parallel.account_for_loss;
   return split;
+}
+
+bool TopoOptions::wants_memory() const {
+  const ArchitectureOptions& model = run.architecture;
+  return model.hidden_size || model.num_attention_heads || model.ffn_hidden_size || model.max_position_embeddings ||
+         run.data.seq_length != 0;
+}
+
+std::optional<std::int64_t> TopoOptions::step_micro_batches() const {
+  if (micro_batches || !run.batch.global_batch_size) return micro_batches;
+  return run.micro_batches();
+}
+
+std::string TopoOptions::not_trained() const {
+  if (run.parallel.context > 1) return "mtl-train cannot run context parallelism yet";
+  if (expert > 1) return "mtl-train cannot run experts yet";
+  if (chunks() > 1 || schedule == "interleaved") return "mtl-train cannot run interleaved schedules yet";
+  RankGrid drawn = grid(), trained = placement_of(run.parallel, 0).grid;
+  for (int rank = 0; rank < drawn.world(); ++rank) {
+    for (Axis axis : {Axis::tensor, Axis::data, Axis::pipeline}) {
+      if (drawn.coordinate(rank, axis) != trained.coordinate(rank, axis))
+        return "mtl-train cannot run this order of ranks, only tp-cp-ep-dp-pp and tp-cp-ep-pp-dp";
+    }
+  }
+  return "";
+}
+
+TrainOptions TopoOptions::train_options() const {
+  TrainOptions out = run;
+  if (schedule) out.parallel.schedule = *schedule;
+  if (!out.batch.global_batch_size)
+    out.batch.global_batch_size = out.batch.micro_batch_size * out.parallel.data() * micro_batches.value_or(1);
+  out.threads = cores_per_rank;
+  out.dry_run = true;
+  return out;
 }
 
 ScheduleKind TopoOptions::schedule_kind() const {
@@ -239,8 +329,8 @@ ScheduleKind TopoOptions::schedule_kind() const {
 }
 
 PipelineShape TopoOptions::shape() const {
-  return {static_cast<int>(pipeline), static_cast<int>(chunks()), static_cast<int>(micro_batches.value_or(1)),
-          static_cast<int>(group.value_or(0))};
+  return {static_cast<int>(run.parallel.pipeline), static_cast<int>(chunks()),
+          static_cast<int>(step_micro_batches().value_or(1)), static_cast<int>(group.value_or(0))};
 }
 
 std::string TopoOptions::output_format() const {
@@ -256,39 +346,31 @@ std::string TopoOptions::output_format() const {
 
 void add_topo_flags(Flags& flags, TopoOptions& options) {
   flags.section("Ranks");
-  flags.add("--world-size", &options.world_size, "N", "number of ranks").required();
-  flags.add("--tensor-model-parallel-size", &options.tensor, "N", "ranks that share each layer");
-  flags.add("--pipeline-model-parallel-size", &options.pipeline, "N", "ranks that hold consecutive layers");
-  flags.add("--context-parallel-size", &options.context, "N", "ranks that share each sequence");
+  flags.add("--world-size", &options.run.parallel.world, "N", "number of ranks").required();
+  add_grid_flags(flags, options.run.parallel);
   flags.add("--expert-model-parallel-size", &options.expert, "N", "ranks that share the experts");
-  flags.add_switch("--use-tp-pp-dp-mapping", options.pipeline_before_data,
-                   "number ranks along the pipeline before data parallelism");
   flags.add("--rank-order", &options.rank_order, "ORDER", "axes, the fastest first; tp-cp-ep-dp-pp unless given");
   flags.add("--gpus-per-node", &options.gpus_per_node, "N", "ranks on a node; 8 unless given");
   flags.add("--hosts", &options.hosts, "LIST", "names of the nodes, separated by commas");
-  flags.add("--cores-per-rank", &options.cores_per_rank, "N", "cores that a rankfile gives each rank");
+  flags.add("--cores-per-rank", &options.cores_per_rank, "N", "cores of each rank, in a rankfile and for its threads");
 
   flags.section("Model");
-  flags.add("--num-layers", &options.num_layers, "N", "transformer blocks");
+  add_size_flags(flags, options.run);
+  flags.add("--vocab-size", &options.run.tokenizer.vocab_size, "N", "tokens of the vocabulary, before padding");
+  flags.add("--seq-length", &options.run.data.seq_length, "N", "tokens of a sample");
   flags.add("--num-layers-per-virtual-pipeline-stage", &options.layers_per_virtual_stage, "N",
             "layers of a chunk, when each stage holds several");
   flags.add("--num-virtual-stages-per-pipeline-rank", &options.virtual_stages, "N", "chunks of each stage");
-  flags.add("--num-layers-in-first-pipeline-stage", &options.first_stage_layers, "N", "layers of the first stage")
-      .alias("--decoder-first-pipeline-num-layers");
-  flags.add("--num-layers-in-last-pipeline-stage", &options.last_stage_layers, "N", "layers of the last stage")
-      .alias("--decoder-last-pipeline-num-layers");
-  flags.add_switch("--account-for-embedding-in-pipeline-split", options.account_for_embedding,
-                   "count the embedding as a layer of the first stage");
-  flags.add_switch("--account-for-loss-in-pipeline-split", options.account_for_loss,
-                   "count the output layer as a layer of the last stage");
-  flags.add("--vocab-size", &options.vocab_size, "N", "tokens of the vocabulary, before padding");
-  flags.add("--make-vocab-size-divisible-by", &options.vocab_multiple, "N",
-            "pad the vocabulary to a multiple of this times the tensor parallel size");
+  add_stage_flags(flags, options.run.parallel);
+  add_sharing_flags(flags, options.run.parallel);
+  flags.add_switch("--reset-attention-mask", options.run.data.reset_attention_mask,
+                   "let no token see the documents before its own");
 
   flags.section("Schedule");
   flags.add("--schedule", &options.schedule, "NAME", "draw this one; 1f1b, or interleaved with several chunks a stage")
       .one_of({"1f1b", "gpipe", "interleaved"});
   flags.add("--micro-batches", &options.micro_batches, "N", "micro-batches of a step, of one replica");
+  add_batch_size_flags(flags, options.run.batch);
   flags.add("--microbatch-group-size-per-virtual-pipeline-stage", &options.group, "N",
             "micro-batches that go through a chunk before the next chunk's turn; as many as stages unless given");
 
@@ -305,9 +387,14 @@ void check_topo(Flags& flags, const TopoOptions& options) {
                   "does not tell the format by its end (.txt, .svg, .json or .rankfile); add --format");
   }
   if (!check_sizes(flags, options)) return;
+  std::size_t before = flags.problem_count();
   check_grid(flags, options);
+  bool fits = flags.problem_count() == before;
   check_hosts(flags, options);
-  if (check_layers(flags, options)) check_schedule(flags, options);
+  if (fits) fits = check_batch(flags, options);
+  if (!check_layers(flags, options)) return;
+  check_schedule(flags, options);
+  if (fits && options.wants_memory()) check_model(flags, options);
 }
 
 }  // namespace mtl

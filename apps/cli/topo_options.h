@@ -10,23 +10,21 @@
 #include "layout/ranks.h"
 #include "layout/schedule.h"
 #include "layout/stages.h"
+#include "train/options.h"
 
 namespace mtl {
 
 struct TopoOptions {
-  std::int64_t world_size = 0;
-  std::int64_t tensor = 1, pipeline = 1, context = 1, expert = 1;
-  bool pipeline_before_data = false;  // --use-tp-pp-dp-mapping
+  TopoOptions() { run.parallel.world = 0; }  // --world-size has no default
+
+  TrainOptions run;  // what mtl-train is told, too
+  std::int64_t expert = 1;
   std::optional<std::string> rank_order;
   std::optional<std::int64_t> gpus_per_node;
   std::optional<std::string> hosts;  // separated by commas
   std::int64_t cores_per_rank = 1;
 
-  std::optional<std::int64_t> num_layers, vocab_size;
   std::optional<std::int64_t> layers_per_virtual_stage, virtual_stages;
-  std::optional<std::int64_t> first_stage_layers, last_stage_layers;
-  bool account_for_embedding = false, account_for_loss = false;
-  std::int64_t vocab_multiple = 128;
 
   std::optional<std::string> schedule;
   std::optional<std::int64_t> micro_batches, group;
@@ -43,6 +41,12 @@ struct TopoOptions {
   std::int64_t chunks() const;       // of each stage
   SplitOptions layer_split() const;  // only with num_layers
   bool wants_schedule() const { return schedule || micro_batches; }
+  bool wants_memory() const;                               // there is a model that has sizes
+  std::optional<std::int64_t> step_micro_batches() const;  // as given, or by the global batch size
+  /// Why mtl-train cannot run this layout, or empty.
+  std::string not_trained() const;
+  /// What mtl-train would be told for it.
+  TrainOptions train_options() const;
   ScheduleKind schedule_kind() const;
   PipelineShape shape() const;
   std::string output_format() const;  // text, svg, json or rankfile; empty when the file's name does not tell

@@ -5,6 +5,7 @@
 
 #include "base/str.h"
 #include "nn/gpt_config.h"
+#include "train/trainer.h"
 
 namespace mtl {
 
@@ -72,8 +73,8 @@ std::string layer_list(const std::vector<LayerRange>& chunks) {
 
 TopoReport::TopoReport(const TopoOptions& options)
     : grid(options.grid()),
-      world(static_cast<int>(options.world_size)),
-      stages(static_cast<int>(options.pipeline)),
+      world(static_cast<int>(options.run.parallel.world)),
+      stages(static_cast<int>(options.run.parallel.pipeline)),
       node_size(static_cast<int>(options.node_size())),
       nodes((world + node_size - 1) / node_size),
       order(options.order()),
@@ -81,10 +82,20 @@ TopoReport::TopoReport(const TopoOptions& options)
       cores_per_rank(static_cast<int>(options.cores_per_rank)) {
   if (options.expert > 1) experts = options.expert_grid();
   collect_kinds(*this);
-  if (options.num_layers) layers = split_layers(options.layer_split());
-  if (options.vocab_size) {
-    vocab_size = *options.vocab_size;
-    padded_vocab = padded_vocab_size(vocab_size, options.vocab_multiple, options.tensor);
+  if (options.run.architecture.num_layers) layers = split_layers(options.layer_split());
+  if (options.run.tokenizer.vocab_size) {
+    vocab_size = *options.run.tokenizer.vocab_size;
+    padded_vocab = padded_vocab_size(vocab_size, options.run.architecture.make_vocab_size_divisible_by,
+                                     options.run.parallel.tensor);
+  }
+  if (options.wants_memory()) {
+    memory.emplace();
+    memory->reason_not = options.not_trained();
+    memory->run = options.train_options();
+    if (memory->reason_not.empty()) {
+      auto ignore = [](std::string, std::string) {};  // it was checked
+      memory->plans = plan_run(memory->run, resolve_config(memory->run, {}, vocab_size, ignore));
+    }
   }
   if (options.wants_schedule()) {
     schedule = TopoSchedule{options.schedule_kind(), options.shape(), {}, {}};

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cli/topo_options.h"
+#include "engine/rank_plans.h"
 #include "layout/schedule_times.h"
 
 namespace mtl {
@@ -28,6 +29,13 @@ struct TopoSchedule {
   PipelineShape shape;
   std::vector<std::vector<Action>> stages;
   ScheduleTimes times;  // in forwards of a chunk; a backward is two
+};
+
+/// What a training step takes of the ranks.
+struct TopoMemory {
+  TrainOptions run;
+  std::string reason_not;  // mtl-train cannot run the layout: there are no plans
+  std::vector<RankPlan> plans;
 };
 
 struct TopoReport {
@@ -63,6 +71,7 @@ struct TopoReport {
   std::optional<std::vector<std::vector<LayerRange>>> layers;  // [stage][chunk]
   std::int64_t vocab_size = 0, padded_vocab = 0;               // 0 when not given
   std::optional<TopoSchedule> schedule;
+  std::optional<TopoMemory> memory;  // when the model has sizes
 };
 
 /// Ranks in few words: "0-3, 8-11" or "0, 8, .. 56"; long lists without their middle.

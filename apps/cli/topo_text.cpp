@@ -4,6 +4,7 @@
 
 #include "base/str.h"
 #include "chart/label.h"
+#include "cli/rank_plans.h"
 
 namespace mtl {
 
@@ -121,6 +122,17 @@ std::string describe_vocabulary(const TopoReport& report) {
   return out;
 }
 
+std::string describe_memory(const TopoReport& report) {
+  if (!report.memory) return "";
+  const TopoMemory& memory = *report.memory;
+  if (!memory.reason_not.empty()) return cat("Memory and work: not given; ", memory.reason_not, "\n");
+  return cat("A step of ", memory.run.global_batch_size(), " samples of ", memory.run.data.seq_length,
+             " tokens: ", memory.run.micro_batches(),
+             memory.run.micro_batches() == 1 ? " micro-batch of " : " micro-batches of ",
+             memory.run.batch.micro_batch_size, " on each replica, ", memory.run.threads,
+             memory.run.threads == 1 ? " thread" : " threads", " a rank\n\n", describe_rank_plans(memory.plans));
+}
+
 std::string describe_problems(const TopoReport& report) {
   for (const GroupKind& kind : report.kinds) {
     if (kind.name == "tp" && kind.crossing > 0) {
@@ -174,6 +186,7 @@ std::string topo_text(const TopoReport& report, const TerminalOptions& look) {
       describe_stages(report),
       describe_vocabulary(report),
       draw_schedule(report, look),
+      describe_memory(report),
       describe_problems(report),
   };
   std::erase(sections, "");

@@ -1,5 +1,6 @@
 #include "cli/train_flags.h"
 
+#include "cli/layout_flags.h"
 #include "cli/megatron_flags.h"
 #include "cli/run_main.h"
 #include "cli/tokenizer_flags.h"
@@ -11,18 +12,10 @@ namespace {
 void add_model_flags(Flags& flags, TrainOptions& options) {
   ArchitectureOptions& model = options.architecture;
   flags.section("Model");
-  flags.add("--num-layers", &model.num_layers, "N", "transformer blocks");
-  flags.add("--hidden-size", &model.hidden_size, "N", "width of the residual stream");
-  flags.add("--num-attention-heads", &model.num_attention_heads, "N", "heads; the hidden size must be a multiple");
-  flags.add("--ffn-hidden-size", &model.ffn_hidden_size, "N", "width within an MLP; 4 x hidden size when absent");
-  flags.add("--max-position-embeddings", &model.max_position_embeddings, "N", "rows of the position table");
+  add_size_flags(flags, options);
   flags.add("--norm-epsilon", &model.norm_epsilon, "X", "added to variances; 1e-5 when absent")
       .alias("--layernorm-epsilon");
   flags.add("--init-method-std", &model.init_method_std, "X", "deviation of initial weights; 0.02 when absent");
-  flags.add("--make-vocab-size-divisible-by", &model.make_vocab_size_divisible_by, "N",
-            "rows of the token table in memory are a multiple of this");
-  flags.add("--hidden-dropout", &options.hidden_dropout, "P", "dropout on what embedding, attention and MLP add");
-  flags.add("--attention-dropout", &options.attention_dropout, "P", "dropout on attention probabilities");
   flags.add("--seed", &options.seed, "N", "of initial weights, data order and dropout");
 }
 
@@ -45,9 +38,7 @@ void add_data_flags(Flags& flags, TrainOptions& options) {
 void add_batch_flags(Flags& flags, TrainOptions& options) {
   BatchOptions& batch = options.batch;
   flags.section("Batches and length");
-  flags.add("--micro-batch-size", &batch.micro_batch_size, "N", "samples at a time");
-  flags.add("--global-batch-size", &batch.global_batch_size, "N",
-            "samples of an update; one micro-batch a data-parallel rank when absent");
+  add_batch_size_flags(flags, batch);
   flags.add("--train-iters", &batch.train_iters, "N", "updates to make");
   flags.add("--train-samples", &batch.train_samples, "N", "samples to train on, instead of --train-iters");
   flags.add("--eval-interval", &batch.eval_interval, "N", "updates between validations");
@@ -116,30 +107,14 @@ void add_logging_flags(Flags& flags, TrainOptions& options) {
 void add_parallel_flags(Flags& flags, TrainOptions& options) {
   ParallelOptions& parallel = options.parallel;
   flags.section("Parallelism");
-  flags.add("--tensor-model-parallel-size", &parallel.tensor, "N", "ranks that share each layer");
-  flags.add_switch("--sequence-parallel", parallel.sequence_parallel,
-                   "they share the rows between their parts of layers, too");
-  flags.add("--pipeline-model-parallel-size", &parallel.pipeline, "N", "stages of consecutive layers");
+  add_grid_flags(flags, parallel);
   flags.add("--pipeline-schedule", &parallel.schedule, "NAME", "order of a stage's micro-batches")
       .one_of({"1f1b", "gpipe"});
-  flags.add("--num-layers-in-first-pipeline-stage", &parallel.first_stage_layers, "N", "layers of the first stage")
-      .alias("--decoder-first-pipeline-num-layers");
-  flags.add("--num-layers-in-last-pipeline-stage", &parallel.last_stage_layers, "N", "layers of the last stage")
-      .alias("--decoder-last-pipeline-num-layers");
-  flags.add_switch("--account-for-embedding-in-pipeline-split", parallel.account_for_embedding,
-                   "the embedding counts as a layer");
-  flags.add_switch("--account-for-loss-in-pipeline-split", parallel.account_for_loss,
-                   "the output layer counts as a layer");
-  flags.add_switch("--use-distributed-optimizer", parallel.distributed_optimizer,
-                   "data-parallel ranks share out the optimizer's state");
+  add_stage_flags(flags, parallel);
+  add_sharing_flags(flags, parallel);
   flags.add_switch("--overlap-grad-reduce", parallel.overlap_grad_reduce, "sum gradients while backward goes on");
   flags.add_switch("--overlap-param-gather", parallel.overlap_param_gather,
                    "collect updated weights while the next forward goes on");
-  flags.add("--ddp-bucket-size", &parallel.bucket_elements, "N",
-            "gradients that are summed together; 40 M, or 1 M x data-parallel ranks if more, when absent");
-  flags.add_switch("--use-tp-pp-dp-mapping", parallel.tp_pp_dp_mapping,
-                   "number the ranks of a pipeline before those of data parallelism");
-  flags.add("--context-parallel-size", &parallel.context, "N", "ranks that share each sequence; 1");
   flags.add("--distributed-timeout-minutes", &parallel.timeout_minutes, "X",
             "longest wait for other ranks before the job ends");
 }

@@ -14,6 +14,8 @@ enum class Device { cpu, meta };
 struct Counters {
   double flops = 0;
   double bytes = 0;
+
+  bool operator==(const Counters&) const = default;
 };
 
 class Stream {

@@ -25,6 +25,8 @@ struct RunShape {
 /// Bytes that a rank sends in a step, by group.
 struct SentBytes {
   double tensor = 0, pipeline = 0, data = 0, embedding = 0;
+
+  bool operator==(const SentBytes&) const = default;
 };
 
 struct MemoryPlan {
@@ -41,10 +43,11 @@ struct MemoryPlan {
   std::int64_t parameters = 0;       // of the whole model, padding not counted
   std::int64_t rank_parameters = 0;  // held by this rank, padding not counted
 
+  std::size_t activation_bytes() const { return static_cast<std::size_t>(slots) * slot_bytes; }
   std::size_t total_bytes() const {
-    return value_bytes + grad_bytes + moment_bytes + static_cast<std::size_t>(slots) * slot_bytes + scratch_bytes +
-           batch_bytes + staging_bytes;
+    return value_bytes + grad_bytes + moment_bytes + activation_bytes() + scratch_bytes + batch_bytes + staging_bytes;
   }
+  bool operator==(const MemoryPlan&) const = default;
 };
 
 /// Of a training run: forward, backward, update.

@@ -38,6 +38,10 @@ MemoryPlan plan_run(const TrainOptions& options, const GptConfig& config, int ra
   return plan_training(config, dropout_options(options), run_shape(options, config, rank));
 }
 
+std::vector<RankPlan> plan_run(const TrainOptions& options, const GptConfig& config) {
+  return plan_ranks(config, dropout_options(options), run_shape(options, config, 0));
+}
+
 Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* tokenizer, RankGroups ranks,
                  SignalRequests& signals, Console& console)
     : signals_(signals),

@@ -9,6 +9,7 @@
 #include "comm/communicator.h"
 #include "engine/memory_plan.h"
 #include "engine/pipeline.h"
+#include "engine/rank_plans.h"
 #include "optim/optimizer.h"
 #include "text/tokenizer.h"
 #include "train/data_feed.h"
@@ -22,8 +23,10 @@ namespace mtl {
 
 /// Sizes of a step as the options say, on one rank.
 RunShape run_shape(const TrainOptions& options, const GptConfig& config, int rank);
-/// What a run of these options takes of a rank; what --dry-run prints.
+/// What a run of these options takes of a rank.
 MemoryPlan plan_run(const TrainOptions& options, const GptConfig& config, int rank);
+/// And of all ranks; what --dry-run and mtl-topo print.
+std::vector<RankPlan> plan_run(const TrainOptions& options, const GptConfig& config);
 
 /// One rank's place among the others.
 struct RankGroups {

@@ -8,7 +8,7 @@
 
 #include "ckpt_fixtures.h"
 #include "engine/stage.h"
-#include "thread_group.h"
+#include "tests/comm/thread_group.h"
 
 namespace mtl::test {
 

@@ -1,0 +1,179 @@
+#include "cli/rank_plans.h"
+
+#include <algorithm>
+
+#include "base/str.h"
+#include "cli/topo_report.h"
+
+namespace mtl {
+
+namespace {
+
+struct Category {
+  const char* name;     // in JSON
+  const char* heading;  // of a table's column
+  std::size_t bytes;
+};
+
+std::vector<Category> categories(const MemoryPlan& plan) {
+  return {{"parameters", "weights", plan.value_bytes}, {"gradients", "grads", plan.grad_bytes},
+          {"optimizer", "moments", plan.moment_bytes}, {"activations", "activations", plan.activation_bytes()},
+          {"scratch", "scratch", plan.scratch_bytes},  {"batches", "batches", read_ahead_bytes(plan)},
+          {"staging", "staging", plan.staging_bytes},  {"total", "total", run_bytes(plan)}};
+}
+
+struct Traffic {
+  const char* group;
+  double bytes;
+};
+
+std::vector<Traffic> traffic(const SentBytes& sent) {
+  return {{"tensor", sent.tensor}, {"pipeline", sent.pipeline}, {"data", sent.data}, {"embedding", sent.embedding}};
+}
+
+/// A column is not made wide by a long list.
+std::string short_rank_list(const std::vector<int>& ranks) {
+  std::string list = rank_list(ranks);
+  if (list.size() <= 16) return list;
+  std::size_t first = 1;  // ranks in a row
+  while (first < ranks.size() && ranks[first] == ranks[first - 1] + 1) ++first;
+  std::string begin = first == 1 ? cat(ranks[0]) : cat(ranks[0], "-", ranks[first - 1]);
+  return cat(begin, " and ", ranks.size() - first, " more");
+}
+
+/// Lines of cells under a heading, the first cell of each the ranks that have it.
+class Table {
+ public:
+  explicit Table(std::vector<std::string> heading) : rows_{{{}, std::move(heading)}} {}
+
+  /// Joins a line that reads the same.
+  void add(const std::vector<int>& ranks, const std::vector<std::string>& cells) {
+    auto same = std::find_if(rows_.begin() + 1, rows_.end(), [&](const Row& row) { return row.cells == cells; });
+    if (same == rows_.end()) same = rows_.insert(rows_.end(), {{}, cells});
+    same->ranks.insert(same->ranks.end(), ranks.begin(), ranks.end());
+  }
+
+  std::string text() {
+    std::vector<std::size_t> widths(rows_.front().cells.size(), 0);
+    for (Row& row : rows_) {
+      std::sort(row.ranks.begin(), row.ranks.end());
+      row.cells.insert(row.cells.begin(), row.ranks.empty() ? "ranks" : short_rank_list(row.ranks));
+      widths.resize(row.cells.size(), 0);
+      for (std::size_t i = 0; i < row.cells.size(); ++i) widths[i] = std::max(widths[i], row.cells[i].size());
+    }
+    std::string out;
+    for (std::size_t r = 0; r < rows_.size(); ++r) {
+      if (r == kMostRows && r + 2 < rows_.size()) {  // the last two stay
+        out += "  ..\n";
+        r = rows_.size() - 2;
+      }
+      out += format("  %-*s", static_cast<int>(widths[0]), rows_[r].cells[0].c_str());
+      for (std::size_t i = 1; i < widths.size(); ++i)
+        out += format("  %*s", static_cast<int>(widths[i]), rows_[r].cells[i].c_str());
+      out += "\n";
+    }
+    return out;
+  }
+
+ private:
+  static constexpr std::size_t kMostRows = 24;
+  struct Row {
+    std::vector<int> ranks;
+    std::vector<std::string> cells;
+  };
+  std::vector<Row> rows_;
+};
+
+/// The unit in which the largest total has at least two digits before the point.
+std::pair<double, const char*> choose_unit(std::size_t bytes) {
+  if (bytes >= std::size_t{10} << 30) return {1 << 30, "GiB"};
+  if (bytes >= std::size_t{10} << 20) return {1 << 20, "MiB"};
+  return {1 << 10, "KiB"};
+}
+
+std::string describe_memory(const std::vector<RankPlan>& plans) {
+  auto [unit, name] = choose_unit(run_bytes(largest_plan(plans).plan));
+  const double per = unit;
+  auto in_unit = [per](std::size_t bytes) { return format("%.2f", static_cast<double>(bytes) / per); };
+  std::vector<std::string> heading;
+  for (const Category& category : categories(plans.front().plan)) heading.emplace_back(category.heading);
+  Table table(heading);
+  for (const RankPlan& ranks : plans) {
+    std::vector<std::string> cells;
+    for (const Category& category : categories(ranks.plan)) {
+      bool in_slots = category.name == std::string("activations");
+      cells.push_back(in_slots ? cat(ranks.plan.slots, " x ", in_unit(ranks.plan.slot_bytes))
+                               : in_unit(category.bytes));
+    }
+    table.add(ranks.ranks, cells);
+  }
+  return cat("Memory of each rank, in ", name, "\n", table.text());
+}
+
+std::string describe_work(const std::vector<RankPlan>& plans) {
+  std::vector<std::string> heading = {"parameters", "FLOPs"};
+  std::vector<bool> is_used;
+  for (std::size_t group = 0; group < traffic({}).size(); ++group) {
+    bool used = std::any_of(plans.begin(), plans.end(),
+                            [&](const RankPlan& ranks) { return traffic(ranks.plan.sent)[group].bytes > 0; });
+    is_used.push_back(used);
+    if (used) heading.push_back(cat("sent: ", traffic({})[group].group));
+  }
+  Table table(heading);
+  for (const RankPlan& ranks : plans) {
+    std::vector<std::string> cells = {with_commas(ranks.plan.rank_parameters), format("%.4e", ranks.plan.step.flops)};
+    for (std::size_t group = 0; group < is_used.size(); ++group) {
+      if (is_used[group]) cells.push_back(human_bytes(traffic(ranks.plan.sent)[group].bytes));
+    }
+    table.add(ranks.ranks, cells);
+  }
+  return "Work of each rank in a step\n" + table.text();
+}
+
+}  // namespace
+
+std::size_t read_ahead_bytes(const MemoryPlan& plan) { return 2 * plan.batch_bytes; }
+
+std::size_t run_bytes(const MemoryPlan& plan) { return plan.total_bytes() - plan.batch_bytes + read_ahead_bytes(plan); }
+
+const RankPlan& largest_plan(const std::vector<RankPlan>& plans) {
+  return *std::max_element(plans.begin(), plans.end(),
+                           [](const RankPlan& a, const RankPlan& b) { return run_bytes(a.plan) < run_bytes(b.plan); });
+}
+
+Json memory_json(const MemoryPlan& plan) {
+  Json out = Json::object();
+  for (const Category& category : categories(plan)) out.set(category.name, category.bytes);
+  return out;
+}
+
+Json rank_plans_json(const std::vector<RankPlan>& plans) {
+  Json out = Json::array();
+  for (const RankPlan& kind : plans) {
+    Json ranks = Json::array(), sent = Json::object();
+    for (int rank : kind.ranks) ranks.push(rank);
+    for (const Traffic& group : traffic(kind.plan.sent)) sent.set(group.group, group.bytes);
+    out.push(Json::object({{"ranks", ranks},
+                           {"parameters", kind.plan.rank_parameters},
+                           {"memory_bytes", memory_json(kind.plan)},
+                           {"slots", kind.plan.slots},
+                           {"slot_bytes", kind.plan.slot_bytes},
+                           {"counted_flops_per_step", kind.plan.step.flops},
+                           {"sent_bytes_per_step", sent}}));
+  }
+  return out;
+}
+
+std::string describe_rank_plans(const std::vector<RankPlan>& plans) {
+  std::size_t most = run_bytes(largest_plan(plans).plan);
+  std::vector<int> ranks;
+  for (const RankPlan& kind : plans) {
+    if (run_bytes(kind.plan) == most) ranks.insert(ranks.end(), kind.ranks.begin(), kind.ranks.end());
+  }
+  std::sort(ranks.begin(), ranks.end());
+  std::string who = ranks.size() == 1 ? cat("rank ", ranks[0]) : cat("each of ranks ", rank_list(ranks));
+  return cat(describe_memory(plans), "  the most: ", who, ", ", with_commas(static_cast<std::int64_t>(most)),
+             " bytes\n\n", describe_work(plans));
+}
+
+}  // namespace mtl

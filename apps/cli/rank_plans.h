@@ -1,0 +1,26 @@
+// What a step takes of each rank, for mtl-topo and mtl-train --dry-run: tables and JSON.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "engine/rank_plans.h"
+
+namespace mtl {
+
+/// mtl-train reads a step's batches while it works on those of the step before.
+std::size_t read_ahead_bytes(const MemoryPlan& plan);
+/// Everything that mtl-train allocates for a step, the batches that are read ahead included.
+std::size_t run_bytes(const MemoryPlan& plan);
+/// The plan of those ranks that need most memory.
+const RankPlan& largest_plan(const std::vector<RankPlan>& plans);
+
+/// Bytes by category and "total".
+Json memory_json(const MemoryPlan& plan);
+/// A list: for each kind of ranks their numbers, parameters, memory, FLOPs and bytes sent.
+Json rank_plans_json(const std::vector<RankPlan>& plans);
+/// Two tables, memory and work of a step, a line for ranks that read the same; and which ranks need most.
+std::string describe_rank_plans(const std::vector<RankPlan>& plans);
+
+}  // namespace mtl
