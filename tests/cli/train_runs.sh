@@ -50,10 +50,9 @@ same_run() {
 # same_as_whole NAME WHAT
 same_as_whole() {
   same_run "$1" whole "$2"
-  local folder
-  for folder in whole/save/iter_*; do
-    folder=${folder##*/}
-    cmp -s "$1/save/$folder/shard_00000.safetensors" "whole/save/$folder/shard_00000.safetensors" || fail "$2: $folder differs"
+  local shard
+  for shard in whole/save/iter_*/*.safetensors; do
+    cmp -s "$1/${shard#whole/}" "$shard" || fail "$2: ${shard#whole/} differs"
   done
   expect_same "$1/save/latest_checkpointed_iteration.txt" whole/save/latest_checkpointed_iteration.txt
   [ -z "$(find "$1/save" -name '*.tmp.*')" ] || fail "$2: left behind $(find "$1/save" -name '*.tmp.*')"
