@@ -38,7 +38,7 @@ prepare_runs() {
 # figures_of NAME: the lines of its log, without where its sessions started and how long things took.
 figures_of() {
   grep -v '"type": "start"' "$1/log.jsonl" |
-    sed -E 's/, "(elapsed_ms_per_iteration|tokens_per_second|tflops_per_device|mfu_a|mfu_b|data_stall_ms)": [^,}]+//g'
+    sed -E 's/, "(elapsed_ms_per_iteration|tokens_per_second|tflops_per_device|mfu_a|mfu_b|data_stall_ms|communication_wait_ms)": [^,}]+//g'
 }
 
 # same_run NAME OTHER WHAT: the same weights, moments and figures.
