@@ -1,0 +1,32 @@
+#!/bin/bash
+# Every write operation of either rank of a job killed, and each of one rank failing: nothing is lost.
+source "$(dirname "$0")/lib.sh" "$1"
+source "$(dirname "$0")/train_runs.sh"
+source "$(dirname "$0")/ranks_runs.sh"
+cd "$WORK" || exit 1
+preprocess "$CORPUS" c
+MODEL+=(--num-layers 1)
+LENGTH=(--train-iters 4 --save-interval 2 --eval-interval 3 --log-interval 1)
+LAST=iter_0000004/shard_00000.safetensors
+enter_layout dp
+run_in whole >out 2>err || fail 'the run that nothing interrupts'
+
+# sweep KIND RANK CODE LEAST: at every operation; at LEAST there are so many.
+sweep() {
+  local at=0 code=1
+  while [ $code -ne 0 ]; do
+    at=$((at + 1))
+    rm -rf faulty
+    astray "$2" "export MTL_FAULT=$1:$at" run_quietly faulty
+    code=$?
+    [ $code -eq 0 ] || [ $code -eq "$3" ] || fail "$1:$at on rank $2: exit $code"
+    goes_on_as_whole faulty "$1 at write operation $at of rank $2"
+  done
+  echo "$1: $((at - 1)) write operations of rank $2"
+  [ $at -gt "$4" ] || fail "only $((at - 1)) write operations of rank $2"
+}
+sweep kill 1 137 20
+sweep kill 0 137 60
+sweep eio 1 74 20
+sweep enospc 1 74 20
+finish
