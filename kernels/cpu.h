@@ -64,6 +64,7 @@ void scale(Stream& stream, Tensor out, float factor);
 /// partials (number of blocks) f64
 inline constexpr std::int64_t kSumOfSquaresBlock = 65536;
 void sum_of_squares(Stream& stream, Tensor partials, Tensor out, Tensor in, GradMode mode);
+void find_nonfinite(Stream& stream, Tensor found, Tensor in);
 
 }  // namespace cpu
 }  // namespace mtl

@@ -46,4 +46,12 @@ void sum_of_squares(Stream& stream, Arena& scratch, Tensor out, Tensor in, GradM
   cpu::sum_of_squares(stream, partials, out, in, mode);
 }
 
+void find_nonfinite(Stream& stream, Tensor found, Tensor in) {
+  expect_tensor("find_nonfinite found", found, DType::i32, {1});
+  expect_tensor("find_nonfinite in", in, DType::f32, in.shape());
+  stream.count(0, bytes_of(in));
+  if (stream.is_meta()) return;
+  cpu::find_nonfinite(stream, found, in);
+}
+
 }  // namespace mtl

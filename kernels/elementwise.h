@@ -18,4 +18,7 @@ void scale(Stream& stream, Tensor out, float factor);
 /// number of threads.
 void sum_of_squares(Stream& stream, Arena& scratch, Tensor out, Tensor in, GradMode mode);
 
+/// found (1) i32 = 1 when a number of `in` is infinite or NaN, else 0.
+void find_nonfinite(Stream& stream, Tensor found, Tensor in);
+
 }  // namespace mtl

@@ -1,4 +1,6 @@
 // Flat ranges in blocks; what they do is bound by memory.
+#include <atomic>
+
 #include <cstring>
 
 #include "kernels/cpu.h"
@@ -95,6 +97,19 @@ void sum_of_squares(Stream& stream, Tensor partials, Tensor out, Tensor in, Grad
   double sum = mode == GradMode::accumulate ? *out.data<double>() : 0;
   for (std::int64_t block = 0; block < blocks.number(); ++block) sum += sums[block];
   *out.data<double>() = sum;
+}
+
+void find_nonfinite(Stream& stream, Tensor found, Tensor in) {
+  constexpr std::uint32_t kExponent = 0x7F800000;  // all ones: infinite or NaN
+  const auto* bits = static_cast<const std::uint32_t*>(in.raw());
+  std::atomic<bool> any{false};
+  over_blocks(stream, in.numel(), [&](std::int64_t begin, std::size_t n) {
+    std::uint32_t bad = 0;
+    for (std::size_t i = 0; i < n; ++i)
+      bad |= static_cast<std::uint32_t>((bits[begin + static_cast<std::int64_t>(i)] & kExponent) == kExponent);
+    if (bad != 0) any = true;
+  });
+  *found.data<std::int32_t>() = any ? 1 : 0;
 }
 
 }  // namespace mtl::cpu

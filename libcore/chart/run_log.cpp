@@ -73,6 +73,7 @@ std::string column_name(std::string_view field) {
       {"number of skipped iterations", "skipped_iterations"},
       {"number of nan iterations", "nan_iterations"},
       {"data stall (ms)", "data_stall_ms"},
+      {"communication wait (ms)", "communication_wait_ms"},
       {"MFU A", "mfu_a"},
       {"MFU B", "mfu_b"},
   };

@@ -6,19 +6,11 @@
 
 #include "comm/lanes.h"
 #include "comm/rank_sums.h"
+#include "comm/staging.h"
 
 namespace mtl {
 
 namespace {
-
-constexpr std::size_t kSmall = 8 << 10;  // bytes
-constexpr int kSlots = 2;                // one segment is added while the next one comes in
-
-/// Bytes of one rank's segment in the staging buffer; large groups get smaller ones, so that the buffer stays small.
-std::size_t segment_bytes(int size) {
-  return std::clamp<std::size_t>((std::size_t{8} << 20) / static_cast<std::size_t>(kSlots * size), kSmall, 128 << 10) /
-         kSmall * kSmall;
-}
 
 std::byte* bytes_of(const Tensor& tensor) { return static_cast<std::byte*>(tensor.raw()); }
 
@@ -57,7 +49,7 @@ class PartSums {
     bool moved = true;
     while (moved) {
       moved = false;
-      while (received_ < bytes_ && received_ < summed_ + kSlots * segment_) receive_segment();
+      while (received_ < bytes_ && received_ < summed_ + kStagingSlots * segment_) receive_segment();
       while (summed_ < received_ && pending_[slot_of(summed_)] == 0) {
         sum_segment();
         moved = true;
@@ -67,7 +59,7 @@ class PartSums {
   }
 
  private:
-  std::size_t slot_of(std::size_t offset) const { return offset / segment_ % kSlots; }
+  std::size_t slot_of(std::size_t offset) const { return offset / segment_ % kStagingSlots; }
   std::byte* staging(std::size_t offset, int peer) const {
     std::size_t ranks = static_cast<std::size_t>(link_.size);
     return link_.staging + (slot_of(offset) * ranks + static_cast<std::size_t>(peer)) * segment_;
@@ -95,7 +87,7 @@ class PartSums {
   std::byte* own_;
   std::byte* out_;
   std::size_t segment_, bytes_, received_ = 0, summed_ = 0;  // bytes; received_: those asked for
-  std::array<int, kSlots> pending_{};
+  std::array<int, kStagingSlots> pending_{};
   std::vector<const std::byte*> inputs_;  // one per rank
   Lanes sends_;
 };
@@ -142,7 +134,7 @@ class SmallAllReduce final : public Task {
   }
 
  private:
-  std::byte* staging(int peer) const { return link_.staging + static_cast<std::size_t>(peer) * kSmall; }
+  std::byte* staging(int peer) const { return link_.staging + static_cast<std::size_t>(peer) * kSmallReduction; }
   bool move_on() override {
     if (!lanes_.move_on()) return false;
     std::vector<const std::byte*> inputs;
@@ -197,10 +189,8 @@ class Exchange final : public Task {
 
 }  // namespace
 
-std::size_t staging_bytes(int size) { return kSlots * static_cast<std::size_t>(size) * segment_bytes(size); }
-
 std::shared_ptr<Task> all_reduce_task(const GroupLink& link, const OperationLabel& label, Tensor data, Reduce how) {
-  if (data.bytes() <= kSmall) return std::make_shared<SmallAllReduce>(link, label, data, how);
+  if (data.bytes() <= kSmallReduction) return std::make_shared<SmallAllReduce>(link, label, data, how);
   return std::make_shared<AllReduce>(link, label, data, how);
 }
 

@@ -3,7 +3,7 @@
 // Everyone talks to everyone directly. A reduction of n bytes over p ranks: rank r receives part r of all others,
 // segment by segment through a staging buffer, and adds them in the order of ranks; an all-reduce then sends the sums
 // to everyone. Each rank sends 2 n (p-1)/p bytes, as with a ring, in two steps instead of 2 (p-1), and every element is
-// summed once, in one order. Up to kSmall bytes everyone sends all to all instead and adds for itself: one step, and
+// summed once, in one order. Up to kSmallReduction bytes everyone sends all to all instead and adds for itself: one step, and
 // the same sums.
 #pragma once
 
@@ -20,7 +20,7 @@ struct GroupLink {
   MpiWire* wire = nullptr;
   int handle = 0;
   int rank = 0, size = 1;
-  std::byte* staging = nullptr;  // staging_bytes(size)
+  std::byte* staging = nullptr;  // staging_bytes(size): comm/staging.h
 };
 
 /// An operation on its way.
@@ -40,9 +40,6 @@ class Task {
   OperationLabel label_;
   bool finished_ = false;
 };
-
-/// Memory that a group's reductions pass through; part of a run's plan.
-std::size_t staging_bytes(int size);
 
 std::shared_ptr<Task> all_reduce_task(const GroupLink& link, const OperationLabel& label, Tensor data, Reduce how);
 std::shared_ptr<Task> all_gather_task(const GroupLink& link, const OperationLabel& label, Tensor out, Tensor in);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "comm/mpi_progress.h"
+#include "comm/staging.h"
 
 namespace mtl {
 

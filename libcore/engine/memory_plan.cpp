@@ -1,7 +1,7 @@
 #include "engine/memory_plan.h"
 
-#include "comm/collectives.h"
 #include "comm/groups.h"
+#include "comm/staging.h"
 #include "engine/pipeline.h"
 #include "optim/optimizer.h"
 

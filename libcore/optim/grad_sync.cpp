@@ -1,11 +1,17 @@
 #include "optim/grad_sync.h"
 
 #include "base/console.h"
+#include "kernels/elementwise.h"
 
 namespace mtl {
 
 GradSync::GradSync(ParamStore& params, Stream& stream, const ProcessGroups& groups, Overlap overlap)
-    : params_(params), stream_(stream), groups_(groups), overlap_(overlap), progress_(params.buckets().size()) {
+    : params_(params),
+      stream_(stream),
+      groups_(groups),
+      overlap_(overlap),
+      progress_(params.buckets().size()),
+      broken_(stream.device(), static_cast<std::size_t>(params.size()) * sizeof(std::int32_t)) {
   bucket_of_.resize(static_cast<std::size_t>(params.size()));
   for (std::size_t b = 0; b < params.buckets().size(); ++b) {
     for (const Segment& segment : params.buckets()[b].segments) bucket_of_[static_cast<std::size_t>(segment.param)] = b;
@@ -40,9 +46,30 @@ void GradSync::start_reduction(std::size_t b) {
   if (progress.started) return;
   progress.started = true;
   const Bucket& bucket = params_.buckets()[b];
+  // A rank alone finds out afterwards: nobody adds to its gradients.
+  if (groups_.world->size() > 1) look_for_broken(bucket);
   progress.reduction = groups_.shards->reduce_scatter(stream_, bucket.owned(bucket.grads), bucket.grads);
   if (groups_.shards->size() == 1)
     progress.reduction = groups_.replicas->all_reduce(stream_, bucket.grads, Reduce::sum);
+}
+
+void GradSync::look_for_broken(const Bucket& bucket) {
+  for (const Segment& segment : bucket.segments) {
+    Tensor found = broken_.tensor(DType::i32, {1}, static_cast<std::size_t>(segment.param) * sizeof(std::int32_t));
+    find_nonfinite(stream_, found, bucket.grads.flat(segment.begin, segment.count));
+  }
+}
+
+std::vector<std::string> GradSync::broken_gradients() {
+  if (groups_.world->size() == 1) {
+    for (const Bucket& bucket : params_.buckets()) look_for_broken(bucket);
+  }
+  const auto* found = broken_.tensor(DType::i32, {params_.size()}).data<std::int32_t>();
+  std::vector<std::string> names;
+  for (int param = 0; param < params_.size(); ++param) {
+    if (found[param] != 0) names.push_back(params_.specs()[static_cast<std::size_t>(param)].name);
+  }
+  return names;
 }
 
 /// Who else has a part of the gradients of these parameters.

@@ -10,6 +10,7 @@
 // the next forward needs its first.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "comm/communicator.h"
@@ -37,11 +38,16 @@ class GradSync final : public ParamEvents {
   /// Every value is complete when it returns.
   void finish_gathering();
 
+  /// After a step whose gradient is not finite: the parameters with such a gradient of this rank's own, before the sum
+  /// over ranks spread it.
+  std::vector<std::string> broken_gradients();
+
   /// Seconds spent in waiting so far, for reductions and for values.
   double waited_seconds() const { return waited_seconds_; }
 
  private:
   void start_reduction(std::size_t bucket);
+  void look_for_broken(const Bucket& bucket);
   void wait(const Work& work);
   Communicator* extra_group(GradGroup group) const;
 
@@ -54,8 +60,9 @@ class GradSync final : public ParamEvents {
     bool started = false;
     Work reduction, gathering;
   };
-  std::vector<Progress> progress_;  // by bucket
+  std::vector<Progress> progress_;      // by bucket
   std::vector<std::size_t> bucket_of_;  // by parameter
+  Buffer broken_;                       // i32 by parameter
   double waited_seconds_ = 0;
 };
 

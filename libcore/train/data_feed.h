@@ -50,7 +50,7 @@ class DataFeed {
   DataFeed(std::shared_ptr<const GptDataset> dataset, SamplerOptions sampler, const RunShape& shape);
   ~DataFeed();
 
-  /// The next step's micro-batches, valid until the call after the next; throws Error(bad_data) when the data is used
+  /// The next step's micro-batches, valid until the next call; throws Error(bad_data) when the data is used
   /// up. The loss weights are mask / (unmasked of the micro-batch) / micro-batches of all ranks.
   const StepBatch& next();
   /// Seconds that next() has waited for data so far.

@@ -27,6 +27,7 @@ std::string log_line(const StepReport& report, const std::string& timestamp) {
   if (report.mfu_a) out += format(" MFU A: %.1f%% |", 100 * *report.mfu_a);
   if (report.mfu_b) out += format(" MFU B: %.1f%% |", 100 * *report.mfu_b);
   if (report.data_stall_ms) out += format(" data stall (ms): %.1f |", *report.data_stall_ms);
+  if (report.communication_wait_ms) out += format(" communication wait (ms): %.1f |", *report.communication_wait_ms);
   return out;
 }
 

@@ -30,6 +30,8 @@ struct StepReport {
   std::optional<double> mfu_a{};              // fraction of the peak; 6N + 6LCT FLOPs a token
   std::optional<double> mfu_b{};              // fraction of the peak; 6N + 12LCT FLOPs a token
   std::optional<double> data_stall_ms{};      // per iteration, waiting for data
+  // Per iteration, what rank 0 has waited for gradients to be summed and for updated weights; absent without ranks.
+  std::optional<double> communication_wait_ms{};
 };
 
 /// A loss over held-out data: during training, or at the end of it (then for the validation and the test set).

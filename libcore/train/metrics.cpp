@@ -30,6 +30,7 @@ Json step_object(const StepReport& report) {
   optional("mfu_a", report.mfu_a);
   optional("mfu_b", report.mfu_b);
   optional("data_stall_ms", report.data_stall_ms);
+  optional("communication_wait_ms", report.communication_wait_ms);
   return out;
 }
 
@@ -127,6 +128,8 @@ void Metrics::report(const StepReport& report) {
   if (report.mfu_a) scalars.by_iteration.emplace_back("mfu-a", *report.mfu_a);
   if (report.mfu_b) scalars.by_iteration.emplace_back("mfu-b", *report.mfu_b);
   if (report.data_stall_ms) scalars.by_iteration.emplace_back("data-stall", *report.data_stall_ms / 1000);
+  if (report.communication_wait_ms)
+    scalars.by_iteration.emplace_back("communication-wait", *report.communication_wait_ms / 1000);
   write(*events_, scalars, report.iteration, report.consumed_samples);
 }
 

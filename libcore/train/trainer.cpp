@@ -5,6 +5,7 @@
 #include "base/files.h"
 #include "base/hash.h"
 #include "comm/agreement.h"
+#include "comm/text_exchange.h"
 #include "train/flops.h"
 
 namespace mtl {
@@ -217,6 +218,21 @@ void Trainer::finish() {
 // One optimizer step: the way of every token from the data to a weight update.
 void Trainer::train_step() {
   const StepBatch& batch = train_feed_->next();
+  begin_step();
+  // Of each micro-batch of all data-parallel ranks, this rank's samples follow those of the ranks before it.
+  std::int64_t micro_batch = options_.batch.micro_batch_size;
+  std::int64_t first_sample = state_.consumed_samples + shape_.placement.coordinate(Axis::data) * micro_batch;
+  pipeline_.train(*batch.buffers, &step_, first_sample, micro_batch * shape_.placement.size(Axis::data));
+  optimizer_.step(pipeline_.scratch(), &step_);
+
+  last_ = {};
+  last_.take(signals_);
+  if (counts_losses()) last_.add(batch);
+  exchange(last_);
+  end_step(last_.loss());
+}
+
+void Trainer::begin_step() {
   step_.iteration = state_.iteration + 1;
   step_.step = state_.optimizer_steps + 1;
   // The schedule advances by the samples of updates that were made; the data advances by all.
@@ -224,23 +240,16 @@ void Trainer::train_step() {
   step_.lr = learning_rate(schedule_, scheduled);
   step_.weight_decay = weight_decay(schedule_, scheduled);
   optimizer_.begin_step();
-  std::int64_t micro_batch = options_.batch.micro_batch_size, dp_rank = shape_.placement.coordinate(Axis::data);
-  pipeline_.train(*batch.buffers, &step_, state_.consumed_samples + dp_rank * micro_batch,
-                  micro_batch * shape_.placement.size(Axis::data));
-  optimizer_.step(pipeline_.scratch(), &step_);
+}
 
-  StepTotals totals;
-  totals.take(signals_);
-  if (counts_losses()) totals.add(batch);
-  exchange(totals);
-  last_ = totals;
-  double loss = totals.loss();
+void Trainer::end_step(double loss) {
   ++state_.iteration;
   state_.consumed_samples += options_.global_batch_size();
   ++interval_.timed;
   if (step_.found_inf != 0) {
     ++state_.skipped_iterations;
     ++interval_.skipped;
+    tell_broken_gradients();
   } else {
     ++state_.optimizer_steps;
   }
@@ -250,6 +259,26 @@ void Trainer::train_step() {
   } else {
     ++interval_.nan;
   }
+}
+
+/// Names the ranks and tensors whose gradients are infinite or NaN. No rank has updated anything.
+void Trainer::tell_broken_gradients() {
+  constexpr std::size_t kMost = 3;
+  std::vector<std::string> names = optimizer_.sync().broken_gradients();
+  std::size_t count = names.size();
+  names.resize(std::min(count, kMost));
+  std::string own = join(names, ", ");
+  if (count > kMost) own += cat(" and ", count - kMost, " more");
+  std::vector<std::string> all = gather_texts(*ranks_.groups.world, stream_, own), lines;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank].empty()) continue;
+    std::string who = all.size() == 1 ? "" : cat("rank ", rank, " (", ranks_.hosts[rank], "): ");
+    lines.push_back("\n  " + who + all[rank]);
+  }
+  if (lines.empty()) lines.push_back(" in the sum over all ranks");
+  if (speaks())
+    console_.warn(
+        cat("iteration ", state_.iteration, ": the gradient is not finite; no update was made", join(lines, "")));
 }
 
 /// Ranks that share a layer all know its losses; one of them counts.
@@ -283,8 +312,12 @@ void Trainer::report_interval() {
   report.mfu_b = flops_per_token_b(config_, length) * report.tokens_per_second / (ranks * peak_tflops_ * 1e12);
   double stalled = train_feed_->stalled_seconds();
   report.data_stall_ms = (stalled - interval_.stalled) * 1e3 / static_cast<double>(interval_.timed);
+  double waited = optimizer_.sync().waited_seconds();
+  if (options_.parallel.world > 1)
+    report.communication_wait_ms = (waited - interval_.waited) * 1e3 / static_cast<double>(interval_.timed);
   metrics_->report(report);
   interval_ = {};
+  interval_.waited = waited;
   interval_.began = now_seconds();
   interval_.stalled = stalled;
 }

@@ -48,6 +48,9 @@ class Trainer {
  private:
   void prepare();
   void train_step();
+  void begin_step();
+  void end_step(double loss);
+  void tell_broken_gradients();
   bool counts_losses() const;
   void exchange(StepTotals& totals);
   bool go_on();
@@ -93,10 +96,10 @@ class Trainer {
   StepTotals last_;  // what the ranks told each other after the last step
   std::optional<Metrics> metrics_;
   double peak_tflops_ = 0;
-  struct Interval {                 // since the last log line
-    double began = 0, stalled = 0;  // seconds
-    std::int64_t timed = 0;         // steps of this process
-    double loss_sum = 0;            // of the steps with a finite loss
+  struct Interval {                             // since the last log line
+    double began = 0, stalled = 0, waited = 0;  // seconds
+    std::int64_t timed = 0;                     // steps of this process
+    double loss_sum = 0;                        // of the steps with a finite loss
     std::int64_t counted = 0, skipped = 0, nan = 0;
   } interval_;
 };

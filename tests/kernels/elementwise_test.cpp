@@ -57,3 +57,22 @@ TEST_CASE("elementwise: meta counts bytes and scratch; wrong shapes throw") {
   CHECK_THROWS_AS(copy(stream, meta({100}), meta({100}, DType::i32)), Error);
   CHECK_THROWS_AS(sum_of_squares(stream, scratch, meta({1}), meta({10}), GradMode::overwrite), Error);
 }
+
+TEST_CASE("find_nonfinite: one bad number anywhere, and none") {
+  Stream stream(Device::cpu, 3);
+  Owned found(DType::i32, {1});
+  for (std::int64_t n : {1, 7, 16384, 40001}) {
+    Owned in = random_tensor({n}, 3, 1e30);
+    find_nonfinite(stream, found, in);
+    CHECK(found.tensor().data<std::int32_t>()[0] == 0);
+    for (float bad : {INFINITY, -INFINITY, NAN}) {
+      for (std::int64_t at : {std::int64_t{0}, n / 2, n - 1}) {
+        float before = in[at];
+        in[at] = bad;
+        find_nonfinite(stream, found, in);
+        CHECK(found.tensor().data<std::int32_t>()[0] == 1);
+        in[at] = before;
+      }
+    }
+  }
+}
