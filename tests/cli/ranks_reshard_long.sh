@@ -1,6 +1,7 @@
 #!/bin/bash
 # Saved after 5 iterations in each of six layouts, resumed in each of the six for 5 more: one loss everywhere, the same
 # bits in the same layout. The tools that read checkpoints find one model in all of them.
+# shellcheck disable=SC2034  # LENGTH and LAST are for the files that are sourced
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/train_runs.sh"
 source "$(dirname "$0")/ranks_runs.sh"

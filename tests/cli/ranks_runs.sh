@@ -2,6 +2,8 @@
 # What the tests of interrupted jobs of ranks share; sourced after lib.sh and train_runs.sh, whose runs become jobs.
 # Every layout has a folder, with the token files and the run that nothing interrupts.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 # MPI keeps what it allocated
+# shellcheck disable=SC2034  # for those who source this
 HOST=$(hostname)
 
 # as_rank: starts a rank and leaves its process id in NAME.RANK.pid; on the rank $ONE after the shell words $SETUP.

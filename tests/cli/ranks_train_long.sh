@@ -1,5 +1,6 @@
 #!/bin/bash
 # Every write operation of either rank of a job killed, and each of one rank failing: nothing is lost.
+# shellcheck disable=SC2034  # LENGTH and LAST are for the files that are sourced
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/train_runs.sh"
 source "$(dirname "$0")/ranks_runs.sh"

@@ -1,5 +1,6 @@
 #!/bin/bash
 # Jobs of ranks that go wrong: mtl-train ends within seconds, says which rank and why, and loses nothing.
+# shellcheck disable=SC2034  # LENGTH and LAST are for the files that are sourced
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/train_runs.sh"
 source "$(dirname "$0")/ranks_runs.sh"
@@ -115,7 +116,7 @@ expect_count 1 slurm.err '^mtl-train: saved '
 # Where the signals came is chance: all runs end at one later iteration.
 end=$(cat {signals,slurm}/save/latest_checkpointed_iteration.txt | sort -n | tail -1)
 end=$((end + 7))
-LENGTH+=(--exit-interval $end)
+LENGTH+=(--exit-interval "$end")
 LAST=$(printf 'iter_%07d' $end)
 expect_exit 0 run_in uninterrupted
 for run in signals slurm; do
