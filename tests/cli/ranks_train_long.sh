@@ -1,5 +1,5 @@
 #!/bin/bash
-# Every write operation of either rank of a job killed, and each of one rank failing: nothing is lost.
+# A job that resumes and saves: either rank killed at each of its write operations, or failing there. Nothing is lost.
 # shellcheck disable=SC2034  # LENGTH and LAST are for the files that are sourced
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/train_runs.sh"
@@ -10,7 +10,8 @@ MODEL+=(--num-layers 1)
 LENGTH=(--train-iters 4 --save-interval 2 --eval-interval 3 --log-interval 1)
 LAST=iter_0000004/shard_00000.safetensors
 enter_layout dp
-run_in whole >out 2>err || fail 'the run that nothing interrupts'
+expect_exit 0 run_in whole
+expect_exit 0 run_in half --exit-interval 2
 
 # sweep KIND RANK CODE LEAST: at every operation; at LEAST there are so many.
 sweep() {
@@ -18,6 +19,7 @@ sweep() {
   while [ $code -ne 0 ]; do
     at=$((at + 1))
     rm -rf faulty
+    cp -r half faulty
     astray "$2" "export MTL_FAULT=$1:$at" run_quietly faulty
     code=$?
     [ $code -eq 0 ] || [ $code -eq "$3" ] || fail "$1:$at on rank $2: exit $code"
@@ -27,7 +29,7 @@ sweep() {
   [ $at -gt "$4" ] || fail "only $((at - 1)) write operations of rank $2"
 }
 sweep kill 1 137 20
-sweep kill 0 137 60
+sweep kill 0 137 50
 sweep eio 1 74 20
 sweep enospc 1 74 20
 finish
