@@ -45,7 +45,7 @@ void Ranks::report(const std::string& message, Exit code) {
   } else if (rank() > 0) {
     who = cat("rank ", rank(), ": ");
   }
-  if (rank() > 0 && (session_ == nullptr || code == Exit::usage)) std::this_thread::sleep_for(kRankZeroFirst);
+  if (rank() > 0) std::this_thread::sleep_for(kRankZeroFirst);
   std::fprintf(stderr, "%s: %s%s\n", program_.c_str(), who.c_str(), message.c_str());
   if (session_ == nullptr) return;
   std::fflush(stdout);

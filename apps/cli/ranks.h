@@ -9,8 +9,9 @@
 //   });
 //
 // Only rank 0's console informs; warnings and errors come from all, with the rank before them. What is wrong with the
-// flags is found before MPI is touched, by every rank for itself: rank 0 says so at once, the others only if the job
-// still lives a second later, for then it is their fault alone.
+// flags is found before MPI is touched, by every rank for itself. Many errors are the same on all ranks, as after a
+// save that one of them could not make: rank 0 says so and ends the job at once, the others only if the job still lives
+// two seconds later, for then it is their fault alone.
 #pragma once
 
 #include <functional>

@@ -30,7 +30,7 @@ std::string answer_of(const Outcome& outcome) {
 }  // namespace
 
 std::vector<Outcome> work_on_every_rank(Communicator& world, Stream& stream, const std::function<std::string()>& work) {
-  std::string who = world.size() > 1 ? cat("rank ", world.rank(), ": ") : "";
+  std::string who = world.size() > 1 ? cat("on rank ", world.rank(), ": ") : "";
   return gather_texts(world, stream, outcome_of(work, who));
 }
 

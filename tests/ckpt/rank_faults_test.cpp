@@ -59,7 +59,7 @@ TEST_CASE("rank faults: when one rank's write fails all are told by whom, and th
       ++failed;
       std::string error = read_file(directory + ".error");
       for (int rank = 0; rank < 4; ++rank) {
-        if (!starts_with(error, cat("rank ", rank, ": "))) continue;
+        if (!starts_with(error, cat("on rank ", rank, ": "))) continue;
         ++by_rank[rank];
         CHECK(contains(error, cat("shard_0000", rank, ".safetensors: cannot ")));
         CHECK_FALSE(stands);

@@ -38,7 +38,7 @@ prepare_runs() {
 # figures_of NAME: the lines of its log, without where its sessions started and how long things took.
 figures_of() {
   grep -v '"type": "start"' "$1/log.jsonl" |
-    sed -E 's/, "(elapsed_ms_per_iteration|tokens_per_second|tflops_per_device|mfu_a|mfu_b|data_stall_ms)": [^,}]+//g'
+    sed -E 's/, "(elapsed_ms_per_iteration|tokens_per_second|tflops_per_device|mfu_a|mfu_b|data_stall_ms|communication_wait_ms)": [^,}]+//g'
 }
 
 # same_run NAME OTHER WHAT: the same weights, moments and figures.
@@ -50,10 +50,9 @@ same_run() {
 # same_as_whole NAME WHAT
 same_as_whole() {
   same_run "$1" whole "$2"
-  local folder
-  for folder in whole/save/iter_*; do
-    folder=${folder##*/}
-    cmp -s "$1/save/$folder/shard_00000.safetensors" "whole/save/$folder/shard_00000.safetensors" || fail "$2: $folder differs"
+  local shard
+  for shard in whole/save/iter_*/*.safetensors; do
+    cmp -s "$1/${shard#whole/}" "$shard" || fail "$2: ${shard#whole/} differs"
   done
   expect_same "$1/save/latest_checkpointed_iteration.txt" whole/save/latest_checkpointed_iteration.txt
   [ -z "$(find "$1/save" -name '*.tmp.*')" ] || fail "$2: left behind $(find "$1/save" -name '*.tmp.*')"

@@ -1,0 +1,74 @@
+#!/bin/bash
+# Saved after 5 iterations in each of six layouts, resumed in each of the six for 5 more: one loss everywhere, the same
+# bits in the same layout. The tools that read checkpoints find one model in all of them.
+# shellcheck disable=SC2034  # LENGTH and LAST are for the files that are sourced
+source "$(dirname "$0")/lib.sh" "$1"
+source "$(dirname "$0")/train_runs.sh"
+source "$(dirname "$0")/ranks_runs.sh"
+source "$(dirname "$0")/layouts.sh"
+cd "$WORK" || exit 1
+preprocess "$CORPUS" c
+LAYOUTS=(one tp pp dp tp-pp tp-dp)
+HALF=whole/save/iter_0000005
+LENGTH=(--train-iters 10 --save-interval 5 --eval-interval 4 --log-interval 1)
+
+# second_half NAME: figures after iteration 5.
+second_half() { figures_of "$1" | awk 'match($0, /"iteration": [0-9]+/) && substr($0, RSTART + 13, RLENGTH - 13) + 0 > 5'; }
+
+# largest_difference KIND NAME: of its losses or norms from the uninterrupted single process's, relative.
+largest_difference() {
+  paste -d' ' <(second_half "$WORK/one/whole" | figures -) <(second_half "$2" | figures -) | awk -v kind="$1" '
+    $1 != $3 { bad = 1 }
+    { ++count }
+    $1 == kind { d = ($2 - $4) / $2; if (d < 0) d = -d; if (d > most) most = d }
+    END { printf "%.1e", (bad || count != 13) ? 1 : most }'
+}
+
+for layout in "${LAYOUTS[@]}"; do
+  enter_layout "$layout"
+  expect_exit 0 run_in whole
+done
+
+# resume_in TO FROM: leaves the losses' difference in $loss.
+resume_in() {
+  local norm file
+  enter_layout "$1"
+  expect_exit 0 run_in "$2" --load "../$2/$HALF"
+  expect_text "$WORK/err" "^mtl-train: resuming ../$2/$HALF at iteration 5"
+  loss=$(largest_difference loss "$2")
+  norm=$(largest_difference norm "$2")
+  below "$loss" 1e-6 || fail "saved in $2, resumed in $1: losses differ by $loss"
+  below "$norm" 1e-5 || fail "saved in $2, resumed in $1: gradient norms differ by $norm"
+  [ "$1" = "$2" ] || return
+  diff <(second_half "$2") <(second_half whole) >/dev/null || fail "$1: other figures after a resume in the same layout"
+  for file in whole/save/iter_0000010/*.safetensors; do expect_same "$2/${file#whole/}" "$file"; done
+}
+
+printf '| saved in \\ resumed in |'
+printf ' %-7s |' "${LAYOUTS[@]}"
+printf '\n|---|---|---|---|---|---|---|\n'
+for from in "${LAYOUTS[@]}"; do
+  printf '| %-21s |' "$from"
+  for to in "${LAYOUTS[@]}"; do
+    resume_in "$to" "$from"
+    printf ' %s |' "$loss"
+  done
+  printf '\n'
+done
+
+# What the tools make of them.
+cd "$WORK" || exit 1
+for layout in "${LAYOUTS[@]}"; do
+  expect_exit 0 mtl-eval --load "$layout/$HALF" --data-path c_text_document --seq-length 32 --threads 1 --json --quiet
+  sed -E 's/.*"loss": ([0-9.e+-]+).*/loss \1/' out >"$layout.loss"
+  apart=$(paste -d' ' one.loss "$layout.loss" | awk '{ d = ($2 - $4) / $2; printf "%.1e", NF == 4 ? (d < 0 ? -d : d) : 1 }')
+  below "$apart" 1e-6 || fail "mtl-eval, $layout: losses differ by $apart"
+  expect_exit 0 mtl-generate --load "$layout/$HALF" --ids --greedy --max-new-tokens 24 --threads 1 --prompt '5 40 300'
+  cp out "$layout.ids"
+  [ "$(wc -w <out)" -ge 20 ] || fail "mtl-generate, $layout: $(wc -w <out) ids"
+  expect_same "$layout.ids" one.ids
+  expect_exit 0 mtl-convert --load "$layout/$HALF" --save "$layout.hf" --to hf --threads 1 --verify
+  expect_text err 'verified: every tensor is what was read'
+  echo "$layout: mtl-eval differs by $apart, mtl-generate and mtl-convert agree"
+done
+finish

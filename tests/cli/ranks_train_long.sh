@@ -1,0 +1,35 @@
+#!/bin/bash
+# A job that resumes and saves: either rank killed at each of its write operations, or failing there. Nothing is lost.
+# shellcheck disable=SC2034  # LENGTH and LAST are for the files that are sourced
+source "$(dirname "$0")/lib.sh" "$1"
+source "$(dirname "$0")/train_runs.sh"
+source "$(dirname "$0")/ranks_runs.sh"
+cd "$WORK" || exit 1
+preprocess "$CORPUS" c
+MODEL+=(--num-layers 1)
+LENGTH=(--train-iters 4 --save-interval 2 --eval-interval 3 --log-interval 1)
+LAST=iter_0000004/shard_00000.safetensors
+enter_layout dp
+expect_exit 0 run_in whole
+expect_exit 0 run_in half --exit-interval 2
+
+# sweep KIND RANK CODE LEAST: at every operation; at LEAST there are so many.
+sweep() {
+  local at=0 code=1
+  while [ $code -ne 0 ]; do
+    at=$((at + 1))
+    rm -rf faulty
+    cp -r half faulty
+    astray "$2" "export MTL_FAULT=$1:$at" run_quietly faulty
+    code=$?
+    [ $code -eq 0 ] || [ $code -eq "$3" ] || fail "$1:$at on rank $2: exit $code"
+    goes_on_as_whole faulty "$1 at write operation $at of rank $2"
+  done
+  echo "$1: $((at - 1)) write operations of rank $2"
+  [ $at -gt "$4" ] || fail "only $((at - 1)) write operations of rank $2"
+}
+sweep kill 1 137 20
+sweep kill 0 137 50
+sweep eio 1 74 20
+sweep enospc 1 74 20
+finish
