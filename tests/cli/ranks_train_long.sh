@@ -29,7 +29,7 @@ sweep() {
   [ $at -gt "$4" ] || fail "only $((at - 1)) write operations of rank $2"
 }
 sweep kill 1 137 20
-sweep kill 0 137 50
+sweep kill 0 137 40
 sweep eio 1 74 20
 sweep enospc 1 74 20
 finish
