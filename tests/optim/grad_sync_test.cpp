@@ -8,7 +8,7 @@
 
 #include "nn/chunk.h"
 #include "optim/optimizer.h"
-#include "tests/ckpt/thread_group.h"
+#include "tests/comm/thread_group.h"
 
 using namespace mtl;
 using namespace mtl::test;
