@@ -171,9 +171,8 @@ std::string describe_rank_plans(const std::vector<RankPlan>& plans) {
     if (run_bytes(kind.plan) == most) ranks.insert(ranks.end(), kind.ranks.begin(), kind.ranks.end());
   }
   std::sort(ranks.begin(), ranks.end());
-  std::string who = ranks.size() == 1 ? cat("rank ", ranks[0]) : cat("each of ranks ", rank_list(ranks));
-  return cat(describe_memory(plans), "  the most: ", who, ", ", with_commas(static_cast<std::int64_t>(most)),
-             " bytes\n\n", describe_work(plans));
+  return cat(describe_memory(plans), "  the most, ", with_commas(static_cast<std::int64_t>(most)),
+             " bytes: ", ranks.size() == 1 ? "rank " : "ranks ", rank_list(ranks), "\n\n", describe_work(plans));
 }
 
 }  // namespace mtl
