@@ -210,6 +210,17 @@ bool check_batch(Flags& flags, const TopoOptions& options) {
   return false;
 }
 
+/// Nothing that changes memory and work alone is taken when they are not shown.
+void check_idle_flags(Flags& flags, const TopoOptions& options) {
+  if (options.wants_memory()) return;
+  std::vector<const char*> idle = {"--hidden-dropout",    "--attention-dropout",         "--reset-attention-mask",
+                                   "--sequence-parallel", "--use-distributed-optimizer", "--ddp-bucket-size"};
+  if (!options.schedule) idle.insert(idle.end(), {"--micro-batch-size", "--global-batch-size"});
+  for (const char* flag : idle) {
+    if (flags.was_given(flag)) flags.problem(flag, "needs --hidden-size and the other sizes of the model");
+  }
+}
+
 /// A model whose memory is wanted: as mtl-train checks it.
 void check_model(Flags& flags, const TopoOptions& options) {
   std::size_t before = flags.problem_count();
@@ -386,6 +397,7 @@ void check_topo(Flags& flags, const TopoOptions& options) {
     flags.problem(cat("--output ", *options.output),
                   "does not tell the format by its end (.txt, .svg, .json or .rankfile); add --format");
   }
+  check_idle_flags(flags, options);
   if (!check_sizes(flags, options)) return;
   std::size_t before = flags.problem_count();
   check_grid(flags, options);
