@@ -110,6 +110,9 @@ expect_text "$WORK/layout.svg" '>sub_model_1<'
 check_balance "$WORK/layout.svg"
 [ "$(grep -c 'class="rank"' "$WORK/layout.svg")" -eq 4 ] || fail "not every rank is drawn"
 [ "$(grep -c 'class="pp"' "$WORK/layout.svg")" -eq 3 ] || fail "not two pipeline links and one in the legend"
+expect_exit 0 mtl-topo "${two_nodes[@]}" "${sizes[@]}" -o "$WORK/memory.svg"
+check_balance "$WORK/memory.svg"
+expect_text "$WORK/memory.svg" '>ranks 2, 3<'
 expect_exit 0 mtl-topo --world-size 200 --tensor-model-parallel-size 20 --gpus-per-node 8 -o "$WORK/large.svg"
 check_balance "$WORK/large.svg"
 [ "$(grep -c 'class="rank"' "$WORK/large.svg")" -eq 200 ] || fail "not every rank of the large layout is drawn"
