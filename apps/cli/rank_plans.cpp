@@ -9,19 +9,6 @@ namespace mtl {
 
 namespace {
 
-struct Category {
-  const char* name;     // in JSON
-  const char* heading;  // of a table's column
-  std::size_t bytes;
-};
-
-std::vector<Category> categories(const MemoryPlan& plan) {
-  return {{"parameters", "weights", plan.value_bytes}, {"gradients", "grads", plan.grad_bytes},
-          {"optimizer", "moments", plan.moment_bytes}, {"activations", "activations", plan.activation_bytes()},
-          {"scratch", "scratch", plan.scratch_bytes},  {"batches", "batches", read_ahead_bytes(plan)},
-          {"staging", "staging", plan.staging_bytes},  {"total", "total", run_bytes(plan)}};
-}
-
 struct Traffic {
   const char* group;
   double bytes;
@@ -29,16 +16,6 @@ struct Traffic {
 
 std::vector<Traffic> traffic(const SentBytes& sent) {
   return {{"tensor", sent.tensor}, {"pipeline", sent.pipeline}, {"data", sent.data}, {"embedding", sent.embedding}};
-}
-
-/// A column is not made wide by a long list.
-std::string short_rank_list(const std::vector<int>& ranks) {
-  std::string list = rank_list(ranks);
-  if (list.size() <= 16) return list;
-  std::size_t first = 1;  // ranks in a row
-  while (first < ranks.size() && ranks[first] == ranks[first - 1] + 1) ++first;
-  std::string begin = first == 1 ? cat(ranks[0]) : cat(ranks[0], "-", ranks[first - 1]);
-  return cat(begin, " and ", ranks.size() - first, " more");
 }
 
 /// Lines of cells under a heading, the first cell of each the ranks that have it.
@@ -96,14 +73,13 @@ std::string describe_memory(const std::vector<RankPlan>& plans) {
   const double per = unit;
   auto in_unit = [per](std::size_t bytes) { return format("%.2f", static_cast<double>(bytes) / per); };
   std::vector<std::string> heading;
-  for (const Category& category : categories(plans.front().plan)) heading.emplace_back(category.heading);
+  for (const MemoryPart& part : memory_parts(plans.front().plan)) heading.emplace_back(part.heading);
   Table table(heading);
   for (const RankPlan& ranks : plans) {
     std::vector<std::string> cells;
-    for (const Category& category : categories(ranks.plan)) {
-      bool in_slots = category.name == std::string("activations");
-      cells.push_back(in_slots ? cat(ranks.plan.slots, " x ", in_unit(ranks.plan.slot_bytes))
-                               : in_unit(category.bytes));
+    for (const MemoryPart& part : memory_parts(ranks.plan)) {
+      bool in_slots = part.name == std::string("activations");
+      cells.push_back(in_slots ? cat(ranks.plan.slots, " x ", in_unit(ranks.plan.slot_bytes)) : in_unit(part.bytes));
     }
     table.add(ranks.ranks, cells);
   }
@@ -132,6 +108,22 @@ std::string describe_work(const std::vector<RankPlan>& plans) {
 
 }  // namespace
 
+std::vector<MemoryPart> memory_parts(const MemoryPlan& plan) {
+  return {{"parameters", "weights", plan.value_bytes}, {"gradients", "grads", plan.grad_bytes},
+          {"optimizer", "moments", plan.moment_bytes}, {"activations", "activations", plan.activation_bytes()},
+          {"scratch", "scratch", plan.scratch_bytes},  {"batches", "batches", read_ahead_bytes(plan)},
+          {"staging", "staging", plan.staging_bytes},  {"total", "total", run_bytes(plan)}};
+}
+
+std::string short_rank_list(const std::vector<int>& ranks) {
+  std::string list = rank_list(ranks);
+  if (list.size() <= 16) return list;
+  std::size_t first = 1;  // ranks in a row
+  while (first < ranks.size() && ranks[first] == ranks[first - 1] + 1) ++first;
+  std::string begin = first == 1 ? cat(ranks[0]) : cat(ranks[0], "-", ranks[first - 1]);
+  return cat(begin, " and ", ranks.size() - first, " more");
+}
+
 std::size_t read_ahead_bytes(const MemoryPlan& plan) { return 2 * plan.batch_bytes; }
 
 std::size_t run_bytes(const MemoryPlan& plan) { return plan.total_bytes() - plan.batch_bytes + read_ahead_bytes(plan); }
@@ -143,7 +135,7 @@ const RankPlan& largest_plan(const std::vector<RankPlan>& plans) {
 
 Json memory_json(const MemoryPlan& plan) {
   Json out = Json::object();
-  for (const Category& category : categories(plan)) out.set(category.name, category.bytes);
+  for (const MemoryPart& part : memory_parts(plan)) out.set(part.name, part.bytes);
   return out;
 }
 
@@ -171,9 +163,8 @@ std::string describe_rank_plans(const std::vector<RankPlan>& plans) {
     if (run_bytes(kind.plan) == most) ranks.insert(ranks.end(), kind.ranks.begin(), kind.ranks.end());
   }
   std::sort(ranks.begin(), ranks.end());
-  std::string who = ranks.size() == 1 ? cat("rank ", ranks[0]) : cat("each of ranks ", rank_list(ranks));
-  return cat(describe_memory(plans), "  the most: ", who, ", ", with_commas(static_cast<std::int64_t>(most)),
-             " bytes\n\n", describe_work(plans));
+  return cat(describe_memory(plans), "  the most, ", with_commas(static_cast<std::int64_t>(most)),
+             " bytes: ", ranks.size() == 1 ? "rank " : "ranks ", rank_list(ranks), "\n\n", describe_work(plans));
 }
 
 }  // namespace mtl

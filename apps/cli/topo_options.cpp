@@ -2,16 +2,12 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <functional>
 
-#include "base/error.h"
 #include "cli/layout_flags.h"
 
 namespace mtl {
 
 namespace {
-
-constexpr std::int64_t kLargestWorld = 1 << 16, kMostChartStages = 1024, kMostBoxes = 100000;
 
 /// The order without an axis that a grid does not have.
 std::string order_without(const std::string& order, const char* axis) {
@@ -20,215 +16,6 @@ std::string order_without(const std::string& order, const char* axis) {
     if (name != axis) kept.push_back(name);
   }
   return join(kept, "-");
-}
-
-/// The sizes from 1 to the world that fit where `fits` says so: "1, 2 or 4".
-std::string sizes_that_do(std::int64_t world, const std::function<bool(std::int64_t)>& fits) {
-  std::vector<std::string> sizes;
-  for (std::int64_t size = 1; size <= world && sizes.size() < 8; ++size) {
-    if (fits(size)) sizes.push_back(std::to_string(size));
-  }
-  if (sizes.size() < 2) return join(sizes, "");
-  std::string last = sizes.back();
-  sizes.pop_back();
-  return cat(join(sizes, ", "), " or ", last);
-}
-
-/// The world must be a multiple of the product of these sizes; says what each could be, the others as they are.
-void check_product(Flags& flags, std::int64_t world,
-                   const std::vector<std::pair<std::string, std::int64_t>>& flag_sizes) {
-  std::int64_t product = 1;
-  std::vector<std::string> factors;
-  for (const auto& [flag, size] : flag_sizes) {
-    product *= size;  // of at most three sizes of at most 65536
-    factors.push_back(cat(size));
-  }
-  if (world % product == 0) return;
-  std::vector<std::string> remedies;
-  if (world > product)
-    remedies.push_back(cat("--world-size ", world / product * product, " or ", (world / product + 1) * product));
-  else if (product <= kLargestWorld)
-    remedies.push_back(cat("--world-size ", product));
-  for (const auto& [flag, size] : flag_sizes) {
-    std::int64_t others = product / size;
-    std::string sizes =
-        size == 1 ? "" : sizes_that_do(world, [&](std::int64_t other) { return world % (others * other) == 0; });
-    if (!sizes.empty()) remedies.push_back(cat(flag, " ", sizes));
-  }
-  flags.problem(cat("--world-size ", world),
-                cat("is not a multiple of ", product, " = ", join(factors, " x "), " (tensor x pipeline x ",
-                    flag_sizes.back().first == "--expert-model-parallel-size" ? "expert" : "context", "); ",
-                    remedies.empty() ? "choose smaller sizes" : cat("one of these would do: ", join(remedies, "; "))));
-}
-
-bool check_sizes(Flags& flags, const TopoOptions& options) {
-  std::size_t before = flags.problem_count();
-  auto at_least_one = [&](const char* flag, std::optional<std::int64_t> value) {
-    if (value && *value < 1) flags.problem(cat(flag, " ", *value), "must be at least 1");
-    if (value && *value > kLargestWorld) flags.problem(cat(flag, " ", *value), cat("is more than ", kLargestWorld));
-  };
-  if (flags.was_given("--world-size")) at_least_one("--world-size", options.run.parallel.world);
-  at_least_one("--tensor-model-parallel-size", options.run.parallel.tensor);
-  at_least_one("--pipeline-model-parallel-size", options.run.parallel.pipeline);
-  at_least_one("--context-parallel-size", options.run.parallel.context);
-  at_least_one("--expert-model-parallel-size", options.expert);
-  at_least_one("--micro-batch-size", options.run.batch.micro_batch_size);
-  at_least_one("--global-batch-size", options.run.batch.global_batch_size);
-  at_least_one("--gpus-per-node", options.gpus_per_node);
-  at_least_one("--cores-per-rank", options.cores_per_rank);
-  at_least_one("--num-layers", options.run.architecture.num_layers);
-  at_least_one("--vocab-size", options.run.tokenizer.vocab_size);
-  at_least_one("--make-vocab-size-divisible-by", options.run.architecture.make_vocab_size_divisible_by);
-  at_least_one("--num-layers-per-virtual-pipeline-stage", options.layers_per_virtual_stage);
-  at_least_one("--num-virtual-stages-per-pipeline-rank", options.virtual_stages);
-  at_least_one("--micro-batches", options.micro_batches);
-  at_least_one("--microbatch-group-size-per-virtual-pipeline-stage", options.group);
-  return flags.problem_count() == before && options.run.parallel.world >= 1;
-}
-
-void check_grid(Flags& flags, const TopoOptions& options) {
-  check_product(flags, options.run.parallel.world,
-                {{"--tensor-model-parallel-size", options.run.parallel.tensor},
-                 {"--pipeline-model-parallel-size", options.run.parallel.pipeline},
-                 {"--context-parallel-size", options.run.parallel.context}});
-  if (options.expert > 1) {
-    check_product(flags, options.run.parallel.world,
-                  {{"--tensor-model-parallel-size", options.run.parallel.tensor},
-                   {"--pipeline-model-parallel-size", options.run.parallel.pipeline},
-                   {"--expert-model-parallel-size", options.expert}});
-  }
-  if (options.run.parallel.tp_pp_dp_mapping && options.rank_order)
-    flags.problem("--use-tp-pp-dp-mapping, --rank-order", "say the same thing; give one of them");
-  try {  // only which axes have ranks matters here
-    auto some = [](std::int64_t size) { return static_cast<int>(std::min<std::int64_t>(size, 2)); };
-    std::int64_t replicas = std::max<std::int64_t>(options.run.parallel.world / options.run.parallel.tensor /
-                                                       options.run.parallel.context / options.run.parallel.pipeline,
-                                                   1);
-    RankGrid({some(options.run.parallel.tensor), some(options.run.parallel.context), some(options.expert),
-              some(replicas), some(options.run.parallel.pipeline)},
-             options.order());
-  } catch (const Error& error) {
-    flags.problem(cat("--rank-order ", options.order()),
-                  cat("is no order (", error.what(), "); name each of tp, cp, ep, dp and pp once, the fastest first"));
-  }
-}
-
-void check_hosts(Flags& flags, const TopoOptions& options) {
-  std::vector<std::string> hosts = options.host_names();
-  std::int64_t nodes = (options.run.parallel.world + options.node_size() - 1) / options.node_size();
-  if (options.hosts && static_cast<std::int64_t>(hosts.size()) != nodes) {
-    flags.problem(cat("--hosts ", *options.hosts),
-                  cat("names ", hosts.size(), " hosts, but ", options.run.parallel.world,
-                      " ranks with --gpus-per-node ", options.node_size(), " take ", nodes));
-  }
-  for (const std::string& host : hosts) {
-    if (host.empty() || host.find_first_of(" \t\n=") != std::string::npos)
-      flags.problem(cat("--hosts ", *options.hosts), cat("'", host, "' is no name of a host"));
-  }
-}
-
-/// Layers and chunks. True when the pipeline's shape makes sense.
-bool check_layers(Flags& flags, const TopoOptions& options) {
-  std::size_t before = flags.problem_count();
-  if (options.layers_per_virtual_stage && options.virtual_stages) {
-    flags.problem("--num-layers-per-virtual-pipeline-stage, --num-virtual-stages-per-pipeline-rank",
-                  "say the same thing; give one of them");
-  }
-  if (!options.run.architecture.num_layers) {
-    for (auto [flag, given] :
-         {std::pair("--num-layers-per-virtual-pipeline-stage", options.layers_per_virtual_stage.has_value()),
-          std::pair("--num-layers-in-first-pipeline-stage", options.run.parallel.first_stage_layers.has_value()),
-          std::pair("--num-layers-in-last-pipeline-stage", options.run.parallel.last_stage_layers.has_value()),
-          std::pair("--account-for-embedding-in-pipeline-split", options.run.parallel.account_for_embedding),
-          std::pair("--account-for-loss-in-pipeline-split", options.run.parallel.account_for_loss)}) {
-      if (given) flags.problem(flag, "needs --num-layers");
-    }
-  } else if (options.layers_per_virtual_stage &&
-             *options.run.architecture.num_layers %
-                     (options.run.parallel.pipeline * *options.layers_per_virtual_stage) !=
-                 0) {
-    flags.problem(cat("--num-layers ", *options.run.architecture.num_layers),
-                  cat("is not a multiple of --pipeline-model-parallel-size ", options.run.parallel.pipeline,
-                      " times --num-layers-per-virtual-pipeline-stage ", *options.layers_per_virtual_stage));
-  }
-  if (flags.problem_count() != before) return false;
-  try {
-    if (options.run.architecture.num_layers) split_layers(options.layer_split());
-    if (options.chunks() > 1 && options.run.parallel.pipeline == 1)
-      fail(Exit::usage, "interleaving needs at least 2 stages");
-  } catch (const Error& error) {
-    std::string text = error.what();  // "--num-layers 13: does not ..."
-    std::size_t end = starts_with(text, "--") ? text.find(": ") : std::string::npos;
-    if (end == std::string::npos)
-      flags.problem("--pipeline-model-parallel-size", text);
-    else
-      flags.problem(text.substr(0, end), text.substr(end + 2));
-  }
-  return flags.problem_count() == before;
-}
-
-void check_schedule(Flags& flags, const TopoOptions& options) {
-  if (options.group && !options.wants_schedule())
-    flags.problem("--microbatch-group-size-per-virtual-pipeline-stage", "needs --micro-batches");
-  std::optional<std::int64_t> micro_batches = options.step_micro_batches();
-  if (options.schedule && !micro_batches) {
-    flags.problem(cat("--schedule ", *options.schedule),
-                  "needs --micro-batches, how many there are to a step, or --global-batch-size");
-  }
-  if (!options.wants_schedule() || !micro_batches) return;
-  std::size_t before = flags.problem_count();
-  bool interleaves = options.schedule_kind() == ScheduleKind::interleaved;
-  if (!interleaves && options.chunks() > 1) {
-    flags.problem(cat("--schedule ", *options.schedule),
-                  "is for one chunk a stage; choose interleaved, or leave out the virtual stages");
-  }
-  if (!interleaves && options.group)
-    flags.problem("--microbatch-group-size-per-virtual-pipeline-stage", "belongs to --schedule interleaved");
-  if (options.run.parallel.pipeline > kMostChartStages ||
-      options.run.parallel.pipeline * *micro_batches * options.chunks() > kMostBoxes) {
-    flags.problem(cat("--micro-batches ", *micro_batches),
-                  cat("makes too large a chart: it has at most ", kMostChartStages, " stages and ", kMostBoxes,
-                      " forwards; leave it out"));
-  }
-  if (flags.problem_count() != before) return;
-  try {
-    stage_schedule(options.schedule_kind(), options.shape(), 0);
-  } catch (const Error& error) {
-    flags.problem(cat("--micro-batches ", *micro_batches), error.what());
-  }
-}
-
-/// The global batch is cut evenly, and into as many micro-batches as are said to be.
-bool check_batch(Flags& flags, const TopoOptions& options) {
-  if (!options.run.batch.global_batch_size) return true;
-  std::int64_t global = *options.run.batch.global_batch_size, micro = options.run.batch.micro_batch_size;
-  std::int64_t once = micro * options.run.parallel.data();
-  if (global % once == 0 && (!options.micro_batches || global / once == *options.micro_batches)) return true;
-  flags.problem(cat("--global-batch-size ", global),
-                cat("is not ", options.micro_batches ? cat(*options.micro_batches, " x") : "a multiple of",
-                    " micro-batch-size ", micro, " x data-parallel size ", options.run.parallel.data()));
-  return false;
-}
-
-/// A model whose memory is wanted: as mtl-train checks it.
-void check_model(Flags& flags, const TopoOptions& options) {
-  std::size_t before = flags.problem_count();
-  const ArchitectureOptions& model = options.run.architecture;
-  for (auto [flag, is_there] : {std::pair("--num-layers", model.num_layers.has_value()),
-                                std::pair("--hidden-size", model.hidden_size.has_value()),
-                                std::pair("--num-attention-heads", model.num_attention_heads.has_value()),
-                                std::pair("--max-position-embeddings", model.max_position_embeddings.has_value()),
-                                std::pair("--seq-length", options.run.data.seq_length != 0),
-                                std::pair("--vocab-size", options.run.tokenizer.vocab_size.has_value())}) {
-    if (!is_there) flags.problem(flag, "is needed for memory and FLOPs");
-  }
-  if (flags.problem_count() != before || !options.not_trained().empty()) return;
-  auto report = [&](std::string flag, std::string what) { flags.problem(std::move(flag), std::move(what)); };
-  TrainOptions train = options.train_options();
-  check_options(train, report);
-  GptConfig config = resolve_config(train, {}, *train.tokenizer.vocab_size, report);
-  if (flags.problem_count() != before) return;
-  for (const std::string& problem : config.problems()) report("model", problem);
 }
 
 }  // namespace
@@ -379,22 +166,6 @@ void add_topo_flags(Flags& flags, TopoOptions& options) {
       .one_of({"text", "svg", "json", "rankfile"});
   flags.add("--output", &options.output, "FILE", "write there; .txt, .svg, .json and .rankfile choose the format")
       .alias("-o");
-}
-
-void check_topo(Flags& flags, const TopoOptions& options) {
-  if (options.output_format().empty()) {
-    flags.problem(cat("--output ", *options.output),
-                  "does not tell the format by its end (.txt, .svg, .json or .rankfile); add --format");
-  }
-  if (!check_sizes(flags, options)) return;
-  std::size_t before = flags.problem_count();
-  check_grid(flags, options);
-  bool fits = flags.problem_count() == before;
-  check_hosts(flags, options);
-  if (fits) fits = check_batch(flags, options);
-  if (!check_layers(flags, options)) return;
-  check_schedule(flags, options);
-  if (fits && options.wants_memory()) check_model(flags, options);
 }
 
 }  // namespace mtl

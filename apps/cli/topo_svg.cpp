@@ -7,6 +7,7 @@
 #include "base/str.h"
 #include "chart/label.h"
 #include "chart/svg.h"
+#include "cli/rank_plans.h"
 
 namespace mtl {
 
@@ -301,6 +302,51 @@ double draw_schedule_figure(Canvas& canvas, const TopoReport& report, double top
   return draw_schedule_legend(canvas, schedule, left, draw_time_axis(canvas, report, y + 4, unit) + 4);
 }
 
+/// Ranks that take the same memory, whatever their work.
+std::vector<RankPlan> fold_by_memory(const std::vector<RankPlan>& plans) {
+  std::vector<RankPlan> out;
+  for (const RankPlan& kind : plans) {
+    Json memory = memory_json(kind.plan);
+    auto same = std::find_if(out.begin(), out.end(),
+                             [&](const RankPlan& other) { return memory_json(other.plan).dump() == memory.dump(); });
+    if (same == out.end()) same = out.insert(out.end(), {{}, kind.plan});
+    same->ranks.insert(same->ranks.end(), kind.ranks.begin(), kind.ranks.end());
+  }
+  for (RankPlan& kind : out) std::sort(kind.ranks.begin(), kind.ranks.end());
+  return out;
+}
+
+/// A bar for each kind of ranks, its memory by category.
+double draw_memory(Canvas& canvas, const TopoReport& report, double top) {
+  constexpr std::array kColours = {"#0072B2", "#56B4E9", "#009E73", "#E69F00", "#CC79A7", "#999999", "#D55E00"};
+  constexpr double kRow = 26, kBar = 20, kLabel = 150, kTotal = 110;
+  const std::vector<RankPlan>& plans = report.memory->plans;
+  double scale = (kContent - kLabel - kTotal) / double(run_bytes(largest_plan(plans).plan));
+  canvas.text(kMargin, top, "Memory of each rank", "head");
+  double y = top + 12, x = kMargin + kLabel;
+  for (const RankPlan& kind : fold_by_memory(plans)) {
+    canvas.text(kMargin, y + 15, cat(kind.ranks.size() == 1 ? "rank " : "ranks ", short_rank_list(kind.ranks)), "");
+    x = kMargin + kLabel;
+    for (std::size_t i = 0; i < kColours.size(); ++i) {
+      double width = double(memory_parts(kind.plan)[i].bytes) * scale;
+      canvas.raw(format("<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.0f\" fill=\"%s\"/>\n", x, y, width, kBar,
+                        kColours[i]));
+      x += width;
+    }
+    canvas.text(x + 8, y + 15, human_bytes(double(run_bytes(kind.plan))), "");
+    y += kRow;
+  }
+  x = kMargin + kLabel;
+  for (std::size_t i = 0; i < kColours.size(); ++i) {
+    canvas.raw(format("<rect x=\"%.1f\" y=\"%.1f\" width=\"12\" height=\"12\" fill=\"%s\"/>\n", x, y + 6, kColours[i]));
+    std::string name = memory_parts(plans.front().plan)[i].heading;
+    canvas.text(x + 17, y + 16, name, "note");
+    x += 17 + text_width(name, 12) + 18;
+  }
+  canvas.widen(kMargin + kContent);
+  return y + 24;
+}
+
 }  // namespace
 
 std::string topo_svg(const TopoReport& report) {
@@ -313,6 +359,7 @@ std::string topo_svg(const TopoReport& report) {
   if (!report.kinds.empty()) y = draw_groups(canvas, report, y + 40);
   if (report.vocab_size > 0) canvas.text(kMargin, y += 12, report.vocab_summary(), "note");
   if (report.schedule) y = draw_schedule_figure(canvas, report, y + 30);
+  if (report.memory && report.memory->reason_not.empty()) y = draw_memory(canvas, report, y + 36);
   return canvas.document(y + kMargin, title);
 }
 

@@ -55,6 +55,45 @@ expect_exit 0 mtl-topo --world-size 4 --pipeline-model-parallel-size 4 --num-lay
   --num-layers-per-virtual-pipeline-stage 2 --format json
 expect_text "$WORK/out" '"rank": 0, [^}]*"layers": \[\[0, 2\], \[8, 2\]\]'
 
+# Memory and work: what mtl-train plans, to the byte; nothing for what it cannot run. ranks_of FILE: the list in JSON, in
+# one line without blanks.
+sizes=(--hidden-size 64 --num-attention-heads 8 --seq-length 32 --max-position-embeddings 48 --micro-batch-size 2
+  --num-layers 5 --vocab-size 100 --make-vocab-size-divisible-by 8 --global-batch-size 32)
+ranks_of() { tr -d ' \n' <"$1" | grep -oE '"ranks":\[\{"ranks":.*\}\]\}' | sed 's/}*$//'; }
+for flags in "--world-size 8 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --sequence-parallel" \
+  "--world-size 8 --pipeline-model-parallel-size 2 --use-distributed-optimizer --ddp-bucket-size 20000" \
+  "--world-size 8 --tensor-model-parallel-size 8 --hidden-dropout 0 --attention-dropout 0 --reset-attention-mask" \
+  "--world-size 12 --pipeline-model-parallel-size 3 --use-tp-pp-dp-mapping --num-layers-in-last-pipeline-stage 1 --ffn-hidden-size 96 --global-batch-size 16"; do
+  # shellcheck disable=SC2086 # the flags are words
+  {
+    expect_exit 0 mtl-topo "${sizes[@]}" $flags --cores-per-rank 3
+    sed -n '/^Memory of/,$p' "$WORK/out" >"$WORK/topo_tables"
+    expect_exit 0 mtl-topo "${sizes[@]}" $flags --cores-per-rank 3 --format json
+    ranks_of "$WORK/out" >"$WORK/topo_ranks"
+    expect_exit 0 mtl-train "${sizes[@]}" $flags --threads 3 --tokenizer-type NullTokenizer --dry-run
+    sed -n '/^Memory of/,/^a checkpoint/p' "$WORK/out" | sed '/^a checkpoint/d' | sed '${/^$/d}' >"$WORK/train_tables"
+    expect_same "$WORK/train_tables" "$WORK/topo_tables"
+    expect_exit 0 mtl-train "${sizes[@]}" $flags --threads 3 --tokenizer-type NullTokenizer --dry-run --json
+    ranks_of "$WORK/out" >"$WORK/train_ranks"
+    [ -s "$WORK/topo_ranks" ] || fail "no ranks in the JSON: $flags"
+    expect_same "$WORK/train_ranks" "$WORK/topo_ranks"
+  }
+done
+expect_exit 0 mtl-topo "${sizes[@]}" --world-size 4 --pipeline-model-parallel-size 4
+expect_text "$WORK/out" '^A step of 32 samples of 32 tokens: 16 micro-batches of 2 on each replica, 1 thread a rank$'
+expect_text "$WORK/out" '^  0 .* 4 x '
+expect_text "$WORK/out" '^  3 .* 1 x '
+expect_text "$WORK/out" '^  the most, [0-9,]+ bytes: rank 1$'
+expect_exit 0 mtl-topo "${sizes[@]}" --world-size 4 --pipeline-model-parallel-size 4 --schedule gpipe
+expect_text "$WORK/out" '^  3 .* 16 x '
+expect_text "$WORK/out" '^Schedule: gpipe, 16 micro-batches'
+for flags in "--context-parallel-size 2" "--expert-model-parallel-size 2" "--rank-order dp-tp-pp --tensor-model-parallel-size 2" \
+  "--pipeline-model-parallel-size 4 --num-layers 8 --num-virtual-stages-per-pipeline-rank 2"; do
+  # shellcheck disable=SC2086
+  expect_exit 0 mtl-topo "${sizes[@]}" --world-size 4 $flags
+  expect_text "$WORK/out" '^Memory and work: not given; mtl-train cannot run '
+done
+
 # check_balance FILE: every tag that opens is closed, in order, and there is one root.
 check_balance() {
   grep -oE '<[/!?]?[a-zA-Z][^>]*>|<\?[^>]*>' "$1" | awk '
@@ -71,6 +110,9 @@ expect_text "$WORK/layout.svg" '>sub_model_1<'
 check_balance "$WORK/layout.svg"
 [ "$(grep -c 'class="rank"' "$WORK/layout.svg")" -eq 4 ] || fail "not every rank is drawn"
 [ "$(grep -c 'class="pp"' "$WORK/layout.svg")" -eq 3 ] || fail "not two pipeline links and one in the legend"
+expect_exit 0 mtl-topo "${two_nodes[@]}" "${sizes[@]}" -o "$WORK/memory.svg"
+check_balance "$WORK/memory.svg"
+expect_text "$WORK/memory.svg" '>ranks 2, 3<'
 expect_exit 0 mtl-topo --world-size 200 --tensor-model-parallel-size 20 --gpus-per-node 8 -o "$WORK/large.svg"
 check_balance "$WORK/large.svg"
 [ "$(grep -c 'class="rank"' "$WORK/large.svg")" -eq 200 ] || fail "not every rank of the large layout is drawn"
@@ -109,5 +151,15 @@ expect_exit 2 mtl-topo --world-size 4 --num-layers-in-first-pipeline-stage 2
 expect_text "$WORK/err" 'needs --num-layers'
 expect_exit 2 mtl-topo --world-size 4 --expert-model-parallel-size 3
 expect_text "$WORK/err" '--expert-model-parallel-size 1, 2 or 4'
+expect_exit 2 mtl-topo "${sizes[@]}" --world-size 4 --global-batch-size 9
+expect_text "$WORK/err" '--global-batch-size 9 +is not a multiple of micro-batch-size 2 x data-parallel size 4'
+expect_exit 2 mtl-topo --world-size 4 --hidden-size 64
+expect_text "$WORK/err" '^mtl-topo: 5 problems'
+expect_text "$WORK/err" '--seq-length +is needed for memory'
+expect_exit 2 mtl-topo --world-size 4 --sequence-parallel --global-batch-size 8
+expect_text "$WORK/err" '--sequence-parallel +needs --hidden-size'
+expect_text "$WORK/err" '--global-batch-size +needs --hidden-size'
+expect_exit 2 mtl-topo "${sizes[@]}" --world-size 3 --tensor-model-parallel-size 3
+expect_text "$WORK/err" '--num-attention-heads 8 +is not a multiple of --tensor-model-parallel-size 3'
 expect_exit 74 mtl-topo --world-size 4 -o "$WORK/no/such/folder/layout.svg"
 finish

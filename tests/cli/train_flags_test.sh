@@ -135,6 +135,7 @@ expect_exit 2 mtl-train "${script345[@]}" --tensor-model-parallel-size 2 --pipel
 said 1 '^  --fp16 +is not supported in this version'
 said 1 '^  --'
 expect_exit 0 mtl-train "${script345[@]}" --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --sequence-parallel --dry-run --world-size 8
+expect_text out '^  the most, [0-9,]+ bytes: ranks 0-3$'
 
 # Ranks: what does not fit is said before any of them starts.
 expect_exit 2 mtl-train "${script345[@]}" --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2
