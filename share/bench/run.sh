@@ -66,7 +66,7 @@ for _ in $(seq 40); do cat "$work/text.jsonl"; done > "$work/large.jsonl"
 : > "$work/rates"
 for _ in $(seq "$rounds"); do
   "$bin/mtl-preprocess" --quiet --json --input "$work/large.jsonl" --output-prefix "$work/large" --tokenizer-type GPT2BPETokenizer \
-    --vocab-file "$share/gpt2/vocab.json" --merge-file "$share/gpt2/merges.txt" --append-eod --workers 1 | tr -d '\n' | field mb_per_second >> "$work/rates"
+    --vocab-file "$share/gpt2/vocab.json" --merge-file "$share/gpt2/merges.txt" --append-eod --workers 1 | { tr -d '\n'; echo; } | field mb_per_second >> "$work/rates"
 done
 printf '%-42s mtl %8.1f MB/s (one worker, whole process)\n' "preprocess, GPT-2 vocabulary, English" "$(median < "$work/rates")"
 
