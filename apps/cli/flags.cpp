@@ -29,7 +29,7 @@ struct Overloaded : Cases... {
 };
 
 bool is_switch(const Flags::Flag& flag) {
-  return std::holds_alternative<bool*>(flag.target) && flag.placeholder.empty();
+  return std::holds_alternative<bool*>(flag.target) && flag.value_name.empty();
 }
 bool is_list(const Flags::Flag& flag) { return std::holds_alternative<std::vector<std::string>*>(flag.target); }
 
@@ -101,13 +101,13 @@ Flags::Flags(std::string program, std::string summary) : program_(std::move(prog
       .section = "General";
 }
 
-Flags::Flag& Flags::add(std::string name, Target target, std::string placeholder, std::string help) {
+Flags::Flag& Flags::add(std::string name, Target target, std::string value_name, std::string help) {
   require(find(name) == nullptr, "flag declared twice: ", name);
   flags_.push_back(std::make_unique<Flag>());
   Flag& flag = *flags_.back();
   flag.name = std::move(name);
   flag.target = target;
-  flag.placeholder = std::move(placeholder);
+  flag.value_name = std::move(value_name);
   flag.help = std::move(help);
   flag.section = section_;
   return flag;
@@ -123,8 +123,8 @@ Flags::Flag& Flags::add_off_switch(std::string name, bool& target, std::string h
   return flag;
 }
 
-void Flags::positional(std::string placeholder, std::vector<std::string>& target, std::string help) {
-  positional_ = Positional{std::move(placeholder), &target, std::move(help)};
+void Flags::positional(std::string value_name, std::vector<std::string>& target, std::string help) {
+  positional_ = Positional{std::move(value_name), &target, std::move(help)};
 }
 
 void Flags::refuse(std::string name, int takes, std::string reason) {
@@ -232,7 +232,7 @@ std::size_t Flags::take_flag(const std::vector<std::string>& words, std::size_t 
   if (flag == nullptr) {
     apply_other(name, values, origin);
   } else if (values.empty() && takes != 0) {
-    problem(name, cat("needs a value: ", flag->placeholder));
+    problem(name, cat("needs a value: ", flag->value_name));
   } else {
     set(*flag, values, origin);
   }
@@ -304,7 +304,7 @@ void Flags::apply_config(const std::string& name, std::vector<std::string> words
   } else if (!has_value && !words.empty()) {
     problem(name, cat("write ", name.substr(2), " = ", join(words, " "), place(origin)));
   } else if (!has_value && !is_switch(*flag)) {
-    problem(name, cat("needs a value: ", flag->placeholder, place(origin)));
+    problem(name, cat("needs a value: ", flag->value_name, place(origin)));
   } else if (!has_value || !words.empty()) {
     if (!is_list(*flag) && words.size() > 1) words = {join(words, " ")};
     set(*flag, words, origin);
@@ -370,10 +370,10 @@ std::string wrap(const std::string& text, std::size_t indent, std::size_t width)
 std::string Flags::help() const {
   constexpr std::size_t kIndent = 30, kWidth = 110;
   std::string out = cat(program_, ": ", summary_, "\n\nusage: ", program_, " [flags]");
-  if (positional_) out += " " + positional_->placeholder + "...";
+  if (positional_) out += " " + positional_->value_name + "...";
   out += "\n";
   if (positional_)
-    out += cat("\n  ", positional_->placeholder, std::string(kIndent - 2 - positional_->placeholder.size(), ' '),
+    out += cat("\n  ", positional_->value_name, std::string(kIndent - 2 - positional_->value_name.size(), ' '),
                wrap(positional_->help, kIndent, kWidth), "\n");
   std::vector<std::string> sections;
   for (const auto& flag : flags_) {
@@ -386,7 +386,7 @@ std::string Flags::help() const {
       if (flag->section != section || flag->is_hidden) continue;
       std::string left = "  " + flag->name;
       for (const std::string& alias : flag->aliases) left += ", " + alias;
-      if (!flag->placeholder.empty()) left += " " + flag->placeholder;
+      if (!flag->value_name.empty()) left += " " + flag->value_name;
       left += left.size() + 2 > kIndent ? "\n" + std::string(kIndent, ' ') : std::string(kIndent - left.size(), ' ');
       std::string text = flag->help;
       if (!flag->choices.empty()) text += cat(": ", join(flag->choices, ", "));

@@ -49,7 +49,7 @@ class Flags {
   struct Flag {
     std::string name;  // "--hidden-size"
     Target target;
-    std::string placeholder;  // "N"; empty for a switch
+    std::string value_name;  // "N"; empty for a switch
     std::string help;
     std::string section;
     std::vector<std::string> aliases;
@@ -84,13 +84,13 @@ class Flags {
 
   /// Following flags belong to this heading of --help and the man page.
   void section(std::string title) { section_ = std::move(title); }
-  Flag& add(std::string name, Target target, std::string placeholder, std::string help);
+  Flag& add(std::string name, Target target, std::string value_name, std::string help);
   /// A switch that takes no value.
   Flag& add_switch(std::string name, bool& target, std::string help);
   /// A switch that sets its target to false, such as --no-bias.
   Flag& add_off_switch(std::string name, bool& target, std::string help);
   /// Words that belong to no flag; without this they are an error.
-  void positional(std::string placeholder, std::vector<std::string>& target, std::string help);
+  void positional(std::string value_name, std::vector<std::string>& target, std::string help);
   /// A flag of other tools that this version does not support: giving it is an error that says why. `takes` counts
   /// the words that follow it (-1: all up to the next flag).
   void refuse(std::string name, int takes, std::string reason);
@@ -130,7 +130,7 @@ class Flags {
     bool refused;
   };
   struct Positional {
-    std::string placeholder;
+    std::string value_name;
     std::vector<std::string>* target;
     std::string help;
   };

@@ -35,7 +35,7 @@ std::string dataset_prefix(std::string_view path);
 class IndexedDatasetWriter {
  public:
   /// The type must be an integer type.
-  IndexedDatasetWriter(std::string prefix, DataType type);
+  IndexedDatasetWriter(const std::string& prefix, DataType type);
 
   /// Adds tokens to the document that is open as one sequence; an empty one adds nothing.
   /// Throws Error(bad_data) for an id that the type cannot hold.

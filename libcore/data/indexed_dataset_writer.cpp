@@ -37,7 +37,7 @@ void append_tokens(std::string& out, std::span<const std::int32_t> tokens, const
 
 }  // namespace
 
-IndexedDatasetWriter::IndexedDatasetWriter(std::string prefix, DataType type)
+IndexedDatasetWriter::IndexedDatasetWriter(const std::string& prefix, DataType type)
     : type_(type), bin_(prefix + ".bin"), idx_(prefix + ".idx") {
   require(is_integer(type), prefix, ": tokens are integers, they cannot be written as ", name_of(type));
 }

@@ -4,7 +4,7 @@
 //
 // No handler is installed: the signals are blocked, and a thread of its own waits for them. A handler would run on the
 // stack of whatever thread the signal interrupts, and oneDNN's sgemm, in the middle of a product, points the stack
-// pointer into a heap buffer of its own (its issue 4845): the handler's frame overwrote whatever lay below.
+// pointer into a heap buffer of its own: the handler's frame overwrote whatever lay below.
 #pragma once
 
 #include <atomic>

@@ -45,11 +45,33 @@ struct RankParams {
   }
 };
 
-/// Each parameter's gradient is complete in the order in which backward finishes them.
-void announce_gradients(RankParams& rank, GradSync& sync) {
-  sync.begin_step();
+struct Setting {
+  bool shard, overlap;
+  double clip_grad;
+};
+
+/// One update from the gradients that are there; gradients become final in the order in which backward finishes them.
+std::vector<std::string> update(RankParams& rank, const ProcessGroups& groups, Setting setting, StepState& state) {
+  Optimizer optimizer(rank.store, {{}, setting.clip_grad, {setting.overlap, setting.overlap && setting.shard}},
+                      rank.stream, groups);
+  optimizer.begin_step();
   rank.chunk.params([&](Param& param, const ParamSpec&) { param.take_grad(); });
-  for (int param = rank.store.size(); param-- > 0;) sync.gradients_final(param, param + 1);
+  for (int param = rank.store.size(); param-- > 0;) optimizer.sync().gradients_final(param, param + 1);
+  Arena scratch(Device::cpu, "scratch", 1 << 16);
+  state.step = 1;
+  state.lr = 0.1;
+  optimizer.step(scratch, &state);
+  optimizer.sync().finish_gathering();
+  return optimizer.sync().broken_gradients();
+}
+
+std::vector<float> values_of(const ParamStore& store) {
+  std::vector<float> values;
+  for (int param = 0; param < store.size(); ++param) {
+    const float* value = store.value(param).data<float>();
+    values.insert(values.end(), value, value + store.value(param).numel());
+  }
+  return values;
 }
 
 }  // namespace
@@ -63,20 +85,13 @@ TEST_CASE("a gradient that is not finite is pinned on its rank and tensor, and n
         RankParams own(rank, groups);
         int broken = own.store.find("layers.1.mlp.up.weight");
         if (rank == 1) own.store.grad(broken).data<float>()[100] = bad;
-        std::vector<float> before(own.store.value(broken).data<float>(),
-                                  own.store.value(broken).data<float>() + own.store.value(broken).numel());
-        Optimizer optimizer(own.store, {{}, 1.0, {true, shard}}, own.stream, groups);
-        announce_gradients(own, optimizer.sync());
-        Arena scratch(Device::cpu, "scratch", 1 << 16);
+        std::vector<float> before = values_of(own.store);
         StepState state;
-        state.step = 1;
-        state.lr = 0.1;
-        optimizer.step(scratch, &state);
-        optimizer.sync().finish_gathering();
+        std::vector<std::string> names = update(own, groups, {shard, true, 1.0}, state);
         std::lock_guard lock(mutex);
         CHECK(state.found_inf != 0);
-        CHECK(std::equal(before.begin(), before.end(), own.store.value(broken).data<float>()));
-        named[rank] = optimizer.sync().broken_gradients();
+        CHECK(before == values_of(own.store));
+        named[rank] = names;
       });
       CHECK(named[0].empty());
       CHECK(named[1] == std::vector<std::string>{"layers.1.mlp.up.weight"});
@@ -92,19 +107,9 @@ TEST_CASE("sharing out the state, and overlap, change no bit of an update") {
       std::mutex mutex;
       run_ranks(RankGrid({1, 1, 1, 4, 1}), shard, [&](int rank, const ProcessGroups& groups) {
         RankParams own(rank, groups);
-        Optimizer optimizer(own.store, {{}, 0.0, {overlap, overlap && shard}}, own.stream, groups);
-        announce_gradients(own, optimizer.sync());
-        Arena scratch(Device::cpu, "scratch", 1 << 16);
         StepState state;
-        state.step = 1;
-        state.lr = 0.1;
-        optimizer.step(scratch, &state);
-        optimizer.sync().finish_gathering();
-        std::vector<float> values;
-        for (int param = 0; param < own.store.size(); ++param) {
-          const float* value = own.store.value(param).data<float>();
-          values.insert(values.end(), value, value + own.store.value(param).numel());
-        }
+        update(own, groups, {shard, overlap, 0.0}, state);
+        std::vector<float> values = values_of(own.store);
         std::lock_guard lock(mutex);
         if (first.empty()) first = values;
         CHECK(values == first);
