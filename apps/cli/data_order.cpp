@@ -97,21 +97,24 @@ void print_order(const DataOrderOptions& options) {
                                                            : options.batch.train_iters.value_or(0);
   const auto which = static_cast<std::size_t>(options.split());
   const auto counts = count_samples(options.batch.run_length(updates, options.data_parallel_size));
-  const auto sources = read_split_sources(
-      options.data.paths, [](const std::string& flag, const std::string& what) { fail(Exit::usage, flag, ": ", what); });
+  const auto sources = read_split_sources(options.data.paths, [](const std::string& flag, const std::string& what) {
+    fail(Exit::usage, flag, ": ", what);
+  });
   if (counts[which] == 0) return;
   if (!sources[which]) {
-    fail(Exit::usage, options.data.paths.is_per_split() ? cat("--", options.dataset, "-data-path is not given: there")
-                                                        : cat("--split ", options.data.paths.split, ": there"),
+    fail(Exit::usage,
+         options.data.paths.is_per_split() ? cat("--", options.dataset, "-data-path is not given: there")
+                                           : cat("--split ", options.data.paths.split, ": there"),
          " is no data for ", options.dataset);
   }
   DataFiles files;
-  const auto dataset = open_split(
-      files, *sources[which], counts[which],
-      {.seq_length = options.data.seq_length, .seed = options.seed, .order = options.data.order_kind()});
+  const auto dataset =
+      open_split(files, *sources[which], counts[which],
+                 {.seq_length = options.data.seq_length, .seed = options.seed, .order = options.data.order_kind()});
   std::vector<Sampler> samplers = samplers_of(options, *dataset);
   const bool is_training = options.split() == Split::train;
-  const std::int64_t iterations = is_training ? updates : counts[which] / options.batch.global_on(options.data_parallel_size);
+  const std::int64_t iterations =
+      is_training ? updates : counts[which] / options.batch.global_on(options.data_parallel_size);
   for (std::int64_t iteration = 0, consumed = 0; iteration < iterations; ++iteration) {
     const std::int64_t size = is_training ? sizes.running(consumed) : sizes.largest();
     for (Sampler& sampler : samplers) {

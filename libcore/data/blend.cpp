@@ -177,8 +177,8 @@ std::int64_t BlendOrder::dataset(std::int64_t index) const {
 
 std::int64_t BlendOrder::sample(std::int64_t index) const {
   const std::int64_t own = dataset(index), begin = index / kBlock * kBlock;
-  const std::int64_t before = blocks_[static_cast<std::size_t>(index / kBlock) * datasets_ +
-                                      static_cast<std::size_t>(own)];
+  const std::int64_t before =
+      blocks_[static_cast<std::size_t>(index / kBlock) * datasets_ + static_cast<std::size_t>(own)];
   const auto count = [&](const auto& order) {
     const auto* first = order.data();
     return std::count(first + begin, first + index, static_cast<std::decay_t<decltype(*first)>>(own));

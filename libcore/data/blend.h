@@ -50,8 +50,8 @@ class BlendOrder {
 
   std::size_t datasets_;
   std::int64_t size_;
-  BigArray<std::uint8_t> narrow_;   // up to 256 data sets
-  BigArray<std::uint16_t> wide_;    // more
+  BigArray<std::uint8_t> narrow_;     // up to 256 data sets
+  BigArray<std::uint16_t> wide_;      // more
   std::vector<std::int64_t> blocks_;  // counts before every block, data set after data set
   std::vector<std::int64_t> counts_;
 };

@@ -45,8 +45,7 @@ std::shared_ptr<const BlendedDataset> open_unweighted(DataFiles& files, const Sp
     }
     weights.push_back(static_cast<double>(sizes.back()));
   }
-  BlendOrder order =
-      samples ? BlendOrder::weighted(weights, std::min(*samples, all)) : BlendOrder::exhaustive(sizes);
+  BlendOrder order = samples ? BlendOrder::weighted(weights, std::min(*samples, all)) : BlendOrder::exhaustive(sizes);
   return std::make_shared<BlendedDataset>(std::move(datasets), std::move(order));
 }
 

@@ -38,7 +38,8 @@ std::uint64_t sample_hash(const std::string& path) {
   std::array<char, kBlockBytes> block;
   for (std::uint64_t i = 0; i < taken; ++i) {
     // 128 bits, or the product could overflow.
-    const auto at = taken < 2 ? 0 : static_cast<std::uint64_t>(static_cast<__uint128_t>(i) * (blocks - 1) / (taken - 1));
+    const auto at =
+        taken < 2 ? 0 : static_cast<std::uint64_t>(static_cast<__uint128_t>(i) * (blocks - 1) / (taken - 1));
     const std::uint64_t begin = at * kBlockBytes, count = std::min(kBlockBytes, bytes - begin);
     file.seekg(static_cast<std::streamoff>(begin));
     if (!file.read(block.data(), static_cast<std::streamsize>(count))) fail_errno(path, "read");

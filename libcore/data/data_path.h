@@ -1,9 +1,9 @@
 // Where the samples of training, validation and test come from: the words after --data-path and its relatives.
 //
-// The words are prefixes of token files, or weights and prefixes in turn. As Megatron-LM decides: an odd number of words
-// are prefixes; of an even number the first of each pair may be weights, which are what Python's float() reads. Where
-// some of these are numbers and some are not, Megatron-LM takes all words as prefixes or fails, as it happens to come;
-// here that is an error.
+// The words are prefixes of token files, or weights and prefixes in turn. As Megatron-LM decides: an odd number of
+// words are prefixes; of an even number the first of each pair may be weights, which are what Python's float() reads.
+// Where some of these are numbers and some are not, Megatron-LM takes all words as prefixes or fails, as it happens to
+// come; here that is an error.
 #pragma once
 
 #include <array>

@@ -87,9 +87,9 @@ class SampleOrder {
   SampleOrderOptions options_;
   std::int64_t tokens_per_epoch_ = 0, epochs_ = 0, samples_ = 0;
   bool separate_final_epoch_ = false;
-  BigArray<std::int32_t> document_index_;   // megatron
-  BigArray<std::uint32_t> shuffle_index_;   // megatron
-  std::int64_t samples_per_epoch_ = 0;      // feistel: N
+  BigArray<std::int32_t> document_index_;    // megatron
+  BigArray<std::uint32_t> shuffle_index_;    // megatron
+  std::int64_t samples_per_epoch_ = 0;       // feistel: N
   std::vector<std::int64_t> tokens_before_;  // of every 64th position; feistel: of one epoch
 };
 

@@ -1,8 +1,8 @@
 // From token files to the micro-batches of a step.
 //
 // TrainingData opens the files and cuts the three splits; a DataFeed walks one of them in the sampler's order and fills
-// batch buffers, one step ahead in a thread of its own, so that training does not wait for the disk; the system is asked
-// to read the samples of the step after that.
+// batch buffers, one step ahead in a thread of its own, so that training does not wait for the disk; the system is
+// asked to read the samples of the step after that.
 #pragma once
 
 #include <array>
@@ -21,9 +21,9 @@ namespace mtl {
 
 class TrainingData {
  public:
-  /// Opens what --data-path and its relatives name and builds the orders. Ids beyond `vocab_size` will be refused; `eod`
-  /// is the tokenizer's, or -1. Throws as IndexedDataset and open_split do, and Error(bad_data) when a split has fewer
-  /// samples than the run takes of it.
+  /// Opens what --data-path and its relatives name and builds the orders. Ids beyond `vocab_size` will be refused;
+  /// `eod` is the tokenizer's, or -1. Throws as IndexedDataset and open_split do, and Error(bad_data) when a split has
+  /// fewer samples than the run takes of it.
   TrainingData(const TrainOptions& options, std::int64_t vocab_size, std::int32_t eod);
 
   /// Empty when the split has no weight, or nothing is asked of it.

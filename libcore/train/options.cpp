@@ -25,9 +25,8 @@ bool check_sizes(const BatchOptions& batch, std::int64_t data_parallel, std::int
   if (global % once != 0 && !batch.varies() && !batch.decrease_if_needed) {
     std::int64_t below = global / once * once;
     std::int64_t closest = below == 0 || global - below > below + once - global ? below + once : below;
-    report(cat("--global-batch-size ", global),
-           cat("is not a multiple of micro-batch-size ", micro, " x data-parallel size ", data_parallel,
-               "; nearest: ", closest));
+    report(cat("--global-batch-size ", global), cat("is not a multiple of micro-batch-size ", micro,
+                                                    " x data-parallel size ", data_parallel, "; nearest: ", closest));
     return false;
   }
   try {

@@ -47,9 +47,9 @@ struct BatchOptions {
   std::int64_t micro_batch_size = 1;
   // Of a ramp the last size, of a schedule the largest; absent: one micro-batch on every data-parallel rank.
   std::optional<std::int64_t> global_batch_size;
-  std::vector<std::string> rampup;   // start, increment, samples; none: constant
-  std::string schedule;              // --step-batch-size-schedule
-  bool decrease_if_needed = false;   // cut sizes down to multiples of a micro-batch on every data-parallel rank
+  std::vector<std::string> rampup;  // start, increment, samples; none: constant
+  std::string schedule;             // --step-batch-size-schedule
+  bool decrease_if_needed = false;  // cut sizes down to multiples of a micro-batch on every data-parallel rank
   std::optional<std::int64_t> train_iters, train_samples;
   std::int64_t eval_interval = 1000;
   std::int64_t eval_iters = 100;
@@ -66,8 +66,7 @@ struct BatchOptions {
 };
 
 /// Reports what contradicts itself in where the data is and in its order.
-void check_data_options(const DataOptions& data,
-                        const std::function<void(std::string flag, std::string what)>& report);
+void check_data_options(const DataOptions& data, const std::function<void(std::string flag, std::string what)>& report);
 /// Reports what contradicts itself in batch sizes and the length of a run; false when there are no sizes to go on with.
 bool check_batches(const BatchOptions& batch, std::int64_t data_parallel, std::int64_t seq_length,
                    const std::function<void(std::string flag, std::string what)>& report);

@@ -200,8 +200,8 @@ bool Trainer::go_on() {
     return interval && state_.iteration % *interval == 0;
   };
   if (last_.status > 0) {
-    console_.info(cat("iteration ", state_.iteration, " of ", iterations_, ", ", state_.consumed_samples,
-                      " samples consumed"));
+    console_.info(
+        cat("iteration ", state_.iteration, " of ", iterations_, ", ", state_.consumed_samples, " samples consumed"));
   }
   bool asked = last_.save > 0;
   if (asked && !save_directory_) console_.warn("asked to save, but there is no --save folder");
@@ -342,8 +342,7 @@ void Trainer::report_interval() {
   double stalled = train_feed_->stalled_seconds();
   report.data_stall_ms = (stalled - interval_.stalled) * 1e3 / timed;
   double waited = optimizer_.sync().waited_seconds();
-  if (options_.parallel.world > 1)
-    report.communication_wait_ms = (waited - interval_.waited) * 1e3 / timed;
+  if (options_.parallel.world > 1) report.communication_wait_ms = (waited - interval_.waited) * 1e3 / timed;
   metrics_->report(report);
   interval_ = {};
   interval_.waited = waited;

@@ -1,6 +1,6 @@
 // Figures of the data loader, driven by share/bench/data.sh:
-//   mtl_bench_data order SAMPLES DOCUMENTS LENGTH   builds Megatron's order of so many samples, beside a pass of mt19937
-//   mtl_bench_data files PREFIX DOCUMENTS TOKENS    writes token files of that size; the .bin has no content
+//   mtl_bench_data order SAMPLES DOCUMENTS LENGTH   builds Megatron's order of so many samples, beside a pass of
+//   mt19937 mtl_bench_data files PREFIX DOCUMENTS TOKENS    writes token files of that size; the .bin has no content
 //   mtl_bench_data feistel PREFIX SAMPLES           opens files and the order that is not stored
 //   mtl_bench_data blend DATASETS SAMPLES           the order of a blend
 //   mtl_bench_data feed PREFIX LENGTH SAMPLES       samples a second into batches, with nothing else to do
@@ -66,10 +66,11 @@ void bench_order(std::int64_t samples, std::int64_t documents, std::int64_t seq_
     sum += static_cast<std::uint32_t>(order.first_of(sample).offset + order.last_of(sample).position);
   }
   const double look_up = (now_seconds() - begin) / 100'000;
-  std::printf("{\"samples\": %lld, \"epochs\": %lld, \"seconds\": %.3f, \"peak_gib\": %.2f, \"mt19937_seconds\": %.3f, "
-              "\"mt19937_blocks_seconds\": %.3f, \"look_up_us\": %.2f, \"sum\": %u}\n",
-              static_cast<long long>(order.samples()), static_cast<long long>(order.epochs()), seconds, peak, serial,
-              blocks, look_up * 1e6, sum);
+  std::printf(
+      "{\"samples\": %lld, \"epochs\": %lld, \"seconds\": %.3f, \"peak_gib\": %.2f, \"mt19937_seconds\": %.3f, "
+      "\"mt19937_blocks_seconds\": %.3f, \"look_up_us\": %.2f, \"sum\": %u}\n",
+      static_cast<long long>(order.samples()), static_cast<long long>(order.epochs()), seconds, peak, serial, blocks,
+      look_up * 1e6, sum);
 }
 
 void write_files(const std::string& prefix, std::int64_t documents, std::int64_t tokens) {
@@ -132,8 +133,8 @@ void bench_feed(const std::string& prefix, std::int64_t seq_length, std::int64_t
   std::int64_t steps = 0;
   for (; (steps + 2) * 32 <= samples; ++steps) feed.next();
   const double seconds = now_seconds() - begin;
-  std::printf("{\"samples_per_second\": %.0f, \"tokens_per_second\": %.0f}\n", static_cast<double>(32 * steps) / seconds,
-              static_cast<double>(32 * steps * seq_length) / seconds);
+  std::printf("{\"samples_per_second\": %.0f, \"tokens_per_second\": %.0f}\n",
+              static_cast<double>(32 * steps) / seconds, static_cast<double>(32 * steps * seq_length) / seconds);
 }
 
 void run(const std::vector<std::string>& words) {

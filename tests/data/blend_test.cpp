@@ -101,9 +101,8 @@ void check_end_to_end(const Json& one) {
     if (want.is_null()) continue;
     source.share = *shares[i];
     const Json& size = one.at("sizes").as_array()[i];
-    const auto blend =
-        open_split(files, source, size.is_null() ? std::nullopt : std::optional(size.as_int()),
-                   {.seq_length = one.at("seq_length").as_int(), .seed = one.at("seed").as_int()});
+    const auto blend = open_split(files, source, size.is_null() ? std::nullopt : std::optional(size.as_int()),
+                                  {.seq_length = one.at("seq_length").as_int(), .seed = one.at("seed").as_int()});
     CHECK(blend->size() == want.at("blend_size").as_int());
     for (std::size_t d = 0; d < lengths.size(); ++d)
       CHECK(blend->datasets()[d]->size() == want.at("available").as_array()[d].as_int());

@@ -45,7 +45,8 @@ TEST_CASE("a keyed permutation hits every number once") {
 }
 
 TEST_CASE("where a number goes looks random") {
-  // Blocks of consecutive numbers over bins: chi-square with 99 degrees of freedom lies in [55, 155] but for one in 10^4.
+  // Blocks of consecutive numbers over bins: chi-square with 99 degrees of freedom lies in [55, 155] but for one in
+  // 10^4.
   constexpr std::int64_t kSize = 1'000'000, kBins = 100, kDraws = 20'000;
   for (const std::uint64_t key : {1ull, 2ull, 3ull, 4ull}) {
     const KeyedPermutation permute(kSize, key), other(kSize, key + 1000);
@@ -84,9 +85,9 @@ TEST_CASE("the feistel order hands out every cut of an epoch once, and no token 
   }
   constexpr std::int64_t kLength = 16;
   const std::int64_t per_epoch = (tokens - 1) / kLength;
-  const SampleOrder order = order_of(lengths, kLength, 3 * per_epoch - 5);
-  CHECK(order.samples() == 3 * per_epoch);
-  CHECK(order.epochs() == 3);
+  const SampleOrder order = order_of(lengths, kLength, 6 * per_epoch - 5);
+  CHECK(order.samples() == 6 * per_epoch);
+  CHECK(order.epochs() == 6);
   const auto token_of = [&](const StreamPlace& place) {
     const auto documents = static_cast<std::int64_t>(lengths.size());
     CHECK(order.sequence_at(place.position) == place.position % documents);
@@ -110,7 +111,8 @@ TEST_CASE("the feistel order hands out every cut of an epoch once, and no token 
 
 TEST_CASE("the feistel order depends on the seed, not on how many samples are wanted") {
   const std::vector<std::int32_t> lengths(100, 37);
-  const SampleOrder few = order_of(lengths, 8, 10), many = order_of(lengths, 8, 2000), other = order_of(lengths, 8, 10, 2);
+  const SampleOrder few = order_of(lengths, 8, 10), many = order_of(lengths, 8, 2000),
+                    other = order_of(lengths, 8, 10, 2);
   std::int64_t equal = 0;
   for (std::int64_t i = 0; i < few.samples(); ++i) {
     CHECK(few.shuffled(i) == many.shuffled(i));

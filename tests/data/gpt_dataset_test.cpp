@@ -215,8 +215,9 @@ TEST_CASE("what a run asks of each split") {
         Counts{40, 80, 80});
   CHECK(count_samples({.global_batch_size = 8, .eval_interval = 2, .eval_iters = 1, .train_samples = 35}) ==
         Counts{35, 24, 8});
-  CHECK(count_samples({.train_iters = 7, .global_batch_size = 8, .eval_interval = 2, .eval_iters = 1,
-                       .train_samples = 35}) == Counts{35, 32, 8});  // a ramp makes more updates of them
+  CHECK(count_samples(
+            {.train_iters = 7, .global_batch_size = 8, .eval_interval = 2, .eval_iters = 1, .train_samples = 35}) ==
+        Counts{35, 32, 8});  // a ramp makes more updates of them
 }
 
 TEST_CASE("data that cannot give samples is refused") {

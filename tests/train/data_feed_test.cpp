@@ -70,7 +70,8 @@ TEST_CASE("a feed gives the samples in their order, also where steps grow, and w
           CHECK(row(one.tokens, r) == numbers.dataset->item(consumed).tokens);
           CHECK(row(one.labels, r) == numbers.dataset->item(consumed).labels);
         }
-        for (std::int64_t i = 0; i < one.loss_weights.numel(); ++i) weights += double{one.loss_weights.data<float>()[i]};
+        for (std::int64_t i = 0; i < one.loss_weights.numel(); ++i)
+          weights += double{one.loss_weights.data<float>()[i]};
       }
       CHECK(weights == doctest::Approx(1).epsilon(1e-5));  // a mean over the step's own micro-batches
     }
