@@ -8,7 +8,7 @@ BIN    := $(BUILD)/bin
 JOBS   ?= $(shell nproc)
 
 .DEFAULT_GOAL := all
-.PHONY: all tools deps configure demo test test-all bench install format lint clean
+.PHONY: all tools deps configure demo test test-all sanitize bench install format lint clean
 
 all: configure  ## build the programs, tests and man pages
 	@ninja -j$(JOBS) -C $(BUILD)
@@ -28,8 +28,13 @@ demo: tools  ## vocabulary, preprocessing, training, evaluation, generation and 
 test: all  ## the tests that run on every change, in under 15 minutes
 	@ctest --test-dir $(BUILD) --output-on-failure -LE long
 
-test-all: all  ## and the long ones
+test-all: all sanitize  ## and the long ones, and what `make sanitize` does
 	@ctest --test-dir $(BUILD) --output-on-failure
+
+sanitize: deps  ## unit tests, ranks and the fuzz targets' corpora under ASan and UBSan, in build/asan
+	@test -f build/asan/build.ninja || cmake --preset asan
+	@ninja -j$(JOBS) -C build/asan
+	@ctest --test-dir build/asan --output-on-failure -L 'unit|mpi'
 
 bench: tools  ## measured figures, beside the peers that are installed
 	@ninja -j$(JOBS) -C $(BUILD) mtl_bench_data

@@ -5,6 +5,7 @@
 #include "base/str.h"
 #include "cli/convert_model.h"
 #include "cli/run_main.h"
+#include "cli/thread_waits.h"
 
 namespace {
 
@@ -45,6 +46,7 @@ void describe(const mtl::ConvertReport& report, mtl::Console& console) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  mtl::keep_thread_waits_short(argv);
   mtl::ConvertOptions options;
   std::int64_t threads = 0;
   for (int i = 0; i < argc; ++i) options.command_line += (i > 0 ? " " : "") + std::string(argv[i]);

@@ -2,6 +2,7 @@
 #include "cli/eval_run.h"
 #include "cli/eval_tokenizer.h"
 #include "cli/run_main.h"
+#include "cli/thread_waits.h"
 #include "cli/tokenizer_flags.h"
 
 using namespace mtl;
@@ -50,6 +51,7 @@ void check(Flags& flags, const EvalOptions& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  keep_thread_waits_short(argv);
   EvalOptions options;
   Flags flags("mtl-eval", "loss and perplexity of a model on a text or on token files");
   add_flags(flags, options);

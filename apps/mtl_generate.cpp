@@ -2,6 +2,7 @@
 #include "cli/eval_tokenizer.h"
 #include "cli/generate_run.h"
 #include "cli/run_main.h"
+#include "cli/thread_waits.h"
 #include "cli/tokenizer_flags.h"
 
 using namespace mtl;
@@ -61,6 +62,7 @@ void check(Flags& flags, const GenerateOptions& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  keep_thread_waits_short(argv);
   GenerateOptions options;
   Flags flags("mtl-generate", "continues prompts with a model");
   add_flags(flags, options);

@@ -2,6 +2,7 @@
 // by mpirun or srun it is one rank of a job.
 #include "cli/dry_run.h"
 #include "cli/ranks.h"
+#include "cli/thread_waits.h"
 #include "cli/train_flags.h"
 #include "cli/train_setup.h"
 #include "train/trainer.h"
@@ -31,6 +32,7 @@ Exit train(TrainOptions& options, TrainSetup& setup, Ranks& ranks, Console& cons
 }  // namespace mtl
 
 int main(int argc, char** argv) {
+  mtl::keep_thread_waits_short(argv);
   mtl::TrainOptions options;
   options.command_line = mtl::join({argv, argv + argc}, " ");
   mtl::Flags flags("mtl-train",

@@ -28,6 +28,14 @@ for path in "$BIN"/mtl-*; do
   "$tool" --help | grep -q -- '--dump-config' && check_dump "$tool"
 done
 
+# Programs that compute do not let waiting threads spin for long, unless the user says how they are to wait.
+for tool in mtl-train mtl-eval mtl-generate mtl-convert; do
+  env -u OMP_WAIT_POLICY OMP_DISPLAY_ENV=verbose "$tool" --version >"$WORK/out" 2>"$WORK/err"
+  tail -n 30 "$WORK/err" | grep -q "GOMP_SPINCOUNT = '1000'" || fail "$tool: waiting threads spin"
+  OMP_WAIT_POLICY=active OMP_DISPLAY_ENV=verbose "$tool" --version >"$WORK/out" 2>"$WORK/err"
+  grep -q "GOMP_SPINCOUNT = '1000'" "$WORK/err" && fail "$tool: overrules OMP_WAIT_POLICY"
+done
+
 # A reader that leaves early is no error of ours, a full disk is.
 mtl-plot --help | head -1 >/dev/null
 [ "${PIPESTATUS[0]}" -eq 74 ] && fail "a closed pipe is reported as an I/O error"
