@@ -17,13 +17,12 @@ using Lanes [[gnu::vector_size(kLanes * sizeof(double))]] = double;
 
 /// The state of the greedy order, padded to whole registers with data sets that are never due.
 struct Greedy {
-  std::vector<double> weights, counts, errors;
+  std::vector<double> weights, counts;
 
   explicit Greedy(std::span<const double> given) : weights(given.begin(), given.end()), counts(given.size()) {
     const std::size_t padded = (given.size() + kLanes - 1) / kLanes * kLanes;
     weights.resize(padded, 0.0);
     counts.resize(padded, std::numeric_limits<double>::max());
-    errors.resize(padded);
   }
 
   /// Fills `out` with the data sets at places `first` and following.
@@ -32,18 +31,23 @@ struct Greedy {
     for (std::size_t k = 0; k < out.size(); ++k) {
       const double place = std::max(static_cast<double>(first + static_cast<std::int64_t>(k)), 1.0);
       constexpr double kLowest = std::numeric_limits<double>::lowest();
-      Lanes most = {kLowest, kLowest, kLowest, kLowest};
+      Lanes most = {kLowest, kLowest, kLowest, kLowest}, at = {}, number = {0, 1, 2, 3};
       for (std::size_t d = 0; d < counts.size(); d += kLanes) {
         Lanes weight, count;  // through memcpy: a vector of f64 is not aligned for them
         std::memcpy(&weight, &weights[d], sizeof weight);
         std::memcpy(&count, &counts[d], sizeof count);
         const Lanes error = weight * place - count;
-        std::memcpy(&errors[d], &error, sizeof error);
-        most = error > most ? error : most;
+        const auto is_more = error > most;
+        most = is_more ? error : most;
+        at = is_more ? number : at;
+        number += static_cast<double>(kLanes);
       }
       const double largest = std::max(std::max(most[0], most[1]), std::max(most[2], most[3]));
-      std::size_t chosen = 0;
-      while (errors[chosen] != largest) ++chosen;
+      double first_of_equals = std::numeric_limits<double>::max();
+      for (std::size_t lane = 0; lane < kLanes; ++lane) {
+        if (most[lane] == largest) first_of_equals = std::min(first_of_equals, at[lane]);
+      }
+      const auto chosen = static_cast<std::size_t>(first_of_equals);
       out[k] = static_cast<Index>(chosen);
       counts[chosen] += 1.0;
     }
