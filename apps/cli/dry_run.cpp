@@ -10,7 +10,7 @@ namespace mtl {
 std::string describe_run(const TrainOptions& options, const GptConfig& config) {
   std::vector<RankPlan> plans = plan_run(options, config);
   const MemoryPlan& plan = largest_plan(plans).plan;
-  std::int64_t samples = options.global_batch_size(), tokens = samples * options.data.seq_length;
+  std::int64_t samples = options.step_samples(), tokens = samples * options.data.seq_length;
   RunShape shape = run_shape(options, config, 0);
   double flops = megatron_flops(config, shape.padded_vocab, samples, options.data.seq_length);
   std::int64_t checkpoint_bytes = 3 * 4 * plan.parameters;

@@ -1,5 +1,6 @@
 #include "cli/train_flags.h"
 
+#include "cli/data_flags.h"
 #include "cli/layout_flags.h"
 #include "cli/megatron_flags.h"
 #include "cli/run_main.h"
@@ -19,30 +20,22 @@ void add_model_flags(Flags& flags, TrainOptions& options) {
   flags.add("--seed", &options.seed, "N", "of initial weights, data order and dropout");
 }
 
-void add_data_flags(Flags& flags, TrainOptions& options) {
+void add_sample_flags(Flags& flags, TrainOptions& options) {
   DataOptions& data = options.data;
   flags.section("Data");
-  flags.add("--data-path", &data.data_path, "PREFIX", "token files PREFIX.bin and PREFIX.idx; required");
-  flags.add("--split", &data.split, "A,B,C", "shares of training, validation and test");
-  flags.add("--seq-length", &data.seq_length, "N", "tokens of a sample; required");
-  flags.add("--dataloader-type", &data.dataloader_type, "TYPE", "order of samples").one_of({"single", "cyclic"});
+  add_data_flags(flags, data);
   flags.add_switch("--eod-mask-loss", data.eod_mask_loss, "no loss where the input is the end of a document");
   flags.add_switch("--reset-position-ids", data.reset_position_ids,
                    "count positions from 0 after the end of a document");
   flags.add_switch("--reset-attention-mask", data.reset_attention_mask,
                    "let no token see the documents before its own");
-  flags.add_switch("--allow-data-change", data.allow_data_change, "resume although the data files are others");
+  flags.add_switch("--allow-data-change", data.allow_data_change, "resume although the data or its order is another");
   add_tokenizer_flags(flags, options.tokenizer);
 }
 
-void add_batch_flags(Flags& flags, TrainOptions& options) {
-  BatchOptions& batch = options.batch;
+void add_length_flags(Flags& flags, TrainOptions& options) {
   flags.section("Batches and length");
-  add_batch_size_flags(flags, batch);
-  flags.add("--train-iters", &batch.train_iters, "N", "updates to make");
-  flags.add("--train-samples", &batch.train_samples, "N", "samples to train on, instead of --train-iters");
-  flags.add("--eval-interval", &batch.eval_interval, "N", "updates between validations");
-  flags.add("--eval-iters", &batch.eval_iters, "N", "global batches of a validation; 0 for none");
+  add_batch_flags(flags, options.batch);
   flags.add("--exit-interval", &options.checkpoint.exit_interval, "N",
             "save and end after an iteration that N divides");
 }
@@ -135,24 +128,24 @@ void settle_world_size(Flags& flags, TrainOptions& options, int launched) {
 
 void add_train_flags(Flags& flags, TrainOptions& options) {
   add_model_flags(flags, options);
-  add_data_flags(flags, options);
-  add_batch_flags(flags, options);
+  add_sample_flags(flags, options);
+  add_length_flags(flags, options);
   add_optimizer_flags(flags, options);
   add_checkpoint_flags(flags, options);
   add_logging_flags(flags, options);
   add_parallel_flags(flags, options);
   add_megatron_flags(flags, options);
   flags.check([&] {
+    settle_data_flags(flags, options.data, options.batch, options.parallel.data());
     check_options(options, [&](std::string flag, std::string what) {
       bool is_there = what.starts_with("is required") && flags.was_given(flag);  // its value did not convert: reported
       if (!is_there) flags.problem(std::move(flag), std::move(what));
     });
-    if (options.data.data_path.empty() && !options.dry_run)
+    if (options.data.paths.is_absent() && !options.dry_run)
       flags.problem("--data-path", "is required: token files that mtl-preprocess made");
-    if (options.data.data_path.size() > 1) {
-      flags.problem("--data-path",
-                    "one prefix is supported in this version, without weights; preprocess the texts together");
-    }
+    if (options.data.paths.is_per_split() && options.data.paths.per_split_data_args_path.empty() &&
+        options.data.paths.train_data_path.empty() && !options.dry_run)
+      flags.problem("--train-data-path", "is required beside --valid-data-path and --test-data-path");
   });
 }
 

@@ -2,12 +2,13 @@
 
 #include <unistd.h>
 
+#include <map>
+
 #include "base/console.h"
 #include "base/files.h"
 #include "cli/model_tokenizer.h"
 #include "cli/tokenizer_flags.h"
-#include "data/indexed_dataset.h"
-#include "data/split.h"
+#include "data/blended_dataset.h"
 
 namespace mtl {
 
@@ -57,32 +58,50 @@ bool tokenizer_files_are_there(const TokenizerOptions& tokenizer, Findings& find
   return vocab && merges && model;
 }
 
-/// Every split that is used needs documents; a small data set has none for 1 of 1000.
-void check_splits(const TrainOptions& options, const IndexedDataset& files) {
-  auto shares = parse_split(options.data.split);
-  for (std::size_t i = 0; i < shares.size(); ++i) {
-    if (!shares[i] || (i > 0 && options.batch.eval_iters == 0)) continue;
-    SplitRange range = range_of(*shares[i], files.sequences());
-    if (range.begin < range.end) continue;
-    fail(Exit::bad_data, files.prefix(), ": --split ", options.data.split, " leaves none of its ", files.sequences(),
-         " documents for ", kSplitNames[i],
-         "; give more data or another --split (100,0,0 trains on all, without validation)");
-  }
+/// The sequences that a split has of a data set. A small one has none for 1 of 1000.
+void check_share(const SplitSource& source, Split split, const std::string& given, const IndexedDataset& files) {
+  SplitRange range = range_of(source.share, files.sequences());
+  if (range.begin < range.end) return;
+  fail(Exit::bad_data, files.prefix(), ": --split ", given, " leaves none of its ", files.sequences(),
+       " documents for ", kSplitNames[static_cast<std::size_t>(split)],
+       "; give more data or another --split (100,0,0 trains on all, without validation)");
 }
 
-void check_data(const TrainOptions& options, Findings& findings) {
-  if (options.data.data_path.size() != 1 || options.dry_run) return;
-  std::string prefix = dataset_prefix(options.data.data_path.front()), where = "--data-path " + prefix;
+/// The files of one data set; null, with the reason told, when they are not there or not sound.
+std::shared_ptr<const IndexedDataset> check_files(const std::string& flag, const std::string& path, DataFiles& files,
+                                                  Findings& findings) {
+  std::string prefix = dataset_prefix(path), where = cat(flag.substr(0, flag.find(' ')), " ", prefix);
   bool has_idx = file_exists(prefix + ".idx"), has_bin = file_exists(prefix + ".bin");
+  std::shared_ptr<const IndexedDataset> out;
   if (has_idx && has_bin) {
-    findings.attempt(where, [&] { check_splits(options, IndexedDataset(prefix)); });
-    return;
+    findings.attempt(where, [&] { out = files.open(prefix); });
+    return out;
   }
   bool forgot = file_exists(prefix + "_text_document.idx");
   findings.problem(where,
                    cat("there is no ", has_idx ? "" : prefix + ".idx", has_idx || has_bin ? "" : " nor ",
                        has_bin ? "" : prefix + ".bin",
                        forgot ? "; did you mean " + prefix + "_text_document?" : "; mtl-preprocess makes token files"));
+  return out;
+}
+
+void check_data(const TrainOptions& options, Findings& findings) {
+  if (options.dry_run) return;
+  // What is wrong with the flags themselves is told elsewhere.
+  SplitSources sources = read_split_sources(options.data.paths, [](const std::string&, const std::string&) {});
+  DataFiles files;
+  std::map<std::string, std::shared_ptr<const IndexedDataset>> seen;  // by path: each fault is told once
+  for (Split split : {Split::train, Split::valid, Split::test}) {
+    const auto& source = sources[static_cast<std::size_t>(split)];
+    if (!source || (split != Split::train && options.batch.eval_iters == 0)) continue;
+    for (const std::string& path : source->blend.prefixes) {
+      auto [at, is_new] = seen.emplace(path, nullptr);
+      if (is_new) at->second = check_files(source->flag, path, files, findings);
+      if (at->second == nullptr) continue;
+      findings.attempt(cat(source->flag, " ", dataset_prefix(path)),
+                       [&] { check_share(*source, split, options.data.paths.split, *at->second); });
+    }
+  }
 }
 
 /// A folder that will be written: there already, or one that can be made.

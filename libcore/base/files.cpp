@@ -230,6 +230,13 @@ MappedFile::~MappedFile() {
   if (data_ != nullptr) ::munmap(data_, size_);
 }
 
+void MappedFile::will_need(std::size_t offset, std::size_t bytes) const {
+  if (bytes == 0 || offset + bytes > size_) return;
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const std::size_t begin = offset / page * page;
+  ::madvise(static_cast<char*>(data_) + begin, offset + bytes - begin, MADV_WILLNEED);
+}
+
 MappedFile::MappedFile(MappedFile&& other) noexcept
     : path_(std::move(other.path_)), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
 

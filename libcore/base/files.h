@@ -93,6 +93,8 @@ class MappedFile {
   std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(data_), size_}; }
   std::string_view text() const { return {static_cast<const char*>(data_), size_}; }
   const std::string& path() const { return path_; }
+  /// Asks the system to read a part of the file ahead; returns at once.
+  void will_need(std::size_t offset, std::size_t bytes) const;
 
  private:
   std::string path_;

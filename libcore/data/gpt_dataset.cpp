@@ -41,25 +41,33 @@ GptDataset::GptDataset(std::shared_ptr<const IndexedDataset> data, const GptData
     fail(Exit::bad_data, data_->prefix(), ": is multimodal data; this version trains on text");
   // A padding id that ends documents too must not lose its loss.
   if (options_.pad == options_.eod) options_.pad = -1;
-  order_ = build_sample_order(data_->lengths(), {.seq_length = options.seq_length,
-                                                 .seed = options.seed,
-                                                 .range = options.range,
-                                                 .samples = options.samples,
-                                                 .drop_last_partial = options.drop_last_partial,
-                                                 .name = data_->prefix()});
+  order_ = SampleOrder(data_->lengths(), {.kind = options.order,
+                                          .seq_length = options.seq_length,
+                                          .seed = options.seed,
+                                          .range = options.range,
+                                          .samples = options.samples,
+                                          .drop_last_partial = options.drop_last_partial,
+                                          .name = data_->prefix()});
 }
 
 SampleSource GptDataset::describe(std::int64_t index) const {
-  require(index >= 0 && index < size(), data_->prefix(), ": no sample ", index, " of ", size());
   SampleSource source;
-  source.sample = order_.shuffle_index[static_cast<std::size_t>(index)];
-  const SampleStart first = order_.sample_index[static_cast<std::size_t>(source.sample)];
-  const SampleStart last = order_.sample_index[static_cast<std::size_t>(source.sample) + 1];
-  source.documents.assign(order_.document_index.begin() + first.position,
-                          order_.document_index.begin() + last.position + 1);
+  source.sample = order_.shuffled(index);
+  const StreamPlace first = order_.first_of(source.sample), last = order_.last_of(source.sample);
+  for (std::int64_t position = first.position; position <= last.position; ++position)
+    source.documents.push_back(order_.sequence_at(position));
   source.first_offset = first.offset;
   source.last_offset = last.offset;
   return source;
+}
+
+void GptDataset::prefetch(std::int64_t index) const {
+  const SampleSource source = describe(index);
+  for (std::size_t i = 0; i < source.documents.size(); ++i) {
+    const std::int64_t sequence = source.documents[i], begin = i == 0 ? source.first_offset : 0;
+    const std::int64_t end = i + 1 == source.documents.size() ? source.last_offset + 1 : data_->lengths()[sequence];
+    data_->prefetch(sequence, begin, end - begin);
+  }
 }
 
 std::vector<std::int32_t> GptDataset::read_tokens(std::int64_t index) const {
@@ -96,17 +104,6 @@ Sample GptDataset::item(std::int64_t index) const {
   mark_documents(options_, sample);
   clear_padding(options_.pad, sample);
   return sample;
-}
-
-std::unique_ptr<GptDataset> open_split(std::shared_ptr<const IndexedDataset> data, std::string_view split, Split which,
-                                       const RunLength& run, GptDatasetOptions options) {
-  const auto part = static_cast<std::size_t>(which);
-  options.samples = count_samples(run)[part];
-  if (*options.samples == 0) return nullptr;
-  const auto share = parse_split(split)[part];
-  if (!share) fail(Exit::usage, "--split ", split, ": gives no data to ", kSplitNames[part]);
-  options.range = range_of(*share, data->sequences());
-  return std::make_unique<GptDataset>(std::move(data), options);
 }
 
 }  // namespace mtl

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string_view>
 #include <vector>
 
 #include "data/indexed_dataset.h"
@@ -17,6 +16,7 @@ namespace mtl {
 struct GptDatasetOptions {
   std::int64_t seq_length = 0;
   std::int64_t seed = 1234;
+  OrderKind order = OrderKind::megatron;
   SplitRange range{0, 0};                 // of sequences
   std::optional<std::int64_t> samples{};  // wanted at least; empty: one epoch
   bool drop_last_partial = true;          // false: the last sample may be filled up with padding
@@ -40,6 +40,7 @@ struct Sample {
 
 /// Where the tokens of one item come from.
 struct SampleSource {
+  std::int64_t dataset = 0;             // of a blend
   std::int64_t sample = 0;              // its number after the shuffle
   std::vector<std::int64_t> documents;  // sequence numbers in the .idx
   std::int64_t first_offset = 0;        // of the first token, in the first of them
@@ -48,7 +49,7 @@ struct SampleSource {
 
 class GptDataset {
  public:
-  /// Throws Error(bad_data) for data that cannot give the samples wanted (see build_sample_order), and for
+  /// Throws Error(bad_data) for data that cannot give the samples wanted (see SampleOrder), and for
   /// multimodal data.
   GptDataset(std::shared_ptr<const IndexedDataset> data, const GptDatasetOptions& options);
 
@@ -59,8 +60,12 @@ class GptDataset {
   SampleSource describe(std::int64_t index) const;
   /// The S + 1 ids as they are stored. A last, partial sample has fewer.
   std::vector<std::int32_t> read_tokens(std::int64_t index) const;
+  /// Asks the system to read an item's tokens from the disk; returns at once.
+  void prefetch(std::int64_t index) const;
 
   const SampleOrder& order() const { return order_; }
+  /// What messages call it: the prefix of its files.
+  const std::string& name() const { return data_->prefix(); }
 
  private:
   void check_ids(const std::vector<std::int32_t>& ids, std::int64_t index) const;
@@ -69,10 +74,5 @@ class GptDataset {
   GptDatasetOptions options_;
   SampleOrder order_;
 };
-
-/// The samples that a run of this length asks of one part of the data: `options` with range and samples filled in.
-/// Null when it asks for none. Throws Error(usage) when the split gives that part no data.
-std::unique_ptr<GptDataset> open_split(std::shared_ptr<const IndexedDataset> data, std::string_view split, Split which,
-                                       const RunLength& run, GptDatasetOptions options);
 
 }  // namespace mtl

@@ -195,6 +195,13 @@ void IndexedDataset::read(std::int64_t sequence, std::int64_t offset, std::span<
   fail(Exit::bad_data, idx_.path(), ": holds ", name_of(type_), ", not token ids");
 }
 
+void IndexedDataset::prefetch(std::int64_t sequence, std::int64_t offset, std::int64_t count) const {
+  const auto pointer = load<std::int64_t>(kHeaderBytes + static_cast<std::size_t>(4 * sequences() + 8 * sequence));
+  const std::size_t size = item_size(type());
+  bin_.will_need(static_cast<std::size_t>(pointer) + static_cast<std::size_t>(offset) * size,
+                 static_cast<std::size_t>(count) * size);
+}
+
 std::uint64_t IndexedDataset::idx_hash() const { return hash_bytes(idx_.bytes().data(), idx_.bytes().size()); }
 
 }  // namespace mtl

@@ -102,6 +102,8 @@ class IndexedDataset {
   /// Fills `out` with the tokens of a sequence from `offset` on. Throws Error(bad_data) when they are no integers, or
   /// one does not fit in 32 bits; the range must lie in the sequence.
   void read(std::int64_t sequence, std::int64_t offset, std::span<std::int32_t> out) const;
+  /// Asks the system to read such a range from the disk; returns at once.
+  void prefetch(std::int64_t sequence, std::int64_t offset, std::int64_t count) const;
   /// XXH3 of the .idx: identifies the data of a run.
   std::uint64_t idx_hash() const;
 

@@ -5,22 +5,40 @@
 
 namespace mtl {
 
-std::uint32_t NumpyRandom::draw_up_to(std::uint32_t max) {
-  const std::uint32_t mask = UINT32_MAX >> std::countl_zero(max);  // max >= 1 here
-  for (;;) {
-    const auto draw = static_cast<std::uint32_t>(engine_()) & mask;
-    if (draw <= max) return draw;
+void NumpyRandom::draw(std::uint32_t max, std::span<std::uint32_t> out) {
+  std::size_t filled = 0;
+  while (filled < out.size()) {
+    const std::uint32_t mask = UINT32_MAX >> std::countl_zero(max);  // max >= 1 here
+    // The same mask serves every bound with as many bits.
+    std::size_t wanted = std::min<std::size_t>(out.size() - filled, max - (mask >> 1));
+    while (wanted > 0) {
+      std::size_t left = 0, used = 0;
+      const std::uint32_t* draws = stream_.left(left);
+      for (; used < left && wanted > 0; ++used) {
+        const std::uint32_t number = draws[used] & mask;
+        const std::uint32_t fits = number <= max;  // no branch: nobody could predict it
+        out[filled] = number;
+        filled += fits;
+        max -= fits;
+        wanted -= fits;
+      }
+      stream_.take(used);
+    }
   }
 }
 
 std::vector<std::int64_t> torch_randperm(std::uint64_t seed, std::int64_t n) {
   constexpr std::int64_t kLimit = (std::int64_t{1} << 32) / 20;
-  require(n >= 0 && n < kLimit, "torch_randperm: ", n, " items are not in [0, ", kLimit, ")");
+  require(n >= 0, "torch_randperm: ", n, " items");
+  if (n >= kLimit) {
+    fail(Exit::usage, "--dataloader-type cyclic: ", n, " samples of a rank are more than ", kLimit - 1,
+         ", from where on torch shuffles otherwise; take --dataloader-type single, or more data-parallel ranks");
+  }
   std::vector<std::int64_t> items(static_cast<std::size_t>(n));
   std::iota(items.begin(), items.end(), 0);
-  std::mt19937 engine(static_cast<std::uint32_t>(seed));
+  Mt19937Stream stream(static_cast<std::uint32_t>(seed));
   for (std::size_t i = 0; i + 1 < items.size(); ++i) {
-    std::swap(items[i], items[i + engine() % (items.size() - i)]);
+    std::swap(items[i], items[i + stream.next() % (items.size() - i)]);
   }
   return items;
 }

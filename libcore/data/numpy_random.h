@@ -1,38 +1,53 @@
 // The two random streams that decide the order of training data, bit for bit: NumPy's legacy RandomState(seed).shuffle
-// and torch.randperm, both on top of mt19937 (std::mt19937 seeded alike gives the same 32-bit draws).
+// and torch.randperm, both on top of mt19937.
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <random>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "data/mt19937.h"
 
 namespace mtl {
 
 /// numpy.random.RandomState(seed), as far as shuffling goes: consecutive shuffles continue one stream.
 class NumpyRandom {
  public:
-  explicit NumpyRandom(std::uint32_t seed) : engine_(seed) {}
+  explicit NumpyRandom(std::uint32_t seed) : stream_(seed) {}
 
-  /// RandomState.shuffle. The permutation depends on the number of items alone, which must be below 2^32.
+  /// RandomState.shuffle: for i = n-1 .. 1 items i and draw(i) change places. The permutation depends on the number of
+  /// items alone, which must be below 2^32.
   template <class T>
   void shuffle(std::span<T> items) {
     require(items.size() <= UINT32_MAX, "shuffle: ", items.size(), " items are too many for 32-bit draws");
-    for (std::size_t i = items.size(); i-- > 1;) std::swap(items[i], items[draw_up_to(static_cast<std::uint32_t>(i))]);
+    // What is drawn does not depend on the items: drawn ahead, their places in memory can be on their way.
+    std::array<std::uint32_t, 1024> partners;
+    for (std::size_t left = items.size(); left > 1;) {
+      const std::size_t count = std::min(left - 1, partners.size());
+      draw(static_cast<std::uint32_t>(left - 1), std::span(partners).first(count));
+      constexpr std::size_t kAhead = 48;
+      for (std::size_t k = 0; k < std::min(kAhead, count); ++k) __builtin_prefetch(&items[partners[k]], 1);
+      for (std::size_t k = 0; k < count; ++k) {
+        if (k + kAhead < count) __builtin_prefetch(&items[partners[k + kAhead]], 1);
+        std::swap(items[left - 1 - k], items[partners[k]]);
+      }
+      left -= count;
+    }
   }
 
  private:
-  /// A number in [0, max] by masked rejection: draws are cut to the bits of max until one is not beyond it.
-  std::uint32_t draw_up_to(std::uint32_t max);
+  /// Numbers in [0, max], [0, max - 1], ... by masked rejection: draws are cut to the bits of the bound until one is
+  /// not beyond it.
+  void draw(std::uint32_t max, std::span<std::uint32_t> out);
 
-  std::mt19937 engine_;
+  Mt19937Stream stream_;
 };
 
 /// torch.randperm(n, generator=torch.Generator().manual_seed(seed)): only the low 32 bits of the seed matter.
-/// From 2^32 / 20 items on torch draws otherwise: such n throw Error(failure).
+/// From 2^32 / 20 items on torch draws otherwise: such n throw Error(usage).
 std::vector<std::int64_t> torch_randperm(std::uint64_t seed, std::int64_t n);
 
 }  // namespace mtl

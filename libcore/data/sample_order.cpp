@@ -1,16 +1,17 @@
 #include "data/sample_order.h"
 
+#include <algorithm>
 #include <limits>
 #include <numeric>
-#include <span>
 
 #include "base/error.h"
-#include "data/numpy_random.h"
+#include "data/feistel.h"
 
 namespace mtl {
 namespace {
 
-constexpr std::int64_t kMaxEntries = std::numeric_limits<std::int32_t>::max();
+constexpr std::int64_t kBlock = 64;  // sequences between two running sums
+constexpr std::int64_t kMaxEntries = std::int64_t{UINT32_MAX} - 1;
 
 std::int64_t count_tokens(const SequenceLengths& lengths, SplitRange range) {
   std::int64_t tokens = 0;
@@ -29,114 +30,159 @@ std::int64_t count_epochs(const SampleOrderOptions& options, std::int64_t tokens
 }
 
 /// Samples in the epochs before the last one, when that one has to be kept apart.
-std::optional<std::int64_t> samples_before_final_epoch(const SampleOrderOptions& options, const SampleOrder& order) {
-  if (order.epochs == 1) return std::nullopt;
-  const std::int64_t before = ((order.epochs - 1) * order.tokens_per_epoch - 1) / options.seq_length;
+std::optional<std::int64_t> samples_before_final_epoch(const SampleOrderOptions& options, std::int64_t epochs,
+                                                       std::int64_t tokens_per_epoch) {
+  if (epochs == 1) return std::nullopt;
+  const std::int64_t before = ((epochs - 1) * tokens_per_epoch - 1) / options.seq_length;
   const std::int64_t in_final = *options.samples - before;
-  const std::int64_t per_epoch = (order.tokens_per_epoch - 1) / options.seq_length;
+  const std::int64_t per_epoch = (tokens_per_epoch - 1) / options.seq_length;
   if (in_final < static_cast<std::int64_t>(0.8 * static_cast<double>(per_epoch))) return before;
   return std::nullopt;
 }
 
-std::vector<std::int32_t> build_document_index(SplitRange range, const SampleOrder& order, NumpyRandom& random) {
-  const auto per_epoch = static_cast<std::size_t>(range.end - range.begin);
-  const auto epochs = static_cast<std::size_t>(order.epochs);
-  std::vector<std::int32_t> index(per_epoch * epochs);
-  for (std::size_t epoch = 0; epoch < epochs; ++epoch) {
-    const auto begin = index.begin() + static_cast<std::ptrdiff_t>(epoch * per_epoch);
-    std::iota(begin, begin + static_cast<std::ptrdiff_t>(per_epoch), static_cast<std::int32_t>(range.begin));
-  }
-  const std::span all(index);
-  const std::size_t together = order.separate_final_epoch ? per_epoch * (epochs - 1) : index.size();
-  random.shuffle(all.first(together));
-  random.shuffle(all.subspan(together));
-  return index;
-}
-
-std::int64_t count_all_samples(const SampleOrderOptions& options, const SampleOrder& order) {
-  const std::int64_t inputs = order.epochs * order.tokens_per_epoch - 1;  // the last token is only a label
-  return (inputs + (options.drop_last_partial ? 0 : options.seq_length - 1)) / options.seq_length;
-}
-
-std::vector<SampleStart> build_sample_index(const SequenceLengths& lengths, const std::vector<std::int32_t>& documents,
-                                            std::int64_t seq_length, std::int64_t samples) {
-  std::vector<SampleStart> index;
-  index.reserve(static_cast<std::size_t>(samples) + 1);
-  std::size_t position = 0;
-  std::int64_t offset = 0;
-  index.push_back({0, 0});
-  while (static_cast<std::int64_t>(index.size()) <= samples) {
-    std::int64_t left = seq_length + 1;  // the walk ends on the sample's last token, not after it
-    for (;;) {
-      const std::int64_t here = lengths[documents[position]] - offset;
-      if (left <= here) {
-        offset += left - 1;
-        break;
-      }
-      left -= here;
-      if (position + 1 == documents.size()) {  // a last, partial sample ends on the last token of all
-        offset += here - 1;
-        break;
-      }
-      ++position;
-      offset = 0;
-    }
-    index.push_back({static_cast<std::int32_t>(position), static_cast<std::int32_t>(offset)});
-  }
-  return index;
-}
-
-std::vector<std::uint32_t> build_shuffle_index(std::size_t samples, std::size_t together, NumpyRandom& random) {
-  std::vector<std::uint32_t> index(samples);
-  std::iota(index.begin(), index.end(), 0);
-  const std::span all(index);
-  random.shuffle(all.first(together));
-  random.shuffle(all.subspan(together));
-  return index;
-}
-
-void check_size(const SampleOrderOptions& options, const SampleOrder& order) {
-  const std::int64_t documents = options.range.end - options.range.begin;
-  if (order.epochs > kMaxEntries / documents) {
-    fail(Exit::bad_data, options.name, ": ", order.epochs, " epochs of ", documents,
-         " sequences are needed, more than 2^31 in all; ask for fewer samples or add data");
-  }
-  std::int64_t tokens = 0;
-  if (__builtin_mul_overflow(order.epochs, order.tokens_per_epoch, &tokens) ||
-      tokens / options.seq_length >= kMaxEntries) {
-    fail(Exit::bad_data, options.name, ": the order of 2^31 or more samples is beyond this version");
-  }
+std::uint64_t key_of_epoch(std::int64_t seed, std::int64_t epoch) {
+  return mix_bits(static_cast<std::uint64_t>(seed) << 32 ^ static_cast<std::uint64_t>(epoch));
 }
 
 }  // namespace
 
-SampleOrder build_sample_order(const SequenceLengths& lengths, const SampleOrderOptions& options) {
-  require(options.seq_length > 0, "build_sample_order: sequence length ", options.seq_length);
-  require(0 <= options.range.begin && options.range.begin <= options.range.end && options.range.end <= lengths.size(),
-          "build_sample_order: sequences ", options.range.begin, " to ", options.range.end, " of ", lengths.size());
+SampleOrder::SampleOrder(const SequenceLengths& lengths, const SampleOrderOptions& options)
+    : lengths_(lengths), options_(options) {
+  const SplitRange range = options.range;
+  require(options.seq_length > 0, "SampleOrder: sequence length ", options.seq_length);
+  require(0 <= range.begin && range.begin <= range.end && range.end <= lengths.size(), "SampleOrder: sequences ",
+          range.begin, " to ", range.end, " of ", lengths.size());
   if (options.seed < 0 || options.seed > std::int64_t{UINT32_MAX}) {
     fail(Exit::usage, "--seed ", options.seed, ": the order of data takes seeds from 0 to 4294967295");
   }
-  SampleOrder order;
-  order.tokens_per_epoch = count_tokens(lengths, options.range);
-  if (order.tokens_per_epoch < 2) {
-    if (options.range.begin == options.range.end && options.samples.value_or(0) == 0) return order;
-    fail(Exit::bad_data, options.name, ": sequences ", options.range.begin, " to ", options.range.end,
-         " (exclusive) hold ", order.tokens_per_epoch,
-         " tokens, no samples can be cut from them; choose another --split or add data");
+  tokens_per_epoch_ = count_tokens(lengths, range);
+  if (tokens_per_epoch_ < 2) {
+    if (range.begin == range.end && options.samples.value_or(0) == 0) return;
+    fail(Exit::bad_data, options.name, ": sequences ", range.begin, " to ", range.end, " (exclusive) hold ",
+         tokens_per_epoch_, " tokens, no samples can be cut from them; choose another --split or add data");
   }
-  order.epochs = count_epochs(options, order.tokens_per_epoch);
-  check_size(options, order);
-  const auto apart = samples_before_final_epoch(options, order);
-  order.separate_final_epoch = apart.has_value();
+  if (is_feistel())
+    build_feistel();
+  else
+    build_megatron();
+  sum_lengths();
+}
 
-  NumpyRandom random(static_cast<std::uint32_t>(options.seed));
-  order.document_index = build_document_index(options.range, order, random);
-  const std::int64_t samples = count_all_samples(options, order);
-  order.sample_index = build_sample_index(lengths, order.document_index, options.seq_length, samples);
-  order.shuffle_index =
-      build_shuffle_index(static_cast<std::size_t>(samples), static_cast<std::size_t>(apart.value_or(samples)), random);
-  return order;
+void SampleOrder::build_megatron() {
+  epochs_ = count_epochs(options_, tokens_per_epoch_);
+  std::int64_t tokens = 0, sequences = 0;
+  if (__builtin_mul_overflow(epochs_, tokens_per_epoch_, &tokens) ||
+      __builtin_mul_overflow(epochs_, options_.range.end - options_.range.begin, &sequences) ||
+      sequences > kMaxEntries || tokens / options_.seq_length >= kMaxEntries) {
+    fail(Exit::bad_data, options_.name, ": ", epochs_, " epochs of ", options_.range.end - options_.range.begin,
+         " sequences and ", tokens_per_epoch_, " tokens make an order of 2^32 entries or more",
+         "; ask for fewer samples, add data, or take --data-order feistel");
+  }
+  const auto apart = samples_before_final_epoch(options_, epochs_, tokens_per_epoch_);
+  separate_final_epoch_ = apart.has_value();
+  NumpyRandom random(static_cast<std::uint32_t>(options_.seed));
+  shuffle_documents(random);
+
+  const std::int64_t inputs = tokens - 1;  // the last token is only a label
+  samples_ = (inputs + (options_.drop_last_partial ? 0 : options_.seq_length - 1)) / options_.seq_length;
+  shuffle_index_ = BigArray<std::uint32_t>(static_cast<std::size_t>(samples_));
+  const std::span all = shuffle_index_.span();
+  std::iota(all.begin(), all.end(), 0u);
+  const auto together = static_cast<std::size_t>(apart.value_or(samples_));
+  random.shuffle(all.first(together));
+  random.shuffle(all.subspan(together));
+}
+
+void SampleOrder::shuffle_documents(NumpyRandom& random) {
+  const auto per_epoch = static_cast<std::size_t>(options_.range.end - options_.range.begin);
+  const auto epochs = static_cast<std::size_t>(epochs_);
+  document_index_ = BigArray<std::int32_t>(per_epoch * epochs);
+  const std::span all = document_index_.span();
+  for (std::size_t epoch = 0; epoch < epochs; ++epoch) {
+    const std::span once = all.subspan(epoch * per_epoch, per_epoch);
+    std::iota(once.begin(), once.end(), static_cast<std::int32_t>(options_.range.begin));
+  }
+  const std::size_t together = separate_final_epoch_ ? per_epoch * (epochs - 1) : all.size();
+  random.shuffle(all.first(together));
+  random.shuffle(all.subspan(together));
+}
+
+void SampleOrder::build_feistel() {
+  require(options_.drop_last_partial, "--data-order feistel has no partial samples");
+  samples_per_epoch_ = (tokens_per_epoch_ - 1) / options_.seq_length;
+  if (samples_per_epoch_ == 0) {
+    fail(Exit::bad_data, options_.name, ": holds ", tokens_per_epoch_, " tokens, fewer than one sample of ",
+         options_.seq_length, " and its last label; --data-order megatron joins several epochs to make one");
+  }
+  const std::int64_t wanted = std::max<std::int64_t>(1, options_.samples.value_or(1));
+  epochs_ = (wanted - 1) / samples_per_epoch_ + 1;
+  std::int64_t tokens = 0;  // positions in the stream of all epochs are counted, too
+  if (__builtin_mul_overflow(epochs_, std::max(tokens_per_epoch_, options_.range.end), &tokens)) {
+    fail(Exit::usage, options_.name, ": ", wanted, " samples of ", options_.seq_length, " tokens are too many");
+  }
+  samples_ = epochs_ * samples_per_epoch_;
+}
+
+/// Of the stream of all epochs; of one epoch where the documents are always in the same order.
+void SampleOrder::sum_lengths() {
+  const std::int64_t count = is_feistel() ? options_.range.end - options_.range.begin : positions();
+  tokens_before_.reserve(static_cast<std::size_t>(count / kBlock) + 1);
+  std::int64_t tokens = 0;
+  for (std::int64_t begin = 0; begin < count; begin += kBlock) {
+    tokens_before_.push_back(tokens);
+    for (std::int64_t i = begin; i < std::min(begin + kBlock, count); ++i) tokens += lengths_[sequence_at(i)];
+  }
+}
+
+std::int64_t SampleOrder::shuffled(std::int64_t index) const {
+  require(index >= 0 && index < samples_, options_.name, ": no sample ", index, " of ", samples_);
+  if (!is_feistel()) return shuffle_index_[static_cast<std::size_t>(index)];
+  const std::int64_t epoch = index / samples_per_epoch_, first = epoch * samples_per_epoch_;
+  return first + KeyedPermutation(samples_per_epoch_, key_of_epoch(options_.seed, epoch))(index - first);
+}
+
+std::int64_t SampleOrder::sequence_at(std::int64_t position) const {
+  if (!is_feistel()) return document_index_[static_cast<std::size_t>(position)];
+  return options_.range.begin + position % (options_.range.end - options_.range.begin);
+}
+
+/// Feistel's a(epoch).
+std::int64_t SampleOrder::epoch_start(std::int64_t epoch) const {
+  const auto left_over = static_cast<std::uint64_t>((tokens_per_epoch_ - 1) % options_.seq_length);
+  return static_cast<std::int64_t>(mix_bits(key_of_epoch(options_.seed, epoch)) % (left_over + 1));
+}
+
+/// Where a sample begins in the stream of all epochs.
+std::int64_t SampleOrder::token_of(std::int64_t sample) const {
+  if (!is_feistel()) return sample * options_.seq_length;
+  const std::int64_t epoch = sample / samples_per_epoch_;
+  return epoch * tokens_per_epoch_ + epoch_start(epoch) + sample % samples_per_epoch_ * options_.seq_length;
+}
+
+StreamPlace SampleOrder::first_of(std::int64_t sample) const {
+  // The very first entry of Megatron-LM's index is (0, 0), also when the first sequence is empty.
+  if (sample == 0 && !is_feistel()) return {0, 0};
+  return locate(token_of(sample));
+}
+
+StreamPlace SampleOrder::last_of(std::int64_t sample) const {
+  const std::int64_t last = epochs_ * tokens_per_epoch_ - 1;  // of a last, partial sample
+  return locate(std::min(token_of(sample) + options_.seq_length, last));
+}
+
+StreamPlace SampleOrder::locate(std::int64_t token) const {
+  const std::int64_t epoch = is_feistel() ? token / tokens_per_epoch_ : 0;
+  token -= epoch * tokens_per_epoch_;
+  const auto block = std::upper_bound(tokens_before_.begin(), tokens_before_.end(), token) - 1;
+  std::int64_t position = (block - tokens_before_.begin()) * kBlock;
+  token -= *block;
+  for (;;) {
+    const std::int64_t length = lengths_[sequence_at(position)];
+    if (token < length) break;
+    token -= length;
+    ++position;
+  }
+  return {position + epoch * (options_.range.end - options_.range.begin), token};
 }
 
 }  // namespace mtl

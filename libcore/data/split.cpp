@@ -49,7 +49,8 @@ SplitRange range_of(const SplitShare& share, std::int64_t sequences) {
 
 std::array<std::int64_t, 3> count_samples(const RunLength& run) {
   require(run.global_batch_size > 0 && run.eval_interval > 0, "count_samples: batch and interval must be positive");
-  const std::int64_t iters = run.train_samples ? *run.train_samples / run.global_batch_size : run.train_iters;
+  const bool is_open = run.train_samples && run.train_iters == 0;
+  const std::int64_t iters = is_open ? *run.train_samples / run.global_batch_size : run.train_iters;
   const std::int64_t evaluations = iters / run.eval_interval + 1;
   return {run.train_samples.value_or(iters * run.global_batch_size),
           evaluations * run.eval_iters * run.global_batch_size, run.eval_iters * run.global_batch_size};

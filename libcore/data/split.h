@@ -29,15 +29,14 @@ std::array<std::optional<SplitShare>, 3> parse_split(std::string_view text);
 SplitRange range_of(const SplitShare& share, std::int64_t sequences);
 
 struct RunLength {
-  std::int64_t train_iters = 0;
+  std::int64_t train_iters = 0;  // 0 with train_samples: train_samples / global_batch_size
   std::int64_t global_batch_size = 1;
   std::int64_t eval_interval = 1000;
   std::int64_t eval_iters = 100;
-  /// --train-samples; then train_iters is train_samples / global_batch_size.
   std::optional<std::int64_t> train_samples{};
 };
 
-/// The samples a run asks of train, valid and test: train_samples or iterations * batch; an evaluation every
+/// The samples a run asks of train, valid and test: train_samples, or iterations * batch; an evaluation every
 /// eval_interval iterations and one at the end; one test at the end.
 std::array<std::int64_t, 3> count_samples(const RunLength& run);
 

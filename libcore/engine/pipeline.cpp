@@ -77,14 +77,15 @@ void Pipeline::send(Slot& slot, Tensor what, const Action& action) {
 }
 
 void Pipeline::train(const BatchBuffers& buffers, StepState* state, std::int64_t first_sample,
-                     std::int64_t samples_apart) {
-  for (std::size_t i = 0; i < actions_.size(); ++i) {
-    const Action& action = actions_[i];
+                     std::int64_t samples_apart, const std::vector<Action>* of_step) {
+  const std::vector<Action>& actions = of_step == nullptr ? actions_ : *of_step;
+  for (std::size_t i = 0; i < actions.size(); ++i) {
+    const Action& action = actions[i];
     Slot& slot = slot_of(action);
     state->micro_batch = action.micro_batch;
     state->sample_base = first_sample + action.micro_batch * samples_apart;
     Ctx ctx = context(slot.memory, state, true);
-    ctx.last_micro_batch = is_last_backward(actions_, i);
+    ctx.last_micro_batch = is_last_backward(actions, i);
     run(action, slot, ctx, buffers.batch(action.micro_batch), buffers.losses(action.micro_batch));
   }
   for (Slot& slot : slots_) open(slot);

@@ -35,8 +35,9 @@ class Pipeline {
 
   /// One training step over the micro-batches in `buffers`: gradients in the parameters' store, and on the last stage
   /// losses of every token. Micro-batch m's first sample has the global number first_sample + m * samples_apart (the
-  /// dropout counter).
-  void train(const BatchBuffers& buffers, StepState* state, std::int64_t first_sample, std::int64_t samples_apart);
+  /// dropout counter). `actions`, if any, are those of a step of fewer micro-batches than the constructor's.
+  void train(const BatchBuffers& buffers, StepState* state, std::int64_t first_sample, std::int64_t samples_apart,
+             const std::vector<Action>* actions = nullptr);
   /// On the last stage: losses of every token of one micro-batch, dropout off. All stages call it.
   void evaluate(const Batch& batch, Tensor losses, StepState* state);
   Arena& scratch() { return scratch_; }

@@ -3,53 +3,87 @@
 #include <algorithm>
 
 #include "base/console.h"
+#include "data/data_identity.h"
 
 namespace mtl {
 
-TrainingData::TrainingData(const TrainOptions& options, std::int64_t vocab_size, std::int32_t eod)
-    : files_(std::make_shared<IndexedDataset>(options.data.data_path.front())) {
-  RunLength run{options.train_iters(), options.global_batch_size(), options.batch.eval_interval,
-                options.batch.eval_iters, options.batch.train_samples};
+namespace {
+
+GptDatasetOptions dataset_options(const TrainOptions& options, std::int64_t vocab_size, std::int32_t eod) {
   GptDatasetOptions dataset;
   dataset.seq_length = options.data.seq_length;
   dataset.seed = options.seed;
+  dataset.order = options.data.order_kind();
   dataset.vocab_size = vocab_size;
   dataset.eod = eod;
   dataset.eod_mask_loss = options.data.eod_mask_loss;
   dataset.reset_position_ids = options.data.reset_position_ids;
   dataset.reset_attention_mask = options.data.reset_attention_mask;
-  auto shares = parse_split(options.data.split);
+  return dataset;
+}
+
+/// Only a blend without weights, which gives one epoch, can have too few.
+void require_samples(const SplitSource& source, Split split, const BlendedDataset& dataset, std::int64_t wanted) {
+  if (dataset.size() >= wanted) return;
+  fail(Exit::bad_data, source.flag, ": without weights the ", dataset.datasets().size(), " data sets give ",
+       dataset.size(), " samples to ", kSplitNames[static_cast<std::size_t>(split)], ", one epoch, and the run takes ",
+       wanted, "; give them weights to read them more often, or ask for fewer samples");
+}
+
+}  // namespace
+
+TrainingData::TrainingData(const TrainOptions& options, std::int64_t vocab_size, std::int32_t eod) {
+  SplitSources sources = read_split_sources(options.data.paths, [](const std::string& flag, const std::string& what) {
+    fail(Exit::usage, flag, ": ", what);
+  });
+  auto counts = count_samples(options.batch.run_length(options.train_iters(), options.parallel.data()));
   for (Split split : {Split::train, Split::valid, Split::test}) {
-    bool has_weight = shares[static_cast<std::size_t>(split)].has_value();
-    if ((!has_weight || options.batch.eval_iters == 0) && split != Split::train)
-      continue;  // 100,0,0 is how one asks for no validation and no test
-    datasets_[static_cast<std::size_t>(split)] = open_split(files_, options.data.split, split, run, dataset);
+    auto i = static_cast<std::size_t>(split);
+    if (!sources[i] || counts[i] == 0) continue;  // 100,0,0 is how one asks for no validation and no test
+    datasets_[i] = open_split(files_, *sources[i], counts[i], dataset_options(options, vocab_size, eod));
+    bool is_one_pass = split != Split::train || options.data.sampler_kind() == SamplerKind::single;
+    if (is_one_pass) require_samples(*sources[i], split, *datasets_[i], counts[i]);
   }
+  if (!dataset(Split::train)) fail(Exit::usage, "--split ", options.data.paths.split, " leaves nothing to train on");
+  identify(options, sources);
 }
 
-Json TrainingData::identity() const {
-  return Json::object({{"path", files_->prefix()},
-                       {"bin_bytes", files_->bin_bytes()},
-                       {"idx_bytes", files_->idx_bytes()},
-                       {"idx_hash", hash_text(files_->idx_hash())}});
-}
-
-std::string data_difference(const Json& saved, const Json& now) {
-  for (const char* key : {"bin_bytes", "idx_bytes", "idx_hash"}) {
-    const Json *before = saved.find(key), *after = now.find(key);
-    if (before == nullptr || after == nullptr || before->dump() == after->dump()) continue;
-    return cat(now.string_or("path", "the data"), ": ", key, " is ", after->dump(), ", it was ", before->dump(), " (",
-               saved.string_or("path", ""), ")");
+void TrainingData::identify(const TrainOptions& options, const SplitSources& sources) {
+  Json files = Json::array(), order = Json::object();
+  for (const auto& file : files_.all()) files.push(file_identity(*file));
+  const DataOptions& data = options.data;
+  order.set("--seed", options.seed).set("--seq-length", data.seq_length).set("--data-order", data.order);
+  order.set("--dataloader-type", data.dataloader_type).set("--no-data-sharding", !data.data_sharding);
+  if (!data.paths.is_per_split()) order.set("--split", data.paths.split);
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    if (!datasets_[i]) continue;
+    Json weights = Json::array(), numbers = Json::array();
+    for (double weight : sources[i]->blend.weights.value_or(std::vector<double>{})) weights.push(weight);
+    for (const std::string& prefix : sources[i]->blend.prefixes) {
+      const auto& all = files_.all();
+      auto is_it = [&](const auto& file) { return file->prefix() == dataset_prefix(prefix); };
+      numbers.push(std::find_if(all.begin(), all.end(), is_it) - all.begin());
+    }
+    order.set(cat("weights of ", kSplitNames[i]), weights).set(cat("data sets of ", kSplitNames[i]), numbers);
   }
-  return "";
+  identity_ = Json::object({{"files", files}, {"order", order}});
 }
 
-DataFeed::DataFeed(std::shared_ptr<const GptDataset> dataset, SamplerOptions sampler, const RunShape& shape)
-    : dataset_(std::move(dataset)), sampler_(sampler), shape_(shape) {
+std::string TrainingData::identity_lines() const {
+  std::vector<std::string> lines;
+  for (const Json& file : identity_.at("files").as_array()) lines.push_back(file.dump());
+  for (const auto& [flag, value] : identity_.at("order").as_object()) lines.push_back(cat(flag, " ", value.dump()));
+  return join(lines, "\n");
+}
+
+DataFeed::DataFeed(std::shared_ptr<const BlendedDataset> dataset, SamplerOptions sampler, const RunShape& shape,
+                   MicroBatches micro_batches)
+    : dataset_(std::move(dataset)), sampler_(sampler), shape_(shape), micro_batches_(std::move(micro_batches)) {
   for (StepBatch& step : steps_) {
     step.buffers = std::make_unique<BatchBuffers>(Device::cpu, shape_);
     step.unmasked.resize(static_cast<std::size_t>(shape_.micro_batches));
   }
+  ahead_ = draw();
   reading_ = std::async(std::launch::async, [this] { fill(steps_[0]); });
 }
 
@@ -67,24 +101,41 @@ const StepBatch& DataFeed::next() {
   return ready;
 }
 
-void DataFeed::fill(StepBatch& step) {
-  for (int m = 0; m < shape_.micro_batches; ++m) {
+DataFeed::Draw DataFeed::draw() {
+  Draw draw;
+  draw.wanted = micro_batches_(sampler_.consumed());
+  for (std::int64_t m = 0; m < draw.wanted; ++m) {
     std::vector<std::int64_t> samples = sampler_.next();
-    if (samples.empty())
-      fail(Exit::bad_data, "the data is used up after ", sampler_.consumed(),
-           " samples; ask for fewer, or give more data");
-    const Batch& batch = step.buffers->batch(m);
-    double unmasked = 0;
-    for (std::size_t row = 0; row < samples.size(); ++row)
-      fill_sample(batch, static_cast<std::int64_t>(row), samples[row], &unmasked);
-    step.unmasked[static_cast<std::size_t>(m)] = unmasked;
-    float* weights = batch.loss_weights.data<float>();
-    // A mean over the micro-batches of all data-parallel ranks, whose gradients are summed.
-    double denominator =
-        std::max(unmasked, 1.0) * static_cast<double>(shape_.micro_batches * shape_.placement.size(Axis::data));
-    for (std::int64_t i = 0; i < batch.loss_weights.numel(); ++i)
-      weights[i] = static_cast<float>(weights[i] / denominator);
+    if (samples.empty()) break;
+    draw.micro_batches.push_back(std::move(samples));
   }
+  return draw;
+}
+
+void DataFeed::fill(StepBatch& step) {
+  Draw now = std::exchange(ahead_, draw());
+  for (const auto& samples : ahead_.micro_batches)
+    for (std::int64_t sample : samples) dataset_->prefetch(sample);
+  step.micro_batches = static_cast<int>(now.wanted);
+  if (static_cast<std::int64_t>(now.micro_batches.size()) < now.wanted)
+    fail(Exit::bad_data, "the data is used up after ", sampler_.consumed(),
+         " samples; ask for fewer, or give more data");
+  for (int m = 0; m < step.micro_batches; ++m)
+    fill_micro_batch(step, m, now.micro_batches[static_cast<std::size_t>(m)]);
+}
+
+void DataFeed::fill_micro_batch(StepBatch& step, int number, const std::vector<std::int64_t>& samples) {
+  const Batch& batch = step.buffers->batch(number);
+  double unmasked = 0;
+  for (std::size_t row = 0; row < samples.size(); ++row)
+    fill_sample(batch, static_cast<std::int64_t>(row), samples[row], &unmasked);
+  step.unmasked[static_cast<std::size_t>(number)] = unmasked;
+  float* weights = batch.loss_weights.data<float>();
+  // A mean over the micro-batches of all data-parallel ranks, whose gradients are summed.
+  double denominator =
+      std::max(unmasked, 1.0) * static_cast<double>(step.micro_batches * shape_.placement.size(Axis::data));
+  for (std::int64_t i = 0; i < batch.loss_weights.numel(); ++i)
+    weights[i] = static_cast<float>(weights[i] / denominator);
 }
 
 /// Writes one sample; loss_weights first holds the mask.

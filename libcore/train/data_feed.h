@@ -1,16 +1,18 @@
 // From token files to the micro-batches of a step.
 //
 // TrainingData opens the files and cuts the three splits; a DataFeed walks one of them in the sampler's order and fills
-// batch buffers, one step ahead in a thread of its own, so that training does not wait for the disk.
+// batch buffers, one step ahead in a thread of its own, so that training does not wait for the disk; the system is
+// asked to read the samples of the step after that.
 #pragma once
 
 #include <array>
+#include <functional>
 #include <future>
 #include <memory>
 #include <optional>
 
 #include "base/json.h"
-#include "data/gpt_dataset.h"
+#include "data/blended_dataset.h"
 #include "data/sampler.h"
 #include "engine/pipeline.h"
 #include "train/options.h"
@@ -19,50 +21,67 @@ namespace mtl {
 
 class TrainingData {
  public:
-  /// Opens --data-path and builds the sample orders. Ids beyond `vocab_size` will be refused; `eod` is the tokenizer's,
-  /// or -1. Throws as IndexedDataset and open_split do.
+  /// Opens what --data-path and its relatives name and builds the orders. Ids beyond `vocab_size` will be refused;
+  /// `eod` is the tokenizer's, or -1. Throws as IndexedDataset and open_split do, and Error(bad_data) when a split has
+  /// fewer samples than the run takes of it.
   TrainingData(const TrainOptions& options, std::int64_t vocab_size, std::int32_t eod);
 
   /// Empty when the split has no weight, or nothing is asked of it.
-  const std::shared_ptr<const GptDataset>& dataset(Split split) const {
+  const std::shared_ptr<const BlendedDataset>& dataset(Split split) const {
     return datasets_[static_cast<std::size_t>(split)];
   }
-  /// Path, size and hash of every file, as checkpoints remember them.
-  Json identity() const;
+  /// The files and their order, as checkpoints remember them: data/data_identity.h.
+  const Json& identity() const { return identity_; }
+  /// The same, one file or flag a line.
+  std::string identity_lines() const;
 
  private:
-  std::shared_ptr<const IndexedDataset> files_;
-  std::array<std::shared_ptr<const GptDataset>, 3> datasets_;
+  void identify(const TrainOptions& options, const SplitSources& sources);
+
+  DataFiles files_;
+  std::array<std::shared_ptr<const BlendedDataset>, 3> datasets_;
+  Json identity_;
 };
 
-/// What differs between two identities that matters (files' sizes and hashes, not where they lie); empty when nothing.
-std::string data_difference(const Json& saved, const Json& now);
-
-/// The mask as sums over one step: how many tokens count in each micro-batch.
+/// The micro-batches of one step.
 struct StepBatch {
   std::unique_ptr<BatchBuffers> buffers;
-  std::vector<double> unmasked;  // per micro-batch: the sum of its loss mask
+  int micro_batches = 0;         // of this step; buffers may hold more
+  std::vector<double> unmasked;  // per micro-batch: the sum of its loss mask, how many tokens count
 };
 
 class DataFeed {
  public:
-  /// `shape` describes a step. Starts reading at once.
-  DataFeed(std::shared_ptr<const GptDataset> dataset, SamplerOptions sampler, const RunShape& shape);
+  /// How many micro-batches a rank takes once so many samples are consumed.
+  using MicroBatches = std::function<std::int64_t(std::int64_t consumed)>;
+
+  /// `shape` describes the largest step. Starts reading at once.
+  DataFeed(std::shared_ptr<const BlendedDataset> dataset, SamplerOptions sampler, const RunShape& shape,
+           MicroBatches micro_batches);
   ~DataFeed();
 
   /// The next step's micro-batches, valid until the next call; throws Error(bad_data) when the data is used
-  /// up. The loss weights are mask / (unmasked of the micro-batch) / micro-batches of all ranks.
+  /// up. The loss weights are mask / (unmasked of the micro-batch) / micro-batches of the step on all ranks.
   const StepBatch& next();
   /// Seconds that next() has waited for data so far.
   double stalled_seconds() const { return stalled_; }
 
  private:
+  /// Sample numbers of a step: fewer micro-batches than wanted at the end of the data.
+  struct Draw {
+    std::int64_t wanted = 0;
+    std::vector<std::vector<std::int64_t>> micro_batches;
+  };
+  Draw draw();
   void fill(StepBatch& step);
+  void fill_micro_batch(StepBatch& step, int number, const std::vector<std::int64_t>& samples);
   void fill_sample(const Batch& batch, std::int64_t row, std::int64_t index, double* unmasked);
 
-  std::shared_ptr<const GptDataset> dataset_;
+  std::shared_ptr<const BlendedDataset> dataset_;
   Sampler sampler_;
   RunShape shape_;
+  MicroBatches micro_batches_;
+  Draw ahead_;  // of the step after the one that is read next
   std::array<StepBatch, 2> steps_;
   int filling_ = 0;
   std::future<void> reading_;

@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "base/str.h"
-#include "data/split.h"
 
 namespace mtl {
 
@@ -10,32 +9,96 @@ using Report = std::function<void(std::string flag, std::string what)>;
 
 namespace {
 
-void check_batch(const TrainOptions& options, const Report& report) {
-  const BatchOptions& batch = options.batch;
-  std::int64_t micro = batch.micro_batch_size, global = options.global_batch_size();
+/// The flag that decides the sizes, and its value.
+std::string size_flag(const BatchOptions& batch, std::int64_t global) {
+  if (!batch.schedule.empty()) return "--step-batch-size-schedule " + batch.schedule;
+  if (!batch.rampup.empty()) return "--rampup-batch-size " + join(batch.rampup, " ");
+  return cat("--global-batch-size ", global);
+}
+
+bool check_sizes(const BatchOptions& batch, std::int64_t data_parallel, std::int64_t seq_length, const Report& report) {
+  const std::int64_t micro = batch.micro_batch_size, global = batch.global_on(data_parallel);
   if (micro < 1) report(cat("--micro-batch-size ", micro), "must be at least 1");
   if (global < 1) report(cat("--global-batch-size ", global), "must be at least 1");
-  std::int64_t once = micro * options.parallel.data();
-  if (micro >= 1 && global >= 1 && global % once != 0) {
+  if (micro < 1 || global < 1) return false;
+  const std::int64_t once = micro * data_parallel;
+  if (global % once != 0 && !batch.varies() && !batch.decrease_if_needed) {
     std::int64_t below = global / once * once;
     std::int64_t closest = below == 0 || global - below > below + once - global ? below + once : below;
-    report(cat("--global-batch-size ", global),
-           cat("is not a multiple of micro-batch-size ", micro, " x data-parallel size ", options.parallel.data(),
-               "; nearest: ", closest));
+    report(cat("--global-batch-size ", global), cat("is not a multiple of micro-batch-size ", micro,
+                                                    " x data-parallel size ", data_parallel, "; nearest: ", closest));
+    return false;
   }
-  if (!batch.train_iters && !batch.train_samples && !options.dry_run)
-    report("--train-iters", "is required, or --train-samples");
+  try {
+    const BatchSizes sizes = batch.sizes(data_parallel, seq_length);
+    if (!batch.schedule.empty() && global != sizes.largest() && !batch.decrease_if_needed) {
+      report(cat("--global-batch-size ", global),
+             cat("differs from the largest size of --step-batch-size-schedule, ", sizes.largest(), "; leave it out"));
+      return false;
+    }
+  } catch (const Error& error) {
+    report(size_flag(batch, global), error.what());
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+BatchSizes BatchOptions::sizes(std::int64_t data_parallel, std::int64_t seq_length) const {
+  BatchSizeOptions options;
+  options.global_batch_size = global_on(data_parallel);
+  options.micro_batch_size = micro_batch_size;
+  options.data_parallel_size = data_parallel;
+  if (!rampup.empty()) {
+    options.rampup.emplace();
+    for (const std::string& word : rampup) {
+      const auto number = parse_int(word);
+      if (!number) fail(Exit::usage, "'", word, "' is no whole number");
+      options.rampup->push_back(*number);
+    }
+  }
+  options.schedule = schedule;
+  if (seq_length > 0) options.seq_length = seq_length;
+  options.decrease_if_needed = decrease_if_needed;
+  return BatchSizes(options);
+}
+
+RunLength BatchOptions::run_length(std::int64_t iterations, std::int64_t data_parallel) const {
+  return {iterations, global_on(data_parallel), eval_interval, eval_iters, train_samples};
+}
+
+void check_data_options(const DataOptions& data, const Report& report) {
+  if (data.seq_length == 0) report("--seq-length", "is required, at least 1: tokens of a sample");
+  if (data.seq_length < 0) report(cat("--seq-length ", data.seq_length), "must be at least 1");
+  if (data.order == "feistel" && data.dataloader_type == "cyclic")
+    report("--dataloader-type cyclic", "shuffles what --data-order feistel has shuffled; give one of them");
+  if (!data.data_sharding && data.dataloader_type != "cyclic")
+    report("--no-data-sharding", "needs --dataloader-type cyclic: in a single pass no rank owns samples");
+  read_split_sources(data.paths, report);
+}
+
+bool check_batches(const BatchOptions& batch, std::int64_t data_parallel, std::int64_t seq_length,
+                   const Report& report) {
+  const bool has_sizes = check_sizes(batch, data_parallel, seq_length, report);
+  if (batch.varies() && !batch.train_samples)
+    report(batch.rampup.empty() ? "--step-batch-size-schedule" : "--rampup-batch-size",
+           "needs a run that is counted in samples; give --train-samples");
   if (batch.train_iters && batch.train_samples) report("--train-samples", "excludes --train-iters; give one of them");
-  bool has_length = batch.train_iters || batch.train_samples;
-  if (has_length && micro >= 1 && global >= 1 && options.train_iters() < 1) {
-    if (batch.train_samples)
-      report(cat("--train-samples ", *batch.train_samples), cat("must be at least one global batch: ", global));
-    else
-      report(cat("--train-iters ", *batch.train_iters), "must be at least 1");
+  if (batch.train_samples && has_sizes) {
+    const BatchSizes sizes = batch.sizes(data_parallel, seq_length);
+    if (sizes.count_iterations(*batch.train_samples) < 1)
+      report(cat("--train-samples ", *batch.train_samples),
+             cat("must be at least one global batch: ", sizes.running(0)));
+  } else if (batch.train_iters && *batch.train_iters < 1) {
+    report(cat("--train-iters ", *batch.train_iters), "must be at least 1");
   }
   if (batch.eval_interval < 1) report(cat("--eval-interval ", batch.eval_interval), "must be at least 1");
   if (batch.eval_iters < 0) report(cat("--eval-iters ", batch.eval_iters), "must not be negative");
+  return has_sizes;
 }
+
+namespace {
 
 void check_optimizer(const TrainOptions& options, const Report& report) {
   const OptimizerOptions& optimizer = options.optimizer;
@@ -61,8 +124,7 @@ void check_architecture(const TrainOptions& options, const Report& report) {
 }
 
 void check_rest(const TrainOptions& options, const Report& report) {
-  if (options.data.seq_length == 0) report("--seq-length", "is required, at least 1: tokens of a sample");
-  if (options.data.seq_length < 0) report(cat("--seq-length ", options.data.seq_length), "must be at least 1");
+  check_data_options(options.data, report);
   if (options.threads < 0) report(cat("--threads ", options.threads), "must be at least 1, or 0 for every core");
   auto probability = [&](const char* flag, double p) {
     if (!(p >= 0 && p < 1)) report(cat(flag, " ", p), "must be at least 0 and below 1");
@@ -87,12 +149,6 @@ void check_rest(const TrainOptions& options, const Report& report) {
   if (checkpoint.finetune && checkpoint.load.empty())
     report("--finetune", "needs --load PATH: the model to start from");
   if (options.logging.peak_tflops && !(*options.logging.peak_tflops > 0)) report("--peak-tflops", "must be positive");
-  try {
-    parse_split(options.data.split);
-  } catch (const Error& error) {
-    std::string where = cat("--split ", options.data.split), what = error.what();
-    report(where, what.starts_with(where + ": ") ? what.substr(where.size() + 2) : what);
-  }
 }
 
 void check_parallel(const TrainOptions& options, const Report& report) {
@@ -173,14 +229,16 @@ Placement placement_of(const ParallelOptions& options, int rank) {
 
 void check_options(const TrainOptions& options, const Report& report) {
   check_parallel(options, report);
-  check_batch(options, report);
+  bool has_sizes = check_batches(options.batch, options.parallel.data(), options.data.seq_length, report);
+  if (!options.batch.train_iters && !options.batch.train_samples && !options.dry_run)
+    report("--train-iters", "is required, or --train-samples");
   check_architecture(options, report);
   check_optimizer(options, report);
   check_rest(options, report);
   if (!options.optimizer.schedule.lr && options.dry_run) return;
   if (!options.optimizer.schedule.lr && !options.batch.train_iters && !options.batch.train_samples)
     report("--lr", "is required: the largest learning rate");
-  if (options.batch.micro_batch_size >= 1 && options.global_batch_size() >= 1 && options.train_iters() >= 1) {
+  if (has_sizes && options.train_iters() >= 1) {
     check_schedule(options.optimizer.schedule,
                    {options.batch.train_iters, options.batch.train_samples, options.global_batch_size()}, report);
   }

@@ -9,6 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "data/batch_size.h"
+#include "data/data_path.h"
+#include "data/sample_order.h"
+#include "data/sampler.h"
 #include "layout/placement.h"
 #include "nn/gpt_config.h"
 #include "optim/lr_schedule.h"
@@ -25,23 +29,47 @@ struct ArchitectureOptions {
 };
 
 struct DataOptions {
-  std::vector<std::string> data_path;  // one prefix of .bin and .idx
-  std::string split = "969,30,1";
+  DataPathOptions paths;
   std::int64_t seq_length = 0;
-  std::string dataloader_type = "single";
+  std::string order = "megatron";          // or feistel: data/sample_order.h
+  std::string dataloader_type = "single";  // or cyclic: data/sampler.h
+  bool data_sharding = true;               // cyclic: every rank owns a part of the samples
   bool eod_mask_loss = false;
   bool reset_position_ids = false;
   bool reset_attention_mask = false;
   bool allow_data_change = false;  // a resume may go on with other data files
+
+  OrderKind order_kind() const { return order == "feistel" ? OrderKind::feistel : OrderKind::megatron; }
+  SamplerKind sampler_kind() const { return dataloader_type == "cyclic" ? SamplerKind::cyclic : SamplerKind::single; }
 };
 
 struct BatchOptions {
   std::int64_t micro_batch_size = 1;
-  std::optional<std::int64_t> global_batch_size;  // absent: one micro-batch on every data-parallel rank
+  // Of a ramp the last size, of a schedule the largest; absent: one micro-batch on every data-parallel rank.
+  std::optional<std::int64_t> global_batch_size;
+  std::vector<std::string> rampup;  // start, increment, samples; none: constant
+  std::string schedule;             // --step-batch-size-schedule
+  bool decrease_if_needed = false;  // cut sizes down to multiples of a micro-batch on every data-parallel rank
   std::optional<std::int64_t> train_iters, train_samples;
   std::int64_t eval_interval = 1000;
   std::int64_t eval_iters = 100;
+
+  bool varies() const { return !rampup.empty() || !schedule.empty(); }
+  /// Asked for once there is no ramp any more; absent: one micro-batch on every data-parallel rank.
+  std::int64_t global_on(std::int64_t data_parallel) const {
+    return global_batch_size.value_or(micro_batch_size * data_parallel);
+  }
+  /// The sizes of all updates. Throws as BatchSizes does.
+  BatchSizes sizes(std::int64_t data_parallel, std::int64_t seq_length) const;
+  /// What a run of so many updates asks of the data.
+  RunLength run_length(std::int64_t iterations, std::int64_t data_parallel) const;
 };
+
+/// Reports what contradicts itself in where the data is and in its order.
+void check_data_options(const DataOptions& data, const std::function<void(std::string flag, std::string what)>& report);
+/// Reports what contradicts itself in batch sizes and the length of a run; false when there are no sizes to go on with.
+bool check_batches(const BatchOptions& batch, std::int64_t data_parallel, std::int64_t seq_length,
+                   const std::function<void(std::string flag, std::string what)>& report);
 
 struct OptimizerOptions {
   LrScheduleFlags schedule;
@@ -114,13 +142,14 @@ struct TrainOptions {
   std::string command_line;  // as typed, for the provenance of what is written
   std::string settings;      // every flag's value, one a line: what all ranks must agree on
 
-  std::int64_t global_batch_size() const {
-    return batch.global_batch_size.value_or(batch.micro_batch_size * parallel.data());
-  }
-  /// Of a step, on one rank.
+  std::int64_t global_batch_size() const { return batch.global_on(parallel.data()); }
+  /// Of the largest step, on one rank.
   std::int64_t micro_batches() const { return global_batch_size() / (batch.micro_batch_size * parallel.data()); }
+  /// And its samples on all of them.
+  std::int64_t step_samples() const { return micro_batches() * batch.micro_batch_size * parallel.data(); }
+  BatchSizes batch_sizes() const { return batch.sizes(parallel.data(), data.seq_length); }
   std::int64_t train_iters() const {
-    return batch.train_samples ? *batch.train_samples / global_batch_size() : batch.train_iters.value_or(0);
+    return batch.train_samples ? batch_sizes().count_iterations(*batch.train_samples) : batch.train_iters.value_or(0);
   }
 };
 

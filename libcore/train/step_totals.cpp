@@ -3,12 +3,12 @@
 namespace mtl {
 
 void StepTotals::add(const StepBatch& step) {
-  for (std::size_t m = 0; m < step.unmasked.size(); ++m) {
-    Tensor losses = step.buffers->losses(static_cast<int>(m));
+  for (int m = 0; m < step.micro_batches; ++m) {
+    Tensor losses = step.buffers->losses(m);
     const float* loss = losses.data<float>();
-    const float* weight = step.buffers->batch(static_cast<int>(m)).loss_weights.data<float>();
+    const float* weight = step.buffers->batch(m).loss_weights.data<float>();
     for (std::int64_t i = 0; i < losses.numel(); ++i) loss_sum += weight[i] != 0 ? double{loss[i]} : 0;
-    tokens += step.unmasked[m];
+    tokens += step.unmasked[static_cast<std::size_t>(m)];
   }
 }
 

@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "comm/agreement.h"
 #include "comm/text_exchange.h"
+#include "data/data_identity.h"
 #include "train/flops.h"
 
 namespace mtl {
@@ -51,6 +52,8 @@ Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* t
       ranks_(std::move(ranks)),
       config_(start.config),
       state_(start.state.value_or(TrainState{})),
+      batch_sizes_(options.batch_sizes()),
+      iterations_(count_iterations()),
       data_(options, config_.vocab_size, tokenizer == nullptr ? -1 : tokenizer->eod()),
       shape_(run_shape(options, config_, ranks_.rank)),
       stage_(make_stage(config_, dropout_options(options), shape_.placement, shape_.padded_vocab)),
@@ -69,12 +72,22 @@ Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* t
                  stream_, ranks_.groups),
       pipeline_(stage_, stream_, ranks_.groups, shape_.placement.actions(static_cast<int>(shape_.micro_batches)), plan_,
                 &optimizer_.sync()) {
+  for (std::int64_t size : batch_sizes_.sizes()) {
+    auto micro_batches = static_cast<int>(size / (options.batch.micro_batch_size * options.parallel.data()));
+    steps_.emplace(micro_batches, shape_.placement.actions(micro_batches));
+  }
   check_agreement(start);
   if (start.source) {
     resume_from(start);
   } else {
     params_.initialize(static_cast<std::uint64_t>(options.seed));
   }
+}
+
+/// A run that is counted in samples ends where no further batch fits, whatever sizes it has had until now.
+std::int64_t Trainer::count_iterations() const {
+  if (!options_.batch.train_samples) return options_.train_iters();
+  return state_.iteration + batch_sizes_.count_iterations(*options_.batch.train_samples, state_.consumed_samples);
 }
 
 /// Ranks that run something else, or on something else, would train what nobody asked for.
@@ -86,7 +99,7 @@ void Trainer::check_agreement(const RunStart& start) {
              {{"program", hash_text(hash_bytes(program.data(), program.size()))},
               {"command line", options_.settings},
               {"tokenizer", tokenizer_ == nullptr ? "none" : hash_text(tokenizer_->hash())},
-              {"data", data_.identity().dump()},
+              {"data", data_.identity_lines()},
               {"start", from}});
 }
 
@@ -95,6 +108,7 @@ void Trainer::resume_from(RunStart& start) {
   if (!start.state) return;
   if (!options_.checkpoint.no_load_optim) start.source->load_optimizer(params_);
   if (!state_.extra.is_object()) return;
+  skipped_samples_ = state_.extra.int_or("skipped_samples", state_.skipped_iterations * batch_sizes_.largest());
   if (!options_.data.allow_data_change) refuse_other_data(start.source->folder());
   if (const Json* interval = state_.extra.find("interval")) {  // a log interval that the save cut in two
     interval_.loss_sum = interval->number_or("loss_sum", 0);
@@ -122,8 +136,8 @@ void Trainer::refuse_other_data(const std::string& checkpoint) const {
 
 SamplerOptions Trainer::sampler(Split split, std::int64_t consumed) const {
   SamplerOptions sampler;
-  sampler.kind =
-      options_.data.dataloader_type == "cyclic" && split == Split::train ? SamplerKind::cyclic : SamplerKind::single;
+  sampler.kind = split == Split::train ? options_.data.sampler_kind() : SamplerKind::single;
+  sampler.data_sharding = options_.data.data_sharding;
   sampler.total = data_.dataset(split)->size();
   sampler.consumed = consumed;
   sampler.micro_batch_size = options_.batch.micro_batch_size;
@@ -134,11 +148,14 @@ SamplerOptions Trainer::sampler(Split split, std::int64_t consumed) const {
 
 std::unique_ptr<DataFeed> Trainer::feed(Split split, std::int64_t consumed) const {
   if (data_.dataset(split) == nullptr) return nullptr;
-  return std::make_unique<DataFeed>(data_.dataset(split), sampler(split, consumed), shape_);
+  DataFeed::MicroBatches largest = [this](std::int64_t) { return shape_.micro_batches; };
+  DataFeed::MicroBatches as_sized = [this](std::int64_t at) { return batch_sizes_.micro_batches(at); };
+  return std::make_unique<DataFeed>(data_.dataset(split), sampler(split, consumed), shape_,
+                                    split == Split::train ? as_sized : largest);
 }
 
 Exit Trainer::run() {
-  std::int64_t last = options_.train_iters();
+  const std::int64_t last = iterations_;
   bool validated = state_.extra.is_object() && state_.extra.bool_or("finished", false);  // the last validation is done
   if (state_.iteration > last || (state_.iteration == last && validated)) {
     if (!options_.checkpoint.save.empty() && speaks()) settle_complete_run(options_.checkpoint.save, state_.iteration);
@@ -171,10 +188,9 @@ void Trainer::prepare() {
   sinks.start = start_record();
   metrics_.emplace(sinks);
   interval_.began = now_seconds();
-  if (state_.iteration == options_.train_iters()) return;  // only the last validation is left
+  if (state_.iteration == iterations_) return;  // only the last validation is left
   saved_iteration_ = state_.iteration;
   train_feed_ = feed(Split::train, state_.consumed_samples);
-  if (train_feed_ == nullptr) fail(Exit::usage, "--split ", options_.data.split, " leaves nothing to train on");
 }
 
 /// Between two steps: saves when it is time to or somebody asks. False when the run is to end here.
@@ -184,8 +200,8 @@ bool Trainer::go_on() {
     return interval && state_.iteration % *interval == 0;
   };
   if (last_.status > 0) {
-    console_.info(cat("iteration ", state_.iteration, " of ", options_.train_iters(), ", ", state_.consumed_samples,
-                      " samples consumed"));
+    console_.info(
+        cat("iteration ", state_.iteration, " of ", iterations_, ", ", state_.consumed_samples, " samples consumed"));
   }
   bool asked = last_.save > 0;
   if (asked && !save_directory_) console_.warn("asked to save, but there is no --save folder");
@@ -228,7 +244,8 @@ void Trainer::train_step() {
   // Of each micro-batch of all data-parallel ranks, this rank's samples follow those of the ranks before it.
   std::int64_t micro_batch = options_.batch.micro_batch_size;
   std::int64_t first_sample = state_.consumed_samples + shape_.placement.coordinate(Axis::data) * micro_batch;
-  pipeline_.train(*batch.buffers, &step_, first_sample, micro_batch * shape_.placement.size(Axis::data));
+  pipeline_.train(*batch.buffers, &step_, first_sample, micro_batch * shape_.placement.size(Axis::data),
+                  &steps_.at(batch.micro_batches));
   optimizer_.step(pipeline_.scratch(), &step_);
 
   last_ = {};
@@ -242,18 +259,22 @@ void Trainer::begin_step() {
   step_.iteration = state_.iteration + 1;
   step_.step = state_.optimizer_steps + 1;
   // The schedule advances by the samples of updates that were made; the data advances by all.
-  std::int64_t scheduled = state_.consumed_samples - state_.skipped_iterations * options_.global_batch_size();
+  std::int64_t scheduled = state_.consumed_samples - skipped_samples_;
   step_.lr = learning_rate(schedule_, scheduled);
   step_.weight_decay = weight_decay(schedule_, scheduled);
   optimizer_.begin_step();
 }
 
 void Trainer::end_step(double loss) {
+  const std::int64_t size = batch_sizes_.running(state_.consumed_samples);
   ++state_.iteration;
-  state_.consumed_samples += options_.global_batch_size();
+  state_.consumed_samples += size;
   ++interval_.timed;
+  interval_.samples += size;
+  interval_.last_size = size;
   if (step_.found_inf != 0) {
     ++state_.skipped_iterations;
+    skipped_samples_ += size;
     ++interval_.skipped;
     tell_broken_gradients();
   } else {
@@ -297,30 +318,31 @@ void Trainer::exchange(StepTotals& totals) {
 }
 
 void Trainer::report_interval() {
-  double seconds = (now_seconds() - interval_.began) / static_cast<double>(interval_.timed);
-  std::int64_t samples = options_.global_batch_size(), length = options_.data.seq_length;
+  auto timed = static_cast<double>(interval_.timed);
+  double seconds = (now_seconds() - interval_.began) / timed;  // of one iteration
+  double samples = static_cast<double>(interval_.samples) / timed;
+  std::int64_t length = options_.data.seq_length;
   StepReport report;
   report.iteration = state_.iteration;
-  report.train_iterations = options_.train_iters();
+  report.train_iterations = iterations_;
   report.consumed_samples = state_.consumed_samples;
   report.elapsed_ms_per_iteration = seconds * 1e3;
   report.learning_rate = step_.lr;
-  report.global_batch_size = samples;
+  report.global_batch_size = interval_.last_size;
   if (interval_.counted > 0) report.lm_loss = interval_.loss_sum / static_cast<double>(interval_.counted);
   report.loss_scale = step_.loss_scale;
   report.grad_norm = step_.grad_norm;
   report.skipped_iterations = interval_.skipped;
   report.nan_iterations = interval_.nan;
   auto ranks = static_cast<double>(options_.parallel.world);
-  report.tflops_per_device = megatron_flops(config_, shape_.padded_vocab, samples, length) / seconds / 1e12 / ranks;
-  report.tokens_per_second = static_cast<double>(samples * length) / seconds;
+  report.tflops_per_device = samples * megatron_flops(config_, shape_.padded_vocab, 1, length) / seconds / 1e12 / ranks;
+  report.tokens_per_second = samples * static_cast<double>(length) / seconds;
   report.mfu_a = flops_per_token_a(config_, length) * report.tokens_per_second / (ranks * peak_tflops_ * 1e12);
   report.mfu_b = flops_per_token_b(config_, length) * report.tokens_per_second / (ranks * peak_tflops_ * 1e12);
   double stalled = train_feed_->stalled_seconds();
-  report.data_stall_ms = (stalled - interval_.stalled) * 1e3 / static_cast<double>(interval_.timed);
+  report.data_stall_ms = (stalled - interval_.stalled) * 1e3 / timed;
   double waited = optimizer_.sync().waited_seconds();
-  if (options_.parallel.world > 1)
-    report.communication_wait_ms = (waited - interval_.waited) * 1e3 / static_cast<double>(interval_.timed);
+  if (options_.parallel.world > 1) report.communication_wait_ms = (waited - interval_.waited) * 1e3 / timed;
   metrics_->report(report);
   interval_ = {};
   interval_.waited = waited;
@@ -332,8 +354,8 @@ double Trainer::held_out_loss(DataFeed& feed) {
   StepTotals totals;
   for (std::int64_t round = 0; round < options_.batch.eval_iters; ++round) {
     const StepBatch& step = feed.next();
-    for (std::size_t m = 0; m < step.unmasked.size(); ++m)
-      pipeline_.evaluate(step.buffers->batch(static_cast<int>(m)), step.buffers->losses(static_cast<int>(m)), &step_);
+    for (int m = 0; m < step.micro_batches; ++m)
+      pipeline_.evaluate(step.buffers->batch(m), step.buffers->losses(m), &step_);
     if (counts_losses()) totals.add(step);
   }
   exchange(totals);
@@ -356,7 +378,7 @@ void Trainer::validate(bool final) {
   if (!valid_feed_) valid_feed_ = feed(Split::valid, state_.consumed_valid_samples);
   if (valid_feed_) {
     report_held_out("validation", held_out_loss(*valid_feed_), final);
-    state_.consumed_valid_samples += options_.batch.eval_iters * options_.global_batch_size();
+    state_.consumed_valid_samples += options_.batch.eval_iters * batch_sizes_.largest();
   }
   if (final) {
     if (auto test_feed = feed(Split::test, 0)) report_held_out("test", held_out_loss(*test_feed), true);
@@ -370,6 +392,7 @@ void Trainer::save(bool finished) {
   metrics_->flush();
   state_.extra = Json::object({{"seed", options_.seed},
                                {"finished", finished},
+                               {"skipped_samples", skipped_samples_},
                                {"data", data_.identity()},
                                {"tokenizer_hash", tokenizer_ == nullptr ? Json() : Json(hash_text(tokenizer_->hash()))},
                                {"interval", Json::object({{"loss_sum", interval_.loss_sum},
@@ -395,9 +418,9 @@ Json Trainer::start_record() const {
                        {"pipeline_parallel", options_.parallel.pipeline},
                        {"data_parallel", options_.parallel.data()},
                        {"peak_tflops", peak_tflops_},
-                       {"global_batch_size", options_.global_batch_size()},
+                       {"global_batch_size", batch_sizes_.largest()},
                        {"seq_length", options_.data.seq_length},
-                       {"train_iterations", options_.train_iters()},
+                       {"train_iterations", iterations_},
                        {"data", data_.identity()}});
 }
 

@@ -1,6 +1,7 @@
 // The training run: starts, resumes, or finds itself complete; steps, validates, reports, saves.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -70,6 +71,7 @@ class Trainer {
   Json start_record() const;
   SamplerOptions sampler(Split split, std::int64_t consumed) const;
   std::unique_ptr<DataFeed> feed(Split split, std::int64_t consumed) const;
+  std::int64_t count_iterations() const;
 
   bool speaks() const { return ranks_.rank == 0; }
 
@@ -83,8 +85,12 @@ class Trainer {
   std::optional<SaveDirectory> save_directory_;
   std::int64_t saved_iteration_ = -1;
 
+  BatchSizes batch_sizes_;
+  std::int64_t iterations_;           // of the whole run
+  std::int64_t skipped_samples_ = 0;  // of iterations without an update
   TrainingData data_;
-  RunShape shape_;
+  RunShape shape_;                            // of the largest step
+  std::map<int, std::vector<Action>> steps_;  // by number of micro-batches
   Stage stage_;
   ParamStore params_;
   MemoryPlan plan_;
@@ -101,7 +107,8 @@ class Trainer {
   double peak_tflops_ = 0;
   struct Interval {                             // since the last log line
     double began = 0, stalled = 0, waited = 0;  // seconds
-    std::int64_t timed = 0;                     // steps of this process
+    std::int64_t timed = 0, samples = 0;        // steps of this process, and what they took
+    std::int64_t last_size = 0;                 // samples of the last step
     double loss_sum = 0;                        // of the steps with a finite loss
     std::int64_t counted = 0, skipped = 0, nan = 0;
   } interval_;

@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
 # Measured figures: training speed, start-up, tokenisation; beside PyTorch where a Python with torch is found
 # (MTL_PEER_PYTHON, else python3). Usage: run.sh BIN. Each figure is the median of runs in turn with the peer's.
-# Parallel layouts follow (ranks.sh); MTL_BENCH=one leaves them out, MTL_BENCH=ranks measures nothing else.
+# The data loader (data.sh) and parallel layouts (ranks.sh) follow; MTL_BENCH=one leaves them out, MTL_BENCH=data or
+# ranks measures nothing else.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 part=${MTL_BENCH:-all}
 case $part in
   all | one) ;;
   ranks) exec bash "$here/ranks.sh" "$@" ;;
-  *) echo "run.sh: MTL_BENCH is '$part'; it can be all, one or ranks" >&2; exit 2 ;;
+  data) exec bash "$here/data.sh" "$@" ;;
+  *) echo "run.sh: MTL_BENCH is '$part'; it can be all, one, ranks or data" >&2; exit 2 ;;
 esac
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$here/lib.sh" "$1"
@@ -70,4 +72,4 @@ for _ in $(seq "$rounds"); do
 done
 printf '%-42s mtl %8.1f MB/s (one worker, whole process)\n' "preprocess, GPT-2 vocabulary, English" "$(median < "$work/rates")"
 
-[ "$part" = one ] || { echo; bash "$here/ranks.sh" "$bin"; }
+[ "$part" = one ] || { echo; bash "$here/data.sh" "$bin"; echo; bash "$here/ranks.sh" "$bin"; }

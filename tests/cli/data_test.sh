@@ -104,13 +104,12 @@ cmp -s shuffled <($order) && fail 'order: cyclic is not shuffled'
 
 expect_exit 2 mtl-data order --data-path items_short items_long --seq-length 0 --train-iters 2 --global-batch-size 3 \
   --micro-batch-size 2 --split 1,2,3,4 --seed -1
-expect_text err '--data-path items_short items_long +weights and blends'
-expect_text err '--seq-length 0 +must be positive'
+expect_text err '--seq-length +is required, at least 1'
 expect_text err '--global-batch-size 3 +is not a multiple'
 expect_text err '--split 1,2,3,4 +4 weights'
 expect_text err '--seed -1 '
 expect_exit 2 mtl-data order --data-path items_short --seq-length 8 --train-iters 1 --split 1,0,0 --dataset test
-expect_text err 'gives no data to test'
+expect_text err 'there is no data for test'
 expect_exit 65 mtl-data order --data-path items_short --seq-length 8 --train-iters 1 --dataset test
 expect_text err 'items_short: sequences 14 to 14 \(exclusive\) hold 0 tokens'
 

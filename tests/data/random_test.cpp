@@ -34,9 +34,9 @@ void check_case(const Json& one) {
   const std::string& kind = one.at("kind").as_string();
   const std::int64_t seed = one.at("seed").as_int();
   if (kind == "mt19937_u32") {
-    std::mt19937 engine(static_cast<std::uint32_t>(seed));
+    Mt19937Stream stream(static_cast<std::uint32_t>(seed));
     std::vector<std::uint32_t> draws(static_cast<std::size_t>(one.at("n").as_int()));
-    for (std::uint32_t& draw : draws) draw = static_cast<std::uint32_t>(engine());
+    for (std::uint32_t& draw : draws) draw = stream.next();
     golden::check_array<std::uint32_t>(draws, one.at("result"));
   } else if (kind == "numpy_shuffle") {
     NumpyRandom random(static_cast<std::uint32_t>(seed));

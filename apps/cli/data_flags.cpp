@@ -1,0 +1,51 @@
+#include "cli/data_flags.h"
+
+#include "cli/layout_flags.h"
+
+namespace mtl {
+
+void add_data_flags(Flags& flags, DataOptions& data) {
+  DataPathOptions& paths = data.paths;
+  flags.add("--data-path", &paths.data_path, "WORDS", "token files PREFIX.bin and .idx; several, or WEIGHT PREFIX ...");
+  flags.add("--data-args-path", &paths.data_args_path, "FILE", "read the words of --data-path from here");
+  flags.add("--train-data-path", &paths.train_data_path, "WORDS", "training data, instead of a share of --data-path");
+  flags.add("--valid-data-path", &paths.valid_data_path, "WORDS", "the same for validation");
+  flags.add("--test-data-path", &paths.test_data_path, "WORDS", "the same for the test");
+  flags.add("--per-split-data-args-path", &paths.per_split_data_args_path, "FILE",
+            "read the words of these three from a JSON file");
+  flags.add("--split", &paths.split, "A,B,C", "shares of training, validation and test");
+  flags.add("--seq-length", &data.seq_length, "N", "tokens of a sample; required");
+  flags.add("--data-order", &data.order, "ORDER", "Megatron-LM's, or one that is computed and not stored")
+      .one_of({"megatron", "feistel"});
+  flags.add("--dataloader-type", &data.dataloader_type, "TYPE", "one pass in order, or shuffled epochs")
+      .one_of({"single", "cyclic"});
+  flags.add_off_switch("--no-data-sharding", data.data_sharding,
+                       "cyclic: the ranks share one permutation instead of owning a part each");
+}
+
+void add_batch_flags(Flags& flags, BatchOptions& batch) {
+  add_batch_size_flags(flags, batch);
+  flags.add("--rampup-batch-size", &batch.rampup, "START INCREMENT SAMPLES",
+            "grow the batch from START to --global-batch-size over the first SAMPLES");
+  flags.add("--step-batch-size-schedule", &batch.schedule, "STEPS",
+            "sizes from so many tokens on, such as \"0:768 250B:1536\"");
+  flags.add_switch("--decrease-batch-size-if-needed", batch.decrease_if_needed,
+                   "cut batch sizes down to multiples of a micro-batch on every data-parallel rank");
+  flags.add("--train-iters", &batch.train_iters, "N", "updates to make");
+  flags.add("--train-samples", &batch.train_samples, "N", "samples to train on, instead of --train-iters");
+  flags.add("--eval-interval", &batch.eval_interval, "N", "updates between validations");
+  flags.add("--eval-iters", &batch.eval_iters, "N", "global batches of a validation; 0 for none");
+}
+
+void settle_data_flags(Flags& flags, const DataOptions& data, BatchOptions& batch, std::int64_t data_parallel) {
+  if (data.paths.is_per_split() && flags.was_given("--split"))
+    flags.problem("--split " + data.paths.split,
+                  "divides --data-path; with a path for each split there is nothing to divide");
+  if (batch.schedule.empty() || batch.global_batch_size) return;
+  try {
+    batch.global_batch_size = batch.sizes(data_parallel, data.seq_length).largest();
+  } catch (const Error&) {  // check_batches says what is wrong
+  }
+}
+
+}  // namespace mtl

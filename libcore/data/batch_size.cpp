@@ -1,0 +1,133 @@
+#include "data/batch_size.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace mtl {
+namespace {
+
+/// "250B" is 250 000 000 000. Empty when it is no number.
+std::optional<std::int64_t> parse_threshold(std::string_view text) {
+  constexpr std::string_view kSuffixes = "KMBT";
+  const std::size_t power = text.empty() ? std::string_view::npos : kSuffixes.find(text.back());
+  std::int64_t factor = 1;
+  if (power != std::string_view::npos) {
+    text.remove_suffix(1);
+    for (std::size_t i = 0; i <= power; ++i) factor *= 1000;
+  }
+  const auto number = parse_float(text);
+  const double value = number.value_or(-1) * static_cast<double>(factor);
+  if (!(value >= 0) || value > 9e18) return std::nullopt;
+  if (const auto whole = parse_int(text)) return *whole * factor;
+  return static_cast<std::int64_t>(value);
+}
+
+}  // namespace
+
+BatchSizes::BatchSizes(const BatchSizeOptions& options)
+    : global_(options.global_batch_size),
+      once_(options.micro_batch_size * options.data_parallel_size),
+      decrease_(options.decrease_if_needed) {
+  if (once_ < 1 || global_ < 1) fail(Exit::usage, "batch sizes must be at least 1");
+  if (options.rampup && !options.schedule.empty()) fail(Exit::usage, "excludes --rampup-batch-size; give one of them");
+  if (options.rampup) {
+    read_rampup(*options.rampup);
+  } else if (!options.schedule.empty()) {
+    read_schedule(options);
+  } else {
+    check(global_);
+  }
+  std::sort(sizes_.begin(), sizes_.end());
+  sizes_.erase(std::unique(sizes_.begin(), sizes_.end()), sizes_.end());
+}
+
+void BatchSizes::check(std::int64_t size) {
+  if (size % once_ != 0 && !decrease_) {
+    fail(Exit::usage, "the batch size ", size, " is not a multiple of ", once_,
+         " (micro-batch size x data-parallel size); --decrease-batch-size-if-needed takes ", cut(size));
+  }
+  if (cut(size) == 0) {
+    fail(Exit::usage, "the batch size ", size, " is less than one micro-batch on every data-parallel rank, ", once_);
+  }
+  sizes_.push_back(cut(size));
+}
+
+void BatchSizes::read_rampup(const std::vector<std::int64_t>& words) {
+  if (words.size() != 3) fail(Exit::usage, "takes three numbers: START INCREMENT SAMPLES");
+  const std::int64_t start = words[0], increment = words[1], samples = words[2];
+  if (start < 1 || increment < 1) fail(Exit::usage, "the start and the increment must be at least 1");
+  if (samples < 0) fail(Exit::usage, "the samples of the ramp must not be negative");
+  if (start > global_) fail(Exit::usage, "starts with ", start, ", more than the global batch size ", global_);
+  if ((global_ - start) % increment != 0) {
+    fail(Exit::usage, "from ", start, " to the global batch size ", global_, " there is no whole number of steps of ",
+         increment);
+  }
+  const std::int64_t steps = (global_ - start) / increment;
+  for (std::int64_t step = 0; step <= steps; ++step) check(start + step * increment);
+  // A ramp of no step is no ramp, and one over no samples is over at once.
+  if (steps > 0 && samples > 0)
+    rampup_ = {start, increment, samples, static_cast<double>(samples) / static_cast<double>(steps)};
+}
+
+void BatchSizes::read_schedule(const BatchSizeOptions& options) {
+  std::string text = options.schedule;
+  std::replace(text.begin(), text.end(), ',', ' ');
+  for (const std::string& word : split(text, ' ')) {
+    if (trim(word).empty()) continue;
+    const std::size_t colon = word.find(':');
+    const auto from = parse_threshold(word.substr(0, colon));
+    const auto size = colon == std::string::npos ? std::nullopt : parse_int(word.substr(colon + 1));
+    if (!from || !size || *size < 1) {
+      fail(Exit::usage, "'", word, "' is no step; write THRESHOLD:SIZE, such as 0:768 250B:1536");
+    }
+    const std::int64_t samples = *from / options.seq_length.value_or(1);
+    if (steps_.empty() ? samples != 0 : samples <= steps_.back().from)
+      fail(Exit::usage, "'", word, "': thresholds begin with 0 and rise");
+    check(*size);
+    steps_.push_back({samples, *size});
+  }
+  if (steps_.empty()) fail(Exit::usage, "names no step");
+}
+
+std::int64_t BatchSizes::nominal(std::int64_t consumed) const {
+  if (!steps_.empty()) {
+    const auto after = std::upper_bound(steps_.begin(), steps_.end(), consumed,
+                                        [](std::int64_t samples, const Step& step) { return samples < step.from; });
+    return (after - 1)->size;
+  }
+  if (!rampup_ || consumed > rampup_->samples) return global_;
+  const auto steps = static_cast<std::int64_t>(static_cast<double>(consumed) / rampup_->per_step);
+  return std::min(rampup_->start + steps * rampup_->increment, global_);
+}
+
+/// The least number of samples, after `consumed`, where the size may be another one.
+std::int64_t BatchSizes::changes_at(std::int64_t consumed) const {
+  if (rampup_ && consumed <= rampup_->samples) return consumed + 1;
+  for (const Step& step : steps_)
+    if (step.from > consumed) return step.from;
+  return INT64_MAX;
+}
+
+std::int64_t BatchSizes::count_iterations(std::int64_t samples, std::int64_t consumed) const {
+  for (std::int64_t iterations = 0;;) {
+    const std::int64_t size = running(consumed), change = changes_at(consumed);
+    const std::int64_t fitting = std::max<std::int64_t>(0, samples - consumed) / size;
+    const std::int64_t until_change = (change - consumed - 1) / size + 1;
+    if (change == INT64_MAX || fitting < until_change) return iterations + fitting;
+    iterations += until_change;
+    consumed += until_change * size;
+  }
+}
+
+std::int64_t BatchSizes::count_samples(std::int64_t iterations) const {
+  for (std::int64_t consumed = 0;;) {
+    const std::int64_t size = running(consumed), change = changes_at(consumed);
+    const std::int64_t until_change = (change - consumed - 1) / size + 1;
+    if (change == INT64_MAX || iterations <= until_change) return consumed + iterations * size;
+    iterations -= until_change;
+    consumed += until_change * size;
+  }
+}
+
+}  // namespace mtl

@@ -1,0 +1,52 @@
+// Arrays of hundreds of millions of entries that are read and written at random: on huge pages where the system gives
+// them, so that most accesses do not have to look up their page first.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <utility>
+
+namespace mtl {
+
+/// Anonymous memory of zeros, page-aligned; nothing is taken of the machine before it is touched.
+class Pages {
+ public:
+  Pages() = default;
+  /// Throws Error(failure) when the system refuses.
+  explicit Pages(std::size_t bytes);
+  ~Pages();
+  Pages(Pages&& other) noexcept : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+  Pages& operator=(Pages&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  void* data() const { return data_; }
+
+ private:
+  void* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+/// A fixed number of plain values, all zero at first.
+template <class T>
+class BigArray {
+ public:
+  BigArray() = default;
+  explicit BigArray(std::size_t size) : pages_(size * sizeof(T)), size_(size) {}
+
+  std::size_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+  T* data() { return static_cast<T*>(pages_.data()); }
+  const T* data() const { return static_cast<const T*>(pages_.data()); }
+  T& operator[](std::size_t i) { return data()[i]; }
+  const T& operator[](std::size_t i) const { return data()[i]; }
+  std::span<T> span() { return {data(), size_}; }
+  std::span<const T> span() const { return {data(), size_}; }
+
+ private:
+  Pages pages_;
+  std::size_t size_ = 0;
+};
+
+}  // namespace mtl

@@ -1,0 +1,193 @@
+#include "data/blend.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "base/error.h"
+
+namespace mtl {
+namespace {
+
+constexpr std::int64_t kBlock = 4096;
+constexpr std::size_t kLanes = 4;
+// Two of SSE2's registers, or one of AVX2's. No contraction: neither has a fused multiply-add.
+using Lanes [[gnu::vector_size(kLanes * sizeof(double))]] = double;
+
+/// The state of the greedy order, padded to whole registers with data sets that are never due.
+struct Greedy {
+  std::vector<double> weights, counts;
+
+  explicit Greedy(std::span<const double> given) : weights(given.begin(), given.end()), counts(given.size()) {
+    const std::size_t padded = (given.size() + kLanes - 1) / kLanes * kLanes;
+    weights.resize(padded, 0.0);
+    counts.resize(padded, std::numeric_limits<double>::max());
+  }
+
+  /// Fills `out` with the data sets at places `first` and following.
+  template <class Index>
+  [[gnu::always_inline]] inline void step(std::int64_t first, std::span<Index> out) {
+    for (std::size_t k = 0; k < out.size(); ++k) {
+      const double place = std::max(static_cast<double>(first + static_cast<std::int64_t>(k)), 1.0);
+      constexpr double kLowest = std::numeric_limits<double>::lowest();
+      Lanes most = {kLowest, kLowest, kLowest, kLowest}, at = {}, number = {0, 1, 2, 3};
+      for (std::size_t d = 0; d < counts.size(); d += kLanes) {
+        Lanes weight, count;  // through memcpy: a vector of f64 is not aligned for them
+        std::memcpy(&weight, &weights[d], sizeof weight);
+        std::memcpy(&count, &counts[d], sizeof count);
+        const Lanes error = weight * place - count;
+        const auto is_more = error > most;
+        most = is_more ? error : most;
+        at = is_more ? number : at;
+        number += static_cast<double>(kLanes);
+      }
+      const double largest = std::max(std::max(most[0], most[1]), std::max(most[2], most[3]));
+      double first_of_equals = std::numeric_limits<double>::max();
+      for (std::size_t lane = 0; lane < kLanes; ++lane) {
+        if (most[lane] == largest) first_of_equals = std::min(first_of_equals, at[lane]);
+      }
+      const auto chosen = static_cast<std::size_t>(first_of_equals);
+      out[k] = static_cast<Index>(chosen);
+      counts[chosen] += 1.0;
+    }
+  }
+  template <class Index>
+  void step_plain(std::int64_t first, std::span<Index> out) {
+    step(first, out);
+  }
+#if defined(__x86_64__)
+  template <class Index>
+  [[gnu::target("avx2")]] void step_avx2(std::int64_t first, std::span<Index> out) {
+    step(first, out);
+  }
+#endif
+  template <class Index>
+  void fill(std::int64_t first, std::span<Index> out) {
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2")) return step_avx2(first, out);
+#endif
+    step_plain(first, out);
+  }
+};
+
+}  // namespace
+
+double numpy_sum(std::span<const double> values) {
+  const std::size_t n = values.size();
+  if (n > 128) {
+    const std::size_t half = n / 2 - n / 2 % 8;
+    return numpy_sum(values.first(half)) + numpy_sum(values.subspan(half));
+  }
+  double sum = 0;
+  std::size_t i = 0;
+  if (n >= 8) {
+    double r[8];
+    for (; i < 8; ++i) r[i] = values[i];
+    for (; i + 8 <= n; i += 8) {
+      for (std::size_t k = 0; k < 8; ++k) r[k] += values[i + k];
+    }
+    sum = ((r[0] + r[1]) + (r[2] + r[3])) + ((r[4] + r[5]) + (r[6] + r[7]));
+  }
+  for (; i < n; ++i) sum += values[i];
+  return sum;
+}
+
+std::vector<double> normalize_weights(std::span<const double> values) {
+  const double sum = numpy_sum(values);
+  std::vector<double> out;
+  for (const double value : values) out.push_back(value / sum);
+  return out;
+}
+
+std::int64_t blend_target(std::int64_t size, double weight) {
+  return static_cast<std::int64_t>(std::ceil(static_cast<double>(size) * weight));
+}
+
+std::int64_t blend_surplus(std::int64_t target) {
+  return static_cast<std::int64_t>(std::ceil(static_cast<double>(target) * 1.005));
+}
+
+BlendOrder::BlendOrder(std::size_t datasets, std::int64_t size) : datasets_(datasets), size_(size), counts_(datasets) {
+  require(datasets > 0 && size >= 0, "BlendOrder: ", datasets, " data sets, ", size, " samples");
+  if (datasets > 65536) fail(Exit::usage, "a blend of ", datasets, " data sets; 65536 are the most");
+  if (datasets <= 256)
+    narrow_ = BigArray<std::uint8_t>(static_cast<std::size_t>(size));
+  else
+    wide_ = BigArray<std::uint16_t>(static_cast<std::size_t>(size));
+  blocks_.reserve(datasets * static_cast<std::size_t>(size / kBlock + 1));
+}
+
+void BlendOrder::begin_block(std::span<const std::int64_t> counts) {
+  blocks_.insert(blocks_.end(), counts.begin(), counts.end());
+}
+
+BlendOrder BlendOrder::weighted(std::span<const double> weights, std::int64_t size) {
+  BlendOrder order(weights.size(), size);
+  Greedy greedy(normalize_weights(weights));
+  for (std::int64_t first = 0; first < size; first += kBlock) {
+    for (std::size_t d = 0; d < order.datasets_; ++d) order.counts_[d] = static_cast<std::int64_t>(greedy.counts[d]);
+    order.begin_block(order.counts_);
+    const auto at = static_cast<std::size_t>(first), count = static_cast<std::size_t>(std::min(kBlock, size - first));
+    if (order.wide_.empty())
+      greedy.fill(first, order.narrow_.span().subspan(at, count));
+    else
+      greedy.fill(first, order.wide_.span().subspan(at, count));
+  }
+  for (std::size_t d = 0; d < order.datasets_; ++d) order.counts_[d] = static_cast<std::int64_t>(greedy.counts[d]);
+  return order;
+}
+
+BlendOrder BlendOrder::exhaustive(std::span<const std::int64_t> sizes) {
+  std::int64_t size = 0;
+  for (const std::int64_t one : sizes) {
+    if (one < 1) fail(Exit::bad_data, "a blend without weights has a data set of no samples");
+    size += one;
+  }
+  BlendOrder order(sizes.size(), size);
+  std::vector<double> weights;
+  for (const std::int64_t one : sizes) weights.push_back(static_cast<double>(one) / static_cast<double>(size));
+  for (std::int64_t index = 0; index < size; ++index) {
+    if (index % kBlock == 0) order.begin_block(order.counts_);
+    const double place = std::max(static_cast<double>(index), 1.0);
+    double most = std::numeric_limits<double>::lowest();
+    std::size_t chosen = 0;
+    for (std::size_t d = 0; d < sizes.size(); ++d) {
+      const double error = weights[d] * place - static_cast<double>(order.counts_[d]);
+      if (order.counts_[d] < sizes[d] && error > most) {
+        most = error;
+        chosen = d;
+      }
+    }
+    order.put(index, chosen);
+    ++order.counts_[chosen];
+  }
+  return order;
+}
+
+void BlendOrder::put(std::int64_t index, std::size_t dataset) {
+  const auto at = static_cast<std::size_t>(index);
+  if (wide_.empty())
+    narrow_[at] = static_cast<std::uint8_t>(dataset);
+  else
+    wide_[at] = static_cast<std::uint16_t>(dataset);
+}
+
+std::int64_t BlendOrder::dataset(std::int64_t index) const {
+  require(index >= 0 && index < size_, "blend: no sample ", index, " of ", size_);
+  const auto at = static_cast<std::size_t>(index);
+  return wide_.empty() ? narrow_[at] : wide_[at];
+}
+
+std::int64_t BlendOrder::sample(std::int64_t index) const {
+  const std::int64_t own = dataset(index), begin = index / kBlock * kBlock;
+  const std::int64_t before =
+      blocks_[static_cast<std::size_t>(index / kBlock) * datasets_ + static_cast<std::size_t>(own)];
+  const auto count = [&](const auto& order) {
+    const auto* first = order.data();
+    return std::count(first + begin, first + index, static_cast<std::decay_t<decltype(*first)>>(own));
+  };
+  return before + (wide_.empty() ? count(narrow_) : count(wide_));
+}
+
+}  // namespace mtl

@@ -1,0 +1,65 @@
+// The samples of one split of a run: those of one data set, or of several that are blended (data/blend.h).
+//
+//   not blended       one prefix without a weight: as many samples as are wanted
+//   weighted          weights are normalised, and again by the order; of `samples` each data set gives its target, and
+//   is
+//                     asked for half a percent more; the blend has as many samples as all targets together
+//   without weights   every data set gives one epoch; as many samples as are wanted, at most all of them
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/blend.h"
+#include "data/data_path.h"
+#include "data/gpt_dataset.h"
+
+namespace mtl {
+
+/// Token files that are open, each once.
+class DataFiles {
+ public:
+  std::shared_ptr<const IndexedDataset> open(const std::string& path);
+  /// In the order in which they were first opened.
+  const std::vector<std::shared_ptr<const IndexedDataset>>& all() const { return files_; }
+
+ private:
+  std::vector<std::shared_ptr<const IndexedDataset>> files_;
+};
+
+class BlendedDataset {
+ public:
+  /// One data set as it is.
+  explicit BlendedDataset(std::shared_ptr<const GptDataset> only);
+  /// Throws Error(bad_data) when the order takes more samples of a data set than it has.
+  BlendedDataset(std::vector<std::shared_ptr<const GptDataset>> datasets, BlendOrder order);
+
+  std::int64_t size() const { return order_ ? order_->size() : datasets_.front()->size(); }
+  Sample item(std::int64_t index) const;
+  SampleSource describe(std::int64_t index) const;
+  std::vector<std::int32_t> read_tokens(std::int64_t index) const;
+  void prefetch(std::int64_t index) const;
+
+  const std::vector<std::shared_ptr<const GptDataset>>& datasets() const { return datasets_; }
+  /// Empty when nothing is blended.
+  const std::optional<BlendOrder>& order() const { return order_; }
+
+ private:
+  struct Place {
+    std::int64_t dataset, index;
+  };
+  Place place(std::int64_t index) const;
+  const GptDataset& dataset(std::int64_t number) const { return *datasets_[static_cast<std::size_t>(number)]; }
+
+  std::vector<std::shared_ptr<const GptDataset>> datasets_;
+  std::optional<BlendOrder> order_;
+};
+
+/// `options` with range and samples filled in. `samples` is empty for everything once. Throws as GptDataset does, and
+/// Error(bad_data) for a share of a data set that rounds to none of its sequences.
+std::shared_ptr<const BlendedDataset> open_split(DataFiles& files, const SplitSource& source,
+                                                 std::optional<std::int64_t> samples, GptDatasetOptions options);
+
+}  // namespace mtl

@@ -1,0 +1,75 @@
+#include "data/data_identity.h"
+
+#include <array>
+#include <fstream>
+
+#include "base/error.h"
+
+namespace mtl {
+namespace {
+
+constexpr std::uint64_t kBlockBytes = 4096, kMostBlocks = 1024;
+
+Json::Array files_of(const Json& identity) {
+  const Json* files = identity.find("files");
+  return files == nullptr ? Json::Array{identity} : files->as_array();
+}
+
+std::string file_difference(const Json& saved, const Json& now) {
+  for (const char* key : {"bin_bytes", "idx_bytes", "idx_hash", "bin_hash"}) {
+    const Json *before = saved.find(key), *after = now.find(key);
+    if (before == nullptr || after == nullptr || before->dump() == after->dump()) continue;
+    return cat(now.string_or("path", "the data"), ": ", key, " is ", after->dump(), ", it was ", before->dump(), " (",
+               saved.string_or("path", ""), ")");
+  }
+  return "";
+}
+
+}  // namespace
+
+std::uint64_t sample_hash(const std::string& path) {
+  const std::uint64_t bytes = file_size(path), blocks = (bytes + kBlockBytes - 1) / kBlockBytes;
+  const std::uint64_t taken = std::min(blocks, kMostBlocks);
+  std::ifstream file;
+  file.rdbuf()->pubsetbuf(nullptr, 0);  // nothing is read beyond the blocks
+  file.open(path, std::ios::binary);
+  if (!file) fail_errno(path, "open");
+  Hasher hasher;
+  std::array<char, kBlockBytes> block;
+  for (std::uint64_t i = 0; i < taken; ++i) {
+    // 128 bits, or the product could overflow.
+    const auto at =
+        taken < 2 ? 0 : static_cast<std::uint64_t>(static_cast<__uint128_t>(i) * (blocks - 1) / (taken - 1));
+    const std::uint64_t begin = at * kBlockBytes, count = std::min(kBlockBytes, bytes - begin);
+    file.seekg(static_cast<std::streamoff>(begin));
+    if (!file.read(block.data(), static_cast<std::streamsize>(count))) fail_errno(path, "read");
+    hasher.update(block.data(), count);
+  }
+  return hasher.digest();
+}
+
+Json file_identity(const IndexedDataset& file) {
+  return Json::object({{"path", file.prefix()},
+                       {"bin_bytes", file.bin_bytes()},
+                       {"bin_hash", hash_text(sample_hash(file.prefix() + ".bin"))},
+                       {"idx_bytes", file.idx_bytes()},
+                       {"idx_hash", hash_text(file.idx_hash())}});
+}
+
+std::string data_difference(const Json& saved, const Json& now) {
+  const Json::Array before = files_of(saved), after = files_of(now);
+  if (before.size() != after.size()) return cat(after.size(), " data sets, it had ", before.size());
+  for (std::size_t i = 0; i < after.size(); ++i) {
+    const std::string difference = file_difference(before[i], after[i]);
+    if (!difference.empty()) return difference;
+  }
+  const Json *old_order = saved.find("order"), *order = now.find("order");
+  if (old_order == nullptr || order == nullptr) return "";
+  for (const auto& [flag, value] : order->as_object()) {
+    const Json* was = old_order->find(flag);
+    if (was != nullptr && was->dump() != value.dump()) return cat(flag, " is ", value.dump(), ", it was ", was->dump());
+  }
+  return "";
+}
+
+}  // namespace mtl

@@ -1,0 +1,153 @@
+#include "data/data_path.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/json.h"
+
+namespace mtl {
+namespace {
+
+std::string strip(const std::string& word) { return std::string(trim(word)); }
+
+/// The first of each pair as numbers, where they are numbers.
+std::vector<std::optional<double>> parse_pairs(const std::vector<std::string>& words) {
+  std::vector<std::optional<double>> out;
+  for (std::size_t i = 0; i + 1 < words.size(); i += 2) out.push_back(parse_float(words[i]));
+  return out;
+}
+
+double checked_weight(double weight, const std::string& word) {
+  if (!(weight > 0) || !std::isfinite(weight)) {
+    fail(Exit::usage, "the weight '", strip(word), "' is not a positive number; leave out a data set of no weight");
+  }
+  return weight;
+}
+
+std::vector<std::string> words_of(std::string_view text) {
+  std::vector<std::string> out;
+  constexpr std::string_view kBlanks = " \t\r\n\v\f";
+  for (std::size_t at = text.find_first_not_of(kBlanks); at != std::string_view::npos;) {
+    const std::size_t end = std::min(text.find_first_of(kBlanks, at), text.size());
+    out.emplace_back(text.substr(at, end - at));
+    at = text.find_first_not_of(kBlanks, end);
+  }
+  return out;
+}
+
+/// The words of one split in the file of --per-split-data-args-path; none when it has none.
+std::vector<std::string> words_of(const Json& file, std::string_view split) {
+  const Json* value = file.find(split);
+  if (value == nullptr || value->is_null()) return {};
+  if (value->is_string()) return words_of(value->as_string());
+  std::vector<std::string> out;
+  for (const Json& word : value->as_array()) out.push_back(word.is_number() ? word.dump() : word.as_string());
+  return out;
+}
+
+class Reader {
+ public:
+  Reader(const DataPathOptions& options, const ReportProblem& report) : options_(options), report_(report) {}
+
+  SplitSources per_split() {
+    if (!options_.data_path.empty()) refuse_both("--data-path");
+    if (!options_.data_args_path.empty()) refuse_both("--data-args-path");
+    std::array<std::vector<std::string>, 3> words = {options_.train_data_path, options_.valid_data_path,
+                                                     options_.test_data_path};
+    std::array<std::string, 3> flags = {"--train-data-path", "--valid-data-path", "--test-data-path"};
+    if (const std::string& path = options_.per_split_data_args_path; !path.empty()) {
+      flags.fill("--per-split-data-args-path " + path);
+      attempt(flags[0], [&] {
+        const Json file = Json::read(path);
+        for (std::size_t i = 0; i < 3; ++i) {
+          if (!words[i].empty()) fail(Exit::usage, "excludes --", kSplitNames[i], "-data-path; give one of them");
+          words[i] = words_of(file, kSplitNames[i]);
+        }
+      });
+    }
+    SplitSources out;
+    for (std::size_t i = 0; i < 3; ++i) {
+      if (!words[i].empty()) attempt(flags[i], [&] { out[i] = {flags[i], parse_data_path(words[i]), {0.0, 1.0}}; });
+    }
+    return out;
+  }
+
+  SplitSources shares() {
+    std::vector<std::string> words = options_.data_path;
+    std::string flag = "--data-path";
+    if (const std::string& path = options_.data_args_path; !path.empty()) {
+      if (!words.empty()) report_("--data-args-path", "excludes --data-path; give one of them");
+      flag = "--data-args-path " + path;
+      attempt(flag, [&] { words = words_of(read_file(path)); });
+    }
+    SplitSources out;
+    attempt("--split " + options_.split, [&] {
+      const auto shares = parse_split(options_.split);
+      attempt(flag, [&] {
+        if (options_.is_absent()) return;
+        const DataBlend blend = parse_data_path(words);
+        for (std::size_t i = 0; i < 3; ++i)
+          if (shares[i]) out[i] = {flag, blend, *shares[i]};
+      });
+    });
+    return out;
+  }
+
+ private:
+  template <class Part>
+  void attempt(const std::string& flag, Part part) {
+    try {
+      part();
+    } catch (const Error& error) {
+      std::string what = error.what();
+      report_(flag, what.starts_with(flag + ": ") ? what.substr(flag.size() + 2) : what);
+    }
+  }
+  void refuse_both(const char* flag) {
+    report_(flag, "excludes --train-data-path, --valid-data-path and --test-data-path; a split has one source");
+  }
+
+  const DataPathOptions& options_;
+  const ReportProblem& report_;
+};
+
+}  // namespace
+
+DataBlend parse_data_path(const std::vector<std::string>& words) {
+  if (words.empty()) fail(Exit::usage, "names no token files");
+  DataBlend out;
+  const bool in_pairs = words.size() % 2 == 0;
+  const auto weights = in_pairs ? parse_pairs(words) : std::vector<std::optional<double>>{};
+  const auto numbers =
+      std::count_if(weights.begin(), weights.end(), [](const std::optional<double>& w) { return w.has_value(); });
+  if (numbers == 0) {
+    for (const std::string& word : words) out.prefixes.push_back(strip(word));
+    return out;
+  }
+  out.weights.emplace();
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    if (!weights[i]) {
+      fail(Exit::usage, "'", strip(words[2 * i]), "' stands where a weight is expected, before '",
+           strip(words[2 * i + 1]), "'; give a weight to every prefix, or to none");
+    }
+    out.weights->push_back(checked_weight(*weights[i], words[2 * i]));
+    out.prefixes.push_back(strip(words[2 * i + 1]));
+  }
+  return out;
+}
+
+bool DataPathOptions::is_per_split() const {
+  return !train_data_path.empty() || !valid_data_path.empty() || !test_data_path.empty() ||
+         !per_split_data_args_path.empty();
+}
+
+bool DataPathOptions::is_absent() const { return data_path.empty() && data_args_path.empty() && !is_per_split(); }
+
+SplitSources read_split_sources(const DataPathOptions& options, const ReportProblem& report) {
+  Reader reader(options, report);
+  return options.is_per_split() ? reader.per_split() : reader.shares();
+}
+
+}  // namespace mtl

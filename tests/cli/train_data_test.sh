@@ -1,0 +1,155 @@
+#!/bin/bash
+# What a run reads: blends, paths of each split, both orders, samplers, batch sizes that grow; interrupted, each goes on
+# bit for bit; other data, or the same in another order, is refused.
+source "$(dirname "$0")/lib.sh" "$1"
+source "$(dirname "$0")/train_runs.sh"
+cd "$WORK" || exit 1
+head -n 250 "$CORPUS" >a.jsonl
+tail -n +251 "$CORPUS" >b.jsonl
+preprocess a.jsonl a
+preprocess b.jsonl b
+preprocess "$CORPUS" c
+A=a_text_document B=b_text_document C=c_text_document
+# shellcheck disable=SC2054  # the comma belongs to a flag's value
+MODEL=(--num-layers 1 --hidden-size 16 --num-attention-heads 2 --max-position-embeddings 32
+  --tokenizer-type NullTokenizer --vocab-size 512 --seq-length 32 --micro-batch-size 2 --lr 0.002
+  --hidden-dropout 0.1 --attention-dropout 0.1 --eval-iters 1 --eval-interval 4 --peak-tflops 0.1 --log-interval 1)
+LENGTH=()
+SHARED=(--split 80,10,10 --global-batch-size 4 --train-iters 8)
+
+# last_weights NAME: of its newest checkpoint.
+last_weights() { printf '%s/save/iter_%07d/shard_00000.safetensors' "$1" "$(cat "$1/save/latest_checkpointed_iteration.txt")"; }
+# goes_on NAME FLAG...: the run in one go, and in three, with the same end and the same figures.
+goes_on() {
+  local name=$1
+  shift
+  expect_exit 0 run_in "$name" "$@"
+  expect_exit 0 run_in "$name-cut" "$@" --exit-interval 3
+  expect_exit 0 run_in "$name-cut" "$@" --exit-interval 3
+  expect_text err 'resuming .*/iter_0000003 at iteration 3'
+  expect_exit 0 run_in "$name-cut" "$@"
+  expect_same "$(last_weights "$name")" "$(last_weights "$name-cut")"
+  diff <(figures_of "$name") <(figures_of "$name-cut") >difference || fail "$name: other figures when interrupted"
+}
+# differ NAME OTHER: both runs ended elsewhere.
+differ() { cmp -s "$(last_weights "$1")" "$(last_weights "$2")" && fail "$1 and $2 are the same run"; }
+
+# Blends.
+goes_on plain "${SHARED[@]}" --data-path $C
+goes_on blend "${SHARED[@]}" --data-path 0.3 $A 0.7 $B
+goes_on lengths "${SHARED[@]}" --data-path $A $B
+differ blend lengths
+echo "0.3 $A 0.7 $B" >words.txt
+expect_exit 0 run_in words "${SHARED[@]}" --data-args-path words.txt
+expect_same "$(last_weights blend)" "$(last_weights words)"
+goes_on each --global-batch-size 4 --train-iters 8 --train-data-path $A --valid-data-path 1 $B 2 $C
+[ "$(figures_of each | grep -c '"type": "test"')" -eq 0 ] || fail 'a test without test data'
+[ "$(figures_of each | grep -c '"type": "validation"')" -eq 3 ] || fail 'not three validations'
+printf '{"train": ["%s"], "valid": "1 %s 2 %s"}' $A $B $C >splits.json
+expect_exit 0 run_in file --global-batch-size 4 --train-iters 8 --per-split-data-args-path splits.json
+expect_same "$(last_weights each)" "$(last_weights file)"
+
+# The other order, and the other sampler.
+goes_on feistel "${SHARED[@]}" --data-path 0.3 $A 0.7 $B --data-order feistel
+differ feistel blend
+goes_on cyclic "${SHARED[@]}" --data-path $A --dataloader-type cyclic
+goes_on shared "${SHARED[@]}" --data-path $A --dataloader-type cyclic --no-data-sharding
+differ cyclic plain
+
+# Batch sizes that grow: 2 up to 8 samples, 4, 6, then 8; as many updates as the samples are enough for.
+ramp=(--split 80,10,10 --data-path 0.3 $A 0.7 $B --global-batch-size 8 --rampup-batch-size 2 2 24 --train-samples 61 --lr-decay-samples 60)
+goes_on ramp "${ramp[@]}"
+sizes_of() { sed -nE 's/.*"type": "step".*"global_batch_size": ([0-9]+).*/\1/p' "$1/log.jsonl" | tr '\n' ' '; }
+[ "$(sizes_of ramp)" = '2 2 2 2 4 4 6 6 8 8 8 8 ' ] || fail "batch sizes of the ramp: $(sizes_of ramp)"
+expect_text ramp/log.jsonl '"type": "step", "iteration": 12, "consumed_samples": 60,'
+expect_exit 0 run_in ramp "${ramp[@]}"
+expect_text err 'already complete: 12 of 12 iterations are done'
+goes_on steps "${ramp[@]:0:7}" --step-batch-size-schedule '0:2 256:6,1K:8' --train-samples 61 --lr-decay-samples 60
+[ "$(sizes_of steps)" = '2 2 2 2 6 6 6 6 8 8 8 ' ] || fail "batch sizes of the schedule: $(sizes_of steps)"
+# The same on two ranks, each of which takes every other micro-batch.
+expect_exit 0 mpirun -n 2 --oversubscribe mtl-train "${MODEL[@]}" "${ramp[@]}" --micro-batch-size 1 --log-jsonl ranks.jsonl
+expect_exit 0 mtl-train "${MODEL[@]}" "${ramp[@]}" --micro-batch-size 1 --log-jsonl one.jsonl
+losses_of() { # to six digits
+  sed -nE 's/.*"consumed_samples": ([0-9]+).*"lm_loss": ([0-9.]{7}).*/\1 \2/p' "$1"
+}
+[ "$(losses_of ranks.jsonl)" = "$(losses_of one.jsonl)" ] && [ "$(losses_of one.jsonl | wc -l)" -eq 12 ] || fail 'two ranks on a ramp train something else'
+expect_exit 0 mpirun -n 2 --oversubscribe mtl-train "${MODEL[@]}" "${ramp[@]}" --num-layers 2 --pipeline-model-parallel-size 2 --micro-batch-size 1 --log-jsonl stages.jsonl
+expect_exit 0 mtl-train "${MODEL[@]}" "${ramp[@]}" --num-layers 2 --micro-batch-size 1 --log-jsonl one.jsonl
+[ "$(losses_of stages.jsonl)" = "$(losses_of one.jsonl)" ] || fail 'two stages on a ramp train something else'
+
+# What is refused at the start, all at once.
+expect_exit 2 run_in none "${SHARED[@]}" --data-path 0.5 $A x $B --rampup-batch-size 2 2 24
+expect_text err "^  --data-path +'x' stands where a weight is expected, before '$B'; "
+expect_text err '^  --rampup-batch-size 2 2 24|^  --rampup-batch-size +needs a run that is counted in samples'
+expect_exit 2 run_in none --train-samples 60 --data-path 1 $A nan $B --global-batch-size 9 --rampup-batch-size 2 3 24
+expect_text err "^  --data-path +the weight 'nan' is not a positive number"
+expect_text err '^  --rampup-batch-size 2 3 24 +from 2 to the global batch size 9 there is no whole number of steps of 3'
+expect_exit 2 run_in none --train-samples 60 --data-path $A --global-batch-size 8 --rampup-batch-size 2 3 24
+expect_exit 2 run_in none --train-samples 60 --data-path $A --global-batch-size 8 --rampup-batch-size 3 5 24
+expect_text err '^  --rampup-batch-size 3 5 24 +the batch size 3 is not a multiple of 2 .*--decrease-batch-size-if-needed takes 2$'
+expect_exit 2 run_in none "${SHARED[@]}" --data-path $A --valid-data-path $B --no-data-sharding
+for flag in '--data-path +excludes --train-data-path' '--split 80,10,10 +divides --data-path' '--no-data-sharding +needs --dataloader-type cyclic'; do
+  expect_text err "^  $flag"
+done
+expect_exit 2 run_in none "${SHARED[@]}" --data-path 1 $A 2 nosuch 3 b
+expect_text err '^  --data-path nosuch +there is no nosuch.idx nor nosuch.bin; mtl-preprocess makes token files$'
+expect_text err '^  --data-path b +there is no b.idx nor b.bin; did you mean b_text_document\?$'
+expect_exit 65 run_in none "${SHARED[@]}" --data-path $A $B --train-iters 5000
+expect_text err '^mtl-train: --data-path: without weights the 2 data sets give [0-9]+ samples to train, one epoch, and the run takes 20000; give them weights'
+expect_exit 2 run_in none "${SHARED[@]}" --data-path $A --dataloader-type cyclic --data-order feistel
+expect_text err '^  --dataloader-type cyclic +shuffles what'
+expect_exit 2 run_in none "${SHARED[@]}" --data-path $A --full-validation
+expect_text err '^  --full-validation +is not supported in this version; --eval-iters'
+[ -e none/save ] && fail 'a refused run leaves a folder'
+
+# Between a save and its resume: the same data in another order, and other data, each named.
+at3=("${SHARED[@]}" --exit-interval 3)
+refused() { # WHAT FLAG...
+  local what=$1
+  shift
+  rm -rf again
+  cp -r at3 again
+  expect_exit 65 run_in again "$@"
+  expect_text err "iter_0000003: was trained on other data: $what.*; give --allow-data-change"
+}
+expect_exit 0 run_in at3 "${at3[@]}" --data-path 0.3 $A 0.7 $B
+refused 'weights of train is \[0.5, 0.5\], it was \[0.3, 0.7\]' "${at3[@]}" --data-path 0.5 $A 0.5 $B
+refused "$B: (bin_bytes|idx_bytes|idx_hash) is" "${at3[@]}" --data-path 0.3 $B 0.7 $A
+refused '1 data sets, it had 2' "${at3[@]}" --data-path $A
+refused '--split is "70,20,10", it was "80,10,10"' "${at3[@]}" --data-path 0.3 $A 0.7 $B --split 70,20,10
+refused '--seed is 5, it was 1234' "${at3[@]}" --data-path 0.3 $A 0.7 $B --seed 5
+refused '--data-order is "feistel", it was "megatron"' "${at3[@]}" --data-path 0.3 $A 0.7 $B --data-order feistel
+cp $B.bin kept.bin
+printf '\001' | dd of=$B.bin bs=1 seek=777 conv=notrunc status=none
+refused "$B: bin_hash is" "${at3[@]}" --data-path 0.3 $A 0.7 $B
+truncate -s -2 $B.bin
+rm -rf again
+cp -r at3 again
+expect_exit 65 run_in again "${at3[@]}" --data-path 0.3 $A 0.7 $B
+expect_text err "$B.bin: "
+mv kept.bin $B.bin
+expect_exit 0 run_in again "${at3[@]}" --data-path 0.3 $A 0.7 $B --split 70,20,10 --allow-data-change
+
+# mtl-data order prints what such runs read, whatever the ranks.
+order() { mtl-data order --seq-length 32 --micro-batch-size 1 --global-batch-size 8 "$@"; }
+order --data-path 0.3 $A 0.7 $B --split 80,10,10 --train-iters 25 >one
+order --data-path 0.3 $A 0.7 $B --split 80,10,10 --train-iters 25 --data-parallel-size 4 >four
+[ "$(wc -l <one)" -eq 200 ] || fail "$(wc -l <one) samples instead of 200"
+[ "$(grep -c '"dataset":0,' one)" -eq 60 ] || fail "$(grep -c '"dataset":0,' one) of 200 samples from the first data set"
+expect_same <(sort one) <(sort four)
+order --data-path 0.3 $A 0.7 $B --train-samples 61 --split 80,10,10 --rampup-batch-size 2 2 24 >grows
+[ "$(wc -l <grows)" -eq 60 ] || fail "$(wc -l <grows) samples on a ramp instead of 60"
+order --data-path $C --split 100,0,0 --train-iters 20 --data-order feistel >one
+order --data-path $C --split 100,0,0 --train-iters 20 --data-order feistel --data-parallel-size 2 --micro-batch-size 2 >two
+[ "$(sort -u one | wc -l)" -eq 160 ] || fail 'a sample twice in an epoch'
+expect_same <(sort one) <(sort two)
+order --data-path $C --split 100,0,0 --train-iters 20 --data-order feistel --seed 7 >two
+cmp -s one two && fail 'the seed has no effect on --data-order feistel'
+order --valid-data-path 2 $B 1 $C --train-iters 10 --eval-iters 3 --dataset valid >valid || fail 'no validation samples'
+[ "$(wc -l <valid)" -eq 24 ] || fail "$(wc -l <valid) samples of validation instead of 24"
+expect_exit 2 order --valid-data-path $B --train-iters 10
+expect_text err 'no data for train'
+
+# Training never waits: the figure is in the log.
+expect_text plain/log.jsonl '"type": "step".*"data_stall_ms": [0-9.e-]+'
+finish

@@ -1,0 +1,93 @@
+#include "data/batch_size.h"
+
+#include "base/error.h"
+#include "tests/data/golden.h"
+
+using namespace mtl;
+
+namespace {
+
+BatchSizeOptions options_of(const Json& args) {
+  BatchSizeOptions options{.global_batch_size = args.at("global_batch_size").as_int(),
+                           .micro_batch_size = args.at("micro_batch_size").as_int(),
+                           .data_parallel_size = args.at("data_parallel_size").as_int(),
+                           .decrease_if_needed = args.at("decrease_batch_size_if_needed").as_bool()};
+  if (!args.at("rampup").is_null()) options.rampup = golden::numbers<std::int64_t>(args.at("rampup"));
+  return options;
+}
+
+void check_case(const Json& one) {
+  const BatchSizeOptions options = options_of(one.at("args"));
+  if (!one.at("error").is_null()) {
+    // A ramp without a step divides by zero there; here it is constant.
+    if (options.rampup && options.rampup->front() == options.global_batch_size)
+      CHECK(BatchSizes(options).is_constant());
+    else
+      CHECK_THROWS_AS(BatchSizes{options}, Error);
+    return;
+  }
+  const BatchSizes sizes(options);
+  for (const Json& row : one.at("values").as_array()) {
+    const auto want = golden::numbers<std::int64_t>(row);
+    CAPTURE(want[0]);
+    CHECK(sizes.nominal(want[0]) == want[1]);
+    CHECK(sizes.running(want[0]) == want[2]);
+    CHECK(sizes.micro_batches(want[0]) == want[3]);
+  }
+  // Megatron-LM counts what is asked for while a size is cut down, and what is taken beyond: see the last rows.
+  std::int64_t consumed = 0, iterations = 0;
+  for (const Json& row : one.at("walk").as_array()) {
+    const auto want = golden::numbers<std::int64_t>(row);
+    if (consumed != want[0]) break;
+    CHECK(sizes.running(consumed) == want[1]);
+    CHECK(sizes.count_samples(iterations) == consumed);
+    CHECK(sizes.count_iterations(consumed) == iterations);
+    if (consumed > 0) CHECK(sizes.count_iterations(consumed - 1) == iterations - 1);
+    consumed += want[1];
+    ++iterations;
+  }
+  CHECK(iterations == static_cast<std::int64_t>(one.at("walk").as_array().size()));
+}
+
+}  // namespace
+
+TEST_CASE("batch sizes are Megatron-LM's") {
+  for (const Json& one : golden::read_cases("golden/schedules/batch_size.jsonl")) {
+    CAPTURE(one.at("args").dump());
+    check_case(one);
+  }
+}
+
+TEST_CASE("batch sizes by a schedule of steps") {
+  for (const Json& one : golden::read_cases("golden/schedules/step_schedule.jsonl")) {
+    CAPTURE(one.at("schedule").as_string());
+    BatchSizeOptions options{.schedule = one.at("schedule").as_string()};
+    if (!one.at("seq_length").is_null()) options.seq_length = one.at("seq_length").as_int();
+    const BatchSizes sizes(options);
+    for (const Json& row : one.at("values").as_array())
+      CHECK(sizes.nominal(row.as_array()[0].as_int()) == row.as_array()[1].as_int());
+  }
+}
+
+TEST_CASE("iterations and samples of a run are the same walk") {
+  const BatchSizes sizes({.micro_batch_size = 2, .schedule = "0:4 30:6,100:10"});
+  CHECK(sizes.sizes() == std::vector<std::int64_t>{4, 6, 10});
+  std::int64_t consumed = 0;
+  for (std::int64_t iteration = 0; iteration < 60; ++iteration) {
+    CHECK(sizes.count_samples(iteration) == consumed);
+    for (std::int64_t more = 0; more < sizes.running(consumed); ++more)
+      CHECK(sizes.count_iterations(consumed + more) == iteration);
+    consumed += sizes.running(consumed);
+  }
+}
+
+TEST_CASE("schedules that cannot be are refused") {
+  const auto refused = [](BatchSizeOptions options) { CHECK_THROWS_AS(BatchSizes{options}, Error); };
+  for (const char* text : {"10:4", "0:4 0:8", "0:4 20:8 10:16", "0:x", "0", ":4", "0:4 1Q:8", "0:0", " ", "0:4 -1:8"})
+    refused({.schedule = text});
+  refused({.micro_batch_size = 4, .schedule = "0:8 10:10"});
+  refused({.global_batch_size = 16, .rampup = std::vector<std::int64_t>{4, 4, 100}, .schedule = "0:4"});
+  refused({.global_batch_size = 16, .rampup = std::vector<std::int64_t>{4, 4}});
+  refused({.global_batch_size = 16, .rampup = std::vector<std::int64_t>{4, 0, 10}});
+  refused({.global_batch_size = 2, .micro_batch_size = 4, .decrease_if_needed = true});
+}

@@ -1,0 +1,216 @@
+#include "data/blend.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <map>
+
+#include "base/error.h"
+#include "data/blended_dataset.h"
+#include "tests/data/golden.h"
+
+using namespace mtl;
+
+namespace {
+
+/// Weights are written as hexadecimal doubles.
+std::vector<double> doubles(const Json& array) {
+  std::vector<double> out;
+  for (const Json& item : array.as_array()) out.push_back(std::strtod(item.as_string().c_str(), nullptr));
+  return out;
+}
+
+void check_order(const BlendOrder& order, const Json& want) {
+  std::vector<std::int16_t> datasets;
+  std::vector<std::int64_t> samples;
+  for (std::int64_t i = 0; i < order.size(); ++i) {
+    datasets.push_back(static_cast<std::int16_t>(order.dataset(i)));
+    samples.push_back(order.sample(i));
+  }
+  golden::check_array<std::int16_t>(datasets, want.at("dataset_index"));
+  golden::check_array<std::int64_t>(samples, want.at("dataset_sample_index"));
+}
+
+void check_targets(const Json& one) {
+  const std::vector<double> weights = normalize_weights(doubles(one.at("weights")));
+  const auto sizes = golden::numbers<std::int64_t>(one.at("sizes"));
+  for (std::size_t s = 0; s < sizes.size(); ++s) {
+    std::int64_t all = 0;
+    for (std::size_t d = 0; d < weights.size(); ++d) {
+      const std::int64_t target = blend_target(sizes[s], weights[d]);
+      CHECK(target == one.at("target").as_array()[d].as_array()[s].as_int());
+      CHECK(blend_surplus(target) == one.at("build").as_array()[d].as_array()[s].as_int());
+      all += target;
+    }
+    CHECK(all == one.at("blend_size").as_array()[s].as_int());
+  }
+}
+
+bool is_mixed(const std::vector<std::string>& words) {
+  std::size_t numbers = 0;
+  for (std::size_t i = 0; i + 1 < words.size(); i += 2) numbers += parse_float(words[i]).has_value();
+  return words.size() % 2 == 0 && numbers > 0 && numbers < words.size() / 2;
+}
+
+void check_data_path(const Json& one) {
+  std::vector<std::string> words;
+  for (const Json& word : one.at("items").as_array()) words.push_back(word.as_string());
+  if (one.find("error") != nullptr || one.bool_or("refused_later", false) || is_mixed(words)) {
+    CHECK_THROWS_AS(parse_data_path(words), Error);
+    return;
+  }
+  const DataBlend blend = parse_data_path(words);
+  std::vector<std::string> prefixes;
+  for (const Json& prefix : one.at("prefixes").as_array()) prefixes.push_back(prefix.as_string());
+  CHECK(blend.prefixes == prefixes);
+  REQUIRE(blend.weights.has_value() == !one.at("weights").is_null());
+  if (blend.weights) CHECK(*blend.weights == doubles(one.at("weights")));
+}
+
+struct Folder {
+  Folder() : path(cat("/tmp/mtl_blend_test.", getpid(), "/")) { make_directories(path); }
+  ~Folder() { remove_tree(path); }
+  std::string path;
+};
+
+/// Token files with documents of these lengths.
+std::string write_documents(const Folder& folder, std::size_t number, const std::vector<std::int32_t>& lengths) {
+  const std::string prefix = cat(folder.path, "set", number);
+  IndexedDatasetWriter writer(prefix, DataType::u16);
+  for (const std::int32_t length : lengths) {
+    writer.add_sequence(std::vector<std::int32_t>(static_cast<std::size_t>(length), static_cast<std::int32_t>(number)));
+    writer.end_document();
+  }
+  writer.finish();
+  return prefix;
+}
+
+void check_end_to_end(const Json& one) {
+  const Folder folder;
+  SplitSource source{"--data-path", {}, {0, 1}};
+  const auto& lengths = one.at("lengths").as_array();
+  for (std::size_t d = 0; d < lengths.size(); ++d)
+    source.blend.prefixes.push_back(write_documents(folder, d, golden::numbers<std::int32_t>(lengths[d])));
+  if (!one.at("weights").is_null()) source.blend.weights = doubles(one.at("weights"));
+  const auto shares = parse_split(one.at("split").as_string());
+  DataFiles files;
+  for (std::size_t i = 0; i < 3; ++i) {
+    CAPTURE(kSplitNames[i]);
+    const Json& want = one.at(kSplitNames[i]);
+    REQUIRE(want.is_null() == !shares[i].has_value());
+    if (want.is_null()) continue;
+    source.share = *shares[i];
+    const Json& size = one.at("sizes").as_array()[i];
+    const auto blend = open_split(files, source, size.is_null() ? std::nullopt : std::optional(size.as_int()),
+                                  {.seq_length = one.at("seq_length").as_int(), .seed = one.at("seed").as_int()});
+    CHECK(blend->size() == want.at("blend_size").as_int());
+    for (std::size_t d = 0; d < lengths.size(); ++d)
+      CHECK(blend->datasets()[d]->size() == want.at("available").as_array()[d].as_int());
+    REQUIRE(blend->order().has_value());
+    check_order(*blend->order(), want);
+    for (std::int64_t k = 0; k < blend->size(); ++k)
+      CHECK(blend->read_tokens(k).front() == static_cast<std::int32_t>(blend->describe(k).dataset));
+  }
+}
+
+void check_case(const Json& one) {
+  const std::string& kind = one.at("kind").as_string();
+  if (kind == "normalize") {
+    const auto weights = doubles(one.at("weights"));
+    CHECK(normalize_weights(weights) == doubles(one.at("once")));
+    CHECK(normalize_weights(normalize_weights(weights)) == doubles(one.at("twice")));
+  } else if (kind == "blend") {
+    check_order(BlendOrder::weighted(normalize_weights(doubles(one.at("weights"))), one.at("size").as_int()), one);
+  } else if (one.find("error") != nullptr && kind != "data_path") {
+    REQUIRE(kind == "exhaustive");
+    CHECK_THROWS_AS(BlendOrder::exhaustive(golden::numbers<std::int64_t>(one.at("sizes"))), Error);
+  } else if (kind == "exhaustive") {
+    check_order(BlendOrder::exhaustive(golden::numbers<std::int64_t>(one.at("sizes"))), one);
+  } else if (kind == "targets") {
+    check_targets(one);
+  } else if (kind == "data_path") {
+    check_data_path(one);
+  } else {
+    REQUIRE(kind == "end_to_end");
+    check_end_to_end(one);
+  }
+}
+
+/// All that is wrong with the flags.
+std::map<std::string, std::string> problems(const DataPathOptions& options) {
+  std::map<std::string, std::string> out;
+  read_split_sources(options, [&](const std::string& flag, const std::string& what) { out[flag] = what; });
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("blends are Megatron-LM's") {
+  for (const Json& one : golden::read_cases("golden/blend/cases.jsonl")) {
+    CAPTURE(one.dump().substr(0, 200));
+    check_case(one);
+  }
+}
+
+TEST_CASE("a long blend of many data sets keeps to its weights") {
+  std::vector<double> weights;
+  for (int d = 0; d < 300; ++d) weights.push_back(1.0 + d % 7);
+  weights = normalize_weights(weights);
+  const BlendOrder order = BlendOrder::weighted(weights, 50000);
+  std::vector<std::int64_t> counts(weights.size());
+  for (std::int64_t i = 0; i < order.size(); ++i) {
+    const auto dataset = static_cast<std::size_t>(order.dataset(i));
+    REQUIRE(order.sample(i) == counts[dataset]);
+    ++counts[dataset];
+  }
+  CHECK(counts == order.counts());
+  for (std::size_t d = 0; d < weights.size(); ++d)
+    CHECK(std::abs(static_cast<double>(counts[d]) - weights[d] * 50000) <= 1.5);
+}
+
+TEST_CASE("where the splits come from") {
+  const Folder folder;
+  write_file_atomic(folder.path + "words", " 0.3 a\n0.7\tb \n");
+  write_file_atomic(folder.path + "splits.json", R"({"train": ["1", "a", 2.5, "b"], "valid": "c d"})");
+  const auto none = [](const std::string& flag, const std::string& what) { FAIL(flag << " " << what); };
+  auto sources = read_split_sources({.data_args_path = folder.path + "words", .split = "9,1"}, none);
+  CHECK(sources[0]->blend == DataBlend{{"a", "b"}, std::vector<double>{0.3, 0.7}});
+  CHECK(sources[1]->blend == sources[0]->blend);
+  CHECK(sources[1]->share.begin == 0.9);
+  CHECK_FALSE(sources[2].has_value());
+  sources = read_split_sources({.per_split_data_args_path = folder.path + "splits.json"}, none);
+  CHECK(sources[0]->blend == DataBlend{{"a", "b"}, std::vector<double>{1, 2.5}});
+  CHECK(sources[1]->blend == DataBlend{{"c", "d"}, std::nullopt});
+  CHECK(sources[1]->share.end == 1.0);
+  CHECK_FALSE(sources[2].has_value());
+  sources = read_split_sources({.train_data_path = {"a"}, .test_data_path = {"1", "b"}}, none);
+  CHECK_FALSE(sources[0]->blend.is_blended());
+  CHECK_FALSE(sources[1].has_value());
+  CHECK(sources[2]->blend.is_blended());
+
+  CHECK(problems({.data_path = {"a"}, .train_data_path = {"b"}}).contains("--data-path"));
+  CHECK(problems({.data_path = {"a"}, .data_args_path = folder.path + "words"}).contains("--data-args-path"));
+  CHECK(problems({.data_args_path = folder.path + "nosuch"}).contains("--data-args-path " + folder.path + "nosuch"));
+  CHECK(problems({.data_path = {"1", "a", "x", "b"}}).contains("--data-path"));
+  CHECK(problems({.data_path = {"a"}, .split = "1,2,3,4"}).contains("--split 1,2,3,4"));
+  CHECK(problems({.valid_data_path = {"0", "a"}}).contains("--valid-data-path"));
+}
+
+TEST_CASE("a data set whose share is empty is named") {
+  const Folder folder;
+  DataFiles files;
+  const SplitSource source{"--data-path", {{write_documents(folder, 0, {50, 50})}, {}}, {0.9, 0.91}};
+  CHECK_THROWS_WITH_AS(open_split(files, source, 4, {.seq_length = 8}), doctest::Contains("set0: sequences 2 to 2"),
+                       Error);
+}
+
+TEST_CASE("a blend that would use up a data set is refused") {
+  const Folder folder;
+  DataFiles files;
+  SplitSource source{"--data-path", {{write_documents(folder, 0, {9})}, std::vector<double>{}}, {0, 1}};
+  for (std::size_t d = 1; d < 100; ++d) source.blend.prefixes.push_back(write_documents(folder, d, {9}));
+  source.blend.weights->assign(100, 0.001);
+  source.blend.weights->front() = 0.9;  // its target is 10, but the blend has 109 places
+  CHECK_THROWS_WITH_AS(open_split(files, source, 10, {.seq_length = 8}), doctest::Contains("set0: the blend takes"),
+                       Error);
+}

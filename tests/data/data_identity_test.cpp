@@ -1,0 +1,77 @@
+#include "data/data_identity.h"
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "base/error.h"
+
+using namespace mtl;
+
+namespace {
+
+struct Folder {
+  Folder() : path(cat("/tmp/mtl_identity_test.", getpid(), "/")) { make_directories(path); }
+  ~Folder() { remove_tree(path); }
+  std::string path;
+};
+
+void write_tokens(const std::string& prefix, std::int32_t token, std::size_t count) {
+  IndexedDatasetWriter writer(prefix, DataType::u16);
+  writer.add_sequence(std::vector<std::int32_t>(count, token));
+  writer.end_document();
+  writer.finish();
+}
+
+void flip_byte(const std::string& path, std::int64_t at) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(at);
+  const char byte = static_cast<char>(file.get() ^ 1);
+  file.seekp(at);
+  file.put(byte);
+}
+
+}  // namespace
+
+TEST_CASE("a file that changes is another one, wherever it lies") {
+  const Folder folder;
+  const std::string one = folder.path + "one", moved = folder.path + "moved", prefix = folder.path + "large";
+  write_tokens(one, 5, 1000);
+  write_tokens(moved, 5, 1000);
+  const Json before = file_identity(IndexedDataset(one));
+  CHECK(data_difference(before, file_identity(IndexedDataset(moved))).empty());
+  flip_byte(moved + ".bin", 1999);  // the same size, the same .idx
+  CHECK(data_difference(before, file_identity(IndexedDataset(moved))).find("moved: bin_hash is") != std::string::npos);
+  write_tokens(moved, 5, 1001);
+  CHECK(data_difference(before, file_identity(IndexedDataset(moved))).find("moved: bin_bytes is 2002") !=
+        std::string::npos);
+
+  // Of a large file the first and the last block count, and more than a thousand between them.
+  write_tokens(prefix, 7, 3'000'000);
+  const std::uint64_t whole = sample_hash(prefix + ".bin");
+  for (const std::int64_t at : {0, 5'999'999}) {
+    flip_byte(prefix + ".bin", at);
+    CHECK(sample_hash(prefix + ".bin") != whole);
+    flip_byte(prefix + ".bin", at);
+  }
+  CHECK(sample_hash(prefix + ".bin") == whole);
+  CHECK_THROWS_AS(sample_hash(folder.path + "nosuch"), Error);
+}
+
+TEST_CASE("data sets that are swapped, missing, or taken in another order are told") {
+  const auto file = [](const char* hash) {
+    return Json::object({{"path", hash}, {"bin_bytes", 1}, {"idx_hash", hash}});
+  };
+  const auto data = [&](std::vector<const char*> hashes, const char* seed) {
+    Json files = Json::array();
+    for (const char* hash : hashes) files.push(file(hash));
+    return Json::object({{"files", files}, {"order", Json::object({{"--seed", seed}})}});
+  };
+  CHECK(data_difference(data({"a", "b"}, "1"), data({"a", "b"}, "1")).empty());
+  CHECK(data_difference(data({"a", "b"}, "1"), data({"b", "a"}, "1")).find("b: idx_hash is \"b\", it was \"a\"") == 0);
+  CHECK(data_difference(data({"a", "b"}, "1"), data({"a"}, "1")) == "1 data sets, it had 2");
+  CHECK(data_difference(data({"a"}, "1"), data({"a"}, "2")) == "--seed is \"2\", it was \"1\"");
+  CHECK(data_difference(file("a"), data({"a"}, "2")).empty());  // an older checkpoint
+  CHECK_FALSE(data_difference(file("b"), data({"a"}, "2")).empty());
+}

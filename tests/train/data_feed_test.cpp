@@ -1,0 +1,112 @@
+#include "train/data_feed.h"
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
+
+#include "base/console.h"
+#include "base/error.h"
+#include "base/files.h"
+
+using namespace mtl;
+
+namespace {
+
+constexpr std::int64_t kLength = 8;
+
+/// A data set of 100 documents whose tokens count up, opened whole.
+struct Numbers {
+  std::string folder = cat("/tmp/mtl_feed_test.", getpid(), "/");
+  DataFiles files;
+  std::shared_ptr<const BlendedDataset> dataset;
+
+  explicit Numbers(std::int64_t samples) {
+    make_directories(folder);
+    IndexedDatasetWriter writer(folder + "numbers", DataType::u16);
+    std::int32_t token = 0;
+    for (int document = 0; document < 100; ++document) {
+      std::vector<std::int32_t> ids;
+      for (int i = 0; i < 5 + document % 7; ++i) ids.push_back(token++);
+      writer.add_sequence(ids);
+      writer.end_document();
+    }
+    writer.finish();
+    dataset = open_split(files, {"--data-path", {{folder + "numbers"}, {}}, {0, 1}}, samples, {.seq_length = kLength});
+  }
+  ~Numbers() { remove_tree(folder); }
+
+  DataFeed feed(std::int64_t largest, DataFeed::MicroBatches micro_batches, std::int64_t consumed = 0) const {
+    RunShape shape;
+    shape.micro_batch = 2;
+    shape.seq_length = kLength;
+    shape.micro_batches = largest;
+    return DataFeed(dataset, {.total = dataset->size(), .consumed = consumed, .micro_batch_size = 2}, shape,
+                    std::move(micro_batches));
+  }
+};
+
+std::vector<std::int32_t> row(const Tensor& tensor, std::int64_t number) {
+  const auto* begin = tensor.data<std::int32_t>() + number * kLength;
+  return {begin, begin + kLength};
+}
+
+}  // namespace
+
+TEST_CASE("a feed gives the samples in their order, also where steps grow, and where it starts in the middle") {
+  const Numbers numbers(60);
+  const auto sizes = [](std::int64_t consumed) -> std::int64_t { return consumed < 8 ? 1 : 3; };
+  for (const std::int64_t start : {0, 6, 14}) {
+    DataFeed feed = numbers.feed(3, sizes, start);
+    std::int64_t consumed = start;
+    for (int step = 0; step < 7; ++step) {
+      const StepBatch& batch = feed.next();
+      REQUIRE(batch.micro_batches == sizes(consumed));
+      double weights = 0;
+      for (int m = 0; m < batch.micro_batches; ++m) {
+        const Batch& one = batch.buffers->batch(m);
+        for (std::int64_t r = 0; r < 2; ++r, ++consumed) {
+          CHECK(row(one.tokens, r) == numbers.dataset->item(consumed).tokens);
+          CHECK(row(one.labels, r) == numbers.dataset->item(consumed).labels);
+        }
+        for (std::int64_t i = 0; i < one.loss_weights.numel(); ++i)
+          weights += double{one.loss_weights.data<float>()[i]};
+      }
+      CHECK(weights == doctest::Approx(1).epsilon(1e-5));  // a mean over the step's own micro-batches
+    }
+  }
+}
+
+TEST_CASE("a feed says when the data is used up, and not before") {
+  const Numbers numbers(10);
+  DataFeed feed = numbers.feed(2, [](std::int64_t) { return 2; });
+  for (std::int64_t step = 0; step < numbers.dataset->size() / 4; ++step) feed.next();
+  CHECK_THROWS_WITH_AS(feed.next(), doctest::Contains("the data is used up"), Error);
+}
+
+TEST_CASE("the stall counter counts what training waits for, and nothing else") {
+  using namespace std::chrono_literals;
+  const Numbers numbers(1000);
+  constexpr int kSteps = 10;
+  // A slow disk: the reader takes 20 ms a step, the trainer no time.
+  const auto slow = [](std::int64_t) {
+    std::this_thread::sleep_for(20ms);
+    return 1;
+  };
+  DataFeed starved = numbers.feed(1, slow);
+  double began = now_seconds();
+  for (int step = 0; step < kSteps; ++step) starved.next();
+  CHECK(starved.stalled_seconds() > 0.018 * (kSteps - 1));
+  CHECK(starved.stalled_seconds() <= now_seconds() - began);
+  // A trainer that takes as long as it likes waits for the first step at most.
+  DataFeed healthy = numbers.feed(1, [](std::int64_t) { return 1; });
+  healthy.next();
+  const double first = healthy.stalled_seconds();
+  began = now_seconds();
+  for (int step = 0; step < kSteps; ++step) {
+    std::this_thread::sleep_for(20ms);
+    healthy.next();
+  }
+  CHECK(healthy.stalled_seconds() - first < 0.2 * (now_seconds() - began));
+}
