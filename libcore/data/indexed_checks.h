@@ -8,9 +8,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/error.h"
 
@@ -26,10 +27,11 @@ class BrokenRule : public Error {
     std::string rule;      // a word that stays: "header-size", "magic", "version", "type", "counts", "length",
                            // "pointer", "bin-size", "documents", "modes", "integers", "vocabulary", "provenance", "hash"
     std::string file;      // its path
-    std::uint64_t offset;  // of the value that is wrong, in bytes
+    std::optional<std::uint64_t> offset{};  // of the value that is wrong, in bytes; none when it is the whole file
   };
   BrokenRule(Place place, const std::string& what, std::string_view remedy)
-      : Error(Exit::bad_data, cat(place.file, ": ", what, " (byte ", place.offset, ")", remedy)),
+      : Error(Exit::bad_data,
+              cat(place.file, ": ", what, place.offset ? cat(" (byte ", *place.offset, ")") : "", remedy)),
         place_(std::move(place)) {}
   const Place& place() const { return place_; }
 

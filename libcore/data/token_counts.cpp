@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "base/error.h"
+#include "data/indexed_format.h"
 #include "data/parallel.h"
 
 namespace mtl {
@@ -32,25 +34,31 @@ auto visit_token_type(const IndexedDataset& data, const Visit& visit) {
     case DataType::f64:
       break;
   }
-  throw BrokenRule({"integers", data.idx_file().path(), 17}, cat("holds ", name_of(data.type()), ", not token ids"),
+  throw BrokenRule({"integers", data.idx_file().path(), kTypeAt}, cat("holds ", name_of(data.type()), ", not token ids"),
                    "; only integers can be looked at as tokens");
 }
 
+/// A token as it is stored, its sign a bit like others.
 template <class T>
-T token_at(const IndexedDataset& data, std::int64_t i) {
-  T token;
-  std::memcpy(&token, data.bin_file().bytes().data() + static_cast<std::size_t>(i) * sizeof(T), sizeof(T));
-  return token;
+std::make_unsigned_t<T> stored_at(const IndexedDataset& data, std::int64_t i) {
+  std::make_unsigned_t<T> stored;
+  std::memcpy(&stored, data.bin_file().bytes().data() + static_cast<std::size_t>(i) * sizeof(T), sizeof(T));
+  return stored;
+}
+
+template <class T>
+std::int64_t value_of(std::make_unsigned_t<T> stored) {
+  if constexpr (std::is_unsigned_v<T>) return stored;
+  constexpr int kShift = 64 - 8 * static_cast<int>(sizeof(T));
+  return static_cast<std::int64_t>(static_cast<std::uint64_t>(stored) << kShift) >> kShift;
 }
 
 /// The largest token of [begin, end), as unsigned numbers: a negative one is larger than all others.
 template <class T>
 std::uint64_t largest_token(const IndexedDataset& data, std::int64_t begin, std::int64_t end) {
-  using Unsigned = std::make_unsigned_t<T>;
-  Unsigned largest = 0;
-  for (std::int64_t i = begin; i < end; ++i) largest = std::max(largest, token_at<Unsigned>(data, i));
-  // Sign extended, so that a negative byte is beyond every vocabulary too.
-  return static_cast<std::uint64_t>(static_cast<std::int64_t>(static_cast<T>(largest)));
+  std::make_unsigned_t<T> largest = 0;
+  for (std::int64_t i = begin; i < end; ++i) largest = std::max(largest, stored_at<T>(data, i));
+  return static_cast<std::uint64_t>(value_of<T>(largest));
 }
 
 /// The sequence that holds a token: the last one that begins at or before it, and is not empty.
@@ -78,7 +86,7 @@ template <class T>
   throw BrokenRule(
       {"vocabulary", data.bin_file().path(), static_cast<std::uint64_t>(at) * sizeof(T)},
       cat("token ", at - data.token_begin(sequence), " of sequence ", sequence, ", in document ",
-          document_of(data, sequence), ", is ", static_cast<std::int64_t>(token_at<T>(data, at)),
+          document_of(data, sequence), ", is ", value_of<T>(stored_at<T>(data, at)),
           vocab_size < kLargestVocabulary ? cat(", but the ids of the vocabulary are 0 to ", vocab_size - 1)
                                           : ", which no vocabulary has"),
       "; is it the tokenizer that the data was made with? Else re-run mtl-preprocess, or copy the file again");
@@ -124,7 +132,7 @@ std::vector<std::int64_t> count_tokens(const IndexedDataset& data, int threads) 
     std::vector<std::vector<std::int64_t>> parts(static_cast<std::size_t>(counters));
     for_each_part(counters, data.tokens(), [&](int part, std::int64_t begin, std::int64_t end) {
       std::vector<std::int64_t> counts(size);
-      for (std::int64_t i = begin; i < end; ++i) ++counts[static_cast<std::size_t>(token_at<T>(data, i))];
+      for (std::int64_t i = begin; i < end; ++i) ++counts[static_cast<std::size_t>(stored_at<T>(data, i))];
       parts[static_cast<std::size_t>(part)] = std::move(counts);
     });
     std::vector<std::int64_t> sum = std::move(parts.front());
