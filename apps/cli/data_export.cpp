@@ -21,7 +21,7 @@ void export_tokens(const DataExportOptions& options, Console& console) {
   const IndexedDataset data(options.prefixes.front());
   refuse_overwriting({&data}, {options.output});
   require_space(options.output, data.bin_bytes());
-  const InterruptGuard guard;
+  const DataInterrupts guard;
   ByteProgress progress(console, data.bin_bytes());
   AtomicFile file(options.output);
   file.write(npy_header(data.type(), data.tokens()));

@@ -85,20 +85,20 @@ void require_space(const std::string& path, std::uint64_t bytes) {
        human_bytes(static_cast<double>(space.available)), " left; free some space, or write to another disk");
 }
 
-InterruptGuard::InterruptGuard() {
+DataInterrupts::DataInterrupts() {
   for (const int number : {SIGINT, SIGTERM}) {
     // A job that was started to ignore it (nohup) goes on ignoring it.
     if (std::signal(number, note_signal) == SIG_IGN) std::signal(number, SIG_IGN);
   }
 }
 
-InterruptGuard::~InterruptGuard() {
+DataInterrupts::~DataInterrupts() {
   const int number = signal_that_came;
   for (const int each : {SIGINT, SIGTERM}) std::signal(each, SIG_DFL);
   if (number != 0) std::raise(number);
 }
 
-void InterruptGuard::check() const {
+void DataInterrupts::check() const {
   if (signal_that_came != 0) fail(Exit::failure, "interrupted");
 }
 
@@ -129,7 +129,7 @@ void make_token_files(const DataOutputOptions& options, const std::vector<const 
   }
   for (const DataPart& part : parts) require_space(part.prefix, bytes);
 
-  const InterruptGuard guard;
+  const DataInterrupts guard;
   ByteProgress progress(console, bin_bytes);
   std::vector<DocumentCopy> copies;
   copies.reserve(parts.size());

@@ -35,11 +35,11 @@ void require_space(const std::string& path, std::uint64_t bytes);
 /// SIGINT and SIGTERM end the work between two writes, so that temporary files are removed; a second one ends the
 /// process at once. Made before the output files, and so destroyed after they are gone: then the process ends by the
 /// signal that came.
-class InterruptGuard {
+class DataInterrupts {
  public:
-  InterruptGuard();
-  ~InterruptGuard();
-  InterruptGuard(const InterruptGuard&) = delete;
+  DataInterrupts();
+  ~DataInterrupts();
+  DataInterrupts(const DataInterrupts&) = delete;
   /// Throws once a signal has come.
   void check() const;
 };
