@@ -32,7 +32,9 @@ constexpr Command kCommands[] = {
 };
 
 std::string help() {
-  std::string out = "mtl-data: looks into token files (PREFIX.bin, PREFIX.idx) and makes new ones of them\n\nusage: mtl-data COMMAND [flags]\n\n";
+  std::string out =
+      "mtl-data: looks into token files (PREFIX.bin, PREFIX.idx) and makes new ones of them\n\nusage: mtl-data COMMAND "
+      "[flags]\n\n";
   for (const Command& command : kCommands) {
     out += mtl::format("  %-10s%s\n", std::string(command.name).c_str(), std::string(command.summary).c_str());
   }

@@ -1,7 +1,15 @@
 // The subcommands of mtl-data. Each takes its own words, the subcommand's name first, and returns the exit code.
 #pragma once
 
+#include <string>
+#include <vector>
+
 namespace mtl {
+
+class Flags;
+
+/// Adds a problem unless there is exactly one PREFIX.
+void check_one_prefix(Flags& flags, const std::vector<std::string>& prefixes);
 
 /// What token files hold: counts, sizes, lengths.
 int data_info(int argc, const char* const* argv);

@@ -47,7 +47,7 @@ int data_export(int argc, const char* const* argv) {
   flags.add("--output", &options.output, "FILE.npy", "the array: one dimension, in the type of the token files")
       .required();
   flags.check([&] {
-    if (options.prefixes.size() != 1) flags.problem("PREFIX", cat("give one, not ", options.prefixes.size()));
+    check_one_prefix(flags, options.prefixes);
     if (!options.output.empty() && !ends_with(options.output, ".npy")) {
       flags.problem("--output " + options.output, "is no .npy file: that is the one format there is");
     }

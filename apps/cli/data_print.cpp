@@ -82,7 +82,8 @@ std::vector<Ids> DocumentPrinter::read(const IndexedDataset& data, std::int64_t 
 }
 
 std::string DocumentPrinter::text_line(std::int64_t document, const std::vector<Ids>& sequences) const {
-  if (options_.plain) return join(render(sequences, [&](const Ids& ids) { return tokenizer_->decode(ids); }), "") + "\n";
+  if (options_.plain)
+    return join(render(sequences, [&](const Ids& ids) { return tokenizer_->decode(ids); }), "") + "\n";
   const auto texts = render(sequences, [&](const Ids& ids) {
     std::string text;
     append_json_string(text, decode_lossy(tokenizer_->decode(ids)));

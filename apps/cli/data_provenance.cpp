@@ -10,7 +10,8 @@ namespace mtl {
 namespace {
 
 constexpr std::string_view kSchema = "mtl-provenance/1";
-constexpr std::string_view kRemedy = "; one of the files was replaced or changed: make them again, or remove PREFIX.json";
+constexpr std::string_view kRemedy =
+    "; one of the files was replaced or changed: make them again, or remove PREFIX.json";
 
 /// Where a key of the last object stands in the text, so that a message can point at it.
 std::uint64_t offset_of(const std::string& text, const std::string& key) {
@@ -108,8 +109,8 @@ Json make_provenance(const std::vector<std::string>& command, const Json& inputs
                      const Json& output) {
   Json words = Json::array();
   for (const std::string& word : command) words.push(word);
-  Json provenance =
-      Json::object({{"schema", kSchema}, {"program", "mtl-data"}, {"version", kVersion}, {"command", std::move(words)}});
+  Json provenance = Json::object(
+      {{"schema", kSchema}, {"program", "mtl-data"}, {"version", kVersion}, {"command", std::move(words)}});
   if (!tokenizer.is_null()) provenance.set("tokenizer", tokenizer);
   provenance.set("inputs", inputs);
   provenance.set("output", output);

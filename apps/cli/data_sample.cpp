@@ -41,7 +41,7 @@ int data_sample(int argc, const char* const* argv) {
   add_data_print_flags(flags, options.print);
   flags.check([&] {
     check_data_print_flags(flags, options.print);
-    if (options.prefixes.size() != 1) flags.problem("PREFIX", cat("give one, not ", options.prefixes.size()));
+    check_one_prefix(flags, options.prefixes);
     if (options.count < 0) flags.problem(cat("--count ", options.count), "must not be negative");
     if (options.seed < 0 || options.seed > UINT32_MAX) {
       flags.problem(cat("--seed ", options.seed), "must be in 0 to 4294967295");

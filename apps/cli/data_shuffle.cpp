@@ -24,8 +24,8 @@ void shuffle(const DataShuffleOptions& options, Console& console) {
                             const std::int64_t document = order[static_cast<std::size_t>(i)];
                             return DocumentRange{&data, document, document + 1};
                           }};
-  make_token_files(options.output, {&data}, {data.type(), data.is_multimodal()},
-                   {{options.output.output_prefix, list}}, console);
+  make_token_files(options.output, {&data}, {data.type(), data.is_multimodal()}, {{options.output.output_prefix, list}},
+                   console);
 }
 
 }  // namespace
@@ -39,7 +39,7 @@ int data_shuffle(int argc, const char* const* argv) {
   flags.add("--seed", &options.seed, "N", "seed of the order, which is numpy.random.RandomState(N).permutation's");
   add_data_output_flags(flags, options.output);
   flags.check([&] {
-    if (options.prefixes.size() != 1) flags.problem("PREFIX", cat("give one, not ", options.prefixes.size()));
+    check_one_prefix(flags, options.prefixes);
     if (options.seed < 0 || options.seed > UINT32_MAX) {
       flags.problem(cat("--seed ", options.seed), "must be in 0 to 4294967295");
     }

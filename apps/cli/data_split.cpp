@@ -60,9 +60,10 @@ std::vector<std::int64_t> bounds_of_counts(const IndexedDataset& data, const std
   for (const std::int64_t count : counts) sum += count == kRest ? 0 : std::min(count, data.documents() + 1 - sum);
   const bool has_rest = std::count(counts.begin(), counts.end(), kRest) > 0;
   if (sum > data.documents() || (!has_rest && sum < data.documents())) {
-    throw UsageError({{"--counts " + list,
-                       cat(sum > data.documents() ? "is more" : "is fewer", " than the ", data.documents(),
-                           " documents of ", data.prefix(), has_rest ? "" : "; write `rest` for the part that takes what the others leave")}});
+    throw UsageError(
+        {{"--counts " + list, cat(sum > data.documents() ? "is more" : "is fewer", " than the ",
+                                  with_commas(data.documents()), " documents of ", data.prefix(),
+                                  has_rest ? "" : "; write `rest` for the part that takes what the others leave")}});
   }
   std::vector<std::int64_t> bounds{0};
   for (const std::int64_t count : counts) {
@@ -74,15 +75,15 @@ std::vector<std::int64_t> bounds_of_counts(const IndexedDataset& data, const std
 void split_documents(const DataSplitOptions& options, Console& console) {
   const IndexedDataset data(options.prefixes.front());
   const std::vector<double> weights = read_weights(options.weights);
-  const std::vector<std::int64_t> bounds = !options.counts.empty()   ? bounds_of_counts(data, options.counts)
+  const std::vector<std::int64_t> bounds = !options.counts.empty()  ? bounds_of_counts(data, options.counts)
                                            : options.by == "tokens" ? divide_tokens(data, weights)
                                                                     : divide_documents(data, weights);
   const std::vector<std::string> names = part_names(options);
   std::vector<DataPart> parts;
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (bounds[i] == bounds[i + 1]) {
-      throw UsageError({{names[i], cat("would have none of the ", data.documents(), " documents of ", data.prefix(),
-                                       "; give it a larger share, or leave it out")}});
+      throw UsageError({{names[i], cat("would have none of the ", with_commas(data.documents()), " documents of ",
+                                       data.prefix(), "; give it a larger share, or leave it out")}});
     }
     parts.push_back({cat(options.output.output_prefix, "_", names[i]), list_of({{&data, bounds[i], bounds[i + 1]}})});
   }
@@ -107,7 +108,7 @@ void check_numbers(Flags& flags, const DataSplitOptions& options) {
 }
 
 void check_options(Flags& flags, const DataSplitOptions& options) {
-  if (options.prefixes.size() != 1) flags.problem("PREFIX", cat("give one, not ", options.prefixes.size()));
+  check_one_prefix(flags, options.prefixes);
   if (options.weights.empty() == options.counts.empty()) {
     flags.problem("--weights, --counts", "give one of them: the shares of the parts, or their documents");
   }

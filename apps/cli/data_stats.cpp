@@ -34,7 +34,8 @@ struct DataStats {
   std::int64_t tokens = 0, used = 0;
   std::optional<std::int64_t> vocab_size;
   double entropy = 0;  // bits a token: -sum p log2 p
-  std::array<std::int64_t, kShares.size()> coverage{};  // how many of the most frequent ids make each share of all tokens
+  std::array<std::int64_t, kShares.size()>
+      coverage{};  // how many of the most frequent ids make each share of all tokens
   struct Frequent {
     std::int64_t id, count;
     std::string text;
@@ -101,14 +102,15 @@ std::string percent(double share) { return format("%.2f %%", 100 * share); }
 std::string describe_ids(const DataStats& stats) {
   std::string out = cat("  tokens      ", with_commas(stats.tokens), ", ", with_commas(stats.used), " different ids");
   if (stats.vocab_size) {
-    out += cat(" of ", with_commas(*stats.vocab_size), "; ", with_commas(*stats.vocab_size - stats.used), " never occur");
+    out +=
+        cat(" of ", with_commas(*stats.vocab_size), "; ", with_commas(*stats.vocab_size - stats.used), " never occur");
   }
   out += format("\n  entropy     %.3f bits a token (each id by its frequency alone)\n", stats.entropy);
   out += "  coverage    ";
   for (std::size_t i = 0; i < kShares.size(); ++i) {
-    out += cat(i > 0 ? ", " : "", format("%g %%", 100 * kShares[i]), ": ", with_commas(stats.coverage[i]));
+    out += cat(i > 0 ? ", " : "", with_commas(stats.coverage[i]), " ids make ", format("%g %%", 100 * kShares[i]));
   }
-  return out + " most frequent ids\n";
+  return out + "\n";
 }
 
 std::string describe_lengths(const DataStats& stats) {
@@ -140,9 +142,9 @@ std::string describe_top(const DataStats& stats, bool has_text) {
   std::string out = format("\n  %6s %10s %14s %10s%s\n", "rank", "id", "count", "share", has_text ? "  text" : "");
   for (std::size_t i = 0; i < stats.top.size(); ++i) {
     const auto& [id, count, text] = stats.top[i];
-    out += format("  %6d %10s %14s %10s", static_cast<int>(i + 1), std::to_string(id).c_str(),
-                  with_commas(count).c_str(),
-                  percent(static_cast<double>(count) / static_cast<double>(stats.tokens)).c_str());
+    out +=
+        format("  %6d %10s %14s %10s", static_cast<int>(i + 1), std::to_string(id).c_str(), with_commas(count).c_str(),
+               percent(static_cast<double>(count) / static_cast<double>(stats.tokens)).c_str());
     if (has_text) append_json_string(out += "  ", text);
     out += '\n';
   }

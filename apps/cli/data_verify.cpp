@@ -1,4 +1,5 @@
 // mtl-data verify: whether token files keep every rule of their format.
+#include <cstdio>
 #include <optional>
 #include <string>
 #include <vector>
@@ -69,7 +70,8 @@ Verdict verify(const DataVerifyOptions& options, const Tokenizer* tokenizer, con
 }
 
 Json to_json(const Verdict& verdict) {
-  Json out = Json::object({{"schema", "mtl-data-verify/1"}, {"prefix", verdict.prefix}, {"ok", verdict.code == Exit::ok}});
+  Json out =
+      Json::object({{"schema", "mtl-data-verify/1"}, {"prefix", verdict.prefix}, {"ok", verdict.code == Exit::ok}});
   if (verdict.code == Exit::ok) {
     for (const auto& [key, value] : verdict.figures.as_object()) out.set(key, value);
     return out;
@@ -95,7 +97,8 @@ Exit verify_all(const DataVerifyOptions& options, Console& console) {
     const Verdict verdict = verify(options, tokenizer.get(), prefix);
     print_out(options.json ? to_json(verdict).dump() + "\n" : to_text(verdict));
     if (verdict.code == Exit::ok) continue;
-    console.warn(verdict.message);
+    // Not console's business: an error, which is told even when quiet.
+    std::fprintf(stderr, "%s: %s\n", console.program().c_str(), verdict.message.c_str());
     if (worst != Exit::bad_data) worst = verdict.code;
   }
   return worst;
@@ -105,9 +108,10 @@ Exit verify_all(const DataVerifyOptions& options, Console& console) {
 
 int data_verify(int argc, const char* const* argv) {
   DataVerifyOptions options;
-  Flags flags("mtl-data verify",
-              "checks token files against every rule of their format, and against the vocabulary and PREFIX.json where "
-              "there are any; names the first rule that is broken");
+  Flags flags(
+      "mtl-data verify",
+      "checks token files against every rule of their format, against PREFIX.json where there is one, and ids against "
+      "--vocab-size or a tokenizer; names the first rule that is broken and the byte where it shows");
   flags.positional("PREFIX", options.prefixes, "token files, named without .bin or .idx, or by either file");
   flags.section("Output");
   flags.add_switch("--json", options.json, "one JSON object a line for each PREFIX, schema mtl-data-verify/1");

@@ -54,8 +54,8 @@ std::vector<std::int64_t> divide_tokens(const IndexedDataset& data, const std::v
         high = middle;
       }
     }
-    if (low > 0 && wanted - static_cast<double>(tokens_before(low - 1)) <=
-                       static_cast<double>(tokens_before(low)) - wanted) {
+    if (low > 0 &&
+        wanted - static_cast<double>(tokens_before(low - 1)) <= static_cast<double>(tokens_before(low)) - wanted) {
       --low;
     }
     bounds.push_back(low);

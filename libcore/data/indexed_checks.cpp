@@ -63,7 +63,9 @@ class IndexChecker {
 
   std::size_t length_at(std::int64_t i) const { return kHeaderBytes + 4 * static_cast<std::size_t>(i); }
   std::size_t pointer_at(std::int64_t i) const { return length_at(found_.sequences) + 8 * static_cast<std::size_t>(i); }
-  std::size_t document_at(std::int64_t i) const { return pointer_at(found_.sequences) + 8 * static_cast<std::size_t>(i); }
+  std::size_t document_at(std::int64_t i) const {
+    return pointer_at(found_.sequences) + 8 * static_cast<std::size_t>(i);
+  }
   std::int32_t length(std::int64_t i) const { return load_at<std::int32_t>(data_ + length_at(i)); }
   std::int64_t pointer(std::int64_t i) const { return load_at<std::int64_t>(data_ + pointer_at(i)); }
   std::int64_t document(std::int64_t i) const { return load_at<std::int64_t>(data_ + document_at(i)); }
@@ -134,7 +136,8 @@ bool IndexChecker::is_sound_block(std::int64_t begin, std::int64_t end, std::int
   for (std::int64_t i = 0; i < last; ++i) {
     const auto length = load_at<std::int32_t>(lengths + 4 * i);
     signs |= length;
-    const std::uint64_t step = load_at<std::uint64_t>(pointers + 8 * (i + 1)) - load_at<std::uint64_t>(pointers + 8 * i);
+    const std::uint64_t step =
+        load_at<std::uint64_t>(pointers + 8 * (i + 1)) - load_at<std::uint64_t>(pointers + 8 * i);
     differences |= step ^ (static_cast<std::uint32_t>(length) * token_bytes);
   }
   const std::int32_t length = this->length(end - 1);
@@ -169,10 +172,10 @@ void IndexChecker::check_sequences() {
     at = pointer(end - 1) + length(end - 1) * token_bytes_;
   }
   if (at != bin_size()) {
-    throw BrokenRule({"bin-size", bin_.path(), static_cast<std::uint64_t>(at)},
-                     cat("the .idx accounts for ", mtl::with_commas(at), " bytes, the file has ",
-                         mtl::with_commas(bin_size())),
-                     kRemedy);
+    throw BrokenRule(
+        {"bin-size", bin_.path(), static_cast<std::uint64_t>(at)},
+        cat("the .idx accounts for ", mtl::with_commas(at), " bytes, the file has ", mtl::with_commas(bin_size())),
+        kRemedy);
   }
   found_.tokens = at / token_bytes_;
 }
@@ -196,8 +199,8 @@ void IndexChecker::find_broken_document(std::int64_t begin, std::int64_t end) {
       fail_idx("documents", document_at(i), kRemedy, "document index 0 is ", document(i), ", not 0");
     }
     if (document(i) < last || document(i) > found_.sequences) {
-      fail_idx("documents", document_at(i), kRemedy, "document index ", i, " is ", document(i), ", after ", last, " of ",
-               found_.sequences, " sequences");
+      fail_idx("documents", document_at(i), kRemedy, "document index ", i, " is ", document(i), ", after ", last,
+               " of ", found_.sequences, " sequences");
     }
   }
   fail_idx("documents", document_at(found_.documents), kRemedy, "the last document ends at sequence ",

@@ -24,9 +24,9 @@ enum class DataType : std::uint8_t;
 class BrokenRule : public Error {
  public:
   struct Place {
-    std::string rule;      // a word that stays: "header-size", "magic", "version", "type", "counts", "length",
-                           // "pointer", "bin-size", "documents", "modes", "integers", "vocabulary", "provenance", "hash"
-    std::string file;      // its path
+    std::string rule;  // a word that stays: "header-size", "magic", "version", "type", "counts", "length",
+                       // "pointer", "bin-size", "documents", "modes", "integers", "vocabulary", "provenance", "hash"
+    std::string file;  // its path
     std::optional<std::uint64_t> offset{};  // of the value that is wrong, in bytes; none when it is the whole file
   };
   BrokenRule(Place place, const std::string& what, std::string_view remedy)

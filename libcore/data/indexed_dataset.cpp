@@ -111,8 +111,8 @@ void IndexedDataset::read(std::int64_t sequence, std::int64_t offset, std::span<
   require(offset >= 0 && count <= lengths()[sequence] - offset, prefix_, ": sequence ", sequence, " has ",
           lengths()[sequence], " tokens, not ", count, " from ", offset);
   const std::size_t size = item_size(type());
-  const auto from = bin_.bytes().subspan(static_cast<std::size_t>(token_begin(sequence) + offset) * size,
-                                         out.size() * size);
+  const auto from =
+      bin_.bytes().subspan(static_cast<std::size_t>(token_begin(sequence) + offset) * size, out.size() * size);
   switch (type()) {
     case DataType::u8:
       return convert_tokens<std::uint8_t>(from, out, bin_.path());

@@ -80,8 +80,8 @@ class SequenceLengths {
 };
 
 /// Reads PREFIX.bin and PREFIX.idx through memory maps. The files are not trusted: the constructor checks every rule
-/// of the format in one pass over the .idx and throws BrokenRule (an Error(bad_data), data/indexed_checks.h) for what is
-/// broken, Error(io) for a missing file.
+/// of the format in one pass over the .idx and throws BrokenRule (an Error(bad_data), data/indexed_checks.h) for what
+/// is broken, Error(io) for a missing file.
 class IndexedDataset {
  public:
   /// `path`: the prefix, or the name of either file.

@@ -34,7 +34,8 @@ auto visit_token_type(const IndexedDataset& data, const Visit& visit) {
     case DataType::f64:
       break;
   }
-  throw BrokenRule({"integers", data.idx_file().path(), kTypeAt}, cat("holds ", name_of(data.type()), ", not token ids"),
+  throw BrokenRule({"integers", data.idx_file().path(), kTypeAt},
+                   cat("holds ", name_of(data.type()), ", not token ids"),
                    "; only integers can be looked at as tokens");
 }
 

@@ -108,7 +108,8 @@ TEST_CASE("modes follow their sequences, and types and modes do not mix") {
   for (const char* name : {"modal", "empty", "plain", "wide"}) {
     data.push_back(std::make_unique<IndexedDataset>(folder.path + name));
   }
-  copy(folder.path + "turned", *data[0], list_of({{data[0].get(), 2, 3}, {data[1].get(), 0, 2}, {data[0].get(), 0, 2}}));
+  copy(folder.path + "turned", *data[0],
+       list_of({{data[0].get(), 2, 3}, {data[1].get(), 0, 2}, {data[0].get(), 0, 2}}));
   const IndexedDataset turned(folder.path + "turned");
   REQUIRE(turned.is_multimodal());
   CHECK(turned.documents() == 5);

@@ -121,7 +121,8 @@ std::string broken_place(const std::string& prefix) {
     IndexedDataset data(prefix);
   } catch (const BrokenRule& error) {
     const auto& [rule, file, offset] = error.place();
-    CHECK(ends_with(error.what(), error.place().rule == "magic" ? "" : "; re-run mtl-preprocess, or copy both files again"));
+    CHECK(ends_with(error.what(),
+                    error.place().rule == "magic" ? "" : "; re-run mtl-preprocess, or copy both files again"));
     return cat(rule, " ", file.substr(file.size() - 3), " ", offset.value());
   }
   return "";
@@ -217,8 +218,8 @@ TEST_CASE("a broken rule is found in every block of a long file, also at its edg
     CHECK(place(with_field(files.idx, 34 + 4 * i, std::int32_t{-1})) == cat("length idx ", 34 + 4 * i));
     CHECK(place(with_field(files.idx, pointers + 8 * i, std::int64_t{-4})) == cat("pointer idx ", pointers + 8 * i));
     const std::string shorter = with_field(files.idx, 34 + 4 * i, std::int32_t{1});
-    CHECK(place(shorter) == (i == 9999 ? cat("bin-size bin ", files.bin.size() - 2)
-                                       : cat("pointer idx ", pointers + 8 * (i + 1))));
+    CHECK(place(shorter) ==
+          (i == 9999 ? cat("bin-size bin ", files.bin.size() - 2) : cat("pointer idx ", pointers + 8 * (i + 1))));
   }
   REQUIRE(files.documents == 8000);
   for (const std::size_t i : {1, 4095, 4096, 4097, 7998}) {

@@ -49,8 +49,9 @@ TEST_CASE("the first token beyond the vocabulary is named with its place") {
     CHECK(range_error(prefix, 60001, threads) == "");
     const std::string message = range_error(prefix, 6, threads);
     CAPTURE(message);
-    CHECK(starts_with(message, cat("vocabulary 10 ", prefix, ".bin: token 2 of sequence 2, in document 2, is 60000, but ",
-                                   "the ids of the vocabulary are 0 to 5 (byte 10); ")));
+    CHECK(
+        starts_with(message, cat("vocabulary 10 ", prefix, ".bin: token 2 of sequence 2, in document 2, is 60000, but ",
+                                 "the ids of the vocabulary are 0 to 5 (byte 10); ")));
     CHECK(starts_with(range_error(prefix, 1, threads), "vocabulary 0 "));
   }
   for (const DataType type : {DataType::i8, DataType::i16, DataType::i32, DataType::i64}) {
@@ -72,7 +73,8 @@ TEST_CASE("floats are not counted") {
   std::string idx = read_file(folder.path + "data.idx");
   idx[17] = 7;
   std::ofstream(folder.path + "data.idx", std::ios::binary) << idx;
-  CHECK_THROWS_WITH_AS(count_tokens(IndexedDataset(folder.path + "data"), 1), doctest::Contains("holds f32"), BrokenRule);
+  CHECK_THROWS_WITH_AS(count_tokens(IndexedDataset(folder.path + "data"), 1), doctest::Contains("holds f32"),
+                       BrokenRule);
 }
 
 TEST_CASE("lengths in short") {
@@ -101,7 +103,8 @@ TEST_CASE("a .npy header is a padded Python dictionary") {
     CHECK(header.size() % 64 == 0);
     CHECK(starts_with(header, std::string_view("\x93NUMPY\x01\x00", 8)));
     CHECK(static_cast<unsigned char>(header[8]) + 256 * static_cast<unsigned char>(header[9]) == header.size() - 10);
-    CHECK(starts_with(header.substr(10), cat("{'descr': '", descr, "', 'fortran_order': False, 'shape': (12345678901,), }")));
+    CHECK(starts_with(header.substr(10),
+                      cat("{'descr': '", descr, "', 'fortran_order': False, 'shape': (12345678901,), }")));
     CHECK(header.back() == '\n');
   };
   check(DataType::u8, "|u1");

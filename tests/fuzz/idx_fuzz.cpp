@@ -51,8 +51,11 @@ void read_all(const IndexedDataset& data) {
 /// Documents one by one: what comes out are the same files.
 void copy_all(const IndexedDataset& data) {
   DocumentCopy copy(work_folder() + "copy", data.type(), data.is_multimodal());
-  copy.write({data.documents(), [&](std::int64_t i) { return DocumentRange{&data, i, i + 1}; }}, 1,
-             [](std::uint64_t) {});
+  copy.write({data.documents(),
+              [&](std::int64_t i) {
+                return DocumentRange{&data, i, i + 1};
+              }},
+             1, [](std::uint64_t) {});
   const bool same = copy.bin_hash() == hash_bytes(data.bin_file().bytes().data(), data.bin_bytes()) &&
                     copy.idx_hash() == data.idx_hash();
   // Without a document nothing else can be in the files either.

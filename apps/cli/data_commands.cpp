@@ -1,0 +1,12 @@
+#include "cli/data_commands.h"
+
+#include "cli/flags.h"
+
+namespace mtl {
+
+void check_one_prefix(Flags& flags, const std::vector<std::string>& prefixes) {
+  if (prefixes.empty()) flags.problem("PREFIX", "is missing: name the token files");
+  if (prefixes.size() > 1) flags.problem("PREFIX", cat("give one, not ", prefixes.size()));
+}
+
+}  // namespace mtl
