@@ -69,7 +69,7 @@ GPT2="--vocab-file $SHARE/gpt2/vocab.json --merge-file $SHARE/gpt2/merges.txt"
 {
   for name in default_text eod_text keys_text keys_title content_content; do
     eod='' key=${name##*_}
-    [ "$name" = eod_text ] && eod=--append-eod
+    case $name in eod_text | content_content) eod=--append-eod ;; esac
     mtl-data cat "$INDEXED/${name}_document" $GPT2 | sed "s/\"text\":/\"$key\":/" |
       mtl-preprocess --input - --json-keys "$key" --output-prefix again $eod $GPT2 --quiet || fail "again: $name"
     expect_same "again_${key}_document.bin" "$INDEXED/${name}_document.bin"
@@ -77,7 +77,7 @@ GPT2="--vocab-file $SHARE/gpt2/vocab.json --merge-file $SHARE/gpt2/merges.txt"
   done
   EOD=$INDEXED/eod_text_document
   mtl-data cat "$EOD" $GPT2 --count 3 | grep -q endoftext && fail 'cat: the end of a document shows'
-  [ "$(mtl-data cat "$EOD" $GPT2 --count 3 --keep-eod | grep -c '<|endoftext|>"}$')" -eq 3 ] || fail 'cat: --keep-eod'
+  [ "$(mtl-data cat "$EOD" $GPT2 --count 2 --keep-eod | grep -c '<|endoftext|>"}$')" -eq 2 ] || fail 'cat: --keep-eod'
   [ "$(mtl-data cat "$EOD" $GPT2 --count 1 --json)" = "$(mtl-data cat "$EOD" $GPT2 --count 1)" ] || fail 'cat: text --json'
   expect_exit 0 mtl-data cat "$EOD" $GPT2 --ids
   expect_same out <(mtl-data cat "$EOD")
@@ -91,8 +91,8 @@ END
 expect_output mtl-data cat items_short --count 1 --tokenizer-type NullTokenizer --vocab-size 91 --plain --keep-eod <<'END'
 71 64 90
 END
-mtl-data cat items_short --tokenizer-type NullTokenizer --vocab-size 91 |
-  mtl-preprocess --input - --output-prefix null --append-eod --tokenizer-type NullTokenizer --vocab-size 91 --quiet ||
+mtl-data cat items_short --tokenizer-type NullTokenizer --vocab-size 91 --keep-eod |
+  mtl-preprocess --input - --output-prefix null --tokenizer-type NullTokenizer --vocab-size 91 --quiet ||
   fail 'cat: ids as text'
 expect_same null_text_document.bin items_short.bin
 expect_same null_text_document.idx items_short.idx
