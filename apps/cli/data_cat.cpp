@@ -46,7 +46,7 @@ int data_cat(int argc, const char* const* argv) {
   add_data_print_flags(flags, options.print);
   flags.check([&] {
     check_data_print_flags(flags, options.print);
-    if (options.prefixes.empty()) flags.problem("PREFIX", "is missing: name the token files");
+    check_prefixes(flags, options.prefixes);
     if (options.prefixes.size() > 1 && (flags.was_given("--begin") || flags.was_given("--count"))) {
       flags.problem("--begin, --count", "choose documents of one PREFIX, not of several");
     }

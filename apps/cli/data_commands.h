@@ -8,7 +8,8 @@ namespace mtl {
 
 class Flags;
 
-/// Adds a problem unless there is exactly one PREFIX.
+/// Adds a problem unless there is a PREFIX, or exactly one.
+void check_prefixes(Flags& flags, const std::vector<std::string>& prefixes);
 void check_one_prefix(Flags& flags, const std::vector<std::string>& prefixes);
 
 /// What token files hold: counts, sizes, lengths.

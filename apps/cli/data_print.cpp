@@ -97,8 +97,14 @@ std::string DocumentPrinter::text_line(std::int64_t document, const std::vector<
 
 void DocumentPrinter::print(const IndexedDataset& data, std::int64_t document) const {
   const std::vector<Ids> sequences = read(data, document);
-  if (tokenizer_) return print_out(text_line(document, sequences));
-  print_out(options_.json ? ids_json(document, sequences) : ids_line(sequences));
+  if (!tokenizer_) return print_out(options_.json ? ids_json(document, sequences) : ids_line(sequences));
+  try {
+    print_out(text_line(document, sequences));
+  } catch (const Error& error) {
+    if (error.code() != Exit::bad_data) throw;
+    fail(Exit::bad_data, data.prefix(), ": document ", document, ": ", error.what(),
+         "; is it the tokenizer that the data was made with?");
+  }
 }
 
 }  // namespace mtl

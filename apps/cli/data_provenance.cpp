@@ -34,26 +34,35 @@ Json describe_file(const MappedFile& file) {
       {{"path", file.path()}, {"bytes", bytes.size()}, {"xxh3", hash_text(hash_bytes(bytes.data(), bytes.size()))}});
 }
 
-}  // namespace
-
-std::optional<Json> read_provenance(const std::string& prefix) {
+/// As read_provenance, but throws BrokenRule ("provenance") for a file that was cut or changed.
+std::optional<Json> parse_provenance(const std::string& prefix) {
+  constexpr std::uint64_t kLargest = 64 << 20;  // a corpus can have that name too
   const std::string path = prefix + ".json";
-  if (!file_exists(path)) return std::nullopt;
+  if (!file_exists(path) || file_size(path) > kLargest) return std::nullopt;
+  const std::string text = read_file(path);
+  if (text.find(kSchema) == std::string::npos) return std::nullopt;
   try {
-    Json content = Json::parse(read_file(path));
-    if (!content.is_object()) return std::nullopt;
-    const Json* schema = content.find("schema");
-    if (schema == nullptr || !schema->is_string() || schema->as_string() != kSchema) return std::nullopt;
+    Json content = Json::parse(text);
+    if (!content.is_object() || content.string_or("schema", "") != kSchema) return std::nullopt;
     return content;
   } catch (const Error& error) {
-    if (error.code() != Exit::bad_data) throw;
-    throw BrokenRule({"provenance", path, {}}, cat("is no JSON: ", error.what()),
+    throw BrokenRule({"provenance", path, {}}, cat("is broken: ", error.what()),
                      "; remove it, or copy it again; the token files do not need it");
   }
 }
 
+}  // namespace
+
+std::optional<Json> read_provenance(const std::string& prefix) {
+  try {
+    return parse_provenance(prefix);
+  } catch (const BrokenRule&) {
+    return std::nullopt;
+  }
+}
+
 bool check_provenance(const IndexedDataset& data) {
-  const auto provenance = read_provenance(data.prefix());
+  const auto provenance = parse_provenance(data.prefix());
   const Json* output = provenance ? provenance->find("output") : nullptr;
   if (output == nullptr || !output->is_object()) return false;
   const std::string path = data.prefix() + ".json";

@@ -12,12 +12,11 @@
 
 namespace mtl {
 
-/// The content of PREFIX.json; empty when there is no such file, or it is of another kind. Throws BrokenRule
-/// ("provenance") when it is no JSON.
+/// The content of PREFIX.json; empty when there is no such file, or it is of another kind, or broken.
 std::optional<Json> read_provenance(const std::string& prefix);
 
-/// Throws BrokenRule when PREFIX.json says otherwise than the files: counts or type ("provenance"), or the content of
-/// a file, when its hash was recorded ("hash"), which means reading it. Returns whether there was anything to compare.
+/// Throws BrokenRule when PREFIX.json is broken or says otherwise than the files: counts or type ("provenance"), or the
+/// content of a file, when its hash was recorded ("hash"), which means reading it. Returns whether there was anything to compare.
 bool check_provenance(const IndexedDataset& data);
 
 /// Both files of each data set: [{"path", "bytes", "xxh3"}]. Reads them whole.

@@ -12,7 +12,6 @@
 #include "cli/data_commands.h"
 #include "cli/data_tokenizer.h"
 #include "cli/run_main.h"
-#include "cli/tokenizer_flags.h"
 #include "data/length_summary.h"
 #include "data/token_counts.h"
 #include "text/utf8.h"
@@ -22,12 +21,8 @@ namespace {
 
 constexpr std::array<double, 4> kShares = {0.5, 0.9, 0.99, 0.999};
 
-struct DataStatsOptions {
-  std::vector<std::string> prefixes;
-  TokenizerOptions tokenizer;
+struct DataStatsOptions : DataInspection {
   std::int64_t top = 10;
-  bool json = false;
-  std::int64_t threads = 0;
 };
 
 struct DataStats {
@@ -205,18 +200,11 @@ void print_stats(const DataStatsOptions& options, Console& console) {
 int data_stats(int argc, const char* const* argv) {
   DataStatsOptions options;
   Flags flags("mtl-data stats", "how often each token occurs, and how long documents and sequences are");
-  flags.positional("PREFIX", options.prefixes, "token files, named without .bin or .idx, or by either file");
   flags.section("Output");
   flags.add("--top", &options.top, "N", "how many of the most frequent ids to list, with a tokenizer as text too");
-  flags.add_switch("--json", options.json, "one JSON object a line for each PREFIX, schema mtl-data-stats/1");
-  add_tokenizer_flags(flags, options.tokenizer);
-  flags.section("Running");
-  add_threads_flag(flags, options.threads);
+  add_inspection_flags(flags, options, "mtl-data-stats/1");
   flags.check([&] {
-    check_optional_tokenizer(flags, options.tokenizer);
-    if (options.prefixes.empty()) flags.problem("PREFIX", "is missing: name the token files");
     if (options.top < 0) flags.problem(cat("--top ", options.top), "must not be negative");
-    if (options.threads < 0) flags.problem(cat("--threads ", options.threads), "must not be negative");
   });
   return run_main(flags, argc, argv, [&](Console& console) {
     print_stats(options, console);

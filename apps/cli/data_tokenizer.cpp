@@ -1,6 +1,8 @@
 #include "cli/data_tokenizer.h"
 
+#include "cli/data_commands.h"
 #include "cli/data_provenance.h"
+#include "cli/run_main.h"
 #include "cli/tokenizer_flags.h"
 
 namespace mtl {
@@ -16,6 +18,20 @@ void check_optional_tokenizer(Flags& flags, const TokenizerOptions& options) {
   } else if (options.vocab_size.value_or(1) < 1) {
     flags.problem(cat("--vocab-size ", *options.vocab_size), "must be at least 1");
   }
+}
+
+void add_inspection_flags(Flags& flags, DataInspection& options, const std::string& schema) {
+  flags.positional("PREFIX", options.prefixes, "token files, named without .bin or .idx, or by either file");
+  flags.section("Output");
+  flags.add_switch("--json", options.json, "one JSON object a line for each PREFIX, schema " + schema);
+  add_tokenizer_flags(flags, options.tokenizer);
+  flags.section("Running");
+  add_threads_flag(flags, options.threads);
+  flags.check([&] {
+    check_prefixes(flags, options.prefixes);
+    check_optional_tokenizer(flags, options.tokenizer);
+    if (options.threads < 0) flags.problem(cat("--threads ", options.threads), "must not be negative");
+  });
 }
 
 std::unique_ptr<Tokenizer> load_optional_tokenizer(const TokenizerOptions& options) {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/console.h"
 #include "cli/flags.h"
@@ -18,6 +19,16 @@ bool names_tokenizer(const TokenizerOptions& options);
 
 /// check_tokenizer_flags when a tokenizer is named. Call it in a Flags::check function.
 void check_optional_tokenizer(Flags& flags, const TokenizerOptions& options);
+
+/// What the commands are told that look at every token, verify and stats.
+struct DataInspection {
+  std::vector<std::string> prefixes;
+  TokenizerOptions tokenizer;
+  bool json = false;
+  std::int64_t threads = 0;
+};
+/// PREFIX..., --json with the name of its schema, the tokenizer flags, --threads, and their checks.
+void add_inspection_flags(Flags& flags, DataInspection& options, const std::string& schema);
 
 /// The tokenizer that is named, or none.
 std::unique_ptr<Tokenizer> load_optional_tokenizer(const TokenizerOptions& options);

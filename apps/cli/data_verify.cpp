@@ -9,18 +9,10 @@
 #include "cli/data_provenance.h"
 #include "cli/data_tokenizer.h"
 #include "cli/run_main.h"
-#include "cli/tokenizer_flags.h"
 #include "data/token_counts.h"
 
 namespace mtl {
 namespace {
-
-struct DataVerifyOptions {
-  std::vector<std::string> prefixes;
-  TokenizerOptions tokenizer;
-  bool json = false;
-  std::int64_t threads = 0;
-};
 
 /// What was found about one pair of files.
 struct Verdict {
@@ -32,7 +24,7 @@ struct Verdict {
   Json figures = Json::object();
 };
 
-void check_files(const DataVerifyOptions& options, const Tokenizer* tokenizer, Verdict& verdict) {
+void check_files(const DataInspection& options, const Tokenizer* tokenizer, Verdict& verdict) {
   const IndexedDataset data(verdict.prefix);
   verdict.figures = Json::object({{"documents", data.documents()},
                                   {"sequences", data.sequences()},
@@ -52,7 +44,7 @@ void check_files(const DataVerifyOptions& options, const Tokenizer* tokenizer, V
   verdict.summary = summary;
 }
 
-Verdict verify(const DataVerifyOptions& options, const Tokenizer* tokenizer, const std::string& prefix) {
+Verdict verify(const DataInspection& options, const Tokenizer* tokenizer, const std::string& prefix) {
   Verdict verdict;
   verdict.prefix = dataset_prefix(prefix);
   try {
@@ -90,7 +82,7 @@ std::string to_text(const Verdict& verdict) {
   return cat(verdict.prefix, ": broken: rule ", rule, ", ", offset ? cat("byte ", *offset, " of ") : "", file, "\n");
 }
 
-Exit verify_all(const DataVerifyOptions& options, Console& console) {
+Exit verify_all(const DataInspection& options, Console& console) {
   const auto tokenizer = load_optional_tokenizer(options.tokenizer);
   Exit worst = Exit::ok;
   for (const std::string& prefix : options.prefixes) {
@@ -107,22 +99,12 @@ Exit verify_all(const DataVerifyOptions& options, Console& console) {
 }  // namespace
 
 int data_verify(int argc, const char* const* argv) {
-  DataVerifyOptions options;
+  DataInspection options;
   Flags flags(
       "mtl-data verify",
       "checks token files against every rule of their format, against PREFIX.json where there is one, and ids against "
       "--vocab-size or a tokenizer; names the first rule that is broken and the byte where it shows");
-  flags.positional("PREFIX", options.prefixes, "token files, named without .bin or .idx, or by either file");
-  flags.section("Output");
-  flags.add_switch("--json", options.json, "one JSON object a line for each PREFIX, schema mtl-data-verify/1");
-  add_tokenizer_flags(flags, options.tokenizer);
-  flags.section("Running");
-  add_threads_flag(flags, options.threads);
-  flags.check([&] {
-    check_optional_tokenizer(flags, options.tokenizer);
-    if (options.prefixes.empty()) flags.problem("PREFIX", "is missing: name the token files");
-    if (options.threads < 0) flags.problem(cat("--threads ", options.threads), "must not be negative");
-  });
+  add_inspection_flags(flags, options, "mtl-data-verify/1");
   return run_main(flags, argc, argv, [&](Console& console) { return verify_all(options, console); });
 }
 

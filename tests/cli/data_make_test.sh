@@ -69,13 +69,16 @@ poke named.bin 100 '\001'
 expect_exit 65 mtl-data verify named
 expect_text err 'named.bin: its content was changed'
 cp merged_text_document.bin named.bin
+cp named.json named.json.whole
 sed -i 's/"tokens": /"tokens": 1/' named.json
 expect_exit 65 mtl-data verify named
 expect_text err 'named.json: says tokens 1[0-9]+, the token files have [0-9]+ \(byte [0-9]+\)'
-echo '{' >named.json
+head -c 200 named.json.whole >named.json
 expect_exit 65 mtl-data verify named
-expect_text err 'named.json: is no JSON'
-echo '{"schema": "of somebody else"}' >named.json
+expect_text err 'named.json: is broken: '
+# shellcheck disable=SC2086
+expect_exit 0 mtl-data cat named $GPT2
+echo '{"text": "a corpus"} {"text": "of that name"}' >named.json
 expect_exit 0 mtl-data verify named
 # All are looked at; broken outweighs absent.
 poke named.idx 34 '\377\377\377\377'
