@@ -5,6 +5,7 @@
 
 #include "cli/data_provenance.h"
 #include "cli/run_main.h"
+#include "data/mapped_pages.h"
 
 namespace mtl {
 namespace {
@@ -133,11 +134,15 @@ void make_token_files(const DataOutputOptions& options, const std::vector<const 
   ByteProgress progress(console, bin_bytes);
   std::vector<DocumentCopy> copies;
   copies.reserve(parts.size());
+  std::uint64_t mapped = 0;
   for (const DataPart& part : parts) {
     DocumentCopy& copy = copies.emplace_back(part.prefix, traits.type, traits.has_modes);
     copy.write(part.documents, resolve_threads(options.threads), [&](std::uint64_t done) {
       guard.check();
       progress.add(done);
+      if ((mapped += done) < kMappedPages) return;
+      for (const IndexedDataset* input : inputs) release_pages(input->bin_file());
+      mapped = 0;
     });
   }
   const Json sources = describe_inputs(inputs), tokenizer = common_tokenizer(inputs);

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/files.h"
+#include "data/mapped_pages.h"
 #include "version.h"
 
 namespace mtl {
@@ -22,16 +23,14 @@ std::uint64_t offset_of(const std::string& text, const std::string& key) {
 void check_hash(const Json& output, const char* key, const MappedFile& file) {
   const std::string wanted = output.string_or(key, "");
   if (wanted.empty()) return;
-  const std::string hash = hash_text(hash_bytes(file.bytes().data(), file.bytes().size()));
+  const std::string hash = hash_text(hash_mapped(file));
   if (hash == wanted) return;
   throw BrokenRule({"hash", file.path(), {}},
                    cat("its content was changed: its hash is ", hash, ", PREFIX.json says ", wanted), kRemedy);
 }
 
 Json describe_file(const MappedFile& file) {
-  const auto bytes = file.bytes();
-  return Json::object(
-      {{"path", file.path()}, {"bytes", bytes.size()}, {"xxh3", hash_text(hash_bytes(bytes.data(), bytes.size()))}});
+  return Json::object({{"path", file.path()}, {"bytes", file.bytes().size()}, {"xxh3", hash_text(hash_mapped(file))}});
 }
 
 /// As read_provenance, but throws BrokenRule ("provenance") for a file that was cut or changed.
