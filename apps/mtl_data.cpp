@@ -1,5 +1,6 @@
-// mtl-data: looks into token files (.bin, .idx).
+// mtl-data: looks into token files (.bin, .idx), and makes new ones of them.
 #include <cstdio>
+#include <fstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -7,6 +8,7 @@
 #include "base/str.h"
 #include "cli/data_commands.h"
 #include "cli/run_main.h"
+#include "data/indexed_dataset.h"
 #include "version.h"
 
 namespace {
@@ -18,21 +20,35 @@ struct Command {
 
 constexpr Command kCommands[] = {
     {"info", "counts, sizes and the lengths of sequences", mtl::data_info},
-    {"cat", "prints documents", mtl::data_cat},
+    {"verify", "checks every rule of the format", mtl::data_verify},
+    {"cat", "prints documents, as ids or text", mtl::data_cat},
+    {"sample", "prints documents drawn at random", mtl::data_sample},
+    {"stats", "how often each token occurs, how long documents are", mtl::data_stats},
+    {"merge", "joins token files", mtl::data_merge},
+    {"split", "divides the documents into several token files", mtl::data_split},
+    {"shuffle", "puts the documents into a random order", mtl::data_shuffle},
+    {"export", "writes the tokens as a NumPy array", mtl::data_export},
     {"order", "prints which tokens make each training sample, in the order of a run", mtl::data_order},
 };
 
 std::string help() {
-  std::string out = "mtl-data: looks into token files (PREFIX.bin, PREFIX.idx)\n\nusage: mtl-data COMMAND [flags]\n\n";
+  std::string out =
+      "mtl-data: looks into token files (PREFIX.bin, PREFIX.idx) and makes new ones of them\n\nusage: mtl-data COMMAND "
+      "[flags]\n\n";
   for (const Command& command : kCommands) {
-    out += mtl::format("  %-28s%s\n", std::string(command.name).c_str(), std::string(command.summary).c_str());
+    out += mtl::format("  %-10s%s\n", std::string(command.name).c_str(), std::string(command.summary).c_str());
   }
-  out += "\n  --help, -h                  print this help and exit\n";
-  out += "  --version                   print the version and exit\n";
+  out += "\n  --help, -h  print this help and exit\n";
+  out += "  --version   print the version and exit\n";
   return out + "\nmtl-data COMMAND --help lists the flags of a command. More in the manual page: man mtl-data\n";
 }
 
 int refuse(const std::string& word) {
+  if (std::ifstream(mtl::dataset_prefix(word) + ".idx").good()) {
+    std::fprintf(stderr, "mtl-data: what shall be done with %s? For example: mtl-data info %s\n", word.c_str(),
+                 word.c_str());
+    return static_cast<int>(mtl::Exit::usage);
+  }
   std::vector<std::string> names;
   for (const Command& command : kCommands) names.emplace_back(command.name);
   const std::string guess = mtl::nearest(word, names);
@@ -49,7 +65,8 @@ int main(int argc, char** argv) {
     std::fputs(help().c_str(), stderr);
     return static_cast<int>(mtl::Exit::usage);
   }
-  const std::string word = argv[1];
+  std::string word = argv[1];
+  if (word == "help" && argc == 2) word = "--help";
   for (const Command& command : kCommands) {
     if (word == command.name) return command.run(argc - 1, argv + 1);
   }

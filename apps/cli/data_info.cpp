@@ -115,9 +115,7 @@ int data_info(int argc, const char* const* argv) {
   Flags flags("mtl-data info", "what token files hold: counts, sizes, the lengths of sequences");
   flags.positional("PREFIX", options.prefixes, "token files, named without .bin or .idx, or by either file");
   flags.add_switch("--json", options.json, "one JSON object a line for each PREFIX, schema mtl-data-info/1");
-  flags.check([&] {
-    if (options.prefixes.empty()) flags.problem("PREFIX", "is missing: name the token files");
-  });
+  flags.check([&] { check_prefixes(flags, options.prefixes); });
   return run_main(flags, argc, argv, [&](Console&) {
     for (std::size_t i = 0; i < options.prefixes.size(); ++i) {
       const IndexedDataset data(options.prefixes[i]);

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/files.h"
+#include "data/indexed_checks.h"
 
 namespace mtl {
 
@@ -79,46 +80,52 @@ class SequenceLengths {
 };
 
 /// Reads PREFIX.bin and PREFIX.idx through memory maps. The files are not trusted: the constructor checks every rule
-/// of the format in one pass over the .idx and throws Error(bad_data) for what is broken, Error(io) for a missing file.
+/// of the format in one pass over the .idx and throws BrokenRule (an Error(bad_data), data/indexed_checks.h) for what
+/// is broken, Error(io) for a missing file.
 class IndexedDataset {
  public:
   /// `path`: the prefix, or the name of either file.
   explicit IndexedDataset(std::string_view path);
 
   const std::string& prefix() const { return prefix_; }
-  DataType type() const { return type_; }
-  std::int64_t sequences() const { return sequences_; }
-  std::int64_t documents() const { return documents_; }
-  std::int64_t tokens() const { return tokens_; }
+  DataType type() const { return found_.type; }
+  std::int64_t sequences() const { return found_.sequences; }
+  std::int64_t documents() const { return found_.documents; }
+  std::int64_t tokens() const { return found_.tokens; }
   std::uint64_t bin_bytes() const { return bin_.bytes().size(); }
   std::uint64_t idx_bytes() const { return idx_.bytes().size(); }
   /// The file has a mode per sequence: not only text.
-  bool is_multimodal() const { return is_multimodal_; }
+  bool is_multimodal() const { return found_.has_modes; }
 
   /// Tokens in each sequence.
   SequenceLengths lengths() const;
   /// The first sequence of a document; document_begin(documents()) is sequences().
   std::int64_t document_begin(std::int64_t document) const;
+  /// The token of the .bin that a sequence begins with; token_begin(sequences()) is tokens().
+  std::int64_t token_begin(std::int64_t sequence) const;
   /// Fills `out` with the tokens of a sequence from `offset` on. Throws Error(bad_data) when they are no integers, or
   /// one does not fit in 32 bits; the range must lie in the sequence.
   void read(std::int64_t sequence, std::int64_t offset, std::span<std::int32_t> out) const;
   /// Asks the system to read such a range from the disk; returns at once.
   void prefetch(std::int64_t sequence, std::int64_t offset, std::int64_t count) const;
+
+  /// Sequences [begin, end) as they lie in the files: their tokens in the .bin, their lengths in the .idx.
+  std::span<const std::byte> stored_tokens(std::int64_t begin, std::int64_t end) const;
+  std::span<const std::byte> stored_lengths(std::int64_t begin, std::int64_t end) const;
+  /// The mode of every sequence; empty unless is_multimodal().
+  std::span<const std::byte> modes() const;
+  const MappedFile& bin_file() const { return bin_; }
+  const MappedFile& idx_file() const { return idx_; }
   /// XXH3 of the .idx: identifies the data of a run.
   std::uint64_t idx_hash() const;
 
  private:
-  void check_header();
-  void check_sequences();
-  void check_documents();
   template <class T>
   T load(std::size_t byte) const;
 
   std::string prefix_;
   MappedFile idx_, bin_;
-  DataType type_ = DataType::i32;
-  std::int64_t sequences_ = 0, documents_ = 0, tokens_ = 0;
-  bool is_multimodal_ = false;
+  IndexSummary found_;
 };
 
 }  // namespace mtl

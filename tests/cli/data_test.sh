@@ -13,14 +13,16 @@ expect_output() {
 
 # The tool itself.
 expect_exit 0 mtl-data --help
-for command in info cat order; do expect_text out "^  $command "; done
+for command in info verify cat sample stats merge split shuffle export order; do expect_text out "^  $command "; done
 expect_exit 0 mtl-data --version
 expect_text out '^mtl-data [0-9]'
 expect_exit 2 mtl-data
 expect_exit 2 mtl-data ordr
 expect_text err 'mtl-data: unknown command ordr; did you mean order\?'
 expect_exit 2 mtl-data zzzzzz
-expect_text err 'the commands are info, cat, order'
+expect_text err 'the commands are info, verify, cat, .*, order'
+expect_exit 2 mtl-data items_short
+expect_text err 'what shall be done with items_short\? For example: mtl-data info items_short'
 
 # info
 expect_output mtl-data info items_short <<'END'
@@ -58,22 +60,45 @@ mtl-data cat items_short >all || fail 'cat'
 [ "$(wc -w <all)" -eq 92 ] || fail 'cat: all tokens'
 expect_exit 2 mtl-data cat items_short --begin 15
 expect_exit 2 mtl-data cat items_short --begin -1
-expect_exit 2 mtl-data cat items_short items_long
-# With a tokenizer: the text, which gives the same token files again.
-INDEXED=$TESTS/golden/indexed/default_text_document
+expect_exit 2 mtl-data cat items_short items_long --count 1
+[ "$(mtl-data cat items_short items_short | wc -l)" -eq 28 ] || fail 'cat: several data sets'
+# With a tokenizer: JSON lines of text, which give the same token files again, whatever the number of sequences.
+INDEXED=$TESTS/golden/indexed
 GPT2="--vocab-file $SHARE/gpt2/vocab.json --merge-file $SHARE/gpt2/merges.txt"
 # shellcheck disable=SC2086
 {
-  mtl-data cat "$INDEXED" $GPT2 --json >texts.jsonl || fail 'cat: text as JSON'
-  expect_exit 0 mtl-preprocess --input texts.jsonl --output-prefix again $GPT2
-  expect_same again_text_document.bin "$INDEXED.bin"
-  expect_same again_text_document.idx "$INDEXED.idx"
-  expect_exit 0 mtl-data cat "$INDEXED" $GPT2 --ids
-  expect_same out <(mtl-data cat "$INDEXED")
+  for name in default_text eod_text keys_text keys_title content_content; do
+    eod='' key=${name##*_}
+    case $name in eod_text | content_content) eod=--append-eod ;; esac
+    mtl-data cat "$INDEXED/${name}_document" $GPT2 | sed "s/\"text\":/\"$key\":/" |
+      mtl-preprocess --input - --json-keys "$key" --output-prefix again $eod $GPT2 --quiet || fail "again: $name"
+    expect_same "again_${key}_document.bin" "$INDEXED/${name}_document.bin"
+    expect_same "again_${key}_document.idx" "$INDEXED/${name}_document.idx"
+  done
+  EOD=$INDEXED/eod_text_document
+  mtl-data cat "$EOD" $GPT2 --count 3 | grep -q endoftext && fail 'cat: the end of a document shows'
+  [ "$(mtl-data cat "$EOD" $GPT2 --count 2 --keep-eod | grep -c '<|endoftext|>"}$')" -eq 2 ] || fail 'cat: --keep-eod'
+  [ "$(mtl-data cat "$EOD" $GPT2 --count 1 --json)" = "$(mtl-data cat "$EOD" $GPT2 --count 1)" ] || fail 'cat: text --json'
+  expect_exit 0 mtl-data cat "$EOD" $GPT2 --ids
+  expect_same out <(mtl-data cat "$EOD")
+  expect_exit 2 mtl-data cat "$EOD" --plain
+  expect_exit 2 mtl-data cat "$EOD" $GPT2 --plain --json
+  expect_exit 2 mtl-data cat "$EOD" --vocab-size 9
 }
 expect_output mtl-data cat items_short --count 1 --tokenizer-type NullTokenizer --vocab-size 91 <<'END'
+{"document":0,"text":"71 64"}
+END
+expect_output mtl-data cat items_short --count 1 --tokenizer-type NullTokenizer --vocab-size 91 --plain --keep-eod <<'END'
 71 64 90
 END
+mtl-data cat items_short --tokenizer-type NullTokenizer --vocab-size 91 --keep-eod |
+  mtl-preprocess --input - --output-prefix null --tokenizer-type NullTokenizer --vocab-size 91 --quiet ||
+  fail 'cat: ids as text'
+expect_same null_text_document.bin items_short.bin
+expect_same null_text_document.idx items_short.idx
+# shellcheck disable=SC2086
+expect_exit 65 mtl-data cat "$INDEXED/null70000_text_document" $GPT2
+expect_text err 'null70000_text_document: document [0-9]+: .*; is it the tokenizer that the data was made with\?'
 expect_exit 2 mtl-data cat items_short --tokenizer-type GPT2BPETokenizer
 expect_text err '--vocab-file +is needed'
 mtl-data cat items_long 2>err | head -1 >out
@@ -121,7 +146,7 @@ cp items_short.bin short.bin
 for command in 'info short' 'cat short' 'order --data-path short --seq-length 8 --train-iters 1'; do
   # shellcheck disable=SC2086
   expect_exit 65 mtl-data $command
-  expect_text err 'short.idx: sequence_count 14 needs 168 bytes after the header, the file has 116; re-run mtl-preprocess'
+  expect_text err 'short.idx: sequence_count 14 needs 168 bytes after the header, the file has 116 \(byte 18\); re-run'
 done
 cp items_short.idx short.idx
 head -c 100 items_short.bin >short.bin

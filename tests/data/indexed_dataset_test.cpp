@@ -1,7 +1,6 @@
 #include "data/indexed_dataset.h"
 
 #include <doctest/doctest.h>
-#include <unistd.h>
 
 #include <cstring>
 #include <filesystem>
@@ -9,23 +8,11 @@
 #include <random>
 
 #include "base/error.h"
+#include "tests/data/data_folder.h"
 
 using namespace mtl;
 
 namespace {
-
-/// A folder of this test's own.
-struct Folder {
-  Folder() : path(cat("/tmp/mtl_data_test.", getpid(), "/")) { make_directories(path); }
-  ~Folder() { remove_tree(path); }
-  std::string path;
-};
-
-std::vector<std::int32_t> read_sequence(const IndexedDataset& data, std::int64_t sequence) {
-  std::vector<std::int32_t> out(static_cast<std::size_t>(data.lengths()[sequence]));
-  data.read(sequence, 0, out);
-  return out;
-}
 
 void write_corpus(const std::string& prefix, DataType type) {
   IndexedDatasetWriter writer(prefix, type);
@@ -126,32 +113,143 @@ std::string with_field(std::string idx, std::size_t at, T value) {
 
 }  // namespace
 
-TEST_CASE("every broken rule of the format has its message") {
+namespace {
+
+/// What breaks first, and where: "rule, file ending, byte".
+std::string broken_place(const std::string& prefix) {
+  try {
+    IndexedDataset data(prefix);
+  } catch (const BrokenRule& error) {
+    const auto& [rule, file, offset] = error.place();
+    CHECK(ends_with(error.what(),
+                    error.place().rule == "magic" ? "" : "; re-run mtl-preprocess, or copy both files again"));
+    return cat(rule, " ", file.substr(file.size() - 3), " ", offset.value());
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("every broken rule of the format has its message and its place") {
   Folder folder;
   write_corpus(folder.path + "good", DataType::u16);
   const std::string idx = read_file(folder.path + "good.idx"), bin = read_file(folder.path + "good.bin");
   REQUIRE(idx.size() == 34 + 3 * 12 + 4 * 8);
-  const auto message = [&](const std::string& broken) { return open_error(put(folder, broken, bin)); };
-  const auto has = [](const std::string& text, const char* part) { return text.find(part) != std::string::npos; };
-  CHECK(message(idx) == "");
-  CHECK(has(message(idx.substr(0, 20)), "the header needs 34 bytes, the file has 20"));
-  CHECK(has(message(std::string("TNTIDX\0\0", 8) + idx), "make it again from its text with mtl-preprocess"));
-  CHECK(has(message("X" + idx.substr(1)), "does not begin with MMIDIDX"));
-  CHECK(has(message(with_field(idx, 9, std::uint64_t{2})), "version 2"));
-  CHECK(has(message(with_field(idx, 17, std::uint8_t{9})), "type code 9"));
-  CHECK(has(message(with_field(idx, 18, std::uint64_t{812})), "sequence_count 812 needs 9,744 bytes"));
-  CHECK(has(message(with_field(idx, 18, ~std::uint64_t{0})), "more than 2^56"));
-  CHECK(has(message(with_field(idx, 26, std::uint64_t{0})), "document_count is 0"));
-  CHECK(has(message(with_field(idx, 26, std::uint64_t{5})), "sequence_count 3 and document_count 5 need 76 bytes"));
-  CHECK(has(message(idx + "12"), "2 bytes follow the last document index"));
-  CHECK(has(message(with_field(idx, 34, std::int32_t{-3})), "sequence 0 has length -3"));
-  CHECK(has(message(with_field(idx, 34, std::int32_t{2})), "sequence 1 should begin at byte 4 of the .bin, not at 6"));
-  CHECK(has(message(with_field(idx, 70, std::int64_t{1})), "document index 0 is 1"));
-  CHECK(has(message(with_field(idx, 86, std::int64_t{1})), "document index 2 is 1, after 2"));
-  CHECK(has(message(with_field(idx, 94, std::int64_t{2})), "the last document ends at sequence 2 of 3"));
-  CHECK(has(open_error(put(folder, idx, bin.substr(0, 11))), "sequences 0 to 2 need 12 bytes, the file has 11"));
-  CHECK(has(open_error(put(folder, idx, bin + "x")), "accounts for 12 bytes, the file has 13"));
+  CHECK(open_error(put(folder, idx, bin)) == "");
+  struct Case {
+    std::string idx, bin, place, message;
+  };
+  const Case cases[] = {
+      {"", bin, "header-size idx 0", "the header needs 34 bytes, the file has 0"},
+      {idx.substr(0, 20), bin, "header-size idx 20", "the header needs 34 bytes, the file has 20"},
+      {std::string("TNTIDX\0\0", 8) + idx, bin, "magic idx 0", "make it again from its text with mtl-preprocess"},
+      {"X" + idx.substr(1), bin, "magic idx 0", "does not begin with MMIDIDX"},
+      {"short", bin, "magic idx 0", "does not begin with MMIDIDX"},
+      {with_field(idx, 9, std::uint64_t{2}), bin, "version idx 9", "version 2"},
+      {with_field(idx, 17, std::uint8_t{0}), bin, "type idx 17", "type code 0"},
+      {with_field(idx, 17, std::uint8_t{9}), bin, "type idx 17", "type code 9"},
+      {with_field(idx, 18, std::uint64_t{812}), bin, "counts idx 18",
+       "sequence_count 812 needs 9,744 bytes after the header, the file has 68 (byte 18)"},
+      {with_field(idx, 18, ~std::uint64_t{0}), bin, "counts idx 18", "more than 2^56"},
+      {with_field(idx, 26, std::uint64_t{0}), bin, "counts idx 26", "document_count is 0"},
+      {with_field(idx, 26, std::uint64_t{5}), bin, "counts idx 26",
+       "sequence_count 3 and document_count 5 need 76 bytes"},
+      {with_field(idx, 26, ~std::uint64_t{0}), bin, "counts idx 26", "more than 2^56"},
+      {idx + "12", bin, "modes idx 102", "2 bytes follow the last document index"},
+      {idx + "1234", bin, "modes idx 102", "4 bytes follow the last document index"},
+      {with_field(idx, 34, std::int32_t{-3}), bin, "length idx 34", "sequence 0 has length -3"},
+      {with_field(idx, 42, INT32_MIN), bin, "length idx 42", "sequence 2 has length -2147483648"},
+      {with_field(idx, 46, std::int64_t{2}), bin, "pointer idx 46",
+       "sequence 0 should begin at byte 0 of the .bin, not at 2"},
+      {with_field(idx, 34, std::int32_t{2}), bin, "pointer idx 54",
+       "sequence 1 should begin at byte 4 of the .bin, not at 6"},
+      {with_field(idx, 54, INT64_MIN), bin, "pointer idx 54", "not at -9223372036854775808"},
+      {with_field(idx, 42, std::int32_t{3}), bin, "bin-size bin 12", "sequences 0 to 2 need 14 bytes, the file has 12"},
+      {with_field(idx, 42, std::int32_t{1}), bin, "bin-size bin 10", "accounts for 10 bytes, the file has 12"},
+      {idx, bin.substr(0, 11), "bin-size bin 11", "sequences 0 to 2 need 12 bytes, the file has 11"},
+      {idx, "", "bin-size bin 0", "sequences 0 to 0 need 6 bytes, the file has 0"},
+      {idx, bin + "x", "bin-size bin 12", "accounts for 12 bytes, the file has 13"},
+      {with_field(idx, 70, std::int64_t{1}), bin, "documents idx 70", "document index 0 is 1, not 0"},
+      {with_field(idx, 86, std::int64_t{1}), bin, "documents idx 86", "document index 2 is 1, after 2 of 3 sequences"},
+      {with_field(idx, 78, std::int64_t{-1}), bin, "documents idx 78", "document index 1 is -1"},
+      {with_field(idx, 78, INT64_MIN), bin, "documents idx 78", "document index 1 is -9223372036854775808"},
+      {with_field(idx, 86, std::int64_t{4}), bin, "documents idx 86", "document index 2 is 4, after 2 of 3"},
+      {with_field(idx, 94, std::int64_t{2}), bin, "documents idx 94", "the last document ends at sequence 2 of 3"},
+  };
+  for (const Case& one : cases) {
+    const std::string prefix = put(folder, one.idx, one.bin), message = open_error(prefix);
+    CAPTURE(message);
+    CHECK(broken_place(prefix) == one.place);
+    CHECK(message.find(one.message) != std::string::npos);
+    CHECK(message.find(cat(" (byte ", split(one.place, ' ').back(), ")")) != std::string::npos);
+  }
   CHECK_THROWS_AS(IndexedDataset(folder.path + "absent"), Error);
+}
+
+namespace {
+
+/// Ten thousand sequences of `length` tokens, every fourth document of two of them.
+struct LongFiles {
+  static constexpr std::int64_t kSequences = 10000;
+  std::string idx, bin;
+  std::int64_t documents = 0;
+
+  explicit LongFiles(const Folder& folder) {
+    IndexedDatasetWriter writer(folder.path + "long", DataType::u16);
+    for (std::int64_t i = 0; i < kSequences; ++i) {
+      writer.add_sequence(std::vector<std::int32_t>{1, 2});
+      if (i % 5 != 3) writer.end_document();
+    }
+    documents = writer.documents();
+    writer.finish();
+    idx = read_file(folder.path + "long.idx");
+    bin = read_file(folder.path + "long.bin");
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a broken rule is found in every block of a long file, also at its edges") {
+  Folder folder;
+  const LongFiles files(folder);
+  const std::size_t pointers = 34 + 4 * LongFiles::kSequences, documents = pointers + 8 * LongFiles::kSequences;
+  for (const std::size_t i : {0, 1, 4094, 4095, 4096, 4097, 8191, 8192, 9998, 9999}) {
+    const auto place = [&](const std::string& broken) { return broken_place(put(folder, broken, files.bin)); };
+    CHECK(place(with_field(files.idx, 34 + 4 * i, std::int32_t{-1})) == cat("length idx ", 34 + 4 * i));
+    CHECK(place(with_field(files.idx, pointers + 8 * i, std::int64_t{-4})) == cat("pointer idx ", pointers + 8 * i));
+    const std::string shorter = with_field(files.idx, 34 + 4 * i, std::int32_t{1});
+    CHECK(place(shorter) ==
+          (i == 9999 ? cat("bin-size bin ", files.bin.size() - 2) : cat("pointer idx ", pointers + 8 * (i + 1))));
+  }
+  REQUIRE(files.documents == 8000);
+  for (const std::size_t i : {1, 4095, 4096, 4097, 7998}) {
+    const auto place = [&](std::int64_t value) {
+      return broken_place(put(folder, with_field(files.idx, documents + 8 * i, value), files.bin));
+    };
+    CHECK(place(-1) == cat("documents idx ", documents + 8 * i));
+    CHECK(place(10001) == cat("documents idx ", documents + 8 * i));
+    CHECK(place(10000) == cat("documents idx ", documents + 8 * (i + 1)));  // the next one falls
+  }
+  // Pointers that agree with lengths, far beyond the .bin.
+  std::string hostile = files.idx;
+  std::int64_t pointer = 0;
+  for (std::size_t i = 0; i < LongFiles::kSequences; ++i) {
+    hostile = with_field(std::move(hostile), 34 + 4 * i, INT32_MAX);
+    hostile = with_field(std::move(hostile), pointers + 8 * i, pointer);
+    pointer += std::int64_t{2} * INT32_MAX;
+  }
+  CHECK(broken_place(put(folder, hostile, files.bin)) == cat("bin-size bin ", files.bin.size()));
+}
+
+TEST_CASE("tokens of every type keep their sign") {
+  Folder folder;
+  for (const DataType type : {DataType::i8, DataType::i16, DataType::i32, DataType::i64}) {
+    IndexedDatasetWriter writer(folder.path + "signed", type);
+    writer.add_sequence(std::vector<std::int32_t>{-128, -1, 0, 1, 127});
+    writer.end_document();
+    writer.finish();
+    CHECK(read_sequence(IndexedDataset(folder.path + "signed"), 0) == std::vector<std::int32_t>{-128, -1, 0, 1, 127});
+  }
 }
 
 TEST_CASE("documents without a single token are still documents") {

@@ -1,0 +1,61 @@
+// mtl-data export: all tokens as one NumPy array.
+#include <bit>
+#include <string>
+#include <vector>
+
+#include "cli/data_commands.h"
+#include "cli/data_output.h"
+#include "cli/run_main.h"
+#include "data/npy.h"
+
+namespace mtl {
+namespace {
+
+struct DataExportOptions {
+  std::vector<std::string> prefixes;
+  std::string output;
+};
+
+void export_tokens(const DataExportOptions& options, Console& console) {
+  constexpr std::size_t kChunk = 8 << 20;
+  const IndexedDataset data(options.prefixes.front());
+  refuse_overwriting({&data}, {options.output});
+  require_space(options.output, data.bin_bytes());
+  const DataInterrupts guard;
+  ByteProgress progress(console, data.bin_bytes());
+  AtomicFile file(options.output);
+  file.write(npy_header(data.type(), data.tokens()));
+  for (std::string_view rest = data.bin_file().text(); !rest.empty();) {
+    guard.check();
+    const std::string_view chunk = rest.substr(0, kChunk);
+    file.write(chunk);
+    rest.remove_prefix(chunk.size());
+    progress.add(chunk.size());
+  }
+  file.commit();
+  console.end_progress();
+  console.info(cat(options.output, ": ", with_commas(data.tokens()), " tokens as ", name_of(data.type())));
+}
+
+}  // namespace
+
+int data_export(int argc, const char* const* argv) {
+  DataExportOptions options;
+  Flags flags("mtl-data export", "writes all tokens as one array that NumPy loads");
+  flags.positional("PREFIX", options.prefixes, "token files, named without .bin or .idx, or by either file");
+  flags.section("Output");
+  flags.add("--output", &options.output, "FILE.npy", "the array: one dimension, in the type of the token files")
+      .required();
+  flags.check([&] {
+    check_one_prefix(flags, options.prefixes);
+    if (!options.output.empty() && !ends_with(options.output, ".npy")) {
+      flags.problem("--output " + options.output, "is no .npy file: that is the one format there is");
+    }
+  });
+  return run_main(flags, argc, argv, [&](Console& console) {
+    export_tokens(options, console);
+    return Exit::ok;
+  });
+}
+
+}  // namespace mtl

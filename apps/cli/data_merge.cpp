@@ -1,0 +1,58 @@
+// mtl-data merge: several token files joined into one, as Megatron-LM's merge_datasets does.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/data_commands.h"
+#include "cli/data_output.h"
+#include "cli/run_main.h"
+#include "data/merge.h"
+
+namespace mtl {
+namespace {
+
+struct DataMergeOptions {
+  std::vector<std::string> prefixes;
+  std::string input;
+  DataOutputOptions output;
+};
+
+void merge(const DataMergeOptions& options, Console& console) {
+  std::vector<std::unique_ptr<IndexedDataset>> inputs;
+  std::vector<const IndexedDataset*> views;
+  std::vector<DocumentRange> ranges;
+  for (const std::string& prefix : options.input.empty() ? options.prefixes : find_token_files(options.input)) {
+    inputs.push_back(std::make_unique<IndexedDataset>(prefix));
+    views.push_back(inputs.back().get());
+    ranges.push_back({views.back(), 0, views.back()->documents()});
+  }
+  const MergeTraits traits = check_mergeable(inputs);
+  make_token_files(options.output, views, traits, {{options.output.output_prefix, list_of(std::move(ranges))}},
+                   console);
+}
+
+}  // namespace
+
+int data_merge(int argc, const char* const* argv) {
+  DataMergeOptions options;
+  options.output.command = command_words(argc, argv);
+  Flags flags("mtl-data merge", "joins token files: the documents of the first, then of the second, ...");
+  flags.positional("PREFIX", options.prefixes, "token files, named without .bin or .idx, in the order to be joined");
+  flags.section("Input");
+  flags.add("--input", &options.input, "DIR",
+            "join all token files of this folder instead, by name in byte order, as Megatron-LM's merge_datasets");
+  add_data_output_flags(flags, options.output);
+  flags.acknowledge("--multimodal", 0, "the files say themselves whether they have modes");
+  flags.check([&] {
+    if (options.input.empty() == options.prefixes.empty()) {
+      flags.problem("PREFIX, --input", options.input.empty() ? "name the token files, or their folder with --input DIR"
+                                                             : "give token files or a folder, not both");
+    }
+  });
+  return run_main(flags, argc, argv, [&](Console& console) {
+    merge(options, console);
+    return Exit::ok;
+  });
+}
+
+}  // namespace mtl

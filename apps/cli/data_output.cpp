@@ -1,0 +1,161 @@
+#include "cli/data_output.h"
+
+#include <algorithm>
+#include <csignal>
+
+#include "cli/data_provenance.h"
+#include "cli/run_main.h"
+#include "data/mapped_pages.h"
+
+namespace mtl {
+namespace {
+
+volatile std::sig_atomic_t signal_that_came = 0;  // the one thing that a signal handler may touch
+
+void note_signal(int number) {
+  signal_that_came = number;
+  std::signal(number, SIG_DFL);
+}
+
+std::string mega(double bytes) { return format("%.1f MB", bytes / 1e6); }
+
+void report(const DataOutputOptions& options, const std::vector<Json>& outputs, double seconds, Console& console) {
+  std::int64_t bytes = 0;
+  for (const Json& output : outputs) bytes += output.at("bin_bytes").as_int() + output.at("idx_bytes").as_int();
+  if (options.json) {
+    print_out(Json::object({{"schema", "mtl-data-made/1"},
+                            {"command", options.command.at(1)},
+                            {"seconds", seconds},
+                            {"bytes", bytes},
+                            {"outputs", Json(outputs)}})
+                  .dump() +
+              "\n");
+    return;
+  }
+  std::string text = cat(mega(static_cast<double>(bytes)), " in ", human_seconds(seconds));
+  for (const Json& output : outputs) {
+    const auto count = [&](const char* key) { return with_commas(output.at(key).as_int()); };
+    text += cat("\n  ", output.at("prefix").as_string(), ".bin, .idx: ", count("documents"), " documents, ",
+                count("tokens"), " tokens");
+  }
+  console.info(text);
+}
+
+}  // namespace
+
+void add_data_output_flags(Flags& flags, DataOutputOptions& options) {
+  flags.section("Output");
+  flags.add("--output-prefix", &options.output_prefix, "PREFIX", "the token files to make, without .bin or .idx")
+      .required();
+  flags.add_switch("--json", options.json, "print what was made as JSON on standard output, schema mtl-data-made/1");
+  flags.section("Running");
+  add_threads_flag(flags, options.threads);
+  flags.check([&] {
+    if (options.threads < 0) flags.problem(cat("--threads ", options.threads), "must not be negative");
+  });
+}
+
+std::vector<std::string> command_words(int argc, const char* const* argv) {
+  std::vector<std::string> words{"mtl-data"};
+  words.insert(words.end(), argv, argv + argc);
+  return words;
+}
+
+void refuse_overwriting(const std::vector<const IndexedDataset*>& inputs, const std::vector<std::string>& outputs) {
+  std::vector<UsageError::Problem> problems;
+  for (const std::string& output : outputs) {
+    for (const IndexedDataset* input : inputs) {
+      for (const MappedFile* file : {&input->bin_file(), &input->idx_file()}) {
+        std::error_code none;  // a file that is not there is the same as no other
+        if (problems.empty() && fs::equivalent(output, file->path(), none)) {
+          problems.push_back({output, "is one of the inputs and would be overwritten; choose another --output-prefix"});
+        }
+      }
+    }
+  }
+  if (!problems.empty()) throw UsageError(problems);
+}
+
+void require_space(const std::string& path, std::uint64_t bytes) {
+  const fs::path folder = fs::path(path).parent_path();
+  make_directories(folder.string());
+  std::error_code error;
+  const fs::space_info space = fs::space(folder.empty() ? "." : folder, error);
+  if (error || space.available >= bytes) return;  // who cannot say is asked again by the first write
+  fail(Exit::io, path, ": needs ", human_bytes(static_cast<double>(bytes)), ", its disk has ",
+       human_bytes(static_cast<double>(space.available)), " left; free some space, or write to another disk");
+}
+
+DataInterrupts::DataInterrupts() {
+  for (const int number : {SIGINT, SIGTERM}) {
+    // A job that was started to ignore it (nohup) goes on ignoring it.
+    if (std::signal(number, note_signal) == SIG_IGN) std::signal(number, SIG_IGN);
+  }
+}
+
+DataInterrupts::~DataInterrupts() {
+  const int number = signal_that_came;
+  for (const int each : {SIGINT, SIGTERM}) std::signal(each, SIG_DFL);
+  if (number != 0) std::raise(number);
+}
+
+void DataInterrupts::check() const {
+  if (signal_that_came != 0) fail(Exit::failure, "interrupted");
+}
+
+ByteProgress::ByteProgress(Console& console, std::uint64_t total)
+    : console_(console), total_(total), start_(now_seconds()) {}
+
+void ByteProgress::add(std::uint64_t bytes) {
+  done_ += bytes;
+  const double rate = static_cast<double>(done_) / (seconds() + 1e-9);
+  const std::uint64_t left = total_ - std::min(total_, done_);
+  console_.progress(cat(mega(static_cast<double>(done_)), " of ", mega(static_cast<double>(total_)), ", ", mega(rate),
+                        "/s, ", human_seconds(static_cast<double>(left) / (rate + 1e-9)), " left"));
+}
+
+double ByteProgress::seconds() const { return now_seconds() - start_; }
+
+void make_token_files(const DataOutputOptions& options, const std::vector<const IndexedDataset*>& inputs,
+                      const MergeTraits& traits, const std::vector<DataPart>& parts, Console& console) {
+  std::vector<std::string> files;
+  for (const DataPart& part : parts) {
+    for (const char* ending : {".bin", ".idx"}) files.push_back(part.prefix + ending);
+  }
+  refuse_overwriting(inputs, files);
+  std::uint64_t bin_bytes = 0, bytes = 0;
+  for (const IndexedDataset* input : inputs) {
+    bin_bytes += input->bin_bytes();
+    bytes += input->bin_bytes() + input->idx_bytes();
+  }
+  for (const DataPart& part : parts) require_space(part.prefix, bytes);
+
+  const DataInterrupts guard;
+  ByteProgress progress(console, bin_bytes);
+  std::vector<DocumentCopy> copies;
+  copies.reserve(parts.size());
+  std::uint64_t mapped = 0;
+  for (const DataPart& part : parts) {
+    DocumentCopy& copy = copies.emplace_back(part.prefix, traits.type, traits.has_modes);
+    copy.write(part.documents, resolve_threads(options.threads), [&](std::uint64_t done) {
+      guard.check();
+      progress.add(done);
+      if ((mapped += done) < kMappedPages) return;
+      for (const IndexedDataset* input : inputs) release_pages(input->bin_file());
+      mapped = 0;
+    });
+  }
+  const Json sources = describe_inputs(inputs), tokenizer = common_tokenizer(inputs);
+  guard.check();
+  std::vector<Json> outputs;
+  for (DocumentCopy& copy : copies) {
+    outputs.push_back(describe_output(copy));
+    copy.commit();
+    write_file_atomic(copy.prefix() + ".json",
+                      make_provenance(options.command, sources, tokenizer, outputs.back()).dump(2) + "\n");
+  }
+  console.end_progress();
+  report(options, outputs, progress.seconds(), console);
+}
+
+}  // namespace mtl

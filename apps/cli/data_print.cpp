@@ -1,0 +1,110 @@
+#include "cli/data_print.h"
+
+#include <algorithm>
+
+#include "base/json.h"
+#include "cli/data_tokenizer.h"
+#include "cli/run_main.h"
+#include "cli/tokenizer_flags.h"
+#include "text/utf8.h"
+
+namespace mtl {
+namespace {
+
+using Ids = std::vector<std::int32_t>;
+
+std::string join_ids(const Ids& ids, char separator) {
+  std::string out;
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    if (i > 0) out += separator;
+    append_part(out, ids[i]);
+  }
+  return out;
+}
+
+/// One string for each sequence.
+template <class Render>
+std::vector<std::string> render(const std::vector<Ids>& sequences, Render one) {
+  std::vector<std::string> out;
+  std::transform(sequences.begin(), sequences.end(), std::back_inserter(out), one);
+  return out;
+}
+
+std::string ids_line(const std::vector<Ids>& sequences) {
+  return join(render(sequences, [](const Ids& ids) { return join_ids(ids, ' '); }), " ") + "\n";
+}
+
+std::string ids_json(std::int64_t document, const std::vector<Ids>& sequences) {
+  const auto lists = render(sequences, [](const Ids& ids) { return "[" + join_ids(ids, ',') + "]"; });
+  return cat("{\"document\":", document, ",\"sequences\":[", join(lists, ","), "]}\n");
+}
+
+}  // namespace
+
+void add_data_print_flags(Flags& flags, DataPrintOptions& options) {
+  flags.section("Output");
+  flags.add_switch("--ids", options.ids, "print token ids, also when a tokenizer is given");
+  flags.add_switch("--json", options.json, "print ids as JSON too, one object a line; text is JSON anyway");
+  flags.add_switch("--plain", options.plain, "print text as it is, each document followed by a newline, not as JSON");
+  flags.add_switch("--keep-eod", options.keep_eod, "show the end-of-document token that ends a text");
+  add_tokenizer_flags(flags, options.tokenizer);
+}
+
+void check_data_print_flags(Flags& flags, const DataPrintOptions& options) {
+  check_optional_tokenizer(flags, options.tokenizer);
+  const bool as_text = names_tokenizer(options.tokenizer) && !options.ids;
+  if (options.tokenizer.vocab_size && !names_tokenizer(options.tokenizer)) {
+    flags.problem("--vocab-size", "tells the size of a NullTokenizer; add --tokenizer-type NullTokenizer");
+  }
+  if (options.plain && options.json) flags.problem("--plain", "and --json exclude each other");
+  if (options.plain && !as_text) flags.problem("--plain", "is about text: give a tokenizer, and no --ids");
+  if (options.keep_eod && !as_text) flags.problem("--keep-eod", "is about text: ids always show every token");
+}
+
+DocumentPrinter::DocumentPrinter(const DataPrintOptions& options)
+    : options_(options), tokenizer_(options.ids ? nullptr : load_optional_tokenizer(options.tokenizer)) {}
+
+void DocumentPrinter::warn_about(const IndexedDataset& data, Console& console) const {
+  if (tokenizer_) warn_of_other_tokenizer(data, *tokenizer_, console);
+}
+
+/// The sequences of one document, as text without the end-of-document token that mtl-preprocess --append-eod added.
+std::vector<Ids> DocumentPrinter::read(const IndexedDataset& data, std::int64_t document) const {
+  std::vector<Ids> sequences;
+  for (std::int64_t i = data.document_begin(document); i < data.document_begin(document + 1); ++i) {
+    Ids& ids = sequences.emplace_back(static_cast<std::size_t>(data.lengths()[i]));
+    data.read(i, 0, ids);
+  }
+  const bool ends_in_eod = tokenizer_ && !options_.keep_eod && !sequences.empty() && !sequences.back().empty() &&
+                           sequences.back().back() == tokenizer_->eod();
+  if (ends_in_eod) sequences.back().pop_back();
+  return sequences;
+}
+
+std::string DocumentPrinter::text_line(std::int64_t document, const std::vector<Ids>& sequences) const {
+  if (options_.plain)
+    return join(render(sequences, [&](const Ids& ids) { return tokenizer_->decode(ids); }), "") + "\n";
+  const auto texts = render(sequences, [&](const Ids& ids) {
+    std::string text;
+    append_json_string(text, decode_lossy(tokenizer_->decode(ids)));
+    return text;
+  });
+  // NullTokenizer cannot read an empty text, but no text at all.
+  std::string value = texts.empty() && tokenizer_->type() != "NullTokenizer" ? "\"\"" : cat("[", join(texts, ","), "]");
+  if (texts.size() == 1) value = texts.front();
+  return cat("{\"document\":", document, ",\"text\":", value, "}\n");
+}
+
+void DocumentPrinter::print(const IndexedDataset& data, std::int64_t document) const {
+  const std::vector<Ids> sequences = read(data, document);
+  if (!tokenizer_) return print_out(options_.json ? ids_json(document, sequences) : ids_line(sequences));
+  try {
+    print_out(text_line(document, sequences));
+  } catch (const Error& error) {
+    if (error.code() != Exit::bad_data) throw;
+    fail(Exit::bad_data, data.prefix(), ": document ", document, ": ", error.what(),
+         "; is it the tokenizer that the data was made with?");
+  }
+}
+
+}  // namespace mtl

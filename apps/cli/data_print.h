@@ -1,0 +1,47 @@
+// Documents on standard output, one a line: what cat and sample of mtl-data share.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/console.h"
+#include "cli/flags.h"
+#include "data/indexed_dataset.h"
+#include "text/tokenizer.h"
+
+namespace mtl {
+
+struct DataPrintOptions {
+  TokenizerOptions tokenizer;
+  bool ids = false;
+  bool json = false;
+  bool plain = false;
+  bool keep_eod = false;
+};
+
+/// --ids, --json, --plain, --keep-eod, and the tokenizer flags.
+void add_data_print_flags(Flags& flags, DataPrintOptions& options);
+void check_data_print_flags(Flags& flags, const DataPrintOptions& options);
+
+/// Without a tokenizer, or with --ids, a document is its ids: `1 2 3`, or with --json
+/// {"document":0,"sequences":[[1,2],[3]]}. With a tokenizer it is {"document":0,"text":"..."}, which mtl-preprocess
+/// reads; with --plain the text alone. A document of several sequences has a list of texts.
+class DocumentPrinter {
+ public:
+  explicit DocumentPrinter(const DataPrintOptions& options);
+  /// Warns when a data set was made with another tokenizer than the one that is about to decode it.
+  void warn_about(const IndexedDataset& data, Console& console) const;
+  void print(const IndexedDataset& data, std::int64_t document) const;
+
+ private:
+  using Ids = std::vector<std::int32_t>;
+  std::vector<Ids> read(const IndexedDataset& data, std::int64_t document) const;
+  std::string text_line(std::int64_t document, const std::vector<Ids>& sequences) const;
+
+  const DataPrintOptions& options_;
+  std::unique_ptr<Tokenizer> tokenizer_;  // none: print ids
+};
+
+}  // namespace mtl

@@ -1,0 +1,128 @@
+#include "cli/data_provenance.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/files.h"
+#include "data/mapped_pages.h"
+#include "version.h"
+
+namespace mtl {
+namespace {
+
+constexpr std::string_view kSchema = "mtl-provenance/1";
+constexpr std::string_view kRemedy =
+    "; one of the files was replaced or changed: make them again, or remove PREFIX.json";
+
+/// Where a key of the last object stands in the text, so that a message can point at it.
+std::uint64_t offset_of(const std::string& text, const std::string& key) {
+  const std::size_t object = text.rfind("\"output\""), at = text.find(cat('"', key, '"'), object);
+  return at == std::string::npos ? 0 : at;
+}
+
+void check_hash(const Json& output, const char* key, const MappedFile& file) {
+  const std::string wanted = output.string_or(key, "");
+  if (wanted.empty()) return;
+  const std::string hash = hash_text(hash_mapped(file));
+  if (hash == wanted) return;
+  throw BrokenRule({"hash", file.path(), {}},
+                   cat("its content was changed: its hash is ", hash, ", PREFIX.json says ", wanted), kRemedy);
+}
+
+Json describe_file(const MappedFile& file) {
+  return Json::object({{"path", file.path()}, {"bytes", file.bytes().size()}, {"xxh3", hash_text(hash_mapped(file))}});
+}
+
+/// As read_provenance, but throws BrokenRule ("provenance") for a file that was cut or changed.
+std::optional<Json> parse_provenance(const std::string& prefix) {
+  constexpr std::uint64_t kLargest = 64 << 20;  // a corpus can have that name too
+  const std::string path = prefix + ".json";
+  if (!file_exists(path) || file_size(path) > kLargest) return std::nullopt;
+  const std::string text = read_file(path);
+  if (text.find(kSchema) == std::string::npos) return std::nullopt;
+  try {
+    Json content = Json::parse(text);
+    if (!content.is_object() || content.string_or("schema", "") != kSchema) return std::nullopt;
+    return content;
+  } catch (const Error& error) {
+    throw BrokenRule({"provenance", path, {}}, cat("is broken: ", error.what()),
+                     "; remove it, or copy it again; the token files do not need it");
+  }
+}
+
+}  // namespace
+
+std::optional<Json> read_provenance(const std::string& prefix) {
+  try {
+    return parse_provenance(prefix);
+  } catch (const BrokenRule&) {
+    return std::nullopt;
+  }
+}
+
+bool check_provenance(const IndexedDataset& data) {
+  const auto provenance = parse_provenance(data.prefix());
+  const Json* output = provenance ? provenance->find("output") : nullptr;
+  if (output == nullptr || !output->is_object()) return false;
+  const std::string path = data.prefix() + ".json";
+  const auto compare = [&](const char* key, const Json& found) {
+    const Json* wanted = output->find(key);
+    if (wanted == nullptr || wanted->dump() == found.dump()) return;
+    throw BrokenRule({"provenance", path, offset_of(read_file(path), key)},
+                     cat("says ", key, " ", wanted->dump(), ", the token files have ", found.dump()), kRemedy);
+  };
+  compare("dtype", name_of(data.type()));
+  compare("documents", data.documents());
+  compare("sequences", data.sequences());
+  compare("tokens", data.tokens());
+  check_hash(*output, "idx_xxh3", data.idx_file());
+  check_hash(*output, "bin_xxh3", data.bin_file());
+  return true;
+}
+
+Json describe_inputs(const std::vector<const IndexedDataset*>& inputs) {
+  Json files = Json::array();
+  for (const IndexedDataset* data : inputs) {
+    files.push(describe_file(data->bin_file()));
+    files.push(describe_file(data->idx_file()));
+  }
+  return files;
+}
+
+Json common_tokenizer(const std::vector<const IndexedDataset*>& inputs) {
+  Json common;
+  for (const IndexedDataset* data : inputs) {
+    const auto provenance = read_provenance(data->prefix());
+    const Json* tokenizer = provenance ? provenance->find("tokenizer") : nullptr;
+    if (tokenizer == nullptr) return {};
+    if (common.is_null()) common = *tokenizer;
+    if (common.dump() != tokenizer->dump()) return {};
+  }
+  return common;
+}
+
+Json describe_output(const DocumentCopy& output) {
+  return Json::object({{"prefix", output.prefix()},
+                       {"documents", output.documents()},
+                       {"sequences", output.sequences()},
+                       {"tokens", output.tokens()},
+                       {"dtype", name_of(output.type())},
+                       {"bin_bytes", output.bin_bytes()},
+                       {"bin_xxh3", hash_text(output.bin_hash())},
+                       {"idx_bytes", output.idx_bytes()},
+                       {"idx_xxh3", hash_text(output.idx_hash())}});
+}
+
+Json make_provenance(const std::vector<std::string>& command, const Json& inputs, const Json& tokenizer,
+                     const Json& output) {
+  Json words = Json::array();
+  for (const std::string& word : command) words.push(word);
+  Json provenance = Json::object(
+      {{"schema", kSchema}, {"program", "mtl-data"}, {"version", kVersion}, {"command", std::move(words)}});
+  if (!tokenizer.is_null()) provenance.set("tokenizer", tokenizer);
+  provenance.set("inputs", inputs);
+  provenance.set("output", output);
+  return provenance;
+}
+
+}  // namespace mtl

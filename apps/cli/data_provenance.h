@@ -1,0 +1,35 @@
+// PREFIX.json beside token files: how they were made, schema mtl-provenance/1 (mtl-idx(5)).
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "data/document_copy.h"
+#include "data/indexed_dataset.h"
+
+namespace mtl {
+
+/// The content of PREFIX.json; empty when there is no such file, or it is of another kind, or broken.
+std::optional<Json> read_provenance(const std::string& prefix);
+
+/// Throws BrokenRule when PREFIX.json is broken or says otherwise than the files: counts or type ("provenance"), or the
+/// content of a file, when its hash was recorded ("hash"), which means reading it. Returns whether there was anything to compare.
+bool check_provenance(const IndexedDataset& data);
+
+/// Both files of each data set: [{"path", "bytes", "xxh3"}]. Reads them whole.
+Json describe_inputs(const std::vector<const IndexedDataset*>& inputs);
+
+/// The tokenizer that all data sets say they were made with; null when they differ or one does not say.
+Json common_tokenizer(const std::vector<const IndexedDataset*>& inputs);
+
+/// {"prefix", "documents", "sequences", "tokens", "dtype", "bin_bytes", "bin_xxh3", "idx_bytes", "idx_xxh3"}
+Json describe_output(const DocumentCopy& output);
+
+/// What PREFIX.json holds.
+Json make_provenance(const std::vector<std::string>& command, const Json& inputs, const Json& tokenizer,
+                     const Json& output);
+
+}  // namespace mtl

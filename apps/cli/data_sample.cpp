@@ -1,0 +1,56 @@
+// mtl-data sample: documents of token files drawn at random.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "cli/data_commands.h"
+#include "cli/data_print.h"
+#include "cli/run_main.h"
+#include "data/divide.h"
+
+namespace mtl {
+namespace {
+
+struct DataSampleOptions {
+  std::vector<std::string> prefixes;
+  DataPrintOptions print;
+  std::int64_t count = 10;
+  std::int64_t seed = 1234;
+};
+
+void print_sample(const DataSampleOptions& options, Console& console) {
+  const DocumentPrinter printer(options.print);
+  const IndexedDataset data(options.prefixes.front());
+  printer.warn_about(data, console);
+  const std::int64_t count = std::min(options.count, data.documents());
+  for (const std::int64_t document :
+       sample_documents(data.documents(), count, static_cast<std::uint32_t>(options.seed))) {
+    printer.print(data, document);
+  }
+}
+
+}  // namespace
+
+int data_sample(int argc, const char* const* argv) {
+  DataSampleOptions options;
+  Flags flags("mtl-data sample", "prints documents of token files that are drawn at random, as cat prints them");
+  flags.positional("PREFIX", options.prefixes, "token files, named without .bin or .idx, or by either file");
+  flags.section("Documents");
+  flags.add("--count", &options.count, "N", "how many different documents to print, in the order of the file");
+  flags.add("--seed", &options.seed, "N", "seed of the draw: the same seed draws the same documents");
+  add_data_print_flags(flags, options.print);
+  flags.check([&] {
+    check_data_print_flags(flags, options.print);
+    check_one_prefix(flags, options.prefixes);
+    if (options.count < 0) flags.problem(cat("--count ", options.count), "must not be negative");
+    if (options.seed < 0 || options.seed > UINT32_MAX) {
+      flags.problem(cat("--seed ", options.seed), "must be in 0 to 4294967295");
+    }
+  });
+  return run_main(flags, argc, argv, [&](Console& console) {
+    print_sample(options, console);
+    return Exit::ok;
+  });
+}
+
+}  // namespace mtl

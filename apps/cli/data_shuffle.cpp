@@ -1,0 +1,53 @@
+// mtl-data shuffle: the documents of token files in a random order.
+#include <string>
+#include <vector>
+
+#include "cli/data_commands.h"
+#include "cli/data_output.h"
+#include "cli/run_main.h"
+#include "data/divide.h"
+
+namespace mtl {
+namespace {
+
+struct DataShuffleOptions {
+  std::vector<std::string> prefixes;
+  std::int64_t seed = 1234;
+  DataOutputOptions output;
+};
+
+void shuffle(const DataShuffleOptions& options, Console& console) {
+  const IndexedDataset data(options.prefixes.front());
+  const std::vector<std::uint32_t> order =
+      shuffled_documents(data.documents(), static_cast<std::uint32_t>(options.seed));
+  const DocumentList list{data.documents(), [&](std::int64_t i) {
+                            const std::int64_t document = order[static_cast<std::size_t>(i)];
+                            return DocumentRange{&data, document, document + 1};
+                          }};
+  make_token_files(options.output, {&data}, {data.type(), data.is_multimodal()}, {{options.output.output_prefix, list}},
+                   console);
+}
+
+}  // namespace
+
+int data_shuffle(int argc, const char* const* argv) {
+  DataShuffleOptions options;
+  options.output.command = command_words(argc, argv);
+  Flags flags("mtl-data shuffle", "puts the documents of token files into a random order");
+  flags.positional("PREFIX", options.prefixes, "token files, named without .bin or .idx, or by either file");
+  flags.section("Order");
+  flags.add("--seed", &options.seed, "N", "seed of the order, which is numpy.random.RandomState(N).permutation's");
+  add_data_output_flags(flags, options.output);
+  flags.check([&] {
+    check_one_prefix(flags, options.prefixes);
+    if (options.seed < 0 || options.seed > UINT32_MAX) {
+      flags.problem(cat("--seed ", options.seed), "must be in 0 to 4294967295");
+    }
+  });
+  return run_main(flags, argc, argv, [&](Console& console) {
+    shuffle(options, console);
+    return Exit::ok;
+  });
+}
+
+}  // namespace mtl

@@ -1,0 +1,155 @@
+// mtl-data split: the documents of token files divided into several, in their order.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cli/data_commands.h"
+#include "cli/data_output.h"
+#include "cli/run_main.h"
+#include "data/divide.h"
+
+namespace mtl {
+namespace {
+
+struct DataSplitOptions {
+  std::vector<std::string> prefixes;
+  std::string weights, counts;
+  std::string names;
+  std::string by = "documents";
+  DataOutputOptions output;
+};
+
+constexpr std::int64_t kRest = -1;
+
+std::vector<std::string> words_of(const std::string& list) {
+  std::vector<std::string> words;
+  for (const std::string& word : split(list, ',')) words.emplace_back(trim(word));
+  return words;
+}
+
+std::vector<double> read_weights(const std::string& list) {
+  std::vector<double> weights;
+  for (const std::string& word : words_of(list)) weights.push_back(parse_float(word).value_or(0));
+  return weights;
+}
+
+/// Documents of each part; kRest for the word "rest".
+std::vector<std::int64_t> read_counts(const std::string& list) {
+  std::vector<std::int64_t> counts;
+  for (const std::string& word : words_of(list)) {
+    counts.push_back(word == "rest" ? kRest : std::max<std::int64_t>(0, parse_int(word).value_or(0)));
+  }
+  return counts;
+}
+
+std::vector<std::string> part_names(const DataSplitOptions& options) {
+  if (!options.names.empty()) return words_of(options.names);
+  const std::size_t parts = words_of(options.weights.empty() ? options.counts : options.weights).size();
+  if (parts == 2 || parts == 3) return parts == 2 ? words_of("train,valid") : words_of("train,valid,test");
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < parts; ++i) names.push_back(cat("part", i));
+  return names;
+}
+
+std::vector<std::int64_t> bounds_of_counts(const IndexedDataset& data, const std::string& list) {
+  std::vector<std::int64_t> counts = read_counts(list);
+  std::int64_t sum = 0;
+  for (const std::int64_t count : counts) sum += count == kRest ? 0 : std::min(count, data.documents() + 1 - sum);
+  const bool has_rest = std::count(counts.begin(), counts.end(), kRest) > 0;
+  if (sum > data.documents() || (!has_rest && sum < data.documents())) {
+    throw UsageError(
+        {{"--counts " + list, cat(sum > data.documents() ? "is more" : "is fewer", " than the ",
+                                  with_commas(data.documents()), " documents of ", data.prefix(),
+                                  has_rest ? "" : "; write `rest` for the part that takes what the others leave")}});
+  }
+  std::vector<std::int64_t> bounds{0};
+  for (const std::int64_t count : counts) {
+    bounds.push_back(bounds.back() + (count == kRest ? data.documents() - sum : count));
+  }
+  return bounds;
+}
+
+void split_documents(const DataSplitOptions& options, Console& console) {
+  const IndexedDataset data(options.prefixes.front());
+  const std::vector<double> weights = read_weights(options.weights);
+  const std::vector<std::int64_t> bounds = !options.counts.empty()  ? bounds_of_counts(data, options.counts)
+                                           : options.by == "tokens" ? divide_tokens(data, weights)
+                                                                    : divide_documents(data, weights);
+  const std::vector<std::string> names = part_names(options);
+  std::vector<DataPart> parts;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (bounds[i] == bounds[i + 1]) {
+      throw UsageError({{names[i], cat("would have none of the ", with_commas(data.documents()), " documents of ",
+                                       data.prefix(), "; give it a larger share, or leave it out")}});
+    }
+    parts.push_back({cat(options.output.output_prefix, "_", names[i]), list_of({{&data, bounds[i], bounds[i + 1]}})});
+  }
+  make_token_files(options.output, {&data}, {data.type(), data.is_multimodal()}, parts, console);
+}
+
+void check_numbers(Flags& flags, const DataSplitOptions& options) {
+  for (const std::string& word : options.weights.empty() ? std::vector<std::string>{} : words_of(options.weights)) {
+    const double weight = parse_float(word).value_or(0);
+    if (!(weight > 0) || !std::isfinite(weight)) {
+      flags.problem("--weights " + options.weights, cat("`", word, "` is no positive number"));
+    }
+  }
+  int rests = 0;
+  for (const std::string& word : options.counts.empty() ? std::vector<std::string>{} : words_of(options.counts)) {
+    rests += word == "rest";
+    if (word != "rest" && parse_int(word).value_or(0) < 1) {
+      flags.problem("--counts " + options.counts, cat("`", word, "` is no positive number, nor `rest`"));
+    }
+  }
+  if (rests > 1) flags.problem("--counts " + options.counts, "only one part can take the rest");
+}
+
+void check_options(Flags& flags, const DataSplitOptions& options) {
+  check_one_prefix(flags, options.prefixes);
+  if (options.weights.empty() == options.counts.empty()) {
+    flags.problem("--weights, --counts", "give one of them: the shares of the parts, or their documents");
+  }
+  if (!options.counts.empty() && options.by == "tokens") flags.problem("--by tokens", "goes with --weights");
+  check_numbers(flags, options);
+  const std::vector<std::string> names = part_names(options);
+  const std::size_t parts = words_of(options.weights.empty() ? options.counts : options.weights).size();
+  if (names.size() != parts) {
+    flags.problem("--names " + options.names, cat(names.size(), " names for ", parts, parts == 1 ? " part" : " parts"));
+  }
+  for (const std::string& name : names) {
+    if (name.empty() || name.find('/') != std::string::npos) {
+      flags.problem("--names " + options.names, cat("`", name, "` cannot end the name of a file"));
+    }
+  }
+  if (std::set<std::string>(names.begin(), names.end()).size() != names.size()) {
+    flags.problem("--names " + options.names, "two parts have the same name");
+  }
+}
+
+}  // namespace
+
+int data_split(int argc, const char* const* argv) {
+  DataSplitOptions options;
+  options.output.command = command_words(argc, argv);
+  Flags flags("mtl-data split", "divides the documents of token files into several token files, in their order");
+  flags.positional("PREFIX", options.prefixes, "token files, named without .bin or .idx, or by either file");
+  flags.section("Parts");
+  flags.add("--weights", &options.weights, "W,W,...", "the share of each part, such as 0.98,0.01,0.01 or 98,1,1");
+  flags.add("--counts", &options.counts, "N,N,...",
+            "the documents of each part instead; `rest` for the one that takes what is left, such as rest,1000,1000");
+  flags.add("--names", &options.names, "NAME,...",
+            "what the parts are called: PREFIX_NAME; train,valid,test for three parts, train,valid for two");
+  flags.add("--by", &options.by, "UNIT", "what weights divide: documents or tokens; documents stay whole")
+      .one_of({"documents", "tokens"});
+  add_data_output_flags(flags, options.output);
+  flags.check([&] { check_options(flags, options); });
+  return run_main(flags, argc, argv, [&](Console& console) {
+    split_documents(options, console);
+    return Exit::ok;
+  });
+}
+
+}  // namespace mtl

@@ -1,0 +1,215 @@
+// mtl-data stats: how often each token occurs, and how long documents and sequences are.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "cli/data_commands.h"
+#include "cli/data_tokenizer.h"
+#include "cli/run_main.h"
+#include "data/length_summary.h"
+#include "data/token_counts.h"
+#include "text/utf8.h"
+
+namespace mtl {
+namespace {
+
+constexpr std::array<double, 4> kShares = {0.5, 0.9, 0.99, 0.999};
+
+struct DataStatsOptions : DataInspection {
+  std::int64_t top = 10;
+};
+
+struct DataStats {
+  std::int64_t tokens = 0, used = 0;
+  std::optional<std::int64_t> vocab_size;
+  double entropy = 0;  // bits a token: -sum p log2 p
+  std::array<std::int64_t, kShares.size()>
+      coverage{};  // how many of the most frequent ids make each share of all tokens
+  struct Frequent {
+    std::int64_t id, count;
+    std::string text;
+  };
+  std::vector<Frequent> top;
+  LengthSummary documents, sequences;
+};
+
+/// All ids that occur, the most frequent first; of equal ones the lower id.
+std::vector<std::int64_t> rank_ids(const std::vector<std::int64_t>& counts) {
+  std::vector<std::int64_t> ids;
+  for (std::size_t id = 0; id < counts.size(); ++id) {
+    if (counts[id] > 0) ids.push_back(static_cast<std::int64_t>(id));
+  }
+  std::stable_sort(ids.begin(), ids.end(), [&](std::int64_t a, std::int64_t b) {
+    return counts[static_cast<std::size_t>(a)] > counts[static_cast<std::size_t>(b)];
+  });
+  return ids;
+}
+
+void add_frequencies(const std::vector<std::int64_t>& counts, DataStats& stats) {
+  const std::vector<std::int64_t> ranked = rank_ids(counts);
+  const auto tokens = static_cast<double>(stats.tokens);
+  stats.used = static_cast<std::int64_t>(ranked.size());
+  std::int64_t sum = 0;
+  std::size_t share = 0;
+  for (std::size_t rank = 0; rank < ranked.size(); ++rank) {
+    const std::int64_t count = counts[static_cast<std::size_t>(ranked[rank])];
+    const double p = static_cast<double>(count) / tokens;
+    stats.entropy -= p * std::log2(p);
+    sum += count;
+    for (; share < kShares.size() && static_cast<double>(sum) >= kShares[share] * tokens; ++share) {
+      stats.coverage[share] = static_cast<std::int64_t>(rank) + 1;
+    }
+  }
+  stats.entropy = std::abs(stats.entropy);  // one id alone gives -0
+}
+
+DataStats collect(const DataStatsOptions& options, const IndexedDataset& data, const Tokenizer* tokenizer) {
+  const int threads = resolve_threads(options.threads);
+  DataStats stats;
+  stats.tokens = data.tokens();
+  const std::vector<std::int64_t> counts = count_tokens(data, threads);
+  if (const auto vocabulary = find_vocabulary_size(options.tokenizer, tokenizer, data)) {
+    stats.vocab_size = vocabulary->size;
+    if (static_cast<std::int64_t>(counts.size()) > vocabulary->size) {
+      check_token_range(data, vocabulary->size, threads);  // says where
+    }
+  }
+  add_frequencies(counts, stats);
+  for (const std::int64_t id : rank_ids(counts)) {
+    if (static_cast<std::int64_t>(stats.top.size()) >= options.top) break;
+    const auto token = static_cast<std::int32_t>(id);
+    stats.top.push_back({id, counts[static_cast<std::size_t>(id)],
+                         tokenizer == nullptr ? "" : decode_lossy(tokenizer->decode({&token, 1}))});
+  }
+  stats.documents = summarize_lengths(document_lengths(data));
+  stats.sequences = summarize_lengths(sequence_lengths(data));
+  return stats;
+}
+
+std::string percent(double share) { return format("%.2f %%", 100 * share); }
+
+std::string describe_ids(const DataStats& stats) {
+  std::string out = cat("  tokens      ", with_commas(stats.tokens), ", ", with_commas(stats.used), " different ids");
+  if (stats.vocab_size) {
+    out +=
+        cat(" of ", with_commas(*stats.vocab_size), "; ", with_commas(*stats.vocab_size - stats.used), " never occur");
+  }
+  out += format("\n  entropy     %.3f bits a token (each id by its frequency alone)\n", stats.entropy);
+  out += "  coverage    ";
+  for (std::size_t i = 0; i < kShares.size(); ++i) {
+    out += cat(i > 0 ? ", " : "", with_commas(stats.coverage[i]), " ids make ", format("%g %%", 100 * kShares[i]));
+  }
+  return out + "\n";
+}
+
+std::string describe_lengths(const DataStats& stats) {
+  const auto row = [](const char* name, const auto& cell) {
+    std::string line = format("\n  %-10s", name);
+    line += format(" %10s %8s", cell(-1).c_str(), cell(-2).c_str());
+    for (std::size_t i = 0; i < kPercentiles.size(); ++i) line += format(" %8s", cell(static_cast<int>(i)).c_str());
+    return line + format(" %10s %10s", cell(-3).c_str(), cell(-4).c_str());
+  };
+  const auto of = [](const LengthSummary& lengths) {
+    return [&lengths](int column) {
+      if (column == -4) return format("%.1f", lengths.mean);
+      return with_commas(column == -1   ? lengths.count
+                         : column == -2 ? lengths.min
+                         : column == -3 ? lengths.max
+                                        : lengths.percentiles[static_cast<std::size_t>(column)]);
+    };
+  };
+  const auto heading = [](int column) -> std::string {
+    constexpr const char* names[] = {"", "number", "min", "max", "mean"};
+    return column < 0 ? names[-column] : cat(kPercentiles[static_cast<std::size_t>(column)], " %");
+  };
+  return cat(row("tokens in", heading), row("documents", of(stats.documents)), row("sequences", of(stats.sequences)),
+             "\n");
+}
+
+std::string describe_top(const DataStats& stats, bool has_text) {
+  if (stats.top.empty()) return "";
+  std::string out = format("\n  %6s %10s %14s %10s%s\n", "rank", "id", "count", "share", has_text ? "  text" : "");
+  for (std::size_t i = 0; i < stats.top.size(); ++i) {
+    const auto& [id, count, text] = stats.top[i];
+    out +=
+        format("  %6d %10s %14s %10s", static_cast<int>(i + 1), std::to_string(id).c_str(), with_commas(count).c_str(),
+               percent(static_cast<double>(count) / static_cast<double>(stats.tokens)).c_str());
+    if (has_text) append_json_string(out += "  ", text);
+    out += '\n';
+  }
+  return out;
+}
+
+Json lengths_json(const LengthSummary& lengths) {
+  Json out =
+      Json::object({{"count", lengths.count}, {"min", lengths.min}, {"mean", lengths.mean}, {"max", lengths.max}});
+  for (std::size_t i = 0; i < kPercentiles.size(); ++i) out.set(cat("p", kPercentiles[i]), lengths.percentiles[i]);
+  return out;
+}
+
+Json to_json(const IndexedDataset& data, const DataStats& stats, bool has_text) {
+  Json coverage = Json::array(), top = Json::array();
+  for (std::size_t i = 0; i < kShares.size(); ++i) {
+    coverage.push(Json::object({{"share", kShares[i]}, {"ids", stats.coverage[i]}}));
+  }
+  for (const auto& [id, count, text] : stats.top) {
+    Json entry = Json::object(
+        {{"id", id}, {"count", count}, {"share", static_cast<double>(count) / static_cast<double>(stats.tokens)}});
+    if (has_text) entry.set("text", text);
+    top.push(std::move(entry));
+  }
+  return Json::object({{"schema", "mtl-data-stats/1"},
+                       {"prefix", data.prefix()},
+                       {"documents", data.documents()},
+                       {"sequences", data.sequences()},
+                       {"tokens", stats.tokens},
+                       {"vocab_size", stats.vocab_size ? Json(*stats.vocab_size) : Json()},
+                       {"used_ids", stats.used},
+                       {"unused_ids", stats.vocab_size ? Json(*stats.vocab_size - stats.used) : Json()},
+                       {"entropy_bits", stats.entropy},
+                       {"coverage", std::move(coverage)},
+                       {"document_lengths", lengths_json(stats.documents)},
+                       {"sequence_lengths", lengths_json(stats.sequences)},
+                       {"top", std::move(top)}});
+}
+
+void print_stats(const DataStatsOptions& options, Console& console) {
+  const auto tokenizer = load_optional_tokenizer(options.tokenizer);
+  for (const std::string& prefix : options.prefixes) {
+    const IndexedDataset data(prefix);
+    if (tokenizer) warn_of_other_tokenizer(data, *tokenizer, console);
+    const DataStats stats = collect(options, data, tokenizer.get());
+    const bool has_text = tokenizer != nullptr;
+    if (options.json) {
+      print_out(to_json(data, stats, has_text).dump() + "\n");
+    } else {
+      print_out(cat(prefix == options.prefixes.front() ? "" : "\n", data.prefix(), "\n", describe_ids(stats),
+                    describe_lengths(stats), describe_top(stats, has_text)));
+    }
+  }
+}
+
+}  // namespace
+
+int data_stats(int argc, const char* const* argv) {
+  DataStatsOptions options;
+  Flags flags("mtl-data stats", "how often each token occurs, and how long documents and sequences are");
+  flags.section("Output");
+  flags.add("--top", &options.top, "N", "how many of the most frequent ids to list, with a tokenizer as text too");
+  add_inspection_flags(flags, options, "mtl-data-stats/1");
+  flags.check([&] {
+    if (options.top < 0) flags.problem(cat("--top ", options.top), "must not be negative");
+  });
+  return run_main(flags, argc, argv, [&](Console& console) {
+    print_stats(options, console);
+    return Exit::ok;
+  });
+}
+
+}  // namespace mtl

@@ -1,0 +1,64 @@
+#include "cli/data_tokenizer.h"
+
+#include "cli/data_commands.h"
+#include "cli/data_provenance.h"
+#include "cli/run_main.h"
+#include "cli/tokenizer_flags.h"
+
+namespace mtl {
+
+bool names_tokenizer(const TokenizerOptions& options) {
+  return !options.type.empty() || !options.vocab_file.empty() || !options.merge_file.empty() ||
+         !options.tokenizer_model.empty() || options.null_tokenizer_eod.has_value();
+}
+
+void check_optional_tokenizer(Flags& flags, const TokenizerOptions& options) {
+  if (names_tokenizer(options)) {
+    check_tokenizer_flags(flags, options);
+  } else if (options.vocab_size.value_or(1) < 1) {
+    flags.problem(cat("--vocab-size ", *options.vocab_size), "must be at least 1");
+  }
+}
+
+void add_inspection_flags(Flags& flags, DataInspection& options, const std::string& schema) {
+  flags.positional("PREFIX", options.prefixes, "token files, named without .bin or .idx, or by either file");
+  flags.section("Output");
+  flags.add_switch("--json", options.json, "one JSON object a line for each PREFIX, schema " + schema);
+  add_tokenizer_flags(flags, options.tokenizer);
+  flags.section("Running");
+  add_threads_flag(flags, options.threads);
+  flags.check([&] {
+    check_prefixes(flags, options.prefixes);
+    check_optional_tokenizer(flags, options.tokenizer);
+    if (options.threads < 0) flags.problem(cat("--threads ", options.threads), "must not be negative");
+  });
+}
+
+std::unique_ptr<Tokenizer> load_optional_tokenizer(const TokenizerOptions& options) {
+  return names_tokenizer(options) ? load_tokenizer(options) : nullptr;
+}
+
+void warn_of_other_tokenizer(const IndexedDataset& data, const Tokenizer& tokenizer, Console& console) {
+  const auto provenance = read_provenance(data.prefix());
+  const Json* made_with = provenance ? provenance->find("tokenizer") : nullptr;
+  if (made_with == nullptr || !made_with->is_object()) return;
+  const std::string hash = made_with->string_or("xxh3", "");
+  if (hash.empty() || hash == hash_text(tokenizer.hash())) return;
+  console.warn(cat(data.prefix(), ".json says that the data was made with another tokenizer (",
+                   made_with->string_or("type", "of unknown type"), ", hash ", hash, ") than the one given (",
+                   tokenizer.type(), ", hash ", hash_text(tokenizer.hash()), "); the text may be wrong"));
+}
+
+std::optional<VocabularySize> find_vocabulary_size(const TokenizerOptions& options, const Tokenizer* tokenizer,
+                                                   const IndexedDataset& data) {
+  if (tokenizer != nullptr) return VocabularySize{tokenizer->vocab_size(), tokenizer->type()};
+  if (options.vocab_size) return VocabularySize{*options.vocab_size, "--vocab-size"};
+  const auto provenance = read_provenance(data.prefix());
+  const Json* made_with = provenance ? provenance->find("tokenizer") : nullptr;
+  if (made_with == nullptr || !made_with->is_object()) return std::nullopt;
+  const std::int64_t size = made_with->int_or("vocab_size", 0);
+  if (size < 1) return std::nullopt;
+  return VocabularySize{size, data.prefix() + ".json"};
+}
+
+}  // namespace mtl

@@ -1,0 +1,111 @@
+// mtl-data verify: whether token files keep every rule of their format.
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "cli/data_commands.h"
+#include "cli/data_provenance.h"
+#include "cli/data_tokenizer.h"
+#include "cli/run_main.h"
+#include "data/token_counts.h"
+
+namespace mtl {
+namespace {
+
+/// What was found about one pair of files.
+struct Verdict {
+  std::string prefix;
+  Exit code = Exit::ok;
+  std::string message;                     // of the first rule that is broken
+  std::optional<BrokenRule::Place> place;  // where it is broken
+  std::string summary;                     // of sound files
+  Json figures = Json::object();
+};
+
+void check_files(const DataInspection& options, const Tokenizer* tokenizer, Verdict& verdict) {
+  const IndexedDataset data(verdict.prefix);
+  verdict.figures = Json::object({{"documents", data.documents()},
+                                  {"sequences", data.sequences()},
+                                  {"tokens", data.tokens()},
+                                  {"dtype", name_of(data.type())}});
+  std::string summary = cat(with_commas(data.documents()), " documents, ", with_commas(data.sequences()),
+                            " sequences, ", with_commas(data.tokens()), " tokens as ", name_of(data.type()));
+  const auto vocabulary = find_vocabulary_size(options.tokenizer, tokenizer, data);
+  if (vocabulary) {
+    check_token_range(data, vocabulary->size, resolve_threads(options.threads));
+    summary += cat("; all ids are below ", with_commas(vocabulary->size), " (", vocabulary->source, ")");
+  }
+  const bool has_provenance = check_provenance(data);
+  if (has_provenance) summary += cat("; agrees with ", data.prefix(), ".json");
+  verdict.figures.set("vocab_size", vocabulary ? Json(vocabulary->size) : Json());
+  verdict.figures.set("provenance", has_provenance);
+  verdict.summary = summary;
+}
+
+Verdict verify(const DataInspection& options, const Tokenizer* tokenizer, const std::string& prefix) {
+  Verdict verdict;
+  verdict.prefix = dataset_prefix(prefix);
+  try {
+    check_files(options, tokenizer, verdict);
+  } catch (const BrokenRule& broken) {
+    verdict.code = broken.code();
+    verdict.message = broken.what();
+    verdict.place = broken.place();
+  } catch (const Error& error) {
+    if (error.code() != Exit::bad_data && error.code() != Exit::io) throw;
+    verdict.code = error.code();
+    verdict.message = error.what();
+  }
+  return verdict;
+}
+
+Json to_json(const Verdict& verdict) {
+  Json out =
+      Json::object({{"schema", "mtl-data-verify/1"}, {"prefix", verdict.prefix}, {"ok", verdict.code == Exit::ok}});
+  if (verdict.code == Exit::ok) {
+    for (const auto& [key, value] : verdict.figures.as_object()) out.set(key, value);
+    return out;
+  }
+  const auto& place = verdict.place;
+  out.set("rule", place ? Json(place->rule) : Json());
+  out.set("file", place ? Json(place->file) : Json());
+  out.set("offset", place && place->offset ? Json(*place->offset) : Json());
+  return out.set("message", verdict.message);
+}
+
+std::string to_text(const Verdict& verdict) {
+  if (verdict.code == Exit::ok) return cat(verdict.prefix, ": sound: ", verdict.summary, "\n");
+  if (!verdict.place) return cat(verdict.prefix, ": cannot be read\n");
+  const auto& [rule, file, offset] = *verdict.place;
+  return cat(verdict.prefix, ": broken: rule ", rule, ", ", offset ? cat("byte ", *offset, " of ") : "", file, "\n");
+}
+
+Exit verify_all(const DataInspection& options, Console& console) {
+  const auto tokenizer = load_optional_tokenizer(options.tokenizer);
+  Exit worst = Exit::ok;
+  for (const std::string& prefix : options.prefixes) {
+    const Verdict verdict = verify(options, tokenizer.get(), prefix);
+    print_out(options.json ? to_json(verdict).dump() + "\n" : to_text(verdict));
+    if (verdict.code == Exit::ok) continue;
+    // Not console's business: an error, which is told even when quiet.
+    std::fprintf(stderr, "%s: %s\n", console.program().c_str(), verdict.message.c_str());
+    if (worst != Exit::bad_data) worst = verdict.code;
+  }
+  return worst;
+}
+
+}  // namespace
+
+int data_verify(int argc, const char* const* argv) {
+  DataInspection options;
+  Flags flags(
+      "mtl-data verify",
+      "checks token files against every rule of their format, against PREFIX.json where there is one, and ids against "
+      "--vocab-size or a tokenizer; names the first rule that is broken and the byte where it shows");
+  add_inspection_flags(flags, options, "mtl-data-verify/1");
+  return run_main(flags, argc, argv, [&](Console& console) { return verify_all(options, console); });
+}
+
+}  // namespace mtl

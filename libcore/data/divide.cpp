@@ -1,0 +1,88 @@
+#include "data/divide.h"
+
+#include <cmath>
+#include <numeric>
+#include <random>
+#include <set>
+
+#include "base/error.h"
+#include "data/numpy_random.h"
+
+namespace mtl {
+namespace {
+
+/// The shares of the weights before each bound; the first is 0, the last 1.
+std::vector<double> shares_before(const std::vector<double>& weights) {
+  std::vector<double> shares{0};
+  const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+  for (const double weight : weights) shares.push_back(shares.back() + weight / sum);
+  shares.back() = 1;
+  return shares;
+}
+
+/// Any number of [0, limit), all equally likely.
+std::uint64_t draw_below(std::mt19937_64& engine, std::uint64_t limit) {
+  const std::uint64_t excess = (UINT64_MAX % limit + 1) % limit;  // 2^64 modulo limit
+  for (;;) {
+    const std::uint64_t draw = engine();
+    if (draw <= UINT64_MAX - excess) return draw % limit;
+  }
+}
+
+}  // namespace
+
+std::vector<std::int64_t> divide_documents(const IndexedDataset& data, const std::vector<double>& weights) {
+  std::vector<std::int64_t> bounds;
+  for (const double share : shares_before(weights)) {
+    bounds.push_back(static_cast<std::int64_t>(std::nearbyint(share * static_cast<double>(data.documents()))));
+  }
+  return bounds;
+}
+
+std::vector<std::int64_t> divide_tokens(const IndexedDataset& data, const std::vector<double>& weights) {
+  const auto tokens_before = [&](std::int64_t document) { return data.token_begin(data.document_begin(document)); };
+  std::vector<std::int64_t> bounds;
+  for (const double share : shares_before(weights)) {
+    const double wanted = share * static_cast<double>(data.tokens());
+    // The first document with at least so many tokens before it, by bisection; then the nearer one of two.
+    std::int64_t low = 0, high = data.documents();
+    while (low < high) {
+      const std::int64_t middle = low + (high - low) / 2;
+      if (static_cast<double>(tokens_before(middle)) < wanted) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    if (low > 0 &&
+        wanted - static_cast<double>(tokens_before(low - 1)) <= static_cast<double>(tokens_before(low)) - wanted) {
+      --low;
+    }
+    bounds.push_back(low);
+  }
+  bounds.back() = data.documents();
+  return bounds;
+}
+
+std::vector<std::uint32_t> shuffled_documents(std::int64_t documents, std::uint32_t seed) {
+  require(documents <= UINT32_MAX, "cannot shuffle ", documents, " documents, only 2^32 - 1");
+  std::vector<std::uint32_t> order(static_cast<std::size_t>(documents));
+  std::iota(order.begin(), order.end(), 0U);
+  NumpyRandom(seed).shuffle(std::span(order));
+  return order;
+}
+
+std::vector<std::int64_t> sample_documents(std::int64_t documents, std::int64_t count, std::uint32_t seed) {
+  require(count <= documents, "cannot draw ", count, " of ", documents, " documents");
+  std::mt19937_64 engine(seed);
+  // Floyd's way: the i-th draw is of one document more than the one before; what is taken already stands for the new
+  // one.
+  std::set<std::int64_t> drawn;
+  for (std::int64_t last = documents - count; last < documents; ++last) {
+    const auto draw = static_cast<std::int64_t>(draw_below(engine, static_cast<std::uint64_t>(last) + 1));
+    if (!drawn.insert(draw).second) drawn.insert(last);
+  }
+  return {drawn.begin(), drawn.end()};
+}
+
+}  // namespace mtl

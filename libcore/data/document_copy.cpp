@@ -1,0 +1,198 @@
+#include "data/document_copy.h"
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+
+#include "base/error.h"
+#include "data/indexed_format.h"
+#include "data/parallel.h"
+
+namespace mtl {
+namespace {
+
+using Bytes = std::span<const std::byte>;
+
+/// Bytes from many places, on their way to a file. A large piece goes there at once; small ones are gathered first, by
+/// several threads, since each may be a wait for the disk.
+class Gatherer {
+ public:
+  Gatherer(OutputFile& out, int threads, const CopyProgress& progress)
+      : out_(out), threads_(threads), progress_(progress) {}
+
+  void add(Bytes piece) {
+    while (gathered_ + piece.size() > kBuffer) {
+      // A piece that would not fit by itself is written in parts, without a copy.
+      if (gathered_ > 0) flush();
+      if (piece.size() <= kBuffer) break;
+      out_.write(piece.data(), kBuffer);
+      progress_(kBuffer);
+      piece = piece.subspan(kBuffer);
+    }
+    if (piece.empty()) return;
+    pieces_.push_back(piece);
+    ends_.push_back(gathered_ += piece.size());
+    if (pieces_.size() == kPieces) flush();
+  }
+
+  void flush() {
+    buffer_.resize(gathered_);
+    const int parts = pieces_.size() < kScattered ? 1 : threads_;
+    for_each_part(parts, static_cast<std::int64_t>(pieces_.size()), [&](int, std::int64_t begin, std::int64_t end) {
+      for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
+        std::memcpy(buffer_.data() + ends_[i] - pieces_[i].size(), pieces_[i].data(), pieces_[i].size());
+      }
+    });
+    out_.write(buffer_.data(), gathered_);
+    progress_(gathered_);
+    pieces_.clear();
+    ends_.clear();
+    gathered_ = 0;
+  }
+
+ private:
+  static constexpr std::size_t kBuffer = 8 << 20;
+  static constexpr std::size_t kPieces = 1 << 18;  // remembered at once
+  static constexpr std::size_t kScattered = 64;    // fewer pieces are not worth the threads
+
+  OutputFile& out_;
+  int threads_;
+  const CopyProgress& progress_;
+  std::vector<Bytes> pieces_;
+  std::vector<std::size_t> ends_;
+  std::size_t gathered_ = 0;
+  std::vector<std::byte> buffer_;
+};
+
+/// Numbers on their way to an .idx.
+class NumberWriter {
+ public:
+  explicit NumberWriter(OutputFile& out) : out_(out) {}
+  template <class T>
+  void add(T value) {
+    buffer_.append(reinterpret_cast<const char*>(&value), sizeof value);
+    if (buffer_.size() >= kBuffer) flush();
+  }
+  void flush() {
+    out_.write(buffer_);
+    buffer_.clear();
+  }
+
+ private:
+  static constexpr std::size_t kBuffer = 1 << 20;
+  OutputFile& out_;
+  std::string buffer_;
+};
+
+struct SequenceRange {
+  const IndexedDataset& data;
+  std::int64_t begin, end;
+};
+
+SequenceRange sequences_of(const DocumentRange& range) {
+  return {*range.data, range.data->document_begin(range.begin), range.data->document_begin(range.end)};
+}
+
+template <class Visit>
+void for_each_range(const DocumentList& list, const Visit& visit) {
+  for (std::int64_t i = 0; i < list.size; ++i) visit(list.at(i));
+}
+
+const CopyProgress kSilent = [](std::uint64_t) {};
+
+}  // namespace
+
+DocumentList list_of(std::vector<DocumentRange> ranges) {
+  const auto size = static_cast<std::int64_t>(ranges.size());
+  return {size, [ranges = std::move(ranges)](std::int64_t i) { return ranges[static_cast<std::size_t>(i)]; }};
+}
+
+DocumentCopy::DocumentCopy(const std::string& prefix, DataType type, bool has_modes)
+    : prefix_(prefix), type_(type), has_modes_(has_modes), bin_(prefix + ".bin"), idx_(prefix + ".idx") {}
+
+void DocumentCopy::write(const DocumentList& list, int threads, const CopyProgress& progress) {
+  for_each_range(list, [&](const DocumentRange& range) {
+    const IndexedDataset& data = *range.data;
+    if (data.type() != type_) {
+      fail(Exit::bad_data, data.idx_file().path(), ": holds ", name_of(data.type()), ", not ", name_of(type_));
+    }
+    if (data.sequences() > 0 && data.is_multimodal() != has_modes_) {
+      fail(Exit::bad_data, data.idx_file().path(), ": has ", has_modes_ ? "no modes" : "modes (multimodal)");
+    }
+    const SequenceRange sequences = sequences_of(range);
+    documents_ += range.end - range.begin;
+    sequences_ += sequences.end - sequences.begin;
+  });
+  write_bin(list, threads, progress);
+  write_idx(list);
+  // What can fail for want of space fails here: commit() only gives the names, which several copies get together.
+  bin_.out().sync();
+  idx_.out().sync();
+}
+
+void DocumentCopy::write_bin(const DocumentList& list, int threads, const CopyProgress& progress) {
+  Gatherer gatherer(bin_.out(), threads, progress);
+  for_each_range(list, [&](const DocumentRange& range) {
+    const SequenceRange sequences = sequences_of(range);
+    gatherer.add(sequences.data.stored_tokens(sequences.begin, sequences.end));
+  });
+  gatherer.flush();
+  bin_bytes_ = bin_.out().bytes();
+  bin_hash_ = bin_.out().hash();
+}
+
+void DocumentCopy::write_idx(const DocumentList& list) {
+  OutputFile& out = idx_.out();
+  out.write(kIndexMagic);
+  NumberWriter numbers(out);
+  numbers.add(kIndexVersion);
+  numbers.add(static_cast<std::uint8_t>(type_));
+  numbers.add(static_cast<std::uint64_t>(sequences_));
+  numbers.add(static_cast<std::uint64_t>(documents_ + 1));
+  numbers.flush();
+
+  Gatherer lengths(out, 1, kSilent);
+  for_each_range(list, [&](const DocumentRange& range) {
+    const SequenceRange sequences = sequences_of(range);
+    lengths.add(sequences.data.stored_lengths(sequences.begin, sequences.end));
+  });
+  lengths.flush();
+
+  std::int64_t pointer = 0;
+  const auto token_bytes = static_cast<std::int64_t>(item_size(type_));
+  for_each_range(list, [&](const DocumentRange& range) {
+    const SequenceRange sequences = sequences_of(range);
+    for (std::int64_t i = sequences.begin; i < sequences.end; ++i) {
+      numbers.add(pointer);
+      pointer += sequences.data.lengths()[i] * token_bytes;
+    }
+  });
+
+  std::int64_t sequence = 0;
+  numbers.add(sequence);
+  for_each_range(list, [&](const DocumentRange& range) {
+    for (std::int64_t i = range.begin; i < range.end; ++i) {
+      sequence += range.data->document_begin(i + 1) - range.data->document_begin(i);
+      numbers.add(sequence);
+    }
+  });
+  numbers.flush();
+
+  Gatherer modes(out, 1, kSilent);
+  for_each_range(list, [&](const DocumentRange& range) {
+    const SequenceRange sequences = sequences_of(range);
+    if (!has_modes_ || sequences.begin == sequences.end) return;
+    modes.add(sequences.data.modes().subspan(static_cast<std::size_t>(sequences.begin),
+                                             static_cast<std::size_t>(sequences.end - sequences.begin)));
+  });
+  modes.flush();
+  idx_bytes_ = out.bytes();
+  idx_hash_ = out.hash();
+}
+
+void DocumentCopy::commit() {
+  bin_.commit();
+  idx_.commit();
+}
+
+}  // namespace mtl

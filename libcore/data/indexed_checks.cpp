@@ -1,0 +1,223 @@
+#include "data/indexed_checks.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/files.h"
+#include "data/indexed_dataset.h"
+#include "data/indexed_format.h"
+
+namespace mtl {
+namespace {
+
+constexpr std::string_view kRemedy = "; re-run mtl-preprocess, or copy both files again";
+/// Sequences or documents whose checks are one loop without a branch. The bytes of this many sequences, each as long
+/// as can be, are below 2^46.
+constexpr std::int64_t kBlock = 4096;
+
+template <class T>
+T load_at(const std::byte* at) {
+  T value;
+  std::memcpy(&value, at, sizeof(T));
+  return value;
+}
+
+std::string with_commas(std::uint64_t value) {
+  return value > INT64_MAX ? std::to_string(value) : mtl::with_commas(static_cast<std::int64_t>(value));
+}
+
+/// What the arrays of an .idx take, for messages: the counts may be anything.
+std::string bytes_needed(std::uint64_t sequences, std::uint64_t indices) {
+  constexpr std::uint64_t kSane = std::uint64_t{1} << 56;
+  if (sequences > kSane || indices > kSane) return "more than 2^56";
+  return with_commas(12 * sequences + 8 * indices);
+}
+
+class IndexChecker {
+ public:
+  IndexChecker(const MappedFile& idx, const MappedFile& bin) : idx_(idx), bin_(bin), data_(idx.bytes().data()) {}
+
+  IndexSummary check() {
+    check_header();
+    check_counts();
+    check_sequences();
+    check_documents();
+    return found_;
+  }
+
+ private:
+  template <class... Parts>
+  [[noreturn]] void fail_idx(const char* rule, std::size_t byte, std::string_view remedy, const Parts&... parts) {
+    throw BrokenRule({rule, idx_.path(), byte}, cat(parts...), remedy);
+  }
+
+  void check_header();
+  void check_counts();
+  void check_sequences();
+  void check_documents();
+  bool is_sound_block(std::int64_t begin, std::int64_t end, std::int64_t at) const;
+  void find_broken_sequence(std::int64_t begin, std::int64_t end, std::int64_t at);
+  bool is_sound_run(std::int64_t begin, std::int64_t end) const;
+  void find_broken_document(std::int64_t begin, std::int64_t end);
+
+  std::size_t length_at(std::int64_t i) const { return kHeaderBytes + 4 * static_cast<std::size_t>(i); }
+  std::size_t pointer_at(std::int64_t i) const { return length_at(found_.sequences) + 8 * static_cast<std::size_t>(i); }
+  std::size_t document_at(std::int64_t i) const {
+    return pointer_at(found_.sequences) + 8 * static_cast<std::size_t>(i);
+  }
+  std::int32_t length(std::int64_t i) const { return load_at<std::int32_t>(data_ + length_at(i)); }
+  std::int64_t pointer(std::int64_t i) const { return load_at<std::int64_t>(data_ + pointer_at(i)); }
+  std::int64_t document(std::int64_t i) const { return load_at<std::int64_t>(data_ + document_at(i)); }
+  std::int64_t bin_size() const { return static_cast<std::int64_t>(bin_.bytes().size()); }
+
+  const MappedFile &idx_, &bin_;
+  const std::byte* data_;
+  std::int64_t token_bytes_ = 1;
+  IndexSummary found_;
+};
+
+void IndexChecker::check_header() {
+  const std::size_t size = idx_.bytes().size();
+  if (starts_with(idx_.text(), kOldIndexMagic)) {
+    fail_idx("magic", 0, "; make it again from its text with mtl-preprocess",
+             "is in the old TNTIDX format of lazy and cached datasets");
+  }
+  if (!starts_with(idx_.text(), kIndexMagic.substr(0, std::min(size, kIndexMagic.size())))) {
+    fail_idx("magic", 0, "; name the .idx that mtl-preprocess or Megatron-LM wrote",
+             "does not begin with MMIDIDX, so it is no index of token files");
+  }
+  if (size < kHeaderBytes) {
+    fail_idx("header-size", size, kRemedy, "the header needs ", kHeaderBytes, " bytes, the file has ", size);
+  }
+  if (const auto version = load_at<std::uint64_t>(data_ + kVersionAt); version != kIndexVersion) {
+    fail_idx("version", kVersionAt, kRemedy, "version ", version, " of the format is not known, only 1");
+  }
+  const auto code = load_at<std::uint8_t>(data_ + kTypeAt);
+  if (code < 1 || code > 8) fail_idx("type", kTypeAt, kRemedy, "type code ", int{code}, " is none of 1 to 8");
+  found_.type = static_cast<DataType>(code);
+  token_bytes_ = static_cast<std::int64_t>(item_size(found_.type));
+}
+
+void IndexChecker::check_counts() {
+  const auto sequences = load_at<std::uint64_t>(data_ + kSequencesAt);
+  const auto indices = load_at<std::uint64_t>(data_ + kDocumentsAt);
+  // Divided, not multiplied: a count from the file may overflow any product.
+  const std::uint64_t rest = idx_.bytes().size() - kHeaderBytes;
+  if (sequences > rest / 12) {
+    fail_idx("counts", kSequencesAt, kRemedy, "sequence_count ", sequences, " needs ", bytes_needed(sequences, 0),
+             " bytes after the header, the file has ", with_commas(rest));
+  }
+  if (indices == 0) fail_idx("counts", kDocumentsAt, kRemedy, "document_count is 0, the least is 1");
+  if (indices > (rest - 12 * sequences) / 8) {
+    fail_idx("counts", kDocumentsAt, kRemedy, "sequence_count ", sequences, " and document_count ", indices, " need ",
+             bytes_needed(sequences, indices), " bytes after the header, the file has ", with_commas(rest));
+  }
+  const std::uint64_t extra = rest - 12 * sequences - 8 * indices;
+  found_.has_modes = extra > 0 && extra == sequences;
+  if (extra > 0 && !found_.has_modes) {
+    fail_idx("modes", kHeaderBytes + 12 * sequences + 8 * indices, kRemedy, extra,
+             " bytes follow the last document index, neither none nor one for each of ", sequences, " sequences");
+  }
+  found_.sequences = static_cast<std::int64_t>(sequences);
+  found_.documents = static_cast<std::int64_t>(indices) - 1;
+}
+
+/// No length is negative, every pointer is the one before it plus the bytes of its sequence, and the last byte lies in
+/// the .bin. Unsigned arithmetic, since the values may be anything; it cannot wrap around unnoticed, as the block
+/// begins within the .bin at byte `at` and is short.
+bool IndexChecker::is_sound_block(std::int64_t begin, std::int64_t end, std::int64_t at) const {
+  const std::byte* lengths = data_ + length_at(begin);
+  const std::byte* pointers = data_ + pointer_at(begin);
+  const auto token_bytes = static_cast<std::uint64_t>(token_bytes_);
+  const std::int64_t last = end - begin - 1;
+  std::int32_t signs = 0;
+  std::uint64_t differences = load_at<std::uint64_t>(pointers) ^ static_cast<std::uint64_t>(at);
+  for (std::int64_t i = 0; i < last; ++i) {
+    const auto length = load_at<std::int32_t>(lengths + 4 * i);
+    signs |= length;
+    const std::uint64_t step =
+        load_at<std::uint64_t>(pointers + 8 * (i + 1)) - load_at<std::uint64_t>(pointers + 8 * i);
+    differences |= step ^ (static_cast<std::uint32_t>(length) * token_bytes);
+  }
+  const std::int32_t length = this->length(end - 1);
+  if (differences != 0 || (signs | length) < 0) return false;
+  return pointer(end - 1) + length * token_bytes_ <= bin_size();
+}
+
+/// The same rules one by one; what the loop above refuses, this names.
+void IndexChecker::find_broken_sequence(std::int64_t begin, std::int64_t end, std::int64_t at) {
+  for (std::int64_t i = begin; i < end; ++i) {
+    if (length(i) < 0) fail_idx("length", length_at(i), kRemedy, "sequence ", i, " has length ", length(i));
+    if (pointer(i) != at) {
+      fail_idx("pointer", pointer_at(i), kRemedy, "sequence ", i, " should begin at byte ", at, " of the .bin, not at ",
+               pointer(i));
+    }
+    at += length(i) * token_bytes_;
+    if (at > bin_size()) {
+      throw BrokenRule({"bin-size", bin_.path(), bin_.bytes().size()},
+                       cat("sequences 0 to ", i, " need ", mtl::with_commas(at), " bytes, the file has ",
+                           mtl::with_commas(bin_size())),
+                       kRemedy);
+    }
+  }
+  fail(Exit::failure, idx_.path(), ": sequences ", begin, " to ", end, " were refused without a reason");
+}
+
+void IndexChecker::check_sequences() {
+  std::int64_t at = 0;
+  for (std::int64_t begin = 0; begin < found_.sequences; begin += kBlock) {
+    const std::int64_t end = std::min(found_.sequences, begin + kBlock);
+    if (!is_sound_block(begin, end, at)) find_broken_sequence(begin, end, at);
+    at = pointer(end - 1) + length(end - 1) * token_bytes_;
+  }
+  if (at != bin_size()) {
+    throw BrokenRule(
+        {"bin-size", bin_.path(), static_cast<std::uint64_t>(at)},
+        cat("the .idx accounts for ", mtl::with_commas(at), " bytes, the file has ", mtl::with_commas(bin_size())),
+        kRemedy);
+  }
+  found_.tokens = at / token_bytes_;
+}
+
+/// Document indices begin to end, the latter included, never fall and are not negative, so that no difference
+/// overflows.
+bool IndexChecker::is_sound_run(std::int64_t begin, std::int64_t end) const {
+  const std::byte* indices = data_ + document_at(begin);
+  std::int64_t signs = load_at<std::int64_t>(indices);
+  for (std::int64_t i = 0; i < end - begin; ++i) {
+    const auto next = load_at<std::uint64_t>(indices + 8 * (i + 1));
+    signs |= static_cast<std::int64_t>(next | (next - load_at<std::uint64_t>(indices + 8 * i)));
+  }
+  return signs >= 0;
+}
+
+void IndexChecker::find_broken_document(std::int64_t begin, std::int64_t end) {
+  for (std::int64_t i = begin; i <= end; ++i) {
+    const std::int64_t last = i == 0 ? 0 : document(i - 1);
+    if (i == 0 && document(i) != 0) {
+      fail_idx("documents", document_at(i), kRemedy, "document index 0 is ", document(i), ", not 0");
+    }
+    if (document(i) < last || document(i) > found_.sequences) {
+      fail_idx("documents", document_at(i), kRemedy, "document index ", i, " is ", document(i), ", after ", last,
+               " of ", found_.sequences, " sequences");
+    }
+  }
+  fail_idx("documents", document_at(found_.documents), kRemedy, "the last document ends at sequence ",
+           document(found_.documents), " of ", found_.sequences);
+}
+
+void IndexChecker::check_documents() {
+  if (document(0) != 0) find_broken_document(0, 0);
+  for (std::int64_t begin = 0; begin < found_.documents; begin += kBlock) {
+    const std::int64_t end = std::min(found_.documents, begin + kBlock);
+    if (!is_sound_run(begin, end) || document(end) > found_.sequences) find_broken_document(begin, end);
+  }
+  if (document(found_.documents) != found_.sequences) find_broken_document(found_.documents, found_.documents);
+}
+
+}  // namespace
+
+IndexSummary check_index(const MappedFile& idx, const MappedFile& bin) { return IndexChecker(idx, bin).check(); }
+
+}  // namespace mtl

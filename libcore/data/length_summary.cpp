@@ -1,0 +1,45 @@
+#include "data/length_summary.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace mtl {
+
+LengthSummary summarize_lengths(std::vector<std::int64_t> lengths) {
+  LengthSummary summary;
+  summary.count = static_cast<std::int64_t>(lengths.size());
+  if (lengths.empty()) return summary;
+  const auto [min, max] = std::minmax_element(lengths.begin(), lengths.end());
+  summary.min = *min;
+  summary.max = *max;
+  const std::int64_t sum = std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
+  summary.mean = static_cast<double>(sum) / static_cast<double>(summary.count);
+  auto rest = lengths.begin();  // everything before it is not larger than what follows
+  for (std::size_t i = 0; i < kPercentiles.size(); ++i) {
+    const std::int64_t rank = (summary.count * kPercentiles[i] + 99) / 100;  // counted from 1
+    const auto at = lengths.begin() + (rank - 1);
+    std::nth_element(rest, at, lengths.end());
+    summary.percentiles[i] = *at;
+    rest = at;
+  }
+  return summary;
+}
+
+std::vector<std::int64_t> document_lengths(const IndexedDataset& data) {
+  std::vector<std::int64_t> lengths(static_cast<std::size_t>(data.documents()));
+  std::int64_t begin = 0;
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    const std::int64_t end = data.token_begin(data.document_begin(static_cast<std::int64_t>(i) + 1));
+    lengths[i] = end - begin;
+    begin = end;
+  }
+  return lengths;
+}
+
+std::vector<std::int64_t> sequence_lengths(const IndexedDataset& data) {
+  std::vector<std::int64_t> lengths(static_cast<std::size_t>(data.sequences()));
+  for (std::size_t i = 0; i < lengths.size(); ++i) lengths[i] = data.lengths()[static_cast<std::int64_t>(i)];
+  return lengths;
+}
+
+}  // namespace mtl

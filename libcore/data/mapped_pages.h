@@ -1,0 +1,37 @@
+// Letting go of what was read through a memory map. The pages stay in the system's cache, but no longer count as memory
+// of this process, which would otherwise seem as large as its files.
+#pragma once
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "base/files.h"
+#include "base/hash.h"
+
+namespace mtl {
+
+/// The bytes that may be mapped in before it is worth letting go of them.
+inline constexpr std::uint64_t kMappedPages = 128 << 20;
+
+/// The content can be read again at any time.
+inline void release_pages(const MappedFile& file) {
+  const auto bytes = file.bytes();
+  // Advice: where it is not taken, nothing is wrong.
+  if (!bytes.empty()) ::madvise(const_cast<std::byte*>(bytes.data()), bytes.size(), MADV_DONTNEED);
+}
+
+/// XXH3 of a mapped file, in bounded memory.
+inline std::uint64_t hash_mapped(const MappedFile& file) {
+  Hasher hasher;
+  for (auto rest = file.bytes(); !rest.empty();) {
+    const auto chunk = rest.first(std::min<std::size_t>(rest.size(), kMappedPages));
+    hasher.update(chunk.data(), chunk.size());
+    rest = rest.subspan(chunk.size());
+    release_pages(file);
+  }
+  return hasher.digest();
+}
+
+}  // namespace mtl

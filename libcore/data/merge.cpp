@@ -1,0 +1,55 @@
+#include "data/merge.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+
+namespace mtl {
+
+std::vector<std::string> find_token_files(const std::string& folder) {
+  std::error_code error;
+  fs::directory_iterator files(folder, error);
+  if (error) fail(Exit::io, folder, ": cannot list the folder: ", error.message());
+  std::set<std::string> names;  // ordered by unsigned bytes, as std::string compares
+  for (const fs::directory_entry& file : files) {
+    const std::string ending = file.path().extension().string();
+    if ((ending == ".bin" || ending == ".idx") && file.is_regular_file()) names.insert(file.path().stem().string());
+  }
+  std::vector<std::string> prefixes;
+  for (const std::string& name : names) {
+    const std::string prefix = (fs::path(folder) / name).string();
+    for (const char* ending : {".bin", ".idx"}) {
+      if (!file_exists(prefix + ending)) {
+        fail(Exit::bad_data, prefix, ending, ": is missing, though its other half is there; ",
+             "copy it again, or take the other half away");
+      }
+    }
+    prefixes.push_back(prefix);
+  }
+  if (prefixes.empty()) fail(Exit::bad_data, folder, ": has no token files (.bin and .idx)");
+  return prefixes;
+}
+
+MergeTraits check_mergeable(const std::vector<std::unique_ptr<IndexedDataset>>& inputs) {
+  const IndexedDataset& first = *inputs.front();
+  const IndexedDataset* with_sequences = nullptr;
+  for (const auto& data : inputs) {
+    if (data->type() != first.type()) {
+      fail(Exit::bad_data, data->idx_file().path(), ": holds ", name_of(data->type()), ", but ",
+           first.idx_file().path(), " holds ", name_of(first.type()),
+           "; make both with one vocabulary, or merge them apart");
+    }
+    if (data->sequences() == 0) continue;
+    if (with_sequences == nullptr) with_sequences = data.get();
+    if (data->is_multimodal() != with_sequences->is_multimodal()) {
+      const IndexedDataset& modal = data->is_multimodal() ? *data : *with_sequences;
+      const IndexedDataset& plain = data->is_multimodal() ? *with_sequences : *data;
+      fail(Exit::bad_data, modal.idx_file().path(), ": has modes (multimodal), but ", plain.idx_file().path(),
+           " has none; merge them apart");
+    }
+  }
+  return {first.type(), with_sequences != nullptr && with_sequences->is_multimodal()};
+}
+
+}  // namespace mtl

@@ -1,0 +1,28 @@
+#include "data/npy.h"
+
+#include "base/str.h"
+
+namespace mtl {
+namespace {
+
+/// "<u2": byte order, kind, bytes. One byte has no order, which NumPy writes as |.
+std::string npy_type(DataType type) {
+  const char kind = name_of(type).front();
+  return cat(item_size(type) == 1 ? '|' : '<', kind, item_size(type));
+}
+
+}  // namespace
+
+std::string npy_header(DataType type, std::int64_t size) {
+  constexpr std::size_t kFixed = 10, kAlignment = 64;
+  std::string text = cat("{'descr': '", npy_type(type), "', 'fortran_order': False, 'shape': (", size, ",), }");
+  const std::size_t unpadded = kFixed + text.size() + 1;
+  text.append((kAlignment - unpadded % kAlignment) % kAlignment, ' ');
+  text += '\n';
+  std::string out("\x93NUMPY\x01\x00", 8);
+  out += static_cast<char>(text.size() & 0xFF);
+  out += static_cast<char>(text.size() >> 8);
+  return out + text;
+}
+
+}  // namespace mtl

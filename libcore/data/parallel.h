@@ -1,0 +1,34 @@
+// Plain threads over a range that is cut into equal parts.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <thread>
+#include <vector>
+
+namespace mtl {
+
+/// Calls work(part, begin, end) for `parts` equal parts of [0, count), each in a thread of its own, and waits for all.
+/// When some throw, the exception of the first part among them is thrown.
+template <class Work>
+void for_each_part(int parts, std::int64_t count, const Work& work) {
+  std::vector<std::exception_ptr> errors(static_cast<std::size_t>(parts));
+  const auto bound = [&](int part) { return count / parts * part + count % parts * part / parts; };
+  const auto run = [&](int part) {
+    try {
+      work(part, bound(part), bound(part + 1));
+    } catch (...) {
+      errors[static_cast<std::size_t>(part)] = std::current_exception();
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (int part = 1; part < parts; ++part) threads.emplace_back(run, part);
+    run(0);
+  }
+  for (const std::exception_ptr& error : errors) {
+    if (error) std::rethrow_exception(error);
+  }
+}
+
+}  // namespace mtl

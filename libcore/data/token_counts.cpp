@@ -1,0 +1,147 @@
+#include "data/token_counts.h"
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
+#include "base/error.h"
+#include "data/indexed_format.h"
+#include "data/parallel.h"
+
+namespace mtl {
+namespace {
+
+constexpr std::int64_t kLargestVocabulary = std::int64_t{1} << 27;
+constexpr std::int64_t kBlock = 1 << 16;  // tokens
+
+/// Calls visit(T{}) with the integer type that `data` is stored as.
+template <class Visit>
+auto visit_token_type(const IndexedDataset& data, const Visit& visit) {
+  switch (data.type()) {
+    case DataType::u8:
+      return visit(std::uint8_t{});
+    case DataType::i8:
+      return visit(std::int8_t{});
+    case DataType::i16:
+      return visit(std::int16_t{});
+    case DataType::u16:
+      return visit(std::uint16_t{});
+    case DataType::i32:
+      return visit(std::int32_t{});
+    case DataType::i64:
+      return visit(std::int64_t{});
+    case DataType::f32:
+    case DataType::f64:
+      break;
+  }
+  throw BrokenRule({"integers", data.idx_file().path(), kTypeAt},
+                   cat("holds ", name_of(data.type()), ", not token ids"),
+                   "; only integers can be looked at as tokens");
+}
+
+/// A token as it is stored, its sign a bit like others.
+template <class T>
+std::make_unsigned_t<T> stored_at(const IndexedDataset& data, std::int64_t i) {
+  std::make_unsigned_t<T> stored;
+  std::memcpy(&stored, data.bin_file().bytes().data() + static_cast<std::size_t>(i) * sizeof(T), sizeof(T));
+  return stored;
+}
+
+template <class T>
+std::int64_t value_of(std::make_unsigned_t<T> stored) {
+  if constexpr (std::is_unsigned_v<T>) return stored;
+  constexpr int kShift = 64 - 8 * static_cast<int>(sizeof(T));
+  return static_cast<std::int64_t>(static_cast<std::uint64_t>(stored) << kShift) >> kShift;
+}
+
+/// The largest token of [begin, end), as unsigned numbers: a negative one is larger than all others.
+template <class T>
+std::uint64_t largest_token(const IndexedDataset& data, std::int64_t begin, std::int64_t end) {
+  std::make_unsigned_t<T> largest = 0;
+  for (std::int64_t i = begin; i < end; ++i) largest = std::max(largest, stored_at<T>(data, i));
+  return static_cast<std::uint64_t>(value_of<T>(largest));
+}
+
+/// The sequence that holds a token: the last one that begins at or before it, and is not empty.
+std::int64_t sequence_of(const IndexedDataset& data, std::int64_t token) {
+  std::int64_t low = 0, high = data.sequences();  // begin of low <= token < begin of high
+  while (high - low > 1) {
+    const std::int64_t middle = low + (high - low) / 2;
+    (data.token_begin(middle) <= token ? low : high) = middle;
+  }
+  return low;
+}
+
+std::int64_t document_of(const IndexedDataset& data, std::int64_t sequence) {
+  std::int64_t low = 0, high = data.documents();
+  while (high - low > 1) {
+    const std::int64_t middle = low + (high - low) / 2;
+    (data.document_begin(middle) <= sequence ? low : high) = middle;
+  }
+  return low;
+}
+
+template <class T>
+[[noreturn]] void fail_token(const IndexedDataset& data, std::int64_t at, std::int64_t vocab_size) {
+  const std::int64_t sequence = sequence_of(data, at);
+  throw BrokenRule(
+      {"vocabulary", data.bin_file().path(), static_cast<std::uint64_t>(at) * sizeof(T)},
+      cat("token ", at - data.token_begin(sequence), " of sequence ", sequence, ", in document ",
+          document_of(data, sequence), ", is ", value_of<T>(stored_at<T>(data, at)),
+          vocab_size < kLargestVocabulary ? cat(", but the ids of the vocabulary are 0 to ", vocab_size - 1)
+                                          : ", which no vocabulary has"),
+      "; is it the tokenizer that the data was made with? Else re-run mtl-preprocess, or copy the file again");
+}
+
+/// Looks for the first token beyond the vocabulary; returns the largest token of all when there is none.
+template <class T>
+std::int64_t check_range(const IndexedDataset& data, std::int64_t vocab_size, int threads) {
+  std::vector<std::int64_t> broken(static_cast<std::size_t>(threads), -1), largest(broken.size(), -1);
+  for_each_part(threads, data.tokens(), [&](int part, std::int64_t begin, std::int64_t end) {
+    const auto p = static_cast<std::size_t>(part);
+    for (std::int64_t block = begin; block < end && broken[p] < 0; block += kBlock) {
+      const std::int64_t block_end = std::min(end, block + kBlock);
+      const std::uint64_t most = largest_token<T>(data, block, block_end);
+      if (most < static_cast<std::uint64_t>(vocab_size)) {
+        largest[p] = std::max(largest[p], static_cast<std::int64_t>(most));
+        continue;
+      }
+      broken[p] = block;
+      while (largest_token<T>(data, broken[p], broken[p] + 1) < static_cast<std::uint64_t>(vocab_size)) ++broken[p];
+    }
+  });
+  for (const std::int64_t at : broken) {
+    if (at >= 0) fail_token<T>(data, at, vocab_size);
+  }
+  return *std::max_element(largest.begin(), largest.end());
+}
+
+}  // namespace
+
+void check_token_range(const IndexedDataset& data, std::int64_t vocab_size, int threads) {
+  visit_token_type(data, [&](auto type) { check_range<decltype(type)>(data, vocab_size, threads); });
+}
+
+std::vector<std::int64_t> count_tokens(const IndexedDataset& data, int threads) {
+  return visit_token_type(data, [&](auto type) {
+    using T = decltype(type);
+    // One pass more than needed, so that the counts have a size before they are made.
+    const std::int64_t largest = check_range<T>(data, kLargestVocabulary, threads);
+    const auto size = static_cast<std::size_t>(largest + 1);
+    // Counts of large ids take memory for each thread: then fewer of them.
+    const int counters = std::max(1, std::min(threads, static_cast<int>((1 << 26) / (size + 1))));
+    std::vector<std::vector<std::int64_t>> parts(static_cast<std::size_t>(counters));
+    for_each_part(counters, data.tokens(), [&](int part, std::int64_t begin, std::int64_t end) {
+      std::vector<std::int64_t> counts(size);
+      for (std::int64_t i = begin; i < end; ++i) ++counts[static_cast<std::size_t>(stored_at<T>(data, i))];
+      parts[static_cast<std::size_t>(part)] = std::move(counts);
+    });
+    std::vector<std::int64_t> sum = std::move(parts.front());
+    for (std::size_t p = 1; p < parts.size(); ++p) {
+      for (std::size_t id = 0; id < size; ++id) sum[id] += parts[p][id];
+    }
+    return sum;
+  });
+}
+
+}  // namespace mtl

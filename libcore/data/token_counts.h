@@ -1,0 +1,20 @@
+// How often each token occurs, and the first one that is none of a vocabulary.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "data/indexed_dataset.h"
+
+namespace mtl {
+
+/// counts[id] for every id from 0 to the largest that occurs (empty without tokens). Up to `threads` threads count
+/// parts of the .bin. Throws BrokenRule for floats ("integers"), and for an id that is negative or larger than any
+/// vocabulary (2^27, "vocabulary"), with its place.
+std::vector<std::int64_t> count_tokens(const IndexedDataset& data, int threads);
+
+/// Throws BrokenRule ("vocabulary") for the first token that is not in [0, vocab_size), with its place; "integers" when
+/// the data holds floats. Reads the whole .bin.
+void check_token_range(const IndexedDataset& data, std::int64_t vocab_size, int threads);
+
+}  // namespace mtl

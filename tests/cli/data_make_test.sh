@@ -1,0 +1,179 @@
+#!/bin/bash
+# mtl-data: what it finds in token files, and the token files that it makes of others.
+source "$(dirname "$0")/lib.sh" "$1"
+INDEXED=$TESTS/golden/indexed
+GPT2="--vocab-file $SHARE/gpt2/vocab.json --merge-file $SHARE/gpt2/merges.txt"
+cd "$WORK" || exit 1
+cp "$INDEXED"/*_document.bin "$INDEXED"/*_document.idx .
+chmod u+w ./*
+
+expect_same_pair() {
+  expect_same "$1.bin" "$2.bin"
+  expect_same "$1.idx" "$2.idx"
+}
+
+# poke FILE BYTE TEXT: overwrites bytes of a file.
+poke() { printf '%b' "$3" | dd of="$1" bs=1 seek="$2" conv=notrunc 2>/dev/null; }
+
+# value KEY: of the JSON lines on stdin, one value a line.
+value() { grep -oE "\"$1\": (\"[^\"]*\"|[^,}]*)" | sed "s/\"$1\": //"; }
+
+# Megatron-LM's merge: every input in a folder, under the names that its run had.
+merged() { # COMMANDS.JSON: NAME=PREFIX for each input
+  sed -n '/"merge_in"/,/}/p' "$1" | tr -d '\n' | grep -oE '"merge_in": *\{[^}]*\}' | grep -oE '"[^"]*": *"[^"]*"' |
+    sed -E 's/"([^"]*)": *"([^"]*)"/\1=\2/'
+}
+mkdir merge_in
+for pair in $(merged "$INDEXED/commands.json"); do
+  for ending in bin idx; do cp "${pair#*=}.$ending" "merge_in/${pair%%=*}.$ending"; done
+done
+[ "$(find merge_in -name '*.idx' | wc -l)" -ge 2 ] || fail 'no inputs of the golden merge'
+echo 'notes' >merge_in/README
+expect_exit 0 mtl-data merge --input merge_in --output-prefix ./made/merged
+expect_same_pair made/merged merged_text_document
+expect_text made/merged.json '"schema": "mtl-provenance/1"'
+expect_text made/merged.json '"path": "merge_in/[^"]*.bin"'
+find made -name '*.tmp.*' | grep -q . && fail 'merge leaves temporary files'
+# The same by name, and with a part without documents.
+expect_exit 0 mtl-data merge merge_in/B_first merge_in/a10.idx merge_in/a9.bin merge_in/b_second --output-prefix named --json
+expect_same_pair named merged_text_document
+expect_text out '^\{"schema": "mtl-data-made/1", "command": "merge", .*"prefix": "named", "documents": '
+# What cannot be merged.
+expect_exit 65 mtl-data merge default_text_document null70000_text_document --output-prefix mixed
+expect_text err 'null70000_text_document.idx: holds i32, but default_text_document.idx holds u16; '
+expect_exit 2 mtl-data merge default_text_document eod_text_document --output-prefix ./eod_text_document
+expect_text err 'eod_text_document.bin +is one of the inputs'
+ln eod_text_document.bin other.bin
+expect_exit 2 mtl-data merge eod_text_document --output-prefix other
+rm other.bin merge_in/a9.idx
+expect_exit 65 mtl-data merge --input merge_in --output-prefix again
+expect_text err 'merge_in/a9.idx: is missing'
+expect_exit 74 mtl-data merge --input nowhere --output-prefix again
+expect_exit 2 mtl-data merge --output-prefix again
+expect_exit 2 mtl-data merge --input merge_in named --output-prefix again
+[ -e again.bin ] && fail 'a merge that failed left a file'
+
+# verify
+expect_exit 0 mtl-data verify named merged_text_document default_text_document
+[ "$(grep -c ': sound: ' out)" -eq 3 ] || fail 'verify: one line for each data set'
+expect_text out '^named: sound: .*; agrees with named.json$'
+expect_exit 0 mtl-data verify --vocab-size 50257 named --json
+expect_text out '^\{"schema": "mtl-data-verify/1", "prefix": "named", "ok": true, .*"vocab_size": 50257, "provenance": true\}$'
+expect_exit 65 mtl-data verify --vocab-size 1000 default_text_document
+expect_text err 'default_text_document.bin: token [0-9]+ of sequence [0-9]+, in document [0-9]+, is [0-9]+, but the ids'
+first=$(od -An -v -tu2 -w2 default_text_document.bin | awk '$1 >= 1000 {print 2 * (NR - 1); exit}')
+expect_text out "broken: rule vocabulary, byte $first of default_text_document.bin\$"
+expect_exit 0 mtl-data verify --threads 3 --vocab-size 50257 default_text_document
+# A bit that flips in the .bin is found by the hash that merge left.
+poke named.bin 100 '\001'
+expect_exit 65 mtl-data verify named
+expect_text err 'named.bin: its content was changed'
+cp merged_text_document.bin named.bin
+cp named.json named.json.whole
+sed -i 's/"tokens": /"tokens": 1/' named.json
+expect_exit 65 mtl-data verify named
+expect_text err 'named.json: says tokens 1[0-9]+, the token files have [0-9]+ \(byte [0-9]+\)'
+head -c 200 named.json.whole >named.json
+expect_exit 65 mtl-data verify named
+expect_text err 'named.json: is broken: '
+# shellcheck disable=SC2086
+expect_exit 0 mtl-data cat named $GPT2
+echo '{"text": "a corpus"} {"text": "of that name"}' >named.json
+expect_exit 0 mtl-data verify named
+# All are looked at; broken outweighs absent.
+poke named.idx 34 '\377\377\377\377'
+expect_exit 65 mtl-data verify absent named default_text_document --json
+[ "$(value ok <out | tr '\n' ' ')" = 'false false true ' ] || fail 'verify: verdicts'
+[ "$(value rule <out | tr '\n' ' ')" = 'null "length" ' ] || fail 'verify: rules'
+[ "$(value offset <out | tr '\n' ' ')" = 'null 34 ' ] || fail 'verify: offsets'
+expect_text err 'named.idx: sequence 0 has length -1 \(byte 34\); re-run mtl-preprocess'
+expect_exit 74 mtl-data verify absent default_text_document
+expect_exit 2 mtl-data verify
+
+# sample
+for seed in 1 2; do
+  mtl-data sample default_text_document --count 5 --seed $seed --json >"sample$seed" || fail 'sample'
+  [ "$(sort -u "sample$seed" | wc -l)" -eq 5 ] || fail 'sample: different documents'
+  mtl-data cat default_text_document --json | grep -cxFf "sample$seed" | grep -qx 5 || fail 'sample: documents of the file'
+done
+cmp -s sample1 sample2 && fail 'sample: the seed changes nothing'
+expect_same sample1 <(mtl-data sample default_text_document --count 5 --seed 1 --json)
+expect_same <(mtl-data sample default_text_document --count 9999) <(mtl-data cat default_text_document)
+# shellcheck disable=SC2086
+mtl-data sample default_text_document --count 1 $GPT2 | grep -qE '^\{"document":[0-9]+,"text":' || fail 'sample: text'
+
+# stats: against counts made by hand.
+mtl-data stats default_text_document --top 1000000 --json --vocab-size 50257 --threads 3 >stats.json || fail 'stats'
+od -An -v -tu2 -w2 default_text_document.bin | sort -n | uniq -c | sort -k1,1nr -k2,2n | awk '{print $2, $1}' >want
+paste -d' ' <(value id <stats.json) <(value count <stats.json | sed 1,2d) >got
+expect_same got want
+[ "$(value used_ids <stats.json)" -eq "$(wc -l <want)" ] || fail 'stats: used ids'
+[ "$(value unused_ids <stats.json)" -eq $((50257 - $(wc -l <want))) ] || fail 'stats: unused ids'
+awk '{n += $2; c[NR] = $2} END {for (i in c) h -= c[i] / n * log(c[i] / n) / log(2); printf "%.6f\n", h}' want >entropy
+printf '%.6f\n' "$(value entropy_bits <stats.json)" | cmp -s - entropy || fail 'stats: entropy'
+# shellcheck disable=SC2086
+expect_exit 0 mtl-data stats default_text_document eod_text_document $GPT2 --top 3
+expect_text out '^  documents +[0-9,]+ +0 '
+expect_text out '^ +1 +[0-9]+ +[0-9,]+ +[0-9.]+ % +"'
+expect_exit 65 mtl-data stats default_text_document --vocab-size 1000
+
+# shuffle: the same documents, in NumPy's order, whatever the number of threads.
+expect_exit 0 mtl-data shuffle default_text_document --output-prefix mixed --seed 7
+expect_exit 0 mtl-data shuffle default_text_document --output-prefix mixed5 --seed 7 --threads 5
+expect_same_pair mixed mixed5
+expect_exit 0 mtl-data shuffle default_text_document --output-prefix mixed8 --seed 8
+cmp -s mixed.bin mixed8.bin && fail 'shuffle: the seed changes nothing'
+expect_same <(mtl-data cat mixed | sort) <(mtl-data cat default_text_document | sort)
+expect_exit 0 mtl-data verify mixed
+expect_exit 2 mtl-data shuffle mixed --output-prefix mixed
+expect_exit 2 mtl-data shuffle mixed --output-prefix x --seed -1
+
+# split: parts in order, which merged again are the whole.
+documents=$(mtl-data info default_text_document --json | value documents)
+expect_exit 0 mtl-data split default_text_document --output-prefix part --weights 8,1,1
+expect_exit 0 mtl-data merge part_train part_valid part_test --output-prefix whole
+expect_same_pair whole default_text_document
+expect_exit 0 mtl-data split default_text_document --output-prefix few --counts 2,rest --json
+[ "$(value documents <out | tr '\n' ' ')" = "2 $((documents - 2)) " ] || fail 'split: counts'
+expect_same <(mtl-data cat few_train) <(mtl-data cat default_text_document --count 2)
+expect_exit 0 mtl-data split default_text_document --output-prefix half --weights 1,1 --by tokens --names a,b
+expect_same <(mtl-data cat half_a half_b) <(mtl-data cat default_text_document)
+expect_exit 2 mtl-data split default_text_document --output-prefix x --counts 2,3
+expect_text err '--counts 2,3 +is fewer than the [0-9]+ documents of default_text_document; write `rest`'
+expect_exit 2 mtl-data split default_text_document --output-prefix x --weights 1,0.0000001
+expect_text err 'valid +would have none of the'
+expect_exit 2 mtl-data split default_text_document --output-prefix x --weights 1,-1,a --counts 1 --names b,b,c/d
+for problem in '`-1` is no positive number' '`a` is no positive' 'two parts have the same name' '`c/d` cannot end'; do
+  expect_text err "$problem"
+done
+ls x* 2>/dev/null && fail 'split: a refused split left files'
+
+# export
+expect_exit 0 mtl-data export default_text_document --output tokens.npy
+tokens=$(mtl-data info default_text_document --json | value tokens)
+expect_text tokens.npy "'descr': '<u2', 'fortran_order': False, 'shape': \($tokens,\), "
+tail -c $((2 * tokens)) tokens.npy | cmp -s - default_text_document.bin || fail 'export: tokens'
+[ $(($(wc -c <tokens.npy) - 2 * tokens)) -eq 128 ] || fail 'export: header'
+expect_exit 2 mtl-data export default_text_document --output tokens.txt
+
+# A disk that is full, or fails, leaves nothing.
+for fault in enospc:3 eio:4 enospc:6; do
+  MTL_FAULT=$fault expect_exit 74 mtl-data split default_text_document --output-prefix full --weights 1,1
+  ls full* 2>/dev/null && fail "split: $fault left files"
+done
+# Nor does an interrupt.
+head -c 300000000 /dev/zero >zeros.bin
+{
+  printf 'MMIDIDX\0\0\1\0\0\0\0\0\0\0\10\1\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0'
+  printf '%b' '\x80\xd1\xf0\x08' '\0\0\0\0\0\0\0\0' '\0\0\0\0\0\0\0\0' '\1\0\0\0\0\0\0\0'
+} >zeros.idx
+expect_exit 0 mtl-data verify zeros
+mtl-data merge zeros zeros zeros zeros --output-prefix stopped 2>/dev/null &
+pid=$!
+for _ in $(seq 200); do [ -s stopped.bin.tmp.$pid ] && break; sleep 0.02; done
+kill -TERM $pid
+wait $pid
+[ $? -eq 143 ] || fail 'merge: an interrupt does not end it'
+ls stopped* 2>/dev/null && fail 'merge: an interrupt left files'
+mtl-data merge zeros --output-prefix ignored --quiet || fail 'merge after an interrupt'
+finish

@@ -1,0 +1,50 @@
+// Token files for tests, in a folder that goes with the test.
+#pragma once
+
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+#include "base/files.h"
+#include "data/indexed_dataset.h"
+
+namespace mtl {
+
+/// A folder of a test's own.
+struct Folder {
+  Folder() : path(cat("/tmp/mtl_data_test.", getpid(), "/")) { make_directories(path); }
+  ~Folder() { remove_tree(path); }
+  std::string path;
+};
+
+inline std::vector<std::int32_t> read_sequence(const IndexedDataset& data, std::int64_t sequence) {
+  std::vector<std::int32_t> out(static_cast<std::size_t>(data.lengths()[sequence]));
+  data.read(sequence, 0, out);
+  return out;
+}
+
+/// A list of documents, each a list of sequences.
+using Documents = std::vector<std::vector<std::vector<std::int32_t>>>;
+
+inline void write_documents(const std::string& prefix, DataType type, const Documents& documents) {
+  IndexedDatasetWriter writer(prefix, type);
+  for (const auto& document : documents) {
+    for (const auto& sequence : document) writer.add_sequence(sequence);
+    writer.end_document();
+  }
+  writer.finish();
+}
+
+inline Documents read_documents(const std::string& prefix) {
+  const IndexedDataset data(prefix);
+  Documents documents(static_cast<std::size_t>(data.documents()));
+  for (std::int64_t d = 0; d < data.documents(); ++d) {
+    for (std::int64_t i = data.document_begin(d); i < data.document_begin(d + 1); ++i) {
+      documents[static_cast<std::size_t>(d)].push_back(read_sequence(data, i));
+    }
+  }
+  return documents;
+}
+
+}  // namespace mtl

@@ -1,0 +1,79 @@
+#include "data/divide.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "tests/data/data_folder.h"
+
+using namespace mtl;
+
+namespace {
+
+using Bounds = std::vector<std::int64_t>;
+
+/// One document of each length.
+IndexedDataset documents_of(const Folder& folder, const std::vector<std::size_t>& lengths) {
+  Documents documents;
+  for (const std::size_t length : lengths) {
+    documents.push_back({std::vector<std::int32_t>(length, 1)});
+  }
+  write_documents(folder.path + "data", DataType::u16, documents);
+  return IndexedDataset(folder.path + "data");
+}
+
+}  // namespace
+
+TEST_CASE("documents are divided by weights, halves rounded to even") {
+  Folder folder;
+  const IndexedDataset ten = documents_of(folder, std::vector<std::size_t>(10, 1));
+  CHECK(divide_documents(ten, {8, 1, 1}) == Bounds{0, 8, 9, 10});
+  CHECK(divide_documents(ten, {.5, .5}) == Bounds{0, 5, 10});
+  CHECK(divide_documents(ten, {1, 3}) == Bounds{0, 2, 10});
+  CHECK(divide_documents(ten, {3, 1}) == Bounds{0, 8, 10});
+  CHECK(divide_documents(ten, {1}) == Bounds{0, 10});
+  CHECK(divide_documents(ten, {1e-9, 1}) == Bounds{0, 0, 10});
+  CHECK(divide_documents(ten, std::vector<double>(7, .1)).back() == 10);
+}
+
+TEST_CASE("tokens are divided at the nearest end of a document") {
+  Folder folder;
+  const IndexedDataset data = documents_of(folder, {10, 1, 1, 0, 8, 20});  // ends at 10 11 12 12 20 40
+  CHECK(divide_tokens(data, {1, 1}) == Bounds{0, 5, 6});
+  CHECK(divide_tokens(data, {11, 29}) == Bounds{0, 2, 6});
+  CHECK(divide_tokens(data, {4, 36}) == Bounds{0, 0, 6});
+  CHECK(divide_tokens(data, {5, 35}) == Bounds{0, 0, 6});  // half way: the earlier one
+  CHECK(divide_tokens(data, {6, 34}) == Bounds{0, 1, 6});
+  CHECK(divide_tokens(data, {1, 1, 1, 1}) == Bounds{0, 1, 5, 5, 6});
+}
+
+TEST_CASE("shuffled documents are NumPy's permutation") {
+  // numpy.random.RandomState(1234).permutation(10)
+  CHECK(shuffled_documents(10, 1234) == std::vector<std::uint32_t>{7, 2, 9, 1, 0, 8, 4, 5, 6, 3});
+  CHECK(shuffled_documents(0, 1).empty());
+}
+
+TEST_CASE("a sample has different documents, the same for the same seed, and all of them in the end") {
+  CHECK(sample_documents(1000, 20, 5) == sample_documents(1000, 20, 5));
+  CHECK(sample_documents(1000, 20, 5) != sample_documents(1000, 20, 6));
+  for (const std::int64_t count : {0, 1, 7, 999, 1000}) {
+    const Bounds drawn = sample_documents(1000, count, 3);
+    CHECK(drawn.size() == static_cast<std::size_t>(count));
+    CHECK(std::is_sorted(drawn.begin(), drawn.end()));
+    CHECK(std::adjacent_find(drawn.begin(), drawn.end()) == drawn.end());
+    CHECK(std::all_of(drawn.begin(), drawn.end(), [](std::int64_t i) { return i >= 0 && i < 1000; }));
+  }
+  CHECK_THROWS_AS(sample_documents(3, 4, 1), Error);
+}
+
+TEST_CASE("every set of documents is drawn about equally often") {
+  std::map<Bounds, int> drawn;
+  for (std::uint32_t seed = 0; seed < 10000; ++seed) ++drawn[sample_documents(5, 2, seed)];
+  CHECK(drawn.size() == 10);
+  for (const auto& [set, times] : drawn) {
+    CHECK(times > 850);  // 1000 expected, 5 standard deviations
+    CHECK(times < 1150);
+  }
+}

@@ -1,0 +1,163 @@
+#include "data/document_copy.h"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <random>
+
+#include "base/error.h"
+#include "data/divide.h"
+#include "data/merge.h"
+#include "tests/data/data_folder.h"
+
+using namespace mtl;
+
+namespace {
+
+const CopyProgress kQuiet = [](std::uint64_t) {};
+
+void copy(const std::string& prefix, const IndexedDataset& like, const DocumentList& list, int threads = 2) {
+  DocumentCopy out(prefix, like.type(), like.is_multimodal());
+  out.write(list, threads, kQuiet);
+  out.commit();
+  CHECK(out.bin_hash() == hash_file(prefix + ".bin"));
+  CHECK(out.idx_hash() == hash_file(prefix + ".idx"));
+  CHECK(out.bin_bytes() == file_size(prefix + ".bin"));
+  CHECK(out.idx_bytes() == file_size(prefix + ".idx"));
+  const IndexedDataset made(prefix);
+  CHECK(made.documents() == out.documents());
+  CHECK(made.sequences() == out.sequences());
+  CHECK(made.tokens() == out.tokens());
+}
+
+bool same_files(const std::string& a, const std::string& b) {
+  return read_file(a + ".bin") == read_file(b + ".bin") && read_file(a + ".idx") == read_file(b + ".idx");
+}
+
+/// Random documents of up to `most` tokens in up to three sequences, some of them empty.
+Documents random_documents(std::size_t count, std::uint32_t most, std::uint32_t seed) {
+  std::mt19937 random(seed);
+  Documents documents(count);
+  for (auto& document : documents) {
+    document.resize(random() % 4);
+    for (auto& sequence : document) {
+      sequence.resize(1 + random() % most);
+      for (auto& token : sequence) token = static_cast<std::int32_t>(random() % 60000);
+    }
+  }
+  return documents;
+}
+
+void put_idx_with_modes(const std::string& prefix, const std::string& modes) {
+  const std::string idx = read_file(prefix + ".idx") + modes;
+  std::ofstream(prefix + ".idx", std::ios::binary) << idx;
+}
+
+}  // namespace
+
+TEST_CASE("a data set in pieces, copied one after another, is the data set") {
+  Folder folder;
+  write_documents(folder.path + "all", DataType::u16, random_documents(500, 2000, 1));
+  const IndexedDataset all(folder.path + "all");
+  copy(folder.path + "whole", all, list_of({{&all, 0, 500}}));
+  CHECK(same_files(folder.path + "whole", folder.path + "all"));
+  copy(folder.path + "pieces", all, list_of({{&all, 0, 3}, {&all, 3, 3}, {&all, 3, 17}, {&all, 17, 500}}));
+  CHECK(same_files(folder.path + "pieces", folder.path + "all"));
+  const DocumentList singles{500, [&](std::int64_t i) { return DocumentRange{&all, i, i + 1}; }};
+  copy(folder.path + "singles", all, singles, 3);
+  CHECK(same_files(folder.path + "singles", folder.path + "all"));
+}
+
+TEST_CASE("documents in any order come through whole, whatever the number of threads") {
+  Folder folder;
+  const Documents documents = random_documents(3000, 5000, 2);  // more bytes than one buffer
+  write_documents(folder.path + "all", DataType::i32, documents);
+  const IndexedDataset all(folder.path + "all");
+  const auto order = shuffled_documents(3000, 7);
+  const DocumentList list{3000, [&](std::int64_t i) {
+                            const std::int64_t document = order[static_cast<std::size_t>(i)];
+                            return DocumentRange{&all, document, document + 1};
+                          }};
+  copy(folder.path + "one", all, list, 1);
+  copy(folder.path + "many", all, list, 5);
+  CHECK(same_files(folder.path + "one", folder.path + "many"));
+  const Documents shuffled = read_documents(folder.path + "one");
+  for (std::size_t i = 0; i < order.size(); ++i) CHECK(shuffled[i] == documents[order[i]]);
+}
+
+TEST_CASE("a sequence larger than every buffer is copied") {
+  Folder folder;
+  std::vector<std::int32_t> tokens(9'000'000);
+  std::iota(tokens.begin(), tokens.end(), 0);
+  write_documents(folder.path + "large", DataType::i32, {{{1}}, {tokens}, {{2, 3}}});
+  const IndexedDataset all(folder.path + "large");
+  copy(folder.path + "copy", all, list_of({{&all, 0, 1}, {&all, 1, 2}, {&all, 2, 3}}));
+  CHECK(same_files(folder.path + "copy", folder.path + "large"));
+}
+
+TEST_CASE("modes follow their sequences, and types and modes do not mix") {
+  Folder folder;
+  write_documents(folder.path + "modal", DataType::u16, {{{1}, {2}}, {}, {{3}}});
+  put_idx_with_modes(folder.path + "modal", "\1\2\3");
+  write_documents(folder.path + "plain", DataType::u16, {{{1}}});
+  write_documents(folder.path + "wide", DataType::i32, {{{1}}});
+  write_documents(folder.path + "empty", DataType::u16, {{}, {}});
+  std::vector<std::unique_ptr<IndexedDataset>> data;
+  for (const char* name : {"modal", "empty", "plain", "wide"}) {
+    data.push_back(std::make_unique<IndexedDataset>(folder.path + name));
+  }
+  copy(folder.path + "turned", *data[0],
+       list_of({{data[0].get(), 2, 3}, {data[1].get(), 0, 2}, {data[0].get(), 0, 2}}));
+  const IndexedDataset turned(folder.path + "turned");
+  REQUIRE(turned.is_multimodal());
+  CHECK(turned.documents() == 5);
+  CHECK(read_file(folder.path + "turned.idx").ends_with("\3\1\2"));
+
+  const auto mergeable = [&](std::initializer_list<int> picks) {
+    std::vector<std::unique_ptr<IndexedDataset>> inputs;
+    for (const int pick : picks) {
+      inputs.push_back(std::make_unique<IndexedDataset>(data[static_cast<std::size_t>(pick)]->prefix()));
+    }
+    return check_mergeable(inputs);
+  };
+  CHECK(mergeable({0, 1}).has_modes);
+  CHECK(mergeable({1, 0}).has_modes);
+  CHECK_FALSE(mergeable({1, 2}).has_modes);
+  CHECK_THROWS_WITH_AS(mergeable({2, 0}), doctest::Contains("modal.idx: has modes (multimodal), but"), Error);
+  CHECK_THROWS_WITH_AS(mergeable({2, 3}), doctest::Contains("wide.idx: holds i32, but"), Error);
+  CHECK_THROWS_AS(copy(folder.path + "x", *data[2], list_of({{data[0].get(), 0, 1}})), Error);
+  CHECK_THROWS_AS(copy(folder.path + "x", *data[2], list_of({{data[3].get(), 0, 1}})), Error);
+  CHECK_FALSE(file_exists(folder.path + "x.bin"));
+}
+
+TEST_CASE("a copy that is not committed leaves nothing") {
+  Folder folder;
+  write_documents(folder.path + "all", DataType::u16, {{{1, 2}}});
+  const IndexedDataset all(folder.path + "all");
+  {
+    DocumentCopy out(folder.path + "gone", DataType::u16, false);
+    const CopyProgress stop = [](std::uint64_t) { fail(Exit::failure, "stop"); };
+    CHECK_THROWS_WITH_AS(out.write(list_of({{&all, 0, 1}}), 1, stop), "stop", Error);
+  }
+  CHECK(std::distance(fs::directory_iterator(folder.path), {}) == 2);
+}
+
+TEST_CASE("the token files of a folder, by name in byte order") {
+  Folder folder;
+  for (const char* name : {"b", "a10", "a9", "B", "\xC3\xA9", "a.b"}) {
+    write_documents(folder.path + name, DataType::u16, {{{1}}});
+  }
+  std::ofstream(folder.path + "a9.json") << "{}";
+  std::ofstream(folder.path + "notes.txt") << "x";
+  make_directories(folder.path + "c.bin");
+  std::vector<std::string> names;
+  for (const std::string& prefix : find_token_files(folder.path)) names.push_back(fs::path(prefix).filename());
+  CHECK(names == std::vector<std::string>{"B", "a.b", "a10", "a9", "b", "\xC3\xA9"});
+  fs::remove(folder.path + "b.idx");
+  CHECK_THROWS_WITH_AS(find_token_files(folder.path), doctest::Contains("b.idx: is missing"), Error);
+  make_directories(folder.path + "none");
+  CHECK_THROWS_WITH_AS(find_token_files(folder.path + "none"), doctest::Contains("has no token files"), Error);
+  CHECK_THROWS_AS(find_token_files(folder.path + "absent"), Error);
+}
