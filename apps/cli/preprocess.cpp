@@ -75,6 +75,10 @@ Json preprocess(const PreprocessOptions& options, Console& console) {
   // needs neither memory nor temporary files.
   const std::int64_t parts = options.keep_sequential_samples ? 1 : options.partitions;
   std::optional<std::uint64_t> input_bytes = stored_bytes(files);
+  if (!input_bytes && parts > 1) {
+    fail(Exit::usage, "--partitions ", parts,
+         ": reads its input several times, and a pipe can be read once; add --keep-sequential-samples, or use files");
+  }
   if (input_bytes) *input_bytes *= static_cast<std::uint64_t>(parts);
   InterruptGuard guard(console.program());  // outlives the files that it would remove
   PreprocessOutputs outputs(options, *tokenizer, input_bytes, guard, console);

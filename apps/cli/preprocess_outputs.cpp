@@ -148,18 +148,20 @@ void PreprocessOutputs::publish(const std::vector<StoredInput>& inputs) {
 
 /// What all of the output would take, by the part of the input that was read.
 void PreprocessOutputs::fail_full(const NoSpaceError& error) const {
-  std::string folder = folder_of(options_.output_prefix);
-  std::error_code code;
-  const double written = output_bytes(), left = static_cast<double>(fs::space(folder, code).available);
-  std::string needed = cat("at least ", human_bytes(written), " are needed");
+  const std::string folder = folder_of(options_.output_prefix);
+  const double written = output_bytes();
+  std::string needs = "at least " + human_bytes(written);
   if (input_bytes_ && stored_bytes_ > 0) {
     double part = std::min(1.0, static_cast<double>(stored_bytes_) / static_cast<double>(*input_bytes_));
-    needed = cat("about ", human_bytes(written / part), " are needed");
-    if (part < 1)
-      needed += cat(" (", human_bytes(written), " are for the ", format("%.0f", 100 * part), "% that was read)");
+    needs = cat("about ", human_bytes(written / part), ", by the ", format("%.0f", 100 * part),
+                "% of the input that was read");
   }
-  std::string has = code ? "" : cat(", where ", human_bytes(left), " are free beside them");
-  fail(Exit::io, error.what(), "\n  ", needed, " in ", folder, has, "; no output was left");
+  std::error_code code;
+  const auto space = fs::space(folder, code);
+  std::string has =
+      code ? "" : cat(", and has ", human_bytes(static_cast<double>(space.available)), " free beside them");
+  fail(Exit::io, error.what(), "\n  the output needs ", needs, "; ", folder, " took ", human_bytes(written), " of it",
+       has, ". What was written is removed.");
 }
 
 /// What the token files will take: tokens, 4 + 8 bytes a sequence and 8 a document.

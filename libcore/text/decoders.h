@@ -42,7 +42,7 @@ bool begins_zstd(std::string_view head);
 std::unique_ptr<ByteSource> make_gzip_source(std::unique_ptr<StoredFile> file);
 /// Blocks (`xz -T`) are decoded by up to `threads` threads.
 std::unique_ptr<ByteSource> make_xz_source(std::unique_ptr<StoredFile> file, int threads);
-/// Frames that say how long their content is (at most 32 MiB) are decoded by up to `threads` threads.
+/// Frames of up to 16 MiB as stored, and 32 MiB of content where they say so, are decoded by up to `threads` threads.
 std::unique_ptr<ByteSource> make_zstd_source(std::unique_ptr<StoredFile> file, int threads);
 
 }  // namespace mtl

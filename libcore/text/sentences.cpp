@@ -134,7 +134,7 @@ class Splitter {
     if (is_end(first) || (end > after_ends && is_small(first))) return false;
     std::string_view ends = text_.substr(at, after_ends - at);
     if (ends.find_first_not_of('.') != std::string_view::npos) return true;
-    if (ends.size() > 1) return is_capital(first);
+    if (ends.size() > 1 || follows_end(at)) return is_capital(first);
 
     std::size_t word_begin = at;
     while (word_begin > begin_ && at - word_begin < kLongestWord && !is_break(text_[word_begin - 1])) --word_begin;
@@ -149,6 +149,13 @@ class Splitter {
       return !begins_sentence && !is_small(first);
     }
     return true;
+  }
+
+  /// White space, and another end character before that: the last one of (. . .).
+  bool follows_end(std::size_t at) const {
+    std::size_t before = at;
+    while (before > begin_ && text_[before - 1] == ' ') --before;
+    return before < at && before > begin_ && is_end(text_[before - 1]);
   }
 
   /// What a word cannot go back over: white space, brackets, quotes, a hyphen.

@@ -9,7 +9,7 @@
 //     a sentence (The, He, But, ...), or, for several full stops, begins with any capital;
 //   - it belongs to a number and the next word begins with a small letter, or to a number that begins the sentence and
 //     is the item of a list: 1. First.
-// Of end characters with white space between them (. . .) only the last can end one.
+// Of end characters with blanks between them (. . .) only the last can end one, as several full stops do.
 // A blank line after an end character always ends the sentence; a line break alone never does.
 //
 // Punkt, nltk's splitter, which Megatron-LM uses, has the same shape, with tables learned from a newspaper where this

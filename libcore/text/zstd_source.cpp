@@ -13,27 +13,71 @@ namespace mtl {
 
 namespace {
 
-constexpr std::size_t kPieceBytes = 1 << 20;         // content worth a thread of its own
-constexpr std::size_t kWholeFrameBytes = 32u << 20;  // content of a frame that is decoded in one go
-constexpr std::size_t kPiecesBytes = 64u << 20;      // content of all pieces under way, before the last one is added
+constexpr std::size_t kPieceBytes = 1 << 20;          // content worth a thread of its own
+constexpr std::size_t kFrameBytes = 32u << 20;        // content of a frame that a thread decodes at once
+constexpr std::size_t kStoredFrameBytes = 16u << 20;  // such a frame as it is stored
+constexpr std::size_t kPiecesBytes = 256u << 20;      // content of all pieces under way, before the last one is added
+constexpr int kPieceWindowLog = 27;                   // 128 MiB: what `zstd -22 --ultra` uses
 
-/// Whole frames, decoded in one go.
-std::string decode_frames(const std::string& stored, std::size_t content_bytes, const std::string& complaint) {
-  std::string out(content_bytes, '\0');
-  std::size_t got = ZSTD_decompress(out.data(), out.size(), stored.data(), stored.size());
-  if (ZSTD_isError(got) || got != content_bytes) fail(Exit::bad_data, complaint);
-  return out;
+struct Free {
+  void operator()(ZSTD_DCtx* context) const { ZSTD_freeDCtx(context); }
+};
+using Context = std::unique_ptr<ZSTD_DCtx, Free>;
+
+Context make_context(int window_log) {
+  Context context(ZSTD_createDCtx());
+  require(context != nullptr, "zstd does not start");
+  ZSTD_DCtx_setParameter(context.get(), ZSTD_d_windowLogMax, window_log);
+  return context;
 }
 
-/// Frames of known and moderate size are gathered into pieces, which threads decode; every other frame is decoded as a
-/// stream. Both give their output in the order of the file.
+/// Whole frames in memory.
+class Piece {
+ public:
+  /// `content_bytes`: what the frames say, or a guess. `complaint`: what is said when they are damaged.
+  Piece(std::string stored, std::size_t content_bytes, std::string complaint)
+      : stored_(std::move(stored)), content_bytes_(content_bytes), complaint_(std::move(complaint)) {}
+
+  /// The next part of the content, about kFrameBytes at most: all of it, but for frames that did not say how much they
+  /// hold. Empty at the end.
+  std::string next() {
+    constexpr std::size_t most = kFrameBytes + kPieceBytes;
+    if (is_frame_done_ && taken_ == stored_.size()) return {};
+    if (context_ == nullptr) context_ = make_context(kPieceWindowLog);
+    std::string out(std::min(content_bytes_, most), '\0');
+    std::size_t used = 0;
+    while (used < most && !(is_frame_done_ && taken_ == stored_.size())) {
+      if (used == out.size()) out.resize(std::clamp(2 * out.size(), kPieceBytes, most));
+      ZSTD_outBuffer to{out.data(), out.size(), used};
+      ZSTD_inBuffer from{stored_.data(), stored_.size(), taken_};
+      std::size_t status = ZSTD_decompressStream(context_.get(), &to, &from);
+      bool stands_still = to.pos == used && from.pos == taken_;
+      if (ZSTD_isError(status) || (stands_still && status != 0)) fail(Exit::bad_data, complaint_);
+      is_frame_done_ = status == 0;
+      used = to.pos;
+      taken_ = from.pos;
+    }
+    out.resize(used);
+    return out;
+  }
+
+ private:
+  std::string stored_;
+  std::size_t content_bytes_;
+  std::string complaint_;
+  Context context_;
+  std::size_t taken_ = 0;  // of stored_
+  bool is_frame_done_ = false;
+};
+
+/// Frames of moderate size are gathered into pieces, which threads decode; every other frame is decoded as a stream.
+/// Both give their output in the order of the file.
 class ZstdSource : public FileSource {
  public:
   ZstdSource(std::unique_ptr<StoredFile> file, int threads)
-      : FileSource(std::move(file), "zstd"), threads_(static_cast<std::size_t>(threads)), context_(ZSTD_createDCtx()) {
-    require(context_ != nullptr, "zstd does not start");
-    ZSTD_DCtx_setParameter(context_.get(), ZSTD_d_windowLogMax, 30);  // kDecoderBytes
-  }
+      : FileSource(std::move(file), "zstd"),
+        threads_(static_cast<std::size_t>(threads)),
+        context_(make_context(30)) {}  // kDecoderBytes
 
   std::size_t read(char* buffer, std::size_t bytes) override {
     while (true) {
@@ -55,15 +99,13 @@ class ZstdSource : public FileSource {
   }
 
  private:
-  struct Piece {
-    std::future<std::string> content;
-    std::size_t content_bytes;
+  struct UnderWay {
+    std::unique_ptr<Piece> piece;
+    std::future<std::string> content;  // its first part; what may follow is decoded when it is asked for
+    std::size_t bytes;
   };
   struct Frame {
     std::size_t stored_bytes, content_bytes;
-  };
-  struct Free {
-    void operator()(ZSTD_DCtx* context) const { ZSTD_freeDCtx(context); }
   };
 
   std::size_t take(char* buffer, std::size_t bytes) {
@@ -74,9 +116,11 @@ class ZstdSource : public FileSource {
   }
 
   void next_content() {
-    content_ = pieces_.front().content.get();
+    UnderWay& first = pieces_.front();
+    content_ = first.content.valid() ? first.content.get() : first.piece->next();
     taken_ = 0;
-    pieces_bytes_ -= pieces_.front().content_bytes;
+    if (!content_.empty()) return;
+    pieces_bytes_ -= first.bytes;
     pieces_.pop_front();
   }
 
@@ -84,7 +128,7 @@ class ZstdSource : public FileSource {
   bool start_piece() {
     std::string stored;
     std::size_t content_bytes = 0;
-    while (content_bytes < kPieceBytes && stored.size() < kWholeFrameBytes) {
+    while (content_bytes < kPieceBytes) {
       std::optional<Frame> frame = whole_frame();
       if (!frame) break;
       stored += file_->available().substr(0, frame->stored_bytes);
@@ -92,34 +136,37 @@ class ZstdSource : public FileSource {
       content_bytes += frame->content_bytes;
     }
     if (stored.empty()) return false;
-    std::string complaint = damaged_text();
+    auto piece = std::make_unique<Piece>(std::move(stored), content_bytes, damaged_text());
+    auto content = std::async(std::launch::async, [piece = piece.get()] { return piece->next(); });
     pieces_bytes_ += content_bytes;
-    pieces_.push_back({std::async(std::launch::async,
-                                  [stored = std::move(stored), content_bytes, complaint = std::move(complaint)] {
-                                    return decode_frames(stored, content_bytes, complaint);
-                                  }),
-                       content_bytes});
+    pieces_.push_back({std::move(piece), std::move(content), content_bytes});
     return true;
   }
 
-  /// The frame that begins here, read to its end; nothing when it does not say how long its content is, is too long, or
-  /// is broken: the stream decoder finds out what is wrong with it.
+  /// The frame that begins here, read to its end; nothing when it is long, wants a large window, or is broken: the
+  /// stream decoder finds out what is wrong with it. A frame that does not say what it holds is taken to be packed to
+  /// a quarter.
   std::optional<Frame> whole_frame() {
     constexpr std::size_t kHeaderBytes = 18;
     file_->fill_to(kHeaderBytes);
     std::string_view head = file_->available();
-    if (!begins_zstd(head)) return {};
+    if (!begins_zstd(head) || window_log(head) > kPieceWindowLog) return {};
     unsigned long long content = ZSTD_getFrameContentSize(head.data(), head.size());
-    if (content == ZSTD_CONTENTSIZE_UNKNOWN || content == ZSTD_CONTENTSIZE_ERROR || content > kWholeFrameBytes)
-      return {};
-    const std::size_t most = kHeaderBytes + ZSTD_compressBound(static_cast<std::size_t>(content));
+    const bool is_known = content != ZSTD_CONTENTSIZE_UNKNOWN;
+    if (content == ZSTD_CONTENTSIZE_ERROR || (is_known && content > kFrameBytes)) return {};
     for (bool more = true;;) {
       std::string_view from = file_->available();
       std::size_t stored = ZSTD_findFrameCompressedSize(from.data(), from.size());
-      if (!ZSTD_isError(stored)) return Frame{stored, static_cast<std::size_t>(content)};
-      if (!more || from.size() >= most) return {};
-      more = file_->fill_to(std::min(most, 2 * from.size()));
+      if (!ZSTD_isError(stored)) return Frame{stored, is_known ? static_cast<std::size_t>(content) : 4 * stored};
+      if (!more || from.size() >= kStoredFrameBytes) return {};
+      more = file_->fill_to(std::min(kStoredFrameBytes, 2 * from.size()));
     }
+  }
+
+  /// Of the window that a frame asks for, rounded down; 0 when it is as long as the content. (RFC 8878, 3.1.1.1)
+  static int window_log(std::string_view head) {
+    bool is_single_segment = head.size() < 6 || (head[4] & 0x20) != 0 || !starts_with(head, "\x28\xB5\x2F\xFD");
+    return is_single_segment ? 0 : 10 + (static_cast<unsigned char>(head[5]) >> 3);
   }
 
   std::size_t read_stream(char* buffer, std::size_t bytes) {
@@ -145,19 +192,19 @@ class ZstdSource : public FileSource {
   }
 
   std::size_t threads_;
-  std::deque<Piece> pieces_;  // under way, in the order of the file
+  std::deque<UnderWay> pieces_;  // in the order of the file
   std::size_t pieces_bytes_ = 0;
   std::string content_;  // of the piece being handed out
   std::size_t taken_ = 0;
-  std::unique_ptr<ZSTD_DCtx, Free> context_;
+  Context context_;
   bool in_stream_ = false;  // in the middle of a frame that is decoded as a stream
 };
 
 }  // namespace
 
 bool begins_zstd(std::string_view head) {
-  bool skippable = head.size() >= 4 && (head[0] & 0xF0) == 0x50 && head.substr(1, 3) == "\x2A\x4D\x18";
-  return skippable || starts_with(head, "\x28\xB5\x2F\xFD");
+  bool is_skippable = head.size() >= 4 && (head[0] & 0xF0) == 0x50 && head.substr(1, 3) == "\x2A\x4D\x18";
+  return is_skippable || starts_with(head, "\x28\xB5\x2F\xFD");
 }
 
 std::unique_ptr<ByteSource> make_zstd_source(std::unique_ptr<StoredFile> file, int threads) {

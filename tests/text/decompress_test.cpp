@@ -96,8 +96,12 @@ struct Format {
   const char* name;
   std::function<std::string(const std::string&)> compress;
 };
-const Format kFormats[] = {{"gzip", gzip}, {"xz", xz}, {"zstd", zstd}, {"xz blocks", xz_blocks},
-                           {"zstd without size", zstd_unsized}, {"zstd frames", zstd_frames}};
+const Format kFormats[] = {{"gzip", gzip},
+                           {"xz", xz},
+                           {"zstd", zstd},
+                           {"xz blocks", xz_blocks},
+                           {"zstd without size", zstd_unsized},
+                           {"zstd frames", zstd_frames}};
 
 struct TempFile {
   std::string path = fs::temp_directory_path() / cat("mtl_decompress_", ::getpid());
@@ -178,10 +182,16 @@ TEST_CASE("decompress: other formats are refused by name") {
 TEST_CASE("decompress: a small file that wants a large window is refused before it gets one") {
   TempFile file;
   // Magic, descriptor without content size, window of 2^31 bytes, one raw block of a byte.
-  std::string window("\x28\xB5\x2F\xFD\x00\xA8\x09\x00\x00" "a", 10);
+  std::string window(
+      "\x28\xB5\x2F\xFD\x00\xA8\x09\x00\x00"
+      "a",
+      10);
   CHECK_THROWS_WITH_AS(file.read(window), doctest::Contains("more than 1024 MiB to decompress"), Error);
   // A frame that says 16 MiB of content and has one byte.
-  std::string liar("\x28\xB5\x2F\xFD\xA0\x00\x00\x00\x01\x09\x00\x00" "a", 13);
+  std::string liar(
+      "\x28\xB5\x2F\xFD\xA0\x00\x00\x00\x01\x09\x00\x00"
+      "a",
+      13);
   CHECK_THROWS_WITH_AS(file.read(liar), doctest::Contains("damaged zstd data"), Error);
 }
 

@@ -70,8 +70,9 @@ TEST_CASE("sentences: what lies between them can be kept") {
 
 TEST_CASE("sentences: of any bytes, they are in order, and only white space is lost") {
   std::mt19937 random(7);
-  const std::string_view parts[] = {".", "?", "!", " ", "\n", "\"", ")", "(", "a", "The", "Mr", "U.S", "12", "\xC2\xA0",
-                                    "\xE2\x80\x9D", "\xE3\x80\x80", "\xC3\xA9", "\xFF", "\xE2\x80", "word"};
+  const std::string_view parts[] = {
+      ".",  "?",   "!",  " ",        "\n",           "\"",           ")",        "(",    "a",        "The",
+      "Mr", "U.S", "12", "\xC2\xA0", "\xE2\x80\x9D", "\xE3\x80\x80", "\xC3\xA9", "\xFF", "\xE2\x80", "word"};
   std::vector<std::string_view> sentences, kept;
   for (int round = 0; round < 20000; ++round) {
     std::string text;
