@@ -14,7 +14,7 @@
 
 namespace {
 
-constexpr std::size_t kMost = std::size_t{16} << 20;  // of the content: a bomb has more than anyone would wait for
+constexpr std::size_t kMost = std::size_t{4} << 20;  // of the content: a bomb has more than anyone would wait for
 
 /// The content's beginning, or how the error begins.
 std::string read_some(const std::string& path, std::size_t portion, int threads) {
