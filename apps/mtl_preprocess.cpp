@@ -77,6 +77,8 @@ void check(Flags& flags, const PreprocessOptions& options) {
                       "; a text may be a list of strings, one for each sentence"));
   }
   for (const std::string& key : options.json_keys) {
+    if (key.find('/') != std::string::npos)
+      flags.problem("--json-keys " + key, "a key becomes part of a file's name, which cannot hold a /");
     if (std::count(options.json_keys.begin(), options.json_keys.end(), key) > 1) {
       flags.problem("--json-keys " + key, "is named twice, so its files would be written twice");
       break;
