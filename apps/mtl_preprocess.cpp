@@ -1,10 +1,12 @@
 // mtl-preprocess: JSON lines to the token files that mtl-train and Megatron-LM read.
 #include <algorithm>
+#include <cmath>
 
 #include "base/str.h"
 #include "cli/preprocess.h"
 #include "cli/run_main.h"
 #include "cli/tokenizer_flags.h"
+#include "text/sentences.h"
 
 using namespace mtl;
 
@@ -23,6 +25,11 @@ void add_flags(Flags& flags, PreprocessOptions& options) {
   flags.section("Output");
   flags.add("--output-prefix", &options.output_prefix, "PREFIX", "write PREFIX_KEY_document.bin, .idx and .json")
       .required();
+  flags.add_switch("--split-sentences", options.split_sentences,
+                   "every sentence becomes a sequence of its own, in PREFIX_KEY_sentence.bin, .idx and .json");
+  flags.add("--lang", &options.lang, "LANGUAGE", "language of --split-sentences: " + join(sentence_languages(), ", "));
+  flags.add_switch("--keep-newlines", options.keep_newlines,
+                   "with --split-sentences: a sentence keeps the line breaks and blanks that follow it");
   flags.add_switch("--append-eod", options.append_eod,
                    "end every document that is not empty with the end-of-document token");
   flags.add(
@@ -46,10 +53,6 @@ void add_old_flags(Flags& flags) {
   flags.acknowledge("--dataset-impl", 1, "there is one format, mmap's");
   flags.acknowledge("--chunk-size", 1, "chunks size themselves");
   flags.acknowledge("--make-vocab-size-divisible-by", 1, "padding the vocabulary is up to mtl-train");
-  flags.refuse("--split-sentences", 0,
-               "splitting into sentences (for BERT) is not supported; give a list of strings as the text");
-  flags.refuse("--lang", 1, "only --split-sentences has a language, and that is not supported");
-  flags.refuse("--keep-newlines", 0, "belongs to --split-sentences, which is not supported; newlines are always kept");
 }
 
 void check(Flags& flags, const PreprocessOptions& options) {
@@ -67,7 +70,15 @@ void check(Flags& flags, const PreprocessOptions& options) {
     flags.problem("--input -",
                   "--partitions reads its input several times; add --keep-sequential-samples, or use a file");
   }
+  const std::vector<std::string>& languages = sentence_languages();
+  if (options.split_sentences && std::count(languages.begin(), languages.end(), options.lang) == 0) {
+    flags.problem("--lang " + options.lang,
+                  cat("--split-sentences has no rules for this language, only for ", join(languages, ", "),
+                      "; a text may be a list of strings, one for each sentence"));
+  }
   for (const std::string& key : options.json_keys) {
+    if (key.find('/') != std::string::npos)
+      flags.problem("--json-keys " + key, "a key becomes part of a file's name, which cannot hold a /");
     if (std::count(options.json_keys.begin(), options.json_keys.end(), key) > 1) {
       flags.problem("--json-keys " + key, "is named twice, so its files would be written twice");
       break;
@@ -78,11 +89,21 @@ void check(Flags& flags, const PreprocessOptions& options) {
   }
 }
 
+/// Flags of scripts for BERT that choose nothing here, said once.
+void note_idle_flags(const Flags& flags, const PreprocessOptions& options, Console& console) {
+  if (options.split_sentences) return;
+  if (flags.was_given("--lang")) console.info("--lang: chooses nothing without --split-sentences");
+  if (options.keep_newlines)
+    console.info("--keep-newlines: chooses nothing without --split-sentences; newlines are always kept");
+}
+
 std::string closing_line(const Json& summary) {
-  auto count = [&](const char* key) { return with_commas(summary.at(key).as_int()); };
-  std::string line = cat(count("documents"), " documents, ", count("tokens"), " tokens in ",
-                         human_seconds(summary.at("seconds").as_number()),
-                         format(" (%.1f MB/s)", summary.at("mb_per_second").as_number()));
+  auto number = [&](const char* key) { return summary.at(key).as_number(); };
+  auto count = [&](const char* key) { return with_commas(std::llround(number(key))); };
+  std::string line = cat(count("documents"), " documents, ", count("tokens"), " tokens, ",
+                         format("%.1f MB in ", number("bytes") / 1e6), human_seconds(number("seconds")),
+                         format(" (%.1f MB/s, ", number("mb_per_second")), count("documents_per_second"),
+                         " documents/s, ", count("tokens_per_second"), " tokens/s)");
   if (summary.at("skipped").as_int() > 0)
     line += cat("; ", count("skipped"), " bad lines in ", summary.at("rejects").as_string());
   for (const Json& output : summary.at("outputs").as_array())
@@ -100,6 +121,7 @@ int main(int argc, char** argv) {
   add_old_flags(flags);
   flags.check([&] { check(flags, options); });
   return run_main(flags, argc, argv, [&](Console& console) {
+    note_idle_flags(flags, options, console);
     Json summary = preprocess(options, console);
     if (options.json) {
       print_out(summary.dump() + "\n");

@@ -1,5 +1,9 @@
 // mtl-preprocess: JSON lines to token files. Threads tokenise chunks of lines, one writer takes them in order, so the
 // output does not depend on the number of threads and memory does not grow with the input.
+//
+//   preprocess.cpp          the run: inputs, passes, what happens in which order
+//   preprocess_chunk.h      the part of one thread: lines to tokens
+//   preprocess_outputs.h    the writing side: token files, rejects, provenance, figures
 #pragma once
 
 #include <cstdint>
@@ -17,6 +21,9 @@ struct PreprocessOptions {
   std::vector<std::string> inputs;  // files; "-" is standard input
   std::vector<std::string> json_keys = {"text"};
   std::string output_prefix;
+  bool split_sentences = false;
+  std::string lang = "english";  // of split_sentences
+  bool keep_newlines = false;    // split_sentences keeps the white space between two sentences
   bool append_eod = false;
   std::int64_t workers = 0;
   std::optional<std::int64_t> log_interval;  // documents between progress lines; every ten seconds when empty
@@ -28,9 +35,12 @@ struct PreprocessOptions {
   std::vector<std::string> command;  // as typed, for provenance
 };
 
-/// Writes PREFIX_KEY_document.bin, .idx and .json (provenance) for every key and returns a summary:
-/// {"schema": "mtl-preprocess/1", "documents", "tokens", "bytes", "seconds", "mb_per_second", "skipped", "outputs"}.
-/// A bad line is Error(bad_data) "FILE:LINE: what (column N)", and then no output appears.
+/// Writes PREFIX_KEY_document.bin, .idx and .json (provenance) for every key (PREFIX_KEY_sentence with split_sentences)
+/// and returns a summary: {"schema": "mtl-preprocess/1", "documents", "tokens", "bytes" (of text), "input_bytes" (as
+/// stored, null when unknown), "seconds", "mb_per_second", "documents_per_second", "tokens_per_second", "skipped",
+/// "rejects", "outputs"}.
+/// A bad line is Error(bad_data) "FILE:LINE: what (column N)", and then no output appears. INT, TERM and HUP end the
+/// process and leave nothing either.
 Json preprocess(const PreprocessOptions& options, Console& console);
 
 }  // namespace mtl

@@ -1,5 +1,6 @@
 #include "cli/run_main.h"
 
+#include <fcntl.h>
 #include <sched.h>
 #include <unistd.h>
 
@@ -15,6 +16,15 @@
 namespace mtl {
 
 namespace {
+
+/// A standard stream that was closed (`2>&-`) would lend its number to the next file opened, and messages would be
+/// written into it. It becomes one that fails when it is used, as a closed one does.
+void reserve_standard_streams() {
+  for (int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(descriptor, F_GETFD) == -1 && errno == EBADF)
+      (void)!::open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+  }
+}
 
 /// What needs no run.
 void answer(const Flags& flags, Flags::Request request) {
@@ -39,6 +49,7 @@ int run_main(Flags& flags, int argc, const char* const* argv, const std::functio
 
 int run_main(Flags& flags, int argc, const char* const* argv, const std::function<Exit(Console&)>& run,
              const RunFrame& frame) {
+  reserve_standard_streams();
   // `mtl-data cat x | head`: a reader that left is no fault; the default action ends the process without a word.
   std::signal(SIGPIPE, SIG_DFL);
   Console console(frame.name.empty() ? flags.program() : frame.name);

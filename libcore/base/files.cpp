@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <utility>
 
 #include "base/error.h"
@@ -53,11 +54,17 @@ ssize_t write_some(int descriptor, const char* data, std::size_t bytes) {
   return ::write(descriptor, data, bytes);
 }
 
+bool is_full(int code) { return code == ENOSPC || code == EDQUOT; }
+
 [[noreturn]] void fail_write(const std::string& path, std::uint64_t written) {
   int code = errno;
-  std::string remedy = code == ENOSPC ? "; free some space on that disk and start again" : "";
+  std::string action = cat("write after ", written, " bytes");
+  if (is_full(code)) {
+    throw NoSpaceError(cat(path, ": cannot ", action, ": ", std::strerror(code),
+                           "; free some space on that disk and start again"));
+  }
   errno = code;
-  fail_errno(path, cat("write after ", written, " bytes", remedy));
+  fail_errno(path, action);
 }
 
 }  // namespace
@@ -96,7 +103,9 @@ void OutputFile::write(const void* data, std::size_t bytes) {
 }
 
 void OutputFile::sync() {
-  if (fault_now() || ::fsync(descriptor_) != 0) fail_errno(path_, "sync to disk");
+  if (!fault_now() && ::fsync(descriptor_) == 0) return;
+  if (is_full(errno)) throw NoSpaceError(cat(path_, ": cannot sync to disk: ", std::strerror(errno)));
+  fail_errno(path_, "sync to disk");
 }
 
 void OutputFile::close() {
@@ -104,15 +113,22 @@ void OutputFile::close() {
   if (descriptor >= 0 && ::close(descriptor) != 0) fail_errno(path_, "close");
 }
 
-AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), out_(cat(path_, ".tmp.", ::getpid())) {}
+std::string AtomicFile::temporary_name(const std::string& path) { return cat(path, ".tmp.", ::getpid()); }
+
+AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), out_(temporary_name(path_)) {}
 
 AtomicFile::~AtomicFile() {
   if (!committed_ && !path_.empty()) ::unlink(out_.path().c_str());
 }
 
-void AtomicFile::commit() {
+void AtomicFile::seal() {
   out_.sync();
   out_.close();
+  sealed_ = true;
+}
+
+void AtomicFile::commit() {
+  if (!sealed_) seal();
   rename_path(out_.path(), path_);
   committed_ = true;
   sync_directory(fs::path(path_).parent_path().string());

@@ -16,11 +16,18 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
 #include "base/hash.h"
 
 namespace mtl {
 
 namespace fs = std::filesystem;
+
+/// Error(io) of a disk that is full, or of a quota that is used up: whoever knows how much is still to come can say so.
+class NoSpaceError : public Error {
+ public:
+  explicit NoSpaceError(const std::string& what) : Error(Exit::io, what) {}
+};
 
 /// A file being written. Throws Error(io) on any failure. What was not closed is left behind, incomplete.
 class OutputFile {
@@ -57,13 +64,17 @@ class AtomicFile {
   OutputFile& out() { return out_; }
   void write(std::string_view text) { out_.write(text); }
   void write(const void* data, std::size_t bytes) { out_.write(data, bytes); }
-  /// fsync, rename, fsync of the folder.
+  /// fsync: what can fail for want of space is done, commit() only gives the name. For files that appear together.
+  void seal();
+  /// Seals what is not sealed, renames, and syncs the folder.
   void commit();
+  /// What the file is called until commit().
+  static std::string temporary_name(const std::string& path);
 
  private:
   std::string path_;
   OutputFile out_;
-  bool committed_ = false;
+  bool sealed_ = false, committed_ = false;
 };
 
 void write_file_atomic(const std::string& path, std::string_view content);

@@ -43,7 +43,10 @@ class IndexedDatasetWriter {
   void add_sequence(std::span<const std::int32_t> tokens);
   /// Closes the document. One without a sequence is recorded as empty.
   void end_document();
-  /// Completes both files. Sequences after the last end_document() are an error.
+  /// Completes both files on the disk, under their temporary names: several writers can then finish() together.
+  /// Sequences after the last end_document() are an error.
+  void seal();
+  /// Seals what is not sealed; then both files have their names.
   void finish();
 
   std::int64_t tokens() const { return tokens_; }
@@ -56,6 +59,7 @@ class IndexedDatasetWriter {
 
   DataType type_;
   AtomicFile bin_, idx_;
+  bool sealed_ = false;
   std::string buffer_;  // encoded tokens on their way to .bin
   std::vector<std::int32_t> lengths_;
   std::vector<std::int64_t> document_indices_{0};

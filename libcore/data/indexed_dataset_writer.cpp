@@ -76,10 +76,17 @@ void IndexedDatasetWriter::add_sequence(std::span<const std::int32_t> tokens) {
 
 void IndexedDatasetWriter::end_document() { document_indices_.push_back(sequences()); }
 
-void IndexedDatasetWriter::finish() {
+void IndexedDatasetWriter::seal() {
   require(document_indices_.back() == sequences(), bin_.out().path(), ": the last document was not ended");
   flush();
   write_index();
+  bin_.seal();
+  idx_.seal();
+  sealed_ = true;
+}
+
+void IndexedDatasetWriter::finish() {
+  if (!sealed_) seal();
   // The .idx comes last: where it stands, the .bin is complete.
   bin_.commit();
   idx_.commit();

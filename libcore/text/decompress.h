@@ -1,7 +1,11 @@
 // Bytes from a file or standard input, decompressed on the way: gzip, xz and zstd are known by their first bytes,
 // whatever the name. Several members, streams or frames in one file are read one after another.
 //
-// A truncated or damaged file is Error(bad_data) that names it, and so is one whose decoder wants more than 1 GiB.
+// Decoding runs ahead in a thread of its own, and in several where the format allows it: blocks of xz, and frames of
+// zstd that are not too long. A gzip member can only be decoded from its beginning, by one thread.
+//
+// A truncated or damaged file is Error(bad_data) that names it, and so are one with something else behind its data, one
+// whose decoder wants more than 1 GiB, and one that was packed in another way (bzip2, zip, ...).
 #pragma once
 
 #include <cstdint>
@@ -15,6 +19,7 @@ struct StoredInput {
   std::string path;
   std::uint64_t bytes = 0;
   std::uint64_t hash = 0;  // XXH3
+  bool operator==(const StoredInput&) const = default;
 };
 
 class ByteSource {
@@ -26,10 +31,13 @@ class ByteSource {
   virtual StoredInput stored() const = 0;
 };
 
-/// `path` may be "-", standard input. Decompression runs ahead in a thread of its own.
-std::unique_ptr<ByteSource> open_input(const std::string& path);
+/// `path` may be "-", standard input. `threads`: how many decode at most; 0 means one for each core, up to 8.
+std::unique_ptr<ByteSource> open_input(const std::string& path, int threads = 0);
 
 /// The whole content.
 std::string read_all(const std::string& path);
+
+/// How messages call an input: its path, or "standard input".
+std::string input_name(const std::string& path);
 
 }  // namespace mtl

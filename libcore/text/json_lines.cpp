@@ -7,39 +7,59 @@
 
 namespace mtl {
 
-LineReader::LineReader(std::vector<std::string> paths, std::size_t chunk_bytes)
-    : paths_(std::move(paths)), chunk_bytes_(chunk_bytes) {}
+LineReader::LineReader(std::vector<std::string> paths, LineReaderOptions options)
+    : paths_(std::move(paths)), options_(options) {
+  // Only the first line of a chunk can be long, which is what fill_chunk looks at.
+  options_.chunk_bytes =
+      std::clamp<std::size_t>(options_.chunk_bytes, 1, std::max<std::size_t>(1, options_.line_bytes / 2));
+}
 
 /// Reads more of the current file behind rest_; false at its end.
 bool LineReader::fill() {
   std::size_t before = rest_.size();
-  rest_.resize(before + chunk_bytes_);
-  std::size_t got = source_->read(rest_.data() + before, chunk_bytes_);
+  rest_.resize(before + options_.chunk_bytes);
+  std::size_t got = source_->read(rest_.data() + before, options_.chunk_bytes);
   rest_.resize(before + got);
   return got > 0;
+}
+
+/// Fills rest_ with a chunk; `end` is where its last line ends. False when the file ended, and then rest_ is the chunk.
+bool LineReader::fill_chunk(std::size_t& end) {
+  std::size_t searched = 0;
+  bool more = true;
+  end = 0;  // no newline yet
+  while (more && (rest_.size() < options_.chunk_bytes || end == 0)) {
+    more = fill();
+    std::size_t newline = std::string_view(rest_).substr(searched).rfind('\n');
+    if (newline != std::string_view::npos) end = searched + newline + 1;
+    searched = rest_.size();
+    if (rest_.size() > options_.line_bytes && rest_.find('\n') > options_.line_bytes) {
+      fail(Exit::bad_data, input_name(paths_[file_]), ":", line_, ": the line is longer than ",
+           human_bytes(static_cast<double>(options_.line_bytes)),
+           ", the limit that keeps memory bounded; split its document into several lines");
+    }
+  }
+  return more;
 }
 
 std::optional<LineChunk> LineReader::next() {
   while (file_ < paths_.size()) {
     if (source_ == nullptr) {
-      source_ = open_input(paths_[file_]);
+      source_ = open_input(paths_[file_], options_.decode_threads);
       line_ = 1;
     }
-    std::size_t searched = 0, end = std::string::npos;
-    bool more = true;
-    while (more && (rest_.size() < chunk_bytes_ || end == std::string::npos)) {
-      more = fill();
-      std::size_t newline = std::string_view(rest_).substr(searched).rfind('\n');
-      if (newline != std::string_view::npos) end = searched + newline + 1;
-      searched = rest_.size();
-    }
-    LineChunk chunk{paths_[file_], line_, index_, std::move(rest_)};
+    std::size_t end;
+    bool more = fill_chunk(end);
+    LineChunk chunk{input_name(paths_[file_]), line_, index_, std::move(rest_)};
     rest_.clear();
     if (more) {
       rest_.assign(chunk.text, end);
       chunk.text.resize(end);
+      chunk.stored_bytes = stored_bytes_ + source_->stored().bytes;
     } else {
       stored_.push_back(source_->stored());
+      stored_bytes_ += stored_.back().bytes;
+      chunk.stored_bytes = stored_bytes_;
       source_.reset();
       ++file_;
     }
@@ -86,6 +106,8 @@ void TextExtractor::read(std::string_view line) {
   JsonCursor cursor(line);
   try {
     char first = cursor.peek();
+    if (starts_with(line, "\xEF\xBB\xBF"))
+      fail(Exit::bad_data, "byte 1: a byte order mark; cut it off: tail -c +4 FILE | ... --input -");
     if (first == '\0' && cursor.offset() == line.size()) fail(Exit::bad_data, "byte 1: a blank line");
     if (first != '{') {
       cursor.skip_value();

@@ -1,7 +1,7 @@
 // Files of JSON lines: chunks of whole lines that threads can share, and the texts that one line holds.
 //
 // Lines end with \n (or \r\n); the last one of a file may lack it. A line is validated as Python's json module does
-// (base/json.h); of duplicate keys the last counts.
+// (base/json.h); of duplicate keys the last counts. A line has a limit, so that memory has one whatever the input.
 #pragma once
 
 #include <cstdint>
@@ -21,27 +21,38 @@ struct LineChunk {
   std::int64_t first_line = 1;   // number of the first one in its file, from 1
   std::int64_t first_index = 0;  // its index among the lines of all files, from 0
   std::string text;
+  std::uint64_t stored_bytes = 0;  // how much of all files had been read as they are stored when the chunk was complete
+};
+
+/// The longest line that is taken: 256 MiB.
+inline constexpr std::size_t kLineBytes = std::size_t{256} << 20;
+
+struct LineReaderOptions {
+  std::size_t chunk_bytes = 1 << 20;    // a chunk is about so long, or one line that is longer
+  std::size_t line_bytes = kLineBytes;  // a longer line is Error(bad_data) "FILE:LINE: ..."
+  int decode_threads = 0;               // as in open_input
 };
 
 /// The lines of several files, one file after another.
 class LineReader {
  public:
-  /// Chunks have about `chunk_bytes` bytes, or one line that is longer.
-  explicit LineReader(std::vector<std::string> paths, std::size_t chunk_bytes = 1 << 20);
-  /// The next lines; empty at the end. Throws what open_input and ByteSource throw.
+  explicit LineReader(std::vector<std::string> paths, LineReaderOptions options = {});
+  /// The next lines; empty at the end. Throws what open_input and ByteSource throw, and for a line that is too long.
   std::optional<LineChunk> next();
   /// The files that were read to their end.
   const std::vector<StoredInput>& stored() const { return stored_; }
 
  private:
   bool fill();
+  bool fill_chunk(std::size_t& end);
   std::vector<std::string> paths_;
-  std::size_t chunk_bytes_;
+  LineReaderOptions options_;
   std::size_t file_ = 0;
   std::unique_ptr<ByteSource> source_;
   std::string rest_;  // what follows the last newline so far
   std::int64_t line_ = 1, index_ = 0;
   std::vector<StoredInput> stored_;
+  std::uint64_t stored_bytes_ = 0;  // of stored_
 };
 
 /// Calls `use(line, number, index)` for each line of a chunk, without its newline.

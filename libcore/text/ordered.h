@@ -13,20 +13,27 @@
 
 namespace mtl {
 
+struct Weightless {
+  std::size_t operator()(const auto&) const { return 0; }
+};
+
 /// `produce()` gives an optional item and is never called by two threads at once; `make_worker()` is called once for
 /// each thread and gives the function from an item to its result; `consume(result)` runs in the calling thread.
-/// At most 3 items a thread are under way. An exception of any of them ends the work, in the order of the items: what
-/// comes before the item that failed is consumed.
-template <class Result, class Produce, class MakeWorker, class Consume>
-void run_ordered(int threads, Produce produce, MakeWorker make_worker, Consume consume) {
+/// At most 3 items a thread are under way, and no new one is asked for while those under way weigh `budget` or more.
+/// An exception of any of them ends the work, in the order of the items: what comes before the item that failed is
+/// consumed.
+template <class Result, class Produce, class MakeWorker, class Consume, class Weigh = Weightless>
+void run_ordered(int threads, Produce produce, MakeWorker make_worker, Consume consume, Weigh weigh = {},
+                 std::size_t budget = 1) {
   struct Outcome {
     std::optional<Result> result;
     std::exception_ptr error;
+    std::size_t weight = 0;
   };
   std::mutex source_mutex, mutex;
   std::condition_variable changed;
   std::map<std::size_t, Outcome> outcomes;
-  std::size_t next_item = 0, next_result = 0, total = ~std::size_t{0};
+  std::size_t next_item = 0, next_result = 0, total = ~std::size_t{0}, under_way = 0;
   bool stopped = false;
   const auto limit = static_cast<std::size_t>(3 * threads);
 
@@ -36,7 +43,7 @@ void run_ordered(int threads, Produce produce, MakeWorker make_worker, Consume c
       std::size_t index = next_item;
       {
         std::unique_lock lock(mutex);
-        changed.wait(lock, [&] { return index < next_result + limit || stopped; });
+        changed.wait(lock, [&] { return (index < next_result + limit && under_way < budget) || stopped; });
         if (stopped || index >= total) return;
       }
       Outcome outcome;
@@ -49,6 +56,11 @@ void run_ordered(int threads, Produce produce, MakeWorker make_worker, Consume c
           return;
         }
         ++next_item;
+        outcome.weight = weigh(*item);
+        {
+          std::lock_guard lock(mutex);
+          under_way += outcome.weight;
+        }
         source_lock.unlock();
         outcome.result = work(*item);
       } catch (...) {
@@ -89,6 +101,10 @@ void run_ordered(int threads, Produce produce, MakeWorker make_worker, Consume c
     }
     if (outcome.error) std::rethrow_exception(outcome.error);
     consume(*outcome.result);
+    outcome.result.reset();
+    std::lock_guard lock(mutex);
+    under_way -= outcome.weight;
+    changed.notify_all();
   }
 }
 

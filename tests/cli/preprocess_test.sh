@@ -33,6 +33,10 @@ run partitions $CORPUS $GPT2 --workers 2 --partitions 2 --append-eod && same_fil
 run sequential $CORPUS $GPT2 --workers 3 --partitions 3 --keep-sequential-samples --append-eod
 same_files sequential_text_document
 
+# Every run that is listed there is one of these; `merged` is mtl-data's.
+names=$(sed -nE 's/^  "name": "(.*)",$/\1/p' "$GOLDEN/commands.json" | sort | tr '\n' ' ')
+[ "$names" = "content default eod keys merged null70000 partitions partitions_sequential special " ] || fail "commands.json has other runs: $names"
+
 # Special strings are ordinary text otherwise.
 run ordinary --input "$GOLDEN/special.jsonl" $GPT2 --append-eod
 cmp -s "$WORK/ordinary_text_document.bin" "$GOLDEN/special_text_document.bin" && fail "<|endoftext|> in a text became a token"
@@ -44,11 +48,34 @@ expect_same "$WORK/old_content_document.bin" "$GOLDEN/content_content_document.b
 expect_text "$WORK/err" '--dataset-impl: '
 expect_text "$WORK/err" '--chunk-size: '
 
+for flag in --dataset-impl --chunk-size; do
+  [ "$(grep -c -- "^mtl-preprocess: $flag: " "$WORK/err")" -eq 1 ] || fail "$flag is not acknowledged once"
+done
+
+# Sentences: one sequence each; the line breaks between them are dropped or kept.
+echo '{"text": "Mr. Fox came.\n\nHe left at 5 p.m. on Jan. 5... \"Why?\" she asked. No end", "a": ["One. Two.", "", "Three"]}' >"$WORK/prose.jsonl"
+run drop --input "$WORK/prose.jsonl" $GPT2 --split-sentences --json-keys text a --json
+expect_text "$WORK/out" '"key": "text", "prefix": ".*drop_text_sentence", "documents": 1, "sequences": 4,'
+expect_text "$WORK/out" '"key": "a", "prefix": ".*drop_a_sentence", "documents": 1, "sequences": 3,'
+[ ! -e "$WORK/drop_text_document.bin" ] || fail "--split-sentences also writes documents"
+echo '{"text": ["Mr. Fox came.", "He left at 5 p.m. on Jan. 5...", "\"Why?\" she asked.", "No end"]}' >"$WORK/dropped.jsonl"
+echo '{"text": ["Mr. Fox came.\n\n", "He left at 5 p.m. on Jan. 5... ", "\"Why?\" she asked. ", "No end"]}' >"$WORK/kept.jsonl"
+run list --input "$WORK/dropped.jsonl" $GPT2 && expect_same "$WORK/drop_text_sentence.idx" "$WORK/list_text_document.idx"
+expect_same "$WORK/drop_text_sentence.bin" "$WORK/list_text_document.bin"
+run keep --input "$WORK/prose.jsonl" $GPT2 --split-sentences --keep-newlines --lang english
+run kept --input "$WORK/kept.jsonl" $GPT2 && expect_same "$WORK/keep_text_sentence.idx" "$WORK/kept_text_document.idx"
+expect_same "$WORK/keep_text_sentence.bin" "$WORK/kept_text_document.bin"
+run idle $CORPUS $GPT2 --keep-newlines --lang german && expect_same "$WORK/idle_text_document.bin" "$GOLDEN/default_text_document.bin"
+for flag in --keep-newlines --lang; do expect_text "$WORK/err" "^mtl-preprocess: $flag: chooses nothing without --split-sentences"; done
+
 # Several chunks of lines; any number of threads, any compression, standard input: the same bytes.
 for i in $(seq 120); do cat "$GOLDEN/corpus.jsonl"; echo; done >"$WORK/big.jsonl"
 gzip -c "$WORK/big.jsonl" >"$WORK/big.gz"
 xz -1 -c "$WORK/big.jsonl" >"$WORK/big.xz"
 zstd -q -c "$WORK/big.jsonl" >"$WORK/big.zst"
+xz -1 -T2 --block-size=64KiB -c "$WORK/big.jsonl" >"$WORK/blocks.xz"
+half=$(($(stat -c %s "$WORK/big.jsonl") / 2))
+{ head -c "$half" "$WORK/big.jsonl" | zstd -q -c; tail -c +$((half + 1)) "$WORK/big.jsonl" | zstd -q -c; } >"$WORK/frames.zst"
 run w1 --input "$WORK/big.jsonl" $GPT2 --append-eod --workers 1
 [ "$(stat -c %s "$WORK/w1_text_document.bin")" -eq $((120 * 14708)) ] || fail "120 copies have another size"
 same_as_w1() {
@@ -59,6 +86,8 @@ run w4 --input "$WORK/big.jsonl" $GPT2 --append-eod --workers 4 && same_as_w1 w4
 for kind in gz xz zst; do
   run "$kind" --input "$WORK/big.$kind" $GPT2 --append-eod && same_as_w1 "$kind"
 done
+run blocks --input "$WORK/blocks.xz" $GPT2 --append-eod --workers 4 && same_as_w1 blocks
+run frames --input "$WORK/frames.zst" $GPT2 --append-eod --workers 4 && same_as_w1 frames
 run stdin --input - $GPT2 --append-eod <"$WORK/big.zst" && same_as_w1 stdin
 run pipe --input - $GPT2 --append-eod < <(cat "$WORK/big.jsonl") && same_as_w1 pipe
 mkdir "$WORK/shards"
@@ -73,8 +102,8 @@ run twice --input "$WORK/twice.gz" $GPT2 --append-eod --json
 expect_text "$WORK/out" '"schema": "mtl-preprocess/1", "documents": 9840,'
 [ ! -s "$WORK/err" ] || fail "--json also speaks on stderr"
 run logged --input "$WORK/big.xz" $GPT2 --log-interval 100
-expect_text "$WORK/err" '^mtl-preprocess: [0-9,]+ documents, .* MB/s$'
-expect_text "$WORK/err" '^mtl-preprocess: 4,920 documents, 877,800 tokens in '
+expect_text "$WORK/err" '^mtl-preprocess: [0-9,]+ documents, .* MB; .* MB/s, [0-9,]+ documents/s, [0-9,]+ tokens/s; [0-9]+% read, .* left$'
+expect_text "$WORK/err" '^mtl-preprocess: 4,920 documents, 877,800 tokens, .* MB in .* \(.* MB/s, [0-9,]+ documents/s, [0-9,]+ tokens/s\)$'
 run ordered_by_name --input "$WORK/big.xz" $GPT2 --append-eod --quiet
 [ ! -s "$WORK/err" ] || fail "--quiet is not"
 expect_text "$WORK/w1_text_document.json" '"schema": "mtl-provenance/1"'
@@ -117,6 +146,17 @@ run skipped --input "$WORK/two.jsonl" $GPT2 --skip-bad 2
 expect_same "$WORK/skipped_text_document.bin" "$WORK/good_text_document.bin"
 expect_text "$WORK/skipped.rejects.jsonl" "two.jsonl:3\", \"reason\": \".*neither.*\", \"line\": \"\{.*1\}\""
 expect_text "$WORK/skipped.rejects.jsonl" 'two.jsonl:6'
+: >"$WORK/kinds.jsonl"
+for kind in blank broken missing number mixed surrogate utf8 list tail; do sed -n 3p "$WORK/$kind.jsonl" >>"$WORK/kinds.jsonl"; done
+cat "$WORK/good.jsonl" >>"$WORK/kinds.jsonl"
+run kinds --input "$WORK/kinds.jsonl" $GPT2 --skip-bad 9
+expect_same "$WORK/kinds_text_document.bin" "$WORK/good_text_document.bin"
+[ "$(grep -cE '^\{"where": ".*kinds.jsonl:[1-9]", "reason": ".*\(column [0-9]+\)", "line": ".*"\}$' "$WORK/kinds.rejects.jsonl")" -eq 9 ] ||
+  fail "kinds.rejects.jsonl: $(cat "$WORK/kinds.rejects.jsonl")"
+expect_exit 65 mtl-preprocess --input "$WORK/kinds.jsonl" --output-prefix "$WORK/kinds9" $GPT2 --skip-bad 8
+expect_text "$WORK/err" 'kinds.jsonl:9: .*; 8 bad lines before it were skipped'
+run kinds --input "$WORK/good.jsonl" $GPT2 --skip-bad 9
+[ ! -e "$WORK/kinds.rejects.jsonl" ] || fail "the rejects of an earlier run stay"
 expect_exit 65 mtl-preprocess --input "$WORK/two.jsonl" --output-prefix "$WORK/toomany" $GPT2 --skip-bad 1
 expect_text "$WORK/err" 'two.jsonl:6: '
 nothing_at toomany
@@ -129,6 +169,9 @@ for kind in gz xz zst; do
   expect_exit 65 mtl-preprocess --input "$WORK/cut.$kind" --output-prefix "$WORK/damaged" $GPT2
   expect_text "$WORK/err" "cut.$kind: .*truncated"
 done
+{ cat "$WORK/big.gz"; echo '{"text": "plain"}'; } >"$WORK/trailing.gz"
+expect_exit 65 mtl-preprocess --input "$WORK/trailing.gz" --output-prefix "$WORK/damaged" $GPT2
+expect_text "$WORK/err" 'trailing.gz: after the gzip data, from byte [0-9]+ on, comes something else'
 nothing_at damaged
 
 # Mistakes with the flags: all at once, exit 2. A missing file: exit 74, before anything is written.
@@ -138,8 +181,8 @@ expect_exit 2 mtl-preprocess
 expect_text "$WORK/err" '--input .*required'
 expect_exit 2 mtl-preprocess $CORPUS --output-prefix "$WORK/p" $GPT2 --append-oed
 expect_text "$WORK/err" 'did you mean --append-eod'
-expect_exit 2 mtl-preprocess $CORPUS --output-prefix "$WORK/p" $GPT2 --split-sentences --lang german --keep-newlines
-for flag in --split-sentences '--lang german' --keep-newlines; do expect_text "$WORK/err" "^  $flag .*not supported"; done
+expect_exit 2 mtl-preprocess $CORPUS --output-prefix "$WORK/p" $GPT2 --split-sentences --lang german
+expect_text "$WORK/err" '^  --lang german .*only for english'
 expect_exit 2 mtl-preprocess $CORPUS --output-prefix "$WORK/p" --tokenizer-type SentencePieceTokenizer
 expect_text "$WORK/err" 'SentencePieceTokenizer .*not supported'
 expect_exit 2 mtl-preprocess $CORPUS --output-prefix "$WORK/p" --tokenizer-type NullTokenizer

@@ -43,9 +43,52 @@ std::string xz(const std::string& text) {
   return out;
 }
 
+/// Blocks of 64 KiB, as `xz -T --block-size`.
+std::string xz_blocks(const std::string& text) {
+  lzma_mt options{};
+  options.threads = 2;
+  options.block_size = 1 << 16;
+  options.preset = 1;
+  options.check = LZMA_CHECK_CRC64;
+  lzma_stream stream = LZMA_STREAM_INIT;
+  REQUIRE(lzma_stream_encoder_mt(&stream, &options) == LZMA_OK);
+  std::string out(text.size() + (1 << 20), '\0');
+  stream.next_in = reinterpret_cast<const std::uint8_t*>(text.data());
+  stream.avail_in = text.size();
+  stream.next_out = reinterpret_cast<std::uint8_t*>(out.data());
+  stream.avail_out = out.size();
+  lzma_ret status;
+  while ((status = lzma_code(&stream, LZMA_FINISH)) == LZMA_OK) {
+  }
+  REQUIRE(status == LZMA_STREAM_END);
+  out.resize(stream.total_out);
+  lzma_end(&stream);
+  return out;
+}
+
 std::string zstd(const std::string& text) {
   std::string out(ZSTD_compressBound(text.size()), '\0');
   out.resize(ZSTD_compress(out.data(), out.size(), text.data(), text.size(), 3));
+  return out;
+}
+
+/// A frame that does not say how long its content is.
+std::string zstd_unsized(const std::string& text) {
+  ZSTD_CCtx* context = ZSTD_createCCtx();
+  ZSTD_CCtx_setParameter(context, ZSTD_c_contentSizeFlag, 0);
+  std::string out(ZSTD_compressBound(text.size()), '\0');
+  out.resize(ZSTD_compress2(context, out.data(), out.size(), text.data(), text.size()));
+  ZSTD_freeCCtx(context);
+  return out;
+}
+
+/// Sized frames of 100 KB, with a skippable one before each, and one without a size now and then.
+std::string zstd_frames(const std::string& text) {
+  std::string out;
+  for (std::size_t at = 0, frame = 0; at < text.size() || frame == 0; at += 100000, ++frame) {
+    std::string part = text.substr(at, 100000);
+    out += std::string("\x50\x2A\x4D\x18\x04\0\0\0skip", 12) + (frame % 7 == 5 ? zstd_unsized(part) : zstd(part));
+  }
   return out;
 }
 
@@ -53,7 +96,12 @@ struct Format {
   const char* name;
   std::function<std::string(const std::string&)> compress;
 };
-const Format kFormats[] = {{"gzip", gzip}, {"xz", xz}, {"zstd", zstd}};
+const Format kFormats[] = {{"gzip", gzip},
+                           {"xz", xz},
+                           {"zstd", zstd},
+                           {"xz blocks", xz_blocks},
+                           {"zstd without size", zstd_unsized},
+                           {"zstd frames", zstd_frames}};
 
 struct TempFile {
   std::string path = fs::temp_directory_path() / cat("mtl_decompress_", ::getpid());
@@ -93,6 +141,58 @@ TEST_CASE("decompress: whole files, and several parts in one") {
     CHECK(file.read(format.compress("one ") + format.compress("") + format.compress(text)) == "one " + text);
   }
   CHECK(file.read(gzip("a") + std::string(512, '\0')) == "a");  // padding, as tape archives have
+  CHECK(file.read(xz("a") + std::string(8, '\0') + xz("b")) == "ab");
+}
+
+TEST_CASE("decompress: any number of threads gives the same bytes") {
+  TempFile file;
+  std::string text = sample_text();
+  for (auto compress : {xz_blocks, zstd_frames}) {
+    write_file_atomic(file.path, compress(text) + compress("end"));
+    for (int threads : {1, 2, 5}) {
+      auto source = open_input(file.path, threads);
+      std::string got, buffer(77777, '\0');
+      while (std::size_t count = source->read(buffer.data(), buffer.size())) got.append(buffer, 0, count);
+      CHECK(got == text + "end");
+    }
+  }
+}
+
+TEST_CASE("decompress: something else behind the data is refused") {
+  TempFile file;
+  for (const Format& format : kFormats) {
+    CAPTURE(format.name);
+    std::string whole = format.compress("text");
+    std::string place = cat("from byte ", whole.size(), " on, comes something else");
+    for (const char* rest : {"x", "xyz", "{\"text\": \"plain text\"}\n"}) {
+      CHECK_THROWS_WITH_AS(file.read(whole + rest), doctest::Contains(place.c_str()), Error);
+    }
+  }
+  CHECK_THROWS_WITH_AS(file.read(xz("a") + std::string(3, '\0')), doctest::Contains("comes something else"), Error);
+}
+
+TEST_CASE("decompress: other formats are refused by name") {
+  TempFile file;
+  CHECK_THROWS_WITH_AS(file.read("BZh91AY&SY\x01\x02"), doctest::Contains("is bzip2;"), Error);
+  CHECK_THROWS_WITH_AS(file.read("PK\x03\x04...."), doctest::Contains("is zip;"), Error);
+  CHECK_THROWS_WITH_AS(file.read("\xFF\xFE{\0"), doctest::Contains("is UTF-16;"), Error);
+  CHECK(file.read("BZh is no magic") == "BZh is no magic");
+}
+
+TEST_CASE("decompress: a small file that wants a large window is refused before it gets one") {
+  TempFile file;
+  // Magic, descriptor without content size, window of 2^31 bytes, one raw block of a byte.
+  std::string window(
+      "\x28\xB5\x2F\xFD\x00\xA8\x09\x00\x00"
+      "a",
+      10);
+  CHECK_THROWS_WITH_AS(file.read(window), doctest::Contains("more than 1024 MiB to decompress"), Error);
+  // A frame that says 16 MiB of content and has one byte.
+  std::string liar(
+      "\x28\xB5\x2F\xFD\xA0\x00\x00\x00\x01\x09\x00\x00"
+      "a",
+      13);
+  CHECK_THROWS_WITH_AS(file.read(liar), doctest::Contains("damaged zstd data"), Error);
 }
 
 TEST_CASE("decompress: truncated and damaged files name the file") {

@@ -36,7 +36,9 @@ TEST_CASE("lines: every chunk size gives the same lines and numbers") {
                                    second + ":1:4:five", second + ":2:5:last without newline"};
   for (std::size_t bytes : {1, 2, 3, 5, 7, 16, 1000}) {
     CAPTURE(bytes);
-    LineReader reader({first, second}, bytes);
+    LineReaderOptions options;
+    options.chunk_bytes = bytes;
+    LineReader reader({first, second}, options);
     std::vector<std::string> got;
     while (auto chunk = reader.next()) {
       for_each_line(*chunk, [&](std::string_view line, std::int64_t number, std::int64_t index) {
@@ -49,6 +51,33 @@ TEST_CASE("lines: every chunk size gives the same lines and numbers") {
   }
   fs::remove(first);
   fs::remove(second);
+}
+
+TEST_CASE("lines: one that is too long is an error with its place, however it arrives") {
+  std::string path = fs::temp_directory_path() / cat("mtl_lines_long_", ::getpid());
+  for (std::size_t length : {99, 100, 101, 1000}) {
+    for (const char* end : {"", "\n", "\nnext\n"}) {
+      for (std::size_t bytes : {1, 7, 64, 4096}) {
+        CAPTURE(length);
+        CAPTURE(bytes);
+        write_file_atomic(path, "one\n\n" + std::string(length, 'x') + end);
+        LineReaderOptions options;
+        options.chunk_bytes = bytes;
+        options.line_bytes = 100;
+        LineReader reader({path}, options);
+        auto read = [&] {
+          while (reader.next()) {
+          }
+        };
+        if (length <= 100) {
+          read();
+        } else {
+          CHECK_THROWS_WITH_AS(read(), doctest::Contains((path + ":3: the line is longer than 100 B").c_str()), Error);
+        }
+      }
+    }
+  }
+  fs::remove(path);
 }
 
 TEST_CASE("texts: strings, lists, the last of duplicate keys") {
@@ -65,6 +94,7 @@ TEST_CASE("texts: a bad line says what and in which column") {
   TextExtractor extractor({"a"});
   CHECK(message_of(extractor, "") == "a blank line (column 1)");
   CHECK(message_of(extractor, " \r") == "a blank line (column 1)");
+  CHECK(message_of(extractor, "\xEF\xBB\xBF{}").find("a byte order mark") == 0);
   CHECK(message_of(extractor, "5") == "not an object {...} (column 1)");
   CHECK(message_of(extractor, R"({"b": "a"})") == "no key \"a\" (column 1)");
   CHECK(message_of(extractor, R"({"a": null})") ==
@@ -97,6 +127,20 @@ TEST_CASE("ordered work: results in order, for any number of threads") {
     CHECK(taken == 500);
     CHECK(most <= threads);
   }
+}
+
+TEST_CASE("ordered work: what is under way has a limit in weight") {
+  std::atomic<int> under_way{0}, most{0};
+  int given = 0;
+  run_ordered<int>(
+      8,
+      [&]() -> std::optional<int> {
+        if (given == 300) return {};
+        most = std::max(most.load(), under_way += 10);
+        return given++;
+      },
+      [] { return [](int item) { return item; }; }, [&](int) { under_way -= 10; }, [](int) { return 10; }, 25);
+  CHECK(most <= 30);  // below 25, and one more
 }
 
 TEST_CASE("ordered work: an error ends it after the results before it") {

@@ -1,0 +1,80 @@
+#include "cli/interrupt_guard.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+
+namespace mtl {
+
+namespace {
+
+sigset_t signal_set(std::initializer_list<int> numbers) {
+  sigset_t set;
+  ::sigemptyset(&set);
+  for (int number : numbers) ::sigaddset(&set, number);
+  return set;
+}
+
+/// INT, TERM and HUP, but for HUP under nohup.
+sigset_t ending_signals() {
+  struct sigaction action {};
+  ::sigaction(SIGHUP, nullptr, &action);
+  return action.sa_handler == SIG_IGN ? signal_set({SIGINT, SIGTERM}) : signal_set({SIGINT, SIGTERM, SIGHUP});
+}
+
+}  // namespace
+
+InterruptGuard::InterruptGuard(std::string program) : program_(std::move(program)) {
+  sigset_t blocked = ending_signals();
+  ::sigaddset(&blocked, SIGPIPE);
+  ::sigaddset(&blocked, SIGXFSZ);
+  ::pthread_sigmask(SIG_BLOCK, &blocked, &blocked_before_);
+  waiter_ = std::thread([this] { wait_for_signal(); });
+}
+
+InterruptGuard::~InterruptGuard() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  ::pthread_kill(waiter_.native_handle(), SIGTERM);  // wakes it
+  waiter_.join();
+  // A PIPE that came meanwhile would end the process once it is let through; nobody waits for it any more.
+  const sigset_t written = signal_set({SIGPIPE, SIGXFSZ});
+  const timespec now{};
+  while (::sigtimedwait(&written, nullptr, &now) > 0) {
+  }
+  ::pthread_sigmask(SIG_SETMASK, &blocked_before_, nullptr);
+}
+
+void InterruptGuard::remove_on_signal(std::string path) {
+  std::lock_guard lock(mutex_);
+  files_.push_back(std::move(path));
+}
+
+std::unique_lock<std::mutex> InterruptGuard::keep_files() {
+  std::unique_lock lock(mutex_);
+  files_.clear();
+  return lock;
+}
+
+void InterruptGuard::wait_for_signal() {
+  const sigset_t signals = ending_signals();
+  int number = 0;
+  while (::sigwait(&signals, &number) != 0) {
+  }
+  std::lock_guard lock(mutex_);
+  if (stopping_) return;
+  for (const std::string& file : files_) ::unlink(file.c_str());
+  std::fprintf(stderr, "%s%s: ended by signal %d (%s)%s\n", ::isatty(STDERR_FILENO) == 1 ? "\n" : "", program_.c_str(),
+               number, ::strsignal(number), files_.empty() ? "" : "; its unfinished files are removed");
+  std::signal(number, SIG_DFL);
+  const sigset_t set = signal_set({number});
+  ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+  ::raise(number);
+  ::_exit(128 + number);
+}
+
+}  // namespace mtl

@@ -1,0 +1,42 @@
+// What INT, TERM and HUP leave behind of a tool that writes files: nothing.
+//
+// No handler is installed: the signals are blocked, and a thread of its own waits for them. It removes the files named
+// to it and ends the process by the same signal, wherever the other threads are, so that a shell sees what happened
+// (exit status 128 + the signal's number).
+//
+// PIPE and XFSZ are blocked too: a reader of stderr that leaves does not end hours of work, and a file that may not
+// grow further is an error like that of a full disk.
+#pragma once
+
+#include <csignal>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace mtl {
+
+/// At most one at a time; to be made before other threads are, which inherit what is blocked.
+class InterruptGuard {
+ public:
+  explicit InterruptGuard(std::string program);
+  ~InterruptGuard();
+  InterruptGuard(const InterruptGuard&) = delete;
+
+  /// The file, which need not be there yet, goes when a signal comes.
+  void remove_on_signal(std::string path);
+  /// While the lock is held signals wait. What was named before stays from then on.
+  [[nodiscard]] std::unique_lock<std::mutex> keep_files();
+
+ private:
+  void wait_for_signal();
+
+  std::string program_;
+  std::mutex mutex_;
+  std::vector<std::string> files_;
+  bool stopping_ = false;
+  sigset_t blocked_before_;
+  std::thread waiter_;
+};
+
+}  // namespace mtl

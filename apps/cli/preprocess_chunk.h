@@ -1,0 +1,59 @@
+// The part of one thread of mtl-preprocess: lines to tokens.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/preprocess.h"
+#include "text/json_lines.h"
+
+namespace mtl {
+
+struct BadLine {
+  std::string where;  // FILE:LINE
+  std::string reason;
+  std::string text;
+};
+
+/// The documents of a chunk for one key.
+struct TokenColumn {
+  std::vector<std::int32_t> tokens;
+  std::vector<std::size_t> sequence_ends;  // in tokens
+  std::vector<std::size_t> document_ends;  // in sequences
+};
+
+struct TokenChunk {
+  std::vector<TokenColumn> columns;  // one for each key
+  std::vector<BadLine> bad;
+  std::int64_t documents = 0;
+  std::uint64_t bytes = 0;         // of text
+  std::uint64_t stored_bytes = 0;  // of input, as stored, that had been read by then
+};
+
+class ChunkTokenizer {
+ public:
+  ChunkTokenizer(const PreprocessOptions& options, const Tokenizer& tokenizer);
+  /// Takes the lines whose index is `part` modulo `parts`. Lines that are bad data are put aside.
+  TokenChunk tokenize(const LineChunk& lines, std::int64_t part, std::int64_t parts);
+
+ private:
+  void read_document(std::string_view line);
+  void encode(std::string_view text);
+  void append(TokenColumn& column, std::size_t key) const;
+
+  bool splits_, keeps_newlines_;
+  TextExtractor extractor_;
+  std::unique_ptr<Encoder> encoder_;
+  bool is_u16_;
+  std::optional<std::int32_t> eod_;
+  // Of one line:
+  std::vector<std::string_view> sentences_;  // of one text
+  std::vector<std::int32_t> ids_;            // all keys one after another
+  std::vector<std::size_t> text_ends_;       // of its texts or sentences, in ids_
+  std::vector<std::size_t> key_ends_;        // of its keys, in text_ends_
+};
+
+}  // namespace mtl

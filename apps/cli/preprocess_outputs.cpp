@@ -1,0 +1,241 @@
+#include "cli/preprocess_outputs.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "text/utf8.h"
+#include "version.h"
+
+namespace mtl {
+
+namespace {
+
+const char* const kSuffixes[] = {".bin", ".idx", ".json"};
+
+std::string folder_of(const std::string& path) {
+  std::string folder = fs::path(path).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
+
+void add_column(IndexedDatasetWriter& writer, const TokenColumn& column) {
+  std::size_t sequence = 0, token = 0;
+  for (std::size_t document_end : column.document_ends) {
+    for (; sequence < document_end; ++sequence) {
+      std::size_t end = column.sequence_ends[sequence];
+      writer.add_sequence(std::span(column.tokens).subspan(token, end - token));
+      token = end;
+    }
+    writer.end_document();
+  }
+}
+
+void remove_file(const std::string& path) {
+  std::error_code error;
+  fs::remove(path, error);
+  if (error) fail(Exit::io, path, ": cannot remove this file of an earlier run: ", error.message());
+}
+
+}  // namespace
+
+std::string output_prefix_of(const PreprocessOptions& options, const std::string& key) {
+  return cat(options.output_prefix, "_", key, options.split_sentences ? "_sentence" : "_document");
+}
+
+std::vector<std::string> output_names(const PreprocessOptions& options) {
+  std::vector<std::string> names;
+  for (const std::string& key : options.json_keys) {
+    for (const char* suffix : kSuffixes) names.push_back(output_prefix_of(options, key) + suffix);
+  }
+  names.push_back(options.output_prefix + ".rejects.jsonl");
+  return names;
+}
+
+PreprocessOutputs::PreprocessOutputs(const PreprocessOptions& options, const Tokenizer& tokenizer,
+                                     std::optional<std::uint64_t> input_bytes, InterruptGuard& guard, Console& console)
+    : options_(options),
+      tokenizer_(tokenizer),
+      input_bytes_(input_bytes),
+      guard_(guard),
+      console_(console),
+      type_(token_type_for_vocab(tokenizer.vocab_size())) {
+  make_directories(fs::path(options.output_prefix).parent_path());
+  for (const std::string& name : output_names(options)) {
+    if (fs::is_directory(name))
+      fail(Exit::io, name, ": is a folder, where a file is to be; choose another --output-prefix");
+    guard.remove_on_signal(AtomicFile::temporary_name(name));
+  }
+  lock_.emplace(options.output_prefix);
+  guard.remove_on_signal(lock_->path());
+  remove_leftovers();
+  for (std::size_t k = 0; k < options.json_keys.size(); ++k) writers_.emplace_back(prefix_of(k), type_);
+}
+
+/// NAME.tmp.PID of runs that were killed: the lock says that they are over.
+void PreprocessOutputs::remove_leftovers() {
+  std::vector<std::string> names = output_names(options_);
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder_of(options_.output_prefix), error)) {
+    std::string file = entry.path().filename().string();
+    auto left = [&](const std::string& name) {
+      std::string begin = fs::path(name).filename().string() + ".tmp.";
+      return starts_with(file, begin) && file.find_first_not_of("0123456789", begin.size()) == std::string::npos;
+    };
+    if (!std::any_of(names.begin(), names.end(), left)) continue;
+    remove_file(entry.path().string());
+    console_.info(cat(entry.path().string(), ": removed; the run that wrote it was killed"));
+  }
+}
+
+void PreprocessOutputs::add(const TokenChunk& chunk) {
+  try {
+    write(chunk);
+  } catch (const NoSpaceError& error) {
+    fail_full(error);
+  }
+}
+
+void PreprocessOutputs::write(const TokenChunk& chunk) {
+  for (std::size_t k = 0; k < writers_.size(); ++k) add_column(writers_[k], chunk.columns[k]);
+  for (const BadLine& bad : chunk.bad) reject(bad);
+  std::int64_t before = documents_;
+  documents_ += chunk.documents;
+  bytes_ += chunk.bytes;
+  stored_bytes_ = chunk.stored_bytes;
+  const std::int64_t interval = options_.log_interval.value_or(1);
+  if (documents_ / interval > before / interval) report(options_.log_interval ? 0 : 10);
+}
+
+void PreprocessOutputs::reject(const BadLine& bad) {
+  if (skipped_ >= options_.skip_bad) {
+    fail(Exit::bad_data, bad.where, ": ", bad.reason,
+         options_.skip_bad > 0 ? cat("; ", skipped_, " bad lines before it were skipped") : "");
+  }
+  if (!rejects_) rejects_.emplace(rejects_path());
+  Json line =
+      Json::object({{"where", bad.where}, {"reason", decode_lossy(bad.reason)}, {"line", decode_lossy(bad.text)}});
+  rejects_->write(line.dump() + "\n");
+  ++skipped_;
+}
+
+void PreprocessOutputs::finish(const std::vector<StoredInput>& inputs) {
+  try {
+    publish(inputs);
+  } catch (const NoSpaceError& error) {
+    fail_full(error);
+  }
+  console_.end_progress();
+}
+
+void PreprocessOutputs::publish(const std::vector<StoredInput>& inputs) {
+  std::vector<AtomicFile> records;
+  for (IndexedDatasetWriter& writer : writers_) writer.seal();
+  if (rejects_) rejects_->seal();
+  for (std::size_t k = 0; k < writers_.size(); ++k) {
+    records.emplace_back(prefix_of(k) + ".json");
+    records.back().write(provenance(k, inputs).dump(2) + "\n");
+    records.back().seal();
+  }
+  auto kept = guard_.keep_files();
+  for (std::size_t k = 0; k < writers_.size(); ++k) remove_file(prefix_of(k) + ".idx");
+  if (!rejects_) remove_file(rejects_path());
+  if (rejects_) rejects_->commit();
+  for (AtomicFile& record : records) record.commit();
+  for (IndexedDatasetWriter& writer : writers_) writer.finish();
+  lock_->release();
+}
+
+/// What all of the output would take, by the part of the input that was read.
+void PreprocessOutputs::fail_full(const NoSpaceError& error) const {
+  const std::string folder = folder_of(options_.output_prefix);
+  const double written = output_bytes();
+  std::string needs = "at least " + human_bytes(written);
+  if (input_bytes_ && stored_bytes_ > 0) {
+    double part = std::min(1.0, static_cast<double>(stored_bytes_) / static_cast<double>(*input_bytes_));
+    needs = cat("about ", human_bytes(written / part), ", by the ", format("%.0f", 100 * part),
+                "% of the input that was read");
+  }
+  std::error_code code;
+  const auto space = fs::space(folder, code);
+  std::string has =
+      code ? "" : cat(", and has ", human_bytes(static_cast<double>(space.available)), " free beside them");
+  fail(Exit::io, error.what(), "\n  the output needs ", needs, "; ", folder, " took ", human_bytes(written), " of it",
+       has, ". What was written is removed.");
+}
+
+/// What the token files will take: tokens, 4 + 8 bytes a sequence and 8 a document.
+double PreprocessOutputs::output_bytes() const {
+  double bytes = 0;
+  for (const IndexedDatasetWriter& writer : writers_) {
+    bytes += static_cast<double>(writer.tokens()) * static_cast<double>(item_size(type_)) +
+             12.0 * static_cast<double>(writer.sequences()) + 8.0 * static_cast<double>(writer.documents() + 1) + 34;
+  }
+  return bytes;
+}
+
+std::int64_t PreprocessOutputs::tokens() const {
+  std::int64_t total = 0;
+  for (const IndexedDatasetWriter& writer : writers_) total += writer.tokens();
+  return total;
+}
+
+void PreprocessOutputs::report(double least_seconds) {
+  std::string line =
+      cat(with_commas(documents_), " documents, ", format("%.1f MB; %.1f MB/s, ", mega(), mega() / seconds()),
+          with_commas(std::llround(static_cast<double>(documents_) / seconds())), " documents/s, ",
+          with_commas(std::llround(static_cast<double>(tokens()) / seconds())), " tokens/s");
+  if (input_bytes_ && stored_bytes_ > 0 && stored_bytes_ <= *input_bytes_) {
+    double part = static_cast<double>(stored_bytes_) / static_cast<double>(*input_bytes_);
+    line += cat("; ", format("%.0f", 100 * part), "% read, ", human_seconds(seconds() * (1 - part) / part), " left");
+  }
+  console_.progress(line, least_seconds);
+}
+
+Json PreprocessOutputs::summary() const {
+  Json outputs = Json::array();
+  for (std::size_t k = 0; k < writers_.size(); ++k) outputs.push(output(k));
+  const double seconds = this->seconds();
+  return Json::object({{"schema", "mtl-preprocess/1"},
+                       {"documents", documents_},
+                       {"tokens", tokens()},
+                       {"bytes", bytes_},
+                       {"input_bytes", stored_bytes_},
+                       {"seconds", seconds},
+                       {"mb_per_second", mega() / seconds},
+                       {"documents_per_second", static_cast<double>(documents_) / seconds},
+                       {"tokens_per_second", static_cast<double>(tokens()) / seconds},
+                       {"skipped", skipped_},
+                       {"rejects", rejects_ ? Json(rejects_path()) : Json()},
+                       {"outputs", std::move(outputs)}});
+}
+
+Json PreprocessOutputs::output(std::size_t k) const {
+  const IndexedDatasetWriter& writer = writers_[k];
+  return Json::object({{"key", options_.json_keys[k]},
+                       {"prefix", prefix_of(k)},
+                       {"documents", writer.documents()},
+                       {"sequences", writer.sequences()},
+                       {"tokens", writer.tokens()},
+                       {"dtype", name_of(type_)}});
+}
+
+Json PreprocessOutputs::provenance(std::size_t k, const std::vector<StoredInput>& inputs) const {
+  Json command = Json::array(), files = Json::array();
+  for (const std::string& word : options_.command) command.push(word);
+  for (const StoredInput& input : inputs) {
+    files.push(Json::object({{"path", input.path}, {"bytes", input.bytes}, {"xxh3", hash_text(input.hash)}}));
+  }
+  Json tokenizer = Json::object(
+      {{"type", tokenizer_.type()}, {"vocab_size", tokenizer_.vocab_size()}, {"xxh3", hash_text(tokenizer_.hash())}});
+  return Json::object({{"schema", "mtl-provenance/1"},
+                       {"program", "mtl-preprocess"},
+                       {"version", kVersion},
+                       {"command", std::move(command)},
+                       {"tokenizer", std::move(tokenizer)},
+                       {"inputs", std::move(files)},
+                       {"skipped", skipped_},
+                       {"output", output(k)}});
+}
+
+}  // namespace mtl

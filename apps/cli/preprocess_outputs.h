@@ -1,0 +1,69 @@
+// The writing side of mtl-preprocess: token files, bad lines, provenance, and the figures that are said on the way and
+// at the end.
+//
+// Nothing has its final name before finish(), which first brings every file of every key to the disk and then renames
+// them all. The names of an earlier run's .idx files go first, so that no new file is ever read together with an old
+// one.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/interrupt_guard.h"
+#include "cli/output_lock.h"
+#include "cli/preprocess.h"
+#include "cli/preprocess_chunk.h"
+#include "data/indexed_dataset.h"
+#include "text/decompress.h"
+
+namespace mtl {
+
+/// PREFIX_KEY_document, or PREFIX_KEY_sentence.
+std::string output_prefix_of(const PreprocessOptions& options, const std::string& key);
+/// Every name that a run can write: .bin, .idx and .json of each key, and the rejects.
+std::vector<std::string> output_names(const PreprocessOptions& options);
+
+class PreprocessOutputs {
+ public:
+  /// `input_bytes`: what all passes will read, as stored; empty when that is not known. Throws Error when another run
+  /// writes to the prefix, or nothing can be written there. Removes what runs that died left under temporary names.
+  PreprocessOutputs(const PreprocessOptions& options, const Tokenizer& tokenizer,
+                    std::optional<std::uint64_t> input_bytes, InterruptGuard& guard, Console& console);
+
+  /// Throws Error(bad_data) for a bad line beyond --skip-bad, Error(io) that says what is needed when a disk is full.
+  void add(const TokenChunk& chunk);
+  void finish(const std::vector<StoredInput>& inputs);
+  Json summary() const;
+
+ private:
+  void write(const TokenChunk& chunk);
+  void publish(const std::vector<StoredInput>& inputs);
+  void remove_leftovers();
+  [[noreturn]] void fail_full(const NoSpaceError& error) const;
+  void report(double least_seconds);
+  void reject(const BadLine& bad);
+  Json output(std::size_t k) const;
+  Json provenance(std::size_t k, const std::vector<StoredInput>& inputs) const;
+  std::string prefix_of(std::size_t k) const { return output_prefix_of(options_, options_.json_keys[k]); }
+  std::string rejects_path() const { return options_.output_prefix + ".rejects.jsonl"; }
+  std::int64_t tokens() const;
+  double output_bytes() const;
+  double mega() const { return static_cast<double>(bytes_) / 1e6; }
+  double seconds() const { return now_seconds() - start_ + 1e-9; }
+
+  const PreprocessOptions& options_;
+  const Tokenizer& tokenizer_;
+  std::optional<std::uint64_t> input_bytes_;
+  InterruptGuard& guard_;
+  Console& console_;
+  DataType type_;
+  std::optional<OutputLock> lock_;
+  std::vector<IndexedDatasetWriter> writers_;
+  std::optional<AtomicFile> rejects_;
+  std::int64_t documents_ = 0, skipped_ = 0;
+  std::uint64_t bytes_ = 0, stored_bytes_ = 0;
+  double start_ = now_seconds();
+};
+
+}  // namespace mtl

@@ -1,0 +1,207 @@
+#include "text/sentences.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "text/utf8.h"
+
+namespace mtl {
+
+namespace {
+
+// Sorted, small letters, without the last full stop.
+
+/// The next word belongs to them, whatever it is.
+constexpr std::array kBeforeWord = std::to_array<std::string_view>(
+    {"adm",  "approx", "atty", "brig", "capt", "cf",  "cmdr",   "col",  "cpl", "dr",   "e.g", "eg", "fr", "gen",
+     "gov",  "hon",    "i.e",  "ie",   "lt",   "maj", "messrs", "mlle", "mme", "mr",   "mrs", "ms", "mt", "pres",
+     "prof", "pvt",    "rep",  "reps", "rev",  "sen", "sens",   "sgt",  "st",  "supt", "viz", "vs"});
+
+/// A number after them belongs to them; before anything else they are words.
+constexpr std::array kBeforeNumber =
+    std::to_array<std::string_view>({"art", "ca", "ch",  "chap", "eq", "eqs", "fig",  "figs", "no",  "nos",
+                                     "nr",  "p",  "par", "pp",   "pt", "sec", "sect", "v",    "vol", "vols"});
+
+/// They can end a sentence; what follows decides.
+constexpr std::array kAbbreviations = std::to_array<std::string_view>(
+    {"a.d",  "a.m",  "al",   "apr",  "assn", "aug",  "ave",  "b.c", "blvd", "bros", "calif", "co",
+     "conn", "corp", "d.c",  "dec",  "dept", "dist", "ed",   "eds", "est",  "etc",  "feb",   "fla",
+     "ft",   "hwy",  "inc",  "intl", "jan",  "jr",   "jul",  "jun", "ltd",  "mar",  "mass",  "md",
+     "mich", "min",  "minn", "nov",  "oct",  "okla", "op",   "p.m", "penn", "ph.d", "plc",   "rd",
+     "resp", "sep",  "sept", "sq",   "sr",   "tenn", "univ", "va",  "vt",   "wash", "wis"});
+
+/// Words that, written with a capital, most likely begin a sentence.
+constexpr std::array kStarters = std::to_array<std::string_view>(
+    {"a",     "after",   "all",     "also",         "although", "an",      "and",   "another",   "are",    "as",
+     "at",    "because", "before",  "both",         "but",      "by",      "can",   "did",       "do",     "does",
+     "each",  "even",    "every",   "finally",      "for",      "from",    "had",   "has",       "have",   "he",
+     "her",   "here",    "his",     "how",          "however",  "i",       "if",    "in",        "indeed", "instead",
+     "is",    "it",      "its",     "last",         "later",    "many",    "maybe", "meanwhile", "more",   "moreover",
+     "most",  "my",      "neither", "nevertheless", "no",       "not",     "now",   "of",        "on",     "once",
+     "one",   "only",    "or",      "other",        "our",      "perhaps", "she",   "since",     "so",     "some",
+     "still", "such",    "that",    "the",          "their",    "then",    "there", "therefore", "these",  "they",
+     "this",  "those",   "though",  "through",      "thus",     "to",      "today", "under",     "until",  "was",
+     "we",    "were",    "what",    "when",         "where",    "whether", "which", "while",     "who",    "why",
+     "will",  "with",    "without", "would",        "yes",      "yet",     "you",   "your"});
+
+template <std::size_t N>
+bool holds(const std::array<std::string_view, N>& words, std::string_view word) {
+  return std::binary_search(words.begin(), words.end(), word);
+}
+template <std::size_t N>
+constexpr bool is_sorted_list(const std::array<std::string_view, N>& words) {
+  return std::is_sorted(words.begin(), words.end());
+}
+static_assert(is_sorted_list(kBeforeWord) && is_sorted_list(kBeforeNumber) && is_sorted_list(kAbbreviations) &&
+              is_sorted_list(kStarters));
+
+/// The white space of Python's str.split, in the order of likelihood.
+bool is_space(std::uint32_t c) {
+  return c == ' ' || (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x1F) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
+         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
+}
+
+/// ) ] } " ' and the curly ones: they may stand between the end character and the white space.
+bool is_closer(std::uint32_t c) {
+  return c == ')' || c == ']' || c == '}' || c == '"' || c == '\'' || c == 0x2019 || c == 0x201D || c == 0xBB;
+}
+bool is_opener(std::uint32_t c) {
+  return c == '(' || c == '[' || c == '{' || c == '"' || c == '\'' || c == 0x2018 || c == 0x201C || c == 0xAB;
+}
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_end(char c) { return c == '.' || c == '?' || c == '!'; }
+char to_small(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c; }
+bool is_small(char c) { return c >= 'a' && c <= 'z'; }
+bool is_capital(char c) { return c >= 'A' && c <= 'Z'; }
+bool is_letter(char c) { return is_small(to_small(c)); }
+
+class Splitter {
+ public:
+  Splitter(std::string_view text, BetweenSentences between, std::vector<std::string_view>& out)
+      : text_(text), keeps_(between == BetweenSentences::keep), out_(out) {}
+
+  void run() {
+    while (!text_.empty() && is_space(last_character())) text_.remove_suffix(last_length_);
+    for (std::size_t at = 0; (at = text_.find_first_of(".?!", at)) != std::string_view::npos;) at = pass_end(at);
+    if (begin_ < text_.size()) out_.push_back(text_.substr(begin_));
+  }
+
+ private:
+  std::uint32_t last_character() {
+    last_length_ = 1;
+    while (last_length_ < 4 && last_length_ < text_.size() &&
+           (static_cast<unsigned char>(text_[text_.size() - last_length_]) & 0xC0) == 0x80)
+      ++last_length_;
+    const char* end = text_.data() + text_.size();
+    return next_utf8(end - last_length_, end).code;
+  }
+  Utf8Char character(std::size_t at) const { return next_utf8(text_.data() + at, text_.data() + text_.size()); }
+  std::size_t skip(std::size_t at, bool (*is)(std::uint32_t)) const {
+    while (at < text_.size()) {
+      Utf8Char c = character(at);
+      if (!is(c.code)) break;
+      at += static_cast<std::size_t>(c.length);
+    }
+    return at;
+  }
+
+  /// Looks at the end characters at `at`; returns where to look on.
+  std::size_t pass_end(std::size_t at) {
+    std::size_t after_ends = at;
+    while (after_ends < text_.size() && is_end(text_[after_ends])) ++after_ends;
+    std::size_t end = skip(after_ends, is_closer);
+    std::size_t next = skip(end, is_space);
+    if (next == end || next == text_.size()) return after_ends;
+    if (has_blank_line(end, next) || ends_here(at, after_ends, end, next)) {
+      out_.push_back(text_.substr(begin_, (keeps_ ? next : end) - begin_));
+      begin_ = next;
+    }
+    return next;
+  }
+
+  bool has_blank_line(std::size_t begin, std::size_t end) const {
+    std::string_view gap = text_.substr(begin, end - begin);
+    std::size_t line = gap.find('\n');
+    return line != std::string_view::npos && gap.find('\n', line + 1) != std::string_view::npos;
+  }
+
+  /// End characters at [at, after_ends), with closers up to `end`, and a word at `next`.
+  bool ends_here(std::size_t at, std::size_t after_ends, std::size_t end, std::size_t next) const {
+    std::string_view next_word = text_.substr(skip(next, is_opener));
+    const char first = next_word.empty() ? '\0' : next_word[0];
+    if (is_end(first) || (end > after_ends && is_small(first))) return false;
+    std::string_view ends = text_.substr(at, after_ends - at);
+    if (ends.find_first_not_of('.') != std::string_view::npos) return true;
+    if (ends.size() > 1 || follows_end(at)) return is_capital(first);
+
+    std::size_t word_begin = at;
+    while (word_begin > begin_ && at - word_begin < kLongestWord && !is_break(text_[word_begin - 1])) --word_begin;
+    std::string_view word = text_.substr(word_begin, at - word_begin);
+    std::string small(word);
+    std::transform(small.begin(), small.end(), small.begin(), to_small);
+    if (holds(kBeforeWord, small)) return false;
+    if (holds(kBeforeNumber, small) && is_digit(first)) return false;
+    if (holds(kAbbreviations, small) || is_initial(word)) return is_starter(next_word);
+    if (!word.empty() && std::all_of(word.begin(), word.end(), is_digit)) {
+      bool begins_sentence = skip(begin_, is_space) == word_begin;
+      return !begins_sentence && !is_small(first);
+    }
+    return true;
+  }
+
+  /// White space, and another end character before that: the last one of (. . .).
+  bool follows_end(std::size_t at) const {
+    std::size_t before = at;
+    while (before > begin_ && text_[before - 1] == ' ') --before;
+    return before < at && before > begin_ && is_end(text_[before - 1]);
+  }
+
+  /// What a word cannot go back over: white space, brackets, quotes, a hyphen.
+  static bool is_break(char c) {
+    return std::string_view(" \t\n\r\f\v()[]{}\"'/-,;:").find(c) != std::string_view::npos;
+  }
+
+  /// A letter, or letters with full stops between them: J, J.R, U.S.
+  static bool is_initial(std::string_view word) {
+    if (word.size() % 2 == 0) return false;
+    for (std::size_t i = 0; i < word.size(); ++i) {
+      if (i % 2 == 0 ? !is_letter(word[i]) : word[i] != '.') return false;
+    }
+    return true;
+  }
+
+  /// A capital, and a word of the list.
+  static bool is_starter(std::string_view next) {
+    if (next.empty() || !is_capital(next[0])) return false;
+    std::string word;
+    for (char c : next.substr(0, kLongestWord)) {
+      if (!is_letter(c)) break;
+      word += to_small(c);
+    }
+    return holds(kStarters, word);
+  }
+
+  static constexpr std::size_t kLongestWord = 16;  // longer ones are in no list
+
+  std::string_view text_;
+  bool keeps_;
+  std::vector<std::string_view>& out_;
+  std::size_t begin_ = 0;  // of the sentence that is open
+  std::size_t last_length_ = 0;
+};
+
+}  // namespace
+
+const std::vector<std::string>& sentence_languages() {
+  static const std::vector<std::string> languages = {"english"};
+  return languages;
+}
+
+void split_sentences(std::string_view text, BetweenSentences between, std::vector<std::string_view>& sentences) {
+  sentences.clear();
+  Splitter(text, between, sentences).run();
+}
+
+}  // namespace mtl

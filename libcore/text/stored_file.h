@@ -1,0 +1,46 @@
+// A file or standard input as it is stored: read in order through a buffer, hashed and counted on the way.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/hash.h"
+#include "text/decompress.h"
+
+namespace mtl {
+
+class StoredFile {
+ public:
+  /// `path` may be "-". Throws Error(io) when it cannot be opened or read.
+  explicit StoredFile(const std::string& path);
+  ~StoredFile();
+  StoredFile(const StoredFile&) = delete;
+
+  /// What was read and not consumed yet; valid until the next fill.
+  std::string_view available() const { return {buffer_.data() + begin_, end_ - begin_}; }
+  void consume(std::size_t bytes) { begin_ += bytes; }
+  /// Reads more behind what is available, making room if need be; false at the end of the file.
+  bool fill();
+  /// Fills until `bytes` are available or the file ends; returns whether they are.
+  bool fill_to(std::size_t bytes);
+  /// True when nothing is available and nothing can be.
+  bool at_end() { return available().empty() && !fill(); }
+
+  bool is_regular() const;
+  /// How messages call it.
+  std::string name() const { return input_name(stored_.path); }
+  /// The place of the first byte that is available.
+  std::uint64_t offset() const { return stored_.bytes - available().size(); }
+  StoredInput stored() const;
+
+ private:
+  StoredInput stored_;
+  int descriptor_;
+  Hasher hasher_;
+  std::vector<char> buffer_;
+  std::size_t begin_ = 0, end_ = 0;
+};
+
+}  // namespace mtl

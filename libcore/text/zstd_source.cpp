@@ -1,0 +1,214 @@
+#include <zstd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <future>
+#include <optional>
+
+#include "base/error.h"
+#include "text/decoders.h"
+
+namespace mtl {
+
+namespace {
+
+constexpr std::size_t kPieceBytes = 1 << 20;          // content worth a thread of its own
+constexpr std::size_t kFrameBytes = 32u << 20;        // content of a frame that a thread decodes at once
+constexpr std::size_t kStoredFrameBytes = 16u << 20;  // such a frame as it is stored
+constexpr std::size_t kPiecesBytes = 256u << 20;      // content of all pieces under way, before the last one is added
+constexpr int kPieceWindowLog = 27;                   // 128 MiB: what `zstd -22 --ultra` uses
+
+struct Free {
+  void operator()(ZSTD_DCtx* context) const { ZSTD_freeDCtx(context); }
+};
+using Context = std::unique_ptr<ZSTD_DCtx, Free>;
+
+Context make_context(int window_log) {
+  Context context(ZSTD_createDCtx());
+  require(context != nullptr, "zstd does not start");
+  ZSTD_DCtx_setParameter(context.get(), ZSTD_d_windowLogMax, window_log);
+  return context;
+}
+
+/// Whole frames in memory.
+class Piece {
+ public:
+  /// `content_bytes`: what the frames say, or a guess. `complaint`: what is said when they are damaged.
+  Piece(std::string stored, std::size_t content_bytes, std::string complaint)
+      : stored_(std::move(stored)), content_bytes_(content_bytes), complaint_(std::move(complaint)) {}
+
+  /// The next part of the content, about kFrameBytes at most: all of it, but for frames that did not say how much they
+  /// hold. Empty at the end.
+  std::string next() {
+    constexpr std::size_t most = kFrameBytes + kPieceBytes;
+    if (is_frame_done_ && taken_ == stored_.size()) return {};
+    if (context_ == nullptr) context_ = make_context(kPieceWindowLog);
+    std::string out(std::min(content_bytes_, most), '\0');
+    std::size_t used = 0;
+    while (used < most && !(is_frame_done_ && taken_ == stored_.size())) {
+      if (used == out.size()) out.resize(std::clamp(2 * out.size(), kPieceBytes, most));
+      ZSTD_outBuffer to{out.data(), out.size(), used};
+      ZSTD_inBuffer from{stored_.data(), stored_.size(), taken_};
+      std::size_t status = ZSTD_decompressStream(context_.get(), &to, &from);
+      bool stands_still = to.pos == used && from.pos == taken_;
+      if (ZSTD_isError(status) || (stands_still && status != 0)) fail(Exit::bad_data, complaint_);
+      is_frame_done_ = status == 0;
+      used = to.pos;
+      taken_ = from.pos;
+    }
+    out.resize(used);
+    return out;
+  }
+
+ private:
+  std::string stored_;
+  std::size_t content_bytes_;
+  std::string complaint_;
+  Context context_;
+  std::size_t taken_ = 0;  // of stored_
+  bool is_frame_done_ = false;
+};
+
+/// Frames of moderate size are gathered into pieces, which threads decode; every other frame is decoded as a stream.
+/// Both give their output in the order of the file.
+class ZstdSource : public FileSource {
+ public:
+  ZstdSource(std::unique_ptr<StoredFile> file, int threads)
+      : FileSource(std::move(file), "zstd"),
+        threads_(static_cast<std::size_t>(threads)),
+        context_(make_context(30)) {}  // kDecoderBytes
+
+  std::size_t read(char* buffer, std::size_t bytes) override {
+    while (true) {
+      if (taken_ < content_.size()) return take(buffer, bytes);
+      if (in_stream_) {
+        if (std::size_t got = read_stream(buffer, bytes)) return got;
+        continue;
+      }
+      while (pieces_.size() < threads_ && pieces_bytes_ < kPiecesBytes && start_piece()) {
+      }
+      if (!pieces_.empty()) {
+        next_content();
+        continue;
+      }
+      if (file_->at_end()) return 0;
+      if (!file_->fill_to(4) || !begins_zstd(file_->available())) fail_trailing();
+      in_stream_ = true;
+    }
+  }
+
+ private:
+  struct UnderWay {
+    std::unique_ptr<Piece> piece;
+    std::future<std::string> content;  // its first part; what may follow is decoded when it is asked for
+    std::size_t bytes;
+  };
+  struct Frame {
+    std::size_t stored_bytes, content_bytes;
+  };
+
+  std::size_t take(char* buffer, std::size_t bytes) {
+    std::size_t count = std::min(bytes, content_.size() - taken_);
+    std::memcpy(buffer, content_.data() + taken_, count);
+    taken_ += count;
+    return count;
+  }
+
+  void next_content() {
+    UnderWay& first = pieces_.front();
+    content_ = first.content.valid() ? first.content.get() : first.piece->next();
+    taken_ = 0;
+    if (!content_.empty()) return;
+    pieces_bytes_ -= first.bytes;
+    pieces_.pop_front();
+  }
+
+  /// Starts on the next frames of the file, if they are of the kind that can be taken whole.
+  bool start_piece() {
+    std::string stored;
+    std::size_t content_bytes = 0;
+    while (content_bytes < kPieceBytes) {
+      std::optional<Frame> frame = whole_frame();
+      if (!frame) break;
+      stored += file_->available().substr(0, frame->stored_bytes);
+      file_->consume(frame->stored_bytes);
+      content_bytes += frame->content_bytes;
+    }
+    if (stored.empty()) return false;
+    auto piece = std::make_unique<Piece>(std::move(stored), content_bytes, damaged_text());
+    auto content = std::async(std::launch::async, [piece = piece.get()] { return piece->next(); });
+    pieces_bytes_ += content_bytes;
+    pieces_.push_back({std::move(piece), std::move(content), content_bytes});
+    return true;
+  }
+
+  /// The frame that begins here, read to its end; nothing when it is long, wants a large window, or is broken: the
+  /// stream decoder finds out what is wrong with it. A frame that does not say what it holds is taken to be packed to
+  /// a quarter.
+  std::optional<Frame> whole_frame() {
+    constexpr std::size_t kHeaderBytes = 18;
+    file_->fill_to(kHeaderBytes);
+    std::string_view head = file_->available();
+    if (!begins_zstd(head) || window_log(head) > kPieceWindowLog) return {};
+    unsigned long long content = ZSTD_getFrameContentSize(head.data(), head.size());
+    const bool is_known = content != ZSTD_CONTENTSIZE_UNKNOWN;
+    if (content == ZSTD_CONTENTSIZE_ERROR || (is_known && content > kFrameBytes)) return {};
+    for (bool more = true;;) {
+      std::string_view from = file_->available();
+      std::size_t stored = ZSTD_findFrameCompressedSize(from.data(), from.size());
+      if (!ZSTD_isError(stored)) return Frame{stored, is_known ? static_cast<std::size_t>(content) : 4 * stored};
+      if (!more || from.size() >= kStoredFrameBytes) return {};
+      more = file_->fill_to(std::min(kStoredFrameBytes, 2 * from.size()));
+    }
+  }
+
+  /// Of the window that a frame asks for, rounded down; 0 when it is as long as the content. (RFC 8878, 3.1.1.1)
+  static int window_log(std::string_view head) {
+    bool is_single_segment = head.size() < 6 || (head[4] & 0x20) != 0 || !starts_with(head, "\x28\xB5\x2F\xFD");
+    return is_single_segment ? 0 : 10 + (static_cast<unsigned char>(head[5]) >> 3);
+  }
+
+  std::size_t read_stream(char* buffer, std::size_t bytes) {
+    ZSTD_outBuffer out{buffer, bytes, 0};
+    while (out.pos == 0 && in_stream_) {
+      bool at_end = file_->at_end();
+      std::string_view from = file_->available();
+      ZSTD_inBuffer in{from.data(), from.size(), 0};
+      std::size_t status = ZSTD_decompressStream(context_.get(), &out, &in);
+      if (ZSTD_isError(status)) fail_on(status);
+      file_->consume(in.pos);
+      if (status == 0)
+        in_stream_ = false;
+      else if (at_end && out.pos == 0)
+        fail_truncated();
+    }
+    return out.pos;
+  }
+
+  [[noreturn]] void fail_on(std::size_t status) const {
+    if (std::string_view(ZSTD_getErrorName(status)).find("memory") != std::string_view::npos) fail_memory();
+    fail_damaged();
+  }
+
+  std::size_t threads_;
+  std::deque<UnderWay> pieces_;  // in the order of the file
+  std::size_t pieces_bytes_ = 0;
+  std::string content_;  // of the piece being handed out
+  std::size_t taken_ = 0;
+  Context context_;
+  bool in_stream_ = false;  // in the middle of a frame that is decoded as a stream
+};
+
+}  // namespace
+
+bool begins_zstd(std::string_view head) {
+  bool is_skippable = head.size() >= 4 && (head[0] & 0xF0) == 0x50 && head.substr(1, 3) == "\x2A\x4D\x18";
+  return is_skippable || starts_with(head, "\x28\xB5\x2F\xFD");
+}
+
+std::unique_ptr<ByteSource> make_zstd_source(std::unique_ptr<StoredFile> file, int threads) {
+  return std::make_unique<ZstdSource>(std::move(file), threads);
+}
+
+}  // namespace mtl

@@ -1,0 +1,150 @@
+# mtl-preprocess when something goes wrong around it: signals, full disks, closed streams, a second run, odd paths.
+# Whatever it is, files have their final names only when all of them are complete.
+source "$(dirname "$0")/lib.sh" "$1"
+GOLDEN=$TESTS/golden/indexed
+P="mtl-preprocess --tokenizer-type NullTokenizer --vocab-size 70000 --append-eod"
+CORPUS=$GOLDEN/null.jsonl
+cd "$WORK" || exit 1
+
+# only NAME...: the files of the folder `to` are these.
+only() {
+  local have
+  have=$(ls -A to 2>/dev/null | tr '\n' ' ')
+  [ "$have" = "${*:+$* }" ] || fail "to has '$have', not '$*'"
+}
+FILES="x_text_document.bin x_text_document.idx x_text_document.json"
+complete() {
+  expect_same to/x_text_document.bin "$GOLDEN/null70000_text_document.bin"
+  expect_same to/x_text_document.idx "$GOLDEN/null70000_text_document.idx"
+}
+
+# A signal while it waits for its input: nothing stays, and the shell sees the signal.
+for signal in TERM INT HUP; do
+  rm -rf to fifo
+  mkfifo fifo
+  $P --input fifo --output-prefix to/x 2>err &
+  pid=$!
+  exec 7>fifo
+  cat "$CORPUS" >&7
+  for _ in $(seq 100); do [ -e to/x_text_document.bin.tmp.$pid ] && break; sleep 0.1; done
+  kill -$signal $pid
+  wait $pid 2>/dev/null
+  code=$?
+  exec 7>&-
+  [ "$code" -eq $((128 + $(kill -l $signal))) ] || fail "SIG$signal: exit $code"
+  only
+  expect_text err "^mtl-preprocess: ended by signal $(kill -l $signal) "
+done
+
+# Two runs to one prefix: the second is refused and harms nothing. What a killed run leaves, the next one removes.
+$P --input fifo --output-prefix to/x 2>err7 &
+pid=$!
+exec 7>fifo
+for _ in $(seq 100); do [ -e to/x_text_document.bin.tmp.$pid ] && break; sleep 0.1; done
+expect_exit 1 $P --input "$CORPUS" --output-prefix to/x
+expect_text err "^mtl-preprocess: to/x: another run writes there \(pid $pid on .*--output-prefix"
+kill -KILL $pid
+wait $pid 2>/dev/null
+exec 7>&-
+[ -e to/x_text_document.bin.tmp.$pid ] || fail "the killed run left nothing to remove"
+expect_exit 0 $P --input "$CORPUS" --output-prefix to/x
+expect_text err "to/x_text_document.bin.tmp.$pid: removed; the run that wrote it was killed"
+only $FILES && complete
+
+# Every operation on files fails once: either all files are there and right, or those of the earlier run are not
+# readable as a mixture.
+last=40
+for kind in enospc eio short eintr; do
+  for n in $(seq $last); do
+    rm -rf to
+    MTL_FAULT=$kind:$n $P --input "$CORPUS" --output-prefix to/x --quiet 2>err
+    code=$?
+    if [ $code -eq 0 ]; then
+      only $FILES && complete
+      [ $kind = enospc ] && last=$n && break  # there is no n-th operation
+    elif [ $code -ne 74 ]; then
+      fail "$kind:$n: exit $code: $(cat err)"
+    elif ls to/*.tmp.* to/*.lock >/dev/null 2>&1; then
+      fail "$kind:$n left $(ls to)"
+    elif [ -e to/x_text_document.idx ]; then
+      complete
+    fi
+  done
+done
+[ "$last" -gt 10 ] && [ "$last" -lt 40 ] || fail "$last operations on files"
+rm -rf to
+MTL_FAULT=enospc:6 expect_exit 74 $P --input "$CORPUS" --output-prefix to/x
+expect_text err 'No space left on device'
+expect_text err '^  the output needs about .* KiB, by the 100% of the input that was read; to took .* of it, and has .* free'
+only
+
+# A mixture is never readable: a run that dies between the first name and the last leaves no .idx.
+echo '{"text": "5 6 7"}' >old.jsonl
+$P --input old.jsonl --output-prefix old --quiet
+for n in $(seq "$last"); do
+  rm -rf to
+  $P --input old.jsonl --output-prefix to/x --quiet
+  { (MTL_FAULT=kill:$n exec $P --input "$CORPUS" --output-prefix to/x --quiet); } 2>err
+  [ -e to/x_text_document.idx ] || continue
+  if cmp -s to/x_text_document.idx old_text_document.idx; then
+    expect_same to/x_text_document.bin old_text_document.bin
+  else
+    complete
+  fi
+done
+
+# A limit on the size of files is an error, too, not a death.
+rm -rf to
+for _ in $(seq 200); do cat "$CORPUS"; done >many.jsonl
+(ulimit -f 8 && exec $P --input many.jsonl --output-prefix to/x) 2>err
+[ $? -eq 74 ] || fail "ulimit -f: $(cat err)"
+expect_text err 'File too large'
+only
+
+# Closed streams: no file takes their place.
+rm -rf to
+$P --input "$CORPUS" --output-prefix to/x --log-interval 1 2>&- || fail "stderr closed: exit $?"
+only $FILES && complete
+rm -rf to
+$P --input "$CORPUS" --output-prefix to/x --json >&- 2>err
+[ $? -eq 74 ] || fail "stdout closed: no error"
+only $FILES && complete
+rm -rf to
+$P --input - --output-prefix to/x <&- 2>err
+[ $? -eq 74 ] || fail "stdin closed: $(cat err)"
+expect_text err 'standard input: cannot read'
+only
+$P --input many.jsonl --output-prefix to/x --log-interval 1 2>&1 | true  # a reader that leaves
+only $FILES
+
+# Paths.
+rm -rf to
+expect_exit 0 $P --input "$CORPUS" --output-prefix to/new/folder/x
+[ -s to/new/folder/x_text_document.idx ] || fail "a missing folder is not made"
+rm -rf to
+expect_exit 74 $P --input "$CORPUS" --output-prefix many.jsonl/x
+expect_text err 'many.jsonl: cannot create the folder'
+expect_exit 74 $P --input "$CORPUS" --output-prefix /proc/x
+expect_text err '/proc: cannot create files here: .*; choose another --output-prefix'
+mkdir -p to/x_text_document.idx
+expect_exit 74 $P --input "$CORPUS" --output-prefix to/x
+expect_text err 'to/x_text_document.idx: is a folder'
+only x_text_document.idx
+expect_exit 74 $P --input . nothing.json 'nothing*.gz' --output-prefix to/y
+expect_text err '^mtl-preprocess: \.: is a folder; name its files'
+expect_text err '^nothing.json: no such file$'
+expect_text err '^nothing\*.gz: no such file, and nothing matches'
+cp "$CORPUS" z.rejects.jsonl
+expect_exit 2 $P --input z.rejects.jsonl --output-prefix z --skip-bad 3
+expect_text err 'z.rejects.jsonl: this run would replace it'
+expect_same z.rejects.jsonl "$CORPUS"
+expect_exit 2 $P --input <(cat "$CORPUS") --output-prefix to/y --partitions 2
+expect_text err 'a pipe can be read once'
+printf '\xef\xbb\xbf{"text": "a"}\n' >mark.jsonl
+expect_exit 65 $P --input mark.jsonl --output-prefix to/y
+expect_text err 'mark.jsonl:1: a byte order mark'
+: >empty.jsonl
+expect_exit 0 $P --input empty.jsonl --output-prefix y
+expect_text err 'warning: the input holds no document'
+[ "$(stat -c %s y_text_document.idx)" -eq 42 ] || fail "the .idx of no documents has another size"
+finish

@@ -1,0 +1,73 @@
+// Any bytes as JSON lines, the first of them as the size of chunks: the lines are those between the newlines; each is
+// an error with a column, or texts in UTF-8, whose sentences are parts of them.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+
+#include "base/json_cursor.h"
+#include "text/json_lines.h"
+#include "text/sentences.h"
+
+namespace {
+
+void check(bool holds) {
+  if (!holds) std::abort();
+}
+
+void check_sentences(const std::string& text) {
+  std::vector<std::string_view> sentences;
+  mtl::split_sentences(text, mtl::BetweenSentences::keep, sentences);
+  const char* at = text.data();
+  for (std::string_view sentence : sentences) {
+    check(sentence.data() == at && !sentence.empty());
+    at += sentence.size();
+  }
+  check(at <= text.data() + text.size());
+}
+
+void check_line(mtl::TextExtractor& extractor, std::string_view line) {
+  try {
+    extractor.read(line);
+  } catch (const mtl::Error& error) {
+    check(std::string_view(error.what()).find("(column ") != std::string_view::npos);
+    return;
+  }
+  for (std::size_t key : {0, 1}) {
+    for (const std::string& text : extractor.texts(key)) {
+      check(mtl::find_invalid_utf8(text) == std::string_view::npos && !mtl::has_lone_surrogate(text));
+      check_sentences(text);
+    }
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) return 0;
+  static const int memory = ::memfd_create("input", 0);
+  std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
+  if (::ftruncate(memory, 0) != 0 || ::pwrite(memory, text.data(), text.size(), 0) < 0) return 0;
+  mtl::LineReaderOptions options;
+  options.chunk_bytes = data[0] + 1u;
+  options.line_bytes = 4096;
+  mtl::TextExtractor extractor({"text", "a"});
+  try {
+    mtl::LineReader reader({mtl::cat("/proc/self/fd/", memory)}, options);
+    std::size_t at = 0;
+    while (auto chunk = reader.next()) {
+      // What is compressed has other lines; text is what lies in the file.
+      bool plain = text.substr(at, chunk->text.size()) == chunk->text;
+      at += chunk->text.size();
+      mtl::for_each_line(*chunk, [&](std::string_view line, std::int64_t, std::int64_t) {
+        check(line.size() <= options.line_bytes && (!plain || line.find('\n') == std::string_view::npos));
+        check_line(extractor, line);
+      });
+      if (at > (1u << 20)) return 0;
+    }
+  } catch (const mtl::Error&) {
+  }
+  return 0;
+}
