@@ -4,6 +4,7 @@
 #include "base/files.h"
 #include "text/bpe_tokenizer.h"
 #include "text/null_tokenizer.h"
+#include "text/sentencepiece_tokenizer.h"
 
 namespace mtl {
 
@@ -24,9 +25,11 @@ std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerOptions& options) {
     if (fs::is_directory(path)) path += "/tokenizer.json";
     return std::make_unique<BpeTokenizer>(read_tokenizer_json(path), path, options.parse_special_tokens);
   }
+  if (is_sentencepiece_type(options.type)) return load_sentencepiece(options);
   if (!options.type.empty() && options.type != "GPT2BPETokenizer") {
     fail(Exit::usage, "--tokenizer-type ", options.type,
-         " is not supported; use GPT2BPETokenizer, HuggingFaceTokenizer or NullTokenizer");
+         " is not supported; use GPT2BPETokenizer, HuggingFaceTokenizer, SentencePieceTokenizer, GPTSentencePieceTokenizer, "
+         "Llama2Tokenizer or NullTokenizer");
   }
   if (options.vocab_file.empty() || options.merge_file.empty()) {
     fail(Exit::usage, "GPT2BPETokenizer needs --vocab-file and --merge-file");
@@ -46,6 +49,7 @@ std::optional<TokenizerOptions> find_tokenizer(const std::string& model_folder) 
     found.type = "HuggingFaceTokenizer";
     return found;
   }
+  if (std::optional<TokenizerOptions> model = find_sentencepiece(model_folder)) return model;
   found.type = "GPT2BPETokenizer";
   found.vocab_file = file("vocab.json");
   found.merge_file = file("merges.txt");
