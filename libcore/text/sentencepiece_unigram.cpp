@@ -14,6 +14,15 @@ using Kind = SentencePiece::Kind;
 constexpr float kUnknownPenalty = 10;
 constexpr float kLongestShortWord = 16;  // characters of a word that margin() is asked for
 
+/// The sums from `start` on become what they are relative to that one: the differences stay, and get exact again.
+void recentre(std::vector<UnigramModel::Scratch::Node>& nodes, std::size_t start, std::size_t frontier) {
+  const float offset = nodes[start].sum;
+  nodes[start].sum = 0;
+  for (std::size_t i = start + 1; i <= frontier; ++i) {
+    if (nodes[i].start != UnigramModel::kNowhere) nodes[i].sum -= offset;
+  }
+}
+
 }  // namespace
 
 UnigramModel::UnigramModel(const SentencePieceModel& model) : scores_(model.pieces.size()), unk_(model.unk) {
@@ -31,9 +40,10 @@ UnigramModel::UnigramModel(const SentencePieceModel& model) : scores_(model.piec
     const SentencePiece& piece = model.pieces[id];
     if (piece.kind != Kind::normal && piece.kind != Kind::user_defined) continue;
     // A user-defined piece wins over anything else that ends where it does.
-    scores_[id] = piece.kind == Kind::normal ? static_cast<double>(piece.score)
-                                             : static_cast<float>(piece.text.size()) * greatest - 0.1;
-    magnitude = std::max(magnitude, static_cast<float>(std::fabs(scores_[id])));
+    scores_[id] = piece.kind == Kind::normal
+                      ? piece.score
+                      : static_cast<float>(static_cast<float>(piece.text.size()) * greatest - 0.1);
+    magnitude = std::max(magnitude, std::fabs(scores_[id]));
     if (!trie_.add(to_internal(piece.text), static_cast<std::int32_t>(id)))
       fail(Exit::bad_data, model.source, ": pieces of more than ", PieceTrie::kMaxNodes, " characters");
   }
@@ -45,14 +55,16 @@ void UnigramModel::encode(std::string_view word, float& sum, Scratch& scratch, s
   auto& nodes = scratch.nodes;
   nodes.assign(word.size() + 1, {});
   nodes[0].sum = sum;
+  std::size_t frontier = 0;  // the last node that some piece has reached
   for (std::size_t start = 0; start < word.size();) {
+    if (std::fabs(nodes[start].sum) > kLargestSum) recentre(nodes, start, frontier);
     const float before = nodes[start].sum;
     const std::size_t character = std::min(internal_length(word[start]), word.size() - start);
     bool is_known = false;
-    auto offer = [&](std::size_t end, auto candidate, std::int32_t piece) {
+    auto offer = [&](std::size_t end, float candidate, std::int32_t piece) {
       Scratch::Node& node = nodes[end];
-      if (node.start == kNowhere || candidate > node.sum)
-        node = {static_cast<float>(candidate), piece, static_cast<std::uint32_t>(start)};
+      if (node.start == kNowhere || candidate > node.sum) node = {candidate, piece, static_cast<std::uint32_t>(start)};
+      frontier = std::max(frontier, end);
     };
     std::uint32_t state = PieceTrie::kRoot;
     for (std::size_t end = start; end < word.size();) {
@@ -60,7 +72,7 @@ void UnigramModel::encode(std::string_view word, float& sum, Scratch& scratch, s
       if (entry == nullptr) break;
       state = entry->node;
       if (entry->piece < 0) continue;
-      offer(end, scores_[static_cast<std::size_t>(entry->piece)] + static_cast<double>(before), entry->piece);
+      offer(end, scores_[static_cast<std::size_t>(entry->piece)] + before, entry->piece);
       is_known |= end - start == character;
     }
     if (!is_known) offer(start + character, unk_score_ + before, unk_);
@@ -94,7 +106,7 @@ float UnigramModel::margin(std::string_view word, Scratch& scratch) const {
       if (entry == nullptr) break;
       state = entry->node;
       if (entry->piece < 0) continue;
-      offer(end, scores_[static_cast<std::size_t>(entry->piece)]);
+      offer(end, static_cast<double>(scores_[static_cast<std::size_t>(entry->piece)]));
       is_known |= end - start == character;
     }
     if (!is_known) offer(start + character, static_cast<double>(unk_score_));

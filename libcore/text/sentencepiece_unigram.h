@@ -3,9 +3,9 @@
 //   best[end] = max over pieces that end there of best[start] + score(piece)
 //
 // Characters that are no piece by themselves may be an unknown of score (lowest score - 10). Sums are kept as
-// SentencePiece's optimised encoder keeps them, because they decide ties: float32, each candidate computed in double
-// for a piece and in float for an unknown, and a later candidate wins only when it is greater. They run from the start
-// of the text, so a word's cut may depend on what is before it: encode() takes the sum so far and gives the new one.
+// SentencePiece 0.2.3 keeps them, because they decide ties: in float32, a later candidate wins only when it is greater,
+// and where a sum has passed 100,000 it and those already known beyond it are made relative to it. They run from the
+// start of the text, so a word's cut may depend on what is before it: encode() takes the sum so far, gives the new one.
 //
 // A word's `margin` says how far that can go. It is the distance, per rounding step, from the best cut to the second
 // best in exact arithmetic; while roundings are smaller than it (is_safe), every sum before the word leads to the same
@@ -41,6 +41,7 @@ class UnigramModel {
     std::vector<TwoBest> exact;
   };
   static constexpr std::uint32_t kNowhere = ~0u;
+  static constexpr float kLargestSum = 100000;
 
   /// Appends the pieces of a normalised word (with kSpace, below 4 GiB), unknown characters as the unknown piece, one
   /// each. `sum` is that of what comes before it in the same text, then that of both.
@@ -49,13 +50,11 @@ class UnigramModel {
   float margin(std::string_view word, Scratch& scratch) const;
   bool is_safe(float margin, float sum) const { return margin > (std::fabs(sum) + largest_word_sum_) * 0x1p-24f; }
   /// What encode() does to the sum for one known piece.
-  float add_score(float sum, std::int32_t piece) const {
-    return static_cast<float>(scores_[static_cast<std::size_t>(piece)] + static_cast<double>(sum));
-  }
+  float add_score(float sum, std::int32_t piece) const { return scores_[static_cast<std::size_t>(piece)] + sum; }
 
  private:
   PieceTrie trie_;
-  std::vector<double> scores_;  // by id, as added up: user-defined pieces have their bonus
+  std::vector<float> scores_;  // by id, as added up: user-defined pieces have their bonus
   std::int32_t unk_;
   float unk_score_;
   float largest_word_sum_ = 0;

@@ -28,7 +28,8 @@ std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerOptions& options) {
   if (is_sentencepiece_type(options.type)) return load_sentencepiece(options);
   if (!options.type.empty() && options.type != "GPT2BPETokenizer") {
     fail(Exit::usage, "--tokenizer-type ", options.type,
-         " is not supported; use GPT2BPETokenizer, HuggingFaceTokenizer, SentencePieceTokenizer, GPTSentencePieceTokenizer, "
+         " is not supported; use GPT2BPETokenizer, HuggingFaceTokenizer, SentencePieceTokenizer, "
+         "GPTSentencePieceTokenizer, "
          "Llama2Tokenizer or NullTokenizer");
   }
   if (options.vocab_file.empty() || options.merge_file.empty()) {
