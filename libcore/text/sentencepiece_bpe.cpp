@@ -243,7 +243,7 @@ void SentencePieceBpe::append(std::uint32_t symbol, Scratch& scratch, std::vecto
       parts.push_back(scratch.splits[part].right);
       parts.push_back(scratch.splits[part].left);
     } else {
-      out.push_back(piece_number(part < pieces_ ? part : unk_));
+      out.push_back(piece_number(part < pieces_ && !is_unused_[part] ? part : unk_));
     }
   }
 }

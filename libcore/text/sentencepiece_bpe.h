@@ -4,7 +4,8 @@
 // A word starts as its characters and its user-defined symbols (the longest first), which are never joined. Characters
 // that are no piece can still be joined; alone they are unknown. Joining goes through unused pieces too: in the result
 // these are taken apart again, into the two symbols from which their string could last have been made anywhere in the
-// text, so a model with unused pieces must be given whole texts (has_unused).
+// text, so a model with unused pieces must be given whole texts (has_unused). An unused piece that was not made is
+// unknown.
 #pragma once
 
 #include <cstdint>
