@@ -14,6 +14,10 @@ using Kind = SentencePiece::Kind;
 constexpr float kUnknownPenalty = 10;
 constexpr float kLongestShortWord = 16;  // characters of a word that margin() is asked for
 
+/// Above any logarithm of a probability: a user-defined piece wins over all other ways to spell it, the longer the
+/// better.
+float score_of_user_defined(std::size_t bytes) { return 0.1F * static_cast<float>(bytes - 1); }
+
 /// The sums from `start` on become what they are relative to that one: the differences stay, and get exact again.
 void recentre(std::vector<UnigramModel::Scratch::Node>& nodes, std::size_t start, std::size_t frontier) {
   const float offset = nodes[start].sum;
@@ -26,23 +30,16 @@ void recentre(std::vector<UnigramModel::Scratch::Node>& nodes, std::size_t start
 }  // namespace
 
 UnigramModel::UnigramModel(const SentencePieceModel& model) : scores_(model.pieces.size()), unk_(model.unk) {
-  // The same starting values as SentencePiece's, also where there is no normal piece: the greatest score is never
-  // below the smallest positive number.
-  float lowest = std::numeric_limits<float>::max(), greatest = std::numeric_limits<float>::min();
+  float lowest = std::numeric_limits<float>::max();
   for (const SentencePiece& piece : model.pieces) {
-    if (piece.kind != Kind::normal) continue;
-    lowest = std::min(lowest, piece.score);
-    greatest = std::max(greatest, piece.score);
+    if (piece.kind == Kind::normal) lowest = std::min(lowest, piece.score);
   }
   unk_score_ = lowest - kUnknownPenalty;
   float magnitude = std::fabs(unk_score_);
   for (std::size_t id = 0; id < model.pieces.size(); ++id) {
     const SentencePiece& piece = model.pieces[id];
     if (piece.kind != Kind::normal && piece.kind != Kind::user_defined) continue;
-    // A user-defined piece wins over anything else that ends where it does.
-    scores_[id] = piece.kind == Kind::normal
-                      ? piece.score
-                      : static_cast<float>(static_cast<float>(piece.text.size()) * greatest - 0.1);
+    scores_[id] = piece.kind == Kind::normal ? piece.score : score_of_user_defined(piece.text.size());
     magnitude = std::max(magnitude, std::fabs(scores_[id]));
     if (!trie_.add(to_internal(piece.text), static_cast<std::int32_t>(id)))
       fail(Exit::bad_data, model.source, ": pieces of more than ", PieceTrie::kMaxNodes, " characters");
