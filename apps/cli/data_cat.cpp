@@ -27,7 +27,8 @@ struct DataCatOptions {
   /// Any tokenizer flag asks for text; without one there are only ids to print.
   bool has_tokenizer() const {
     return !tokenizer.type.empty() || !tokenizer.vocab_file.empty() || !tokenizer.merge_file.empty() ||
-           !tokenizer.tokenizer_model.empty() || tokenizer.vocab_size || tokenizer.null_tokenizer_eod;
+           !tokenizer.tokenizer_model.empty() || tokenizer.vocab_size || tokenizer.null_tokenizer_eod ||
+           tokenizer.legacy_tokenizer || tokenizer.vocab_extra_ids != 0;
   }
 };
 
