@@ -9,25 +9,25 @@ namespace {
 
 using Kind = SentencePiece::Kind;
 
-/// Words seen before: up to 15 bytes, up to 3 known pieces, and the margin within which these are right. Sets of two
-/// entries in one cache line, the older of which a new word pushes out.
+/// Words seen before: up to 15 bytes, up to 10 known pieces, and the margin within which these are right. An entry is a
+/// cache line; of the two in a set a new word pushes out the older.
 class WordCache {
  public:
   static constexpr std::size_t kMaxBytes = 15;
-  static constexpr std::size_t kMaxPieces = 3;
+  static constexpr std::size_t kMaxPieces = 10;
   static constexpr std::size_t kReadable = 16;  // bytes that key_of reads
 
   struct Key {
     std::uint64_t low = 0, high = 0;
     bool operator==(const Key&) const = default;
   };
-  struct Entry {
+  struct alignas(64) Entry {
     Key key;
-    std::int32_t pieces[kMaxPieces];  // -1 behind the last one
-    float margin;
-    std::size_t count() const { return 1u + (pieces[1] >= 0 ? 1u : 0u) + (pieces[2] >= 0 ? 1u : 0u); }
+    std::uint32_t count = 0;
+    float margin = 0;
+    std::int32_t pieces[kMaxPieces] = {};
   };
-  struct alignas(64) Set {
+  struct Set {
     Entry newer, older;
   };
 
@@ -56,7 +56,7 @@ class WordCache {
   }
   static void put(Set& set, const Key& key, std::span<const std::int32_t> pieces, float margin) {
     set.older = set.newer;
-    set.newer = {key, {-1, -1, -1}, margin};
+    set.newer = {key, static_cast<std::uint32_t>(pieces.size()), margin};
     std::copy(pieces.begin(), pieces.end(), set.newer.pieces);
   }
 
@@ -94,7 +94,7 @@ template <class Words>
 class WordEncoder : public Encoder {
  public:
   WordEncoder(const SentencePieceCutter& cutter, Words words, EncoderMemory memory)
-      : cutter_(cutter), words_(std::move(words)), cache_(memory == EncoderMemory::large ? 15 : 6) {}
+      : cutter_(cutter), words_(std::move(words)), cache_(memory == EncoderMemory::large ? 14 : 5) {}
 
   void append(std::string_view text, std::vector<std::int32_t>& ids) override {
     cutter_.normalizer().normalize(text, normalized_);
@@ -116,7 +116,7 @@ class WordEncoder : public Encoder {
     set_ = &cache_.set_of(key_);
     const WordCache::Entry* entry = WordCache::find(*set_, key_);
     if (entry == nullptr || !words_.is_safe(entry->margin)) return false;
-    for (std::size_t i = 0; i < entry->count(); ++i) {
+    for (std::size_t i = 0; i < entry->count; ++i) {
       words_.pass(entry->pieces[i]);
       ids.push_back(entry->pieces[i]);
     }

@@ -239,7 +239,10 @@ TEST_CASE("sentencepiece: any bytes are text") {
   std::mt19937 random(2);
   for (const std::string name : {"unigram", "bpe"}) {
     auto tokenizer = load_golden(name);
-    CHECK(tokenizer->encode("a\xFF\xE3\x81") == tokenizer->encode("a\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"));
+    Ids ids = {name == "unigram" ? 271 : 688};
+    for (int i = 0; i < 3; ++i) ids.insert(ids.end(), {3 + 0xEF, 3 + 0xBF, 3 + 0xBD});
+    if (name == "unigram") ids.insert(ids.begin() + 1, 337);
+    CHECK(tokenizer->encode("ab\xFF\xE3\x81") == ids);
     for (int i = 0; i < 2000; ++i) {
       std::string bytes(random() % 30, '\0');
       for (char& byte : bytes) byte = static_cast<char>(random());
@@ -305,7 +308,8 @@ TEST_CASE("sentencepiece: user-defined pieces come first, the longest one") {
     model.normalizer.remove_extra_whitespaces = false;
     auto tokenizer = make_tokenizer(model);
     CHECK(tokenizer.encode("abc") == Ids{3, 8, 6});
-    CHECK(tokenizer.encode("abab") == Ids{3, 9, 5});
+    const bool is_bpe = algorithm == SentencePieceModel::Algorithm::bpe;
+    CHECK(tokenizer.encode("abab") == (is_bpe ? Ids{3, 9, 5} : Ids{3, 8, 8}));  // the first longest, or the best sum
     CHECK(tokenizer.encode("bc") == Ids{3, 7});
     CHECK(tokenizer.decode({{3, 8, 6}}) == "abc");
   }
@@ -400,7 +404,7 @@ TEST_CASE("sentencepiece: what cannot be followed is refused by name") {
   auto with = [](SentencePiece piece) { return sentencepiece_file(small_model({{"a", 0, Kind::normal}, piece})); };
   auto refuses = [](const std::string& file, const std::string& reason) {
     CAPTURE(reason);
-    CHECK(message_of(file).find("test.model: " + reason) != std::string::npos);
+    CHECK(message_of(file).substr(0, reason.size() + 12) == "test.model: " + reason);
   };
   CHECK(message_of(with({"b", 0, Kind::normal})) == "accepted");
   refuses(with({"", 0, Kind::normal}), "piece 4 is empty");
@@ -429,7 +433,7 @@ TEST_CASE("sentencepiece: what cannot be followed is refused by name") {
   refuses("", "no SentencePiece model");
   refuses("{\"version\": \"1.0\"}", "no SentencePiece model");
   const std::string file = read_file(golden_file("bpe.model"));
-  for (std::size_t size : {1u, 5u, 100u, 20000u}) refuses(file.substr(0, size), "no SentencePiece model");
+  for (std::size_t size = 0; size < file.size(); size += 997) CHECK(message_of(file.substr(0, size)) != "accepted");
   refuses(std::string("\x0A\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01", 12), "no SentencePiece model");
   CHECK_THROWS_AS(make_tokenizer([] {
                     SentencePieceModel no_end = small_model({{"a", 0, Kind::normal}});
