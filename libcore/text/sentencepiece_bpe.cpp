@@ -179,7 +179,9 @@ void SentencePieceBpe::join_short(std::vector<std::uint32_t>& symbols) const {
 }
 
 void SentencePieceBpe::join_long(Scratch& scratch) const {
-  auto& [nodes, symbols, parts, heap, splits, splits_set] = scratch;
+  auto& nodes = scratch.nodes;
+  auto& heap = scratch.heap;
+  auto& symbols = scratch.symbols;
   const auto count = static_cast<std::uint32_t>(symbols.size());
   auto later = [](const Scratch::Candidate& a, const Scratch::Candidate& b) {
     return a.rank != b.rank ? a.rank > b.rank : a.at > b.at;
@@ -197,8 +199,8 @@ void SentencePieceBpe::join_long(Scratch& scratch) const {
     if (node.pair == PairTable::kNone) return false;
     heap.push_back({rank_of(node.pair), at, joined_by(node.pair)});
     if (has_unused_ && is_unused_[joined_by(node.pair)]) {
-      splits[joined_by(node.pair)] = {node.symbol, right, true};
-      splits_set.push_back(joined_by(node.pair));
+      scratch.splits[joined_by(node.pair)] = {node.symbol, right, true};
+      scratch.splits_set.push_back(joined_by(node.pair));
     }
     return true;
   };
