@@ -67,8 +67,8 @@ void check_tokenizer_flags(Flags& flags, const TokenizerOptions& options) {
   }
   if (options.legacy_tokenizer && type != "SentencePieceTokenizer" && type != "Llama2Tokenizer")
     flags.problem("--legacy-tokenizer", "is for SentencePieceTokenizer and Llama2Tokenizer");
-  if (options.vocab_extra_ids < 0 || options.vocab_extra_ids > 1000000)
-    flags.problem(cat("--vocab-extra-ids ", options.vocab_extra_ids), "must be 0 to 1000000");
+  if (options.vocab_extra_ids < 0 || options.vocab_extra_ids > 10000)
+    flags.problem(cat("--vocab-extra-ids ", options.vocab_extra_ids), "must be 0 to 10000");
   if (options.vocab_extra_ids != 0 && !(options.legacy_tokenizer && type == "SentencePieceTokenizer"))
     flags.problem("--vocab-extra-ids", "is for SentencePieceTokenizer with --legacy-tokenizer");
   if (type == "NullTokenizer") {

@@ -154,11 +154,11 @@ std::vector<std::string_view> user_defined_symbols(const SentencePieceModel& mod
   return out;
 }
 
-/// Whether some piece has a character `left` class, then `right` class, side by side (true: U+2581).
-bool has_side_by_side(const std::vector<std::string>& pieces, bool left, bool right) {
+/// Whether some piece has two neighbours, of which the first is (or is not) U+2581, and the second is (or is not).
+bool has_neighbours(const std::vector<std::string>& pieces, bool first_is_space, bool second_is_space) {
   for (const std::string& text : pieces) {
     for (std::size_t i = 1; i < text.size(); ++i) {
-      if ((text[i - 1] == kSpace) == left && (text[i] == kSpace) == right) return true;
+      if ((text[i - 1] == kSpace) == first_is_space && (text[i] == kSpace) == second_is_space) return true;
     }
   }
   return false;
@@ -181,9 +181,9 @@ SentencePieceCutter::SentencePieceCutter(SentencePieceModel model)
   } else {
     unigram_ = std::make_unique<UnigramModel>(model_);
   }
-  if (!has_side_by_side(texts, false, true)) {
+  if (!has_neighbours(texts, false, true)) {
     cut_ = WordCut::before_space;
-  } else if (!has_side_by_side(texts, true, false)) {
+  } else if (!has_neighbours(texts, true, false)) {
     cut_ = WordCut::after_space;
   }
 }

@@ -1,7 +1,7 @@
 #include "text/sentencepiece_tokenizer.h"
 
 #include <algorithm>
-#include <limits>
+#include <unordered_map>
 
 #include "base/error.h"
 #include "base/files.h"
@@ -102,21 +102,17 @@ SentencePieceTokenizer::SentencePieceTokenizer(std::string content, const std::s
 
 void SentencePieceTokenizer::add_legacy_tokens() {
   const SentencePieceModel& model = cutter_.model();
-  auto next_id = static_cast<std::int32_t>(model.pieces.size());
   special_of_.assign(model.pieces.size(), -1);
+  std::unordered_map<std::string, std::int32_t> ids;
+  for (std::size_t id = 0; id < model.pieces.size(); ++id)
+    ids.emplace(model.pieces[id].text, static_cast<std::int32_t>(id));
   auto add = [&](const std::string& text) {
-    auto found = std::find_if(model.pieces.begin(), model.pieces.end(),
-                              [&](const SentencePiece& piece) { return piece.text == text; });
-    std::int32_t id = found == model.pieces.end() ? -1 : static_cast<std::int32_t>(found - model.pieces.begin());
-    for (const Special& special : specials_) {
-      if (special.text == text) return;
-    }
-    if (id < 0) {
-      id = next_id++;
-      special_of_.push_back(-1);
-    }
-    special_of_[static_cast<std::size_t>(id)] = static_cast<std::int32_t>(specials_.size());
-    specials_.push_back({text, id});
+    auto [found, is_new] = ids.emplace(text, static_cast<std::int32_t>(ids.size()));
+    if (is_new) special_of_.push_back(-1);
+    std::int32_t& special = special_of_[static_cast<std::size_t>(found->second)];
+    if (special >= 0) return;
+    special = static_cast<std::int32_t>(specials_.size());
+    specials_.push_back({text, found->second});
   };
   auto name = [&](std::int32_t id, const char* otherwise) { return id < 0 ? otherwise : model.piece(id).text; };
   for (const char* text : {"<CLS>", "<SEP>", "<EOD>", "<MASK>"}) add(text);
@@ -244,7 +240,8 @@ std::unique_ptr<Tokenizer> load_sentencepiece(const TokenizerOptions& options) {
 std::optional<TokenizerOptions> find_sentencepiece(const std::string& folder) {
   TokenizerOptions found;
   found.tokenizer_model = cat(folder, "/", kModelFile);
-  if (!file_exists(found.tokenizer_model)) return {};
+  // A file of this name may be something else: rank files of tiktoken have it too. A model begins with a piece.
+  if (!file_exists(found.tokenizer_model) || !starts_with(read_file(found.tokenizer_model), "\n")) return {};
   found.type = "GPTSentencePieceTokenizer";
   const std::string config_file = cat(folder, "/", kConfigFile);
   if (!file_exists(config_file)) return found;

@@ -40,6 +40,8 @@ std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerOptions& options) {
 }
 
 std::optional<TokenizerOptions> find_tokenizer(const std::string& model_folder) {
+  // Before tokenizer.json: folders with both have the same tokenizer twice, and this one is the original.
+  if (std::optional<TokenizerOptions> model = find_sentencepiece(model_folder)) return model;
   TokenizerOptions found;
   auto file = [&](const char* name) {
     std::string path = cat(model_folder, "/", name);
@@ -50,7 +52,6 @@ std::optional<TokenizerOptions> find_tokenizer(const std::string& model_folder) 
     found.type = "HuggingFaceTokenizer";
     return found;
   }
-  if (std::optional<TokenizerOptions> model = find_sentencepiece(model_folder)) return model;
   found.type = "GPT2BPETokenizer";
   found.vocab_file = file("vocab.json");
   found.merge_file = file("merges.txt");

@@ -66,7 +66,8 @@ struct TokenizerOptions {
 /// Throws Error(usage) for a type that is unknown or options that are missing.
 std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerOptions& options);
 
-/// The tokenizer of a model folder: its tokenizer.json, else its tokenizer.model, else its vocab.json and merges.txt.
+/// The tokenizer of a model folder: its SentencePiece tokenizer.model, else its tokenizer.json, else its vocab.json and
+/// merges.txt.
 std::optional<TokenizerOptions> find_tokenizer(const std::string& model_folder);
 
 }  // namespace mtl
