@@ -138,7 +138,7 @@ std::vector<Group> refused_services() {
       {1,
        none,
        {"--adlr-autoresume-interval", "--kill-switch-path", "--error-injection-rate", "--error-injection-type",
-        "--vocab-extra-ids", "--eval-micro-batch-size", "--check-weight-hash-across-dp-replicas-interval"}},
+        "--eval-micro-batch-size", "--check-weight-hash-across-dp-replicas-interval"}},
   };
 }
 

@@ -3,14 +3,16 @@
 #include <algorithm>
 
 #include "base/str.h"
+#include "text/sentencepiece_tokenizer.h"
 
 namespace mtl {
 
 namespace {
 
-const std::vector<std::string> kSupported = {"GPT2BPETokenizer", "HuggingFaceTokenizer", "NullTokenizer"};
-const std::vector<std::string> kRefused = {"BertWordPieceLowerCase",    "BertWordPieceCase", "SentencePieceTokenizer",
-                                           "GPTSentencePieceTokenizer", "Llama2Tokenizer",   "TikTokenizer"};
+const std::vector<std::string> kSupported = {"GPT2BPETokenizer",       "HuggingFaceTokenizer",
+                                             "SentencePieceTokenizer", "GPTSentencePieceTokenizer",
+                                             "Llama2Tokenizer",        "NullTokenizer"};
+const std::vector<std::string> kRefused = {"BertWordPieceLowerCase", "BertWordPieceCase", "TikTokenizer"};
 
 void check_type(Flags& flags, const std::string& type) {
   auto is_in = [&](const std::vector<std::string>& names) { return std::count(names.begin(), names.end(), type) > 0; };
@@ -33,10 +35,17 @@ void add_tokenizer_flags(Flags& flags, TokenizerOptions& options) {
   flags.add("--vocab-file", &options.vocab_file, "FILE", "vocab.json of GPT2BPETokenizer").alias("--vocab");
   flags.add("--merge-file", &options.merge_file, "FILE", "merges.txt of GPT2BPETokenizer");
   flags.add("--tokenizer-model", &options.tokenizer_model, "PATH",
-            "a GPT-2 style tokenizer.json, or its folder, for HuggingFaceTokenizer");
+            "a GPT-2 style tokenizer.json for HuggingFaceTokenizer, a SentencePiece tokenizer.model for "
+            "SentencePieceTokenizer, GPTSentencePieceTokenizer and Llama2Tokenizer; or its folder");
   flags.add("--vocab-size", &options.vocab_size, "N", "number of ids of NullTokenizer");
   flags.add("--null-tokenizer-eod", &options.null_tokenizer_eod, "ID",
             "end-of-document id of NullTokenizer; vocabulary size - 1 when absent");
+  flags.add_switch(
+      "--legacy-tokenizer", options.legacy_tokenizer,
+      "SentencePieceTokenizer with <CLS>, <EOD> and their like, Llama2Tokenizer with <s> before every text, "
+      "as Megatron-LM had them up to core 0.16");
+  flags.add("--vocab-extra-ids", &options.vocab_extra_ids, "N",
+            "tokens <extra_id_0>... of a legacy SentencePieceTokenizer");
 }
 
 void check_tokenizer_flags(Flags& flags, const TokenizerOptions& options) {
@@ -50,6 +59,18 @@ void check_tokenizer_flags(Flags& flags, const TokenizerOptions& options) {
     needs("--merge-file", !options.merge_file.empty());
   }
   if (type == "HuggingFaceTokenizer") needs("--tokenizer-model", !options.tokenizer_model.empty());
+  if (is_sentencepiece_type(type)) {
+    needs("--tokenizer-model", !options.tokenizer_model.empty());
+    if (options.parse_special_tokens)
+      flags.problem("--parse-special-tokens",
+                    "is not for SentencePiece: user-defined symbols are always found, control pieces never");
+  }
+  if (options.legacy_tokenizer && type != "SentencePieceTokenizer" && type != "Llama2Tokenizer")
+    flags.problem("--legacy-tokenizer", "is for SentencePieceTokenizer and Llama2Tokenizer");
+  if (options.vocab_extra_ids < 0 || options.vocab_extra_ids > 10000)
+    flags.problem(cat("--vocab-extra-ids ", options.vocab_extra_ids), "must be 0 to 10000");
+  if (options.vocab_extra_ids != 0 && !(options.legacy_tokenizer && type == "SentencePieceTokenizer"))
+    flags.problem("--vocab-extra-ids", "is for SentencePieceTokenizer with --legacy-tokenizer");
   if (type == "NullTokenizer") {
     needs("--vocab-size", options.vocab_size.has_value());
     if (options.vocab_size.value_or(1) < 1)

@@ -6,7 +6,8 @@
 
 namespace mtl {
 
-/// --tokenizer-type, --vocab-file, --merge-file, --tokenizer-model, --vocab-size, --null-tokenizer-eod.
+/// --tokenizer-type, --vocab-file, --merge-file, --tokenizer-model, --vocab-size, --null-tokenizer-eod,
+/// --legacy-tokenizer, --vocab-extra-ids.
 void add_tokenizer_flags(Flags& flags, TokenizerOptions& options);
 
 /// Adds a problem for everything that load_tokenizer would miss. Call it in a Flags::check function of a tool that

@@ -4,6 +4,7 @@
 #include "base/files.h"
 #include "text/bpe_tokenizer.h"
 #include "text/null_tokenizer.h"
+#include "text/sentencepiece_tokenizer.h"
 
 namespace mtl {
 
@@ -24,9 +25,12 @@ std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerOptions& options) {
     if (fs::is_directory(path)) path += "/tokenizer.json";
     return std::make_unique<BpeTokenizer>(read_tokenizer_json(path), path, options.parse_special_tokens);
   }
+  if (is_sentencepiece_type(options.type)) return load_sentencepiece(options);
   if (!options.type.empty() && options.type != "GPT2BPETokenizer") {
     fail(Exit::usage, "--tokenizer-type ", options.type,
-         " is not supported; use GPT2BPETokenizer, HuggingFaceTokenizer or NullTokenizer");
+         " is not supported; use GPT2BPETokenizer, HuggingFaceTokenizer, SentencePieceTokenizer, "
+         "GPTSentencePieceTokenizer, "
+         "Llama2Tokenizer or NullTokenizer");
   }
   if (options.vocab_file.empty() || options.merge_file.empty()) {
     fail(Exit::usage, "GPT2BPETokenizer needs --vocab-file and --merge-file");
@@ -36,6 +40,8 @@ std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerOptions& options) {
 }
 
 std::optional<TokenizerOptions> find_tokenizer(const std::string& model_folder) {
+  // Before tokenizer.json: folders with both have the same tokenizer twice, and this one is the original.
+  if (std::optional<TokenizerOptions> model = find_sentencepiece(model_folder)) return model;
   TokenizerOptions found;
   auto file = [&](const char* name) {
     std::string path = cat(model_folder, "/", name);

@@ -54,16 +54,20 @@ class Tokenizer {
 struct TokenizerOptions {
   std::string type;                                // empty: GPT2BPETokenizer
   std::string vocab_file, merge_file;              // GPT2BPETokenizer
-  std::string tokenizer_model;                     // HuggingFaceTokenizer: tokenizer.json or its folder
+  std::string tokenizer_model;                     // HuggingFaceTokenizer: tokenizer.json or its folder;
+                                                   // SentencePiece types: tokenizer.model or its folder
   std::optional<std::int64_t> vocab_size;          // NullTokenizer
   std::optional<std::int64_t> null_tokenizer_eod;  // NullTokenizer; vocab_size - 1 when empty
+  bool legacy_tokenizer = false;                   // text/sentencepiece_tokenizer.h
+  std::int64_t vocab_extra_ids = 0;                // text/sentencepiece_tokenizer.h
   bool parse_special_tokens = false;               // special strings in a text become their tokens
 };
 
 /// Throws Error(usage) for a type that is unknown or options that are missing.
 std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerOptions& options);
 
-/// The tokenizer of a model folder: its tokenizer.json, else its vocab.json and merges.txt.
+/// The tokenizer of a model folder: its SentencePiece tokenizer.model, else its tokenizer.json, else its vocab.json and
+/// merges.txt.
 std::optional<TokenizerOptions> find_tokenizer(const std::string& model_folder);
 
 }  // namespace mtl

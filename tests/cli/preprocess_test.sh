@@ -183,8 +183,8 @@ expect_exit 2 mtl-preprocess $CORPUS --output-prefix "$WORK/p" $GPT2 --append-oe
 expect_text "$WORK/err" 'did you mean --append-eod'
 expect_exit 2 mtl-preprocess $CORPUS --output-prefix "$WORK/p" $GPT2 --split-sentences --lang german
 expect_text "$WORK/err" '^  --lang german .*only for english'
-expect_exit 2 mtl-preprocess $CORPUS --output-prefix "$WORK/p" --tokenizer-type SentencePieceTokenizer
-expect_text "$WORK/err" 'SentencePieceTokenizer .*not supported'
+expect_exit 2 mtl-preprocess $CORPUS --output-prefix "$WORK/p" --tokenizer-type BertWordPieceCase
+expect_text "$WORK/err" 'BertWordPieceCase .*not supported'
 expect_exit 2 mtl-preprocess $CORPUS --output-prefix "$WORK/p" --tokenizer-type NullTokenizer
 expect_exit 74 mtl-preprocess --input "$WORK/nosuch.jsonl" "$WORK/nor*this" --output-prefix "$WORK/p" $GPT2
 expect_text "$WORK/err" 'nosuch.jsonl: no such file'

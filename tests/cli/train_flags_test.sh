@@ -196,7 +196,7 @@ expect_exit 65 mtl-train "${tiny[@]}" "${null[@]}" --vocab-size 20
 expect_text err 'ids_text_document: the token id 20, .* is not in the vocabulary of 20; '
 expect_exit 2 mtl-train "${tiny[@]}" "${null[@]:0:10}" --tokenizer-type NullTokenizer
 expect_text err '^  --vocab-size +is needed by NullTokenizer$'
-expect_exit 2 mtl-train "${tiny[@]}" "${null[@]:0:10}" --tokenizer-type SentencePieceTokenizer
-expect_text err '^  --tokenizer-type SentencePieceTokenizer +this tokenizer is not supported'
+expect_exit 2 mtl-train "${tiny[@]}" "${null[@]:0:10}" --tokenizer-type BertWordPieceCase
+expect_text err '^  --tokenizer-type BertWordPieceCase +this tokenizer is not supported'
 
 finish

@@ -1,0 +1,253 @@
+#include "text/sentencepiece_bpe.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "text/sentencepiece_normalizer.h"
+
+namespace mtl {
+
+namespace {
+
+constexpr std::size_t kShortWord = 32;
+constexpr std::uint32_t kNowhere = ~0u;
+constexpr std::uint32_t kNoSymbol = ~0u;
+
+std::int32_t piece_number(std::uint32_t symbol) { return static_cast<std::int32_t>(symbol); }
+std::uint32_t symbol_of(std::int32_t piece) { return static_cast<std::uint32_t>(piece); }
+std::uint32_t rank_of(std::uint64_t pair) { return static_cast<std::uint32_t>(pair >> 32); }
+std::uint32_t joined_by(std::uint64_t pair) { return static_cast<std::uint32_t>(pair); }
+
+/// Calls `take(start, length)` for every character.
+template <class Take>
+void for_each_character(std::string_view text, Take take) {
+  for (std::size_t at = 0; at < text.size();) {
+    std::size_t length = std::min(internal_length(text[at]), text.size() - at);
+    take(at, length);
+    at += length;
+  }
+}
+
+/// By id: how many scores are better.
+std::vector<std::uint32_t> rank_scores(const SentencePieceModel& model) {
+  std::vector<float> scores;
+  for (const SentencePiece& piece : model.pieces) scores.push_back(piece.score);
+  std::sort(scores.begin(), scores.end(), std::greater<>());
+  std::vector<std::uint32_t> ranks;
+  for (const SentencePiece& piece : model.pieces) {
+    auto found = std::lower_bound(scores.begin(), scores.end(), piece.score, std::greater<>());
+    ranks.push_back(static_cast<std::uint32_t>(found - scores.begin()));
+  }
+  return ranks;
+}
+
+/// All strings that a symbol can have, forwards and backwards, so that both parts of every cut of a piece are found by
+/// walking it once in each direction.
+struct SymbolTries {
+  PieceTrie forwards, backwards;
+  const std::string& source;
+
+  void add(const std::string& text, std::uint32_t symbol) {
+    auto number = static_cast<std::int32_t>(symbol);
+    if (!forwards.add(text, number) || !backwards.add(std::string(text.rbegin(), text.rend()), number))
+      fail(Exit::bad_data, source, ": pieces of more than ", PieceTrie::kMaxNodes, " characters");
+  }
+};
+
+/// By position in `text`: the symbol that is all of the text up to there, going from its first byte to its last.
+template <class Iterator>
+std::vector<std::uint32_t> symbols_from(const PieceTrie& trie, Iterator at, Iterator end) {
+  std::vector<std::uint32_t> out(static_cast<std::size_t>(end - at) + 1, kNoSymbol);
+  std::uint32_t state = PieceTrie::kRoot;
+  for (std::size_t length = 1; at != end; ++at, ++length) {
+    const PieceTrie::Entry* entry = trie.step(state, static_cast<unsigned char>(*at));
+    if (entry == nullptr) break;
+    state = entry->node;
+    if (entry->piece >= 0) out[length] = static_cast<std::uint32_t>(entry->piece);
+  }
+  return out;
+}
+
+}  // namespace
+
+SentencePieceBpe::SentencePieceBpe(const SentencePieceModel& model)
+    : unk_(static_cast<std::uint32_t>(model.unk)),
+      pieces_(static_cast<std::uint32_t>(model.pieces.size())),
+      symbols_(pieces_),
+      ascii_(0x80, kStranger),
+      pairs_(0) {
+  SymbolTries tries{{}, {}, model.source};
+  std::vector<std::string> strings(pieces_);
+  for (std::uint32_t id = 0; id < pieces_; ++id) {
+    const SentencePiece& piece = model.pieces[id];
+    is_unused_.push_back(piece.kind == SentencePiece::Kind::unused);
+    has_unused_ |= is_unused_.back();
+    if (!piece.is_matched()) continue;
+    strings[id] = to_internal(piece.text);
+    tries.add(strings[id], id);
+    if (piece.kind == SentencePiece::Kind::user_defined) user_defined_.add(strings[id], piece_number(id));
+  }
+  for (const std::string& text : strings) {
+    for_each_character(text, [&](std::size_t at, std::size_t length) {
+      std::string character = text.substr(at, length);
+      std::int32_t symbol = tries.forwards.find(character);
+      if (symbol < 0) tries.add(character, symbols_), symbol = piece_number(symbols_++);
+      characters_.add(character, symbol);
+      if (static_cast<unsigned char>(character[0]) < 0x80)
+        ascii_[static_cast<unsigned char>(character[0])] = symbol_of(symbol);
+    });
+  }
+  add_pairs(strings, rank_scores(model), tries.forwards, tries.backwards);
+}
+
+void SentencePieceBpe::add_pairs(const std::vector<std::string>& strings, const std::vector<std::uint32_t>& ranks,
+                                 const PieceTrie& forwards, const PieceTrie& backwards) {
+  struct Pair {
+    std::uint32_t left, right, joined;
+  };
+  std::vector<Pair> found;
+  for (std::uint32_t id = 0; id < pieces_; ++id) {
+    const std::string& text = strings[id];
+    std::vector<std::uint32_t> lefts = symbols_from(forwards, text.begin(), text.end());
+    std::vector<std::uint32_t> rights = symbols_from(backwards, text.rbegin(), text.rend());
+    for_each_character(text, [&](std::size_t at, std::size_t) {
+      if (at == 0) return;
+      std::uint32_t left = lefts[at], right = rights[text.size() - at];
+      if (left != kNoSymbol && right != kNoSymbol) found.push_back({left, right, id});
+    });
+  }
+  pairs_ = PairTable(found.size());
+  for (const Pair& pair : found) pairs_.set(pair.left, pair.right, ranks[pair.joined], pair.joined);
+}
+
+void SentencePieceBpe::split_word(std::string_view word, std::vector<std::uint32_t>& symbols) const {
+  symbols.clear();
+  for (std::size_t at = 0; at < word.size();) {
+    if (!user_defined_.empty()) {
+      PieceTrie::Match match = user_defined_.find_longest(word.substr(at));
+      if (match.length > 0) {
+        symbols.push_back(symbol_of(match.piece) | kFrozen);
+        at += match.length;
+        continue;
+      }
+    }
+    auto byte = static_cast<unsigned char>(word[at]);
+    if (byte < 0x80) {
+      symbols.push_back(ascii_[byte]);
+      ++at;
+    } else {
+      std::size_t length = std::min(internal_length(word[at]), word.size() - at);
+      std::int32_t symbol = characters_.find(word.substr(at, length));
+      symbols.push_back(symbol < 0 ? kStranger : symbol_of(symbol));
+      at += length;
+    }
+  }
+}
+
+void SentencePieceBpe::encode(std::string_view word, Scratch& scratch, std::vector<std::int32_t>& out) const {
+  if (word.size() >= kNowhere) fail(Exit::bad_data, "a word of ", word.size(), " bytes");
+  split_word(word, scratch.symbols);
+  if (has_unused_) {
+    scratch.splits.resize(pieces_);
+    for (std::uint32_t piece : scratch.splits_set) scratch.splits[piece] = {};
+    scratch.splits_set.clear();
+  }
+  if (scratch.symbols.size() <= kShortWord && !has_unused_) {
+    join_short(scratch.symbols);
+  } else {
+    join_long(scratch);
+  }
+  for (std::uint32_t symbol : scratch.symbols) append(symbol, scratch, out);
+}
+
+void SentencePieceBpe::join_short(std::vector<std::uint32_t>& symbols) const {
+  std::uint64_t pairs[kShortWord];  // pairs[i] joins symbols[i] and symbols[i + 1]
+  std::size_t count = symbols.size();
+  for (std::size_t i = 0; i + 1 < count; ++i) pairs[i] = pairs_.find(symbols[i], symbols[i + 1]);
+  while (count > 1) {
+    std::size_t best = 0;
+    for (std::size_t i = 1; i + 1 < count; ++i) best = rank_of(pairs[i]) < rank_of(pairs[best]) ? i : best;
+    if (pairs[best] == PairTable::kNone) break;
+    symbols[best] = joined_by(pairs[best]);
+    --count;
+    for (std::size_t i = best + 1; i < count; ++i) symbols[i] = symbols[i + 1];
+    for (std::size_t i = best; i + 1 < count; ++i) pairs[i] = pairs[i + 1];
+    if (best > 0) pairs[best - 1] = pairs_.find(symbols[best - 1], symbols[best]);
+    if (best + 1 < count) pairs[best] = pairs_.find(symbols[best], symbols[best + 1]);
+  }
+  symbols.resize(count);
+}
+
+void SentencePieceBpe::join_long(Scratch& scratch) const {
+  auto& nodes = scratch.nodes;
+  auto& heap = scratch.heap;
+  auto& symbols = scratch.symbols;
+  const auto count = static_cast<std::uint32_t>(symbols.size());
+  auto later = [](const Scratch::Candidate& a, const Scratch::Candidate& b) {
+    return a.rank != b.rank ? a.rank > b.rank : a.at > b.at;
+  };
+  nodes.resize(count);
+  heap.clear();
+  for (std::uint32_t i = 0; i < count; ++i)
+    nodes[i] = {PairTable::kNone, symbols[i], i == 0 ? kNowhere : i - 1, i + 1 == count ? kNowhere : i + 1};
+  auto add_candidate = [&](std::uint32_t at) {
+    Scratch::Node& node = nodes[at];
+    node.pair = PairTable::kNone;
+    if (node.next == kNowhere) return false;
+    const std::uint32_t right = nodes[node.next].symbol;
+    node.pair = pairs_.find(node.symbol, right);
+    if (node.pair == PairTable::kNone) return false;
+    heap.push_back({rank_of(node.pair), at, joined_by(node.pair)});
+    if (has_unused_ && is_unused_[joined_by(node.pair)]) {
+      scratch.splits[joined_by(node.pair)] = {node.symbol, right, true};
+      scratch.splits_set.push_back(joined_by(node.pair));
+    }
+    return true;
+  };
+  for (std::uint32_t i = 0; i < count; ++i) add_candidate(i);
+  std::make_heap(heap.begin(), heap.end(), later);
+  while (!heap.empty()) {
+    std::pop_heap(heap.begin(), heap.end(), later);
+    const Scratch::Candidate top = heap.back();
+    heap.pop_back();
+    Scratch::Node& node = nodes[top.at];
+    if (node.pair == PairTable::kNone || joined_by(node.pair) != top.joined) continue;  // one of the two has changed
+    Scratch::Node& gone = nodes[node.next];
+    node.symbol = top.joined;
+    gone.pair = PairTable::kNone;
+    node.next = gone.next;
+    if (gone.next != kNowhere) nodes[gone.next].previous = top.at;
+    // The left one first: the order decides which split of an unused piece is the last.
+    if (node.previous != kNowhere && add_candidate(node.previous)) std::push_heap(heap.begin(), heap.end(), later);
+    if (add_candidate(top.at)) std::push_heap(heap.begin(), heap.end(), later);
+  }
+  symbols.clear();
+  for (std::uint32_t at = 0; at != kNowhere && at < count; at = nodes[at].next) symbols.push_back(nodes[at].symbol);
+}
+
+void SentencePieceBpe::append(std::uint32_t symbol, Scratch& scratch, std::vector<std::int32_t>& out) const {
+  symbol &= ~kFrozen;
+  if (symbol >= pieces_) {
+    out.push_back(piece_number(unk_));
+    return;
+  }
+  if (!is_unused_[symbol]) {
+    out.push_back(piece_number(symbol));
+    return;
+  }
+  auto& parts = scratch.parts;
+  parts.assign(1, symbol);
+  while (!parts.empty()) {
+    std::uint32_t part = parts.back();
+    parts.pop_back();
+    bool is_split = part < pieces_ && is_unused_[part] && scratch.splits[part].is_set;
+    if (is_split) {
+      parts.push_back(scratch.splits[part].right);
+      parts.push_back(scratch.splits[part].left);
+    } else {
+      out.push_back(piece_number(part < pieces_ && !is_unused_[part] ? part : unk_));
+    }
+  }
+}
+
+}  // namespace mtl

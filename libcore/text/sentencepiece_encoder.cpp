@@ -1,0 +1,232 @@
+#include "text/sentencepiece_encoder.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace mtl {
+
+namespace {
+
+using Kind = SentencePiece::Kind;
+
+/// Words seen before: up to 15 bytes, up to 10 known pieces, and the margin within which these are right. An entry is a
+/// cache line; of the two in a set a new word pushes out the older.
+class WordCache {
+ public:
+  static constexpr std::size_t kMaxBytes = 15;
+  static constexpr std::size_t kMaxPieces = 10;
+  static constexpr std::size_t kReadable = 16;  // bytes that key_of reads
+
+  struct Key {
+    std::uint64_t low = 0, high = 0;
+    bool operator==(const Key&) const = default;
+  };
+  struct alignas(64) Entry {
+    Key key;
+    std::uint32_t count = 0;
+    float margin = 0;
+    std::int32_t pieces[kMaxPieces] = {};
+  };
+  struct Set {
+    Entry newer, older;
+  };
+
+  explicit WordCache(int bits) : shift_(64 - bits), sets_(std::size_t{1} << bits) {}
+
+  /// The word's bytes, zeros, and its length in the last byte: no two words share a key.
+  static Key key_of(const char* word, std::size_t length) {
+    Key key;
+    std::memcpy(&key, word, kReadable);
+    // Shifts by 64 would be undefined, so each half is shifted twice.
+    std::size_t in_low = length < 8 ? length : 8, in_high = length - in_low;
+    key.low &= ~(~std::uint64_t{0} << (in_low * 4) << (in_low * 4));
+    key.high &= ~(~std::uint64_t{0} << (in_high * 8));
+    key.high |= std::uint64_t{length} << 56;
+    return key;
+  }
+  Set& set_of(const Key& key) {
+    std::uint64_t hash = (key.low * 0x9E3779B97F4A7C15u) ^ (key.high * 0xC2B2AE3D27D4EB4Fu);
+    hash ^= hash >> 32;
+    return sets_[static_cast<std::size_t>(hash * 0xD6E8FEB86659FD93u >> shift_)];
+  }
+  static const Entry* find(const Set& set, const Key& key) {
+    if (set.newer.key == key) [[likely]]
+      return &set.newer;
+    return set.older.key == key ? &set.older : nullptr;
+  }
+  static void put(Set& set, const Key& key, std::span<const std::int32_t> pieces, float margin) {
+    set.older = set.newer;
+    set.newer = {key, static_cast<std::uint32_t>(pieces.size()), margin};
+    std::copy(pieces.begin(), pieces.end(), set.newer.pieces);
+  }
+
+ private:
+  int shift_;
+  std::vector<Set> sets_;
+};
+
+/// What the encoder asks of a model: its scratch, the sum that a text's words pass on, and what a word's memory is
+/// worth.
+struct UnigramWords {
+  const UnigramModel& model;
+  UnigramModel::Scratch scratch = {};
+  float sum = 0;
+
+  void begin_text() { sum = 0; }
+  void encode(std::string_view word, std::vector<std::int32_t>& pieces) { model.encode(word, sum, scratch, pieces); }
+  float margin(std::string_view word) { return model.margin(word, scratch); }
+  bool is_safe(float margin) const { return model.is_safe(margin, sum); }
+  void pass(std::int32_t piece) { sum = model.add_score(sum, piece); }
+};
+
+struct BpeWords {
+  const SentencePieceBpe& model;
+  SentencePieceBpe::Scratch scratch = {};
+
+  void begin_text() {}
+  void encode(std::string_view word, std::vector<std::int32_t>& pieces) { model.encode(word, scratch, pieces); }
+  float margin(std::string_view) { return 1; }
+  bool is_safe(float) const { return true; }
+  void pass(std::int32_t) {}
+};
+
+template <class Words>
+class WordEncoder : public Encoder {
+ public:
+  WordEncoder(const SentencePieceCutter& cutter, Words words, EncoderMemory memory)
+      : cutter_(cutter), words_(std::move(words)), cache_(memory == EncoderMemory::large ? 14 : 5) {}
+
+  void append(std::string_view text, std::vector<std::int32_t>& ids) override {
+    cutter_.normalizer().normalize(text, normalized_);
+    normalized_.reserve(WordCache::kReadable);
+    words_.begin_text();
+    const std::size_t text_begin = ids.size();
+    for (std::string_view left = normalized_.view(); !left.empty();) {
+      std::string_view word = left.substr(0, cutter_.word_length(left));
+      left.remove_prefix(word.size());
+      if (!append_known(word, ids)) append_word(word, text_begin, ids);
+    }
+  }
+
+ private:
+  bool append_known(std::string_view word, std::vector<std::int32_t>& ids) {
+    set_ = nullptr;
+    if (word.size() > WordCache::kMaxBytes) return false;
+    key_ = WordCache::key_of(word.data(), word.size());
+    set_ = &cache_.set_of(key_);
+    const WordCache::Entry* entry = WordCache::find(*set_, key_);
+    if (entry == nullptr || !words_.is_safe(entry->margin)) return false;
+    for (std::size_t i = 0; i < entry->count; ++i) {
+      words_.pass(entry->pieces[i]);
+      ids.push_back(entry->pieces[i]);
+    }
+    return true;
+  }
+
+  void append_word(std::string_view word, std::size_t text_begin, std::vector<std::int32_t>& ids) {
+    const std::int32_t unk = cutter_.model().unk;
+    pieces_.clear();
+    words_.encode(word, pieces_);
+    if (std::find(pieces_.begin(), pieces_.end(), unk) != pieces_.end()) {
+      cutter_.append_ids(word, pieces_, text_begin, ids);
+      return;
+    }
+    ids.insert(ids.end(), pieces_.begin(), pieces_.end());
+    if (set_ == nullptr || pieces_.size() > WordCache::kMaxPieces) return;
+    float margin = words_.margin(word);
+    if (words_.is_safe(margin)) WordCache::put(*set_, key_, pieces_, margin);
+  }
+
+  const SentencePieceCutter& cutter_;
+  Words words_;
+  WordCache cache_;
+  WordCache::Key key_;
+  WordCache::Set* set_ = nullptr;  // where the word at hand would be; null for a long one
+  SentencePieceNormalizer::Result normalized_;
+  std::vector<std::int32_t> pieces_;
+};
+
+std::vector<std::string_view> user_defined_symbols(const SentencePieceModel& model) {
+  std::vector<std::string_view> out;
+  for (const SentencePiece& piece : model.pieces) {
+    if (piece.kind == Kind::user_defined) out.push_back(piece.text);
+  }
+  return out;
+}
+
+/// Whether some piece has two neighbours, of which the first is (or is not) U+2581, and the second is (or is not).
+bool has_neighbours(const std::vector<std::string>& pieces, bool first_is_space, bool second_is_space) {
+  for (const std::string& text : pieces) {
+    for (std::size_t i = 1; i < text.size(); ++i) {
+      if ((text[i - 1] == kSpace) == first_is_space && (text[i] == kSpace) == second_is_space) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+SentencePieceCutter::SentencePieceCutter(SentencePieceModel model)
+    : model_(std::move(model)),
+      normalizer_(model_.normalizer, model_.whitespace_as_suffix, user_defined_symbols(model_), model_.source) {
+  std::vector<std::string> texts;
+  for (const SentencePiece& piece : model_.pieces) {
+    texts.push_back(to_internal(piece.text));
+    lengths_.push_back(static_cast<std::uint32_t>(texts.back().size()));
+    if (!piece.is_matched()) texts.pop_back();
+  }
+  if (model_.algorithm == SentencePieceModel::Algorithm::bpe) {
+    bpe_ = std::make_unique<SentencePieceBpe>(model_);
+    if (bpe_->has_unused()) return;  // needs whole texts
+  } else {
+    unigram_ = std::make_unique<UnigramModel>(model_);
+  }
+  if (!has_neighbours(texts, false, true)) {
+    cut_ = WordCut::before_space;
+  } else if (!has_neighbours(texts, true, false)) {
+    cut_ = WordCut::after_space;
+  }
+}
+
+std::unique_ptr<Encoder> SentencePieceCutter::make_encoder(EncoderMemory memory) const {
+  if (bpe_ != nullptr) return std::make_unique<WordEncoder<BpeWords>>(*this, BpeWords{*bpe_}, memory);
+  return std::make_unique<WordEncoder<UnigramWords>>(*this, UnigramWords{*unigram_}, memory);
+}
+
+std::size_t SentencePieceCutter::word_length(std::string_view text) const {
+  auto skip_spaces = [&](std::size_t at) {
+    while (at < text.size() && text[at] == kSpace) ++at;
+    return at;
+  };
+  auto find_space = [&](std::size_t at) {
+    const void* found = std::memchr(text.data() + at, static_cast<unsigned char>(kSpace), text.size() - at);
+    return found == nullptr ? text.size() : static_cast<std::size_t>(static_cast<const char*>(found) - text.data());
+  };
+  switch (cut_) {
+    case WordCut::before_space:
+      return find_space(skip_spaces(0));
+    case WordCut::after_space:
+      return skip_spaces(find_space(0));
+    default:
+      return text.size();
+  }
+}
+
+void SentencePieceCutter::append_ids(std::string_view word, std::span<const std::int32_t> pieces,
+                                     std::size_t text_begin, std::vector<std::int32_t>& ids) const {
+  for (std::int32_t piece : pieces) {
+    std::size_t length = piece == model_.unk ? std::min(internal_length(word[0]), word.size())
+                                             : lengths_[static_cast<std::size_t>(piece)];
+    if (piece != model_.unk) {
+      ids.push_back(piece);
+    } else if (model_.byte_fallback) {
+      for (char byte : to_text(word.substr(0, length)))
+        ids.push_back(model_.byte_ids[static_cast<unsigned char>(byte)]);
+    } else if (ids.size() == text_begin || ids.back() != model_.unk) {
+      ids.push_back(piece);  // the first of a run
+    }
+    word.remove_prefix(length);
+  }
+}
+
+}  // namespace mtl

@@ -1,0 +1,234 @@
+#include "text/sentencepiece_model.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "text/utf8.h"
+
+namespace mtl {
+
+namespace {
+
+using Kind = SentencePiece::Kind;
+
+/// The fields of one protocol buffer message, in the order of the file.
+class WireReader {
+ public:
+  enum Type : unsigned { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
+  struct Field {
+    std::uint64_t number = 0;
+    unsigned type = varint;
+    std::uint64_t value = 0;  // varint, fixed64, fixed32
+    std::string_view bytes;   // bytes
+
+    bool is(std::uint64_t wanted_number, Type wanted_type) const {
+      return number == wanted_number && type == wanted_type;
+    }
+  };
+
+  WireReader(std::string_view message, const std::string& source) : left_(message), source_(source) {}
+
+  bool next(Field& field) {
+    if (left_.empty()) return false;
+    std::uint64_t tag = read_varint();
+    field = {tag >> 3, static_cast<unsigned>(tag & 7), 0, {}};
+    if (field.number == 0 || field.number > 0x1FFFFFFF) broken("field number ", field.number);
+    switch (field.type) {
+      case varint:
+        field.value = read_varint();
+        break;
+      case fixed64:
+        field.value = read_fixed(8);
+        break;
+      case fixed32:
+        field.value = read_fixed(4);
+        break;
+      case bytes:
+        field.bytes = take(read_varint());
+        break;
+      default:
+        broken("wire type ", field.type, " of field ", field.number);
+    }
+    return true;
+  }
+
+ private:
+  template <class... Parts>
+  [[noreturn]] void broken(const Parts&... parts) const {
+    fail(Exit::bad_data, source_, ": no SentencePiece model, or a damaged one: ", parts...);
+  }
+
+  std::string_view take(std::uint64_t size) {
+    if (size > left_.size()) broken("a field of ", size, " bytes where ", left_.size(), " are left");
+    std::string_view taken = left_.substr(0, static_cast<std::size_t>(size));
+    left_.remove_prefix(taken.size());
+    return taken;
+  }
+
+  std::uint64_t read_varint() {
+    std::uint64_t value = 0;
+    for (unsigned shift = 0; shift < 70; shift += 7) {
+      auto byte = static_cast<unsigned char>(take(1)[0]);
+      value |= static_cast<std::uint64_t>(byte & 0x7F) << shift;  // the tenth byte has room for one bit
+      if (byte < 0x80) return value;
+    }
+    broken("a number of more than ten bytes");
+  }
+
+  std::uint64_t read_fixed(std::size_t size) {
+    std::string_view raw = take(size);
+    std::uint64_t value = 0;
+    for (std::size_t i = size; i-- > 0;) value = value << 8 | static_cast<unsigned char>(raw[i]);
+    return value;
+  }
+
+  std::string_view left_;
+  const std::string& source_;
+};
+
+/// Calls `take(field)` for every field of a message.
+template <class Take>
+void for_each_field(std::string_view message, const std::string& source, Take take) {
+  WireReader reader(message, source);
+  for (WireReader::Field field; reader.next(field);) take(field);
+}
+
+SentencePiece read_piece(std::string_view message, std::size_t id, const std::string& source) {
+  SentencePiece piece;
+  for_each_field(message, source, [&](const WireReader::Field& field) {
+    if (field.is(1, WireReader::bytes)) piece.text = field.bytes;
+    if (field.is(2, WireReader::fixed32)) piece.score = std::bit_cast<float>(static_cast<std::uint32_t>(field.value));
+    if (field.is(3, WireReader::varint)) {
+      if (field.value < 1 || field.value > 6)
+        fail(Exit::bad_data, source, ": piece ", id, " is of kind ", field.value, ", which is not known");
+      piece.kind = static_cast<Kind>(field.value);
+    }
+  });
+  return piece;
+}
+
+void read_trainer(std::string_view message, SentencePieceModel& model) {
+  auto set_name = [](std::string& name, std::string_view given) {
+    if (!given.empty()) name = given;  // SentencePiece takes an empty name as the default
+  };
+  for_each_field(message, model.source, [&](const WireReader::Field& field) {
+    if (field.is(3, WireReader::varint)) {
+      if (field.value < 1 || field.value > 4)
+        fail(Exit::bad_data, model.source, ": model type ", field.value, " is not known");
+      model.algorithm = static_cast<SentencePieceModel::Algorithm>(field.value);
+    }
+    if (field.is(24, WireReader::varint)) model.whitespace_as_suffix = field.value != 0;
+    if (field.is(35, WireReader::varint)) model.byte_fallback = field.value != 0;
+    if (field.is(44, WireReader::bytes)) model.unk_surface = field.bytes;
+    if (field.is(45, WireReader::bytes)) set_name(model.unk_piece, field.bytes);
+    if (field.is(46, WireReader::bytes)) set_name(model.bos_piece, field.bytes);
+    if (field.is(47, WireReader::bytes)) set_name(model.eos_piece, field.bytes);
+    if (field.is(48, WireReader::bytes)) set_name(model.pad_piece, field.bytes);
+  });
+}
+
+void read_rules(std::string_view message, const std::string& source, SentencePieceRules& rules) {
+  for_each_field(message, source, [&](const WireReader::Field& field) {
+    if (field.is(2, WireReader::bytes)) rules.charsmap = field.bytes;
+    if (field.is(3, WireReader::varint)) rules.add_dummy_prefix = field.value != 0;
+    if (field.is(4, WireReader::varint)) rules.remove_extra_whitespaces = field.value != 0;
+    if (field.is(5, WireReader::varint)) rules.escape_whitespaces = field.value != 0;
+  });
+}
+
+bool is_utf8(std::string_view text) {
+  const char* end = text.data() + text.size();
+  for (const char* at = text.data(); at < end;) {
+    Utf8Char next = next_utf8(at, end);
+    if (!next.valid) return false;
+    at += next.length;
+  }
+  return true;
+}
+
+bool is_one_character(std::string_view text) {
+  return next_utf8(text.data(), text.data() + text.size()).length == static_cast<int>(text.size());
+}
+
+/// The byte that "<0x41>" stands for; -1 for anything else.
+int byte_of_piece(std::string_view text) {
+  constexpr std::string_view kDigits = "0123456789ABCDEF";
+  if (text.size() != 6 || text.substr(0, 3) != "<0x" || text[5] != '>') return -1;
+  std::size_t high = kDigits.find(text[3]), low = kDigits.find(text[4]);
+  if (high == kDigits.npos || low == kDigits.npos) return -1;
+  return static_cast<int>(high << 4 | low);
+}
+
+void check_piece(const SentencePieceModel& model, std::size_t id) {
+  const SentencePiece& piece = model.pieces[id];
+  auto refuse = [&](const auto&... what) { fail(Exit::bad_data, model.source, ": piece ", id, what...); };
+  if (piece.text.empty()) refuse(" is empty");
+  if (!is_utf8(piece.text)) refuse(" is no UTF-8");
+  if (!std::isfinite(piece.score)) refuse(" (", piece.text, ") has a score that is no finite number");
+  if (piece.is_matched() && piece.text.find('\0') != std::string::npos) refuse(" holds U+0000");
+  if (piece.kind == Kind::byte) {
+    if (!model.byte_fallback) refuse(" (", piece.text, ") is a byte, but the model has no byte_fallback");
+    if (byte_of_piece(piece.text) < 0) refuse(" (", piece.text, ") is a byte, but not written <0x00> to <0xFF>");
+  }
+  // SentencePiece's BPE looks single characters up among the control pieces too, and then fails.
+  if (model.algorithm == SentencePieceModel::Algorithm::bpe && piece.kind == Kind::control &&
+      is_one_character(piece.text))
+    refuse(" (", piece.text, ") is a control piece of one character, which a BPE model cannot have");
+}
+
+/// Checks the pieces and finds those with a meaning.
+void resolve_pieces(SentencePieceModel& model) {
+  std::unordered_map<std::string_view, std::int32_t> ids;
+  model.byte_ids.fill(-1);
+  for (std::size_t i = 0; i < model.pieces.size(); ++i) {
+    check_piece(model, i);
+    const SentencePiece& piece = model.pieces[i];
+    auto id = static_cast<std::int32_t>(i);
+    if (!ids.emplace(piece.text, id).second)
+      fail(Exit::bad_data, model.source, ": piece ", i, " (", piece.text, ") is there twice");
+    if (piece.kind == Kind::unknown) {
+      if (model.unk >= 0)
+        fail(Exit::bad_data, model.source, ": pieces ", model.unk, " and ", i, " are both the unknown piece");
+      model.unk = id;
+    }
+    if (piece.kind == Kind::byte) model.byte_ids[static_cast<std::size_t>(byte_of_piece(piece.text))] = id;
+  }
+  if (model.unk < 0) fail(Exit::bad_data, model.source, ": no SentencePiece model: no piece is the unknown one");
+  auto missing = std::find(model.byte_ids.begin(), model.byte_ids.end(), -1);
+  if (model.byte_fallback && missing != model.byte_ids.end())
+    fail(Exit::bad_data, model.source, ": byte_fallback, but no piece for byte ", missing - model.byte_ids.begin());
+  auto control = [&](const std::string& text) {
+    auto found = ids.find(text);
+    return found != ids.end() && model.piece(found->second).kind == Kind::control ? found->second : -1;
+  };
+  model.bos = control(model.bos_piece);
+  model.eos = control(model.eos_piece);
+  model.pad = control(model.pad_piece);
+}
+
+}  // namespace
+
+SentencePieceModel parse_sentencepiece_model(std::string_view content, const std::string& source) {
+  using Algorithm = SentencePieceModel::Algorithm;
+  if (content.size() > std::size_t{1} << 30) fail(Exit::bad_data, source, ": no SentencePiece model: over 1 GiB");
+  SentencePieceModel model;
+  model.source = source;
+  for_each_field(content, source, [&](const WireReader::Field& field) {
+    if (field.is(1, WireReader::bytes)) model.pieces.push_back(read_piece(field.bytes, model.pieces.size(), source));
+    if (field.is(2, WireReader::bytes)) read_trainer(field.bytes, model);
+    if (field.is(3, WireReader::bytes)) read_rules(field.bytes, source, model.normalizer);
+    if (field.is(5, WireReader::bytes)) read_rules(field.bytes, source, model.denormalizer);
+  });
+  if (model.algorithm == Algorithm::word || model.algorithm == Algorithm::character) {
+    fail(Exit::bad_data, source, ": a SentencePiece model of type ",
+         model.algorithm == Algorithm::word ? "word" : "char", ", which is not supported; use a unigram or BPE model");
+  }
+  resolve_pieces(model);
+  return model;
+}
+
+}  // namespace mtl

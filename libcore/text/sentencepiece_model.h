@@ -1,0 +1,58 @@
+// A SentencePiece model file, read: its pieces and the settings that change what text becomes.
+//
+// The file is a protocol buffer (sentencepiece_model.proto, ModelProto). The reader knows just the wire format: it
+// takes unknown fields as protocol buffers do, by skipping them, and checks every length. Fields that only describe the
+// training (trainer_spec, but for those below) and self-test samples are skipped. Refused, with the file's name:
+// word and character models, kinds of pieces that are not known, what SentencePiece itself refuses (empty or repeated
+// pieces, no <unk>, byte pieces without byte fallback or not all 256), and what it takes but cannot use (scores that
+// are no numbers, pieces that are no UTF-8 or hold U+0000, a string that is a normal and a control piece at once).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace mtl {
+
+/// One piece. The numbers of the kinds are those of the file.
+struct SentencePiece {
+  enum class Kind : int { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
+  std::string text;
+  float score = 0;
+  Kind kind = Kind::normal;
+  /// A piece that text can be cut into; the others have strings that text never matches.
+  bool is_matched() const { return kind == Kind::normal || kind == Kind::user_defined || kind == Kind::unused; }
+};
+
+/// What happens to a text before it is cut, or after it is put together (text/sentencepiece_normalizer.h).
+struct SentencePieceRules {
+  std::string charsmap;  // precompiled rules; empty: none
+  bool add_dummy_prefix = true;
+  bool remove_extra_whitespaces = true;
+  bool escape_whitespaces = true;
+};
+
+struct SentencePieceModel {
+  enum class Algorithm : int { unigram = 1, bpe = 2, word = 3, character = 4 };
+  std::string source;  // the file, for messages
+  std::vector<SentencePiece> pieces;
+  Algorithm algorithm = Algorithm::unigram;
+  bool byte_fallback = false;
+  bool whitespace_as_suffix = false;
+  SentencePieceRules normalizer;
+  SentencePieceRules denormalizer;
+  std::string unk_surface = " \xE2\x81\x87 ";  // what <unk> is decoded to
+  std::string unk_piece = "<unk>", bos_piece = "<s>", eos_piece = "</s>", pad_piece = "<pad>";
+  // Ids; -1 when the model has no such control piece. There is always an unk.
+  std::int32_t unk = -1, bos = -1, eos = -1, pad = -1;
+  std::array<std::int32_t, 256> byte_ids{};  // only with byte_fallback
+
+  const SentencePiece& piece(std::int32_t id) const { return pieces[static_cast<std::size_t>(id)]; }
+};
+
+/// Throws Error(bad_data) that starts with `source`.
+SentencePieceModel parse_sentencepiece_model(std::string_view content, const std::string& source);
+
+}  // namespace mtl

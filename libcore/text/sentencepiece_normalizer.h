@@ -1,0 +1,85 @@
+// What SentencePiece does to a text before cutting it: rules, white space, the dummy prefix.
+//
+// - A user-defined symbol is taken as it stands, the longest first.
+// - Else the longest rule of precompiled_charsmap that matches replaces what it matches. (The map is a u32
+// little-endian
+//   size, a double-array trie of Darts-clone of that many bytes, and replacements that end in U+0000; the trie's values
+//   are their offsets.)
+// - Else one character stays; a byte that begins none becomes U+FFFD.
+// - remove_extra_whitespaces: leading, trailing and repeated blanks go.
+// - escape_whitespaces: a blank becomes U+2581. add_dummy_prefix puts one more in front (whitespace_as_suffix: behind).
+//
+// In the result U+2581 is the single byte kSpace, which no UTF-8 holds: words are shorter to look up, and their ends
+// are found by one byte. to_internal and to_text translate; lengths that scores depend on are of the translated text.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/sentencepiece_model.h"
+#include "text/sentencepiece_trie.h"
+
+namespace mtl {
+
+inline constexpr char kSpace = '\xFF';
+inline constexpr std::string_view kSpaceText = "\xE2\x96\x81";  // U+2581
+
+/// Bytes of the character that begins with `lead`, in text with kSpace.
+inline std::size_t internal_length(char lead) {
+  auto byte = static_cast<unsigned char>(lead);
+  return byte < 0xC0 || byte == 0xFF ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
+}
+
+std::string to_internal(std::string_view text);
+std::string to_text(std::string_view internal);
+
+class SentencePieceNormalizer {
+ public:
+  /// A normalised text. The buffer is kept from text to text and only grows.
+  struct Result {
+    std::string bytes;
+    std::size_t size = 0;
+    std::string_view view() const { return {bytes.data(), size}; }
+
+    /// Where `count` more bytes can be written.
+    char* reserve(std::size_t count) {
+      if (bytes.size() - size < count) bytes.resize(2 * bytes.size() + count);
+      return bytes.data() + size;
+    }
+    void append(char byte) { *reserve(1) = byte, ++size; }
+    void append(std::string_view text) { size += text.copy(reserve(text.size()), text.size()); }
+  };
+
+  /// Throws Error(bad_data) that starts with `source` when the rules are damaged.
+  SentencePieceNormalizer(const SentencePieceRules& rules, bool whitespace_as_suffix,
+                          const std::vector<std::string_view>& user_defined, std::string source);
+  /// Replaces `out`. Throws Error(bad_data) when a damaged rule is met.
+  void normalize(std::string_view text, Result& out) const;
+
+ private:
+  struct Prefix {
+    std::string_view text;   // what it becomes
+    std::size_t length = 0;  // bytes taken
+  };
+  enum class Byte : char { other, copied, blank };
+
+  void read_charsmap(std::string_view charsmap);
+  void classify_bytes();
+  bool steps_to(std::uint32_t& node, unsigned char byte) const;
+  Prefix next_prefix(std::string_view text) const;
+  std::string_view replacement(std::uint32_t offset) const;
+  std::size_t append_plain(std::string_view text, bool& after_blank, Result& out) const;
+  void append_prefix(std::string_view text, bool& after_blank, Result& out) const;
+
+  bool add_dummy_prefix_, remove_extra_, as_suffix_;
+  char blank_;  // what a blank becomes: kSpace or ' '
+  std::string source_;
+  PieceTrie user_defined_;
+  std::vector<std::uint32_t> units_;  // the double-array trie; empty: no rules
+  std::string replacements_;
+  Byte bytes_[256];  // what to do with a byte that is followed by ASCII
+};
+
+}  // namespace mtl

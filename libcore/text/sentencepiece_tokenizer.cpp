@@ -1,0 +1,258 @@
+#include "text/sentencepiece_tokenizer.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/hash.h"
+#include "base/json.h"
+#include "text/utf8.h"
+
+namespace mtl {
+
+namespace {
+
+using Kind = SentencePiece::Kind;
+constexpr const char* kModelFile = "tokenizer.model";
+constexpr const char* kConfigFile = "tokenizer_config.json";
+
+/// Puts an id in front of every text.
+class PrefixedEncoder : public Encoder {
+ public:
+  PrefixedEncoder(std::unique_ptr<Encoder> plain, std::int32_t first) : plain_(std::move(plain)), first_(first) {}
+  void append(std::string_view text, std::vector<std::int32_t>& ids) override {
+    ids.push_back(first_);
+    plain_->append(text, ids);
+  }
+
+ private:
+  std::unique_ptr<Encoder> plain_;
+  std::int32_t first_;
+};
+
+/// Cuts a text at special strings: at the first that comes; of several at one place, at the one that is listed first.
+class LegacyEncoder : public Encoder {
+ public:
+  LegacyEncoder(std::unique_ptr<Encoder> plain, std::vector<std::pair<std::string, std::int32_t>> specials)
+      : plain_(std::move(plain)), specials_(std::move(specials)), next_(specials_.size()) {}
+
+  void append(std::string_view text, std::vector<std::int32_t>& ids) override {
+    for (std::size_t i = 0; i < specials_.size(); ++i) next_[i] = text.find(specials_[i].first);
+    std::size_t at = 0;
+    while (true) {
+      std::size_t first = std::string_view::npos, found = 0;
+      for (std::size_t i = 0; i < specials_.size(); ++i) {
+        if (next_[i] < at) next_[i] = text.find(specials_[i].first, at);  // searched anew only when passed
+        if (next_[i] < first) first = next_[i], found = i;
+      }
+      plain_->append(text.substr(at, first == std::string_view::npos ? first : first - at), ids);
+      if (first == std::string_view::npos) return;
+      ids.push_back(specials_[found].second);
+      at = first + specials_[found].first.size();
+    }
+  }
+
+ private:
+  std::unique_ptr<Encoder> plain_;
+  std::vector<std::pair<std::string, std::int32_t>> specials_;
+  std::vector<std::size_t> next_;  // where each comes next
+};
+
+/// The bytes of a run of byte pieces: whatever is no UTF-8 becomes U+FFFD, one for each byte.
+void append_bytes_as_text(std::string& bytes, std::string& out) {
+  const char* end = bytes.data() + bytes.size();
+  for (const char* at = bytes.data(); at < end;) {
+    Utf8Char next = next_utf8(at, end);
+    if (next.valid) {
+      out.append(at, static_cast<std::size_t>(next.length));
+    } else {
+      out += "\xEF\xBF\xBD";
+    }
+    at += next.valid ? next.length : 1;
+  }
+  bytes.clear();
+}
+
+void append_blanks_restored(std::string_view piece, std::string& out) {
+  while (true) {
+    std::size_t at = piece.find(kSpaceText);
+    out += piece.substr(0, at);
+    if (at == std::string_view::npos) return;
+    out += ' ';
+    piece.remove_prefix(at + kSpaceText.size());
+  }
+}
+
+}  // namespace
+
+bool is_sentencepiece_type(std::string_view type) {
+  return type == "SentencePieceTokenizer" || type == "GPTSentencePieceTokenizer" || type == "Llama2Tokenizer";
+}
+
+SentencePieceTokenizer::SentencePieceTokenizer(std::string content, const std::string& source, Options options)
+    : content_(std::move(content)),
+      options_(std::move(options)),
+      cutter_(parse_sentencepiece_model(content_, source)),
+      denormalizer_(cutter_.model().denormalizer, false, {}, source) {
+  if (options_.legacy && options_.type == "SentencePieceTokenizer") add_legacy_tokens();
+  if (options_.legacy && options_.type == "Llama2Tokenizer" && cutter_.model().bos < 0)
+    fail(Exit::bad_data, source, ": no piece ", cutter_.model().bos_piece, ", which Llama2Tokenizer begins texts with");
+}
+
+void SentencePieceTokenizer::add_legacy_tokens() {
+  const SentencePieceModel& model = cutter_.model();
+  special_of_.assign(model.pieces.size(), -1);
+  std::unordered_map<std::string, std::int32_t> ids;
+  for (std::size_t id = 0; id < model.pieces.size(); ++id)
+    ids.emplace(model.pieces[id].text, static_cast<std::int32_t>(id));
+  auto add = [&](const std::string& text) {
+    auto [found, is_new] = ids.emplace(text, static_cast<std::int32_t>(ids.size()));
+    if (is_new) special_of_.push_back(-1);
+    std::int32_t& special = special_of_[static_cast<std::size_t>(found->second)];
+    if (special >= 0) return;
+    special = static_cast<std::int32_t>(specials_.size());
+    specials_.push_back({text, found->second});
+  };
+  auto name = [&](std::int32_t id, const char* otherwise) { return id < 0 ? otherwise : model.piece(id).text; };
+  for (const char* text : {"<CLS>", "<SEP>", "<EOD>", "<MASK>"}) add(text);
+  add(name(model.pad, "<PAD>"));
+  add(name(model.bos, "<BOS>"));
+  add(name(model.eos, "<EOS>"));
+  for (std::int64_t i = 0; i < options_.vocab_extra_ids; ++i) add(cat("<extra_id_", i, ">"));
+}
+
+std::unique_ptr<Encoder> SentencePieceTokenizer::make_encoder(EncoderMemory memory) const {
+  std::unique_ptr<Encoder> plain = cutter_.make_encoder(memory);
+  if (!specials_.empty()) {
+    std::vector<std::pair<std::string, std::int32_t>> specials;
+    for (const Special& special : specials_) specials.emplace_back(special.text, special.id);
+    return std::make_unique<LegacyEncoder>(std::move(plain), std::move(specials));
+  }
+  if (options_.legacy && options_.type == "Llama2Tokenizer")
+    return std::make_unique<PrefixedEncoder>(std::move(plain), cutter_.model().bos);
+  return plain;
+}
+
+std::int64_t SentencePieceTokenizer::vocab_size() const {
+  return static_cast<std::int64_t>(std::max(special_of_.size(), cutter_.model().pieces.size()));
+}
+
+std::int32_t SentencePieceTokenizer::eod() const {
+  for (const Special& special : specials_) {
+    if (special.text == "<EOD>") return special.id;
+  }
+  const SentencePieceModel& model = cutter_.model();
+  if (model.eos < 0)
+    fail(Exit::bad_data, model.source, ": no control piece ", model.eos_piece, ", which ends a document");
+  return model.eos;
+}
+
+std::string SentencePieceTokenizer::decode(std::span<const std::int32_t> ids) const {
+  for (std::int32_t id : ids) {
+    if (id < 0 || id >= vocab_size())
+      fail(Exit::bad_data, "token ", id, " is not in the vocabulary of ", cutter_.model().source, " (", vocab_size(),
+           " tokens)");
+  }
+  if (specials_.empty()) return decode_pieces(ids);
+  std::string out;
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    std::int32_t special = special_of_[static_cast<std::size_t>(ids[i])];
+    if (special < 0) continue;
+    out +=
+        cat(decode_pieces(ids.subspan(begin, i - begin)), " ", specials_[static_cast<std::size_t>(special)].text, " ");
+    begin = i + 1;
+  }
+  return out + decode_pieces(ids.subspan(begin));
+}
+
+std::string SentencePieceTokenizer::decode_pieces(std::span<const std::int32_t> ids) const {
+  const SentencePieceModel& model = cutter_.model();
+  const bool strips_first = model.normalizer.add_dummy_prefix || model.normalizer.remove_extra_whitespaces;
+  std::string out, bytes;
+  bool at_start = true;   // a blank at the start of a piece is the dummy prefix, or one that encoding would remove
+  bool stripped = false;  // just now
+  for (std::int32_t id : ids) {
+    const SentencePiece& piece = model.piece(id);
+    if (piece.kind == Kind::byte) {
+      bytes += static_cast<char>(std::find(model.byte_ids.begin(), model.byte_ids.end(), id) - model.byte_ids.begin());
+      continue;
+    }
+    append_bytes_as_text(bytes, out);
+    if (stripped || !out.empty()) at_start = false;
+    stripped = false;
+    if (piece.kind == Kind::control) continue;
+    if (piece.kind == Kind::unknown) {
+      out += model.unk_surface;
+      continue;
+    }
+    std::string_view text = piece.text;
+    if (at_start && strips_first && starts_with(text, kSpaceText)) {
+      text.remove_prefix(kSpaceText.size());
+      stripped = !model.normalizer.remove_extra_whitespaces;
+    }
+    append_blanks_restored(text, out);
+  }
+  append_bytes_as_text(bytes, out);
+  if (model.denormalizer.charsmap.empty()) return out;
+  SentencePieceNormalizer::Result result;
+  denormalizer_.normalize(out, result);
+  return to_text(result.view());
+}
+
+std::uint64_t SentencePieceTokenizer::hash() const {
+  // Without `legacy` the three types encode alike.
+  std::string all = cat("sentencepiece ", options_.legacy ? options_.type : "", " ", options_.vocab_extra_ids, "\n");
+  all += content_;
+  return hash_bytes(all.data(), all.size());
+}
+
+void SentencePieceTokenizer::save(const std::string& folder) const {
+  const SentencePieceModel& model = cutter_.model();
+  auto token = [&](std::int32_t id) { return id < 0 ? Json() : Json(model.piece(id).text); };
+  Json config = Json::object();
+  config.set("add_bos_token", options_.legacy && options_.type == "Llama2Tokenizer");
+  config.set("add_eos_token", false);
+  config.set("bos_token", token(model.bos));
+  config.set("clean_up_tokenization_spaces", false);
+  config.set("eos_token", token(model.eos));
+  config.set("legacy", false);
+  config.set("legacy_tokenizer", options_.legacy);  // these three say how find_sentencepiece finds it again
+  config.set("megatron_tokenizer_type", options_.type);
+  config.set("pad_token", token(model.pad));
+  config.set("tokenizer_class", "LlamaTokenizer");
+  config.set("unk_token", token(model.unk));
+  config.set("vocab_extra_ids", options_.vocab_extra_ids);
+  write_file_atomic(cat(folder, "/", kModelFile), content_);
+  write_file_atomic(cat(folder, "/", kConfigFile), config.dump(2) + "\n");
+}
+
+std::unique_ptr<Tokenizer> load_sentencepiece(const TokenizerOptions& options) {
+  std::string path = options.tokenizer_model;
+  if (path.empty()) fail(Exit::usage, options.type, " needs --tokenizer-model");
+  if (fs::is_directory(path)) path += cat("/", kModelFile);
+  return std::make_unique<SentencePieceTokenizer>(
+      read_file(path), path,
+      SentencePieceTokenizer::Options{options.type, options.legacy_tokenizer, options.vocab_extra_ids});
+}
+
+std::optional<TokenizerOptions> find_sentencepiece(const std::string& folder) {
+  TokenizerOptions found;
+  found.tokenizer_model = cat(folder, "/", kModelFile);
+  // A file of this name may be something else: rank files of tiktoken have it too. A model begins with a piece.
+  if (!file_exists(found.tokenizer_model) || !starts_with(read_file(found.tokenizer_model), "\n")) return {};
+  found.type = "GPTSentencePieceTokenizer";
+  const std::string config_file = cat(folder, "/", kConfigFile);
+  if (!file_exists(config_file)) return found;
+  Json config = Json::read(config_file);
+  std::string type = config.string_or("megatron_tokenizer_type", found.type);
+  if (!is_sentencepiece_type(type))
+    fail(Exit::bad_data, config_file, ": megatron_tokenizer_type ", type, " is not known");
+  found.type = type;
+  found.legacy_tokenizer = config.bool_or("legacy_tokenizer", false);
+  found.vocab_extra_ids = config.int_or("vocab_extra_ids", 0);
+  return found;
+}
+
+}  // namespace mtl

@@ -1,0 +1,66 @@
+// SentencePiece models as Megatron's SentencePieceTokenizer, GPTSentencePieceTokenizer and Llama2Tokenizer.
+//
+// All three give the ids of SentencePieceProcessor.encode and the text of its decode; the vocabulary is the model's
+// pieces, and its end-of-sentence piece ends a document. Control pieces written in a text are ordinary characters;
+// user-defined symbols are always found.
+//
+// With `legacy` two of them are what they were in Megatron before February 2026 (core 0.16 and earlier):
+// - Llama2Tokenizer puts the beginning-of-sentence id in front of every text.
+// - SentencePieceTokenizer adds <CLS>, <SEP>, <EOD>, <MASK>, <PAD>, <BOS>, <EOS> (the last three unless the model has
+//   such control pieces) and `vocab_extra_ids` tokens <extra_id_0>... behind the vocabulary, where it does not have
+//   them yet. Their strings in a text are these tokens, the text between them is encoded by itself, and <EOD> ends a
+//   document.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "text/sentencepiece_encoder.h"
+#include "text/tokenizer.h"
+
+namespace mtl {
+
+class SentencePieceTokenizer : public Tokenizer {
+ public:
+  struct Options {
+    std::string type = "GPTSentencePieceTokenizer";
+    bool legacy = false;
+    std::int64_t vocab_extra_ids = 0;
+  };
+  /// `content` is that of the model file `source`, which errors name.
+  SentencePieceTokenizer(std::string content, const std::string& source, Options options);
+
+  std::unique_ptr<Encoder> make_encoder(EncoderMemory memory) const override;
+  std::string decode(std::span<const std::int32_t> ids) const override;
+  std::int64_t vocab_size() const override;
+  std::int32_t eod() const override;
+  std::string type() const override { return options_.type; }
+  std::uint64_t hash() const override;
+  void save(const std::string& folder) const override;
+
+ private:
+  void add_legacy_tokens();
+  std::string decode_pieces(std::span<const std::int32_t> ids) const;
+
+  std::string content_;
+  Options options_;
+  SentencePieceCutter cutter_;
+  SentencePieceNormalizer denormalizer_;
+  struct Special {
+    std::string text;
+    std::int32_t id;
+  };
+  std::vector<Special> specials_;         // legacy SentencePieceTokenizer, in Megatron's order
+  std::vector<std::int32_t> special_of_;  // by id: which of specials_; -1
+};
+
+/// Whether this is one of Megatron's three names.
+bool is_sentencepiece_type(std::string_view type);
+
+/// options.tokenizer_model is a model file, or a folder that holds tokenizer.model.
+std::unique_ptr<Tokenizer> load_sentencepiece(const TokenizerOptions& options);
+
+/// The tokenizer.model of a folder, with the options that save() noted down; nothing when there is none.
+std::optional<TokenizerOptions> find_sentencepiece(const std::string& folder);
+
+}  // namespace mtl

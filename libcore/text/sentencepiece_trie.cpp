@@ -1,0 +1,42 @@
+#include "text/sentencepiece_trie.h"
+
+namespace mtl {
+
+PieceTrie::PieceTrie() { grow(); }
+
+PieceTrie::Entry& PieceTrie::slot(std::uint32_t key) {
+  std::size_t at = home(key);
+  while (entries_[at].node != 0 && entries_[at].key != key) at = (at + 1) & mask_;
+  return entries_[at];
+}
+
+void PieceTrie::grow() {
+  std::vector<Entry> old(entries_.empty() ? 16 : 2 * entries_.size());
+  old.swap(entries_);
+  mask_ = entries_.size() - 1;
+  shift_ = 64 - std::countr_zero(entries_.size());
+  for (const Entry& entry : old) {
+    if (entry.node != 0) slot(entry.key) = entry;
+  }
+}
+
+bool PieceTrie::add(std::string_view text, std::int32_t piece, float score) {
+  std::uint32_t node = kRoot;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    std::uint32_t key = node << 8 | static_cast<unsigned char>(text[i]);
+    Entry* entry = &slot(key);
+    if (entry->node == 0) {
+      if (nodes_ == kMaxNodes) return false;
+      if (2 * nodes_ > mask_) {
+        grow();
+        entry = &slot(key);
+      }
+      *entry = {key, nodes_++, -1, 0};
+    }
+    if (i + 1 == text.size()) entry->piece = piece, entry->score = score;
+    node = entry->node;
+  }
+  return true;
+}
+
+}  // namespace mtl

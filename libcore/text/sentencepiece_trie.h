@@ -1,0 +1,85 @@
+// Strings to numbers, byte by byte: for every prefix of a text, which piece it spells.
+//
+// All nodes' children are in one open-addressed table of 16-byte entries, so that a step costs about one cache line
+// whatever the number of children. Built in linear time, for any strings.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace mtl {
+
+class PieceTrie {
+ public:
+  /// At most this many nodes; add() says when there is no more room.
+  static constexpr std::uint32_t kMaxNodes = std::uint32_t{1} << 24;
+  static constexpr std::uint32_t kRoot = 0;
+
+  /// Where a step leads.
+  struct Entry {
+    std::uint32_t key = ~0u;  // parent << 8 | byte
+    std::uint32_t node = 0;   // 0, the root, is nobody's child: a free entry
+    std::int32_t piece = -1;  // what is spelled up to here; -1 for nothing
+    float score = 0;          // of that piece
+  };
+
+  PieceTrie();
+  /// Returns false when the trie is full. The empty string is not to be added.
+  bool add(std::string_view text, std::int32_t piece, float score = 0);
+
+  /// The step from `node` by `byte`; null when no piece goes on like that.
+  const Entry* step(std::uint32_t node, unsigned char byte) const {
+    std::uint32_t key = node << 8 | byte;
+    for (std::size_t at = home(key);; at = (at + 1) & mask_) {
+      const Entry& entry = entries_[at];
+      if (entry.node == 0) return nullptr;
+      if (entry.key == key) return &entry;
+    }
+  }
+
+  /// The piece that is this very string; -1 for none.
+  std::int32_t find(std::string_view text) const {
+    const Entry* entry = nullptr;
+    std::uint32_t node = kRoot;
+    for (char byte : text) {
+      entry = step(node, static_cast<unsigned char>(byte));
+      if (entry == nullptr) return -1;
+      node = entry->node;
+    }
+    return entry == nullptr ? -1 : entry->piece;
+  }
+
+  /// The longest piece at the start of `text`: its bytes, 0 for none, and which it is.
+  struct Match {
+    std::size_t length = 0;
+    std::int32_t piece = -1;
+  };
+  Match find_longest(std::string_view text) const {
+    Match best;
+    std::uint32_t node = kRoot;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      const Entry* entry = step(node, static_cast<unsigned char>(text[i]));
+      if (entry == nullptr) break;
+      node = entry->node;
+      if (entry->piece >= 0) best = {i + 1, entry->piece};
+    }
+    return best;
+  }
+
+  bool empty() const { return nodes_ == 1; }
+
+ private:
+  std::size_t home(std::uint32_t key) const { return static_cast<std::size_t>(key * 0x9E3779B97F4A7C15u >> shift_); }
+  Entry& slot(std::uint32_t key);
+  void grow();
+
+  std::vector<Entry> entries_;
+  std::size_t mask_ = 0;
+  int shift_ = 0;
+  std::uint32_t nodes_ = 1;
+};
+
+}  // namespace mtl

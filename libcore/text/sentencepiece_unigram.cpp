@@ -1,0 +1,117 @@
+#include "text/sentencepiece_unigram.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/error.h"
+#include "text/sentencepiece_normalizer.h"
+
+namespace mtl {
+
+namespace {
+
+using Kind = SentencePiece::Kind;
+constexpr float kUnknownPenalty = 10;
+constexpr float kLongestShortWord = 16;  // characters of a word that margin() is asked for
+
+/// Above any logarithm of a probability: a user-defined piece wins over all other ways to spell it, the longer the
+/// better.
+float score_of_user_defined(std::size_t bytes) { return 0.1F * static_cast<float>(bytes - 1); }
+
+/// The sums from `start` on become what they are relative to that one: the differences stay, and get exact again.
+void recentre(std::vector<UnigramModel::Scratch::Node>& nodes, std::size_t start, std::size_t frontier) {
+  const float offset = nodes[start].sum;
+  nodes[start].sum = 0;
+  for (std::size_t i = start + 1; i <= frontier; ++i) {
+    if (nodes[i].start != UnigramModel::kNowhere) nodes[i].sum -= offset;
+  }
+}
+
+}  // namespace
+
+UnigramModel::UnigramModel(const SentencePieceModel& model) : scores_(model.pieces.size()), unk_(model.unk) {
+  float lowest = std::numeric_limits<float>::max();
+  for (const SentencePiece& piece : model.pieces) {
+    if (piece.kind == Kind::normal) lowest = std::min(lowest, piece.score);
+  }
+  unk_score_ = lowest - kUnknownPenalty;
+  float magnitude = std::fabs(unk_score_);
+  for (std::size_t id = 0; id < model.pieces.size(); ++id) {
+    const SentencePiece& piece = model.pieces[id];
+    if (piece.kind != Kind::normal && piece.kind != Kind::user_defined) continue;
+    scores_[id] = piece.kind == Kind::normal ? piece.score : score_of_user_defined(piece.text.size());
+    magnitude = std::max(magnitude, std::fabs(scores_[id]));
+    if (!trie_.add(to_internal(piece.text), static_cast<std::int32_t>(id)))
+      fail(Exit::bad_data, model.source, ": pieces of more than ", PieceTrie::kMaxNodes, " characters");
+  }
+  largest_word_sum_ = kLongestShortWord * magnitude;
+}
+
+void UnigramModel::encode(std::string_view word, float& sum, Scratch& scratch, std::vector<std::int32_t>& out) const {
+  if (word.size() >= kNowhere) fail(Exit::bad_data, "a word of ", word.size(), " bytes");
+  auto& nodes = scratch.nodes;
+  nodes.assign(word.size() + 1, {});
+  nodes[0].sum = sum;
+  std::size_t frontier = 0;  // the last node that some piece has reached
+  for (std::size_t start = 0; start < word.size();) {
+    if (std::fabs(nodes[start].sum) > kLargestSum) recentre(nodes, start, frontier);
+    const float before = nodes[start].sum;
+    const std::size_t character = std::min(internal_length(word[start]), word.size() - start);
+    bool is_known = false;
+    auto offer = [&](std::size_t end, float candidate, std::int32_t piece) {
+      Scratch::Node& node = nodes[end];
+      if (node.start == kNowhere || candidate > node.sum) node = {candidate, piece, static_cast<std::uint32_t>(start)};
+      frontier = std::max(frontier, end);
+    };
+    std::uint32_t state = PieceTrie::kRoot;
+    for (std::size_t end = start; end < word.size();) {
+      const PieceTrie::Entry* entry = trie_.step(state, static_cast<unsigned char>(word[end++]));
+      if (entry == nullptr) break;
+      state = entry->node;
+      if (entry->piece < 0) continue;
+      offer(end, scores_[static_cast<std::size_t>(entry->piece)] + before, entry->piece);
+      is_known |= end - start == character;
+    }
+    if (!is_known) offer(start + character, unk_score_ + before, unk_);
+    start += character;
+  }
+  sum = nodes[word.size()].sum;
+  std::size_t first = out.size();
+  for (std::size_t end = word.size(); end > 0; end = nodes[end].start) out.push_back(nodes[end].piece);
+  std::reverse(out.begin() + static_cast<std::ptrdiff_t>(first), out.end());
+}
+
+float UnigramModel::margin(std::string_view word, Scratch& scratch) const {
+  constexpr double kNone = -std::numeric_limits<double>::infinity();
+  auto& best = scratch.exact;
+  best.assign(word.size() + 1, {kNone, kNone});
+  best[0].first = 0;
+  int characters = 0;
+  for (std::size_t start = 0; start < word.size(); ++characters) {
+    const std::size_t character = std::min(internal_length(word[start]), word.size() - start);
+    auto offer = [&](std::size_t end, double score) {
+      for (double sum : {best[start].first + score, best[start].second + score}) {
+        auto& [first, second] = best[end];
+        second = std::max(second, std::min(first, sum));
+        first = std::max(first, sum);
+      }
+    };
+    std::uint32_t state = PieceTrie::kRoot;
+    bool is_known = false;
+    for (std::size_t end = start; end < word.size();) {
+      const PieceTrie::Entry* entry = trie_.step(state, static_cast<unsigned char>(word[end++]));
+      if (entry == nullptr) break;
+      state = entry->node;
+      if (entry->piece < 0) continue;
+      offer(end, static_cast<double>(scores_[static_cast<std::size_t>(entry->piece)]));
+      is_known |= end - start == character;
+    }
+    if (!is_known) offer(start + character, static_cast<double>(unk_score_));
+    start += character;
+  }
+  const auto& [first, second] = best[word.size()];
+  double per_step = (first - second) / (4.0 * (characters + 1));  // twice what the proof needs
+  return static_cast<float>(std::min(per_step, 1e30));
+}
+
+}  // namespace mtl

@@ -1,0 +1,63 @@
+# mtl-preprocess and mtl-data cat with SentencePiece models, under Megatron-LM's three names.
+source "$(dirname "$0")/lib.sh" "$1"
+GOLDEN=$TESTS/golden/tokenizer
+cd "$WORK" || exit 1
+cp "$GOLDEN/sentencepiece_bpe.model" bpe.model
+cp "$GOLDEN/sentencepiece_unigram.model" unigram.model
+printf '%s\n' '{"text": "What say the citizens?  Speak, speak."}' '{"text": "<s>1607</s> caf\u00e9 \ud83d\ude00"}' '{"text": ""}' >text.jsonl
+printf '%s\n' 'What say the citizens?  Speak, speak.' '<s>1607</s> café 😀' '' >text
+
+# run PREFIX TYPE MODEL FLAG...
+run() {
+  local prefix=$1 type=$2 model=$3
+  shift 3
+  expect_exit 0 mtl-preprocess --input text.jsonl --output-prefix "$prefix" --tokenizer-type "$type" --tokenizer-model "$model" --append-eod "$@"
+}
+cat_text() {
+  local prefix=$1 type=$2 model=$3
+  shift 3
+  expect_exit 0 mtl-data cat "${prefix}_text_document" --tokenizer-type "$type" --tokenizer-model "$model" "$@"
+}
+
+# The three types are the same tokenizer: the same bytes, and the text back.
+for type in SentencePieceTokenizer GPTSentencePieceTokenizer Llama2Tokenizer; do
+  run "$type" "$type" bpe.model --workers 2
+  expect_same "${type}_text_document.bin" SentencePieceTokenizer_text_document.bin
+  cat_text "$type" "$type" bpe.model
+  expect_same out text
+done
+grep -q '"type": "Llama2Tokenizer"\|Llama2Tokenizer' Llama2Tokenizer_text_document.json || fail "the provenance does not name the tokenizer"
+
+# A folder serves as well as a file; a model that normalises gives the normalised text back.
+mkdir model && cp unigram.model model/tokenizer.model
+run unigram GPTSentencePieceTokenizer model
+cat_text unigram GPTSentencePieceTokenizer unigram.model
+sed 's/  / /' text >single
+expect_same out single
+
+# Megatron-LM's older behaviour: <s> in front; tokens of its own.
+run llama Llama2Tokenizer bpe.model --legacy-tokenizer
+expect_exit 0 mtl-data cat llama_text_document --ids --count 1
+expect_text out '^1 .* 2$'
+echo '{"text": "one<EOD>two<extra_id_0>"}' >text.jsonl
+run old SentencePieceTokenizer bpe.model --legacy-tokenizer --vocab-extra-ids 1
+expect_exit 0 mtl-data cat old_text_document --ids
+expect_text out '^[0-9 ]* 2002 [0-9 ]* 2005 2002$'
+
+# What cannot be done is said.
+refuses() {
+  local where=$1
+  shift
+  expect_exit 2 mtl-preprocess --input text.jsonl --output-prefix refused "$@"
+  expect_text err "^  $where"
+}
+refuses --tokenizer-model --tokenizer-type Llama2Tokenizer
+refuses --parse-special-tokens --tokenizer-type Llama2Tokenizer --tokenizer-model bpe.model --parse-special-tokens
+refuses --legacy-tokenizer --tokenizer-type GPTSentencePieceTokenizer --tokenizer-model bpe.model --legacy-tokenizer
+refuses --vocab-extra-ids --tokenizer-type SentencePieceTokenizer --tokenizer-model bpe.model --vocab-extra-ids 3
+head -c 1000 bpe.model >cut.model
+expect_exit 65 mtl-preprocess --input text.jsonl --output-prefix refused --tokenizer-type Llama2Tokenizer --tokenizer-model cut.model
+expect_text err 'cut.model: no SentencePiece model, or a damaged one'
+expect_exit 74 mtl-preprocess --input text.jsonl --output-prefix refused --tokenizer-type Llama2Tokenizer --tokenizer-model nosuch.model
+expect_text err 'nosuch.model'
+finish

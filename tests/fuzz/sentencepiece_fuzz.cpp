@@ -1,0 +1,28 @@
+// Any bytes as a SentencePiece model: an error, or a tokenizer that encodes any text and decodes what it gave.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+
+#include "base/error.h"
+#include "text/sentencepiece_tokenizer.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  std::string content(reinterpret_cast<const char*>(data), size);
+  // A text that the model has something to say about: its own bytes, which hold its pieces, and what they lack.
+  std::string text = content.substr(0, 2000) + " a  b\xE2\x96\x81\xE4\xB8\xAD\xFF " + content.substr(size / 2, 500);
+  try {
+    mtl::SentencePieceTokenizer tokenizer(content, "fuzz.model", {"SentencePieceTokenizer", size % 2 == 0, 2});
+    std::vector<std::int32_t> ids = tokenizer.encode(text), again;
+    tokenizer.decode(ids);
+    auto encoder = tokenizer.make_encoder(mtl::EncoderMemory::small);
+    encoder->append(text, again);  // from nothing remembered, then from words seen before
+    again.clear();
+    encoder->append(text, again);
+    if (again != ids) std::abort();
+    for (std::int32_t id : ids) {
+      if (id < 0 || id >= tokenizer.vocab_size()) std::abort();
+    }
+  } catch (const mtl::Error&) {
+  }
+  return 0;
+}

@@ -1,0 +1,119 @@
+// SentencePiece's two algorithms as they are defined, quadratic and on whole texts, for tests.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/sentencepiece_model.h"
+#include "text/sentencepiece_normalizer.h"
+
+namespace mtl {
+
+inline std::vector<std::string> characters_of(std::string_view text) {
+  std::vector<std::string> out;
+  for (char byte : text) {
+    if ((byte & 0xC0) != 0x80) out.emplace_back();
+    out.back() += byte;
+  }
+  return out;
+}
+
+/// The definitions of both algorithms, on whole texts, with strings and maps.
+class PlainSentencePiece {
+ public:
+  explicit PlainSentencePiece(const SentencePieceModel& model)
+      : model_(model), normalizer_(model.normalizer, model.whitespace_as_suffix, {}, "test.model") {
+    for (std::size_t id = 0; id < model.pieces.size(); ++id) {
+      const SentencePiece& piece = model.pieces[id];
+      if (piece.kind == SentencePiece::Kind::normal) ids_[piece.text] = static_cast<std::int32_t>(id);
+      if (piece.kind == SentencePiece::Kind::normal) lowest_ = std::min(lowest_, piece.score);
+      longest_ = std::max(longest_, piece.text.size());
+    }
+  }
+
+  std::string normalized(std::string_view text) const {
+    SentencePieceNormalizer::Result result;
+    normalizer_.normalize(text, result);
+    return to_text(result.view());
+  }
+
+  std::vector<std::int32_t> encode(std::string_view text) const {
+    std::vector<std::int32_t> ids;
+    std::vector<std::string> characters = characters_of(normalized(text));
+    for (const std::string& piece :
+         model_.algorithm == SentencePieceModel::Algorithm::bpe ? merge(characters) : best_path(characters)) {
+      auto found = ids_.find(piece);
+      if (found != ids_.end()) {
+        ids.push_back(found->second);
+      } else {
+        for (char byte : piece) ids.push_back(model_.byte_ids[static_cast<unsigned char>(byte)]);
+      }
+    }
+    return ids;
+  }
+
+ private:
+  std::vector<std::string> merge(std::vector<std::string> symbols) const {
+    while (true) {
+      std::size_t best = symbols.size();
+      float best_score = 0;
+      for (std::size_t i = 0; i + 1 < symbols.size(); ++i) {
+        auto found = ids_.find(symbols[i] + symbols[i + 1]);
+        if (found == ids_.end()) continue;
+        float score = model_.piece(found->second).score;
+        if (best == symbols.size() || score > best_score) best = i, best_score = score;
+      }
+      if (best == symbols.size()) return symbols;
+      symbols[best] += symbols[best + 1];
+      symbols.erase(symbols.begin() + static_cast<std::ptrdiff_t>(best) + 1);
+    }
+  }
+
+  std::vector<std::string> best_path(const std::vector<std::string>& characters) const {
+    struct Node {
+      bool reached = false;
+      float sum = 0;
+      std::size_t start = 0;
+    };
+    std::vector<Node> nodes(characters.size() + 1);
+    auto offer = [&](std::size_t start, std::size_t end, float sum) {
+      if (!nodes[end].reached || sum > nodes[end].sum) nodes[end] = {true, sum, start};
+    };
+    for (std::size_t start = 0; start < characters.size(); ++start) {
+      if (std::fabs(nodes[start].sum) > 100000) {
+        for (std::size_t i = characters.size(); i > start; --i) {
+          if (nodes[i].reached) nodes[i].sum -= nodes[start].sum;
+        }
+        nodes[start].sum = 0;
+      }
+      std::string piece;
+      for (std::size_t end = start; end < characters.size() && piece.size() <= longest_;) {
+        piece += characters[end++];
+        auto found = ids_.find(piece);
+        if (found != ids_.end()) offer(start, end, model_.piece(found->second).score + nodes[start].sum);
+      }
+      if (ids_.count(characters[start]) == 0) offer(start, start + 1, lowest_ - 10 + nodes[start].sum);
+    }
+    std::vector<std::string> out;
+    for (std::size_t end = characters.size(); end > 0; end = nodes[end].start) {
+      std::string piece;
+      for (std::size_t i = nodes[end].start; i < end; ++i) piece += characters[i];
+      out.push_back(piece);
+    }
+    std::reverse(out.begin(), out.end());
+    return out;
+  }
+
+  const SentencePieceModel& model_;
+  SentencePieceNormalizer normalizer_;
+  std::map<std::string, std::int32_t> ids_;
+  float lowest_ = 0;
+  std::size_t longest_ = 0;
+};
+
+}  // namespace mtl
