@@ -6,7 +6,9 @@
 
 namespace mtl {
 
-/// --tokenizer-type, --vocab-file, --merge-file, --tokenizer-model, --vocab-size, --null-tokenizer-eod.
+/// --tokenizer-type, --vocab-file, --merge-file, --tokenizer-model, --tokenizer-hf-include-special-tokens,
+/// --vocab-size,
+/// --null-tokenizer-eod, --tiktoken-pattern, --tiktoken-num-special-tokens, --tiktoken-special-tokens.
 void add_tokenizer_flags(Flags& flags, TokenizerOptions& options);
 
 /// Adds a problem for everything that load_tokenizer would miss. Call it in a Flags::check function of a tool that

@@ -3,7 +3,9 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "text/bpe_tokenizer.h"
+#include "text/hf_tokenizer.h"
 #include "text/null_tokenizer.h"
+#include "text/tiktoken.h"
 
 namespace mtl {
 
@@ -22,11 +24,15 @@ std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerOptions& options) {
     std::string path = options.tokenizer_model;
     if (path.empty()) fail(Exit::usage, "HuggingFaceTokenizer needs --tokenizer-model");
     if (fs::is_directory(path)) path += "/tokenizer.json";
-    return std::make_unique<BpeTokenizer>(read_tokenizer_json(path), path, options.parse_special_tokens);
+    return std::make_unique<HfTokenizer>(path, options.hf_special_tokens);
+  }
+  if (options.type == "TikTokenizer") {
+    if (options.tokenizer_model.empty()) fail(Exit::usage, "TikTokenizer needs --tokenizer-model");
+    return std::make_unique<TikTokenizer>(options);
   }
   if (!options.type.empty() && options.type != "GPT2BPETokenizer") {
     fail(Exit::usage, "--tokenizer-type ", options.type,
-         " is not supported; use GPT2BPETokenizer, HuggingFaceTokenizer or NullTokenizer");
+         " is not supported; use GPT2BPETokenizer, HuggingFaceTokenizer, TikTokenizer or NullTokenizer");
   }
   if (options.vocab_file.empty() || options.merge_file.empty()) {
     fail(Exit::usage, "GPT2BPETokenizer needs --vocab-file and --merge-file");
@@ -49,7 +55,7 @@ std::optional<TokenizerOptions> find_tokenizer(const std::string& model_folder) 
   found.type = "GPT2BPETokenizer";
   found.vocab_file = file("vocab.json");
   found.merge_file = file("merges.txt");
-  if (found.vocab_file.empty() || found.merge_file.empty()) return {};
+  if (found.vocab_file.empty() || found.merge_file.empty()) return TikTokenizer::find(model_folder);
   return found;
 }
 
