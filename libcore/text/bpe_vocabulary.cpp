@@ -83,22 +83,31 @@ std::string token_bytes(std::string_view token) {
   return out;
 }
 
-BpeVocabulary read_vocab_and_merges(const std::string& vocab_file, const std::string& merge_file) {
+BpeVocabulary parse_vocab_and_merges(const NamedText& vocab, const NamedText& merges) {
   BpeVocabulary vocabulary;
-  put_tokens(vocabulary, vocab_file, Json::read(vocab_file));
-  std::string text = read_file(merge_file);
+  try {
+    put_tokens(vocabulary, vocab.name, Json::parse(vocab.text));
+  } catch (const Error& error) {
+    if (starts_with(error.what(), vocab.name)) throw;
+    fail(Exit::bad_data, vocab.name, ": ", error.what());
+  }
   std::int64_t number = 0;
-  for (const std::string& raw : split(text, '\n')) {
+  for (const std::string& raw : split(merges.text, '\n')) {
     ++number;
     std::string_view line = raw;
     if (ends_with(line, "\r")) line.remove_suffix(1);
     if (line.empty() || (number == 1 && starts_with(line, "#version"))) continue;
     auto merge = parse_merge(line);
-    if (!merge) fail(Exit::bad_data, merge_file, ":", number, ": expected two tokens and one blank between them");
+    if (!merge) fail(Exit::bad_data, merges.name, ":", number, ": expected two tokens and one blank between them");
     vocabulary.merges.push_back(std::move(*merge));
   }
   if (std::int32_t end = vocabulary.find(kEndOfText); end >= 0) vocabulary.special.push_back(end);
   return vocabulary;
+}
+
+BpeVocabulary read_vocab_and_merges(const std::string& vocab_file, const std::string& merge_file) {
+  std::string vocab = read_file(vocab_file), merges = read_file(merge_file);
+  return parse_vocab_and_merges({vocab, vocab_file}, {merges, merge_file});
 }
 
 std::uint64_t hash_of(const BpeVocabulary& vocabulary, std::string_view rules) {

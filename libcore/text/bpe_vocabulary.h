@@ -33,6 +33,12 @@ const std::array<std::string, 256>& byte_stand_ins();
 /// A token's bytes. A token with a character that stands for no byte (some special ones) is taken as it is.
 std::string token_bytes(std::string_view token);
 
+/// What a file holds, and the name by which errors call it.
+struct NamedText {
+  std::string_view text;
+  std::string name;
+};
+BpeVocabulary parse_vocab_and_merges(const NamedText& vocab, const NamedText& merges);
 BpeVocabulary read_vocab_and_merges(const std::string& vocab_file, const std::string& merge_file);
 
 /// "a b" as two tokens; empty when it is anything else.
