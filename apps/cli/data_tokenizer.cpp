@@ -8,8 +8,7 @@
 namespace mtl {
 
 bool names_tokenizer(const TokenizerOptions& options) {
-  return !options.type.empty() || !options.vocab_file.empty() || !options.merge_file.empty() ||
-         !options.tokenizer_model.empty() || options.null_tokenizer_eod.has_value();
+  return options.name_one() || options.null_tokenizer_eod.has_value();
 }
 
 void check_optional_tokenizer(Flags& flags, const TokenizerOptions& options) {

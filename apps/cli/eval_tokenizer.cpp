@@ -7,8 +7,10 @@ namespace mtl {
 
 std::vector<std::string> check_model_tokenizer_flags(Flags& flags, const TokenizerOptions& given) {
   std::vector<std::string> names;
-  for (const char* flag : {"--tokenizer-type", "--vocab-file", "--merge-file", "--tokenizer-model", "--vocab-size",
-                           "--null-tokenizer-eod", "--legacy-tokenizer", "--vocab-extra-ids"}) {
+  for (const char* flag :
+       {"--tokenizer-type", "--vocab-file", "--merge-file", "--tokenizer-model",
+        "--tokenizer-hf-include-special-tokens", "--vocab-size", "--null-tokenizer-eod", "--legacy-tokenizer",
+        "--vocab-extra-ids", "--tiktoken-pattern", "--tiktoken-num-special-tokens", "--tiktoken-special-tokens"}) {
     if (flags.was_given(flag)) names.push_back(flag);
   }
   if (!names.empty()) check_tokenizer_flags(flags, given);

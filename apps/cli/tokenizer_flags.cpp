@@ -4,15 +4,16 @@
 
 #include "base/str.h"
 #include "text/sentencepiece_tokenizer.h"
+#include "text/tiktoken.h"
 
 namespace mtl {
 
 namespace {
 
-const std::vector<std::string> kSupported = {"GPT2BPETokenizer",       "HuggingFaceTokenizer",
-                                             "SentencePieceTokenizer", "GPTSentencePieceTokenizer",
-                                             "Llama2Tokenizer",        "NullTokenizer"};
-const std::vector<std::string> kRefused = {"BertWordPieceLowerCase", "BertWordPieceCase", "TikTokenizer"};
+const std::vector<std::string> kSupported = {"GPT2BPETokenizer",       "HuggingFaceTokenizer",      "TikTokenizer",
+                                             "SentencePieceTokenizer", "GPTSentencePieceTokenizer", "Llama2Tokenizer",
+                                             "NullTokenizer"};
+const std::vector<std::string> kRefused = {"BertWordPieceLowerCase", "BertWordPieceCase"};
 
 void check_type(Flags& flags, const std::string& type) {
   auto is_in = [&](const std::vector<std::string>& names) { return std::count(names.begin(), names.end(), type) > 0; };
@@ -35,11 +36,23 @@ void add_tokenizer_flags(Flags& flags, TokenizerOptions& options) {
   flags.add("--vocab-file", &options.vocab_file, "FILE", "vocab.json of GPT2BPETokenizer").alias("--vocab");
   flags.add("--merge-file", &options.merge_file, "FILE", "merges.txt of GPT2BPETokenizer");
   flags.add("--tokenizer-model", &options.tokenizer_model, "PATH",
-            "a GPT-2 style tokenizer.json for HuggingFaceTokenizer, a SentencePiece tokenizer.model for "
-            "SentencePieceTokenizer, GPTSentencePieceTokenizer and Llama2Tokenizer; or its folder");
-  flags.add("--vocab-size", &options.vocab_size, "N", "number of ids of NullTokenizer");
+            "HuggingFaceTokenizer: a tokenizer.json of byte-level BPE, or its folder; TikTokenizer: its ranks; "
+            "SentencePiece types: a tokenizer.model, or its folder");
+  flags.add_switch("--tokenizer-hf-include-special-tokens", options.hf_special_tokens,
+                   "HuggingFaceTokenizer: put the special tokens around every text that its file asks for");
+  flags
+      .add_off_switch("--tokenizer-hf-no-include-special-tokens", options.hf_special_tokens,
+                      "the default; the other way round from --tokenizer-hf-include-special-tokens")
+      .hidden();
+  flags.add("--vocab-size", &options.vocab_size, "N", "number of ids of NullTokenizer and TikTokenizer");
   flags.add("--null-tokenizer-eod", &options.null_tokenizer_eod, "ID",
             "end-of-document id of NullTokenizer; vocabulary size - 1 when absent");
+  flags.add("--tiktoken-pattern", &options.tiktoken.pattern, "NAME", "split pattern of TikTokenizer")
+      .one_of({"v1", "v2"});
+  flags.add("--tiktoken-num-special-tokens", &options.tiktoken.num_special_tokens, "N",
+            "special tokens of TikTokenizer, which have the first ids; 0 for none");
+  flags.add("--tiktoken-special-tokens", &options.tiktoken.special_tokens, "TOKEN...",
+            "the first of TikTokenizer's special tokens; the others are called <SPECIAL_i>");
   flags.add_switch(
       "--legacy-tokenizer", options.legacy_tokenizer,
       "SentencePieceTokenizer with <CLS>, <EOD> and their like, Llama2Tokenizer with <s> before every text, "
@@ -71,6 +84,14 @@ void check_tokenizer_flags(Flags& flags, const TokenizerOptions& options) {
     flags.problem(cat("--vocab-extra-ids ", options.vocab_extra_ids), "must be 0 to 10000");
   if (options.vocab_extra_ids != 0 && !(options.legacy_tokenizer && type == "SentencePieceTokenizer"))
     flags.problem("--vocab-extra-ids", "is for SentencePieceTokenizer with --legacy-tokenizer");
+  if (type == "TikTokenizer") {
+    needs("--tokenizer-model", !options.tokenizer_model.empty());
+    try {
+      check_tiktoken_options(options.tiktoken);
+    } catch (const Error& error) {
+      flags.problem("--tokenizer-type TikTokenizer", error.what());
+    }
+  }
   if (type == "NullTokenizer") {
     needs("--vocab-size", options.vocab_size.has_value());
     if (options.vocab_size.value_or(1) < 1)

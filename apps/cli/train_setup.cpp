@@ -183,10 +183,8 @@ void prepare_training(const TrainOptions& options, Flags& flags, bool speaks, Tr
   }
 
   const TokenizerOptions& named = options.tokenizer;
-  bool is_named =
-      !named.type.empty() || !named.vocab_file.empty() || !named.merge_file.empty() || !named.tokenizer_model.empty();
   bool usable = tokenizer_files_are_there(named, findings);
-  if (is_named) {
+  if (named.name_one()) {
     std::size_t before = flags.problem_count();
     check_tokenizer_flags(flags, named);
     usable = usable && flags.problem_count() == before;

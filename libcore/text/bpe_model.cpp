@@ -51,7 +51,18 @@ BpeModel::BpeModel(const BpeVocabulary& vocabulary, const std::string& source) :
   }
 }
 
+BpeModel::BpeModel(const std::array<std::uint32_t, 256>& byte_tokens, std::span<const Join> joins)
+    : byte_tokens_(byte_tokens), pairs_(joins.size()) {
+  for (const Join& join : joins) pairs_.set(join.left, join.right, join.rank, join.joined);
+}
+
 void BpeModel::encode_piece(std::string_view piece, Scratch& scratch, std::vector<std::int32_t>& out) const {
+  if (!whole_.empty()) {
+    if (auto found = whole_.find(piece); found != whole_.end()) {
+      out.push_back(found->second);
+      return;
+    }
+  }
   if (piece.size() <= kShortPiece) {
     encode_short(piece, out);
   } else {

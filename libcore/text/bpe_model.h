@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "text/bpe_vocabulary.h"
@@ -48,6 +49,15 @@ class BpeModel {
   /// Throws Error(bad_data), which starts with `source`, when a byte has no token or a merge names unknown tokens.
   BpeModel(const BpeVocabulary& vocabulary, const std::string& source);
 
+  /// Two tokens, how urgent it is to join them (the least first), and what they become.
+  struct Join {
+    std::uint32_t left, right, rank, joined;
+  };
+  BpeModel(const std::array<std::uint32_t, 256>& byte_tokens, std::span<const Join> joins);
+
+  /// From now on a piece with these bytes is this token, whatever its merges would give.
+  void take_whole(std::string bytes, std::int32_t token) { whole_.emplace(std::move(bytes), token); }
+
   /// Memory that the merge loop keeps between calls; one per thread.
   struct Scratch {
     struct Node {
@@ -68,8 +78,12 @@ class BpeModel {
  private:
   void encode_short(std::string_view piece, std::vector<std::int32_t>& out) const;
   void encode_long(std::string_view piece, Scratch& scratch, std::vector<std::int32_t>& out) const;
+  struct Hash : std::hash<std::string_view> {
+    using is_transparent = void;
+  };
   std::array<std::uint32_t, 256> byte_tokens_{};
   PairTable pairs_;
+  std::unordered_map<std::string, std::int32_t, Hash, std::equal_to<>> whole_;
 };
 
 }  // namespace mtl

@@ -1,11 +1,11 @@
 #include "text/bpe_vocabulary.h"
 
 #include <algorithm>
-#include <optional>
 #include <unordered_map>
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "text/utf8.h"
 
@@ -14,9 +14,11 @@ namespace mtl {
 namespace {
 
 /// More than any vocabulary has; a larger id in a file is a mistake that would only cost memory.
-constexpr std::int64_t kMaxTokens = 1 << 24;
+constexpr std::int64_t kMaxTokens = 1 << 22;
 
 bool stands_for_itself(int byte) { return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte != 0xAD); }
+
+}  // namespace
 
 void put_token(BpeVocabulary& vocabulary, const std::string& path, const std::string& token, std::int64_t id) {
   if (id < 0 || id >= kMaxTokens) fail(Exit::bad_data, path, ": token \"", token, "\" has id ", id);
@@ -44,8 +46,6 @@ std::optional<std::array<std::string, 2>> parse_merge(std::string_view line) {
   if (line.find(' ', blank + 1) != std::string_view::npos) return {};
   return std::array<std::string, 2>{std::string(line.substr(0, blank)), std::string(line.substr(blank + 1))};
 }
-
-}  // namespace
 
 std::int32_t BpeVocabulary::find(std::string_view token) const {
   auto found = std::find(tokens.begin(), tokens.end(), token);
@@ -83,125 +83,36 @@ std::string token_bytes(std::string_view token) {
   return out;
 }
 
-BpeVocabulary read_vocab_and_merges(const std::string& vocab_file, const std::string& merge_file) {
+BpeVocabulary parse_vocab_and_merges(const NamedText& vocab, const NamedText& merges) {
   BpeVocabulary vocabulary;
-  put_tokens(vocabulary, vocab_file, Json::read(vocab_file));
-  std::string text = read_file(merge_file);
+  try {
+    put_tokens(vocabulary, vocab.name, Json::parse(vocab.text));
+  } catch (const Error& error) {
+    if (starts_with(error.what(), vocab.name)) throw;
+    fail(Exit::bad_data, vocab.name, ": ", error.what());
+  }
   std::int64_t number = 0;
-  for (const std::string& raw : split(text, '\n')) {
+  for (const std::string& raw : split(merges.text, '\n')) {
     ++number;
     std::string_view line = raw;
     if (ends_with(line, "\r")) line.remove_suffix(1);
     if (line.empty() || (number == 1 && starts_with(line, "#version"))) continue;
     auto merge = parse_merge(line);
-    if (!merge) fail(Exit::bad_data, merge_file, ":", number, ": expected two tokens and one blank between them");
+    if (!merge) fail(Exit::bad_data, merges.name, ":", number, ": expected two tokens and one blank between them");
     vocabulary.merges.push_back(std::move(*merge));
   }
   if (std::int32_t end = vocabulary.find(kEndOfText); end >= 0) vocabulary.special.push_back(end);
   return vocabulary;
 }
 
-namespace {
-
-/// Looks for what would make a tokenizer.json encode differently from GPT-2's.
-class TokenizerJsonCheck {
- public:
-  TokenizerJsonCheck(const std::string& path, const Json& root) : path_(path), root_(root) {}
-
-  void check() const {
-    for (const char* key : {"normalizer", "truncation", "padding"}) {
-      if (given(root_, key) != nullptr) refuse(cat("a ", key));
-    }
-    check_pre_tokenizer();
-    check_post_processor();
-    const Json* decoder = given(root_, "decoder");
-    if (decoder != nullptr && decoder->string_or("type", "") != "ByteLevel") refuse_type("decoder", *decoder);
-    check_model(root_.at("model"));
-  }
-
-  [[noreturn]] void refuse(const std::string& what) const {
-    fail(Exit::bad_data, path_, ": it asks for ", what, ", which is not supported; ",
-         "use a GPT-2 style tokenizer.json (byte-level BPE), or vocab.json and merges.txt");
-  }
-
-  static const Json* given(const Json& object, const char* key) {
-    const Json* value = object.find(key);
-    return value == nullptr || value->is_null() ? nullptr : value;
-  }
-
- private:
-  [[noreturn]] void refuse_type(const std::string& part, const Json& value) const {
-    refuse(cat("the ", part, " \"", value.string_or("type", "?"), "\""));
-  }
-
-  void check_pre_tokenizer() const {
-    const Json* value = given(root_, "pre_tokenizer");
-    if (value == nullptr) refuse("no pre-tokenizer");
-    if (value->string_or("type", "") != "ByteLevel") refuse_type("pre-tokenizer", *value);
-    if (value->bool_or("add_prefix_space", true)) refuse("a blank before every text (add_prefix_space)");
-    if (!value->bool_or("use_regex", true)) refuse("byte-level pre-tokens without GPT-2's pattern (use_regex false)");
-  }
-
-  void check_post_processor() const {
-    const Json* value = given(root_, "post_processor");
-    if (value == nullptr || value->string_or("type", "") == "ByteLevel") return;
-    if (value->string_or("type", "") != "TemplateProcessing") refuse_type("post-processor", *value);
-    const Json* special = given(*value, "special_tokens");
-    if (special != nullptr && !special->as_object().empty())
-      refuse("special tokens around every text (TemplateProcessing)");
-  }
-
-  void check_model(const Json& model) const {
-    if (model.string_or("type", "BPE") != "BPE") refuse_type("model", model);
-    if (model.number_or("dropout", 0) != 0) refuse("BPE dropout");
-    for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
-      if (!model.string_or(key, "").empty()) refuse(cat("a ", key));
-    }
-    for (const char* key : {"byte_fallback", "ignore_merges"}) {
-      if (model.bool_or(key, false)) refuse(key);
-    }
-  }
-
-  const std::string& path_;
-  const Json& root_;
-};
-
-void read_json_merges(BpeVocabulary& vocabulary, const Json& merges) {
-  for (const Json& item : merges.as_array()) {
-    if (item.is_string()) {
-      auto merge = parse_merge(item.as_string());
-      if (!merge) fail(Exit::bad_data, "\"", item.as_string(), "\" is no merge");
-      vocabulary.merges.push_back(std::move(*merge));
-    } else {
-      const Json::Array& pair = item.as_array();
-      if (pair.size() != 2) fail(Exit::bad_data, "a merge of ", pair.size(), " tokens");
-      vocabulary.merges.push_back({pair[0].as_string(), pair[1].as_string()});
-    }
-  }
+BpeVocabulary read_vocab_and_merges(const std::string& vocab_file, const std::string& merge_file) {
+  std::string vocab = read_file(vocab_file), merges = read_file(merge_file);
+  return parse_vocab_and_merges({vocab, vocab_file}, {merges, merge_file});
 }
 
-}  // namespace
-
-BpeVocabulary read_tokenizer_json(const std::string& path) {
-  Json root = Json::read(path);
-  BpeVocabulary vocabulary;
-  TokenizerJsonCheck check(path, root);
-  try {
-    check.check();
-    put_tokens(vocabulary, path, root.at("model").at("vocab"));
-    read_json_merges(vocabulary, root.at("model").at("merges"));
-    const Json* added = TokenizerJsonCheck::given(root, "added_tokens");
-    for (const Json& token : added == nullptr ? Json::Array{} : added->as_array()) {
-      const std::string& content = token.at("content").as_string();
-      if (!token.bool_or("special", false)) check.refuse(cat("the added token \"", content, "\" that is not special"));
-      put_token(vocabulary, path, content, token.at("id").as_int());
-      vocabulary.special.push_back(static_cast<std::int32_t>(token.at("id").as_int()));
-    }
-  } catch (const Error& error) {
-    if (starts_with(error.what(), path)) throw;
-    fail(Exit::bad_data, path, ": no valid tokenizer.json: ", error.what());
-  }
-  return vocabulary;
+std::uint64_t hash_of(const BpeVocabulary& vocabulary, std::string_view rules) {
+  std::string all = cat(vocab_json_text(vocabulary), merges_text(vocabulary), rules);
+  return hash_bytes(all.data(), all.size());
 }
 
 std::string vocab_json_text(const BpeVocabulary& vocabulary) {

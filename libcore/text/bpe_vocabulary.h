@@ -1,4 +1,5 @@
-// A byte-level BPE vocabulary and the files that hold it: vocab.json, merges.txt, tokenizer.json.
+// A byte-level BPE vocabulary and the files that hold it: vocab.json, merges.txt, and how GPT-2's tokenizer.json is
+// written (text/tokenizer_json.h reads it).
 //
 // In files a token is spelled with one stand-in character for each of its bytes, so that every token is printable:
 // the printable bytes of Latin-1 stand for themselves, the others for U+0100 and up (a blank is U+0120).
@@ -7,11 +8,14 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace mtl {
+
+class Json;
 
 struct BpeVocabulary {
   std::vector<std::string> tokens;                 // by id, in stand-in characters; empty where an id has no token
@@ -29,9 +33,23 @@ const std::array<std::string, 256>& byte_stand_ins();
 /// A token's bytes. A token with a character that stands for no byte (some special ones) is taken as it is.
 std::string token_bytes(std::string_view token);
 
+/// What a file holds, and the name by which errors call it.
+struct NamedText {
+  std::string_view text;
+  std::string name;
+};
+BpeVocabulary parse_vocab_and_merges(const NamedText& vocab, const NamedText& merges);
 BpeVocabulary read_vocab_and_merges(const std::string& vocab_file, const std::string& merge_file);
-/// A tokenizer.json that describes GPT-2's kind of tokenizer; any other is refused with the name of what differs.
-BpeVocabulary read_tokenizer_json(const std::string& path);
+
+/// "a b" as two tokens; empty when it is anything else.
+std::optional<std::array<std::string, 2>> parse_merge(std::string_view line);
+/// Adds a token; throws when the id is out of range or belongs to another.
+void put_token(BpeVocabulary& vocabulary, const std::string& path, const std::string& token, std::int64_t id);
+/// Adds the tokens of a JSON object {token: id}.
+void put_tokens(BpeVocabulary& vocabulary, const std::string& path, const Json& object);
+
+/// Two vocabularies with the same hash encode alike, where `rules` says all else that their tokenizers differ in.
+std::uint64_t hash_of(const BpeVocabulary& vocabulary, std::string_view rules);
 
 /// What the files of a vocabulary hold, byte for byte as Hugging Face's libraries write them.
 std::string vocab_json_text(const BpeVocabulary& vocabulary);

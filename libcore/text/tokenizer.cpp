@@ -3,8 +3,10 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "text/bpe_tokenizer.h"
+#include "text/hf_tokenizer.h"
 #include "text/null_tokenizer.h"
 #include "text/sentencepiece_tokenizer.h"
+#include "text/tiktoken.h"
 
 namespace mtl {
 
@@ -23,14 +25,17 @@ std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerOptions& options) {
     std::string path = options.tokenizer_model;
     if (path.empty()) fail(Exit::usage, "HuggingFaceTokenizer needs --tokenizer-model");
     if (fs::is_directory(path)) path += "/tokenizer.json";
-    return std::make_unique<BpeTokenizer>(read_tokenizer_json(path), path, options.parse_special_tokens);
+    return std::make_unique<HfTokenizer>(path, options.hf_special_tokens);
+  }
+  if (options.type == "TikTokenizer") {
+    if (options.tokenizer_model.empty()) fail(Exit::usage, "TikTokenizer needs --tokenizer-model");
+    return std::make_unique<TikTokenizer>(options);
   }
   if (is_sentencepiece_type(options.type)) return load_sentencepiece(options);
   if (!options.type.empty() && options.type != "GPT2BPETokenizer") {
     fail(Exit::usage, "--tokenizer-type ", options.type,
-         " is not supported; use GPT2BPETokenizer, HuggingFaceTokenizer, SentencePieceTokenizer, "
-         "GPTSentencePieceTokenizer, "
-         "Llama2Tokenizer or NullTokenizer");
+         " is not supported; use GPT2BPETokenizer, HuggingFaceTokenizer, TikTokenizer, SentencePieceTokenizer, "
+         "GPTSentencePieceTokenizer, Llama2Tokenizer or NullTokenizer");
   }
   if (options.vocab_file.empty() || options.merge_file.empty()) {
     fail(Exit::usage, "GPT2BPETokenizer needs --vocab-file and --merge-file");
@@ -55,7 +60,7 @@ std::optional<TokenizerOptions> find_tokenizer(const std::string& model_folder) 
   found.type = "GPT2BPETokenizer";
   found.vocab_file = file("vocab.json");
   found.merge_file = file("merges.txt");
-  if (found.vocab_file.empty() || found.merge_file.empty()) return {};
+  if (found.vocab_file.empty() || found.merge_file.empty()) return TikTokenizer::find(model_folder);
   return found;
 }
 

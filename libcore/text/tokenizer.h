@@ -6,7 +6,8 @@
 //   std::string text = tokenizer->decode(ids);     // bytes: single tokens may be no UTF-8 (text/utf8.h)
 //
 // Special strings in a text (<|endoftext|>) are ordinary text, so that data cannot forge the end of a document, unless
-// TokenizerOptions::parse_special_tokens. Errors are Error(bad_data) that name the file.
+// TokenizerOptions::parse_special_tokens; but HuggingFaceTokenizer always takes added tokens in a text for what they
+// are, since its ids have to be Hugging Face's. Errors are Error(bad_data) that name the file.
 #pragma once
 
 #include <cstdint>
@@ -42,32 +43,46 @@ class Tokenizer {
   virtual std::int64_t vocab_size() const = 0;
   /// The end-of-document token.
   virtual std::int32_t eod() const = 0;
-  /// Megatron's name: "GPT2BPETokenizer", "NullTokenizer".
+  /// Megatron's name: "GPT2BPETokenizer", "HuggingFaceTokenizer", "TikTokenizer", "NullTokenizer".
   virtual std::string type() const = 0;
-  /// Two tokenizers with the same hash encode alike.
+  /// Two tokenizers with the same hash give ids the same meaning, and encode alike, apart from special strings.
   virtual std::uint64_t hash() const = 0;
-  /// Writes the files that transformers writes for this tokenizer into an existing folder; a tokenizer without files
-  /// writes none.
+  /// Writes the files that transformers reads for this tokenizer, and from which find_tokenizer makes it again, into an
+  /// existing folder; a tokenizer without files writes none.
   virtual void save(const std::string& folder) const = 0;
+};
+
+/// What TikTokenizer asks for beside its file (text/tiktoken.h); the defaults are Megatron's.
+struct TiktokenOptions {
+  std::string pattern = "v2";
+  std::int64_t num_special_tokens = 1000;
+  std::vector<std::string> special_tokens = {"<unk>", "<s>", "</s>", "<mask>", "<pad>", "<cls>", "<sep>"};
 };
 
 struct TokenizerOptions {
   std::string type;                                // empty: GPT2BPETokenizer
   std::string vocab_file, merge_file;              // GPT2BPETokenizer
-  std::string tokenizer_model;                     // HuggingFaceTokenizer: tokenizer.json or its folder;
+  std::string tokenizer_model;                     // HuggingFaceTokenizer: tokenizer.json or its folder; TikTokenizer;
                                                    // SentencePiece types: tokenizer.model or its folder
-  std::optional<std::int64_t> vocab_size;          // NullTokenizer
+  std::optional<std::int64_t> vocab_size;          // NullTokenizer, TikTokenizer
+  TiktokenOptions tiktoken;                        // TikTokenizer
   std::optional<std::int64_t> null_tokenizer_eod;  // NullTokenizer; vocab_size - 1 when empty
+  bool hf_special_tokens = false;                  // HuggingFaceTokenizer: those that its file puts around a text
   bool legacy_tokenizer = false;                   // text/sentencepiece_tokenizer.h
   std::int64_t vocab_extra_ids = 0;                // text/sentencepiece_tokenizer.h
   bool parse_special_tokens = false;               // special strings in a text become their tokens
+
+  /// Something here says which tokenizer is meant.
+  bool name_one() const {
+    return !type.empty() || !vocab_file.empty() || !merge_file.empty() || !tokenizer_model.empty();
+  }
 };
 
 /// Throws Error(usage) for a type that is unknown or options that are missing.
 std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerOptions& options);
 
 /// The tokenizer of a model folder: its SentencePiece tokenizer.model, else its tokenizer.json, else its vocab.json and
-/// merges.txt.
+/// merges.txt, else what TikTokenizer saved.
 std::optional<TokenizerOptions> find_tokenizer(const std::string& model_folder);
 
 }  // namespace mtl

@@ -1,0 +1,107 @@
+#include "text/added_tokens.h"
+
+#include <algorithm>
+
+#include "text/unicode_categories.h"
+#include "text/unicode_classes.h"
+#include "text/utf8.h"
+
+namespace mtl {
+
+namespace {
+
+/// \w of Rust's regular expressions: letters and what is alphabetic beside them, marks, decimal digits, connectors.
+bool is_word(std::uint32_t code) {
+  constexpr CategorySet kWord = kLetters | category_set(Category::M, Category::Nd, Category::Nl, Category::Pc);
+  bool is_joiner = code == 0x200C || code == 0x200D;
+  bool is_circled = (code >= 0x24B6 && code <= 0x24E9) || (code >= 0x1F130 && code <= 0x1F149) ||
+                    (code >= 0x1F150 && code <= 0x1F169) || (code >= 0x1F170 && code <= 0x1F189);
+  return is_in(kWord, code) || is_joiner || is_circled;
+}
+
+Utf8Char char_before(std::string_view text, std::size_t at) {
+  std::size_t begin = at - 1;
+  while (begin > 0 && at - begin < 4 && (static_cast<unsigned char>(text[begin]) & 0xC0) == 0x80) --begin;
+  Utf8Char last = next_utf8(text.data() + begin, text.data() + at);
+  return last.valid && begin + static_cast<std::size_t>(last.length) == at ? last : Utf8Char{};
+}
+
+std::size_t spaces_begin(std::string_view text, std::size_t at) {
+  while (at > 0) {
+    Utf8Char last = char_before(text, at);
+    if (class_of(last.code) != CharClass::space) break;
+    at -= static_cast<std::size_t>(last.length);
+  }
+  return at;
+}
+
+std::size_t spaces_end(std::string_view text, std::size_t at) {
+  while (at < text.size()) {
+    Utf8Char next = next_utf8(text.data() + at, text.data() + text.size());
+    if (class_of(next.code) != CharClass::space) break;
+    at += static_cast<std::size_t>(next.length);
+  }
+  return at;
+}
+
+bool is_single_word(std::string_view text, std::size_t begin, std::size_t end) {
+  if (begin > 0 && is_word(char_before(text, begin).code)) return false;
+  return end == text.size() || !is_word(next_utf8(text.data() + end, text.data() + text.size()).code);
+}
+
+}  // namespace
+
+TokenFinder::TokenFinder(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
+  for (std::size_t i = 0; i < tokens_.size(); ++i) {
+    const std::string& content = tokens_[i].content;
+    auto first = static_cast<unsigned char>(content[0]);
+    if (!begins_[first]) first_bytes_ += content[0];
+    begins_[first] = true;
+    std::uint32_t node = 0;
+    for (char byte : content) {
+      std::uint64_t edge = std::uint64_t{node} << 8 | static_cast<unsigned char>(byte);
+      auto [child, is_new] = children_.emplace(edge, static_cast<std::uint32_t>(token_at_.size()));
+      if (is_new) token_at_.push_back(-1);
+      node = child->second;
+    }
+    token_at_[node] = static_cast<std::int32_t>(i);
+  }
+}
+
+const AddedToken* TokenFinder::longest_at(std::string_view text, std::size_t at) const {
+  const AddedToken* longest = nullptr;
+  std::uint32_t node = 0;
+  for (; at < text.size(); ++at) {
+    auto child = children_.find(std::uint64_t{node} << 8 | static_cast<unsigned char>(text[at]));
+    if (child == children_.end()) break;
+    node = child->second;
+    if (token_at_[node] >= 0) longest = &tokens_[static_cast<std::size_t>(token_at_[node])];
+  }
+  return longest;
+}
+
+bool TokenFinder::find(std::string_view text, std::size_t from, std::size_t done, Found& found) const {
+  if (first_bytes_.empty()) return false;
+  for (std::size_t at = from; at < text.size(); ++at) {
+    if (first_bytes_.size() == 1) {
+      at = text.find(first_bytes_[0], at);
+      if (at == std::string_view::npos) return false;
+    } else if (!begins_[static_cast<unsigned char>(text[at])]) {
+      continue;
+    }
+    const AddedToken* token = longest_at(text, at);
+    if (token == nullptr) continue;
+    std::size_t end = at + token->content.size();
+    if (token->single_word && !is_single_word(text, at, end)) {
+      at = end - 1;
+      continue;
+    }
+    found = {at, end, end, token->id};
+    if (token->lstrip) found.begin = std::max(spaces_begin(text, at), done);
+    if (token->rstrip) found.end = spaces_end(text, end);
+    return true;
+  }
+  return false;
+}
+
+}  // namespace mtl

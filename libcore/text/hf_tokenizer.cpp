@@ -1,0 +1,180 @@
+#include "text/hf_tokenizer.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/hash.h"
+#include "base/json.h"
+#include "text/bpe_tokenizer.h"
+
+namespace mtl {
+
+namespace {
+
+constexpr const char* kCompanions[] = {"tokenizer_config.json", "special_tokens_map.json"};
+
+/// A token as these files write it: its text, or an object with its text.
+std::string content_of(const Json& value) {
+  if (value.is_object()) return value.string_or("content", "");
+  return value.is_string() ? value.as_string() : "";
+}
+
+/// Everything that decides ids beside vocabulary and merges; nothing for GPT-2's kind.
+std::string rules_text(const TokenizerJson& parts) {
+  std::string out;
+  for (const SplitStep& step : parts.split) {
+    if (auto* rules = std::get_if<SplitRules>(&step)) out += pattern_of(*rules);
+    if (auto* digits = std::get_if<SplitDigits>(&step)) out += cat("digits ", digits->one_by_one);
+    if (auto* regex = std::get_if<SplitRegex>(&step)) out += regex->regex->pattern();
+    if (parts.split.size() > 1) out += "\n";
+  }
+  if (parts.split.empty()) out += "one piece";
+  if (parts.is_nfc) out += " nfc";
+  if (parts.add_prefix_space) out += " prefix space";
+  if (parts.takes_whole) out += " whole";
+  for (std::int32_t id : parts.first) out += cat(" first ", id);
+  for (std::int32_t id : parts.last) out += cat(" last ", id);
+  for (const AddedToken& token : parts.added) {
+    if (token.lstrip || token.rstrip || token.single_word || token.normalized)
+      out += cat(" ", token.id, token.lstrip, token.rstrip, token.single_word, token.normalized);
+  }
+  return out;
+}
+
+}  // namespace
+
+class HfTokenizer::HfEncoder : public Encoder {
+ public:
+  HfEncoder(const HfTokenizer& owner, EncoderMemory memory)
+      : owner_(owner), plain_(make_bpe_encoder(owner.model_, memory, make_splitter(owner.parts_.split))) {}
+
+  void append(std::string_view text, std::vector<std::int32_t>& ids) override {
+    const TokenizerJson& parts = owner_.parts_;
+    auto put = [&](std::int32_t id) { ids.push_back(id); };
+    ids.insert(ids.end(), parts.first.begin(), parts.first.end());
+    owner_.in_given_.cut(
+        text,
+        [&](std::string_view piece) {
+          if (parts.is_nfc) piece = owner_.nfc_.normalize(piece, normalized_);
+          owner_.in_normalized_.cut(
+              piece, [&](std::string_view words) { append_words(words, ids); }, put);
+        },
+        put);
+    ids.insert(ids.end(), parts.last.begin(), parts.last.end());
+  }
+
+ private:
+  void append_words(std::string_view words, std::vector<std::int32_t>& ids) {
+    if (owner_.parts_.add_prefix_space && words[0] != ' ') words = prefixed_ = cat(" ", words);
+    plain_->append(words, ids);
+  }
+
+  const HfTokenizer& owner_;
+  std::unique_ptr<Encoder> plain_;
+  std::string normalized_, prefixed_;
+};
+
+HfTokenizer::HfTokenizer(const std::string& path, bool with_special)
+    : path_(path),
+      text_(read_file(path)),
+      parts_(parse_tokenizer_json(text_, path)),
+      all_(parts_.all_tokens(path)),
+      model_(parts_.vocabulary, path) {
+  read_companions();
+  bytes_ = TokenBytes(all_);
+  if (!with_special) parts_.first.clear(), parts_.last.clear();
+  if (parts_.takes_whole) {
+    for (std::size_t id = 0; id < parts_.vocabulary.tokens.size(); ++id) {
+      const std::string& token = parts_.vocabulary.tokens[id];
+      if (!token.empty()) model_.take_whole(token_bytes(token), static_cast<std::int32_t>(id));
+    }
+  }
+  std::vector<AddedToken> in_given, in_normalized;
+  std::string buffer;
+  for (AddedToken token : parts_.added) {
+    if (token.normalized && parts_.is_nfc) token.content = nfc_.normalize(std::string(token.content), buffer);
+    (token.normalized ? in_normalized : in_given).push_back(token);
+  }
+  in_given_ = TokenFinder(std::move(in_given));
+  in_normalized_ = TokenFinder(std::move(in_normalized));
+  hash_ = hash_of(all_, rules_text(parts_));
+}
+
+/// A special token that one of the files beside tokenizer.json names: transformers finds it in a text, too.
+void HfTokenizer::take_special(const std::string& file, const std::string& content) {
+  if (content.empty()) return;
+  for (const AddedToken& token : parts_.added) {
+    if (token.content == content) return;
+  }
+  std::int32_t id = parts_.vocabulary.find(content);
+  if (id < 0) {
+    fail(Exit::bad_data, file, ": names the token \"", content, "\", which ", path_, " does not have; ",
+         "load and save the tokenizer with transformers, which adds it, or remove the name");
+  }
+  parts_.added.push_back({.content = content, .id = id});
+  all_.special.push_back(id);
+}
+
+void HfTokenizer::read_companions() {
+  std::string folder = fs::path(path_).parent_path().string(), end;
+  for (const char* name : kCompanions) {
+    std::string file = folder.empty() ? name : cat(folder, "/", name);
+    if (!file_exists(file)) continue;
+    companions_.emplace_back(name, read_file(file));
+    Json config = Json::read(file);
+    if (!config.is_object()) fail(Exit::bad_data, file, ": expected an object");
+    for (const char* key :
+         {"eos_token", "sep_token", "bos_token", "unk_token", "pad_token", "cls_token", "mask_token"}) {
+      const Json* value = config.find(key);
+      if (value == nullptr) continue;
+      take_special(file, content_of(*value));
+      bool is_end = std::string_view(key) == "eos_token" || std::string_view(key) == "sep_token";
+      if (is_end && end.empty()) end = content_of(*value);
+    }
+    for (const char* key : {"additional_special_tokens", "extra_special_tokens"}) {
+      const Json* value = config.find(key);
+      if (value != nullptr && value->is_array()) {
+        for (const Json& token : value->as_array()) take_special(file, content_of(token));
+      } else if (value != nullptr && value->is_object()) {
+        for (const auto& [name, token] : value->as_object()) take_special(file, content_of(token));
+      }
+    }
+    if (const Json* tokens = config.find("added_tokens_decoder"); tokens != nullptr && tokens->is_object()) {
+      for (const auto& [id, token] : tokens->as_object()) take_special(file, content_of(token));
+    }
+    const Json* prefix = config.find("add_prefix_space");
+    if (prefix != nullptr && prefix->is_bool() && prefix->as_bool() != parts_.add_prefix_space) {
+      fail(Exit::bad_data, file, ": add_prefix_space is ", prefix->as_bool(), ", but ", path_,
+           " says the opposite; make them agree");
+    }
+  }
+  eod_name_ = end;
+  for (const char* name : {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"}) {
+    if (eod_name_.empty() && all_.find(name) >= 0) eod_name_ = name;
+  }
+  if (!eod_name_.empty()) eod_ = all_.find(eod_name_);
+}
+
+std::unique_ptr<Encoder> HfTokenizer::make_encoder(EncoderMemory memory) const {
+  return std::make_unique<HfEncoder>(*this, memory);
+}
+
+std::int32_t HfTokenizer::eod() const {
+  if (eod_ < 0) {
+    fail(Exit::bad_data, path_, ": nothing says which token ends a document; put a tokenizer_config.json beside it ",
+         "with \"eos_token\"");
+  }
+  return eod_;
+}
+
+void HfTokenizer::save(const std::string& folder) const {
+  write_file_atomic(folder + "/tokenizer.json", text_);
+  for (const auto& [name, text] : companions_) write_file_atomic(cat(folder, "/", name), text);
+  if (!companions_.empty()) return;
+  Json config = Json::object({{"tokenizer_class", "PreTrainedTokenizerFast"}});
+  if (!eod_name_.empty()) config.set("eos_token", eod_name_);
+  write_file_atomic(folder + "/tokenizer_config.json", config.dump(2) + "\n");
+}
+
+}  // namespace mtl

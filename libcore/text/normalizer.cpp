@@ -1,0 +1,165 @@
+#include "text/normalizer.h"
+
+#include <algorithm>
+
+#include "base/json_cursor.h"
+#include "text/utf8.h"
+
+namespace mtl {
+
+namespace {
+
+struct ClassRange {
+  std::uint32_t first, last;
+  std::uint8_t combining;
+};
+struct Decomposition {
+  std::uint32_t code, first, second;
+  bool composes;  // the two become this one again
+};
+
+#define MTL_CLASS(first, last, combining) {first, last, combining},
+#define MTL_PAIR(code, first, second, composes)
+constexpr ClassRange kClasses[] = {
+#include "text/unicode_nfc.inc"
+};
+#undef MTL_CLASS
+#undef MTL_PAIR
+#define MTL_CLASS(first, last, combining)
+#define MTL_PAIR(code, first, second, composes) {code, first, second, composes != 0},
+constexpr Decomposition kDecompositions[] = {
+#include "text/unicode_nfc.inc"
+};
+#undef MTL_CLASS
+#undef MTL_PAIR
+
+/// Korean syllables are computed (The Unicode Standard, 3.12): leading consonants, vowels, trailing consonants.
+constexpr std::uint32_t kSyllables = 0xAC00, kLeads = 0x1100, kVowels = 0x1161, kTrails = 0x11A7;
+constexpr std::uint32_t kLeadCount = 19, kVowelCount = 21, kTrailCount = 28;
+constexpr std::uint32_t kSyllableCount = kLeadCount * kVowelCount * kTrailCount;
+
+bool is_in_range(std::uint32_t code, std::uint32_t first, std::uint32_t count) {
+  return code >= first && code < first + count;
+}
+
+}  // namespace
+
+NfcNormalizer::NfcNormalizer() : involved_(0x110000 / 64) {
+  for (const auto& [first, last, combining] : kClasses) {
+    for (std::uint32_t code = first; code <= last; ++code) {
+      combining_[code] = combining;
+      involve(code);
+    }
+  }
+  for (const auto& [code, first, second, composes] : kDecompositions) {
+    parts_[code] = {first, second};
+    if (composes) {
+      composed_[std::uint64_t{first} << 32 | second] = code;
+      involve(second);
+    } else {
+      involve(code);
+    }
+  }
+  for (std::uint32_t i = 0; i < kVowelCount; ++i) involve(kVowels + i);
+  for (std::uint32_t i = 1; i < kTrailCount; ++i) involve(kTrails + i);
+}
+
+std::uint8_t NfcNormalizer::combining_of(std::uint32_t code) const {
+  if (code < 0x300) return 0;
+  auto found = combining_.find(code);
+  return found == combining_.end() ? std::uint8_t{0} : found->second;
+}
+
+void NfcNormalizer::append_decomposed(std::uint32_t code, std::vector<Mark>& out) const {
+  if (is_in_range(code, kSyllables, kSyllableCount)) {
+    std::uint32_t index = code - kSyllables, trail = index % kTrailCount;
+    out.push_back({kLeads + index / kTrailCount / kVowelCount, 0});
+    out.push_back({kVowels + index / kTrailCount % kVowelCount, 0});
+    if (trail > 0) out.push_back({kTrails + trail, 0});
+    return;
+  }
+  auto found = parts_.find(code);
+  if (found == parts_.end()) {
+    out.push_back({code, combining_of(code)});
+    return;
+  }
+  append_decomposed(found->second.first, out);
+  if (found->second.second != 0) append_decomposed(found->second.second, out);
+}
+
+std::uint32_t NfcNormalizer::compose(std::uint32_t first, std::uint32_t second) const {
+  if (is_in_range(first, kLeads, kLeadCount) && is_in_range(second, kVowels, kVowelCount))
+    return kSyllables + ((first - kLeads) * kVowelCount + (second - kVowels)) * kTrailCount;
+  bool is_open_syllable = is_in_range(first, kSyllables, kSyllableCount) && (first - kSyllables) % kTrailCount == 0;
+  if (is_open_syllable && is_in_range(second, kTrails + 1, kTrailCount - 1)) return first + (second - kTrails);
+  auto found = composed_.find(std::uint64_t{first} << 32 | second);
+  return found == composed_.end() ? 0 : found->second;
+}
+
+/// One stretch of text that depends on nothing around it: decomposed, marks put in order, composed.
+void NfcNormalizer::append_composed(std::string_view text, std::string& out) const {
+  std::vector<Mark> marks;
+  for (const char *at = text.data(), *end = at + text.size(); at < end;) {
+    Utf8Char next = next_utf8(at, end);
+    append_decomposed(next.code, marks);
+    at += next.length;
+  }
+  auto is_starter = [](const Mark& mark) { return mark.combining == 0; };
+  for (auto from = marks.begin(); from != marks.end();) {
+    auto to = std::find_if(from + 1, marks.end(), is_starter);
+    std::stable_sort(is_starter(*from) ? from + 1 : from, to,
+                     [](const Mark& a, const Mark& b) { return a.combining < b.combining; });
+    from = to;
+  }
+  // A mark joins the last starter unless something of its class or a higher one stands between them.
+  std::size_t kept = 0, starter = marks.size();
+  for (std::size_t i = 0; i < marks.size(); ++i) {
+    bool is_free = starter < kept && (starter + 1 == kept || marks[kept - 1].combining < marks[i].combining);
+    if (std::uint32_t joined = is_free ? compose(marks[starter].code, marks[i].code) : 0; joined != 0) {
+      marks[starter].code = joined;
+      continue;
+    }
+    if (marks[i].combining == 0) starter = kept;
+    marks[kept++] = marks[i];
+  }
+  for (std::size_t i = 0; i < kept; ++i) append_utf8(out, marks[i].code);
+}
+
+std::string_view NfcNormalizer::normalize(std::string_view text, std::string& buffer) const {
+  const char* begin = text.data();
+  const char* end = begin + text.size();
+  const char* done = begin;  // what lies before is in the buffer, unless nothing was changed yet
+  bool is_changed = false;
+  const char* before = begin;  // where the character before `at` begins
+  for (const char* at = begin; at < end;) {
+    if (static_cast<unsigned char>(*at) < 0xCC) {  // below U+0300
+      before = at;
+      at += static_cast<unsigned char>(*at) < 0x80 ? 1 : next_utf8(at, end).length;
+      continue;
+    }
+    Utf8Char next = next_utf8(at, end);
+    if (!next.valid || !is_involved(next.code)) {
+      before = at;
+      at += next.length;
+      continue;
+    }
+    // The stretch from the character before to the next one that is not involved.
+    const char* stop = at;
+    while (stop < end) {
+      next = next_utf8(stop, end);
+      if (!next.valid || !is_involved(next.code)) break;
+      stop += next.length;
+    }
+    if (before < at && !next_utf8(before, end).valid) before = at;
+    if (!is_changed) buffer.clear();
+    is_changed = true;
+    buffer.append(done, static_cast<std::size_t>(before - done));
+    append_composed({before, static_cast<std::size_t>(stop - before)}, buffer);
+    done = before = at = stop;
+  }
+  if (!is_changed) return text;
+  buffer.append(done, static_cast<std::size_t>(end - done));
+  return buffer;
+}
+
+}  // namespace mtl

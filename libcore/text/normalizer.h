@@ -1,0 +1,41 @@
+// Unicode's normalisation form C: characters and the marks behind them become composed characters where there are any.
+//
+// Unicode Standard Annex #15, with the tables of Unicode 9.0: that is what Hugging Face's normaliser has, and ids have
+// to be equal; later characters stay as they are. Text that is normalised already, such as ASCII, is only looked
+// through. Bytes that are no UTF-8 stay as they are.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace mtl {
+
+class NfcNormalizer {
+ public:
+  NfcNormalizer();
+  /// The normalised text: `text` itself when nothing changes, else what `buffer` then holds.
+  std::string_view normalize(std::string_view text, std::string& buffer) const;
+
+ private:
+  struct Mark {
+    std::uint32_t code;
+    std::uint8_t combining;
+  };
+  /// False for a character that composes with nothing before it and stays as it is: text can be cut before it.
+  bool is_involved(std::uint32_t code) const { return (involved_[code >> 6] >> (code & 63) & 1) != 0; }
+  void involve(std::uint32_t code) { involved_[code >> 6] |= std::uint64_t{1} << (code & 63); }
+  std::uint8_t combining_of(std::uint32_t code) const;
+  void append_decomposed(std::uint32_t code, std::vector<Mark>& out) const;
+  std::uint32_t compose(std::uint32_t first, std::uint32_t second) const;
+  void append_composed(std::string_view text, std::string& out) const;
+
+  std::vector<std::uint64_t> involved_;  // one bit for each code point
+  std::unordered_map<std::uint32_t, std::uint8_t> combining_;
+  std::unordered_map<std::uint32_t, std::pair<std::uint32_t, std::uint32_t>> parts_;  // the second is 0 when alone
+  std::unordered_map<std::uint64_t, std::uint32_t> composed_;                         // first << 32 | second
+};
+
+}  // namespace mtl

@@ -1,0 +1,105 @@
+#include "text/regex.h"
+
+#include <algorithm>
+
+#include "text/regex_parser.h"
+#include "text/unicode_classes.h"
+#include "text/utf8.h"
+
+namespace mtl {
+
+void CharSet::add_categories(CategorySet set, bool inverse) {
+  constexpr CategorySet kAll = (CategorySet{1} << 15) - 1;
+  categories_ |= inverse ? kAll & ~set : set;
+}
+
+bool CharSet::fold_case() {
+  if (categories_ != 0 || has_space_ || has_no_space_ || inverted_) return false;
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> given = ranges_;
+  for (auto [first, last] : given) {
+    if (last >= 0x80) return false;
+    for (std::uint32_t code = first; code <= last; ++code) {
+      std::uint32_t lower = code | 0x20;
+      if (lower < 'a' || lower > 'z') continue;
+      add_range(code ^ 0x20, code ^ 0x20);
+      if (lower == 's') add_range(0x17F, 0x17F);
+      if (lower == 'k') add_range(0x212A, 0x212A);
+    }
+  }
+  return true;
+}
+
+void CharSet::seal() {
+  for (std::uint32_t code = 0; code < 0x80; ++code) {
+    if (search(code)) ascii_[code >> 6] |= std::uint64_t{1} << (code & 63);
+  }
+}
+
+bool CharSet::search(std::uint32_t code) const {
+  bool found = is_in(categories_, code) || (has_space_ && class_of(code) == CharClass::space) ||
+               (has_no_space_ && class_of(code) != CharClass::space);
+  for (std::size_t i = 0; !found && i < ranges_.size(); ++i)
+    found = code >= ranges_[i].first && code <= ranges_[i].second;
+  return found != inverted_;
+}
+
+/// A place in the text: the character that comes next, if there is one.
+struct Regex::Here {
+  bool is_end;
+  std::uint32_t code;
+};
+
+Regex::Regex(std::string_view pattern) : pattern_(pattern) { program_ = RegexParser(pattern, sets_).parse(); }
+
+/// Follows all ways from `way` that take no character, the preferred one first; those that were here before are done.
+void Regex::spread(Way way, const Here& here, Scratch& scratch, std::vector<Way>& out) const {
+  scratch.stack.push_back(way.at);
+  while (!scratch.stack.empty()) {
+    std::uint32_t at = scratch.stack.back();
+    scratch.stack.pop_back();
+    if (scratch.seen[at] == scratch.step) continue;
+    scratch.seen[at] = scratch.step;
+    const Instruction& now = program_[at];
+    bool is_followed = !here.is_end && sets_.size() > now.a && sets_[now.a].contains(here.code);
+    if (now.op == Op::take || now.op == Op::match) {
+      out.push_back({at, way.begin});
+    } else if (now.op == Op::jump) {
+      scratch.stack.push_back(now.a);
+    } else if (now.op == Op::fork) {
+      scratch.stack.push_back(now.b);
+      scratch.stack.push_back(now.a);
+    } else if (is_followed == (now.op == Op::followed_by)) {
+      scratch.stack.push_back(at + 1);
+    }
+  }
+}
+
+std::optional<Regex::Match> Regex::find(std::string_view text, std::size_t from, Scratch& scratch) const {
+  std::optional<Match> best;
+  scratch.next.clear();
+  scratch.seen.resize(program_.size(), 0);
+  const char* end = text.data() + text.size();
+  for (std::size_t at = from;;) {
+    Utf8Char next;
+    bool is_end = at >= text.size();
+    if (!is_end) next = next_utf8(text.data() + at, end);
+    Here here{is_end, next.code};
+    ++scratch.step;
+    scratch.now.clear();
+    for (const Way& way : scratch.next) spread(way, here, scratch, scratch.now);
+    if (!best) spread({0, at}, here, scratch, scratch.now);  // a match that begins further left is preferred
+    scratch.next.clear();
+    for (const Way& way : scratch.now) {
+      const Instruction& now = program_[way.at];
+      if (now.op == Op::match) {
+        best = {way.begin, at};
+        break;  // what comes after this way is not wanted any more
+      }
+      if (!is_end && sets_[now.a].contains(next.code)) scratch.next.push_back({way.at + 1, way.begin});
+    }
+    if (is_end || (best && scratch.next.empty())) return best;
+    at += static_cast<std::size_t>(next.length);
+  }
+}
+
+}  // namespace mtl

@@ -1,0 +1,88 @@
+// Regular expressions over code points: what the split patterns of tokenizer files use, in time linear in the text.
+//
+// Supported: alternatives; groups ( ) (?: ) (?i: ); characters, dot, classes [..] [^..] with ranges;
+// \s \S \d \D \r \n \t \f \v \xHH \x{H..} \uHHHH; \p{..} \P{..} \p{^..} with a general category (L, Lu, N, P, Sc..);
+// ? * + {m} {m,} {m,n}, greedy or lazy, possessive (?+ *+ ++) on single characters; lookahead (?=X) (?!X) for one
+// character X. Anything else is refused by name with Error(bad_data), also a pattern that can match nothing at all:
+// such a split would not be one. (?i:) knows the letters of ASCII and the two characters that fold to them,
+// U+017F and U+212A.
+//
+// A match is what backtracking finds (the leftmost; there, the first alternative and the greediest repetition that lead
+// to a match), found by running all ways side by side (Pike's machine), in the order in which backtracking would try
+// them. No pattern is slow: at most one step for each instruction and character. Bytes that are no UTF-8 count as
+// U+FFFD.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "text/unicode_categories.h"
+
+namespace mtl {
+
+/// A set of code points.
+class CharSet {
+ public:
+  void add_range(std::uint32_t first, std::uint32_t last) { ranges_.push_back({first, last}); }
+  /// With `inverse`, all code points but those.
+  void add_categories(CategorySet set, bool inverse);
+  void add_space(bool inverse) { (inverse ? has_no_space_ : has_space_) = true; }
+  void invert() { inverted_ = true; }
+  /// Adds the other case of ASCII letters and what folds to them; false when the set holds more than ASCII ranges.
+  bool fold_case();
+  /// To be called when complete: answers for ASCII are looked up from then on.
+  void seal();
+  bool contains(std::uint32_t code) const {
+    return code < 0x80 ? (ascii_[code >> 6] >> (code & 63) & 1) != 0 : search(code);
+  }
+
+ private:
+  bool search(std::uint32_t code) const;
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> ranges_;
+  CategorySet categories_ = 0;
+  bool has_space_ = false, has_no_space_ = false, inverted_ = false;
+  std::uint64_t ascii_[2] = {0, 0};
+};
+
+class Regex {
+ public:
+  explicit Regex(std::string_view pattern);
+  const std::string& pattern() const { return pattern_; }
+
+  struct Match {
+    std::size_t begin, end;  // bytes
+  };
+  /// A way that the search follows: where it is in the program, and where its match began.
+  struct Way {
+    std::uint32_t at;
+    std::size_t begin;
+  };
+  /// Memory of a search that is kept between calls; one per thread.
+  struct Scratch {
+    std::vector<Way> now, next;
+    std::vector<std::uint32_t> stack;
+    std::vector<std::size_t> seen;  // (program) the step at which an instruction was reached last
+    std::size_t step = 0;
+  };
+  /// The first match in text at or behind `from`.
+  std::optional<Match> find(std::string_view text, std::size_t from, Scratch& scratch) const;
+
+  enum class Op : std::uint8_t { take, fork, jump, followed_by, not_followed_by, match };
+  struct Instruction {
+    Op op;
+    std::uint32_t a = 0, b = 0;  // take, followed_by: a set; jump: where to; fork: where to, the preferred one first
+  };
+
+ private:
+  struct Here;
+  void spread(Way way, const Here& here, Scratch& scratch, std::vector<Way>& out) const;
+  std::string pattern_;
+  std::vector<CharSet> sets_;
+  std::vector<Instruction> program_;
+};
+
+}  // namespace mtl

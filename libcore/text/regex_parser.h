@@ -1,0 +1,59 @@
+// From the text of a regular expression to a program: see text/regex.h for what is understood.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/regex.h"
+
+namespace mtl {
+
+/// One pattern, read once.
+class RegexParser {
+ public:
+  RegexParser(std::string_view pattern, std::vector<CharSet>& sets) : pattern_(pattern), sets_(sets) {}
+  std::vector<Regex::Instruction> parse();
+
+ private:
+  /// A piece of program whose jumps count from its own begin; it is left at its end.
+  using Code = std::vector<Regex::Instruction>;
+  struct Atom {
+    Code code;
+    bool can_be_empty = false;
+    bool is_single = false;  // exactly one character of a set
+  };
+  struct Repeat {
+    std::size_t least = 1, most = 1;  // most: kNoLimit
+    enum class Kind { greedy, lazy, possessive } kind = Kind::greedy;
+  };
+
+  [[noreturn]] void refuse(const std::string& what) const;
+  bool at_end() const { return at_ == pattern_.size(); }
+  bool take(std::string_view text);
+  std::uint32_t next_char();
+  Atom parse_alternatives();
+  Atom parse_sequence();
+  Atom parse_atom();
+  Atom parse_group();
+  Atom parse_lookahead(Regex::Op op);
+  Atom single(CharSet set);
+  CharSet parse_class();
+  /// What follows a backslash, as a set (\s, \p{L}) or as one character, which is returned.
+  std::optional<std::uint32_t> parse_escape(CharSet& set);
+  std::uint32_t parse_hex(std::size_t least, std::size_t most);
+  void parse_property(CharSet& set, bool inverse);
+  std::optional<Repeat> parse_repeat();
+  Atom repeat(const Atom& atom, const Repeat& how);
+  void append(Code& code, const Code& more) const;
+
+  std::string_view pattern_;
+  std::vector<CharSet>& sets_;
+  std::size_t at_ = 0;
+  int depth_ = 0;
+  bool ignores_case_ = false;
+  std::uint32_t last_folded_ = 0;  // the literal before this one under (?i:), to find pairs that fold to one character
+};
+
+}  // namespace mtl

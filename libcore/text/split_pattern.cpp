@@ -1,0 +1,193 @@
+#include "text/split_pattern.h"
+
+#include "base/str.h"
+#include "text/unicode_categories.h"
+#include "text/unicode_classes.h"
+#include "text/utf8.h"
+
+namespace mtl {
+
+namespace {
+
+using Contractions = SplitRules::Contractions;
+
+constexpr std::string_view kContraction = "(?i:'s|'t|'re|'ve|'m|'ll|'d)";
+constexpr std::string_view kUpper = R"([\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])", kLower = R"([\p{Ll}\p{Lm}\p{Lo}\p{M}])";
+constexpr std::string_view kBeforeWord = R"([^\r\n\p{L}\p{N}]?)";
+
+void replace_all(std::string& text, std::string_view from, std::string_view to) {
+  for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+    text.replace(at, from.size(), to);
+}
+
+/// A character, its class and how many bytes it takes.
+struct Glyph {
+  std::uint32_t code;
+  CharClass value;
+  int length;
+};
+
+Glyph glyph_at(const char* at, const char* end) {
+  auto byte = static_cast<unsigned char>(*at);
+  if (byte < 0x80) [[likely]]
+    return {byte, class_of(byte), 1};
+  Utf8Char next = next_utf8(at, end);
+  return {next.code, next.valid ? class_of(next.code) : CharClass::other, next.length};
+}
+
+bool is_line_end(std::uint32_t code) { return code == '\r' || code == '\n'; }
+
+/// The end of the run of characters of a class that begins at `at`.
+const char* class_end(const char* at, const char* end, CharClass value) {
+  while (at < end) {
+    Glyph next = glyph_at(at, end);
+    if (next.value != value) break;
+    at += next.length;
+  }
+  return at;
+}
+
+/// The end of a contraction in any case, or `at`.
+const char* contraction_end(const char* at, const char* end) {
+  if (end - at < 2 || *at != '\'') return at;
+  auto lower = [&](int i) { return at + i < end ? static_cast<char>(at[i] | 0x20) : '\0'; };
+  char first = lower(1), second = lower(2);
+  if (first == 's' || first == 't' || first == 'm' || first == 'd') return at + 2;
+  if ((first == 'r' || first == 'v') && second == 'e') return at + 3;
+  if (first == 'l' && second == 'l') return at + 3;
+  bool is_long_s = end - at > 2 && at[1] == '\xC5' && at[2] == '\xBF';  // U+017F, which is an s without case
+  return is_long_s ? at + 3 : at;
+}
+
+constexpr CategorySet kUpperSet = category_set(Category::Lu, Category::Lt, Category::Lm, Category::Lo, Category::M);
+constexpr CategorySet kLowerSet = category_set(Category::Ll, Category::Lm, Category::Lo, Category::M);
+
+bool is_in_set(CategorySet set, const Glyph& glyph) { return is_in(set, glyph.code); }
+
+/// U*V+: all of U, then all of V; where V has nothing left, U gives back down to its last character that V takes.
+const char* mixed_case_end(const char* at, const char* end) {
+  const char* shared = at;  // behind the last character of U that V takes too
+  const char* begin = at;
+  while (at < end) {
+    Glyph next = glyph_at(at, end);
+    if (!is_in_set(kUpperSet, next)) break;
+    at += next.length;
+    if (is_in_set(kLowerSet, next)) shared = at;
+  }
+  const char* upper_end = at;
+  while (at < end) {
+    Glyph next = glyph_at(at, end);
+    if (!is_in_set(kLowerSet, next)) break;
+    at += next.length;
+  }
+  if (at > upper_end) return at;
+  return shared > begin ? shared : nullptr;
+}
+
+/// U+V*, where U*V+ does not match: no V follows.
+const char* upper_case_end(const char* at, const char* end) {
+  const char* begin = at;
+  while (at < end) {
+    Glyph next = glyph_at(at, end);
+    if (!is_in_set(kUpperSet, next)) break;
+    at += next.length;
+  }
+  return at > begin ? at : nullptr;
+}
+
+/// Both alternatives, each first with a character before the word, then without.
+const char* cased_word_end(const char* at, const char* end, const Glyph& first) {
+  bool takes_one = first.value != CharClass::letter && first.value != CharClass::number && !is_line_end(first.code);
+  const char* word = at + first.length;
+  for (auto* way : {mixed_case_end, upper_case_end}) {
+    const char* found = takes_one ? way(word, end) : nullptr;
+    if (found == nullptr) found = way(at, end);
+    if (found != nullptr) return found;
+  }
+  return at;
+}
+
+const char* word_end(const char* at, const char* end, const Glyph& first) {
+  if (first.value == CharClass::letter) return class_end(at + first.length, end, CharClass::letter);
+  if (first.value == CharClass::number || is_line_end(first.code) || at + first.length == end) return at;
+  const char* found = class_end(at + first.length, end, CharClass::letter);
+  return found > at + first.length ? found : at;
+}
+
+const char* number_end(const SplitRules& rules, const char* at, const char* end) {
+  for (int digits = rules.three_digits ? 3 : 1; digits > 0 && at < end; --digits) {
+    Glyph next = glyph_at(at, end);
+    if (next.value != CharClass::number) break;
+    at += next.length;
+  }
+  return at;
+}
+
+/// White space that begins at `at`.
+const char* space_end(const char* at, const char* end) {
+  const char* last = at;      // where its last character begins
+  const char* line_end = at;  // behind its last line end
+  const char* next = at;
+  while (next < end) {
+    Glyph here = glyph_at(next, end);
+    if (here.value != CharClass::space) break;
+    last = next;
+    next += here.length;
+    if (is_line_end(here.code)) line_end = next;
+  }
+  if (line_end > at) return line_end;
+  return next == end || last == at ? next : last;
+}
+
+}  // namespace
+
+std::string pattern_of(const SplitRules& rules) {
+  std::string out;
+  if (rules.contractions == Contractions::first) out += cat(kContraction, "|");
+  std::string suffix = rules.contractions == Contractions::last ? cat(kContraction, "?") : "";
+  if (rules.cased) {
+    out += cat(kBeforeWord, kUpper, "*", kLower, "+", suffix, "|", kBeforeWord, kUpper, "+", kLower, "*", suffix, "|");
+  } else {
+    out += cat(kBeforeWord, R"(\p{L}+)", suffix, "|");
+  }
+  out += rules.three_digits ? R"(\p{N}{1,3}|)" : R"(\p{N}|)";
+  out += cat(R"( ?[^\s\p{L}\p{N}]+[\r\n)", rules.with_slashes ? "/" : "", R"(]*|\s*[\r\n]+|\s+(?!\S)|\s+)");
+  return out;
+}
+
+std::optional<SplitRules> find_split_rules(std::string_view pattern) {
+  // Each of these spellings matches the same: of 's and the like at most one fits; where a possessive repetition ends,
+  // the plain one could not give anything back that would help (but in a cased word it could); and \s* takes all line
+  // ends but one.
+  std::string text(pattern);
+  replace_all(text, "'(?i:[sdmt]|ll|ve|re)", kContraction);
+  replace_all(text, R"(|\s*[\r\n]|)", R"(|\s*[\r\n]+|)");
+  replace_all(text, R"(| ?[^\s\p{L}\p{N}]++)", R"(| ?[^\s\p{L}\p{N}]+)");
+  replace_all(text, R"([^\r\n\p{L}\p{N}]?+\p{L}+)", R"([^\r\n\p{L}\p{N}]?\p{L}+)");
+  for (Contractions contractions : {Contractions::none, Contractions::first, Contractions::last}) {
+    for (int bits = 0; bits < 8; ++bits) {
+      SplitRules rules{contractions, (bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0};
+      if (pattern_of(rules) == text) return rules;
+    }
+  }
+  return {};
+}
+
+const char* split_piece(const SplitRules& rules, const char* at, const char* end) {
+  if (rules.contractions == Contractions::first) {
+    if (const char* found = contraction_end(at, end); found > at) return found;
+  }
+  Glyph first = glyph_at(at, end);
+  if (const char* found = rules.cased ? cased_word_end(at, end, first) : word_end(at, end, first); found > at)
+    return rules.contractions == Contractions::last ? contraction_end(found, end) : found;
+  if (first.value == CharClass::number) return number_end(rules, at, end);
+  const char* others = *at == ' ' ? at + 1 : at;
+  if (const char* found = class_end(others, end, CharClass::other); found > others) {
+    while (found < end && (is_line_end(static_cast<unsigned char>(*found)) || (rules.with_slashes && *found == '/')))
+      ++found;
+    return found;
+  }
+  return space_end(at, end);
+}
+
+}  // namespace mtl

@@ -1,0 +1,42 @@
+// The split patterns of today's tokenizers (Llama 3 and cl100k, Qwen, o200k, Mistral, Megatron's v1 and v2), which are
+// one family, and a splitter by hand for all of it.
+//
+// A pattern of the family is a list of alternatives, of which the first that matches where a piece begins is taken:
+//
+//   (?i:'s|'t|'re|'ve|'m|'ll|'d)            a contraction; only with Contractions::first
+//   [^\r\n\p{L}\p{N}]?\p{L}+                letters, with any one character before them that is no line end or number
+//   \p{N}{1,3}  or  \p{N}                   digits
+//    ?[^\s\p{L}\p{N}]+[\r\n]*               other characters and line ends behind them; or [\r\n/]*
+//   \s*[\r\n]+|\s+(?!\S)|\s+                white space: up to its last line end; all but the last character; all
+//
+// With `cased` there are two alternatives for words instead, U being [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}], V the same with
+// \p{Ll} for \p{Lu}\p{Lt}: [^\r\n\p{L}\p{N}]?U*V+ and [^\r\n\p{L}\p{N}]?U+V*, each with the contraction, optional,
+// behind it (Contractions::last). Bytes that are no UTF-8 count as other characters.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace mtl {
+
+inline constexpr const char* kGpt2Pattern =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+
+struct SplitRules {
+  enum class Contractions { none, first, last } contractions = Contractions::first;
+  bool cased = false;         // words end where lower case goes over into upper case
+  bool three_digits = true;   // else one by one
+  bool with_slashes = false;  // slashes go with line ends
+  bool operator==(const SplitRules&) const = default;
+};
+
+/// The rules as a regular expression.
+std::string pattern_of(const SplitRules& rules);
+/// The rules that a regular expression stands for, when it is one of the family, in any of the spellings in use.
+std::optional<SplitRules> find_split_rules(std::string_view pattern);
+
+/// The end of the piece that begins at `at`, before `end`.
+const char* split_piece(const SplitRules& rules, const char* at, const char* end);
+
+}  // namespace mtl

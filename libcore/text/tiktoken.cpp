@@ -1,0 +1,278 @@
+#include "text/tiktoken.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/hash.h"
+#include "base/json.h"
+#include "text/bpe_tokenizer.h"
+
+namespace mtl {
+
+namespace {
+
+constexpr std::int64_t kDefaultVocabSize = 1 << 17;  // Megatron's
+constexpr std::int64_t kMaxRank = 1 << 22;
+constexpr const char* kRankFile = "/tokenizer.tiktoken";
+constexpr const char* kConfigFile = "/tiktoken_config.json";
+constexpr std::string_view kBase64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/// RFC 4648, with padding; empty when it is something else.
+std::optional<std::string> decode_base64(std::string_view text) {
+  if (text.size() % 4 != 0) return {};
+  std::string out;
+  for (std::size_t at = 0; at < text.size(); at += 4) {
+    bool is_last = at + 4 == text.size();
+    std::size_t padding = !is_last ? 0 : text[at + 2] == '=' ? 2 : text[at + 3] == '=' ? 1 : 0;
+    if (padding == 2 && text[at + 3] != '=') return {};
+    std::uint32_t bits = 0;
+    for (std::size_t i = 0; i < 4; ++i) {
+      std::size_t value = i >= 4 - padding ? 0 : kBase64.find(text[at + i]);
+      if (value == std::string_view::npos) return {};
+      bits = bits << 6 | static_cast<std::uint32_t>(value);
+    }
+    for (std::size_t i = 0; i + padding < 3; ++i) out += static_cast<char>(bits >> (16 - 8 * i));
+  }
+  return out;
+}
+
+std::string encode_base64(std::string_view bytes) {
+  std::string out;
+  for (std::size_t at = 0; at < bytes.size(); at += 3) {
+    std::uint32_t bits = 0;
+    for (std::size_t i = 0; i < 3; ++i)
+      bits = bits << 8 | (at + i < bytes.size() ? static_cast<unsigned char>(bytes[at + i]) : 0u);
+    for (std::size_t i = 0; i < 4; ++i) out += at + i > bytes.size() ? '=' : kBase64[bits >> (18 - 6 * i) & 63];
+  }
+  return out;
+}
+
+class RankReader {
+ public:
+  explicit RankReader(const std::string& path) : path_(path) {}
+
+  void put(std::string_view base64, std::optional<std::int64_t> rank, const std::string& where) {
+    if (!rank || *rank < 0 || *rank >= kMaxRank) fail(Exit::bad_data, path_, where, ": no valid rank");
+    auto bytes = decode_base64(base64);
+    if (!bytes || bytes->empty()) fail(Exit::bad_data, path_, where, ": \"", base64, "\" is no token in base64");
+    auto index = static_cast<std::size_t>(*rank);
+    if (index >= ranks.size()) ranks.resize(index + 1);
+    if (!ranks[index].empty()) fail(Exit::bad_data, path_, where, ": a second token of rank ", *rank);
+    ranks[index] = std::move(*bytes);
+  }
+
+  void read_json(std::string_view text) {
+    Json list = Json::parse(text);
+    std::int64_t place = 0;
+    for (const Json& item : list.as_array()) {
+      std::string where = cat(": entry ", place);
+      if (item.at("rank").as_int() != place)
+        fail(Exit::bad_data, path_, where, " has rank ", item.at("rank").as_int(), "; ranks must be in order");
+      put(item.at("token_bytes").as_string(), place++, where);
+    }
+  }
+
+  void read_lines(std::string_view text) {
+    std::int64_t number = 0;
+    for (const std::string& raw : split(text, '\n')) {
+      ++number;
+      std::string_view line = trim(raw);
+      if (line.empty()) continue;
+      std::size_t blank = line.find(' ');
+      if (blank == std::string_view::npos)
+        fail(Exit::bad_data, path_, ":", number, ": expected a token in base64, a blank and its rank");
+      put(line.substr(0, blank), parse_int(line.substr(blank + 1)), cat(":", number));
+    }
+  }
+
+  std::vector<std::string> ranks;
+
+ private:
+  const std::string& path_;
+};
+
+using Ids = std::unordered_map<std::string_view, std::uint32_t>;
+
+/// All ways to make a token of two others. Which two does not matter to the rank.
+std::vector<BpeModel::Join> find_joins(const std::vector<std::string>& ranks, const Ids& ids) {
+  std::vector<BpeModel::Join> joins;
+  for (const std::string& token : ranks) {
+    if (token.empty()) continue;
+    std::string_view bytes = token;
+    std::uint32_t joined = ids.at(bytes);
+    for (std::size_t cut = 1; cut < bytes.size(); ++cut) {
+      auto left = ids.find(bytes.substr(0, cut)), right = ids.find(bytes.substr(cut));
+      if (left != ids.end() && right != ids.end()) joins.push_back({left->second, right->second, joined, joined});
+    }
+  }
+  return joins;
+}
+
+BpeModel make_model(const std::vector<std::string>& ranks, std::int64_t first_id, const std::string& path) {
+  Ids ids;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    if (ranks[rank].empty()) continue;
+    auto id = static_cast<std::uint32_t>(first_id + static_cast<std::int64_t>(rank));
+    if (!ids.emplace(ranks[rank], id).second)
+      fail(Exit::bad_data, path, ": the token of rank ", rank, " (", encode_base64(ranks[rank]), ") has two ranks");
+  }
+  std::array<std::uint32_t, 256> byte_tokens;
+  for (std::size_t byte = 0; byte < 256; ++byte) {
+    char value = static_cast<char>(byte);
+    auto found = ids.find({&value, 1});
+    if (found == ids.end()) {
+      fail(Exit::bad_data, path, ": no token for byte ", byte, " among the first ", ranks.size(),
+           " ranks; a larger --vocab-size may reach it");
+    }
+    byte_tokens[byte] = found->second;
+  }
+  BpeModel model(byte_tokens, find_joins(ranks, ids));
+  for (const auto& [bytes, id] : ids) model.take_whole(std::string(bytes), static_cast<std::int32_t>(id));
+  return model;
+}
+
+/// The special tokens behind those that have names.
+std::string filler(std::int64_t id) { return cat("<SPECIAL_", id, ">"); }
+
+SplitRules rules_of(const std::string& pattern) {
+  using enum SplitRules::Contractions;
+  if (pattern == "v1") return {none, false, false, false};
+  if (pattern == "v2") return {none, true, false, true};
+  fail(Exit::usage, "--tiktoken-pattern ", pattern, ": choose v1 or v2");
+}
+
+/// The ranks that fit the size of the vocabulary.
+std::vector<std::string> cut_ranks(std::vector<std::string> ranks, const std::string& path,
+                                   const TokenizerOptions& options) {
+  std::int64_t special = options.tiktoken.num_special_tokens;
+  std::int64_t available = static_cast<std::int64_t>(ranks.size()) + special;
+  std::int64_t size = options.vocab_size.value_or(std::min(kDefaultVocabSize, available));
+  if (size > available) {
+    fail(Exit::usage, "--vocab-size ", size, ": ", path, " has ", ranks.size(), " tokens, with ", special,
+         " special ones ", available, "; give --vocab-size ", available, " or less");
+  }
+  if (size <= special)
+    fail(Exit::usage, "--vocab-size ", size, ": must be more than --tiktoken-num-special-tokens (", special, ")");
+  ranks.resize(static_cast<std::size_t>(size - special));
+  return ranks;
+}
+
+}  // namespace
+
+std::vector<std::string> parse_tiktoken_ranks(std::string_view text, const std::string& path) {
+  RankReader reader(path);
+  std::string_view start = trim(text.substr(0, 100));
+  try {
+    if (starts_with(start, "[") || starts_with(start, "{")) {
+      reader.read_json(text);
+    } else {
+      reader.read_lines(text);
+    }
+  } catch (const Error& error) {
+    if (starts_with(error.what(), path)) throw;
+    fail(Exit::bad_data, path, ": no valid list of tokens: ", error.what());
+  }
+  if (reader.ranks.empty()) fail(Exit::bad_data, path, ": holds no tokens");
+  return std::move(reader.ranks);
+}
+
+void check_tiktoken_options(const TiktokenOptions& options) {
+  rules_of(options.pattern);
+  std::int64_t count = options.num_special_tokens;
+  if (count < 0 || count >= kMaxRank) fail(Exit::usage, "--tiktoken-num-special-tokens ", count, ": out of range");
+  if (count == 0) return;
+  auto named = static_cast<std::int64_t>(options.special_tokens.size());
+  if (named > count) {
+    fail(Exit::usage, "--tiktoken-num-special-tokens ", count, ": there are ", named,
+         " named special tokens; give at least as many, or 0 for none");
+  }
+  auto occurs = [&](const std::string& name) {
+    return std::count(options.special_tokens.begin(), options.special_tokens.end(), name);
+  };
+  for (const char* name : {"<unk>", "<s>", "</s>"}) {
+    if (occurs(name) == 0) fail(Exit::usage, "--tiktoken-special-tokens: ", name, " must be among them");
+  }
+  for (const std::string& name : options.special_tokens) {
+    if (name.empty() || occurs(name) > 1) fail(Exit::usage, "--tiktoken-special-tokens: \"", name, "\" twice or empty");
+    for (std::int64_t id = named; id < count && starts_with(name, "<SPECIAL_"); ++id) {
+      if (name == filler(id)) fail(Exit::usage, "--tiktoken-special-tokens: ", name, " is what id ", id, " is called");
+    }
+  }
+}
+
+TikTokenizer::TikTokenizer(const TokenizerOptions& options)
+    : TikTokenizer(parse_tiktoken_ranks(read_file(options.tokenizer_model), options.tokenizer_model),
+                   options.tokenizer_model, options) {}
+
+TikTokenizer::TikTokenizer(std::vector<std::string> ranks, const std::string& path, const TokenizerOptions& options)
+    : path_(path),
+      options_((check_tiktoken_options(options.tiktoken), options.tiktoken)),
+      ranks_(cut_ranks(std::move(ranks), path, options)),
+      split_{rules_of(options_.pattern)},
+      model_(make_model(ranks_, options_.num_special_tokens, path)) {
+  std::vector<AddedToken> special;
+  for (std::int64_t id = 0; id < options_.num_special_tokens; ++id) {
+    auto index = static_cast<std::size_t>(id);
+    std::string name = index < options_.special_tokens.size() ? options_.special_tokens[index] : filler(id);
+    if (name == "</s>") eod_ = static_cast<std::int32_t>(id);
+    bytes_.add(name);
+    special.push_back({.content = std::move(name), .id = static_cast<std::int32_t>(id)});
+  }
+  for (const std::string& token : ranks_) bytes_.add(token);
+  if (options.parse_special_tokens) special_ = TokenFinder(std::move(special));
+  std::string all = config_text();
+  for (const std::string& token : ranks_) all += encode_base64(token) + "\n";
+  hash_ = hash_bytes(all.data(), all.size());
+}
+
+std::unique_ptr<Encoder> TikTokenizer::make_encoder(EncoderMemory memory) const {
+  auto plain = make_bpe_encoder(model_, memory, make_splitter(split_));
+  if (special_.empty()) return plain;
+  return std::make_unique<CuttingEncoder>(std::move(plain), special_);
+}
+
+std::int32_t TikTokenizer::eod() const {
+  if (eod_ < 0) {
+    fail(Exit::bad_data, path_, ": without special tokens no token ends a document; ",
+         "give --tiktoken-num-special-tokens");
+  }
+  return eod_;
+}
+
+std::string TikTokenizer::config_text() const {
+  Json special = Json::array();
+  for (const std::string& token : options_.special_tokens) special.push(token);
+  return Json::object({{"pattern", options_.pattern},
+                       {"vocab_size", vocab_size()},
+                       {"num_special_tokens", options_.num_special_tokens},
+                       {"special_tokens", std::move(special)}})
+      .dump(2);
+}
+
+void TikTokenizer::save(const std::string& folder) const {
+  std::string lines;
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+    if (!ranks_[rank].empty()) lines += cat(encode_base64(ranks_[rank]), " ", rank, "\n");
+  }
+  write_file_atomic(folder + kRankFile, lines);
+  write_file_atomic(folder + kConfigFile, config_text() + "\n");
+}
+
+std::optional<TokenizerOptions> TikTokenizer::find(const std::string& folder) {
+  if (!file_exists(folder + kRankFile) || !file_exists(folder + kConfigFile)) return {};
+  Json config = Json::read(folder + kConfigFile);
+  TokenizerOptions found;
+  found.type = "TikTokenizer";
+  found.tokenizer_model = folder + kRankFile;
+  found.vocab_size = config.at("vocab_size").as_int();
+  found.tiktoken.pattern = config.at("pattern").as_string();
+  found.tiktoken.num_special_tokens = config.at("num_special_tokens").as_int();
+  found.tiktoken.special_tokens.clear();
+  for (const Json& token : config.at("special_tokens").as_array())
+    found.tiktoken.special_tokens.push_back(token.as_string());
+  return found;
+}
+
+}  // namespace mtl

@@ -1,0 +1,226 @@
+#include "text/tokenizer_json.h"
+
+#include "base/error.h"
+#include "base/json.h"
+
+namespace mtl {
+
+namespace {
+
+/// Reads one file; every value that it does not know is an error that names it.
+class Reader {
+ public:
+  explicit Reader(const std::string& path) : path_(path) {}
+
+  TokenizerJson read(const Json& root) {
+    for (const char* key : {"truncation", "padding"}) {
+      if (const Json* value = given(root, key)) refuse(key, *value);
+    }
+    if (const Json* value = given(root, "normalizer")) read_normalizer(*value);
+    const Json* pre_tokenizer = given(root, "pre_tokenizer");
+    if (pre_tokenizer == nullptr) refuse("no pre_tokenizer");
+    read_pre_tokenizer(*pre_tokenizer);
+    if (!has_bytes_) refuse("a pre_tokenizer without ByteLevel");
+    if (const Json* value = given(root, "post_processor")) read_post_processor(*value);
+    if (const Json* value = given(root, "decoder")) check_decoder(*value);
+    read_model(root.at("model"));
+    if (const Json* added = given(root, "added_tokens")) {
+      for (const Json& token : added->as_array()) read_added_token(token);
+    }
+    return std::move(out_);
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& what) const {
+    fail(Exit::bad_data, path_, ": it asks for ", what, ", which is not supported; supported is byte-level BPE, ",
+         "such as GPT-2's, Llama 3's, Qwen's and GPT-NeoX's");
+  }
+  [[noreturn]] void refuse(const std::string& part, const Json& value) const {
+    std::string text = value.is_object() && value.find("type") != nullptr && value.at("type").is_string()
+                           ? cat("\"", value.at("type").as_string(), "\"")
+                           : value.dump();
+    if (text.size() > 200) text = text.substr(0, 200) + "...";
+    refuse(cat(part, " ", text));
+  }
+  static const Json* given(const Json& object, const char* key) {
+    const Json* value = object.find(key);
+    return value == nullptr || value->is_null() ? nullptr : value;
+  }
+  static std::string type_of(const Json& value) { return value.string_or("type", ""); }
+
+  /// Fields that a part has beyond those that are known change something that is not known.
+  void check_fields(const std::string& part, const Json& object, std::initializer_list<std::string_view> known) const {
+    for (const auto& [key, value] : object.as_object()) {
+      bool is_known = key == "type";
+      for (std::string_view name : known) is_known = is_known || key == name;
+      if (!is_known && !value.is_null()) refuse(cat(part, " with ", key), value);
+    }
+  }
+
+  void read_normalizer(const Json& value) {
+    if (type_of(value) == "Sequence") {
+      check_fields("the normalizer Sequence", value, {"normalizers"});
+      for (const Json& item : value.at("normalizers").as_array()) read_normalizer(item);
+    } else if (type_of(value) == "NFC") {
+      check_fields("the normalizer NFC", value, {});
+      out_.is_nfc = true;
+    } else {
+      refuse("the normalizer", value);
+    }
+  }
+
+  void read_pre_tokenizer(const Json& value) {
+    std::string type = type_of(value);
+    if (has_bytes_)
+      refuse("a pre_tokenizer behind ByteLevel:", value);  // it would cut between the bytes of a character
+    if (type == "Sequence") {
+      check_fields("the pre_tokenizer Sequence", value, {"pretokenizers"});
+      for (const Json& item : value.at("pretokenizers").as_array()) read_pre_tokenizer(item);
+    } else if (type == "ByteLevel") {
+      check_fields("the pre_tokenizer ByteLevel", value, {"add_prefix_space", "trim_offsets", "use_regex"});
+      has_bytes_ = true;
+      out_.add_prefix_space = value.bool_or("add_prefix_space", true);
+      if (out_.add_prefix_space && !out_.split.empty())
+        refuse("add_prefix_space of a ByteLevel behind other pre_tokenizers");
+      if (value.bool_or("use_regex", true)) out_.split.push_back(SplitGpt2{});
+    } else if (type == "Digits") {
+      check_fields("the pre_tokenizer Digits", value, {"individual_digits"});
+      out_.split.push_back(SplitDigits{value.bool_or("individual_digits", false)});
+    } else if (type == "Split") {
+      read_split(value);
+    } else {
+      refuse("the pre_tokenizer", value);
+    }
+  }
+
+  void read_split(const Json& value) {
+    check_fields("the pre_tokenizer Split", value, {"pattern", "behavior", "invert"});
+    const Json& pattern = value.at("pattern");
+    std::string regex;
+    if (const Json* text = pattern.find("Regex")) {
+      regex = text->as_string();
+    } else {
+      for (char c : pattern.at("String").as_string()) {
+        if (std::string_view("\\^$.|?*+()[]{}-&").find(c) != std::string_view::npos) regex += '\\';
+        regex += c;
+      }
+    }
+    SplitStep step = split_step(regex);
+    std::string behavior = value.string_or("behavior", "");
+    bool invert = value.bool_or("invert", false);
+    // What is a match and what lies between makes no difference when both are pieces. Hand-written patterns leave
+    // nothing between their matches, so nothing is removed either.
+    bool is_whole = behavior == "Removed" && invert && !std::holds_alternative<SplitRegex>(step);
+    if (behavior != "Isolated" && !is_whole)
+      refuse(cat("the pre_tokenizer Split with the behavior \"", behavior, "\"", invert ? ", inverted" : ""));
+    out_.split.push_back(std::move(step));
+  }
+
+  void read_post_processor(const Json& value) {
+    std::string type = type_of(value);
+    if (type == "Sequence") {
+      for (const Json& item : value.at("processors").as_array()) read_post_processor(item);
+    } else if (type == "TemplateProcessing") {
+      read_template(value);
+    } else if (type != "ByteLevel") {  // which only moves offsets
+      refuse("the post_processor", value);
+    }
+  }
+
+  void read_template(const Json& value) {
+    std::vector<std::int32_t> before, behind;
+    bool is_behind = false;
+    for (const Json& item : value.at("single").as_array()) {
+      if (item.find("Sequence") != nullptr) {
+        if (is_behind || item.at("Sequence").string_or("id", "A") != "A")
+          refuse("the post_processor", value.at("single"));
+        is_behind = true;
+        continue;
+      }
+      const std::string& name = item.at("SpecialToken").at("id").as_string();
+      for (const Json& id : value.at("special_tokens").at(name).at("ids").as_array())
+        (is_behind ? behind : before).push_back(checked_id(id.as_int()));
+    }
+    if (!is_behind) refuse("the post_processor", value.at("single"));
+    out_.first.insert(out_.first.begin(), before.begin(), before.end());
+    out_.last.insert(out_.last.end(), behind.begin(), behind.end());
+  }
+
+  void check_decoder(const Json& value) const {
+    if (type_of(value) == "Sequence") {
+      for (const Json& item : value.at("decoders").as_array()) check_decoder(item);
+    } else if (type_of(value) != "ByteLevel") {
+      refuse("the decoder", value);
+    }
+  }
+
+  void read_model(const Json& model) {
+    if (model.string_or("type", "BPE") != "BPE") refuse("the model", model);
+    check_fields("the model BPE", model,
+                 {"dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk",
+                  "byte_fallback", "ignore_merges", "vocab", "merges"});
+    if (model.number_or("dropout", 0) != 0) refuse("dropout", model.at("dropout"));
+    for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
+      if (!model.string_or(key, "").empty()) refuse(key, model.at(key));
+    }
+    if (model.bool_or("byte_fallback", false)) refuse("byte_fallback");
+    out_.takes_whole = model.bool_or("ignore_merges", false);
+    put_tokens(out_.vocabulary, path_, model.at("vocab"));
+    for (const Json& item : model.at("merges").as_array()) {
+      if (item.is_string()) {
+        auto merge = parse_merge(item.as_string());
+        if (!merge) fail(Exit::bad_data, "\"", item.as_string(), "\" is no merge");
+        out_.vocabulary.merges.push_back(std::move(*merge));
+      } else {
+        const Json::Array& pair = item.as_array();
+        if (pair.size() != 2) fail(Exit::bad_data, "a merge of ", pair.size(), " tokens");
+        out_.vocabulary.merges.push_back({pair[0].as_string(), pair[1].as_string()});
+      }
+    }
+  }
+
+  void read_added_token(const Json& token) {
+    AddedToken added{.content = token.at("content").as_string()};
+    check_fields(cat("the added token \"", added.content, "\""), token,
+                 {"id", "content", "special", "normalized", "lstrip", "rstrip", "single_word"});
+    if (added.content.empty()) refuse("an added token without content");
+    added.id = checked_id(token.at("id").as_int());
+    added.special = token.bool_or("special", false);
+    added.normalized = token.bool_or("normalized", !added.special);
+    added.lstrip = token.bool_or("lstrip", false);
+    added.rstrip = token.bool_or("rstrip", false);
+    added.single_word = token.bool_or("single_word", false);
+    out_.added.push_back(std::move(added));
+  }
+
+  std::int32_t checked_id(std::int64_t id) const {
+    if (id < 0 || id > INT32_MAX) fail(Exit::bad_data, "a token has id ", id);
+    return static_cast<std::int32_t>(id);
+  }
+
+  const std::string& path_;
+  TokenizerJson out_;
+  bool has_bytes_ = false;  // the text was turned into bytes' stand-ins
+};
+
+}  // namespace
+
+BpeVocabulary TokenizerJson::all_tokens(const std::string& path) const {
+  BpeVocabulary all = vocabulary;
+  for (const AddedToken& token : added) {
+    put_token(all, path, token.content, token.id);
+    all.special.push_back(token.id);
+  }
+  return all;
+}
+
+TokenizerJson parse_tokenizer_json(std::string_view text, const std::string& path) {
+  try {
+    return Reader(path).read(Json::parse(text));
+  } catch (const Error& error) {
+    if (starts_with(error.what(), path)) throw;
+    fail(Exit::bad_data, path, ": no valid tokenizer.json: ", error.what());
+  }
+}
+
+}  // namespace mtl

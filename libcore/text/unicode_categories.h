@@ -1,0 +1,33 @@
+// General categories of characters, for split patterns that ask for more than letters, numbers and white space
+// (text/unicode_classes.h). Unicode 16.0, as the regular expressions of Hugging Face's tokenizers and of tiktoken.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace mtl {
+
+/// Unicode's own names. M, S, Z and C are whole families; P is punctuation without Pc; none: not assigned.
+enum class Category : std::uint8_t { none, Lu, Ll, Lt, Lm, Lo, M, Nd, Nl, No, Pc, P, S, Z, C };
+
+/// Several categories: the bit 1 << Category of each.
+using CategorySet = std::uint32_t;
+template <class... Categories>
+constexpr CategorySet category_set(Categories... values) {
+  return ((CategorySet{1} << static_cast<int>(values)) | ...);
+}
+inline constexpr CategorySet kLetters =
+    category_set(Category::Lu, Category::Ll, Category::Lt, Category::Lm, Category::Lo);
+inline constexpr CategorySet kNumbers = category_set(Category::Nd, Category::Nl, Category::No);
+
+/// Four bits for each code point.
+extern const std::array<std::uint8_t, 0x110000 / 2> kUnicodeCategories;
+
+/// `code` is at most 0x10FFFF.
+inline Category category_of(std::uint32_t code) {
+  return static_cast<Category>(kUnicodeCategories[code >> 1] >> (code & 1) * 4 & 15);
+}
+
+inline bool is_in(CategorySet set, std::uint32_t code) { return (set >> static_cast<int>(category_of(code)) & 1) != 0; }
+
+}  // namespace mtl

@@ -1,0 +1,39 @@
+// A line with a pattern and a text behind it: an error, or pieces that are the text, as the hand-written splitters cut
+// it where the pattern has one.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+
+#include "base/error.h"
+#include "text/splitter.h"
+
+namespace {
+
+std::vector<std::size_t> cut(const mtl::SplitStep& step, std::string_view text) {
+  auto splitter = mtl::make_splitter({step});
+  splitter->start(text);
+  std::vector<std::size_t> places{0};
+  const char* ends[5];
+  while (std::size_t count = splitter->next(ends)) {
+    for (std::size_t i = 0; i < count; ++i) {
+      places.push_back(static_cast<std::size_t>(ends[i] - text.data()));
+      if (places.back() <= places[places.size() - 2]) std::abort();  // an empty piece would be for ever
+    }
+  }
+  if (places.back() != text.size()) std::abort();
+  return places;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  std::string_view input(reinterpret_cast<const char*>(data), size);
+  std::string_view pattern = input.substr(0, input.find('\n'));
+  std::string_view text = input.substr(pattern.size());
+  try {
+    mtl::SplitStep plain = mtl::SplitRegex{std::make_shared<mtl::Regex>(pattern)};
+    if (cut(mtl::split_step(pattern), text) != cut(plain, text)) std::abort();
+  } catch (const mtl::Error&) {
+  }
+  return 0;
+}

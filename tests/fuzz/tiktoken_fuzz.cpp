@@ -1,0 +1,28 @@
+// Any bytes as a file of ranks: an error, or tokens from which, with all single bytes added, a tokenizer can be made.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+
+#include "base/error.h"
+#include "text/tiktoken.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace mtl;
+  constexpr std::string_view kText = "It's 2024: caf\xC3\xA9 aaaaa ABABab\n\n  x\xFF \xE4\xB8\xAD";
+  try {
+    std::vector<std::string> ranks = parse_tiktoken_ranks({reinterpret_cast<const char*>(data), size}, "fuzz");
+    TokenizerOptions options;
+    options.tiktoken.pattern = size % 2 == 0 ? "v1" : "v2";
+    for (int byte = 0; byte < 256; ++byte) {
+      std::string token(1, static_cast<char>(byte));
+      bool is_there = false;
+      for (const std::string& other : ranks) is_there = is_there || other == token;
+      if (!is_there) ranks.push_back(token);
+      if (ranks.size() > 5000) return 0;
+    }
+    TikTokenizer tokenizer(std::move(ranks), "fuzz", options);
+    if (tokenizer.decode(tokenizer.encode(kText)) != kText) std::abort();
+  } catch (const Error&) {
+  }
+  return 0;
+}

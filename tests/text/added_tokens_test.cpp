@@ -1,0 +1,69 @@
+// Added tokens in a text, and normalisation form C.
+#include "text/added_tokens.h"
+
+#include <doctest/doctest.h>
+
+#include "base/str.h"
+#include "tests/text/random_text.h"
+#include "text/normalizer.h"
+
+using namespace mtl;
+
+namespace {
+
+/// "text|#id|text" of a cut.
+std::string cut(const TokenFinder& finder, const std::string& text) {
+  std::vector<std::string> out;
+  finder.cut(
+      text, [&](std::string_view piece) { out.emplace_back(piece); },
+      [&](std::int32_t id) { out.push_back(cat("#", id)); });
+  return join(out, "|");
+}
+
+}  // namespace
+
+TEST_CASE("added tokens: the leftmost, there the longest, with the white space beside them") {
+  TokenFinder finder({{.content = "<a>", .id = 1},
+                      {.content = "<a>b", .id = 2},
+                      {.content = "<l>", .id = 3, .lstrip = true},
+                      {.content = "<r>", .id = 4, .rstrip = true},
+                      {.content = "cat", .id = 5, .single_word = true},
+                      {.content = "  ", .id = 6}});
+  CHECK(cut(finder, "x<a>bc<a>") == "x|#2|c|#1");
+  CHECK(cut(finder, "<a<a>") == "<a|#1");
+  CHECK(cut(finder, "x \xE3\x80\x80<l> <r> \n y") == "x|#3| |#4|y");
+  CHECK(cut(finder, "a cat, concat cat_ cats cat\xC3\xA9 cat") == "a |#5|, concat cat_ cats cat\xC3\xA9 |#5");
+  CHECK(cut(finder, "a     b") == "a|#6|#6| b");
+  CHECK(cut(finder, "<r> <l>") == "#4|#3");
+  CHECK(cut(finder, "") == "");
+  CHECK(cut(TokenFinder(), "abc") == "abc");
+  CHECK(TokenFinder().empty());
+}
+
+TEST_CASE("NFC: composed, ordered, and left alone") {
+  NfcNormalizer nfc;
+  std::string buffer;
+  auto normal = [&](const std::string& text) { return std::string(nfc.normalize(text, buffer)); };
+  CHECK(normal("plain \xC3\xA9 text") == "plain \xC3\xA9 text");
+  CHECK(normal("e\xCC\x81") == "\xC3\xA9");                                 // e and an acute accent
+  CHECK(normal("xe\xCC\x81y o\xCC\x88\xCC\x84") == "x\xC3\xA9y \xC8\xAB");  // two marks, one after another
+  CHECK(normal("a\xCC\x81\xCC\xA3") == "\xE1\xBA\xA1\xCC\x81");             // the mark below comes first
+  CHECK(normal("\xE2\x84\xAB \xE2\x84\xA6") == "\xC3\x85 \xCE\xA9");        // Angstrom and Ohm are letters
+  CHECK(normal("\xE1\x84\x92\xE1\x85\xA1\xE1\x86\xAB") == "\xED\x95\x9C");  // Korean: lead, vowel, trail
+  CHECK(normal("\xEA\xB0\x80\xE1\x86\xA8") == "\xEA\xB0\x81");              // a syllable and its trail
+  CHECK(normal("\xE0\xA5\x98") == "\xE0\xA4\x95\xE0\xA4\xBC");              // composed no more (an exclusion)
+  CHECK(normal("e\xCC\x81\xFF"
+               "e\xCC") ==
+        "\xC3\xA9\xFF"
+        "e\xCC");  // broken bytes stay
+  CHECK(normal("\xFF\xCC\x81") == "\xFF\xCC\x81");
+  CHECK(normal("\xF0\x90\x97\x92\xCC\x87") == "\xF0\x90\x97\x92\xCC\x87");  // composes in Unicode 16, not in 9
+  std::mt19937 random(8);
+  for (int round = 0; round < 3000; ++round) {
+    std::string once = normal(random_text(random));
+    REQUIRE(normal(once) == once);
+  }
+  std::string marks = "a";
+  for (int i = 0; i < 200000; ++i) marks += i % 2 == 0 ? "\xCC\x81" : "\xCC\xA3";  // quadratic time would show
+  CHECK(normal(marks).size() == marks.size() + 3 - 1 - 2);
+}

@@ -1,0 +1,147 @@
+// tokenizer.json of byte-level BPE against Hugging Face's answers.
+#include "text/hf_tokenizer.h"
+
+#include <doctest/doctest.h>
+
+#include <unistd.h>
+
+#include "base/error.h"
+#include "tests/text/golden.h"
+#include "tests/text/random_text.h"
+
+using namespace mtl;
+
+namespace {
+
+const std::string kLlama3 = "golden/tokenizer/llama3_style_tokenizer.json";
+
+/// A folder of its own that is gone afterwards.
+struct Folder {
+  std::string path = fs::temp_directory_path() / cat("mtl_hf_", ::getpid());
+  Folder() { fs::create_directories(path); }
+  ~Folder() { fs::remove_all(path); }
+  std::string file(const std::string& name) const { return cat(path, "/", name); }
+};
+
+/// The file with the first `from` in it replaced.
+std::string changed(const std::string& file, const std::string& from, const std::string& to) {
+  std::string text = read_file(file);
+  std::size_t at = text.find(from);
+  REQUIRE(at != std::string::npos);
+  return text.replace(at, from.size(), to);
+}
+
+std::string refusal(const std::string& text) {
+  Folder folder;
+  write_file_atomic(folder.file("tokenizer.json"), text);
+  try {
+    HfTokenizer tokenizer(folder.file("tokenizer.json"), false);
+  } catch (const Error& error) {
+    CHECK(error.code() == Exit::bad_data);
+    CHECK(starts_with(error.what(), folder.path));
+    return error.what();
+  }
+  return "accepted";
+}
+
+void check_refusal(const std::string& file, const std::string& from, const std::string& to, const std::string& what) {
+  CAPTURE(to);
+  std::string message = refusal(changed(file, from, to));
+  CAPTURE(message);
+  CHECK(message.find(what) != std::string::npos);
+}
+
+}  // namespace
+
+TEST_CASE("Llama 3 style tokenizer.json: golden cases, both ways") {
+  HfTokenizer tokenizer(kLlama3, false);
+  auto encoder = tokenizer.make_encoder(EncoderMemory::small);
+  CHECK(tokenizer.vocab_size() == 2000);
+  CHECK(tokenizer.eod() == 1998);
+  CHECK(tokenizer.type() == "HuggingFaceTokenizer");
+  HfTokenizer with_special(kLlama3, true);
+  CHECK(with_special.hash() != tokenizer.hash());
+  for (const Json& item : read_json_lines("golden/tokenizer/llama3_style_cases.jsonl")) {
+    CAPTURE(item.at("name").as_string());
+    const std::string& text = item.at("text").as_string();
+    std::vector<std::int32_t> ids, expected = ids_of(item.at("ids"));
+    encoder->append(text, ids);
+    CHECK(ids == expected);
+    CHECK(tokenizer.decode(ids) == text);
+    expected.insert(expected.begin(), 1997);
+    CHECK(with_special.encode(text) == expected);
+  }
+}
+
+TEST_CASE("tokenizer.json: decode(encode(x)) is x on random Unicode") {
+  std::mt19937 random(5);
+  HfTokenizer tokenizer(kLlama3, false);
+  auto encoder = tokenizer.make_encoder(EncoderMemory::small);
+  for (int round = 0; round < 3000; ++round) {
+    std::string text = random_text(random);
+    if (round % 7 == 0) text += "<|reserved|>\xFF";
+    std::vector<std::int32_t> ids;
+    encoder->append(text, ids);
+    REQUIRE(tokenizer.decode(ids) == text);
+  }
+}
+
+TEST_CASE("tokenizer.json: the end of a document, and the files beside") {
+  Folder folder;
+  std::string json = read_file(kLlama3);
+  auto write = [&](const std::string& name, const std::string& text) { write_file_atomic(folder.file(name), text); };
+  auto load = [&] { return HfTokenizer(folder.file("tokenizer.json"), false); };
+  write("tokenizer.json", json);
+  CHECK(load().eod() == 1998);
+  write("special_tokens_map.json", R"({"eos_token": {"content": "<|reserved|>", "lstrip": false}})");
+  CHECK(load().eod() == 1999);
+  write("tokenizer_config.json", R"({"eos_token": null, "sep_token": "<|begin_of_text|>"})");
+  CHECK(load().eod() == 1997);
+  write("tokenizer_config.json", R"({"eos_token": "the"})");  // a token that was none to look for becomes one
+  CHECK(load().encode("the") == std::vector<std::int32_t>{load().eod()});
+  write("tokenizer_config.json", R"({"eos_token": "<eot>"})");
+  CHECK_THROWS_WITH_AS(load(), doctest::Contains("<eot>"), Error);
+  write("tokenizer_config.json", R"({"add_prefix_space": true})");
+  CHECK_THROWS_WITH_AS(load(), doctest::Contains("add_prefix_space"), Error);
+  write("tokenizer_config.json", R"({"eos_token": "<|reserved|>"})");
+
+  // Saved, all of it is there again.
+  fs::create_directories(folder.file("saved"));
+  load().save(folder.file("saved"));
+  auto found = find_tokenizer(folder.file("saved"));
+  REQUIRE(found);
+  CHECK(read_file(folder.file("saved/tokenizer.json")) == json);
+  CHECK(load_tokenizer(*found)->hash() == load().hash());
+  CHECK(load_tokenizer(*found)->eod() == 1999);
+
+  fs::remove(folder.file("tokenizer_config.json"));
+  fs::remove(folder.file("special_tokens_map.json"));
+  write("tokenizer.json", changed(kLlama3, "<|end_of_text|>", "<|fin|>"));
+  CHECK_THROWS_WITH_AS(load().eod(), doctest::Contains("eos_token"), Error);
+}
+
+TEST_CASE("tokenizer.json: what is not supported is refused by name") {
+  const std::string gpt2 = "golden/tokenizer/hf_saved_tinyshakespeare_1000/tokenizer.json";
+  check_refusal(gpt2, "\"normalizer\": null", "\"normalizer\": {\"type\": \"NFKC\"}", "NFKC");
+  check_refusal(gpt2, "\"normalizer\": null",
+                R"("normalizer": {"type": "Sequence", "normalizers": [{"type": "Lowercase"}]})", "Lowercase");
+  check_refusal(gpt2, "\"truncation\": null", "\"truncation\": {\"max_length\": 512}",
+                "truncation {\"max_length\": 512}");
+  check_refusal(gpt2, "\"type\": \"BPE\"", "\"type\": \"Unigram\"", "Unigram");
+  check_refusal(gpt2, "\"dropout\": null", "\"dropout\": 0.1", "dropout 0.1");
+  check_refusal(gpt2, "\"byte_fallback\": false", "\"byte_fallback\": true", "byte_fallback");
+  check_refusal(gpt2, "\"end_of_word_suffix\": \"\"", "\"end_of_word_suffix\": \"</w>\"", "end_of_word_suffix");
+  check_refusal(gpt2, "\"fuse_unk\": false", "\"fuse_unk\": false, \"novelty\": 3", "novelty 3");
+  check_refusal(gpt2, "\"!\": 1", "\"!\": -1", "id -1");
+  check_refusal(gpt2, "\"!\": 1", "\"!\": 2", "id 2");
+  check_refusal(gpt2, "\"special_tokens\": {}", "\"special_tokens\": []", "accepted");
+  check_refusal(gpt2, "\"special\": true", "\"special\": true, \"bold\": true", "bold");
+  check_refusal(kLlama3, "\"behavior\": \"Isolated\"", "\"behavior\": \"MergedWithNext\"", "MergedWithNext");
+  check_refusal(kLlama3, "\"type\": \"Split\"", "\"type\": \"Metaspace\"", "Metaspace");
+  check_refusal(kLlama3, "\\\\s+(?!\\\\S)", "\\\\b+(?!\\\\S)", "\\b");
+  check_refusal(kLlama3, "\"add_prefix_space\": false", "\"add_prefix_space\": true", "add_prefix_space");
+  check_refusal(kLlama3, "\"type\": \"ByteLevel\"", "\"type\": \"Digits\"", "Digits with add_prefix_space");
+  CHECK(refusal("[]").find("no valid tokenizer.json") != std::string::npos);
+  CHECK(refusal("{").find("no valid tokenizer.json") != std::string::npos);
+  CHECK(refusal(changed(gpt2, "\"version\": \"1.0\"", "\"version\": \"1.0\"")) == "accepted");
+}

@@ -1,0 +1,231 @@
+// Split patterns: by hand against the interpreter of regular expressions, and both against other libraries' answers.
+#include "text/splitter.h"
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+
+#include "base/error.h"
+#include "tests/text/golden.h"
+#include "tests/text/random_text.h"
+
+using namespace mtl;
+
+namespace {
+
+/// The lengths of all pieces; `batch` of them are taken at once.
+std::vector<std::int32_t> piece_lengths(Splitter& splitter, std::string_view text, std::size_t batch = 7) {
+  std::vector<const char*> ends(batch);
+  std::vector<std::int32_t> lengths;
+  const char* at = text.data();
+  splitter.start(text);
+  while (std::size_t count = splitter.next(ends)) {
+    for (std::size_t i = 0; i < count; ++i) {
+      lengths.push_back(static_cast<std::int32_t>(ends[i] - at));
+      at = ends[i];
+    }
+  }
+  CHECK(at == text.data() + text.size());
+  return lengths;
+}
+
+SplitStep interpreted(std::string_view pattern) { return SplitRegex{std::make_shared<Regex>(pattern)}; }
+
+std::vector<std::string> pieces(const std::string& pattern, const std::string& text) {
+  std::vector<std::string> out;
+  std::size_t at = 0;
+  auto splitter = make_splitter({interpreted(pattern)});
+  for (std::int32_t length : piece_lengths(*splitter, text)) {
+    out.push_back(text.substr(at, static_cast<std::size_t>(length)));
+    at += static_cast<std::size_t>(length);
+  }
+  return out;
+}
+
+std::vector<SplitRules> all_rules() {
+  std::vector<SplitRules> out;
+  using enum SplitRules::Contractions;
+  for (auto contractions : {none, first, last}) {
+    for (int bits = 0; bits < 8; ++bits)
+      out.push_back({contractions, (bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0});
+  }
+  return out;
+}
+
+std::string refusal(const std::string& pattern) {
+  try {
+    Regex regex(pattern);
+  } catch (const Error& error) {
+    CHECK(error.code() == Exit::bad_data);
+    return error.what();
+  }
+  return "accepted";
+}
+
+}  // namespace
+
+TEST_CASE("split patterns: golden pieces, by hand and interpreted") {
+  const std::string llama3 = pattern_of({});
+  CHECK(llama3 == R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
+                  R"(\s*[\r\n]+|\s+(?!\S)|\s+)");
+  for (const auto& [key, pattern] : {std::pair{"gpt2", std::string(kGpt2Pattern)}, {"llama3", llama3}}) {
+    REQUIRE_FALSE(std::holds_alternative<SplitRegex>(split_step(pattern)));
+    auto by_hand = make_splitter({split_step(pattern)}), plain = make_splitter({interpreted(pattern)});
+    for (const Json& item : read_json_lines("golden/tokenizer/pretokens.jsonl")) {
+      CAPTURE(item.at("name").as_string());
+      const std::string& text = item.at("text").as_string();
+      CHECK(piece_lengths(*by_hand, text) == ids_of(item.at(key)));
+      CHECK(piece_lengths(*plain, text) == ids_of(item.at(key)));
+    }
+  }
+}
+
+TEST_CASE("split patterns: by hand as interpreted, on random Unicode and on bytes that are none") {
+  std::mt19937 random(3);
+  std::vector<std::string> texts;
+  for (int round = 0; round < 1500; ++round) {
+    texts.push_back(random_text(random));
+    if (round % 10 == 0)
+      texts.back() +=
+          "a\xFF\xC3 \xE2\x82"
+          "b";
+  }
+  for (const SplitRules& rules : all_rules()) {
+    std::string pattern = pattern_of(rules);
+    CAPTURE(pattern);
+    auto by_hand = make_splitter({SplitStep(rules)}), plain = make_splitter({interpreted(pattern)});
+    for (const std::string& text : texts) {
+      CAPTURE(text);
+      REQUIRE(piece_lengths(*by_hand, text) == piece_lengths(*plain, text));
+    }
+  }
+  auto by_hand = make_splitter({SplitGpt2{}}), plain = make_splitter({interpreted(kGpt2Pattern)});
+  for (const std::string& text : texts) REQUIRE(piece_lengths(*by_hand, text) == piece_lengths(*plain, text));
+}
+
+TEST_CASE("split patterns: spellings in use are recognised, and mean the same") {
+  struct Spelling {
+    const char* pattern;
+    SplitRules rules;
+  };
+  using enum SplitRules::Contractions;
+  const Spelling spellings[] = {
+      // Qwen 2, Megatron's v1, cl100k's contraction, Megatron's v2 (which is Mistral's), o200k
+      {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+       {first, false, false, false}},
+      {R"([^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)",
+       {none, false, false, false}},
+      {R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)",
+       {first, false, true, false}},
+      {R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+       {none, true, false, true}},
+      {R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+       {last, true, true, true}},
+  };
+  std::mt19937 random(4);
+  for (const auto& [pattern, rules] : spellings) {
+    CAPTURE(pattern);
+    CHECK(find_split_rules(pattern) == rules);
+    auto by_hand = make_splitter({SplitStep(rules)}), plain = make_splitter({interpreted(pattern)});
+    for (int round = 0; round < 1000; ++round) {
+      std::string text = random_text(random);
+      CAPTURE(text);
+      REQUIRE(piece_lengths(*by_hand, text) == piece_lengths(*plain, text));
+    }
+  }
+  CHECK_FALSE(find_split_rules(R"(\p{L}+|\s+)"));
+}
+
+TEST_CASE("splitters: a sequence cuts each piece again, wherever a batch ends") {
+  std::string text = "In 1984, 365 days\n\n  it's 2024  ";
+  auto chain = make_splitter({SplitDigits{false}, SplitGpt2{}});
+  std::vector<std::int32_t> expected = {2, 1, 4, 1, 1, 3, 5, 3, 3, 2, 1, 4, 2};
+  for (std::size_t batch : {1, 2, 3, 100}) CHECK(piece_lengths(*chain, text, batch) == expected);
+  auto digits = make_splitter({SplitDigits{true}});
+  CHECK(piece_lengths(*digits,
+                      "ab12\xC2\xB2"
+                      "c") == std::vector<std::int32_t>{2, 1, 1, 2, 1});
+  auto nothing = make_splitter({});
+  CHECK(piece_lengths(*nothing, text) == std::vector<std::int32_t>{static_cast<std::int32_t>(text.size())});
+  CHECK(piece_lengths(*chain, "").empty());
+  // Three steps of regular expressions, as DeepSeek's tokenizer has them.
+  auto deep =
+      make_splitter({split_step(R"(\p{N}{1,3})"), split_step("[\xE4\xB8\x80-\xE9\xBE\xA5\xE3\x81\x80-\xE3\x82\x9F]+"),
+                     split_step(R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?)"
+                                R"([\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)")});
+  CHECK(piece_lengths(*deep, "x.y12345\xE4\xB8\xAD\xE3\x81\x82z  !\n") ==
+        std::vector<std::int32_t>{1, 2, 3, 2, 6, 1, 1, 3});
+}
+
+TEST_CASE("regex: what backtracking would find") {
+  using Pieces = std::vector<std::string>;
+  CHECK(pieces("a|ab", "ab") == Pieces{"a", "b"});
+  CHECK(pieces("(?:a|ab)c", "abc") == Pieces{"abc"});
+  CHECK(pieces("a+?b|a", "aaab") == Pieces{"aaab"});
+  CHECK(pieces("a{2,3}", "aaaaaaa") == Pieces{"aaa", "aaa", "a"});
+  CHECK(pieces("a{2,}|b", "aabaaaa") == Pieces{"aa", "b", "aaaa"});
+  CHECK(pieces("a++b|a", "aaac") == Pieces{"a", "a", "a", "c"});
+  CHECK(pieces("[ab]*+b|a", "aab") == Pieces{"a", "a", "b"});
+  CHECK(pieces("[ab]?+b", "bbab") == Pieces{"bb", "ab"});
+  CHECK(pieces("x(?=y)|y(?!z)", "xyxzyz") == Pieces{"x", "y", "xzyz"});
+  CHECK(pieces("(?i)sK",
+               "Sk\xC5\xBF\xE2\x84\xAA"
+               "sx") == Pieces{"Sk", "\xC5\xBF\xE2\x84\xAA", "sx"});
+  CHECK(pieces("(?i:[a-c])d", "AdcDbd") == Pieces{"Ad", "cD", "bd"});
+  CHECK(pieces(R"([^\S\n]+|\P{L}\x41|\u00e9|\p{^N}\d)", "  \n1A\xC3\xA9.7?A") ==
+        Pieces{"  ", "\n1", "A", "\xC3\xA9", ".7", "?A"});
+  CHECK(pieces("\\.|[-a\\]]|[b-]", ".]-c") == Pieces{".", "]", "-", "c"});
+}
+
+TEST_CASE("regex: what is not supported is refused by name") {
+  for (const auto& [pattern, what] :
+       std::vector<std::pair<std::string, std::string>>{{"a*", "nothing at all"},
+                                                        {"a|", "nothing at all"},
+                                                        {"^a", "a ^"},
+                                                        {"a$", "a $"},
+                                                        {"(a", "( without"},
+                                                        {"a)", ") without"},
+                                                        {"[a", "[ without"},
+                                                        {"(?<=a)b", "(?"},
+                                                        {"(?!ab)c", "lookahead"},
+                                                        {"\\bx", "\\b"},
+                                                        {"\\w+", "\\w"},
+                                                        {"(a)\\1", "\\1"},
+                                                        {"\\p{Han}", "\\p{Han}"},
+                                                        {"a{1,3}+", "behind {}"},
+                                                        {"a{3,1}", "a {"},
+                                                        {"a{9999}", "a {"},
+                                                        {"(?:ab)++", "possessive"},
+                                                        {"(?:a?)*b", "can be empty"},
+                                                        {"a**", "repeated"},
+                                                        {"[a&&b]", "&&"},
+                                                        {"[[:alpha:]]", "class within"},
+                                                        {"(?i:\xC3\xA9)", "beyond"},
+                                                        {"(?i:miss)", "\"ss\""},
+                                                        {"\xFF", "UTF-8"},
+                                                        {"(?:a{999}){999}", "too many"},
+                                                        {std::string(5000, '('), "nested"},
+                                                        {"[b-a]", "range"}}) {
+    CAPTURE(pattern);
+    CHECK(refusal(pattern).find(what) != std::string::npos);
+  }
+}
+
+TEST_CASE("split patterns: linear time on ten megabytes of one thing") {
+  std::vector<SplitStep> steps{SplitGpt2{}};
+  for (const SplitRules& rules : all_rules()) steps.emplace_back(rules);
+  for (const char* unit : {"a", "A", " ", "\n", "\xE4\xB8\xAD", "\xCC\x81", "7", "/",
+                           "\xCC\x81"
+                           "A"}) {
+    std::string text;
+    while (text.size() < 10'000'000) text += unit;
+    for (const SplitStep& step : steps) {
+      auto splitter = make_splitter({step});
+      splitter->start(text);
+      std::vector<const char*> ends(1000);
+      auto begin = std::chrono::steady_clock::now();
+      while (splitter->next(ends) > 0) continue;
+      CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(20));  // quadratic time would take hours
+    }
+  }
+}
