@@ -43,12 +43,38 @@ BpeModel::BpeModel(const BpeVocabulary& vocabulary, const std::string& source) :
     byte_tokens_[byte] =
         id_of(byte_stand_ins()[byte], "which stands for byte ", byte, "; this is no byte-level vocabulary");
   }
-  std::uint32_t rank = 0;
+  std::vector<Join> joins;
   for (const auto& [left, right] : vocabulary.merges) {
+    auto rank = static_cast<std::uint32_t>(joins.size());
     auto id_in_merge = [&](const std::string& token) { return id_of(token, "which merge ", rank + 1, " needs"); };
-    pairs_.set(id_in_merge(left), id_in_merge(right), rank, id_in_merge(left + right));
-    ++rank;
+    joins.push_back({id_in_merge(left), id_in_merge(right), rank, id_in_merge(left + right)});
   }
+  set_joins(joins);
+}
+
+BpeModel::BpeModel(const std::array<std::uint32_t, 256>& byte_tokens, std::span<const Join> joins)
+    : byte_tokens_(byte_tokens), pairs_(joins.size()) {
+  set_joins(joins);
+}
+
+void BpeModel::set_joins(std::span<const Join> joins) {
+  struct Edges {
+    char first, last;
+  };
+  std::unordered_map<std::uint32_t, Edges> edges;  // of the tokens that merges can make of bytes
+  for (std::size_t byte = 0; byte < 256; ++byte)
+    edges[byte_tokens_[byte]] = {static_cast<char>(byte), static_cast<char>(byte)};
+  // A merge may come before those that make its tokens: again, until nothing is new.
+  for (std::size_t before = 0; edges.size() > before;) {
+    before = edges.size();
+    for (const Join& join : joins) {
+      auto left = edges.find(join.left), right = edges.find(join.right);
+      if (left == edges.end() || right == edges.end()) continue;
+      meetings_.set(meeting(left->second.last, right->second.first));
+      edges.insert({join.joined, {left->second.first, right->second.last}});
+    }
+  }
+  for (const Join& join : joins) pairs_.set(join.left, join.right, join.rank, join.joined);
 }
 
 void BpeModel::encode_piece(std::string_view piece, Scratch& scratch, std::vector<std::int32_t>& out) const {

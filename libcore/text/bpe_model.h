@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <bitset>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -48,6 +49,12 @@ class BpeModel {
   /// Throws Error(bad_data), which starts with `source`, when a byte has no token or a merge names unknown tokens.
   BpeModel(const BpeVocabulary& vocabulary, const std::string& source);
 
+  /// Two tokens, how urgent it is to join them (the least first), and what they become.
+  struct Join {
+    std::uint32_t left, right, rank, joined;
+  };
+  BpeModel(const std::array<std::uint32_t, 256>& byte_tokens, std::span<const Join> joins);
+
   /// Memory that the merge loop keeps between calls; one per thread.
   struct Scratch {
     struct Node {
@@ -62,14 +69,23 @@ class BpeModel {
     std::vector<Candidate> heap;
   };
 
+  /// False when no merge joins a token that ends with the byte `left` to one that begins with `right`: where these two
+  /// meet, a piece can be cut and its parts be encoded by themselves.
+  bool may_join(char left, char right) const { return meetings_[meeting(left, right)]; }
+
   /// Appends the tokens of one pre-token.
   void encode_piece(std::string_view piece, Scratch& scratch, std::vector<std::int32_t>& out) const;
 
  private:
+  static std::size_t meeting(char left, char right) {
+    return static_cast<std::size_t>(static_cast<unsigned char>(left) << 8 | static_cast<unsigned char>(right));
+  }
+  void set_joins(std::span<const Join> joins);
   void encode_short(std::string_view piece, std::vector<std::int32_t>& out) const;
   void encode_long(std::string_view piece, Scratch& scratch, std::vector<std::int32_t>& out) const;
   std::array<std::uint32_t, 256> byte_tokens_{};
   PairTable pairs_;
+  std::bitset<1 << 16> meetings_;
 };
 
 }  // namespace mtl

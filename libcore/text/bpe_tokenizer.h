@@ -1,5 +1,4 @@
-// GPT-2's byte-level BPE as a Tokenizer: pre-tokens (text/pretokenizer.h), remembered (text/pretoken_cache.h) or
-// merged (text/bpe_model.h).
+// GPT-2's byte-level BPE as a Tokenizer. How it encodes: text/bpe_encoder.h.
 #pragma once
 
 #include "text/bpe_model.h"

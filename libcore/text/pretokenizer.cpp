@@ -38,8 +38,8 @@ struct Overhang {
 template <class D, class Mask>
 HWY_INLINE std::uint64_t bits_of(D d, Mask mask) {
   constexpr std::size_t kLanes = hn::MaxLanes(D());
-  using Word = std::conditional_t<kLanes == 16, std::uint16_t,
-                                  std::conditional_t<kLanes == 32, std::uint32_t, std::uint64_t>>;
+  using Word =
+      std::conditional_t<kLanes == 16, std::uint16_t, std::conditional_t<kLanes == 32, std::uint32_t, std::uint64_t>>;
   Word word = 0;
   hn::StoreMaskBits(d, mask, reinterpret_cast<std::uint8_t*>(&word));
   return word;
@@ -65,9 +65,7 @@ HWY_INLINE BlockBits classify_ascii(const char* block) {
   return out;
 }
 
-HWY_INLINE CharClass class_of_next(const Utf8Char& next) {
-  return next.valid ? class_of(next.code) : CharClass::other;
-}
+HWY_INLINE CharClass class_of_next(const Utf8Char& next) { return next.valid ? class_of(next.code) : CharClass::other; }
 
 /// White space at the end of a text is not cut, as if more of it followed.
 inline bool is_space_at(const char* at, const char* end) {

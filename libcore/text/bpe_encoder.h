@@ -1,0 +1,15 @@
+// The encoder of byte-level BPE: a text is cut into pre-tokens (text/pretokenizer.h), and these into parts that no
+// merge ever joins; a part is remembered (text/pretoken_cache.h), or goes through the merge loop (text/bpe_model.h).
+#pragma once
+
+#include <memory>
+
+#include "text/bpe_model.h"
+#include "text/tokenizer.h"
+
+namespace mtl {
+
+/// The model must outlive it.
+std::unique_ptr<Encoder> make_bpe_encoder(const BpeModel& model, EncoderMemory memory);
+
+}  // namespace mtl
