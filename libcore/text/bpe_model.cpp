@@ -75,6 +75,10 @@ void BpeModel::set_joins(std::span<const Join> joins) {
     }
   }
   for (const Join& join : joins) pairs_.set(join.left, join.right, join.rank, join.joined);
+  byte_pairs_.reserve(1 << 16);
+  for (std::uint32_t left : byte_tokens_) {
+    for (std::uint32_t right : byte_tokens_) byte_pairs_.push_back(pairs_.find(left, right));
+  }
 }
 
 void BpeModel::encode_piece(std::string_view piece, Scratch& scratch, std::vector<std::int32_t>& out) const {
@@ -90,7 +94,7 @@ void BpeModel::encode_short(std::string_view piece, std::vector<std::int32_t>& o
   std::uint64_t pairs[kShortPiece];  // pairs[i] joins tokens[i] and tokens[i + 1]
   std::size_t count = piece.size();
   for (std::size_t i = 0; i < count; ++i) tokens[i] = byte_tokens_[static_cast<unsigned char>(piece[i])];
-  for (std::size_t i = 0; i + 1 < count; ++i) pairs[i] = pairs_.find(tokens[i], tokens[i + 1]);
+  for (std::size_t i = 0; i + 1 < count; ++i) pairs[i] = byte_pairs_[meeting(piece[i], piece[i + 1])];
   while (count > 1) {
     std::size_t best = 0;
     for (std::size_t i = 1; i + 1 < count; ++i) best = pairs[i] < pairs[best] ? i : best;

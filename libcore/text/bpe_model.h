@@ -85,6 +85,7 @@ class BpeModel {
   void encode_long(std::string_view piece, Scratch& scratch, std::vector<std::int32_t>& out) const;
   std::array<std::uint32_t, 256> byte_tokens_{};
   PairTable pairs_;
+  std::vector<std::uint64_t> byte_pairs_;  // pairs_ for the tokens of two bytes, where every piece begins
   std::bitset<1 << 16> meetings_;
 };
 
