@@ -32,6 +32,7 @@ test-all: all  ## and the long ones
 	@ctest --test-dir $(BUILD) --output-on-failure
 
 bench: tools  ## measured figures, beside the peers that are installed
+	@ninja -j$(JOBS) -C $(BUILD) mtl_bench_text
 	@bash share/bench/run.sh $(BIN)
 
 install: tools  ## programs, man pages and share files, under DESTDIR/PREFIX
