@@ -59,19 +59,23 @@ BpeModel::BpeModel(const std::array<std::uint32_t, 256>& byte_tokens, std::span<
 
 void BpeModel::set_joins(std::span<const Join> joins) {
   struct Edges {
-    char first, last;
+    char first = 0, last = 0;
+    bool known = false;
   };
-  std::unordered_map<std::uint32_t, Edges> edges;  // of the tokens that merges can make of bytes
+  std::uint32_t tokens = *std::max_element(byte_tokens_.begin(), byte_tokens_.end()) + 1;
+  for (const Join& join : joins) tokens = std::max({tokens, join.left + 1, join.right + 1, join.joined + 1});
+  std::vector<Edges> edges(tokens);  // known for the tokens that merges can make of bytes
   for (std::size_t byte = 0; byte < 256; ++byte)
-    edges[byte_tokens_[byte]] = {static_cast<char>(byte), static_cast<char>(byte)};
+    edges[byte_tokens_[byte]] = {static_cast<char>(byte), static_cast<char>(byte), true};
   // A merge may come before those that make its tokens: again, until nothing is new.
-  for (std::size_t before = 0; edges.size() > before;) {
-    before = edges.size();
+  for (bool is_new = true; is_new;) {
+    is_new = false;
     for (const Join& join : joins) {
-      auto left = edges.find(join.left), right = edges.find(join.right);
-      if (left == edges.end() || right == edges.end()) continue;
-      meetings_.set(meeting(left->second.last, right->second.first));
-      edges.insert({join.joined, {left->second.first, right->second.last}});
+      const Edges &left = edges[join.left], &right = edges[join.right];
+      if (!left.known || !right.known) continue;
+      meetings_.set(meeting(left.last, right.first));
+      is_new |= !edges[join.joined].known;
+      edges[join.joined] = {left.first, right.last, true};
     }
   }
   for (const Join& join : joins) pairs_.set(join.left, join.right, join.rank, join.joined);
@@ -97,9 +101,13 @@ void BpeModel::encode_short(std::string_view piece, std::vector<std::int32_t>& o
   for (std::size_t i = 0; i + 1 < count; ++i) pairs[i] = byte_pairs_[meeting(piece[i], piece[i + 1])];
   while (count > 1) {
     std::size_t best = 0;
-    for (std::size_t i = 1; i + 1 < count; ++i) best = pairs[i] < pairs[best] ? i : best;
-    if (pairs[best] == PairTable::kNone) break;
-    tokens[best] = static_cast<std::uint32_t>(pairs[best]);
+    std::uint64_t pair = pairs[0];
+    for (std::size_t i = 1; i + 1 < count; ++i) {
+      best = pairs[i] < pair ? i : best;
+      pair = std::min(pairs[i], pair);
+    }
+    if (pair == PairTable::kNone) break;
+    tokens[best] = static_cast<std::uint32_t>(pair);
     --count;
     for (std::size_t i = best + 1; i < count; ++i) tokens[i] = tokens[i + 1];
     for (std::size_t i = best; i + 1 < count; ++i) pairs[i] = pairs[i + 1];
