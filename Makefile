@@ -37,7 +37,7 @@ sanitize: deps  ## unit tests, ranks and the fuzz targets' corpora under ASan an
 	@ctest --test-dir build/asan --output-on-failure -L 'unit|mpi'
 
 bench: tools  ## measured figures, beside the peers that are installed
-	@ninja -j$(JOBS) -C $(BUILD) mtl_bench_data
+	@ninja -j$(JOBS) -C $(BUILD) mtl_bench_data mtl_bench_text
 	@bash share/bench/run.sh $(BIN)
 
 install: tools  ## programs, man pages and share files, under DESTDIR/PREFIX

@@ -27,11 +27,14 @@ void add_flags(Flags& flags, VocabOptions& options) {
       .required();
   flags.add("--special-tokens", &options.special_tokens, "TOKEN...",
             "tokens that stand for no text, with ids from 0 on");
+  flags.add("--min-frequency", &options.min_frequency, "N", "join no pair that occurs less often");
   flags
       .add("--output-prefix", &options.output_prefix, "PREFIX",
            "write PREFIX-vocab.json, PREFIX-merges.txt, PREFIX-tokenizer.json")
       .required();
   flags.section("Running");
+  flags.add("--max-words", &options.max_words, "N",
+            "different words to make room for, which memory grows with; a text with more is an error");
   add_threads_flag(flags, options.threads);
   flags.add_switch("--json", options.json, "print a summary as JSON on standard output");
 }
@@ -43,6 +46,9 @@ void check(Flags& flags, const VocabOptions& options) {
                   cat("must be at least ", least, ": 256 bytes and the special tokens"));
   }
   if (options.vocab_size > 1 << 24) flags.problem(cat("--vocab-size ", options.vocab_size), "is beyond 16,777,216");
+  if (options.min_frequency < 0) flags.problem(cat("--min-frequency ", options.min_frequency), "must not be negative");
+  if (options.max_words < 1 || options.max_words > 1'000'000'000)
+    flags.problem(cat("--max-words ", options.max_words), "must be from 1 to 1,000,000,000");
   if (options.threads < 0) flags.problem(cat("--threads ", options.threads), "must not be negative");
   if (std::count(options.inputs.begin(), options.inputs.end(), "-") > 1)
     flags.problem("--input -", "standard input can be read once");

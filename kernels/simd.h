@@ -1,6 +1,6 @@
 // Portable SIMD for operators, chosen at run time: Highway, and the few functions that operators share.
 //
-// A file that uses it is compiled once per instruction set. It looks like this:
+// A file that uses it is compiled once per instruction set, as base/simd.h says; this header takes its place:
 //
 //   #define MTL_SIMD_FILE "kernels/example_cpu.cpp"  // its own name
 //   #include "kernels/simd.h"                        // after every other include
@@ -13,23 +13,11 @@
 //   }
 //   HWY_AFTER_NAMESPACE();
 //
-//   #if HWY_ONCE                                     // once: threads, and the choice
-//   namespace mtl {
-//   HWY_EXPORT(negate);
-//   ... HWY_DYNAMIC_DISPATCH(negate)(x, n) ...
-//   }
-//   #endif
-//
-// Instruction sets on x86: AVX-512, AVX2, and SSE4 as what every machine has. Sums are over as many lanes as a vector
-// has, so bits differ between instruction sets, never between threads.
+// Sums are over as many lanes as a vector has, so bits differ between instruction sets, never between threads.
 
 // No include guard: Highway reads this file again for every instruction set.
-#ifndef MTL_SIMD_TARGETS
-#define MTL_SIMD_TARGETS
-#if defined(__x86_64__)
-#define HWY_BASELINE_TARGETS HWY_SSE4
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL)
-#endif
+#ifndef MTL_KERNELS_SIMD
+#define MTL_KERNELS_SIMD
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -37,10 +25,7 @@
 #include "device/philox.h"
 #endif
 
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE MTL_SIMD_FILE
-#include "hwy/foreach_target.h"
-#include "hwy/highway.h"
+#include "base/simd.h"
 
 #if defined(MTL_SIMD_TOGGLE) == defined(HWY_TARGET_TOGGLE)
 #ifdef MTL_SIMD_TOGGLE

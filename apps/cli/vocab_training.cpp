@@ -1,6 +1,8 @@
 #include "cli/vocab_training.h"
 
+#include <csignal>
 #include <memory>
+#include <mutex>
 
 #include "base/error.h"
 #include "base/files.h"
@@ -25,13 +27,15 @@ bool holds_json_lines(const VocabOptions& options, std::string_view file) {
 /// Parts of one text, cut where pre-tokens are cut anyway, so that a file of any size can be one document.
 class TextReader {
  public:
-  explicit TextReader(const std::string& path) : source_(open_input(path)) {}
+  explicit TextReader(const std::string& path) : path_(path), source_(open_input(path)) {}
 
   std::optional<std::string> next() {
     std::size_t cut = std::string::npos, searched = kPartBytes;
     bool more = true;
     while (more && cut == std::string::npos) {
       std::size_t before = rest_.size();
+      if (before > kMaxPartBytes)
+        fail(Exit::bad_data, path_, ": ", kMaxPartBytes >> 20, " MiB without white space between; this is no text");
       rest_.resize(before + kPartBytes);
       std::size_t got = source_->read(rest_.data() + before, kPartBytes);
       rest_.resize(before + got);
@@ -47,44 +51,78 @@ class TextReader {
 
  private:
   static constexpr std::size_t kPartBytes = 1 << 20;
+  static constexpr std::size_t kMaxPartBytes = 1 << 30;
+  std::string path_;
   std::unique_ptr<ByteSource> source_;
   std::string rest_;
 };
 
-/// Counts what `produce` gives with `count(counts, item)`, in threads.
+/// Counts what `produce` gives with `count(counts, item)`, in threads. Each has a table of its own, which joins the
+/// total whenever it has grown large: memory grows with the different words, hardly with the threads.
 class Counter {
  public:
   Counter(const VocabOptions& options, Console& console)
-      : threads_(resolve_threads(options.threads)), console_(console) {}
+      : threads_(resolve_threads(options.threads)), max_words_(options.max_words), console_(console) {}
 
   template <class Produce, class Count>
   void run(Produce produce, Count count) {
     run_ordered<std::uint64_t>(
         threads_, produce,
         [&] {
-          return [&, held = std::make_shared<Held>(*this)](const auto& item) { return count(held->counts, item); };
+          return [&, held = std::make_shared<Held>(*this)](const auto& item) {
+            std::uint64_t bytes = count(held->counts, item);
+            if (held->counts.size() > kHeldWords || held->counts.bytes() > kBytesPerWord * kHeldWords) {
+              take(held->counts);
+              check_limit();
+            }
+            return bytes;
+          };
         },
         [&](std::uint64_t bytes) {
           bytes_ += bytes;
-          console_.progress(format("%.1f MB counted", static_cast<double>(bytes_) / 1e6));
+          console_.progress(format("%.1f MB counted, %.1f MB/s", mega(), mega() / seconds()));
         });
+    check_limit();
   }
 
   const WordCounts& total() const { return total_; }
   std::uint64_t bytes() const { return bytes_; }
+  double seconds() const { return now_seconds() - start_ + 1e-9; }
+  double mega() const { return static_cast<double>(bytes_) / 1e6; }
 
  private:
-  /// The counts of one thread; they join the total when run_ordered is done with them, in the calling thread.
+  static constexpr std::uint64_t kHeldWords = 1 << 19, kBytesPerWord = 64;
+
+  /// The counts of one thread; what is left of them joins the total when run_ordered is done with them.
   struct Held {
     explicit Held(Counter& owner) : owner(owner) {}
-    ~Held() { owner.total_.add(counts); }
+    ~Held() { owner.take(counts); }
     Counter& owner;
     WordCounts counts;
   };
+
+  void take(WordCounts& counts) {
+    std::lock_guard lock(mutex_);
+    total_.add(counts);
+    counts.clear();
+  }
+  void check_limit() {
+    std::lock_guard lock(mutex_);
+    auto limit = static_cast<std::uint64_t>(max_words_);
+    const char* remedy = "; raise --max-words if there is memory for it, or train on a part of the text";
+    if (total_.size() > limit) fail(Exit::failure, "more than ", max_words_, " different words", remedy);
+    if (total_.bytes() / kBytesPerWord > limit) {
+      fail(Exit::failure, "the different words have more than ", kBytesPerWord, " x ", max_words_, " bytes", remedy);
+    }
+  }
+
   int threads_;
+  std::int64_t max_words_;
   Console& console_;
+  std::mutex mutex_;
   WordCounts total_;
   std::uint64_t bytes_ = 0;
+  double start_ = now_seconds();
 };
 
 void count_json_lines(const VocabOptions& options, const std::string& file, Counter& counter) {
@@ -129,6 +167,57 @@ void count_text(const VocabOptions& options, const std::string& file, Counter& c
               });
 }
 
+BpeVocabulary merge_words(const VocabOptions& options, const WordCounts& counts, Console& console) {
+  double start = now_seconds();
+  BpeTraining training;
+  training.vocab_size = options.vocab_size;
+  training.special_tokens = options.special_tokens;
+  training.min_frequency = options.min_frequency;
+  training.on_merges = [&](std::size_t merges) {
+    auto tokens = static_cast<std::int64_t>(merges + 256 + options.special_tokens.size());
+    console.progress(cat(with_commas(tokens), " of ", with_commas(options.vocab_size), " tokens, ",
+                         format("%.0f a second", static_cast<double>(merges) / (now_seconds() - start + 1e-9))));
+  };
+  BpeVocabulary vocabulary = train_bpe(counts, training);
+  if (static_cast<std::int64_t>(vocabulary.tokens.size()) < options.vocab_size) {
+    console.warn(cat("the text has no more pairs to join", options.min_frequency > 1 ? " that are frequent enough" : "",
+                     ": ", vocabulary.tokens.size(), " tokens instead of ", options.vocab_size));
+  }
+  return vocabulary;
+}
+
+/// SIGINT and its like wait as long as this lives.
+class SignalsWait {
+ public:
+  SignalsWait() {
+    sigset_t set;
+    ::sigemptyset(&set);
+    for (int number : {SIGINT, SIGTERM, SIGHUP}) ::sigaddset(&set, number);
+    ::pthread_sigmask(SIG_BLOCK, &set, &before_);
+  }
+  ~SignalsWait() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsWait(const SignalsWait&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+/// All three files or none: they appear when all of them are complete, and an interrupt waits until they have.
+std::vector<std::string> write_vocabulary(const BpeVocabulary& vocabulary, const std::string& prefix) {
+  SignalsWait wait;
+  std::vector<AtomicFile> files;
+  std::vector<std::string> paths;
+  auto write = [&](const char* name, const std::string& content) {
+    paths.push_back(prefix + name);
+    files.emplace_back(paths.back()).write(content);
+  };
+  write("-vocab.json", vocab_json_text(vocabulary));
+  write("-merges.txt", merges_text(vocabulary));
+  write("-tokenizer.json", tokenizer_json_text(vocabulary));
+  for (AtomicFile& file : files) file.commit();
+  return paths;
+}
+
 }  // namespace
 
 Json train_vocab(const VocabOptions& options, Console& console) {
@@ -143,26 +232,17 @@ Json train_vocab(const VocabOptions& options, Console& console) {
       count_text(options, file, counter);
     }
   }
-  BpeVocabulary vocabulary = train_bpe(counter.total(), options.vocab_size, options.special_tokens);
-  if (static_cast<std::int64_t>(vocabulary.tokens.size()) < options.vocab_size) {
-    console.warn(cat("the text has no more pairs to join: ", vocabulary.tokens.size(), " tokens instead of ",
-                     options.vocab_size));
-  }
+  double rate = counter.mega() / counter.seconds();
+  BpeVocabulary vocabulary = merge_words(options, counter.total(), console);
   Json outputs = Json::array();
-  auto write = [&](const char* name, const std::string& content) {
-    std::string path = options.output_prefix + name;
-    write_file_atomic(path, content);
-    outputs.push(path);
-  };
-  write("-vocab.json", vocab_json_text(vocabulary));
-  write("-merges.txt", merges_text(vocabulary));
-  write("-tokenizer.json", tokenizer_json_text(vocabulary));
+  for (const std::string& path : write_vocabulary(vocabulary, options.output_prefix)) outputs.push(path);
   console.end_progress();
   return Json::object({{"schema", "mtl-vocab/1"},
                        {"vocab_size", static_cast<std::int64_t>(vocabulary.tokens.size())},
                        {"merges", static_cast<std::int64_t>(vocabulary.merges.size())},
                        {"words", static_cast<std::int64_t>(counter.total().size())},
                        {"bytes", counter.bytes()},
+                       {"counted_mb_per_second", rate},
                        {"seconds", now_seconds() - start},
                        {"outputs", std::move(outputs)}});
 }

@@ -19,12 +19,14 @@ struct VocabOptions {
   std::int64_t vocab_size = 0;
   std::string output_prefix;
   std::vector<std::string> special_tokens = {kEndOfText};
+  std::int64_t min_frequency = 0;
+  std::int64_t max_words = 20'000'000;  // different ones, with 64 bytes each on average; more is Error(failure)
   std::int64_t threads = 0;
   bool json = false;
 };
 
 /// Writes PREFIX-vocab.json, PREFIX-merges.txt and PREFIX-tokenizer.json and returns a summary:
-/// {"schema": "mtl-vocab/1", "vocab_size", "merges", "words", "bytes", "seconds", "outputs"}.
+/// {"schema": "mtl-vocab/1", "vocab_size", "merges", "words", "bytes", "counted_mb_per_second", "seconds", "outputs"}.
 Json train_vocab(const VocabOptions& options, Console& console);
 
 }  // namespace mtl

@@ -43,17 +43,46 @@ BpeModel::BpeModel(const BpeVocabulary& vocabulary, const std::string& source) :
     byte_tokens_[byte] =
         id_of(byte_stand_ins()[byte], "which stands for byte ", byte, "; this is no byte-level vocabulary");
   }
-  std::uint32_t rank = 0;
+  std::vector<Join> joins;
   for (const auto& [left, right] : vocabulary.merges) {
+    auto rank = static_cast<std::uint32_t>(joins.size());
     auto id_in_merge = [&](const std::string& token) { return id_of(token, "which merge ", rank + 1, " needs"); };
-    pairs_.set(id_in_merge(left), id_in_merge(right), rank, id_in_merge(left + right));
-    ++rank;
+    joins.push_back({id_in_merge(left), id_in_merge(right), rank, id_in_merge(left + right)});
   }
+  set_joins(joins);
 }
 
 BpeModel::BpeModel(const std::array<std::uint32_t, 256>& byte_tokens, std::span<const Join> joins)
     : byte_tokens_(byte_tokens), pairs_(joins.size()) {
+  set_joins(joins);
+}
+
+void BpeModel::set_joins(std::span<const Join> joins) {
+  struct Edges {
+    char first = 0, last = 0;
+    bool known = false;
+  };
+  std::uint32_t tokens = *std::max_element(byte_tokens_.begin(), byte_tokens_.end()) + 1;
+  for (const Join& join : joins) tokens = std::max({tokens, join.left + 1, join.right + 1, join.joined + 1});
+  std::vector<Edges> edges(tokens);  // known for the tokens that merges can make of bytes
+  for (std::size_t byte = 0; byte < 256; ++byte)
+    edges[byte_tokens_[byte]] = {static_cast<char>(byte), static_cast<char>(byte), true};
+  // A merge may come before those that make its tokens: again, until nothing is new.
+  for (bool is_new = true; is_new;) {
+    is_new = false;
+    for (const Join& join : joins) {
+      const Edges &left = edges[join.left], &right = edges[join.right];
+      if (!left.known || !right.known) continue;
+      meetings_.set(meeting(left.last, right.first));
+      is_new |= !edges[join.joined].known;
+      edges[join.joined] = {left.first, right.last, true};
+    }
+  }
   for (const Join& join : joins) pairs_.set(join.left, join.right, join.rank, join.joined);
+  byte_pairs_.reserve(1 << 16);
+  for (std::uint32_t left : byte_tokens_) {
+    for (std::uint32_t right : byte_tokens_) byte_pairs_.push_back(pairs_.find(left, right));
+  }
 }
 
 void BpeModel::encode_piece(std::string_view piece, Scratch& scratch, std::vector<std::int32_t>& out) const {
@@ -75,12 +104,16 @@ void BpeModel::encode_short(std::string_view piece, std::vector<std::int32_t>& o
   std::uint64_t pairs[kShortPiece];  // pairs[i] joins tokens[i] and tokens[i + 1]
   std::size_t count = piece.size();
   for (std::size_t i = 0; i < count; ++i) tokens[i] = byte_tokens_[static_cast<unsigned char>(piece[i])];
-  for (std::size_t i = 0; i + 1 < count; ++i) pairs[i] = pairs_.find(tokens[i], tokens[i + 1]);
+  for (std::size_t i = 0; i + 1 < count; ++i) pairs[i] = byte_pairs_[meeting(piece[i], piece[i + 1])];
   while (count > 1) {
     std::size_t best = 0;
-    for (std::size_t i = 1; i + 1 < count; ++i) best = pairs[i] < pairs[best] ? i : best;
-    if (pairs[best] == PairTable::kNone) break;
-    tokens[best] = static_cast<std::uint32_t>(pairs[best]);
+    std::uint64_t pair = pairs[0];
+    for (std::size_t i = 1; i + 1 < count; ++i) {
+      best = pairs[i] < pair ? i : best;
+      pair = std::min(pairs[i], pair);
+    }
+    if (pair == PairTable::kNone) break;
+    tokens[best] = static_cast<std::uint32_t>(pair);
     --count;
     for (std::size_t i = best + 1; i < count; ++i) tokens[i] = tokens[i + 1];
     for (std::size_t i = best; i + 1 < count; ++i) pairs[i] = pairs[i + 1];

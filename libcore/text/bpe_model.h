@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <bitset>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -57,6 +58,7 @@ class BpeModel {
 
   /// From now on a piece with these bytes is this token, whatever its merges would give.
   void take_whole(std::string bytes, std::int32_t token) { whole_.emplace(std::move(bytes), token); }
+  bool takes_whole() const { return !whole_.empty(); }
 
   /// Memory that the merge loop keeps between calls; one per thread.
   struct Scratch {
@@ -72,10 +74,18 @@ class BpeModel {
     std::vector<Candidate> heap;
   };
 
+  /// False when no merge joins a token that ends with the byte `left` to one that begins with `right`: where these two
+  /// meet, a piece can be cut and its parts be encoded by themselves.
+  bool may_join(char left, char right) const { return meetings_[meeting(left, right)]; }
+
   /// Appends the tokens of one pre-token.
   void encode_piece(std::string_view piece, Scratch& scratch, std::vector<std::int32_t>& out) const;
 
  private:
+  static std::size_t meeting(char left, char right) {
+    return static_cast<std::size_t>(static_cast<unsigned char>(left) << 8 | static_cast<unsigned char>(right));
+  }
+  void set_joins(std::span<const Join> joins);
   void encode_short(std::string_view piece, std::vector<std::int32_t>& out) const;
   void encode_long(std::string_view piece, Scratch& scratch, std::vector<std::int32_t>& out) const;
   struct Hash : std::hash<std::string_view> {
@@ -84,6 +94,8 @@ class BpeModel {
   std::array<std::uint32_t, 256> byte_tokens_{};
   PairTable pairs_;
   std::unordered_map<std::string, std::int32_t, Hash, std::equal_to<>> whole_;
+  std::vector<std::uint64_t> byte_pairs_;  // pairs_ for the tokens of two bytes, where every piece begins
+  std::bitset<1 << 16> meetings_;
 };
 
 }  // namespace mtl

@@ -1,19 +1,13 @@
-// GPT-2's byte-level BPE as a Tokenizer: pre-tokens (text/pretokenizer.h), remembered (text/pretoken_cache.h) or
-// merged (text/bpe_model.h). Other tokenizers of this kind use its encoder: text/hf_tokenizer.h, text/tiktoken.h.
+// GPT-2's byte-level BPE as a Tokenizer. How it encodes: text/bpe_encoder.h.
 #pragma once
 
 #include "text/added_tokens.h"
 #include "text/bpe_model.h"
 #include "text/bpe_vocabulary.h"
-#include "text/splitter.h"
 #include "text/token_bytes.h"
 #include "text/tokenizer.h"
 
 namespace mtl {
-
-/// Encodes with a model, which must outlive it. `splitter` cuts the pre-tokens; without it, GPT-2's pattern does.
-std::unique_ptr<Encoder> make_bpe_encoder(const BpeModel& model, EncoderMemory memory,
-                                          std::unique_ptr<Splitter> splitter = nullptr);
 
 class BpeTokenizer : public Tokenizer {
  public:

@@ -1,10 +1,15 @@
 #include "text/bpe_trainer.h"
 
 #include <algorithm>
+#include <cstring>
 #include <queue>
+#include <unordered_map>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "text/pretokenizer.h"
+#include "text/unicode_classes.h"
+#include "text/utf8.h"
 
 namespace mtl {
 
@@ -14,66 +19,96 @@ using Pair = std::uint64_t;  // left id << 32 | right id: ordered as the pair is
 
 Pair make_pair_key(std::uint32_t left, std::uint32_t right) { return Pair{left} << 32 | right; }
 
+/// How often a pair occurs, and where.
+struct PairStat {
+  Pair pair = 0;
+  std::int64_t count = 0;
+  std::vector<std::uint32_t> words;  // those that hold it, and some that did
+  std::uint32_t join = 0;            // the last one that counted it up
+};
+
+/// The PairStat of every pair that ever occurred. References hold until the next new pair.
+class PairStats {
+ public:
+  PairStat& operator[](Pair pair) {
+    if (2 * stats_.size() >= slots_.size()) grow();
+    std::size_t at = home(pair);
+    for (; slots_[at] != 0; at = (at + 1) & (slots_.size() - 1)) {
+      if (stats_[slots_[at] - 1].pair == pair) return stats_[slots_[at] - 1];
+    }
+    stats_.emplace_back().pair = pair;
+    slots_[at] = static_cast<std::uint32_t>(stats_.size());
+    return stats_.back();
+  }
+  const std::vector<PairStat>& all() const { return stats_; }
+
+ private:
+  std::size_t home(Pair pair) const {
+    std::uint64_t mixed = (pair ^ pair >> 32) * 0x9E3779B97F4A7C15u;
+    return static_cast<std::size_t>(mixed ^ mixed >> 32) & (slots_.size() - 1);
+  }
+  void grow() {
+    slots_.assign(std::max<std::size_t>(1 << 12, 2 * slots_.size()), 0);
+    for (std::size_t i = 0; i < stats_.size(); ++i) {
+      std::size_t at = home(stats_[i].pair);
+      while (slots_[at] != 0) at = (at + 1) & (slots_.size() - 1);
+      slots_[at] = static_cast<std::uint32_t>(i + 1);
+    }
+  }
+  std::vector<PairStat> stats_;
+  std::vector<std::uint32_t> slots_;  // open addressing: 1 + index of a PairStat; 0 when free
+};
+
 /// The words of a text while their symbols are joined, and how often each pair occurs.
 class Merger {
  public:
-  /// A word is its bytes' ids.
-  void add_word(std::vector<std::uint32_t> symbols, std::int64_t count) {
-    words_.push_back({std::move(symbols), count});
-    auto place = static_cast<std::uint32_t>(words_.size() - 1);
-    count_pairs(place, 1);
-    note_pairs(place, [](std::uint32_t, std::uint32_t) { return true; });
+  /// `byte_ids` are the symbols that words begin as.
+  Merger(const WordCounts& counts, const std::array<std::uint32_t, 256>& byte_ids) {
+    words_.reserve(counts.size());
+    symbols_.reserve(counts.bytes());
+    for (const auto& [text, count] : counts.words()) {
+      words_.push_back({symbols_.size(), static_cast<std::uint32_t>(text.size()), count});
+      for (char byte : text) symbols_.push_back(byte_ids[static_cast<unsigned char>(byte)]);
+    }
+    for (std::uint32_t place = 0; place < words_.size(); ++place) {
+      const Word& word = words_[place];
+      const std::uint32_t* symbols = symbols_.data() + word.begin;
+      for (std::uint32_t i = 0; i + 1 < word.length; ++i) count_up(make_pair_key(symbols[i], symbols[i + 1]), place);
+    }
+    push_grown();
   }
 
-  void start() {
-    for (const auto& [pair, stat] : pairs_) push(pair, stat.count);
-    grown_.clear();
-  }
-
-  /// The pair to join next; false when there is none.
-  bool pop(Pair& best) {
+  /// The pair to join next; false when there is none that occurs, or none as often as `least`.
+  bool pop(Pair& best, std::int64_t least) {
     while (!heap_.empty()) {
       Candidate top = heap_.top();
       heap_.pop();
-      auto found = pairs_.find(top.pair);
-      std::int64_t count = found == pairs_.end() ? 0 : found->second.count;
+      std::int64_t count = pairs_[top.pair].count;
       if (count == top.count && count > 0) {
         best = top.pair;
-        return true;
+        return count >= least;
       }
-      if (count > 0 && count < top.count) push(top.pair, count);  // it shrank since; it may still be the best
+      if (count > 0 && count < top.count) heap_.push({count, top.pair});  // it shrank since; it may still be the best
     }
     return false;
   }
 
   void join(Pair pair, std::uint32_t joined) {
-    auto left = static_cast<std::uint32_t>(pair >> 32), right = static_cast<std::uint32_t>(pair);
+    ++joins_;
     std::vector<std::uint32_t> places = std::move(pairs_[pair].words);
-    std::sort(places.begin(), places.end());
+    if (!std::is_sorted(places.begin(), places.end())) std::sort(places.begin(), places.end());
     places.erase(std::unique(places.begin(), places.end()), places.end());
-    for (std::uint32_t place : places) {
-      count_pairs(place, -1);
-      join_in(words_[place].symbols, left, right, joined);
-      count_pairs(place, 1);
-      note_pairs(place, [&](std::uint32_t a, std::uint32_t b) { return a == joined || b == joined; });
-    }
-    pairs_.erase(pair);
-    std::sort(grown_.begin(), grown_.end());
-    grown_.erase(std::unique(grown_.begin(), grown_.end()), grown_.end());
-    for (Pair grown : grown_) {
-      if (auto found = pairs_.find(grown); found != pairs_.end()) push(grown, found->second.count);
-    }
-    grown_.clear();
+    for (std::uint32_t place : places) join_in(place, pair, joined);
+    pairs_[pair].count = 0;
+    pairs_[pair].words = {};
+    push_grown();
   }
 
  private:
   struct Word {
-    std::vector<std::uint32_t> symbols;
+    std::uint64_t begin;  // in symbols_
+    std::uint32_t length;
     std::int64_t count;
-  };
-  struct PairStat {
-    std::int64_t count = 0;
-    std::vector<std::uint32_t> words;  // those that hold it, and some that did
   };
   struct Candidate {
     std::int64_t count;
@@ -84,98 +119,146 @@ class Merger {
     }
   };
 
-  void push(Pair pair, std::int64_t count) { heap_.push({count, pair}); }
-
-  static void join_in(std::vector<std::uint32_t>& symbols, std::uint32_t left, std::uint32_t right,
-                      std::uint32_t joined) {
-    std::size_t out = 0;
-    for (std::size_t i = 0; i < symbols.size(); ++out) {
-      bool here = i + 1 < symbols.size() && symbols[i] == left && symbols[i + 1] == right;
+  /// Joins a pair in one word, and changes the counts of the pairs that this breaks and makes.
+  void join_in(std::uint32_t place, Pair pair, std::uint32_t joined) {
+    auto left = static_cast<std::uint32_t>(pair >> 32), right = static_cast<std::uint32_t>(pair);
+    Word& word = words_[place];
+    std::uint32_t* symbols = symbols_.data() + word.begin;
+    std::uint32_t out = 0;
+    for (std::uint32_t i = 0; i < word.length; ++out) {
+      bool here = i + 1 < word.length && symbols[i] == left && symbols[i + 1] == right;
       symbols[out] = here ? joined : symbols[i];
       i += here ? 2 : 1;
+      if (!here) continue;
+      if (out > 0) {
+        pairs_[make_pair_key(symbols[out - 1], left)].count -= word.count;
+        count_up(make_pair_key(symbols[out - 1], joined), place);
+      }
+      if (i < word.length) {
+        pairs_[make_pair_key(right, symbols[i])].count -= word.count;
+        count_up(make_pair_key(joined, symbols[i]), place);
+      }
     }
-    symbols.resize(out);
+    word.length = out;
   }
 
-  /// Adds (sign 1) or takes away (-1) the pairs of a word.
-  void count_pairs(std::uint32_t place, int sign) {
-    const auto& [symbols, count] = words_[place];
-    for (std::size_t i = 0; i + 1 < symbols.size(); ++i)
-      pairs_[make_pair_key(symbols[i], symbols[i + 1])].count += sign * count;
+  /// One more of a pair in a word.
+  void count_up(Pair pair, std::uint32_t place) {
+    PairStat& stat = pairs_[pair];
+    stat.count += words_[place].count;
+    if (stat.words.empty() || stat.words.back() != place) stat.words.push_back(place);
+    if (stat.join == joins_) return;
+    stat.join = joins_;
+    grown_.push_back(pair);
   }
 
-  /// Notes that a word holds the pairs that `is_new` to it, and that these were counted up.
-  template <class IsNew>
-  void note_pairs(std::uint32_t place, IsNew is_new) {
-    const std::vector<std::uint32_t>& symbols = words_[place].symbols;
-    for (std::size_t i = 0; i + 1 < symbols.size(); ++i) {
-      if (!is_new(symbols[i], symbols[i + 1])) continue;
-      Pair pair = make_pair_key(symbols[i], symbols[i + 1]);
-      pairs_[pair].words.push_back(place);
-      grown_.push_back(pair);
-    }
+  void push_grown() {
+    for (Pair pair : grown_) heap_.push({pairs_[pair].count, pair});
+    grown_.clear();
   }
 
   std::vector<Word> words_;
-  std::unordered_map<Pair, PairStat> pairs_;
+  std::vector<std::uint32_t> symbols_;
+  PairStats pairs_;
   std::priority_queue<Candidate> heap_;  // may hold a pair several times; counts that are not current are dropped
   std::vector<Pair> grown_;              // pairs counted up by the join under way
+  std::uint32_t joins_ = 1;              // number of that join; counting the words is the first
 };
+
+bool is_ascii_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
+/// The tokens that are there before any merge.
+BpeVocabulary start_vocabulary(const BpeTraining& training) {
+  BpeVocabulary out;
+  out.tokens = training.special_tokens;
+  for (std::size_t i = 0; i < out.tokens.size(); ++i) out.special.push_back(static_cast<std::int32_t>(i));
+  std::vector<std::string> bytes(byte_stand_ins().begin(), byte_stand_ins().end());
+  std::sort(bytes.begin(), bytes.end());  // UTF-8 sorts as code points do
+  out.tokens.insert(out.tokens.end(), bytes.begin(), bytes.end());
+  if (training.vocab_size < static_cast<std::int64_t>(out.tokens.size())) {
+    fail(Exit::usage, "--vocab-size ", training.vocab_size, " is too small: the 256 bytes and ",
+         training.special_tokens.size(), " special tokens already are ", out.tokens.size());
+  }
+  return out;
+}
 
 }  // namespace
 
 void WordCounts::add_text(std::string_view text) {
-  for_each_pretoken(text, [&](std::string_view piece) {
-    auto found = counts_.find(piece);
-    if (found == counts_.end()) found = counts_.emplace(piece, 0).first;
-    ++found->second;
-  });
+  for_each_pretoken(text, [&](std::string_view piece) { add_word(piece, 1); });
 }
 
 void WordCounts::add(const WordCounts& other) {
-  for (const auto& [word, count] : other.counts_) counts_[word] += count;
+  for (const auto& [word, count] : other.words_) add_word(word, count);
 }
 
-BpeVocabulary train_bpe(const WordCounts& counts, std::int64_t vocab_size,
-                        const std::vector<std::string>& special_tokens) {
-  BpeVocabulary out;
-  out.tokens = special_tokens;
-  for (std::size_t i = 0; i < special_tokens.size(); ++i) out.special.push_back(static_cast<std::int32_t>(i));
-  std::vector<std::string> bytes(byte_stand_ins().begin(), byte_stand_ins().end());
-  std::sort(bytes.begin(), bytes.end());  // UTF-8 sorts as code points do
-  out.tokens.insert(out.tokens.end(), bytes.begin(), bytes.end());
-  auto wanted = static_cast<std::size_t>(std::max<std::int64_t>(vocab_size, 0));
-  if (wanted < out.tokens.size()) {
-    fail(Exit::usage, "--vocab-size ", vocab_size, " is too small: the 256 bytes and ", special_tokens.size(),
-         " special tokens already are ", out.tokens.size());
+void WordCounts::add_word(std::string_view word, std::int64_t count) {
+  if (2 * words_.size() >= slots_.size()) grow();
+  std::size_t mask = slots_.size() - 1, at = hash_bytes(word.data(), word.size()) & mask;
+  for (; slots_[at] != 0; at = (at + 1) & mask) {
+    Word& held = words_[slots_[at] - 1];
+    if (held.text != word) continue;
+    held.count += count;
+    return;
   }
+  words_.push_back({keep(word), count});
+  slots_[at] = static_cast<std::uint32_t>(words_.size());
+}
+
+void WordCounts::grow() {
+  if (words_.size() >= ~std::uint32_t{0} / 2) fail(Exit::failure, "more than ", words_.size(), " different words");
+  slots_.assign(std::max<std::size_t>(1 << 12, 2 * slots_.size()), 0);
+  std::size_t mask = slots_.size() - 1;
+  for (std::size_t i = 0; i < words_.size(); ++i) {
+    std::size_t at = hash_bytes(words_[i].text.data(), words_[i].text.size()) & mask;
+    while (slots_[at] != 0) at = (at + 1) & mask;
+    slots_[at] = static_cast<std::uint32_t>(i + 1);
+  }
+}
+
+std::string_view WordCounts::keep(std::string_view word) {
+  constexpr std::size_t kBlockBytes = 1 << 16;
+  if (word.size() > block_left_) {
+    block_left_ = std::max(kBlockBytes, word.size());
+    texts_.push_back(std::make_unique_for_overwrite<char[]>(block_left_));
+    block_end_ = texts_.back().get() + block_left_;
+  }
+  char* at = block_end_ - block_left_;
+  std::memcpy(at, word.data(), word.size());
+  block_left_ -= word.size();
+  bytes_ += word.size();
+  return {at, word.size()};
+}
+
+BpeVocabulary train_bpe(const WordCounts& counts, const BpeTraining& training) {
+  BpeVocabulary out = start_vocabulary(training);
+  auto wanted = static_cast<std::size_t>(training.vocab_size);
   std::unordered_map<std::string, std::uint32_t> ids;
   for (std::size_t id = 0; id < out.tokens.size(); ++id) ids.emplace(out.tokens[id], static_cast<std::uint32_t>(id));
+  std::array<std::uint32_t, 256> byte_ids;
+  for (std::size_t byte = 0; byte < 256; ++byte) byte_ids[byte] = ids.at(byte_stand_ins()[byte]);
 
-  Merger merger;
-  for (const auto& [word, count] : counts.map()) {
-    std::vector<std::uint32_t> symbols;
-    for (char byte : word) symbols.push_back(ids.at(byte_stand_ins()[static_cast<unsigned char>(byte)]));
-    merger.add_word(std::move(symbols), count);
-  }
-  merger.start();
+  Merger merger(counts, byte_ids);
   Pair best = 0;
-  while (out.tokens.size() < wanted && merger.pop(best)) {
+  while (out.tokens.size() < wanted && merger.pop(best, training.min_frequency)) {
     const std::string& left = out.tokens[best >> 32];
     const std::string& right = out.tokens[best & 0xFFFFFFFF];
     out.merges.push_back({left, right});
     auto [place, is_new] = ids.emplace(left + right, static_cast<std::uint32_t>(out.tokens.size()));
     if (is_new) out.tokens.push_back(place->first);
     merger.join(best, place->second);
+    if (training.on_merges && out.merges.size() % 64 == 0) training.on_merges(out.merges.size());
   }
   return out;
 }
 
 std::size_t find_certain_cut(std::string_view text, std::size_t from) {
   for (std::size_t at = std::max<std::size_t>(from, 1); at < text.size(); ++at) {
-    char before = static_cast<char>(text[at - 1] | 0x20);
-    bool is_space = text[at] == ' ' || (text[at] >= '\t' && text[at] <= '\r');
-    if (is_space && before >= 'a' && before <= 'z') return at;
+    if (!is_ascii_space(text[at]) || is_ascii_space(text[at - 1])) continue;
+    std::size_t before = at - 1;  // where the character before begins
+    while (before > 0 && at - before < 4 && (static_cast<unsigned char>(text[before]) & 0xC0) == 0x80) --before;
+    Utf8Char last = next_utf8(text.data() + before, text.data() + at);
+    if (!last.valid || class_of(last.code) != CharClass::space) return at;
   }
   return std::string_view::npos;
 }

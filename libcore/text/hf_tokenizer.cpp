@@ -1,4 +1,5 @@
 #include "text/hf_tokenizer.h"
+#include "text/bpe_encoder.h"
 
 #include <algorithm>
 

@@ -1,13 +1,19 @@
-// Pre-tokens seen before and their tokens: words repeat, so most pieces never reach the merge loop.
+// Pieces of text seen before and their tokens: words repeat, so few pieces ever reach the merge loop.
 //
-// A table of fixed size, whose sets are one cache line with two entries; a new piece pushes out the older one. It holds
-// pieces of up to 15 bytes that give up to 4 tokens (in English all but about one in a hundred). One per thread.
+// Two tables of fixed size, one of each per thread. PretokenCache is for pieces of up to 15 bytes that give up to 4
+// tokens (in English all but about one in a hundred): a set is one cache line with two entries, and a new piece pushes
+// out the older one. LongPieceCache is for what is longer: runs of blanks, rulers, long names.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
+
+#include "base/hash.h"
 
 namespace mtl {
 
@@ -20,6 +26,8 @@ class PretokenCache {
   struct Key {
     std::uint64_t low = 0, high = 0;
     bool operator==(const Key&) const = default;
+    std::size_t length() const { return high >> 56; }
+    bool is_ascii() const { return ((low | (high & ~std::uint64_t{0} >> 8)) & 0x8080808080808080) == 0; }
   };
   struct Entry {
     Key key;
@@ -30,17 +38,17 @@ class PretokenCache {
     }
   };
   struct alignas(64) Set {
-    Entry newer, older;
+    Entry entries[2];  // the newer one first
 
+    /// Which of the two it may be is no branch: the processor could only guess.
     const Entry* find(const Key& key) const {
-      if (newer.key == key) [[likely]]
-        return &newer;
-      return older.key == key ? &older : nullptr;
+      const Entry& entry = entries[entries[0].key == key ? 0 : 1];
+      return entry.key == key ? &entry : nullptr;
     }
     void put(const Key& key, std::span<const std::int32_t> tokens) {
-      older = newer;
-      newer.key = key;
-      for (std::size_t i = 0; i < kMaxTokens; ++i) newer.tokens[i] = i < tokens.size() ? tokens[i] : -1;
+      entries[1] = entries[0];
+      entries[0].key = key;
+      for (std::size_t i = 0; i < kMaxTokens; ++i) entries[0].tokens[i] = i < tokens.size() ? tokens[i] : -1;
     }
   };
 
@@ -52,10 +60,8 @@ class PretokenCache {
     Key key;
     if (readable) [[likely]] {
       std::memcpy(&key, piece, 16);
-      // Shifts by 64 would be undefined, so each half is shifted twice.
-      std::size_t in_low = length < 8 ? length : 8, in_high = length - in_low;
-      key.low &= ~(~std::uint64_t{0} << (in_low * 4) << (in_low * 4));
-      key.high &= ~(~std::uint64_t{0} << (in_high * 8));
+      key.low &= kLowMasks[length];
+      key.high &= kHighMasks[length];
     } else {
       std::memcpy(&key, piece, length);
     }
@@ -64,14 +70,60 @@ class PretokenCache {
   }
 
   Set& set_of(const Key& key) {
-    std::uint64_t hash = (key.low * 0x9E3779B97F4A7C15u) ^ (key.high * 0xC2B2AE3D27D4EB4Fu);
-    hash ^= hash >> 32;
-    return sets_[static_cast<std::size_t>(hash * 0xD6E8FEB86659FD93u >> shift_)];
+    std::uint64_t mixed = key.low ^ key.high * 0xC2B2AE3D27D4EB4Fu;
+    mixed ^= mixed >> 32;
+    return sets_[static_cast<std::size_t>(mixed * 0x9E3779B97F4A7C15u >> shift_)];
   }
 
  private:
+  /// The bytes of a key's half that a piece of this length fills.
+  static constexpr auto kLowMasks = [] {
+    std::array<std::uint64_t, kMaxBytes + 1> masks{};
+    for (std::size_t n = 0; n <= kMaxBytes; ++n) masks[n] = n < 8 ? (std::uint64_t{1} << 8 * n) - 1 : ~std::uint64_t{0};
+    return masks;
+  }();
+  static constexpr auto kHighMasks = [] {
+    std::array<std::uint64_t, kMaxBytes + 1> masks{};
+    for (std::size_t n = 8; n <= kMaxBytes; ++n) masks[n] = (std::uint64_t{1} << 8 * (n - 8)) - 1;
+    return masks;
+  }();
   int shift_;
   std::vector<Set> sets_;
+};
+
+class LongPieceCache {
+ public:
+  /// 2^bits pieces.
+  explicit LongPieceCache(int bits) : mask_((std::size_t{1} << bits) - 1), slots_(mask_ + 1) {}
+
+  /// Appends the tokens of `piece` and returns true, when it is known.
+  bool find(std::string_view piece, std::vector<std::int32_t>& out) const {
+    if (piece.size() > kMaxBytes) return false;
+    const Slot& slot = slots_[slot_of(piece)];
+    if (std::string_view(slot.bytes, slot.length) != piece) return false;
+    out.insert(out.end(), slot.tokens, slot.tokens + slot.count);
+    return true;
+  }
+  void put(std::string_view piece, std::span<const std::int32_t> tokens) {
+    if (piece.size() > kMaxBytes || tokens.size() > kMaxTokens) return;
+    Slot& slot = slots_[slot_of(piece)];
+    slot.length = static_cast<std::uint8_t>(piece.size());
+    slot.count = static_cast<std::uint8_t>(tokens.size());
+    std::memcpy(slot.bytes, piece.data(), piece.size());
+    std::memcpy(slot.tokens, tokens.data(), tokens.size_bytes());
+  }
+
+ private:
+  static constexpr std::size_t kMaxBytes = 126;
+  static constexpr std::size_t kMaxTokens = 32;
+  struct Slot {
+    std::uint8_t length = 0, count = 0;
+    char bytes[kMaxBytes];
+    std::int32_t tokens[kMaxTokens];
+  };
+  std::size_t slot_of(std::string_view piece) const { return hash_bytes(piece.data(), piece.size()) & mask_; }
+  std::size_t mask_;
+  std::vector<Slot> slots_;
 };
 
 }  // namespace mtl

@@ -1,65 +1,114 @@
+// How it is done: 64 bytes at a time. Vectors find the ASCII classes, one bit a byte; characters beyond ASCII are
+// looked up one by one and give their class to all of their bytes. Where pieces begin then follows from the bits of a
+// byte and of its neighbours, all 64 at once; only a contraction has to be read.
 #include "text/pretokenizer.h"
 
-#include <array>
 #include <bit>
+#include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "text/unicode_classes.h"
 #include "text/utf8.h"
 
-namespace mtl {
+#define MTL_SIMD_FILE "text/pretokenizer.cpp"
+#include "base/simd.h"
 
-namespace {
+HWY_BEFORE_NAMESPACE();
+namespace mtl::HWY_NAMESPACE {
 
-/// Class of each byte; beyond ASCII it takes more than one byte to know.
-constexpr std::uint8_t kBeyondAscii = 0xFF;
-constexpr auto kByteClasses = [] {
-  std::array<std::uint8_t, 256> table{};
-  for (int c = 0; c < 256; ++c) {
-    bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-    bool number = c >= '0' && c <= '9';
-    bool space = c == ' ' || (c >= '\t' && c <= '\r');
-    CharClass value = letter   ? CharClass::letter
-                      : number ? CharClass::number
-                      : space  ? CharClass::space
-                               : CharClass::other;
-    table[static_cast<std::size_t>(c)] = c < 0x80 ? static_cast<std::uint8_t>(value) : kBeyondAscii;
-  }
-  return table;
-}();
+namespace hn = hwy::HWY_NAMESPACE;
 
-struct ClassedChar {
-  CharClass value;
-  int length;
+constexpr std::size_t kBlock = 64;
+
+/// What the bytes of a block are, a bit for each. What is in none of the first three is another character.
+struct BlockBits {
+  std::uint64_t letters = 0, numbers = 0, spaces = 0;
+  std::uint64_t blanks = 0, apostrophes = 0;  // U+0020, U+0027
+  std::uint64_t beyond_ascii = 0;
+  std::uint64_t last_wide_spaces = 0;  // where white space beyond ASCII begins that is the last before something else
 };
 
-ClassedChar class_at(const char* at, const char* end) {
-  std::uint8_t known = kByteClasses[static_cast<unsigned char>(*at)];
-  if (known != kBeyondAscii) [[likely]]
-    return {static_cast<CharClass>(known), 1};
-  Utf8Char next = next_utf8(at, end);
-  return {next.valid ? class_of(next.code) : CharClass::other, next.length};
+/// The bytes of the next block that belong to a character which began in this one.
+struct Overhang {
+  CharClass value = CharClass::other;
+  int bytes = 0;
+};
+
+template <class D, class Mask>
+HWY_INLINE std::uint64_t bits_of(D d, Mask mask) {
+  constexpr std::size_t kLanes = hn::MaxLanes(D());
+  using Word =
+      std::conditional_t<kLanes == 16, std::uint16_t, std::conditional_t<kLanes == 32, std::uint32_t, std::uint64_t>>;
+  Word word = 0;
+  hn::StoreMaskBits(d, mask, reinterpret_cast<std::uint8_t*>(&word));
+  return word;
 }
 
-/// The end of the run of characters of one class that reaches to `at`.
-const char* run_end(const char* at, const char* end, CharClass value) {
-  while (at < end) {
-    std::uint8_t known = kByteClasses[static_cast<unsigned char>(*at)];
-    if (known == static_cast<std::uint8_t>(value)) {
-      ++at;
-    } else if (known != kBeyondAscii) {
-      return at;
-    } else {
-      ClassedChar next = class_at(at, end);
-      if (next.value != value) return at;
-      at += next.length;
-    }
+HWY_INLINE BlockBits classify_ascii(const char* block) {
+  const hn::CappedTag<std::uint8_t, kBlock> d;
+  BlockBits out;
+  for (std::size_t i = 0; i < kBlock; i += hn::Lanes(d)) {
+    const auto bytes = hn::LoadU(d, reinterpret_cast<const std::uint8_t*>(block) + i);
+    const auto lies_within = [&](auto value, std::uint8_t first, std::uint8_t last) HWY_ATTR {
+      const auto from_first = hn::Sub(value, hn::Set(d, first));
+      return hn::Eq(from_first, hn::Min(from_first, hn::Set(d, static_cast<std::uint8_t>(last - first))));
+    };
+    const auto is_blank = hn::Eq(bytes, hn::Set(d, ' '));
+    out.letters |= bits_of(d, lies_within(hn::Or(bytes, hn::Set(d, 0x20)), 'a', 'z')) << i;
+    out.numbers |= bits_of(d, lies_within(bytes, '0', '9')) << i;
+    out.spaces |= bits_of(d, hn::Or(is_blank, lies_within(bytes, '\t', '\r'))) << i;
+    out.blanks |= bits_of(d, is_blank) << i;
+    out.apostrophes |= bits_of(d, hn::Eq(bytes, hn::Set(d, '\''))) << i;
+    out.beyond_ascii |= bits_of(d, lies_within(bytes, 0x80, 0xFF)) << i;
   }
-  return end;
+  return out;
+}
+
+HWY_INLINE CharClass class_of_next(const Utf8Char& next) { return next.valid ? class_of(next.code) : CharClass::other; }
+
+/// White space at the end of a text is not cut, as if more of it followed.
+inline bool is_space_at(const char* at, const char* end) {
+  if (at == end || *at == ' ' || (*at >= '\t' && *at <= '\r')) return true;
+  return class_of_next(next_utf8(at, end)) == CharClass::space;
+}
+
+/// The classes of the characters beyond ASCII, those that `overhang` reaches into the block included.
+inline void classify_beyond_ascii(const char* block, const char* end, Overhang& overhang, BlockBits& bits) {
+  auto mark = [&](CharClass value, std::uint64_t bytes) {
+    bits.letters |= value == CharClass::letter ? bytes : 0;
+    bits.numbers |= value == CharClass::number ? bytes : 0;
+    bits.spaces |= value == CharClass::space ? bytes : 0;
+  };
+  std::uint64_t first = (std::uint64_t{1} << overhang.bytes) - 1;
+  mark(overhang.value, first);
+  overhang.bytes = 0;
+  for (std::uint64_t left = bits.beyond_ascii & ~first; left != 0;) {
+    int at = std::countr_zero(left);
+    Utf8Char next = next_utf8(block + at, end);
+    CharClass value = class_of_next(next);
+    std::uint64_t bytes = ((std::uint64_t{1} << next.length) - 1) << at;
+    mark(value, bytes);
+    if (value == CharClass::space && !is_space_at(block + at + next.length, end))
+      bits.last_wide_spaces |= std::uint64_t{1} << at;
+    overhang = {value, std::max(at + next.length - static_cast<int>(kBlock), 0)};
+    left &= ~bytes;
+  }
+}
+
+HWY_INLINE BlockBits classify(const char* block, const char* end, Overhang& overhang) {
+  auto size = static_cast<std::size_t>(end - block);
+  char padded[kBlock];
+  if (size < kBlock) [[unlikely]]
+    std::memcpy(std::memset(padded, 0, kBlock), block, size);
+  BlockBits out = classify_ascii(size < kBlock ? padded : block);
+  if (out.beyond_ascii != 0) classify_beyond_ascii(block, end, overhang, out);
+  if (size < kBlock) out.spaces |= ~std::uint64_t{0} << size;  // see is_space_at
+  return out;
 }
 
 /// Length of 's 't 'm 'd 're 've 'll at an apostrophe, or 0.
-int contraction_length(const char* at, const char* end) {
+inline int contraction_length(const char* at, const char* end) {
   char first = end - at > 1 ? at[1] : '\0';
   char second = end - at > 2 ? at[2] : '\0';
   if (first == 's' || first == 't' || first == 'm' || first == 'd') return 2;
@@ -67,68 +116,107 @@ int contraction_length(const char* at, const char* end) {
   return first == 'l' && second == 'l' ? 3 : 0;
 }
 
-/// The end of white space that begins at `at`. Its last character belongs to what follows, unless nothing does or
-/// there is no other.
-const char* space_end(const char* at, const char* end) {
-  const char* last = at;
-  const char* next = at;
-  while (next < end) {
-    ClassedChar here = class_at(next, end);
-    if (here.value != CharClass::space) return last == at ? next : last;
-    last = next;
-    next += here.length;
+/// Finds where pieces begin, block after block.
+class PieceStarts {
+ public:
+  /// A bit for each byte of the block where a piece begins. `next_is_space`: the byte behind the block is white space.
+  HWY_INLINE std::uint64_t find(const BlockBits& bits, bool next_is_space, const char* block, const char* end) {
+    const std::uint64_t others = ~(bits.letters | bits.numbers | bits.spaces);
+    const std::uint64_t run_starts = (bits.letters & ~follow(bits.letters, before_.letters)) |
+                                     (bits.numbers & ~follow(bits.numbers, before_.numbers)) |
+                                     (others & ~follow(others, before_others_));
+    const std::uint64_t after_blank = follow(bits.blanks, before_.blanks);
+    const std::uint64_t words = run_starts & ~after_blank;  // a run takes along the blank before it
+    const std::uint64_t space_follows = bits.spaces >> 1 | (next_is_space ? std::uint64_t{1} << (kBlock - 1) : 0);
+    const std::uint64_t last_spaces = (bits.spaces & ~space_follows & ~bits.beyond_ascii) | bits.last_wide_spaces;
+    const std::uint64_t first_spaces = bits.spaces & ~follow(bits.spaces, before_.spaces);
+    std::uint64_t starts = ((words | last_spaces | first_spaces) & ~not_starts_) | starts_;
+    not_starts_ = starts_ = 0;
+    if (std::uint64_t candidates = words & bits.apostrophes; candidates != 0)
+      starts = cut_contractions(starts, candidates, block, end);
+    before_ = bits;
+    before_others_ = others;
+    return starts;
   }
-  return end;
-}
 
-/// How many of the 8 bytes at `at` are ASCII letters before the first that is not; all eight at once.
-std::size_t letters_in_word(const char* at) {
-  constexpr std::uint64_t kEach = 0x0101010101010101, kHigh = 0x80 * kEach;
-  static_assert(std::endian::native == std::endian::little);
-  std::uint64_t bytes;
-  std::memcpy(&bytes, at, 8);
-  std::uint64_t folded = (bytes | 0x20 * kEach) & ~kHigh;
-  std::uint64_t from_a = folded + (0x80 - 'a') * kEach;  // the high bit says: at least 'a'
-  std::uint64_t beyond_z = folded + (0x80 - 'z' - 1) * kEach;
-  std::uint64_t letters = from_a & ~beyond_z & ~bytes & kHigh;
-  return static_cast<std::size_t>(std::countr_zero(letters ^ kHigh)) / 8;
-}
-
-std::size_t letters_at(const char* at) {
-  std::size_t first = letters_in_word(at), second = letters_in_word(at + 8);
-  return first < 8 ? first : 8 + second;
-}
-
-const char* pretoken_end(const char* at, const char* end) {
-  // Most pieces of most texts: perhaps a blank, then fewer than 16 ASCII letters, then another ASCII character.
-  if (end - at > 17) [[likely]] {
-    const char* word = at + (*at == ' ');
-    std::size_t letters = letters_at(word);
-    if (letters > 0 && letters < 16 && static_cast<unsigned char>(word[letters]) < 0x80) return word + letters;
+ private:
+  /// The bits of the byte before each.
+  static HWY_INLINE std::uint64_t follow(std::uint64_t bits, std::uint64_t before) {
+    return bits << 1 | before >> (kBlock - 1);
   }
-  if (*at == '\'') {
-    if (int length = contraction_length(at, end); length > 0) return at + length;
-  }
-  if (*at == ' ' && at + 1 < end) {
-    ClassedChar next = class_at(at + 1, end);
-    if (next.value != CharClass::space) return run_end(at + 1 + next.length, end, next.value);
-  }
-  ClassedChar first = class_at(at, end);
-  if (first.value == CharClass::space) return space_end(at, end);
-  return run_end(at + first.length, end, first.value);
-}
 
-}  // namespace
+  std::uint64_t cut_contractions(std::uint64_t starts, std::uint64_t candidates, const char* block, const char* end) {
+    for (; candidates != 0; candidates &= candidates - 1) {
+      int at = std::countr_zero(candidates);
+      int length = contraction_length(block + at, end);
+      if (length == 0) continue;
+      constexpr int kLast = static_cast<int>(kBlock) - 1;
+      if (at == kLast) {
+        not_starts_ = 1;
+      } else {
+        starts &= ~(std::uint64_t{2} << at);
+      }
+      if (at + length > kLast) {
+        starts_ = std::uint64_t{1} << (at + length - kLast - 1);
+      } else {
+        starts |= std::uint64_t{1} << (at + length);
+      }
+    }
+    return starts;
+  }
 
-std::size_t split_pretokens(std::string_view text, std::span<const char*> ends) {
-  const char* at = text.data();
-  const char* end = at + text.size();
-  std::size_t count = 0;
-  while (at < end && count < ends.size()) {
-    at = pretoken_end(at, end);
-    ends[count++] = at;
+  BlockBits before_;
+  std::uint64_t before_others_ = 0;
+  std::uint64_t starts_ = 0, not_starts_ = 0;  // what a contraction at the end of a block says about the next
+};
+
+/// Writes the addresses of the bits that are set; room for 7 more than there are.
+HWY_INLINE std::size_t write_addresses(std::uint64_t bits, const char* block, const char** out) {
+  const auto count = static_cast<std::size_t>(std::popcount(bits));
+  for (std::size_t i = 0; i < count; i += 8) {  // eight at a time: a branch for each would often go wrong
+    for (std::size_t k = 0; k < 8; ++k, bits &= bits - 1) out[i + k] = block + std::countr_zero(bits);
   }
   return count;
 }
 
+std::size_t split_blocks(std::string_view text, std::span<const char*> ends) {
+  const char* end = text.data() + text.size();
+  std::size_t count = 0;
+  PieceStarts starts;
+  Overhang overhang;
+  if (text.empty() || ends.empty()) return 0;
+  BlockBits here = classify(text.data(), end, overhang);
+  for (std::size_t at = 0; at < text.size(); at += kBlock) {
+    const char* block = text.data() + at;
+    BlockBits next;
+    next.spaces = ~std::uint64_t{0};
+    if (end - block > static_cast<std::ptrdiff_t>(kBlock)) next = classify(block + kBlock, end, overhang);
+    std::uint64_t found = starts.find(here, (next.spaces & 1) != 0, block, end);
+    if (at == 0) found &= ~std::uint64_t{1};
+    if (text.size() - at < kBlock) found &= ~(~std::uint64_t{0} << (text.size() - at));
+    if (ends.size() - count >= kBlock + 8) [[likely]] {
+      count += write_addresses(found, block, ends.data() + count);
+    } else {
+      for (; found != 0 && count < ends.size(); found &= found - 1) ends[count++] = block + std::countr_zero(found);
+      if (count == ends.size()) return count;
+    }
+    here = next;
+  }
+  ends[count++] = end;
+  return count;
+}
+
+}  // namespace mtl::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mtl {
+
+HWY_EXPORT(split_blocks);
+
+std::size_t split_pretokens(std::string_view text, std::span<const char*> ends) {
+  return HWY_DYNAMIC_DISPATCH(split_blocks)(text, ends);
+}
+
 }  // namespace mtl
+#endif

@@ -1,4 +1,5 @@
 #include "text/tiktoken.h"
+#include "text/bpe_encoder.h"
 
 #include <algorithm>
 #include <unordered_map>

@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
 # Measured figures: training speed, start-up, tokenisation; beside PyTorch where a Python with torch is found
 # (MTL_PEER_PYTHON, else python3). Usage: run.sh BIN. Each figure is the median of runs in turn with the peer's.
-# The data loader (data.sh) and parallel layouts (ranks.sh) follow; MTL_BENCH=one leaves them out, MTL_BENCH=data or
-# ranks measures nothing else.
+# Text (text.sh), the data loader (data.sh) and parallel layouts (ranks.sh) follow; MTL_BENCH=one leaves them out,
+# MTL_BENCH=text, data or ranks measures nothing else.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 part=${MTL_BENCH:-all}
 case $part in
   all | one) ;;
+  text) exec bash "$here/text.sh" "$@" ;;
   ranks) exec bash "$here/ranks.sh" "$@" ;;
   data) exec bash "$here/data.sh" "$@" ;;
-  *) echo "run.sh: MTL_BENCH is '$part'; it can be all, one, ranks or data" >&2; exit 2 ;;
+  *) echo "run.sh: MTL_BENCH is '$part'; it can be all, one, text, data or ranks" >&2; exit 2 ;;
 esac
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$here/lib.sh" "$1"
@@ -64,12 +65,4 @@ training() {
 training "demo: L4 C192 H6 T128 B8, dropout 0.1" small_text_document "$work/small-vocab.json" "$work/small-merges.txt" 2000 4 192 6 128 8 60 0.1
 training "GPT-2 124M: L12 C768 H12 T1024 B1" gpt2_text_document "$share/gpt2/vocab.json" "$share/gpt2/merges.txt" 50257 12 768 12 1024 1 6 0
 
-for _ in $(seq 40); do cat "$work/text.jsonl"; done > "$work/large.jsonl"
-: > "$work/rates"
-for _ in $(seq "$rounds"); do
-  "$bin/mtl-preprocess" --quiet --json --input "$work/large.jsonl" --output-prefix "$work/large" --tokenizer-type GPT2BPETokenizer \
-    --vocab-file "$share/gpt2/vocab.json" --merge-file "$share/gpt2/merges.txt" --append-eod --workers 1 | { tr -d '\n'; echo; } | field mb_per_second >> "$work/rates"
-done
-printf '%-42s mtl %8.1f MB/s (one worker, whole process)\n' "preprocess, GPT-2 vocabulary, English" "$(median < "$work/rates")"
-
-[ "$part" = one ] || { echo; bash "$here/data.sh" "$bin"; echo; bash "$here/ranks.sh" "$bin"; }
+[ "$part" = one ] || for part in text data ranks; do echo; bash "$here/$part.sh" "$bin"; done

@@ -57,4 +57,43 @@ expect_text "$WORK/err" '--threads -1'
 expect_exit 2 mtl-vocab --input "$WORK/small.txt" --vocab-size 300 --special-tokens a a --output-prefix "$WORK/x"
 expect_exit 74 mtl-vocab --input "$WORK/nosuch" --vocab-size 300 --output-prefix "$WORK/x"
 expect_exit 74 mtl-vocab --input "$WORK/small.txt" --vocab-size 300 --output-prefix /dev/null/x
+
+# Several inputs, named and by pattern, in any form: the words of all of them, whatever the threads.
+head -n 20000 "$WORK/shakespeare.txt" | zstd -q >"$WORK/part1.txt.zst"
+tail -n +20001 "$WORK/shakespeare.txt" | gzip >"$WORK/part2.txt.gz"
+for threads in 1 3; do
+  expect_exit 0 mtl-vocab --input "$WORK/part?.txt*" --unit line --vocab-size 700 --output-prefix "$WORK/parts$threads" --threads $threads
+done
+expect_exit 0 mtl-vocab --input "$WORK/part2.txt.gz" "$WORK/part1.txt.zst" --unit line --vocab-size 700 --output-prefix "$WORK/parts2"
+expect_exit 0 mtl-vocab --input "$SHAKESPEARE" --unit line --vocab-size 700 --output-prefix "$WORK/line"
+for run in parts1 parts2 parts3; do
+  for file in vocab.json merges.txt tokenizer.json; do expect_same "$WORK/$run-$file" "$WORK/line-$file"; done
+done
+
+# The room for words is a promise: a text with more ends the run, and one with as many does not.
+words=$(mtl-vocab --quiet --json --input "$SHAKESPEARE" --vocab-size 260 --output-prefix "$WORK/count" | sed -E 's/.*"words": ([0-9]+).*/\1/')
+expect_exit 0 mtl-vocab --input "$SHAKESPEARE" --vocab-size 260 --max-words "$words" --output-prefix "$WORK/room"
+expect_exit 1 mtl-vocab --input "$SHAKESPEARE" --vocab-size 260 --max-words $((words - 1)) --output-prefix "$WORK/noroom"
+expect_text "$WORK/err" "more than $((words - 1)) different words; raise --max-words"
+[ -z "$(find "$WORK" -name 'noroom*')" ] || fail "files of a run without room were left"
+
+expect_exit 0 mtl-vocab --input "$WORK/small.txt" --vocab-size 300 --min-frequency 3 --output-prefix "$WORK/frequent"
+expect_text "$WORK/err" 'warning: .*no more pairs to join that are frequent enough: 257 tokens'
+
+# All three files or none, whatever operation of the file layer fails; an interrupt leaves nothing.
+for fault in enospc:1 eio:2 enospc:3 eio:5 eio:6; do
+  mkdir "$WORK/faulty"
+  MTL_FAULT=$fault expect_exit 74 mtl-vocab --input "$WORK/small.txt" --vocab-size 258 --output-prefix "$WORK/faulty/x"
+  [ -z "$(ls "$WORK/faulty")" ] || fail "with $fault these were left: $(ls "$WORK/faulty")"
+  rm -r "$WORK/faulty"
+done
+mkfifo "$WORK/pipe"
+mtl-vocab --input "$WORK/pipe" --format text --vocab-size 300 --output-prefix "$WORK/interrupted" 2>/dev/null &
+exec 9>"$WORK/pipe"
+cat "$WORK/shakespeare.txt" >&9
+kill -TERM $!
+wait $!
+[ $? -eq $((128 + 15)) ] || fail "SIGTERM did not end the run"
+exec 9>&-
+[ -z "$(find "$WORK" -name 'interrupted*')" ] || fail "files of an interrupted run were left"
 finish

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "text/bpe_encoder.h"
 #include "text/bpe_tokenizer.h"
 #include "text/tokenizer_json.h"
 

@@ -74,7 +74,7 @@ bool may_include(const std::string& file, const std::string& header, std::string
       {"NCCL", std::regex("(rccl|nccl).*"), std::regex("libcore/comm/.*")},
       {"the decompressors", std::regex("(zlib|lzma|zstd|zdict|bzlib).*\\.h|lzma/.*"), std::regex("libcore/text/.*")},
       {"oneDNN", std::regex("(dnnl|oneapi/).*"), std::regex("kernels/.*")},
-      {"Highway", std::regex("hwy/.*"), std::regex("kernels/.*|libcore/text/.*")},
+      {"Highway", std::regex("hwy/.*"), std::regex("kernels/.*|libcore/text/.*|libcore/base/simd\\.h")},
       {"xxHash", std::regex("xxh.*"), std::regex("libcore/base/.*")},
       {"doctest", std::regex("doctest.*"), std::regex("tests/.*")},
   };

@@ -40,10 +40,16 @@ std::vector<std::string> merges_of(const BpeVocabulary& vocabulary) {
   return out;
 }
 
+std::map<std::string, std::int64_t> table_of(const WordCounts& counts) {
+  std::map<std::string, std::int64_t> out;
+  for (const auto& [word, count] : counts.words()) out.emplace(word, count);
+  return out;
+}
+
 BpeVocabulary train(std::string_view text, std::int64_t merges) {
   WordCounts counts;
   counts.add_text(text);
-  return train_bpe(counts, 256 + merges, {});
+  return train_bpe(counts, {.vocab_size = 256 + merges});
 }
 
 }  // namespace
@@ -54,7 +60,7 @@ TEST_CASE("training: golden vocabularies, and the corpus encoded with them") {
     CAPTURE(item.at("folder").as_string());
     std::string text = golden_corpus(item.at("corpus").as_string());
     WordCounts counts = count_units(text, item.at("unit").as_string());
-    BpeVocabulary vocabulary = train_bpe(counts, item.at("vocab_size").as_int(), {kEndOfText});
+    BpeVocabulary vocabulary = train_bpe(counts, {item.at("vocab_size").as_int(), {kEndOfText}});
     CHECK(static_cast<std::int64_t>(vocabulary.merges.size()) == item.at("merges").as_int());
     std::string folder = "golden/tokenizer/" + item.at("folder").as_string();
     CHECK(vocab_json_text(vocabulary) == read_file(folder + "/vocab.json"));
@@ -82,7 +88,7 @@ TEST_CASE("training: counts at every position, ties to the smaller pair, the end
 TEST_CASE("training: a merge that spells a token that is there keeps its id") {
   WordCounts counts;
   counts.add_text("abab abc");
-  BpeVocabulary vocabulary = train_bpe(counts, 257 + 3, {"ab"});
+  BpeVocabulary vocabulary = train_bpe(counts, {257 + 3, {"ab"}});
   CHECK(merges_of(vocabulary)[0] == "a+b");
   CHECK(vocabulary.find("ab") == 0);
   CHECK(vocabulary.tokens.size() == 260);
@@ -97,11 +103,11 @@ TEST_CASE("training: against counting everything anew for each merge") {
     CAPTURE(text);
     WordCounts counts;
     counts.add_text(text);
-    BpeVocabulary vocabulary = train_bpe(counts, 256 + 20, {});
+    BpeVocabulary vocabulary = train_bpe(counts, {.vocab_size = 256 + 20});
     std::map<std::string, std::uint64_t> ids;
     for (std::uint64_t id = 0; id < 256; ++id) ids[vocabulary.tokens[id]] = id;
     std::vector<std::pair<std::vector<std::string>, std::int64_t>> words;
-    for (const auto& [word, count] : counts.map()) {
+    for (const auto& [word, count] : counts.words()) {
       words.emplace_back();
       words.back().second = count;
       for (char byte : word) words.back().first.push_back(byte_stand_ins()[static_cast<unsigned char>(byte)]);
@@ -142,5 +148,56 @@ TEST_CASE("training: a text counted in parts gives the same words") {
     parts.add(part);
     begin = cut;
   }
-  CHECK(whole.map() == parts.map());
+  CHECK(table_of(whole) == table_of(parts));
+}
+
+TEST_CASE("training: a text of any script is cut for counting only where its words end") {
+  std::mt19937 random(4);
+  const char* const kinds[] = {"a", "\u4E00", "\u3000", " ",    "\n",   "\u00A0", "1",
+                               ".", "'s",     "\xFF",   "\xE3", "\x80", "\u0085"};
+  for (int round = 0; round < 400; ++round) {
+    std::string text;
+    while (text.size() < 60) text += kinds[random() % std::size(kinds)];
+    CAPTURE(text);
+    WordCounts whole, parts;
+    whole.add_text(text);
+    for (std::string_view rest = text; !rest.empty();) {
+      std::string_view part = rest.substr(0, find_certain_cut(rest, 1));
+      parts.add_text(part);
+      rest.remove_prefix(part.size());
+    }
+    CHECK(table_of(whole) == table_of(parts));
+  }
+}
+
+TEST_CASE("training: pairs that are too rare are not joined; progress is told") {
+  WordCounts counts;
+  counts.add_text("ab ab ab cd cd ef");
+  auto merges = [&](std::int64_t least) {
+    return train_bpe(counts, {.vocab_size = 300, .min_frequency = least}).merges.size();
+  };
+  CHECK(merges(0) == 6);
+  CHECK(merges(2) == 4);
+  CHECK(merges(3) == 1);
+  CHECK(merges(4) == 0);
+  std::vector<std::size_t> told;
+  counts.add_text(golden_corpus("tinyshakespeare.txt"));
+  train_bpe(counts, {.vocab_size = 256 + 200, .on_merges = [&](std::size_t n) { told.push_back(n); }});
+  CHECK(told == std::vector<std::size_t>{64, 128, 192});
+}
+
+TEST_CASE("words: counted, copied, joined and forgotten") {
+  WordCounts counts, other;
+  std::string text;
+  for (int i = 0; i < 20000; ++i) text += cat(" w", i % 5000);
+  counts.add_text(text);
+  std::string().swap(text);
+  CHECK(counts.size() == 2 + 4999);  // " w", and the numbers, 0 to 4999
+  other.add_text(std::string(100000, 'x') + " w");
+  other.add(counts);
+  CHECK(table_of(other).at(" w") == 20001);
+  CHECK(table_of(other).at("4999") == 4);
+  CHECK(other.bytes() == counts.bytes() + 100000);
+  other.clear();
+  CHECK(other.size() == 0);
 }

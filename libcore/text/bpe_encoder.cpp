@@ -1,0 +1,134 @@
+#include "text/bpe_encoder.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "text/pretoken_cache.h"
+#include "text/pretokenizer.h"
+
+namespace mtl {
+
+namespace {
+
+class BpeEncoder : public Encoder {
+ public:
+  BpeEncoder(const BpeModel& model, EncoderMemory memory, std::unique_ptr<Splitter> splitter)
+      : model_(model),
+        splitter_(std::move(splitter)),
+        cache_(memory == EncoderMemory::large ? 16 : 6),
+        long_pieces_(memory == EncoderMemory::large ? 12 : 2) {}
+
+  void append(std::string_view text, std::vector<std::int32_t>& ids) override {
+    text_end_ = text.data() + text.size();
+    if (splitter_) splitter_->start(text);
+    while (!text.empty()) {
+      std::size_t count = splitter_ ? splitter_->next(ends_) : split_pretokens(text, ends_);
+      const char* piece = text.data();
+      for (std::size_t i = 0; i < count; piece = ends_[i++]) add_piece(piece, ends_[i], ids);
+      text.remove_prefix(static_cast<std::size_t>(piece - text.data()));
+    }
+    append_parts(ids);
+  }
+
+ private:
+  using Key = PretokenCache::Key;
+  static constexpr std::size_t kBatch = 512;
+  static constexpr std::size_t kTokens = PretokenCache::kMaxTokens;
+
+  /// What is encoded by itself.
+  struct Part {
+    Key key;                  // of a short one; else key.low is its length
+    PretokenCache::Set* set;  // where it would be; null for a long one
+    const char* at;
+  };
+
+  void add_piece(const char* piece, const char* end, std::vector<std::int32_t>& ids) {
+    auto length = static_cast<std::size_t>(end - piece);
+    if (length <= PretokenCache::kMaxBytes) [[likely]] {
+      Key key = PretokenCache::make_key(piece, length, text_end_ - piece >= 16);
+      if (key.is_ascii()) [[likely]]
+        return add_part(key, &cache_.set_of(key), piece, ids);
+    }
+    // Inside of ASCII words everything may be joined; between characters beyond it hardly anything is. (Where whole
+    // pieces may be tokens, a part must not be taken for one.)
+    for (const char* at = piece + 1; at < end && !model_.takes_whole(); ++at) {
+      bool begins_character = static_cast<unsigned char>(*at) >= 0xC0;
+      if (!begins_character || model_.may_join(at[-1], *at)) continue;
+      add_part(piece, at, ids);
+      piece = at;
+    }
+    add_part(piece, end, ids);
+  }
+
+  void add_part(const char* at, const char* end, std::vector<std::int32_t>& ids) {
+    auto length = static_cast<std::size_t>(end - at);
+    if (length > PretokenCache::kMaxBytes) return add_part({length, 0}, nullptr, at, ids);
+    Key key = PretokenCache::make_key(at, length, text_end_ - at >= 16);
+    add_part(key, &cache_.set_of(key), at, ids);
+  }
+
+  /// Parts are looked up some time after they are found, so that the table's lines are on their way by then.
+  void add_part(Key key, PretokenCache::Set* set, const char* at, std::vector<std::int32_t>& ids) {
+    __builtin_prefetch(set);
+    parts_[count_++] = {key, set, at};
+    if (count_ == kBatch) append_parts(ids);
+  }
+
+  /// Empties parts_ into `ids`.
+  void append_parts(std::vector<std::int32_t>& ids) {
+    std::int32_t* out = out_;
+    for (std::size_t i = 0; i < count_; ++i) {
+      const Part& part = parts_[i];
+      const PretokenCache::Entry* entry = part.set == nullptr ? nullptr : part.set->find(part.key);
+      if (entry != nullptr) [[likely]] {
+        std::memcpy(out, entry->tokens, sizeof entry->tokens);  // all of them: cheaper than a loop
+        out += entry->count();
+        continue;
+      }
+      encode_part(part);
+      if (tokens_.size() <= kTokens) {
+        out = std::copy(tokens_.begin(), tokens_.end(), out);
+        continue;
+      }
+      ids.insert(ids.end(), out_, out);
+      ids.insert(ids.end(), tokens_.begin(), tokens_.end());
+      out = out_;
+    }
+    ids.insert(ids.end(), out_, out);
+    count_ = 0;
+  }
+
+  /// Into tokens_, and remembered.
+  void encode_part(const Part& part) {
+    tokens_.clear();
+    std::string_view piece(part.at, part.set != nullptr ? part.key.length() : part.key.low);
+    if (part.set == nullptr && long_pieces_.find(piece, tokens_)) return;
+    model_.encode_piece(piece, scratch_, tokens_);
+    if (part.set == nullptr) {
+      long_pieces_.put(piece, tokens_);
+    } else if (tokens_.size() <= kTokens) {
+      part.set->put(part.key, tokens_);
+    }
+  }
+
+  const BpeModel& model_;
+  std::unique_ptr<Splitter> splitter_;  // null: GPT-2's pattern
+  PretokenCache cache_;
+  LongPieceCache long_pieces_;
+  BpeModel::Scratch scratch_;
+  std::vector<std::int32_t> tokens_;
+  const char* text_end_ = nullptr;
+  const char* ends_[kBatch];
+  Part parts_[kBatch];
+  std::size_t count_ = 0;  // parts that wait
+  std::int32_t out_[kBatch * kTokens];
+};
+
+}  // namespace
+
+std::unique_ptr<Encoder> make_bpe_encoder(const BpeModel& model, EncoderMemory memory,
+                                          std::unique_ptr<Splitter> splitter) {
+  return std::make_unique<BpeEncoder>(model, memory, std::move(splitter));
+}
+
+}  // namespace mtl

@@ -1,0 +1,68 @@
+// Compares GPT-2's fast tokenizer with the plain one (reference_bpe.h) on files, in two threads:
+//   mtl_text_exactness VOCAB.json MERGES.txt CLASSES.json < LIST
+// LIST names a file a line; what is in them need not be text. Prints how much was compared; 1 when ids or text differ.
+#include <atomic>
+#include <cstdio>
+#include <iostream>
+#include <mutex>
+#include <thread>
+
+#include "base/error.h"
+#include "tests/text/reference_bpe.h"
+#include "text/bpe_tokenizer.h"
+
+using namespace mtl;
+
+namespace {
+
+/// The names that are left, for several threads.
+class FileList {
+ public:
+  bool next(std::string& name) {
+    std::lock_guard lock(mutex_);
+    return static_cast<bool>(std::getline(std::cin, name));
+  }
+
+ private:
+  std::mutex mutex_;
+};
+
+struct Compared {
+  std::atomic<std::uint64_t> files = 0, bytes = 0, tokens = 0, wrong = 0;
+};
+
+void compare(const BpeTokenizer& tokenizer, const std::string& classes, FileList& list, Compared& compared) {
+  ReferenceBpe reference(tokenizer.vocabulary(), classes, 1000000);
+  auto encoder = tokenizer.make_encoder(EncoderMemory::large);
+  std::string name;
+  std::vector<std::int32_t> ids;
+  while (list.next(name)) {
+    std::string text = read_file(name);
+    ids.clear();
+    encoder->append(text, ids);
+    bool same = ids == reference.encode(text) && tokenizer.decode(ids) == text;
+    if (!same) std::fprintf(stderr, "%s: ids or text differ\n", name.c_str());
+    compared.files += 1, compared.bytes += text.size(), compared.tokens += ids.size(), compared.wrong += same ? 0 : 1;
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 4) return 2;
+  try {
+    BpeTokenizer tokenizer(read_vocab_and_merges(argv[1], argv[2]), argv[1]);
+    FileList list;
+    Compared compared;
+    {
+      std::jthread other([&] { compare(tokenizer, argv[3], list, compared); });
+      compare(tokenizer, argv[3], list, compared);
+    }
+    std::printf("%lu files, %lu bytes, %lu tokens compared; %lu files differ\n", compared.files.load(),
+                compared.bytes.load(), compared.tokens.load(), compared.wrong.load());
+    return compared.wrong == 0 && compared.files > 0 ? 0 : 1;
+  } catch (const Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,128 @@
+// GPT-2's tokenizer as plainly as it can be said, to compare the fast one with: the pattern's alternatives tried one
+// after another at each character, and a merge loop that looks at every pair for every merge. It shares no code with
+// libcore/text but the reading of vocab.json and merges.txt; the classes of characters are those of the golden file.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/files.h"
+#include "base/json.h"
+#include "text/bpe_vocabulary.h"
+
+namespace mtl {
+
+class ReferenceBpe {
+ public:
+  /// `classes` is golden/tokenizer/unicode_classes.json. Words are remembered up to `remembered`, then forgotten.
+  ReferenceBpe(const BpeVocabulary& vocabulary, const std::string& classes, std::size_t remembered = 0)
+      : classes_(0x110000, '.'), remembered_(remembered) {
+    Json ranges = Json::read(classes);
+    for (const char* key : {"L", "N", "S"}) {
+      for (const Json& range : ranges.at(key).as_array()) {
+        for (std::int64_t c = range.as_array()[0].as_int(); c <= range.as_array()[1].as_int(); ++c)
+          classes_[static_cast<std::size_t>(c)] = key[0];
+      }
+    }
+    for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id)
+      ids_[vocabulary.tokens[id]] = static_cast<std::int32_t>(id);
+    for (const auto& merge : vocabulary.merges) ranks_.insert({merge, ranks_.size()});
+  }
+
+  std::vector<std::int32_t> encode(std::string_view text) {
+    std::vector<std::int32_t> ids;
+    for (std::string_view piece : split(text)) {
+      const std::vector<std::int32_t>& tokens = tokens_of(std::string(piece));
+      ids.insert(ids.end(), tokens.begin(), tokens.end());
+    }
+    return ids;
+  }
+
+  std::vector<std::string_view> split(std::string_view text) const {
+    std::vector<Char> chars = read_chars(text);
+    std::vector<std::string_view> pieces;
+    for (std::size_t at = 0; at < chars.size();) {
+      std::size_t end = match(text, chars, at);
+      std::size_t bytes = end < chars.size() ? chars[end].offset : text.size();
+      pieces.push_back(text.substr(chars[at].offset, bytes - chars[at].offset));
+      at = end;
+    }
+    return pieces;
+  }
+
+  /// The tokens of one piece.
+  std::vector<std::int32_t> merge(std::string_view piece) const {
+    std::vector<std::string> symbols;
+    for (char byte : piece) symbols.push_back(byte_stand_ins()[static_cast<unsigned char>(byte)]);
+    while (true) {
+      std::size_t best = 0, best_rank = ranks_.size();
+      for (std::size_t i = 0; i + 1 < symbols.size(); ++i) {
+        auto found = ranks_.find({symbols[i], symbols[i + 1]});
+        if (found != ranks_.end() && found->second < best_rank) best = i, best_rank = found->second;
+      }
+      if (best_rank == ranks_.size()) break;
+      symbols[best] += symbols[best + 1];
+      symbols.erase(symbols.begin() + static_cast<std::ptrdiff_t>(best) + 1);
+    }
+    std::vector<std::int32_t> ids;
+    for (const std::string& symbol : symbols) ids.push_back(ids_.at(symbol));
+    return ids;
+  }
+
+ private:
+  struct Char {
+    std::size_t offset;
+    char kind;  // L, N, S, or '.' for everything else
+  };
+
+  /// A byte that begins no character of well-formed UTF-8 is something else, by itself.
+  std::vector<Char> read_chars(std::string_view text) const {
+    std::vector<Char> chars;
+    for (std::size_t at = 0; at < text.size();) {
+      std::size_t length = utf8_length(text, at);
+      std::uint32_t code = static_cast<unsigned char>(text[at]);
+      if (length > 1) code &= 0xFFu >> (length + 1);
+      for (std::size_t i = 1; i < length; ++i) code = code << 6 | (static_cast<unsigned char>(text[at + i]) & 0x3Fu);
+      chars.push_back({at, length == 0 ? '.' : classes_[code]});
+      at += length == 0 ? 1 : length;
+    }
+    return chars;
+  }
+
+  /// The first alternative that matches: 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+  static std::size_t match(std::string_view text, const std::vector<Char>& chars, std::size_t at) {
+    std::string_view rest = text.substr(chars[at].offset);
+    for (std::string_view contraction : {"'s", "'t", "'re", "'ve", "'m", "'ll", "'d"}) {
+      if (starts_with(rest, contraction)) return at + contraction.size();
+    }
+    auto run_end = [&](std::size_t from, char kind) {
+      while (from < chars.size() && chars[from].kind == kind) ++from;
+      return from;
+    };
+    for (char kind : {'L', 'N', '.'}) {
+      std::size_t from = rest[0] == ' ' ? at + 1 : at;
+      if (std::size_t end = run_end(from, kind); end > from) return end;
+    }
+    std::size_t end = run_end(at, 'S');
+    return end == chars.size() || end == at + 1 ? end : end - 1;  // \s+(?!\S) gives one back before something else
+  }
+
+  const std::vector<std::int32_t>& tokens_of(const std::string& piece) {
+    if (known_.size() > remembered_) known_.clear();
+    auto [place, is_new] = known_.try_emplace(piece);
+    if (is_new) place->second = merge(piece);
+    return place->second;
+  }
+
+  std::vector<char> classes_;
+  std::map<std::string, std::int32_t> ids_;
+  std::map<std::array<std::string, 2>, std::size_t> ranks_;
+  std::size_t remembered_;
+  std::unordered_map<std::string, std::vector<std::int32_t>> known_;
+};
+
+}  // namespace mtl
