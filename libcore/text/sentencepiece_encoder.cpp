@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "text/pretoken_cache.h"
+
 namespace mtl {
 
 namespace {
@@ -13,14 +15,10 @@ using Kind = SentencePiece::Kind;
 /// cache line; of the two in a set a new word pushes out the older.
 class WordCache {
  public:
-  static constexpr std::size_t kMaxBytes = 15;
+  static constexpr std::size_t kMaxBytes = PretokenCache::kMaxBytes;
   static constexpr std::size_t kMaxPieces = 10;
-  static constexpr std::size_t kReadable = 16;  // bytes that key_of reads
+  using Key = PretokenCache::Key;
 
-  struct Key {
-    std::uint64_t low = 0, high = 0;
-    bool operator==(const Key&) const = default;
-  };
   struct alignas(64) Entry {
     Key key;
     std::uint32_t count = 0;
@@ -33,17 +31,6 @@ class WordCache {
 
   explicit WordCache(int bits) : shift_(64 - bits), sets_(std::size_t{1} << bits) {}
 
-  /// The word's bytes, zeros, and its length in the last byte: no two words share a key.
-  static Key key_of(const char* word, std::size_t length) {
-    Key key;
-    std::memcpy(&key, word, kReadable);
-    // Shifts by 64 would be undefined, so each half is shifted twice.
-    std::size_t in_low = length < 8 ? length : 8, in_high = length - in_low;
-    key.low &= ~(~std::uint64_t{0} << (in_low * 4) << (in_low * 4));
-    key.high &= ~(~std::uint64_t{0} << (in_high * 8));
-    key.high |= std::uint64_t{length} << 56;
-    return key;
-  }
   Set& set_of(const Key& key) {
     std::uint64_t hash = (key.low * 0x9E3779B97F4A7C15u) ^ (key.high * 0xC2B2AE3D27D4EB4Fu);
     hash ^= hash >> 32;
@@ -98,7 +85,7 @@ class WordEncoder : public Encoder {
 
   void append(std::string_view text, std::vector<std::int32_t>& ids) override {
     cutter_.normalizer().normalize(text, normalized_);
-    normalized_.reserve(WordCache::kReadable);
+    normalized_.reserve(16);  // bytes that a word's key may be read from
     words_.begin_text();
     const std::size_t text_begin = ids.size();
     for (std::string_view left = normalized_.view(); !left.empty();) {
@@ -112,7 +99,7 @@ class WordEncoder : public Encoder {
   bool append_known(std::string_view word, std::vector<std::int32_t>& ids) {
     set_ = nullptr;
     if (word.size() > WordCache::kMaxBytes) return false;
-    key_ = WordCache::key_of(word.data(), word.size());
+    key_ = PretokenCache::make_key(word.data(), word.size(), true);
     set_ = &cache_.set_of(key_);
     const WordCache::Entry* entry = WordCache::find(*set_, key_);
     if (entry == nullptr || !words_.is_safe(entry->margin)) return false;

@@ -217,11 +217,13 @@ void SentencePieceTokenizer::save(const std::string& folder) const {
   config.set("bos_token", token(model.bos));
   config.set("clean_up_tokenization_spaces", false);
   config.set("eos_token", token(model.eos));
+  config.set("extra_ids", 0);
   config.set("legacy", false);
   config.set("legacy_tokenizer", options_.legacy);  // these three say how find_sentencepiece finds it again
   config.set("megatron_tokenizer_type", options_.type);
   config.set("pad_token", token(model.pad));
-  config.set("tokenizer_class", "LlamaTokenizer");
+  const bool is_bpe = model.algorithm == SentencePieceModel::Algorithm::bpe;
+  config.set("tokenizer_class", is_bpe ? "LlamaTokenizer" : "T5Tokenizer");
   config.set("unk_token", token(model.unk));
   config.set("vocab_extra_ids", options_.vocab_extra_ids);
   write_file_atomic(cat(folder, "/", kModelFile), content_);

@@ -10,6 +10,10 @@
 //   such control pieces) and `vocab_extra_ids` tokens <extra_id_0>... behind the vocabulary, where it does not have
 //   them yet. Their strings in a text are these tokens, the text between them is encoded by itself, and <EOD> ends a
 //   document.
+//
+// save() writes tokenizer.model as it was read, and a tokenizer_config.json with which transformers opens it: a BPE
+// model as LlamaTokenizer, a unigram model as T5Tokenizer, which are its nearest readers (the first differs by a blank
+// at the start of a text, the second knows no byte fallback); sentencepiece itself gives exactly our ids.
 #pragma once
 
 #include <string>
@@ -36,6 +40,7 @@ class SentencePieceTokenizer : public Tokenizer {
   std::int32_t eod() const override;
   std::string type() const override { return options_.type; }
   std::uint64_t hash() const override;
+  /// Also notes down the options, for find_sentencepiece.
   void save(const std::string& folder) const override;
 
  private:
