@@ -21,6 +21,7 @@ class BpeEncoder : public Encoder {
   void append(std::string_view text, std::vector<std::int32_t>& ids) override {
     text_end_ = text.data() + text.size();
     if (splitter_) splitter_->start(text);
+    used_ = ids.size();
     while (!text.empty()) {
       std::size_t count = splitter_ ? splitter_->next(ends_) : split_pretokens(text, ends_);
       const char* piece = text.data();
@@ -28,6 +29,7 @@ class BpeEncoder : public Encoder {
       text.remove_prefix(static_cast<std::size_t>(piece - text.data()));
     }
     append_parts(ids);
+    ids.resize(used_);
   }
 
  private:
@@ -74,9 +76,10 @@ class BpeEncoder : public Encoder {
     if (count_ == kBatch) append_parts(ids);
   }
 
-  /// Empties parts_ into `ids`.
+  /// The tokens of all parts go to `ids`, from used_ on; behind them it may be longer.
   void append_parts(std::vector<std::int32_t>& ids) {
-    std::int32_t* out = out_;
+    if (ids.size() < used_ + count_ * kTokens) ids.resize(used_ + kBatch * kTokens);
+    std::int32_t* out = ids.data() + used_;
     for (std::size_t i = 0; i < count_; ++i) {
       const Part& part = parts_[i];
       const PretokenCache::Entry* entry = part.set == nullptr ? nullptr : part.set->find(part.key);
@@ -86,15 +89,11 @@ class BpeEncoder : public Encoder {
         continue;
       }
       encode_part(part);
-      if (tokens_.size() <= kTokens) {
-        out = std::copy(tokens_.begin(), tokens_.end(), out);
-        continue;
-      }
-      ids.insert(ids.end(), out_, out);
-      ids.insert(ids.end(), tokens_.begin(), tokens_.end());
-      out = out_;
+      used_ = static_cast<std::size_t>(out - ids.data());
+      if (tokens_.size() > kTokens) ids.resize(std::max(ids.size(), used_ + tokens_.size() + (count_ - i) * kTokens));
+      out = std::copy(tokens_.begin(), tokens_.end(), ids.data() + used_);
     }
-    ids.insert(ids.end(), out_, out);
+    used_ = static_cast<std::size_t>(out - ids.data());
     count_ = 0;
   }
 
@@ -121,7 +120,7 @@ class BpeEncoder : public Encoder {
   const char* ends_[kBatch];
   Part parts_[kBatch];
   std::size_t count_ = 0;  // parts that wait
-  std::int32_t out_[kBatch * kTokens];
+  std::size_t used_ = 0;   // ids that are there
 };
 
 }  // namespace

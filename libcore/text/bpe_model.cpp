@@ -109,8 +109,7 @@ void BpeModel::encode_short(std::string_view piece, std::vector<std::int32_t>& o
     std::size_t best = 0;
     std::uint64_t pair = pairs[0];
     for (std::size_t i = 1; i + 1 < count; ++i) {
-      best = pairs[i] < pair ? i : best;
-      pair = std::min(pairs[i], pair);
+      if (pairs[i] < pair) pair = pairs[i], best = i;
     }
     if (pair == PairTable::kNone) break;
     tokens[best] = static_cast<std::uint32_t>(pair);
