@@ -89,8 +89,11 @@ void check(Flags& flags, const PreprocessOptions& options) {
   }
 }
 
-/// Flags of scripts for BERT that choose nothing here, said once.
-void note_idle_flags(const Flags& flags, const PreprocessOptions& options, Console& console) {
+/// Old spellings, and flags of scripts for BERT that choose nothing here, are acknowledged once.
+void note_old_flags(const Flags& flags, const PreprocessOptions& options, Console& console) {
+  auto is_vocab = [](const std::string& word) { return word == "--vocab" || starts_with(word, "--vocab="); };
+  if (std::any_of(options.command.begin(), options.command.end(), is_vocab))
+    console.info("--vocab: taken as --vocab-file");
   if (options.split_sentences) return;
   if (flags.was_given("--lang")) console.info("--lang: chooses nothing without --split-sentences");
   if (options.keep_newlines)
@@ -121,7 +124,7 @@ int main(int argc, char** argv) {
   add_old_flags(flags);
   flags.check([&] { check(flags, options); });
   return run_main(flags, argc, argv, [&](Console& console) {
-    note_idle_flags(flags, options, console);
+    note_old_flags(flags, options, console);
     Json summary = preprocess(options, console);
     if (options.json) {
       print_out(summary.dump() + "\n");

@@ -62,7 +62,8 @@ PreprocessOutputs::PreprocessOutputs(const PreprocessOptions& options, const Tok
       type_(token_type_for_vocab(tokenizer.vocab_size())) {
   make_directories(fs::path(options.output_prefix).parent_path());
   for (const std::string& name : output_names(options)) {
-    if (fs::is_directory(name))
+    std::error_code unknown;  // then opening the files says what is wrong
+    if (fs::is_directory(name, unknown))
       fail(Exit::io, name, ": is a folder, where a file is to be; choose another --output-prefix");
     guard.remove_on_signal(AtomicFile::temporary_name(name));
   }

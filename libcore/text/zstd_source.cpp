@@ -157,7 +157,11 @@ class ZstdSource : public FileSource {
     for (bool more = true;;) {
       std::string_view from = file_->available();
       std::size_t stored = ZSTD_findFrameCompressedSize(from.data(), from.size());
-      if (!ZSTD_isError(stored)) return Frame{stored, is_known ? static_cast<std::size_t>(content) : 4 * stored};
+      if (!ZSTD_isError(stored)) {
+        // A block takes 4 bytes at least and holds 128 KiB at most: what says more than that is no reason for memory.
+        const std::size_t most = (stored / 4 + 1) << 17;
+        return Frame{stored, std::min(most, is_known ? static_cast<std::size_t>(content) : 4 * stored)};
+      }
       if (!more || from.size() >= kStoredFrameBytes) return {};
       more = file_->fill_to(std::min(kStoredFrameBytes, 2 * from.size()));
     }

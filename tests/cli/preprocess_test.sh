@@ -48,7 +48,7 @@ expect_same "$WORK/old_content_document.bin" "$GOLDEN/content_content_document.b
 expect_text "$WORK/err" '--dataset-impl: '
 expect_text "$WORK/err" '--chunk-size: '
 
-for flag in --dataset-impl --chunk-size; do
+for flag in --dataset-impl --chunk-size --vocab; do
   [ "$(grep -c -- "^mtl-preprocess: $flag: " "$WORK/err")" -eq 1 ] || fail "$flag is not acknowledged once"
 done
 
