@@ -7,9 +7,15 @@ namespace mtl {
 
 namespace {
 
-constexpr const char* kCompanionFiles[] = {
-    "tokenizer.json",    "tokenizer_config.json", "vocab.json", "merges.txt", "special_tokens_map.json",
-    "added_tokens.json", "generation_config.json"};
+constexpr const char* kCompanionFiles[] = {"tokenizer.json",
+                                           "tokenizer_config.json",
+                                           "vocab.json",
+                                           "merges.txt",
+                                           "special_tokens_map.json",
+                                           "added_tokens.json",
+                                           "generation_config.json",
+                                           "tokenizer.tiktoken",
+                                           "tiktoken_config.json"};
 constexpr const char* kEndOfText = "<|endoftext|>";
 
 }  // namespace

@@ -105,7 +105,7 @@ class Reader {
         regex += c;
       }
     }
-    SplitStep step = split_step(regex);
+    SplitStep step = read_pattern(regex);
     std::string behavior = value.string_or("behavior", "");
     bool invert = value.bool_or("invert", false);
     // What is a match and what lies between makes no difference when both are pieces. Hand-written patterns leave
@@ -114,6 +114,14 @@ class Reader {
     if (behavior != "Isolated" && !is_whole)
       refuse(cat("the pre_tokenizer Split with the behavior \"", behavior, "\"", invert ? ", inverted" : ""));
     out_.split.push_back(std::move(step));
+  }
+
+  SplitStep read_pattern(const std::string& regex) const {
+    try {
+      return split_step(regex);
+    } catch (const Error& error) {
+      fail(Exit::bad_data, path_, ": ", error.what());
+    }
   }
 
   void read_post_processor(const Json& value) {

@@ -86,6 +86,15 @@ TEST_CASE("tokenizer.json: decode(encode(x)) is x on random Unicode") {
   }
 }
 
+TEST_CASE("tokenizer.json: ten megabytes of one thing") {
+  HfTokenizer tokenizer(kLlama3, false);
+  for (const char* unit : {"a", " ", "\xE4\xB8\xAD"}) {
+    std::string text;
+    while (text.size() < 10'000'000) text += unit;
+    CHECK((tokenizer.decode(tokenizer.encode(text)) == text));
+  }
+}
+
 TEST_CASE("tokenizer.json: the end of a document, and the files beside") {
   Folder folder;
   std::string json = read_file(kLlama3);

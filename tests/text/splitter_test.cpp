@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "tests/text/golden.h"
 #include "tests/text/random_text.h"
+#include "text/unicode_classes.h"
 
 using namespace mtl;
 
@@ -63,6 +64,23 @@ std::string refusal(const std::string& pattern) {
 }
 
 }  // namespace
+
+TEST_CASE("unicode categories: letters and numbers are those of the classes") {
+  std::uint32_t wrong = 0;
+  for (std::uint32_t code = 0; code < 0x110000; ++code) {
+    wrong += is_in(kLetters, code) != (class_of(code) == CharClass::letter);
+    wrong += is_in(kNumbers, code) != (class_of(code) == CharClass::number);
+  }
+  CHECK(wrong == 0);
+  using enum Category;
+  CHECK(category_of('a') == Ll);
+  CHECK(category_of(0x1C5) == Lt);
+  CHECK(category_of(0x2B0) == Lm);
+  CHECK(category_of(0x301) == M);
+  CHECK(category_of('_') == Pc);
+  CHECK(category_of('$') == S);
+  CHECK(category_of(0x10FFFF) == none);
+}
 
 TEST_CASE("split patterns: golden pieces, by hand and interpreted") {
   const std::string llama3 = pattern_of({});
