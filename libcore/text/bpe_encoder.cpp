@@ -22,6 +22,7 @@ class BpeEncoder : public Encoder {
     text_end_ = text.data() + text.size();
     if (splitter_) splitter_->start(text);
     used_ = ids.size();
+    count_ = 0;  // an exception may have left some
     while (!text.empty()) {
       std::size_t count = splitter_ ? splitter_->next(ends_) : split_pretokens(text, ends_);
       const char* piece = text.data();
