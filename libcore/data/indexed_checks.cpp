@@ -7,6 +7,7 @@
 #include "base/files.h"
 #include "data/indexed_dataset.h"
 #include "data/indexed_format.h"
+#include "data/mapped_pages.h"
 
 namespace mtl {
 namespace {
@@ -71,8 +72,16 @@ class IndexChecker {
   std::int64_t document(std::int64_t i) const { return load_at<std::int64_t>(data_ + document_at(i)); }
   std::int64_t bin_size() const { return static_cast<std::int64_t>(bin_.bytes().size()); }
 
+  /// So much of the .idx is done with.
+  void pass(std::int64_t bytes) {
+    if ((passed_ += bytes) < static_cast<std::int64_t>(kMappedPages)) return;
+    release_pages(idx_);
+    passed_ = 0;
+  }
+
   const MappedFile &idx_, &bin_;
   const std::byte* data_;
+  std::int64_t passed_ = 0;
   std::int64_t token_bytes_ = 1;
   IndexSummary found_;
 };
@@ -170,6 +179,7 @@ void IndexChecker::check_sequences() {
     const std::int64_t end = std::min(found_.sequences, begin + kBlock);
     if (!is_sound_block(begin, end, at)) find_broken_sequence(begin, end, at);
     at = pointer(end - 1) + length(end - 1) * token_bytes_;
+    pass(12 * (end - begin));
   }
   if (at != bin_size()) {
     throw BrokenRule(
@@ -212,6 +222,7 @@ void IndexChecker::check_documents() {
   for (std::int64_t begin = 0; begin < found_.documents; begin += kBlock) {
     const std::int64_t end = std::min(found_.documents, begin + kBlock);
     if (!is_sound_run(begin, end) || document(end) > found_.sequences) find_broken_document(begin, end);
+    pass(8 * (end - begin));
   }
   if (document(found_.documents) != found_.sequences) find_broken_document(found_.documents, found_.documents);
 }

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "data/indexed_format.h"
+#include "data/mapped_pages.h"
 
 namespace mtl {
 namespace {
@@ -140,6 +141,6 @@ void IndexedDataset::prefetch(std::int64_t sequence, std::int64_t offset, std::i
                  static_cast<std::size_t>(count) * size);
 }
 
-std::uint64_t IndexedDataset::idx_hash() const { return hash_bytes(idx_.bytes().data(), idx_.bytes().size()); }
+std::uint64_t IndexedDataset::idx_hash() const { return hash_mapped(idx_); }
 
 }  // namespace mtl

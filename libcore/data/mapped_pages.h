@@ -13,7 +13,7 @@
 namespace mtl {
 
 /// The bytes that may be mapped in before it is worth letting go of them.
-inline constexpr std::uint64_t kMappedPages = 128 << 20;
+inline constexpr std::uint64_t kMappedPages = 32 << 20;
 
 /// The content can be read again at any time.
 inline void release_pages(const MappedFile& file) {
