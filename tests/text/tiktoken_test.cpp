@@ -152,7 +152,7 @@ TEST_CASE("TikTokenizer: both kinds of file, and broken ones") {
                                        {"rank": 1, "token_bytes": "//8=", "token_str": null}])",
                                    "ranks");
   CHECK(json == std::vector<std::string>{"a", "\xFF\xFF"});
-  for (const auto& [text, what] : std::vector<std::pair<std::string, std::string>>{
+  for (const auto& broken : std::vector<std::pair<std::string, std::string>>{
            {"", "no tokens"},
            {"YQ==", "ranks:1: expected"},
            {"YQ== 0\nYQ= 1", "ranks:2: \"YQ=\""},
@@ -163,10 +163,10 @@ TEST_CASE("TikTokenizer: both kinds of file, and broken ones") {
            {R"([{"rank": 1, "token_bytes": "YQ=="}])", "entry 0 has rank 1"},
            {R"([{"token_bytes": "YQ=="}])", "rank"},
            {R"({"a": 1})", "no valid list"}}) {
-    CAPTURE(text);
-    std::string message = message_of(text);
+    CAPTURE(broken.first);
+    std::string message = message_of(broken.first);
     CAPTURE(message);
-    CHECK(message.find(what) != std::string::npos);
+    CHECK(message.find(broken.second) != std::string::npos);
   }
   TokenizerOptions options;
   std::vector<std::string> twice = test_ranks();
