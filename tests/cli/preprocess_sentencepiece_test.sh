@@ -16,7 +16,7 @@ run() {
 cat_text() {
   local prefix=$1 type=$2 model=$3
   shift 3
-  expect_exit 0 mtl-data cat "${prefix}_text_document" --tokenizer-type "$type" --tokenizer-model "$model" "$@"
+  expect_exit 0 mtl-data cat --plain "${prefix}_text_document" --tokenizer-type "$type" --tokenizer-model "$model" "$@"
 }
 
 # The three types are the same tokenizer: the same bytes, and the text back.
