@@ -5,6 +5,7 @@
 
 #include "cli/data_commands.h"
 #include "cli/data_output.h"
+#include "cli/interrupt_guard.h"
 #include "cli/run_main.h"
 #include "data/npy.h"
 
@@ -21,17 +22,18 @@ void export_tokens(const DataExportOptions& options, Console& console) {
   const IndexedDataset data(options.prefixes.front());
   refuse_overwriting({&data}, {options.output});
   require_space(options.output, data.bin_bytes());
-  const DataInterrupts guard;
+  InterruptGuard guard(console.program());  // outlives the file that it would remove
+  guard.remove_on_signal(AtomicFile::temporary_name(options.output));
   ByteProgress progress(console, data.bin_bytes());
   AtomicFile file(options.output);
   file.write(npy_header(data.type(), data.tokens()));
   for (std::string_view rest = data.bin_file().text(); !rest.empty();) {
-    guard.check();
     const std::string_view chunk = rest.substr(0, kChunk);
     file.write(chunk);
     rest.remove_prefix(chunk.size());
     progress.add(chunk.size());
   }
+  const auto kept = guard.keep_files();
   file.commit();
   console.end_progress();
   console.info(cat(options.output, ": ", with_commas(data.tokens()), " tokens as ", name_of(data.type())));

@@ -1,21 +1,14 @@
 #include "cli/data_output.h"
 
 #include <algorithm>
-#include <csignal>
 
 #include "cli/data_provenance.h"
+#include "cli/interrupt_guard.h"
 #include "cli/run_main.h"
 #include "data/mapped_pages.h"
 
 namespace mtl {
 namespace {
-
-volatile std::sig_atomic_t signal_that_came = 0;  // the one thing that a signal handler may touch
-
-void note_signal(int number) {
-  signal_that_came = number;
-  std::signal(number, SIG_DFL);
-}
 
 std::string mega(double bytes) { return format("%.1f MB", bytes / 1e6); }
 
@@ -86,23 +79,6 @@ void require_space(const std::string& path, std::uint64_t bytes) {
        human_bytes(static_cast<double>(space.available)), " left; free some space, or write to another disk");
 }
 
-DataInterrupts::DataInterrupts() {
-  for (const int number : {SIGINT, SIGTERM}) {
-    // A job that was started to ignore it (nohup) goes on ignoring it.
-    if (std::signal(number, note_signal) == SIG_IGN) std::signal(number, SIG_IGN);
-  }
-}
-
-DataInterrupts::~DataInterrupts() {
-  const int number = signal_that_came;
-  for (const int each : {SIGINT, SIGTERM}) std::signal(each, SIG_DFL);
-  if (number != 0) std::raise(number);
-}
-
-void DataInterrupts::check() const {
-  if (signal_that_came != 0) fail(Exit::failure, "interrupted");
-}
-
 ByteProgress::ByteProgress(Console& console, std::uint64_t total)
     : console_(console), total_(total), start_(now_seconds()) {}
 
@@ -130,7 +106,8 @@ void make_token_files(const DataOutputOptions& options, const std::vector<const 
   }
   for (const DataPart& part : parts) require_space(part.prefix, bytes);
 
-  const DataInterrupts guard;
+  InterruptGuard guard(console.program());  // outlives the files that it would remove
+  for (const std::string& file : files) guard.remove_on_signal(AtomicFile::temporary_name(file));
   ByteProgress progress(console, bin_bytes);
   std::vector<DocumentCopy> copies;
   copies.reserve(parts.size());
@@ -138,7 +115,6 @@ void make_token_files(const DataOutputOptions& options, const std::vector<const 
   for (const DataPart& part : parts) {
     DocumentCopy& copy = copies.emplace_back(part.prefix, traits.type, traits.has_modes);
     copy.write(part.documents, resolve_threads(options.threads), [&](std::uint64_t done) {
-      guard.check();
       progress.add(done);
       if ((mapped += done) < kMappedPages) return;
       for (const IndexedDataset* input : inputs) release_pages(input->bin_file());
@@ -146,7 +122,7 @@ void make_token_files(const DataOutputOptions& options, const std::vector<const 
     });
   }
   const Json sources = describe_inputs(inputs), tokenizer = common_tokenizer(inputs);
-  guard.check();
+  const auto kept = guard.keep_files();
   std::vector<Json> outputs;
   for (DocumentCopy& copy : copies) {
     outputs.push_back(describe_output(copy));

@@ -32,18 +32,6 @@ void refuse_overwriting(const std::vector<const IndexedDataset*>& inputs, const 
 /// Throws Error(io) when the disk of `path` has less room than `bytes`. Makes its folder.
 void require_space(const std::string& path, std::uint64_t bytes);
 
-/// SIGINT and SIGTERM end the work between two writes, so that temporary files are removed; a second one ends the
-/// process at once. Made before the output files, and so destroyed after they are gone: then the process ends by the
-/// signal that came.
-class DataInterrupts {
- public:
-  DataInterrupts();
-  ~DataInterrupts();
-  DataInterrupts(const DataInterrupts&) = delete;
-  /// Throws once a signal has come.
-  void check() const;
-};
-
 /// A progress line with rate and time left.
 class ByteProgress {
  public:

@@ -1,12 +1,12 @@
 #include "cli/vocab_training.h"
 
-#include <csignal>
 #include <memory>
 #include <mutex>
 
 #include "base/error.h"
 #include "base/files.h"
 #include "cli/inputs.h"
+#include "cli/interrupt_guard.h"
 #include "cli/run_main.h"
 #include "text/bpe_trainer.h"
 #include "text/json_lines.h"
@@ -186,34 +186,21 @@ BpeVocabulary merge_words(const VocabOptions& options, const WordCounts& counts,
   return vocabulary;
 }
 
-/// SIGINT and its like wait as long as this lives.
-class SignalsWait {
- public:
-  SignalsWait() {
-    sigset_t set;
-    ::sigemptyset(&set);
-    for (int number : {SIGINT, SIGTERM, SIGHUP}) ::sigaddset(&set, number);
-    ::pthread_sigmask(SIG_BLOCK, &set, &before_);
-  }
-  ~SignalsWait() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsWait(const SignalsWait&) = delete;
-
- private:
-  sigset_t before_;
-};
-
 /// All three files or none: they appear when all of them are complete, and an interrupt waits until they have.
-std::vector<std::string> write_vocabulary(const BpeVocabulary& vocabulary, const std::string& prefix) {
-  SignalsWait wait;
+std::vector<std::string> write_vocabulary(const BpeVocabulary& vocabulary, const std::string& prefix,
+                                          const std::string& program) {
+  InterruptGuard guard(program);  // outlives the files that it would remove
   std::vector<AtomicFile> files;
   std::vector<std::string> paths;
   auto write = [&](const char* name, const std::string& content) {
     paths.push_back(prefix + name);
+    guard.remove_on_signal(AtomicFile::temporary_name(paths.back()));
     files.emplace_back(paths.back()).write(content);
   };
   write("-vocab.json", vocab_json_text(vocabulary));
   write("-merges.txt", merges_text(vocabulary));
   write("-tokenizer.json", tokenizer_json_text(vocabulary));
+  const auto kept = guard.keep_files();
   for (AtomicFile& file : files) file.commit();
   return paths;
 }
@@ -235,7 +222,8 @@ Json train_vocab(const VocabOptions& options, Console& console) {
   double rate = counter.mega() / counter.seconds();
   BpeVocabulary vocabulary = merge_words(options, counter.total(), console);
   Json outputs = Json::array();
-  for (const std::string& path : write_vocabulary(vocabulary, options.output_prefix)) outputs.push(path);
+  for (const std::string& path : write_vocabulary(vocabulary, options.output_prefix, console.program()))
+    outputs.push(path);
   console.end_progress();
   return Json::object({{"schema", "mtl-vocab/1"},
                        {"vocab_size", static_cast<std::int64_t>(vocabulary.tokens.size())},

@@ -44,6 +44,7 @@ class IndexChecker {
     check_counts();
     check_sequences();
     check_documents();
+    release_pages(idx_);
     return found_;
   }
 

@@ -1,0 +1,88 @@
+// What a training run tells of itself: the figures of an interval, of a validation, of its start; gradients that broke.
+#include <cmath>
+
+#include "comm/text_exchange.h"
+#include "train/flops.h"
+#include "train/trainer.h"
+
+namespace mtl {
+
+void Trainer::report_interval() {
+  auto timed = static_cast<double>(interval_.timed);
+  double seconds = (now_seconds() - interval_.began) / timed;  // of one iteration
+  double samples = static_cast<double>(interval_.samples) / timed;
+  std::int64_t length = options_.data.seq_length;
+  StepReport report;
+  report.iteration = state_.iteration;
+  report.train_iterations = iterations_;
+  report.consumed_samples = state_.consumed_samples;
+  report.elapsed_ms_per_iteration = seconds * 1e3;
+  report.learning_rate = step_.lr;
+  report.global_batch_size = interval_.last_size;
+  if (interval_.counted > 0) report.lm_loss = interval_.loss_sum / static_cast<double>(interval_.counted);
+  report.loss_scale = step_.loss_scale;
+  report.grad_norm = std::fabs(step_.grad_norm);  // a NaN has a sign
+  report.skipped_iterations = interval_.skipped;
+  report.nan_iterations = interval_.nan;
+  auto ranks = static_cast<double>(options_.parallel.world);
+  report.tflops_per_device = samples * megatron_flops(config_, shape_.padded_vocab, 1, length) / seconds / 1e12 / ranks;
+  report.tokens_per_second = samples * static_cast<double>(length) / seconds;
+  report.mfu_a = flops_per_token_a(config_, length) * report.tokens_per_second / (ranks * peak_tflops_ * 1e12);
+  report.mfu_b = flops_per_token_b(config_, length) * report.tokens_per_second / (ranks * peak_tflops_ * 1e12);
+  double stalled = train_feed_->stalled_seconds();
+  report.data_stall_ms = (stalled - interval_.stalled) * 1e3 / timed;
+  double waited = optimizer_.sync().waited_seconds();
+  if (options_.parallel.world > 1) report.communication_wait_ms = (waited - interval_.waited) * 1e3 / timed;
+  metrics_->report(report);
+  interval_ = {};
+  interval_.waited = waited;
+  interval_.began = now_seconds();
+  interval_.stalled = stalled;
+}
+
+void Trainer::report_held_out(const char* name, double loss, bool final) {
+  ValidationReport report;
+  report.iteration = state_.iteration;
+  report.consumed_samples = state_.consumed_samples;
+  report.name = name;
+  report.loss = loss;
+  report.is_final = final;
+  metrics_->report(report);
+}
+
+Json Trainer::start_record() const {
+  return Json::object({{"command", options_.command_line},
+                       {"parameters", config_.parameter_count()},
+                       {"threads", shape_.threads},
+                       {"world_size", options_.parallel.world},
+                       {"tensor_parallel", options_.parallel.tensor},
+                       {"pipeline_parallel", options_.parallel.pipeline},
+                       {"data_parallel", options_.parallel.data()},
+                       {"peak_tflops", peak_tflops_},
+                       {"global_batch_size", batch_sizes_.largest()},
+                       {"seq_length", options_.data.seq_length},
+                       {"train_iterations", iterations_},
+                       {"data", data_.identity()}});
+}
+
+/// Names the ranks and tensors whose gradients are infinite or NaN. No rank has updated anything.
+void Trainer::tell_broken_gradients() {
+  constexpr std::size_t kMost = 3;
+  std::vector<std::string> names = optimizer_.sync().broken_gradients();
+  std::size_t count = names.size();
+  names.resize(std::min(count, kMost));
+  std::string own = join(names, ", ");
+  if (count > kMost) own += cat(" and ", count - kMost, " more");
+  std::vector<std::string> all = gather_texts(*ranks_.groups.world, stream_, own), lines;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank].empty()) continue;
+    std::string who = all.size() == 1 ? "" : cat("rank ", rank, " (", ranks_.hosts[rank], "): ");
+    lines.push_back("\n  " + who + all[rank]);
+  }
+  if (lines.empty()) lines.push_back(" in the sum over all ranks");
+  if (speaks())
+    console_.warn(
+        cat("iteration ", state_.iteration, ": the gradient is not finite; no update was made", join(lines, "")));
+}
+
+}  // namespace mtl
