@@ -34,8 +34,12 @@ class Findings {
   void finish() {
     if (faults_.size() == 1 && flags_.problem_count() == 0) throw faults_.front().second;
     for (const auto& [where, error] : faults_) {
-      std::string what = error.what(), told = where + ": ";
-      problem(where, what.starts_with(told) ? what.substr(told.size()) : what);
+      // What the place says already, its flag or its path, is not said again.
+      std::string what = error.what();
+      for (const std::string& told : {where + ": ", where.substr(where.rfind(' ') + 1) + ": "}) {
+        if (what.starts_with(told)) what.erase(0, told.size());
+      }
+      problem(where, what);
     }
   }
 
