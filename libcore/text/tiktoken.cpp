@@ -1,5 +1,4 @@
 #include "text/tiktoken.h"
-#include "text/bpe_encoder.h"
 
 #include <algorithm>
 #include <unordered_map>
@@ -8,7 +7,7 @@
 #include "base/files.h"
 #include "base/hash.h"
 #include "base/json.h"
-#include "text/bpe_tokenizer.h"
+#include "text/bpe_encoder.h"
 
 namespace mtl {
 
