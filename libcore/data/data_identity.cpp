@@ -60,7 +60,7 @@ std::string data_difference(const Json& saved, const Json& now) {
   const Json::Array before = files_of(saved), after = files_of(now);
   if (before.size() != after.size()) return cat(after.size(), " data sets, it had ", before.size());
   for (std::size_t i = 0; i < after.size(); ++i) {
-    const std::string difference = file_difference(before[i], after[i]);
+    std::string difference = file_difference(before[i], after[i]);
     if (!difference.empty()) return difference;
   }
   const Json *old_order = saved.find("order"), *order = now.find("order");
