@@ -28,7 +28,7 @@ demo: tools  ## vocabulary, preprocessing, training, evaluation, generation and 
 test: all  ## the tests that run on every change, in under 15 minutes
 	@ctest --test-dir $(BUILD) --output-on-failure -LE long
 
-test-all: all sanitize  ## and the long ones, and what `make sanitize` does
+test-all: all  ## and the long ones
 	@ctest --test-dir $(BUILD) --output-on-failure
 
 sanitize: deps  ## unit tests, ranks and the fuzz targets' corpora under ASan and UBSan, in build/asan
