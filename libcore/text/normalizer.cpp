@@ -26,7 +26,7 @@ constexpr ClassRange kClasses[] = {
 #undef MTL_CLASS
 #undef MTL_PAIR
 #define MTL_CLASS(first, last, combining)
-#define MTL_PAIR(code, first, second, composes) {code, first, second, composes != 0},
+#define MTL_PAIR(code, first, second, composes) {code, first, second, (composes) != 0},
 constexpr Decomposition kDecompositions[] = {
 #include "text/unicode_nfc.inc"
 };

@@ -204,13 +204,12 @@ void SentencePieceCutter::append_ids(std::string_view word, std::span<const std:
   for (std::int32_t piece : pieces) {
     std::size_t length = piece == model_.unk ? std::min(internal_length(word[0]), word.size())
                                              : lengths_[static_cast<std::size_t>(piece)];
-    if (piece != model_.unk) {
-      ids.push_back(piece);
-    } else if (model_.byte_fallback) {
+    const bool repeats = piece == model_.unk && ids.size() > text_begin && ids.back() == model_.unk;
+    if (piece == model_.unk && model_.byte_fallback) {
       for (char byte : to_text(word.substr(0, length)))
         ids.push_back(model_.byte_ids[static_cast<unsigned char>(byte)]);
-    } else if (ids.size() == text_begin || ids.back() != model_.unk) {
-      ids.push_back(piece);  // the first of a run
+    } else if (!repeats) {
+      ids.push_back(piece);
     }
     word.remove_prefix(length);
   }
