@@ -4,8 +4,8 @@
 build=$(cd "$1" && pwd)
 cd "$WORK" || exit 1
 
-expect_exit 0 env DESTDIR="$WORK/root" cmake --install "$build" --prefix /opt/mtl
-root=$WORK/root/opt/mtl
+expect_exit 0 env DESTDIR="$WORK/destination" cmake --install "$build" --prefix /opt/mtl
+root=$WORK/destination/opt/mtl
 for path in "$BIN"/mtl-*; do
   tool=$(basename "$path")
   expect_exit 0 "$root/bin/$tool" --version

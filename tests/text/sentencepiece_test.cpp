@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "tests/text/golden.h"
+#include "tests/text/random_text.h"
 #include "tests/text/sentencepiece_plain.h"
 #include "tests/text/sentencepiece_wire.h"
 #include "text/decompress.h"
@@ -49,25 +50,14 @@ SentencePieceModel small_model(const std::vector<SentencePiece>& pieces) {
 }
 
 /// Random text that mixes scripts, blanks, accents to compose, compatibility forms and rare planes.
-std::string random_text(std::mt19937& random) {
+std::string random_symbols(std::mt19937& random) {
   constexpr std::string_view kParts[] = {
       "'s",           " ",   "  ",   "\n",        "\t",           "\xC2\xA0", "\xE3\x80\x80", "the", " of", "ing",
       "\xE2\x96\x81", "<s>", "</s>", "e\xCC\x81", "\xEF\xB7\xBA", "aaaa",     "----"};
-  constexpr std::pair<std::uint32_t, std::uint32_t> kRanges[] = {
-      {0, 0x7F},      {'a', 'z'},       {'0', '9'},       {0x80, 0x24F},    {0x300, 0x36F},     {0x5D0, 0x6FF},
-      {0x900, 0x97F}, {0x2000, 0x206F}, {0x4E00, 0x4EFF}, {0xFF00, 0xFFEF}, {0x1F300, 0x1F9FF}, {0xE000, 0x10FFFF}};
-  std::string out;
-  std::size_t length = random() % 80;
-  while (out.size() < length) {
-    if (random() % 2 == 0) {
-      out += kParts[random() % std::size(kParts)];
-      continue;
-    }
-    auto [first, last] = kRanges[random() % std::size(kRanges)];
-    for (std::size_t run = random() % 5; run > 0; --run)
-      append_utf8(out, first + static_cast<std::uint32_t>(random() % (last - first + 1)));
-  }
-  return out;
+  constexpr CodeRange kRanges[] = {{0, 0x7F},        {'a', 'z'},       {'0', '9'},         {0x80, 0x24F},
+                                   {0x300, 0x36F},   {0x5D0, 0x6FF},   {0x900, 0x97F},     {0x2000, 0x206F},
+                                   {0x4E00, 0x4EFF}, {0xFF00, 0xFFEF}, {0x1F300, 0x1F9FF}, {0xE000, 0x10FFFF}};
+  return random_text(random, 80, kParts, kRanges);
 }
 
 std::string message_of(const std::string& file) {
@@ -106,7 +96,7 @@ TEST_CASE("sentencepiece: random text as the definitions give it, and back") {
     const PlainSentencePiece plain(model);
     std::mt19937 random(1);
     for (int i = 0; i < 3000; ++i) {
-      std::string text = random_text(random);
+      std::string text = random_symbols(random);
       CAPTURE(text);
       Ids ids;
       encoder->append(text, ids);
