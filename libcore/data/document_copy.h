@@ -28,7 +28,7 @@ struct DocumentList {
 };
 DocumentList list_of(std::vector<DocumentRange> ranges);
 
-/// Called now and then with the bytes of the .bin that were written since; it may throw to end the work.
+/// Called now and then with the bytes of the .bin that were written since.
 using CopyProgress = std::function<void(std::uint64_t bytes)>;
 
 /// Writes PREFIX.bin and PREFIX.idx. Neither appears under its name before commit(); without it nothing is left.
