@@ -34,21 +34,21 @@ class BpeEncoder : public Encoder {
   }
 
  private:
-  using Key = PretokenCache::Key;
+  using Set = PieceTable<Pretoken>::Set;
   static constexpr std::size_t kBatch = 512;
-  static constexpr std::size_t kTokens = PretokenCache::kMaxTokens;
+  static constexpr std::size_t kTokens = Pretoken::kMaxTokens;
 
   /// What is encoded by itself.
   struct Part {
-    Key key;                  // of a short one; else key.low is its length
-    PretokenCache::Set* set;  // where it would be; null for a long one
+    PieceKey key;  // of a short one; else key.low is its length
+    Set* set;      // where it would be; null for a long one
     const char* at;
   };
 
   void add_piece(const char* piece, const char* end, std::vector<std::int32_t>& ids) {
     auto length = static_cast<std::size_t>(end - piece);
-    if (length <= PretokenCache::kMaxBytes) [[likely]] {
-      Key key = PretokenCache::make_key(piece, length, text_end_ - piece >= 16);
+    if (length <= PieceKey::kMaxBytes) [[likely]] {
+      PieceKey key = PieceKey::of(piece, length, text_end_ - piece >= 16);
       if (key.is_ascii()) [[likely]]
         return add_part(key, &cache_.set_of(key), piece, ids);
     }
@@ -65,13 +65,13 @@ class BpeEncoder : public Encoder {
 
   void add_part(const char* at, const char* end, std::vector<std::int32_t>& ids) {
     auto length = static_cast<std::size_t>(end - at);
-    if (length > PretokenCache::kMaxBytes) return add_part({length, 0}, nullptr, at, ids);
-    Key key = PretokenCache::make_key(at, length, text_end_ - at >= 16);
+    if (length > PieceKey::kMaxBytes) return add_part({length, 0}, nullptr, at, ids);
+    PieceKey key = PieceKey::of(at, length, text_end_ - at >= 16);
     add_part(key, &cache_.set_of(key), at, ids);
   }
 
   /// Parts are looked up some time after they are found, so that the table's lines are on their way by then.
-  void add_part(Key key, PretokenCache::Set* set, const char* at, std::vector<std::int32_t>& ids) {
+  void add_part(PieceKey key, Set* set, const char* at, std::vector<std::int32_t>& ids) {
     __builtin_prefetch(set);
     parts_[count_++] = {key, set, at};
     if (count_ == kBatch) append_parts(ids);
@@ -83,7 +83,7 @@ class BpeEncoder : public Encoder {
     std::int32_t* out = ids.data() + used_;
     for (std::size_t i = 0; i < count_; ++i) {
       const Part& part = parts_[i];
-      const PretokenCache::Entry* entry = part.set == nullptr ? nullptr : part.set->find(part.key);
+      const Pretoken* entry = part.set == nullptr ? nullptr : part.set->find(part.key);
       if (entry != nullptr) [[likely]] {
         std::memcpy(out, entry->tokens, sizeof entry->tokens);  // all of them: cheaper than a loop
         out += entry->count();
@@ -107,13 +107,13 @@ class BpeEncoder : public Encoder {
     if (part.set == nullptr) {
       long_pieces_.put(piece, tokens_);
     } else if (tokens_.size() <= kTokens) {
-      part.set->put(part.key, tokens_);
+      part.set->push(part.key).set(tokens_);
     }
   }
 
   const BpeModel& model_;
   std::unique_ptr<Splitter> splitter_;  // null: GPT-2's pattern
-  PretokenCache cache_;
+  PieceTable<Pretoken> cache_;
   LongPieceCache long_pieces_;
   BpeModel::Scratch scratch_;
   std::vector<std::int32_t> tokens_;

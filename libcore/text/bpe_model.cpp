@@ -67,8 +67,11 @@ void BpeModel::set_joins(std::span<const Join> joins) {
   std::vector<Edges> edges(tokens);  // known for the tokens that merges can make of bytes
   for (std::size_t byte = 0; byte < 256; ++byte)
     edges[byte_tokens_[byte]] = {static_cast<char>(byte), static_cast<char>(byte), true};
-  // A merge may come before those that make its tokens: again, until nothing is new.
-  for (bool is_new = true; is_new;) {
+  // A merge may come before those that make its tokens: again, until nothing is new. One round is what trained files
+  // take; in a file made to take thousands, everything may meet.
+  constexpr int kMostRounds = 20;
+  bool is_new = true;
+  for (int round = 0; is_new && round < kMostRounds; ++round) {
     is_new = false;
     for (const Join& join : joins) {
       const Edges &left = edges[join.left], &right = edges[join.right];
@@ -78,6 +81,7 @@ void BpeModel::set_joins(std::span<const Join> joins) {
       edges[join.joined] = {left.first, right.last, true};
     }
   }
+  if (is_new) meetings_.set();
   for (const Join& join : joins) pairs_.set(join.left, join.right, join.rank, join.joined);
   byte_pairs_.reserve(1 << 16);
   for (std::uint32_t left : byte_tokens_) {

@@ -1,8 +1,8 @@
 // Pieces of text seen before and their tokens: words repeat, so few pieces ever reach the merge loop.
 //
-// Two tables of fixed size, one of each per thread. PretokenCache is for pieces of up to 15 bytes that give up to 4
-// tokens (in English all but about one in a hundred): a set is one cache line with two entries, and a new piece pushes
-// out the older one. LongPieceCache is for what is longer: runs of blanks, rulers, long names.
+// Two tables of fixed size, one of each per thread. PieceTable is for pieces of up to 15 bytes: what is kept of one is
+// the encoder's own, and a new piece pushes out the older of the two in its set. A Pretoken has up to 4 tokens (in
+// English all but about one in a hundred). LongPieceCache is for what is longer: runs of blanks, rulers, long names.
 #pragma once
 
 #include <array>
@@ -17,47 +17,14 @@
 
 namespace mtl {
 
-class PretokenCache {
- public:
+/// A short piece itself: its bytes, zeros, and its length in the last byte. No two pieces share a key.
+struct PieceKey {
   static constexpr std::size_t kMaxBytes = 15;
-  static constexpr std::size_t kMaxTokens = 4;
-
-  /// A piece itself: its bytes, zeros, and its length in the last byte. No two pieces share a key.
-  struct Key {
-    std::uint64_t low = 0, high = 0;
-    bool operator==(const Key&) const = default;
-    std::size_t length() const { return high >> 56; }
-    bool is_ascii() const { return ((low | (high & ~std::uint64_t{0} >> 8)) & 0x8080808080808080) == 0; }
-  };
-  struct Entry {
-    Key key;
-    std::int32_t tokens[kMaxTokens];  // -1 behind the last one
-
-    std::size_t count() const {
-      return 1u + (tokens[1] >= 0 ? 1u : 0u) + (tokens[2] >= 0 ? 1u : 0u) + (tokens[3] >= 0 ? 1u : 0u);
-    }
-  };
-  struct alignas(64) Set {
-    Entry entries[2];  // the newer one first
-
-    /// Which of the two it may be is no branch: the processor could only guess.
-    const Entry* find(const Key& key) const {
-      const Entry& entry = entries[entries[0].key == key ? 0 : 1];
-      return entry.key == key ? &entry : nullptr;
-    }
-    void put(const Key& key, std::span<const std::int32_t> tokens) {
-      entries[1] = entries[0];
-      entries[0].key = key;
-      for (std::size_t i = 0; i < kMaxTokens; ++i) entries[0].tokens[i] = i < tokens.size() ? tokens[i] : -1;
-    }
-  };
-
-  /// 2^bits sets.
-  explicit PretokenCache(int bits) : shift_(64 - bits), sets_(std::size_t{1} << bits) {}
+  std::uint64_t low = 0, high = 0;
 
   /// `length` is 1 to kMaxBytes; `readable` says that 16 bytes may be read at `piece`.
-  static Key make_key(const char* piece, std::size_t length, bool readable) {
-    Key key;
+  static PieceKey of(const char* piece, std::size_t length, bool readable) {
+    PieceKey key;
     if (readable) [[likely]] {
       std::memcpy(&key, piece, 16);
       key.low &= kLowMasks[length];
@@ -68,12 +35,9 @@ class PretokenCache {
     key.high |= std::uint64_t{length} << 56;
     return key;
   }
-
-  Set& set_of(const Key& key) {
-    std::uint64_t mixed = key.low ^ key.high * 0xC2B2AE3D27D4EB4Fu;
-    mixed ^= mixed >> 32;
-    return sets_[static_cast<std::size_t>(mixed * 0x9E3779B97F4A7C15u >> shift_)];
-  }
+  bool operator==(const PieceKey&) const = default;
+  std::size_t length() const { return high >> 56; }
+  bool is_ascii() const { return ((low | (high & ~std::uint64_t{0} >> 8)) & 0x8080808080808080) == 0; }
 
  private:
   /// The bytes of a key's half that a piece of this length fills.
@@ -87,8 +51,54 @@ class PretokenCache {
     for (std::size_t n = 8; n <= kMaxBytes; ++n) masks[n] = (std::uint64_t{1} << 8 * (n - 8)) - 1;
     return masks;
   }();
+};
+
+/// Entries, which begin with `PieceKey key`, in sets of two.
+template <class Entry>
+class PieceTable {
+ public:
+  struct alignas(64) Set {
+    Entry entries[2];  // the newer one first
+
+    /// Which of the two it may be is no branch: the processor could only guess.
+    const Entry* find(const PieceKey& key) const {
+      const Entry& entry = entries[entries[0].key == key ? 0 : 1];
+      return entry.key == key ? &entry : nullptr;
+    }
+    /// A new entry; the older of the two is forgotten.
+    Entry& push(const PieceKey& key) {
+      entries[1] = entries[0];
+      entries[0].key = key;
+      return entries[0];
+    }
+  };
+
+  /// 2^bits sets.
+  explicit PieceTable(int bits) : shift_(64 - bits), sets_(std::size_t{1} << bits) {}
+
+  Set& set_of(const PieceKey& key) {
+    std::uint64_t mixed = key.low ^ key.high * 0xC2B2AE3D27D4EB4Fu;
+    mixed ^= mixed >> 32;
+    return sets_[static_cast<std::size_t>(mixed * 0x9E3779B97F4A7C15u >> shift_)];
+  }
+
+ private:
   int shift_;
   std::vector<Set> sets_;
+};
+
+/// A piece of up to kMaxTokens tokens; two fill a cache line.
+struct Pretoken {
+  static constexpr std::size_t kMaxTokens = 4;
+  PieceKey key;
+  std::int32_t tokens[kMaxTokens];  // -1 behind the last one
+
+  std::size_t count() const {
+    return 1u + (tokens[1] >= 0 ? 1u : 0u) + (tokens[2] >= 0 ? 1u : 0u) + (tokens[3] >= 0 ? 1u : 0u);
+  }
+  void set(std::span<const std::int32_t> known) {
+    for (std::size_t i = 0; i < kMaxTokens; ++i) tokens[i] = i < known.size() ? known[i] : -1;
+  }
 };
 
 class LongPieceCache {

@@ -11,45 +11,13 @@ namespace {
 
 using Kind = SentencePiece::Kind;
 
-/// Words seen before: up to 15 bytes, up to 10 known pieces, and the margin within which these are right. An entry is a
-/// cache line; of the two in a set a new word pushes out the older.
-class WordCache {
- public:
-  static constexpr std::size_t kMaxBytes = PretokenCache::kMaxBytes;
+/// A word seen before, of up to kMaxPieces known pieces, and the margin within which these are right. A cache line.
+struct KnownWord {
   static constexpr std::size_t kMaxPieces = 10;
-  using Key = PretokenCache::Key;
-
-  struct alignas(64) Entry {
-    Key key;
-    std::uint32_t count = 0;
-    float margin = 0;
-    std::int32_t pieces[kMaxPieces] = {};
-  };
-  struct Set {
-    Entry newer, older;
-  };
-
-  explicit WordCache(int bits) : shift_(64 - bits), sets_(std::size_t{1} << bits) {}
-
-  Set& set_of(const Key& key) {
-    std::uint64_t hash = (key.low * 0x9E3779B97F4A7C15u) ^ (key.high * 0xC2B2AE3D27D4EB4Fu);
-    hash ^= hash >> 32;
-    return sets_[static_cast<std::size_t>(hash * 0xD6E8FEB86659FD93u >> shift_)];
-  }
-  static const Entry* find(const Set& set, const Key& key) {
-    if (set.newer.key == key) [[likely]]
-      return &set.newer;
-    return set.older.key == key ? &set.older : nullptr;
-  }
-  static void put(Set& set, const Key& key, std::span<const std::int32_t> pieces, float margin) {
-    set.older = set.newer;
-    set.newer = {key, static_cast<std::uint32_t>(pieces.size()), margin};
-    std::copy(pieces.begin(), pieces.end(), set.newer.pieces);
-  }
-
- private:
-  int shift_;
-  std::vector<Set> sets_;
+  PieceKey key;
+  std::uint32_t count = 0;
+  float margin = 0;
+  std::int32_t pieces[kMaxPieces] = {};
 };
 
 /// What the encoder asks of a model: its scratch, the sum that a text's words pass on, and what a word's memory is
@@ -98,10 +66,10 @@ class WordEncoder : public Encoder {
  private:
   bool append_known(std::string_view word, std::vector<std::int32_t>& ids) {
     set_ = nullptr;
-    if (word.size() > WordCache::kMaxBytes) return false;
-    key_ = PretokenCache::make_key(word.data(), word.size(), true);
+    if (word.size() > PieceKey::kMaxBytes) return false;
+    key_ = PieceKey::of(word.data(), word.size(), true);
     set_ = &cache_.set_of(key_);
-    const WordCache::Entry* entry = WordCache::find(*set_, key_);
+    const KnownWord* entry = set_->find(key_);
     if (entry == nullptr || !words_.is_safe(entry->margin)) return false;
     for (std::size_t i = 0; i < entry->count; ++i) {
       words_.pass(entry->pieces[i]);
@@ -119,16 +87,20 @@ class WordEncoder : public Encoder {
       return;
     }
     ids.insert(ids.end(), pieces_.begin(), pieces_.end());
-    if (set_ == nullptr || pieces_.size() > WordCache::kMaxPieces) return;
+    if (set_ == nullptr || pieces_.size() > KnownWord::kMaxPieces) return;
     float margin = words_.margin(word);
-    if (words_.is_safe(margin)) WordCache::put(*set_, key_, pieces_, margin);
+    if (!words_.is_safe(margin)) return;
+    KnownWord& known = set_->push(key_);
+    known.count = static_cast<std::uint32_t>(pieces_.size());
+    known.margin = margin;
+    std::copy(pieces_.begin(), pieces_.end(), known.pieces);
   }
 
   const SentencePieceCutter& cutter_;
   Words words_;
-  WordCache cache_;
-  WordCache::Key key_;
-  WordCache::Set* set_ = nullptr;  // where the word at hand would be; null for a long one
+  PieceTable<KnownWord> cache_;
+  PieceKey key_;
+  PieceTable<KnownWord>::Set* set_ = nullptr;  // where the word at hand would be; null for a long one
   SentencePieceNormalizer::Result normalized_;
   std::vector<std::int32_t> pieces_;
 };
