@@ -15,7 +15,8 @@ void add_flags(Flags& flags, EvalOptions& options) {
   flags.section("Data, one of two");
   flags.add("--data-path", &options.data_path, "PREFIX",
             "token files PREFIX.bin and PREFIX.idx: all their tokens, as one stream");
-  flags.add("--input", &options.inputs, "FILE...", "text or JSON lines, plain or compressed; `-` is standard input");
+  flags.add("--input", &options.inputs, "FILE...", "text or JSON lines, plain or compressed; `-` is standard input")
+      .append();
   flags
       .add("--format", &options.format, "NAME",
            "how a file is read; text: it is one document; guess: by its name or first line")
@@ -45,7 +46,6 @@ void check(Flags& flags, const EvalOptions& options) {
     flags.problem(cat("--seq-length ", *options.seq_length), "must be at least 1");
   if (options.batch_size.value_or(1) < 1)
     flags.problem(cat("--batch-size ", *options.batch_size), "must be at least 1");
-  if (options.threads < 0) flags.problem(cat("--threads ", options.threads), "must not be negative");
 }
 
 }  // namespace

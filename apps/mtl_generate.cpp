@@ -45,7 +45,6 @@ void check(Flags& flags, const GenerateOptions& options) {
   at_least("--top-k", options.sampling.top_k, 0);
   at_least("--num-samples", options.num_samples, 1);
   at_least("--batch-size", options.batch_size, 1);
-  at_least("--threads", options.threads, 0);
   if (options.seed < 0 || options.seed > UINT32_MAX)
     flags.problem(cat("--seed ", options.seed), cat("must be from 0 to ", UINT32_MAX));
   if (!(options.sampling.temperature > 0) || !(options.sampling.temperature < 1e9)) {

@@ -18,6 +18,7 @@ void add_flags(Flags& flags, PreprocessOptions& options) {
       .add("--input", &options.inputs, "FILE...",
            "files of JSON lines, plain or compressed with gzip, xz or zstd; `-` is standard input; patterns may be "
            "quoted")
+      .append()
       .required();
   flags.add("--json-keys", &options.json_keys, "KEY...", "keys whose texts are tokenised, each into files of its own");
   flags.add("--skip-bad", &options.skip_bad, "N",
@@ -42,8 +43,7 @@ void add_flags(Flags& flags, PreprocessOptions& options) {
       "--parse-special-tokens", options.tokenizer.parse_special_tokens,
       "special strings in a text, such as <|endoftext|>, become their tokens, as in Megatron-LM since 2026");
   flags.section("Running");
-  flags.add("--workers", &options.workers, "N", "threads; 0 means every core this process may run on")
-      .alias("--threads");
+  add_threads_flag(flags, options.workers, "--workers").alias("--threads");
   flags.add("--log-interval", &options.log_interval, "N",
             "documents between progress lines; when absent, a line every ten seconds");
   flags.add_switch("--json", options.json, "print a summary as JSON on standard output");
@@ -60,7 +60,6 @@ void check(Flags& flags, const PreprocessOptions& options) {
   auto at_least = [&](const char* flag, std::int64_t value, std::int64_t least) {
     if (value < least) flags.problem(cat(flag, " ", value), cat("must be at least ", least));
   };
-  at_least("--workers", options.workers, 0);
   at_least("--log-interval", options.log_interval.value_or(1), 1);
   at_least("--partitions", options.partitions, 1);
   at_least("--skip-bad", options.skip_bad, 0);

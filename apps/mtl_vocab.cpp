@@ -14,6 +14,7 @@ void add_flags(Flags& flags, VocabOptions& options) {
   flags
       .add("--input", &options.inputs, "FILE...",
            "text, or JSON lines (*.jsonl, *.json), plain or compressed with gzip, xz or zstd; `-` is standard input")
+      .append()
       .required();
   flags.add("--format", &options.format, "FORMAT", "what the files hold: auto (by name), jsonl, text")
       .one_of({"auto", "jsonl", "text"});
@@ -49,7 +50,6 @@ void check(Flags& flags, const VocabOptions& options) {
   if (options.min_frequency < 0) flags.problem(cat("--min-frequency ", options.min_frequency), "must not be negative");
   if (options.max_words < 1 || options.max_words > 1'000'000'000)
     flags.problem(cat("--max-words ", options.max_words), "must be from 1 to 1,000,000,000");
-  if (options.threads < 0) flags.problem(cat("--threads ", options.threads), "must not be negative");
   if (std::count(options.inputs.begin(), options.inputs.end(), "-") > 1)
     flags.problem("--input -", "standard input can be read once");
   const auto& special = options.special_tokens;

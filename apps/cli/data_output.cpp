@@ -43,9 +43,6 @@ void add_data_output_flags(Flags& flags, DataOutputOptions& options) {
   flags.add_switch("--json", options.json, "print what was made as JSON on standard output, schema mtl-data-made/1");
   flags.section("Running");
   add_threads_flag(flags, options.threads);
-  flags.check([&] {
-    if (options.threads < 0) flags.problem(cat("--threads ", options.threads), "must not be negative");
-  });
 }
 
 std::vector<std::string> command_words(int argc, const char* const* argv) {

@@ -29,7 +29,6 @@ void add_inspection_flags(Flags& flags, DataInspection& options, const std::stri
   flags.check([&] {
     check_prefixes(flags, options.prefixes);
     check_optional_tokenizer(flags, options.tokenizer);
-    if (options.threads < 0) flags.problem(cat("--threads ", options.threads), "must not be negative");
   });
 }
 

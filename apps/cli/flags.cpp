@@ -130,8 +130,14 @@ void Flags::positional(std::string value_name, std::vector<std::string>& target,
 void Flags::refuse(std::string name, int takes, std::string reason) {
   others_[name] = {takes, std::move(reason), true};
 }
+void Flags::refuse_family(std::string beginning, std::string reason) {
+  families_.emplace_back(std::move(beginning), std::move(reason));
+}
 void Flags::acknowledge(std::string name, int takes, std::string reason) {
   others_[name] = {takes, std::move(reason), false};
+}
+void Flags::notice(std::string text) {
+  if (std::count(notices_.begin(), notices_.end(), text) == 0) notices_.push_back(std::move(text));
 }
 void Flags::problem(std::string where, std::string what) { problems_.push_back({std::move(where), std::move(what)}); }
 
@@ -147,11 +153,20 @@ Flags::Flag* Flags::find(const std::string& name) { return const_cast<Flag*>(std
 bool Flags::was_given(const std::string& name) const {
   const Flag* flag = find(name);
   require(flag != nullptr, "no such flag: ", name);
-  return flag->origin != "default";
+  return flag->is_given;
 }
 
 void Flags::set(Flag& flag, const std::vector<std::string>& words, const std::string& origin) {
+  const std::string before = flag.value();
+  const std::size_t problems = problems_.size();
+  const bool adds = flag.adds_up && flag.is_given && (flag.origin == kCommandLine) == (origin == kCommandLine);
+  convert(flag, words, origin, adds);
   flag.origin = origin;
+  flag.is_given |= origin == kCommandLine || flag.value() != before || problems_.size() > problems;
+}
+
+/// `adds`: the words go behind those that a list has.
+void Flags::convert(Flag& flag, const std::vector<std::string>& words, const std::string& origin, bool adds) {
   const std::string& word = words.empty() ? flag.name : words.front();
   auto wrong = [&](const char* kind) { problem(flag.name + " " + word, cat("is not ", kind, place(origin))); };
   for (const std::string& choice : words) {
@@ -186,12 +201,18 @@ void Flags::set(Flag& flag, const std::vector<std::string>& words, const std::st
                  [&](std::optional<double>* held) { real(held); },
                  [&](std::string* held) { *held = word; },
                  [&](std::optional<std::string>* held) { *held = word; },
-                 [&](std::vector<std::string>* held) { *held = words; },
+                 [&](std::vector<std::string>* held) {
+                   if (!adds) held->clear();
+                   held->insert(held->end(), words.begin(), words.end());
+                 },
              },
              flag.target);
 }
 
 void Flags::report_unknown(const std::string& name, const std::string& origin) {
+  for (const auto& [beginning, reason] : families_) {
+    if (starts_with(name, beginning)) return problem(name, reason + place(origin));
+  }
   std::vector<std::string> known;
   for (const auto& flag : flags_) {
     known.push_back(flag->name);
@@ -246,8 +267,7 @@ void Flags::apply_other(const std::string& name, const std::vector<std::string>&
     problem(values.empty() ? name : name + " " + values[0], other.reason + place(origin));
     return;
   }
-  std::string notice = cat(name, ": ", other.reason);
-  if (std::count(notices_.begin(), notices_.end(), notice) == 0) notices_.push_back(notice);
+  notice(cat(name, ": ", other.reason));
 }
 
 void Flags::parse_words(const std::vector<std::string>& words, const std::string& origin) {

@@ -1,10 +1,10 @@
 // The flags of a tool: declared once, bound to an options struct, which also holds the defaults.
 //
 // Values come from, in rising order: the default, --config FILE, the command line; --dump-config prints each with its
-// origin, in the format that --config reads. As with argparse a repeated flag counts once, the last time;
-// `--flag=value` and `--flag value` are the same; `--` ends the flags. Abbreviations are refused. parse() collects
-// every problem before it throws: unknown flags (with the nearest known one), values that do not convert, flags that
-// this version refuses, and what check() functions add.
+// origin, in the format that --config reads. As with argparse a repeated flag counts once, the last time (but files of
+// input add up); `--flag=value` and `--flag value` are the same; `--` ends the flags. Abbreviations are refused.
+// parse() collects every problem before it throws: unknown flags (with the nearest known one), values that do not
+// convert, flags that this version refuses, and what check() functions add.
 //
 //   Flags flags("mtl-eval", "loss and perplexity of a model on a text or on token files");
 //   flags.section("Model");
@@ -57,6 +57,8 @@ class Flags {
     bool is_required = false;
     bool turns_off = false;  // a switch that sets its target to false
     bool is_hidden = false;  // not in --help: another spelling kept for old scripts
+    bool adds_up = false;    // a list to which every further use of the flag appends
+    bool is_given = false;   // on the command line, or with another value than the default in a configuration file
     std::string origin = "default";
 
     Flag& alias(std::string other) {
@@ -73,6 +75,10 @@ class Flags {
     }
     Flag& hidden() {
       is_hidden = true;
+      return *this;
+    }
+    Flag& append() {
+      adds_up = true;
       return *this;
     }
     /// The value now, as text: "768", "true", "a b c"; empty when an optional holds nothing.
@@ -94,17 +100,22 @@ class Flags {
   /// A flag of other tools that this version does not support: giving it is an error that says why. `takes` counts
   /// the words that follow it (-1: all up to the next flag).
   void refuse(std::string name, int takes, std::string reason);
+  /// The same of every flag whose name begins so and that nothing else names.
+  void refuse_family(std::string beginning, std::string reason);
   /// A flag of other tools that has no meaning left: named once on stderr, then ignored.
   void acknowledge(std::string name, int takes, std::string reason);
 
   /// Adds a problem that parse() will report together with its own; call it from a check() function.
   void problem(std::string where, std::string what);
+  /// Adds a message that is said once, before the run: a flag that has no meaning here.
+  void notice(std::string text);
   std::size_t problem_count() const { return problems_.size(); }
   /// Runs after all values are set, before parse() throws, also when there are problems already (a flag whose value
   /// did not convert has its default then). Relations between flags are checked here; --dump-config is not held to
   /// them.
   void check(std::function<void()> function) { checks_.push_back(std::move(function)); }
-  /// True when the value came from the command line or a configuration file.
+  /// True when the value came from the command line or a configuration file. A configuration that only repeats the
+  /// default, as --dump-config writes it, gives nothing.
   bool was_given(const std::string& name) const;
   /// --dump-config: checks that open files may spare themselves the work.
   bool wants_dump() const { return wants_dump_; }
@@ -119,7 +130,7 @@ class Flags {
   /// that holds blanks, quotes or a backslash, or is empty, is written as a JSON string.
   std::string dump_config() const;
   const std::string& program() const { return program_; }
-  /// Messages about acknowledged flags, for stderr.
+  /// Messages about flags without meaning, for stderr.
   const std::vector<std::string>& notices() const { return notices_; }
   bool quiet = false;
 
@@ -137,6 +148,7 @@ class Flags {
   Flag* find(const std::string& name);
   const Flag* find(const std::string& name) const;
   void set(Flag& flag, const std::vector<std::string>& words, const std::string& origin);
+  void convert(Flag& flag, const std::vector<std::string>& words, const std::string& origin, bool adds);
   std::size_t take_flag(const std::vector<std::string>& words, std::size_t at, const std::string& origin);
   void parse_words(const std::vector<std::string>& words, const std::string& origin);
   void apply_other(const std::string& name, const std::vector<std::string>& values, const std::string& origin);
@@ -148,6 +160,7 @@ class Flags {
   std::string program_, summary_, section_ = "Options", config_;
   std::vector<std::unique_ptr<Flag>> flags_;
   std::map<std::string, Other> others_;
+  std::vector<std::pair<std::string, std::string>> families_;  // how a name begins, why it is refused
   std::optional<Positional> positional_;
   std::vector<std::function<void()>> checks_;
   std::vector<UsageError::Problem> problems_;

@@ -1,5 +1,8 @@
 #include "cli/megatron_flags.h"
 
+#include "base/str.h"
+#include "cli/megatron_unsupported.h"
+
 namespace mtl {
 
 namespace {
@@ -103,7 +106,8 @@ std::vector<Group> refused_services() {
         "--log-straggler"}},
       {0,
        "is not supported in this version: these figures are always written; leave it out",
-       {"--no-log-loss-scale-to-tensorboard", "--no-log-learnig-rate-to-tensorboard"}},
+       {"--no-log-loss-scale-to-tensorboard", "--disable-log-loss-scale-to-tensorboard",
+        "--no-log-learnig-rate-to-tensorboard"}},
       {0,
        "is not supported in this version; perf(1) profiles mtl-train",
        {"--profile", "--use-pytorch-profiler", "--record-memory-history"}},
@@ -120,7 +124,8 @@ std::vector<Group> refused_services() {
       {1, "is not supported in this version; give --load PATH --finetune", {"--pretrained-checkpoint"}},
       {0,
        "is not supported in this version: the schedule comes from the flags",
-       {"--use-checkpoint-opt_param-scheduler", "--use-checkpoint-lr-scheduler", "--no-load-lr-state"}},
+       {"--use-checkpoint-opt_param-scheduler", "--use-checkpoint-opt-param-scheduler", "--use-checkpoint-lr-scheduler",
+        "--no-load-lr-state"}},
       {0, "is not supported in this version: without --load weights are initialized", {"--no-initialization"}},
       {0,
        "is not supported in this version: a step whose gradient is not finite is skipped and counted",
@@ -151,8 +156,9 @@ std::vector<Group> refused_spellings() {
       {1, "is --micro-batch-size now", {"--batch-size"}},
       {1, "is --tensor-model-parallel-size now", {"--model-parallel-size"}},
       {1, "is --lr-warmup-fraction now", {"--warmup"}},
-      {1, "is --seq-length here", {"--encoder-seq-length"}},
-      {1, "is --num-layers here", {"--encoder-num-layers"}},
+      {1, "is --seq-length here", {"--encoder-seq-length", "--decoder-seq-length"}},
+      {1, "is --num-layers here", {"--encoder-num-layers", "--decoder-num-layers"}},
+      {1, "is --legacy-tokenizer here", {"--tokenizer-sentencepiece-legacy"}},
       {1, "is --config here, one `name = value` a line", {"--yaml-cfg"}},
       {1,
        "is not supported in this version; count in iterations or samples",
@@ -170,7 +176,8 @@ std::vector<Group> acknowledged() {
        {"--data-impl", "--num-workers", "--transformer-impl", "--ckpt-format", "--dist-ckpt-format",
         "--data-cache-path", "--attention-backend", "--num-dataset-builder-threads", "--empty-unused-memory-level",
         "--manual-gc-interval", "--tensorboard-queue-size", "--logging-level", "--train-sync-interval",
-        "--cuda-graph-warmup-steps", "--cuda-graph-scope"}},
+        "--cuda-graph-impl", "--cuda-graph-warmup-steps", "--cuda-graph-scope",
+        "--scaled-upper-triang-masked-softmax-fusion", "--flash-attention-version", "--cross-entropy-fusion-impl"}},
       {0,
        nothing,
        {"--use-mcore-models",
@@ -203,33 +210,71 @@ std::vector<Group> acknowledged() {
         "--no-one-logger",
         "--trust-remote-code",
         "--barrier-with-L1-time",
+        "--disable-jit-fuser",
+        "--disable-clone-scatter-output-in-embedding",
+        "--no-clone-scatter-output-in-embedding",
+        "--disable-msc",
+        "--dataloader-fast-cache-load",
+        "--dataloader-defer-npy-index-mmap",
+        "--disable-manual-gc-eval",
+        "--exit-signal-handler-for-dataloader",
+        "--no-scaled-masked-softmax-fusion",
+        "--no-gradient-reduce-div-fusion",
+        "--tokenizer-hf-use-fast",
+        "--tokenizer-hf-no-use-fast",
+        "--use-gigatoken",
+        "--nvtx-ranges",
+        "--use-te-activation-func",
+        "--use-transformer-engine-op-fuser",
+        "--disable-symmetric-registration",
         "--no-barrier-with-level-1-timing"}},
       {1,
        own,
        {"--distributed-backend", "--DDP-impl", "--local_rank", "--local-rank", "--lazy-mpu-init", "--ddp-num-buckets",
-        "--nccl-communicator-config-path"}},
+        "--nccl-communicator-config-path", "--pipeline-model-parallel-comm-backend",
+        "--distributed-timeout-seconds-after-init"}},
       {0,
        own,
-       {"--no-async-tensor-model-parallel-allreduce", "--async-tensor-model-parallel-allreduce",
-        "--no-scatter-gather-tensors-in-pipeline", "--scatter-gather-tensors-in-pipeline",
-        "--no-contiguous-buffers-in-local-ddp", "--use-contiguous-buffers-in-local-ddp",
-        "--no-overlap-p2p-communication", "--overlap-p2p-communication", "--use-ring-exchange-p2p",
-        "--delay-grad-reduce", "--no-delay-grad-reduce", "--no-align-grad-reduce", "--no-align-param-gather",
-        "--no-pipeline-parallel", "--disable-gloo-process-groups", "--enable-gloo-process-groups"}},
+       {"--no-async-tensor-model-parallel-allreduce",
+        "--async-tensor-model-parallel-allreduce",
+        "--no-scatter-gather-tensors-in-pipeline",
+        "--scatter-gather-tensors-in-pipeline",
+        "--no-contiguous-buffers-in-local-ddp",
+        "--use-contiguous-buffers-in-local-ddp",
+        "--no-overlap-p2p-communication",
+        "--overlap-p2p-communication",
+        "--use-ring-exchange-p2p",
+        "--delay-grad-reduce",
+        "--no-delay-grad-reduce",
+        "--no-align-grad-reduce",
+        "--no-align-param-gather",
+        "--disable-gloo-process-groups",
+        "--enable-gloo-process-groups",
+        "--delay-param-gather",
+        "--disable-align-grad-reduce",
+        "--use-contiguous-buffers-in-ddp",
+        "--overlap-p2p-communication-warmup-flush",
+        "--use-nccl-ub",
+        "--ddp-pad-buckets-for-high-nccl-busbw",
+        "--init-model-with-meta-device"}},
       {0,
        done,
-       {"--log-throughput", "--exit-signal-handler", "--use-cpu-initialization", "--deterministic-mode",
+       {"--log-throughput", "--exit-signal-handler", "--exit-signal-handler-for-training",
+        "--disable-straggler-on-startup", "--use-cpu-initialization", "--deterministic-mode",
         "--log-timers-to-tensorboard", "--log-validation-ppl-to-tensorboard", "--log-batch-size-to-tensorboard",
         "--log-learning-rate-to-tensorboard", "--log-loss-scale-to-tensorboard", "--log-world-size-to-tensorboard"}},
       {1, "loading is strict without being asked", {"--dist-ckpt-strictness"}},
       {0,
        "all arithmetic is fp32 without being asked",
-       {"--attention-softmax-in-fp32", "--accumulate-allreduce-grads-in-fp32", "--fp32-residual-connection"}},
+       {"--attention-softmax-in-fp32", "--accumulate-allreduce-grads-in-fp32", "--fp32-residual-connection",
+        "--fp32-allreduce"}},
       {0, "matters in fp16 only", {"--apply-query-key-layer-scaling", "--no-query-key-layer-scaling"}},
       {0,
        "a checkpoint holds no random state: dropout follows from --seed and the sample's number",
        {"--no-load-rng", "--no-save-rng"}},
-      {0, "the schedule always comes from the flags", {"--override-opt_param-scheduler", "--override-lr-scheduler"}},
+      {0,
+       "the schedule always comes from the flags",
+       {"--override-opt_param-scheduler", "--override-opt-param-scheduler", "--override-lr-scheduler"}},
       {0, "the model that is loaded always brings its architecture and tokenizer", {"--use-checkpoint-args"}},
       {0, "a step whose gradient is not finite is skipped and counted", {"--no-check-for-nan-in-loss-and-grad"}},
       {1, "timers are not printed at level 0", {"--timing-log-option"}},
@@ -246,6 +291,8 @@ void add_single_valued(Flags& flags, FixedOptions& fixed) {
         flags.problem(cat(name, " ", target), cat("is not supported in this version, ", why, "; only ", wanted, " is"));
     });
   };
+  for (const char* name : {"--main-grads-dtype", "--main-params-dtype", "--exp-avg-dtype", "--exp-avg-sq-dtype"})
+    only(name, fixed.state_dtype, "whose gradients, weights and moments are fp32");
   only("--optimizer", fixed.optimizer, "which trains with AdamW");
   only("--normalization", fixed.normalization, "whose model is GPT-2's");
   only("--position-embedding-type", fixed.position_embedding_type, "whose model is GPT-2's");
@@ -255,6 +302,22 @@ void add_single_valued(Flags& flags, FixedOptions& fixed) {
   only("--ds-sequence-parallel-size", fixed.ds_sequence_parallel, "which does not split sequences");
 }
 
+/// What chooses nothing on a single stage or shard is no mistake, since scripts keep it, but it is said.
+void notice_idle_parallelism(Flags& flags, const ParallelOptions& parallel, bool no_pipeline_parallel) {
+  if (parallel.sequence_parallel && parallel.tensor == 1)
+    flags.notice("--sequence-parallel: does nothing without --tensor-model-parallel-size");
+  if (parallel.pipeline > 1) {
+    if (no_pipeline_parallel)
+      flags.problem("--no-pipeline-parallel", cat("contradicts --pipeline-model-parallel-size ", parallel.pipeline));
+    return;
+  }
+  if (no_pipeline_parallel) flags.notice("--no-pipeline-parallel: there is none without being asked");
+  if (parallel.schedule != ParallelOptions().schedule)
+    flags.notice(cat("--pipeline-schedule ", parallel.schedule, ": does nothing on one stage"));
+  if (parallel.account_for_embedding || parallel.account_for_loss)
+    flags.notice("--account-for-embedding-in-pipeline-split and its like: do nothing on one stage");
+}
+
 /// Flags whose meaning depends on another.
 void add_related(Flags& flags, TrainOptions& options) {
   FixedOptions& fixed = options.fixed;
@@ -262,9 +325,11 @@ void add_related(Flags& flags, TrainOptions& options) {
   flags.add_switch("--openai-gelu", fixed.openai_gelu, "").hidden();
   flags.add("--tensorboard-log-interval", &fixed.tensorboard_log_interval, "N", "").hidden();
   flags.add("--zero-stage", &fixed.zero_stage, "N", "").hidden();
+  flags.add_switch("--no-pipeline-parallel", fixed.no_pipeline_parallel, "").hidden();
   flags.check([&flags, &options] {
     const FixedOptions& given = options.fixed;
     if (given.zero_stage == 1) options.parallel.distributed_optimizer = true;  // DeepSpeed's name for it
+    notice_idle_parallelism(flags, options.parallel, given.no_pipeline_parallel);
     if (given.zero_stage < 0 || given.zero_stage > 1) {
       flags.problem(cat("--zero-stage ", given.zero_stage),
                     "is not supported in this version; 0 shares out nothing, 1 the optimizer's state");
@@ -291,6 +356,11 @@ void add_megatron_flags(Flags& flags, TrainOptions& options) {
     for (const Group& group : groups) {
       for (const char* name : group.names) flags.refuse(name, group.takes, group.reason);
     }
+  }
+  for (const std::string& name : split(kUnsupportedNames, ' '))
+    flags.refuse(name, -1, "is not supported in this version");
+  for (const FlagFamily& family : unsupported_families()) {
+    for (const char* beginning : family.beginnings) flags.refuse_family(beginning, family.reason);
   }
   for (const Group& group : acknowledged()) {
     for (const char* name : group.names) flags.acknowledge(name, group.takes, group.reason);

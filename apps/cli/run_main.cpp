@@ -33,9 +33,9 @@ void answer(const Flags& flags, Flags::Request request) {
   if (request == Flags::Request::dump_config) print_out(flags.dump_config());
 }
 
-int finish(Exit code) {
+int finish(const std::string& program, Exit code) {
   if (std::fflush(stdout) != 0 && errno != EPIPE) {
-    std::fprintf(stderr, "cannot write to standard output: %s\n", std::strerror(errno));
+    std::fprintf(stderr, "%s: cannot write to standard output: %s\n", program.c_str(), std::strerror(errno));
     return static_cast<int>(Exit::io);
   }
   return static_cast<int>(code);
@@ -59,7 +59,7 @@ int run_main(Flags& flags, int argc, const char* const* argv, const std::functio
       frame.report(message, code);
     else
       std::fprintf(stderr, "%s: %s\n", flags.program().c_str(), message.c_str());
-    finish(code);
+    finish(flags.program(), code);
     return static_cast<int>(code);
   };
   try {
@@ -67,10 +67,10 @@ int run_main(Flags& flags, int argc, const char* const* argv, const std::functio
     if (request == Flags::Request::run) {
       console.quiet = flags.quiet || !frame.speaks;
       for (const std::string& notice : flags.notices()) console.info(notice);
-      return finish(run(console));
+      return finish(flags.program(), run(console));
     }
     if (frame.speaks) answer(flags, request);
-    return finish(Exit::ok);
+    return finish(flags.program(), Exit::ok);
   } catch (const Error& error) {
     return report(error.what(), error.code());
   } catch (const std::bad_alloc&) {
@@ -84,8 +84,13 @@ void print_out(std::string_view text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) fail_errno("standard output", "write");
 }
 
-void add_threads_flag(Flags& flags, std::int64_t& threads) {
-  flags.add("--threads", &threads, "N", "threads to use; 0 means every core this process may run on");
+Flags::Flag& add_threads_flag(Flags& flags, std::int64_t& threads, const char* name) {
+  static constexpr std::int64_t kMostThreads = 1024;
+  flags.check([&flags, &threads, name] {
+    if (threads < 0 || threads > kMostThreads)
+      flags.problem(cat(name, " ", threads), cat("must be from 0 to ", kMostThreads));
+  });
+  return flags.add(name, &threads, "N", "threads to use; 0 means every core this process may run on");
 }
 
 int resolve_threads(std::int64_t threads, int local_ranks) {

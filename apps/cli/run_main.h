@@ -25,8 +25,8 @@ int run_main(Flags& flags, int argc, const char* const* argv, const std::functio
 /// Writes to stdout, which is data; throws Error(io) when that fails.
 void print_out(std::string_view text);
 
-/// --threads N: adds the flag every tool has. 0 means all cores this process may use.
-void add_threads_flag(Flags& flags, std::int64_t& threads);
+/// --threads N, which every tool has that computes: 0 means all cores this process may use.
+Flags::Flag& add_threads_flag(Flags& flags, std::int64_t& threads, const char* name = "--threads");
 /// The number of threads to use. 0: all cores that this process may run on, shared out among the ranks of this host
 /// unless their launcher already gave each its own.
 int resolve_threads(std::int64_t threads, int local_ranks = 1);

@@ -28,6 +28,31 @@ void check_type(Flags& flags, const std::string& type) {
   }
 }
 
+/// Flags of other tokenizers are no mistake, since scripts hand all of them on, but they do nothing: that is said.
+void notice_idle_flags(Flags& flags, const TokenizerOptions& options, const std::string& type) {
+  const TokenizerOptions absent;
+  const bool is_gpt2 = type == "GPT2BPETokenizer", is_hf = type == "HuggingFaceTokenizer";
+  const bool is_tiktoken = type == "TikTokenizer", is_null = type == "NullTokenizer";
+  auto is_for = [&](const char* flag, bool is_given, bool is_meant, const char* owner) {
+    if (is_given && !is_meant) flags.notice(cat(flag, ": does nothing for ", type, "; it is for ", owner));
+  };
+  is_for("--vocab-file", !options.vocab_file.empty(), is_gpt2, "GPT2BPETokenizer");
+  is_for("--merge-file", !options.merge_file.empty(), is_gpt2, "GPT2BPETokenizer");
+  is_for("--tokenizer-model", !options.tokenizer_model.empty(), !is_gpt2 && !is_null,
+         "HuggingFaceTokenizer, TikTokenizer and SentencePiece types");
+  is_for("--tokenizer-hf-include-special-tokens", options.hf_special_tokens, is_hf, "HuggingFaceTokenizer");
+  is_for("--vocab-size", options.vocab_size.has_value(), is_tiktoken || is_null, "TikTokenizer and NullTokenizer");
+  is_for("--null-tokenizer-eod", options.null_tokenizer_eod.has_value(), is_null, "NullTokenizer");
+  const TiktokenOptions &tiktoken = options.tiktoken, &usual = absent.tiktoken;
+  is_for("--tiktoken-pattern", tiktoken.pattern != usual.pattern, is_tiktoken, "TikTokenizer");
+  is_for("--tiktoken-num-special-tokens", tiktoken.num_special_tokens != usual.num_special_tokens, is_tiktoken,
+         "TikTokenizer");
+  is_for("--tiktoken-special-tokens", tiktoken.special_tokens != usual.special_tokens, is_tiktoken, "TikTokenizer");
+  is_for("--parse-special-tokens", options.parse_special_tokens, is_gpt2 || is_tiktoken || is_sentencepiece_type(type),
+         is_hf ? "GPT2BPETokenizer and TikTokenizer; this one always finds its tokens in a text"
+               : "GPT2BPETokenizer and TikTokenizer");
+}
+
 }  // namespace
 
 void add_tokenizer_flags(Flags& flags, TokenizerOptions& options) {
@@ -46,13 +71,15 @@ void add_tokenizer_flags(Flags& flags, TokenizerOptions& options) {
       .hidden();
   flags.add("--vocab-size", &options.vocab_size, "N", "number of ids of NullTokenizer and TikTokenizer");
   flags.add("--null-tokenizer-eod", &options.null_tokenizer_eod, "ID",
-            "end-of-document id of NullTokenizer; vocabulary size - 1 when absent");
+            "end-of-document id of NullTokenizer; vocabulary size - 1 when absent")
+      .alias("--null-tokenizer-eod-id");
   flags.add("--tiktoken-pattern", &options.tiktoken.pattern, "NAME", "split pattern of TikTokenizer")
       .one_of({"v1", "v2"});
   flags.add("--tiktoken-num-special-tokens", &options.tiktoken.num_special_tokens, "N",
             "special tokens of TikTokenizer, which have the first ids; 0 for none");
   flags.add("--tiktoken-special-tokens", &options.tiktoken.special_tokens, "TOKEN...",
-            "the first of TikTokenizer's special tokens; the others are called <SPECIAL_i>");
+            "the first of TikTokenizer's special tokens; the others are called <SPECIAL_i>")
+      .alias("--tokenizer-special-tokens");
   flags.add_switch(
       "--legacy-tokenizer", options.legacy_tokenizer,
       "SentencePieceTokenizer with <CLS>, <EOD> and their like, Llama2Tokenizer with <s> before every text, "
@@ -64,6 +91,7 @@ void add_tokenizer_flags(Flags& flags, TokenizerOptions& options) {
 void check_tokenizer_flags(Flags& flags, const TokenizerOptions& options) {
   const std::string type = options.type.empty() ? "GPT2BPETokenizer" : options.type;
   check_type(flags, type);
+  notice_idle_flags(flags, options, type);
   auto needs = [&](const char* flag, bool is_there) {
     if (!is_there) flags.problem(flag, cat("is needed by ", type));
   };

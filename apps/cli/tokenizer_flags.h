@@ -11,7 +11,8 @@ namespace mtl {
 /// --legacy-tokenizer, --vocab-extra-ids.
 void add_tokenizer_flags(Flags& flags, TokenizerOptions& options);
 
-/// Adds a problem for everything that load_tokenizer would miss. Call it in a Flags::check function of a tool that
+/// Adds a problem for everything that load_tokenizer would miss, and a notice for every flag that is another
+/// tokenizer's. Call it in a Flags::check function of a tool that
 /// needs a tokenizer.
 void check_tokenizer_flags(Flags& flags, const TokenizerOptions& options);
 

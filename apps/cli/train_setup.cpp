@@ -31,19 +31,31 @@ class Findings {
       return false;
     }
   }
+  /// Everything that is wrong at once. When all of it is the files', the exit code is theirs.
   void finish() {
-    if (faults_.size() == 1 && flags_.problem_count() == 0) throw faults_.front().second;
-    for (const auto& [where, error] : faults_) {
-      // What the place says already, its flag or its path, is not said again.
-      std::string what = error.what();
-      for (const std::string& told : {where + ": ", where.substr(where.rfind(' ') + 1) + ": "}) {
-        if (what.starts_with(told)) what.erase(0, told.size());
+    if (faults_.empty()) return;
+    if (flags_.problem_count() == 0) {
+      if (faults_.size() == 1) throw faults_.front().second;
+      std::string all = cat(faults_.size(), " problems with the files");
+      Exit code = faults_.front().second.code();
+      for (const auto& [where, error] : faults_) {
+        all += cat("\n  ", where, "  ", what_of(where, error));
+        if (error.code() == Exit::bad_data) code = Exit::bad_data;
       }
-      problem(where, what);
+      throw Error(code, all);
     }
+    for (const auto& [where, error] : faults_) problem(where, what_of(where, error));
   }
 
  private:
+  /// What the place says already, its flag or its path, is not said again.
+  static std::string what_of(const std::string& where, const Error& error) {
+    std::string what = error.what();
+    for (const std::string& told : {where + ": ", where.substr(where.rfind(' ') + 1) + ": "}) {
+      if (what.starts_with(told)) what.erase(0, told.size());
+    }
+    return what;
+  }
   Flags& flags_;
   std::vector<std::pair<std::string, Error>> faults_;
 };
@@ -67,7 +79,7 @@ void check_share(const SplitSource& source, Split split, const std::string& give
   SplitRange range = range_of(source.share, files.sequences());
   if (range.begin < range.end) return;
   fail(Exit::bad_data, files.prefix(), ": --split ", given, " leaves none of its ", files.sequences(),
-       " documents for ", kSplitNames[static_cast<std::size_t>(split)],
+       " sequences for ", kSplitNames[static_cast<std::size_t>(split)],
        "; give more data or another --split (100,0,0 trains on all, without validation)");
 }
 
@@ -97,11 +109,12 @@ void check_data(const TrainOptions& options, Findings& findings) {
   std::map<std::string, std::shared_ptr<const IndexedDataset>> seen;  // by path: each fault is told once
   for (Split split : {Split::train, Split::valid, Split::test}) {
     const auto& source = sources[static_cast<std::size_t>(split)];
-    if (!source || (split != Split::train && options.batch.eval_iters == 0)) continue;
+    if (!source) continue;
+    const bool is_used = split == Split::train || options.batch.eval_iters != 0;
     for (const std::string& path : source->blend.prefixes) {
       auto [at, is_new] = seen.emplace(path, nullptr);
       if (is_new) at->second = check_files(source->flag, path, files, findings);
-      if (at->second == nullptr) continue;
+      if (at->second == nullptr || !is_used) continue;
       findings.attempt(cat(source->flag, " ", dataset_prefix(path)),
                        [&] { check_share(*source, split, options.data.paths.split, *at->second); });
     }
@@ -130,16 +143,6 @@ bool check_outputs(const TrainOptions& options, Findings& findings) {
   else if (!log.empty())
     check_folder("--log-jsonl", fs::absolute(log).parent_path().string(), findings);
   return check_folder("--save", options.checkpoint.save, findings);
-}
-
-/// As in Megatron-LM, the size of a vocabulary that has files is the files'; who says another hears so.
-void mention_vocab_size(const TokenizerOptions& named, const Tokenizer* tokenizer, Console& console) {
-  if (named.type == "NullTokenizer" || tokenizer == nullptr) return;
-  if (named.vocab_size && *named.vocab_size != tokenizer->vocab_size()) {
-    console.info(cat("--vocab-size ", *named.vocab_size, ": is for NullTokenizer; the tokenizer's files have ",
-                     tokenizer->vocab_size()));
-  }
-  if (named.null_tokenizer_eod) console.info("--null-tokenizer-eod: is for NullTokenizer");
 }
 
 /// Flags and the loaded model together make the configuration.
@@ -196,7 +199,6 @@ void prepare_training(const TrainOptions& options, Flags& flags, bool speaks, Tr
   usable = usable && findings.attempt("tokenizer", [&] {
     setup.tokenizer = choose_tokenizer(named, tokenizer_folder(setup.start));
   });
-  if (usable) mention_vocab_size(named, setup.tokenizer.get(), console);
   if (found) configure(options, setup, !usable, findings);
   findings.finish();
 }

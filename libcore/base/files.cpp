@@ -60,8 +60,8 @@ bool is_full(int code) { return code == ENOSPC || code == EDQUOT; }
   int code = errno;
   std::string action = cat("write after ", written, " bytes");
   if (is_full(code)) {
-    throw NoSpaceError(cat(path, ": cannot ", action, ": ", std::strerror(code),
-                           "; free some space on that disk and start again"));
+    throw NoSpaceError(
+        cat(path, ": cannot ", action, ": ", std::strerror(code), "; free some space on that disk and start again"));
   }
   errno = code;
   fail_errno(path, action);
@@ -113,22 +113,43 @@ void OutputFile::close() {
   if (descriptor >= 0 && ::close(descriptor) != 0) fail_errno(path_, "close");
 }
 
-std::string AtomicFile::temporary_name(const std::string& path) { return cat(path, ".tmp.", ::getpid()); }
+namespace {
 
-AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), out_(temporary_name(path_)) {}
+/// Where a symbolic link leads; any other path as it is.
+std::string follow_link(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_symlink(path, error)) return path;
+  fs::path target = fs::weakly_canonical(path, error);
+  return error ? path : target.string();
+}
+
+bool is_special(const std::string& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
+}
+
+}  // namespace
+
+std::string AtomicFile::temporary_name(const std::string& path) { return cat(follow_link(path), ".tmp.", ::getpid()); }
+
+AtomicFile::AtomicFile(std::string path)
+    : path_(follow_link(path)),
+      is_special_(mtl::is_special(path_)),
+      out_(is_special_ ? path_ : temporary_name(path_)) {}
 
 AtomicFile::~AtomicFile() {
-  if (!committed_ && !path_.empty()) ::unlink(out_.path().c_str());
+  if (!committed_ && !is_special_ && !path_.empty()) ::unlink(out_.path().c_str());
 }
 
 void AtomicFile::seal() {
-  out_.sync();
+  if (!is_special_) out_.sync();
   out_.close();
   sealed_ = true;
 }
 
 void AtomicFile::commit() {
   if (!sealed_) seal();
+  if (is_special_) return;
   rename_path(out_.path(), path_);
   committed_ = true;
   sync_directory(fs::path(path_).parent_path().string());

@@ -55,7 +55,8 @@ class OutputFile {
   Hasher hasher_;
 };
 
-/// A file that appears under its name only at commit(). Without it the temporary file is removed.
+/// A file that appears under its name only at commit(). Without it the temporary file is removed. A symbolic link stays
+/// one: what it points to is replaced. A device or a FIFO is never replaced: it is written to as it is.
 class AtomicFile {
  public:
   explicit AtomicFile(std::string path);
@@ -73,6 +74,7 @@ class AtomicFile {
 
  private:
   std::string path_;
+  bool is_special_;  // a device or a FIFO
   OutputFile out_;
   bool sealed_ = false, committed_ = false;
 };

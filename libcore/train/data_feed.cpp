@@ -30,6 +30,23 @@ void require_samples(const SplitSource& source, Split split, const BlendedDatase
        wanted, "; give them weights to read them more often, or ask for fewer samples");
 }
 
+/// Where a sample lies: "data set 1, document 17 + 3".
+std::string place_of(const BlendedDataset& dataset, std::int64_t index) {
+  const SampleSource source = dataset.describe(index);
+  return cat("data set ", source.dataset, ", document ", source.documents.front(), " + ", source.first_offset);
+}
+
+/// Some training samples and where they lie: {"0": "data set 0, document 5 + 0", ...}.
+Json probe_order(const BlendedDataset& dataset) {
+  const std::int64_t count = std::min<std::int64_t>(32, dataset.size());
+  Json probes = Json::object();
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t index = i * (dataset.size() - 1) / std::max<std::int64_t>(1, count - 1);
+    probes.set(cat(index), place_of(dataset, index));
+  }
+  return probes;
+}
+
 }  // namespace
 
 TrainingData::TrainingData(const TrainOptions& options, std::int64_t vocab_size, std::int32_t eod) {
@@ -54,6 +71,9 @@ void TrainingData::identify(const TrainOptions& options, const SplitSources& sou
   const DataOptions& data = options.data;
   order.set("--seed", options.seed).set("--seq-length", data.seq_length).set("--data-order", data.order);
   order.set("--dataloader-type", data.dataloader_type).set("--no-data-sharding", !data.data_sharding);
+  if (data.sampler_kind() == SamplerKind::cyclic && data.data_sharding) {  // shuffles each rank's share by itself
+    order.set("--micro-batch-size times data-parallel size", options.batch.micro_batch_size * options.parallel.data());
+  }
   if (!data.paths.is_per_split()) order.set("--split", data.paths.split);
   for (std::size_t i = 0; i < sources.size(); ++i) {
     if (!datasets_[i]) continue;
@@ -66,7 +86,19 @@ void TrainingData::identify(const TrainOptions& options, const SplitSources& sou
     }
     order.set(cat("weights of ", kSplitNames[i]), weights).set(cat("data sets of ", kSplitNames[i]), numbers);
   }
-  identity_ = Json::object({{"files", files}, {"order", order}});
+  identity_ = Json::object({{"files", files}, {"order", order}, {"probes", probe_order(*dataset(Split::train))}});
+}
+
+std::string TrainingData::moved_sample(const Json& saved) const {
+  const Json* probes = saved.find("probes");
+  if (probes == nullptr) return "";
+  const BlendedDataset& train = *dataset(Split::train);
+  for (const auto& [number, place] : probes->as_object()) {
+    const std::int64_t index = parse_int(number).value_or(-1);
+    if (index < 0 || index >= train.size() || place_of(train, index) == place.as_string()) continue;
+    return cat("sample ", number, " is ", place_of(train, index), ", it was ", place.as_string());
+  }
+  return "";
 }
 
 std::string TrainingData::identity_lines() const {

@@ -32,7 +32,10 @@ class TrainingData {
   }
   /// The files and their order, as checkpoints remember them: data/data_identity.h.
   const Json& identity() const { return identity_; }
-  /// The same, one file or flag a line.
+  /// A training sample that lies elsewhere than when `saved` was made, in words; empty when the order has not changed.
+  /// Megatron's order depends on how long the run is: a longer one can move every sample.
+  std::string moved_sample(const Json& saved) const;
+  /// The identity, one file or flag a line.
   std::string identity_lines() const;
 
  private:

@@ -125,7 +125,6 @@ void check_architecture(const TrainOptions& options, const Report& report) {
 
 void check_rest(const TrainOptions& options, const Report& report) {
   check_data_options(options.data, report);
-  if (options.threads < 0) report(cat("--threads ", options.threads), "must be at least 1, or 0 for every core");
   auto probability = [&](const char* flag, double p) {
     if (!(p >= 0 && p < 1)) report(cat(flag, " ", p), "must be at least 0 and below 1");
   };

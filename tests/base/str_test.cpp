@@ -31,6 +31,7 @@ TEST_CASE("parse_float takes what argparse's float takes") {
 TEST_CASE("nearest finds the flag that was meant") {
   std::vector<std::string> flags = {"--hidden-size", "--num-layers", "--lr"};
   CHECK(nearest("--hidden-sise", flags) == "--hidden-size");
+  CHECK(nearest("--sede", {"--speed", "--seed"}) == "--seed");  // two letters that changed places are one mistake
   CHECK(nearest("--completely-different", flags).empty());
 }
 

@@ -54,9 +54,23 @@ expect_text err 'there is no merged.idx nor merged.bin; did you mean merged_text
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --log-jsonl . --tensorboard-dir vocab.json --num-attention-heads 3
 expect_text err '^mtl-train: 3 problems'
 
-expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --json --keep-last 2 --vocab-size 5 --save-interval 1
+expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --json --keep-last 2 --save-interval 1
 for flag in --json --keep-last --save-interval; do said 1 "^  $flag +(is for|needs) "; done
-said 1 "^mtl-train: --vocab-size 5: is for NullTokenizer; the tokenizer's files have 50257$"
+expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --vocab-size 5 --tokenizer-model x
+said 1 "^mtl-train: --vocab-size: does nothing for GPT2BPETokenizer; it is for TikTokenizer and NullTokenizer$"
+said 1 "^mtl-train: --tokenizer-model: does nothing for GPT2BPETokenizer; "
+
+# Flags of Megatron's that ask for what is not done are known, and none is taken for a slip of the pen.
+expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --moe-router-dtype fp32 --softmax-type off-by-one \
+  --num-speculative-tokens 2 --fp8-quantizer-factory x --main-grads-dtype bf16 --decoder-seq-length 32
+expect_text err '^mtl-train: 6 problems'
+expect_text err '^  --moe-router-dtype +mixtures of experts are not supported'
+for what in '--softmax-type off-by-one' '--num-speculative-tokens 2' '--main-grads-dtype bf16'; do
+  said 1 "^  $what +is not supported in this version"
+done
+expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --sequence-parallel --no-pipeline-parallel --disable-jit-fuser \
+  --main-grads-dtype fp32
+for flag in --sequence-parallel --no-pipeline-parallel --disable-jit-fuser; do said 1 "^mtl-train: $flag: "; done
 
 # A single fault of a file has its own exit status; beside others it is listed with them.
 head -c 100 merged_text_document.idx >cut.idx && cp merged_text_document.bin cut.bin
@@ -64,8 +78,12 @@ expect_exit 65 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --data-path cut
 expect_text err '^mtl-train: cut.idx: .*; re-run mtl-preprocess'
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --data-path cut --bf16
 expect_text err '^  --data-path cut +cut.idx: '
+cp cut.idx cut2.idx && cp cut.bin cut2.bin
+expect_exit 65 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --data-path cut cut2
+expect_text err '^mtl-train: 2 problems with the files$'
+expect_text err '^  --data-path cut2 +cut2.idx: '
 expect_exit 65 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --split 969,30,1 --eval-iters 1
-expect_text err 'merged_text_document: --split 969,30,1 leaves none of its 162 documents for test; '
+expect_text err 'merged_text_document: --split 969,30,1 leaves none of its 162 sequences for test; '
 expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --split 969,30,1
 
 # Refused by name, also among flags of another spelling.

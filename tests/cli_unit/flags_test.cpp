@@ -102,6 +102,30 @@ TEST_CASE("flags: of a repeated flag the last counts, under any of its names") {
   CHECK(tool.data == std::vector<std::string>{"c"});
 }
 
+TEST_CASE("flags: a list that adds up keeps the words of every use, but those of a file give way to the command line") {
+  ScratchFile file("inputs = a b\ninputs = c\n");
+  for (bool on_command_line : {false, true}) {
+    Tool tool;
+    std::vector<std::string> inputs{"default"};
+    tool.flags.add("--inputs", &inputs, "FILE...", "files").append();
+    std::vector<const char*> words{"--config", file.path.c_str()};
+    if (on_command_line) words.insert(words.end(), {"--inputs", "x", "--inputs", "y", "z"});
+    tool.parse(words);
+    CHECK(inputs ==
+          (on_command_line ? std::vector<std::string>{"x", "y", "z"} : std::vector<std::string>{"a", "b", "c"}));
+  }
+}
+
+TEST_CASE("flags: a configuration that repeats a default gives nothing") {
+  ScratchFile file("lr = 1.5e-4\nnum-layers = 13\nno-bias = false\n");
+  Tool tool;
+  tool.parse({"--config", file.path.c_str(), "--prefix", ""});
+  CHECK_FALSE(tool.flags.was_given("--lr"));
+  CHECK_FALSE(tool.flags.was_given("--no-bias"));
+  CHECK(tool.flags.was_given("--num-layers"));
+  CHECK(tool.flags.was_given("--prefix"));
+}
+
 TEST_CASE("flags: a list takes the words up to the next flag, negative numbers too") {
   Tool tool;
   tool.parse({"--data-path", "0.5", "a", "-1", "b", "--lr", "-2", "file", "-", "--", "--lr"});
