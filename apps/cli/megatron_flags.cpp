@@ -291,8 +291,11 @@ void add_single_valued(Flags& flags, FixedOptions& fixed) {
         flags.problem(cat(name, " ", target), cat("is not supported in this version, ", why, "; only ", wanted, " is"));
     });
   };
-  for (const char* name : {"--main-grads-dtype", "--main-params-dtype", "--exp-avg-dtype", "--exp-avg-sq-dtype"})
-    only(name, fixed.state_dtype, "whose gradients, weights and moments are fp32");
+  const char* state = "whose gradients, weights and moments are fp32";
+  only("--main-grads-dtype", fixed.main_grads, state);
+  only("--main-params-dtype", fixed.main_params, state);
+  only("--exp-avg-dtype", fixed.exp_avg, state);
+  only("--exp-avg-sq-dtype", fixed.exp_avg_sq, state);
   only("--optimizer", fixed.optimizer, "which trains with AdamW");
   only("--normalization", fixed.normalization, "whose model is GPT-2's");
   only("--position-embedding-type", fixed.position_embedding_type, "whose model is GPT-2's");

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <new>
 
+#include "cli/bus_error.h"
 #include "version.h"
 
 namespace mtl {
@@ -52,6 +53,7 @@ int run_main(Flags& flags, int argc, const char* const* argv, const std::functio
   reserve_standard_streams();
   // `mtl-data cat x | head`: a reader that left is no fault; the default action ends the process without a word.
   std::signal(SIGPIPE, SIG_DFL);
+  explain_bus_errors(frame.name.empty() ? flags.program() : frame.name);
   Console console(frame.name.empty() ? flags.program() : frame.name);
   auto report = [&](const std::string& message, Exit code) {
     console.end_progress();

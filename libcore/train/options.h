@@ -118,7 +118,8 @@ Placement placement_of(const ParallelOptions& options, int rank);
 /// What this version has one value for, or none: kept to compare with what scripts say.
 struct FixedOptions {
   std::string optimizer = "adam", normalization = "LayerNorm", position_embedding_type = "learned_absolute",
-              rerun_mode = "disabled", state_dtype = "fp32";
+              rerun_mode = "disabled";
+  std::string main_grads = "fp32", main_params = "fp32", exp_avg = "fp32", exp_avg_sq = "fp32";
   std::int64_t timing_log_level = 0, zero_stage = 0, expert_parallel = 1, ds_sequence_parallel = 1;
   bool no_bias_gelu_fusion = false, openai_gelu = false, no_pipeline_parallel = false;
   std::optional<std::int64_t> tensorboard_log_interval;

@@ -152,4 +152,20 @@ cp items_short.idx short.idx
 head -c 100 items_short.bin >short.bin
 expect_exit 65 mtl-data info short
 expect_text err 'short.bin: sequences 0 to [0-9]+ need [0-9]+ bytes, the file has 100'
+# A file that is cut while it is read.
+yes '{"text": "11 22 33 44 55 66 77 88 99 11 22 33 44 55 66 77 88 99 11 22 33 44 55 66 77 88 99"}' | head -n 100000 >long.jsonl
+null=(--tokenizer-type NullTokenizer --vocab-size 100)
+expect_exit 0 mtl-preprocess --quiet --input long.jsonl --output-prefix long "${null[@]}"
+mkfifo pipe
+mtl-data cat long_text_document "${null[@]}" >pipe 2>err &
+reader=$!
+exec 3<pipe
+read -r -u 3 _
+truncate -s 0 long_text_document.bin
+cat <&3 >/dev/null
+wait "$reader"
+[ $? -eq 74 ] || fail 'a file that was cut is not exit 74'
+expect_text err '^mtl-data( cat)?: a file became shorter while it was in use'
+exec 3<&-
+
 finish

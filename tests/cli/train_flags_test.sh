@@ -56,7 +56,7 @@ expect_text err '^mtl-train: 3 problems'
 
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --json --keep-last 2 --save-interval 1
 for flag in --json --keep-last --save-interval; do said 1 "^  $flag +(is for|needs) "; done
-expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --vocab-size 5 --tokenizer-model x
+expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --vocab-size 5 --tokenizer-model vocab.json
 said 1 "^mtl-train: --vocab-size: does nothing for GPT2BPETokenizer; it is for TikTokenizer and NullTokenizer$"
 said 1 "^mtl-train: --tokenizer-model: does nothing for GPT2BPETokenizer; "
 

@@ -1,0 +1,38 @@
+#include "cli/bus_error.h"
+
+#include <unistd.h>
+
+#include <csignal>
+#include <cstddef>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace mtl {
+
+namespace {
+
+constexpr const char* kMessage =
+    ": a file became shorter while it was in use, or its disk failed (bus error): a token file, a model or a "
+    "checkpoint; see that it is whole and start again\n";
+
+/// All that a handler may touch: memory made before, and write.
+char message[512];
+std::size_t message_bytes = 0;
+
+void say_and_end(int) {
+  (void)!::write(STDERR_FILENO, message, message_bytes);
+  ::_exit(static_cast<int>(Exit::io));
+}
+
+}  // namespace
+
+void explain_bus_errors(const std::string& program) {
+  const std::string text = program.substr(0, 100) + kMessage;
+  message_bytes = text.copy(message, sizeof message);
+  struct sigaction action {};
+  action.sa_handler = say_and_end;
+  ::sigaction(SIGBUS, &action, nullptr);
+}
+
+}  // namespace mtl
