@@ -10,6 +10,11 @@ namespace mtl {
 namespace {
 
 constexpr std::int64_t kLargestWorld = 1 << 16, kMostChartStages = 1024, kMostBoxes = 100000;
+// Of what is counted and not drawn. A count is an int to schedules and token ids; products of two counts and the world
+// are below 2^63. Layers and micro-batches have entries in lists; a core has a number in a rankfile, which is an int
+// beside 2^16 ranks.
+constexpr std::int64_t kLargestCount = (std::int64_t{1} << 31) - 1, kMostLayers = 1 << 16, kMostCores = 1 << 14,
+                       kMostMicroBatches = 1 << 20;
 
 /// The sizes from 1 to the world that fit where `fits` says so: "1, 2 or 4".
 std::string sizes_that_do(std::int64_t world, const std::function<bool(std::int64_t)>& fits) {
@@ -52,27 +57,30 @@ void check_product(Flags& flags, std::int64_t world,
 
 bool check_sizes(Flags& flags, const TopoOptions& options) {
   std::size_t before = flags.problem_count();
-  auto at_least_one = [&](const char* flag, std::optional<std::int64_t> value) {
+  auto check = [&](std::int64_t most, const char* flag, std::optional<std::int64_t> value) {
     if (value && *value < 1) flags.problem(cat(flag, " ", *value), "must be at least 1");
-    if (value && *value > kLargestWorld) flags.problem(cat(flag, " ", *value), cat("is more than ", kLargestWorld));
+    if (value && *value > most) flags.problem(cat(flag, " ", *value), cat("is more than ", most));
   };
-  if (flags.was_given("--world-size")) at_least_one("--world-size", options.run.parallel.world);
-  at_least_one("--tensor-model-parallel-size", options.run.parallel.tensor);
-  at_least_one("--pipeline-model-parallel-size", options.run.parallel.pipeline);
-  at_least_one("--context-parallel-size", options.run.parallel.context);
-  at_least_one("--expert-model-parallel-size", options.expert);
-  at_least_one("--micro-batch-size", options.run.batch.micro_batch_size);
-  at_least_one("--global-batch-size", options.run.batch.global_batch_size);
-  at_least_one("--gpus-per-node", options.gpus_per_node);
-  at_least_one("--cores-per-rank", options.cores_per_rank);
-  at_least_one("--num-layers", options.run.architecture.num_layers);
-  at_least_one("--vocab-size", options.run.tokenizer.vocab_size);
-  at_least_one("--make-vocab-size-divisible-by", options.run.architecture.make_vocab_size_divisible_by);
-  at_least_one("--num-layers-per-virtual-pipeline-stage", options.layers_per_virtual_stage);
-  at_least_one("--num-virtual-stages-per-pipeline-rank", options.virtual_stages);
-  at_least_one("--micro-batches", options.micro_batches);
-  at_least_one("--microbatch-group-size-per-virtual-pipeline-stage", options.group);
-  return flags.problem_count() == before && options.run.parallel.world >= 1;
+  const TrainOptions& run = options.run;
+  if (flags.was_given("--world-size")) check(kLargestWorld, "--world-size", run.parallel.world);
+  check(kLargestWorld, "--tensor-model-parallel-size", run.parallel.tensor);
+  check(kLargestWorld, "--pipeline-model-parallel-size", run.parallel.pipeline);
+  check(kLargestWorld, "--context-parallel-size", run.parallel.context);
+  check(kLargestWorld, "--expert-model-parallel-size", options.expert);
+  check(kLargestWorld, "--gpus-per-node", options.gpus_per_node);
+  check(kMostCores, "--cores-per-rank", options.cores_per_rank);
+  check(kMostLayers, "--num-layers", run.architecture.num_layers);
+  check(kMostLayers, "--num-layers-in-first-pipeline-stage", run.parallel.first_stage_layers);
+  check(kMostLayers, "--num-layers-in-last-pipeline-stage", run.parallel.last_stage_layers);
+  check(kMostLayers, "--num-layers-per-virtual-pipeline-stage", options.layers_per_virtual_stage);
+  check(kMostLayers, "--num-virtual-stages-per-pipeline-rank", options.virtual_stages);
+  check(kLargestCount, "--vocab-size", run.tokenizer.vocab_size);
+  check(kLargestCount, "--make-vocab-size-divisible-by", run.architecture.make_vocab_size_divisible_by);
+  check(kLargestCount, "--micro-batch-size", run.batch.micro_batch_size);
+  check(kLargestCount, "--global-batch-size", run.batch.global_batch_size);
+  check(kMostMicroBatches, "--micro-batches", options.micro_batches);
+  check(kLargestCount, "--microbatch-group-size-per-virtual-pipeline-stage", options.group);
+  return flags.problem_count() == before && run.parallel.world >= 1;
 }
 
 void check_grid(Flags& flags, const TopoOptions& options) {
@@ -187,16 +195,23 @@ void check_schedule(Flags& flags, const TopoOptions& options) {
   }
 }
 
-/// The global batch is cut evenly, and into as many micro-batches as are said to be.
+/// The global batch is cut evenly, into as many micro-batches as are said to be, which are not too many to list.
 bool check_batch(Flags& flags, const TopoOptions& options) {
-  if (!options.run.batch.global_batch_size) return true;
-  std::int64_t global = *options.run.batch.global_batch_size, micro = options.run.batch.micro_batch_size;
-  std::int64_t once = micro * options.run.parallel.data();
-  if (global % once == 0 && (!options.micro_batches || global / once == *options.micro_batches)) return true;
-  flags.problem(cat("--global-batch-size ", global),
-                cat("is not ", options.micro_batches ? cat(*options.micro_batches, " x") : "a multiple of",
-                    " micro-batch-size ", micro, " x data-parallel size ", options.run.parallel.data()));
-  return false;
+  std::size_t before = flags.problem_count();
+  std::int64_t micro = options.run.batch.micro_batch_size, once = micro * options.run.parallel.data();
+  std::string product = cat("micro-batch-size ", micro, " x data-parallel size ", options.run.parallel.data());
+  if (std::optional<std::int64_t> global = options.run.batch.global_batch_size) {
+    std::string flag = cat("--global-batch-size ", *global);
+    if (*global % once != 0 || (options.micro_batches && *global / once != *options.micro_batches)) {
+      flags.problem(flag, cat("is not ", options.micro_batches ? cat(*options.micro_batches, " x") : "a multiple of",
+                              " ", product));
+    } else if (*global / once > kMostMicroBatches) {
+      flags.problem(flag, cat("is more than ", kMostMicroBatches, " x ", product));
+    }
+  } else if (once > kLargestCount / options.micro_batches.value_or(1)) {
+    flags.problem(cat("--micro-batch-size ", micro), cat("makes a global batch of more than ", kLargestCount));
+  }
+  return flags.problem_count() == before;
 }
 
 /// Nothing that changes memory and work alone is taken when they are not shown.

@@ -75,7 +75,7 @@ std::vector<std::vector<LayerRange>> split_layers(const SplitOptions& options) {
     if (counts[stage] % options.chunks != 0) {
       fail(Exit::usage, "--num-layers ", options.num_layers, ": ", counts[stage], " layers of pipeline stage ", stage,
            " do not divide into ", options.chunks, " chunks; --num-layers must be a multiple of ",
-           options.stages * options.chunks);
+           std::int64_t{options.stages} * options.chunks);
     }
   }
   std::vector<std::vector<LayerRange>> out(counts.size());

@@ -132,6 +132,27 @@ if command -v mpirun >/dev/null && [ "$(nproc)" -ge 2 ]; then
   fi
 fi
 
+# Vocabularies as Megatron-LM pads them, of any size; the other counts are not held to the largest world either.
+while IFS=', ' read -r vocab divisible tensor padded; do
+  expect_exit 0 mtl-topo --world-size "$tensor" --tensor-model-parallel-size "$tensor" --vocab-size "$vocab" \
+    --make-vocab-size-divisible-by "$divisible" --format json
+  expect_text "$WORK/out" "\"vocab\": \{\"size\": $vocab, \"padded\": $padded\}"
+done < <(tr -d '[]' <"$TESTS/golden/ranks/vocab_padding.jsonl")
+expect_exit 0 mtl-topo --world-size 1 --micro-batches 70000
+expect_exit 0 mtl-topo "${sizes[@]}" --world-size 4 --global-batch-size 100000
+expect_text "$WORK/out" '^A step of 100000 samples of 32 tokens: 12500 micro-batches of 2'
+expect_exit 0 mtl-topo --world-size 65536 --tensor-model-parallel-size 65536 --vocab-size 2147483647 \
+  --make-vocab-size-divisible-by 2147483647
+expect_text "$WORK/out" 'padded to 140,737,488,289,792 = 65536 x 2,147,483,647 rows'
+for flags in "--vocab-size 2147483648" "--world-size 65537" "--gpus-per-node 65537" "--micro-batches 9000000000" \
+  "--cores-per-rank 65536" "--num-layers 9000000000000000000" "--num-layers-in-first-pipeline-stage 9223372036854775807"; do
+  # shellcheck disable=SC2086
+  expect_exit 2 mtl-topo --world-size 2 --num-layers 8 --pipeline-model-parallel-size 2 $flags
+  expect_text "$WORK/err" "^  $flags +is more than "
+done
+expect_exit 2 mtl-topo "${sizes[@]}" --world-size 4 --micro-batch-size 1 --global-batch-size 2147483644
+expect_text "$WORK/err" '--global-batch-size 2147483644 +is more than 1048576 x micro-batch-size 1'
+
 # Layouts that cannot be: everything wrong is said at once, with what would do.
 expect_exit 2 mtl-topo
 expect_text "$WORK/err" '--world-size'
