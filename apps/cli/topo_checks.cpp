@@ -110,6 +110,29 @@ void check_grid(Flags& flags, const TopoOptions& options) {
   }
 }
 
+/// Experts have a grid of their own, over the same stages: as Megatron-LM, refuses an order in which the stages would not
+/// be the same, or would be so by chance. The grids fit the world.
+void check_expert_order(Flags& flags, const TopoOptions& options) {
+  const ParallelOptions& parallel = options.run.parallel;
+  if (options.expert == 1 || parallel.pipeline == 1) return;
+  RankGrid dense = options.grid(), experts = options.expert_grid();
+  bool pipeline_is_last = options.order().ends_with("pp");
+  if ((pipeline_is_last || dense.size(Axis::data) == experts.size(Axis::data)) &&
+      dense.groups("pp") == experts.groups("pp"))
+    return;
+  std::string remedy = cat("; choose an order that ends with pp",
+                           parallel.tp_pp_dp_mapping ? " (leave out --use-tp-pp-dp-mapping)" : "");
+  std::string flag = parallel.tp_pp_dp_mapping ? "--use-tp-pp-dp-mapping" : cat("--rank-order ", options.order());
+  if (dense.size(Axis::data) != experts.size(Axis::data)) {
+    flags.problem(flag, cat("needs, with experts, as many data-parallel ranks of the experts (", experts.size(Axis::data),
+                            ") as of the other layers (", dense.size(Axis::data), "), as in Megatron-LM", remedy));
+  } else {
+    flags.problem(flag, cat("gives the experts other pipeline groups than the other layers, as Megatron-LM does not "
+                            "allow",
+                            remedy));
+  }
+}
+
 void check_hosts(Flags& flags, const TopoOptions& options) {
   std::vector<std::string> hosts = options.host_names();
   std::int64_t nodes = (options.run.parallel.world + options.node_size() - 1) / options.node_size();
@@ -258,6 +281,7 @@ void check_topo(Flags& flags, const TopoOptions& options) {
   std::size_t before = flags.problem_count();
   check_grid(flags, options);
   bool fits = flags.problem_count() == before;
+  if (fits) check_expert_order(flags, options);
   check_hosts(flags, options);
   if (fits) fits = check_batch(flags, options);
   if (!check_layers(flags, options)) return;

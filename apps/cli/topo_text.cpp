@@ -134,13 +134,17 @@ std::string describe_memory(const TopoReport& report) {
 }
 
 std::string describe_problems(const TopoReport& report) {
+  std::string out;
   for (const GroupKind& kind : report.kinds) {
     if (kind.name == "tp" && kind.crossing > 0) {
-      return "Note: tensor parallelism talks most often, in every layer, and here it does so across nodes. Prefer a "
-             "tensor parallel size that divides the GPUs of a node.\n";
+      out +=
+          "Note: tensor parallelism talks most often, in every layer, and here it does so across nodes. Prefer a "
+          "tensor parallel size that divides the GPUs of a node.\n";
     }
   }
-  return "";
+  if (report.grid.size(Axis::context) > 1 && report.stages > 1 && !report.experts && !report.order.ends_with("pp"))
+    out += "Note: with context parallelism and a pipeline, Megatron-LM takes only orders that end with pp.\n";
+  return out;
 }
 
 /// Lines that are too long go on in the next, further right. Drawings never are.

@@ -172,6 +172,18 @@ expect_exit 2 mtl-topo --world-size 4 --num-layers-in-first-pipeline-stage 2
 expect_text "$WORK/err" 'needs --num-layers'
 expect_exit 2 mtl-topo --world-size 4 --expert-model-parallel-size 3
 expect_text "$WORK/err" '--expert-model-parallel-size 1, 2 or 4'
+# With experts: orders in which the stages of experts are those of the other layers, and not by chance.
+experts=(--world-size 16 --tensor-model-parallel-size 2 --expert-model-parallel-size 2)
+expect_exit 2 mtl-topo "${experts[@]}" --pipeline-model-parallel-size 2 --use-tp-pp-dp-mapping
+expect_text "$WORK/err" '--use-tp-pp-dp-mapping +needs, with experts, .*experts \(2\) as of the other layers \(4\)'
+expect_exit 2 mtl-topo "${experts[@]}" --pipeline-model-parallel-size 2 --rank-order tp-ep-pp-cp-dp
+expect_exit 2 mtl-topo "${experts[@]}" --pipeline-model-parallel-size 2 --context-parallel-size 2 --rank-order tp-cp-pp-ep-dp
+expect_text "$WORK/err" '--rank-order tp-cp-pp-ep-dp +gives the experts other pipeline groups'
+expect_exit 0 mtl-topo "${experts[@]}" --pipeline-model-parallel-size 2
+expect_exit 0 mtl-topo "${experts[@]}" --pipeline-model-parallel-size 2 --context-parallel-size 2 --use-tp-pp-dp-mapping
+expect_exit 0 mtl-topo "${experts[@]}" --use-tp-pp-dp-mapping
+expect_exit 0 mtl-topo --world-size 8 --context-parallel-size 2 --pipeline-model-parallel-size 2 --use-tp-pp-dp-mapping
+expect_text "$WORK/out" '^Note: with context parallelism and a pipeline, Megatron-LM takes only orders that end with pp'
 expect_exit 2 mtl-topo "${sizes[@]}" --world-size 4 --global-batch-size 9
 expect_text "$WORK/err" '--global-batch-size 9 +is not a multiple of micro-batch-size 2 x data-parallel size 4'
 expect_exit 2 mtl-topo --world-size 4 --hidden-size 64
