@@ -34,7 +34,7 @@ std::vector<std::string> wrap(const std::vector<std::string>& words, std::size_t
 
 std::string describe_groups(const TopoReport& report, const TerminalOptions& look) {
   std::string out = "Groups\n";
-  for (const GroupKind& kind : report.kinds) {
+  for (const GroupKind& kind : report.shown_kinds()) {
     std::string count =
         cat(kind.groups.size(), kind.groups.size() == 1 ? " group of " : " groups of ", kind.groups.front().size());
     int groups = static_cast<int>(kind.groups.size());
@@ -54,8 +54,8 @@ std::string describe_groups(const TopoReport& report, const TerminalOptions& loo
     for (const std::string& line : wrap(words, static_cast<std::size_t>(look.width) - 13, 2))
       out += format("  %-10s %s\n", "", line.c_str());
   }
-  if (!report.idle_kinds.empty())
-    out += cat("  ", join(report.idle_kinds, ", "), ": one rank each, which talks to nobody\n");
+  std::vector<std::string> idle = report.idle_kinds();
+  if (!idle.empty()) out += cat("  ", join(idle, ", "), ": one rank each, which talks to nobody\n");
   return out;
 }
 
