@@ -110,8 +110,8 @@ void check_grid(Flags& flags, const TopoOptions& options) {
   }
 }
 
-/// Experts have a grid of their own, over the same stages: as Megatron-LM, refuses an order in which the stages would not
-/// be the same, or would be so by chance. The grids fit the world.
+/// Experts have a grid of their own, over the same stages: as Megatron-LM, refuses an order in which the stages would
+/// not be the same, or would be so by chance. The grids fit the world.
 void check_expert_order(Flags& flags, const TopoOptions& options) {
   const ParallelOptions& parallel = options.run.parallel;
   if (options.expert == 1 || parallel.pipeline == 1) return;
@@ -124,8 +124,9 @@ void check_expert_order(Flags& flags, const TopoOptions& options) {
                            parallel.tp_pp_dp_mapping ? " (leave out --use-tp-pp-dp-mapping)" : "");
   std::string flag = parallel.tp_pp_dp_mapping ? "--use-tp-pp-dp-mapping" : cat("--rank-order ", options.order());
   if (dense.size(Axis::data) != experts.size(Axis::data)) {
-    flags.problem(flag, cat("needs, with experts, as many data-parallel ranks of the experts (", experts.size(Axis::data),
-                            ") as of the other layers (", dense.size(Axis::data), "), as in Megatron-LM", remedy));
+    flags.problem(flag,
+                  cat("needs, with experts, as many data-parallel ranks of the experts (", experts.size(Axis::data),
+                      ") as of the other layers (", dense.size(Axis::data), "), as in Megatron-LM", remedy));
   } else {
     flags.problem(flag, cat("gives the experts other pipeline groups than the other layers, as Megatron-LM does not "
                             "allow",
@@ -240,8 +241,8 @@ bool check_batch(Flags& flags, const TopoOptions& options) {
 /// Nothing that changes memory and work alone is taken when they are not shown.
 void check_idle_flags(Flags& flags, const TopoOptions& options) {
   if (options.wants_memory()) return;
-  std::vector<const char*> idle = {"--hidden-dropout",    "--attention-dropout",         "--reset-attention-mask",
-                                   "--sequence-parallel", "--use-distributed-optimizer", "--ddp-bucket-size"};
+  std::vector<const char*> idle = {"--hidden-dropout", "--attention-dropout", "--reset-attention-mask",
+                                   "--ddp-bucket-size"};
   if (!options.schedule) idle.insert(idle.end(), {"--micro-batch-size", "--global-batch-size"});
   for (const char* flag : idle) {
     if (flags.was_given(flag)) flags.problem(flag, "needs --hidden-size and the other sizes of the model");

@@ -53,21 +53,27 @@ void collect_expert_kinds(KindCollector& kinds, const RankGrid& experts) {
                      "a few numbers a step: gradient norm of the experts");
 }
 
-void collect_kinds(TopoReport& report) {
+void collect_kinds(TopoReport& report, const ParallelOptions& parallel) {
   const RankGrid& grid = report.grid;
   KindCollector kinds(report);
   kinds.add("tp", grid.groups("tp"), "tensor parallel: share every matrix",
-            "activations, 4 all-reduces a layer and micro-batch");
+            parallel.sequence_parallel ? "activations, 6 all-gathers and 4 reduce-scatters a layer and micro-batch"
+                                       : "activations, 4 all-reduces a layer and micro-batch");
   kinds.add("cp", grid.groups("cp"), "context parallel: share every sequence",
             "keys and values, each layer and micro-batch");
   kinds.add("pp", grid.groups("pp"), "pipeline: hold consecutive layers",
             "activations to the next stage, gradients back, once a micro-batch");
+  // Ranks of one sequence have the same weights as well: gradients are summed over both axes at once.
+  const char* gradients = parallel.distributed_optimizer
+                              ? "gradients, reduce-scattered, and weights, gathered, once a step"
+                              : "gradients, once a step";
   bool has_context = grid.size(Axis::context) > 1;
-  kinds.add("dp", grid.groups("dp"), "data parallel: same weights, other samples", "gradients, once a step");
+  kinds.add("dp", grid.groups("dp"), "data parallel: same weights, other samples",
+            has_context ? "nothing of their own: gradients go over dp-cp" : gradients);
   if (has_context)
-    kinds.add("dp-cp", grid.groups("dp-cp"), "have the same weights", "gradients, once a step");
+    kinds.add("dp-cp", grid.groups("dp-cp"), "have the same weights", gradients);
   else
-    kinds.add_combined("dp-cp", grid.groups("dp-cp"), "have the same weights", "gradients, once a step");
+    kinds.add_combined("dp-cp", grid.groups("dp-cp"), "have the same weights", gradients);
   if (report.experts) collect_expert_kinds(kinds, *report.experts);
   kinds.add("embedding", grid.embedding_groups(), "first and last stage: tied table",
             "the table's gradient, once a step");
@@ -103,7 +109,7 @@ TopoReport::TopoReport(const TopoOptions& options)
       hosts(options.host_names()),
       cores_per_rank(static_cast<int>(options.cores_per_rank)) {
   if (options.expert > 1) experts = options.expert_grid();
-  collect_kinds(*this);
+  collect_kinds(*this, options.run.parallel);
   if (options.run.architecture.num_layers) layers = split_layers(options.layer_split());
   if (options.run.tokenizer.vocab_size) {
     vocab_size = *options.run.tokenizer.vocab_size;

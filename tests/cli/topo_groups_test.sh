@@ -40,7 +40,12 @@ expect_traffic dp-cp ''
 expect_text "$WORK/out" '^  tp-dp +2 groups of 8 .*one stage of all replicas'
 expect_traffic tp-dp-cp ''
 expect_text "$WORK/out" '^  cp, position_embedding: one rank each'
+expect_exit 0 mtl-topo "${layout[@]}" --sequence-parallel --use-distributed-optimizer
+expect_traffic tp 'activations, 6 all-gathers and 4 reduce-scatters a layer and micro-batch'
+expect_traffic dp 'gradients, reduce-scattered, and weights, gathered, once a step'
 expect_exit 0 mtl-topo "${layout[@]}" --context-parallel-size 2
+expect_traffic dp 'nothing of their own: gradients go over dp-cp'
+expect_traffic dp-cp 'gradients, once a step'
 expect_text "$WORK/out" '^  tp-cp +4 groups of 4 '
 expect_text "$WORK/out" '^  tp-dp +4 groups of 4 .*one part of sequences'
 expect_text "$WORK/out" '^  tp-dp-cp +2 groups of 8 '

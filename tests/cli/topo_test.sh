@@ -189,8 +189,8 @@ expect_text "$WORK/err" '--global-batch-size 9 +is not a multiple of micro-batch
 expect_exit 2 mtl-topo --world-size 4 --hidden-size 64
 expect_text "$WORK/err" '^mtl-topo: 5 problems'
 expect_text "$WORK/err" '--seq-length +is needed for memory'
-expect_exit 2 mtl-topo --world-size 4 --sequence-parallel --global-batch-size 8
-expect_text "$WORK/err" '--sequence-parallel +needs --hidden-size'
+expect_exit 2 mtl-topo --world-size 4 --ddp-bucket-size 8 --global-batch-size 8
+expect_text "$WORK/err" '--ddp-bucket-size +needs --hidden-size'
 expect_text "$WORK/err" '--global-batch-size +needs --hidden-size'
 expect_exit 2 mtl-topo "${sizes[@]}" --world-size 3 --tensor-model-parallel-size 3
 expect_text "$WORK/err" '--num-attention-heads 8 +is not a multiple of --tensor-model-parallel-size 3'
