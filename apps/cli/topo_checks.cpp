@@ -9,7 +9,7 @@ namespace mtl {
 
 namespace {
 
-constexpr std::int64_t kLargestWorld = 1 << 16, kMostChartStages = 1024, kMostBoxes = 100000;
+constexpr std::int64_t kLargestWorld = 1 << 16;
 // Of what is counted and not drawn. A count is an int to schedules and token ids; products of two counts and the world
 // are below 2^63. Layers and micro-batches have entries in lists; a core has a number in a rankfile, which is an int
 // beside 2^16 ranks.
@@ -188,15 +188,19 @@ bool check_layers(Flags& flags, const TopoOptions& options) {
   return flags.problem_count() == before;
 }
 
-void check_schedule(Flags& flags, const TopoOptions& options) {
-  if (options.group && !options.wants_schedule())
-    flags.problem("--microbatch-group-size-per-virtual-pipeline-stage", "needs --micro-batches");
-  std::optional<std::int64_t> micro_batches = options.step_micro_batches();
-  if (options.schedule && !micro_batches) {
+/// `fits`: the batch is cut into micro-batches.
+void check_schedule(Flags& flags, const TopoOptions& options, bool fits) {
+  bool has_step = options.micro_batches || options.run.batch.global_batch_size;
+  if (options.group && !has_step) {
+    flags.problem("--microbatch-group-size-per-virtual-pipeline-stage", "needs --micro-batches or --global-batch-size");
+  }
+  if (options.schedule && !has_step) {
     flags.problem(cat("--schedule ", *options.schedule),
                   "needs --micro-batches, how many there are to a step, or --global-batch-size");
   }
-  if (!options.wants_schedule() || !micro_batches) return;
+  if (!has_step || (!options.micro_batches && !fits)) return;
+  std::string step = options.micro_batches ? cat("--micro-batches ", *options.micro_batches)
+                                           : cat("--global-batch-size ", *options.run.batch.global_batch_size);
   std::size_t before = flags.problem_count();
   bool interleaves = options.schedule_kind() == ScheduleKind::interleaved;
   if (!interleaves && options.chunks() > 1) {
@@ -205,17 +209,16 @@ void check_schedule(Flags& flags, const TopoOptions& options) {
   }
   if (!interleaves && options.group)
     flags.problem("--microbatch-group-size-per-virtual-pipeline-stage", "belongs to --schedule interleaved");
-  if (options.run.parallel.pipeline > kMostChartStages ||
-      options.run.parallel.pipeline * *micro_batches * options.chunks() > kMostBoxes) {
-    flags.problem(cat("--micro-batches ", *micro_batches),
-                  cat("makes too large a chart: it has at most ", kMostChartStages, " stages and ", kMostBoxes,
-                      " forwards; leave it out"));
+  bool fits_chart = options.fits_chart();
+  if (!fits_chart && options.micro_batches) {
+    flags.problem(step, cat("makes too large a chart: it has at most ", kMostChartStages, " stages and ",
+                            kMostChartForwards, " forwards; say --global-batch-size instead, and none is drawn"));
   }
-  if (flags.problem_count() != before) return;
+  if (flags.problem_count() != before || !fits_chart) return;
   try {
     stage_schedule(options.schedule_kind(), options.shape(), 0);
   } catch (const Error& error) {
-    flags.problem(cat("--micro-batches ", *micro_batches), error.what());
+    flags.problem(step, error.what());
   }
 }
 
@@ -241,10 +244,7 @@ bool check_batch(Flags& flags, const TopoOptions& options) {
 /// Nothing that changes memory and work alone is taken when they are not shown.
 void check_idle_flags(Flags& flags, const TopoOptions& options) {
   if (options.wants_memory()) return;
-  std::vector<const char*> idle = {"--hidden-dropout", "--attention-dropout", "--reset-attention-mask",
-                                   "--ddp-bucket-size"};
-  if (!options.schedule) idle.insert(idle.end(), {"--micro-batch-size", "--global-batch-size"});
-  for (const char* flag : idle) {
+  for (const char* flag : {"--hidden-dropout", "--attention-dropout", "--reset-attention-mask", "--ddp-bucket-size"}) {
     if (flags.was_given(flag)) flags.problem(flag, "needs --hidden-size and the other sizes of the model");
   }
 }
@@ -286,7 +286,7 @@ void check_topo(Flags& flags, const TopoOptions& options) {
   check_hosts(flags, options);
   if (fits) fits = check_batch(flags, options);
   if (!check_layers(flags, options)) return;
-  check_schedule(flags, options);
+  check_schedule(flags, options, fits);
   if (fits && options.wants_memory()) check_model(flags, options);
 }
 

@@ -84,6 +84,11 @@ std::optional<std::int64_t> TopoOptions::step_micro_batches() const {
   return run.micro_batches();
 }
 
+bool TopoOptions::fits_chart() const {
+  return run.parallel.pipeline <= kMostChartStages &&
+         run.parallel.pipeline * step_micro_batches().value_or(1) * chunks() <= kMostChartForwards;
+}
+
 std::string TopoOptions::not_trained() const {
   if (run.parallel.context > 1) return "mtl-train cannot run context parallelism yet";
   if (expert > 1) return "mtl-train cannot run experts yet";

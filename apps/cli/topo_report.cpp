@@ -125,6 +125,7 @@ TopoReport::TopoReport(const TopoOptions& options)
       memory->plans = plan_run(memory->run, resolve_config(memory->run, {}, vocab_size, ignore));
     }
   }
+  micro_batches = options.step_micro_batches();
   if (options.wants_schedule()) {
     schedule = TopoSchedule{options.schedule_kind(), options.shape(), {}, {}};
     schedule->stages = pipeline_schedule(schedule->kind, schedule->shape);

@@ -76,8 +76,9 @@ struct TopoReport {
   std::vector<GroupKind> kinds;
   std::optional<std::vector<std::vector<LayerRange>>> layers;  // [stage][chunk]
   std::int64_t vocab_size = 0, padded_vocab = 0;               // 0 when not given
-  std::optional<TopoSchedule> schedule;
-  std::optional<TopoMemory> memory;  // when the model has sizes
+  std::optional<std::int64_t> micro_batches;                   // of a step, when that is given
+  std::optional<TopoSchedule> schedule;                        // absent, too, when its chart would be too large
+  std::optional<TopoMemory> memory;                            // when the model has sizes
 };
 
 /// Ranks in few words: "0-3, 8-11" or "0, 8, .. 56"; long lists without their middle.

@@ -41,6 +41,24 @@ expect_exit 0 mtl-topo "${pipeline[@]}" --num-virtual-stages-per-pipeline-rank 2
 expect_text "$WORK/out" 'Schedule: interleaved, 8 micro-batches, 2 chunks a stage'
 expect_text "$WORK/out" 'the bubble is 18.8% of the work'
 
+# The global batch says how many micro-batches there are, with and without a model; a chart that would be too large is
+# left out.
+eight=(--world-size 8 --pipeline-model-parallel-size 4)
+expect_exit 0 mtl-topo "${eight[@]}" --micro-batches 8 --schedule gpipe
+mv "$WORK/out" "$WORK/want"
+expect_exit 0 mtl-topo "${eight[@]}" --global-batch-size 48 --micro-batch-size 3 --schedule gpipe
+expect_same "$WORK/out" "$WORK/want"
+expect_exit 0 mtl-topo "${eight[@]}" --global-batch-size 16
+expect_text "$WORK/out" '^Schedule: 1f1b, 8 micro-batches$'
+expect_exit 2 mtl-topo "${eight[@]}" --global-batch-size 15
+expect_text "$WORK/err" '^mtl-topo: 1 problem'
+expect_exit 2 mtl-topo "${eight[@]}" --global-batch-size 12 --num-virtual-stages-per-pipeline-rank 2
+expect_text "$WORK/err" '--global-batch-size 12 .*make the micro-batches a multiple of 4'
+expect_exit 0 mtl-topo "${eight[@]}" --global-batch-size 100000
+expect_text "$WORK/out" '^Schedule: 50,000 micro-batches; the time chart would be too large$'
+expect_exit 2 mtl-topo "${eight[@]}" --micro-batches 50000
+expect_text "$WORK/err" '--micro-batches 50000 +makes too large a chart: .*say --global-batch-size'
+
 # JSON.
 expect_exit 0 mtl-topo "${two_nodes[@]}" "${model[@]}" --hosts ada,grace --micro-batches 8 --format json
 expect_text "$WORK/out" '"format": "mtl-topo", "version": 1, "world_size": 4, "nodes": 2, "gpus_per_node": 2'
@@ -191,7 +209,6 @@ expect_text "$WORK/err" '^mtl-topo: 5 problems'
 expect_text "$WORK/err" '--seq-length +is needed for memory'
 expect_exit 2 mtl-topo --world-size 4 --ddp-bucket-size 8 --global-batch-size 8
 expect_text "$WORK/err" '--ddp-bucket-size +needs --hidden-size'
-expect_text "$WORK/err" '--global-batch-size +needs --hidden-size'
 expect_exit 2 mtl-topo "${sizes[@]}" --world-size 3 --tensor-model-parallel-size 3
 expect_text "$WORK/err" '--num-attention-heads 8 +is not a multiple of --tensor-model-parallel-size 3'
 expect_exit 74 mtl-topo --world-size 4 -o "$WORK/no/such/folder/layout.svg"
