@@ -1,6 +1,7 @@
 // Which layouts mtl-topo can draw; for those that it cannot, what would do.
 #include <algorithm>
 #include <functional>
+#include <map>
 
 #include "base/error.h"
 #include "cli/topo_options.h"
@@ -142,7 +143,14 @@ void check_hosts(Flags& flags, const TopoOptions& options) {
                   cat("names ", hosts.size(), " hosts, but ", options.run.parallel.world,
                       " ranks with --gpus-per-node ", options.node_size(), " take ", nodes));
   }
+  std::map<std::string, int> times;
   for (const std::string& host : hosts) {
+    if (++times[host] == 2) {
+      flags.problem(
+          cat("--hosts ", *options.hosts),
+          cat("names '", host, "' twice, which would give its cores to two ranks each; name it once, and say ",
+              "with --gpus-per-node how many ranks it has"));
+    }
     if (host.empty() || host.find_first_of(" \t\n=") != std::string::npos)
       flags.problem(cat("--hosts ", *options.hosts), cat("'", host, "' is no name of a host"));
   }

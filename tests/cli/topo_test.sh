@@ -188,6 +188,13 @@ expect_text "$WORK/err" '--micro-batches 6 .*a multiple of 4'
 expect_exit 2 mtl-topo --world-size 4 --tensor-model-parallel-size 0
 expect_exit 2 mtl-topo --world-size 4 --num-layers-in-first-pipeline-stage 2
 expect_text "$WORK/err" 'needs --num-layers'
+expect_exit 2 mtl-topo --world-size 2 --pipeline-model-parallel-size 2 --num-layers 4 --num-layers-in-first-pipeline-stage 1 \
+  --num-layers-in-last-pipeline-stage 2
+expect_text "$WORK/err" '--num-layers 4 +--num-layers-in-first-pipeline-stage 1 and .* 2 make 3 layers, .*add up to 4'
+expect_exit 2 mtl-topo "${two_nodes[@]}" --hosts ada,ada
+expect_text "$WORK/err" "--hosts ada,ada +names 'ada' twice"
+expect_exit 2 mtl-topo --world-size 3 --gpus-per-node 1 --hosts ada,ada,ada
+expect_text "$WORK/err" '^mtl-topo: 1 problem'
 expect_exit 2 mtl-topo --world-size 4 --expert-model-parallel-size 3
 expect_text "$WORK/err" '--expert-model-parallel-size 1, 2 or 4'
 # With experts: orders in which the stages of experts are those of the other layers, and not by chance.
