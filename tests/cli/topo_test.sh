@@ -97,6 +97,24 @@ for flags in "--world-size 8 --tensor-model-parallel-size 2 --pipeline-model-par
     expect_same "$WORK/train_ranks" "$WORK/topo_ranks"
   }
 done
+# The layout flags of a command line of mtl-train: all of its section on parallelism, and DeepSpeed's name.
+pasted=("${sizes[@]}" --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --context-parallel-size 1
+  --use-tp-pp-dp-mapping --pipeline-schedule gpipe --num-layers-in-first-pipeline-stage 3
+  --num-layers-in-last-pipeline-stage 2 --sequence-parallel --ddp-bucket-size 20000 --overlap-grad-reduce
+  --overlap-param-gather --distributed-timeout-minutes 5 --zero-stage 1 --threads 2 --world-size 8)
+expect_exit 0 mtl-topo "${pasted[@]}"
+expect_text "$WORK/err" '--distributed-timeout-minutes'
+expect_text "$WORK/out" '^Schedule: gpipe, 8 micro-batches'
+sed -n '/^Memory of/,$p' "$WORK/out" >"$WORK/topo_tables"
+expect_exit 0 mtl-train "${pasted[@]}" --tokenizer-type NullTokenizer --dry-run
+sed -n '/^Memory of/,/^a checkpoint/p' "$WORK/out" | sed '/^a checkpoint/d' | sed '${/^$/d}' >"$WORK/train_tables"
+expect_same "$WORK/train_tables" "$WORK/topo_tables"
+mtl-train --help | sed -n '/^Parallelism:/,/^General:/p' | grep -oE '^  --[a-z0-9-]+' | while read -r flag; do
+  grep -q -- "$flag" <(mtl-topo --help) || [ "$flag" = --distributed-timeout-minutes ] || echo "$flag"
+done >"$WORK/unknown"
+[ ! -s "$WORK/unknown" ] || fail "mtl-topo does not know $(cat "$WORK/unknown")"
+expect_exit 2 mtl-topo --world-size 2 --zero-stage 3
+expect_text "$WORK/err" '--zero-stage 3 +is none that mtl-train has'
 expect_exit 0 mtl-topo "${sizes[@]}" --world-size 4 --pipeline-model-parallel-size 4
 expect_text "$WORK/out" '^A step of 32 samples of 32 tokens: 16 micro-batches of 2 on each replica, 1 thread a rank$'
 expect_text "$WORK/out" '^  0 .* 4 x '
