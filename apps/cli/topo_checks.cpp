@@ -1,6 +1,7 @@
 // Which layouts mtl-topo can draw; for those that it cannot, what would do.
 #include <algorithm>
 #include <functional>
+#include <map>
 
 #include "base/error.h"
 #include "cli/topo_options.h"
@@ -9,7 +10,12 @@ namespace mtl {
 
 namespace {
 
-constexpr std::int64_t kLargestWorld = 1 << 16, kMostChartStages = 1024, kMostBoxes = 100000;
+constexpr std::int64_t kLargestWorld = 1 << 16;
+// Of what is counted and not drawn. A count is an int to schedules and token ids; products of two counts and the world
+// are below 2^63. Layers and micro-batches have entries in lists; a core has a number in a rankfile, which is an int
+// beside 2^16 ranks.
+constexpr std::int64_t kLargestCount = (std::int64_t{1} << 31) - 1, kMostLayers = 1 << 16, kMostCores = 1 << 14,
+                       kMostMicroBatches = 1 << 20;
 
 /// The sizes from 1 to the world that fit where `fits` says so: "1, 2 or 4".
 std::string sizes_that_do(std::int64_t world, const std::function<bool(std::int64_t)>& fits) {
@@ -52,27 +58,30 @@ void check_product(Flags& flags, std::int64_t world,
 
 bool check_sizes(Flags& flags, const TopoOptions& options) {
   std::size_t before = flags.problem_count();
-  auto at_least_one = [&](const char* flag, std::optional<std::int64_t> value) {
+  auto check = [&](std::int64_t most, const char* flag, std::optional<std::int64_t> value) {
     if (value && *value < 1) flags.problem(cat(flag, " ", *value), "must be at least 1");
-    if (value && *value > kLargestWorld) flags.problem(cat(flag, " ", *value), cat("is more than ", kLargestWorld));
+    if (value && *value > most) flags.problem(cat(flag, " ", *value), cat("is more than ", most));
   };
-  if (flags.was_given("--world-size")) at_least_one("--world-size", options.run.parallel.world);
-  at_least_one("--tensor-model-parallel-size", options.run.parallel.tensor);
-  at_least_one("--pipeline-model-parallel-size", options.run.parallel.pipeline);
-  at_least_one("--context-parallel-size", options.run.parallel.context);
-  at_least_one("--expert-model-parallel-size", options.expert);
-  at_least_one("--micro-batch-size", options.run.batch.micro_batch_size);
-  at_least_one("--global-batch-size", options.run.batch.global_batch_size);
-  at_least_one("--gpus-per-node", options.gpus_per_node);
-  at_least_one("--cores-per-rank", options.cores_per_rank);
-  at_least_one("--num-layers", options.run.architecture.num_layers);
-  at_least_one("--vocab-size", options.run.tokenizer.vocab_size);
-  at_least_one("--make-vocab-size-divisible-by", options.run.architecture.make_vocab_size_divisible_by);
-  at_least_one("--num-layers-per-virtual-pipeline-stage", options.layers_per_virtual_stage);
-  at_least_one("--num-virtual-stages-per-pipeline-rank", options.virtual_stages);
-  at_least_one("--micro-batches", options.micro_batches);
-  at_least_one("--microbatch-group-size-per-virtual-pipeline-stage", options.group);
-  return flags.problem_count() == before && options.run.parallel.world >= 1;
+  const TrainOptions& run = options.run;
+  if (flags.was_given("--world-size")) check(kLargestWorld, "--world-size", run.parallel.world);
+  check(kLargestWorld, "--tensor-model-parallel-size", run.parallel.tensor);
+  check(kLargestWorld, "--pipeline-model-parallel-size", run.parallel.pipeline);
+  check(kLargestWorld, "--context-parallel-size", run.parallel.context);
+  check(kLargestWorld, "--expert-model-parallel-size", options.expert);
+  check(kLargestWorld, "--gpus-per-node", options.gpus_per_node);
+  check(kMostCores, "--cores-per-rank", options.cores_per_rank);
+  check(kMostLayers, "--num-layers", run.architecture.num_layers);
+  check(kMostLayers, "--num-layers-in-first-pipeline-stage", run.parallel.first_stage_layers);
+  check(kMostLayers, "--num-layers-in-last-pipeline-stage", run.parallel.last_stage_layers);
+  check(kMostLayers, "--num-layers-per-virtual-pipeline-stage", options.layers_per_virtual_stage);
+  check(kMostLayers, "--num-virtual-stages-per-pipeline-rank", options.virtual_stages);
+  check(kLargestCount, "--vocab-size", run.tokenizer.vocab_size);
+  check(kLargestCount, "--make-vocab-size-divisible-by", run.architecture.make_vocab_size_divisible_by);
+  check(kLargestCount, "--micro-batch-size", run.batch.micro_batch_size);
+  check(kLargestCount, "--global-batch-size", run.batch.global_batch_size);
+  check(kMostMicroBatches, "--micro-batches", options.micro_batches);
+  check(kLargestCount, "--microbatch-group-size-per-virtual-pipeline-stage", options.group);
+  return flags.problem_count() == before && run.parallel.world >= 1;
 }
 
 void check_grid(Flags& flags, const TopoOptions& options) {
@@ -102,6 +111,30 @@ void check_grid(Flags& flags, const TopoOptions& options) {
   }
 }
 
+/// Experts have a grid of their own, over the same stages: as Megatron-LM, refuses an order in which the stages would
+/// not be the same, or would be so by chance. The grids fit the world.
+void check_expert_order(Flags& flags, const TopoOptions& options) {
+  const ParallelOptions& parallel = options.run.parallel;
+  if (options.expert == 1 || parallel.pipeline == 1) return;
+  RankGrid dense = options.grid(), experts = options.expert_grid();
+  bool pipeline_is_last = options.order().ends_with("pp");
+  if ((pipeline_is_last || dense.size(Axis::data) == experts.size(Axis::data)) &&
+      dense.groups("pp") == experts.groups("pp"))
+    return;
+  std::string remedy = cat("; choose an order that ends with pp",
+                           parallel.tp_pp_dp_mapping ? " (leave out --use-tp-pp-dp-mapping)" : "");
+  std::string flag = parallel.tp_pp_dp_mapping ? "--use-tp-pp-dp-mapping" : cat("--rank-order ", options.order());
+  if (dense.size(Axis::data) != experts.size(Axis::data)) {
+    flags.problem(flag,
+                  cat("needs, with experts, as many data-parallel ranks of the experts (", experts.size(Axis::data),
+                      ") as of the other layers (", dense.size(Axis::data), "), as in Megatron-LM", remedy));
+  } else {
+    flags.problem(flag, cat("gives the experts other pipeline groups than the other layers, as Megatron-LM does not "
+                            "allow",
+                            remedy));
+  }
+}
+
 void check_hosts(Flags& flags, const TopoOptions& options) {
   std::vector<std::string> hosts = options.host_names();
   std::int64_t nodes = (options.run.parallel.world + options.node_size() - 1) / options.node_size();
@@ -110,7 +143,14 @@ void check_hosts(Flags& flags, const TopoOptions& options) {
                   cat("names ", hosts.size(), " hosts, but ", options.run.parallel.world,
                       " ranks with --gpus-per-node ", options.node_size(), " take ", nodes));
   }
+  std::map<std::string, int> times;
   for (const std::string& host : hosts) {
+    if (++times[host] == 2) {
+      flags.problem(
+          cat("--hosts ", *options.hosts),
+          cat("names '", host, "' twice, which would give its cores to two ranks each; name it once, and say ",
+              "with --gpus-per-node how many ranks it has"));
+    }
     if (host.empty() || host.find_first_of(" \t\n=") != std::string::npos)
       flags.problem(cat("--hosts ", *options.hosts), cat("'", host, "' is no name of a host"));
   }
@@ -156,15 +196,19 @@ bool check_layers(Flags& flags, const TopoOptions& options) {
   return flags.problem_count() == before;
 }
 
-void check_schedule(Flags& flags, const TopoOptions& options) {
-  if (options.group && !options.wants_schedule())
-    flags.problem("--microbatch-group-size-per-virtual-pipeline-stage", "needs --micro-batches");
-  std::optional<std::int64_t> micro_batches = options.step_micro_batches();
-  if (options.schedule && !micro_batches) {
+/// `fits`: the batch is cut into micro-batches.
+void check_schedule(Flags& flags, const TopoOptions& options, bool fits) {
+  bool has_step = options.micro_batches || options.run.batch.global_batch_size;
+  if (options.group && !has_step) {
+    flags.problem("--microbatch-group-size-per-virtual-pipeline-stage", "needs --micro-batches or --global-batch-size");
+  }
+  if (options.schedule && !has_step) {
     flags.problem(cat("--schedule ", *options.schedule),
                   "needs --micro-batches, how many there are to a step, or --global-batch-size");
   }
-  if (!options.wants_schedule() || !micro_batches) return;
+  if (!has_step || (!options.micro_batches && !fits)) return;
+  std::string step = options.micro_batches ? cat("--micro-batches ", *options.micro_batches)
+                                           : cat("--global-batch-size ", *options.run.batch.global_batch_size);
   std::size_t before = flags.problem_count();
   bool interleaves = options.schedule_kind() == ScheduleKind::interleaved;
   if (!interleaves && options.chunks() > 1) {
@@ -173,39 +217,42 @@ void check_schedule(Flags& flags, const TopoOptions& options) {
   }
   if (!interleaves && options.group)
     flags.problem("--microbatch-group-size-per-virtual-pipeline-stage", "belongs to --schedule interleaved");
-  if (options.run.parallel.pipeline > kMostChartStages ||
-      options.run.parallel.pipeline * *micro_batches * options.chunks() > kMostBoxes) {
-    flags.problem(cat("--micro-batches ", *micro_batches),
-                  cat("makes too large a chart: it has at most ", kMostChartStages, " stages and ", kMostBoxes,
-                      " forwards; leave it out"));
+  bool fits_chart = options.fits_chart();
+  if (!fits_chart && options.micro_batches) {
+    flags.problem(step, cat("makes too large a chart: it has at most ", kMostChartStages, " stages and ",
+                            kMostChartForwards, " forwards; say --global-batch-size instead, and none is drawn"));
   }
-  if (flags.problem_count() != before) return;
+  if (flags.problem_count() != before || !fits_chart) return;
   try {
     stage_schedule(options.schedule_kind(), options.shape(), 0);
   } catch (const Error& error) {
-    flags.problem(cat("--micro-batches ", *micro_batches), error.what());
+    flags.problem(step, error.what());
   }
 }
 
-/// The global batch is cut evenly, and into as many micro-batches as are said to be.
+/// The global batch is cut evenly, into as many micro-batches as are said to be, which are not too many to list.
 bool check_batch(Flags& flags, const TopoOptions& options) {
-  if (!options.run.batch.global_batch_size) return true;
-  std::int64_t global = *options.run.batch.global_batch_size, micro = options.run.batch.micro_batch_size;
-  std::int64_t once = micro * options.run.parallel.data();
-  if (global % once == 0 && (!options.micro_batches || global / once == *options.micro_batches)) return true;
-  flags.problem(cat("--global-batch-size ", global),
-                cat("is not ", options.micro_batches ? cat(*options.micro_batches, " x") : "a multiple of",
-                    " micro-batch-size ", micro, " x data-parallel size ", options.run.parallel.data()));
-  return false;
+  std::size_t before = flags.problem_count();
+  std::int64_t micro = options.run.batch.micro_batch_size, once = micro * options.run.parallel.data();
+  std::string product = cat("micro-batch-size ", micro, " x data-parallel size ", options.run.parallel.data());
+  if (std::optional<std::int64_t> global = options.run.batch.global_batch_size) {
+    std::string flag = cat("--global-batch-size ", *global);
+    if (*global % once != 0 || (options.micro_batches && *global / once != *options.micro_batches)) {
+      flags.problem(flag, cat("is not ", options.micro_batches ? cat(*options.micro_batches, " x") : "a multiple of",
+                              " ", product));
+    } else if (*global / once > kMostMicroBatches) {
+      flags.problem(flag, cat("is more than ", kMostMicroBatches, " x ", product));
+    }
+  } else if (once > kLargestCount / options.micro_batches.value_or(1)) {
+    flags.problem(cat("--micro-batch-size ", micro), cat("makes a global batch of more than ", kLargestCount));
+  }
+  return flags.problem_count() == before;
 }
 
 /// Nothing that changes memory and work alone is taken when they are not shown.
 void check_idle_flags(Flags& flags, const TopoOptions& options) {
   if (options.wants_memory()) return;
-  std::vector<const char*> idle = {"--hidden-dropout",    "--attention-dropout",         "--reset-attention-mask",
-                                   "--sequence-parallel", "--use-distributed-optimizer", "--ddp-bucket-size"};
-  if (!options.schedule) idle.insert(idle.end(), {"--micro-batch-size", "--global-batch-size"});
-  for (const char* flag : idle) {
+  for (const char* flag : {"--hidden-dropout", "--attention-dropout", "--reset-attention-mask", "--ddp-bucket-size"}) {
     if (flags.was_given(flag)) flags.problem(flag, "needs --hidden-size and the other sizes of the model");
   }
 }
@@ -243,10 +290,11 @@ void check_topo(Flags& flags, const TopoOptions& options) {
   std::size_t before = flags.problem_count();
   check_grid(flags, options);
   bool fits = flags.problem_count() == before;
+  if (fits) check_expert_order(flags, options);
   check_hosts(flags, options);
   if (fits) fits = check_batch(flags, options);
   if (!check_layers(flags, options)) return;
-  check_schedule(flags, options);
+  check_schedule(flags, options, fits);
   if (fits && options.wants_memory()) check_model(flags, options);
 }
 

@@ -84,6 +84,11 @@ std::optional<std::int64_t> TopoOptions::step_micro_batches() const {
   return run.micro_batches();
 }
 
+bool TopoOptions::fits_chart() const {
+  return run.parallel.pipeline <= kMostChartStages &&
+         run.parallel.pipeline * step_micro_batches().value_or(1) * chunks() <= kMostChartForwards;
+}
+
 std::string TopoOptions::not_trained() const {
   if (run.parallel.context > 1) return "mtl-train cannot run context parallelism yet";
   if (expert > 1) return "mtl-train cannot run experts yet";
@@ -131,6 +136,26 @@ std::string TopoOptions::output_format() const {
   return "";
 }
 
+namespace {
+
+/// What else mtl-train's command lines say of a layout.
+void add_train_spellings(Flags& flags, TopoOptions& options) {
+  ParallelOptions& parallel = options.run.parallel;
+  flags.add_switch("--overlap-grad-reduce", parallel.overlap_grad_reduce, "as mtl-train's; nothing else is allocated");
+  flags.add_switch("--overlap-param-gather", parallel.overlap_param_gather,
+                   "as mtl-train's; nothing else is allocated");
+  flags.add("--zero-stage", &options.run.fixed.zero_stage, "N", "1 is --use-distributed-optimizer, 0 nothing");
+  flags.acknowledge("--distributed-timeout-minutes", 1, "a plan waits for nobody");
+  flags.check([&flags, &options] {
+    std::int64_t stage = options.run.fixed.zero_stage;
+    if (stage == 1) options.run.parallel.distributed_optimizer = true;
+    if (stage < 0 || stage > 1)
+      flags.problem(cat("--zero-stage ", stage), "is none that mtl-train has; only 0 and 1 are");
+  });
+}
+
+}  // namespace
+
 void add_topo_flags(Flags& flags, TopoOptions& options) {
   flags.section("Ranks");
   flags.add("--world-size", &options.run.parallel.world, "N", "number of ranks").required();
@@ -139,7 +164,8 @@ void add_topo_flags(Flags& flags, TopoOptions& options) {
   flags.add("--rank-order", &options.rank_order, "ORDER", "axes, the fastest first; tp-cp-ep-dp-pp unless given");
   flags.add("--gpus-per-node", &options.gpus_per_node, "N", "ranks on a node; 8 unless given");
   flags.add("--hosts", &options.hosts, "LIST", "names of the nodes, separated by commas");
-  flags.add("--cores-per-rank", &options.cores_per_rank, "N", "cores of each rank, in a rankfile and for its threads");
+  flags.add("--cores-per-rank", &options.cores_per_rank, "N", "cores of each rank, in a rankfile and for its threads")
+      .alias("--threads");
 
   flags.section("Model");
   add_size_flags(flags, options.run);
@@ -150,11 +176,13 @@ void add_topo_flags(Flags& flags, TopoOptions& options) {
   flags.add("--num-virtual-stages-per-pipeline-rank", &options.virtual_stages, "N", "chunks of each stage");
   add_stage_flags(flags, options.run.parallel);
   add_sharing_flags(flags, options.run.parallel);
+  add_train_spellings(flags, options);
   flags.add_switch("--reset-attention-mask", options.run.data.reset_attention_mask,
                    "let no token see the documents before its own");
 
   flags.section("Schedule");
   flags.add("--schedule", &options.schedule, "NAME", "draw this one; 1f1b, or interleaved with several chunks a stage")
+      .alias("--pipeline-schedule")
       .one_of({"1f1b", "gpipe", "interleaved"});
   flags.add("--micro-batches", &options.micro_batches, "N", "micro-batches of a step, of one replica");
   add_batch_size_flags(flags, options.run.batch);

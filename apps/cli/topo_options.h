@@ -14,6 +14,9 @@
 
 namespace mtl {
 
+/// Of a time chart: stages, and forwards of all stages.
+inline constexpr std::int64_t kMostChartStages = 1024, kMostChartForwards = 100000;
+
 struct TopoOptions {
   TopoOptions() { run.parallel.world = 0; }  // --world-size has no default
 
@@ -40,7 +43,9 @@ struct TopoOptions {
   std::vector<std::string> host_names() const;
   std::int64_t chunks() const;       // of each stage
   SplitOptions layer_split() const;  // only with num_layers
-  bool wants_schedule() const { return schedule || micro_batches; }
+  bool wants_schedule() const { return micro_batches || (run.batch.global_batch_size && fits_chart()); }
+  /// A time chart of the step is not too large to be drawn.
+  bool fits_chart() const;
   bool wants_memory() const;                               // there is a model that has sizes
   std::optional<std::int64_t> step_micro_batches() const;  // as given, or by the global batch size
   /// Why mtl-train cannot run this layout, or empty.

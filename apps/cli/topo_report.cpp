@@ -13,49 +13,77 @@ namespace {
 
 constexpr std::size_t kMostParts = 6;  // of a list of ranks
 
-/// Groups of a kind, in two lists: those that talk, and names of those that have nobody to talk to.
+/// All groups of one kind after the other, in the order in which they are shown.
 class KindCollector {
  public:
   explicit KindCollector(TopoReport& report) : report_(report) {}
 
-  void add(const char* name, const std::vector<std::vector<int>>& groups, const char* purpose, const char* traffic) {
-    if (groups.front().size() < 2) {
-      report_.idle_kinds.emplace_back(name);
-      return;
-    }
-    GroupKind kind{name, purpose, traffic, groups, 0};
-    for (const std::vector<int>& group : groups) {
+  void add(const char* name, std::vector<std::vector<int>> groups, const char* purpose, const char* traffic) {
+    GroupKind kind{name, purpose, traffic, std::move(groups)};
+    for (const std::vector<int>& group : kind.groups) {
       int node = report_.node_of(group.front());
       bool crosses = std::any_of(group.begin(), group.end(), [&](int rank) { return report_.node_of(rank) != node; });
       kind.crossing += int(crosses);
     }
+    if (kind.is_idle()) kind.traffic = "nothing: each rank is alone";
     report_.kinds.push_back(std::move(kind));
+  }
+  /// Groups that are often those of a kind before: only shown when they are not.
+  void add_combined(const char* name, const std::vector<std::vector<int>>& groups, const char* purpose,
+                    const char* traffic) {
+    bool repeats = std::any_of(report_.kinds.begin(), report_.kinds.end(),
+                               [&](const GroupKind& other) { return other.groups == groups; });
+    add(name, groups, purpose, traffic);
+    report_.kinds.back().repeats = repeats;
   }
 
  private:
   TopoReport& report_;
 };
 
-void collect_kinds(TopoReport& report) {
+void collect_expert_kinds(KindCollector& kinds, const RankGrid& experts) {
+  kinds.add("ep", experts.groups("ep"), "expert parallel: share the experts",
+            "tokens to their experts and back, each expert layer and micro-batch");
+  kinds.add("expert-dp", experts.groups("dp"), "have the same experts", "experts' gradients, once a step");
+  kinds.add_combined("expert-tp", experts.groups("tp"), "share every matrix of experts",
+                     "activations, each expert layer and micro-batch");
+  kinds.add_combined("tp-ep", experts.groups("tp-ep"), "hold an expert layer once",
+                     "tokens to their experts and back, where tensor parallel ranks share them");
+  kinds.add_combined("tp-ep-pp", experts.groups("tp-ep-pp"), "hold all experts once",
+                     "a few numbers a step: gradient norm of the experts");
+}
+
+void collect_kinds(TopoReport& report, const ParallelOptions& parallel) {
   const RankGrid& grid = report.grid;
   KindCollector kinds(report);
   kinds.add("tp", grid.groups("tp"), "tensor parallel: share every matrix",
-            "activations, 4 all-reduces a layer and micro-batch");
+            parallel.sequence_parallel ? "activations, 6 all-gathers and 4 reduce-scatters a layer and micro-batch"
+                                       : "activations, 4 all-reduces a layer and micro-batch");
   kinds.add("cp", grid.groups("cp"), "context parallel: share every sequence",
             "keys and values, each layer and micro-batch");
   kinds.add("pp", grid.groups("pp"), "pipeline: hold consecutive layers",
             "activations to the next stage, gradients back, once a micro-batch");
-  kinds.add("dp", grid.groups("dp"), "data parallel: same weights, other samples", "gradients, once a step");
-  if (grid.size(Axis::context) > 1)
-    kinds.add("dp-cp", grid.groups("dp-cp"), "have the same weights", "gradients, once a step");
-  if (report.experts) {
-    kinds.add("ep", report.experts->groups("ep"), "expert parallel: share the experts",
-              "tokens to their experts and back, each expert layer and micro-batch");
-    kinds.add("expert-dp", report.experts->groups("dp"), "have the same experts", "experts' gradients, once a step");
-  }
+  // Ranks of one sequence have the same weights as well: gradients are summed over both axes at once.
+  const char* gradients = parallel.distributed_optimizer
+                              ? "gradients, reduce-scattered, and weights, gathered, once a step"
+                              : "gradients, once a step";
+  bool has_context = grid.size(Axis::context) > 1;
+  kinds.add("dp", grid.groups("dp"), "data parallel: same weights, other samples",
+            has_context ? "nothing of their own: gradients go over dp-cp" : gradients);
+  if (has_context)
+    kinds.add("dp-cp", grid.groups("dp-cp"), "have the same weights", gradients);
+  else
+    kinds.add_combined("dp-cp", grid.groups("dp-cp"), "have the same weights", gradients);
+  if (report.experts) collect_expert_kinds(kinds, *report.experts);
   kinds.add("embedding", grid.embedding_groups(), "first and last stage: tied table",
             "the table's gradient, once a step");
+  kinds.add_combined("position_embedding", grid.position_embedding_groups(), "first stage: position table", "nothing");
   kinds.add("tp-pp", grid.groups("tp-pp"), "model parallel: one whole model", "a few numbers a step: gradient norm");
+  const char* scales = "nothing in fp32; Megatron-LM's fp8 scales";
+  kinds.add_combined("tp-cp", grid.groups("tp-cp"), "one stage of one replica", scales);
+  kinds.add_combined("tp-dp", grid.groups("tp-dp"),
+                     has_context ? "one stage, one part of sequences" : "one stage of all replicas", scales);
+  kinds.add_combined("tp-dp-cp", grid.groups("tp-dp-cp"), "one stage of all replicas", scales);
 }
 
 std::string layer_list(const std::vector<LayerRange>& chunks) {
@@ -81,7 +109,7 @@ TopoReport::TopoReport(const TopoOptions& options)
       hosts(options.host_names()),
       cores_per_rank(static_cast<int>(options.cores_per_rank)) {
   if (options.expert > 1) experts = options.expert_grid();
-  collect_kinds(*this);
+  collect_kinds(*this, options.run.parallel);
   if (options.run.architecture.num_layers) layers = split_layers(options.layer_split());
   if (options.run.tokenizer.vocab_size) {
     vocab_size = *options.run.tokenizer.vocab_size;
@@ -97,11 +125,27 @@ TopoReport::TopoReport(const TopoOptions& options)
       memory->plans = plan_run(memory->run, resolve_config(memory->run, {}, vocab_size, ignore));
     }
   }
+  micro_batches = options.step_micro_batches();
   if (options.wants_schedule()) {
     schedule = TopoSchedule{options.schedule_kind(), options.shape(), {}, {}};
     schedule->stages = pipeline_schedule(schedule->kind, schedule->shape);
     schedule->times = schedule_times(schedule->stages, schedule->shape.chunks);
   }
+}
+
+std::vector<GroupKind> TopoReport::shown_kinds() const {
+  std::vector<GroupKind> out;
+  std::copy_if(kinds.begin(), kinds.end(), std::back_inserter(out),
+               [](const GroupKind& kind) { return !kind.repeats && !kind.is_idle(); });
+  return out;
+}
+
+std::vector<std::string> TopoReport::idle_kinds() const {
+  std::vector<std::string> out;
+  for (const GroupKind& kind : kinds) {
+    if (!kind.repeats && kind.is_idle()) out.push_back(kind.name);
+  }
+  return out;
 }
 
 std::string TopoReport::node_name(int node) const {

@@ -21,7 +21,10 @@ struct GroupKind {
   std::string purpose;  // "share each layer"
   std::string traffic;  // "activations: 4 all-reduces a layer and micro-batch"
   std::vector<std::vector<int>> groups;
-  int crossing = 0;  // groups that have ranks on several nodes
+  int crossing = 0;      // groups that have ranks on several nodes
+  bool repeats = false;  // a kind before has the same groups
+
+  bool is_idle() const { return groups.front().size() < 2; }  // who has nobody to talk to; all groups are of a size
 };
 
 struct TopoSchedule {
@@ -47,6 +50,10 @@ struct TopoReport {
   std::string size() const;
   /// "node 0", or the host's name.
   std::string node_name(int node) const;
+  /// Kinds that say something new, with groups of at least two ranks.
+  std::vector<GroupKind> shown_kinds() const;
+  /// Names of those with groups of one.
+  std::vector<std::string> idle_kinds() const;
   int rank_in_grid(int stage, int column) const;
   int columns() const { return world / stages; }
   int columns_of_replica() const { return grid.size(Axis::tensor) * grid.size(Axis::context); }
@@ -66,12 +73,12 @@ struct TopoReport {
   std::optional<RankGrid> experts;  // when there are any
   std::vector<std::string> hosts;
   int cores_per_rank;
-  std::vector<GroupKind> kinds;                                // with groups of at least two ranks
-  std::vector<std::string> idle_kinds;                         // groups of one
+  std::vector<GroupKind> kinds;
   std::optional<std::vector<std::vector<LayerRange>>> layers;  // [stage][chunk]
   std::int64_t vocab_size = 0, padded_vocab = 0;               // 0 when not given
-  std::optional<TopoSchedule> schedule;
-  std::optional<TopoMemory> memory;  // when the model has sizes
+  std::optional<std::int64_t> micro_batches;                   // of a step, when that is given
+  std::optional<TopoSchedule> schedule;                        // absent, too, when its chart would be too large
+  std::optional<TopoMemory> memory;                            // when the model has sizes
 };
 
 /// Ranks in few words: "0-3, 8-11" or "0, 8, .. 56"; long lists without their middle.

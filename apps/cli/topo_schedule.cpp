@@ -64,7 +64,11 @@ std::string figures(const TopoReport& report) {
 }  // namespace
 
 std::string draw_schedule(const TopoReport& report, const TerminalOptions& look) {
-  if (!report.schedule) return "";
+  if (!report.schedule) {
+    return report.micro_batches
+               ? cat("Schedule: ", with_commas(*report.micro_batches), " micro-batches; the time chart would be too large\n")
+               : "";
+  }
   const TopoSchedule& schedule = *report.schedule;
   const bool several = schedule.shape.chunks > 1;
   const std::size_t cell = several ? 2 : 1;

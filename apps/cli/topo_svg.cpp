@@ -200,15 +200,16 @@ double draw_grid(Canvas& canvas, const TopoReport& report, double top) {
 
 double draw_groups(Canvas& canvas, const TopoReport& report, double top) {
   constexpr std::array<double, 5> kColumns = {0, 84, 200, 340, 640};
-  double y = top;
+  std::vector<GroupKind> kinds = report.shown_kinds();
+  if (kinds.empty()) return top;
+  double y = top + 40;
   auto row = [&](const std::array<std::string, 5>& texts, const char* style, const char* third) {
     for (std::size_t i = 0; i < texts.size(); ++i)
       canvas.text(kMargin + kColumns[i], y, texts[i], i == 2 ? third : style);
     y += 20;
   };
-  if (!report.kinds.empty())
-    row({"kind", "groups", "across nodes", "what its ranks do", "what they exchange"}, "head", "head");
-  for (const GroupKind& kind : report.kinds) {
+  row({"kind", "groups", "across nodes", "what its ranks do", "what they exchange"}, "head", "head");
+  for (const GroupKind& kind : kinds) {
     std::string crossing = kind.crossing == 0 ? "none" : cat(kind.crossing, " of ", kind.groups.size());
     row({kind.name, cat(kind.groups.size(), " of ", kind.groups.front().size(), " ranks"), crossing, kind.purpose,
          kind.traffic},
@@ -356,7 +357,7 @@ std::string topo_svg(const TopoReport& report) {
   canvas.text(kMargin, kMargin + 34, cat("numbered in the order ", report.order), "note");
   canvas.widen(kMargin + text_width(title, 17));
   double y = draw_grid(canvas, report, kMargin + 54);
-  if (!report.kinds.empty()) y = draw_groups(canvas, report, y + 40);
+  y = draw_groups(canvas, report, y);
   if (report.vocab_size > 0) canvas.text(kMargin, y += 12, report.vocab_summary(), "note");
   if (report.schedule) y = draw_schedule_figure(canvas, report, y + 30);
   if (report.memory && report.memory->reason_not.empty()) y = draw_memory(canvas, report, y + 36);

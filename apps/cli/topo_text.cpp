@@ -34,7 +34,7 @@ std::vector<std::string> wrap(const std::vector<std::string>& words, std::size_t
 
 std::string describe_groups(const TopoReport& report, const TerminalOptions& look) {
   std::string out = "Groups\n";
-  for (const GroupKind& kind : report.kinds) {
+  for (const GroupKind& kind : report.shown_kinds()) {
     std::string count =
         cat(kind.groups.size(), kind.groups.size() == 1 ? " group of " : " groups of ", kind.groups.front().size());
     int groups = static_cast<int>(kind.groups.size());
@@ -54,8 +54,8 @@ std::string describe_groups(const TopoReport& report, const TerminalOptions& loo
     for (const std::string& line : wrap(words, static_cast<std::size_t>(look.width) - 13, 2))
       out += format("  %-10s %s\n", "", line.c_str());
   }
-  if (!report.idle_kinds.empty())
-    out += cat("  ", join(report.idle_kinds, ", "), ": one rank each, which talks to nobody\n");
+  std::vector<std::string> idle = report.idle_kinds();
+  if (!idle.empty()) out += cat("  ", join(idle, ", "), ": one rank each, which talks to nobody\n");
   return out;
 }
 
@@ -134,13 +134,17 @@ std::string describe_memory(const TopoReport& report) {
 }
 
 std::string describe_problems(const TopoReport& report) {
+  std::string out;
   for (const GroupKind& kind : report.kinds) {
     if (kind.name == "tp" && kind.crossing > 0) {
-      return "Note: tensor parallelism talks most often, in every layer, and here it does so across nodes. Prefer a "
-             "tensor parallel size that divides the GPUs of a node.\n";
+      out +=
+          "Note: tensor parallelism talks most often, in every layer, and here it does so across nodes. Prefer a "
+          "tensor parallel size that divides the GPUs of a node.\n";
     }
   }
-  return "";
+  if (report.grid.size(Axis::context) > 1 && report.stages > 1 && !report.experts && !report.order.ends_with("pp"))
+    out += "Note: with context parallelism and a pipeline, Megatron-LM takes only orders that end with pp.\n";
+  return out;
 }
 
 /// Lines that are too long go on in the next, further right. Drawings never are.

@@ -102,4 +102,10 @@ std::vector<std::vector<int>> RankGrid::embedding_groups() const {
   return out;
 }
 
+std::vector<std::vector<int>> RankGrid::position_embedding_groups() const {
+  std::vector<std::vector<int>> out = groups("pp");
+  for (std::vector<int>& group : out) group.resize(1);
+  return out;
+}
+
 }  // namespace mtl

@@ -40,6 +40,8 @@ class RankGrid {
   std::vector<int> group_of(int rank, const std::string& token) const;
   /// The ranks that hold a copy of the tied table: of each pipeline group the first and the last.
   std::vector<std::vector<int>> embedding_groups() const;
+  /// The ranks that hold the position table: of each pipeline group the first.
+  std::vector<std::vector<int>> position_embedding_groups() const;
 
  private:
   std::array<int, kAxes> sizes_;    // by Axis

@@ -1,6 +1,7 @@
 #include "layout/stages.h"
 
 #include "base/error.h"
+#include "base/str.h"
 
 namespace mtl {
 
@@ -25,7 +26,38 @@ void check_options(const SplitOptions& options) {
        {std::pair("first", options.first_stage_layers), std::pair("last", options.last_stage_layers)}) {
     if (layers && *layers < 1)
       fail(Exit::usage, "--num-layers-in-", name, "-pipeline-stage ", *layers, ": give at least 1");
+    if (layers && *layers > options.num_layers)
+      fail(Exit::usage, "--num-layers-in-", name, "-pipeline-stage ", *layers, ": more than --num-layers ",
+           options.num_layers, "; give fewer");
   }
+}
+
+/// "--num-layers-in-first-pipeline-stage 1 and --num-layers-in-last-pipeline-stage 2", of what was given.
+std::string given_ends(const SplitOptions& options) {
+  std::vector<std::string> parts;
+  for (const auto& [name, layers] :
+       {std::pair("first", options.first_stage_layers), std::pair("last", options.last_stage_layers)}) {
+    if (layers) parts.push_back(cat("--num-layers-in-", name, "-pipeline-stage ", *layers));
+  }
+  return join(parts, " and ");
+}
+
+/// The given ends leave `rest` layers for `others` stages.
+[[noreturn]] void refuse_ends(const SplitOptions& options, std::int64_t rest, std::int64_t others) {
+  std::string what = cat("--num-layers ", options.num_layers, ": ", given_ends(options));
+  std::int64_t ends = options.num_layers - rest;
+  const char* leave = options.first_stage_layers && options.last_stage_layers ? " leave " : " leaves ";
+  if (others == 0) {
+    fail(Exit::usage, what, " make ", ends, " layers, and there are no stages between; make them add up to ",
+         options.num_layers, ", give one of them alone, or choose --num-layers ", ends);
+  }
+  std::string stages = others == 1 ? "the other stage" : cat("each of the other ", others, " stages");
+  if (rest < others)
+    fail(Exit::usage, what, rest < 0 ? " are more layers than there are" : cat(leave, rest), ", and ", stages,
+         " needs at least 1; give fewer, or choose at least --num-layers ", ends + others);
+  std::int64_t fewer = ends + rest / others * others;
+  fail(Exit::usage, what, leave, rest, rest == 1 ? " layer" : " layers", ", which do not divide by the other ", others,
+       " stages; choose --num-layers ", fewer, " or ", fewer + others, ", or what leaves a multiple of ", others);
 }
 
 /// Layers of each stage when the first, the last or both are given: the others share the rest evenly.
@@ -34,12 +66,7 @@ std::vector<std::int64_t> counts_with_given_ends(const SplitOptions& options) {
       options.num_layers - options.first_stage_layers.value_or(0) - options.last_stage_layers.value_or(0);
   std::int64_t others =
       options.stages - int(options.first_stage_layers.has_value()) - int(options.last_stage_layers.has_value());
-  if (others == 0 ? rest != 0 : (rest % others != 0 || rest < others)) {
-    fail(Exit::usage, "--num-layers ", options.num_layers, ": beside the given first or last stage ", rest,
-         " layers are left for ", others,
-         " stages, which must have at least one each, all the same number; change "
-         "--num-layers-in-first-pipeline-stage or --num-layers-in-last-pipeline-stage");
-  }
+  if (others == 0 ? rest != 0 : (rest % others != 0 || rest < others)) refuse_ends(options, rest, others);
   std::vector<std::int64_t> counts(static_cast<std::size_t>(options.stages), others == 0 ? 0 : rest / others);
   if (options.first_stage_layers) counts.front() = *options.first_stage_layers;
   if (options.last_stage_layers) counts.back() = *options.last_stage_layers;
@@ -75,7 +102,7 @@ std::vector<std::vector<LayerRange>> split_layers(const SplitOptions& options) {
     if (counts[stage] % options.chunks != 0) {
       fail(Exit::usage, "--num-layers ", options.num_layers, ": ", counts[stage], " layers of pipeline stage ", stage,
            " do not divide into ", options.chunks, " chunks; --num-layers must be a multiple of ",
-           options.stages * options.chunks);
+           std::int64_t{options.stages} * options.chunks);
     }
   }
   std::vector<std::vector<LayerRange>> out(counts.size());

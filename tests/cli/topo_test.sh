@@ -41,6 +41,24 @@ expect_exit 0 mtl-topo "${pipeline[@]}" --num-virtual-stages-per-pipeline-rank 2
 expect_text "$WORK/out" 'Schedule: interleaved, 8 micro-batches, 2 chunks a stage'
 expect_text "$WORK/out" 'the bubble is 18.8% of the work'
 
+# The global batch says how many micro-batches there are, with and without a model; a chart that would be too large is
+# left out.
+eight=(--world-size 8 --pipeline-model-parallel-size 4)
+expect_exit 0 mtl-topo "${eight[@]}" --micro-batches 8 --schedule gpipe
+mv "$WORK/out" "$WORK/want"
+expect_exit 0 mtl-topo "${eight[@]}" --global-batch-size 48 --micro-batch-size 3 --schedule gpipe
+expect_same "$WORK/out" "$WORK/want"
+expect_exit 0 mtl-topo "${eight[@]}" --global-batch-size 16
+expect_text "$WORK/out" '^Schedule: 1f1b, 8 micro-batches$'
+expect_exit 2 mtl-topo "${eight[@]}" --global-batch-size 15
+expect_text "$WORK/err" '^mtl-topo: 1 problem'
+expect_exit 2 mtl-topo "${eight[@]}" --global-batch-size 12 --num-virtual-stages-per-pipeline-rank 2
+expect_text "$WORK/err" '--global-batch-size 12 .*make the micro-batches a multiple of 4'
+expect_exit 0 mtl-topo "${eight[@]}" --global-batch-size 100000
+expect_text "$WORK/out" '^Schedule: 50,000 micro-batches; the time chart would be too large$'
+expect_exit 2 mtl-topo "${eight[@]}" --micro-batches 50000
+expect_text "$WORK/err" '--micro-batches 50000 +makes too large a chart: .*say --global-batch-size'
+
 # JSON.
 expect_exit 0 mtl-topo "${two_nodes[@]}" "${model[@]}" --hosts ada,grace --micro-batches 8 --format json
 expect_text "$WORK/out" '"format": "mtl-topo", "version": 1, "world_size": 4, "nodes": 2, "gpus_per_node": 2'
@@ -79,6 +97,24 @@ for flags in "--world-size 8 --tensor-model-parallel-size 2 --pipeline-model-par
     expect_same "$WORK/train_ranks" "$WORK/topo_ranks"
   }
 done
+# The layout flags of a command line of mtl-train: all of its section on parallelism, and DeepSpeed's name.
+pasted=("${sizes[@]}" --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --context-parallel-size 1
+  --use-tp-pp-dp-mapping --pipeline-schedule gpipe --num-layers-in-first-pipeline-stage 3
+  --num-layers-in-last-pipeline-stage 2 --sequence-parallel --ddp-bucket-size 20000 --overlap-grad-reduce
+  --overlap-param-gather --distributed-timeout-minutes 5 --zero-stage 1 --threads 2 --world-size 8)
+expect_exit 0 mtl-topo "${pasted[@]}"
+expect_text "$WORK/err" '--distributed-timeout-minutes'
+expect_text "$WORK/out" '^Schedule: gpipe, 8 micro-batches'
+sed -n '/^Memory of/,$p' "$WORK/out" >"$WORK/topo_tables"
+expect_exit 0 mtl-train "${pasted[@]}" --tokenizer-type NullTokenizer --dry-run
+sed -n '/^Memory of/,/^a checkpoint/p' "$WORK/out" | sed '/^a checkpoint/d' | sed '${/^$/d}' >"$WORK/train_tables"
+expect_same "$WORK/train_tables" "$WORK/topo_tables"
+mtl-train --help | sed -n '/^Parallelism:/,/^General:/p' | grep -oE '^  --[a-z0-9-]+' | while read -r flag; do
+  grep -q -- "$flag" <(mtl-topo --help) || [ "$flag" = --distributed-timeout-minutes ] || echo "$flag"
+done >"$WORK/unknown"
+[ ! -s "$WORK/unknown" ] || fail "mtl-topo does not know $(cat "$WORK/unknown")"
+expect_exit 2 mtl-topo --world-size 2 --zero-stage 3
+expect_text "$WORK/err" '--zero-stage 3 +is none that mtl-train has'
 expect_exit 0 mtl-topo "${sizes[@]}" --world-size 4 --pipeline-model-parallel-size 4
 expect_text "$WORK/out" '^A step of 32 samples of 32 tokens: 16 micro-batches of 2 on each replica, 1 thread a rank$'
 expect_text "$WORK/out" '^  0 .* 4 x '
@@ -132,6 +168,27 @@ if command -v mpirun >/dev/null && [ "$(nproc)" -ge 2 ]; then
   fi
 fi
 
+# Vocabularies as Megatron-LM pads them, of any size; the other counts are not held to the largest world either.
+while IFS=', ' read -r vocab divisible tensor padded; do
+  expect_exit 0 mtl-topo --world-size "$tensor" --tensor-model-parallel-size "$tensor" --vocab-size "$vocab" \
+    --make-vocab-size-divisible-by "$divisible" --format json
+  expect_text "$WORK/out" "\"vocab\": \{\"size\": $vocab, \"padded\": $padded\}"
+done < <(tr -d '[]' <"$TESTS/golden/ranks/vocab_padding.jsonl")
+expect_exit 0 mtl-topo --world-size 1 --micro-batches 70000
+expect_exit 0 mtl-topo "${sizes[@]}" --world-size 4 --global-batch-size 100000
+expect_text "$WORK/out" '^A step of 100000 samples of 32 tokens: 12500 micro-batches of 2'
+expect_exit 0 mtl-topo --world-size 65536 --tensor-model-parallel-size 65536 --vocab-size 2147483647 \
+  --make-vocab-size-divisible-by 2147483647
+expect_text "$WORK/out" 'padded to 140,737,488,289,792 = 65536 x 2,147,483,647 rows'
+for flags in "--vocab-size 2147483648" "--world-size 65537" "--gpus-per-node 65537" "--micro-batches 9000000000" \
+  "--cores-per-rank 65536" "--num-layers 9000000000000000000" "--num-layers-in-first-pipeline-stage 9223372036854775807"; do
+  # shellcheck disable=SC2086
+  expect_exit 2 mtl-topo --world-size 2 --num-layers 8 --pipeline-model-parallel-size 2 $flags
+  expect_text "$WORK/err" "^  $flags +is more than "
+done
+expect_exit 2 mtl-topo "${sizes[@]}" --world-size 4 --micro-batch-size 1 --global-batch-size 2147483644
+expect_text "$WORK/err" '--global-batch-size 2147483644 +is more than 1048576 x micro-batch-size 1'
+
 # Layouts that cannot be: everything wrong is said at once, with what would do.
 expect_exit 2 mtl-topo
 expect_text "$WORK/err" '--world-size'
@@ -149,16 +206,34 @@ expect_text "$WORK/err" '--micro-batches 6 .*a multiple of 4'
 expect_exit 2 mtl-topo --world-size 4 --tensor-model-parallel-size 0
 expect_exit 2 mtl-topo --world-size 4 --num-layers-in-first-pipeline-stage 2
 expect_text "$WORK/err" 'needs --num-layers'
+expect_exit 2 mtl-topo --world-size 2 --pipeline-model-parallel-size 2 --num-layers 4 --num-layers-in-first-pipeline-stage 1 \
+  --num-layers-in-last-pipeline-stage 2
+expect_text "$WORK/err" '--num-layers 4 +--num-layers-in-first-pipeline-stage 1 and .* 2 make 3 layers, .*add up to 4'
+expect_exit 2 mtl-topo "${two_nodes[@]}" --hosts ada,ada
+expect_text "$WORK/err" "--hosts ada,ada +names 'ada' twice"
+expect_exit 2 mtl-topo --world-size 3 --gpus-per-node 1 --hosts ada,ada,ada
+expect_text "$WORK/err" '^mtl-topo: 1 problem'
 expect_exit 2 mtl-topo --world-size 4 --expert-model-parallel-size 3
 expect_text "$WORK/err" '--expert-model-parallel-size 1, 2 or 4'
+# With experts: orders in which the stages of experts are those of the other layers, and not by chance.
+experts=(--world-size 16 --tensor-model-parallel-size 2 --expert-model-parallel-size 2)
+expect_exit 2 mtl-topo "${experts[@]}" --pipeline-model-parallel-size 2 --use-tp-pp-dp-mapping
+expect_text "$WORK/err" '--use-tp-pp-dp-mapping +needs, with experts, .*experts \(2\) as of the other layers \(4\)'
+expect_exit 2 mtl-topo "${experts[@]}" --pipeline-model-parallel-size 2 --rank-order tp-ep-pp-cp-dp
+expect_exit 2 mtl-topo "${experts[@]}" --pipeline-model-parallel-size 2 --context-parallel-size 2 --rank-order tp-cp-pp-ep-dp
+expect_text "$WORK/err" '--rank-order tp-cp-pp-ep-dp +gives the experts other pipeline groups'
+expect_exit 0 mtl-topo "${experts[@]}" --pipeline-model-parallel-size 2
+expect_exit 0 mtl-topo "${experts[@]}" --pipeline-model-parallel-size 2 --context-parallel-size 2 --use-tp-pp-dp-mapping
+expect_exit 0 mtl-topo "${experts[@]}" --use-tp-pp-dp-mapping
+expect_exit 0 mtl-topo --world-size 8 --context-parallel-size 2 --pipeline-model-parallel-size 2 --use-tp-pp-dp-mapping
+expect_text "$WORK/out" '^Note: with context parallelism and a pipeline, Megatron-LM takes only orders that end with pp'
 expect_exit 2 mtl-topo "${sizes[@]}" --world-size 4 --global-batch-size 9
 expect_text "$WORK/err" '--global-batch-size 9 +is not a multiple of micro-batch-size 2 x data-parallel size 4'
 expect_exit 2 mtl-topo --world-size 4 --hidden-size 64
 expect_text "$WORK/err" '^mtl-topo: 5 problems'
 expect_text "$WORK/err" '--seq-length +is needed for memory'
-expect_exit 2 mtl-topo --world-size 4 --sequence-parallel --global-batch-size 8
-expect_text "$WORK/err" '--sequence-parallel +needs --hidden-size'
-expect_text "$WORK/err" '--global-batch-size +needs --hidden-size'
+expect_exit 2 mtl-topo --world-size 4 --ddp-bucket-size 8 --global-batch-size 8
+expect_text "$WORK/err" '--ddp-bucket-size +needs --hidden-size'
 expect_exit 2 mtl-topo "${sizes[@]}" --world-size 3 --tensor-model-parallel-size 3
 expect_text "$WORK/err" '--num-attention-heads 8 +is not a multiple of --tensor-model-parallel-size 3'
 expect_exit 74 mtl-topo --world-size 4 -o "$WORK/no/such/folder/layout.svg"

@@ -40,6 +40,7 @@ TEST_CASE("groups are Megatron's, in its order") {
       CHECK(grid.groups(token) == lists(groups));
     }
     CHECK(grid.embedding_groups() == lists(json.at("embedding")));
+    CHECK(grid.position_embedding_groups() == lists(json.at("position_embedding")));
     ++layouts;
   }
   CHECK(layouts == 38);

@@ -1,0 +1,56 @@
+#!/bin/bash
+# mtl-topo: all groups of ranks are in its JSON, and are Megatron-LM's; text has those that differ, with their traffic.
+. "$(dirname "$0")/lib.sh" "$1"
+unset COLUMNS LINES NO_COLOR
+
+# size_of LINE NAME: a number of the layout that a line of the fixture is about.
+size_of() { grep -oE "\"$2\":[0-9]+" <<<"$1" | head -1 | cut -d: -f2; }
+# groups_in TEXT NAME: the list of lists that follows a name.
+groups_in() { grep -oE "\"$2\":\[\[[][0-9,]*\]\]" <<<"$1" | head -1 | cut -d: -f2; }
+
+while read -r line; do
+  order=$(grep -oE '"order":"[a-z-]+"' <<<"$line" | cut -d'"' -f4)
+  experts=$(size_of "$line" ep)
+  # A run whose pipeline is not last cannot have experts; their generator alone can.
+  [ "$experts" -gt 1 ] && [ "${order##*-}" != pp ] && [ "$(size_of "$line" pp)" -gt 1 ] && continue
+  expect_exit 0 mtl-topo --world-size "$(size_of "$line" world)" --tensor-model-parallel-size "$(size_of "$line" tp)" \
+    --context-parallel-size "$(size_of "$line" cp)" --expert-model-parallel-size "$experts" \
+    --pipeline-model-parallel-size "$(size_of "$line" pp)" --rank-order "$order" --format json
+  # "kind":"tp",...,"ranks":[[0]] becomes "tp":[[0]]
+  got=$(tr -d ' \n' <"$WORK/out" | sed -E 's/"kind":"([a-z_-]+)",[^]]*"ranks":/"\1":/g')
+  kinds="tp cp pp dp dp-cp tp-pp tp-cp tp-dp tp-dp-cp"
+  [ "$experts" -eq 1 ] || kinds="ep tp-ep tp-ep-pp tp pp"  # the others are of the grid without experts
+  for kind in $kinds embedding position_embedding; do
+    want=$(groups_in "$line" "$kind")
+    [ -n "$want" ] || fail "the fixture has no $kind: $line"
+    [ "$(groups_in "$got" "$kind")" = "$want" ] || fail "$kind: $(groups_in "$got" "$kind") instead of $want: $line"
+  done
+  [ "$experts" -eq 1 ] || [ "$(groups_in "$got" expert-dp)" = "$(groups_in "$line" dp)" ] || fail "expert-dp: $line"
+done <"$TESTS/golden/ranks/groups.jsonl"
+
+# traffic_of KIND: its line in the text of the last layout; nothing when the kind is not shown.
+traffic_of() { grep -A 1 -E "^  $1 " "$WORK/out" | tail -1 | sed 's/^ *//'; }
+expect_traffic() { [ "$(traffic_of "$1")" = "$2" ] || fail "$1 exchanges '$(traffic_of "$1")' instead of '$2'"; }
+layout=(--world-size 16 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2)
+expect_exit 0 mtl-topo "${layout[@]}"
+expect_traffic tp 'activations, 4 all-reduces a layer and micro-batch'
+expect_traffic dp 'gradients, once a step'
+expect_traffic tp-cp ''
+expect_traffic dp-cp ''
+expect_text "$WORK/out" '^  tp-dp +2 groups of 8 .*one stage of all replicas'
+expect_traffic tp-dp-cp ''
+expect_text "$WORK/out" '^  cp, position_embedding: one rank each'
+expect_exit 0 mtl-topo "${layout[@]}" --sequence-parallel --use-distributed-optimizer
+expect_traffic tp 'activations, 6 all-gathers and 4 reduce-scatters a layer and micro-batch'
+expect_traffic dp 'gradients, reduce-scattered, and weights, gathered, once a step'
+expect_exit 0 mtl-topo "${layout[@]}" --context-parallel-size 2
+expect_traffic dp 'nothing of their own: gradients go over dp-cp'
+expect_traffic dp-cp 'gradients, once a step'
+expect_text "$WORK/out" '^  tp-cp +4 groups of 4 '
+expect_text "$WORK/out" '^  tp-dp +4 groups of 4 .*one part of sequences'
+expect_text "$WORK/out" '^  tp-dp-cp +2 groups of 8 '
+expect_exit 0 mtl-topo "${layout[@]}" --expert-model-parallel-size 2
+expect_text "$WORK/out" '^  tp-ep +4 groups of 4 '
+expect_text "$WORK/out" '^  tp-ep-pp +2 groups of 8 '
+expect_traffic expert-tp ''
+finish
