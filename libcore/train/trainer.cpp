@@ -94,6 +94,7 @@ void Trainer::check_agreement(const RunStart& start) {
   if (ranks_.groups.world->size() == 1) return;
   std::string program = read_file("/proc/self/exe"), from = start.source ? start.source->folder() : "nothing";
   if (start.state) from += cat(", iteration ", start.state->iteration);
+  if (start.source) from += "\n" + start.source->identity();
   check_same(*ranks_.groups.world, stream_, ranks_.hosts,
              {{"program", hash_text(hash_bytes(program.data(), program.size()))},
               {"command line", options_.settings},

@@ -1,0 +1,37 @@
+#!/bin/bash
+# How jobs of ranks start: all from the same weights, all of them, and what there is to say is said once.
+# shellcheck disable=SC2034  # LENGTH is for the files that are sourced
+source "$(dirname "$0")/lib.sh" "$1"
+source "$(dirname "$0")/train_runs.sh"
+source "$(dirname "$0")/ranks_runs.sh"
+cd "$WORK" || exit 1
+preprocess "$CORPUS" c
+LENGTH=(--train-iters 12 --exit-interval 2 --save-interval 1 --eval-interval 5 --log-interval 1)
+
+# Another model in a folder of the same name, on one rank: refused, whatever its format.
+enter_layout dp
+expect_exit 0 run_in first
+expect_exit 0 run_in second --seed 2
+expect_exit 0 mtl-convert --load first/save --save hf
+mkdir -p other/first
+cp -r ../c_text_document.* hf other
+cp -r second/save other/first
+printf '\1' | dd of=other/hf/model.safetensors bs=1 seek=$(($(stat -c %s hf/model.safetensors) - 2)) conv=notrunc status=none
+other_start() {
+  expect_count 1 "$WORK/err" 'the ranks of this job do not agree'
+  expect_text "$WORK/err" "^  start: rank 1 \($HOST\) has '$1', rank 0 \($HOST\) has '$1'$"
+  [ ! -s "$WORK/out" ] || fail "trained from different weights: $1"
+}
+astray 1 'cd other' expect_exit 2 run_in first
+other_start 'manifest.json: [0-9a-f]{16}'
+astray 1 'cd other' expect_exit 2 run_in loaded --load hf
+other_start 'model.safetensors: [0-9]+ bytes, [0-9a-f]{16}'
+cp hf/model.safetensors other/hf
+sed -i -E 's/("layer_norm_epsilon":) *[^,]+/\1 1e-6/' other/hf/config.json
+astray 1 'cd other' expect_exit 2 run_in loaded --load hf
+other_start 'config.json: [0-9a-f]{16}'
+cp hf/config.json other/hf
+mkdir loaded
+ln -s ../loaded other
+astray 1 'cd other' expect_exit 0 run_in loaded --load hf
+finish
