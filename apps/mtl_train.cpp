@@ -18,12 +18,9 @@ Exit train(TrainOptions& options, TrainSetup& setup, Ranks& ranks, Console& cons
   SignalRequests signals;  // before any other thread, MPI's too: threads inherit that these signals are not theirs
   RankGroups groups;
   groups.rank = ranks.launched().rank;
-  groups.groups =
-      ranks.connect(placement_of(options.parallel, groups.rank).grid, options.parallel.distributed_optimizer);
-  if (MpiSession* session = ranks.session()) {
-    session->set_deadline(options.parallel.timeout_minutes * 60);
-    groups.hosts = session->hosts();
-  }
+  groups.groups = ranks.connect(placement_of(options.parallel, groups.rank).grid,
+                                options.parallel.distributed_optimizer, options.parallel.timeout_minutes * 60);
+  if (MpiSession* session = ranks.session()) groups.hosts = session->hosts();
   Trainer trainer(options, std::move(setup.start), setup.tokenizer.get(), std::move(groups), signals, console);
   if (MpiSession* session = ranks.session()) session->follow(trainer.step_state());
   return trainer.run();
