@@ -204,7 +204,7 @@ bool Trainer::go_on() {
         cat("iteration ", state_.iteration, " of ", iterations_, ", ", state_.consumed_samples, " samples consumed"));
   }
   bool asked = last_.save > 0;
-  if (asked && !save_directory_) console_.warn("asked to save, but there is no --save folder");
+  if (asked && !save_directory_ && speaks()) console_.warn("asked to save, but there is no --save folder");
   bool ends = last_.end > 0 || divides(checkpoint.exit_interval);
   if (asked || ends || divides(checkpoint.save_interval)) save(false);
   return !ends;

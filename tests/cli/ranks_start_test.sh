@@ -34,4 +34,23 @@ cp hf/config.json other/hf
 mkdir loaded
 ln -s ../loaded other
 astray 1 'cd other' expect_exit 0 run_in loaded --load hf
+
+# What is wrong with the files is the same on all ranks: said once, by the first. So is what cannot be done.
+echo garbage >first/save/latest_checkpointed_iteration.txt
+expect_exit 0 run_in first
+expect_count 1 "$WORK/err" 'warning: '
+expect_text "$WORK/err" '^mtl-train: warning: first/save/latest_checkpointed_iteration.txt is not a number; taking .* iteration 2$'
+rm second/save/iter_0000002/shard_00001.safetensors
+expect_exit 0 run_in second --seed 2
+expect_count 1 "$WORK/err" '^mtl-train: warning: passing over a checkpoint that is not valid: second/save/iter_0000002/shard_00001'
+expect_count 1 "$WORK/err" '^mtl-train: warning: second/save/latest_checkpointed_iteration.txt says 2; taking .* iteration 1$'
+expect_count 2 "$WORK/err" 'warning: '
+LENGTH=(--train-iters 20000 --lr-decay-iters 12 --eval-interval 100000 --log-interval 10)
+start_job unsaved --save ''
+wait_until unsaved.out ' iteration '
+send USR1 unsaved 1
+wait_until unsaved.err 'asked to save'
+send TERM unsaved 1
+job_ends unsaved 1 10
+expect_count 1 unsaved.err 'warning: asked to save, but there is no --save folder$'
 finish
