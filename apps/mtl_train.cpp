@@ -12,7 +12,7 @@ namespace mtl {
 Exit train(TrainOptions& options, TrainSetup& setup, Ranks& ranks, Console& console) {
   options.threads = resolve_threads(options.threads, ranks.launched().local_size);
   if (options.dry_run) {
-    print_out(describe_run(options, setup.start.config));
+    if (ranks.speaks()) print_out(describe_run(options, setup.start.config));
     return Exit::ok;
   }
   SignalRequests signals;  // before any other thread, MPI's too: threads inherit that these signals are not theirs
@@ -35,7 +35,10 @@ int main(int argc, char** argv) {
   mtl::Flags flags("mtl-train",
                    "pre-train a GPT language model; the same command starts, resumes, or says that it is complete");
   mtl::Ranks ranks("mtl-train");
-  flags.check([&] { mtl::settle_world_size(flags, options, ranks.launched().world); });
+  flags.check([&] {
+    if (options.dry_run) ranks.need_none();
+    mtl::settle_world_size(flags, options, ranks.launched().world);
+  });
   mtl::add_train_flags(flags, options);
   mtl::TrainSetup setup;
   flags.check([&] {

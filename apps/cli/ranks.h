@@ -32,6 +32,8 @@ class Ranks {
 
   /// Who this process is; touches no MPI. Throws Error(usage) when its launcher is none of ours.
   const RankEnvironment& launched();
+  /// For a run that needs no other ranks: where launched() would throw, this process counts as alone from here on.
+  void need_none();
   /// Also where launched() throws.
   int rank();
   /// True for the one that talks to the user.
