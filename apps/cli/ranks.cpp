@@ -1,7 +1,6 @@
 #include "cli/ranks.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <thread>
@@ -12,8 +11,6 @@ namespace mtl {
 
 namespace {
 
-/// How long the other ranks leave it to rank 0 to tell what it will most likely tell too.
-constexpr auto kRankZeroFirst = std::chrono::seconds(2);
 constexpr double kLeastStartSeconds = 10;
 
 }  // namespace

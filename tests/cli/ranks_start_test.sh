@@ -45,6 +45,20 @@ expect_exit 0 run_in second --seed 2
 expect_count 1 "$WORK/err" '^mtl-train: warning: passing over a checkpoint that is not valid: second/save/iter_0000002/shard_00001'
 expect_count 1 "$WORK/err" '^mtl-train: warning: second/save/latest_checkpointed_iteration.txt says 2; taking .* iteration 1$'
 expect_count 2 "$WORK/err" 'warning: '
+
+# Tools that have no ranks are not started as several; in a batch script of a large job each is one process.
+for command in 'eval --load hf --data-path c_text_document' 'generate --load hf --prompt 1 --ids' \
+  'convert --load hf --save twice'; do
+  # shellcheck disable=SC2086  # words
+  expect_exit 2 mpirun --oversubscribe -n 2 mtl-$command </dev/null
+  expect_count 1 "$WORK/err" '^mtl-[a-z]+: 1 problem'
+  expect_text "$WORK/err" '^  mpirun -n 2 +starts mtl-[a-z]+ 2 times.*; start it without mpirun'
+  [ ! -s "$WORK/out" ] || fail "ran as two: $command"
+done
+[ ! -e twice ] || fail 'mtl-convert: wrote as two'
+expect_exit 0 env SLURM_PROCID=0 SLURM_NTASKS=8 mtl-convert --load hf --save once
+expect_exit 0 mpirun --oversubscribe -n 1 mtl-eval --load hf --data-path c_text_document </dev/null
+
 LENGTH=(--train-iters 20000 --lr-decay-iters 12 --eval-interval 100000 --log-interval 10)
 start_job unsaved --save ''
 wait_until unsaved.out ' iteration '
