@@ -4,7 +4,7 @@
 //   Ranks ranks("mtl-train");
 //   flags.check([&] { ...ranks.launched().world... });
 //   return run_ranks(flags, argc, argv, ranks, [&](Console& console) -> Exit {
-//     ProcessGroups groups = ranks.connect(grid, shard_optimizer);
+//     ProcessGroups groups = ranks.connect(grid, shard_optimizer, deadline);
 //     ...
 //   });
 //

@@ -20,7 +20,8 @@ RunStart resume(ModelSource source, Console& console) {
 RunStart find_start(const TrainOptions& options, Console& console) {
   const CheckpointOptions& flags = options.checkpoint;
   if (!flags.save.empty() && file_exists(flags.save)) {
-    if (auto newest = newest_checkpoint(flags.save, console)) return resume(ModelSource::open(*newest, console), console);
+    if (auto newest = newest_checkpoint(flags.save, console))
+      return resume(ModelSource::open(*newest, console), console);
   }
   if (flags.load.empty()) return {};
   if (flags.load == flags.save) {  // a folder that a fresh run has just made, or will make
