@@ -3,8 +3,8 @@
 
 #include "base/json.h"
 #include "base/str.h"
+#include "cli/alone.h"
 #include "cli/convert_model.h"
-#include "cli/run_main.h"
 #include "cli/thread_waits.h"
 
 namespace {
@@ -74,7 +74,7 @@ int main(int argc, char** argv) {
                     "is no size; write 5GB, 500MB, 2GiB or a number of bytes");
     }
   });
-  return mtl::run_main(flags, argc, argv, [&](mtl::Console& console) {
+  return mtl::run_alone(flags, argc, argv, [&](mtl::Console& console) {
     options.threads = mtl::resolve_threads(threads);
     mtl::ConvertReport report = mtl::convert_model(options, console);
     if (options.json) {

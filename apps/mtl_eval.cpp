@@ -1,7 +1,7 @@
 // mtl-eval: loss and perplexity of a model on a text or on token files.
+#include "cli/alone.h"
 #include "cli/eval_run.h"
 #include "cli/eval_tokenizer.h"
-#include "cli/run_main.h"
 #include "cli/thread_waits.h"
 #include "cli/tokenizer_flags.h"
 
@@ -56,7 +56,7 @@ int main(int argc, char** argv) {
   Flags flags("mtl-eval", "loss and perplexity of a model on a text or on token files");
   add_flags(flags, options);
   flags.check([&] { check(flags, options); });
-  return run_main(flags, argc, argv, [&](Console& console) {
+  return run_alone(flags, argc, argv, [&](Console& console) {
     EvalReport report = evaluate(options, console);
     print_out(options.json ? report.json().dump() + "\n" : report.line());
     return Exit::ok;

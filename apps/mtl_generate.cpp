@@ -1,7 +1,7 @@
 // mtl-generate: continues prompts with a model.
+#include "cli/alone.h"
 #include "cli/eval_tokenizer.h"
 #include "cli/generate_run.h"
-#include "cli/run_main.h"
 #include "cli/thread_waits.h"
 #include "cli/tokenizer_flags.h"
 
@@ -66,7 +66,7 @@ int main(int argc, char** argv) {
   Flags flags("mtl-generate", "continues prompts with a model");
   add_flags(flags, options);
   flags.check([&] { check(flags, options); });
-  return run_main(flags, argc, argv, [&](Console& console) {
+  return run_alone(flags, argc, argv, [&](Console& console) {
     generate(options, console);
     return Exit::ok;
   });

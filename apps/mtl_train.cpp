@@ -12,18 +12,15 @@ namespace mtl {
 Exit train(TrainOptions& options, TrainSetup& setup, Ranks& ranks, Console& console) {
   options.threads = resolve_threads(options.threads, ranks.launched().local_size);
   if (options.dry_run) {
-    print_out(describe_run(options, setup.start.config));
+    if (ranks.speaks()) print_out(describe_run(options, setup.start.config));
     return Exit::ok;
   }
   SignalRequests signals;  // before any other thread, MPI's too: threads inherit that these signals are not theirs
   RankGroups groups;
   groups.rank = ranks.launched().rank;
-  groups.groups =
-      ranks.connect(placement_of(options.parallel, groups.rank).grid, options.parallel.distributed_optimizer);
-  if (MpiSession* session = ranks.session()) {
-    session->set_deadline(options.parallel.timeout_minutes * 60);
-    groups.hosts = session->hosts();
-  }
+  groups.groups = ranks.connect(placement_of(options.parallel, groups.rank).grid,
+                                options.parallel.distributed_optimizer, options.parallel.timeout_minutes * 60);
+  if (MpiSession* session = ranks.session()) groups.hosts = session->hosts();
   Trainer trainer(options, std::move(setup.start), setup.tokenizer.get(), std::move(groups), signals, console);
   if (MpiSession* session = ranks.session()) session->follow(trainer.step_state());
   return trainer.run();
@@ -38,7 +35,10 @@ int main(int argc, char** argv) {
   mtl::Flags flags("mtl-train",
                    "pre-train a GPT language model; the same command starts, resumes, or says that it is complete");
   mtl::Ranks ranks("mtl-train");
-  flags.check([&] { mtl::settle_world_size(flags, options, ranks.launched().world); });
+  flags.check([&] {
+    if (options.dry_run) ranks.need_none();
+    mtl::settle_world_size(flags, options, ranks.launched().world);
+  });
   mtl::add_train_flags(flags, options);
   mtl::TrainSetup setup;
   flags.check([&] {

@@ -1,22 +1,33 @@
 #include "cli/ranks.h"
 
-#include <chrono>
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <thread>
+
+#include "comm/start_deadline.h"
 
 namespace mtl {
 
 namespace {
 
-/// How long the other ranks leave it to rank 0 to tell what it will most likely tell too.
-constexpr auto kRankZeroFirst = std::chrono::seconds(2);
+constexpr double kLeastStartSeconds = 10;
 
 }  // namespace
 
 const RankEnvironment& Ranks::launched() {
   if (!launched_) launched_ = launched_ranks(program_);
   return *launched_;
+}
+
+void Ranks::need_none() {
+  int own = rank();
+  try {
+    launched();
+  } catch (const Error&) {
+    launched_ = RankEnvironment{};
+    launched_->rank = own;  // of several that were started only one speaks
+  }
 }
 
 int Ranks::rank() {
@@ -27,15 +38,28 @@ int Ranks::rank() {
   }
 }
 
-MpiSession* Ranks::session() {
-  if (session_ == nullptr && launched().world > 1) session_ = std::make_unique<MpiSession>(launched());
-  return session_.get();
+ProcessGroups Ranks::connect(const RankGrid& grid, bool shard_optimizer, double deadline) {
+  require(grid.world() == launched().world, "the layout is for ", grid.world(), " ranks, and there are ",
+          launched().world);
+  if (launched().world == 1) return single_process_groups();
+  const double start = std::max(deadline, kLeastStartSeconds);
+  StartDeadline guard(start, [&] { give_up_start(start); });
+  session_ = std::make_unique<MpiSession>(launched());
+  ProcessGroups groups = make_groups(*session_, grid, shard_optimizer);
+  session_->set_deadline(deadline);
+  return groups;
 }
 
-ProcessGroups Ranks::connect(const RankGrid& grid, bool shard_optimizer) {
-  if (session() != nullptr) return make_groups(*session(), grid, shard_optimizer);
-  require(grid.world() == 1, "the layout is for ", grid.world(), " ranks, and this process is alone");
-  return single_process_groups();
+/// While the main thread is inside MPI: nothing of the session's may be used, and nobody knows where the others are.
+void Ranks::give_up_start(double seconds) const {
+  if (launched_->rank > 0) std::this_thread::sleep_for(kRankZeroFirst);
+  std::fprintf(stderr,
+               "%s: rank %d (%s): not all %d ranks came to the start within %s; look for ranks that are stopped, that "
+               "run something else, and for hosts that do not reach each other; if they are only slow, allow more "
+               "time\n",
+               program_.c_str(), launched_->rank, host_name().c_str(), launched_->world,
+               human_seconds(seconds).c_str());
+  std::_Exit(static_cast<int>(Exit::failure));
 }
 
 void Ranks::report(const std::string& message, Exit code) {

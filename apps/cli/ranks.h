@@ -4,7 +4,7 @@
 //   Ranks ranks("mtl-train");
 //   flags.check([&] { ...ranks.launched().world... });
 //   return run_ranks(flags, argc, argv, ranks, [&](Console& console) -> Exit {
-//     ProcessGroups groups = ranks.connect(grid, shard_optimizer);
+//     ProcessGroups groups = ranks.connect(grid, shard_optimizer, deadline);
 //     ...
 //   });
 //
@@ -32,18 +32,23 @@ class Ranks {
 
   /// Who this process is; touches no MPI. Throws Error(usage) when its launcher is none of ours.
   const RankEnvironment& launched();
+  /// For a run that needs no other ranks: where launched() would throw, this process counts as alone from here on.
+  void need_none();
   /// Also where launched() throws.
   int rank();
   /// True for the one that talks to the user.
   bool speaks() { return rank() == 0; }
-  /// The session, started by the first call; null in a world of one, which never touches MPI.
-  MpiSession* session();
-  /// The groups of this rank; collective. single_process_groups() in a world of one.
-  ProcessGroups connect(const RankGrid& grid, bool shard_optimizer);
+  /// The groups of this rank; collective, starts the session. single_process_groups() in a world of one. From here on
+  /// no wait for another rank takes longer than `deadline` seconds: the job ends instead, with who did not come. The
+  /// start itself has 10 s at least, for launchers start ranks one after another.
+  ProcessGroups connect(const RankGrid& grid, bool shard_optimizer, double deadline);
+  /// Null before connect() and in a world of one, which never touches MPI.
+  MpiSession* session() { return session_.get(); }
 
  private:
   friend int run_ranks(Flags&, int, const char* const*, Ranks&, const std::function<Exit(Console&)>&);
   void report(const std::string& message, Exit code);
+  [[noreturn]] void give_up_start(double seconds) const;
 
   std::string program_;
   std::optional<RankEnvironment> launched_;

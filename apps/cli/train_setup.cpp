@@ -178,6 +178,7 @@ void prepare_training(const TrainOptions& options, Flags& flags, bool speaks, Tr
   Findings findings(flags);
   Console console(flags.program());
   console.quiet = flags.quiet || !speaks;
+  console.silent = !speaks;  // the files are the same for all
   const CheckpointOptions& checkpoint = options.checkpoint;
   check_data(options, findings);
   bool found = check_outputs(options, findings);

@@ -30,7 +30,9 @@ void Console::info(const std::string& message) {
   if (!quiet) write_line(message);
 }
 
-void Console::warn(const std::string& message) { write_line("warning: " + message); }
+void Console::warn(const std::string& message) {
+  if (!silent) write_line("warning: " + message);
+}
 
 void Console::progress(const std::string& line, double interval) {
   if (quiet) return;

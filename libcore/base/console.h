@@ -12,10 +12,11 @@ class Console {
   explicit Console(std::string program) : program_(std::move(program)) {}
   const std::string& program() const { return program_; }
   bool quiet = false;
+  bool silent = false;  // also without warnings: of a rank that has nothing to say but what another one says
 
   /// "program: message" on stderr, unless quiet. Ends a progress line that is being drawn.
   void info(const std::string& message);
-  /// As info, but also when quiet.
+  /// As info, but also when quiet; not when silent.
   void warn(const std::string& message);
   /// Redraws one line in place on a terminal; elsewhere prints a plain line at most every `interval` seconds.
   void progress(const std::string& line, double interval = 10);

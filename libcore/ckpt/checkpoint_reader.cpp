@@ -72,6 +72,10 @@ class CheckpointReader : public TensorReader {
     }
   }
 
+  std::string identity() const override {
+    return cat(kManifestName, ": ", hash_text(hash_file(cat(folder, "/", kManifestName))));
+  }
+
  private:
   struct ShardTensor {
     const ManifestTensor* entry;

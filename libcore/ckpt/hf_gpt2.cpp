@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/files.h"
+#include "base/hash.h"
 #include "ckpt/hf_names.h"
 #include "ckpt/safetensors.h"
 #include "ckpt/tensor_reader.h"
@@ -38,6 +39,23 @@ bool is_mask_buffer(const std::string& name) {
 std::string without_prefix(const std::string& name) {
   constexpr std::string_view kPrefix = "transformer.";
   return starts_with(name, kPrefix) ? name.substr(kPrefix.size()) : name;
+}
+
+/// Of the header, and of blocks all over each tensor: a model is told apart without reading all of it.
+std::uint64_t sampled_hash(const SafetensorsFile& file) {
+  constexpr std::size_t kBlock = 4096, kBlocks = 4;  // of a tensor
+  Hasher hasher;
+  hasher.update(file.header().data(), file.header().size());
+  for (const StoredTensor& tensor : file.tensors()) {
+    std::span<const std::byte> data = file.data(tensor);
+    if (data.size() <= kBlock * kBlocks) {
+      hasher.update(data.data(), data.size());
+      continue;
+    }
+    for (std::size_t i = 0; i < kBlocks; ++i)
+      hasher.update(data.data() + (data.size() - kBlock) / (kBlocks - 1) * i, kBlock);
+  }
+  return hasher.digest();
 }
 
 class HfReader : public TensorReader {
@@ -83,6 +101,16 @@ class HfReader : public TensorReader {
     std::vector<std::byte> canonical(bytes);
     hf_to_canonical(entry.tensor, config, element, block, stored, canonical);
     copy_overlap(around, canonical, slice, out, element);
+  }
+
+  std::string identity() const override {
+    std::string text = hf_config.dump();
+    std::string lines = cat("config.json: ", hash_text(hash_bytes(text.data(), text.size())));
+    for (const SafetensorsFile& file : files_) {
+      lines += cat("\n", fs::path(file.path()).filename().string(), ": ", file.bytes().size(), " bytes, ",
+                   hash_text(sampled_hash(file)));
+    }
+    return lines;
   }
 
  private:

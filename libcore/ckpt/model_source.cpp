@@ -95,6 +95,7 @@ const GptConfig& ModelSource::config() const { return reader_->config; }
 std::string ModelSource::kind() const { return reader_->kind; }
 const std::string& ModelSource::folder() const { return reader_->folder; }
 std::optional<TrainState> ModelSource::state() const { return reader_->state; }
+std::string ModelSource::identity() const { return reader_->identity(); }
 Json ModelSource::hf_config() const { return reader_->hf_config; }
 const std::vector<SavedTensor>& ModelSource::tensors() const { return reader_->tensors; }
 void ModelSource::verify() const { reader_->verify(); }

@@ -44,6 +44,10 @@ class ModelSource {
   const std::string& folder() const;
   /// Where training stood; empty for a Hugging Face folder.
   std::optional<TrainState> state() const;
+  /// Lines that tell this model from another in a folder of the same name, as on another host: the hash of a
+  /// checkpoint's manifest, which holds those of all its data; of a Hugging Face folder the hash of config.json, and
+  /// for each file of weights its size and a hash of its header and of some blocks of every tensor.
+  std::string identity() const;
   /// config.json of a Hugging Face folder, or of the one a checkpoint was converted from; null otherwise.
   Json hf_config() const;
 

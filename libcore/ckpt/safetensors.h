@@ -43,7 +43,8 @@ class SafetensorsFile {
   /// nullptr without it.
   const StoredTensor* find(const std::string& name) const;
   std::span<const std::byte> data(const StoredTensor& tensor) const;
-  /// The whole file, for hashing.
+  /// The whole file, or what precedes its data, for hashing.
+  std::span<const std::byte> header() const { return file_.bytes().first(data_begin_); }
   std::span<const std::byte> bytes() const { return file_.bytes(); }
 
  private:

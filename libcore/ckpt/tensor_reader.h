@@ -32,6 +32,8 @@ class TensorReader {
   virtual void verify_companions() const {}
   /// Likewise every file.
   virtual void verify() const {}
+  /// Tells this model from others in a folder of the same name: a line for each file that decides what is loaded.
+  virtual std::string identity() const = 0;
   /// Bytes of tensors that were read from files so far. What is read again, after its verification, counts once.
   std::uint64_t bytes_read() const { return bytes_read_; }
 

@@ -108,6 +108,24 @@ RankEnvironment launched_ranks(const std::string& program, const GetVariable& ge
   return found;
 }
 
+RankEnvironment announced_ranks(const GetVariable& get) {
+  struct Names {
+    const char *launcher, *rank, *world;
+  };
+  for (const Names& names : {Names{"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+                             Names{"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
+                             Names{"mpirun", "PMI_RANK", "PMI_SIZE"}, Names{"torchrun", "RANK", "WORLD_SIZE"}}) {
+    const char *rank = get(names.rank), *world = get(names.world);
+    if (rank == nullptr || world == nullptr) continue;
+    RankEnvironment found;
+    found.rank = static_cast<int>(parse_int(rank).value_or(0));
+    found.world = static_cast<int>(parse_int(world).value_or(1));
+    found.launcher = names.launcher;
+    return found;
+  }
+  return {};
+}
+
 int announced_rank(const GetVariable& get) {
   for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "RANK"}) {
     const char* value = get(name);

@@ -6,6 +6,7 @@
 // command that does what was meant.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <string>
 
@@ -24,6 +25,13 @@ using GetVariable = std::function<const char*(const char* name)>;
 /// variables that contradict each other. `program` is what the message tells the user to start.
 RankEnvironment launched_ranks(const std::string& program = "mtl-train");
 RankEnvironment launched_ranks(const std::string& program, const GetVariable& get);
+
+/// What any launcher, also a refused one, says of the processes that it started with this one: rank, world and launcher
+/// are set. A Slurm batch script runs once, whatever the size of its job: its world is 1.
+RankEnvironment announced_ranks(const GetVariable& get);
+
+/// How long the other ranks leave it to the first to tell what is most likely wrong with all.
+inline constexpr auto kRankZeroFirst = std::chrono::seconds(2);
 
 /// The rank that any launcher, also a refused one, gave this process; 0 when there is none. It decides who is first to
 /// tell that the environment is wrong.

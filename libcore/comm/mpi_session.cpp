@@ -10,15 +10,11 @@
 
 namespace mtl {
 
-namespace {
-
 std::string host_name() {
   char name[256] = "";
   if (gethostname(name, sizeof name - 1) != 0) return "unknown host";
   return name;
 }
-
-}  // namespace
 
 MpiSession::MpiSession(const RankEnvironment& launched)
     : launched_(launched),

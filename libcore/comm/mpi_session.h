@@ -18,6 +18,9 @@ namespace mtl {
 
 class MpiProgress;
 
+/// Of this process, for messages.
+std::string host_name();
+
 class MpiSession {
  public:
   explicit MpiSession(const RankEnvironment& launched);

@@ -19,17 +19,16 @@ RunStart resume(ModelSource source, Console& console) {
 
 RunStart find_start(const TrainOptions& options, Console& console) {
   const CheckpointOptions& flags = options.checkpoint;
-  if (!flags.save.empty() && file_exists(flags.save) && newest_checkpoint(flags.save, console)) {
-    return resume(ModelSource::open(flags.save, console), console);
+  if (!flags.save.empty() && file_exists(flags.save)) {
+    if (auto newest = newest_checkpoint(flags.save, console))
+      return resume(ModelSource::open(*newest, console), console);
   }
   if (flags.load.empty()) return {};
-  // A --save folder that a fresh run has just made holds no model yet.
-  bool absent = !file_exists(flags.load) || (flags.load == flags.save && !newest_checkpoint(flags.load, console));
-  if (absent) {
-    if (flags.load != flags.save) fail(Exit::io, "--load ", flags.load, ": there is no such file or folder");
-    console.info(cat(flags.load, " holds no checkpoint yet: starting from iteration 0"));
+  if (flags.load == flags.save) {  // a folder that a fresh run has just made, or will make
+    if (!flags.exit_on_missing) console.info(cat(flags.load, " holds no checkpoint yet: starting from iteration 0"));
     return {};
   }
+  if (!file_exists(flags.load)) fail(Exit::io, "--load ", flags.load, ": there is no such file or folder");
   ModelSource source = ModelSource::open(flags.load, console);
   if (!flags.finetune && source.state()) return resume(std::move(source), console);
   console.info(cat("starting from the weights of the ", source.kind(), " ", source.folder()));

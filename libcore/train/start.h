@@ -19,7 +19,8 @@ struct RunStart {
   GptConfig config;                   // set by the caller once it is resolved
 };
 
-/// Looks at --save and --load and says on the console what was found.
+/// Looks at --save and --load, each once, and says on the console what was found. The caller refuses to start fresh
+/// where --exit-on-missing-checkpoint is given.
 RunStart find_start(const TrainOptions& options, Console& console);
 
 /// The folder whose tokenizer files serve when no flags name a tokenizer: the loaded model's. Empty when there is none.

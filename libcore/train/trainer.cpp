@@ -94,6 +94,7 @@ void Trainer::check_agreement(const RunStart& start) {
   if (ranks_.groups.world->size() == 1) return;
   std::string program = read_file("/proc/self/exe"), from = start.source ? start.source->folder() : "nothing";
   if (start.state) from += cat(", iteration ", start.state->iteration);
+  if (start.source) from += "\n" + start.source->identity();
   check_same(*ranks_.groups.world, stream_, ranks_.hosts,
              {{"program", hash_text(hash_bytes(program.data(), program.size()))},
               {"command line", options_.settings},
@@ -203,7 +204,7 @@ bool Trainer::go_on() {
         cat("iteration ", state_.iteration, " of ", iterations_, ", ", state_.consumed_samples, " samples consumed"));
   }
   bool asked = last_.save > 0;
-  if (asked && !save_directory_) console_.warn("asked to save, but there is no --save folder");
+  if (asked && !save_directory_ && speaks()) console_.warn("asked to save, but there is no --save folder");
   bool ends = last_.end > 0 || divides(checkpoint.exit_interval);
   if (asked || ends || divides(checkpoint.save_interval)) save(false);
   return !ends;

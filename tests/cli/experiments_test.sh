@@ -35,6 +35,15 @@ expect_text err '4 ranks need 2 nodes; NNODES is 1'
 expect_exit 0 env MODEL=tiny ITERATIONS=2 OUT=run HOSTS=alpha,beta MPIRUN='echo mpirun' bash "$SHARE/experiments/seed-345m/run.sh" 2x2
 expect_text out '^mpirun -n 4 -H alpha:2,beta:2 .*mtl-train '
 
+# Names that nobody knows.
+for experiment in seed-345m codeparrot-110m; do
+  expect_exit 2 env MODEL=345 bash "$SHARE/experiments/$experiment/run.sh"
+  expect_text err '^run.sh: MODEL=345: there are .*m and tiny$'
+done
+[ ! -e run-345 ] || fail 'a model that nobody knows leaves something behind'
+expect_exit 2 env MODEL=tiny OUT=run bash "$SHARE/experiments/seed-345m/run.sh" 1x1 foo
+expect_text err '^run.sh: foo: no layout; write TENSOR x PIPELINE, such as 1x1, 2x1, 1x2 or 2x2$'
+
 # The real models: the command lines are accepted, and planned.
 export PLAN=1
 expect_exit 0 bash "$SHARE/experiments/seed-345m/run.sh"

@@ -50,6 +50,23 @@ for out in $(grep -o '^iteration [0-9]*' "$WORK/out" | cut -d' ' -f2); do
   [ "$out" -le 2 ] || fail "iteration $out went on"
 done
 
+# A rank stops before MPI starts, or never goes there: MPI itself would wait for ever.
+for fault in start absent; do
+  {
+    timeout -s KILL 60 mpirun --oversubscribe -n 4 "$BIN/mtl_rank_faults" --fault $fault </dev/null 2>"$WORK/$fault.err" >"$WORK/$fault.out"
+    echo $? >"$WORK/$fault.code"
+  } &
+done
+wait
+for fault in start absent; do
+  [ "$(<"$WORK/$fault.code")" -eq 1 ] || fail "$fault: exit $(<"$WORK/$fault.code") instead of 1"
+  [ ! -s "$WORK/$fault.out" ] || fail "$fault: it counted"
+done
+cp "$WORK/start.err" "$WORK/err"
+expect_count 1 "^rank-faults: rank 0 \($HOST\): not all 4 ranks came to the start within 10.0 s; "
+# Of one that ends after others have come to the start, mpirun itself may tell, at once.
+expect_text "$WORK/absent.err" "^rank-faults: rank 0 \($HOST\): not all 4 ranks came|^mpirun has exited due to process rank 1 "
+
 # A rank is killed, or fails by itself: the job has its exit status.
 run_ranks 137 10 --fault kill --who 2
 expect_text "$WORK/err" "rank 2 .*node $HOST exited on signal 9"

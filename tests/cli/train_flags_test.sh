@@ -142,6 +142,7 @@ expect_exit 2 mtl-train "${codeparrot[@]}" "${small[@]}" --fp16
 said 1 '^  --'
 expect_exit 2 mtl-train "${codeparrot[@]}" "${small[@]}" --save none --load none --exit-on-missing-checkpoint
 expect_text err '^  --exit-on-missing-checkpoint +there is no checkpoint in --load none$'
+! grep -q 'starting from iteration 0' err || fail '--exit-on-missing-checkpoint: says that it starts'
 
 # The 345M script: what is refused is refused by name, and the rest is in order.
 script345=(--num-layers 24 --hidden-size 1024 --num-attention-heads 16 --seq-length 1024 --max-position-embeddings 1024
@@ -165,6 +166,12 @@ expect_exit 2 mtl-train "${script345[@]}" --pipeline-model-parallel-size 25 --dr
 expect_text err '^  --pipeline-model-parallel-size '
 expect_exit 2 env WORLD_SIZE=8 RANK=0 LOCAL_RANK=0 MASTER_ADDR=x MASTER_PORT=1 mtl-train "${script345[@]}"
 expect_text err 'mpirun -n 8 mtl-train'
+# A plan needs none: in a Slurm batch script, and under any launcher, of whose processes one speaks.
+expect_exit 0 env SLURM_NTASKS=8 SLURM_PROCID=0 mtl-train "${script345[@]}" --dry-run
+expect_exit 0 env WORLD_SIZE=8 RANK=0 mtl-train "${script345[@]}" --dry-run
+expect_text out '354,823,168'
+expect_exit 0 env WORLD_SIZE=8 RANK=1 mtl-train "${script345[@]}" --dry-run
+[ ! -s out ] || fail 'a second plan'
 expect_exit 0 mtl-train "${script345[@]}" --dry-run --json
 expect_text out '"parameters": 354823168,'
 

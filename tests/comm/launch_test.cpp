@@ -96,5 +96,17 @@ TEST_CASE("launch: variables that make no sense are refused") {
   CHECK(has(refusal_in({{"OMPI_COMM_WORLD_RANK", "4"}, {"OMPI_COMM_WORLD_SIZE", "4"}}), "rank 4 of 4"));
   CHECK(has(refusal_in({{"RANK", "0"}, {"WORLD_SIZE", "many"}}), "WORLD_SIZE=many"));
   CHECK(announced_rank([](const char* name) { return name == std::string("RANK") ? "3" : nullptr; }) == 3);
+  auto announced = [](const Environment& variables) {
+    return announced_ranks([&](const char* name) -> const char* {
+      auto found = variables.find(name);
+      return found == variables.end() ? nullptr : found->second.c_str();
+    });
+  };
+  CHECK(announced({{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}}).world == 2);
+  CHECK(announced({{"SLURM_PROCID", "3"}, {"SLURM_NTASKS", "8"}, {"SLURM_STEP_NUM_TASKS", "4"}}).world == 4);
+  CHECK(announced({{"SLURM_PROCID", "3"}, {"SLURM_NTASKS", "8"}, {"SLURM_STEP_NUM_TASKS", "4"}}).rank == 3);
+  CHECK(announced({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}}).world == 1);  // a batch script
+  CHECK(announced({{"RANK", "1"}, {"WORLD_SIZE", "16"}}).launcher == "torchrun");
+  CHECK(announced({}).world == 1);
   CHECK(announced_rank([](const char*) -> const char* { return nullptr; }) == 0);
 }

@@ -33,15 +33,16 @@ void go_astray(const std::string& fault, Communicator& group, Stream& stream) {
 Exit count_together(const Options& options, Ranks& ranks, Console& console) {
   GridSizes sizes;
   sizes.data = ranks.launched().world;
-  ProcessGroups groups = ranks.connect(RankGrid(sizes), false);
+  bool chosen = ranks.launched().rank == options.who;
+  if (chosen && options.fault == "start") std::raise(SIGSTOP);
+  if (chosen && options.fault == "absent") return Exit::ok;
+  ProcessGroups groups = ranks.connect(RankGrid(sizes), false, options.deadline);
   MpiSession* session = ranks.session();
   Stream stream(Device::cpu);
-  bool chosen = ranks.launched().rank == options.who;
   StepState state;
   console.info("counting");
   if (chosen) console.warn("seldom heard");
   if (session != nullptr) {
-    session->set_deadline(options.deadline);
     session->follow(state);
     check_same(*groups.world, stream, session->hosts(),
                {{"program", "1"}, {"flags", chosen && options.fault == "agree" ? "a\n--lr 2" : "a\n--lr 1"}});

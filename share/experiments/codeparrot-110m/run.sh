@@ -36,13 +36,16 @@ if [ "$MODEL" = 110m ]; then
   length=(--train-iters 150000 --lr-decay-iters 150000 --lr-warmup-iters 2000)
   reports=(--log-interval 10 --save-interval 2000 --eval-interval 200 --eval-iters 10)
   machine=()
-else
+elif [ "$MODEL" = tiny ]; then
   model=(--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 64 --max-position-embeddings 64)
   batch=(--micro-batch-size 2 --global-batch-size 32)
   length=(--train-iters "${ITERATIONS:-30}" --lr-decay-iters "${ITERATIONS:-30}" --lr-warmup-iters 3)
   reports=(--log-interval 5 --save-interval 15 --eval-interval 15 --eval-iters 1 --split "90,8,2")
   machine=(--threads 1)
   WORKERS=2
+else
+  echo "run.sh: MODEL=$MODEL: there are 110m and tiny" >&2
+  exit 2
 fi
 optimizer=(--lr 0.0005 --lr-decay-style cosine --weight-decay .1 --adam-beta2 .999)
 # --------------------------------------------------------------------------------------------------------------------

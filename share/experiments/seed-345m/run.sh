@@ -43,11 +43,14 @@ if [ "$MODEL" = 345m ]; then
   length=(--train-iters "${ITERATIONS:-500000}" --lr-decay-iters 320000 --lr-warmup-fraction .01)
   reports=(--log-interval "${LOG_INTERVAL:-100}" --save-interval "${SAVE_INTERVAL:-1000}" --eval-interval 1000
     --eval-iters 10)
-else
+elif [ "$MODEL" = tiny ]; then
   model=(--num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 64 --max-position-embeddings 64)
   batch=(--micro-batch-size 2 --global-batch-size 8)
   length=(--train-iters "${ITERATIONS:-20}" --lr-decay-iters "${ITERATIONS:-20}" --lr-warmup-fraction .1)
   reports=(--log-interval "${LOG_INTERVAL:-1}" --save-interval "${SAVE_INTERVAL:-10}" --eval-interval 10 --eval-iters 1)
+else
+  echo "run.sh: MODEL=$MODEL: there are 345m and tiny" >&2
+  exit 2
 fi
 optimizer=(--lr 1.5e-4 --min-lr 1e-5 --lr-decay-style cosine --weight-decay 1e-2 --clip-grad 1)
 # --------------------------------------------------------------------------------------------------------------------
@@ -137,6 +140,10 @@ table() {
 }
 
 [ $# -gt 0 ] || set -- 1x1 2x1 1x2 2x2
+for layout in "$@"; do
+  [[ $layout =~ ^[1-9][0-9]*x[1-9][0-9]*$ ]] ||
+    { echo "run.sh: $layout: no layout; write TENSOR x PIPELINE, such as 1x1, 2x1, 1x2 or 2x2" >&2; exit 2; }
+done
 if [ -n "$PLAN" ]; then
   for layout in "$@"; do plan "$layout"; done
   exit

@@ -1,0 +1,30 @@
+#include "cli/alone.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+
+#include "comm/launch.h"
+
+namespace mtl {
+
+int run_alone(Flags& flags, int argc, const char* const* argv, const std::function<Exit(Console&)>& run) {
+  const RankEnvironment job = announced_ranks([](const char* name) -> const char* { return std::getenv(name); });
+  if (job.world <= 1) return run_main(flags, argc, argv, run);
+  flags.check([&] {
+    flags.problem(cat(job.launcher, " -n ", job.world),
+                  cat("starts ", flags.program(), " ", job.world, " times, each with all of the work and the same ",
+                      "output; start it without ", job.launcher, ": it has no ranks, but --threads"));
+  });
+  RunFrame frame;
+  frame.speaks = job.rank == 0;
+  frame.report = [&](const std::string& message, Exit) {
+    if (frame.speaks)
+      std::fprintf(stderr, "%s: %s\n", flags.program().c_str(), message.c_str());
+    else
+      std::this_thread::sleep_for(kRankZeroFirst);  // a launcher ends all as soon as one of them ends
+  };
+  return run_main(flags, argc, argv, run, frame);
+}
+
+}  // namespace mtl

@@ -1,0 +1,33 @@
+#include "comm/start_deadline.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+namespace mtl {
+
+StartDeadline::StartDeadline(double seconds, std::function<void()> expired)
+    : watcher_([this, seconds, expired = std::move(expired)] { watch(seconds, expired); }) {}
+
+StartDeadline::~StartDeadline() {
+  {
+    std::lock_guard lock(mutex_);
+    arrived_ = true;
+  }
+  wake_.notify_one();
+  watcher_.join();
+}
+
+void StartDeadline::watch(double seconds, const std::function<void()>& expired) {
+  constexpr double kSlice = 1;  // a sleep counts as so much at most, however long the process was stopped
+  std::unique_lock lock(mutex_);
+  while (seconds > 0) {
+    double slice = std::min(kSlice, seconds);
+    if (wake_.wait_for(lock, std::chrono::duration<double>(slice), [this] { return arrived_; })) return;
+    seconds -= slice;
+  }
+  lock.unlock();
+  expired();
+}
+
+}  // namespace mtl

@@ -1,0 +1,70 @@
+#!/bin/bash
+# How jobs of ranks start: all from the same weights, all of them, and what there is to say is said once.
+# shellcheck disable=SC2034  # LENGTH is for the files that are sourced
+source "$(dirname "$0")/lib.sh" "$1"
+source "$(dirname "$0")/train_runs.sh"
+source "$(dirname "$0")/ranks_runs.sh"
+cd "$WORK" || exit 1
+preprocess "$CORPUS" c
+LENGTH=(--train-iters 12 --exit-interval 2 --save-interval 1 --eval-interval 5 --log-interval 1)
+
+# Another model in a folder of the same name, on one rank: refused, whatever its format.
+enter_layout dp
+expect_exit 0 run_in first
+expect_exit 0 run_in second --seed 2
+expect_exit 0 mtl-convert --load first/save --save hf
+mkdir -p other/first
+cp -r ../c_text_document.* hf other
+cp -r second/save other/first
+printf '\1' | dd of=other/hf/model.safetensors bs=1 seek=$(($(stat -c %s hf/model.safetensors) - 2)) conv=notrunc status=none
+other_start() {
+  expect_count 1 "$WORK/err" 'the ranks of this job do not agree'
+  expect_text "$WORK/err" "^  start: rank 1 \($HOST\) has '$1', rank 0 \($HOST\) has '$1'$"
+  [ ! -s "$WORK/out" ] || fail "trained from different weights: $1"
+}
+astray 1 'cd other' expect_exit 2 run_in first
+other_start 'manifest.json: [0-9a-f]{16}'
+astray 1 'cd other' expect_exit 2 run_in loaded --load hf
+other_start 'model.safetensors: [0-9]+ bytes, [0-9a-f]{16}'
+cp hf/model.safetensors other/hf
+sed -i -E 's/("layer_norm_epsilon":) *[^,]+/\1 1e-6/' other/hf/config.json
+astray 1 'cd other' expect_exit 2 run_in loaded --load hf
+other_start 'config.json: [0-9a-f]{16}'
+cp hf/config.json other/hf
+mkdir loaded
+ln -s ../loaded other
+astray 1 'cd other' expect_exit 0 run_in loaded --load hf
+
+# What is wrong with the files is the same on all ranks: said once, by the first. So is what cannot be done.
+echo garbage >first/save/latest_checkpointed_iteration.txt
+expect_exit 0 run_in first
+expect_count 1 "$WORK/err" 'warning: '
+expect_text "$WORK/err" '^mtl-train: warning: first/save/latest_checkpointed_iteration.txt is not a number; taking .* iteration 2$'
+rm second/save/iter_0000002/shard_00001.safetensors
+expect_exit 0 run_in second --seed 2
+expect_count 1 "$WORK/err" '^mtl-train: warning: passing over a checkpoint that is not valid: second/save/iter_0000002/shard_00001'
+expect_count 1 "$WORK/err" '^mtl-train: warning: second/save/latest_checkpointed_iteration.txt says 2; taking .* iteration 1$'
+expect_count 2 "$WORK/err" 'warning: '
+
+# Tools that have no ranks are not started as several; in a batch script of a large job each is one process.
+for command in 'eval --load hf --data-path c_text_document' 'generate --load hf --prompt 1 --ids' \
+  'convert --load hf --save twice'; do
+  # shellcheck disable=SC2086  # words
+  expect_exit 2 mpirun --oversubscribe -n 2 mtl-$command </dev/null
+  expect_count 1 "$WORK/err" '^mtl-[a-z]+: 1 problem'
+  expect_text "$WORK/err" '^  mpirun -n 2 +starts mtl-[a-z]+ 2 times.*; start it without mpirun'
+  [ ! -s "$WORK/out" ] || fail "ran as two: $command"
+done
+[ ! -e twice ] || fail 'mtl-convert: wrote as two'
+expect_exit 0 env SLURM_PROCID=0 SLURM_NTASKS=8 mtl-convert --load hf --save once
+expect_exit 0 mpirun --oversubscribe -n 1 mtl-eval --load hf --data-path c_text_document </dev/null
+
+LENGTH=(--train-iters 20000 --lr-decay-iters 12 --eval-interval 100000 --log-interval 10)
+start_job unsaved --save ''
+wait_until unsaved.out ' iteration '
+send USR1 unsaved 1
+wait_until unsaved.err 'asked to save'
+send TERM unsaved 1
+job_ends unsaved 1 10
+expect_count 1 unsaved.err 'warning: asked to save, but there is no --save folder$'
+finish
