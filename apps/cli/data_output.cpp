@@ -4,6 +4,7 @@
 
 #include "cli/data_provenance.h"
 #include "cli/interrupt_guard.h"
+#include "cli/output_lock.h"
 #include "cli/run_main.h"
 #include "data/mapped_pages.h"
 
@@ -94,9 +95,10 @@ double ByteProgress::seconds() const { return now_seconds() - start_; }
 
 void make_token_files(const DataOutputOptions& options, const std::vector<const IndexedDataset*>& inputs,
                       const MergeTraits& traits, const std::vector<DataPart>& parts, Console& console) {
-  std::vector<std::string> files;
+  std::vector<std::string> prefixes, files;
   for (const DataPart& part : parts) {
-    for (const char* ending : {".bin", ".idx"}) files.push_back(part.prefix + ending);
+    prefixes.push_back(part.prefix);
+    for (const char* ending : {".bin", ".idx", ".json"}) files.push_back(part.prefix + ending);
   }
   refuse_overwriting(inputs, files);
   std::uint64_t bin_bytes = 0, bytes = 0;
@@ -107,7 +109,7 @@ void make_token_files(const DataOutputOptions& options, const std::vector<const 
   for (const DataPart& part : parts) require_space(part.prefix, bytes);
 
   InterruptGuard guard(console.program());  // outlives the files that it would remove
-  for (const std::string& file : files) guard.remove_on_signal(AtomicFile::temporary_name(file));
+  std::vector<OutputLock> locks = claim_outputs(prefixes, files, guard, console);
   ByteProgress progress(console, bin_bytes);
   std::vector<DocumentCopy> copies;
   copies.reserve(parts.size());
@@ -130,6 +132,7 @@ void make_token_files(const DataOutputOptions& options, const std::vector<const 
     write_file_atomic(copy.prefix() + ".json",
                       make_provenance(options.command, sources, tokenizer, outputs.back()).dump(2) + "\n");
   }
+  locks.clear();
   console.end_progress();
   report(options, outputs, progress.seconds(), console);
 }

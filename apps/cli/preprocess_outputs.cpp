@@ -14,11 +14,6 @@ namespace {
 
 const char* const kSuffixes[] = {".bin", ".idx", ".json"};
 
-std::string folder_of(const std::string& path) {
-  std::string folder = fs::path(path).parent_path().string();
-  return folder.empty() ? "." : folder;
-}
-
 void add_column(IndexedDatasetWriter& writer, const TokenColumn& column) {
   std::size_t sequence = 0, token = 0;
   for (std::size_t document_end : column.document_ends) {
@@ -29,12 +24,6 @@ void add_column(IndexedDatasetWriter& writer, const TokenColumn& column) {
     }
     writer.end_document();
   }
-}
-
-void remove_file(const std::string& path) {
-  std::error_code error;
-  fs::remove(path, error);
-  if (error) fail(Exit::io, path, ": cannot remove this file of an earlier run: ", error.message());
 }
 
 }  // namespace
@@ -60,33 +49,10 @@ PreprocessOutputs::PreprocessOutputs(const PreprocessOptions& options, const Tok
       guard_(guard),
       console_(console),
       type_(token_type_for_vocab(tokenizer.vocab_size())) {
-  make_directories(fs::path(options.output_prefix).parent_path());
-  for (const std::string& name : output_names(options)) {
-    std::error_code unknown;  // then opening the files says what is wrong
-    if (fs::is_directory(name, unknown))
-      fail(Exit::io, name, ": is a folder, where a file is to be; choose another --output-prefix");
-    guard.remove_on_signal(AtomicFile::temporary_name(name));
-  }
-  lock_.emplace(options.output_prefix);
-  guard.remove_on_signal(lock_->path());
-  remove_leftovers();
+  std::vector<std::string> prefixes{options.output_prefix};  // of the rejects
+  for (std::size_t k = 0; k < options.json_keys.size(); ++k) prefixes.push_back(prefix_of(k));
+  locks_ = claim_outputs(prefixes, output_names(options), guard, console);
   for (std::size_t k = 0; k < options.json_keys.size(); ++k) writers_.emplace_back(prefix_of(k), type_);
-}
-
-/// NAME.tmp.PID of runs that were killed: the lock says that they are over.
-void PreprocessOutputs::remove_leftovers() {
-  std::vector<std::string> names = output_names(options_);
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder_of(options_.output_prefix), error)) {
-    std::string file = entry.path().filename().string();
-    auto left = [&](const std::string& name) {
-      std::string begin = fs::path(name).filename().string() + ".tmp.";
-      return starts_with(file, begin) && file.find_first_not_of("0123456789", begin.size()) == std::string::npos;
-    };
-    if (!std::any_of(names.begin(), names.end(), left)) continue;
-    remove_file(entry.path().string());
-    console_.info(cat(entry.path().string(), ": removed; the run that wrote it was killed"));
-  }
 }
 
 void PreprocessOutputs::add(const TokenChunk& chunk) {
@@ -139,12 +105,12 @@ void PreprocessOutputs::publish(const std::vector<StoredInput>& inputs) {
     records.back().seal();
   }
   auto kept = guard_.keep_files();
-  for (std::size_t k = 0; k < writers_.size(); ++k) remove_file(prefix_of(k) + ".idx");
-  if (!rejects_) remove_file(rejects_path());
+  for (std::size_t k = 0; k < writers_.size(); ++k) remove_old_file(prefix_of(k) + ".idx");
+  if (!rejects_) remove_old_file(rejects_path());
   if (rejects_) rejects_->commit();
   for (AtomicFile& record : records) record.commit();
   for (IndexedDatasetWriter& writer : writers_) writer.finish();
-  lock_->release();
+  locks_.clear();
 }
 
 /// What all of the output would take, by the part of the input that was read.

@@ -7,6 +7,7 @@
 #include "base/files.h"
 #include "cli/inputs.h"
 #include "cli/interrupt_guard.h"
+#include "cli/output_lock.h"
 #include "cli/run_main.h"
 #include "text/bpe_trainer.h"
 #include "text/json_lines.h"
@@ -186,23 +187,26 @@ BpeVocabulary merge_words(const VocabOptions& options, const WordCounts& counts,
   return vocabulary;
 }
 
+const char* const kFileEndings[] = {"-vocab.json", "-merges.txt", "-tokenizer.json"};
+
+std::vector<std::string> output_names(const VocabOptions& options) {
+  std::vector<std::string> names;
+  for (const char* ending : kFileEndings) names.push_back(options.output_prefix + ending);
+  return names;
+}
+
 /// All three files or none: they appear when all of them are complete, and an interrupt waits until they have.
-std::vector<std::string> write_vocabulary(const BpeVocabulary& vocabulary, const std::string& prefix,
-                                          const std::string& program) {
-  InterruptGuard guard(program);  // outlives the files that it would remove
+void write_vocabulary(const BpeVocabulary& vocabulary, const std::vector<std::string>& names, InterruptGuard& guard,
+                      std::vector<OutputLock>& locks) {
+  const std::string contents[] = {vocab_json_text(vocabulary), merges_text(vocabulary),
+                                  tokenizer_json_text(vocabulary)};
   std::vector<AtomicFile> files;
-  std::vector<std::string> paths;
-  auto write = [&](const char* name, const std::string& content) {
-    paths.push_back(prefix + name);
-    guard.remove_on_signal(AtomicFile::temporary_name(paths.back()));
-    files.emplace_back(paths.back()).write(content);
-  };
-  write("-vocab.json", vocab_json_text(vocabulary));
-  write("-merges.txt", merges_text(vocabulary));
-  write("-tokenizer.json", tokenizer_json_text(vocabulary));
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    files.emplace_back(names[i]).write(contents[i]);
+  }
   const auto kept = guard.keep_files();
   for (AtomicFile& file : files) file.commit();
-  return paths;
+  locks.clear();
 }
 
 }  // namespace
@@ -210,7 +214,9 @@ std::vector<std::string> write_vocabulary(const BpeVocabulary& vocabulary, const
 Json train_vocab(const VocabOptions& options, Console& console) {
   double start = now_seconds();
   std::vector<std::string> files = find_inputs(options.inputs);
-  make_directories(fs::path(options.output_prefix).parent_path());
+  const std::vector<std::string> names = output_names(options);
+  InterruptGuard guard(console.program());  // outlives the files that it would remove
+  std::vector<OutputLock> locks = claim_outputs({options.output_prefix}, names, guard, console);
   Counter counter(options, console);
   for (const std::string& file : files) {
     if (holds_json_lines(options, file)) {
@@ -221,9 +227,9 @@ Json train_vocab(const VocabOptions& options, Console& console) {
   }
   double rate = counter.mega() / counter.seconds();
   BpeVocabulary vocabulary = merge_words(options, counter.total(), console);
+  write_vocabulary(vocabulary, names, guard, locks);
   Json outputs = Json::array();
-  for (const std::string& path : write_vocabulary(vocabulary, options.output_prefix, console.program()))
-    outputs.push(path);
+  for (const std::string& name : names) outputs.push(name);
   console.end_progress();
   return Json::object({{"schema", "mtl-vocab/1"},
                        {"vocab_size", static_cast<std::int64_t>(vocabulary.tokens.size())},

@@ -96,4 +96,16 @@ wait $!
 [ $? -eq $((128 + 15)) ] || fail "SIGTERM did not end the run"
 exec 9>&-
 [ -z "$(find "$WORK" -name 'interrupted*')" ] || fail "files of an interrupted run were left"
+
+# One run at a time writes to a prefix, and one that comes while another reads is refused at once.
+mtl-vocab --input "$WORK/pipe" --format text --vocab-size 300 --output-prefix "$WORK/busy" 2>/dev/null &
+pid=$!
+exec 9>"$WORK/pipe"
+for _ in $(seq 100); do [ -e "$WORK/busy.lock" ] && break; sleep 0.05; done
+expect_exit 1 mtl-vocab --input "$WORK/small.txt" --vocab-size 260 --output-prefix "$WORK/busy"
+expect_text "$WORK/err" "busy: another run writes there \\(pid $pid on "
+cat "$WORK/shakespeare.txt" >&9
+exec 9>&-
+wait $pid || fail "the first run failed"
+[ "$(find "$WORK" -name 'busy*' | wc -l)" -eq 3 ] || fail "not the three files of one run"
 finish
