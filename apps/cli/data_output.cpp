@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cli/data_provenance.h"
+#include "cli/data_publish.h"
 #include "cli/interrupt_guard.h"
 #include "cli/output_lock.h"
 #include "cli/run_main.h"
@@ -33,6 +34,24 @@ void report(const DataOutputOptions& options, const std::vector<Json>& outputs, 
                 count("tokens"), " tokens");
   }
   console.info(text);
+}
+
+std::vector<DocumentCopy> copy_parts(const DataOutputOptions& options, const std::vector<const IndexedDataset*>& inputs,
+                                     const MergeTraits& traits, const std::vector<DataPart>& parts,
+                                     ByteProgress& progress) {
+  std::vector<DocumentCopy> copies;
+  copies.reserve(parts.size());
+  std::uint64_t mapped = 0;
+  for (const DataPart& part : parts) {
+    DocumentCopy& copy = copies.emplace_back(part.prefix, traits.type, traits.has_modes);
+    copy.write(part.documents, resolve_threads(options.threads), [&](std::uint64_t done) {
+      progress.add(done);
+      if ((mapped += done) < kMappedPages) return;
+      for (const IndexedDataset* input : inputs) release_pages(input->bin_file());
+      mapped = 0;
+    });
+  }
+  return copies;
 }
 
 }  // namespace
@@ -111,28 +130,21 @@ void make_token_files(const DataOutputOptions& options, const std::vector<const 
   InterruptGuard guard(console.program());  // outlives the files that it would remove
   std::vector<OutputLock> locks = claim_outputs(prefixes, files, guard, console);
   ByteProgress progress(console, bin_bytes);
-  std::vector<DocumentCopy> copies;
-  copies.reserve(parts.size());
-  std::uint64_t mapped = 0;
-  for (const DataPart& part : parts) {
-    DocumentCopy& copy = copies.emplace_back(part.prefix, traits.type, traits.has_modes);
-    copy.write(part.documents, resolve_threads(options.threads), [&](std::uint64_t done) {
-      progress.add(done);
-      if ((mapped += done) < kMappedPages) return;
-      for (const IndexedDataset* input : inputs) release_pages(input->bin_file());
-      mapped = 0;
-    });
-  }
+  std::vector<DocumentCopy> copies = copy_parts(options, inputs, traits, parts, progress);
   const Json sources = describe_inputs(inputs), tokenizer = common_tokenizer(inputs);
-  const auto kept = guard.keep_files();
   std::vector<Json> outputs;
+  std::vector<SealedTokenFiles> sealed;
   for (DocumentCopy& copy : copies) {
     outputs.push_back(describe_output(copy));
-    copy.commit();
-    write_file_atomic(copy.prefix() + ".json",
-                      make_provenance(options.command, sources, tokenizer, outputs.back()).dump(2) + "\n");
+    sealed.emplace_back(copy.prefix(),
+                        make_provenance("mtl-data", options.command, tokenizer, sources, outputs.back()),
+                        [&copy] { copy.commit(); });
   }
-  locks.clear();
+  {
+    const auto kept = guard.keep_files();
+    publish_token_files(sealed);
+    locks.clear();
+  }
   console.end_progress();
   report(options, outputs, progress.seconds(), console);
 }

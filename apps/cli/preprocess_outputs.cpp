@@ -5,8 +5,9 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "cli/data_provenance.h"
+#include "cli/data_publish.h"
 #include "text/utf8.h"
-#include "version.h"
 
 namespace mtl {
 
@@ -96,20 +97,16 @@ void PreprocessOutputs::finish(const std::vector<StoredInput>& inputs) {
 }
 
 void PreprocessOutputs::publish(const std::vector<StoredInput>& inputs) {
-  std::vector<AtomicFile> records;
+  std::vector<SealedTokenFiles> files;
   for (IndexedDatasetWriter& writer : writers_) writer.seal();
   if (rejects_) rejects_->seal();
   for (std::size_t k = 0; k < writers_.size(); ++k) {
-    records.emplace_back(prefix_of(k) + ".json");
-    records.back().write(provenance(k, inputs).dump(2) + "\n");
-    records.back().seal();
+    files.emplace_back(prefix_of(k), provenance(k, inputs), [this, k] { writers_[k].finish(); });
   }
-  auto kept = guard_.keep_files();
-  for (std::size_t k = 0; k < writers_.size(); ++k) remove_old_file(prefix_of(k) + ".idx");
+  const auto kept = guard_.keep_files();
   if (!rejects_) remove_old_file(rejects_path());
   if (rejects_) rejects_->commit();
-  for (AtomicFile& record : records) record.commit();
-  for (IndexedDatasetWriter& writer : writers_) writer.finish();
+  publish_token_files(files);
   locks_.clear();
 }
 
@@ -188,21 +185,13 @@ Json PreprocessOutputs::output(std::size_t k) const {
 }
 
 Json PreprocessOutputs::provenance(std::size_t k, const std::vector<StoredInput>& inputs) const {
-  Json command = Json::array(), files = Json::array();
-  for (const std::string& word : options_.command) command.push(word);
-  for (const StoredInput& input : inputs) {
-    files.push(Json::object({{"path", input.path}, {"bytes", input.bytes}, {"xxh3", hash_text(input.hash)}}));
-  }
-  Json tokenizer = Json::object(
+  Json files = Json::array();
+  for (const StoredInput& input : inputs) files.push(describe_input(input.path, input.bytes, input.hash));
+  const Json tokenizer = Json::object(
       {{"type", tokenizer_.type()}, {"vocab_size", tokenizer_.vocab_size()}, {"xxh3", hash_text(tokenizer_.hash())}});
-  return Json::object({{"schema", "mtl-provenance/1"},
-                       {"program", "mtl-preprocess"},
-                       {"version", kVersion},
-                       {"command", std::move(command)},
-                       {"tokenizer", std::move(tokenizer)},
-                       {"inputs", std::move(files)},
-                       {"skipped", skipped_},
-                       {"output", output(k)}});
+  Json provenance = make_provenance("mtl-preprocess", options_.command, tokenizer, files, output(k));
+  provenance.set("skipped", skipped_);
+  return provenance;
 }
 
 }  // namespace mtl

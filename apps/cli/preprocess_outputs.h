@@ -2,8 +2,7 @@
 // at the end.
 //
 // Nothing has its final name before finish(), which first brings every file of every key to the disk and then renames
-// them all. The names of an earlier run's .idx files go first, so that no new file is ever read together with an old
-// one.
+// them all (cli/data_publish.h).
 #pragma once
 
 #include <optional>

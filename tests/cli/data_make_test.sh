@@ -161,7 +161,17 @@ for fault in enospc:3 eio:4 enospc:6; do
   MTL_FAULT=$fault expect_exit 74 mtl-data split default_text_document --output-prefix full --weights 1,1
   ls full* 2>/dev/null && fail "split: $fault left files"
 done
-# Nor does an interrupt. wait_for FILE: until it has some content.
+# Over the files of an earlier run: the three that stand together are of one run, in whatever moment another one ends.
+for kind in kill enospc; do
+  for n in $(seq 40); do
+    mtl-data shuffle default_text_document --output-prefix over --seed 1 --quiet || fail 'shuffle: the earlier run'
+    { (MTL_FAULT=$kind:$n exec mtl-data shuffle default_text_document --output-prefix over --seed 2 --quiet); } 2>err && break
+    [ ! -e over.idx ] || mtl-data verify over >out 2>&1 || fail "shuffle: $kind:$n leaves a mixture: $(cat out)"
+    [ "$kind" = kill ] || ! ls over.*tmp* over.lock 2>/dev/null || fail "shuffle: $kind:$n left temporary files"
+  done
+  [ "$n" -gt 10 ] && [ "$n" -lt 40 ] || fail "shuffle: $n operations on files"
+done
+# Nor does an interrupt leave anything. wait_for FILE: until it has some content.
 wait_for() { for _ in $(seq 200); do [ -s "$1" ] && return; sleep 0.02; done; }
 head -c 300000000 /dev/zero >zeros.bin
 {
