@@ -70,10 +70,11 @@ class Counter {
     run_ordered<std::uint64_t>(
         threads_, produce,
         [&] {
-          return [&, held = std::make_shared<Held>(*this)](const auto& item) {
-            std::uint64_t bytes = count(held->counts, item);
-            if (held->counts.size() > kHeldWords || held->counts.bytes() > kBytesPerWord * kHeldWords) {
-              take(held->counts);
+          WordCounts& held = *held_.emplace_back(std::make_unique<WordCounts>());
+          return [&](const auto& item) {
+            std::uint64_t bytes = count(held, item);
+            if (held.size() > kHeldWords || held.bytes() > kBytesPerWord * kHeldWords) {
+              take(held);
               check_limit();
             }
             return bytes;
@@ -83,6 +84,8 @@ class Counter {
           bytes_ += bytes;
           console_.progress(format("%.1f MB counted, %.1f MB/s", mega(), mega() / seconds()));
         });
+    for (const auto& held : held_) take(*held);
+    held_.clear();
     check_limit();
   }
 
@@ -93,14 +96,6 @@ class Counter {
 
  private:
   static constexpr std::uint64_t kHeldWords = 1 << 19, kBytesPerWord = 64;
-
-  /// The counts of one thread; what is left of them joins the total when run_ordered is done with them.
-  struct Held {
-    explicit Held(Counter& owner) : owner(owner) {}
-    ~Held() { owner.take(counts); }
-    Counter& owner;
-    WordCounts counts;
-  };
 
   void take(WordCounts& counts) {
     std::lock_guard lock(mutex_);
@@ -120,6 +115,7 @@ class Counter {
   int threads_;
   std::int64_t max_words_;
   Console& console_;
+  std::vector<std::unique_ptr<WordCounts>> held_;  // of each thread
   std::mutex mutex_;
   WordCounts total_;
   std::uint64_t bytes_ = 0;
@@ -195,7 +191,8 @@ std::vector<std::string> output_names(const VocabOptions& options) {
   return names;
 }
 
-/// All three files or none: they appear when all of them are complete, and an interrupt waits until they have.
+/// All three files or none: they appear when all of them are complete on the disk, and an interrupt waits until they
+/// have. Those of an earlier run go first, so that not even a kill leaves a vocabulary beside the merges of another.
 void write_vocabulary(const BpeVocabulary& vocabulary, const std::vector<std::string>& names, InterruptGuard& guard,
                       std::vector<OutputLock>& locks) {
   const std::string contents[] = {vocab_json_text(vocabulary), merges_text(vocabulary),
@@ -203,9 +200,17 @@ void write_vocabulary(const BpeVocabulary& vocabulary, const std::vector<std::st
   std::vector<AtomicFile> files;
   for (std::size_t i = 0; i < names.size(); ++i) {
     files.emplace_back(names[i]).write(contents[i]);
+    files.back().seal();
   }
   const auto kept = guard.keep_files();
-  for (AtomicFile& file : files) file.commit();
+  for (const std::string& name : names) remove_old_file(name);
+  try {
+    for (AtomicFile& file : files) file.commit();
+  } catch (...) {
+    std::error_code unknown;
+    for (const std::string& name : names) fs::remove(name, unknown);
+    throw;
+  }
   locks.clear();
 }
 
