@@ -39,8 +39,9 @@ void add_flags(Flags& flags, DataOrderOptions& options) {
 
 void check(Flags& flags, DataOrderOptions& options) {
   const auto report = [&](std::string flag, std::string what) { flags.problem(std::move(flag), std::move(what)); };
-  if (options.data_parallel_size < 1) {
-    flags.problem(cat("--data-parallel-size ", options.data_parallel_size), "must be at least 1");
+  constexpr std::int64_t kMostRanks = 1'000'000;
+  if (options.data_parallel_size < 1 || options.data_parallel_size > kMostRanks) {
+    flags.problem(cat("--data-parallel-size ", options.data_parallel_size), cat("must be from 1 to ", kMostRanks));
     return;
   }
   settle_data_flags(flags, options.data, options.batch, options.data_parallel_size);
@@ -119,7 +120,9 @@ void print_order(const DataOrderOptions& options) {
     const std::int64_t size = is_training ? sizes.running(consumed) : sizes.largest();
     for (Sampler& sampler : samplers) {
       for (std::int64_t i = 0; i < size / (options.batch.micro_batch_size * options.data_parallel_size); ++i) {
-        for (const std::int64_t index : sampler.next()) print_out(sample_line(*dataset, index, options.tokens));
+        const std::vector<std::int64_t> batch = sampler.next();
+        if (batch.empty()) return;
+        for (const std::int64_t index : batch) print_out(sample_line(*dataset, index, options.tokens));
       }
     }
     consumed += size;

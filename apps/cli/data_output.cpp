@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "cli/data_provenance.h"
+#include "cli/data_publish.h"
 #include "cli/interrupt_guard.h"
+#include "cli/output_lock.h"
 #include "cli/run_main.h"
 #include "data/mapped_pages.h"
 
@@ -32,6 +34,24 @@ void report(const DataOutputOptions& options, const std::vector<Json>& outputs, 
                 count("tokens"), " tokens");
   }
   console.info(text);
+}
+
+std::vector<DocumentCopy> copy_parts(const DataOutputOptions& options, const std::vector<const IndexedDataset*>& inputs,
+                                     const MergeTraits& traits, const std::vector<DataPart>& parts,
+                                     ByteProgress& progress) {
+  std::vector<DocumentCopy> copies;
+  copies.reserve(parts.size());
+  std::uint64_t mapped = 0;
+  for (const DataPart& part : parts) {
+    DocumentCopy& copy = copies.emplace_back(part.prefix, traits.type, traits.has_modes);
+    copy.write(part.documents, resolve_threads(options.threads), [&](std::uint64_t done) {
+      progress.add(done);
+      if ((mapped += done) < kMappedPages) return;
+      for (const IndexedDataset* input : inputs) release_pages(input->bin_file());
+      mapped = 0;
+    });
+  }
+  return copies;
 }
 
 }  // namespace
@@ -91,9 +111,10 @@ double ByteProgress::seconds() const { return now_seconds() - start_; }
 
 void make_token_files(const DataOutputOptions& options, const std::vector<const IndexedDataset*>& inputs,
                       const MergeTraits& traits, const std::vector<DataPart>& parts, Console& console) {
-  std::vector<std::string> files;
+  std::vector<std::string> prefixes, files;
   for (const DataPart& part : parts) {
-    for (const char* ending : {".bin", ".idx"}) files.push_back(part.prefix + ending);
+    prefixes.push_back(part.prefix);
+    for (const char* ending : {".bin", ".idx", ".json"}) files.push_back(part.prefix + ending);
   }
   refuse_overwriting(inputs, files);
   std::uint64_t bin_bytes = 0, bytes = 0;
@@ -104,28 +125,22 @@ void make_token_files(const DataOutputOptions& options, const std::vector<const 
   for (const DataPart& part : parts) require_space(part.prefix, bytes);
 
   InterruptGuard guard(console.program());  // outlives the files that it would remove
-  for (const std::string& file : files) guard.remove_on_signal(AtomicFile::temporary_name(file));
+  std::vector<OutputLock> locks = claim_outputs(prefixes, files, guard, console);
   ByteProgress progress(console, bin_bytes);
-  std::vector<DocumentCopy> copies;
-  copies.reserve(parts.size());
-  std::uint64_t mapped = 0;
-  for (const DataPart& part : parts) {
-    DocumentCopy& copy = copies.emplace_back(part.prefix, traits.type, traits.has_modes);
-    copy.write(part.documents, resolve_threads(options.threads), [&](std::uint64_t done) {
-      progress.add(done);
-      if ((mapped += done) < kMappedPages) return;
-      for (const IndexedDataset* input : inputs) release_pages(input->bin_file());
-      mapped = 0;
-    });
-  }
+  std::vector<DocumentCopy> copies = copy_parts(options, inputs, traits, parts, progress);
   const Json sources = describe_inputs(inputs), tokenizer = common_tokenizer(inputs);
-  const auto kept = guard.keep_files();
   std::vector<Json> outputs;
+  std::vector<SealedTokenFiles> sealed;
   for (DocumentCopy& copy : copies) {
     outputs.push_back(describe_output(copy));
-    copy.commit();
-    write_file_atomic(copy.prefix() + ".json",
-                      make_provenance(options.command, sources, tokenizer, outputs.back()).dump(2) + "\n");
+    sealed.emplace_back(copy.prefix(),
+                        make_provenance("mtl-data", options.command, tokenizer, sources, outputs.back()),
+                        [&copy] { copy.commit(); });
+  }
+  {
+    const auto kept = guard.keep_files();
+    publish_token_files(sealed);
+    locks.clear();
   }
   console.end_progress();
   report(options, outputs, progress.seconds(), console);

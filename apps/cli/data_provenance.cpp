@@ -29,10 +29,6 @@ void check_hash(const Json& output, const char* key, const MappedFile& file) {
                    cat("its content was changed: its hash is ", hash, ", PREFIX.json says ", wanted), kRemedy);
 }
 
-Json describe_file(const MappedFile& file) {
-  return Json::object({{"path", file.path()}, {"bytes", file.bytes().size()}, {"xxh3", hash_text(hash_mapped(file))}});
-}
-
 /// As read_provenance, but throws BrokenRule ("provenance") for a file that was cut or changed.
 std::optional<Json> parse_provenance(const std::string& prefix) {
   constexpr std::uint64_t kLargest = 64 << 20;  // a corpus can have that name too
@@ -80,11 +76,16 @@ bool check_provenance(const IndexedDataset& data) {
   return true;
 }
 
+Json describe_input(const std::string& path, std::uint64_t bytes, std::uint64_t hash) {
+  return Json::object({{"path", path}, {"bytes", bytes}, {"xxh3", hash_text(hash)}});
+}
+
 Json describe_inputs(const std::vector<const IndexedDataset*>& inputs) {
   Json files = Json::array();
   for (const IndexedDataset* data : inputs) {
-    files.push(describe_file(data->bin_file()));
-    files.push(describe_file(data->idx_file()));
+    for (const MappedFile* file : {&data->bin_file(), &data->idx_file()}) {
+      files.push(describe_input(file->path(), file->bytes().size(), hash_mapped(*file)));
+    }
   }
   return files;
 }
@@ -113,12 +114,12 @@ Json describe_output(const DocumentCopy& output) {
                        {"idx_xxh3", hash_text(output.idx_hash())}});
 }
 
-Json make_provenance(const std::vector<std::string>& command, const Json& inputs, const Json& tokenizer,
-                     const Json& output) {
+Json make_provenance(const std::string& program, const std::vector<std::string>& command, const Json& tokenizer,
+                     const Json& inputs, const Json& output) {
   Json words = Json::array();
   for (const std::string& word : command) words.push(word);
   Json provenance = Json::object(
-      {{"schema", kSchema}, {"program", "mtl-data"}, {"version", kVersion}, {"command", std::move(words)}});
+      {{"schema", kSchema}, {"program", program}, {"version", kVersion}, {"command", std::move(words)}});
   if (!tokenizer.is_null()) provenance.set("tokenizer", tokenizer);
   provenance.set("inputs", inputs);
   provenance.set("output", output);

@@ -16,10 +16,13 @@ namespace mtl {
 std::optional<Json> read_provenance(const std::string& prefix);
 
 /// Throws BrokenRule when PREFIX.json is broken or says otherwise than the files: counts or type ("provenance"), or the
-/// content of a file, when its hash was recorded ("hash"), which means reading it. Returns whether there was anything to compare.
+/// content of a file, when its hash was recorded ("hash"), which means reading it. Returns whether there was anything to
+/// compare.
 bool check_provenance(const IndexedDataset& data);
 
-/// Both files of each data set: [{"path", "bytes", "xxh3"}]. Reads them whole.
+/// A file that was read: {"path", "bytes", "xxh3"}.
+Json describe_input(const std::string& path, std::uint64_t bytes, std::uint64_t hash);
+/// Both files of each data set, in a list. Reads them whole.
 Json describe_inputs(const std::vector<const IndexedDataset*>& inputs);
 
 /// The tokenizer that all data sets say they were made with; null when they differ or one does not say.
@@ -28,8 +31,9 @@ Json common_tokenizer(const std::vector<const IndexedDataset*>& inputs);
 /// {"prefix", "documents", "sequences", "tokens", "dtype", "bin_bytes", "bin_xxh3", "idx_bytes", "idx_xxh3"}
 Json describe_output(const DocumentCopy& output);
 
-/// What PREFIX.json holds.
-Json make_provenance(const std::vector<std::string>& command, const Json& inputs, const Json& tokenizer,
-                     const Json& output);
+/// What PREFIX.json holds. `program`: its name; `command`: the words that it was called with. A tokenizer that is null is
+/// left out.
+Json make_provenance(const std::string& program, const std::vector<std::string>& command, const Json& tokenizer,
+                     const Json& inputs, const Json& output);
 
 }  // namespace mtl

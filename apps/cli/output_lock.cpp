@@ -5,37 +5,77 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <utility>
 
 #include "base/error.h"
 #include "base/files.h"
 
 namespace mtl {
 
-OutputLock::OutputLock(const std::string& prefix) : path_(prefix + ".lock") {
-  while (!take(prefix)) {
+namespace {
+
+/// What its holder wrote into a lock.
+std::string read_owner(int descriptor) {
+  char text[512];
+  const ssize_t size = ::pread(descriptor, text, sizeof text, 0);
+  return std::string(trim(std::string_view(text, static_cast<std::size_t>(std::max<ssize_t>(size, 0)))));
+}
+
+/// Whether a file is NAME.tmp.PID of one of the names.
+bool is_temporary_of(const std::vector<std::string>& names, const std::string& file) {
+  return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+    const std::string begin = fs::path(name).filename().string() + ".tmp.";
+    return starts_with(file, begin) && file.find_first_not_of("0123456789", begin.size()) == std::string::npos;
+  });
+}
+
+/// What runs that were killed left: the locks say that they are over.
+void remove_leftovers(const std::vector<std::string>& names, Console& console) {
+  std::vector<std::string> left;
+  std::error_code error;  // a folder that cannot be listed keeps what is in it
+  for (fs::directory_iterator at(folder_of(names.front()), error), end; !error && at != end; at.increment(error)) {
+    const std::string file = at->path().filename().string();
+    if (is_temporary_of(names, file)) left.push_back(fs::path(names.front()).replace_filename(file).string());
   }
+  for (const std::string& path : left) {
+    remove_old_file(path);
+    console.info(cat(path, ": removed; the run that wrote it was killed"));
+  }
+}
+
+}  // namespace
+
+OutputLock::OutputLock(const std::string& prefix) : path_(prefix + ".lock") {
+  constexpr int kTries = 1000;  // each but the last met a run that has just finished
+  for (int tries = 0; tries < kTries; ++tries) {
+    if (take(prefix)) return;
+  }
+  fail(Exit::io, path_, ": cannot lock this file: it is another one whenever it is looked at; ",
+       "choose another --output-prefix");
 }
 
 /// False when the file went away between opening and locking it: its last holder has just finished.
 bool OutputLock::take(const std::string& prefix) {
   descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (descriptor_ < 0) {
-    std::string folder = fs::path(prefix).parent_path().string();
-    fail(Exit::io, folder.empty() ? "." : folder, ": cannot create files here: ", std::strerror(errno),
+    fail(Exit::io, folder_of(prefix), ": cannot create files here: ", std::strerror(errno),
          "; choose another --output-prefix");
   }
   if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    const std::string owner = read_owner(descriptor_);
     ::close(std::exchange(descriptor_, -1));
-    fail(Exit::failure, prefix, ": another run writes there (", trim(read_file(path_)),
+    fail(Exit::failure, prefix, ": another run writes there (", owner,
          "); wait for it, end it, or choose another --output-prefix");
   }
   struct stat mine {
   }, current{};
-  if (::fstat(descriptor_, &mine) != 0 || ::stat(path_.c_str(), &current) != 0 || mine.st_ino != current.st_ino) {
+  const bool is_known = ::fstat(descriptor_, &mine) == 0 && ::stat(path_.c_str(), &current) == 0;
+  const int code = errno;
+  if (!is_known || mine.st_ino != current.st_ino || mine.st_dev != current.st_dev) {
     ::close(std::exchange(descriptor_, -1));
+    if (!is_known && code != ENOENT) fail(Exit::io, path_, ": cannot look at this file: ", std::strerror(code));
     return false;
   }
   char host[256] = "";
@@ -51,6 +91,32 @@ void OutputLock::release() {
   if (descriptor_ < 0) return;
   ::unlink(path_.c_str());
   ::close(std::exchange(descriptor_, -1));
+}
+
+std::vector<OutputLock> claim_outputs(const std::vector<std::string>& prefixes, const std::vector<std::string>& names,
+                                      InterruptGuard& guard, Console& console) {
+  make_directories(fs::path(names.front()).parent_path());
+  for (const std::string& name : names) {
+    std::error_code unknown;  // then opening the files says what is wrong
+    if (fs::is_directory(name, unknown))
+      fail(Exit::io, name, ": is a folder, where a file is to be; choose another --output-prefix");
+  }
+  std::vector<OutputLock> locks;
+  for (const std::string& prefix : prefixes) guard.remove_on_signal(locks.emplace_back(prefix).path());
+  for (const std::string& name : names) guard.remove_on_signal(AtomicFile::temporary_name(name));
+  remove_leftovers(names, console);
+  return locks;
+}
+
+void remove_old_file(const std::string& path) {
+  std::error_code error;
+  fs::remove(path, error);
+  if (error) fail(Exit::io, path, ": cannot remove this file of an earlier run: ", error.message());
+}
+
+std::string folder_of(const std::string& path) {
+  const std::string folder = fs::path(path).parent_path().string();
+  return folder.empty() ? "." : folder;
 }
 
 }  // namespace mtl

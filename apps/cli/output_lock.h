@@ -2,6 +2,11 @@
 #pragma once
 
 #include <string>
+#include <utility>
+#include <vector>
+
+#include "base/console.h"
+#include "cli/interrupt_guard.h"
 
 namespace mtl {
 
@@ -12,7 +17,8 @@ class OutputLock {
   /// Throws Error(failure) that names the holder, Error(io) when the folder cannot be written to.
   explicit OutputLock(const std::string& prefix);
   ~OutputLock() { release(); }
-  OutputLock(const OutputLock&) = delete;
+  OutputLock(OutputLock&& other) noexcept
+      : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
   void release();
   const std::string& path() const { return path_; }
 
@@ -21,5 +27,18 @@ class OutputLock {
   std::string path_;
   int descriptor_ = -1;
 };
+
+/// Makes the files `names`, all of one folder, this run's own while the locks are held: one for each of `prefixes`,
+/// which are those that any tool which writes these names locks. Makes the folder, removes what killed runs left of the
+/// names, with a message, and lets a signal remove what is unfinished.
+/// Throws as OutputLock does, and Error(io) when one of the names is a folder.
+std::vector<OutputLock> claim_outputs(const std::vector<std::string>& prefixes, const std::vector<std::string>& names,
+                                      InterruptGuard& guard, Console& console);
+
+/// Removes what an earlier run left, if it is there. Throws Error(io) when it cannot.
+void remove_old_file(const std::string& path);
+
+/// The folder of a file or prefix, "." for none.
+std::string folder_of(const std::string& path);
 
 }  // namespace mtl

@@ -5,19 +5,15 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "cli/data_provenance.h"
+#include "cli/data_publish.h"
 #include "text/utf8.h"
-#include "version.h"
 
 namespace mtl {
 
 namespace {
 
 const char* const kSuffixes[] = {".bin", ".idx", ".json"};
-
-std::string folder_of(const std::string& path) {
-  std::string folder = fs::path(path).parent_path().string();
-  return folder.empty() ? "." : folder;
-}
 
 void add_column(IndexedDatasetWriter& writer, const TokenColumn& column) {
   std::size_t sequence = 0, token = 0;
@@ -29,12 +25,6 @@ void add_column(IndexedDatasetWriter& writer, const TokenColumn& column) {
     }
     writer.end_document();
   }
-}
-
-void remove_file(const std::string& path) {
-  std::error_code error;
-  fs::remove(path, error);
-  if (error) fail(Exit::io, path, ": cannot remove this file of an earlier run: ", error.message());
 }
 
 }  // namespace
@@ -60,33 +50,10 @@ PreprocessOutputs::PreprocessOutputs(const PreprocessOptions& options, const Tok
       guard_(guard),
       console_(console),
       type_(token_type_for_vocab(tokenizer.vocab_size())) {
-  make_directories(fs::path(options.output_prefix).parent_path());
-  for (const std::string& name : output_names(options)) {
-    std::error_code unknown;  // then opening the files says what is wrong
-    if (fs::is_directory(name, unknown))
-      fail(Exit::io, name, ": is a folder, where a file is to be; choose another --output-prefix");
-    guard.remove_on_signal(AtomicFile::temporary_name(name));
-  }
-  lock_.emplace(options.output_prefix);
-  guard.remove_on_signal(lock_->path());
-  remove_leftovers();
+  std::vector<std::string> prefixes{options.output_prefix};  // of the rejects
+  for (std::size_t k = 0; k < options.json_keys.size(); ++k) prefixes.push_back(prefix_of(k));
+  locks_ = claim_outputs(prefixes, output_names(options), guard, console);
   for (std::size_t k = 0; k < options.json_keys.size(); ++k) writers_.emplace_back(prefix_of(k), type_);
-}
-
-/// NAME.tmp.PID of runs that were killed: the lock says that they are over.
-void PreprocessOutputs::remove_leftovers() {
-  std::vector<std::string> names = output_names(options_);
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder_of(options_.output_prefix), error)) {
-    std::string file = entry.path().filename().string();
-    auto left = [&](const std::string& name) {
-      std::string begin = fs::path(name).filename().string() + ".tmp.";
-      return starts_with(file, begin) && file.find_first_not_of("0123456789", begin.size()) == std::string::npos;
-    };
-    if (!std::any_of(names.begin(), names.end(), left)) continue;
-    remove_file(entry.path().string());
-    console_.info(cat(entry.path().string(), ": removed; the run that wrote it was killed"));
-  }
 }
 
 void PreprocessOutputs::add(const TokenChunk& chunk) {
@@ -130,21 +97,17 @@ void PreprocessOutputs::finish(const std::vector<StoredInput>& inputs) {
 }
 
 void PreprocessOutputs::publish(const std::vector<StoredInput>& inputs) {
-  std::vector<AtomicFile> records;
+  std::vector<SealedTokenFiles> files;
   for (IndexedDatasetWriter& writer : writers_) writer.seal();
   if (rejects_) rejects_->seal();
   for (std::size_t k = 0; k < writers_.size(); ++k) {
-    records.emplace_back(prefix_of(k) + ".json");
-    records.back().write(provenance(k, inputs).dump(2) + "\n");
-    records.back().seal();
+    files.emplace_back(prefix_of(k), provenance(k, inputs), [this, k] { writers_[k].finish(); });
   }
-  auto kept = guard_.keep_files();
-  for (std::size_t k = 0; k < writers_.size(); ++k) remove_file(prefix_of(k) + ".idx");
-  if (!rejects_) remove_file(rejects_path());
+  const auto kept = guard_.keep_files();
+  if (!rejects_) remove_old_file(rejects_path());
   if (rejects_) rejects_->commit();
-  for (AtomicFile& record : records) record.commit();
-  for (IndexedDatasetWriter& writer : writers_) writer.finish();
-  lock_->release();
+  publish_token_files(files);
+  locks_.clear();
 }
 
 /// What all of the output would take, by the part of the input that was read.
@@ -222,21 +185,13 @@ Json PreprocessOutputs::output(std::size_t k) const {
 }
 
 Json PreprocessOutputs::provenance(std::size_t k, const std::vector<StoredInput>& inputs) const {
-  Json command = Json::array(), files = Json::array();
-  for (const std::string& word : options_.command) command.push(word);
-  for (const StoredInput& input : inputs) {
-    files.push(Json::object({{"path", input.path}, {"bytes", input.bytes}, {"xxh3", hash_text(input.hash)}}));
-  }
-  Json tokenizer = Json::object(
+  Json files = Json::array();
+  for (const StoredInput& input : inputs) files.push(describe_input(input.path, input.bytes, input.hash));
+  const Json tokenizer = Json::object(
       {{"type", tokenizer_.type()}, {"vocab_size", tokenizer_.vocab_size()}, {"xxh3", hash_text(tokenizer_.hash())}});
-  return Json::object({{"schema", "mtl-provenance/1"},
-                       {"program", "mtl-preprocess"},
-                       {"version", kVersion},
-                       {"command", std::move(command)},
-                       {"tokenizer", std::move(tokenizer)},
-                       {"inputs", std::move(files)},
-                       {"skipped", skipped_},
-                       {"output", output(k)}});
+  Json provenance = make_provenance("mtl-preprocess", options_.command, tokenizer, files, output(k));
+  provenance.set("skipped", skipped_);
+  return provenance;
 }
 
 }  // namespace mtl

@@ -2,8 +2,7 @@
 // at the end.
 //
 // Nothing has its final name before finish(), which first brings every file of every key to the disk and then renames
-// them all. The names of an earlier run's .idx files go first, so that no new file is ever read together with an old
-// one.
+// them all (cli/data_publish.h).
 #pragma once
 
 #include <optional>
@@ -27,7 +26,7 @@ std::vector<std::string> output_names(const PreprocessOptions& options);
 class PreprocessOutputs {
  public:
   /// `input_bytes`: what all passes will read, as stored; empty when that is not known. Throws Error when another run
-  /// writes to the prefix, or nothing can be written there. Removes what runs that died left under temporary names.
+  /// writes to one of the prefixes, or nothing can be written there (claim_outputs).
   PreprocessOutputs(const PreprocessOptions& options, const Tokenizer& tokenizer,
                     std::optional<std::uint64_t> input_bytes, InterruptGuard& guard, Console& console);
 
@@ -39,7 +38,6 @@ class PreprocessOutputs {
  private:
   void write(const TokenChunk& chunk);
   void publish(const std::vector<StoredInput>& inputs);
-  void remove_leftovers();
   [[noreturn]] void fail_full(const NoSpaceError& error) const;
   void report(double least_seconds);
   void reject(const BadLine& bad);
@@ -58,7 +56,7 @@ class PreprocessOutputs {
   InterruptGuard& guard_;
   Console& console_;
   DataType type_;
-  std::optional<OutputLock> lock_;
+  std::vector<OutputLock> locks_;
   std::vector<IndexedDatasetWriter> writers_;
   std::optional<AtomicFile> rejects_;
   std::int64_t documents_ = 0, skipped_ = 0;

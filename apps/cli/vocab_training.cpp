@@ -7,6 +7,7 @@
 #include "base/files.h"
 #include "cli/inputs.h"
 #include "cli/interrupt_guard.h"
+#include "cli/output_lock.h"
 #include "cli/run_main.h"
 #include "text/bpe_trainer.h"
 #include "text/json_lines.h"
@@ -69,10 +70,11 @@ class Counter {
     run_ordered<std::uint64_t>(
         threads_, produce,
         [&] {
-          return [&, held = std::make_shared<Held>(*this)](const auto& item) {
-            std::uint64_t bytes = count(held->counts, item);
-            if (held->counts.size() > kHeldWords || held->counts.bytes() > kBytesPerWord * kHeldWords) {
-              take(held->counts);
+          WordCounts& held = *held_.emplace_back(std::make_unique<WordCounts>());
+          return [&](const auto& item) {
+            std::uint64_t bytes = count(held, item);
+            if (held.size() > kHeldWords || held.bytes() > kBytesPerWord * kHeldWords) {
+              take(held);
               check_limit();
             }
             return bytes;
@@ -82,6 +84,8 @@ class Counter {
           bytes_ += bytes;
           console_.progress(format("%.1f MB counted, %.1f MB/s", mega(), mega() / seconds()));
         });
+    for (const auto& held : held_) take(*held);
+    held_.clear();
     check_limit();
   }
 
@@ -92,14 +96,6 @@ class Counter {
 
  private:
   static constexpr std::uint64_t kHeldWords = 1 << 19, kBytesPerWord = 64;
-
-  /// The counts of one thread; what is left of them joins the total when run_ordered is done with them.
-  struct Held {
-    explicit Held(Counter& owner) : owner(owner) {}
-    ~Held() { owner.take(counts); }
-    Counter& owner;
-    WordCounts counts;
-  };
 
   void take(WordCounts& counts) {
     std::lock_guard lock(mutex_);
@@ -119,6 +115,7 @@ class Counter {
   int threads_;
   std::int64_t max_words_;
   Console& console_;
+  std::vector<std::unique_ptr<WordCounts>> held_;  // of each thread
   std::mutex mutex_;
   WordCounts total_;
   std::uint64_t bytes_ = 0;
@@ -186,23 +183,35 @@ BpeVocabulary merge_words(const VocabOptions& options, const WordCounts& counts,
   return vocabulary;
 }
 
-/// All three files or none: they appear when all of them are complete, and an interrupt waits until they have.
-std::vector<std::string> write_vocabulary(const BpeVocabulary& vocabulary, const std::string& prefix,
-                                          const std::string& program) {
-  InterruptGuard guard(program);  // outlives the files that it would remove
+const char* const kFileEndings[] = {"-vocab.json", "-merges.txt", "-tokenizer.json"};
+
+std::vector<std::string> output_names(const VocabOptions& options) {
+  std::vector<std::string> names;
+  for (const char* ending : kFileEndings) names.push_back(options.output_prefix + ending);
+  return names;
+}
+
+/// All three files or none: they appear when all of them are complete on the disk, and an interrupt waits until they
+/// have. Those of an earlier run go first, so that not even a kill leaves a vocabulary beside the merges of another.
+void write_vocabulary(const BpeVocabulary& vocabulary, const std::vector<std::string>& names, InterruptGuard& guard,
+                      std::vector<OutputLock>& locks) {
+  const std::string contents[] = {vocab_json_text(vocabulary), merges_text(vocabulary),
+                                  tokenizer_json_text(vocabulary)};
   std::vector<AtomicFile> files;
-  std::vector<std::string> paths;
-  auto write = [&](const char* name, const std::string& content) {
-    paths.push_back(prefix + name);
-    guard.remove_on_signal(AtomicFile::temporary_name(paths.back()));
-    files.emplace_back(paths.back()).write(content);
-  };
-  write("-vocab.json", vocab_json_text(vocabulary));
-  write("-merges.txt", merges_text(vocabulary));
-  write("-tokenizer.json", tokenizer_json_text(vocabulary));
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    files.emplace_back(names[i]).write(contents[i]);
+    files.back().seal();
+  }
   const auto kept = guard.keep_files();
-  for (AtomicFile& file : files) file.commit();
-  return paths;
+  for (const std::string& name : names) remove_old_file(name);
+  try {
+    for (AtomicFile& file : files) file.commit();
+  } catch (...) {
+    std::error_code unknown;
+    for (const std::string& name : names) fs::remove(name, unknown);
+    throw;
+  }
+  locks.clear();
 }
 
 }  // namespace
@@ -210,7 +219,9 @@ std::vector<std::string> write_vocabulary(const BpeVocabulary& vocabulary, const
 Json train_vocab(const VocabOptions& options, Console& console) {
   double start = now_seconds();
   std::vector<std::string> files = find_inputs(options.inputs);
-  make_directories(fs::path(options.output_prefix).parent_path());
+  const std::vector<std::string> names = output_names(options);
+  InterruptGuard guard(console.program());  // outlives the files that it would remove
+  std::vector<OutputLock> locks = claim_outputs({options.output_prefix}, names, guard, console);
   Counter counter(options, console);
   for (const std::string& file : files) {
     if (holds_json_lines(options, file)) {
@@ -221,9 +232,9 @@ Json train_vocab(const VocabOptions& options, Console& console) {
   }
   double rate = counter.mega() / counter.seconds();
   BpeVocabulary vocabulary = merge_words(options, counter.total(), console);
+  write_vocabulary(vocabulary, names, guard, locks);
   Json outputs = Json::array();
-  for (const std::string& path : write_vocabulary(vocabulary, options.output_prefix, console.program()))
-    outputs.push(path);
+  for (const std::string& name : names) outputs.push(name);
   console.end_progress();
   return Json::object({{"schema", "mtl-vocab/1"},
                        {"vocab_size", static_cast<std::int64_t>(vocabulary.tokens.size())},

@@ -23,13 +23,22 @@ std::optional<std::int64_t> parse_threshold(std::string_view text) {
   return static_cast<std::int64_t>(value);
 }
 
+/// Samples of one micro-batch on every rank.
+std::int64_t samples_at_once(const BatchSizeOptions& options) {
+  for (const std::int64_t size : {options.global_batch_size, options.micro_batch_size, options.data_parallel_size}) {
+    if (size < 1 || size > kLargestBatch) {
+      fail(Exit::usage, "batch sizes and ranks must be from 1 to ", kLargestBatch, ", not ", size);
+    }
+  }
+  return options.micro_batch_size * options.data_parallel_size;
+}
+
 }  // namespace
 
 BatchSizes::BatchSizes(const BatchSizeOptions& options)
     : global_(options.global_batch_size),
-      once_(options.micro_batch_size * options.data_parallel_size),
+      once_(samples_at_once(options)),
       decrease_(options.decrease_if_needed) {
-  if (once_ < 1 || global_ < 1) fail(Exit::usage, "batch sizes must be at least 1");
   if (options.rampup && !options.schedule.empty()) fail(Exit::usage, "excludes --rampup-batch-size; give one of them");
   if (options.rampup) {
     read_rampup(*options.rampup);
@@ -78,7 +87,7 @@ void BatchSizes::read_schedule(const BatchSizeOptions& options) {
     const std::size_t colon = word.find(':');
     const auto from = parse_threshold(word.substr(0, colon));
     const auto size = colon == std::string::npos ? std::nullopt : parse_int(word.substr(colon + 1));
-    if (!from || !size || *size < 1) {
+    if (!from || !size || *size < 1 || *size > kLargestBatch) {
       fail(Exit::usage, "'", word, "' is no step; write THRESHOLD:SIZE, such as 0:768 250B:1536");
     }
     const std::int64_t samples = *from / options.seq_length.value_or(1);

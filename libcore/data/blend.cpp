@@ -95,6 +95,7 @@ double numpy_sum(std::span<const double> values) {
 
 std::vector<double> normalize_weights(std::span<const double> values) {
   const double sum = numpy_sum(values);
+  if (!std::isfinite(sum)) fail(Exit::usage, "the weights of a blend add up to ", sum, "; make them smaller");
   std::vector<double> out;
   for (const double value : values) out.push_back(value / sum);
   return out;

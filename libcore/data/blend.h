@@ -19,6 +19,7 @@ namespace mtl {
 double numpy_sum(std::span<const double> values);
 
 /// values / numpy_sum(values). Megatron-LM does it twice to weights that are given, which may change their last bits.
+/// Throws Error(usage) when the sum is not finite.
 std::vector<double> normalize_weights(std::span<const double> values);
 
 /// What a blend of `size` samples wants of a data set of this weight (normalised once): ceil(size * weight). The

@@ -8,14 +8,14 @@
 namespace mtl {
 
 std::vector<std::string> find_token_files(const std::string& folder) {
-  std::error_code error;
-  fs::directory_iterator files(folder, error);
-  if (error) fail(Exit::io, folder, ": cannot list the folder: ", error.message());
+  std::error_code error, unknown;
   std::set<std::string> names;  // ordered by unsigned bytes, as std::string compares
-  for (const fs::directory_entry& file : files) {
-    const std::string ending = file.path().extension().string();
-    if ((ending == ".bin" || ending == ".idx") && file.is_regular_file()) names.insert(file.path().stem().string());
+  for (fs::directory_iterator file(folder, error), end; !error && file != end; file.increment(error)) {
+    const std::string ending = file->path().extension().string();
+    if (ending != ".bin" && ending != ".idx") continue;
+    if (file->is_regular_file(unknown)) names.insert(file->path().stem().string());
   }
+  if (error) fail(Exit::io, folder, ": cannot list the folder: ", error.message());
   std::vector<std::string> prefixes;
   for (const std::string& name : names) {
     const std::string prefix = (fs::path(folder) / name).string();

@@ -6,12 +6,16 @@
 #include <thread>
 #include <vector>
 
+#include "base/error.h"
+
 namespace mtl {
 
-/// Calls work(part, begin, end) for `parts` equal parts of [0, count), each in a thread of its own, and waits for all.
+/// Calls work(part, begin, end) for `parts` >= 1 equal parts of [0, count), each in a thread of its own, and waits for
+/// all.
 /// When some throw, the exception of the first part among them is thrown.
 template <class Work>
 void for_each_part(int parts, std::int64_t count, const Work& work) {
+  require(parts >= 1, "for_each_part: ", parts, " parts");
   std::vector<std::exception_ptr> errors(static_cast<std::size_t>(parts));
   const auto bound = [&](int part) { return count / parts * part + count % parts * part / parts; };
   const auto run = [&](int part) {

@@ -11,6 +11,7 @@ namespace mtl {
 namespace {
 
 constexpr std::int64_t kBlock = 64;  // sequences between two running sums
+constexpr std::int64_t kMaxSequences = UINT32_MAX;  // as the document index is stored
 constexpr std::int64_t kMaxEntries = std::int64_t{UINT32_MAX} - 1;
 
 std::int64_t count_tokens(const SequenceLengths& lengths, SplitRange range) {
@@ -69,6 +70,10 @@ SampleOrder::SampleOrder(const SequenceLengths& lengths, const SampleOrderOption
 }
 
 void SampleOrder::build_megatron() {
+  if (options_.range.end > kMaxSequences) {
+    fail(Exit::bad_data, options_.name, ": sequences up to ", options_.range.end, " are more than the ", kMaxSequences,
+         " that an order can name; divide the data, or take --data-order feistel");
+  }
   epochs_ = count_epochs(options_, tokens_per_epoch_);
   std::int64_t tokens = 0, sequences = 0;
   if (__builtin_mul_overflow(epochs_, tokens_per_epoch_, &tokens) ||
@@ -96,11 +101,11 @@ void SampleOrder::build_megatron() {
 void SampleOrder::shuffle_documents(NumpyRandom& random) {
   const auto per_epoch = static_cast<std::size_t>(options_.range.end - options_.range.begin);
   const auto epochs = static_cast<std::size_t>(epochs_);
-  document_index_ = BigArray<std::int32_t>(per_epoch * epochs);
+  document_index_ = BigArray<std::uint32_t>(per_epoch * epochs);
   const std::span all = document_index_.span();
   for (std::size_t epoch = 0; epoch < epochs; ++epoch) {
     const std::span once = all.subspan(epoch * per_epoch, per_epoch);
-    std::iota(once.begin(), once.end(), static_cast<std::int32_t>(options_.range.begin));
+    std::iota(once.begin(), once.end(), static_cast<std::uint32_t>(options_.range.begin));
   }
   const std::size_t together = separate_final_epoch_ ? per_epoch * (epochs - 1) : all.size();
   random.shuffle(all.first(together));

@@ -9,7 +9,8 @@
 // When the last epoch is used by less than 80 %, it is kept apart in both shuffles ("separate final epoch"), so that
 // the samples which are left out all come from it. One RandomState(seed) draws both, the document index first. Both are
 // kept in memory (4 bytes an entry); the sample index is not: a running sum every 64 documents finds its entries. No
-// more than 2^32 - 2 entries: there NumPy's draws change.
+// more than 2^32 - 2 entries: there NumPy's draws change. Sequences are counted in 32 bits: the split must end within the
+// first 2^32 - 1 of the file.
 //
 // feistel: nothing is stored, so a run starts at once. An epoch's stream is the documents in the order of the file,
 // from token a(epoch) on; it is cut into N = floor((T - 1) / S) samples as above, and sample j of the epoch's order is
@@ -87,7 +88,7 @@ class SampleOrder {
   SampleOrderOptions options_;
   std::int64_t tokens_per_epoch_ = 0, epochs_ = 0, samples_ = 0;
   bool separate_final_epoch_ = false;
-  BigArray<std::int32_t> document_index_;    // megatron
+  BigArray<std::uint32_t> document_index_;   // megatron
   BigArray<std::uint32_t> shuffle_index_;    // megatron
   std::int64_t samples_per_epoch_ = 0;       // feistel: N
   std::vector<std::int64_t> tokens_before_;  // of every 64th position; feistel: of one epoch

@@ -52,8 +52,15 @@ std::array<std::int64_t, 3> count_samples(const RunLength& run) {
   const bool is_open = run.train_samples && run.train_iters == 0;
   const std::int64_t iters = is_open ? *run.train_samples / run.global_batch_size : run.train_iters;
   const std::int64_t evaluations = iters / run.eval_interval + 1;
-  return {run.train_samples.value_or(iters * run.global_batch_size),
-          evaluations * run.eval_iters * run.global_batch_size, run.eval_iters * run.global_batch_size};
+  std::array<std::int64_t, 3> counts{};
+  if (__builtin_mul_overflow(iters, run.global_batch_size, &counts[0]) ||
+      __builtin_mul_overflow(run.eval_iters, run.global_batch_size, &counts[2]) ||
+      __builtin_mul_overflow(evaluations, counts[2], &counts[1])) {
+    fail(Exit::usage, "the samples of ", iters, " updates and ", evaluations, " evaluations of ", run.eval_iters,
+         " batches, each of ", run.global_batch_size, ", are too many to be counted");
+  }
+  counts[0] = run.train_samples.value_or(counts[0]);
+  return counts;
 }
 
 }  // namespace mtl

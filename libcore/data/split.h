@@ -37,7 +37,7 @@ struct RunLength {
 };
 
 /// The samples a run asks of train, valid and test: train_samples, or iterations * batch; an evaluation every
-/// eval_interval iterations and one at the end; one test at the end.
+/// eval_interval iterations and one at the end; one test at the end. Throws Error(usage) for more than 2^63 - 1.
 std::array<std::int64_t, 3> count_samples(const RunLength& run);
 
 }  // namespace mtl

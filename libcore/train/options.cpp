@@ -18,9 +18,15 @@ std::string size_flag(const BatchOptions& batch, std::int64_t global) {
 
 bool check_sizes(const BatchOptions& batch, std::int64_t data_parallel, std::int64_t seq_length, const Report& report) {
   const std::int64_t micro = batch.micro_batch_size, global = batch.global_on(data_parallel);
-  if (micro < 1) report(cat("--micro-batch-size ", micro), "must be at least 1");
-  if (global < 1) report(cat("--global-batch-size ", global), "must be at least 1");
-  if (micro < 1 || global < 1) return false;
+  bool is_good = true;
+  const auto size = [&](const char* flag, std::int64_t samples) {
+    if (samples >= 1 && samples <= kLargestBatch) return;
+    is_good = false;
+    report(cat(flag, " ", samples), samples < 1 ? "must be at least 1" : cat("must be at most ", kLargestBatch));
+  };
+  size("--micro-batch-size", micro);
+  if (is_good || batch.global_batch_size) size("--global-batch-size", global);
+  if (!is_good) return false;
   const std::int64_t once = micro * data_parallel;
   if (global % once != 0 && !batch.varies() && !batch.decrease_if_needed) {
     std::int64_t below = global / once * once;
@@ -44,6 +50,12 @@ bool check_sizes(const BatchOptions& batch, std::int64_t data_parallel, std::int
 }
 
 }  // namespace
+
+std::int64_t BatchOptions::global_on(std::int64_t data_parallel) const {
+  std::int64_t once = 0;
+  if (global_batch_size) return *global_batch_size;
+  return __builtin_mul_overflow(micro_batch_size, data_parallel, &once) ? INT64_MAX : once;
+}
 
 BatchSizes BatchOptions::sizes(std::int64_t data_parallel, std::int64_t seq_length) const {
   BatchSizeOptions options;
@@ -92,6 +104,9 @@ bool check_batches(const BatchOptions& batch, std::int64_t data_parallel, std::i
              cat("must be at least one global batch: ", sizes.running(0)));
   } else if (batch.train_iters && *batch.train_iters < 1) {
     report(cat("--train-iters ", *batch.train_iters), "must be at least 1");
+  } else if (batch.train_iters && has_sizes && *batch.train_iters > INT64_MAX / batch.global_on(data_parallel)) {
+    report(cat("--train-iters ", *batch.train_iters),
+           cat("of ", batch.global_on(data_parallel), " samples each are more than can be counted"));
   }
   if (batch.eval_interval < 1) report(cat("--eval-interval ", batch.eval_interval), "must be at least 1");
   if (batch.eval_iters < 0) report(cat("--eval-iters ", batch.eval_iters), "must not be negative");

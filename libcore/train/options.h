@@ -56,9 +56,7 @@ struct BatchOptions {
 
   bool varies() const { return !rampup.empty() || !schedule.empty(); }
   /// Asked for once there is no ramp any more; absent: one micro-batch on every data-parallel rank.
-  std::int64_t global_on(std::int64_t data_parallel) const {
-    return global_batch_size.value_or(micro_batch_size * data_parallel);
-  }
+  std::int64_t global_on(std::int64_t data_parallel) const;
   /// The sizes of all updates. Throws as BatchSizes does.
   BatchSizes sizes(std::int64_t data_parallel, std::int64_t seq_length) const;
   /// What a run of so many updates asks of the data.

@@ -161,7 +161,18 @@ for fault in enospc:3 eio:4 enospc:6; do
   MTL_FAULT=$fault expect_exit 74 mtl-data split default_text_document --output-prefix full --weights 1,1
   ls full* 2>/dev/null && fail "split: $fault left files"
 done
-# Nor does an interrupt.
+# Over the files of an earlier run: the three that stand together are of one run, in whatever moment another one ends.
+for kind in kill enospc; do
+  for n in $(seq 40); do
+    mtl-data shuffle default_text_document --output-prefix over --seed 1 --quiet || fail 'shuffle: the earlier run'
+    { (MTL_FAULT=$kind:$n exec mtl-data shuffle default_text_document --output-prefix over --seed 2 --quiet); } 2>err && break
+    [ ! -e over.idx ] || mtl-data verify over >out 2>&1 || fail "shuffle: $kind:$n leaves a mixture: $(cat out)"
+    [ "$kind" = kill ] || ! ls over.*tmp* over.lock 2>/dev/null || fail "shuffle: $kind:$n left temporary files"
+  done
+  [ "$n" -gt 10 ] && [ "$n" -lt 40 ] || fail "shuffle: $n operations on files"
+done
+# Nor does an interrupt leave anything. wait_for FILE: until it has some content.
+wait_for() { for _ in $(seq 200); do [ -s "$1" ] && return; sleep 0.02; done; }
 head -c 300000000 /dev/zero >zeros.bin
 {
   printf 'MMIDIDX\0\0\1\0\0\0\0\0\0\0\10\1\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0'
@@ -170,10 +181,26 @@ head -c 300000000 /dev/zero >zeros.bin
 expect_exit 0 mtl-data verify zeros
 mtl-data merge zeros zeros zeros zeros --output-prefix stopped 2>/dev/null &
 pid=$!
-for _ in $(seq 200); do [ -s stopped.bin.tmp.$pid ] && break; sleep 0.02; done
+wait_for stopped.bin.tmp.$pid
 kill -TERM $pid
 wait $pid
 [ $? -eq 143 ] || fail 'merge: an interrupt does not end it'
 ls stopped* 2>/dev/null && fail 'merge: an interrupt left files'
+# A run that is under way keeps its files, whichever tool comes to the same names; what a killed one left goes.
+mtl-data merge zeros zeros zeros zeros --output-prefix live_text_document 2>/dev/null &
+pid=$!
+wait_for live_text_document.bin.tmp.$pid
+kill -STOP $pid
+echo '{"text": "5 6 7"}' >live.jsonl
+expect_exit 1 mtl-preprocess --input live.jsonl --output-prefix live --tokenizer-type NullTokenizer --vocab-size 9
+expect_text err "^mtl-preprocess: live_text_document: another run writes there \\(pid $pid on "
+expect_exit 1 mtl-data split default_text_document --output-prefix live --weights 1,1 --names text_document,b
+[ -e live_text_document.bin.tmp.$pid ] || fail 'a second run removed the files of the first'
+kill -KILL $pid
+{ wait $pid; } 2>/dev/null
+expect_exit 0 mtl-data shuffle default_text_document --output-prefix live_text_document
+expect_text err ": live_text_document.bin.tmp.$pid: removed; the run that wrote it was killed"
+expect_exit 0 mtl-data verify live_text_document
+ls live*.tmp.* live*.lock 2>/dev/null && fail 'shuffle leaves temporary files'
 mtl-data merge zeros --output-prefix ignored --quiet || fail 'merge after an interrupt'
 finish

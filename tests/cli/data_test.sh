@@ -137,6 +137,16 @@ expect_exit 2 mtl-data order --data-path items_short --seq-length 8 --train-iter
 expect_text err 'there is no data for test'
 expect_exit 65 mtl-data order --data-path items_short --seq-length 8 --train-iters 1 --dataset test
 expect_text err 'items_short: sequences 14 to 14 \(exclusive\) hold 0 tokens'
+# Numbers whose products are beyond 64 bits.
+order='timeout 20 mtl-data order --data-path items_short --split 100,0,0 --seq-length 8'
+expect_exit 2 $order --train-iters 3 --micro-batch-size 4611686018427387904 --data-parallel-size 4
+expect_text err '--micro-batch-size 4611686018427387904 +must be at most 2147483647'
+expect_exit 2 $order --train-iters 3 --micro-batch-size 4611686018427387904 --data-parallel-size 4 --global-batch-size 8
+expect_exit 2 $order --train-iters 3 --data-parallel-size 4611686018427387904
+expect_exit 2 $order --train-iters 9000000000000000000 --global-batch-size 4
+expect_text err '--train-iters 9000000000000000000 +of 4 samples each are more than can be counted'
+expect_exit 2 $order --train-iters 3 --global-batch-size 3 --eval-iters 9000000000000000000
+expect_text err 'evaluations of 9000000000000000000 batches, each of 3, are too many'
 
 # Files that are broken or not there.
 expect_exit 74 mtl-data info absent

@@ -35,6 +35,9 @@ expect_same() {
   cmp -s "$1" "$2" || fail "$1 and $2 differ: $(cmp "$1" "$2" 2>&1 | head -1)"
 }
 
+# is_sanitized TOOL: then it needs more memory than it is asked for.
+is_sanitized() { nm -D "$(command -v "$1")" | grep -qE '__[at]san'; }
+
 finish() {
   [ "$failures" -eq 0 ] || { echo "$failures checks failed" >&2; exit 1; }
   echo "all checks passed"

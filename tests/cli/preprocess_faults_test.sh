@@ -51,6 +51,20 @@ expect_exit 0 $P --input "$CORPUS" --output-prefix to/x
 expect_text err "to/x_text_document.bin.tmp.$pid: removed; the run that wrote it was killed"
 only $FILES && complete
 
+# The same for two prefixes that with their keys give the same names.
+echo '{"b_c": "1 2", "c": "3"}' >keys.jsonl
+$P --input fifo --output-prefix to/a --json-keys b_c 2>err7 &
+pid=$!
+exec 7>fifo
+for _ in $(seq 100); do [ -e to/a_b_c_document.bin.tmp.$pid ] && break; sleep 0.1; done
+expect_exit 1 $P --input keys.jsonl --output-prefix to/a_b --json-keys c
+expect_text err "^mtl-preprocess: to/a_b_c_document: another run writes there \\(pid $pid on "
+cat keys.jsonl >&7
+exec 7>&-
+wait $pid || fail "the first run failed: $(cat err7)"
+[ "$(mtl-data cat to/a_b_c_document)" = '1 2 69999' ] || fail "to/a_b_c_document is not the first run's"
+only a_b_c_document.bin a_b_c_document.idx a_b_c_document.json $FILES
+
 # Every operation on files fails once: either all files are there and right, or those of the earlier run are not
 # readable as a mixture.
 last=40

@@ -81,11 +81,27 @@ expect_exit 0 mtl-vocab --input "$WORK/small.txt" --vocab-size 300 --min-frequen
 expect_text "$WORK/err" 'warning: .*no more pairs to join that are frequent enough: 257 tokens'
 
 # All three files or none, whatever operation of the file layer fails; an interrupt leaves nothing.
-for fault in enospc:1 eio:2 enospc:3 eio:5 eio:6; do
+small="mtl-vocab --input $WORK/small.txt --quiet --output-prefix $WORK/faulty/x"
+for n in $(seq 40); do
   mkdir "$WORK/faulty"
-  MTL_FAULT=$fault expect_exit 74 mtl-vocab --input "$WORK/small.txt" --vocab-size 258 --output-prefix "$WORK/faulty/x"
-  [ -z "$(ls "$WORK/faulty")" ] || fail "with $fault these were left: $(ls "$WORK/faulty")"
+  MTL_FAULT=enospc:$n $small --vocab-size 258 2>"$WORK/err" && break
+  expect_text "$WORK/err" 'No space left on device'
+  [ -z "$(ls "$WORK/faulty")" ] || fail "with enospc:$n these were left: $(ls "$WORK/faulty")"
   rm -r "$WORK/faulty"
+done
+[ "$n" -gt 10 ] && [ "$n" -lt 40 ] || fail "$n operations on files"
+# Never some of one run and some of another, in whatever moment it is killed.
+mv "$WORK/faulty" "$WORK/new"
+for n in $(seq "$n"); do
+  mkdir "$WORK/faulty"
+  $small --vocab-size 259 || fail "the earlier run"
+  cp -r "$WORK/faulty" "$WORK/old"
+  { (MTL_FAULT=kill:$n exec $small --vocab-size 258); } 2>/dev/null
+  rm -f "$WORK"/faulty/*.tmp.* "$WORK"/faulty/*.lock
+  for run in old new; do diff -q "$WORK/faulty" "$WORK/$run" | grep -q differ || same=$run; done
+  [ -n "${same:-}" ] || fail "kill:$n leaves a mixture"
+  unset same
+  rm -r "$WORK/faulty" "$WORK/old"
 done
 mkfifo "$WORK/pipe"
 mtl-vocab --input "$WORK/pipe" --format text --vocab-size 300 --output-prefix "$WORK/interrupted" 2>/dev/null &
@@ -96,4 +112,26 @@ wait $!
 [ $? -eq $((128 + 15)) ] || fail "SIGTERM did not end the run"
 exec 9>&-
 [ -z "$(find "$WORK" -name 'interrupted*')" ] || fail "files of an interrupted run were left"
+
+# Memory that ends is an error, whatever the counts of a thread still wait for.
+seq 2000000 >"$WORK/numbers.txt"
+for kib in 100000 140000 175000; do
+  is_sanitized mtl-vocab && break
+  (ulimit -v $kib && exec mtl-vocab --input "$WORK/numbers.txt" --threads 1 --vocab-size 300 --output-prefix "$WORK/tight") 2>"$WORK/err"
+  code=$?
+  [ $code -eq 0 ] || [ $code -eq 1 ] || fail "ulimit -v $kib: exit $code"
+  [ $code -eq 0 ] || expect_text "$WORK/err" 'mtl-vocab: out of memory'
+done
+
+# One run at a time writes to a prefix, and one that comes while another reads is refused at once.
+mtl-vocab --input "$WORK/pipe" --format text --vocab-size 300 --output-prefix "$WORK/busy" 2>/dev/null &
+pid=$!
+exec 9>"$WORK/pipe"
+for _ in $(seq 100); do [ -e "$WORK/busy.lock" ] && break; sleep 0.05; done
+expect_exit 1 mtl-vocab --input "$WORK/small.txt" --vocab-size 260 --output-prefix "$WORK/busy"
+expect_text "$WORK/err" "busy: another run writes there \\(pid $pid on "
+cat "$WORK/shakespeare.txt" >&9
+exec 9>&-
+wait $pid || fail "the first run failed"
+[ "$(find "$WORK" -name 'busy*' | wc -l)" -eq 3 ] || fail "not the three files of one run"
 finish

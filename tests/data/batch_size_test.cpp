@@ -89,5 +89,9 @@ TEST_CASE("schedules that cannot be are refused") {
   refused({.global_batch_size = 16, .rampup = std::vector<std::int64_t>{4, 4, 100}, .schedule = "0:4"});
   refused({.global_batch_size = 16, .rampup = std::vector<std::int64_t>{4, 4}});
   refused({.global_batch_size = 16, .rampup = std::vector<std::int64_t>{4, 0, 10}});
+  const std::int64_t half = std::int64_t{1} << 62;  // twice four of it is 0 in 64 bits
+  refused({.global_batch_size = 1, .micro_batch_size = half, .data_parallel_size = 4});
+  refused({.global_batch_size = half, .micro_batch_size = half});
+  refused({.schedule = "0:4611686018427387904"});
   refused({.global_batch_size = 2, .micro_batch_size = 4, .decrease_if_needed = true});
 }

@@ -152,6 +152,11 @@ TEST_CASE("blends are Megatron-LM's") {
   }
 }
 
+TEST_CASE("weights that do not add up are refused") {
+  const std::vector<double> large{1e308, 1e308};
+  CHECK_THROWS_WITH_AS(normalize_weights(large), doctest::Contains("add up to inf"), Error);
+}
+
 TEST_CASE("a long blend of many data sets keeps to its weights") {
   std::vector<double> weights;
   for (int d = 0; d < 300; ++d) weights.push_back(1.0 + d % 7);

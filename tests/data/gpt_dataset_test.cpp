@@ -1,5 +1,7 @@
 #include "data/gpt_dataset.h"
 
+#include <sys/mman.h>
+
 #include <cstdlib>
 #include <random>
 
@@ -232,4 +234,31 @@ TEST_CASE("data that cannot give samples is refused") {
   CHECK_THROWS_AS(build({.seq_length = 8, .seed = -1, .range = {0, 3}, .samples = 1}), Error);
   CHECK(build({.seq_length = 8, .range = {1, 1}, .samples = 0}).samples() == 0);
   CHECK(build({.seq_length = 8, .range = {0, 3}, .samples = 0}).samples() == 6);
+}
+
+TEST_CASE("sequences far behind in a file are named in 32 bits, and beyond them refused") {
+  // An .idx of so many lengths, of which only the pages that are used take memory.
+  const std::int64_t sequences = (std::int64_t{1} << 32) + 2;
+  const auto bytes = static_cast<std::size_t>(4 * sequences);
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  REQUIRE(memory != MAP_FAILED);
+  const auto fill = [&](SplitRange range) {
+    std::fill_n(static_cast<std::int32_t*>(memory) + range.begin, range.end - range.begin, 5);
+    return SampleOrderOptions{.seq_length = 4, .range = range, .name = "long"};
+  };
+  const SequenceLengths lengths(memory, sequences);
+  for (const std::int64_t end : {(std::int64_t{1} << 31) + 4, (std::int64_t{1} << 32) - 1}) {
+    const SplitRange range{end - 8, end};
+    const SampleOrder order(lengths, fill(range));
+    for (std::int64_t position = 0; position < order.positions(); ++position) {
+      CHECK(order.sequence_at(position) >= range.begin);
+      CHECK(order.sequence_at(position) < range.end);
+    }
+    CHECK(order.last_of(order.samples() - 1).position < 8);
+  }
+  SampleOrderOptions beyond = fill({sequences - 8, sequences});
+  CHECK_THROWS_WITH_AS(SampleOrder(lengths, beyond), doctest::Contains("more than the 4294967295"), Error);
+  beyond.kind = OrderKind::feistel;
+  CHECK(SampleOrder(lengths, beyond).sequence_at(7) == sequences - 1);
+  ::munmap(memory, bytes);
 }

@@ -67,6 +67,12 @@ TEST_CASE("the first token beyond the vocabulary is named with its place") {
   for (const int threads : {1, 3}) CHECK(starts_with(range_error(prefix, 8, threads), "vocabulary 280000 "));
 }
 
+TEST_CASE("without a thread nothing is counted") {
+  Folder folder;
+  write_documents(folder.path + "data", DataType::i32, {{{1}}});
+  CHECK_THROWS_WITH_AS(count_tokens(IndexedDataset(folder.path + "data"), 0), doctest::Contains("0 parts"), Error);
+}
+
 TEST_CASE("floats are not counted") {
   Folder folder;
   write_documents(folder.path + "data", DataType::i32, {{{1}}});

@@ -1,0 +1,21 @@
+#include "cli/data_publish.h"
+
+#include "cli/output_lock.h"
+
+namespace mtl {
+
+SealedTokenFiles::SealedTokenFiles(const std::string& prefix, const Json& provenance, std::function<void()> commit)
+    : prefix_(prefix), record_(prefix + ".json"), commit_(std::move(commit)) {
+  record_.write(provenance.dump(2) + "\n");
+  record_.seal();
+}
+
+void publish_token_files(std::vector<SealedTokenFiles>& files) {
+  for (const SealedTokenFiles& one : files) remove_old_file(one.prefix_ + ".idx");
+  for (SealedTokenFiles& one : files) {
+    one.record_.commit();
+    one.commit_();
+  }
+}
+
+}  // namespace mtl
