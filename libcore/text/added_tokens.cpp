@@ -26,8 +26,9 @@ Utf8Char char_before(std::string_view text, std::size_t at) {
   return last.valid && begin + static_cast<std::size_t>(last.length) == at ? last : Utf8Char{};
 }
 
-std::size_t spaces_begin(std::string_view text, std::size_t at) {
-  while (at > 0) {
+/// Where the white space before `at` begins, not before `least`.
+std::size_t spaces_begin(std::string_view text, std::size_t at, std::size_t least) {
+  while (at > least) {
     Utf8Char last = char_before(text, at);
     if (class_of(last.code) != CharClass::space) break;
     at -= static_cast<std::size_t>(last.length);
@@ -96,9 +97,14 @@ bool TokenFinder::find(std::string_view text, std::size_t from, std::size_t done
       at = end - 1;
       continue;
     }
-    found = {at, end, end, token->id};
-    if (token->lstrip) found.begin = std::max(spaces_begin(text, at), done);
-    if (token->rstrip) found.end = spaces_end(text, end);
+    found.begin = token->lstrip ? std::max(spaces_begin(text, at, done), done) : at;
+    found.end = found.next = end;
+    found.id = token->id;
+    if (token->rstrip) {
+      // Tokens of white space may stand in the white space of others: each run is gone through once.
+      if (end < found.spaces || end >= found.spaces_end) found.spaces = end, found.spaces_end = spaces_end(text, end);
+      found.end = found.spaces_end;
+    }
     return true;
   }
   return false;

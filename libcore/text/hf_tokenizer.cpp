@@ -1,6 +1,7 @@
 #include "text/hf_tokenizer.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/error.h"
 #include "base/files.h"
@@ -84,6 +85,7 @@ HfTokenizer::HfTokenizer(const std::string& path, bool with_special)
   read_companions();
   bytes_ = TokenBytes(all_);
   if (!with_special) parts_.first.clear(), parts_.last.clear();
+  check_template();
   if (parts_.takes_whole) {
     for (std::size_t id = 0; id < parts_.vocabulary.tokens.size(); ++id) {
       const std::string& token = parts_.vocabulary.tokens[id];
@@ -92,13 +94,30 @@ HfTokenizer::HfTokenizer(const std::string& path, bool with_special)
   }
   std::vector<AddedToken> in_given, in_normalized;
   std::string buffer;
+  std::set<std::string> normalized;
   for (AddedToken token : parts_.added) {
     if (token.normalized && parts_.is_nfc) token.content = nfc_.normalize(std::string(token.content), buffer);
+    if (token.normalized && !normalized.insert(token.content).second) {
+      fail(Exit::bad_data, path, ": two added tokens are both \"", token.content, "\" when normalized, and Hugging ",
+           "Face's libraries do not agree on which is meant; remove one");
+    }
     (token.normalized ? in_normalized : in_given).push_back(token);
   }
   in_given_ = TokenFinder(std::move(in_given));
   in_normalized_ = TokenFinder(std::move(in_normalized));
   hash_ = hash_of(all_, rules_text(parts_));
+}
+
+/// The ids in a post-processor are taken as they are, also by Hugging Face's libraries, which number tokens themselves.
+void HfTokenizer::check_template() const {
+  auto check = [&](std::int32_t id) {
+    auto index = static_cast<std::size_t>(id);
+    if (index < all_.tokens.size() && !all_.tokens[index].empty()) return;
+    fail(Exit::bad_data, path_, ": its post_processor puts id ", id, " around texts, which no token has; ",
+         "added tokens are counted on from the model's, whatever \"id\" says: write their ids there");
+  };
+  for (std::int32_t id : parts_.first) check(id);
+  for (std::int32_t id : parts_.last) check(id);
 }
 
 /// A special token that one of the files beside tokenizer.json names: transformers finds it in a text, too.

@@ -34,6 +34,7 @@ class HfTokenizer : public Tokenizer {
  private:
   class HfEncoder;
   void read_companions();
+  void check_template() const;
   void take_special(const std::string& file, const std::string& content);
 
   std::string path_, text_;                                      // the file and what it holds

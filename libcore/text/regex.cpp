@@ -60,7 +60,6 @@ void Regex::spread(Way way, const Here& here, Scratch& scratch, std::vector<Way>
     if (scratch.seen[at] == scratch.step) continue;
     scratch.seen[at] = scratch.step;
     const Instruction& now = program_[at];
-    bool is_followed = !here.is_end && sets_.size() > now.a && sets_[now.a].contains(here.code);
     if (now.op == Op::take || now.op == Op::match) {
       out.push_back({at, way.begin});
     } else if (now.op == Op::jump) {
@@ -68,18 +67,30 @@ void Regex::spread(Way way, const Here& here, Scratch& scratch, std::vector<Way>
     } else if (now.op == Op::fork) {
       scratch.stack.push_back(now.b);
       scratch.stack.push_back(now.a);
-    } else if (is_followed == (now.op == Op::followed_by)) {
-      scratch.stack.push_back(at + 1);
+    } else {
+      bool is_followed = !here.is_end && sets_[now.a].contains(here.code);
+      if (is_followed == (now.op == Op::followed_by)) scratch.stack.push_back(at + 1);
     }
   }
+}
+
+/// Takes out of scratch.now what is known to lead nowhere from `at`, and keeps the rest as what may turn out to.
+void Regex::drop_failed(std::size_t at, Scratch& scratch) const {
+  std::erase_if(scratch.now, [&](const Way& way) {
+    std::uint64_t key = way_key(way.at, at);
+    if (scratch.failed.contains(key)) return true;
+    scratch.ahead.push_back(key);
+    return false;
+  });
 }
 
 std::optional<Regex::Match> Regex::find(std::string_view text, std::size_t from, Scratch& scratch) const {
   std::optional<Match> best;
   scratch.next.clear();
+  scratch.ahead.clear();
   scratch.seen.resize(program_.size(), 0);
   const char* end = text.data() + text.size();
-  for (std::size_t at = from;;) {
+  for (std::size_t at = from, last = from;;) {
     Utf8Char next;
     bool is_end = at >= text.size();
     if (!is_end) next = next_utf8(text.data() + at, end);
@@ -88,18 +99,24 @@ std::optional<Regex::Match> Regex::find(std::string_view text, std::size_t from,
     scratch.now.clear();
     for (const Way& way : scratch.next) spread(way, here, scratch, scratch.now);
     if (!best) spread({0, at}, here, scratch, scratch.now);  // a match that begins further left is preferred
+    // In each block, the first character is the same for all searches. Ways beyond a match that is not bettered fail.
+    if (best && at / kBlock != last / kBlock) drop_failed(at, scratch);
     scratch.next.clear();
     for (const Way& way : scratch.now) {
       const Instruction& now = program_[way.at];
       if (now.op == Op::match) {
         best = {way.begin, at};
+        scratch.ahead.clear();
         break;  // what comes after this way is not wanted any more
       }
       if (!is_end && sets_[now.a].contains(next.code)) scratch.next.push_back({way.at + 1, way.begin});
     }
-    if (is_end || (best && scratch.next.empty())) return best;
+    if (is_end || (best && scratch.next.empty())) break;
+    last = at;
     at += static_cast<std::size_t>(next.length);
   }
+  scratch.failed.insert(scratch.ahead.begin(), scratch.ahead.end());
+  return best;
 }
 
 }  // namespace mtl

@@ -1,7 +1,8 @@
 // Regular expressions over code points: what the split patterns of tokenizer files use, in time linear in the text.
 //
 // Supported: alternatives; groups ( ) (?: ) (?i: ); characters, dot, classes [..] [^..] with ranges;
-// \s \S \d \D \r \n \t \f \v \xHH \x{H..} \uHHHH; \p{..} \P{..} \p{^..} with a general category (L, Lu, N, P, Sc..);
+// \s \S \d \D \r \n \t \f \v \xHH \x{H..} \uHHHH; \p{..} \P{..} \p{^..} with a general category, one of L N M P S Z Lu Ll Lt Lm Lo
+// Nd Nl No Pc;
 // ? * + {m} {m,} {m,n}, greedy or lazy, possessive (?+ *+ ++) on single characters; lookahead (?=X) (?!X) for one
 // character X. Anything else is refused by name with Error(bad_data), also a pattern that can match nothing at all:
 // such a split would not be one. (?i:) knows the letters of ASCII and the two characters that fold to them,
@@ -9,14 +10,16 @@
 //
 // A match is what backtracking finds (the leftmost; there, the first alternative and the greediest repetition that lead
 // to a match), found by running all ways side by side (Pike's machine), in the order in which backtracking would try
-// them. No pattern is slow: at most one step for each instruction and character. Bytes that are no UTF-8 count as
-// U+FFFD.
+// them. No pattern is slow: one search takes at most one step for each instruction and character, and all searches of a
+// text together at most kBlock times as many, since where a way failed beyond the end of a match is remembered.
+// Bytes that are no UTF-8 count as U+FFFD.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -67,8 +70,14 @@ class Regex {
     std::vector<std::uint32_t> stack;
     std::vector<std::size_t> seen;  // (program) the step at which an instruction was reached last
     std::size_t step = 0;
+    std::vector<std::uint64_t> ahead;          // way_key() of ways beyond the best match so far
+    std::unordered_set<std::uint64_t> failed;  // those of them that led nowhere, in all searches of this text
   };
-  /// The first match in text at or behind `from`.
+  /// Ways are remembered once in so many bytes of text.
+  static constexpr std::size_t kBlock = 32;
+
+  /// The first match in text at or behind `from`: 0, or the end of a match. Before the first search of another text,
+  /// scratch.failed must be empty.
   std::optional<Match> find(std::string_view text, std::size_t from, Scratch& scratch) const;
 
   enum class Op : std::uint8_t { take, fork, jump, followed_by, not_followed_by, match };
@@ -79,6 +88,10 @@ class Regex {
 
  private:
   struct Here;
+  std::uint64_t way_key(std::uint32_t instruction, std::size_t at) const {
+    return at / kBlock * program_.size() + instruction;
+  }
+  void drop_failed(std::size_t at, Scratch& scratch) const;
   void spread(Way way, const Here& here, Scratch& scratch, std::vector<Way>& out) const;
   std::string pattern_;
   std::vector<CharSet> sets_;

@@ -56,7 +56,7 @@ constexpr bool is_sorted_list(const std::array<std::string_view, N>& words) {
 static_assert(is_sorted_list(kBeforeWord) && is_sorted_list(kBeforeNumber) && is_sorted_list(kAbbreviations) &&
               is_sorted_list(kStarters));
 
-/// The white space of Python's str.split, in the order of likelihood.
+/// The white space of Python's str.split, the likeliest first, then by code point.
 bool is_space(std::uint32_t c) {
   return c == ' ' || (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x1F) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
          (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
@@ -84,6 +84,7 @@ class Splitter {
 
   void run() {
     while (!text_.empty() && is_space(last_character())) text_.remove_suffix(last_length_);
+    first_word_ = skip(0, is_space);
     for (std::size_t at = 0; (at = text_.find_first_of(".?!", at)) != std::string_view::npos;) at = pass_end(at);
     if (begin_ < text_.size()) out_.push_back(text_.substr(begin_));
   }
@@ -116,7 +117,7 @@ class Splitter {
     if (next == end || next == text_.size()) return after_ends;
     if (has_blank_line(end, next) || ends_here(at, after_ends, end, next)) {
       out_.push_back(text_.substr(begin_, (keeps_ ? next : end) - begin_));
-      begin_ = next;
+      begin_ = first_word_ = next;
     }
     return next;
   }
@@ -145,8 +146,7 @@ class Splitter {
     if (holds(kBeforeNumber, small) && is_digit(first)) return false;
     if (holds(kAbbreviations, small) || is_initial(word)) return is_starter(next_word);
     if (!word.empty() && std::all_of(word.begin(), word.end(), is_digit)) {
-      bool begins_sentence = skip(begin_, is_space) == word_begin;
-      return !begins_sentence && !is_small(first);
+      return word_begin != first_word_ && !is_small(first);
     }
     return true;
   }
@@ -188,7 +188,8 @@ class Splitter {
   std::string_view text_;
   bool keeps_;
   std::vector<std::string_view>& out_;
-  std::size_t begin_ = 0;  // of the sentence that is open
+  std::size_t begin_ = 0;       // of the sentence that is open
+  std::size_t first_word_ = 0;  // the same, behind the white space with which a text may begin
   std::size_t last_length_ = 0;
 };
 

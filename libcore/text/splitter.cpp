@@ -50,6 +50,7 @@ class RegexSplitter : public Splitter {
     text_ = text;
     at_ = 0;
     match_ = {0, 0};
+    scratch_.failed.clear();
   }
 
   std::size_t next(std::span<const char*> ends) override {

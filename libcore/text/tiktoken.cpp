@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::int64_t kDefaultVocabSize = 1 << 17;  // Megatron's
 constexpr std::int64_t kMaxRank = 1 << 22;
+constexpr std::size_t kMaxTokenBytes = 1024;  // several times the longest in use; find_joins is quadratic in it
 constexpr const char* kRankFile = "/tokenizer.tiktoken";
 constexpr const char* kConfigFile = "/tiktoken_config.json";
 constexpr std::string_view kBase64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -57,6 +58,10 @@ class RankReader {
     if (!rank || *rank < 0 || *rank >= kMaxRank) fail(Exit::bad_data, path_, where, ": no valid rank");
     auto bytes = decode_base64(base64);
     if (!bytes || bytes->empty()) fail(Exit::bad_data, path_, where, ": \"", base64, "\" is no token in base64");
+    if (bytes->size() > kMaxTokenBytes) {
+      fail(Exit::bad_data, path_, where, ": the token of rank ", *rank, " has ", bytes->size(),
+           " bytes; supported are up to ", kMaxTokenBytes);
+    }
     auto index = static_cast<std::size_t>(*rank);
     if (index >= ranks.size()) ranks.resize(index + 1);
     if (!ranks[index].empty()) fail(Exit::bad_data, path_, where, ": a second token of rank ", *rank);

@@ -1,5 +1,7 @@
 #include "text/tokenizer_json.h"
 
+#include <unordered_map>
+
 #include "base/error.h"
 #include "base/json.h"
 
@@ -26,6 +28,7 @@ class Reader {
     read_model(root.at("model"));
     if (const Json* added = given(root, "added_tokens")) {
       for (const Json& token : added->as_array()) read_added_token(token);
+      number_added_tokens(root.at("model").at("vocab").as_object().size());
     }
     return std::move(out_);
   }
@@ -192,13 +195,30 @@ class Reader {
     check_fields(cat("the added token \"", added.content, "\""), token,
                  {"id", "content", "special", "normalized", "lstrip", "rstrip", "single_word"});
     if (added.content.empty()) refuse("an added token without content");
-    added.id = checked_id(token.at("id").as_int());
+    checked_id(token.at("id").as_int());
     added.special = token.bool_or("special", false);
     added.normalized = token.bool_or("normalized", !added.special);
     added.lstrip = token.bool_or("lstrip", false);
     added.rstrip = token.bool_or("rstrip", false);
     added.single_word = token.bool_or("single_word", false);
-    out_.added.push_back(std::move(added));
+    auto [known, is_new] = added_at_.emplace(added.content, out_.added.size());
+    if (is_new)
+      out_.added.push_back(std::move(added));
+    else
+      out_.added[known->second] = std::move(added);
+  }
+
+  /// As Hugging Face's libraries do, whatever "id" says: a token of the model keeps the model's id, the others follow
+  /// the model's tokens in the order of the file. Of one given twice, the first place and the last properties count.
+  void number_added_tokens(std::size_t model_tokens) {
+    std::unordered_map<std::string_view, std::int32_t> model_ids;
+    for (std::size_t id = 0; id < out_.vocabulary.tokens.size(); ++id)
+      model_ids.emplace(out_.vocabulary.tokens[id], static_cast<std::int32_t>(id));
+    auto next = static_cast<std::int32_t>(model_tokens);
+    for (AddedToken& token : out_.added) {
+      auto found = model_ids.find(token.content);
+      token.id = found != model_ids.end() ? found->second : next++;
+    }
   }
 
   std::int32_t checked_id(std::int64_t id) const {
@@ -208,7 +228,8 @@ class Reader {
 
   const std::string& path_;
   TokenizerJson out_;
-  bool has_bytes_ = false;  // the text was turned into bytes' stand-ins
+  std::unordered_map<std::string, std::size_t> added_at_;  // in out_.added, by content
+  bool has_bytes_ = false;                                 // the text was turned into bytes' stand-ins
 };
 
 }  // namespace

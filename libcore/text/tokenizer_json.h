@@ -5,7 +5,8 @@
 // and fuse_unk have no work); pre_tokenizer ByteLevel, Split (Regex or String, Isolated; text/regex.h says which
 // patterns), Digits, and a Sequence of those that ends with ByteLevel; normalizer NFC, or none; added tokens with all
 // their properties; post_processor ByteLevel and TemplateProcessing. Everything else is refused by name with
-// Error(bad_data): nothing in the file is passed over that would make ids differ.
+// Error(bad_data): nothing in the file is passed over that would make ids differ. The "id" of an added token does not:
+// Hugging Face's libraries number these tokens themselves, and so does this.
 #pragma once
 
 #include <cstdint>

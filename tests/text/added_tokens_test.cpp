@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <chrono>
+
 #include "base/str.h"
 #include "tests/text/random_text.h"
 #include "text/normalizer.h"
@@ -38,6 +40,18 @@ TEST_CASE("added tokens: the leftmost, there the longest, with the white space b
   CHECK(cut(finder, "") == "");
   CHECK(cut(TokenFinder(), "abc") == "abc");
   CHECK(TokenFinder().empty());
+}
+
+TEST_CASE("added tokens: white space within white space takes no longer for it") {
+  TokenFinder finder({{.content = " ", .id = 1, .lstrip = true, .rstrip = true}, {.content = "\n", .id = 2}});
+  const std::string text = cat("a", std::string(300'000, ' '), "\n  b  c");
+  auto begin = std::chrono::steady_clock::now();
+  std::size_t tokens = 0, bytes = 0;
+  finder.cut(
+      text, [&](std::string_view piece) { bytes += piece.size(); }, [&](std::int32_t) { ++tokens; });
+  CHECK(tokens == 300'005);
+  CHECK(bytes == 3);
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(5));  // each run once more: minutes
 }
 
 TEST_CASE("NFC: composed, ordered, and left alone") {

@@ -129,6 +129,52 @@ TEST_CASE("tokenizer.json: the end of a document, and the files beside") {
   CHECK_THROWS_WITH_AS(load().eod(), doctest::Contains("eos_token"), Error);
 }
 
+TEST_CASE("tokenizer.json: added tokens are numbered as Hugging Face's libraries do, whatever the file says") {
+  const std::string gpt2 = "golden/tokenizer/hf_saved_tinyshakespeare_1000/tokenizer.json";  // 1000 tokens
+  Folder folder;
+  // What `text` becomes when these tokens are added behind <|endoftext|>.
+  auto encode = [&](const std::string& added, const std::string& text) {
+    std::string json = changed(gpt2, "\"special\": true\n    }", cat("\"special\": true\n    }, ", added));
+    write_file_atomic(folder.file("tokenizer.json"), json);
+    HfTokenizer tokenizer(folder.file("tokenizer.json"), false);
+    std::vector<std::int32_t> ids = tokenizer.encode(text);
+    CHECK(tokenizer.decode(ids) == text);
+    return ids;
+  };
+  using Ids = std::vector<std::int32_t>;
+  CHECK(encode(R"({"id": 1100, "content": "<a>"}, {"id": 1500, "content": "<b>"})", "<a><b><|endoftext|>") ==
+        Ids{1000, 1001, 0});
+  CHECK(encode(R"({"id": 1001, "content": "<b>"}, {"id": 1000, "content": "<a>"})", "<a><b>") == Ids{1001, 1000});
+  CHECK(encode(R"({"id": 3, "content": "<a>"}, {"id": 3, "content": "<b>"})", "<a><b>") == Ids{1000, 1001});
+  Ids letter = encode(R"({"id": 1000, "content": "<a>"})", "a");
+  CHECK(encode(R"({"id": 1100, "content": "a"}, {"id": 1101, "content": "<b>"})", "a<b>") == Ids{letter[0], 1000});
+  // Given twice: the properties of the second.
+  CHECK(encode(R"({"id": 1000, "content": "<a>", "single_word": true}, {"id": 1001, "content": "<b>"},
+                  {"id": 1002, "content": "<a>"})",
+               "c<a>c<b>") == Ids{encode("{\"id\": 9, \"content\": \"<a>\"}", "c")[0], 1000,
+                                  encode("{\"id\": 9, \"content\": \"<a>\"}", "c")[0], 1001});
+}
+
+TEST_CASE("tokenizer.json: ids around a text that no token has, and tokens that normalisation makes one") {
+  Folder folder;
+  auto load = [&](const std::string& json, bool with_special) {
+    write_file_atomic(folder.file("tokenizer.json"), json);
+    return HfTokenizer(folder.file("tokenizer.json"), with_special);
+  };
+  std::string json = read_file(kLlama3);
+  std::size_t ids = json.find("\"ids\"");
+  REQUIRE(ids != std::string::npos);
+  json.replace(json.find("1997", ids), 4, "2997");
+  CHECK_THROWS_WITH_AS(load(json, true), doctest::Contains("puts id 2997 around texts"), Error);
+  CHECK(load(json, false).vocab_size() == 2000);
+
+  json = changed(kLlama3, "\"normalizer\": null", R"("normalizer": {"type": "NFC"})");
+  std::string both = R"("added_tokens": [{"id": 2000, "content": "xe\u0301", "normalized": true},
+                                         {"id": 2001, "content": "x\u00e9", "normalized": true},)";
+  json.replace(json.find("\"added_tokens\": ["), 17, both);
+  CHECK_THROWS_WITH_AS(load(json, false), doctest::Contains("when normalized"), Error);
+}
+
 TEST_CASE("tokenizer.json: what is not supported is refused by name") {
   const std::string gpt2 = "golden/tokenizer/hf_saved_tinyshakespeare_1000/tokenizer.json";
   check_refusal(gpt2, "\"normalizer\": null", "\"normalizer\": {\"type\": \"NFKC\"}", "NFKC");

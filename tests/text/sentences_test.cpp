@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <random>
 
 #include "base/str.h"
@@ -66,6 +67,17 @@ TEST_CASE("sentences: several full stops, and numbers") {
 TEST_CASE("sentences: what lies between them can be kept") {
   CHECK(split_text("One.\n\nTwo. \n", BetweenSentences::keep) == "One.\n\n|Two.");
   CHECK(split_text(" \"One.\"  Two", BetweenSentences::keep) == " \"One.\"  |Two");
+}
+
+TEST_CASE("sentences: numbers behind many blanks take no longer for them") {
+  std::string text(200'000, ' ');
+  for (int i = 0; i < 50'000; ++i) text += "1. a ";
+  auto begin = std::chrono::steady_clock::now();
+  std::vector<std::string_view> sentences;
+  split_sentences(text, BetweenSentences::drop, sentences);
+  CHECK(sentences.size() == 1);
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(5));  // again for each number: a minute
+  CHECK(split_text("  \n 1. First. 2. Second.") == "  \n 1. First.|2. Second.");
 }
 
 TEST_CASE("sentences: of any bytes, they are in order, and only white space is lost") {

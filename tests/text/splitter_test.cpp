@@ -197,6 +197,40 @@ TEST_CASE("regex: what backtracking would find") {
   CHECK(pieces("\\.|[-a\\]]|[b-]", ".]-c") == Pieces{".", "]", "-", "c"});
 }
 
+TEST_CASE("regex: ways that failed beyond a match are not followed again, and nothing else changes") {
+  const std::vector<std::string> patterns = {"a+b|a",       "(?:ab)+c|a|b",        "a{40}b|aa|b",
+                                             "[ab]+c|a+?b", "(?:a|ab)+c|a(?!c)|b", "\\p{L}+\\p{N}|a|\\p{L}"};
+  std::mt19937 random(12);
+  for (int round = 0; round < 2000; ++round) {
+    std::string text;  // long runs of few kinds
+    for (int parts = 0; parts < 4; ++parts) {
+      const char* units[] = {"a", "ab", "aab", "b", "c", "\xC3\xA9", "1", "\xE4\xB8", "aaaaaaaab"};
+      std::string unit = units[random() % std::size(units)];
+      for (auto n = random() % 80; n > 0; --n) text += unit;
+    }
+    Regex regex(patterns[static_cast<std::size_t>(round) % patterns.size()]);
+    CAPTURE(regex.pattern());
+    CAPTURE(text);
+    Regex::Scratch scratch;
+    for (std::size_t at = 0; at < text.size();) {
+      Regex::Scratch fresh;
+      auto match = regex.find(text, at, scratch), expected = regex.find(text, at, fresh);
+      REQUIRE(match.has_value() == expected.has_value());
+      if (!match) break;
+      REQUIRE(match->begin == expected->begin);
+      REQUIRE(match->end == expected->end);
+      at = match->end;
+    }
+  }
+  auto begin = std::chrono::steady_clock::now();
+  const std::string text(200'000, 'a');
+  for (const char* pattern : {"a+b|a", "(?:aa)+b|a", "(?:a|aa)+b|aaa|a"}) {
+    auto splitter = make_splitter({interpreted(pattern)});
+    piece_lengths(*splitter, text, 1000);
+  }
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(20));  // to the end each time: an hour
+}
+
 TEST_CASE("regex: what is not supported is refused by name") {
   for (const auto& refused : std::vector<std::pair<std::string, std::string>>{{"a*", "nothing at all"},
                                                                               {"a|", "nothing at all"},

@@ -152,6 +152,8 @@ TEST_CASE("TikTokenizer: both kinds of file, and broken ones") {
                                        {"rank": 1, "token_bytes": "//8=", "token_str": null}])",
                                    "ranks");
   CHECK(json == std::vector<std::string>{"a", "\xFF\xFF"});
+  CHECK(message_of(std::string(2000, 'Q') + " 7\n") ==
+        "ranks:1: the token of rank 7 has 1500 bytes; supported are up to 1024");
   for (const auto& broken : std::vector<std::pair<std::string, std::string>>{
            {"", "no tokens"},
            {"YQ==", "ranks:1: expected"},
