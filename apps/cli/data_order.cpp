@@ -33,6 +33,9 @@ void add_flags(Flags& flags, DataOrderOptions& options) {
   flags.section("Batches and length");
   add_batch_flags(flags, options.batch);
   flags.add("--data-parallel-size", &options.data_parallel_size, "N", "ranks that share a batch");
+  for (const char* name : {"--eod-mask-loss", "--reset-position-ids", "--reset-attention-mask", "--no-mmap-bin-files"})
+    flags.acknowledge(name, 0, "changes no order");
+  for (const char* name : {"--num-workers", "--data-cache-path"}) flags.acknowledge(name, 1, "changes no order");
   flags.section("Output");
   flags.add_switch("--tokens", options.tokens, "print the ids of every sample too");
 }
@@ -80,7 +83,7 @@ std::vector<Sampler> samplers_of(const DataOrderOptions& options, const BlendedD
   std::vector<Sampler> samplers;
   for (std::int64_t rank = 0; rank < options.data_parallel_size; ++rank) {
     samplers.emplace_back(SamplerOptions{
-        .kind = options.split() == Split::train ? options.data.sampler_kind() : SamplerKind::single,
+        .kind = options.data.sampler_kind(),
         .total = dataset.size(),
         .micro_batch_size = options.batch.micro_batch_size,
         .dp_size = options.data_parallel_size,
@@ -112,6 +115,8 @@ void print_order(const DataOrderOptions& options) {
   const auto dataset =
       open_split(files, *sources[which], counts[which],
                  {.seq_length = options.data.seq_length, .seed = options.seed, .order = options.data.order_kind()});
+  if (options.data.sampler_kind() == SamplerKind::single)
+    require_samples(*sources[which], options.split(), *dataset, counts[which]);
   std::vector<Sampler> samplers = samplers_of(options, *dataset);
   const bool is_training = options.split() == Split::train;
   const std::int64_t iterations =

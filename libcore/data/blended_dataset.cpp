@@ -106,4 +106,11 @@ std::shared_ptr<const BlendedDataset> open_split(DataFiles& files, const SplitSo
   return open_unweighted(files, source, samples, options);
 }
 
+void require_samples(const SplitSource& source, Split split, const BlendedDataset& dataset, std::int64_t wanted) {
+  if (dataset.size() >= wanted) return;
+  fail(Exit::bad_data, source.flag, ": without weights the ", dataset.datasets().size(), " data sets give ",
+       dataset.size(), " samples to ", kSplitNames[static_cast<std::size_t>(split)], ", one epoch, and the run takes ",
+       wanted, "; give them weights to read them more often, or ask for fewer samples");
+}
+
 }  // namespace mtl

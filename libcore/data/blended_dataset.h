@@ -2,8 +2,7 @@
 //
 //   not blended       one prefix without a weight: as many samples as are wanted
 //   weighted          weights are normalised, and again by the order; of `samples` each data set gives its target, and
-//   is
-//                     asked for half a percent more; the blend has as many samples as all targets together
+//                     is asked for half a percent more; the blend has as many samples as all targets together
 //   without weights   every data set gives one epoch; as many samples as are wanted, at most all of them
 #pragma once
 
@@ -61,5 +60,9 @@ class BlendedDataset {
 /// Error(bad_data) for a share of a data set that rounds to none of its sequences.
 std::shared_ptr<const BlendedDataset> open_split(DataFiles& files, const SplitSource& source,
                                                  std::optional<std::int64_t> samples, GptDatasetOptions options);
+
+/// Throws Error(bad_data) when a sampler that goes through `dataset` once cannot take `wanted` samples. Only a blend
+/// without weights, which gives one epoch, can have too few.
+void require_samples(const SplitSource& source, Split split, const BlendedDataset& dataset, std::int64_t wanted);
 
 }  // namespace mtl

@@ -42,9 +42,21 @@ std::vector<std::string> words_of(const Json& file, std::string_view split) {
   const Json* value = file.find(split);
   if (value == nullptr || value->is_null()) return {};
   if (value->is_string()) return words_of(value->as_string());
+  if (!value->is_array()) fail(Exit::usage, "\"", split, "\" is neither a string nor a list of words");
   std::vector<std::string> out;
   for (const Json& word : value->as_array()) out.push_back(word.is_number() ? word.dump() : word.as_string());
   return out;
+}
+
+void check_keys(const Json& file) {
+  const std::vector<std::string> known(kSplitNames.begin(), kSplitNames.end());
+  if (!file.is_object()) fail(Exit::usage, "is no JSON object with the keys ", join(known, ", "));
+  for (const auto& [key, words] : file.as_object()) {
+    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+    const std::string meant = key == "validation" ? "valid" : nearest(key, known);
+    fail(Exit::usage, "has a key \"", key, "\"; ",
+         meant.empty() ? "they are " + join(known, ", ") : "did you mean " + meant + "?");
+  }
 }
 
 class Reader {
@@ -61,6 +73,7 @@ class Reader {
       flags.fill("--per-split-data-args-path " + path);
       attempt(flags[0], [&] {
         const Json file = Json::read(path);
+        check_keys(file);
         for (std::size_t i = 0; i < 3; ++i) {
           if (!words[i].empty()) fail(Exit::usage, "excludes --", kSplitNames[i], "-data-path; give one of them");
           words[i] = words_of(file, kSplitNames[i]);

@@ -87,7 +87,7 @@ std::vector<std::int32_t> GptDataset::read_tokens(std::int64_t index) const {
 
 void GptDataset::check_ids(const std::vector<std::int32_t>& ids, std::int64_t index) const {
   for (const std::int32_t id : ids) {
-    if (id == options_.pad || (id >= 0 && id < options_.vocab_size)) continue;
+    if (id >= 0 && (id < options_.vocab_size || id == options_.pad)) continue;
     fail(Exit::bad_data, data_->prefix(), ": the token id ", id, ", in sequences ", describe(index).documents.front(),
          " and following, is not in the vocabulary of ", options_.vocab_size,
          "; give the tokenizer that the data was made with");

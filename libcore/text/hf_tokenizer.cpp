@@ -136,7 +136,8 @@ void HfTokenizer::take_special(const std::string& file, const std::string& conte
 }
 
 void HfTokenizer::read_companions() {
-  std::string folder = fs::path(path_).parent_path().string(), end;
+  std::string folder = fs::path(path_).parent_path().string(), end, pad;
+  std::set<std::string> others;  // special tokens that do not pad
   for (const char* name : kCompanions) {
     std::string file = folder.empty() ? name : cat(folder, "/", name);
     if (!file_exists(file)) continue;
@@ -148,6 +149,11 @@ void HfTokenizer::read_companions() {
       const Json* value = config.find(key);
       if (value == nullptr) continue;
       take_special(file, content_of(*value));
+      if (std::string_view(key) != "pad_token") {
+        others.insert(content_of(*value));
+      } else if (pad.empty()) {
+        pad = content_of(*value);
+      }
       bool is_end = std::string_view(key) == "eos_token" || std::string_view(key) == "sep_token";
       if (is_end && end.empty()) end = content_of(*value);
     }
@@ -168,6 +174,7 @@ void HfTokenizer::read_companions() {
            " says the opposite; make them agree");
     }
   }
+  if (!pad.empty() && others.count(pad) == 0) pad_ = all_.find(pad);
   eod_name_ = end;
   for (const char* name : {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"}) {
     if (eod_name_.empty() && all_.find(name) >= 0) eod_name_ = name;

@@ -26,6 +26,7 @@ class HfTokenizer : public Tokenizer {
   std::string decode(std::span<const std::int32_t> ids) const override { return bytes_.decode(ids, path_); }
   std::int64_t vocab_size() const override { return bytes_.size(); }
   std::int32_t eod() const override;
+  std::int32_t pad() const override { return pad_; }
   std::string type() const override { return "HuggingFaceTokenizer"; }
   std::uint64_t hash() const override { return hash_; }
   /// Writes tokenizer.json as it was read, and the files beside it or, without them, a tokenizer_config.json.
@@ -46,7 +47,7 @@ class HfTokenizer : public Tokenizer {
   NfcNormalizer nfc_;
   TokenFinder in_given_, in_normalized_;
   std::string eod_name_;
-  std::int32_t eod_ = -1;
+  std::int32_t eod_ = -1, pad_ = -1;
   std::uint64_t hash_ = 0;
 };
 

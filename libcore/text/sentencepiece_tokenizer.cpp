@@ -148,6 +148,13 @@ std::int32_t SentencePieceTokenizer::eod() const {
   return model.eos;
 }
 
+std::int32_t SentencePieceTokenizer::pad() const {
+  for (const Special& special : specials_) {
+    if (special.text == "<PAD>") return special.id;
+  }
+  return cutter_.model().pad;
+}
+
 std::string SentencePieceTokenizer::decode(std::span<const std::int32_t> ids) const {
   for (std::int32_t id : ids) {
     if (id < 0 || id >= vocab_size())

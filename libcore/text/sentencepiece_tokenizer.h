@@ -38,6 +38,7 @@ class SentencePieceTokenizer : public Tokenizer {
   std::string decode(std::span<const std::int32_t> ids) const override;
   std::int64_t vocab_size() const override;
   std::int32_t eod() const override;
+  std::int32_t pad() const override;
   std::string type() const override { return options_.type; }
   std::uint64_t hash() const override;
   /// Also notes down the options, for find_sentencepiece.

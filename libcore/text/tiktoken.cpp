@@ -246,6 +246,13 @@ std::int32_t TikTokenizer::eod() const {
   return eod_;
 }
 
+std::int32_t TikTokenizer::pad() const {
+  const auto& special = options_.special_tokens;
+  const auto at = std::find(special.begin(), special.end(), "<pad>") - special.begin();
+  const bool is_there = at < std::min(std::ssize(special), options_.num_special_tokens);
+  return is_there ? static_cast<std::int32_t>(at) : -1;
+}
+
 std::string TikTokenizer::config_text() const {
   Json special = Json::array();
   for (const std::string& token : options_.special_tokens) special.push(token);

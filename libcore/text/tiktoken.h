@@ -37,6 +37,7 @@ class TikTokenizer : public Tokenizer {
   std::string decode(std::span<const std::int32_t> ids) const override { return bytes_.decode(ids, path_); }
   std::int64_t vocab_size() const override { return bytes_.size(); }
   std::int32_t eod() const override;
+  std::int32_t pad() const override;
   std::string type() const override { return "TikTokenizer"; }
   std::uint64_t hash() const override { return hash_; }
   /// Writes tokenizer.tiktoken (the ranks in use) and tiktoken_config.json (the options). Both are mtl's: transformers

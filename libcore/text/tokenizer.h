@@ -43,6 +43,9 @@ class Tokenizer {
   virtual std::int64_t vocab_size() const = 0;
   /// The end-of-document token.
   virtual std::int32_t eod() const = 0;
+  /// The token that fills up texts, which training gives no loss; -1 when there is none, or when it is another special
+  /// token, too (pad and end are one in many files).
+  virtual std::int32_t pad() const { return -1; }
   /// Megatron's name: "GPT2BPETokenizer", "HuggingFaceTokenizer", "TikTokenizer", "NullTokenizer".
   virtual std::string type() const = 0;
   /// Two tokenizers with the same hash give ids the same meaning, and encode alike, apart from special strings.

@@ -9,25 +9,18 @@ namespace mtl {
 
 namespace {
 
-GptDatasetOptions dataset_options(const TrainOptions& options, std::int64_t vocab_size, std::int32_t eod) {
+GptDatasetOptions dataset_options(const TrainOptions& options, const TrainingData::Tokens& tokens) {
   GptDatasetOptions dataset;
   dataset.seq_length = options.data.seq_length;
   dataset.seed = options.seed;
   dataset.order = options.data.order_kind();
-  dataset.vocab_size = vocab_size;
-  dataset.eod = eod;
+  dataset.vocab_size = tokens.vocab_size;
+  dataset.eod = tokens.eod;
+  dataset.pad = tokens.pad;
   dataset.eod_mask_loss = options.data.eod_mask_loss;
   dataset.reset_position_ids = options.data.reset_position_ids;
   dataset.reset_attention_mask = options.data.reset_attention_mask;
   return dataset;
-}
-
-/// Only a blend without weights, which gives one epoch, can have too few.
-void require_samples(const SplitSource& source, Split split, const BlendedDataset& dataset, std::int64_t wanted) {
-  if (dataset.size() >= wanted) return;
-  fail(Exit::bad_data, source.flag, ": without weights the ", dataset.datasets().size(), " data sets give ",
-       dataset.size(), " samples to ", kSplitNames[static_cast<std::size_t>(split)], ", one epoch, and the run takes ",
-       wanted, "; give them weights to read them more often, or ask for fewer samples");
 }
 
 /// Where a sample lies: "data set 1, document 17 + 3".
@@ -49,7 +42,7 @@ Json probe_order(const BlendedDataset& dataset) {
 
 }  // namespace
 
-TrainingData::TrainingData(const TrainOptions& options, std::int64_t vocab_size, std::int32_t eod) {
+TrainingData::TrainingData(const TrainOptions& options, const Tokens& tokens) {
   SplitSources sources = read_split_sources(options.data.paths, [](const std::string& flag, const std::string& what) {
     fail(Exit::usage, flag, ": ", what);
   });
@@ -57,9 +50,9 @@ TrainingData::TrainingData(const TrainOptions& options, std::int64_t vocab_size,
   for (Split split : {Split::train, Split::valid, Split::test}) {
     auto i = static_cast<std::size_t>(split);
     if (!sources[i] || counts[i] == 0) continue;  // 100,0,0 is how one asks for no validation and no test
-    datasets_[i] = open_split(files_, *sources[i], counts[i], dataset_options(options, vocab_size, eod));
-    bool is_one_pass = split != Split::train || options.data.sampler_kind() == SamplerKind::single;
-    if (is_one_pass) require_samples(*sources[i], split, *datasets_[i], counts[i]);
+    datasets_[i] = open_split(files_, *sources[i], counts[i], dataset_options(options, tokens));
+    if (options.data.sampler_kind() == SamplerKind::single)
+      require_samples(*sources[i], split, *datasets_[i], counts[i]);
   }
   if (!dataset(Split::train)) fail(Exit::usage, "--split ", options.data.paths.split, " leaves nothing to train on");
   identify(options, sources);

@@ -21,10 +21,15 @@ namespace mtl {
 
 class TrainingData {
  public:
-  /// Opens what --data-path and its relatives name and builds the orders. Ids beyond `vocab_size` will be refused;
-  /// `eod` is the tokenizer's, or -1. Throws as IndexedDataset and open_split do, and Error(bad_data) when a split has
-  /// fewer samples than the run takes of it.
-  TrainingData(const TrainOptions& options, std::int64_t vocab_size, std::int32_t eod);
+  /// What the ids of the data mean: those beyond `vocab_size` will be refused; `eod` and `pad` are -1 when there are
+  /// none.
+  struct Tokens {
+    std::int64_t vocab_size;
+    std::int32_t eod = -1, pad = -1;
+  };
+  /// Opens what --data-path and its relatives name and builds the orders. Throws as IndexedDataset and open_split do,
+  /// and Error(bad_data) when a split has fewer samples than the run takes of it.
+  TrainingData(const TrainOptions& options, const Tokens& tokens);
 
   /// Empty when the split has no weight, or nothing is asked of it.
   const std::shared_ptr<const BlendedDataset>& dataset(Split split) const {

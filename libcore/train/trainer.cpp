@@ -53,7 +53,9 @@ Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* t
       state_(start.state.value_or(TrainState{})),
       batch_sizes_(options.batch_sizes()),
       iterations_(count_iterations()),
-      data_(options, config_.vocab_size, tokenizer == nullptr ? -1 : tokenizer->eod()),
+      data_(options, tokenizer == nullptr
+                         ? TrainingData::Tokens{config_.vocab_size}
+                         : TrainingData::Tokens{config_.vocab_size, tokenizer->eod(), tokenizer->pad()}),
       shape_(run_shape(options, config_, ranks_.rank)),
       stage_(make_stage(config_, dropout_options(options), shape_.placement, shape_.padded_vocab)),
       params_(
@@ -126,6 +128,12 @@ void Trainer::refuse_other_data(const std::string& checkpoint) const {
       fail(Exit::bad_data, checkpoint, ": was trained on other data: ", difference,
            "; give --allow-data-change to go on with it");
     }
+    std::string moved = data_.moved_sample(*saved);
+    if (!moved.empty() && ranks_.rank == 0) {
+      console_.warn(cat(checkpoint, ": was trained in another order of the same samples (", moved,
+                        "), which depends on how many the run takes: some will be read again, and some never; "
+                        "--data-order feistel does not depend on it"));
+    }
   }
   std::string tokenizer = state_.extra.string_or("tokenizer_hash", "");
   if (tokenizer_ != nullptr && !tokenizer.empty() && tokenizer != hash_text(tokenizer_->hash())) {
@@ -136,7 +144,7 @@ void Trainer::refuse_other_data(const std::string& checkpoint) const {
 
 SamplerOptions Trainer::sampler(Split split, std::int64_t consumed) const {
   SamplerOptions sampler;
-  sampler.kind = split == Split::train ? options_.data.sampler_kind() : SamplerKind::single;
+  sampler.kind = options_.data.sampler_kind();
   sampler.data_sharding = options_.data.data_sharding;
   sampler.total = data_.dataset(split)->size();
   sampler.consumed = consumed;
