@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/mapped_pages.h"
 
 namespace mtl {
 
@@ -60,8 +61,8 @@ bool is_full(int code) { return code == ENOSPC || code == EDQUOT; }
   int code = errno;
   std::string action = cat("write after ", written, " bytes");
   if (is_full(code)) {
-    throw NoSpaceError(cat(path, ": cannot ", action, ": ", std::strerror(code),
-                           "; free some space on that disk and start again"));
+    throw NoSpaceError(
+        cat(path, ": cannot ", action, ": ", std::strerror(code), "; free some space on that disk and start again"));
   }
   errno = code;
   fail_errno(path, action);
@@ -212,10 +213,7 @@ std::uint64_t file_size(const std::string& path) {
   return static_cast<std::uint64_t>(info.st_size);
 }
 
-std::uint64_t hash_file(const std::string& path) {
-  MappedFile file(path);
-  return hash_bytes(file.bytes().data(), file.bytes().size());
-}
+std::uint64_t hash_file(const std::string& path) { return hash_mapped(MappedFile(path)); }
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {
   int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
