@@ -1,6 +1,7 @@
 // The subcommands of mtl-data. Each takes its own words, the subcommand's name first, and returns the exit code.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,8 @@ class Flags;
 /// Adds a problem unless there is a PREFIX, or exactly one.
 void check_prefixes(Flags& flags, const std::vector<std::string>& prefixes);
 void check_one_prefix(Flags& flags, const std::vector<std::string>& prefixes);
+/// Adds a problem unless NumPy takes this --seed.
+void check_seed(Flags& flags, std::int64_t seed);
 
 /// What token files hold: counts, sizes, lengths.
 int data_info(int argc, const char* const* argv);

@@ -20,15 +20,15 @@ struct DataInfoOptions {
 };
 
 /// The lengths of all sequences in short. Bucket 0 counts empty ones, bucket k those of 2^(k-1) to 2^k - 1 tokens.
-struct LengthSummary {
+struct LengthHistogram {
   std::int32_t min = 0, max = 0;
   double mean = 0;
   std::array<std::int64_t, 33> buckets{};
   std::int64_t empty_documents = 0;
 };
 
-LengthSummary summarize(const IndexedDataset& data) {
-  LengthSummary summary;
+LengthHistogram summarize(const IndexedDataset& data) {
+  LengthHistogram summary;
   const SequenceLengths lengths = data.lengths();
   if (lengths.size() > 0) {
     summary.min = std::numeric_limits<std::int32_t>::max();
@@ -48,7 +48,7 @@ LengthSummary summarize(const IndexedDataset& data) {
 std::int64_t bucket_begin(std::size_t bucket) { return bucket == 0 ? 0 : std::int64_t{1} << (bucket - 1); }
 std::int64_t bucket_end(std::size_t bucket) { return (std::int64_t{1} << bucket) - 1; }
 
-std::string draw_histogram(const LengthSummary& summary) {
+std::string draw_histogram(const LengthHistogram& summary) {
   constexpr std::int64_t kWidth = 40;
   const auto is_used = [](std::int64_t count) { return count > 0; };
   const auto& buckets = summary.buckets;
@@ -69,7 +69,7 @@ std::string draw_histogram(const LengthSummary& summary) {
 }
 
 std::string describe(const IndexedDataset& data) {
-  const LengthSummary lengths = summarize(data);
+  const LengthHistogram lengths = summarize(data);
   const auto bytes = [](std::uint64_t size) { return with_commas(static_cast<std::int64_t>(size)); };
   std::string out = data.prefix() + "\n";
   out += cat("  documents   ", with_commas(data.documents()));
@@ -85,7 +85,7 @@ std::string describe(const IndexedDataset& data) {
 }
 
 Json to_json(const IndexedDataset& data) {
-  const LengthSummary lengths = summarize(data);
+  const LengthHistogram lengths = summarize(data);
   Json histogram = Json::array();
   for (std::size_t i = 0; i < lengths.buckets.size(); ++i) {
     if (lengths.buckets[i] == 0) continue;

@@ -53,9 +53,7 @@ void check(Flags& flags, DataOrderOptions& options) {
     flags.problem("--train-iters", "is required, or --train-samples");
   if (options.data.paths.is_absent()) flags.problem("--data-path", "is required: token files");
   check_data_options(options.data, report);
-  if (options.seed < 0 || options.seed > std::int64_t{UINT32_MAX}) {
-    flags.problem(cat("--seed ", options.seed), "must be between 0 and 4294967295");
-  }
+  check_seed(flags, options.seed);
 }
 
 /// {"sample":17,"dataset":0,"documents":[4,6],"offsets":[12,3]} and the tokens when asked for.

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
+#include "base/mapped_pages.h"
 #include "cli/data_provenance.h"
 #include "cli/data_publish.h"
 #include "cli/interrupt_guard.h"
 #include "cli/output_lock.h"
 #include "cli/run_main.h"
-#include "data/mapped_pages.h"
 
 namespace mtl {
 namespace {
@@ -133,8 +133,7 @@ void make_token_files(const DataOutputOptions& options, const std::vector<const 
   std::vector<SealedTokenFiles> sealed;
   for (DocumentCopy& copy : copies) {
     outputs.push_back(describe_output(copy));
-    sealed.emplace_back(copy.prefix(),
-                        make_provenance("mtl-data", options.command, tokenizer, sources, outputs.back()),
+    sealed.emplace_back(copy.prefix(), make_provenance("mtl-data", options.command, tokenizer, sources, outputs.back()),
                         [&copy] { copy.commit(); });
   }
   {

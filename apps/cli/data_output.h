@@ -1,4 +1,4 @@
-// What the commands of mtl-data share that make token files: merge, split, shuffle, export.
+// What the commands of mtl-data share that make files: merge, split and shuffle token files, export an array.
 #pragma once
 
 #include <string>

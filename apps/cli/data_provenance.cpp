@@ -4,7 +4,7 @@
 #include <set>
 
 #include "base/files.h"
-#include "data/mapped_pages.h"
+#include "base/mapped_pages.h"
 #include "version.h"
 
 namespace mtl {
@@ -118,8 +118,8 @@ Json make_provenance(const std::string& program, const std::vector<std::string>&
                      const Json& inputs, const Json& output) {
   Json words = Json::array();
   for (const std::string& word : command) words.push(word);
-  Json provenance = Json::object(
-      {{"schema", kSchema}, {"program", program}, {"version", kVersion}, {"command", std::move(words)}});
+  Json provenance =
+      Json::object({{"schema", kSchema}, {"program", program}, {"version", kVersion}, {"command", std::move(words)}});
   if (!tokenizer.is_null()) provenance.set("tokenizer", tokenizer);
   provenance.set("inputs", inputs);
   provenance.set("output", output);

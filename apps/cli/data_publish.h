@@ -23,8 +23,8 @@ class SealedTokenFiles {
   std::function<void()> commit_;
 };
 
-/// Gives all of them their names. The .idx of an earlier run goes first and the new one comes last: where one stands, in
-/// whatever moment the run ends, the other two files are its own.
+/// Gives all of them their names. The .idx of an earlier run goes first and the new one comes last: where one stands,
+/// in whatever moment the run ends, the other two files are its own.
 void publish_token_files(std::vector<SealedTokenFiles>& files);
 
 }  // namespace mtl

@@ -43,9 +43,7 @@ int data_sample(int argc, const char* const* argv) {
     check_data_print_flags(flags, options.print);
     check_one_prefix(flags, options.prefixes);
     if (options.count < 0) flags.problem(cat("--count ", options.count), "must not be negative");
-    if (options.seed < 0 || options.seed > UINT32_MAX) {
-      flags.problem(cat("--seed ", options.seed), "must be in 0 to 4294967295");
-    }
+    check_seed(flags, options.seed);
   });
   return run_main(flags, argc, argv, [&](Console& console) {
     print_sample(options, console);

@@ -40,9 +40,7 @@ int data_shuffle(int argc, const char* const* argv) {
   add_data_output_flags(flags, options.output);
   flags.check([&] {
     check_one_prefix(flags, options.prefixes);
-    if (options.seed < 0 || options.seed > UINT32_MAX) {
-      flags.problem(cat("--seed ", options.seed), "must be in 0 to 4294967295");
-    }
+    check_seed(flags, options.seed);
   });
   return run_main(flags, argc, argv, [&](Console& console) {
     shuffle(options, console);

@@ -51,8 +51,8 @@ std::vector<std::int64_t> rank_ids(const std::vector<std::int64_t>& counts) {
   return ids;
 }
 
-void add_frequencies(const std::vector<std::int64_t>& counts, DataStats& stats) {
-  const std::vector<std::int64_t> ranked = rank_ids(counts);
+void add_frequencies(const std::vector<std::int64_t>& counts, const std::vector<std::int64_t>& ranked,
+                     DataStats& stats) {
   const auto tokens = static_cast<double>(stats.tokens);
   stats.used = static_cast<std::int64_t>(ranked.size());
   std::int64_t sum = 0;
@@ -80,8 +80,9 @@ DataStats collect(const DataStatsOptions& options, const IndexedDataset& data, c
       check_token_range(data, vocabulary->size, threads);  // says where
     }
   }
-  add_frequencies(counts, stats);
-  for (const std::int64_t id : rank_ids(counts)) {
+  const std::vector<std::int64_t> ranked = rank_ids(counts);
+  add_frequencies(counts, ranked, stats);
+  for (const std::int64_t id : ranked) {
     if (static_cast<std::int64_t>(stats.top.size()) >= options.top) break;
     const auto token = static_cast<std::int32_t>(id);
     stats.top.push_back({id, counts[static_cast<std::size_t>(id)],
@@ -108,28 +109,27 @@ std::string describe_ids(const DataStats& stats) {
   return out + "\n";
 }
 
+std::vector<std::string> length_cells(const char* name, const LengthSummary& lengths) {
+  std::vector<std::string> cells{name, with_commas(lengths.count), with_commas(lengths.min)};
+  for (const std::int64_t length : lengths.percentiles) cells.push_back(with_commas(length));
+  cells.insert(cells.end(), {with_commas(lengths.max), format("%.1f", lengths.mean)});
+  return cells;
+}
+
 std::string describe_lengths(const DataStats& stats) {
-  const auto row = [](const char* name, const auto& cell) {
-    std::string line = format("\n  %-10s", name);
-    line += format(" %10s %8s", cell(-1).c_str(), cell(-2).c_str());
-    for (std::size_t i = 0; i < kPercentiles.size(); ++i) line += format(" %8s", cell(static_cast<int>(i)).c_str());
-    return line + format(" %10s %10s", cell(-3).c_str(), cell(-4).c_str());
-  };
-  const auto of = [](const LengthSummary& lengths) {
-    return [&lengths](int column) {
-      if (column == -4) return format("%.1f", lengths.mean);
-      return with_commas(column == -1   ? lengths.count
-                         : column == -2 ? lengths.min
-                         : column == -3 ? lengths.max
-                                        : lengths.percentiles[static_cast<std::size_t>(column)]);
-    };
-  };
-  const auto heading = [](int column) -> std::string {
-    constexpr const char* names[] = {"", "number", "min", "max", "mean"};
-    return column < 0 ? names[-column] : cat(kPercentiles[static_cast<std::size_t>(column)], " %");
-  };
-  return cat(row("tokens in", heading), row("documents", of(stats.documents)), row("sequences", of(stats.sequences)),
-             "\n");
+  std::vector<std::string> heading{"tokens in", "number", "min"};
+  for (const int percentile : kPercentiles) heading.push_back(cat(percentile, " %"));
+  heading.insert(heading.end(), {"max", "mean"});
+  std::string out;
+  for (const auto& row :
+       {heading, length_cells("documents", stats.documents), length_cells("sequences", stats.sequences)}) {
+    out += format("\n  %-10s", row.front().c_str());
+    for (std::size_t i = 1; i < row.size(); ++i) {
+      const bool is_wide = i == 1 || i + 2 >= row.size();  // the number, the largest, the mean
+      out += format(is_wide ? " %10s" : " %8s", row[i].c_str());
+    }
+  }
+  return out + "\n";
 }
 
 std::string describe_top(const DataStats& stats, bool has_text) {

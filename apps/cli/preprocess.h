@@ -36,8 +36,8 @@ struct PreprocessOptions {
 };
 
 /// Writes PREFIX_KEY_document.bin, .idx and .json (provenance) for every key (PREFIX_KEY_sentence with split_sentences)
-/// and returns a summary: {"schema": "mtl-preprocess/1", "documents", "tokens", "bytes" (of text), "input_bytes" (as
-/// stored, null when unknown), "seconds", "mb_per_second", "documents_per_second", "tokens_per_second", "skipped",
+/// and returns a summary: {"schema": "mtl-preprocess/1", "documents", "tokens", "bytes" (of text), "input_bytes" (of
+/// the files, as stored), "seconds", "mb_per_second", "documents_per_second", "tokens_per_second", "skipped",
 /// "rejects", "outputs"}.
 /// A bad line is Error(bad_data) "FILE:LINE: what (column N)", and then no output appears. INT, TERM and HUP end the
 /// process and leave nothing either.

@@ -88,6 +88,7 @@ void PreprocessOutputs::reject(const BadLine& bad) {
 }
 
 void PreprocessOutputs::finish(const std::vector<StoredInput>& inputs) {
+  for (const StoredInput& input : inputs) file_bytes_ += input.bytes;
   try {
     publish(inputs);
   } catch (const NoSpaceError& error) {
@@ -164,7 +165,7 @@ Json PreprocessOutputs::summary() const {
                        {"documents", documents_},
                        {"tokens", tokens()},
                        {"bytes", bytes_},
-                       {"input_bytes", stored_bytes_},
+                       {"input_bytes", file_bytes_},
                        {"seconds", seconds},
                        {"mb_per_second", mega() / seconds},
                        {"documents_per_second", static_cast<double>(documents_) / seconds},

@@ -60,7 +60,8 @@ class PreprocessOutputs {
   std::vector<IndexedDatasetWriter> writers_;
   std::optional<AtomicFile> rejects_;
   std::int64_t documents_ = 0, skipped_ = 0;
-  std::uint64_t bytes_ = 0, stored_bytes_ = 0;
+  std::uint64_t bytes_ = 0, stored_bytes_ = 0;  // of text; of input that was read, in all passes
+  std::uint64_t file_bytes_ = 0;                // of the input's files, known in the end
   double start_ = now_seconds();
 };
 

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/mapped_pages.h"
 
 namespace mtl {
 
@@ -233,10 +234,7 @@ std::uint64_t file_size(const std::string& path) {
   return static_cast<std::uint64_t>(info.st_size);
 }
 
-std::uint64_t hash_file(const std::string& path) {
-  MappedFile file(path);
-  return hash_bytes(file.bytes().data(), file.bytes().size());
-}
+std::uint64_t hash_file(const std::string& path) { return hash_mapped(MappedFile(path)); }
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {
   int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);

@@ -43,8 +43,8 @@ class BatchSizes {
   /// All running sizes there can be, rising.
   const std::vector<std::int64_t>& sizes() const { return sizes_; }
   std::int64_t largest() const { return sizes_.back(); }
-  bool is_constant() const { return steps_.empty() && !rampup_; }
 
+  // Both walk through a ramp update by update: their cost is proportional to its samples.
   /// Updates from `consumed` samples on that `samples` in all are enough for: a last, partial batch is dropped.
   std::int64_t count_iterations(std::int64_t samples, std::int64_t consumed = 0) const;
   /// Samples of so many updates.

@@ -1,9 +1,9 @@
 #include "data/data_identity.h"
 
-#include <array>
-#include <fstream>
+#include <algorithm>
 
 #include "base/error.h"
+#include "base/mapped_pages.h"
 
 namespace mtl {
 namespace {
@@ -27,31 +27,26 @@ std::string file_difference(const Json& saved, const Json& now) {
 
 }  // namespace
 
-std::uint64_t sample_hash(const std::string& path) {
-  const std::uint64_t bytes = file_size(path), blocks = (bytes + kBlockBytes - 1) / kBlockBytes;
+std::uint64_t sample_hash(const MappedFile& file) {
+  const std::uint64_t bytes = file.bytes().size(), blocks = (bytes + kBlockBytes - 1) / kBlockBytes;
   const std::uint64_t taken = std::min(blocks, kMostBlocks);
-  std::ifstream file;
-  file.rdbuf()->pubsetbuf(nullptr, 0);  // nothing is read beyond the blocks
-  file.open(path, std::ios::binary);
-  if (!file) fail_errno(path, "open");
+  expect_scattered_reads(file, true);
   Hasher hasher;
-  std::array<char, kBlockBytes> block;
   for (std::uint64_t i = 0; i < taken; ++i) {
     // 128 bits, or the product could overflow.
     const auto at =
         taken < 2 ? 0 : static_cast<std::uint64_t>(static_cast<__uint128_t>(i) * (blocks - 1) / (taken - 1));
-    const std::uint64_t begin = at * kBlockBytes, count = std::min(kBlockBytes, bytes - begin);
-    file.seekg(static_cast<std::streamoff>(begin));
-    if (!file.read(block.data(), static_cast<std::streamsize>(count))) fail_errno(path, "read");
-    hasher.update(block.data(), count);
+    const std::uint64_t begin = at * kBlockBytes;
+    hasher.update(file.bytes().data() + begin, std::min(kBlockBytes, bytes - begin));
   }
+  expect_scattered_reads(file, false);
   return hasher.digest();
 }
 
 Json file_identity(const IndexedDataset& file) {
   return Json::object({{"path", file.prefix()},
                        {"bin_bytes", file.bin_bytes()},
-                       {"bin_hash", hash_text(sample_hash(file.prefix() + ".bin"))},
+                       {"bin_hash", hash_text(sample_hash(file.bin_file()))},
                        {"idx_bytes", file.idx_bytes()},
                        {"idx_hash", hash_text(file.idx_hash())}});
 }

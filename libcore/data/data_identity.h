@@ -13,8 +13,8 @@
 
 namespace mtl {
 
-/// XXH3 of the blocks. Throws Error(io) when the file cannot be read.
-std::uint64_t sample_hash(const std::string& path);
+/// XXH3 of the blocks. Nothing else of the file is read.
+std::uint64_t sample_hash(const MappedFile& file);
 
 /// {"path", "bin_bytes", "bin_hash", "idx_bytes", "idx_hash"}
 Json file_identity(const IndexedDataset& file);

@@ -126,8 +126,8 @@ void DocumentCopy::write(const DocumentList& list, int threads, const CopyProgre
   write_bin(list, threads, progress);
   write_idx(list);
   // What can fail for want of space fails here: commit() only gives the names, which several copies get together.
-  bin_.out().sync();
-  idx_.out().sync();
+  bin_.seal();
+  idx_.seal();
 }
 
 void DocumentCopy::write_bin(const DocumentList& list, int threads, const CopyProgress& progress) {

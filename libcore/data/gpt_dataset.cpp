@@ -33,12 +33,22 @@ void clear_padding(std::int32_t pad, Sample& sample) {
   std::replace(sample.labels.begin(), sample.labels.end(), pad, 0);
 }
 
+/// Calls use(sequence, begin, end) for the tokens of each sequence that an item is made of.
+template <class Use>
+void for_each_run(const IndexedDataset& data, const SampleSource& source, const Use& use) {
+  for (std::size_t i = 0; i < source.documents.size(); ++i) {
+    const std::int64_t sequence = source.documents[i];
+    const bool is_last = i + 1 == source.documents.size();
+    use(sequence, i == 0 ? source.first_offset : 0, is_last ? source.last_offset + 1 : data.lengths()[sequence]);
+  }
+}
+
 }  // namespace
 
 GptDataset::GptDataset(std::shared_ptr<const IndexedDataset> data, const GptDatasetOptions& options)
     : data_(std::move(data)), options_(options) {
   if (data_->is_multimodal())
-    fail(Exit::bad_data, data_->prefix(), ": is multimodal data; this version trains on text");
+    fail(Exit::bad_data, data_->prefix(), ": is multimodal data; only text can be trained on");
   // A padding id that ends documents too must not lose its loss.
   if (options_.pad == options_.eod) options_.pad = -1;
   order_ = SampleOrder(data_->lengths(), {.kind = options.order,
@@ -62,26 +72,19 @@ SampleSource GptDataset::describe(std::int64_t index) const {
 }
 
 void GptDataset::prefetch(std::int64_t index) const {
-  const SampleSource source = describe(index);
-  for (std::size_t i = 0; i < source.documents.size(); ++i) {
-    const std::int64_t sequence = source.documents[i], begin = i == 0 ? source.first_offset : 0;
-    const std::int64_t end = i + 1 == source.documents.size() ? source.last_offset + 1 : data_->lengths()[sequence];
+  for_each_run(*data_, describe(index), [&](std::int64_t sequence, std::int64_t begin, std::int64_t end) {
     data_->prefetch(sequence, begin, end - begin);
-  }
+  });
 }
 
 std::vector<std::int32_t> GptDataset::read_tokens(std::int64_t index) const {
-  const SampleSource source = describe(index);
   std::vector<std::int32_t> ids;
   ids.reserve(static_cast<std::size_t>(options_.seq_length) + 1);
-  for (std::size_t i = 0; i < source.documents.size(); ++i) {
-    const std::int64_t begin = i == 0 ? source.first_offset : 0;
-    const bool is_last = i + 1 == source.documents.size();
-    const std::int64_t end = is_last ? source.last_offset + 1 : data_->lengths()[source.documents[i]];
+  for_each_run(*data_, describe(index), [&](std::int64_t sequence, std::int64_t begin, std::int64_t end) {
     const std::size_t old_size = ids.size();
     ids.resize(old_size + static_cast<std::size_t>(end - begin));
-    data_->read(source.documents[i], begin, std::span(ids).subspan(old_size));
-  }
+    data_->read(sequence, begin, std::span(ids).subspan(old_size));
+  });
   return ids;
 }
 

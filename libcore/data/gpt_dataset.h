@@ -19,7 +19,7 @@ struct GptDatasetOptions {
   OrderKind order = OrderKind::megatron;
   SplitRange range{0, 0};                 // of sequences
   std::optional<std::int64_t> samples{};  // wanted at least; empty: one epoch
-  bool drop_last_partial = true;          // false: the last sample may be filled up with padding
+  bool drop_last_partial = true;          // as SampleOrderOptions'; false: the last sample is filled up with padding
   std::int32_t eod = -1;                  // the end-of-document id; -1: none
   std::int32_t pad = -1;                  // the padding id; -1, or equal to eod: none
   std::int64_t vocab_size = 0;            // item() refuses ids that are not below it; 0: not checked

@@ -1,13 +1,12 @@
 #include "data/indexed_checks.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "base/files.h"
+#include "base/mapped_pages.h"
 #include "data/indexed_dataset.h"
 #include "data/indexed_format.h"
-#include "data/mapped_pages.h"
 
 namespace mtl {
 namespace {
@@ -16,13 +15,6 @@ constexpr std::string_view kRemedy = "; re-run mtl-preprocess, or copy both file
 /// Sequences or documents whose checks are one loop without a branch. The bytes of this many sequences, each as long
 /// as can be, are below 2^46.
 constexpr std::int64_t kBlock = 4096;
-
-template <class T>
-T load_at(const std::byte* at) {
-  T value;
-  std::memcpy(&value, at, sizeof(T));
-  return value;
-}
 
 std::string with_commas(std::uint64_t value) {
   return value > INT64_MAX ? std::to_string(value) : mtl::with_commas(static_cast<std::int64_t>(value));

@@ -1,28 +1,21 @@
 #include "data/indexed_dataset.h"
 
 #include <concepts>
-#include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/mapped_pages.h"
 #include "data/indexed_format.h"
-#include "data/mapped_pages.h"
 
 namespace mtl {
 namespace {
 
-template <class T>
-T load_at(std::span<const std::byte> bytes, std::size_t at) {
-  T value;
-  std::memcpy(&value, bytes.data() + at, sizeof(T));
-  return value;
-}
-
 template <std::integral T>
 void convert_tokens(std::span<const std::byte> from, std::span<std::int32_t> out, const std::string& path) {
   for (std::size_t i = 0; i < out.size(); ++i) {
-    const T token = load_at<T>(from, i * sizeof(T));
+    const T token = load_at<T>(from.data() + i * sizeof(T));
     if (!std::in_range<std::int32_t>(token)) fail(Exit::bad_data, path, ": the token id ", token, " is beyond 32 bits");
     out[i] = static_cast<std::int32_t>(token);
   }
@@ -74,7 +67,7 @@ IndexedDataset::IndexedDataset(std::string_view path)
 
 template <class T>
 T IndexedDataset::load(std::size_t byte) const {
-  return load_at<T>(idx_.bytes(), byte);
+  return load_at<T>(idx_.bytes().data() + byte);
 }
 
 SequenceLengths IndexedDataset::lengths() const { return {idx_.bytes().data() + kHeaderBytes, sequences()}; }
@@ -114,24 +107,13 @@ void IndexedDataset::read(std::int64_t sequence, std::int64_t offset, std::span<
   const std::size_t size = item_size(type());
   const auto from =
       bin_.bytes().subspan(static_cast<std::size_t>(token_begin(sequence) + offset) * size, out.size() * size);
-  switch (type()) {
-    case DataType::u8:
-      return convert_tokens<std::uint8_t>(from, out, bin_.path());
-    case DataType::i8:
-      return convert_signed_bytes(from, out);
-    case DataType::i16:
-      return convert_tokens<std::int16_t>(from, out, bin_.path());
-    case DataType::u16:
-      return convert_tokens<std::uint16_t>(from, out, bin_.path());
-    case DataType::i32:
-      return convert_tokens<std::int32_t>(from, out, bin_.path());
-    case DataType::i64:
-      return convert_tokens<std::int64_t>(from, out, bin_.path());
-    case DataType::f32:
-    case DataType::f64:
-      break;
-  }
-  fail(Exit::bad_data, idx_.path(), ": holds ", name_of(type()), ", not token ids");
+  if (!is_integer(type())) fail(Exit::bad_data, idx_.path(), ": holds ", name_of(type()), ", not token ids");
+  visit_integer_type(type(), [&]<class T>(T) {
+    if constexpr (std::is_same_v<T, std::int8_t>)
+      convert_signed_bytes(from, out);
+    else
+      convert_tokens<T>(from, out, bin_.path());
+  });
 }
 
 void IndexedDataset::prefetch(std::int64_t sequence, std::int64_t offset, std::int64_t count) const {

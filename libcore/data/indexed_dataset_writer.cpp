@@ -49,26 +49,7 @@ void IndexedDatasetWriter::add_sequence(std::span<const std::int32_t> tokens) {
     fail(Exit::bad_data, path, ": a sequence of ", tokens.size(),
          " tokens is longer than the format allows (2^31 - 1)");
   }
-  switch (type_) {
-    case DataType::u8:
-      append_tokens<std::uint8_t>(buffer_, tokens, path);
-      break;
-    case DataType::i8:
-      append_tokens<std::int8_t>(buffer_, tokens, path);
-      break;
-    case DataType::i16:
-      append_tokens<std::int16_t>(buffer_, tokens, path);
-      break;
-    case DataType::u16:
-      append_tokens<std::uint16_t>(buffer_, tokens, path);
-      break;
-    case DataType::i64:
-      append_tokens<std::int64_t>(buffer_, tokens, path);
-      break;
-    default:
-      append_tokens<std::int32_t>(buffer_, tokens, path);
-      break;
-  }
+  visit_integer_type(type_, [&]<class T>(T) { append_tokens<T>(buffer_, tokens, path); });
   lengths_.push_back(static_cast<std::int32_t>(tokens.size()));
   tokens_ += static_cast<std::int64_t>(tokens.size());
   if (buffer_.size() >= kFlushBytes) flush();

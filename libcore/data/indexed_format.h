@@ -1,9 +1,13 @@
-// The constants of the .idx format, shared by its writer and its reader (data/indexed_dataset.h).
+// The .idx format and the types of tokens, as its writer and its readers see them (data/indexed_dataset.h).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string_view>
+
+#include "base/error.h"
+#include "data/indexed_dataset.h"
 
 namespace mtl {
 
@@ -14,5 +18,36 @@ inline constexpr std::uint64_t kIndexVersion = 1;
 
 // Where the fields of the header begin, in bytes.
 inline constexpr std::size_t kVersionAt = 9, kTypeAt = 17, kSequencesAt = 18, kDocumentsAt = 26, kHeaderBytes = 34;
+
+/// A number of a file, which need not be aligned.
+template <class T>
+T load_at(const std::byte* at) {
+  T value;
+  std::memcpy(&value, at, sizeof(T));
+  return value;
+}
+
+/// visit(T{}), with the integer type T that tokens of `type` are stored as. There must be one: is_integer(type).
+template <class Visit>
+auto visit_integer_type(DataType type, const Visit& visit) {
+  switch (type) {
+    case DataType::u8:
+      return visit(std::uint8_t{});
+    case DataType::i8:
+      return visit(std::int8_t{});
+    case DataType::i16:
+      return visit(std::int16_t{});
+    case DataType::u16:
+      return visit(std::uint16_t{});
+    case DataType::i32:
+      return visit(std::int32_t{});
+    case DataType::i64:
+      return visit(std::int64_t{});
+    case DataType::f32:
+    case DataType::f64:
+      break;
+  }
+  fail(Exit::failure, "tokens stored as ", name_of(type), " are no integers");
+}
 
 }  // namespace mtl

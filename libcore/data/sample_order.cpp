@@ -10,7 +10,7 @@
 namespace mtl {
 namespace {
 
-constexpr std::int64_t kBlock = 64;  // sequences between two running sums
+constexpr std::int64_t kBlock = 64;                 // sequences between two running sums
 constexpr std::int64_t kMaxSequences = UINT32_MAX;  // as the document index is stored
 constexpr std::int64_t kMaxEntries = std::int64_t{UINT32_MAX} - 1;
 
@@ -84,9 +84,8 @@ void SampleOrder::build_megatron() {
          "; ask for fewer samples, add data, or take --data-order feistel");
   }
   const auto apart = samples_before_final_epoch(options_, epochs_, tokens_per_epoch_);
-  separate_final_epoch_ = apart.has_value();
   NumpyRandom random(static_cast<std::uint32_t>(options_.seed));
-  shuffle_documents(random);
+  shuffle_documents(random, apart.has_value());
 
   const std::int64_t inputs = tokens - 1;  // the last token is only a label
   samples_ = (inputs + (options_.drop_last_partial ? 0 : options_.seq_length - 1)) / options_.seq_length;
@@ -98,7 +97,7 @@ void SampleOrder::build_megatron() {
   random.shuffle(all.subspan(together));
 }
 
-void SampleOrder::shuffle_documents(NumpyRandom& random) {
+void SampleOrder::shuffle_documents(NumpyRandom& random, bool final_epoch_apart) {
   const auto per_epoch = static_cast<std::size_t>(options_.range.end - options_.range.begin);
   const auto epochs = static_cast<std::size_t>(epochs_);
   document_index_ = BigArray<std::uint32_t>(per_epoch * epochs);
@@ -107,7 +106,7 @@ void SampleOrder::shuffle_documents(NumpyRandom& random) {
     const std::span once = all.subspan(epoch * per_epoch, per_epoch);
     std::iota(once.begin(), once.end(), static_cast<std::uint32_t>(options_.range.begin));
   }
-  const std::size_t together = separate_final_epoch_ ? per_epoch * (epochs - 1) : all.size();
+  const std::size_t together = final_epoch_apart ? per_epoch * (epochs - 1) : all.size();
   random.shuffle(all.first(together));
   random.shuffle(all.subspan(together));
 }

@@ -9,8 +9,8 @@
 // When the last epoch is used by less than 80 %, it is kept apart in both shuffles ("separate final epoch"), so that
 // the samples which are left out all come from it. One RandomState(seed) draws both, the document index first. Both are
 // kept in memory (4 bytes an entry); the sample index is not: a running sum every 64 documents finds its entries. No
-// more than 2^32 - 2 entries: there NumPy's draws change. Sequences are counted in 32 bits: the split must end within the
-// first 2^32 - 1 of the file.
+// more than 2^32 - 2 entries: there NumPy's draws change. Sequences are counted in 32 bits: the split must end within
+// the first 2^32 - 1 of the file.
 //
 // feistel: nothing is stored, so a run starts at once. An epoch's stream is the documents in the order of the file,
 // from token a(epoch) on; it is cut into N = floor((T - 1) / S) samples as above, and sample j of the epoch's order is
@@ -40,8 +40,10 @@ struct SampleOrderOptions {
   std::int64_t seed = 1234;               // 0 .. 2^32 - 1
   SplitRange range{0, 0};                 // of sequences
   std::optional<std::int64_t> samples{};  // wanted at least; empty: as many as one epoch has
-  bool drop_last_partial = true;          // megatron: false: a last sample of fewer tokens counts too
-  std::string name{};                     // what messages call the data
+  // Megatron-LM's drop_last_partial_validation_sequence, for samples that are to be like its own: false, of the order
+  // megatron: a last sample of fewer tokens counts too. The tools leave it as it is.
+  bool drop_last_partial = true;
+  std::string name{};  // what messages call the data
 };
 
 /// A place in the stream of all epochs.
@@ -68,9 +70,8 @@ class SampleOrder {
   /// The sequence at a position of the stream: document_index[position].
   std::int64_t sequence_at(std::int64_t position) const;
 
-  std::int64_t tokens_per_epoch() const { return tokens_per_epoch_; }
+  /// How often the stream goes through the range.
   std::int64_t epochs() const { return epochs_; }
-  bool separate_final_epoch() const { return separate_final_epoch_; }
   /// Sequences in the stream.
   std::int64_t positions() const { return epochs_ * (options_.range.end - options_.range.begin); }
 
@@ -78,7 +79,7 @@ class SampleOrder {
   bool is_feistel() const { return options_.kind == OrderKind::feistel; }
   void build_megatron();
   void build_feistel();
-  void shuffle_documents(NumpyRandom& random);
+  void shuffle_documents(NumpyRandom& random, bool final_epoch_apart);
   void sum_lengths();
   std::int64_t epoch_start(std::int64_t epoch) const;
   std::int64_t token_of(std::int64_t sample) const;
@@ -87,7 +88,6 @@ class SampleOrder {
   SequenceLengths lengths_{nullptr, 0};
   SampleOrderOptions options_;
   std::int64_t tokens_per_epoch_ = 0, epochs_ = 0, samples_ = 0;
-  bool separate_final_epoch_ = false;
   BigArray<std::uint32_t> document_index_;   // megatron
   BigArray<std::uint32_t> shuffle_index_;    // megatron
   std::int64_t samples_per_epoch_ = 0;       // feistel: N

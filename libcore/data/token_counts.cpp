@@ -14,26 +14,8 @@ namespace {
 constexpr std::int64_t kLargestVocabulary = std::int64_t{1} << 27;
 constexpr std::int64_t kBlock = 1 << 16;  // tokens
 
-/// Calls visit(T{}) with the integer type that `data` is stored as.
-template <class Visit>
-auto visit_token_type(const IndexedDataset& data, const Visit& visit) {
-  switch (data.type()) {
-    case DataType::u8:
-      return visit(std::uint8_t{});
-    case DataType::i8:
-      return visit(std::int8_t{});
-    case DataType::i16:
-      return visit(std::int16_t{});
-    case DataType::u16:
-      return visit(std::uint16_t{});
-    case DataType::i32:
-      return visit(std::int32_t{});
-    case DataType::i64:
-      return visit(std::int64_t{});
-    case DataType::f32:
-    case DataType::f64:
-      break;
-  }
+void require_integers(const IndexedDataset& data) {
+  if (is_integer(data.type())) return;
   throw BrokenRule({"integers", data.idx_file().path(), kTypeAt},
                    cat("holds ", name_of(data.type()), ", not token ids"),
                    "; only integers can be looked at as tokens");
@@ -119,12 +101,13 @@ std::int64_t check_range(const IndexedDataset& data, std::int64_t vocab_size, in
 }  // namespace
 
 void check_token_range(const IndexedDataset& data, std::int64_t vocab_size, int threads) {
-  visit_token_type(data, [&](auto type) { check_range<decltype(type)>(data, vocab_size, threads); });
+  require_integers(data);
+  visit_integer_type(data.type(), [&]<class T>(T) { check_range<T>(data, vocab_size, threads); });
 }
 
 std::vector<std::int64_t> count_tokens(const IndexedDataset& data, int threads) {
-  return visit_token_type(data, [&](auto type) {
-    using T = decltype(type);
+  require_integers(data);
+  return visit_integer_type(data.type(), [&]<class T>(T) {
     // One pass more than needed, so that the counts have a size before they are made.
     const std::int64_t largest = check_range<T>(data, kLargestVocabulary, threads);
     const auto size = static_cast<std::size_t>(largest + 1);

@@ -96,6 +96,8 @@ run files --input "$WORK"/shards/part.* $GPT2 --append-eod && same_as_w1 files
 run pattern --input "$WORK/shards/part.*" $GPT2 --append-eod && same_as_w1 pattern
 run workers_p4 --input "$WORK/big.jsonl" $GPT2 --append-eod --partitions 7 --workers 4
 run workers_p1 --input "$WORK/big.jsonl" $GPT2 --append-eod --partitions 7 --workers 1
+expect_exit 0 mtl-preprocess --input "$WORK/big.jsonl" --output-prefix "$WORK/size" --partitions 7 $GPT2 --json
+expect_text "$WORK/out" "\"input_bytes\": $(stat -c %s "$WORK/big.jsonl"),"
 expect_same "$WORK/workers_p4_text_document.bin" "$WORK/workers_p1_text_document.bin"
 cat "$WORK/big.gz" "$WORK/big.gz" >"$WORK/twice.gz"
 run twice --input "$WORK/twice.gz" $GPT2 --append-eod --json

@@ -49,14 +49,13 @@ TEST_CASE("a file that changes is another one, wherever it lies") {
 
   // Of a large file the first and the last block count, and more than a thousand between them.
   write_tokens(prefix, 7, 3'000'000);
-  const std::uint64_t whole = sample_hash(prefix + ".bin");
+  const std::uint64_t whole = sample_hash(MappedFile(prefix + ".bin"));
   for (const std::int64_t at : {0, 5'999'999}) {
     flip_byte(prefix + ".bin", at);
-    CHECK(sample_hash(prefix + ".bin") != whole);
+    CHECK(sample_hash(MappedFile(prefix + ".bin")) != whole);
     flip_byte(prefix + ".bin", at);
   }
-  CHECK(sample_hash(prefix + ".bin") == whole);
-  CHECK_THROWS_AS(sample_hash(folder.path + "nosuch"), Error);
+  CHECK(sample_hash(MappedFile(prefix + ".bin")) == whole);
 }
 
 TEST_CASE("data sets that are swapped, missing, or taken in another order are told") {

@@ -22,6 +22,13 @@ inline void release_pages(const MappedFile& file) {
   if (!bytes.empty()) ::madvise(const_cast<std::byte*>(bytes.data()), bytes.size(), MADV_DONTNEED);
 }
 
+/// Whether parts of the file are going to be read here and there, so that nothing around them is to be fetched.
+inline void expect_scattered_reads(const MappedFile& file, bool are_scattered) {
+  const auto bytes = file.bytes();
+  if (bytes.empty()) return;
+  ::madvise(const_cast<std::byte*>(bytes.data()), bytes.size(), are_scattered ? MADV_RANDOM : MADV_NORMAL);
+}
+
 /// XXH3 of a mapped file, in bounded memory.
 inline std::uint64_t hash_mapped(const MappedFile& file) {
   Hasher hasher;
