@@ -1,5 +1,7 @@
 // mtl-data: looks into token files (.bin, .idx), and makes new ones of them.
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <string>
 #include <string_view>
@@ -58,6 +60,12 @@ int refuse(const std::string& word) {
   return static_cast<int>(mtl::Exit::usage);
 }
 
+int say(const std::string& text) {
+  if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return 0;
+  std::fprintf(stderr, "mtl-data: cannot write to standard output: %s\n", std::strerror(errno));
+  return static_cast<int>(mtl::Exit::io);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -70,7 +78,7 @@ int main(int argc, char** argv) {
   for (const Command& command : kCommands) {
     if (word == command.name) return command.run(argc - 1, argv + 1);
   }
-  if (word == "--help" || word == "-h") return std::fputs(help().c_str(), stdout) < 0 ? 1 : 0;
-  if (word == "--version") return std::printf("mtl-data %s\n", std::string(mtl::kVersion).c_str()) < 0 ? 1 : 0;
+  if (word == "--help" || word == "-h") return say(help());
+  if (word == "--version") return say(mtl::cat("mtl-data ", mtl::kVersion, "\n"));
   return refuse(word);
 }

@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "base/str.h"
+#include "cli/alone.h"
 #include "cli/preprocess.h"
-#include "cli/run_main.h"
 #include "cli/tokenizer_flags.h"
 #include "text/sentences.h"
 
@@ -122,7 +122,7 @@ int main(int argc, char** argv) {
   add_flags(flags, options);
   add_old_flags(flags);
   flags.check([&] { check(flags, options); });
-  return run_main(flags, argc, argv, [&](Console& console) {
+  return run_alone(flags, argc, argv, [&](Console& console) {
     note_old_flags(flags, options, console);
     Json summary = preprocess(options, console);
     if (options.json) {

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "base/str.h"
-#include "cli/run_main.h"
+#include "cli/alone.h"
 #include "cli/vocab_training.h"
 
 using namespace mtl;
@@ -70,7 +70,7 @@ int main(int argc, char** argv) {
   Flags flags("mtl-vocab", "a byte-level BPE vocabulary learned from text");
   add_flags(flags, options);
   flags.check([&] { check(flags, options); });
-  return run_main(flags, argc, argv, [&](Console& console) {
+  return run_alone(flags, argc, argv, [&](Console& console) {
     Json summary = train_vocab(options, console);
     console.info(cat(with_commas(summary.at("vocab_size").as_int()), " tokens from ",
                      with_commas(summary.at("bytes").as_int()), " bytes in ",

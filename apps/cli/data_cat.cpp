@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "cli/alone.h"
 #include "cli/data_commands.h"
 #include "cli/data_print.h"
-#include "cli/run_main.h"
 
 namespace mtl {
 namespace {
@@ -19,7 +19,7 @@ struct DataCatOptions {
 };
 
 void print_documents(const DataCatOptions& options, Console& console) {
-  const DocumentPrinter printer(options.print);
+  DocumentPrinter printer(options.print);
   for (const std::string& prefix : options.prefixes) {
     const IndexedDataset data(prefix);
     if (options.begin > data.documents()) {
@@ -30,6 +30,7 @@ void print_documents(const DataCatOptions& options, Console& console) {
     const std::int64_t end = options.begin + std::min(rest, options.count.value_or(rest));
     for (std::int64_t i = options.begin; i < end; ++i) printer.print(data, i);
   }
+  printer.warn_of_changes(console);
 }
 
 }  // namespace
@@ -53,7 +54,7 @@ int data_cat(int argc, const char* const* argv) {
     if (options.begin < 0) flags.problem(cat("--begin ", options.begin), "must not be negative");
     if (options.count.value_or(0) < 0) flags.problem(cat("--count ", *options.count), "must not be negative");
   });
-  return run_main(flags, argc, argv, [&](Console& console) {
+  return run_alone(flags, argc, argv, [&](Console& console) {
     print_documents(options, console);
     return Exit::ok;
   });

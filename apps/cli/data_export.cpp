@@ -3,10 +3,10 @@
 #include <string>
 #include <vector>
 
+#include "cli/alone.h"
 #include "cli/data_commands.h"
 #include "cli/data_output.h"
 #include "cli/interrupt_guard.h"
-#include "cli/run_main.h"
 #include "data/npy.h"
 
 namespace mtl {
@@ -54,7 +54,7 @@ int data_export(int argc, const char* const* argv) {
       flags.problem("--output " + options.output, "is no .npy file: that is the one format there is");
     }
   });
-  return run_main(flags, argc, argv, [&](Console& console) {
+  return run_alone(flags, argc, argv, [&](Console& console) {
     export_tokens(options, console);
     return Exit::ok;
   });

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/json.h"
+#include "cli/alone.h"
 #include "cli/data_commands.h"
-#include "cli/run_main.h"
 #include "data/indexed_dataset.h"
 
 namespace mtl {
@@ -116,7 +116,7 @@ int data_info(int argc, const char* const* argv) {
   flags.positional("PREFIX", options.prefixes, "token files, named without .bin or .idx, or by either file");
   flags.add_switch("--json", options.json, "one JSON object a line for each PREFIX, schema mtl-data-info/1");
   flags.check([&] { check_prefixes(flags, options.prefixes); });
-  return run_main(flags, argc, argv, [&](Console&) {
+  return run_alone(flags, argc, argv, [&](Console&) {
     for (std::size_t i = 0; i < options.prefixes.size(); ++i) {
       const IndexedDataset data(options.prefixes[i]);
       print_out(options.json ? to_json(data).dump() + "\n" : cat(i > 0 ? "\n" : "", describe(data)));

@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
+#include "cli/alone.h"
 #include "cli/data_commands.h"
 #include "cli/data_output.h"
-#include "cli/run_main.h"
 #include "data/merge.h"
 
 namespace mtl {
@@ -49,7 +49,7 @@ int data_merge(int argc, const char* const* argv) {
                                                              : "give token files or a folder, not both");
     }
   });
-  return run_main(flags, argc, argv, [&](Console& console) {
+  return run_alone(flags, argc, argv, [&](Console& console) {
     merge(options, console);
     return Exit::ok;
   });

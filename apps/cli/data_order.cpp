@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
+#include "cli/alone.h"
 #include "cli/data_commands.h"
 #include "cli/data_flags.h"
-#include "cli/run_main.h"
 #include "data/blended_dataset.h"
 #include "data/sampler.h"
 
@@ -139,7 +139,7 @@ int data_order(int argc, const char* const* argv) {
   Flags flags("mtl-data order", "which tokens make each sample, in the order that a training run consumes them");
   add_flags(flags, options);
   flags.check([&] { check(flags, options); });
-  return run_main(flags, argc, argv, [&](Console&) {
+  return run_alone(flags, argc, argv, [&](Console&) {
     print_order(options);
     return Exit::ok;
   });

@@ -62,7 +62,9 @@ void check_data_print_flags(Flags& flags, const DataPrintOptions& options) {
 }
 
 DocumentPrinter::DocumentPrinter(const DataPrintOptions& options)
-    : options_(options), tokenizer_(options.ids ? nullptr : load_optional_tokenizer(options.tokenizer)) {}
+    : options_(options), tokenizer_(options.ids ? nullptr : load_optional_tokenizer(options.tokenizer)) {
+  if (tokenizer_ && !options.plain && !options.keep_eod) encoder_ = tokenizer_->make_encoder();
+}
 
 void DocumentPrinter::warn_about(const IndexedDataset& data, Console& console) const {
   if (tokenizer_) warn_of_other_tokenizer(data, *tokenizer_, console);
@@ -81,12 +83,29 @@ std::vector<Ids> DocumentPrinter::read(const IndexedDataset& data, std::int64_t 
   return sequences;
 }
 
-std::string DocumentPrinter::text_line(std::int64_t document, const std::vector<Ids>& sequences) const {
+/// Not every id sequence is what its text becomes: a tokenizer may normalize, drop or add; bytes may be no UTF-8.
+std::string DocumentPrinter::decode_and_compare(const Ids& ids) {
+  std::string text = decode_lossy(tokenizer_->decode(ids));
+  if (encoder_) {
+    Ids again;
+    encoder_->append(text, again);
+    if (again != ids) ++changed_;
+  }
+  return text;
+}
+
+void DocumentPrinter::warn_of_changes(Console& console) const {
+  if (changed_ == 0) return;
+  console.warn(cat(changed_, changed_ == 1 ? " text" : " texts",
+                   " would become other tokens with these tokenizer flags: what was encoded is not all in the text"));
+}
+
+std::string DocumentPrinter::text_line(std::int64_t document, const std::vector<Ids>& sequences) {
   if (options_.plain)
     return join(render(sequences, [&](const Ids& ids) { return tokenizer_->decode(ids); }), "") + "\n";
   const auto texts = render(sequences, [&](const Ids& ids) {
     std::string text;
-    append_json_string(text, decode_lossy(tokenizer_->decode(ids)));
+    append_json_string(text, decode_and_compare(ids));
     return text;
   });
   // NullTokenizer cannot read an empty text, but no text at all.
@@ -95,7 +114,7 @@ std::string DocumentPrinter::text_line(std::int64_t document, const std::vector<
   return cat("{\"document\":", document, ",\"text\":", value, "}\n");
 }
 
-void DocumentPrinter::print(const IndexedDataset& data, std::int64_t document) const {
+void DocumentPrinter::print(const IndexedDataset& data, std::int64_t document) {
   const std::vector<Ids> sequences = read(data, document);
   if (!tokenizer_) return print_out(options_.json ? ids_json(document, sequences) : ids_line(sequences));
   try {

@@ -33,15 +33,20 @@ class DocumentPrinter {
   explicit DocumentPrinter(const DataPrintOptions& options);
   /// Warns when a data set was made with another tokenizer than the one that is about to decode it.
   void warn_about(const IndexedDataset& data, Console& console) const;
-  void print(const IndexedDataset& data, std::int64_t document) const;
+  void print(const IndexedDataset& data, std::int64_t document);
+  /// Warns when there were documents whose text mtl-preprocess would give other ids.
+  void warn_of_changes(Console& console) const;
 
  private:
   using Ids = std::vector<std::int32_t>;
   std::vector<Ids> read(const IndexedDataset& data, std::int64_t document) const;
-  std::string text_line(std::int64_t document, const std::vector<Ids>& sequences) const;
+  std::string text_line(std::int64_t document, const std::vector<Ids>& sequences);
+  std::string decode_and_compare(const Ids& ids);
 
   const DataPrintOptions& options_;
   std::unique_ptr<Tokenizer> tokenizer_;  // none: print ids
+  std::unique_ptr<Encoder> encoder_;
+  std::int64_t changed_ = 0;  // texts that would become other ids
 };
 
 }  // namespace mtl

@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
+#include "cli/alone.h"
 #include "cli/data_commands.h"
 #include "cli/data_print.h"
-#include "cli/run_main.h"
 #include "data/divide.h"
 
 namespace mtl {
@@ -19,7 +19,7 @@ struct DataSampleOptions {
 };
 
 void print_sample(const DataSampleOptions& options, Console& console) {
-  const DocumentPrinter printer(options.print);
+  DocumentPrinter printer(options.print);
   const IndexedDataset data(options.prefixes.front());
   printer.warn_about(data, console);
   const std::int64_t count = std::min(options.count, data.documents());
@@ -45,7 +45,7 @@ int data_sample(int argc, const char* const* argv) {
     if (options.count < 0) flags.problem(cat("--count ", options.count), "must not be negative");
     check_seed(flags, options.seed);
   });
-  return run_main(flags, argc, argv, [&](Console& console) {
+  return run_alone(flags, argc, argv, [&](Console& console) {
     print_sample(options, console);
     return Exit::ok;
   });

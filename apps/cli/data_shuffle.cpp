@@ -2,9 +2,9 @@
 #include <string>
 #include <vector>
 
+#include "cli/alone.h"
 #include "cli/data_commands.h"
 #include "cli/data_output.h"
-#include "cli/run_main.h"
 #include "data/divide.h"
 
 namespace mtl {
@@ -42,7 +42,7 @@ int data_shuffle(int argc, const char* const* argv) {
     check_one_prefix(flags, options.prefixes);
     check_seed(flags, options.seed);
   });
-  return run_main(flags, argc, argv, [&](Console& console) {
+  return run_alone(flags, argc, argv, [&](Console& console) {
     shuffle(options, console);
     return Exit::ok;
   });

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "base/json.h"
+#include "cli/alone.h"
 #include "cli/data_commands.h"
 #include "cli/data_tokenizer.h"
-#include "cli/run_main.h"
 #include "data/length_summary.h"
 #include "data/token_counts.h"
 #include "text/utf8.h"
@@ -206,7 +206,7 @@ int data_stats(int argc, const char* const* argv) {
   flags.check([&] {
     if (options.top < 0) flags.problem(cat("--top ", options.top), "must not be negative");
   });
-  return run_main(flags, argc, argv, [&](Console& console) {
+  return run_alone(flags, argc, argv, [&](Console& console) {
     print_stats(options, console);
     return Exit::ok;
   });

@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "base/json.h"
+#include "cli/alone.h"
 #include "cli/data_commands.h"
 #include "cli/data_provenance.h"
 #include "cli/data_tokenizer.h"
-#include "cli/run_main.h"
 #include "data/token_counts.h"
 
 namespace mtl {
@@ -105,7 +105,7 @@ int data_verify(int argc, const char* const* argv) {
       "checks token files against every rule of their format, against PREFIX.json where there is one, and ids against "
       "--vocab-size or a tokenizer; names the first rule that is broken and the byte where it shows");
   add_inspection_flags(flags, options, "mtl-data-verify/1");
-  return run_main(flags, argc, argv, [&](Console& console) { return verify_all(options, console); });
+  return run_alone(flags, argc, argv, [&](Console& console) { return verify_all(options, console); });
 }
 
 }  // namespace mtl

@@ -124,9 +124,8 @@ void PreprocessOutputs::fail_full(const NoSpaceError& error) const {
   std::error_code code;
   const auto space = fs::space(folder, code);
   std::string has =
-      code ? "" : cat(", and has ", human_bytes(static_cast<double>(space.available)), " free beside them");
-  fail(Exit::io, error.what(), "\n  the output needs ", needs, "; ", folder, " took ", human_bytes(written), " of it",
-       has, ". What was written is removed.");
+      code ? "" : cat("; ", folder, " had ", human_bytes(static_cast<double>(space.available)), " left beside it");
+  fail(Exit::io, error.what(), "\n  the output needs ", needs, has, ". What was written is removed.");
 }
 
 /// What the token files will take: tokens, 4 + 8 bytes a sequence and 8 a document.

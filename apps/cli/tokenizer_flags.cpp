@@ -70,15 +70,17 @@ void add_tokenizer_flags(Flags& flags, TokenizerOptions& options) {
                       "the default; the other way round from --tokenizer-hf-include-special-tokens")
       .hidden();
   flags.add("--vocab-size", &options.vocab_size, "N", "number of ids of NullTokenizer and TikTokenizer");
-  flags.add("--null-tokenizer-eod", &options.null_tokenizer_eod, "ID",
-            "end-of-document id of NullTokenizer; vocabulary size - 1 when absent")
+  flags
+      .add("--null-tokenizer-eod", &options.null_tokenizer_eod, "ID",
+           "end-of-document id of NullTokenizer; vocabulary size - 1 when absent")
       .alias("--null-tokenizer-eod-id");
   flags.add("--tiktoken-pattern", &options.tiktoken.pattern, "NAME", "split pattern of TikTokenizer")
       .one_of({"v1", "v2"});
   flags.add("--tiktoken-num-special-tokens", &options.tiktoken.num_special_tokens, "N",
             "special tokens of TikTokenizer, which have the first ids; 0 for none");
-  flags.add("--tiktoken-special-tokens", &options.tiktoken.special_tokens, "TOKEN...",
-            "the first of TikTokenizer's special tokens; the others are called <SPECIAL_i>")
+  flags
+      .add("--tiktoken-special-tokens", &options.tiktoken.special_tokens, "TOKEN...",
+           "the first of TikTokenizer's special tokens; the others are called <SPECIAL_i>")
       .alias("--tokenizer-special-tokens");
   flags.add_switch(
       "--legacy-tokenizer", options.legacy_tokenizer,

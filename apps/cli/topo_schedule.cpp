@@ -65,9 +65,9 @@ std::string figures(const TopoReport& report) {
 
 std::string draw_schedule(const TopoReport& report, const TerminalOptions& look) {
   if (!report.schedule) {
-    return report.micro_batches
-               ? cat("Schedule: ", with_commas(*report.micro_batches), " micro-batches; the time chart would be too large\n")
-               : "";
+    return report.micro_batches ? cat("Schedule: ", with_commas(*report.micro_batches),
+                                      " micro-batches; the time chart would be too large\n")
+                                : "";
   }
   const TopoSchedule& schedule = *report.schedule;
   const bool several = schedule.shape.chunks > 1;

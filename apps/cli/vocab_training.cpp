@@ -1,10 +1,13 @@
 #include "cli/vocab_training.h"
 
+#include <algorithm>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/json_cursor.h"
 #include "cli/inputs.h"
 #include "cli/interrupt_guard.h"
 #include "cli/output_lock.h"
@@ -23,6 +26,24 @@ bool holds_json_lines(const VocabOptions& options, std::string_view file) {
     if (ends_with(file, suffix)) file.remove_suffix(suffix.size());
   }
   return ends_with(file, ".jsonl") || ends_with(file, ".json");
+}
+
+/// What is no UTF-8 is no text. `lines` and `column` (in bytes) lie before the text and are moved behind it.
+void check_utf8(const std::string& path, std::string_view text, std::int64_t& lines, std::size_t& column) {
+  const std::size_t bad = find_invalid_utf8(text);
+  const std::string_view good = text.substr(0, bad);
+  const std::size_t line_begin = good.rfind('\n') + 1;  // npos + 1 is 0
+  lines += std::count(good.begin(), good.end(), '\n');
+  column = line_begin == 0 ? column + good.size() : good.size() - line_begin;
+  if (bad == std::string_view::npos) return;
+  fail(Exit::bad_data, path, ":", lines + 1, ": invalid UTF-8 (column ", column + 1,
+       "); convert the file, for example with iconv");
+}
+
+/// Standard input has no name that would tell what it holds.
+void refuse_doubtful_input(const VocabOptions& options, const std::string& file, std::string_view beginning) {
+  if (file != "-" || options.format != "auto" || !starts_with(trim(beginning), "{")) return;
+  fail(Exit::usage, "--input -: begins like JSON lines; say what it is with --format jsonl, or --format text");
 }
 
 /// Parts of one text, cut where pre-tokens are cut anyway, so that a file of any size can be one document.
@@ -47,15 +68,19 @@ class TextReader {
     std::string part = rest_.substr(0, cut);
     rest_.erase(0, part.size());
     if (part.empty()) return {};
+    check_utf8(path_, part, lines_, column_);  // parts are cut between characters
     return part;
   }
 
  private:
   static constexpr std::size_t kPartBytes = 1 << 20;
   static constexpr std::size_t kMaxPartBytes = 1 << 30;
+
   std::string path_;
   std::unique_ptr<ByteSource> source_;
   std::string rest_;
+  std::int64_t lines_ = 0;  // before what comes next
+  std::size_t column_ = 0;  // bytes of its line before it
 };
 
 /// Counts what `produce` gives with `count(counts, item)`, in threads. Each has a table of its own, which joins the
@@ -150,18 +175,26 @@ void count_text(const VocabOptions& options, const std::string& file, Counter& c
   if (options.unit == "line") {
     LineReader reader({file});
     counter.run([&] { return reader.next(); },
-                [](WordCounts& counts, const LineChunk& chunk) {
+                [&](WordCounts& counts, const LineChunk& chunk) {
+                  if (chunk.first_line == 1) refuse_doubtful_input(options, file, chunk.text);
+                  std::int64_t lines = chunk.first_line - 1;
+                  std::size_t column = 0;
+                  check_utf8(file, chunk.text, lines, column);
                   for_each_text_line(chunk.text, [&](std::string_view unit) { counts.add_text(unit); });
                   return std::uint64_t{chunk.text.size()};
                 });
     return;
   }
   TextReader reader(file);
-  counter.run([&] { return reader.next(); },
-              [](WordCounts& counts, const std::string& part) {
-                counts.add_text(part);
-                return std::uint64_t{part.size()};
-              });
+  auto next = [&, is_first = true]() mutable {
+    std::optional<std::string> part = reader.next();
+    if (part && std::exchange(is_first, false)) refuse_doubtful_input(options, file, *part);
+    return part;
+  };
+  counter.run(next, [](WordCounts& counts, const std::string& part) {
+    counts.add_text(part);
+    return std::uint64_t{part.size()};
+  });
 }
 
 BpeVocabulary merge_words(const VocabOptions& options, const WordCounts& counts, Console& console) {

@@ -237,7 +237,7 @@ std::uint64_t file_size(const std::string& path) {
 std::uint64_t hash_file(const std::string& path) { return hash_mapped(MappedFile(path)); }
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {
-  int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a FIFO would wait for a writer
   if (descriptor < 0) fail_errno(path, "open");
   struct stat info {};
   if (::fstat(descriptor, &info) != 0 || S_ISDIR(info.st_mode)) {
@@ -246,6 +246,10 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
     ::close(descriptor);
     errno = code;
     fail_errno(path, "read");
+  }
+  if (!S_ISREG(info.st_mode)) {
+    ::close(descriptor);
+    fail(Exit::io, path, ": is no regular file, which alone can be mapped into memory; copy its content into one");
   }
   size_ = static_cast<std::size_t>(info.st_size);
   if (size_ > 0) {

@@ -162,6 +162,12 @@ cp items_short.idx short.idx
 head -c 100 items_short.bin >short.bin
 expect_exit 65 mtl-data info short
 expect_text err 'short.bin: sequences 0 to [0-9]+ need [0-9]+ bytes, the file has 100'
+# Texts that would become other tokens: half of a character.
+printf '{"text": "15496 447"}\n{"text": "15496"}\n' >halves.jsonl
+expect_exit 0 mtl-preprocess --quiet --input halves.jsonl --output-prefix halves --tokenizer-type NullTokenizer --vocab-size 50257
+expect_exit 0 mtl-data cat halves_text_document --vocab-file "$SHARE/gpt2/vocab.json" --merge-file "$SHARE/gpt2/merges.txt"
+expect_text err '1 text would become other tokens with these tokenizer flags'
+
 # A file that is cut while it is read.
 yes '{"text": "11 22 33 44 55 66 77 88 99 11 22 33 44 55 66 77 88 99 11 22 33 44 55 66 77 88 99"}' | head -n 100000 >long.jsonl
 null=(--tokenizer-type NullTokenizer --vocab-size 100)

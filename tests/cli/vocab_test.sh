@@ -134,4 +134,16 @@ cat "$WORK/shakespeare.txt" >&9
 exec 9>&-
 wait $pid || fail "the first run failed"
 [ "$(find "$WORK" -name 'busy*' | wc -l)" -eq 3 ] || fail "not the three files of one run"
+# What is no text, and standard input, whose name does not tell what it holds.
+printf 'good\nbad caf\351\n' >"$WORK/latin.txt"
+for unit in document line; do
+  expect_exit 65 mtl-vocab --input "$WORK/latin.txt" --vocab-size 300 --output-prefix "$WORK/x" --unit $unit
+  expect_text "$WORK/err" 'latin.txt:2: invalid UTF-8 \(column 8\)'
+done
+printf '{"text": "ab"}\n' >"$WORK/in"
+mtl-vocab --input - --vocab-size 300 --output-prefix "$WORK/x" <"$WORK/in" >/dev/null 2>"$WORK/err"
+[ $? -eq 2 ] || fail 'JSON lines on standard input are taken for text'
+expect_text "$WORK/err" 'begins like JSON lines; say what it is with --format'
+mtl-vocab --input - --format jsonl --vocab-size 256 --output-prefix "$WORK/x" <"$WORK/in" >/dev/null 2>&1 || fail 'JSON lines on standard input'
+
 finish
