@@ -20,7 +20,7 @@ void check_type(Flags& flags, const std::string& type) {
   if (type.empty() || is_in(kSupported)) return;
   std::string where = "--tokenizer-type " + type;
   if (is_in(kRefused)) {
-    flags.problem(where, "this tokenizer is not supported by this version; use " + join(kSupported, ", "));
+    flags.problem(where, "this tokenizer is not supported; use " + join(kSupported, ", "));
   } else {
     std::string guess = nearest(type, kSupported);
     flags.problem(where,

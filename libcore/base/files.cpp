@@ -228,6 +228,11 @@ bool file_exists(const std::string& path) {
   return fs::exists(path, error);
 }
 
+bool is_directory(const std::string& path) {
+  std::error_code error;
+  return fs::is_directory(path, error);
+}
+
 std::uint64_t file_size(const std::string& path) {
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) fail_errno(path, "open");

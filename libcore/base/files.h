@@ -90,6 +90,8 @@ void remove_tree(const std::string& path);
 /// The whole file. Throws Error(io) when it cannot be read.
 std::string read_file(const std::string& path);
 bool file_exists(const std::string& path);
+/// False, too, for what cannot be asked for: whoever opens it then says why.
+bool is_directory(const std::string& path);
 /// Throws Error(io) when there is no such file.
 std::uint64_t file_size(const std::string& path);
 /// XXH3 of the file's content.

@@ -19,17 +19,10 @@ bool is_word(std::uint32_t code) {
   return is_in(kWord, code) || is_joiner || is_circled;
 }
 
-Utf8Char char_before(std::string_view text, std::size_t at) {
-  std::size_t begin = at - 1;
-  while (begin > 0 && at - begin < 4 && (static_cast<unsigned char>(text[begin]) & 0xC0) == 0x80) --begin;
-  Utf8Char last = next_utf8(text.data() + begin, text.data() + at);
-  return last.valid && begin + static_cast<std::size_t>(last.length) == at ? last : Utf8Char{};
-}
-
 /// Where the white space before `at` begins, not before `least`.
 std::size_t spaces_begin(std::string_view text, std::size_t at, std::size_t least) {
   while (at > least) {
-    Utf8Char last = char_before(text, at);
+    Utf8Char last = utf8_before(text, at);
     if (class_of(last.code) != CharClass::space) break;
     at -= static_cast<std::size_t>(last.length);
   }
@@ -46,7 +39,7 @@ std::size_t spaces_end(std::string_view text, std::size_t at) {
 }
 
 bool is_single_word(std::string_view text, std::size_t begin, std::size_t end) {
-  if (begin > 0 && is_word(char_before(text, begin).code)) return false;
+  if (begin > 0 && is_word(utf8_before(text, begin).code)) return false;
   return end == text.size() || !is_word(next_utf8(text.data() + end, text.data() + text.size()).code);
 }
 

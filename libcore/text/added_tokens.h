@@ -21,7 +21,6 @@ namespace mtl {
 struct AddedToken {
   std::string content;  // not empty
   std::int32_t id = 0;
-  bool special = true;
   bool normalized = false;  // looked for in the normalised text, else in the text as it is given
   bool lstrip = false, rstrip = false, single_word = false;
 };

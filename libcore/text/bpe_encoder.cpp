@@ -115,7 +115,7 @@ class BpeEncoder : public Encoder {
   std::unique_ptr<Splitter> splitter_;  // null: GPT-2's pattern
   PieceTable<Pretoken> cache_;
   LongPieceCache long_pieces_;
-  BpeModel::Scratch scratch_;
+  MergeScratch scratch_;
   std::vector<std::int32_t> tokens_;
   const char* text_end_ = nullptr;
   const char* ends_[kBatch];

@@ -1,8 +1,6 @@
 #include "text/bpe_model.h"
 
 #include <algorithm>
-#include <bit>
-#include <cstring>
 #include <unordered_map>
 
 #include "base/error.h"
@@ -12,23 +10,8 @@ namespace mtl {
 namespace {
 
 constexpr std::size_t kShortPiece = 48;
-constexpr std::uint32_t kNowhere = ~0u;
 
 }  // namespace
-
-PairTable::PairTable(std::size_t pairs) {
-  std::size_t size = std::bit_ceil(std::max<std::size_t>(16, 2 * pairs));
-  slots_.resize(size);
-  mask_ = size - 1;
-  shift_ = 64 - std::countr_zero(size);
-}
-
-void PairTable::set(std::uint32_t left, std::uint32_t right, std::uint32_t rank, std::uint32_t joined) {
-  std::uint64_t key = std::uint64_t{left} << 32 | right;
-  std::size_t at = home(key);
-  while (slots_[at].key != kNone && slots_[at].key != key) at = (at + 1) & mask_;
-  slots_[at] = {key, std::uint64_t{rank} << 32 | joined};
-}
 
 BpeModel::BpeModel(const BpeVocabulary& vocabulary, const std::string& source) : pairs_(vocabulary.merges.size()) {
   std::unordered_map<std::string_view, std::uint32_t> ids;
@@ -89,7 +72,7 @@ void BpeModel::set_joins(std::span<const Join> joins) {
   }
 }
 
-void BpeModel::encode_piece(std::string_view piece, Scratch& scratch, std::vector<std::int32_t>& out) const {
+void BpeModel::encode_piece(std::string_view piece, MergeScratch& scratch, std::vector<std::int32_t>& out) const {
   if (!whole_.empty()) {
     if (auto found = whole_.find(piece); found != whole_.end()) {
       out.push_back(found->second);
@@ -126,50 +109,12 @@ void BpeModel::encode_short(std::string_view piece, std::vector<std::int32_t>& o
   out.insert(out.end(), tokens, tokens + count);
 }
 
-void BpeModel::encode_long(std::string_view piece, Scratch& scratch, std::vector<std::int32_t>& out) const {
-  auto& nodes = scratch.nodes;
-  auto& heap = scratch.heap;
-  if (piece.size() >= kNowhere) fail(Exit::bad_data, "a word of ", piece.size(), " bytes");
-  auto count = static_cast<std::uint32_t>(piece.size());
-  auto later = [](const Scratch::Candidate& a, const Scratch::Candidate& b) {
-    return a.pair != b.pair ? a.pair > b.pair : a.at > b.at;
-  };
-  nodes.resize(count);
-  heap.clear();
-  for (std::uint32_t i = 0; i < count; ++i) {
-    nodes[i] = {PairTable::kNone, byte_tokens_[static_cast<unsigned char>(piece[i])], i == 0 ? kNowhere : i - 1,
-                i + 1 == count ? kNowhere : i + 1};
-  }
-  auto update_pair = [&](std::uint32_t at) {
-    Scratch::Node& node = nodes[at];
-    node.pair = node.next == kNowhere ? PairTable::kNone : pairs_.find(node.token, nodes[node.next].token);
-    return node.pair != PairTable::kNone;
-  };
-  for (std::uint32_t i = 0; i < count; ++i) {
-    if (update_pair(i)) heap.push_back({nodes[i].pair, i});
-  }
-  std::make_heap(heap.begin(), heap.end(), later);
-  auto push = [&](std::uint32_t at) {
-    if (!update_pair(at)) return;
-    heap.push_back({nodes[at].pair, at});
-    std::push_heap(heap.begin(), heap.end(), later);
-  };
-  while (!heap.empty()) {
-    std::pop_heap(heap.begin(), heap.end(), later);
-    auto [pair, at] = heap.back();
-    heap.pop_back();
-    Scratch::Node& node = nodes[at];
-    if (node.pair != pair) continue;  // one of the two was joined meanwhile
-    Scratch::Node& gone = nodes[node.next];
-    node.token = static_cast<std::uint32_t>(pair);
-    gone.pair = PairTable::kNone;
-    node.next = gone.next;
-    if (gone.next != kNowhere) nodes[gone.next].previous = at;
-    push(at);
-    if (node.previous != kNowhere) push(node.previous);
-  }
-  for (std::uint32_t at = 0; at != kNowhere; at = nodes[at].next)
-    out.push_back(static_cast<std::int32_t>(nodes[at].token));
+void BpeModel::encode_long(std::string_view piece, MergeScratch& scratch, std::vector<std::int32_t>& out) const {
+  if (piece.size() >= MergeScratch::kNone) fail(Exit::bad_data, "a word of ", piece.size(), " bytes");
+  auto byte_token = [&](std::uint32_t at) { return byte_tokens_[static_cast<unsigned char>(piece[at])]; };
+  join_symbols(piece.size(), byte_token, pairs_, scratch, [](auto...) {});
+  scratch.for_each([&](std::uint32_t token) { out.push_back(static_cast<std::int32_t>(token)); });
+  scratch.forget_long_word();
 }
 
 }  // namespace mtl

@@ -20,7 +20,6 @@ class BpeTokenizer : public Tokenizer {
   std::string type() const override { return "GPT2BPETokenizer"; }
   std::uint64_t hash() const override;
   void save(const std::string& folder) const override;
-  const BpeVocabulary& vocabulary() const { return vocabulary_; }
 
  private:
   BpeVocabulary vocabulary_;

@@ -255,10 +255,7 @@ BpeVocabulary train_bpe(const WordCounts& counts, const BpeTraining& training) {
 std::size_t find_certain_cut(std::string_view text, std::size_t from) {
   for (std::size_t at = std::max<std::size_t>(from, 1); at < text.size(); ++at) {
     if (!is_ascii_space(text[at]) || is_ascii_space(text[at - 1])) continue;
-    std::size_t before = at - 1;  // where the character before begins
-    while (before > 0 && at - before < 4 && (static_cast<unsigned char>(text[before]) & 0xC0) == 0x80) --before;
-    Utf8Char last = next_utf8(text.data() + before, text.data() + at);
-    if (!last.valid || class_of(last.code) != CharClass::space) return at;
+    if (class_of(utf8_before(text, at).code) != CharClass::space) return at;
   }
   return std::string_view::npos;
 }

@@ -21,6 +21,14 @@ std::string content_of(const Json& value) {
   return value.is_string() ? value.as_string() : "";
 }
 
+Json parse_companion(const std::string& text, const std::string& file) {
+  try {
+    return Json::parse(text);
+  } catch (const Error& error) {
+    fail(Exit::bad_data, file, ": no valid JSON: ", error.what());
+  }
+}
+
 /// Everything that decides ids beside vocabulary and merges; nothing for GPT-2's kind.
 std::string rules_text(const TokenizerJson& parts) {
   std::string out;
@@ -141,8 +149,8 @@ void HfTokenizer::read_companions() {
   for (const char* name : kCompanions) {
     std::string file = folder.empty() ? name : cat(folder, "/", name);
     if (!file_exists(file)) continue;
-    companions_.emplace_back(name, read_file(file));
-    Json config = Json::read(file);
+    const std::string& text = companions_.emplace_back(name, read_file(file)).second;
+    Json config = parse_companion(text, file);
     if (!config.is_object()) fail(Exit::bad_data, file, ": expected an object");
     for (const char* key :
          {"eos_token", "sep_token", "bos_token", "unk_token", "pad_token", "cls_token", "mask_token"}) {

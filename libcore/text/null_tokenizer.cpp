@@ -13,17 +13,34 @@ namespace {
 
 constexpr std::int64_t kMaxId = std::numeric_limits<std::int32_t>::max();
 
+/// The beginning of a piece, which may be a whole text, for a message.
+std::string shown(std::string_view piece) {
+  constexpr std::size_t kMost = 80;
+  if (piece.size() <= kMost) return std::string(piece);
+  std::size_t length = kMost;
+  while (length > 0 && (static_cast<unsigned char>(piece[length]) & 0xC0) == 0x80) --length;  // between characters
+  return cat(piece.substr(0, length), "...");
+}
+
 class NullEncoder : public Encoder {
  public:
   void append(std::string_view text, std::vector<std::int32_t>& ids) override {
-    for (const std::string& piece : split(text, ' ')) {
-      std::optional<std::int64_t> id = parse_int(piece);
-      if (!id)
-        fail(Exit::bad_data, "\"", piece,
-             "\" is no token id; NullTokenizer takes whole numbers with one blank between them");
-      if (*id < -kMaxId || *id > kMaxId) fail(Exit::bad_data, "token id ", *id, " does not fit 32 bits");
-      ids.push_back(static_cast<std::int32_t>(*id));
+    while (true) {
+      const std::size_t blank = text.find(' ');
+      ids.push_back(id_of(text.substr(0, blank)));
+      if (blank == std::string_view::npos) return;
+      text.remove_prefix(blank + 1);
     }
+  }
+
+ private:
+  static std::int32_t id_of(std::string_view piece) {
+    std::optional<std::int64_t> id = parse_int(piece);
+    if (!id)
+      fail(Exit::bad_data, "\"", shown(piece),
+           "\" is no token id; NullTokenizer takes whole numbers with one blank between them");
+    if (*id < -kMaxId || *id > kMaxId) fail(Exit::bad_data, "token id ", *id, " does not fit 32 bits");
+    return static_cast<std::int32_t>(*id);
   }
 };
 

@@ -11,101 +11,133 @@
 #include <thread>
 #include <vector>
 
+#include "base/error.h"
+
 namespace mtl {
 
 struct Weightless {
   std::size_t operator()(const auto&) const { return 0; }
 };
 
-/// `produce()` gives an optional item and is never called by two threads at once; `make_worker()` is called once for
-/// each thread and gives the function from an item to its result; `consume(result)` runs in the calling thread.
-/// At most 3 items a thread are under way, and no new one is asked for while those under way weigh `budget` or more.
-/// An exception of any of them ends the work, in the order of the items: what comes before the item that failed is
-/// consumed.
-template <class Result, class Produce, class MakeWorker, class Consume, class Weigh = Weightless>
-void run_ordered(int threads, Produce produce, MakeWorker make_worker, Consume consume, Weigh weigh = {},
-                 std::size_t budget = 1) {
-  struct Outcome {
-    std::optional<Result> result;
-    std::exception_ptr error;
-    std::size_t weight = 0;
-  };
-  std::mutex source_mutex, mutex;
-  std::condition_variable changed;
-  std::map<std::size_t, Outcome> outcomes;
-  std::size_t next_item = 0, next_result = 0, total = ~std::size_t{0}, under_way = 0;
-  bool stopped = false;
-  const auto limit = static_cast<std::size_t>(3 * threads);
+/// What the threads of run_ordered share.
+template <class Result, class Produce, class Weigh>
+class OrderedWork {
+ public:
+  OrderedWork(std::size_t most_items, Produce& produce, Weigh& weigh, std::size_t budget)
+      : most_items_(most_items), produce_(produce), weigh_(weigh), budget_(budget) {}
 
-  auto run_worker = [&](auto& work) {
+  /// Works on one item after another, until there are no more or stop() was called.
+  template <class Work>
+  void run_worker(Work& work) {
     while (true) {
-      std::unique_lock source_lock(source_mutex);
-      std::size_t index = next_item;
-      {
-        std::unique_lock lock(mutex);
-        changed.wait(lock, [&] { return (index < next_result + limit && under_way < budget) || stopped; });
-        if (stopped || index >= total) return;
-      }
+      std::unique_lock source_lock(source_mutex_);
+      const std::size_t index = next_item_;
+      if (!wait_for_room(index)) return;
       Outcome outcome;
       try {
-        auto item = produce();
-        if (!item) {
-          std::lock_guard lock(mutex);
-          total = index;
-          changed.notify_all();
-          return;
-        }
-        ++next_item;
-        outcome.weight = weigh(*item);
-        {
-          std::lock_guard lock(mutex);
-          under_way += outcome.weight;
-        }
+        auto item = produce_();
+        if (!item) return end_at(index);
+        ++next_item_;
+        outcome.weight = weigh_(*item);
+        add_weight(outcome.weight);
         source_lock.unlock();
         outcome.result = work(*item);
       } catch (...) {
         outcome.error = std::current_exception();
       }
-      std::lock_guard lock(mutex);
       // After an error of the source, which still holds its lock, nothing more is to be asked of it.
-      if (source_lock.owns_lock()) total = index + 1;
-      outcomes.emplace(index, std::move(outcome));
-      changed.notify_all();
+      if (source_lock.owns_lock()) end_at(index + 1);
+      std::lock_guard lock(mutex_);
+      outcomes_.emplace(index, std::move(outcome));
+      changed_.notify_all();
     }
+  }
+
+  template <class Consume>
+  void consume_all(Consume& consume) {
+    while (true) {
+      Outcome outcome;
+      {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [&] { return outcomes_.count(next_result_) > 0 || next_result_ >= total_; });
+        if (outcomes_.count(next_result_) == 0) return;
+        outcome = std::move(outcomes_.extract(next_result_).mapped());
+        ++next_result_;
+        changed_.notify_all();
+      }
+      if (outcome.error) std::rethrow_exception(outcome.error);
+      consume(*outcome.result);
+      outcome.result.reset();
+      std::lock_guard lock(mutex_);
+      under_way_ -= outcome.weight;
+      changed_.notify_all();
+    }
+  }
+
+  void stop() {
+    std::lock_guard lock(mutex_);
+    stopped_ = true;
+    changed_.notify_all();
+  }
+
+ private:
+  struct Outcome {
+    std::optional<Result> result;
+    std::exception_ptr error;
+    std::size_t weight = 0;
   };
 
+  /// Until an item may be asked for; false when none is wanted any more.
+  bool wait_for_room(std::size_t index) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock,
+                  [&] { return (index < next_result_ + most_items_ && under_way_ < budget_) || stopped_; });
+    return !stopped_ && index < total_;
+  }
+  void end_at(std::size_t total) {
+    std::lock_guard lock(mutex_);
+    total_ = total;
+    changed_.notify_all();
+  }
+  void add_weight(std::size_t weight) {
+    std::lock_guard lock(mutex_);
+    under_way_ += weight;
+  }
+
+  const std::size_t most_items_;
+  Produce& produce_;
+  Weigh& weigh_;
+  const std::size_t budget_;
+  std::mutex source_mutex_;    // held while an item is asked for; guards next_item_
+  std::size_t next_item_ = 0;  // to be asked for
+  std::mutex mutex_;           // guards what follows
+  std::condition_variable changed_;
+  std::map<std::size_t, Outcome> outcomes_;
+  std::size_t next_result_ = 0, total_ = ~std::size_t{0}, under_way_ = 0;
+  bool stopped_ = false;
+};
+
+/// `produce()` gives an optional item and is never called by two threads at once; `make_worker()` is called once for
+/// each thread and gives the function from an item to its result; `consume(result)` runs in the calling thread.
+/// At most 3 items a thread are under way, and no new one is asked for while those under way weigh `budget` or more.
+/// An exception of any of them ends the work, in the order of the items: what comes before the item that failed is
+/// consumed. `threads` is 1 to 1024.
+template <class Result, class Produce, class MakeWorker, class Consume, class Weigh = Weightless>
+void run_ordered(int threads, Produce produce, MakeWorker make_worker, Consume consume, Weigh weigh = {},
+                 std::size_t budget = 1) {
+  require(threads >= 1 && threads <= 1024, "run_ordered: threads");
+  using Shared = OrderedWork<Result, Produce, Weigh>;
+  Shared shared(3 * static_cast<std::size_t>(threads), produce, weigh, budget);
   std::vector<decltype(make_worker())> works;
   for (int i = 0; i < threads; ++i) works.push_back(make_worker());
   std::vector<std::jthread> workers;
   struct Stop {
-    std::mutex& mutex;
-    std::condition_variable& changed;
-    bool& stopped;
-    ~Stop() {
-      std::lock_guard lock(mutex);
-      stopped = true;
-      changed.notify_all();
-    }
+    Shared& shared;
+    ~Stop() { shared.stop(); }
   };
-  Stop stop{mutex, changed, stopped};  // declared after the threads, so that it acts before they are joined
-  for (auto& work : works) workers.emplace_back([&] { run_worker(work); });
-  while (true) {
-    Outcome outcome;
-    {
-      std::unique_lock lock(mutex);
-      changed.wait(lock, [&] { return outcomes.count(next_result) > 0 || next_result >= total; });
-      if (outcomes.count(next_result) == 0) return;
-      outcome = std::move(outcomes.extract(next_result).mapped());
-      ++next_result;
-      changed.notify_all();
-    }
-    if (outcome.error) std::rethrow_exception(outcome.error);
-    consume(*outcome.result);
-    outcome.result.reset();
-    std::lock_guard lock(mutex);
-    under_way -= outcome.weight;
-    changed.notify_all();
-  }
+  Stop stop{shared};  // declared after the threads, so that it acts before they are joined
+  for (auto& work : works) workers.emplace_back([&] { shared.run_worker(work); });
+  shared.consume_all(consume);
 }
 
 }  // namespace mtl

@@ -65,12 +65,10 @@ HWY_INLINE BlockBits classify_ascii(const char* block) {
   return out;
 }
 
-HWY_INLINE CharClass class_of_next(const Utf8Char& next) { return next.valid ? class_of(next.code) : CharClass::other; }
-
 /// White space at the end of a text is not cut, as if more of it followed.
 inline bool is_space_at(const char* at, const char* end) {
   if (at == end || *at == ' ' || (*at >= '\t' && *at <= '\r')) return true;
-  return class_of_next(next_utf8(at, end)) == CharClass::space;
+  return class_of(next_utf8(at, end).code) == CharClass::space;
 }
 
 /// The classes of the characters beyond ASCII, those that `overhang` reaches into the block included.
@@ -86,7 +84,7 @@ inline void classify_beyond_ascii(const char* block, const char* end, Overhang& 
   for (std::uint64_t left = bits.beyond_ascii & ~first; left != 0;) {
     int at = std::countr_zero(left);
     Utf8Char next = next_utf8(block + at, end);
-    CharClass value = class_of_next(next);
+    CharClass value = class_of(next.code);
     std::uint64_t bytes = ((std::uint64_t{1} << next.length) - 1) << at;
     mark(value, bytes);
     if (value == CharClass::space && !is_space_at(block + at + next.length, end))

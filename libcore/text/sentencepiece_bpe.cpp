@@ -10,13 +10,10 @@ namespace mtl {
 namespace {
 
 constexpr std::size_t kShortWord = 32;
-constexpr std::uint32_t kNowhere = ~0u;
 constexpr std::uint32_t kNoSymbol = ~0u;
 
 std::int32_t piece_number(std::uint32_t symbol) { return static_cast<std::int32_t>(symbol); }
 std::uint32_t symbol_of(std::int32_t piece) { return static_cast<std::uint32_t>(piece); }
-std::uint32_t rank_of(std::uint64_t pair) { return static_cast<std::uint32_t>(pair >> 32); }
-std::uint32_t joined_by(std::uint64_t pair) { return static_cast<std::uint32_t>(pair); }
 
 /// Calls `take(start, length)` for every character.
 template <class Take>
@@ -145,7 +142,7 @@ void SentencePieceBpe::split_word(std::string_view word, std::vector<std::uint32
 }
 
 void SentencePieceBpe::encode(std::string_view word, Scratch& scratch, std::vector<std::int32_t>& out) const {
-  if (word.size() >= kNowhere) fail(Exit::bad_data, "a word of ", word.size(), " bytes");
+  if (word.size() >= MergeScratch::kNone) fail(Exit::bad_data, "a word of ", word.size(), " bytes");
   split_word(word, scratch.symbols);
   if (has_unused_) {
     scratch.splits.resize(pieces_);
@@ -179,50 +176,18 @@ void SentencePieceBpe::join_short(std::vector<std::uint32_t>& symbols) const {
 }
 
 void SentencePieceBpe::join_long(Scratch& scratch) const {
-  auto& nodes = scratch.nodes;
-  auto& heap = scratch.heap;
   auto& symbols = scratch.symbols;
-  const auto count = static_cast<std::uint32_t>(symbols.size());
-  auto later = [](const Scratch::Candidate& a, const Scratch::Candidate& b) {
-    return a.rank != b.rank ? a.rank > b.rank : a.at > b.at;
+  // The left pair first: the order decides which split of an unused piece is the last.
+  auto note_split = [&](std::uint32_t left, std::uint32_t right, std::uint32_t joined) {
+    if (!has_unused_ || !is_unused_[joined]) return;
+    scratch.splits[joined] = {left, right, true};
+    scratch.splits_set.push_back(joined);
   };
-  nodes.resize(count);
-  heap.clear();
-  for (std::uint32_t i = 0; i < count; ++i)
-    nodes[i] = {PairTable::kNone, symbols[i], i == 0 ? kNowhere : i - 1, i + 1 == count ? kNowhere : i + 1};
-  auto add_candidate = [&](std::uint32_t at) {
-    Scratch::Node& node = nodes[at];
-    node.pair = PairTable::kNone;
-    if (node.next == kNowhere) return false;
-    const std::uint32_t right = nodes[node.next].symbol;
-    node.pair = pairs_.find(node.symbol, right);
-    if (node.pair == PairTable::kNone) return false;
-    heap.push_back({rank_of(node.pair), at, joined_by(node.pair)});
-    if (has_unused_ && is_unused_[joined_by(node.pair)]) {
-      scratch.splits[joined_by(node.pair)] = {node.symbol, right, true};
-      scratch.splits_set.push_back(joined_by(node.pair));
-    }
-    return true;
-  };
-  for (std::uint32_t i = 0; i < count; ++i) add_candidate(i);
-  std::make_heap(heap.begin(), heap.end(), later);
-  while (!heap.empty()) {
-    std::pop_heap(heap.begin(), heap.end(), later);
-    const Scratch::Candidate top = heap.back();
-    heap.pop_back();
-    Scratch::Node& node = nodes[top.at];
-    if (node.pair == PairTable::kNone || joined_by(node.pair) != top.joined) continue;  // one of the two has changed
-    Scratch::Node& gone = nodes[node.next];
-    node.symbol = top.joined;
-    gone.pair = PairTable::kNone;
-    node.next = gone.next;
-    if (gone.next != kNowhere) nodes[gone.next].previous = top.at;
-    // The left one first: the order decides which split of an unused piece is the last.
-    if (node.previous != kNowhere && add_candidate(node.previous)) std::push_heap(heap.begin(), heap.end(), later);
-    if (add_candidate(top.at)) std::push_heap(heap.begin(), heap.end(), later);
-  }
+  join_symbols(
+      symbols.size(), [&](std::uint32_t at) { return symbols[at]; }, pairs_, scratch.merges, note_split);
   symbols.clear();
-  for (std::uint32_t at = 0; at != kNowhere && at < count; at = nodes[at].next) symbols.push_back(nodes[at].symbol);
+  scratch.merges.for_each([&](std::uint32_t symbol) { symbols.push_back(symbol); });
+  scratch.merges.forget_long_word();
 }
 
 void SentencePieceBpe::append(std::uint32_t symbol, Scratch& scratch, std::vector<std::int32_t>& out) const {

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "text/bpe_model.h"
+#include "text/merge_loop.h"
 #include "text/sentencepiece_model.h"
 #include "text/sentencepiece_trie.h"
 
@@ -24,21 +24,13 @@ class SentencePieceBpe {
 
   /// Memory kept between calls; one per thread.
   struct Scratch {
-    struct Node {
-      std::uint64_t pair;  // what joining with the next node would give
-      std::uint32_t symbol, previous, next;
-    };
-    struct Candidate {
-      std::uint32_t rank, at, joined;
-    };
     struct Split {
       std::uint32_t left = 0, right = 0;
       bool is_set = false;
     };
-    std::vector<Node> nodes;
+    MergeScratch merges;
     std::vector<std::uint32_t> symbols;  // of the word, before and after they are joined
     std::vector<std::uint32_t> parts;
-    std::vector<Candidate> heap;
     std::vector<Split> splits;              // by piece: from what an unused one was last made
     std::vector<std::uint32_t> splits_set;  // those to forget before the next text
   };

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "base/json_cursor.h"
 #include "text/utf8.h"
 
 namespace mtl {
@@ -140,16 +141,6 @@ void read_rules(std::string_view message, const std::string& source, SentencePie
   });
 }
 
-bool is_utf8(std::string_view text) {
-  const char* end = text.data() + text.size();
-  for (const char* at = text.data(); at < end;) {
-    Utf8Char next = next_utf8(at, end);
-    if (!next.valid) return false;
-    at += next.length;
-  }
-  return true;
-}
-
 bool is_one_character(std::string_view text) {
   return next_utf8(text.data(), text.data() + text.size()).length == static_cast<int>(text.size());
 }
@@ -167,7 +158,7 @@ void check_piece(const SentencePieceModel& model, std::size_t id) {
   const SentencePiece& piece = model.pieces[id];
   auto refuse = [&](const auto&... what) { fail(Exit::bad_data, model.source, ": piece ", id, what...); };
   if (piece.text.empty()) refuse(" is empty");
-  if (!is_utf8(piece.text)) refuse(" is no UTF-8");
+  if (find_invalid_utf8(piece.text) != std::string::npos) refuse(" is no UTF-8");
   if (!std::isfinite(piece.score)) refuse(" (", piece.text, ") has a score that is no finite number");
   if (piece.is_matched() && piece.text.find('\0') != std::string::npos) refuse(" holds U+0000");
   if (piece.kind == Kind::byte) {

@@ -2,9 +2,8 @@
 //
 // - A user-defined symbol is taken as it stands, the longest first.
 // - Else the longest rule of precompiled_charsmap that matches replaces what it matches. (The map is a u32
-// little-endian
-//   size, a double-array trie of Darts-clone of that many bytes, and replacements that end in U+0000; the trie's values
-//   are their offsets.)
+//   little-endian size, a double-array trie of Darts-clone of that many bytes, and replacements that end in U+0000; the
+//   trie's values are their offsets.)
 // - Else one character stays; a byte that begins none becomes U+FFFD.
 // - remove_extra_whitespaces: leading, trailing and repeated blanks go.
 // - escape_whitespaces: a blank becomes U+2581. add_dummy_prefix puts one more in front (whitespace_as_suffix: behind).

@@ -7,6 +7,7 @@
 #include "base/files.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "text/stored_file.h"
 #include "text/utf8.h"
 
 namespace mtl {
@@ -240,7 +241,7 @@ void SentencePieceTokenizer::save(const std::string& folder) const {
 std::unique_ptr<Tokenizer> load_sentencepiece(const TokenizerOptions& options) {
   std::string path = options.tokenizer_model;
   if (path.empty()) fail(Exit::usage, options.type, " needs --tokenizer-model");
-  if (fs::is_directory(path)) path += cat("/", kModelFile);
+  if (is_directory(path)) path += cat("/", kModelFile);
   return std::make_unique<SentencePieceTokenizer>(
       read_file(path), path,
       SentencePieceTokenizer::Options{options.type, options.legacy_tokenizer, options.vocab_extra_ids});
@@ -250,7 +251,9 @@ std::optional<TokenizerOptions> find_sentencepiece(const std::string& folder) {
   TokenizerOptions found;
   found.tokenizer_model = cat(folder, "/", kModelFile);
   // A file of this name may be something else: rank files of tiktoken have it too. A model begins with a piece.
-  if (!file_exists(found.tokenizer_model) || !starts_with(read_file(found.tokenizer_model), "\n")) return {};
+  if (!file_exists(found.tokenizer_model)) return {};
+  StoredFile file(found.tokenizer_model);
+  if (!file.fill_to(1) || file.available()[0] != '\n') return {};
   found.type = "GPTSentencePieceTokenizer";
   const std::string config_file = cat(folder, "/", kConfigFile);
   if (!file_exists(config_file)) return found;

@@ -20,7 +20,7 @@ void PieceTrie::grow() {
   }
 }
 
-bool PieceTrie::add(std::string_view text, std::int32_t piece, float score) {
+bool PieceTrie::add(std::string_view text, std::int32_t piece) {
   std::uint32_t node = kRoot;
   for (std::size_t i = 0; i < text.size(); ++i) {
     std::uint32_t key = node << 8 | static_cast<unsigned char>(text[i]);
@@ -31,9 +31,9 @@ bool PieceTrie::add(std::string_view text, std::int32_t piece, float score) {
         grow();
         entry = &slot(key);
       }
-      *entry = {key, nodes_++, -1, 0};
+      *entry = {key, nodes_++, -1};
     }
-    if (i + 1 == text.size()) entry->piece = piece, entry->score = score;
+    if (i + 1 == text.size()) entry->piece = piece;
     node = entry->node;
   }
   return true;

@@ -19,16 +19,15 @@ class PieceTrie {
   static constexpr std::uint32_t kRoot = 0;
 
   /// Where a step leads.
-  struct Entry {
+  struct alignas(16) Entry {
     std::uint32_t key = ~0u;  // parent << 8 | byte
     std::uint32_t node = 0;   // 0, the root, is nobody's child: a free entry
     std::int32_t piece = -1;  // what is spelled up to here; -1 for nothing
-    float score = 0;          // of that piece
   };
 
   PieceTrie();
   /// Returns false when the trie is full. The empty string is not to be added.
-  bool add(std::string_view text, std::int32_t piece, float score = 0);
+  bool add(std::string_view text, std::int32_t piece);
 
   /// The step from `node` by `byte`; null when no piece goes on like that.
   const Entry* step(std::uint32_t node, unsigned char byte) const {

@@ -79,6 +79,8 @@ void UnigramModel::encode(std::string_view word, float& sum, Scratch& scratch, s
   std::size_t first = out.size();
   for (std::size_t end = word.size(); end > 0; end = nodes[end].start) out.push_back(nodes[end].piece);
   std::reverse(out.begin() + static_cast<std::ptrdiff_t>(first), out.end());
+  constexpr std::size_t kKept = 1 << 16;  // a longer word's memory is not kept
+  if (nodes.capacity() > kKept) nodes = {};
 }
 
 float UnigramModel::margin(std::string_view word, Scratch& scratch) const {

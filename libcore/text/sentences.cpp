@@ -83,21 +83,14 @@ class Splitter {
       : text_(text), keeps_(between == BetweenSentences::keep), out_(out) {}
 
   void run() {
-    while (!text_.empty() && is_space(last_character())) text_.remove_suffix(last_length_);
+    for (Utf8Char last; !text_.empty() && is_space((last = utf8_before(text_, text_.size())).code);)
+      text_.remove_suffix(static_cast<std::size_t>(last.length));
     first_word_ = skip(0, is_space);
     for (std::size_t at = 0; (at = text_.find_first_of(".?!", at)) != std::string_view::npos;) at = pass_end(at);
     if (begin_ < text_.size()) out_.push_back(text_.substr(begin_));
   }
 
  private:
-  std::uint32_t last_character() {
-    last_length_ = 1;
-    while (last_length_ < 4 && last_length_ < text_.size() &&
-           (static_cast<unsigned char>(text_[text_.size() - last_length_]) & 0xC0) == 0x80)
-      ++last_length_;
-    const char* end = text_.data() + text_.size();
-    return next_utf8(end - last_length_, end).code;
-  }
   Utf8Char character(std::size_t at) const { return next_utf8(text_.data() + at, text_.data() + text_.size()); }
   std::size_t skip(std::size_t at, bool (*is)(std::uint32_t)) const {
     while (at < text_.size()) {
@@ -190,7 +183,6 @@ class Splitter {
   std::vector<std::string_view>& out_;
   std::size_t begin_ = 0;       // of the sentence that is open
   std::size_t first_word_ = 0;  // the same, behind the white space with which a text may begin
-  std::size_t last_length_ = 0;
 };
 
 }  // namespace

@@ -32,7 +32,7 @@ Glyph glyph_at(const char* at, const char* end) {
   if (byte < 0x80) [[likely]]
     return {byte, class_of(byte), 1};
   Utf8Char next = next_utf8(at, end);
-  return {next.code, next.valid ? class_of(next.code) : CharClass::other, next.length};
+  return {next.code, class_of(next.code), next.length};
 }
 
 bool is_line_end(std::uint32_t code) { return code == '\r' || code == '\n'; }

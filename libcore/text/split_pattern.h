@@ -36,7 +36,7 @@ std::string pattern_of(const SplitRules& rules);
 /// The rules that a regular expression stands for, when it is one of the family, in any of the spellings in use.
 std::optional<SplitRules> find_split_rules(std::string_view pattern);
 
-/// The end of the piece that begins at `at`, before `end`.
+/// The end of the piece that begins at `at`: behind `at`, at most `end`. There must be something: at < end.
 const char* split_piece(const SplitRules& rules, const char* at, const char* end);
 
 }  // namespace mtl

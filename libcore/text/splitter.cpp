@@ -108,7 +108,7 @@ class ChainSplitter : public Splitter {
 };
 
 const char* digits_end(bool one_by_one, const char* at, const char* end) {
-  auto is_digit = [](Utf8Char next) { return next.valid && class_of(next.code) == CharClass::number; };
+  auto is_digit = [](Utf8Char next) { return class_of(next.code) == CharClass::number; };
   Utf8Char next = next_utf8(at, end);
   bool digits = is_digit(next);
   do {

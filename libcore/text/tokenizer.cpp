@@ -24,7 +24,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerOptions& options) {
   if (options.type == "HuggingFaceTokenizer") {
     std::string path = options.tokenizer_model;
     if (path.empty()) fail(Exit::usage, "HuggingFaceTokenizer needs --tokenizer-model");
-    if (fs::is_directory(path)) path += "/tokenizer.json";
+    if (is_directory(path)) path += "/tokenizer.json";
     return std::make_unique<HfTokenizer>(path, options.hf_special_tokens);
   }
   if (options.type == "TikTokenizer") {

@@ -28,7 +28,8 @@ class Encoder {
   virtual void append(std::string_view text, std::vector<std::int32_t>& ids) = 0;
 };
 
-/// How much an encoder remembers: nothing worth mentioning, or two megabytes of words.
+/// How much an encoder remembers: nothing worth mentioning, or megabytes of words (byte-level BPE five, SentencePiece
+/// two).
 enum class EncoderMemory { small, large };
 
 class Tokenizer {

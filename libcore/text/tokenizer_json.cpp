@@ -196,8 +196,7 @@ class Reader {
                  {"id", "content", "special", "normalized", "lstrip", "rstrip", "single_word"});
     if (added.content.empty()) refuse("an added token without content");
     checked_id(token.at("id").as_int());
-    added.special = token.bool_or("special", false);
-    added.normalized = token.bool_or("normalized", !added.special);
+    added.normalized = token.bool_or("normalized", !token.bool_or("special", false));
     added.lstrip = token.bool_or("lstrip", false);
     added.rstrip = token.bool_or("rstrip", false);
     added.single_word = token.bool_or("single_word", false);

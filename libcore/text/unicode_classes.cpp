@@ -1,5 +1,7 @@
 #include "text/unicode_classes.h"
 
+#include "text/unicode_categories.h"
+
 namespace mtl {
 
 namespace {
@@ -7,18 +9,32 @@ namespace {
 struct ClassRange {
   std::uint32_t first, last;
   CharClass value;
+  constexpr ClassRange(std::uint32_t first_code, std::uint32_t last_code, Category category)
+      : first(first_code), last(last_code), value(class_of_category(category)) {}
+  constexpr ClassRange(std::uint32_t first_code, std::uint32_t last_code, CharClass its_class)
+      : first(first_code), last(last_code), value(its_class) {}
+
+  static constexpr CharClass class_of_category(Category category) {
+    const CategorySet set = category_set(category);
+    return (set & kLetters) != 0 ? CharClass::letter : (set & kNumbers) != 0 ? CharClass::number : CharClass::other;
+  }
 };
 
+using enum Category;
 constexpr ClassRange kRanges[] = {
-    {'A', 'Z', CharClass::letter},  {'a', 'z', CharClass::letter}, {'0', '9', CharClass::number},
-    {'\t', '\r', CharClass::space}, {' ', ' ', CharClass::space},
-#include "text/unicode_ranges.inc"
+#include "text/unicode_categories.inc"
+    // White_Space; all of it is of the categories Z and C, so none of it has a class by then.
+    {0x09, 0x0D, CharClass::space},     {0x20, 0x20, CharClass::space},     {0x85, 0x85, CharClass::space},
+    {0xA0, 0xA0, CharClass::space},     {0x1680, 0x1680, CharClass::space}, {0x2000, 0x200A, CharClass::space},
+    {0x2028, 0x2029, CharClass::space}, {0x202F, 0x202F, CharClass::space}, {0x205F, 0x205F, CharClass::space},
+    {0x3000, 0x3000, CharClass::space},
 };
 
 /// Made by the compiler, so that looking up needs no test of whether the table is there.
 constexpr auto make_table() {
   std::array<std::uint8_t, 0x110000 / 4> table{};
   for (const auto& [first, last, value] : kRanges) {
+    if (value == CharClass::other) continue;
     auto bits = static_cast<std::uint8_t>(value);
     std::uint32_t code = first;
     for (; code <= last && code % 4 != 0; ++code) table[code / 4] |= static_cast<std::uint8_t>(bits << code % 4 * 2);

@@ -10,6 +10,7 @@
 
 namespace mtl {
 
+/// Not valid, it has the code U+FFFD, which is no letter, no number and no white space.
 struct Utf8Char {
   std::uint32_t code = 0xFFFD;
   int length = 1;  // bytes taken, at least 1
@@ -35,6 +36,14 @@ inline Utf8Char next_utf8(const char* at, const char* end) {
     code = code << 6 | (byte & 0x3Fu);
   }
   return {code, tails + 1, true, false};
+}
+
+/// The character that ends before `at`, which is at least 1; what is no whole character is a byte that is none.
+inline Utf8Char utf8_before(std::string_view text, std::size_t at) {
+  std::size_t begin = at - 1;
+  while (begin > 0 && at - begin < 4 && (static_cast<unsigned char>(text[begin]) & 0xC0) == 0x80) --begin;
+  Utf8Char last = next_utf8(text.data() + begin, text.data() + at);
+  return last.valid && begin + static_cast<std::size_t>(last.length) == at ? last : Utf8Char{};
 }
 
 /// The bytes as text; what is no UTF-8 becomes U+FFFD.

@@ -13,10 +13,10 @@ namespace mtl {
 
 namespace {
 
-constexpr std::size_t kPieceBytes = 1 << 20;          // content worth a thread of its own
+constexpr std::size_t kPieceBytes = 1 << 20;          // content, or bytes as stored, worth a thread of its own
 constexpr std::size_t kFrameBytes = 32u << 20;        // content of a frame that a thread decodes at once
 constexpr std::size_t kStoredFrameBytes = 16u << 20;  // such a frame as it is stored
-constexpr std::size_t kPiecesBytes = 256u << 20;      // content of all pieces under way, before the last one is added
+constexpr std::size_t kPiecesBytes = 256u << 20;      // all pieces under way, before the last one is added
 constexpr int kPieceWindowLog = 27;                   // 128 MiB: what `zstd -22 --ultra` uses
 
 struct Free {
@@ -102,7 +102,7 @@ class ZstdSource : public FileSource {
   struct UnderWay {
     std::unique_ptr<Piece> piece;
     std::future<std::string> content;  // its first part; what may follow is decoded when it is asked for
-    std::size_t bytes;
+    std::size_t bytes;  // of its content, or as stored, whichever is more
   };
   struct Frame {
     std::size_t stored_bytes, content_bytes;
@@ -128,7 +128,7 @@ class ZstdSource : public FileSource {
   bool start_piece() {
     std::string stored;
     std::size_t content_bytes = 0;
-    while (content_bytes < kPieceBytes) {
+    while (content_bytes < kPieceBytes && stored.size() < kPieceBytes) {  // skippable frames have no content
       std::optional<Frame> frame = whole_frame();
       if (!frame) break;
       stored += file_->available().substr(0, frame->stored_bytes);
@@ -136,10 +136,11 @@ class ZstdSource : public FileSource {
       content_bytes += frame->content_bytes;
     }
     if (stored.empty()) return false;
+    const std::size_t bytes = std::max(content_bytes, stored.size());
     auto piece = std::make_unique<Piece>(std::move(stored), content_bytes, damaged_text());
     auto content = std::async(std::launch::async, [piece = piece.get()] { return piece->next(); });
-    pieces_bytes_ += content_bytes;
-    pieces_.push_back({std::move(piece), std::move(content), content_bytes});
+    pieces_bytes_ += bytes;
+    pieces_.push_back({std::move(piece), std::move(content), bytes});
     return true;
   }
 

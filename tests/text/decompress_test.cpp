@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/hash.h"
+#include "text/decoders.h"
 
 using namespace mtl;
 
@@ -193,6 +194,25 @@ TEST_CASE("decompress: a small file that wants a large window is refused before 
       "a",
       13);
   CHECK_THROWS_WITH_AS(file.read(liar), doctest::Contains("damaged zstd data"), Error);
+}
+
+TEST_CASE("decompress: zstd frames without content are not gathered") {
+  TempFile file;
+  std::string stored = zstd("first");
+  for (const std::string& frame : {cat("\x50\x2A\x4D\x18", std::string("\0\0\x01\0", 4), std::string(1 << 16, 's')),
+                                   zstd("")}) {
+    while (stored.size() % (8 << 20) < (7 << 20)) stored += frame;
+    stored += zstd("next");
+  }
+  write_file_atomic(file.path, stored);
+  auto source = make_zstd_source(std::make_unique<StoredFile>(file.path), 1);
+  std::string content(10, '\0');
+  CHECK(source->read(content.data(), content.size()) == 5);
+  CHECK(source->stored().bytes < 3 << 20);
+  std::string rest;
+  while (std::size_t got = source->read(content.data(), content.size())) rest += content.substr(0, got);
+  CHECK(rest == "nextnext");
+  CHECK(source->stored().bytes == stored.size());
 }
 
 TEST_CASE("decompress: truncated and damaged files name the file") {

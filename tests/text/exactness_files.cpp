@@ -31,8 +31,9 @@ struct Compared {
   std::atomic<std::uint64_t> files = 0, bytes = 0, tokens = 0, wrong = 0;
 };
 
-void compare(const BpeTokenizer& tokenizer, const std::string& classes, FileList& list, Compared& compared) {
-  ReferenceBpe reference(tokenizer.vocabulary(), classes, 1000000);
+void compare(const BpeVocabulary& vocabulary, const std::string& classes, FileList& list, Compared& compared) {
+  BpeTokenizer tokenizer(vocabulary, "the vocabulary");
+  ReferenceBpe reference(vocabulary, classes, 1000000);
   auto encoder = tokenizer.make_encoder(EncoderMemory::large);
   std::string name;
   std::vector<std::int32_t> ids;
@@ -51,12 +52,12 @@ void compare(const BpeTokenizer& tokenizer, const std::string& classes, FileList
 int main(int argc, char** argv) {
   if (argc != 4) return 2;
   try {
-    BpeTokenizer tokenizer(read_vocab_and_merges(argv[1], argv[2]), argv[1]);
+    BpeVocabulary vocabulary = read_vocab_and_merges(argv[1], argv[2]);
     FileList list;
     Compared compared;
     {
-      std::jthread other([&] { compare(tokenizer, argv[3], list, compared); });
-      compare(tokenizer, argv[3], list, compared);
+      std::jthread other([&] { compare(vocabulary, argv[3], list, compared); });
+      compare(vocabulary, argv[3], list, compared);
     }
     std::printf("%lu files, %lu bytes, %lu tokens compared; %lu files differ\n", compared.files.load(),
                 compared.bytes.load(), compared.tokens.load(), compared.wrong.load());

@@ -127,8 +127,9 @@ TEST_CASE("gpt2: bytes of every token") {
 }
 
 TEST_CASE("gpt2: against a plain BPE, on random Unicode") {
-  BpeTokenizer tokenizer(read_vocab_and_merges("../share/gpt2/vocab.json", "../share/gpt2/merges.txt"), "gpt2");
-  PlainBpe plain(tokenizer.vocabulary());
+  BpeVocabulary vocabulary = read_vocab_and_merges("../share/gpt2/vocab.json", "../share/gpt2/merges.txt");
+  BpeTokenizer tokenizer(vocabulary, "gpt2");
+  PlainBpe plain(vocabulary);
   auto small = tokenizer.make_encoder(EncoderMemory::small);  // its slots are few, so pieces push each other out
   std::mt19937 random(1);
   for (int round = 0; round < 3000; ++round) {
@@ -142,8 +143,9 @@ TEST_CASE("gpt2: against a plain BPE, on random Unicode") {
 }
 
 TEST_CASE("gpt2: long words, on both sides of every limit") {
-  BpeTokenizer tokenizer(read_vocab_and_merges("../share/gpt2/vocab.json", "../share/gpt2/merges.txt"), "gpt2");
-  PlainBpe plain(tokenizer.vocabulary());
+  BpeVocabulary vocabulary = read_vocab_and_merges("../share/gpt2/vocab.json", "../share/gpt2/merges.txt");
+  BpeTokenizer tokenizer(vocabulary, "gpt2");
+  PlainBpe plain(vocabulary);
   std::mt19937 random(2);
   for (std::size_t length : {1, 7, 8, 9, 14, 15, 16, 17, 47, 48, 49, 100, 700}) {
     for (std::uint32_t alphabet : {1u, 2u, 26u}) {
@@ -167,7 +169,8 @@ TEST_CASE("gpt2: files in the form transformers saves, and reading them back") {
     std::string trained =
         "golden/tokenizer/bpe_" + name.substr(name.find("tiny") == std::string::npos ? 0 : name.find("tiny"));
     std::string source = name == "gpt2" ? "../share/gpt2" : trained;
-    BpeTokenizer tokenizer(read_vocab_and_merges(source + "/vocab.json", source + "/merges.txt"), source);
+    BpeVocabulary vocabulary = read_vocab_and_merges(source + "/vocab.json", source + "/merges.txt");
+    BpeTokenizer tokenizer(vocabulary, source);
     tokenizer.save(folder);
     for (const auto& [file, facts] : item.at("files").as_object()) {
       CHECK(sha256(read_file(folder / file)) == facts.at("sha256").as_string());
@@ -177,7 +180,7 @@ TEST_CASE("gpt2: files in the form transformers saves, and reading them back") {
     auto loaded = load_tokenizer(*found);
     CHECK(loaded->hash() == tokenizer.hash());
     CHECK(loaded->eod() == tokenizer.eod());
-    BpeTokenizer special(tokenizer.vocabulary(), source, true);
+    BpeTokenizer special(vocabulary, source, true);
     for (const Json& example : item.at("encodings").as_array()) {
       CHECK(loaded->encode(example.at("text").as_string()) == ids_of(example.at("ids")));
       CHECK(special.encode(example.at("text").as_string()) == ids_of(example.at("ids")));
@@ -215,6 +218,21 @@ TEST_CASE("vocabulary files: broken ones name the place") {
   fs::remove(merges);
 }
 
+TEST_CASE("tokenizer files: a path that cannot be opened is named, and is no internal error") {
+  for (const char* type : {"HuggingFaceTokenizer", "SentencePieceTokenizer", "TikTokenizer"}) {
+    TokenizerOptions options;
+    options.type = type;
+    options.tokenizer_model = std::string(300, 'x');
+    try {
+      load_tokenizer(options);
+      FAIL("loaded");
+    } catch (const Error& error) {
+      CHECK(error.code() == Exit::io);
+      CHECK(starts_with(error.what(), options.tokenizer_model));
+    }
+  }
+}
+
 TEST_CASE("NullTokenizer: Python's int() of each piece") {
   NullTokenizer tokenizer(70000, {});
   CHECK(tokenizer.encode("007 +5 -1 1_000 69999") == std::vector<std::int32_t>{7, 5, -1, 1000, 69999});
@@ -224,6 +242,13 @@ TEST_CASE("NullTokenizer: Python's int() of each piece") {
     CAPTURE(bad);
     CHECK_THROWS_AS(tokenizer.encode(bad), Error);
   }
+  std::string many = "a";  // a message has the first 80 bytes, less what would be half a character
+  while (many.size() < 5000) many += "\xC3\xA9";
+  CHECK_THROWS_WITH_AS(tokenizer.encode("1 " + many),
+                       cat("\"", many.substr(0, 79), "...\" is no token id; NullTokenizer takes whole numbers with ",
+                           "one blank between them")
+                           .c_str(),
+                       Error);
   CHECK(NullTokenizer(100, 100).vocab_size() == 101);
   CHECK_THROWS_AS(NullTokenizer(0, {}), Error);
 }
