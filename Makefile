@@ -28,8 +28,9 @@ demo: tools  ## vocabulary, preprocessing, training, evaluation, generation and 
 test: all  ## the tests that run on every change, in under 15 minutes
 	@ctest --test-dir $(BUILD) --output-on-failure -LE long
 
-test-all: all  ## and the long ones
+test-all: all  ## and the long ones, and what `sanitize` runs
 	@ctest --test-dir $(BUILD) --output-on-failure
+	@$(MAKE) --no-print-directory sanitize
 
 sanitize: deps  ## unit tests, ranks and the fuzz targets' corpora under ASan and UBSan, in build/asan
 	@test -f build/asan/build.ninja || cmake --preset asan

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "base/error.h"
 #include "base/files.h"
@@ -34,7 +35,9 @@ void put_token(BpeVocabulary& vocabulary, const std::string& path, const std::st
 
 void put_tokens(BpeVocabulary& vocabulary, const std::string& path, const Json& object) {
   if (!object.is_object()) fail(Exit::bad_data, path, ": expected an object of tokens and their ids");
+  std::unordered_set<std::string_view> seen;
   for (const auto& [token, id] : object.as_object()) {
+    if (!seen.insert(token).second) fail(Exit::bad_data, path, ": token \"", token, "\" is there twice");
     if (!id.is_int()) fail(Exit::bad_data, path, ": the id of token \"", token, "\" is no whole number");
     put_token(vocabulary, path, token, id.as_int());
   }

@@ -36,6 +36,7 @@ void refuse_other_formats(const StoredFile& file, std::string_view head) {
   static const Other others[] = {
       {"BZh", "bzip2", "bzcat FILE | ... --input -"},
       {std::string_view("\x04\x22\x4D\x18", 4), "lz4", "lz4 -dc FILE | ... --input -"},
+      {std::string_view("\x5D\x00\x00", 3), "lzma", "xz -dc --format=lzma FILE | ... --input -"},
       {std::string_view("PK\x03\x04", 4), "zip", "unzip -p FILE | ... --input -"},
       {std::string_view("7z\xBC\xAF", 4), "7-zip", "7z x -so FILE | ... --input -"},
       {std::string_view("PAR1\x15", 5), "Parquet", "convert it to JSON lines"},

@@ -133,6 +133,10 @@ class Reader {
       for (const Json& item : value.at("processors").as_array()) read_post_processor(item);
     } else if (type == "TemplateProcessing") {
       read_template(value);
+    } else if (type == "RobertaProcessing" || type == "BertProcessing") {
+      auto id_of = [&](const char* key) { return checked_id(value.at(key).as_array().at(1).as_int()); };
+      out_.first.insert(out_.first.begin(), id_of("cls"));
+      out_.last.push_back(id_of("sep"));
     } else if (type != "ByteLevel") {  // which only moves offsets
       refuse("the post_processor", value);
     }

@@ -78,6 +78,9 @@ expect_exit 0 mtl-train "${MODEL[@]}" "${ramp[@]}" --num-layers 2 --micro-batch-
 [ "$(losses_of stages.jsonl)" = "$(losses_of one.jsonl)" ] || fail 'two stages on a ramp train something else'
 
 # What is refused at the start, all at once.
+printf '{"train": ["%s"], "validation": ["%s"]}' $A $B >keys.json
+expect_exit 2 run_in none --global-batch-size 4 --train-iters 8 --per-split-data-args-path keys.json
+expect_text err '^  --per-split-data-args-path keys.json +has a key "validation"; did you mean valid\?$'
 expect_exit 2 run_in none "${SHARED[@]}" --data-path 0.5 $A x $B --rampup-batch-size 2 2 24
 expect_text err "^  --data-path +'x' stands where a weight is expected, before '$B'; "
 expect_text err '^  --rampup-batch-size 2 2 24|^  --rampup-batch-size +needs a run that is counted in samples'
@@ -130,6 +133,21 @@ expect_text err "$B.bin: "
 mv kept.bin $B.bin
 expect_exit 0 run_in again "${at3[@]}" --data-path 0.3 $A 0.7 $B --split 70,20,10 --allow-data-change
 
+# A longer run moves the samples of Megatron's order, which is told; the feistel order stays.
+for order in megatron feistel; do
+  rm -rf moved
+  expect_exit 0 run_in moved "${at3[@]}" --data-path $C --data-order $order
+  expect_exit 0 run_in moved "${at3[@]}" --data-path $C --data-order $order --train-iters 9
+  grep -q 'in another order' err && fail "$order: a run that is hardly longer is said to change the order"
+  expect_exit 0 run_in moved "${at3[@]}" --data-path $C --data-order $order --train-iters 400
+  grep -q 'was trained in another order of the same samples (sample [0-9]* is data set 0' err; told=$?
+  [ "$order $told" = 'megatron 0' ] || [ "$order $told" = 'feistel 1' ] || fail "$order: another order is told: $told"
+done
+# Each rank of a cyclic run shuffles its share.
+rm -rf at3
+expect_exit 0 run_in at3 "${at3[@]}" --data-path $A --dataloader-type cyclic
+refused '--micro-batch-size times data-parallel size is 4, it was 2' "${at3[@]}" --data-path $A --dataloader-type cyclic --micro-batch-size 4
+
 # mtl-data order prints what such runs read, whatever the ranks.
 order() { mtl-data order --seq-length 32 --micro-batch-size 1 --global-batch-size 8 "$@"; }
 order --data-path 0.3 $A 0.7 $B --split 80,10,10 --train-iters 25 >one
@@ -149,6 +167,15 @@ order --valid-data-path 2 $B 1 $C --train-iters 10 --eval-iters 3 --dataset vali
 [ "$(wc -l <valid)" -eq 24 ] || fail "$(wc -l <valid) samples of validation instead of 24"
 expect_exit 2 order --valid-data-path $B --train-iters 10
 expect_text err 'no data for train'
+expect_exit 65 order --data-path $A $B --train-iters 5000
+expect_text err 'without weights the 2 data sets give [0-9]+ samples to train'
+expect_exit 0 order --data-path $A --split 1,0,0 --train-iters 1 --eod-mask-loss --num-workers 2
+expect_text err '^mtl-data order: --num-workers: changes no order'
+for kind in single cyclic; do
+  order --data-path $C --split 50,50,0 --train-iters 10 --eval-iters 3 --dataset valid --dataloader-type $kind >"$kind"
+done
+[ "$(wc -l <cyclic)" -eq 24 ] || fail "$(wc -l <cyclic) samples of a cyclic validation instead of 24"
+cmp -s single cyclic && fail '--dataloader-type does not reach validation'
 
 # Training never waits: the figure is in the log.
 expect_text plain/log.jsonl '"type": "step".*"data_stall_ms": [0-9.e-]+'

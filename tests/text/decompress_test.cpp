@@ -175,6 +175,7 @@ TEST_CASE("decompress: something else behind the data is refused") {
 TEST_CASE("decompress: other formats are refused by name") {
   TempFile file;
   CHECK_THROWS_WITH_AS(file.read("BZh91AY&SY\x01\x02"), doctest::Contains("is bzip2;"), Error);
+  CHECK_THROWS_WITH_AS(file.read(std::string("\x5D\0\0\x80\0", 5)), doctest::Contains("is lzma;"), Error);
   CHECK_THROWS_WITH_AS(file.read("PK\x03\x04...."), doctest::Contains("is zip;"), Error);
   CHECK_THROWS_WITH_AS(file.read("\xFF\xFE{\0"), doctest::Contains("is UTF-16;"), Error);
   CHECK(file.read("BZh is no magic") == "BZh is no magic");
@@ -199,8 +200,8 @@ TEST_CASE("decompress: a small file that wants a large window is refused before 
 TEST_CASE("decompress: zstd frames without content are not gathered") {
   TempFile file;
   std::string stored = zstd("first");
-  for (const std::string& frame : {cat("\x50\x2A\x4D\x18", std::string("\0\0\x01\0", 4), std::string(1 << 16, 's')),
-                                   zstd("")}) {
+  for (const std::string& frame :
+       {cat("\x50\x2A\x4D\x18", std::string("\0\0\x01\0", 4), std::string(1 << 16, 's')), zstd("")}) {
     while (stored.size() % (8 << 20) < (7 << 20)) stored += frame;
     stored += zstd("next");
   }

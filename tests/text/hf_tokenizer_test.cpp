@@ -108,6 +108,11 @@ TEST_CASE("tokenizer.json: the end of a document, and the files beside") {
   CHECK(load().eod() == 1997);
   write("tokenizer_config.json", R"({"eos_token": "the"})");  // a token that was none to look for becomes one
   CHECK(load().encode("the") == std::vector<std::int32_t>{load().eod()});
+  CHECK(load().pad() == -1);
+  write("tokenizer_config.json", R"({"eos_token": "<|end_of_text|>", "pad_token": "<|begin_of_text|>"})");
+  CHECK(load().pad() == 1997);
+  write("tokenizer_config.json", R"({"eos_token": "<|end_of_text|>", "pad_token": "<|end_of_text|>"})");
+  CHECK(load().pad() == -1);  // pads could not be told from ends
   write("tokenizer_config.json", R"({"eos_token": "<eot>"})");
   CHECK_THROWS_WITH_AS(load(), doctest::Contains("<eot>"), Error);
   write("tokenizer_config.json", R"({"add_prefix_space": true})");
@@ -175,6 +180,22 @@ TEST_CASE("tokenizer.json: ids around a text that no token has, and tokens that 
   CHECK_THROWS_WITH_AS(load(json, false), doctest::Contains("when normalized"), Error);
 }
 
+TEST_CASE("tokenizer.json: the tokens around a text as RoBERTa's and BERT's files write them") {
+  const std::string gpt2 = "golden/tokenizer/hf_saved_tinyshakespeare_1000/tokenizer.json";
+  Folder folder;
+  for (const char* type : {"RobertaProcessing", "BertProcessing"}) {
+    const std::string json = changed(gpt2, "\"type\": \"TemplateProcessing\",",
+                                     cat("\"type\": \"", type, R"(", "sep": ["b", 3], "cls": ["a", 2],)"));
+    write_file_atomic(folder.file("tokenizer.json"), json);
+    const std::vector<std::int32_t> plain = HfTokenizer(folder.file("tokenizer.json"), false).encode("hat");
+    std::vector<std::int32_t> around = HfTokenizer(folder.file("tokenizer.json"), true).encode("hat");
+    REQUIRE(around.size() == plain.size() + 2);
+    CHECK(around.front() == 2);
+    CHECK(around.back() == 3);
+    CHECK(std::vector<std::int32_t>(around.begin() + 1, around.end() - 1) == plain);
+  }
+}
+
 TEST_CASE("tokenizer.json: what is not supported is refused by name") {
   const std::string gpt2 = "golden/tokenizer/hf_saved_tinyshakespeare_1000/tokenizer.json";
   check_refusal(gpt2, "\"normalizer\": null", "\"normalizer\": {\"type\": \"NFKC\"}", "NFKC");
@@ -189,6 +210,7 @@ TEST_CASE("tokenizer.json: what is not supported is refused by name") {
   check_refusal(gpt2, "\"fuse_unk\": false", "\"fuse_unk\": false, \"novelty\": 3", "novelty 3");
   check_refusal(gpt2, "\"!\": 1", "\"!\": -1", "id -1");
   check_refusal(gpt2, "\"!\": 1", "\"!\": 2", "id 2");
+  check_refusal(gpt2, "\"!\": 1", "\"!\": 1, \"!\": 1000", "\"!\" is there twice");
   check_refusal(gpt2, "\"special_tokens\": {}", "\"special_tokens\": []", "accepted");
   check_refusal(gpt2, "\"special\": true", "\"special\": true, \"bold\": true", "bold");
   check_refusal(kLlama3, "\"behavior\": \"Isolated\"", "\"behavior\": \"MergedWithNext\"", "MergedWithNext");

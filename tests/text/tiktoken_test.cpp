@@ -116,6 +116,7 @@ TEST_CASE("TikTokenizer: special tokens, sizes, and the files it saves") {
   CHECK(tokenizer.encode("<s>a<SPECIAL_9></s>") == std::vector<std::int32_t>{1, 74, 9, 2});
   CHECK(tokenizer.decode({{0, 5, 7}}) == "<unk><cls><SPECIAL_7>");
   CHECK_THROWS_AS(tokenizer.decode({{1010}}), Error);
+  CHECK(tokenizer.pad() == 4);
 
   Folder folder;
   tokenizer.save(folder.path);
@@ -142,6 +143,7 @@ TEST_CASE("TikTokenizer: special tokens, sizes, and the files it saves") {
   options.tiktoken.num_special_tokens = 0;
   options.vocab_size = {};
   CHECK(TikTokenizer(ranks, "ranks", options).encode("a") == std::vector<std::int32_t>{64});
+  CHECK(TikTokenizer(ranks, "ranks", options).pad() == -1);
   CHECK_THROWS_WITH_AS(TikTokenizer(ranks, "ranks", options).eod(), doctest::Contains("special"), Error);
 }
 
