@@ -199,8 +199,8 @@ TEST_CASE("decompress: a small file that wants a large window is refused before 
 TEST_CASE("decompress: zstd frames without content are not gathered") {
   TempFile file;
   std::string stored = zstd("first");
-  for (const std::string& frame : {cat("\x50\x2A\x4D\x18", std::string("\0\0\x01\0", 4), std::string(1 << 16, 's')),
-                                   zstd("")}) {
+  for (const std::string& frame :
+       {cat("\x50\x2A\x4D\x18", std::string("\0\0\x01\0", 4), std::string(1 << 16, 's')), zstd("")}) {
     while (stored.size() % (8 << 20) < (7 << 20)) stored += frame;
     stored += zstd("next");
   }
