@@ -46,8 +46,8 @@ class TokenFinder {
 
  private:
   struct Found {
-    std::size_t begin, end;                  // with the white space that belongs to it
-    std::size_t next;                        // where the search goes on
+    std::size_t begin, end;  // with the white space that belongs to it
+    std::size_t next;        // where the search goes on
     std::int32_t id;
     std::size_t spaces = 0, spaces_end = 0;  // the white space that was looked at last
   };

@@ -38,8 +38,8 @@ struct NamedText {
   std::string_view text;
   std::string name;
 };
-/// vocab.json is an object {token: id}; merges.txt has a merge a line, whose line ends may be CRLF. Empty lines are passed
-/// over, and so is the first one when it begins with "#version". Special is <|endoftext|>, when it is a token.
+/// vocab.json is an object {token: id}; merges.txt has a merge a line, whose line ends may be CRLF. Empty lines are
+/// passed over, and so is the first one when it begins with "#version". Special is <|endoftext|>, when it is a token.
 BpeVocabulary parse_vocab_and_merges(const NamedText& vocab, const NamedText& merges);
 BpeVocabulary read_vocab_and_merges(const std::string& vocab_file, const std::string& merge_file);
 
@@ -50,8 +50,8 @@ void put_token(BpeVocabulary& vocabulary, const std::string& path, const std::st
 /// Adds the tokens of a JSON object {token: id}.
 void put_tokens(BpeVocabulary& vocabulary, const std::string& path, const Json& object);
 
-/// Two vocabularies with the same hash encode alike, where `rules` says all else that their tokenizers differ in. XXH3 of
-/// vocab_json_text(), merges_text() and `rules`, one after another.
+/// Two vocabularies with the same hash encode alike, where `rules` says all else that their tokenizers differ in. XXH3
+/// of vocab_json_text(), merges_text() and `rules`, one after another.
 std::uint64_t hash_of(const BpeVocabulary& vocabulary, std::string_view rules);
 
 /// What the files of a vocabulary hold, byte for byte as Hugging Face's libraries write them.

@@ -91,7 +91,7 @@ class TextExtractor {
   struct Value {
     std::vector<std::string> texts;
     bool is_there = false;
-    std::string problem;  // what is wrong with it; it counts only if the key does not come again
+    std::string problem;     // what is wrong with it; it counts only if the key does not come again
     std::size_t column = 0;  // where it begins in the line: in bytes, from 1
   };
   void read_value(class JsonCursor& cursor, Value& value);

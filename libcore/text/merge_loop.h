@@ -1,6 +1,6 @@
 // Joining the symbols of a long word, as byte-level BPE and SentencePiece's BPE do: the pair of neighbours with the
-// lowest rank first, the leftmost among equals, until no pair has a rank. n log n in the number of symbols, with 28 bytes
-// of memory for each, and for a time up to twice that where many joins make new pairs.
+// lowest rank first, the leftmost among equals, until no pair has a rank. n log n in the number of symbols, with 28
+// bytes of memory for each, and for a time up to twice that where many joins make new pairs.
 #pragma once
 
 #include <algorithm>
@@ -70,7 +70,8 @@ struct MergeScratch {
 /// Joins symbol_at(0) .. symbol_at(count - 1), fewer than 2^32 - 1, into `scratch`. on_pair(left, right, joined) is
 /// called for every pair that may be joined, when it becomes one: of two new ones, for the left one first.
 template <class SymbolAt, class OnPair>
-void join_symbols(std::size_t count, SymbolAt symbol_at, const PairTable& pairs, MergeScratch& scratch, OnPair on_pair) {
+void join_symbols(std::size_t count, SymbolAt symbol_at, const PairTable& pairs, MergeScratch& scratch,
+                  OnPair on_pair) {
   constexpr std::uint32_t kNone = MergeScratch::kNone;
   auto& nodes = scratch.nodes;
   auto& heap = scratch.heap;

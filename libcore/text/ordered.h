@@ -90,8 +90,7 @@ class OrderedWork {
   /// Until an item may be asked for; false when none is wanted any more.
   bool wait_for_room(std::size_t index) {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock,
-                  [&] { return (index < next_result_ + most_items_ && under_way_ < budget_) || stopped_; });
+    changed_.wait(lock, [&] { return (index < next_result_ + most_items_ && under_way_ < budget_) || stopped_; });
     return !stopped_ && index < total_;
   }
   void end_at(std::size_t total) {
@@ -121,11 +120,11 @@ class OrderedWork {
 /// each thread and gives the function from an item to its result; `consume(result)` runs in the calling thread.
 /// At most 3 items a thread are under way, and no new one is asked for while those under way weigh `budget` or more.
 /// An exception of any of them ends the work, in the order of the items: what comes before the item that failed is
-/// consumed. `threads` is 1 to 1024.
+/// consumed. `threads` is 1 to 1024, else Error(usage).
 template <class Result, class Produce, class MakeWorker, class Consume, class Weigh = Weightless>
 void run_ordered(int threads, Produce produce, MakeWorker make_worker, Consume consume, Weigh weigh = {},
                  std::size_t budget = 1) {
-  require(threads >= 1 && threads <= 1024, "run_ordered: threads");
+  if (threads < 1 || threads > 1024) fail(Exit::usage, threads, " threads; give 1 to 1024");
   using Shared = OrderedWork<Result, Produce, Weigh>;
   Shared shared(3 * static_cast<std::size_t>(threads), produce, weigh, budget);
   std::vector<decltype(make_worker())> works;

@@ -1,12 +1,11 @@
 // Regular expressions over code points: what the split patterns of tokenizer files use, in time linear in the text.
 //
 // Supported: alternatives; groups ( ) (?: ) (?i: ); characters, dot, classes [..] [^..] with ranges;
-// \s \S \d \D \r \n \t \f \v \xHH \x{H..} \uHHHH; \p{..} \P{..} \p{^..} with a general category, one of L N M P S Z Lu Ll Lt Lm Lo
-// Nd Nl No Pc;
-// ? * + {m} {m,} {m,n}, greedy or lazy, possessive (?+ *+ ++) on single characters; lookahead (?=X) (?!X) for one
-// character X. Anything else is refused by name with Error(bad_data), also a pattern that can match nothing at all:
-// such a split would not be one. (?i:) knows the letters of ASCII and the two characters that fold to them,
-// U+017F and U+212A.
+// \s \S \d \D \r \n \t \f \v \xHH \x{H..} \uHHHH; \p{..} \P{..} \p{^..} with a general category, one of L N M P S Z Lu
+// Ll Lt Lm Lo Nd Nl No Pc; ? * + {m} {m,} {m,n}, greedy or lazy, possessive (?+ *+ ++) on single characters; lookahead
+// (?=X) (?!X) for one character X. Anything else is refused by name with Error(bad_data), also a pattern that can match
+// nothing at all: such a split would not be one. (?i:) knows the letters of ASCII and the two characters that fold to
+// them, U+017F and U+212A.
 //
 // A match is what backtracking finds (the leftmost; there, the first alternative and the greediest repetition that lead
 // to a match), found by running all ways side by side (Pike's machine), in the order in which backtracking would try

@@ -102,7 +102,7 @@ class ZstdSource : public FileSource {
   struct UnderWay {
     std::unique_ptr<Piece> piece;
     std::future<std::string> content;  // its first part; what may follow is decoded when it is asked for
-    std::size_t bytes;  // of its content, or as stored, whichever is more
+    std::size_t bytes;                 // of its content, or as stored, whichever is more
   };
   struct Frame {
     std::size_t stored_bytes, content_bytes;

@@ -129,6 +129,15 @@ TEST_CASE("ordered work: results in order, for any number of threads") {
   }
 }
 
+TEST_CASE("ordered work: a number of threads that no machine has is refused") {
+  for (int threads : {0, 1025, 1 << 30}) {
+    CHECK_THROWS_AS(run_ordered<int>(
+                        threads, []() -> std::optional<int> { return {}; },
+                        [] { return [](int item) { return item; }; }, [](int) {}),
+                    Error);
+  }
+}
+
 TEST_CASE("ordered work: what is under way has a limit in weight") {
   std::atomic<int> under_way{0}, most{0};
   int given = 0;
