@@ -172,10 +172,10 @@ expect_text err 'without weights the 2 data sets give [0-9]+ samples to train'
 expect_exit 0 order --data-path $A --split 1,0,0 --train-iters 1 --eod-mask-loss --num-workers 2
 expect_text err '^mtl-data order: --num-workers: changes no order'
 for kind in single cyclic; do
-  order --data-path $C --split 50,50,0 --train-iters 10 --eval-iters 3 --dataset valid --dataloader-type $kind >"$kind"
+  order --data-path $C --split 50,50,0 --train-iters 10 --eval-iters 3 --dataset valid --dataloader-type $kind >"$kind.txt"
 done
-[ "$(wc -l <cyclic)" -eq 24 ] || fail "$(wc -l <cyclic) samples of a cyclic validation instead of 24"
-cmp -s single cyclic && fail '--dataloader-type does not reach validation'
+[ "$(wc -l <cyclic.txt)" -eq 24 ] || fail "$(wc -l <cyclic.txt) samples of a cyclic validation instead of 24"
+cmp -s single.txt cyclic.txt && fail '--dataloader-type does not reach validation'
 
 # Training never waits: the figure is in the log.
 expect_text plain/log.jsonl '"type": "step".*"data_stall_ms": [0-9.e-]+'

@@ -144,6 +144,6 @@ printf '{"text": "ab"}\n' >"$WORK/in"
 mtl-vocab --input - --vocab-size 300 --output-prefix "$WORK/x" <"$WORK/in" >/dev/null 2>"$WORK/err"
 [ $? -eq 2 ] || fail 'JSON lines on standard input are taken for text'
 expect_text "$WORK/err" 'begins like JSON lines; say what it is with --format'
-mtl-vocab --input - --format jsonl --vocab-size 256 --output-prefix "$WORK/x" <"$WORK/in" >/dev/null 2>&1 || fail 'JSON lines on standard input'
+mtl-vocab --input - --format jsonl --vocab-size 257 --output-prefix "$WORK/x" <"$WORK/in" >/dev/null 2>&1 || fail 'JSON lines on standard input'
 
 finish
