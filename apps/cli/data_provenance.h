@@ -16,8 +16,8 @@ namespace mtl {
 std::optional<Json> read_provenance(const std::string& prefix);
 
 /// Throws BrokenRule when PREFIX.json is broken or says otherwise than the files: counts or type ("provenance"), or the
-/// content of a file, when its hash was recorded ("hash"), which means reading it. Returns whether there was anything to
-/// compare.
+/// content of a file, when its hash was recorded ("hash"), which means reading it. Returns whether there was anything
+/// to compare.
 bool check_provenance(const IndexedDataset& data);
 
 /// A file that was read: {"path", "bytes", "xxh3"}.
@@ -31,8 +31,8 @@ Json common_tokenizer(const std::vector<const IndexedDataset*>& inputs);
 /// {"prefix", "documents", "sequences", "tokens", "dtype", "bin_bytes", "bin_xxh3", "idx_bytes", "idx_xxh3"}
 Json describe_output(const DocumentCopy& output);
 
-/// What PREFIX.json holds. `program`: its name; `command`: the words that it was called with. A tokenizer that is null is
-/// left out.
+/// What PREFIX.json holds. `program`: its name; `command`: the words that it was called with. A tokenizer that is null
+/// is left out.
 Json make_provenance(const std::string& program, const std::vector<std::string>& command, const Json& tokenizer,
                      const Json& inputs, const Json& output);
 

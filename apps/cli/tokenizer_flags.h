@@ -6,7 +6,8 @@
 
 namespace mtl {
 
-/// --tokenizer-type, --vocab-file, --merge-file, --tokenizer-model, --tokenizer-hf-include-special-tokens, --vocab-size,
+/// --tokenizer-type, --vocab-file, --merge-file, --tokenizer-model, --tokenizer-hf-include-special-tokens,
+/// --vocab-size,
 /// --null-tokenizer-eod, --tiktoken-pattern, --tiktoken-num-special-tokens, --tiktoken-special-tokens,
 /// --legacy-tokenizer, --vocab-extra-ids.
 void add_tokenizer_flags(Flags& flags, TokenizerOptions& options);

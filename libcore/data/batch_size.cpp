@@ -36,9 +36,7 @@ std::int64_t samples_at_once(const BatchSizeOptions& options) {
 }  // namespace
 
 BatchSizes::BatchSizes(const BatchSizeOptions& options)
-    : global_(options.global_batch_size),
-      once_(samples_at_once(options)),
-      decrease_(options.decrease_if_needed) {
+    : global_(options.global_batch_size), once_(samples_at_once(options)), decrease_(options.decrease_if_needed) {
   if (options.rampup && !options.schedule.empty()) fail(Exit::usage, "excludes --rampup-batch-size; give one of them");
   if (options.rampup) {
     read_rampup(*options.rampup);
