@@ -61,7 +61,9 @@ void check(Flags& flags, const PreprocessOptions& options) {
     if (value < least) flags.problem(cat(flag, " ", value), cat("must be at least ", least));
   };
   at_least("--log-interval", options.log_interval.value_or(1), 1);
-  at_least("--partitions", options.partitions, 1);
+  constexpr std::int64_t kMostPartitions = 4096;  // the input is read so many times
+  if (options.partitions < 1 || options.partitions > kMostPartitions)
+    flags.problem(cat("--partitions ", options.partitions), cat("must be from 1 to ", kMostPartitions));
   at_least("--skip-bad", options.skip_bad, 0);
   auto inputs_from_stdin = std::count(options.inputs.begin(), options.inputs.end(), "-");
   if (inputs_from_stdin > 1) flags.problem("--input -", "standard input can be read once");
@@ -93,6 +95,8 @@ void note_old_flags(const Flags& flags, const PreprocessOptions& options, Consol
   auto is_vocab = [](const std::string& word) { return word == "--vocab" || starts_with(word, "--vocab="); };
   if (std::any_of(options.command.begin(), options.command.end(), is_vocab))
     console.info("--vocab: taken as --vocab-file");
+  if (options.keep_sequential_samples && options.partitions == 1)
+    console.info("--keep-sequential-samples: chooses nothing without --partitions; the order is the input's");
   if (options.split_sentences) return;
   if (flags.was_given("--lang")) console.info("--lang: chooses nothing without --split-sentences");
   if (options.keep_newlines)

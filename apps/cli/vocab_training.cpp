@@ -255,6 +255,11 @@ Json train_vocab(const VocabOptions& options, Console& console) {
   const std::vector<std::string> names = output_names(options);
   InterruptGuard guard(console.program());  // outlives the files that it would remove
   std::vector<OutputLock> locks = claim_outputs({options.output_prefix}, names, guard, console);
+  const bool has_json =
+      std::any_of(files.begin(), files.end(), [&](const std::string& file) { return holds_json_lines(options, file); });
+  if (!has_json && options.json_key != VocabOptions().json_key)
+    console.info(
+        cat("--json-key ", options.json_key, ": chooses nothing, no file is read as JSON lines; see --format"));
   Counter counter(options, console);
   for (const std::string& file : files) {
     if (holds_json_lines(options, file)) {
