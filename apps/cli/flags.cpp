@@ -27,6 +27,8 @@ template <class... Cases>
 struct Overloaded : Cases... {
   using Cases::operator()...;
 };
+template <class... Cases>
+Overloaded(Cases...) -> Overloaded<Cases...>;
 
 bool is_switch(const Flags::Flag& flag) {
   return std::holds_alternative<bool*>(flag.target) && flag.value_name.empty();
@@ -128,13 +130,13 @@ void Flags::positional(std::string value_name, std::vector<std::string>& target,
 }
 
 void Flags::refuse(std::string name, int takes, std::string reason) {
-  others_[name] = {takes, std::move(reason), true};
+  others_[std::move(name)] = {takes, std::move(reason), true};
 }
 void Flags::refuse_family(std::string beginning, std::string reason) {
   families_.emplace_back(std::move(beginning), std::move(reason));
 }
 void Flags::acknowledge(std::string name, int takes, std::string reason) {
-  others_[name] = {takes, std::move(reason), false};
+  others_[std::move(name)] = {takes, std::move(reason), false};
 }
 void Flags::notice(std::string text) {
   if (std::count(notices_.begin(), notices_.end(), text) == 0) notices_.push_back(std::move(text));

@@ -121,7 +121,7 @@ TopoReport::TopoReport(const TopoOptions& options)
     memory->reason_not = options.not_trained();
     memory->run = options.train_options();
     if (memory->reason_not.empty()) {
-      auto ignore = [](std::string, std::string) {};  // it was checked
+      auto ignore = [](const std::string&, const std::string&) {};  // it was checked
       memory->plans = plan_run(memory->run, resolve_config(memory->run, {}, vocab_size, ignore));
     }
   }
