@@ -6,6 +6,9 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/str.h"
+#include "text/unicode_categories.h"
+#include "text/unicode_classes.h"
+#include "text/utf8.h"
 
 namespace mtl {
 
@@ -22,6 +25,29 @@ std::string shown(std::string_view piece) {
   return cat(piece.substr(0, length), "...");
 }
 
+/// With decimal digits and white space of any script as those of ASCII; nothing when there is anything else beyond
+/// ASCII.
+std::optional<std::string> to_ascii(std::string_view piece) {
+  constexpr CategorySet kDigits = category_set(Category::Nd);
+  std::string out;
+  for (const char *at = piece.data(), *end = at + piece.size(); at < end;) {
+    const Utf8Char next = next_utf8(at, end);
+    at += next.length;
+    if (next.code < 0x80) {
+      out += static_cast<char>(next.code);
+    } else if (is_in(kDigits, next.code)) {
+      std::uint32_t zero = next.code;  // digits stand in tens, from 0 to 9
+      while (is_in(kDigits, zero - 1)) --zero;
+      out += static_cast<char>('0' + (next.code - zero) % 10);
+    } else if (class_of(next.code) == CharClass::space) {
+      out += ' ';
+    } else {
+      return {};
+    }
+  }
+  return out;
+}
+
 class NullEncoder : public Encoder {
  public:
   void append(std::string_view text, std::vector<std::int32_t>& ids) override {
@@ -36,6 +62,9 @@ class NullEncoder : public Encoder {
  private:
   static std::int32_t id_of(std::string_view piece) {
     std::optional<std::int64_t> id = parse_int(piece);
+    if (!id) {
+      if (const auto plain = to_ascii(piece)) id = parse_int(*plain);
+    }
     if (!id)
       fail(Exit::bad_data, "\"", shown(piece),
            "\" is no token id; NullTokenizer takes whole numbers with one blank between them");

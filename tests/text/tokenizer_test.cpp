@@ -236,6 +236,9 @@ TEST_CASE("tokenizer files: a path that cannot be opened is named, and is no int
 TEST_CASE("NullTokenizer: Python's int() of each piece") {
   NullTokenizer tokenizer(70000, {});
   CHECK(tokenizer.encode("007 +5 -1 1_000 69999") == std::vector<std::int32_t>{7, 5, -1, 1000, 69999});
+  CHECK(tokenizer.encode("\u0663\u0664 \uFF11\uFF12 \u30005 \U0001D7D9\U0001D7EB -\u09E7\u09E6") ==
+        std::vector<std::int32_t>{34, 12, 5, 19, -10});
+  CHECK_THROWS_AS(tokenizer.encode("\u00B2"), Error);  // a number, but no digit
   CHECK(tokenizer.eod() == 69999);
   CHECK(tokenizer.decode({{1, 2, 3}}) == "1 2 3");
   for (const char* bad : {"", " ", "1  2", "1 2 ", "a", "1.0", "0x1", "99999999999"}) {
