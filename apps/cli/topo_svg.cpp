@@ -230,15 +230,15 @@ std::string shade(const std::array<int, 3>& strong, int chunk, int chunks) {
 double draw_time_axis(Canvas& canvas, const TopoReport& report, double y, double unit) {
   const TopoSchedule& schedule = *report.schedule;
   double left = kMargin + 70, chunks = schedule.shape.chunks, total = schedule.times.total / chunks;
-  double step = 1;
-  for (double next : {2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0}) {
+  int step = 1;
+  for (int next : {2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000}) {
     if (total / step > 14) step = next;
   }
   canvas.line(left, y, left + schedule.times.total * unit, y, "axis");
-  for (double time = 0; time <= total; time += step) {
+  for (int time = 0; time <= total; time += step) {
     double x = left + time * chunks * unit;
     canvas.line(x, y, x, y + 5, "axis");
-    canvas.text(x, y + 18, cat(static_cast<std::int64_t>(time)), "small");
+    canvas.text(x, y + 18, cat(time), "small");
   }
   return y + 36;
 }

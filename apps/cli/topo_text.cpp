@@ -156,7 +156,7 @@ std::string fold(const std::string& text, std::size_t width) {
       std::size_t end = line.rfind(' ', width);
       if (end == std::string::npos || end <= indent.size()) break;
       out += line.substr(0, line.find_last_not_of(' ', end) + 1) + "\n";
-      line = indent + line.substr(end + 1);
+      line.replace(0, end + 1, indent);
     }
     out += line + "\n";
   }

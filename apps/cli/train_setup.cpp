@@ -114,9 +114,10 @@ void check_data(const TrainOptions& options, Findings& findings) {
     for (const std::string& path : source->blend.prefixes) {
       auto [at, is_new] = seen.emplace(path, nullptr);
       if (is_new) at->second = check_files(source->flag, path, files, findings);
-      if (at->second == nullptr || !is_used) continue;
+      const IndexedDataset* data = at->second.get();
+      if (data == nullptr || !is_used) continue;
       findings.attempt(cat(source->flag, " ", dataset_prefix(path)),
-                       [&] { check_share(*source, split, options.data.paths.split, *at->second); });
+                       [&] { check_share(*source, split, options.data.paths.split, *data); });
     }
   }
 }
