@@ -81,6 +81,8 @@ class Flags {
       adds_up = true;
       return *this;
     }
+    bool is_switch() const { return std::holds_alternative<bool*>(target) && value_name.empty(); }
+    bool is_list() const { return std::holds_alternative<std::vector<std::string>*>(target); }
     /// The value now, as text: "768", "true", "a b c"; empty when an optional holds nothing.
     std::string value() const;
   };
