@@ -133,7 +133,7 @@ bool is_special(const std::string& path) {
 
 std::string AtomicFile::temporary_name(const std::string& path) { return cat(follow_link(path), ".tmp.", ::getpid()); }
 
-AtomicFile::AtomicFile(std::string path)
+AtomicFile::AtomicFile(const std::string& path)
     : path_(follow_link(path)),
       is_special_(mtl::is_special(path_)),
       out_(is_special_ ? path_ : temporary_name(path_)) {}

@@ -59,7 +59,7 @@ class OutputFile {
 /// one: what it points to is replaced. A device or a FIFO is never replaced: it is written to as it is.
 class AtomicFile {
  public:
-  explicit AtomicFile(std::string path);
+  explicit AtomicFile(const std::string& path);
   ~AtomicFile();
   AtomicFile(AtomicFile&&) = default;
   OutputFile& out() { return out_; }

@@ -23,6 +23,7 @@ std::string format(const char* pattern, ...) {
   va_start(arguments, pattern);
   va_list again;
   va_copy(again, arguments);
+  // NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): va_start is two lines above
   int length = std::vsnprintf(nullptr, 0, pattern, arguments);
   va_end(arguments);
   std::string out(static_cast<std::size_t>(std::max(length, 0)), '\0');
