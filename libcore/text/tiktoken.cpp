@@ -257,7 +257,7 @@ std::string TikTokenizer::config_text() const {
   Json special = Json::array();
   for (const std::string& token : options_.special_tokens) special.push(token);
   return Json::object({{"pattern", options_.pattern},
-                       {"vocab_size", vocab_size()},
+                       {"vocab_size", bytes_.size()},
                        {"num_special_tokens", options_.num_special_tokens},
                        {"special_tokens", std::move(special)}})
       .dump(2);
