@@ -11,6 +11,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/communicator.h"
@@ -42,8 +43,8 @@ class GradSync final : public ParamEvents {
   /// over ranks spread it.
   std::vector<std::string> broken_gradients();
 
-  /// Seconds spent in waiting so far, for reductions and for values.
-  double waited_seconds() const { return waited_seconds_; }
+  /// Seconds spent in waiting since the last call, for reductions and for values.
+  double take_waited_seconds() { return std::exchange(waited_seconds_, 0); }
 
  private:
   void start_reduction(std::size_t bucket);

@@ -30,7 +30,8 @@ struct StepReport {
   std::optional<double> mfu_a{};              // fraction of the peak; 6N + 6LCT FLOPs a token
   std::optional<double> mfu_b{};              // fraction of the peak; 6N + 12LCT FLOPs a token
   std::optional<double> data_stall_ms{};      // per iteration, waiting for data
-  // Per iteration, what rank 0 has waited for gradients to be summed and for updated weights; absent without ranks.
+  // Per iteration, what the rank that waited least has waited for gradients to be summed and for updated weights: the
+  // others have waited for slower ranks, too. Absent without ranks.
   std::optional<double> communication_wait_ms{};
 };
 

@@ -1,5 +1,7 @@
 #include "train/step_totals.h"
 
+#include <algorithm>
+
 namespace mtl {
 
 void StepTotals::add(const StepBatch& step) {
@@ -20,12 +22,15 @@ void StepTotals::take(SignalRequests& signals) {
 
 void StepTotals::exchange(Communicator& world, Stream& stream, Tensor memory) {
   double* const fields[] = {&loss_sum, &tokens, &save, &status, &end};
-  static_assert(std::size(fields) == doubles());
-  auto* shared = memory.data<double>();
-  for (const double* field : fields) *shared++ = *field;
+  static_assert(std::size(fields) == kSums);
+  auto* sums = memory.data<double>();
+  double* waits = sums + kSums;  // by rank: a sum to which the others add nothing
+  for (std::size_t i = 0; i < std::size(fields); ++i) sums[i] = *fields[i];
+  std::fill(waits, waits + world.size(), 0.0);
+  waits[world.rank()] = waited;
   world.all_reduce(stream, memory, Reduce::sum).wait();
-  shared = memory.data<double>();
-  for (double* field : fields) *field = *shared++;
+  for (std::size_t i = 0; i < std::size(fields); ++i) *fields[i] = sums[i];
+  waited = *std::min_element(waits, waits + world.size());
 }
 
 }  // namespace mtl

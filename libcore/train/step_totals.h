@@ -1,5 +1,5 @@
 // What the ranks tell each other after every step, in one message: the loss, which only the last pipeline stage knows,
-// and what signals asked of any of them, so that all act on it at the same step.
+// what signals asked of any of them, so that all act on it at the same step, and how long each has waited for others.
 #pragma once
 
 #include "comm/communicator.h"
@@ -11,15 +11,19 @@ namespace mtl {
 struct StepTotals {
   double loss_sum = 0, tokens = 0;  // over all unmasked tokens
   double save = 0, status = 0, end = 0;  // how many ranks were asked for it
+  double waited = 0;  // seconds for gradients and weights: this rank's; once exchanged, of the rank with the least
 
   double loss() const { return tokens > 0 ? loss_sum / tokens : 0; }
   /// Adds the losses of a step's micro-batches.
   void add(const StepBatch& step);
   /// Adds what signals have asked for since the last time.
   void take(SignalRequests& signals);
-  /// Sums over all ranks; `memory` holds doubles() f64.
+  /// Over all ranks; `memory` holds doubles(world.size()) f64.
   void exchange(Communicator& world, Stream& stream, Tensor memory);
-  static constexpr std::int64_t doubles() { return 5; }
+  static constexpr std::int64_t doubles(int ranks) { return kSums + ranks; }
+
+ private:
+  static constexpr std::int64_t kSums = 5;
 };
 
 }  // namespace mtl

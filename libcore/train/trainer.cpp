@@ -63,7 +63,7 @@ Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* t
           store_layout(ranks_.groups, shape_.bucket_elements)),
       plan_(plan_run(options, config_, ranks_.rank)),
       stream_(Device::cpu, shape_.threads),
-      totals_memory_(Device::cpu, StepTotals::doubles() * sizeof(double)),
+      totals_memory_(Device::cpu, StepTotals::doubles(ranks_.groups.world->size()) * sizeof(double)),
       schedule_(resolve_schedule(options.optimizer.schedule, {options.batch.train_iters, options.batch.train_samples,
                                                               options.global_batch_size()})),
       optimizer_(params_,
@@ -258,6 +258,7 @@ void Trainer::train_step() {
 
   last_ = {};
   last_.take(signals_);
+  last_.waited = optimizer_.sync().take_waited_seconds();
   if (counts_losses()) last_.add(batch);
   exchange(last_);
   end_step(last_.loss());
@@ -280,6 +281,7 @@ void Trainer::end_step(double loss) {
   ++interval_.timed;
   interval_.samples += size;
   interval_.last_size = size;
+  interval_.waited += last_.waited;
   if (step_.found_inf != 0) {
     ++state_.skipped_iterations;
     skipped_samples_ += size;
@@ -302,7 +304,8 @@ bool Trainer::counts_losses() const {
 }
 
 void Trainer::exchange(StepTotals& totals) {
-  totals.exchange(*ranks_.groups.world, stream_, totals_memory_.tensor(DType::f64, {StepTotals::doubles()}));
+  Communicator& world = *ranks_.groups.world;
+  totals.exchange(world, stream_, totals_memory_.tensor(DType::f64, {StepTotals::doubles(world.size())}));
 }
 
 double Trainer::held_out_loss(DataFeed& feed) {

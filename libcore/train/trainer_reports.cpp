@@ -31,11 +31,9 @@ void Trainer::report_interval() {
   report.mfu_b = flops_per_token_b(config_, length) * report.tokens_per_second / (ranks * peak_tflops_ * 1e12);
   double stalled = train_feed_->stalled_seconds();
   report.data_stall_ms = (stalled - interval_.stalled) * 1e3 / timed;
-  double waited = optimizer_.sync().waited_seconds();
-  if (options_.parallel.world > 1) report.communication_wait_ms = (waited - interval_.waited) * 1e3 / timed;
+  if (options_.parallel.world > 1) report.communication_wait_ms = interval_.waited * 1e3 / timed;
   metrics_->report(report);
   interval_ = {};
-  interval_.waited = waited;
   interval_.began = now_seconds();
   interval_.stalled = stalled;
 }
