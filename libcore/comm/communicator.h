@@ -55,7 +55,8 @@ class Communicator {
   virtual Work broadcast(Stream& stream, Tensor data, int root) = 0;
   virtual Work send(Stream& stream, Tensor data, int peer) = 0;
   virtual Work receive(Stream& stream, Tensor data, int peer) = 0;
-  /// Moves what was started on, without waiting: transports that progress only inside calls need it now and then.
+  /// To be called before computing while works are on their way: transports that move only inside calls see to it that
+  /// they move meanwhile.
   virtual void progress() {}
 };
 

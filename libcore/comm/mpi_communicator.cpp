@@ -14,10 +14,14 @@ class Handle final : public Work::Operation {
  public:
   Handle(MpiProgress& progress, std::shared_ptr<Task> task) : progress_(progress), task_(std::move(task)) {}
   bool done() override {
+    auto lock = progress_.enter();
     if (!task_->finished()) progress_.poll();
     return task_->finished();
   }
-  void wait() override { progress_.wait(*task_); }
+  void wait() override {
+    auto lock = progress_.enter();
+    progress_.wait(*task_);
+  }
 
  private:
   MpiProgress& progress_;
@@ -73,26 +77,31 @@ Work MpiCommunicator::start(std::shared_ptr<Task> task) {
 
 Work MpiCommunicator::all_reduce(Stream&, Tensor data, Reduce how) {
   check_reducible(data);
+  auto lock = progress_.enter();
   return start(all_reduce_task(link_, label(OperationKind::all_reduce, data, -1), data, how));
 }
 
 Work MpiCommunicator::all_gather(Stream&, Tensor out, Tensor in) {
   check_parts(identity_.name, out, in, size());
+  auto lock = progress_.enter();
   return start(all_gather_task(link_, label(OperationKind::all_gather, out, -1), out, in));
 }
 
 Work MpiCommunicator::reduce_scatter(Stream&, Tensor out, Tensor in) {
   check_parts(identity_.name, in, out, size());
   check_reducible(in);
+  auto lock = progress_.enter();
   return start(reduce_scatter_task(link_, label(OperationKind::reduce_scatter, in, -1), out, in));
 }
 
 Work MpiCommunicator::broadcast(Stream&, Tensor data, int root) {
   require(root >= 0 && root < size(), "group '", identity_.name, "' of ", size(), " has no rank ", root);
+  auto lock = progress_.enter();
   return start(broadcast_task(link_, label(OperationKind::broadcast, data, root), data, root));
 }
 
 Work MpiCommunicator::exchange(OperationKind kind, const Tensor& data, int peer, std::int64_t& number) {
+  auto lock = progress_.enter();
   OperationLabel what = label(kind, data, peer);
   what.number = number++;
   auto task = message_task(link_, what, data, peer);
@@ -111,7 +120,11 @@ Work MpiCommunicator::receive(Stream&, Tensor data, int peer) {
   return exchange(OperationKind::receive, data, peer, received_[static_cast<std::size_t>(peer)]);
 }
 
-void MpiCommunicator::progress() { progress_.poll(); }
+void MpiCommunicator::progress() {
+  auto lock = progress_.enter();
+  progress_.poll();
+  progress_.move_meanwhile();
+}
 
 void MpiCommunicator::advance() {
   while (!collectives_.empty()) {

@@ -31,8 +31,11 @@ class MpiCommunicator final : public Communicator {
   Work receive(Stream& stream, Tensor data, int peer) override;
   void progress() override;
 
-  /// Moves what was started on; for MpiProgress.
+  // For MpiProgress, and those who hold its lock.
+
+  /// Moves what was started on.
   void advance();
+  bool is_idle() const { return collectives_.empty() && messages_.empty(); }
 
  private:
   OperationLabel label(OperationKind kind, const Tensor& data, int peer);

@@ -1,9 +1,12 @@
 #include "comm/mpi_progress.h"
 
+#include <pthread.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <chrono>
-#include <thread>
+#include <csignal>
+#include <utility>
 
 #include "base/console.h"
 
@@ -16,10 +19,42 @@ namespace {
 constexpr int kSpins = 10;
 constexpr double kYieldSeconds = .01;  // idle time before sleeping
 constexpr auto kNap = std::chrono::microseconds(50);
+constexpr auto kMoverNap = std::chrono::microseconds(100);
+
+/// A thread that takes no signals: those of the process are for the others.
+template <class Function>
+std::thread deaf_thread(Function function) {
+  sigset_t all, before;
+  ::sigfillset(&all);
+  for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) ::sigdelset(&all, fault);
+  ::pthread_sigmask(SIG_BLOCK, &all, &before);
+  std::thread thread(function);
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return thread;
+}
 
 }  // namespace
 
-MpiProgress::MpiProgress(int rank, int world) : wire_(rank, world), watchdog_(wire_) {}
+MpiProgress::MpiProgress(int rank, int world) : wire_(rank, world), watchdog_(wire_) {
+  if (wire_.threads_may_take_turns()) mover_ = deaf_thread([this] { keep_moving(); });
+}
+
+std::unique_lock<std::mutex> MpiProgress::enter() {
+  std::unique_lock lock(mutex_);
+  if (found_ != nullptr) std::rethrow_exception(std::exchange(found_, nullptr));
+  if (state_ != nullptr) at_ = {state_->iteration, state_->micro_batch};
+  return lock;
+}
+
+void MpiProgress::stop_mover() {
+  if (!mover_.joinable()) return;
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  mover_wakes_.notify_one();
+  mover_.join();
+}
 
 std::shared_ptr<MpiCommunicator> MpiProgress::group(const std::vector<int>& ranks, std::string name) {
   communicators_.push_back(std::make_shared<MpiCommunicator>(*this, ranks, std::move(name)));
@@ -31,8 +66,39 @@ bool MpiProgress::poll() {
   if (moved) {
     for (auto& communicator : communicators_) communicator->advance();
   }
-  watchdog_.look(at());
+  watchdog_.look(at_);
   return moved;
+}
+
+bool MpiProgress::nothing_on_its_way() const {
+  return std::all_of(communicators_.begin(), communicators_.end(),
+                     [](const auto& communicator) { return communicator->is_idle(); });
+}
+
+void MpiProgress::move_meanwhile() {
+  if (moving_ || !mover_.joinable() || nothing_on_its_way()) return;
+  moving_ = true;
+  mover_wakes_.notify_one();
+}
+
+void MpiProgress::keep_moving() {
+  std::unique_lock lock(mutex_);
+  try {
+    while (!stopping_) {
+      if (nothing_on_its_way()) moving_ = false;
+      if (!moving_) {
+        mover_wakes_.wait(lock, [this] { return moving_ || stopping_; });
+      } else if (!poll()) {
+        mover_wakes_.wait_for(lock, kMoverNap, [this] { return stopping_; });
+      } else {  // the rank's own thread may want its turn
+        lock.unlock();
+        ::sched_yield();
+        lock.lock();
+      }
+    }
+  } catch (...) {
+    found_ = std::current_exception();
+  }
 }
 
 void MpiProgress::wait(const Task& task) {
@@ -48,9 +114,9 @@ void MpiProgress::wait(const Task& task) {
     if (++idle_polls <= kSpins) continue;
     double now = now_seconds();
     if (idle_polls == kSpins + 1) idle_since = now;
-    watchdog_.check_deadline(at());
+    watchdog_.check_deadline(at_);
     if (now - idle_since < kYieldSeconds) {
-      sched_yield();
+      ::sched_yield();
     } else {
       std::this_thread::sleep_for(kNap);
     }

@@ -1,11 +1,20 @@
-// What moves a rank's communication on: one wire, the communicators over it, and the waiting.
+// What moves a rank's communication on: one wire, the communicators over it, the waiting, and a thread for the time in
+// between.
 //
 // A rank that waits polls: in a tight loop at first, then it gives its core to others between polls (ranks may
 // outnumber cores), and after some idle milliseconds it sleeps a little. The watchdog sees to it that nobody waits for
 // ever.
+//
+// MPI moves messages inside its calls only, so what was started would stand still while the rank computes. A thread,
+// the mover, polls in that time; it naps between polls that moved nothing, and sleeps when nothing is on its way. One
+// mutex guards everything here and in the communicators: whoever calls MPI holds it.
 #pragma once
 
+#include <condition_variable>
+#include <exception>
 #include <memory>
+#include <mutex>
+#include <thread>
 #include <vector>
 
 #include "comm/mpi_communicator.h"
@@ -18,13 +27,20 @@ namespace mtl {
 class MpiProgress {
  public:
   MpiProgress(int rank, int world);
+  ~MpiProgress() { stop_mover(); }
   MpiProgress(const MpiProgress&) = delete;
+
+  /// For the rank's own thread, before it uses anything below. Throws what the mover came upon.
+  std::unique_lock<std::mutex> enter();
+  /// The mover is gone afterwards.
+  void stop_mover();
+
+  // The rest is for those who hold the lock.
 
   MpiWire& wire() { return wire_; }
   Watchdog& watchdog() { return watchdog_; }
-  OperationProgress at() const {
-    return state_ == nullptr ? OperationProgress{} : OperationProgress{state_->iteration, state_->micro_batch};
-  }
+  /// Where training stood when enter() was last called.
+  const OperationProgress& at() const { return at_; }
   void follow(const StepState& state) { state_ = &state; }
 
   /// Made once and kept to the end: messages on their way point into it.
@@ -32,15 +48,27 @@ class MpiProgress {
 
   /// Moves everything on, without waiting; true when a message came through.
   bool poll();
+  /// The rank is about to compute: the mover goes on with what is on its way.
+  void move_meanwhile();
   /// Until the task is finished. Throws Error(failure) that tells who waits for what when that takes longer than the
   /// watchdog's deadline.
   void wait(const Task& task);
 
  private:
+  void keep_moving();
+  bool nothing_on_its_way() const;
+
   MpiWire wire_;
   Watchdog watchdog_;
   const StepState* state_ = nullptr;
+  OperationProgress at_;
   std::vector<std::shared_ptr<MpiCommunicator>> communicators_;
+
+  std::mutex mutex_;
+  std::condition_variable mover_wakes_;
+  bool moving_ = false, stopping_ = false;  // what the mover is asked for
+  std::exception_ptr found_;                // by the mover
+  std::thread mover_;                       // the last member: it uses the others
 };
 
 }  // namespace mtl

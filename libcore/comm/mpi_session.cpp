@@ -40,12 +40,19 @@ MpiSession::~MpiSession() {
 
 std::shared_ptr<Communicator> MpiSession::group(const std::vector<int>& ranks, const std::string& name) {
   if (ranks.size() == 1) return std::make_shared<SelfCommunicator>();
+  auto lock = progress_->enter();
   return progress_->group(ranks, name);
 }
 
-void MpiSession::set_deadline(double seconds) { progress_->watchdog().set_deadline(seconds); }
+void MpiSession::set_deadline(double seconds) {
+  auto lock = progress_->enter();
+  progress_->watchdog().set_deadline(seconds);
+}
 
-void MpiSession::follow(const StepState& state) { progress_->follow(state); }
+void MpiSession::follow(const StepState& state) {
+  auto lock = progress_->enter();
+  progress_->follow(state);
+}
 
 void MpiSession::meet() {
   float here = 1;
@@ -55,10 +62,14 @@ void MpiSession::meet() {
 
 void MpiSession::finish() {
   meet();
+  progress_->stop_mover();
   progress_->wire().finalize();
   finished_ = true;
 }
 
-void MpiSession::abort(int code) { progress_->wire().abort(code); }
+void MpiSession::abort(int code) {
+  progress_->stop_mover();
+  progress_->wire().abort(code);
+}
 
 }  // namespace mtl

@@ -72,7 +72,8 @@ struct MpiWire::Mpi {
 MpiWire::MpiWire(int rank, int world)
     : rank_(rank), world_(world), heard_(static_cast<std::size_t>(world)), mpi_(std::make_unique<Mpi>()) {
   int provided = 0, seen_rank = 0, seen_world = 0;
-  check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
+  check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
+  threads_may_take_turns_ = provided >= MPI_THREAD_SERIALIZED;
   MPI_Comm_rank(MPI_COMM_WORLD, &seen_rank);
   MPI_Comm_size(MPI_COMM_WORLD, &seen_world);
   if (seen_rank != rank || seen_world != world)

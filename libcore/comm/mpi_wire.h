@@ -1,5 +1,5 @@
 // Point-to-point messages among the ranks of a job: the only code that calls MPI. Nothing here blocks but the start,
-// the making of groups and the end; everything else is started and then polled, in the one thread that made the wire.
+// the making of groups and the end; everything else is started and then polled, by one thread at a time.
 //
 // Two services: messages of known size inside a group, matched by tag, for tensors; and letters, short texts from any
 // rank to any other over a communicator of their own, which arrive whatever else hangs.
@@ -33,6 +33,8 @@ class MpiWire {
   MpiWire(const MpiWire&) = delete;
   int rank() const { return rank_; }
   int world() const { return world_; }
+  /// Whether several threads may use the wire, one at a time; else only the one that made it.
+  bool threads_may_take_turns() const { return threads_may_take_turns_; }
 
   /// For all ranks of the list, in the same order; a handle for messages.
   int make_group(const std::vector<int>& ranks);
@@ -67,6 +69,7 @@ class MpiWire {
  private:
   struct Mpi;
   int rank_, world_;
+  bool threads_may_take_turns_ = false;
   std::vector<Heard> heard_;
   std::unique_ptr<Mpi> mpi_;
 };

@@ -74,6 +74,7 @@ void Pipeline::receive(Ctx& ctx, Tensor& into, const Action& action, const Batch
 void Pipeline::send(Slot& slot, Tensor what, const Action& action) {
   slot.sends.push_back(
       groups_.pipeline->send(stream_, what, peer_stage(action, groups_.pipeline->size(), groups_.pipeline->rank())));
+  groups_.pipeline->progress();  // the next action may be a long one
 }
 
 void Pipeline::train(const BatchBuffers& buffers, StepState* state, std::int64_t first_sample,

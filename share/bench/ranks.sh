@@ -100,7 +100,7 @@ layout() {
     "$name" "$title" "$batch" "$micro" "$steps" "$ours" "$theirs" "$ratio" "$low" "$high"
 }
 
-# The share of communication that overlapping hides: of the time that a step waits for other ranks, from one layout.
+# The share of communication that overlapping hides: of the time that a step waits for it, from one layout.
 hidden() {  # MODEL
   local plain overlapped part
   [ -s "$work/wait.DP2 ZeRO-1" ] || return 0
@@ -120,16 +120,20 @@ pipeline() {  # MODEL STEPS
 }
 
 # A batch is 8 sequences, 4 a rank, as for the processes alone.
-layouts() {  # MODEL STEPS
+zero() {  # MODEL STEPS
   local bucket=(--ddp-bucket-size 1000000) overlap=(--overlap-grad-reduce --overlap-param-gather)
+  layout "$1" "DP2 ZeRO-1" "$2" 8 4 --use-distributed-optimizer "${bucket[@]}"
+  layout "$1" "DP2 ZeRO-1 overlapped" "$2" 8 4 --use-distributed-optimizer "${bucket[@]}" "${overlap[@]}"
+  hidden "$1"
+}
+
+layouts() {  # MODEL STEPS
   heading "$1"
   layout "$1" "TP2" "$2" 8 8 --tensor-model-parallel-size 2
   layout "$1" "TP2 SP" "$2" 8 8 --tensor-model-parallel-size 2 --sequence-parallel
   pipeline "$1" "$2"
   layout "$1" "DP2" "$2" 8 4
-  layout "$1" "DP2 ZeRO-1" "$2" 8 4 --use-distributed-optimizer "${bucket[@]}"
-  layout "$1" "DP2 ZeRO-1 overlapped" "$2" 8 4 --use-distributed-optimizer "${bucket[@]}" "${overlap[@]}"
-  hidden "$1"
+  zero "$1" "$2"
 }
 
 # stamped COMMAND...: its output, each line after the time it came, in $work/stamped; the first line is its start.
@@ -203,11 +207,13 @@ load() {
 
 steps=24
 [ -z "$quick" ] || steps=6
-# With GPT-2's vocabulary the head, which one stage has alone, is most of a small model: a pipeline is judged by another.
+# With GPT-2's vocabulary most of a small model is the table of words: one stage has all of its work, and its gradient is
+# the last of a step, with nothing left to hide behind. A pipeline and overlapping are judged by another.
 use_tokens small "$work/small-vocab.json" "$work/small-merges.txt"
 set_model 8 256 4 128
 heading "7M: L8 C256 H4 T128, vocabulary 2,000"
 pipeline "7M: L8 C256 H4 T128, vocabulary 2,000" $steps
+[ -n "$quick" ] || zero "7M: L8 C256 H4 T128, vocabulary 2,000" $steps
 use_tokens gpt2 "$share/gpt2/vocab.json" "$share/gpt2/merges.txt"
 set_model 4 128 4 128
 layouts "7M: L4 C128 H4 T128" $steps
