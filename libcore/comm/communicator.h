@@ -17,7 +17,8 @@ namespace mtl {
 
 enum class Reduce { sum, max };
 
-/// A communication that was started. Tensors handed to it must stay untouched until wait() returned.
+/// A communication that was started. Tensors handed to it must stay untouched until wait() returned; only an exception
+/// may drop it before.
 class Work {
  public:
   /// What a transport polls. done() never blocks and moves every pending operation of the transport on; wait() returns

@@ -13,6 +13,8 @@ namespace {
 class Handle final : public Work::Operation {
  public:
   Handle(MpiProgress& progress, std::shared_ptr<Task> task) : progress_(progress), task_(std::move(task)) {}
+  ~Handle() override { progress_.let_go(*task_); }
+  Handle(const Handle&) = delete;
   bool done() override {
     auto lock = progress_.enter();
     if (!task_->finished()) progress_.poll();

@@ -46,6 +46,11 @@ std::unique_lock<std::mutex> MpiProgress::enter() {
   return lock;
 }
 
+void MpiProgress::let_go(const Task& task) {
+  std::lock_guard lock(mutex_);
+  abandoned_ = abandoned_ || !task.finished();
+}
+
 void MpiProgress::stop_mover() {
   if (!mover_.joinable()) return;
   {
@@ -76,7 +81,7 @@ bool MpiProgress::nothing_on_its_way() const {
 }
 
 void MpiProgress::move_meanwhile() {
-  if (moving_ || !mover_.joinable() || nothing_on_its_way()) return;
+  if (moving_ || abandoned_ || !mover_.joinable() || nothing_on_its_way()) return;
   moving_ = true;
   mover_wakes_.notify_one();
 }
@@ -85,7 +90,7 @@ void MpiProgress::keep_moving() {
   std::unique_lock lock(mutex_);
   try {
     while (!stopping_) {
-      if (nothing_on_its_way()) moving_ = false;
+      if (abandoned_ || nothing_on_its_way()) moving_ = false;
       if (!moving_) {
         mover_wakes_.wait(lock, [this] { return moving_ || stopping_; });
       } else if (!poll()) {

@@ -32,6 +32,9 @@ class MpiProgress {
 
   /// For the rank's own thread, before it uses anything below. Throws what the mover came upon.
   std::unique_lock<std::mutex> enter();
+  /// Nobody will wait for the task any more. When it is still on its way, an exception is: the memory that it is to
+  /// move will be gone next, and the mover touches nothing from now on.
+  void let_go(const Task& task);
   /// The mover is gone afterwards.
   void stop_mover();
 
@@ -66,9 +69,9 @@ class MpiProgress {
 
   std::mutex mutex_;
   std::condition_variable mover_wakes_;
-  bool moving_ = false, stopping_ = false;  // what the mover is asked for
-  std::exception_ptr found_;                // by the mover
-  std::thread mover_;                       // the last member: it uses the others
+  bool moving_ = false, abandoned_ = false, stopping_ = false;  // what the mover is to do
+  std::exception_ptr found_;                                    // by the mover
+  std::thread mover_;                                           // the last member: it uses the others
 };
 
 }  // namespace mtl

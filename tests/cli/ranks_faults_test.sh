@@ -72,6 +72,8 @@ run_ranks 137 10 --fault kill --who 2
 expect_text "$WORK/err" "rank 2 .*node $HOST exited on signal 9"
 run_ranks 65 10 --fault data
 expect_text "$WORK/err" "^rank-faults: rank 1 \($HOST\): x.idx: broken"
+run_ranks 65 10 --fault drop
+expect_text "$WORK/err" "^rank-faults: rank 1 \($HOST\): x.idx: broken in the middle"
 run_ranks 1 10 --fault bug
 expect_text "$WORK/err" "^rank-faults: rank 1 \($HOST\): internal error: surprise"
 

@@ -216,7 +216,7 @@ TEST_CASE("operations may be chained without waiting between them") {
   std::vector<float> a = contribution<float>(6, group.rank(), part * group.size()), b = a, c(a.size());
   std::vector<float> sums(static_cast<std::size_t>(part));
   group.all_reduce(stream, tensor_of(a), Reduce::sum).wait();
-  group.reduce_scatter(stream, tensor_of(sums), tensor_of(b));
+  Work reduced = group.reduce_scatter(stream, tensor_of(sums), tensor_of(b));
   group.all_gather(stream, tensor_of(c), tensor_of(sums)).wait();
   CHECK(same_bits(a, c));
 }

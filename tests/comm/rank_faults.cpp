@@ -1,7 +1,9 @@
 // A job that fails on request: ranks count up together, iteration by iteration, until the chosen one goes astray.
 // Driven by tests/cli/ranks_faults_test.sh.
+#include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <thread>
 
 #include "cli/ranks.h"
 #include "comm/agreement.h"
@@ -30,6 +32,18 @@ void go_astray(const std::string& fault, Communicator& group, Stream& stream) {
   if (fault == "bug") throw std::runtime_error("surprise");
 }
 
+/// All start a sum, and the chosen rank gives up while it is on its way: with an error, and the memory is gone.
+void drop_sum(Communicator& group, Stream& stream, bool gives_up) {
+  {
+    std::vector<float> data(1 << 21, 1);
+    Work sum = group.all_reduce(stream, Tensor(data.data(), DType::f32, {1 << 21}), Reduce::sum);
+    if (!gives_up) return sum.wait();
+    group.progress();
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));  // for the others to send what it has asked for
+  fail(Exit::bad_data, "x.idx: broken in the middle");
+}
+
 Exit count_together(const Options& options, Ranks& ranks, Console& console) {
   GridSizes sizes;
   sizes.data = ranks.launched().world;
@@ -50,6 +64,7 @@ Exit count_together(const Options& options, Ranks& ranks, Console& console) {
   for (std::int64_t iteration = 1; iteration <= options.iterations; ++iteration) {
     state.iteration = iteration;
     if (chosen && iteration == 3) go_astray(options.fault, *groups.data, stream);
+    if (options.fault == "drop" && iteration == 3) drop_sum(*groups.data, stream, chosen);
     float sum = 1;
     groups.data->all_reduce(stream, Tensor(&sum, DType::f32, {1}), Reduce::sum).wait();
     if (ranks.speaks()) print_out(cat("iteration ", iteration, " sum ", static_cast<int>(sum), "\n"));
