@@ -22,7 +22,7 @@ Exit train(TrainOptions& options, TrainSetup& setup, Ranks& ranks, Console& cons
                                 options.parallel.distributed_optimizer, options.parallel.timeout_minutes * 60);
   if (MpiSession* session = ranks.session()) groups.hosts = session->hosts();
   Trainer trainer(options, std::move(setup.start), setup.tokenizer.get(), std::move(groups), signals, console);
-  if (MpiSession* session = ranks.session()) session->follow(trainer.step_state());
+  Followed followed(ranks.session(), trainer.step_state());
   return trainer.run();
 }
 

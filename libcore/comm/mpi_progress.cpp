@@ -46,6 +46,11 @@ std::unique_lock<std::mutex> MpiProgress::enter() {
   return lock;
 }
 
+void MpiProgress::follow(const StepState* state) {
+  std::lock_guard lock(mutex_);
+  state_ = state;
+}
+
 void MpiProgress::let_go(const Task& task) {
   std::lock_guard lock(mutex_);
   abandoned_ = abandoned_ || !task.finished();

@@ -32,6 +32,8 @@ class MpiProgress {
 
   /// For the rank's own thread, before it uses anything below. Throws what the mover came upon.
   std::unique_lock<std::mutex> enter();
+  /// Where training stands is in `state` from now on; null: nowhere.
+  void follow(const StepState* state);
   /// Nobody will wait for the task any more. When it is still on its way, an exception is: the memory that it is to
   /// move will be gone next, and the mover touches nothing from now on.
   void let_go(const Task& task);
@@ -44,7 +46,6 @@ class MpiProgress {
   Watchdog& watchdog() { return watchdog_; }
   /// Where training stood when enter() was last called.
   const OperationProgress& at() const { return at_; }
-  void follow(const StepState& state) { state_ = &state; }
 
   /// Made once and kept to the end: messages on their way point into it.
   std::shared_ptr<MpiCommunicator> group(const std::vector<int>& ranks, std::string name);

@@ -43,8 +43,8 @@ class MpiSession {
 
   /// A wait longer than this is an error that says who waits for what. 600 s to begin with.
   void set_deadline(double seconds);
-  /// These messages say where training stands; `state` must outlive the session's last communication.
-  void follow(const StepState& state);
+  /// These messages say where training stands, while `state` lives; null afterwards. See Followed.
+  void follow(const StepState* state);
 
   /// Waits for all ranks to come here, up to the deadline.
   void meet();
@@ -60,6 +60,22 @@ class MpiSession {
   std::shared_ptr<Communicator> everyone_;
   std::vector<std::string> hosts_;
   bool finished_ = false;
+};
+
+/// Messages of a session say where training stands as long as this lives.
+class Followed {
+ public:
+  /// Without a session (null) nobody asks.
+  Followed(MpiSession* session, const StepState& state) : session_(session) {
+    if (session_ != nullptr) session_->follow(&state);
+  }
+  ~Followed() {
+    if (session_ != nullptr) session_->follow(nullptr);
+  }
+  Followed(const Followed&) = delete;
+
+ private:
+  MpiSession* session_;
 };
 
 }  // namespace mtl

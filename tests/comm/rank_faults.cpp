@@ -56,8 +56,8 @@ Exit count_together(const Options& options, Ranks& ranks, Console& console) {
   StepState state;
   console.info("counting");
   if (chosen) console.warn("seldom heard");
+  Followed followed(session, state);
   if (session != nullptr) {
-    session->follow(state);
     check_same(*groups.world, stream, session->hosts(),
                {{"program", "1"}, {"flags", chosen && options.fault == "agree" ? "a\n--lr 2" : "a\n--lr 1"}});
   }
