@@ -34,8 +34,8 @@ class MpiProgress {
   std::unique_lock<std::mutex> enter();
   /// Where training stands is in `state` from now on; null: nowhere.
   void follow(const StepState* state);
-  /// Nobody will wait for the task any more. When it is still on its way, an exception is: the memory that it is to
-  /// move will be gone next, and the mover touches nothing from now on.
+  /// Nobody will wait for the task any more. When it has not finished, an exception ends the run: the memory that the
+  /// task moves is freed next, and the mover touches nothing from now on.
   void let_go(const Task& task);
   /// The mover is gone afterwards.
   void stop_mover();

@@ -1,4 +1,4 @@
-// A job of several ranks, from MPI_Init to MPI_Finalize. Made once, by the rank's one communicating thread, when
+// A job of several ranks, from MPI_Init to MPI_Finalize. Made once, by the rank's own thread, when
 // launched_ranks() says that there are others; a world of one needs no session.
 //
 // When a rank fails the whole job must end: report, then abort(). The destructor finalizes after a last meeting of all

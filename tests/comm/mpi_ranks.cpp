@@ -319,11 +319,11 @@ TEST_CASE("what was started ends while the rank computes") {
   // A sum of many segments, which a single poll cannot bring to its end. done() is asked once, after a time that
   // grows until it was enough: ranks may outnumber cores.
   bool moved = false;
-  for (int seconds = 1; seconds <= 16 && !moved; seconds *= 2) {
+  for (int milliseconds = 250; milliseconds <= 4000 && !moved; milliseconds *= 2) {
     session->meet();
     AllReduceTrial<float> sum(everyone(), all_ranks(), 4, 2000000, Reduce::sum);
     everyone().progress();
-    std::this_thread::sleep_for(std::chrono::milliseconds(250 * seconds));
+    std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
     float ended = sum.work.done() ? 1 : 0;
     sum.work.wait();
     CHECK(sum.is_right());
