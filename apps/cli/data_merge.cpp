@@ -45,8 +45,10 @@ int data_merge(int argc, const char* const* argv) {
   flags.acknowledge("--multimodal", 0, "the files say themselves whether they have modes");
   flags.check([&] {
     if (options.input.empty() == options.prefixes.empty()) {
-      flags.problem("PREFIX, --input", options.input.empty() ? "name the token files, or their folder with --input DIR"
-                                                             : "give token files or a folder, not both");
+      flags.problem("PREFIX, --input",
+                    options.input.empty()
+                        ? "name the token files, or their folder with --input DIR"
+                        : "token files are named without --input, which takes one folder: mtl-data merge A B ...");
     }
   });
   return run_alone(flags, argc, argv, [&](Console& console) {

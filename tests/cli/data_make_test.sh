@@ -51,6 +51,7 @@ expect_text err 'merge_in/a9.idx: is missing'
 expect_exit 74 mtl-data merge --input nowhere --output-prefix again
 expect_exit 2 mtl-data merge --output-prefix again
 expect_exit 2 mtl-data merge --input merge_in named --output-prefix again
+expect_text err 'token files are named without --input'
 [ -e again.bin ] && fail 'a merge that failed left a file'
 
 # verify

@@ -54,6 +54,8 @@ expect_text "$WORK/err" '--unit page'
 expect_exit 2 mtl-vocab --input "$WORK/small.txt" --vocab-size 256 --output-prefix "$WORK/x" --threads -1
 expect_text "$WORK/err" '--vocab-size 256 +must be at least 257'
 expect_text "$WORK/err" '--threads -1'
+expect_exit 2 mtl-vocab --input "$WORK/small.txt" --output-prefix "$WORK/x"
+expect_text "$WORK/err" '^mtl-vocab: 1 problem with'
 expect_exit 2 mtl-vocab --input "$WORK/small.txt" --vocab-size 300 --special-tokens a a --output-prefix "$WORK/x"
 expect_exit 74 mtl-vocab --input "$WORK/nosuch" --vocab-size 300 --output-prefix "$WORK/x"
 expect_exit 74 mtl-vocab --input "$WORK/small.txt" --vocab-size 300 --output-prefix /dev/null/x
