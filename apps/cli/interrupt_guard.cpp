@@ -39,7 +39,8 @@ InterruptGuard::~InterruptGuard() {
     std::lock_guard lock(mutex_);
     stopping_ = true;
   }
-  ::pthread_kill(waiter_.native_handle(), SIGTERM);  // wakes it
+  // NOLINTNEXTLINE(bugprone-bad-signal-to-kill-thread): it wakes the thread, which waits for it blocked
+  ::pthread_kill(waiter_.native_handle(), SIGTERM);
   waiter_.join();
   // A PIPE that came meanwhile would end the process once it is let through; nobody waits for it any more.
   const sigset_t written = signal_set({SIGPIPE, SIGXFSZ});

@@ -150,8 +150,8 @@ class Band {
     canvas_.write(0, y, label(report_, stages_[row]));
     canvas_.write(0, y + 1, holdings(report_, stages_[row]));
     for (std::size_t i = 0; i < columns_.size(); ++i) {
-      std::string name = columns_[i] < 0 ? ".." : cat(report_.rank_in_grid(stages_[row], columns_[i]));
-      if (style_.words && columns_[i] >= 0) name = "rank " + name;
+      std::string name =
+          columns_[i] < 0 ? ".." : cat(style_.words ? "rank " : "", report_.rank_in_grid(stages_[row], columns_[i]));
       canvas_.write(xs_[i] + (cell_ - std::min(name.size(), cell_)), y, name);
       if (i + 1 < columns_.size() && same_replica(i)) draw_link(i, y);
     }
