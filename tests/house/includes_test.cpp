@@ -62,7 +62,7 @@ std::string room_of(std::string_view path) {
 /// True when the file may include a header of a library. `library` says whose it is, for the message.
 bool may_include(const std::string& file, const std::string& header, std::string* library) {
   struct Rule {
-    const char* library;
+    const char* name;  // of the library
     std::regex headers;
     std::regex files;  // those that may
   };
@@ -80,7 +80,7 @@ bool may_include(const std::string& file, const std::string& header, std::string
   };
   for (const Rule& rule : rules) {
     if (!std::regex_match(header, rule.headers)) continue;
-    *library = rule.library;
+    *library = rule.name;
     return std::regex_match(file, rule.files);
   }
   return true;
