@@ -5,6 +5,9 @@
 // Whether all parameters have the same bits; then the largest relative rms difference of a tensor and its name, among
 // the parameters, and among the first moments. The keys' part of attention biases is left out: adding to all scores of
 // a query changes no softmax, so its true gradient is zero, and what is computed is rounding.
+//
+// compare_checkpoints --exact A B: names the first tensor whose bits differ, optimizer state included, and exits
+// with 1.
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -69,14 +72,29 @@ int compare(const std::string& first, const std::string& second) {
   return 0;
 }
 
+int compare_bits(const std::string& first, const std::string& second) {
+  Console console("compare_checkpoints");
+  ModelSource a = ModelSource::open(first, console), b = ModelSource::open(second, console);
+  require(!a.tensors().empty() && a.tensors().size() == b.tensors().size(), "other tensors");
+  for (const SavedTensor& tensor : a.tensors()) {
+    std::vector<float> left = read(a, tensor), right = read(b, tensor);
+    if (std::memcmp(left.data(), right.data(), left.size() * sizeof(float)) == 0) continue;
+    std::printf("%s differs\n", tensor.name.c_str());
+    return 1;
+  }
+  std::printf("same\n");
+  return 0;
+}
+
 }  // namespace
 
 }  // namespace mtl
 
 int main(int argc, char** argv) {
-  if (argc != 3) return 2;
+  const bool exact = argc == 4 && std::strcmp(argv[1], "--exact") == 0;
+  if (argc != 3 && !exact) return 2;
   try {
-    return mtl::compare(argv[1], argv[2]);
+    return exact ? mtl::compare_bits(argv[2], argv[3]) : mtl::compare(argv[1], argv[2]);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "compare_checkpoints: %s\n", error.what());
     return 1;
