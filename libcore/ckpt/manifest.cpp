@@ -122,14 +122,16 @@ ManifestPiece piece_from_json(const Json& json, const std::vector<std::int64_t>&
   return piece;
 }
 
-/// A piece has to fit into its file, and needs a hash for each of its blocks.
-void check_piece(const Manifest& manifest, const ManifestTensor& entry, const ManifestPiece& piece) {
-  const ManifestFile* file = manifest.find_file(piece.file);
-  if (file == nullptr) fail(Exit::bad_data, "is in file '", piece.file, "', which is not listed");
+using FileSizes = std::map<std::string_view, std::uint64_t>;  // bytes by name
+
+/// A piece has to fit into its file, and needs a hash for each of its blocks of `block` bytes.
+void check_piece(const FileSizes& files, std::int64_t block, const ManifestTensor& entry, const ManifestPiece& piece) {
+  auto file = files.find(piece.file);
+  if (file == files.end()) fail(Exit::bad_data, "is in file '", piece.file, "', which is not listed");
   auto element = static_cast<std::uint64_t>(bits_of(entry.tensor.dtype) / 8);
-  if (static_cast<std::uint64_t>(piece.slice.count()) > file->bytes / element)
+  if (static_cast<std::uint64_t>(piece.slice.count()) > file->second / element)
     fail(Exit::bad_data, "has more elements in '", piece.file, "' than the file has room for");
-  std::int64_t bytes = stored_bytes(entry, piece), block = manifest.block_bytes;
+  std::int64_t bytes = stored_bytes(entry, piece);
   std::int64_t blocks = block > 0 && bytes > block ? (bytes - 1) / block + 1 : 0;
   if (static_cast<std::int64_t>(piece.blocks.size()) != blocks)
     fail(Exit::bad_data, "has ", piece.blocks.size(), " hashes of blocks in '", piece.file, "' instead of ", blocks);
@@ -244,13 +246,16 @@ Manifest parse_manifest(std::string_view text, ChecksumCheck checksum) {
   out.block_bytes = json.int_or("block_bytes", 0);
   if (out.block_bytes < 0) fail(Exit::bad_data, "block_bytes is ", out.block_bytes);
   add_files(out, json.at("files"));
+  FileSizes sizes;
+  for (const ManifestFile& file : out.files) sizes.emplace(file.name, file.bytes);
   std::set<std::string> tensors;
   for (const auto& [name, tensor] : json.at("tensors").as_object()) {
     try {
       if (!tensors.insert(name).second) fail(Exit::bad_data, "is listed twice");
       out.tensors.push_back(tensor_from_json(name, tensor));
       check_count(out.tensors.back());
-      for (const ManifestPiece& piece : out.tensors.back().pieces) check_piece(out, out.tensors.back(), piece);
+      for (const ManifestPiece& piece : out.tensors.back().pieces)
+        check_piece(sizes, out.block_bytes, out.tensors.back(), piece);
     } catch (const Error& error) {
       fail(Exit::bad_data, "tensor '", name, "': ", error.what());
     }
@@ -258,15 +263,72 @@ Manifest parse_manifest(std::string_view text, ChecksumCheck checksum) {
   return out;
 }
 
-void check_disjoint(const ManifestTensor& entry) {
-  for (std::size_t i = 0; i < entry.pieces.size(); ++i) {
-    for (std::size_t j = i + 1; j < entry.pieces.size(); ++j) {
-      bool shared = false;
-      for_each_overlap(entry.pieces[i].slice, entry.pieces[j].slice, [&](const Overlap&) { shared = true; });
-      if (shared)
-        fail(Exit::bad_data, "its pieces in ", entry.pieces[i].file, " and ", entry.pieces[j].file, " overlap");
+namespace {
+
+using Pieces = std::span<const ManifestPiece*>;
+
+[[noreturn]] void refuse_overlap(const ManifestPiece& a, const ManifestPiece& b) {
+  fail(Exit::bad_data, "its pieces in ", a.file, " and ", b.file, " overlap");
+}
+
+/// Pieces of one box: their element ranges.
+void check_ranges(Pieces pieces) {
+  std::sort(pieces.begin(), pieces.end(), [](const auto* a, const auto* b) { return a->slice.begin < b->slice.begin; });
+  for (std::size_t i = 1; i < pieces.size(); ++i) {
+    if (pieces[i]->slice.begin < pieces[i - 1]->slice.end) refuse_overlap(*pieces[i - 1], *pieces[i]);
+  }
+}
+
+void check_pairs(Pieces pieces) {
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    for (std::size_t j = i + 1; j < pieces.size(); ++j) {
+      for_each_overlap(pieces[i]->slice, pieces[j]->slice,
+                       [&](const Overlap&) { refuse_overlap(*pieces[i], *pieces[j]); });
     }
   }
+}
+
+/// Sorts pieces along an axis and cuts them where no box crosses: pieces of different parts share nothing.
+std::vector<Pieces> parts_along(Pieces pieces, std::size_t axis) {
+  auto begin_of = [axis](const ManifestPiece* piece) { return piece->slice.offset[axis]; };
+  std::sort(pieces.begin(), pieces.end(), [&](const auto* a, const auto* b) { return begin_of(a) < begin_of(b); });
+  std::vector<Pieces> parts;
+  std::size_t first = 0;
+  std::int64_t end = 0;
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    if (i > first && begin_of(pieces[i]) >= end) parts.push_back(pieces.subspan(first, i - first)), first = i;
+    end = std::max(end, begin_of(pieces[i]) + pieces[i]->slice.size[axis]);
+  }
+  parts.push_back(pieces.subspan(first));
+  return parts;
+}
+
+/// What parallel layouts make, a grid of boxes with element ranges in each, is cut apart in n log n; only boxes that no
+/// cut separates are compared in pairs.
+void check_apart(Pieces pieces) {
+  if (pieces.size() < 2) return;
+  const Slice& box = pieces[0]->slice;
+  if (std::all_of(pieces.begin(), pieces.end(), [&](const ManifestPiece* piece) {
+        return piece->slice.offset == box.offset && piece->slice.size == box.size;
+      }))
+    return check_ranges(pieces);
+  for (std::size_t axis = 0; axis < box.offset.size(); ++axis) {
+    std::vector<Pieces> parts = parts_along(pieces, axis);
+    if (parts.size() == 1) continue;
+    for (Pieces part : parts) check_apart(part);
+    return;
+  }
+  check_pairs(pieces);
+}
+
+}  // namespace
+
+void check_disjoint(const ManifestTensor& entry) {
+  std::vector<const ManifestPiece*> pieces;
+  for (const ManifestPiece& piece : entry.pieces) {
+    if (piece.slice.count() > 0) pieces.push_back(&piece);
+  }
+  check_apart(pieces);
 }
 
 std::string manifest_part_text(const Manifest& part) {
@@ -346,9 +408,11 @@ Manifest read_sound_manifest(const std::string& folder) {
            tensors_of(manifest, file.name));
     }
   }
+  std::set<std::string_view> listed;
+  for (const ManifestFile& file : manifest.files) listed.insert(file.name);
   for (const auto& entry : fs::directory_iterator(folder)) {
     std::string name = entry.path().filename().string();
-    if (ends_with(name, ".safetensors") && manifest.find_file(name) == nullptr) {
+    if (ends_with(name, ".safetensors") && !listed.contains(name)) {
       fail(Exit::bad_data, folder, "/", name, " is not in the manifest; remove it");
     }
   }
