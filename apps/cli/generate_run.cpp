@@ -175,7 +175,10 @@ void generate(const GenerateOptions& options, Console& console) {
 
   const std::int64_t sequences = std::ssize(prompts) * options.num_samples;
   if (sequences == 0) return;
-  Generator generator(model, generation_options(options, stop), std::min(options.batch_size, sequences));
+  std::size_t longest = 0;
+  for (const Prompt& prompt : prompts) longest = std::max(longest, prompt.ids.size());
+  Generator generator(model, generation_options(options, stop), std::min(options.batch_size, sequences),
+                      static_cast<std::int64_t>(longest));
   if (continue_all(options, prompts, generator, Printer(options, tokenizer.get(), stop))) {
     console.info(cat("the model's ", model.positions(), " positions were full: it went on from the last ",
                      std::max<std::int64_t>(1, model.positions() / 2), " tokens"));

@@ -9,22 +9,17 @@ namespace {
 // A prompt goes through the model in pieces: its length decides no memory.
 constexpr std::int64_t kPiece = 128;
 
-std::int64_t piece_length(const Model& model) { return std::min(kPiece, model.positions()); }
-
-std::size_t cache_bytes(const Model& model) {
+/// Keys, or values, of one layer.
+Shape cache_shape(const Model& model, std::int64_t sequences, std::int64_t positions) {
   const GptConfig& config = model.config();
-  return static_cast<std::size_t>(config.max_positions * config.num_query_groups * config.head_dim) * sizeof(float);
+  return {sequences, positions, config.num_query_groups, config.head_dim};
 }
 
-Shape cache_shape(const Model& model, std::int64_t sequences) {
-  const GptConfig& config = model.config();
-  return {sequences, config.max_positions, config.num_query_groups, config.head_dim};
-}
-
-/// A pass over `count` new positions of each of `rows` sequences.
-Workspace::Pass pass(const Model& model, std::int64_t rows, std::int64_t count) {
-  return [&model, rows, count](Ctx& ctx, const Chunk& chunk) {
-    Tensor cache(nullptr, DType::f32, cache_shape(model, rows));
+/// A pass over `count` new positions of each sequence of a cache.
+Workspace::Pass pass(const Model& model, Shape cache_shape, std::int64_t count) {
+  return [&model, cache_shape, count](Ctx& ctx, const Chunk& chunk) {
+    const std::int64_t rows = cache_shape[0];
+    Tensor cache(nullptr, DType::f32, cache_shape);
     std::vector<KvCache> caches(static_cast<std::size_t>(model.config().num_layers),
                                 {cache, cache, Tensor(nullptr, DType::i32, {rows})});
     Batch batch;
@@ -33,16 +28,24 @@ Workspace::Pass pass(const Model& model, std::int64_t rows, std::int64_t count) 
   };
 }
 
+/// The passes that a decoder makes: a step of all sequences, one token of one, a piece of a prompt.
+std::vector<Workspace::Pass> passes(const Model& model, std::int64_t sequences, std::int64_t positions) {
+  Shape all = cache_shape(model, sequences, positions), one = cache_shape(model, 1, positions);
+  return {pass(model, all, 1), pass(model, one, 1), pass(model, one, std::min(kPiece, positions))};
+}
+
 }  // namespace
 
-Decoder::Decoder(Model& model, std::int64_t sequences)
+Decoder::Decoder(Model& model, std::int64_t sequences, std::int64_t positions)
     : model_(model),
       sequences_(sequences),
-      cache_memory_(Device::cpu,
-                    static_cast<std::size_t>(2 * model.config().num_layers * sequences) * cache_bytes(model)),
+      cache_memory_(Device::cpu, static_cast<std::size_t>(2 * model.config().num_layers) *
+                                     Tensor(nullptr, DType::f32, cache_shape(model, sequences, positions)).bytes()),
       small_memory_(Device::cpu, sizeof(float) * static_cast<std::size_t>(sequences * (1 + model.vocab()) +
                                                                           2 * std::max(sequences, kPiece))),
-      workspace_(model, {pass(model, sequences, 1), pass(model, 1, 1), pass(model, 1, piece_length(model))}) {
+      workspace_(model, passes(model, sequences, positions)) {
+  require(positions >= 1 && positions <= model.positions(), "a decoder of ", positions, " positions, the model has ",
+          model.positions());
   std::size_t offset = 0;
   auto small = [&](DType dtype, Shape shape) {
     Tensor out = small_memory_.tensor(dtype, shape, offset);
@@ -55,7 +58,7 @@ Decoder::Decoder(Model& model, std::int64_t sequences)
   positions_ = small(DType::i32, {std::max(sequences, kPiece)});
   offset = 0;
   auto cache = [&] {
-    Tensor out = cache_memory_.tensor(DType::f32, cache_shape(model, sequences), offset);
+    Tensor out = cache_memory_.tensor(DType::f32, cache_shape(model, sequences, positions), offset);
     offset += out.bytes();
     return out;
   };

@@ -12,11 +12,13 @@ namespace mtl {
 
 class Decoder {
  public:
-  /// Room for `sequences` of the model's positions each; all begin empty.
-  Decoder(Model& model, std::int64_t sequences);
+  /// Room for `sequences` of `positions` tokens each, at most the model's; all begin empty.
+  Decoder(Model& model, std::int64_t sequences, std::int64_t positions);
 
   std::int64_t sequences() const { return sequences_; }
-  /// Tokens a sequence holds; at most the model's positions.
+  /// Of keys and values.
+  std::size_t cache_bytes() const { return cache_memory_.bytes(); }
+  /// Tokens a sequence holds; at most the constructor's `positions`.
   std::int64_t held(std::int64_t sequence) const { return lengths()[sequence]; }
   void clear(std::int64_t sequence) { lengths()[sequence] = 0; }
 

@@ -20,10 +20,18 @@ std::span<const std::int32_t> last_of(const std::vector<std::int32_t>& ids, std:
   return std::span(ids).last(std::min(ids.size(), static_cast<std::size_t>(count)));
 }
 
+/// The most tokens that a sequence holds.
+std::int64_t most_positions(std::int64_t positions, std::int64_t longest_prompt, std::int64_t new_tokens) {
+  return std::min(positions, std::min(longest_prompt, positions) + std::clamp<std::int64_t>(new_tokens, 0, positions));
+}
+
 }  // namespace
 
-Generator::Generator(Model& model, const GenerationOptions& options, std::int64_t batch)
-    : model_(model), options_(options), decoder_(model, batch), step_ids_(static_cast<std::size_t>(batch)) {}
+Generator::Generator(Model& model, const GenerationOptions& options, std::int64_t batch, std::int64_t longest_prompt)
+    : model_(model),
+      options_(options),
+      decoder_(model, batch, most_positions(model.positions(), longest_prompt, options.max_new_tokens)),
+      step_ids_(static_cast<std::size_t>(batch)) {}
 
 /// Takes the next token of one sequence from the logits after its last.
 void Generator::choose(Sequence& sequence, std::span<const float> logits) {

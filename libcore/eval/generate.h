@@ -40,8 +40,10 @@ struct Completion {
 
 class Generator {
  public:
-  /// Up to `batch` requests run at a time.
-  Generator(Model& model, const GenerationOptions& options, std::int64_t batch);
+  /// Up to `batch` requests run at a time; none of their prompts has more than `longest_prompt` tokens, for which and
+  /// for the new tokens there is room in the cache.
+  Generator(Model& model, const GenerationOptions& options, std::int64_t batch, std::int64_t longest_prompt);
+  std::size_t cache_bytes() const { return decoder_.cache_bytes(); }
   /// Called with the index of a request and its next id, as soon as that is known.
   using OnToken = std::function<void(std::size_t, std::int32_t)>;
   /// At most `batch` requests.

@@ -27,7 +27,7 @@ GenerationOptions greedy(std::int64_t tokens) {
 
 Ids continue_one(Model& model, const GenerationOptions& options, const Ids& prompt) {
   std::vector<Request> requests{{prompt, 0}};
-  return Generator(model, options, 1).run(requests)[0].ids;
+  return Generator(model, options, 1, std::ssize(prompt)).run(requests)[0].ids;
 }
 
 }  // namespace
@@ -38,7 +38,7 @@ TEST_CASE("greedy continuations equal transformers', one at a time and all toget
   auto cases = greedy_cases();
   std::vector<Request> requests;
   for (const Json& row : cases) requests.push_back({golden::numbers<std::int32_t>(row.at("prompt")), requests.size()});
-  Generator together(model, greedy(40), static_cast<std::int64_t>(requests.size())), alone(model, greedy(40), 1);
+  Generator together(model, greedy(40), std::ssize(requests), 64), alone(model, greedy(40), 1, 64);
   auto all = together.run(requests);
   for (std::size_t i = 0; i < cases.size(); ++i) {
     check_completion(all[i], cases[i]);
@@ -66,7 +66,7 @@ TEST_CASE("a cache gives the logits of a pass over everything, however the token
   for (std::int32_t i = 0; i < 48; ++i) ids.push_back(i * 37 % 1000);
   auto all = model.logits(ids);
   auto width = static_cast<std::size_t>(model.vocab());
-  Decoder decoder(model, 2);
+  Decoder decoder(model, 2, 48);
   auto near = [&](std::span<const float> got, std::size_t row) {
     for (std::size_t v = 0; v < width; ++v) {
       if (std::abs(got[v] - all[row * width + v]) > 2e-4) return false;
@@ -87,6 +87,21 @@ TEST_CASE("a cache gives the logits of a pass over everything, however the token
   CHECK_THROWS_AS(decoder.append(1, Ids(13, 1)), Error);
 }
 
+TEST_CASE("the cache has room for the prompt and the new tokens, not for all positions of the model") {
+  ModelSource source = open_model("a");
+  Model model(source);
+  Json row = greedy_cases()[0];
+  Ids prompt = golden::numbers<std::int32_t>(row.at("prompt"));
+  Generator few(model, greedy(3), 2, std::ssize(prompt)), all(model, greedy(3), 2, 1000);
+  const GptConfig& config = model.config();
+  std::int64_t token = 2 * config.num_layers * config.num_query_groups * config.head_dim * 4;  // keys and values, bytes
+  CHECK(few.cache_bytes() == static_cast<std::size_t>(2 * token * (std::ssize(prompt) + 3)));
+  CHECK(all.cache_bytes() == static_cast<std::size_t>(2 * token * model.positions()));
+  Ids want = golden::numbers<std::int32_t>(row.at("continuation"));
+  std::vector<Request> requests{{prompt, 0}, {prompt, 1}};
+  for (const Completion& got : few.run(requests)) CHECK(got.ids == Ids(want.begin(), want.begin() + 3));
+}
+
 TEST_CASE("the stop id ends a continuation and is its last id") {
   ModelSource source = open_model("a");
   Model model(source);
@@ -98,7 +113,7 @@ TEST_CASE("the stop id ends a continuation and is its last id") {
   std::vector<Request> requests{{golden::numbers<std::int32_t>(row.at("prompt")), 0}};
   std::vector<std::int32_t> seen;
   auto result =
-      Generator(model, options, 1).run(requests, [&](std::size_t, std::int32_t id) { seen.push_back(id); })[0];
+      Generator(model, options, 1, 64).run(requests, [&](std::size_t, std::int32_t id) { seen.push_back(id); })[0];
   CHECK(result.stopped);
   CHECK(result.ids == Ids(want.begin(), want.begin() + at + 1));
   CHECK(seen == result.ids);
@@ -132,13 +147,13 @@ TEST_CASE("draws depend on seed, number and place: not on the batch or the threa
   for (std::int32_t i = 0; i < 5; ++i)
     requests.push_back({Ids(static_cast<std::size_t>(1 + 2 * i), 40 + i), static_cast<std::uint64_t>(i)});
   Model one(source, 1), three(source, 3);
-  auto want = Generator(one, options, 5).run(requests);
+  auto want = Generator(one, options, 5, 9).run(requests);
   for (std::size_t i = 0; i < requests.size(); ++i) {
-    CHECK(Generator(three, options, 1).run(std::span(requests).subspan(i, 1))[0].ids == want[i].ids);
+    CHECK(Generator(three, options, 1, 9).run(std::span(requests).subspan(i, 1))[0].ids == want[i].ids);
   }
   options.seed = 7;
-  CHECK(Generator(one, options, 5).run(requests)[0].ids != want[0].ids);
+  CHECK(Generator(one, options, 5, 9).run(requests)[0].ids != want[0].ids);
   options.seed = 1234;
   std::vector<Request> other{{requests[0].prompt, 9}};
-  CHECK(Generator(one, options, 1).run(other)[0].ids != want[0].ids);
+  CHECK(Generator(one, options, 1, 9).run(other)[0].ids != want[0].ids);
 }
