@@ -5,8 +5,8 @@
 //   P       = softmax over s
 //   o[t, h] = sum_s dropout(P)[t, s] v[s, g]
 // Backward recomputes P from the row's logsumexp (Dao et al. 2022, algorithm 4):
-//   dP = dropout'(do . v),  D[t] = sum_d do[t] o[t],  dS = P (dP - D),  dq = scale dS k,  dk = scale dS^T q,  dv = P^T
-//   do
+//   dP = dropout'(do . v),  delta[t] = sum_d do[t, d] o[t, d],  dS = P (dP - delta)
+//   dq = scale dS k,  dk = scale dS^T q,  dv = dropout(P)^T do
 //
 // qkv (B, T, G, R + 2, D): per group R queries, then the key, then the value. Accumulation in fp32; dk and dv are
 // accumulated in a fixed order, whatever the number of threads. Counts the FLOPs of the causal half.
