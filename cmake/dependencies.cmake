@@ -11,6 +11,13 @@ endfunction()
 
 mtl_dependency(mtl_hash libxxhash)
 
+# Not through pkg-config: its macro for parallel streams of documents, which nothing here uses, would reach every file.
+find_path(SIMDJSON_INCLUDE_DIR simdjson.h REQUIRED)
+find_library(SIMDJSON_LIBRARY simdjson REQUIRED)
+add_library(mtl_json INTERFACE)
+target_include_directories(mtl_json SYSTEM INTERFACE ${SIMDJSON_INCLUDE_DIR})
+target_link_libraries(mtl_json INTERFACE ${SIMDJSON_LIBRARY})
+
 find_path(HIGHWAY_INCLUDE_DIR hwy/highway.h REQUIRED)
 find_library(HIGHWAY_LIBRARY hwy REQUIRED)
 add_library(mtl_simd INTERFACE)

@@ -52,10 +52,10 @@ Prompt PromptReader::read_json(std::string_view line, const std::string& where) 
 }
 
 std::vector<Prompt> PromptReader::read_file(const std::string& path) const {
-  LineChunk whole{path, 1, 0, read_all(path)};
-  const bool json = named_json_lines(path) || looks_like_json_lines(whole.text);
+  const std::string text = read_all(path);
+  const bool json = named_json_lines(path) || looks_like_json_lines(text);
   std::vector<Prompt> prompts;
-  for_each_line(whole, [&](std::string_view line, std::int64_t number, std::int64_t) {
+  for_each_line(text, 1, 0, [&](std::string_view line, std::int64_t number, std::int64_t) {
     if (ends_with(line, "\r")) line.remove_suffix(1);
     std::string where = cat(path == "-" ? "standard input" : path, ": line ", number);
     prompts.push_back(json ? read_json(line, where) : read(std::string(line), where));

@@ -45,11 +45,11 @@ TokenChunk ChunkTokenizer::tokenize(const LineChunk& lines, std::int64_t part, s
 
 /// All keys before any is appended: a line is taken whole or not at all.
 void ChunkTokenizer::read_document(std::string_view line) {
-  extractor_.read(line);
+  extractor_.read_padded(line);
   ids_.clear();
   text_ends_.clear();
   for (std::size_t k = 0; k < key_ends_.size(); ++k) {
-    for (const std::string& text : extractor_.texts(k)) {
+    for (std::string_view text : extractor_.texts(k)) {
       if (!splits_) {
         encode(text);
         continue;

@@ -155,11 +155,11 @@ void count_json_lines(const VocabOptions& options, const std::string& file, Coun
                 std::uint64_t bytes = 0;
                 for_each_line(chunk, [&](std::string_view line, std::int64_t number, std::int64_t) {
                   try {
-                    extractor.read(line);
+                    extractor.read_padded(line);
                   } catch (const Error& error) {
                     fail(error.code(), chunk.file, ":", number, ": ", error.what());
                   }
-                  for (const std::string& text : extractor.texts(0)) {
+                  for (std::string_view text : extractor.texts(0)) {
                     bytes += text.size();
                     if (options.unit == "document")
                       counts.add_text(text);

@@ -46,7 +46,7 @@ class TextTokens : public TokenSource {
   bool next(std::vector<std::int32_t>& ids) override {
     ids.clear();
     if (lines_) {
-      if (auto chunk = lines_->next()) return read_lines(*chunk, ids), true;
+      if (auto chunk = lines_->next()) return read_lines(chunk->file, chunk->text, chunk->first_line, ids), true;
       lines_.reset();
     }
     if (file_ == paths_.size()) return false;
@@ -61,24 +61,25 @@ class TextTokens : public TokenSource {
       lines_.emplace(std::vector{path});
       return;
     }
-    LineChunk whole{path, 1, 0, read_all(path)};
-    if (format_ == TextFormat::guess && looks_like_json_lines(whole.text)) return read_lines(whole, ids);
-    if (whole.text.empty()) return;
+    const std::string text = read_all(path);
+    if (format_ == TextFormat::guess && looks_like_json_lines(text)) return read_lines(path, text, 1, ids);
+    if (text.empty()) return;
     separate(ids);
-    add_text(whole.text, ids);
+    add_text(text, ids);
     ends_with_eod_ = false;
   }
 
-  void read_lines(const LineChunk& chunk, std::vector<std::int32_t>& ids) {
-    for_each_line(chunk, [&](std::string_view line, std::int64_t number, std::int64_t) {
+  void read_lines(const std::string& file, std::string_view text, std::int64_t first_line,
+                  std::vector<std::int32_t>& ids) {
+    for_each_line(text, first_line, 0, [&](std::string_view line, std::int64_t number, std::int64_t) {
       try {
         extractor_.read(line);
       } catch (const Error& error) {
-        fail(error.code(), chunk.file, ": line ", number, ": ", error.what());
+        fail(error.code(), file, ": line ", number, ": ", error.what());
       }
       separate(ids);
       std::size_t before = ids.size();
-      for (const std::string& text : extractor_.texts(0)) add_text(text, ids);
+      for (std::string_view document : extractor_.texts(0)) add_text(document, ids);
       if (ids.size() > before) ids.push_back(eod_);
     });
   }

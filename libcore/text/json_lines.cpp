@@ -1,5 +1,7 @@
 #include "text/json_lines.h"
 
+#include <simdjson.h>
+
 #include <algorithm>
 
 #include "base/error.h"
@@ -16,10 +18,8 @@ LineReader::LineReader(std::vector<std::string> paths, LineReaderOptions options
 
 /// Reads more of the current file behind rest_; false at its end.
 bool LineReader::fill() {
-  std::size_t before = rest_.size();
-  rest_.resize(before + options_.chunk_bytes);
-  std::size_t got = source_->read(rest_.data() + before, options_.chunk_bytes);
-  rest_.resize(before + got);
+  const std::size_t got = source_->read(rest_.room(options_.chunk_bytes), options_.chunk_bytes);
+  rest_.add(got);
   return got > 0;
 }
 
@@ -30,10 +30,10 @@ bool LineReader::fill_chunk(std::size_t& end) {
   end = 0;  // no newline yet
   while (more && (rest_.size() < options_.chunk_bytes || end == 0)) {
     more = fill();
-    std::size_t newline = std::string_view(rest_).substr(searched).rfind('\n');
+    std::size_t newline = rest_.view().substr(searched).rfind('\n');
     if (newline != std::string_view::npos) end = searched + newline + 1;
     searched = rest_.size();
-    if (rest_.size() > options_.line_bytes && rest_.find('\n') > options_.line_bytes) {
+    if (rest_.size() > options_.line_bytes && rest_.view().find('\n') > options_.line_bytes) {
       fail(Exit::bad_data, input_name(paths_[file_]), ":", line_, ": the line is longer than ",
            human_bytes(static_cast<double>(options_.line_bytes)),
            ", the limit that keeps memory bounded; split its document into several lines");
@@ -51,10 +51,9 @@ std::optional<LineChunk> LineReader::next() {
     std::size_t end;
     bool more = fill_chunk(end);
     LineChunk chunk{input_name(paths_[file_]), line_, index_, std::move(rest_)};
-    rest_.clear();
     if (more) {
-      rest_.assign(chunk.text, end);
-      chunk.text.resize(end);
+      rest_.append(chunk.text.view().substr(end));
+      chunk.text.truncate(end);
       chunk.stored_bytes = stored_bytes_ + source_->stored().bytes;
     } else {
       stored_.push_back(source_->stored());
@@ -64,7 +63,8 @@ std::optional<LineChunk> LineReader::next() {
       ++file_;
     }
     if (chunk.text.empty()) continue;
-    auto lines = std::count(chunk.text.begin(), chunk.text.end(), '\n') + (chunk.text.back() == '\n' ? 0 : 1);
+    const std::string_view text = chunk.text;
+    auto lines = std::count(text.begin(), text.end(), '\n') + (text.back() == '\n' ? 0 : 1);
     line_ += lines;
     index_ += lines;
     return chunk;
@@ -72,17 +72,96 @@ std::optional<LineChunk> LineReader::next() {
   return {};
 }
 
-TextExtractor::TextExtractor(std::vector<std::string> keys) : keys_(std::move(keys)), values_(keys_.size()) {}
+/// simdjson's parser and the document that it fills, which keeps the strings of the line read last.
+class TextExtractor::Dom {
+ public:
+  /// False for what simdjson refuses.
+  bool parse(std::string_view line, simdjson::dom::object& items) {
+    return parser_.parse_into_document(document_, line.data(), line.size(), false).get(items) == simdjson::SUCCESS;
+  }
+  /// Memory for the longest line at once: what short lines do not touch is not used.
+  Dom() {
+    if (document_.allocate(kDomBytes) != simdjson::SUCCESS || parser_.allocate(kDomBytes, 1000) != simdjson::SUCCESS)
+      throw std::bad_alloc();
+  }
+
+ private:
+  simdjson::dom::parser parser_;
+  simdjson::dom::document document_;
+};
+
+TextExtractor::TextExtractor(std::vector<std::string> keys, Parser parser)
+    : keys_(std::move(keys)), values_(keys_.size()) {
+  if (parser == Parser::simdjson_first) dom_ = std::make_unique<Dom>();
+}
+
+TextExtractor::~TextExtractor() = default;
+
+void TextExtractor::read(std::string_view line) {
+  if (line.size() <= kDomBytes) {
+    copy_.clear();
+    copy_.append(line);
+    line = copy_;
+  }
+  read_padded(line);
+}
+
+void TextExtractor::read_padded(std::string_view line) {
+  if (dom_ != nullptr && line.size() <= kDomBytes && read_with_dom(line)) {
+    ++dom_lines_;
+  } else {
+    read_with_cursor(line);
+  }
+}
+
+/// The place of a requested key, or null.
+TextExtractor::Value* TextExtractor::find(std::string_view key) {
+  auto found = std::find(keys_.begin(), keys_.end(), key);
+  return found == keys_.end() ? nullptr : &values_[static_cast<std::size_t>(found - keys_.begin())];
+}
+
+namespace {
+
+/// False unless the value is a string or a list of strings.
+bool append_texts(simdjson::dom::element value, std::vector<std::string_view>& texts) {
+  std::string_view text;
+  if (value.get(text) == simdjson::SUCCESS) return texts.push_back(text), true;
+  simdjson::dom::array items;
+  if (value.get(items) != simdjson::SUCCESS) return false;
+  for (simdjson::dom::element item : items) {
+    if (item.get(text) != simdjson::SUCCESS) return false;
+    texts.push_back(text);
+  }
+  return true;
+}
+
+}  // namespace
+
+/// False when the line is bad, or may be. The bytes behind a line cannot change what simdjson makes of it: it refuses
+/// an object whose last structural character is not '}', and nothing is read past that. A lone surrogate, wherever it
+/// is, makes it refuse the line, so that its strings are Unicode text.
+bool TextExtractor::read_with_dom(std::string_view line) {
+  simdjson::dom::object items;
+  if (!dom_->parse(line, items)) return false;
+  for (Value& value : values_) value.is_there = false;
+  for (auto [key, element] : items) {
+    Value* value = find(key);
+    if (value == nullptr) continue;
+    value->texts.clear();
+    value->is_there = append_texts(element, value->texts);
+  }
+  return std::all_of(values_.begin(), values_.end(), [](const Value& value) { return value.is_there; });
+}
 
 void TextExtractor::read_value(JsonCursor& cursor, Value& value) {
   value.is_there = true;
-  value.texts.clear();
+  value.decoded.clear();
   value.problem.clear();
   char first = cursor.peek();
   value.column = cursor.offset() + 1;
   auto take_string = [&] {
-    value.texts.emplace_back(cursor.string());
-    if (value.problem.empty() && has_lone_surrogate(value.texts.back()))
+    value.decoded.emplace_back(cursor.string());
+    if (value.problem.empty() && has_lone_surrogate(value.decoded.back()))
       value.problem = "holds a lone surrogate, which is no Unicode text";
   };
   if (first == '"') return take_string();
@@ -101,7 +180,7 @@ void TextExtractor::read_value(JsonCursor& cursor, Value& value) {
   }
 }
 
-void TextExtractor::read(std::string_view line) {
+void TextExtractor::read_with_cursor(std::string_view line) {
   for (Value& value : values_) value.is_there = false;
   JsonCursor cursor(line);
   try {
@@ -116,11 +195,11 @@ void TextExtractor::read(std::string_view line) {
     }
     cursor.enter('{');
     while (cursor.next_item('}')) {
-      auto key = std::find(keys_.begin(), keys_.end(), cursor.key());
-      if (key == keys_.end()) {
+      Value* value = find(cursor.key());
+      if (value == nullptr) {
         cursor.skip_value();
       } else {
-        read_value(cursor, values_[static_cast<std::size_t>(key - keys_.begin())]);
+        read_value(cursor, *value);
       }
     }
     cursor.finish();
@@ -131,10 +210,11 @@ void TextExtractor::read(std::string_view line) {
     fail(Exit::bad_data, message.substr(colon + 2), " (column ", message.substr(5, colon - 5), ")");
   }
   for (std::size_t k = 0; k < keys_.size(); ++k) {
-    const Value& value = values_[k];
+    Value& value = values_[k];
     if (!value.is_there) fail(Exit::bad_data, "no key \"", keys_[k], "\" (column 1)");
     if (!value.problem.empty())
       fail(Exit::bad_data, "the value of \"", keys_[k], "\" ", value.problem, " (column ", value.column, ")");
+    value.texts.assign(value.decoded.begin(), value.decoded.end());
   }
 }
 

@@ -1,7 +1,7 @@
 // Files of JSON lines: chunks of whole lines that threads can share, and the texts that one line holds.
 //
 // Lines end with \n (or \r\n); the last one of a file may lack it. A line is validated as Python's json module does
-// (base/json.h); of duplicate keys the last counts. A line has a limit, so that memory has one whatever the input.
+// (base/json.h); of duplicate keys the last counts. The length of a line is limited, which bounds memory for any input.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "text/decompress.h"
+#include "text/padded_text.h"
 
 namespace mtl {
 
@@ -20,7 +21,7 @@ struct LineChunk {
   std::string file;
   std::int64_t first_line = 1;   // number of the first one in its file, from 1
   std::int64_t first_index = 0;  // its index among the lines of all files, from 0
-  std::string text;
+  PaddedText text;
   std::uint64_t stored_bytes = 0;  // how much of all files had been read as they are stored when the chunk was complete
 };
 
@@ -49,21 +50,27 @@ class LineReader {
   LineReaderOptions options_;
   std::size_t file_ = 0;
   std::unique_ptr<ByteSource> source_;
-  std::string rest_;  // what follows the last newline so far
+  PaddedText rest_;  // what follows the last newline so far
   std::int64_t line_ = 1, index_ = 0;
   std::vector<StoredInput> stored_;
   std::uint64_t stored_bytes_ = 0;  // of stored_
 };
 
-/// Calls `use(line, number, index)` for each line of a chunk, without its newline.
+/// Calls `use(line, number, index)` for each line of a text, without its newline. The first one has `number` and
+/// `index`.
+template <class Use>
+void for_each_line(std::string_view text, std::int64_t number, std::int64_t index, Use&& use) {
+  while (!text.empty()) {
+    std::size_t end = text.find('\n');
+    use(text.substr(0, end), number++, index++);
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  }
+}
+
+/// The same for a chunk; TextExtractor::read_padded() takes its lines.
 template <class Use>
 void for_each_line(const LineChunk& chunk, Use&& use) {
-  std::string_view rest = chunk.text;
-  for (std::int64_t i = 0; !rest.empty(); ++i) {
-    std::size_t end = rest.find('\n');
-    use(rest.substr(0, end), chunk.first_line + i, chunk.first_index + i);
-    rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
-  }
+  for_each_line(chunk.text, chunk.first_line, chunk.first_index, use);
 }
 
 /// Calls `use(line)` for each line of a text, with its newline.
@@ -77,26 +84,48 @@ void for_each_text_line(std::string_view text, Use&& use) {
   }
 }
 
-/// Takes the requested keys out of JSON lines. One per thread: it keeps its memory.
+/// Extracts the strings of the requested keys from JSON lines. One per thread: it keeps its memory.
+///
+/// simdjson parses lines of up to kDomBytes. What it refuses, what is longer, and every line that turns out to be bad
+/// is read by JsonCursor, which decides: it takes what Python takes (numbers beyond 64 bits, NaN, lone surrogates in
+/// keys that were not requested) and writes all error messages.
 class TextExtractor {
  public:
-  explicit TextExtractor(std::vector<std::string> keys);
-  /// Throws Error(bad_data) "what (column N)": a blank line, broken JSON, no object, a key that is missing, or whose
-  /// value is neither a string nor a list of strings, or is no Unicode text.
+  enum class Parser { simdjson_first, cursor_only };  // the results are the same
+  static constexpr std::size_t kDomBytes = 1 << 20;
+
+  explicit TextExtractor(std::vector<std::string> keys, Parser parser = Parser::simdjson_first);
+  ~TextExtractor();
+  /// Throws Error(bad_data) "what (column N)": a blank line, broken JSON, not an object, a key that is missing, or
+  /// whose value is neither a string nor a list of strings, or is not Unicode text.
   void read(std::string_view line);
-  /// The strings of the k-th key in the line read last: one, or those of a list.
-  const std::vector<std::string>& texts(std::size_t key) const { return values_[key].texts; }
+  /// As read(), of a line in a PaddedText, which is not copied.
+  void read_padded(std::string_view line);
+  /// The strings of the k-th key in the line read last: one, or those of a list. Valid until the next line is read.
+  const std::vector<std::string_view>& texts(std::size_t key) const { return values_[key].texts; }
+  /// The lines that simdjson alone read.
+  std::int64_t dom_lines() const { return dom_lines_; }
 
  private:
   struct Value {
-    std::vector<std::string> texts;
+    std::vector<std::string_view> texts;
     bool is_there = false;
+    // Used by read_with_cursor:
+    std::vector<std::string> decoded;
     std::string problem;     // what is wrong with it; it counts only if the key does not come again
     std::size_t column = 0;  // where it begins in the line: in bytes, from 1
   };
+  class Dom;
+  Value* find(std::string_view key);
+  bool read_with_dom(std::string_view line);
+  void read_with_cursor(std::string_view line);
   void read_value(class JsonCursor& cursor, Value& value);
+
   std::vector<std::string> keys_;
   std::vector<Value> values_;
+  std::unique_ptr<Dom> dom_;  // null: cursor only
+  PaddedText copy_;           // of a line that is not padded
+  std::int64_t dom_lines_ = 0;
 };
 
 }  // namespace mtl

@@ -21,8 +21,8 @@ std::vector<std::string> read_texts(const std::string& path) {
   TextExtractor extractor({"text"});
   while (auto chunk = reader.next()) {
     for_each_line(*chunk, [&](std::string_view line, std::int64_t, std::int64_t) {
-      extractor.read(line);
-      for (const auto& text : extractor.texts(0)) texts.emplace_back(text);
+      extractor.read_padded(line);
+      for (std::string_view text : extractor.texts(0)) texts.emplace_back(text);
     });
   }
   return texts;

@@ -1,0 +1,60 @@
+// Text in a buffer that grows without being cleared, and that can be read a little beyond its end.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+namespace mtl {
+
+/// kPadding bytes behind the text can be read, whatever they hold: SIMD parsers read there.
+class PaddedText {
+ public:
+  static constexpr std::size_t kPadding = 64;
+
+  PaddedText() = default;
+  PaddedText(std::string_view text) { append(text); }
+  PaddedText(PaddedText&& other) noexcept { *this = std::move(other); }
+  PaddedText& operator=(PaddedText&& other) noexcept {
+    data_ = std::move(other.data_);
+    size_ = std::exchange(other.size_, 0);
+    capacity_ = std::exchange(other.capacity_, 0);
+    return *this;
+  }
+
+  operator std::string_view() const { return view(); }
+  std::string_view view() const { return {data_.get(), size_}; }
+  std::size_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+  void clear() { size_ = 0; }
+
+  /// The place behind the text, with room for `bytes` bytes; those written there become text with add().
+  char* room(std::size_t bytes) {
+    if (size_ + bytes > capacity_) grow(std::max(size_ + bytes, 2 * size_));
+    return data_.get() + size_;
+  }
+  void add(std::size_t bytes) { size_ += bytes; }
+  void append(std::string_view text) {
+    if (text.empty()) return;
+    std::memcpy(room(text.size()), text.data(), text.size());
+    add(text.size());
+  }
+  /// Keeps the first `bytes` bytes.
+  void truncate(std::size_t bytes) { size_ = bytes; }
+
+ private:
+  void grow(std::size_t capacity) {
+    auto data = std::make_unique_for_overwrite<char[]>(capacity + kPadding);
+    if (size_ > 0) std::memcpy(data.get(), data_.get(), size_);
+    data_ = std::move(data);
+    capacity_ = capacity;
+  }
+
+  std::unique_ptr<char[]> data_;
+  std::size_t size_ = 0, capacity_ = 0;
+};
+
+}  // namespace mtl
