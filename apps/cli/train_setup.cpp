@@ -186,7 +186,7 @@ void prepare_training(const TrainOptions& options, Flags& flags, bool speaks, Tr
   std::string from = checkpoint.load.empty() ? "--save " + checkpoint.save : "--load " + checkpoint.load;
   bool absent = !checkpoint.load.empty() && checkpoint.load != checkpoint.save && !file_exists(checkpoint.load);
   if (!found && absent) findings.problem(from, "there is no such file or folder");
-  found = found && findings.attempt(from, [&] { setup.start = find_start(options, console); });
+  found = found && findings.attempt(from, [&] { setup.start = find_start(options, speaks, console); });
   if (found && checkpoint.exit_on_missing && !checkpoint.load.empty() && !setup.start.source) {
     findings.problem("--exit-on-missing-checkpoint", cat("there is no checkpoint in --load ", checkpoint.load));
   }

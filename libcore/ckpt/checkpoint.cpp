@@ -1,10 +1,8 @@
 #include "ckpt/checkpoint.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
-#include <cerrno>
+#include <iterator>
 #include <utility>
 
 #include "base/files.h"
@@ -82,62 +80,49 @@ std::string commit_checkpoint(const std::string& directory, const CheckpointCont
   });
 }
 
-void settle_complete_run(const std::string& directory, std::int64_t iteration) {
-  std::vector<std::int64_t> iterations = list_iterations(directory);
-  if (iterations.empty() || iterations.front() != iteration) return;
-  if (parse_int(tracker_text(directory)) == iteration && list_leftovers(directory).empty()) return;
-  SaveDirectory lock(directory);
-  write_tracker(directory, iteration);
-  remove_leftovers(directory);
-}
-
-SaveDirectory::SaveDirectory(std::string path) : path_(std::move(path)) { lock(); }
-
-SaveDirectory::SaveDirectory(std::string path, Communicator& world, Stream& stream) : path_(std::move(path)) {
-  work_on_first_rank(world, stream, [&] {
-    lock();
-    return std::string();
-  });
-}
-
-void SaveDirectory::lock() {
+SaveDirectory::SaveDirectory(std::string path) : path_(std::move(path)) {
+  fs::path above;
+  for (const fs::path& part : fs::path(path_)) {
+    above /= part;
+    if (!file_exists(above.string())) made_folders_.push_back(above.string());
+  }
   make_directories(path_);
-  std::string file = path_ + "/lock";
-  // The kernel drops a flock with its owner's last descriptor, so that a dead owner's does not count; what the file
-  // says is for people. It is no output, and stays open: hence not through base/files.
-  lock_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (lock_ < 0) fail_errno(file, "open");
-  if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
-    int code = errno;
-    ::close(std::exchange(lock_, -1));
-    errno = code;
-    if (code != EWOULDBLOCK) fail_errno(file, "lock");
-    fail(Exit::failure, path_, ": another job saves here (", trim(read_file(file)),
-         "); wait for it, end it, or save elsewhere");
+  std::string owner;
+  lock_ = FileLock::take(path_ + "/lock", &owner);
+  if (!lock_) {
+    made_folders_.clear();
+    fail(Exit::failure, path_, ": another job saves here (", owner, "); wait for it, end it, or save elsewhere");
   }
-  char host[256] = "";
-  ::gethostname(host, sizeof host - 1);
-  std::string owner = cat("pid ", ::getpid(), " on ", host, " since ", timestamp(), "\n");
-  if (::ftruncate(lock_, 0) != 0 ||
-      ::pwrite(lock_, owner.data(), owner.size(), 0) != static_cast<ssize_t>(owner.size())) {
-    int code = errno;
-    ::close(std::exchange(lock_, -1));
-    errno = code;
-    fail_errno(file, "write");
-  }
+}
+
+SaveDirectory SaveDirectory::of_other_rank(std::string path) {
+  SaveDirectory directory;
+  directory.path_ = std::move(path);
+  return directory;
 }
 
 SaveDirectory::~SaveDirectory() {
-  if (lock_ >= 0) ::close(lock_);
+  if (!lock_ || made_folders_.empty()) return;
+  std::error_code ignored;  // a folder that is not empty stays
+  fs::directory_iterator entries(path_, ignored);
+  if (ignored || std::distance(fs::begin(entries), fs::end(entries)) != 1) return;  // more than the lock
+  ::unlink(lock_->path().c_str());
+  for (auto folder = made_folders_.rbegin(); folder != made_folders_.rend(); ++folder) ::rmdir(folder->c_str());
 }
-
-SaveDirectory::SaveDirectory(SaveDirectory&& other) noexcept
-    : path_(std::move(other.path_)), lock_(std::exchange(other.lock_, -1)) {}
 
 SaveDirectory& SaveDirectory::operator=(SaveDirectory&& other) noexcept {
   std::swap(path_, other.path_);
+  std::swap(made_folders_, other.made_folders_);
   std::swap(lock_, other.lock_);
   return *this;
+}
+
+void SaveDirectory::settle_complete_run(std::int64_t iteration) const {
+  std::vector<std::int64_t> iterations = list_iterations(path_);
+  if (iterations.empty() || iterations.front() != iteration) return;
+  if (parse_int(tracker_text(path_)) == iteration && list_leftovers(path_).empty()) return;
+  write_tracker(path_, iteration);
+  remove_leftovers(path_);
 }
 
 std::string SaveDirectory::save(const GptConfig& config, const ParamStore& store, const TrainState& state,

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/console.h"
+#include "base/file_lock.h"
 #include "base/json.h"
 #include "ckpt/stored_dtype.h"
 #include "comm/communicator.h"
@@ -85,16 +86,18 @@ struct CheckpointContent {
 std::string commit_checkpoint(const std::string& directory, const CheckpointContent& content,
                               const SaveOptions& options, Communicator& world, Stream& stream);
 
-/// The right to save into a folder; a job has it through its first rank. Makes the folder; throws Error(failure) that
-/// names the owner when another job holds it, on all ranks. A dead owner's lock does not count.
+/// The right to save into a folder, which a job holds through its first rank. That rank takes it before it looks for a
+/// checkpoint there: no other job can add or replace one afterwards.
 class SaveDirectory {
  public:
-  /// Collective.
-  SaveDirectory(std::string path, Communicator& world, Stream& stream);
-  /// For a process alone.
+  /// Makes the folder and locks it, for a process alone or the first rank of a job. Throws Error(failure) that names
+  /// the owner when another job holds the lock; the lock of a dead process does not count.
   explicit SaveDirectory(std::string path);
+  /// For the other ranks of a job, whose first rank holds the lock.
+  static SaveDirectory of_other_rank(std::string path);
+  /// Releases the lock. A folder that this made and that nothing was saved into is removed again.
   ~SaveDirectory();
-  SaveDirectory(SaveDirectory&& other) noexcept;
+  SaveDirectory(SaveDirectory&& other) noexcept = default;
   SaveDirectory& operator=(SaveDirectory&& other) noexcept;
 
   const std::string& path() const { return path_; }
@@ -104,14 +107,16 @@ class SaveDirectory {
   std::string save(const GptConfig& config, const ParamStore& store, const TrainState& state,
                    const SaveOptions& options, const ProcessGroups& groups, Stream& stream) const;
 
- private:
-  void lock();
-  std::string path_;
-  int lock_ = -1;
-};
+  /// For a run that finds its last checkpoint, of `iteration`, committed: when the job that wrote it died before it
+  /// could write the tracker and remove leftovers, this does both. Otherwise it changes nothing. First rank only.
+  void settle_complete_run(std::int64_t iteration) const;
 
-/// For a run that finds its last checkpoint, of `iteration`, committed: when the job that wrote it died before it could
-/// name it in the tracker and tidy up, this does. Otherwise it touches nothing. For one process: the first rank.
-void settle_complete_run(const std::string& directory, std::int64_t iteration);
+ private:
+  SaveDirectory() = default;
+
+  std::string path_;
+  std::vector<std::string> made_folders_;  // by this object, outermost first
+  std::optional<FileLock> lock_;           // the first rank's
+};
 
 }  // namespace mtl

@@ -51,6 +51,7 @@ Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* t
       ranks_(std::move(ranks)),
       config_(start.config),
       state_(start.state.value_or(TrainState{})),
+      save_directory_(std::move(start.save)),
       batch_sizes_(options.batch_sizes()),
       iterations_(count_iterations()),
       data_(options, tokenizer == nullptr
@@ -166,7 +167,7 @@ Exit Trainer::run() {
   const std::int64_t last = iterations_;
   bool validated = state_.extra.is_object() && state_.extra.bool_or("finished", false);  // the last validation is done
   if (state_.iteration > last || (state_.iteration == last && validated)) {
-    if (!options_.checkpoint.save.empty() && speaks()) settle_complete_run(options_.checkpoint.save, state_.iteration);
+    if (save_directory_ && speaks()) save_directory_->settle_complete_run(state_.iteration);
     console_.info(cat("already complete: ", state_.iteration, " of ", last, " iterations are done"));
     return Exit::ok;
   }
@@ -181,10 +182,8 @@ Exit Trainer::run() {
   return Exit::ok;
 }
 
-/// What a run needs besides its memory: the right to save, the sinks of its figures, the data from where it stands.
+/// What a run needs besides its memory: the sinks of its figures, and the data from its current sample on.
 void Trainer::prepare() {
-  if (!options_.checkpoint.save.empty())
-    save_directory_.emplace(options_.checkpoint.save, *ranks_.groups.world, stream_);
   peak_tflops_ = options_.logging.peak_tflops.value_or(0);
   if (peak_tflops_ == 0) peak_tflops_ = measure_peak_tflops(shape_.threads);
   MetricsOptions sinks;  // of a rank that does not speak there are none

@@ -138,6 +138,24 @@ TEST_CASE("checkpoint: two jobs on one folder: the second is refused by the firs
   CHECK(file_exists(scratch / "s/lock"));
 }
 
+TEST_CASE("checkpoint: a save folder made for a run that saves nothing is removed again") {
+  ScratchFolder scratch;
+  { SaveDirectory save(scratch / "a/b/s"); }
+  CHECK_FALSE(file_exists(scratch / "a"));
+  fs::create_directories(scratch / "a");
+  { SaveDirectory save(scratch / "a/b/"); }
+  CHECK(list(scratch / "a").empty());
+  fs::create_directories(scratch / "a/b");
+  { SaveDirectory save(scratch / "a/b"); }
+  CHECK(list(scratch / "a/b") == std::vector<std::string>{"lock"});
+  {
+    SaveDirectory save(scratch / "c/s");
+    SaveDirectory moved = std::move(save);
+    write_text(scratch / "c/s/notes", "kept");
+  }
+  CHECK(list(scratch / "c/s") == std::vector<std::string>{"lock", "notes"});
+}
+
 TEST_CASE("checkpoint: the tracker is a hint") {
   for (const char* text : {"", "garbage", "99", "1", "-3", "18446744073709551616", "release"}) {
     CAPTURE(text);

@@ -151,16 +151,6 @@ TEST_CASE("layouts: of a Hugging Face folder, too, every rank reads its part") {
   }
 }
 
-TEST_CASE("layouts: one job saves into a folder, whatever its number of ranks") {
-  ScratchFolder scratch;
-  SaveDirectory first(scratch / "s");
-  std::vector<std::string> errors = save_from(kTestLayouts[1], scratch / "s", 1);
-  for (const std::string& error : errors) {
-    CHECK(contains(error, "another job saves here (pid " + std::to_string(::getpid())));
-    CHECK(error == errors[0]);
-  }
-}
-
 TEST_CASE("layouts: ranks that together do not have the whole model do not commit") {
   // The second stage's rank saves the first stage's part once more.
   ScratchFolder scratch;
@@ -173,7 +163,7 @@ TEST_CASE("layouts: ranks that together do not have the whole model do not commi
     RankModel model(layout, grid, 0, as_first);
     Stream stream(Device::cpu);
     errors[static_cast<std::size_t>(rank)] = error_of([&] {
-      SaveDirectory save(scratch / "s", *groups.world, stream);
+      SaveDirectory save = open_save(rank, scratch / "s");
       save.save(layouts_config(), model.store, state_at(1), {}, as_first, stream);
     });
   });

@@ -105,6 +105,11 @@ inline int count_wrong(const ParamStore& store, int seed, bool with_moments = tr
   return wrong;
 }
 
+/// As a job opens its save folder.
+inline SaveDirectory open_save(int rank, const std::string& directory) {
+  return rank == 0 ? SaveDirectory(directory) : SaveDirectory::of_other_rank(directory);
+}
+
 /// All ranks of a layout save; what each of them was told, or "".
 inline std::vector<std::string> save_from(const TestLayout& layout, const std::string& directory, int iteration,
                                           SaveOptions options = {}) {
@@ -115,7 +120,7 @@ inline std::vector<std::string> save_from(const TestLayout& layout, const std::s
     fill_true(model.store, iteration);
     Stream stream(Device::cpu);
     errors[static_cast<std::size_t>(rank)] = error_of([&] {
-      SaveDirectory save(directory, *groups.world, stream);
+      SaveDirectory save = open_save(rank, directory);
       save.save(layouts_config(), model.store, state_at(iteration), options, groups, stream);
     });
   });

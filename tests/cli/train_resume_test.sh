@@ -31,8 +31,8 @@ expect_text err 'resuming exit/save/iter_0000005 at iteration 5'
 expect_exit 0 run_in exit --exit-interval 5
 same_as_whole exit '--exit-interval'
 
-# Already complete: says so, and touches nothing.
-state_of() { find "$1" -type f -printf '%p %T@ %s\n' | sort; }
+# Already complete: says so, and touches nothing but the lock.
+state_of() { find "$1" -type f ! -name lock -printf '%p %T@ %s\n' | sort; }
 state_of exit >before
 expect_exit 0 run_in exit
 expect_text err '^mtl-train: already complete: 12 of 12 iterations are done$'
@@ -53,7 +53,7 @@ for fault in enospc:60 eio:150 enospc:235 eio:330; do
   rm -rf fault
   MTL_FAULT=$fault expect_exit 74 run_in fault
   expect_text err '(No space left on device; free some space on that disk and start again|Input/output error)$'
-  [ -z "$(find fault/save -name '*.tmp.*')" ] || fail "$fault: left behind $(find fault/save -name '*.tmp.*')"
+  [ -z "$(find fault -name '*.tmp.*')" ] || fail "$fault: left behind $(find fault -name '*.tmp.*')"
   completes_as_whole fault "$fault"
 done
 # Short and interrupted writes are no fault.
@@ -164,6 +164,22 @@ wait_until() {
 # owner_of NAME: the process that trains there; $job is a shell that waits for it.
 owner_of() { sed -E 's/^pid ([0-9]+) .*/\1/' "$1/save/lock"; }
 
+# The folder is locked before a checkpoint is looked for: a start that takes its time (here until someone writes its
+# vocabulary) cannot train anew, and replace, what another job completes meanwhile.
+mkfifo vocab.fifo
+BPE=$TESTS/golden/tokenizer/bpe_tinyshakespeare_1000
+SLOW=(--tokenizer-type GPT2BPETokenizer --vocab-file vocab.fifo --merge-file "$BPE/merges.txt")
+run_in turns "${SLOW[@]}" >turns.out 2>turns.err &
+job=$!
+for _ in $(seq 600); do
+  [ ! -e turns/save/lock ] && kill -0 "$job" 2>/dev/null || break
+  sleep 0.1
+done
+expect_exit 1 run_in turns
+expect_text err '^mtl-train: turns/save: another job saves here \(pid [0-9]+ on '
+cat "$BPE/vocab.json" >vocab.fifo
+wait "$job" || { fail "the first job: exit $?"; sed 's/^/    /' turns.err >&2; }
+
 start_long signals
 expect_exit 1 run_in signals # another job on the same folder
 expect_text err '^mtl-train: signals/save: another job saves here \(pid [0-9]+ on '
@@ -195,6 +211,7 @@ mkfifo pipe
 run_in early --log-jsonl pipe >early.out 2>early.err &
 job=$!
 wait_until early/save/lock 'pid [0-9]+ on'
+wait_until "/proc/$(owner_of early)/status" '^SigBlk:.*[1-9a-f]'
 kill -USR1 "$(owner_of early)"
 kill -TERM "$(owner_of early)"
 cat pipe >early.jsonl
