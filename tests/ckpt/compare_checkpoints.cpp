@@ -4,10 +4,12 @@
 //
 // Whether all parameters have the same bits; then the largest relative rms difference of a tensor and its name, among
 // the parameters, and among the first moments. The keys' part of attention biases is left out: adding to all scores of
-// a query changes no softmax, so its true gradient is zero, and what is computed is rounding.
+// a query changes no softmax, so its true gradient is zero, and what is computed is rounding. Refuses (exit 1) models
+// without tensors or with other tensors, and a value that is NaN or infinite: no comparison with it means anything.
 //
 // compare_checkpoints --exact A B: names the first tensor whose bits differ, optimizer state included, and exits
 // with 1.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -22,7 +24,11 @@ namespace {
 std::vector<float> read(const ModelSource& source, const SavedTensor& tensor) {
   Slice whole = whole_slice(tensor.shape);
   std::vector<float> out(static_cast<std::size_t>(whole.count()));
+  require(tensor.dtype == StoredDType::f32, tensor.name, ": stored as another type than fp32");
   source.read(tensor.name, whole, std::as_writable_bytes(std::span(out)));
+  const auto bad = std::find_if(out.begin(), out.end(), [](float value) { return !std::isfinite(value); });
+  if (bad != out.end())
+    fail(Exit::bad_data, source.folder(), ": ", tensor.name, "[", bad - out.begin(), "] is not finite");
   return out;
 }
 
@@ -48,14 +54,20 @@ struct Worst {
   double rms = 0;
   std::string name = "-";
   void take(double value, const std::string& tensor) {
-    if (!(value <= rms)) rms = value, name = tensor;
+    if (value > rms) rms = value, name = tensor;  // never NaN: the values are finite
   }
 };
+
+void expect_like(const ModelSource& a, const ModelSource& b) {
+  auto like = [](const SavedTensor& x, const SavedTensor& y) { return x.name == y.name && x.shape == y.shape; };
+  if (a.tensors().empty() || !std::ranges::equal(a.tensors(), b.tensors(), like))
+    fail(Exit::bad_data, "the models have other tensors, or none");
+}
 
 int compare(const std::string& first, const std::string& second) {
   Console console("compare_checkpoints");
   ModelSource a = ModelSource::open(first, console), b = ModelSource::open(second, console);
-  require(a.tensors().size() == b.tensors().size(), "other tensors");
+  expect_like(a, b);
   bool same = true;
   Worst params, moments;
   for (const SavedTensor& tensor : a.tensors()) {
@@ -75,7 +87,7 @@ int compare(const std::string& first, const std::string& second) {
 int compare_bits(const std::string& first, const std::string& second) {
   Console console("compare_checkpoints");
   ModelSource a = ModelSource::open(first, console), b = ModelSource::open(second, console);
-  require(!a.tensors().empty() && a.tensors().size() == b.tensors().size(), "other tensors");
+  expect_like(a, b);
   for (const SavedTensor& tensor : a.tensors()) {
     std::vector<float> left = read(a, tensor), right = read(b, tensor);
     if (std::memcmp(left.data(), right.data(), left.size() * sizeof(float)) == 0) continue;

@@ -10,10 +10,6 @@ mkdir b && cp "$MODELS"/b/* "$TESTS"/golden/tokenizer/bpe_tinyshakespeare_1000/*
 number() {
   sed -E "s/.*\"$2\": (\[?[-0-9.e+]+).*/\1/" "$1"
 }
-# expect_near A B TOLERANCE
-expect_near() {
-  awk -v a="$1" -v b="$2" -v t="$3" 'BEGIN { d = a - b; if (d < 0) d = -d; exit !(d <= t * (b < 0 ? -b : b)) }' || fail "$1 is not near $2"
-}
 
 # Token files: a stream in windows of every length.
 count=0

@@ -21,9 +21,14 @@ for layout in '1x1 1 1 1' '2x1 2 1 2' '1x2 1 2 2' '2x2 2 2 4'; do
 done
 [ "$(wc -l <table)" -eq 5 ] || fail 'the table has other lines than one a layout'
 # The findings: two ranks of a layer need less each than two stages, four less still; and all learn the same.
-awk 'NR > 1 { memory[$1] = $5; if ($10 > 1e-6 || $10 < -1e-6) exit 1 }
-     END { exit !(memory["1x1"] > memory["1x2"] && memory["1x2"] > memory["2x1"] && memory["1x2"] > memory["2x2"]) }' table ||
-  { fail 'memory or losses in the table'; cat table >&2; }
+memory_of() { row "$1" | awk '{ print $5 }'; }
+for pair in '1x2 1x1' '2x1 1x2' '2x2 1x2'; do
+  below "$(memory_of "${pair% *}")" "$(memory_of "${pair#* }")" || fail "memory of $pair: $(cat table)"
+done
+for layout in 1x1 2x1 1x2 2x2; do
+  apart=$(row $layout | awk '{ print $10 }')
+  below "${apart#-}" 1e-6 || fail "$layout: its loss differs by $apart"
+done
 mv table first
 expect_exit 0 env MODEL=tiny ITERATIONS=2 OUT=run bash "$SHARE/experiments/seed-345m/run.sh" 2x2
 expect_text err 'already complete: 2 of 2'

@@ -5,6 +5,7 @@
 #   gradient     largest relative rms difference of a tensor in the first step's gradients (from the first moments)
 #   weights      the same of the weights after 20 iterations
 #   start        whether the weights before the first update have the same bits
+source "$TESTS/cli/figures.sh"
 export OMP_WAIT_POLICY=passive OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
 # train_layout RANKS NAME FLAG...: writes NAME.jsonl and the checkpoints in NAME.ck.
@@ -18,33 +19,13 @@ train_layout() {
     --peak-tflops 0.1 --threads 1 --save "$name.ck" --save-interval 1 --log-jsonl "$name.jsonl" "$@" </dev/null
 }
 
-# figures FILE: "loss" or "norm" and the value, in order, whatever the tensors' layout.
-figures() {
-  awk '{
-    n = split("lm_loss loss grad_norm", keys, " ")
-    for (k = 1; k <= n; ++k) {
-      if (match($0, "\"" keys[k] "\": *[^,}]+")) {
-        text = substr($0, RSTART, RLENGTH); sub(/^[^:]*: */, "", text)
-        print (keys[k] == "grad_norm" ? "norm" : "loss"), text
-      }
-    }
-  }' "$1"
-}
-
-# largest_differences FILE FILE: of losses, of norms.
-largest_differences() {
-  paste -d' ' <(figures "$1") <(figures "$2") | awk '
-    $1 != $3 { bad = 1 }
-    { d = ($2 - $4) / $2; if (d < 0) d = -d; if (d > most[$1]) most[$1] = d; ++count }
-    END { printf "%.1e %.1e", (bad || count != 44) ? 1 : most["loss"], most["norm"] }'
-}
-
-below() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a + 0 <= b + 0) }'; }
-
 # check_layout NAME: compares with `one`, prints a row.
 check_layout() {
   local name=$1 text=$2 loss norm first last start rms
-  read -r loss norm <<<"$(largest_differences one.jsonl "$name.jsonl")"
+  figures one.jsonl >one.figures
+  figures "$name.jsonl" >"$name.figures"
+  loss=$(mtl_compare difference one.figures "$name.figures" --key loss --count 44)
+  norm=$(mtl_compare difference one.figures "$name.figures" --key norm --count 44)
   read -r start _ _ first _ <<<"$(mtl_compare_checkpoints one.ck/iter_0000001 "$name.ck/iter_0000001")"
   read -r _ rms last _ <<<"$(mtl_compare_checkpoints one.ck/iter_0000020 "$name.ck/iter_0000020")"
   printf '| %-46s | %s | %s | %s | %s | %s |\n' "$text" "$loss" "$norm" "$first" "$rms" "$start"
@@ -71,10 +52,15 @@ set_layout() {
   title+="micro-batches $((16 / micro / dp)) x $micro"
 }
 
-run_layouts() {
-  local line number=0
+# prepare_layouts: the token files.
+prepare_layouts() {
   expect_exit 0 mtl-preprocess --input "$TESTS/golden/end_to_end/corpus.jsonl" --output-prefix c \
     --tokenizer-type NullTokenizer --vocab-size 512 --append-eod
+}
+
+run_layouts() {
+  local line number=0
+  prepare_layouts
   train_layout 1 one --micro-batch-size 2
   echo "| layout                                         | loss    | norm    | gradient | weights | start |"
   echo "|---|---|---|---|---|---|"

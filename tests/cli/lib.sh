@@ -8,9 +8,11 @@ WORK=$(mktemp -d)
 trap 'rm -rf "$WORK"' EXIT
 failures=0
 
+# With FAIL_FAST set a test ends at its first failure.
 fail() {
   echo "FAILED: $*" >&2
   failures=$((failures + 1))
+  [ -z "${FAIL_FAST:-}" ] || exit 1
 }
 
 # expect_exit CODE COMMAND...: output goes to $WORK/out and $WORK/err.
@@ -33,6 +35,19 @@ expect_text() {
 # expect_same FILE FILE
 expect_same() {
   cmp -s "$1" "$2" || fail "$1 and $2 differ: $(cmp "$1" "$2" 2>&1 | head -1)"
+}
+
+# Numbers are compared by mtl_compare, never by awk: mawk takes NaN for equal to every number.
+# below VALUE LIMIT: both are finite, and VALUE <= LIMIT.
+below() { mtl_compare below "$1" "$2"; }
+
+# expect_near A B TOLERANCE: two numbers, equal to a relative TOLERANCE.
+expect_near() { mtl_compare near <(echo "$1") <(echo "$2") --relative "$3" || fail "$1 is not near $2"; }
+
+# expect_near_lines FILE FILE WHAT [TOLERANCE [COUNT]]: as many lines in both (COUNT), each a number after equal words;
+# the numbers are equal to TOLERANCE, 1e-6.
+expect_near_lines() {
+  mtl_compare near "$1" "$2" --relative "${4:-1e-6}" ${5:+--count "$5"} || fail "$3: $1 and $2 differ"
 }
 
 # is_sanitized TOOL: then it needs more memory than it is asked for.

@@ -17,11 +17,7 @@ second_half() { figures_of "$1" | awk 'match($0, /"iteration": [0-9]+/) && subst
 
 # largest_difference KIND NAME: of its losses or norms from the uninterrupted single process's, relative.
 largest_difference() {
-  paste -d' ' <(second_half "$WORK/one/whole" | figures -) <(second_half "$2" | figures -) | awk -v kind="$1" '
-    $1 != $3 { bad = 1 }
-    { ++count }
-    $1 == kind { d = ($2 - $4) / $2; if (d < 0) d = -d; if (d > most) most = d }
-    END { printf "%.1e", (bad || count != 13) ? 1 : most }'
+  mtl_compare difference <(second_half "$WORK/one/whole" | figures -) <(second_half "$2" | figures -) --key "$1" --count 13
 }
 
 for layout in "${LAYOUTS[@]}"; do
@@ -61,7 +57,7 @@ cd "$WORK" || exit 1
 for layout in "${LAYOUTS[@]}"; do
   expect_exit 0 mtl-eval --load "$layout/$HALF" --data-path c_text_document --seq-length 32 --threads 1 --json --quiet
   sed -E 's/.*"loss": ([0-9.e+-]+).*/loss \1/' out >"$layout.loss"
-  apart=$(paste -d' ' one.loss "$layout.loss" | awk '{ d = ($2 - $4) / $2; printf "%.1e", NF == 4 ? (d < 0 ? -d : d) : 1 }')
+  apart=$(mtl_compare difference one.loss "$layout.loss" --count 1)
   below "$apart" 1e-6 || fail "mtl-eval, $layout: losses differ by $apart"
   expect_exit 0 mtl-generate --load "$layout/$HALF" --ids --greedy --max-new-tokens 24 --threads 1 --prompt '5 40 300'
   cp out "$layout.ids"

@@ -1,56 +1,10 @@
 #!/bin/bash
 # From JSON lines to losses: forty iterations against PyTorch's; the terminal, the JSON lines and TensorBoard agree.
 source "$(dirname "$0")/lib.sh" "$1"
+source "$(dirname "$0")/figures.sh"
 export OMP_WAIT_POLICY=passive
 GOLDEN=$TESTS/golden/end_to_end
 cd "$WORK" || exit 1
-
-# What awk needs to read JSON lines: value("key") of the line at hand, or "" when it has none.
-VALUE='
-  function value(key,   text) {
-    if (!match($0, "\"" key "\": *[^,}]+")) return ""
-    text = substr($0, RSTART + length(key) + 3, RLENGTH - length(key) - 3)
-    gsub(/[ "]/, "", text)
-    return text
-  }'
-
-# compare_losses GOLDEN OURS: every figure of every iteration, of every validation and of the test.
-compare_losses() {
-  awk "$VALUE"'
-    function compare(name, want, got, tolerance,   d) {
-      d = got - want
-      if (got == "" || (d < 0 ? -d : d) > tolerance * want) { print name ": " got " instead of " want; bad = 1 }
-      ++compared
-    }
-    function want_of(name, key) { if (value(key) != "") want[name] = value(key) }
-    NR == FNR {
-      at = value("iteration")
-      want_of("step " at, "lm_loss"); want_of("rate " at, "learning_rate"); want_of("norm " at, "grad_norm")
-      want_of("validation " at, "validation_loss"); want_of("test " at, "test_loss")
-      next
-    }
-    /"type": "step"/ {
-      at = value("iteration")
-      got["step " at] = value("lm_loss"); got["rate " at] = value("learning_rate"); got["norm " at] = value("grad_norm")
-    }
-    /"type": "(validation|test)"/ {
-      name = (/"type": "test"/ ? "test " : "validation ") (/"final": true/ ? "final" : value("iteration"))
-      got[name] = value("loss")
-    }
-    END {
-      for (name in want) compare(name, want[name], got[name], name ~ /^norm/ ? 1e-5 : 1e-6)
-      for (name in got) if (!(name in want)) { print name ": is not expected"; bad = 1 }
-      if (compared != 3 * 40 + 4) { print compared " figures were compared"; bad = 1 }
-      exit bad
-    }' "$1" "$2" || fail "$2 is not $1"
-}
-
-# expect_near_lines FILE FILE WHAT: as many numbers in both, one a line, equal to 1e-6.
-expect_near_lines() {
-  paste "$1" "$2" | awk '
-    { d = $1 - $2; if (NF != 2 || (d < 0 ? -d : d) > 1e-6 * $2) { print "line " NR ": " $0; bad = 1 } }
-    END { exit bad || NR == 0 }' || fail "$3: $1 and $2 differ"
-}
 
 # The terminal as Megatron-LM would write it, made from JSON lines; our own figures follow at the end of a line.
 terminal_of() {
@@ -129,22 +83,21 @@ for variant in plain documents; do
     awk "$VALUE"'/"type": "step"/ { print value("'"${name%%:*}"'") }' "$variant.jsonl" >figures
     for tag in "${name##*:}" "${name##*:} vs samples"; do
       scalars "$tag" "$variant.tb"/events* >stored
-      expect_near_lines figures stored "$tag"
+      expect_near_lines figures stored "$tag" 1e-6 40
     done
   done
   awk "$VALUE"'/"type": "validation"/ { print value("loss") }' "$variant.jsonl" >figures
   scalars 'lm loss validation' "$variant.tb"/events* >stored
-  expect_near_lines figures stored 'lm loss validation'
+  expect_near_lines figures stored 'lm loss validation' 1e-6 3
 done
 
 # The same losses whatever the threads and the way the batch is cut: only sums are rounded in another order.
-losses() { awk "$VALUE"'!/"type": "start"/ { print value("lm_loss") value("loss") }' "$1.jsonl"; }
-losses plain >plain.losses
+figures plain.jsonl | grep '^loss' >plain.losses
 for how in '--threads 1' '--threads 3' '--micro-batch-size 8'; do
   # shellcheck disable=SC2086
   train other $how
-  losses other >other.losses
-  expect_near_lines other.losses plain.losses "the losses with $how"
+  figures other.jsonl | grep '^loss' >other.losses
+  expect_near_lines other.losses plain.losses "the losses with $how" 1e-6 44
   rm -r other.*
 done
 finish

@@ -18,6 +18,7 @@ inline std::vector<Json> read_cases(const std::string& path) {
   for (const std::string& line : split(read_file(path), '\n')) {
     if (!line.empty()) cases.push_back(Json::parse(line));
   }
+  require(!cases.empty(), path, ": no cases");
   return cases;
 }
 

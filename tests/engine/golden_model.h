@@ -12,6 +12,7 @@
 #include "ckpt/model_source.h"
 #include "ckpt/safetensors.h"
 #include "engine/pipeline.h"
+#include "tests/relative_error.h"
 
 namespace mtl::test {
 
@@ -98,25 +99,6 @@ inline std::vector<double> our_layout(const std::string& canonical, const std::v
     for (std::size_t i = 0; i < in; ++i) ours[o * in + i] = theirs[i * out + from];
   }
   return ours;
-}
-
-/// Largest difference over the largest expected magnitude.
-inline double max_relative(const float* got, const std::vector<double>& expected) {
-  double difference = 0, largest = 1e-300;
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    difference = std::max(difference, std::abs(got[i] - expected[i]));
-    largest = std::max(largest, std::abs(expected[i]));
-  }
-  return difference / largest;
-}
-
-inline double rms_relative(const float* got, const std::vector<double>& expected) {
-  double difference = 0, size = 1e-300;
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    difference += (got[i] - expected[i]) * (got[i] - expected[i]);
-    size += expected[i] * expected[i];
-  }
-  return std::sqrt(difference / size);
 }
 
 /// A golden model with gradients and the arenas of a step.

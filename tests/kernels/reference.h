@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "device/memory.h"
+#include "tests/relative_error.h"
 
 namespace mtl::test {
 
@@ -72,16 +73,10 @@ inline Owned random_integers(Shape shape, std::int32_t low, std::int32_t high, u
   return out;
 }
 
-/// rms(actual - expected) / rms(expected); NaN in either gives NaN, which fails every comparison.
+/// rms(actual - expected) / rms(expected), as rms_relative().
 inline double relative_rms(const Tensor& actual, const std::vector<double>& expected) {
   require(actual.numel() == static_cast<std::int64_t>(expected.size()), "the reference has another size");
-  double error = 0, norm = 0;
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    const double difference = static_cast<double>(actual.data<float>()[i]) - expected[i];
-    error += difference * difference;
-    norm += expected[i] * expected[i];
-  }
-  return error == 0 ? 0 : std::sqrt(error / norm);
+  return rms_relative(actual.data<float>(), expected);
 }
 
 inline bool same_bits(const Tensor& a, const Tensor& b) {

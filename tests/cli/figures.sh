@@ -1,0 +1,38 @@
+# shellcheck shell=bash
+# The figures of a run's JSON lines, for mtl_compare: lines `KEY NAME... NUMBER`. Source lib.sh first.
+
+# What awk needs to read JSON lines: value("key") of the line at hand, or "" when it has none.
+# shellcheck disable=SC2034  # for those who source this
+VALUE='
+  function value(key,   text) {
+    if (!match($0, "\"" key "\": *[^,}]+")) return ""
+    text = substr($0, RSTART + length(key) + 3, RLENGTH - length(key) - 3)
+    gsub(/[ "]/, "", text)
+    return text
+  }'
+
+# figures FILE: "loss" or "norm" and the value, in the order of the lines.
+figures() {
+  awk "$VALUE"'
+    function show(key, name,   text) { text = value(key); if (text != "") print name, text }
+    { show("lm_loss", "loss"); show("loss", "loss"); show("grad_norm", "norm") }' "$1"
+}
+
+# named_figures FILE: each figure of each step, validation and test, under its name and iteration, sorted.
+named_figures() {
+  awk "$VALUE"'
+    function show(key, name,   text) { text = value(key); if (text != "") print name, at, text }
+    { at = /"final": true/ ? "final" : value("iteration") }
+    /"type": "test"/ { at = "final"; show("loss", "test"); next }
+    /"type": "validation"/ { show("loss", "validation"); next }
+    { show("lm_loss", "step"); show("learning_rate", "rate"); show("grad_norm", "norm") }
+    { show("validation_loss", "validation"); show("test_loss", "test") }' "$1" | sort
+}
+
+# compare_losses GOLDEN OURS: every figure of 40 iterations, of three validations and of the test.
+compare_losses() {
+  named_figures "$1" >golden.figures
+  named_figures "$2" >our.figures
+  mtl_compare near our.figures golden.figures --relative 1e-6 --relative norm=1e-5 --count $((3 * 40 + 4)) ||
+    fail "$2 is not $1"
+}

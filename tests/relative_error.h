@@ -1,0 +1,38 @@
+// Errors of many numbers as one number, for the tests of all rooms. NaN in any operand makes the result NaN, which
+// fails every comparison with a tolerance; an empty reference is refused, as it would compare nothing.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <vector>
+
+#include "base/error.h"
+
+namespace mtl::test {
+
+/// The larger of both; NaN if either is NaN, unlike std::max.
+inline double larger_or_nan(double a, double b) { return std::isnan(a) || a > b ? a : b; }
+
+/// max |got - expected| / max |expected|; `got` has as many elements as `expected`.
+inline double max_relative(const float* got, const std::vector<double>& expected) {
+  require(!expected.empty(), "the reference is empty");
+  double difference = 0, largest = 1e-300;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    difference = larger_or_nan(difference, std::abs(got[i] - expected[i]));
+    largest = larger_or_nan(largest, std::abs(expected[i]));
+  }
+  return difference / largest;
+}
+
+/// rms(got - expected) / rms(expected).
+inline double rms_relative(const float* got, const std::vector<double>& expected) {
+  require(!expected.empty(), "the reference is empty");
+  double difference = 0, size = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    difference += (got[i] - expected[i]) * (got[i] - expected[i]);
+    size += expected[i] * expected[i];
+  }
+  return difference == 0 ? 0 : std::sqrt(difference / size);
+}
+
+}  // namespace mtl::test
