@@ -8,6 +8,8 @@
 source "$TESTS/cli/figures.sh"
 export OMP_WAIT_POLICY=passive OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
+CLIP=1.0 # below the norm of every step: the sum over all ranks decides each update
+
 # train_layout RANKS NAME FLAG...: writes NAME.jsonl and the checkpoints in NAME.ck.
 train_layout() {
   local ranks=$1 name=$2
@@ -15,8 +17,23 @@ train_layout() {
   expect_exit 0 mpirun -n "$ranks" --oversubscribe mtl-train --num-layers 5 --hidden-size 64 --num-attention-heads 8 \
     --max-position-embeddings 64 --tokenizer-type NullTokenizer --vocab-size 512 --data-path c_text_document \
     --split 90,8,2 --seq-length 64 --global-batch-size 16 --train-iters 20 --lr 0.001 --lr-decay-style cosine \
-    --lr-warmup-iters 2 --weight-decay 0.1 --clip-grad 0 --seed 1234 --eval-interval 10 --eval-iters 2 --log-interval 1 \
+    --lr-warmup-iters 2 --weight-decay 0.1 --clip-grad "$CLIP" --seed 1234 --eval-interval 10 --eval-iters 2 --log-interval 1 \
     --peak-tflops 0.1 --threads 1 --save "$name.ck" --save-interval 1 --log-jsonl "$name.jsonl" "$@" </dev/null
+}
+
+# check_clipping NAME: all 20 steps of that run have norms above $CLIP, and clipping acts: the first moments of the first
+# step are those of a run without it, $CLIP / norm times.
+check_clipping() {
+  local name=$1 norm ratio
+  figures "$name.jsonl" | sed -n 's/^norm //p' >norms
+  [ "$(wc -l <norms)" -eq 20 ] || fail "$name: $(wc -l <norms) gradient norms instead of 20"
+  while read -r norm; do
+    below "$CLIP" "$norm" || fail "$name: a step with the gradient norm $norm does not clip to $CLIP"
+  done <norms
+  train_layout 1 free --micro-batch-size 2 --clip-grad 0 --exit-interval 1
+  read -r _ _ _ ratio _ <<<"$(mtl_compare_checkpoints "$name.ck/iter_0000001" free.ck/iter_0000001)"
+  expect_near "$ratio" "$(head -1 norms | awk -v clip="$CLIP" '{ print $1 / clip - 1 }')" 0.05
+  rm -r free.*
 }
 
 # check_layout NAME: compares with `one`, prints a row.
@@ -62,6 +79,7 @@ run_layouts() {
   local line number=0
   prepare_layouts
   train_layout 1 one --micro-batch-size 2
+  check_clipping one
   echo "| layout                                         | loss    | norm    | gradient | weights | start |"
   echo "|---|---|---|---|---|---|"
   while read -r -a line; do

@@ -159,13 +159,11 @@ expect_exit 0 mtl-topo "${two_nodes[@]}" --hosts ada,grace -o "$WORK/two.rankfil
 expect_same "$WORK/two.rankfile" "$WORK/want"
 expect_exit 0 mtl-topo "${two_nodes[@]}" --cores-per-rank 4 --format rankfile
 expect_text "$WORK/out" '^rank 3=\+n1 slot=4-7$'
-if command -v mpirun >/dev/null && [ "$(nproc)" -ge 2 ]; then
+if [ "$(nproc)" -ge 2 ]; then
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
   expect_exit 0 mtl-topo --world-size 2 -o "$WORK/one.rankfile"
-  if mpirun --oversubscribe -n 2 true 2>/dev/null; then
-    expect_exit 0 mpirun --oversubscribe --rankfile "$WORK/one.rankfile" -n 2 echo here
-    [ "$(grep -c here "$WORK/out")" -eq 2 ] || fail "mpirun did not start two ranks"
-  fi
+  expect_exit 0 mpirun --oversubscribe --rankfile "$WORK/one.rankfile" -n 2 echo here
+  [ "$(grep -c here "$WORK/out")" -eq 2 ] || fail "mpirun did not start two ranks"
 fi
 
 # Vocabularies as Megatron-LM pads them, of any size; the other counts are not held to the largest world either.
