@@ -1,0 +1,136 @@
+#!/bin/bash
+# The comparisons of these tests can fail: each passes on sound figures, and fails on figures broken on purpose.
+# mutations_long.sh does the same to whole tests.
+source "$(dirname "$0")/lib.sh" "$1"
+source "$(dirname "$0")/figures.sh"
+source "$(dirname "$0")/layouts.sh"
+GOLDEN=$TESTS/golden/end_to_end/plain.jsonl
+MODEL=$TESTS/golden/gpt2_model/a
+cd "$WORK" || exit 1
+mutations=0
+
+# failures_of COMMAND...: how many checks of it fail.
+failures_of() {
+  # shellcheck disable=SC2030  # the subshell counts for itself
+  (unset FAIL_FAST; failures=0; "$@" >comparison.log 2>&1; echo "$failures")
+}
+# passes COMMAND...
+passes() { [ "$(failures_of "$@")" -eq 0 ] || { fail "fails on sound figures: $*"; sed 's/^/    /' comparison.log >&2; }; }
+# caught WHAT COMMAND...
+caught() {
+  local what=$1
+  shift
+  mutations=$((mutations + 1))
+  [ "$(failures_of "$@")" -gt 0 ] || fail "$what: not caught by: $*"
+}
+
+# What happens to a log: a name, and a program for sed. Each value is replaced in all lines, then in one.
+LOG_MUTATIONS=(
+  'every gradient norm NaN|s/("grad_norm": *)[^,}]+/\1NaN/'
+  'one gradient norm NaN|7s/("grad_norm": *)[^,}]+/\1NaN/'
+  'every loss NaN|s/("(lm_)?loss": *)[^,}]+/\1NaN/'
+  'one loss null|9s/("lm_loss": *)[^,}]+/\1null/'
+  'one loss infinite|5s/("lm_loss": *)[^,}]+/\1Infinity/'
+  'one loss off|12s/("lm_loss": *[0-9]\.[0-9]{3})[0-9]+/\19999999/'
+  'one loss missing|12s/"lm_loss"/"lost"/'
+  'no lines|d'
+  'a line dropped|11d'
+  'two lines swapped|13{h;d};14G'
+  'a line twice|8p'
+)
+# break_log FILE OUT PROGRAM: the copy must differ, or nothing was broken.
+break_log() {
+  sed -E "$3" "$1" >"$2"
+  cmp -s "$1" "$2" && fail "'$3' changes nothing in $1"
+}
+
+# The end-to-end test.
+compare_to_golden() { compare_losses "$GOLDEN" "$1"; }
+passes compare_to_golden "$GOLDEN"
+VALIDATIONS=('every validation loss NaN|s/("validation_loss": *)[^,}]+/\1NaN/' 'test loss NaN|s/("test_loss": *)[^,}]+/\1NaN/'
+  'learning rate NaN|3s/("learning_rate": *)[^,}]+/\1NaN/')
+for mutation in "${LOG_MUTATIONS[@]}" "${VALIDATIONS[@]}"; do
+  break_log "$GOLDEN" broken.jsonl "${mutation#*|}"
+  # Iterations are compared by name: their order is free, and a line that comes twice is not.
+  [ "${mutation%%|*}" = 'two lines swapped' ] || caught "${mutation%%|*}" compare_to_golden broken.jsonl
+done
+
+# The equality table: figures of a layout against one process's, and weights.
+prepare_layouts
+train_layout 1 one --micro-batch-size 2
+passes check_clipping one
+train_layout 1 loose --micro-batch-size 2 --clip-grad 0
+caught 'a run without clipping' check_clipping loose
+rm -r loose.*
+train_layout 1 loose --micro-batch-size 2 --clip-grad 3
+caught 'a run that clips less' check_clipping loose
+rm -r loose.*
+cp one.jsonl sound.jsonl
+ln -s one.ck sound.ck
+passes check_layout sound sound
+grep -vE '"type": "start"' one.jsonl >steps.jsonl
+ln -s one.ck broken.ck
+for mutation in "${LOG_MUTATIONS[@]}"; do
+  break_log steps.jsonl broken.jsonl "${mutation#*|}"
+  caught "${mutation%%|*}" check_layout broken broken
+done
+rm broken.ck
+cp one.jsonl broken.jsonl
+caught 'no checkpoint' check_layout broken broken
+expect_text comparison.log 'weights differ by'
+train_layout 1 broken --micro-batch-size 2 --weight-decay 0.2
+cp one.jsonl broken.jsonl
+caught 'other weights' check_layout broken broken
+expect_text comparison.log 'weights differ by'
+
+# Models: one weight of many.
+weights_agree() {
+  local same rms
+  read -r same rms _ <<<"$(mtl_compare_checkpoints "$1" "$2")"
+  below "$rms" 1e-4 || fail "weights differ by $rms ($same)"
+}
+# break_weight BYTES: the third weight of the first tensor becomes these, in the folder broken.
+break_weight() {
+  local header
+  rm -rf broken
+  cp -r "$MODEL" broken
+  chmod -R u+w broken
+  header=$(od -An -tu8 -N8 broken/model.safetensors)
+  printf "$1" | dd of=broken/model.safetensors bs=1 seek=$((8 + header + 8)) conv=notrunc status=none
+  cmp -s "$MODEL/model.safetensors" broken/model.safetensors && fail "$1 changes no weight"
+}
+passes weights_agree "$MODEL" "$MODEL"
+break_weight '\x00\x00\xc0\x7f'
+caught 'a weight NaN' weights_agree "$MODEL" broken
+caught 'the same weight NaN in both' weights_agree broken broken
+break_weight '\x00\x00\x80\x7f'
+caught 'a weight infinite' weights_agree "$MODEL" broken
+break_weight '\xcd\xcc\xcc\x3d'
+caught 'a weight off by 0.1' weights_agree "$MODEL" broken
+caught 'another model' weights_agree "$MODEL" "${MODEL%a}b"
+
+# Single numbers and lists of them.
+passes below 1e-7 1e-6
+expect_near 2.0000001 2 1e-6
+printf '1\n2\n' >numbers
+passes expect_near_lines numbers numbers same
+number_below() { below "$@" || fail "$*"; }
+for value in nan NaN -nan inf '' x 1e-5; do
+  caught "below $value" number_below "$value" 1e-6
+  caught "limit $value" number_below 1 "$value"
+  caught "expect_near $value" expect_near "$value" 2 1e-6
+  caught "expect_near 2 $value" expect_near 2 "$value" 1e-6
+done
+for text in '' '1\n' '1\nnan\n' '1\n\n' '1\n2\n3\n' '2\n1\n' '1\nx\n' '1\n2 x\n' 'a 1\na 2\n' '1\n2.00001\n' '1\ninf\n'; do
+  # shellcheck disable=SC2059
+  printf "$text" >other
+  caught "lines '$text'" expect_near_lines numbers other other
+  caught "lines '$text' first" expect_near_lines other numbers other
+done
+: >other
+caught 'two empty files' expect_near_lines other other empty
+caught 'fewer lines than expected' expect_near_lines numbers numbers count 1e-6 3
+
+[ "$mutations" -ge 60 ] || fail "only $mutations mutations"
+echo "$mutations mutations"
+finish
