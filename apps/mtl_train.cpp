@@ -1,6 +1,7 @@
 // mtl-train: pre-trains a GPT from token files. The same command starts, resumes, or says that it is complete. Started
 // by mpirun or srun it is one rank of a job.
 #include "cli/dry_run.h"
+#include "cli/memory_fit.h"
 #include "cli/ranks.h"
 #include "cli/thread_waits.h"
 #include "cli/train_flags.h"
@@ -15,6 +16,7 @@ Exit train(TrainOptions& options, TrainSetup& setup, Ranks& ranks, Console& cons
     if (ranks.speaks()) print_out(describe_run(options, setup.start.config));
     return Exit::ok;
   }
+  check_fit(options, setup.start, ranks.launched(), console);
   SignalRequests signals;  // before any other thread, MPI's too: threads inherit that these signals are not theirs
   RankGroups groups;
   groups.rank = ranks.launched().rank;

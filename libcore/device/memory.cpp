@@ -21,7 +21,10 @@ Buffer::Buffer(Device device, std::size_t bytes) : bytes_(bytes) {
   std::size_t rounded = round_up(bytes, align);
   data_ = static_cast<std::byte*>(std::aligned_alloc(align, rounded));
   if (data_ == nullptr)
-    fail(Exit::failure, "out of memory: ", human_bytes(static_cast<double>(bytes)), " are not to be had");
+    fail(
+        Exit::failure, "out of memory: cannot allocate ", human_bytes(static_cast<double>(bytes)),
+        "; use a smaller batch or model, more ranks on more hosts, or raise the limit (ulimit -v, ulimit -d, the job's "
+        "memory)");
   if (align == kHugePage) ::madvise(data_, rounded, MADV_HUGEPAGE);  // asked for before the first touch
     // The first touch is what costs: the kernel clears each page. All cores share it.
 #pragma omp parallel for schedule(static) if (rounded >= 8 * kHugePage)

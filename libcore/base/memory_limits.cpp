@@ -1,0 +1,110 @@
+#include "base/memory_limits.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <optional>
+
+#include "base/str.h"
+
+namespace mtl {
+
+namespace {
+
+/// The kernel's files have no size; "" when there is none.
+std::string read_figures(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// A file that holds one number; empty for "max", and for what is not there.
+std::optional<std::uint64_t> read_number(const std::string& path) {
+  const auto number = parse_int(trim(read_figures(path)));
+  if (!number || *number < 0) return {};
+  return static_cast<std::uint64_t>(*number);
+}
+
+/// The number after a line's first word: "MemAvailable:   123 kB", "inactive_file 4096".
+std::optional<std::uint64_t> find_number(const std::string& text, const std::string& key) {
+  for (const std::string& line : split(text, '\n')) {
+    if (!starts_with(line, key)) continue;
+    std::string_view rest = trim(std::string_view(line).substr(key.size()));
+    const auto number = parse_int(rest.substr(0, rest.find(' ')));
+    if (number && *number >= 0) return static_cast<std::uint64_t>(*number);
+  }
+  return {};
+}
+
+std::uint64_t left_of(std::uint64_t limit, std::uint64_t taken) { return limit > taken ? limit - taken : 0; }
+
+/// The files that one version of cgroups has for a group.
+struct CgroupFiles {
+  const char *limit, *usage, *inactive, *active;
+};
+constexpr CgroupFiles kVersion1{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file ",
+                                "total_active_file "};
+constexpr CgroupFiles kVersion2{"memory.max", "memory.current", "inactive_file ", "active_file "};
+/// Version 1 writes "no limit" as the largest number of whole pages.
+constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 62;
+
+/// The limits of a group and of all above it. In a container the path may be one that only the host sees; the mount
+/// itself is then the container's group.
+void add_cgroups(const std::string& mount, std::string path, const CgroupFiles& files, std::vector<MemoryLimit>& out) {
+  for (;;) {
+    const std::string folder = mount + (path == "/" ? "" : path);
+    const auto limit = read_number(cat(folder, "/", files.limit)), usage = read_number(cat(folder, "/", files.usage));
+    if (limit && usage && *limit < kNoLimit) {
+      const std::string stat = read_figures(folder + "/memory.stat");
+      const std::uint64_t cache =
+          find_number(stat, files.inactive).value_or(0) + find_number(stat, files.active).value_or(0);
+      out.push_back({left_of(*limit, left_of(*usage, cache)),
+                     cat("the memory cgroup ", path.empty() ? "/" : path, " (", files.limit, ")"), false});
+    }
+    if (path.empty() || path == "/") return;
+    path.erase(path.rfind('/'));
+  }
+}
+
+}  // namespace
+
+MemoryFigures MemoryFigures::own() {
+  MemoryFigures figures;
+  auto soft = [](int resource) {
+    rlimit limit{};
+    const bool known = ::getrlimit(static_cast<__rlimit_resource_t>(resource), &limit) == 0;
+    return known && limit.rlim_cur != RLIM_INFINITY ? std::uint64_t{limit.rlim_cur} : UINT64_MAX;
+  };
+  figures.address_space = soft(RLIMIT_AS);
+  figures.data = soft(RLIMIT_DATA);
+  return figures;
+}
+
+std::vector<MemoryLimit> memory_limits(const MemoryFigures& figures) {
+  std::vector<MemoryLimit> out;
+  if (const auto kib = find_number(read_figures(figures.proc + "/meminfo"), "MemAvailable:"))
+    out.push_back({*kib * 1024, "MemAvailable", false});
+  for (const std::string& line : split(read_figures(figures.proc + "/self/cgroup"), '\n')) {
+    // "4:memory:/job_7" in version 1, "0::/job_7" in version 2.
+    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1), path = line.substr(second + 1);
+    if (controllers.empty()) {
+      add_cgroups(figures.cgroups, path, kVersion2, out);
+      add_cgroups(figures.cgroups + "/unified", path, kVersion2, out);
+    } else if (const auto names = split(controllers, ','); std::ranges::find(names, "memory") != names.end()) {
+      add_cgroups(figures.cgroups + "/memory", path, kVersion1, out);
+    }
+  }
+  const std::string status = read_figures(figures.proc + "/self/status");
+  auto add_own = [&](std::uint64_t limit, const char* taken, const char* name) {
+    if (limit == UINT64_MAX) return;
+    out.push_back({left_of(limit, find_number(status, taken).value_or(0) * 1024), name, true});
+  };
+  add_own(figures.address_space, "VmSize:", "the limit of address space (ulimit -v)");
+  add_own(figures.data, "VmData:", "the limit of the data segment (ulimit -d)");
+  return out;
+}
+
+}  // namespace mtl

@@ -1,0 +1,33 @@
+// How much more memory this process may take, by everything that bounds it on Linux: the memory that is free, the
+// memory cgroups (versions 1 and 2) that it is in, and its resource limits.
+//
+// A page cache can be dropped, so it counts as free: in MemAvailable by the kernel's own estimate, in a cgroup as its
+// file pages. Swap does not count: training in swap makes no progress. What cannot be read bounds nothing.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace mtl {
+
+struct MemoryLimit {
+  std::uint64_t bytes = 0;      // that can still be taken
+  std::string name;             // what bounds it, such as "MemAvailable" or "the memory cgroup /job_7 (memory.max)"
+  bool is_per_process = false;  // a resource limit; the others are shared by all processes of this host or cgroup
+};
+
+/// Where the kernel publishes its figures. A test has folders and limits of its own.
+struct MemoryFigures {
+  std::string proc = "/proc";
+  std::string cgroups = "/sys/fs/cgroup";
+  std::uint64_t address_space = UINT64_MAX, data = UINT64_MAX;  // RLIMIT_AS and RLIMIT_DATA
+
+  /// This process's.
+  static MemoryFigures own();
+};
+
+/// All limits that can be found, in no order.
+std::vector<MemoryLimit> memory_limits(const MemoryFigures& figures = MemoryFigures::own());
+
+}  // namespace mtl

@@ -1,0 +1,110 @@
+// Limits of memory, from figures as the kernel publishes them.
+#include "base/memory_limits.h"
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/files.h"
+
+using namespace mtl;
+
+namespace {
+
+constexpr std::uint64_t kMiB = 1 << 20;
+
+/// /proc and /sys/fs/cgroup of a machine with 800 MiB free, in a folder that goes with its owner.
+class Machine {
+ public:
+  Machine() {
+    std::string pattern = (fs::temp_directory_path() / "mtl-limits-XXXXXX").string();
+    REQUIRE(::mkdtemp(pattern.data()) != nullptr);
+    path_ = pattern;
+    write("proc/meminfo", "MemTotal:  4096000 kB\nMemFree:  1024 kB\nMemAvailable:  819200 kB\n");
+    write("proc/self/status", "Name:\tmtl-train\nVmSize:\t  102400 kB\nVmData:\t   51200 kB\n");
+  }
+  ~Machine() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  void write(const std::string& name, const std::string& text) const {
+    fs::create_directories(fs::path(path_ + "/" + name).parent_path());
+    OutputFile file(path_ + "/" + name);
+    file.write(text);
+    file.close();
+  }
+  /// A group's files, of version 1 or 2.
+  void group(int version, const std::string& folder, const std::string& limit, std::uint64_t used,
+             std::uint64_t cached) const {
+    const bool first = version == 1;
+    write(folder + (first ? "/memory.limit_in_bytes" : "/memory.max"), limit + "\n");
+    write(folder + (first ? "/memory.usage_in_bytes" : "/memory.current"), cat(used * kMiB, "\n"));
+    const char* total = first ? "total_" : "";
+    write(folder + "/memory.stat",
+          cat("anon 5\n", total, "inactive_file ", cached * kMiB, "\n", total, "active_file ", kMiB, "\n"));
+  }
+  MemoryFigures figures() const { return {path_ + "/proc", path_ + "/sys"}; }
+
+ private:
+  std::string path_;
+};
+
+/// The limits as "name: MiB", sorted.
+std::vector<std::string> texts(const MemoryFigures& figures) {
+  std::vector<std::string> out;
+  for (const MemoryLimit& limit : memory_limits(figures))
+    out.push_back(cat(limit.name, ": ", limit.bytes / kMiB, limit.is_per_process ? " per process" : ""));
+  std::ranges::sort(out);
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("memory limits: free memory alone") {
+  Machine machine;
+  CHECK(texts(machine.figures()) == std::vector<std::string>{"MemAvailable: 800"});
+  machine.write("proc/self/cgroup", "0::/job\n4:memory:/\nbroken\n");
+  CHECK(texts(machine.figures()) == std::vector<std::string>{"MemAvailable: 800"});
+}
+
+TEST_CASE("memory limits: cgroups of version 2, of the group and of those above it; cached files count as free") {
+  Machine machine;
+  machine.write("proc/self/cgroup", "0::/slurm/job_7/step_0\n");
+  machine.group(2, "sys/slurm/job_7/step_0", "max", 100, 0);
+  machine.group(2, "sys/slurm/job_7", cat(500 * kMiB), 300, 99);
+  machine.group(2, "sys/slurm", cat(100 * kMiB), 300, 0);
+  CHECK(texts(machine.figures()) == std::vector<std::string>{"MemAvailable: 800",
+                                                             "the memory cgroup /slurm (memory.max): 0",
+                                                             "the memory cgroup /slurm/job_7 (memory.max): 300"});
+}
+
+TEST_CASE("memory limits: cgroups of version 1; in a container the path may be the host's") {
+  Machine machine;
+  machine.write("proc/self/cgroup", "5:cpu,memory:/docker/0a1b\n1:cpu:/other\n0::/\n");
+  machine.group(1, "sys/memory", cat(600 * kMiB), 200, 19);
+  CHECK(texts(machine.figures()) ==
+        std::vector<std::string>{"MemAvailable: 800", "the memory cgroup / (memory.limit_in_bytes): 420"});
+  machine.group(1, "sys/memory", "9223372036854771712", 200, 19);  // no limit
+  CHECK(texts(machine.figures()) == std::vector<std::string>{"MemAvailable: 800"});
+}
+
+TEST_CASE("memory limits: resource limits, less what the process has; they are its own") {
+  Machine machine;
+  MemoryFigures figures = machine.figures();
+  figures.address_space = 300 * kMiB;
+  figures.data = 20 * kMiB;
+  CHECK(texts(figures) == std::vector<std::string>{"MemAvailable: 800",
+                                                   "the limit of address space (ulimit -v): 200 per process",
+                                                   "the limit of the data segment (ulimit -d): 0 per process"});
+}
+
+TEST_CASE("memory limits: this process's can be read") {
+  const auto limits = memory_limits();
+  REQUIRE(!limits.empty());
+  for (const MemoryLimit& limit : limits) {
+    CAPTURE(limit.name);
+    CHECK(limit.bytes > 0);
+    CHECK(limit.bytes < std::uint64_t{1} << 50);
+  }
+}

@@ -1,0 +1,81 @@
+#!/bin/bash
+# Runs that do not fit the memory or the disk are refused before they begin, with settings that fit and that then run.
+source "$(dirname "$0")/lib.sh" "$1"
+export OMP_WAIT_POLICY=passive OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+cd "$WORK" || exit 1
+cp "$TESTS"/golden/indexed/merged_text_document.* "$SHARE"/gpt2/{vocab.json,merges.txt} .
+# 617 MiB, of which 305 MiB are activations; 12 bytes for each of 16,156,416 parameters make a checkpoint of 185 MiB.
+run=(--num-layers 4 --hidden-size 256 --num-attention-heads 4 --max-position-embeddings 512 --seq-length 512
+  --vocab-file vocab.json --merge-file merges.txt --data-path merged_text_document --split 100,0,0 --lr 1e-3
+  --train-iters 1 --eval-iters 0 --log-interval 1 --threads 1 --peak-tflops 1 --micro-batch-size 8 --global-batch-size 8)
+
+# limited KIB COMMAND...: with so much address space.
+limited() {
+  local kib=$1
+  shift
+  (ulimit -v "$kib" && exec "$@")
+}
+# check_advice COMMAND...: the last refusal makes three suggestions, and COMMAND runs with the first.
+check_advice() {
+  sed -nE 's/^  (--.*): [0-9.]+ [KMG]iB per rank$/\1/p' err >advice
+  [ "$(wc -l <advice)" -eq 3 ] || { fail "$(wc -l <advice) suggestions instead of 3"; cat err >&2; }
+  # shellcheck disable=SC2046 # the advice is words
+  expect_exit 0 "$@" $(head -1 advice)
+  expect_text out ' iteration +1/ +1 '
+}
+
+if is_sanitized mtl-train; then
+  echo 'not run: limits of address space, below what a sanitizer reserves' >&2
+else
+  expect_exit 2 limited 700000 mtl-train "${run[@]}" --save refused
+  expect_text err '^mtl-train: not enough memory: the run needs 616.8 MiB, and [0-9.]+ MiB are available \(the limit of address space \(ulimit -v\)\); the largest part is activations, 304.5 MiB of 616.8 MiB. These fit:$'
+  expect_text err '^  --micro-batch-size [124] --global-batch-size 8: '
+  [ ! -s out ] && [ ! -e refused ] || fail 'a refused run leaves something behind'
+  check_advice limited 700000 mtl-train "${run[@]}"
+  expect_exit 0 limited 700000 mtl-train "${run[@]}" --dry-run
+  expect_exit 0 mtl-train "${run[@]}"
+
+  # What no plan foresees: the allocation itself fails, and says what to do.
+  expect_exit 1 limited 700000 mtl-eval --load "$TESTS/golden/gpt2_model/b" --data-path merged_text_document --batch-size 100000 --threads 1
+  expect_text err 'out of memory: cannot allocate [0-9.]+ [MG]iB; use a smaller batch or model'
+fi
+
+# Ranks of one host share a cgroup's memory. The run alone fits into 800 MiB, two of them do not.
+group=/sys/fs/cgroup/memory/mtl-test-$$
+if { [ -e /sys/fs/cgroup/memory/memory.limit_in_bytes ] && mkdir "$group"; } 2>/dev/null; then
+  # shellcheck disable=SC2317 # called by the trap
+  leave_group() { rmdir "$group"; rm -rf "$WORK"; }
+  trap leave_group EXIT
+  echo $((900 << 20)) >"$group/memory.limit_in_bytes"
+  # in_group COMMAND...
+  in_group() { (echo "$BASHPID" >"$group/tasks" && exec "$@"); }
+  expect_exit 0 in_group mtl-train "${run[@]}"
+  expect_exit 2 in_group mpirun -n 2 --oversubscribe mtl-train "${run[@]}" --global-batch-size 16
+  expect_text err "^mtl-train: not enough memory: the run's 2 ranks on this host need 1.2 GiB, and [0-9.]+ MiB are available \(the memory cgroup .*mtl-test-$$ \(memory.limit_in_bytes\)\); the largest part is activations, 304.5 MiB of 6[0-9.]+ MiB per rank"
+  check_advice in_group mpirun -n 2 --oversubscribe mtl-train "${run[@]}" --global-batch-size 16
+else
+  echo 'not run: limits of a cgroup, which this user cannot make' >&2
+fi
+
+# The disk of --save: a checkpoint does not fit into 100 MiB; one fits into 300 MiB, the second does not.
+on_disk() { # MIB COMMAND...: its --save disk/ck lies on a file system of that size
+  local size=$1
+  shift
+  # shellcheck disable=SC2016 # the inner shell's words
+  unshare -m sh -c 'mount -t tmpfs -o size="$0"m tmpfs disk && exec "$@"' "$size" "$@"
+}
+mkdir disk
+if on_disk 1 true 2>/dev/null; then
+  small=("${run[@]}" --micro-batch-size 1 --global-batch-size 1 --save disk/ck)
+  expect_exit 74 on_disk 100 mtl-train "${small[@]}"
+  expect_text err '^mtl-train: --save disk/ck: a checkpoint takes 184.9 MiB, and 100.0 MiB are free; free some space or name another --save$'
+  [ ! -s out ] || fail 'a run without room for its checkpoint trains'
+  expect_exit 0 on_disk 300 mtl-train "${small[@]}"
+  grep -q warning err && fail 'a warning although the checkpoint fits'
+  expect_exit 0 on_disk 400 mtl-train "${small[@]}" --train-iters 6 --save-interval 2 --exit-interval 2
+  expect_text err '^mtl-train: warning: --save disk/ck: the run adds 3 checkpoints of 184.9 MiB, and 400.0 MiB are free, enough for 2; '
+  expect_exit 0 on_disk 300 mtl-train "${small[@]}" --dry-run
+else
+  echo 'not run: a disk that is too small, which this user cannot mount' >&2
+fi
+finish

@@ -1,0 +1,139 @@
+// Runs against memory and disks that are too small: what is refused, and that what is suggested fits.
+#include "cli/memory_fit.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "cli/rank_plans.h"
+#include "train/trainer.h"
+
+using namespace mtl;
+
+namespace {
+
+constexpr std::uint64_t kMiB = 1 << 20;
+
+TrainOptions tiny_options() {
+  TrainOptions options;
+  options.architecture.num_layers = 4;
+  options.architecture.hidden_size = 64;
+  options.architecture.num_attention_heads = 4;
+  options.architecture.max_position_embeddings = 128;
+  options.data.seq_length = 128;
+  options.batch.micro_batch_size = 8;
+  options.batch.global_batch_size = 16;
+  options.batch.train_iters = 100;
+  options.optimizer.schedule.lr = 1e-3;
+  options.threads = 1;
+  return options;
+}
+
+RunStart fresh_start() {
+  RunStart start;
+  start.config.vocab_size = 512;
+  start.config.num_layers = 4;
+  start.config.hidden_size = 64;
+  start.config.num_heads = 4;
+  start.config.max_positions = 128;
+  start.config.complete();
+  return start;
+}
+
+std::uint64_t bytes_of(const TrainOptions& options) {
+  return run_bytes(largest_plan(plan_run(options, fresh_start().config)).plan);
+}
+
+/// The error's text; "" when the run fits.
+std::string refusal(const TrainOptions& options, const HostRanks& host, std::vector<MemoryLimit> limits) {
+  try {
+    check_memory(options, fresh_start(), host, limits);
+  } catch (const Error& error) {
+    CHECK(error.code() == Exit::usage);
+    return error.what();
+  }
+  return "";
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("memory: a run that fits to the byte is not refused, one byte less is") {
+  const TrainOptions options = tiny_options();
+  const std::uint64_t need = bytes_of(options);
+  CHECK(refusal(options, {}, {}) == "");
+  CHECK(refusal(options, {}, {{need, "MemAvailable"}}) == "");
+  const std::string text = refusal(options, {}, {{100 * need, "MemAvailable"}, {need - 1, "the cgroup"}});
+  CAPTURE(text);
+  CHECK(has(text, "are available (the cgroup); the largest part is activations, "));
+  CHECK(std::count(text.begin(), text.end(), '\n') == 3);
+  CHECK(has(text, "\n  --micro-batch-size 4 --global-batch-size 16: "));
+}
+
+TEST_CASE("memory: what is suggested fits, and changes no more than it must") {
+  TrainOptions options = tiny_options();
+  options.batch.micro_batch_size = 2;
+  const std::uint64_t two = bytes_of(options);
+  options.batch.micro_batch_size = 8;
+  const std::string text = refusal(options, {}, {{two, "MemAvailable"}});
+  CAPTURE(text);
+  CHECK(has(text, cat("\n  --micro-batch-size 2 --global-batch-size 16: ", human_bytes(static_cast<double>(two)),
+                      " per rank")));
+  CHECK_FALSE(has(text, "--micro-batch-size 4"));
+}
+
+TEST_CASE("memory: ranks of one host share what is not a limit of each process") {
+  TrainOptions options = tiny_options();
+  options.parallel.world = 2;
+  const std::uint64_t each = bytes_of(options);
+  const HostRanks both{1, 0, 2}, alone{1, 1, 1};
+  CHECK(refusal(options, both, {{2 * each, "MemAvailable"}}) == "");
+  CHECK(refusal(options, both, {{each, "ulimit", true}}) == "");
+  CHECK(refusal(options, alone, {{each, "MemAvailable"}}) == "");
+  const std::string text = refusal(options, both, {{2 * each - 1, "MemAvailable"}});
+  CAPTURE(text);
+  CHECK(has(text, "the run's 2 ranks on this host need "));
+  CHECK(has(text, "\n  --use-distributed-optimizer: "));
+  CHECK(has(refusal(options, both, {{each - 1, "ulimit", true}}), "the run needs "));
+}
+
+TEST_CASE("memory: a run already begun is not advised to become another one; without advice that is said") {
+  const TrainOptions options = tiny_options();
+  CHECK(has(refusal(options, {}, {{3 * kMiB, "MemAvailable"}}), "--num-layers "));
+  const std::string text = refusal(options, {}, {{1, "MemAvailable"}});
+  CHECK(has(text, "Nothing smaller was found that fits: "));
+  CHECK_FALSE(has(text, "\n"));
+}
+
+TEST_CASE("space: checkpoints still to come, less those that --keep-last replaces") {
+  TrainOptions options = tiny_options();
+  const GptConfig config = fresh_start().config;
+  auto count = [&](std::int64_t iteration, std::int64_t present) {
+    return space_need(options, config, iteration, present).checkpoints;
+  };
+  CHECK(space_need(options, config, 0, 0).checkpoint_bytes ==
+        12 * static_cast<std::uint64_t>(config.parameter_count()));
+  CHECK(count(0, 0) == 1);
+  CHECK(count(100, 5) == 0);
+  options.checkpoint.save_interval = 30;  // at 30, 60, 90 and 100
+  CHECK(count(0, 0) == 4);
+  CHECK(count(60, 2) == 2);
+  options.checkpoint.save_interval = 25;
+  CHECK(count(0, 0) == 4);
+  options.checkpoint.keep_last = 2;
+  CHECK(count(0, 0) == 3);
+  CHECK(count(50, 2) == 1);
+  CHECK(count(75, 0) == 1);
+}
+
+TEST_CASE("space: no room for a checkpoint is refused, for some of them a warning") {
+  const SpaceNeed need{10 * kMiB, 3};
+  CHECK(check_space(need, 30 * kMiB, "--save ck") == "");
+  CHECK(has(check_space(need, 30 * kMiB - 1, "--save ck"), "adds 3 checkpoints of 10.0 MiB"));
+  CHECK(has(check_space(need, 29 * kMiB, "--save ck"), "enough for 2; "));
+  CHECK_THROWS_WITH(check_space(need, 10 * kMiB - 1, "--save ck"),
+                    "--save ck: a checkpoint takes 10.0 MiB, and 10.0 MiB are free; free some space or name another "
+                    "--save");
+  CHECK(check_space({10 * kMiB, 0}, 0, "--save ck") == "");
+}
