@@ -29,6 +29,7 @@ goes_on() {
   expect_text err 'resuming .*/iter_0000003 at iteration 3'
   expect_exit 0 run_in "$name-cut" "$@"
   expect_same "$(last_weights "$name")" "$(last_weights "$name-cut")"
+  expect_figures "$name"
   diff <(figures_of "$name") <(figures_of "$name-cut") >difference || fail "$name: other figures when interrupted"
 }
 # differ NAME OTHER: both runs ended elsewhere.

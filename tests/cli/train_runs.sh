@@ -1,5 +1,6 @@
 # shellcheck shell=bash
 # What the tests of interrupted runs share; sourced after lib.sh. Runs lie in folders: NAME/save, NAME/log.jsonl.
+source "$TESTS/cli/figures.sh"
 export OMP_WAIT_POLICY=passive
 CORPUS=$TESTS/golden/end_to_end/corpus.jsonl
 LAST=iter_0000012/shard_00000.safetensors
@@ -41,8 +42,15 @@ figures_of() {
     sed -E 's/, "(elapsed_ms_per_iteration|tokens_per_second|tflops_per_device|mfu_a|mfu_b|data_stall_ms|communication_wait_ms)": [^,}]+//g'
 }
 
+# expect_figures NAME: its log has losses and norms, and all are finite; otherwise equality would mean nothing.
+expect_figures() {
+  figures "$1/log.jsonl" >figures.found
+  mtl_compare near figures.found figures.found --relative 0 || fail "$1: no figures to compare with"
+}
+
 # same_run NAME OTHER WHAT: the same weights, moments and figures.
 same_run() {
+  expect_figures "$2"
   cmp -s "$1/save/$LAST" "$2/save/$LAST" || fail "$3: another end than without it"
   diff <(figures_of "$1") <(figures_of "$2") >difference || { fail "$3: other figures than without it"; head -4 difference >&2; }
 }
