@@ -17,6 +17,7 @@ mtl::Json to_json(const mtl::ConvertReport& report, const mtl::ConvertOptions& o
                                      {"source_kind", report.source_kind},
                                      {"output", report.output},
                                      {"to", options.to},
+                                     {"replaced", report.replaced.empty() ? mtl::Json() : mtl::Json(report.replaced)},
                                      {"dtype", report.dtype},
                                      {"parameters", report.parameters},
                                      {"bytes", report.bytes},
@@ -65,13 +66,15 @@ int main(int argc, char** argv) {
   flags.section("Output");
   flags.add_switch("--verify", options.verify,
                    "read the output back: compare every tensor, and the logits of both models");
-  flags.add_switch("--force", options.force, "replace a folder that is not empty");
+  flags.add_switch("--force", options.force, "replace a folder that holds a model or one checkpoint, and nothing else");
   flags.add_switch("--json", options.json, "report on stdout as JSON");
   mtl::add_threads_flag(flags, threads);
   flags.check([&] {
     if (!mtl::parse_size(options.max_shard_size)) {
-      flags.problem("--max-shard-size " + options.max_shard_size,
-                    "is no size; write 5GB, 500MB, 2GiB or a number of bytes");
+      flags.problem(
+          "--max-shard-size " + options.max_shard_size,
+          "is not a size from 1 byte to 1,000,000,000 GB; write a number of bytes, or a number with KB, MB, GB "
+          "(powers of 1000), KiB, MiB or GiB (of 1024), in this spelling: 5GB, 500MB, 2GiB");
     }
   });
   return mtl::run_alone(flags, argc, argv, [&](mtl::Console& console) {

@@ -1,7 +1,5 @@
 #include "cli/convert_model.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 
@@ -9,55 +7,39 @@
 #include "ckpt/checkpoint.h"
 #include "ckpt/companion_files.h"
 #include "ckpt/hf_gpt2.h"
+#include "cli/output_folder.h"
 #include "comm/communicator.h"
 
 namespace mtl {
 
 namespace {
 
-/// A folder that takes the place of another when it is complete, and goes when it never was.
-class StagedFolder {
+/// Collects the tensors that hold elements that are not finite.
+class NonfiniteCounter {
  public:
-  StagedFolder(const std::string& path, bool force) : path_(path) {
-    while (path_.size() > 1 && path_.back() == '/') path_.pop_back();
-    staged_ = cat(path_, ".tmp.", ::getpid());
-    if (file_exists(path_) && !fs::is_directory(path_))
-      fail(Exit::io, path_, ": is a file; give another folder to --save");
-    if (file_exists(path_) && !fs::is_empty(path_) && !force) {
-      fail(Exit::usage, path_, ": is not empty; give another folder to --save, or --force to replace it");
-    }
-    make_directories(staged_);
-  }
-  ~StagedFolder() {
-    std::error_code ignored;
-    fs::remove_all(staged_, ignored);
-  }
-  StagedFolder(const StagedFolder&) = delete;
-
-  const std::string& staged() const { return staged_; }
-  const std::string& path() const { return path_; }
-  void commit() {
-    sync_directory(staged_);
-    if (file_exists(path_) && !fs::is_empty(path_)) {
-      exchange_paths(staged_, path_);  // what was there goes with this object
-    } else {
-      rename_path(staged_, path_);
-    }
-    sync_directory(fs::path(path_).parent_path().string());
+  explicit NonfiniteCounter(std::vector<NonfiniteElements>& found) : found_(found) {}
+  void add(const std::string& tensor, StoredDType from, std::span<const std::byte> stored, StoredDType to,
+           std::span<const std::byte> converted) {
+    const std::size_t before = count_nonfinite(from, stored);
+    const std::size_t after = from == to ? before : count_nonfinite(to, converted);
+    const std::size_t elements = stored.size() * 8 / static_cast<std::size_t>(bits_of(from));
+    if (before + after > 0) found_.push_back({tensor, elements, before, after});
   }
 
  private:
-  std::string path_, staged_;
+  std::vector<NonfiniteElements>& found_;
 };
 
 /// One whole tensor, rounded to `dtype`.
-std::vector<std::byte> read_tensor(const ModelSource& source, const SavedTensor& tensor, StoredDType dtype) {
+std::vector<std::byte> read_tensor(const ModelSource& source, const SavedTensor& tensor, StoredDType dtype,
+                                   NonfiniteCounter* counter = nullptr) {
   Slice whole = whole_slice(tensor.shape);
   auto count = static_cast<std::size_t>(whole.count());
   std::vector<std::byte> stored(count * static_cast<std::size_t>(bits_of(tensor.dtype)) / 8);
   std::vector<std::byte> out(count * static_cast<std::size_t>(bits_of(dtype)) / 8);
   source.read(tensor.name, whole, stored);
   convert_elements(tensor.dtype, stored, dtype, out);
+  if (counter != nullptr) counter->add(tensor.name, tensor.dtype, stored, dtype, out);
   return out;
 }
 
@@ -66,8 +48,39 @@ StoredDType target_dtype(const SavedTensor& tensor, std::optional<StoredDType> d
   return starts_with(tensor.name, "param.") ? dtype.value_or(tensor.dtype) : tensor.dtype;
 }
 
+/// "'h.0.ln_1.weight' (3 of 192 elements)" for those of which `count` is not 0; a few, then how many more.
+template <class Count>
+std::string list_tensors(const std::vector<NonfiniteElements>& found, const Count& count) {
+  constexpr std::size_t kListed = 8;
+  std::vector<std::string> lines;
+  for (const NonfiniteElements& one : found) {
+    if (count(one) > 0)
+      lines.push_back(cat("'", one.tensor, "' (", with_commas(static_cast<std::int64_t>(count(one))), " of ",
+                          with_commas(static_cast<std::int64_t>(one.elements)), " elements)"));
+  }
+  if (lines.size() <= kListed) return join(lines, ", ");
+  const std::size_t more = lines.size() - kListed;
+  lines.resize(kListed);
+  return cat(join(lines, ", "), " and ", more, " more tensors");
+}
+
+std::string overflowing_tensors(const std::vector<NonfiniteElements>& found) {
+  return list_tensors(found, [](const NonfiniteElements& one) { return one.in_output - one.in_source; });
+}
+
+void warn_of_nonfinite(const ConvertReport& report, Console& console) {
+  const std::string broken = list_tensors(report.nonfinite, [](const NonfiniteElements& one) { return one.in_source; });
+  if (!broken.empty())
+    console.warn(cat(report.source, ": holds elements that are not finite: ", broken,
+                     "; the file is damaged, or its training diverged"));
+  const std::string overflowing = overflowing_tensors(report.nonfinite);
+  if (!overflowing.empty())
+    console.warn(cat(report.dtype, " cannot hold all elements, which became infinite: ", overflowing,
+                     "; --dtype bfloat16 has the range of float32"));
+}
+
 void write_mtl(const ModelSource& source, const std::string& folder, const ConvertOptions& options,
-               std::optional<StoredDType> dtype) {
+               std::optional<StoredDType> dtype, NonfiniteCounter& counter) {
   source.verify();
   TrainState state = source.state().value_or(TrainState{});
   if (Json config = source.hf_config(); !config.is_null()) state.extra.set("hf_config", std::move(config));
@@ -76,8 +89,8 @@ void write_mtl(const ModelSource& source, const std::string& folder, const Conve
   for (const SavedTensor& tensor : source.tensors()) {
     StoredDType target = target_dtype(tensor, dtype);
     tensors.push_back(
-        {{tensor.name, target, tensor.shape}, whole_slice(tensor.shape), [&source, &buffer, tensor, target] {
-           buffer = read_tensor(source, tensor, target);
+        {{tensor.name, target, tensor.shape}, whole_slice(tensor.shape), [&source, &buffer, &counter, tensor, target] {
+           buffer = read_tensor(source, tensor, target, &counter);
            return std::span<const std::byte>(buffer);
          }});
   }
@@ -116,6 +129,19 @@ ModelComparison verify_output(const ModelSource& source, const std::string& fold
   return comparison;
 }
 
+void write_model(const ModelSource& source, const std::string& folder, const ConvertOptions& options,
+                 std::optional<StoredDType> dtype, ConvertReport& report) {
+  NonfiniteCounter counter(report.nonfinite);
+  if (options.to == "mtl") return write_mtl(source, folder, options, dtype, counter);
+  HfWriteOptions write{.dtype = dtype,
+                       .max_shard_bytes = *parse_size(options.max_shard_size),
+                       .end_of_text_id = find_end_of_text_id(source.folder())};
+  write.on_conversion = [&](const std::string& name, StoredDType from, std::span<const std::byte> stored,
+                            StoredDType to,
+                            std::span<const std::byte> converted) { counter.add(name, from, stored, to, converted); };
+  write_hf_gpt2(source, folder, write);
+}
+
 void list_files(const std::string& folder, ConvertReport& report) {
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
     if (!entry.is_regular_file()) continue;
@@ -140,28 +166,33 @@ std::optional<std::uint64_t> parse_size(const std::string& text) {
     break;
   }
   std::optional<double> number = parse_float(digits);
-  if (!number || !(*number > 0) || *number * static_cast<double>(unit) < 1 ||
-      *number * static_cast<double>(unit) > 1e18)
-    return std::nullopt;
-  return static_cast<std::uint64_t>(*number * static_cast<double>(unit));
+  if (!number) return std::nullopt;
+  const double bytes = *number * static_cast<double>(unit);
+  if (!(bytes >= 1 && bytes <= static_cast<double>(kMaxSize))) return std::nullopt;
+  return static_cast<std::uint64_t>(bytes);
 }
 
 ConvertReport convert_model(const ConvertOptions& options, Console& console) {
+  InterruptGuard guard(console.program());  // outlives the folder that it would remove
   std::optional<StoredDType> dtype;
   if (options.dtype) dtype = parse_torch_dtype(*options.dtype);
   ModelSource source = ModelSource::open(options.load, console);
-  StagedFolder output(options.save, options.force);
-  if (options.to == "mtl") {
-    write_mtl(source, output.staged(), options, dtype);
-  } else {
-    write_hf_gpt2(source, output.staged(),
-                  {.dtype = dtype,
-                   .max_shard_bytes = *parse_size(options.max_shard_size),
-                   .end_of_text_id = find_end_of_text_id(source.folder())});
-  }
-  ConvertReport report{source.folder(), source.kind(), output.path(), {}, source.config().parameter_count(), 0, {}, {}};
+  OutputFolder output({options.save, options.force, source.folder()}, guard, console);
+  ConvertReport report;
+  report.source = source.folder();
+  report.source_kind = source.kind();
+  report.output = output.path();
+  report.replaced = output.replaced();
+  report.parameters = source.config().parameter_count();
   report.dtype = torch_name_of(target_dtype(source.tensors().front(), dtype));
-  if (options.verify) report.comparison = verify_output(source, output.staged(), dtype, options.threads, console);
+  write_model(source, output.staged(), options, dtype, report);
+  warn_of_nonfinite(report, console);
+  if (options.verify) {
+    const std::string overflowing = overflowing_tensors(report.nonfinite);
+    require(overflowing.empty(), "verification: ", report.dtype, " cannot hold all elements of ", overflowing,
+            "; choose --dtype bfloat16 or float32");
+    report.comparison = verify_output(source, output.staged(), dtype, options.threads, console);
+  }
   list_files(output.staged(), report);
   output.commit();
   return report;

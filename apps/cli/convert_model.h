@@ -23,7 +23,8 @@ struct ConvertOptions {
   int threads = 1;
 };
 
-/// "5GB" (decimal), "500MB", "2GiB", or bytes. Empty when it is no size, or zero.
+/// "5GB" (decimal), "500MB", "2GiB", or bytes. Empty when it is not a size, below 1 byte, or above kMaxSize.
+inline constexpr std::uint64_t kMaxSize = 1'000'000'000'000'000'000;
 std::optional<std::uint64_t> parse_size(const std::string& text);
 
 /// How far the logits of two models are from each other on fixed token sequences.
@@ -36,17 +37,26 @@ struct ModelComparison {
 /// Runs both; throws when they are of different shapes or a logit is not finite.
 ModelComparison compare_models(const ModelSource& a, const ModelSource& b, int threads);
 
+/// Elements of one tensor that are infinite or not a number.
+struct NonfiniteElements {
+  std::string tensor;
+  std::size_t elements = 0, in_source = 0, in_output = 0;
+};
+
 struct ConvertReport {
   std::string source, source_kind, output;
+  std::string replaced;  // what --force replaced; empty: nothing
   std::string dtype;
   std::int64_t parameters = 0;
   std::uint64_t bytes = 0;
   std::vector<std::string> files;             // below the output folder
+  std::vector<NonfiniteElements> nonfinite;   // tensors that have such elements, before or after the conversion
   std::optional<ModelComparison> comparison;  // with --verify
 };
 
 /// Writes the output folder, complete or not at all. With `verify` the output is read back first: every tensor must be
-/// the source's, rounded to the new dtype, bit for bit, and so must the logits unless the dtype is narrower.
+/// the source's, rounded to the new dtype, bit for bit, and so must the logits unless the dtype is narrower. Warns of
+/// elements that are not finite, and of those that the new dtype cannot hold.
 ConvertReport convert_model(const ConvertOptions& options, Console& console);
 
 }  // namespace mtl

@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 
 namespace mtl {
 
@@ -22,6 +23,16 @@ sigset_t ending_signals() {
   struct sigaction action {};
   ::sigaction(SIGHUP, nullptr, &action);
   return action.sa_handler == SIG_IGN ? signal_set({SIGINT, SIGTERM}) : signal_set({SIGINT, SIGTERM, SIGHUP});
+}
+
+/// Removes a file, or a folder while another thread may still be creating files in it.
+void remove_with_content(const std::string& path) {
+  constexpr int kTries = 100;
+  std::error_code error;
+  for (int tries = 0; tries < kTries; ++tries) {
+    std::filesystem::remove_all(path, error);
+    if (!error) return;
+  }
 }
 
 }  // namespace
@@ -68,7 +79,7 @@ void InterruptGuard::wait_for_signal() {
   }
   std::lock_guard lock(mutex_);
   if (stopping_) return;
-  for (const std::string& file : files_) ::unlink(file.c_str());
+  for (const std::string& file : files_) remove_with_content(file);
   std::fprintf(stderr, "%s%s: ended by signal %d (%s)%s\n", ::isatty(STDERR_FILENO) == 1 ? "\n" : "", program_.c_str(),
                number, ::strsignal(number), files_.empty() ? "" : "; its unfinished files are removed");
   std::signal(number, SIG_DFL);

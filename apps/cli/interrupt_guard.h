@@ -23,7 +23,7 @@ class InterruptGuard {
   ~InterruptGuard();
   InterruptGuard(const InterruptGuard&) = delete;
 
-  /// The file, which need not be there yet, goes when a signal comes.
+  /// A signal removes this file or folder, which need not exist yet.
   void remove_on_signal(std::string path);
   /// While the lock is held signals wait. What was named before stays from then on.
   [[nodiscard]] std::unique_lock<std::mutex> keep_files();

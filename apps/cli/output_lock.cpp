@@ -31,7 +31,8 @@ bool is_temporary_of(const std::vector<std::string>& names, const std::string& f
   });
 }
 
-/// What runs that were killed left: the locks say that they are over.
+}  // namespace
+
 void remove_leftovers(const std::vector<std::string>& names, Console& console) {
   std::vector<std::string> left;
   std::error_code error;  // a folder that cannot be listed keeps what is in it
@@ -40,34 +41,31 @@ void remove_leftovers(const std::vector<std::string>& names, Console& console) {
     if (is_temporary_of(names, file)) left.push_back(fs::path(names.front()).replace_filename(file).string());
   }
   for (const std::string& path : left) {
-    remove_old_file(path);
+    remove_tree(path);
     console.info(cat(path, ": removed; the run that wrote it was killed"));
   }
 }
 
-}  // namespace
-
-OutputLock::OutputLock(const std::string& prefix) : path_(prefix + ".lock") {
+OutputLock::OutputLock(const std::string& prefix, std::string flag) : path_(prefix + ".lock"), flag_(std::move(flag)) {
   constexpr int kTries = 1000;  // each but the last met a run that has just finished
   for (int tries = 0; tries < kTries; ++tries) {
     if (take(prefix)) return;
   }
-  fail(Exit::io, path_, ": cannot lock this file: it is another one whenever it is looked at; ",
-       "choose another --output-prefix");
+  fail(Exit::io, path_, ": cannot lock this file: it is another one whenever it is looked at; ", "choose another ",
+       flag_);
 }
 
 /// False when the file went away between opening and locking it: its last holder has just finished.
 bool OutputLock::take(const std::string& prefix) {
   descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (descriptor_ < 0) {
-    fail(Exit::io, folder_of(prefix), ": cannot create files here: ", std::strerror(errno),
-         "; choose another --output-prefix");
+    fail(Exit::io, folder_of(prefix), ": cannot create files here: ", std::strerror(errno), "; choose another ", flag_);
   }
   if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     const std::string owner = read_owner(descriptor_);
     ::close(std::exchange(descriptor_, -1));
-    fail(Exit::failure, prefix, ": another run writes there (", owner,
-         "); wait for it, end it, or choose another --output-prefix");
+    fail(Exit::failure, prefix, ": another run writes there (", owner, "); wait for it, end it, or choose another ",
+         flag_);
   }
   struct stat mine {
   }, current{};

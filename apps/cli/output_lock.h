@@ -14,17 +14,20 @@ namespace mtl {
 /// system that knows no locks it holds nothing.
 class OutputLock {
  public:
-  /// Throws Error(failure) that names the holder, Error(io) when the folder cannot be written to.
-  explicit OutputLock(const std::string& prefix);
+  /// Throws Error(failure) that names the holder, Error(io) when the folder cannot be written to; both name the flag
+  /// that chooses another place.
+  explicit OutputLock(const std::string& prefix, std::string flag = "--output-prefix");
   ~OutputLock() { release(); }
   OutputLock(OutputLock&& other) noexcept
-      : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
+      : path_(std::move(other.path_)),
+        flag_(std::move(other.flag_)),
+        descriptor_(std::exchange(other.descriptor_, -1)) {}
   void release();
   const std::string& path() const { return path_; }
 
  private:
   bool take(const std::string& prefix);
-  std::string path_;
+  std::string path_, flag_;
   int descriptor_ = -1;
 };
 
@@ -34,6 +37,10 @@ class OutputLock {
 /// Throws as OutputLock does, and Error(io) when one of the names is a folder.
 std::vector<OutputLock> claim_outputs(const std::vector<std::string>& prefixes, const std::vector<std::string>& names,
                                       InterruptGuard& guard, Console& console);
+
+/// Removes what killed runs left of the names, files or folders NAME.tmp.PID, with a message. The caller holds the
+/// locks.
+void remove_leftovers(const std::vector<std::string>& names, Console& console);
 
 /// Removes what an earlier run left, if it is there. Throws Error(io) when it cannot.
 void remove_old_file(const std::string& path);

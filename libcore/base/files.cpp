@@ -202,25 +202,47 @@ void remove_tree(const std::string& path) {
   if (error) fail(Exit::io, path, ": cannot remove: ", error.message());
 }
 
-std::string read_file(const std::string& path) {
-  int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) fail_errno(path, "open");
+namespace {
+
+/// A descriptor that is closed at the end of its scope.
+class OpenFile {
+ public:
+  OpenFile(const std::string& path, int flags) : descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | flags)) {
+    if (descriptor_ < 0) fail_errno(path, "open");
+  }
+  ~OpenFile() { ::close(descriptor_); }
+  OpenFile(const OpenFile&) = delete;
+  int descriptor() const { return descriptor_; }
+
+ private:
+  int descriptor_;
+};
+
+}  // namespace
+
+std::string read_descriptor(int descriptor, const std::string& name) {
   std::string content;
   char buffer[1 << 16];
   while (true) {
     ssize_t got = ::read(descriptor, buffer, sizeof buffer);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) {
-      int code = errno;
-      ::close(descriptor);
-      errno = code;
-      fail_errno(path, "read");
-    }
-    if (got == 0) break;
+    if (got < 0) fail_errno(name, "read");
+    if (got == 0) return content;
     content.append(buffer, static_cast<std::size_t>(got));
   }
-  ::close(descriptor);
-  return content;
+}
+
+std::string read_file(const std::string& path) {
+  OpenFile file(path, 0);
+  return read_descriptor(file.descriptor(), path);
+}
+
+std::string read_regular_file(const std::string& path) {
+  OpenFile file(path, O_NONBLOCK);  // a FIFO would wait for a writer
+  struct stat info {};
+  if (::fstat(file.descriptor(), &info) != 0) fail_errno(path, "read");
+  if (!S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)) fail(Exit::io, path, ": is not a regular file");
+  return read_descriptor(file.descriptor(), path);
 }
 
 bool file_exists(const std::string& path) {

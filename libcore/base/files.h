@@ -89,6 +89,10 @@ void remove_tree(const std::string& path);
 
 /// The whole file. Throws Error(io) when it cannot be read.
 std::string read_file(const std::string& path);
+/// As read_file, of a regular file only: a FIFO, at which read_file waits for a writer, is Error(io), as is a device.
+std::string read_regular_file(const std::string& path);
+/// Everything that an open descriptor still gives; `name` is for messages.
+std::string read_descriptor(int descriptor, const std::string& name);
 bool file_exists(const std::string& path);
 /// False, too, for what cannot be asked for: whoever opens it then says why.
 bool is_directory(const std::string& path);

@@ -3,27 +3,16 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 
 #include "base/files.h"
 #include "ckpt/checkpoint.h"
 #include "ckpt/manifest.h"
+#include "ckpt/model_folder.h"
 
 namespace mtl {
 
 namespace {
-
-constexpr const char* kTrackerName = "latest_checkpointed_iteration.txt";
-
-/// The iteration in a folder's name, when it is a committed checkpoint's.
-std::optional<std::int64_t> iteration_of(const std::string& name) {
-  if (!starts_with(name, "iter_") || name.size() < 12) return std::nullopt;
-  std::int64_t iteration = 0;
-  auto [end, error] = std::from_chars(name.data() + 5, name.data() + name.size(), iteration);
-  if (error != std::errc() || end != name.data() + name.size() || iteration < 0) return std::nullopt;
-  return iteration;
-}
 
 /// Throws unless the folder holds a sound manifest of that iteration.
 void check_sound(const std::string& directory, std::int64_t iteration) {
@@ -53,7 +42,7 @@ std::vector<std::int64_t> list_iterations(const std::string& directory) {
   std::vector<std::int64_t> out;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(directory, error)) {
-    std::optional<std::int64_t> iteration = iteration_of(entry.path().filename().string());
+    std::optional<std::int64_t> iteration = iteration_in_name(entry.path().filename().string());
     if (iteration && entry.is_directory()) out.push_back(*iteration);
   }
   if (error && error != std::errc::no_such_file_or_directory)
@@ -73,7 +62,7 @@ bool is_sound(const std::string& directory, std::int64_t iteration) {
 
 std::string tracker_text(const std::string& directory) {
   std::string path = cat(directory, "/", kTrackerName);
-  return file_exists(path) ? std::string(trim(read_file(path).substr(0, 64))) : "";
+  return file_exists(path) ? std::string(trim(read_regular_file(path).substr(0, 64))) : "";
 }
 
 void write_tracker(const std::string& directory, std::int64_t iteration) {

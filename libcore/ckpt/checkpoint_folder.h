@@ -7,6 +7,9 @@
 
 namespace mtl {
 
+inline constexpr const char* kTrackerName = "latest_checkpointed_iteration.txt";
+inline constexpr const char* kLockName = "lock";
+
 /// "iter_0001000".
 std::string folder_of(std::int64_t iteration);
 /// Iterations of the committed checkpoints in a folder, newest first.

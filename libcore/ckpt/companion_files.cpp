@@ -1,31 +1,40 @@
 #include "ckpt/companion_files.h"
 
+#include <algorithm>
+
 #include "base/files.h"
-#include "base/json.h"
 
 namespace mtl {
 
 namespace {
 
-constexpr const char* kCompanionFiles[] = {"tokenizer.json",
-                                           "tokenizer_config.json",
-                                           "vocab.json",
-                                           "merges.txt",
-                                           "special_tokens_map.json",
-                                           "added_tokens.json",
-                                           "generation_config.json",
-                                           "tokenizer.tiktoken",
-                                           "tiktoken_config.json"};
+constexpr const char* kCompanionFiles[] = {
+    "tokenizer.json",    "tokenizer_config.json",  "vocab.json",      "merges.txt",         "special_tokens_map.json",
+    "added_tokens.json", "generation_config.json", "tokenizer.model", "tokenizer.tiktoken", "tiktoken_config.json"};
 constexpr const char* kEndOfText = "<|endoftext|>";
 
 }  // namespace
+
+Json read_model_json(const std::string& path) {
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  const std::string text = read_regular_file(path);
+  try {
+    return Json::parse(starts_with(text, kByteOrderMark) ? std::string_view(text).substr(3) : text);
+  } catch (const Error& error) {
+    fail(Exit::bad_data, path, ": not valid JSON: ", error.what());
+  }
+}
+
+bool is_companion_file(const std::string& name) {
+  return std::find(std::begin(kCompanionFiles), std::end(kCompanionFiles), name) != std::end(kCompanionFiles);
+}
 
 std::vector<std::string> copy_companion_files(const std::string& from, const std::string& to) {
   std::vector<std::string> copied;
   for (const char* name : kCompanionFiles) {
     std::string path = cat(from, "/", name);
     if (!file_exists(path)) continue;
-    write_file_atomic(cat(to, "/", name), read_file(path));
+    write_file_atomic(cat(to, "/", name), read_regular_file(path));
     copied.emplace_back(name);
   }
   return copied;
@@ -33,7 +42,7 @@ std::vector<std::string> copy_companion_files(const std::string& from, const std
 
 std::optional<std::int64_t> find_end_of_text_id(const std::string& folder) {
   if (file_exists(folder + "/tokenizer.json")) {
-    Json tokenizer = Json::read(folder + "/tokenizer.json");
+    Json tokenizer = read_model_json(folder + "/tokenizer.json");
     if (const Json* added = tokenizer.find("added_tokens"); added != nullptr && added->is_array()) {
       for (const Json& token : added->as_array()) {
         if (token.is_object() && token.string_or("content", "") == kEndOfText) return token.at("id").as_int();
@@ -41,10 +50,34 @@ std::optional<std::int64_t> find_end_of_text_id(const std::string& folder) {
     }
   }
   if (file_exists(folder + "/vocab.json")) {
-    Json vocabulary = Json::read(folder + "/vocab.json");
+    Json vocabulary = read_model_json(folder + "/vocab.json");
     if (const Json* id = vocabulary.is_object() ? vocabulary.find(kEndOfText) : nullptr) return id->as_int();
   }
   return std::nullopt;
+}
+
+std::vector<std::int64_t> eos_ids(const Json& config) {
+  const Json* value = config.is_object() ? config.find("eos_token_id") : nullptr;
+  if (value == nullptr || value->is_null()) return {};
+  std::vector<std::int64_t> ids;
+  try {
+    if (!value->is_array()) return {value->as_int()};
+    for (const Json& id : value->as_array()) ids.push_back(id.as_int());
+  } catch (const Error&) {
+    fail(Exit::bad_data, "eos_token_id is ", value->dump(), ", not a token id or a list of them");
+  }
+  return ids;
+}
+
+std::vector<std::int64_t> generation_eos_ids(const std::string& folder) {
+  const std::string path = folder + "/generation_config.json";
+  if (!file_exists(path)) return {};
+  try {
+    return eos_ids(read_model_json(path));
+  } catch (const Error& error) {
+    if (starts_with(error.what(), path)) throw;
+    fail(error.code(), path, ": ", error.what());
+  }
 }
 
 }  // namespace mtl

@@ -1,4 +1,5 @@
-// The files that lie beside a model's weights and are not ours to understand: its tokenizer, how it likes to generate.
+// The files next to a model's weights that mtl copies without interpreting them: its tokenizer, its generation
+// defaults.
 #pragma once
 
 #include <cstdint>
@@ -6,13 +7,26 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
+
 namespace mtl {
 
-/// Copies those that are there, unchanged: tokenizer.json, vocab.json, merges.txt and their like, and
-/// generation_config.json. Returns their names.
+/// A JSON file of a model's folder: a regular file, with or without a byte order mark. Throws Error that names it.
+Json read_model_json(const std::string& path);
+
+/// True for tokenizer.json, vocab.json, merges.txt and the other names that copy_companion_files copies.
+bool is_companion_file(const std::string& name);
+
+/// Copies those that exist, unchanged: the tokenizer's files and generation_config.json. Returns their names.
 std::vector<std::string> copy_companion_files(const std::string& from, const std::string& to);
 
 /// The id of <|endoftext|> in the tokenizer files of a folder, when it has any.
 std::optional<std::int64_t> find_end_of_text_id(const std::string& folder);
+
+/// The ids that end a text, from eos_token_id of a config.json or generation_config.json: a number or a list of them.
+/// Empty when it is absent or null. Throws Error(bad_data) for anything else.
+std::vector<std::int64_t> eos_ids(const Json& config);
+/// eos_ids of FOLDER/generation_config.json; empty without that file.
+std::vector<std::int64_t> generation_eos_ids(const std::string& folder);
 
 }  // namespace mtl

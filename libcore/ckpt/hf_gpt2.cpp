@@ -8,6 +8,7 @@
 
 #include "base/files.h"
 #include "base/hash.h"
+#include "ckpt/companion_files.h"
 #include "ckpt/hf_names.h"
 #include "ckpt/safetensors.h"
 #include "ckpt/tensor_reader.h"
@@ -63,7 +64,7 @@ class HfReader : public TensorReader {
   explicit HfReader(const std::string& path) {
     kind = "Hugging Face folder";
     folder = path;
-    hf_config = Json::read(path + "/config.json");
+    hf_config = read_model_json(path + "/config.json");
     try {
       config = gpt_config_from_hf(hf_config);
     } catch (const Error& error) {
@@ -142,7 +143,7 @@ class HfReader : public TensorReader {
   }
 
   void open_shards(const std::string& index_path) {
-    Json index = Json::read(index_path);
+    Json index = read_model_json(index_path);
     std::map<std::string, std::vector<std::string>> names;  // by file
     try {
       for (const auto& [tensor, file] : index.at("weight_map").as_object()) names[file.as_string()].push_back(tensor);
@@ -151,8 +152,9 @@ class HfReader : public TensorReader {
     }
     files_.reserve(names.size());
     for (const auto& [name, tensors_in] : names) {
-      if (name.empty() || name.find('/') != std::string::npos || name[0] == '.') {
-        fail(Exit::bad_data, index_path, ": '", name, "' is not the name of a file beside it");
+      if (name.empty() || name.find_first_of(std::string_view("/\0", 2)) != std::string::npos || name[0] == '.') {
+        fail(Exit::bad_data, index_path, ": weight_map: ", Json(name).dump(),
+             " is not the name of a file in this folder");
       }
       std::string path = cat(folder, "/", name);
       if (!file_exists(path))

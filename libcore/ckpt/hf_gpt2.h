@@ -5,9 +5,12 @@
 // a folder read and written in the same dtype has the same tensors.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "base/json.h"
@@ -25,6 +28,10 @@ struct HfWriteOptions {
   std::optional<StoredDType> dtype;  // empty: as stored
   std::uint64_t max_shard_bytes = 5'000'000'000;
   std::optional<std::int64_t> end_of_text_id;  // for config.json, where the source does not say
+  /// Called with the elements of each tensor before and after their conversion.
+  std::function<void(const std::string& name, StoredDType from, std::span<const std::byte> stored, StoredDType to,
+                     std::span<const std::byte> converted)>
+      on_conversion = {};
 };
 
 /// Writes the model, and the files that lie beside it, into an existing, empty folder. Every file is synced; the caller

@@ -49,7 +49,8 @@ std::vector<std::vector<Item>> cut_into_shards(std::vector<Item> items, std::uin
   return shards;
 }
 
-void write_tensors(const ModelSource& source, const std::string& path, const std::vector<Item>& items) {
+void write_tensors(const ModelSource& source, const std::string& path, const std::vector<Item>& items,
+                   const HfWriteOptions& options) {
   AtomicFile file(path);
   std::vector<StoredTensor> plan;
   for (const Item& item : items) plan.push_back(item.stored);
@@ -63,6 +64,8 @@ void write_tensors(const ModelSource& source, const std::string& path, const std
     reordered.resize(converted.size());
     source.read("param." + item.source.name, whole_slice(item.source.shape), stored);
     convert_elements(item.source_dtype, stored, item.stored.dtype, converted);
+    if (options.on_conversion)
+      options.on_conversion(item.stored.name, item.source_dtype, stored, item.stored.dtype, converted);
     canonical_to_hf(item.hf, source.config(), static_cast<std::size_t>(bits_of(item.stored.dtype) / 8), converted,
                     reordered);
     writer.write(reordered);
@@ -112,6 +115,21 @@ void write_generation_config(const std::string& folder, const Json& config) {
   write_json(folder + "/generation_config.json", out);
 }
 
+/// A tokenizer_config.json that mtl wrote during training does not know the model's positions; transformers warns about
+/// texts that are longer than model_max_length.
+void set_model_max_length(const std::string& folder, std::int64_t positions) {
+  constexpr double kNoLimit = 1e18;  // transformers writes int(1e30)
+  const std::string path = folder + "/tokenizer_config.json";
+  if (!file_exists(path)) return;
+  Json config = read_model_json(path);
+  if (!config.is_object()) return;
+  if (const Json* length = config.find("model_max_length"); length != nullptr && length->is_number()) {
+    if (length->as_number() < kNoLimit) return;
+  }
+  config.set("model_max_length", positions);
+  write_json(path, config);
+}
+
 }  // namespace
 
 void write_hf_gpt2(const ModelSource& source, const std::string& folder, const HfWriteOptions& options) {
@@ -121,14 +139,15 @@ void write_hf_gpt2(const ModelSource& source, const std::string& folder, const H
   Json config = make_config(source, dtype, options);
   write_json(folder + "/config.json", config);
   copy_companion_files(source.folder(), folder);
+  if (source.kind() == "checkpoint") set_model_max_length(folder, source.config().max_positions);
   if (!file_exists(folder + "/generation_config.json")) write_generation_config(folder, config);
   std::vector<std::vector<Item>> shards = cut_into_shards(std::move(items), options.max_shard_bytes);
-  if (shards.size() == 1) return write_tensors(source, folder + "/model.safetensors", shards[0]);
+  if (shards.size() == 1) return write_tensors(source, folder + "/model.safetensors", shards[0], options);
   Json weight_map = Json::object();
   std::uint64_t total = 0;
   for (std::size_t i = 0; i < shards.size(); ++i) {
     std::string name = format("model-%05zu-of-%05zu.safetensors", i + 1, shards.size());
-    write_tensors(source, cat(folder, "/", name), shards[i]);
+    write_tensors(source, cat(folder, "/", name), shards[i], options);
     for (const Item& item : shards[i]) {
       weight_map.set(item.stored.name, name);
       total += stored_bytes(item.stored.dtype, item.stored.shape);

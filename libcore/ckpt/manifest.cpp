@@ -395,7 +395,7 @@ Manifest read_sound_manifest(const std::string& folder) {
   if (file_size(path) > kMaxManifestBytes) fail(Exit::bad_data, path, ": more than ", human_bytes(kMaxManifestBytes));
   Manifest manifest;
   try {
-    manifest = parse_manifest(read_file(path));
+    manifest = parse_manifest(read_regular_file(path));
   } catch (const Error& error) {
     fail(error.code(), path, ": ", error.what());
   }

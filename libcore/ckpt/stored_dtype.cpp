@@ -95,6 +95,27 @@ StoredDType stored_dtype_of(DType dtype) {
   fail(Exit::failure, "an element type without a stored form");
 }
 
+std::size_t count_nonfinite(StoredDType dtype, std::span<const std::byte> stored) {
+  auto count = [&]<class Bits>(Bits exponent) {  // an exponent of ones alone
+    std::size_t found = 0;
+    for (std::size_t i = 0; i < stored.size() / sizeof(Bits); ++i)
+      found += (load<Bits>(stored, i) & exponent) == exponent ? 1 : 0;
+    return found;
+  };
+  switch (dtype) {
+    case StoredDType::f16:
+      return count(std::uint16_t{0x7C00});
+    case StoredDType::bf16:
+      return count(std::uint16_t{0x7F80});
+    case StoredDType::f32:
+      return count(std::uint32_t{0x7F800000});
+    case StoredDType::f64:
+      return count(std::uint64_t{0x7FF0000000000000});
+    default:
+      fail(Exit::failure, "no count of non-finite elements of type ", name_of(dtype));
+  }
+}
+
 void to_float(StoredDType dtype, std::span<const std::byte> stored, std::span<float> out) {
   convert_elements(dtype, stored, StoredDType::f32, std::as_writable_bytes(out));
 }

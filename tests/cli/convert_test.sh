@@ -58,4 +58,140 @@ ls "$WORK" | grep -q '^x' && fail "a failed conversion left $(ls "$WORK" | grep 
 printf '\377' | dd of="$WORK/a.mtl/iter_0000000/shard_00000.safetensors" bs=1 seek=200000 conv=notrunc status=none
 expect_exit 65 mtl-convert --load "$WORK/a.mtl" --save "$WORK/x"
 expect_text "$WORK/err" "shard_00000.safetensors: its hash does not match the manifest \(tensor 'param\."
+
+# --force replaces a model or one checkpoint, and nothing else. A refusal comes before the work and changes nothing.
+listing() { (cd "$1" && find . -print0 | LC_ALL=C sort -z | tr '\0' '\n'; find . -type f -exec cat {} + | cksum); }
+# expect_untouched FOLDER PATTERN CODE ARGUMENTS...: refused with this message; the folder stays as it is.
+expect_untouched() {
+  local folder=$1 pattern=$2 code=$3 before
+  before=$(listing "$folder")
+  shift 3
+  expect_exit "$code" mtl-convert "$@"
+  expect_text "$WORK/err" "$pattern"
+  [ "$(listing "$folder" 2>&1)" = "$before" ] || fail "$folder was changed: mtl-convert $*"
+}
+from=(--load "$MODELS/a")
+mkdir "$WORK/notes"
+echo keep >"$WORK/notes/diary.txt"
+expect_untouched "$WORK/notes" 'does not hold a model; --force replaces a folder only if' 2 "${from[@]}" --save "$WORK/notes" --force
+expect_exit 0 mtl-convert "${from[@]}" --save "$WORK/mixed"
+echo keep >"$WORK/mixed/README.md"
+expect_untouched "$WORK/mixed" "holds 'README.md', which is not part of a model" 2 "${from[@]}" --save "$WORK/mixed" --force
+mkdir "$WORK/llama"
+echo '{"model_type": "llama"}' >"$WORK/llama/config.json"
+: >"$WORK/llama/model.safetensors"
+expect_untouched "$WORK/llama" 'holds a config.json that does not describe a GPT-2' 2 "${from[@]}" --save "$WORK/llama" --force
+mkdir "$WORK/outer"
+cp -r "$MODELS/a" "$WORK/outer/model"
+expect_untouched "$WORK/outer" 'is or contains the model to read' 2 --load "$WORK/outer/model" --save "$WORK/outer" --force
+expect_untouched "$WORK/outer" 'is or contains the model to read' 2 --load "$WORK/outer/model" --save "$WORK/outer/model/" --force
+ln -s outer "$WORK/outer_link"
+expect_untouched "$WORK/outer" 'is or contains the model to read' 2 --load "$WORK/outer/model" --save "$WORK/outer_link/model" --force
+mkdir "$WORK/here"
+(cd "$WORK/here" && expect_exit 2 mtl-convert "${from[@]}" --save . --force && expect_text "$WORK/err" 'is the current folder, or contains it'
+  exit "$failures") || fail '--save .'
+expect_exit 2 mtl-convert "${from[@]}" --save ''
+expect_text "$WORK/err" "--save '': is empty"
+ln -s "$WORK/nowhere" "$WORK/dangling"
+expect_exit 2 mtl-convert "${from[@]}" --save "$WORK/dangling"
+expect_text "$WORK/err" 'dangling: is a symbolic link to .*/nowhere, which does not exist'
+[ -L "$WORK/dangling" ] || fail 'a dangling link was replaced'
+
+# Checkpoints: one may be replaced, several not, and none inside a save folder.
+expect_exit 0 mtl-convert "${from[@]}" --save "$WORK/ck" --to mtl
+cp -r "$WORK/ck" "$WORK/two"
+cp -r "$WORK/two/iter_0000000" "$WORK/two/iter_0000010"
+expect_untouched "$WORK/two" 'holds 2 checkpoints of a training run' 2 "${from[@]}" --save "$WORK/two" --force
+expect_untouched "$WORK/two" 'iter_0000010: is the name of a checkpoint inside a save folder' 2 "${from[@]}" --save "$WORK/two/iter_0000010" --force
+expect_exit 0 mtl-convert "${from[@]}" --save "$WORK/ck" --force
+expect_text "$WORK/err" "replacing .*/ck: the checkpoint iter_0000000"
+[ -f "$WORK/ck/model.safetensors" ] && [ ! -e "$WORK/ck/iter_0000000" ] || fail 'a checkpoint was not replaced'
+expect_exit 0 mtl-convert "${from[@]}" --save "$WORK/ck" --to mtl --force --json
+expect_text "$WORK/out" '"replaced": "a Hugging Face model"'
+
+# The lock of a save folder is honoured.
+: >"$WORK/ck/lock"
+exec 7>>"$WORK/ck/lock"
+flock 7
+expect_untouched "$WORK/ck" 'another job saves here' 1 "${from[@]}" --save "$WORK/ck" --force
+exec 7>&-
+expect_exit 0 mtl-convert "${from[@]}" --save "$WORK/ck" --force
+
+# A symbolic link stays one: what it points to is replaced.
+ln -s ck "$WORK/link"
+expect_exit 0 mtl-convert "${from[@]}" --save "$WORK/link" --to mtl --force
+[ -L "$WORK/link" ] && [ -d "$WORK/ck/iter_0000000" ] || fail 'a link was replaced instead of its target'
+
+# An old folder that cannot be removed is named; the new one is in place. Removing it is the last operation.
+at=60
+while MTL_FAULT=eio:$at mtl-convert "${from[@]}" --save "$WORK/ck" --force 2>"$WORK/err"; do
+  at=$((at - 1))
+  [ $at -gt 0 ] || break
+done
+expect_text "$WORK/err" "ck: is complete, but the folder that it replaced .* could not be removed and is now .*/ck\.tmp\.[0-9]+: "
+[ -f "$WORK/ck/model.safetensors" ] || fail 'the new folder is not in place'
+
+# What killed runs left is removed by the next; signals and limits leave nothing.
+MTL_FAULT=kill:9 mtl-convert "${from[@]}" --save "$WORK/killed" 2>/dev/null
+compgen -G "$WORK/killed.tmp.*" >/dev/null || fail 'a killed conversion left nothing: the test shows nothing'
+expect_exit 0 mtl-convert "${from[@]}" --save "$WORK/killed"
+expect_text "$WORK/err" 'killed.tmp.[0-9]+: removed; the run that wrote it was killed'
+(ulimit -f 100; expect_exit 74 mtl-convert "${from[@]}" --save "$WORK/limited"; exit "$failures") || fail 'a limit on the size of files'
+expect_text "$WORK/err" 'model.safetensors.*: cannot write after .* bytes: File too large'
+stopped=0
+for _ in $(seq 40); do
+  rm -rf "$WORK/stopped"
+  mtl-convert "${from[@]}" --save "$WORK/stopped" --verify 2>/dev/null &
+  pid=$!
+  while kill -0 $pid 2>/dev/null && ! compgen -G "$WORK/stopped.tmp.*" >/dev/null; do :; done
+  kill -TERM $pid 2>/dev/null
+  wait $pid
+  [ $? -eq 143 ] && stopped=1 && break
+done
+[ $stopped -eq 1 ] || fail 'no conversion was interrupted'
+left=$(cd "$WORK" && compgen -G '*.tmp.*' | grep -v "^ck\.tmp\."; cd "$WORK" && compgen -G '*.lock')
+[ -z "$left" ] || fail "left behind: $left"
+
+# Values that the new type cannot hold, and values that are not finite, are reported by tensor and count.
+cp -r "$MODELS/a" "$WORK/large"
+chmod -R u+w "$WORK/large"
+weights=$WORK/large/model.safetensors
+put_last() { printf "$1" | dd of="$weights" bs=1 seek=$(($(stat -c %s "$weights") - 4)) conv=notrunc status=none; }
+put_last '\x00\x24\x74\x49'  # 1e6
+expect_exit 0 mtl-convert --load "$WORK/large" --save "$WORK/l16" --dtype float16
+expect_text "$WORK/err" "warning: float16 cannot hold all elements, which became infinite: 'transformer.wte.weight' \(1 of 32,768 elements\); --dtype bfloat16"
+expect_exit 0 mtl-convert --load "$WORK/large" --save "$WORK/l16m" --dtype float16 --to mtl
+expect_text "$WORK/err" "'param.embedding.tokens.weight' \(1 of 32,768 elements\)"
+expect_exit 1 mtl-convert --load "$WORK/large" --save "$WORK/l16v" --dtype float16 --verify
+expect_text "$WORK/err" "verification: float16 cannot hold all elements of 'transformer.wte.weight' .*; choose --dtype bfloat16 or float32"
+expect_exit 0 mtl-convert --load "$WORK/large" --save "$WORK/lb16" --dtype bfloat16 --verify
+grep -q warning "$WORK/err" && fail 'bfloat16 holds 1e6'
+put_last '\x00\x00\xc0\x7f'  # NaN
+expect_exit 0 mtl-convert --load "$WORK/large" --save "$WORK/nan"
+expect_text "$WORK/err" "warning: .*/large: holds elements that are not finite: 'transformer.wte.weight' \(1 of 32,768 elements\)"
+
+# The files of a folder: a byte order mark, a FIFO, a shard's name with a NUL, model_max_length, a SentencePiece model.
+cp -r "$MODELS/a" "$WORK/files"
+chmod -R u+w "$WORK/files"
+{ printf '\xEF\xBB\xBF'; cat "$MODELS/a/config.json"; } >"$WORK/files/config.json"
+echo '{"model_max_length": 1000000000000000019884624838656, "tokenizer_class": "X"}' >"$WORK/files/tokenizer_config.json"
+echo model >"$WORK/files/tokenizer.model"
+expect_exit 0 mtl-convert --load "$WORK/files" --save "$WORK/files.mtl" --to mtl
+expect_exit 0 mtl-convert --load "$WORK/files.mtl" --save "$WORK/files.hf"
+expect_text "$WORK/files.hf/tokenizer_config.json" '"model_max_length": 64'
+expect_text "$WORK/files.hf/tokenizer_config.json" '"tokenizer_class": "X"'
+expect_same "$WORK/files/tokenizer.model" "$WORK/files.hf/tokenizer.model"
+rm "$WORK/files/config.json"
+mkfifo "$WORK/files/config.json"
+expect_exit 74 timeout 60 mtl-convert --load "$WORK/files" --save "$WORK/x"
+expect_text "$WORK/err" 'config.json: is not a regular file'
+mkdir "$WORK/sharded"
+cp "$MODELS/a/config.json" "$WORK/sharded"
+echo '{"weight_map": {"transformer.wte.weight": "model\u0000.safetensors"}}' >"$WORK/sharded/model.safetensors.index.json"
+expect_exit 65 mtl-convert --load "$WORK/sharded" --save "$WORK/x"
+expect_text "$WORK/err" 'weight_map: "model\\u0000.safetensors" is not the name of a file in this folder'
+for size in 5gb 2e30GB; do
+  expect_exit 2 mtl-convert "${from[@]}" --save "$WORK/x" --max-shard-size $size
+  expect_text "$WORK/err" "max-shard-size $size +is not a size from 1 byte to .*in this spelling: 5GB"
+done
 finish

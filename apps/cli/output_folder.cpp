@@ -1,0 +1,142 @@
+#include "cli/output_folder.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/files.h"
+#include "ckpt/checkpoint_folder.h"
+#include "ckpt/model_folder.h"
+
+namespace mtl {
+
+namespace {
+
+template <class... Parts>
+[[noreturn]] void refuse(const std::string& path, const Parts&... parts) {
+  fail(Exit::usage, "--save ", path.empty() ? "''" : path, ": ", parts...);
+}
+
+/// The target's absolute path, without symbolic links. It need not exist.
+std::string resolve(const std::string& given) {
+  if (given.empty()) refuse(given, "is empty; name a folder");
+  if (given.find('\0') != std::string::npos) refuse(given.c_str(), "holds a NUL byte, which no file name can hold");
+  std::string path = given;
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  std::error_code error;
+  if (fs::is_symlink(path, error) && !file_exists(path))
+    refuse(given, "is a symbolic link to ", fs::read_symlink(path, error).string(),
+           ", which does not exist; create that folder, or give another one");
+  const fs::path resolved = fs::weakly_canonical(fs::absolute(path, error), error);
+  if (error) fail(Exit::io, "--save ", given, ": cannot resolve this path: ", error.message());
+  path = resolved.lexically_normal().string();
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path;
+}
+
+/// True when `inner` is `outer` or lies in it; both exist or not.
+bool contains(const std::string& outer, const std::string& inner) {
+  std::error_code error;
+  const fs::path path = fs::weakly_canonical(inner, error);
+  if (error) return false;
+  const std::string prefix = outer == "/" ? outer : outer + "/";
+  return path.string() == outer || starts_with(path.string(), prefix);
+}
+
+bool is_mount_point(const std::string& path) {
+  struct stat self {
+  }, parent{};
+  const std::string above = fs::path(path).parent_path().string();
+  return ::stat(path.c_str(), &self) == 0 && ::stat(above.c_str(), &parent) == 0 && self.st_dev != parent.st_dev;
+}
+
+bool is_filled(const std::string& path) {
+  std::error_code error;
+  const bool empty = fs::is_empty(path, error);
+  if (error) fail(Exit::io, path, ": cannot list: ", error.message());
+  return !empty;
+}
+
+void remove_staged(const std::string& path) {
+  std::error_code ignored;
+  fs::remove_all(path, ignored);
+}
+
+}  // namespace
+
+/// The checks that need no lock, cheapest first.
+void OutputFolder::check_target(const OutputFolderOptions& options) const {
+  std::error_code error;
+  if (contains(path_, fs::current_path(error).string()))
+    refuse(options.path, "is the current folder, or contains it; give a folder inside it");
+  if (contains(path_, options.source)) refuse(options.path, "is or contains the model to read, ", options.source);
+  if (iteration_in_name(fs::path(path_).filename().string()))
+    refuse(options.path, "is the name of a checkpoint inside a save folder; give another name");
+  if (!file_exists(path_)) return;
+  if (!is_directory(path_)) fail(Exit::io, path_, ": is a file; give another folder to --save");
+  if (is_mount_point(path_))
+    refuse(options.path, "is a mount point, which cannot be replaced; give a folder inside it");
+  if (is_filled(path_) && !options.replace)
+    fail(Exit::usage, path_, ": is not empty; give another folder to --save, or --force to replace it");
+}
+
+OutputFolder::OutputFolder(const OutputFolderOptions& options, InterruptGuard& guard, Console& console)
+    : path_(resolve(options.path)), staged_(cat(path_, ".tmp.", ::getpid())), guard_(guard) {
+  check_target(options);
+  const std::string parent = folder_of(path_);
+  if (file_exists(parent) && !is_directory(parent)) refuse(options.path, parent, " is a file");
+  make_directories(parent);
+  lock_.emplace(path_, "--save");
+  guard_.remove_on_signal(lock_->path());
+  remove_leftovers({path_}, console);
+  if (file_exists(path_) && is_filled(path_)) {
+    // A training run that saves there is reported first: its lock is the better reason than what it has written so far.
+    if (file_exists(cat(path_, "/", kLockName))) save_lock_.emplace(path_);
+    const FolderContents contents = examine_model_folder(path_);
+    if (!contents.problem.empty()) {
+      refuse(path_, contents.problem,
+             "; --force replaces a folder only if it holds a model or one checkpoint and nothing else: give another "
+             "folder, or remove what is in this one");
+    }
+    if (contents.is_save_folder && !save_lock_) save_lock_.emplace(path_);
+    replaced_ = contents.kind;
+    console.info(cat("replacing ", path_, ": ", replaced_));
+  }
+  guard_.remove_on_signal(staged_);
+  make_directories(staged_);
+}
+
+OutputFolder::~OutputFolder() {
+  if (!committed_) remove_staged(staged_);
+}
+
+void OutputFolder::replace_target() {
+  const FolderContents contents = examine_model_folder(path_);
+  if (!contents.problem.empty()) {
+    fail(Exit::failure, path_, ": was changed during the conversion: it ", contents.problem,
+         "; it is left as it is, and the new model is discarded");
+  }
+  exchange_paths(staged_, path_);
+}
+
+void OutputFolder::commit() {
+  sync_directory(staged_);
+  {
+    const auto no_signal = guard_.keep_files();  // between the two renames of a replacement
+    if (replaced_.empty()) {
+      rename_path(staged_, path_);
+    } else {
+      replace_target();
+    }
+    committed_ = true;
+  }
+  sync_directory(fs::path(path_).parent_path().string());
+  if (replaced_.empty()) return;
+  try {
+    remove_tree(staged_);
+  } catch (const Error& error) {
+    fail(Exit::io, path_, ": is complete, but the folder that it replaced (", replaced_,
+         ") could not be removed and is now ", staged_, ": ", error.what(), "; remove it");
+  }
+}
+
+}  // namespace mtl

@@ -1,0 +1,27 @@
+// What a folder holds, for a program that is about to replace it.
+//
+// Recognised, by their entries: a Hugging Face GPT-2 folder (config.json, weights, companion files), one checkpoint
+// (manifest.json, shards, companion files), and a folder that mtl-train saves into (iter_*, the tracker, the lock, what
+// an interrupted save left). Symbolic links inside a folder are never part of a model.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace mtl {
+
+/// The iteration in the name of a checkpoint's folder: 1000 of "iter_0001000"; empty for any other name.
+std::optional<std::int64_t> iteration_in_name(const std::string& name);
+
+struct FolderContents {
+  std::string kind;  // "a Hugging Face model"; empty when nothing was recognised
+  std::string
+      problem;  // why replacing the folder would lose something else, as a predicate; empty: nothing would be lost
+  bool is_save_folder = false;  // its lock must be held while it is replaced
+};
+
+/// Looks at an existing folder. Throws Error(io) when it cannot be listed.
+FolderContents examine_model_folder(const std::string& path);
+
+}  // namespace mtl
