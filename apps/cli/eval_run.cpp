@@ -64,7 +64,7 @@ Json EvalReport::json() const {
                        {"model", model},
                        {"data", files},
                        {"loss", loss},
-                       {"perplexity", perplexity},
+                       {"perplexity", std::isfinite(perplexity) ? Json(perplexity) : Json()},
                        {"tokens", tokens},
                        {"stream_tokens", stream_tokens},
                        {"windows", windows},

@@ -19,6 +19,10 @@
 
 namespace mtl {
 
+/// What is wrong with a model whose outputs are not finite.
+inline constexpr const char* kNotFinite =
+    "the model's logits are not finite: its weights are damaged, or its training diverged";
+
 class Model {
  public:
   /// Loads the weights, once. The source may go afterwards.

@@ -60,6 +60,9 @@ void Scorer::score_windows(std::int64_t rows, std::int64_t length) {
   auto count = static_cast<std::size_t>(rows * length);
   for (float loss : losses(std::span(waiting_).subspan(begin_, count + 1), rows, length))
     score_.loss_sum += double{loss};
+  if (!std::isfinite(score_.loss_sum)) {
+    fail(Exit::bad_data, kNotFinite, " (found after ", with_commas(score_.tokens), " scored tokens)");
+  }
   begin_ += count;
   score_.tokens += rows * length;
   score_.windows += rows;

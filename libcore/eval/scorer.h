@@ -30,7 +30,8 @@ class Scorer {
   /// `batch` windows of `seq_length` (1 to the model's positions) are computed at a time.
   Scorer(Model& model, std::int64_t batch, std::int64_t seq_length);
 
-  /// The next tokens of the stream, any number of them. Throws Error(bad_data) for an id that the model does not have.
+  /// The next tokens of the stream, any number of them. Throws Error(bad_data) for an id that the model does not have,
+  /// and, as finish() does, when a loss is not finite.
   void push(std::span<const std::int32_t> ids);
   /// Scores what is left. Nothing may be pushed after it.
   void finish();

@@ -89,4 +89,16 @@ expect_exit 74 mtl-eval --load b --data-path absent
 mkdir hollow
 mtl-eval --load hollow --data-path ids_text_document 2>err && fail 'an empty folder is no model'
 expect_text err 'hollow'
+
+# A model whose losses are not finite has no score.
+mkdir broken
+cp b/* broken
+chmod -R u+w broken
+printf '\x00\x7e' | dd of=broken/model.safetensors bs=1 seek=$(($(stat -c %s broken/model.safetensors) - 2)) conv=notrunc status=none
+for flags in '' --json; do
+  # shellcheck disable=SC2086
+  expect_exit 65 mtl-eval --load broken --input one.txt $flags
+  [ -s out ] && fail 'a score that is not finite was printed'
+  expect_text err "the model's logits are not finite: its weights are damaged, or its training diverged"
+done
 finish
