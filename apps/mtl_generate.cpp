@@ -1,4 +1,6 @@
 // mtl-generate: continues prompts with a model.
+#include <cmath>
+
 #include "cli/alone.h"
 #include "cli/eval_tokenizer.h"
 #include "cli/generate_run.h"
@@ -33,7 +35,8 @@ void add_flags(Flags& flags, GenerateOptions& options) {
   flags.add_switch("--logprobs", options.logprobs, "with --json-lines: the log-probability of every new token");
   add_tokenizer_flags(flags, options.tokenizer);
   flags.section("Running");
-  flags.add("--batch-size", &options.batch_size, "N", "prompts at a time; above 1 a text appears when it is complete");
+  flags.add("--batch-size", &options.batch_size, "N",
+            "prompts at a time; above 1 they are answered when N have been read");
   add_threads_flag(flags, options.threads);
 }
 
@@ -47,9 +50,9 @@ void check(Flags& flags, const GenerateOptions& options) {
   at_least("--batch-size", options.batch_size, 1);
   if (options.seed < 0 || options.seed > UINT32_MAX)
     flags.problem(cat("--seed ", options.seed), cat("must be from 0 to ", UINT32_MAX));
-  if (!(options.sampling.temperature > 0) || !(options.sampling.temperature < 1e9)) {
+  if (!(options.sampling.temperature > 0) || !std::isfinite(options.sampling.temperature)) {
     flags.problem(cat("--temperature ", options.sampling.temperature),
-                  "must be above 0; for the most likely token use --greedy");
+                  "must be a finite number above 0; for the most likely token use --greedy");
   }
   if (!(options.sampling.top_p >= 0 && options.sampling.top_p <= 1))
     flags.problem(cat("--top-p ", options.sampling.top_p), "must be from 0 to 1");
@@ -66,8 +69,5 @@ int main(int argc, char** argv) {
   Flags flags("mtl-generate", "continues prompts with a model");
   add_flags(flags, options);
   flags.check([&] { check(flags, options); });
-  return run_alone(flags, argc, argv, [&](Console& console) {
-    generate(options, console);
-    return Exit::ok;
-  });
+  return run_alone(flags, argc, argv, [&](Console& console) { return generate(options, console); });
 }

@@ -4,7 +4,6 @@
 #include "base/str.h"
 #include "eval/token_source.h"
 #include "text/decompress.h"
-#include "text/json_lines.h"
 
 namespace mtl {
 
@@ -51,16 +50,31 @@ Prompt PromptReader::read_json(std::string_view line, const std::string& where) 
   return read(join(words, " "), where);
 }
 
-std::vector<Prompt> PromptReader::read_file(const std::string& path) const {
-  const std::string text = read_all(path);
-  const bool json = named_json_lines(path) || looks_like_json_lines(text);
-  std::vector<Prompt> prompts;
-  for_each_line(text, 1, 0, [&](std::string_view line, std::int64_t number, std::int64_t) {
+PromptStream::PromptStream(const PromptReader& reader, std::string path, Console& console)
+    : reader_(reader),
+      console_(console),
+      name_(input_name(path)),
+      file_({path}, {.chunk_bytes = 1}) {  // one line at a time: a later one may never come
+  if (named_json_lines(path)) is_json_ = true;
+}
+
+std::optional<Prompt> PromptStream::next() {
+  while (std::optional<LineChunk> chunk = file_.next()) {
+    ++lines_;
+    std::string_view line = chunk->text;
+    if (ends_with(line, "\n")) line.remove_suffix(1);
     if (ends_with(line, "\r")) line.remove_suffix(1);
-    std::string where = cat(path == "-" ? "standard input" : path, ": line ", number);
-    prompts.push_back(json ? read_json(line, where) : read(std::string(line), where));
-  });
-  return prompts;
+    if (!is_json_) is_json_ = looks_like_json_lines(line);
+    const std::string where = cat(name_, ": line ", lines_);
+    try {
+      return *is_json_ ? reader_.read_json(line, where) : reader_.read(std::string(line), where);
+    } catch (const Error& error) {
+      if (error.code() != Exit::bad_data) throw;
+      ++bad_lines_;
+      console_.error(error.what());
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace mtl

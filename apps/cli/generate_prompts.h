@@ -2,10 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/console.h"
 #include "eval/model.h"
+#include "text/json_lines.h"
 #include "text/tokenizer.h"
 
 namespace mtl {
@@ -25,12 +28,29 @@ struct PromptReader {
 
   /// Throws Error(bad_data) with `where` for words that are no ids, ids that the model lacks, a prompt without any.
   Prompt read(std::string text, std::string where) const;
-  /// One prompt a line; or, when the name or the first line says so, JSON lines, whose "prompt" is a string (with
-  /// `ids` also a list of numbers). "-" is standard input.
-  std::vector<Prompt> read_file(const std::string& path) const;
+  /// {"prompt": ...}: a string; with `ids` also a list of numbers.
+  Prompt read_json(std::string_view line, const std::string& where) const;
+};
+
+/// The prompts of a file or of standard input, "-", each as soon as its line has arrived: one prompt per line or, when
+/// the file's name or its first line indicates it, JSON lines.
+class PromptStream {
+ public:
+  /// `path` is opened by the first next().
+  PromptStream(const PromptReader& reader, std::string path, Console& console);
+  /// Empty at the end of the input. A line that is not a prompt is reported on the console, counted, and skipped.
+  std::optional<Prompt> next();
+  std::int64_t bad_lines() const { return bad_lines_; }
+  std::int64_t lines() const { return lines_; }
+  const std::string& name() const { return name_; }
 
  private:
-  Prompt read_json(std::string_view line, const std::string& where) const;
+  const PromptReader& reader_;
+  Console& console_;
+  std::string name_;
+  LineReader file_;
+  std::optional<bool> is_json_;  // known with the first line
+  std::int64_t lines_ = 0, bad_lines_ = 0;
 };
 
 }  // namespace mtl

@@ -1,10 +1,13 @@
 #include "cli/generate_run.h"
 
 #include <algorithm>
-#include <cstdio>
+#include <bit>
+#include <functional>
 #include <memory>
+#include <utility>
 
 #include "base/json.h"
+#include "ckpt/companion_files.h"
 #include "cli/eval_tokenizer.h"
 #include "cli/generate_prompts.h"
 #include "cli/run_main.h"
@@ -14,20 +17,30 @@ namespace mtl {
 
 namespace {
 
-/// The end-of-document token, from the tokenizer or from the model's config.json.
-std::optional<std::int32_t> end_token(const Tokenizer* tokenizer, const ModelSource& source) {
+/// What ends a continuation, as in transformers: eos_token_id of generation_config.json; without it the tokenizer's
+/// end-of-document token; without a tokenizer eos_token_id of config.json.
+std::vector<std::int32_t> end_tokens(const Tokenizer* tokenizer, const ModelSource& source) {
+  std::vector<std::int64_t> ids = generation_eos_ids(source.folder());
+  if (ids.empty() && tokenizer != nullptr) return {tokenizer->eod()};
+  if (ids.empty()) ids = eos_ids(source.hf_config());
+  std::vector<std::int32_t> out;
+  for (std::int64_t id : ids) {
+    if (id >= 0 && id < source.config().vocab_size) out.push_back(static_cast<std::int32_t>(id));
+  }
+  return out;
+}
+
+/// What an empty prompt stands for: the end-of-document token.
+std::optional<std::int32_t> first_token(const Tokenizer* tokenizer, const std::vector<std::int32_t>& ends) {
   if (tokenizer != nullptr) return tokenizer->eod();
-  Json config = source.hf_config();
-  const Json* id = config.is_object() ? config.find("eos_token_id") : nullptr;
-  if (id == nullptr || !id->is_int() || id->as_int() < 0 || id->as_int() >= source.config().vocab_size) return {};
-  return static_cast<std::int32_t>(id->as_int());
+  return ends.empty() ? std::nullopt : std::optional(ends.front());
 }
 
 /// Prints completions in the order of the prompts, in the form that was asked for.
 class Printer {
  public:
-  Printer(const GenerateOptions& options, const Tokenizer* tokenizer, std::optional<std::int32_t> stop)
-      : options_(options), tokenizer_(tokenizer), stop_(stop) {}
+  Printer(const GenerateOptions& options, const Tokenizer* tokenizer, std::vector<std::int32_t> stops)
+      : options_(options), tokenizer_(tokenizer), stops_(std::move(stops)) {}
 
   /// Piece by piece, as tokens come.
   void begin(const Prompt& prompt) {
@@ -38,7 +51,7 @@ class Printer {
   void token(std::int32_t id) {
     if (options_.ids) {
       show(cat(first_ ? "" : " ", id));
-    } else if (id != stop_) {
+    } else if (std::find(stops_.begin(), stops_.end(), id) == stops_.end()) {
       show(text_.push(text_after(last_, id)));
     }
     first_ = false;
@@ -62,12 +75,11 @@ class Printer {
     line.set("stop", completion.stopped ? "eos" : "length");
     if (options_.num_samples > 1) line.set("sample", sample);
     if (options_.logprobs) line.set("logprobs", list(completion.logprobs));
-    print_out(line.dump() + "\n");
-    std::fflush(stdout);
+    show(line.dump() + "\n");
   }
   static void show(const std::string& text) {
     print_out(text);
-    std::fflush(stdout);
+    flush_out();
   }
   template <class T>
   static Json list(const std::vector<T>& values) {
@@ -95,72 +107,109 @@ class Printer {
 
   const GenerateOptions& options_;
   const Tokenizer* tokenizer_;
-  std::optional<std::int32_t> stop_;
+  std::vector<std::int32_t> stops_;
   Utf8Stream text_;
   bool first_ = true;
   std::int32_t last_ = 0;
 };
 
-void warn_of_long_prompts(const std::vector<Prompt>& prompts, std::int64_t positions, Console& console) {
-  for (const Prompt& prompt : prompts) {
-    auto length = static_cast<std::int64_t>(prompt.ids.size());
-    if (length > positions)
-      console.warn(cat(prompt.where, ": the prompt has ", length, " tokens; the model sees the last ", positions));
-  }
+GenerationOptions generation_options(const GenerateOptions& options, std::vector<std::int32_t> stops) {
+  return {options.max_new_tokens, options.greedy, options.sampling, static_cast<std::uint32_t>(options.seed),
+          std::move(stops)};
 }
 
-GenerationOptions generation_options(const GenerateOptions& options, std::optional<std::int32_t> stop) {
-  return {options.max_new_tokens, options.greedy, options.sampling, static_cast<std::uint32_t>(options.seed), stop};
-}
+/// One of the continuations that are wanted of a prompt.
+struct Task {
+  std::shared_ptr<const Prompt> prompt;
+  std::int64_t sample;
+  std::uint64_t number;  // which random numbers it draws
+};
 
-std::vector<Prompt> read_prompts(const GenerateOptions& options, const PromptReader& reader, Console& console) {
-  std::vector<Prompt> prompts;
-  if (options.prompt) {
-    prompts.push_back(reader.read(*options.prompt, "--prompt"));
-  } else {
-    prompts = reader.read_file(options.input.empty() ? "-" : options.input);
-  }
-  warn_of_long_prompts(prompts, reader.model.positions(), console);
-  return prompts;
-}
+/// Every prompt as often as samples are wanted of it; reads no further than it is asked to.
+class TaskStream {
+ public:
+  using NextPrompt = std::function<std::optional<Prompt>()>;
+  TaskStream(NextPrompt next_prompt, std::int64_t samples) : next_prompt_(std::move(next_prompt)), samples_(samples) {}
 
-/// Every prompt as often as samples are wanted of it.
-std::vector<Request> requests_of(const std::vector<Prompt>& prompts, std::int64_t samples) {
-  std::vector<Request> requests;
-  for (const Prompt& prompt : prompts) {
-    for (std::int64_t sample = 0; sample < samples; ++sample) requests.push_back({prompt.ids, requests.size()});
-  }
-  return requests;
-}
-
-/// Continues all prompts, a batch at a time, and prints them. True when some sequence filled the model's positions.
-bool continue_all(const GenerateOptions& options, const std::vector<Prompt>& prompts, Generator& generator,
-                  Printer printer) {
-  const std::vector<Request> requests = requests_of(prompts, options.num_samples);
-  const bool as_it_comes = options.batch_size == 1 && !options.json_lines;
-  bool slid = false;
-  for (std::size_t begin = 0, end; begin < requests.size(); begin = end) {
-    end = std::min(requests.size(), begin + static_cast<std::size_t>(options.batch_size));
-    auto prompt_of = [&](std::size_t i) -> const Prompt& {
-      return prompts[(begin + i) / static_cast<std::size_t>(options.num_samples)];
-    };
-    if (as_it_comes) printer.begin(prompt_of(0));
-    auto results = generator.run(std::span(requests).subspan(begin, end - begin), [&](std::size_t, std::int32_t id) {
-      if (as_it_comes) printer.token(id);
-    });
-    if (as_it_comes) printer.end();
-    for (std::size_t i = 0; i < results.size(); ++i) {
-      if (!as_it_comes)
-        printer.whole(prompt_of(i), static_cast<std::int64_t>(begin + i) % options.num_samples, results[i]);
-      slid = slid || results[i].slides > 0;
+  /// The next `count` tasks, fewer at the end of the input.
+  std::vector<Task> take(std::int64_t count) {
+    std::vector<Task> tasks;
+    while (std::ssize(tasks) < count) {
+      if (prompt_ == nullptr || sample_ == samples_) {
+        std::optional<Prompt> prompt = next_prompt_();
+        if (!prompt) break;
+        prompt_ = std::make_shared<Prompt>(std::move(*prompt));
+        sample_ = 0;
+      }
+      tasks.push_back({prompt_, sample_++, number_++});
     }
+    return tasks;
+  }
+
+ private:
+  NextPrompt next_prompt_;
+  std::int64_t samples_, sample_ = 0;
+  std::shared_ptr<const Prompt> prompt_;
+  std::uint64_t number_ = 0;
+};
+
+/// Continues and prints one batch. True when a sequence filled the model's positions.
+bool continue_batch(const GenerateOptions& options, const std::vector<Task>& tasks, Generator& generator,
+                    Printer& printer) {
+  const bool as_it_comes = options.batch_size == 1 && !options.json_lines;
+  std::vector<Request> requests;
+  for (const Task& task : tasks) requests.push_back({task.prompt->ids, task.number});
+  if (as_it_comes) printer.begin(*tasks[0].prompt);
+  std::vector<Completion> results = generator.run(requests, [&](std::size_t, std::int32_t id) {
+    if (as_it_comes) printer.token(id);
+  });
+  if (as_it_comes) printer.end();
+  bool slid = false;
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    if (!as_it_comes) printer.whole(*tasks[i].prompt, tasks[i].sample, results[i]);
+    slid = slid || results[i].slides > 0;
   }
   return slid;
 }
 
+/// Generators for batches: the first batch is the largest, since one is smaller than --batch-size only at the end of
+/// the input; prompts that are longer than those before them need a new one, with room to spare.
+class Generators {
+ public:
+  Generators(Model& model, GenerationOptions options) : model_(model), options_(std::move(options)) {}
+
+  Generator& for_batch(const std::vector<Task>& batch) {
+    std::size_t longest = 0;
+    for (const Task& task : batch) longest = std::max(longest, task.prompt->ids.size());
+    if (generator_ && longest <= longest_) return *generator_;
+    longest_ = generator_ ? std::bit_ceil(longest) : longest;
+    sequences_ = std::max(sequences_, std::ssize(batch));
+    generator_.reset();  // its memory first
+    generator_.emplace(model_, options_, sequences_, static_cast<std::int64_t>(longest_));
+    return *generator_;
+  }
+
+ private:
+  Model& model_;
+  GenerationOptions options_;
+  std::optional<Generator> generator_;
+  std::size_t longest_ = 0;
+  std::int64_t sequences_ = 0;
+};
+
+/// Continues and prints all tasks, a batch at a time. True when a sequence filled the model's positions.
+bool continue_all(const GenerateOptions& options, Generators generators, TaskStream tasks, Printer printer) {
+  bool slid = false;
+  while (true) {
+    const std::vector<Task> batch = tasks.take(options.batch_size);
+    if (batch.empty()) return slid;
+    slid = continue_batch(options, batch, generators.for_batch(batch), printer) || slid;
+  }
+}
+
 }  // namespace
 
-void generate(const GenerateOptions& options, Console& console) {
+Exit generate(const GenerateOptions& options, Console& console) {
   ModelSource source = ModelSource::open(options.load, console);
   auto tokenizer = tokenizer_of_model(options.tokenizer, source);
   if (tokenizer == nullptr && !options.ids) {
@@ -168,21 +217,32 @@ void generate(const GenerateOptions& options, Console& console) {
                        "the model has no tokenizer files: name them with --vocab-file and --merge-file, or "
                        "work with token ids, --ids"}});
   }
-  auto end = end_token(tokenizer.get(), source);
-  auto stop = options.ignore_eos ? std::nullopt : end;
+  const std::vector<std::int32_t> ends = end_tokens(tokenizer.get(), source);
+  const std::vector<std::int32_t> stops = options.ignore_eos ? std::vector<std::int32_t>() : ends;
   Model model(source, resolve_threads(options.threads));
-  std::vector<Prompt> prompts = read_prompts(options, {model, tokenizer.get(), options.ids, end}, console);
-
-  const std::int64_t sequences = std::ssize(prompts) * options.num_samples;
-  if (sequences == 0) return;
-  std::size_t longest = 0;
-  for (const Prompt& prompt : prompts) longest = std::max(longest, prompt.ids.size());
-  Generator generator(model, generation_options(options, stop), std::min(options.batch_size, sequences),
-                      static_cast<std::int64_t>(longest));
-  if (continue_all(options, prompts, generator, Printer(options, tokenizer.get(), stop))) {
+  const PromptReader reader{model, tokenizer.get(), options.ids, first_token(tokenizer.get(), ends)};
+  PromptStream lines(reader, options.input.empty() ? "-" : options.input, console);
+  bool given = false;
+  auto next_prompt = [&]() -> std::optional<Prompt> {
+    std::optional<Prompt> prompt;
+    if (!options.prompt) {
+      prompt = lines.next();
+    } else if (!std::exchange(given, true)) {
+      prompt = reader.read(*options.prompt, "--prompt");
+    }
+    if (prompt && std::ssize(prompt->ids) > model.positions())
+      console.warn(cat(prompt->where, ": the prompt has ", prompt->ids.size(), " tokens; the model sees the last ",
+                       model.positions()));
+    return prompt;
+  };
+  const bool slid = continue_all(options, {model, generation_options(options, stops)},
+                                 {next_prompt, options.num_samples}, {options, tokenizer.get(), stops});
+  if (slid)
     console.info(cat("the model's ", model.positions(), " positions were full: it went on from the last ",
                      std::max<std::int64_t>(1, model.positions() / 2), " tokens"));
-  }
+  if (lines.bad_lines() == 0) return Exit::ok;
+  console.error(cat(lines.name(), ": ", lines.bad_lines(), " of ", lines.lines(), " lines are not prompts"));
+  return Exit::bad_data;
 }
 
 }  // namespace mtl

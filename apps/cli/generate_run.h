@@ -28,7 +28,9 @@ struct GenerateOptions {
   std::int64_t threads = 0;
 };
 
-/// Prints to stdout. Throws UsageError for flags that do not fit the model.
-void generate(const GenerateOptions& options, Console& console);
+/// Prints to stdout, each answer before the next prompt is read (with batch_size above 1: each batch). Returns
+/// Exit::bad_data when lines of the input were not prompts; the others are answered. Throws UsageError for flags that
+/// do not fit the model.
+Exit generate(const GenerateOptions& options, Console& console);
 
 }  // namespace mtl

@@ -83,7 +83,7 @@ int run_ranks(Flags& flags, int argc, const char* const* argv, Ranks& ranks, con
   frame.report = [&](const std::string& message, Exit code) { ranks.report(message, code); };
   auto run_and_meet = [&](Console& console) {
     Exit code = run(console);
-    std::fflush(stdout);
+    flush_out();
     if (ranks.session_ != nullptr) ranks.session_->finish();
     return code;
   };

@@ -53,6 +53,7 @@ int run_main(Flags& flags, int argc, const char* const* argv, const std::functio
   reserve_standard_streams();
   // `mtl-data cat x | head`: a reader that left is no fault; the default action ends the process without a word.
   std::signal(SIGPIPE, SIG_DFL);
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow further is an error of write(2), like a full disk
   explain_bus_errors(frame.name.empty() ? flags.program() : frame.name);
   Console console(frame.name.empty() ? flags.program() : frame.name);
   auto report = [&](const std::string& message, Exit code) {
@@ -61,7 +62,7 @@ int run_main(Flags& flags, int argc, const char* const* argv, const std::functio
       frame.report(message, code);
     else
       std::fprintf(stderr, "%s: %s\n", flags.program().c_str(), message.c_str());
-    finish(flags.program(), code);
+    std::fflush(stdout);  // the error reported decides the exit code
     return static_cast<int>(code);
   };
   try {
@@ -84,6 +85,10 @@ int run_main(Flags& flags, int argc, const char* const* argv, const std::functio
 
 void print_out(std::string_view text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) fail_errno("standard output", "write");
+}
+
+void flush_out() {
+  if (std::fflush(stdout) != 0) fail_errno("standard output", "write");
 }
 
 Flags::Flag& add_threads_flag(Flags& flags, std::int64_t& threads, const char* name) {

@@ -22,8 +22,11 @@ struct RunFrame {
 int run_main(Flags& flags, int argc, const char* const* argv, const std::function<Exit(Console&)>& run,
              const RunFrame& frame);
 
-/// Writes to stdout, which is data; throws Error(io) when that fails.
+/// Writes to stdout, which is data; throws Error(io) when that fails. What is still buffered when the tool ends is
+/// written by run_main, which then ends with Exit::io if it cannot be.
 void print_out(std::string_view text);
+/// Hands what is buffered to the reader now. A bare fflush would discard it silently when it cannot be written.
+void flush_out();
 
 /// --threads N, which every tool has that computes: 0 means all cores this process may use.
 Flags::Flag& add_threads_flag(Flags& flags, std::int64_t& threads, const char* name = "--threads");

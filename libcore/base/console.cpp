@@ -34,6 +34,10 @@ void Console::warn(const std::string& message) {
   if (!silent) write_line("warning: " + message);
 }
 
+void Console::error(const std::string& message) {
+  if (!silent) write_line(message);
+}
+
 void Console::progress(const std::string& line, double interval) {
   if (quiet) return;
   auto now = std::chrono::steady_clock::now();

@@ -18,6 +18,8 @@ class Console {
   void info(const std::string& message);
   /// As info, but also when quiet; not when silent.
   void warn(const std::string& message);
+  /// A failure that the program survives and that its exit code reports: "program: message", also when quiet.
+  void error(const std::string& message);
   /// Redraws one line in place on a terminal; elsewhere prints a plain line at most every `interval` seconds.
   void progress(const std::string& line, double interval = 10);
   /// Leaves the progress line as it stands.

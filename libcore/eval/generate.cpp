@@ -39,7 +39,7 @@ void Generator::choose(Sequence& sequence, std::span<const float> logits) {
   std::int32_t id = argmax(logits);
   double logprob = log_probability(logits, id);
   if (!std::isfinite(logprob)) {
-    fail(Exit::failure, "the model's logits are not finite: its weights are damaged, or its training diverged");
+    fail(Exit::bad_data, kNotFinite);
   }
   if (!options_.greedy) {
     filter_logits(logits, options_.sampling, candidates_);
@@ -49,7 +49,7 @@ void Generator::choose(Sequence& sequence, std::span<const float> logits) {
   result.logprobs.push_back(logprob);
   result.ids.push_back(id);
   sequence.ids.push_back(id);
-  result.stopped = options_.stop && id == *options_.stop;
+  result.stopped = std::find(options_.stops.begin(), options_.stops.end(), id) != options_.stops.end();
   sequence.done = result.stopped || static_cast<std::int64_t>(result.ids.size()) >= options_.max_new_tokens;
   if (sequence.on_token) sequence.on_token(sequence.index, id);
 }

@@ -8,7 +8,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -22,7 +21,7 @@ struct GenerationOptions {
   bool greedy = false;  // the most likely token; otherwise drawn
   SamplingOptions sampling;
   std::uint32_t seed = 1234;
-  std::optional<std::int32_t> stop;  // a continuation ends with this id
+  std::vector<std::int32_t> stops;  // a continuation ends with the first of these ids
 };
 
 /// What is to be continued: at least one id, all in the vocabulary.
@@ -32,9 +31,9 @@ struct Request {
 };
 
 struct Completion {
-  std::vector<std::int32_t> ids;  // the new ones, the stop id included
+  std::vector<std::int32_t> ids;  // the new ones, a stop id included
   std::vector<double> logprobs;   // of each, under the model's own distribution (temperature 1, nothing filtered)
-  bool stopped = false;           // by the stop id, not by the length
+  bool stopped = false;           // by a stop id, not by the length
   std::int64_t slides = 0;        // how often the positions were full
 };
 

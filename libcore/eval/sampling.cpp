@@ -73,9 +73,11 @@ std::int32_t argmax(std::span<const float> logits) {
 void filter_logits(std::span<const float> logits, const SamplingOptions& options, Candidates& out) {
   out.ids.clear();
   out.probs.clear();
+  // The largest logit is subtracted first: divided by a small temperature it would overflow.
+  const double top = *std::max_element(logits.begin(), logits.end());
   for (std::size_t i = 0; i < logits.size(); ++i) {
     out.ids.push_back(static_cast<std::int32_t>(i));
-    out.probs.push_back(double{logits[i]} / options.temperature);
+    out.probs.push_back((double{logits[i]} - top) / options.temperature);
   }
   keep_top_k(out, options.top_k);
   softmax(out.probs);

@@ -12,7 +12,7 @@
 namespace mtl {
 
 struct SamplingOptions {
-  double temperature = 1;  // above 0
+  double temperature = 1;  // above 0, finite
   std::int64_t top_k = 0;  // 0: off
   double top_p = 0;        // 0: off
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <string_view>
 #include <thread>
 #include <vector>
@@ -28,31 +29,50 @@ class PlainSource : public FileSource {
 };
 
 /// Formats that would otherwise be taken for text, which gives a message about its first byte.
+struct OtherFormat {
+  std::string_view magic;
+  const char *name, *remedy;
+};
+constexpr OtherFormat kOtherFormats[] = {
+    {"BZh", "bzip2", "bzcat FILE | ... --input -"},
+    {std::string_view("\x04\x22\x4D\x18", 4), "lz4", "lz4 -dc FILE | ... --input -"},
+    {std::string_view("\x5D\x00\x00", 3), "lzma", "xz -dc --format=lzma FILE | ... --input -"},
+    {std::string_view("PK\x03\x04", 4), "zip", "unzip -p FILE | ... --input -"},
+    {std::string_view("7z\xBC\xAF", 4), "7-zip", "7z x -so FILE | ... --input -"},
+    {std::string_view("PAR1\x15", 5), "Parquet", "convert it to JSON lines"},
+    {std::string_view("\xFF\xFE", 2), "UTF-16", "iconv -f UTF-16 -t UTF-8 FILE | ... --input -"},
+    {std::string_view("\xFE\xFF", 2), "UTF-16", "iconv -f UTF-16 -t UTF-8 FILE | ... --input -"},
+};
+constexpr std::string_view kBzip2Block = "1AY&SY";  // from the fifth byte on; text may begin with BZh
+
 void refuse_other_formats(const StoredFile& file, std::string_view head) {
-  struct Other {
-    std::string_view magic;
-    const char *name, *remedy;
-  };
-  static const Other others[] = {
-      {"BZh", "bzip2", "bzcat FILE | ... --input -"},
-      {std::string_view("\x04\x22\x4D\x18", 4), "lz4", "lz4 -dc FILE | ... --input -"},
-      {std::string_view("\x5D\x00\x00", 3), "lzma", "xz -dc --format=lzma FILE | ... --input -"},
-      {std::string_view("PK\x03\x04", 4), "zip", "unzip -p FILE | ... --input -"},
-      {std::string_view("7z\xBC\xAF", 4), "7-zip", "7z x -so FILE | ... --input -"},
-      {std::string_view("PAR1\x15", 5), "Parquet", "convert it to JSON lines"},
-      {std::string_view("\xFF\xFE", 2), "UTF-16", "iconv -f UTF-16 -t UTF-8 FILE | ... --input -"},
-      {std::string_view("\xFE\xFF", 2), "UTF-16", "iconv -f UTF-16 -t UTF-8 FILE | ... --input -"},
-  };
-  for (const Other& other : others) {
+  for (const OtherFormat& other : kOtherFormats) {
     if (!starts_with(head, other.magic)) continue;
-    if (other.magic == "BZh" && head.substr(4, 6) != "1AY&SY") continue;  // text may begin so
+    if (other.magic == "BZh" && head.substr(4, 6) != kBzip2Block) continue;
     fail(Exit::bad_data, file.name(), ": is ", other.name, "; gzip, xz, zstd and plain UTF-8 can be read; ",
          other.remedy);
   }
 }
 
+/// True when `head` is not longer than `magic` and agrees with it so far.
+bool may_become(std::string_view head, std::string_view magic) { return starts_with(magic, head); }
+
+/// False when these first bytes show that a file is plain text. A line that arrives from a pipe may be shorter than the
+/// longest magic number, and no more may come until it is answered.
+bool may_be_packed(std::string_view head) {
+  constexpr std::string_view kPacked[] = {"\x1F\x8B", std::string_view("\xFD\x37zXZ\0", 6), "\x28\xB5\x2F\xFD"};
+  auto may_be = [&](std::string_view magic) { return may_become(head, magic) || starts_with(head, magic); };
+  if (std::any_of(std::begin(kPacked), std::end(kPacked), may_be)) return true;
+  if (std::any_of(std::begin(kOtherFormats), std::end(kOtherFormats), [&](auto& o) { return may_be(o.magic); }))
+    return true;
+  const bool may_be_skippable = !head.empty() && (head[0] & 0xF0) == 0x50;  // a skippable frame of zstd
+  return may_be_skippable && may_become(head.substr(1, 3), "\x2A\x4D\x18");
+}
+
 std::unique_ptr<ByteSource> make_source(std::unique_ptr<StoredFile> file, int threads) {
-  file->fill_to(10);
+  for (std::size_t bytes = 1; bytes <= 10 && file->fill_to(bytes); ++bytes) {
+    if (!may_be_packed(file->available())) break;
+  }
   std::string_view head = file->available();
   if (begins_gzip(head)) return make_gzip_source(std::move(file));
   if (begins_xz(head)) return make_xz_source(std::move(file), threads);

@@ -36,11 +36,24 @@ expect_output "${a[@]}" --prompt 274 --max-new-tokens 0 < <(echo)
 mkdir stops && cp "$MODELS"/a/* stops && chmod u+w stops/config.json
 fourth=$(head -1 continuations.txt | cut -d' ' -f4)
 sed -i -E "s/\"eos_token_id\": 511/\"eos_token_id\": $fourth/" stops/config.json
+chmod u+w stops && rm stops/generation_config.json
 stops=(mtl-generate --load stops --ids --greedy --prompt 274)
 expect_output "${stops[@]}" < <(head -1 continuations.txt | cut -d' ' -f1-4)
 expect_exit 0 "${stops[@]}" --json-lines
 expect_text out '"stop": "eos"\}$'
 expect_output "${stops[@]}" --ignore-eos --max-new-tokens 40 < <(head -1 continuations.txt)
+
+# generation_config.json counts first, as in transformers; it may name several ids.
+for ids in "$fourth" "[511, $fourth]"; do
+  echo "{\"eos_token_id\": $ids}" >stops/generation_config.json
+  sed -i -E 's/"eos_token_id": [0-9]+/"eos_token_id": 511/' stops/config.json
+  expect_output "${stops[@]}" < <(head -1 continuations.txt | cut -d' ' -f1-4)
+done
+echo '{"eos_token_id": null}' >stops/generation_config.json
+expect_output "${stops[@]}" --max-new-tokens 40 < <(head -1 continuations.txt)
+echo '{"eos_token_id": ["a"]}' >stops/generation_config.json
+expect_exit 65 "${stops[@]}"
+expect_text err 'generation_config.json: eos_token_id is \["a"\], not a token id or a list of them'
 
 # Text: the prompt, then its continuation; JSON lines say the same.
 text=(mtl-generate --load b --top-k 3 --max-new-tokens 8 --seed 5)
@@ -102,4 +115,35 @@ expect_exit 65 mtl-generate --load b --input bad.jsonl
 expect_text err 'bad.jsonl: line 1: the prompt is no string'
 expect_exit 74 mtl-generate --load b --input absent.txt
 expect_output mtl-generate --load b --input /dev/null </dev/null
+
+# Line by line: an answer does not wait for the next prompt; a line that is not a prompt does not end the run.
+for form in '' --json-lines; do
+  # shellcheck disable=SC2086
+  coproc generate { exec mtl-generate --load b --greedy --max-new-tokens 3 $form 2>/dev/null; }
+  pid=$!
+  exec 8<&"${generate[0]}" 9>&"${generate[1]}"
+  eval "exec ${generate[1]}>&-"
+  for prompt in 'be' 'or'; do
+    echo "$prompt" >&9
+    read -r -t 60 line <&8 || { fail "no answer while the input is open $form"; break; }
+    [[ $line == *"$prompt"* ]] || fail "another answer: $line"
+  done
+  exec 9>&- 8<&-
+  wait "$pid" || fail "a co-process that ends with $?"
+done
+yes be | timeout 120 mtl-generate --load b --greedy --max-new-tokens 1 2>/dev/null | head -2 >out
+[ "$(wc -l <out)" -eq 2 ] || fail 'endless input is not answered'
+printf '{"prompt": "To be"}\n{"prompt": "or not"}\n{"prmpt": 1}\n{"prompt": "to be"}\n' >third.jsonl
+expect_exit 65 mtl-generate --load b --greedy --max-new-tokens 2 --input third.jsonl --json
+[ "$(wc -l <out)" -eq 3 ] || fail 'three of four prompts are answered'
+expect_text err 'third.jsonl: line 3: '
+expect_text err 'third.jsonl: 1 of 4 lines are not prompts'
+
+# Temperatures at the ends of their range: the smallest draws the most likely token, the largest any.
+expect_exit 0 mtl-generate --load b --prompt 'To be' --greedy --max-new-tokens 8
+cp out greedy
+expect_output mtl-generate --load b --prompt 'To be' --temperature 1e-308 --max-new-tokens 8 <greedy
+expect_exit 0 mtl-generate --load b --prompt 'To be' --temperature 1e300 --max-new-tokens 8
+expect_exit 2 mtl-generate --load b --prompt 'To be' --temperature inf
+expect_text err '--temperature inf +must be a finite number above 0'
 finish

@@ -109,7 +109,7 @@ TEST_CASE("the stop id ends a continuation and is its last id") {
   Ids want = golden::numbers<std::int32_t>(row.at("continuation"));
   auto at = std::find(want.begin() + 1, want.end(), want[4]) - want.begin();
   GenerationOptions options = greedy(40);
-  options.stop = want[4];
+  options.stops = {-1, want[4]};
   std::vector<Request> requests{{golden::numbers<std::int32_t>(row.at("prompt")), 0}};
   std::vector<std::int32_t> seen;
   auto result =

@@ -51,6 +51,17 @@ TEST_CASE("top-p: the token that crosses p stays, one always stays, 1 keeps all"
   CHECK(kept(0) == Ids{0, 1, 2, 3});
 }
 
+TEST_CASE("temperature: from the largest alone to all alike, without overflow") {
+  std::vector<float> logits{80, -90, 79.9f, 80};
+  Candidates got;
+  filter_logits(logits, {1e-308, 0, 0}, got);
+  CHECK(got.probs == std::vector<double>{0.5, 0, 0, 0.5});
+  filter_logits(logits, {1e-308, 2, 0.9}, got);
+  CHECK(got.ids == Ids{0, 3});
+  filter_logits(logits, {1e300, 0, 0}, got);
+  for (double p : got.probs) CHECK(p == doctest::Approx(0.25));
+}
+
 TEST_CASE("draws follow the distribution, and are the same everywhere") {
   Candidates candidates{{3, 8, 20}, {0.2, 0.5, 0.3}};
   CHECK(pick(candidates, 0) == 3);
