@@ -1,8 +1,7 @@
 // mtl-plot: draws the losses of training runs from their logs.
 #include <unistd.h>
 
-#include <iostream>
-#include <iterator>
+#include <algorithm>
 
 #include "base/files.h"
 #include "chart/run_chart.h"
@@ -52,6 +51,9 @@ void check_flags(Flags& flags, const PlotOptions& options) {
   if (int(options.terminal) + int(options.json) + int(options.output.has_value()) > 1) {
     flags.problem("--output, --terminal, --json", "choose one of them");
   }
+  const std::vector<std::string> figures = split(options.y, ',');
+  if (!options.y.empty() && std::find(figures.begin(), figures.end(), "") != figures.end())
+    flags.problem(cat("--y ", options.y), "holds an empty name; write names separated by commas: lm_loss,grad_norm");
   std::string ending = options.output ? fs::path(*options.output).extension().string() : ".svg";
   if (ending != ".svg" && ending != ".json" && ending != ".txt" && options.output != "-") {
     flags.problem(cat("--output ", *options.output),
@@ -60,8 +62,7 @@ void check_flags(Flags& flags, const PlotOptions& options) {
 }
 
 std::string read_log(const std::string& path) {
-  if (path != "-") return read_file(path);
-  return {std::istreambuf_iterator<char>(std::cin), {}};
+  return path == "-" ? read_descriptor(STDIN_FILENO, "standard input") : read_file(path);
 }
 
 std::vector<RunLog> read_logs(const PlotOptions& options, Console& console) {
@@ -92,6 +93,7 @@ Exit plot(PlotOptions& options, Console& console) {
   if (!options.y.empty()) options.chart.y = split(options.y, ',');
   std::vector<RunLog> logs = read_logs(options, console);
   Chart chart = make_run_chart(logs, options.chart);
+  for (const std::string& warning : chart.warnings) console.warn(warning);
   std::string kind = output_kind(options);
   TerminalOptions plain;
   plain.unicode = true;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
 
 #include "base/str.h"
@@ -68,8 +69,9 @@ std::vector<std::string> tick_labels(const std::vector<double>& values) {
 }
 
 double Axis::position(double value) const {
+  if (!is_drawable(value, is_log_)) return std::numeric_limits<double>::quiet_NaN();
   if (!is_log_) return (value - range_.low) / (range_.high - range_.low);
-  return std::log(value / range_.low) / std::log(range_.high / range_.low);
+  return (std::log(value) - std::log(range_.low)) / (std::log(range_.high) - std::log(range_.low));
 }
 
 std::vector<Tick> Axis::ticks(int count) const {

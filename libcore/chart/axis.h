@@ -17,7 +17,7 @@ class Axis {
  public:
   Axis(Range range, bool is_log) : range_(range), is_log_(is_log) {}
 
-  /// 0 at the low end, 1 at the high end. Not finite for what a logarithmic axis cannot show.
+  /// 0 at the low end, 1 at the high end. NaN unless is_drawable.
   double position(double value) const;
   /// About `count` labelled ticks at 1, 2 or 5 times a power of ten, inside the range; all labels differ.
   std::vector<Tick> ticks(int count) const;

@@ -64,7 +64,7 @@ std::vector<double> x_values(const RunLog& log, const Table& table, const RunCha
   if (options.x == "samples") return samples;
   double length = log.sequence_length > 0 ? log.sequence_length : options.sequence_length;
   if (!(length > 0)) {
-    fail(Exit::usage, "--x tokens: ", log.name, " does not say how many tokens a sample has; give --seq-length");
+    fail(Exit::usage, "--x tokens: ", log.path, " does not say how many tokens a sample has; give --seq-length");
   }
   for (double& value : samples) value *= length;
   return samples;
@@ -112,13 +112,54 @@ std::string known_columns(const std::vector<RunLog>& logs) {
 void check_points(const std::vector<RunLog>& logs, const RunChartOptions& options) {
   for (const RunLog& log : logs) {
     if (log.steps.rows() + log.validations.rows() == 0) {
-      fail(Exit::bad_data, log.name,
+      fail(Exit::bad_data, log.path,
            ": has no point to draw; give a file that mtl-train --log-jsonl wrote, or a log with Megatron's lines");
     }
     if (!has_point(x_values(log, log.steps, options)) && !has_point(x_values(log, log.validations, options))) {
-      fail(Exit::bad_data, log.name, ": has no figures for --x ", options.x, "; it holds ", known_columns({log}));
+      fail(Exit::bad_data, log.path, ": has no figures for --x ", options.x, "; it holds ", known_columns({log}));
     }
   }
+}
+
+/// Warns of points that have figures but no place on the chart.
+void warn_of_undrawable(Chart& chart) {
+  for (const Panel& panel : chart.panels) {
+    std::size_t not_positive = 0, too_large = 0, others = 0;
+    for (const Series& series : panel.series) {
+      for (std::size_t i = 0; i < series.x.size() && !series.is_faint; ++i) {
+        const double x = series.x[i], y = series.y[i];
+        if (!std::isfinite(x) || !std::isfinite(y)) continue;
+        if (is_drawable(x, chart.log_x) && is_drawable(y, panel.log_y)) continue;
+        if ((chart.log_x && x <= 0) || (panel.log_y && y <= 0))
+          ++not_positive;
+        else if (!is_drawable(x, false) || !is_drawable(y, false))
+          ++too_large;
+        else
+          ++others;
+      }
+    }
+    auto warn = [&](std::size_t count, const char* why) {
+      if (count > 0) chart.warnings.push_back(cat(panel.y_label, ": ", count, " points are not drawn: ", why));
+    };
+    warn(not_positive, "a logarithmic axis shows only values above 0");
+    warn(too_large, "they are beyond 1e300");
+    warn(others, "they are below 1e-300");
+  }
+}
+
+/// Why no run has a point of this column.
+[[noreturn]] void fail_no_figure(const std::vector<RunLog>& logs, const std::string& column) {
+  const bool is_known = std::any_of(logs.begin(), logs.end(), [&](const RunLog& log) {
+    const std::vector<std::string> names = log.steps.names();
+    return std::find(names.begin(), names.end(), column) != names.end();
+  });
+  if (is_known) {
+    std::vector<std::string> paths;
+    for (const RunLog& log : logs) paths.push_back(log.path);
+    fail(Exit::bad_data, join(paths, ", "), ": no value of ", column,
+         " is finite: the training diverged; choose another figure with --y: ", known_columns(logs));
+  }
+  fail(Exit::bad_data, "no run has a figure named ", column, "; there are: ", known_columns(logs));
 }
 
 std::string x_label(const RunChartOptions& options) {
@@ -129,7 +170,7 @@ std::string x_label(const RunChartOptions& options) {
 
 Chart make_run_chart(const std::vector<RunLog>& logs, const RunChartOptions& options) {
   check_points(logs, options);
-  Chart chart{options.title, x_label(options), options.log_x, {}};
+  Chart chart{options.title, x_label(options), options.log_x, {}, {}};
   for (const std::string& column : options.y.empty() ? default_columns() : options.y) {
     Panel panel{label_of(column), options.log_y && chart.panels.empty(), {}};
     std::vector<Series> faint, lines, markers;
@@ -145,8 +186,9 @@ Chart make_run_chart(const std::vector<RunLog>& logs, const RunChartOptions& opt
     if (!panel.series.empty())
       chart.panels.push_back(std::move(panel));
     else if (!is_optional)
-      fail(Exit::bad_data, "no run has a figure named ", column, "; there are: ", known_columns(logs));
+      fail_no_figure(logs, column);
   }
+  warn_of_undrawable(chart);
   return chart;
 }
 

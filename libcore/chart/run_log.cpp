@@ -1,9 +1,11 @@
 #include "chart/run_log.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -37,12 +39,18 @@ Row numbers_of(const Json& object) {
   return row;
 }
 
+void put_step(RunLog& log, const Row& row) {
+  log.replaced += log.steps.put_row(row);
+  auto found = std::find_if(row.begin(), row.end(), [](const auto& item) { return item.first == "iteration"; });
+  if (found != row.end()) log.validations.drop_after(found->second);
+}
+
 void read_json_line(RunLog& log, const Json& object) {
   std::string type = object.string_or("type", object.find("iteration") != nullptr ? "step" : "");
   if (type == "step") {
-    log.steps.add_row(numbers_of(object));
+    put_step(log, numbers_of(object));
   } else if (type == "validation") {
-    log.validations.add_row(numbers_of(object));
+    log.validations.put_row(numbers_of(object));
   } else if (type == "start") {
     log.sequence_length = object.number_or("seq_length", log.sequence_length);
   }
@@ -124,7 +132,7 @@ void read_validation_line(RunLog& log, std::string_view line, const Row& last_st
     if (name == "lm_loss_value") row.emplace_back("loss", value);
     if (name == "lm_loss_PPL") row.emplace_back("ppl", value);
   }
-  if (row.size() > last_step.size()) log.validations.add_row(row);
+  if (row.size() > last_step.size()) log.validations.put_row(row);
 }
 
 void read_text(RunLog& log, std::string_view text, const std::string& path) {
@@ -142,7 +150,7 @@ void read_text(RunLog& log, std::string_view text, const std::string& path) {
     if (!iteration) return;
     Row row = {{"iteration", static_cast<double>(*iteration)}};
     for (auto& field : fields_of(line)) row.push_back(field);
-    log.steps.add_row(row);
+    put_step(log, row);
     last_step[0].second = row[0].second;
     for (const auto& [name, value] : row) {
       if (name == "consumed_samples") last_step[1].second = value;
@@ -162,6 +170,30 @@ void Table::add_row(const std::vector<std::pair<std::string, double>>& row) {
   for (auto& [name, column] : columns_) column.resize(rows_, kNone);
 }
 
+std::size_t Table::drop_after(double iteration) {
+  const std::vector<double>& iterations = column("iteration");
+  std::size_t kept = rows_;
+  while (kept > 0 && !iterations.empty() && iterations[kept - 1] > iteration) --kept;
+  for (auto& [name, values] : columns_) values.resize(kept);
+  return std::exchange(rows_, kept) - kept;
+}
+
+std::size_t Table::put_row(const std::vector<std::pair<std::string, double>>& row) {
+  auto found = std::find_if(row.begin(), row.end(), [](const auto& item) { return item.first == "iteration"; });
+  if (found == row.end()) return add_row(row), 0;
+  const std::size_t dropped = drop_after(found->second);
+  if (rows_ == 0 || column("iteration").empty() || column("iteration").back() != found->second)
+    return add_row(row), dropped;
+  bool lost = false;
+  for (const auto& [name, value] : row) {
+    std::vector<double>& values = columns_[name];
+    values.resize(rows_, kNone);
+    lost = lost || (name != "iteration" && name != "consumed_samples" && !std::isnan(values.back()));
+    values.back() = value;
+  }
+  return dropped + (lost ? 1 : 0);
+}
+
 const std::vector<double>& Table::column(const std::string& name) const {
   static const std::vector<double> kEmpty;
   auto found = columns_.find(name);
@@ -176,12 +208,17 @@ std::vector<std::string> Table::names() const {
 
 RunLog parse_run_log(std::string_view text, const std::string& path) {
   RunLog log;
+  log.path = path == "-" ? "standard input" : path;
   log.name = path == "-" ? "stdin" : std::filesystem::path(path).stem().string();
   std::size_t first = text.find_first_not_of(" \t\r\n");
   if (first != std::string_view::npos && text[first] == '{')
     read_json_lines(log, text, path);
   else
     read_text(log, text, path);
+  if (log.replaced > 0) {
+    log.warnings.push_back(cat(log.path, ": the run was resumed: later lines replace ", log.replaced, " earlier ",
+                               log.replaced == 1 ? "one" : "ones"));
+  }
   return log;
 }
 

@@ -1,9 +1,12 @@
-// A training run as its log tells it: mtl-train's JSON lines, or the text that Megatron (and mtl-train) prints.
+// A training run as its log records it: mtl-train's JSON lines, or the text that Megatron (and mtl-train) prints.
 //
-// Which of the two a log is, its first character says: JSON lines start with a brace. JSON lines are those of
+// The first character decides which of the two a log is: JSON lines start with a brace. JSON lines are those of
 // --log-jsonl; every number of a "step" line becomes a column of that name, and lines without a type that hold an
 // "iteration" count as steps. In a text log every `name: number` field of a line ` iteration N/ M | ... |` becomes a
 // column, under mtl's name where there is one (`lm loss` is lm_loss); other lines are left alone.
+//
+// A run that was resumed repeats iterations: where the iteration goes back, the later lines replace the earlier ones,
+// with a warning. Two lines of one iteration become one row; of a figure that both have, the later value counts.
 //
 // A last line that was only half written is left out, with a warning. Any other broken JSON line is an error.
 #pragma once
@@ -20,6 +23,11 @@ namespace mtl {
 class Table {
  public:
   void add_row(const std::vector<std::pair<std::string, double>>& row);
+  /// As add_row, for rows in ascending order of "iteration": drops rows of later iterations, and merges the row into
+  /// one of the same iteration. Returns how many rows were dropped, or lost a figure.
+  std::size_t put_row(const std::vector<std::pair<std::string, double>>& row);
+  /// Drops the rows at the end whose "iteration" is above this one; returns how many.
+  std::size_t drop_after(double iteration);
   std::size_t rows() const { return rows_; }
   /// Empty when there is no such column.
   const std::vector<double>& column(const std::string& name) const;
@@ -31,11 +39,13 @@ class Table {
 };
 
 struct RunLog {
+  std::string path;            // as given; "standard input" for -
   std::string name;            // the file's, without folder and ending
   Table steps;                 // iteration, consumed_samples, lm_loss, ...
   Table validations;           // iteration, consumed_samples, loss, ppl; the validation set's only
-  double sequence_length = 0;  // of the "start" line; 0: not told
+  double sequence_length = 0;  // of the "start" line; 0: unknown
   std::vector<std::string> warnings;
+  std::size_t replaced = 0;  // steps that later lines replaced
 };
 
 /// The log in `text`; `path` is for messages and the name. Throws Error(bad_data) with path and line.

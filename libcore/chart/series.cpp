@@ -8,13 +8,15 @@ namespace mtl {
 
 namespace {
 
+constexpr double kLargest = 1e300, kSmallest = 1e-300;
+
 /// Collects the values that an axis must show.
 class Extent {
  public:
   explicit Extent(bool is_log) : is_log_(is_log) {}
 
   void add(double value) {
-    if (!std::isfinite(value) || (is_log_ && value <= 0)) return;
+    if (!is_drawable(value, is_log_)) return;
     low_ = std::min(low_, value);
     high_ = std::max(high_, value);
   }
@@ -23,8 +25,8 @@ class Extent {
   Range range(double margin) const {
     if (low_ > high_) return is_log_ ? Range{1, 10} : Range{0, 1};
     if (is_log_) {
-      double factor = low_ == high_ ? 2 : std::pow(high_ / low_, margin);
-      return {low_ / factor, high_ * factor};
+      double factor = low_ == high_ ? 2 : std::exp((std::log(high_) - std::log(low_)) * margin);
+      return {std::max(low_ / factor, kSmallest / 10), std::min(high_ * factor, kLargest * 10)};
     }
     double room = (high_ - low_) * margin;
     // Also when the values differ by rounding alone: an axis needs distinct ticks.
@@ -41,6 +43,10 @@ class Extent {
 };
 
 }  // namespace
+
+bool is_drawable(double value, bool is_log) {
+  return std::abs(value) <= kLargest && (!is_log || value >= kSmallest);  // false for NaN
+}
 
 std::vector<LegendEntry> legend_entries(const Chart& chart) {
   std::vector<LegendEntry> entries;
@@ -63,8 +69,7 @@ Range x_range(const Chart& chart) {
   for (const Panel& panel : chart.panels) {
     for (const Series& series : panel.series) {
       for (std::size_t i = 0; i < series.x.size(); ++i) {
-        bool is_shown = std::isfinite(series.y[i]) && (!panel.log_y || series.y[i] > 0);
-        if (is_shown) extent.add(series.x[i]);
+        if (is_drawable(series.y[i], panel.log_y)) extent.add(series.x[i]);
       }
     }
   }
@@ -116,17 +121,36 @@ Series thin(const Series& series, std::size_t limit) {
 }
 
 std::vector<double> trailing_mean(const std::vector<double>& values, std::size_t window) {
-  std::vector<double> out(values.size(), std::numeric_limits<double>::quiet_NaN());
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    if (!std::isfinite(values[i])) continue;
-    double sum = 0;
+  // Values are cut into blocks of `window`. A window is the end of one block and the beginning of the next, so its sum
+  // is a suffix sum plus a prefix sum: the cost does not depend on the window, and nothing is ever subtracted.
+  const std::size_t size = values.size();
+  window = std::clamp<std::size_t>(window, 1, std::max<std::size_t>(size, 1));
+  struct Sum {
+    double total = 0;
     std::size_t count = 0;
-    for (std::size_t j = i + 1 > window ? i + 1 - window : 0; j <= i; ++j) {
-      if (!std::isfinite(values[j])) continue;
-      sum += values[j];
+    void add(double value) {
+      if (!std::isfinite(value)) return;
+      total += value;
       ++count;
     }
-    out[i] = sum / static_cast<double>(count);
+  };
+  std::vector<Sum> suffix(size), prefix(size);  // within a block: from i to its end, from its beginning to i
+  for (std::size_t i = size; i-- > 0;) {
+    suffix[i] = i + 1 == size || (i + 1) % window == 0 ? Sum{} : suffix[i + 1];
+    suffix[i].add(values[i]);
+  }
+  std::vector<double> out(size, std::numeric_limits<double>::quiet_NaN());
+  for (std::size_t i = 0; i < size; ++i) {
+    prefix[i] = i % window == 0 ? Sum{} : prefix[i - 1];
+    prefix[i].add(values[i]);
+    if (!std::isfinite(values[i])) continue;
+    Sum sum = prefix[i];
+    if ((i + 1) % window != 0 && i + 1 > window) {
+      const Sum& before = suffix[i + 1 - window];
+      sum.total += before.total;
+      sum.count += before.count;
+    }
+    out[i] = sum.total / static_cast<double>(sum.count);
   }
   return out;
 }

@@ -27,7 +27,11 @@ struct Chart {
   std::string x_label;
   bool log_x = false;
   std::vector<Panel> panels;
+  std::vector<std::string> warnings = {};  // what cannot be drawn
 };
+
+/// False for gaps, for what a logarithmic axis cannot show (0 and below), and beyond 1e300, where differences overflow.
+bool is_drawable(double value, bool is_log);
 
 /// What a legend shows: each name once, and whether series of several colours share it.
 struct LegendEntry {
@@ -36,12 +40,12 @@ struct LegendEntry {
 };
 std::vector<LegendEntry> legend_entries(const Chart& chart);
 
-/// The finite values of an axis, a little widened; never empty.
+/// The drawable values of an axis, a little widened; never empty.
 struct Range {
   double low = 0, high = 1;
 };
 
-/// The range of x over all panels, or of y over one; on a logarithmic axis only positive values count.
+/// The range of x over all panels, or of y over one.
 Range x_range(const Chart& chart);
 Range y_range(const Panel& panel);
 

@@ -113,3 +113,38 @@ TEST_CASE("trailing mean: over what there is, gaps stay") {
   CHECK(mean[3] == 4);
   CHECK(mean[4] == 6);
 }
+
+TEST_CASE("trailing mean: for any window the mean of its values, also after a spike") {
+  std::vector<double> values;
+  for (int i = 0; i < 50; ++i) values.push_back(i == 9 ? 1e300 : i % 11 == 5 ? kGap : i * 37 % 17);
+  for (std::size_t window : {1, 2, 3, 7, 10, 49, 50, 51, 1000}) {
+    CAPTURE(window);
+    std::vector<double> mean = trailing_mean(values, window);
+    REQUIRE(mean.size() == values.size());
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      CHECK(std::isnan(mean[i]) == std::isnan(values[i]));
+      if (std::isnan(values[i])) continue;
+      double sum = 0, count = 0;
+      for (std::size_t j = i + 1 > window ? i + 1 - window : 0; j <= i; ++j) {
+        if (!std::isnan(values[j])) sum += values[j], ++count;
+      }
+      CHECK(mean[i] == doctest::Approx(sum / count));
+    }
+  }
+  CHECK(trailing_mean({}, 3).empty());
+}
+
+TEST_CASE("axes: extreme values neither overflow nor move others") {
+  Panel panel{"loss", false, {}};
+  panel.series.push_back({"run", {1, 2, 3, 4}, {1, 1e308, -1e308, 3}});
+  Range range = y_range(panel);
+  CHECK(range.low > 0);
+  CHECK(range.high < 4);
+  CHECK(std::isnan(Axis(range, false).position(1e308)));
+  panel.series[0].y = {-1e300, 1e300, 0, 1};
+  CHECK(Axis(y_range(panel), false).position(0) == doctest::Approx(0.5));
+  panel.log_y = true;
+  panel.series[0].y = {1e-300, 1e300, 0, 1};
+  CHECK(Axis(y_range(panel), true).position(1) == doctest::Approx(0.5));
+  CHECK_FALSE(Axis(y_range(panel), true).ticks(5).empty());
+}

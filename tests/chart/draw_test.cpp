@@ -160,6 +160,25 @@ TEST_CASE("run log: a broken line in the middle is an error, at the end a warnin
   CHECK(log.warnings.size() == 1);
 }
 
+TEST_CASE("run log: a resumed run replaces what it repeats; one iteration's lines are joined") {
+  RunLog log = parse_run_log(
+      "{\"iteration\":1,\"lm_loss\":4}\n{\"iteration\":2,\"lm_loss\":3}\n"
+      "{\"type\":\"validation\",\"iteration\":2,\"loss\":9}\n{\"iteration\":3,\"lm_loss\":2}\n"
+      "{\"iteration\":3,\"grad_norm\":5}\n{\"iteration\":1.5,\"lm_loss\":7}\n",
+      "f");
+  CHECK(log.steps.column("iteration") == std::vector<double>{1, 1.5});
+  CHECK(log.steps.column("lm_loss") == std::vector<double>{4, 7});
+  CHECK(log.steps.column("grad_norm").size() == 2);
+  CHECK(log.validations.rows() == 0);
+  CHECK(log.replaced == 2);
+  REQUIRE(log.warnings.size() == 1);
+  log = parse_run_log("{\"iteration\":3,\"lm_loss\":2}\n{\"iteration\":3,\"grad_norm\":5}\n", "f");
+  CHECK(log.steps.rows() == 1);
+  CHECK(log.steps.column("lm_loss") == std::vector<double>{2});
+  CHECK(log.steps.column("grad_norm") == std::vector<double>{5});
+  CHECK(log.warnings.empty());
+}
+
 TEST_CASE("run chart: time and tokens are added up from the log") {
   RunLog log = parse_run_log(
       R"({"type":"start","iteration":0,"seq_length":128})"

@@ -90,4 +90,42 @@ expect_exit 2 mtl-plot "$WORK/a.jsonl" --smoth 3
 expect_text "$WORK/err" 'did you mean --smooth'
 expect_exit 2 mtl-plot "$WORK/a.jsonl" --terminal --json --smooth 0 --names a,b
 expect_text "$WORK/err" '^mtl-plot: 3 problems'
+expect_exit 2 mtl-plot "$WORK/a.jsonl" --y ,
+expect_text "$WORK/err" '--y , +holds an empty name'
+
+# Messages name the file as it was given; a read error is not the end of the file.
+expect_exit 65 mtl-plot /dev/null
+expect_text "$WORK/err" '^mtl-plot: /dev/null: has no point to draw'
+expect_exit 74 mtl-plot - <"$WORK"
+expect_text "$WORK/err" 'standard input: cannot read: Is a directory'
+
+# Figures that cannot be drawn are reported.
+for i in 1 2 3; do echo "{\"iteration\": $i, \"lm_loss\": NaN}"; done >"$WORK/nan.jsonl"
+expect_exit 65 mtl-plot "$WORK/nan.jsonl"
+expect_text "$WORK/err" 'nan.jsonl: no value of lm_loss is finite: the training diverged'
+for y in 3 -1 0 2; do echo "{\"iteration\": $((i += 1)), \"lm_loss\": $y}"; done >"$WORK/signs.jsonl"
+expect_exit 0 mtl-plot "$WORK/signs.jsonl" --log-y -o "$WORK/signs.svg"
+expect_text "$WORK/err" 'warning: loss: 2 points are not drawn: a logarithmic axis shows only values above 0'
+for y in 1 1e308 -1e308 2 3; do echo "{\"iteration\": $((i += 1)), \"lm_loss\": $y}"; done >"$WORK/huge.jsonl"
+expect_exit 0 mtl-plot "$WORK/huge.jsonl" -o "$WORK/huge.svg"
+expect_text "$WORK/err" 'warning: loss: 2 points are not drawn: they are beyond 1e300'
+grep -qE 'nan|inf' "$WORK/huge.svg" && fail 'a coordinate is not finite'
+expect_text "$WORK/huge.svg" '^<path class="l"'
+
+# A resumed run: later lines replace those that they repeat.
+{
+  for i in 10 20 30 40; do echo "{\"iteration\": $i, \"lm_loss\": $i}"; done
+  for i in 30 40 50; do echo "{\"iteration\": $i, \"lm_loss\": 1$i}"; done
+} >"$WORK/resumed.jsonl"
+expect_exit 0 mtl-plot --json "$WORK/resumed.jsonl"
+expect_text "$WORK/out" '"x": \[10.0, 20.0, 30.0, 40.0, 50.0\], "y": \[10.0, 20.0, 130.0, 140.0, 150.0\]'
+expect_text "$WORK/err" 'resumed.jsonl: the run was resumed: later lines replace 2 earlier ones'
+cat "$WORK/megatron.log" "$WORK/megatron.log" >"$WORK/twice.log"
+expect_exit 0 mtl-plot --json "$WORK/twice.log" --y lm_loss
+expect_text "$WORK/out" '"x": \[10.0, 20.0\], "y": \[10.5, 9.25\]'
+expect_text "$WORK/out" '"x": \[20.0\], "y": \[9.125\]'
+
+# The cost of --smooth does not grow with its window.
+awk 'BEGIN { for (i = 1; i <= 300000; ++i) print "{\"iteration\": " i ", \"lm_loss\": " i % 7 "}" }' >"$WORK/long.jsonl"
+expect_exit 0 timeout 60 mtl-plot "$WORK/long.jsonl" --smooth 150000 -o "$WORK/long.svg"
 finish
