@@ -11,25 +11,25 @@ JOBS   ?= $(shell nproc)
 .PHONY: all tools deps configure demo test test-all sanitize bench install format lint clean
 
 all: configure  ## build the programs, tests and man pages
-	@ninja -j$(JOBS) -C $(BUILD)
+	@ninja -j$(JOBS) -C '$(BUILD)'
 
 tools: configure  ## the programs and man pages alone
-	@ninja -j$(JOBS) -C $(BUILD) tools
+	@ninja -j$(JOBS) -C '$(BUILD)' tools
 
 deps:  ## install what the build needs
 	@sh cmake/install_dependencies.sh
 
 configure: deps
-	@test -f $(BUILD)/build.ninja || cmake --preset $(PRESET)
+	@test -f '$(BUILD)/build.ninja' || cmake --preset '$(PRESET)'
 
 demo: tools  ## vocabulary, preprocessing, training, evaluation, generation and conversion on real text
-	@$(MAKE) --no-print-directory -C share/demo MTL_BIN=$(abspath $(BIN)) OUT=$(abspath build/demo)
+	@$(MAKE) --no-print-directory -C share/demo MTL_BIN='$(CURDIR)/$(BIN)' OUT=../../build/demo
 
 test: all  ## the tests that run on every change, in under 15 minutes
-	@ctest --test-dir $(BUILD) --output-on-failure -LE long
+	@ctest --test-dir '$(BUILD)' --output-on-failure -LE long
 
 test-all: all  ## and the long ones, and what `sanitize` runs
-	@ctest --test-dir $(BUILD) --output-on-failure
+	@ctest --test-dir '$(BUILD)' --output-on-failure
 	@$(MAKE) --no-print-directory sanitize
 
 sanitize: deps  ## unit tests, ranks and the fuzz targets' corpora under ASan and UBSan, in build/asan
@@ -37,12 +37,12 @@ sanitize: deps  ## unit tests, ranks and the fuzz targets' corpora under ASan an
 	@ninja -j$(JOBS) -C build/asan
 	@ctest --test-dir build/asan --output-on-failure -L 'unit|mpi'
 
-bench: tools  ## measured figures, beside the peers that are installed
-	@ninja -j$(JOBS) -C $(BUILD) mtl_bench_data mtl_bench_text
-	@bash share/bench/run.sh $(BIN)
+bench: tools  ## measured figures, compared with the peers that are installed
+	@ninja -j$(JOBS) -C '$(BUILD)' mtl_bench_data mtl_bench_text
+	@bash share/bench/run.sh '$(BIN)'
 
 install: tools  ## programs, man pages and share files, under DESTDIR/PREFIX
-	@DESTDIR=$(DESTDIR) cmake --install $(BUILD) --prefix $(PREFIX)
+	@DESTDIR='$(DESTDIR)' cmake --install '$(BUILD)' --prefix '$(PREFIX)'
 
 format:  ## lay out the sources as .clang-format says
 	@git ls-files '*.cpp' '*.h' | xargs clang-format -i
@@ -50,7 +50,7 @@ format:  ## lay out the sources as .clang-format says
 lint: SHELL = bash
 lint: .SHELLFLAGS = -o pipefail -c
 lint: configure  ## clang-tidy over the library and the tools: says nothing when there is nothing to say
-	@git ls-files 'libcore/*.cpp' 'kernels/*.cpp' 'apps/*.cpp' | xargs -P$(JOBS) -n4 clang-tidy --quiet --extra-arg=-Wno-unknown-warning-option -p $(BUILD) 2>&1 | sed '/ warnings\? generated\.$$/d'
+	@git ls-files 'libcore/*.cpp' 'kernels/*.cpp' 'apps/*.cpp' | xargs -P$(JOBS) -n4 clang-tidy --quiet --extra-arg=-Wno-unknown-warning-option -p '$(BUILD)' 2>&1 | sed '/ warnings\? generated\.$$/d'
 
 clean:
 	@rm -rf build

@@ -1,11 +1,17 @@
 #!/usr/bin/env bash
-# What `make install DESTDIR=... PREFIX=...` puts where, and that it works from there.
+# What `make install DESTDIR=... PREFIX=...` puts where, and that all of it works from there: the programs, and every
+# script of share/. Both paths hold a blank.
 . "$(dirname "$0")/lib.sh"
 build=$(cd "$1" && pwd)
+tree=$(cd "$build/../.." && pwd)
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMP_WAIT_POLICY=passive THREADS=1
 cd "$WORK" || exit 1
 
-expect_exit 0 env DESTDIR="$WORK/destination" cmake --install "$build" --prefix /opt/mtl
-root=$WORK/destination/opt/mtl
+# The command that the Makefile runs, without building first.
+command=$(make -s -n -C "$tree" install PRESET="$(basename "$build")" DESTDIR="$WORK/a destination" PREFIX='/opt/m t l' | grep 'cmake --install')
+expect_exit 0 env -C "$tree" bash -c "$command"
+root="$WORK/a destination/opt/m t l"
+[ -d "$root/bin" ] || { fail 'nothing was installed'; finish; }
 for path in "$BIN"/mtl-*; do
   tool=$(basename "$path")
   expect_exit 0 "$root/bin/$tool" --version
@@ -20,4 +26,40 @@ echo '{"text": "Hello world"}' |
   expect_exit 0 "$root/bin/mtl-preprocess" --input - --output-prefix hello --append-eod \
     --vocab-file "$root/share/mtl/gpt2/vocab.json" --merge-file "$root/share/mtl/gpt2/merges.txt"
 [ "$("$root/bin/mtl-data" cat hello_text_document)" = "15496 995 50256" ] || fail 'the installed programs do not work'
+
+# share/: no script needs the source tree. Programs are on the PATH, or in MTL_BIN.
+share=$root/share/mtl
+demo=(make -s -C "$share/demo" OUT="$WORK/demo" MTL_BIN="$root/bin"
+  MODEL='--num-layers 1 --hidden-size 16 --num-attention-heads 2 --max-position-embeddings 128'
+  RUN='--seq-length 128 --micro-batch-size 2 --train-iters 4 --lr 1e-3 --split 95,5,0 --eval-interval 2 --eval-iters 1 --log-interval 1')
+expect_exit 0 "${demo[@]}"
+for file in shakespeare-vocab.json train_text_document.idx checkpoint/iter_0000004/manifest.json loss.svg hf/model.safetensors; do
+  [ -f "demo/$file" ] || fail "the demo did not make $file"
+done
+expect_text out "$root/bin/mtl-generate --load '$WORK/demo/hf'"
+expect_exit 0 "${demo[@]}" clean
+[ ! -e demo ] || fail 'make clean left the demo'
+expect_exit 2 "${demo[@]}" OUT="$WORK/the demo"
+expect_text err 'make cannot work in a folder whose name holds a blank'
+
+expect_exit 0 env PATH="$root/bin:$PATH" MTL_BIN= MODEL=tiny ITERATIONS=4 RANKS=2 OUT=parrot bash "$share/experiments/codeparrot-110m/run.sh"
+[ -f parrot/hf/model.safetensors ] || fail 'codeparrot-110m made no Hugging Face folder'
+expect_text out '^def hello_world\(\):'
+expect_exit 0 env MTL_BIN="$root/bin" MODEL=tiny ITERATIONS=2 OUT=seed bash "$share/experiments/seed-345m/run.sh" 1x1 2x1
+expect_text out '^2x1 '
+
+# The templates of Slurm, with an srun that plans the run instead of starting it.
+mkdir fake
+printf '#!/bin/bash\nwhile [[ $1 == -* ]]; do shift; done\nexec "$@" --dry-run --world-size "$RANKS"\n' >fake/srun
+chmod +x fake/srun
+cp "$share/gpt2/vocab.json" gpt2-vocab.json
+cp "$share/gpt2/merges.txt" gpt2-merges.txt
+for template in one-node:8 several-nodes:16; do
+  expect_exit 0 env PATH="$WORK/fake:$root/bin:$PATH" RANKS="${template#*:}" SLURM_CPUS_PER_TASK=1 SLURM_JOB_ID=1 bash "$share/slurm/${template%:*}.sbatch"
+  expect_text out 'parameters +354,823,168'
+done
+
+# What the benchmarks need and an installation lacks is reported, and is not an error.
+expect_exit 0 env MTL_BENCH=data MTL_BENCH_QUICK=1 bash "$share/bench/run.sh" "$root/bin"
+expect_text err 'data: not measured \(no .*mtl_bench_data; ninja mtl_bench_data builds it\)'
 finish

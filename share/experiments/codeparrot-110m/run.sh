@@ -3,11 +3,11 @@
 # data-parallel ranks. Token files, training, a Hugging Face folder, and what the model writes. The command lines are
 # those that Megatron-LM's users of this experiment have, but for --fp16: these ranks compute in fp32.
 #
-#   MODEL=tiny ./run.sh     the whole course in about a minute, on this machine and on mtl's own sources
+#   MODEL=tiny ./run.sh     the whole course in about a minute, on this machine and on mtl's own code
 #   PLAN=1 ./run.sh         trains nothing: parameters, memory and FLOPs
 #   ./run.sh                the real model; DATA or DATA_PATH must name its text
 #
-# Said again, it goes on where it was.
+# Run again, it continues where it stopped.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 share=$here/../..
@@ -19,7 +19,7 @@ PLAN=${PLAN:-}                # 1: plan the run only
 MTL_BIN=${MTL_BIN:-}          # folder of the programs; empty: on the PATH
 
 DATA=${DATA:-codeparrot_data.json}  # JSON lines with "content"; the tiny run makes its own from SOURCES
-SOURCES=${SOURCES:-$share/../libcore $share/../apps $share/../kernels}
+SOURCES=${SOURCES:-}          # folders of code, separated by colons; empty: mtl's sources or, installed, its scripts
 DATA_PATH=${DATA_PATH:-}      # token files that exist already (without .bin and .idx), instead of DATA
 VOCAB=${VOCAB:-$share/gpt2/vocab.json}  # one of your own: mtl-vocab --json-keys content
 MERGES=${MERGES:-$share/gpt2/merges.txt}
@@ -40,7 +40,7 @@ elif [ "$MODEL" = tiny ]; then
   model=(--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 64 --max-position-embeddings 64)
   batch=(--micro-batch-size 2 --global-batch-size 32)
   length=(--train-iters "${ITERATIONS:-30}" --lr-decay-iters "${ITERATIONS:-30}" --lr-warmup-iters 3)
-  reports=(--log-interval 5 --save-interval 15 --eval-interval 15 --eval-iters 1 --split "90,8,2")
+  reports=(--log-interval 5 --save-interval 15 --eval-interval 15 --eval-iters 1 --split "80,10,10")
   machine=(--threads 1)
   WORKERS=2
 else
@@ -54,8 +54,11 @@ mtl=${MTL_BIN:+$MTL_BIN/}mtl-
 
 # A JSON line {"content": ...} of each source file, so that the tiny run needs nothing from elsewhere.
 collect_sources() {
-  # shellcheck disable=SC2086  # SOURCES are folders
-  find $SOURCES \( -name '*.cpp' -o -name '*.h' -o -name '*.py' \) -type f | LC_ALL=C sort | while read -r file; do
+  local folders=("$share")
+  [ ! -d "$share/../libcore" ] || folders=("$share/../libcore" "$share/../apps" "$share/../kernels")
+  [ -z "$SOURCES" ] || IFS=: read -ra folders <<<"$SOURCES"
+  find "${folders[@]}" \( -name '*.cpp' -o -name '*.h' -o -name '*.py' -o -name '*.sh' -o -name '*.awk' \) -type f |
+    LC_ALL=C sort | while read -r file; do
     awk 'BEGIN { printf "{\"content\": \"" }
          { gsub(/\\/, "&&"); gsub(/"/, "\\\""); gsub(/\t/, "\\t"); printf "%s\\n", $0 }
          END { print "\"}" }' "$file"
