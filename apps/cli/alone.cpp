@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "base/printable.h"
 #include "comm/launch.h"
 
 namespace mtl {
@@ -20,7 +21,7 @@ int run_alone(Flags& flags, int argc, const char* const* argv, const std::functi
   frame.speaks = job.rank == 0;
   frame.report = [&](const std::string& message, Exit) {
     if (frame.speaks)
-      std::fprintf(stderr, "%s: %s\n", flags.program().c_str(), message.c_str());
+      std::fprintf(stderr, "%s: %s\n", flags.program().c_str(), printable_message(message).c_str());
     else
       std::this_thread::sleep_for(kRankZeroFirst);  // a launcher ends all as soon as one of them ends
   };

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "base/printable.h"
 #include "comm/start_deadline.h"
 
 namespace mtl {
@@ -70,7 +71,7 @@ void Ranks::report(const std::string& message, Exit code) {
     who = cat("rank ", rank(), ": ");
   }
   if (rank() > 0) std::this_thread::sleep_for(kRankZeroFirst);
-  std::fprintf(stderr, "%s: %s%s\n", program_.c_str(), who.c_str(), message.c_str());
+  std::fprintf(stderr, "%s: %s%s\n", program_.c_str(), who.c_str(), printable_message(message).c_str());
   if (session_ == nullptr) return;
   std::fflush(stdout);
   session_->abort(static_cast<int>(code));

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <new>
 
+#include "base/printable.h"
 #include "cli/bus_error.h"
 #include "version.h"
 
@@ -61,7 +62,7 @@ int run_main(Flags& flags, int argc, const char* const* argv, const std::functio
     if (frame.report)
       frame.report(message, code);
     else
-      std::fprintf(stderr, "%s: %s\n", flags.program().c_str(), message.c_str());
+      std::fprintf(stderr, "%s: %s\n", flags.program().c_str(), printable_message(message).c_str());
     std::fflush(stdout);  // the error reported decides the exit code
     return static_cast<int>(code);
   };

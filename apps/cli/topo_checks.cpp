@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "cli/topo_options.h"
 
 namespace mtl {
@@ -151,8 +152,8 @@ void check_hosts(Flags& flags, const TopoOptions& options) {
           cat("names '", host, "' twice, which would give its cores to two ranks each; name it once, and say ",
               "with --gpus-per-node how many ranks it has"));
     }
-    if (host.empty() || host.find_first_of(" \t\n=") != std::string::npos)
-      flags.problem(cat("--hosts ", *options.hosts), cat("'", host, "' is no name of a host"));
+    if (host.empty() || host.find_first_of(" =") != std::string::npos || printable_text(host) != host)
+      flags.problem(cat("--hosts ", *options.hosts), cat("'", host, "' is not the name of a host"));
   }
 }
 

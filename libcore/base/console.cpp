@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/printable.h"
+
 namespace mtl {
 
 bool is_terminal(int descriptor) { return isatty(descriptor) == 1; }
@@ -23,7 +25,7 @@ double now_seconds() {
 
 void Console::write_line(const std::string& text) {
   end_progress();
-  std::fprintf(stderr, "%s: %s\n", program_.c_str(), text.c_str());
+  std::fprintf(stderr, "%s: %s\n", program_.c_str(), printable_message(text).c_str());
 }
 
 void Console::info(const std::string& message) {
@@ -46,12 +48,12 @@ void Console::progress(const std::string& line, double interval) {
   double waited = std::chrono::duration<double>(now - last_progress_).count();
   if (is_terminal(STDERR_FILENO)) {
     if (!first && waited < 0.1) return;
-    std::fprintf(stderr, "\r\033[K%s", line.c_str());
+    std::fprintf(stderr, "\r\033[K%s", printable_text(line).c_str());
     std::fflush(stderr);
     drawing_ = true;
   } else {
     if (waited < interval) return;
-    std::fprintf(stderr, "%s: %s\n", program_.c_str(), line.c_str());
+    std::fprintf(stderr, "%s: %s\n", program_.c_str(), printable_text(line).c_str());
   }
   last_progress_ = now;
 }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "base/printable.h"
 #include "base/str.h"
 #include "chart/axis.h"
 #include "chart/label.h"
@@ -185,7 +186,7 @@ std::vector<Tick> spaced_x_ticks(const Axis& axis, double width) {
 
 std::string escape_xml(std::string_view text) {
   std::string out;
-  for (char c : text) {
+  for (char c : printable_text(text)) {
     switch (c) {
       case '&':
         out += "&amp;";
@@ -203,7 +204,7 @@ std::string escape_xml(std::string_view text) {
         out += "&#39;";
         break;
       default:
-        if (static_cast<unsigned char>(c) >= 0x20) out += c;
+        out += c;
     }
   }
   return out;

@@ -10,6 +10,7 @@
 
 #include "base/console.h"
 #include "base/json.h"
+#include "base/printable.h"
 #include "base/str.h"
 #include "chart/axis.h"
 #include "chart/label.h"
@@ -100,9 +101,9 @@ struct Look {
   int gutter;  // characters left of the vertical axis
 
   int color_of(const Series& series) const { return options.color ? kColors[series.color % kColors.size()] : 0; }
-  /// The text, cut to `room` characters.
+  /// The printable text, cut to `room` characters.
   std::string fit(const std::string& text, int room) const {
-    return cut_middle(text, options.unicode ? "…" : "..",
+    return cut_middle(printable_text(text), options.unicode ? "…" : "..",
                       [&](const std::string& cut) { return static_cast<int>(count_characters(cut)) <= room; });
   }
   char symbol_of(const Series& series) const {

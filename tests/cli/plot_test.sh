@@ -128,4 +128,21 @@ expect_text "$WORK/out" '"x": \[20.0\], "y": \[9.125\]'
 # The cost of --smooth does not grow with its window.
 awk 'BEGIN { for (i = 1; i <= 300000; ++i) print "{\"iteration\": " i ", \"lm_loss\": " i % 7 "}" }' >"$WORK/long.jsonl"
 expect_exit 0 timeout 60 mtl-plot "$WORK/long.jsonl" --smooth 150000 -o "$WORK/long.svg"
+
+# Whatever bytes a title, a name or a path holds, SVG and JSON are valid, and no control character reaches a terminal.
+odd=$'t\xff\xef\xbf\xbf\xed\xa0\x80\e[31m\x07\xc2\x9bx'
+cp "$WORK/a.jsonl" "$WORK/$odd.jsonl"
+cp "$WORK/a.jsonl" "$WORK/b.jsonl"
+expect_exit 0 mtl-plot "$WORK/$odd.jsonl" "$WORK/b.jsonl" --title "$odd" -o "$WORK/odd.svg"
+expect_text "$WORK/odd.svg" '>t��(�)+\[31mx</text>'
+if command -v xmllint >/dev/null; then expect_exit 0 xmllint --noout "$WORK/odd.svg"; fi
+for form in --terminal; do
+  expect_exit 0 mtl-plot "$WORK/$odd.jsonl" "$WORK/b.jsonl" --title "$odd" $form
+  iconv -f UTF-8 -t UTF-8 "$WORK/out" >/dev/null 2>&1 || fail "$form is not UTF-8"
+  LC_ALL=C grep -q $'[\x01-\x09\x0b-\x1f\x7f]' "$WORK/out" && fail "$form prints control characters"
+done
+expect_exit 74 mtl-plot "$WORK/$odd/absent"
+expect_text "$WORK/err" '^mtl-plot: .*/t��+\[31mx/absent: cannot open'
+LC_ALL=C grep -q $'\e' "$WORK/err" && fail 'a message prints control characters'
+(ulimit -f 1; expect_exit 74 mtl-plot "$WORK/long.jsonl" -o "$WORK/limited.svg"; exit "$failures") || fail 'a limit on the size of files'
 finish

@@ -209,6 +209,11 @@ expect_exit 2 mtl-topo --world-size 2 --pipeline-model-parallel-size 2 --num-lay
 expect_text "$WORK/err" '--num-layers 4 +--num-layers-in-first-pipeline-stage 1 and .* 2 make 3 layers, .*add up to 4'
 expect_exit 2 mtl-topo "${two_nodes[@]}" --hosts ada,ada
 expect_text "$WORK/err" "--hosts ada,ada +names 'ada' twice"
+for host in $'a\e[31m' $'a\xff' $'a\xef\xbf\xbf'; do
+  expect_exit 2 mtl-topo "${two_nodes[@]}" --hosts "$host,grace"
+  expect_text "$WORK/err" 'is not the name of a host'
+  LC_ALL=C grep -q $'\e' "$WORK/err" && fail 'a message prints control characters'
+done
 expect_exit 2 mtl-topo --world-size 3 --gpus-per-node 1 --hosts ada,ada,ada
 expect_text "$WORK/err" '^mtl-topo: 1 problem'
 expect_exit 2 mtl-topo --world-size 4 --expert-model-parallel-size 3

@@ -1,0 +1,44 @@
+#include "base/printable.h"
+
+#include "base/json_cursor.h"
+
+namespace mtl {
+
+namespace {
+
+/// DEL, C0 and C1.
+bool is_control(std::string_view character) {
+  const auto first = static_cast<unsigned char>(character[0]);
+  if (character.size() == 2) return first == 0xC2 && static_cast<unsigned char>(character[1]) < 0xA0;
+  return character.size() == 1 && (first < 0x20 || first == 0x7F);
+}
+
+/// U+FFFE and U+FFFF of any plane: their last bytes are BF BE and BF BF, after a byte that ends in four ones.
+bool is_noncharacter(std::string_view character) {
+  if (character.size() < 3) return false;
+  const std::string_view tail = character.substr(character.size() - 2);
+  if (tail != "\xBF\xBE" && tail != "\xBF\xBF") return false;
+  const auto before = static_cast<unsigned char>(character[character.size() - 3]);
+  return (before & 0x0F) == 0x0F;
+}
+
+}  // namespace
+
+std::string printable_text(std::string_view text, std::string_view kept) {
+  constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const std::size_t length = utf8_length(text, 0);
+    const std::string_view character = text.substr(0, length == 0 ? 1 : length);
+    if (length == 0 || is_noncharacter(character)) {
+      out += kReplacement;
+    } else if (!is_control(character) || kept.find(character) != std::string_view::npos) {
+      out += character;
+    }
+    text.remove_prefix(character.size());
+  }
+  return out;
+}
+
+}  // namespace mtl
