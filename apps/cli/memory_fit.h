@@ -27,6 +27,10 @@ struct HostRanks {
 void check_memory(const TrainOptions& options, const RunStart& start, const HostRanks& host,
                   const std::vector<MemoryLimit>& limits);
 
+/// The limits less what a rank takes besides its plan: stacks and arenas of `threads` further threads, buffers of
+/// libraries, open files. Limits that are shared lose it once per rank of the host.
+std::vector<MemoryLimit> less_overhead(std::vector<MemoryLimit> limits, int ranks, std::int64_t threads);
+
 /// What the checkpoints of a run take on the disk of --save.
 struct SpaceNeed {
   std::uint64_t checkpoint_bytes = 0;

@@ -98,12 +98,12 @@ std::vector<MemoryLimit> memory_limits(const MemoryFigures& figures) {
     }
   }
   const std::string status = read_figures(figures.proc + "/self/status");
-  auto add_own = [&](std::uint64_t limit, const char* taken, const char* name) {
+  auto add_own = [&](std::uint64_t limit, const char* taken, const char* name, bool counts_reservations) {
     if (limit == UINT64_MAX) return;
-    out.push_back({left_of(limit, find_number(status, taken).value_or(0) * 1024), name, true});
+    out.push_back({left_of(limit, find_number(status, taken).value_or(0) * 1024), name, true, counts_reservations});
   };
-  add_own(figures.address_space, "VmSize:", "the limit of address space (ulimit -v)");
-  add_own(figures.data, "VmData:", "the limit of the data segment (ulimit -d)");
+  add_own(figures.address_space, "VmSize:", "the limit of address space (ulimit -v)", true);
+  add_own(figures.data, "VmData:", "the limit of the data segment (ulimit -d)", false);
   return out;
 }
 

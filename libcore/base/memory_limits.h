@@ -15,6 +15,7 @@ struct MemoryLimit {
   std::uint64_t bytes = 0;      // that can still be taken
   std::string name;             // what bounds it, such as "MemAvailable" or "the memory cgroup /job_7 (memory.max)"
   bool is_per_process = false;  // a resource limit; the others are shared by all processes of this host or cgroup
+  bool counts_reservations = false;  // address space, used or not
 };
 
 /// Where the kernel publishes its figures. A test has folders and limits of its own.

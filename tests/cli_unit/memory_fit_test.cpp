@@ -71,6 +71,16 @@ TEST_CASE("memory: a run that fits to the byte is not refused, one byte less is"
   CHECK(has(text, "\n  --micro-batch-size 4 --global-batch-size 16: "));
 }
 
+TEST_CASE("memory: what a rank takes besides its plan is not available to it") {
+  const auto limits = less_overhead(
+      {{1000 * kMiB, "free"}, {1000 * kMiB, "-d", true}, {1000 * kMiB, "-v", true, true}, {kMiB, "little"}}, 3, 2);
+  REQUIRE(limits.size() == 4);
+  CHECK(limits[0].bytes == (1000 - 3 * 48) * kMiB);
+  CHECK(limits[1].bytes == (1000 - 48 - 2 * 8) * kMiB);
+  CHECK(limits[2].bytes == (1000 - 48 - 2 * 72) * kMiB);
+  CHECK(limits[3].bytes == 0);
+}
+
 TEST_CASE("memory: what is suggested fits, and changes no more than it must") {
   TrainOptions options = tiny_options();
   options.batch.micro_batch_size = 2;
