@@ -238,7 +238,7 @@ Exit generate(const GenerateOptions& options, Console& console) {
   const bool slid = continue_all(options, {model, generation_options(options, stops)},
                                  {next_prompt, options.num_samples}, {options, tokenizer.get(), stops});
   if (slid)
-    console.info(cat("the model's ", model.positions(), " positions were full: it went on from the last ",
+    console.info(cat("the model's ", model.positions(), " positions were full: generation continued from the last ",
                      std::max<std::int64_t>(1, model.positions() / 2), " tokens"));
   if (lines.bad_lines() == 0) return Exit::ok;
   console.error(cat(lines.name(), ": ", lines.bad_lines(), " of ", lines.lines(), " lines are not prompts"));

@@ -1,11 +1,16 @@
 #include "cli/model_tokenizer.h"
 
+#include "ckpt/companion_files.h"
+
 namespace mtl {
 
 std::unique_ptr<Tokenizer> choose_tokenizer(const TokenizerOptions& given, const std::string& model_folder) {
   if (given.name_one()) return load_tokenizer(given);
   std::optional<TokenizerOptions> stored;
-  if (!model_folder.empty()) stored = find_tokenizer(model_folder);
+  if (!model_folder.empty()) {
+    check_companion_files(model_folder);
+    stored = find_tokenizer(model_folder);
+  }
   return stored ? load_tokenizer(*stored) : nullptr;
 }
 

@@ -1,4 +1,4 @@
-// Which tokenizer serves a tool: the one that flags name, else the one stored beside the model.
+// Chooses a tool's tokenizer: the one that flags name, else the one stored with the model.
 #pragma once
 
 #include <memory>

@@ -40,6 +40,14 @@ std::vector<std::string> copy_companion_files(const std::string& from, const std
   return copied;
 }
 
+void check_companion_files(const std::string& folder) {
+  for (const char* name : kCompanionFiles) {
+    const std::string path = cat(folder, "/", name);
+    std::error_code error;  // a file that cannot be asked for is reported when it is opened
+    if (fs::exists(path, error) && !fs::is_regular_file(path, error)) fail(Exit::io, path, ": is not a regular file");
+  }
+}
+
 std::optional<std::int64_t> find_end_of_text_id(const std::string& folder) {
   if (file_exists(folder + "/tokenizer.json")) {
     Json tokenizer = read_model_json(folder + "/tokenizer.json");

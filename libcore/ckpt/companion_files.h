@@ -20,6 +20,9 @@ bool is_companion_file(const std::string& name);
 /// Copies those that exist, unchanged: the tokenizer's files and generation_config.json. Returns their names.
 std::vector<std::string> copy_companion_files(const std::string& from, const std::string& to);
 
+/// Throws Error(io) when one of these names is a FIFO, a device or a folder: reading it could wait for ever.
+void check_companion_files(const std::string& folder);
+
 /// The id of <|endoftext|> in the tokenizer files of a folder, when it has any.
 std::optional<std::int64_t> find_end_of_text_id(const std::string& folder);
 

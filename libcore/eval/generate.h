@@ -1,7 +1,7 @@
 // Continues prompts, several at a time.
 //
-// A model sees at most its number of positions P: of a longer prompt the last P tokens count, and when a sequence has
-// filled them, it goes on from its last P / 2 tokens (at least 1), whose places are then 0, 1, ...
+// A model sees at most its number of positions P: the last P tokens of a longer prompt count, and when a sequence has
+// filled them, it continues from its last P / 2 tokens (at least 1), whose places are then 0, 1, ...
 // What a sequence draws depends on the seed, its number and the place of the token: not on the batch it is in or the
 // number of threads. (Logits may differ in their last bits between these, as matrix products do.)
 #pragma once

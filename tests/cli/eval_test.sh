@@ -90,6 +90,14 @@ mkdir hollow
 mtl-eval --load hollow --data-path ids_text_document 2>err && fail 'an empty folder is no model'
 expect_text err 'hollow'
 
+# A FIFO in the place of a tokenizer's file does not wait for a writer.
+mkdir fifo
+cp b/* fifo
+rm fifo/merges.txt
+mkfifo fifo/merges.txt
+expect_exit 74 timeout 60 mtl-eval --load fifo --input one.txt
+expect_text err 'fifo/merges.txt: is not a regular file'
+
 # A model whose losses are not finite has no score.
 mkdir broken
 cp b/* broken

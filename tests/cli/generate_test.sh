@@ -79,7 +79,7 @@ expect_text out '"sample": 2'
 [ "$(sed 's/.*"ids"//; s/"sample".*//' out | sort -u | wc -l)" -gt 1 ] || fail 'samples are all the same'
 # What is printed is UTF-8, whatever bytes the tokens stand for.
 mtl-generate --load b --prompt 'é' --max-new-tokens 100 2>err | iconv -f UTF-8 -t UTF-8 >out || fail 'output is no UTF-8'
-expect_text err "the model's 48 positions were full: it went on from the last 24 tokens"
+expect_text err "the model's 48 positions were full: generation continued from the last 24 tokens"
 mtl-generate --load b --input <(yes 'To be' | head -50) --max-new-tokens 40 2>err | head -1 >out
 [ -s err ] && fail 'generate | head -1 is not quiet'
 expect_exit 0 mtl-generate --load b --prompt "$(yes 'to be' | head -60 | tr '\n' ' ')" --greedy --max-new-tokens 1

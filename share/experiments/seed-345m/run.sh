@@ -8,8 +8,8 @@
 #   PLAN=1 ./run.sh                        trains nothing: parameters, memory and FLOPs of each layout
 #   HOSTS=alpha,beta ./run.sh 2x2          one layout, the nodes of the pipeline on two hosts
 #
-# Arguments are layouts, TENSOR x PIPELINE; 1x1, 2x1, 1x2 and 2x2 unless given. Said again, every run goes on where it
-# was, or says that it is complete; the table is printed at the end.
+# Arguments are layouts, TENSOR x PIPELINE; 1x1, 2x1, 1x2 and 2x2 unless given. Run again, every run continues where
+# it stopped, or reports that it is complete; the table is printed at the end.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 share=$here/../..
