@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/printable.h"
 #include "base/str.h"
 
 namespace mtl {
@@ -201,14 +202,17 @@ std::string chart_json(const Chart& chart, const std::vector<RunLog>& runs, cons
       Json x = Json::array(), y = Json::array();
       for (double value : series.x) x.push(number(value));
       for (double value : series.y) y.push(number(value));
-      std::string name = runs.at(series.color).name;
+      std::string name = printable_text(runs.at(series.color).name);
       const char* kind = series.is_faint ? "unsmoothed" : series.is_markers ? "validation" : "training";
       list.push(Json::object({{"run", name}, {"kind", kind}, {"x", x}, {"y", y}}));
     }
-    panels.push(Json::object({{"y", panel.y_label}, {"series", list}}));
+    panels.push(Json::object({{"y", printable_text(panel.y_label)}, {"series", list}}));
   }
-  return Json::object(
-             {{"format", "mtl-plot"}, {"version", 1}, {"title", chart.title}, {"x", options.x}, {"panels", panels}})
+  return Json::object({{"format", "mtl-plot"},
+                       {"version", 1},
+                       {"title", printable_text(chart.title)},
+                       {"x", options.x},
+                       {"panels", panels}})
              .dump() +
          "\n";
 }

@@ -117,6 +117,15 @@ expect_untouched "$WORK/ck" 'another job saves here' 1 "${from[@]}" --save "$WOR
 exec 7>&-
 expect_exit 0 mtl-convert "${from[@]}" --save "$WORK/ck" --force
 
+# One run at a time writes to a folder.
+exec 7>>"$WORK/busy.lock"
+flock 7
+expect_exit 1 mtl-convert "${from[@]}" --save "$WORK/busy"
+expect_text "$WORK/err" 'busy: another run writes there .*choose another --save'
+[ ! -e "$WORK/busy" ] || fail 'two runs wrote to one folder'
+exec 7>&-
+expect_exit 0 mtl-convert "${from[@]}" --save "$WORK/busy"
+
 # A symbolic link stays one: what it points to is replaced.
 ln -s ck "$WORK/link"
 expect_exit 0 mtl-convert "${from[@]}" --save "$WORK/link" --to mtl --force

@@ -136,7 +136,7 @@ cp "$WORK/a.jsonl" "$WORK/b.jsonl"
 expect_exit 0 mtl-plot "$WORK/$odd.jsonl" "$WORK/b.jsonl" --title "$odd" -o "$WORK/odd.svg"
 expect_text "$WORK/odd.svg" '>t��(�)+\[31mx</text>'
 if command -v xmllint >/dev/null; then expect_exit 0 xmllint --noout "$WORK/odd.svg"; fi
-for form in --terminal; do
+for form in --terminal --json; do
   expect_exit 0 mtl-plot "$WORK/$odd.jsonl" "$WORK/b.jsonl" --title "$odd" $form
   iconv -f UTF-8 -t UTF-8 "$WORK/out" >/dev/null 2>&1 || fail "$form is not UTF-8"
   LC_ALL=C grep -q $'[\x01-\x09\x0b-\x1f\x7f]' "$WORK/out" && fail "$form prints control characters"
