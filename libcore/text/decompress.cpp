@@ -1,7 +1,6 @@
 #include "text/decompress.h"
 
 #include <algorithm>
-#include <cstring>
 #include <iterator>
 #include <string_view>
 #include <thread>
@@ -18,14 +17,7 @@ namespace {
 class PlainSource : public FileSource {
  public:
   explicit PlainSource(std::unique_ptr<StoredFile> file) : FileSource(std::move(file), "plain") {}
-  std::size_t read(char* buffer, std::size_t bytes) override {
-    if (file_->at_end()) return 0;
-    std::string_view from = file_->available();
-    std::size_t count = std::min(bytes, from.size());
-    std::memcpy(buffer, from.data(), count);
-    file_->consume(count);
-    return count;
-  }
+  std::size_t read(char* buffer, std::size_t bytes) override { return file_->read(buffer, bytes); }
 };
 
 /// Formats that would otherwise be taken for text, which gives a message about its first byte.
@@ -69,16 +61,17 @@ bool may_be_packed(std::string_view head) {
   return may_be_skippable && may_become(head.substr(1, 3), "\x2A\x4D\x18");
 }
 
-std::unique_ptr<ByteSource> make_source(std::unique_ptr<StoredFile> file, int threads) {
+/// Null, and the file is left alone, when it holds plain text.
+std::unique_ptr<ByteSource> make_decoder(std::unique_ptr<StoredFile>& file, int threads) {
   for (std::size_t bytes = 1; bytes <= 10 && file->fill_to(bytes); ++bytes) {
     if (!may_be_packed(file->available())) break;
   }
-  std::string_view head = file->available();
+  const std::string_view head = file->available();
   if (begins_gzip(head)) return make_gzip_source(std::move(file));
   if (begins_xz(head)) return make_xz_source(std::move(file), threads);
   if (begins_zstd(head)) return make_zstd_source(std::move(file), threads);
   refuse_other_formats(*file, head);
-  return std::make_unique<PlainSource>(std::move(file));
+  return nullptr;
 }
 
 }  // namespace
@@ -106,12 +99,14 @@ void FileSource::fail_trailing() const {
 
 std::unique_ptr<ByteSource> open_input(const std::string& path, int threads) {
   auto file = std::make_unique<StoredFile>(path);
-  bool is_regular = file->is_regular();
+  const bool is_regular = file->is_regular();
   if (threads <= 0) threads = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 8);
-  std::unique_ptr<ByteSource> source = make_source(std::move(file), threads);
+  std::unique_ptr<ByteSource> decoder = make_decoder(file, threads);
+  // The system reads plain text ahead; a thread would copy it once more.
+  if (decoder == nullptr) return std::make_unique<PlainSource>(std::move(file));
   // A pipe can be silent for ever, and then a thread that waits for it could not be stopped.
-  if (!is_regular) return source;
-  return std::make_unique<ReadAhead>(std::move(source));
+  if (!is_regular) return decoder;
+  return std::make_unique<ReadAhead>(std::move(decoder));
 }
 
 std::string read_all(const std::string& path) {

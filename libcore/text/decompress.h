@@ -2,7 +2,8 @@
 // whatever the name. Several members, streams or frames in one file are read one after another.
 //
 // Decoding runs ahead in a thread of its own, and in several where the format allows it: blocks of xz, and frames of
-// zstd that are not too long. A gzip member can only be decoded from its beginning, by one thread.
+// zstd that are not too long. A gzip member can only be decoded from its beginning, by one thread. Plain text is read
+// when it is asked for, while the system reads ahead.
 //
 // A truncated or damaged file is Error(bad_data) that names it, and so are one with something else behind its data, one
 // whose decoder wants more than 1 GiB, and one that was packed in another way (bzip2, zip, ...).

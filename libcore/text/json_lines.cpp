@@ -18,7 +18,9 @@ LineReader::LineReader(std::vector<std::string> paths, LineReaderOptions options
 
 /// Reads more of the current file behind rest_; false at its end.
 bool LineReader::fill() {
-  const std::size_t got = source_->read(rest_.room(options_.chunk_bytes), options_.chunk_bytes);
+  const std::size_t size = rest_.size(), chunk = options_.chunk_bytes;
+  const std::size_t wanted = size < chunk ? chunk - size : chunk;
+  const std::size_t got = source_->read(rest_.room(wanted), wanted);
   rest_.add(got);
   return got > 0;
 }
@@ -63,10 +65,7 @@ std::optional<LineChunk> LineReader::next() {
       ++file_;
     }
     if (chunk.text.empty()) continue;
-    const std::string_view text = chunk.text;
-    auto lines = std::count(text.begin(), text.end(), '\n') + (text.back() == '\n' ? 0 : 1);
-    line_ += lines;
-    index_ += lines;
+    for_each_text_line(chunk.text, [&](std::string_view) { ++line_, ++index_; });
     return chunk;
   }
   return {};

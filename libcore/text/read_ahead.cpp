@@ -18,12 +18,21 @@ ReadAhead::~ReadAhead() {
   thread_.join();
 }
 
+PaddedText ReadAhead::empty_block() {
+  std::lock_guard lock(mutex_);
+  if (free_.empty()) return {};
+  PaddedText block = std::move(free_.back());
+  free_.pop_back();
+  block.clear();
+  return block;
+}
+
 void ReadAhead::run() {
   std::exception_ptr error;
   try {
     while (true) {
-      std::string block(kBlockBytes, '\0');
-      block.resize(source_->read(block.data(), block.size()));
+      PaddedText block = empty_block();
+      block.add(source_->read(block.room(kBlockBytes), kBlockBytes));
       std::unique_lock lock(mutex_);
       stored_ = source_->stored();
       if (block.empty()) break;
@@ -48,11 +57,12 @@ std::size_t ReadAhead::read(char* buffer, std::size_t bytes) {
     if (error_) std::rethrow_exception(error_);
     return 0;
   }
-  std::string& block = blocks_.front();
+  PaddedText& block = blocks_.front();
   std::size_t count = std::min(bytes, block.size() - taken_);
-  std::memcpy(buffer, block.data() + taken_, count);
+  std::memcpy(buffer, block.view().data() + taken_, count);
   taken_ += count;
   if (taken_ == block.size()) {
+    free_.push_back(std::move(block));
     blocks_.pop_front();
     taken_ = 0;
     changed_.notify_all();

@@ -5,10 +5,11 @@
 #include <deque>
 #include <exception>
 #include <mutex>
-#include <string>
 #include <thread>
+#include <vector>
 
 #include "text/decompress.h"
+#include "text/padded_text.h"
 
 namespace mtl {
 
@@ -22,14 +23,16 @@ class ReadAhead : public ByteSource {
 
  private:
   void run();
+  PaddedText empty_block();
   static constexpr std::size_t kBlockBytes = 1 << 20;
   static constexpr std::size_t kBlocks = 4;
 
   std::unique_ptr<ByteSource> source_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::string> blocks_;  // full ones, in order
-  std::size_t taken_ = 0;           // bytes of the first block that were handed out
+  std::deque<PaddedText> blocks_;  // full ones, in order
+  std::vector<PaddedText> free_;   // to be filled again
+  std::size_t taken_ = 0;          // bytes of the first block that were handed out
   StoredInput stored_;
   std::exception_ptr error_;
   bool done_ = false, stopped_ = false;

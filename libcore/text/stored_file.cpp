@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -11,14 +12,56 @@
 
 namespace mtl {
 
+namespace {
+
+constexpr off_t kAheadBytes = 4 << 20;
+
+}  // namespace
+
 StoredFile::StoredFile(const std::string& path) : buffer_(1 << 18) {
   stored_.path = path;
   descriptor_ = path == "-" ? STDIN_FILENO : ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor_ < 0) fail_errno(path, "open");
+  struct stat info {};
+  if (::fstat(descriptor_, &info) != 0 || !S_ISREG(info.st_mode)) return;
+  // Standard input may have been read in part.
+  const auto size = static_cast<std::uint64_t>(info.st_size);
+  const auto begin = static_cast<std::uint64_t>(std::max<off_t>(0, ::lseek(descriptor_, 0, SEEK_CUR)));
+  regular_bytes_ = size - std::min(size, begin);
 }
 
 StoredFile::~StoredFile() {
   if (descriptor_ > STDIN_FILENO) ::close(descriptor_);
+}
+
+/// read(2) once, hashed and counted.
+std::size_t StoredFile::read_file(char* out, std::size_t bytes) {
+  // What is read next but one is on its way meanwhile. Advice: where it is not taken, nothing is wrong.
+  if (is_regular()) {
+    const auto ahead = ::lseek(descriptor_, 0, SEEK_CUR) + static_cast<off_t>(bytes);
+    ::posix_fadvise(descriptor_, ahead, kAheadBytes, POSIX_FADV_WILLNEED);
+  }
+  ssize_t got;
+  do {
+    got = ::read(descriptor_, out, bytes);
+  } while (got < 0 && errno == EINTR);
+  if (got < 0) fail_errno(name(), "read");
+  if (got == 0 && regular_bytes_ && stored_.bytes < *regular_bytes_) {
+    fail(Exit::io, name(), ": ends at byte ", stored_.bytes, ", but had ", *regular_bytes_,
+         " bytes when it was opened; it was truncated while it was read; start again with the complete file");
+  }
+  hasher_.update(out, static_cast<std::size_t>(got));
+  stored_.bytes += static_cast<std::uint64_t>(got);
+  return static_cast<std::size_t>(got);
+}
+
+std::size_t StoredFile::read(char* out, std::size_t bytes) {
+  const std::string_view buffered = available();
+  if (buffered.empty()) return read_file(out, bytes);
+  const std::size_t count = std::min(bytes, buffered.size());
+  std::memcpy(out, buffered.data(), count);
+  consume(count);
+  return count;
 }
 
 bool StoredFile::fill() {
@@ -28,14 +71,8 @@ bool StoredFile::fill() {
     begin_ = 0;
   }
   if (end_ == buffer_.size()) buffer_.resize(2 * buffer_.size());
-  ssize_t got;
-  do {
-    got = ::read(descriptor_, buffer_.data() + end_, buffer_.size() - end_);
-  } while (got < 0 && errno == EINTR);
-  if (got < 0) fail_errno(name(), "read");
-  hasher_.update(buffer_.data() + end_, static_cast<std::size_t>(got));
-  stored_.bytes += static_cast<std::uint64_t>(got);
-  end_ += static_cast<std::size_t>(got);
+  const std::size_t got = read_file(buffer_.data() + end_, buffer_.size() - end_);
+  end_ += got;
   return got > 0;
 }
 
@@ -44,11 +81,6 @@ bool StoredFile::fill_to(std::size_t bytes) {
     if (!fill()) return false;
   }
   return true;
-}
-
-bool StoredFile::is_regular() const {
-  struct stat info {};
-  return ::fstat(descriptor_, &info) == 0 && S_ISREG(info.st_mode);
 }
 
 StoredInput StoredFile::stored() const {

@@ -1,7 +1,11 @@
-// A file or standard input as it is stored: read in order through a buffer, hashed and counted on the way.
+// A file or standard input as it is stored: read in order, hashed and counted on the way.
+//
+// A regular file that ends before the size that it had when it was opened is Error(io): it was cut while it was read,
+// and what is left may look complete.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,12 +27,14 @@ class StoredFile {
   void consume(std::size_t bytes) { begin_ += bytes; }
   /// Reads more behind what is available, making room if need be; false at the end of the file.
   bool fill();
+  /// Reads up to `bytes` bytes, past the buffer when nothing is available; 0 only at the end of the file.
+  std::size_t read(char* out, std::size_t bytes);
   /// Fills until `bytes` are available or the file ends; returns whether they are.
   bool fill_to(std::size_t bytes);
   /// True when nothing is available and nothing can be.
   bool at_end() { return available().empty() && !fill(); }
 
-  bool is_regular() const;
+  bool is_regular() const { return regular_bytes_.has_value(); }
   /// How messages call it.
   std::string name() const { return input_name(stored_.path); }
   /// The place of the first byte that is available.
@@ -36,8 +42,11 @@ class StoredFile {
   StoredInput stored() const;
 
  private:
+  std::size_t read_file(char* out, std::size_t bytes);
+
   StoredInput stored_;
   int descriptor_;
+  std::optional<std::uint64_t> regular_bytes_;  // from where reading begins to the end, for a regular file
   Hasher hasher_;
   std::vector<char> buffer_;
   std::size_t begin_ = 0, end_ = 0;

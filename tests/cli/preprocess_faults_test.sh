@@ -115,6 +115,25 @@ for _ in $(seq 200); do cat "$CORPUS"; done >many.jsonl
 expect_text err 'File too large'
 only
 
+# An input that is truncated while it is read, at the end of a line: an error, since what is left looks complete.
+rm -rf to
+line='{"text": "11 22 33 44 55 66 77 88 99 11 22 33 44 55 66 77 88 99 11 22 33 44 55 66 77 88 99 11 22"}'
+yes "$line" | head -n 600000 >shrinking.jsonl
+length=$((${#line} + 1))
+$P --input shrinking.jsonl --output-prefix to/x --workers 1 2>err &
+pid=$!
+for _ in $(seq 1000); do ls -l /proc/$pid/fd 2>/dev/null | grep -q shrinking.jsonl && break; sleep 0.01; done
+kill -STOP $pid
+was_read=$(awk '$1 == "pos:" {print $2}' $(ls -l /proc/$pid/fd | awk -v dir=/proc/$pid/fdinfo '/shrinking.jsonl/ {print dir "/" $9}'))
+truncate -s $(((was_read / length + 1000) * length)) shrinking.jsonl
+[ "$(stat -c %s shrinking.jsonl)" -lt $((600000 * length)) ] || fail "the run had read all before it could be stopped"
+kill -CONT $pid
+wait $pid
+[ $? -eq 74 ] || fail "a truncated input: $(cat err)"
+expect_text err "^mtl-preprocess: shrinking.jsonl: ends at byte [0-9]+, but had $((600000 * length)) bytes when it was opened"
+only
+rm shrinking.jsonl
+
 # Closed streams: no file takes their place.
 rm -rf to
 $P --input "$CORPUS" --output-prefix to/x --log-interval 1 2>&- || fail "stderr closed: exit $?"

@@ -132,6 +132,30 @@ TEST_CASE("decompress: plain, empty and short files") {
   CHECK_THROWS_AS(read_all("golden"), Error);
 }
 
+TEST_CASE("decompress: a file that is truncated while it is read is an error; one that grows is not") {
+  TempFile file;
+  const std::string line = "a line of forty bytes with its newline..\n";
+  std::string text;
+  while (text.size() < (20u << 20)) text += line;
+  write_file_atomic(file.path, text);
+  auto read_rest = [](ByteSource& source) {
+    std::vector<char> buffer(1 << 20);
+    std::size_t total = 0;
+    while (std::size_t got = source.read(buffer.data(), buffer.size())) total += got;
+    return total;
+  };
+  std::vector<char> first(1 << 20);
+  auto source = open_input(file.path);
+  std::size_t got = source->read(first.data(), first.size());
+  fs::resize_file(file.path, text.size() - 1000 * line.size());
+  CHECK_THROWS_WITH_AS(read_rest(*source), doctest::Contains("it was truncated while it was read"), Error);
+  write_file_atomic(file.path, text);
+  source = open_input(file.path);
+  got = source->read(first.data(), first.size());
+  fs::resize_file(file.path, text.size() + 1000);
+  CHECK(got + read_rest(*source) == text.size() + 1000);
+}
+
 TEST_CASE("decompress: whole files, and several parts in one") {
   TempFile file;
   std::string text = sample_text();
