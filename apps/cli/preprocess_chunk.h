@@ -23,6 +23,8 @@ struct TokenColumn {
   std::vector<std::int32_t> tokens;
   std::vector<std::size_t> sequence_ends;  // in tokens
   std::vector<std::size_t> document_ends;  // in sequences
+  /// Removes what follows the last complete document.
+  void drop_open_document();
 };
 
 struct TokenChunk {
@@ -40,20 +42,17 @@ class ChunkTokenizer {
   TokenChunk tokenize(const LineChunk& lines, std::int64_t part, std::int64_t parts);
 
  private:
-  void read_document(std::string_view line);
-  void encode(std::string_view text);
-  void append(TokenColumn& column, std::size_t key) const;
+  void append_document(std::size_t key, TokenColumn& column);
+  void append_sequence(std::string_view text, TokenColumn& column);
 
   bool splits_, keeps_newlines_;
   TextExtractor extractor_;
   std::unique_ptr<Encoder> encoder_;
+  std::size_t keys_;
+  std::vector<std::size_t> tokens_before_;  // of each key in the chunk before
   bool is_u16_;
   std::optional<std::int32_t> eod_;
-  // Of one line:
   std::vector<std::string_view> sentences_;  // of one text
-  std::vector<std::int32_t> ids_;            // all keys one after another
-  std::vector<std::size_t> text_ends_;       // of its texts or sentences, in ids_
-  std::vector<std::size_t> key_ends_;        // of its keys, in text_ends_
 };
 
 }  // namespace mtl

@@ -60,7 +60,8 @@ class IndexedDatasetWriter {
   DataType type_;
   AtomicFile bin_, idx_;
   bool sealed_ = false;
-  std::string buffer_;  // encoded tokens on their way to .bin
+  std::vector<std::byte> buffer_;  // encoded tokens on their way to .bin
+  std::size_t buffered_ = 0;       // bytes of them
   std::vector<std::int32_t> lengths_;
   std::vector<std::int64_t> document_indices_{0};
   std::int64_t tokens_ = 0;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <bit>
 #include <concepts>
 #include <cstring>
@@ -12,27 +13,27 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "token files are written as they lie in memory");
 
-constexpr std::size_t kFlushBytes = 1 << 20;
+constexpr std::size_t kFlushBytes = 1 << 20;  // a multiple of every type's size
 
 template <class T>
 void append_raw(std::string& out, T value) {
   out.append(reinterpret_cast<const char*>(&value), sizeof(T));
 }
 
+/// Throws Error(bad_data) for an id that T cannot hold; what was stored does not count then.
 template <std::integral T>
-void append_tokens(std::string& out, std::span<const std::int32_t> tokens, const std::string& path) {
-  const std::size_t begin = out.size();
-  out.resize(begin + tokens.size() * sizeof(T));
-  char* to = out.data() + begin;
+void store_tokens(std::span<const std::int32_t> tokens, std::byte* to, const std::string& path) {
+  std::int32_t lost = 0;  // bits; without an early exit the loop becomes SIMD code
   for (const std::int32_t token : tokens) {
-    if (!std::in_range<T>(token)) {
-      fail(Exit::bad_data, path, ": the token id ", token, " does not fit in ", 8 * sizeof(T), " bits",
-           std::is_signed_v<T> ? "" : " without sign", "; is the vocabulary size right?");
-    }
     const T value = static_cast<T>(token);
+    lost |= token ^ static_cast<std::int32_t>(value);
     std::memcpy(to, &value, sizeof(T));
     to += sizeof(T);
   }
+  if (lost == 0) return;
+  const auto bad = std::find_if_not(tokens.begin(), tokens.end(), [](auto token) { return std::in_range<T>(token); });
+  fail(Exit::bad_data, path, ": the token id ", *bad, " does not fit in ", 8 * sizeof(T), " bits",
+       std::is_signed_v<T> ? "" : " without sign", "; is the vocabulary size right?");
 }
 
 }  // namespace
@@ -49,10 +50,18 @@ void IndexedDatasetWriter::add_sequence(std::span<const std::int32_t> tokens) {
     fail(Exit::bad_data, path, ": a sequence of ", tokens.size(),
          " tokens is longer than the format allows (2^31 - 1)");
   }
-  visit_integer_type(type_, [&]<class T>(T) { append_tokens<T>(buffer_, tokens, path); });
+  visit_integer_type(type_, [&]<class T>(T) {
+    buffer_.resize(kFlushBytes);
+    for (auto rest = tokens; !rest.empty();) {
+      const std::size_t count = std::min(rest.size(), (kFlushBytes - buffered_) / sizeof(T));
+      store_tokens<T>(rest.first(count), buffer_.data() + buffered_, path);
+      rest = rest.subspan(count);
+      buffered_ += count * sizeof(T);
+      if (buffered_ == kFlushBytes) flush();
+    }
+  });
   lengths_.push_back(static_cast<std::int32_t>(tokens.size()));
   tokens_ += static_cast<std::int64_t>(tokens.size());
-  if (buffer_.size() >= kFlushBytes) flush();
 }
 
 void IndexedDatasetWriter::end_document() { document_indices_.push_back(sequences()); }
@@ -73,10 +82,7 @@ void IndexedDatasetWriter::finish() {
   idx_.commit();
 }
 
-void IndexedDatasetWriter::flush() {
-  bin_.write(buffer_);
-  buffer_.clear();
-}
+void IndexedDatasetWriter::flush() { bin_.write(buffer_.data(), std::exchange(buffered_, 0)); }
 
 void IndexedDatasetWriter::write_index() {
   std::string header(kIndexMagic);

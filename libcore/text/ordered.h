@@ -1,5 +1,5 @@
 // Items worked on by several threads, their results taken in the order of the items: the same outcome for any number
-// of threads, in bounded memory.
+// of threads, in bounded memory. One thread is the calling thread.
 #pragma once
 
 #include <condition_variable>
@@ -125,6 +125,11 @@ template <class Result, class Produce, class MakeWorker, class Consume, class We
 void run_ordered(int threads, Produce produce, MakeWorker make_worker, Consume consume, Weigh weigh = {},
                  std::size_t budget = 1) {
   if (threads < 1 || threads > 1024) fail(Exit::usage, threads, " threads; give 1 to 1024");
+  if (threads == 1) {
+    auto work = make_worker();
+    while (auto item = produce()) consume(work(*item));
+    return;
+  }
   using Shared = OrderedWork<Result, Produce, Weigh>;
   Shared shared(3 * static_cast<std::size_t>(threads), produce, weigh, budget);
   std::vector<decltype(make_worker())> works;
