@@ -21,7 +21,6 @@ class BpeEncoder : public Encoder {
   void append(std::string_view text, std::vector<std::int32_t>& ids) override {
     text_end_ = text.data() + text.size();
     if (splitter_) splitter_->start(text);
-    used_ = ids.size();
     count_ = 0;  // an exception may have left some
     while (!text.empty()) {
       std::size_t count = splitter_ ? splitter_->next(ends_) : split_pretokens(text, ends_);
@@ -30,7 +29,6 @@ class BpeEncoder : public Encoder {
       text.remove_prefix(static_cast<std::size_t>(piece - text.data()));
     }
     append_parts(ids);
-    ids.resize(used_);
   }
 
  private:
@@ -77,10 +75,8 @@ class BpeEncoder : public Encoder {
     if (count_ == kBatch) append_parts(ids);
   }
 
-  /// The tokens of all parts go to `ids`, from used_ on; behind them it may be longer.
   void append_parts(std::vector<std::int32_t>& ids) {
-    if (ids.size() < used_ + count_ * kTokens) ids.resize(used_ + kBatch * kTokens);
-    std::int32_t* out = ids.data() + used_;
+    std::int32_t* out = batch_;
     for (std::size_t i = 0; i < count_; ++i) {
       const Part& part = parts_[i];
       const Pretoken* entry = part.set == nullptr ? nullptr : part.set->find(part.key);
@@ -90,11 +86,15 @@ class BpeEncoder : public Encoder {
         continue;
       }
       encode_part(part);
-      used_ = static_cast<std::size_t>(out - ids.data());
-      if (tokens_.size() > kTokens) ids.resize(std::max(ids.size(), used_ + tokens_.size() + (count_ - i) * kTokens));
-      out = std::copy(tokens_.begin(), tokens_.end(), ids.data() + used_);
+      if (tokens_.size() > kTokens) {
+        ids.insert(ids.end(), batch_, out);
+        ids.insert(ids.end(), tokens_.begin(), tokens_.end());
+        out = batch_;
+      } else {
+        out = std::copy(tokens_.begin(), tokens_.end(), out);
+      }
     }
-    used_ = static_cast<std::size_t>(out - ids.data());
+    ids.insert(ids.end(), batch_, out);
     count_ = 0;
   }
 
@@ -120,8 +120,8 @@ class BpeEncoder : public Encoder {
   const char* text_end_ = nullptr;
   const char* ends_[kBatch];
   Part parts_[kBatch];
-  std::size_t count_ = 0;  // parts that wait
-  std::size_t used_ = 0;   // ids that are there
+  std::size_t count_ = 0;                 // parts that wait
+  std::int32_t batch_[kBatch * kTokens];  // their ids
 };
 
 }  // namespace

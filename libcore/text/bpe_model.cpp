@@ -1,9 +1,9 @@
 #include "text/bpe_model.h"
 
 #include <algorithm>
-#include <unordered_map>
 
 #include "base/error.h"
+#include "text/string_index.h"
 
 namespace mtl {
 
@@ -14,13 +14,14 @@ constexpr std::size_t kShortPiece = 48;
 }  // namespace
 
 BpeModel::BpeModel(const BpeVocabulary& vocabulary, const std::string& source) : pairs_(vocabulary.merges.size()) {
-  std::unordered_map<std::string_view, std::uint32_t> ids;
-  for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id)
-    ids.emplace(vocabulary.tokens[id], static_cast<std::uint32_t>(id));
+  StringIndex ids(vocabulary.tokens.size());
+  for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) {
+    if (!vocabulary.tokens[id].empty()) ids.put(vocabulary.tokens[id], static_cast<std::uint32_t>(id));
+  }
   auto id_of = [&](const std::string& token, auto&&... where) {
-    auto found = ids.find(token);
-    if (token.empty() || found == ids.end()) fail(Exit::bad_data, source, ": no token \"", token, "\", ", where...);
-    return found->second;
+    const std::uint32_t found = ids.find(token);
+    if (found == StringIndex::kNone) fail(Exit::bad_data, source, ": no token \"", token, "\", ", where...);
+    return found;
   };
   for (std::size_t byte = 0; byte < 256; ++byte) {
     byte_tokens_[byte] =

@@ -1,13 +1,13 @@
 #include "text/bpe_vocabulary.h"
 
 #include <algorithm>
-#include <unordered_map>
-#include <unordered_set>
+#include <array>
 
 #include "base/error.h"
 #include "base/files.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "text/string_index.h"
 #include "text/utf8.h"
 
 namespace mtl {
@@ -35,11 +35,13 @@ void put_token(BpeVocabulary& vocabulary, const std::string& path, const std::st
 
 void put_tokens(BpeVocabulary& vocabulary, const std::string& path, const Json& object) {
   if (!object.is_object()) fail(Exit::bad_data, path, ": expected an object of tokens and their ids");
-  std::unordered_set<std::string_view> seen;
+  StringIndex seen(object.as_object().size());
+  std::uint32_t number = 0;
   for (const auto& [token, id] : object.as_object()) {
-    if (!seen.insert(token).second) fail(Exit::bad_data, path, ": token \"", token, "\" is there twice");
+    if (seen.put(token, number) != number) fail(Exit::bad_data, path, ": token \"", token, "\" is there twice");
     if (!id.is_int()) fail(Exit::bad_data, path, ": the id of token \"", token, "\" is no whole number");
     put_token(vocabulary, path, token, id.as_int());
+    ++number;
   }
 }
 
@@ -69,19 +71,22 @@ const std::array<std::string, 256>& byte_stand_ins() {
 }
 
 std::string token_bytes(std::string_view token) {
-  static const std::unordered_map<std::string_view, char> bytes = [] {
-    std::unordered_map<std::string_view, char> out;
-    for (int byte = 0; byte < 256; ++byte)
-      out[byte_stand_ins()[static_cast<std::size_t>(byte)]] = static_cast<char>(byte);
-    return out;
+  // By code point; -1 for those that stand for no byte.
+  static const std::array<std::int16_t, 0x200> bytes = [] {
+    std::array<std::int16_t, 0x200> table;
+    table.fill(-1);
+    for (std::int16_t byte = 0; byte < 256; ++byte) {
+      const std::string& stand_in = byte_stand_ins()[static_cast<std::size_t>(byte)];
+      table[next_utf8(stand_in.data(), stand_in.data() + stand_in.size()).code] = byte;
+    }
+    return table;
   }();
   std::string out;
-  for (std::size_t at = 0; at < token.size();) {
-    auto length = static_cast<std::size_t>(next_utf8(token.data() + at, token.data() + token.size()).length);
-    auto found = bytes.find(token.substr(at, length));
-    if (found == bytes.end()) return std::string(token);
-    out += found->second;
-    at += length;
+  for (const char *at = token.data(), *end = at + token.size(); at < end;) {
+    const Utf8Char next = next_utf8(at, end);
+    if (next.code >= bytes.size() || bytes[next.code] < 0) return std::string(token);
+    out += static_cast<char>(bytes[next.code]);
+    at += next.length;
   }
   return out;
 }
@@ -95,9 +100,10 @@ BpeVocabulary parse_vocab_and_merges(const NamedText& vocab, const NamedText& me
     fail(Exit::bad_data, vocab.name, ": ", error.what());
   }
   std::int64_t number = 0;
-  for (const std::string& raw : split(merges.text, '\n')) {
+  for (std::string_view rest = merges.text; !rest.empty();) {
     ++number;
-    std::string_view line = raw;
+    std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
     if (ends_with(line, "\r")) line.remove_suffix(1);
     if (line.empty() || (number == 1 && starts_with(line, "#version"))) continue;
     auto merge = parse_merge(line);
