@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
 # Measured figures of text: MB/s of GPT-2's tokenizer on English documentation, C code and Chinese, Japanese and Korean,
-# in memory on one core and end to end, and a 32k vocabulary learned; beside tokenizers, tiktoken and gigatoken where
-# the peers' Python (MTL_PEER_PYTHON, else python3) has them. Usage: text.sh BIN.
+# in memory on one core and as a whole process, the shares of its stages, and a 32k vocabulary learned; compared with
+# tokenizers, tiktoken and gigatoken where the peers' Python (MTL_PEER_PYTHON, else python3) has them. Usage: text.sh BIN.
 # The corpora are made of Debian packages that are installed (make_corpus.py names them); a kind without any is left out.
-# MTL_BENCH_ROUNDS rounds (3), each in turn with the peers; MTL_BENCH_TEXT_MB megabytes of each kind (20), and
-# MTL_BENCH_VOCAB_MB to learn from (100).
+# MTL_BENCH_ROUNDS rounds (3), each in turn with the peers. Megabytes: MTL_BENCH_TEXT_MB of each kind in memory (20),
+# MTL_BENCH_WHOLE_MB as a whole process (100), MTL_BENCH_VOCAB_MB to learn from (100).
+# Token files are written to MTL_BENCH_OUTPUT (/dev/shm where there is room, so that no disk is measured).
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$here/lib.sh" "$1"
 python=${MTL_PEER_PYTHON:-python3}
 megabytes=${MTL_BENCH_TEXT_MB:-20}
+whole_mb=${MTL_BENCH_WHOLE_MB:-100}
 vocab=$share/gpt2/vocab.json
 merges=$share/gpt2/merges.txt
 "$python" "$here/text_peers.py" versions > "$work/versions" 2> /dev/null || : > "$work/versions"
@@ -61,21 +63,53 @@ encode_in_memory() {  # KIND CORPUS
   [ ${#peers[@]} -eq 0 ] || echo "  ids compared: $(cut -c1-16 "$work/mtl.ids")"
 }
 
-end_to_end() {  # KIND CORPUS
-  local workers
-  rm -f "$work"/mtl.workers*
+# figure NAME FIELD: the median of a field of the lines in NAME.runs.
+figure() { field "$2" < "$work/$1.runs" | median; }
+ratio_of() { paste <(field "$3" < "$work/$1.runs") <(field "$3" < "$work/$2.runs") | awk '{print $2 / $1}' | median; }
+
+preprocess() {  # CORPUS WORKERS
+  python3 "$here/text_peers.py" run "$bin/mtl-preprocess" --quiet --input "$1" --output-prefix "$tokens/tokens" \
+    --tokenizer-type GPT2BPETokenizer --vocab-file "$vocab" --merge-file "$merges" --append-eod --workers "$2"
+}
+
+# A whole process, token files included, in turn with gigatoken's reader of JSON lines, which writes nothing and whose
+# start-up is not counted.
+whole_process() {  # KIND CORPUS
+  local workers megabytes has_peer=no
+  ! grep -q '^gigatoken ' "$work/versions" || has_peer=yes
+  rm -f "$work"/*.runs
+  head -n 1 "$2" > "$work/one.jsonl"
+  megabytes=$(stat -c %s "$2" | awk '{print $1 / 1e6}')
   for _ in $(seq "$rounds"); do
+    preprocess "$work/one.jsonl" 1 >> "$work/start.runs"
     for workers in 1 2; do
-      local begin
-      begin=$(date +%s.%N)
-      "$bin/mtl-preprocess" --quiet --input "$2" --output-prefix "$work/tokens" --tokenizer-type GPT2BPETokenizer \
-        --vocab-file "$vocab" --merge-file "$merges" --append-eod --workers "$workers"
-      echo "$begin $(date +%s.%N) $(stat -c %s "$2")" | awk '{print $3 / 1e6 / ($2 - $1)}' >> "$work/mtl.workers$workers"
+      preprocess "$2" $workers >> "$work/mtl$workers.runs"
+      [ $has_peer = no ] || RAYON_NUM_THREADS=$workers "$python" "$here/text_peers.py" files "$2" "$vocab" "$merges" \
+        >> "$work/gigatoken$workers.runs"
     done
   done
   for workers in 1 2; do
-    say_rate "$1, mtl-preprocess, --workers $workers" workers$workers "MB/s, whole process"
+    for name in mtl gigatoken; do
+      [ -s "$work/$name$workers.runs" ] || continue
+      echo "$megabytes $(figure $name$workers wall) $(figure $name$workers cpu) $(figure $name$workers peak_mb)" |
+        awk -v label="$1, whole process, $workers thread$([ $workers = 1 ] || echo s)" -v name=$name \
+          '{printf "%-38s %-9s %7.1f MB/s   %5.2f s of CPU   %4.0f MB of memory\n", label, name, $1 / $2, $3, $4}'
+    done
+    [ $has_peer = no ] || printf '  mtl / gigatoken, %d thread(s)           ratio %.2f by time, %.2f by CPU time\n' $workers \
+      "$(ratio_of mtl$workers gigatoken$workers wall)" "$(ratio_of mtl$workers gigatoken$workers cpu)"
   done
+  printf '  two workers / one                      ratio %.2f by time\n' "$(ratio_of mtl2 mtl1 wall)"
+}
+
+# Shares of one worker's CPU time: the stages that can be run alone, and what the whole process takes more than these.
+stages() {  # KIND CORPUS
+  [ -x "$bin/mtl_bench_text" ] || return 0
+  "$bin/mtl_bench_text" "$2" "$vocab" "$merges" > "$work/out"
+  echo "$(figure start cpu) $(field read_s < "$work/out") $(field json_s < "$work/out") $(field encode_s < "$work/out")" \
+    "$(figure mtl1 cpu)" | awk -v kind="$1" '{
+      rest = $5 - $1 - $2 - $3 - $4
+      printf "  shares of CPU time, one worker         start %.0f %%, read %.0f %%, JSON %.0f %%, encode %.0f %%, write %.0f %%\n",
+        100 * $1 / $5, 100 * $2 / $5, 100 * $3 / $5, 100 * $4 / $5, 100 * rest / $5 }'
 }
 
 learn_vocabulary() {  # CORPUS
@@ -96,10 +130,22 @@ learn_vocabulary() {  # CORPUS
   echo
 }
 
+tokens=${MTL_BENCH_OUTPUT:-}
+if [ -z "$tokens" ]; then
+  tokens=$work
+  if [ "$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 {print $4}')" -gt $((8 * whole_mb * 1000)) ] 2>/dev/null; then
+    tokens=$(mktemp -d -p /dev/shm)
+    trap 'rm -rf "$work" "$tokens"' EXIT
+  fi
+fi
+echo "token files are written to $(df -PT "$tokens" | awk 'NR == 2 {print $2}') ($tokens)"
 for kind in prose code cjk; do
-  make_corpus $kind "$megabytes" "$work/$kind.jsonl" || continue
+  make_corpus $kind "$whole_mb" "$work/whole.jsonl" || continue
+  awk -v limit="${megabytes}000000" 'total + length($0) < limit {total += length($0) + 1; print; next} {exit}' \
+    "$work/whole.jsonl" > "$work/$kind.jsonl"
   encode_in_memory $kind "$work/$kind.jsonl"
-  end_to_end $kind "$work/$kind.jsonl"
+  whole_process $kind "$work/whole.jsonl"
+  stages $kind "$work/whole.jsonl"
 done
 vocab_mb=${MTL_BENCH_VOCAB_MB:-100}
 ! make_corpus prose "$vocab_mb" "$work/learn.jsonl" || learn_vocabulary "$work/learn.jsonl"

@@ -4,15 +4,21 @@
   text_peers.py versions
   text_peers.py encode PEER CORPUS.jsonl VOCAB.json MERGES.txt   PEER: tokenizers, tiktoken or gigatoken
   text_peers.py train CORPUS.jsonl SIZE OUT-PREFIX               tokenizers' BpeTrainer
+  text_peers.py files CORPUS.jsonl VOCAB.json MERGES.txt         gigatoken's own reader of JSON lines
+  text_peers.py run COMMAND...                                   any program, for its figures
 
 encode prints {"first", "again": MB a second of processor time on one core, "tokens", "sha256"}, as mtl_bench_text does.
 train prints {"seconds"} of the whole training, reading included, and writes OUT-PREFIX-vocab.json and -merges.txt.
+files and run print {"wall", "cpu": seconds, "peak_mb": memory}. files leaves out start-up and keeps the ids in memory;
+RAYON_NUM_THREADS says how many threads encode, and with 1 all is done in one. run ends with the program's exit code.
 """
 import hashlib
 import importlib.metadata
 import json
 import os
+import resource
 import sys
+import tempfile
 import time
 
 PEERS = ("tokenizers", "tiktoken", "gigatoken")
@@ -94,6 +100,37 @@ def train(corpus, size, prefix):
     print(json.dumps({"seconds": round(time.time() - begin, 2)}))
 
 
+def processor_seconds():
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+def figures(wall, cpu, peak_kib):
+    print(json.dumps({"wall": round(wall, 4), "cpu": round(cpu, 4), "peak_mb": round(peak_kib * 1024 / 1e6, 1)}))
+
+
+def encode_files(corpus, vocab, merges):
+    import gigatoken
+    from gigatoken.gigatoken_rs import JsonlFileSource
+
+    tokenizer = gigatoken.Tokenizer.from_json(gpt2_of_tokenizers(vocab, merges).to_str())
+    with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as small:  # what is made at the first call does not count
+        small.write('{"text": "a"}\n')
+        small.flush()
+        tokenizer.encode_files(JsonlFileSource([small.name]), parallel=False)
+    cpu, wall = processor_seconds(), time.time()
+    ids = tokenizer.encode_files(JsonlFileSource([corpus]), parallel=os.environ.get("RAYON_NUM_THREADS") != "1")
+    figures(time.time() - wall, processor_seconds() - cpu, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    return ids
+
+
+def run(command):
+    begin = time.time()
+    _, status, usage = os.wait4(os.posix_spawnp(command[0], command, os.environ), 0)
+    figures(time.time() - begin, usage.ru_utime + usage.ru_stime, usage.ru_maxrss)
+    sys.exit(os.waitstatus_to_exitcode(status))
+
+
 def main():
     if sys.argv[1:2] == ["versions"]:
         for peer in PEERS:
@@ -104,6 +141,10 @@ def main():
     elif sys.argv[1:2] == ["encode"] and len(sys.argv) == 6:
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
         encode(*sys.argv[2:])
+    elif sys.argv[1:2] == ["files"] and len(sys.argv) == 5:
+        encode_files(*sys.argv[2:])
+    elif sys.argv[1:2] == ["run"] and len(sys.argv) > 2:
+        run(sys.argv[2:])
     elif sys.argv[1:2] == ["train"] and len(sys.argv) == 5:
         train(*sys.argv[2:])
     else:
