@@ -51,6 +51,8 @@ Json parse_value(JsonCursor& cursor) {
   return Json(std::strtod(std::string(digits).c_str(), nullptr));
 }
 
+// Not by simdjson: most of the time goes into making the values. GPT-2's vocab.json takes 3.7 ms here, 0.8 ms in
+// simdjson's document and no less than here with the conversion; and the cursor is needed for what simdjson refuses.
 Json Json::parse(std::string_view text) {
   JsonCursor cursor(text);
   Json value = parse_value(cursor);
@@ -156,49 +158,30 @@ Json& Json::push(Json value) {
 }
 
 void append_json_string(std::string& out, std::string_view text, bool ascii) {
+  constexpr std::string_view kEscaped = "\"\\\n\r\t\b\f", kEscapes = "\"\\nrtbf";
   out += '"';
   for (std::size_t at = 0; at < text.size();) {
     auto c = static_cast<unsigned char>(text[at]);
-    switch (c) {
-      case '"':
-        out += "\\\"";
-        break;
-      case '\\':
-        out += "\\\\";
-        break;
-      case '\n':
-        out += "\\n";
-        break;
-      case '\r':
-        out += "\\r";
-        break;
-      case '\t':
-        out += "\\t";
-        break;
-      case '\b':
-        out += "\\b";
-        break;
-      case '\f':
-        out += "\\f";
-        break;
-      default:
-        if (c < 0x20 || (ascii && c == 0x7F)) {
-          out += format("\\u%04x", c);
-        } else if (ascii && c >= 0x80) {
-          std::size_t length = utf8_length(text, at);
-          require(length > 0, "append_json_string: the text is not UTF-8");
-          std::uint32_t code = length == 2 ? c & 0x1Fu : length == 3 ? c & 0x0Fu : c & 0x07u;
-          for (std::size_t i = 1; i < length; ++i)
-            code = code << 6 | (static_cast<unsigned char>(text[at + i]) & 0x3Fu);
-          if (code >= 0x10000) {
-            out += format("\\u%04x\\u%04x", 0xD800 + ((code - 0x10000) >> 10), 0xDC00 + ((code - 0x10000) & 0x3FF));
-          } else {
-            out += format("\\u%04x", code);
-          }
-          at += length - 1;
-        } else {
-          out += static_cast<char>(c);
-        }
+    const bool may_be_short = c < 0x20 || c == '"' || c == '\\';
+    const std::size_t escape = may_be_short ? kEscaped.find(text[at]) : std::string_view::npos;
+    if (escape != std::string_view::npos) {
+      out += '\\';
+      out += kEscapes[escape];
+    } else if (c < 0x20 || (ascii && c == 0x7F)) {
+      out += format("\\u%04x", c);
+    } else if (ascii && c >= 0x80) {
+      std::size_t length = utf8_length(text, at);
+      require(length > 0, "append_json_string: the text is not UTF-8");
+      std::uint32_t code = length == 2 ? c & 0x1Fu : length == 3 ? c & 0x0Fu : c & 0x07u;
+      for (std::size_t i = 1; i < length; ++i) code = code << 6 | (static_cast<unsigned char>(text[at + i]) & 0x3Fu);
+      if (code >= 0x10000) {
+        out += format("\\u%04x\\u%04x", 0xD800 + ((code - 0x10000) >> 10), 0xDC00 + ((code - 0x10000) & 0x3FF));
+      } else {
+        out += format("\\u%04x", code);
+      }
+      at += length - 1;
+    } else {
+      out += static_cast<char>(c);
     }
     ++at;
   }

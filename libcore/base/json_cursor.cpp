@@ -142,48 +142,24 @@ void JsonCursor::append_escape() {
     at_ += 4;
     return value;
   };
-  char c = at_ < text_.size() ? text_[at_] : '\0';
-  switch (c) {
-    case '"':
-    case '\\':
-    case '/':
-      decoded_ += c;
-      break;
-    case 'b':
-      decoded_ += '\b';
-      break;
-    case 'f':
-      decoded_ += '\f';
-      break;
-    case 'n':
-      decoded_ += '\n';
-      break;
-    case 'r':
-      decoded_ += '\r';
-      break;
-    case 't':
-      decoded_ += '\t';
-      break;
-    case 'u': {
-      ++at_;
-      std::uint32_t high = hex4();
-      if (high >= 0xD800 && high < 0xDC00 && text_.substr(at_, 2) == "\\u") {
-        std::size_t before = at_;
-        at_ += 2;
-        std::uint32_t low = hex4();
-        if (low >= 0xDC00 && low < 0xE000) {
-          append_utf8(decoded_, 0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00));
-          return;
-        }
-        at_ = before;
-      }
-      append_utf8(decoded_, high);
-      return;
-    }
-    default:
-      fail_here("unknown escape");
+  constexpr std::string_view kEscapes = "\"\\/bfnrt", kEscaped = "\"\\/\b\f\n\r\t";
+  const char c = at_ < text_.size() ? text_[at_] : '\0';
+  if (const std::size_t simple = kEscapes.find(c); simple != std::string_view::npos) {
+    decoded_ += kEscaped[simple];
+    ++at_;
+    return;
   }
+  if (c != 'u') fail_here("unknown escape");
   ++at_;
+  const std::uint32_t high = hex4();
+  if (high >= 0xD800 && high < 0xDC00 && text_.substr(at_, 2) == "\\u") {
+    const std::size_t before = at_;
+    at_ += 2;
+    const std::uint32_t low = hex4();
+    if (low >= 0xDC00 && low < 0xE000) return append_utf8(decoded_, 0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00));
+    at_ = before;
+  }
+  append_utf8(decoded_, high);
 }
 
 std::string_view JsonCursor::string() {
