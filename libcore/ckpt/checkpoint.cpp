@@ -128,6 +128,14 @@ void SaveDirectory::settle_complete_run(std::int64_t iteration) const {
 std::string SaveDirectory::save(const GptConfig& config, const ParamStore& store, const TrainState& state,
                                 const SaveOptions& options, const ProcessGroups& groups, Stream& stream) const {
   CheckpointContent content{config, state, tensors_to_save(store, groups)};
+  answers_of(work_on_every_rank(*groups.world, stream, [&] {
+    const std::string broken = find_non_finite(content.tensors);
+    if (!broken.empty()) {
+      fail(Exit::failure, path_, ": iteration ", state.iteration, " is not saved: tensor '", broken,
+           "' holds NaN or an infinity; resume an earlier checkpoint with a lower --lr");
+    }
+    return std::string();
+  }));
   return commit_checkpoint(path_, content, options, *groups.world, stream);
 }
 

@@ -103,7 +103,8 @@ class SaveDirectory {
   const std::string& path() const { return path_; }
   std::optional<std::string> newest_valid(Console& console) const { return newest_checkpoint(path_, console); }
   /// Collective over groups.world: commits values and, when the stores have them, moments. Every rank writes what it
-  /// owns. Returns the checkpoint's path.
+  /// owns. Returns the checkpoint's path. Throws Error(failure) that names rank and tensor, and commits nothing, when
+  /// any of them is not finite.
   std::string save(const GptConfig& config, const ParamStore& store, const TrainState& state,
                    const SaveOptions& options, const ProcessGroups& groups, Stream& stream) const;
 

@@ -13,6 +13,9 @@ namespace mtl {
 /// whose update it owns, of what several ranks own alike the first one's. May be nothing.
 std::vector<TensorToSave> tensors_to_save(const ParamStore& store, const ProcessGroups& groups);
 
+/// The first of the tensors that holds NaN or an infinity (fp32 is checked), "" when all are finite.
+std::string find_non_finite(const std::vector<TensorToSave>& tensors);
+
 /// "shard_00003.safetensors".
 std::string shard_name(int rank);
 /// Writes and syncs FOLDER/shard_%05d.safetensors; without tensors there is no file. Returns what the manifest says

@@ -4,6 +4,7 @@
 
 #include "base/files.h"
 #include "base/hash.h"
+#include "ckpt/shard_writer.h"
 #include "comm/agreement.h"
 #include "data/data_identity.h"
 #include "train/flops.h"
@@ -108,6 +109,9 @@ void Trainer::check_agreement(const RunStart& start) {
 
 void Trainer::resume_from(RunStart& start) {
   start.source->load_values(params_);
+  if (const std::string broken = find_non_finite(tensors_to_save(params_, ranks_.groups)); !broken.empty())
+    fail(Exit::bad_data, start.source->folder(), ": tensor '", broken,
+         "' holds NaN or an infinity; load another model");
   if (!start.state) return;
   if (!options_.checkpoint.no_load_optim) start.source->load_optimizer(params_);
   if (!state_.extra.is_object()) return;

@@ -3,6 +3,7 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <limits>
 
 #include "ckpt_fixtures.h"
 
@@ -81,5 +82,24 @@ TEST_CASE("checkpoint: a fault at every operation of a save loses nothing") {
     CHECK(operations > 50);
     CHECK(operations < 1000);
     if (kind != "short") CHECK(failed > 10);
+  }
+}
+
+TEST_CASE("checkpoint: weights and moments that are not finite are not committed") {
+  ScratchFolder scratch;
+  save_iteration(scratch / "s", 1);
+  for (auto part : {&ParamStore::value, &ParamStore::exp_avg_sq}) {
+    for (float broken : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
+      TestStore model(tiny_config());
+      fill(model.store, 2);
+      Tensor last = (model.store.*part)(model.store.size() - 1);
+      last.data<float>()[last.numel() - 1] = broken;
+      const std::string name = model.store.specs().back().name;
+      const SaveDirectory directory(scratch / "s");
+      CHECK_THROWS_WITH_AS(save_alone(directory, tiny_config(), model.store, state_at(2), {}),
+                           doctest::Contains((name + "' holds NaN or an infinity").c_str()), Error);
+      CHECK(restart(scratch / "s") == 1);
+      CHECK(!file_exists(scratch / "s/iter_0000002"));
+    }
   }
 }
