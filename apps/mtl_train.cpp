@@ -1,5 +1,7 @@
 // mtl-train: pre-trains a GPT from token files. The same command starts, resumes, or says that it is complete. Started
 // by mpirun or srun it is one rank of a job.
+#include <optional>
+
 #include "cli/dry_run.h"
 #include "cli/memory_fit.h"
 #include "cli/ranks.h"
@@ -10,20 +12,20 @@
 
 namespace mtl {
 
-Exit train(TrainOptions& options, TrainSetup& setup, Ranks& ranks, Console& console) {
+Exit train(TrainOptions& options, TrainSetup& setup, Ranks& ranks, std::optional<SignalRequests>& signals,
+           Console& console) {
   options.threads = resolve_threads(options.threads, ranks.launched().local_size);
   if (options.dry_run) {
     if (ranks.speaks()) print_out(describe_run(options, setup.start.config));
     return Exit::ok;
   }
   check_fit(options, setup.start, ranks.launched(), console);
-  SignalRequests signals;  // before any other thread, MPI's too: threads inherit that these signals are not theirs
   RankGroups groups;
   groups.rank = ranks.launched().rank;
   groups.groups = ranks.connect(placement_of(options.parallel, groups.rank).grid,
                                 options.parallel.distributed_optimizer, options.parallel.timeout_minutes * 60);
   if (MpiSession* session = ranks.session()) groups.hosts = session->hosts();
-  Trainer trainer(options, std::move(setup.start), setup.tokenizer.get(), std::move(groups), signals, console);
+  Trainer trainer(options, std::move(setup.start), setup.tokenizer.get(), std::move(groups), *signals, console);
   Followed followed(ranks.session(), trainer.step_state());
   return trainer.run();
 }
@@ -37,7 +39,14 @@ int main(int argc, char** argv) {
   mtl::Flags flags("mtl-train",
                    "pre-train a GPT language model; the same command starts, resumes, or says that it is complete");
   mtl::Ranks ranks("mtl-train");
+  std::optional<mtl::SignalRequests> signals;
   flags.check([&] {
+    // Before anything slow, and before any other thread, MPI's too: threads inherit that these signals are blocked.
+    if (!options.dry_run && !flags.wants_dump()) {
+      signals.emplace();
+      const char* ended = "mtl-train: ended by a signal before the first iteration; the same command starts again";
+      signals->end_at_once(ranks.speaks() ? ended : "");
+    }
     if (options.dry_run) ranks.need_none();
     mtl::settle_world_size(flags, options, ranks.launched().world);
   });
@@ -48,5 +57,5 @@ int main(int argc, char** argv) {
     options.settings = flags.dump_config();
   });
   return mtl::run_ranks(flags, argc, argv, ranks,
-                        [&](mtl::Console& console) { return mtl::train(options, setup, ranks, console); });
+                        [&](mtl::Console& console) { return mtl::train(options, setup, ranks, signals, console); });
 }

@@ -3,6 +3,10 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <utility>
+
+#include "base/error.h"
+
 namespace mtl {
 
 namespace {
@@ -29,6 +33,11 @@ SignalRequests::~SignalRequests() {
   ::pthread_sigmask(SIG_SETMASK, &blocked_before_, nullptr);
 }
 
+void SignalRequests::end_at_once(std::string message) {
+  message_ = message.empty() ? "" : std::move(message) + "\n";
+  is_starting_ = true;
+}
+
 void SignalRequests::record() {
   const sigset_t signals = request_signals();
   while (!stopping_) {
@@ -36,6 +45,10 @@ void SignalRequests::record() {
     if (::sigwait(&signals, &number) != 0) continue;
     if (number == SIGUSR1) save_ = true;
     if (number == SIGUSR2) status_ = true;
+    if ((number == SIGTERM || number == SIGINT) && is_starting_) {
+      (void)!::write(STDERR_FILENO, message_.data(), message_.size());
+      ::_exit(static_cast<int>(Exit::requeue));
+    }
     if (number == SIGINT && end_) ::_exit(128 + SIGINT);
     if (number == SIGTERM || number == SIGINT) end_ = true;
   }

@@ -1,6 +1,8 @@
 // Signals as requests that the training loop reads between steps.
 //
-//   USR1  save and go on        TERM, INT  save and end (a second INT ends at once)        USR2  print a status line
+//   USR1  save and continue     TERM, INT  save and end (a second INT ends at once)        USR2  print a status line
+//
+// A run that still reads its data and its checkpoint has nothing to save: there TERM and INT end the process at once.
 //
 // No handler is installed: the signals are blocked, and a thread of its own waits for them. A handler would run on the
 // stack of whatever thread the signal interrupts, and oneDNN's sgemm, in the middle of a product, points the stack
@@ -9,6 +11,7 @@
 
 #include <atomic>
 #include <csignal>
+#include <string>
 #include <thread>
 
 namespace mtl {
@@ -21,6 +24,11 @@ class SignalRequests {
   ~SignalRequests();
   SignalRequests(const SignalRequests&) = delete;
 
+  /// From here to begin_run() TERM and INT end the process at once, with this message on stderr ("": none) and
+  /// Exit::requeue.
+  void end_at_once(std::string message);
+  void begin_run() { is_starting_ = false; }
+
   /// Each returns whether it was asked for since the last call.
   bool take_save() { return save_.exchange(false); }
   bool take_status() { return status_.exchange(false); }
@@ -30,6 +38,8 @@ class SignalRequests {
  private:
   void record();
 
+  std::string message_;
+  std::atomic<bool> is_starting_{false};
   std::atomic<bool> save_{false}, status_{false}, end_{false}, stopping_{false};
   sigset_t blocked_before_;
   std::thread waiter_;

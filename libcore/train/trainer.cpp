@@ -176,6 +176,7 @@ Exit Trainer::run() {
     return Exit::ok;
   }
   prepare();
+  signals_.begin_run();
   while (state_.iteration < last) {
     train_step();
     if (state_.iteration % options_.logging.log_interval == 0) report_interval();

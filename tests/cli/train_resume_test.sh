@@ -206,20 +206,31 @@ expect_exit 0 run_in signals
 expect_exit 0 run_in uninterrupted
 same_run signals uninterrupted 'USR1 and TERM'
 
-# Signals that come while the run is still starting are not lost: it waits for a reader of its log here.
-mkfifo pipe
-run_in early --log-jsonl pipe >early.out 2>early.err &
-job=$!
-wait_until early/save/lock 'pid [0-9]+ on'
-wait_until "/proc/$(owner_of early)/status" '^SigBlk:.*[1-9a-f]'
-kill -USR1 "$(owner_of early)"
+# Signals that come while the run is still starting: it waits for a reader of its log here, and has nothing to save.
+start_waiting() {
+  rm -f pipe
+  mkfifo pipe
+  run_in "$1" --log-jsonl pipe >"$1.out" 2>"$1.err" &
+  job=$!
+  wait_until "$1/save/lock" 'pid [0-9]+ on'
+}
+start_waiting early
 kill -TERM "$(owner_of early)"
-cat pipe >early.jsonl
 wait $job
 code=$?
 [ $code -eq 75 ] || fail "TERM at the start: exit $code"
-[ -d early/save/iter_0000001 ] || fail 'TERM at the start: nothing saved'
-expect_text early.jsonl '"type": "start"'
+expect_text early.err '^mtl-train: ended by a signal before the first iteration; the same command starts again$'
+[ ! -s early.out ] && [ -z "$(find early/save -name 'iter_*')" ] || fail 'TERM at the start: trains'
+# A wish to save is kept until there is something to save.
+start_waiting kept
+kill -USR1 "$(owner_of kept)"
+cat pipe >kept.jsonl &
+wait_until kept.err 'saved kept/save/iter_0000001'
+kill -TERM "$(owner_of kept)"
+wait $job
+code=$?
+[ $code -eq 75 ] || fail "TERM after the start: exit $code"
+expect_text kept.jsonl '"type": "start"'
 
 # The second INT ends at once, without a save.
 start_long twice

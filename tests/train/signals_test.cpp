@@ -2,6 +2,7 @@
 #include "train/signals.h"
 
 #include <doctest/doctest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -46,6 +47,26 @@ TEST_CASE("signals are requests, each taken once; the wish to end stays") {
   CHECK(!others.take_status());
   send(SIGINT);
   CHECK(comes([&] { return others.wants_end(); }));
+}
+
+TEST_CASE("before the run begins TERM ends the process at once, and asks for a requeue; USR1 is kept") {
+  for (bool begins : {false, true}) {
+    const pid_t child = ::fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+      SignalRequests requests;
+      requests.end_at_once("");
+      if (begins) requests.begin_run();
+      send(SIGUSR1);
+      bool saves = comes([&] { return requests.take_save(); });
+      send(SIGTERM);
+      ::_exit(saves && comes([&] { return requests.wants_end(); }) ? 3 : 4);
+    }
+    int status = 0;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    REQUIRE(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == (begins ? 3 : 75));
+  }
 }
 
 TEST_CASE("no thread that computes takes them") {
