@@ -23,6 +23,7 @@ RunStart find_start(const TrainOptions& options, bool is_rank_zero, Console& con
   if (!flags.save.empty() && file_exists(flags.save)) {
     if (auto newest = newest_checkpoint(flags.save, console)) {
       resume(start, ModelSource::open(*newest, console), console);
+      start.is_own = true;
       return start;
     }
   }

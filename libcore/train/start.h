@@ -18,6 +18,7 @@ struct RunStart {
   std::optional<SaveDirectory> save;  // --save; the first rank locked it before it looked there
   std::optional<ModelSource> source;  // weights to load; empty: initialise
   std::optional<TrainState> state;    // where it stood, when this is a resume
+  bool is_own = false;                // the state is that of the newest checkpoint in --save
   GptConfig config;                   // set by the caller once it is resolved
 };
 

@@ -113,7 +113,11 @@ void Trainer::resume_from(RunStart& start) {
     fail(Exit::bad_data, start.source->folder(), ": tensor '", broken,
          "' holds NaN or an infinity; load another model");
   if (!start.state) return;
-  if (!options_.checkpoint.no_load_optim) start.source->load_optimizer(params_);
+  if (options_.checkpoint.no_load_optim && !start.is_own) {
+    state_.optimizer_steps = 0;  // Adam corrects the bias of moments that begin at zero
+  } else {
+    start.source->load_optimizer(params_);
+  }
   if (!state_.extra.is_object()) return;
   skipped_samples_ = state_.extra.int_or("skipped_samples", state_.skipped_iterations * batch_sizes_.largest());
   if (!options_.data.allow_data_change) refuse_other_data(start.source->folder());
