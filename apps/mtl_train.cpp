@@ -1,5 +1,6 @@
 // mtl-train: pre-trains a GPT from token files. The same command starts, resumes, or says that it is complete. Started
 // by mpirun or srun it is one rank of a job.
+#include <csignal>
 #include <optional>
 
 #include "cli/dry_run.h"
@@ -20,6 +21,7 @@ Exit train(TrainOptions& options, TrainSetup& setup, Ranks& ranks, std::optional
     return Exit::ok;
   }
   check_fit(options, setup.start, ranks.launched(), console);
+  std::signal(SIGPIPE, SIG_IGN);  // a reader of the log that leaves does not end the run
   RankGroups groups;
   groups.rank = ranks.launched().rank;
   groups.groups = ranks.connect(placement_of(options.parallel, groups.rank).grid,

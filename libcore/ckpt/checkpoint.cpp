@@ -139,4 +139,6 @@ std::string SaveDirectory::save(const GptConfig& config, const ParamStore& store
   return commit_checkpoint(path_, content, options, *groups.world, stream);
 }
 
+std::string SaveDirectory::run_id() const { return run_id_of(path_); }
+
 }  // namespace mtl

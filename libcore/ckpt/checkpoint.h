@@ -101,6 +101,8 @@ class SaveDirectory {
   SaveDirectory& operator=(SaveDirectory&& other) noexcept;
 
   const std::string& path() const { return path_; }
+  /// Identifies the run that saves here, in its logs: kept in PATH/run_id, made by the first call. First rank only.
+  std::string run_id() const;
   std::optional<std::string> newest_valid(Console& console) const { return newest_checkpoint(path_, console); }
   /// Collective over groups.world: commits values and, when the stores have them, moments. Every rank writes what it
   /// owns. Returns the checkpoint's path. Throws Error(failure) that names rank and tensor, and commits nothing, when

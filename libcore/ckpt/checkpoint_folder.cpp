@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <random>
 
 #include "base/files.h"
 #include "ckpt/checkpoint.h"
@@ -69,11 +70,25 @@ void write_tracker(const std::string& directory, std::int64_t iteration) {
   write_file_atomic(cat(directory, "/", kTrackerName), cat(iteration, "\n"));
 }
 
+std::string random_id() {
+  std::random_device random;
+  return format("%08x%08x", random(), random());
+}
+
+std::string run_id_of(const std::string& directory) {
+  const std::string path = cat(directory, "/", kRunIdName);
+  std::string id = file_exists(path) ? std::string(trim(read_file(path).substr(0, 64))) : "";
+  if (!id.empty()) return id;
+  id = random_id();
+  write_file_atomic(path, id + "\n");
+  return id;
+}
+
 std::vector<std::string> list_leftovers(const std::string& directory) {
   std::vector<std::string> stale;
   for (const auto& entry : fs::directory_iterator(directory)) {
     std::string name = entry.path().filename().string();
-    bool ours = starts_with(name, "iter_") || starts_with(name, kTrackerName);
+    bool ours = starts_with(name, "iter_") || starts_with(name, kTrackerName) || starts_with(name, kRunIdName);
     if (ours && name.find(".tmp.") != std::string::npos) stale.push_back(entry.path().string());
   }
   return stale;

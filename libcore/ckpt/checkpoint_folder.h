@@ -9,6 +9,7 @@ namespace mtl {
 
 inline constexpr const char* kTrackerName = "latest_checkpointed_iteration.txt";
 inline constexpr const char* kLockName = "lock";
+inline constexpr const char* kRunIdName = "run_id";
 
 /// "iter_0001000".
 std::string folder_of(std::int64_t iteration);
@@ -20,6 +21,11 @@ bool is_sound(const std::string& directory, std::int64_t iteration);
 /// The iteration that the tracker names, or whatever else is in it; "" without one.
 std::string tracker_text(const std::string& directory);
 void write_tracker(const std::string& directory, std::int64_t iteration);
+
+/// Sixteen random hex digits.
+std::string random_id();
+/// The id in DIRECTORY/run_id; the first call makes the file. The caller holds the lock.
+std::string run_id_of(const std::string& directory);
 
 /// What jobs that died in the middle of a save left behind: *.tmp.*. To remove it the caller holds the lock, so that
 /// nobody else is writing.

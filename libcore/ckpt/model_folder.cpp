@@ -100,7 +100,7 @@ FolderContents examine_save_folder(const std::string& path, const std::vector<En
       checkpoints.push_back(e.name);
       return true;
     }
-    const bool is_own = e.is_file && (e.name == kLockName || e.name == kTrackerName);
+    const bool is_own = e.is_file && (e.name == kLockName || e.name == kTrackerName || e.name == kRunIdName);
     return is_own || std::find(leftovers.begin(), leftovers.end(), cat(path, "/", e.name)) != leftovers.end();
   });
   for (const std::string& name : checkpoints) {

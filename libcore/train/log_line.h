@@ -33,6 +33,7 @@ struct StepReport {
   // Per iteration, what the rank that waited least has waited for gradients to be summed and for updated weights: the
   // others have waited for slower ranks, too. Absent without ranks.
   std::optional<double> communication_wait_ms{};
+  bool is_final = false;  // the run ended within the interval: a prolonged run reports all of it again
 };
 
 /// A loss over held-out data: during training, or at the end of it (then for the validation and the test set).

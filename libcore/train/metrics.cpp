@@ -1,8 +1,9 @@
 #include "train/metrics.h"
 
-#include <cstdio>
+#include <algorithm>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/str.h"
 
 namespace mtl {
@@ -31,6 +32,7 @@ Json step_object(const StepReport& report) {
   optional("mfu_b", report.mfu_b);
   optional("data_stall_ms", report.data_stall_ms);
   optional("communication_wait_ms", report.communication_wait_ms);
+  if (report.is_final) out.set("final", true);
   return out;
 }
 
@@ -54,73 +56,54 @@ struct StepScalars {
   }
 };
 
-void write(EventFile& file, const StepScalars& scalars, std::int64_t iteration, std::int64_t samples) {
-  file.add(iteration, scalars.by_iteration);
-  file.add(samples, scalars.by_samples);
-}
-
 }  // namespace
 
-std::string rewind_log(std::string_view text, std::int64_t iteration, const std::string& path) {
-  std::string kept;
-  std::int64_t number = 0;
-  while (!text.empty()) {
-    std::size_t end = text.find('\n');
-    if (end == std::string_view::npos) break;  // half-written when the run was killed
-    std::string_view line = text.substr(0, end);
-    text.remove_prefix(end + 1);
-    ++number;
-    if (trim(line).empty()) continue;
-    std::string type;
-    std::int64_t at = 0;
-    bool is_final = false;
-    try {
-      Json object = Json::parse(line);
-      type = object.at("type").as_string();
-      at = object.at("iteration").as_int();
-      is_final = object.bool_or("final", false);
-    } catch (const Error& error) {
-      fail(Exit::bad_data, path, ":", number, ": is no line of a training log (", error.what(),
-           "); give --log-jsonl another file");
-    }
-    bool keeps = type == "start" ? at < iteration : at <= iteration && !is_final;
-    if (keeps) kept += cat(line, "\n");
-  }
-  return kept;
+Metrics::Metrics(const MetricsOptions& options, Console& console)
+    : options_(options),
+      terminal_sink_("standard output", "lines", console),
+      log_sink_(options.log_jsonl, "lines", console),
+      event_sink_(options.tensorboard_dir, "records", console) {
+  if (!options.log_jsonl.empty()) log_sink_.attempt(1, [&] { open_log(); });
+  if (!options.tensorboard_dir.empty()) event_sink_.attempt(0, [&] { events_.emplace(options_.tensorboard_dir); });
 }
 
-Metrics::Metrics(const MetricsOptions& options) : terminal_(options.terminal), world_size_(options.world_size) {
-  if (!options.log_jsonl.empty()) {
-    if (fs::is_regular_file(options.log_jsonl)) {
-      std::string text = read_file(options.log_jsonl);
-      std::string kept = rewind_log(text, options.start_iteration, options.log_jsonl);
-      if (kept != text) write_file_atomic(options.log_jsonl, kept);
-    } else if (!file_exists(options.log_jsonl)) {
-      make_directories(fs::path(options.log_jsonl).parent_path().string());
-    }
-    log_.emplace(options.log_jsonl, true);
-    Json start = Json::object({{"type", "start"}, {"version", kLogVersion}, {"iteration", options.start_iteration}});
-    if (options.start.is_object()) {
-      for (const auto& [key, value] : options.start.as_object()) start.set(key, value);
-    }
-    write_json(start);
+/// Rewinds the log and writes the start line. Where it fails, the next line tries all of it again.
+void Metrics::open_log() {
+  const std::string& path = options_.log_jsonl;
+  if (fs::is_regular_file(path)) {
+    const std::string text = read_file(path), kept = rewind_log(text, options_.from, path);
+    if (kept != text) write_file_atomic(path, kept);
+  } else if (!file_exists(path)) {
+    make_directories(fs::path(path).parent_path().string());
   }
-  if (!options.tensorboard_dir.empty()) events_.emplace(options.tensorboard_dir);
+  Json start = Json::object({{"type", "start"}, {"version", kLogVersion}, {"iteration", options_.from.iteration}});
+  if (!options_.from.run.empty()) start.set("run", options_.from.run);
+  if (options_.start.is_object()) {
+    for (const auto& [key, value] : options_.start.as_object()) start.set(key, value);
+  }
+  LogFile log(path);
+  log.write(start.dump() + "\n");
+  log_.emplace(std::move(log));
+}
+
+void Metrics::print(const std::string& lines) {
+  if (!options_.terminal) return;
+  terminal_sink_.attempt(std::count(lines.begin(), lines.end(), '\n'), [&] {
+    const bool was_broken = std::exchange(is_line_broken_, true);
+    write_stdout(was_broken ? "\n" + lines : lines);
+    is_line_broken_ = false;
+  });
 }
 
 void Metrics::report(const StepReport& report) {
-  if (terminal_) {
-    std::printf("%s\n", log_line(report, timestamp()).c_str());
-    std::fflush(stdout);
-  }
-  if (log_) write_json(step_object(report));
-  if (!events_) return;
+  print(log_line(report, timestamp()) + "\n");
+  write_json(step_object(report));
   StepScalars scalars;
   scalars.add("learning-rate", report.learning_rate);
   scalars.add("batch-size", static_cast<double>(report.global_batch_size));
   if (report.lm_loss) scalars.add("lm loss", *report.lm_loss);
   scalars.add("loss-scale", report.loss_scale);
-  scalars.add("world-size", static_cast<double>(world_size_));
+  scalars.add("world-size", static_cast<double>(options_.world_size));
   if (report.grad_norm) scalars.add("grad-norm", *report.grad_norm);
   scalars.by_iteration.emplace_back("iteration-time", report.elapsed_ms_per_iteration / 1000);  // seconds
   if (report.tflops_per_device) scalars.by_iteration.emplace_back("throughput", *report.tflops_per_device);
@@ -130,28 +113,43 @@ void Metrics::report(const StepReport& report) {
   if (report.data_stall_ms) scalars.by_iteration.emplace_back("data-stall", *report.data_stall_ms / 1000);
   if (report.communication_wait_ms)
     scalars.by_iteration.emplace_back("communication-wait", *report.communication_wait_ms / 1000);
-  write(*events_, scalars, report.iteration, report.consumed_samples);
+  write_scalars(scalars.by_iteration, scalars.by_samples, report.iteration, report.consumed_samples);
 }
 
 void Metrics::report(const ValidationReport& report) {
-  if (terminal_) {
-    std::printf("%s\n", log_line(report).c_str());
-    std::fflush(stdout);
-  }
-  if (log_) write_json(validation_object(report));
-  if (!events_) return;
+  print(log_line(report) + "\n");
+  write_json(validation_object(report));
   StepScalars scalars;
   scalars.add(cat("lm loss ", report.name), report.loss);
   scalars.add(cat("lm loss ", report.name, " ppl"), report.ppl());
-  write(*events_, scalars, report.iteration, report.consumed_samples);
+  write_scalars(scalars.by_iteration, scalars.by_samples, report.iteration, report.consumed_samples);
+}
+
+void Metrics::write_json(const Json& object) {
+  if (options_.log_jsonl.empty()) return;
+  log_sink_.attempt(1, [&] {
+    if (!log_) open_log();
+    log_->write(object.dump() + "\n");
+  });
+}
+
+void Metrics::write_scalars(const Scalars& by_iteration, const Scalars& by_samples, std::int64_t iteration,
+                            std::int64_t samples) {
+  if (options_.tensorboard_dir.empty()) return;
+  event_sink_.attempt(2, [&] {
+    if (!events_) events_.emplace(options_.tensorboard_dir);
+    events_->add({{iteration, by_iteration}, {samples, by_samples}});
+  });
 }
 
 void Metrics::flush() {
-  if (terminal_ && std::fflush(stdout) != 0) fail_errno("standard output", "write");
-  if (log_ && fs::is_regular_file(log_->path())) log_->sync();  // a pipe has nothing to sync
-  if (events_) events_->sync();
+  if (log_) log_sink_.attempt(0, [&] { log_->sync(); });
+  if (events_) event_sink_.attempt(0, [&] { events_->sync(); });
 }
 
-void Metrics::write_json(const Json& object) { log_->write(object.dump() + "\n"); }
+void Metrics::finish() {
+  flush();
+  for (LogSink* sink : {&terminal_sink_, &log_sink_, &event_sink_}) sink->report_lost();
+}
 
 }  // namespace mtl

@@ -1,5 +1,5 @@
 // Where a run's figures go: the terminal (Megatron's log lines on stdout), TensorBoard, and JSON lines. All sinks get
-// the same figures of the same reports. Only the rank that speaks has sinks; on the others every call does nothing.
+// the same figures of the same reports. Only rank 0 has sinks; on the other ranks every call does nothing.
 //
 // JSON lines, one object a line, doubles in the shortest form that reads back the same, absent figures left out:
 //   {"type":"start","version":1,"iteration":0, ...}                the iteration the session starts from; provenance
@@ -9,50 +9,61 @@
 //   iteration
 // NaN and the infinities are written as Python's json writes them.
 //
-// A killed run may leave lines of iterations that are done again after a resume. Opening the log at iteration k drops
-// (atomically) the lines of later iterations, the final ones, what another session started at k, and a half-written
-// last line: the file reads like one uninterrupted run, with a "start" line for each session that contributed.
+// A killed run may leave lines of iterations that are repeated after a resume. Opening the log drops (atomically) those
+// of this run, see log_rewind.h: its part of the file reads like one uninterrupted run, with a "start" line for each
+// session that contributed. Lines of other runs stay: a new run appends.
+//
+// No sink ends the run: see log_sink.h.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
 
-#include "base/files.h"
+#include "base/console.h"
 #include "base/json.h"
 #include "train/log_line.h"
+#include "train/log_rewind.h"
+#include "train/log_sink.h"
 #include "train/tensorboard.h"
 
 namespace mtl {
 
 struct MetricsOptions {
-  bool terminal = true;              // false, with empty paths: a rank that does not speak
-  std::string tensorboard_dir;       // empty: none
-  std::string log_jsonl;             // empty: none
-  std::int64_t start_iteration = 0;  // iterations already done: 0, or the checkpoint's
+  bool terminal = true;         // false, with empty paths: a rank without sinks
+  std::string tensorboard_dir;  // empty: none
+  std::string log_jsonl;        // empty: none
+  LogStart from;                // where this session starts
   std::int64_t world_size = 1;
-  Json start = Json::object();  // what the "start" line says beside type, version and iteration
+  Json start = Json::object();  // further entries of the "start" line
 };
 
 class Metrics {
  public:
-  /// Opens the sinks. Throws Error(io), or Error(bad_data) when the log holds something else than such lines.
-  explicit Metrics(const MetricsOptions& options);
+  /// Opens the sinks. Throws Error(bad_data) when the log holds something else than such lines. `console` warns of
+  /// sinks that fail, and must outlive it.
+  Metrics(const MetricsOptions& options, Console& console);
 
   void report(const StepReport& report);
   void report(const ValidationReport& report);
-  /// Everything reported so far is on disk afterwards; called before a checkpoint commits.
+  /// Everything reported so far is on disk afterwards, as far as it could be written; called before a checkpoint
+  /// commits.
   void flush();
+  /// Flushes, and warns of what was lost.
+  void finish();
 
  private:
+  void open_log();
+  void print(const std::string& lines);
   void write_json(const Json& object);
-  bool terminal_;
-  std::int64_t world_size_;
-  std::optional<EventFile> events_;
-  std::optional<OutputFile> log_;
-};
+  void write_scalars(const Scalars& by_iteration, const Scalars& by_samples, std::int64_t iteration,
+                     std::int64_t samples);
 
-/// What is left of a log's text when its run goes on from `iteration`; `path` is for messages.
-std::string rewind_log(std::string_view text, std::int64_t iteration, const std::string& path);
+  MetricsOptions options_;
+  LogSink terminal_sink_, log_sink_, event_sink_;
+  std::optional<LogFile> log_;
+  std::optional<EventFile> events_;
+  bool is_line_broken_ = false;  // standard output ends within a line
+};
 
 }  // namespace mtl

@@ -76,9 +76,9 @@ std::string event_path(const std::string& directory) {
   return cat(stem, ".", number);
 }
 
-OutputFile create(const std::string& directory) {
+LogFile create(const std::string& directory) {
   make_directories(directory);
-  return OutputFile(event_path(directory));
+  return LogFile(event_path(directory));
 }
 
 }  // namespace
@@ -119,11 +119,19 @@ std::string scalars_event(double wall_time, std::int64_t step, const Scalars& sc
 EventFile::EventFile(const std::string& directory) : file_(create(directory)) {
   std::string version = event_head(wall_time(), 0);
   append_bytes(version, 3, "brain.Event:2");
-  file_.write(tensorboard_record(version));
+  try {
+    file_.write(tensorboard_record(version));
+  } catch (const Error&) {
+    std::error_code ignored;  // the first error is the one to report
+    fs::remove(path(), ignored);
+    throw;
+  }
 }
 
-void EventFile::add(std::int64_t step, const Scalars& scalars) {
-  file_.write(tensorboard_record(scalars_event(wall_time(), step, scalars)));
+void EventFile::add(const std::vector<std::pair<std::int64_t, Scalars>>& steps) {
+  std::string records;
+  for (const auto& [step, scalars] : steps) records += tensorboard_record(scalars_event(wall_time(), step, scalars));
+  file_.write(records);
 }
 
 }  // namespace mtl

@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/files.h"
+#include "train/log_sink.h"
 
 namespace mtl {
 
@@ -37,16 +37,17 @@ std::string scalars_event(double wall_time, std::int64_t step, const Scalars& sc
 
 class EventFile {
  public:
-  /// Creates DIRECTORY/events.out.tfevents.TIME.HOST.PID.N (and the folder), with its first record.
+  /// Creates DIRECTORY/events.out.tfevents.TIME.HOST.PID.N (and the folder), with its first record. Throws Error(io),
+  /// and leaves no file then.
   explicit EventFile(const std::string& directory);
 
-  /// Writes the scalars of one step at once, stamped with the present time. Nothing is kept in memory.
-  void add(std::int64_t step, const Scalars& scalars);
+  /// Writes the scalars of each step, stamped with the present time, all or none of them. Throws Error(io).
+  void add(const std::vector<std::pair<std::int64_t, Scalars>>& steps);
   void sync() { file_.sync(); }
   const std::string& path() const { return file_.path(); }
 
  private:
-  OutputFile file_;
+  LogFile file_;
 };
 
 }  // namespace mtl

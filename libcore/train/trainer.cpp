@@ -4,6 +4,7 @@
 
 #include "base/files.h"
 #include "base/hash.h"
+#include "ckpt/checkpoint_folder.h"
 #include "ckpt/shard_writer.h"
 #include "comm/agreement.h"
 #include "data/data_identity.h"
@@ -175,7 +176,7 @@ Exit Trainer::run() {
   const std::int64_t last = iterations_;
   bool validated = state_.extra.is_object() && state_.extra.bool_or("finished", false);  // the last validation is done
   if (state_.iteration > last || (state_.iteration == last && validated)) {
-    if (save_directory_ && speaks()) save_directory_->settle_complete_run(state_.iteration);
+    if (save_directory_ && is_rank_zero()) save_directory_->settle_complete_run(state_.iteration);
     console_.info(cat("already complete: ", state_.iteration, " of ", last, " iterations are done"));
     return Exit::ok;
   }
@@ -195,14 +196,15 @@ Exit Trainer::run() {
 void Trainer::prepare() {
   peak_tflops_ = options_.logging.peak_tflops.value_or(0);
   if (peak_tflops_ == 0) peak_tflops_ = measure_peak_tflops(shape_.threads);
-  MetricsOptions sinks;  // of a rank that does not speak there are none
-  sinks.terminal = speaks() && !console_.quiet;
-  if (speaks()) sinks.tensorboard_dir = options_.logging.tensorboard_dir;
-  if (speaks()) sinks.log_jsonl = options_.logging.log_jsonl;
-  sinks.start_iteration = state_.iteration;
+  MetricsOptions sinks;  // empty on all ranks but rank 0
+  sinks.terminal = is_rank_zero() && !console_.quiet;
+  if (is_rank_zero()) sinks.tensorboard_dir = options_.logging.tensorboard_dir;
+  if (is_rank_zero()) sinks.log_jsonl = options_.logging.log_jsonl;
+  sinks.from = {is_rank_zero() && save_directory_ ? save_directory_->run_id() : random_id(), state_.iteration,
+                iterations_, false};
   sinks.world_size = options_.parallel.world;
   sinks.start = start_record();
-  metrics_.emplace(sinks);
+  metrics_.emplace(sinks, console_);
   interval_.began = now_seconds();
   if (state_.iteration == iterations_) return;  // only the last validation is left
   saved_iteration_ = state_.iteration;
@@ -220,7 +222,7 @@ bool Trainer::go_on() {
         cat("iteration ", state_.iteration, " of ", iterations_, ", ", state_.consumed_samples, " samples consumed"));
   }
   bool asked = last_.save > 0;
-  if (asked && !save_directory_ && speaks()) console_.warn("asked to save, but there is no --save folder");
+  if (asked && !save_directory_ && is_rank_zero()) console_.warn("asked to save, but there is no --save folder");
   bool ends = last_.end > 0 || divides(checkpoint.exit_interval);
   if (asked || ends || divides(checkpoint.save_interval)) save(false);
   return !ends;
@@ -230,6 +232,7 @@ bool Trainer::go_on() {
 Exit Trainer::leave() {
   optimizer_.sync().finish_gathering();
   bool by_signal = last_.end > 0;
+  metrics_->finish();
   if (by_signal && !save_directory_) {
     fail(Exit::failure, "ended by a signal at iteration ", state_.iteration, "; without --save nothing was kept");
   }
@@ -250,7 +253,7 @@ void Trainer::finish() {
     throw;
   }
   save(true);
-  metrics_->flush();
+  metrics_->finish();
 }
 
 // One optimizer step: the way of every token from the data to a weight update.

@@ -73,7 +73,7 @@ class Trainer {
   std::unique_ptr<DataFeed> feed(Split split, std::int64_t consumed) const;
   std::int64_t count_iterations() const;
 
-  bool speaks() const { return ranks_.rank == 0; }
+  bool is_rank_zero() const { return ranks_.rank == 0; }
 
   SignalRequests& signals_;
   const TrainOptions& options_;

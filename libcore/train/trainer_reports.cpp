@@ -78,7 +78,7 @@ void Trainer::tell_broken_gradients() {
     lines.push_back("\n  " + who + all[rank]);
   }
   if (lines.empty()) lines.push_back(" in the sum over all ranks");
-  if (speaks())
+  if (is_rank_zero())
     console_.warn(
         cat("iteration ", state_.iteration, ": the gradient is not finite; no update was made", join(lines, "")));
 }

@@ -76,6 +76,7 @@ losses_of() { # NAME: writes NAME.losses
 losses_of ranks
 losses_of one
 expect_near_lines ranks.losses one.losses 'two ranks on a ramp' 1e-6 12
+rm one.jsonl
 expect_exit 0 mpirun -n 2 --oversubscribe mtl-train "${MODEL[@]}" "${ramp[@]}" --num-layers 2 --pipeline-model-parallel-size 2 --micro-batch-size 1 --log-jsonl stages.jsonl
 expect_exit 0 mtl-train "${MODEL[@]}" "${ramp[@]}" --num-layers 2 --micro-batch-size 1 --log-jsonl one.jsonl
 losses_of stages

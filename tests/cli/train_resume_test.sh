@@ -212,7 +212,7 @@ start_waiting() {
   mkfifo pipe
   run_in "$1" --log-jsonl pipe >"$1.out" 2>"$1.err" &
   job=$!
-  wait_until "$1/save/lock" 'pid [0-9]+ on'
+  wait_until "$1/save/run_id" '^[0-9a-f]{16}$'
 }
 start_waiting early
 kill -TERM "$(owner_of early)"

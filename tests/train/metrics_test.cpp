@@ -2,10 +2,13 @@
 #include "train/metrics.h"
 
 #include <doctest/doctest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstring>
+#include <memory>
 
 using namespace mtl;
 
@@ -17,6 +20,12 @@ struct ScratchFolder {
   ScratchFolder() { remove_tree(path), make_directories(path); }
   ~ScratchFolder() { remove_tree(path); }
 };
+
+Console quiet_console = [] {
+  Console console("metrics_test");
+  console.silent = console.quiet = true;
+  return console;
+}();
 
 MetricsOptions quiet_options(const std::string& folder) {
   MetricsOptions options;
@@ -67,7 +76,7 @@ TEST_CASE("metrics: JSON lines keep every digit and leave out what does not exis
   ScratchFolder folder;
   MetricsOptions options = quiet_options(folder.path + "/new");
   options.start.set("seed", 1234);
-  Metrics metrics(options);
+  Metrics metrics(options, quiet_console);
   train(metrics, 1, 4);
   metrics.flush();
   std::vector<std::string> lines = split(read_file(options.log_jsonl), '\n');
@@ -88,24 +97,25 @@ TEST_CASE("metrics: JSON lines keep every digit and leave out what does not exis
 TEST_CASE("metrics: after a resume the log reads like one uninterrupted run") {
   ScratchFolder folder;
   MetricsOptions options = quiet_options(folder.path);
+  options.from = {.run = "a", .train_iterations = 10};
   {
-    Metrics whole(options);
+    Metrics whole(options, quiet_console);
     train(whole, 1, 10);
   }
   std::string uninterrupted = read_file(options.log_jsonl);
   {
-    Metrics killed(options);  // starts again from nothing
+    Metrics killed(options, quiet_console);  // starts again from nothing
     train(killed, 1, 9);
   }
   OutputFile(options.log_jsonl, true).write("{\"type\": \"step\", \"itera");  // killed in the middle of a line
-  options.start_iteration = 6;
+  options.from.iteration = 6;
   for (int attempt = 0; attempt < 2; ++attempt) {
-    Metrics resumed(options);
+    Metrics resumed(options, quiet_console);
     train(resumed, 7, 10);
     resumed.report(ValidationReport{.iteration = 10, .name = "test", .loss = 2, .is_final = true});
   }
   std::string resumed = read_file(options.log_jsonl);
-  std::string start = "{\"type\": \"start\", \"version\": 1, \"iteration\": 6}\n";
+  std::string start = "{\"type\": \"start\", \"version\": 1, \"iteration\": 6, \"run\": \"a\"}\n";
   std::size_t at = resumed.find(start);
   REQUIRE(at != std::string::npos);
   resumed.erase(at, start.size());
@@ -114,18 +124,88 @@ TEST_CASE("metrics: after a resume the log reads like one uninterrupted run") {
   CHECK(split(resumed.substr(uninterrupted.size()), '\n').size() == 2);  // the final test loss alone
 }
 
-TEST_CASE("metrics: a file that is no log is not touched") {
+TEST_CASE("metrics: lines of other runs stay, whatever is resumed") {
+  ScratchFolder folder;
+  MetricsOptions options = quiet_options(folder.path);
+  options.from = {.run = "a", .train_iterations = 10};
+  train(*std::make_unique<Metrics>(options, quiet_console), 1, 10);
+  const std::string first = read_file(options.log_jsonl);
+  options.from = {.run = "b", .train_iterations = 10};
+  train(*std::make_unique<Metrics>(options, quiet_console), 1, 5);
+  const std::string both = read_file(options.log_jsonl);
+  CHECK(starts_with(both, first));
+  CHECK(both.size() > first.size() * 3 / 2);
+  options.from = {.run = "b", .iteration = 4, .train_iterations = 10};
+  train(*std::make_unique<Metrics>(options, quiet_console), 5, 5);
+  const std::string resumed = read_file(options.log_jsonl);
+  CHECK(starts_with(resumed, first));
+  std::vector<std::string> kept = split(resumed.substr(first.size()), '\n');
+  REQUIRE(kept.size() == 1 + 4 + 1 + 1 + 1 + 1);  // start, steps 1 to 4, a validation, start, step 5, no more
+  CHECK(kept[6] == "{\"type\": \"start\", \"version\": 1, \"iteration\": 4, \"run\": \"b\"}");
+  // The first run again, between sessions of the second.
+  CHECK(rewind_log(resumed, {.run = "a", .iteration = 2, .train_iterations = 10}, "log").size() <
+        resumed.size() - first.size() / 2);
+  CHECK(rewind_log(resumed, {.run = "c", .iteration = 0, .train_iterations = 10}, "log") == resumed);
+}
+
+TEST_CASE("rewind_log: what a resume repeats goes, what it does not repeat stays") {
+  const std::string start = "{\"type\": \"start\", \"iteration\": 0, \"run\": \"a\"}\n";
+  const std::string step = "{\"type\": \"step\", \"iteration\": 10}\n";
+  const std::string last_step = "{\"type\": \"step\", \"iteration\": 10, \"final\": true}\n";
+  const std::string validation = "{\"type\": \"validation\", \"iteration\": 10}\n";
+  const std::string last = "{\"type\": \"validation\", \"iteration\": 10, \"final\": true}\n";
+  auto rewound = [&](const std::string& text, const LogStart& from) { return rewind_log(start + text, from, "log"); };
+  const LogStart end{"a", 10, 10, false}, prolonged{"a", 10, 20, false}, in_validation{"a", 10, 20, true};
+  CHECK(rewound(step + validation + last, end) == start + step + validation);
+  CHECK(rewound(last_step + validation + last, end) == start + last_step + validation);
+  CHECK(rewound(last_step + validation + last, prolonged) == start + validation);
+  CHECK(rewound(step + validation, in_validation) == start + step);
+  CHECK(rewound(step + "{\"type\": \"st", end) == start + step);  // half-written
+  CHECK(rewind_log(step, {"a", 0, 10, false}, "log") == step);    // of a version that did not name its run
+  CHECK(rewind_log(step, {"a", 4, 10, false}, "log").empty());
+}
+
+TEST_CASE("log files: a record that the disk takes in part is cut off, and the next one follows the last whole one") {
+  ScratchFolder folder;
+  const std::string path = folder.path + "/log";
+  LogFile log(path);
+  log.write("first\n");
+  rlimit limit{};
+  ::getrlimit(RLIMIT_FSIZE, &limit);
+  const rlimit small{10, limit.rlim_max};
+  const auto old_action = std::signal(SIGXFSZ, SIG_IGN);
+  ::setrlimit(RLIMIT_FSIZE, &small);
+  CHECK_THROWS_AS(log.write("a second record\n"), Error);
+  ::setrlimit(RLIMIT_FSIZE, &limit);
+  std::signal(SIGXFSZ, old_action);
+  CHECK(read_file(path) == "first\n");
+  log.write("third\n");
+  CHECK(read_file(path) == "first\nthird\n");
+}
+
+TEST_CASE("log sinks: failures are counted, not thrown; other errors are thrown") {
+  LogSink sink("log", "lines", quiet_console);
+  sink.attempt(1, [] {});
+  CHECK(sink.lost() == 0);
+  for (int i = 0; i < 3; ++i) sink.attempt(2, [] { fail(Exit::io, "full"); });
+  CHECK(sink.lost() == 6);
+  CHECK_THROWS_AS(sink.attempt(1, [] { fail(Exit::bad_data, "not a log"); }), Error);
+  CHECK(sink.lost() == 6);
+}
+
+TEST_CASE("metrics: a file that is not a log is not touched") {
   ScratchFolder folder;
   MetricsOptions options = quiet_options(folder.path);
   write_file_atomic(options.log_jsonl, "{\"text\": \"a document\"}\n");
-  CHECK_THROWS_WITH_AS(Metrics{options}, doctest::Contains("run.jsonl:1: is no line of a training log"), Error);
+  CHECK_THROWS_WITH_AS((Metrics{options, quiet_console}),
+                       doctest::Contains("run.jsonl:1: not a line of a training log"), Error);
   CHECK(read_file(options.log_jsonl) == "{\"text\": \"a document\"}\n");
 }
 
-TEST_CASE("metrics: a rank that does not speak has no sinks") {
+TEST_CASE("metrics: a rank other than rank 0 has no sinks") {
   MetricsOptions options;
   options.terminal = false;
-  Metrics metrics(options);
+  Metrics metrics(options, quiet_console);
   train(metrics, 1, 4);
   metrics.flush();
 }
@@ -148,8 +228,8 @@ TEST_CASE("tensorboard: one file per session, all reports in it at once") {
   MetricsOptions options;
   options.terminal = false;
   options.tensorboard_dir = folder.path + "/tb";
-  Metrics first(options);
-  Metrics second(options);
+  Metrics first(options, quiet_console);
+  Metrics second(options, quiet_console);
   train(first, 1, 4);
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(options.tensorboard_dir)) names.push_back(entry.path().string());

@@ -1,0 +1,57 @@
+#include "train/log_rewind.h"
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/str.h"
+
+namespace mtl {
+
+namespace {
+
+/// What decides whether a line stays.
+struct LogEntry {
+  std::string type;
+  std::string run;  // of a start line
+  std::int64_t iteration = 0;
+  bool is_final = false;
+};
+
+LogEntry parse_entry(std::string_view line, const std::string& path, std::int64_t number) {
+  try {
+    const Json object = Json::parse(line);
+    return {object.at("type").as_string(), object.string_or("run", ""), object.at("iteration").as_int(),
+            object.bool_or("final", false)};
+  } catch (const Error& error) {
+    fail(Exit::bad_data, path, ":", number, ": not a line of a training log (", error.what(),
+         "); give --log-jsonl another file");
+  }
+}
+
+bool stays(const LogEntry& entry, const LogStart& start) {
+  if (entry.iteration != start.iteration) return entry.iteration < start.iteration && !entry.is_final;
+  if (entry.type == "start") return false;
+  if (entry.type == "step") return !entry.is_final || start.iteration == start.train_iterations;
+  return !entry.is_final && !start.validation_is_due;
+}
+
+}  // namespace
+
+std::string rewind_log(std::string_view text, const LogStart& start, const std::string& path) {
+  std::string kept;
+  std::int64_t number = 0;
+  bool is_own = start.iteration > 0;  // a log of a version that did not name its run
+  while (!text.empty()) {
+    const std::size_t end = text.find('\n');
+    if (end == std::string_view::npos) break;  // half-written when the run was killed
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(end + 1);
+    ++number;
+    if (trim(line).empty()) continue;
+    const LogEntry entry = parse_entry(line, path, number);
+    if (entry.type == "start") is_own = entry.run.empty() ? start.iteration > 0 : entry.run == start.run;
+    if (!is_own || stays(entry, start)) kept += cat(line, "\n");
+  }
+  return kept;
+}
+
+}  // namespace mtl

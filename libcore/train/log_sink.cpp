@@ -1,0 +1,62 @@
+#include "train/log_sink.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+namespace mtl {
+
+void LogSink::attempt(std::int64_t count, const std::function<void()>& write) {
+  try {
+    write();
+  } catch (const Error& error) {
+    if (error.code() != Exit::io) throw;
+    lost_ += count;
+    if (!reason_.empty()) return;
+    reason_ = error.what();
+    console_.warn(cat(reason_, "; training continues, and every further report tries again"));
+  }
+}
+
+void LogSink::report_lost() {
+  if (lost_ == reported_) return;
+  console_.warn(cat(name_, ": ", lost_, " ", unit_, " could not be written (", reason_, ")"));
+  reported_ = lost_;
+}
+
+LogFile::LogFile(const std::string& path) : file_(path, true), is_regular_(fs::is_regular_file(path)) {
+  if (is_regular_) size_ = file_size(path);
+}
+
+void LogFile::write(std::string_view record) {
+  try {
+    file_.write(record);
+  } catch (const Error&) {
+    std::error_code ignored;  // the first error is the one to report
+    if (is_regular_) fs::resize_file(path(), size_, ignored);
+    throw;
+  }
+  size_ += record.size();
+}
+
+void LogFile::sync() {
+  if (is_regular_) file_.sync();
+}
+
+void write_stdout(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(STDOUT_FILENO, text.data(), text.size());
+    if (written >= 0) {
+      text.remove_prefix(static_cast<std::size_t>(written));
+    } else if (errno == EAGAIN) {  // a pipe whose other users made it non-blocking
+      pollfd ready{STDOUT_FILENO, POLLOUT, 0};
+      (void)!::poll(&ready, 1, -1);
+    } else if (errno != EINTR) {
+      fail_errno("standard output", "write");
+    }
+  }
+}
+
+}  // namespace mtl

@@ -1,0 +1,88 @@
+#!/bin/bash
+# Logs: none of them ends a run, and none erases another run's lines.
+source "$(dirname "$0")/lib.sh" "$1"
+source "$(dirname "$0")/train_runs.sh"
+cd "$WORK" || exit 1
+prepare_runs
+
+UNSAVED=("${MODEL[@]}" --train-iters 12 --eval-interval 5 --log-interval 2)
+# same_weights NAME WHAT
+same_weights() { cmp -s "$1/save/$LAST" "whole/save/$LAST" || fail "$2: other weights than with a working log"; }
+# once FILE PATTERN: exactly one line matches.
+once() { [ "$(grep -cE -- "$2" "$1")" -eq 1 ] || { fail "not one line like '$2' in $1"; sed 's/^/    /' "$1" >&2; }; }
+
+# A log on a full disk: the start, 6 intervals, 2 validations and the last 2 evaluations are lost, the run is not.
+expect_exit 0 run_in full --log-jsonl /dev/full
+once err '^mtl-train: warning: /dev/full: cannot write .*No space left on device.*; training continues'
+once err '^mtl-train: warning: /dev/full: 11 lines could not be written'
+[ "$(wc -l <err)" -eq "$(grep -cE 'saved|/dev/full' err)" ] || fail 'warns more than once'
+same_weights full '--log-jsonl /dev/full'
+
+# Standard output that cannot be written, or that nobody reads.
+run_in stdout >/dev/full 2>err || fail "exit $? with > /dev/full"
+once err '^mtl-train: warning: standard output: cannot write: No space left on device; training continues'
+once err '^mtl-train: warning: standard output: 18 lines could not be written'
+same_weights stdout '> /dev/full'
+run_in closed 2>err >&- || fail "exit $? with >&-"
+once err 'warning: standard output: 18 lines could not be written'
+run_in head 2>err | head -1 >out
+[ "${PIPESTATUS[0]}" -eq 0 ] || fail "exit ${PIPESTATUS[0]} with | head -1"
+expect_text out ' iteration +2/ +12 '
+once err 'warning: standard output: [0-9]+ lines could not be written .*Broken pipe'
+same_weights head '| head -1'
+
+# One failure: one line is lost, all others are there, each of them whole.
+for fault in enospc eio; do
+  for at in 2 3 5; do
+    rm -rf one.jsonl
+    MTL_FAULT=$fault:$at expect_exit 0 mtl-train "${UNSAVED[@]}" --log-jsonl one.jsonl
+    once err 'warning: one.jsonl: 1 lines could not be written'
+    grep -v '"type": "start"' one.jsonl >figures
+    awk '!/^\{"type": .*\}$/ { exit 1 }' one.jsonl || fail "$fault:$at: a broken line in the log"
+    [ "$(wc -l <figures)" -ge 9 ] || fail "$fault:$at: $(wc -l <figures) lines of figures"
+  done
+done
+# TensorBoard's folder cannot be written to, from the start and later.
+expect_exit 0 run_in board --tensorboard-dir board/events
+whole_bytes=$(cat board/events/* | wc -c)
+for at in 2 3 5 9; do
+  rm -rf events
+  MTL_FAULT=enospc:$at expect_exit 0 mtl-train "${UNSAVED[@]}" --tensorboard-dir events
+  once err 'No space left on device.*; training continues'
+  [ "$(find events -type f | wc -l)" -eq 1 ] || fail "enospc:$at: not one event file"
+  [ "$(cat events/* | wc -c)" -gt $((whole_bytes / 2)) ] || fail "enospc:$at: figures after the failure are missing"
+done
+# A small file system that is full, and later is not.
+mkdir small
+if mount -t tmpfs -o size=4k tmpfs small 2>/dev/null; then
+  echo '{"type": "start", "version": 1, "iteration": 0}' >small/log
+  expect_exit 0 run_in tmpfs --log-jsonl small/log --tensorboard-dir small/events
+  once err 'warning: small/log: [0-9]+ lines could not be written'
+  awk '!/^\{"type": .*\}$/ { exit 1 }' small/log || fail 'a broken line in the log of a full disk'
+  same_weights tmpfs 'a full tmpfs'
+  umount small
+else
+  echo 'SKIPPED: a full tmpfs: cannot mount one' >&2
+fi
+
+# Another run with the same log file appends; what is resumed loses its own lines alone.
+cp whole/log.jsonl shared.jsonl
+whole_lines=$(wc -l <shared.jsonl)
+expect_exit 0 run_in second --log-jsonl shared.jsonl --seed 2 --exit-interval 7
+head -n "$whole_lines" shared.jsonl | cmp -s - whole/log.jsonl || fail 'a fresh run erases the lines of another one'
+expect_exit 0 run_in second --log-jsonl shared.jsonl --seed 2
+expect_exit 0 run_in alone --seed 2
+tail -n +$((whole_lines + 1)) shared.jsonl >second/log.jsonl
+diff <(figures_of second) <(figures_of alone) >difference || { fail 'resumed in a shared log: other figures'; head -4 difference >&2; }
+head -n "$whole_lines" shared.jsonl | cmp -s - whole/log.jsonl || fail 'a resume erases the lines of another run'
+# The folder is removed, and the same command starts anew: what the first run said stays.
+rm -r second/save
+expect_exit 0 run_in second --log-jsonl shared.jsonl --seed 2
+[ "$(wc -l <shared.jsonl)" -gt $((2 * whole_lines)) ] || fail 'a new run in a new folder erases the log'
+
+# A run shorter than a log interval reports its last iteration; without --save it says that nothing is kept.
+expect_exit 0 mtl-train "${UNSAVED[@]}" --log-interval 100 --log-jsonl short.jsonl
+once out ' iteration +12/ +12 .* lm loss: [0-9]'
+once short.jsonl '"type": "step", "iteration": 12, .*"lm_loss": [0-9.]+,.*"final": true'
+once err '^mtl-train: warning: without --save the trained model is not kept$'
+finish
