@@ -141,4 +141,19 @@ std::string SaveDirectory::save(const GptConfig& config, const ParamStore& store
 
 std::string SaveDirectory::run_id() const { return run_id_of(path_); }
 
+void SaveDirectory::replace_state(const TrainState& state, Communicator& world, Stream& stream) const {
+  work_on_first_rank(world, stream, [&] {
+    const std::string folder = cat(path_, "/", folder_of(state.iteration));
+    Manifest manifest = read_sound_manifest(folder);
+    manifest.state = state;
+    OutputFile out(cat(folder, ".tmp.", ::getpid()));  // a name that the next save removes
+    out.write(manifest_text(manifest));
+    out.sync();
+    out.close();
+    rename_path(out.path(), cat(folder, "/", kManifestName));
+    sync_directory(folder);
+    return std::string();
+  });
+}
+
 }  // namespace mtl

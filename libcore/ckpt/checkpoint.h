@@ -109,6 +109,9 @@ class SaveDirectory {
   /// any of them is not finite.
   std::string save(const GptConfig& config, const ParamStore& store, const TrainState& state,
                    const SaveOptions& options, const ProcessGroups& groups, Stream& stream) const;
+  /// Collective: gives the committed checkpoint of state.iteration another state, in one step; its files stay as they
+  /// are.
+  void replace_state(const TrainState& state, Communicator& world, Stream& stream) const;
 
   /// For a run that finds its last checkpoint, of `iteration`, committed: when the job that wrote it died before it
   /// could write the tracker and remove leftovers, this does both. Otherwise it changes nothing. First rank only.

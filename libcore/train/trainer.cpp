@@ -1,6 +1,7 @@
 #include "train/trainer.h"
 
 #include <cmath>
+#include <utility>
 
 #include "base/files.h"
 #include "base/hash.h"
@@ -54,6 +55,8 @@ Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* t
       config_(start.config),
       state_(start.state.value_or(TrainState{})),
       save_directory_(std::move(start.save)),
+      validation_is_due_(state_.extra.is_object() && state_.extra.bool_or("validation_is_due", false) &&
+                         is_validation_iteration()),
       batch_sizes_(options.batch_sizes()),
       iterations_(count_iterations()),
       data_(options, tokenizer == nullptr
@@ -81,6 +84,7 @@ Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* t
     steps_.emplace(micro_batches, shape_.placement.actions(micro_batches));
   }
   check_agreement(start);
+  check_validation_samples();
   if (start.source) {
     resume_from(start);
   } else {
@@ -114,6 +118,7 @@ void Trainer::resume_from(RunStart& start) {
     fail(Exit::bad_data, start.source->folder(), ": tensor '", broken,
          "' holds NaN or an infinity; load another model");
   if (!start.state) return;
+  if (start.is_own) saved_ = {state_.iteration, validation_is_due_};
   if (options_.checkpoint.no_load_optim && !start.is_own) {
     state_.optimizer_steps = 0;  // Adam corrects the bias of moments that begin at zero
   } else {
@@ -172,28 +177,35 @@ std::unique_ptr<DataFeed> Trainer::feed(Split split, std::int64_t consumed) cons
                                     split == Split::train ? as_sized : largest);
 }
 
+/// The last validation belongs to the run: interrupted, it is done again.
+bool Trainer::is_complete() const {
+  if (state_.iteration != iterations_) return state_.iteration > iterations_;
+  return state_.extra.is_object() && state_.extra.bool_or("finished", false);
+}
+
 Exit Trainer::run() {
   const std::int64_t last = iterations_;
-  bool validated = state_.extra.is_object() && state_.extra.bool_or("finished", false);  // the last validation is done
-  if (state_.iteration > last || (state_.iteration == last && validated)) {
+  if (is_complete()) {
     if (save_directory_ && is_rank_zero()) save_directory_->settle_complete_run(state_.iteration);
     console_.info(cat("already complete: ", state_.iteration, " of ", last, " iterations are done"));
     return Exit::ok;
   }
   prepare();
   signals_.begin_run();
-  while (state_.iteration < last) {
-    train_step();
-    if (state_.iteration % options_.logging.log_interval == 0) report_interval();
-    if (state_.iteration % options_.batch.eval_interval == 0) validate(false);
-    if (state_.iteration < last && !go_on()) return leave();
+  while (state_.iteration < last || validation_is_due_) {
+    if (!std::exchange(validation_is_due_, false)) {
+      train_step();
+      if (state_.iteration % options_.logging.log_interval == 0) report_interval(false);
+    }
+    if (is_validation_iteration() && !validate(false)) return end_early();
+    if (state_.iteration < last && !save_if_due()) return end_early();
   }
-  finish();
-  return Exit::ok;
+  return finish();
 }
 
 /// What a run needs besides its memory: the sinks of its figures, and the data from its current sample on.
 void Trainer::prepare() {
+  if (!save_directory_ && is_rank_zero()) console_.warn("without --save the trained model is not kept");
   peak_tflops_ = options_.logging.peak_tflops.value_or(0);
   if (peak_tflops_ == 0) peak_tflops_ = measure_peak_tflops(shape_.threads);
   MetricsOptions sinks;  // empty on all ranks but rank 0
@@ -201,26 +213,22 @@ void Trainer::prepare() {
   if (is_rank_zero()) sinks.tensorboard_dir = options_.logging.tensorboard_dir;
   if (is_rank_zero()) sinks.log_jsonl = options_.logging.log_jsonl;
   sinks.from = {is_rank_zero() && save_directory_ ? save_directory_->run_id() : random_id(), state_.iteration,
-                iterations_, false};
+                iterations_, validation_is_due_};
   sinks.world_size = options_.parallel.world;
   sinks.start = start_record();
   metrics_.emplace(sinks, console_);
   interval_.began = now_seconds();
-  if (state_.iteration == iterations_) return;  // only the last validation is left
-  saved_iteration_ = state_.iteration;
+  if (state_.iteration == iterations_) return;  // only validations are left
   train_feed_ = feed(Split::train, state_.consumed_samples);
 }
 
-/// Between two steps: saves when it is time to or somebody asks. False when the run is to end here.
-bool Trainer::go_on() {
+/// Between two steps: saves when an interval or a signal asks for it. False when the run ends here.
+bool Trainer::save_if_due() {
   const CheckpointOptions& checkpoint = options_.checkpoint;
   auto divides = [&](const std::optional<std::int64_t>& interval) {
     return interval && state_.iteration % *interval == 0;
   };
-  if (last_.status > 0) {
-    console_.info(
-        cat("iteration ", state_.iteration, " of ", iterations_, ", ", state_.consumed_samples, " samples consumed"));
-  }
+  if (last_.status > 0) print_status("");
   bool asked = last_.save > 0;
   if (asked && !save_directory_ && is_rank_zero()) console_.warn("asked to save, but there is no --save folder");
   bool ends = last_.end > 0 || divides(checkpoint.exit_interval);
@@ -229,31 +237,16 @@ bool Trainer::go_on() {
 }
 
 /// Ends before the run is complete, saved.
-Exit Trainer::leave() {
+Exit Trainer::end_early() {
   optimizer_.sync().finish_gathering();
   bool by_signal = last_.end > 0;
-  metrics_->finish();
   if (by_signal && !save_directory_) {
     fail(Exit::failure, "ended by a signal at iteration ", state_.iteration, "; without --save nothing was kept");
   }
-  console_.info(cat(by_signal ? "ended by a signal" : "--exit-interval", " after iteration ", state_.iteration,
-                    save_directory_ ? "; the same command goes on from here" : "; without --save nothing was kept"));
-  return by_signal ? Exit::requeue : Exit::ok;
-}
-
-/// The last validation belongs to the run: interrupted, it is done again. But a fault in it must not cost the model.
-void Trainer::finish() {
-  optimizer_.sync().finish_gathering();
-  std::int64_t consumed_valid_samples = state_.consumed_valid_samples;
-  try {
-    validate(true);
-  } catch (...) {
-    state_.consumed_valid_samples = consumed_valid_samples;
-    save(false);
-    throw;
-  }
-  save(true);
   metrics_->finish();
+  console_.info(cat(by_signal ? "ended by a signal" : "--exit-interval", " after iteration ", state_.iteration,
+                    save_directory_ ? "; the same command continues from here" : "; without --save nothing was kept"));
+  return by_signal ? Exit::requeue : Exit::ok;
 }
 
 // One optimizer step: the way of every token from the data to a weight update.
@@ -319,38 +312,15 @@ void Trainer::exchange(StepTotals& totals) {
   totals.exchange(world, stream_, totals_memory_.tensor(DType::f64, {StepTotals::doubles(world.size())}));
 }
 
-double Trainer::held_out_loss(DataFeed& feed) {
-  StepTotals totals;
-  for (std::int64_t round = 0; round < options_.batch.eval_iters; ++round) {
-    const StepBatch& step = feed.next();
-    for (int m = 0; m < step.micro_batches; ++m)
-      pipeline_.evaluate(step.buffers->batch(m), step.buffers->losses(m), &step_);
-    if (counts_losses()) totals.add(step);
-  }
-  exchange(totals);
-  return totals.loss();
-}
-
-void Trainer::validate(bool final) {
-  if (options_.batch.eval_iters == 0) return;
-  double began = now_seconds();
-  if (!valid_feed_) valid_feed_ = feed(Split::valid, state_.consumed_valid_samples);
-  if (valid_feed_) {
-    report_held_out("validation", held_out_loss(*valid_feed_), final);
-    state_.consumed_valid_samples += options_.batch.eval_iters * batch_sizes_.largest();
-  }
-  if (final) {
-    if (auto test_feed = feed(Split::test, 0)) report_held_out("test", held_out_loss(*test_feed), true);
-  }
-  interval_.began += now_seconds() - began;  // the time of an iteration is training alone
-}
-
-void Trainer::save(bool finished) {
-  if (!save_directory_ || saved_iteration_ == state_.iteration) return;
+/// `validation_is_due`: the validation of this iteration has not ended, a resume repeats it.
+void Trainer::save(bool validation_is_due) {
+  const SavePoint now{state_.iteration, validation_is_due};
+  if (!save_directory_ || saved_ == now) return;
   double began = now_seconds();
   metrics_->flush();
   state_.extra = Json::object({{"seed", options_.seed},
-                               {"finished", finished},
+                               {"finished", false},
+                               {"validation_is_due", validation_is_due},
                                {"skipped_samples", skipped_samples_},
                                {"data", data_.identity()},
                                {"tokenizer_hash", tokenizer_ == nullptr ? Json() : Json(hash_text(tokenizer_->hash()))},
@@ -363,7 +333,7 @@ void Trainer::save(bool finished) {
   how.keep_last = options_.checkpoint.keep_last;
   if (tokenizer_ != nullptr) how.add_files = [&](const std::string& folder) { tokenizer_->save(folder); };
   std::string path = save_directory_->save(config_, params_, state_, how, ranks_.groups, stream_);
-  saved_iteration_ = state_.iteration;
+  saved_ = now;
   console_.info(cat("saved ", path, " in ", human_seconds(now_seconds() - began)));
   interval_.began += now_seconds() - began;
 }

@@ -57,14 +57,19 @@ class Trainer {
   void tell_broken_gradients();
   bool counts_losses() const;
   void exchange(StepTotals& totals);
-  bool go_on();
-  Exit leave();
-  void report_interval();
-  double held_out_loss(DataFeed& feed);
+  bool save_if_due();
+  Exit end_early();
+  void report_interval(bool final);
+  bool is_complete() const;
+  bool is_validation_iteration() const { return state_.iteration % options_.batch.eval_interval == 0; }
+  bool validate(bool final);
+  std::optional<double> held_out_loss(DataFeed& feed, const char* name, bool final);
+  bool answer_signals(const char* name, std::int64_t batch, bool final);
   void report_held_out(const char* name, double loss, bool final);
-  void validate(bool final);
-  void finish();
-  void save(bool finished);
+  void print_status(const std::string& where);
+  Exit finish();
+  void save(bool validation_is_due);
+  void check_validation_samples() const;
   void check_agreement(const RunStart& start);
   void resume_from(RunStart& start);
   void refuse_other_data(const std::string& checkpoint) const;
@@ -83,7 +88,13 @@ class Trainer {
   GptConfig config_;
   TrainState state_;  // where training stands: what a checkpoint remembers
   std::optional<SaveDirectory> save_directory_;
-  std::int64_t saved_iteration_ = -1;
+  struct SavePoint {
+    std::int64_t iteration = -1;
+    bool validation_is_due = false;  // of this iteration: a signal ended it, a resume repeats it
+    bool operator==(const SavePoint&) const = default;
+  };
+  SavePoint saved_;                 // of the newest checkpoint in --save that this run wrote or resumed
+  bool validation_is_due_ = false;  // in the state that is resumed
 
   BatchSizes batch_sizes_;
   std::int64_t iterations_;           // of the whole run
@@ -102,7 +113,7 @@ class Trainer {
   StepState step_;
   std::unique_ptr<DataFeed> train_feed_, valid_feed_;
 
-  StepTotals last_;  // what the ranks told each other after the last step
+  StepTotals last_;  // what the ranks exchanged after the last step or evaluation batch
   std::optional<Metrics> metrics_;
   double peak_tflops_ = 0;
   struct Interval {                             // since the last log line

@@ -7,7 +7,8 @@
 
 namespace mtl {
 
-void Trainer::report_interval() {
+/// `final`: an interval that the end of the run cuts short. A prolonged run continues it, so that its sums stay.
+void Trainer::report_interval(bool final) {
   auto timed = static_cast<double>(interval_.timed);
   double seconds = (now_seconds() - interval_.began) / timed;  // of one iteration
   double samples = static_cast<double>(interval_.samples) / timed;
@@ -32,7 +33,9 @@ void Trainer::report_interval() {
   double stalled = train_feed_->stalled_seconds();
   report.data_stall_ms = (stalled - interval_.stalled) * 1e3 / timed;
   if (options_.parallel.world > 1) report.communication_wait_ms = interval_.waited * 1e3 / timed;
+  report.is_final = final;
   metrics_->report(report);
+  if (final) return;
   interval_ = {};
   interval_.began = now_seconds();
   interval_.stalled = stalled;
@@ -46,6 +49,11 @@ void Trainer::report_held_out(const char* name, double loss, bool final) {
   report.loss = loss;
   report.is_final = final;
   metrics_->report(report);
+}
+
+void Trainer::print_status(const std::string& where) {
+  console_.info(cat("iteration ", state_.iteration, " of ", iterations_, ", ", state_.consumed_samples,
+                    " samples consumed", where));
 }
 
 Json Trainer::start_record() const {

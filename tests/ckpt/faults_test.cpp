@@ -103,3 +103,17 @@ TEST_CASE("checkpoint: weights and moments that are not finite are not committed
     }
   }
 }
+
+TEST_CASE("checkpoint: a state that is replaced leaves the tensors as they are") {
+  ScratchFolder scratch;
+  save_iteration(scratch / "s", 1);
+  TrainState state = state_at(1);
+  state.extra.set("finished", true);
+  SelfCommunicator alone;
+  Stream stream(Device::cpu, 1);
+  SaveDirectory(scratch / "s").replace_state(state, alone, stream);
+  Console console = quiet_console();
+  CHECK(ModelSource::open(scratch / "s", console).state()->extra.bool_or("finished", false));
+  ModelSource::open(scratch / "s", console).verify();
+  CHECK(restart(scratch / "s") == 1);
+}

@@ -107,7 +107,7 @@ send TERM signals 1
 job_ends signals 75 10
 expect_count 1 signals.err 'samples consumed'
 expect_count 2 signals.err '^mtl-train: saved '
-expect_count 1 signals.err '^mtl-train: ended by a signal after iteration [0-9]+; the same command goes on from here'
+expect_count 1 signals.err '^mtl-train: ended by a signal after iteration [0-9]+; the same command continues from here'
 start_job slurm
 wait_until slurm.out ' iteration '
 send TERM slurm 0 1 2 3

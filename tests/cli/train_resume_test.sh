@@ -1,5 +1,5 @@
 #!/bin/bash
-# Interrupted runs: whatever ends one, the same command goes on, and the result is the uninterrupted run's, bit by bit.
+# Interrupted runs: whatever ends one, the same command continues, and the result is the uninterrupted run's, bit by bit.
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/train_runs.sh"
 cd "$WORK" || exit 1
@@ -24,7 +24,7 @@ same_as_whole often 'killed in every session'
 
 # --exit-interval, in the middle of a log interval.
 expect_exit 0 run_in exit --exit-interval 5
-expect_text err '^mtl-train: --exit-interval after iteration 5; the same command goes on'
+expect_text err '^mtl-train: --exit-interval after iteration 5; the same command continues'
 [ -d exit/save/iter_0000005 ] && [ ! -d exit/save/iter_0000006 ] || fail '--exit-interval 5 saved something else'
 expect_exit 0 run_in exit --exit-interval 5
 expect_text err 'resuming exit/save/iter_0000005 at iteration 5'
@@ -195,7 +195,7 @@ kill -TERM "$owner"
 wait $job
 code=$?
 [ $code -eq 75 ] || fail "TERM: exit $code"
-expect_text signals.err '^mtl-train: ended by a signal after iteration [0-9]+; the same command goes on from here'
+expect_text signals.err '^mtl-train: ended by a signal after iteration [0-9]+; the same command continues from here'
 checkpoints=$(find signals/save -name 'iter_*' | wc -l)
 [ "$checkpoints" -eq 2 ] || fail "$checkpoints checkpoints after USR1 and TERM"
 # Where the signals came is chance: both runs end 7 iterations later.

@@ -1,0 +1,94 @@
+// Validation and test of a run: losses over held-out data, signals between their batches, the end of a complete run.
+#include "base/error.h"
+#include "ckpt/checkpoint.h"
+#include "train/trainer.h"
+
+namespace mtl {
+
+/// Refuses a run whose validations take more samples than there are, before its first step: Megatron-LM sizes the set
+/// by the flags of this start, but reads on where the last start stopped.
+void Trainer::check_validation_samples() const {
+  const BatchOptions& batch = options_.batch;
+  const BlendedDataset* data = data_.dataset(Split::valid).get();
+  if (data == nullptr || batch.eval_iters == 0 || options_.data.sampler_kind() != SamplerKind::single) return;
+  const std::int64_t last = iterations_, interval = batch.eval_interval;
+  const std::int64_t left = last / interval - state_.iteration / interval + (validation_is_due_ ? 1 : 0) + 1;
+  const std::int64_t needed = left * batch.eval_iters * batch_sizes_.largest();
+  const std::int64_t available = data->size() - state_.consumed_valid_samples;
+  if (is_complete() || needed <= available) return;
+  fail(Exit::usage, "--eval-interval ", interval, ", --eval-iters ", batch.eval_iters, ": iterations ",
+       state_.iteration + 1, " to ", last, " take ", needed, " validation samples, ",
+       std::max<std::int64_t>(0, available), " are left: the set has ", data->size(), " (by these flags, as in ",
+       "Megatron-LM), and ", state_.consumed_valid_samples,
+       " are consumed; continue with the --eval-interval and --eval-iters of the first start, or validate less");
+}
+
+/// Answers what signals ask for, before a batch of a validation or test; all ranks do the same. False: the run ends.
+bool Trainer::answer_signals(const char* name, std::int64_t batch, bool final) {
+  StepTotals asked;
+  asked.take(signals_);
+  exchange(asked);
+  last_.end = std::max(last_.end, asked.end);
+  if (asked.status > 0) print_status(cat(", ", name, " batch ", batch + 1, " of ", options_.batch.eval_iters));
+  if (asked.save > 0 && !save_directory_ && is_rank_zero())
+    console_.warn("asked to save, but there is no --save folder");
+  if (asked.save > 0 || last_.end > 0) {
+    optimizer_.sync().finish_gathering();
+    save(!final);
+  }
+  return last_.end == 0;
+}
+
+std::optional<double> Trainer::held_out_loss(DataFeed& feed, const char* name, bool final) {
+  StepTotals totals;
+  for (std::int64_t batch = 0; batch < options_.batch.eval_iters; ++batch) {
+    if (!answer_signals(name, batch, final)) return std::nullopt;
+    const StepBatch& step = feed.next();
+    for (int m = 0; m < step.micro_batches; ++m)
+      pipeline_.evaluate(step.buffers->batch(m), step.buffers->losses(m), &step_);
+    if (counts_losses()) totals.add(step);
+  }
+  exchange(totals);
+  return totals.loss();
+}
+
+/// Validates; after the last iteration (`final`) tests, too. False when a signal ended it: the run is saved as it was
+/// before, so that a resume repeats all of it.
+bool Trainer::validate(bool final) {
+  if (options_.batch.eval_iters == 0) return true;
+  double began = now_seconds();
+  auto evaluate = [&](DataFeed& feed, const char* name) {
+    std::optional<double> loss = held_out_loss(feed, name, final);
+    if (loss) report_held_out(name, *loss, final);
+    return loss.has_value();
+  };
+  if (!valid_feed_) valid_feed_ = feed(Split::valid, state_.consumed_valid_samples);
+  if (valid_feed_) {
+    if (!evaluate(*valid_feed_, "validation")) return false;
+    state_.consumed_valid_samples += options_.batch.eval_iters * batch_sizes_.largest();
+  }
+  if (final) {
+    if (auto test_feed = feed(Split::test, 0); test_feed && !evaluate(*test_feed, "test")) return false;
+  }
+  interval_.began += now_seconds() - began;  // the time of an iteration is training alone
+  return true;
+}
+
+/// Saves, then validates: a fault in the validation does not cost the model. The checkpoint holds the counts before the
+/// last validation, so that a prolonged run equals one that never stopped.
+Exit Trainer::finish() {
+  optimizer_.sync().finish_gathering();
+  if (interval_.timed > 0) report_interval(true);
+  save(false);
+  const TrainState before = state_;
+  if (!validate(true)) return end_early();
+  if (save_directory_) {
+    state_ = before;
+    state_.extra.set("finished", true);
+    save_directory_->replace_state(state_, *ranks_.groups.world, stream_);
+  }
+  metrics_->finish();
+  return Exit::ok;
+}
+
+}  // namespace mtl

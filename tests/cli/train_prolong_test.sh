@@ -1,0 +1,113 @@
+#!/bin/bash
+# Runs that end and go on: prolonged, interrupted in a validation, with the optimizer left behind.
+source "$(dirname "$0")/lib.sh" "$1"
+source "$(dirname "$0")/train_runs.sh"
+cd "$WORK" || exit 1
+preprocess "$CORPUS" c
+# An order of the data that does not depend on the length of the run; intervals that do not divide 10.
+LENGTH=(--lr-decay-iters 20 --save-interval 4 --eval-interval 5 --log-interval 4 --data-order feistel)
+LAST=iter_0000020/shard_00000.safetensors
+
+# A run that is finished and prolonged is the run that never stopped.
+expect_exit 0 run_in whole --train-iters 20
+expect_exit 0 run_in prolonged --train-iters 10
+expect_text prolonged/log.jsonl '"type": "step", "iteration": 10, .*"final": true'
+expect_text prolonged/log.jsonl '"type": "test", "iteration": 10, .*"final": true'
+expect_exit 0 run_in prolonged --train-iters 10
+expect_text err 'already complete: 10 of 10 iterations are done'
+expect_exit 0 run_in prolonged --train-iters 20
+same_run prolonged whole 'a prolonged run'
+[ "$(figures_of whole | wc -l)" -eq $((5 + 4 + 2)) ] || fail 'the whole run has other lines than 5 + 4 + 2'
+expect_exit 0 run_in prolonged --train-iters 20
+expect_text err 'already complete: 20 of 20'
+
+# Validations of other intervals than before: as many samples as Megatron-LM has, refused at the start when too few.
+blend=(--data-path 1 c_text_document --train-iters 10)
+expect_exit 0 run_in interval "${blend[@]}" --eval-interval 2
+expect_exit 2 run_in interval "${blend[@]}" --train-iters 20 --eval-interval 10
+expect_text err '^mtl-train: --eval-interval 10, --eval-iters 2: iterations 11 to 20 take 16 validation samples, 0 are left'
+[ ! -s out ] || fail 'trains before it refuses'
+expect_exit 0 run_in interval "${blend[@]}" --train-iters 20 --eval-interval 2
+
+# Signals in the middle of a validation. wait_for FILE PATTERN: at most a minute.
+LENGTH=(--train-iters 6 --save-interval 4 --eval-interval 3 --log-interval 3 --data-order feistel --eval-iters 600)
+LAST=iter_0000006/shard_00000.safetensors
+wait_for() {
+  for _ in $(seq 600); do
+    grep -qE -- "$2" "$1" 2>/dev/null && return
+    sleep 0.1
+  done
+  fail "$1 does not come to say '$2'"
+}
+owner_of() { sed -E 's/^pid ([0-9]+) .*/\1/' "$1/save/lock"; }
+# start NAME ITERATION: in the background, until that iteration is done, whose validation follows.
+start() {
+  run_in "$1" >"$1.out" 2>"$1.err" &
+  job=$!
+  wait_for "$1.out" " iteration +$2/"
+}
+# ends_with CODE NAME
+ends_with() {
+  local code
+  wait "$job"
+  code=$?
+  [ "$code" -eq "$1" ] || { fail "$2: exit $code instead of $1"; sed 's/^/    /' "$2.err" >&2; }
+}
+expect_exit 0 run_in slow
+mv slow whole6
+start early 3
+kill -TERM "$(owner_of early)"
+ends_with 75 early
+expect_text early.err 'saved early/save/iter_0000003'
+! grep -q '"type": "validation"' early/log.jsonl || fail 'TERM in a validation waits for its end'
+expect_exit 0 run_in early
+same_run early whole6 'TERM in a validation'
+
+start final 6
+wait_for final.out 'validation loss at iteration 6 '
+kill -USR2 "$(owner_of final)"
+wait_for final.err 'iteration 6 of 6, 24 samples consumed, (validation|test) batch [0-9]+ of 600'
+kill -TERM "$(owner_of final)"
+ends_with 75 final
+[ -d final/save/iter_0000006 ] || fail 'no model after TERM in the last validation'
+expect_exit 0 run_in final
+same_run final whole6 'TERM in the last validation'
+expect_exit 0 run_in final
+expect_text err 'already complete: 6 of 6'
+
+start save 3
+kill -USR1 "$(owner_of save)"
+wait_for save.err 'saved save/save/iter_0000003'
+ends_with 0 save
+same_run save whole6 'USR1 in a validation'
+
+start killed 6
+wait_for killed.out 'validation loss at iteration 6 '
+kill -KILL "$(owner_of killed)"
+ends_with 137 killed 2>/dev/null
+[ -d killed/save/iter_0000006 ] || fail 'the model is saved only after the last validation'
+expect_exit 0 run_in killed
+same_run killed whole6 'killed in the last validation'
+
+# --no-load-optim: AdamW begins anew, once; a requeue of the same command resumes what the run has saved.
+LENGTH=(--train-iters 6 --eval-interval 100 --log-interval 1 --data-order feistel)
+expect_exit 0 run_in source --train-iters 3
+expect_exit 0 run_in moments --load source/save --no-load-optim
+grep -q '"optimizer_steps": 3[,}]' moments/save/iter_0000006/manifest.json || fail '--no-load-optim keeps the count of updates'
+expect_exit 0 run_in requeued --load source/save --no-load-optim --exit-interval 5
+expect_exit 0 run_in requeued --load source/save --no-load-optim
+expect_text err 'resuming requeued/save/iter_0000005'
+same_run requeued moments '--no-load-optim at a requeue'
+expect_exit 0 run_in continued --load source/save
+cmp -s "continued/save/$LAST" "moments/save/$LAST" && fail '--no-load-optim is without effect'
+
+# Weights that are not finite are not trained on. The last row of the position table, which no sample reaches.
+expect_exit 0 mtl-convert --load source/save --save hf
+weights=hf/model.safetensors
+header=$(od -An -tu8 -N 8 $weights)
+end=$(grep -aoE '"[a-z.]*wpe.weight":\{[^}]*\}' $weights | head -1 | sed -E 's/.*\[[0-9]+, ?([0-9]+)\].*/\1/')
+printf '\0\0\300\177' | dd of=$weights bs=1 seek=$((header + 8 + end - 4)) conv=notrunc status=none
+expect_exit 65 run_in nan --load hf --seq-length 16
+expect_text err "^mtl-train: hf: tensor 'param\..*position.*' holds NaN or an infinity"
+[ ! -d nan/save/iter_0000006 ] || fail 'weights that are not finite are saved'
+finish
