@@ -13,6 +13,34 @@
 
 namespace mtl {
 
+/// Trains from what rank 0 has found; where that proves to be damaged, from the checkpoint before it.
+Exit train_from_start(const TrainOptions& options, TrainSetup& setup, Ranks& ranks, const RankGroups& groups,
+                      SignalRequests& signals, Console& console) {
+  Communicator& world = *groups.groups.world;
+  Stream stream(Device::cpu, 1);
+  std::shared_ptr<const SaveDirectory> save = setup.start.save;  // keeps the lock between two tries
+  for (std::vector<std::string> damaged;;) {
+    const auto find = [&] {
+      return damaged.empty() ? std::move(setup.start) : find_start(options, save, damaged, console);
+    };
+    setup.start = share_start(find, options, world, stream);
+    if (groups.rank != 0 || !damaged.empty()) complete_setup(options, setup);
+    if (groups.rank != 0 && damaged.empty()) check_fit(options, setup.start, ranks.launched(), console);
+    const StartPoint point = setup.start.point;
+    std::optional<LoadError> fault;
+    try {
+      Trainer trainer(options, std::move(setup.start), setup.tokenizer.get(), groups, signals, console);
+      settle_start(point, options, world, stream, console);
+      Followed followed(ranks.session(), trainer.step_state());
+      return trainer.run();
+    } catch (const LoadError& error) {
+      fault = error;
+    }
+    if (!is_damaged(point, world, stream, console)) throw LoadError(*fault);
+    damaged.push_back(point.folder);
+  }
+}
+
 Exit train(TrainOptions& options, TrainSetup& setup, Ranks& ranks, std::optional<SignalRequests>& signals,
            Console& console) {
   options.threads = resolve_threads(options.threads, ranks.launched().local_size);
@@ -20,16 +48,14 @@ Exit train(TrainOptions& options, TrainSetup& setup, Ranks& ranks, std::optional
     if (ranks.speaks()) print_out(describe_run(options, setup.start.config));
     return Exit::ok;
   }
-  check_fit(options, setup.start, ranks.launched(), console);
+  if (ranks.rank() == 0) check_fit(options, setup.start, ranks.launched(), console);
   std::signal(SIGPIPE, SIG_IGN);  // a reader of the log that leaves does not end the run
   RankGroups groups;
   groups.rank = ranks.launched().rank;
   groups.groups = ranks.connect(placement_of(options.parallel, groups.rank).grid,
                                 options.parallel.distributed_optimizer, options.parallel.timeout_minutes * 60);
   if (MpiSession* session = ranks.session()) groups.hosts = session->hosts();
-  Trainer trainer(options, std::move(setup.start), setup.tokenizer.get(), std::move(groups), *signals, console);
-  Followed followed(ranks.session(), trainer.step_state());
-  return trainer.run();
+  return train_from_start(options, setup, ranks, groups, *signals, console);
 }
 
 }  // namespace mtl
@@ -55,8 +81,8 @@ int main(int argc, char** argv) {
   mtl::add_train_flags(flags, options);
   mtl::TrainSetup setup;
   flags.check([&] {
-    if (!flags.wants_dump()) mtl::prepare_training(options, flags, ranks.speaks(), setup);
     options.settings = flags.dump_config();
+    if (!flags.wants_dump()) mtl::prepare_training(options, flags, ranks.rank() == 0, setup);
   });
   return mtl::run_ranks(flags, argc, argv, ranks,
                         [&](mtl::Console& console) { return mtl::train(options, setup, ranks, signals, console); });

@@ -42,7 +42,8 @@ SpaceNeed space_need(const TrainOptions& options, const GptConfig& config, std::
 /// Throws Error(io) when not even one checkpoint fits into `free_bytes`; otherwise a warning, or "" when all fit.
 std::string check_space(const SpaceNeed& need, std::uint64_t free_bytes, const std::string& folder);
 
-/// Both checks for this process; before Ranks::connect. A warning about the disk comes from rank 0 alone.
+/// Both checks for this process: on rank 0 before Ranks::connect, on the other ranks once they know the start. A warning
+/// about the disk comes from rank 0 alone.
 void check_fit(const TrainOptions& options, const RunStart& start, const RankEnvironment& launched, Console& console);
 
 }  // namespace mtl

@@ -76,6 +76,8 @@ void add_checkpoint_flags(Flags& flags, TrainOptions& options) {
   flags.add("--save-interval", &checkpoint.save_interval, "N", "updates between saves; only at the end when absent");
   flags.add("--keep-last", &checkpoint.keep_last, "N", "checkpoints to keep, at least 2; 0 keeps all");
   flags.add("--load", &checkpoint.load, "PATH", "start from a checkpoint or a Hugging Face folder");
+  flags.add("--ckpt-step", &checkpoint.ckpt_step, "N",
+            "resume the checkpoint of iteration N; later ones in --save are renamed");
   flags.add_switch("--finetune", checkpoint.finetune, "take only the weights of --load and start at iteration 0");
   flags.add_switch("--no-load-optim", checkpoint.no_load_optim, "start with empty optimizer moments");
   flags.add_switch("--exit-on-missing-checkpoint", checkpoint.exit_on_missing,

@@ -147,12 +147,13 @@ bool check_outputs(const TrainOptions& options, Findings& findings) {
 }
 
 /// Flags and the loaded model together make the configuration.
-void configure(const TrainOptions& options, TrainSetup& setup, bool tokenizer_failed, Findings& findings) {
+void configure(const TrainOptions& options, TrainSetup& setup, bool tokenizer_failed,
+               const std::function<void(std::string flag, std::string what)>& report_problem) {
   RunStart& start = setup.start;
   bool complete = true;
   auto report = [&](std::string flag, std::string what) {
     complete = false;
-    findings.problem(std::move(flag), std::move(what));
+    report_problem(std::move(flag), std::move(what));
   };
   bool tells_documents_apart =
       options.data.eod_mask_loss || options.data.reset_position_ids || options.data.reset_attention_mask;
@@ -175,18 +176,19 @@ void configure(const TrainOptions& options, TrainSetup& setup, bool tokenizer_fa
 
 }  // namespace
 
-void prepare_training(const TrainOptions& options, Flags& flags, bool speaks, TrainSetup& setup) {
+void prepare_training(const TrainOptions& options, Flags& flags, bool is_rank_zero, TrainSetup& setup) {
   Findings findings(flags);
   Console console(flags.program());
-  console.quiet = flags.quiet || !speaks;
-  console.silent = !speaks;  // the files are the same for all
+  console.quiet = flags.quiet;
   const CheckpointOptions& checkpoint = options.checkpoint;
   check_data(options, findings);
   bool found = check_outputs(options, findings);
   std::string from = checkpoint.load.empty() ? "--save " + checkpoint.save : "--load " + checkpoint.load;
-  bool absent = !checkpoint.load.empty() && checkpoint.load != checkpoint.save && !file_exists(checkpoint.load);
+  bool absent =
+      !checkpoint.load.empty() && !is_same_path(checkpoint.load, checkpoint.save) && !file_exists(checkpoint.load);
   if (!found && absent) findings.problem(from, "there is no such file or folder");
-  found = found && findings.attempt(from, [&] { setup.start = find_start(options, speaks, console); });
+  found =
+      found && is_rank_zero && findings.attempt(from, [&] { setup.start = find_start(options, nullptr, {}, console); });
   if (found && checkpoint.exit_on_missing && !checkpoint.load.empty() && !setup.start.source) {
     findings.problem("--exit-on-missing-checkpoint", cat("there is no checkpoint in --load ", checkpoint.load));
   }
@@ -198,11 +200,23 @@ void prepare_training(const TrainOptions& options, Flags& flags, bool speaks, Tr
     check_tokenizer_flags(flags, named);
     usable = usable && flags.problem_count() == before;
   }
-  usable = usable && findings.attempt("tokenizer", [&] {
+  usable = usable && is_rank_zero && findings.attempt("tokenizer", [&] {
     setup.tokenizer = choose_tokenizer(named, tokenizer_folder(setup.start));
   });
-  if (found) configure(options, setup, !usable, findings);
+  if (found) {
+    configure(options, setup, !usable,
+              [&](std::string flag, std::string what) { findings.problem(std::move(flag), std::move(what)); });
+  }
   findings.finish();
+}
+
+void complete_setup(const TrainOptions& options, TrainSetup& setup) {
+  std::vector<UsageError::Problem> problems;
+  setup.tokenizer = choose_tokenizer(options.tokenizer, tokenizer_folder(setup.start));
+  configure(options, setup, false, [&](std::string flag, std::string what) {
+    problems.push_back({std::move(flag), std::move(what)});
+  });
+  if (!problems.empty()) throw UsageError(std::move(problems));
 }
 
 }  // namespace mtl

@@ -16,9 +16,12 @@ struct TrainSetup {
   std::unique_ptr<Tokenizer> tokenizer;  // null when there is none and none is needed
 };
 
-/// To be called once from a check of `flags`. A single fault that is none of the command line's (a broken file) is
-/// thrown as it is, with its own exit status; everything else becomes a problem of `flags`.
-/// Only a rank that `speaks` tells what it found.
-void prepare_training(const TrainOptions& options, Flags& flags, bool speaks, TrainSetup& setup);
+/// To be called once from a check of `flags`. A single fault that is not the command line's (a broken file) is thrown
+/// as it is, with its own exit status; everything else becomes a problem of `flags`. Rank 0 finds the start, too; the
+/// other ranks receive it (train/start.h), and complete their setup then.
+void prepare_training(const TrainOptions& options, Flags& flags, bool is_rank_zero, TrainSetup& setup);
+
+/// The tokenizer and the configuration for a start that another rank, or a second look, has found. Throws UsageError.
+void complete_setup(const TrainOptions& options, TrainSetup& setup);
 
 }  // namespace mtl

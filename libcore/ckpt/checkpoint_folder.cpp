@@ -120,10 +120,17 @@ void remove_old(const std::string& directory, std::int64_t iteration, std::int64
   }
 }
 
-std::optional<std::string> newest_checkpoint(const std::string& directory, Console& console) {
+std::optional<std::string> newest_checkpoint(const std::string& directory, Console& console,
+                                             const std::vector<std::string>& damaged) {
   std::vector<std::int64_t> iterations = list_iterations(directory);
   std::vector<std::string> problems;
+  std::size_t known = 0;  // damaged, and reported already
   for (std::int64_t iteration : iterations) {
+    const std::string folder = cat(directory, "/", folder_of(iteration));
+    if (std::find(damaged.begin(), damaged.end(), folder) != damaged.end()) {
+      ++known;
+      continue;
+    }
     try {
       check_sound(directory, iteration);
     } catch (const Error& error) {
@@ -133,11 +140,13 @@ std::optional<std::string> newest_checkpoint(const std::string& directory, Conso
     for (const std::string& problem : problems)
       console.warn(cat("passing over a checkpoint that is not valid: ", problem));
     compare_tracker(directory, iteration, console);
-    return cat(directory, "/", folder_of(iteration));
+    return folder;
   }
-  if (!problems.empty())
-    fail(Exit::bad_data, directory, ": none of its ", problems.size(), " checkpoints is valid:\n  ",
-         join(problems, "\n  "));
+  if (!iterations.empty()) {
+    problems.insert(problems.begin(), cat(directory, ": none of its ", iterations.size(), " checkpoints is valid"));
+    if (known > 0) problems.push_back(cat(known, " with damage that is reported above"));
+    fail(Exit::bad_data, join(problems, "\n  "));
+  }
   return std::nullopt;
 }
 

@@ -160,6 +160,10 @@ void check_rest(const TrainOptions& options, const Report& report) {
   if (checkpoint.keep_last != 0 && checkpoint.save.empty()) report("--keep-last", "needs --save PATH");
   if (options.json && !options.dry_run)
     report("--json", "is for --dry-run; a run writes JSON lines to --log-jsonl FILE");
+  if (checkpoint.ckpt_step && *checkpoint.ckpt_step < 0)
+    report(cat("--ckpt-step ", *checkpoint.ckpt_step), "must not be negative");
+  if (checkpoint.ckpt_step && checkpoint.load.empty() && checkpoint.save.empty())
+    report("--ckpt-step", "needs --load PATH or --save DIR");
   if (checkpoint.finetune && checkpoint.load.empty())
     report("--finetune", "needs --load PATH: the model to start from");
   if (options.logging.peak_tflops && !(*options.logging.peak_tflops > 0)) report("--peak-tflops", "must be positive");

@@ -78,8 +78,9 @@ struct OptimizerOptions {
 struct CheckpointOptions {
   std::string save, load;
   std::optional<std::int64_t> save_interval;
-  std::int64_t keep_last = 0;  // 0: all
-  bool finetune = false;       // weights only, iteration 0
+  std::int64_t keep_last = 0;             // 0: all
+  std::optional<std::int64_t> ckpt_step;  // the iteration to load; empty: the newest
+  bool finetune = false;                  // weights only, iteration 0
   bool no_load_optim = false;
   bool exit_on_missing = false;  // --load must hold a model, also when it is --save
   std::optional<std::int64_t> exit_interval;

@@ -1,49 +1,203 @@
 #include "train/start.h"
 
 #include "base/files.h"
+#include "base/hash.h"
+#include "ckpt/checkpoint_folder.h"
+#include "ckpt/manifest.h"
+#include "ckpt/model_folder.h"
+#include "ckpt/rank_outcome.h"
 
 namespace mtl {
 
 namespace {
 
-void resume(RunStart& start, ModelSource source, Console& console) {
-  start.state = source.state();
-  if (start.state) console.info(cat("resuming ", source.folder(), " at iteration ", start.state->iteration));
-  start.config = source.config();
-  start.source = std::move(source);
+/// The checkpoint of an iteration that a flag names.
+std::string named_checkpoint(const CheckpointOptions& flags, const std::string& directory, std::int64_t iteration) {
+  std::string folder = cat(directory, "/", folder_of(iteration));
+  if (file_exists(folder)) return folder;
+  std::vector<std::string> held;
+  for (std::int64_t other : list_iterations(directory)) held.push_back(folder_of(other));
+  fail(Exit::usage, flags.ckpt_step ? cat("--ckpt-step ", iteration) : "--load " + flags.load, ": there is no ",
+       folder_of(iteration), " in ", directory, "; it holds ", held.empty() ? "no checkpoint" : join(held, ", "));
+}
+
+void open_source(RunStart& start, const std::string& path, bool is_resume, Console& console) {
+  start.source = ModelSource::open(path, console);
+  start.config = start.source->config();
+  start.state = is_resume ? start.source->state() : std::nullopt;
+  start.point.folder = start.source->folder();
+  start.point.kind = start.source->kind();
+  start.point.iteration.reset();
+  if (start.state) start.point.iteration = start.state->iteration;
+}
+
+/// The newest checkpoint of --save, or the one that the flags roll back to, unless an earlier start of the same command
+/// has done so and trained on.
+void open_own(RunStart& start, const TrainOptions& options, const std::vector<std::string>& damaged, Console& console) {
+  const CheckpointOptions& flags = options.checkpoint;
+  const std::optional<std::int64_t> target = rollback_target(flags);
+  if (target && flags.finetune) {
+    fail(Exit::usage, "--finetune: cannot start at iteration 0 in ", flags.save,
+         ", which holds the checkpoint to start from; save to another folder");
+  }
+  if (const auto newest = newest_checkpoint(flags.save, console, damaged)) {
+    open_source(start, *newest, true, console);
+    start.point.is_own = true;
+  }
+  if (!target) return;
+  if (start.state && start.state->iteration > *target) {
+    const Json* done = start.state->extra.find("rollback");
+    if (done != nullptr && done->dump() == rollback_record(options).dump()) {
+      console.info(cat("an earlier start of this command rolled back to iteration ", *target));
+      return;
+    }
+  }
+  open_source(start, named_checkpoint(flags, flags.save, *target), true, console);
+  start.point.is_own = false;
+  start.point.is_named = start.point.is_rollback = true;
+}
+
+void open_load(RunStart& start, const CheckpointOptions& flags, const std::vector<std::string>& damaged,
+               Console& console) {
+  if (!file_exists(flags.load)) fail(Exit::io, "--load ", flags.load, ": there is no such file or folder");
+  std::string path = flags.load;
+  const bool is_model = file_exists(cat(path, "/", kManifestName)) || file_exists(path + "/config.json");
+  if (flags.ckpt_step) {
+    path = named_checkpoint(flags, flags.load, *flags.ckpt_step);
+  } else if (!is_model && !list_iterations(flags.load).empty()) {
+    path = newest_checkpoint(flags.load, console, damaged).value_or(path);
+  }
+  start.point.is_named = is_model || flags.ckpt_step.has_value();
+  open_source(start, path, !flags.finetune, console);
+}
+
+/// Gives a checkpoint a name that no start takes for one: iter_0000012.KIND, then .KIND.2 and so on.
+std::string set_aside(const std::string& directory, std::int64_t iteration, const char* kind) {
+  const std::string path = cat(directory, "/", folder_of(iteration)), first = cat(path, ".", kind);
+  std::string name = first;
+  for (int number = 2; file_exists(name); ++number) name = cat(first, ".", number);
+  rename_path(path, name);
+  return name;
+}
+
+void set_later_aside(const StartPoint& start, const std::string& directory, Console& console) {
+  std::vector<std::int64_t> later;
+  for (std::int64_t iteration : list_iterations(directory)) {
+    if (iteration > *start.iteration) later.push_back(iteration);
+  }
+  if (later.empty()) return;
+  if (start.is_rollback) ModelSource::open(start.folder, console).verify();
+  for (std::int64_t iteration : later) {
+    const bool is_rolled_back = start.is_rollback && is_sound(directory, iteration);
+    const std::string name = set_aside(directory, iteration, is_rolled_back ? "rolled_back" : "damaged");
+    console.warn(cat(directory, "/", folder_of(iteration), " is now ", name));
+  }
+  sync_directory(directory);
+  write_tracker(directory, *start.iteration);
 }
 
 }  // namespace
 
-RunStart find_start(const TrainOptions& options, bool is_rank_zero, Console& console) {
+bool is_same_path(const std::string& a, const std::string& b) {
+  if (a.empty() || b.empty()) return false;
+  std::error_code error;
+  const auto resolve = [&](const std::string& path) {
+    fs::path resolved = fs::weakly_canonical(fs::absolute(path), error);
+    return resolved.has_filename() ? resolved : resolved.parent_path();  // "ck/" is "ck"
+  };
+  return a == b || (resolve(a) == resolve(b) && !error);
+}
+
+std::optional<std::int64_t> rollback_target(const CheckpointOptions& flags) {
+  if (flags.save.empty()) return std::nullopt;
+  if (flags.ckpt_step && (flags.load.empty() || is_same_path(flags.load, flags.save))) return flags.ckpt_step;
+  fs::path load = fs::path(flags.load).lexically_normal();
+  if (!load.has_filename()) load = load.parent_path();
+  const std::optional<std::int64_t> iteration = iteration_in_name(load.filename().string());
+  const bool is_in_save = iteration && is_same_path((load.parent_path() / ".").string(), flags.save);
+  return is_in_save ? iteration : std::nullopt;
+}
+
+Json rollback_record(const TrainOptions& options) {
+  const std::optional<std::int64_t> target = rollback_target(options.checkpoint);
+  if (!target) return Json();
+  const std::string& settings = options.settings;
+  return Json::object({{"iteration", *target}, {"settings", hash_text(hash_bytes(settings.data(), settings.size()))}});
+}
+
+RunStart find_start(const TrainOptions& options, std::shared_ptr<const SaveDirectory> save,
+                    const std::vector<std::string>& damaged, Console& console) {
   const CheckpointOptions& flags = options.checkpoint;
   RunStart start;
-  if (!flags.save.empty() && !options.dry_run)
-    start.save = is_rank_zero ? SaveDirectory(flags.save) : SaveDirectory::of_other_rank(flags.save);
-  if (!flags.save.empty() && file_exists(flags.save)) {
-    if (auto newest = newest_checkpoint(flags.save, console)) {
-      resume(start, ModelSource::open(*newest, console), console);
-      start.is_own = true;
-      return start;
-    }
-  }
-  if (flags.load.empty()) return start;
-  if (flags.load == flags.save) {  // a folder that a fresh run has just made, or will make
-    if (!flags.exit_on_missing) console.info(cat(flags.load, " holds no checkpoint yet: starting from iteration 0"));
-    return start;
-  }
-  if (!file_exists(flags.load)) fail(Exit::io, "--load ", flags.load, ": there is no such file or folder");
-  ModelSource source = ModelSource::open(flags.load, console);
-  if (!flags.finetune && source.state()) {
-    resume(start, std::move(source), console);
-    return start;
-  }
-  console.info(cat("starting from the weights of the ", source.kind(), " ", source.folder()));
-  start.config = source.config();
-  start.source = std::move(source);
+  start.save = std::move(save);
+  if (!start.save && !flags.save.empty() && !options.dry_run)
+    start.save = std::make_shared<const SaveDirectory>(flags.save);
+  if (!flags.save.empty() && (file_exists(flags.save) || rollback_target(flags)))
+    open_own(start, options, damaged, console);
+  if (!start.source && !flags.load.empty() && !is_same_path(flags.load, flags.save))
+    open_load(start, flags, damaged, console);
   return start;
 }
 
-std::string tokenizer_folder(const RunStart& start) { return start.source ? start.source->folder() : ""; }
+RunStart share_start(const std::function<RunStart()>& find, const TrainOptions& options, Communicator& world,
+                     Stream& stream) {
+  RunStart start;
+  const std::string answer = work_on_first_rank(world, stream, [&] {
+    start = find();
+    return Json::object({{"folder", start.point.folder},
+                         {"is_resume", start.state.has_value()},
+                         {"is_own", start.point.is_own},
+                         {"is_named", start.point.is_named},
+                         {"is_rollback", start.point.is_rollback}})
+        .dump();
+  });
+  if (world.rank() == 0) return start;
+  const Json found = Json::parse(answer);
+  if (const std::string& save = options.checkpoint.save; !save.empty())
+    start.save = std::make_shared<const SaveDirectory>(SaveDirectory::of_other_rank(save));
+  Console silent("");
+  silent.quiet = silent.silent = true;
+  if (const std::string& folder = found.at("folder").as_string(); !folder.empty())
+    open_source(start, folder, found.bool_or("is_resume", false), silent);
+  start.point.is_own = found.bool_or("is_own", false);
+  start.point.is_named = found.bool_or("is_named", false);
+  start.point.is_rollback = found.bool_or("is_rollback", false);
+  return start;
+}
+
+void settle_start(const StartPoint& start, const TrainOptions& options, Communicator& world, Stream& stream,
+                  Console& console) {
+  const CheckpointOptions& flags = options.checkpoint;
+  work_on_first_rank(world, stream, [&] {
+    if (start.is_own || start.is_rollback) set_later_aside(start, flags.save, console);
+    return std::string();
+  });
+  if (start.iteration) {
+    console.info(cat("resuming ", start.folder, " at iteration ", *start.iteration));
+  } else if (!start.folder.empty()) {
+    console.info(cat("starting from the weights of the ", start.kind, " ", start.folder));
+  } else if (!flags.load.empty()) {
+    console.info(cat(flags.load, " holds no checkpoint yet: starting from iteration 0"));
+  }
+  if (start.is_own && flags.no_load_optim)
+    console.info("--no-load-optim has no effect on the newest checkpoint in --save: its moments are resumed");
+}
+
+bool is_damaged(const StartPoint& start, Communicator& world, Stream& stream, Console& console) {
+  if (start.is_named) return false;
+  const std::string answer = work_on_first_rank(world, stream, [&]() -> std::string {
+    try {
+      ModelSource::open(start.folder, console).verify();
+      return "";
+    } catch (const Error& error) {
+      if (error.code() != Exit::bad_data) throw;
+      console.warn(cat("passing over a checkpoint that is not valid: ", error.what()));
+      return "damaged";
+    }
+  });
+  return !answer.empty();
+}
+
+std::string tokenizer_folder(const RunStart& start) { return start.point.folder; }
 
 }  // namespace mtl

@@ -6,6 +6,7 @@
 #include "base/files.h"
 #include "base/hash.h"
 #include "ckpt/checkpoint_folder.h"
+#include "ckpt/rank_outcome.h"
 #include "ckpt/shard_writer.h"
 #include "comm/agreement.h"
 #include "data/data_identity.h"
@@ -113,17 +114,9 @@ void Trainer::check_agreement(const RunStart& start) {
 }
 
 void Trainer::resume_from(RunStart& start) {
-  start.source->load_values(params_);
-  if (const std::string broken = find_non_finite(tensors_to_save(params_, ranks_.groups)); !broken.empty())
-    fail(Exit::bad_data, start.source->folder(), ": tensor '", broken,
-         "' holds NaN or an infinity; load another model");
+  load(*start.source, start.point);
   if (!start.state) return;
-  if (start.is_own) saved_ = {state_.iteration, validation_is_due_};
-  if (options_.checkpoint.no_load_optim && !start.is_own) {
-    state_.optimizer_steps = 0;  // Adam corrects the bias of moments that begin at zero
-  } else {
-    start.source->load_optimizer(params_);
-  }
+  if (start.point.is_own) saved_ = {state_.iteration, validation_is_due_};
   if (!state_.extra.is_object()) return;
   skipped_samples_ = state_.extra.int_or("skipped_samples", state_.skipped_iterations * batch_sizes_.largest());
   if (!options_.data.allow_data_change) refuse_other_data(start.source->folder());
@@ -133,6 +126,24 @@ void Trainer::resume_from(RunStart& start) {
     interval_.skipped = interval->int_or("skipped", 0);
     interval_.nan = interval->int_or("nan", 0);
   }
+}
+
+/// Loads this rank's part. Where any rank fails, all do, so that they can look for another start together.
+void Trainer::load(const ModelSource& source, const StartPoint& point) {
+  const bool resets_moments = options_.checkpoint.no_load_optim && !point.is_own;
+  const std::vector<Outcome> outcomes = work_on_every_rank(*ranks_.groups.world, stream_, [&] {
+    source.load_values(params_);
+    if (const std::string broken = find_non_finite(tensors_to_save(params_, ranks_.groups)); !broken.empty())
+      fail(Exit::bad_data, source.folder(), ": tensor '", broken, "' holds NaN or an infinity; load another model");
+    if (point.iteration && !resets_moments) source.load_optimizer(params_);
+    return std::string();
+  });
+  try {
+    answers_of(outcomes);
+  } catch (const Error& error) {
+    throw LoadError(error.code(), error.what());
+  }
+  if (resets_moments) state_.optimizer_steps = 0;  // Adam corrects the bias of moments that begin at zero
 }
 
 /// Other token files, or a tokenizer that gives the same ids another meaning, would go unnoticed otherwise.
@@ -328,6 +339,7 @@ void Trainer::save(bool validation_is_due) {
                                                           {"counted", interval_.counted},
                                                           {"skipped", interval_.skipped},
                                                           {"nan", interval_.nan}})}});
+  if (const Json record = rollback_record(options_); !record.is_null()) state_.extra.set("rollback", record);
   SaveOptions how;
   how.command_line = options_.command_line;
   how.keep_last = options_.checkpoint.keep_last;

@@ -29,6 +29,12 @@ MemoryPlan plan_run(const TrainOptions& options, const GptConfig& config, int ra
 /// And of all ranks; what --dry-run and mtl-topo print.
 std::vector<RankPlan> plan_run(const TrainOptions& options, const GptConfig& config);
 
+/// A start that could not be loaded, on any rank; all ranks throw the same.
+class LoadError : public Error {
+ public:
+  using Error::Error;
+};
+
 /// One rank's place among the others.
 struct RankGroups {
   int rank = 0;
@@ -39,7 +45,7 @@ struct RankGroups {
 class Trainer {
  public:
   /// `start` says from where; see start.h. Without a tokenizer (null) documents cannot be told apart. Allocates
-  /// everything the run needs. All ranks make one, and call run().
+  /// everything the run needs, and loads the start. All ranks make one, and call run(). Throws LoadError.
   Trainer(const TrainOptions& options, RunStart start, const Tokenizer* tokenizer, RankGroups ranks,
           SignalRequests& signals, Console& console);
 
@@ -72,6 +78,7 @@ class Trainer {
   void check_validation_samples() const;
   void check_agreement(const RunStart& start);
   void resume_from(RunStart& start);
+  void load(const ModelSource& source, const StartPoint& point);
   void refuse_other_data(const std::string& checkpoint) const;
   Json start_record() const;
   SamplerOptions sampler(Split split, std::int64_t consumed) const;
@@ -86,8 +93,8 @@ class Trainer {
   const Tokenizer* tokenizer_;
   RankGroups ranks_;
   GptConfig config_;
-  TrainState state_;  // where training stands: what a checkpoint remembers
-  std::optional<SaveDirectory> save_directory_;
+  TrainState state_;                                     // where training stands: what a checkpoint remembers
+  std::shared_ptr<const SaveDirectory> save_directory_;  // --save; null: nothing is kept
   struct SavePoint {
     std::int64_t iteration = -1;
     bool validation_is_due = false;  // of this iteration: a signal ended it, a resume repeats it

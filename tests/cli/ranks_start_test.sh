@@ -44,7 +44,8 @@ rm second/save/iter_0000002/shard_00001.safetensors
 expect_exit 0 run_in second --seed 2
 expect_count 1 "$WORK/err" '^mtl-train: warning: passing over a checkpoint that is not valid: second/save/iter_0000002/shard_00001'
 expect_count 1 "$WORK/err" '^mtl-train: warning: second/save/latest_checkpointed_iteration.txt says 2; taking .* iteration 1$'
-expect_count 2 "$WORK/err" 'warning: '
+expect_count 1 "$WORK/err" '^mtl-train: warning: second/save/iter_0000002 is now second/save/iter_0000002.damaged$'
+expect_count 3 "$WORK/err" 'warning: '
 
 # Tools that have no ranks are not started as several; in a batch script of a large job each is one process.
 for command in 'eval --load hf --data-path c_text_document' 'generate --load hf --prompt 1 --ids' \

@@ -94,7 +94,7 @@ done
 for flag in '--context-parallel-size 2' '--num-layers-per-virtual-pipeline-stage 2' '--normalization RMSNorm' \
   '--position-embedding-type rope' '--optimizer sgd' '--train-weighted-split-paths a b' '--wandb-project x' \
   '--zero-stage 2' '--deepspeed_config ds.json' '--exit-duration-in-mins 5' '--num-experts 4' '--model-parallel-size 2' '--batch-size 4' \
-  '--initial-loss-scale 65536' '--ckpt-step 3' '--timing-log-level 2' '--kv-channels 8'; do
+  '--initial-loss-scale 65536' '--load-tag x' '--timing-log-level 2' '--kv-channels 8'; do
   # shellcheck disable=SC2086
   refused $flag
 done

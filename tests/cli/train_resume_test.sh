@@ -81,15 +81,7 @@ stop_at_9 tracker
 rm tracker/save/latest_checkpointed_iteration.txt
 completes_as_whole tracker 'no tracker'
 
-# Damage: a flipped byte names file and tensor; a newest checkpoint that is not whole is passed over.
-stop_at_9 damaged
-shard=damaged/save/iter_0000009/shard_00000.safetensors
-bytes=$(stat -c %s $shard)
-flip=$((bytes - 100))
-old=$(od -An -tu1 -j $flip -N 1 $shard)
-printf "\\x$(printf %02x $((old ^ 16)))" | dd of=$shard bs=1 seek=$flip conv=notrunc status=none
-expect_exit 65 run_in damaged
-expect_text err "iter_0000009/shard_00000.safetensors: .*\(tensor 'exp_avg_sq\.[a-z.0-9_]+'\)"
+# Damage (train_start_test.sh has more): a newest checkpoint that is not whole is passed over.
 stop_at_9 damaged
 truncate -s -1 damaged/save/iter_0000009/shard_00000.safetensors
 expect_exit 0 run_in damaged

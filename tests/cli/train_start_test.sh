@@ -1,0 +1,160 @@
+#!/bin/bash
+# What a run starts from: the newest checkpoint that is sound, or one that is named; signals while it looks.
+source "$(dirname "$0")/lib.sh" "$1"
+source "$(dirname "$0")/train_runs.sh"
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+cd "$WORK" || exit 1
+prepare_runs
+
+# --load and --save are the same when they lead to the same place.
+mkdir links
+ln -s ../same/save links/save
+for path in same/save/ ./same/../same/save links/save; do
+  rm -rf same
+  expect_exit 0 run_in same --load "$path" --exit-interval 5
+  expect_text err "^mtl-train: $path holds no checkpoint yet: starting from iteration 0"
+  expect_exit 0 run_in same --load "$path"
+  expect_text err '^mtl-train: resuming same/save/iter_0000005'
+done
+
+# flip NAME ITERATION: one bit of its weights.
+flip() {
+  local shard=$1/save/iter_000000$2/shard_00000.safetensors at old
+  at=$(($(stat -c %s "$shard") - 100))
+  old=$(od -An -tu1 -j $at -N 1 "$shard")
+  printf "\\x$(printf %02x $((old ^ 16)))" | dd of="$shard" bs=1 seek=$at conv=notrunc status=none
+}
+# again NAME: a copy of the run until iteration 9.
+again() {
+  rm -rf "$1"
+  cp -r at9 "$1"
+}
+names_in() { (cd "$1/save" && printf '%s ' iter_*); }
+expect_names() { [ "$(names_in "$1")" = "$2 " ] || fail "$1/save holds $(names_in "$1")instead of $2"; }
+expect_exit 0 run_in at9 --exit-interval 9
+before='iter_0000003 iter_0000006 iter_0000009'
+after='iter_0000003 iter_0000006 iter_0000009 iter_0000009.damaged iter_0000012'
+
+# The newest is damaged: the one before it is resumed, the damaged one renamed.
+again damaged
+flip damaged 9
+expect_exit 0 run_in damaged
+expect_text err "^mtl-train: warning: passing over a checkpoint that is not valid: damaged/save/iter_0000009/shard_00000.safetensors: .*\(tensor 'exp_avg_sq\.[a-z.0-9_]+'\)"
+expect_text err '^mtl-train: warning: damaged/save/iter_0000009 is now damaged/save/iter_0000009.damaged$'
+expect_text err '^mtl-train: resuming damaged/save/iter_0000006 at iteration 6$'
+same_as_whole damaged 'a flipped bit'
+expect_names damaged "$after"
+# Two of them, one without a shard.
+again damaged
+flip damaged 6
+rm damaged/save/iter_0000009/shard_00000.safetensors
+expect_exit 0 run_in damaged
+expect_text err '^mtl-train: resuming damaged/save/iter_0000003 at iteration 3$'
+same_as_whole damaged 'two damaged checkpoints'
+expect_names damaged 'iter_0000003 iter_0000006 iter_0000006.damaged iter_0000009 iter_0000009.damaged iter_0000012'
+# In another folder it is passed over, and stays.
+again damaged
+flip damaged 9
+expect_exit 0 run_in elsewhere --load damaged/save
+expect_text err '^mtl-train: resuming damaged/save/iter_0000006 at iteration 6$'
+expect_same "elsewhere/save/$LAST" "whole/save/$LAST"
+expect_names damaged "$before"
+# All of them: refused, and none is renamed.
+for iteration in 3 6; do flip damaged $iteration; done
+expect_exit 65 run_in damaged
+expect_text err 'damaged/save: none of its 3 checkpoints is valid'
+expect_names damaged "$before"
+# One that is named is refused.
+again damaged
+flip damaged 9
+for named in '--ckpt-step 9' '--load damaged/save/iter_0000009'; do
+  # shellcheck disable=SC2086  # words
+  expect_exit 65 run_in damaged $named
+  expect_text err "damaged/save/iter_0000009/shard_00000.safetensors: .*\(tensor 'exp_avg_sq"
+  expect_names damaged "$before"
+done
+expect_exit 65 run_in new --load damaged/save --ckpt-step 9
+expect_exit 65 run_in damaged --ckpt-step 6 --load damaged/save/iter_0000009
+
+# Rolling back: later checkpoints are renamed, and the run goes on from the earlier one.
+for named in '--ckpt-step 6' '--load back/save/iter_0000006' '--ckpt-step 6 --load ./back/save/'; do
+  again back
+  # shellcheck disable=SC2086
+  expect_exit 0 run_in back $named
+  expect_text err '^mtl-train: warning: back/save/iter_0000009 is now back/save/iter_0000009.rolled_back$'
+  expect_text err '^mtl-train: resuming back/save/iter_0000006 at iteration 6$'
+  same_as_whole back "$named"
+  expect_names back 'iter_0000003 iter_0000006 iter_0000009 iter_0000009.rolled_back iter_0000012'
+done
+# A requeue of the same command continues; another command rolls back anew.
+again back
+expect_exit 0 run_in back --ckpt-step 6 --exit-interval 8
+expect_text back/save/latest_checkpointed_iteration.txt '^8$'
+expect_exit 0 run_in back --ckpt-step 6 --exit-interval 8
+expect_text err '^mtl-train: an earlier start of this command rolled back to iteration 6$'
+expect_text err '^mtl-train: resuming back/save/iter_0000008 at iteration 8$'
+cmp -s "back/save/$LAST" "whole/save/$LAST" || fail 'rolled back and interrupted: other weights'
+expect_names back 'iter_0000003 iter_0000006 iter_0000008 iter_0000009 iter_0000009.rolled_back iter_0000012'
+expect_exit 0 run_in back --ckpt-step 6 --exit-interval 7 --lr 0.001
+expect_text err 'back/save/iter_0000009 is now back/save/iter_0000009.rolled_back.2$'
+expect_names back 'iter_0000003 iter_0000006 iter_0000007 iter_0000008.rolled_back iter_0000009.rolled_back iter_0000009.rolled_back.2 iter_0000012.rolled_back'
+# What it cannot return to changes nothing.
+again back
+expect_exit 2 run_in back --ckpt-step 7
+expect_text err 'there is no iter_0000007 in back/save; it holds iter_0000009, iter_0000006, iter_0000003'
+flip back 6
+expect_exit 65 run_in back --ckpt-step 6
+expect_exit 2 run_in back --load back/save/iter_0000003 --finetune
+head -n 390 "$CORPUS" >fewer.jsonl
+preprocess fewer.jsonl fewer
+expect_exit 65 run_in back --ckpt-step 3 --data-path fewer_text_document
+expect_text err 'trained on other data'
+expect_names back "$before"
+# --ckpt-step names a checkpoint of another folder, too.
+expect_exit 0 run_in other --load at9/save --ckpt-step 6
+expect_text err '^mtl-train: resuming at9/save/iter_0000006 at iteration 6$'
+expect_same "other/save/$LAST" "whole/save/$LAST"
+expect_names at9 "$before"
+expect_exit 2 run_in other --ckpt-step -1
+expect_exit 2 mtl-train "${MODEL[@]}" --train-iters 3 --ckpt-step 3
+expect_text err '--ckpt-step +needs --load PATH or --save DIR'
+
+# Signals before anything is read: it waits for its vocabulary.
+mkfifo vocab.fifo
+BPE=$TESTS/golden/tokenizer/bpe_tinyshakespeare_1000
+waiting=(--tokenizer-type GPT2BPETokenizer --vocab-file vocab.fifo --merge-file "$BPE/merges.txt")
+for signal in TERM INT; do
+  mtl-train "${MODEL[@]}" --train-iters 3 "${waiting[@]}" 2>start.err >start.out &
+  job=$!
+  exec 3>vocab.fifo # until it reads
+  kill -$signal $job
+  wait $job
+  code=$?
+  exec 3>&-
+  [ $code -eq 75 ] || fail "$signal at the start: exit $code"
+  expect_text start.err '^mtl-train: ended by a signal before the first iteration; the same command starts again$'
+done
+# One rank of two: the job ends with 75.
+printf '#!/bin/bash\necho $$ >rank.$OMPI_COMM_WORLD_RANK.pid\nexec "$@"\n' >as_rank
+chmod +x as_rank
+for rank in 0 1; do
+  rm -f rank.*.pid
+  mpirun --oversubscribe -n 2 ./as_rank mtl-train "${MODEL[@]}" --train-iters 3 "${waiting[@]}" </dev/null 2>start.err >start.out &
+  job=$!
+  for _ in $(seq 600); do [ -s rank.0.pid ] && [ -s rank.1.pid ] && break; sleep 0.1; done
+  exec 3>vocab.fifo
+  kill -TERM "$(<rank.$rank.pid)"
+  wait $job
+  code=$?
+  exec 3>&-
+  [ $code -eq 75 ] || fail "TERM to rank $rank at the start: exit $code"
+done
+
+# Rank 0 alone looks: rank 1, whose folder holds a newer checkpoint, opens what rank 0 found.
+mkdir elsewhere2
+cp -r at9 c_text_document.* elsewhere2
+rm -r at9/save/iter_0000009
+printf '#!/bin/bash\n[ "$OMPI_COMM_WORLD_RANK" = 0 ] || cd elsewhere2\nexec "$@"\n' >as_rank
+expect_exit 0 mpirun --oversubscribe -n 2 ./as_rank mtl-train "${MODEL[@]}" "${LENGTH[@]:0:2}" --load at9/save </dev/null
+expect_text err '^mtl-train: resuming at9/save/iter_0000006 at iteration 6$'
+finish
