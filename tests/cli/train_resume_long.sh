@@ -1,5 +1,5 @@
 #!/bin/bash
-# Every fault at every write operation of a run: the same command goes on, and nothing is lost.
+# Every fault at every write operation of a run: the same command continues, and nothing is lost.
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/train_runs.sh"
 cd "$WORK" || exit 1
@@ -16,9 +16,8 @@ echo "$operations write operations"
 [ "$operations" -gt 100 ] || fail "only $operations write operations"
 
 # The same within a session that resumes, and first takes back the log lines of iterations that are lost.
-expect_exit 0 run_in resumed --exit-interval 9
-cp whole/log.jsonl resumed
-rm -r killed
+expect_exit 0 run_in resumed
+rm -r resumed/save/iter_0000012 killed
 at=1
 while cp -r resumed killed && killed_at killed $at; do
   completes_as_whole killed "resumed, and killed at write operation $at"
@@ -33,6 +32,10 @@ for kind in eio enospc short; do
     MTL_FAULT=$kind:$at run_quietly faulty
     code=$?
     [ $code -eq 74 ] || [ $code -eq 0 ] || fail "$kind:$at: exit $code"
+    if grep -q 'lines could not be written' err; then # of the log: the run is the same without them
+      [ $code -eq 0 ] && cmp -s "faulty/save/$LAST" "whole/save/$LAST" || fail "$kind:$at: a log that fails changes the run"
+      continue
+    fi
     completes_as_whole faulty "$kind at write operation $at"
   done
 done
