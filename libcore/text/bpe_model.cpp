@@ -28,10 +28,15 @@ BpeModel::BpeModel(const BpeVocabulary& vocabulary, const std::string& source) :
         id_of(byte_stand_ins()[byte], "which stands for byte ", byte, "; this is no byte-level vocabulary");
   }
   std::vector<Join> joins;
+  joins.reserve(vocabulary.merges.size());
+  std::uint32_t next = 0;  // merges make tokens one after another in most files
   for (const auto& [left, right] : vocabulary.merges) {
     auto rank = static_cast<std::uint32_t>(joins.size());
     auto id_in_merge = [&](const std::string& token) { return id_of(token, "which merge ", rank + 1, " needs"); };
-    joins.push_back({id_in_merge(left), id_in_merge(right), rank, id_in_merge(left + right)});
+    const std::string joined = left + right;
+    const bool is_next = next < vocabulary.tokens.size() && vocabulary.tokens[next] == joined;
+    joins.push_back({id_in_merge(left), id_in_merge(right), rank, is_next ? next : id_in_merge(joined)});
+    next = joins.back().joined + 1;
   }
   set_joins(joins);
 }

@@ -36,6 +36,7 @@ void put_token(BpeVocabulary& vocabulary, const std::string& path, const std::st
 void put_tokens(BpeVocabulary& vocabulary, const std::string& path, const Json& object) {
   if (!object.is_object()) fail(Exit::bad_data, path, ": expected an object of tokens and their ids");
   StringIndex seen(object.as_object().size());
+  vocabulary.tokens.reserve(object.as_object().size());
   std::uint32_t number = 0;
   for (const auto& [token, id] : object.as_object()) {
     if (seen.put(token, number) != number) fail(Exit::bad_data, path, ": token \"", token, "\" is there twice");
@@ -100,6 +101,7 @@ BpeVocabulary parse_vocab_and_merges(const NamedText& vocab, const NamedText& me
     fail(Exit::bad_data, vocab.name, ": ", error.what());
   }
   std::int64_t number = 0;
+  vocabulary.merges.reserve(static_cast<std::size_t>(std::count(merges.text.begin(), merges.text.end(), '\n')));
   for (std::string_view rest = merges.text; !rest.empty();) {
     ++number;
     std::string_view line = rest.substr(0, rest.find('\n'));
