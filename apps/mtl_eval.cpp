@@ -21,7 +21,7 @@ void add_flags(Flags& flags, EvalOptions& options) {
       .add("--format", &options.format, "NAME",
            "how a file is read; text: it is one document; guess: by its name or first line")
       .one_of({"guess", "text", "jsonl"});
-  flags.add("--json-keys", &options.json_key, "KEY", "the key of the text in JSON lines").alias("--json-key");
+  flags.add("--json-keys,--json-key", &options.json_key, "KEY", "the key of the text in JSON lines");
   flags.section("Scoring");
   flags.add("--seq-length", &options.seq_length, "S",
             "tokens that the model sees at most; all its positions when absent");

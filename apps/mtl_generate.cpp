@@ -31,7 +31,7 @@ void add_flags(Flags& flags, GenerateOptions& options) {
   flags.add("--num-samples", &options.num_samples, "N", "continuations of each prompt");
   flags.add_switch("--ignore-eos", options.ignore_eos, "go on after the end-of-document token");
   flags.section("Output");
-  flags.add_switch("--json-lines", options.json_lines, "print a JSON object a line").alias("--json");
+  flags.add_switch("--json-lines,--json", options.json_lines, "print a JSON object a line");
   flags.add_switch("--logprobs", options.logprobs, "with --json-lines: the log-probability of every new token");
   add_tokenizer_flags(flags, options.tokenizer);
   flags.section("Running");

@@ -25,8 +25,7 @@ void add_flags(Flags& flags, PlotOptions& options) {
   flags.positional("LOG", options.logs,
                    "files that mtl-train --log-jsonl wrote, or logs with Megatron's lines; - is standard input");
   flags.section("Output");
-  flags.add("--output", &options.output, "FILE", "write FILE.svg, FILE.json or FILE.txt; - is standard output, as SVG")
-      .alias("-o");
+  flags.add("--output,-o", &options.output, "FILE", "write FILE.svg, FILE.json or FILE.txt; - is standard output, as SVG");
   flags.add_switch("--terminal", options.terminal, "draw with characters, on standard output");
   flags.add_switch("--json", options.json, "print the figures as JSON");
   flags.section("Chart");

@@ -43,7 +43,7 @@ void add_flags(Flags& flags, PreprocessOptions& options) {
       "--parse-special-tokens", options.tokenizer.parse_special_tokens,
       "special strings in a text, such as <|endoftext|>, become their tokens, as in Megatron-LM since 2026");
   flags.section("Running");
-  add_threads_flag(flags, options.workers, "--workers").alias("--threads");
+  add_threads_flag(flags, options.workers, "--workers,--threads");
   flags.add("--log-interval", &options.log_interval, "N",
             "documents between progress lines; when absent, a line every ten seconds");
   flags.add_switch("--json", options.json, "print a summary as JSON on standard output");

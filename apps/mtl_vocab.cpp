@@ -18,7 +18,7 @@ void add_flags(Flags& flags, VocabOptions& options) {
       .required();
   flags.add("--format", &options.format, "FORMAT", "what the files hold: auto (by name), jsonl, text")
       .one_of({"auto", "jsonl", "text"});
-  flags.add("--json-key", &options.json_key, "KEY", "key of the text in JSON lines").alias("--json-keys");
+  flags.add("--json-key,--json-keys", &options.json_key, "KEY", "key of the text in JSON lines");
   flags
       .add("--unit", &options.unit, "UNIT",
            "what is cut into words as one text: document (the whole file or JSON value), line")

@@ -18,6 +18,10 @@ add_library(mtl_json INTERFACE)
 target_include_directories(mtl_json SYSTEM INTERFACE ${SIMDJSON_INCLUDE_DIR})
 target_link_libraries(mtl_json INTERFACE ${SIMDJSON_LIBRARY})
 
+find_package(CLI11 2.1 REQUIRED)
+add_library(mtl_command_line INTERFACE)
+target_link_libraries(mtl_command_line INTERFACE CLI11::CLI11)
+
 find_path(HIGHWAY_INCLUDE_DIR hwy/highway.h REQUIRED)
 find_library(HIGHWAY_LIBRARY hwy REQUIRED)
 add_library(mtl_simd INTERFACE)

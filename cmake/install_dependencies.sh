@@ -2,7 +2,7 @@
 # Installs the Debian packages that the build, the tests and the demo need, and that are missing here.
 set -eu
 packages="g++ cmake ninja-build pkg-config libdnnl-dev ocl-icd-opencl-dev libhwy-dev libxxhash-dev libsimdjson-dev
-libzstd-dev liblzma-dev zlib1g-dev libopenmpi-dev openmpi-bin doctest-dev scdoc mandoc xz-utils zstd gzip"
+libcli11-dev libzstd-dev liblzma-dev zlib1g-dev libopenmpi-dev openmpi-bin doctest-dev scdoc mandoc xz-utils zstd gzip"
 
 missing=""
 for package in $packages; do

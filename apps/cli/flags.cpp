@@ -1,140 +1,173 @@
 #include "cli/flags.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
+#include <sstream>
 #include <utility>
 
 #include "base/files.h"
-#include "base/json.h"
 #include "base/str.h"
 
 namespace mtl {
 
 namespace {
 
+constexpr const char* kCommandLine = "command line";
+constexpr const char* kGeneral = "General";
+// CLI11 takes a word that begins with a dash for a flag, and `--x=` for one without a value: this byte makes a value.
+constexpr char kMark = '\x1f';
+constexpr int kMostWords = 1 << 20;  // of a list; CLI11 reads a larger number as one word per use
+
 std::string describe(const std::vector<UsageError::Problem>& problems) {
   std::size_t width = 0;
-  for (const auto& problem : problems) width = std::max(width, problem.where.size());
-  width = std::min<std::size_t>(width, 40);
+  for (const auto& problem : problems) width = std::max(width, std::min<std::size_t>(problem.where.size(), 40));
   std::string out = cat(problems.size(), problems.size() == 1 ? " problem" : " problems", " with the configuration");
-  for (const auto& [where, what] : problems) {
-    std::string padding(where.size() < width ? width - where.size() : 0, ' ');
-    out += cat("\n  ", where, padding, "  ", what);
-  }
+  for (const auto& [where, what] : problems)
+    out += cat("\n  ", where, std::string(width - std::min(where.size(), width), ' '), "  ", what);
   return out;
 }
 
-template <class... Cases>
-struct Overloaded : Cases... {
-  using Cases::operator()...;
+std::string unmarked(const std::string& word) { return starts_with(word, {&kMark, 1}) ? word.substr(1) : word; }
+
+/// What came of a word: what is wrong with it, or the number that it stands for.
+struct Reading {
+  const char* wrong = nullptr;
+  std::optional<double> number;
 };
-template <class... Cases>
-Overloaded(Cases...) -> Overloaded<Cases...>;
-
-/// A word that starts a flag: "--x", "-o", but not "-", "--" or a negative number.
-bool looks_like_flag(const std::string& word) {
-  return word.size() > 1 && word[0] == '-' && word != "--" && !parse_float(word).has_value();
+// Not CLI11's lexical_cast, which reads 010 as octal, refuses 1_000, and rounds a decimal twice on its way to a double.
+Reading read(const std::string& word, std::int64_t& out) {
+  const auto value = parse_int(word);
+  out = value.value_or(out);
+  return {value ? nullptr : "is not a whole number", value};
+}
+Reading read(const std::string& word, double& out) {
+  const auto value = parse_float(word);
+  out = value.value_or(out);
+  return {value ? nullptr : "is not a number", value};
+}
+Reading read(const std::string& word, bool& out) {
+  out = word == "true";
+  return {out || word == "false" ? nullptr : "is not true or false", {}};
+}
+Reading read(const std::string& word, std::string& out) { return out = word, Reading(); }
+Reading read(const std::string& word, std::vector<std::string>& out) { return out.push_back(word), Reading(); }
+template <class T>
+Reading read(const std::string& word, std::optional<T>& out) {
+  return read(word, out.emplace());
 }
 
-/// The words of a value in a configuration file, up to a comment: a word in double quotes is a JSON string.
-std::vector<std::string> config_words(std::string_view text) {
-  std::vector<std::string> words;
-  for (text = trim(text); !text.empty() && text[0] != '#'; text = trim(text)) {
-    std::size_t end = text.find_first_of(" \t");
-    if (text[0] == '"') {
-      JsonCursor cursor(text);
-      words.emplace_back(cursor.string());
-      end = cursor.offset();
-    } else {
-      words.emplace_back(text.substr(0, end));
-    }
-    text.remove_prefix(std::min(end, text.size()));
-  }
-  return words;
+std::string text_of(const std::vector<std::string>& words) { return join(words, " "); }
+template <class T>
+std::string text_of(const std::optional<T>& value) {
+  return value ? cat(*value) : "";
+}
+template <class T>
+std::string text_of(const T& value) {
+  return cat(value);
 }
 
-constexpr const char* kCommandLine = "command line";
-
-/// " (FILE:LINE)" behind a problem that a configuration file has.
-std::string place(const std::string& origin) { return origin == kCommandLine ? "" : cat(" (", origin, ")"); }
+/// "must be at least 0 and below 1".
+std::string describe_bounds(const Flags::Flag& flag) {
+  const auto text = [](double x) { return std::abs(x) < 1e15 && x == std::floor(x) ? cat(std::llround(x)) : cat(x); };
+  const bool has_least = std::isfinite(flag.least), has_most = std::isfinite(flag.most);
+  if (!has_least && !has_most) return "must be a finite number";
+  if (has_least && has_most && !flag.excludes_least && !flag.excludes_most)
+    return cat("must be from ", text(flag.least), " to ", text(flag.most));
+  return cat("must be ", !has_least ? "" : cat(flag.excludes_least ? "above " : "at least ", text(flag.least)),
+             has_least && has_most ? " and " : "",
+             !has_most ? "" : cat(flag.excludes_most ? "below " : "at most ", text(flag.most)));
+}
 
 }  // namespace
 
 UsageError::UsageError(std::vector<Problem> problems)
     : Error(Exit::usage, describe(problems)), problems_(std::move(problems)) {}
 
+Flags::Flag& Flags::Flag::repeat() { return option->expected(0, 1), append(); }
+
+Flags::Flag& Flags::Flag::hidden() { return option->group(""), *this; }
+
+Flags::Flag& Flags::Flag::only_with(const std::string& other, Condition holds) {
+  return effects.emplace_back(starts_with(other, "--") ? "without " + other : other, std::move(holds)), *this;
+}
+
 std::string Flags::Flag::value() const {
-  auto shown = [](const auto& held) { return held ? cat(*held) : std::string(); };
-  return std::visit(Overloaded{
-                        [&](bool* held) { return cat(turns_off ? !*held : *held); },
-                        [](std::int64_t* held) { return cat(*held); },
-                        [](double* held) { return cat(*held); },
-                        [](std::string* held) { return *held; },
-                        [&](std::optional<std::int64_t>* held) { return shown(*held); },
-                        [&](std::optional<double>* held) { return shown(*held); },
-                        [&](std::optional<std::string>* held) { return shown(*held); },
-                        [](std::vector<std::string>* held) { return join(*held, " "); },
-                    },
-                    target);
+  if (turns_off) return cat(!*std::get<bool*>(target));
+  return std::visit([](auto* held) { return text_of(*held); }, target);
 }
 
-Flags::Flags(std::string program, std::string summary) : program_(std::move(program)), summary_(std::move(summary)) {
-  add_switch("--help", wants_help_, "print this help and exit").alias("-h").section = "General";
-  add_switch("--version", wants_version_, "print the version and exit").section = "General";
-  add_switch("--quiet", quiet, "print errors and warnings only").alias("-q").section = "General";
-  add("--config", &config_, "FILE", "read flags from FILE, one `name = value` a line; the command line wins").section =
-      "General";
-  add_switch("--dump-config", wants_dump_, "print every flag with its value and where that came from, then exit")
-      .section = "General";
+std::string Flags::Flag::objection(const std::string& word) const {
+  if (!choices.empty() && std::count(choices.begin(), choices.end(), word) == 0)
+    return "choose one of " + join(choices, ", ");
+  const Reading reading =
+      std::visit([&](auto* held) { return read(word, *std::make_unique<std::decay_t<decltype(*held)>>()); }, target);
+  if (reading.wrong != nullptr) return reading.wrong;
+  const double x = reading.number.value_or(0);
+  const bool is_inside = (excludes_least ? x > least : x >= least) && (excludes_most ? x < most : x <= most);
+  return !reading.number || (is_inside && std::isfinite(x)) ? "" : describe_bounds(*this);
 }
 
-Flags::Flag& Flags::add(std::string name, Target target, std::string value_name, std::string help) {
-  require(find(name) == nullptr, "flag declared twice: ", name);
-  flags_.push_back(std::make_unique<Flag>());
-  Flag& flag = *flags_.back();
-  flag.name = std::move(name);
-  flag.target = target;
-  flag.value_name = std::move(value_name);
-  flag.help = std::move(help);
-  flag.section = section_;
-  return flag;
+Flags::Flags(std::string program, std::string summary)
+    : program_(std::move(program)), section_(kGeneral), app_(std::make_unique<CLI::App>(std::move(summary), program_)) {
+  app_->set_help_flag();  // without names: --help is a switch like the others
+  app_->allow_extras();
+  install_texts();
+  add_switch("--help,-h", wants_help_, "print this help and exit");
+  add_switch("--version", wants_version_, "print the version and exit");
+  add_switch("--quiet,-q", quiet, "print errors and warnings only");
+  add("--config", &config_, "FILE", "read flags from FILE, one `name = value` a line; the command line wins");
+  add_switch("--dump-config", wants_dump_, "print every flag with its value and where that came from, then exit");
+  add_switch("--list-flags", wants_list_, "");
+  section("Options");
 }
 
-Flags::Flag& Flags::add_switch(std::string name, bool& target, std::string help) {
-  return add(std::move(name), &target, "", std::move(help));
+Flags::~Flags() = default;
+
+Flags::Flag& Flags::add(const std::string& names, Target target, const std::string& value_name,
+                        const std::string& help) {
+  Flag* flag = flags_.emplace_back(std::make_unique<Flag>()).get();
+  flag->name = names.substr(0, names.find(','));
+  flag->target = target;
+  const CLI::callback_t convert = [this, flag](const CLI::results_t& words) { return take(*flag, words), true; };
+  const CLI::Validator validator(
+      [this, flag](std::string& word) {
+        const std::string value = unmarked(word), wrong = flag->objection(value);
+        refused_ |= !wrong.empty();
+        if (!wrong.empty()) problem(flag->name + " " + value, wrong + place());
+        return std::string();  // an error would end the parse
+      },
+      "");
+  flag->option = app_->add_option(names, convert, help)->group(section_)->type_name(value_name)->check(validator);
+  flag->option->expected(0, flag->is_switch() ? 0 : flag->is_list() ? kMostWords : 1);
+  flag->option->default_str(flag->is_switch() ? "true" : "");  // for a flag without words
+  flag->option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->trigger_on_parse();
+  return *flag;
 }
 
-Flags::Flag& Flags::add_off_switch(std::string name, bool& target, std::string help) {
-  Flag& flag = add(std::move(name), &target, "", std::move(help));
+Flags::Flag& Flags::add_switch(const std::string& names, bool& target, const std::string& help) {
+  return add(names, &target, "", help);
+}
+
+Flags::Flag& Flags::add_off_switch(const std::string& names, bool& target, const std::string& help) {
+  Flag& flag = add_switch(names, target, help);
   flag.turns_off = true;
   return flag;
 }
 
-void Flags::positional(std::string value_name, std::vector<std::string>& target, std::string help) {
-  positional_ = Positional{std::move(value_name), &target, std::move(help)};
+void Flags::positional(const std::string& value_name, std::vector<std::string>& target, const std::string& help) {
+  positional_ = {value_name, help, &target};
 }
 
-void Flags::refuse(std::string name, int takes, std::string reason) {
-  others_[std::move(name)] = {takes, std::move(reason), true};
+void Flags::notice(const std::string& text) {
+  if (std::count(notices_.begin(), notices_.end(), text) == 0) notices_.push_back(text);
 }
-void Flags::refuse_family(std::string beginning, std::string reason) {
-  families_.emplace_back(std::move(beginning), std::move(reason));
-}
-void Flags::acknowledge(std::string name, int takes, std::string reason) {
-  others_[std::move(name)] = {takes, std::move(reason), false};
-}
-void Flags::notice(std::string text) {
-  if (std::count(notices_.begin(), notices_.end(), text) == 0) notices_.push_back(std::move(text));
-}
-void Flags::problem(std::string where, std::string what) { problems_.push_back({std::move(where), std::move(what)}); }
 
-const Flags::Flag* Flags::find(const std::string& name) const {
+Flags::Flag* Flags::find(const std::string& name) const {
   for (const auto& flag : flags_) {
-    if (flag->name == name || std::count(flag->aliases.begin(), flag->aliases.end(), name) > 0) return flag.get();
+    if (flag->option->check_name(name)) return flag.get();
   }
   return nullptr;
 }
-
-Flags::Flag* Flags::find(const std::string& name) { return const_cast<Flag*>(std::as_const(*this).find(name)); }
 
 bool Flags::was_given(const std::string& name) const {
   const Flag* flag = find(name);
@@ -142,211 +175,166 @@ bool Flags::was_given(const std::string& name) const {
   return flag->is_given;
 }
 
-void Flags::set(Flag& flag, const std::vector<std::string>& words, const std::string& origin) {
+/// " (FILE:LINE)" for a problem of a configuration file.
+std::string Flags::place() const { return origin_ == kCommandLine ? "" : cat(" (", origin_, ")"); }
+
+/// Puts the mark before every value.
+std::vector<std::string> Flags::mark_values(std::vector<std::string> words) const {
+  bool wants_one = false;  // after a flag with one value: `--title -x-` is its value, too
+  for (std::string& word : words) {
+    const bool is_long = starts_with(word, "--"), starts_flag = word.size() > 1 && word[0] == '-' && !parse_float(word);
+    const Flag* flag = is_long ? find(word) : nullptr;
+    const std::size_t equals = is_long ? word.find('=') : std::string::npos;
+    if (!starts_flag || (wants_one && !is_long && word.size() > 2))
+      word.insert(0, 1, kMark);
+    else if (equals != std::string::npos)
+      word.insert(equals + 1, 1, kMark);
+    wants_one = flag != nullptr && flag->option->get_expected_max() == 1;
+  }
+  return words;
+}
+
+/// One use of a flag, with the words that follow it.
+void Flags::take(Flag& flag, const std::vector<std::string>& words) {
+  const bool is_refused = std::exchange(refused_, false), adds = flag.adds_up && flag.is_given;
+  const bool has_none = words[0].empty();
+  if (has_none && !flag.takes_none)
+    return problem(flag.name, cat("needs a value: ", flag.option->get_type_name(), place()));
   const std::string before = flag.value();
-  const std::size_t problems = problems_.size();
-  const bool adds = flag.adds_up && flag.is_given && (flag.origin == kCommandLine) == (origin == kCommandLine);
-  convert(flag, words, origin, adds);
-  flag.origin = origin;
-  flag.is_given |= origin == kCommandLine || flag.value() != before || problems_.size() > problems;
+  const auto set = [&](auto* held) {
+    auto value = adds ? *held : std::decay_t<decltype(*held)>();
+    for (const std::string& word : words) has_none ? Reading() : read(unmarked(word), value);
+    *held = std::move(value);
+  };
+  if (!is_refused) std::visit(set, flag.target);
+  if (bool* const* held = std::get_if<bool*>(&flag.target); held != nullptr && !is_refused) **held ^= flag.turns_off;
+  flag.origin = origin_;
+  flag.is_given |= origin_ == kCommandLine || flag.value() != before || is_refused;
 }
 
-/// `adds`: the words go behind those that a list has.
-void Flags::convert(Flag& flag, const std::vector<std::string>& words, const std::string& origin, bool adds) {
-  const std::string& word = words.empty() ? flag.name : words.front();
-  auto wrong = [&](const char* kind) { problem(flag.name + " " + word, cat("is not ", kind, place(origin))); };
-  for (const std::string& choice : words) {
-    if (flag.choices.empty() || std::count(flag.choices.begin(), flag.choices.end(), choice) > 0) continue;
-    problem(flag.name + " " + choice, cat("choose one of ", join(flag.choices, ", "), place(origin)));
-    return;
+/// A flag of other tools with this name, or with the longest prefix of it.
+const Flags::Other* Flags::find_other(const std::string& name) const {
+  if (const auto exact = others_.find(name); exact != others_.end()) return &exact->second;
+  for (std::size_t length = name.size(); length > 2; --length) {
+    if (const auto family = others_.find(name.substr(0, length) + "*"); family != others_.end()) return &family->second;
   }
-  auto whole = [&](auto* held) {
-    if (auto value = parse_int(word))
-      *held = *value;
-    else
-      wrong("a whole number");
-  };
-  auto real = [&](auto* held) {
-    if (auto value = parse_float(word))
-      *held = *value;
-    else
-      wrong("a number");
-  };
-  std::visit(Overloaded{
-                 [&](bool* held) {
-                   if (words.empty())
-                     *held = !flag.turns_off;
-                   else if (word == "true" || word == "false")
-                     *held = (word == "true") != flag.turns_off;
-                   else
-                     wrong("true or false");
-                 },
-                 [&](std::int64_t* held) { whole(held); },
-                 [&](std::optional<std::int64_t>* held) { whole(held); },
-                 [&](double* held) { real(held); },
-                 [&](std::optional<double>* held) { real(held); },
-                 [&](std::string* held) { *held = word; },
-                 [&](std::optional<std::string>* held) { *held = word; },
-                 [&](std::vector<std::string>* held) {
-                   if (!adds) held->clear();
-                   held->insert(held->end(), words.begin(), words.end());
-                 },
-             },
-             flag.target);
+  return nullptr;
 }
 
-void Flags::report_unknown(const std::string& name, const std::string& origin) {
-  for (const auto& [beginning, reason] : families_) {
-    if (starts_with(name, beginning)) return problem(name, reason + place(origin));
-  }
+/// A flag that is not declared: refused, acknowledged or unknown.
+void Flags::take_other(const std::string& name, const std::string& value) {
+  const Other* other = find_other(name);
+  if (other != nullptr && !other->refused) return notice(cat(name, ": ", other->reason));
+  const bool shows_value = other != nullptr && other->takes > 0 && !value.empty();
+  if (other != nullptr) return problem(shows_value ? name + " " + value : name, other->reason + place());
   std::vector<std::string> known;
   for (const auto& flag : flags_) {
-    known.push_back(flag->name);
-    known.insert(known.end(), flag->aliases.begin(), flag->aliases.end());
+    for (const std::string& long_name : flag->option->get_lnames()) known.push_back("--" + long_name);
   }
-  std::string guess = nearest(name, known);
-  std::string remedy = guess.empty() ? cat("see ", program_, " --help") : cat("did you mean ", guess, "?");
-  problem(name, cat("unknown flag; ", remedy, place(origin)));
+  const auto common = suggestions_.find(name);
+  const std::string guess = common == suggestions_.end() ? nearest(name, known) : common->second;
+  const std::string remedy = guess.empty() ? cat("see ", program_, " --help") : cat("did you mean ", guess, "?");
+  unknown_.push_back({name, cat("unknown flag; ", remedy, place())});
 }
 
-/// Reads the flag at words[at] with its values; returns how many words that took.
-std::size_t Flags::take_flag(const std::vector<std::string>& words, std::size_t at, const std::string& origin) {
-  std::string name = words[at];
+/// What CLI11 left, undeclared flags and words of no flag, and then the words after `--`.
+void Flags::take_rest(const std::vector<std::string>& left, const std::vector<std::string>& after_dashes) {
   std::vector<std::string> values;
-  std::size_t equals = name.find('=');
-  bool attached = starts_with(name, "--") && equals != std::string::npos;
-  if (attached) {
-    values.push_back(name.substr(equals + 1));
-    name.resize(equals);
-  }
-  Flag* flag = find(name);
-  auto other = others_.find(name);
-  if (flag == nullptr && other == others_.end()) {
-    report_unknown(name, origin);
-    std::size_t skip = 1;  // its values are its own affair: one message per mistake
-    while (!attached && at + skip < words.size() && !looks_like_flag(words[at + skip])) ++skip;
-    return skip;
-  }
-  int takes = flag == nullptr ? other->second.takes : flag->is_switch() ? 0 : flag->is_list() ? -1 : 1;
-  std::size_t next = at + 1;
-  if (!attached) {
-    while (
-        next < words.size() && (takes < 0 || static_cast<int>(values.size()) < takes) &&
-        (!looks_like_flag(words[next]) || (takes == 1 && !starts_with(words[next], "--") && words[next].size() > 2))) {
-      values.push_back(words[next++]);
+  for (std::size_t at = 0; at < left.size();) {
+    const std::string& word = left[at++];
+    if (word[0] == kMark) {
+      values.push_back(unmarked(word));
+      continue;
     }
+    const std::size_t equals = std::min(word.find('='), word.size());
+    const Other* other = find_other(word.substr(0, equals));
+    // The values of an unknown flag are not reported: one message per mistake.
+    int takes = equals < word.size() ? 0 : other == nullptr ? -1 : other->takes;
+    std::string value = equals < word.size() ? word.substr(equals + 1) : "";
+    for (; takes != 0 && at < left.size() && left[at][0] == kMark; --takes, ++at)
+      if (value.empty()) value = left[at];
+    take_other(word.substr(0, equals), unmarked(value));
   }
-  if (flag == nullptr) {
-    apply_other(name, values, origin);
-  } else if (values.empty() && takes != 0) {
-    problem(name, cat("needs a value: ", flag->value_name));
-  } else {
-    set(*flag, values, origin);
-  }
-  return next - at;
-}
-
-/// A flag that this tool refuses or only acknowledges.
-void Flags::apply_other(const std::string& name, const std::vector<std::string>& values, const std::string& origin) {
-  const Other& other = others_.at(name);
-  if (other.refused) {
-    problem(values.empty() ? name : name + " " + values[0], other.reason + place(origin));
-    return;
-  }
-  notice(cat(name, ": ", other.reason));
-}
-
-void Flags::parse_words(const std::vector<std::string>& words, const std::string& origin) {
-  std::vector<std::string> rest;
-  for (std::size_t at = 0; at < words.size();) {
-    if (words[at] == "--") {
-      rest.insert(rest.end(), words.begin() + static_cast<std::ptrdiff_t>(at) + 1, words.end());
-      break;
-    }
-    if (looks_like_flag(words[at])) {
-      at += take_flag(words, at, origin);
-    } else {
-      rest.push_back(words[at++]);
-    }
-  }
-  if (positional_) {
-    positional_->target->insert(positional_->target->end(), rest.begin(), rest.end());
-  } else {
-    for (const std::string& word : rest) problem(word, cat("belongs to no flag; see ", program_, " --help"));
-  }
-}
-
-void Flags::read_config(const std::string& path) {
-  std::size_t number = 0;
-  for (const std::string& raw : split(read_file(path), '\n')) {
-    std::string origin = cat(path, ":", ++number);
-    std::string_view line = trim(raw);
-    if (line.empty() || line[0] == '#') continue;
-    std::size_t name_end = std::min(line.find_first_of("= \t#"), line.size());
-    std::string name = "--" + std::string(line.substr(0, name_end));
-    std::string_view rest = trim(line.substr(name_end));
-    bool has_value = starts_with(rest, "=");
-    try {
-      apply_config(name, config_words(has_value ? rest.substr(1) : rest), has_value, origin);
-    } catch (const Error& error) {
-      problem(name, cat(error.what(), place(origin)));  // a string whose quotes do not close
-    }
-  }
-}
-
-/// One line of a configuration file. A switch may stand alone; `name =` leaves a flag as it is.
-void Flags::apply_config(const std::string& name, std::vector<std::string> words, bool has_value,
-                         const std::string& origin) {
-  Flag* flag = find(name);
-  if (flag == nullptr) {
-    if (others_.count(name) > 0)
-      apply_other(name, words, origin);
+  values.insert(values.end(), after_dashes.begin(), after_dashes.end());
+  for (const std::string& word : values) {
+    if (positional_.name.empty())
+      problem(word, cat("belongs to no flag; see ", program_, " --help"));
     else
-      report_unknown(name, origin);
-    return;
-  }
-  if (flag->section == "General" && flag->name != "--quiet") {
-    problem(name, cat("belongs on the command line", place(origin)));
-  } else if (!has_value && !words.empty()) {
-    problem(name, cat("write ", name.substr(2), " = ", join(words, " "), place(origin)));
-  } else if (!has_value && !flag->is_switch()) {
-    problem(name, cat("needs a value: ", flag->value_name, place(origin)));
-  } else if (!has_value || !words.empty()) {
-    if (!flag->is_list() && words.size() > 1) words = {join(words, " ")};
-    set(*flag, words, origin);
+      positional_.words->push_back(word);
   }
 }
 
-void Flags::run_checks() {
-  std::size_t before = problems_.size();
+/// Gives every flag that the command line left out its value in the configuration file.
+void Flags::read_config() {
+  std::istringstream text(read_file(config_));
+  for (CLI::ConfigItem& item : app_->get_config_formatter()->from_config(text)) {
+    origin_ = cat(config_, ":", item.parents[0]);
+    const std::string name = "--" + item.name;
+    const bool has_value = !item.inputs.empty() && item.inputs[0] == "=";
+    std::vector<std::string> words(item.inputs.begin() + (has_value ? 1 : 0), item.inputs.end());
+    const Flag* flag = find(name);
+    if (item.parents.size() > 1) {
+      problem(name, item.parents[1] + place());
+    } else if (flag == nullptr) {
+      take_other(name, words.empty() ? "" : words[0]);
+    } else if (flag->option->get_group() == kGeneral && flag->name != "--quiet") {
+      problem(name, "belongs on the command line" + place());
+    } else if (!has_value && !words.empty()) {
+      problem(name, cat("write ", item.name, " = ", join(words, " "), place()));
+    } else if (flag->origin != kCommandLine &&
+               (flag->takes_none || !has_value || !words.empty())) {  // `name =` leaves a flag as it is
+      if (!flag->is_list() && words.size() > 1) words = {join(words, " ")};
+      for (std::string& word : words) word.insert(0, 1, kMark);
+      if (words.empty()) words = {flag->option->get_default_str()};
+      flag->option->clear();
+      flag->option->add_result(words)->run_callback();
+    }
+  }
+}
+
+/// What relates flags to each other: required ones, check() functions, conditions.
+void Flags::check_all() {
+  for (const auto& flag : flags_) {
+    if (flag->is_required && flag->origin == "default")
+      problem(flag->name, "is required: " + flag->option->get_description());
+  }
   for (const auto& check : checks_) {
     try {
       check();
     } catch (const Error&) {
-      // Else it may be a consequence of what is reported anyway.
-      if (problems_.empty() && !wants_dump_) throw;
+      // Otherwise it may be a consequence of what is reported anyway.
+      if (problem_count() == 0 && !wants_dump_) throw;
     }
   }
-  if (wants_dump_) problems_.resize(before);  // what is missing may still come: the dump is there to be completed
+  for (const auto& flag : flags_) {
+    if (!flag->is_given || (flag->is_switch() && flag->value() == "false")) continue;
+    for (const auto& [other, holds] : flag->needed) {
+      if (!holds()) problem(flag->name, "needs " + other);
+    }
+    for (const auto& [other, holds] : flag->effects) {
+      if (!holds()) notice(cat(flag->name, ": has no effect ", other));
+    }
+  }
 }
 
 Flags::Request Flags::parse(int argc, const char* const* argv) {
   std::vector<std::string> words(argv + 1, argv + argc);
-  for (std::size_t at = 0; at < words.size(); ++at) {
-    if (words[at] == "--") break;
-    if (words[at] == "--help" || words[at] == "-h") return Request::help;
-    if (words[at] == "--version") return Request::version;
-    bool has_value = at + 1 < words.size() && !looks_like_flag(words[at + 1]);
-    if (words[at] == "--config" && has_value) read_config(words[at + 1]);
-    if (starts_with(words[at], "--config=")) read_config(words[at].substr(9));
-  }
-  parse_words(words, kCommandLine);
-  if (!wants_dump_) {
-    for (const auto& flag : flags_) {
-      if (flag->is_required && flag->origin == "default") problem(flag->name, "is required: " + flag->help);
-    }
-  }
-  run_checks();
+  const auto dashes = std::find(words.begin(), words.end(), "--");
+  const std::vector<std::string> after_dashes(dashes + (dashes == words.end() ? 0 : 1), words.end());
+  words.erase(dashes, words.end());
+  origin_ = kCommandLine;
+  words = mark_values(std::move(words));
+  std::reverse(words.begin(), words.end());  // as CLI11 wants them
+  app_->parse(words);
+  if (wants_help_) return Request::help;
+  if (wants_version_) return Request::version;
+  if (wants_list_) return Request::list_flags;
+  take_rest(app_->remaining(), after_dashes);
+  if (!config_.empty()) read_config();
+  const std::size_t before = problems_.size();
+  check_all();
+  if (wants_dump_) problems_.resize(before);  // what is missing may be added to the dump
+  problems_.insert(problems_.begin(), unknown_.begin(), unknown_.end());
   if (!problems_.empty()) throw UsageError(problems_);
   return wants_dump_ ? Request::dump_config : Request::run;
 }

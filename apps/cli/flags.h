@@ -1,17 +1,18 @@
-// The flags of a tool: declared once, bound to an options struct, which also holds the defaults.
+// The flags of a tool: declared once, bound to an options struct, which also holds the defaults. CLI11 holds the
+// declarations and splits the words; this layer converts, and reports all problems at once.
 //
 // Values come from, in rising order: the default, --config FILE, the command line; --dump-config prints each with its
-// origin, in the format that --config reads. As with argparse a repeated flag counts once, the last time (but files of
-// input add up); `--flag=value` and `--flag value` are the same; `--` ends the flags. Abbreviations are refused.
-// parse() collects every problem before it throws: unknown flags (with the nearest known one), values that do not
-// convert, flags that this version refuses, and what check() functions add.
+// origin, in the format that --config reads. A repeated flag counts once, the last time, as with argparse; append() and
+// repeat() add up. `--flag=value` and `--flag value` are the same; `--` ends the flags. Abbreviations are refused.
 //
 //   Flags flags("mtl-eval", "loss and perplexity of a model on a text or on token files");
 //   flags.section("Model");
-//   flags.add("--load", options.load, "PATH", "the model: a checkpoint or a Hugging Face folder").required();
+//   flags.add("--load", &options.load, "PATH", "the model: a checkpoint or a Hugging Face folder").required();
+//   flags.add("--top-k,--best", &options.top_k, "K", "draw from K tokens").at_least(1).only_with("--draw", [&] {...});
 //   flags.parse(argc, argv);
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -22,6 +23,11 @@
 #include <vector>
 
 #include "base/error.h"
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
 
 namespace mtl {
 
@@ -45,94 +51,99 @@ class Flags {
   /// a vector takes all words up to the next flag (argparse's nargs="+").
   using Target = std::variant<bool*, std::int64_t*, double*, std::string*, std::optional<std::int64_t>*,
                               std::optional<double>*, std::optional<std::string>*, std::vector<std::string>*>;
+  using Condition = std::function<bool()>;
 
+  /// A declared flag. Every number must be finite and within its bounds.
   struct Flag {
     std::string name;  // "--hidden-size"
     Target target;
-    std::string value_name;  // "N"; empty for a switch
-    std::string help;
-    std::string section;
-    std::vector<std::string> aliases;
+    CLI::Option* option = nullptr;  // all names, section, name of the value, help
     std::vector<std::string> choices;
+    double least = -INFINITY, most = INFINITY;
+    bool excludes_least = false, excludes_most = false;
+    std::vector<std::pair<std::string, Condition>> effects, needed;
     bool is_required = false;
-    bool turns_off = false;  // a switch that sets its target to false
-    bool is_hidden = false;  // not in --help: another spelling kept for old scripts
-    bool adds_up = false;    // a list to which every further use of the flag appends
-    bool is_given = false;   // on the command line, or with another value than the default in a configuration file
+    bool turns_off = false;   // a switch that sets its target to false
+    bool adds_up = false;     // a list to which every further use of the flag appends
+    bool takes_none = false;  // without words the list is empty
+    bool is_given = false;    // on the command line, or with another value than the default in a configuration file
     std::string origin = "default";
 
-    Flag& alias(std::string other) {
-      aliases.push_back(std::move(other));
-      return *this;
-    }
-    Flag& one_of(std::vector<std::string> values) {
-      choices = std::move(values);
-      return *this;
-    }
-    Flag& required() {
-      is_required = true;
-      return *this;
-    }
-    Flag& hidden() {
-      is_hidden = true;
-      return *this;
-    }
-    Flag& append() {
-      adds_up = true;
-      return *this;
-    }
-    bool is_switch() const { return std::holds_alternative<bool*>(target) && value_name.empty(); }
+    Flag& one_of(std::vector<std::string> values) { return choices = std::move(values), *this; }
+    Flag& required() { return is_required = true, *this; }
+    Flag& at_least(double bound) { return least = bound, *this; }
+    Flag& at_most(double bound) { return most = bound, *this; }
+    Flag& above(double bound) { return excludes_least = true, at_least(bound); }
+    Flag& below(double bound) { return excludes_most = true, at_most(bound); }
+    Flag& append() { return adds_up = true, *this; }
+    Flag& repeat();  // as append(), with one word per use
+    Flag& or_none() { return takes_none = true, *this; }
+    Flag& hidden();  // not in --help: kept for old scripts
+    /// The flag acts only if `holds()` after parsing. Otherwise a notice says "has no effect without OTHER", or without
+    /// the word "without" if `other` does not begin with a flag ("on one rank", "with --greedy").
+    Flag& only_with(const std::string& other, Condition holds);
+    /// As only_with, for a flag whose absence changes the result: a problem, "needs OTHER".
+    Flag& needs(std::string other, Condition holds) { return needed.emplace_back(other, holds), *this; }
+
+    bool is_switch() const { return std::holds_alternative<bool*>(target); }
     bool is_list() const { return std::holds_alternative<std::vector<std::string>*>(target); }
     /// The value now, as text: "768", "true", "a b c"; empty when an optional holds nothing.
     std::string value() const;
+    /// What is wrong with this word as a value, such as "must be at least 1"; empty when nothing is.
+    std::string objection(const std::string& word) const;
   };
 
   Flags(std::string program, std::string summary);
+  ~Flags();
   Flags(const Flags&) = delete;
 
   /// Following flags belong to this heading of --help and the man page.
   void section(std::string title) { section_ = std::move(title); }
-  Flag& add(std::string name, Target target, std::string value_name, std::string help);
-  /// A switch that takes no value.
-  Flag& add_switch(std::string name, bool& target, std::string help);
+  /// `names`: "--hidden-size", then other names after commas: "--output,-o".
+  Flag& add(const std::string& names, Target target, const std::string& value_name, const std::string& help);
+  Flag& add_switch(const std::string& names, bool& target, const std::string& help);
   /// A switch that sets its target to false, such as --no-bias.
-  Flag& add_off_switch(std::string name, bool& target, std::string help);
+  Flag& add_off_switch(const std::string& names, bool& target, const std::string& help);
   /// Words that belong to no flag; without this they are an error.
-  void positional(std::string value_name, std::vector<std::string>& target, std::string help);
-  /// A flag of other tools that this version does not support: giving it is an error that says why. `takes` counts
-  /// the words that follow it (-1: all up to the next flag).
-  void refuse(std::string name, int takes, std::string reason);
-  /// The same of every flag whose name begins so and that nothing else names.
-  void refuse_family(std::string beginning, std::string reason);
-  /// A flag of other tools that has no meaning left: named once on stderr, then ignored.
-  void acknowledge(std::string name, int takes, std::string reason);
+  void positional(const std::string& value_name, std::vector<std::string>& target, const std::string& help);
+  /// A flag of other tools that this version does not support: giving it is an error with this reason. `takes` counts
+  /// the words that follow it (-1: all up to the next flag). "--moe-*" stands for all undeclared flags of this prefix.
+  void refuse(const std::string& name, int takes, std::string reason) { others_[name] = {takes, reason, true}; }
+  /// A common mistake for the flag `meant`, too far from its name to be recognised as one.
+  void suggest(const std::string& mistake, std::string meant) { suggestions_[mistake] = std::move(meant); }
+  /// A flag of other tools that has no effect: named once on stderr.
+  void acknowledge(const std::string& name, int takes, std::string reason) { others_[name] = {takes, reason, false}; }
 
-  /// Adds a problem that parse() will report together with its own; call it from a check() function.
-  void problem(std::string where, std::string what);
-  /// Adds a message that is said once, before the run: a flag that has no meaning here.
-  void notice(std::string text);
-  std::size_t problem_count() const { return problems_.size(); }
+  /// Adds a problem that parse() reports together with its own; call it from a check() function.
+  void problem(std::string where, std::string what) { problems_.push_back({std::move(where), std::move(what)}); }
+  /// Adds a message that is printed once, before the run: a flag without effect.
+  void notice(const std::string& text);
+  std::size_t problem_count() const { return unknown_.size() + problems_.size(); }
   /// Runs after all values are set, before parse() throws, also when there are problems already (a flag whose value
-  /// did not convert has its default then). Relations between flags are checked here; --dump-config is not held to
-  /// them.
+  /// was refused has its default then). Checks relations between flags; --dump-config is not held to them.
   void check(std::function<void()> function) { checks_.push_back(std::move(function)); }
   /// True when the value came from the command line or a configuration file. A configuration that only repeats the
   /// default, as --dump-config writes it, gives nothing.
   bool was_given(const std::string& name) const;
-  /// --dump-config: checks that open files may spare themselves the work.
+  /// --dump-config: checks that open files may skip the work.
   bool wants_dump() const { return wants_dump_; }
 
   /// What the command line asked for. help and version are printed by run_main.
-  enum class Request { run, help, version, dump_config };
-  /// Throws UsageError with all problems. --help, --version, --quiet, --config and --dump-config are built in.
+  enum class Request { run, help, version, dump_config, list_flags };
+  /// Throws UsageError with all problems, unknown flags first. --help, --version, --quiet, --config and --dump-config
+  /// are built in, and --list-flags, which tests read.
   Request parse(int argc, const char* const* argv);
 
   std::string help() const;
   /// "hidden-size = 768  # default" lines, one per flag: the format of --config. Words are separated by blanks; one
   /// that holds blanks, quotes or a backslash, or is empty, is written as a JSON string.
   std::string dump_config() const;
+  /// One line per flag: name, kind, bounds such as "[0 1)" if it is a number, and "; has no effect without ..." or
+  /// "; needs ..." for each condition.
+  std::string list_flags() const;
   const std::string& program() const { return program_; }
-  /// Messages about flags without meaning, for stderr.
+  const std::vector<std::unique_ptr<Flag>>& all() const { return flags_; }
+  /// Messages about flags without effect, for stderr.
   const std::vector<std::string>& notices() const { return notices_; }
   bool quiet = false;
 
@@ -142,32 +153,33 @@ class Flags {
     std::string reason;
     bool refused;
   };
-  struct Positional {
-    std::string value_name;
-    std::vector<std::string>* target;
-    std::string help;
-  };
-  Flag* find(const std::string& name);
-  const Flag* find(const std::string& name) const;
-  void set(Flag& flag, const std::vector<std::string>& words, const std::string& origin);
-  void convert(Flag& flag, const std::vector<std::string>& words, const std::string& origin, bool adds);
-  std::size_t take_flag(const std::vector<std::string>& words, std::size_t at, const std::string& origin);
-  void parse_words(const std::vector<std::string>& words, const std::string& origin);
-  void apply_other(const std::string& name, const std::vector<std::string>& values, const std::string& origin);
-  void read_config(const std::string& path);
-  void apply_config(const std::string& name, std::vector<std::string> words, bool has_value, const std::string& origin);
-  void run_checks();
-  void report_unknown(const std::string& name, const std::string& origin);
+  Flag* find(const std::string& name) const;
+  void install_texts();
+  std::string help_text() const;
+  std::vector<std::string> mark_values(std::vector<std::string> words) const;
+  void take(Flag& flag, const std::vector<std::string>& words);
+  void take_rest(const std::vector<std::string>& left, const std::vector<std::string>& after_dashes);
+  const Other* find_other(const std::string& name) const;
+  void take_other(const std::string& name, const std::string& value);
+  void read_config();
+  void check_all();
+  std::string place() const;
 
-  std::string program_, summary_, section_ = "Options", config_;
+  std::string program_, section_, config_;
+  std::unique_ptr<CLI::App> app_;
   std::vector<std::unique_ptr<Flag>> flags_;
   std::map<std::string, Other> others_;
-  std::vector<std::pair<std::string, std::string>> families_;  // how a name begins, why it is refused
-  std::optional<Positional> positional_;
+  std::map<std::string, std::string> suggestions_;
+  struct {
+    std::string name, help;
+    std::vector<std::string>* words = nullptr;
+  } positional_;  // without a name: none
   std::vector<std::function<void()>> checks_;
-  std::vector<UsageError::Problem> problems_;
+  std::vector<UsageError::Problem> unknown_, problems_;
   std::vector<std::string> notices_;
-  bool wants_help_ = false, wants_version_ = false, wants_dump_ = false;
+  std::string origin_;    // of the words that are being read
+  bool refused_ = false;  // a word of the flag that is being read
+  bool wants_help_ = false, wants_version_ = false, wants_dump_ = false, wants_list_ = false;
 };
 
 }  // namespace mtl

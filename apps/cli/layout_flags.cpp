@@ -24,10 +24,8 @@ void add_grid_flags(Flags& flags, ParallelOptions& options) {
 }
 
 void add_stage_flags(Flags& flags, ParallelOptions& options) {
-  flags.add("--num-layers-in-first-pipeline-stage", &options.first_stage_layers, "N", "layers of the first stage")
-      .alias("--decoder-first-pipeline-num-layers");
-  flags.add("--num-layers-in-last-pipeline-stage", &options.last_stage_layers, "N", "layers of the last stage")
-      .alias("--decoder-last-pipeline-num-layers");
+  flags.add("--num-layers-in-first-pipeline-stage,--decoder-first-pipeline-num-layers", &options.first_stage_layers, "N", "layers of the first stage");
+  flags.add("--num-layers-in-last-pipeline-stage,--decoder-last-pipeline-num-layers", &options.last_stage_layers, "N", "layers of the last stage");
   flags.add_switch("--account-for-embedding-in-pipeline-split", options.account_for_embedding,
                    "count the embedding as a layer of the first stage");
   flags.add_switch("--account-for-loss-in-pipeline-split", options.account_for_loss,

@@ -1,13 +1,12 @@
 #include "cli/megatron_flags.h"
 
 #include "base/str.h"
-#include "cli/megatron_unsupported.h"
 
 namespace mtl {
 
 namespace {
 
-/// Flags that share their fate: how many words follow each (-1: all up to the next flag), and what is said of it.
+/// Flags with one reason: how many words follow each (-1: all up to the next flag), and the reason.
 struct Group {
   int takes;
   const char* reason;
@@ -62,20 +61,19 @@ std::vector<Group> refused_numerics() {
 }
 
 std::vector<Group> refused_parallelism() {
-  const char* one = "is not supported in this version; leave it out";
-  const char* deepspeed = "is DeepSpeed's engine, which this is not; say what its configuration says with flags";
+  const char* deepspeed =
+      "DeepSpeed's engine is not supported; give its settings as --micro-batch-size, --global-batch-size, --lr, "
+      "--clip-grad, --zero-stage";
   return {
-      {0,
-       one,
-       {"--use-torch-fsdp2", "--use-custom-fsdp", "--use-megatron-fsdp", "--tp-comm-overlap",
-        "--standalone-embedding-stage", "--defer-embedding-wgrad-compute", "--moe-grouped-gemm",
-        "--ddp-average-in-collective"}},
       {1,
-       one,
-       {"--num-layers-per-virtual-pipeline-stage", "--num-virtual-stages-per-pipeline-rank",
-        "--pipeline-model-parallel-split-rank", "--encoder-tensor-model-parallel-size",
-        "--encoder-pipeline-model-parallel-size", "--data-parallel-sharding-strategy",
-        "--num-distributed-optimizer-instances", "--expert-tensor-parallel-size", "--cp-comm-type"}},
+       "is not supported in this version: a pipeline stage has one chunk of layers; leave it out",
+       {"--num-layers-per-virtual-pipeline-stage", "--num-virtual-stages-per-pipeline-rank"}},
+      {0,
+       "is not supported in this version; --use-distributed-optimizer shards the optimizer's state",
+       {"--use-torch-fsdp2", "--use-custom-fsdp", "--use-megatron-fsdp"}},
+      {1,
+       "is not supported in this version; --use-distributed-optimizer shards the optimizer's state",
+       {"--data-parallel-sharding-strategy", "--num-distributed-optimizer-instances"}},
       {0,
        deepspeed,
        {"--deepspeed", "--deepscale", "--deepspeed_mpi", "--deepspeed-mpi", "--universal-checkpoint", "--use-tutel",
@@ -93,7 +91,6 @@ std::vector<Group> refused_services() {
       "is not supported in this version; the figures of a run go to --log-jsonl and --tensorboard-dir";
   const char* saves =
       "is not supported in this version: a checkpoint is weights and moments, written while training waits";
-  const char* none = "is not supported in this version";
   return {
       {1,
        figures,
@@ -134,14 +131,6 @@ std::vector<Group> refused_services() {
       {0,
        "is not supported in this version; --eval-iters says how many batches of the validation set are taken",
        {"--full-validation"}},
-      {0,
-       none,
-       {"--adlr-autoresume", "--mock-data", "--skip-train", "--test-mode", "--reset-iteration", "--use-sharp",
-        "--data-parallel-random-init", "--retro-add-retriever"}},
-      {1,
-       none,
-       {"--adlr-autoresume-interval", "--kill-switch-path", "--error-injection-rate", "--error-injection-type",
-        "--eval-micro-batch-size", "--check-weight-hash-across-dp-replicas-interval"}},
   };
 }
 
@@ -156,6 +145,10 @@ std::vector<Group> refused_spellings() {
       {1, "is --lr-warmup-fraction now", {"--warmup"}},
       {1, "is --seq-length here", {"--encoder-seq-length", "--decoder-seq-length"}},
       {1, "is --num-layers here", {"--encoder-num-layers", "--decoder-num-layers"}},
+      {1,
+       "is torchrun's, which does not start this program; start its ranks with mpirun -n N or srun",
+       {"--nproc_per_node", "--nproc-per-node", "--nnodes", "--node_rank", "--node-rank", "--master_addr",
+        "--master-addr", "--master_port", "--master-port"}},
       {1, "is --legacy-tokenizer here", {"--tokenizer-sentencepiece-legacy"}},
       {1, "is --config here, one `name = value` a line", {"--yaml-cfg"}},
       {1,
@@ -164,10 +157,53 @@ std::vector<Group> refused_spellings() {
   };
 }
 
+/// Families of names, all refused for one reason.
+std::vector<Group> refused_families() {
+  return {
+      {-1,
+       "mixtures of experts are not supported in this version",
+       {"--moe-*", "--no-moe-*", "--disable-moe-*", "--overlap-moe-*", "--ep-overlap-*", "--expert-tensor-*"}},
+      {-1, "mtl-train does not serve models; see mtl-generate", {"--inference-*", "--no-inference-*"}},
+      {-1, "predicting several tokens ahead is not supported in this version", {"--mtp-*", "--no-mtp-*"}},
+      {-1,
+       "reinforcement learning is not supported in this version",
+       {"--rl-*", "--no-rl-*", "--grpo-*", "--langrl-*"}},
+      {-1,
+       "is not supported in this version: the model is GPT-2's",
+       {"--mamba-*", "--hybrid-*", "--linear-*", "--dsa-*", "--no-dsa-*", "--disable-dsa-*", "--mhc-*", "--yarn-*",
+        "--no-yarn-*", "--mup-*", "--qk-*", "--mrope-*", "--mscale*", "--heterogeneous-*", "--gtp-*", "--rope-*",
+        "--rotary-*"}},
+      {-1,
+       "belongs to another task than training a GPT",
+       {"--bert-*", "--retro-*", "--dino-*", "--fim-*", "--ict-*", "--img-*", "--mask-*", "--vision-*", "--biencoder-*",
+        "--retriever-*", "--swin-*", "--logits-*", "--kd-*", "--sft*"}},
+      {-1,
+       "is not supported in this version, which trains in fp32; leave it out",
+       {"--fp8-*", "--fp4-*", "--no-fp8-*", "--disable-fp8-*", "--kitchen-*", "--te-precision-*", "--keep-fp8-*"}},
+      {-1,
+       "is not supported in this version: the optimizer is AdamW, in fp32",
+       {"--muon-*", "--lion-*", "--optimizer-offload-*"}},
+      {-1,
+       "is not supported in this version; --use-distributed-optimizer shards the optimizer's state",
+       {"--fsdp-*", "--megatron-fsdp-*", "--torch-fsdp2-*"}},
+      {-1,
+       "is not supported in this version: a checkpoint is weights and moments, written while training waits",
+       {"--ckpt-*", "--no-ckpt-*", "--disable-ckpt-*", "--dist-ckpt-*", "--async-*", "--non-persistent-*",
+        "--replication*"}},
+      {-1,
+       "is not supported in this version; a lost rank ends the job, and the same command resumes",
+       {"--inprocess-*", "--fault-*", "--ft-*", "--error-injection-*", "--straggler-*", "--gdp-*", "--flight-*",
+        "--no-flight-*", "--disable-flight-*"}},
+      {-1,
+       "is not supported in this version; --log-jsonl and --tensorboard-dir hold the figures of a run",
+       {"--otel-*", "--app-tag-*", "--wandb-*", "--one-logger-*"}},
+  };
+}
+
 std::vector<Group> acknowledged() {
-  const char* nothing = "chooses nothing any more";
-  const char* own = "chooses nothing any more: ranks are what mpirun or srun starts, and talk in one way";
-  const char* done = "is done without being asked";
+  const char* nothing = "has no effect";
+  const char* own = "has no effect: mpirun or srun starts the ranks, and there is one way to communicate";
+  const char* done = "has no effect: it is always done";
   return {
       {1,
        nothing,
@@ -261,21 +297,23 @@ std::vector<Group> acknowledged() {
         "--disable-straggler-on-startup", "--use-cpu-initialization", "--deterministic-mode",
         "--log-timers-to-tensorboard", "--log-validation-ppl-to-tensorboard", "--log-batch-size-to-tensorboard",
         "--log-learning-rate-to-tensorboard", "--log-loss-scale-to-tensorboard", "--log-world-size-to-tensorboard"}},
-      {1, "loading is strict without being asked", {"--dist-ckpt-strictness"}},
+      {1, "has no effect: loading is always strict", {"--dist-ckpt-strictness"}},
       {0,
-       "all arithmetic is fp32 without being asked",
+       "has no effect: all arithmetic is fp32",
        {"--attention-softmax-in-fp32", "--accumulate-allreduce-grads-in-fp32", "--fp32-residual-connection",
         "--fp32-allreduce"}},
-      {0, "matters in fp16 only", {"--apply-query-key-layer-scaling", "--no-query-key-layer-scaling"}},
+      {0, "has no effect in fp32", {"--apply-query-key-layer-scaling", "--no-query-key-layer-scaling"}},
       {0,
-       "a checkpoint holds no random state: dropout follows from --seed and the sample's number",
+       "has no effect: a checkpoint holds no random state; dropout follows from --seed and the sample's number",
        {"--no-load-rng", "--no-save-rng"}},
       {0,
-       "the schedule always comes from the flags",
+       "has no effect: the schedule always comes from the flags",
        {"--override-opt_param-scheduler", "--override-opt-param-scheduler", "--override-lr-scheduler"}},
-      {0, "the model that is loaded always brings its architecture and tokenizer", {"--use-checkpoint-args"}},
-      {0, "a step whose gradient is not finite is skipped and counted", {"--no-check-for-nan-in-loss-and-grad"}},
-      {1, "timers are not printed at level 0", {"--timing-log-option"}},
+      {0, "has no effect: a loaded model always brings its architecture and tokenizer", {"--use-checkpoint-args"}},
+      {0,
+       "has no effect: a step whose gradient is not finite is always skipped and counted",
+       {"--no-check-for-nan-in-loss-and-grad"}},
+      {1, "has no effect at --timing-log-level 0", {"--timing-log-option"}},
   };
 }
 
@@ -353,16 +391,18 @@ void add_related(Flags& flags, TrainOptions& options) {
 void add_megatron_flags(Flags& flags, TrainOptions& options) {
   add_single_valued(flags, options.fixed);
   add_related(flags, options);
-  for (const auto& groups : {refused_numerics(), refused_parallelism(), refused_services(), refused_spellings()}) {
+  for (const auto& groups :
+       {refused_numerics(), refused_parallelism(), refused_services(), refused_spellings(), refused_families()}) {
     for (const Group& group : groups) {
       for (const char* name : group.names) flags.refuse(name, group.takes, group.reason);
     }
   }
-  for (const std::string& name : split(kUnsupportedNames, ' '))
-    flags.refuse(name, -1, "is not supported in this version");
-  for (const FlagFamily& family : unsupported_families()) {
-    for (const char* beginning : family.beginnings) flags.refuse_family(beginning, family.reason);
-  }
+  for (auto [mistake, meant] : {std::pair("--learning-rate", "--lr"),
+                                {"--nlayers", "--num-layers"},
+                                {"--n-layers", "--num-layers"},
+                                {"--nheads", "--num-attention-heads"},
+                                {"--sequence-length", "--seq-length"}})
+    flags.suggest(mistake, meant);
   for (const Group& group : acknowledged()) {
     for (const char* name : group.names) flags.acknowledge(name, group.takes, group.reason);
   }

@@ -33,6 +33,7 @@ void answer(const Flags& flags, Flags::Request request) {
   if (request == Flags::Request::help) print_out(flags.help());
   if (request == Flags::Request::version) print_out(cat(flags.program(), " ", kVersion, "\n"));
   if (request == Flags::Request::dump_config) print_out(flags.dump_config());
+  if (request == Flags::Request::list_flags) print_out(flags.list_flags());
 }
 
 int finish(const std::string& program, Exit code) {
@@ -93,12 +94,9 @@ void flush_out() {
 }
 
 Flags::Flag& add_threads_flag(Flags& flags, std::int64_t& threads, const char* name) {
-  static constexpr std::int64_t kMostThreads = 1024;
-  flags.check([&flags, &threads, name] {
-    if (threads < 0 || threads > kMostThreads)
-      flags.problem(cat(name, " ", threads), cat("must be from 0 to ", kMostThreads));
-  });
-  return flags.add(name, &threads, "N", "threads to use; 0 means every core this process may run on");
+  return flags.add(name, &threads, "N", "threads to use; 0 means every core this process may run on")
+      .at_least(0)
+      .at_most(1024);
 }
 
 int resolve_threads(std::int64_t threads, int local_ranks) {

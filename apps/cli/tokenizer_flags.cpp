@@ -58,7 +58,7 @@ void notice_idle_flags(Flags& flags, const TokenizerOptions& options, const std:
 void add_tokenizer_flags(Flags& flags, TokenizerOptions& options) {
   flags.section("Tokenizer");
   flags.add("--tokenizer-type", &options.type, "TYPE", join(kSupported, ", ") + "; GPT2BPETokenizer when absent");
-  flags.add("--vocab-file", &options.vocab_file, "FILE", "vocab.json of GPT2BPETokenizer").alias("--vocab");
+  flags.add("--vocab-file,--vocab", &options.vocab_file, "FILE", "vocab.json of GPT2BPETokenizer");
   flags.add("--merge-file", &options.merge_file, "FILE", "merges.txt of GPT2BPETokenizer");
   flags.add("--tokenizer-model", &options.tokenizer_model, "PATH",
             "HuggingFaceTokenizer: a tokenizer.json of byte-level BPE, or its folder; TikTokenizer: its ranks; "
@@ -71,17 +71,15 @@ void add_tokenizer_flags(Flags& flags, TokenizerOptions& options) {
       .hidden();
   flags.add("--vocab-size", &options.vocab_size, "N", "number of ids of NullTokenizer and TikTokenizer");
   flags
-      .add("--null-tokenizer-eod", &options.null_tokenizer_eod, "ID",
-           "end-of-document id of NullTokenizer; vocabulary size - 1 when absent")
-      .alias("--null-tokenizer-eod-id");
+      .add("--null-tokenizer-eod,--null-tokenizer-eod-id", &options.null_tokenizer_eod, "ID",
+           "end-of-document id of NullTokenizer; vocabulary size - 1 when absent");
   flags.add("--tiktoken-pattern", &options.tiktoken.pattern, "NAME", "split pattern of TikTokenizer")
       .one_of({"v1", "v2"});
   flags.add("--tiktoken-num-special-tokens", &options.tiktoken.num_special_tokens, "N",
             "special tokens of TikTokenizer, which have the first ids; 0 for none");
   flags
-      .add("--tiktoken-special-tokens", &options.tiktoken.special_tokens, "TOKEN...",
-           "the first of TikTokenizer's special tokens; the others are called <SPECIAL_i>")
-      .alias("--tokenizer-special-tokens");
+      .add("--tiktoken-special-tokens,--tokenizer-special-tokens", &options.tiktoken.special_tokens, "TOKEN...",
+           "the first of TikTokenizer's special tokens; the others are called <SPECIAL_i>");
   flags.add_switch(
       "--legacy-tokenizer", options.legacy_tokenizer,
       "SentencePieceTokenizer with <CLS>, <EOD> and their like, Llama2Tokenizer with <s> before every text, "

@@ -164,8 +164,7 @@ void add_topo_flags(Flags& flags, TopoOptions& options) {
   flags.add("--rank-order", &options.rank_order, "ORDER", "axes, the fastest first; tp-cp-ep-dp-pp unless given");
   flags.add("--gpus-per-node", &options.gpus_per_node, "N", "ranks on a node; 8 unless given");
   flags.add("--hosts", &options.hosts, "LIST", "names of the nodes, separated by commas");
-  flags.add("--cores-per-rank", &options.cores_per_rank, "N", "cores of each rank, in a rankfile and for its threads")
-      .alias("--threads");
+  flags.add("--cores-per-rank,--threads", &options.cores_per_rank, "N", "cores of each rank, in a rankfile and for its threads");
 
   flags.section("Model");
   add_size_flags(flags, options.run);
@@ -181,8 +180,7 @@ void add_topo_flags(Flags& flags, TopoOptions& options) {
                    "let no token see the documents before its own");
 
   flags.section("Schedule");
-  flags.add("--schedule", &options.schedule, "NAME", "draw this one; 1f1b, or interleaved with several chunks a stage")
-      .alias("--pipeline-schedule")
+  flags.add("--schedule,--pipeline-schedule", &options.schedule, "NAME", "draw this one; 1f1b, or interleaved with several chunks a stage")
       .one_of({"1f1b", "gpipe", "interleaved"});
   flags.add("--micro-batches", &options.micro_batches, "N", "micro-batches of a step, of one replica");
   add_batch_size_flags(flags, options.run.batch);
@@ -192,8 +190,7 @@ void add_topo_flags(Flags& flags, TopoOptions& options) {
   flags.section("Output");
   flags.add("--format", &options.format, "NAME", "by the name of FILE, or text, unless given")
       .one_of({"text", "svg", "json", "rankfile"});
-  flags.add("--output", &options.output, "FILE", "write there; .txt, .svg, .json and .rankfile choose the format")
-      .alias("-o");
+  flags.add("--output,-o", &options.output, "FILE", "write there; .txt, .svg, .json and .rankfile choose the format");
 }
 
 }  // namespace mtl

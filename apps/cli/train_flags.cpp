@@ -14,8 +14,7 @@ void add_model_flags(Flags& flags, TrainOptions& options) {
   ArchitectureOptions& model = options.architecture;
   flags.section("Model");
   add_size_flags(flags, options);
-  flags.add("--norm-epsilon", &model.norm_epsilon, "X", "added to variances; 1e-5 when absent")
-      .alias("--layernorm-epsilon");
+  flags.add("--norm-epsilon,--layernorm-epsilon", &model.norm_epsilon, "X", "added to variances; 1e-5 when absent");
   flags.add("--init-method-std", &model.init_method_std, "X", "deviation of initial weights; 0.02 when absent");
   flags.add("--seed", &options.seed, "N", "of initial weights, data order and dropout");
 }

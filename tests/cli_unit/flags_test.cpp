@@ -24,7 +24,7 @@ struct Tool {
 
   Tool() {
     flags.section("Model");
-    flags.add("--num-layers", &layers, "N", "blocks").alias("--layers");
+    flags.add("--num-layers,--layers", &layers, "N", "blocks");
     flags.add_off_switch("--no-bias", bias, "no bias");
     flags.section("Training");
     flags.add("--lr", &lr, "X", "learning rate");
@@ -32,7 +32,7 @@ struct Tool {
     flags.add("--prefix", &prefix, "TEXT", "text");
     flags.add("--seed", &seed, "N", "seed");
     flags.add("--clip-grad", &clip, "X", "clip");
-    flags.add("--save", &save, "DIR", "where").alias("-o");
+    flags.add("--save,-o", &save, "DIR", "where");
     flags.add("--data-path", &data, "PATH...", "data");
     flags.add_switch("--verbose", verbose, "more");
     flags.positional("FILE", inputs, "files");
@@ -152,18 +152,18 @@ TEST_CASE("flags: empty values") {
   CHECK(Tool().problems({"--lr="}) == "--lr : is not a number\n");
 }
 
-TEST_CASE("flags: all problems are named at once") {
+TEST_CASE("flags: all problems are reported at once, unknown flags first") {
   Tool tool;
   std::string problems = tool.problems({"--num-layer", "3", "--lr", "fast", "--seed", "1.5", "--lr-decay-style",
                                         "cosin", "--use-flash-attn-3", "--moe", "8", "--zzzzzz"});
   CHECK(problems ==
         "--num-layer: unknown flag; did you mean --num-layers?\n"
+        "--zzzzzz: unknown flag; see mtl-tool --help\n"
         "--lr fast: is not a number\n"
         "--seed 1.5: is not a whole number\n"
         "--lr-decay-style cosin: choose one of linear, cosine\n"
         "--use-flash-attn-3: is not supported; leave it out\n"
-        "--moe 8: has no experts here\n"
-        "--zzzzzz: unknown flag; see mtl-tool --help\n");
+        "--moe 8: has no experts here\n");
 }
 
 TEST_CASE("flags: a switch takes no value, but true and false may be attached") {
@@ -262,4 +262,77 @@ TEST_CASE("flags: mistakes in a configuration file name the file and the line") 
   CHECK(problems.find("is not supported; leave it out") != std::string::npos);
   CHECK(Tool().problems({"--config"}) == "--config: needs a value: FILE\n");
   CHECK_THROWS_AS(Tool().parse({"--config", "/nonexistent/x"}), Error);
+}
+
+TEST_CASE("flags: numbers are held to the bounds of their flag, and doubles are finite") {
+  const auto problems = [](std::vector<const char*> words) {
+    Tool tool;
+    std::int64_t count = 1, size = 1;
+    double rate = 0.5, scale = 1;
+    std::optional<double> most;
+    tool.flags.add("--count", &count, "N", "count").at_least(1);
+    tool.flags.add("--size", &size, "N", "size").at_least(0).at_most(4096);
+    tool.flags.add("--rate", &rate, "P", "rate").at_least(0).below(1);
+    tool.flags.add("--scale", &scale, "X", "scale").above(0);
+    tool.flags.add("--most", &most, "X", "most").at_most(0.5);
+    return tool.problems(std::move(words));
+  };
+  CHECK(problems({"--count", "1", "--size", "4096", "--rate", "0", "--scale", "1e-300", "--most", "-7"}).empty());
+  CHECK(problems({"--count", "0", "--size", "-1", "--rate", "1", "--scale", "0", "--most", "0.51"}) ==
+        "--count 0: must be at least 1\n--size -1: must be from 0 to 4096\n--rate 1: must be at least 0 and below 1\n"
+        "--scale 0: must be above 0\n--most 0.51: must be at most 0.5\n");
+  CHECK(problems({"--count", "-9223372036854775808", "--size", "9223372036854775807"}) ==
+        "--count -9223372036854775808: must be at least 1\n--size 9223372036854775807: must be from 0 to 4096\n");
+  for (const char* word : {"nan", "inf", "-inf", "1e999"}) {
+    CHECK(problems({"--lr", word}) == cat("--lr ", word, ": must be a finite number\n"));
+    CHECK(problems({"--scale", word}) == cat("--scale ", word, ": must be above 0\n"));
+    CHECK_FALSE(problems({"--most", word}).empty());
+    CHECK_FALSE(problems({"--count", word}).empty());
+  }
+}
+
+TEST_CASE("flags: a configuration file is held to choices and bounds, too, and may begin with a byte order mark") {
+  ScratchFile file("\xEF\xBB\xBFlr-decay-style = cosin\nlr = nan\nseed = 3\n");
+  Tool tool;
+  CHECK(tool.problems({"--config", file.path.c_str()}) == cat("--lr-decay-style cosin: choose one of linear, cosine (",
+                                                              file.path, ":1)\n--lr nan: must be a finite number (",
+                                                              file.path, ":2)\n"));
+  CHECK(tool.seed == 3);
+}
+
+TEST_CASE("flags: a flag without effect is named once, one that needs another is a problem") {
+  const auto run = [](Tool& tool, std::vector<const char*> words) {
+    std::string seen;
+    std::int64_t width = 1;
+    tool.flags.add("--width", &width, "N", "width").only_with("--verbose", [&] { return tool.verbose; });
+    tool.flags.add("--marks", &seen, "TEXT", "marks").needs("--save", [&] { return tool.save.has_value(); });
+    tool.flags.add("--idle", &seen, "TEXT", "idle").only_with("on one rank", [] { return false; });
+    return tool.problems(std::move(words));
+  };
+  Tool quiet, idle, active, broken;
+  CHECK(run(quiet, {}).empty());
+  CHECK(quiet.flags.notices().empty());
+  CHECK(run(idle, {"--width", "1", "--idle", "x", "--width", "2"}).empty());
+  CHECK(idle.flags.notices() ==
+        std::vector<std::string>{"--width: has no effect without --verbose", "--idle: has no effect on one rank"});
+  CHECK(run(active, {"--width", "1", "--verbose", "--marks", "x", "--save", "y"}).empty());
+  CHECK(active.flags.notices().empty());
+  CHECK(run(broken, {"--marks", "x"}) == "--marks: needs --save\n");
+  CHECK(broken.flags.list_flags().find("--width whole [-inf inf]; has no effect without --verbose\n") !=
+        std::string::npos);
+}
+
+TEST_CASE("flags: a repeated flag that adds up takes one word per use") {
+  Tool tool;
+  std::vector<std::string> prompts;
+  tool.flags.add("--prompt", &prompts, "TEXT", "text").repeat();
+  tool.parse({"--prompt", "a b", "file", "--prompt", "-c-", "--prompt="});
+  CHECK(prompts == std::vector<std::string>{"a b", "-c-", ""});
+  CHECK(tool.inputs == std::vector<std::string>{"file"});
+}
+
+TEST_CASE("flags: a common mistake is recognised") {
+  Tool tool;
+  tool.flags.suggest("--learning-rate", "--lr");
+  CHECK(tool.problems({"--learning-rate", "1"}) == "--learning-rate: unknown flag; did you mean --lr?\n");
 }
