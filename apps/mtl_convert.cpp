@@ -61,8 +61,10 @@ int main(int argc, char** argv) {
   flags.add("--to", &options.to, "FORMAT", "hf: a Hugging Face folder; mtl: a checkpoint").one_of({"hf", "mtl"});
   flags.add("--dtype", &options.dtype, "TYPE", "element type of the weights; as stored when absent")
       .one_of({"float32", "float16", "bfloat16"});
-  flags.add("--max-shard-size", &options.max_shard_size, "SIZE",
-            "largest weight file of a Hugging Face folder: 5GB, 500MB, 2GiB");
+  flags
+      .add("--max-shard-size", &options.max_shard_size, "SIZE",
+           "largest weight file of a Hugging Face folder: 5GB, 500MB, 2GiB")
+      .only_with("with --to mtl", [&] { return options.to != "mtl"; });
   flags.section("Output");
   flags.add_switch("--verify", options.verify,
                    "read the output back: compare every tensor, and the logits of both models");

@@ -21,12 +21,19 @@ void add_flags(Flags& flags, EvalOptions& options) {
       .add("--format", &options.format, "NAME",
            "how a file is read; text: it is one document; guess: by its name or first line")
       .one_of({"guess", "text", "jsonl"});
-  flags.add("--json-keys,--json-key", &options.json_key, "KEY", "the key of the text in JSON lines");
+  flags.add("--json-keys,--json-key", &options.json_key, "KEY", "the key of the text in JSON lines")
+      .only_with("with --format text", [&options] { return options.format != "text"; });
   flags.section("Scoring");
-  flags.add("--seq-length", &options.seq_length, "S",
-            "tokens that the model sees at most; all its positions when absent");
-  flags.add("--batch-size", &options.batch_size, "N",
-            "windows computed at a time; as many as make 4,096 tokens when absent");
+  flags
+      .add("--seq-length", &options.seq_length, "S",
+           "tokens that the model sees at most; all its positions when absent")
+      .at_least(1)
+      .at_most(INT32_MAX);
+  flags
+      .add("--batch-size", &options.batch_size, "N",
+           "windows computed at a time; as many as make 4,096 tokens when absent")
+      .at_least(1)
+      .at_most(1 << 20);
   add_tokenizer_flags(flags, options.tokenizer);
   flags.section("Running");
   add_threads_flag(flags, options.threads);
@@ -42,10 +49,6 @@ void check(Flags& flags, const EvalOptions& options) {
   for (const char* flag : {"--format", "--json-keys"}) {
     if (has_tokens && flags.was_given(flag)) flags.problem(flag, "belongs to --input; token files are tokens already");
   }
-  if (options.seq_length.value_or(1) < 1)
-    flags.problem(cat("--seq-length ", *options.seq_length), "must be at least 1");
-  if (options.batch_size.value_or(1) < 1)
-    flags.problem(cat("--batch-size ", *options.batch_size), "must be at least 1");
 }
 
 }  // namespace

@@ -1,6 +1,4 @@
 // mtl-generate: continues prompts with a model.
-#include <cmath>
-
 #include "cli/alone.h"
 #include "cli/eval_tokenizer.h"
 #include "cli/generate_run.h"
@@ -15,49 +13,54 @@ void add_flags(Flags& flags, GenerateOptions& options) {
   flags.section("Model");
   flags.add("--load", &options.load, "PATH", "the model: a checkpoint or a Hugging Face folder").required();
   flags.section("Prompts; from standard input when neither is given");
-  flags.add("--prompt", &options.prompt, "TEXT", "the text to continue");
+  flags.add("--prompt", &options.prompts, "TEXT", "a text to continue; may be repeated").repeat();
   flags.add("--input", &options.input, "FILE",
             "a prompt a line, or JSON lines with the key prompt; `-` is standard input");
   flags.add_switch("--ids", options.ids, "prompts are token ids separated by blanks; print the new ids, not text");
   flags.section("Continuation");
-  flags.add("--max-new-tokens", &options.max_new_tokens, "N", "the most tokens to add to a prompt");
+  flags.add("--max-new-tokens", &options.max_new_tokens, "N", "the most tokens to add to a prompt")
+      .at_least(0)
+      .at_most(INT32_MAX);
   flags.add_switch("--greedy", options.greedy, "always the most likely token; otherwise tokens are drawn");
-  flags.add("--temperature", &options.sampling.temperature, "X",
-            "divides the logits: below 1 the likely becomes likelier");
-  flags.add("--top-k", &options.sampling.top_k, "K", "draw from the K most likely tokens; 0: from all");
-  flags.add("--top-p", &options.sampling.top_p, "P",
-            "draw from the likeliest tokens whose probabilities together exceed P; 0: from all");
-  flags.add("--seed", &options.seed, "N", "seed of the draws");
-  flags.add("--num-samples", &options.num_samples, "N", "continuations of each prompt");
+  flags
+      .add("--temperature", &options.sampling.temperature, "X",
+           "divides the logits: below 1 the likely becomes likelier")
+      .at_least(0)
+      .only_with("with --greedy", [&options] { return !options.greedy; });
+  flags.add("--top-k", &options.sampling.top_k, "K", "draw from the K most likely tokens; 0: from all")
+      .at_least(0)
+      .at_most(INT32_MAX)
+      .only_with("with --greedy", [&options] { return !options.greedy; });
+  flags
+      .add("--top-p", &options.sampling.top_p, "P",
+           "draw from the likeliest tokens whose probabilities together exceed P; 0: from all")
+      .at_least(0)
+      .at_most(1)
+      .only_with("with --greedy", [&options] { return !options.greedy; });
+  flags.add("--seed", &options.seed, "N", "seed of the draws")
+      .at_least(0)
+      .at_most(UINT32_MAX)
+      .only_with("with --greedy", [&options] { return !options.greedy; });
+  flags.add("--num-samples", &options.num_samples, "N", "continuations of each prompt").at_least(1).at_most(1 << 20);
   flags.add_switch("--ignore-eos", options.ignore_eos, "go on after the end-of-document token");
   flags.section("Output");
   flags.add_switch("--json-lines,--json", options.json_lines, "print a JSON object a line");
-  flags.add_switch("--logprobs", options.logprobs, "with --json-lines: the log-probability of every new token");
+  flags.add_switch("--logprobs", options.logprobs, "with --json-lines: the log-probability of every new token")
+      .needs("--json-lines", [&options] { return options.json_lines; });
   add_tokenizer_flags(flags, options.tokenizer);
   flags.section("Running");
-  flags.add("--batch-size", &options.batch_size, "N",
-            "prompts at a time; above 1 they are answered when N have been read");
+  flags
+      .add("--batch-size", &options.batch_size, "N",
+           "prompts at a time; above 1 they are answered when N have been read")
+      .at_least(1)
+      .at_most(1 << 20);
   add_threads_flag(flags, options.threads);
 }
 
 void check(Flags& flags, const GenerateOptions& options) {
-  auto at_least = [&](const char* flag, std::int64_t value, std::int64_t least) {
-    if (value < least) flags.problem(cat(flag, " ", value), cat("must be at least ", least));
-  };
-  at_least("--max-new-tokens", options.max_new_tokens, 0);
-  at_least("--top-k", options.sampling.top_k, 0);
-  at_least("--num-samples", options.num_samples, 1);
-  at_least("--batch-size", options.batch_size, 1);
-  if (options.seed < 0 || options.seed > UINT32_MAX)
-    flags.problem(cat("--seed ", options.seed), cat("must be from 0 to ", UINT32_MAX));
-  if (!(options.sampling.temperature > 0) || !std::isfinite(options.sampling.temperature)) {
-    flags.problem(cat("--temperature ", options.sampling.temperature),
-                  "must be a finite number above 0; for the most likely token use --greedy");
-  }
-  if (!(options.sampling.top_p >= 0 && options.sampling.top_p <= 1))
-    flags.problem(cat("--top-p ", options.sampling.top_p), "must be from 0 to 1");
-  if (options.prompt && !options.input.empty()) flags.problem("--prompt, --input", "give one of them");
-  if (options.logprobs && !options.json_lines) flags.problem("--logprobs", "needs --json-lines");
+  if (options.sampling.temperature == 0)
+    flags.problem("--temperature 0", "must be above 0; for the most likely token use --greedy");
+  if (!options.prompts.empty() && !options.input.empty()) flags.problem("--prompt, --input", "give one of them");
   check_model_tokenizer_flags(flags, options.tokenizer);
 }
 

@@ -25,25 +25,31 @@ void add_flags(Flags& flags, PlotOptions& options) {
   flags.positional("LOG", options.logs,
                    "files that mtl-train --log-jsonl wrote, or logs with Megatron's lines; - is standard input");
   flags.section("Output");
-  flags.add("--output,-o", &options.output, "FILE", "write FILE.svg, FILE.json or FILE.txt; - is standard output, as SVG");
+  flags.add("--output,-o", &options.output, "FILE",
+            "write FILE.svg, FILE.json or FILE.txt; - is standard output, as SVG");
   flags.add_switch("--terminal", options.terminal, "draw with characters, on standard output");
   flags.add_switch("--json", options.json, "print the figures as JSON");
   flags.section("Chart");
   flags.add("--x", &options.chart.x, "NAME", "the horizontal axis").one_of({"iteration", "samples", "tokens", "time"});
   flags.add("--y", &options.y, "LIST",
             "what to draw, one panel each, separated by commas; lm_loss,learning_rate unless given");
-  flags.add("--smooth", &options.chart.smooth, "N", "draw the mean of each point and the N-1 before it");
+  flags.add("--smooth", &options.chart.smooth, "N", "draw the mean of each point and the N-1 before it")
+      .at_least(1)
+      .at_most(INT32_MAX);
   flags.add_switch("--log-x", options.chart.log_x, "a logarithmic horizontal axis");
   flags.add_switch("--log-y", options.chart.log_y, "a logarithmic vertical axis in the first panel");
   flags.add("--title", &options.chart.title, "TEXT", "a line above the chart");
   flags.add("--names", &options.names, "LIST", "names of the runs, separated by commas; the files' names unless given");
-  flags.add("--seq-length", &options.chart.sequence_length, "N",
-            "tokens per sample, for --x tokens with a log that does not say");
+  flags
+      .add("--seq-length", &options.chart.sequence_length, "N",
+           "tokens per sample, for --x tokens with a log that does not say")
+      .at_least(1)
+      .at_most(INT32_MAX)
+      .only_with("--x tokens", [&options] { return options.chart.x == "tokens"; });
 }
 
 void check_flags(Flags& flags, const PlotOptions& options) {
   if (options.logs.empty()) flags.problem("LOG", "give at least one log file, or - for standard input");
-  if (options.chart.smooth < 1) flags.problem(cat("--smooth ", options.chart.smooth), "must be at least 1");
   if (!options.names.empty() && split(options.names, ',').size() != options.logs.size()) {
     flags.problem(cat("--names ", options.names), cat("must name each of the ", options.logs.size(), " runs"));
   }

@@ -21,50 +21,54 @@ void add_flags(Flags& flags, PreprocessOptions& options) {
       .append()
       .required();
   flags.add("--json-keys", &options.json_keys, "KEY...", "keys whose texts are tokenised, each into files of its own");
-  flags.add("--skip-bad", &options.skip_bad, "N",
-            "put up to N bad lines into PREFIX.rejects.jsonl instead of stopping");
+  flags.add("--skip-bad", &options.skip_bad, "N", "put up to N bad lines into PREFIX.rejects.jsonl instead of stopping")
+      .at_least(0);
   flags.section("Output");
   flags.add("--output-prefix", &options.output_prefix, "PREFIX", "write PREFIX_KEY_document.bin, .idx and .json")
       .required();
   flags.add_switch("--split-sentences", options.split_sentences,
                    "every sentence becomes a sequence of its own, in PREFIX_KEY_sentence.bin, .idx and .json");
-  flags.add("--lang", &options.lang, "LANGUAGE", "language of --split-sentences: " + join(sentence_languages(), ", "));
-  flags.add_switch("--keep-newlines", options.keep_newlines,
-                   "with --split-sentences: a sentence keeps the line breaks and blanks that follow it");
+  flags.add("--lang", &options.lang, "LANGUAGE", "language of --split-sentences: " + join(sentence_languages(), ", "))
+      .only_with("--split-sentences", [&options] { return options.split_sentences; });
+  flags
+      .add_switch("--keep-newlines", options.keep_newlines,
+                  "with --split-sentences: a sentence keeps the line breaks and blanks that follow it")
+      .only_with("--split-sentences", [&options] { return options.split_sentences; });
   flags.add_switch("--append-eod", options.append_eod,
                    "end every document that is not empty with the end-of-document token");
-  flags.add(
-      "--partitions", &options.partitions, "N",
-      "order the documents as Megatron-LM with N partitions does: each N-th line, then each N-th from the second, ...");
-  flags.add_switch("--keep-sequential-samples", options.keep_sequential_samples,
-                   "with --partitions: keep the input's order");
+  flags
+      .add("--partitions", &options.partitions, "N",
+           "order the documents as Megatron-LM with N partitions does: each N-th line, then each N-th from the second, "
+           "...")
+      .at_least(1)
+      .at_most(4096);
+  flags
+      .add_switch("--keep-sequential-samples", options.keep_sequential_samples,
+                  "with --partitions: keep the input's order")
+      .only_with("--partitions", [&options] { return options.partitions > 1; });
   add_tokenizer_flags(flags, options.tokenizer);
-  flags.add_switch(
-      "--parse-special-tokens", options.tokenizer.parse_special_tokens,
-      "special strings in a text, such as <|endoftext|>, become their tokens, as in Megatron-LM since 2026");
+  flags
+      .add_switch("--parse-special-tokens", options.tokenizer.parse_special_tokens,
+                  "special strings in a text, such as <|endoftext|>, become their tokens, as in Megatron-LM since 2026")
+      .only_with("with --tokenizer-type HuggingFaceTokenizer, which always finds its tokens",
+                 [&options] { return options.tokenizer.type != "HuggingFaceTokenizer"; });
   flags.section("Running");
   add_threads_flag(flags, options.workers, "--workers,--threads");
-  flags.add("--log-interval", &options.log_interval, "N",
-            "documents between progress lines; when absent, a line every ten seconds");
+  flags
+      .add("--log-interval", &options.log_interval, "N",
+           "documents between progress lines; when absent, a line every ten seconds")
+      .at_least(1);
   flags.add_switch("--json", options.json, "print a summary as JSON on standard output");
 }
 
 void add_old_flags(Flags& flags) {
-  flags.acknowledge("--dataset-impl", 1, "there is one format, mmap's");
-  flags.acknowledge("--chunk-size", 1, "chunks size themselves");
-  flags.acknowledge("--make-vocab-size-divisible-by", 1, "padding the vocabulary is up to mtl-train");
+  flags.acknowledge("--dataset-impl", 1, "has no effect: there is one format, mmap's");
+  flags.acknowledge("--chunk-size", 1, "has no effect: chunks size themselves");
+  flags.acknowledge("--make-vocab-size-divisible-by", 1, "has no effect: mtl-train pads the vocabulary");
 }
 
 void check(Flags& flags, const PreprocessOptions& options) {
   check_tokenizer_flags(flags, options.tokenizer);
-  auto at_least = [&](const char* flag, std::int64_t value, std::int64_t least) {
-    if (value < least) flags.problem(cat(flag, " ", value), cat("must be at least ", least));
-  };
-  at_least("--log-interval", options.log_interval.value_or(1), 1);
-  constexpr std::int64_t kMostPartitions = 4096;  // the input is read so many times
-  if (options.partitions < 1 || options.partitions > kMostPartitions)
-    flags.problem(cat("--partitions ", options.partitions), cat("must be from 1 to ", kMostPartitions));
-  at_least("--skip-bad", options.skip_bad, 0);
   auto inputs_from_stdin = std::count(options.inputs.begin(), options.inputs.end(), "-");
   if (inputs_from_stdin > 1) flags.problem("--input -", "standard input can be read once");
   if (inputs_from_stdin > 0 && options.partitions > 1 && !options.keep_sequential_samples) {
@@ -90,17 +94,11 @@ void check(Flags& flags, const PreprocessOptions& options) {
   }
 }
 
-/// Old spellings, and flags of scripts for BERT that choose nothing here, are acknowledged once.
-void note_old_flags(const Flags& flags, const PreprocessOptions& options, Console& console) {
+/// Old spellings are acknowledged once.
+void note_old_flags(const PreprocessOptions& options, Console& console) {
   auto is_vocab = [](const std::string& word) { return word == "--vocab" || starts_with(word, "--vocab="); };
   if (std::any_of(options.command.begin(), options.command.end(), is_vocab))
     console.info("--vocab: taken as --vocab-file");
-  if (options.keep_sequential_samples && options.partitions == 1)
-    console.info("--keep-sequential-samples: chooses nothing without --partitions; the order is the input's");
-  if (options.split_sentences) return;
-  if (flags.was_given("--lang")) console.info("--lang: chooses nothing without --split-sentences");
-  if (options.keep_newlines)
-    console.info("--keep-newlines: chooses nothing without --split-sentences; newlines are always kept");
 }
 
 std::string closing_line(const Json& summary) {
@@ -127,7 +125,7 @@ int main(int argc, char** argv) {
   add_old_flags(flags);
   flags.check([&] { check(flags, options); });
   return run_alone(flags, argc, argv, [&](Console& console) {
-    note_old_flags(flags, options, console);
+    note_old_flags(options, console);
     Json summary = preprocess(options, console);
     if (options.json) {
       print_out(summary.dump() + "\n");

@@ -76,10 +76,10 @@ int main(int argc, char** argv) {
       signals->end_at_once(ranks.speaks() ? ended : "");
     }
     if (options.dry_run) ranks.need_none();
-    mtl::settle_world_size(flags, options, ranks.launched().world);
+    mtl::settle_world_size(options, ranks.launched().world);
   });
-  mtl::add_train_flags(flags, options);
   mtl::TrainSetup setup;
+  mtl::add_train_flags(flags, options, setup.start);
   flags.check([&] {
     options.settings = flags.dump_config();
     if (!flags.wants_dump()) mtl::prepare_training(options, flags, ranks.rank() == 0, setup);

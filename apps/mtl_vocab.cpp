@@ -18,24 +18,32 @@ void add_flags(Flags& flags, VocabOptions& options) {
       .required();
   flags.add("--format", &options.format, "FORMAT", "what the files hold: auto (by name), jsonl, text")
       .one_of({"auto", "jsonl", "text"});
-  flags.add("--json-key,--json-keys", &options.json_key, "KEY", "key of the text in JSON lines");
+  flags.add("--json-key,--json-keys", &options.json_key, "KEY", "key of the text in JSON lines")
+      .only_with("with --format text", [&options] { return options.format != "text"; });
   flags
       .add("--unit", &options.unit, "UNIT",
            "what is cut into words as one text: document (the whole file or JSON value), line")
       .one_of({"document", "line"});
   flags.section("Vocabulary");
   flags.add("--vocab-size", &options.vocab_size, "N", "tokens to end with, the special ones and the 256 bytes included")
-      .required();
-  flags.add("--special-tokens", &options.special_tokens, "TOKEN...",
-            "tokens that stand for no text, with ids from 0 on");
-  flags.add("--min-frequency", &options.min_frequency, "N", "join no pair that occurs less often");
+      .required()
+      .at_least(256)
+      .at_most(1 << 24);
+  flags
+      .add("--special-tokens", &options.special_tokens, "TOKEN...",
+           "tokens that stand for no text, with ids from 0 on; none when nothing follows")
+      .or_none();
+  flags.add("--min-frequency", &options.min_frequency, "N", "join no pair that occurs less often").at_least(0);
   flags
       .add("--output-prefix", &options.output_prefix, "PREFIX",
            "write PREFIX-vocab.json, PREFIX-merges.txt, PREFIX-tokenizer.json")
       .required();
   flags.section("Running");
-  flags.add("--max-words", &options.max_words, "N",
-            "different words to make room for, which memory grows with; a text with more is an error");
+  flags
+      .add("--max-words", &options.max_words, "N",
+           "different words to make room for, which memory grows with; a text with more is an error")
+      .at_least(1)
+      .at_most(1e9);
   add_threads_flag(flags, options.threads);
   flags.add_switch("--json", options.json, "print a summary as JSON on standard output");
 }
@@ -46,10 +54,6 @@ void check(Flags& flags, const VocabOptions& options) {
     flags.problem(cat("--vocab-size ", options.vocab_size),
                   cat("must be at least ", least, ": 256 bytes and the special tokens"));
   }
-  if (options.vocab_size > 1 << 24) flags.problem(cat("--vocab-size ", options.vocab_size), "is beyond 16,777,216");
-  if (options.min_frequency < 0) flags.problem(cat("--min-frequency ", options.min_frequency), "must not be negative");
-  if (options.max_words < 1 || options.max_words > 1'000'000'000)
-    flags.problem(cat("--max-words ", options.max_words), "must be from 1 to 1,000,000,000");
   if (std::count(options.inputs.begin(), options.inputs.end(), "-") > 1)
     flags.problem("--input -", "standard input can be read once");
   const auto& special = options.special_tokens;

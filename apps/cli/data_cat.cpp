@@ -42,8 +42,8 @@ int data_cat(int argc, const char* const* argv) {
               "mtl-preprocess reads");
   flags.positional("PREFIX", options.prefixes, "token files, named without .bin or .idx, or by either file");
   flags.section("Documents");
-  flags.add("--begin", &options.begin, "N", "the first document to print, counted from 0");
-  flags.add("--count", &options.count, "N", "how many documents to print; all that are left when absent");
+  flags.add("--begin", &options.begin, "N", "the first document to print, counted from 0").at_least(0);
+  flags.add("--count", &options.count, "N", "how many documents to print; all that are left when absent").at_least(0);
   add_data_print_flags(flags, options.print);
   flags.check([&] {
     check_data_print_flags(flags, options.print);
@@ -51,8 +51,6 @@ int data_cat(int argc, const char* const* argv) {
     if (options.prefixes.size() > 1 && (flags.was_given("--begin") || flags.was_given("--count"))) {
       flags.problem("--begin, --count", "choose documents of one PREFIX, not of several");
     }
-    if (options.begin < 0) flags.problem(cat("--begin ", options.begin), "must not be negative");
-    if (options.count.value_or(0) < 0) flags.problem(cat("--count ", *options.count), "must not be negative");
   });
   return run_alone(flags, argc, argv, [&](Console& console) {
     print_documents(options, console);

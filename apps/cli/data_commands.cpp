@@ -13,10 +13,4 @@ void check_one_prefix(Flags& flags, const std::vector<std::string>& prefixes) {
   if (prefixes.size() > 1) flags.problem("PREFIX", cat("give one, not ", prefixes.size()));
 }
 
-void check_seed(Flags& flags, std::int64_t seed) {
-  if (seed < 0 || seed > std::int64_t{UINT32_MAX}) {
-    flags.problem(cat("--seed ", seed), "must be between 0 and 4294967295");
-  }
-}
-
 }  // namespace mtl

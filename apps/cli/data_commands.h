@@ -12,8 +12,6 @@ class Flags;
 /// Adds a problem unless there is a PREFIX, or exactly one.
 void check_prefixes(Flags& flags, const std::vector<std::string>& prefixes);
 void check_one_prefix(Flags& flags, const std::vector<std::string>& prefixes);
-/// Adds a problem unless NumPy takes this --seed.
-void check_seed(Flags& flags, std::int64_t seed);
 
 /// What token files hold: counts, sizes, lengths.
 int data_info(int argc, const char* const* argv);

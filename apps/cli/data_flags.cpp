@@ -14,7 +14,7 @@ void add_data_flags(Flags& flags, DataOptions& data) {
   flags.add("--per-split-data-args-path", &paths.per_split_data_args_path, "FILE",
             "read the words of these three from a JSON file");
   flags.add("--split", &paths.split, "A,B,C", "shares of training, validation and test");
-  flags.add("--seq-length", &data.seq_length, "N", "tokens of a sample; required");
+  flags.add("--seq-length", &data.seq_length, "N", "tokens of a sample; required").at_least(1).at_most(INT32_MAX);
   flags.add("--data-order", &data.order, "ORDER", "Megatron-LM's, or one that is computed and not stored")
       .one_of({"megatron", "feistel"});
   flags.add("--dataloader-type", &data.dataloader_type, "TYPE", "one pass in order, or shuffled epochs")
@@ -31,10 +31,12 @@ void add_batch_flags(Flags& flags, BatchOptions& batch) {
             "sizes from so many tokens on, such as \"0:768 250B:1536\"");
   flags.add_switch("--decrease-batch-size-if-needed", batch.decrease_if_needed,
                    "cut batch sizes down to multiples of a micro-batch on every data-parallel rank");
-  flags.add("--train-iters", &batch.train_iters, "N", "updates to make");
-  flags.add("--train-samples", &batch.train_samples, "N", "samples to train on, instead of --train-iters");
-  flags.add("--eval-interval", &batch.eval_interval, "N", "updates between validations");
-  flags.add("--eval-iters", &batch.eval_iters, "N", "global batches of a validation; 0 for none");
+  flags.add("--train-iters", &batch.train_iters, "N", "updates to make").at_least(1);
+  flags.add("--train-samples", &batch.train_samples, "N", "samples to train on, instead of --train-iters").at_least(1);
+  flags.add("--eval-interval", &batch.eval_interval, "N", "updates between validations")
+      .at_least(1)
+      .only_with("with --eval-iters 0", [&batch] { return batch.eval_iters != 0; });
+  flags.add("--eval-iters", &batch.eval_iters, "N", "global batches of a validation; 0 for none").at_least(0);
 }
 
 void settle_data_flags(Flags& flags, const DataOptions& data, BatchOptions& batch, std::int64_t data_parallel) {

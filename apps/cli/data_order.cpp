@@ -29,31 +29,28 @@ void add_flags(Flags& flags, DataOrderOptions& options) {
   flags.section("Data");
   add_data_flags(flags, options.data);
   flags.add("--dataset", &options.dataset, "NAME", "which part to print").one_of({"train", "valid", "test"});
-  flags.add("--seed", &options.seed, "N", "seed of the order");
+  flags.add("--seed", &options.seed, "N", "seed of the order").at_least(0).at_most(UINT32_MAX);
   flags.section("Batches and length");
   add_batch_flags(flags, options.batch);
-  flags.add("--data-parallel-size", &options.data_parallel_size, "N", "ranks that share a batch");
+  flags.add("--data-parallel-size", &options.data_parallel_size, "N", "ranks that share a batch")
+      .at_least(1)
+      .at_most(1e6);
   for (const char* name : {"--eod-mask-loss", "--reset-position-ids", "--reset-attention-mask", "--no-mmap-bin-files"})
-    flags.acknowledge(name, 0, "changes no order");
-  for (const char* name : {"--num-workers", "--data-cache-path"}) flags.acknowledge(name, 1, "changes no order");
+    flags.acknowledge(name, 0, "has no effect on the order");
+  for (const char* name : {"--num-workers", "--data-cache-path"})
+    flags.acknowledge(name, 1, "has no effect on the order");
   flags.section("Output");
   flags.add_switch("--tokens", options.tokens, "print the ids of every sample too");
 }
 
 void check(Flags& flags, DataOrderOptions& options) {
   const auto report = [&](std::string flag, std::string what) { flags.problem(std::move(flag), std::move(what)); };
-  constexpr std::int64_t kMostRanks = 1'000'000;
-  if (options.data_parallel_size < 1 || options.data_parallel_size > kMostRanks) {
-    flags.problem(cat("--data-parallel-size ", options.data_parallel_size), cat("must be from 1 to ", kMostRanks));
-    return;
-  }
   settle_data_flags(flags, options.data, options.batch, options.data_parallel_size);
   check_batches(options.batch, options.data_parallel_size, options.data.seq_length, report);
   if (!options.batch.train_iters && !options.batch.train_samples)
     flags.problem("--train-iters", "is required, or --train-samples");
   if (options.data.paths.is_absent()) flags.problem("--data-path", "is required: token files");
   check_data_options(options.data, report);
-  check_seed(flags, options.seed);
 }
 
 /// {"sample":17,"dataset":0,"documents":[4,6],"offsets":[12,3]} and the tokens when asked for.

@@ -36,14 +36,15 @@ int data_sample(int argc, const char* const* argv) {
   Flags flags("mtl-data sample", "prints documents of token files that are drawn at random, as cat prints them");
   flags.positional("PREFIX", options.prefixes, "token files, named without .bin or .idx, or by either file");
   flags.section("Documents");
-  flags.add("--count", &options.count, "N", "how many different documents to print, in the order of the file");
-  flags.add("--seed", &options.seed, "N", "seed of the draw: the same seed draws the same documents");
+  flags.add("--count", &options.count, "N", "how many different documents to print, in the order of the file")
+      .at_least(0);
+  flags.add("--seed", &options.seed, "N", "seed of the draw: the same seed draws the same documents")
+      .at_least(0)
+      .at_most(UINT32_MAX);
   add_data_print_flags(flags, options.print);
   flags.check([&] {
     check_data_print_flags(flags, options.print);
     check_one_prefix(flags, options.prefixes);
-    if (options.count < 0) flags.problem(cat("--count ", options.count), "must not be negative");
-    check_seed(flags, options.seed);
   });
   return run_alone(flags, argc, argv, [&](Console& console) {
     print_sample(options, console);

@@ -36,12 +36,11 @@ int data_shuffle(int argc, const char* const* argv) {
   Flags flags("mtl-data shuffle", "puts the documents of token files into a random order");
   flags.positional("PREFIX", options.prefixes, "token files, named without .bin or .idx, or by either file");
   flags.section("Order");
-  flags.add("--seed", &options.seed, "N", "seed of the order, which is numpy.random.RandomState(N).permutation's");
+  flags.add("--seed", &options.seed, "N", "seed of the order, which is numpy.random.RandomState(N).permutation's")
+      .at_least(0)
+      .at_most(UINT32_MAX);
   add_data_output_flags(flags, options.output);
-  flags.check([&] {
-    check_one_prefix(flags, options.prefixes);
-    check_seed(flags, options.seed);
-  });
+  flags.check([&] { check_one_prefix(flags, options.prefixes); });
   return run_alone(flags, argc, argv, [&](Console& console) {
     shuffle(options, console);
     return Exit::ok;

@@ -201,11 +201,9 @@ int data_stats(int argc, const char* const* argv) {
   DataStatsOptions options;
   Flags flags("mtl-data stats", "how often each token occurs, and how long documents and sequences are");
   flags.section("Output");
-  flags.add("--top", &options.top, "N", "how many of the most frequent ids to list, with a tokenizer as text too");
+  flags.add("--top", &options.top, "N", "how many of the most frequent ids to list, with a tokenizer as text too")
+      .at_least(0);
   add_inspection_flags(flags, options, "mtl-data-stats/1");
-  flags.check([&] {
-    if (options.top < 0) flags.problem(cat("--top ", options.top), "must not be negative");
-  });
   return run_alone(flags, argc, argv, [&](Console& console) {
     print_stats(options, console);
     return Exit::ok;

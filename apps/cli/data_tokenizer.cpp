@@ -12,11 +12,7 @@ bool names_tokenizer(const TokenizerOptions& options) {
 }
 
 void check_optional_tokenizer(Flags& flags, const TokenizerOptions& options) {
-  if (names_tokenizer(options)) {
-    check_tokenizer_flags(flags, options);
-  } else if (options.vocab_size.value_or(1) < 1) {
-    flags.problem(cat("--vocab-size ", *options.vocab_size), "must be at least 1");
-  }
+  if (names_tokenizer(options)) check_tokenizer_flags(flags, options);
 }
 
 void add_inspection_flags(Flags& flags, DataInspection& options, const std::string& schema) {

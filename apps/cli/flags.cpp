@@ -70,7 +70,7 @@ std::string text_of(const T& value) {
 std::string describe_bounds(const Flags::Flag& flag) {
   const auto text = [](double x) { return std::abs(x) < 1e15 && x == std::floor(x) ? cat(std::llround(x)) : cat(x); };
   const bool has_least = std::isfinite(flag.least), has_most = std::isfinite(flag.most);
-  if (!has_least && !has_most) return "must be a finite number";
+  if (!has_least && !has_most) return "must be a finite number";  // NaN is within no bounds
   if (has_least && has_most && !flag.excludes_least && !flag.excludes_most)
     return cat("must be from ", text(flag.least), " to ", text(flag.most));
   return cat("must be ", !has_least ? "" : cat(flag.excludes_least ? "above " : "at least ", text(flag.least)),
@@ -104,7 +104,8 @@ std::string Flags::Flag::objection(const std::string& word) const {
   if (reading.wrong != nullptr) return reading.wrong;
   const double x = reading.number.value_or(0);
   const bool is_inside = (excludes_least ? x > least : x >= least) && (excludes_most ? x < most : x <= most);
-  return !reading.number || (is_inside && std::isfinite(x)) ? "" : describe_bounds(*this);
+  if (is_inside && !std::isfinite(x)) return "must be a finite number";
+  return is_inside || !reading.number ? "" : describe_bounds(*this);
 }
 
 Flags::Flags(std::string program, std::string summary)

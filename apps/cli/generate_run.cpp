@@ -222,13 +222,13 @@ Exit generate(const GenerateOptions& options, Console& console) {
   Model model(source, resolve_threads(options.threads));
   const PromptReader reader{model, tokenizer.get(), options.ids, first_token(tokenizer.get(), ends)};
   PromptStream lines(reader, options.input.empty() ? "-" : options.input, console);
-  bool given = false;
+  std::size_t given = 0;
   auto next_prompt = [&]() -> std::optional<Prompt> {
     std::optional<Prompt> prompt;
-    if (!options.prompt) {
+    if (options.prompts.empty()) {
       prompt = lines.next();
-    } else if (!std::exchange(given, true)) {
-      prompt = reader.read(*options.prompt, "--prompt");
+    } else if (given < options.prompts.size()) {
+      prompt = reader.read(options.prompts[given++], "--prompt");
     }
     if (prompt && std::ssize(prompt->ids) > model.positions())
       console.warn(cat(prompt->where, ": the prompt has ", prompt->ids.size(), " tokens; the model sees the last ",

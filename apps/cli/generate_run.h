@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/console.h"
 #include "eval/generate.h"
@@ -12,7 +13,7 @@ namespace mtl {
 
 struct GenerateOptions {
   std::string load;
-  std::optional<std::string> prompt;
+  std::vector<std::string> prompts;
   std::string input;  // a file of prompts; "-" when neither is given
   bool ids = false;   // prompts are token ids, and ids are printed
   std::int64_t max_new_tokens = 128;

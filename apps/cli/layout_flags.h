@@ -6,6 +6,8 @@
 
 namespace mtl {
 
+inline constexpr std::int64_t kLargestWorld = 1 << 16, kMostLayers = 1 << 12;
+
 /// Sizes of the model, and dropout: what else decides how much memory it takes.
 void add_size_flags(Flags& flags, TrainOptions& options);
 /// Ranks along the axes, and their order.

@@ -40,15 +40,15 @@ std::vector<Group> refused_numerics() {
       {0,
        model,
        {"--swiglu", "--disable-bias-linear", "--add-qkv-bias", "--untie-embeddings-and-output-weights",
-        "--group-query-attention", "--squared-relu", "--apply-layernorm-1p",
-        "--apply-residual-connection-post-layernorm", "--use-rotary-position-embeddings", "--no-position-embedding",
-        "--rotary-interleaved", "--use-rope-scaling", "--qk-layernorm", "--multi-latent-attention", "--embed-layernorm",
-        "--onnx-safe", "--init-method-xavier-uniform"}},
+        "--squared-relu", "--apply-layernorm-1p", "--apply-residual-connection-post-layernorm",
+        "--use-rotary-position-embeddings", "--no-position-embedding", "--rotary-interleaved", "--use-rope-scaling",
+        "--qk-layernorm", "--multi-latent-attention", "--embed-layernorm", "--onnx-safe",
+        "--init-method-xavier-uniform"}},
       {1,
        model,
-       {"--num-query-groups", "--kv-channels", "--rotary-base", "--rotary-percent",
-        "--rotary-seq-len-interpolation-factor", "--embedding-init-method-std", "--window-size", "--mlp-type", "--topk",
-        "--moe-router-topk", "--moe-router-load-balancing-type", "--moe-aux-loss-coeff"}},
+       {"--rotary-base", "--rotary-percent", "--rotary-seq-len-interpolation-factor", "--embedding-init-method-std",
+        "--window-size", "--mlp-type", "--topk", "--moe-router-topk", "--moe-router-load-balancing-type",
+        "--moe-aux-loss-coeff"}},
       {-1, model, {"--num-experts", "--spec"}},
       {0, adam, {"--cpu-optimizer", "--cpu_torch_adam", "--optimizer-cpu-offload", "--use-precision-aware-optimizer"}},
       {1, adam, {"--sgd-momentum", "--decoupled-lr", "--decoupled-min-lr"}},
@@ -265,8 +265,7 @@ std::vector<Group> acknowledged() {
       {1,
        own,
        {"--distributed-backend", "--DDP-impl", "--local_rank", "--local-rank", "--lazy-mpu-init", "--ddp-num-buckets",
-        "--nccl-communicator-config-path", "--pipeline-model-parallel-comm-backend",
-        "--distributed-timeout-seconds-after-init"}},
+        "--nccl-communicator-config-path", "--pipeline-model-parallel-comm-backend"}},
       {0,
        own,
        {"--no-async-tensor-model-parallel-allreduce",
@@ -321,7 +320,8 @@ std::vector<Group> acknowledged() {
 void add_single_valued(Flags& flags, FixedOptions& fixed) {
   auto only = [&](const char* name, auto& target, const char* why) {
     auto wanted = target;
-    flags.add(name, &target, "VALUE", why).hidden();
+    Flags::Flag& flag = flags.add(name, &target, "VALUE", why).hidden();
+    if constexpr (std::is_same_v<decltype(wanted), std::int64_t>) flag.at_least(0).at_most(1 << 16);
     flags.check([&flags, name, &target, wanted, why] {
       if (target != wanted)
         flags.problem(cat(name, " ", target), cat("is not supported in this version, ", why, "; only ", wanted, " is"));
@@ -341,20 +341,32 @@ void add_single_valued(Flags& flags, FixedOptions& fixed) {
   only("--ds-sequence-parallel-size", fixed.ds_sequence_parallel, "which does not split sequences");
 }
 
-/// What chooses nothing on a single stage or shard is no mistake, since scripts keep it, but it is said.
-void notice_idle_parallelism(Flags& flags, const ParallelOptions& parallel, bool no_pipeline_parallel) {
-  if (parallel.sequence_parallel && parallel.tensor == 1)
-    flags.notice("--sequence-parallel: does nothing without --tensor-model-parallel-size");
-  if (parallel.pipeline > 1) {
-    if (no_pipeline_parallel)
-      flags.problem("--no-pipeline-parallel", cat("contradicts --pipeline-model-parallel-size ", parallel.pipeline));
-    return;
-  }
-  if (no_pipeline_parallel) flags.notice("--no-pipeline-parallel: there is none without being asked");
-  if (parallel.schedule != ParallelOptions().schedule)
-    flags.notice(cat("--pipeline-schedule ", parallel.schedule, ": does nothing on one stage"));
-  if (parallel.account_for_embedding || parallel.account_for_loss)
-    flags.notice("--account-for-embedding-in-pipeline-split and its like: do nothing on one stage");
+/// Shapes of attention that GPT-2 has only one value for, which depends on other flags.
+void add_attention_shapes(Flags& flags, const ArchitectureOptions& model) {
+  struct Shape {
+    std::optional<std::int64_t> kv_channels, query_groups;
+    bool grouped = false;
+  };
+  const auto shape = std::make_shared<Shape>();
+  flags.add("--kv-channels", &shape->kv_channels, "N", "").hidden().at_least(1).at_most(1 << 24);
+  flags.add("--num-query-groups", &shape->query_groups, "N", "").hidden().at_least(1).at_most(1 << 20);
+  flags.add_switch("--group-query-attention", shape->grouped, "").hidden();
+  flags.check([&flags, &model, shape] {
+    const std::int64_t heads = model.num_attention_heads.value_or(0);
+    const auto only = [&](const std::string& flag, std::int64_t value, std::int64_t wanted, const char* what) {
+      if (value != wanted || wanted == 0)
+        flags.problem(
+            flag, cat("is not supported in this version; only ", what, wanted == 0 ? "" : cat(", ", wanted), " is"));
+    };
+    if (shape->kv_channels)
+      only(cat("--kv-channels ", *shape->kv_channels), *shape->kv_channels,
+           heads == 0 ? 0 : model.hidden_size.value_or(0) / heads, "--hidden-size / --num-attention-heads");
+    if (shape->query_groups)
+      only(cat("--num-query-groups ", *shape->query_groups), *shape->query_groups, heads, "--num-attention-heads");
+    if (shape->grouped && shape->query_groups != heads)
+      flags.problem("--group-query-attention",
+                    "is not supported in this version: every head has its own keys and values");
+  });
 }
 
 /// Flags whose meaning depends on another.
@@ -362,14 +374,26 @@ void add_related(Flags& flags, TrainOptions& options) {
   FixedOptions& fixed = options.fixed;
   flags.add_switch("--no-bias-gelu-fusion", fixed.no_bias_gelu_fusion, "").hidden();
   flags.add_switch("--openai-gelu", fixed.openai_gelu, "").hidden();
-  flags.add("--tensorboard-log-interval", &fixed.tensorboard_log_interval, "N", "").hidden();
-  flags.add("--zero-stage", &fixed.zero_stage, "N", "").hidden();
-  flags.add_switch("--no-pipeline-parallel", fixed.no_pipeline_parallel, "").hidden();
-  flags.check([&flags, &options] {
+  flags.add("--tensorboard-log-interval", &fixed.tensorboard_log_interval, "N", "").hidden().at_least(1);
+  flags.add("--zero-stage", &fixed.zero_stage, "N", "").hidden().at_least(0).at_most(3);
+  flags.add_switch("--no-pipeline-parallel", fixed.no_pipeline_parallel, "")
+      .hidden()
+      .only_with("on one stage, which is the default", [&options] { return options.parallel.pipeline > 1; });
+  // Megatron's start has a timeout of its own; here both have the one that is given last for communication.
+  const auto seconds = std::make_shared<std::optional<double>>();
+  flags.add("--distributed-timeout-seconds-after-init", seconds.get(), "S", "")
+      .hidden()
+      .above(0)
+      .at_most(31536000)
+      .only_with("on one rank", [&options] { return options.parallel.world > 1; });
+  flags.check([&flags, &options, seconds] {
+    if (*seconds) options.parallel.timeout_minutes = **seconds / 60;
     const FixedOptions& given = options.fixed;
     if (given.zero_stage == 1) options.parallel.distributed_optimizer = true;  // DeepSpeed's name for it
-    notice_idle_parallelism(flags, options.parallel, given.no_pipeline_parallel);
-    if (given.zero_stage < 0 || given.zero_stage > 1) {
+    if (given.no_pipeline_parallel && options.parallel.pipeline > 1)
+      flags.problem("--no-pipeline-parallel",
+                    cat("contradicts --pipeline-model-parallel-size ", options.parallel.pipeline));
+    if (given.zero_stage > 1) {
       flags.problem(cat("--zero-stage ", given.zero_stage),
                     "is not supported in this version; 0 shares out nothing, 1 the optimizer's state");
     }
@@ -391,6 +415,7 @@ void add_related(Flags& flags, TrainOptions& options) {
 void add_megatron_flags(Flags& flags, TrainOptions& options) {
   add_single_valued(flags, options.fixed);
   add_related(flags, options);
+  add_attention_shapes(flags, options.architecture);
   for (const auto& groups :
        {refused_numerics(), refused_parallelism(), refused_services(), refused_spellings(), refused_families()}) {
     for (const Group& group : groups) {

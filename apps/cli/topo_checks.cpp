@@ -5,18 +5,15 @@
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "cli/layout_flags.h"
 #include "cli/topo_options.h"
 
 namespace mtl {
 
 namespace {
 
-constexpr std::int64_t kLargestWorld = 1 << 16;
-// Of what is counted and not drawn. A count is an int to schedules and token ids; products of two counts and the world
-// are below 2^63. Layers and micro-batches have entries in lists; a core has a number in a rankfile, which is an int
-// beside 2^16 ranks.
-constexpr std::int64_t kLargestCount = (std::int64_t{1} << 31) - 1, kMostLayers = 1 << 16, kMostCores = 1 << 14,
-                       kMostMicroBatches = 1 << 20;
+// Of a global batch: an int to schedules, and its product with another count and the world is below 2^63.
+constexpr std::int64_t kLargestCount = INT32_MAX;
 
 /// The sizes from 1 to the world that fit where `fits` says so: "1, 2 or 4".
 std::string sizes_that_do(std::int64_t world, const std::function<bool(std::int64_t)>& fits) {
@@ -55,34 +52,6 @@ void check_product(Flags& flags, std::int64_t world,
                 cat("is not a multiple of ", product, " = ", join(factors, " x "), " (tensor x pipeline x ",
                     flag_sizes.back().first == "--expert-model-parallel-size" ? "expert" : "context", "); ",
                     remedies.empty() ? "choose smaller sizes" : cat("one of these would do: ", join(remedies, "; "))));
-}
-
-bool check_sizes(Flags& flags, const TopoOptions& options) {
-  std::size_t before = flags.problem_count();
-  auto check = [&](std::int64_t most, const char* flag, std::optional<std::int64_t> value) {
-    if (value && *value < 1) flags.problem(cat(flag, " ", *value), "must be at least 1");
-    if (value && *value > most) flags.problem(cat(flag, " ", *value), cat("is more than ", most));
-  };
-  const TrainOptions& run = options.run;
-  if (flags.was_given("--world-size")) check(kLargestWorld, "--world-size", run.parallel.world);
-  check(kLargestWorld, "--tensor-model-parallel-size", run.parallel.tensor);
-  check(kLargestWorld, "--pipeline-model-parallel-size", run.parallel.pipeline);
-  check(kLargestWorld, "--context-parallel-size", run.parallel.context);
-  check(kLargestWorld, "--expert-model-parallel-size", options.expert);
-  check(kLargestWorld, "--gpus-per-node", options.gpus_per_node);
-  check(kMostCores, "--cores-per-rank", options.cores_per_rank);
-  check(kMostLayers, "--num-layers", run.architecture.num_layers);
-  check(kMostLayers, "--num-layers-in-first-pipeline-stage", run.parallel.first_stage_layers);
-  check(kMostLayers, "--num-layers-in-last-pipeline-stage", run.parallel.last_stage_layers);
-  check(kMostLayers, "--num-layers-per-virtual-pipeline-stage", options.layers_per_virtual_stage);
-  check(kMostLayers, "--num-virtual-stages-per-pipeline-rank", options.virtual_stages);
-  check(kLargestCount, "--vocab-size", run.tokenizer.vocab_size);
-  check(kLargestCount, "--make-vocab-size-divisible-by", run.architecture.make_vocab_size_divisible_by);
-  check(kLargestCount, "--micro-batch-size", run.batch.micro_batch_size);
-  check(kLargestCount, "--global-batch-size", run.batch.global_batch_size);
-  check(kMostMicroBatches, "--micro-batches", options.micro_batches);
-  check(kLargestCount, "--microbatch-group-size-per-virtual-pipeline-stage", options.group);
-  return flags.problem_count() == before && run.parallel.world >= 1;
 }
 
 void check_grid(Flags& flags, const TopoOptions& options) {
@@ -287,7 +256,7 @@ void check_topo(Flags& flags, const TopoOptions& options) {
                   "does not tell the format by its end (.txt, .svg, .json or .rankfile); add --format");
   }
   check_idle_flags(flags, options);
-  if (!check_sizes(flags, options)) return;
+  if (options.run.parallel.world < 1) return;  // refused; other sizes that were refused have their defaults
   std::size_t before = flags.problem_count();
   check_grid(flags, options);
   bool fits = flags.problem_count() == before;

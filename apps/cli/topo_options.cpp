@@ -141,16 +141,21 @@ namespace {
 /// What else mtl-train's command lines say of a layout.
 void add_train_spellings(Flags& flags, TopoOptions& options) {
   ParallelOptions& parallel = options.run.parallel;
-  flags.add_switch("--overlap-grad-reduce", parallel.overlap_grad_reduce, "as mtl-train's; nothing else is allocated");
-  flags.add_switch("--overlap-param-gather", parallel.overlap_param_gather,
-                   "as mtl-train's; nothing else is allocated");
-  flags.add("--zero-stage", &options.run.fixed.zero_stage, "N", "1 is --use-distributed-optimizer, 0 nothing");
-  flags.acknowledge("--distributed-timeout-minutes", 1, "a plan waits for nobody");
+  flags.add_switch("--overlap-grad-reduce", parallel.overlap_grad_reduce, "as mtl-train's; nothing else is allocated")
+      .only_with("on one data-parallel rank", [&parallel] { return parallel.data() > 1; });
+  flags.add_switch("--overlap-param-gather", parallel.overlap_param_gather, "as mtl-train's; nothing else is allocated")
+      .only_with("on one data-parallel rank", [&parallel] { return parallel.data() > 1; })
+      .needs("--use-distributed-optimizer: otherwise nothing is gathered",
+             [&parallel] { return parallel.distributed_optimizer; })
+      .needs("--overlap-grad-reduce too, as in Megatron-LM", [&parallel] { return parallel.overlap_grad_reduce; });
+  flags.add("--zero-stage", &options.run.fixed.zero_stage, "N", "1 is --use-distributed-optimizer, 0 nothing")
+      .at_least(0)
+      .at_most(3);
+  flags.acknowledge("--distributed-timeout-minutes", 1, "has no effect on a plan");
   flags.check([&flags, &options] {
     std::int64_t stage = options.run.fixed.zero_stage;
     if (stage == 1) options.run.parallel.distributed_optimizer = true;
-    if (stage < 0 || stage > 1)
-      flags.problem(cat("--zero-stage ", stage), "is none that mtl-train has; only 0 and 1 are");
+    if (stage > 1) flags.problem(cat("--zero-stage ", stage), "is none that mtl-train has; only 0 and 1 are");
   });
 }
 
@@ -158,21 +163,39 @@ void add_train_spellings(Flags& flags, TopoOptions& options) {
 
 void add_topo_flags(Flags& flags, TopoOptions& options) {
   flags.section("Ranks");
-  flags.add("--world-size", &options.run.parallel.world, "N", "number of ranks").required();
+  flags.add("--world-size", &options.run.parallel.world, "N", "number of ranks")
+      .required()
+      .at_least(1)
+      .at_most(kLargestWorld);
   add_grid_flags(flags, options.run.parallel);
-  flags.add("--expert-model-parallel-size", &options.expert, "N", "ranks that share the experts");
+  flags.add("--expert-model-parallel-size", &options.expert, "N", "ranks that share the experts")
+      .at_least(1)
+      .at_most(kLargestWorld);
   flags.add("--rank-order", &options.rank_order, "ORDER", "axes, the fastest first; tp-cp-ep-dp-pp unless given");
-  flags.add("--gpus-per-node", &options.gpus_per_node, "N", "ranks on a node; 8 unless given");
+  flags.add("--gpus-per-node", &options.gpus_per_node, "N", "ranks on a node; 8 unless given")
+      .at_least(1)
+      .at_most(kLargestWorld);
   flags.add("--hosts", &options.hosts, "LIST", "names of the nodes, separated by commas");
-  flags.add("--cores-per-rank,--threads", &options.cores_per_rank, "N", "cores of each rank, in a rankfile and for its threads");
+  flags
+      .add("--cores-per-rank,--threads", &options.cores_per_rank, "N",
+           "cores of each rank, in a rankfile and for its threads")
+      .at_least(1)
+      .at_most(kMostCores);
 
   flags.section("Model");
   add_size_flags(flags, options.run);
-  flags.add("--vocab-size", &options.run.tokenizer.vocab_size, "N", "tokens of the vocabulary, before padding");
-  flags.add("--seq-length", &options.run.data.seq_length, "N", "tokens of a sample");
-  flags.add("--num-layers-per-virtual-pipeline-stage", &options.layers_per_virtual_stage, "N",
-            "layers of a chunk, when each stage holds several");
-  flags.add("--num-virtual-stages-per-pipeline-rank", &options.virtual_stages, "N", "chunks of each stage");
+  flags.add("--vocab-size", &options.run.tokenizer.vocab_size, "N", "tokens of the vocabulary, before padding")
+      .at_least(1)
+      .at_most(INT32_MAX);
+  flags.add("--seq-length", &options.run.data.seq_length, "N", "tokens of a sample").at_least(1).at_most(INT32_MAX);
+  flags
+      .add("--num-layers-per-virtual-pipeline-stage", &options.layers_per_virtual_stage, "N",
+           "layers of a chunk, when each stage holds several")
+      .at_least(1)
+      .at_most(kMostLayers);
+  flags.add("--num-virtual-stages-per-pipeline-rank", &options.virtual_stages, "N", "chunks of each stage")
+      .at_least(1)
+      .at_most(kMostLayers);
   add_stage_flags(flags, options.run.parallel);
   add_sharing_flags(flags, options.run.parallel);
   add_train_spellings(flags, options);
@@ -180,12 +203,19 @@ void add_topo_flags(Flags& flags, TopoOptions& options) {
                    "let no token see the documents before its own");
 
   flags.section("Schedule");
-  flags.add("--schedule,--pipeline-schedule", &options.schedule, "NAME", "draw this one; 1f1b, or interleaved with several chunks a stage")
+  flags
+      .add("--schedule,--pipeline-schedule", &options.schedule, "NAME",
+           "draw this one; 1f1b, or interleaved with several chunks a stage")
       .one_of({"1f1b", "gpipe", "interleaved"});
-  flags.add("--micro-batches", &options.micro_batches, "N", "micro-batches of a step, of one replica");
+  flags.add("--micro-batches", &options.micro_batches, "N", "micro-batches of a step, of one replica")
+      .at_least(1)
+      .at_most(kMostMicroBatches);
   add_batch_size_flags(flags, options.run.batch);
-  flags.add("--microbatch-group-size-per-virtual-pipeline-stage", &options.group, "N",
-            "micro-batches that go through a chunk before the next chunk's turn; as many as stages unless given");
+  flags
+      .add("--microbatch-group-size-per-virtual-pipeline-stage", &options.group, "N",
+           "micro-batches that go through a chunk before the next chunk's turn; as many as stages unless given")
+      .at_least(1)
+      .at_most(INT32_MAX);
 
   flags.section("Output");
   flags.add("--format", &options.format, "NAME", "by the name of FILE, or text, unless given")

@@ -16,6 +16,8 @@ namespace mtl {
 
 /// Of a time chart: stages, and forwards of all stages.
 inline constexpr std::int64_t kMostChartStages = 1024, kMostChartForwards = 100000;
+/// A core has a number in a rankfile, which is an int, with 2^16 ranks; micro-batches have entries in lists.
+inline constexpr std::int64_t kMostCores = 1 << 14, kMostMicroBatches = 1 << 20;
 
 struct TopoOptions {
   TopoOptions() { run.parallel.world = 0; }  // --world-size has no default

@@ -10,16 +10,21 @@ namespace mtl {
 
 namespace {
 
-void add_model_flags(Flags& flags, TrainOptions& options) {
+void add_model_flags(Flags& flags, TrainOptions& options, const RunStart& start) {
   ArchitectureOptions& model = options.architecture;
   flags.section("Model");
   add_size_flags(flags, options);
-  flags.add("--norm-epsilon,--layernorm-epsilon", &model.norm_epsilon, "X", "added to variances; 1e-5 when absent");
-  flags.add("--init-method-std", &model.init_method_std, "X", "deviation of initial weights; 0.02 when absent");
-  flags.add("--seed", &options.seed, "N", "of initial weights, data order and dropout");
+  flags.add("--norm-epsilon,--layernorm-epsilon", &model.norm_epsilon, "X", "added to variances; 1e-5 when absent")
+      .at_least(1e-30)
+      .at_most(1e30);
+  flags.add("--init-method-std", &model.init_method_std, "X", "deviation of initial weights; 0.02 when absent")
+      .at_least(0)
+      .at_most(100)
+      .only_with("on a model that is loaded", [&start] { return !start.source; });
+  flags.add("--seed", &options.seed, "N", "of initial weights, data order and dropout").at_least(0).at_most(UINT32_MAX);
 }
 
-void add_sample_flags(Flags& flags, TrainOptions& options) {
+void add_sample_flags(Flags& flags, TrainOptions& options, const RunStart& start) {
   DataOptions& data = options.data;
   flags.section("Data");
   add_data_flags(flags, data);
@@ -28,72 +33,124 @@ void add_sample_flags(Flags& flags, TrainOptions& options) {
                    "count positions from 0 after the end of a document");
   flags.add_switch("--reset-attention-mask", data.reset_attention_mask,
                    "let no token see the documents before its own");
-  flags.add_switch("--allow-data-change", data.allow_data_change, "resume although the data or its order is another");
+  flags.add_switch("--allow-data-change", data.allow_data_change, "resume although the data or its order is another")
+      .only_with("on a run that does not resume", [&start] { return start.state.has_value(); });
   add_tokenizer_flags(flags, options.tokenizer);
 }
 
 void add_length_flags(Flags& flags, TrainOptions& options) {
   flags.section("Batches and length");
   add_batch_flags(flags, options.batch);
-  flags.add("--exit-interval", &options.checkpoint.exit_interval, "N",
-            "save and end after an iteration that N divides");
+  flags.add("--exit-interval", &options.checkpoint.exit_interval, "N", "save and end after an iteration that N divides")
+      .at_least(1);
 }
 
 void add_optimizer_flags(Flags& flags, TrainOptions& options) {
   OptimizerOptions& optimizer = options.optimizer;
   LrScheduleFlags& schedule = optimizer.schedule;
+  const auto decays = [&schedule] { return schedule.lr_decay_style != "constant"; };
+  const auto is_wsd = [&schedule] { return schedule.lr_decay_style == "WSD"; };
+  const auto grows = [&schedule] { return schedule.weight_decay_incr_style != "constant"; };
+  const char *constant = "with --lr-decay-style constant", *wsd = "--lr-decay-style WSD";
   flags.section("Optimizer");
-  flags.add("--lr", &schedule.lr, "X", "peak learning rate; required");
-  flags.add("--min-lr", &schedule.min_lr, "X", "where the decay ends");
+  flags.add("--lr", &schedule.lr, "X", "peak learning rate; required").at_least(0).at_most(1e6);
+  flags.add("--min-lr", &schedule.min_lr, "X", "where the decay ends")
+      .at_least(0)
+      .at_most(1e6)
+      .only_with(constant, decays);
   flags.add("--lr-decay-style", &schedule.lr_decay_style, "STYLE", "shape of the decay")
       .one_of({"constant", "linear", "cosine", "inverse-square-root", "WSD"});
-  flags.add("--lr-decay-iters", &schedule.lr_decay_iters, "N", "updates until the minimum; the whole run when absent");
-  flags.add("--lr-decay-samples", &schedule.lr_decay_samples, "N", "the same in samples");
-  flags.add("--lr-warmup-iters", &schedule.lr_warmup_iters, "N", "updates of linear warm-up");
-  flags.add("--lr-warmup-samples", &schedule.lr_warmup_samples, "N", "the same in samples");
-  flags.add("--lr-warmup-fraction", &schedule.lr_warmup_fraction, "X", "the same as a fraction of the decay");
-  flags.add("--lr-warmup-init", &schedule.lr_warmup_init, "X", "learning rate at the start of the warm-up");
+  flags.add("--lr-decay-iters", &schedule.lr_decay_iters, "N", "updates until the minimum; the whole run when absent")
+      .at_least(1)
+      .only_with(constant, decays);
+  flags.add("--lr-decay-samples", &schedule.lr_decay_samples, "N", "the same in samples")
+      .at_least(1)
+      .only_with(constant, decays);
+  flags.add("--lr-warmup-iters", &schedule.lr_warmup_iters, "N", "updates of linear warm-up").at_least(0);
+  flags.add("--lr-warmup-samples", &schedule.lr_warmup_samples, "N", "the same in samples").at_least(0);
+  flags.add("--lr-warmup-fraction", &schedule.lr_warmup_fraction, "X", "the same as a fraction of the decay")
+      .at_least(0)
+      .below(1);
+  flags.add("--lr-warmup-init", &schedule.lr_warmup_init, "X", "learning rate at the start of the warm-up")
+      .at_least(0)
+      .at_most(1e6)
+      .only_with("--lr-warmup-iters, --lr-warmup-samples or --lr-warmup-fraction", [&schedule] {
+        return schedule.lr_warmup_iters > 0 || schedule.lr_warmup_samples > 0 ||
+               schedule.lr_warmup_fraction.value_or(0) > 0;
+      });
   flags.add("--lr-wsd-decay-style", &schedule.lr_wsd_decay_style, "STYLE", "the end of a WSD schedule")
-      .one_of({"exponential", "linear", "cosine", "minus_sqrt"});
-  flags.add("--lr-wsd-decay-iters", &schedule.lr_wsd_decay_iters, "N", "its length in updates");
-  flags.add("--lr-wsd-decay-samples", &schedule.lr_wsd_decay_samples, "N", "its length in samples");
-  flags.add("--weight-decay", &schedule.weight_decay, "X", "AdamW's, not on biases and norms");
+      .one_of({"exponential", "linear", "cosine", "minus_sqrt"})
+      .only_with(wsd, is_wsd);
+  flags.add("--lr-wsd-decay-iters", &schedule.lr_wsd_decay_iters, "N", "its length in updates")
+      .at_least(1)
+      .only_with(wsd, is_wsd);
+  flags.add("--lr-wsd-decay-samples", &schedule.lr_wsd_decay_samples, "N", "its length in samples")
+      .at_least(1)
+      .only_with(wsd, is_wsd);
+  flags.add("--weight-decay", &schedule.weight_decay, "X", "AdamW's, not on biases and norms")
+      .at_least(0)
+      .at_most(1e6)
+      .only_with("with --weight-decay-incr-style linear or cosine", [grows] { return !grows(); });
   flags.add("--weight-decay-incr-style", &schedule.weight_decay_incr_style, "STYLE", "how it changes over the run")
       .one_of({"constant", "linear", "cosine"});
-  flags.add("--start-weight-decay", &schedule.start_weight_decay, "X", "where it starts");
-  flags.add("--end-weight-decay", &schedule.end_weight_decay, "X", "where it ends");
-  flags.add("--adam-beta1", &optimizer.adam_beta1, "X", "decay of the first moment");
-  flags.add("--adam-beta2", &optimizer.adam_beta2, "X", "decay of the second moment");
-  flags.add("--adam-eps", &optimizer.adam_eps, "X", "added to the root of the second moment");
-  flags.add("--clip-grad", &optimizer.clip_grad, "X", "largest norm of the gradient; 0 for no limit");
+  flags.add("--start-weight-decay", &schedule.start_weight_decay, "X", "where it starts").at_least(0).at_most(1e6);
+  flags.add("--end-weight-decay", &schedule.end_weight_decay, "X", "where it ends").at_least(0).at_most(1e6);
+  flags.add("--adam-beta1", &optimizer.adam_beta1, "X", "decay of the first moment").at_least(0).below(1);
+  flags.add("--adam-beta2", &optimizer.adam_beta2, "X", "decay of the second moment").at_least(0).below(1);
+  flags.add("--adam-eps", &optimizer.adam_eps, "X", "added to the root of the second moment")
+      .at_least(1e-30)
+      .at_most(1e6);
+  flags.add("--clip-grad", &optimizer.clip_grad, "X", "largest norm of the gradient; 0 for no limit")
+      .at_least(0)
+      .at_most(1e30);
 }
 
-void add_checkpoint_flags(Flags& flags, TrainOptions& options) {
+void add_checkpoint_flags(Flags& flags, TrainOptions& options, const RunStart& start) {
   CheckpointOptions& checkpoint = options.checkpoint;
   flags.section("Checkpoints");
   flags.add("--save", &checkpoint.save, "DIR", "save here; a checkpoint that is here already is resumed");
-  flags.add("--save-interval", &checkpoint.save_interval, "N", "updates between saves; only at the end when absent");
-  flags.add("--keep-last", &checkpoint.keep_last, "N", "checkpoints to keep, at least 2; 0 keeps all");
+  flags.add("--save-interval", &checkpoint.save_interval, "N", "updates between saves; only at the end when absent")
+      .at_least(1)
+      .needs("--save PATH", [&checkpoint] { return !checkpoint.save.empty(); });
+  flags.add("--keep-last", &checkpoint.keep_last, "N", "checkpoints to keep, at least 2; 0 keeps all")
+      .at_least(0)
+      .needs("--save PATH", [&checkpoint] { return !checkpoint.save.empty() || checkpoint.keep_last == 0; });
   flags.add("--load", &checkpoint.load, "PATH", "start from a checkpoint or a Hugging Face folder");
-  flags.add("--ckpt-step", &checkpoint.ckpt_step, "N",
-            "resume the checkpoint of iteration N; later ones in --save are renamed");
-  flags.add_switch("--finetune", checkpoint.finetune, "take only the weights of --load and start at iteration 0");
-  flags.add_switch("--no-load-optim", checkpoint.no_load_optim, "start with empty optimizer moments");
-  flags.add_switch("--exit-on-missing-checkpoint", checkpoint.exit_on_missing,
-                   "end when --load holds no checkpoint, also when it is --save");
+  flags
+      .add("--ckpt-step", &checkpoint.ckpt_step, "N",
+           "resume the checkpoint of iteration N; later ones in --save are renamed")
+      .at_least(0)
+      .needs("--load PATH or --save DIR",
+             [&checkpoint] { return !checkpoint.load.empty() || !checkpoint.save.empty(); });
+  flags.add_switch("--finetune", checkpoint.finetune, "take only the weights of --load and start at iteration 0")
+      .needs("--load PATH: the model to start from", [&checkpoint] { return !checkpoint.load.empty(); });
+  flags.add_switch("--no-load-optim", checkpoint.no_load_optim, "start with empty optimizer moments")
+      .only_with("on a run that loads no optimizer state",
+                 [&options, &start] { return start.source && !options.checkpoint.finetune; });
+  flags
+      .add_switch("--exit-on-missing-checkpoint", checkpoint.exit_on_missing,
+                  "end when --load holds no checkpoint, also when it is --save")
+      .only_with("--load", [&checkpoint] { return !checkpoint.load.empty(); });
 }
 
 void add_logging_flags(Flags& flags, TrainOptions& options) {
   LoggingOptions& logging = options.logging;
   flags.section("Reports");
-  flags.add("--log-interval", &logging.log_interval, "N", "updates between log lines");
+  flags.add("--log-interval", &logging.log_interval, "N", "updates between log lines").at_least(1);
   flags.add("--tensorboard-dir", &logging.tensorboard_dir, "DIR", "write TensorBoard event files");
   flags.add("--log-jsonl", &logging.log_jsonl, "FILE", "write the same figures as JSON lines");
-  flags.add("--peak-tflops", &logging.peak_tflops, "X", "peak of this machine, for MFU; measured when absent");
+  flags.add("--peak-tflops", &logging.peak_tflops, "X", "peak of this machine, for MFU; measured when absent")
+      .at_least(1e-9)
+      .at_most(1e9);
   flags.add_switch("--dry-run", options.dry_run, "print parameters, memory and FLOPs of the run and end");
-  flags.add("--world-size", &options.parallel.plan_world, "N",
-            "with --dry-run: ranks to plan for; as few as there can be when absent");
-  flags.add_switch("--json", options.json, "with --dry-run: as JSON");
+  flags
+      .add("--world-size", &options.parallel.plan_world, "N",
+           "with --dry-run: ranks to plan for; as few as there can be when absent")
+      .at_least(1)
+      .at_most(kLargestWorld)
+      .needs("--dry-run: a run has the ranks that mpirun or srun starts", [&options] { return options.dry_run; });
+  flags.add_switch("--json", options.json, "with --dry-run: as JSON")
+      .needs("--dry-run: a run writes JSON lines to --log-jsonl FILE", [&options] { return options.dry_run; });
   flags.section("Machine");
   add_threads_flag(flags, options.threads);
 }
@@ -103,36 +160,43 @@ void add_parallel_flags(Flags& flags, TrainOptions& options) {
   flags.section("Parallelism");
   add_grid_flags(flags, parallel);
   flags.add("--pipeline-schedule", &parallel.schedule, "NAME", "order of a stage's micro-batches")
-      .one_of({"1f1b", "gpipe"});
+      .one_of({"1f1b", "gpipe"})
+      .only_with("on one stage", [&parallel] { return parallel.pipeline > 1; });
   add_stage_flags(flags, parallel);
   add_sharing_flags(flags, parallel);
-  flags.add_switch("--overlap-grad-reduce", parallel.overlap_grad_reduce, "sum gradients while backward goes on");
-  flags.add_switch("--overlap-param-gather", parallel.overlap_param_gather,
-                   "collect updated weights while the next forward goes on");
-  flags.add("--distributed-timeout-minutes", &parallel.timeout_minutes, "X",
-            "longest wait for other ranks before the job ends");
+  flags.add_switch("--overlap-grad-reduce", parallel.overlap_grad_reduce, "sum gradients while backward goes on")
+      .only_with("on one data-parallel rank", [&parallel] { return parallel.data() > 1; });
+  flags
+      .add_switch("--overlap-param-gather", parallel.overlap_param_gather,
+                  "collect updated weights while the next forward goes on")
+      .only_with("on one data-parallel rank", [&parallel] { return parallel.data() > 1; })
+      .needs("--use-distributed-optimizer: otherwise nothing is gathered",
+             [&parallel] { return parallel.distributed_optimizer; })
+      .needs("--overlap-grad-reduce too, as in Megatron-LM", [&parallel] { return parallel.overlap_grad_reduce; });
+  flags
+      .add("--distributed-timeout-minutes", &parallel.timeout_minutes, "X",
+           "longest wait for other ranks before the job ends")
+      .above(0)
+      .at_most(525600)
+      .only_with("on one rank", [&parallel] { return parallel.world > 1; });
 }
 
 }  // namespace
 
-void settle_world_size(Flags& flags, TrainOptions& options, int launched) {
+void settle_world_size(TrainOptions& options, int launched) {
   ParallelOptions& parallel = options.parallel;
   parallel.world = launched;
-  if (parallel.plan_world && !options.dry_run)
-    flags.problem("--world-size", "is for --dry-run; a run has the ranks that mpirun or srun starts");
-  if (parallel.plan_world && *parallel.plan_world < 1)
-    flags.problem(cat("--world-size ", *parallel.plan_world), "must be at least 1");
-  else if (options.dry_run && (parallel.plan_world || launched == 1))
+  if (options.dry_run && (parallel.plan_world || launched == 1))
     parallel.world = parallel.plan_world.value_or(std::max<std::int64_t>(1, parallel.tensor) *
                                                   std::max<std::int64_t>(1, parallel.pipeline));
 }
 
-void add_train_flags(Flags& flags, TrainOptions& options) {
-  add_model_flags(flags, options);
-  add_sample_flags(flags, options);
+void add_train_flags(Flags& flags, TrainOptions& options, const RunStart& start) {
+  add_model_flags(flags, options, start);
+  add_sample_flags(flags, options, start);
   add_length_flags(flags, options);
   add_optimizer_flags(flags, options);
-  add_checkpoint_flags(flags, options);
+  add_checkpoint_flags(flags, options, start);
   add_logging_flags(flags, options);
   add_parallel_flags(flags, options);
   add_megatron_flags(flags, options);

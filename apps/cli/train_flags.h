@@ -3,14 +3,16 @@
 
 #include "cli/flags.h"
 #include "train/options.h"
+#include "train/start.h"
 
 namespace mtl {
 
-/// Declares every flag of mtl-train, those of Megatron that are refused or have no meaning left included.
-void add_train_flags(Flags& flags, TrainOptions& options);
+/// Declares every flag of mtl-train, and those of Megatron that are refused or have no effect. `start` is what the run
+/// starts from once a check of the caller has found it.
+void add_train_flags(Flags& flags, TrainOptions& options, const RunStart& start);
 
 /// How many ranks there are: as many as were launched, or with --dry-run as --world-size says. To be called from a
 /// check before all others.
-void settle_world_size(Flags& flags, TrainOptions& options, int launched);
+void settle_world_size(TrainOptions& options, int launched);
 
 }  // namespace mtl

@@ -1,6 +1,7 @@
 #include "data/data_path.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 
 #include "base/error.h"
@@ -97,6 +98,11 @@ class Reader {
     }
     SplitSources out;
     attempt("--split " + options_.split, [&] {
+      // Megatron-LM reads -1,2,0 as 1,2,0, and nan,1,1 as 1,1: no one means that.
+      for (const char c : options_.split) {
+        if (c == '-' || c == '+' || std::isalpha(static_cast<unsigned char>(c)))
+          fail(Exit::usage, "\"", c, "\" does not belong to weights; write them as 969,30,1");
+      }
       const auto shares = parse_split(options_.split);
       attempt(flag, [&] {
         if (options_.is_absent()) return;

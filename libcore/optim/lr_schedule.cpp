@@ -6,6 +6,7 @@
 #include <numbers>
 #include <utility>
 
+#include "base/checked.h"
 #include "base/error.h"
 
 namespace mtl {
@@ -88,14 +89,33 @@ LrScheduleOptions to_samples(const LrScheduleFlags& flags, const ScheduleLength&
     warmup = static_cast<double>(flags.lr_warmup_samples);
   } else {
     std::int64_t batch = run.global_batch_size, iterations = run.train_iters.value_or(0);
-    out.wd_incr_steps = iterations * batch;
-    out.decay_steps = flags.lr_decay_iters.value_or(iterations) * batch;
-    out.wsd_decay_steps = flags.lr_wsd_decay_iters.value_or(0) * batch;
-    warmup = static_cast<double>(flags.lr_warmup_iters * batch);
+    const auto samples = [batch](std::int64_t updates) {  // a schedule may be longer than anything that can be run
+      return checked_product({updates, batch}).value_or(INT64_MAX);
+    };
+    out.wd_incr_steps = samples(iterations);
+    out.decay_steps = samples(flags.lr_decay_iters.value_or(iterations));
+    out.wsd_decay_steps = samples(flags.lr_wsd_decay_iters.value_or(0));
+    warmup = static_cast<double>(samples(flags.lr_warmup_iters));
   }
   out.warmup_steps =
       flags.lr_warmup_fraction ? *flags.lr_warmup_fraction * static_cast<double>(out.decay_steps) : warmup;
   return out;
+}
+
+/// A warm-up that is negative or leaves nothing of the decay, by the flag and in the unit that was given.
+void report_warmup(const LrScheduleFlags& flags, const ScheduleLength& run,
+                   const std::function<void(std::string flag, std::string what)>& report) {
+  const bool in_samples = run.train_samples.has_value();
+  const std::int64_t length = in_samples ? flags.lr_warmup_samples : flags.lr_warmup_iters;
+  const std::int64_t decay = in_samples ? flags.lr_decay_samples.value_or(*run.train_samples)
+                                        : flags.lr_decay_iters.value_or(run.train_iters.value_or(0));
+  if (flags.lr_warmup_fraction)
+    report(cat("--lr-warmup-fraction ", *flags.lr_warmup_fraction), "must be at least 0 and below 1");
+  else
+    report(cat(in_samples ? "--lr-warmup-samples " : "--lr-warmup-iters ", length),
+           length < 0 ? "must not be negative"
+                      : cat("leaves nothing of the decay, which takes ", decay, in_samples ? " samples" : " iterations",
+                            "; make the warm-up shorter"));
 }
 
 }  // namespace
@@ -155,12 +175,9 @@ void check_schedule(const LrScheduleFlags& flags, const ScheduleLength& run,
     report(cat("--lr-warmup-init ", steps.warmup_init), cat("is larger than --lr ", steps.lr));
   if (!(steps.min_lr >= 0)) report(cat("--min-lr ", steps.min_lr), "must not be negative");
   if (steps.decay_steps <= 0) report(cat("--lr-decay", suffix), "must be positive");
-  if (!(steps.warmup_steps >= 0))
-    report("--lr-warmup", "must not be negative");
-  else if (steps.decay_steps > 0 && steps.warmup_steps >= static_cast<double>(steps.decay_steps)) {
-    report("--lr-warmup", cat("takes ", steps.warmup_steps, " samples, the whole decay ", steps.decay_steps,
-                              "; make the warm-up shorter"));
-  }
+  if (!(steps.warmup_steps >= 0) ||
+      (steps.decay_steps > 0 && steps.warmup_steps >= static_cast<double>(steps.decay_steps)))
+    report_warmup(flags, run, report);
   if (steps.decay_style == LrDecayStyle::wsd && steps.wsd_decay_steps <= 0) {
     report("--lr-decay-style WSD", cat("needs the length of its decay; give --lr-wsd-decay", suffix));
   }

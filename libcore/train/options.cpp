@@ -1,5 +1,6 @@
 #include "train/options.h"
 
+#include "base/checked.h"
 #include "base/error.h"
 #include "base/str.h"
 
@@ -8,6 +9,8 @@ namespace mtl {
 using Report = std::function<void(std::string flag, std::string what)>;
 
 namespace {
+
+constexpr std::int64_t kMostMicroBatches = 1 << 20;  // of a step: its plan and its schedule take time for each
 
 /// The flag that decides the sizes, and its value.
 std::string size_flag(const BatchOptions& batch, std::int64_t global) {
@@ -18,15 +21,6 @@ std::string size_flag(const BatchOptions& batch, std::int64_t global) {
 
 bool check_sizes(const BatchOptions& batch, std::int64_t data_parallel, std::int64_t seq_length, const Report& report) {
   const std::int64_t micro = batch.micro_batch_size, global = batch.global_on(data_parallel);
-  bool is_good = true;
-  const auto size = [&](const char* flag, std::int64_t samples) {
-    if (samples >= 1 && samples <= kLargestBatch) return;
-    is_good = false;
-    report(cat(flag, " ", samples), samples < 1 ? "must be at least 1" : cat("must be at most ", kLargestBatch));
-  };
-  size("--micro-batch-size", micro);
-  if (is_good || batch.global_batch_size) size("--global-batch-size", global);
-  if (!is_good) return false;
   const std::int64_t once = micro * data_parallel;
   if (global % once != 0 && !batch.varies() && !batch.decrease_if_needed) {
     std::int64_t below = global / once * once;
@@ -37,6 +31,11 @@ bool check_sizes(const BatchOptions& batch, std::int64_t data_parallel, std::int
   }
   try {
     const BatchSizes sizes = batch.sizes(data_parallel, seq_length);
+    if (sizes.largest() / once > kMostMicroBatches) {
+      report(size_flag(batch, global), cat("is more than ", kMostMicroBatches, " x micro-batch-size ", micro,
+                                           " x data-parallel size ", data_parallel));
+      return false;
+    }
     if (!batch.schedule.empty() && global != sizes.largest() && !batch.decrease_if_needed) {
       report(cat("--global-batch-size ", global),
              cat("differs from the largest size of --step-batch-size-schedule, ", sizes.largest(), "; leave it out"));
@@ -82,7 +81,6 @@ RunLength BatchOptions::run_length(std::int64_t iterations, std::int64_t data_pa
 
 void check_data_options(const DataOptions& data, const Report& report) {
   if (data.seq_length == 0) report("--seq-length", "is required, at least 1: tokens of a sample");
-  if (data.seq_length < 0) report(cat("--seq-length ", data.seq_length), "must be at least 1");
   if (data.order == "feistel" && data.dataloader_type == "cyclic")
     report("--dataloader-type cyclic", "shuffles what --data-order feistel has shuffled; give one of them");
   if (!data.data_sharding && data.dataloader_type != "cyclic")
@@ -102,86 +100,26 @@ bool check_batches(const BatchOptions& batch, std::int64_t data_parallel, std::i
     if (sizes.count_iterations(*batch.train_samples) < 1)
       report(cat("--train-samples ", *batch.train_samples),
              cat("must be at least one global batch: ", sizes.running(0)));
-  } else if (batch.train_iters && *batch.train_iters < 1) {
-    report(cat("--train-iters ", *batch.train_iters), "must be at least 1");
   } else if (batch.train_iters && has_sizes && *batch.train_iters > INT64_MAX / batch.global_on(data_parallel)) {
     report(cat("--train-iters ", *batch.train_iters),
            cat("of ", batch.global_on(data_parallel), " samples each are more than can be counted"));
   }
-  if (batch.eval_interval < 1) report(cat("--eval-interval ", batch.eval_interval), "must be at least 1");
-  if (batch.eval_iters < 0) report(cat("--eval-iters ", batch.eval_iters), "must not be negative");
   return has_sizes;
 }
 
 namespace {
 
-void check_optimizer(const TrainOptions& options, const Report& report) {
-  const OptimizerOptions& optimizer = options.optimizer;
-  auto decay = [&](const char* flag, double beta) {
-    if (!(beta >= 0 && beta < 1)) report(cat(flag, " ", beta), "must be at least 0 and below 1");
-  };
-  decay("--adam-beta1", optimizer.adam_beta1);
-  decay("--adam-beta2", optimizer.adam_beta2);
-  if (!(optimizer.adam_eps > 0)) report(cat("--adam-eps ", optimizer.adam_eps), "must be positive");
-  if (!(optimizer.clip_grad >= 0))
-    report(cat("--clip-grad ", optimizer.clip_grad), "must not be negative; 0 is no limit");
-}
-
-void check_architecture(const TrainOptions& options, const Report& report) {
-  const ArchitectureOptions& model = options.architecture;
-  if (model.norm_epsilon && !(*model.norm_epsilon > 0))
-    report(cat("--norm-epsilon ", *model.norm_epsilon), "must be positive");
-  if (model.init_method_std && !(*model.init_method_std >= 0))
-    report(cat("--init-method-std ", *model.init_method_std), "must not be negative");
-  if (model.make_vocab_size_divisible_by < 1) {
-    report(cat("--make-vocab-size-divisible-by ", model.make_vocab_size_divisible_by), "must be at least 1");
-  }
-}
-
 void check_rest(const TrainOptions& options, const Report& report) {
   check_data_options(options.data, report);
-  auto probability = [&](const char* flag, double p) {
-    if (!(p >= 0 && p < 1)) report(cat(flag, " ", p), "must be at least 0 and below 1");
-  };
-  probability("--hidden-dropout", options.hidden_dropout);
-  probability("--attention-dropout", options.attention_dropout);
-  if (options.seed < 0 || options.seed > 0xFFFFFFFFll)
-    report(cat("--seed ", options.seed), "must be between 0 and 4294967295");
-  if (options.logging.log_interval < 1)
-    report(cat("--log-interval ", options.logging.log_interval), "must be at least 1");
   const CheckpointOptions& checkpoint = options.checkpoint;
-  if (checkpoint.save_interval && *checkpoint.save_interval < 1)
-    report(cat("--save-interval ", *checkpoint.save_interval), "must be at least 1");
-  if (checkpoint.save_interval && checkpoint.save.empty()) report("--save-interval", "needs --save PATH");
-  if (checkpoint.exit_interval && *checkpoint.exit_interval < 1)
-    report(cat("--exit-interval ", *checkpoint.exit_interval), "must be at least 1");
-  if (checkpoint.keep_last != 0 && checkpoint.keep_last < 2)
+  if (checkpoint.keep_last == 1)
     report(cat("--keep-last ", checkpoint.keep_last), "must be at least 2, or 0 to keep all");
-  if (checkpoint.keep_last != 0 && checkpoint.save.empty()) report("--keep-last", "needs --save PATH");
-  if (options.json && !options.dry_run)
-    report("--json", "is for --dry-run; a run writes JSON lines to --log-jsonl FILE");
-  if (checkpoint.ckpt_step && *checkpoint.ckpt_step < 0)
-    report(cat("--ckpt-step ", *checkpoint.ckpt_step), "must not be negative");
-  if (checkpoint.ckpt_step && checkpoint.load.empty() && checkpoint.save.empty())
-    report("--ckpt-step", "needs --load PATH or --save DIR");
-  if (checkpoint.finetune && checkpoint.load.empty())
-    report("--finetune", "needs --load PATH: the model to start from");
-  if (options.logging.peak_tflops && !(*options.logging.peak_tflops > 0)) report("--peak-tflops", "must be positive");
 }
 
 void check_parallel(const TrainOptions& options, const Report& report) {
   const ParallelOptions& parallel = options.parallel;
-  bool sizes_are_good = true;
-  auto size = [&](const char* flag, std::int64_t ranks) {
-    if (ranks >= 1) return;
-    sizes_are_good = false;
-    report(cat(flag, " ", ranks), "must be at least 1");
-  };
-  size("--tensor-model-parallel-size", parallel.tensor);
-  size("--pipeline-model-parallel-size", parallel.pipeline);
   if (parallel.context != 1)
     report(cat("--context-parallel-size ", parallel.context), "is not supported in this version; only 1 is");
-  if (!sizes_are_good) return;
   std::int64_t model = parallel.tensor * parallel.pipeline;
   if (parallel.world % model != 0) {
     report(
@@ -193,14 +131,27 @@ void check_parallel(const TrainOptions& options, const Report& report) {
     report("--sequence-parallel", cat("cuts --seq-length ", options.data.seq_length, " into ", parallel.tensor,
                                       " parts of different length; make it a multiple"));
   }
-  if (parallel.overlap_param_gather && !parallel.distributed_optimizer)
-    report("--overlap-param-gather", "needs --use-distributed-optimizer: otherwise nothing is gathered");
-  if (parallel.overlap_param_gather && !parallel.overlap_grad_reduce)
-    report("--overlap-param-gather", "needs --overlap-grad-reduce too, as in Megatron-LM");
-  if (parallel.bucket_elements && *parallel.bucket_elements < 1)
-    report(cat("--ddp-bucket-size ", *parallel.bucket_elements), "must be at least 1");
-  if (!(parallel.timeout_minutes > 0))
-    report(cat("--distributed-timeout-minutes ", parallel.timeout_minutes), "must be positive");
+}
+
+/// Refuses a run whose numbers of bytes, or of tokens, do not fit into 64 bits. Every size that is computed from these
+/// options is below one of the products, the last factor of which allows for several copies of several bytes.
+void check_magnitude(const TrainOptions& options, const GptConfig& config, const Report& report) {
+  const std::int64_t micro = options.batch.micro_batch_size, tokens = options.data.seq_length;
+  const std::int64_t widest = std::max({config.hidden_size, config.ffn_hidden_size, config.vocab_size});
+  const std::int64_t layers = config.num_layers * options.parallel.pipeline;
+  const auto check = [&](const char* flags, std::initializer_list<std::int64_t> factors) {
+    if (!checked_product(factors)) report(flags, "multiply to more than 64 bits can count; choose smaller sizes");
+  };
+  check("--num-layers, --hidden-size, --ffn-hidden-size", {layers, config.hidden_size, widest, 128});
+  check("--max-position-embeddings, --hidden-size", {config.max_positions, config.hidden_size, 128});
+  check("--make-vocab-size-divisible-by, --hidden-size",
+        {options.architecture.make_vocab_size_divisible_by, options.parallel.tensor, config.hidden_size, 128});
+  check("--micro-batch-size, --seq-length, --num-layers", {layers, micro, tokens, widest, 128});
+  check("--micro-batch-size, --seq-length, --num-attention-heads", {micro, config.num_heads, tokens, tokens, 128});
+  check("--global-batch-size, --seq-length", {options.batch.global_on(options.parallel.data()), tokens, 128});
+  const std::int64_t iterations = options.batch.train_iters.value_or(0), global = options.global_batch_size();
+  check("--train-iters, --global-batch-size, --seq-length", {iterations, global, tokens});
+  check("--train-samples, --seq-length", {options.batch.train_samples.value_or(0), tokens});
 }
 
 /// What the model and the ranks must agree on.
@@ -250,8 +201,6 @@ void check_options(const TrainOptions& options, const Report& report) {
   bool has_sizes = check_batches(options.batch, options.parallel.data(), options.data.seq_length, report);
   if (!options.batch.train_iters && !options.batch.train_samples && !options.dry_run)
     report("--train-iters", "is required, or --train-samples");
-  check_architecture(options, report);
-  check_optimizer(options, report);
   check_rest(options, report);
   if (!options.optimizer.schedule.lr && options.dry_run) return;
   if (!options.optimizer.schedule.lr && !options.batch.train_iters && !options.batch.train_samples)
@@ -302,6 +251,7 @@ GptConfig resolve_config(const TrainOptions& options, std::optional<GptConfig> l
     report(cat("--seq-length ", options.data.seq_length),
            cat("is longer than the ", config.max_positions, " positions of the model"));
   }
+  check_magnitude(options, config, report);
   check_division(options, config, report);
   return config;
 }

@@ -140,7 +140,7 @@ expect_text err 'items_short: sequences 14 to 14 \(exclusive\) hold 0 tokens'
 # Numbers whose products are beyond 64 bits.
 order='timeout 20 mtl-data order --data-path items_short --split 100,0,0 --seq-length 8'
 expect_exit 2 $order --train-iters 3 --micro-batch-size 4611686018427387904 --data-parallel-size 4
-expect_text err '--micro-batch-size 4611686018427387904 +must be at most 2147483647'
+expect_text err '--micro-batch-size 4611686018427387904 +must be from 1 to 2147483647'
 expect_exit 2 $order --train-iters 3 --micro-batch-size 4611686018427387904 --data-parallel-size 4 --global-batch-size 8
 expect_exit 2 $order --train-iters 3 --data-parallel-size 4611686018427387904
 expect_exit 2 $order --train-iters 9000000000000000000 --global-batch-size 4

@@ -66,7 +66,7 @@ run keep --input "$WORK/prose.jsonl" $GPT2 --split-sentences --keep-newlines --l
 run kept --input "$WORK/kept.jsonl" $GPT2 && expect_same "$WORK/keep_text_sentence.idx" "$WORK/kept_text_document.idx"
 expect_same "$WORK/keep_text_sentence.bin" "$WORK/kept_text_document.bin"
 run idle $CORPUS $GPT2 --keep-newlines --lang german && expect_same "$WORK/idle_text_document.bin" "$GOLDEN/default_text_document.bin"
-for flag in --keep-newlines --lang; do expect_text "$WORK/err" "^mtl-preprocess: $flag: chooses nothing without --split-sentences"; done
+for flag in --keep-newlines --lang; do expect_text "$WORK/err" "^mtl-preprocess: $flag: has no effect without --split-sentences"; done
 
 # Several chunks of lines; any number of threads, any compression, standard input: the same bytes.
 for i in $(seq 120); do cat "$GOLDEN/corpus.jsonl"; echo; done >"$WORK/big.jsonl"

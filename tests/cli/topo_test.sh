@@ -182,7 +182,7 @@ for flags in "--vocab-size 2147483648" "--world-size 65537" "--gpus-per-node 655
   "--cores-per-rank 65536" "--num-layers 9000000000000000000" "--num-layers-in-first-pipeline-stage 9223372036854775807"; do
   # shellcheck disable=SC2086
   expect_exit 2 mtl-topo --world-size 2 --num-layers 8 --pipeline-model-parallel-size 2 $flags
-  expect_text "$WORK/err" "^  $flags +is more than "
+  expect_text "$WORK/err" "^  $flags +must be from 1 to "
 done
 expect_exit 2 mtl-topo "${sizes[@]}" --world-size 4 --micro-batch-size 1 --global-batch-size 2147483644
 expect_text "$WORK/err" '--global-batch-size 2147483644 +is more than 1048576 x micro-batch-size 1'

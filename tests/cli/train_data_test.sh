@@ -176,7 +176,7 @@ expect_text err 'no data for train'
 expect_exit 65 order --data-path $A $B --train-iters 5000
 expect_text err 'without weights the 2 data sets give [0-9]+ samples to train'
 expect_exit 0 order --data-path $A --split 1,0,0 --train-iters 1 --eod-mask-loss --num-workers 2
-expect_text err '^mtl-data order: --num-workers: changes no order'
+expect_text err '^mtl-data order: --num-workers: has no effect on the order'
 for kind in single cyclic; do
   order --data-path $C --split 50,50,0 --train-iters 10 --eval-iters 3 --dataset valid --dataloader-type $kind >"$kind.txt"
 done

@@ -48,7 +48,7 @@ for flag in train-iters lr seq-length data-path vocab-file num-layers hidden-siz
 done
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --seq-length 33 --global-batch-size 0
 expect_text err '^  --seq-length 33 +is longer than the 32 positions of the model$'
-expect_text err '^  --global-batch-size 0 +must be at least 1$'
+expect_text err '^  --global-batch-size 0 +must be from 1 to 2147483647$'
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --data-path merged
 expect_text err 'there is no merged.idx nor merged.bin; did you mean merged_text_document\?$'
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --log-jsonl . --tensorboard-dir vocab.json --num-attention-heads 3
@@ -57,8 +57,8 @@ expect_text err '^mtl-train: 3 problems'
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --json --keep-last 2 --save-interval 1
 for flag in --json --keep-last --save-interval; do said 1 "^  $flag +(is for|needs) "; done
 expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --vocab-size 5 --tokenizer-model vocab.json
-said 1 "^mtl-train: --vocab-size: does nothing for GPT2BPETokenizer; it is for TikTokenizer and NullTokenizer$"
-said 1 "^mtl-train: --tokenizer-model: does nothing for GPT2BPETokenizer; "
+said 1 "^mtl-train: --vocab-size: has no effect without --tokenizer-type TikTokenizer or NullTokenizer$"
+said 1 "^mtl-train: --tokenizer-model: has no effect with --tokenizer-type GPT2BPETokenizer or NullTokenizer$"
 
 # Flags of Megatron's that ask for what is not done are refused with the reason; those without one are unknown.
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --moe-router-dtype fp32 --fp8-quantizer-factory x \
@@ -96,7 +96,7 @@ done
 for flag in '--context-parallel-size 2' '--num-layers-per-virtual-pipeline-stage 2' '--normalization RMSNorm' \
   '--position-embedding-type rope' '--optimizer sgd' '--train-weighted-split-paths a b' '--wandb-project x' \
   '--zero-stage 2' '--deepspeed_config ds.json' '--exit-duration-in-mins 5' '--num-experts 4' '--model-parallel-size 2' '--batch-size 4' \
-  '--initial-loss-scale 65536' '--load-tag x' '--timing-log-level 2' '--kv-channels 8'; do
+  '--initial-loss-scale 65536' '--load-tag x' '--timing-log-level 2' '--kv-channels 4' '--num-query-groups 1'; do
   # shellcheck disable=SC2086
   refused $flag
 done
@@ -118,6 +118,35 @@ done
 losses() { grep -o '"lm_loss": [^,]*' "$1"; }
 [ "$(losses plain.jsonl | wc -l)" -eq 2 ] || fail 'two steps in plain.jsonl'
 [ "$(losses plain.jsonl)" = "$(losses more.jsonl)" ] || fail 'flags without meaning changed the losses'
+
+# A shape of attention that is the model's own is no other model; dropout acts in the steps of its random stream.
+expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --kv-channels 8 --num-query-groups 2 --group-query-attention
+expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --attention-dropout 0.001 --hidden-dropout 1e-7
+expect_text err '^  --attention-dropout 0.001 +would act as 0: dropout acts in steps of 1/256$'
+expect_text err '^  --hidden-dropout 1e-07 +would act as 0: dropout acts in steps of 1/65536$'
+expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --attention-dropout 0.999
+expect_text err '^  --attention-dropout 0.999 +would act as 1: '
+expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --attention-dropout 0.01
+said 1 '^mtl-train: --attention-dropout 0.01: acts as 3/256 = 0.01171875; dropout acts in steps of 1/256$'
+expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --attention-dropout 0.1 --hidden-dropout 0.1
+said 0 'acts as'
+
+# A warm-up that leaves nothing of the decay is reported by the flag and in the unit that were given.
+expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --train-iters 3 --lr-warmup-iters 75
+expect_text err '^  --lr-warmup-iters 75 +leaves nothing of the decay, which takes 3 iterations; make the warm-up shorter$'
+
+# Shares of a split are numbers.
+for split in -1,2,0 nan,1,1 1e3,1,1; do
+  expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --split "$split"
+  expect_text err "^  --split $split +\"[-ne]\" does not belong to weights; write them as 969,30,1$"
+done
+
+# Products of sizes that 64 bits cannot hold.
+expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --tensor-model-parallel-size 4294967296 --pipeline-model-parallel-size 4294967296
+expect_text err '^  --pipeline-model-parallel-size 4294967296 +must be from 1 to 65536$'
+huge=(--seq-length 2147483647 --max-position-embeddings 2147483647 --micro-batch-size 2147483647 --num-attention-heads 1048576 --hidden-size 16777216)
+expect_exit 2 timeout 60 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" "${huge[@]}" --num-layers 4096 --dry-run
+expect_text err '^  --micro-batch-size, --seq-length, --num-attention-heads +multiply to more than 64 bits can count; choose smaller sizes$'
 
 # --quiet: nothing but warnings, and the files are written.
 expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --quiet --num-workers 2 --log-jsonl quiet.jsonl
@@ -166,6 +195,9 @@ for flag in '--num-attention-heads 16' '--ffn-hidden-size 4096' --overlap-param-
 expect_exit 0 mtl-train "${script345[@]}" --pipeline-model-parallel-size 5 --dry-run --global-batch-size 20
 expect_exit 2 mtl-train "${script345[@]}" --pipeline-model-parallel-size 25 --dry-run --global-batch-size 20
 expect_text err '^  --pipeline-model-parallel-size '
+expect_exit 2 mtl-train "${script345[@]}" --nproc_per_node 8 --nlayers 3
+expect_text err "^  --nproc_per_node 8 +is torchrun's, "
+expect_text err '^  --nlayers +unknown flag; did you mean --num-layers\?$'
 expect_exit 2 env WORLD_SIZE=8 RANK=0 LOCAL_RANK=0 MASTER_ADDR=x MASTER_PORT=1 mtl-train "${script345[@]}"
 expect_text err 'mpirun -n 8 mtl-train'
 # A plan needs none: in a Slurm batch script, and under any launcher, of whose processes one speaks.

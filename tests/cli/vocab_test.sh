@@ -54,6 +54,13 @@ expect_text "$WORK/err" '--unit page'
 expect_exit 2 mtl-vocab --input "$WORK/small.txt" --vocab-size 256 --output-prefix "$WORK/x" --threads -1
 expect_text "$WORK/err" '--vocab-size 256 +must be at least 257'
 expect_text "$WORK/err" '--threads -1'
+printf 'hello hello world' >"$WORK/hello.txt"
+expect_exit 0 mtl-vocab --input "$WORK/hello.txt" --vocab-size 258 --output-prefix "$WORK/none" --special-tokens
+grep -q 'endoftext' "$WORK/none-vocab.json" && fail 'special tokens although none were asked for'
+expect_exit 0 mtl-vocab --input "$WORK/hello.txt" --vocab-size 258 --output-prefix "$WORK/none" --special-tokens --dump-config
+cp "$WORK/out" "$WORK/none.conf"
+expect_exit 0 mtl-vocab --config "$WORK/none.conf" --dump-config
+expect_text "$WORK/out" '^special-tokens = +# '
 expect_exit 2 mtl-vocab --input "$WORK/small.txt" --output-prefix "$WORK/x"
 expect_text "$WORK/err" '^mtl-vocab: 1 problem with'
 expect_exit 2 mtl-vocab --input "$WORK/small.txt" --vocab-size 300 --special-tokens a a --output-prefix "$WORK/x"

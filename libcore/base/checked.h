@@ -1,0 +1,21 @@
+// Arithmetic on sizes that a user chose, whose products may be beyond 64 bits.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+
+namespace mtl {
+
+/// The product, or nullopt when it is not between INT64_MIN and INT64_MAX; 0 when any factor is 0.
+inline std::optional<std::int64_t> checked_product(std::initializer_list<std::int64_t> factors) {
+  std::int64_t product = 1;
+  bool fits = true;
+  for (const std::int64_t factor : factors) {
+    if (factor == 0) return 0;
+    fits = fits && !__builtin_mul_overflow(product, factor, &product);
+  }
+  return fits ? std::optional(product) : std::nullopt;
+}
+
+}  // namespace mtl

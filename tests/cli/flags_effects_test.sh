@@ -1,0 +1,80 @@
+#!/bin/bash
+# Every flag that acts only together with another (--list-flags says which): given without it, the tool says so, once.
+# shellcheck disable=SC2034
+source "$(dirname "$0")/lib.sh" "$1"
+export OMP_WAIT_POLICY=passive
+cd "$WORK" || exit 1
+cp "$TESTS"/golden/indexed/merged_text_document.* .
+cp "$SHARE"/gpt2/vocab.json "$SHARE"/gpt2/merges.txt .
+MODEL=$TESTS/golden/gpt2_model/b
+printf 'plain text\n' >plain.txt
+
+# A command of each tool that is sound, but for what it reads.
+gpt2=(--vocab-file vocab.json --merge-file merges.txt)
+sizes=(--num-layers 4 --hidden-size 16 --num-attention-heads 2 --max-position-embeddings 32 --seq-length 16)
+mtl_train=(mtl-train "${sizes[@]}" "${gpt2[@]}" --lr 1e-3 --dry-run --train-iters 2)
+mtl_topo=(mtl-topo "${sizes[@]}" --world-size 1 --vocab-size 100)
+mtl_preprocess=(mtl-preprocess --input plain.txt --output-prefix out "${gpt2[@]}")
+mtl_vocab=(mtl-vocab --input plain.txt --vocab-size 260 --output-prefix out)
+mtl_eval=(mtl-eval --load "$MODEL" --input plain.txt "${gpt2[@]}")
+mtl_generate=(mtl-generate --load "$MODEL" --ids --prompt 1 --max-new-tokens 1 "${gpt2[@]}")
+mtl_convert=(mtl-convert --load "$MODEL" --save converted)
+mtl_plot=(mtl-plot plain.txt)
+
+# command_for NAME FLAG PHRASE: that command, changed where it would not do; the result is in $chosen.
+command_for() {
+  local -n command=mtl_$1
+  chosen=("${command[@]}")
+  [ "$1" = train ] || return
+  case $2 in *-samples) chosen=("${chosen[@]:0:${#chosen[@]}-2}" --train-samples 16) ;; esac
+  case $3 in
+    'needs --dry-run'*) chosen=("${chosen[@]/--dry-run/--quiet}") ;;
+    *'a model that is loaded') chosen=(mtl-train --load "$MODEL" --seq-length 16 --tokenizer-type NullTokenizer --vocab-size 1000 --dry-run) ;;
+  esac
+}
+
+# What makes a condition fail where that is not the absence of a flag.
+declare -A setting=(["with --lr-decay-style constant"]="--lr-decay-style constant" ["with --eval-iters 0"]="--eval-iters 0"
+  ["with --weight-decay-incr-style linear or cosine"]="--weight-decay-incr-style linear --start-weight-decay 0 --end-weight-decay 1"
+  ["with --greedy"]="--greedy" ["with --to mtl"]="--to mtl"
+  ["with --format text"]="--format text"
+  ["with --tokenizer-type HuggingFaceTokenizer, which always finds its tokens"]="--tokenizer-type HuggingFaceTokenizer --tokenizer-model $MODEL"
+  ["without --tokenizer-type GPT2BPETokenizer"]="--tokenizer-type NullTokenizer --vocab-size 1000")
+# Values of texts that have choices; others take anything.
+declare -A value=([--lr-warmup-init]=5e-4 [--min-lr]=1e-4 [--lr-wsd-decay-style]=linear [--pipeline-schedule]=gpipe [--tiktoken-pattern]=v1 [--lang]=english [--max-shard-size]=5GB
+  [--vocab-file]=vocab.json [--merge-file]=merges.txt [--tokenizer-model]=vocab.json)
+# Without these, flags are refused before they have no effect.
+declare -A together=([--overlap-param-gather]="--overlap-grad-reduce --use-distributed-optimizer")
+
+conditions=0
+for name in train topo preprocess vocab eval generate convert plot; do
+  expect_exit 0 "mtl-$name" --list-flags
+  grep ';' out >listed
+  while IFS=';' read -r what rest; do
+    read -r flag kind low _ <<<"$what"
+    case $kind in
+      switch) words=("$flag") ;;
+      whole | real)
+        above=$(awk -v low="${low#?}" -v kind="$kind" 'BEGIN { print low + (kind == "whole" ? 2 : 0.25) }')
+        words=("$flag" "${value[$flag]:-$above}") ;;
+      *) words=("$flag" "${value[$flag]:-x}") ;;
+    esac
+    IFS=';' read -ra phrases <<<"$rest"
+    for phrase in "${phrases[@]}"; do
+      phrase=${phrase# }
+      extra=${setting[${phrase#has no effect }]:-}
+      [ "${phrase#needs }" = "$phrase" ] && extra+=" ${together[$flag]:-}"
+      command_for "$name" "$flag" "$phrase"
+      # shellcheck disable=SC2086
+      timeout 60 "${chosen[@]}" $extra "${words[@]}" >out 2>err </dev/null
+      case $phrase in
+        needs\ *) wanted="  $flag  *$phrase" ;;
+        *) wanted="mtl-$name: $flag: $phrase" ;;
+      esac
+      [ "$(grep -cE -- "^$wanted\$" err)" -eq 1 ] || fail "not said once: $wanted: $(cat err)"
+      conditions=$((conditions + 1))
+    done
+  done <listed
+done
+[ "$conditions" -ge 60 ] || fail "only $conditions conditions"
+finish
