@@ -89,6 +89,26 @@ ends_with 137 killed 2>/dev/null
 expect_exit 0 run_in killed
 same_run killed whole6 'killed in the last validation'
 
+# TERM to one of two ranks: both end at the same batch.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+LENGTH+=(--eval-iters 200)
+# shellcheck disable=SC2016  # for the script
+printf '#!/bin/bash\necho $$ >rank.$OMPI_COMM_WORLD_RANK.pid\nexec "$@"\n' >as_rank
+chmod +x as_rank
+run_two() {
+  mpirun --oversubscribe -n 2 ./as_rank mtl-train "${MODEL[@]}" "${LENGTH[@]}" --use-distributed-optimizer --threads 1 \
+    --save "$1/save" --log-jsonl "$1/log.jsonl" </dev/null
+}
+expect_exit 0 run_two whole2
+run_two two >two.out 2>two.err &
+job=$!
+wait_for two.out ' iteration +3/'
+kill -TERM "$(<rank.1.pid)"
+ends_with 75 two
+! grep -q '"type": "validation"' two/log.jsonl || fail 'TERM to a rank in a validation waits for its end'
+expect_exit 0 run_two two
+same_run two whole2 'TERM to one rank in a validation'
+
 # --no-load-optim: AdamW begins anew, once; a requeue of the same command resumes what the run has saved.
 LENGTH=(--train-iters 6 --eval-interval 100 --log-interval 1 --data-order feistel)
 expect_exit 0 run_in source --train-iters 3

@@ -17,9 +17,9 @@ for path in same/save/ ./same/../same/save links/save; do
   expect_text err '^mtl-train: resuming same/save/iter_0000005'
 done
 
-# flip NAME ITERATION: one bit of its weights.
+# flip NAME ITERATION [RANK]: one bit of its moments.
 flip() {
-  local shard=$1/save/iter_000000$2/shard_00000.safetensors at old
+  local shard=$1/save/iter_000000$2/shard_0000${3:-0}.safetensors at old
   at=$(($(stat -c %s "$shard") - 100))
   old=$(od -An -tu1 -j $at -N 1 "$shard")
   printf "\\x$(printf %02x $((old ^ 16)))" | dd of="$shard" bs=1 seek=$at conv=notrunc status=none
@@ -134,6 +134,13 @@ for signal in TERM INT; do
   [ $code -eq 75 ] || fail "$signal at the start: exit $code"
   expect_text start.err '^mtl-train: ended by a signal before the first iteration; the same command starts again$'
 done
+# takes_signals PID: until it is past its loader, and blocks USR1, USR2, INT and TERM.
+takes_signals() {
+  for _ in $(seq 100); do
+    grep -q '^SigBlk:.*4a02$' "/proc/$1/status" && return
+    sleep 0.1
+  done
+}
 # One rank of two: the job ends with 75.
 printf '#!/bin/bash\necho $$ >rank.$OMPI_COMM_WORLD_RANK.pid\nexec "$@"\n' >as_rank
 chmod +x as_rank
@@ -142,7 +149,8 @@ for rank in 0 1; do
   mpirun --oversubscribe -n 2 ./as_rank mtl-train "${MODEL[@]}" --train-iters 3 "${waiting[@]}" </dev/null 2>start.err >start.out &
   job=$!
   for _ in $(seq 600); do [ -s rank.0.pid ] && [ -s rank.1.pid ] && break; sleep 0.1; done
-  exec 3>vocab.fifo
+  exec 3>vocab.fifo # until rank 0 reads
+  takes_signals "$(<rank.$rank.pid)"
   kill -TERM "$(<rank.$rank.pid)"
   wait $job
   code=$?
@@ -157,4 +165,21 @@ rm -r at9/save/iter_0000009
 printf '#!/bin/bash\n[ "$OMPI_COMM_WORLD_RANK" = 0 ] || cd elsewhere2\nexec "$@"\n' >as_rank
 expect_exit 0 mpirun --oversubscribe -n 2 ./as_rank mtl-train "${MODEL[@]}" "${LENGTH[@]:0:2}" --load at9/save </dev/null
 expect_text err '^mtl-train: resuming at9/save/iter_0000006 at iteration 6$'
+
+# Two ranks, and a damaged shard that only rank 1 reads: both take the checkpoint before it.
+run_two() {
+  local name=$1
+  shift
+  mpirun --oversubscribe -n 2 mtl-train "${MODEL[@]}" "${LENGTH[@]}" --use-distributed-optimizer --threads 1 \
+    --save "$name/save" --log-jsonl "$name/log.jsonl" "$@" </dev/null
+}
+expect_exit 0 run_two whole2
+expect_exit 0 run_two two --exit-interval 9
+flip two 9 1
+expect_exit 0 run_two two
+expect_text err "^mtl-train: warning: passing over .*two/save/iter_0000009/shard_00001.safetensors: .*\(tensor 'exp_avg_sq"
+[ "$(grep -c 'warning: passing over' err)" -eq 1 ] || fail 'two ranks warn twice'
+expect_text err '^mtl-train: resuming two/save/iter_0000006 at iteration 6$'
+same_run two whole2 'a shard of rank 1 damaged'
+expect_names two "$after"
 finish
