@@ -143,10 +143,11 @@ std::string SaveDirectory::run_id() const { return run_id_of(path_); }
 
 void SaveDirectory::replace_state(const TrainState& state, Communicator& world, Stream& stream) const {
   work_on_first_rank(world, stream, [&] {
+    remove_leftovers(path_);  // of a job that died here: the last thing that a run writes
     const std::string folder = cat(path_, "/", folder_of(state.iteration));
     Manifest manifest = read_sound_manifest(folder);
     manifest.state = state;
-    OutputFile out(cat(folder, ".tmp.", ::getpid()));  // a name that the next save removes
+    OutputFile out(cat(folder, ".tmp.", ::getpid()));
     out.write(manifest_text(manifest));
     out.sync();
     out.close();

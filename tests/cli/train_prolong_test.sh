@@ -86,8 +86,10 @@ wait_for killed.out 'validation loss at iteration 6 '
 kill -KILL "$(owner_of killed)"
 ends_with 137 killed 2>/dev/null
 [ -d killed/save/iter_0000006 ] || fail 'the model is saved only after the last validation'
+touch killed/save/iter_0000006.tmp.1 # as if it had died while it marked the run as finished
 expect_exit 0 run_in killed
 same_run killed whole6 'killed in the last validation'
+[ ! -e killed/save/iter_0000006.tmp.1 ] || fail 'what a killed run left behind stays'
 
 # TERM to one of two ranks: both end at the same batch.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
