@@ -16,7 +16,7 @@ namespace mtl {
 /// Trains from what rank 0 has found; where that proves to be damaged, from the checkpoint before it.
 Exit train_from_start(const TrainOptions& options, TrainSetup& setup, Ranks& ranks, const RankGroups& groups,
                       SignalRequests& signals, Console& console) {
-  Communicator& world = *groups.groups.world;
+  Communicator& world = groups.groups.world();
   Stream stream(Device::cpu, 1);
   std::shared_ptr<const SaveDirectory> save = setup.start.save;  // keeps the lock between two tries
   for (std::vector<std::string> damaged;;) {
@@ -52,8 +52,7 @@ Exit train(TrainOptions& options, TrainSetup& setup, Ranks& ranks, std::optional
   std::signal(SIGPIPE, SIG_IGN);  // a reader of the log that leaves does not end the run
   RankGroups groups;
   groups.rank = ranks.launched().rank;
-  groups.groups = ranks.connect(placement_of(options.parallel, groups.rank).grid,
-                                options.parallel.distributed_optimizer, options.parallel.timeout_minutes * 60);
+  groups.groups = ranks.connect(layout_of(options.parallel, groups.rank).grid, options.parallel.timeout_minutes * 60);
   if (MpiSession* session = ranks.session()) groups.hosts = session->hosts();
   return train_from_start(options, setup, ranks, groups, *signals, console);
 }

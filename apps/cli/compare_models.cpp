@@ -36,7 +36,7 @@ std::vector<float> logits_of(const ModelSource& source, int threads) {
     batch.positions = Tensor(at(positions.data()), DType::i32, {kSequences, length});
     Stream stream(device, threads);
     Arena slot(device, "slot", slot_bytes), scratch(device, "scratch", scratch_bytes);
-    ProcessGroups groups = single_process_groups();
+    ProcessGroups groups;
     WeightGradQueue queue;
     StepState state;
     Ctx ctx{stream, slot, scratch, groups, queue, &state, false};

@@ -8,7 +8,8 @@
 #include "ckpt/companion_files.h"
 #include "ckpt/hf_gpt2.h"
 #include "cli/output_folder.h"
-#include "comm/communicator.h"
+#include "comm/groups.h"
+#include "nn/model_params.h"
 
 namespace mtl {
 
@@ -183,7 +184,7 @@ ConvertReport convert_model(const ConvertOptions& options, Console& console) {
   report.source_kind = source.kind();
   report.output = output.path();
   report.replaced = output.replaced();
-  report.parameters = source.config().parameter_count();
+  report.parameters = parameter_count(source.config());
   report.dtype = torch_name_of(target_dtype(source.tensors().front(), dtype));
   write_model(source, output.staged(), options, dtype, report);
   warn_of_nonfinite(report, console);

@@ -67,28 +67,28 @@ void add_grid_flags(Flags& flags, ParallelOptions& options) {
 
 void add_stage_flags(Flags& flags, ParallelOptions& options) {
   flags
-      .add("--num-layers-in-first-pipeline-stage,--decoder-first-pipeline-num-layers", &options.first_stage_layers, "N",
-           "layers of the first stage")
+      .add("--num-layers-in-first-pipeline-stage,--decoder-first-pipeline-num-layers",
+           &options.layout.first_stage_layers, "N", "layers of the first stage")
       .at_least(1)
       .at_most(kMostLayers);
   flags
-      .add("--num-layers-in-last-pipeline-stage,--decoder-last-pipeline-num-layers", &options.last_stage_layers, "N",
-           "layers of the last stage")
+      .add("--num-layers-in-last-pipeline-stage,--decoder-last-pipeline-num-layers", &options.layout.last_stage_layers,
+           "N", "layers of the last stage")
       .at_least(1)
       .at_most(kMostLayers);
   flags
-      .add_switch("--account-for-embedding-in-pipeline-split", options.account_for_embedding,
+      .add_switch("--account-for-embedding-in-pipeline-split", options.layout.account_for_embedding,
                   "count the embedding as a layer of the first stage")
       .only_with("on one stage", [&options] { return options.pipeline > 1; });
   flags
-      .add_switch("--account-for-loss-in-pipeline-split", options.account_for_loss,
+      .add_switch("--account-for-loss-in-pipeline-split", options.layout.account_for_loss,
                   "count the output layer as a layer of the last stage")
       .only_with("on one stage", [&options] { return options.pipeline > 1; });
 }
 
 void add_sharing_flags(Flags& flags, ParallelOptions& options) {
   flags
-      .add_switch("--sequence-parallel", options.sequence_parallel,
+      .add_switch("--sequence-parallel", options.layout.sequence_parallel,
                   "tensor-parallel ranks share the rows between their parts of layers, too")
       .only_with("on one tensor-parallel rank", [&options] { return options.tensor > 1; });
   flags

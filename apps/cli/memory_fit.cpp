@@ -6,6 +6,7 @@
 
 #include "base/files.h"
 #include "cli/rank_plans.h"
+#include "nn/model_params.h"
 #include "train/trainer.h"
 
 namespace mtl {
@@ -148,7 +149,7 @@ class Suggestions {
   }
   static void share_sequence(Setting& setting) {
     ParallelOptions& parallel = setting.options.parallel;
-    if (parallel.tensor == 1 || std::exchange(parallel.sequence_parallel, true)) return;
+    if (parallel.tensor == 1 || std::exchange(parallel.layout.sequence_parallel, true)) return;
     add(setting, "--sequence-parallel");
   }
   static void share_schedule(Setting& setting) {
@@ -280,7 +281,7 @@ SpaceNeed space_need(const TrainOptions& options, const GptConfig& config, std::
                      std::int64_t present) {
   constexpr std::int64_t kTensors = 3, kElementBytes = 4;  // weights and both moments, fp32
   SpaceNeed need;
-  need.checkpoint_bytes = static_cast<std::uint64_t>(kTensors * kElementBytes * config.parameter_count());
+  need.checkpoint_bytes = static_cast<std::uint64_t>(kTensors * kElementBytes * parameter_count(config));
   const std::int64_t end = options.train_iters();
   if (iteration >= end) return need;
   const std::int64_t interval = options.checkpoint.save_interval.value_or(end);

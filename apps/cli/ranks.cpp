@@ -39,14 +39,14 @@ int Ranks::rank() {
   }
 }
 
-ProcessGroups Ranks::connect(const RankGrid& grid, bool shard_optimizer, double deadline) {
+ProcessGroups Ranks::connect(const RankGrid& grid, double deadline) {
   require(grid.world() == launched().world, "the layout is for ", grid.world(), " ranks, and there are ",
           launched().world);
-  if (launched().world == 1) return single_process_groups();
+  if (launched().world == 1) return ProcessGroups();
   const double start = std::max(deadline, kLeastStartSeconds);
   StartDeadline guard(start, [&] { give_up_start(start); });
   session_ = std::make_unique<MpiSession>(launched());
-  ProcessGroups groups = make_groups(*session_, grid, shard_optimizer);
+  ProcessGroups groups = make_groups(*session_, grid);
   session_->set_deadline(deadline);
   return groups;
 }

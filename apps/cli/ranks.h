@@ -4,7 +4,7 @@
 //   Ranks ranks("mtl-train");
 //   flags.check([&] { ...ranks.launched().world... });
 //   return run_ranks(flags, argc, argv, ranks, [&](Console& console) -> Exit {
-//     ProcessGroups groups = ranks.connect(grid, shard_optimizer, deadline);
+//     ProcessGroups groups = ranks.connect(grid, deadline);
 //     ...
 //   });
 //
@@ -38,10 +38,10 @@ class Ranks {
   int rank();
   /// True for the one that talks to the user.
   bool speaks() { return rank() == 0; }
-  /// The groups of this rank; collective, starts the session. single_process_groups() in a world of one. From here on
+  /// The groups of this rank; collective, starts the session. ProcessGroups() in a world of one. From here on
   /// no wait for another rank takes longer than `deadline` seconds: the job ends instead, with who did not come. The
   /// start itself has 10 s at least, for launchers start ranks one after another.
-  ProcessGroups connect(const RankGrid& grid, bool shard_optimizer, double deadline);
+  ProcessGroups connect(const RankGrid& grid, double deadline);
   /// Null before connect() and in a world of one, which never touches MPI.
   MpiSession* session() { return session_.get(); }
 

@@ -89,7 +89,7 @@ void check_expert_order(Flags& flags, const TopoOptions& options) {
   RankGrid dense = options.grid(), experts = options.expert_grid();
   bool pipeline_is_last = options.order().ends_with("pp");
   if ((pipeline_is_last || dense.size(Axis::data) == experts.size(Axis::data)) &&
-      dense.groups("pp") == experts.groups("pp"))
+      dense.groups(Axis::pipeline) == experts.groups(Axis::pipeline))
     return;
   std::string remedy = cat("; choose an order that ends with pp",
                            parallel.tp_pp_dp_mapping ? " (leave out --use-tp-pp-dp-mapping)" : "");
@@ -136,10 +136,10 @@ bool check_layers(Flags& flags, const TopoOptions& options) {
   if (!options.run.architecture.num_layers) {
     for (auto [flag, given] :
          {std::pair("--num-layers-per-virtual-pipeline-stage", options.layers_per_virtual_stage.has_value()),
-          std::pair("--num-layers-in-first-pipeline-stage", options.run.parallel.first_stage_layers.has_value()),
-          std::pair("--num-layers-in-last-pipeline-stage", options.run.parallel.last_stage_layers.has_value()),
-          std::pair("--account-for-embedding-in-pipeline-split", options.run.parallel.account_for_embedding),
-          std::pair("--account-for-loss-in-pipeline-split", options.run.parallel.account_for_loss)}) {
+          std::pair("--num-layers-in-first-pipeline-stage", options.run.parallel.layout.first_stage_layers.has_value()),
+          std::pair("--num-layers-in-last-pipeline-stage", options.run.parallel.layout.last_stage_layers.has_value()),
+          std::pair("--account-for-embedding-in-pipeline-split", options.run.parallel.layout.account_for_embedding),
+          std::pair("--account-for-loss-in-pipeline-split", options.run.parallel.layout.account_for_loss)}) {
       if (given) flags.problem(flag, "needs --num-layers");
     }
   } else if (options.layers_per_virtual_stage &&
@@ -152,7 +152,7 @@ bool check_layers(Flags& flags, const TopoOptions& options) {
   }
   if (flags.problem_count() != before) return false;
   try {
-    if (options.run.architecture.num_layers) split_layers(options.layer_split());
+    if (options.run.architecture.num_layers) split_layers(options.stage_layout(), *options.run.architecture.num_layers);
     if (options.chunks() > 1 && options.run.parallel.pipeline == 1)
       fail(Exit::usage, "interleaving needs at least 2 stages");
   } catch (const Error& error) {
@@ -194,7 +194,7 @@ void check_schedule(Flags& flags, const TopoOptions& options, bool fits) {
   }
   if (flags.problem_count() != before || !fits_chart) return;
   try {
-    stage_schedule(options.schedule_kind(), options.shape(), 0);
+    stage_schedule(options.stage_layout(), 0, static_cast<int>(options.step_micro_batches().value_or(1)));
   } catch (const Error& error) {
     flags.problem(step, error.what());
   }

@@ -59,8 +59,8 @@ Json schedule_json(const TopoReport& report) {
     stages.push(Json::object({{"in_flight", max_in_flight(schedule.stages[stage])}, {"actions", actions}}));
   }
   return Json::object({{"name", report.schedule_name()},
-                       {"micro_batches", schedule.shape.micro_batches},
-                       {"chunks", schedule.shape.chunks},
+                       {"micro_batches", schedule.micro_batches},
+                       {"chunks", schedule.layout.chunks},
                        {"total", schedule.times.total},
                        {"work", schedule.times.ideal},
                        {"bubble", schedule.times.bubble()},

@@ -60,17 +60,13 @@ std::int64_t TopoOptions::chunks() const {
   return 1;
 }
 
-SplitOptions TopoOptions::layer_split() const {
-  const ParallelOptions& parallel = run.parallel;
-  SplitOptions split;
-  split.num_layers = *run.architecture.num_layers;
-  split.stages = static_cast<int>(parallel.pipeline);
-  split.chunks = static_cast<int>(chunks());
-  split.first_stage_layers = parallel.first_stage_layers;
-  split.last_stage_layers = parallel.last_stage_layers;
-  split.account_for_embedding = parallel.account_for_embedding;
-  split.account_for_loss = parallel.account_for_loss;
-  return split;
+Layout TopoOptions::stage_layout() const {
+  Layout out = run.parallel.layout;
+  out.grid = RankGrid({.pipeline = static_cast<int>(run.parallel.pipeline)});
+  out.schedule = schedule_kind();
+  out.chunks = static_cast<int>(chunks());
+  out.group = static_cast<int>(group.value_or(0));
+  return out;
 }
 
 bool TopoOptions::wants_memory() const {
@@ -93,7 +89,7 @@ std::string TopoOptions::not_trained() const {
   if (run.parallel.context > 1) return "mtl-train cannot run context parallelism yet";
   if (expert > 1) return "mtl-train cannot run experts yet";
   if (chunks() > 1 || schedule == "interleaved") return "mtl-train cannot run interleaved schedules yet";
-  RankGrid drawn = grid(), trained = placement_of(run.parallel, 0).grid;
+  RankGrid drawn = grid(), trained = layout_of(run.parallel, 0).grid;
   for (int rank = 0; rank < drawn.world(); ++rank) {
     for (Axis axis : {Axis::tensor, Axis::data, Axis::pipeline}) {
       if (drawn.coordinate(rank, axis) != trained.coordinate(rank, axis))
@@ -118,11 +114,6 @@ ScheduleKind TopoOptions::schedule_kind() const {
   return *schedule == "gpipe"  ? ScheduleKind::gpipe
          : *schedule == "1f1b" ? ScheduleKind::one_forward_one_backward
                                : ScheduleKind::interleaved;
-}
-
-PipelineShape TopoOptions::shape() const {
-  return {static_cast<int>(run.parallel.pipeline), static_cast<int>(chunks()),
-          static_cast<int>(step_micro_batches().value_or(1)), static_cast<int>(group.value_or(0))};
 }
 
 std::string TopoOptions::output_format() const {

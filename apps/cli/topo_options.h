@@ -43,8 +43,9 @@ struct TopoOptions {
   RankGrid expert_grid() const;
   std::int64_t node_size() const;  // 8, or the world when that is smaller, unless given
   std::vector<std::string> host_names() const;
-  std::int64_t chunks() const;       // of each stage
-  SplitOptions layer_split() const;  // only with num_layers
+  std::int64_t chunks() const;  // of each stage
+  /// How layers and micro-batches are divided among the stages; its grid has no other axis.
+  Layout stage_layout() const;
   bool wants_schedule() const { return micro_batches || (run.batch.global_batch_size && fits_chart()); }
   /// A time chart of the step is not too large to be drawn.
   bool fits_chart() const;
@@ -55,7 +56,6 @@ struct TopoOptions {
   /// What mtl-train would be told for it.
   TrainOptions train_options() const;
   ScheduleKind schedule_kind() const;
-  PipelineShape shape() const;
   std::string output_format() const;  // text, svg, json or rankfile; empty when the file's name does not tell
 };
 

@@ -42,48 +42,51 @@ class KindCollector {
 };
 
 void collect_expert_kinds(KindCollector& kinds, const RankGrid& experts) {
-  kinds.add("ep", experts.groups("ep"), "expert parallel: share the experts",
+  kinds.add("ep", experts.groups(Axis::expert), "expert parallel: share the experts",
             "tokens to their experts and back, each expert layer and micro-batch");
-  kinds.add("expert-dp", experts.groups("dp"), "have the same experts", "experts' gradients, once a step");
-  kinds.add_combined("expert-tp", experts.groups("tp"), "share every matrix of experts",
+  kinds.add("expert-dp", experts.groups(Axis::data), "have the same experts", "experts' gradients, once a step");
+  kinds.add_combined("expert-tp", experts.groups(Axis::tensor), "share every matrix of experts",
                      "activations, each expert layer and micro-batch");
-  kinds.add_combined("tp-ep", experts.groups("tp-ep"), "hold an expert layer once",
+  kinds.add_combined("tp-ep", experts.groups({Axis::tensor, Axis::expert}), "hold an expert layer once",
                      "tokens to their experts and back, where tensor parallel ranks share them");
-  kinds.add_combined("tp-ep-pp", experts.groups("tp-ep-pp"), "hold all experts once",
+  kinds.add_combined("tp-ep-pp", experts.groups({Axis::tensor, Axis::expert, Axis::pipeline}), "hold all experts once",
                      "a few numbers a step: gradient norm of the experts");
 }
 
 void collect_kinds(TopoReport& report, const ParallelOptions& parallel) {
   const RankGrid& grid = report.grid;
   KindCollector kinds(report);
-  kinds.add("tp", grid.groups("tp"), "tensor parallel: share every matrix",
-            parallel.sequence_parallel ? "activations, 6 all-gathers and 4 reduce-scatters a layer and micro-batch"
-                                       : "activations, 4 all-reduces a layer and micro-batch");
-  kinds.add("cp", grid.groups("cp"), "context parallel: share every sequence",
+  kinds.add("tp", grid.groups(Axis::tensor), "tensor parallel: share every matrix",
+            parallel.layout.sequence_parallel
+                ? "activations, 6 all-gathers and 4 reduce-scatters a layer and micro-batch"
+                : "activations, 4 all-reduces a layer and micro-batch");
+  kinds.add("cp", grid.groups(Axis::context), "context parallel: share every sequence",
             "keys and values, each layer and micro-batch");
-  kinds.add("pp", grid.groups("pp"), "pipeline: hold consecutive layers",
+  kinds.add("pp", grid.groups(Axis::pipeline), "pipeline: hold consecutive layers",
             "activations to the next stage, gradients back, once a micro-batch");
   // Ranks of one sequence have the same weights as well: gradients are summed over both axes at once.
   const char* gradients = parallel.distributed_optimizer
                               ? "gradients, reduce-scattered, and weights, gathered, once a step"
                               : "gradients, once a step";
   bool has_context = grid.size(Axis::context) > 1;
-  kinds.add("dp", grid.groups("dp"), "data parallel: same weights, other samples",
+  kinds.add("dp", grid.groups(Axis::data), "data parallel: same weights, other samples",
             has_context ? "nothing of their own: gradients go over dp-cp" : gradients);
   if (has_context)
-    kinds.add("dp-cp", grid.groups("dp-cp"), "have the same weights", gradients);
+    kinds.add("dp-cp", grid.groups({Axis::data, Axis::context}), "have the same weights", gradients);
   else
-    kinds.add_combined("dp-cp", grid.groups("dp-cp"), "have the same weights", gradients);
+    kinds.add_combined("dp-cp", grid.groups({Axis::data, Axis::context}), "have the same weights", gradients);
   if (report.experts) collect_expert_kinds(kinds, *report.experts);
   kinds.add("embedding", grid.embedding_groups(), "first and last stage: tied table",
             "the table's gradient, once a step");
   kinds.add_combined("position_embedding", grid.position_embedding_groups(), "first stage: position table", "nothing");
-  kinds.add("tp-pp", grid.groups("tp-pp"), "model parallel: one whole model", "a few numbers a step: gradient norm");
+  kinds.add("tp-pp", grid.groups({Axis::tensor, Axis::pipeline}), "model parallel: one whole model",
+            "a few numbers a step: gradient norm");
   const char* scales = "nothing in fp32; Megatron-LM's fp8 scales";
-  kinds.add_combined("tp-cp", grid.groups("tp-cp"), "one stage of one replica", scales);
-  kinds.add_combined("tp-dp", grid.groups("tp-dp"),
+  kinds.add_combined("tp-cp", grid.groups({Axis::tensor, Axis::context}), "one stage of one replica", scales);
+  kinds.add_combined("tp-dp", grid.groups({Axis::tensor, Axis::data}),
                      has_context ? "one stage, one part of sequences" : "one stage of all replicas", scales);
-  kinds.add_combined("tp-dp-cp", grid.groups("tp-dp-cp"), "one stage of all replicas", scales);
+  kinds.add_combined("tp-dp-cp", grid.groups({Axis::tensor, Axis::data, Axis::context}), "one stage of all replicas",
+                     scales);
 }
 
 std::string layer_list(const std::vector<LayerRange>& chunks) {
@@ -110,7 +113,8 @@ TopoReport::TopoReport(const TopoOptions& options)
       cores_per_rank(static_cast<int>(options.cores_per_rank)) {
   if (options.expert > 1) experts = options.expert_grid();
   collect_kinds(*this, options.run.parallel);
-  if (options.run.architecture.num_layers) layers = split_layers(options.layer_split());
+  if (options.run.architecture.num_layers)
+    layers = split_layers(options.stage_layout(), *options.run.architecture.num_layers);
   if (options.run.tokenizer.vocab_size) {
     vocab_size = *options.run.tokenizer.vocab_size;
     padded_vocab = padded_vocab_size(vocab_size, options.run.architecture.make_vocab_size_divisible_by,
@@ -127,9 +131,9 @@ TopoReport::TopoReport(const TopoOptions& options)
   }
   micro_batches = options.step_micro_batches();
   if (options.wants_schedule()) {
-    schedule = TopoSchedule{options.schedule_kind(), options.shape(), {}, {}};
-    schedule->stages = pipeline_schedule(schedule->kind, schedule->shape);
-    schedule->times = schedule_times(schedule->stages, schedule->shape.chunks);
+    schedule = TopoSchedule{options.stage_layout(), static_cast<int>(*micro_batches), {}, {}};
+    schedule->stages = pipeline_schedule(schedule->layout, schedule->micro_batches);
+    schedule->times = schedule_times(schedule->stages, schedule->layout.chunks);
   }
 }
 
@@ -193,14 +197,13 @@ std::string TopoReport::vocab_summary() const {
 
 std::string TopoReport::schedule_name() const {
   constexpr const char* kNames[] = {"gpipe", "1f1b", "interleaved"};
-  return kNames[static_cast<std::size_t>(schedule->kind)];
+  return kNames[static_cast<std::size_t>(schedule->layout.schedule)];
 }
 
 std::string TopoReport::schedule_title() const {
-  const PipelineShape& shape = schedule->shape;
-  std::string out = cat("Schedule: ", schedule_name(), ", ", shape.micro_batches,
-                        shape.micro_batches == 1 ? " micro-batch" : " micro-batches");
-  return shape.chunks > 1 ? cat(out, ", ", shape.chunks, " chunks a stage") : out;
+  const int count = schedule->micro_batches, chunks = schedule->layout.chunks;
+  std::string out = cat("Schedule: ", schedule_name(), ", ", count, count == 1 ? " micro-batch" : " micro-batches");
+  return chunks > 1 ? cat(out, ", ", chunks, " chunks a stage") : out;
 }
 
 std::string rank_list(const std::vector<int>& ranks) {

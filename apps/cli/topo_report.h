@@ -28,8 +28,8 @@ struct GroupKind {
 };
 
 struct TopoSchedule {
-  ScheduleKind kind = ScheduleKind::one_forward_one_backward;
-  PipelineShape shape;
+  Layout layout;
+  int micro_batches = 1;
   std::vector<std::vector<Action>> stages;
   ScheduleTimes times;  // in forwards of a chunk; a backward is two
 };

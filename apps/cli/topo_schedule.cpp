@@ -49,7 +49,7 @@ class StageLine {
 
 std::string figures(const TopoReport& report) {
   const TopoSchedule& schedule = *report.schedule;
-  const double chunks = schedule.shape.chunks, total = schedule.times.total, ideal = schedule.times.ideal;
+  const double chunks = schedule.layout.chunks, total = schedule.times.total, ideal = schedule.times.ideal;
   std::string out = format("  total %.4g, of which %.4g are work, in forwards of a whole stage; a backward takes two\n",
                            total / chunks, ideal / chunks);
   out += format("  the bubble is %.1f%% of the work, %.1f%% of the time\n", 100 * schedule.times.bubble(),
@@ -70,7 +70,7 @@ std::string draw_schedule(const TopoReport& report, const TerminalOptions& look)
                                 : "";
   }
   const TopoSchedule& schedule = *report.schedule;
-  const bool several = schedule.shape.chunks > 1;
+  const bool several = schedule.layout.chunks > 1;
   const std::size_t cell = several ? 2 : 1;
   auto cells = static_cast<std::size_t>(std::lround(schedule.times.total));
   std::vector<StageLine> lines;
@@ -86,8 +86,8 @@ std::string draw_schedule(const TopoReport& report, const TerminalOptions& look)
   const std::size_t room = (cells + blocks - 1) / blocks;
   for (std::size_t begin = 0; begin < cells; begin += room) {
     if (cells > room)
-      out += format("  time %g to %g\n", double(begin) / schedule.shape.chunks,
-                    double(std::min(begin + room, cells)) / schedule.shape.chunks);
+      out += format("  time %g to %g\n", double(begin) / schedule.layout.chunks,
+                    double(std::min(begin + room, cells)) / schedule.layout.chunks);
     for (int stage : shown_stages(report, 64)) {
       out += stage < 0 ? std::string("  ..")
                        : format("  stage %-*d ", digits, stage) +
@@ -97,7 +97,7 @@ std::string draw_schedule(const TopoReport& report, const TerminalOptions& look)
   }
   out += several ? "  3a: forward of micro-batch 3 through chunk a, the stage's first; 3a'': its backward; .: waiting\n"
                  : "  3: forward of micro-batch 3; 3': its backward; .: waiting\n";
-  if (schedule.shape.micro_batches > 10) out += "  only the last digit of a micro-batch's number is shown\n";
+  if (schedule.micro_batches > 10) out += "  only the last digit of a micro-batch's number is shown\n";
   return out + figures(report);
 }
 

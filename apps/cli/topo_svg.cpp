@@ -229,7 +229,7 @@ std::string shade(const std::array<int, 3>& strong, int chunk, int chunks) {
 
 double draw_time_axis(Canvas& canvas, const TopoReport& report, double y, double unit) {
   const TopoSchedule& schedule = *report.schedule;
-  double left = kMargin + 70, chunks = schedule.shape.chunks, total = schedule.times.total / chunks;
+  double left = kMargin + 70, chunks = schedule.layout.chunks, total = schedule.times.total / chunks;
   int step = 1;
   for (int next : {2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000}) {
     if (total / step > 14) step = next;
@@ -248,7 +248,7 @@ constexpr std::array<int, 3> kForward = {0x00, 0x72, 0xB2}, kBackward = {0x00, 0
 
 /// Swatches for all chunks of each kind, and the figures. Returns where it ends.
 double draw_schedule_legend(Canvas& canvas, const TopoSchedule& schedule, double left, double y) {
-  const int chunks = schedule.shape.chunks;
+  const int chunks = schedule.layout.chunks;
   double x = left;
   auto swatch = [&](const std::string& fill) {
     canvas.raw(
@@ -280,7 +280,7 @@ double draw_schedule_legend(Canvas& canvas, const TopoSchedule& schedule, double
 double draw_schedule_figure(Canvas& canvas, const TopoReport& report, double top) {
   const TopoSchedule& schedule = *report.schedule;
   constexpr double kRow = 30, kBar = 26;
-  int chunks = schedule.shape.chunks;
+  int chunks = schedule.layout.chunks;
   double left = kMargin + 70, room = std::max(canvas.width() - kMargin, kContent) - 70;
   double unit = std::clamp(room / schedule.times.total, 2.0, 30.0);
   canvas.text(kMargin, top, report.schedule_title(), "head");

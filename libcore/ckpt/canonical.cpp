@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/str.h"
+#include "nn/model_params.h"
 
 namespace mtl {
 
@@ -50,29 +51,8 @@ std::int64_t CanonicalTensor::numel() const {
 }
 
 std::vector<CanonicalTensor> canonical_tensors(const GptConfig& config) {
-  const std::int64_t C = config.hidden_size, F = config.ffn_hidden_size, D = config.head_dim;
-  const std::int64_t G = config.num_query_groups, group = config.num_heads / G + 2;
   std::vector<CanonicalTensor> out;
-  auto add_norm = [&](const std::string& name) {
-    out.push_back({name + ".weight", {C}});
-    out.push_back({name + ".bias", {C}});
-  };
-  out.push_back({"embedding.tokens.weight", {config.vocab_size, C}});
-  out.push_back({"embedding.positions.weight", {config.max_positions, C}});
-  for (std::int64_t layer = 0; layer < config.num_layers; ++layer) {
-    std::string name = cat("layers.", layer, ".");
-    add_norm(name + "norm1");
-    out.push_back({name + "attention.qkv.weight", {G, group, D, C}});
-    out.push_back({name + "attention.qkv.bias", {G, group, D}});
-    out.push_back({name + "attention.out.weight", {C, config.num_heads * D}});
-    out.push_back({name + "attention.out.bias", {C}});
-    add_norm(name + "norm2");
-    out.push_back({name + "mlp.up.weight", {F, C}});
-    out.push_back({name + "mlp.up.bias", {F}});
-    out.push_back({name + "mlp.down.weight", {C, F}});
-    out.push_back({name + "mlp.down.bias", {C}});
-  }
-  add_norm("final_norm");
+  for (ParamSpec& spec : model_params(config)) out.push_back({std::move(spec.name), std::move(spec.shape)});
   return out;
 }
 

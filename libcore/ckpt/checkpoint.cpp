@@ -126,9 +126,9 @@ void SaveDirectory::settle_complete_run(std::int64_t iteration) const {
 }
 
 std::string SaveDirectory::save(const GptConfig& config, const ParamStore& store, const TrainState& state,
-                                const SaveOptions& options, const ProcessGroups& groups, Stream& stream) const {
-  CheckpointContent content{config, state, tensors_to_save(store, groups)};
-  answers_of(work_on_every_rank(*groups.world, stream, [&] {
+                                const SaveOptions& options, Communicator& world, Stream& stream) const {
+  CheckpointContent content{config, state, tensors_to_save(store)};
+  answers_of(work_on_every_rank(world, stream, [&] {
     const std::string broken = find_non_finite(content.tensors);
     if (!broken.empty()) {
       fail(Exit::failure, path_, ": iteration ", state.iteration, " is not saved: tensor '", broken,
@@ -136,7 +136,7 @@ std::string SaveDirectory::save(const GptConfig& config, const ParamStore& store
     }
     return std::string();
   }));
-  return commit_checkpoint(path_, content, options, *groups.world, stream);
+  return commit_checkpoint(path_, content, options, world, stream);
 }
 
 std::string SaveDirectory::run_id() const { return run_id_of(path_); }

@@ -105,11 +105,11 @@ class SaveDirectory {
   /// Identifies the run that saves here, in its logs: kept in PATH/run_id, made by the first call. First rank only.
   std::string run_id() const;
   std::optional<std::string> newest_valid(Console& console) const { return newest_checkpoint(path_, console); }
-  /// Collective over groups.world: commits values and, when the stores have them, moments. Every rank writes what it
+  /// Collective: commits values and, when the stores have them, moments. Every rank writes what it
   /// owns. Returns the checkpoint's path. Throws Error(failure) that names rank and tensor, and commits nothing, when
   /// any of them is not finite.
   std::string save(const GptConfig& config, const ParamStore& store, const TrainState& state,
-                   const SaveOptions& options, const ProcessGroups& groups, Stream& stream) const;
+                   const SaveOptions& options, Communicator& world, Stream& stream) const;
   /// Collective: gives the committed checkpoint of state.iteration another state, in one step; its files stay as they
   /// are.
   void replace_state(const TrainState& state, Communicator& world, Stream& stream) const;

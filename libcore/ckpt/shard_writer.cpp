@@ -10,13 +10,6 @@ namespace mtl {
 
 namespace {
 
-/// Of replicas one writes: the first data-parallel rank where the optimizer's state is not shared out, the first
-/// tensor-parallel rank what is not split between them, the first stage the tied table.
-bool writes(const ParamSpec& spec, const ProcessGroups& groups) {
-  return groups.replicas->rank() == 0 && (spec.shard_axis >= 0 || groups.tensor->rank() == 0) &&
-         (spec.grad_group != GradGroup::data_and_tied || groups.embedding->rank() == 0);
-}
-
 ManifestPiece describe_piece(const std::string& file, const Slice& slice, std::span<const std::byte> bytes,
                              std::int64_t block_bytes) {
   ManifestPiece piece{file, slice, hash_text(hash_bytes(bytes.data(), bytes.size())), {}};
@@ -29,13 +22,15 @@ ManifestPiece describe_piece(const std::string& file, const Slice& slice, std::s
 
 }  // namespace
 
-std::vector<TensorToSave> tensors_to_save(const ParamStore& store, const ProcessGroups& groups) {
+std::vector<TensorToSave> tensors_to_save(const ParamStore& store) {
   std::vector<TensorToSave> tensors;
+  // Replicas that own the same ranges: their first writes.
+  if (store.layout().index_in(kReplicaAxes - store.layout().optimizer_shards) != 0) return tensors;
   auto add = [&](const char* prefix, Tensor (ParamStore::*owned)(int) const) {
     for (int i = 0; i < store.size(); ++i) {
       const ParamSpec& spec = store.specs()[static_cast<std::size_t>(i)];
       Slice slice = store.owned_slice(i);
-      if (!writes(spec, groups) || slice.count() == 0) continue;
+      if (!store.is_first_holder(i) || slice.count() == 0) continue;
       Tensor memory = (store.*owned)(i);
       auto bytes = static_cast<std::size_t>(slice.count()) * size_of(memory.dtype());  // padding rows stay out
       std::span<const std::byte> data(static_cast<const std::byte*>(memory.raw()), bytes);

@@ -11,7 +11,7 @@ namespace mtl {
 
 /// The values and moments of a store that this rank writes, so that every element of the model is written once: those
 /// whose update it owns, of what several ranks own alike the first one's. May be nothing.
-std::vector<TensorToSave> tensors_to_save(const ParamStore& store, const ProcessGroups& groups);
+std::vector<TensorToSave> tensors_to_save(const ParamStore& store);
 
 /// The first of the tensors that holds NaN or an infinity (fp32 is checked), "" when all are finite.
 std::string find_non_finite(const std::vector<TensorToSave>& tensors);

@@ -96,21 +96,4 @@ class MetaCommunicator final : public Communicator {
   double sent_bytes_ = 0;
 };
 
-/// The groups that this rank belongs to.
-struct ProcessGroups {
-  std::shared_ptr<Communicator> world;      // everyone
-  std::shared_ptr<Communicator> tensor;     // shares layers
-  std::shared_ptr<Communicator> pipeline;   // holds the layers before and after
-  std::shared_ptr<Communicator> data;       // sees other samples
-  std::shared_ptr<Communicator> context;    // sees other positions of the same samples
-  std::shared_ptr<Communicator> embedding;  // holds a copy of the tied table
-  // The data-parallel ranks again: those that share out the optimizer's state, and those that hold the same part of it.
-  // One of the two is everybody, the other this rank alone.
-  std::shared_ptr<Communicator> shards;
-  std::shared_ptr<Communicator> replicas;
-};
-
-/// One process: every group has one member.
-ProcessGroups single_process_groups();
-
 }  // namespace mtl

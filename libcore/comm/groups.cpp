@@ -5,31 +5,61 @@
 
 namespace mtl {
 
-ProcessGroups make_groups(const RankGrid& grid, int rank, bool shard_optimizer, const MakeGroup& make) {
-  std::vector<int> everyone(static_cast<std::size_t>(grid.world()));
-  std::iota(everyone.begin(), everyone.end(), 0);
-  std::vector<int> tied = {rank};
-  for (const std::vector<int>& group : grid.embedding_groups()) {
-    if (std::find(group.begin(), group.end(), rank) != group.end()) tied = group;
+namespace {
+
+struct NamedAxes {
+  const char* name;  // in messages
+  AxisSet axes;
+};
+
+// Ranks of one sequence hold the same weights, as data-parallel ones do: gradients are summed over both axes at once.
+constexpr NamedAxes kGroups[] = {{"tensor", Axis::tensor},
+                                 {"pipeline", Axis::pipeline},
+                                 {"data", {Axis::data, Axis::context}},
+                                 {"context", Axis::context}};
+
+}  // namespace
+
+ProcessGroups::ProcessGroups() : world_(std::make_shared<SelfCommunicator>()), tied_(world_) { over_[0] = world_; }
+
+ProcessGroups::ProcessGroups(const RankGrid& grid, int rank, const MakeGroup& make) : ProcessGroups() {
+  for (Axis axis : {Axis::tensor, Axis::context, Axis::expert, Axis::data, Axis::pipeline}) {
+    if (grid.size(axis) > 1) several_ = several_ | axis;
   }
-  ProcessGroups groups;
-  groups.world = make(everyone, "world");
-  groups.tensor = make(grid.group_of(rank, "tp"), "tensor");
-  groups.pipeline = make(grid.group_of(rank, "pp"), "pipeline");
-  groups.data = make(grid.group_of(rank, "dp-cp"), "data");
-  groups.context = make(grid.group_of(rank, "cp"), "context");
-  groups.embedding = make(tied, "embedding");
-  auto alone = make({rank}, "alone");
-  groups.shards = shard_optimizer ? groups.data : alone;
-  groups.replicas = shard_optimizer ? alone : groups.data;
-  return groups;
+  if (several_.empty()) return;
+  std::vector<int> all(static_cast<std::size_t>(grid.world()));
+  std::iota(all.begin(), all.end(), 0);
+  world_ = make(all, "world");
+  for (const auto& [name, axes] : kGroups) {
+    std::shared_ptr<Communicator>& group = over_[(axes & several_).index()];
+    if (group == nullptr) group = make(grid.group_of(rank, axes), name);
+  }
+  std::vector<int> tied = grid.embedding_group_of(rank);
+  if (grid.size(Axis::pipeline) > 1) tied_ = make(tied, "embedding");
 }
 
-ProcessGroups meta_groups(const RankGrid& grid, int rank, bool shard_optimizer) {
-  return make_groups(grid, rank, shard_optimizer, [rank](const std::vector<int>& ranks, const std::string&) {
-    auto place = std::find(ranks.begin(), ranks.end(), rank) - ranks.begin();
-    return std::make_shared<MetaCommunicator>(static_cast<int>(place), static_cast<int>(ranks.size()));
-  });
+Communicator& ProcessGroups::over(AxisSet axes) const {
+  const std::shared_ptr<Communicator>& group = over_[(axes & several_).index()];
+  require(group != nullptr, "no group of ranks was made over these axes");
+  return *group;
+}
+
+std::vector<const Communicator*> ProcessGroups::all() const {
+  std::vector<const Communicator*> out;
+  auto add = [&](const std::shared_ptr<Communicator>& group) {
+    if (group != nullptr && group->size() > 1) out.push_back(group.get());
+  };
+  add(world_);
+  for (const std::shared_ptr<Communicator>& group : over_) add(group);
+  add(tied_);
+  return out;
+}
+
+ProcessGroups meta_groups(const RankGrid& grid, int rank) {
+  return {grid, rank, [rank](const std::vector<int>& ranks, const std::string&) {
+            auto place = std::find(ranks.begin(), ranks.end(), rank) - ranks.begin();
+            return std::make_shared<MetaCommunicator>(static_cast<int>(place), static_cast<int>(ranks.size()));
+          }};
 }
 
 }  // namespace mtl

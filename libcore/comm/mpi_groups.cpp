@@ -3,15 +3,14 @@
 
 namespace mtl {
 
-ProcessGroups make_groups(MpiSession& session, const RankGrid& grid, bool shard_optimizer) {
+ProcessGroups make_groups(MpiSession& session, const RankGrid& grid) {
   if (grid.world() != session.world())
     fail(Exit::usage, "the layout is for ", grid.world(), " ranks, the job has ", session.world(),
          "; start as many, or change the sizes of the layout");
   session.meet();  // making a group blocks; here a rank that does not come is named
-  return make_groups(grid, session.rank(), shard_optimizer,
-                     [&](const std::vector<int>& ranks, const std::string& name) {
-                       return name == "world" ? session.everyone() : session.group(ranks, name);
-                     });
+  return {grid, session.rank(), [&](const std::vector<int>& ranks, const std::string& name) {
+            return name == "world" ? session.everyone() : session.group(ranks, name);
+          }};
 }
 
 }  // namespace mtl

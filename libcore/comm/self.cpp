@@ -31,9 +31,4 @@ Work SelfCommunicator::receive(Stream&, Tensor, int) {
   fail(Exit::failure, "a group of one has nobody to receive from");
 }
 
-ProcessGroups single_process_groups() {
-  auto self = std::make_shared<SelfCommunicator>();
-  return {self, self, self, self, self, self, self, self};
-}
-
 }  // namespace mtl

@@ -1,8 +1,11 @@
 #include "engine/memory_plan.h"
 
+#include <algorithm>
+
 #include "comm/groups.h"
 #include "comm/staging.h"
 #include "engine/pipeline.h"
+#include "nn/model_params.h"
 #include "optim/optimizer.h"
 
 namespace mtl {
@@ -16,74 +19,125 @@ Batch meta_batch(const RunShape& shape) {
 
 namespace {
 
-/// Everything a rank has, on meta: sizes add up in the arenas, counts in the stream and the communicators.
-struct MetaRun {
+struct StepCounts {
+  Counters work;
+  SentBytes sent;
+};
+
+/// What a step of one kind counts, and how often.
+void add(MemoryPlan& plan, const StepCounts& counts, double times) {
+  plan.step.flops += times * counts.work.flops;
+  plan.step.bytes += times * counts.work.bytes;
+  plan.sent.tensor += times * counts.sent.tensor;
+  plan.sent.pipeline += times * counts.sent.pipeline;
+  plan.sent.data += times * counts.sent.data;
+  plan.sent.embedding += times * counts.sent.embedding;
+}
+
+/// A rank's part of the model and its groups, on meta: operators count in the stream, communication in the groups.
+struct MetaModel {
   Stream stream;
   ProcessGroups groups;
   Stage stage;
   ParamStore params;
-  Pipeline pipeline;
   StepState state;
 
-  MetaRun(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape, bool with_gradients)
+  MetaModel(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape, bool with_gradients)
       : stream(Device::meta, shape.threads),
-        groups(meta_groups(shape.placement.grid, shape.placement.rank, shape.placement.shard_optimizer)),
-        stage(make_stage(config, dropout, shape.placement, shape.padded_vocab)),
+        groups(meta_groups(shape.layout.grid, shape.layout.rank)),
+        stage(make_stage(config, dropout, shape.layout, shape.padded_vocab)),
         params(
             Device::meta, kPrecisionFp32, with_gradients, [&](const ParamVisitor& visit) { stage.params(visit); },
-            store_layout(groups, shape.bucket_elements)),
-        pipeline(stage, stream, groups, shape.placement.actions(static_cast<int>(shape.micro_batches)), {}) {}
+            shape.layout) {}
 
-  double sent(const std::shared_ptr<Communicator>& group) const {
-    const auto* meta = dynamic_cast<const MetaCommunicator*>(group.get());
-    return meta == nullptr ? 0 : meta->sent_bytes();
+  /// Counts of what `run` does.
+  template <class Run>
+  StepCounts count(const Run& run) {
+    stream.reset_counters();
+    SentBytes before = sent();
+    run();
+    SentBytes now = sent();
+    return {stream.counters(),
+            {now.tensor - before.tensor, now.pipeline - before.pipeline, now.data - before.data,
+             now.embedding - before.embedding}};
+  }
+
+ private:
+  SentBytes sent() const {
+    auto by = [](const Communicator& group) {
+      const auto* meta = dynamic_cast<const MetaCommunicator*>(&group);
+      return meta == nullptr ? 0 : meta->sent_bytes();
+    };
+    return {by(groups.over(Axis::tensor)), by(groups.over(Axis::pipeline)), by(groups.over(kReplicaAxes)),
+            by(groups.tied())};
   }
 };
 
-/// What the communicators of real ranks allocate.
-std::size_t staging_of(const ProcessGroups& groups) {
-  std::size_t bytes = 0;
-  for (const auto& group :
-       {groups.world, groups.tensor, groups.pipeline, groups.data, groups.context, groups.embedding})
-    if (group->size() > 1) bytes += staging_bytes(group->size());
-  return bytes;
+Pipeline make_pipeline(MetaModel& model, const RunShape& shape) {
+  return {
+      model.stage, model.stream, model.groups, rank_schedule(shape.layout, static_cast<int>(shape.micro_batches)), {}};
 }
 
-MemoryPlan finish(const MetaRun& run, const RunShape& shape, const GptConfig& config) {
+MemoryPlan finish(const MetaModel& model, const Pipeline& pipeline, const RunShape& shape, const GptConfig& config) {
   MemoryPlan plan;
-  plan.value_bytes = run.params.value_bytes();
-  plan.grad_bytes = run.params.grad_bytes();
-  plan.moment_bytes = run.params.moment_bytes();
-  plan.slot_bytes = run.pipeline.slot_peak();
-  plan.slots = run.pipeline.slots();
-  plan.scratch_bytes = run.pipeline.scratch_peak();
+  plan.value_bytes = model.params.value_bytes();
+  plan.grad_bytes = model.params.grad_bytes();
+  plan.moment_bytes = model.params.moment_bytes();
+  plan.slot_bytes = pipeline.slot_peak();
+  plan.slots = pipeline.slots();
+  plan.scratch_bytes = pipeline.scratch_peak();
   plan.batch_bytes = static_cast<std::size_t>(shape.micro_batches) * BatchBuffers::bytes(shape);
-  plan.staging_bytes = staging_of(run.groups);
-  plan.step = run.stream.counters();
-  plan.sent = {run.sent(run.groups.tensor), run.sent(run.groups.pipeline), run.sent(run.groups.data),
-               run.sent(run.groups.embedding)};
-  plan.parameters = config.parameter_count();
-  for (int param = 0; param < run.params.size(); ++param) plan.rank_parameters += run.params.slice(param).count();
+  for (const Communicator* group : model.groups.all()) plan.staging_bytes += staging_bytes(group->size());
+  plan.parameters = parameter_count(config);
+  for (int param = 0; param < model.params.size(); ++param) plan.rank_parameters += model.params.slice(param).count();
   return plan;
 }
 
 }  // namespace
 
+MemoryPlan plan_passes(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape) {
+  MetaModel model(config, dropout, shape, true);
+  Pipeline pipeline = make_pipeline(model, shape);
+  RunShape two = shape;
+  two.micro_batches = std::min<std::int64_t>(2, shape.micro_batches);
+  BatchBuffers buffers(Device::meta, two);
+  auto count = [&](int micro_batches) {
+    std::vector<Action> actions = rank_schedule(shape.layout, micro_batches);
+    model.params.begin_step();
+    return model.count([&] { pipeline.train(buffers, &model.state, 0, 0, &actions); });
+  };
+  // The first micro-batch overwrites gradients, all others add to them.
+  auto later = static_cast<double>(shape.micro_batches - 1);
+  StepCounts one = count(1), both = later > 0 ? count(2) : StepCounts{};
+  MemoryPlan plan = finish(model, pipeline, shape, config);
+  add(plan, one, 1 - later);
+  add(plan, both, later);
+  return plan;
+}
+
+void plan_update(MemoryPlan& plan, const GptConfig& config, const RunShape& shape) {
+  MetaModel model(config, {}, shape, true);
+  Optimizer optimizer(model.params, {}, model.stream, model.groups);
+  Arena scratch(Device::meta, "scratch", 0);
+  model.stage.params([](Param& param, const ParamSpec&) { param.take_grad(); });  // as if backward had written them
+  add(plan, model.count([&] { optimizer.step(scratch, &model.state); }), 1);
+  plan.scratch_bytes = std::max(plan.scratch_bytes, scratch.peak());
+}
+
 MemoryPlan plan_training(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape) {
-  MetaRun run(config, dropout, shape, true);
-  BatchBuffers buffers(Device::meta, shape);
-  Optimizer optimizer(run.params, {}, run.stream, run.groups);
-  optimizer.begin_step();
-  run.pipeline.train(buffers, &run.state, 0, 0);
-  optimizer.step(run.pipeline.scratch(), &run.state);
-  return finish(run, shape, config);
+  MemoryPlan plan = plan_passes(config, dropout, shape);
+  plan_update(plan, config, shape);
+  return plan;
 }
 
 MemoryPlan plan_evaluation(const GptConfig& config, const RunShape& shape) {
-  MetaRun run(config, {}, shape, false);
+  MetaModel model(config, {}, shape, false);
+  Pipeline pipeline = make_pipeline(model, shape);
   Batch batch = meta_batch(shape);
-  run.pipeline.evaluate(batch, batch.loss_weights, &run.state);
-  return finish(run, shape, config);
+  StepCounts counts = model.count([&] { pipeline.evaluate(batch, batch.loss_weights, &model.state); });
+  MemoryPlan plan = finish(model, pipeline, shape, config);
+  add(plan, counts, 1);
+  return plan;
 }
 
 }  // namespace mtl

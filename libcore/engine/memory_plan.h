@@ -18,8 +18,7 @@ struct RunShape {
   std::int64_t padded_vocab = 0;
   bool documents = false;  // batches carry document starts
   int threads = 1;         // work areas are per thread
-  Placement placement;
-  std::int64_t bucket_elements = 40'000'000;  // of a reduction of gradients
+  Layout layout;           // of which rank, too
 };
 
 /// Bytes that a rank sends in a step, by group.
@@ -50,7 +49,10 @@ struct MemoryPlan {
   bool operator==(const MemoryPlan&) const = default;
 };
 
-/// Of a training run: forward, backward, update.
+/// Of a training run: forward, backward, update. In two parts: plan_passes() depends on the rank's stage and its part
+/// of the tensors alone; plan_update() adds what also depends on which range of the optimizer's state the rank owns.
+MemoryPlan plan_passes(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape);
+void plan_update(MemoryPlan& plan, const GptConfig& config, const RunShape& shape);
 MemoryPlan plan_training(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape);
 /// Of evaluation: losses only, nothing kept for a backward.
 MemoryPlan plan_evaluation(const GptConfig& config, const RunShape& shape);

@@ -67,14 +67,18 @@ void Pipeline::open(Slot& slot) {
 
 void Pipeline::receive(Ctx& ctx, Tensor& into, const Action& action, const Batch& batch) {
   into = stage_.chunks[static_cast<std::size_t>(action.chunk)].make_hidden(ctx, batch);
-  groups_.pipeline->receive(stream_, into, peer_stage(action, groups_.pipeline->size(), groups_.pipeline->rank()))
+  groups_.over(Axis::pipeline)
+      .receive(stream_, into,
+               peer_stage(action, groups_.over(Axis::pipeline).size(), groups_.over(Axis::pipeline).rank()))
       .wait();
 }
 
 void Pipeline::send(Slot& slot, Tensor what, const Action& action) {
   slot.sends.push_back(
-      groups_.pipeline->send(stream_, what, peer_stage(action, groups_.pipeline->size(), groups_.pipeline->rank())));
-  groups_.pipeline->progress();  // the next action may be a long one
+      groups_.over(Axis::pipeline)
+          .send(stream_, what,
+                peer_stage(action, groups_.over(Axis::pipeline).size(), groups_.over(Axis::pipeline).rank())));
+  groups_.over(Axis::pipeline).progress();  // the next action may be a long one
 }
 
 void Pipeline::train(const BatchBuffers& buffers, StepState* state, std::int64_t first_sample,

@@ -1,38 +1,45 @@
 #include "engine/rank_plans.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
+#include <memory>
 #include <tuple>
+
+#include "engine/stage.h"
+#include "layout/schedule.h"
+#include "layout/stages.h"
+#include "optim/param_store.h"
 
 namespace mtl {
 
 namespace {
 
-/// What a rank's plan depends on besides what all ranks have in common. Ranks that agree in it have equal plans; ranks
+/// What plan_passes() depends on besides what all ranks have in common. Ranks that agree in it have equal plans; ranks
 /// that do not may have, too.
-using PlanKey = std::tuple<bool, bool, std::int64_t, int, bool, std::int64_t, int>;
+using PassKey = std::tuple<bool, bool, std::int64_t, int, bool, std::int64_t>;
+/// What plan_update() adds to that depends on the elements that a rank owns: their number, the number that it counts in
+/// the gradient's norm, and the most of these in one parameter.
+using OwnedKey = std::array<std::int64_t, 3>;
 
-class PlanKeys {
+class PassKeys {
  public:
-  PlanKeys(const GptConfig& config, const RunShape& shape)
-      : vocab_(config.vocab_size), part_(shape.padded_vocab / shape.placement.size(Axis::tensor)) {
-    Placement placement = shape.placement;
-    auto layers = placement.split(config.num_layers);
-    for (int stage = 0; stage < placement.stages(); ++stage) {
-      placement.rank = placement.grid.rank_at({0, 0, 0, 0, stage});
+  PassKeys(const GptConfig& config, const RunShape& shape)
+      : vocab_(config.vocab_size), part_(shape.padded_vocab / shape.layout.size(Axis::tensor)) {
+    auto layers = split_layers(shape.layout, config.num_layers);
+    for (int stage = 0; stage < shape.layout.stages(); ++stage) {
       layers_.push_back(layers[static_cast<std::size_t>(stage)][0].count);
-      in_flight_.push_back(max_in_flight(placement.actions(static_cast<int>(shape.micro_batches))));
+      in_flight_.push_back(max_in_flight(stage_schedule(shape.layout, stage, static_cast<int>(shape.micro_batches))));
     }
   }
 
-  PlanKey of(const Placement& placement) const {
-    auto stage = static_cast<std::size_t>(placement.stage());
-    std::int64_t tensor = placement.coordinate(Axis::tensor);
-    // Of a table's rows the last tensor-parallel ranks may have fewer that are not padding; the first counts what all
-    // of them have in the gradient's norm.
+  PassKey of(const Layout& layout) const {
+    auto stage = static_cast<std::size_t>(layout.stage());
+    std::int64_t tensor = layout.coordinate(Axis::tensor);
+    // The last tensor-parallel ranks may have fewer rows of the table that are not padding; the first counts in the
+    // gradient's norm what all of them have.
     std::int64_t rows = std::clamp<std::int64_t>(vocab_ - tensor * part_, 0, part_);
-    int shard = placement.shard_optimizer ? placement.coordinate(Axis::data) : 0;
-    return {stage == 0, stage + 1 == layers_.size(), layers_[stage], in_flight_[stage], tensor == 0, rows, shard};
+    return {stage == 0, stage + 1 == layers_.size(), layers_[stage], in_flight_[stage], tensor == 0, rows};
   }
 
  private:
@@ -41,17 +48,50 @@ class PlanKeys {
   std::vector<int> in_flight_;
 };
 
+/// Ranks of one PassKey: the plan of their passes, and a store of one of them, on meta.
+struct Passes {
+  MemoryPlan plan;
+  Stage stage;
+  ParamStore store;
+  std::map<OwnedKey, std::size_t> plans;  // places in the result
+
+  Passes(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape)
+      : plan(plan_passes(config, dropout, shape)),
+        stage(make_stage(config, dropout, shape.layout, shape.padded_vocab)),
+        store(
+            Device::meta, kPrecisionFp32, true, [&](const ParamVisitor& visit) { stage.params(visit); }, shape.layout) {
+  }
+
+  OwnedKey owned_by(int index) const {
+    OwnedKey key{};
+    for (const Bucket& bucket : store.buckets()) {
+      for (const Segment& segment : bucket.segments) {
+        std::int64_t count = bucket.owned_by(index, segment).count;
+        key[0] += count;
+        if (!store.is_first_holder(segment.param)) continue;
+        key[1] += count;
+        key[2] = std::max(key[2], count);
+      }
+    }
+    return key;
+  }
+};
+
 }  // namespace
 
 std::vector<RankPlan> plan_ranks(const GptConfig& config, const DropoutOptions& dropout, RunShape shape) {
-  PlanKeys keys(config, shape);
-  std::map<PlanKey, std::size_t> place_of_key;
+  PassKeys keys(config, shape);
+  std::map<PassKey, std::unique_ptr<Passes>> kinds;
   std::vector<RankPlan> out;
-  for (int rank = 0; rank < shape.placement.grid.world(); ++rank) {
-    shape.placement.rank = rank;
-    auto [at, is_new] = place_of_key.emplace(keys.of(shape.placement), out.size());
+  for (int rank = 0; rank < shape.layout.grid.world(); ++rank) {
+    shape.layout.rank = rank;
+    std::unique_ptr<Passes>& kind = kinds[keys.of(shape.layout)];
+    if (kind == nullptr) kind = std::make_unique<Passes>(config, dropout, shape);
+    OwnedKey owned = kind->owned_by(shape.layout.index_in(shape.layout.optimizer_shards));
+    auto [at, is_new] = kind->plans.emplace(owned, out.size());
     if (is_new) {
-      MemoryPlan plan = plan_training(config, dropout, shape);
+      MemoryPlan plan = kind->plan;
+      plan_update(plan, config, shape);
       auto same = std::find_if(out.begin(), out.end(), [&](const RankPlan& other) { return other.plan == plan; });
       at->second = static_cast<std::size_t>(same - out.begin());
       if (same == out.end()) out.push_back({{}, plan});

@@ -13,8 +13,8 @@ struct RankPlan {
   MemoryPlan plan;
 };
 
-/// The plans of a training run for all ranks of shape.placement.grid, in the order of their first ranks;
-/// shape.placement.rank does not count. Throws Error(usage) when the layers cannot be split over the stages.
+/// The plans of a training run for all ranks of shape.layout.grid, in the order of their first ranks;
+/// shape.layout.rank does not count. Throws Error(usage) when the layers cannot be split over the stages.
 std::vector<RankPlan> plan_ranks(const GptConfig& config, const DropoutOptions& dropout, RunShape shape);
 
 }  // namespace mtl

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "layout/placement.h"
+#include "layout/layout.h"
 #include "nn/chunk.h"
 
 namespace mtl {
@@ -19,7 +19,7 @@ struct Stage {
 /// The stage of a process that holds the whole model.
 Stage whole_model(const GptConfig& config, const DropoutOptions& dropout, std::int64_t padded_vocab_size);
 /// The stage of a rank. Throws Error(usage) when the layers cannot be split over the stages.
-Stage make_stage(const GptConfig& config, const DropoutOptions& dropout, const Placement& placement,
+Stage make_stage(const GptConfig& config, const DropoutOptions& dropout, const Layout& layout,
                  std::int64_t padded_vocab_size);
 
 }  // namespace mtl

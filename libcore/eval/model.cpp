@@ -60,7 +60,7 @@ Workspace::Sizes Workspace::measure(const Model& model, const std::vector<Pass>&
   ParamStore params(Device::meta, kPrecisionFp32, false, [&](const ParamVisitor& visit) { stage.params(visit); });
   Stream stream(Device::meta, model.threads());
   Arena slot(Device::meta, "activations", 0), scratch(Device::meta, "scratch", 0);
-  ProcessGroups groups = single_process_groups();
+  ProcessGroups groups;
   WeightGradQueue queue;
   StepState state;
   for (const Pass& pass : passes) {

@@ -67,7 +67,7 @@ class Workspace {
 
   Stream& stream_;
   Arena slot_, scratch_;
-  ProcessGroups groups_ = single_process_groups();
+  ProcessGroups groups_;
   WeightGradQueue no_gradients_;
   StepState state_;
 };

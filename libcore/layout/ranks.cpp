@@ -13,8 +13,8 @@ constexpr std::array<Axis, kAxes> kAllAxes = {Axis::tensor, Axis::context, Axis:
 
 std::size_t index(Axis axis) { return static_cast<std::size_t>(axis); }
 
-/// "dp-cp" -> {data, context}.
-std::vector<Axis> parse_axes(const std::string& token) {
+/// "dp-cp" -> data, context.
+std::vector<Axis> parse_order(const std::string& token) {
   std::vector<Axis> axes;
   for (std::size_t begin = 0; begin <= token.size();) {
     std::size_t end = std::min(token.find('-', begin), token.size());
@@ -31,6 +31,12 @@ std::vector<Axis> parse_axes(const std::string& token) {
 
 }  // namespace
 
+AxisSet parse_axes(const std::string& names) {
+  AxisSet axes;
+  for (Axis axis : parse_order(names)) axes = axes | axis;
+  return axes;
+}
+
 const char* short_name(Axis axis) {
   constexpr const char* kNames[] = {"tp", "cp", "ep", "dp", "pp"};
   return kNames[index(axis)];
@@ -41,7 +47,7 @@ RankGrid::RankGrid(GridSizes sizes, const std::string& order)
   for (Axis axis : kAllAxes) {
     if (size(axis) < 1) fail(Exit::usage, "a grid of ranks with ", short_name(axis), " = ", size(axis));
   }
-  std::vector<Axis> axes = parse_axes(order);
+  std::vector<Axis> axes = parse_order(order);
   for (Axis axis : kAllAxes) {
     if (std::find(axes.begin(), axes.end(), axis) != axes.end()) continue;
     if (size(axis) != 1)
@@ -70,40 +76,63 @@ int RankGrid::rank_at(const std::array<int, kAxes>& coordinates) const {
   return rank;
 }
 
-std::vector<int> RankGrid::group_of(int rank, const std::string& token) const {
+int RankGrid::size(AxisSet axes) const {
+  int product = 1;
+  for (Axis axis : kAllAxes) product *= axes.contains(axis) ? size(axis) : 1;
+  return product;
+}
+
+std::vector<int> RankGrid::group_of(int rank, AxisSet axes) const {
   std::vector<int> members = {rank};
-  for (Axis axis : parse_axes(token)) members.front() -= coordinate(rank, axis) * strides_[index(axis)];
-  for (Axis axis : parse_axes(token)) {
+  for (Axis axis : order_) {
+    if (axes.contains(axis)) members.front() -= coordinate(rank, axis) * strides_[index(axis)];
+  }
+  for (Axis axis : order_) {  // fastest first: members come in rising order
+    if (!axes.contains(axis)) continue;
     std::size_t before = members.size();
     for (int step = 1; step < size(axis); ++step) {
       for (std::size_t i = 0; i < before; ++i) members.push_back(members[i] + step * strides_[index(axis)]);
     }
   }
-  std::sort(members.begin(), members.end());
   return members;
 }
 
-std::vector<std::vector<int>> RankGrid::groups(const std::string& token) const {
+int RankGrid::index_in_group(int rank, AxisSet axes) const {
+  int place = 0, stride = 1;
+  for (Axis axis : order_) {
+    if (!axes.contains(axis)) continue;
+    place += coordinate(rank, axis) * stride;
+    stride *= size(axis);
+  }
+  return place;
+}
+
+std::vector<std::vector<int>> RankGrid::groups(AxisSet axes) const {
   // Megatron numbers groups by the coordinates of the axes that are not in them, which is the order of first members.
-  const std::vector<Axis> axes = parse_axes(token);
   std::vector<std::vector<int>> out;
   for (int rank = 0; rank < world(); ++rank) {
-    bool is_first = std::all_of(axes.begin(), axes.end(), [&](Axis axis) { return coordinate(rank, axis) == 0; });
-    if (is_first) out.push_back(group_of(rank, token));
+    if (index_in_group(rank, axes) == 0) out.push_back(group_of(rank, axes));
   }
   return out;
 }
 
 std::vector<std::vector<int>> RankGrid::embedding_groups() const {
-  std::vector<std::vector<int>> out = groups("pp");
+  std::vector<std::vector<int>> out = groups(Axis::pipeline);
   for (std::vector<int>& group : out) {
     if (group.size() > 2) group = {group.front(), group.back()};
   }
   return out;
 }
 
+std::vector<int> RankGrid::embedding_group_of(int rank) const {
+  int stage = coordinate(rank, Axis::pipeline), last = size(Axis::pipeline) - 1;
+  if (last == 0 || (stage != 0 && stage != last)) return {rank};
+  int first = rank - stage * strides_[index(Axis::pipeline)];
+  return {first, first + last * strides_[index(Axis::pipeline)]};
+}
+
 std::vector<std::vector<int>> RankGrid::position_embedding_groups() const {
-  std::vector<std::vector<int>> out = groups("pp");
+  std::vector<std::vector<int>> out = groups(Axis::pipeline);
   for (std::vector<int>& group : out) group.resize(1);
   return out;
 }

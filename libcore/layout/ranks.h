@@ -1,10 +1,11 @@
 // Who sits where in a grid of ranks, and who talks to whom: Megatron-LM's order of ranks and its groups.
 //
 // rank = sum over the axes of coordinate * product of the sizes of the axes before it, in the grid's order, leftmost
-// fastest. A group over some axes holds the ranks that differ in these axes alone.
+// fastest. A group over a set of axes holds the ranks that differ in these axes alone.
 #pragma once
 
 #include <array>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,35 @@ enum class Axis { tensor, context, expert, data, pipeline };
 inline constexpr int kAxes = 5;
 /// "tp", "cp", "ep", "dp", "pp".
 const char* short_name(Axis axis);
+
+class AxisSet {
+ public:
+  constexpr AxisSet() = default;
+  constexpr AxisSet(Axis axis) : bits_(1u << static_cast<unsigned>(axis)) {}
+  constexpr AxisSet(std::initializer_list<Axis> axes) {
+    for (Axis axis : axes) bits_ |= AxisSet(axis).bits_;
+  }
+  constexpr bool contains(Axis axis) const { return (bits_ & AxisSet(axis).bits_) != 0; }
+  constexpr bool empty() const { return bits_ == 0; }
+  constexpr AxisSet operator|(AxisSet other) const { return from_bits(bits_ | other.bits_); }
+  constexpr AxisSet operator&(AxisSet other) const { return from_bits(bits_ & other.bits_); }
+  constexpr AxisSet operator-(AxisSet other) const { return from_bits(bits_ & ~other.bits_); }
+  bool operator==(const AxisSet&) const = default;
+  /// A number below kAxisSets, different for each set.
+  constexpr unsigned index() const { return bits_; }
+
+ private:
+  static constexpr AxisSet from_bits(unsigned bits) {
+    AxisSet out;
+    out.bits_ = bits;
+    return out;
+  }
+  unsigned bits_ = 0;
+};
+inline constexpr unsigned kAxisSets = 1u << kAxes;
+
+/// "dp-cp" -> {data, context}. Throws Error(usage) for an unknown name and for one that occurs twice.
+AxisSet parse_axes(const std::string& names);
 
 /// How many ranks there are along each axis.
 struct GridSizes {
@@ -29,17 +59,21 @@ class RankGrid {
 
   int world() const;
   int size(Axis axis) const { return sizes_[static_cast<std::size_t>(axis)]; }
+  /// Ranks of a group over `axes`.
+  int size(AxisSet axes) const;
   int coordinate(int rank, Axis axis) const;
   /// The rank that sits at these coordinates, one for each axis in the order of the enumeration.
   int rank_at(const std::array<int, kAxes>& coordinates) const;
 
-  /// All groups over the axes named by a token ("tp", "dp-cp", ...), members in rising rank order, in the order in
-  /// which Megatron lists them.
-  std::vector<std::vector<int>> groups(const std::string& token) const;
-  /// The one of these that `rank` is in.
-  std::vector<int> group_of(int rank, const std::string& token) const;
+  /// All groups over `axes`, members in rising rank order, in the order in which Megatron lists them.
+  std::vector<std::vector<int>> groups(AxisSet axes) const;
+  /// The one of these that `rank` is in, and the place of `rank` in it.
+  std::vector<int> group_of(int rank, AxisSet axes) const;
+  int index_in_group(int rank, AxisSet axes) const;
   /// The ranks that hold a copy of the tied table: of each pipeline group the first and the last.
   std::vector<std::vector<int>> embedding_groups() const;
+  /// The one of these that `rank` is in; a rank that holds no copy is alone.
+  std::vector<int> embedding_group_of(int rank) const;
   /// The ranks that hold the position table: of each pipeline group the first.
   std::vector<std::vector<int>> position_embedding_groups() const;
 

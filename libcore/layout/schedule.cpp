@@ -87,23 +87,29 @@ std::vector<Action> interleaved(int stages, int stage, int chunks, int micro_bat
   return in_turn(forwards, backwards, interleaved_warmup(stages, stage, chunks, micro_batches, group));
 }
 
-std::vector<Action> stage_schedule(ScheduleKind kind, const PipelineShape& shape, int stage) {
-  require(kind == ScheduleKind::interleaved || shape.chunks == 1, "only an interleaved schedule has several chunks");
-  switch (kind) {
+std::vector<Action> stage_schedule(const Layout& layout, int stage, int micro_batches) {
+  require(layout.schedule == ScheduleKind::interleaved || layout.chunks == 1,
+          "only an interleaved schedule has several chunks");
+  switch (layout.schedule) {
     case ScheduleKind::gpipe:
-      return gpipe(shape.stages, stage, shape.micro_batches);
+      return gpipe(layout.stages(), stage, micro_batches);
     case ScheduleKind::one_forward_one_backward:
-      return one_forward_one_backward(shape.stages, stage, shape.micro_batches);
+      return one_forward_one_backward(layout.stages(), stage, micro_batches);
     case ScheduleKind::interleaved:
       break;
   }
-  return interleaved(shape.stages, stage, shape.chunks, shape.micro_batches, shape.group);
+  return interleaved(layout.stages(), stage, layout.chunks, micro_batches, layout.group);
 }
 
-std::vector<std::vector<Action>> pipeline_schedule(ScheduleKind kind, const PipelineShape& shape) {
+std::vector<std::vector<Action>> pipeline_schedule(const Layout& layout, int micro_batches) {
   std::vector<std::vector<Action>> out;
-  for (int stage = 0; stage < shape.stages; ++stage) out.push_back(stage_schedule(kind, shape, stage));
+  for (int stage = 0; stage < layout.stages(); ++stage) out.push_back(stage_schedule(layout, stage, micro_batches));
   return out;
+}
+
+std::vector<Action> rank_schedule(const Layout& layout, int micro_batches) {
+  return with_communication(stage_schedule(layout, layout.stage(), micro_batches), layout.stages(), layout.stage(),
+                            layout.chunks);
 }
 
 bool is_last_backward(const std::vector<Action>& actions, std::size_t index) {

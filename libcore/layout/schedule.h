@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "layout/layout.h"
+
 namespace mtl {
 
 enum class ActionKind { forward, backward, receive_forward, send_forward, receive_backward, send_backward };
@@ -36,16 +38,11 @@ int interleaved_warmup(int stages, int stage, int chunks, int micro_batches, int
 /// The order of forwards as (micro-batch, chunk); backwards take the same with the chunks reversed.
 std::vector<std::pair<int, int>> interleaved_order(int chunks, int micro_batches, int group);
 
-enum class ScheduleKind { gpipe, one_forward_one_backward, interleaved };
-struct PipelineShape {
-  int stages = 1;
-  int chunks = 1;  // of each stage; more than one with ScheduleKind::interleaved alone
-  int micro_batches = 1;
-  int group = 0;  // of interleaving; 0: as many as stages
-};
-/// The actions of one stage, or of every stage.
-std::vector<Action> stage_schedule(ScheduleKind kind, const PipelineShape& shape, int stage);
-std::vector<std::vector<Action>> pipeline_schedule(ScheduleKind kind, const PipelineShape& shape);
+/// The actions of one stage, or of every stage, in a step of so many micro-batches.
+std::vector<Action> stage_schedule(const Layout& layout, int stage, int micro_batches);
+std::vector<std::vector<Action>> pipeline_schedule(const Layout& layout, int micro_batches);
+/// What the layout's own rank does in a step, communication included.
+std::vector<Action> rank_schedule(const Layout& layout, int micro_batches);
 
 /// True for the backward after which no other of its chunk follows: the chunk's gradients are complete then, and may
 /// be exchanged while it runs.

@@ -6,8 +6,9 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <vector>
+
+#include "layout/layout.h"
 
 namespace mtl {
 
@@ -18,21 +19,9 @@ struct LayerRange {
   bool operator==(const LayerRange&) const = default;
 };
 
-struct SplitOptions {
-  std::int64_t num_layers = 0;
-  int stages = 1;
-  int chunks = 1;                                       // of each stage
-  std::optional<std::int64_t> first_stage_layers = {};  // --num-layers-in-first-pipeline-stage
-  std::optional<std::int64_t> last_stage_layers = {};   // --num-layers-in-last-pipeline-stage
-  bool account_for_embedding = false;                   // the embedding counts as a layer of the first stage
-  bool account_for_loss = false;                        // the output layer counts as a layer of the last stage
-  /// Surplus layers go one each to the stages from the second on: the first has the embedding already, and only p-1
-  /// surplus layers bring one to the last, which has the output layer. Without this they are refused, as by Megatron.
-  bool allow_uneven = true;
-};
-
-/// [stage][chunk] -> layers; together they cover every layer once. Throws Error(usage) that names the flags when the
-/// layers cannot be split so.
-std::vector<std::vector<LayerRange>> split_layers(const SplitOptions& options);
+/// [stage][chunk] -> layers; together they cover every layer once. Surplus layers go one each to the stages from the
+/// second on: the first has the embedding already, and only p-1 surplus layers bring one to the last, which has the
+/// output layer. Throws Error(usage) that names the flags when the layers cannot be split so.
+std::vector<std::vector<LayerRange>> split_layers(const Layout& layout, std::int64_t num_layers);
 
 }  // namespace mtl

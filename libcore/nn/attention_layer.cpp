@@ -20,21 +20,21 @@ void AttentionLayer::params(const ParamVisitor& visit, const std::string& prefix
   std::int64_t per_group = heads / groups + 2;
   visit(qkv, {.name = prefix + ".qkv.weight",
               .shape = {groups, per_group, head_dim, hidden},
-              .shard_axis = 0,
+              .shards = {{0, Axis::tensor}},
               .init_std = init_std});
   visit(qkv_bias, {.name = prefix + ".qkv.bias",
                    .shape = {groups, per_group, head_dim},
-                   .shard_axis = 0,
+                   .shards = {{0, Axis::tensor}},
                    .decays = false,
                    .init = Init::zeros});
   visit(out, {.name = prefix + ".out.weight",
               .shape = {hidden, heads * head_dim},
-              .shard_axis = 1,
+              .shards = {{1, Axis::tensor}},
               .init_std = output_init_std});
   visit(out_bias, {.name = prefix + ".out.bias",
                    .shape = {hidden},
                    .decays = false,
-                   .grad_group = region.outside_grads(),
+                   .summed_over = region.outside_grads(),
                    .init = Init::zeros});
 }
 
@@ -46,7 +46,7 @@ AttentionInput AttentionLayer::input(const Ctx& ctx, Tensor packed, const Batch&
   in.dropout = dropout;
   in.dropout.state = ctx.state;
   if (!ctx.training) in.dropout.probability = 0;
-  in.first_head = ctx.groups.tensor->rank() * packed.size(2) * (heads / groups);
+  in.first_head = ctx.groups.over(Axis::tensor).rank() * packed.size(2) * (heads / groups);
   return in;
 }
 

@@ -9,7 +9,7 @@ Chunk::Chunk(const GptConfig& config, const DropoutOptions& dropout, TpRegion ar
     : range_(range),
       hidden_(config.hidden_size),
       region_(around),
-      table_copy_spec_(token_table_spec(config, padded_vocab_size, false)) {
+      table_copy_spec_(token_table_spec(config, padded_vocab_size)) {
   if (range.first) embedding_ = EmbeddingLayer(config, dropout, around, padded_vocab_size);
   for (std::int64_t layer = 0; layer < range.num_layers; ++layer)
     blocks_.emplace_back(config, dropout, around, range.first_layer + layer);

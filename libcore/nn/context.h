@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "comm/communicator.h"
+#include "comm/groups.h"
 #include "device/memory.h"
 #include "device/step_state.h"
 #include "device/stream.h"

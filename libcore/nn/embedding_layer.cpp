@@ -2,19 +2,18 @@
 
 namespace mtl {
 
-ParamSpec token_table_spec(const GptConfig& config, std::int64_t padded_vocab_size, bool counts_in_norm) {
+ParamSpec token_table_spec(const GptConfig& config, std::int64_t padded_vocab_size) {
   return {.name = "embedding.tokens.weight",
           .shape = {config.vocab_size, config.hidden_size},
-          .shard_axis = 0,
+          .shards = {{0, Axis::tensor}},
           .padded_rows = padded_vocab_size,
-          .counts_in_norm = counts_in_norm,
-          .grad_group = GradGroup::data_and_tied,
+          .tied = true,
           .init_std = static_cast<float>(config.init_std)};
 }
 
 EmbeddingLayer::EmbeddingLayer(const GptConfig& config, const DropoutOptions& options, TpRegion around,
                                std::int64_t padded_vocab_size)
-    : token_spec(token_table_spec(config, padded_vocab_size, true)),
+    : token_spec(token_table_spec(config, padded_vocab_size)),
       positions(config.max_positions),
       hidden(config.hidden_size),
       init_std(static_cast<float>(config.init_std)),
@@ -25,7 +24,7 @@ void EmbeddingLayer::params(const ParamVisitor& visit) {
   visit(tokens, token_spec);
   visit(position_table, {.name = "embedding.positions.weight",
                          .shape = {positions, hidden},
-                         .grad_group = region.outside_grads(),
+                         .summed_over = region.outside_grads(),
                          .init_std = init_std});
 }
 
@@ -33,7 +32,7 @@ namespace {
 
 /// The rows of the table that this rank holds begin here.
 std::int64_t vocab_begin(const Ctx& ctx, const Param& tokens) {
-  return ctx.groups.tensor->rank() * tokens.value.size(0);
+  return ctx.groups.over(Axis::tensor).rank() * tokens.value.size(0);
 }
 
 Tensor flat_tokens(const Batch& batch) { return batch.tokens.view({batch.tokens.numel()}); }

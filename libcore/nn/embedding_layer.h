@@ -9,8 +9,8 @@
 
 namespace mtl {
 
-/// The tied table: the first chunk and the last describe it alike. Only one of them counts it in the gradient's norm.
-ParamSpec token_table_spec(const GptConfig& config, std::int64_t padded_vocab_size, bool counts_in_norm);
+/// The tied table: the first chunk and the last describe it alike.
+ParamSpec token_table_spec(const GptConfig& config, std::int64_t padded_vocab_size);
 
 struct EmbeddingLayer {
   ParamSpec token_spec;

@@ -38,14 +38,6 @@ std::vector<std::string> GptConfig::problems() const {
   return out;
 }
 
-std::int64_t GptConfig::parameter_count(std::int64_t vocab_rows) const {
-  std::int64_t rows = vocab_rows > 0 ? vocab_rows : vocab_size;
-  std::int64_t qkv = (num_heads + 2 * num_query_groups) * head_dim;
-  std::int64_t attention = qkv * (hidden_size + 1) + hidden_size * (num_heads * head_dim + 1);
-  std::int64_t mlp = ffn_hidden_size * (hidden_size + 1) + hidden_size * (ffn_hidden_size + 1);
-  return (rows + max_positions) * hidden_size + num_layers * (attention + mlp + 4 * hidden_size) + 2 * hidden_size;
-}
-
 std::int64_t padded_vocab_size(std::int64_t vocab_size, std::int64_t multiple, std::int64_t tensor_parallel_size) {
   std::int64_t step = multiple * tensor_parallel_size;
   return (vocab_size + step - 1) / step * step;

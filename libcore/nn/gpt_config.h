@@ -36,8 +36,6 @@ struct GptConfig {
   void complete();
   /// Everything that is wrong or not supported, in words; empty when the model can be built.
   std::vector<std::string> problems() const;
-  /// Parameters of the whole model, the vocabulary counted with `vocab_rows` rows (0: unpadded), a tied table once.
-  std::int64_t parameter_count(std::int64_t vocab_rows = 0) const;
 };
 
 /// Vocabulary size in memory: the next multiple of `multiple` * tensor_parallel_size.

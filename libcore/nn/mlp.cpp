@@ -14,13 +14,21 @@ Mlp::Mlp(const GptConfig& config, TpRegion around)
       region(around) {}
 
 void Mlp::params(const ParamVisitor& visit, const std::string& prefix) {
-  visit(up, {.name = prefix + ".up.weight", .shape = {ffn, hidden}, .shard_axis = 0, .init_std = init_std});
-  visit(up_bias, {.name = prefix + ".up.bias", .shape = {ffn}, .shard_axis = 0, .decays = false, .init = Init::zeros});
-  visit(down, {.name = prefix + ".down.weight", .shape = {hidden, ffn}, .shard_axis = 1, .init_std = output_init_std});
+  visit(up,
+        {.name = prefix + ".up.weight", .shape = {ffn, hidden}, .shards = {{0, Axis::tensor}}, .init_std = init_std});
+  visit(up_bias, {.name = prefix + ".up.bias",
+                  .shape = {ffn},
+                  .shards = {{0, Axis::tensor}},
+                  .decays = false,
+                  .init = Init::zeros});
+  visit(down, {.name = prefix + ".down.weight",
+               .shape = {hidden, ffn},
+               .shards = {{1, Axis::tensor}},
+               .init_std = output_init_std});
   visit(down_bias, {.name = prefix + ".down.bias",
                     .shape = {hidden},
                     .decays = false,
-                    .grad_group = region.outside_grads(),
+                    .summed_over = region.outside_grads(),
                     .init = Init::zeros});
 }
 

@@ -6,10 +6,10 @@ NormLayer::NormLayer(const GptConfig& config, TpRegion around)
     : width(config.hidden_size), eps(static_cast<float>(config.norm_eps)), region(around) {}
 
 void NormLayer::params(const ParamVisitor& visit, const std::string& prefix) {
-  GradGroup group = region.outside_grads();
+  AxisSet axes = region.outside_grads();
   visit(gamma,
-        {.name = prefix + ".weight", .shape = {width}, .decays = false, .grad_group = group, .init = Init::ones});
-  visit(beta, {.name = prefix + ".bias", .shape = {width}, .decays = false, .grad_group = group, .init = Init::zeros});
+        {.name = prefix + ".weight", .shape = {width}, .decays = false, .summed_over = axes, .init = Init::ones});
+  visit(beta, {.name = prefix + ".bias", .shape = {width}, .decays = false, .summed_over = axes, .init = Init::zeros});
 }
 
 Tensor NormLayer::forward(Ctx& ctx, Tensor x, Cache& cache) const {

@@ -7,32 +7,36 @@
 #include <vector>
 
 #include "device/tensor.h"
+#include "layout/layout.h"
 
 namespace mtl {
 
 /// How a parameter starts.
 enum class Init { zeros, ones, normal };
 
-/// Over which ranks a parameter's gradient is summed; parameters with equal groups share buckets.
-enum class GradGroup {
-  data,             // the data-parallel ranks
-  data_and_tensor,  // and the tensor-parallel ranks, each of which has seen other rows (sequence parallelism)
-  data_and_tied,    // and the first and last pipeline stages, which both hold the tied table
+/// An axis of a tensor that is split over the ranks of an axis of the grid.
+struct Shard {
+  int axis;
+  Axis over;
 };
 
 struct ParamSpec {
-  std::string name;                 // canonical: "layers.3.attention.qkv.weight"
-  std::vector<std::int64_t> shape;  // of the whole tensor, as checkpoints store it: the vocabulary unpadded
-  int shard_axis = -1;              // axis split over the tensor-parallel ranks; -1: every rank holds all
-  std::int64_t padded_rows = 0;     // axis 0 in memory over all ranks, when that is more than shape[0]
-  bool decays = true;               // whether weight decay applies: not to biases and 1-D tensors
-  bool counts_in_norm = true;       // false on ranks whose copy another rank already counts
-  GradGroup grad_group = GradGroup::data;
+  std::string name;                    // canonical: "layers.3.attention.qkv.weight"
+  std::vector<std::int64_t> shape;     // of the whole tensor, as checkpoints store it: the vocabulary unpadded
+  std::vector<Shard> shards = {};      // none: every rank holds all
+  std::int64_t padded_rows = 0;        // axis 0 in memory over all ranks, when that is more than shape[0]
+  bool decays = true;                  // whether weight decay applies: not to biases and 1-D tensors
+  AxisSet summed_over = kReplicaAxes;  // its gradient is the sum over the ranks of these axes
+  bool tied = false;                   // and over the first and the last pipeline stage, which hold a copy each
   Init init = Init::normal;
   float init_std = 0;
 
   /// Elements of the whole tensor, without padding.
-  std::int64_t numel() const;
+  std::int64_t numel() const {
+    std::int64_t product = 1;
+    for (std::int64_t size : shape) product *= size;
+    return product;
+  }
 };
 
 /// A gradient's memory, and whether this step has written it: the first write overwrites, later ones add.

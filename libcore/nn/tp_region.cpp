@@ -4,19 +4,19 @@ namespace mtl {
 
 Tensor TpRegion::enter(Ctx& ctx, Arena& memory, Tensor x) const {
   if (!sequence_parallel) return x;
-  Tensor all = memory.make({x.size(0) * ctx.groups.tensor->size(), x.size(1)});
-  ctx.groups.tensor->all_gather(ctx.stream, all, x).wait();
+  Tensor all = memory.make({x.size(0) * ctx.groups.over(Axis::tensor).size(), x.size(1)});
+  ctx.groups.over(Axis::tensor).all_gather(ctx.stream, all, x).wait();
   return all;
 }
 
 Tensor TpRegion::partial_of(Ctx& ctx, Tensor out) const {
   if (!sequence_parallel) return out;
-  return ctx.scratch.make({out.size(0) * ctx.groups.tensor->size(), out.size(1)});
+  return ctx.scratch.make({out.size(0) * ctx.groups.over(Axis::tensor).size(), out.size(1)});
 }
 
 Pending TpRegion::enter_backward(Ctx& ctx, Tensor dx, Tensor partial) const {
-  if (sequence_parallel) return {dx, ctx.groups.tensor->reduce_scatter(ctx.stream, dx, partial)};
-  return {dx, ctx.groups.tensor->all_reduce(ctx.stream, dx, Reduce::sum)};
+  if (sequence_parallel) return {dx, ctx.groups.over(Axis::tensor).reduce_scatter(ctx.stream, dx, partial)};
+  return {dx, ctx.groups.over(Axis::tensor).all_reduce(ctx.stream, dx, Reduce::sum)};
 }
 
 }  // namespace mtl

@@ -25,13 +25,13 @@ struct TpRegion {
 
   /// Of N rows inside, how many this rank holds outside, and the number of the first.
   std::int64_t rows_outside(const Ctx& ctx, std::int64_t rows) const {
-    return sequence_parallel ? rows / ctx.groups.tensor->size() : rows;
+    return sequence_parallel ? rows / ctx.groups.over(Axis::tensor).size() : rows;
   }
   std::int64_t first_row(const Ctx& ctx, std::int64_t rows_outside) const {
-    return sequence_parallel ? ctx.groups.tensor->rank() * rows_outside : 0;
+    return sequence_parallel ? ctx.groups.over(Axis::tensor).rank() * rows_outside : 0;
   }
   /// Over which ranks the gradient of a parameter is summed that works outside, on this rank's rows.
-  GradGroup outside_grads() const { return sequence_parallel ? GradGroup::data_and_tensor : GradGroup::data; }
+  AxisSet outside_grads() const { return sequence_parallel ? kReplicaAxes | Axis::tensor : kReplicaAxes; }
 
   /// x (N, C) from x outside; gathered in `memory`, if it has to be.
   Tensor enter(Ctx& ctx, Arena& memory, Tensor x) const;

@@ -30,7 +30,7 @@ void GradSync::before_forward(int first, int end) {
     wait(gathering);
     gathering = {};
   }
-  groups_.data->progress();
+  groups_.over(kReplicaAxes).progress();
 }
 
 void GradSync::gradients_final(int first, int end) {
@@ -38,7 +38,7 @@ void GradSync::gradients_final(int first, int end) {
     std::size_t bucket = bucket_of_[static_cast<std::size_t>(param)];
     if (--progress_[bucket].missing == 0 && overlap_.reduce) start_reduction(bucket);
   }
-  groups_.data->progress();
+  groups_.over(kReplicaAxes).progress();
 }
 
 void GradSync::start_reduction(std::size_t b) {
@@ -47,10 +47,11 @@ void GradSync::start_reduction(std::size_t b) {
   progress.started = true;
   const Bucket& bucket = params_.buckets()[b];
   // A rank alone finds out afterwards: nobody adds to its gradients.
-  if (groups_.world->size() > 1) look_for_broken(bucket);
-  progress.reduction = groups_.shards->reduce_scatter(stream_, bucket.owned(bucket.grads), bucket.grads);
-  if (groups_.shards->size() == 1)
-    progress.reduction = groups_.replicas->all_reduce(stream_, bucket.grads, Reduce::sum);
+  if (groups_.world().size() > 1) look_for_broken(bucket);
+  Communicator& replicas = groups_.over(kReplicaAxes);
+  progress.reduction = params_.layout().optimizer_shards.empty()
+                           ? replicas.all_reduce(stream_, bucket.grads, Reduce::sum)
+                           : replicas.reduce_scatter(stream_, bucket.owned(bucket.grads), bucket.grads);
 }
 
 void GradSync::look_for_broken(const Bucket& bucket) {
@@ -61,7 +62,7 @@ void GradSync::look_for_broken(const Bucket& bucket) {
 }
 
 std::vector<std::string> GradSync::broken_gradients() {
-  if (groups_.world->size() == 1) {
+  if (groups_.world().size() == 1) {
     for (const Bucket& bucket : params_.buckets()) look_for_broken(bucket);
   }
   const auto* found = broken_.tensor(DType::i32, {params_.size()}).data<std::int32_t>();
@@ -72,13 +73,6 @@ std::vector<std::string> GradSync::broken_gradients() {
   return names;
 }
 
-/// Who else has a part of the gradients of these parameters.
-Communicator* GradSync::extra_group(GradGroup group) const {
-  if (group == GradGroup::data_and_tensor) return groups_.tensor.get();
-  if (group == GradGroup::data_and_tied) return groups_.embedding.get();
-  return nullptr;
-}
-
 void GradSync::finish_reduction() {
   params_.check_all_written();
   for (std::size_t b = 0; b < progress_.size(); ++b) start_reduction(b);
@@ -87,14 +81,16 @@ void GradSync::finish_reduction() {
     progress_[b].reduction = {};
     progress_[b].started = false;
     const Bucket& bucket = params_.buckets()[b];
-    if (Communicator* group = extra_group(bucket.group))
-      wait(group->all_reduce(stream_, bucket.owned(bucket.grads), Reduce::sum));
+    Tensor owned = bucket.owned(bucket.grads);
+    wait(groups_.over(bucket.summed_over - kReplicaAxes).all_reduce(stream_, owned, Reduce::sum));
+    if (bucket.tied) wait(groups_.tied().all_reduce(stream_, owned, Reduce::sum));
   }
 }
 
 void GradSync::gather(std::size_t b) {
   const Bucket& bucket = params_.buckets()[b];
-  progress_[b].gathering = groups_.shards->all_gather(stream_, bucket.values, bucket.owned(bucket.values));
+  progress_[b].gathering =
+      groups_.over(params_.layout().optimizer_shards).all_gather(stream_, bucket.values, bucket.owned(bucket.values));
 }
 
 void GradSync::finish_gathering() {

@@ -1,20 +1,19 @@
 // The communication of data parallelism: gradients are summed over the ranks, and after the update every rank gets the
 // values that the others own. One path for every way of sharing out the optimizer's state:
 //
-//   reduce-scatter over the ranks that share the state, all-reduce over those that hold the same part of it,
-//   for the parameters that need it a sum over the tensor-parallel ranks or the holders of the tied table;
-//   then the update of the owned range, and all-gather.
+//   the sum over the replicas: a reduce-scatter when they share out the optimizer's state, else an all-reduce;
+//   of the owned range, the sum over the other axes of summed_over, and over the holders of the tied table;
+//   then the update of the owned range, and an all-gather over the axes that share out the state.
 //
-// Without sharding the first and the last have nobody to talk to, with it the second. Both ends can overlap with
-// computing: a bucket's reduction starts when backward has finished its last parameter, and its gathering ends when
-// the next forward needs its first.
+// Both ends can overlap with computing: a bucket's reduction starts when backward has finished its last parameter, and
+// its gathering ends when the next forward needs its first.
 #pragma once
 
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "comm/communicator.h"
+#include "comm/groups.h"
 #include "optim/param_store.h"
 
 namespace mtl {
@@ -50,7 +49,6 @@ class GradSync final : public ParamEvents {
   void start_reduction(std::size_t bucket);
   void look_for_broken(const Bucket& bucket);
   void wait(const Work& work);
-  Communicator* extra_group(GradGroup group) const;
 
   ParamStore& params_;
   Stream& stream_;

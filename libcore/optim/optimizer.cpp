@@ -25,12 +25,12 @@ void Optimizer::gradient_norm(Arena& scratch, StepState* state) {
   for (const Bucket& bucket : params_.buckets()) {
     for (const Segment& segment : bucket.segments) {
       auto [begin, count] = bucket.owned(segment);
-      if (count == 0 || !params_.specs()[static_cast<std::size_t>(segment.param)].counts_in_norm) continue;
+      if (count == 0 || !params_.is_first_holder(segment.param)) continue;
       sum_of_squares(stream_, scratch, sum, bucket.grads.flat(begin, count), GradMode::accumulate);
     }
   }
-  for (Communicator* group : {groups_.shards.get(), groups_.tensor.get(), groups_.pipeline.get()})
-    group->all_reduce(stream_, sum, Reduce::sum).wait();
+  for (AxisSet axes : {params_.layout().optimizer_shards, AxisSet(Axis::tensor), AxisSet(Axis::pipeline)})
+    groups_.over(axes).all_reduce(stream_, sum, Reduce::sum).wait();
   finish_grad_norm(stream_, state, sum, options_.clip_grad);
 }
 

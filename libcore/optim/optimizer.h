@@ -1,7 +1,7 @@
 // The end of a step: reduced gradients, norm and clip, AdamW on the owned ranges, values to everyone.
 #pragma once
 
-#include "comm/communicator.h"
+#include "comm/groups.h"
 #include "device/memory.h"
 #include "kernels/adamw.h"
 #include "optim/grad_sync.h"

@@ -1,6 +1,8 @@
 #include "optim/param_store.h"
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "nn/init.h"
 
@@ -12,16 +14,23 @@ constexpr std::int64_t kAlign = 16;  // elements: every parameter starts on a ca
 
 std::int64_t round_up(std::int64_t n, std::int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
+/// The size of an axis in memory over all ranks.
+std::int64_t padded_size(const ParamSpec& spec, int axis) {
+  if (axis == 0 && spec.padded_rows > 0) return spec.padded_rows;
+  return spec.shape[static_cast<std::size_t>(axis)];
+}
+
 /// This rank's part of a parameter, padding rows included.
-Shape memory_shape(const ParamSpec& spec, const StoreLayout& layout) {
+Shape memory_shape(const ParamSpec& spec, const Layout& layout) {
   Shape shape;
   for (int axis = 0; axis < static_cast<int>(spec.shape.size()); ++axis) {
-    std::int64_t size = spec.shape[static_cast<std::size_t>(axis)];
-    if (axis == 0 && spec.padded_rows > 0) size = spec.padded_rows;
-    if (axis == spec.shard_axis) {
-      require(size % layout.tensor_size == 0, spec.name, ": ", size, " cannot be shared out to ", layout.tensor_size,
-              " tensor-parallel ranks");
-      size /= layout.tensor_size;
+    std::int64_t size = padded_size(spec, axis);
+    for (const Shard& shard : spec.shards) {
+      if (shard.axis != axis) continue;
+      int parts = layout.size(shard.over);
+      require(size % parts == 0, spec.name, ": ", size, " cannot be shared out to ", parts, " ranks of the axis ",
+              short_name(shard.over));
+      size /= parts;
     }
     shape.push_back(size);
   }
@@ -30,38 +39,32 @@ Shape memory_shape(const ParamSpec& spec, const StoreLayout& layout) {
 
 }  // namespace
 
-StoreLayout store_layout(const ProcessGroups& groups, std::int64_t bucket_elements) {
-  StoreLayout layout;
-  layout.tensor_rank = groups.tensor->rank();
-  layout.tensor_size = groups.tensor->size();
-  layout.shard_rank = groups.shards->rank();
-  layout.shard_size = groups.shards->size();
-  layout.bucket_elements = bucket_elements;
-  return layout;
-}
+namespace {
 
-std::int64_t ParamSpec::numel() const {
-  std::int64_t product = 1;
-  for (std::int64_t size : shape) product *= size;
-  return product;
-}
-
-Bucket::Range Bucket::owned(const Segment& segment) const {
-  std::int64_t begin = std::max(segment.begin, owned_begin);
-  std::int64_t end = std::min(segment.begin + segment.count, owned_end);
+Bucket::Range range_within(const Segment& segment, std::int64_t begin, std::int64_t end) {
+  begin = std::max(begin, segment.begin);
+  end = std::min(end, segment.begin + segment.count);
   return {begin, std::max<std::int64_t>(0, end - begin)};
 }
 
+}  // namespace
+
+Bucket::Range Bucket::owned(const Segment& segment) const { return range_within(segment, owned_begin, owned_end); }
+
+Bucket::Range Bucket::owned_by(int index, const Segment& segment) const {
+  std::int64_t length = owned_end - owned_begin;
+  return range_within(segment, index * length, (index + 1) * length);
+}
+
 ParamStore::ParamStore(Device device, Precision precision, bool with_gradients,
-                       const std::function<void(const ParamVisitor&)>& visit_all, StoreLayout layout)
-    : with_gradients_(with_gradients), layout_(layout) {
+                       const std::function<void(const ParamVisitor&)>& visit_all, Layout layout)
+    : with_gradients_(with_gradients), layout_(std::move(layout)) {
   require(precision == kPrecisionFp32, "this version trains in fp32");
+  std::set<std::string> names;
   visit_all([&](Param&, const ParamSpec& spec) {
-    require(find(spec.name) < 0, "two parameters are named ", spec.name);
+    require(names.insert(spec.name).second, "two parameters are named ", spec.name);
     specs_.push_back(spec);
-    // What every tensor-parallel rank has a copy of, the first of them counts.
-    if (spec.shard_axis < 0 && layout.tensor_rank > 0) specs_.back().counts_in_norm = false;
-    shapes_.push_back(memory_shape(spec, layout));
+    shapes_.push_back(memory_shape(spec, layout_));
   });
   lay_out(device);
   int next = 0;
@@ -76,15 +79,20 @@ ParamStore::ParamStore(Device device, Precision precision, bool with_gradients,
 void ParamStore::lay_out(Device device) {
   values_.resize(specs_.size());
   grads_.resize(specs_.size());
-  for (GradGroup group : {GradGroup::data, GradGroup::data_and_tensor, GradGroup::data_and_tied}) {
+  using Key = std::pair<bool, unsigned>;  // the tied table last, then by axes
+  auto key_of = [](const ParamSpec& spec) { return Key{spec.tied, spec.summed_over.index()}; };
+  std::set<Key> keys;
+  for (const ParamSpec& spec : specs_) keys.insert(key_of(spec));
+  for (const Key& key : keys) {
     Bucket bucket;
     auto close = [&] {
       if (!bucket.segments.empty()) allocate(device, bucket);
       bucket = {};
     };
     for (std::size_t i = specs_.size(); i-- > 0;) {
-      if (specs_[i].grad_group != group) continue;
-      bucket.group = group;
+      if (key_of(specs_[i]) != key) continue;
+      bucket.summed_over = specs_[i].summed_over;
+      bucket.tied = specs_[i].tied;
       bucket.segments.push_back({static_cast<int>(i), bucket.count, shapes_[i].numel()});
       bucket.count += round_up(shapes_[i].numel(), kAlign);
       if (bucket.count >= layout_.bucket_elements) close();
@@ -94,9 +102,10 @@ void ParamStore::lay_out(Device device) {
 }
 
 void ParamStore::allocate(Device device, Bucket& bucket) {
-  bucket.count = round_up(bucket.count, kAlign * layout_.shard_size);
-  std::int64_t owned = bucket.count / layout_.shard_size;
-  bucket.owned_begin = layout_.shard_rank * owned;
+  const int parts = layout_.size(layout_.optimizer_shards);
+  bucket.count = round_up(bucket.count, kAlign * parts);
+  std::int64_t owned = bucket.count / parts;
+  bucket.owned_begin = layout_.index_in(layout_.optimizer_shards) * owned;
   bucket.owned_end = bucket.owned_begin + owned;
   auto make = [&](std::int64_t count) -> Tensor {
     memory_.emplace_back(device, static_cast<std::size_t>(count) * sizeof(float));
@@ -125,17 +134,25 @@ int ParamStore::find(const std::string& name) const {
 
 Slice ParamStore::slice(int param) const {
   const ParamSpec& spec = specs_[static_cast<std::size_t>(param)];
-  if (spec.shard_axis < 0) return whole_slice(spec.shape);
-  if (spec.padded_rows == 0 || spec.shard_axis != 0)
-    return axis_slice(spec.shape, spec.shard_axis, layout_.tensor_rank, layout_.tensor_size);
-  // Of padded rows the last ranks have fewer real ones, or none.
-  std::int64_t rows = spec.padded_rows / layout_.tensor_size;
-  std::int64_t begin = std::min(layout_.tensor_rank * rows, spec.shape[0]);
-  std::vector<std::int64_t> size = spec.shape;
-  size[0] = std::min(begin + rows, spec.shape[0]) - begin;
+  std::vector<std::int64_t> offset(spec.shape.size(), 0), size = spec.shape;
+  for (const Shard& shard : spec.shards) {
+    auto axis = static_cast<std::size_t>(shard.axis);
+    std::int64_t part = padded_size(spec, shard.axis) / layout_.size(shard.over);
+    // Of padded rows the last ranks have fewer real ones, or none.
+    offset[axis] = std::min(layout_.coordinate(shard.over) * part, spec.shape[axis]);
+    size[axis] = std::min(offset[axis] + part, spec.shape[axis]) - offset[axis];
+  }
   Slice slice = whole_slice(size);
-  slice.offset[0] = begin;
+  slice.offset = std::move(offset);
   return slice;
+}
+
+bool ParamStore::is_first_holder(int param) const {
+  const ParamSpec& spec = specs_[static_cast<std::size_t>(param)];
+  bool is_split =
+      std::any_of(spec.shards.begin(), spec.shards.end(), [](const Shard& s) { return s.over == Axis::tensor; });
+  if (!is_split && layout_.coordinate(Axis::tensor) > 0) return false;
+  return !spec.tied || layout_.stage() == 0;
 }
 
 Slice ParamStore::owned_slice(int param) const {

@@ -11,21 +11,13 @@
 #include <string>
 #include <vector>
 
-#include "comm/communicator.h"
 #include "device/memory.h"
+#include "layout/layout.h"
 #include "layout/slice.h"
 #include "nn/param.h"
 #include "optim/precision.h"
 
 namespace mtl {
-
-/// Which part of every parameter this rank has, and which part of the optimizer's state.
-struct StoreLayout {
-  int tensor_rank = 0, tensor_size = 1;       // sharded axes are cut into so many
-  int shard_rank = 0, shard_size = 1;         // buckets are owned in so many ranges
-  std::int64_t bucket_elements = 40'000'000;  // a bucket is closed when it has as many
-};
-StoreLayout store_layout(const ProcessGroups& groups, std::int64_t bucket_elements);
 
 /// The place of one parameter in a bucket.
 struct Segment {
@@ -35,7 +27,8 @@ struct Segment {
 };
 
 struct Bucket {
-  GradGroup group = GradGroup::data;
+  AxisSet summed_over;  // of its parameters, as their specs say
+  bool tied = false;
   std::vector<Segment> segments;
   Tensor values, grads;        // (count) the whole bucket
   Tensor exp_avg, exp_avg_sq;  // (owned_end - owned_begin)
@@ -44,11 +37,13 @@ struct Bucket {
 
   /// The part of values or grads that this rank owns.
   Tensor owned(const Tensor& whole) const { return whole.flat(owned_begin, owned_end - owned_begin); }
-  /// The owned part of a segment, in the bucket's numbers.
+  /// The owned part of a segment, in the bucket's numbers; or the part that a rank owns which has the place `index`
+  /// among those that share out the optimizer's state.
   struct Range {
     std::int64_t begin, count;
   };
   Range owned(const Segment& segment) const;
+  Range owned_by(int index, const Segment& segment) const;
 };
 
 class ParamStore {
@@ -57,18 +52,21 @@ class ParamStore {
   /// Values start as zeros: see initialize and the checkpoint loader. With `with_gradients` false (evaluation) there
   /// are no gradients and no optimizer state.
   ParamStore(Device device, Precision precision, bool with_gradients,
-             const std::function<void(const ParamVisitor&)>& visit_all, StoreLayout layout = {});
+             const std::function<void(const ParamVisitor&)>& visit_all, Layout layout = {});
   ParamStore(const ParamStore&) = delete;
 
   int size() const { return static_cast<int>(specs_.size()); }
   const std::vector<ParamSpec>& specs() const { return specs_; }
   /// The index of a canonical name, or -1.
   int find(const std::string& name) const;
-  const StoreLayout& layout() const { return layout_; }
+  const Layout& layout() const { return layout_; }
   /// Which part of the whole tensor this rank's value is.
   Slice slice(int param) const;
   /// Which part of that this rank owns: what its moments are of. May be empty.
   Slice owned_slice(int param) const;
+  /// Whether this is the first of the model-parallel ranks that hold the same elements: the one that counts them in
+  /// the gradient's norm and writes them into checkpoints.
+  bool is_first_holder(int param) const;
   /// This rank's value and gradient, padding rows included.
   Tensor value(int param) const { return values_[static_cast<std::size_t>(param)]; }
   Tensor grad(int param) const { return grads_[static_cast<std::size_t>(param)].tensor; }
@@ -104,7 +102,7 @@ class ParamStore {
   Tensor owned_moments(int param, const Tensor Bucket::*moments) const;
 
   bool with_gradients_;
-  StoreLayout layout_;
+  Layout layout_;
   std::vector<ParamSpec> specs_;
   std::vector<Shape> shapes_;  // in memory
   std::vector<Tensor> values_;

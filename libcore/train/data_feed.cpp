@@ -158,7 +158,7 @@ void DataFeed::fill_micro_batch(StepBatch& step, int number, const std::vector<s
   float* weights = batch.loss_weights.data<float>();
   // A mean over the micro-batches of all data-parallel ranks, whose gradients are summed.
   double denominator =
-      std::max(unmasked, 1.0) * static_cast<double>(step.micro_batches * shape_.placement.size(Axis::data));
+      std::max(unmasked, 1.0) * static_cast<double>(step.micro_batches * shape_.layout.size(Axis::data));
   for (std::int64_t i = 0; i < batch.loss_weights.numel(); ++i)
     weights[i] = static_cast<float>(weights[i] / denominator);
 }

@@ -5,6 +5,7 @@
 #include "base/console.h"
 #include "device/memory.h"
 #include "kernels/gemm.h"
+#include "nn/model_params.h"
 
 namespace mtl {
 
@@ -22,7 +23,7 @@ double megatron_flops(const GptConfig& config, std::int64_t padded_vocab, std::i
 namespace {
 
 double per_token(const GptConfig& config, std::int64_t seq_length, double attention) {
-  return 6 * static_cast<double>(config.parameter_count()) +
+  return 6 * static_cast<double>(parameter_count(config)) +
          attention * static_cast<double>(config.num_layers * config.hidden_size * seq_length);
 }
 

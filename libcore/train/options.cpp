@@ -3,6 +3,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/str.h"
+#include "layout/stages.h"
 
 namespace mtl {
 
@@ -127,7 +128,7 @@ void check_parallel(const TrainOptions& options, const Report& report) {
         cat("need a multiple of ", model, " ranks, there ", parallel.world == 1 ? "is " : "are ", parallel.world,
             "; start them with mpirun -n ", (parallel.world / model + 1) * model));
   }
-  if (parallel.sequence_parallel && options.data.seq_length % parallel.tensor != 0) {
+  if (parallel.layout.sequence_parallel && options.data.seq_length % parallel.tensor != 0) {
     report("--sequence-parallel", cat("cuts --seq-length ", options.data.seq_length, " into ", parallel.tensor,
                                       " parts of different length; make it a multiple"));
   }
@@ -167,7 +168,7 @@ void check_division(const TrainOptions& options, const GptConfig& config, const 
       parallel.world % (parallel.tensor * parallel.pipeline) != 0)
     return;
   try {
-    placement_of(parallel, 0).split(config.num_layers);
+    split_layers(layout_of(parallel, 0), config.num_layers);
   } catch (const Error& error) {
     report("--pipeline-model-parallel-size", error.what());
   }
@@ -175,25 +176,22 @@ void check_division(const TrainOptions& options, const GptConfig& config, const 
 
 }  // namespace
 
-Placement placement_of(const ParallelOptions& options, int rank) {
+Layout layout_of(const ParallelOptions& options, int rank) {
   GridSizes sizes;
   sizes.tensor = static_cast<int>(options.tensor);
   sizes.pipeline = static_cast<int>(options.pipeline);
   sizes.context = static_cast<int>(options.context);
   sizes.data = static_cast<int>(options.data());
-  Placement placement;
-  placement.grid = RankGrid(sizes, options.tp_pp_dp_mapping ? "tp-cp-ep-pp-dp" : "tp-cp-ep-dp-pp");
-  if (placement.grid.world() != options.world)
-    fail(Exit::usage, options.world, " ranks do not fill a grid of ", placement.grid.world());
-  placement.rank = rank;
-  placement.sequence_parallel = options.sequence_parallel;
-  placement.shard_optimizer = options.distributed_optimizer;
-  placement.schedule = options.schedule == "gpipe" ? ScheduleKind::gpipe : ScheduleKind::one_forward_one_backward;
-  placement.first_stage_layers = options.first_stage_layers;
-  placement.last_stage_layers = options.last_stage_layers;
-  placement.account_for_embedding = options.account_for_embedding;
-  placement.account_for_loss = options.account_for_loss;
-  return placement;
+  Layout layout = options.layout;
+  layout.grid = RankGrid(sizes, options.tp_pp_dp_mapping ? "tp-cp-ep-pp-dp" : "tp-cp-ep-dp-pp");
+  if (layout.grid.world() != options.world)
+    fail(Exit::usage, options.world, " ranks do not fill a grid of ", layout.grid.world());
+  layout.rank = rank;
+  if (options.distributed_optimizer) layout.optimizer_shards = kReplicaAxes;
+  layout.schedule = options.schedule == "gpipe" ? ScheduleKind::gpipe : ScheduleKind::one_forward_one_backward;
+  layout.bucket_elements =
+      options.bucket_elements.value_or(std::max<std::int64_t>(40'000'000, 1'000'000 * options.data()));
+  return layout;
 }
 
 void check_options(const TrainOptions& options, const Report& report) {

@@ -13,7 +13,7 @@
 #include "data/data_path.h"
 #include "data/sample_order.h"
 #include "data/sampler.h"
-#include "layout/placement.h"
+#include "layout/layout.h"
 #include "nn/gpt_config.h"
 #include "optim/lr_schedule.h"
 #include "text/tokenizer.h"
@@ -97,12 +97,10 @@ struct ParallelOptions {
   std::int64_t world = 1;                  // ranks of the job, as it was launched
   std::optional<std::int64_t> plan_world;  // --dry-run may ask for another number
   std::int64_t tensor = 1, pipeline = 1, context = 1;
-  bool sequence_parallel = false;
   bool distributed_optimizer = false, overlap_grad_reduce = false, overlap_param_gather = false;
   bool tp_pp_dp_mapping = false;  // ranks in the order tp-cp-ep-pp-dp
   std::string schedule = "1f1b";
-  std::optional<std::int64_t> first_stage_layers, last_stage_layers;
-  bool account_for_embedding = false, account_for_loss = false;
+  Layout layout;  // how layers go to stages, and sequence_parallel, are flags; layout_of() completes it
   std::optional<std::int64_t> bucket_elements;  // of a reduction; absent: Megatron's max(40 M, 1 M x data parallel)
   double timeout_minutes = 10;                  // of one communication
 
@@ -111,8 +109,8 @@ struct ParallelOptions {
   }
 };
 
-/// The place of a rank as the options say. Throws Error(usage) when the ranks do not fill the grid.
-Placement placement_of(const ParallelOptions& options, int rank);
+/// The layout as the options say, for one rank. Throws Error(usage) when the ranks do not fill the grid.
+Layout layout_of(const ParallelOptions& options, int rank);
 
 /// What this version has one value for, or none: kept to compare with what scripts say.
 struct FixedOptions {

@@ -32,9 +32,7 @@ RunShape run_shape(const TrainOptions& options, const GptConfig& config, int ran
       padded_vocab_size(config.vocab_size, options.architecture.make_vocab_size_divisible_by, options.parallel.tensor);
   shape.documents = options.data.reset_attention_mask;
   shape.threads = static_cast<int>(options.threads);
-  shape.placement = placement_of(options.parallel, rank);
-  shape.bucket_elements = options.parallel.bucket_elements.value_or(
-      std::max<std::int64_t>(40'000'000, 1'000'000 * options.parallel.data()));
+  shape.layout = layout_of(options.parallel, rank);
   return shape;
 }
 
@@ -64,13 +62,12 @@ Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* t
                          ? TrainingData::Tokens{config_.vocab_size}
                          : TrainingData::Tokens{config_.vocab_size, tokenizer->eod(), tokenizer->pad()}),
       shape_(run_shape(options, config_, ranks_.rank)),
-      stage_(make_stage(config_, dropout_options(options), shape_.placement, shape_.padded_vocab)),
+      stage_(make_stage(config_, dropout_options(options), shape_.layout, shape_.padded_vocab)),
       params_(
-          Device::cpu, kPrecisionFp32, true, [&](const ParamVisitor& visit) { stage_.params(visit); },
-          store_layout(ranks_.groups, shape_.bucket_elements)),
+          Device::cpu, kPrecisionFp32, true, [&](const ParamVisitor& visit) { stage_.params(visit); }, shape_.layout),
       plan_(plan_run(options, config_, ranks_.rank)),
       stream_(Device::cpu, shape_.threads),
-      totals_memory_(Device::cpu, StepTotals::doubles(ranks_.groups.world->size()) * sizeof(double)),
+      totals_memory_(Device::cpu, StepTotals::doubles(ranks_.groups.world().size()) * sizeof(double)),
       schedule_(resolve_schedule(options.optimizer.schedule, {options.batch.train_iters, options.batch.train_samples,
                                                               options.global_batch_size()})),
       optimizer_(params_,
@@ -78,11 +75,11 @@ Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* t
                   options.optimizer.clip_grad,
                   {options.parallel.overlap_grad_reduce, options.parallel.overlap_param_gather}},
                  stream_, ranks_.groups),
-      pipeline_(stage_, stream_, ranks_.groups, shape_.placement.actions(static_cast<int>(shape_.micro_batches)), plan_,
-                &optimizer_.sync()) {
+      pipeline_(stage_, stream_, ranks_.groups, rank_schedule(shape_.layout, static_cast<int>(shape_.micro_batches)),
+                plan_, &optimizer_.sync()) {
   for (std::int64_t size : batch_sizes_.sizes()) {
     auto micro_batches = static_cast<int>(size / (options.batch.micro_batch_size * options.parallel.data()));
-    steps_.emplace(micro_batches, shape_.placement.actions(micro_batches));
+    steps_.emplace(micro_batches, rank_schedule(shape_.layout, micro_batches));
   }
   check_agreement(start);
   check_validation_samples();
@@ -101,11 +98,11 @@ std::int64_t Trainer::count_iterations() const {
 
 /// Ranks that run something else, or on something else, would train what nobody asked for.
 void Trainer::check_agreement(const RunStart& start) {
-  if (ranks_.groups.world->size() == 1) return;
+  if (ranks_.groups.world().size() == 1) return;
   std::string program = read_file("/proc/self/exe"), from = start.source ? start.source->folder() : "nothing";
   if (start.state) from += cat(", iteration ", start.state->iteration);
   if (start.source) from += "\n" + start.source->identity();
-  check_same(*ranks_.groups.world, stream_, ranks_.hosts,
+  check_same(ranks_.groups.world(), stream_, ranks_.hosts,
              {{"program", hash_text(hash_bytes(program.data(), program.size()))},
               {"command line", options_.settings},
               {"tokenizer", tokenizer_ == nullptr ? "none" : hash_text(tokenizer_->hash())},
@@ -131,9 +128,9 @@ void Trainer::resume_from(RunStart& start) {
 /// Loads this rank's part. Where any rank fails, all do, so that they can look for another start together.
 void Trainer::load(const ModelSource& source, const StartPoint& point) {
   const bool resets_moments = options_.checkpoint.no_load_optim && !point.is_own;
-  const std::vector<Outcome> outcomes = work_on_every_rank(*ranks_.groups.world, stream_, [&] {
+  const std::vector<Outcome> outcomes = work_on_every_rank(ranks_.groups.world(), stream_, [&] {
     source.load_values(params_);
-    if (const std::string broken = find_non_finite(tensors_to_save(params_, ranks_.groups)); !broken.empty())
+    if (const std::string broken = find_non_finite(tensors_to_save(params_)); !broken.empty())
       fail(Exit::bad_data, source.folder(), ": tensor '", broken, "' holds NaN or an infinity; load another model");
     if (point.iteration && !resets_moments) source.load_optimizer(params_);
     return std::string();
@@ -175,8 +172,8 @@ SamplerOptions Trainer::sampler(Split split, std::int64_t consumed) const {
   sampler.total = data_.dataset(split)->size();
   sampler.consumed = consumed;
   sampler.micro_batch_size = options_.batch.micro_batch_size;
-  sampler.dp_size = shape_.placement.size(Axis::data);
-  sampler.dp_rank = shape_.placement.coordinate(Axis::data);
+  sampler.dp_size = shape_.layout.size(Axis::data);
+  sampler.dp_rank = shape_.layout.coordinate(Axis::data);
   return sampler;
 }
 
@@ -266,8 +263,8 @@ void Trainer::train_step() {
   begin_step();
   // Of each micro-batch of all data-parallel ranks, this rank's samples follow those of the ranks before it.
   std::int64_t micro_batch = options_.batch.micro_batch_size;
-  std::int64_t first_sample = state_.consumed_samples + shape_.placement.coordinate(Axis::data) * micro_batch;
-  pipeline_.train(*batch.buffers, &step_, first_sample, micro_batch * shape_.placement.size(Axis::data),
+  std::int64_t first_sample = state_.consumed_samples + shape_.layout.coordinate(Axis::data) * micro_batch;
+  pipeline_.train(*batch.buffers, &step_, first_sample, micro_batch * shape_.layout.size(Axis::data),
                   &steps_.at(batch.micro_batches));
   optimizer_.step(pipeline_.scratch(), &step_);
 
@@ -315,11 +312,11 @@ void Trainer::end_step(double loss) {
 
 /// Ranks that share a layer all know its losses; one of them counts.
 bool Trainer::counts_losses() const {
-  return shape_.placement.stage() == shape_.placement.stages() - 1 && shape_.placement.coordinate(Axis::tensor) == 0;
+  return shape_.layout.stage() == shape_.layout.stages() - 1 && shape_.layout.coordinate(Axis::tensor) == 0;
 }
 
 void Trainer::exchange(StepTotals& totals) {
-  Communicator& world = *ranks_.groups.world;
+  Communicator& world = ranks_.groups.world();
   totals.exchange(world, stream_, totals_memory_.tensor(DType::f64, {StepTotals::doubles(world.size())}));
 }
 
@@ -344,7 +341,7 @@ void Trainer::save(bool validation_is_due) {
   how.command_line = options_.command_line;
   how.keep_last = options_.checkpoint.keep_last;
   if (tokenizer_ != nullptr) how.add_files = [&](const std::string& folder) { tokenizer_->save(folder); };
-  std::string path = save_directory_->save(config_, params_, state_, how, ranks_.groups, stream_);
+  std::string path = save_directory_->save(config_, params_, state_, how, ranks_.groups.world(), stream_);
   saved_ = now;
   console_.info(cat("saved ", path, " in ", human_seconds(now_seconds() - began)));
   interval_.began += now_seconds() - began;

@@ -38,7 +38,7 @@ class LoadError : public Error {
 /// One rank's place among the others.
 struct RankGroups {
   int rank = 0;
-  ProcessGroups groups = single_process_groups();
+  ProcessGroups groups;
   std::vector<std::string> hosts = {"here"};  // by rank, for messages
 };
 

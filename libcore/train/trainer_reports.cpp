@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "comm/text_exchange.h"
+#include "nn/model_params.h"
 #include "train/flops.h"
 #include "train/trainer.h"
 
@@ -58,7 +59,7 @@ void Trainer::print_status(const std::string& where) {
 
 Json Trainer::start_record() const {
   return Json::object({{"command", options_.command_line},
-                       {"parameters", config_.parameter_count()},
+                       {"parameters", parameter_count(config_)},
                        {"threads", shape_.threads},
                        {"world_size", options_.parallel.world},
                        {"tensor_parallel", options_.parallel.tensor},
@@ -79,7 +80,7 @@ void Trainer::tell_broken_gradients() {
   names.resize(std::min(count, kMost));
   std::string own = join(names, ", ");
   if (count > kMost) own += cat(" and ", count - kMost, " more");
-  std::vector<std::string> all = gather_texts(*ranks_.groups.world, stream_, own), lines;
+  std::vector<std::string> all = gather_texts(ranks_.groups.world(), stream_, own), lines;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank].empty()) continue;
     std::string who = all.size() == 1 ? "" : cat("rank ", rank, " (", ranks_.hosts[rank], "): ");

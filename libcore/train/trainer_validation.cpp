@@ -85,7 +85,7 @@ Exit Trainer::finish() {
   if (save_directory_) {
     state_ = before;
     state_.extra.set("finished", true);
-    save_directory_->replace_state(state_, *ranks_.groups.world, stream_);
+    save_directory_->replace_state(state_, ranks_.groups.world(), stream_);
   }
   metrics_->finish();
   return Exit::ok;

@@ -15,6 +15,7 @@
 #include "ckpt/canonical.h"
 #include "ckpt/checkpoint.h"
 #include "ckpt/model_source.h"
+#include "comm/groups.h"
 
 namespace mtl::test {
 
@@ -118,7 +119,7 @@ inline TrainState state_at(std::int64_t iteration) {
 inline std::string save_alone(const SaveDirectory& save, const GptConfig& config, const ParamStore& store,
                               const TrainState& state, const SaveOptions& options = {}) {
   Stream stream(Device::cpu);
-  return save.save(config, store, state, options, single_process_groups(), stream);
+  return save.save(config, store, state, options, ProcessGroups().world(), stream);
 }
 
 inline void flip_bit(const std::string& path, std::uint64_t byte) {

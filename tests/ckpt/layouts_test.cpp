@@ -157,14 +157,12 @@ TEST_CASE("layouts: ranks that together do not have the whole model do not commi
   const TestLayout& layout = kTestLayouts[2];
   RankGrid grid = layout.grid();
   std::vector<std::string> errors(2);
-  run_ranks(grid, false, [&](int rank, const ProcessGroups& groups) {
-    ProcessGroups as_first = groups;
-    as_first.embedding = single_process_groups().embedding;
-    RankModel model(layout, grid, 0, as_first);
+  run_ranks(grid, [&](int rank, const ProcessGroups& groups) {
+    RankModel model(layout, grid, 0);
     Stream stream(Device::cpu);
     errors[static_cast<std::size_t>(rank)] = error_of([&] {
       SaveDirectory save = open_save(rank, scratch / "s");
-      save.save(layouts_config(), model.store, state_at(1), {}, as_first, stream);
+      save.save(layouts_config(), model.store, state_at(1), {}, groups.world(), stream);
     });
   });
   CHECK(contains(errors[0], "saving tensor 'param."));

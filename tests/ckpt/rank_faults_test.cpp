@@ -103,8 +103,8 @@ TEST_CASE("rank faults: damage found in the last tensor leaves every value as it
   }
   flip_bit(shard, position_of(shard, last));
   RankGrid grid = kTensor.grid();
-  run_ranks(grid, false, [&](int rank, const ProcessGroups& groups) {
-    RankModel model(kTensor, grid, rank, groups);
+  run_ranks(grid, [&](int rank, const ProcessGroups&) {
+    RankModel model(kTensor, grid, rank);
     fill_true(model.store, 9);
     Console console = quiet_console();
     std::string error = error_of([&] { ModelSource::open(scratch / "s", console).load_values(model.store); });

@@ -36,20 +36,21 @@ inline GptConfig layouts_config() { return tiny_config(3); }
 /// The part of the model that one rank of a layout holds.
 class RankModel {
  public:
-  RankModel(const TestLayout& layout, const RankGrid& grid, int rank, const ProcessGroups& groups)
-      : stage_(make_stage(layouts_config(), {}, placement(layout, grid, rank),
+  RankModel(const TestLayout& layout, const RankGrid& grid, int rank)
+      : stage_(make_stage(layouts_config(), {}, layout_of(layout, grid, rank),
                           padded_vocab_size(layouts_config().vocab_size, layout.vocab_multiple, layout.tensor))),
         store(
             Device::cpu, kPrecisionFp32, true, [&](const ParamVisitor& visit) { stage_.params(visit); },
-            store_layout(groups, 300)) {}  // several buckets
+            layout_of(layout, grid, rank)) {}
 
  private:
-  static Placement placement(const TestLayout& layout, const RankGrid& grid, int rank) {
-    Placement out;
+  static Layout layout_of(const TestLayout& layout, const RankGrid& grid, int rank) {
+    Layout out;
     out.grid = grid;
     out.rank = rank;
     out.sequence_parallel = layout.pipeline > 1;
-    out.shard_optimizer = layout.shard_optimizer;
+    if (layout.shard_optimizer) out.optimizer_shards = kReplicaAxes;
+    out.bucket_elements = 300;                             // several buckets
     if (layout.pipeline == 2) out.first_stage_layers = 2;  // of three
     return out;
   }
@@ -115,13 +116,13 @@ inline std::vector<std::string> save_from(const TestLayout& layout, const std::s
                                           SaveOptions options = {}) {
   RankGrid grid = layout.grid();
   std::vector<std::string> errors(static_cast<std::size_t>(grid.world()));
-  run_ranks(grid, layout.shard_optimizer, [&](int rank, const ProcessGroups& groups) {
-    RankModel model(layout, grid, rank, groups);
+  run_ranks(grid, [&](int rank, const ProcessGroups& groups) {
+    RankModel model(layout, grid, rank);
     fill_true(model.store, iteration);
     Stream stream(Device::cpu);
     errors[static_cast<std::size_t>(rank)] = error_of([&] {
       SaveDirectory save = open_save(rank, directory);
-      save.save(layouts_config(), model.store, state_at(iteration), options, groups, stream);
+      save.save(layouts_config(), model.store, state_at(iteration), options, groups.world(), stream);
     });
   });
   return errors;
@@ -133,8 +134,8 @@ template <class Check>
 std::vector<std::string> load_into(const TestLayout& layout, const std::string& folder, const Check& check) {
   RankGrid grid = layout.grid();
   std::vector<std::string> errors(static_cast<std::size_t>(grid.world()));
-  run_ranks(grid, layout.shard_optimizer, [&](int rank, const ProcessGroups& groups) {
-    RankModel model(layout, grid, rank, groups);
+  run_ranks(grid, [&](int rank, const ProcessGroups&) {
+    RankModel model(layout, grid, rank);
     fill_true(model.store, -1);
     errors[static_cast<std::size_t>(rank)] = error_of([&] {
       Console console = quiet_console();

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "cli/rank_plans.h"
+#include "nn/model_params.h"
 #include "train/trainer.h"
 
 using namespace mtl;
@@ -123,7 +124,7 @@ TEST_CASE("space: checkpoints still to come, less those that --keep-last replace
     return space_need(options, config, iteration, present).checkpoints;
   };
   CHECK(space_need(options, config, 0, 0).checkpoint_bytes ==
-        12 * static_cast<std::uint64_t>(config.parameter_count()));
+        12 * static_cast<std::uint64_t>(parameter_count(config)));
   CHECK(count(0, 0) == 1);
   CHECK(count(100, 5) == 0);
   options.checkpoint.save_interval = 30;  // at 30, 60, 90 and 100

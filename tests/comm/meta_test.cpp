@@ -1,6 +1,8 @@
 // Groups on paper: what they would send, and the groups of each rank of a grid.
 #include <doctest/doctest.h>
 
+#include "layout/layout.h"
+
 #include "comm/agreement.h"
 #include "comm/groups.h"
 #include "comm/text_exchange.h"
@@ -44,23 +46,22 @@ TEST_CASE("groups on paper: sizes and places of every rank") {
   RankGrid grid(sizes);
   for (int rank = 0; rank < grid.world(); ++rank) {
     CAPTURE(rank);
-    ProcessGroups groups = meta_groups(grid, rank, true);
-    CHECK(groups.world->size() == 48);
-    CHECK(groups.world->rank() == rank);
-    CHECK(groups.tensor->size() == 2);
-    CHECK(groups.tensor->rank() == grid.coordinate(rank, Axis::tensor));
-    CHECK(groups.pipeline->size() == 4);
-    CHECK(groups.pipeline->rank() == grid.coordinate(rank, Axis::pipeline));
-    CHECK(groups.context->size() == 2);
-    CHECK(groups.data->size() == 6);
+    ProcessGroups groups = meta_groups(grid, rank);
+    CHECK(groups.world().size() == 48);
+    CHECK(groups.world().rank() == rank);
+    CHECK(groups.over(Axis::tensor).size() == 2);
+    CHECK(groups.over(Axis::tensor).rank() == grid.coordinate(rank, Axis::tensor));
+    CHECK(groups.over(Axis::pipeline).size() == 4);
+    CHECK(groups.over(Axis::pipeline).rank() == grid.coordinate(rank, Axis::pipeline));
+    CHECK(groups.over(Axis::context).size() == 2);
+    CHECK(groups.over(kReplicaAxes).size() == 6);
     int stage = grid.coordinate(rank, Axis::pipeline);
-    CHECK(groups.embedding->size() == (stage == 0 || stage == 3 ? 2 : 1));
-    CHECK(groups.embedding->rank() == (stage == 3 ? 1 : 0));
-    CHECK(groups.shards->size() == 6);
-    CHECK(groups.replicas->size() == 1);
-    ProcessGroups copies = meta_groups(grid, rank, false);
-    CHECK(copies.shards->size() == 1);
-    CHECK(copies.replicas->size() == 6);
+    CHECK(groups.tied().size() == (stage == 0 || stage == 3 ? 2 : 1));
+    CHECK(groups.tied().rank() == (stage == 3 ? 1 : 0));
+    CHECK(groups.over({}).size() == 1);
+    CHECK(&groups.over({Axis::tensor, Axis::expert}) == &groups.over(Axis::tensor));  // there is one expert rank
+    CHECK_THROWS_AS(groups.over({Axis::tensor, Axis::pipeline}), Error);
+    CHECK(groups.all().size() == (stage == 0 || stage == 3 ? 6 : 5));
   }
 }
 

@@ -256,7 +256,8 @@ TEST_CASE("groups that overlap: rows and columns of a grid at once") {
   sizes.tensor = 2;
   sizes.data = world / 2;
   RankGrid grid(sizes);
-  std::vector<int> row = grid.group_of(session->rank(), "tp"), column = grid.group_of(session->rank(), "dp");
+  std::vector<int> row = grid.group_of(session->rank(), Axis::tensor),
+                   column = grid.group_of(session->rank(), Axis::data);
   auto tensor = session->group(row, "row"), data = session->group(column, "column");
   std::mt19937_64 random(7);
   int wrong = 0;
@@ -349,16 +350,16 @@ TEST_CASE("the groups of a grid") {
   GridSizes sizes;
   sizes.pipeline = world;
   RankGrid grid(sizes);
-  ProcessGroups groups = make_groups(*session, grid, true);
-  CHECK(groups.world->size() == world);
-  CHECK(groups.pipeline->rank() == session->rank());
-  CHECK(groups.tensor->size() == 1);
+  ProcessGroups groups = make_groups(*session, grid);
+  CHECK(groups.world().size() == world);
+  CHECK(groups.over(Axis::pipeline).rank() == session->rank());
+  CHECK(groups.over(Axis::tensor).size() == 1);
   bool holds_table = session->rank() == 0 || session->rank() == world - 1;
-  CHECK(groups.embedding->size() == (holds_table ? 2 : 1));
+  CHECK(groups.tied().size() == (holds_table ? 2 : 1));
   std::vector<float> one = {1};
-  groups.embedding->all_reduce(stream, tensor_of(one), Reduce::sum).wait();
-  CHECK(one[0] == static_cast<float>(groups.embedding->size()));
-  CHECK_THROWS_AS(make_groups(*session, RankGrid(GridSizes{}), false), Error);
+  groups.tied().all_reduce(stream, tensor_of(one), Reduce::sum).wait();
+  CHECK(one[0] == static_cast<float>(groups.tied().size()));
+  CHECK_THROWS_AS(make_groups(*session, RankGrid(GridSizes{})), Error);
 }
 
 TEST_CASE("all ranks must agree: the one that does not is named") {

@@ -50,7 +50,7 @@ Exit count_together(const Options& options, Ranks& ranks, Console& console) {
   bool chosen = ranks.launched().rank == options.who;
   if (chosen && options.fault == "start") std::raise(SIGSTOP);
   if (chosen && options.fault == "absent") return Exit::ok;
-  ProcessGroups groups = ranks.connect(RankGrid(sizes), false, options.deadline);
+  ProcessGroups groups = ranks.connect(RankGrid(sizes), options.deadline);
   MpiSession* session = ranks.session();
   Stream stream(Device::cpu);
   StepState state;
@@ -58,15 +58,15 @@ Exit count_together(const Options& options, Ranks& ranks, Console& console) {
   if (chosen) console.warn("seldom heard");
   Followed followed(session, state);
   if (session != nullptr) {
-    check_same(*groups.world, stream, session->hosts(),
+    check_same(groups.world(), stream, session->hosts(),
                {{"program", "1"}, {"flags", chosen && options.fault == "agree" ? "a\n--lr 2" : "a\n--lr 1"}});
   }
   for (std::int64_t iteration = 1; iteration <= options.iterations; ++iteration) {
     state.iteration = iteration;
-    if (chosen && iteration == 3) go_astray(options.fault, *groups.data, stream);
-    if (options.fault == "drop" && iteration == 3) drop_sum(*groups.data, stream, chosen);
+    if (chosen && iteration == 3) go_astray(options.fault, groups.over(Axis::data), stream);
+    if (options.fault == "drop" && iteration == 3) drop_sum(groups.over(Axis::data), stream, chosen);
     float sum = 1;
-    groups.data->all_reduce(stream, Tensor(&sum, DType::f32, {1}), Reduce::sum).wait();
+    groups.over(Axis::data).all_reduce(stream, Tensor(&sum, DType::f32, {1}), Reduce::sum).wait();
     if (ranks.speaks()) print_out(cat("iteration ", iteration, " sum ", static_cast<int>(sum), "\n"));
     std::fflush(stdout);
   }

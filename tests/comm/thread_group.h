@@ -1,6 +1,6 @@
 // Ranks that are threads of one process: what several processes do together, tested without any of them.
 //
-//   run_ranks(grid, shard_optimizer, [&](int rank, const ProcessGroups& groups) { ... });
+//   run_ranks(grid, [&](int rank, const ProcessGroups& groups) { ... });
 //
 // Collectives copy from each other's memory between two barriers; reductions add in the order of ranks. When a rank
 // throws, those that wait for it throw too, and run_ranks throws what the first one threw.
@@ -178,13 +178,13 @@ class ThreadGroups {
  public:
   explicit ThreadGroups(const RankGrid& grid) : grid_(grid) {}
 
-  ProcessGroups of(int rank, bool shard_optimizer) {
-    return make_groups(grid_, rank, shard_optimizer, [&](const std::vector<int>& ranks, const std::string& name) {
-      std::shared_ptr<ThreadGroup>& group = groups_[{name, ranks}];
-      if (group == nullptr) group = std::make_shared<ThreadGroup>(static_cast<int>(ranks.size()));
-      auto place = std::find(ranks.begin(), ranks.end(), rank) - ranks.begin();
-      return std::make_shared<ThreadCommunicator>(group, static_cast<int>(place));
-    });
+  ProcessGroups of(int rank) {
+    return {grid_, rank, [&](const std::vector<int>& ranks, const std::string& name) {
+              std::shared_ptr<ThreadGroup>& group = groups_[{name, ranks}];
+              if (group == nullptr) group = std::make_shared<ThreadGroup>(static_cast<int>(ranks.size()));
+              auto place = std::find(ranks.begin(), ranks.end(), rank) - ranks.begin();
+              return std::make_shared<ThreadCommunicator>(group, static_cast<int>(place));
+            }};
   }
 
   void abandon() {
@@ -197,11 +197,10 @@ class ThreadGroups {
 };
 
 /// Runs every rank of the grid in a thread of its own.
-inline void run_ranks(const RankGrid& grid, bool shard_optimizer,
-                      const std::function<void(int, const ProcessGroups&)>& body) {
+inline void run_ranks(const RankGrid& grid, const std::function<void(int, const ProcessGroups&)>& body) {
   ThreadGroups groups(grid);
   std::vector<ProcessGroups> of_rank;
-  for (int rank = 0; rank < grid.world(); ++rank) of_rank.push_back(groups.of(rank, shard_optimizer));
+  for (int rank = 0; rank < grid.world(); ++rank) of_rank.push_back(groups.of(rank));
   std::exception_ptr first;
   std::mutex mutex;
   std::vector<std::thread> threads;

@@ -113,7 +113,7 @@ struct GoldenModel {
   ParamStore params;
   MemoryPlan plan;
   Stream stream;
-  ProcessGroups groups = single_process_groups();
+  ProcessGroups groups;
   Pipeline pipeline;
   BatchBuffers buffers;
   StepState state;
@@ -128,7 +128,7 @@ struct GoldenModel {
         params(Device::cpu, kPrecisionFp32, true, [&](const ParamVisitor& visit) { stage.params(visit); }),
         plan(plan_training(config, dropout, shape)),
         stream(Device::cpu, shape.threads),
-        pipeline(stage, stream, groups, shape.placement.actions(static_cast<int>(shape.micro_batches)), plan),
+        pipeline(stage, stream, groups, rank_schedule(shape.layout, static_cast<int>(shape.micro_batches)), plan),
         buffers(Device::cpu, shape) {
     source.load_values(params);
   }

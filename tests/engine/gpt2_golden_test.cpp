@@ -21,7 +21,7 @@ RunShape shape_of(const Case& model) {
           .padded_vocab = model.padded_vocab,
           .documents = false,
           .threads = 2,
-          .placement = {}};
+          .layout = {}};
 }
 
 /// Trains one step on the golden batch with these loss weights.
@@ -180,7 +180,7 @@ TEST_CASE("with dropout on, gradients are those of the loss: finite differences 
                      .padded_vocab = 512,
                      .documents = false,
                      .threads = 1,
-                     .placement = {}},
+                     .layout = {}},
                     {0.2f, 0.2f, 11});
   std::vector<double> tokens = {5, 9, 2, 77, 400, 2, 31, 8}, labels = {9, 2, 77, 400, 2, 31, 8, 1}, weights(8, 1.0);
   auto loss = [&] {

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <ctime>
 #include <mutex>
 #include <sstream>
 
@@ -35,34 +36,34 @@ GptConfig tiny_gpt() {
   return config;
 }
 
-struct Layout {
+struct RunLayout {
   std::string text;  // a line of layouts.txt
   RunShape shape;    // of rank 0
   GradSync::Overlap overlap;
 };
 
-Layout parse_layout(const std::string& line) {
+RunLayout parse_layout(const std::string& line) {
   int tensor, sequence, stages, data, shard, overlap, micro_batch;
   std::string schedule;
   std::istringstream words(line);
   words >> tensor >> sequence >> stages >> schedule >> data >> shard >> overlap >> micro_batch;
   REQUIRE_MESSAGE(words, "not a layout: ", line);
-  Layout layout{line, {}, {overlap != 0, overlap != 0 && shard != 0}};
+  RunLayout layout{line, {}, {overlap != 0, overlap != 0 && shard != 0}};
   RunShape& shape = layout.shape;
   shape.micro_batch = micro_batch;
   shape.seq_length = kLength;
   shape.micro_batches = kSamples / (micro_batch * data);
   shape.padded_vocab = padded_vocab_size(kVocab, 8, tensor);  // up to 128: of 8 parts the last two have padding
-  shape.bucket_elements = 20000;                              // several buckets
-  shape.placement.grid = RankGrid({.tensor = tensor, .data = data, .pipeline = stages});
-  shape.placement.sequence_parallel = sequence != 0;
-  shape.placement.shard_optimizer = shard != 0;
-  shape.placement.schedule = schedule == "gpipe" ? ScheduleKind::gpipe : ScheduleKind::one_forward_one_backward;
+  shape.layout.bucket_elements = 20000;                       // several buckets
+  shape.layout.grid = RankGrid({.tensor = tensor, .data = data, .pipeline = stages});
+  shape.layout.sequence_parallel = sequence != 0;
+  if (shard != 0) shape.layout.optimizer_shards = kReplicaAxes;
+  shape.layout.schedule = schedule == "gpipe" ? ScheduleKind::gpipe : ScheduleKind::one_forward_one_backward;
   return layout;
 }
 
-std::vector<Layout> layouts() {
-  std::vector<Layout> out;
+std::vector<RunLayout> layouts() {
+  std::vector<RunLayout> out;
   for (const std::string& line : split(read_file("cli/layouts.txt"), '\n')) {
     if (!line.empty() && line[0] != '#') out.push_back(parse_layout(line));
   }
@@ -76,7 +77,7 @@ std::int32_t token(std::int64_t sample, std::int64_t position) {
 
 /// The first sample of a micro-batch of this rank.
 std::int64_t first_sample(const RunShape& shape, std::int64_t micro_batch) {
-  const Placement& place = shape.placement;
+  const Layout& place = shape.layout;
   return (micro_batch * place.size(Axis::data) + place.coordinate(Axis::data)) * shape.micro_batch;
 }
 
@@ -107,23 +108,22 @@ struct Findings {
   }
 };
 
-void run_rank(const Layout& layout, int rank, const ProcessGroups& groups, Findings& findings) {
+void run_rank(const RunLayout& layout, int rank, const ProcessGroups& groups, Findings& findings) {
   RunShape shape = layout.shape;
-  shape.placement.rank = rank;
+  shape.layout.rank = rank;
   MemoryPlan plan = plan_training(tiny_gpt(), kDropout, shape);
-  Stage stage = make_stage(tiny_gpt(), kDropout, shape.placement, shape.padded_vocab);
+  Stage stage = make_stage(tiny_gpt(), kDropout, shape.layout, shape.padded_vocab);
   ParamStore params(
-      Device::cpu, kPrecisionFp32, true, [&](const ParamVisitor& visit) { stage.params(visit); },
-      store_layout(groups, shape.bucket_elements));
+      Device::cpu, kPrecisionFp32, true, [&](const ParamVisitor& visit) { stage.params(visit); }, shape.layout);
   params.initialize(1234);
   Stream stream(Device::cpu, 1);
   Optimizer optimizer(params, {{}, 1.0, layout.overlap}, stream, groups);
-  Pipeline pipeline(stage, stream, groups, shape.placement.actions(static_cast<int>(shape.micro_batches)), plan,
+  Pipeline pipeline(stage, stream, groups, rank_schedule(shape.layout, static_cast<int>(shape.micro_batches)), plan,
                     &optimizer.sync());
   BatchBuffers buffers(Device::cpu, shape);
   fill(buffers, shape);
   StepState state;
-  bool has_losses = shape.placement.stage() + 1 == shape.placement.stages();
+  bool has_losses = shape.layout.stage() + 1 == shape.layout.stages();
   for (int step = 0; step < kSteps; ++step) {
     state.step = step + 1;
     state.lr = 1e-3;
@@ -134,7 +134,7 @@ void run_rank(const Layout& layout, int rank, const ProcessGroups& groups, Findi
     optimizer.step(pipeline.scratch(), &state);
     findings.compare(rank, "FLOPs", stream.counters().flops, plan.step.flops);
     findings.compare(rank, "bytes of operands", stream.counters().bytes, plan.step.bytes);
-    for (int m = 0; has_losses && shape.placement.coordinate(Axis::tensor) == 0 && m < shape.micro_batches; ++m) {
+    for (int m = 0; has_losses && shape.layout.coordinate(Axis::tensor) == 0 && m < shape.micro_batches; ++m) {
       const float* losses = buffers.losses(m).data<float>();
       std::copy(losses, losses + shape.micro_batch * kLength,
                 findings.losses.begin() + (step * kSamples + first_sample(shape, m)) * kLength);
@@ -149,10 +149,9 @@ void run_rank(const Layout& layout, int rank, const ProcessGroups& groups, Findi
 }
 
 /// Losses of every token in two steps.
-std::vector<double> run_layout(const Layout& layout) {
+std::vector<double> run_layout(const RunLayout& layout) {
   Findings findings;
-  const Placement& place = layout.shape.placement;
-  run_ranks(place.grid, place.shard_optimizer,
+  run_ranks(layout.shape.layout.grid,
             [&](int rank, const ProcessGroups& groups) { run_rank(layout, rank, groups, findings); });
   for (const std::string& difference : findings.differences) FAIL_CHECK(layout.text, ": ", difference);
   return findings.losses;
@@ -163,9 +162,9 @@ std::vector<double> run_layout(const Layout& layout) {
 TEST_CASE("every layout takes what was planned, on every rank, and has the losses of one rank") {
   std::vector<double> expected = run_layout(parse_layout("1 0 1 1f1b 1 0 0 2"));
   CHECK(std::abs(expected[0] - std::log(double{kVocab})) < 1);
-  std::vector<Layout> all = layouts();
+  std::vector<RunLayout> all = layouts();
   CHECK(all.size() >= 30);
-  for (const Layout& layout : all) {
+  for (const RunLayout& layout : all) {
     CAPTURE(layout.text);
     std::vector<double> losses = run_layout(layout);
     double largest = 0;
@@ -177,19 +176,51 @@ TEST_CASE("every layout takes what was planned, on every rank, and has the losse
 }
 
 TEST_CASE("ranks that are planned together have equal plans, and no rank is left out") {
-  for (Layout layout : layouts()) {
+  for (RunLayout layout : layouts()) {
     CAPTURE(layout.text);
     std::vector<RankPlan> plans = plan_ranks(tiny_gpt(), kDropout, layout.shape);
     int ranks = 0;
     for (std::size_t i = 0; i < plans.size(); ++i) {
       for (int rank : plans[i].ranks) {
         CAPTURE(rank);
-        layout.shape.placement.rank = rank;
+        layout.shape.layout.rank = rank;
         CHECK(plans[i].plan == plan_training(tiny_gpt(), kDropout, layout.shape));
         ++ranks;
       }
       for (std::size_t j = 0; j < i; ++j) CHECK(plans[i].plan != plans[j].plan);
     }
-    CHECK(ranks == layout.shape.placement.grid.world());
+    CHECK(ranks == layout.shape.layout.grid.world());
   }
+}
+
+TEST_CASE("10,240 ranks are planned in a second") {
+  GptConfig config;  // GPT-3
+  config.vocab_size = 50257;
+  config.num_layers = 96;
+  config.hidden_size = 12288;
+  config.num_heads = 96;
+  config.max_positions = 2048;
+  config.complete();
+  RunShape shape;
+  shape.micro_batch = 1;
+  shape.seq_length = 2048;
+  shape.micro_batches = 64;
+  shape.padded_vocab = padded_vocab_size(config.vocab_size, 128, 8);
+  shape.layout.grid = RankGrid({.tensor = 8, .data = 160, .pipeline = 8});
+  shape.layout.sequence_parallel = true;
+  shape.layout.optimizer_shards = kReplicaAxes;
+  shape.layout.bucket_elements = 160'000'000;
+  std::clock_t began = std::clock();
+  std::vector<RankPlan> plans = plan_ranks(config, kDropout, shape);
+  CHECK(std::clock() - began < CLOCKS_PER_SEC);
+  std::size_t ranks = 0;
+  std::int64_t held = 0;  // by the ranks of one replica
+  for (const RankPlan& kind : plans) {
+    ranks += kind.ranks.size();
+    held += std::count_if(kind.ranks.begin(), kind.ranks.end(),
+                          [&](int rank) { return shape.layout.grid.coordinate(rank, Axis::data) == 0; }) *
+            kind.plan.rank_parameters;
+  }
+  CHECK(ranks == 10240);
+  CHECK(held > plans.front().plan.parameters);  // the table is on two stages, norms on every tensor-parallel rank
 }

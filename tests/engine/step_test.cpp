@@ -2,6 +2,7 @@
 // gradient.
 #include <random>
 
+#include "nn/model_params.h"
 #include "optim/optimizer.h"
 #include "tests/engine/golden_model.h"
 
@@ -17,7 +18,7 @@ RunShape shape_of(std::int64_t micro_batch, std::int64_t micro_batches, int thre
           .padded_vocab = 512,
           .documents = false,
           .threads = threads,
-          .placement = {}};
+          .layout = {}};
 }
 
 /// Random tokens, drawn row by row: two runs of as many samples see the same, however these are cut.
@@ -53,7 +54,7 @@ TEST_CASE("a step takes exactly the memory that was planned") {
         CHECK(model.params.value_bytes() == model.plan.value_bytes);
         CHECK(model.params.moment_bytes() == model.plan.moment_bytes);
         CHECK(model.stream.counters().flops == model.plan.step.flops);
-        CHECK(model.plan.parameters == model.config.parameter_count());
+        CHECK(model.plan.parameters == parameter_count(model.config));
       }
     }
   }

@@ -63,7 +63,7 @@ TEST_CASE("thirty steps: losses, norms, final weights and moments equal PyTorch'
                           .padded_vocab = 512,
                           .documents = false,
                           .threads = 2,
-                          .placement = {}});
+                          .layout = {}});
   Optimizer::Options options{
       {hyper.at("beta1").as_number(), hyper.at("beta2").as_number(), hyper.at("eps").as_number()},
       hyper.at("clip_grad").as_number(),

@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
@@ -37,9 +39,23 @@ TEST_CASE("groups are Megatron's, in its order") {
     CHECK(grid.world() == size("world"));
     for (const auto& [token, groups] : json.at("groups").as_object()) {
       CAPTURE(token);
-      CHECK(grid.groups(token) == lists(groups));
+      CHECK(grid.groups(parse_axes(token)) == lists(groups));
     }
     CHECK(grid.embedding_groups() == lists(json.at("embedding")));
+    for (int rank = 0; rank < grid.world(); ++rank) {
+      std::vector<int> tied = grid.embedding_group_of(rank);
+      CHECK(std::count(tied.begin(), tied.end(), rank) == 1);
+      auto all = grid.embedding_groups();
+      if (tied.size() > 1) CHECK(std::count(all.begin(), all.end(), tied) == 1);
+      int stage = grid.coordinate(rank, Axis::pipeline), stages = grid.size(Axis::pipeline);
+      CHECK(tied.size() == (stages > 1 && (stage == 0 || stage + 1 == stages) ? 2 : 1));
+      for (const auto& [token, groups] : json.at("groups").as_object()) {
+        std::vector<int> group = grid.group_of(rank, parse_axes(token));
+        CHECK(group[static_cast<std::size_t>(grid.index_in_group(rank, parse_axes(token)))] == rank);
+        CHECK(std::is_sorted(group.begin(), group.end()));
+        CHECK(static_cast<int>(group.size()) == grid.size(parse_axes(token)));
+      }
+    }
     CHECK(grid.position_embedding_groups() == lists(json.at("position_embedding")));
     ++layouts;
   }

@@ -7,9 +7,10 @@
 #include <map>
 #include <set>
 
-#include "layout/schedule.h"
+#include "tests/layout/pipelines.h"
 
 using namespace mtl;
+using namespace mtl::test;
 
 namespace {
 
@@ -32,9 +33,9 @@ struct Message {
 /// Activations and gradients have a channel each, or, with `shared`, one together.
 class Play {
  public:
-  Play(ScheduleKind kind, const PipelineShape& shape, std::size_t outstanding, bool shared = false)
+  Play(ScheduleKind kind, const PipelineCase& shape, std::size_t outstanding, bool shared = false)
       : shape_(shape), outstanding_(outstanding), shared_(shared), next_(static_cast<std::size_t>(shape.stages)) {
-    auto schedule = pipeline_schedule(kind, shape);
+    auto schedule = shape.schedule(kind);
     for (int stage = 0; stage < shape.stages; ++stage) {
       actions_.push_back(
           with_communication(schedule[static_cast<std::size_t>(stage)], shape.stages, stage, shape.chunks));
@@ -89,7 +90,7 @@ class Play {
     return true;
   }
 
-  PipelineShape shape_;
+  PipelineCase shape_;
   std::size_t outstanding_;
   bool shared_;
   std::vector<std::vector<Action>> actions_;
@@ -98,7 +99,7 @@ class Play {
   std::set<std::pair<int, int>> done_[2], received_[2];  // [is gradient]: place, micro-batch
 };
 
-void check_all_end(ScheduleKind kind, const PipelineShape& shape) {
+void check_all_end(ScheduleKind kind, const PipelineCase& shape) {
   CAPTURE(static_cast<int>(kind));
   CAPTURE(shape.stages);
   CAPTURE(shape.chunks);

@@ -7,8 +7,10 @@
 
 #include "base/error.h"
 #include "tests/layout/golden_lines.h"
+#include "tests/layout/pipelines.h"
 
 using namespace mtl;
+using namespace mtl::test;
 
 namespace {
 
@@ -35,17 +37,17 @@ TEST_CASE("pipeline schedules are Megatron's, step by step, and so are the refus
   int cases = 0, refused = 0;
   for (const Json& json : golden_lines("golden/ranks/pipeline.jsonl")) {
     auto size = [&](const char* key) { return static_cast<int>(json.int_or(key, 0)); };
-    PipelineShape shape{size("p"), size("v"), size("m"), json.at("n").is_null() ? 0 : size("n")};
+    PipelineCase shape{size("p"), size("v"), size("m"), json.at("n").is_null() ? 0 : size("n")};
     ScheduleKind kind = shape.chunks > 1 ? ScheduleKind::interleaved : ScheduleKind::one_forward_one_backward;
     CAPTURE(json.dump().substr(0, 60));
     ++cases;
     if (!json.at("error").is_null()) {
       ++refused;
-      CHECK_THROWS_AS(pipeline_schedule(kind, shape), Error);
+      CHECK_THROWS_AS(shape.schedule(kind), Error);
       continue;
     }
     for (int stage = 0; stage < shape.stages; ++stage) {
-      std::vector<Action> actions = stage_schedule(kind, shape, stage);
+      std::vector<Action> actions = stage_schedule(shape.layout(kind), stage, shape.micro_batches);
       CHECK(steps(actions) == strings(json.at("order").as_array()[static_cast<std::size_t>(stage)]));
       std::int64_t warmup = json.at("warmup").as_array()[static_cast<std::size_t>(stage)].as_int();
       int computed = kind == ScheduleKind::interleaved

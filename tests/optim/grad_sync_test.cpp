@@ -32,18 +32,26 @@ struct RankParams {
   Chunk chunk{tiny(), {}, {}, {0, 2, true, true}, 48};
   ParamStore store;
 
-  RankParams(int rank, const ProcessGroups& groups)
+  explicit RankParams(const Layout& layout)
       : store(
-            Device::cpu, kPrecisionFp32, true, [&](const ParamVisitor& visit) { chunk.params(visit); },
-            store_layout(groups, 600)) {
+            Device::cpu, kPrecisionFp32, true, [&](const ParamVisitor& visit) { chunk.params(visit); }, layout) {
     store.initialize(7);
     for (int param = 0; param < store.size(); ++param) {
       float* grad = store.grad(param).data<float>();
       for (std::int64_t i = 0; i < store.grad(param).numel(); ++i)
-        grad[i] = std::sin(static_cast<float>(i + 31 * param + 7 * rank));
+        grad[i] = std::sin(static_cast<float>(i + 31 * param + 7 * layout.rank));
     }
   }
 };
+
+Layout layout_of(int ranks, int rank, bool shard) {
+  Layout layout;
+  layout.grid = RankGrid({.data = ranks});
+  layout.rank = rank;
+  if (shard) layout.optimizer_shards = kReplicaAxes;
+  layout.bucket_elements = 600;
+  return layout;
+}
 
 struct Setting {
   bool shard, overlap;
@@ -81,8 +89,8 @@ TEST_CASE("a gradient that is not finite is pinned on its rank and tensor, and n
     for (float bad : {INFINITY, -INFINITY, NAN}) {
       std::mutex mutex;
       std::map<int, std::vector<std::string>> named;
-      run_ranks(RankGrid({1, 1, 1, 3, 1}), shard, [&](int rank, const ProcessGroups& groups) {
-        RankParams own(rank, groups);
+      run_ranks(RankGrid({.data = 3}), [&](int rank, const ProcessGroups& groups) {
+        RankParams own(layout_of(3, rank, shard));
         int broken = own.store.find("layers.1.mlp.up.weight");
         if (rank == 1) own.store.grad(broken).data<float>()[100] = bad;
         std::vector<float> before = values_of(own.store);
@@ -105,8 +113,8 @@ TEST_CASE("sharing out the state, and overlap, change no bit of an update") {
   for (bool shard : {false, true}) {
     for (bool overlap : {false, true}) {
       std::mutex mutex;
-      run_ranks(RankGrid({1, 1, 1, 4, 1}), shard, [&](int rank, const ProcessGroups& groups) {
-        RankParams own(rank, groups);
+      run_ranks(RankGrid({.data = 4}), [&](int rank, const ProcessGroups& groups) {
+        RankParams own(layout_of(4, rank, shard));
         StepState state;
         update(own, groups, {shard, overlap, 0.0}, state);
         std::vector<float> values = values_of(own.store);

@@ -1,0 +1,41 @@
+// How a model and its training are divided among ranks, as one of them sees it: the grid and the rank's place in it,
+// what is divided over which axes, how layers go to stages, how the pipeline runs. Stages, schedules, groups and the
+// memory of a rank all follow from this.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "layout/ranks.h"
+
+namespace mtl {
+
+enum class ScheduleKind { gpipe, one_forward_one_backward, interleaved };
+
+/// The axes whose ranks hold the same weights and see other tokens: gradients are sums over them.
+inline constexpr AxisSet kReplicaAxes{Axis::data, Axis::context};
+
+struct Layout {
+  RankGrid grid{GridSizes{}};
+  int rank = 0;
+  bool sequence_parallel = false;  // rows outside tensor-parallel regions are split over the tensor-parallel ranks
+  AxisSet optimizer_shards = {};   // its state is split over these axes: none, or kReplicaAxes (ZeRO-1)
+  std::int64_t bucket_elements = 40'000'000;  // a bucket of gradients is closed when it has as many
+
+  ScheduleKind schedule = ScheduleKind::one_forward_one_backward;
+  int chunks = 1;  // of each stage; more than one with ScheduleKind::interleaved alone
+  int group = 0;   // micro-batches that interleaving takes through every chunk before the next; 0: as many as stages
+  std::optional<std::int64_t> first_stage_layers = {};  // --num-layers-in-first-pipeline-stage
+  std::optional<std::int64_t> last_stage_layers = {};   // --num-layers-in-last-pipeline-stage
+  bool account_for_embedding = false;                   // the embedding counts as a layer of the first stage
+  bool account_for_loss = false;                        // the output layer counts as a layer of the last stage
+
+  int size(AxisSet axes) const { return grid.size(axes); }
+  int coordinate(Axis axis) const { return grid.coordinate(rank, axis); }
+  /// This rank's place in its group over `axes`.
+  int index_in(AxisSet axes) const { return grid.index_in_group(rank, axes); }
+  int stages() const { return size(Axis::pipeline); }
+  int stage() const { return coordinate(Axis::pipeline); }
+};
+
+}  // namespace mtl

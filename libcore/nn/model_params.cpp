@@ -1,0 +1,20 @@
+#include "nn/model_params.h"
+
+#include "nn/chunk.h"
+
+namespace mtl {
+
+std::vector<ParamSpec> model_params(const GptConfig& config) {
+  std::vector<ParamSpec> out;
+  Chunk whole(config, {}, {}, {0, config.num_layers, true, true}, config.vocab_size);
+  whole.params([&](Param&, const ParamSpec& spec) { out.push_back(spec); });
+  return out;
+}
+
+std::int64_t parameter_count(const GptConfig& config) {
+  std::int64_t count = 0;
+  for (const ParamSpec& spec : model_params(config)) count += spec.numel();
+  return count;
+}
+
+}  // namespace mtl
