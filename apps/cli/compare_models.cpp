@@ -37,10 +37,11 @@ std::vector<float> logits_of(const ModelSource& source, int threads) {
     Stream stream(device, threads);
     Arena slot(device, "slot", slot_bytes), scratch(device, "scratch", scratch_bytes);
     ProcessGroups groups;
-    WeightGradQueue queue;
     StepState state;
-    Ctx ctx{stream, slot, scratch, groups, queue, &state, false};
-    stage.chunks[0].logits(ctx, Tensor(at(logits.data()), DType::f32, {kSequences * length, config.vocab_size}), batch);
+    Ctx ctx{stream, slot, scratch, groups, &state, false};
+    Chunk::Cache cache = stage.chunks[0].make_cache();
+    stage.chunks[0].logits(ctx, Tensor(at(logits.data()), DType::f32, {kSequences * length, config.vocab_size}), batch,
+                           cache);
     slot_bytes = slot.peak(), scratch_bytes = scratch.peak();
   }
   return logits;

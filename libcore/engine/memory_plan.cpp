@@ -102,9 +102,9 @@ MemoryPlan plan_passes(const GptConfig& config, const DropoutOptions& dropout, c
   two.micro_batches = std::min<std::int64_t>(2, shape.micro_batches);
   BatchBuffers buffers(Device::meta, two);
   auto count = [&](int micro_batches) {
-    std::vector<Action> actions = rank_schedule(shape.layout, micro_batches);
+    StepSchedule schedule = rank_schedule(shape.layout, micro_batches);
     model.params.begin_step();
-    return model.count([&] { pipeline.train(buffers, &model.state, 0, 0, &actions); });
+    return model.count([&] { pipeline.train(buffers, &model.state, 0, 0, &schedule); });
   };
   // The first micro-batch overwrites gradients, all others add to them.
   auto later = static_cast<double>(shape.micro_batches - 1);

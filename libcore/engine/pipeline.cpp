@@ -30,25 +30,31 @@ std::size_t BatchBuffers::bytes(const RunShape& shape) {
   return tokens * 4 * (shape.documents ? 6 : 5);
 }
 
-Pipeline::Pipeline(Stage& stage, Stream& stream, const ProcessGroups& groups, std::vector<Action> actions,
+Pipeline::Pipeline(Stage& stage, Stream& stream, const ProcessGroups& groups, StepSchedule schedule,
                    const MemoryPlan& plan, ParamEvents* events)
     : stage_(stage),
       stream_(stream),
       groups_(groups),
-      actions_(std::move(actions)),
+      schedule_(std::move(schedule)),
       events_(events),
       scratch_(stream.device(), "scratch", plan.scratch_bytes) {
   for (std::size_t chunk = 0; chunk < stage.chunks.size(); ++chunk) {
     chunk_slots_.emplace_back();
-    for (int in_flight = max_in_flight(actions_, static_cast<int>(chunk)); in_flight > 0; --in_flight) {
+    for (int in_flight = max_in_flight(schedule_.actions, static_cast<int>(chunk)); in_flight > 0; --in_flight) {
       chunk_slots_.back().push_back(slots_.size());
-      slots_.push_back({Arena(stream.device(), cat("slot ", slots_.size()), plan.slot_bytes), {}, {}, {}, {}, {}, {}});
+      slots_.push_back({Arena(stream.device(), cat("slot ", slots_.size()), plan.slot_bytes),
+                        stage.chunks[chunk].make_cache(),
+                        {},
+                        {},
+                        {},
+                        {},
+                        {}});
     }
   }
 }
 
 Ctx Pipeline::context(Arena& slot, StepState* state, bool training) {
-  return {stream_, slot, scratch_, groups_, weight_grads_, state, training, events_};
+  return {stream_, slot, scratch_, groups_, state, training, events_};
 }
 
 /// Micro-batches of a chunk finish in the order in which they started, so they take its slots in turn.
@@ -82,15 +88,16 @@ void Pipeline::send(Slot& slot, Tensor what, const Action& action) {
 }
 
 void Pipeline::train(const BatchBuffers& buffers, StepState* state, std::int64_t first_sample,
-                     std::int64_t samples_apart, const std::vector<Action>* of_step) {
-  const std::vector<Action>& actions = of_step == nullptr ? actions_ : *of_step;
-  for (std::size_t i = 0; i < actions.size(); ++i) {
-    const Action& action = actions[i];
+                     std::int64_t samples_apart, const StepSchedule* of_step) {
+  const StepSchedule& schedule = of_step == nullptr ? schedule_ : *of_step;
+  for (std::size_t i = 0; i < schedule.actions.size(); ++i) {
+    const Action& action = schedule.actions[i];
     Slot& slot = slot_of(action);
     state->micro_batch = action.micro_batch;
     state->sample_base = first_sample + action.micro_batch * samples_apart;
     Ctx ctx = context(slot.memory, state, true);
-    ctx.last_micro_batch = is_last_backward(actions, i);
+    ctx.ends_gradients = schedule.ends_gradients[i];
+    ctx.defers_weights = schedule.defers_weights;
     run(action, slot, ctx, buffers.batch(action.micro_batch), buffers.losses(action.micro_batch));
   }
   for (Slot& slot : slots_) open(slot);
@@ -104,15 +111,17 @@ void Pipeline::run(const Action& action, Slot& slot, Ctx& ctx, const Batch& batc
       return receive(ctx, slot.input, action, batch);
     case ActionKind::forward:
       if (chunk.range().first) open(slot);
-      slot.output = chunk.forward(ctx, slot.input, losses, batch, slot.cache);
+      slot.output = chunk.forward(ctx, slot.input, batch, slot.cache);
       return;
     case ActionKind::send_forward:
       return send(slot, slot.output, action);
     case ActionKind::receive_backward:
       return receive(ctx, slot.dout, action, batch);
     case ActionKind::backward:
-      slot.dinput = chunk.backward(ctx, slot.dout, batch, slot.cache);
+      slot.dinput = chunk.backward(ctx, slot.dout, losses, batch, slot.cache);
       return;
+    case ActionKind::weight:
+      return chunk.weights(ctx, slot.cache);
     case ActionKind::send_backward:
       return send(slot, slot.dinput, action);
   }
@@ -125,7 +134,7 @@ void Pipeline::evaluate(const Batch& batch, Tensor losses, StepState* state) {
   Ctx ctx = context(slot.memory, state, false);
   open(slot);
   if (!chunk.range().first) receive(ctx, slot.input, {ActionKind::receive_forward, 0, 0}, batch);
-  slot.output = chunk.evaluate(ctx, slot.input, losses, batch);
+  slot.output = chunk.evaluate(ctx, slot.input, losses, batch, slot.cache);
   if (!chunk.range().last) send(slot, slot.output, {ActionKind::send_forward, 0, 0});
 }
 

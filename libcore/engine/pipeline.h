@@ -28,16 +28,16 @@ class BatchBuffers {
 
 class Pipeline {
  public:
-  /// Allocates slots and scratch as planned. `actions` are those of a step; `events`, if any, hears of parameters.
-  /// Everything handed in must outlive it.
-  Pipeline(Stage& stage, Stream& stream, const ProcessGroups& groups, std::vector<Action> actions,
-           const MemoryPlan& plan, ParamEvents* events = nullptr);
+  /// Allocates slots and scratch as planned. `schedule` is of the largest step; `events`, if any, is called as units
+  /// need parameters and complete gradients. Everything handed in must outlive it.
+  Pipeline(Stage& stage, Stream& stream, const ProcessGroups& groups, StepSchedule schedule, const MemoryPlan& plan,
+           ParamEvents* events = nullptr);
 
   /// One training step over the micro-batches in `buffers`: gradients in the parameters' store, and on the last stage
   /// losses of every token. Micro-batch m's first sample has the global number first_sample + m * samples_apart (the
-  /// dropout counter). `actions`, if any, are those of a step of fewer micro-batches than the constructor's.
+  /// dropout counter). `schedule`, if any, is of a step of fewer micro-batches than the constructor's.
   void train(const BatchBuffers& buffers, StepState* state, std::int64_t first_sample, std::int64_t samples_apart,
-             const std::vector<Action>* actions = nullptr);
+             const StepSchedule* schedule = nullptr);
   /// On the last stage: losses of every token of one micro-batch, dropout off. All stages call it.
   void evaluate(const Batch& batch, Tensor losses, StepState* state);
   Arena& scratch() { return scratch_; }
@@ -66,12 +66,11 @@ class Pipeline {
   Stage& stage_;
   Stream& stream_;
   const ProcessGroups& groups_;
-  std::vector<Action> actions_;
+  StepSchedule schedule_;
   ParamEvents* events_;
   std::vector<std::vector<std::size_t>> chunk_slots_;  // which slots a chunk's micro-batches take in turn
   std::vector<Slot> slots_;
   Arena scratch_;
-  WeightGradQueue weight_grads_;
 };
 
 }  // namespace mtl

@@ -24,7 +24,8 @@ Workspace::Pass pass(const Model& model, Shape cache_shape, std::int64_t count) 
                                 {cache, cache, Tensor(nullptr, DType::i32, {rows})});
     Batch batch;
     batch.tokens = batch.positions = Tensor(nullptr, DType::i32, {rows, count});
-    chunk.logits_cached(ctx, Tensor(nullptr, DType::f32, {rows, model.vocab()}), batch, caches);
+    Chunk::Cache past = chunk.make_cache(caches);
+    chunk.logits(ctx, Tensor(nullptr, DType::f32, {rows, model.vocab()}), batch, past);
   };
 }
 
@@ -62,27 +63,27 @@ Decoder::Decoder(Model& model, std::int64_t sequences, std::int64_t positions)
     offset += out.bytes();
     return out;
   };
+  std::vector<KvCache> layers;
   for (std::int64_t layer = 0; layer < model.config().num_layers; ++layer) {
     Tensor keys = cache();
-    all_.push_back({keys, cache(), lengths_});
+    layers.push_back({keys, cache(), lengths_});
   }
-  for (std::int64_t b = 0; b < sequences; ++b) each_.push_back(caches(b, 1));
-}
-
-std::vector<KvCache> Decoder::caches(std::int64_t first, std::int64_t count) const {
-  std::vector<KvCache> out;
-  for (const KvCache& cache : all_)
-    out.push_back({cache.keys.rows(first, count), cache.values.rows(first, count), cache.lengths.rows(first, count)});
-  return out;
+  all_ = model.chunk().make_cache(layers);
+  for (std::int64_t b = 0; b < sequences; ++b) {
+    std::vector<KvCache> own;
+    for (const KvCache& layer : layers)
+      own.push_back({layer.keys.rows(b, 1), layer.values.rows(b, 1), layer.lengths.rows(b, 1)});
+    each_.push_back(model.chunk().make_cache(own));
+  }
 }
 
 /// Tokens and positions of `count` new ones for each of `rows` sequences are in place.
-void Decoder::run(std::int64_t rows, std::int64_t count, const std::vector<KvCache>& caches) {
+void Decoder::run(std::int64_t rows, std::int64_t count, Chunk::Cache& past) {
   Batch batch;
   batch.tokens = tokens_.flat(0, rows * count).view({rows, count});
   batch.positions = positions_.flat(0, rows * count).view({rows, count});
   Ctx ctx = workspace_.context();
-  model_.chunk().logits_cached(ctx, logits_.rows(0, rows), batch, caches);
+  model_.chunk().logits(ctx, logits_.rows(0, rows), batch, past);
 }
 
 std::span<const float> Decoder::append(std::int64_t sequence, std::span<const std::int32_t> ids) {

@@ -30,17 +30,16 @@ class Decoder {
 
  private:
   std::int32_t* lengths() const { return lengths_.data<std::int32_t>(); }
-  std::vector<KvCache> caches(std::int64_t first, std::int64_t count) const;
-  void run(std::int64_t rows, std::int64_t count, const std::vector<KvCache>& caches);
+  void run(std::int64_t rows, std::int64_t count, Chunk::Cache& past);
 
   Model& model_;
   std::int64_t sequences_;
   Buffer cache_memory_, small_memory_;
-  Tensor lengths_;                          // (B) i32
-  Tensor tokens_, positions_;               // flat i32, room for a step or a piece of a prompt
-  Tensor logits_;                           // (B, V)
-  std::vector<KvCache> all_;                // one a layer
-  std::vector<std::vector<KvCache>> each_;  // of one sequence: one a layer
+  Tensor lengths_;                  // (B) i32
+  Tensor tokens_, positions_;       // flat i32, room for a step or a piece of a prompt
+  Tensor logits_;                   // (B, V)
+  Chunk::Cache all_;                // keys and values of all sequences
+  std::vector<Chunk::Cache> each_;  // and of one
   Workspace workspace_;
 };
 

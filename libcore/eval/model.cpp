@@ -40,7 +40,8 @@ std::vector<float> Model::logits(std::span<const std::int32_t> ids) {
     Batch batch;
     batch.tokens = Tensor(place(tokens), DType::i32, {1, length});
     batch.positions = Tensor(place(places), DType::i32, {1, length});
-    chunk.logits(ctx, Tensor(place(out), DType::f32, {length, vocab()}), batch);
+    Chunk::Cache cache = chunk.make_cache();
+    chunk.logits(ctx, Tensor(place(out), DType::f32, {length, vocab()}), batch, cache);
   };
   Workspace workspace(*this, {pass});
   Ctx ctx = workspace.context();
@@ -61,12 +62,11 @@ Workspace::Sizes Workspace::measure(const Model& model, const std::vector<Pass>&
   Stream stream(Device::meta, model.threads());
   Arena slot(Device::meta, "activations", 0), scratch(Device::meta, "scratch", 0);
   ProcessGroups groups;
-  WeightGradQueue queue;
   StepState state;
   for (const Pass& pass : passes) {
     slot.clear();
     scratch.clear();
-    Ctx ctx{stream, slot, scratch, groups, queue, &state, false};
+    Ctx ctx{stream, slot, scratch, groups, &state, false};
     pass(ctx, stage.chunks[0]);
   }
   return {slot.peak(), scratch.peak()};
@@ -75,7 +75,7 @@ Workspace::Sizes Workspace::measure(const Model& model, const std::vector<Pass>&
 Ctx Workspace::context() {
   slot_.clear();
   scratch_.clear();
-  return {stream_, slot_, scratch_, groups_, no_gradients_, &state_, false};
+  return {stream_, slot_, scratch_, groups_, &state_, false};
 }
 
 }  // namespace mtl

@@ -16,7 +16,8 @@ RunShape shape_of(std::int64_t batch, std::int64_t seq_length) {
 std::vector<Workspace::Pass> passes(std::int64_t batch, std::int64_t seq_length) {
   return {[=](Ctx& ctx, const Chunk& chunk) {
     Batch views = meta_batch(shape_of(batch, seq_length));
-    chunk.evaluate(ctx, {}, views.loss_weights, views);
+    Chunk::Cache cache = chunk.make_cache();
+    chunk.evaluate(ctx, {}, views.loss_weights, views, cache);
   }};
 }
 
@@ -32,7 +33,8 @@ Scorer::Scorer(Model& model, std::int64_t batch, std::int64_t seq_length)
       batch_(batch),
       seq_length_(seq_length),
       buffers_(Device::cpu, shape_of(batch, seq_length)),
-      workspace_(model, passes(batch, seq_length)) {
+      workspace_(model, passes(batch, seq_length)),
+      cache_(model.chunk().make_cache()) {
   require(seq_length >= 1 && seq_length <= model.positions(), "windows of ", seq_length, " tokens, the model has ",
           model.positions(), " positions");
 }
@@ -52,7 +54,7 @@ std::span<const float> Scorer::losses(std::span<const std::int32_t> ids, std::in
     batch.positions.data<std::int32_t>()[i] = static_cast<std::int32_t>(i % length);
   Tensor losses = first(buffers_.losses(0), rows, length);
   Ctx ctx = workspace_.context();
-  model_.chunk().evaluate(ctx, {}, losses, batch);
+  model_.chunk().evaluate(ctx, {}, losses, batch, cache_);
   return {losses.data<float>(), static_cast<std::size_t>(count)};
 }
 

@@ -50,6 +50,7 @@ class Scorer {
   std::int64_t batch_, seq_length_;
   BatchBuffers buffers_;
   Workspace workspace_;
+  Chunk::Cache cache_;
   std::vector<std::int32_t> waiting_;  // tokens not scored yet, from begin_ on; the first is context only
   std::size_t begin_ = 0;
   std::int64_t pushed_ = 0;

@@ -1,6 +1,7 @@
 #include "layout/schedule.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/error.h"
 
@@ -107,23 +108,37 @@ std::vector<std::vector<Action>> pipeline_schedule(const Layout& layout, int mic
   return out;
 }
 
-std::vector<Action> rank_schedule(const Layout& layout, int micro_batches) {
-  return with_communication(stage_schedule(layout, layout.stage(), micro_batches), layout.stages(), layout.stage(),
-                            layout.chunks);
+StepSchedule rank_schedule(const Layout& layout, int micro_batches) {
+  return StepSchedule(with_communication(stage_schedule(layout, layout.stage(), micro_batches), layout.stages(),
+                                         layout.stage(), layout.chunks));
 }
 
-bool is_last_backward(const std::vector<Action>& actions, std::size_t index) {
-  auto is_of_chunk = [&](const Action& other) {
-    return other.kind == ActionKind::backward && other.chunk == actions[index].chunk;
-  };
-  auto after = actions.begin() + static_cast<std::ptrdiff_t>(index) + 1;
-  return is_of_chunk(actions[index]) && std::none_of(after, actions.end(), is_of_chunk);
+namespace {
+
+/// What ends a micro-batch of a chunk.
+ActionKind last_kind(const std::vector<Action>& actions) {
+  bool defers =
+      std::any_of(actions.begin(), actions.end(), [](const Action& a) { return a.kind == ActionKind::weight; });
+  return defers ? ActionKind::weight : ActionKind::backward;
+}
+
+}  // namespace
+
+StepSchedule::StepSchedule(std::vector<Action> actions_of_step)
+    : actions(std::move(actions_of_step)),
+      defers_weights(last_kind(actions) == ActionKind::weight),
+      ends_gradients(actions.size(), false) {
+  const ActionKind last = defers_weights ? ActionKind::weight : ActionKind::backward;
+  std::set<int> ended;  // chunks
+  for (std::size_t i = actions.size(); i-- > 0;)
+    ends_gradients[i] = actions[i].kind == last && ended.insert(actions[i].chunk).second;
 }
 
 int max_in_flight(const std::vector<Action>& actions) {
   int now = 0, most = 0;
+  const ActionKind last = last_kind(actions);
   for (const Action& action : actions) {
-    now += int(action.kind == ActionKind::forward) - int(action.kind == ActionKind::backward);
+    now += int(action.kind == ActionKind::forward) - int(action.kind == last);
     most = std::max(most, now);
   }
   return most;
@@ -144,9 +159,10 @@ std::vector<Action> with_communication(const std::vector<Action>& actions, int s
     };
     bool begins_model = stage == 0 && action.chunk == 0;
     bool ends_model = stage == stages - 1 && action.chunk == chunks - 1;
-    require(action.kind == ActionKind::forward || action.kind == ActionKind::backward,
-            "communication is there already");
-    if (action.kind == ActionKind::forward) {
+    require(action.kind <= ActionKind::weight, "communication is there already");
+    if (action.kind == ActionKind::weight) {
+      out.push_back(action);
+    } else if (action.kind == ActionKind::forward) {
       add(ActionKind::receive_forward, !begins_model);
       out.push_back(action);
       add(ActionKind::send_forward, !ends_model);
@@ -167,7 +183,7 @@ int peer_stage(const Action& action, int stages, int stage) {
 }
 
 std::string schedule_text(const std::vector<Action>& actions) {
-  constexpr const char* kNames[] = {"F", "B", "rF", "sF", "rB", "sB"};
+  constexpr const char* kNames[] = {"F", "B", "W", "rF", "sF", "rB", "sB"};
   bool several = std::any_of(actions.begin(), actions.end(), [](const Action& action) { return action.chunk > 0; });
   std::vector<std::string> words;
   for (const Action& action : actions) {

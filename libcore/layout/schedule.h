@@ -13,7 +13,9 @@
 
 namespace mtl {
 
-enum class ActionKind { forward, backward, receive_forward, send_forward, receive_backward, send_backward };
+/// `weight` computes the weight gradients that a backward has left; where a schedule has no such actions, its backwards
+/// compute them.
+enum class ActionKind { forward, backward, weight, receive_forward, send_forward, receive_backward, send_backward };
 
 struct Action {
   ActionKind kind;
@@ -41,15 +43,18 @@ std::vector<std::pair<int, int>> interleaved_order(int chunks, int micro_batches
 /// The actions of one stage, or of every stage, in a step of so many micro-batches.
 std::vector<Action> stage_schedule(const Layout& layout, int stage, int micro_batches);
 std::vector<std::vector<Action>> pipeline_schedule(const Layout& layout, int micro_batches);
+/// The actions of one stage in a step, and what follows from them for each.
+struct StepSchedule {
+  explicit StepSchedule(std::vector<Action> actions_of_step);
+  std::vector<Action> actions;
+  bool defers_weights = false;       // there are weight actions
+  std::vector<bool> ends_gradients;  // by action: no later one adds to the gradients of its chunk
+};
 /// What the layout's own rank does in a step, communication included.
-std::vector<Action> rank_schedule(const Layout& layout, int micro_batches);
+StepSchedule rank_schedule(const Layout& layout, int micro_batches);
 
-/// True for the backward after which no other of its chunk follows: the chunk's gradients are complete then, and may
-/// be exchanged while it runs.
-bool is_last_backward(const std::vector<Action>& actions, std::size_t index);
-
-/// The largest number of micro-batches between their forward and their backward: in all chunks together, or in one,
-/// which is the number of slots this chunk needs.
+/// The largest number of micro-batches between their forward and their last backward or weight action: in all chunks
+/// together, or in one, which is the number of slots this chunk needs.
 int max_in_flight(const std::vector<Action>& actions);
 int max_in_flight(const std::vector<Action>& actions, int chunk);
 

@@ -13,6 +13,7 @@ AttentionLayer::AttentionLayer(const GptConfig& config, Dropout probability_drop
       head_dim(config.head_dim),
       init_std(static_cast<float>(config.init_std)),
       output_init_std(static_cast<float>(config.init_std / std::sqrt(2.0 * static_cast<double>(config.num_layers)))),
+      has_bias(config.linear_bias),
       dropout(probability_dropout),
       region(around) {}
 
@@ -22,20 +23,22 @@ void AttentionLayer::params(const ParamVisitor& visit, const std::string& prefix
               .shape = {groups, per_group, head_dim, hidden},
               .shards = {{0, Axis::tensor}},
               .init_std = init_std});
-  visit(qkv_bias, {.name = prefix + ".qkv.bias",
-                   .shape = {groups, per_group, head_dim},
-                   .shards = {{0, Axis::tensor}},
-                   .decays = false,
-                   .init = Init::zeros});
+  if (has_bias)
+    visit(qkv_bias, {.name = prefix + ".qkv.bias",
+                     .shape = {groups, per_group, head_dim},
+                     .shards = {{0, Axis::tensor}},
+                     .decays = false,
+                     .init = Init::zeros});
   visit(out, {.name = prefix + ".out.weight",
               .shape = {hidden, heads * head_dim},
               .shards = {{1, Axis::tensor}},
               .init_std = output_init_std});
-  visit(out_bias, {.name = prefix + ".out.bias",
-                   .shape = {hidden},
-                   .decays = false,
-                   .summed_over = region.outside_grads(),
-                   .init = Init::zeros});
+  if (has_bias)
+    visit(out_bias, {.name = prefix + ".out.bias",
+                     .shape = {hidden},
+                     .decays = false,
+                     .summed_over = region.outside_grads(),
+                     .init = Init::zeros});
 }
 
 AttentionInput AttentionLayer::input(const Ctx& ctx, Tensor packed, const Batch& batch) const {
@@ -50,14 +53,14 @@ AttentionInput AttentionLayer::input(const Ctx& ctx, Tensor packed, const Batch&
   return in;
 }
 
-Tensor AttentionLayer::project_qkv(Ctx& ctx, Arena& memory, Tensor x, std::int64_t sequences) const {
+Tensor AttentionLayer::project_qkv(Ctx& ctx, Tensor x, std::int64_t sequences) const {
   Tensor full = region.enter(ctx, ctx.scratch, x);
   std::int64_t local_groups = qkv.value.size(0), per_group = qkv.value.size(1),
                width = local_groups * per_group * head_dim;
   std::int64_t rows = full.size(0);
-  Tensor packed = memory.make({sequences, rows / sequences, local_groups, per_group, head_dim});
+  Tensor packed = ctx.slot.make({sequences, rows / sequences, local_groups, per_group, head_dim});
   gemm(ctx.stream, packed.view({rows, width}), {full}, transposed(qkv.value.view({width, hidden})), GradMode::overwrite,
-       {.bias = qkv_bias.value.view({width})});
+       {.bias = qkv_bias.exists() ? qkv_bias.value.view({width}) : Tensor()});
   return packed;
 }
 
@@ -72,11 +75,15 @@ Tensor AttentionLayer::forward(Ctx& ctx, Tensor x, const Batch& batch, Cache& ca
   std::int64_t sequences = batch.tokens.size(0), length = batch.tokens.size(1);
   Tensor out_rows = ctx.scratch.like(x);
   cache.x = x;
-  cache.qkv = project_qkv(ctx, ctx.slot, x, sequences);
+  cache.qkv = project_qkv(ctx, x, sequences);
   std::int64_t local_heads = cache.qkv.size(2) * (heads / groups);
   cache.attended = ctx.slot.make({sequences, length, local_heads, head_dim});
-  cache.logsumexp = ctx.slot.make({sequences, local_heads, length});
-  attention_forward(ctx.stream, ctx.scratch, cache.attended, cache.logsumexp, input(ctx, cache.qkv, batch));
+  if (cache.past.keys.exists()) {
+    attention_cached(ctx.stream, ctx.scratch, cache.attended, input(ctx, cache.qkv, batch), cache.past);
+  } else {
+    cache.logsumexp = ctx.slot.make({sequences, local_heads, length});
+    attention_forward(ctx.stream, ctx.scratch, cache.attended, cache.logsumexp, input(ctx, cache.qkv, batch));
+  }
   return project_out(ctx, out_rows, cache.attended);
 }
 
@@ -86,24 +93,15 @@ Tensor AttentionLayer::backward(Ctx& ctx, Tensor dy, const Batch& batch, const C
   Tensor attended = cache.attended.view({rows, out.value.size(1)});
   Tensor dattended = ctx.scratch.like(cache.attended);
   gemm(ctx.stream, dattended.view(attended.shape()), {full_dy}, {out.value});
-  ctx.weight_grads.push(out, full_dy, attended);
+  ctx.weight_grads->push(out, full_dy, attended);
   Tensor dqkv = ctx.slot.like(cache.qkv);
   attention_backward(ctx.stream, ctx.scratch, dqkv, dattended, cache.attended, cache.logsumexp,
                      input(ctx, cache.qkv, batch));
   Tensor dpacked = dqkv.view({rows, width}), partial = region.partial_of(ctx, dx);
   gemm(ctx.stream, partial, {dpacked}, {qkv.value.view({width, hidden})});
   Pending sum = region.enter_backward(ctx, dx, partial);
-  ctx.weight_grads.push(qkv, dpacked, region.enter(ctx, ctx.slot, cache.x), qkv_bias);
+  ctx.weight_grads->push(qkv, dpacked, region.enter(ctx, ctx.slot, cache.x), qkv_bias);
   return sum.wait();
-}
-
-Tensor AttentionLayer::forward_cached(Ctx& ctx, Tensor x, const KvCache& kv) const {
-  Tensor out_rows = ctx.scratch.like(x);
-  Tensor packed = project_qkv(ctx, ctx.scratch, x, kv.keys.size(0));
-  std::int64_t local_heads = packed.size(2) * (heads / groups);
-  Tensor attended = ctx.scratch.make({packed.size(0), packed.size(1), local_heads, head_dim});
-  attention_cached(ctx.stream, ctx.scratch, attended, input(ctx, packed, {}), kv);
-  return project_out(ctx, out_rows, attended);
 }
 
 }  // namespace mtl

@@ -37,16 +37,14 @@ void Block::params(const ParamVisitor& visit) {
   mlp.params(visit, prefix + ".mlp");
 }
 
-Tensor Block::forward(Ctx& ctx, Tensor x, const Batch& batch, Cache& cache) const {
+void Block::forward(Ctx& ctx, Tensor x, Tensor y, const Batch& batch, Cache& cache) const {
   Arena::Mark scratch(ctx.scratch);
   Tensor branch = attention.forward(ctx, norm1.forward(ctx, x, cache.norm1), batch, cache.attention);
   Tensor middle = ctx.slot.like(x);
   residual_forward(ctx.stream, middle, x, branch, attention.out_bias.value,
                    dropout_on(attention_dropout, ctx, region, x, batch));
   branch = mlp.forward(ctx, norm2.forward(ctx, middle, cache.norm2), cache.mlp);
-  Tensor y = ctx.slot.like(x);
   residual_forward(ctx.stream, y, middle, branch, mlp.down_bias.value, dropout_on(mlp_dropout, ctx, region, x, batch));
-  return y;
 }
 
 void Block::backward(Ctx& ctx, Tensor dx, const Batch& batch, const Cache& cache) const {
@@ -60,17 +58,6 @@ void Block::backward(Ctx& ctx, Tensor dx, const Batch& batch, const Cache& cache
   residual_backward(ctx.stream, ctx.scratch, dbranch, attention.out_bias.take_grad(), dx,
                     dropout_on(attention_dropout, ctx, region, dx, batch));
   norm1.backward(ctx, dx, attention.backward(ctx, dbranch, batch, cache.attention), cache.norm1);
-}
-
-void Block::forward_cached(Ctx& ctx, Tensor x, const KvCache& kv) const {
-  Arena::Mark slot(ctx.slot);
-  Arena::Mark scratch(ctx.scratch);
-  NormLayer::Cache norm_cache;
-  Mlp::Cache mlp_cache;
-  Tensor branch = attention.forward_cached(ctx, norm1.forward(ctx, x, norm_cache), kv);
-  residual_forward(ctx.stream, x, x, branch, attention.out_bias.value, {});
-  branch = mlp.forward(ctx, norm2.forward(ctx, x, norm_cache), mlp_cache);
-  residual_forward(ctx.stream, x, x, branch, mlp.down_bias.value, {});
 }
 
 }  // namespace mtl

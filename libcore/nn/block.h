@@ -40,14 +40,10 @@ struct Block {
 
   Block(const GptConfig& config, const DropoutOptions& dropout, TpRegion around, std::int64_t layer);
   void params(const ParamVisitor& visit);
-  /// x, result (n, C), both in the slot: n of the N = B T rows outside the tensor-parallel region.
-  Tensor forward(Ctx& ctx, Tensor x, const Batch& batch, Cache& cache) const;
-  /// Turns dx, the gradient of the result, into the gradient of x, in place.
+  /// x, y (n, C), both in the slot: n of the N = B T rows outside the tensor-parallel region.
+  void forward(Ctx& ctx, Tensor x, Tensor y, const Batch& batch, Cache& cache) const;
+  /// Turns dx, the gradient of y, into the gradient of x, in place.
   void backward(Ctx& ctx, Tensor dx, const Batch& batch, const Cache& cache) const;
-  /// For new positions that follow what `kv` holds: x becomes the result.
-  void forward_cached(Ctx& ctx, Tensor x, const KvCache& kv) const;
-
- private:
 };
 
 }  // namespace mtl

@@ -1,14 +1,22 @@
 // A run of consecutive layers: what a pipeline stage holds one or several of. The first chunk has the embedding, the
 // last the final norm and the output layer; the only chunk of an unsplit model has everything.
 //
+// A chunk is a list of units, which are computed one after another. A unit is a plain struct with
+//   forward(ctx, x, y, batch, cache)     y = f(x); what backward needs stays in `cache` and in the slot
+//   backward(ctx, dx, ..., batch, cache) the gradient of y becomes the gradient of x, in place
+//   params(visit)
+// The memory of y comes from outside, so that all that a unit allocates can be released when its cache is not wanted.
+// What concerns every unit alike, such as waiting for its parameters, is written once, in the chunk's loops.
+//
 // Hidden states are (n, C): the rows of a micro-batch that this rank holds outside the tensor-parallel region.
 #pragma once
 
+#include <variant>
 #include <vector>
 
 #include "nn/block.h"
 #include "nn/embedding_layer.h"
-#include "nn/lm_head.h"
+#include "nn/head.h"
 
 namespace mtl {
 
@@ -22,45 +30,53 @@ struct ChunkRange {
 
 class Chunk {
  public:
-  /// What forward leaves for backward, in the slot.
-  struct Cache {
-    std::vector<Block::Cache> blocks;
-    NormLayer::Cache final_norm;
-    Tensor dx;  // the last chunk's: the gradient that its backward starts from
+  using Unit = std::variant<EmbeddingLayer, Block, Head>;
+  /// What a unit leaves for its backward, in the slot, and its weight gradients that are still to be computed.
+  struct UnitSlot {
+    std::variant<EmbeddingLayer::Cache, Block::Cache, Head::Cache> cache;
+    WeightGradQueue weight_grads;
   };
+  using Cache = std::vector<UnitSlot>;  // one a unit
 
   Chunk(const GptConfig& config, const DropoutOptions& dropout, TpRegion around, ChunkRange range,
         std::int64_t padded_vocab_size);
   void params(const ParamVisitor& visit);
   const ChunkRange& range() const { return range_; }
-  /// Memory, in the slot, for hidden states that come from another chunk.
+  /// For forward, backward and evaluate.
+  Cache make_cache() const;
+  /// Decoding: attention continues from these keys and values, one KvCache a layer.
+  Cache make_cache(const std::vector<KvCache>& past) const;
+  /// Memory, in the slot, for hidden states.
   Tensor make_hidden(Ctx& ctx, const Batch& batch) const;
 
   /// Training. `input`, in the slot, comes from the chunk before; the first has none. Returns what the chunk after
-  /// needs; the last returns nothing but writes losses (B, T) of every token, and takes the output layer's gradients.
-  Tensor forward(Ctx& ctx, Tensor input, Tensor losses, const Batch& batch, Cache& cache) const;
-  /// Adds every parameter's gradient. `dout`, in the slot, comes from the chunk after (the last has none) and becomes
-  /// the gradient of the input, which is returned; the first chunk returns nothing.
-  Tensor backward(Ctx& ctx, Tensor dout, const Batch& batch, Cache& cache) const;
-  /// Like forward, keeping nothing and without gradients.
-  Tensor evaluate(Ctx& ctx, Tensor input, Tensor losses, const Batch& batch) const;
+  /// needs; the last returns nothing.
+  Tensor forward(Ctx& ctx, Tensor input, const Batch& batch, Cache& cache) const;
+  /// Adds every parameter's gradient. `dout`, in the slot, comes from the chunk after and becomes the gradient of the
+  /// input, which is returned; the first chunk returns nothing. The last has no dout; it writes losses (B, T) of every
+  /// token. With ctx.defers_weights the linears' weight gradients are left to weights().
+  Tensor backward(Ctx& ctx, Tensor dout, Tensor losses, const Batch& batch, Cache& cache) const;
+  /// Computes the weight gradients that backward left, in its order.
+  void weights(Ctx& ctx, Cache& cache) const;
+  /// Like forward, keeping nothing and without gradients: `input` is overwritten. The last chunk writes losses (B, T).
+  Tensor evaluate(Ctx& ctx, Tensor input, Tensor losses, const Batch& batch, Cache& cache) const;
 
-  /// Of a chunk that is the whole model: logits (B T, V) of every position.
-  void logits(Ctx& ctx, Tensor out, const Batch& batch) const;
-  /// Likewise: logits (B, V) of the last of T new positions that follow what the caches (one a layer) hold.
-  void logits_cached(Ctx& ctx, Tensor out, const Batch& batch, const std::vector<KvCache>& caches) const;
+  /// Of a chunk that is the whole model: logits (B T, V) of every position, or (B, V) of the last of each sequence, as
+  /// `out` is shaped.
+  void logits(Ctx& ctx, Tensor out, const Batch& batch, Cache& cache) const;
 
  private:
-  Tensor hidden_without_cache(Ctx& ctx, Tensor input, const Batch& batch) const;
+  struct Part {
+    Unit unit;
+    ParamRange params;
+  };
+  Tensor run_units(Ctx& ctx, Tensor x, Tensor losses, const Batch& batch, Cache& cache, std::size_t end) const;
+  void end_gradients(const Ctx& ctx, std::size_t unit) const;
 
   ChunkRange range_;
   std::int64_t hidden_;
   TpRegion region_;
-  ParamSpec table_copy_spec_;  // of a last chunk that is not the first
-  EmbeddingLayer embedding_;
-  std::vector<Block> blocks_;
-  NormLayer final_norm_;
-  LmHead head_;
+  std::vector<Part> parts_;
 };
 
 }  // namespace mtl

@@ -44,18 +44,16 @@ Tensor EmbeddingLayer::positions_of(const Ctx& ctx, const Tensor& x, const Batch
   return batch.positions.view({batch.positions.numel()}).rows(region.first_row(ctx, x.size(0)), x.size(0));
 }
 
-Tensor EmbeddingLayer::forward(Ctx& ctx, const Batch& batch) const {
+void EmbeddingLayer::forward(Ctx& ctx, Tensor, Tensor y, const Batch& batch, Cache&) const {
   Arena::Mark scratch(ctx.scratch);
-  Tensor x = ctx.slot.make({region.rows_outside(ctx, batch.tokens.numel()), hidden});
-  Tensor partial = region.partial_of(ctx, x);
+  Tensor partial = region.partial_of(ctx, y);
   embedding_forward(ctx.stream, partial, flat_tokens(batch), vocab_begin(ctx, tokens), tokens.value);
-  region.leave(ctx, x, partial);
-  positions_forward(ctx.stream, x, positions_of(ctx, x, batch), position_table.value,
-                    dropout_on(dropout, ctx, region, x, batch));
-  return x;
+  region.leave(ctx, y, partial);
+  positions_forward(ctx.stream, y, positions_of(ctx, y, batch), position_table.value,
+                    dropout_on(dropout, ctx, region, y, batch));
 }
 
-void EmbeddingLayer::backward(Ctx& ctx, Tensor dx, const Batch& batch) const {
+void EmbeddingLayer::backward(Ctx& ctx, Tensor dx, const Batch& batch, const Cache&) const {
   Arena::Mark scratch(ctx.scratch);
   positions_backward(ctx.stream, position_table.take_grad(), dx, positions_of(ctx, dx, batch),
                      dropout_on(dropout, ctx, region, dx, batch));

@@ -21,14 +21,16 @@ struct EmbeddingLayer {
   Param tokens;          // (padded vocabulary / tp, C)
   Param position_table;  // (P, C)
 
+  struct Cache {};
+
   EmbeddingLayer() = default;
   EmbeddingLayer(const GptConfig& config, const DropoutOptions& options, TpRegion around,
                  std::int64_t padded_vocab_size);
   void params(const ParamVisitor& visit);
-  /// (n, C), in the slot: n of the N = B T rows outside the tensor-parallel region.
-  Tensor forward(Ctx& ctx, const Batch& batch) const;
-  /// dx (n, C) is used up.
-  void backward(Ctx& ctx, Tensor dx, const Batch& batch) const;
+  /// Writes y (n, C): n of the N = B T rows outside the tensor-parallel region. There is no x.
+  void forward(Ctx& ctx, Tensor x, Tensor y, const Batch& batch, Cache& cache) const;
+  /// dx (n, C), the gradient of y, is used up.
+  void backward(Ctx& ctx, Tensor dx, const Batch& batch, const Cache& cache) const;
 
  private:
   Tensor positions_of(const Ctx& ctx, const Tensor& x, const Batch& batch) const;

@@ -11,25 +11,28 @@ Mlp::Mlp(const GptConfig& config, TpRegion around)
       ffn(config.ffn_hidden_size),
       init_std(static_cast<float>(config.init_std)),
       output_init_std(static_cast<float>(config.init_std / std::sqrt(2.0 * static_cast<double>(config.num_layers)))),
+      has_bias(config.linear_bias),
       region(around) {}
 
 void Mlp::params(const ParamVisitor& visit, const std::string& prefix) {
   visit(up,
         {.name = prefix + ".up.weight", .shape = {ffn, hidden}, .shards = {{0, Axis::tensor}}, .init_std = init_std});
-  visit(up_bias, {.name = prefix + ".up.bias",
-                  .shape = {ffn},
-                  .shards = {{0, Axis::tensor}},
-                  .decays = false,
-                  .init = Init::zeros});
+  if (has_bias)
+    visit(up_bias, {.name = prefix + ".up.bias",
+                    .shape = {ffn},
+                    .shards = {{0, Axis::tensor}},
+                    .decays = false,
+                    .init = Init::zeros});
   visit(down, {.name = prefix + ".down.weight",
                .shape = {hidden, ffn},
                .shards = {{1, Axis::tensor}},
                .init_std = output_init_std});
-  visit(down_bias, {.name = prefix + ".down.bias",
-                    .shape = {hidden},
-                    .decays = false,
-                    .summed_over = region.outside_grads(),
-                    .init = Init::zeros});
+  if (has_bias)
+    visit(down_bias, {.name = prefix + ".down.bias",
+                      .shape = {hidden},
+                      .decays = false,
+                      .summed_over = region.outside_grads(),
+                      .init = Init::zeros});
 }
 
 Tensor Mlp::forward(Ctx& ctx, Tensor x, Cache& cache) const {
@@ -50,11 +53,11 @@ Tensor Mlp::backward(Ctx& ctx, Tensor dy, const Cache& cache) const {
   Tensor dpre = ctx.slot.like(cache.pre);
   gemm(ctx.stream, dpre, {full_dy}, {down.value}, GradMode::overwrite,
        {.dgelu_aux = cache.pre});  // (dy W) * gelu'(pre)
-  ctx.weight_grads.push(down, full_dy, cache.act);
+  ctx.weight_grads->push(down, full_dy, cache.act);
   Tensor dx = ctx.scratch.like(dy), partial = region.partial_of(ctx, dx);
   gemm(ctx.stream, partial, {dpre}, {up.value});
   Pending sum = region.enter_backward(ctx, dx, partial);
-  ctx.weight_grads.push(up, dpre, region.enter(ctx, ctx.slot, cache.x), up_bias);
+  ctx.weight_grads->push(up, dpre, region.enter(ctx, ctx.slot, cache.x), up_bias);
   return sum.wait();
 }
 

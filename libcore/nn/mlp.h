@@ -11,8 +11,9 @@ struct Mlp {
   std::int64_t hidden = 0;  // C
   std::int64_t ffn = 0;     // F
   float init_std = 0, output_init_std = 0;
+  bool has_bias = true;
   TpRegion region;
-  Param up, up_bias;      // (F/tp, C), (F/tp)
+  Param up, up_bias;      // (F/tp, C), (F/tp); biases only with has_bias
   Param down, down_bias;  // (C, F/tp), (C)
 
   struct Cache {

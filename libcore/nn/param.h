@@ -52,22 +52,27 @@ struct Param {
   int index = -1;  // its place in the store, in the order of visits
 
   bool exists() const { return value.exists(); }
-  /// Where to write or add the gradient now; marks it as written.
+  /// Where to write or add the gradient now; marks it as written. Of a parameter that the layer does not have: nowhere.
   Grad take_grad() const {
+    if (!exists()) return {};
     GradMode mode = grad->written ? GradMode::accumulate : GradMode::overwrite;
     grad->written = true;
     return {grad->tensor, mode};
   }
 };
 
-/// What the parameters' owner wants to hear, so that it can fetch values late and reduce gradients early. Parameters
-/// are named by Param::index.
+/// Parameters by Param::index, from `first` on, before `end`.
+struct ParamRange {
+  int first = 0, end = 0;
+};
+
+/// Lets the parameters' owner fetch values late and reduce gradients early. A range holds all parameters of one unit.
 struct ParamEvents {
   virtual ~ParamEvents() = default;
-  /// The layer with the parameters [first, end) runs next: returns when their values are there.
-  virtual void before_forward(int first, int end) = 0;
-  /// Nothing more is added to the gradients of the parameters [first, end) in this step.
-  virtual void gradients_final(int first, int end) = 0;
+  /// The unit with these parameters runs next: returns when their values are there.
+  virtual void acquire(ParamRange params) = 0;
+  /// Nothing more is added to the gradients of these parameters in this step.
+  virtual void gradients_ready(ParamRange params) = 0;
 };
 
 /// Called by a layer once for each parameter it has, always in the same order.

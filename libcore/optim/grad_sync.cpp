@@ -24,8 +24,8 @@ void GradSync::begin_step() {
     progress_[b].missing = static_cast<int>(params_.buckets()[b].segments.size());
 }
 
-void GradSync::before_forward(int first, int end) {
-  for (int param = first; param < end; ++param) {
+void GradSync::acquire(ParamRange params) {
+  for (int param = params.first; param < params.end; ++param) {
     Work& gathering = progress_[bucket_of_[static_cast<std::size_t>(param)]].gathering;
     wait(gathering);
     gathering = {};
@@ -33,8 +33,8 @@ void GradSync::before_forward(int first, int end) {
   groups_.over(kReplicaAxes).progress();
 }
 
-void GradSync::gradients_final(int first, int end) {
-  for (int param = first; param < end; ++param) {
+void GradSync::gradients_ready(ParamRange params) {
+  for (int param = params.first; param < params.end; ++param) {
     std::size_t bucket = bucket_of_[static_cast<std::size_t>(param)];
     if (--progress_[bucket].missing == 0 && overlap_.reduce) start_reduction(bucket);
   }

@@ -29,8 +29,8 @@ class GradSync final : public ParamEvents {
 
   /// Before the first micro-batch of a step.
   void begin_step();
-  void before_forward(int first, int end) override;
-  void gradients_final(int first, int end) override;
+  void acquire(ParamRange params) override;
+  void gradients_ready(ParamRange params) override;
   /// Gradients of the owned ranges are sums over all ranks when it returns; those outside are this rank's own still.
   void finish_reduction();
   /// Sends the owned values of a bucket round, once they are updated.

@@ -107,8 +107,8 @@ class Trainer {
   std::int64_t iterations_;           // of the whole run
   std::int64_t skipped_samples_ = 0;  // of iterations without an update
   TrainingData data_;
-  RunShape shape_;                            // of the largest step
-  std::map<int, std::vector<Action>> steps_;  // by number of micro-batches
+  RunShape shape_;                     // of the largest step
+  std::map<int, StepSchedule> steps_;  // by number of micro-batches
   Stage stage_;
   ParamStore params_;
   MemoryPlan plan_;

@@ -97,15 +97,17 @@ class ThreadCommunicator final : public Communicator {
     return {};
   }
 
+  /// Happens when it is waited for, so that whoever reads the result too early reads old values.
   Work all_gather(Stream&, Tensor out, Tensor in) override {
     require(out.numel() == in.numel() * size() && out.dtype() == in.dtype(), "gathering parts of another size");
-    collect(in, [&] {
-      for (int r = 0; r < size(); ++r) {
-        require(slot(r).bytes() == in.bytes(), "ranks gather parts of different sizes");
-        copy_bytes(out.flat(r * in.numel(), in.numel()).raw(), slot(r).raw(), in.bytes());
-      }
-    });
-    return {};
+    return Work(std::make_shared<Late>([this, out, in] {
+      collect(in, [&] {
+        for (int r = 0; r < size(); ++r) {
+          require(slot(r).bytes() == in.bytes(), "ranks gather parts of different sizes");
+          copy_bytes(out.flat(r * in.numel(), in.numel()).raw(), slot(r).raw(), in.bytes());
+        }
+      });
+    }));
   }
 
   Work reduce_scatter(Stream&, Tensor out, Tensor in) override {
@@ -142,6 +144,18 @@ class ThreadCommunicator final : public Communicator {
   }
 
  private:
+  class Late final : public Work::Operation {
+   public:
+    explicit Late(std::function<void()> run) : run_(std::move(run)) {}
+    bool done() override { return run_ == nullptr; }
+    void wait() override {
+      if (run_ != nullptr) std::exchange(run_, nullptr)();
+    }
+
+   private:
+    std::function<void()> run_;
+  };
+
   const Tensor& slot(int r) const { return group_->slots[static_cast<std::size_t>(r)]; }
 
   /// Shows `mine` to the others while all of them `read`.

@@ -120,9 +120,9 @@ TEST_CASE("GPT-2: logits equal PyTorch's float64") {
     Buffer memory(Device::cpu, static_cast<std::size_t>(rows * model.config.vocab_size) * sizeof(float));
     Tensor logits = memory.tensor(DType::f32, {rows, model.config.vocab_size});
     Arena slot(Device::cpu, "slot", model.plan.slot_bytes);
-    WeightGradQueue queue;
-    Ctx ctx{model.stream, slot, model.pipeline.scratch(), model.groups, queue, &model.state, false};
-    model.stage.chunks[0].logits(ctx, logits, model.buffers.batch(0));
+    Ctx ctx{model.stream, slot, model.pipeline.scratch(), model.groups, &model.state, false};
+    Chunk::Cache cache = model.stage.chunks[0].make_cache();
+    model.stage.chunks[0].logits(ctx, logits, model.buffers.batch(0), cache);
     CHECK(max_relative(logits.data<float>(), expected) < 1e-5);  // the first rows
   }
 }
@@ -132,18 +132,22 @@ TEST_CASE("GPT-2: activations of a equal PyTorch's float64") {
   SafetensorsFile golden(model.folder + "/activations.safetensors"), batch(model.folder + "/batch.safetensors");
   model.fill(0, read_tensor(batch, "input_ids"), read_tensor(batch, "labels"), equal_weights(model));
   Arena slot(Device::cpu, "slot", model.plan.slot_bytes);
-  WeightGradQueue queue;
-  Ctx ctx{model.stream, slot, model.pipeline.scratch(), model.groups, queue, &model.state, true};
-  Chunk::Cache cache;
+  Ctx ctx{model.stream, slot, model.pipeline.scratch(), model.groups, &model.state, true};
+  Chunk::Cache cache = model.stage.chunks[0].make_cache();
   model.params.begin_step();
-  model.stage.chunks[0].forward(ctx, {}, model.buffers.losses(0), model.buffers.batch(0), cache);
+  model.stage.chunks[0].forward(ctx, {}, model.buffers.batch(0), cache);
   auto check = [&](const std::string& name, const Tensor& got) {
     CAPTURE(name);
     CHECK(max_relative(got.data<float>(), read_tensor(golden, name)) < 1e-5);
   };
-  check("embedding", cache.blocks[0].norm1.x);
-  for (std::size_t layer = 0; layer < cache.blocks.size(); ++layer) {
-    const Block::Cache& block = cache.blocks[layer];
+  std::vector<Block::Cache> blocks;
+  for (const Chunk::UnitSlot& unit : cache) {
+    if (const auto* block = std::get_if<Block::Cache>(&unit.cache)) blocks.push_back(*block);
+  }
+  REQUIRE(static_cast<std::int64_t>(blocks.size()) == model.config.num_layers);
+  check("embedding", blocks[0].norm1.x);
+  for (std::size_t layer = 0; layer < blocks.size(); ++layer) {
+    const Block::Cache& block = blocks[layer];
     std::string prefix = cat("h.", layer, ".");
     check(prefix + "ln_1", block.attention.x);
     check(prefix + "attn_heads", block.attention.attended);
@@ -151,7 +155,8 @@ TEST_CASE("GPT-2: activations of a equal PyTorch's float64") {
     check(prefix + "ln_2", block.mlp.x);
     check(prefix + "mlp_pre", block.mlp.pre);
     check(prefix + "mlp_act", block.mlp.act);
-    check(prefix + "block_out", layer + 1 < cache.blocks.size() ? cache.blocks[layer + 1].norm1.x : cache.final_norm.x);
+    check(prefix + "block_out",
+          layer + 1 < blocks.size() ? blocks[layer + 1].norm1.x : std::get<Head::Cache>(cache.back().cache).x);
   }
 }
 

@@ -102,3 +102,28 @@ TEST_CASE("a gradient that is not finite changes nothing") {
   CHECK(model.state.found_inf == 0);
   CHECK(before != copy_of(model.params.buckets()[0].values));
 }
+
+TEST_CASE("weight gradients in actions of their own, however late, have the same bits") {
+  GoldenModel whole("a", shape_of(2, 3), {0.1f, 0.1f, 5}), split("a", shape_of(2, 3), {0.1f, 0.1f, 5});
+  fill_random(whole);
+  fill_random(split);
+  whole.train_step();
+  std::vector<Action> actions;
+  for (ActionKind kind : {ActionKind::forward, ActionKind::backward, ActionKind::weight})
+    for (int m = 0; m < 3; ++m) actions.push_back({kind, m, 0});
+  StepSchedule schedule(actions);
+  CHECK(schedule_text(schedule.actions) == "F0 F1 F2 B0 B1 B2 W0 W1 W2");
+  CHECK(std::count(schedule.ends_gradients.begin(), schedule.ends_gradients.end(), true) == 1);
+  CHECK(schedule.ends_gradients.back());
+  MemoryPlan plan = split.plan;
+  plan.slot_bytes = 2 * plan.slot_bytes;  // operands stay in the slot
+  Pipeline pipeline(split.stage, split.stream, split.groups, schedule, plan);
+  CHECK(pipeline.slots() == 3);
+  split.params.begin_step();
+  pipeline.train(split.buffers, &split.state, 0, split.shape.micro_batch);
+  CHECK(pipeline.slot_peak() > whole.pipeline.slot_peak());
+  for (int p = 0; p < whole.params.size(); ++p) {
+    CAPTURE(whole.params.specs()[static_cast<std::size_t>(p)].name);
+    CHECK(copy_of(whole.params.grad(p)) == copy_of(split.params.grad(p)));
+  }
+}

@@ -17,9 +17,10 @@ namespace {
 /// Our list in the fixture's words: "S0" stands before the backward from which on chunk 0's gradients are exchanged.
 std::vector<std::string> steps(const std::vector<Action>& actions) {
   std::vector<std::string> out;
+  StepSchedule schedule(actions);
   for (std::size_t i = 0; i < actions.size(); ++i) {
     const Action& action = actions[i];
-    if (is_last_backward(actions, i)) out.push_back(cat("S", action.chunk));
+    if (schedule.ends_gradients[i]) out.push_back(cat("S", action.chunk));
     out.push_back(cat(action.kind == ActionKind::forward ? "F" : "B", action.micro_batch, ".", action.chunk));
   }
   return out;

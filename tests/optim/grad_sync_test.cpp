@@ -15,8 +15,9 @@ using namespace mtl::test;
 
 namespace {
 
-GptConfig tiny() {
+GptConfig tiny(bool bias = true) {
   GptConfig config;
+  config.linear_bias = bias;
   config.vocab_size = 40;
   config.num_layers = 2;
   config.hidden_size = 16;
@@ -29,11 +30,12 @@ GptConfig tiny() {
 /// One rank's parameters, with gradients that depend on the rank.
 struct RankParams {
   Stream stream{Device::cpu};
-  Chunk chunk{tiny(), {}, {}, {0, 2, true, true}, 48};
+  Chunk chunk;
   ParamStore store;
 
-  explicit RankParams(const Layout& layout)
-      : store(
+  explicit RankParams(const Layout& layout, bool bias = true)
+      : chunk(tiny(bias), {}, {}, {0, 2, true, true}, 48),
+        store(
             Device::cpu, kPrecisionFp32, true, [&](const ParamVisitor& visit) { chunk.params(visit); }, layout) {
     store.initialize(7);
     for (int param = 0; param < store.size(); ++param) {
@@ -64,7 +66,7 @@ std::vector<std::string> update(RankParams& rank, const ProcessGroups& groups, S
                       rank.stream, groups);
   optimizer.begin_step();
   rank.chunk.params([&](Param& param, const ParamSpec&) { param.take_grad(); });
-  for (int param = rank.store.size(); param-- > 0;) optimizer.sync().gradients_final(param, param + 1);
+  for (int param = rank.store.size(); param-- > 0;) optimizer.sync().gradients_ready({param, param + 1});
   Arena scratch(Device::cpu, "scratch", 1 << 16);
   state.step = 1;
   state.lr = 0.1;
@@ -104,6 +106,45 @@ TEST_CASE("a gradient that is not finite is pinned on its rank and tensor, and n
       CHECK(named[0].empty());
       CHECK(named[1] == std::vector<std::string>{"layers.1.mlp.up.weight"});
       CHECK(named[2].empty());
+    }
+  }
+}
+
+TEST_CASE("values that are gathered late are there when a forward reads them, biases or not") {
+  for (bool bias : {false, true}) {
+    std::vector<float> reference;  // losses of the second step
+    for (bool overlap : {false, true}) {
+      std::mutex mutex;
+      run_ranks(RankGrid({.data = 2}), [&](int rank, const ProcessGroups& groups) {
+        RankParams own(layout_of(2, rank, true), bias);
+        Optimizer optimizer(own.store, {{}, 1.0, {overlap, overlap}}, own.stream, groups);
+        Arena slot(Device::cpu, "slot", 1 << 20), scratch(Device::cpu, "scratch", 1 << 20);
+        std::vector<std::int32_t> tokens = {1, 2, 3, 4}, places = {0, 1, 2, 3}, labels = {2, 3, 4, 5};
+        std::vector<float> weights(4, 0.25f), losses(4);
+        Batch batch;
+        batch.tokens = Tensor(tokens.data(), DType::i32, {1, 4});
+        batch.positions = Tensor(places.data(), DType::i32, {1, 4});
+        batch.labels = Tensor(labels.data(), DType::i32, {1, 4});
+        batch.loss_weights = Tensor(weights.data(), DType::f32, {1, 4});
+        Tensor out(losses.data(), DType::f32, {1, 4});
+        Chunk::Cache cache = own.chunk.make_cache();
+        StepState state;
+        state.lr = 0.1;
+        for (int step = 1; step <= 2; ++step) {
+          state.step = step;
+          slot.clear();
+          optimizer.begin_step();
+          Ctx ctx{own.stream, slot, scratch, groups, &state, true, &optimizer.sync()};
+          ctx.ends_gradients = true;
+          own.chunk.forward(ctx, {}, batch, cache);
+          own.chunk.backward(ctx, {}, out, batch, cache);
+          optimizer.step(scratch, &state);
+        }
+        std::lock_guard lock(mutex);
+        if (reference.empty()) reference = losses;
+        CHECK(losses == reference);
+        CHECK(losses[0] > 0);
+      });
     }
   }
 }
