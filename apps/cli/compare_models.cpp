@@ -18,7 +18,7 @@ std::vector<float> logits_of(const ModelSource& source, int threads) {
   const GptConfig& config = source.config();
   const std::int64_t length = std::min(kMaxLength, config.max_positions);
   Stage stage = whole_model(config, {}, config.vocab_size);
-  ParamStore params(Device::cpu, kPrecisionFp32, false, [&](const ParamVisitor& visit) { stage.params(visit); });
+  ParamStore params(Device::cpu, kPrecisionFp32, std::nullopt, [&](const ParamVisitor& visit) { stage.params(visit); });
   source.load_values(params);
 
   std::vector<std::int32_t> tokens, positions;

@@ -41,7 +41,7 @@ std::string describe_run(const TrainOptions& options, const GptConfig& config) {
   } else {
     out += line("FLOPs, counted by the operators", format("%.4e", plan.step.flops)) + "memory in bytes\n" +
            size("parameters", plan.value_bytes) + size("gradients", plan.grad_bytes) +
-           size("optimizer", plan.moment_bytes) + size("activations", plan.activation_bytes()) +
+           size("optimizer", plan.state_bytes) + size("activations", plan.activation_bytes()) +
            size("scratch", plan.scratch_bytes) + size("batches, read ahead", read_ahead_bytes(plan)) +
            size("total", run_bytes(plan));
   }

@@ -110,7 +110,7 @@ std::string describe_work(const std::vector<RankPlan>& plans) {
 
 std::vector<MemoryPart> memory_parts(const MemoryPlan& plan) {
   return {{"parameters", "weights", plan.value_bytes}, {"gradients", "grads", plan.grad_bytes},
-          {"optimizer", "moments", plan.moment_bytes}, {"activations", "activations", plan.activation_bytes()},
+          {"optimizer", "moments", plan.state_bytes},  {"activations", "activations", plan.activation_bytes()},
           {"scratch", "scratch", plan.scratch_bytes},  {"batches", "batches", read_ahead_bytes(plan)},
           {"staging", "staging", plan.staging_bytes},  {"total", "total", run_bytes(plan)}};
 }

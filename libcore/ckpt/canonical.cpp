@@ -1,8 +1,11 @@
 #include "ckpt/canonical.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/str.h"
 #include "nn/model_params.h"
+#include "optim/update_rule.h"
 
 namespace mtl {
 
@@ -54,6 +57,15 @@ std::vector<CanonicalTensor> canonical_tensors(const GptConfig& config) {
   std::vector<CanonicalTensor> out;
   for (ParamSpec& spec : model_params(config)) out.push_back({std::move(spec.name), std::move(spec.shape)});
   return out;
+}
+
+std::vector<std::string> tensor_kinds(const std::function<bool(const std::string& kind)>& holds) {
+  std::vector<std::string> kinds = {"param"};
+  for (const std::vector<StateSpec>& states : known_rule_states()) {
+    if (std::none_of(states.begin(), states.end(), [&](const StateSpec& state) { return holds(state.name); })) continue;
+    for (const StateSpec& state : states) kinds.push_back(state.name);
+  }
+  return kinds;
 }
 
 Json config_to_json(const GptConfig& config) {

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,10 @@ struct CanonicalTensor {
 
 /// Every parameter of the model, in the order a forward pass meets them.
 std::vector<CanonicalTensor> canonical_tensors(const GptConfig& config);
+
+/// The kinds of tensors that a checkpoint has one each of for every parameter: "param", and the states of an update
+/// rule when it holds any of them.
+std::vector<std::string> tensor_kinds(const std::function<bool(const std::string& kind)>& holds);
 
 /// The configuration as a checkpoint's manifest holds it.
 Json config_to_json(const GptConfig& config);

@@ -1,6 +1,6 @@
 // Checkpoints: a folder appears complete, or not at all. Format: mtl-checkpoint(5).
 //
-//   SAVE/iter_0001000/shard_00000.safetensors   param.NAME, exp_avg.NAME, exp_avg_sq.NAME, canonical and unpadded
+//   SAVE/iter_0001000/shard_00000.safetensors   param.NAME and STATE.NAME, canonical and unpadded
 //   SAVE/iter_0001000/shard_00001.safetensors   ... one by every rank that has something to write
 //   SAVE/iter_0001000/manifest.json             iteration, configuration, state, slices of tensors, sizes and hashes
 //   SAVE/latest_checkpointed_iteration.txt      a hint for people and scripts

@@ -335,6 +335,15 @@ std::string manifest_part_text(const Manifest& part) {
   return Json::object({{"files", files_to_json(part)}, {"tensors", tensors_to_json(part)}}).dump();
 }
 
+namespace {
+
+bool has_kind(const std::map<std::string, ManifestTensor>& tensors, const std::string& kind) {
+  auto first = tensors.lower_bound(kind + ".");
+  return first != tensors.end() && starts_with(first->first, kind + ".");
+}
+
+}  // namespace
+
 void join_manifest_parts(Manifest& whole, const std::vector<std::string>& parts) {
   std::map<std::string, ManifestTensor> tensors;
   for (const std::string& text : parts) {
@@ -351,12 +360,13 @@ void join_manifest_parts(Manifest& whole, const std::vector<std::string>& parts)
     }
   }
   const std::vector<CanonicalTensor> model = canonical_tensors(whole.config);
-  bool moments = tensors.size() > model.size();
-  for (const char* kind : {"param.", "exp_avg.", "exp_avg_sq."}) {
+  auto holds = [&](const std::string& kind) { return has_kind(tensors, kind); };
+  for (const std::string& kind : tensor_kinds(holds)) {
     for (const CanonicalTensor& wanted : model) {
-      auto found = tensors.find(kind + wanted.name);
-      require(found != tensors.end() && found->second.tensor.shape == wanted.shape, "saving tensor '", kind,
-              wanted.name, "': no rank has it, or in another shape");
+      std::string name = cat(kind, ".", wanted.name);
+      auto found = tensors.find(name);
+      require(found != tensors.end() && found->second.tensor.shape == wanted.shape, "saving tensor '", name,
+              "': no rank has it, or in another shape");
       try {
         check_count(found->second);
         check_disjoint(found->second);
@@ -366,7 +376,6 @@ void join_manifest_parts(Manifest& whole, const std::vector<std::string>& parts)
       whole.tensors.push_back(std::move(found->second));
       tensors.erase(found);
     }
-    if (!moments) break;
   }
   if (!tensors.empty())
     fail(Exit::failure, "saving tensor '", tensors.begin()->first, "', which is no part of the model");

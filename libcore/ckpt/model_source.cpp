@@ -34,6 +34,11 @@ std::size_t index_of(const std::vector<SavedTensor>& tensors, const std::string&
   return static_cast<std::size_t>(found - tensors.begin());
 }
 
+bool has_kind(const std::vector<SavedTensor>& tensors, const std::string& kind) {
+  return std::any_of(tensors.begin(), tensors.end(),
+                     [&](const SavedTensor& tensor) { return starts_with(tensor.name, kind + "."); });
+}
+
 }  // namespace
 
 void TensorReader::check_complete() const {
@@ -44,13 +49,10 @@ void TensorReader::check_complete() const {
   }
   std::map<std::string, const SavedTensor*> held;
   for (const SavedTensor& tensor : tensors) held[tensor.name] = &tensor;
-  bool moments =
-      std::any_of(tensors.begin(), tensors.end(), [](const SavedTensor& t) { return starts_with(t.name, "exp_avg"); });
-  std::vector<std::string> kinds = {"param."};
-  if (moments) kinds.insert(kinds.end(), {"exp_avg.", "exp_avg_sq."});
+  std::vector<std::string> kinds = tensor_kinds([&](const std::string& kind) { return has_kind(tensors, kind); });
   for (const CanonicalTensor& wanted : canonical_tensors(config)) {
-    for (const std::string& prefix : kinds) {
-      std::string name = prefix + wanted.name;
+    for (const std::string& kind : kinds) {
+      std::string name = cat(kind, ".", wanted.name);
       auto found = held.find(name);
       if (found == held.end()) {
         problems.push_back(cat("tensor '", name, "' is missing"));
@@ -102,8 +104,7 @@ void ModelSource::verify() const { reader_->verify(); }
 std::uint64_t ModelSource::bytes_read() const { return reader_->bytes_read(); }
 
 bool ModelSource::has_optimizer() const {
-  return std::any_of(tensors().begin(), tensors().end(),
-                     [](const SavedTensor& t) { return starts_with(t.name, "exp_avg."); });
+  return tensor_kinds([&](const std::string& kind) { return has_kind(tensors(), kind); }).size() > 1;
 }
 
 void ModelSource::read(const std::string& name, const Slice& slice, std::span<std::byte> out) const {
@@ -179,8 +180,8 @@ void ModelSource::load_optimizer(ParamStore& store) const {
     const std::string& name = store.specs()[static_cast<std::size_t>(i)].name;
     Slice owned = store.owned_slice(i);
     if (owned.count() == 0) continue;
-    targets.push_back({"exp_avg." + name, owned, store.exp_avg(i)});
-    targets.push_back({"exp_avg_sq." + name, owned, store.exp_avg_sq(i)});
+    for (std::size_t s = 0; s < store.states().size(); ++s)
+      targets.push_back({cat(store.states()[s].name, ".", name), owned, store.owned_state(i, s)});
   }
   load_targets(*reader_, store, targets);
 }

@@ -54,10 +54,10 @@ class ModelSource {
   /// This rank's part of every parameter in the store, converted to its type. Padding rows are left as they are.
   void load_values(ParamStore& store) const;
   bool has_optimizer() const;
-  /// exp_avg and exp_avg_sq of what this rank owns. Throws when the source has none.
+  /// The update rule's states of what this rank owns. Throws when the source has none.
   void load_optimizer(ParamStore& store) const;
 
-  /// How a tensor is stored; its name is a canonical one, "param.", "exp_avg." or "exp_avg_sq." before it.
+  /// How a tensor is stored; its name is a canonical one, its kind before it: "param.NAME".
   const std::vector<SavedTensor>& tensors() const;
   /// The elements of a slice of it, in the stored type, into `out` (slice.count() elements). Verifies what it reads.
   void read(const std::string& name, const Slice& slice, std::span<std::byte> out) const;

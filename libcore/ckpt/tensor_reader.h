@@ -21,7 +21,7 @@ class TensorReader {
   std::string folder;
   std::optional<TrainState> state;
   Json hf_config;                    // null when there is none
-  std::vector<SavedTensor> tensors;  // "param.NAME", "exp_avg.NAME", "exp_avg_sq.NAME"
+  std::vector<SavedTensor> tensors;  // "KIND.NAME": ckpt/canonical.h
 
   virtual ~TensorReader() = default;
   /// The elements of a slice of tensors[index], in the stored type. Verifies what it reads.

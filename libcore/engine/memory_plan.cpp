@@ -42,12 +42,13 @@ struct MetaModel {
   ParamStore params;
   StepState state;
 
-  MetaModel(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape, bool with_gradients)
+  MetaModel(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape,
+            std::optional<std::vector<StateSpec>> states)
       : stream(Device::meta, shape.threads),
         groups(meta_groups(shape.layout.grid, shape.layout.rank)),
         stage(make_stage(config, dropout, shape.layout, shape.padded_vocab)),
         params(
-            Device::meta, kPrecisionFp32, with_gradients, [&](const ParamVisitor& visit) { stage.params(visit); },
+            Device::meta, kPrecisionFp32, std::move(states), [&](const ParamVisitor& visit) { stage.params(visit); },
             shape.layout) {}
 
   /// Counts of what `run` does.
@@ -82,7 +83,7 @@ MemoryPlan finish(const MetaModel& model, const Pipeline& pipeline, const RunSha
   MemoryPlan plan;
   plan.value_bytes = model.params.value_bytes();
   plan.grad_bytes = model.params.grad_bytes();
-  plan.moment_bytes = model.params.moment_bytes();
+  plan.state_bytes = model.params.state_bytes();
   plan.slot_bytes = pipeline.slot_peak();
   plan.slots = pipeline.slots();
   plan.scratch_bytes = pipeline.scratch_peak();
@@ -96,7 +97,7 @@ MemoryPlan finish(const MetaModel& model, const Pipeline& pipeline, const RunSha
 }  // namespace
 
 MemoryPlan plan_passes(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape) {
-  MetaModel model(config, dropout, shape, true);
+  MetaModel model(config, dropout, shape, AdamW::states());
   Pipeline pipeline = make_pipeline(model, shape);
   RunShape two = shape;
   two.micro_batches = std::min<std::int64_t>(2, shape.micro_batches);
@@ -116,7 +117,7 @@ MemoryPlan plan_passes(const GptConfig& config, const DropoutOptions& dropout, c
 }
 
 void plan_update(MemoryPlan& plan, const GptConfig& config, const RunShape& shape) {
-  MetaModel model(config, {}, shape, true);
+  MetaModel model(config, {}, shape, AdamW::states());
   Optimizer optimizer(model.params, {}, model.stream, model.groups);
   Arena scratch(Device::meta, "scratch", 0);
   model.stage.params([](Param& param, const ParamSpec&) { param.take_grad(); });  // as if backward had written them
@@ -131,7 +132,7 @@ MemoryPlan plan_training(const GptConfig& config, const DropoutOptions& dropout,
 }
 
 MemoryPlan plan_evaluation(const GptConfig& config, const RunShape& shape) {
-  MetaModel model(config, {}, shape, false);
+  MetaModel model(config, {}, shape, std::nullopt);
   Pipeline pipeline = make_pipeline(model, shape);
   Batch batch = meta_batch(shape);
   StepCounts counts = model.count([&] { pipeline.evaluate(batch, batch.loss_weights, &model.state); });

@@ -31,8 +31,8 @@ struct SentBytes {
 struct MemoryPlan {
   std::size_t value_bytes = 0;  // parameters
   std::size_t grad_bytes = 0;
-  std::size_t moment_bytes = 0;  // exp_avg and exp_avg_sq
-  std::size_t slot_bytes = 0;    // activations of one micro-batch in flight
+  std::size_t state_bytes = 0;  // of the update rule
+  std::size_t slot_bytes = 0;   // activations of one micro-batch in flight
   int slots = 0;
   std::size_t scratch_bytes = 0;
   std::size_t batch_bytes = 0;    // tokens, labels, losses of one step
@@ -44,7 +44,7 @@ struct MemoryPlan {
 
   std::size_t activation_bytes() const { return static_cast<std::size_t>(slots) * slot_bytes; }
   std::size_t total_bytes() const {
-    return value_bytes + grad_bytes + moment_bytes + activation_bytes() + scratch_bytes + batch_bytes + staging_bytes;
+    return value_bytes + grad_bytes + state_bytes + activation_bytes() + scratch_bytes + batch_bytes + staging_bytes;
   }
   bool operator==(const MemoryPlan&) const = default;
 };

@@ -59,8 +59,8 @@ struct Passes {
       : plan(plan_passes(config, dropout, shape)),
         stage(make_stage(config, dropout, shape.layout, shape.padded_vocab)),
         store(
-            Device::meta, kPrecisionFp32, true, [&](const ParamVisitor& visit) { stage.params(visit); }, shape.layout) {
-  }
+            Device::meta, kPrecisionFp32, AdamW::states(), [&](const ParamVisitor& visit) { stage.params(visit); },
+            shape.layout) {}
 
   OwnedKey owned_by(int index) const {
     OwnedKey key{};

@@ -15,7 +15,7 @@ std::int64_t vocab_rows(const GptConfig& config) { return padded_vocab_size(conf
 Model::Model(const ModelSource& source, int threads)
     : config_(source.config()),
       stage_(whole_model(config_, {}, vocab_rows(config_))),
-      params_(Device::cpu, kPrecisionFp32, false, [&](const ParamVisitor& visit) { stage_.params(visit); }),
+      params_(Device::cpu, kPrecisionFp32, std::nullopt, [&](const ParamVisitor& visit) { stage_.params(visit); }),
       stream_(Device::cpu, threads) {
   source.load_values(params_);
 }
@@ -58,7 +58,8 @@ Workspace::Workspace(Model& model, Sizes sizes)
 
 Workspace::Sizes Workspace::measure(const Model& model, const std::vector<Pass>& passes) {
   Stage stage = whole_model(model.config(), {}, vocab_rows(model.config()));
-  ParamStore params(Device::meta, kPrecisionFp32, false, [&](const ParamVisitor& visit) { stage.params(visit); });
+  ParamStore params(Device::meta, kPrecisionFp32, std::nullopt,
+                    [&](const ParamVisitor& visit) { stage.params(visit); });
   Stream stream(Device::meta, model.threads());
   Arena slot(Device::meta, "activations", 0), scratch(Device::meta, "scratch", 0);
   ProcessGroups groups;

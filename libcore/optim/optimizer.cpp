@@ -41,10 +41,10 @@ void Optimizer::update(const StepState* state) {
       auto [begin, count] = bucket.owned(segment);
       if (count == 0) continue;
       std::int64_t at = begin - bucket.owned_begin;
-      adamw_step(stream_,
-                 {bucket.values.flat(begin, count), bucket.grads.flat(begin, count), bucket.exp_avg.flat(at, count),
-                  bucket.exp_avg_sq.flat(at, count), params_.specs()[static_cast<std::size_t>(segment.param)].decays},
-                 options_.adamw, state);
+      std::vector<Tensor> states;
+      for (const Tensor& all : bucket.states) states.push_back(all.flat(at, count));
+      options_.rule.update(stream_, bucket.values.flat(begin, count), bucket.grads.flat(begin, count), states,
+                           params_.specs()[static_cast<std::size_t>(segment.param)].decays, state);
     }
     sync_.gather(b);
   }

@@ -1,9 +1,8 @@
-// The end of a step: reduced gradients, norm and clip, AdamW on the owned ranges, values to everyone.
+// The end of a step: reduced gradients, norm and clip, the update of the owned ranges, values to all ranks.
 #pragma once
 
 #include "comm/groups.h"
 #include "device/memory.h"
-#include "kernels/adamw.h"
 #include "optim/grad_sync.h"
 
 namespace mtl {
@@ -11,7 +10,7 @@ namespace mtl {
 class Optimizer {
  public:
   struct Options {
-    AdamWOptions adamw;
+    AdamW rule;
     double clip_grad = 1.0;  // largest global gradient norm; 0: no clipping
     GradSync::Overlap overlap;
   };

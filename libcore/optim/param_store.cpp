@@ -56,9 +56,11 @@ Bucket::Range Bucket::owned_by(int index, const Segment& segment) const {
   return range_within(segment, index * length, (index + 1) * length);
 }
 
-ParamStore::ParamStore(Device device, Precision precision, bool with_gradients,
+ParamStore::ParamStore(Device device, Precision precision, std::optional<std::vector<StateSpec>> states,
                        const std::function<void(const ParamVisitor&)>& visit_all, Layout layout)
-    : with_gradients_(with_gradients), layout_(std::move(layout)) {
+    : with_gradients_(states.has_value()),
+      states_(std::move(states).value_or(std::vector<StateSpec>{})),
+      layout_(std::move(layout)) {
   require(precision == kPrecisionFp32, "this version trains in fp32");
   std::set<std::string> names;
   visit_all([&](Param&, const ParamSpec& spec) {
@@ -107,16 +109,13 @@ void ParamStore::allocate(Device device, Bucket& bucket) {
   std::int64_t owned = bucket.count / parts;
   bucket.owned_begin = layout_.index_in(layout_.optimizer_shards) * owned;
   bucket.owned_end = bucket.owned_begin + owned;
-  auto make = [&](std::int64_t count) -> Tensor {
-    memory_.emplace_back(device, static_cast<std::size_t>(count) * sizeof(float));
-    return memory_.back().tensor(DType::f32, {count});
+  auto make = [&](DType dtype, std::int64_t count) -> Tensor {
+    memory_.emplace_back(device, static_cast<std::size_t>(count) * size_of(dtype));
+    return memory_.back().tensor(dtype, {count});
   };
-  bucket.values = make(bucket.count);
-  if (with_gradients_) {
-    bucket.grads = make(bucket.count);
-    bucket.exp_avg = make(owned);
-    bucket.exp_avg_sq = make(owned);
-  }
+  bucket.values = make(DType::f32, bucket.count);
+  if (with_gradients_) bucket.grads = make(DType::f32, bucket.count);
+  for (const StateSpec& state : states_) bucket.states.push_back(make(state.dtype, owned));
   for (const Segment& segment : bucket.segments) {
     auto at = static_cast<std::size_t>(segment.param);
     values_[at] = bucket.values.flat(segment.begin, segment.count).view(shapes_[at]);
@@ -180,16 +179,13 @@ Tensor ParamStore::owned_value(int param) const {
   return bucket->values.flat(range.begin, range.count);
 }
 
-Tensor ParamStore::owned_moments(int param, const Tensor Bucket::*moments) const {
-  require(with_gradients_, "this model was loaded without optimizer state");
+Tensor ParamStore::owned_state(int param, std::size_t state) const {
   auto [bucket, segment] = place(param);
   Bucket::Range range = bucket->owned(*segment);
-  if (range.count == 0) return (bucket->*moments).flat(0, 0);
-  return (bucket->*moments).flat(range.begin - bucket->owned_begin, range.count);
+  const Tensor& owned = bucket->states.at(state);
+  if (range.count == 0) return owned.flat(0, 0);
+  return owned.flat(range.begin - bucket->owned_begin, range.count);
 }
-
-Tensor ParamStore::exp_avg(int param) const { return owned_moments(param, &Bucket::exp_avg); }
-Tensor ParamStore::exp_avg_sq(int param) const { return owned_moments(param, &Bucket::exp_avg_sq); }
 
 void ParamStore::begin_step() {
   for (GradState& grad : grads_) grad.written = false;
@@ -214,10 +210,11 @@ std::size_t ParamStore::value_bytes() const {
 
 std::size_t ParamStore::grad_bytes() const { return with_gradients_ ? value_bytes() : 0; }
 
-std::size_t ParamStore::moment_bytes() const {
+std::size_t ParamStore::state_bytes() const {
   std::size_t bytes = 0;
-  if (!with_gradients_) return 0;
-  for (const Bucket& bucket : buckets_) bytes += bucket.exp_avg.bytes() + bucket.exp_avg_sq.bytes();
+  for (const Bucket& bucket : buckets_) {
+    for (const Tensor& state : bucket.states) bytes += state.bytes();
+  }
   return bytes;
 }
 

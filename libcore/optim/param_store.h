@@ -2,12 +2,13 @@
 //
 // A bucket holds parameters whose gradients are summed over the same ranks, one after another, the last layers first:
 // the order in which backward finishes them, so that one reduction runs behind the next layers. Of each bucket this
-// rank owns a range: the optimizer's moments exist, and updates happen, only there (the range is everything where the
+// rank owns a range: the update rule's states exist, and updates happen, only there (the range is everything where the
 // state is not shared out). Layers see views, bound once.
 #pragma once
 
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "layout/slice.h"
 #include "nn/param.h"
 #include "optim/precision.h"
+#include "optim/update_rule.h"
 
 namespace mtl {
 
@@ -31,7 +33,7 @@ struct Bucket {
   bool tied = false;
   std::vector<Segment> segments;
   Tensor values, grads;        // (count) the whole bucket
-  Tensor exp_avg, exp_avg_sq;  // (owned_end - owned_begin)
+  std::vector<Tensor> states;  // (owned_end - owned_begin) each, as ParamStore::states() lists them
   std::int64_t count = 0;
   std::int64_t owned_begin = 0, owned_end = 0;
 
@@ -49,9 +51,9 @@ struct Bucket {
 class ParamStore {
  public:
   /// Lays out memory for every parameter that `visit_all` visits, in that order, and binds the layers' views.
-  /// Values start as zeros: see initialize and the checkpoint loader. With `with_gradients` false (evaluation) there
-  /// are no gradients and no optimizer state.
-  ParamStore(Device device, Precision precision, bool with_gradients,
+  /// Values start as zeros: see initialize and the checkpoint loader. `states` are the update rule's; without them
+  /// (evaluation) there are no gradients either.
+  ParamStore(Device device, Precision precision, std::optional<std::vector<StateSpec>> states,
              const std::function<void(const ParamVisitor&)>& visit_all, Layout layout = {});
   ParamStore(const ParamStore&) = delete;
 
@@ -70,10 +72,11 @@ class ParamStore {
   /// This rank's value and gradient, padding rows included.
   Tensor value(int param) const { return values_[static_cast<std::size_t>(param)]; }
   Tensor grad(int param) const { return grads_[static_cast<std::size_t>(param)].tensor; }
-  /// The owned elements, flat, those of padding rows after the owned slice's. Moments: throws without optimizer state.
+  /// What is kept of every parameter for its updates; nothing in evaluation.
+  const std::vector<StateSpec>& states() const { return states_; }
+  /// The owned elements of the value or of states()[state], flat, those of padding rows after the owned slice's.
   Tensor owned_value(int param) const;
-  Tensor exp_avg(int param) const;
-  Tensor exp_avg_sq(int param) const;
+  Tensor owned_state(int param, std::size_t state) const;
 
   std::vector<Bucket>& buckets() { return buckets_; }
   const std::vector<Bucket>& buckets() const { return buckets_; }
@@ -89,7 +92,7 @@ class ParamStore {
   /// Bytes by role, for the memory plan.
   std::size_t value_bytes() const;
   std::size_t grad_bytes() const;
-  std::size_t moment_bytes() const;
+  std::size_t state_bytes() const;
 
  private:
   void lay_out(Device device);
@@ -99,9 +102,9 @@ class ParamStore {
     const Segment* segment;
   };
   Place place(int param) const;
-  Tensor owned_moments(int param, const Tensor Bucket::*moments) const;
 
   bool with_gradients_;
+  std::vector<StateSpec> states_;
   Layout layout_;
   std::vector<ParamSpec> specs_;
   std::vector<Shape> shapes_;  // in memory

@@ -10,7 +10,7 @@ struct Precision {
   DType params = DType::f32;       // what layers read
   DType grads = DType::f32;        // accumulation over micro-batches
   DType main_params = DType::f32;  // what the optimizer updates
-  DType moments = DType::f32;      // exp_avg, exp_avg_sq
+  DType moments = DType::f32;      // the update rule's states
   DType reduce = DType::f32;       // sums over ranks
   bool operator==(const Precision&) const = default;
 };

@@ -60,16 +60,17 @@ inline GptConfig tiny_config(std::int64_t layers = 1) {
 struct TestStore {
   explicit TestStore(const GptConfig& config, bool with_gradients = true, std::int64_t padded_vocab = 0)
       : params(canonical_tensors(config).size()),
-        store(Device::cpu, kPrecisionFp32, with_gradients, [&](const ParamVisitor& visit) {
-          std::size_t next = 0;
-          for (const CanonicalTensor& tensor : canonical_tensors(config)) {
-            ParamSpec spec;
-            spec.name = tensor.name;
-            spec.shape = tensor.shape;
-            if (tensor.name == "embedding.tokens.weight") spec.padded_rows = padded_vocab;
-            visit(params[next++], spec);
-          }
-        }) {}
+        store(Device::cpu, kPrecisionFp32, with_gradients ? std::optional(AdamW::states()) : std::nullopt,
+              [&](const ParamVisitor& visit) {
+                std::size_t next = 0;
+                for (const CanonicalTensor& tensor : canonical_tensors(config)) {
+                  ParamSpec spec;
+                  spec.name = tensor.name;
+                  spec.shape = tensor.shape;
+                  if (tensor.name == "embedding.tokens.weight") spec.padded_rows = padded_vocab;
+                  visit(params[next++], spec);
+                }
+              }) {}
 
   std::vector<Param> params;
   ParamStore store;
@@ -86,8 +87,8 @@ inline void fill(ParamStore& store, float seed) {
   for (int i = 0; i < store.size(); ++i) {
     fill_tensor(store.value(i), 0, i);
     if (!store.has_gradients()) continue;
-    fill_tensor(store.exp_avg(i), 1, i);
-    fill_tensor(store.exp_avg_sq(i), 2, i);
+    fill_tensor(store.owned_state(i, 0), 1, i);
+    fill_tensor(store.owned_state(i, 1), 2, i);
   }
 }
 
@@ -98,7 +99,8 @@ inline bool same_tensors(const ParamStore& a, const ParamStore& b) {
     auto same = [&](Tensor x, Tensor y) { return std::memcmp(x.raw(), y.raw(), bytes) == 0; };
     if (!same(a.value(i), b.value(i))) return false;
     if (!a.has_gradients() || !b.has_gradients()) continue;
-    if (!same(a.exp_avg(i), b.exp_avg(i)) || !same(a.exp_avg_sq(i), b.exp_avg_sq(i))) return false;
+    if (!same(a.owned_state(i, 0), b.owned_state(i, 0)) || !same(a.owned_state(i, 1), b.owned_state(i, 1)))
+      return false;
   }
   return true;
 }

@@ -88,11 +88,12 @@ TEST_CASE("checkpoint: a fault at every operation of a save loses nothing") {
 TEST_CASE("checkpoint: weights and moments that are not finite are not committed") {
   ScratchFolder scratch;
   save_iteration(scratch / "s", 1);
-  for (auto part : {&ParamStore::value, &ParamStore::exp_avg_sq}) {
+  for (bool is_state : {false, true}) {
     for (float broken : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
       TestStore model(tiny_config());
       fill(model.store, 2);
-      Tensor last = (model.store.*part)(model.store.size() - 1);
+      const int param = model.store.size() - 1;
+      Tensor last = is_state ? model.store.owned_state(param, 1) : model.store.value(param);
       last.data<float>()[last.numel() - 1] = broken;
       const std::string name = model.store.specs().back().name;
       const SaveDirectory directory(scratch / "s");

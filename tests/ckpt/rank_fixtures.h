@@ -40,7 +40,7 @@ class RankModel {
       : stage_(make_stage(layouts_config(), {}, layout_of(layout, grid, rank),
                           padded_vocab_size(layouts_config().vocab_size, layout.vocab_multiple, layout.tensor))),
         store(
-            Device::cpu, kPrecisionFp32, true, [&](const ParamVisitor& visit) { stage_.params(visit); },
+            Device::cpu, kPrecisionFp32, AdamW::states(), [&](const ParamVisitor& visit) { stage_.params(visit); },
             layout_of(layout, grid, rank)) {}
 
  private:
@@ -75,8 +75,8 @@ void visit_tensors(const ParamStore& store, const Visit& visit) {
     visit("param." + spec.name, spec.shape, store.slice(i), store.value(i));
     Slice owned = store.owned_slice(i);
     if (owned.count() == 0) continue;
-    visit("exp_avg." + spec.name, spec.shape, owned, store.exp_avg(i));
-    visit("exp_avg_sq." + spec.name, spec.shape, owned, store.exp_avg_sq(i));
+    for (std::size_t s = 0; s < store.states().size(); ++s)
+      visit(store.states()[s].name + "." + spec.name, spec.shape, owned, store.owned_state(i, s));
   }
 }
 

@@ -125,7 +125,7 @@ struct GoldenModel {
         shape(run_shape),
         dropout(dropout_options),
         stage(whole_model(config, dropout, shape.padded_vocab)),
-        params(Device::cpu, kPrecisionFp32, true, [&](const ParamVisitor& visit) { stage.params(visit); }),
+        params(Device::cpu, kPrecisionFp32, AdamW::states(), [&](const ParamVisitor& visit) { stage.params(visit); }),
         plan(plan_training(config, dropout, shape)),
         stream(Device::cpu, shape.threads),
         pipeline(stage, stream, groups, rank_schedule(shape.layout, static_cast<int>(shape.micro_batches)), plan),

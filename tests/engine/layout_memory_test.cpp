@@ -114,7 +114,8 @@ void run_rank(const RunLayout& layout, int rank, const ProcessGroups& groups, Fi
   MemoryPlan plan = plan_training(tiny_gpt(), kDropout, shape);
   Stage stage = make_stage(tiny_gpt(), kDropout, shape.layout, shape.padded_vocab);
   ParamStore params(
-      Device::cpu, kPrecisionFp32, true, [&](const ParamVisitor& visit) { stage.params(visit); }, shape.layout);
+      Device::cpu, kPrecisionFp32, AdamW::states(), [&](const ParamVisitor& visit) { stage.params(visit); },
+      shape.layout);
   params.initialize(1234);
   Stream stream(Device::cpu, 1);
   Optimizer optimizer(params, {{}, 1.0, layout.overlap}, stream, groups);
@@ -145,7 +146,7 @@ void run_rank(const RunLayout& layout, int rank, const ProcessGroups& groups, Fi
   findings.compare(rank, "bytes of scratch", pipeline.scratch_peak(), plan.scratch_bytes);
   findings.compare(rank, "bytes of parameters", params.value_bytes(), plan.value_bytes);
   findings.compare(rank, "bytes of gradients", params.grad_bytes(), plan.grad_bytes);
-  findings.compare(rank, "bytes of moments", params.moment_bytes(), plan.moment_bytes);
+  findings.compare(rank, "bytes of moments", params.state_bytes(), plan.state_bytes);
 }
 
 /// Losses of every token in two steps.

@@ -52,7 +52,7 @@ TEST_CASE("a step takes exactly the memory that was planned") {
         CHECK(model.pipeline.slot_peak() == model.plan.slot_bytes);
         CHECK(model.pipeline.scratch().peak() == model.plan.scratch_bytes);
         CHECK(model.params.value_bytes() == model.plan.value_bytes);
-        CHECK(model.params.moment_bytes() == model.plan.moment_bytes);
+        CHECK(model.params.state_bytes() == model.plan.state_bytes);
         CHECK(model.stream.counters().flops == model.plan.step.flops);
         CHECK(model.plan.parameters == parameter_count(model.config));
       }

@@ -49,7 +49,8 @@ TEST_CASE("every parameter is acquired before its unit runs, and its gradient en
         CAPTURE(range.first_layer);
         CAPTURE(defers);
         Chunk chunk(tiny(bias), {}, {}, range, 48);
-        ParamStore store(Device::meta, kPrecisionFp32, true, [&](const ParamVisitor& visit) { chunk.params(visit); });
+        ParamStore store(Device::meta, kPrecisionFp32, AdamW::states(),
+                         [&](const ParamVisitor& visit) { chunk.params(visit); });
         REQUIRE(store.size() > 0);
         std::string layer = cat("layers.", range.first_layer);
         CHECK(store.find(layer + ".norm1.bias") >= 0);

@@ -36,7 +36,8 @@ struct RankParams {
   explicit RankParams(const Layout& layout, bool bias = true)
       : chunk(tiny(bias), {}, {}, {0, 2, true, true}, 48),
         store(
-            Device::cpu, kPrecisionFp32, true, [&](const ParamVisitor& visit) { chunk.params(visit); }, layout) {
+            Device::cpu, kPrecisionFp32, AdamW::states(), [&](const ParamVisitor& visit) { chunk.params(visit); },
+            layout) {
     store.initialize(7);
     for (int param = 0; param < store.size(); ++param) {
       float* grad = store.grad(param).data<float>();

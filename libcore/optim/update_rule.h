@@ -1,0 +1,32 @@
+// How parameters change. An update rule names the states that it keeps of every parameter and updates a range of
+// elements with them; stores, checkpoints and plans take what they need to know of a rule from its states.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "device/dtype.h"
+#include "kernels/adamw.h"
+
+namespace mtl {
+
+/// Of the shape of the parameter.
+struct StateSpec {
+  std::string name;  // in checkpoints, before the parameter's
+  DType dtype = DType::f32;
+};
+
+struct AdamW {
+  AdamWOptions options = {};
+
+  static const std::vector<StateSpec>& states();
+  /// Updates elements of one parameter in place; `states` are as in states().
+  void update(Stream& stream, Tensor param, Tensor grad, std::span<const Tensor> states, bool decays,
+              const StepState* step) const;
+};
+
+/// The states of the rules that checkpoints may hold, a list for each rule.
+std::vector<std::vector<StateSpec>> known_rule_states();
+
+}  // namespace mtl
