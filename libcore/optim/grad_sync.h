@@ -29,6 +29,8 @@ class GradSync final : public ParamEvents {
 
   /// Before the first micro-batch of a step.
   void begin_step();
+  /// Before the micro-batches of a step are computed once more: their gradients stay this rank's own.
+  void begin_repetition();
   void acquire(ParamRange params) override;
   void gradients_ready(ParamRange params) override;
   /// Gradients of the owned ranges are sums over all ranks when it returns; those outside are this rank's own still.
@@ -38,16 +40,15 @@ class GradSync final : public ParamEvents {
   /// Every value is complete when it returns.
   void finish_gathering();
 
-  /// After a step whose gradient is not finite: the parameters with such a gradient of this rank's own, before the sum
-  /// over ranks spread it.
-  std::vector<std::string> broken_gradients();
+  /// The parameters whose gradient is not finite. Sums over ranks spread such a gradient: to find out where it comes
+  /// from, repeat the micro-batches first.
+  std::vector<std::string> nonfinite_gradients(Arena& scratch) const;
 
   /// Seconds spent in waiting since the last call, for reductions and for values.
   double take_waited_seconds() { return std::exchange(waited_seconds_, 0); }
 
  private:
   void start_reduction(std::size_t bucket);
-  void look_for_broken(const Bucket& bucket);
   void wait(const Work& work);
 
   ParamStore& params_;
@@ -61,7 +62,7 @@ class GradSync final : public ParamEvents {
   };
   std::vector<Progress> progress_;      // by bucket
   std::vector<std::size_t> bucket_of_;  // by parameter
-  Buffer broken_;                       // i32 by parameter
+  bool reduces_ = true;
   double waited_seconds_ = 0;
 };
 

@@ -262,11 +262,7 @@ Exit Trainer::end_early() {
 void Trainer::train_step() {
   const StepBatch& batch = train_feed_->next();
   begin_step();
-  // Of each micro-batch of all data-parallel ranks, this rank's samples follow those of the ranks before it.
-  std::int64_t micro_batch = options_.batch.micro_batch_size;
-  std::int64_t first_sample = state_.consumed_samples + shape_.layout.coordinate(Axis::data) * micro_batch;
-  pipeline_.train(*batch.buffers, &step_, first_sample, micro_batch * shape_.layout.size(Axis::data),
-                  &steps_.at(batch.micro_batches));
+  compute_gradients(batch);
   optimizer_.step(pipeline_.scratch(), &step_);
 
   last_ = {};
@@ -274,7 +270,16 @@ void Trainer::train_step() {
   last_.waited = optimizer_.sync().take_waited_seconds();
   if (counts_losses()) last_.add(batch);
   exchange(last_);
-  end_step(last_.loss());
+  end_step(batch, last_.loss());
+}
+
+/// Forward and backward of every micro-batch of the step.
+void Trainer::compute_gradients(const StepBatch& batch) {
+  // Within a micro-batch of all data-parallel ranks, the samples of a rank follow those of the ranks before it.
+  std::int64_t micro_batch = options_.batch.micro_batch_size;
+  std::int64_t first_sample = state_.consumed_samples + shape_.layout.coordinate(Axis::data) * micro_batch;
+  pipeline_.train(*batch.buffers, &step_, first_sample, micro_batch * shape_.layout.size(Axis::data),
+                  &steps_.at(batch.micro_batches));
 }
 
 void Trainer::begin_step() {
@@ -287,7 +292,8 @@ void Trainer::begin_step() {
   optimizer_.begin_step();
 }
 
-void Trainer::end_step(double loss) {
+void Trainer::end_step(const StepBatch& batch, double loss) {
+  if (step_.found_inf != 0) report_nonfinite_gradients(batch);
   const std::int64_t size = batch_sizes_.running(state_.consumed_samples);
   ++state_.iteration;
   state_.consumed_samples += size;
@@ -299,7 +305,6 @@ void Trainer::end_step(double loss) {
     ++state_.skipped_iterations;
     skipped_samples_ += size;
     ++interval_.skipped;
-    tell_broken_gradients();
   } else {
     ++state_.optimizer_steps;
   }

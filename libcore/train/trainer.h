@@ -59,8 +59,9 @@ class Trainer {
   void prepare();
   void train_step();
   void begin_step();
-  void end_step(double loss);
-  void tell_broken_gradients();
+  void end_step(const StepBatch& batch, double loss);
+  void compute_gradients(const StepBatch& batch);
+  void report_nonfinite_gradients(const StepBatch& batch);
   bool counts_losses() const;
   void exchange(StepTotals& totals);
   bool save_if_due();

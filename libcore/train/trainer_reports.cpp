@@ -72,10 +72,15 @@ Json Trainer::start_record() const {
                        {"data", data_.identity()}});
 }
 
-/// Names the ranks and tensors whose gradients are infinite or NaN. No rank has updated anything.
-void Trainer::tell_broken_gradients() {
+/// Names the ranks and tensors whose gradients are infinite or NaN. No rank has updated anything, and the step's batch
+/// is still there: sums have replaced the gradients of each rank, so they are computed once more.
+void Trainer::report_nonfinite_gradients(const StepBatch& batch) {
   constexpr std::size_t kMost = 3;
-  std::vector<std::string> names = optimizer_.sync().broken_gradients();
+  if (ranks_.groups.world().size() > 1) {
+    optimizer_.sync().begin_repetition();
+    compute_gradients(batch);
+  }
+  std::vector<std::string> names = optimizer_.sync().nonfinite_gradients(pipeline_.scratch());
   std::size_t count = names.size();
   names.resize(std::min(count, kMost));
   std::string own = join(names, ", ");
@@ -89,7 +94,7 @@ void Trainer::tell_broken_gradients() {
   if (lines.empty()) lines.push_back(" in the sum over all ranks");
   if (is_rank_zero())
     console_.warn(
-        cat("iteration ", state_.iteration, ": the gradient is not finite; no update was made", join(lines, "")));
+        cat("iteration ", step_.iteration, ": the gradient is not finite; no update was made", join(lines, "")));
 }
 
 }  // namespace mtl
