@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/console.h"
-#include "ckpt/model_source.h"
+#include "eval/compare_models.h"
 
 namespace mtl {
 
@@ -26,16 +26,6 @@ struct ConvertOptions {
 /// "5GB" (decimal), "500MB", "2GiB", or bytes. Empty when it is not a size, below 1 byte, or above kMaxSize.
 inline constexpr std::uint64_t kMaxSize = 1'000'000'000'000'000'000;
 std::optional<std::uint64_t> parse_size(const std::string& text);
-
-/// How far the logits of two models are from each other on fixed token sequences.
-struct ModelComparison {
-  std::int64_t positions = 0;
-  double max_difference = 0;
-  double max_logit = 0;
-};
-
-/// Runs both; throws when they are of different shapes or a logit is not finite.
-ModelComparison compare_models(const ModelSource& a, const ModelSource& b, int threads);
 
 /// Elements of one tensor that are infinite or not a number.
 struct NonfiniteElements {

@@ -1,0 +1,47 @@
+#include "eval/compare_models.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "eval/model.h"
+
+namespace mtl {
+
+namespace {
+
+constexpr std::int64_t kSequences = 2, kMaxLength = 64;
+
+/// Logits (kSequences * length, V) for tokens that depend on the model's shape alone.
+std::vector<float> logits_of(const ModelSource& source, int threads) {
+  Model model(source, threads);
+  const std::int64_t length = std::min(kMaxLength, model.positions());
+  std::vector<float> logits;
+  for (std::int64_t sequence = 0; sequence < kSequences; ++sequence) {
+    std::vector<std::int32_t> ids;
+    for (std::int64_t i = sequence * length; i < (sequence + 1) * length; ++i)
+      ids.push_back(static_cast<std::int32_t>(i * 7919 % model.vocab()));
+    std::vector<float> own = model.logits(ids);
+    logits.insert(logits.end(), own.begin(), own.end());
+  }
+  return logits;
+}
+
+}  // namespace
+
+ModelComparison compare_models(const ModelSource& a, const ModelSource& b, int threads) {
+  require(a.config() == b.config(), a.folder(), " and ", b.folder(), " are models of different shapes");
+  std::vector<float> of_a = logits_of(a, threads), of_b = logits_of(b, threads);
+  ModelComparison out;
+  out.positions = static_cast<std::int64_t>(of_a.size()) / a.config().vocab_size;
+  for (std::size_t i = 0; i < of_a.size(); ++i) {
+    if (!std::isfinite(of_a[i]) || !std::isfinite(of_b[i])) {
+      fail(Exit::bad_data, std::isfinite(of_a[i]) ? b.folder() : a.folder(),
+           ": a logit is not finite; the weights are damaged, or the training diverged");
+    }
+    out.max_difference = std::max(out.max_difference, std::fabs(static_cast<double>(of_a[i]) - of_b[i]));
+    out.max_logit = std::max(out.max_logit, std::fabs(static_cast<double>(of_a[i])));
+  }
+  return out;
+}
+
+}  // namespace mtl

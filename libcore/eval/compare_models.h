@@ -1,0 +1,19 @@
+// How far the logits of two models are from each other on fixed token sequences.
+#pragma once
+
+#include <cstdint>
+
+#include "ckpt/model_source.h"
+
+namespace mtl {
+
+struct ModelComparison {
+  std::int64_t positions = 0;
+  double max_difference = 0;
+  double max_logit = 0;
+};
+
+/// Runs both; throws when they are of different shapes or a logit is not finite.
+ModelComparison compare_models(const ModelSource& a, const ModelSource& b, int threads);
+
+}  // namespace mtl
