@@ -38,6 +38,7 @@ Sizes checked_sizes(const AttentionInput& in) {
           " is not in [0, 1)");
   require(!in.dropout.active() || attention_dropout_threshold(in.dropout.probability) < 256, "attention: a dropout of ",
           in.dropout.probability, " keeps nothing at a resolution of 1 / 256");
+  if (in.dropout.active()) expect_tensor("attention: samples", in.dropout.samples, DType::i64, {sizes.batch});
   require(in.scale > 0, "attention: scale must be positive, got ", in.scale);
   if (in.document_start.exists()) {
     expect_tensor("attention: document_start", in.document_start, DType::i32, {sizes.batch, sizes.length});
@@ -47,7 +48,6 @@ Sizes checked_sizes(const AttentionInput& in) {
 
 /// Every row must see itself, or its softmax is over nothing.
 void check_contents(const AttentionInput& in, const Sizes& sizes) {
-  require(!in.dropout.active() || in.dropout.state != nullptr, "attention: dropout needs the step's state");
   if (!in.document_start.exists()) return;
   const std::int32_t* start = in.document_start.data<std::int32_t>();
   for (std::int64_t i = 0; i < sizes.batch * sizes.length; ++i) {
@@ -77,7 +77,7 @@ cpu::AttentionGroup group_of(const AttentionInput& in, const Sizes& sizes, std::
     std::int32_t threshold = dropout_threshold(in.dropout);
     group.dropout = {.active = threshold > 0,
                      .key = in.dropout.key,
-                     .sample = static_cast<std::uint64_t>(in.dropout.state->sample_base + b),
+                     .sample = static_cast<std::uint64_t>(in.dropout.samples.data<std::int64_t>()[b]),
                      .head = static_cast<std::uint64_t>(in.first_head + g * sizes.heads),
                      .row_tiles = static_cast<std::uint64_t>((sizes.length + 15) / 16),
                      .column_tiles = static_cast<std::uint64_t>((sizes.length + 31) / 32),
@@ -122,7 +122,7 @@ void attention_forward(Stream& stream, Arena& scratch, Tensor out, Tensor logsum
   expect_tensor("attention: out", out, DType::f32, sizes.out());
   expect_tensor("attention: logsumexp", logsumexp, DType::f32, sizes.logsumexp());
   Arena::Mark mark(scratch);
-  Tensor areas = scratch.make({stream.threads(), cpu::attention_forward_work(sizes.length, sizes.dim)});
+  Tensor areas = scratch.make(DType::f32, {stream.threads(), cpu::attention_forward_work(sizes.length, sizes.dim)});
   stream.count(sizes.forward_flops(), static_cast<double>(in.qkv.bytes() + out.bytes() + logsumexp.bytes()));
   if (stream.is_meta()) return;
   check_contents(in, sizes);
@@ -146,7 +146,7 @@ void attention_backward(Stream& stream, Arena& scratch, Tensor dqkv, Tensor dout
   expect_tensor("attention: out", out, DType::f32, sizes.out());
   expect_tensor("attention: logsumexp", logsumexp, DType::f32, sizes.logsumexp());
   Arena::Mark mark(scratch);
-  Tensor areas = scratch.make({stream.threads(), cpu::attention_backward_work(sizes.length, sizes.dim)});
+  Tensor areas = scratch.make(DType::f32, {stream.threads(), cpu::attention_backward_work(sizes.length, sizes.dim)});
   stream.count(2.5 * sizes.forward_flops(),
                static_cast<double>(2 * in.qkv.bytes() + 2 * out.bytes() + logsumexp.bytes()));
   if (stream.is_meta()) return;
@@ -182,8 +182,9 @@ void attention_cached(Stream& stream, Arena& scratch, Tensor out, const Attentio
   require(sizes.length <= capacity, "attention: the cache holds ", capacity, " positions, ", sizes.length, " are new");
   Arena::Mark mark(scratch);
   bool decode = sizes.length == 1;
-  Tensor areas = scratch.make({stream.threads(), decode ? cpu::attention_decode_work(capacity, sizes.heads)
-                                                        : cpu::attention_forward_work(capacity, sizes.dim)});
+  Tensor areas =
+      scratch.make(DType::f32, {stream.threads(), decode ? cpu::attention_decode_work(capacity, sizes.heads)
+                                                         : cpu::attention_forward_work(capacity, sizes.dim)});
   const std::int64_t pairs = sizes.length * capacity - sizes.length * (sizes.length - 1) / 2;
   stream.count(sizes.flops(static_cast<double>(pairs)),
                static_cast<double>(in.qkv.bytes() + out.bytes() + cache.keys.bytes() + cache.values.bytes()));

@@ -16,14 +16,14 @@
 #include <cstdint>
 
 #include "device/philox.h"
-#include "device/step_state.h"
+#include "device/tensor.h"
 
 namespace mtl {
 
 struct Dropout {
   float probability = 0;  // 0: off
   PhiloxKey key{};
-  const StepState* state = nullptr;  // sample_base: the global number of the micro-batch's first sample
+  Tensor samples{};  // (B) i64: the global numbers of the micro-batch's samples
   // Which rows a tensor's are: row i is number first_row + i of the (B T) rows of the micro-batch.
   std::int64_t first_row = 0;
   std::int64_t seq_length = 1;  // T

@@ -23,6 +23,7 @@ class HiddenMask {
   HiddenMask(const Dropout& dropout, std::int64_t width)
       : dropout_(dropout), width_(static_cast<std::uint64_t>(width)) {
     if (!dropout.active()) return;
+    samples_ = dropout.samples.data<std::int64_t>();
     threshold_ = static_cast<std::int32_t>(hidden_dropout_threshold(dropout.probability));
     scale_ = threshold_ >= 65536 ? 0 : 65536.0f / static_cast<float>(65536 - threshold_);
   }
@@ -37,7 +38,7 @@ class HiddenMask {
       return;
     }
     const std::int64_t global_row = dropout_.first_row + tensor_row;
-    const auto sample = static_cast<std::uint64_t>(dropout_.state->sample_base + global_row / dropout_.seq_length);
+    const auto sample = static_cast<std::uint64_t>(samples_[global_row / dropout_.seq_length]);
     const std::uint64_t row = static_cast<std::uint64_t>(global_row % dropout_.seq_length) * width_;
     const auto end = static_cast<std::size_t>(columns.end);
     for (auto at = static_cast<std::size_t>(columns.begin); at < end; at += kStretch) {
@@ -59,6 +60,7 @@ class HiddenMask {
   }
 
   Dropout dropout_;
+  const std::int64_t* samples_ = nullptr;
   std::uint64_t width_;
   std::int32_t threshold_ = 0;
   float scale_ = 1;

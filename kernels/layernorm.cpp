@@ -35,7 +35,7 @@ void layernorm_backward(Stream& stream, Arena& scratch, Grad dx, Grad dgamma, Gr
   Arena::Mark mark(scratch);
   Tensor partials;
   if (dgamma.wanted() || dbeta.wanted())
-    partials = scratch.make({row_sum_blocks(dy.row_count()).number(), 2, dy.size(-1)});
+    partials = scratch.make(DType::f32, {row_sum_blocks(dy.row_count()).number(), 2, dy.size(-1)});
   const int passes = 2 + (dx.wanted() ? 1 : 0) + (dx.wanted() && dx.mode == GradMode::accumulate ? 1 : 0);
   stream.count(0, passes * static_cast<double>(dy.bytes()));
   if (stream.is_meta()) return;

@@ -28,7 +28,7 @@ void residual_backward(Stream& stream, Arena& scratch, Tensor dbranch, Grad dbia
   if (dbias.wanted()) expect_tensor("residual dbias", dbias.tensor, DType::f32, {dout.size(-1)});
   Arena::Mark mark(scratch);
   Tensor partials;
-  if (dbias.wanted()) partials = scratch.make({row_sum_blocks(dout.row_count()).number(), dout.size(-1)});
+  if (dbias.wanted()) partials = scratch.make(DType::f32, {row_sum_blocks(dout.row_count()).number(), dout.size(-1)});
   stream.count(0, 2 * static_cast<double>(dout.bytes()) + static_cast<double>(dbias.tensor.bytes()));
   if (stream.is_meta()) return;
   cpu::residual_backward(stream, partials, dbranch, dbias, dout, dropout);

@@ -39,7 +39,6 @@ class Arena {
   Arena(Device device, std::string name, std::size_t capacity);
 
   Tensor make(DType dtype, Shape shape);
-  Tensor make(Shape shape) { return make(DType::f32, shape); }
   /// A tensor of the same dtype and shape.
   Tensor like(const Tensor& other) { return make(other.dtype(), other.shape()); }
   void clear() { used_ = 0; }

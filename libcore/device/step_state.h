@@ -16,7 +16,6 @@ struct StepState {
   double grad_norm = 0;          // global, before clipping, loss scale taken out
   std::int32_t found_inf = 0;    // the norm is not finite: the update is skipped
   std::int32_t micro_batch = 0;  // the current one of the step
-  std::int64_t sample_base = 0;  // global number of the current micro-batch's first sample: the dropout counter
 };
 
 }  // namespace mtl

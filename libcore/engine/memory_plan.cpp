@@ -12,7 +12,8 @@ namespace mtl {
 
 Batch meta_batch(const RunShape& shape) {
   auto view = [&](DType dtype) { return Tensor(nullptr, dtype, {shape.micro_batch, shape.seq_length}); };
-  Batch batch{view(DType::i32), view(DType::i32), view(DType::i32), view(DType::f32), {}};
+  Tensor samples(nullptr, DType::i64, {shape.micro_batch});
+  Batch batch{samples, view(DType::i32), view(DType::i32), view(DType::i32), view(DType::f32), {}};
   if (shape.documents) batch.document_start = view(DType::i32);
   return batch;
 }
@@ -105,7 +106,7 @@ MemoryPlan plan_passes(const GptConfig& config, const DropoutOptions& dropout, c
   auto count = [&](int micro_batches) {
     StepSchedule schedule = rank_schedule(shape.layout, micro_batches);
     model.params.begin_step();
-    return model.count([&] { pipeline.train(buffers, &model.state, 0, 0, &schedule); });
+    return model.count([&] { pipeline.train(buffers, nullptr, &schedule); });
   };
   // The first micro-batch overwrites gradients, all others add to them.
   auto later = static_cast<double>(shape.micro_batches - 1);
@@ -135,7 +136,7 @@ MemoryPlan plan_evaluation(const GptConfig& config, const RunShape& shape) {
   MetaModel model(config, {}, shape, std::nullopt);
   Pipeline pipeline = make_pipeline(model, shape);
   Batch batch = meta_batch(shape);
-  StepCounts counts = model.count([&] { pipeline.evaluate(batch, batch.loss_weights, &model.state); });
+  StepCounts counts = model.count([&] { pipeline.evaluate(batch, batch.loss_weights); });
   MemoryPlan plan = finish(model, pipeline, shape, config);
   add(plan, counts, 1);
   return plan;

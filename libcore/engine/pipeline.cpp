@@ -6,28 +6,28 @@ namespace mtl {
 
 BatchBuffers::BatchBuffers(Device device, const RunShape& shape)
     : memory_(device, bytes(shape) * static_cast<std::size_t>(shape.micro_batches)) {
-  Shape tokens{shape.micro_batch, shape.seq_length};
   std::size_t offset = 0;
-  auto next = [&](DType dtype) {
-    Tensor out = memory_.tensor(dtype, tokens, offset);
+  auto next = [&](DType dtype, Shape of) {
+    Tensor out = memory_.tensor(dtype, of, offset);
     offset += out.bytes();
     return out;
   };
-  for (std::int64_t m = 0; m < shape.micro_batches; ++m) {
-    Batch batch;
-    batch.tokens = next(DType::i32);
-    batch.positions = next(DType::i32);
-    batch.labels = next(DType::i32);
-    batch.loss_weights = next(DType::f32);
-    if (shape.documents) batch.document_start = next(DType::i32);
-    batches_.push_back(batch);
-    losses_.push_back(next(DType::f32));
+  batches_.resize(static_cast<std::size_t>(shape.micro_batches));
+  for (Batch& batch : batches_) batch.samples = next(DType::i64, {shape.micro_batch});  // first: they are aligned
+  Shape tokens{shape.micro_batch, shape.seq_length};
+  for (Batch& batch : batches_) {
+    batch.tokens = next(DType::i32, tokens);
+    batch.positions = next(DType::i32, tokens);
+    batch.labels = next(DType::i32, tokens);
+    batch.loss_weights = next(DType::f32, tokens);
+    if (shape.documents) batch.document_start = next(DType::i32, tokens);
+    losses_.push_back(next(DType::f32, tokens));
   }
 }
 
 std::size_t BatchBuffers::bytes(const RunShape& shape) {
-  auto tokens = static_cast<std::size_t>(shape.micro_batch * shape.seq_length);
-  return tokens * 4 * (shape.documents ? 6 : 5);
+  auto samples = static_cast<std::size_t>(shape.micro_batch), length = static_cast<std::size_t>(shape.seq_length);
+  return samples * (8 + length * 4 * (shape.documents ? 6 : 5));
 }
 
 Pipeline::Pipeline(Stage& stage, Stream& stream, const ProcessGroups& groups, StepSchedule schedule,
@@ -53,9 +53,7 @@ Pipeline::Pipeline(Stage& stage, Stream& stream, const ProcessGroups& groups, St
   }
 }
 
-Ctx Pipeline::context(Arena& slot, StepState* state, bool training) {
-  return {stream_, slot, scratch_, groups_, state, training, events_};
-}
+Ctx Pipeline::context(Arena& slot, bool training) { return {stream_, slot, scratch_, groups_, training, events_}; }
 
 /// Micro-batches of a chunk finish in the order in which they started, so they take its slots in turn.
 Pipeline::Slot& Pipeline::slot_of(const Action& action) {
@@ -87,15 +85,13 @@ void Pipeline::send(Slot& slot, Tensor what, const Action& action) {
   groups_.over(Axis::pipeline).progress();  // the next action may be a long one
 }
 
-void Pipeline::train(const BatchBuffers& buffers, StepState* state, std::int64_t first_sample,
-                     std::int64_t samples_apart, const StepSchedule* of_step) {
+void Pipeline::train(const BatchBuffers& buffers, StepState* state, const StepSchedule* of_step) {
   const StepSchedule& schedule = of_step == nullptr ? schedule_ : *of_step;
   for (std::size_t i = 0; i < schedule.actions.size(); ++i) {
     const Action& action = schedule.actions[i];
     Slot& slot = slot_of(action);
-    state->micro_batch = action.micro_batch;
-    state->sample_base = first_sample + action.micro_batch * samples_apart;
-    Ctx ctx = context(slot.memory, state, true);
+    if (state != nullptr) state->micro_batch = action.micro_batch;
+    Ctx ctx = context(slot.memory, true);
     ctx.ends_gradients = schedule.ends_gradients[i];
     ctx.defers_weights = schedule.defers_weights;
     run(action, slot, ctx, buffers.batch(action.micro_batch), buffers.losses(action.micro_batch));
@@ -127,11 +123,11 @@ void Pipeline::run(const Action& action, Slot& slot, Ctx& ctx, const Batch& batc
   }
 }
 
-void Pipeline::evaluate(const Batch& batch, Tensor losses, StepState* state) {
+void Pipeline::evaluate(const Batch& batch, Tensor losses) {
   require(stage_.chunks.size() == 1, "evaluation goes through one chunk a stage");
   const Chunk& chunk = stage_.chunks[0];
   Slot& slot = slots_[0];
-  Ctx ctx = context(slot.memory, state, false);
+  Ctx ctx = context(slot.memory, false);
   open(slot);
   if (!chunk.range().first) receive(ctx, slot.input, {ActionKind::receive_forward, 0, 0}, batch);
   slot.output = chunk.evaluate(ctx, slot.input, losses, batch, slot.cache);

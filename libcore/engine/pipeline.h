@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "device/memory.h"
+#include "device/step_state.h"
 #include "engine/memory_plan.h"
 #include "engine/stage.h"
 #include "layout/schedule.h"
@@ -34,12 +35,11 @@ class Pipeline {
            ParamEvents* events = nullptr);
 
   /// One training step over the micro-batches in `buffers`: gradients in the parameters' store, and on the last stage
-  /// losses of every token. Micro-batch m's first sample has the global number first_sample + m * samples_apart (the
-  /// dropout counter). `schedule`, if any, is of a step of fewer micro-batches than the constructor's.
-  void train(const BatchBuffers& buffers, StepState* state, std::int64_t first_sample, std::int64_t samples_apart,
-             const StepSchedule* schedule = nullptr);
+  /// losses of every token. `state`, if any, is told the current micro-batch, for messages. `schedule`, if any, is of a
+  /// step of fewer micro-batches than the constructor's.
+  void train(const BatchBuffers& buffers, StepState* state = nullptr, const StepSchedule* schedule = nullptr);
   /// On the last stage: losses of every token of one micro-batch, dropout off. All stages call it.
-  void evaluate(const Batch& batch, Tensor losses, StepState* state);
+  void evaluate(const Batch& batch, Tensor losses);
   Arena& scratch() { return scratch_; }
   int slots() const { return static_cast<int>(slots_.size()); }
   /// The most that was in use so far, against the plan.
@@ -61,7 +61,7 @@ class Pipeline {
   void open(Slot& slot);
   void receive(Ctx& ctx, Tensor& into, const Action& action, const Batch& batch);
   void send(Slot& slot, Tensor what, const Action& action);
-  Ctx context(Arena& slot, StepState* state, bool training);
+  Ctx context(Arena& slot, bool training);
 
   Stage& stage_;
   Stream& stream_;

@@ -63,11 +63,10 @@ Workspace::Sizes Workspace::measure(const Model& model, const std::vector<Pass>&
   Stream stream(Device::meta, model.threads());
   Arena slot(Device::meta, "activations", 0), scratch(Device::meta, "scratch", 0);
   ProcessGroups groups;
-  StepState state;
   for (const Pass& pass : passes) {
     slot.clear();
     scratch.clear();
-    Ctx ctx{stream, slot, scratch, groups, &state, false};
+    Ctx ctx{stream, slot, scratch, groups, false};
     pass(ctx, stage.chunks[0]);
   }
   return {slot.peak(), scratch.peak()};
@@ -76,7 +75,7 @@ Workspace::Sizes Workspace::measure(const Model& model, const std::vector<Pass>&
 Ctx Workspace::context() {
   slot_.clear();
   scratch_.clear();
-  return {stream_, slot_, scratch_, groups_, &state_, false};
+  return {stream_, slot_, scratch_, groups_, false};
 }
 
 }  // namespace mtl

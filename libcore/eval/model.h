@@ -68,7 +68,6 @@ class Workspace {
   Stream& stream_;
   Arena slot_, scratch_;
   ProcessGroups groups_;
-  StepState state_;
 };
 
 }  // namespace mtl

@@ -47,7 +47,7 @@ AttentionInput AttentionLayer::input(const Ctx& ctx, Tensor packed, const Batch&
   in.document_start = batch.document_start;
   in.scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
   in.dropout = dropout;
-  in.dropout.state = ctx.state;
+  in.dropout.samples = batch.samples;
   if (!ctx.training) in.dropout.probability = 0;
   in.first_head = ctx.groups.over(Axis::tensor).rank() * packed.size(2) * (heads / groups);
   return in;
@@ -58,7 +58,7 @@ Tensor AttentionLayer::project_qkv(Ctx& ctx, Tensor x, std::int64_t sequences) c
   std::int64_t local_groups = qkv.value.size(0), per_group = qkv.value.size(1),
                width = local_groups * per_group * head_dim;
   std::int64_t rows = full.size(0);
-  Tensor packed = ctx.slot.make({sequences, rows / sequences, local_groups, per_group, head_dim});
+  Tensor packed = ctx.slot.make(x.dtype(), {sequences, rows / sequences, local_groups, per_group, head_dim});
   gemm(ctx.stream, packed.view({rows, width}), {full}, transposed(qkv.value.view({width, hidden})), GradMode::overwrite,
        {.bias = qkv_bias.exists() ? qkv_bias.value.view({width}) : Tensor()});
   return packed;
@@ -77,11 +77,11 @@ Tensor AttentionLayer::forward(Ctx& ctx, Tensor x, const Batch& batch, Cache& ca
   cache.x = x;
   cache.qkv = project_qkv(ctx, x, sequences);
   std::int64_t local_heads = cache.qkv.size(2) * (heads / groups);
-  cache.attended = ctx.slot.make({sequences, length, local_heads, head_dim});
+  cache.attended = ctx.slot.make(x.dtype(), {sequences, length, local_heads, head_dim});
   if (cache.past.keys.exists()) {
     attention_cached(ctx.stream, ctx.scratch, cache.attended, input(ctx, cache.qkv, batch), cache.past);
   } else {
-    cache.logsumexp = ctx.slot.make({sequences, local_heads, length});
+    cache.logsumexp = ctx.slot.make(DType::f32, {sequences, local_heads, length});
     attention_forward(ctx.stream, ctx.scratch, cache.attended, cache.logsumexp, input(ctx, cache.qkv, batch));
   }
   return project_out(ctx, out_rows, cache.attended);

@@ -6,6 +6,7 @@
 namespace mtl {
 
 struct Batch {
+  Tensor samples;         // (B) i64: the samples' numbers in the run, which dropout depends on; not in evaluation
   Tensor tokens;          // (B, T) i32
   Tensor positions;       // (B, T) i32
   Tensor labels;          // (B, T) i32, the token after each

@@ -12,7 +12,7 @@ Dropout dropout_at(const DropoutOptions& options, DropoutSite site, std::int64_t
 }
 
 Dropout dropout_on(Dropout dropout, const Ctx& ctx, TpRegion region, const Tensor& x, const Batch& batch) {
-  dropout.state = ctx.state;
+  dropout.samples = batch.samples;
   if (!ctx.training) dropout.probability = 0;
   dropout.first_row = region.first_row(ctx, x.size(0));
   dropout.seq_length = batch.tokens.size(1);

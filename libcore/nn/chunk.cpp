@@ -54,7 +54,7 @@ Chunk::Cache Chunk::make_cache(const std::vector<KvCache>& past) const {
 }
 
 Tensor Chunk::make_hidden(Ctx& ctx, const Batch& batch) const {
-  return ctx.slot.make({region_.rows_outside(ctx, batch.tokens.numel()), hidden_});
+  return ctx.slot.make(DType::f32, {region_.rows_outside(ctx, batch.tokens.numel()), hidden_});
 }
 
 /// The first `end` units. In training every result and every cache stays in the slot; otherwise results take turns in

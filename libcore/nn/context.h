@@ -6,7 +6,6 @@
 
 #include "comm/groups.h"
 #include "device/memory.h"
-#include "device/step_state.h"
 #include "device/stream.h"
 #include "nn/param.h"
 
@@ -36,7 +35,6 @@ struct Ctx {
   Arena& slot;     // lives from this micro-batch's forward to the end of its backward
   Arena& scratch;  // last in, first out, within one call
   const ProcessGroups& groups;
-  const StepState* state;
   bool training;  // dropout acts, and caches are kept for backward
   ParamEvents* events = nullptr;
   bool ends_gradients = false;              // nothing is added to this chunk's gradients after this call

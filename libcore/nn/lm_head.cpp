@@ -24,10 +24,10 @@ void LmHead::chunk(Ctx& ctx, Tensor losses, Tensor dx, Tensor x, Tensor labels, 
   std::int64_t rows = x.size(0), width = table.value.size(0);
   std::int64_t begin = ctx.groups.over(Axis::tensor).rank() * width;
   VocabSlice slice{begin, std::clamp<std::int64_t>(vocab - begin, 0, width)};
-  Tensor logits = ctx.scratch.make({rows, width});
+  Tensor logits = ctx.scratch.make(DType::f32, {rows, width});
   gemm(ctx.stream, logits, {x}, transposed(table.value));
   Communicator& ranks = ctx.groups.over(Axis::tensor);
-  Tensor stats = ctx.scratch.make({rows, 3}), parts = ctx.scratch.make({ranks.size(), rows, 3});
+  Tensor stats = ctx.scratch.make(DType::f32, {rows, 3}), parts = ctx.scratch.make(DType::f32, {ranks.size(), rows, 3});
   cross_entropy_stats(ctx.stream, stats, logits, labels, slice);
   ranks.all_gather(ctx.stream, parts, stats).wait();
   cross_entropy_combine(ctx.stream, stats, parts);

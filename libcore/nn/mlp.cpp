@@ -39,8 +39,8 @@ Tensor Mlp::forward(Ctx& ctx, Tensor x, Cache& cache) const {
   Tensor out = ctx.scratch.like(x), full = region.enter(ctx, ctx.scratch, x);
   std::int64_t rows = full.size(0), width = up.value.size(0);
   cache.x = x;
-  cache.pre = ctx.slot.make({rows, width});
-  cache.act = ctx.slot.make({rows, width});
+  cache.pre = ctx.slot.make(x.dtype(), {rows, width});
+  cache.act = ctx.slot.make(x.dtype(), {rows, width});
   gemm(ctx.stream, cache.act, {full}, transposed(up.value), GradMode::overwrite,
        {.bias = up_bias.value, .gelu_aux = cache.pre});
   Tensor partial = region.partial_of(ctx, out);

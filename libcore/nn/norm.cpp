@@ -15,8 +15,8 @@ void NormLayer::params(const ParamVisitor& visit, const std::string& prefix) {
 Tensor NormLayer::forward(Ctx& ctx, Tensor x, Cache& cache) const {
   std::int64_t rows = x.row_count();
   cache.x = x;
-  cache.mean = ctx.slot.make({rows});
-  cache.rstd = ctx.slot.make({rows});
+  cache.mean = ctx.slot.make(DType::f32, {rows});
+  cache.rstd = ctx.slot.make(DType::f32, {rows});
   Tensor y = ctx.slot.like(x);
   layernorm_forward(ctx.stream, y, cache, gamma.value, beta.value, eps);
   return y;

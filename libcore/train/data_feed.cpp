@@ -1,6 +1,7 @@
 #include "train/data_feed.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/console.h"
 #include "data/data_identity.h"
@@ -128,7 +129,8 @@ const StepBatch& DataFeed::next() {
 
 DataFeed::Draw DataFeed::draw() {
   Draw draw;
-  draw.wanted = micro_batches_(sampler_.consumed());
+  draw.consumed = sampler_.consumed();
+  draw.wanted = micro_batches_(draw.consumed);
   for (std::int64_t m = 0; m < draw.wanted; ++m) {
     std::vector<std::int64_t> samples = sampler_.next();
     if (samples.empty()) break;
@@ -145,12 +147,17 @@ void DataFeed::fill(StepBatch& step) {
   if (static_cast<std::int64_t>(now.micro_batches.size()) < now.wanted)
     fail(Exit::bad_data, "the data is used up after ", sampler_.consumed(),
          " samples; ask for fewer, or give more data");
-  for (int m = 0; m < step.micro_batches; ++m)
-    fill_micro_batch(step, m, now.micro_batches[static_cast<std::size_t>(m)]);
+  for (int m = 0; m < step.micro_batches; ++m) fill_micro_batch(step, m, now);
 }
 
-void DataFeed::fill_micro_batch(StepBatch& step, int number, const std::vector<std::int64_t>& samples) {
+void DataFeed::fill_micro_batch(StepBatch& step, int number, const Draw& draw) {
   const Batch& batch = step.buffers->batch(number);
+  const std::vector<std::int64_t>& samples = draw.micro_batches[static_cast<std::size_t>(number)];
+  // Within a micro-batch of all data-parallel ranks, the samples of a rank follow those of the ranks before it.
+  const Layout& layout = shape_.layout;
+  const std::int64_t place = number * layout.size(Axis::data) + layout.coordinate(Axis::data);
+  std::int64_t* numbers = batch.samples.data<std::int64_t>();
+  std::iota(numbers, numbers + shape_.micro_batch, draw.consumed + place * shape_.micro_batch);
   double unmasked = 0;
   for (std::size_t row = 0; row < samples.size(); ++row)
     fill_sample(batch, static_cast<std::int64_t>(row), samples[row], &unmasked);

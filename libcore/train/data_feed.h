@@ -77,12 +77,13 @@ class DataFeed {
  private:
   /// Sample numbers of a step: fewer micro-batches than wanted at the end of the data.
   struct Draw {
+    std::int64_t consumed = 0;  // by all ranks before it
     std::int64_t wanted = 0;
     std::vector<std::vector<std::int64_t>> micro_batches;
   };
   Draw draw();
   void fill(StepBatch& step);
-  void fill_micro_batch(StepBatch& step, int number, const std::vector<std::int64_t>& samples);
+  void fill_micro_batch(StepBatch& step, int number, const Draw& draw);
   void fill_sample(const Batch& batch, std::int64_t row, std::int64_t index, double* unmasked);
 
   std::shared_ptr<const BlendedDataset> dataset_;

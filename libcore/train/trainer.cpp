@@ -275,11 +275,7 @@ void Trainer::train_step() {
 
 /// Forward and backward of every micro-batch of the step.
 void Trainer::compute_gradients(const StepBatch& batch) {
-  // Within a micro-batch of all data-parallel ranks, the samples of a rank follow those of the ranks before it.
-  std::int64_t micro_batch = options_.batch.micro_batch_size;
-  std::int64_t first_sample = state_.consumed_samples + shape_.layout.coordinate(Axis::data) * micro_batch;
-  pipeline_.train(*batch.buffers, &step_, first_sample, micro_batch * shape_.layout.size(Axis::data),
-                  &steps_.at(batch.micro_batches));
+  pipeline_.train(*batch.buffers, &step_, &steps_.at(batch.micro_batches));
 }
 
 void Trainer::begin_step() {

@@ -40,11 +40,11 @@ void time_training(const Sizes& s, float dropout, int threads) {
         logsumexp({s.batch, s.heads, s.length});
   Stream stream(Device::cpu, threads);
   Arena scratch(Device::cpu, "scratch", std::size_t{256} << 20);
-  StepState state;
+  std::vector<std::int64_t> numbers(static_cast<std::size_t>(s.batch));
   AttentionInput in;
   in.qkv = qkv;
   in.scale = 1 / std::sqrt(static_cast<float>(s.dim));
-  in.dropout = {dropout, {1, 2}, &state, 0};
+  in.dropout = {dropout, {1, 2}, Tensor(numbers.data(), DType::i64, {s.batch})};
   double forward = fastest_ms([&] { attention_forward(stream, scratch, out, logsumexp, in); });
   stream.reset_counters();
   attention_forward(stream, scratch, out, logsumexp, in);

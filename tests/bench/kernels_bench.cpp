@@ -99,8 +99,8 @@ void bench_hidden(Bench& bench, std::int64_t samples, std::int64_t length, std::
   const std::int64_t rows = samples * length;
   const Shape shape{rows, width};
   Arena scratch(Device::cpu, "scratch", 8 << 20);
-  const StepState state;
-  const Dropout dropout{0.1f, {1, 2}, &state, 0, length};
+  std::vector<std::int64_t> numbers(static_cast<std::size_t>(samples));
+  const Dropout dropout{0.1f, {1, 2}, Tensor(numbers.data(), DType::i64, {samples}), 0, length};
   Owned x = random_tensor(shape, 1), y(shape), dy = random_tensor(shape, 2), dx(shape), gamma = filled({width}, 1),
         beta({width});
   Owned mean({rows}), rstd({rows}), dgamma({width}), dbeta({width});

@@ -32,15 +32,15 @@ TEST_CASE("philox: the published test vectors of Random123") {
 
 TEST_CASE("arena: tensors are aligned, marks release, an overflow names the arena") {
   Arena arena(Device::cpu, "scratch", 1024);
-  Tensor first = arena.make({3});
+  Tensor first = arena.make(DType::f32, {3});
   CHECK(reinterpret_cast<std::uintptr_t>(first.raw()) % 64 == 0);
   {
     Arena::Mark mark(arena);
-    arena.make({10, 10});
+    arena.make(DType::f32, {10, 10});
   }
   CHECK(arena.used() == 64);
   CHECK(arena.peak() == 64 + 448);
-  CHECK_THROWS_WITH(arena.make({1000}), doctest::Contains("scratch"));
+  CHECK_THROWS_WITH(arena.make(DType::f32, {1000}), doctest::Contains("scratch"));
 }
 
 TEST_CASE("views: rows and reshapes point into the same memory") {

@@ -139,6 +139,8 @@ struct GoldenModel {
   void fill(int micro_batch, const std::vector<double>& tokens, const std::vector<double>& labels,
             const std::vector<double>& weights) {
     const Batch& batch = buffers.batch(micro_batch);
+    for (std::int64_t row = 0; row < shape.micro_batch; ++row)
+      batch.samples.data<std::int64_t>()[row] = micro_batch * shape.micro_batch + row;
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       batch.tokens.data<std::int32_t>()[i] = static_cast<std::int32_t>(tokens[i]);
       batch.labels.data<std::int32_t>()[i] = static_cast<std::int32_t>(labels[i]);
@@ -150,7 +152,7 @@ struct GoldenModel {
 
   void train_step() {
     params.begin_step();
-    pipeline.train(buffers, &state, 0, shape.micro_batch);
+    pipeline.train(buffers);
   }
 
   /// Sum over all gradients, the padding included: it must be zero.

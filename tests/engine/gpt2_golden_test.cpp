@@ -120,7 +120,7 @@ TEST_CASE("GPT-2: logits equal PyTorch's float64") {
     Buffer memory(Device::cpu, static_cast<std::size_t>(rows * model.config.vocab_size) * sizeof(float));
     Tensor logits = memory.tensor(DType::f32, {rows, model.config.vocab_size});
     Arena slot(Device::cpu, "slot", model.plan.slot_bytes);
-    Ctx ctx{model.stream, slot, model.pipeline.scratch(), model.groups, &model.state, false};
+    Ctx ctx{model.stream, slot, model.pipeline.scratch(), model.groups, false};
     Chunk::Cache cache = model.stage.chunks[0].make_cache();
     model.stage.chunks[0].logits(ctx, logits, model.buffers.batch(0), cache);
     CHECK(max_relative(logits.data<float>(), expected) < 1e-5);  // the first rows
@@ -132,7 +132,7 @@ TEST_CASE("GPT-2: activations of a equal PyTorch's float64") {
   SafetensorsFile golden(model.folder + "/activations.safetensors"), batch(model.folder + "/batch.safetensors");
   model.fill(0, read_tensor(batch, "input_ids"), read_tensor(batch, "labels"), equal_weights(model));
   Arena slot(Device::cpu, "slot", model.plan.slot_bytes);
-  Ctx ctx{model.stream, slot, model.pipeline.scratch(), model.groups, &model.state, true};
+  Ctx ctx{model.stream, slot, model.pipeline.scratch(), model.groups, true};
   Chunk::Cache cache = model.stage.chunks[0].make_cache();
   model.params.begin_step();
   model.stage.chunks[0].forward(ctx, {}, model.buffers.batch(0), cache);

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <ctime>
 #include <mutex>
+#include <numeric>
 #include <sstream>
 
 #include "base/files.h"
@@ -81,9 +82,11 @@ std::int64_t first_sample(const RunShape& shape, std::int64_t micro_batch) {
   return (micro_batch * place.size(Axis::data) + place.coordinate(Axis::data)) * shape.micro_batch;
 }
 
-void fill(const BatchBuffers& buffers, const RunShape& shape) {
+void fill(const BatchBuffers& buffers, const RunShape& shape, int step) {
   for (int m = 0; m < shape.micro_batches; ++m) {
     const Batch& batch = buffers.batch(m);
+    std::iota(batch.samples.data<std::int64_t>(), batch.samples.data<std::int64_t>() + shape.micro_batch,
+              first_sample(shape, m) + step * kSamples);
     for (std::int64_t i = 0; i < shape.micro_batch * kLength; ++i) {
       std::int64_t sample = first_sample(shape, m) + i / kLength, position = i % kLength;
       batch.tokens.data<std::int32_t>()[i] = token(sample, position);
@@ -122,7 +125,6 @@ void run_rank(const RunLayout& layout, int rank, const ProcessGroups& groups, Fi
   Pipeline pipeline(stage, stream, groups, rank_schedule(shape.layout, static_cast<int>(shape.micro_batches)), plan,
                     &optimizer.sync());
   BatchBuffers buffers(Device::cpu, shape);
-  fill(buffers, shape);
   StepState state;
   bool has_losses = shape.layout.stage() + 1 == shape.layout.stages();
   for (int step = 0; step < kSteps; ++step) {
@@ -130,8 +132,8 @@ void run_rank(const RunLayout& layout, int rank, const ProcessGroups& groups, Fi
     state.lr = 1e-3;
     stream.reset_counters();
     optimizer.begin_step();
-    pipeline.train(buffers, &state, step * kSamples + first_sample(shape, 0),
-                   first_sample(shape, 1) - first_sample(shape, 0));
+    fill(buffers, shape, step);
+    pipeline.train(buffers);
     optimizer.step(pipeline.scratch(), &state);
     findings.compare(rank, "FLOPs", stream.counters().flops, plan.step.flops);
     findings.compare(rank, "bytes of operands", stream.counters().bytes, plan.step.bytes);

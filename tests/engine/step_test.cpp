@@ -79,7 +79,8 @@ TEST_CASE("other sample numbers draw another dropout") {
   model.train_step();
   std::vector<float> first = copy_of(model.buffers.losses(0));
   model.params.begin_step();
-  model.pipeline.train(model.buffers, &model.state, 2, 2);
+  for (std::int64_t row = 0; row < 2; ++row) model.buffers.batch(0).samples.data<std::int64_t>()[row] += 2;
+  model.pipeline.train(model.buffers);
   CHECK(first != copy_of(model.buffers.losses(0)));
 }
 
@@ -120,7 +121,7 @@ TEST_CASE("weight gradients in actions of their own, however late, have the same
   Pipeline pipeline(split.stage, split.stream, split.groups, schedule, plan);
   CHECK(pipeline.slots() == 3);
   split.params.begin_step();
-  pipeline.train(split.buffers, &split.state, 0, split.shape.micro_batch);
+  pipeline.train(split.buffers);
   CHECK(pipeline.slot_peak() > whole.pipeline.slot_peak());
   for (int p = 0; p < whole.params.size(); ++p) {
     CAPTURE(whole.params.specs()[static_cast<std::size_t>(p)].name);

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/kernels/dropout_reference.h"
 #include "tests/kernels/reference.h"
 
 using namespace mtl;
@@ -65,7 +66,7 @@ struct Problem {
     in.qkv = qkv;
     if (shape.documents) in.document_start = document_start;
     in.scale = 1 / std::sqrt(static_cast<float>(shape.dim));
-    if (shape.dropout > 0) in.dropout = {shape.dropout, {1234, 5}, &state, 0};
+    if (shape.dropout > 0) in.dropout = {shape.dropout, {1234, 5}, samples_from(first_sample).flat(0, shape.batch)};
     in.first_head = 6;
     return in;
   }
@@ -80,7 +81,7 @@ struct Problem {
   }
 
   Case shape;
-  StepState state{.sample_base = (std::int64_t{5} << 32) + 11};
+  std::int64_t first_sample = (std::int64_t{5} << 32) + 11;
   Owned qkv, dout, out, logsumexp, dqkv, document_start;
 };
 
@@ -91,7 +92,7 @@ double dropout_factor(const AttentionInput& in, std::int64_t length, std::int64_
   std::int64_t row_tiles = (length + 15) / 16, column_tiles = (length + 31) / 32;
   std::int64_t tile = ((in.first_head + head) * row_tiles + row / 16) * column_tiles + column / 32;
   std::int64_t lane = 4 * (row % 8) + column % 8 / 2, byte = row % 16 / 8 * 2 + column % 2;
-  auto words = philox(in.dropout.key, in.dropout.state->sample_base + sample, tile * 32 + lane);
+  auto words = philox(in.dropout.key, in.dropout.samples.data<std::int64_t>()[sample], tile * 32 + lane);
   std::uint32_t drawn = words[column % 32 / 8] >> (8 * byte) & 255,
                 threshold = std::lround(in.dropout.probability * 256.0);
   return drawn >= threshold ? 256.0 / (256 - threshold) : 0;
@@ -213,7 +214,7 @@ TEST_CASE("attention: a batch cut in two, and heads cut in two, give the same bi
         std::copy_n(&whole.dout[place(t) * out_row], out_row, &part.dout[t * out_row]);
         part.start()[t] = whole.start()[first * w.length + t];
       }
-      part.state.sample_base = whole.state.sample_base + first;
+      part.first_sample = whole.first_sample + first;
       AttentionInput in = part.input();
       in.first_head += group * c.heads;
       part.run(in);
@@ -292,7 +293,7 @@ TEST_CASE("attention: meta counts what the cpu counts, plans its scratch and tou
     AttentionInput nowhere = problem.input();
     nowhere.qkv = meta(nowhere.qkv.shape());
     if (c.documents) nowhere.document_start = meta({c.batch, c.length}, DType::i32);
-    nowhere.dropout.state = nullptr;
+    nowhere.dropout.samples = meta({c.batch}, DType::i64);
     Tensor out = meta(problem.out.tensor().shape()), logsumexp = meta(problem.logsumexp.tensor().shape());
     double pairs = static_cast<double>(c.batch * c.all_heads() * c.length * c.length * c.dim);
     attention_forward(counter, plan, out, logsumexp, nowhere);
@@ -350,7 +351,7 @@ TEST_CASE("attention: what does not fit is refused") {
   refused("document_start", [](AttentionInput& in) { in.document_start = in.document_start.view({8, 2}); });
   refused("dropout", [](AttentionInput& in) { in.dropout.probability = 0.999f; });
   refused("dropout", [](AttentionInput& in) { in.dropout.probability = -0.1f; });
-  refused("state", [](AttentionInput& in) { in.dropout.state = nullptr; });
+  refused("samples", [](AttentionInput& in) { in.dropout.samples = {}; });
   refused("scale", [](AttentionInput& in) { in.scale = 0; });
   refused("position 3", [&](AttentionInput&) { problem.start()[3] = 4; });
   problem.start()[3] = 0;

@@ -9,8 +9,6 @@ using namespace mtl::test;
 
 namespace {
 
-const StepState kState{.sample_base = 77};
-
 struct Problem {
   std::int64_t rows, length, width;
   std::int64_t vocab = 50, begin = 10, held = 30, max_positions = 40;  // this rank holds tokens 10 .. 39
@@ -19,7 +17,7 @@ struct Problem {
   Owned positions = random_integers({rows}, 0, static_cast<std::int32_t>(max_positions), 2);
   Owned table = random_tensor({held, width}, 3), position_table = random_tensor({max_positions, width}, 4);
   Owned dout = random_tensor(shape, 5);
-  Dropout dropout{0.2f, {9, 8}, &kState, 16, length};
+  Dropout dropout{0.2f, {9, 8}, samples_from(77), 16, length};
 
   std::int64_t row(std::int64_t place) const { return tokens.tensor().data<std::int32_t>()[place] - begin; }
   bool has_row(std::int64_t place) const { return row(place) >= 0 && row(place) < held; }

@@ -19,10 +19,10 @@ struct Branch {
   }
 };
 
-const StepState kState{.sample_base = (std::int64_t{1} << 33) + 5};
+constexpr std::int64_t kFirstSample = (std::int64_t{1} << 33) + 5;
 
 Dropout dropout_of(float probability, std::int64_t seq_length, std::int64_t first_row = 0) {
-  return {probability, {1234, 56}, &kState, first_row, seq_length};
+  return {probability, {1234, 56}, samples_from(kFirstSample), first_row, seq_length};
 }
 
 struct Size {
@@ -89,9 +89,8 @@ TEST_CASE("dropout: a mask does not depend on how batch and sequence are cut") {
   for (std::int64_t size : {1, 8, 32, 40}) {  // from part of a sample to more than two
     for (std::int64_t begin = 0; begin + size <= 64; begin += size) {
       const std::int64_t skipped = begin / 16;  // a micro-batch that starts at a later sample
-      const StepState state{.sample_base = kState.sample_base + skipped};
       Dropout dropout = dropout_of(0.3f, 16, begin - 16 * skipped);
-      dropout.state = &state;
+      dropout.samples = samples_from(kFirstSample + skipped);
       Owned part({size, 27});
       residual_forward(stream, part, zeros.tensor().rows(0, size), ones.tensor().rows(0, size), {}, dropout);
       CHECK(same_bits(part, whole.tensor().rows(begin, size)));

@@ -60,11 +60,10 @@ TEST_CASE("every parameter is acquired before its unit runs, and its gradient en
         Stream stream(Device::meta);
         Arena slot(Device::meta, "slot", 0), scratch(Device::meta, "scratch", 0);
         ProcessGroups groups;
-        StepState state;
         Batch batch;
         batch.tokens = batch.positions = batch.labels = Tensor(nullptr, DType::i32, {1, 8});
         batch.loss_weights = Tensor(nullptr, DType::f32, {1, 8});
-        Ctx ctx{stream, slot, scratch, groups, &state, true, &events};
+        Ctx ctx{stream, slot, scratch, groups, true, &events};
         ctx.ends_gradients = true;
         ctx.defers_weights = defers;
         Chunk::Cache cache = chunk.make_cache();

@@ -142,7 +142,7 @@ TEST_CASE("values that are gathered late are there when a forward reads them, bi
           state.step = step;
           slot.clear();
           optimizer.begin_step();
-          Ctx ctx{own.stream, slot, scratch, groups, &state, true, &optimizer.sync()};
+          Ctx ctx{own.stream, slot, scratch, groups, true, &optimizer.sync()};
           ctx.ends_gradients = true;
           own.chunk.forward(ctx, {}, batch, cache);
           own.chunk.backward(ctx, {}, out, batch, cache);

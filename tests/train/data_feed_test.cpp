@@ -67,6 +67,7 @@ TEST_CASE("a feed gives the samples in their order, also where steps grow, and w
       for (int m = 0; m < batch.micro_batches; ++m) {
         const Batch& one = batch.buffers->batch(m);
         for (std::int64_t r = 0; r < 2; ++r, ++consumed) {
+          CHECK(one.samples.data<std::int64_t>()[r] == consumed);
           CHECK(row(one.tokens, r) == numbers.dataset->item(consumed).tokens);
           CHECK(row(one.labels, r) == numbers.dataset->item(consumed).labels);
         }
