@@ -42,8 +42,7 @@ std::string describe_run(const TrainOptions& options, const GptConfig& config) {
     out += line("FLOPs, counted by the operators", format("%.4e", plan.step.flops)) + "memory in bytes\n" +
            size("parameters", plan.value_bytes) + size("gradients", plan.grad_bytes) +
            size("optimizer", plan.state_bytes) + size("activations", plan.activation_bytes()) +
-           size("scratch", plan.scratch_bytes) + size("batches, read ahead", read_ahead_bytes(plan)) +
-           size("total", run_bytes(plan));
+           size("scratch", plan.scratch_bytes) + size("batches", plan.batch_bytes) + size("total", plan.total_bytes());
   }
   return out + "a checkpoint\n" + size("tensors", static_cast<std::size_t>(checkpoint_bytes));
 }

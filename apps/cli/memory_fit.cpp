@@ -36,7 +36,7 @@ std::vector<const MemoryPlan*> plans_by_rank(const std::vector<RankPlan>& plans)
 std::uint64_t host_bytes(const std::vector<const MemoryPlan*>& plans, int first, int count) {
   std::uint64_t bytes = 0;
   const auto end = std::min(plans.size(), static_cast<std::size_t>(first) + static_cast<std::size_t>(count));
-  for (auto rank = static_cast<std::size_t>(first); rank < end; ++rank) bytes += run_bytes(*plans[rank]);
+  for (auto rank = static_cast<std::size_t>(first); rank < end; ++rank) bytes += plans[rank]->total_bytes();
   return bytes;
 }
 
@@ -89,7 +89,7 @@ class Suggestions {
     try {
       const std::vector<RankPlan> plans = plan_run(setting.options, setting.config);
       const auto by_rank = plans_by_rank(plans);
-      need.rank_bytes = run_bytes(largest_plan(plans).plan);
+      need.rank_bytes = largest_plan(plans).plan.total_bytes();
       for (int first = 0; first < static_cast<int>(by_rank.size()); first += setting.ranks_per_host)
         need.host_bytes = std::max(need.host_bytes, host_bytes(by_rank, first, setting.ranks_per_host));
     } catch (const Error&) {
@@ -239,7 +239,7 @@ void check_memory(const TrainOptions& options, const RunStart& start, const Host
   const std::vector<RankPlan> plans = plan_run(options, start.config);
   const auto by_rank = plans_by_rank(plans);
   const MemoryPlan& own = *by_rank.at(static_cast<std::size_t>(host.rank));
-  const Need need{run_bytes(own), host_bytes(by_rank, host.first, host.count)};
+  const Need need{own.total_bytes(), host_bytes(by_rank, host.first, host.count)};
   const MemoryLimit* least = nullptr;  // of those that the run is above
   for (const MemoryLimit& limit : limits) {
     if (!fits(need, limit) && (least == nullptr || limit.bytes < least->bytes)) least = &limit;

@@ -69,7 +69,7 @@ std::pair<double, const char*> choose_unit(std::size_t bytes) {
 }
 
 std::string describe_memory(const std::vector<RankPlan>& plans) {
-  auto [unit, name] = choose_unit(run_bytes(largest_plan(plans).plan));
+  auto [unit, name] = choose_unit(largest_plan(plans).plan.total_bytes());
   const double per = unit;
   auto in_unit = [per](std::size_t bytes) { return format("%.2f", static_cast<double>(bytes) / per); };
   std::vector<std::string> heading;
@@ -111,8 +111,8 @@ std::string describe_work(const std::vector<RankPlan>& plans) {
 std::vector<MemoryPart> memory_parts(const MemoryPlan& plan) {
   return {{"parameters", "weights", plan.value_bytes}, {"gradients", "grads", plan.grad_bytes},
           {"optimizer", "moments", plan.state_bytes},  {"activations", "activations", plan.activation_bytes()},
-          {"scratch", "scratch", plan.scratch_bytes},  {"batches", "batches", read_ahead_bytes(plan)},
-          {"staging", "staging", plan.staging_bytes},  {"total", "total", run_bytes(plan)}};
+          {"scratch", "scratch", plan.scratch_bytes},  {"batches", "batches", plan.batch_bytes},
+          {"staging", "staging", plan.staging_bytes},  {"total", "total", plan.total_bytes()}};
 }
 
 std::string short_rank_list(const std::vector<int>& ranks) {
@@ -124,13 +124,10 @@ std::string short_rank_list(const std::vector<int>& ranks) {
   return cat(begin, " and ", ranks.size() - first, " more");
 }
 
-std::size_t read_ahead_bytes(const MemoryPlan& plan) { return 2 * plan.batch_bytes; }
-
-std::size_t run_bytes(const MemoryPlan& plan) { return plan.total_bytes() - plan.batch_bytes + read_ahead_bytes(plan); }
-
 const RankPlan& largest_plan(const std::vector<RankPlan>& plans) {
-  return *std::max_element(plans.begin(), plans.end(),
-                           [](const RankPlan& a, const RankPlan& b) { return run_bytes(a.plan) < run_bytes(b.plan); });
+  return *std::max_element(plans.begin(), plans.end(), [](const RankPlan& a, const RankPlan& b) {
+    return a.plan.total_bytes() < b.plan.total_bytes();
+  });
 }
 
 Json memory_json(const MemoryPlan& plan) {
@@ -157,10 +154,10 @@ Json rank_plans_json(const std::vector<RankPlan>& plans) {
 }
 
 std::string describe_rank_plans(const std::vector<RankPlan>& plans) {
-  std::size_t most = run_bytes(largest_plan(plans).plan);
+  std::size_t most = largest_plan(plans).plan.total_bytes();
   std::vector<int> ranks;
   for (const RankPlan& kind : plans) {
-    if (run_bytes(kind.plan) == most) ranks.insert(ranks.end(), kind.ranks.begin(), kind.ranks.end());
+    if (kind.plan.total_bytes() == most) ranks.insert(ranks.end(), kind.ranks.begin(), kind.ranks.end());
   }
   std::sort(ranks.begin(), ranks.end());
   return cat(describe_memory(plans), "  the most, ", with_commas(static_cast<std::int64_t>(most)),

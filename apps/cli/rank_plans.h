@@ -9,10 +9,6 @@
 
 namespace mtl {
 
-/// mtl-train reads a step's batches while it works on those of the step before.
-std::size_t read_ahead_bytes(const MemoryPlan& plan);
-/// Everything that mtl-train allocates for a step, the batches that are read ahead included.
-std::size_t run_bytes(const MemoryPlan& plan);
 /// The plan of those ranks that need most memory.
 const RankPlan& largest_plan(const std::vector<RankPlan>& plans);
 

@@ -322,7 +322,7 @@ double draw_memory(Canvas& canvas, const TopoReport& report, double top) {
   constexpr std::array kColours = {"#0072B2", "#56B4E9", "#009E73", "#E69F00", "#CC79A7", "#999999", "#D55E00"};
   constexpr double kRow = 26, kBar = 20, kLabel = 150, kTotal = 110;
   const std::vector<RankPlan>& plans = report.memory->plans;
-  double scale = (kContent - kLabel - kTotal) / double(run_bytes(largest_plan(plans).plan));
+  double scale = (kContent - kLabel - kTotal) / double(largest_plan(plans).plan.total_bytes());
   canvas.text(kMargin, top, "Memory of each rank", "head");
   double y = top + 12, x = kMargin + kLabel;
   for (const RankPlan& kind : fold_by_memory(plans)) {
@@ -334,7 +334,7 @@ double draw_memory(Canvas& canvas, const TopoReport& report, double top) {
                         kColours[i]));
       x += width;
     }
-    canvas.text(x + 8, y + 15, human_bytes(double(run_bytes(kind.plan))), "");
+    canvas.text(x + 8, y + 15, human_bytes(double(kind.plan.total_bytes())), "");
     y += kRow;
   }
   x = kMargin + kLabel;

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
@@ -13,7 +14,12 @@ namespace {
 constexpr std::size_t kAlign = 64;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 std::size_t round_up(std::size_t value, std::size_t step) { return (value + step - 1) / step * step; }
+
+// Nothing reads these but assertions.
+std::atomic<std::size_t> bytes_in_use = 0, buffers_made = 0;
 }  // namespace
+
+BufferUse buffer_use() { return {bytes_in_use, buffers_made}; }
 
 Buffer::Buffer(Device device, std::size_t bytes) : bytes_(bytes) {
   if (device == Device::meta || bytes == 0) return;
@@ -25,6 +31,8 @@ Buffer::Buffer(Device device, std::size_t bytes) : bytes_(bytes) {
         Exit::failure, "out of memory: cannot allocate ", human_bytes(static_cast<double>(bytes)),
         "; use a smaller batch or model, more ranks on more hosts, or raise the limit (ulimit -v, ulimit -d, the job's "
         "memory)");
+  bytes_in_use += bytes;
+  ++buffers_made;
   if (align == kHugePage) ::madvise(data_, rounded, MADV_HUGEPAGE);  // asked for before the first touch
     // The first touch is what costs: the kernel clears each page. All cores share it.
 #pragma omp parallel for schedule(static) if (rounded >= 8 * kHugePage)
@@ -33,7 +41,10 @@ Buffer::Buffer(Device device, std::size_t bytes) : bytes_(bytes) {
   }
 }
 
-Buffer::~Buffer() { std::free(data_); }
+Buffer::~Buffer() {
+  if (data_ != nullptr) bytes_in_use -= bytes_;
+  std::free(data_);
+}
 Buffer::Buffer(Buffer&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
 Buffer& Buffer::operator=(Buffer&& other) noexcept {

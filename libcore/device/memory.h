@@ -32,6 +32,13 @@ class Buffer {
   std::size_t bytes_ = 0;
 };
 
+/// Buffers of this process, on meta excepted, to compare with plans.
+struct BufferUse {
+  std::size_t bytes = 0;  // of those that exist
+  std::size_t made = 0;   // so far
+};
+BufferUse buffer_use();
+
 /// A stack of tensors. Every tensor starts on a 64-byte boundary.
 class Arena {
  public:

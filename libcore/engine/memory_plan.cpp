@@ -88,7 +88,7 @@ MemoryPlan finish(const MetaModel& model, const Pipeline& pipeline, const RunSha
   plan.slot_bytes = pipeline.slot_peak();
   plan.slots = pipeline.slots();
   plan.scratch_bytes = pipeline.scratch_peak();
-  plan.batch_bytes = static_cast<std::size_t>(shape.micro_batches) * BatchBuffers::bytes(shape);
+  plan.batch_bytes = static_cast<std::size_t>(shape.batch_sets * shape.micro_batches) * BatchBuffers::bytes(shape);
   for (const Communicator* group : model.groups.all()) plan.staging_bytes += staging_bytes(group->size());
   plan.parameters = parameter_count(config);
   for (int param = 0; param < model.params.size(); ++param) plan.rank_parameters += model.params.slice(param).count();

@@ -18,6 +18,7 @@ struct RunShape {
   std::int64_t padded_vocab = 0;
   bool documents = false;  // batches carry document starts
   int threads = 1;         // work areas are per thread
+  int batch_sets = 1;      // sets of a step's batches that exist at a time
   Layout layout;           // of which rank, too
 };
 
@@ -35,7 +36,7 @@ struct MemoryPlan {
   std::size_t slot_bytes = 0;   // activations of one micro-batch in flight
   int slots = 0;
   std::size_t scratch_bytes = 0;
-  std::size_t batch_bytes = 0;    // tokens, labels, losses of one step
+  std::size_t batch_bytes = 0;    // tokens, labels, losses of all sets
   std::size_t staging_bytes = 0;  // of communicators, for sums under way
   Counters step;                  // FLOPs and bytes of one optimizer step, all micro-batches
   SentBytes sent;
@@ -43,6 +44,7 @@ struct MemoryPlan {
   std::int64_t rank_parameters = 0;  // held by this rank, padding not counted
 
   std::size_t activation_bytes() const { return static_cast<std::size_t>(slots) * slot_bytes; }
+  /// Every buffer of a run, from the first step to the last.
   std::size_t total_bytes() const {
     return value_bytes + grad_bytes + state_bytes + activation_bytes() + scratch_bytes + batch_bytes + staging_bytes;
   }

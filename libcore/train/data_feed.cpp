@@ -102,13 +102,22 @@ std::string TrainingData::identity_lines() const {
   return join(lines, "\n");
 }
 
-DataFeed::DataFeed(std::shared_ptr<const BlendedDataset> dataset, SamplerOptions sampler, const RunShape& shape,
-                   MicroBatches micro_batches)
-    : dataset_(std::move(dataset)), sampler_(sampler), shape_(shape), micro_batches_(std::move(micro_batches)) {
-  for (StepBatch& step : steps_) {
-    step.buffers = std::make_unique<BatchBuffers>(Device::cpu, shape_);
-    step.unmasked.resize(static_cast<std::size_t>(shape_.micro_batches));
+StepBatches make_step_batches(const RunShape& shape) {
+  StepBatches steps;
+  for (StepBatch& step : steps) {
+    step.buffers = std::make_unique<BatchBuffers>(Device::cpu, shape);
+    step.unmasked.resize(static_cast<std::size_t>(shape.micro_batches));
   }
+  return steps;
+}
+
+DataFeed::DataFeed(std::shared_ptr<const BlendedDataset> dataset, SamplerOptions sampler, const RunShape& shape,
+                   MicroBatches micro_batches, StepBatches& memory)
+    : dataset_(std::move(dataset)),
+      sampler_(sampler),
+      shape_(shape),
+      micro_batches_(std::move(micro_batches)),
+      steps_(memory) {
   ahead_ = draw();
   reading_ = std::async(std::launch::async, [this] { fill(steps_[0]); });
 }

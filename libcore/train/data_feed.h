@@ -58,14 +58,18 @@ struct StepBatch {
   std::vector<double> unmasked;  // per micro-batch: the sum of its loss mask, how many tokens count
 };
 
+/// Memory of a feed: one step is read while the step before is computed.
+using StepBatches = std::array<StepBatch, 2>;
+StepBatches make_step_batches(const RunShape& shape);
+
 class DataFeed {
  public:
   /// How many micro-batches a rank takes once so many samples are consumed.
   using MicroBatches = std::function<std::int64_t(std::int64_t consumed)>;
 
-  /// `shape` describes the largest step. Starts reading at once.
+  /// `shape` describes the largest step. Starts reading into `memory` at once, which no other feed may use meanwhile.
   DataFeed(std::shared_ptr<const BlendedDataset> dataset, SamplerOptions sampler, const RunShape& shape,
-           MicroBatches micro_batches);
+           MicroBatches micro_batches, StepBatches& memory);
   ~DataFeed();
 
   /// The next step's micro-batches, valid until the next call; throws Error(bad_data) when the data is used
@@ -91,7 +95,7 @@ class DataFeed {
   RunShape shape_;
   MicroBatches micro_batches_;
   Draw ahead_;  // of the step after the one that is read next
-  std::array<StepBatch, 2> steps_;
+  StepBatches& steps_;
   int filling_ = 0;
   std::future<void> reading_;
   double stalled_ = 0;

@@ -33,15 +33,31 @@ RunShape run_shape(const TrainOptions& options, const GptConfig& config, int ran
   shape.documents = options.data.reset_attention_mask;
   shape.threads = static_cast<int>(options.threads);
   shape.layout = layout_of(options.parallel, rank);
+  shape.batch_sets =
+      options.batch.eval_iters > 0 ? 4 : 2;  // one is read while another is computed; of held-out data, too
   return shape;
 }
 
+namespace {
+
+/// What ranks exchange after a step is in scratch, too.
+void add_totals(MemoryPlan& plan, const TrainOptions& options) {
+  auto bytes = static_cast<std::size_t>(StepTotals::doubles(static_cast<int>(options.parallel.world))) * sizeof(double);
+  plan.scratch_bytes = std::max(plan.scratch_bytes, bytes);
+}
+
+}  // namespace
+
 MemoryPlan plan_run(const TrainOptions& options, const GptConfig& config, int rank) {
-  return plan_training(config, dropout_options(options), run_shape(options, config, rank));
+  MemoryPlan plan = plan_training(config, dropout_options(options), run_shape(options, config, rank));
+  add_totals(plan, options);
+  return plan;
 }
 
 std::vector<RankPlan> plan_run(const TrainOptions& options, const GptConfig& config) {
-  return plan_ranks(config, dropout_options(options), run_shape(options, config, 0));
+  std::vector<RankPlan> plans = plan_ranks(config, dropout_options(options), run_shape(options, config, 0));
+  for (RankPlan& ranks : plans) add_totals(ranks.plan, options);
+  return plans;
 }
 
 Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* tokenizer, RankGroups ranks,
@@ -68,7 +84,6 @@ Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* t
           shape_.layout),
       plan_(plan_run(options, config_, ranks_.rank)),
       stream_(Device::cpu, shape_.threads),
-      totals_memory_(Device::cpu, StepTotals::doubles(ranks_.groups.world().size()) * sizeof(double)),
       schedule_(resolve_schedule(options.optimizer.schedule, {options.batch.train_iters, options.batch.train_samples,
                                                               options.global_batch_size()})),
       optimizer_(params_,
@@ -77,7 +92,9 @@ Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* t
                   {options.parallel.overlap_grad_reduce, options.parallel.overlap_param_gather}},
                  stream_, ranks_.groups),
       pipeline_(stage_, stream_, ranks_.groups, rank_schedule(shape_.layout, static_cast<int>(shape_.micro_batches)),
-                plan_, &optimizer_.sync()) {
+                plan_, &optimizer_.sync()),
+      train_batches_(make_step_batches(shape_)) {
+  if (options.batch.eval_iters > 0) held_out_batches_ = make_step_batches(shape_);
   for (std::int64_t size : batch_sizes_.sizes()) {
     auto micro_batches = static_cast<int>(size / (options.batch.micro_batch_size * options.parallel.data()));
     steps_.emplace(micro_batches, rank_schedule(shape_.layout, micro_batches));
@@ -178,12 +195,13 @@ SamplerOptions Trainer::sampler(Split split, std::int64_t consumed) const {
   return sampler;
 }
 
-std::unique_ptr<DataFeed> Trainer::feed(Split split, std::int64_t consumed) const {
+std::unique_ptr<DataFeed> Trainer::feed(Split split, std::int64_t consumed) {
   if (data_.dataset(split) == nullptr) return nullptr;
   DataFeed::MicroBatches largest = [this](std::int64_t) { return shape_.micro_batches; };
   DataFeed::MicroBatches as_sized = [this](std::int64_t at) { return batch_sizes_.micro_batches(at); };
   return std::make_unique<DataFeed>(data_.dataset(split), sampler(split, consumed), shape_,
-                                    split == Split::train ? as_sized : largest);
+                                    split == Split::train ? as_sized : largest,
+                                    split == Split::train ? train_batches_ : *held_out_batches_);
 }
 
 /// The last validation belongs to the run: interrupted, it is done again.
@@ -271,6 +289,18 @@ void Trainer::train_step() {
   if (counts_losses()) last_.add(batch);
   exchange(last_);
   end_step(batch, last_.loss());
+  check_buffers();
+}
+
+/// The plan is of every buffer: after the first step they are all there, and none is made later.
+void Trainer::check_buffers() {
+  const BufferUse use = buffer_use();
+  if (!buffers_made_) {
+    require(use.bytes == plan_.total_bytes(), "buffers of ", use.bytes, " bytes exist, ", plan_.total_bytes(),
+            " are planned");
+    buffers_made_ = use.made;
+  }
+  require(use.made == *buffers_made_, "a buffer was made after the first step");
 }
 
 /// Forward and backward of every micro-batch of the step.
@@ -319,7 +349,8 @@ bool Trainer::counts_losses() const {
 
 void Trainer::exchange(StepTotals& totals) {
   Communicator& world = ranks_.groups.world();
-  totals.exchange(world, stream_, totals_memory_.tensor(DType::f64, {StepTotals::doubles(world.size())}));
+  Arena::Mark mark(pipeline_.scratch());
+  totals.exchange(world, stream_, pipeline_.scratch().make(DType::f64, {StepTotals::doubles(world.size())}));
 }
 
 /// `validation_is_due`: the validation of this iteration has not ended, a resume repeats it.

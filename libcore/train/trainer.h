@@ -60,6 +60,7 @@ class Trainer {
   void train_step();
   void begin_step();
   void end_step(const StepBatch& batch, double loss);
+  void check_buffers();
   void compute_gradients(const StepBatch& batch);
   void report_nonfinite_gradients(const StepBatch& batch);
   bool counts_losses() const;
@@ -83,7 +84,7 @@ class Trainer {
   void refuse_other_data(const std::string& checkpoint) const;
   Json start_record() const;
   SamplerOptions sampler(Split split, std::int64_t consumed) const;
-  std::unique_ptr<DataFeed> feed(Split split, std::int64_t consumed) const;
+  std::unique_ptr<DataFeed> feed(Split split, std::int64_t consumed);
   std::int64_t count_iterations() const;
 
   bool is_rank_zero() const { return ranks_.rank == 0; }
@@ -114,12 +115,14 @@ class Trainer {
   ParamStore params_;
   MemoryPlan plan_;
   Stream stream_;
-  Buffer totals_memory_;
   LrScheduleOptions schedule_;
   Optimizer optimizer_;
   Pipeline pipeline_;
   StepState step_;
+  StepBatches train_batches_;
+  std::optional<StepBatches> held_out_batches_;  // of validation, and after the last one of the test
   std::unique_ptr<DataFeed> train_feed_, valid_feed_;
+  std::optional<std::size_t> buffers_made_;  // after the first step
 
   StepTotals last_;  // what the ranks exchanged after the last step or evaluation batch
   std::optional<Metrics> metrics_;

@@ -68,6 +68,7 @@ bool Trainer::validate(bool final) {
     state_.consumed_valid_samples += options_.batch.eval_iters * batch_sizes_.largest();
   }
   if (final) {
+    valid_feed_.reset();  // its memory is the test's now
     if (auto test_feed = feed(Split::test, 0); test_feed && !evaluate(*test_feed, "test")) return false;
   }
   interval_.began += now_seconds() - began;  // the time of an iteration is training alone
@@ -82,6 +83,7 @@ Exit Trainer::finish() {
   save(false);
   const TrainState before = state_;
   if (!validate(true)) return end_early();
+  if (buffers_made_) check_buffers();
   if (save_directory_) {
     state_ = before;
     state_.extra.set("finished", true);

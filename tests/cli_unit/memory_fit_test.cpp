@@ -42,7 +42,7 @@ RunStart fresh_start() {
 }
 
 std::uint64_t bytes_of(const TrainOptions& options) {
-  return run_bytes(largest_plan(plan_run(options, fresh_start().config)).plan);
+  return largest_plan(plan_run(options, fresh_start().config)).plan.total_bytes();
 }
 
 /// The error's text; "" when the run fits.

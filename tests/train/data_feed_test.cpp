@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <deque>
 #include <thread>
 
 #include "base/console.h"
@@ -21,6 +22,7 @@ struct Numbers {
   std::string folder = cat("/tmp/mtl_feed_test.", getpid(), "/");
   DataFiles files;
   std::shared_ptr<const BlendedDataset> dataset;
+  mutable std::deque<StepBatches> memory;  // of each feed
 
   explicit Numbers(std::int64_t samples) {
     make_directories(folder);
@@ -43,7 +45,7 @@ struct Numbers {
     shape.seq_length = kLength;
     shape.micro_batches = largest;
     return DataFeed(dataset, {.total = dataset->size(), .consumed = consumed, .micro_batch_size = 2}, shape,
-                    std::move(micro_batches));
+                    std::move(micro_batches), memory.emplace_back(make_step_batches(shape)));
   }
 };
 
