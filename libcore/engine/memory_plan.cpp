@@ -75,9 +75,18 @@ struct MetaModel {
   }
 };
 
-Pipeline make_pipeline(MetaModel& model, const RunShape& shape) {
-  return {
-      model.stage, model.stream, model.groups, rank_schedule(shape.layout, static_cast<int>(shape.micro_batches)), {}};
+std::size_t hidden_bytes(const GptConfig& config, const RunShape& shape) {
+  std::int64_t rows = shape.micro_batch * shape.seq_length;
+  if (shape.layout.sequence_parallel) rows /= shape.layout.size(Axis::tensor);
+  auto bytes = static_cast<std::size_t>(rows * config.hidden_size) * sizeof(float);
+  return (bytes + 63) / 64 * 64;
+}
+
+Pipeline make_pipeline(MetaModel& model, const GptConfig& config, const RunShape& shape) {
+  MemoryPlan plan;
+  plan.hidden_bytes = hidden_bytes(config, shape);
+  return {model.stage, model.stream, model.groups, rank_schedule(shape.layout, static_cast<int>(shape.micro_batches)),
+          plan};
 }
 
 MemoryPlan finish(const MetaModel& model, const Pipeline& pipeline, const RunShape& shape, const GptConfig& config) {
@@ -87,6 +96,8 @@ MemoryPlan finish(const MetaModel& model, const Pipeline& pipeline, const RunSha
   plan.state_bytes = model.params.state_bytes();
   plan.slot_bytes = pipeline.slot_peak();
   plan.slots = pipeline.slots();
+  plan.hidden_bytes = hidden_bytes(config, shape);
+  plan.inbox_bytes = pipeline.inbox_bytes();
   plan.scratch_bytes = pipeline.scratch_peak();
   plan.batch_bytes = static_cast<std::size_t>(shape.batch_sets * shape.micro_batches) * BatchBuffers::bytes(shape);
   for (const Communicator* group : model.groups.all()) plan.staging_bytes += staging_bytes(group->size());
@@ -99,7 +110,7 @@ MemoryPlan finish(const MetaModel& model, const Pipeline& pipeline, const RunSha
 
 MemoryPlan plan_passes(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape) {
   MetaModel model(config, dropout, shape, AdamW::states());
-  Pipeline pipeline = make_pipeline(model, shape);
+  Pipeline pipeline = make_pipeline(model, config, shape);
   RunShape two = shape;
   two.micro_batches = std::min<std::int64_t>(2, shape.micro_batches);
   BatchBuffers buffers(Device::meta, two);
@@ -134,7 +145,7 @@ MemoryPlan plan_training(const GptConfig& config, const DropoutOptions& dropout,
 
 MemoryPlan plan_evaluation(const GptConfig& config, const RunShape& shape) {
   MetaModel model(config, {}, shape, std::nullopt);
-  Pipeline pipeline = make_pipeline(model, shape);
+  Pipeline pipeline = make_pipeline(model, config, shape);
   Batch batch = meta_batch(shape);
   StepCounts counts = model.count([&] { pipeline.evaluate(batch, batch.loss_weights); });
   MemoryPlan plan = finish(model, pipeline, shape, config);

@@ -35,6 +35,8 @@ struct MemoryPlan {
   std::size_t state_bytes = 0;  // of the update rule
   std::size_t slot_bytes = 0;   // activations of one micro-batch in flight
   int slots = 0;
+  std::size_t hidden_bytes = 0;  // of one message between stages
+  std::size_t inbox_bytes = 0;   // of all that come in or are in use
   std::size_t scratch_bytes = 0;
   std::size_t batch_bytes = 0;    // tokens, labels, losses of all sets
   std::size_t staging_bytes = 0;  // of communicators, for sums under way
@@ -43,7 +45,7 @@ struct MemoryPlan {
   std::int64_t parameters = 0;       // of the whole model, padding not counted
   std::int64_t rank_parameters = 0;  // held by this rank, padding not counted
 
-  std::size_t activation_bytes() const { return static_cast<std::size_t>(slots) * slot_bytes; }
+  std::size_t activation_bytes() const { return static_cast<std::size_t>(slots) * slot_bytes + inbox_bytes; }
   /// Every buffer of a run, from the first step to the last.
   std::size_t total_bytes() const {
     return value_bytes + grad_bytes + state_bytes + activation_bytes() + scratch_bytes + batch_bytes + staging_bytes;

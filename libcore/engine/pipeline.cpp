@@ -37,6 +37,7 @@ Pipeline::Pipeline(Stage& stage, Stream& stream, const ProcessGroups& groups, St
       groups_(groups),
       schedule_(std::move(schedule)),
       events_(events),
+      hidden_bytes_(plan.hidden_bytes),
       scratch_(stream.device(), "scratch", plan.scratch_bytes) {
   for (std::size_t chunk = 0; chunk < stage.chunks.size(); ++chunk) {
     chunk_slots_.emplace_back();
@@ -50,7 +51,25 @@ Pipeline::Pipeline(Stage& stage, Stream& stream, const ProcessGroups& groups, St
                         {},
                         {}});
     }
+    auto inbox = [&](ActionKind kind, std::size_t buffers) -> Inbox {
+      auto arrives = [&](const Action& action) {
+        return action.kind == kind && action.chunk == static_cast<int>(chunk);
+      };
+      if (std::none_of(schedule_.actions.begin(), schedule_.actions.end(), arrives)) return {};
+      return {Buffer(stream.device(), buffers * hidden_bytes_), std::vector<Work>(buffers), -1, {}};
+    };
+    // An input is in use until its backward is done; a gradient until it has been sent on, behind the next backward.
+    inputs_.push_back(inbox(ActionKind::receive_forward, chunk_slots_.back().size() + 1));
+    gradients_.push_back(inbox(ActionKind::receive_backward, 2));
   }
+}
+
+std::size_t Pipeline::inbox_bytes() const {
+  std::size_t bytes = 0;
+  for (const std::vector<Inbox>* inboxes : {&inputs_, &gradients_}) {
+    for (const Inbox& inbox : *inboxes) bytes += inbox.memory.bytes();
+  }
+  return bytes;
 }
 
 Ctx Pipeline::context(Arena& slot, bool training) { return {stream_, slot, scratch_, groups_, training, events_}; }
@@ -69,24 +88,60 @@ void Pipeline::open(Slot& slot) {
   slot.input = slot.output = slot.dout = slot.dinput = {};
 }
 
-void Pipeline::receive(Ctx& ctx, Tensor& into, const Action& action, const Batch& batch) {
-  into = stage_.chunks[static_cast<std::size_t>(action.chunk)].make_hidden(ctx, batch);
-  groups_.over(Axis::pipeline)
-      .receive(stream_, into,
-               peer_stage(action, groups_.over(Axis::pipeline).size(), groups_.over(Axis::pipeline).rank()))
-      .wait();
+Pipeline::Inbox& Pipeline::inbox_of(const Action& action) {
+  bool forward = action.kind == ActionKind::receive_forward || action.kind == ActionKind::forward;
+  return (forward ? inputs_ : gradients_)[static_cast<std::size_t>(action.chunk)];
+}
+
+Tensor Pipeline::buffer_of(const Ctx& ctx, const Action& action, const Batch& batch) {
+  Inbox& inbox = inbox_of(action);
+  Shape shape = stage_.chunks[static_cast<std::size_t>(action.chunk)].hidden_shape(ctx, batch);
+  return inbox.memory.tensor(DType::f32, shape,
+                             static_cast<std::size_t>(action.micro_batch) % inbox.sends.size() * hidden_bytes_);
+}
+
+/// Starts a receive, unless it was started early.
+void Pipeline::post(const Ctx& ctx, const Action& action, const Batch& batch) {
+  Inbox& inbox = inbox_of(action);
+  if (inbox.posted == action.micro_batch) return;
+  Communicator& stages = groups_.over(Axis::pipeline);
+  inbox.receive =
+      stages.receive(stream_, buffer_of(ctx, action, batch), peer_stage(action, stages.size(), stages.rank()));
+  inbox.posted = action.micro_batch;
+}
+
+/// Starts the first receive after actions[index], so that it proceeds while that action computes. Not when its buffer
+/// is still being sent from: to wait for the peer here could be to wait for ever.
+void Pipeline::post_next(const StepSchedule& schedule, std::size_t index, const Ctx& ctx, const BatchBuffers& buffers) {
+  if (schedule.actions[index].kind > ActionKind::weight) return;  // it computes nothing
+  auto next = std::find_if(schedule.actions.begin() + static_cast<std::ptrdiff_t>(index), schedule.actions.end(),
+                           [](const Action& action) { return is_receive(action.kind); });
+  if (next == schedule.actions.end()) return;
+  Inbox& inbox = inbox_of(*next);
+  if (inbox.sends[static_cast<std::size_t>(next->micro_batch) % inbox.sends.size()].done())
+    post(ctx, *next, buffers.batch(next->micro_batch));
+}
+
+Tensor Pipeline::receive(const Ctx& ctx, const Action& action, const Batch& batch) {
+  Inbox& inbox = inbox_of(action);
+  inbox.sends[static_cast<std::size_t>(action.micro_batch) % inbox.sends.size()].wait();
+  post(ctx, action, batch);
+  inbox.receive.wait();
+  return buffer_of(ctx, action, batch);
 }
 
 void Pipeline::send(Slot& slot, Tensor what, const Action& action) {
-  slot.sends.push_back(
-      groups_.over(Axis::pipeline)
-          .send(stream_, what,
-                peer_stage(action, groups_.over(Axis::pipeline).size(), groups_.over(Axis::pipeline).rank())));
-  groups_.over(Axis::pipeline).progress();  // the next action may be a long one
+  Communicator& stages = groups_.over(Axis::pipeline);
+  slot.sends.push_back(stages.send(stream_, what, peer_stage(action, stages.size(), stages.rank())));
+  Inbox& inbox = inbox_of(action);
+  if (action.kind == ActionKind::send_backward && !inbox.sends.empty())
+    inbox.sends[static_cast<std::size_t>(action.micro_batch) % inbox.sends.size()] = slot.sends.back();
+  stages.progress();  // the next action may be a long one
 }
 
 void Pipeline::train(const BatchBuffers& buffers, StepState* state, const StepSchedule* of_step) {
   const StepSchedule& schedule = of_step == nullptr ? schedule_ : *of_step;
+  begin();
   for (std::size_t i = 0; i < schedule.actions.size(); ++i) {
     const Action& action = schedule.actions[i];
     Slot& slot = slot_of(action);
@@ -94,9 +149,18 @@ void Pipeline::train(const BatchBuffers& buffers, StepState* state, const StepSc
     Ctx ctx = context(slot.memory, true);
     ctx.ends_gradients = schedule.ends_gradients[i];
     ctx.defers_weights = schedule.defers_weights;
+    post_next(schedule, i, ctx, buffers);
     run(action, slot, ctx, buffers.batch(action.micro_batch), buffers.losses(action.micro_batch));
   }
   for (Slot& slot : slots_) open(slot);
+}
+
+/// No message of an earlier step is on its way.
+void Pipeline::begin() {
+  for (Slot& slot : slots_) open(slot);
+  for (std::vector<Inbox>* inboxes : {&inputs_, &gradients_}) {
+    for (Inbox& inbox : *inboxes) inbox.posted = -1;
+  }
 }
 
 void Pipeline::run(const Action& action, Slot& slot, Ctx& ctx, const Batch& batch, Tensor losses) {
@@ -104,7 +168,8 @@ void Pipeline::run(const Action& action, Slot& slot, Ctx& ctx, const Batch& batc
   switch (action.kind) {
     case ActionKind::receive_forward:
       open(slot);
-      return receive(ctx, slot.input, action, batch);
+      slot.input = receive(ctx, action, batch);
+      return;
     case ActionKind::forward:
       if (chunk.range().first) open(slot);
       slot.output = chunk.forward(ctx, slot.input, batch, slot.cache);
@@ -112,7 +177,8 @@ void Pipeline::run(const Action& action, Slot& slot, Ctx& ctx, const Batch& batc
     case ActionKind::send_forward:
       return send(slot, slot.output, action);
     case ActionKind::receive_backward:
-      return receive(ctx, slot.dout, action, batch);
+      slot.dout = receive(ctx, action, batch);
+      return;
     case ActionKind::backward:
       slot.dinput = chunk.backward(ctx, slot.dout, losses, batch, slot.cache);
       return;
@@ -128,8 +194,8 @@ void Pipeline::evaluate(const Batch& batch, Tensor losses) {
   const Chunk& chunk = stage_.chunks[0];
   Slot& slot = slots_[0];
   Ctx ctx = context(slot.memory, false);
-  open(slot);
-  if (!chunk.range().first) receive(ctx, slot.input, {ActionKind::receive_forward, 0, 0}, batch);
+  begin();
+  if (!chunk.range().first) slot.input = receive(ctx, {ActionKind::receive_forward, 0, 0}, batch);
   slot.output = chunk.evaluate(ctx, slot.input, losses, batch, slot.cache);
   if (!chunk.range().last) send(slot, slot.output, {ActionKind::send_forward, 0, 0});
 }

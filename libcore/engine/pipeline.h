@@ -42,6 +42,8 @@ class Pipeline {
   void evaluate(const Batch& batch, Tensor losses);
   Arena& scratch() { return scratch_; }
   int slots() const { return static_cast<int>(slots_.size()); }
+  /// Memory of messages from other stages.
+  std::size_t inbox_bytes() const;
   /// The most that was in use so far, against the plan.
   std::size_t slot_peak() const;
   std::size_t scratch_peak() const { return scratch_.peak(); }
@@ -56,10 +58,24 @@ class Pipeline {
     std::vector<Work> sends;  // of output and dinput: they stay until these are done
   };
 
+  /// Where a chunk's hidden states, or their gradients, arrive from another stage. Micro-batches take the buffers in
+  /// turn: while those that are in use stay, the next message can come in behind the computing.
+  struct Inbox {
+    Buffer memory;
+    std::vector<Work> sends;  // by buffer: of the gradient that a received one has become
+    int posted = -1;          // the micro-batch whose receive was started last
+    Work receive;             // and that receive
+  };
+
   Slot& slot_of(const Action& action);
   void run(const Action& action, Slot& slot, Ctx& ctx, const Batch& batch, Tensor losses);
+  void begin();
   void open(Slot& slot);
-  void receive(Ctx& ctx, Tensor& into, const Action& action, const Batch& batch);
+  Inbox& inbox_of(const Action& action);
+  Tensor buffer_of(const Ctx& ctx, const Action& action, const Batch& batch);
+  void post(const Ctx& ctx, const Action& action, const Batch& batch);
+  void post_next(const StepSchedule& schedule, std::size_t index, const Ctx& ctx, const BatchBuffers& buffers);
+  Tensor receive(const Ctx& ctx, const Action& action, const Batch& batch);
   void send(Slot& slot, Tensor what, const Action& action);
   Ctx context(Arena& slot, bool training);
 
@@ -70,6 +86,8 @@ class Pipeline {
   ParamEvents* events_;
   std::vector<std::vector<std::size_t>> chunk_slots_;  // which slots a chunk's micro-batches take in turn
   std::vector<Slot> slots_;
+  std::size_t hidden_bytes_;
+  std::vector<Inbox> inputs_, gradients_;  // by chunk
   Arena scratch_;
 };
 

@@ -67,6 +67,10 @@ int max_in_flight(const std::vector<Action>& actions, int chunk);
 /// groups are larger than the number of stages.
 std::vector<Action> with_communication(const std::vector<Action>& actions, int stages, int stage, int chunks);
 
+inline bool is_receive(ActionKind kind) {
+  return kind == ActionKind::receive_forward || kind == ActionKind::receive_backward;
+}
+
 /// The stage that a send goes to or a receive comes from.
 int peer_stage(const Action& action, int stages, int stage);
 

@@ -53,8 +53,12 @@ Chunk::Cache Chunk::make_cache(const std::vector<KvCache>& past) const {
   return cache;
 }
 
+Shape Chunk::hidden_shape(const Ctx& ctx, const Batch& batch) const {
+  return {region_.rows_outside(ctx, batch.tokens.numel()), hidden_};
+}
+
 Tensor Chunk::make_hidden(Ctx& ctx, const Batch& batch) const {
-  return ctx.slot.make(DType::f32, {region_.rows_outside(ctx, batch.tokens.numel()), hidden_});
+  return ctx.slot.make(DType::f32, hidden_shape(ctx, batch));
 }
 
 /// The first `end` units. In training every result and every cache stays in the slot; otherwise results take turns in

@@ -46,13 +46,14 @@ class Chunk {
   Cache make_cache() const;
   /// Decoding: attention continues from these keys and values, one KvCache a layer.
   Cache make_cache(const std::vector<KvCache>& past) const;
-  /// Memory, in the slot, for hidden states.
+  /// Hidden states of a micro-batch, (n, C); and memory for them in the slot.
+  Shape hidden_shape(const Ctx& ctx, const Batch& batch) const;
   Tensor make_hidden(Ctx& ctx, const Batch& batch) const;
 
-  /// Training. `input`, in the slot, comes from the chunk before; the first has none. Returns what the chunk after
-  /// needs; the last returns nothing.
+  /// Training. `input`, there until backward, comes from the chunk before; the first has none. Returns what the chunk
+  /// after needs; the last returns nothing.
   Tensor forward(Ctx& ctx, Tensor input, const Batch& batch, Cache& cache) const;
-  /// Adds every parameter's gradient. `dout`, in the slot, comes from the chunk after and becomes the gradient of the
+  /// Adds every parameter's gradient. `dout` comes from the chunk after and becomes the gradient of the
   /// input, which is returned; the first chunk returns nothing. The last has no dout; it writes losses (B, T) of every
   /// token. With ctx.defers_weights the linears' weight gradients are left to weights().
   Tensor backward(Ctx& ctx, Tensor dout, Tensor losses, const Batch& batch, Cache& cache) const;

@@ -136,11 +136,13 @@ class ThreadCommunicator final : public Communicator {
     return {};
   }
 
+  /// Happens when it is waited for, like all_gather.
   Work receive(Stream&, Tensor data, int peer) override {
-    std::vector<std::byte> message = group_->take(peer, rank_);
-    require(message.size() == data.bytes(), "a message of ", message.size(), " bytes for ", data.bytes());
-    copy_bytes(data.raw(), message.data(), message.size());
-    return {};
+    return Work(std::make_shared<Late>([this, data, peer] {
+      std::vector<std::byte> message = group_->take(peer, rank_);
+      require(message.size() == data.bytes(), "a message of ", message.size(), " bytes for ", data.bytes());
+      copy_bytes(data.raw(), message.data(), message.size());
+    }));
   }
 
  private:

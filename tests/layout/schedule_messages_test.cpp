@@ -15,7 +15,6 @@ using namespace mtl::test;
 namespace {
 
 bool is_send(ActionKind kind) { return kind == ActionKind::send_forward || kind == ActionKind::send_backward; }
-bool is_receive(ActionKind kind) { return kind == ActionKind::receive_forward || kind == ActionKind::receive_backward; }
 bool is_gradient(ActionKind kind) {
   return kind == ActionKind::send_backward || kind == ActionKind::receive_backward || kind == ActionKind::backward;
 }
