@@ -181,6 +181,7 @@ void TextExtractor::read_value(JsonCursor& cursor, Value& value) {
 
 void TextExtractor::read_with_cursor(std::string_view line) {
   for (Value& value : values_) value.is_there = false;
+  std::vector<std::string> others;  // keys that were not asked for, the first few
   JsonCursor cursor(line);
   try {
     char first = cursor.peek();
@@ -194,8 +195,10 @@ void TextExtractor::read_with_cursor(std::string_view line) {
     }
     cursor.enter('{');
     while (cursor.next_item('}')) {
-      Value* value = find(cursor.key());
+      const std::string key(cursor.key());
+      Value* value = find(key);
       if (value == nullptr) {
+        if (others.size() < 8) others.push_back(cat('"', key, '"'));
         cursor.skip_value();
       } else {
         read_value(cursor, *value);
@@ -210,7 +213,10 @@ void TextExtractor::read_with_cursor(std::string_view line) {
   }
   for (std::size_t k = 0; k < keys_.size(); ++k) {
     Value& value = values_[k];
-    if (!value.is_there) fail(Exit::bad_data, "no key \"", keys_[k], "\" (column 1)");
+    if (!value.is_there)
+      fail(Exit::bad_data, "no key \"", keys_[k], "\"",
+           others.empty() ? "" : cat("; the line has ", join(others, ", "), ": choose with --json-keys"),
+           " (column 1)");
     if (!value.problem.empty())
       fail(Exit::bad_data, "the value of \"", keys_[k], "\" ", value.problem, " (column ", value.column, ")");
     value.texts.assign(value.decoded.begin(), value.decoded.end());

@@ -214,7 +214,10 @@ Exit Trainer::run() {
   const std::int64_t last = iterations_;
   if (is_complete()) {
     if (save_directory_ && is_rank_zero()) save_directory_->settle_complete_run(state_.iteration);
-    console_.info(cat("already complete: ", state_.iteration, " of ", last, " iterations are done"));
+    console_.info(
+        state_.iteration > last
+            ? cat("already complete: ", state_.iteration, " iterations are done, more than the ", last, " asked for")
+            : cat("already complete: ", state_.iteration, " of ", last, " iterations are done"));
     return Exit::ok;
   }
   prepare();

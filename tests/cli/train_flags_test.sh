@@ -169,6 +169,8 @@ expect_text out '^ validation loss at iteration 4 on test set \| lm loss value: 
 compgen -G 'experiments/tensorboard/events.out.tfevents.*' >compgen || fail 'no TensorBoard events'
 expect_exit 0 mtl-train "${codeparrot[@]}" "${small[@]}"
 expect_text err '^mtl-train: already complete: 4 of 4 iterations are done$'
+expect_exit 0 mtl-train "${codeparrot[@]}" "${small[@]}" --train-iters 2 --lr-decay-iters 2
+expect_text err '^mtl-train: already complete: 4 iterations are done, more than the 2 asked for$'
 expect_exit 2 mtl-train "${codeparrot[@]}" "${small[@]}" --fp16
 said 1 '^  --'
 expect_exit 2 mtl-train "${codeparrot[@]}" "${small[@]}" --save none --load none --exit-on-missing-checkpoint

@@ -96,7 +96,9 @@ TEST_CASE("texts: a bad line says what and in which column") {
   CHECK(message_of(extractor, " \r") == "a blank line (column 1)");
   CHECK(message_of(extractor, "\xEF\xBB\xBF{}").find("a byte order mark") == 0);
   CHECK(message_of(extractor, "5") == "not an object {...} (column 1)");
-  CHECK(message_of(extractor, R"({"b": "a"})") == "no key \"a\" (column 1)");
+  CHECK(message_of(extractor, R"({"b": "a"})") ==
+        "no key \"a\"; the line has \"b\": choose with --json-keys (column 1)");
+  CHECK(message_of(extractor, "{}") == "no key \"a\" (column 1)");
   CHECK(message_of(extractor, R"({"a": null})") ==
         "the value of \"a\" is neither a string nor a list of strings (column 7)");
   CHECK(message_of(extractor, R"({"a": ["x", ["y"]]})") ==
