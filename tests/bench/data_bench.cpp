@@ -127,7 +127,9 @@ void bench_feed(const std::string& prefix, std::int64_t seq_length, std::int64_t
   shape.micro_batches = 4;
   shape.seq_length = seq_length;
   const auto dataset = open_split(files, source, samples, {.seq_length = seq_length, .vocab_size = 65536});
-  DataFeed feed(dataset, {.total = dataset->size(), .micro_batch_size = 8}, shape, [](std::int64_t) { return 4; });
+  StepBatches memory = make_step_batches(shape);
+  DataFeed feed(
+      dataset, {.total = dataset->size(), .micro_batch_size = 8}, shape, [](std::int64_t) { return 4; }, memory);
   feed.next();
   const double begin = now_seconds();
   std::int64_t steps = 0;
