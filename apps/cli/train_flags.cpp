@@ -16,7 +16,7 @@ void add_model_flags(Flags& flags, TrainOptions& options, const RunStart& start)
   add_size_flags(flags, options);
   flags.add("--norm-epsilon,--layernorm-epsilon", &model.norm_epsilon, "X", "added to variances; 1e-5 when absent")
       .at_least(1e-30)
-      .at_most(1e30);
+      .below(1);  // as a checkpoint's or a Hugging Face folder's
   flags.add("--init-method-std", &model.init_method_std, "X", "deviation of initial weights; 0.02 when absent")
       .at_least(0)
       .at_most(100)

@@ -115,13 +115,13 @@ train slow --adam-eps 0.5
 compare_weights plain 1 slow 1
 [ "$same $moments" = 'differ 0.0e+00' ] || fail "--adam-eps 0.5: weights $same, moments differ by $moments"
 below "$(values plain lm_loss | tail -1)" "$(values slow lm_loss | tail -1)" || fail '--adam-eps 0.5: a lower loss'
-# Nothing but zeros, in the weights or behind the norms: every token is as likely as any other, and the loss is ln 512.
-for flags in '--init-method-std 0' '--norm-epsilon 1e30'; do
-  # shellcheck disable=SC2086
-  train flat $flags --train-iters 1
-  expect_near "$(values flat lm_loss)" 6.238324625 1e-6
-done
-mtl_compare near <(values plain lm_loss | head -1) <(echo 6.238324625) --relative 1e-5 2>/dev/null && fail 'the plain run has the loss of zeros'
+# Zeros in the weights: every token is as likely as any other, and the loss is ln 512. Nearly so when the norms shrink
+# their input.
+train flat --init-method-std 0 --train-iters 1
+expect_near "$(values flat lm_loss)" 6.238324625 1e-6
+train flat --norm-epsilon 0.9 --train-iters 1
+expect_near "$(values flat lm_loss)" 6.238324625 2e-4
+mtl_compare near <(values plain lm_loss | head -1) <(echo 6.238324625) --relative 2e-4 2>/dev/null && fail 'the plain run has the loss of zeros'
 
 # --no-load-optim: the weights of the checkpoint, without its moments.
 for flags in '' --no-load-optim; do
