@@ -53,7 +53,7 @@ void add_optimizer_flags(Flags& flags, TrainOptions& options) {
   const auto grows = [&schedule] { return schedule.weight_decay_incr_style != "constant"; };
   const char *constant = "with --lr-decay-style constant", *wsd = "--lr-decay-style WSD";
   flags.section("Optimizer");
-  flags.add("--lr", &schedule.lr, "X", "peak learning rate; required").at_least(0).at_most(1e6);
+  flags.add("--lr", &schedule.lr, "X", "peak learning rate; required").at_least(0).at_most(1e38);
   flags.add("--min-lr", &schedule.min_lr, "X", "where the decay ends")
       .at_least(0)
       .at_most(1e6)
