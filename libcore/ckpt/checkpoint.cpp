@@ -143,7 +143,9 @@ std::string SaveDirectory::run_id() const { return run_id_of(path_); }
 
 void SaveDirectory::replace_state(const TrainState& state, Communicator& world, Stream& stream) const {
   work_on_first_rank(world, stream, [&] {
-    remove_leftovers(path_);  // of a job that died here: the last thing that a run writes
+    // What a job that died after its last commit did not come to.
+    remove_leftovers(path_);
+    if (parse_int(tracker_text(path_)) != state.iteration) write_tracker(path_, state.iteration);
     const std::string folder = cat(path_, "/", folder_of(state.iteration));
     Manifest manifest = read_sound_manifest(folder);
     manifest.state = state;
