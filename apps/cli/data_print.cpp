@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "base/json.h"
+#include "base/utf8.h"
 #include "cli/data_tokenizer.h"
 #include "cli/run_main.h"
 #include "cli/tokenizer_flags.h"
-#include "text/utf8.h"
 
 namespace mtl {
 namespace {

@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/utf8.h"
 #include "cli/alone.h"
 #include "cli/data_commands.h"
 #include "cli/data_tokenizer.h"
 #include "data/length_summary.h"
 #include "data/token_counts.h"
-#include "text/utf8.h"
 
 namespace mtl {
 namespace {

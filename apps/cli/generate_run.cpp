@@ -7,11 +7,11 @@
 #include <utility>
 
 #include "base/json.h"
+#include "base/utf8.h"
 #include "ckpt/companion_files.h"
 #include "cli/eval_tokenizer.h"
 #include "cli/generate_prompts.h"
 #include "cli/run_main.h"
-#include "text/utf8.h"
 
 namespace mtl {
 

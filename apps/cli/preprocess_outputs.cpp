@@ -5,9 +5,9 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/utf8.h"
 #include "cli/data_provenance.h"
 #include "cli/data_publish.h"
-#include "text/utf8.h"
 
 namespace mtl {
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/files.h"
+#include "base/utf8.h"
 
 namespace mtl {
 
@@ -180,8 +181,13 @@ void append_json_string(std::string& out, std::string_view text, bool ascii) {
         out += format("\\u%04x", code);
       }
       at += length - 1;
-    } else {
+    } else if (c < 0x80) {
       out += static_cast<char>(c);
+    } else {
+      const Utf8Char next = next_utf8(text.data() + at, text.data() + text.size());
+      const auto length = static_cast<std::size_t>(next.length);
+      out += next.valid ? text.substr(at, length) : kReplacementCharacter;
+      at += length - 1;
     }
     ++at;
   }

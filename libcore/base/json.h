@@ -77,7 +77,7 @@ class Json {
   Json& push(Json value);
 
   /// indent 0: one line, ", " and ": " between items as Python's json.dumps; otherwise one item a line.
-  /// Doubles in the shortest form that reads back the same. Text stays UTF-8.
+  /// Doubles in the shortest form that reads back the same. Text stays UTF-8; invalid bytes become U+FFFD.
   std::string dump(int indent = 0) const;
 
  private:
@@ -86,7 +86,7 @@ class Json {
   std::variant<std::monostate, bool, std::int64_t, double, std::string, Array, Object> value_;
 };
 
-/// Appends `text` as a JSON string; with `ascii`, everything beyond ASCII is escaped.
+/// Appends `text` as a JSON string, invalid UTF-8 as U+FFFD; with `ascii`, all but ASCII is escaped and must be UTF-8.
 void append_json_string(std::string& out, std::string_view text, bool ascii = false);
 
 }  // namespace mtl

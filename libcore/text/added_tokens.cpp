@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "base/utf8.h"
 #include "text/unicode_categories.h"
 #include "text/unicode_classes.h"
-#include "text/utf8.h"
 
 namespace mtl {
 

@@ -7,9 +7,9 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/utf8.h"
 #include "text/pretokenizer.h"
 #include "text/unicode_classes.h"
-#include "text/utf8.h"
 
 namespace mtl {
 

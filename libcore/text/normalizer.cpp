@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/json_cursor.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 namespace mtl {
 

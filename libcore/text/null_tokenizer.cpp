@@ -6,9 +6,9 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/str.h"
+#include "base/utf8.h"
 #include "text/unicode_categories.h"
 #include "text/unicode_classes.h"
-#include "text/utf8.h"
 
 namespace mtl {
 

@@ -8,8 +8,8 @@
 #include <cstring>
 #include <type_traits>
 
+#include "base/utf8.h"
 #include "text/unicode_classes.h"
-#include "text/utf8.h"
 
 #define MTL_SIMD_FILE "text/pretokenizer.cpp"
 #include "base/simd.h"

@@ -3,13 +3,12 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 namespace mtl {
 
 namespace {
 
-constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";
 constexpr std::size_t kMaxReplacement = 4096;  // bytes: a damaged map must not blow a text up
 
 // A unit of Darts-clone's double array. A leaf has bit 31 set and holds a value.

@@ -7,8 +7,8 @@
 #include "base/files.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "base/utf8.h"
 #include "text/stored_file.h"
-#include "text/utf8.h"
 
 namespace mtl {
 

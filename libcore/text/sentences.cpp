@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdint>
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 namespace mtl {
 

@@ -1,9 +1,9 @@
 #include "text/split_pattern.h"
 
 #include "base/str.h"
+#include "base/utf8.h"
 #include "text/unicode_categories.h"
 #include "text/unicode_classes.h"
-#include "text/utf8.h"
 
 namespace mtl {
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 
+#include "base/utf8.h"
 #include "text/pretokenizer.h"
 #include "text/unicode_classes.h"
-#include "text/utf8.h"
 
 namespace mtl {
 

@@ -3,7 +3,7 @@
 //   auto tokenizer = load_tokenizer(options);
 //   auto encoder = tokenizer->make_encoder();      // one per thread: it remembers words
 //   encoder->append("Hello world", ids);
-//   std::string text = tokenizer->decode(ids);     // bytes: single tokens may be no UTF-8 (text/utf8.h)
+//   std::string text = tokenizer->decode(ids);     // bytes: single tokens may not be UTF-8 (base/utf8.h)
 //
 // Special strings in a text (<|endoftext|>) are ordinary text, so that data cannot forge the end of a document, unless
 // TokenizerOptions::parse_special_tokens; but HuggingFaceTokenizer always takes added tokens in a text for what they

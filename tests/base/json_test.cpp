@@ -12,6 +12,15 @@ TEST_CASE("json: values and order survive a round trip") {
   CHECK(Json::parse(text).dump() == text);
 }
 
+TEST_CASE("json: invalid UTF-8 is written as U+FFFD") {
+  // As Python's decode("utf-8", "replace") cuts it.
+  const std::string bytes = "a\xFF\xC3\xA9\xED\xA0\x80\xE2\x82";
+  const std::string shown = "\"a\xEF\xBF\xBD\xC3\xA9\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\"";
+  CHECK(Json(bytes).dump() == shown);
+  CHECK(Json::object({{bytes, 1}}).dump() == "{" + shown + ": 1}");
+  CHECK(Json::parse(Json(bytes).dump()).dump() == shown);
+}
+
 TEST_CASE("json: what Python accepts is accepted") {
   CHECK(std::isnan(Json::parse("NaN").as_number()));
   CHECK(Json::parse("-Infinity").as_number() < 0);

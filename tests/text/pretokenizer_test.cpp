@@ -3,9 +3,9 @@
 
 #include <doctest/doctest.h>
 
+#include "base/utf8.h"
 #include "tests/text/golden.h"
 #include "text/unicode_classes.h"
-#include "text/utf8.h"
 
 using namespace mtl;
 

@@ -1,12 +1,10 @@
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 #include <utility>
 
 namespace mtl {
 
 namespace {
-
-constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
 /// Appends what is complete and returns how many bytes at the end are not.
 std::size_t append_complete(std::string& out, std::string_view bytes) {
@@ -18,7 +16,7 @@ std::size_t append_complete(std::string& out, std::string_view bytes) {
     if (next.valid) {
       out.append(at, static_cast<std::size_t>(next.length));
     } else {
-      out += kReplacement;
+      out += kReplacementCharacter;
     }
     at += next.length;
   }
@@ -30,7 +28,7 @@ std::size_t append_complete(std::string& out, std::string_view bytes) {
 std::string decode_lossy(std::string_view bytes) {
   std::string out;
   out.reserve(bytes.size());
-  if (append_complete(out, bytes) > 0) out += kReplacement;
+  if (append_complete(out, bytes) > 0) out += kReplacementCharacter;
   return out;
 }
 

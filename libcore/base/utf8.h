@@ -1,4 +1,4 @@
-// UTF-8, one character at a time, and what to do with bytes that are none.
+// UTF-8, one character at a time, and the replacement of invalid bytes.
 //
 // Ill-formed input is cut as Unicode recommends and Python's errors="replace" does: each maximal prefix of a
 // well-formed character (at least one byte) is one unit, shown as U+FFFD.
@@ -9,6 +9,9 @@
 #include <string_view>
 
 namespace mtl {
+
+/// U+FFFD.
+inline constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";
 
 /// Not valid, it has the code U+FFFD, which is no letter, no number and no white space.
 struct Utf8Char {
@@ -38,7 +41,7 @@ inline Utf8Char next_utf8(const char* at, const char* end) {
   return {code, tails + 1, true, false};
 }
 
-/// The character that ends before `at`, which is at least 1; what is no whole character is a byte that is none.
+/// The character that ends before `at`, which is at least 1. An incomplete character is returned as an invalid byte.
 inline Utf8Char utf8_before(std::string_view text, std::size_t at) {
   std::size_t begin = at - 1;
   while (begin > 0 && at - begin < 4 && (static_cast<unsigned char>(text[begin]) & 0xC0) == 0x80) --begin;
@@ -46,7 +49,7 @@ inline Utf8Char utf8_before(std::string_view text, std::size_t at) {
   return last.valid && begin + static_cast<std::size_t>(last.length) == at ? last : Utf8Char{};
 }
 
-/// The bytes as text; what is no UTF-8 becomes U+FFFD.
+/// The bytes as text; invalid UTF-8 becomes U+FFFD.
 std::string decode_lossy(std::string_view bytes);
 
 /// Text from bytes that arrive in pieces: a character that is not complete yet is held back.
