@@ -57,10 +57,11 @@ SampleOrder::SampleOrder(const SequenceLengths& lengths, const SampleOrderOption
     fail(Exit::usage, "--seed ", options.seed, ": the order of data takes seeds from 0 to 4294967295");
   }
   tokens_per_epoch_ = count_tokens(lengths, range);
-  if (tokens_per_epoch_ < 2) {
+  // One token is enough: several epochs of it make samples.
+  if (tokens_per_epoch_ == 0) {
     if (range.begin == range.end && options.samples.value_or(0) == 0) return;
     fail(Exit::bad_data, options.name, ": sequences ", range.begin, " to ", range.end, " (exclusive) hold ",
-         tokens_per_epoch_, " tokens, no samples can be cut from them; choose another --split or add data");
+         "no token, so no sample can be made of them; choose another --split or add data");
   }
   if (is_feistel())
     build_feistel();

@@ -136,7 +136,7 @@ expect_text err '--seed -1 '
 expect_exit 2 mtl-data order --data-path items_short --seq-length 8 --train-iters 1 --split 1,0,0 --dataset test
 expect_text err 'there is no data for test'
 expect_exit 65 mtl-data order --data-path items_short --seq-length 8 --train-iters 1 --dataset test
-expect_text err 'items_short: sequences 14 to 14 \(exclusive\) hold 0 tokens'
+expect_text err 'items_short: sequences 14 to 14 \(exclusive\) hold no token'
 # Numbers whose products are beyond 64 bits.
 order='timeout 20 mtl-data order --data-path items_short --split 100,0,0 --seq-length 8'
 expect_exit 2 $order --train-iters 3 --micro-batch-size 4611686018427387904 --data-parallel-size 4

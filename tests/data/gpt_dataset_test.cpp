@@ -226,12 +226,35 @@ TEST_CASE("data that cannot give samples is refused") {
   const auto build = [&](SampleOrderOptions options) { return SampleOrder(view, options); };
   CHECK_THROWS_AS(build({.seq_length = 8, .range = {1, 1}, .samples = 1}), Error);
   CHECK_THROWS_AS(build({.seq_length = 8, .range = {0, 1}, .samples = 1}), Error);
-  CHECK_THROWS_AS(build({.seq_length = 8, .range = {0, 2}, .samples = 1}), Error);
+  CHECK_THROWS_AS(build({.kind = OrderKind::feistel, .seq_length = 8, .range = {0, 2}, .samples = 1}), Error);
   CHECK_THROWS_AS(build({.seq_length = 8, .range = {0, 3}, .samples = INT64_MAX}), Error);
   CHECK_THROWS_AS(build({.seq_length = 8, .range = {0, 3}, .samples = INT64_MAX / 16}), Error);
   CHECK_THROWS_AS(build({.seq_length = 8, .seed = -1, .range = {0, 3}, .samples = 1}), Error);
   CHECK(build({.seq_length = 8, .range = {1, 1}, .samples = 0}).samples() == 0);
   CHECK(build({.seq_length = 8, .range = {0, 3}, .samples = 0}).samples() == 6);
+}
+
+TEST_CASE("one token makes samples, as in Megatron-LM") {
+  // The indices that Megatron-LM's build_sample_idx and numpy's RandomState(1234) give.
+  const std::vector<std::int32_t> lengths = {0, 1, 0};
+  const SequenceLengths view(lengths.data(), 3);
+  const SampleOrder one(view, {.seq_length = 3, .seed = 1234, .range = {1, 2}, .samples = 5});
+  REQUIRE(one.samples() == 5);
+  const std::int64_t shuffled[] = {1, 0, 3, 4, 2};
+  for (std::int64_t i = 0; i < 5; ++i) {
+    CHECK(one.shuffled(i) == shuffled[i]);
+    CHECK(one.first_of(i).position == 3 * i);
+    CHECK(one.last_of(i).position == 3 * i + 3);
+  }
+  const SampleOrder three(view, {.seq_length = 2, .seed = 1234, .range = {0, 3}, .samples = 3});
+  REQUIRE(three.samples() == 3);
+  const std::int64_t documents[] = {0, 1, 2, 1, 2, 2, 1, 0, 2, 0, 2, 2, 1, 0, 1, 1, 2, 0, 0, 1, 0};
+  REQUIRE(three.positions() == 21);
+  for (std::int64_t i = 0; i < 21; ++i) CHECK(three.sequence_at(i) == documents[i]);
+  const std::int64_t ends[] = {6, 14, 19};
+  for (std::int64_t i = 0; i < 3; ++i) CHECK(three.last_of(i).position == ends[i]);
+  CHECK(SampleOrder(view, {.seq_length = 3, .range = {1, 2}, .samples = 0}).samples() == 0);
+  CHECK(SampleOrder(view, {.seq_length = 3, .range = {1, 2}}).samples() == 0);
 }
 
 TEST_CASE("sequences far behind in a file are named in 32 bits, and beyond them refused") {
