@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "base/utf8.h"
 #include "text/unicode_categories.h"
 #include "text/unicode_classes.h"
@@ -74,6 +75,13 @@ const AddedToken* TokenFinder::longest_at(std::string_view text, std::size_t at)
   return longest;
 }
 
+void TokenFinder::refuse(const Found& found) const {
+  const auto token =
+      std::find_if(tokens_.begin(), tokens_.end(), [&](const AddedToken& one) { return one.id == found.id; });
+  fail(Exit::bad_data, "the added token \"", token->content, "\" (lstrip) lies in the white space that another takes ",
+       "(rstrip); Hugging Face's library aborts on such a text: change the text, or these properties");
+}
+
 bool TokenFinder::find(std::string_view text, std::size_t from, std::size_t done, Found& found) const {
   if (first_bytes_.empty()) return false;
   for (std::size_t at = from; at < text.size(); ++at) {
@@ -86,7 +94,7 @@ bool TokenFinder::find(std::string_view text, std::size_t from, std::size_t done
     const AddedToken* token = longest_at(text, at);
     if (token == nullptr) continue;
     std::size_t end = at + token->content.size();
-    if (token->single_word && !is_single_word(text, at, end)) {
+    if (token->is_text || (token->single_word && !is_single_word(text, at, end))) {
       at = end - 1;
       continue;
     }

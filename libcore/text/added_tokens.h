@@ -23,6 +23,8 @@ struct AddedToken {
   std::int32_t id = 0;
   bool normalized = false;  // looked for in the normalised text, else in the text as it is given
   bool lstrip = false, rstrip = false, single_word = false;
+  bool special = false;
+  bool is_text = false;  // where it is found, it is ordinary text (split_special_tokens)
 };
 
 class TokenFinder {
@@ -31,14 +33,17 @@ class TokenFinder {
   explicit TokenFinder(std::vector<AddedToken> tokens);
   bool empty() const { return tokens_.empty(); }
 
-  /// Calls use_text(piece) for what lies between tokens, when it is not empty, and use_token(id), in their order.
+  /// Calls use_text(piece) for what lies between tokens, when it is not empty, and use_token(id), in their order. A
+  /// token of white space with lstrip that lies in the white space of the one before it has no part of the text left:
+  /// it is dropped, as in Hugging Face's library, or Error(bad_data) where that library aborts.
   template <class UseText, class UseToken>
   void cut(std::string_view text, UseText&& use_text, UseToken&& use_token) const {
     std::size_t done = 0;
     Found found;
     for (std::size_t from = 0; find(text, from, done, found); from = found.next) {
+      if (found.begin > found.end) refuse(found);
       if (done < found.begin) use_text(text.substr(done, found.begin - done));
-      use_token(found.id);
+      if (found.begin < found.end) use_token(found.id);
       done = found.end;
     }
     if (done < text.size()) use_text(text.substr(done));
@@ -54,6 +59,7 @@ class TokenFinder {
   /// The next token at or behind `from`; its white space begins no earlier than `done`.
   bool find(std::string_view text, std::size_t from, std::size_t done, Found& found) const;
   const AddedToken* longest_at(std::string_view text, std::size_t at) const;
+  [[noreturn]] void refuse(const Found& found) const;
 
   std::vector<AddedToken> tokens_;
   std::string first_bytes_;  // with which tokens begin

@@ -13,22 +13,6 @@ namespace mtl {
 
 namespace {
 
-constexpr const char* kCompanions[] = {"tokenizer_config.json", "special_tokens_map.json"};
-
-/// A token as these files write it: its text, or an object with its text.
-std::string content_of(const Json& value) {
-  if (value.is_object()) return value.string_or("content", "");
-  return value.is_string() ? value.as_string() : "";
-}
-
-Json parse_companion(const std::string& text, const std::string& file) {
-  try {
-    return Json::parse(text);
-  } catch (const Error& error) {
-    fail(Exit::bad_data, file, ": no valid JSON: ", error.what());
-  }
-}
-
 /// Everything that decides ids beside vocabulary and merges; nothing for GPT-2's kind.
 std::string rules_text(const TokenizerJson& parts) {
   std::string out;
@@ -90,7 +74,9 @@ HfTokenizer::HfTokenizer(const std::string& path, bool with_special)
       parts_(parse_tokenizer_json(text_, path)),
       all_(parts_.all_tokens(path)),
       model_(parts_.vocabulary, path) {
-  read_companions();
+  const HfCompanions companions = read_hf_companions(path_, parts_);
+  companions_ = companions.files;
+  apply_companions(companions);
   bytes_ = TokenBytes(all_);
   if (!with_special) parts_.first.clear(), parts_.last.clear();
   check_template();
@@ -100,20 +86,32 @@ HfTokenizer::HfTokenizer(const std::string& path, bool with_special)
       if (!token.empty()) model_.take_whole(token_bytes(token), static_cast<std::int32_t>(id));
     }
   }
+  make_finders(companions.split_special_tokens);
+  hash_ = hash_of(all_, cat(rules_text(parts_), companions.split_special_tokens ? " splits special tokens" : ""));
+}
+
+std::vector<std::string> HfTokenizer::files(const std::string& path) {
+  std::vector<std::string> files{is_directory(path) ? cat(path, "/tokenizer.json") : path};
+  for (const std::string& name : HfCompanions::names())
+    files.push_back(fs::path(files.front()).replace_filename(name).string());
+  return files;
+}
+
+void HfTokenizer::make_finders(bool split_special_tokens) {
   std::vector<AddedToken> in_given, in_normalized;
   std::string buffer;
   std::set<std::string> normalized;
   for (AddedToken token : parts_.added) {
+    token.is_text = split_special_tokens && token.special;
     if (token.normalized && parts_.is_nfc) token.content = nfc_.normalize(std::string(token.content), buffer);
     if (token.normalized && !normalized.insert(token.content).second) {
-      fail(Exit::bad_data, path, ": two added tokens are both \"", token.content, "\" when normalized, and Hugging ",
+      fail(Exit::bad_data, path_, ": two added tokens are both \"", token.content, "\" when normalized, and Hugging ",
            "Face's libraries do not agree on which is meant; remove one");
     }
     (token.normalized ? in_normalized : in_given).push_back(token);
   }
   in_given_ = TokenFinder(std::move(in_given));
   in_normalized_ = TokenFinder(std::move(in_normalized));
-  hash_ = hash_of(all_, rules_text(parts_));
 }
 
 /// The ids in a post-processor are taken as they are, also by Hugging Face's libraries, which number tokens themselves.
@@ -128,62 +126,38 @@ void HfTokenizer::check_template() const {
   for (std::int32_t id : parts_.last) check(id);
 }
 
-/// A special token that one of the files beside tokenizer.json names: transformers finds it in a text, too.
-void HfTokenizer::take_special(const std::string& file, const std::string& content) {
-  if (content.empty()) return;
-  for (const AddedToken& token : parts_.added) {
-    if (token.content == content) return;
+/// As the library's add_tokens: a known token gets other properties; once special, it stays so.
+void HfTokenizer::add_token(const HfCompanions::Addition& addition) {
+  AddedToken token = addition.token;
+  for (AddedToken& known : parts_.added) {
+    if (known.content != token.content) continue;
+    token.id = known.id;
+    token.special = token.special || known.special;
+    known = std::move(token);
+    return;
   }
-  std::int32_t id = parts_.vocabulary.find(content);
-  if (id < 0) {
-    fail(Exit::bad_data, file, ": names the token \"", content, "\", which ", path_, " does not have; ",
-         "load and save the tokenizer with transformers, which adds it, or remove the name");
+  token.id = parts_.vocabulary.find(token.content);
+  if (token.id < 0) {
+    fail(Exit::bad_data, fs::path(path_).replace_filename(addition.file).string(), ": names the token \"",
+         token.content, "\", which ", path_, " does not have; load and save the tokenizer with transformers, which ",
+         "adds it, or remove the name");
   }
-  parts_.added.push_back({.content = content, .id = id});
-  all_.special.push_back(id);
+  all_.special.push_back(token.id);
+  parts_.added.push_back(std::move(token));
 }
 
-void HfTokenizer::read_companions() {
-  std::string folder = fs::path(path_).parent_path().string(), end, pad;
-  std::set<std::string> others;  // special tokens that do not pad
-  for (const char* name : kCompanions) {
-    std::string file = folder.empty() ? name : cat(folder, "/", name);
-    if (!file_exists(file)) continue;
-    const std::string& text = companions_.emplace_back(name, read_file(file)).second;
-    Json config = parse_companion(text, file);
-    if (!config.is_object()) fail(Exit::bad_data, file, ": expected an object");
-    for (const char* key :
-         {"eos_token", "sep_token", "bos_token", "unk_token", "pad_token", "cls_token", "mask_token"}) {
-      const Json* value = config.find(key);
-      if (value == nullptr) continue;
-      take_special(file, content_of(*value));
-      if (std::string_view(key) != "pad_token") {
-        others.insert(content_of(*value));
-      } else if (pad.empty()) {
-        pad = content_of(*value);
-      }
-      bool is_end = std::string_view(key) == "eos_token" || std::string_view(key) == "sep_token";
-      if (is_end && end.empty()) end = content_of(*value);
-    }
-    for (const char* key : {"additional_special_tokens", "extra_special_tokens"}) {
-      const Json* value = config.find(key);
-      if (value != nullptr && value->is_array()) {
-        for (const Json& token : value->as_array()) take_special(file, content_of(token));
-      } else if (value != nullptr && value->is_object()) {
-        for (const auto& [name, token] : value->as_object()) take_special(file, content_of(token));
-      }
-    }
-    if (const Json* tokens = config.find("added_tokens_decoder"); tokens != nullptr && tokens->is_object()) {
-      for (const auto& [id, token] : tokens->as_object()) take_special(file, content_of(token));
-    }
-    const Json* prefix = config.find("add_prefix_space");
-    if (prefix != nullptr && prefix->is_bool() && prefix->as_bool() != parts_.add_prefix_space) {
-      fail(Exit::bad_data, file, ": add_prefix_space is ", prefix->as_bool(), ", but ", path_,
-           " says the opposite; make them agree");
-    }
+void HfTokenizer::apply_companions(const HfCompanions& companions) {
+  if (companions.is_rebuilt) {
+    for (AddedToken& token : parts_.added) token.special = false;
   }
-  if (!pad.empty() && others.count(pad) == 0) pad_ = all_.find(pad);
-  eod_name_ = end;
+  for (const HfCompanions::Addition& addition : companions.additions) add_token(addition);
+  const bool prefix = parts_.add_prefix_space;
+  if (companions.add_prefix_space.value_or(prefix) != prefix) {
+    fail(Exit::bad_data, companions.add_prefix_space_file, ": add_prefix_space is ", !prefix, ", but ", path_,
+         " says the opposite; make them agree");
+  }
+  if (!companions.pad.empty()) pad_ = all_.find(companions.pad);
+  eod_name_ = companions.end;
   for (const char* name : {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"}) {
     if (eod_name_.empty() && all_.find(name) >= 0) eod_name_ = name;
   }
@@ -196,8 +170,8 @@ std::unique_ptr<Encoder> HfTokenizer::make_encoder(EncoderMemory memory) const {
 
 std::int32_t HfTokenizer::eod() const {
   if (eod_ < 0) {
-    fail(Exit::bad_data, path_, ": nothing says which token ends a document; put a tokenizer_config.json beside it ",
-         "with \"eos_token\"");
+    fail(Exit::bad_data, path_, ": no token ends a document; put a tokenizer_config.json with \"eos_token\" into ",
+         "its folder");
   }
   return eod_;
 }

@@ -5,12 +5,14 @@
 // data can forge the end of a document; GPT2BPETokenizer has ordinary text there). Special tokens that the file puts
 // around a text (Llama 3's <|begin_of_text|>) are left out unless asked for.
 //
-// The end-of-document token is eos_token of tokenizer_config.json beside the file, or of special_tokens_map.json, or
-// sep_token, as in Megatron; without any, the first of <|endoftext|>, <|end_of_text|>, </s>, <eos> that is a token.
-// Tokens that transformers would add because these files name them, but tokenizer.json lacks them, are refused.
+// The files in its folder change properties of added tokens and name special ones, as in transformers
+// (text/hf_companions.h). A token that they name but tokenizer.json lacks, which transformers would add to the
+// vocabulary, is refused. The end-of-document token is their eos_token, else sep_token, as in Megatron; without both,
+// the first of <|endoftext|>, <|end_of_text|>, </s>, <eos> that is a token.
 #pragma once
 
 #include "text/bpe_model.h"
+#include "text/hf_companions.h"
 #include "text/normalizer.h"
 #include "text/token_bytes.h"
 #include "text/tokenizer.h"
@@ -22,6 +24,8 @@ class HfTokenizer : public Tokenizer {
  public:
   /// `path` is a tokenizer.json. `with_special` puts the special tokens of its post-processor around every text.
   HfTokenizer(const std::string& path, bool with_special);
+  /// tokenizer.json at `path` (the file or its folder), then the files in its folder that are read if they exist.
+  static std::vector<std::string> files(const std::string& path);
   std::unique_ptr<Encoder> make_encoder(EncoderMemory memory) const override;
   std::string decode(std::span<const std::int32_t> ids) const override { return bytes_.decode(ids, path_); }
   std::int64_t vocab_size() const override { return bytes_.size(); }
@@ -34,12 +38,13 @@ class HfTokenizer : public Tokenizer {
 
  private:
   class HfEncoder;
-  void read_companions();
+  void apply_companions(const HfCompanions& companions);
+  void add_token(const HfCompanions::Addition& addition);
+  void make_finders(bool split_special_tokens);
   void check_template() const;
-  void take_special(const std::string& file, const std::string& content);
 
-  std::string path_, text_;                                      // the file and what it holds
-  std::vector<std::pair<std::string, std::string>> companions_;  // tokenizer_config.json and its like, by name
+  std::string path_, text_;                                      // the file and its content
+  std::vector<std::pair<std::string, std::string>> companions_;  // name and content of the files next to it
   TokenizerJson parts_;
   BpeVocabulary all_;
   BpeModel model_;

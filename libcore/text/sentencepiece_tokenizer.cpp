@@ -238,10 +238,13 @@ void SentencePieceTokenizer::save(const std::string& folder) const {
   write_file_atomic(cat(folder, "/", kConfigFile), config.dump(2) + "\n");
 }
 
+std::string sentencepiece_file(const std::string& path) {
+  return is_directory(path) ? cat(path, "/", kModelFile) : path;
+}
+
 std::unique_ptr<Tokenizer> load_sentencepiece(const TokenizerOptions& options) {
-  std::string path = options.tokenizer_model;
-  if (path.empty()) fail(Exit::usage, options.type, " needs --tokenizer-model");
-  if (is_directory(path)) path += cat("/", kModelFile);
+  if (options.tokenizer_model.empty()) fail(Exit::usage, options.type, " needs --tokenizer-model");
+  const std::string path = sentencepiece_file(options.tokenizer_model);
   return std::make_unique<SentencePieceTokenizer>(
       read_file(path), path,
       SentencePieceTokenizer::Options{options.type, options.legacy_tokenizer, options.vocab_extra_ids});

@@ -63,6 +63,9 @@ class SentencePieceTokenizer : public Tokenizer {
 /// Whether this is one of Megatron's three names.
 bool is_sentencepiece_type(std::string_view type);
 
+/// The model file: `path`, or tokenizer.model of that folder.
+std::string sentencepiece_file(const std::string& path);
+
 /// options.tokenizer_model is a model file, or a folder that holds tokenizer.model.
 std::unique_ptr<Tokenizer> load_sentencepiece(const TokenizerOptions& options);
 

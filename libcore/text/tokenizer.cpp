@@ -22,10 +22,9 @@ std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerOptions& options) {
     return std::make_unique<NullTokenizer>(*options.vocab_size, options.null_tokenizer_eod);
   }
   if (options.type == "HuggingFaceTokenizer") {
-    std::string path = options.tokenizer_model;
+    const std::string& path = options.tokenizer_model;
     if (path.empty()) fail(Exit::usage, "HuggingFaceTokenizer needs --tokenizer-model");
-    if (is_directory(path)) path += "/tokenizer.json";
-    return std::make_unique<HfTokenizer>(path, options.hf_special_tokens);
+    return std::make_unique<HfTokenizer>(HfTokenizer::files(path).front(), options.hf_special_tokens);
   }
   if (options.type == "TikTokenizer") {
     if (options.tokenizer_model.empty()) fail(Exit::usage, "TikTokenizer needs --tokenizer-model");
@@ -42,6 +41,15 @@ std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerOptions& options) {
   }
   return std::make_unique<BpeTokenizer>(read_vocab_and_merges(options.vocab_file, options.merge_file),
                                         options.vocab_file, options.parse_special_tokens);
+}
+
+std::vector<std::string> tokenizer_files(const TokenizerOptions& options) {
+  const std::string& type = options.type;
+  if (type == "NullTokenizer") return {};
+  if (type == "HuggingFaceTokenizer") return HfTokenizer::files(options.tokenizer_model);
+  if (is_sentencepiece_type(type)) return {sentencepiece_file(options.tokenizer_model)};
+  if (type == "TikTokenizer") return {options.tokenizer_model};
+  return {options.vocab_file, options.merge_file};
 }
 
 std::optional<TokenizerOptions> find_tokenizer(const std::string& model_folder) {

@@ -85,6 +85,9 @@ struct TokenizerOptions {
 /// Throws Error(usage) for a type that is unknown or options that are missing.
 std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerOptions& options);
 
+/// The files that load_tokenizer reads, where they exist.
+std::vector<std::string> tokenizer_files(const TokenizerOptions& options);
+
 /// The tokenizer of a model folder: its SentencePiece tokenizer.model, else its tokenizer.json, else its vocab.json and
 /// merges.txt, else what TikTokenizer saved.
 std::optional<TokenizerOptions> find_tokenizer(const std::string& model_folder);

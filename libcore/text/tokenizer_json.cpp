@@ -199,11 +199,13 @@ class Reader {
     check_fields(cat("the added token \"", added.content, "\""), token,
                  {"id", "content", "special", "normalized", "lstrip", "rstrip", "single_word"});
     if (added.content.empty()) refuse("an added token without content");
-    checked_id(token.at("id").as_int());
-    added.normalized = token.bool_or("normalized", !token.bool_or("special", false));
+    const std::int32_t id = checked_id(token.at("id").as_int());
+    added.special = token.bool_or("special", false);
+    added.normalized = token.bool_or("normalized", !added.special);
     added.lstrip = token.bool_or("lstrip", false);
     added.rstrip = token.bool_or("rstrip", false);
     added.single_word = token.bool_or("single_word", false);
+    out_.listed.emplace_back(id, added);
     auto [known, is_new] = added_at_.emplace(added.content, out_.added.size());
     if (is_new)
       out_.added.push_back(std::move(added));

@@ -105,8 +105,10 @@ TEST_CASE("tokenizer.json: the end of a document, and the files beside") {
   write("special_tokens_map.json", R"({"eos_token": {"content": "<|reserved|>", "lstrip": false}})");
   CHECK(load().eod() == 1999);
   write("tokenizer_config.json", R"({"eos_token": null, "sep_token": "<|begin_of_text|>"})");
+  CHECK(load().eod() == 1999);  // special_tokens_map.json has precedence
+  fs::remove(folder.file("special_tokens_map.json"));
   CHECK(load().eod() == 1997);
-  write("tokenizer_config.json", R"({"eos_token": "the"})");  // a token that was none to look for becomes one
+  write("tokenizer_config.json", R"({"eos_token": "the"})");  // a token of the model becomes an added one
   CHECK(load().encode("the") == std::vector<std::int32_t>{load().eod()});
   CHECK(load().pad() == -1);
   write("tokenizer_config.json", R"({"eos_token": "<|end_of_text|>", "pad_token": "<|begin_of_text|>"})");

@@ -1,0 +1,46 @@
+// The files next to a tokenizer.json that change what it does: tokenizer_config.json, special_tokens_map.json and
+// added_tokens.json, with the meaning that transformers 5.23 gives them (PreTrainedTokenizerFast.from_pretrained).
+//
+// - With "added_tokens_decoder" in tokenizer_config.json, its tokens replace the properties of those in tokenizer.json,
+//   and the other two files are not read. Without it, each key of special_tokens_map.json replaces the one of
+//   tokenizer_config.json, and added_tokens.json adds tokens.
+// - Special tokens are the seven standard ones, every other "..._token" that is a string, and extra_special_tokens (or
+//   additional_special_tokens, its old name). Those that are not added tokens yet become added tokens.
+// - With "split_special_tokens", special tokens are ordinary text.
+//
+// A value that transformers refuses, or that would load another file, is refused by name with Error(bad_data).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "text/added_tokens.h"
+#include "text/tokenizer_json.h"
+
+namespace mtl {
+
+struct HfCompanions {
+  /// A token that is added to tokenizer.json's, or replaces the properties of one there. Its id is not set.
+  struct Addition {
+    AddedToken token;
+    std::string file;  // that names it
+  };
+
+  std::vector<std::pair<std::string, std::string>> files;  // those that exist: name and content
+  std::vector<Addition> additions;                         // in the order in which transformers adds them
+  bool is_rebuilt = false;  // no property of tokenizer.json's added tokens stays: the class makes the tokenizer anew
+  bool split_special_tokens = false;
+  std::string end, pad;  // eos_token, else sep_token; pad_token unless it is another, too
+  std::optional<bool> add_prefix_space;
+  std::string add_prefix_space_file;
+
+  /// The names of the files, in the folder of tokenizer.json.
+  static const std::vector<std::string>& names();
+};
+
+/// Reads the files next to `path`, a tokenizer.json that was parsed to `parts`.
+HfCompanions read_hf_companions(const std::string& path, const TokenizerJson& parts);
+
+}  // namespace mtl
