@@ -48,8 +48,16 @@ std::optional<std::string> to_ascii(std::string_view piece) {
   return out;
 }
 
+void check_id(std::int64_t id, std::int64_t vocab_size) {
+  if (id >= 0 && id < vocab_size) return;
+  fail(Exit::bad_data, "the token id ", id, " is not in the vocabulary of NullTokenizer, which has ids 0 to ",
+       vocab_size - 1, "; raise --vocab-size, or correct the data");
+}
+
 class NullEncoder : public Encoder {
  public:
+  explicit NullEncoder(std::int64_t vocab_size) : vocab_size_(vocab_size) {}
+
   void append(std::string_view text, std::vector<std::int32_t>& ids) override {
     while (true) {
       const std::size_t blank = text.find(' ');
@@ -60,17 +68,19 @@ class NullEncoder : public Encoder {
   }
 
  private:
-  static std::int32_t id_of(std::string_view piece) {
+  std::int32_t id_of(std::string_view piece) const {
     std::optional<std::int64_t> id = parse_int(piece);
     if (!id) {
       if (const auto plain = to_ascii(piece)) id = parse_int(*plain);
     }
     if (!id)
       fail(Exit::bad_data, "\"", shown(piece),
-           "\" is no token id; NullTokenizer takes whole numbers with one blank between them");
-    if (*id < -kMaxId || *id > kMaxId) fail(Exit::bad_data, "token id ", *id, " does not fit 32 bits");
+           "\" is not a token id; NullTokenizer takes whole numbers with one blank between them");
+    check_id(*id, vocab_size_);
     return static_cast<std::int32_t>(*id);
   }
+
+  std::int64_t vocab_size_;
 };
 
 }  // namespace
@@ -84,11 +94,16 @@ NullTokenizer::NullTokenizer(std::int64_t vocab_size, std::optional<std::int64_t
   eod_ = static_cast<std::int32_t>(end);
 }
 
-std::unique_ptr<Encoder> NullTokenizer::make_encoder(EncoderMemory) const { return std::make_unique<NullEncoder>(); }
+std::unique_ptr<Encoder> NullTokenizer::make_encoder(EncoderMemory) const {
+  return std::make_unique<NullEncoder>(vocab_size_);
+}
 
 std::string NullTokenizer::decode(std::span<const std::int32_t> ids) const {
   std::string out;
-  for (std::int32_t id : ids) out += cat(out.empty() ? "" : " ", id);
+  for (std::int32_t id : ids) {
+    check_id(id, vocab_size_);
+    out += cat(out.empty() ? "" : " ", id);
+  }
   return out;
 }
 

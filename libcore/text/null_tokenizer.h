@@ -1,7 +1,8 @@
 // Megatron's NullTokenizer: a text is already ids in decimal, with exactly one blank between them.
 //
-// Each piece is what Python's int() takes (`007`, `+5`, `-1`, `1_000`); an empty piece is an error, and so is an id
-// that the .bin's data type cannot hold. The end-of-document token is vocab_size - 1, as in Megatron since v0.13.
+// Each piece is what Python's int() takes (`007`, `+5`, `1_000`); an empty piece is an error, and so is an id outside
+// the vocabulary, which Megatron writes where the .bin's data type can hold it. The end-of-document token is vocab_size
+// - 1, as in Megatron since v0.13.
 #pragma once
 
 #include "text/tokenizer.h"

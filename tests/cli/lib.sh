@@ -50,6 +50,14 @@ expect_near_lines() {
   mtl_compare near "$1" "$2" --relative "${4:-1e-6}" ${5:+--count "$5"} || fail "$3: $1 and $2 differ"
 }
 
+# make_null_corpus: null.jsonl, and null_wanted.bin and .idx, what Megatron-LM makes of it. It is golden/indexed's corpus of
+# NullTokenizer less line 9, whose id -1 lies outside the vocabulary: Megatron-LM writes it, mtl refuses it.
+make_null_corpus() {
+  sed 9d "$TESTS/golden/indexed/null.jsonl" >null.jsonl
+  mtl-data split "$TESTS/golden/indexed/null70000_text_document" --counts 8,1 --names wanted,outside --output-prefix null --quiet ||
+    fail 'make_null_corpus'
+}
+
 # is_sanitized TOOL: then it needs more memory than it is asked for.
 is_sanitized() { nm -D "$(command -v "$1")" | grep -qE '__[at]san'; }
 

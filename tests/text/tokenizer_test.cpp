@@ -235,9 +235,15 @@ TEST_CASE("tokenizer files: a path that cannot be opened is named, and is no int
 
 TEST_CASE("NullTokenizer: Python's int() of each piece") {
   NullTokenizer tokenizer(70000, {});
-  CHECK(tokenizer.encode("007 +5 -1 1_000 69999") == std::vector<std::int32_t>{7, 5, -1, 1000, 69999});
-  CHECK(tokenizer.encode("\u0663\u0664 \uFF11\uFF12 \u30005 \U0001D7D9\U0001D7EB -\u09E7\u09E6") ==
-        std::vector<std::int32_t>{34, 12, 5, 19, -10});
+  CHECK(tokenizer.encode("007 +5 -0 1_000 69999") == std::vector<std::int32_t>{7, 5, 0, 1000, 69999});
+  CHECK(tokenizer.encode("\u0663\u0664 \uFF11\uFF12 \u30005 \U0001D7D9\U0001D7EB \u09E7\u09E6") ==
+        std::vector<std::int32_t>{34, 12, 5, 19, 10});
+  for (const char* outside : {"-1", "-\u09E7\u09E6", "70000", "99999999999"}) {
+    CAPTURE(outside);
+    CHECK_THROWS_WITH_AS(tokenizer.encode(outside), doctest::Contains("ids 0 to 69999"), Error);
+  }
+  CHECK_THROWS_AS(tokenizer.decode({{70000}}), Error);
+  CHECK_THROWS_AS(tokenizer.decode({{-1}}), Error);
   CHECK_THROWS_AS(tokenizer.encode("\u00B2"), Error);  // a number, but no digit
   CHECK(tokenizer.eod() == 69999);
   CHECK(tokenizer.decode({{1, 2, 3}}) == "1 2 3");
@@ -248,7 +254,7 @@ TEST_CASE("NullTokenizer: Python's int() of each piece") {
   std::string many = "a";  // a message has the first 80 bytes, less what would be half a character
   while (many.size() < 5000) many += "\xC3\xA9";
   CHECK_THROWS_WITH_AS(tokenizer.encode("1 " + many),
-                       cat("\"", many.substr(0, 79), "...\" is no token id; NullTokenizer takes whole numbers with ",
+                       cat("\"", many.substr(0, 79), "...\" is not a token id; NullTokenizer takes whole numbers with ",
                            "one blank between them")
                            .c_str(),
                        Error);
