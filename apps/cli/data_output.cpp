@@ -132,7 +132,7 @@ void make_token_files(const DataOutputOptions& options, const std::vector<const 
   std::vector<Json> outputs;
   std::vector<SealedTokenFiles> sealed;
   for (DocumentCopy& copy : copies) {
-    outputs.push_back(describe_output(copy));
+    outputs.push_back(describe_output(copy.written()));
     sealed.emplace_back(copy.prefix(), make_provenance("mtl-data", options.command, tokenizer, sources, outputs.back()),
                         [&copy] { copy.commit(); });
   }

@@ -14,17 +14,18 @@ constexpr std::string_view kSchema = "mtl-provenance/1";
 constexpr std::string_view kRemedy =
     "; one of the files was replaced or changed: make them again, or remove PREFIX.json";
 
-/// Where a key of the last object stands in the text, so that a message can point at it.
+/// The offset of a key of the last object in the text, for messages.
 std::uint64_t offset_of(const std::string& text, const std::string& key) {
   const std::size_t object = text.rfind("\"output\""), at = text.find(cat('"', key, '"'), object);
   return at == std::string::npos ? 0 : at;
 }
 
-void check_hash(const Json& output, const char* key, const MappedFile& file) {
+/// Returns whether PREFIX.json records a hash of the file.
+bool check_hash(const Json& output, const char* key, const MappedFile& file) {
   const std::string wanted = output.string_or(key, "");
-  if (wanted.empty()) return;
+  if (wanted.empty()) return false;
   const std::string hash = hash_text(hash_mapped(file));
-  if (hash == wanted) return;
+  if (hash == wanted) return true;
   throw BrokenRule({"hash", file.path(), {}},
                    cat("its content was changed: its hash is ", hash, ", PREFIX.json says ", wanted), kRemedy);
 }
@@ -56,10 +57,10 @@ std::optional<Json> read_provenance(const std::string& prefix) {
   }
 }
 
-bool check_provenance(const IndexedDataset& data) {
+ProvenanceCheck check_provenance(const IndexedDataset& data) {
   const auto provenance = parse_provenance(data.prefix());
   const Json* output = provenance ? provenance->find("output") : nullptr;
-  if (output == nullptr || !output->is_object()) return false;
+  if (output == nullptr || !output->is_object()) return ProvenanceCheck::none;
   const std::string path = data.prefix() + ".json";
   const auto compare = [&](const char* key, const Json& found) {
     const Json* wanted = output->find(key);
@@ -71,9 +72,9 @@ bool check_provenance(const IndexedDataset& data) {
   compare("documents", data.documents());
   compare("sequences", data.sequences());
   compare("tokens", data.tokens());
-  check_hash(*output, "idx_xxh3", data.idx_file());
-  check_hash(*output, "bin_xxh3", data.bin_file());
-  return true;
+  const bool has_idx_hash = check_hash(*output, "idx_xxh3", data.idx_file());
+  const bool has_bin_hash = check_hash(*output, "bin_xxh3", data.bin_file());
+  return has_idx_hash && has_bin_hash ? ProvenanceCheck::content : ProvenanceCheck::counts;
 }
 
 Json describe_input(const std::string& path, std::uint64_t bytes, std::uint64_t hash) {
@@ -102,16 +103,16 @@ Json common_tokenizer(const std::vector<const IndexedDataset*>& inputs) {
   return common;
 }
 
-Json describe_output(const DocumentCopy& output) {
-  return Json::object({{"prefix", output.prefix()},
-                       {"documents", output.documents()},
-                       {"sequences", output.sequences()},
-                       {"tokens", output.tokens()},
-                       {"dtype", name_of(output.type())},
-                       {"bin_bytes", output.bin_bytes()},
-                       {"bin_xxh3", hash_text(output.bin_hash())},
-                       {"idx_bytes", output.idx_bytes()},
-                       {"idx_xxh3", hash_text(output.idx_hash())}});
+Json describe_output(const TokenFilesWritten& files) {
+  return Json::object({{"prefix", files.prefix},
+                       {"documents", files.documents},
+                       {"sequences", files.sequences},
+                       {"tokens", files.tokens},
+                       {"dtype", name_of(files.type)},
+                       {"bin_bytes", files.bin_bytes},
+                       {"bin_xxh3", hash_text(files.bin_hash)},
+                       {"idx_bytes", files.idx_bytes},
+                       {"idx_xxh3", hash_text(files.idx_hash)}});
 }
 
 Json make_provenance(const std::string& program, const std::vector<std::string>& command, const Json& tokenizer,

@@ -15,10 +15,12 @@ namespace mtl {
 /// The content of PREFIX.json; empty when there is no such file, or it is of another kind, or broken.
 std::optional<Json> read_provenance(const std::string& prefix);
 
-/// Throws BrokenRule when PREFIX.json is broken or says otherwise than the files: counts or type ("provenance"), or the
-/// content of a file, when its hash was recorded ("hash"), which means reading it. Returns whether there was anything
-/// to compare.
-bool check_provenance(const IndexedDataset& data);
+/// What check_provenance compared with PREFIX.json: counts and type, or the content of both files as well.
+enum class ProvenanceCheck { none, counts, content };
+
+/// Throws BrokenRule when PREFIX.json is broken or contradicts the files: counts or type ("provenance"), or the content
+/// of a file whose hash is recorded ("hash"), which reads the file.
+ProvenanceCheck check_provenance(const IndexedDataset& data);
 
 /// A file that was read: {"path", "bytes", "xxh3"}.
 Json describe_input(const std::string& path, std::uint64_t bytes, std::uint64_t hash);
@@ -29,7 +31,7 @@ Json describe_inputs(const std::vector<const IndexedDataset*>& inputs);
 Json common_tokenizer(const std::vector<const IndexedDataset*>& inputs);
 
 /// {"prefix", "documents", "sequences", "tokens", "dtype", "bin_bytes", "bin_xxh3", "idx_bytes", "idx_xxh3"}
-Json describe_output(const DocumentCopy& output);
+Json describe_output(const TokenFilesWritten& files);
 
 /// What PREFIX.json holds. `program`: its name; `command`: the words that it was called with. A tokenizer that is null
 /// is left out.

@@ -37,10 +37,12 @@ void check_files(const DataInspection& options, const Tokenizer* tokenizer, Verd
     check_token_range(data, vocabulary->size, resolve_threads(options.threads));
     summary += cat("; all ids are below ", with_commas(vocabulary->size), " (", vocabulary->source, ")");
   }
-  const bool has_provenance = check_provenance(data);
-  if (has_provenance) summary += cat("; agrees with ", data.prefix(), ".json");
+  const ProvenanceCheck compared = check_provenance(data);
+  if (compared != ProvenanceCheck::none) summary += cat("; agrees with ", data.prefix(), ".json");
+  if (compared == ProvenanceCheck::counts) summary += ", which records no hashes: a changed token is not detected";
   verdict.figures.set("vocab_size", vocabulary ? Json(vocabulary->size) : Json());
-  verdict.figures.set("provenance", has_provenance);
+  verdict.figures.set("provenance", compared != ProvenanceCheck::none);
+  verdict.figures.set("hashes", compared == ProvenanceCheck::content);
   verdict.summary = summary;
 }
 

@@ -175,13 +175,10 @@ Json PreprocessOutputs::summary() const {
 }
 
 Json PreprocessOutputs::output(std::size_t k) const {
-  const IndexedDatasetWriter& writer = writers_[k];
-  return Json::object({{"key", options_.json_keys[k]},
-                       {"prefix", prefix_of(k)},
-                       {"documents", writer.documents()},
-                       {"sequences", writer.sequences()},
-                       {"tokens", writer.tokens()},
-                       {"dtype", name_of(type_)}});
+  Json out = Json::object({{"key", options_.json_keys[k]}});
+  const Json files = describe_output(writers_[k].written());
+  for (const auto& [name, value] : files.as_object()) out.set(name, value);
+  return out;
 }
 
 Json PreprocessOutputs::provenance(std::size_t k, const std::vector<StoredInput>& inputs) const {

@@ -49,10 +49,10 @@ class DocumentCopy {
   std::int64_t sequences() const { return sequences_; }
   std::int64_t tokens() const { return static_cast<std::int64_t>(bin_bytes() / item_size(type_)); }
   std::uint64_t bin_bytes() const { return bin_bytes_; }
-  std::uint64_t idx_bytes() const { return idx_bytes_; }
-  /// XXH3 of the whole files.
-  std::uint64_t bin_hash() const { return bin_hash_; }
-  std::uint64_t idx_hash() const { return idx_hash_; }
+  /// After write().
+  TokenFilesWritten written() const {
+    return {prefix_, type_, documents_, sequences_, tokens(), bin_bytes_, bin_hash_, idx_bytes_, idx_hash_};
+  }
 
  private:
   void write_bin(const DocumentList& list, int threads, const CopyProgress& progress);

@@ -33,6 +33,14 @@ DataType token_type_for_vocab(std::int64_t vocab_size);
 std::string dataset_prefix(std::string_view path);
 
 /// Writes PREFIX.bin and PREFIX.idx. Neither appears under its name before finish(); without finish() nothing is left.
+/// A pair of token files that was written: counts, sizes, and XXH3 of the whole files.
+struct TokenFilesWritten {
+  std::string prefix;
+  DataType type = DataType::i32;
+  std::int64_t documents = 0, sequences = 0, tokens = 0;
+  std::uint64_t bin_bytes = 0, bin_hash = 0, idx_bytes = 0, idx_hash = 0;
+};
+
 class IndexedDatasetWriter {
  public:
   /// The type must be an integer type.
@@ -53,15 +61,19 @@ class IndexedDatasetWriter {
   std::int64_t sequences() const { return static_cast<std::int64_t>(lengths_.size()); }
   std::int64_t documents() const { return static_cast<std::int64_t>(document_indices_.size()) - 1; }
 
+  /// After seal(). The hashes are computed while writing: nothing is read again.
+  const TokenFilesWritten& written() const { return written_; }
  private:
   void flush();
   void write_index();
 
+  std::string prefix_;
   DataType type_;
   AtomicFile bin_, idx_;
   bool sealed_ = false;
   std::vector<std::byte> buffer_;  // encoded tokens on their way to .bin
   std::size_t buffered_ = 0;       // bytes of them
+  TokenFilesWritten written_;
   std::vector<std::int32_t> lengths_;
   std::vector<std::int64_t> document_indices_{0};
   std::int64_t tokens_ = 0;

@@ -39,7 +39,7 @@ void store_tokens(std::span<const std::int32_t> tokens, std::byte* to, const std
 }  // namespace
 
 IndexedDatasetWriter::IndexedDatasetWriter(const std::string& prefix, DataType type)
-    : type_(type), bin_(prefix + ".bin"), idx_(prefix + ".idx") {
+    : prefix_(prefix), type_(type), bin_(prefix + ".bin"), idx_(prefix + ".idx") {
   require(is_integer(type), prefix, ": tokens are integers, they cannot be written as ", name_of(type));
 }
 
@@ -72,6 +72,11 @@ void IndexedDatasetWriter::seal() {
   write_index();
   bin_.seal();
   idx_.seal();
+  written_ = {prefix_,           type_,
+              documents(),       sequences(),
+              tokens(),          bin_.out().bytes(),
+              bin_.out().hash(), idx_.out().bytes(),
+              idx_.out().hash()};
   sealed_ = true;
 }
 

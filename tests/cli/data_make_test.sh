@@ -59,7 +59,7 @@ expect_exit 0 mtl-data verify named merged_text_document default_text_document
 [ "$(grep -c ': sound: ' out)" -eq 3 ] || fail 'verify: one line for each data set'
 expect_text out '^named: sound: .*; agrees with named.json$'
 expect_exit 0 mtl-data verify --vocab-size 50257 named --json
-expect_text out '^\{"schema": "mtl-data-verify/1", "prefix": "named", "ok": true, .*"vocab_size": 50257, "provenance": true\}$'
+expect_text out '^\{"schema": "mtl-data-verify/1", "prefix": "named", "ok": true, .*"vocab_size": 50257, "provenance": true, "hashes": true\}$'
 expect_exit 65 mtl-data verify --vocab-size 1000 default_text_document
 expect_text err 'default_text_document.bin: token [0-9]+ of sequence [0-9]+, in document [0-9]+, is [0-9]+, but the ids'
 first=$(od -An -v -tu2 -w2 default_text_document.bin | awk '$1 >= 1000 {print 2 * (NR - 1); exit}')
@@ -69,6 +69,23 @@ expect_exit 0 mtl-data verify --threads 3 --vocab-size 50257 default_text_docume
 poke named.bin 100 '\001'
 expect_exit 65 mtl-data verify named
 expect_text err 'named.bin: its content was changed'
+# A flipped bit of the .bin is found by the hashes that mtl-preprocess records.
+# shellcheck disable=SC2086
+expect_exit 0 mtl-preprocess --input "$INDEXED/corpus.jsonl" $GPT2 --output-prefix fresh --quiet
+expect_exit 0 mtl-data verify fresh_text_document --json
+expect_text out '"provenance": true, "hashes": true\}$'
+size=$(stat -c %s fresh_text_document.bin)
+for byte in 0 $((size / 2)) $((size - 1)); do
+  cp fresh_text_document.bin whole.bin
+  byte_now=$(od -An -tu1 -j "$byte" -N 1 whole.bin)
+  poke fresh_text_document.bin "$byte" "\\$(printf %03o $((byte_now ^ 1)))"
+  expect_exit 65 mtl-data verify fresh_text_document
+  expect_text err 'fresh_text_document.bin: its content was changed'
+  cp whole.bin fresh_text_document.bin
+done
+sed -i 's/"\(bin\|idx\)_xxh3": "[0-9a-f]*",\?//; s/\("idx_bytes": [0-9]*\),/\1/' fresh_text_document.json
+expect_exit 0 mtl-data verify fresh_text_document
+expect_text out 'agrees with fresh_text_document.json, which records no hashes: a changed token is not detected$'
 cp merged_text_document.bin named.bin
 cp named.json named.json.whole
 sed -i 's/"tokens": /"tokens": 1/' named.json

@@ -22,10 +22,10 @@ void copy(const std::string& prefix, const IndexedDataset& like, const DocumentL
   DocumentCopy out(prefix, like.type(), like.is_multimodal());
   out.write(list, threads, kQuiet);
   out.commit();
-  CHECK(out.bin_hash() == hash_file(prefix + ".bin"));
-  CHECK(out.idx_hash() == hash_file(prefix + ".idx"));
+  CHECK(out.written().bin_hash == hash_file(prefix + ".bin"));
+  CHECK(out.written().idx_hash == hash_file(prefix + ".idx"));
   CHECK(out.bin_bytes() == file_size(prefix + ".bin"));
-  CHECK(out.idx_bytes() == file_size(prefix + ".idx"));
+  CHECK(out.written().idx_bytes == file_size(prefix + ".idx"));
   const IndexedDataset made(prefix);
   CHECK(made.documents() == out.documents());
   CHECK(made.sequences() == out.sequences());

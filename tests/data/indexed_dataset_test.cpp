@@ -56,6 +56,21 @@ TEST_CASE("what is written is read again, in every integer type") {
   }
 }
 
+TEST_CASE("the writer's hashes are those of its files") {
+  Folder folder;
+  const std::string prefix = folder.path + "hashed";
+  IndexedDatasetWriter writer(prefix, DataType::u16);
+  for (int i = 0; i < 300'000; ++i) writer.add_sequence(std::vector<std::int32_t>{i % 1000, 7});  // several flushes
+  writer.end_document();
+  writer.finish();
+  const TokenFilesWritten& written = writer.written();
+  CHECK(written.bin_bytes == file_size(prefix + ".bin"));
+  CHECK(written.idx_bytes == file_size(prefix + ".idx"));
+  CHECK(written.bin_hash == hash_file(prefix + ".bin"));
+  CHECK(written.idx_hash == hash_file(prefix + ".idx"));
+  CHECK(written.tokens == 600'000);
+}
+
 TEST_CASE("an id that does not fit is an error and leaves no file") {
   Folder folder;
   const std::string prefix = folder.path + "narrow";

@@ -56,8 +56,8 @@ void copy_all(const IndexedDataset& data) {
                 return DocumentRange{&data, i, i + 1};
               }},
              1, [](std::uint64_t) {});
-  const bool same = copy.bin_hash() == hash_bytes(data.bin_file().bytes().data(), data.bin_bytes()) &&
-                    copy.idx_hash() == data.idx_hash();
+  const bool same = copy.written().bin_hash == hash_bytes(data.bin_file().bytes().data(), data.bin_bytes()) &&
+                    copy.written().idx_hash == data.idx_hash();
   // Without a document nothing else can be in the files either.
   if (!same) std::abort();
 }
