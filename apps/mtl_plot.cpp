@@ -7,6 +7,7 @@
 #include "chart/run_chart.h"
 #include "chart/svg.h"
 #include "chart/terminal.h"
+#include "cli/inputs.h"
 #include "cli/run_main.h"
 
 namespace {
@@ -95,6 +96,7 @@ std::string output_kind(const PlotOptions& options) {
 }
 
 Exit plot(PlotOptions& options, Console& console) {
+  if (options.output && *options.output != "-") refuse_overwriting(options.logs, {*options.output}, "--output");
   if (!options.y.empty()) options.chart.y = split(options.y, ',');
   std::vector<RunLog> logs = read_logs(options, console);
   Chart chart = make_run_chart(logs, options.chart);

@@ -6,6 +6,7 @@
 #include "cli/alone.h"
 #include "cli/data_commands.h"
 #include "cli/data_output.h"
+#include "cli/inputs.h"
 #include "cli/interrupt_guard.h"
 #include "data/npy.h"
 
@@ -20,7 +21,7 @@ struct DataExportOptions {
 void export_tokens(const DataExportOptions& options, Console& console) {
   constexpr std::size_t kChunk = 8 << 20;
   const IndexedDataset data(options.prefixes.front());
-  refuse_overwriting({&data}, {options.output});
+  refuse_overwriting(files_of({&data}), {options.output}, "--output");
   require_space(options.output, data.bin_bytes());
   InterruptGuard guard(console.program());  // outlives the file that it would remove
   guard.remove_on_signal(AtomicFile::temporary_name(options.output));

@@ -5,6 +5,7 @@
 #include "base/mapped_pages.h"
 #include "cli/data_provenance.h"
 #include "cli/data_publish.h"
+#include "cli/inputs.h"
 #include "cli/interrupt_guard.h"
 #include "cli/output_lock.h"
 #include "cli/run_main.h"
@@ -71,19 +72,12 @@ std::vector<std::string> command_words(int argc, const char* const* argv) {
   return words;
 }
 
-void refuse_overwriting(const std::vector<const IndexedDataset*>& inputs, const std::vector<std::string>& outputs) {
-  std::vector<UsageError::Problem> problems;
-  for (const std::string& output : outputs) {
-    for (const IndexedDataset* input : inputs) {
-      for (const MappedFile* file : {&input->bin_file(), &input->idx_file()}) {
-        std::error_code none;  // a file that is not there is the same as no other
-        if (problems.empty() && fs::equivalent(output, file->path(), none)) {
-          problems.push_back({output, "is one of the inputs and would be overwritten; choose another --output-prefix"});
-        }
-      }
-    }
+std::vector<std::string> files_of(const std::vector<const IndexedDataset*>& inputs) {
+  std::vector<std::string> files;
+  for (const IndexedDataset* input : inputs) {
+    for (const char* ending : {".bin", ".idx", ".json"}) files.push_back(input->prefix() + ending);
   }
-  if (!problems.empty()) throw UsageError(problems);
+  return files;
 }
 
 void require_space(const std::string& path, std::uint64_t bytes) {
@@ -116,7 +110,7 @@ void make_token_files(const DataOutputOptions& options, const std::vector<const 
     prefixes.push_back(part.prefix);
     for (const char* ending : {".bin", ".idx", ".json"}) files.push_back(part.prefix + ending);
   }
-  refuse_overwriting(inputs, files);
+  refuse_overwriting(files_of(inputs), files);
   std::uint64_t bin_bytes = 0, bytes = 0;
   for (const IndexedDataset* input : inputs) {
     bin_bytes += input->bin_bytes();
@@ -125,7 +119,7 @@ void make_token_files(const DataOutputOptions& options, const std::vector<const 
   for (const DataPart& part : parts) require_space(part.prefix, bytes);
 
   InterruptGuard guard(console.program());  // outlives the files that it would remove
-  std::vector<OutputLock> locks = claim_outputs(prefixes, files, guard, console);
+  std::vector<OutputLock> locks = claim_outputs({prefixes, files, files_of(inputs)}, guard, console);
   ByteProgress progress(console, bin_bytes);
   std::vector<DocumentCopy> copies = copy_parts(options, inputs, traits, parts, progress);
   const Json sources = describe_inputs(inputs), tokenizer = common_tokenizer(inputs);

@@ -26,8 +26,8 @@ void add_data_output_flags(Flags& flags, DataOutputOptions& options);
 /// The words of a command line, the program's name and the command first.
 std::vector<std::string> command_words(int argc, const char* const* argv);
 
-/// Throws UsageError when one of `outputs` (files) is a file of `inputs`.
-void refuse_overwriting(const std::vector<const IndexedDataset*>& inputs, const std::vector<std::string>& outputs);
+/// The files of data sets: .bin, .idx and .json of each.
+std::vector<std::string> files_of(const std::vector<const IndexedDataset*>& inputs);
 
 /// Throws Error(io) when the disk of `path` has less room than `bytes`. Makes its folder.
 void require_space(const std::string& path, std::uint64_t bytes);

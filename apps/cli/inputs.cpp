@@ -1,13 +1,18 @@
 #include "cli/inputs.h"
 
 #include <glob.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+#include <map>
+#include <optional>
+#include <utility>
 
 #include "base/error.h"
 #include "base/files.h"
+#include "cli/flags.h"
 
 namespace mtl {
 
@@ -31,6 +36,14 @@ std::string problem_with(const std::string& file) {
   return "";
 }
 
+/// Device and inode of the regular file that a name leads to. Nothing else is ever replaced (AtomicFile).
+std::optional<std::pair<dev_t, ino_t>> identity_of(const std::string& file) {
+  struct stat info {};
+  const bool is_known = (file == "-" ? ::fstat(STDIN_FILENO, &info) : ::stat(file.c_str(), &info)) == 0;
+  if (!is_known || !S_ISREG(info.st_mode)) return {};
+  return std::pair(info.st_dev, info.st_ino);
+}
+
 }  // namespace
 
 std::vector<std::string> find_inputs(const std::vector<std::string>& words) {
@@ -50,6 +63,24 @@ std::vector<std::string> find_inputs(const std::vector<std::string>& words) {
   }
   if (!problems.empty()) fail(Exit::io, join(problems, "\n"));
   return files;
+}
+
+void refuse_overwriting(const std::vector<std::string>& inputs, const std::vector<std::string>& outputs,
+                        const std::string& flag) {
+  std::map<std::pair<dev_t, ino_t>, std::string> names;  // of the inputs
+  for (const std::string& input : inputs) {
+    if (const auto identity = identity_of(input)) names.emplace(*identity, input == "-" ? "standard input" : input);
+  }
+  std::vector<UsageError::Problem> problems;
+  for (const std::string& output : outputs) {
+    const auto identity = identity_of(output);
+    const auto input = identity ? names.find(*identity) : names.end();
+    if (input == names.end()) continue;
+    const std::string which = input->second == output ? "" : cat(" (", input->second, ")");
+    problems.push_back(
+        {output, cat("is one of the inputs", which, " and would be overwritten; choose another ", flag)});
+  }
+  if (!problems.empty()) throw UsageError(problems);
 }
 
 }  // namespace mtl

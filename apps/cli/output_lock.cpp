@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "cli/inputs.h"
 
 namespace mtl {
 
@@ -31,22 +32,35 @@ bool is_temporary_of(const std::vector<std::string>& names, const std::string& f
   });
 }
 
-}  // namespace
-
-void remove_leftovers(const std::vector<std::string>& names, Console& console) {
+/// Temporary files and folders of earlier runs. With the locks held, those runs were killed.
+std::vector<std::string> find_leftovers(const std::vector<std::string>& names) {
   std::vector<std::string> left;
   std::error_code error;  // a folder that cannot be listed keeps what is in it
   for (fs::directory_iterator at(folder_of(names.front()), error), end; !error && at != end; at.increment(error)) {
     const std::string file = at->path().filename().string();
     if (is_temporary_of(names, file)) left.push_back(fs::path(names.front()).replace_filename(file).string());
   }
-  for (const std::string& path : left) {
+  return left;
+}
+
+/// No name that the run replaces, truncates or removes is an input.
+void check_inputs(const OutputClaim& claim) {
+  std::vector<std::string> outputs = claim.names;
+  for (const std::string& prefix : claim.prefixes) outputs.push_back(OutputLock::path_of(prefix));
+  for (std::string& path : find_leftovers(claim.names)) outputs.push_back(std::move(path));
+  refuse_overwriting(claim.inputs, outputs);
+}
+
+}  // namespace
+
+void remove_leftovers(const std::vector<std::string>& names, Console& console) {
+  for (const std::string& path : find_leftovers(names)) {
     remove_tree(path);
     console.info(cat(path, ": removed; the run that wrote it was killed"));
   }
 }
 
-OutputLock::OutputLock(const std::string& prefix, std::string flag) : path_(prefix + ".lock"), flag_(std::move(flag)) {
+OutputLock::OutputLock(const std::string& prefix, std::string flag) : path_(path_of(prefix)), flag_(std::move(flag)) {
   constexpr int kTries = 1000;  // each but the last met a run that has just finished
   for (int tries = 0; tries < kTries; ++tries) {
     if (take(prefix)) return;
@@ -91,18 +105,18 @@ void OutputLock::release() {
   ::close(std::exchange(descriptor_, -1));
 }
 
-std::vector<OutputLock> claim_outputs(const std::vector<std::string>& prefixes, const std::vector<std::string>& names,
-                                      InterruptGuard& guard, Console& console) {
-  make_directories(fs::path(names.front()).parent_path());
-  for (const std::string& name : names) {
+std::vector<OutputLock> claim_outputs(const OutputClaim& claim, InterruptGuard& guard, Console& console) {
+  check_inputs(claim);
+  make_directories(fs::path(claim.names.front()).parent_path());
+  for (const std::string& name : claim.names) {
     std::error_code unknown;  // then opening the files says what is wrong
     if (fs::is_directory(name, unknown))
       fail(Exit::io, name, ": is a folder, where a file is to be; choose another --output-prefix");
   }
   std::vector<OutputLock> locks;
-  for (const std::string& prefix : prefixes) guard.remove_on_signal(locks.emplace_back(prefix).path());
-  for (const std::string& name : names) guard.remove_on_signal(AtomicFile::temporary_name(name));
-  remove_leftovers(names, console);
+  for (const std::string& prefix : claim.prefixes) guard.remove_on_signal(locks.emplace_back(prefix).path());
+  for (const std::string& name : claim.names) guard.remove_on_signal(AtomicFile::temporary_name(name));
+  remove_leftovers(claim.names, console);
   return locks;
 }
 

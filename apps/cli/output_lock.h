@@ -10,10 +10,11 @@
 
 namespace mtl {
 
-/// Holds PREFIX.lock, which says who holds it and goes with its holder. A dead holder's lock does not count. On a file
-/// system that knows no locks it holds nothing.
+/// Holds PREFIX.lock, which names its holder and is removed with it. A dead holder's lock does not count. On a file
+/// system without locks it protects nothing.
 class OutputLock {
  public:
+  static std::string path_of(const std::string& prefix) { return prefix + ".lock"; }
   /// Throws Error(failure) that names the holder, Error(io) when the folder cannot be written to; both name the flag
   /// that chooses another place.
   explicit OutputLock(const std::string& prefix, std::string flag = "--output-prefix");
@@ -31,12 +32,18 @@ class OutputLock {
   int descriptor_ = -1;
 };
 
-/// Makes the files `names`, all of one folder, this run's own while the locks are held: one for each of `prefixes`,
-/// which are those that any tool which writes these names locks. Makes the folder, removes what killed runs left of the
+/// Files that a run is about to write, all in one folder.
+struct OutputClaim {
+  std::vector<std::string> prefixes;  // to lock: every tool that writes these names locks these
+  std::vector<std::string> names;     // of the files
+  std::vector<std::string> inputs;    // every file that the run reads; "-" is standard input
+};
+
+/// Reserves the names for this run while the locks are held. Makes the folder, removes what killed runs left of the
 /// names, with a message, and lets a signal remove what is unfinished.
-/// Throws as OutputLock does, and Error(io) when one of the names is a folder.
-std::vector<OutputLock> claim_outputs(const std::vector<std::string>& prefixes, const std::vector<std::string>& names,
-                                      InterruptGuard& guard, Console& console);
+/// Throws as OutputLock does, UsageError when something that it would replace, truncate or remove is an input, and
+/// Error(io) when one of the names is a folder.
+std::vector<OutputLock> claim_outputs(const OutputClaim& claim, InterruptGuard& guard, Console& console);
 
 /// Removes what killed runs left of the names, files or folders NAME.tmp.PID, with a message. The caller holds the
 /// locks.

@@ -32,16 +32,6 @@ std::optional<std::uint64_t> stored_bytes(const std::vector<std::string>& files)
   return total;
 }
 
-void refuse_outputs_as_inputs(const PreprocessOptions& options, const std::vector<std::string>& files) {
-  for (const std::string& name : output_names(options)) {
-    for (const std::string& file : files) {
-      std::error_code error;
-      if (file != "-" && fs::equivalent(file, name, error))
-        fail(Exit::usage, "--input ", file, ": this run would replace it; rename it or choose another --output-prefix");
-    }
-  }
-}
-
 /// One pass over the input: the lines whose index is `part` modulo `parts`. Returns the files as they were read.
 std::vector<StoredInput> run_pass(const PreprocessOptions& options, const std::vector<std::string>& files,
                                   const Tokenizer& tokenizer, std::int64_t part, std::int64_t parts,
@@ -69,7 +59,6 @@ std::vector<StoredInput> run_pass(const PreprocessOptions& options, const std::v
 
 Json preprocess(const PreprocessOptions& options, Console& console) {
   std::vector<std::string> files = find_inputs(options.inputs);
-  refuse_outputs_as_inputs(options, files);
   std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(options.tokenizer);
   // Megatron's --partitions deals the lines out in turn and writes one share after another. A pass for each share
   // needs neither memory nor temporary files.
@@ -81,7 +70,7 @@ Json preprocess(const PreprocessOptions& options, Console& console) {
   }
   if (input_bytes) *input_bytes *= static_cast<std::uint64_t>(parts);
   InterruptGuard guard(console.program());  // outlives the files that it would remove
-  PreprocessOutputs outputs(options, *tokenizer, input_bytes, guard, console);
+  PreprocessOutputs outputs(options, *tokenizer, {files, input_bytes}, guard, console);
   std::vector<StoredInput> stored;
   for (std::int64_t part = 0; part < parts; ++part) {
     std::vector<StoredInput> now = run_pass(options, files, *tokenizer, part, parts, outputs);

@@ -43,16 +43,18 @@ std::vector<std::string> output_names(const PreprocessOptions& options) {
 }
 
 PreprocessOutputs::PreprocessOutputs(const PreprocessOptions& options, const Tokenizer& tokenizer,
-                                     std::optional<std::uint64_t> input_bytes, InterruptGuard& guard, Console& console)
+                                     const PreprocessInputs& inputs, InterruptGuard& guard, Console& console)
     : options_(options),
       tokenizer_(tokenizer),
-      input_bytes_(input_bytes),
+      input_bytes_(inputs.bytes),
       guard_(guard),
       console_(console),
       type_(token_type_for_vocab(tokenizer.vocab_size())) {
   std::vector<std::string> prefixes{options.output_prefix};  // of the rejects
   for (std::size_t k = 0; k < options.json_keys.size(); ++k) prefixes.push_back(prefix_of(k));
-  locks_ = claim_outputs(prefixes, output_names(options), guard, console);
+  std::vector<std::string> read = tokenizer_files(options.tokenizer);
+  read.insert(read.end(), inputs.files.begin(), inputs.files.end());
+  locks_ = claim_outputs({prefixes, output_names(options), read}, guard, console);
   for (std::size_t k = 0; k < options.json_keys.size(); ++k) writers_.emplace_back(prefix_of(k), type_);
 }
 

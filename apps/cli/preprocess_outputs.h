@@ -23,12 +23,17 @@ std::string output_prefix_of(const PreprocessOptions& options, const std::string
 /// Every name that a run can write: .bin, .idx and .json of each key, and the rejects.
 std::vector<std::string> output_names(const PreprocessOptions& options);
 
+/// What a run reads apart from the tokenizer.
+struct PreprocessInputs {
+  std::vector<std::string> files;
+  std::optional<std::uint64_t> bytes;  // that all passes will read, as stored; empty when not known
+};
+
 class PreprocessOutputs {
  public:
-  /// `input_bytes`: what all passes will read, as stored; empty when that is not known. Throws Error when another run
-  /// writes to one of the prefixes, or nothing can be written there (claim_outputs).
-  PreprocessOutputs(const PreprocessOptions& options, const Tokenizer& tokenizer,
-                    std::optional<std::uint64_t> input_bytes, InterruptGuard& guard, Console& console);
+  /// Throws as claim_outputs does; the tokenizer's files are inputs too.
+  PreprocessOutputs(const PreprocessOptions& options, const Tokenizer& tokenizer, const PreprocessInputs& inputs,
+                    InterruptGuard& guard, Console& console);
 
   /// Throws Error(bad_data) for a bad line beyond --skip-bad, Error(io) that says what is needed when a disk is full.
   void add(const TokenChunk& chunk);

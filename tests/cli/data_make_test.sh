@@ -45,6 +45,10 @@ expect_exit 2 mtl-data merge default_text_document eod_text_document --output-pr
 expect_text err 'eod_text_document.bin +is one of the inputs'
 ln eod_text_document.bin other.bin
 expect_exit 2 mtl-data merge eod_text_document --output-prefix other
+expect_text err 'other.bin +is one of the inputs \(eod_text_document.bin\)'
+cp named.json mine.json && ln -sf named.json theirs.json
+expect_exit 2 mtl-data merge named --output-prefix theirs
+expect_text err 'theirs.json +is one of the inputs \(named.json\)'
 rm other.bin merge_in/a9.idx
 expect_exit 65 mtl-data merge --input merge_in --output-prefix again
 expect_text err 'merge_in/a9.idx: is missing'
@@ -65,10 +69,6 @@ expect_text err 'default_text_document.bin: token [0-9]+ of sequence [0-9]+, in 
 first=$(od -An -v -tu2 -w2 default_text_document.bin | awk '$1 >= 1000 {print 2 * (NR - 1); exit}')
 expect_text out "broken: rule vocabulary, byte $first of default_text_document.bin\$"
 expect_exit 0 mtl-data verify --threads 3 --vocab-size 50257 default_text_document
-# A bit that flips in the .bin is found by the hash that merge left.
-poke named.bin 100 '\001'
-expect_exit 65 mtl-data verify named
-expect_text err 'named.bin: its content was changed'
 # A flipped bit of the .bin is found by the hashes that mtl-preprocess records.
 # shellcheck disable=SC2086
 expect_exit 0 mtl-preprocess --input "$INDEXED/corpus.jsonl" $GPT2 --output-prefix fresh --quiet
@@ -86,6 +86,10 @@ done
 sed -i 's/"\(bin\|idx\)_xxh3": "[0-9a-f]*",\?//; s/\("idx_bytes": [0-9]*\),/\1/' fresh_text_document.json
 expect_exit 0 mtl-data verify fresh_text_document
 expect_text out 'agrees with fresh_text_document.json, which records no hashes: a changed token is not detected$'
+# A bit that flips in the .bin is found by the hash that merge left.
+poke named.bin 100 '\001'
+expect_exit 65 mtl-data verify named
+expect_text err 'named.bin: its content was changed'
 cp merged_text_document.bin named.bin
 cp named.json named.json.whole
 sed -i 's/"tokens": /"tokens": 1/' named.json

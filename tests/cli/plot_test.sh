@@ -27,6 +27,12 @@ using world size: 8, data-parallel size: 8
  validation loss at iteration 20 on test set | lm loss value: 1.000000E+00 | lm loss PPL: 2.7E+00 | 
 LOG
 
+# A log is never overwritten.
+cp "$WORK/a.jsonl" "$WORK/own.svg"
+expect_exit 2 mtl-plot "$WORK/own.svg" --output "$WORK/own.svg"
+expect_text "$WORK/err" 'own.svg +is one of the inputs and would be overwritten; choose another --output'
+expect_same "$WORK/own.svg" "$WORK/a.jsonl"
+
 # SVG, to a file and to a pipe, the same.
 expect_exit 0 mtl-plot "$WORK/a.jsonl" "$WORK/b & <c>.jsonl" --title "one < two" -o "$WORK/two.svg"
 expect_text "$WORK/two.svg" '^<svg xmlns='

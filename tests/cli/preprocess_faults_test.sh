@@ -170,8 +170,43 @@ expect_text err '^nothing.json: no such file$'
 expect_text err '^nothing\*.gz: no such file, and nothing matches'
 cp "$CORPUS" z.rejects.jsonl
 expect_exit 2 $P --input z.rejects.jsonl --output-prefix z --skip-bad 3
-expect_text err 'z.rejects.jsonl: this run would replace it'
+expect_text err 'z.rejects.jsonl +is one of the inputs and would be overwritten; choose another --output-prefix'
 expect_same z.rejects.jsonl "$CORPUS"
+# No output replaces an input, whatever name leads to it: text on standard input, the lock, the tokenizer's files.
+cp "$CORPUS" z.lock
+expect_exit 2 $P --input z.lock --output-prefix z
+cp "$CORPUS" z_text_document.idx.tmp.12
+expect_exit 2 $P --input z_text_document.idx.tmp.12 --output-prefix z
+ln -s "$CORPUS" z_text_document.bin
+expect_exit 2 $P --input - --output-prefix z <"$CORPUS"
+expect_text err 'z_text_document.bin +is one of the inputs \(standard input\)'
+expect_same z.lock "$CORPUS"
+expect_same z_text_document.idx.tmp.12 "$CORPUS"
+HF="mtl-preprocess --tokenizer-type HuggingFaceTokenizer --input many.jsonl"
+cp "$TESTS"/golden/tokenizer/hf_saved_tinyshakespeare_1000/tokenizer.json t_text_document.json
+expect_exit 2 $HF --tokenizer-model t_text_document.json --output-prefix t
+expect_text err 't_text_document.json +is one of the inputs'
+cmp -s t_text_document.json "$TESTS"/golden/tokenizer/hf_saved_tinyshakespeare_1000/tokenizer.json || fail 'the tokenizer was overwritten'
+mkdir model && cp "$TESTS"/golden/tokenizer/hf_saved_tinyshakespeare_1000/*.json model
+ln model/tokenizer_config.json u_text_document.json
+expect_exit 2 $HF --tokenizer-model model --output-prefix u
+expect_text err 'u_text_document.json +is one of the inputs \(model/tokenizer_config.json\)'
+cp "$SHARE/gpt2/merges.txt" v.rejects.jsonl
+expect_exit 2 mtl-preprocess --input many.jsonl --vocab-file "$SHARE/gpt2/vocab.json" --merge-file v.rejects.jsonl --output-prefix v
+expect_same v.rejects.jsonl "$SHARE/gpt2/merges.txt"
+# A name that is not UTF-8: the record and the summary are valid JSON, and mtl-data verify accepts them.
+name=$(printf 'caf\351')
+cp "$CORPUS" "$name.jsonl"
+expect_exit 0 $P --input "$name.jsonl" --output-prefix "$name" --json
+shown=$(printf 'caf\357\277\275')
+expect_text out "\"prefix\": \"${shown}_text_document\""
+iconv -f UTF-8 -t UTF-8 out "${name}_text_document.json" >/dev/null 2>&1 || fail 'JSON that is not UTF-8'
+expect_text "${name}_text_document.json" "\"path\": \"$shown.jsonl\""
+expect_exit 0 mtl-data verify "${name}_text_document" --json
+iconv -f UTF-8 -t UTF-8 out >/dev/null 2>&1 || fail 'verify: JSON that is not UTF-8'
+expect_text out '"ok": true, .*"provenance": true, "hashes": true\}$'
+expect_exit 0 mtl-data merge "${name}_text_document" --output-prefix "$name-merged"
+expect_exit 0 mtl-data verify "$name-merged"
 expect_exit 2 $P --input <(cat "$CORPUS") --output-prefix to/y --partitions 2
 expect_text err 'a pipe can be read once'
 printf '\xef\xbb\xbf{"text": "a"}\n' >mark.jsonl

@@ -143,6 +143,23 @@ cat "$WORK/shakespeare.txt" >&9
 exec 9>&-
 wait $pid || fail "the first run failed"
 [ "$(find "$WORK" -name 'busy*' | wc -l)" -eq 3 ] || fail "not the three files of one run"
+# No output replaces an input, whatever name leads to it.
+cp "$WORK/small.txt" "$WORK/own-vocab.json"
+expect_exit 2 mtl-vocab --input "$WORK/own-vocab.json" --format text --vocab-size 258 --output-prefix "$WORK/own"
+expect_text "$WORK/err" 'own-vocab.json +is one of the inputs and would be overwritten; choose another --output-prefix'
+ln -s small.txt "$WORK/link-merges.txt"
+ln "$WORK/small.txt" "$WORK/hard-tokenizer.json"
+cp "$WORK/small.txt" "$WORK/held.lock"
+cp "$WORK/small.txt" "$WORK/left-vocab.json.tmp.7"
+expect_exit 2 mtl-vocab --input "$WORK/small.txt" --vocab-size 258 --output-prefix "$WORK/link"
+expect_exit 2 mtl-vocab --input "$WORK/small.txt" --vocab-size 258 --output-prefix "$WORK/hard"
+expect_exit 2 mtl-vocab --input "$WORK/held.lock" --format text --vocab-size 258 --output-prefix "$WORK/held"
+expect_exit 2 mtl-vocab --input "$WORK/left-vocab.json.tmp.7" --format text --vocab-size 258 --output-prefix "$WORK/left"
+expect_exit 2 mtl-vocab --input - --format text --vocab-size 258 --output-prefix "$WORK/own" <"$WORK/own-vocab.json"
+expect_text "$WORK/err" 'own-vocab.json +is one of the inputs \(standard input\)'
+for file in own-vocab.json link-merges.txt hard-tokenizer.json held.lock left-vocab.json.tmp.7; do
+  expect_same "$WORK/$file" "$WORK/small.txt"
+done
 # What is no text, and standard input, whose name does not tell what it holds.
 printf 'good\nbad caf\351\n' >"$WORK/latin.txt"
 for unit in document line; do
