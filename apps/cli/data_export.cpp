@@ -34,6 +34,7 @@ void export_tokens(const DataExportOptions& options, Console& console) {
     rest.remove_prefix(chunk.size());
     progress.add(chunk.size());
   }
+  data.check_sizes();
   const auto kept = guard.keep_files();
   file.commit();
   console.end_progress();

@@ -123,6 +123,7 @@ void make_token_files(const DataOutputOptions& options, const std::vector<const 
   ByteProgress progress(console, bin_bytes);
   std::vector<DocumentCopy> copies = copy_parts(options, inputs, traits, parts, progress);
   const Json sources = describe_inputs(inputs), tokenizer = common_tokenizer(inputs);
+  for (const IndexedDataset* input : inputs) input->check_sizes();
   std::vector<Json> outputs;
   std::vector<SealedTokenFiles> sealed;
   for (DocumentCopy& copy : copies) {

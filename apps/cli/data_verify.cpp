@@ -38,6 +38,7 @@ void check_files(const DataInspection& options, const Tokenizer* tokenizer, Verd
     summary += cat("; all ids are below ", with_commas(vocabulary->size), " (", vocabulary->source, ")");
   }
   const ProvenanceCheck compared = check_provenance(data);
+  data.check_sizes();
   if (compared != ProvenanceCheck::none) summary += cat("; agrees with ", data.prefix(), ".json");
   if (compared == ProvenanceCheck::counts) summary += ", which records no hashes: a changed token is not detected";
   verdict.figures.set("vocab_size", vocabulary ? Json(vocabulary->size) : Json());

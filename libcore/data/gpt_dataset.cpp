@@ -78,6 +78,7 @@ void GptDataset::prefetch(std::int64_t index) const {
 }
 
 std::vector<std::int32_t> GptDataset::read_tokens(std::int64_t index) const {
+  data_->check_sizes();
   std::vector<std::int32_t> ids;
   ids.reserve(static_cast<std::size_t>(options_.seq_length) + 1);
   for_each_run(*data_, describe(index), [&](std::int64_t sequence, std::int64_t begin, std::int64_t end) {

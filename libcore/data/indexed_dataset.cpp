@@ -1,5 +1,7 @@
 #include "data/indexed_dataset.h"
 
+#include <algorithm>
+#include <array>
 #include <concepts>
 #include <type_traits>
 #include <utility>
@@ -61,7 +63,11 @@ std::string dataset_prefix(std::string_view path) {
 }
 
 IndexedDataset::IndexedDataset(std::string_view path)
-    : prefix_(dataset_prefix(path)), idx_(prefix_ + ".idx"), bin_(prefix_ + ".bin") {
+    : prefix_(dataset_prefix(path)),
+      idx_(prefix_ + ".idx"),
+      bin_(prefix_ + ".bin"),
+      open_idx_(idx_.path()),
+      open_bin_(bin_.path()) {
   found_ = check_index(idx_, bin_);
 }
 
@@ -104,16 +110,31 @@ void IndexedDataset::read(std::int64_t sequence, std::int64_t offset, std::span<
   const auto count = static_cast<std::int64_t>(out.size());
   require(offset >= 0 && count <= lengths()[sequence] - offset, prefix_, ": sequence ", sequence, " has ",
           lengths()[sequence], " tokens, not ", count, " from ", offset);
-  const std::size_t size = item_size(type());
-  const auto from =
-      bin_.bytes().subspan(static_cast<std::size_t>(token_begin(sequence) + offset) * size, out.size() * size);
   if (!is_integer(type())) fail(Exit::bad_data, idx_.path(), ": holds ", name_of(type()), ", not token ids");
-  visit_integer_type(type(), [&]<class T>(T) {
-    if constexpr (std::is_same_v<T, std::int8_t>)
-      convert_signed_bytes(from, out);
-    else
-      convert_tokens<T>(from, out, bin_.path());
-  });
+  const std::size_t size = item_size(type());
+  std::size_t at = static_cast<std::size_t>(token_begin(sequence) + offset) * size;
+  require(at <= bin_bytes() && out.size() * size <= bin_bytes() - at, prefix_, ": sequence ", sequence,
+          " lies beyond the .bin");
+  // Not through the map: a file that becomes shorter, or a disk that fails, is an error that can be handled.
+  std::array<std::byte, 8192> buffer;
+  while (!out.empty()) {
+    const auto part = out.first(std::min(out.size(), buffer.size() / size));
+    const auto from = std::span(buffer).first(part.size() * size);
+    open_bin_.read(at, from);
+    visit_integer_type(type(), [&]<class T>(T) {
+      if constexpr (std::is_same_v<T, std::int8_t>)
+        convert_signed_bytes(from, part);
+      else
+        convert_tokens<T>(from, part, bin_.path());
+    });
+    at += from.size();
+    out = out.subspan(part.size());
+  }
+}
+
+void IndexedDataset::check_sizes() const {
+  open_idx_.check_size(idx_bytes());
+  open_bin_.check_size(bin_bytes());
 }
 
 void IndexedDataset::prefetch(std::int64_t sequence, std::int64_t offset, std::int64_t count) const {

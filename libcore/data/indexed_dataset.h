@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/files.h"
+#include "base/open_file.h"
 #include "data/indexed_checks.h"
 
 namespace mtl {
@@ -32,7 +33,6 @@ DataType token_type_for_vocab(std::int64_t vocab_size);
 /// PREFIX from PREFIX, PREFIX.bin or PREFIX.idx.
 std::string dataset_prefix(std::string_view path);
 
-/// Writes PREFIX.bin and PREFIX.idx. Neither appears under its name before finish(); without finish() nothing is left.
 /// A pair of token files that was written: counts, sizes, and XXH3 of the whole files.
 struct TokenFilesWritten {
   std::string prefix;
@@ -41,6 +41,7 @@ struct TokenFilesWritten {
   std::uint64_t bin_bytes = 0, bin_hash = 0, idx_bytes = 0, idx_hash = 0;
 };
 
+/// Writes PREFIX.bin and PREFIX.idx. Neither appears under its name before finish(); without finish() nothing is left.
 class IndexedDatasetWriter {
  public:
   /// The type must be an integer type.
@@ -60,9 +61,9 @@ class IndexedDatasetWriter {
   std::int64_t tokens() const { return tokens_; }
   std::int64_t sequences() const { return static_cast<std::int64_t>(lengths_.size()); }
   std::int64_t documents() const { return static_cast<std::int64_t>(document_indices_.size()) - 1; }
-
   /// After seal(). The hashes are computed while writing: nothing is read again.
   const TokenFilesWritten& written() const { return written_; }
+
  private:
   void flush();
   void write_index();
@@ -96,7 +97,7 @@ class SequenceLengths {
   std::int64_t size_;
 };
 
-/// Reads PREFIX.bin and PREFIX.idx through memory maps. The files are not trusted: the constructor checks every rule
+/// Reads PREFIX.bin and PREFIX.idx. The files are not trusted: the constructor checks every rule
 /// of the format in one pass over the .idx and throws BrokenRule (an Error(bad_data), data/indexed_checks.h) for what
 /// is broken, Error(io) for a missing file.
 class IndexedDataset {
@@ -120,13 +121,18 @@ class IndexedDataset {
   std::int64_t document_begin(std::int64_t document) const;
   /// The token of the .bin that a sequence begins with; token_begin(sequences()) is tokens().
   std::int64_t token_begin(std::int64_t sequence) const;
-  /// Fills `out` with the tokens of a sequence from `offset` on. Throws Error(bad_data) when they are no integers, or
-  /// one does not fit in 32 bits; the range must lie in the sequence.
+  /// Fills `out` with the tokens of a sequence from `offset` on. Throws Error(bad_data) when they are not integers, or
+  /// one does not fit in 32 bits, Error(io) when the .bin cannot be read or became shorter; the range must lie in the
+  /// sequence.
   void read(std::int64_t sequence, std::int64_t offset, std::span<std::int32_t> out) const;
   /// Asks the system to read such a range from the disk; returns at once.
   void prefetch(std::int64_t sequence, std::int64_t offset, std::int64_t count) const;
 
-  /// Sequences [begin, end) as they lie in the files: their tokens in the .bin, their lengths in the .idx.
+  /// Throws Error(io) when a file became shorter since it was opened: what was read through the maps may then be wrong.
+  void check_sizes() const;
+
+  /// Sequences [begin, end) as they are in the files, through memory maps: their tokens in the .bin, their lengths in
+  /// the .idx. check_sizes() afterwards says whether they were still there.
   std::span<const std::byte> stored_tokens(std::int64_t begin, std::int64_t end) const;
   std::span<const std::byte> stored_lengths(std::int64_t begin, std::int64_t end) const;
   /// The mode of every sequence; empty unless is_multimodal().
@@ -142,6 +148,7 @@ class IndexedDataset {
 
   std::string prefix_;
   MappedFile idx_, bin_;
+  OpenFile open_idx_, open_bin_;
   IndexSummary found_;
 };
 

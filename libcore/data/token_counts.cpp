@@ -103,6 +103,7 @@ std::int64_t check_range(const IndexedDataset& data, std::int64_t vocab_size, in
 void check_token_range(const IndexedDataset& data, std::int64_t vocab_size, int threads) {
   require_integers(data);
   visit_integer_type(data.type(), [&]<class T>(T) { check_range<T>(data, vocab_size, threads); });
+  data.check_sizes();
 }
 
 std::vector<std::int64_t> count_tokens(const IndexedDataset& data, int threads) {
@@ -123,6 +124,7 @@ std::vector<std::int64_t> count_tokens(const IndexedDataset& data, int threads) 
     for (std::size_t p = 1; p < parts.size(); ++p) {
       for (std::size_t id = 0; id < size; ++id) sum[id] += parts[p][id];
     }
+    data.check_sizes();
     return sum;
   });
 }

@@ -71,6 +71,29 @@ TEST_CASE("the writer's hashes are those of its files") {
   CHECK(written.tokens == 600'000);
 }
 
+TEST_CASE("a file that becomes shorter while it is in use is an error, not zeros or a signal") {
+  Folder folder;
+  const std::string prefix = folder.path + "shrinking";
+  IndexedDatasetWriter writer(prefix, DataType::u16);
+  writer.add_sequence(std::vector<std::int32_t>(100'000, 9));
+  writer.end_document();
+  writer.finish();
+  const IndexedDataset data(prefix);
+  std::vector<std::int32_t> tokens(100'000);
+  data.check_sizes();
+  data.read(0, 0, tokens);
+  CHECK(tokens == std::vector<std::int32_t>(100'000, 9));
+  for (const std::uintmax_t left : {199'998, 5'000, 0}) {  // in the last page; pages less; nothing
+    CAPTURE(left);
+    std::filesystem::resize_file(prefix + ".bin", left);
+    CHECK_THROWS_WITH_AS(data.read(0, 0, tokens), doctest::Contains("shrinking.bin: became shorter"), Error);
+    CHECK_THROWS_WITH_AS(data.check_sizes(), doctest::Contains("became shorter"), Error);
+  }
+  std::filesystem::resize_file(prefix + ".bin", 200'000);
+  std::filesystem::resize_file(prefix + ".idx", 40);
+  CHECK_THROWS_WITH_AS(data.check_sizes(), doctest::Contains("shrinking.idx: became shorter"), Error);
+}
+
 TEST_CASE("an id that does not fit is an error and leaves no file") {
   Folder folder;
   const std::string prefix = folder.path + "narrow";

@@ -1,0 +1,68 @@
+#include "base/open_file.h"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+
+namespace mtl {
+
+namespace {
+
+constexpr const char* kShorter =
+    ": became shorter while it was in use; stop what writes to it, restore it, and start again";
+
+/// A process may have few files open at first, and more when it asks: a blend can have hundreds of data sets.
+bool raise_file_limit() {
+  struct rlimit limit {};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return false;
+  limit.rlim_cur = limit.rlim_max;
+  return ::setrlimit(RLIMIT_NOFILE, &limit) == 0;
+}
+
+}  // namespace
+
+OpenFile::OpenFile(const std::string& path) : path_(path) {
+  constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;  // a FIFO would wait for a writer
+  descriptor_ = ::open(path.c_str(), kFlags);
+  if (descriptor_ < 0 && errno == EMFILE && raise_file_limit()) descriptor_ = ::open(path.c_str(), kFlags);
+  if (descriptor_ < 0) fail(Exit::io, path, ": cannot open: ", std::strerror(errno));
+}
+
+OpenFile::~OpenFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+OpenFile::OpenFile(OpenFile&& other) noexcept
+    : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
+
+OpenFile& OpenFile::operator=(OpenFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(descriptor_, other.descriptor_);
+  return *this;
+}
+
+void OpenFile::read(std::uint64_t offset, std::span<std::byte> out) const {
+  while (!out.empty()) {
+    const ssize_t got = ::pread(descriptor_, out.data(), out.size(), static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail(Exit::io, path_, ": cannot read: ", std::strerror(errno));
+    if (got == 0) fail(Exit::io, path_, kShorter);
+    out = out.subspan(static_cast<std::size_t>(got));
+    offset += static_cast<std::uint64_t>(got);
+  }
+}
+
+void OpenFile::check_size(std::uint64_t had) const {
+  struct stat info {};
+  if (::fstat(descriptor_, &info) != 0) fail(Exit::io, path_, ": cannot read: ", std::strerror(errno));
+  if (static_cast<std::uint64_t>(info.st_size) < had) fail(Exit::io, path_, kShorter);
+}
+
+}  // namespace mtl

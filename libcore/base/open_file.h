@@ -1,0 +1,30 @@
+// A file that stays open for reading. Unlike a memory map (files.h), a file that becomes shorter or a disk that fails
+// is an Error here, not zeros or SIGBUS.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace mtl {
+
+class OpenFile {
+ public:
+  /// Throws Error(io) when the file cannot be opened.
+  explicit OpenFile(const std::string& path);
+  ~OpenFile();
+  OpenFile(OpenFile&& other) noexcept;
+  OpenFile& operator=(OpenFile&& other) noexcept;
+
+  /// Fills `out` from byte `offset` on. Throws Error(io) when the file ends before, or cannot be read.
+  void read(std::uint64_t offset, std::span<std::byte> out) const;
+  /// Throws Error(io) when the file has fewer bytes than it had.
+  void check_size(std::uint64_t had) const;
+
+ private:
+  std::string path_;
+  int descriptor_ = -1;
+};
+
+}  // namespace mtl
