@@ -3,6 +3,7 @@
 #include <csignal>
 #include <optional>
 
+#include "ckpt/rank_outcome.h"
 #include "cli/dry_run.h"
 #include "cli/memory_fit.h"
 #include "cli/ranks.h"
@@ -25,7 +26,13 @@ Exit train_from_start(const TrainOptions& options, TrainSetup& setup, Ranks& ran
     };
     setup.start = share_start(find, options, world, stream);
     if (groups.rank != 0 || !damaged.empty()) complete_setup(options, setup);
-    if (groups.rank != 0 && damaged.empty()) check_fit(options, setup.start, ranks.launched(), console);
+    // Collective, so that no rank allocates before every host has checked.
+    if (damaged.empty()) {
+      answers_of(work_on_every_rank(world, stream, [&] {
+        if (groups.rank != 0) check_fit(options, setup.start, ranks.launched(), console);
+        return std::string();
+      }));
+    }
     const StartPoint point = setup.start.point;
     std::optional<LoadError> fault;
     try {

@@ -40,6 +40,13 @@ std::uint64_t host_bytes(const std::vector<const MemoryPlan*>& plans, int first,
   return bytes;
 }
 
+/// The plan of the rank on this host that needs most.
+const MemoryPlan& largest_of(const std::vector<const MemoryPlan*>& plans, const HostRanks& host) {
+  const auto begin = plans.begin() + host.first;
+  const auto end = begin + std::min<std::ptrdiff_t>(host.count, plans.end() - begin);
+  return **std::max_element(begin, end, [](auto* a, auto* b) { return a->total_bytes() < b->total_bytes(); });
+}
+
 bool fits(const Need& need, const MemoryLimit& limit) {
   return (limit.is_per_process ? need.rank_bytes : need.host_bytes) <= limit.bytes;
 }
@@ -231,22 +238,22 @@ std::int64_t count_checkpoints(const std::string& folder) {
 }  // namespace
 
 HostRanks HostRanks::of(const RankEnvironment& launched) {
-  return {launched.rank, std::max(0, launched.rank - launched.local_rank), std::max(1, launched.local_size)};
+  return {std::max(0, launched.rank - launched.local_rank), std::max(1, launched.local_size)};
 }
 
 void check_memory(const TrainOptions& options, const RunStart& start, const HostRanks& host,
                   const std::vector<MemoryLimit>& limits) {
   const std::vector<RankPlan> plans = plan_run(options, start.config);
   const auto by_rank = plans_by_rank(plans);
-  const MemoryPlan& own = *by_rank.at(static_cast<std::size_t>(host.rank));
-  const Need need{own.total_bytes(), host_bytes(by_rank, host.first, host.count)};
+  const MemoryPlan& most = largest_of(by_rank, host);
+  const Need need{most.total_bytes(), host_bytes(by_rank, host.first, host.count)};
   const MemoryLimit* least = nullptr;  // of those that the run is above
   for (const MemoryLimit& limit : limits) {
     if (!fits(need, limit) && (least == nullptr || limit.bytes < least->bytes)) least = &limit;
   }
   if (least == nullptr) return;
   auto human = [](std::uint64_t bytes) { return human_bytes(static_cast<double>(bytes)); };
-  std::vector<MemoryPart> parts = memory_parts(own);
+  std::vector<MemoryPart> parts = memory_parts(most);
   parts.pop_back();  // the total
   const auto largest = std::ranges::max_element(parts, {}, &MemoryPart::bytes);
   const std::string who = least->is_per_process || host.count == 1
@@ -308,6 +315,7 @@ std::string check_space(const SpaceNeed& need, std::uint64_t free_bytes, const s
 
 void check_fit(const TrainOptions& options, const RunStart& start, const RankEnvironment& launched, Console& console) {
   const HostRanks host = HostRanks::of(launched);
+  if (launched.rank != host.first) return;
   // Besides those that compute: one waits for signals, one reads data; MPI has a progress thread and three of its own.
   const std::int64_t threads = options.threads - 1 + (launched.world > 1 ? 6 : 2);
   check_memory(options, start, host, less_overhead(memory_limits(), host.count, threads));

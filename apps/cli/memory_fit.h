@@ -14,16 +14,15 @@ namespace mtl {
 
 /// The ranks that share a host's memory: `count` in a row, from `first` on.
 struct HostRanks {
-  int rank = 0;  // this one
   int first = 0, count = 1;
 
   /// Launchers fill a host with ranks in a row unless they are told otherwise.
   static HostRanks of(const RankEnvironment& launched);
 };
 
-/// Throws Error(usage) when the plan of this rank is above a limit of the process, or the plans of its host's ranks
-/// together above one that they share. The message names the limit, the largest category, and up to three changes of
-/// flags that fit, each planned like the run itself.
+/// Throws Error(usage) when the plan of one of the host's ranks is above a limit of each process, or their plans
+/// together are above one that they share. The message names the limit, the largest category, and up to three changes
+/// of flags that fit, each planned like the run itself.
 void check_memory(const TrainOptions& options, const RunStart& start, const HostRanks& host,
                   const std::vector<MemoryLimit>& limits);
 
@@ -42,8 +41,9 @@ SpaceNeed space_need(const TrainOptions& options, const GptConfig& config, std::
 /// Throws Error(io) when not even one checkpoint fits into `free_bytes`; otherwise a warning, or "" when all fit.
 std::string check_space(const SpaceNeed& need, std::uint64_t free_bytes, const std::string& folder);
 
-/// Both checks for this process: on rank 0 before Ranks::connect, on the other ranks once they know the start. A warning
-/// about the disk comes from rank 0 alone.
+/// Both checks for this host, by its first rank: on rank 0's host before Ranks::connect, on the others once they know
+/// the start, before any rank allocates. Other ranks check nothing: one that looked later would count what its
+/// neighbours have allocated. A warning about the disk comes from rank 0 alone.
 void check_fit(const TrainOptions& options, const RunStart& start, const RankEnvironment& launched, Console& console);
 
 }  // namespace mtl

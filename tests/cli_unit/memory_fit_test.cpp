@@ -98,7 +98,7 @@ TEST_CASE("memory: ranks of one host share what is not a limit of each process")
   TrainOptions options = tiny_options();
   options.parallel.world = 2;
   const std::uint64_t each = bytes_of(options);
-  const HostRanks both{1, 0, 2}, alone{1, 1, 1};
+  const HostRanks both{0, 2}, alone{1, 1};
   CHECK(refusal(options, both, {{2 * each, "MemAvailable"}}) == "");
   CHECK(refusal(options, both, {{each, "ulimit", true}}) == "");
   CHECK(refusal(options, alone, {{each, "MemAvailable"}}) == "");
@@ -123,8 +123,7 @@ TEST_CASE("space: checkpoints still to come, less those that --keep-last replace
   auto count = [&](std::int64_t iteration, std::int64_t present) {
     return space_need(options, config, iteration, present).checkpoints;
   };
-  CHECK(space_need(options, config, 0, 0).checkpoint_bytes ==
-        12 * static_cast<std::uint64_t>(parameter_count(config)));
+  CHECK(space_need(options, config, 0, 0).checkpoint_bytes == 12 * static_cast<std::uint64_t>(parameter_count(config)));
   CHECK(count(0, 0) == 1);
   CHECK(count(100, 5) == 0);
   options.checkpoint.save_interval = 30;  // at 30, 60, 90 and 100
