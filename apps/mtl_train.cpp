@@ -3,13 +3,13 @@
 #include <csignal>
 #include <optional>
 
-#include "ckpt/rank_outcome.h"
 #include "cli/dry_run.h"
 #include "cli/memory_fit.h"
 #include "cli/ranks.h"
 #include "cli/thread_waits.h"
 #include "cli/train_flags.h"
 #include "cli/train_setup.h"
+#include "comm/rank_outcome.h"
 #include "train/trainer.h"
 
 namespace mtl {

@@ -8,8 +8,8 @@
 #include "base/files.h"
 #include "ckpt/checkpoint_folder.h"
 #include "ckpt/manifest.h"
-#include "ckpt/rank_outcome.h"
 #include "ckpt/shard_writer.h"
+#include "comm/rank_outcome.h"
 #include "version.h"
 
 namespace mtl {
@@ -55,14 +55,14 @@ bool TrainState::operator==(const TrainState& other) const {
 }
 
 std::string commit_checkpoint(const std::string& directory, const CheckpointContent& content,
-                              const SaveOptions& options, Communicator& world, Stream& stream) {
+                              const SaveOptions& options, Communicator& control, Stream& stream) {
   const std::int64_t iteration = content.state.iteration;
   std::string temporary =
-      work_on_first_rank(world, stream, [&] { return make_temporary(directory, iteration, options); });
-  std::vector<Outcome> shards = work_on_every_rank(world, stream, [&] {
-    return manifest_part_text(write_shard(temporary, world.rank(), content.tensors, options.block_bytes));
+      work_on_first_rank(control, stream, [&] { return make_temporary(directory, iteration, options); });
+  std::vector<Outcome> shards = work_on_every_rank(control, stream, [&] {
+    return manifest_part_text(write_shard(temporary, control.rank(), content.tensors(), options.block_bytes));
   });
-  return work_on_first_rank(world, stream, [&] {
+  return work_on_first_rank(control, stream, [&] {
     try {
       Manifest manifest{content.config, content.state, {}, {}, {}, options.block_bytes};
       join_manifest_parts(manifest, answers_of(shards));
@@ -127,9 +127,9 @@ void SaveDirectory::settle_complete_run(std::int64_t iteration) const {
 
 std::string SaveDirectory::save(const GptConfig& config, const ParamStore& store, const TrainState& state,
                                 const SaveOptions& options, Communicator& world, Stream& stream) const {
-  CheckpointContent content{config, state, tensors_to_save(store)};
+  CheckpointContent content{config, state, [&] { return tensors_to_save(store); }};
   answers_of(work_on_every_rank(world, stream, [&] {
-    const std::string broken = find_non_finite(content.tensors);
+    const std::string broken = find_non_finite(content.tensors());
     if (!broken.empty()) {
       fail(Exit::failure, path_, ": iteration ", state.iteration, " is not saved: tensor '", broken,
            "' holds NaN or an infinity; resume an earlier checkpoint with a lower --lr");

@@ -74,18 +74,18 @@ struct SaveOptions {
 std::optional<std::string> newest_checkpoint(const std::string& directory, Console& console,
                                              const std::vector<std::string>& damaged = {});
 
-/// What a checkpoint is of. The tensors are this rank's; the rest is alike on all ranks.
+/// The content of a checkpoint. The tensors are this rank's; the rest is alike on all ranks.
 struct CheckpointContent {
   const GptConfig& config;
   const TrainState& state;
-  std::vector<TensorToSave> tensors;
+  std::function<std::vector<TensorToSave>()> tensors;
 };
 
-/// Collective: writes and commits DIRECTORY/iter_%07d; returns its path. When any rank fails nothing is committed, and
-/// all throw the same error, which names the rank (Error(io) for what the file system refuses). The tensors of all
+/// Collective over the control group: writes and commits DIRECTORY/iter_%07d; returns its path. When any rank fails
+/// nothing is committed, and all throw the same AgreedError, which names the rank. The tensors of all
 /// ranks together must be all of the model, without overlap. The caller makes sure that nobody else saves there.
 std::string commit_checkpoint(const std::string& directory, const CheckpointContent& content,
-                              const SaveOptions& options, Communicator& world, Stream& stream);
+                              const SaveOptions& options, Communicator& control, Stream& stream);
 
 /// The right to save into a folder, which a job holds through its first rank. That rank takes it before it looks for a
 /// checkpoint there: no other job can add or replace one afterwards.

@@ -10,12 +10,25 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "device/stream.h"
 #include "device/tensor.h"
 
 namespace mtl {
 
 enum class Reduce { sum, max };
+
+/// Ranks cannot reach each other, or do different things: nothing can be agreed any more, the job must end.
+class CommunicationError : public Error {
+ public:
+  explicit CommunicationError(const std::string& what) : Error(Exit::failure, what) {}
+};
+
+/// Another rank failed while this one waited for it. What failed is agreed over ProcessGroups::control.
+class Interrupted : public Error {
+ public:
+  explicit Interrupted(const std::string& what) : Error(Exit::failure, what) {}
+};
 
 /// A communication that was started. Tensors handed to it must stay untouched until wait() returned; only an exception
 /// may drop it before.
@@ -59,6 +72,10 @@ class Communicator {
   /// To be called before computing while works are on their way: transports that move only inside calls see to it that
   /// they move meanwhile.
   virtual void progress() {}
+  /// For a rank that failed: waits of the other ranks throw Interrupted, now and from now on, in all groups but the
+  /// control group. Operations that were not complete are abandoned on all ranks; their memory must exist as long as
+  /// the control group is used.
+  virtual void interrupt_others() {}
 };
 
 /// A group of one: reductions leave the data as it is, gathers and scatters copy, there is nobody to send to.

@@ -65,7 +65,7 @@ OperationLabel MpiCommunicator::label(OperationKind kind, const Tensor& data, in
   return label;
 }
 
-Work MpiCommunicator::handle(std::shared_ptr<Task> task) {
+Work MpiCommunicator::work_of(std::shared_ptr<Task> task) {
   if (task->finished()) return {};
   return Work(std::make_shared<Handle>(progress_, std::move(task)));
 }
@@ -74,7 +74,7 @@ Work MpiCommunicator::start(std::shared_ptr<Task> task) {
   ++started_;
   collectives_.push_back(task);
   advance();
-  return handle(std::move(task));
+  return work_of(std::move(task));
 }
 
 Work MpiCommunicator::all_reduce(Stream&, Tensor data, Reduce how) {
@@ -109,7 +109,7 @@ Work MpiCommunicator::exchange(OperationKind kind, const Tensor& data, int peer,
   auto task = message_task(link_, what, data, peer);
   task->advance();
   if (!task->finished()) messages_.push_back(task);
-  return handle(std::move(task));
+  return work_of(std::move(task));
 }
 
 Work MpiCommunicator::send(Stream&, Tensor data, int peer) {
@@ -127,6 +127,8 @@ void MpiCommunicator::progress() {
   progress_.poll();
   progress_.move_meanwhile();
 }
+
+void MpiCommunicator::interrupt_others() { progress_.interrupt_others(); }
 
 void MpiCommunicator::advance() {
   while (!collectives_.empty()) {

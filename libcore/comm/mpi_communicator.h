@@ -30,18 +30,22 @@ class MpiCommunicator final : public Communicator {
   Work send(Stream& stream, Tensor data, int peer) override;
   Work receive(Stream& stream, Tensor data, int peer) override;
   void progress() override;
+  void interrupt_others() override;
 
   // For MpiProgress, and those who hold its lock.
 
   /// Moves what was started on.
   void advance();
   bool is_idle() const { return collectives_.empty() && messages_.empty(); }
+  const GroupIdentity& identity() const { return identity_; }
+  /// The group's handle on the wire.
+  int handle() const { return link_.handle; }
 
  private:
   OperationLabel label(OperationKind kind, const Tensor& data, int peer);
   Work start(std::shared_ptr<Task> task);
   Work exchange(OperationKind kind, const Tensor& data, int peer, std::int64_t& number);
-  Work handle(std::shared_ptr<Task> task);
+  Work work_of(std::shared_ptr<Task> task);
 
   MpiProgress& progress_;
   GroupIdentity identity_;

@@ -53,7 +53,23 @@ void MpiProgress::follow(const StepState* state) {
 
 void MpiProgress::let_go(const Task& task) {
   std::lock_guard lock(mutex_);
-  abandoned_ = abandoned_ || !task.finished();
+  if (!task.finished()) halt();
+}
+
+void MpiProgress::interrupt_others() {
+  std::lock_guard lock(mutex_);
+  halt();
+  watchdog_.send_failure();
+}
+
+bool MpiProgress::is_control(const Task& task) const {
+  return !communicators_.empty() && task.label().group == &communicators_.front()->identity();
+}
+
+void MpiProgress::halt() {
+  if (halted_ || communicators_.empty()) return;
+  halted_ = true;
+  wire_.abandon_messages(communicators_.front()->handle());
 }
 
 void MpiProgress::stop_mover() {
@@ -73,7 +89,9 @@ std::shared_ptr<MpiCommunicator> MpiProgress::group(const std::vector<int>& rank
 
 bool MpiProgress::poll() {
   bool moved = wire_.poll() > 0;
-  if (moved) {
+  if (moved && halted_) {
+    communicators_.front()->advance();
+  } else if (moved) {
     for (auto& communicator : communicators_) communicator->advance();
   }
   watchdog_.look(at_);
@@ -81,12 +99,13 @@ bool MpiProgress::poll() {
 }
 
 bool MpiProgress::nothing_on_its_way() const {
+  if (halted_) return communicators_.front()->is_idle();
   return std::all_of(communicators_.begin(), communicators_.end(),
                      [](const auto& communicator) { return communicator->is_idle(); });
 }
 
 void MpiProgress::move_meanwhile() {
-  if (moving_ || abandoned_ || !mover_.joinable() || nothing_on_its_way()) return;
+  if (moving_ || !mover_.joinable() || nothing_on_its_way()) return;
   moving_ = true;
   mover_wakes_.notify_one();
 }
@@ -95,7 +114,7 @@ void MpiProgress::keep_moving() {
   std::unique_lock lock(mutex_);
   try {
     while (!stopping_) {
-      if (abandoned_ || nothing_on_its_way()) moving_ = false;
+      if (nothing_on_its_way()) moving_ = false;
       if (!moving_) {
         mover_wakes_.wait(lock, [this] { return moving_ || stopping_; });
       } else if (!poll()) {
@@ -117,7 +136,13 @@ void MpiProgress::wait(const Task& task) {
   int idle_polls = 0;
   double idle_since = 0;
   while (!task.finished()) {
-    if (poll()) {
+    bool moved = poll();
+    if (watchdog_.failed_rank() >= 0 && !is_control(task)) {
+      halt();
+      throw Interrupted(
+          cat(task.label().text(), ": interrupted, ", watchdog_.rank_name(watchdog_.failed_rank()), " failed"));
+    }
+    if (moved) {
       idle_polls = 0;
       continue;
     }

@@ -30,13 +30,15 @@ class MpiProgress {
   ~MpiProgress() { stop_mover(); }
   MpiProgress(const MpiProgress&) = delete;
 
-  /// For the rank's own thread, before it uses anything below. Throws what the mover came upon.
+  /// For the rank's own thread, before it uses anything below. Rethrows the mover's exception.
   std::unique_lock<std::mutex> enter();
   /// Where training stands is in `state` from now on; null: nowhere.
   void follow(const StepState* state);
-  /// Nobody will wait for the task any more. When it has not finished, an exception ends the run: the memory that the
-  /// task moves is freed next, and the mover touches nothing from now on.
+  /// Nothing will wait for the task any more. When it has not finished, an exception is on its way and the memory that
+  /// the task moves may be freed next: every group but the control group is halted.
   void let_go(const Task& task);
+  /// This rank failed: halts its groups, and interrupts the waits of all other ranks.
+  void interrupt_others();
   /// The mover is gone afterwards.
   void stop_mover();
 
@@ -47,20 +49,22 @@ class MpiProgress {
   /// Where training stood when enter() was last called.
   const OperationProgress& at() const { return at_; }
 
-  /// Made once and kept to the end: messages on their way point into it.
+  /// Made once and kept to the end: messages on their way point into it. The first one is the control group.
   std::shared_ptr<MpiCommunicator> group(const std::vector<int>& ranks, std::string name);
 
   /// Moves everything on, without waiting; true when a message came through.
   bool poll();
   /// The rank is about to compute: the mover goes on with what is on its way.
   void move_meanwhile();
-  /// Until the task is finished. Throws Error(failure) that tells who waits for what when that takes longer than the
-  /// watchdog's deadline.
+  /// Until the task is finished. Throws Interrupted when another rank fails, unless the task is the control group's,
+  /// and CommunicationError with who waits for what when it takes longer than the watchdog's deadline.
   void wait(const Task& task);
 
  private:
   void keep_moving();
   bool nothing_on_its_way() const;
+  bool is_control(const Task& task) const;
+  void halt();
 
   MpiWire wire_;
   Watchdog watchdog_;
@@ -70,9 +74,10 @@ class MpiProgress {
 
   std::mutex mutex_;
   std::condition_variable mover_wakes_;
-  bool moving_ = false, abandoned_ = false, stopping_ = false;  // what the mover is to do
-  std::exception_ptr found_;                                    // by the mover
-  std::thread mover_;                                           // the last member: it uses the others
+  bool moving_ = false, stopping_ = false;  // what the mover is to do
+  bool halted_ = false;                     // only the control group moves
+  std::exception_ptr found_;                // by the mover
+  std::thread mover_;                       // the last member: it uses the others
 };
 
 }  // namespace mtl

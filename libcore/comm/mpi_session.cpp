@@ -22,9 +22,9 @@ MpiSession::MpiSession(const RankEnvironment& launched)
       progress_(std::make_unique<MpiProgress>(launched.rank, launched.world)) {
   std::vector<int> all(static_cast<std::size_t>(launched.world));
   std::iota(all.begin(), all.end(), 0);
-  everyone_ = group(all, "world");
+  control_ = group(all, "world");
   Stream stream(Device::cpu);
-  hosts_ = gather_texts(*everyone_, stream, host_name());
+  hosts_ = gather_texts(*control_, stream, host_name());
   progress_->watchdog().set_hosts(hosts_);
 }
 
@@ -54,7 +54,7 @@ void MpiSession::follow(const StepState* state) { progress_->follow(state); }
 void MpiSession::meet() {
   float here = 1;
   Stream stream(Device::cpu);
-  everyone_->all_reduce(stream, Tensor(&here, DType::f32, {1}), Reduce::sum).wait();
+  control_->all_reduce(stream, Tensor(&here, DType::f32, {1}), Reduce::sum).wait();
 }
 
 void MpiSession::finish() {

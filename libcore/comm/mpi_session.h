@@ -38,8 +38,8 @@ class MpiSession {
   /// is a SelfCommunicator. Valid as long as the session.
   std::shared_ptr<Communicator> group(const std::vector<int>& ranks, const std::string& name);
 
-  /// The group of all ranks.
-  std::shared_ptr<Communicator> everyone() const { return everyone_; }
+  /// The group of all ranks whose waits are never interrupted; see ProcessGroups.
+  std::shared_ptr<Communicator> everyone() const { return control_; }
 
   /// A wait longer than this is an error that says who waits for what. 600 s to begin with.
   void set_deadline(double seconds);
@@ -57,7 +57,7 @@ class MpiSession {
   RankEnvironment launched_;
   int exceptions_;
   std::unique_ptr<MpiProgress> progress_;
-  std::shared_ptr<Communicator> everyone_;
+  std::shared_ptr<Communicator> control_;
   std::vector<std::string> hosts_;
   bool finished_ = false;
 };

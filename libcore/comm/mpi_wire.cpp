@@ -8,6 +8,7 @@
 
 #include "base/console.h"
 #include "base/error.h"
+#include "comm/communicator.h"
 
 namespace mtl {
 
@@ -18,7 +19,7 @@ void check(int code, const char* call) {
   char text[MPI_MAX_ERROR_STRING];
   int length = 0;
   MPI_Error_string(code, text, &length);
-  fail(Exit::failure, call, ": ", std::string(text, static_cast<std::size_t>(length)));
+  throw CommunicationError(cat(call, ": ", std::string(text, static_cast<std::size_t>(length))));
 }
 
 /// What is known about a message on its way, beside MPI's request.
@@ -26,7 +27,9 @@ struct Pending {
   int* counter;
   const OperationLabel* label;
   std::size_t bytes;
+  int group;
   int from;  // a rank of the job; -1 for a send
+  bool is_abandoned = false;
 };
 
 }  // namespace
@@ -106,7 +109,7 @@ void MpiWire::send(const Message& message) {
   check(MPI_Isend(message.data, static_cast<int>(message.bytes), MPI_BYTE, message.peer, message.tag, group.comm,
                   &request),
         "MPI_Isend");
-  mpi_->add(request, {message.pending, message.label, message.bytes, -1});
+  mpi_->add(request, {message.pending, message.label, message.bytes, message.group, -1});
 }
 
 void MpiWire::receive(const Message& message) {
@@ -116,7 +119,7 @@ void MpiWire::receive(const Message& message) {
                   &request),
         "MPI_Irecv");
   int from = group.ranks[static_cast<std::size_t>(message.peer)];
-  mpi_->add(request, {message.pending, message.label, message.bytes, from});
+  mpi_->add(request, {message.pending, message.label, message.bytes, message.group, from});
 }
 
 int MpiWire::poll() {
@@ -132,14 +135,18 @@ int MpiWire::poll() {
   for (int i = 0; i < count; ++i) {
     const Pending& what = mpi.pending[static_cast<std::size_t>(mpi.done[static_cast<std::size_t>(i)])];
     const MPI_Status& status = mpi.statuses[static_cast<std::size_t>(i)];
+    if (what.is_abandoned) {
+      --*what.counter;
+      continue;
+    }
     if (what.from >= 0) {
       int bytes = -1;
       bool truncated = code == MPI_ERR_IN_STATUS && status.MPI_ERROR == MPI_ERR_TRUNCATE;
       if (!truncated) MPI_Get_count(&status, MPI_BYTE, &bytes);
       if (truncated || static_cast<std::size_t>(bytes) != what.bytes)
-        fail(Exit::failure, what.label->text(), ": rank ", what.from, " sent ",
-             truncated ? std::string("more than") : cat(bytes, " bytes instead of"), " the ", what.bytes,
-             " bytes expected: the ranks do not do the same");
+        throw CommunicationError(cat(what.label->text(), ": rank ", what.from, " sent ",
+                                     truncated ? std::string("more than") : cat(bytes, " bytes instead of"), " the ",
+                                     what.bytes, " bytes expected: the ranks do not do the same"));
       heard_[static_cast<std::size_t>(what.from)] = {now_seconds(), *what.label};
     }
     if (code == MPI_ERR_IN_STATUS && status.MPI_ERROR != MPI_SUCCESS) check(status.MPI_ERROR, "MPI_Testsome");
@@ -148,6 +155,15 @@ int MpiWire::poll() {
   std::sort(mpi.done.begin(), mpi.done.begin() + count, std::greater<>());
   for (int i = 0; i < count; ++i) mpi.remove(static_cast<std::size_t>(mpi.done[static_cast<std::size_t>(i)]));
   return count;
+}
+
+void MpiWire::abandon_messages(int kept) {
+  for (std::size_t i = 0; i < mpi_->requests.size(); ++i) {
+    Pending& what = mpi_->pending[i];
+    if (what.group == kept || what.is_abandoned) continue;
+    what.is_abandoned = true;
+    if (what.from >= 0 && mpi_->requests[i] != MPI_REQUEST_NULL) MPI_Cancel(&mpi_->requests[i]);
+  }
 }
 
 void MpiWire::post(int to, std::string text) {

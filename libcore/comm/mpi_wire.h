@@ -48,8 +48,11 @@ class MpiWire {
   };
   void send(const Message& message);
   void receive(const Message& message);
-  /// Moves everything on; how many messages were completed. Throws Error(failure) when one had another size.
+  /// Moves everything on; how many messages were completed. Throws CommunicationError when one had another size.
   int poll();
+  /// For messages of other groups than `kept` nothing waits any more: cancels those receives that no message has
+  /// reached. The rest completes with poll(), whatever its size.
+  void abandon_messages(int kept);
 
   /// When a message of a rank last came in, and as part of what; negative: never.
   struct Heard {

@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "base/console.h"
-#include "base/error.h"
+#include "comm/communicator.h"
 
 namespace mtl {
 
@@ -21,6 +21,7 @@ constexpr int kOtherRows = 32;  // ranks outside the group that are listed altho
 // Letters: the first character says what it is, the rest is an answer's text.
 constexpr char kAsks = '?';
 constexpr char kAnswers = '!';
+constexpr char kFailed = 'x';
 
 }  // namespace
 
@@ -45,6 +46,8 @@ void Watchdog::read_letters(const OperationProgress& at) {
     if (letter->text[0] == kAsks) {
       others_timed_out_.insert(letter->from);
       wire_.post(letter->from, kAnswers + state(at));
+    } else if (letter->text[0] == kFailed) {
+      if (failed_rank_ < 0) failed_rank_ = letter->from;
     } else {
       answers_[letter->from] = letter->text.substr(1);
     }
@@ -58,9 +61,7 @@ std::string Watchdog::state(const OperationProgress& at) const {
 
 void Watchdog::check_deadline(const OperationProgress& at) {
   if (waits_for_ == nullptr || now_seconds() - waits_since_ < deadline_) return;
-  for (int rank = 0; rank < wire_.world(); ++rank) {
-    if (rank != wire_.rank()) wire_.post(rank, std::string(1, kAsks));
-  }
+  post_to_others(std::string(1, kAsks));
   double end = now_seconds() + kCollectSeconds;
   auto collect_until = [&](double until) {
     while (now_seconds() < until) {
@@ -73,7 +74,18 @@ void Watchdog::check_deadline(const OperationProgress& at) {
   bool lower_tells = !others_timed_out_.empty() && *others_timed_out_.begin() < wire_.rank();
   std::string message = table(at);
   if (lower_tells) collect_until(end + kYieldToLower);
-  fail(Exit::failure, message);
+  throw CommunicationError(message);
+}
+
+void Watchdog::post_to_others(const std::string& text) {
+  for (int rank = 0; rank < wire_.world(); ++rank) {
+    if (rank != wire_.rank()) wire_.post(rank, text);
+  }
+}
+
+void Watchdog::send_failure() {
+  failed_rank_ = wire_.rank();
+  post_to_others(std::string(1, kFailed));
 }
 
 std::string Watchdog::rank_name(int rank) const {

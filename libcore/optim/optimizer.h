@@ -24,6 +24,10 @@ class Optimizer {
   /// After the last backward of a step: sums gradients over the ranks, sets grad_norm, clip_scale and found_inf of
   /// `state`, and updates every owned range unless found_inf. Values may arrive later: see GradSync.
   void step(Arena& scratch, StepState* state);
+  /// True from the moment when this rank may have changed a weight until end_step(): another rank may not have.
+  bool update_begun() const { return update_begun_; }
+  /// Once all ranks are known to have made the update.
+  void end_step() { update_begun_ = false; }
 
  private:
   void gradient_norm(Arena& scratch, StepState* state);
@@ -34,6 +38,7 @@ class Optimizer {
   Stream& stream_;
   const ProcessGroups& groups_;
   GradSync sync_;
+  bool update_begun_ = false;
 };
 
 }  // namespace mtl

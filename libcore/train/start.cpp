@@ -5,7 +5,7 @@
 #include "ckpt/checkpoint_folder.h"
 #include "ckpt/manifest.h"
 #include "ckpt/model_folder.h"
-#include "ckpt/rank_outcome.h"
+#include "comm/rank_outcome.h"
 
 namespace mtl {
 

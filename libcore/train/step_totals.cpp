@@ -21,7 +21,7 @@ void StepTotals::take(SignalRequests& signals) {
 }
 
 void StepTotals::exchange(Communicator& world, Stream& stream, Tensor memory) {
-  double* const fields[] = {&loss_sum, &tokens, &save, &status, &end};
+  double* const fields[] = {&loss_sum, &tokens, &save, &status, &end, &failed, &unsavable};
   static_assert(std::size(fields) == kSums);
   auto* sums = memory.data<double>();
   double* waits = sums + kSums;  // by rank: a sum to which the others add nothing

@@ -1,5 +1,6 @@
-// What the ranks tell each other after every step, in one message: the loss, which only the last pipeline stage knows,
-// what signals asked of any of them, so that all act on it at the same step, and how long each has waited for others.
+// What the ranks exchange after every step, in one message: the loss, which only the last pipeline stage knows, what
+// signals asked of any of them, so that all act on it at the same step, how long each has waited for others, and
+// whether one of them failed: every rank takes part in the next exchange, whatever it meets before.
 #pragma once
 
 #include "comm/communicator.h"
@@ -9,8 +10,9 @@
 namespace mtl {
 
 struct StepTotals {
-  double loss_sum = 0, tokens = 0;  // over all unmasked tokens
+  double loss_sum = 0, tokens = 0;       // over all unmasked tokens
   double save = 0, status = 0, end = 0;  // how many ranks were asked for it
+  double failed = 0, unsavable = 0;      // how many ranks failed; how many have nothing sound to save
   double waited = 0;  // seconds for gradients and weights: this rank's; once exchanged, of the rank with the least
 
   double loss() const { return tokens > 0 ? loss_sum / tokens : 0; }
@@ -23,7 +25,7 @@ struct StepTotals {
   static constexpr std::int64_t doubles(int ranks) { return kSums + ranks; }
 
  private:
-  static constexpr std::int64_t kSums = 5;
+  static constexpr std::int64_t kSums = 7;
 };
 
 }  // namespace mtl

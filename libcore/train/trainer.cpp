@@ -6,11 +6,12 @@
 #include "base/files.h"
 #include "base/hash.h"
 #include "ckpt/checkpoint_folder.h"
-#include "ckpt/rank_outcome.h"
 #include "ckpt/shard_writer.h"
 #include "comm/agreement.h"
+#include "comm/rank_outcome.h"
 #include "data/data_identity.h"
 #include "train/flops.h"
+#include "train/rank_failed.h"
 
 namespace mtl {
 
@@ -210,7 +211,7 @@ bool Trainer::is_complete() const {
   return state_.extra.is_object() && state_.extra.bool_or("finished", false);
 }
 
-Exit Trainer::run() {
+Exit Trainer::run_to_end() {
   const std::int64_t last = iterations_;
   if (is_complete()) {
     if (save_directory_ && is_rank_zero()) save_directory_->settle_complete_run(state_.iteration);
@@ -271,7 +272,8 @@ Exit Trainer::end_early() {
   optimizer_.sync().finish_gathering();
   bool by_signal = last_.end > 0;
   if (by_signal && !save_directory_) {
-    fail(Exit::failure, "ended by a signal at iteration ", state_.iteration, "; without --save nothing was kept");
+    throw AgreedError(Exit::failure,
+                      cat("ended by a signal at iteration ", state_.iteration, "; without --save nothing was kept"));
   }
   metrics_->finish();
   console_.info(cat(by_signal ? "ended by a signal" : "--exit-interval", " after iteration ", state_.iteration,
@@ -324,6 +326,7 @@ void Trainer::begin_step() {
 void Trainer::end_step(const StepBatch& batch, double loss) {
   if (step_.found_inf != 0) report_nonfinite_gradients(batch);
   const std::int64_t size = batch_sizes_.running(state_.consumed_samples);
+  optimizer_.end_step();
   ++state_.iteration;
   state_.consumed_samples += size;
   ++interval_.timed;
@@ -352,8 +355,12 @@ bool Trainer::counts_losses() const {
 
 void Trainer::exchange(StepTotals& totals) {
   Communicator& world = ranks_.groups.world();
-  Arena::Mark mark(pipeline_.scratch());
-  totals.exchange(world, stream_, pipeline_.scratch().make(DType::f64, {StepTotals::doubles(world.size())}));
+  totals.unsavable = can_save() ? 0 : 1;
+  {
+    Arena::Mark mark(pipeline_.scratch());
+    totals.exchange(world, stream_, pipeline_.scratch().make(DType::f64, {StepTotals::doubles(world.size())}));
+  }
+  if (totals.failed > 0) throw RankFailed(totals.unsavable == 0);
 }
 
 /// `validation_is_due`: the validation of this iteration has not ended, a resume repeats it.
@@ -362,6 +369,8 @@ void Trainer::save(bool validation_is_due) {
   if (!save_directory_ || saved_ == now) return;
   double began = now_seconds();
   metrics_->flush();
+  StepTotals all_save;
+  exchange(all_save);  // a rank that failed since the last step is not waited for in vain
   state_.extra = Json::object({{"seed", options_.seed},
                                {"finished", false},
                                {"validation_is_due", validation_is_due},

@@ -1,6 +1,7 @@
 // The training run: starts, resumes, or finds itself complete; steps, validates, reports, saves.
 #pragma once
 
+#include <exception>
 #include <map>
 #include <memory>
 #include <optional>
@@ -50,12 +51,17 @@ class Trainer {
           SignalRequests& signals, Console& console);
 
   /// Runs to the end, to --exit-interval or to a signal. Exit::ok, or Exit::requeue after a save that a signal asked
-  /// for.
+  /// for. A fault of one rank ends the run on all: they save unless one of them has begun an update, and throw the same
+  /// AgreedError.
   Exit run();
   /// Where the current step stands, for messages.
   const StepState& step_state() const { return step_; }
 
  private:
+  Exit run_to_end();
+  bool join_exchange();
+  bool can_save() const;
+  [[noreturn]] void end_together(bool can_save, const std::exception_ptr& own);
   void prepare();
   void train_step();
   void begin_step();
@@ -102,6 +108,7 @@ class Trainer {
     bool validation_is_due = false;  // of this iteration: a signal ended it, a resume repeats it
     bool operator==(const SavePoint&) const = default;
   };
+  bool validating_ = false;  // a validation has begun and not ended: a resume repeats it
   SavePoint saved_;                 // of the newest checkpoint in --save that this run wrote or resumed
   bool validation_is_due_ = false;  // in the state that is resumed
 

@@ -56,6 +56,7 @@ std::optional<double> Trainer::held_out_loss(DataFeed& feed, const char* name, b
 /// before, so that a resume repeats all of it.
 bool Trainer::validate(bool final) {
   if (options_.batch.eval_iters == 0) return true;
+  validating_ = !final;
   double began = now_seconds();
   auto evaluate = [&](DataFeed& feed, const char* name) {
     std::optional<double> loss = held_out_loss(feed, name, final);
@@ -71,6 +72,7 @@ bool Trainer::validate(bool final) {
     valid_feed_.reset();  // its memory is the test's now
     if (auto test_feed = feed(Split::test, 0); test_feed && !evaluate(*test_feed, "test")) return false;
   }
+  validating_ = false;
   interval_.began += now_seconds() - began;  // the time of an iteration is training alone
   return true;
 }

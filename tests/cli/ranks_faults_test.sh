@@ -77,6 +77,14 @@ expect_text "$WORK/err" "^rank-faults: rank 1 \($HOST\): x.idx: broken in the mi
 run_ranks 1 10 --fault bug
 expect_text "$WORK/err" "^rank-faults: rank 1 \($HOST\): internal error: surprise"
 
+# A rank fails while messages are on their way: all ranks learn its error, and can still communicate.
+for who in 0 3; do
+  run_ranks 65 15 --fault together --who $who
+  expect_count 1 "^rank-faults: rank 0 \($HOST\): on rank $who: x.idx: broken$"
+  expect_count 1 '^rank-faults: rank [0-9]+ \('
+  expect_text "$WORK/out" '^agreed: 0 1 2 3 $'
+done
+
 # Ranks that were started differently: told once, by rank 0.
 run_ranks 2 10 --fault agree
 expect_count 1 'ranks of this job do not agree'

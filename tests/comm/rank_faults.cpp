@@ -7,6 +7,8 @@
 
 #include "cli/ranks.h"
 #include "comm/agreement.h"
+#include "comm/rank_outcome.h"
+#include "comm/text_exchange.h"
 
 using namespace mtl;
 
@@ -44,6 +46,32 @@ void drop_sum(Communicator& group, Stream& stream, bool gives_up) {
   fail(Exit::bad_data, "x.idx: broken in the middle");
 }
 
+/// A rank fails while sums large and small are on their way in several groups; all ranks agree on its error, and can
+/// still exchange texts afterwards.
+[[noreturn]] void fail_together(const ProcessGroups& groups, Stream& stream, bool fails) {
+  std::exception_ptr own;
+  std::vector<float> large(1 << 22, 1), small(10, 1);
+  try {
+    Work first = groups.over(Axis::data).all_reduce(stream, Tensor(large.data(), DType::f32, {1 << 22}), Reduce::sum);
+    groups.over(Axis::data).progress();
+    if (fails) fail(Exit::bad_data, "x.idx: broken");
+    first.wait();
+    groups.over(Axis::data).all_reduce(stream, Tensor(small.data(), DType::f32, {10}), Reduce::sum).wait();
+  } catch (const Interrupted&) {
+  } catch (...) {
+    own = std::current_exception();
+    groups.world().interrupt_others();
+  }
+  try {
+    throw_first_error(groups.world(), stream, own);
+  } catch (const AgreedError&) {
+    std::string all;
+    for (const std::string& text : gather_texts(groups.world(), stream, cat(groups.world().rank(), " "))) all += text;
+    if (groups.world().rank() == 0) print_out(cat("agreed: ", all, "\n"));
+    throw;
+  }
+}
+
 Exit count_together(const Options& options, Ranks& ranks, Console& console) {
   GridSizes sizes;
   sizes.data = ranks.launched().world;
@@ -65,6 +93,7 @@ Exit count_together(const Options& options, Ranks& ranks, Console& console) {
     state.iteration = iteration;
     if (chosen && iteration == 3) go_astray(options.fault, groups.over(Axis::data), stream);
     if (options.fault == "drop" && iteration == 3) drop_sum(groups.over(Axis::data), stream, chosen);
+    if (options.fault == "together" && iteration == 3) fail_together(groups, stream, chosen);
     float sum = 1;
     groups.over(Axis::data).all_reduce(stream, Tensor(&sum, DType::f32, {1}), Reduce::sum).wait();
     if (ranks.speaks()) print_out(cat("iteration ", iteration, " sum ", static_cast<int>(sum), "\n"));
