@@ -60,7 +60,10 @@ Exit train(TrainOptions& options, TrainSetup& setup, Ranks& ranks, std::optional
   RankGroups groups;
   groups.rank = ranks.launched().rank;
   groups.groups = ranks.connect(layout_of(options.parallel, groups.rank).grid, options.parallel.timeout_minutes * 60);
-  if (MpiSession* session = ranks.session()) groups.hosts = session->hosts();
+  if (MpiSession* session = ranks.session()) {
+    groups.hosts = session->hosts();
+    session->warn_with([&](const std::string& what) { console.warn(what); });
+  }
   return train_from_start(options, setup, ranks, groups, *signals, console);
 }
 

@@ -5,54 +5,88 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "base/error.h"
 #include "base/mapped_pages.h"
+#include "base/write_activity.h"
 
 namespace mtl {
 
 namespace {
 
-/// The fault that MTL_FAULT asks for, and the count of operations so far.
+/// The faults that MTL_FAULT asks for, and the count of operations so far.
 struct FaultPlan {
-  std::string kind;
-  std::int64_t at = 0;
+  struct Fault {
+    std::string kind;
+    std::int64_t at;
+  };
+  std::vector<Fault> faults;
   std::atomic<std::int64_t> done{0};
 
   FaultPlan() {
     const char* text = std::getenv("MTL_FAULT");
     if (text == nullptr) return;
-    std::vector<std::string> parts = split(text, ':');
-    if (parts.size() != 2) return;
-    kind = parts[0];
-    at = parse_int(parts[1]).value_or(0);
+    for (const std::string& item : split(text, ',')) {
+      std::vector<std::string> parts = split(item, ':');
+      if (parts.size() == 2) faults.push_back({parts[0], parse_int(parts[1]).value_or(0)});
+    }
   }
 };
 
-/// Counts one operation; returns true when the planned fault happens now, with errno set. `kill` does not return.
+/// Counts one operation; returns true when a planned fault happens now, with errno set. `kill` does not return.
 bool fault_now(std::string* kind = nullptr) {
+  constexpr auto kSlow = std::chrono::milliseconds(300);
   static FaultPlan plan;
-  if (plan.at == 0 || ++plan.done != plan.at) return false;
-  if (plan.kind == "kill") ::kill(::getpid(), SIGKILL);
-  if (kind != nullptr) *kind = plan.kind;
-  errno = plan.kind == "enospc" ? ENOSPC : plan.kind == "eintr" ? EINTR : EIO;
-  return true;
+  if (plan.faults.empty()) return false;
+  const std::int64_t number = ++plan.done;
+  for (const FaultPlan::Fault& fault : plan.faults) {
+    if (fault.kind == "slow") {
+      if (number >= fault.at) std::this_thread::sleep_for(kSlow);
+      continue;
+    }
+    if (number != fault.at) continue;
+    if (fault.kind == "kill") ::kill(::getpid(), SIGKILL);
+    if (kind != nullptr) *kind = fault.kind;
+    errno = fault.kind == "enospc" ? ENOSPC : fault.kind == "eintr" ? EINTR : EIO;
+    return true;
+  }
+  return false;
 }
+
+/// No single call takes long on storage that works.
+constexpr std::size_t kMostPerCall = 16 << 20;
+/// Bytes that are written back while the file is still being written: a sync at its end has little left to do.
+constexpr std::uint64_t kWriteBack = 256 << 20;
 
 /// write(2) under the fault plan: may fail, be interrupted, or write half.
 ssize_t write_some(int descriptor, const char* data, std::size_t bytes) {
   std::string kind;
+  bytes = std::min(bytes, kMostPerCall);
   if (fault_now(&kind)) {
     if (kind != "short") return -1;
     bytes = (bytes + 1) / 2;
   }
   return ::write(descriptor, data, bytes);
+}
+
+/// Starts to write back what comes before `end`, and waits for what lies further back. False when a write has failed.
+bool write_back(int descriptor, std::uint64_t end) {
+  auto range = [&](std::uint64_t from, std::uint64_t to, unsigned flags) {
+    return ::sync_file_range(descriptor, static_cast<off_t>(from), static_cast<off_t>(to - from), flags) == 0 ||
+           (errno != EIO && errno != ENOSPC && errno != EDQUOT);  // not every file can do this
+  };
+  const std::uint64_t last = end - kWriteBack;
+  constexpr unsigned kWait = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+  return range(last, end, SYNC_FILE_RANGE_WRITE) && (last == 0 || range(last - kWriteBack, last, kWait));
 }
 
 bool is_full(int code) { return code == ENOSPC || code == EDQUOT; }
@@ -71,6 +105,7 @@ bool is_full(int code) { return code == ENOSPC || code == EDQUOT; }
 }  // namespace
 
 OutputFile::OutputFile(std::string path, bool append) : path_(std::move(path)) {
+  WriteCall call(path_);
   int flags = O_WRONLY | O_CREAT | O_CLOEXEC | (append ? O_APPEND : O_TRUNC);
   if (fault_now()) fail_errno(path_, "create");
   descriptor_ = ::open(path_.c_str(), flags, 0644);
@@ -91,25 +126,32 @@ void OutputFile::write(const void* data, std::size_t bytes) {
   const char* at = static_cast<const char*>(data);
   std::size_t left = bytes;
   while (left > 0) {
+    WriteCall call(path_);
     ssize_t written = write_some(descriptor_, at, left);
     if (written < 0) {
       if (errno == EINTR) continue;
       fail_write(path_, bytes_ + (bytes - left));
     }
+    call.wrote(static_cast<std::uint64_t>(written));
     at += written;
     left -= static_cast<std::size_t>(written);
+    const std::uint64_t end = bytes_ + (bytes - left), boundary = end / kWriteBack * kWriteBack;
+    if (end - boundary < static_cast<std::uint64_t>(written) && boundary > 0 && !write_back(descriptor_, boundary))
+      fail_write(path_, end);
   }
   hasher_.update(data, bytes);
   bytes_ += bytes;
 }
 
 void OutputFile::sync() {
+  WriteCall call(path_);
   if (!fault_now() && ::fsync(descriptor_) == 0) return;
   if (is_full(errno)) throw NoSpaceError(cat(path_, ": cannot sync to disk: ", std::strerror(errno)));
   fail_errno(path_, "sync to disk");
 }
 
 void OutputFile::close() {
+  WriteCall call(path_);
   int descriptor = std::exchange(descriptor_, -1);
   if (descriptor >= 0 && ::close(descriptor) != 0) fail_errno(path_, "close");
 }
@@ -163,10 +205,12 @@ void write_file_atomic(const std::string& path, std::string_view content) {
 }
 
 void rename_path(const std::string& from, const std::string& to) {
+  WriteCall call(to);
   if (fault_now() || ::rename(from.c_str(), to.c_str()) != 0) fail_errno(to, "rename " + from + " to it");
 }
 
 void exchange_paths(const std::string& a, const std::string& b) {
+  WriteCall call(b);
   if (fault_now()) fail_errno(b, "exchange it with " + a);
   if (::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0) return;
   if (errno != EINVAL && errno != ENOSYS) fail_errno(b, "exchange it with " + a);
@@ -177,6 +221,7 @@ void exchange_paths(const std::string& a, const std::string& b) {
 }
 
 void sync_directory(const std::string& path) {
+  WriteCall call(path);
   std::string folder = path.empty() ? "." : path;
   int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) fail_errno(folder, "open");
@@ -189,6 +234,7 @@ void sync_directory(const std::string& path) {
 
 void make_directories(const std::string& path) {
   if (path.empty()) return;
+  WriteCall call(path);
   if (fault_now()) fail_errno(path, "create the folder");
   std::error_code error;
   fs::create_directories(path, error);
@@ -196,6 +242,7 @@ void make_directories(const std::string& path) {
 }
 
 void remove_tree(const std::string& path) {
+  WriteCall call(path);
   if (fault_now()) fail_errno(path, "remove");
   std::error_code error;
   fs::remove_all(path, error);

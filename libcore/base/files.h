@@ -4,8 +4,8 @@
 // folder synced. Short writes are continued, EINTR is retried, a failed fsync is never retried (the page may have
 // been marked clean: the file counts as lost).
 //
-// Fault injection: with MTL_FAULT=KIND:N in the environment, the N-th operation of this layer (counted from 1) in the
-// process meets KIND: `kill` (SIGKILL before it), `eio`, `enospc`, `short` (half the bytes are written first), `eintr`.
+// Fault injection: with MTL_FAULT=KIND:N[,KIND:N] the N-th operation of this layer in the process, from 1, meets KIND:
+// `kill` (SIGKILL before it), `eio`, `enospc`, `eintr`, `short` (half is written), `slow` (from there on, 0.3 s each).
 #pragma once
 
 #include <cstddef>

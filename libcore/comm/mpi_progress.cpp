@@ -19,6 +19,7 @@ namespace {
 constexpr int kSpins = 10;
 constexpr double kYieldSeconds = .01;  // idle time before sleeping
 constexpr auto kNap = std::chrono::microseconds(50);
+constexpr auto kAnswerPause = std::chrono::milliseconds(100);
 constexpr auto kMoverNap = std::chrono::microseconds(100);
 
 /// A thread that takes no signals: those of the process are for the others.
@@ -53,7 +54,9 @@ void MpiProgress::follow(const StepState* state) {
 
 void MpiProgress::let_go(const Task& task) {
   std::lock_guard lock(mutex_);
-  if (!task.finished()) halt();
+  if (task.finished()) return;
+  halt();
+  abandoned_ = true;
 }
 
 void MpiProgress::interrupt_others() {
@@ -87,13 +90,16 @@ std::shared_ptr<MpiCommunicator> MpiProgress::group(const std::vector<int>& rank
   return communicators_.back();
 }
 
+void MpiProgress::advance_all() {
+  for (auto& communicator : communicators_) {
+    communicator->advance();
+    if (halted_) break;  // after the control group
+  }
+}
+
 bool MpiProgress::poll() {
   bool moved = wire_.poll() > 0;
-  if (moved && halted_) {
-    communicators_.front()->advance();
-  } else if (moved) {
-    for (auto& communicator : communicators_) communicator->advance();
-  }
+  if (moved) advance_all();
   watchdog_.look(at_);
   return moved;
 }
@@ -105,7 +111,7 @@ bool MpiProgress::nothing_on_its_way() const {
 }
 
 void MpiProgress::move_meanwhile() {
-  if (moving_ || !mover_.joinable() || nothing_on_its_way()) return;
+  if (moving_ || abandoned_ || !mover_.joinable() || nothing_on_its_way()) return;
   moving_ = true;
   mover_wakes_.notify_one();
 }
@@ -114,9 +120,11 @@ void MpiProgress::keep_moving() {
   std::unique_lock lock(mutex_);
   try {
     while (!stopping_) {
-      if (nothing_on_its_way()) moving_ = false;
+      if (abandoned_ || nothing_on_its_way()) moving_ = false;
       if (!moving_) {
-        mover_wakes_.wait(lock, [this] { return moving_ || stopping_; });
+        // Also a rank that computes, or writes, answers those that wait for it.
+        bool is_called = mover_wakes_.wait_for(lock, kAnswerPause, [this] { return moving_ || stopping_; });
+        if (!is_called && !abandoned_) watchdog_.look(at_);
       } else if (!poll()) {
         mover_wakes_.wait_for(lock, kMoverNap, [this] { return stopping_; });
       } else {  // the rank's own thread may want its turn
@@ -132,6 +140,7 @@ void MpiProgress::keep_moving() {
 
 void MpiProgress::wait(const Task& task) {
   if (task.finished()) return;
+  if (is_control(task)) abandoned_ = false;
   Watchdog::Wait wait(watchdog_, task.label());
   int idle_polls = 0;
   double idle_since = 0;
@@ -149,7 +158,7 @@ void MpiProgress::wait(const Task& task) {
     if (++idle_polls <= kSpins) continue;
     double now = now_seconds();
     if (idle_polls == kSpins + 1) idle_since = now;
-    watchdog_.check_deadline(at_);
+    if (watchdog_.check_deadline(at_)) advance_all();
     if (now - idle_since < kYieldSeconds) {
       ::sched_yield();
     } else {

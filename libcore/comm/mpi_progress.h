@@ -6,8 +6,9 @@
 // ever.
 //
 // MPI moves messages inside its calls only, so what was started would stand still while the rank computes. A thread,
-// the mover, polls in that time; it naps between polls that moved nothing, and sleeps when nothing is on its way. One
-// mutex guards everything here and in the communicators: whoever calls MPI holds it.
+// the mover, polls in that time; it naps between polls that moved nothing, and when nothing is on its way it only
+// answers the letters of other ranks. One mutex guards everything here and in the communicators: whoever calls MPI
+// holds it.
 #pragma once
 
 #include <condition_variable>
@@ -35,7 +36,8 @@ class MpiProgress {
   /// Where training stands is in `state` from now on; null: nowhere.
   void follow(const StepState* state);
   /// Nothing will wait for the task any more. When it has not finished, an exception is on its way and the memory that
-  /// the task moves may be freed next: every group but the control group is halted.
+  /// the task moves may be freed next: every group but the control group is halted, and the mover moves nothing until
+  /// this rank waits for the control group, for which that memory must still exist.
   void let_go(const Task& task);
   /// This rank failed: halts its groups, and interrupts the waits of all other ranks.
   void interrupt_others();
@@ -62,6 +64,7 @@ class MpiProgress {
 
  private:
   void keep_moving();
+  void advance_all();
   bool nothing_on_its_way() const;
   bool is_control(const Task& task) const;
   void halt();
@@ -76,6 +79,7 @@ class MpiProgress {
   std::condition_variable mover_wakes_;
   bool moving_ = false, stopping_ = false;  // what the mover is to do
   bool halted_ = false;                     // only the control group moves
+  bool abandoned_ = false;                  // the memory of what is on its way may be gone: the mover moves nothing
   std::exception_ptr found_;                // by the mover
   std::thread mover_;                       // the last member: it uses the others
 };

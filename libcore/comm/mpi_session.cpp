@@ -49,6 +49,11 @@ void MpiSession::set_deadline(double seconds) {
   progress_->watchdog().set_deadline(seconds);
 }
 
+void MpiSession::warn_with(std::function<void(const std::string&)> warn) {
+  auto lock = progress_->enter();
+  progress_->watchdog().set_warning(std::move(warn));
+}
+
 void MpiSession::follow(const StepState* state) { progress_->follow(state); }
 
 void MpiSession::meet() {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -43,6 +44,8 @@ class MpiSession {
 
   /// A wait longer than this is an error that says who waits for what. 600 s to begin with.
   void set_deadline(double seconds);
+  /// Receives warnings of a wait that lasts longer because of slow storage.
+  void warn_with(std::function<void(const std::string&)> warn);
   /// These messages say where training stands, while `state` lives; null afterwards. See Followed.
   void follow(const StepState* state);
 

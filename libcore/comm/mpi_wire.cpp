@@ -168,7 +168,12 @@ void MpiWire::abandon_messages(int kept) {
 
 void MpiWire::post(int to, std::string text) {
   if (text.size() > kMaxLetter) text.resize(kMaxLetter);
-  // Kept until the end: a rank that is stopped may never take it. There are few letters in a job's life.
+  // Kept until they are received: a rank that is stopped may never take its letters.
+  std::erase_if(mpi_->posted, [](Mpi::Posted& old) {
+    int is_sent = 0;
+    check(MPI_Test(&old.request, &is_sent, MPI_STATUS_IGNORE), "MPI_Test");
+    return is_sent != 0;
+  });
   mpi_->posted.push_back({std::move(text), MPI_REQUEST_NULL});
   Mpi::Posted& letter = mpi_->posted.back();
   check(MPI_Isend(letter.text.data(), static_cast<int>(letter.text.size()), MPI_CHAR, to, 0, mpi_->letters,

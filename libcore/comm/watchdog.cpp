@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "base/console.h"
+#include "base/write_activity.h"
 #include "comm/communicator.h"
 
 namespace mtl {
@@ -21,19 +22,24 @@ constexpr int kOtherRows = 32;  // ranks outside the group that are listed altho
 // Letters: the first character says what it is, the rest is an answer's text.
 constexpr char kAsks = '?';
 constexpr char kAnswers = '!';
+constexpr char kWrites = 'w';  // an answer, too
 constexpr char kFailed = 'x';
 
 }  // namespace
 
 Watchdog::Wait::Wait(Watchdog& watchdog, const OperationLabel& label) : watchdog_(watchdog) {
   watchdog.waits_for_ = &label;
-  watchdog.waits_since_ = watchdog.last_look_ = now_seconds();
+  watchdog.waits_since_ = watchdog.patience_since_ = watchdog.last_look_ = now_seconds();
+  watchdog.next_warning_ = 0;
 }
 
 void Watchdog::look(const OperationProgress& at) {
   double now = now_seconds();
   // A job that Slurm suspends comes back hours later: time in which this process did not run is no waiting.
-  if (now - last_look_ > kOwnPause) waits_since_ += now - last_look_;
+  if (now - last_look_ > kOwnPause) {
+    waits_since_ += now - last_look_;
+    patience_since_ += now - last_look_;
+  }
   last_look_ = now;
   if (now - last_letters_ < kLookSeconds) return;
   last_letters_ = now;
@@ -44,14 +50,27 @@ void Watchdog::read_letters(const OperationProgress& at) {
   while (auto letter = wire_.next_letter()) {
     if (letter->text.empty()) continue;
     if (letter->text[0] == kAsks) {
-      others_timed_out_.insert(letter->from);
-      wire_.post(letter->from, kAnswers + state(at));
+      others_timed_out_[letter->from] = now_seconds();
+      wire_.post(letter->from, answer(at));
     } else if (letter->text[0] == kFailed) {
       if (failed_rank_ < 0) failed_rank_ = letter->from;
     } else {
-      answers_[letter->from] = letter->text.substr(1);
+      answers_[letter->from] = {letter->text[0] == kWrites, letter->text.substr(1)};
     }
   }
+}
+
+/// A letter that says what this rank does.
+std::string Watchdog::answer(const OperationProgress& at) const {
+  const WriteActivity writing = write_activity();
+  if (waits_for_ != nullptr || writing.path.empty()) return kAnswers + state(at);
+  std::string what = cat(writing.path, ": ",
+                         format("%.1f MB in %.0f s (%.2f MB/s)", double(writing.bytes) / 1e6, writing.seconds,
+                                double(writing.bytes) / 1e6 / writing.seconds));
+  if (writing.in_call && writing.call_seconds > kLongestWriteCall)
+    return cat(kAnswers, "is inside one write call for ", human_seconds(writing.call_seconds), ": ", what);
+  if (writing.in_call || writing.idle_seconds < std::min(deadline_, kWritePause)) return cat(kWrites, "writes ", what);
+  return kAnswers + state(at);
 }
 
 std::string Watchdog::state(const OperationProgress& at) const {
@@ -59,8 +78,9 @@ std::string Watchdog::state(const OperationProgress& at) const {
   return cat("waits for ", waits_for_->text(), " since ", format("%.1f s", now_seconds() - waits_since_));
 }
 
-void Watchdog::check_deadline(const OperationProgress& at) {
-  if (waits_for_ == nullptr || now_seconds() - waits_since_ < deadline_) return;
+bool Watchdog::check_deadline(const OperationProgress& at) {
+  if (waits_for_ == nullptr || now_seconds() - patience_since_ < deadline_) return false;
+  answers_.clear();
   post_to_others(std::string(1, kAsks));
   double end = now_seconds() + kCollectSeconds;
   auto collect_until = [&](double until) {
@@ -71,10 +91,38 @@ void Watchdog::check_deadline(const OperationProgress& at) {
     }
   };
   collect_until(end);
-  bool lower_tells = !others_timed_out_.empty() && *others_timed_out_.begin() < wire_.rank();
+  bool lower_tells = std::any_of(others_timed_out_.begin(), others_timed_out_.end(), [&](const auto& other) {
+    return other.first < wire_.rank() && other.second >= patience_since_;
+  });
+  if (waits_for_storage()) {
+    if (!lower_tells) warn_of_storage();
+    patience_since_ = last_look_ = now_seconds();
+    return true;
+  }
   std::string message = table(at);
   if (lower_tells) collect_until(end + kYieldToLower);
   throw CommunicationError(message);
+}
+
+/// Whether all ranks answered, and one of them writes.
+bool Watchdog::waits_for_storage() const {
+  return static_cast<int>(answers_.size()) == wire_.world() - 1 &&
+         std::any_of(answers_.begin(), answers_.end(), [](const auto& answer) { return answer.second.writes; });
+}
+
+/// At first, and whenever the wait has lasted twice as long.
+void Watchdog::warn_of_storage() {
+  constexpr std::size_t kMost = 4;  // ranks that are named
+  const double waited = now_seconds() - waits_since_;
+  if (!warn_ || waited < next_warning_) return;
+  next_warning_ = 2 * waited;
+  std::vector<std::string> lines;
+  std::size_t writers = 0;
+  for (const auto& [rank, answer] : answers_) {
+    if (answer.writes && ++writers <= kMost) lines.push_back(cat(rank_name(rank), " ", answer.text));
+  }
+  if (writers > kMost) lines.push_back(cat("and ", writers - kMost, " more ranks"));
+  warn_(cat("slow storage: waiting since ", human_seconds(waited), " for ", join(lines, "; ")));
 }
 
 void Watchdog::post_to_others(const std::string& text) {
@@ -94,7 +142,8 @@ std::string Watchdog::rank_name(int rank) const {
 }
 
 std::string Watchdog::rank_line(int rank) const {
-  if (auto answer = answers_.find(rank); answer != answers_.end()) return cat(rank_name(rank), " ", answer->second);
+  if (auto answer = answers_.find(rank); answer != answers_.end())
+    return cat(rank_name(rank), " ", answer->second.text);
   const MpiWire::Heard& heard = wire_.heard(rank);
   std::string line = cat(rank_name(rank), " gave no answer: stopped or hung; ");
   if (heard.seconds < 0) return line + "nothing was ever heard of it";

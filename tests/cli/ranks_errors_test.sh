@@ -58,4 +58,20 @@ for layout in tp pp dp; do
   ended_saved token 'c_text_document'
   same_from_there token
 done
+
+# A save takes several times the communication timeout: slow storage is named, and the save succeeds.
+LENGTH=(--train-iters 4 --save-interval 2 --eval-interval 100 --log-interval 1 --distributed-timeout-minutes 0.04)
+LAST=iter_0000004/shard_00000.safetensors
+enter_layout dp
+rm -rf whole
+expect_exit 0 run_in whole --distributed-timeout-minutes 5
+for rank in 0 1; do
+  rm -rf slow
+  began=$SECONDS
+  astray $rank 'export MTL_FAULT=slow:1' expect_exit 0 run_in slow
+  [ $((SECONDS - began)) -ge 10 ] || fail "slow storage took only $((SECONDS - began)) s"
+  expect_text "$WORK/err" "warning: slow storage: waiting since .* for rank $rank \($HOST\) writes slow/save/iter_.*MB/s"
+  cp "$WORK/err" err
+  same_as_whole slow "rank $rank on slow storage"
+done
 finish

@@ -1,0 +1,35 @@
+// What this process is writing: for a thread that has to answer while another one is inside a system call of
+// base/files.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace mtl {
+
+struct WriteActivity {
+  std::string path;         // of the current or the last call; empty: nothing was written yet
+  bool in_call = false;     // a call is running
+  double call_seconds = 0;  // for how long
+  double idle_seconds = 0;  // since the last call ended; 0 while one is running
+  std::uint64_t bytes = 0;  // written since the last pause of more than kWritePause
+  double seconds = 0;       // and in how long
+};
+
+/// Calls further apart than this, in seconds, belong to different outputs.
+inline constexpr double kWritePause = 5;
+/// A call that takes longer, in seconds, counts as hung.
+inline constexpr double kLongestWriteCall = 600;
+
+WriteActivity write_activity();
+
+/// Says, while it lives, that this thread is inside a call that changes files.
+class WriteCall {
+ public:
+  explicit WriteCall(const std::string& path);
+  ~WriteCall();
+  WriteCall(const WriteCall&) = delete;
+  void wrote(std::uint64_t bytes);
+};
+
+}  // namespace mtl
