@@ -13,6 +13,7 @@ namespace mtl {
 namespace {
 
 constexpr double kLeastStartSeconds = 10;
+constexpr double kEndSeconds = 10;
 
 }  // namespace
 
@@ -44,22 +45,29 @@ ProcessGroups Ranks::connect(const RankGrid& grid, double deadline) {
           launched().world);
   if (launched().world == 1) return ProcessGroups();
   const double start = std::max(deadline, kLeastStartSeconds);
-  StartDeadline guard(start, [&] { give_up_start(start); });
+  StartDeadline guard(start, [&] {
+    give_up(start,
+            "the start; look for ranks that are stopped, that run something else, and for hosts that do not reach each "
+            "other; if they are only slow, allow more time");
+  });
   session_ = std::make_unique<MpiSession>(launched());
   ProcessGroups groups = make_groups(*session_, grid);
   session_->set_deadline(deadline);
   return groups;
 }
 
-/// While the main thread is inside MPI: nothing of the session's may be used, and nobody knows where the others are.
-void Ranks::give_up_start(double seconds) const {
+void Ranks::finish() {
+  if (session_ == nullptr) return;
+  session_->finish(kEndSeconds, [&] {
+    give_up(kEndSeconds, "the end of MPI; all of the work is done; look for ranks that are stopped");
+  });
+}
+
+/// While the main thread is inside MPI: nothing of the session's may be used, and which ranks are missing is unknown.
+void Ranks::give_up(double seconds, const std::string& what) const {
   if (launched_->rank > 0) std::this_thread::sleep_for(kRankZeroFirst);
-  std::fprintf(stderr,
-               "%s: rank %d (%s): not all %d ranks came to the start within %s; look for ranks that are stopped, that "
-               "run something else, and for hosts that do not reach each other; if they are only slow, allow more "
-               "time\n",
-               program_.c_str(), launched_->rank, host_name().c_str(), launched_->world,
-               human_seconds(seconds).c_str());
+  std::fprintf(stderr, "%s: rank %d (%s): not all %d ranks came within %s to %s\n", program_.c_str(), launched_->rank,
+               host_name().c_str(), launched_->world, human_seconds(seconds).c_str(), what.c_str());
   std::_Exit(static_cast<int>(Exit::failure));
 }
 
@@ -85,7 +93,7 @@ int run_ranks(Flags& flags, int argc, const char* const* argv, Ranks& ranks, con
   auto run_and_meet = [&](Console& console) {
     Exit code = run(console);
     flush_out();
-    if (ranks.session_ != nullptr) ranks.session_->finish();
+    ranks.finish();
     return code;
   };
   return run_main(flags, argc, argv, run_and_meet, frame);

@@ -48,7 +48,8 @@ class Ranks {
  private:
   friend int run_ranks(Flags&, int, const char* const*, Ranks&, const std::function<Exit(Console&)>&);
   void report(const std::string& message, Exit code);
-  [[noreturn]] void give_up_start(double seconds) const;
+  void finish();
+  [[noreturn]] void give_up(double seconds, const std::string& what) const;
 
   std::string program_;
   std::optional<RankEnvironment> launched_;

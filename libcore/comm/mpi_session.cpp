@@ -2,13 +2,21 @@
 
 #include <unistd.h>
 
+#include <cstdlib>
 #include <exception>
 #include <numeric>
 
 #include "comm/mpi_progress.h"
+#include "comm/start_deadline.h"
 #include "comm/text_exchange.h"
 
 namespace mtl {
+
+namespace {
+
+constexpr double kEndSeconds = 10;
+
+}  // namespace
 
 std::string host_name() {
   char name[256] = "";
@@ -32,7 +40,7 @@ MpiSession::~MpiSession() {
   if (finished_) return;
   if (std::uncaught_exceptions() > exceptions_) abort(static_cast<int>(Exit::failure));
   try {
-    finish();
+    finish(kEndSeconds, [] { std::_Exit(static_cast<int>(Exit::failure)); });
   } catch (const std::exception&) {
     abort(static_cast<int>(Exit::failure));
   }
@@ -62,9 +70,10 @@ void MpiSession::meet() {
   control_->all_reduce(stream, Tensor(&here, DType::f32, {1}), Reduce::sum).wait();
 }
 
-void MpiSession::finish() {
+void MpiSession::finish(double seconds, std::function<void()> expired) {
   meet();
   progress_->stop_mover();
+  StartDeadline guard(seconds, std::move(expired));
   progress_->wire().finalize();
   finished_ = true;
 }

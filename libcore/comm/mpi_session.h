@@ -51,8 +51,9 @@ class MpiSession {
 
   /// Waits for all ranks to come here, up to the deadline.
   void meet();
-  /// Meets, then ends MPI. Nothing may be used afterwards.
-  void finish();
+  /// Meets, then ends MPI. Nothing may be used afterwards. MPI's end waits for all ranks: when it takes longer than
+  /// `seconds`, `expired` is called in a thread of its own, which is to end the process.
+  void finish(double seconds, std::function<void()> expired);
   /// Ends the whole job with this exit status.
   [[noreturn]] void abort(int code);
 

@@ -51,21 +51,24 @@ for out in $(grep -o '^iteration [0-9]*' "$WORK/out" | cut -d' ' -f2); do
 done
 
 # A rank stops before MPI starts, or never goes there: MPI itself would wait for ever.
-for fault in start absent; do
+for fault in start absent end; do
   {
     timeout -s KILL 60 mpirun --oversubscribe -n 4 "$BIN/mtl_rank_faults" --fault $fault </dev/null 2>"$WORK/$fault.err" >"$WORK/$fault.out"
     echo $? >"$WORK/$fault.code"
   } &
 done
 wait
-for fault in start absent; do
+for fault in start absent end; do
   [ "$(<"$WORK/$fault.code")" -eq 1 ] || fail "$fault: exit $(<"$WORK/$fault.code") instead of 1"
-  [ ! -s "$WORK/$fault.out" ] || fail "$fault: it counted"
+  [ $fault = end ] || [ ! -s "$WORK/$fault.out" ] || fail "$fault: it counted"
 done
+# A rank stops after the last meeting: MPI's end would wait for it, too.
+expect_text "$WORK/end.out" '^iteration 6 sum 4$'
+expect_text "$WORK/end.err" "^rank-faults: rank 0 \($HOST\): not all 4 ranks came within 10.0 s to the end of MPI; all of the work"
 cp "$WORK/start.err" "$WORK/err"
-expect_count 1 "^rank-faults: rank 0 \($HOST\): not all 4 ranks came to the start within 10.0 s; "
+expect_count 1 "^rank-faults: rank 0 \($HOST\): not all 4 ranks came within 10.0 s to the start; "
 # Of one that ends after others have come to the start, mpirun itself may tell, at once.
-expect_text "$WORK/absent.err" "^rank-faults: rank 0 \($HOST\): not all 4 ranks came|^mpirun has exited due to process rank 1 "
+expect_text "$WORK/absent.err" "^rank-faults: rank 0 \($HOST\): not all 4 ranks came within|^mpirun has exited due to process rank 1 "
 
 # A rank is killed, or fails by itself: the job has its exit status.
 run_ranks 137 10 --fault kill --who 2

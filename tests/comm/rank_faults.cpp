@@ -14,6 +14,19 @@ using namespace mtl;
 
 namespace {
 
+bool stops_in_finalize = false;
+
+}  // namespace
+
+/// In front of MPI's own.
+extern "C" int PMPI_Finalize();
+extern "C" int MPI_Finalize() {
+  if (stops_in_finalize) std::raise(SIGSTOP);
+  return PMPI_Finalize();
+}
+
+namespace {
+
 struct Options {
   std::string fault = "none";
   std::int64_t who = 1, iterations = 6;
@@ -76,6 +89,7 @@ Exit count_together(const Options& options, Ranks& ranks, Console& console) {
   GridSizes sizes;
   sizes.data = ranks.launched().world;
   bool chosen = ranks.launched().rank == options.who;
+  stops_in_finalize = chosen && options.fault == "end";
   if (chosen && options.fault == "start") std::raise(SIGSTOP);
   if (chosen && options.fault == "absent") return Exit::ok;
   ProcessGroups groups = ranks.connect(RankGrid(sizes), options.deadline);
