@@ -42,10 +42,25 @@ struct FaultPlan {
   }
 };
 
+FaultPlan& fault_plan() {
+  static FaultPlan plan;
+  return plan;
+}
+
+/// renameat2(2) with RENAME_EXCHANGE; the kind `no-exchange` makes a file system that does not know it.
+int exchange_names(const char* a, const char* b) {
+  for (const FaultPlan::Fault& fault : fault_plan().faults) {
+    if (fault.kind != "no-exchange") continue;
+    errno = EINVAL;
+    return -1;
+  }
+  return ::renameat2(AT_FDCWD, a, AT_FDCWD, b, RENAME_EXCHANGE);
+}
+
 /// Counts one operation; returns true when a planned fault happens now, with errno set. `kill` does not return.
 bool fault_now(std::string* kind = nullptr) {
   constexpr auto kSlow = std::chrono::milliseconds(300);
-  static FaultPlan plan;
+  FaultPlan& plan = fault_plan();
   if (plan.faults.empty()) return false;
   const std::int64_t number = ++plan.done;
   for (const FaultPlan::Fault& fault : plan.faults) {
@@ -53,7 +68,7 @@ bool fault_now(std::string* kind = nullptr) {
       if (number >= fault.at) std::this_thread::sleep_for(kSlow);
       continue;
     }
-    if (number != fault.at) continue;
+    if (number != fault.at || fault.kind == "no-exchange") continue;
     if (fault.kind == "kill") ::kill(::getpid(), SIGKILL);
     if (kind != nullptr) *kind = fault.kind;
     errno = fault.kind == "enospc" ? ENOSPC : fault.kind == "eintr" ? EINTR : EIO;
@@ -212,9 +227,9 @@ void rename_path(const std::string& from, const std::string& to) {
 void exchange_paths(const std::string& a, const std::string& b) {
   WriteCall call(b);
   if (fault_now()) fail_errno(b, "exchange it with " + a);
-  if (::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0) return;
+  if (exchange_names(a.c_str(), b.c_str()) == 0) return;
   if (errno != EINVAL && errno != ENOSYS) fail_errno(b, "exchange it with " + a);
-  std::string aside = cat(a, ".aside");
+  std::string aside = cat(b, ".old");  // not a temporary name: what has it counts until b is there again
   rename_path(b, aside);
   rename_path(a, b);
   rename_path(aside, a);

@@ -22,6 +22,7 @@ std::string make_temporary(const std::string& directory, std::int64_t iteration,
           ": at least 2 checkpoints are kept");
   require(options.block_bytes > 0, "checkpoints in blocks of ", options.block_bytes, " bytes");
   make_directories(directory);
+  recover_replaced(directory);
   remove_leftovers(directory);
   std::string temporary = cat(directory, "/", folder_of(iteration), ".tmp.", ::getpid());
   make_directories(temporary);
@@ -63,14 +64,18 @@ std::string commit_checkpoint(const std::string& directory, const CheckpointCont
     return manifest_part_text(write_shard(temporary, control.rank(), content.tensors(), options.block_bytes));
   });
   return work_on_first_rank(control, stream, [&] {
+    bool is_complete = false;
     try {
       Manifest manifest{content.config, content.state, {}, {}, {}, options.block_bytes};
       join_manifest_parts(manifest, answers_of(shards));
       complete_folder(temporary, manifest, options);
+      is_complete = true;
       put_in_place(temporary, directory, iteration);
     } catch (...) {
-      std::error_code ignored;  // the first error is the one to tell; what is left here goes with the next save
-      fs::remove_all(temporary, ignored);
+      // The first error is reported; what remains goes with the next save. From put_in_place on the temporary name may
+      // be that of the checkpoint replaced, which counts until the folder is synced.
+      std::error_code ignored;
+      if (!is_complete) fs::remove_all(temporary, ignored);
       throw;
     }
     write_tracker(directory, iteration);
@@ -93,6 +98,7 @@ SaveDirectory::SaveDirectory(std::string path) : path_(std::move(path)) {
     made_folders_.clear();
     fail(Exit::failure, path_, ": another job saves here (", owner, "); wait for it, end it, or save elsewhere");
   }
+  recover_replaced(path_);
 }
 
 SaveDirectory SaveDirectory::of_other_rank(std::string path) {

@@ -15,6 +15,8 @@ namespace mtl {
 
 namespace {
 
+constexpr const char* kAside = ".old";  // exchange_paths
+
 /// Throws unless the folder holds a sound manifest of that iteration.
 void check_sound(const std::string& directory, std::int64_t iteration) {
   std::string folder = cat(directory, "/", folder_of(iteration));
@@ -94,8 +96,32 @@ std::vector<std::string> list_leftovers(const std::string& directory) {
   return stale;
 }
 
+void recover_replaced(const std::string& directory) {
+  std::vector<std::int64_t> aside;
+  for (const auto& entry : fs::directory_iterator(directory)) {
+    fs::path name = entry.path().filename();
+    std::optional<std::int64_t> iteration = iteration_in_name(name.stem().string());
+    if (iteration && name.extension() == kAside) aside.push_back(*iteration);
+  }
+  for (std::int64_t iteration : aside) {
+    std::string path = cat(directory, "/", folder_of(iteration)), old = path + kAside;
+    if (is_sound(directory, iteration)) {
+      std::string doomed = cat(path, ".tmp.old.", ::getpid());
+      sync_directory(directory);
+      rename_path(old, doomed);
+      remove_tree(doomed);
+    } else {
+      if (file_exists(path)) rename_path(path, cat(path, ".tmp.damaged.", ::getpid()));
+      rename_path(old, path);
+      sync_directory(directory);
+    }
+  }
+}
+
 void remove_leftovers(const std::string& directory) {
-  for (const std::string& path : list_leftovers(directory)) remove_tree(path);
+  std::vector<std::string> leftovers = list_leftovers(directory);
+  if (!leftovers.empty()) sync_directory(directory);
+  for (const std::string& path : leftovers) remove_tree(path);
 }
 
 void put_in_place(const std::string& temporary, const std::string& directory, std::int64_t iteration) {

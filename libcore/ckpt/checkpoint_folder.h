@@ -27,8 +27,12 @@ std::string random_id();
 /// The id in DIRECTORY/run_id; the first call makes the file. The caller holds the lock.
 std::string run_id_of(const std::string& directory);
 
+/// Gives a checkpoint its name back that a job put aside as iter_N.old, to replace it, and did not come to replace;
+/// removes it where the new one is sound. The caller holds the lock. Happens on file systems that cannot exchange names.
+void recover_replaced(const std::string& directory);
+
 /// What jobs that died in the middle of a save left behind: *.tmp.*. To remove it the caller holds the lock, so that
-/// nobody else is writing.
+/// no other job is writing. Nothing is removed before the names of the checkpoints that stay are on disk.
 std::vector<std::string> list_leftovers(const std::string& directory);
 void remove_leftovers(const std::string& directory);
 

@@ -46,6 +46,43 @@ TEST_CASE("faulty save" * doctest::skip()) {
   std::_Exit(0);
 }
 
+TEST_CASE("checkpoint: a fault at every operation of a replacement leaves a sound copy that no later save deletes") {
+  ScratchFolder scratch;
+  save_iteration(scratch / "before", 2);
+  save_iteration(scratch / "before", 3);
+  const std::string replaced = read_file(scratch / "before/iter_0000003/manifest.json");
+  for (std::string kind : {"kill", "eio", "no-exchange:1,kill", "no-exchange:1,eio"}) {
+    int operations = 0, failed = 0, kept = 0;
+    for (int code = 1; code != 0; ++operations) {
+      CAPTURE(kind);
+      CAPTURE(operations);
+      std::string directory = scratch / "s", path = directory + "/iter_0000003";
+      fs::remove_all(directory);
+      fs::copy(scratch / "before", directory, fs::copy_options::recursive);
+      code = run_under_fault("faulty save", directory, cat(kind, ":", operations + 1));
+      failed += code != 0;
+      // Until its folder is synced a replacement can be undone by a crash: the copy that it replaced must exist.
+      if (code != 0 && file_exists(path) && read_file(path + "/manifest.json") != replaced) {
+        bool exists = false;
+        for (const auto& entry : fs::directory_iterator(directory)) {
+          std::string manifest = entry.path().string() + "/manifest.json";
+          exists = exists || (file_exists(manifest) && read_file(manifest) == replaced);
+        }
+        CHECK(exists);
+        ++kept;
+      }
+      { SaveDirectory next(directory); }
+      CHECK(restart(directory) == 3);
+      save_iteration(directory, 4);
+      fs::remove_all(directory + "/iter_0000004");
+      CHECK(restart(directory) == 3);
+    }
+    CHECK(operations > 50);
+    CHECK(failed == operations - 1);
+    CHECK(kept > 0);
+  }
+}
+
 TEST_CASE("checkpoint: a fault at every operation of a save loses nothing") {
   ScratchFolder scratch;
   save_iteration(scratch / "before", 1);
