@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/mapped_faults.h"
 
 namespace mtl {
 
@@ -20,7 +21,8 @@ constexpr const char* kMessage =
 char message[512];
 std::size_t message_bytes = 0;
 
-void say_and_end(int) {
+void handle_bus_error(int, siginfo_t* info, void*) {
+  if (take_mapped_fault(info->si_addr)) return;
   (void)!::write(STDERR_FILENO, message, message_bytes);
   ::_exit(static_cast<int>(Exit::io));
 }
@@ -31,7 +33,8 @@ void explain_bus_errors(const std::string& program) {
   const std::string text = program.substr(0, 100) + kMessage;
   message_bytes = text.copy(message, sizeof message);
   struct sigaction action {};
-  action.sa_handler = say_and_end;
+  action.sa_sigaction = handle_bus_error;
+  action.sa_flags = SA_SIGINFO;
   ::sigaction(SIGBUS, &action, nullptr);
 }
 

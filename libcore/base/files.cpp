@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/mapped_faults.h"
 #include "base/mapped_pages.h"
 #include "base/write_activity.h"
 
@@ -350,12 +351,15 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
       errno = code;
       fail_errno(path, "map into memory");
     }
+    add_mapping(data_, size_, path_);
   }
   ::close(descriptor);
 }
 
 MappedFile::~MappedFile() {
-  if (data_ != nullptr) ::munmap(data_, size_);
+  if (data_ == nullptr) return;
+  remove_mapping(data_);
+  ::munmap(data_, size_);
 }
 
 void MappedFile::will_need(std::size_t offset, std::size_t bytes) const {

@@ -39,6 +39,13 @@ class CheckpointReader : public TensorReader {
     for (const ManifestPiece& piece : entry.pieces) {
       if (meets(piece.slice, slice)) copied += copy_overlap(piece.slice, data_of(entry, piece), slice, out, element);
     }
+    // Bytes beyond a file's end are zeros up to the end of their page: it may have become shorter since it was
+    // verified.
+    for (const ManifestPiece& piece : entry.pieces) {
+      const std::string path = cat(folder, "/", piece.file);
+      if (shards_.contains(piece.file) && file_size(path) < shard(piece.file).bytes().size())
+        fail(Exit::io, path, ": became shorter while it was read; see that it is whole and start again");
+    }
     require(copied == slice.count(), folder, ": tensor '", entry.tensor.name,
             "' has no data for a part that was asked for");
   }

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/files.h"
+#include "base/mapped_faults.h"
 #include "ckpt/canonical.h"
 #include "ckpt/hf_gpt2.h"
 #include "ckpt/manifest.h"
@@ -90,17 +91,23 @@ std::string ModelSource::find(const std::string& path, Console& console) {
 
 ModelSource ModelSource::open(const std::string& path, Console& console) {
   std::string folder = find(path, console);
-  return ModelSource(file_exists(cat(folder, "/", kManifestName)) ? open_checkpoint(folder) : open_hf_gpt2(folder));
+  return read_mapped([&] {
+    return ModelSource(file_exists(cat(folder, "/", kManifestName)) ? open_checkpoint(folder) : open_hf_gpt2(folder));
+  });
 }
 
 const GptConfig& ModelSource::config() const { return reader_->config; }
 std::string ModelSource::kind() const { return reader_->kind; }
 const std::string& ModelSource::folder() const { return reader_->folder; }
 std::optional<TrainState> ModelSource::state() const { return reader_->state; }
-std::string ModelSource::identity() const { return reader_->identity(); }
+std::string ModelSource::identity() const {
+  return read_mapped([&] { return reader_->identity(); });
+}
 Json ModelSource::hf_config() const { return reader_->hf_config; }
 const std::vector<SavedTensor>& ModelSource::tensors() const { return reader_->tensors; }
-void ModelSource::verify() const { reader_->verify(); }
+void ModelSource::verify() const {
+  read_mapped([&] { reader_->verify(); });
+}
 std::uint64_t ModelSource::bytes_read() const { return reader_->bytes_read(); }
 
 bool ModelSource::has_optimizer() const {
@@ -113,7 +120,7 @@ void ModelSource::read(const std::string& name, const Slice& slice, std::span<st
   std::size_t bytes =
       static_cast<std::size_t>(slice.count()) * static_cast<std::size_t>(bits_of(tensors()[index].dtype)) / 8;
   require(out.size() == bytes, "ModelSource::read: a buffer of ", out.size(), " bytes for ", bytes);
-  reader_->read(index, slice, out);
+  read_mapped([&] { reader_->read(index, slice, out); });
 }
 
 namespace {
@@ -170,7 +177,7 @@ void ModelSource::load_values(ParamStore& store) const {
   for (int i = 0; i < store.size(); ++i) {
     targets.push_back({"param." + store.specs()[static_cast<std::size_t>(i)].name, store.slice(i), store.value(i)});
   }
-  load_targets(*reader_, store, targets);
+  read_mapped([&] { load_targets(*reader_, store, targets); });
 }
 
 void ModelSource::load_optimizer(ParamStore& store) const {
@@ -183,7 +190,7 @@ void ModelSource::load_optimizer(ParamStore& store) const {
     for (std::size_t s = 0; s < store.states().size(); ++s)
       targets.push_back({cat(store.states()[s].name, ".", name), owned, store.owned_state(i, s)});
   }
-  load_targets(*reader_, store, targets);
+  read_mapped([&] { load_targets(*reader_, store, targets); });
 }
 
 }  // namespace mtl

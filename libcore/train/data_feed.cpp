@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/console.h"
+#include "base/mapped_faults.h"
 #include "data/data_identity.h"
 
 namespace mtl {
@@ -119,7 +120,7 @@ DataFeed::DataFeed(std::shared_ptr<const BlendedDataset> dataset, SamplerOptions
       micro_batches_(std::move(micro_batches)),
       steps_(memory) {
   ahead_ = draw();
-  reading_ = std::async(std::launch::async, [this] { fill(steps_[0]); });
+  reading_ = std::async(std::launch::async, [this] { read_mapped([this] { fill(steps_[0]); }); });
 }
 
 DataFeed::~DataFeed() {
@@ -132,7 +133,8 @@ const StepBatch& DataFeed::next() {
   stalled_ += now_seconds() - begin;
   const StepBatch& ready = steps_[static_cast<std::size_t>(filling_)];
   filling_ = 1 - filling_;
-  reading_ = std::async(std::launch::async, [this] { fill(steps_[static_cast<std::size_t>(filling_)]); });
+  reading_ = std::async(std::launch::async,
+                        [this] { read_mapped([this] { fill(steps_[static_cast<std::size_t>(filling_)]); }); });
   return ready;
 }
 

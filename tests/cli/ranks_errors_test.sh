@@ -19,11 +19,12 @@ own_data() {
   ln -s "../$1" other
 }
 
-# break_tokens FILE: from now on every token is out of range.
+# break_tokens FILE [PERCENT]: from now on every token beyond so much of the file is out of range.
 break_tokens() {
-  local size
+  local size begin
   size=$(stat -c %s "$1")
-  head -c "$size" /dev/zero | tr '\0' '\377' | dd of="$1" conv=notrunc status=none
+  begin=$((size * ${2:-0} / 100 / 2 * 2))
+  head -c $((size - begin)) /dev/zero | tr '\0' '\377' | dd of="$1" bs=1M oflag=seek_bytes seek=$begin conv=notrunc status=none
 }
 
 # ended_saved NAME TEXT: one message, of rank 1; saved after the last step that all ranks made.
@@ -57,6 +58,46 @@ for layout in tp pp dp; do
   job_ends token 65 10
   ended_saved token 'c_text_document'
   same_from_there token
+done
+
+# Memory that one rank cannot have.
+enter_layout tp-pp
+LENGTH=("${ENDLESS[@]}")
+astray 1 "export LD_PRELOAD=$BIN/mtl_no_memory.so MTL_TEST_NO_MEMORY=$WORK/no-memory" start_job memory
+wait_until memory.out ' iteration '
+touch "$WORK/no-memory"
+job_ends memory 1 10
+ended_saved memory 'out of memory$'
+same_from_there memory
+
+# A token out of range in the final validation.
+for layout in tp dp; do
+  enter_layout $layout
+  LENGTH=(--train-iters 40 --save-interval 100000 --eval-interval 100000 --log-interval 5)
+  LAST=iter_0000040/shard_00000.safetensors
+  own_data final
+  astray 1 'cd other' start_job final
+  wait_until final.out ' iteration '
+  break_tokens other/c_text_document.bin 92
+  job_ends final 65 20
+  ended_saved final 'c_text_document'
+  rm -rf whole
+  expect_exit 0 run_in whole
+  expect_exit 0 run_in final
+  same_run final whole "$layout: the final validation"
+done
+
+# Token files of one rank that become shorter, in training and in the final validation.
+for layout in tp dp; do
+  enter_layout $layout
+  LENGTH=("${ENDLESS[@]}")
+  own_data short
+  astray 1 'cd other' start_job short
+  wait_until short.out ' iteration '
+  truncate -s 100 other/c_text_document.bin
+  job_ends short 74 10
+  ended_saved short 'c_text_document.bin: became shorter while it was read \(100 bytes instead of [0-9]+\)'
+  same_from_there short
 done
 
 # A save takes several times the communication timeout: slow storage is named, and the save succeeds.

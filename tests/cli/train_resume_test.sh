@@ -161,13 +161,13 @@ owner_of() { sed -E 's/^pid ([0-9]+) .*/\1/' "$1/save/lock"; }
 mkfifo vocab.fifo
 BPE=$TESTS/golden/tokenizer/bpe_tinyshakespeare_1000
 SLOW=(--tokenizer-type GPT2BPETokenizer --vocab-file vocab.fifo --merge-file "$BPE/merges.txt")
-run_in turns "${SLOW[@]}" >turns.out 2>turns.err &
+run_in turns --train-iters 12 "${SLOW[@]}" >turns.out 2>turns.err &
 job=$!
 for _ in $(seq 600); do
   [ ! -e turns/save/lock ] && kill -0 "$job" 2>/dev/null || break
   sleep 0.1
 done
-expect_exit 1 run_in turns
+expect_exit 1 run_in turns --train-iters 12
 expect_text err '^mtl-train: turns/save: another job saves here \(pid [0-9]+ on '
 cat "$BPE/vocab.json" >vocab.fifo
 wait "$job" || { fail "the first job: exit $?"; sed 's/^/    /' turns.err >&2; }

@@ -1,0 +1,105 @@
+#include "base/mapped_faults.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <mutex>
+
+#include "base/error.h"
+#include "base/files.h"
+
+namespace mtl {
+
+namespace {
+
+/// A signal handler reads these without a lock: `data` is set last and cleared first.
+struct Mapping {
+  std::atomic<std::uintptr_t> data{0};
+  std::atomic<std::size_t> bytes{0};
+  std::atomic<bool> is_lost{false};
+  std::array<char, 512> path{};  // cut when it is longer
+};
+
+constexpr std::size_t kMappings = 4096;
+std::array<Mapping, kMappings> mappings;
+std::atomic<std::size_t> used{0};  // no entry beyond is in use
+std::atomic<int> lost{0};
+std::mutex table_mutex;
+
+constinit thread_local bool reads_mapped = false;
+
+}  // namespace
+
+void add_mapping(const void* data, std::size_t bytes, const std::string& path) {
+  std::lock_guard lock(table_mutex);
+  for (std::size_t i = 0; i < kMappings; ++i) {
+    Mapping& mapping = mappings[i];
+    if (mapping.data != 0) continue;
+    mapping.bytes = bytes;
+    mapping.is_lost = false;
+    mapping.path[path.copy(mapping.path.data(), mapping.path.size() - 1)] = '\0';
+    mapping.data = reinterpret_cast<std::uintptr_t>(data);
+    if (i >= used) used = i + 1;
+    return;
+  }
+}
+
+void remove_mapping(const void* data) {
+  std::lock_guard lock(table_mutex);
+  for (std::size_t i = 0; i < used; ++i) {
+    Mapping& mapping = mappings[i];
+    if (mapping.data != reinterpret_cast<std::uintptr_t>(data)) continue;
+    mapping.data = 0;
+    if (mapping.is_lost.exchange(false)) --lost;
+    return;
+  }
+}
+
+bool take_mapped_fault(void* address) {
+  if (!reads_mapped) return false;
+  const auto at = reinterpret_cast<std::uintptr_t>(address);
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  for (std::size_t i = 0; i < used; ++i) {
+    Mapping& mapping = mappings[i];
+    const std::uintptr_t begin = mapping.data;
+    const std::size_t bytes = mapping.bytes;
+    if (begin == 0 || at < begin || at >= begin + bytes) continue;
+    const std::uintptr_t first = at / page * page, end = (begin + bytes + page - 1) / page * page;
+    void* zeros = ::mmap(reinterpret_cast<void*>(first), end - first, PROT_READ,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+    if (zeros == MAP_FAILED) return false;
+    if (!mapping.is_lost.exchange(true)) ++lost;
+    return true;
+  }
+  return false;
+}
+
+MappedReads::MappedReads() : is_inner_(reads_mapped) { reads_mapped = true; }
+
+MappedReads::~MappedReads() { reads_mapped = is_inner_; }
+
+void MappedReads::check() {
+  if (lost == 0) return;
+  std::string path;
+  std::size_t bytes = 0;
+  {
+    std::lock_guard lock(table_mutex);
+    for (std::size_t i = 0; i < used && path.empty(); ++i) {
+      if (mappings[i].data == 0 || !mappings[i].is_lost) continue;
+      path = mappings[i].path.data();
+      bytes = mappings[i].bytes;
+    }
+  }
+  if (path.empty()) return;
+  const std::uint64_t now = file_exists(path) ? file_size(path) : 0;
+  if (now < bytes)
+    fail(Exit::io, path, ": became shorter while it was read (", now, " bytes instead of ", bytes,
+         "); see that it is whole and start again");
+  fail(Exit::io, path, ": cannot be read: its disk reports an error; start again with a sound copy");
+}
+
+}  // namespace mtl
