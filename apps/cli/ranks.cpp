@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "base/printable.h"
+#include "comm/launcher_end.h"
 #include "comm/start_deadline.h"
 
 namespace mtl {
@@ -14,6 +15,7 @@ namespace {
 
 constexpr double kLeastStartSeconds = 10;
 constexpr double kEndSeconds = 10;
+constexpr double kLauncherSeconds = 15;  // for a launcher to end a failed job
 
 }  // namespace
 
@@ -68,6 +70,7 @@ void Ranks::give_up(double seconds, const std::string& what) const {
   if (launched_->rank > 0) std::this_thread::sleep_for(kRankZeroFirst);
   std::fprintf(stderr, "%s: rank %d (%s): not all %d ranks came within %s to %s\n", program_.c_str(), launched_->rank,
                host_name().c_str(), launched_->world, human_seconds(seconds).c_str(), what.c_str());
+  end_launcher_after(kLauncherSeconds);
   std::_Exit(static_cast<int>(Exit::failure));
 }
 
@@ -82,6 +85,7 @@ void Ranks::report(const std::string& message, Exit code) {
   std::fprintf(stderr, "%s: %s%s\n", program_.c_str(), who.c_str(), printable_message(message).c_str());
   if (session_ == nullptr) return;
   std::fflush(stdout);
+  end_launcher_after(kLauncherSeconds);
   session_->abort(static_cast<int>(code));
 }
 

@@ -1,0 +1,88 @@
+#include "comm/launcher_end.h"
+
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <ctime>
+#include <string>
+
+#include "base/error.h"
+#include "base/files.h"
+
+namespace mtl {
+
+namespace {
+
+constexpr int kGraceMilliseconds = 3000;
+
+bool is_open_mpi(pid_t process) {
+  try {
+    const std::string content = read_file(cat("/proc/", process, "/comm"));
+    const std::string_view name = trim(content);
+    return name == "mpirun" || name == "mpiexec" || name == "orterun" || name == "orted";
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+int open_process(pid_t process) { return static_cast<int>(::syscall(SYS_pidfd_open, process, 0)); }
+
+// From here on in a child of a process with several threads: system calls alone.
+
+/// Waits for the ends of the processes, so many milliseconds at most; true when all have ended.
+bool wait_for_ends(std::array<pollfd, 2>& processes, int milliseconds) {
+  timespec begin{}, now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &begin);
+  while (true) {
+    bool all = true;
+    for (pollfd& process : processes) {
+      if (process.fd < 0) continue;
+      process.events = POLLIN;
+      if (::poll(&process, 1, 0) > 0)
+        process.fd = -1;  // it has ended
+      else
+        all = false;
+    }
+    if (all) return true;
+    ::clock_gettime(CLOCK_MONOTONIC, &now);
+    if ((now.tv_sec - begin.tv_sec) * 1000 + (now.tv_nsec - begin.tv_nsec) / 1'000'000 >= milliseconds) return false;
+    const timespec nap{0, 100'000'000};
+    ::nanosleep(&nap, nullptr);
+  }
+}
+
+void signal_all(const std::array<pollfd, 2>& processes, int number) {
+  for (const pollfd& process : processes) {
+    if (process.fd >= 0) ::syscall(SYS_pidfd_send_signal, process.fd, number, nullptr, 0);
+  }
+}
+
+}  // namespace
+
+void end_launcher_after(double seconds) {
+  const pid_t parent = ::getppid();
+  if (!is_open_mpi(parent)) return;
+  std::array<pollfd, 2> processes{};
+  processes[0].fd = open_process(parent);
+  processes[1].fd = open_process(::getpid());
+  if (processes[0].fd < 0 || ::getppid() != parent) return;
+  const int milliseconds = static_cast<int>(seconds * 1000);
+  if (::fork() != 0) return;
+  // Not of this rank's session, which the launcher ends, and without its streams, at whose ends the launcher waits.
+  ::setsid();
+  const int low = std::min(processes[0].fd, processes[1].fd), high = std::max(processes[0].fd, processes[1].fd);
+  if (low > 0) ::close_range(0, static_cast<unsigned>(low) - 1, 0);
+  if (low >= 0 && high > low + 1) ::close_range(static_cast<unsigned>(low) + 1, static_cast<unsigned>(high) - 1, 0);
+  ::close_range(static_cast<unsigned>(high) + 1, ~0U, 0);
+  if (!wait_for_ends(processes, milliseconds)) {
+    signal_all(processes, SIGTERM);
+    if (!wait_for_ends(processes, kGraceMilliseconds)) signal_all(processes, SIGKILL);
+  }
+  ::_exit(0);
+}
+
+}  // namespace mtl

@@ -1,0 +1,113 @@
+#!/bin/bash
+# Two hosts: network namespaces with a host name each, joined by a pair of virtual interfaces. A job of TP 2 x PP 2 over
+# TCP; a rank killed on the other host; the link down, where mpirun alone would wait for ever; resumed on one host.
+# shellcheck disable=SC2034  # LENGTH and LAST are for the files that are sourced
+source "$(dirname "$0")/lib.sh" "$1"
+source "$(dirname "$0")/train_runs.sh"
+source "$(dirname "$0")/ranks_runs.sh"
+source "$(dirname "$0")/figures.sh"
+A=mtl$$a B=mtl$$b
+remove_hosts() {
+  local host pid
+  for host in $A $B; do
+    for pid in $(ip netns pids $host 2>/dev/null); do kill -KILL "$pid" 2>/dev/null; done
+    ip netns del $host 2>/dev/null
+  done
+}
+trap 'remove_hosts; end_ranks; rm -rf "$WORK"' EXIT
+if ! { ip netns add $A && ip netns add $B && ip link add veth0 netns $A type veth peer name veth0 netns $B; } 2>"$WORK/why"; then
+  echo "skipped: network namespaces cannot be made here: $(tail -1 "$WORK/why")"
+  exit 77
+fi
+ip -n $A addr add 10.77.0.1/24 dev veth0
+ip -n $B addr add 10.77.0.2/24 dev veth0
+for host in $A $B; do
+  for interface in lo veth0; do ip -n $host link set $interface up; done
+done
+cd "$WORK" || exit 1
+preprocess "$CORPUS" c
+
+# agent HOST COMMAND...: runs the command there, as ssh would.
+cat >agent <<AGENT
+#!/bin/bash
+host=\$1
+shift
+[ "\$host" = 10.77.0.2 ] || exit 1
+exec ip netns exec $B unshare --uts bash -c "hostname host-b; \$*"
+AGENT
+chmod +x agent
+
+# on_both NAME FLAG...: the job, two ranks on each host; mpirun runs on host-a.
+on_both() {
+  local name=$1
+  shift
+  timeout -s KILL 120 ip netns exec $A unshare --uts bash -c 'hostname host-a; exec "$@"' hosts \
+    mpirun --mca plm_rsh_agent "$WORK/agent" --mca btl_tcp_if_include 10.77.0.0/24 --mca oob_tcp_if_include 10.77.0.0/24 \
+    --oversubscribe -H 10.77.0.1:2,10.77.0.2:2 -n 4 ../as_rank "$name" mtl-train "${MODEL[@]}" "${LENGTH[@]}" \
+    "${LAYOUT[@]}" --threads 1 --save "$name/save" --log-jsonl "$name/log.jsonl" "$@" </dev/null
+}
+
+start_on_both() {
+  on_both "$@" >"$1.out" 2>"$1.err" &
+  job=$!
+}
+
+# ended NAME SECONDS: the job ends within them, not with 0, and leaves no process on either host.
+ended() {
+  local began=$SECONDS code left
+  wait "$job"
+  code=$?
+  [ $code -ne 0 ] && [ $((SECONDS - began)) -le "$2" ] ||
+    { fail "$1: exit $code after $((SECONDS - began)) s"; sed 's/^/    /' "$1.err" >&2; }
+  for _ in $(seq 100); do
+    left=$(ip netns pids $A; ip netns pids $B)
+    [ -n "$left" ] || break
+    sleep 0.1
+  done
+  # shellcheck disable=SC2086  # process ids
+  [ -z "$left" ] || fail "$1: still running: $(ps -o pid=,comm= -p ${left//$'\n'/,} | tr '\n' ';')"
+}
+
+# The same as on one host, bit for bit.
+enter_layout tp-pp
+LENGTH=(--train-iters 60 --save-interval 20 --eval-interval 50 --log-interval 5)
+LAST=iter_0000060/shard_00000.safetensors
+expect_exit 0 run_in whole
+expect_exit 0 on_both hosts
+cp "$WORK/err" err
+same_as_whole hosts 'two hosts'
+
+# A rank is killed on the other host.
+ENDLESS=(--train-iters 20000 --lr-decay-iters 60 --save-interval 20 --eval-interval 100000 --log-interval 5
+  --distributed-timeout-minutes 0.1)
+LENGTH=("${ENDLESS[@]}")
+start_on_both killed
+wait_until killed.err 'saved killed/save/iter_0000020'
+send KILL killed 3
+ended killed 20
+expect_text killed.err 'rank 3 with PID [0-9]+ on node .* exited on signal 9'
+
+# The link goes down: ranks and hosts are named, and the job ends on both hosts, though mpirun cannot reach its daemon.
+start_on_both down
+wait_until down.err 'saved down/save/iter_0000020'
+ip -n $A link set veth0 down
+ended down 45
+expect_text down.err 'rank [01] \(host-a\): .* did not end within 6.00 s'
+expect_text down.err 'rank [23] \(host-b\) gave no answer: stopped or hung'
+ip -n $A link set veth0 up
+
+# Resumed on one host, in another layout: the same losses as without any of it.
+for name in killed down; do
+  newest=$(cd "$WORK/tp-pp" && newest_of $name)
+  end=$((10#${newest##*_} + 10))
+  LENGTH=("${ENDLESS[@]}" --save-interval 100000 --exit-interval $end)
+  enter_layout tp
+  rm -rf whole
+  expect_exit 0 run_in whole
+  cp -r "../tp-pp/$name" .
+  expect_exit 0 run_in $name
+  expect_text "$WORK/err" "^mtl-train: resuming $newest at iteration"
+  mtl_compare near <(figures "$name/log.jsonl") <(figures whole/log.jsonl) --relative 1e-5 --relative norm=1e-4 \
+    --count $((end / 5 * 2)) || fail "$name: other figures than in one run"
+done
+finish
