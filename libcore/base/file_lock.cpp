@@ -7,16 +7,24 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
 #include <utility>
 
 #include "base/console.h"
+#include "base/deaf_thread.h"
 #include "base/error.h"
+#include "base/files.h"
 
 namespace mtl {
 
 namespace {
 
 constexpr int kTries = 1000;  // each but the last met a lock file that its holder was removing
+constexpr const char* kBoot = ", boot ";
+constexpr const char* kBeat = ", beat ";
 
 std::string content_of(int descriptor) {
   char text[512];
@@ -24,57 +32,152 @@ std::string content_of(int descriptor) {
   return std::string(trim(std::string_view(text, static_cast<std::size_t>(std::max<ssize_t>(size, 0)))));
 }
 
+/// The content as it is now: on network file systems a file that is opened anew.
+std::string content_of(const std::string& path) { return file_exists(path) ? std::string(trim(read_file(path))) : ""; }
+
+/// What follows `mark` up to the next comma or blank.
+std::string field_of(const std::string& content, const std::string& mark) {
+  const std::size_t at = content.find(mark);
+  if (at == std::string::npos) return "";
+  const std::size_t begin = at + mark.size();
+  return content.substr(begin, content.find_first_of(", ", begin) - begin);
+}
+
+std::string host_name() {
+  char host[256] = "";
+  ::gethostname(host, sizeof host - 1);
+  return host;
+}
+
+/// Of the running kernel: the same in all containers of a machine, another one after every start of the machine.
+std::string boot_id() {
+  const char* path = "/proc/sys/kernel/random/boot_id";
+  return file_exists(path) ? std::string(trim(read_file(path))) : "unknown";
+}
+
+/// Without the beat.
+std::string owner_of(const std::string& content) { return content.substr(0, content.find(kBeat)); }
+
 }  // namespace
 
-std::optional<FileLock> FileLock::take(const std::string& path, std::string* owner) {
+/// The open file, and the thread that beats.
+class FileLock::Holder {
+ public:
+  Holder(std::string path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {}
+  ~Holder() {
+    stop();
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+  Holder(const Holder&) = delete;
+
+  const std::string& path() const { return path_; }
+  int descriptor() const { return descriptor_; }
+  const std::string& owner() const { return owner_; }
+
+  /// False when the file was removed or replaced between opening and locking it.
+  bool is_current() const {
+    struct stat mine {
+    }, named{};
+    if (::fstat(descriptor_, &mine) != 0) fail_errno(path_, "examine");
+    if (::stat(path_.c_str(), &named) != 0) {
+      if (errno == ENOENT) return false;
+      fail_errno(path_, "examine");
+    }
+    return mine.st_ino == named.st_ino && mine.st_dev == named.st_dev;
+  }
+
+  void own(double beat_seconds) {
+    owner_ = cat("pid ", ::getpid(), " on ", host_name(), " since ", timestamp(), kBoot, boot_id());
+    if (::ftruncate(descriptor_, 0) != 0 || !write_beat(0)) fail_errno(path_, "write");
+    beater_ = deaf_thread([this, beat_seconds] {
+      std::unique_lock lock(mutex_);
+      const std::chrono::duration<double> pause(beat_seconds);
+      for (std::int64_t beat = 1; !wake_.wait_for(lock, pause, [this] { return stopping_; }); ++beat) write_beat(beat);
+    });
+  }
+
+ private:
+  /// The length of the content never changes.
+  bool write_beat(std::int64_t beat) {
+    const std::string text = cat(owner_, kBeat, format("%012lld", static_cast<long long>(beat)), "\n");
+    return ::pwrite(descriptor_, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
+  }
+
+  void stop() {
+    if (!beater_.joinable()) return;
+    {
+      std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    wake_.notify_one();
+    beater_.join();
+    if (owner_of(content_of(descriptor_)) == owner_) (void)!::ftruncate(descriptor_, 0);
+  }
+
+  std::string path_, owner_;
+  int descriptor_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool stopping_ = false;
+  std::thread beater_;
+};
+
+FileLock::FileLock(std::unique_ptr<Holder> holder) : holder_(std::move(holder)) {}
+FileLock::~FileLock() = default;
+FileLock::FileLock(FileLock&& other) noexcept = default;
+FileLock& FileLock::operator=(FileLock&& other) noexcept = default;
+
+const std::string& FileLock::path() const { return holder_->path(); }
+
+namespace {
+
+/// Whether the process that a lock file names may live although the lock was granted: it is on another machine.
+bool may_live(const std::string& content, bool has_locks) {
+  if (content.empty()) return false;
+  if (!has_locks) return true;
+  const std::string boot = field_of(content, kBoot), host = field_of(content, " on ");
+  return !boot.empty() && boot != boot_id() && host != host_name();
+}
+
+/// Whether the holder beats within the time given.
+bool beats(const std::string& path, const std::string& content, const FileLockTimes& times) {
+  const double end = now_seconds() + times.patience;
+  while (now_seconds() < end) {
+    std::this_thread::sleep_for(std::chrono::duration<double>(std::min(times.beat, times.patience) / 4));
+    const std::string now = content_of(path);
+    if (now != content && !now.empty()) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::optional<FileLock> FileLock::take(const std::string& path, std::string* owner, const FileLockTimes& times) {
   for (int tries = 0; tries < kTries; ++tries) {
     // A lock is not an output and stays open: not through base/files.
-    FileLock lock(path, ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-    if (lock.descriptor_ < 0) fail_errno(path, "open");
-    if (::flock(lock.descriptor_, LOCK_EX | LOCK_NB) != 0) {
+    const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (descriptor < 0) fail_errno(path, "open");
+    auto holder = std::make_unique<Holder>(path, descriptor);
+    const bool is_granted = ::flock(descriptor, LOCK_EX | LOCK_NB) == 0;
+    const bool has_locks = is_granted || (errno != ENOSYS && errno != EOPNOTSUPP && errno != ENOLCK);
+    *owner = content_of(descriptor);
+    if (!is_granted && has_locks) {
       if (errno != EWOULDBLOCK) fail_errno(path, "lock");
-      *owner = content_of(lock.descriptor_);
       return std::nullopt;
     }
-    if (!lock.is_current()) continue;
-    lock.write_owner();
-    return lock;
+    if (!holder->is_current()) continue;
+    if (may_live(*owner, has_locks) && beats(path, *owner, times)) return std::nullopt;
+    holder->own(times.beat);
+    return FileLock(std::move(holder));
   }
   fail(Exit::io, path, ": cannot lock this file: other processes keep replacing it");
 }
 
-/// False when the file was removed or replaced between opening and locking it.
-bool FileLock::is_current() const {
-  struct stat mine {
-  }, named{};
-  if (::fstat(descriptor_, &mine) != 0) fail_errno(path_, "examine");
-  if (::stat(path_.c_str(), &named) != 0) {
-    if (errno == ENOENT) return false;
-    fail_errno(path_, "examine");
-  }
-  return mine.st_ino == named.st_ino && mine.st_dev == named.st_dev;
-}
-
-void FileLock::write_owner() const {
-  char host[256] = "";
-  ::gethostname(host, sizeof host - 1);
-  std::string owner = cat("pid ", ::getpid(), " on ", host, " since ", timestamp(), "\n");
-  if (::ftruncate(descriptor_, 0) != 0 ||
-      ::pwrite(descriptor_, owner.data(), owner.size(), 0) != static_cast<ssize_t>(owner.size()))
-    fail_errno(path_, "write");
-}
-
-FileLock::~FileLock() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
-
-FileLock::FileLock(FileLock&& other) noexcept
-    : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
-
-FileLock& FileLock::operator=(FileLock&& other) noexcept {
-  std::swap(path_, other.path_);
-  std::swap(descriptor_, other.descriptor_);
-  return *this;
+void FileLock::check_held() const {
+  const std::string content = content_of(holder_->path());
+  if (content.empty() || owner_of(content) == holder_->owner()) return;
+  fail(Exit::failure, holder_->path(), ": another process has taken this lock (", content,
+       ") while this one was suspended, or its host did not reach the file system; end one of them");
 }
 
 }  // namespace mtl

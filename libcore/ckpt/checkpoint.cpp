@@ -133,6 +133,10 @@ void SaveDirectory::settle_complete_run(std::int64_t iteration) const {
 
 std::string SaveDirectory::save(const GptConfig& config, const ParamStore& store, const TrainState& state,
                                 const SaveOptions& options, Communicator& world, Stream& stream) const {
+  work_on_first_rank(world, stream, [&] {
+    if (lock_) lock_->check_held();
+    return std::string();
+  });
   CheckpointContent content{config, state, [&] { return tensors_to_save(store); }};
   answers_of(work_on_every_rank(world, stream, [&] {
     const std::string broken = find_non_finite(content.tensors());

@@ -1,14 +1,13 @@
 #include "comm/mpi_progress.h"
 
-#include <pthread.h>
 #include <sched.h>
 
 #include <algorithm>
 #include <chrono>
-#include <csignal>
 #include <utility>
 
 #include "base/console.h"
+#include "base/deaf_thread.h"
 
 namespace mtl {
 
@@ -21,18 +20,6 @@ constexpr double kYieldSeconds = .01;  // idle time before sleeping
 constexpr auto kNap = std::chrono::microseconds(50);
 constexpr auto kAnswerPause = std::chrono::milliseconds(100);
 constexpr auto kMoverNap = std::chrono::microseconds(100);
-
-/// A thread that takes no signals: those of the process are for the others.
-template <class Function>
-std::thread deaf_thread(Function function) {
-  sigset_t all, before;
-  ::sigfillset(&all);
-  for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) ::sigdelset(&all, fault);
-  ::pthread_sigmask(SIG_BLOCK, &all, &before);
-  std::thread thread(function);
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return thread;
-}
 
 }  // namespace
 

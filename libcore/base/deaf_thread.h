@@ -1,0 +1,24 @@
+// A thread that takes no signals: those of the process are for its other threads.
+#pragma once
+
+#include <pthread.h>
+
+#include <csignal>
+#include <thread>
+#include <utility>
+
+namespace mtl {
+
+/// Faults of the thread itself still reach it.
+template <class Function>
+std::thread deaf_thread(Function function) {
+  sigset_t all, before;
+  ::sigfillset(&all);
+  for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) ::sigdelset(&all, fault);
+  ::pthread_sigmask(SIG_BLOCK, &all, &before);
+  std::thread thread(std::move(function));
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return thread;
+}
+
+}  // namespace mtl
