@@ -8,7 +8,7 @@ BIN    := $(BUILD)/bin
 JOBS   ?= $(shell nproc)
 
 .DEFAULT_GOAL := all
-.PHONY: all tools deps configure demo test test-all sanitize bench install format lint clean
+.PHONY: all tools deps configure demo test test-all sanitize bench install format check-format lint clean
 
 all: configure  ## build the programs, tests and man pages
 	@ninja -j$(JOBS) -C '$(BUILD)'
@@ -44,13 +44,17 @@ bench: tools  ## measured figures, compared with the peers that are installed
 install: tools  ## programs, man pages and share files, under DESTDIR/PREFIX
 	@DESTDIR='$(DESTDIR)' cmake --install '$(BUILD)' --prefix '$(PREFIX)'
 
-format:  ## lay out the sources as .clang-format says
+format:  ## format the sources as .clang-format says
 	@git ls-files '*.cpp' '*.h' | xargs clang-format -i
+
+check-format:  ## fail on a source that `make format` would change
+	@git ls-files '*.cpp' '*.h' | xargs clang-format --dry-run -Werror
 
 lint: SHELL = bash
 lint: .SHELLFLAGS = -o pipefail -c
-lint: configure  ## clang-tidy over the library and the tools: says nothing when there is nothing to say
-	@git ls-files 'libcore/*.cpp' 'kernels/*.cpp' 'apps/*.cpp' | xargs -P$(JOBS) -n4 clang-tidy --quiet --extra-arg=-Wno-unknown-warning-option -p '$(BUILD)' 2>&1 | sed '/ warnings\? generated\.$$/d'
+lint: deps  ## clang-tidy over the library and the tools: prints nothing when there is nothing to report
+	@test -f build/dev/build.ninja || cmake --preset dev  # it lists every source file alone
+	@git ls-files 'libcore/*.cpp' 'kernels/*.cpp' 'apps/*.cpp' | xargs -P$(JOBS) -n4 clang-tidy --quiet --extra-arg=-Wno-unknown-warning-option -p build/dev 2>&1 | sed '/ warnings\? generated\.$$/d'
 
 clean:
 	@rm -rf build

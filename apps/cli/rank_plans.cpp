@@ -82,7 +82,8 @@ std::string describe_memory(const std::vector<RankPlan>& plans) {
     std::vector<std::string> cells;
     for (const MemoryPart& part : memory_parts(ranks.plan)) {
       bool in_slots = part.name == std::string("activations");
-      cells.push_back(in_slots ? cat(ranks.plan.slots, " x ", in_unit(ranks.plan.slot_bytes), inbox(ranks.plan)) : in_unit(part.bytes));
+      cells.push_back(in_slots ? cat(ranks.plan.slots, " x ", in_unit(ranks.plan.slot_bytes), inbox(ranks.plan))
+                               : in_unit(part.bytes));
     }
     table.add(ranks.ranks, cells);
   }

@@ -28,7 +28,8 @@ std::string random_id();
 std::string run_id_of(const std::string& directory);
 
 /// Gives a checkpoint its name back that a job put aside as iter_N.old, to replace it, and did not come to replace;
-/// removes it where the new one is sound. The caller holds the lock. Happens on file systems that cannot exchange names.
+/// removes it where the new one is sound. The caller holds the lock. Happens on file systems that cannot exchange
+/// names.
 void recover_replaced(const std::string& directory);
 
 /// What jobs that died in the middle of a save left behind: *.tmp.*. To remove it the caller holds the lock, so that

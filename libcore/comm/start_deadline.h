@@ -1,6 +1,6 @@
 // A deadline for what blocks inside MPI, where no watchdog of ours can look: its start, which waits for every rank that
-// the launcher announced, and its end. A rank that is stopped, or that ends without ever having come there, would hold up
-// all others.
+// the launcher announced, and its end. A rank that is stopped, or that ends without ever having come there, would hold
+// up all others.
 #pragma once
 
 #include <condition_variable>

@@ -108,7 +108,7 @@ class Trainer {
     bool validation_is_due = false;  // of this iteration: a signal ended it, a resume repeats it
     bool operator==(const SavePoint&) const = default;
   };
-  bool validating_ = false;  // a validation has begun and not ended: a resume repeats it
+  bool validating_ = false;         // a validation has begun and not ended: a resume repeats it
   SavePoint saved_;                 // of the newest checkpoint in --save that this run wrote or resumed
   bool validation_is_due_ = false;  // in the state that is resumed
 

@@ -45,7 +45,8 @@ bool Trainer::join_exchange() {
 
 /// Whether this rank holds the state after a whole number of steps, not saved yet.
 bool Trainer::can_save() const {
-  return save_directory_ && metrics_ && saved_ != SavePoint{state_.iteration, validating_} && !optimizer_.update_begun();
+  return save_directory_ && metrics_ && saved_ != SavePoint{state_.iteration, validating_} &&
+         !optimizer_.update_begun();
 }
 
 void Trainer::end_together(bool can_save, const std::exception_ptr& own) {

@@ -44,8 +44,7 @@ std::optional<double> Trainer::held_out_loss(DataFeed& feed, const char* name, b
   for (std::int64_t batch = 0; batch < options_.batch.eval_iters; ++batch) {
     if (!answer_signals(name, batch, final)) return std::nullopt;
     const StepBatch& step = feed.next();
-    for (int m = 0; m < step.micro_batches; ++m)
-      pipeline_.evaluate(step.buffers->batch(m), step.buffers->losses(m));
+    for (int m = 0; m < step.micro_batches; ++m) pipeline_.evaluate(step.buffers->batch(m), step.buffers->losses(m));
     if (counts_losses()) totals.add(step);
   }
   exchange(totals);

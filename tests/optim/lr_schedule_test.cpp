@@ -91,7 +91,8 @@ TEST_CASE("schedule: flags that contradict each other are all named") {
   flags.lr_decay_style = "WSD";
   flags.weight_decay_incr_style = "cosine";
   CHECK(complaints(flags, run) ==
-        "--lr-decay-samples;--min-lr 0.01;--lr-warmup-iters 100;--lr-decay-style WSD;--start-weight-decay;--end-weight-decay;");
+        "--lr-decay-samples;--min-lr 0.01;--lr-warmup-iters 100;--lr-decay-style "
+        "WSD;--start-weight-decay;--end-weight-decay;");
   CHECK_THROWS_WITH_AS(resolve_schedule(flags, run), doctest::Contains("use --lr-decay-iters"), Error);
 }
 
