@@ -29,7 +29,7 @@ std::string describe(const std::vector<UsageError::Problem>& problems) {
 
 std::string unmarked(const std::string& word) { return starts_with(word, {&kMark, 1}) ? word.substr(1) : word; }
 
-/// What came of a word: what is wrong with it, or the number that it stands for.
+/// The result of reading a word: the objection to it, or its number.
 struct Reading {
   const char* wrong = nullptr;
   std::optional<double> number;
@@ -238,7 +238,7 @@ void Flags::take_other(const std::string& name, const std::string& value) {
   unknown_.push_back({name, cat("unknown flag; ", remedy, place())});
 }
 
-/// What CLI11 left, undeclared flags and words of no flag, and then the words after `--`.
+/// Takes what CLI11 left (undeclared flags, words of no flag), then the words after `--`.
 void Flags::take_rest(const std::vector<std::string>& left, const std::vector<std::string>& after_dashes) {
   std::vector<std::string> values;
   for (std::size_t at = 0; at < left.size();) {
@@ -293,7 +293,7 @@ void Flags::read_config() {
   }
 }
 
-/// What relates flags to each other: required ones, check() functions, conditions.
+/// Checks required flags, check() functions and conditions.
 void Flags::check_all() {
   for (const auto& flag : flags_) {
     if (flag->is_required && flag->origin == "default")

@@ -89,7 +89,7 @@ class Flags {
     bool is_list() const { return std::holds_alternative<std::vector<std::string>*>(target); }
     /// The value now, as text: "768", "true", "a b c"; empty when an optional holds nothing.
     std::string value() const;
-    /// What is wrong with this word as a value, such as "must be at least 1"; empty when nothing is.
+    /// The objection to this word as a value, such as "must be at least 1"; empty when nothing is.
     std::string objection(const std::string& word) const;
   };
 

@@ -30,7 +30,7 @@ std::vector<std::int32_t> end_tokens(const Tokenizer* tokenizer, const ModelSour
   return out;
 }
 
-/// What an empty prompt stands for: the end-of-document token.
+/// The token that an empty prompt stands for: the end of a document.
 std::optional<std::int32_t> first_token(const Tokenizer* tokenizer, const std::vector<std::int32_t>& ends) {
   if (tokenizer != nullptr) return tokenizer->eod();
   return ends.empty() ? std::nullopt : std::optional(ends.front());

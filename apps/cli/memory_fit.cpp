@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t kSuggestions = 3;
 constexpr std::int64_t kMostRanksFactor = 64;
 
-/// What one rank needs, and what the ranks of one host need together.
+/// Memory of one rank, and of all ranks of one host.
 struct Need {
   std::uint64_t rank_bytes = 0, host_bytes = 0;
 };
@@ -125,7 +125,7 @@ class Suggestions {
     }
   }
 
-  /// What can be divided among the ranks that there are.
+  /// Shares more among the ranks that the run has.
   void try_sharing(const Setting& from) {
     for (const auto& share : {share_optimizer, share_sequence, share_schedule}) {
       Setting setting = from;

@@ -16,7 +16,7 @@ namespace mtl {
 struct HostRanks {
   int first = 0, count = 1;
 
-  /// Launchers fill a host with ranks in a row unless they are told otherwise.
+  /// Assumes the launchers' default: consecutive ranks on each host.
   static HostRanks of(const RankEnvironment& launched);
 };
 
@@ -30,12 +30,12 @@ void check_memory(const TrainOptions& options, const RunStart& start, const Host
 /// libraries, open files. Limits that are shared lose it once per rank of the host.
 std::vector<MemoryLimit> less_overhead(std::vector<MemoryLimit> limits, int ranks, std::int64_t threads);
 
-/// What the checkpoints of a run take on the disk of --save.
+/// Disk space in --save for a run's checkpoints.
 struct SpaceNeed {
   std::uint64_t checkpoint_bytes = 0;
   std::int64_t checkpoints = 0;  // on the disk at once, besides those that are there now
 };
-/// Of the rest of a run that starts at `iteration`, with `present` checkpoints in --save.
+/// Counts the rest of a run that starts at `iteration`, with `present` checkpoints in --save.
 SpaceNeed space_need(const TrainOptions& options, const GptConfig& config, std::int64_t iteration,
                      std::int64_t present);
 /// Throws Error(io) when not even one checkpoint fits into `free_bytes`; otherwise a warning, or "" when all fit.

@@ -11,7 +11,7 @@
 
 namespace mtl {
 
-/// What --save and --force ask for.
+/// The values of --save and --force, and the model to read.
 struct OutputFolderOptions {
   std::string path;
   bool replace = false;  // --force: a folder that is not empty may be replaced
@@ -34,7 +34,7 @@ class OutputFolder {
 
   const std::string& staged() const { return staged_; }
   const std::string& path() const { return path_; }  // absolute, without symbolic links
-  /// What commit() replaces, such as "a Hugging Face model"; empty when it replaces nothing.
+  /// The kind of folder that commit() replaces, such as "a Hugging Face model"; empty when it replaces nothing.
   const std::string& replaced() const { return replaced_; }
   /// Throws Error(io) as well when the new folder is in place but the old one could not be removed; names what is left.
   void commit();
