@@ -8,6 +8,7 @@
 
 #include "base/files.h"
 #include "ckpt/checkpoint.h"
+#include "ckpt/foreign_model.h"
 #include "ckpt/manifest.h"
 #include "ckpt/model_folder.h"
 
@@ -169,6 +170,8 @@ std::optional<std::string> newest_checkpoint(const std::string& directory, Conso
     return folder;
   }
   if (!iterations.empty()) {
+    const std::string foreign = describe_foreign_model(directory);
+    if (!foreign.empty()) fail(Exit::bad_data, directory, ": ", foreign);
     problems.insert(problems.begin(), cat(directory, ": none of its ", iterations.size(), " checkpoints is valid"));
     if (known > 0) problems.push_back(cat(known, " with damage that is reported above"));
     fail(Exit::bad_data, join(problems, "\n  "));

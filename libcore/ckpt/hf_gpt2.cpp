@@ -9,6 +9,7 @@
 #include "base/files.h"
 #include "base/hash.h"
 #include "ckpt/companion_files.h"
+#include "ckpt/foreign_model.h"
 #include "ckpt/hf_names.h"
 #include "ckpt/safetensors.h"
 #include "ckpt/tensor_reader.h"
@@ -128,10 +129,9 @@ class HfReader : public TensorReader {
     } else if (file_exists(index)) {
       open_shards(index);
     } else {
-      bool pickled =
-          file_exists(folder + "/pytorch_model.bin") || file_exists(folder + "/pytorch_model.bin.index.json");
+      const std::string foreign = describe_foreign_model(folder);
       fail(Exit::bad_data, folder, ": neither model.safetensors nor model.safetensors.index.json is here",
-           pickled ? "; pytorch_model.bin is not read: save the model with safe_serialization=True" : "");
+           foreign.empty() ? "" : cat("; it ", foreign));
     }
     for (const SafetensorsFile& file : files_) {
       for (const StoredTensor& tensor : file.tensors()) {

@@ -7,6 +7,7 @@
 #include "base/files.h"
 #include "base/mapped_faults.h"
 #include "ckpt/canonical.h"
+#include "ckpt/foreign_model.h"
 #include "ckpt/hf_gpt2.h"
 #include "ckpt/manifest.h"
 #include "ckpt/tensor_reader.h"
@@ -38,6 +39,11 @@ std::size_t index_of(const std::vector<SavedTensor>& tensors, const std::string&
 bool has_kind(const std::vector<SavedTensor>& tensors, const std::string& kind) {
   return std::any_of(tensors.begin(), tensors.end(),
                      [&](const SavedTensor& tensor) { return starts_with(tensor.name, kind + "."); });
+}
+
+void refuse_foreign(const std::string& path) {
+  const std::string what = describe_foreign_model(path);
+  if (!what.empty()) fail(Exit::bad_data, path, ": ", what);
 }
 
 }  // namespace
@@ -81,10 +87,12 @@ ModelSource::~ModelSource() = default;
 std::string ModelSource::find(const std::string& path, Console& console) {
   if (!file_exists(path)) fail(Exit::io, path, ": no such folder");
   if (!fs::is_directory(path)) {
+    refuse_foreign(path);
     fail(Exit::bad_data, path, ": a model is a folder, this is a file; give the folder it lies in");
   }
   if (file_exists(cat(path, "/", kManifestName)) || file_exists(path + "/config.json")) return path;
   if (std::optional<std::string> newest = newest_checkpoint(path, console)) return *newest;
+  refuse_foreign(path);
   fail(Exit::bad_data, path, ": no model here; looked for ", kManifestName,
        " (one checkpoint), config.json (a Hugging Face folder), ", "and folders iter_* (where mtl-train saves)");
 }

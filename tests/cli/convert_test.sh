@@ -29,6 +29,29 @@ expect_exit 0 mtl-convert --load "$WORK/half" --save "$WORK/wide" --dtype float3
 expect_exit 0 mtl-convert --load "$WORK/wide" --save "$WORK/half2" --dtype bfloat16 --max-shard-size 100KB
 expect_same "$WORK/half/model-00001-of-00003.safetensors" "$WORK/half2/model-00001-of-00003.safetensors"
 
+# A refusal of another program's model says what it is.
+mkdir -p "$WORK/megatron/iter_0000030/mp_rank_00" "$WORK/dist/iter_0000005" "$WORK/pickled"
+touch "$WORK/megatron/iter_0000030/mp_rank_00/model_optim_rng.pt" "$WORK/dist/iter_0000005/"{.metadata,__0_0.distcp,common.pt}
+touch "$WORK/pickled/pytorch_model-00001-of-00002.bin"
+echo 30 >"$WORK/megatron/latest_checkpointed_iteration.txt"
+foreign() {
+  expect_exit 65 mtl-convert --load "$WORK/$1" --save "$WORK/foreign"
+  expect_text "$WORK/err" "$WORK/$1: $2"
+}
+foreign megatron 'holds checkpoints of another program: iter_0000030 is a Megatron-LM checkpoint \(mp_rank_00\); mtl does not'
+foreign megatron/iter_0000030 'is a Megatron-LM checkpoint \(mp_rank_00\); mtl does not read it: export it'
+foreign megatron/iter_0000030/mp_rank_00 'is a rank.s part of a Megatron-LM checkpoint \(model_optim_rng.pt\)'
+foreign megatron/iter_0000030/mp_rank_00/model_optim_rng.pt 'is a file of a Megatron-LM checkpoint'
+foreign dist 'holds checkpoints of another program: iter_0000005 is a distributed checkpoint .*\(torch_dist: .metadata\)'
+foreign dist/iter_0000005 'is a distributed checkpoint'
+foreign pickled 'has PyTorch weights \(pytorch_model-00001-of-00002.bin\); .*save_pretrained'
+foreign pickled/pytorch_model-00001-of-00002.bin 'is a PyTorch file'
+mkdir "$WORK/pickled_hf" && cp "$MODELS/a/config.json" "$WORK/pickled_hf" && touch "$WORK/pickled_hf/pytorch_model.bin"
+foreign pickled_hf 'neither model.safetensors nor .*; it has PyTorch weights \(pytorch_model.bin\); mtl does not read pickled'
+cp "$MODELS/a/model.safetensors" "$WORK/tokens.bin"
+expect_exit 65 mtl-convert --load "$WORK/tokens.bin" --save "$WORK/foreign"
+expect_text "$WORK/err" 'tokens.bin: a model is a folder, this is a file'
+
 # Refusals leave nothing behind, and say what is wrong.
 expect_exit 2 mtl-convert --load "$MODELS/a" --save "$WORK/half"
 expect_text "$WORK/err" 'is not empty; give another folder to --save, or --force'

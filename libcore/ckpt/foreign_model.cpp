@@ -1,0 +1,70 @@
+#include "ckpt/foreign_model.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/files.h"
+#include "base/str.h"
+
+namespace mtl {
+
+namespace {
+
+constexpr const char* kMegatronRemedy =
+    "; mtl does not read it: export it to a Hugging Face folder with model.safetensors (Megatron Bridge, or "
+    "Megatron-LM's tools/checkpoint), and load that";
+constexpr const char* kPyTorchRemedy =
+    "; mtl does not read pickled files: load the model with transformers, save it with save_pretrained, which writes "
+    "model.safetensors, and load that folder";
+
+/// The names in a folder, in byte order; empty when it cannot be listed.
+std::vector<std::string> names_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
+    names.push_back(at->path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+bool is_pytorch_file(const std::string& name) {
+  return ends_with(name, ".pt") || ends_with(name, ".pth") || ends_with(name, ".ckpt") ||
+         (starts_with(name, "pytorch_model") && ends_with(name, ".bin"));
+}
+
+/// Describes one checkpoint, or the weights of one model, by the names in its folder.
+std::string describe_names(const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    if (name == "model_optim_rng.pt")
+      return cat("is a rank's part of a Megatron-LM checkpoint (", name, ")", kMegatronRemedy);
+    if (starts_with(name, "mp_rank_")) return cat("is a Megatron-LM checkpoint (", name, ")", kMegatronRemedy);
+    if (name == ".metadata" || ends_with(name, ".distcp"))
+      return cat("is a distributed checkpoint of Megatron-LM or PyTorch (torch_dist: ", name, ")", kMegatronRemedy);
+    if (name == ".zmetadata" || name == ".zarray")
+      return cat("is a distributed checkpoint of Megatron-LM (zarr: ", name, ")", kMegatronRemedy);
+    if (starts_with(name, "pytorch_model") && (is_pytorch_file(name) || ends_with(name, ".bin.index.json")))
+      return cat("has PyTorch weights (", name, ")", kPyTorchRemedy);
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string describe_foreign_model(const std::string& path) {
+  if (!is_directory(path)) {
+    const std::string name = fs::path(path).filename().string();
+    if (name == "model_optim_rng.pt") return cat("is a file of a Megatron-LM checkpoint", kMegatronRemedy);
+    return is_pytorch_file(name) ? cat("is a PyTorch file", kPyTorchRemedy) : "";
+  }
+  const std::vector<std::string> names = names_in(path);
+  const std::string description = describe_names(names);
+  if (!description.empty()) return description;
+  for (const std::string& name : names) {
+    if (!starts_with(name, "iter_") && name != "release") continue;
+    const std::string one = describe_names(names_in(fs::path(path) / name));
+    if (!one.empty()) return cat("holds checkpoints of another program: ", name, " ", one);
+  }
+  return "";
+}
+
+}  // namespace mtl
