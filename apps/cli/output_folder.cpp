@@ -33,13 +33,13 @@ std::string resolve(const std::string& given) {
   return path;
 }
 
-/// True when `inner` is `outer` or lies in it; both exist or not.
+/// True when `inner` is `outer` or lies in it, whether they exist or not; symbolic links are followed.
 bool contains(const std::string& outer, const std::string& inner) {
   std::error_code error;
-  const fs::path path = fs::weakly_canonical(inner, error);
+  const std::string folder = fs::weakly_canonical(outer, error).string();
+  const std::string path = error ? "" : fs::weakly_canonical(inner, error).string();
   if (error) return false;
-  const std::string prefix = outer == "/" ? outer : outer + "/";
-  return path.string() == outer || starts_with(path.string(), prefix);
+  return path == folder || starts_with(path, folder == "/" ? folder : folder + "/");
 }
 
 bool is_mount_point(const std::string& path) {
@@ -69,6 +69,11 @@ void OutputFolder::check_target(const OutputFolderOptions& options) const {
   if (contains(path_, fs::current_path(error).string()))
     refuse(options.path, "is the current folder, or contains it; give a folder inside it");
   if (contains(path_, options.source)) refuse(options.path, "is or contains the model to read, ", options.source);
+  for (const std::string& leftover : find_leftovers({path_})) {
+    if (contains(leftover, options.source))
+      refuse(options.path, "would remove ", leftover,
+             ", which holds the model to read, as a leftover of a killed run; rename that folder, or give another one");
+  }
   if (iteration_in_name(fs::path(path_).filename().string()))
     refuse(options.path, "is the name of a checkpoint inside a save folder; give another name");
   if (!file_exists(path_)) return;

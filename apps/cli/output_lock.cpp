@@ -32,7 +32,8 @@ bool is_temporary_of(const std::vector<std::string>& names, const std::string& f
   });
 }
 
-/// Temporary files and folders of earlier runs. With the locks held, those runs were killed.
+}  // namespace
+
 std::vector<std::string> find_leftovers(const std::vector<std::string>& names) {
   std::vector<std::string> left;
   std::error_code error;  // a folder that cannot be listed keeps what is in it
@@ -42,6 +43,8 @@ std::vector<std::string> find_leftovers(const std::vector<std::string>& names) {
   }
   return left;
 }
+
+namespace {
 
 /// No name that the run replaces, truncates or removes is an input.
 void check_inputs(const OutputClaim& claim) {

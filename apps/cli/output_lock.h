@@ -45,8 +45,11 @@ struct OutputClaim {
 /// Error(io) when one of the names is a folder.
 std::vector<OutputLock> claim_outputs(const OutputClaim& claim, InterruptGuard& guard, Console& console);
 
-/// Removes what killed runs left of the names, files or folders NAME.tmp.PID, with a message. The caller holds the
-/// locks.
+/// Returns the temporary files and folders NAME.tmp.PID of the names, which are all in one folder. If the caller holds
+/// their locks, the runs that wrote them were killed.
+std::vector<std::string> find_leftovers(const std::vector<std::string>& names);
+
+/// Removes these leftovers, with a message each. The caller holds the locks.
 void remove_leftovers(const std::vector<std::string>& names, Console& console);
 
 /// Removes what an earlier run left, if it is there. Throws Error(io) when it cannot.

@@ -29,6 +29,16 @@ expect_exit 0 mtl-convert --load "$WORK/half" --save "$WORK/wide" --dtype float3
 expect_exit 0 mtl-convert --load "$WORK/wide" --save "$WORK/half2" --dtype bfloat16 --max-shard-size 100KB
 expect_same "$WORK/half/model-00001-of-00003.safetensors" "$WORK/half2/model-00001-of-00003.safetensors"
 
+# A model is not removed although its name is that of a leftover.
+cp -r "$MODELS/a" "$WORK/left.tmp.77"
+ln -s "$MODELS/a" "$WORK/left.tmp.78"
+for number in 77 78; do
+  expect_exit 2 mtl-convert --load "$WORK/left.tmp.$number" --save "$WORK/left"
+  expect_text "$WORK/err" "--save .*/left: would remove .*/left.tmp.$number, which holds the model to read, as a leftover"
+  [ -f "$WORK/left.tmp.$number/config.json" ] || fail "the model to read was removed: left.tmp.$number"
+done
+rm -rf "$WORK"/left.tmp.7?
+
 # A refusal of another program's model says what it is.
 mkdir -p "$WORK/megatron/iter_0000030/mp_rank_00" "$WORK/dist/iter_0000005" "$WORK/pickled"
 touch "$WORK/megatron/iter_0000030/mp_rank_00/model_optim_rng.pt" "$WORK/dist/iter_0000005/"{.metadata,__0_0.distcp,common.pt}
