@@ -180,25 +180,25 @@ void load_targets(const TensorReader& reader, const ParamStore& store, const std
 
 }  // namespace
 
-void ModelSource::load_values(ParamStore& store) const {
+void ModelSource::load(ParamStore& store, Role role) const {
   std::vector<Target> targets;
-  for (int i = 0; i < store.size(); ++i) {
-    targets.push_back({"param." + store.specs()[static_cast<std::size_t>(i)].name, store.slice(i), store.value(i)});
+  for (std::size_t row = 0; row < store.table().size(); ++row) {
+    if (store.table()[row].role != role) continue;
+    for (int i = 0; i < store.size(); ++i) {
+      Slice slice = store.held_slice(i, row);
+      if (slice.count() == 0) continue;
+      const std::string& name = store.specs()[static_cast<std::size_t>(i)].name;
+      targets.push_back({cat(store.table()[row].kind, ".", name), std::move(slice), store.held(i, row)});
+    }
   }
   read_mapped([&] { load_targets(*reader_, store, targets); });
 }
 
+void ModelSource::load_values(ParamStore& store) const { load(store, Role::values); }
+
 void ModelSource::load_optimizer(ParamStore& store) const {
   if (!has_optimizer()) fail(Exit::bad_data, folder(), ": holds weights only; start from them with --finetune");
-  std::vector<Target> targets;
-  for (int i = 0; i < store.size(); ++i) {
-    const std::string& name = store.specs()[static_cast<std::size_t>(i)].name;
-    Slice owned = store.owned_slice(i);
-    if (owned.count() == 0) continue;
-    for (std::size_t s = 0; s < store.states().size(); ++s)
-      targets.push_back({cat(store.states()[s].name, ".", name), owned, store.owned_state(i, s)});
-  }
-  read_mapped([&] { load_targets(*reader_, store, targets); });
+  load(store, Role::states);
 }
 
 }  // namespace mtl

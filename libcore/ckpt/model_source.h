@@ -67,6 +67,7 @@ class ModelSource {
   std::uint64_t bytes_read() const;
 
  private:
+  void load(ParamStore& store, Role role) const;
   explicit ModelSource(std::unique_ptr<TensorReader> reader);
   std::unique_ptr<TensorReader> reader_;
 };

@@ -26,22 +26,21 @@ std::vector<TensorToSave> tensors_to_save(const ParamStore& store) {
   std::vector<TensorToSave> tensors;
   // Replicas that own the same ranges: their first writes.
   if (store.layout().index_in(kReplicaAxes - store.layout().optimizer_shards) != 0) return tensors;
-  auto add = [&](const std::string& kind, const auto& owned) {
+  for (std::size_t row = 0; row < store.table().size(); ++row) {
+    const std::string& kind = store.table()[row].kind;
+    if (kind.empty()) continue;
     for (int i = 0; i < store.size(); ++i) {
       const ParamSpec& spec = store.specs()[static_cast<std::size_t>(i)];
       Slice slice = store.owned_slice(i);
       if (!store.is_first_holder(i) || slice.count() == 0) continue;
-      Tensor memory = owned(i);
+      Tensor memory = store.owned(i, row);
       auto bytes = static_cast<std::size_t>(slice.count()) * size_of(memory.dtype());  // padding rows stay out
       std::span<const std::byte> data(static_cast<const std::byte*>(memory.raw()), bytes);
-      tensors.push_back({{kind + "." + spec.name, stored_dtype_of(memory.dtype()), spec.shape},
+      tensors.push_back({{cat(kind, ".", spec.name), stored_dtype_of(memory.dtype()), spec.shape},
                          std::move(slice),
                          [data] { return data; }});
     }
-  };
-  add("param", [&](int i) { return store.owned_value(i); });
-  for (std::size_t s = 0; s < store.states().size(); ++s)
-    add(store.states()[s].name, [&](int i) { return store.owned_state(i, s); });
+  }
   return tensors;
 }
 

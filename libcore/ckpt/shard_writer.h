@@ -9,8 +9,8 @@
 
 namespace mtl {
 
-/// The values and moments of a store that this rank writes, so that every element of the model is written once: those
-/// whose update it owns, of what several ranks own alike the first one's. May be nothing.
+/// The rows of a store's table that checkpoints hold, the part that this rank writes: the elements that it owns. Where
+/// several ranks own the same elements, the first of them writes. May be empty.
 std::vector<TensorToSave> tensors_to_save(const ParamStore& store);
 
 /// The first of the tensors that holds NaN or an infinity (fp32 is checked), "" when all are finite.

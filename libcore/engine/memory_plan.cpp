@@ -91,9 +91,13 @@ Pipeline make_pipeline(MetaModel& model, const GptConfig& config, const RunShape
 
 MemoryPlan finish(const MetaModel& model, const Pipeline& pipeline, const RunShape& shape, const GptConfig& config) {
   MemoryPlan plan;
-  plan.value_bytes = model.params.value_bytes();
-  plan.grad_bytes = model.params.grad_bytes();
-  plan.state_bytes = model.params.state_bytes();
+  for (std::size_t row = 0; row < model.params.table().size(); ++row) {
+    Role role = model.params.table()[row].role;
+    auto& bytes = role == Role::values      ? plan.value_bytes
+                  : role == Role::gradients ? plan.grad_bytes
+                                            : plan.state_bytes;
+    bytes += model.params.bytes(row);
+  }
   plan.slot_bytes = pipeline.slot_peak();
   plan.slots = pipeline.slots();
   plan.hidden_bytes = hidden_bytes(config, shape);

@@ -11,6 +11,9 @@
 
 namespace mtl {
 
+/// What memory of parameters is for. An update rule may keep several states.
+enum class Role { values, gradients, states };
+
 /// How a parameter starts.
 enum class Init { zeros, ones, normal };
 

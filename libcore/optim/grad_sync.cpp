@@ -49,8 +49,8 @@ void GradSync::start_reduction(std::size_t b) {
   const Bucket& bucket = params_.buckets()[b];
   Communicator& replicas = groups_.over(kReplicaAxes);
   progress.reduction = params_.layout().optimizer_shards.empty()
-                           ? replicas.all_reduce(stream_, bucket.grads, Reduce::sum)
-                           : replicas.reduce_scatter(stream_, bucket.owned(bucket.grads), bucket.grads);
+                           ? replicas.all_reduce(stream_, bucket.grads(), Reduce::sum)
+                           : replicas.reduce_scatter(stream_, bucket.owned_grads(), bucket.grads());
 }
 
 std::vector<std::string> GradSync::nonfinite_gradients(Arena& scratch) const {
@@ -72,7 +72,7 @@ void GradSync::finish_reduction() {
     progress_[b].reduction = {};
     progress_[b].started = false;
     const Bucket& bucket = params_.buckets()[b];
-    Tensor owned = bucket.owned(bucket.grads);
+    Tensor owned = bucket.owned_grads();
     wait(groups_.over(bucket.summed_over - kReplicaAxes).all_reduce(stream_, owned, Reduce::sum));
     if (bucket.tied) wait(groups_.tied().all_reduce(stream_, owned, Reduce::sum));
   }
@@ -81,7 +81,7 @@ void GradSync::finish_reduction() {
 void GradSync::gather(std::size_t b) {
   const Bucket& bucket = params_.buckets()[b];
   progress_[b].gathering =
-      groups_.over(params_.layout().optimizer_shards).all_gather(stream_, bucket.values, bucket.owned(bucket.values));
+      groups_.over(params_.layout().optimizer_shards).all_gather(stream_, bucket.values(), bucket.owned_values());
 }
 
 void GradSync::finish_gathering() {

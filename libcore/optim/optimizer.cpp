@@ -27,7 +27,7 @@ void Optimizer::gradient_norm(Arena& scratch, StepState* state) {
     for (const Segment& segment : bucket.segments) {
       auto [begin, count] = bucket.owned(segment);
       if (count == 0 || !params_.is_first_holder(segment.param)) continue;
-      sum_of_squares(stream_, scratch, sum, bucket.grads.flat(begin, count), GradMode::accumulate);
+      sum_of_squares(stream_, scratch, sum, bucket.grads().flat(begin, count), GradMode::accumulate);
     }
   }
   for (AxisSet axes : {params_.layout().optimizer_shards, AxisSet(Axis::tensor), AxisSet(Axis::pipeline)})
@@ -43,8 +43,8 @@ void Optimizer::update(const StepState* state) {
       if (count == 0) continue;
       std::int64_t at = begin - bucket.owned_begin;
       std::vector<Tensor> states;
-      for (const Tensor& all : bucket.states) states.push_back(all.flat(at, count));
-      options_.rule.update(stream_, bucket.values.flat(begin, count), bucket.grads.flat(begin, count), states,
+      for (const Tensor& all : bucket.states()) states.push_back(all.flat(at, count));
+      options_.rule.update(stream_, bucket.values().flat(begin, count), bucket.grads().flat(begin, count), states,
                            params_.specs()[static_cast<std::size_t>(segment.param)].decays, state);
     }
     sync_.gather(b);

@@ -37,9 +37,13 @@ Shape memory_shape(const ParamSpec& spec, const Layout& layout) {
   return shape;
 }
 
-}  // namespace
-
-namespace {
+std::vector<Storage> make_table(const Precision& precision, const std::optional<std::vector<StateSpec>>& states) {
+  std::vector<Storage> table = {{Role::values, kParamKind, precision.params, Extent::whole}};
+  if (!states) return table;
+  table.push_back({Role::gradients, "", precision.grads, Extent::whole});
+  for (const StateSpec& state : *states) table.push_back({Role::states, state.name, state.dtype, Extent::owned});
+  return table;
+}
 
 Bucket::Range range_within(const Segment& segment, std::int64_t begin, std::int64_t end) {
   begin = std::max(begin, segment.begin);
@@ -58,9 +62,7 @@ Bucket::Range Bucket::owned_by(int index, const Segment& segment) const {
 
 ParamStore::ParamStore(Device device, Precision precision, std::optional<std::vector<StateSpec>> states,
                        const std::function<void(const ParamVisitor&)>& visit_all, Layout layout)
-    : with_gradients_(states.has_value()),
-      states_(std::move(states).value_or(std::vector<StateSpec>{})),
-      layout_(std::move(layout)) {
+    : table_(make_table(precision, states)), layout_(std::move(layout)) {
   require(precision == kPrecisionFp32, "this version trains in fp32");
   std::set<std::string> names;
   visit_all([&](Param&, const ParamSpec& spec) {
@@ -73,7 +75,7 @@ ParamStore::ParamStore(Device device, Precision precision, std::optional<std::ve
   visit_all([&](Param& param, const ParamSpec&) {
     auto at = static_cast<std::size_t>(next);
     param.value = values_[at];
-    param.grad = with_gradients_ ? &grads_[at] : nullptr;
+    param.grad = has_gradients() ? &grads_[at] : nullptr;
     param.index = next++;
   });
 }
@@ -81,6 +83,7 @@ ParamStore::ParamStore(Device device, Precision precision, std::optional<std::ve
 void ParamStore::lay_out(Device device) {
   values_.resize(specs_.size());
   grads_.resize(specs_.size());
+  places_.resize(specs_.size());
   using Key = std::pair<bool, unsigned>;  // the tied table last, then by axes
   auto key_of = [](const ParamSpec& spec) { return Key{spec.tied, spec.summed_over.index()}; };
   std::set<Key> keys;
@@ -109,17 +112,17 @@ void ParamStore::allocate(Device device, Bucket& bucket) {
   std::int64_t owned = bucket.count / parts;
   bucket.owned_begin = layout_.index_in(layout_.optimizer_shards) * owned;
   bucket.owned_end = bucket.owned_begin + owned;
-  auto make = [&](DType dtype, std::int64_t count) -> Tensor {
-    memory_.emplace_back(device, static_cast<std::size_t>(count) * size_of(dtype));
-    return memory_.back().tensor(dtype, {count});
-  };
-  bucket.values = make(DType::f32, bucket.count);
-  if (with_gradients_) bucket.grads = make(DType::f32, bucket.count);
-  for (const StateSpec& state : states_) bucket.states.push_back(make(state.dtype, owned));
+  for (const Storage& row : table_) {
+    std::int64_t count = row.extent == Extent::whole ? bucket.count : owned;
+    memory_.emplace_back(device, static_cast<std::size_t>(count) * size_of(row.dtype));
+    bucket.memory.push_back(memory_.back().tensor(row.dtype, {count}));
+  }
   for (const Segment& segment : bucket.segments) {
     auto at = static_cast<std::size_t>(segment.param);
-    values_[at] = bucket.values.flat(segment.begin, segment.count).view(shapes_[at]);
-    if (with_gradients_) grads_[at].tensor = bucket.grads.flat(segment.begin, segment.count).view(shapes_[at]);
+    auto view = [&](const Tensor& whole) { return whole.flat(segment.begin, segment.count).view(shapes_[at]); };
+    values_[at] = view(bucket.values());
+    if (has_gradients()) grads_[at].tensor = view(bucket.grads());
+    places_[at] = {buckets_.size(), segment};
   }
   buckets_.push_back(std::move(bucket));
 }
@@ -155,36 +158,32 @@ bool ParamStore::is_first_holder(int param) const {
 }
 
 Slice ParamStore::owned_slice(int param) const {
-  auto [bucket, segment] = place(param);
+  const auto& [bucket, segment] = place(param);
   Slice out = slice(param);
   std::int64_t count = out.count();
-  Bucket::Range range = bucket->owned(*segment);
-  out.begin = std::min(range.begin - segment->begin, count);
+  Bucket::Range range = buckets_[bucket].owned(segment);
+  out.begin = std::min(range.begin - segment.begin, count);
   out.end = std::min(out.begin + range.count, count);
   return out;
 }
 
-ParamStore::Place ParamStore::place(int param) const {
-  for (const Bucket& bucket : buckets_) {
-    for (const Segment& segment : bucket.segments) {
-      if (segment.param == param) return {&bucket, &segment};
-    }
-  }
-  fail(Exit::failure, "no parameter number ", param);
+Tensor ParamStore::held(int param, std::size_t row) const {
+  const auto& [bucket, segment] = place(param);
+  if (table_.at(row).extent == Extent::owned) return owned(param, row);
+  return buckets_[bucket].memory[row].flat(segment.begin, segment.count);
 }
 
-Tensor ParamStore::owned_value(int param) const {
-  auto [bucket, segment] = place(param);
-  Bucket::Range range = bucket->owned(*segment);
-  return bucket->values.flat(range.begin, range.count);
+Slice ParamStore::held_slice(int param, std::size_t row) const {
+  return table_.at(row).extent == Extent::owned ? owned_slice(param) : slice(param);
 }
 
-Tensor ParamStore::owned_state(int param, std::size_t state) const {
-  auto [bucket, segment] = place(param);
-  Bucket::Range range = bucket->owned(*segment);
-  const Tensor& owned = bucket->states.at(state);
-  if (range.count == 0) return owned.flat(0, 0);
-  return owned.flat(range.begin - bucket->owned_begin, range.count);
+Tensor ParamStore::owned(int param, std::size_t row) const {
+  const auto& [number, segment] = place(param);
+  const Bucket& bucket = buckets_[number];
+  Bucket::Range range = bucket.owned(segment);
+  const Tensor& memory = bucket.memory.at(row);
+  if (range.count == 0) return memory.flat(0, 0);
+  return memory.flat(range.begin - (table_[row].extent == Extent::owned ? bucket.owned_begin : 0), range.count);
 }
 
 void ParamStore::begin_step() {
@@ -202,19 +201,9 @@ void ParamStore::initialize(std::uint64_t seed) {
   }
 }
 
-std::size_t ParamStore::value_bytes() const {
+std::size_t ParamStore::bytes(std::size_t row) const {
   std::size_t bytes = 0;
-  for (const Bucket& bucket : buckets_) bytes += bucket.values.bytes();
-  return bytes;
-}
-
-std::size_t ParamStore::grad_bytes() const { return with_gradients_ ? value_bytes() : 0; }
-
-std::size_t ParamStore::state_bytes() const {
-  std::size_t bytes = 0;
-  for (const Bucket& bucket : buckets_) {
-    for (const Tensor& state : bucket.states) bytes += state.bytes();
-  }
+  for (const Bucket& bucket : buckets_) bytes += bucket.memory.at(row).bytes();
   return bytes;
 }
 

@@ -11,9 +11,12 @@
 
 namespace mtl {
 
-/// Of the shape of the parameter.
+/// The kind of a checkpoint's tensors that are the parameters themselves; a rule's states have kinds of their own.
+inline constexpr const char* kParamKind = "param";
+
+/// One number that a rule keeps of every element of a parameter.
 struct StateSpec {
-  std::string name;  // in checkpoints, before the parameter's
+  std::string name;  // its kind in checkpoints
   DType dtype = DType::f32;
 };
 

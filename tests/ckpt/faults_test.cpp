@@ -130,7 +130,7 @@ TEST_CASE("checkpoint: weights and moments that are not finite are not committed
       TestStore model(tiny_config());
       fill(model.store, 2);
       const int param = model.store.size() - 1;
-      Tensor last = is_state ? model.store.owned_state(param, 1) : model.store.value(param);
+      Tensor last = is_state ? model.store.held(param, kFirstState + 1) : model.store.value(param);
       last.data<float>()[last.numel() - 1] = broken;
       const std::string name = model.store.specs().back().name;
       const SaveDirectory directory(scratch / "s");

@@ -70,13 +70,13 @@ constexpr float kUntouched = -1;
 /// Calls `visit(name, whole shape, slice, memory)` for all values and moments that a store has.
 template <class Visit>
 void visit_tensors(const ParamStore& store, const Visit& visit) {
-  for (int i = 0; i < store.size(); ++i) {
-    const ParamSpec& spec = store.specs()[static_cast<std::size_t>(i)];
-    visit("param." + spec.name, spec.shape, store.slice(i), store.value(i));
-    Slice owned = store.owned_slice(i);
-    if (owned.count() == 0) continue;
-    for (std::size_t s = 0; s < store.states().size(); ++s)
-      visit(store.states()[s].name + "." + spec.name, spec.shape, owned, store.owned_state(i, s));
+  for (std::size_t row = 0; row < store.table().size(); ++row) {
+    const std::string& kind = store.table()[row].kind;
+    for (int i = 0; i < store.size() && !kind.empty(); ++i) {
+      const ParamSpec& spec = store.specs()[static_cast<std::size_t>(i)];
+      Slice slice = store.held_slice(i, row);
+      if (slice.count() > 0 || row == kValues) visit(cat(kind, ".", spec.name), spec.shape, slice, store.held(i, row));
+    }
   }
 }
 

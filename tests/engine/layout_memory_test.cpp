@@ -146,9 +146,9 @@ void run_rank(const RunLayout& layout, int rank, const ProcessGroups& groups, Fi
   findings.compare(rank, "slots", pipeline.slots(), plan.slots);
   findings.compare(rank, "bytes of a slot", pipeline.slot_peak(), plan.slot_bytes);
   findings.compare(rank, "bytes of scratch", pipeline.scratch_peak(), plan.scratch_bytes);
-  findings.compare(rank, "bytes of parameters", params.value_bytes(), plan.value_bytes);
-  findings.compare(rank, "bytes of gradients", params.grad_bytes(), plan.grad_bytes);
-  findings.compare(rank, "bytes of moments", params.state_bytes(), plan.state_bytes);
+  findings.compare(rank, "bytes of parameters", params.bytes(kValues), plan.value_bytes);
+  findings.compare(rank, "bytes of gradients", params.bytes(kGradients), plan.grad_bytes);
+  findings.compare(rank, "bytes of moments", 2 * params.bytes(kFirstState), plan.state_bytes);
 }
 
 /// Losses of every token in two steps.

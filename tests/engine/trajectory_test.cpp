@@ -109,7 +109,7 @@ TEST_CASE("thirty steps: losses, norms, final weights and moments equal PyTorch'
     auto expected = [&](const char* kind) { return our_layout(name, read_tensor(final, kind + stored), model.config); };
     compare(name, model.params.value(p).data<float>(), expected("param."), model.config, 3e-5, 3e-6);
     if (final.find("exp_avg." + stored) == nullptr) continue;
-    compare(name, model.params.owned_state(p, 0).data<float>(), expected("exp_avg."), model.config, 0, 3e-5);
-    compare(name, model.params.owned_state(p, 1).data<float>(), expected("exp_avg_sq."), model.config, 0, 3e-5);
+    compare(name, model.params.held(p, kFirstState).data<float>(), expected("exp_avg."), model.config, 0, 3e-5);
+    compare(name, model.params.held(p, kFirstState + 1).data<float>(), expected("exp_avg_sq."), model.config, 0, 3e-5);
   }
 }

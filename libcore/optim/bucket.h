@@ -1,0 +1,65 @@
+// The table of what is kept of parameters, and the flat buckets that hold it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "device/tensor.h"
+#include "layout/ranks.h"
+#include "nn/param.h"
+
+namespace mtl {
+
+/// Which elements of a bucket a rank holds: all, or those that it updates.
+enum class Extent { whole, owned };
+
+/// A row of a store's table: one number that is kept of every element of every parameter.
+struct Storage {
+  Role role;
+  std::string kind;  // in checkpoints, before the parameter's name; empty: checkpoints do not hold it
+  DType dtype;
+  Extent extent;
+};
+
+/// Rows of every table; the rows from kFirstState on are the update rule's states. Without gradients (evaluation) there
+/// is one row.
+inline constexpr std::size_t kValues = 0, kGradients = 1, kFirstState = 2;
+
+/// The place of one parameter in a bucket.
+struct Segment {
+  int param;           // index into ParamStore::specs()
+  std::int64_t begin;  // first element in the bucket
+  std::int64_t count;  // elements, padding included
+};
+
+struct Bucket {
+  AxisSet summed_over;  // of its parameters, as their specs say
+  bool tied = false;
+  std::vector<Segment> segments;
+  std::vector<Tensor> memory;  // by row of the table: (count), or (owned_end - owned_begin) where the extent is owned
+  std::int64_t count = 0;
+  std::int64_t owned_begin = 0, owned_end = 0;
+
+  /// All elements.
+  const Tensor& values() const { return memory[kValues]; }
+  const Tensor& grads() const { return memory.at(kGradients); }
+  /// The owned elements.
+  Tensor owned_values() const { return owned(values()); }
+  Tensor owned_grads() const { return owned(grads()); }
+  std::span<const Tensor> states() const { return std::span(memory).subspan(kFirstState); }
+
+  struct Range {
+    std::int64_t begin, count;
+  };
+  /// The owned part of a segment, in the bucket's numbers; or the part that a rank owns which has the place `index`
+  /// among those that share out the optimizer's state.
+  Range owned(const Segment& segment) const;
+  Range owned_by(int index, const Segment& segment) const;
+
+ private:
+  Tensor owned(const Tensor& whole) const { return whole.flat(owned_begin, owned_end - owned_begin); }
+};
+
+}  // namespace mtl

@@ -1,0 +1,109 @@
+// The table of what a store keeps of parameters: bytes, extents, and what checkpoints hold, for any update rule.
+#include "optim/param_store.h"
+
+#include <doctest/doctest.h>
+
+#include <map>
+
+#include "ckpt/shard_writer.h"
+#include "nn/chunk.h"
+
+using namespace mtl;
+
+namespace {
+
+GptConfig tiny() {
+  GptConfig config;
+  config.vocab_size = 40;
+  config.num_layers = 3;
+  config.hidden_size = 16;
+  config.num_heads = 2;
+  config.max_positions = 8;
+  config.complete();
+  return config;
+}
+
+Layout layout_of(int ranks, int rank, std::int64_t bucket_elements) {
+  Layout layout;
+  layout.grid = RankGrid({.data = ranks});
+  layout.rank = rank;
+  if (ranks > 1) layout.optimizer_shards = kReplicaAxes;
+  layout.bucket_elements = bucket_elements;
+  return layout;
+}
+
+/// A rank's parameters, on the CPU.
+struct RankParams {
+  Chunk chunk{tiny(), {}, {}, {0, tiny().num_layers, true, true}, 48};
+  ParamStore store;
+
+  RankParams(std::optional<std::vector<StateSpec>> states, const Layout& layout)
+      : store(
+            Device::cpu, kPrecisionFp32, std::move(states), [&](const ParamVisitor& visit) { chunk.params(visit); },
+            layout) {}
+};
+
+const std::vector<std::vector<StateSpec>> kRules = {
+    AdamW::states(), {}, {{"momentum"}}, {{"mean", DType::f32}, {"square", DType::f64}, {"count", DType::i32}}};
+
+}  // namespace
+
+TEST_CASE("a store allocates what its table says, for rules of any states") {
+  for (int ranks : {1, 2, 3}) {
+    for (const auto& states : kRules) {
+      for (bool trains : {false, true}) {
+        CAPTURE(ranks);
+        CAPTURE(states.size());
+        CAPTURE(trains);
+        std::size_t before = buffer_use().bytes;
+        RankParams own(trains ? std::optional(states) : std::nullopt, layout_of(ranks, ranks - 1, 600));
+        const ParamStore& store = own.store;
+        std::size_t allocated = buffer_use().bytes - before, listed = 0, elements = 0;
+        for (const Bucket& bucket : store.buckets()) elements += static_cast<std::size_t>(bucket.count);
+        REQUIRE(store.table().size() == (trains ? 2 + states.size() : 1));
+        REQUIRE(elements > 0);
+        for (std::size_t row = 0; row < store.table().size(); ++row) {
+          const Storage& storage = store.table()[row];
+          std::size_t owners = storage.extent == Extent::owned ? static_cast<std::size_t>(ranks) : 1;
+          CHECK(store.bytes(row) == elements * size_of(storage.dtype) / owners);
+          listed += store.bytes(row);
+        }
+        CHECK(listed == allocated);
+        CHECK(store.has_gradients() == trains);
+      }
+    }
+  }
+}
+
+TEST_CASE("values and gradients are whole on every rank, states where they are owned") {
+  RankParams own(AdamW::states(), layout_of(2, 1, 600));
+  const std::vector<Storage>& table = own.store.table();
+  CHECK(table[kValues].role == Role::values);
+  CHECK(table[kValues].extent == Extent::whole);
+  CHECK(table[kGradients].role == Role::gradients);
+  CHECK(table[kGradients].extent == Extent::whole);
+  for (std::size_t row = kFirstState; row < table.size(); ++row) {
+    CHECK(table[row].role == Role::states);
+    CHECK(table[row].extent == Extent::owned);
+  }
+  for (int param = 0; param < own.store.size(); ++param) {
+    CAPTURE(own.store.specs()[static_cast<std::size_t>(param)].name);
+    CHECK(own.store.held(param, kValues).raw() == own.store.value(param).raw());
+    CHECK(own.store.held(param, kValues).numel() == own.store.value(param).numel());
+    CHECK(own.store.held_slice(param, kValues) == own.store.slice(param));
+    CHECK(own.store.held_slice(param, kFirstState) == own.store.owned_slice(param));
+    CHECK(own.store.held(param, kFirstState).numel() == own.store.owned(param, kValues).numel());
+  }
+}
+
+TEST_CASE("checkpoints hold parameters and the rule's states, under the rule's names, and no gradients") {
+  for (const auto& states : kRules) {
+    RankParams own(states, layout_of(1, 0, 600));
+    std::map<std::string, int> kinds;
+    for (const TensorToSave& item : tensors_to_save(own.store))
+      ++kinds[item.tensor.name.substr(0, item.tensor.name.find('.'))];
+    CHECK(kinds.size() == 1 + states.size());
+    CHECK(kinds["param"] == own.store.size());
+    for (const StateSpec& state : states) CHECK(kinds[state.name] == own.store.size());
+  }
+}
