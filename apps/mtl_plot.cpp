@@ -4,10 +4,10 @@
 #include <algorithm>
 
 #include "base/files.h"
+#include "base/inputs.h"
 #include "chart/run_chart.h"
 #include "chart/svg.h"
 #include "chart/terminal.h"
-#include "cli/inputs.h"
 #include "cli/run_main.h"
 
 namespace {

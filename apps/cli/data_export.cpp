@@ -3,11 +3,11 @@
 #include <string>
 #include <vector>
 
+#include "base/inputs.h"
+#include "base/interrupt_guard.h"
 #include "cli/alone.h"
 #include "cli/data_commands.h"
 #include "cli/data_output.h"
-#include "cli/inputs.h"
-#include "cli/interrupt_guard.h"
 #include "data/npy.h"
 
 namespace mtl {

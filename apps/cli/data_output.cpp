@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
+#include "base/inputs.h"
+#include "base/interrupt_guard.h"
 #include "base/mapped_pages.h"
+#include "base/output_lock.h"
 #include "cli/data_provenance.h"
 #include "cli/data_publish.h"
-#include "cli/inputs.h"
-#include "cli/interrupt_guard.h"
-#include "cli/output_lock.h"
 #include "cli/run_main.h"
 
 namespace mtl {

@@ -1,6 +1,6 @@
 #include "cli/data_publish.h"
 
-#include "cli/output_lock.h"
+#include "base/output_lock.h"
 
 namespace mtl {
 

@@ -18,15 +18,6 @@ constexpr const char* kGeneral = "General";
 constexpr char kMark = '\x1f';
 constexpr int kMostWords = 1 << 20;  // of a list; CLI11 reads a larger number as one word per use
 
-std::string describe(const std::vector<UsageError::Problem>& problems) {
-  std::size_t width = 0;
-  for (const auto& problem : problems) width = std::max(width, std::min<std::size_t>(problem.where.size(), 40));
-  std::string out = cat(problems.size(), problems.size() == 1 ? " problem" : " problems", " with the configuration");
-  for (const auto& [where, what] : problems)
-    out += cat("\n  ", where, std::string(width - std::min(where.size(), width), ' '), "  ", what);
-  return out;
-}
-
 std::string unmarked(const std::string& word) { return starts_with(word, {&kMark, 1}) ? word.substr(1) : word; }
 
 /// The result of reading a word: the objection to it, or its number.
@@ -79,9 +70,6 @@ std::string describe_bounds(const Flags::Flag& flag) {
 }
 
 }  // namespace
-
-UsageError::UsageError(std::vector<Problem> problems)
-    : Error(Exit::usage, describe(problems)), problems_(std::move(problems)) {}
 
 Flags::Flag& Flags::Flag::repeat() { return option->expected(0, 1), append(); }
 

@@ -22,7 +22,7 @@
 #include <variant>
 #include <vector>
 
-#include "base/error.h"
+#include "base/usage_error.h"
 
 namespace CLI {
 class App;
@@ -30,20 +30,6 @@ class Option;
 }  // namespace CLI
 
 namespace mtl {
-
-/// All that is wrong with a configuration; printed one line each, "  --flag value    message".
-class UsageError : public Error {
- public:
-  struct Problem {
-    std::string where;  // "--global-batch-size 190"
-    std::string what;   // "is not a multiple of ..."
-  };
-  explicit UsageError(std::vector<Problem> problems);
-  const std::vector<Problem>& problems() const { return problems_; }
-
- private:
-  std::vector<Problem> problems_;
-};
 
 class Flags {
  public:
@@ -175,7 +161,7 @@ class Flags {
     std::vector<std::string>* words = nullptr;
   } positional_;  // without a name: none
   std::vector<std::function<void()>> checks_;
-  std::vector<UsageError::Problem> unknown_, problems_;
+  std::vector<Problem> unknown_, problems_;
   std::vector<std::string> notices_;
   std::string origin_;    // of the words that are being read
   bool refused_ = false;  // a word of the flag that is being read

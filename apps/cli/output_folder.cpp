@@ -87,7 +87,7 @@ void OutputFolder::check_target(const OutputFolderOptions& options) const {
 OutputFolder::OutputFolder(const OutputFolderOptions& options, InterruptGuard& guard, Console& console)
     : path_(resolve(options.path)), staged_(cat(path_, ".tmp.", ::getpid())), guard_(guard) {
   check_target(options);
-  const std::string parent = folder_of(path_);
+  const std::string parent = parent_folder(path_);
   if (file_exists(parent) && !is_directory(parent)) refuse(options.path, parent, " is a file");
   make_directories(parent);
   lock_.emplace(path_, "--save");

@@ -5,9 +5,9 @@
 #include <string>
 
 #include "base/console.h"
+#include "base/interrupt_guard.h"
+#include "base/output_lock.h"
 #include "ckpt/checkpoint.h"
-#include "cli/interrupt_guard.h"
-#include "cli/output_lock.h"
 
 namespace mtl {
 

@@ -5,13 +5,13 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "cli/inputs.h"
-#include "cli/interrupt_guard.h"
+#include "base/inputs.h"
+#include "base/interrupt_guard.h"
+#include "base/ordered.h"
 #include "cli/preprocess_chunk.h"
 #include "cli/preprocess_outputs.h"
 #include "cli/run_main.h"
 #include "text/json_lines.h"
-#include "text/ordered.h"
 
 namespace mtl {
 

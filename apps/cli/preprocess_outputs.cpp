@@ -115,7 +115,7 @@ void PreprocessOutputs::publish(const std::vector<StoredInput>& inputs) {
 
 /// What all of the output would take, by the part of the input that was read.
 void PreprocessOutputs::fail_full(const NoSpaceError& error) const {
-  const std::string folder = folder_of(options_.output_prefix);
+  const std::string folder = parent_folder(options_.output_prefix);
   const double written = output_bytes();
   std::string needs = "at least " + human_bytes(written);
   if (input_bytes_ && stored_bytes_ > 0) {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/interrupt_guard.h"
-#include "cli/output_lock.h"
+#include "base/interrupt_guard.h"
+#include "base/output_lock.h"
 #include "cli/preprocess.h"
 #include "cli/preprocess_chunk.h"
 #include "data/indexed_dataset.h"

@@ -1,10 +1,8 @@
 #include "cli/run_main.h"
 
 #include <fcntl.h>
-#include <sched.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -97,19 +95,6 @@ Flags::Flag& add_threads_flag(Flags& flags, std::int64_t& threads, const char* n
   return flags.add(name, &threads, "N", "threads to use; 0 means every core this process may run on")
       .at_least(0)
       .at_most(1024);
-}
-
-int resolve_threads(std::int64_t threads, int local_ranks) {
-  if (threads > 0) return static_cast<int>(threads);
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  if (sched_getaffinity(0, sizeof cores, &cores) != 0) return 1;
-  int allowed = std::max(1, CPU_COUNT(&cores));
-  if (local_ranks <= 1) return allowed;
-  // All cores of the machine: the ranks share them. A part of them: the launcher's choice for this rank, or for a few
-  // (all ranks of a socket), and never more than its fair part.
-  int machine = std::max(allowed, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
-  return std::clamp(machine / local_ranks, 1, allowed);
 }
 
 }  // namespace mtl

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/console.h"
+#include "base/threads.h"
 #include "cli/flags.h"
 
 namespace mtl {
@@ -30,8 +31,5 @@ void flush_out();
 
 /// --threads N, which every tool has that computes: 0 means all cores this process may use.
 Flags::Flag& add_threads_flag(Flags& flags, std::int64_t& threads, const char* name = "--threads");
-/// The number of threads to use. 0: all cores that this process may run on, shared out among the ranks of this host
-/// unless their launcher already gave each its own.
-int resolve_threads(std::int64_t threads, int local_ranks = 1);
 
 }  // namespace mtl

@@ -211,7 +211,7 @@ void prepare_training(const TrainOptions& options, Flags& flags, bool is_rank_ze
 }
 
 void complete_setup(const TrainOptions& options, TrainSetup& setup) {
-  std::vector<UsageError::Problem> problems;
+  std::vector<Problem> problems;
   setup.tokenizer = choose_tokenizer(options.tokenizer, tokenizer_folder(setup.start));
   configure(options, setup, false, [&](std::string flag, std::string what) {
     problems.push_back({std::move(flag), std::move(what)});

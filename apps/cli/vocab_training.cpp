@@ -7,14 +7,14 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/inputs.h"
+#include "base/interrupt_guard.h"
 #include "base/json_cursor.h"
-#include "cli/inputs.h"
-#include "cli/interrupt_guard.h"
-#include "cli/output_lock.h"
+#include "base/ordered.h"
+#include "base/output_lock.h"
 #include "cli/run_main.h"
 #include "text/bpe_trainer.h"
 #include "text/json_lines.h"
-#include "text/ordered.h"
 
 namespace mtl {
 

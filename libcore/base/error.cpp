@@ -7,7 +7,7 @@ namespace mtl {
 
 void fail_errno(const std::string& path, const std::string& action) {
   int code = errno;
-  fail(Exit::io, path, ": cannot ", action, ": ", std::strerror(code));
+  throw SystemError(path, cat("cannot ", action, ": ", std::strerror(code)), code);
 }
 
 }  // namespace mtl

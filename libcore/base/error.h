@@ -26,16 +26,41 @@ enum class Exit : int {
 class Error : public std::runtime_error {
  public:
   Error(Exit code, const std::string& what) : std::runtime_error(what), code_(code) {}
+  /// what() is "where: message"; `where` is a file or folder, or a flag with its value.
+  Error(Exit code, const std::string& where, const std::string& message)
+      : std::runtime_error(cat(where, ": ", message)), code_(code), where_size_(where.size()) {}
   Exit code() const { return code_; }
+  /// The place, for callers that name it themselves; empty when the error has none of its own.
+  std::string where() const { return std::string(what()).substr(0, where_size_); }
+  /// what() without the place.
+  std::string message() const { return std::string(what()).substr(where_size_ == 0 ? 0 : where_size_ + 2); }
 
  private:
   Exit code_;
+  std::size_t where_size_ = 0;
+};
+
+/// Error(io): the operating system refused something.
+class SystemError : public Error {
+ public:
+  SystemError(const std::string& path, const std::string& message, int number)
+      : Error(Exit::io, path, message), number_(number) {}
+  int number() const { return number_; }  // errno
+
+ private:
+  int number_;
 };
 
 /// Throws Error(code) with its arguments written one after another: fail(Exit::bad_data, path, ": ", n, " bytes").
 template <class... Parts>
 [[noreturn]] void fail(Exit code, const Parts&... parts) {
   throw Error(code, cat(parts...));
+}
+
+/// Throws Error(code) with its place apart from its message: fail_at(Exit::bad_data, path, "has ", n, " bytes").
+template <class... Parts>
+[[noreturn]] void fail_at(Exit code, const std::string& where, const Parts&... parts) {
+  throw Error(code, where, cat(parts...));
 }
 
 /// A programming mistake or a broken contract between rooms; throws Error(failure) unless `condition` holds.
@@ -45,7 +70,7 @@ void require(bool condition, const Parts&... parts) {
     fail(Exit::failure, parts...);
 }
 
-/// An I/O error with the meaning of errno: "path: cannot open: No such file or directory".
+/// A SystemError with the meaning of errno: "path: cannot open: No such file or directory".
 [[noreturn]] void fail_errno(const std::string& path, const std::string& action);
 
 }  // namespace mtl

@@ -160,13 +160,14 @@ std::optional<FileLock> FileLock::take(const std::string& path, std::string* own
     auto holder = std::make_unique<Holder>(path, descriptor);
     const bool is_granted = ::flock(descriptor, LOCK_EX | LOCK_NB) == 0;
     const bool has_locks = is_granted || (errno != ENOSYS && errno != EOPNOTSUPP && errno != ENOLCK);
-    *owner = content_of(descriptor);
+    const std::string content = content_of(descriptor);
+    *owner = content.substr(0, content.find(kBoot));
     if (!is_granted && has_locks) {
       if (errno != EWOULDBLOCK) fail_errno(path, "lock");
       return std::nullopt;
     }
     if (!holder->is_current()) continue;
-    if (may_live(*owner, has_locks) && beats(path, *owner, times)) return std::nullopt;
+    if (may_live(content, has_locks) && beats(path, content, times)) return std::nullopt;
     holder->own(times.beat);
     return FileLock(std::move(holder));
   }

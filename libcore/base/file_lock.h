@@ -19,8 +19,8 @@ struct FileLockTimes {
 
 class FileLock {
  public:
-  /// Locks `path`, creating the file. Empty when another process holds it: *owner is then the holder's line. Throws
-  /// Error(io) when the file cannot be opened, locked or written.
+  /// Locks `path`, creating the file. Empty when another process holds it: *owner is then "pid PID on HOST since TIME".
+  /// Throws SystemError when the file cannot be opened, locked or written.
   static std::optional<FileLock> take(const std::string& path, std::string* owner, const FileLockTimes& times = {});
   /// Releases the lock; the file remains, empty.
   ~FileLock();

@@ -257,6 +257,11 @@ void make_directories(const std::string& path) {
   if (error) fail(Exit::io, path, ": cannot create the folder: ", error.message());
 }
 
+std::string parent_folder(const std::string& path) {
+  const std::string folder = fs::path(path).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
+
 void remove_tree(const std::string& path) {
   WriteCall call(path);
   if (fault_now()) fail_errno(path, "remove");

@@ -86,6 +86,8 @@ void exchange_paths(const std::string& a, const std::string& b);
 void sync_directory(const std::string& path);
 void make_directories(const std::string& path);
 void remove_tree(const std::string& path);
+/// The folder of a file, "." when its path names none.
+std::string parent_folder(const std::string& path);
 
 /// The whole file. Throws Error(io) when it cannot be read.
 std::string read_file(const std::string& path);

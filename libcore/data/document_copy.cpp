@@ -5,8 +5,8 @@
 #include <span>
 
 #include "base/error.h"
+#include "base/parallel.h"
 #include "data/indexed_format.h"
-#include "data/parallel.h"
 
 namespace mtl {
 namespace {

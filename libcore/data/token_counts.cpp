@@ -5,8 +5,8 @@
 #include <type_traits>
 
 #include "base/error.h"
+#include "base/parallel.h"
 #include "data/indexed_format.h"
-#include "data/parallel.h"
 
 namespace mtl {
 namespace {

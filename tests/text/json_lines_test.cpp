@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "text/ordered.h"
+#include "base/ordered.h"
 
 using namespace mtl;
 

@@ -1,35 +1,30 @@
 // One run at a time writes to a prefix.
 #pragma once
 
+#include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/console.h"
-#include "cli/interrupt_guard.h"
+#include "base/file_lock.h"
+#include "base/interrupt_guard.h"
 
 namespace mtl {
 
-/// Holds PREFIX.lock, which names its holder and is removed with it. A dead holder's lock does not count. On a file
-/// system without locks it protects nothing.
+/// Holds PREFIX.lock (base/file_lock.h), which names its holder and is removed with it.
 class OutputLock {
  public:
   static std::string path_of(const std::string& prefix) { return prefix + ".lock"; }
   /// Throws Error(failure) that names the holder, Error(io) when the folder cannot be written to; both name the flag
   /// that chooses another place.
-  explicit OutputLock(const std::string& prefix, std::string flag = "--output-prefix");
+  explicit OutputLock(const std::string& prefix, const std::string& flag = "--output-prefix");
   ~OutputLock() { release(); }
-  OutputLock(OutputLock&& other) noexcept
-      : path_(std::move(other.path_)),
-        flag_(std::move(other.flag_)),
-        descriptor_(std::exchange(other.descriptor_, -1)) {}
+  OutputLock(OutputLock&&) noexcept = default;
   void release();
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return lock_->path(); }
 
  private:
-  bool take(const std::string& prefix);
-  std::string path_, flag_;
-  int descriptor_ = -1;
+  std::unique_ptr<FileLock> lock_;
 };
 
 /// Files that a run is about to write, all in one folder.
@@ -54,8 +49,5 @@ void remove_leftovers(const std::vector<std::string>& names, Console& console);
 
 /// Removes what an earlier run left, if it is there. Throws Error(io) when it cannot.
 void remove_old_file(const std::string& path);
-
-/// The folder of a file or prefix, "." for none.
-std::string folder_of(const std::string& path);
 
 }  // namespace mtl

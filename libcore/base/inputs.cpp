@@ -1,4 +1,4 @@
-#include "cli/inputs.h"
+#include "base/inputs.h"
 
 #include <glob.h>
 #include <sys/stat.h>
@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "cli/flags.h"
+#include "base/usage_error.h"
 
 namespace mtl {
 
@@ -71,7 +71,7 @@ void refuse_overwriting(const std::vector<std::string>& inputs, const std::vecto
   for (const std::string& input : inputs) {
     if (const auto identity = identity_of(input)) names.emplace(*identity, input == "-" ? "standard input" : input);
   }
-  std::vector<UsageError::Problem> problems;
+  std::vector<Problem> problems;
   for (const std::string& output : outputs) {
     const auto identity = identity_of(output);
     const auto input = identity ? names.find(*identity) : names.end();

@@ -1,4 +1,4 @@
-#include "cli/interrupt_guard.h"
+#include "base/interrupt_guard.h"
 
 #include <pthread.h>
 #include <unistd.h>

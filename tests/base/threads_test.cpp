@@ -1,7 +1,7 @@
 // How many threads a process takes when it shares its host with others.
 #include <doctest/doctest.h>
 
-#include "cli/run_main.h"
+#include "base/threads.h"
 
 using namespace mtl;
 

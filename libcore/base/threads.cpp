@@ -1,0 +1,23 @@
+#include "base/threads.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace mtl {
+
+int resolve_threads(std::int64_t threads, int local_ranks) {
+  if (threads > 0) return static_cast<int>(threads);
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  if (sched_getaffinity(0, sizeof cores, &cores) != 0) return 1;
+  int allowed = std::max(1, CPU_COUNT(&cores));
+  if (local_ranks <= 1) return allowed;
+  // All cores of the machine: the ranks share them. A part of them: the launcher's choice for this rank, or for a few
+  // (all ranks of a socket), and never more than its fair part.
+  int machine = std::max(allowed, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
+  return std::clamp(machine / local_ranks, 1, allowed);
+}
+
+}  // namespace mtl

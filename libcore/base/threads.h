@@ -1,0 +1,12 @@
+// How many threads a tool uses.
+#pragma once
+
+#include <cstdint>
+
+namespace mtl {
+
+/// The number of threads to use. 0: all cores that this process may run on, shared out among the ranks of this host
+/// unless their launcher already gave each its own.
+int resolve_threads(std::int64_t threads, int local_ranks = 1);
+
+}  // namespace mtl

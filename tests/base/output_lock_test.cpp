@@ -1,0 +1,50 @@
+// A tool's files: one run at a time, and errors that name the holder or the folder.
+#include "base/output_lock.h"
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include "base/files.h"
+#include "tests/scratch_folder.h"
+
+using namespace mtl;
+
+namespace {
+
+std::string error_of_lock(const std::string& prefix) {
+  try {
+    OutputLock lock(prefix);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("output lock: a second run learns who holds the prefix; the file goes with its holder") {
+  const test::ScratchFolder folder;
+  const std::string prefix = folder / "out";
+  {
+    OutputLock first(prefix);
+    OutputLock moved = std::move(first);
+    CHECK(moved.path() == OutputLock::path_of(prefix));
+    CHECK(error_of_lock(prefix).starts_with(cat(prefix, ": another run writes there (pid ", ::getpid(), " on ")));
+    CHECK(error_of_lock(prefix).find("boot") == std::string::npos);
+  }
+  CHECK_FALSE(file_exists(OutputLock::path_of(prefix)));
+  CHECK(error_of_lock(prefix).empty());
+  CHECK(
+      error_of_lock(folder / "absent/out") ==
+      cat(folder / "absent", ": cannot create files here: No such file or directory; choose another --output-prefix"));
+}
+
+TEST_CASE("error: the place apart from the message") {
+  const Error plain(Exit::io, "no place");
+  CHECK(plain.where().empty());
+  CHECK(plain.message() == "no place");
+  const Error placed(Exit::bad_data, "a.idx", "is cut");
+  CHECK(placed.what() == std::string("a.idx: is cut"));
+  CHECK(placed.where() == "a.idx");
+  CHECK(placed.message() == "is cut");
+}
