@@ -21,7 +21,8 @@ namespace {
 /// All spellings of the tanh form of GELU in transformers.
 constexpr const char* kGeluTanh[] = {"gelu_new", "gelu_fast", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_accurate"};
 
-/// A switch that mtl computes with one value of only.
+/// A switch of which mtl supports one value. reorder_and_upcast_attn is not among them: it asks for attention scores
+/// and softmax in fp32, as mtl computes them anyway.
 struct FixedSwitch {
   const char* key;
   bool value;  // also transformers' default
@@ -29,7 +30,6 @@ struct FixedSwitch {
 
 constexpr FixedSwitch kFixedSwitches[] = {{"scale_attn_weights", true},
                                           {"scale_attn_by_inverse_layer_idx", false},
-                                          {"reorder_and_upcast_attn", false},
                                           {"tie_word_embeddings", true},
                                           {"add_cross_attention", false}};
 

@@ -154,7 +154,6 @@ TEST_CASE("hf: what mtl would compute differently is refused by its key") {
     Json value;
   };
   std::vector<Refusal> refusals = {{"scale_attn_by_inverse_layer_idx", true},
-                                   {"reorder_and_upcast_attn", true},
                                    {"tie_word_embeddings", false},
                                    {"add_cross_attention", true},
                                    {"scale_attn_weights", false},
@@ -181,6 +180,18 @@ TEST_CASE("hf: what mtl would compute differently is refused by its key") {
   CHECK(contains(error_of([&] { open_quietly(scratch / "n"); }), "'h.2.ln_1.weight' is missing"));
   copy_model(scratch / "p", [](Json& config) { config.set("n_positions", 65); });
   CHECK(contains(error_of([&] { open_quietly(scratch / "p"); }), "tensor 'transformer.wpe.weight' has another shape"));
+}
+
+TEST_CASE("hf: attention upcast to fp32 is accepted, and kept in config.json") {
+  ScratchFolder scratch;
+  copy_model(scratch / "m", [](Json& config) { config.set("reorder_and_upcast_attn", true); });
+  ModelSource source = open_quietly(golden("a")), upcast = open_quietly(scratch / "m");
+  TestStore a(source.config(), false), b(source.config(), false);
+  source.load_values(a.store), upcast.load_values(b.store);
+  CHECK(same_tensors(a.store, b.store));
+  fs::create_directories(scratch / "n");
+  write_hf_gpt2(upcast, scratch / "n", {.dtype = StoredDType::f32, .max_shard_bytes = 1u << 30, .end_of_text_id = {}});
+  CHECK(open_quietly(scratch / "n").hf_config().at("reorder_and_upcast_attn").as_bool());
 }
 
 TEST_CASE("hf: a folder that holds no model says what was looked for") {
