@@ -7,6 +7,17 @@
 
 namespace mtl {
 
+namespace {
+
+/// One decimal, as Megatron-LM prints; three significant digits below 1, where a small model would show 0.0.
+std::string rate_text(double value) {
+  constexpr int kMostDecimals = 12;
+  if (!(value > 0 && value < 1)) return format("%.1f", value);
+  return format("%.*f", std::min(kMostDecimals, 2 - static_cast<int>(std::floor(std::log10(value)))), value);
+}
+
+}  // namespace
+
 double ValidationReport::ppl() const { return std::exp(std::min(20.0, loss)); }
 
 std::string log_line(const StepReport& report, const std::string& timestamp) {
@@ -15,7 +26,8 @@ std::string log_line(const StepReport& report, const std::string& timestamp) {
                            whole(report.train_iterations));
   out += format(" consumed samples: %12lld |", whole(report.consumed_samples));
   out += format(" elapsed time per iteration (ms): %.1f |", report.elapsed_ms_per_iteration);
-  if (report.tflops_per_device) out += format(" throughput per GPU (TFLOP/s/GPU): %.1f |", *report.tflops_per_device);
+  if (report.tflops_per_device)
+    out += cat(" throughput per GPU (TFLOP/s/GPU): ", rate_text(*report.tflops_per_device), " |");
   out += format(" learning rate: %.6E |", report.learning_rate);
   out += format(" global batch size: %5lld |", whole(report.global_batch_size));
   if (report.lm_loss) out += format(" lm loss: %.6E |", *report.lm_loss);
@@ -24,8 +36,8 @@ std::string log_line(const StepReport& report, const std::string& timestamp) {
   out += format(" number of skipped iterations: %3lld |", whole(report.skipped_iterations));
   out += format(" number of nan iterations: %3lld |", whole(report.nan_iterations));
   out += format(" tokens per second: %.1f |", report.tokens_per_second);
-  if (report.mfu_a) out += format(" MFU A: %.1f%% |", 100 * *report.mfu_a);
-  if (report.mfu_b) out += format(" MFU B: %.1f%% |", 100 * *report.mfu_b);
+  if (report.mfu_a) out += cat(" MFU A: ", rate_text(100 * *report.mfu_a), "% |");
+  if (report.mfu_b) out += cat(" MFU B: ", rate_text(100 * *report.mfu_b), "% |");
   if (report.data_stall_ms) out += format(" data stall (ms): %.1f |", *report.data_stall_ms);
   if (report.communication_wait_ms) out += format(" communication wait (ms): %.1f |", *report.communication_wait_ms);
   return out;

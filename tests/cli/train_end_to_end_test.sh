@@ -9,17 +9,18 @@ cd "$WORK" || exit 1
 # The terminal as Megatron-LM would write it, made from JSON lines; our own figures follow at the end of a line.
 terminal_of() {
   awk "$VALUE"'
+    function rate(x) { return x > 0 && x < 1 ? sprintf("%.*f", 3 + int(-log(x) / log(10)), x) : sprintf("%.1f", x) }
     /"type": "step"/ {
       printf " [TIME] iteration %8d/%8d | consumed samples: %12d | elapsed time per iteration (ms): %.1f |", \
         value("iteration"), 40, value("consumed_samples"), value("elapsed_ms_per_iteration")
-      printf " throughput per GPU (TFLOP/s/GPU): %.1f | learning rate: %.6E | global batch size: %5d |", \
-        value("tflops_per_device"), value("learning_rate"), value("global_batch_size")
+      printf " throughput per GPU (TFLOP/s/GPU): %s | learning rate: %.6E | global batch size: %5d |", \
+        rate(value("tflops_per_device")), value("learning_rate"), value("global_batch_size")
       printf " lm loss: %.6E | loss scale: %.1f | grad norm: %.3f |", \
         value("lm_loss"), value("loss_scale"), value("grad_norm")
       printf " number of skipped iterations: %3d | number of nan iterations: %3d |", \
         value("skipped_iterations"), value("nan_iterations")
-      printf " tokens per second: %.1f | MFU A: %.1f%% | MFU B: %.1f%% | data stall (ms): %.1f |\n", \
-        value("tokens_per_second"), 100 * value("mfu_a"), 100 * value("mfu_b"), value("data_stall_ms")
+      printf " tokens per second: %.1f | MFU A: %s%% | MFU B: %s%% | data stall (ms): %.1f |\n", \
+        value("tokens_per_second"), rate(100 * value("mfu_a")), rate(100 * value("mfu_b")), value("data_stall_ms")
     }
     /"type": "(validation|test)"/ {
       set = /"final": true/ ? (/"type": "test"/ ? " on test set" : " on validation set") : ""

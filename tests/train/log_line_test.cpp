@@ -34,6 +34,23 @@ TEST_CASE("log line: Megatron's fields, then ours") {
                                                        " MFU A: 41.4% | MFU B: 50.0% | data stall (ms): 0.3 |");
 }
 
+TEST_CASE("log line: throughput and MFU of small models have digits") {
+  StepReport report;
+  const auto shows = [&](double tflops, double mfu, const std::string& text) {
+    report.tflops_per_device = tflops;
+    report.mfu_a = report.mfu_b = mfu;
+    return log_line(report, "now").find(text) != std::string::npos;
+  };
+  CHECK(shows(0.00123456, 0.5, "(TFLOP/s/GPU): 0.00123 |"));
+  CHECK(shows(0.3, 0.5, "(TFLOP/s/GPU): 0.300 |"));
+  CHECK(shows(0.99999, 0.5, "(TFLOP/s/GPU): 1.000 |"));
+  CHECK(shows(1.26, 0.5, "(TFLOP/s/GPU): 1.3 |"));
+  CHECK(shows(1e-300, 0.5, "(TFLOP/s/GPU): 0.000000000000 |"));
+  CHECK(shows(0, 0, "(TFLOP/s/GPU): 0.0 |"));
+  CHECK(shows(0, 0, "MFU A: 0.0% | MFU B: 0.0% |"));
+  CHECK(shows(1, 0.000456, "MFU A: 0.0456% | MFU B: 0.0456% |"));
+}
+
 TEST_CASE("log line: figures that do not exist have no field") {
   std::string line = log_line(StepReport{}, "now");
   CHECK(line.find("lm loss") == std::string::npos);
