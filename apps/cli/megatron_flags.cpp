@@ -379,7 +379,7 @@ void add_related(Flags& flags, TrainOptions& options) {
   flags.add_switch("--no-pipeline-parallel", fixed.no_pipeline_parallel, "")
       .hidden()
       .only_with("on one stage, which is the default", [&options] { return options.parallel.pipeline > 1; });
-  // Megatron's start has a timeout of its own; here both have the one that is given last for communication.
+  // Megatron-LM's --distributed-timeout-minutes is for its start if this flag is given; here one timeout is for both.
   const auto seconds = std::make_shared<std::optional<double>>();
   flags.add("--distributed-timeout-seconds-after-init", seconds.get(), "S", "")
       .hidden()

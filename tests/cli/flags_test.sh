@@ -20,6 +20,7 @@ for path in "$BIN"/mtl-*; do
   expect_exit 0 "$tool" --help
   expect_text "$WORK/out" "^usage: $tool"
   [ -s "$WORK/err" ] && fail "$tool --help writes on stderr"
+  grep 'required.*\[' "$WORK/out" >&2 && fail "$tool --help: a required flag shows a default"
   expect_exit 0 "$tool" --version
   expect_text "$WORK/out" "^$tool [0-9]+\.[0-9]+"
   expect_exit 2 "$tool" --no-such-flag

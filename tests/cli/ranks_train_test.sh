@@ -33,6 +33,13 @@ expect_text stopped.err "rank [0-2] \($HOST\): .* in group '.*' \(.*iteration [0
 expect_text stopped.err "rank 3 \($HOST\) gave no answer: stopped or hung; last heard of .* iteration [0-9]+"
 [ "$(newest_of stopped)" = "$newest" ] || fail "saved $(newest_of stopped) after a rank stopped"
 goes_on_as_whole stopped 'rank 3 stopped'
+# Megatron-LM's timeout in seconds takes precedence over the one in minutes.
+enter_layout dp
+start_job late --distributed-timeout-minutes 5 --distributed-timeout-seconds-after-init 2
+wait_until late.err 'saved late/save/iter_0000040'
+send STOP late 1
+job_ends late 1 10
+expect_text late.err "rank 0 \($HOST\): .* did not end within 2.00 s"
 
 # A rank is killed during a save, or its disk fails. What is half made is never taken, and the next job removes it.
 LENGTH=("${SHORT[@]}")

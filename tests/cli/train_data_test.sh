@@ -120,6 +120,7 @@ refused() { # WHAT FLAG...
   cp -r at3 again
   expect_exit 65 run_in again "$@"
   expect_text err "iter_0000003: was trained on other data: $what.*; give --allow-data-change"
+  ! grep -q 'resuming' err || fail "$what: reports a start, and refuses it"
 }
 expect_exit 0 run_in at3 "${at3[@]}" --data-path 0.3 $A 0.7 $B
 refused 'weights of train is \[0.5, 0.5\], it was \[0.3, 0.7\]' "${at3[@]}" --data-path 0.5 $A 0.5 $B

@@ -43,6 +43,9 @@ expect_text err '^  --merge-file absent.txt +there is no such file'
 expect_text err '^  --load absent +there is no such file or folder$'
 expect_text err '^  --save vocab.json/here .*vocab.json is not a folder'
 expect_exit 2 mtl-train
+expect_exit 2 mtl-train --hidden-sise 768
+expect_text <(sed -n 2p err) '^  --hidden-sise +unknown flag; did you mean --hidden-size\?$'
+expect_exit 2 mtl-train
 for flag in train-iters lr seq-length data-path vocab-file num-layers hidden-size num-attention-heads max-position-embeddings; do
   said 1 "^  --$flag +(is required|and --merge-file are needed)"
 done
@@ -100,6 +103,8 @@ for flag in '--context-parallel-size 2' '--num-layers-per-virtual-pipeline-stage
   # shellcheck disable=SC2086
   refused $flag
 done
+expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --deepspeed
+expect_text err '^  --deepspeed +DeepSpeed.s engine is not supported; give its settings as --micro-batch-size, --global-batch-size, --lr, --clip-grad, --zero-stage$'
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --tensorboard-log-interval 10
 expect_text err '^  --tensorboard-log-interval 10 +differs from --log-interval 1'
 
@@ -115,6 +120,7 @@ for flag in --num-workers --DDP-impl --distributed-backend --attention-softmax-i
   --no-query-key-layer-scaling --no-load-rng --use-cpu-initialization --empty-unused-memory-level --timing-log-option --data-impl; do
   said 1 "^mtl-train: $flag: "
 done
+said 1 '^mtl-train: --data-impl: has no effect$'
 losses() { grep -o '"lm_loss": [^,]*' "$1"; }
 [ "$(losses plain.jsonl | wc -l)" -eq 2 ] || fail 'two steps in plain.jsonl'
 [ "$(losses plain.jsonl)" = "$(losses more.jsonl)" ] || fail 'flags without meaning changed the losses'
@@ -197,9 +203,14 @@ for flag in '--num-attention-heads 16' '--ffn-hidden-size 4096' --overlap-param-
 expect_exit 0 mtl-train "${script345[@]}" --pipeline-model-parallel-size 5 --dry-run --global-batch-size 20
 expect_exit 2 mtl-train "${script345[@]}" --pipeline-model-parallel-size 25 --dry-run --global-batch-size 20
 expect_text err '^  --pipeline-model-parallel-size '
-expect_exit 2 mtl-train "${script345[@]}" --nproc_per_node 8 --nlayers 3
-expect_text err "^  --nproc_per_node 8 +is torchrun's, "
-expect_text err '^  --nlayers +unknown flag; did you mean --num-layers\?$'
+for flag in --nproc_per_node --nproc-per-node --nnodes --node_rank --master_addr --master_port; do
+  expect_exit 2 mtl-train "${script345[@]}" $flag 8
+  expect_text err "^  $flag 8 +is torchrun's, which does not start this program; start its ranks with mpirun -n N or srun$"
+done
+for pair in nlayers:num-layers n-layers:num-layers nheads:num-attention-heads sequence-length:seq-length learning-rate:lr; do
+  expect_exit 2 mtl-train "${script345[@]}" "--${pair%:*}" 3
+  expect_text err "^  --${pair%:*} +unknown flag; did you mean --${pair#*:}\?$"
+done
 expect_exit 2 env WORLD_SIZE=8 RANK=0 LOCAL_RANK=0 MASTER_ADDR=x MASTER_PORT=1 mtl-train "${script345[@]}"
 expect_text err 'mpirun -n 8 mtl-train'
 # A plan needs none: in a Slurm batch script, and under any launcher, of whose processes one speaks.
@@ -253,6 +264,7 @@ expect_text err '^  --num-layers 99 +the model that is loaded has [0-9]+$'
 expect_text err '^  --hidden-size 1000 +the model that is loaded has [0-9]+$'
 expect_text err '^  --seq-length 2000 +is longer than the [0-9]+ positions of the model$'
 expect_text err '^  --vocab-file +the tokenizer has 1001 tokens, the model that is loaded has 1000$'
+! grep -q 'starting from' err || fail 'reports a start, and refuses it'
 expect_exit 65 mtl-train "${tiny[@]}" "${null[@]}" --vocab-size 20
 expect_text err 'ids_text_document: the token id 20, .* is not in the vocabulary of 20; '
 expect_exit 2 mtl-train "${tiny[@]}" "${null[@]:0:10}" --tokenizer-type NullTokenizer
