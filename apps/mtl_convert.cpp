@@ -1,41 +1,45 @@
 // mtl-convert: a model from one format to another.
+#include <optional>
 #include <string>
 
 #include "base/json.h"
 #include "base/str.h"
+#include "ckpt/convert_model.h"
 #include "cli/alone.h"
-#include "cli/convert_model.h"
 #include "cli/thread_waits.h"
+#include "eval/compare_models.h"
 
 namespace {
 
-mtl::Json to_json(const mtl::ConvertReport& report, const mtl::ConvertOptions& options) {
+using Comparison = std::optional<mtl::ModelComparison>;  // of --verify
+
+mtl::Json to_json(const mtl::ConvertReport& report, const std::string& to, const Comparison& comparison) {
   mtl::Json files = mtl::Json::array();
   for (const std::string& file : report.files) files.push(file);
   mtl::Json out = mtl::Json::object({{"schema", "mtl-convert/1"},
                                      {"source", report.source},
                                      {"source_kind", report.source_kind},
                                      {"output", report.output},
-                                     {"to", options.to},
+                                     {"to", to},
                                      {"replaced", report.replaced.empty() ? mtl::Json() : mtl::Json(report.replaced)},
                                      {"dtype", report.dtype},
                                      {"parameters", report.parameters},
                                      {"bytes", report.bytes},
                                      {"files", std::move(files)},
-                                     {"verified", report.comparison.has_value()}});
-  if (report.comparison) {
-    out.set("positions", report.comparison->positions);
-    out.set("max_logit_difference", report.comparison->max_difference);
-    out.set("max_logit", report.comparison->max_logit);
+                                     {"verified", comparison.has_value()}});
+  if (comparison) {
+    out.set("positions", comparison->positions);
+    out.set("max_logit_difference", comparison->max_difference);
+    out.set("max_logit", comparison->max_logit);
   }
   return out;
 }
 
-void describe(const mtl::ConvertReport& report, mtl::Console& console) {
+void describe(const mtl::ConvertReport& report, const Comparison& comparison, mtl::Console& console) {
   console.info(mtl::cat("read ", report.source, " (", report.source_kind, ", ", mtl::with_commas(report.parameters),
                         " parameters)"));
-  if (report.comparison) {
-    const mtl::ModelComparison& found = *report.comparison;
+  if (comparison) {
+    const mtl::ModelComparison& found = *comparison;
     console.info(mtl::cat("verified: every tensor is what was read; logits of ", found.positions,
                           " positions differ by at most ", found.max_difference, " (largest ",
                           mtl::format("%.4g", found.max_logit), ")"));
@@ -50,6 +54,7 @@ int main(int argc, char** argv) {
   mtl::keep_thread_waits_short(argv);
   mtl::ConvertOptions options;
   std::int64_t threads = 0;
+  bool json = false;
   for (int i = 0; i < argc; ++i) options.command_line += (i > 0 ? " " : "") + std::string(argv[i]);
   mtl::Flags flags("mtl-convert", "a model from one format to another");
   flags.section("Model");
@@ -69,7 +74,7 @@ int main(int argc, char** argv) {
   flags.add_switch("--verify", options.verify,
                    "read the output back: compare every tensor, and the logits of both models");
   flags.add_switch("--force", options.force, "replace a folder that holds a model or one checkpoint, and nothing else");
-  flags.add_switch("--json", options.json, "report on stdout as JSON");
+  flags.add_switch("--json", json, "report on stdout as JSON");
   mtl::add_threads_flag(flags, threads);
   flags.check([&] {
     if (!mtl::parse_size(options.max_shard_size)) {
@@ -80,12 +85,16 @@ int main(int argc, char** argv) {
     }
   });
   return mtl::run_alone(flags, argc, argv, [&](mtl::Console& console) {
-    options.threads = mtl::resolve_threads(threads);
-    mtl::ConvertReport report = mtl::convert_model(options, console);
-    if (options.json) {
-      mtl::print_out(to_json(report, options).dump(2) + "\n");
+    Comparison comparison;
+    options.compare_logits = [&](const mtl::ModelSource& source, const mtl::ModelSource& written) {
+      comparison = mtl::compare_models(source, written, mtl::resolve_threads(threads));
+      return comparison->max_difference;
+    };
+    const mtl::ConvertReport report = mtl::convert_model(options, console);
+    if (json) {
+      mtl::print_out(to_json(report, options.to, comparison).dump(2) + "\n");
     } else {
-      describe(report, console);
+      describe(report, comparison, console);
     }
     return mtl::Exit::ok;
   });

@@ -1,13 +1,14 @@
-// What mtl-convert does: a model from one format to another, and the proof that nothing was lost.
+// A model from one format to another, and the proof that nothing was lost.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/console.h"
-#include "eval/compare_models.h"
+#include "ckpt/model_source.h"
 
 namespace mtl {
 
@@ -18,9 +19,9 @@ struct ConvertOptions {
   std::string max_shard_size = "5GB";
   bool verify = false;
   bool force = false;
-  bool json = false;
   std::string command_line;
-  int threads = 1;
+  /// With `verify`: the largest difference between the logits of two models.
+  std::function<double(const ModelSource& source, const ModelSource& written)> compare_logits;
 };
 
 /// "5GB" (decimal), "500MB", "2GiB", or bytes. Empty when it is not a size, below 1 byte, or above kMaxSize.
@@ -39,9 +40,8 @@ struct ConvertReport {
   std::string dtype;
   std::int64_t parameters = 0;
   std::uint64_t bytes = 0;
-  std::vector<std::string> files;             // below the output folder
-  std::vector<NonfiniteElements> nonfinite;   // tensors that have such elements, before or after the conversion
-  std::optional<ModelComparison> comparison;  // with --verify
+  std::vector<std::string> files;            // below the output folder
+  std::vector<NonfiniteElements> nonfinite;  // tensors that have such elements, before or after the conversion
 };
 
 /// Writes the output folder, complete or not at all. With `verify` the output is read back first: every tensor must be

@@ -1,4 +1,4 @@
-#include "cli/output_folder.h"
+#include "ckpt/output_folder.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
