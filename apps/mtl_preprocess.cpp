@@ -4,8 +4,8 @@
 
 #include "base/str.h"
 #include "cli/alone.h"
-#include "cli/preprocess.h"
 #include "cli/tokenizer_flags.h"
+#include "prep/preprocess.h"
 #include "text/sentences.h"
 
 using namespace mtl;

@@ -3,7 +3,7 @@
 
 #include "base/str.h"
 #include "cli/alone.h"
-#include "cli/vocab_training.h"
+#include "prep/vocab_training.h"
 
 using namespace mtl;
 

@@ -7,7 +7,7 @@
 #include "base/interrupt_guard.h"
 #include "cli/alone.h"
 #include "cli/data_commands.h"
-#include "cli/data_output.h"
+#include "data/make_token_files.h"
 #include "data/npy.h"
 
 namespace mtl {

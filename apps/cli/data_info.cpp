@@ -1,15 +1,12 @@
 // mtl-data info: what token files hold.
 #include <algorithm>
-#include <array>
-#include <bit>
-#include <limits>
 #include <string>
 #include <vector>
 
 #include "base/json.h"
 #include "cli/alone.h"
 #include "cli/data_commands.h"
-#include "data/indexed_dataset.h"
+#include "data/length_summary.h"
 
 namespace mtl {
 namespace {
@@ -18,35 +15,6 @@ struct DataInfoOptions {
   std::vector<std::string> prefixes;
   bool json = false;
 };
-
-/// The lengths of all sequences in short. Bucket 0 counts empty ones, bucket k those of 2^(k-1) to 2^k - 1 tokens.
-struct LengthHistogram {
-  std::int32_t min = 0, max = 0;
-  double mean = 0;
-  std::array<std::int64_t, 33> buckets{};
-  std::int64_t empty_documents = 0;
-};
-
-LengthHistogram summarize(const IndexedDataset& data) {
-  LengthHistogram summary;
-  const SequenceLengths lengths = data.lengths();
-  if (lengths.size() > 0) {
-    summary.min = std::numeric_limits<std::int32_t>::max();
-    summary.mean = static_cast<double>(data.tokens()) / static_cast<double>(lengths.size());
-  }
-  for (std::int64_t i = 0; i < lengths.size(); ++i) {
-    summary.min = std::min(summary.min, lengths[i]);
-    summary.max = std::max(summary.max, lengths[i]);
-    ++summary.buckets[static_cast<std::size_t>(std::bit_width(static_cast<std::uint32_t>(lengths[i])))];
-  }
-  for (std::int64_t i = 0; i < data.documents(); ++i) {
-    summary.empty_documents += data.document_begin(i) == data.document_begin(i + 1);
-  }
-  return summary;
-}
-
-std::int64_t bucket_begin(std::size_t bucket) { return bucket == 0 ? 0 : std::int64_t{1} << (bucket - 1); }
-std::int64_t bucket_end(std::size_t bucket) { return (std::int64_t{1} << bucket) - 1; }
 
 std::string draw_histogram(const LengthHistogram& summary) {
   constexpr std::int64_t kWidth = 40;
@@ -69,7 +37,7 @@ std::string draw_histogram(const LengthHistogram& summary) {
 }
 
 std::string describe(const IndexedDataset& data) {
-  const LengthHistogram lengths = summarize(data);
+  const LengthHistogram lengths = histogram_of(data);
   const auto bytes = [](std::uint64_t size) { return with_commas(static_cast<std::int64_t>(size)); };
   std::string out = data.prefix() + "\n";
   out += cat("  documents   ", with_commas(data.documents()));
@@ -85,7 +53,7 @@ std::string describe(const IndexedDataset& data) {
 }
 
 Json to_json(const IndexedDataset& data) {
-  const LengthHistogram lengths = summarize(data);
+  const LengthHistogram lengths = histogram_of(data);
   Json histogram = Json::array();
   for (std::size_t i = 0; i < lengths.buckets.size(); ++i) {
     if (lengths.buckets[i] == 0) continue;

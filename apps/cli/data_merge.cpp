@@ -27,8 +27,7 @@ void merge(const DataMergeOptions& options, Console& console) {
     ranges.push_back({views.back(), 0, views.back()->documents()});
   }
   const MergeTraits traits = check_mergeable(inputs);
-  make_token_files(options.output, views, traits, {{options.output.output_prefix, list_of(std::move(ranges))}},
-                   console);
+  make_and_report(options.output, views, traits, {{options.output.output_prefix, list_of(std::move(ranges))}}, console);
 }
 
 }  // namespace

@@ -24,8 +24,8 @@ void shuffle(const DataShuffleOptions& options, Console& console) {
                             const std::int64_t document = order[static_cast<std::size_t>(i)];
                             return DocumentRange{&data, document, document + 1};
                           }};
-  make_token_files(options.output, {&data}, {data.type(), data.is_multimodal()}, {{options.output.output_prefix, list}},
-                   console);
+  make_and_report(options.output, {&data}, {data.type(), data.is_multimodal()}, {{options.output.output_prefix, list}},
+                  console);
 }
 
 }  // namespace

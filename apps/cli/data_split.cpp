@@ -87,7 +87,7 @@ void split_documents(const DataSplitOptions& options, Console& console) {
     }
     parts.push_back({cat(options.output.output_prefix, "_", names[i]), list_of({{&data, bounds[i], bounds[i + 1]}})});
   }
-  make_token_files(options.output, {&data}, {data.type(), data.is_multimodal()}, parts, console);
+  make_and_report(options.output, {&data}, {data.type(), data.is_multimodal()}, parts, console);
 }
 
 void check_numbers(Flags& flags, const DataSplitOptions& options) {

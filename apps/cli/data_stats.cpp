@@ -1,9 +1,5 @@
 // mtl-data stats: how often each token occurs, and how long documents and sequences are.
-#include <algorithm>
-#include <array>
-#include <cmath>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,22 +11,19 @@
 #include "cli/data_tokenizer.h"
 #include "data/length_summary.h"
 #include "data/token_counts.h"
+#include "data/token_stats.h"
 
 namespace mtl {
 namespace {
-
-constexpr std::array<double, 4> kShares = {0.5, 0.9, 0.99, 0.999};
 
 struct DataStatsOptions : DataInspection {
   std::int64_t top = 10;
 };
 
 struct DataStats {
-  std::int64_t tokens = 0, used = 0;
+  std::int64_t tokens = 0;
   std::optional<std::int64_t> vocab_size;
-  double entropy = 0;  // bits a token: -sum p log2 p
-  std::array<std::int64_t, kShares.size()>
-      coverage{};  // how many of the most frequent ids make each share of all tokens
+  TokenStats ids;
   struct Frequent {
     std::int64_t id, count;
     std::string text;
@@ -38,36 +31,6 @@ struct DataStats {
   std::vector<Frequent> top;
   LengthSummary documents, sequences;
 };
-
-/// All ids that occur, the most frequent first; of equal ones the lower id.
-std::vector<std::int64_t> rank_ids(const std::vector<std::int64_t>& counts) {
-  std::vector<std::int64_t> ids;
-  for (std::size_t id = 0; id < counts.size(); ++id) {
-    if (counts[id] > 0) ids.push_back(static_cast<std::int64_t>(id));
-  }
-  std::stable_sort(ids.begin(), ids.end(), [&](std::int64_t a, std::int64_t b) {
-    return counts[static_cast<std::size_t>(a)] > counts[static_cast<std::size_t>(b)];
-  });
-  return ids;
-}
-
-void add_frequencies(const std::vector<std::int64_t>& counts, const std::vector<std::int64_t>& ranked,
-                     DataStats& stats) {
-  const auto tokens = static_cast<double>(stats.tokens);
-  stats.used = static_cast<std::int64_t>(ranked.size());
-  std::int64_t sum = 0;
-  std::size_t share = 0;
-  for (std::size_t rank = 0; rank < ranked.size(); ++rank) {
-    const std::int64_t count = counts[static_cast<std::size_t>(ranked[rank])];
-    const double p = static_cast<double>(count) / tokens;
-    stats.entropy -= p * std::log2(p);
-    sum += count;
-    for (; share < kShares.size() && static_cast<double>(sum) >= kShares[share] * tokens; ++share) {
-      stats.coverage[share] = static_cast<std::int64_t>(rank) + 1;
-    }
-  }
-  stats.entropy = std::abs(stats.entropy);  // one id alone gives -0
-}
 
 DataStats collect(const DataStatsOptions& options, const IndexedDataset& data, const Tokenizer* tokenizer) {
   const int threads = resolve_threads(options.threads);
@@ -80,9 +43,8 @@ DataStats collect(const DataStatsOptions& options, const IndexedDataset& data, c
       check_token_range(data, vocabulary->size, threads);  // says where
     }
   }
-  const std::vector<std::int64_t> ranked = rank_ids(counts);
-  add_frequencies(counts, ranked, stats);
-  for (const std::int64_t id : ranked) {
+  stats.ids = summarize_tokens(counts);
+  for (const std::int64_t id : stats.ids.ranked) {
     if (static_cast<std::int64_t>(stats.top.size()) >= options.top) break;
     const auto token = static_cast<std::int32_t>(id);
     stats.top.push_back({id, counts[static_cast<std::size_t>(id)],
@@ -96,15 +58,17 @@ DataStats collect(const DataStatsOptions& options, const IndexedDataset& data, c
 std::string percent(double share) { return format("%.2f %%", 100 * share); }
 
 std::string describe_ids(const DataStats& stats) {
-  std::string out = cat("  tokens      ", with_commas(stats.tokens), ", ", with_commas(stats.used), " different ids");
+  std::string out =
+      cat("  tokens      ", with_commas(stats.tokens), ", ", with_commas(stats.ids.used), " different ids");
   if (stats.vocab_size) {
-    out +=
-        cat(" of ", with_commas(*stats.vocab_size), "; ", with_commas(*stats.vocab_size - stats.used), " never occur");
+    out += cat(" of ", with_commas(*stats.vocab_size), "; ", with_commas(*stats.vocab_size - stats.ids.used),
+               " never occur");
   }
-  out += format("\n  entropy     %.3f bits a token (each id by its frequency alone)\n", stats.entropy);
+  out += format("\n  entropy     %.3f bits a token (each id by its frequency alone)\n", stats.ids.entropy);
   out += "  coverage    ";
-  for (std::size_t i = 0; i < kShares.size(); ++i) {
-    out += cat(i > 0 ? ", " : "", with_commas(stats.coverage[i]), " ids make ", format("%g %%", 100 * kShares[i]));
+  for (std::size_t i = 0; i < kCoveredShares.size(); ++i) {
+    out += cat(i > 0 ? ", " : "", with_commas(stats.ids.coverage[i]), " ids make ",
+               format("%g %%", 100 * kCoveredShares[i]));
   }
   return out + "\n";
 }
@@ -155,8 +119,8 @@ Json lengths_json(const LengthSummary& lengths) {
 
 Json to_json(const IndexedDataset& data, const DataStats& stats, bool has_text) {
   Json coverage = Json::array(), top = Json::array();
-  for (std::size_t i = 0; i < kShares.size(); ++i) {
-    coverage.push(Json::object({{"share", kShares[i]}, {"ids", stats.coverage[i]}}));
+  for (std::size_t i = 0; i < kCoveredShares.size(); ++i) {
+    coverage.push(Json::object({{"share", kCoveredShares[i]}, {"ids", stats.ids.coverage[i]}}));
   }
   for (const auto& [id, count, text] : stats.top) {
     Json entry = Json::object(
@@ -170,9 +134,9 @@ Json to_json(const IndexedDataset& data, const DataStats& stats, bool has_text) 
                        {"sequences", data.sequences()},
                        {"tokens", stats.tokens},
                        {"vocab_size", stats.vocab_size ? Json(*stats.vocab_size) : Json()},
-                       {"used_ids", stats.used},
-                       {"unused_ids", stats.vocab_size ? Json(*stats.vocab_size - stats.used) : Json()},
-                       {"entropy_bits", stats.entropy},
+                       {"used_ids", stats.ids.used},
+                       {"unused_ids", stats.vocab_size ? Json(*stats.vocab_size - stats.ids.used) : Json()},
+                       {"entropy_bits", stats.ids.entropy},
                        {"coverage", std::move(coverage)},
                        {"document_lengths", lengths_json(stats.documents)},
                        {"sequence_lengths", lengths_json(stats.sequences)},

@@ -1,9 +1,9 @@
 #include "cli/data_tokenizer.h"
 
 #include "cli/data_commands.h"
-#include "cli/data_provenance.h"
 #include "cli/run_main.h"
 #include "cli/tokenizer_flags.h"
+#include "data/provenance.h"
 
 namespace mtl {
 

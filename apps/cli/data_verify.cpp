@@ -7,8 +7,8 @@
 #include "base/json.h"
 #include "cli/alone.h"
 #include "cli/data_commands.h"
-#include "cli/data_provenance.h"
 #include "cli/data_tokenizer.h"
+#include "data/provenance.h"
 #include "data/token_counts.h"
 
 namespace mtl {

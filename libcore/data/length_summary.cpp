@@ -1,6 +1,8 @@
 #include "data/length_summary.h"
 
 #include <algorithm>
+#include <bit>
+#include <limits>
 #include <numeric>
 
 namespace mtl {
@@ -40,6 +42,24 @@ std::vector<std::int64_t> sequence_lengths(const IndexedDataset& data) {
   std::vector<std::int64_t> lengths(static_cast<std::size_t>(data.sequences()));
   for (std::size_t i = 0; i < lengths.size(); ++i) lengths[i] = data.lengths()[static_cast<std::int64_t>(i)];
   return lengths;
+}
+
+LengthHistogram histogram_of(const IndexedDataset& data) {
+  LengthHistogram summary;
+  const SequenceLengths lengths = data.lengths();
+  if (lengths.size() > 0) {
+    summary.min = std::numeric_limits<std::int32_t>::max();
+    summary.mean = static_cast<double>(data.tokens()) / static_cast<double>(lengths.size());
+  }
+  for (std::int64_t i = 0; i < lengths.size(); ++i) {
+    summary.min = std::min(summary.min, lengths[i]);
+    summary.max = std::max(summary.max, lengths[i]);
+    ++summary.buckets[static_cast<std::size_t>(std::bit_width(static_cast<std::uint32_t>(lengths[i])))];
+  }
+  for (std::int64_t i = 0; i < data.documents(); ++i) {
+    summary.empty_documents += data.document_begin(i) == data.document_begin(i + 1);
+  }
+  return summary;
 }
 
 }  // namespace mtl

@@ -26,4 +26,18 @@ std::vector<std::int64_t> document_lengths(const IndexedDataset& data);
 /// Tokens in every sequence, likewise.
 std::vector<std::int64_t> sequence_lengths(const IndexedDataset& data);
 
+/// The lengths of all sequences in short. Bucket 0 counts empty ones, bucket k those of 2^(k-1) to 2^k - 1 tokens.
+struct LengthHistogram {
+  std::int32_t min = 0, max = 0;
+  double mean = 0;
+  std::array<std::int64_t, 33> buckets{};
+  std::int64_t empty_documents = 0;
+};
+
+LengthHistogram histogram_of(const IndexedDataset& data);
+
+/// The least and the largest length of a bucket.
+inline std::int64_t bucket_begin(std::size_t bucket) { return bucket == 0 ? 0 : std::int64_t{1} << (bucket - 1); }
+inline std::int64_t bucket_end(std::size_t bucket) { return (std::int64_t{1} << bucket) - 1; }
+
 }  // namespace mtl

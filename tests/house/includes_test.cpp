@@ -27,6 +27,7 @@ const std::map<std::string, std::set<std::string>>& visible_rooms() {
     std::map<std::string, std::set<std::string>> sees;
     sees["base"] = {};
     for (const char* leaf : {"text", "data", "layout", "chart"}) sees[leaf] = {"base"};
+    sees["prep"] = {"base", "text", "data"};
     sees["device"] = {"base"};
     sees["kernels"] = {"base", "device"};
     sees["comm"] = {"base", "device", "layout"};
@@ -153,6 +154,8 @@ TEST_CASE("house: the checker finds every kind of offence") {
   const Case cases[] = {
       {"libcore/base/json.cpp", "#include \"device/tensor.h\"", "base does not see device"},
       {"libcore/data/sampler.h", "#include \"text/bpe.h\"", "data does not see text"},
+      {"libcore/data/provenance.cpp", "#include \"prep/preprocess.h\"", "data does not see prep"},
+      {"libcore/prep/preprocess.cpp", "#include \"train/options.h\"", "prep does not see train"},
       {"libcore/chart/svg.cpp", "#include \"train/metrics.h\"", "chart does not see train"},
       {"libcore/layout/ranks.cpp", "#include \"comm/communicator.h\"", "layout does not see comm"},
       {"libcore/comm/self.cpp", "#include \"kernels/gemm.h\"", "comm does not see kernels"},

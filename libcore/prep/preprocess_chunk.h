@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/preprocess.h"
+#include "prep/preprocess.h"
 #include "text/json_lines.h"
 
 namespace mtl {

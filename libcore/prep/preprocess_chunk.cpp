@@ -1,4 +1,4 @@
-#include "cli/preprocess_chunk.h"
+#include "prep/preprocess_chunk.h"
 
 #include <algorithm>
 #include <span>

@@ -1,4 +1,4 @@
-#include "cli/vocab_training.h"
+#include "prep/word_counting.h"
 
 #include <algorithm>
 #include <memory>
@@ -6,29 +6,17 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/files.h"
-#include "base/inputs.h"
-#include "base/interrupt_guard.h"
 #include "base/json_cursor.h"
 #include "base/ordered.h"
-#include "base/output_lock.h"
-#include "cli/run_main.h"
-#include "text/bpe_trainer.h"
+#include "base/threads.h"
 #include "text/json_lines.h"
 
 namespace mtl {
 
 namespace {
 
-bool holds_json_lines(const VocabOptions& options, std::string_view file) {
-  if (options.format != "auto") return options.format == "jsonl";
-  for (std::string_view suffix : {".gz", ".xz", ".zst"}) {
-    if (ends_with(file, suffix)) file.remove_suffix(suffix.size());
-  }
-  return ends_with(file, ".jsonl") || ends_with(file, ".json");
-}
-
-/// What is no UTF-8 is no text. `lines` and `column` (in bytes) lie before the text and are moved behind it.
+/// Throws Error(bad_data) at invalid UTF-8. `lines` and `column` (in bytes) lie before the text and are moved behind
+/// it.
 void check_utf8(const std::string& path, std::string_view text, std::int64_t& lines, std::size_t& column) {
   const std::size_t bad = find_invalid_utf8(text);
   const std::string_view good = text.substr(0, bad);
@@ -114,13 +102,13 @@ class Counter {
     check_limit();
   }
 
-  const WordCounts& total() const { return total_; }
-  std::uint64_t bytes() const { return bytes_; }
-  double seconds() const { return now_seconds() - start_ + 1e-9; }
-  double mega() const { return static_cast<double>(bytes_) / 1e6; }
+  CountedWords result() { return {std::move(total_), bytes_, seconds()}; }
 
  private:
   static constexpr std::uint64_t kHeldWords = 1 << 19, kBytesPerWord = 64;
+
+  double seconds() const { return now_seconds() - start_ + 1e-9; }
+  double mega() const { return static_cast<double>(bytes_) / 1e6; }
 
   void take(WordCounts& counts) {
     std::lock_guard lock(mutex_);
@@ -197,69 +185,17 @@ void count_text(const VocabOptions& options, const std::string& file, Counter& c
   });
 }
 
-BpeVocabulary merge_words(const VocabOptions& options, const WordCounts& counts, Console& console) {
-  double start = now_seconds();
-  BpeTraining training;
-  training.vocab_size = options.vocab_size;
-  training.special_tokens = options.special_tokens;
-  training.min_frequency = options.min_frequency;
-  training.on_merges = [&](std::size_t merges) {
-    auto tokens = static_cast<std::int64_t>(merges + 256 + options.special_tokens.size());
-    console.progress(cat(with_commas(tokens), " of ", with_commas(options.vocab_size), " tokens, ",
-                         format("%.0f a second", static_cast<double>(merges) / (now_seconds() - start + 1e-9))));
-  };
-  BpeVocabulary vocabulary = train_bpe(counts, training);
-  if (static_cast<std::int64_t>(vocabulary.tokens.size()) < options.vocab_size) {
-    console.warn(cat("the text has no more pairs to join", options.min_frequency > 1 ? " that are frequent enough" : "",
-                     ": ", vocabulary.tokens.size(), " tokens instead of ", options.vocab_size));
-  }
-  return vocabulary;
-}
-
-const char* const kFileEndings[] = {"-vocab.json", "-merges.txt", "-tokenizer.json"};
-
-std::vector<std::string> output_names(const VocabOptions& options) {
-  std::vector<std::string> names;
-  for (const char* ending : kFileEndings) names.push_back(options.output_prefix + ending);
-  return names;
-}
-
-/// All three files or none: they appear when all of them are complete on the disk, and an interrupt waits until they
-/// have. Those of an earlier run go first, so that not even a kill leaves a vocabulary beside the merges of another.
-void write_vocabulary(const BpeVocabulary& vocabulary, const std::vector<std::string>& names, InterruptGuard& guard,
-                      std::vector<OutputLock>& locks) {
-  const std::string contents[] = {vocab_json_text(vocabulary), merges_text(vocabulary),
-                                  tokenizer_json_text(vocabulary)};
-  std::vector<AtomicFile> files;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    files.emplace_back(names[i]).write(contents[i]);
-    files.back().seal();
-  }
-  const auto kept = guard.keep_files();
-  for (const std::string& name : names) remove_old_file(name);
-  try {
-    for (AtomicFile& file : files) file.commit();
-  } catch (...) {
-    std::error_code unknown;
-    for (const std::string& name : names) fs::remove(name, unknown);
-    throw;
-  }
-  locks.clear();
-}
-
 }  // namespace
 
-Json train_vocab(const VocabOptions& options, Console& console) {
-  double start = now_seconds();
-  std::vector<std::string> files = find_inputs(options.inputs);
-  const std::vector<std::string> names = output_names(options);
-  InterruptGuard guard(console.program());  // outlives the files that it would remove
-  std::vector<OutputLock> locks = claim_outputs({{options.output_prefix}, names, files}, guard, console);
-  const bool has_json =
-      std::any_of(files.begin(), files.end(), [&](const std::string& file) { return holds_json_lines(options, file); });
-  if (!has_json && options.json_key != VocabOptions().json_key)
-    console.info(
-        cat("--json-key ", options.json_key, ": chooses nothing, no file is read as JSON lines; see --format"));
+bool holds_json_lines(const VocabOptions& options, std::string_view file) {
+  if (options.format != "auto") return options.format == "jsonl";
+  for (std::string_view suffix : {".gz", ".xz", ".zst"}) {
+    if (ends_with(file, suffix)) file.remove_suffix(suffix.size());
+  }
+  return ends_with(file, ".jsonl") || ends_with(file, ".json");
+}
+
+CountedWords count_words(const VocabOptions& options, const std::vector<std::string>& files, Console& console) {
   Counter counter(options, console);
   for (const std::string& file : files) {
     if (holds_json_lines(options, file)) {
@@ -268,20 +204,7 @@ Json train_vocab(const VocabOptions& options, Console& console) {
       count_text(options, file, counter);
     }
   }
-  double rate = counter.mega() / counter.seconds();
-  BpeVocabulary vocabulary = merge_words(options, counter.total(), console);
-  write_vocabulary(vocabulary, names, guard, locks);
-  Json outputs = Json::array();
-  for (const std::string& name : names) outputs.push(name);
-  console.end_progress();
-  return Json::object({{"schema", "mtl-vocab/1"},
-                       {"vocab_size", static_cast<std::int64_t>(vocabulary.tokens.size())},
-                       {"merges", static_cast<std::int64_t>(vocabulary.merges.size())},
-                       {"words", static_cast<std::int64_t>(counter.total().size())},
-                       {"bytes", counter.bytes()},
-                       {"counted_mb_per_second", rate},
-                       {"seconds", now_seconds() - start},
-                       {"outputs", std::move(outputs)}});
+  return counter.result();
 }
 
 }  // namespace mtl

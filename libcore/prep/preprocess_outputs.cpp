@@ -1,4 +1,4 @@
-#include "cli/preprocess_outputs.h"
+#include "prep/preprocess_outputs.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,8 +6,8 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/utf8.h"
-#include "cli/data_provenance.h"
-#include "cli/data_publish.h"
+#include "data/provenance.h"
+#include "data/publish.h"
 
 namespace mtl {
 

@@ -1,4 +1,4 @@
-#include "cli/data_provenance.h"
+#include "data/provenance.h"
 
 #include <algorithm>
 #include <set>

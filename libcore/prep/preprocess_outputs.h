@@ -2,7 +2,7 @@
 // at the end.
 //
 // Nothing has its final name before finish(), which first brings every file of every key to the disk and then renames
-// them all (cli/data_publish.h).
+// them all (data/publish.h).
 #pragma once
 
 #include <optional>
@@ -11,9 +11,9 @@
 
 #include "base/interrupt_guard.h"
 #include "base/output_lock.h"
-#include "cli/preprocess.h"
-#include "cli/preprocess_chunk.h"
 #include "data/indexed_dataset.h"
+#include "prep/preprocess.h"
+#include "prep/preprocess_chunk.h"
 #include "text/decompress.h"
 
 namespace mtl {

@@ -1,4 +1,4 @@
-#include "cli/data_publish.h"
+#include "data/publish.h"
 
 #include "base/output_lock.h"
 

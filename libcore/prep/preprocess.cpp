@@ -1,4 +1,4 @@
-#include "cli/preprocess.h"
+#include "prep/preprocess.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -8,9 +8,9 @@
 #include "base/inputs.h"
 #include "base/interrupt_guard.h"
 #include "base/ordered.h"
-#include "cli/preprocess_chunk.h"
-#include "cli/preprocess_outputs.h"
-#include "cli/run_main.h"
+#include "base/threads.h"
+#include "prep/preprocess_chunk.h"
+#include "prep/preprocess_outputs.h"
 #include "text/json_lines.h"
 
 namespace mtl {

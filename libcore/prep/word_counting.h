@@ -1,0 +1,27 @@
+// The words of a text and how often each occurs: what a vocabulary is learned from.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/console.h"
+#include "prep/vocab_training.h"
+#include "text/bpe_trainer.h"
+
+namespace mtl {
+
+struct CountedWords {
+  WordCounts words;
+  std::uint64_t bytes = 0;  // of text
+  double seconds = 0;
+};
+
+/// Whether a file is read as JSON lines: by --format, or by its name.
+bool holds_json_lines(const VocabOptions& options, std::string_view file);
+
+/// Counts the words of all files in `options.threads` threads. Throws Error(bad_data) for what is neither text nor JSON
+/// lines, and Error(failure) above `options.max_words`.
+CountedWords count_words(const VocabOptions& options, const std::vector<std::string>& files, Console& console);
+
+}  // namespace mtl

@@ -1,0 +1,59 @@
+// Lines to tokens, as one thread of mtl-preprocess does it.
+#include "prep/preprocess_chunk.h"
+
+#include <doctest/doctest.h>
+
+#include "base/files.h"
+#include "tests/scratch_folder.h"
+
+using namespace mtl;
+
+namespace {
+
+using Sizes = std::vector<std::size_t>;
+using Ids = std::vector<std::int32_t>;
+
+/// The first chunk of lines: the `part`-th of `parts`, in a NullTokenizer's ids.
+TokenChunk tokenize(const std::string& text, const PreprocessOptions& options, std::int64_t part = 0,
+                    std::int64_t parts = 1) {
+  const test::ScratchFolder folder;
+  write_file_atomic(folder / "lines.jsonl", text);
+  TokenizerOptions numbers;
+  numbers.type = "NullTokenizer";
+  numbers.vocab_size = 100;
+  const auto tokenizer = load_tokenizer(numbers);
+  LineReader reader({folder / "lines.jsonl"});
+  const auto lines = reader.next();
+  REQUIRE(lines);
+  return ChunkTokenizer(options, *tokenizer).tokenize(*lines, part, parts);
+}
+
+}  // namespace
+
+TEST_CASE("preprocess: sequences, documents and the end-of-document token") {
+  const char* text = "{\"text\": \"1 2\"}\n{\"text\": []}\n{\"text\": [\"3\", \"4 5\"]}\n";
+  PreprocessOptions options;
+  TokenChunk chunk = tokenize(text, options);
+  REQUIRE(chunk.columns.size() == 1);
+  CHECK(chunk.documents == 3);
+  CHECK(chunk.columns[0].tokens == Ids{1, 2, 3, 4, 5});
+  CHECK(chunk.columns[0].sequence_ends == Sizes{2, 3, 5});
+  CHECK(chunk.columns[0].document_ends == Sizes{1, 1, 3});
+  options.append_eod = true;
+  chunk = tokenize(text, options);
+  CHECK(chunk.columns[0].tokens == Ids{1, 2, 99, 3, 4, 5, 99});
+  CHECK(chunk.columns[0].sequence_ends == Sizes{3, 4, 7});
+  CHECK(tokenize(text, options, 1, 2).documents == 1);  // the second line alone
+}
+
+TEST_CASE("preprocess: a bad line is taken whole or not at all") {
+  PreprocessOptions options;
+  options.json_keys = {"a", "b"};
+  const TokenChunk chunk = tokenize("{\"a\": \"1\", \"b\": \"2\"}\n{\"a\": \"3\", \"b\": \"x\"}\n", options);
+  CHECK(chunk.documents == 1);
+  REQUIRE(chunk.bad.size() == 1);
+  CHECK(chunk.bad[0].where.ends_with("lines.jsonl:2"));
+  CHECK(chunk.columns[0].tokens == Ids{1});
+  CHECK(chunk.columns[1].tokens == Ids{2});
+  CHECK(chunk.columns[0].document_ends == Sizes{1});
+}
