@@ -12,7 +12,7 @@ constexpr int kMostStages = 16;
 constexpr int kLeftOut = -1;
 
 /// Characters at places; as large as what is written to it.
-class Canvas {
+class TextCanvas {
  public:
   char32_t at(std::size_t x, std::size_t y) const {
     return y < lines_.size() && x < lines_[y].size() ? lines_[y][x] : U' ';
@@ -69,9 +69,9 @@ struct Style {
 constexpr Style kStyles[] = {{true, 10}, {true, 4}, {false, 3}, {false, 1}};
 
 /// Some columns of the picture, with all of its rows.
-class Band {
+class TextBand {
  public:
-  Band(const TopoReport& report, std::vector<int> stages, std::vector<int> columns, Style style)
+  TextBand(const TopoReport& report, std::vector<int> stages, std::vector<int> columns, Style style)
       : report_(report), stages_(std::move(stages)), columns_(std::move(columns)), style_(style) {
     boxes_ = node_boxes(report_, stages_, columns_);
     cell_ = (style_.words ? 5 : 0) + cat(report_.world - 1).size();
@@ -213,7 +213,7 @@ class Band {
   std::vector<NodeBox> boxes_;
   std::size_t cell_ = 0;
   std::vector<std::size_t> xs_, ys_;
-  Canvas canvas_;
+  TextCanvas canvas_;
 };
 
 std::vector<int> column_range(int begin, int end) {
@@ -248,14 +248,14 @@ std::string draw_ranks(const TopoReport& report, const TerminalOptions& look) {
   const std::vector<int> stages = shown_stages(report, kMostStages);
   for (const Style& style : kStyles) {
     if (report.columns() > look.width) break;
-    Band band(report, stages, column_range(0, report.columns()), style);
+    TextBand band(report, stages, column_range(0, report.columns()), style);
     if (band.width() <= room) return cat(band.draw(), "\n", legend(report), "\n");
   }
   // Too wide for one band: as many replicas side by side as fit, or one with its middle left out.
   int replicas = report.grid.size(Axis::data), shown = std::min(report.columns_of_replica(), look.width);
   Style style = kStyles[2];
   auto fits = [&](int count) {
-    return Band(report, stages, replica_columns(report, 0, count, shown), style).width() <= room;
+    return TextBand(report, stages, replica_columns(report, 0, count, shown), style).width() <= room;
   };
   if (!fits(1)) style = kStyles[3];
   while (shown > 2 && !fits(1)) --shown;
@@ -265,7 +265,7 @@ std::string draw_ranks(const TopoReport& report, const TerminalOptions& look) {
   std::size_t lines = 0;
   for (int first = 0; first < replicas; first += count) {
     std::vector<int> columns = replica_columns(report, first, std::min(count, replicas - first), shown);
-    std::string band = Band(report, stages, columns, style).draw();
+    std::string band = TextBand(report, stages, columns, style).draw();
     lines += static_cast<std::size_t>(std::count(band.begin(), band.end(), '\n')) + 1;
     if (first > 0 && lines > kMostLines) {
       out += cat(".. and ", replicas - first, " more replicas\n\n");

@@ -10,8 +10,8 @@ namespace mtl {
 
 namespace {
 
-constexpr int kMostRankRows = 16, kMostParts = 8;  // ranks, and parts of the vocabulary, that have a line each
-constexpr int kWideEnough = 92;                    // for what the ranks of a group do, beside their number
+constexpr int kMostRankRows = 16, kMostTextParts = 8;  // ranks, and parts of the vocabulary, that have a line each
+constexpr int kWideEnough = 92;                        // for what the ranks of a group do, beside their number
 
 /// Words one after another, a new line where the width ends; at most `most` lines.
 std::vector<std::string> wrap(const std::vector<std::string>& words, std::size_t width, std::size_t most) {
@@ -113,9 +113,9 @@ std::string describe_vocabulary(const TopoReport& report) {
   std::string out = report.vocab_summary() + "\n";
   if (report.world <= kMostRankRows || parts == 1) return out;
   for (int part = 0; part < parts; ++part) {
-    if (parts > kMostParts && part == kMostParts / 2) {
+    if (parts > kMostTextParts && part == kMostTextParts / 2) {
       out += "      ..\n";
-      part = parts - kMostParts / 2;
+      part = parts - kMostTextParts / 2;
     }
     out += format("  tp %3d  rows %s\n", part, rows_text(report, part).c_str());
   }

@@ -273,13 +273,13 @@ void remove_tree(const std::string& path) {
 namespace {
 
 /// A descriptor that is closed at the end of its scope.
-class OpenFile {
+class ReadDescriptor {
  public:
-  OpenFile(const std::string& path, int flags) : descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | flags)) {
+  ReadDescriptor(const std::string& path, int flags) : descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | flags)) {
     if (descriptor_ < 0) fail_errno(path, "open");
   }
-  ~OpenFile() { ::close(descriptor_); }
-  OpenFile(const OpenFile&) = delete;
+  ~ReadDescriptor() { ::close(descriptor_); }
+  ReadDescriptor(const ReadDescriptor&) = delete;
   int descriptor() const { return descriptor_; }
 
  private:
@@ -301,12 +301,12 @@ std::string read_descriptor(int descriptor, const std::string& name) {
 }
 
 std::string read_file(const std::string& path) {
-  OpenFile file(path, 0);
+  ReadDescriptor file(path, 0);
   return read_descriptor(file.descriptor(), path);
 }
 
 std::string read_regular_file(const std::string& path) {
-  OpenFile file(path, O_NONBLOCK);  // a FIFO would wait for a writer
+  ReadDescriptor file(path, O_NONBLOCK);  // a FIFO would wait for a writer
   struct stat info {};
   if (::fstat(file.descriptor(), &info) != 0) fail_errno(path, "read");
   if (!S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)) fail(Exit::io, path, ": is not a regular file");

@@ -19,7 +19,7 @@ namespace mtl {
 
 namespace {
 
-constexpr std::array<int, 6> kColors = {34, 33, 32, 35, 36, 31};  // blue, yellow, green, magenta, cyan, red
+constexpr std::array<int, 6> kAnsiColors = {34, 33, 32, 35, 36, 31};  // blue, yellow, green, magenta, cyan, red
 constexpr std::string_view kSymbols = "*+x#@%&=~$";
 
 /// One character of the plot.
@@ -100,7 +100,9 @@ struct Look {
   bool braille;
   int gutter;  // characters left of the vertical axis
 
-  int color_of(const Series& series) const { return options.color ? kColors[series.color % kColors.size()] : 0; }
+  int color_of(const Series& series) const {
+    return options.color ? kAnsiColors[series.color % kAnsiColors.size()] : 0;
+  }
   /// The printable text, cut to `room` characters.
   std::string fit(const std::string& text, int room) const {
     return cut_middle(printable_text(text), options.unicode ? "…" : "..",
@@ -218,7 +220,7 @@ bool needs_symbols(const Chart& chart, const TerminalOptions& options) {
   for (const Panel& panel : chart.panels) {
     for (const Series& series : panel.series) runs = std::max(runs, series.color + 1);
   }
-  return runs > (options.color ? kColors.size() : 1);
+  return runs > (options.color ? kAnsiColors.size() : 1);
 }
 
 int environment_number(const char* name) {

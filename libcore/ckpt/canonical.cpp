@@ -11,7 +11,7 @@ namespace mtl {
 
 namespace {
 
-constexpr std::int64_t kMaxSize = std::int64_t{1} << 31;  // products of two sizes stay far from overflow
+constexpr std::int64_t kMaxDimension = std::int64_t{1} << 31;  // products of two sizes stay far from overflow
 
 struct SizeField {
   const char* key;
@@ -86,7 +86,7 @@ GptConfig config_from_json(const Json& json) {
   std::vector<std::string> problems;
   for (const SizeField& field : kSizes) {
     std::int64_t value = json.at(field.key).as_int();
-    if (value < 1 || value > kMaxSize) problems.push_back(cat(field.key, " is ", value));
+    if (value < 1 || value > kMaxDimension) problems.push_back(cat(field.key, " is ", value));
     config.*field.member = value;
   }
   config.norm = value_of<Norm>(kNorms, json, "normalization");

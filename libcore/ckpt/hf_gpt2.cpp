@@ -218,21 +218,21 @@ class HfReader : public TensorReader {
 }  // namespace
 
 GptConfig gpt_config_from_hf(const Json& json) {
-  constexpr std::int64_t kMaxSize = std::int64_t{1} << 31;
+  constexpr std::int64_t kMaxDimension = std::int64_t{1} << 31;
   std::vector<std::string> problems;
   std::string model_type = json.string_or("model_type", "");
   if (model_type != "gpt2") fail(Exit::bad_data, "model_type is '", model_type, "'; this version reads gpt2");
   GptConfig config;
   auto take_size = [&](std::int64_t& member, const char* key, std::int64_t fallback) {
     member = json.int_or(key, fallback);
-    if (member < 1 || member > kMaxSize) problems.push_back(cat(key, " is ", member));
+    if (member < 1 || member > kMaxDimension) problems.push_back(cat(key, " is ", member));
   };
   take_size(config.vocab_size, "vocab_size", 50257);
   take_size(config.max_positions, "n_positions", json.int_or("n_ctx", 1024));
   take_size(config.hidden_size, "n_embd", 768);
   take_size(config.num_layers, "n_layer", 12);
   take_size(config.num_heads, "n_head", 12);
-  take_size(config.ffn_hidden_size, "n_inner", 4 * std::clamp<std::int64_t>(config.hidden_size, 0, kMaxSize));
+  take_size(config.ffn_hidden_size, "n_inner", 4 * std::clamp<std::int64_t>(config.hidden_size, 0, kMaxDimension));
   config.norm_eps = json.number_or("layer_norm_epsilon", 1e-5);
   config.init_std = json.number_or("initializer_range", 0.02);
   if (!(config.norm_eps > 0 && config.norm_eps < 1)) problems.push_back(cat("layer_norm_epsilon is ", config.norm_eps));

@@ -22,16 +22,6 @@ void check(int code, const char* call) {
   throw CommunicationError(cat(call, ": ", std::string(text, static_cast<std::size_t>(length))));
 }
 
-/// What is known about a message on its way, beside MPI's request.
-struct Pending {
-  int* counter;
-  const OperationLabel* label;
-  std::size_t bytes;
-  int group;
-  int from;  // a rank of the job; -1 for a send
-  bool is_abandoned = false;
-};
-
 }  // namespace
 
 struct MpiWire::Mpi {
@@ -39,8 +29,17 @@ struct MpiWire::Mpi {
     MPI_Comm comm;
     std::vector<int> ranks;
   };
+  /// What MPI's request does not hold about a message in flight.
+  struct Pending {
+    int* counter;
+    const OperationLabel* label;
+    std::size_t bytes;
+    int group;
+    int from;  // a rank of the job; -1 for a send
+    bool is_abandoned = false;
+  };
   std::vector<Group> groups;
-  // Messages on their way: parallel vectors, as MPI_Testsome wants its requests in a row.
+  // Messages in flight, in parallel vectors: MPI_Testsome takes an array of requests.
   std::vector<MPI_Request> requests;
   std::vector<Pending> pending;
   std::vector<int> done;
@@ -133,7 +132,7 @@ int MpiWire::poll() {
   if (count == MPI_UNDEFINED) return 0;
   if (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS) check(code, "MPI_Testsome");
   for (int i = 0; i < count; ++i) {
-    const Pending& what = mpi.pending[static_cast<std::size_t>(mpi.done[static_cast<std::size_t>(i)])];
+    const Mpi::Pending& what = mpi.pending[static_cast<std::size_t>(mpi.done[static_cast<std::size_t>(i)])];
     const MPI_Status& status = mpi.statuses[static_cast<std::size_t>(i)];
     if (what.is_abandoned) {
       --*what.counter;
@@ -159,7 +158,7 @@ int MpiWire::poll() {
 
 void MpiWire::abandon_messages(int kept) {
   for (std::size_t i = 0; i < mpi_->requests.size(); ++i) {
-    Pending& what = mpi_->pending[i];
+    Mpi::Pending& what = mpi_->pending[i];
     if (what.group == kept || what.is_abandoned) continue;
     what.is_abandoned = true;
     if (what.from >= 0 && mpi_->requests[i] != MPI_REQUEST_NULL) MPI_Cancel(&mpi_->requests[i]);

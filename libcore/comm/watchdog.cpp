@@ -23,7 +23,7 @@ constexpr int kOtherRows = 32;  // ranks outside the group that are listed altho
 constexpr char kAsks = '?';
 constexpr char kAnswers = '!';
 constexpr char kWrites = 'w';  // an answer, too
-constexpr char kFailed = 'x';
+constexpr char kGivesUp = 'x';
 
 }  // namespace
 
@@ -52,7 +52,7 @@ void Watchdog::read_letters(const OperationProgress& at) {
     if (letter->text[0] == kAsks) {
       others_timed_out_[letter->from] = now_seconds();
       wire_.post(letter->from, answer(at));
-    } else if (letter->text[0] == kFailed) {
+    } else if (letter->text[0] == kGivesUp) {
       if (failed_rank_ < 0) failed_rank_ = letter->from;
     } else {
       answers_[letter->from] = {letter->text[0] == kWrites, letter->text.substr(1)};
@@ -133,7 +133,7 @@ void Watchdog::post_to_others(const std::string& text) {
 
 void Watchdog::send_failure() {
   failed_rank_ = wire_.rank();
-  post_to_others(std::string(1, kFailed));
+  post_to_others(std::string(1, kGivesUp));
 }
 
 std::string Watchdog::rank_name(int rank) const {

@@ -10,7 +10,7 @@
 namespace mtl {
 namespace {
 
-constexpr std::int64_t kBlock = 4096;
+constexpr std::int64_t kBlockSamples = 4096;
 constexpr std::size_t kLanes = 4;
 // Two of SSE2's registers, or one of AVX2's. No contraction: neither has a fused multiply-add.
 using Lanes [[gnu::vector_size(kLanes * sizeof(double))]] = double;
@@ -116,7 +116,7 @@ BlendOrder::BlendOrder(std::size_t datasets, std::int64_t size) : datasets_(data
     narrow_ = BigArray<std::uint8_t>(static_cast<std::size_t>(size));
   else
     wide_ = BigArray<std::uint16_t>(static_cast<std::size_t>(size));
-  blocks_.reserve(datasets * static_cast<std::size_t>(size / kBlock + 1));
+  blocks_.reserve(datasets * static_cast<std::size_t>(size / kBlockSamples + 1));
 }
 
 void BlendOrder::begin_block(std::span<const std::int64_t> counts) {
@@ -126,10 +126,11 @@ void BlendOrder::begin_block(std::span<const std::int64_t> counts) {
 BlendOrder BlendOrder::weighted(std::span<const double> weights, std::int64_t size) {
   BlendOrder order(weights.size(), size);
   Greedy greedy(normalize_weights(weights));
-  for (std::int64_t first = 0; first < size; first += kBlock) {
+  for (std::int64_t first = 0; first < size; first += kBlockSamples) {
     for (std::size_t d = 0; d < order.datasets_; ++d) order.counts_[d] = static_cast<std::int64_t>(greedy.counts[d]);
     order.begin_block(order.counts_);
-    const auto at = static_cast<std::size_t>(first), count = static_cast<std::size_t>(std::min(kBlock, size - first));
+    const auto at = static_cast<std::size_t>(first),
+               count = static_cast<std::size_t>(std::min(kBlockSamples, size - first));
     if (order.wide_.empty())
       greedy.fill(first, order.narrow_.span().subspan(at, count));
     else
@@ -149,7 +150,7 @@ BlendOrder BlendOrder::exhaustive(std::span<const std::int64_t> sizes) {
   std::vector<double> weights;
   for (const std::int64_t one : sizes) weights.push_back(static_cast<double>(one) / static_cast<double>(size));
   for (std::int64_t index = 0; index < size; ++index) {
-    if (index % kBlock == 0) order.begin_block(order.counts_);
+    if (index % kBlockSamples == 0) order.begin_block(order.counts_);
     const double place = std::max(static_cast<double>(index), 1.0);
     double most = std::numeric_limits<double>::lowest();
     std::size_t chosen = 0;
@@ -181,9 +182,9 @@ std::int64_t BlendOrder::dataset(std::int64_t index) const {
 }
 
 std::int64_t BlendOrder::sample(std::int64_t index) const {
-  const std::int64_t own = dataset(index), begin = index / kBlock * kBlock;
+  const std::int64_t own = dataset(index), begin = index / kBlockSamples * kBlockSamples;
   const std::int64_t before =
-      blocks_[static_cast<std::size_t>(index / kBlock) * datasets_ + static_cast<std::size_t>(own)];
+      blocks_[static_cast<std::size_t>(index / kBlockSamples) * datasets_ + static_cast<std::size_t>(own)];
   const auto count = [&](const auto& order) {
     const auto* first = order.data();
     return std::count(first + begin, first + index, static_cast<std::decay_t<decltype(*first)>>(own));

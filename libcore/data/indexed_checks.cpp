@@ -14,7 +14,7 @@ namespace {
 constexpr std::string_view kRemedy = "; re-run mtl-preprocess, or copy both files again";
 /// Sequences or documents whose checks are one loop without a branch. The bytes of this many sequences, each as long
 /// as can be, are below 2^46.
-constexpr std::int64_t kBlock = 4096;
+constexpr std::int64_t kEntriesAtOnce = 4096;
 
 std::string with_commas(std::uint64_t value) {
   return value > INT64_MAX ? std::to_string(value) : mtl::with_commas(static_cast<std::int64_t>(value));
@@ -168,8 +168,8 @@ void IndexChecker::find_broken_sequence(std::int64_t begin, std::int64_t end, st
 
 void IndexChecker::check_sequences() {
   std::int64_t at = 0;
-  for (std::int64_t begin = 0; begin < found_.sequences; begin += kBlock) {
-    const std::int64_t end = std::min(found_.sequences, begin + kBlock);
+  for (std::int64_t begin = 0; begin < found_.sequences; begin += kEntriesAtOnce) {
+    const std::int64_t end = std::min(found_.sequences, begin + kEntriesAtOnce);
     if (!is_sound_block(begin, end, at)) find_broken_sequence(begin, end, at);
     at = pointer(end - 1) + length(end - 1) * token_bytes_;
     pass(12 * (end - begin));
@@ -212,8 +212,8 @@ void IndexChecker::find_broken_document(std::int64_t begin, std::int64_t end) {
 
 void IndexChecker::check_documents() {
   if (document(0) != 0) find_broken_document(0, 0);
-  for (std::int64_t begin = 0; begin < found_.documents; begin += kBlock) {
-    const std::int64_t end = std::min(found_.documents, begin + kBlock);
+  for (std::int64_t begin = 0; begin < found_.documents; begin += kEntriesAtOnce) {
+    const std::int64_t end = std::min(found_.documents, begin + kEntriesAtOnce);
     if (!is_sound_run(begin, end) || document(end) > found_.sequences) find_broken_document(begin, end);
     pass(8 * (end - begin));
   }

@@ -11,7 +11,7 @@ namespace mtl {
 namespace {
 
 constexpr std::string_view kSchema = "mtl-provenance/1";
-constexpr std::string_view kRemedy =
+constexpr std::string_view kMakeAgain =
     "; one of the files was replaced or changed: make them again, or remove PREFIX.json";
 
 /// The offset of a key of the last object in the text, for messages.
@@ -27,7 +27,7 @@ bool check_hash(const Json& output, const char* key, const MappedFile& file) {
   const std::string hash = hash_text(hash_mapped(file));
   if (hash == wanted) return true;
   throw BrokenRule({"hash", file.path(), {}},
-                   cat("its content was changed: its hash is ", hash, ", PREFIX.json says ", wanted), kRemedy);
+                   cat("its content was changed: its hash is ", hash, ", PREFIX.json says ", wanted), kMakeAgain);
 }
 
 /// As read_provenance, but throws BrokenRule ("provenance") for a file that was cut or changed.
@@ -66,7 +66,7 @@ ProvenanceCheck check_provenance(const IndexedDataset& data) {
     const Json* wanted = output->find(key);
     if (wanted == nullptr || wanted->dump() == found.dump()) return;
     throw BrokenRule({"provenance", path, offset_of(read_file(path), key)},
-                     cat("says ", key, " ", wanted->dump(), ", the token files have ", found.dump()), kRemedy);
+                     cat("says ", key, " ", wanted->dump(), ", the token files have ", found.dump()), kMakeAgain);
   };
   compare("dtype", name_of(data.type()));
   compare("documents", data.documents());

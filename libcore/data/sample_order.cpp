@@ -10,7 +10,7 @@
 namespace mtl {
 namespace {
 
-constexpr std::int64_t kBlock = 64;                 // sequences between two running sums
+constexpr std::int64_t kBlockSequences = 64;        // sequences between two running sums
 constexpr std::int64_t kMaxSequences = UINT32_MAX;  // as the document index is stored
 constexpr std::int64_t kMaxEntries = std::int64_t{UINT32_MAX} - 1;
 
@@ -131,11 +131,11 @@ void SampleOrder::build_feistel() {
 /// Of the stream of all epochs; of one epoch where the documents are always in the same order.
 void SampleOrder::sum_lengths() {
   const std::int64_t count = is_feistel() ? options_.range.end - options_.range.begin : positions();
-  tokens_before_.reserve(static_cast<std::size_t>(count / kBlock) + 1);
+  tokens_before_.reserve(static_cast<std::size_t>(count / kBlockSequences) + 1);
   std::int64_t tokens = 0;
-  for (std::int64_t begin = 0; begin < count; begin += kBlock) {
+  for (std::int64_t begin = 0; begin < count; begin += kBlockSequences) {
     tokens_before_.push_back(tokens);
-    for (std::int64_t i = begin; i < std::min(begin + kBlock, count); ++i) tokens += lengths_[sequence_at(i)];
+    for (std::int64_t i = begin; i < std::min(begin + kBlockSequences, count); ++i) tokens += lengths_[sequence_at(i)];
   }
 }
 
@@ -179,7 +179,7 @@ StreamPlace SampleOrder::locate(std::int64_t token) const {
   const std::int64_t epoch = is_feistel() ? token / tokens_per_epoch_ : 0;
   token -= epoch * tokens_per_epoch_;
   const auto block = std::upper_bound(tokens_before_.begin(), tokens_before_.end(), token) - 1;
-  std::int64_t position = (block - tokens_before_.begin()) * kBlock;
+  std::int64_t position = (block - tokens_before_.begin()) * kBlockSequences;
   token -= *block;
   for (;;) {
     const std::int64_t length = lengths_[sequence_at(position)];

@@ -12,7 +12,7 @@ namespace mtl {
 namespace {
 
 constexpr std::int64_t kLargestVocabulary = std::int64_t{1} << 27;
-constexpr std::int64_t kBlock = 1 << 16;  // tokens
+constexpr std::int64_t kTokensAtOnce = 1 << 16;  // tokens
 
 void require_integers(const IndexedDataset& data) {
   if (is_integer(data.type())) return;
@@ -81,8 +81,8 @@ std::int64_t check_range(const IndexedDataset& data, std::int64_t vocab_size, in
   std::vector<std::int64_t> broken(static_cast<std::size_t>(threads), -1), largest(broken.size(), -1);
   for_each_part(threads, data.tokens(), [&](int part, std::int64_t begin, std::int64_t end) {
     const auto p = static_cast<std::size_t>(part);
-    for (std::int64_t block = begin; block < end && broken[p] < 0; block += kBlock) {
-      const std::int64_t block_end = std::min(end, block + kBlock);
+    for (std::int64_t block = begin; block < end && broken[p] < 0; block += kTokensAtOnce) {
+      const std::int64_t block_end = std::min(end, block + kTokensAtOnce);
       const std::uint64_t most = largest_token<T>(data, block, block_end);
       if (most < static_cast<std::uint64_t>(vocab_size)) {
         largest[p] = std::max(largest[p], static_cast<std::int64_t>(most));

@@ -77,9 +77,9 @@ bool is_small(char c) { return c >= 'a' && c <= 'z'; }
 bool is_capital(char c) { return c >= 'A' && c <= 'Z'; }
 bool is_letter(char c) { return is_small(to_small(c)); }
 
-class Splitter {
+class SentenceSplitter {
  public:
-  Splitter(std::string_view text, BetweenSentences between, std::vector<std::string_view>& out)
+  SentenceSplitter(std::string_view text, BetweenSentences between, std::vector<std::string_view>& out)
       : text_(text), keeps_(between == BetweenSentences::keep), out_(out) {}
 
   void run() {
@@ -194,7 +194,7 @@ const std::vector<std::string>& sentence_languages() {
 
 void split_sentences(std::string_view text, BetweenSentences between, std::vector<std::string_view>& sentences) {
   sentences.clear();
-  Splitter(text, between, sentences).run();
+  SentenceSplitter(text, between, sentences).run();
 }
 
 }  // namespace mtl

@@ -13,7 +13,7 @@ using Contractions = SplitRules::Contractions;
 
 constexpr std::string_view kContraction = "(?i:'s|'t|'re|'ve|'m|'ll|'d)";
 constexpr std::string_view kUpper = R"([\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])", kLower = R"([\p{Ll}\p{Lm}\p{Lo}\p{M}])";
-constexpr std::string_view kBeforeWord = R"([^\r\n\p{L}\p{N}]?)";
+constexpr std::string_view kWordPrefix = R"([^\r\n\p{L}\p{N}]?)";
 
 void replace_all(std::string& text, std::string_view from, std::string_view to) {
   for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
@@ -146,9 +146,9 @@ std::string pattern_of(const SplitRules& rules) {
   if (rules.contractions == Contractions::first) out += cat(kContraction, "|");
   std::string suffix = rules.contractions == Contractions::last ? cat(kContraction, "?") : "";
   if (rules.cased) {
-    out += cat(kBeforeWord, kUpper, "*", kLower, "+", suffix, "|", kBeforeWord, kUpper, "+", kLower, "*", suffix, "|");
+    out += cat(kWordPrefix, kUpper, "*", kLower, "+", suffix, "|", kWordPrefix, kUpper, "+", kLower, "*", suffix, "|");
   } else {
-    out += cat(kBeforeWord, R"(\p{L}+)", suffix, "|");
+    out += cat(kWordPrefix, R"(\p{L}+)", suffix, "|");
   }
   out += rules.three_digits ? R"(\p{N}{1,3}|)" : R"(\p{N}|)";
   out += cat(R"( ?[^\s\p{L}\p{N}]+[\r\n)", rules.with_slashes ? "/" : "", R"(]*|\s*[\r\n]+|\s+(?!\S)|\s+)");

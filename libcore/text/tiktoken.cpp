@@ -17,7 +17,7 @@ constexpr std::int64_t kDefaultVocabSize = 1 << 17;  // Megatron's
 constexpr std::int64_t kMaxRank = 1 << 22;
 constexpr std::size_t kMaxTokenBytes = 1024;  // several times the longest in use; find_joins is quadratic in it
 constexpr const char* kRankFile = "/tokenizer.tiktoken";
-constexpr const char* kConfigFile = "/tiktoken_config.json";
+constexpr const char* kRankConfig = "/tiktoken_config.json";
 constexpr std::string_view kBase64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// RFC 4648, with padding; empty when it is something else.
@@ -269,12 +269,12 @@ void TikTokenizer::save(const std::string& folder) const {
     if (!ranks_[rank].empty()) lines += cat(encode_base64(ranks_[rank]), " ", rank, "\n");
   }
   write_file_atomic(folder + kRankFile, lines);
-  write_file_atomic(folder + kConfigFile, config_text() + "\n");
+  write_file_atomic(folder + kRankConfig, config_text() + "\n");
 }
 
 std::optional<TokenizerOptions> TikTokenizer::find(const std::string& folder) {
-  if (!file_exists(folder + kRankFile) || !file_exists(folder + kConfigFile)) return {};
-  Json config = Json::read(folder + kConfigFile);
+  if (!file_exists(folder + kRankFile) || !file_exists(folder + kRankConfig)) return {};
+  Json config = Json::read(folder + kRankConfig);
   TokenizerOptions found;
   found.type = "TikTokenizer";
   found.tokenizer_model = folder + kRankFile;

@@ -10,14 +10,14 @@ struct CategoryRange {
 };
 
 using enum Category;
-constexpr CategoryRange kRanges[] = {
+constexpr CategoryRange kCategoryRanges[] = {
 #include "text/unicode_categories.inc"
 };
 
 /// Made by the compiler, so that looking up needs no test of whether the table is there.
-constexpr auto make_table() {
+constexpr auto make_category_table() {
   std::array<std::uint8_t, 0x110000 / 2> table{};
-  for (const auto& [first, last, value] : kRanges) {
+  for (const auto& [first, last, value] : kCategoryRanges) {
     auto bits = static_cast<std::uint8_t>(value);
     std::uint32_t code = first;
     if (code % 2 == 1) table[code++ / 2] |= static_cast<std::uint8_t>(bits << 4);
@@ -29,6 +29,6 @@ constexpr auto make_table() {
 
 }  // namespace
 
-constinit const std::array<std::uint8_t, 0x110000 / 2> kUnicodeCategories = make_table();
+constinit const std::array<std::uint8_t, 0x110000 / 2> kUnicodeCategories = make_category_table();
 
 }  // namespace mtl

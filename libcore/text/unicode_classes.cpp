@@ -21,7 +21,7 @@ struct ClassRange {
 };
 
 using enum Category;
-constexpr ClassRange kRanges[] = {
+constexpr ClassRange kClassRanges[] = {
 #include "text/unicode_categories.inc"
     // White_Space; all of it is of the categories Z and C, so none of it has a class by then.
     {0x09, 0x0D, CharClass::space},     {0x20, 0x20, CharClass::space},     {0x85, 0x85, CharClass::space},
@@ -31,9 +31,9 @@ constexpr ClassRange kRanges[] = {
 };
 
 /// Made by the compiler, so that looking up needs no test of whether the table is there.
-constexpr auto make_table() {
+constexpr auto make_class_table() {
   std::array<std::uint8_t, 0x110000 / 4> table{};
-  for (const auto& [first, last, value] : kRanges) {
+  for (const auto& [first, last, value] : kClassRanges) {
     if (value == CharClass::other) continue;
     auto bits = static_cast<std::uint8_t>(value);
     std::uint32_t code = first;
@@ -46,6 +46,6 @@ constexpr auto make_table() {
 
 }  // namespace
 
-constinit const std::array<std::uint8_t, 0x110000 / 4> kUnicodeClasses = make_table();
+constinit const std::array<std::uint8_t, 0x110000 / 4> kUnicodeClasses = make_class_table();
 
 }  // namespace mtl
