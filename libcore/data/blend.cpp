@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "data/sample_order.h"
 
 namespace mtl {
 namespace {
@@ -113,9 +114,9 @@ BlendOrder::BlendOrder(std::size_t datasets, std::int64_t size) : datasets_(data
   require(datasets > 0 && size >= 0, "BlendOrder: ", datasets, " data sets, ", size, " samples");
   if (datasets > 65536) fail(Exit::usage, "a blend of ", datasets, " data sets; 65536 are the most");
   if (datasets <= 256)
-    narrow_ = BigArray<std::uint8_t>(static_cast<std::size_t>(size));
+    narrow_ = BigArray<std::uint8_t>(static_cast<std::size_t>(size), kOrderMemory);
   else
-    wide_ = BigArray<std::uint16_t>(static_cast<std::size_t>(size));
+    wide_ = BigArray<std::uint16_t>(static_cast<std::size_t>(size), kOrderMemory);
   blocks_.reserve(datasets * static_cast<std::size_t>(size / kBlockSamples + 1));
 }
 

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "data/big_array.h"
+#include "base/big_array.h"
 
 namespace mtl {
 

@@ -90,7 +90,7 @@ void SampleOrder::build_megatron() {
 
   const std::int64_t inputs = tokens - 1;  // the last token is only a label
   samples_ = (inputs + (options_.drop_last_partial ? 0 : options_.seq_length - 1)) / options_.seq_length;
-  shuffle_index_ = BigArray<std::uint32_t>(static_cast<std::size_t>(samples_));
+  shuffle_index_ = BigArray<std::uint32_t>(static_cast<std::size_t>(samples_), kOrderMemory);
   const std::span all = shuffle_index_.span();
   std::iota(all.begin(), all.end(), 0u);
   const auto together = static_cast<std::size_t>(apart.value_or(samples_));
@@ -101,7 +101,7 @@ void SampleOrder::build_megatron() {
 void SampleOrder::shuffle_documents(NumpyRandom& random, bool final_epoch_apart) {
   const auto per_epoch = static_cast<std::size_t>(options_.range.end - options_.range.begin);
   const auto epochs = static_cast<std::size_t>(epochs_);
-  document_index_ = BigArray<std::uint32_t>(per_epoch * epochs);
+  document_index_ = BigArray<std::uint32_t>(per_epoch * epochs, kOrderMemory);
   const std::span all = document_index_.span();
   for (std::size_t epoch = 0; epoch < epochs; ++epoch) {
     const std::span once = all.subspan(epoch * per_epoch, per_epoch);

@@ -25,12 +25,15 @@
 #include <string>
 #include <vector>
 
-#include "data/big_array.h"
+#include "base/big_array.h"
 #include "data/indexed_dataset.h"
 #include "data/numpy_random.h"
 #include "data/split.h"
 
 namespace mtl {
+
+/// For messages when there is no memory for the arrays of an order.
+inline constexpr const char* kOrderMemory = "an order of samples; --data-order feistel needs next to none";
 
 enum class OrderKind { megatron, feistel };
 

@@ -15,7 +15,7 @@ class BpeEncoder : public Encoder {
   BpeEncoder(const BpeModel& model, EncoderMemory memory, std::unique_ptr<Splitter> splitter)
       : model_(model),
         splitter_(std::move(splitter)),
-        cache_(memory == EncoderMemory::large ? 16 : 6),
+        cache_(memory == EncoderMemory::large ? 18 : 6),
         long_pieces_(memory == EncoderMemory::large ? 12 : 2) {}
 
   void append(std::string_view text, std::vector<std::int32_t>& ids) override {

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/big_array.h"
 #include "base/hash.h"
 
 namespace mtl {
@@ -74,7 +75,7 @@ class PieceTable {
   };
 
   /// 2^bits sets.
-  explicit PieceTable(int bits) : shift_(64 - bits), sets_(std::size_t{1} << bits) {}
+  explicit PieceTable(int bits) : shift_(64 - bits), sets_(std::size_t{1} << bits, "a table of words") {}
 
   Set& set_of(const PieceKey& key) {
     std::uint64_t mixed = key.low ^ key.high * 0xC2B2AE3D27D4EB4Fu;
@@ -84,7 +85,7 @@ class PieceTable {
 
  private:
   int shift_;
-  std::vector<Set> sets_;
+  BigArray<Set> sets_;
 };
 
 /// A piece of up to kMaxTokens tokens; two fill a cache line.

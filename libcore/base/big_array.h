@@ -1,9 +1,10 @@
-// Arrays of hundreds of millions of entries that are read and written at random: on huge pages where the system gives
-// them, so that most accesses do not have to look up their page first.
+// Large arrays that are read and written at random: on huge pages where the system gives them, so that most accesses do
+// not have to look up their page first.
 #pragma once
 
 #include <cstddef>
 #include <span>
+#include <string_view>
 #include <utility>
 
 namespace mtl {
@@ -12,8 +13,8 @@ namespace mtl {
 class Pages {
  public:
   Pages() = default;
-  /// Throws Error(failure) when the system refuses.
-  explicit Pages(std::size_t bytes);
+  /// Throws Error(failure) when the system refuses: "no memory: 1.9 GiB for WHAT".
+  Pages(std::size_t bytes, std::string_view what);
   ~Pages();
   Pages(Pages&& other) noexcept : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
   Pages& operator=(Pages&& other) noexcept {
@@ -33,7 +34,8 @@ template <class T>
 class BigArray {
  public:
   BigArray() = default;
-  explicit BigArray(std::size_t size) : pages_(size * sizeof(T)), size_(size) {}
+  /// `what` it is, for the error when there is no memory.
+  BigArray(std::size_t size, std::string_view what) : pages_(size * sizeof(T), what), size_(size) {}
 
   std::size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
