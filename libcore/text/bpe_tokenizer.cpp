@@ -10,7 +10,6 @@ BpeTokenizer::BpeTokenizer(BpeVocabulary vocabulary, std::string source, bool pa
     : vocabulary_(std::move(vocabulary)),
       source_(std::move(source)),
       model_(vocabulary_, source_),
-      bytes_(vocabulary_),
       eod_(vocabulary_.find(kEndOfText)) {
   if (!parse_special_tokens) return;
   std::vector<AddedToken> special;
@@ -25,7 +24,10 @@ std::unique_ptr<Encoder> BpeTokenizer::make_encoder(EncoderMemory memory) const 
   return std::make_unique<CuttingEncoder>(std::move(plain), special_);
 }
 
-std::string BpeTokenizer::decode(std::span<const std::int32_t> ids) const { return bytes_.decode(ids, source_); }
+std::string BpeTokenizer::decode(std::span<const std::int32_t> ids) const {
+  std::call_once(decodes_, [&] { bytes_ = TokenBytes(vocabulary_); });
+  return bytes_.decode(ids, source_);
+}
 
 std::int32_t BpeTokenizer::eod() const {
   if (eod_ < 0) fail(Exit::bad_data, source_, ": no token ", kEndOfText, ", which ends a document");

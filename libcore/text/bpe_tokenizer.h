@@ -1,6 +1,8 @@
 // GPT-2's byte-level BPE as a Tokenizer. How it encodes: text/bpe_encoder.h.
 #pragma once
 
+#include <mutex>
+
 #include "text/added_tokens.h"
 #include "text/bpe_model.h"
 #include "text/bpe_vocabulary.h"
@@ -25,8 +27,9 @@ class BpeTokenizer : public Tokenizer {
   BpeVocabulary vocabulary_;
   std::string source_;
   BpeModel model_;
-  TokenBytes bytes_;
-  TokenFinder special_;  // empty when special strings are ordinary text
+  mutable std::once_flag decodes_;
+  mutable TokenBytes bytes_;  // made by the first decode(): most programs only encode
+  TokenFinder special_;       // empty when special strings are ordinary text
   std::int32_t eod_;
 };
 
