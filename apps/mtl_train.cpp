@@ -4,12 +4,12 @@
 #include <optional>
 
 #include "cli/dry_run.h"
-#include "cli/memory_fit.h"
 #include "cli/ranks.h"
 #include "cli/thread_waits.h"
 #include "cli/train_flags.h"
 #include "cli/train_setup.h"
 #include "comm/rank_outcome.h"
+#include "train/memory_fit.h"
 #include "train/trainer.h"
 
 namespace mtl {

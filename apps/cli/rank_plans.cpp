@@ -112,13 +112,6 @@ std::string describe_work(const std::vector<RankPlan>& plans) {
 
 }  // namespace
 
-std::vector<MemoryPart> memory_parts(const MemoryPlan& plan) {
-  return {{"parameters", "weights", plan.value_bytes}, {"gradients", "grads", plan.grad_bytes},
-          {"optimizer", "moments", plan.state_bytes},  {"activations", "activations", plan.activation_bytes()},
-          {"scratch", "scratch", plan.scratch_bytes},  {"batches", "batches", plan.batch_bytes},
-          {"staging", "staging", plan.staging_bytes},  {"total", "total", plan.total_bytes()}};
-}
-
 std::string short_rank_list(const std::vector<int>& ranks) {
   std::string list = rank_list(ranks);
   if (list.size() <= 16) return list;
@@ -126,12 +119,6 @@ std::string short_rank_list(const std::vector<int>& ranks) {
   while (first < ranks.size() && ranks[first] == ranks[first - 1] + 1) ++first;
   std::string begin = first == 1 ? cat(ranks[0]) : cat(ranks[0], "-", ranks[first - 1]);
   return cat(begin, " and ", ranks.size() - first, " more");
-}
-
-const RankPlan& largest_plan(const std::vector<RankPlan>& plans) {
-  return *std::max_element(plans.begin(), plans.end(), [](const RankPlan& a, const RankPlan& b) {
-    return a.plan.total_bytes() < b.plan.total_bytes();
-  });
 }
 
 Json memory_json(const MemoryPlan& plan) {

@@ -9,18 +9,6 @@
 
 namespace mtl {
 
-/// The plan of those ranks that need most memory.
-const RankPlan& largest_plan(const std::vector<RankPlan>& plans);
-
-/// A category of memory.
-struct MemoryPart {
-  const char* name;     // in JSON
-  const char* heading;  // in tables and figures
-  std::size_t bytes;
-};
-/// Of a rank; the last is the total.
-std::vector<MemoryPart> memory_parts(const MemoryPlan& plan);
-
 /// Bytes by category and "total".
 Json memory_json(const MemoryPlan& plan);
 /// A list: for each kind of ranks their numbers, parameters, memory, FLOPs and bytes sent.

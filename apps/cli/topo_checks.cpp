@@ -156,12 +156,7 @@ bool check_layers(Flags& flags, const TopoOptions& options) {
     if (options.chunks() > 1 && options.run.parallel.pipeline == 1)
       fail(Exit::usage, "interleaving needs at least 2 stages");
   } catch (const Error& error) {
-    std::string text = error.what();  // "--num-layers 13: does not ..."
-    std::size_t end = starts_with(text, "--") ? text.find(": ") : std::string::npos;
-    if (end == std::string::npos)
-      flags.problem("--pipeline-model-parallel-size", text);
-    else
-      flags.problem(text.substr(0, end), text.substr(end + 2));
+    flags.problem(error.where().empty() ? "--pipeline-model-parallel-size" : error.where(), error.message());
   }
   return flags.problem_count() == before;
 }

@@ -3,22 +3,14 @@
 // wrong with the flags themselves.
 #pragma once
 
-#include <memory>
-
 #include "cli/flags.h"
-#include "text/tokenizer.h"
-#include "train/start.h"
+#include "train/setup.h"
 
 namespace mtl {
 
-struct TrainSetup {
-  RunStart start;                        // its config is the resolved one
-  std::unique_ptr<Tokenizer> tokenizer;  // null when there is none and none is needed
-};
-
-/// To be called once from a check of `flags`. A single fault that is not the command line's (a broken file) is thrown
-/// as it is, with its own exit status; everything else becomes a problem of `flags`. Rank 0 finds the start, too; the
-/// other ranks receive it (train/start.h), and complete their setup then.
+/// To be called once all flags are known. A single fault that is not the command line's (a broken file) is thrown as it
+/// is, with its own exit status; everything else becomes a problem of `flags`. Rank 0 finds the start, too; the other
+/// ranks receive it (train/start.h), and complete their setup then.
 void prepare_training(const TrainOptions& options, Flags& flags, bool is_rank_zero, TrainSetup& setup);
 
 /// The tokenizer and the configuration for a start that another rank, or a second look, has found. Throws UsageError.

@@ -23,7 +23,7 @@ void check_sound(const std::string& directory, std::int64_t iteration) {
   std::string folder = cat(directory, "/", folder_of(iteration));
   Manifest manifest = read_sound_manifest(folder);
   if (manifest.state.iteration != iteration) {
-    fail(Exit::bad_data, folder, ": its manifest is of iteration ", manifest.state.iteration);
+    fail_at(Exit::bad_data, folder, "its manifest is of iteration ", manifest.state.iteration);
   }
 }
 
@@ -50,7 +50,7 @@ std::vector<std::int64_t> list_iterations(const std::string& directory) {
     if (iteration && entry.is_directory()) out.push_back(*iteration);
   }
   if (error && error != std::errc::no_such_file_or_directory)
-    fail(Exit::io, directory, ": cannot list: ", error.message());
+    fail_at(Exit::io, directory, "cannot list: ", error.message());
   std::sort(out.rbegin(), out.rend());
   return out;
 }
@@ -171,10 +171,10 @@ std::optional<std::string> newest_checkpoint(const std::string& directory, Conso
   }
   if (!iterations.empty()) {
     const std::string foreign = describe_foreign_model(directory);
-    if (!foreign.empty()) fail(Exit::bad_data, directory, ": ", foreign);
-    problems.insert(problems.begin(), cat(directory, ": none of its ", iterations.size(), " checkpoints is valid"));
+    if (!foreign.empty()) fail_at(Exit::bad_data, directory, foreign);
+    problems.insert(problems.begin(), cat("none of its ", iterations.size(), " checkpoints is valid"));
     if (known > 0) problems.push_back(cat(known, " with damage that is reported above"));
-    fail(Exit::bad_data, join(problems, "\n  "));
+    fail_at(Exit::bad_data, directory, join(problems, "\n  "));
   }
   return std::nullopt;
 }

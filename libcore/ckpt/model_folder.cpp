@@ -26,7 +26,7 @@ std::vector<Entry> list_entries(const std::string& path) {
     entries.push_back(
         {at->path().filename().string(), type == fs::file_type::regular, type == fs::file_type::directory});
   }
-  if (error) fail(Exit::io, path, ": cannot list: ", error.message());
+  if (error) fail_at(Exit::io, path, "cannot list: ", error.message());
   std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.name < b.name; });
   return entries;
 }

@@ -27,7 +27,7 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
   std::size_t more = problems.size() > 8 ? problems.size() - 8 : 0;
   problems.resize(problems.size() - more);
   if (more > 0) problems.push_back(cat("and ", more, " more"));
-  fail(Exit::bad_data, where, ": ", join(problems, "\n  "));
+  fail_at(Exit::bad_data, where, join(problems, "\n  "));
 }
 
 std::size_t index_of(const std::vector<SavedTensor>& tensors, const std::string& name) {
@@ -43,7 +43,7 @@ bool has_kind(const std::vector<SavedTensor>& tensors, const std::string& kind) 
 
 void refuse_foreign(const std::string& path) {
   const std::string what = describe_foreign_model(path);
-  if (!what.empty()) fail(Exit::bad_data, path, ": ", what);
+  if (!what.empty()) fail_at(Exit::bad_data, path, what);
 }
 
 }  // namespace
@@ -52,7 +52,7 @@ void TensorReader::check_complete() const {
   std::vector<std::string> problems;
   // A layer has twelve tensors: a configuration that needs more than there are is refused before they are listed.
   if (config.num_layers > static_cast<std::int64_t>(tensors.size())) {
-    fail(Exit::bad_data, folder, ": ", tensors.size(), " tensors cannot be a model of ", config.num_layers, " layers");
+    fail_at(Exit::bad_data, folder, tensors.size(), " tensors cannot be a model of ", config.num_layers, " layers");
   }
   std::map<std::string, const SavedTensor*> held;
   for (const SavedTensor& tensor : tensors) held[tensor.name] = &tensor;
@@ -85,16 +85,16 @@ ModelSource& ModelSource::operator=(ModelSource&&) noexcept = default;
 ModelSource::~ModelSource() = default;
 
 std::string ModelSource::find(const std::string& path, Console& console) {
-  if (!file_exists(path)) fail(Exit::io, path, ": no such folder");
+  if (!file_exists(path)) fail_at(Exit::io, path, "no such folder");
   if (!fs::is_directory(path)) {
     refuse_foreign(path);
-    fail(Exit::bad_data, path, ": a model is a folder, this is a file; give the folder it lies in");
+    fail_at(Exit::bad_data, path, "a model is a folder, this is a file; give the folder it lies in");
   }
   if (file_exists(cat(path, "/", kManifestName)) || file_exists(path + "/config.json")) return path;
   if (std::optional<std::string> newest = newest_checkpoint(path, console)) return *newest;
   refuse_foreign(path);
-  fail(Exit::bad_data, path, ": no model here; looked for ", kManifestName,
-       " (one checkpoint), config.json (a Hugging Face folder), ", "and folders iter_* (where mtl-train saves)");
+  fail_at(Exit::bad_data, path, "no model here; looked for ", kManifestName,
+          " (one checkpoint), config.json (a Hugging Face folder), ", "and folders iter_* (where mtl-train saves)");
 }
 
 ModelSource ModelSource::open(const std::string& path, Console& console) {
@@ -197,7 +197,7 @@ void ModelSource::load(ParamStore& store, Role role) const {
 void ModelSource::load_values(ParamStore& store) const { load(store, Role::values); }
 
 void ModelSource::load_optimizer(ParamStore& store) const {
-  if (!has_optimizer()) fail(Exit::bad_data, folder(), ": holds weights only; start from them with --finetune");
+  if (!has_optimizer()) fail_at(Exit::bad_data, folder(), "holds weights only; start from them with --finetune");
   load(store, Role::states);
 }
 

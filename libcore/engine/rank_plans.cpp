@@ -101,4 +101,17 @@ std::vector<RankPlan> plan_ranks(const GptConfig& config, const DropoutOptions& 
   return out;
 }
 
+const RankPlan& largest_plan(const std::vector<RankPlan>& plans) {
+  return *std::max_element(plans.begin(), plans.end(), [](const RankPlan& a, const RankPlan& b) {
+    return a.plan.total_bytes() < b.plan.total_bytes();
+  });
+}
+
+std::vector<MemoryPart> memory_parts(const MemoryPlan& plan) {
+  return {{"parameters", "weights", plan.value_bytes}, {"gradients", "grads", plan.grad_bytes},
+          {"optimizer", "moments", plan.state_bytes},  {"activations", "activations", plan.activation_bytes()},
+          {"scratch", "scratch", plan.scratch_bytes},  {"batches", "batches", plan.batch_bytes},
+          {"staging", "staging", plan.staging_bytes},  {"total", "total", plan.total_bytes()}};
+}
+
 }  // namespace mtl

@@ -1,6 +1,7 @@
 // What a run takes of every rank of a layout. Most ranks take the same, so one of each kind is planned.
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include "engine/memory_plan.h"
@@ -16,5 +17,17 @@ struct RankPlan {
 /// The plans of a training run for all ranks of shape.layout.grid, in the order of their first ranks;
 /// shape.layout.rank does not count. Throws Error(usage) when the layers cannot be split over the stages.
 std::vector<RankPlan> plan_ranks(const GptConfig& config, const DropoutOptions& dropout, RunShape shape);
+
+/// The plan of those ranks that need most memory.
+const RankPlan& largest_plan(const std::vector<RankPlan>& plans);
+
+/// A category of memory.
+struct MemoryPart {
+  const char* name;     // in JSON
+  const char* heading;  // in tables and figures
+  std::size_t bytes;
+};
+/// Of a rank; the last is the total.
+std::vector<MemoryPart> memory_parts(const MemoryPlan& plan);
 
 }  // namespace mtl

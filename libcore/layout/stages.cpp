@@ -8,27 +8,26 @@ namespace mtl {
 namespace {
 
 void check_split(const Layout& layout, std::int64_t num_layers) {
-  if (num_layers < 1) fail(Exit::usage, "--num-layers ", num_layers, ": a model has at least 1 layer");
+  if (num_layers < 1) fail_at(Exit::usage, cat("--num-layers ", num_layers), "a model has at least 1 layer");
   if (layout.stages() < 1 || layout.chunks < 1)
     fail(Exit::usage, layout.stages(), " pipeline stages of ", layout.chunks, " chunks: give at least 1 of each");
   if (layout.chunks > 1 && layout.stages() == 1)
     fail(Exit::usage, layout.chunks, " chunks on one pipeline stage: interleaving needs at least 2 stages");
   if (!layout.first_stage_layers && !layout.last_stage_layers) return;
   if (layout.account_for_embedding || layout.account_for_loss) {
-    fail(Exit::usage,
-         "--num-layers-in-first-pipeline-stage and --num-layers-in-last-pipeline-stage say what "
-         "--account-for-embedding-in-pipeline-split and --account-for-loss-in-pipeline-split compute: give one or the "
-         "other");
+    fail_at(Exit::usage, "--num-layers-in-first-pipeline-stage and --num-layers-in-last-pipeline-stage",
+            "say what --account-for-embedding-in-pipeline-split and --account-for-loss-in-pipeline-split compute: give "
+            "one or the other");
   }
   if (layout.stages() == 1)
-    fail(Exit::usage, "--num-layers-in-first/last-pipeline-stage needs at least 2 pipeline stages; leave it out");
+    fail_at(Exit::usage, "--num-layers-in-first/last-pipeline-stage", "needs at least 2 pipeline stages; leave it out");
   for (const auto& [name, layers] :
        {std::pair("first", layout.first_stage_layers), std::pair("last", layout.last_stage_layers)}) {
     if (layers && *layers < 1)
-      fail(Exit::usage, "--num-layers-in-", name, "-pipeline-stage ", *layers, ": give at least 1");
+      fail_at(Exit::usage, cat("--num-layers-in-", name, "-pipeline-stage ", *layers), "give at least 1");
     if (layers && *layers > num_layers)
-      fail(Exit::usage, "--num-layers-in-", name, "-pipeline-stage ", *layers, ": more than --num-layers ", num_layers,
-           "; give fewer");
+      fail_at(Exit::usage, cat("--num-layers-in-", name, "-pipeline-stage ", *layers), "more than --num-layers ",
+              num_layers, "; give fewer");
   }
 }
 
@@ -44,20 +43,21 @@ std::string given_ends(const Layout& layout) {
 
 /// The given ends leave `rest` layers for `others` stages.
 [[noreturn]] void refuse_ends(const Layout& layout, std::int64_t num_layers, std::int64_t rest, std::int64_t others) {
-  std::string what = cat("--num-layers ", num_layers, ": ", given_ends(layout));
+  const std::string where = cat("--num-layers ", num_layers), what = given_ends(layout);
   std::int64_t ends = num_layers - rest;
   const char* leave = layout.first_stage_layers && layout.last_stage_layers ? " leave " : " leaves ";
   if (others == 0) {
-    fail(Exit::usage, what, " make ", ends, " layers, and there are no stages between; make them add up to ",
-         num_layers, ", give one of them alone, or choose --num-layers ", ends);
+    fail_at(Exit::usage, where, what, " make ", ends, " layers, and there are no stages between; make them add up to ",
+            num_layers, ", give one of them alone, or choose --num-layers ", ends);
   }
   std::string stages = others == 1 ? "the other stage" : cat("each of the other ", others, " stages");
   if (rest < others)
-    fail(Exit::usage, what, rest < 0 ? " are more layers than there are" : cat(leave, rest), ", and ", stages,
-         " needs at least 1; give fewer, or choose at least --num-layers ", ends + others);
+    fail_at(Exit::usage, where, what, rest < 0 ? " are more layers than there are" : cat(leave, rest), ", and ", stages,
+            " needs at least 1; give fewer, or choose at least --num-layers ", ends + others);
   std::int64_t fewer = ends + rest / others * others;
-  fail(Exit::usage, what, leave, rest, rest == 1 ? " layer" : " layers", ", which do not divide by the other ", others,
-       " stages; choose --num-layers ", fewer, " or ", fewer + others, ", or what leaves a multiple of ", others);
+  fail_at(Exit::usage, where, what, leave, rest, rest == 1 ? " layer" : " layers",
+          ", which do not divide by the other ", others, " stages; choose --num-layers ", fewer, " or ", fewer + others,
+          ", or what leaves a multiple of ", others);
 }
 
 /// Layers of each stage when the first, the last or both are given: the others share the rest evenly.
@@ -78,13 +78,13 @@ std::vector<std::int64_t> even_counts(const Layout& layout, std::int64_t num_lay
   std::int64_t surplus = items % layout.stages();
   bool counted_extra = items != num_layers;
   if (items < layout.stages())
-    fail(Exit::usage, "--num-layers ", num_layers, ": fewer than the ", layout.stages(),
-         " pipeline stages; --pipeline-model-parallel-size is at most ", num_layers);
+    fail_at(Exit::usage, cat("--num-layers ", num_layers), "fewer than the ", layout.stages(),
+            " pipeline stages; --pipeline-model-parallel-size is at most ", num_layers);
   bool may_be_uneven = layout.chunks == 1 && !counted_extra;
   if (surplus != 0 && !may_be_uneven) {
-    fail(Exit::usage, "--num-layers ", num_layers, counted_extra ? " and what counts as a layer" : "",
-         ": does not divide by ", layout.stages(), " pipeline stages; choose a multiple, or say with ",
-         "--num-layers-in-first-pipeline-stage and --num-layers-in-last-pipeline-stage what the ends hold");
+    fail_at(Exit::usage, cat("--num-layers ", num_layers, counted_extra ? " and what counts as a layer" : ""),
+            "does not divide by ", layout.stages(), " pipeline stages; choose a multiple, or say with ",
+            "--num-layers-in-first-pipeline-stage and --num-layers-in-last-pipeline-stage what the ends hold");
   }
   std::vector<std::int64_t> counts(static_cast<std::size_t>(layout.stages()), items / layout.stages());
   for (std::int64_t i = 0; i < surplus; ++i) ++counts[static_cast<std::size_t>(1 + i)];
@@ -100,9 +100,9 @@ std::vector<std::vector<LayerRange>> split_layers(const Layout& layout, std::int
       given ? counts_with_given_ends(layout, num_layers) : even_counts(layout, num_layers);
   for (std::size_t stage = 0; stage < counts.size(); ++stage) {
     if (counts[stage] % layout.chunks != 0) {
-      fail(Exit::usage, "--num-layers ", num_layers, ": ", counts[stage], " layers of pipeline stage ", stage,
-           " do not divide into ", layout.chunks, " chunks; --num-layers must be a multiple of ",
-           std::int64_t{layout.stages()} * layout.chunks);
+      fail_at(Exit::usage, cat("--num-layers ", num_layers), counts[stage], " layers of pipeline stage ", stage,
+              " do not divide into ", layout.chunks, " chunks; --num-layers must be a multiple of ",
+              std::int64_t{layout.stages()} * layout.chunks);
     }
   }
   std::vector<std::vector<LayerRange>> out(counts.size());
@@ -120,8 +120,8 @@ std::vector<std::vector<LayerRange>> split_layers(const Layout& layout, std::int
   for (const std::vector<LayerRange>& chunks : out) {
     for (const LayerRange& range : chunks) {
       if (range.count < 0 || (range.count == 0 && !layout.account_for_embedding && !layout.account_for_loss))
-        fail(Exit::usage, "--num-layers ", num_layers, ": too few for ", layout.stages(), " pipeline stages of ",
-             layout.chunks, " chunks; use fewer");
+        fail_at(Exit::usage, cat("--num-layers ", num_layers), "too few for ", layout.stages(), " pipeline stages of ",
+                layout.chunks, " chunks; use fewer");
     }
   }
   return out;

@@ -17,8 +17,8 @@ std::string named_checkpoint(const CheckpointOptions& flags, const std::string& 
   if (file_exists(folder)) return folder;
   std::vector<std::string> held;
   for (std::int64_t other : list_iterations(directory)) held.push_back(folder_of(other));
-  fail(Exit::usage, flags.ckpt_step ? cat("--ckpt-step ", iteration) : "--load " + flags.load, ": there is no ",
-       folder_of(iteration), " in ", directory, "; it holds ", held.empty() ? "no checkpoint" : join(held, ", "));
+  fail_at(Exit::usage, flags.ckpt_step ? cat("--ckpt-step ", iteration) : "--load " + flags.load, "there is no ",
+          folder_of(iteration), " in ", directory, "; it holds ", held.empty() ? "no checkpoint" : join(held, ", "));
 }
 
 void open_source(RunStart& start, const std::string& path, bool is_resume, Console& console) {
@@ -37,8 +37,8 @@ void open_own(RunStart& start, const TrainOptions& options, const std::vector<st
   const CheckpointOptions& flags = options.checkpoint;
   const std::optional<std::int64_t> target = rollback_target(flags);
   if (target && flags.finetune) {
-    fail(Exit::usage, "--finetune: cannot start at iteration 0 in ", flags.save,
-         ", which holds the checkpoint to start from; save to another folder");
+    fail_at(Exit::usage, "--finetune", "cannot start at iteration 0 in ", flags.save,
+            ", which holds the checkpoint to start from; save to another folder");
   }
   if (const auto newest = newest_checkpoint(flags.save, console, damaged)) {
     open_source(start, *newest, true, console);
@@ -59,7 +59,7 @@ void open_own(RunStart& start, const TrainOptions& options, const std::vector<st
 
 void open_load(RunStart& start, const CheckpointOptions& flags, const std::vector<std::string>& damaged,
                Console& console) {
-  if (!file_exists(flags.load)) fail(Exit::io, "--load ", flags.load, ": there is no such file or folder");
+  if (!file_exists(flags.load)) fail_at(Exit::io, "--load " + flags.load, "there is no such file or folder");
   std::string path = flags.load;
   const bool is_model = file_exists(cat(path, "/", kManifestName)) || file_exists(path + "/config.json");
   if (flags.ckpt_step) {

@@ -1,11 +1,11 @@
 // Runs against memory and disks that are too small: what is refused, and that what is suggested fits.
-#include "cli/memory_fit.h"
+#include "train/memory_fit.h"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 
-#include "cli/rank_plans.h"
+#include "engine/rank_plans.h"
 #include "nn/model_params.h"
 #include "train/trainer.h"
 

@@ -1,11 +1,11 @@
-#include "cli/memory_fit.h"
+#include "train/memory_fit.h"
 
 #include <algorithm>
 #include <functional>
 #include <optional>
 
 #include "base/files.h"
-#include "cli/rank_plans.h"
+#include "engine/rank_plans.h"
 #include "nn/model_params.h"
 #include "train/trainer.h"
 

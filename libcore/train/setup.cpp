@@ -1,0 +1,151 @@
+#include "train/setup.h"
+
+#include <unistd.h>
+
+#include <map>
+
+#include "base/files.h"
+#include "data/blended_dataset.h"
+
+namespace mtl {
+
+namespace {
+
+/// The message without a place that `where`, a flag with its value, names already.
+std::string what_of(const std::string& where, const Error& error) {
+  const bool is_same = error.where() == where || error.where() == where.substr(where.rfind(' ') + 1);
+  return is_same ? error.message() : error.what();
+}
+
+/// A file that a flag names has to be there.
+bool is_there(Findings& findings, const char* flag, const std::string& path, const char* remedy) {
+  if (path.empty() || file_exists(path)) return true;
+  findings.problem(cat(flag, " ", path), cat("there is no such file", remedy));
+  return false;
+}
+
+/// The sequences that a split has of a data set. A small one has none for 1 of 1000.
+void check_share(const SplitSource& source, Split split, const std::string& given, const IndexedDataset& files) {
+  SplitRange range = range_of(source.share, files.sequences());
+  if (range.begin < range.end) return;
+  fail_at(Exit::bad_data, files.prefix(), "--split ", given, " leaves none of its ", files.sequences(),
+          " sequences for ", kSplitNames[static_cast<std::size_t>(split)],
+          "; give more data or another --split (100,0,0 trains on all, without validation)");
+}
+
+/// The files of one data set; null, with the reason told, when they are not there or not sound.
+std::shared_ptr<const IndexedDataset> check_files(const std::string& flag, const std::string& path, DataFiles& files,
+                                                  Findings& findings) {
+  std::string prefix = dataset_prefix(path), where = cat(flag.substr(0, flag.find(' ')), " ", prefix);
+  bool has_idx = file_exists(prefix + ".idx"), has_bin = file_exists(prefix + ".bin");
+  std::shared_ptr<const IndexedDataset> out;
+  if (has_idx && has_bin) {
+    findings.attempt(where, [&] { out = files.open(prefix); });
+    return out;
+  }
+  bool forgot = file_exists(prefix + "_text_document.idx");
+  findings.problem(where,
+                   cat("there is no ", has_idx ? "" : prefix + ".idx", has_idx || has_bin ? "" : " nor ",
+                       has_bin ? "" : prefix + ".bin",
+                       forgot ? "; did you mean " + prefix + "_text_document?" : "; mtl-preprocess makes token files"));
+  return out;
+}
+
+/// A folder that will be written: there already, or one that can be made.
+bool check_folder(const char* flag, const std::string& path, Findings& findings) {
+  if (path.empty()) return true;
+  fs::path at = fs::absolute(path).lexically_normal();
+  while (!file_exists(at.string()) && at.has_relative_path()) at = at.parent_path();
+  std::string problem;
+  if (!fs::is_directory(at))
+    problem = cat(at.string(), " is not a folder; name another one");
+  else if (::access(at.c_str(), W_OK | X_OK) != 0)
+    problem = cat("nothing can be written in ", at.string(), "; name another folder");
+  if (!problem.empty()) findings.problem(cat(flag, " ", path), problem);
+  return problem.empty();
+}
+
+}  // namespace
+
+std::vector<Problem> Findings::finish(bool flags_are_sound) const {
+  if (!faults_.empty() && problems_.empty() && flags_are_sound) {
+    if (faults_.size() == 1) throw Error(faults_.front().second);
+    std::string all = cat(faults_.size(), " problems with the files");
+    Exit code = faults_.front().second.code();
+    for (const auto& [where, error] : faults_) {
+      all += cat("\n  ", where, "  ", what_of(where, error));
+      if (error.code() == Exit::bad_data) code = Exit::bad_data;
+    }
+    throw Error(code, all);
+  }
+  std::vector<Problem> all = problems_;
+  for (const auto& [where, error] : faults_) all.push_back({where, what_of(where, error)});
+  return all;
+}
+
+void check_data(const TrainOptions& options, Findings& findings) {
+  if (options.dry_run) return;
+  // What is wrong with the flags themselves is told elsewhere.
+  SplitSources sources = read_split_sources(options.data.paths, [](const std::string&, const std::string&) {});
+  DataFiles files;
+  std::map<std::string, std::shared_ptr<const IndexedDataset>> seen;  // by path: each fault is told once
+  for (Split split : {Split::train, Split::valid, Split::test}) {
+    const auto& source = sources[static_cast<std::size_t>(split)];
+    if (!source) continue;
+    const bool is_used = split == Split::train || options.batch.eval_iters != 0;
+    for (const std::string& path : source->blend.prefixes) {
+      auto [at, is_new] = seen.emplace(path, nullptr);
+      if (is_new) at->second = check_files(source->flag, path, files, findings);
+      const IndexedDataset* data = at->second.get();
+      if (data == nullptr || !is_used) continue;
+      findings.attempt(cat(source->flag, " ", dataset_prefix(path)),
+                       [&] { check_share(*source, split, options.data.paths.split, *data); });
+    }
+  }
+}
+
+bool check_outputs(const TrainOptions& options, Findings& findings) {
+  check_folder("--tensorboard-dir", options.logging.tensorboard_dir, findings);
+  const std::string& log = options.logging.log_jsonl;
+  if (fs::is_directory(log))
+    findings.problem("--log-jsonl " + log, "is a folder; name a file");
+  else if (!log.empty())
+    check_folder("--log-jsonl", fs::absolute(log).parent_path().string(), findings);
+  return check_folder("--save", options.checkpoint.save, findings);
+}
+
+bool check_tokenizer_files(const TokenizerOptions& tokenizer, Findings& findings) {
+  bool vocab = is_there(findings, "--vocab-file", tokenizer.vocab_file, "; mtl-vocab makes one");
+  bool merges = is_there(findings, "--merge-file", tokenizer.merge_file, "; it belongs to --vocab-file");
+  bool model = is_there(findings, "--tokenizer-model", tokenizer.tokenizer_model, " or folder");
+  return vocab && merges && model;
+}
+
+void configure(const TrainOptions& options, TrainSetup& setup, bool tokenizer_failed,
+               const std::function<void(std::string flag, std::string what)>& report_problem) {
+  RunStart& start = setup.start;
+  bool complete = true;
+  auto report = [&](std::string flag, std::string what) {
+    complete = false;
+    report_problem(std::move(flag), std::move(what));
+  };
+  bool tells_documents_apart =
+      options.data.eod_mask_loss || options.data.reset_position_ids || options.data.reset_attention_mask;
+  if (setup.tokenizer == nullptr && !tokenizer_failed && (tells_documents_apart || !start.source)) {
+    report("--vocab-file", start.source
+                               ? "and --merge-file are needed to tell documents apart: the model has no tokenizer files"
+                               : "and --merge-file are needed, or another --tokenizer-type: the tokenizer decides the "
+                                 "size of the vocabulary");
+  }
+  std::optional<GptConfig> loaded;
+  if (start.source) loaded = start.config;
+  GptConfig config =
+      resolve_config(options, loaded, setup.tokenizer == nullptr ? 0 : setup.tokenizer->vocab_size(), report);
+  if (tokenizer_failed && !start.source) config.vocab_size = 1;  // what else is wrong does not depend on it
+  if (complete) {
+    for (const std::string& problem : config.problems()) report("model", problem);
+  }
+  start.config = config;
+}
+
+}  // namespace mtl
