@@ -1,0 +1,19 @@
+// Any bytes as a configuration file: lines with an error, or with words that are written as they are read back.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+
+#include "base/config_text.h"
+#include "base/json_cursor.h"
+#include "base/str.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  for (const mtl::ConfigLine& line : mtl::parse_config({reinterpret_cast<const char*>(data), size})) {
+    const std::string text = mtl::join(line.words, " ");
+    if (!line.error.empty() && !line.words.empty()) std::abort();
+    if (mtl::find_invalid_utf8(text) != std::string_view::npos) continue;  // not UTF-8, or a lone surrogate
+    const auto again = mtl::parse_config("x = " + mtl::config_value(line.words));
+    if (again.size() != 1 || again[0].words != line.words || !again[0].error.empty()) std::abort();
+  }
+  return 0;
+}
