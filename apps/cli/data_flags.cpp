@@ -19,8 +19,10 @@ void add_data_flags(Flags& flags, DataOptions& data) {
       .one_of({"megatron", "feistel"});
   flags.add("--dataloader-type", &data.dataloader_type, "TYPE", "one pass in order, or shuffled epochs")
       .one_of({"single", "cyclic"});
-  flags.add_off_switch("--no-data-sharding", data.data_sharding,
-                       "cyclic: the ranks share one permutation instead of owning a part each");
+  flags
+      .add_switch("--no-data-sharding", data.data_sharding,
+                  "cyclic: the ranks share one permutation instead of owning a part each")
+      .inverted();
 }
 
 void add_batch_flags(Flags& flags, BatchOptions& batch) {

@@ -2,9 +2,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <sstream>
 #include <utility>
 
+#include "base/config_text.h"
 #include "base/files.h"
 #include "base/str.h"
 
@@ -12,95 +12,120 @@ namespace mtl {
 
 namespace {
 
-constexpr const char* kCommandLine = "command line";
-constexpr const char* kGeneral = "General";
 // CLI11 takes a word that begins with a dash for a flag, and `--x=` for one without a value: this byte makes a value.
 constexpr char kMark = '\x1f';
-constexpr int kMostWords = 1 << 20;  // of a list; CLI11 reads a larger number as one word per use
+constexpr const char* kEnd = "--\x1f";             // for `--`, which CLI11 gives to a list
+constexpr int kMostWords = 1 << 20;                // of a list; CLI11 reads a larger number as one word per use
+constexpr std::size_t kIndent = 30, kWidth = 110;  // of --help
 
 std::string unmarked(const std::string& word) { return starts_with(word, {&kMark, 1}) ? word.substr(1) : word; }
 
-/// The result of reading a word: the objection to it, or its number.
-struct Reading {
-  const char* wrong = nullptr;
-  std::optional<double> number;
-};
-// Not CLI11's lexical_cast, which reads 010 as octal, refuses 1_000, and rounds a decimal twice on its way to a double.
-Reading read(const std::string& word, std::int64_t& out) {
-  const auto value = parse_int(word);
-  out = value.value_or(out);
-  return {value ? nullptr : "is not a whole number", value};
-}
-Reading read(const std::string& word, double& out) {
-  const auto value = parse_float(word);
-  out = value.value_or(out);
-  return {value ? nullptr : "is not a number", value};
-}
-Reading read(const std::string& word, bool& out) {
-  out = word == "true";
-  return {out || word == "false" ? nullptr : "is not true or false", {}};
-}
-Reading read(const std::string& word, std::string& out) { return out = word, Reading(); }
-Reading read(const std::string& word, std::vector<std::string>& out) { return out.push_back(word), Reading(); }
+// These store words to which there is no objection(). CLI11's lexical_cast reads 010 as octal, refuses 1_000, and
+// rounds a decimal twice on its way to a double.
+void store(const std::vector<std::string>& words, bool& out) { out = words[0] == "true"; }
+void store(const std::vector<std::string>& words, std::int64_t& out) { out = *parse_int(words[0]); }
+void store(const std::vector<std::string>& words, double& out) { out = *parse_float(words[0]); }
+void store(const std::vector<std::string>& words, std::string& out) { out = words[0]; }
+void store(const std::vector<std::string>& words, std::vector<std::string>& out) { out = words; }
 template <class T>
-Reading read(const std::string& word, std::optional<T>& out) {
-  return read(word, out.emplace());
+void store(const std::vector<std::string>& words, std::optional<T>& out) {
+  store(words, out.emplace());
 }
 
-std::string text_of(const std::vector<std::string>& words) { return join(words, " "); }
+std::vector<std::string> words_in(const std::vector<std::string>& words) { return words; }
 template <class T>
-std::string text_of(const std::optional<T>& value) {
-  return value ? cat(*value) : "";
+std::vector<std::string> words_in(const T& value) {
+  return {cat(value)};
 }
 template <class T>
-std::string text_of(const T& value) {
-  return cat(value);
+std::vector<std::string> words_in(const std::optional<T>& value) {
+  return value ? words_in(*value) : std::vector<std::string>();
 }
+
+/// The words of the value now: "768", "true"; none when an optional is empty.
+std::vector<std::string> words_of(const Flags::Flag& flag) {
+  if (flag.is_inverted) return {cat(!*std::get<bool*>(flag.target))};
+  return std::visit([](auto* held) { return words_in(*held); }, flag.target);
+}
+
+std::string value_of(const Flags::Flag& flag) { return join(words_of(flag), " "); }
+
+/// "switch", "whole", "real", "text" or "list".
+std::string_view kind_of(const Flags::Flag& flag) {
+  static constexpr std::string_view kKinds[] = {"switch", "whole", "real", "text", "whole", "real", "text", "list"};
+  return kKinds[flag.target.index()];
+}
+
+bool is_number(const Flags::Flag& flag) { return kind_of(flag) == "whole" || kind_of(flag) == "real"; }
 
 /// "must be at least 0 and below 1".
 std::string describe_bounds(const Flags::Flag& flag) {
   const auto text = [](double x) { return std::abs(x) < 1e15 && x == std::floor(x) ? cat(std::llround(x)) : cat(x); };
+  const std::string least = (flag.excludes_least ? "above " : "at least ") + text(flag.least);
+  const std::string most = (flag.excludes_most ? "below " : "at most ") + text(flag.most);
   const bool has_least = std::isfinite(flag.least), has_most = std::isfinite(flag.most);
   if (!has_least && !has_most) return "must be a finite number";  // NaN is within no bounds
-  if (has_least && has_most && !flag.excludes_least && !flag.excludes_most)
-    return cat("must be from ", text(flag.least), " to ", text(flag.most));
-  return cat("must be ", !has_least ? "" : cat(flag.excludes_least ? "above " : "at least ", text(flag.least)),
-             has_least && has_most ? " and " : "",
-             !has_most ? "" : cat(flag.excludes_most ? "below " : "at most ", text(flag.most)));
+  if (!has_least || !has_most) return "must be " + (has_least ? least : most);
+  if (flag.excludes_least || flag.excludes_most) return cat("must be ", least, " and ", most);
+  return cat("must be from ", text(flag.least), " to ", text(flag.most));
+}
+
+/// The objection to this word as a value, such as "must be at least 1"; empty when there is none.
+std::string objection(const Flags::Flag& flag, const std::string& word) {
+  const std::string_view kind = kind_of(flag);
+  const auto& choices = flag.choices;
+  if (!choices.empty() && std::count(choices.begin(), choices.end(), word) == 0)
+    return "choose one of " + join(choices, ", ");
+  if (kind == "switch" && word != "true" && word != "false") return "is not true or false";
+  if (kind == "whole" && !parse_int(word)) return "is not a whole number";
+  if (kind == "real" && !parse_float(word)) return "is not a number";
+  if (!is_number(flag)) return "";
+  const double x = *parse_float(word);
+  const bool is_low = flag.excludes_least ? !(x > flag.least) : !(x >= flag.least);
+  const bool is_high = flag.excludes_most ? !(x < flag.most) : !(x <= flag.most);
+  if (is_low || is_high) return describe_bounds(flag);
+  return std::isfinite(x) ? "" : "must be a finite number";
+}
+
+/// A default that the flag would refuse means that there is none.
+bool has_value(const Flags::Flag& flag) {
+  const std::string value = value_of(flag);
+  return !value.empty() && (kind_of(flag) == "list" || objection(flag, value).empty());
+}
+
+/// `left`, padded to kIndent or on a line of its own, then `text` in the column after it.
+std::string two_columns(const std::string& left, const std::string& text) {
+  const std::string indent(kIndent, ' ');
+  std::string out = "  " + left, line;
+  if (out.size() + 2 > kIndent) out += "\n" + indent;
+  out.resize(std::max(out.size(), kIndent), ' ');
+  for (const std::string& word : split(text, ' ')) {
+    if (!line.empty() && kIndent + line.size() + 1 + word.size() > kWidth)
+      out += std::exchange(line, "") + "\n" + indent;
+    line += (line.empty() ? "" : " ") + word;
+  }
+  return out + line + "\n";
+}
+
+std::string help_of(const Flags::Flag& flag) {
+  std::vector<std::string> names;
+  for (const std::string& name : flag.option->get_lnames()) names.push_back("--" + name);
+  for (const std::string& name : flag.option->get_snames()) names.push_back("-" + name);
+  const bool is_switch = kind_of(flag) == "switch";
+  std::string text = flag.option->get_description();
+  if (!flag.choices.empty()) text += ": " + join(flag.choices, ", ");
+  if (has_value(flag) && !is_switch) text += cat(" [", value_of(flag), "]");
+  return two_columns(join(names, ", ") + (is_switch ? "" : " " + flag.option->get_type_name()), text);
 }
 
 }  // namespace
 
 Flags::Flag& Flags::Flag::repeat() { return option->expected(0, 1), append(); }
 
-Flags::Flag& Flags::Flag::hidden() { return option->group(""), *this; }
-
-Flags::Flag& Flags::Flag::only_with(const std::string& other, Condition holds) {
-  return effects.emplace_back(starts_with(other, "--") ? "without " + other : other, std::move(holds)), *this;
-}
-
-std::string Flags::Flag::value() const {
-  if (turns_off) return cat(!*std::get<bool*>(target));
-  return std::visit([](auto* held) { return text_of(*held); }, target);
-}
-
-std::string Flags::Flag::objection(const std::string& word) const {
-  if (!choices.empty() && std::count(choices.begin(), choices.end(), word) == 0)
-    return "choose one of " + join(choices, ", ");
-  const Reading reading =
-      std::visit([&](auto* held) { return read(word, *std::make_unique<std::decay_t<decltype(*held)>>()); }, target);
-  if (reading.wrong != nullptr) return reading.wrong;
-  const double x = reading.number.value_or(0);
-  const bool is_inside = (excludes_least ? x > least : x >= least) && (excludes_most ? x < most : x <= most);
-  if (is_inside && !std::isfinite(x)) return "must be a finite number";
-  return is_inside || !reading.number ? "" : describe_bounds(*this);
-}
-
 Flags::Flags(std::string program, std::string summary)
-    : program_(std::move(program)), section_(kGeneral), app_(std::make_unique<CLI::App>(std::move(summary), program_)) {
+    : program_(std::move(program)), app_(std::make_unique<CLI::App>(std::move(summary), program_)) {
   app_->set_help_flag();  // without names: --help is a switch like the others
   app_->allow_extras();
-  install_texts();
   add_switch("--help,-h", wants_help_, "print this help and exit");
   add_switch("--version", wants_version_, "print the version and exit");
   add_switch("--quiet,-q", quiet, "print errors and warnings only");
@@ -117,34 +142,23 @@ Flags::Flag& Flags::add(const std::string& names, Target target, const std::stri
   Flag* flag = flags_.emplace_back(std::make_unique<Flag>()).get();
   flag->name = names.substr(0, names.find(','));
   flag->target = target;
+  const auto check = [this, flag](const std::string& word) {
+    const std::string value = unmarked(word), wrong = objection(*flag, value);
+    if (!wrong.empty()) problem(flag->name + " " + value, wrong);
+    refused_ |= !wrong.empty();
+  };
   const CLI::callback_t convert = [this, flag](const CLI::results_t& words) { return take(*flag, words), true; };
-  const CLI::Validator validator(
-      [this, flag](std::string& word) {
-        const std::string value = unmarked(word), wrong = flag->objection(value);
-        refused_ |= !wrong.empty();
-        if (!wrong.empty()) problem(flag->name + " " + value, wrong + place());
-        return std::string();  // an error would end the parse
-      },
-      "");
-  flag->option = app_->add_option(names, convert, help)->group(section_)->type_name(value_name)->check(validator);
-  flag->option->expected(0, flag->is_switch() ? 0 : flag->is_list() ? kMostWords : 1);
-  flag->option->default_str(flag->is_switch() ? "true" : "");  // for a flag without words
+  const bool is_switch = kind_of(*flag) == "switch";
+  flag->option = app_->add_option(names, convert, help)->group(section_)->type_name(value_name)->each(check);
+  flag->option->expected(0, is_switch ? 0 : kind_of(*flag) == "list" ? kMostWords : 1);
+  flag->option->default_str(is_switch ? "true" : "");  // for a flag without words
   flag->option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->trigger_on_parse();
   return *flag;
 }
 
-Flags::Flag& Flags::add_switch(const std::string& names, bool& target, const std::string& help) {
-  return add(names, &target, "", help);
-}
-
-Flags::Flag& Flags::add_off_switch(const std::string& names, bool& target, const std::string& help) {
-  Flag& flag = add_switch(names, target, help);
-  flag.turns_off = true;
-  return flag;
-}
-
-void Flags::positional(const std::string& value_name, std::vector<std::string>& target, const std::string& help) {
-  positional_ = {value_name, help, &target};
+void Flags::problem(std::string where, const std::string& what) {
+  const std::string place = origin_ == kCommandLine ? "" : cat(" (", origin_, ")");
+  problems_.push_back({std::move(where), what + place});
 }
 
 void Flags::notice(const std::string& text) {
@@ -164,20 +178,22 @@ bool Flags::was_given(const std::string& name) const {
   return flag->is_given;
 }
 
-/// " (FILE:LINE)" for a problem of a configuration file.
-std::string Flags::place() const { return origin_ == kCommandLine ? "" : cat(" (", origin_, ")"); }
-
-/// Puts the mark before every value.
+/// Marks every value, and the end of the flags.
 std::vector<std::string> Flags::mark_values(std::vector<std::string> words) const {
   bool wants_one = false;  // after a flag with one value: `--title -x-` is its value, too
+  bool has_ended = false;
   for (std::string& word : words) {
     const bool is_long = starts_with(word, "--"), starts_flag = word.size() > 1 && word[0] == '-' && !parse_float(word);
     const Flag* flag = is_long ? find(word) : nullptr;
     const std::size_t equals = is_long ? word.find('=') : std::string::npos;
-    if (!starts_flag || (wants_one && !is_long && word.size() > 2))
+    if (!has_ended && word == "--") {
+      has_ended = true;
+      word = kEnd;
+    } else if (has_ended || !starts_flag || (wants_one && !is_long && word.size() > 2)) {
       word.insert(0, 1, kMark);
-    else if (equals != std::string::npos)
+    } else if (equals != std::string::npos) {
       word.insert(equals + 1, 1, kMark);
+    }
     wants_one = flag != nullptr && flag->option->get_expected_max() == 1;
   }
   return words;
@@ -185,68 +201,60 @@ std::vector<std::string> Flags::mark_values(std::vector<std::string> words) cons
 
 /// One use of a flag, with the words that follow it.
 void Flags::take(Flag& flag, const std::vector<std::string>& words) {
-  const bool is_refused = std::exchange(refused_, false), adds = flag.adds_up && flag.is_given;
-  const bool has_none = words[0].empty();
-  if (has_none && !flag.takes_none)
-    return problem(flag.name, cat("needs a value: ", flag.option->get_type_name(), place()));
-  const std::string before = flag.value();
-  const auto set = [&](auto* held) {
-    auto value = adds ? *held : std::decay_t<decltype(*held)>();
-    for (const std::string& word : words) has_none ? Reading() : read(unmarked(word), value);
-    *held = std::move(value);
-  };
-  if (!is_refused) std::visit(set, flag.target);
-  if (bool* const* held = std::get_if<bool*>(&flag.target); held != nullptr && !is_refused) **held ^= flag.turns_off;
+  const bool is_refused = std::exchange(refused_, false), has_none = words[0].empty();
+  if (has_none && !flag.takes_none) return problem(flag.name, "needs a value: " + flag.option->get_type_name());
+  const std::vector<std::string> before = words_of(flag);
+  std::vector<std::string> values = flag.adds_up && flag.is_given ? before : std::vector<std::string>();
+  if (!has_none) std::transform(words.begin(), words.end(), std::back_inserter(values), unmarked);
+  if (flag.is_inverted) values = {values[0] == "true" ? "false" : "true"};
+  if (!is_refused) std::visit([&](auto* held) { store(values, *held); }, flag.target);
   flag.origin = origin_;
-  flag.is_given |= origin_ == kCommandLine || flag.value() != before || is_refused;
+  flag.is_given |= origin_ == kCommandLine || words_of(flag) != before || is_refused;
 }
 
-/// A flag of other tools with this name, or with the longest prefix of it.
-const Flags::Other* Flags::find_other(const std::string& name) const {
-  if (const auto exact = others_.find(name); exact != others_.end()) return &exact->second;
+/// What is declared for this name or for the longest prefix of it; else the flag is unknown.
+Flags::Other Flags::find_other(const std::string& name) const {
+  if (const auto exact = others_.find(name); exact != others_.end()) return exact->second;
   for (std::size_t length = name.size(); length > 2; --length) {
-    if (const auto family = others_.find(name.substr(0, length) + "*"); family != others_.end()) return &family->second;
+    if (const auto family = others_.find(name.substr(0, length) + "*"); family != others_.end()) return family->second;
   }
-  return nullptr;
-}
-
-/// A flag that is not declared: refused, acknowledged or unknown.
-void Flags::take_other(const std::string& name, const std::string& value) {
-  const Other* other = find_other(name);
-  if (other != nullptr && !other->refused) return notice(cat(name, ": ", other->reason));
-  const bool shows_value = other != nullptr && other->takes > 0 && !value.empty();
-  if (other != nullptr) return problem(shows_value ? name + " " + value : name, other->reason + place());
   std::vector<std::string> known;
   for (const auto& flag : flags_) {
     for (const std::string& long_name : flag->option->get_lnames()) known.push_back("--" + long_name);
   }
-  const auto common = suggestions_.find(name);
-  const std::string guess = common == suggestions_.end() ? nearest(name, known) : common->second;
-  const std::string remedy = guess.empty() ? cat("see ", program_, " --help") : cat("did you mean ", guess, "?");
-  unknown_.push_back({name, cat("unknown flag; ", remedy, place())});
+  return {Other::unknown, -1, nearest(name, known)};
 }
 
-/// Takes what CLI11 left (undeclared flags, words of no flag), then the words after `--`.
-void Flags::take_rest(const std::vector<std::string>& left, const std::vector<std::string>& after_dashes) {
-  std::vector<std::string> values;
+void Flags::take_other(const std::string& name, const Other& other, const std::string& value) {
+  if (other.kind == Other::noted) return notice(cat(name, ": ", other.text));
+  if (other.kind == Other::refused)
+    return problem(other.takes > 0 && !value.empty() ? name + " " + value : name, other.text);
+  const std::string remedy =
+      other.text.empty() ? cat("see ", program_, " --help") : cat("did you mean ", other.text, "?");
+  problem(name, "unknown flag; " + remedy);
+  std::rotate(problems_.begin() + unknown_++, problems_.end() - 1, problems_.end());
+}
+
+/// Takes what CLI11 left: undeclared flags with their values, and words of no flag.
+void Flags::take_rest(const std::vector<std::string>& left) {
+  std::vector<std::string> free_words;
   for (std::size_t at = 0; at < left.size();) {
     const std::string& word = left[at++];
-    if (word[0] == kMark) {
-      values.push_back(unmarked(word));
-      continue;
+    if (word[0] == kMark) free_words.push_back(unmarked(word));
+    if (word[0] == kMark || word == kEnd) continue;
+    const std::size_t equals = word.find('=');
+    const Other other = find_other(word.substr(0, equals));
+    std::vector<std::string> values;
+    if (equals != std::string::npos) {
+      values.push_back(word.substr(equals + 1));
+    } else {
+      while (at < left.size() && left[at][0] == kMark && static_cast<int>(values.size()) != other.takes)
+        values.push_back(left[at++]);
     }
-    const std::size_t equals = std::min(word.find('='), word.size());
-    const Other* other = find_other(word.substr(0, equals));
-    // The values of an unknown flag are not reported: one message per mistake.
-    int takes = equals < word.size() ? 0 : other == nullptr ? -1 : other->takes;
-    std::string value = equals < word.size() ? word.substr(equals + 1) : "";
-    for (; takes != 0 && at < left.size() && left[at][0] == kMark; --takes, ++at)
-      if (value.empty()) value = left[at];
-    take_other(word.substr(0, equals), unmarked(value));
+    take_other(word.substr(0, equals), other, values.empty() ? "" : unmarked(values[0]));
   }
-  values.insert(values.end(), after_dashes.begin(), after_dashes.end());
-  for (const std::string& word : values) {
-    if (positional_.name.empty())
+  for (const std::string& word : free_words) {
+    if (positional_.words == nullptr)
       problem(word, cat("belongs to no flag; see ", program_, " --help"));
     else
       positional_.words->push_back(word);
@@ -255,36 +263,40 @@ void Flags::take_rest(const std::vector<std::string>& left, const std::vector<st
 
 /// Gives every flag that the command line left out its value in the configuration file.
 void Flags::read_config() {
-  std::istringstream text(read_file(config_));
-  for (CLI::ConfigItem& item : app_->get_config_formatter()->from_config(text)) {
-    origin_ = cat(config_, ":", item.parents[0]);
-    const std::string name = "--" + item.name;
-    const bool has_value = !item.inputs.empty() && item.inputs[0] == "=";
-    std::vector<std::string> words(item.inputs.begin() + (has_value ? 1 : 0), item.inputs.end());
-    const Flag* flag = find(name);
-    if (item.parents.size() > 1) {
-      problem(name, item.parents[1] + place());
+  for (const ConfigLine& line : parse_config(read_file(config_))) {
+    origin_ = cat(config_, ":", line.number);
+    const std::string name = "--" + line.name;
+    Flag* flag = find(name);
+    if (!line.error.empty()) {
+      problem(name, line.error);
     } else if (flag == nullptr) {
-      take_other(name, words.empty() ? "" : words[0]);
+      take_other(name, find_other(name), line.words.empty() ? "" : line.words[0]);
     } else if (flag->option->get_group() == kGeneral && flag->name != "--quiet") {
-      problem(name, "belongs on the command line" + place());
-    } else if (!has_value && !words.empty()) {
-      problem(name, cat("write ", item.name, " = ", join(words, " "), place()));
-    } else if (flag->origin != kCommandLine &&
-               (flag->takes_none || !has_value || !words.empty())) {  // `name =` leaves a flag as it is
-      if (!flag->is_list() && words.size() > 1) words = {join(words, " ")};
-      for (std::string& word : words) word.insert(0, 1, kMark);
-      if (words.empty()) words = {flag->option->get_default_str()};
-      flag->option->clear();
-      flag->option->add_result(words)->run_callback();
+      problem(name, "belongs on the command line");
+    } else if (!line.has_equals && !line.words.empty()) {
+      problem(name, cat("write ", line.name, " = ", join(line.words, " ")));
+    } else if (flag->origin != kCommandLine) {
+      take_line(*flag, line);
     }
   }
+  origin_ = kCommandLine;
+}
+
+/// Hands the words of a line to CLI11. `name =` leaves a flag as it is.
+void Flags::take_line(Flag& flag, const ConfigLine& line) {
+  std::vector<std::string> words = line.words;
+  if (words.empty() && line.has_equals && !flag.takes_none) return;
+  if (!words.empty() && kind_of(flag) != "list") words = {join(words, " ")};
+  for (std::string& word : words) word.insert(0, 1, kMark);
+  if (words.empty()) words = {flag.option->get_default_str()};
+  flag.option->clear();
+  flag.option->add_result(words)->run_callback();
 }
 
 /// Checks required flags, check() functions and conditions.
 void Flags::check_all() {
   for (const auto& flag : flags_) {
-    if (flag->is_required && flag->origin == "default")
+    if (flag->is_required && flag->origin == kDefault)
       problem(flag->name, "is required: " + flag->option->get_description());
   }
   for (const auto& check : checks_) {
@@ -296,36 +308,74 @@ void Flags::check_all() {
     }
   }
   for (const auto& flag : flags_) {
-    if (!flag->is_given || (flag->is_switch() && flag->value() == "false")) continue;
-    for (const auto& [other, holds] : flag->needed) {
-      if (!holds()) problem(flag->name, "needs " + other);
-    }
-    for (const auto& [other, holds] : flag->effects) {
-      if (!holds()) notice(cat(flag->name, ": has no effect ", other));
+    if (!flag->is_given || (kind_of(*flag) == "switch" && value_of(*flag) == "false")) continue;
+    for (const auto& [unmet, holds, is_needed] : flag->conditions) {
+      if (holds()) continue;
+      if (is_needed)
+        problem(flag->name, unmet);
+      else
+        notice(cat(flag->name, ": ", unmet));
     }
   }
 }
 
 Flags::Request Flags::parse(int argc, const char* const* argv) {
-  std::vector<std::string> words(argv + 1, argv + argc);
-  const auto dashes = std::find(words.begin(), words.end(), "--");
-  const std::vector<std::string> after_dashes(dashes + (dashes == words.end() ? 0 : 1), words.end());
-  words.erase(dashes, words.end());
-  origin_ = kCommandLine;
-  words = mark_values(std::move(words));
+  std::vector<std::string> words = mark_values({argv + 1, argv + argc});
   std::reverse(words.begin(), words.end());  // as CLI11 wants them
   app_->parse(words);
   if (wants_help_) return Request::help;
   if (wants_version_) return Request::version;
   if (wants_list_) return Request::list_flags;
-  take_rest(app_->remaining(), after_dashes);
+  take_rest(app_->remaining());
   if (!config_.empty()) read_config();
   const std::size_t before = problems_.size();
   check_all();
   if (wants_dump_) problems_.resize(before);  // what is missing may be added to the dump
-  problems_.insert(problems_.begin(), unknown_.begin(), unknown_.end());
   if (!problems_.empty()) throw UsageError(problems_);
   return wants_dump_ ? Request::dump_config : Request::run;
+}
+
+std::string Flags::help() const {
+  std::string out = cat(program_, ": ", app_->get_description(), "\n\nusage: ", program_, " [flags]");
+  if (positional_.words != nullptr)
+    out += cat(" ", positional_.name, "...\n\n", two_columns(positional_.name, positional_.help));
+  else
+    out += "\n";
+  std::vector<std::string> sections = app_->get_groups();
+  std::rotate(sections.begin(), sections.begin() + 1, sections.end());  // "General" is declared first, shown last
+  for (const std::string& section : sections) {
+    out += cat("\n", section, ":\n");
+    for (const auto& flag : flags_) {
+      const bool is_shown = flag->option->get_group() == section && flag->option->has_description();
+      if (is_shown) out += help_of(*flag);
+    }
+  }
+  return out + cat("\nMore in the manual page: man ", split(program_, ' ')[0], "\n");
+}
+
+std::string Flags::dump_config() const {
+  std::string out;
+  for (const auto& flag : flags_) {
+    if (flag->option->get_group() == kGeneral) continue;
+    const bool is_unset = flag->origin == kDefault && !has_value(*flag);
+    std::string line = cat(is_unset ? "# " : "", flag->name.substr(2), " = ");
+    if (!is_unset) line += config_value(words_of(*flag));
+    line.resize(std::max<std::size_t>(line.size() + 1, 48), ' ');
+    out += cat(line, " # ", flag->origin, "\n");
+  }
+  return out;
+}
+
+std::string Flags::list_flags() const {
+  std::string out;
+  for (const auto& flag : flags_) {
+    out += cat(flag->name, " ", kind_of(*flag));
+    if (is_number(*flag))
+      out += cat(flag->excludes_least ? " (" : " [", flag->least, " ", flag->most, flag->excludes_most ? ")" : "]");
+    for (const auto& condition : flag->conditions) out += "; " + condition.unmet;
+    out += "\n";
+  }
+  return out;
 }
 
 }  // namespace mtl

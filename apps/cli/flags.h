@@ -31,28 +31,34 @@ class Option;
 
 namespace mtl {
 
+struct ConfigLine;
+
 class Flags {
  public:
   /// Where a value can go. A bool is a switch without a value; an optional stays empty when the flag is absent;
   /// a vector takes all words up to the next flag (argparse's nargs="+").
   using Target = std::variant<bool*, std::int64_t*, double*, std::string*, std::optional<std::int64_t>*,
                               std::optional<double>*, std::optional<std::string>*, std::vector<std::string>*>;
-  using Condition = std::function<bool()>;
 
   /// A declared flag. Every number must be finite and within its bounds.
   struct Flag {
+    struct Condition {
+      std::string unmet;  // "needs OTHER" or "has no effect without OTHER"
+      std::function<bool()> holds;
+      bool is_needed;
+    };
     std::string name;  // "--hidden-size"
     Target target;
     CLI::Option* option = nullptr;  // all names, section, name of the value, help
     std::vector<std::string> choices;
     double least = -INFINITY, most = INFINITY;
     bool excludes_least = false, excludes_most = false;
-    std::vector<std::pair<std::string, Condition>> effects, needed;
+    std::vector<Condition> conditions;
     bool is_required = false;
-    bool turns_off = false;   // a switch that sets its target to false
-    bool adds_up = false;     // a list to which every further use of the flag appends
-    bool takes_none = false;  // without words the list is empty
-    bool is_given = false;    // on the command line, or with another value than the default in a configuration file
+    bool is_inverted = false;  // a switch that sets its target to false
+    bool adds_up = false;      // a list to which every further use of the flag appends
+    bool takes_none = false;   // without words the list is empty
+    bool is_given = false;     // on the command line, or with another value than the default in a configuration file
     std::string origin = "default";
 
     Flag& one_of(std::vector<std::string> values) { return choices = std::move(values), *this; }
@@ -64,19 +70,17 @@ class Flags {
     Flag& append() { return adds_up = true, *this; }
     Flag& repeat();  // as append(), with one word per use
     Flag& or_none() { return takes_none = true, *this; }
-    Flag& hidden();  // not in --help: kept for old scripts
+    Flag& inverted() { return is_inverted = true, *this; }
     /// The flag acts only if `holds()` after parsing. Otherwise a notice says "has no effect without OTHER", or without
     /// the word "without" if `other` does not begin with a flag ("on one rank", "with --greedy").
-    Flag& only_with(const std::string& other, Condition holds);
+    Flag& only_with(const std::string& other, std::function<bool()> holds) {
+      const char* without = starts_with(other, "--") ? "without " : "";
+      return conditions.push_back({cat("has no effect ", without, other), std::move(holds), false}), *this;
+    }
     /// As only_with, for a flag whose absence changes the result: a problem, "needs OTHER".
-    Flag& needs(std::string other, Condition holds) { return needed.emplace_back(other, holds), *this; }
-
-    bool is_switch() const { return std::holds_alternative<bool*>(target); }
-    bool is_list() const { return std::holds_alternative<std::vector<std::string>*>(target); }
-    /// The value now, as text: "768", "true", "a b c"; empty when an optional holds nothing.
-    std::string value() const;
-    /// The objection to this word as a value, such as "must be at least 1"; empty when nothing is.
-    std::string objection(const std::string& word) const;
+    Flag& needs(const std::string& other, std::function<bool()> holds) {
+      return conditions.push_back({"needs " + other, std::move(holds), true}), *this;
+    }
   };
 
   Flags(std::string program, std::string summary);
@@ -85,26 +89,28 @@ class Flags {
 
   /// Following flags belong to this heading of --help and the man page.
   void section(std::string title) { section_ = std::move(title); }
-  /// `names`: "--hidden-size", then other names after commas: "--output,-o".
+  /// `names`: "--hidden-size", then other names after commas: "--output,-o". A flag without help is not in --help.
   Flag& add(const std::string& names, Target target, const std::string& value_name, const std::string& help);
-  Flag& add_switch(const std::string& names, bool& target, const std::string& help);
-  /// A switch that sets its target to false, such as --no-bias.
-  Flag& add_off_switch(const std::string& names, bool& target, const std::string& help);
+  Flag& add_switch(const std::string& names, bool& target, const std::string& help) {
+    return add(names, &target, "", help);
+  }
   /// Words that belong to no flag; without this they are an error.
-  void positional(const std::string& value_name, std::vector<std::string>& target, const std::string& help);
+  void positional(const std::string& value_name, std::vector<std::string>& target, const std::string& help) {
+    positional_ = {value_name, help, &target};
+  }
   /// A flag of other tools that this version does not support: giving it is an error with this reason. `takes` counts
   /// the words that follow it (-1: all up to the next flag). "--moe-*" stands for all undeclared flags of this prefix.
-  void refuse(const std::string& name, int takes, std::string reason) { others_[name] = {takes, reason, true}; }
-  /// A common mistake for the flag `meant`, too far from its name to be recognised as one.
-  void suggest(const std::string& mistake, std::string meant) { suggestions_[mistake] = std::move(meant); }
+  void refuse(const char* name, int takes, const char* why) { others_[name] = {Other::refused, takes, why}; }
   /// A flag of other tools that has no effect: named once on stderr.
-  void acknowledge(const std::string& name, int takes, std::string reason) { others_[name] = {takes, reason, false}; }
+  void acknowledge(const char* name, int takes, const char* why) { others_[name] = {Other::noted, takes, why}; }
+  /// A common mistake for the flag `meant`, too far from its name to be recognised as one.
+  void suggest(const char* mistake, const char* meant) { others_[mistake] = {Other::unknown, -1, meant}; }
 
   /// Adds a problem that parse() reports together with its own; call it from a check() function.
-  void problem(std::string where, std::string what) { problems_.push_back({std::move(where), std::move(what)}); }
+  void problem(std::string where, const std::string& what);
   /// Adds a message that is printed once, before the run: a flag without effect.
   void notice(const std::string& text);
-  std::size_t problem_count() const { return unknown_.size() + problems_.size(); }
+  std::size_t problem_count() const { return problems_.size(); }
   /// Runs after all values are set, before parse() throws, also when there are problems already (a flag whose value
   /// was refused has its default then). Checks relations between flags; --dump-config is not held to them.
   void check(std::function<void()> function) { checks_.push_back(std::move(function)); }
@@ -121,50 +127,47 @@ class Flags {
   Request parse(int argc, const char* const* argv);
 
   std::string help() const;
-  /// "hidden-size = 768  # default" lines, one per flag: the format of --config. Words are separated by blanks; one
-  /// that holds blanks, quotes or a backslash, or is empty, is written as a JSON string.
+  /// "hidden-size = 768  # default" lines, one per flag: what --config reads (base/config_text.h).
   std::string dump_config() const;
   /// One line per flag: name, kind, bounds such as "[0 1)" if it is a number, and "; has no effect without ..." or
   /// "; needs ..." for each condition.
   std::string list_flags() const;
   const std::string& program() const { return program_; }
-  const std::vector<std::unique_ptr<Flag>>& all() const { return flags_; }
   /// Messages about flags without effect, for stderr.
   const std::vector<std::string>& notices() const { return notices_; }
   bool quiet = false;
 
  private:
+  static constexpr const char *kGeneral = "General", *kDefault = "default", *kCommandLine = "command line";
   struct Other {
+    enum Kind { refused, noted, unknown } kind;
     int takes;
-    std::string reason;
-    bool refused;
+    std::string text;  // the reason, or the flag that an unknown one may be meant for
   };
   Flag* find(const std::string& name) const;
-  void install_texts();
-  std::string help_text() const;
   std::vector<std::string> mark_values(std::vector<std::string> words) const;
   void take(Flag& flag, const std::vector<std::string>& words);
-  void take_rest(const std::vector<std::string>& left, const std::vector<std::string>& after_dashes);
-  const Other* find_other(const std::string& name) const;
-  void take_other(const std::string& name, const std::string& value);
+  void take_rest(const std::vector<std::string>& left);
+  Other find_other(const std::string& name) const;
+  void take_other(const std::string& name, const Other& other, const std::string& value);
   void read_config();
+  void take_line(Flag& flag, const ConfigLine& line);
   void check_all();
-  std::string place() const;
 
-  std::string program_, section_, config_;
+  std::string program_, section_ = kGeneral, config_;
   std::unique_ptr<CLI::App> app_;
   std::vector<std::unique_ptr<Flag>> flags_;
   std::map<std::string, Other> others_;
-  std::map<std::string, std::string> suggestions_;
   struct {
     std::string name, help;
-    std::vector<std::string>* words = nullptr;
-  } positional_;  // without a name: none
+    std::vector<std::string>* words = nullptr;  // null: there are none
+  } positional_;
   std::vector<std::function<void()>> checks_;
-  std::vector<Problem> unknown_, problems_;
+  std::vector<Problem> problems_;  // first unknown_ of unknown flags
+  std::size_t unknown_ = 0;
   std::vector<std::string> notices_;
-  std::string origin_;    // of the words that are being read
-  bool refused_ = false;  // a word of the flag that is being read
+  std::string origin_ = kCommandLine;  // of the words that are being read
+  bool refused_ = false;               // a word of the flag that is being read
   bool wants_help_ = false, wants_version_ = false, wants_dump_ = false, wants_list_ = false;
 };
 

@@ -320,7 +320,7 @@ std::vector<Group> acknowledged() {
 void add_single_valued(Flags& flags, FixedOptions& fixed) {
   auto only = [&](const char* name, auto& target, const char* why) {
     auto wanted = target;
-    Flags::Flag& flag = flags.add(name, &target, "VALUE", why).hidden();
+    Flags::Flag& flag = flags.add(name, &target, "VALUE", "");
     if constexpr (std::is_same_v<decltype(wanted), std::int64_t>) flag.at_least(0).at_most(1 << 16);
     flags.check([&flags, name, &target, wanted, why] {
       if (target != wanted)
@@ -348,9 +348,9 @@ void add_attention_shapes(Flags& flags, const ArchitectureOptions& model) {
     bool grouped = false;
   };
   const auto shape = std::make_shared<Shape>();
-  flags.add("--kv-channels", &shape->kv_channels, "N", "").hidden().at_least(1).at_most(1 << 24);
-  flags.add("--num-query-groups", &shape->query_groups, "N", "").hidden().at_least(1).at_most(1 << 20);
-  flags.add_switch("--group-query-attention", shape->grouped, "").hidden();
+  flags.add("--kv-channels", &shape->kv_channels, "N", "").at_least(1).at_most(1 << 24);
+  flags.add("--num-query-groups", &shape->query_groups, "N", "").at_least(1).at_most(1 << 20);
+  flags.add_switch("--group-query-attention", shape->grouped, "");
   flags.check([&flags, &model, shape] {
     const std::int64_t heads = model.num_attention_heads.value_or(0);
     const auto only = [&](const std::string& flag, std::int64_t value, std::int64_t wanted, const char* what) {
@@ -372,17 +372,15 @@ void add_attention_shapes(Flags& flags, const ArchitectureOptions& model) {
 /// Flags whose meaning depends on another.
 void add_related(Flags& flags, TrainOptions& options) {
   FixedOptions& fixed = options.fixed;
-  flags.add_switch("--no-bias-gelu-fusion", fixed.no_bias_gelu_fusion, "").hidden();
-  flags.add_switch("--openai-gelu", fixed.openai_gelu, "").hidden();
-  flags.add("--tensorboard-log-interval", &fixed.tensorboard_log_interval, "N", "").hidden().at_least(1);
-  flags.add("--zero-stage", &fixed.zero_stage, "N", "").hidden().at_least(0).at_most(3);
+  flags.add_switch("--no-bias-gelu-fusion", fixed.no_bias_gelu_fusion, "");
+  flags.add_switch("--openai-gelu", fixed.openai_gelu, "");
+  flags.add("--tensorboard-log-interval", &fixed.tensorboard_log_interval, "N", "").at_least(1);
+  flags.add("--zero-stage", &fixed.zero_stage, "N", "").at_least(0).at_most(3);
   flags.add_switch("--no-pipeline-parallel", fixed.no_pipeline_parallel, "")
-      .hidden()
       .only_with("on one stage, which is the default", [&options] { return options.parallel.pipeline > 1; });
   // Megatron-LM's --distributed-timeout-minutes is for its start if this flag is given; here one timeout is for both.
   const auto seconds = std::make_shared<std::optional<double>>();
   flags.add("--distributed-timeout-seconds-after-init", seconds.get(), "S", "")
-      .hidden()
       .above(0)
       .at_most(31536000)
       .only_with("on one rank", [&options] { return options.parallel.world > 1; });

@@ -55,10 +55,7 @@ void add_tokenizer_flags(Flags& flags, TokenizerOptions& options) {
   for_types(flags.add_switch("--tokenizer-hf-include-special-tokens", options.hf_special_tokens,
                              "HuggingFaceTokenizer: put the special tokens around every text that its file asks for"),
             {"HuggingFaceTokenizer"});
-  flags
-      .add_off_switch("--tokenizer-hf-no-include-special-tokens", options.hf_special_tokens,
-                      "the default; the other way round from --tokenizer-hf-include-special-tokens")
-      .hidden();
+  flags.add_switch("--tokenizer-hf-no-include-special-tokens", options.hf_special_tokens, "").inverted();
   flags.add("--vocab-size", &options.vocab_size, "N", "number of ids of NullTokenizer and TikTokenizer")
       .at_least(1)
       .at_most(INT32_MAX)

@@ -25,7 +25,7 @@ struct Tool {
   Tool() {
     flags.section("Model");
     flags.add("--num-layers,--layers", &layers, "N", "blocks");
-    flags.add_off_switch("--no-bias", bias, "no bias");
+    flags.add_switch("--no-bias", bias, "no bias").inverted();
     flags.section("Training");
     flags.add("--lr", &lr, "X", "learning rate");
     flags.add("--lr-decay-style", &style, "NAME", "shape").one_of({"linear", "cosine"});
