@@ -97,7 +97,8 @@ void add_sharing_flags(Flags& flags, ParallelOptions& options) {
       .only_with("on one data-parallel rank", [&options] { return options.data() > 1; });
   flags
       .add("--ddp-bucket-size", &options.bucket_elements, "N",
-           "gradients that are summed together; 40 M, or 1 M x data-parallel ranks if more, when absent")
+           "sum the gradients of consecutive layers together that have at least N parameters; absent: 40 M, or 1 M x "
+           "data-parallel ranks if more")
       .at_least(1)
       .at_most(1e15)
       .only_with("on one data-parallel rank", [&options] { return options.data() > 1; });

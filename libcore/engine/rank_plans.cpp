@@ -18,9 +18,9 @@ namespace {
 /// What plan_passes() depends on besides what all ranks have in common. Ranks that agree in it have equal plans; ranks
 /// that do not may have, too.
 using PassKey = std::tuple<bool, bool, std::int64_t, int, bool, std::int64_t>;
-/// What plan_update() adds to that depends on the elements that a rank owns: their number, the number that it counts in
-/// the gradient's norm, and the most of these in one parameter.
-using OwnedKey = std::array<std::int64_t, 3>;
+/// What plan_update() adds to that depends on the elements that a rank owns: the number that it counts in the
+/// gradient's norm, and the most of these in one parameter. All ranks own equally many.
+using OwnedKey = std::array<std::int64_t, 2>;
 
 class PassKeys {
  public:
@@ -66,11 +66,10 @@ struct Passes {
     OwnedKey key{};
     for (const Bucket& bucket : store.buckets()) {
       for (const Segment& segment : bucket.segments) {
+        if (!store.is_first_holder(segment.param)) continue;
         std::int64_t count = bucket.owned_by(index, segment).count;
         key[0] += count;
-        if (!store.is_first_holder(segment.param)) continue;
-        key[1] += count;
-        key[2] = std::max(key[2], count);
+        key[1] = std::max(key[1], count);
       }
     }
     return key;

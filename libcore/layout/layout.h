@@ -20,7 +20,7 @@ struct Layout {
   int rank = 0;
   bool sequence_parallel = false;  // rows outside tensor-parallel regions are split over the tensor-parallel ranks
   AxisSet optimizer_shards = {};   // its state is split over these axes: none, or kReplicaAxes (ZeRO-1)
-  std::int64_t bucket_elements = 40'000'000;  // a bucket of gradients is closed when it has as many
+  std::int64_t bucket_elements = 40'000'000;  // units whose gradients are summed together have at least as many
 
   ScheduleKind schedule = ScheduleKind::one_forward_one_backward;
   int chunks = 1;  // of each stage; more than one with ScheduleKind::interleaved alone

@@ -27,14 +27,17 @@ Chunk::Chunk(const GptConfig& config, const DropoutOptions& dropout, TpRegion ar
 }
 
 void Chunk::params(const ParamVisitor& visit) {
+  int number = static_cast<int>(range_.first_layer) + (range_.first ? 0 : 1);
   for (Part& part : parts_) {
     std::optional<int> first;
-    ParamVisitor visit_and_note = [&](Param& param, const ParamSpec& spec) {
+    ParamVisitor visit_and_note = [&](Param& param, ParamSpec spec) {
+      spec.unit = number;
       visit(param, spec);
       if (!first) first = param.index;
       part.params = {*first, param.index + 1};
     };
     std::visit([&](auto& unit) { unit.params(visit_and_note); }, part.unit);
+    ++number;
   }
   if (range_.first && range_.last)  // tied: bound to the same memory
     std::get<Head>(parts_.back().unit).output.table = std::get<EmbeddingLayer>(parts_.front().unit).tokens;

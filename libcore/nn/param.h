@@ -33,6 +33,7 @@ struct ParamSpec {
   bool tied = false;                   // and over the first and the last pipeline stage, which hold a copy each
   Init init = Init::normal;
   float init_std = 0;
+  int unit = 0;  // of the model, in the order of a forward pass: the embedding, then the layers, then the head
 
   /// Elements of the whole tensor, without padding.
   std::int64_t numel() const {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "device/tensor.h"
@@ -34,11 +35,25 @@ struct Segment {
   std::int64_t count;  // elements, padding included
 };
 
+/// What all parameters of a bucket have in common: one sum over ranks and one update are right for the whole bucket.
+struct BucketKey {
+  bool tied = false;  // the bucket of a tied table holds nothing else
+  AxisSet summed_over;
+  bool decays = true;
+
+  explicit BucketKey(const ParamSpec& spec) : tied(spec.tied), summed_over(spec.summed_over), decays(spec.decays) {}
+  bool operator==(const BucketKey&) const = default;
+  bool operator<(const BucketKey& other) const {
+    return std::tuple(tied, summed_over.index(), decays) <
+           std::tuple(other.tied, other.summed_over.index(), other.decays);
+  }
+};
+
 struct Bucket {
-  AxisSet summed_over;  // of its parameters, as their specs say
-  bool tied = false;
-  std::vector<Segment> segments;
-  std::vector<Tensor> memory;  // by row of the table: (count), or (owned_end - owned_begin) where the extent is owned
+  BucketKey key;
+  std::vector<Segment> segments = {};
+  std::vector<Tensor> memory =
+      {};  // by row of the table: (count), or (owned_end - owned_begin) where the extent is owned
   std::int64_t count = 0;
   std::int64_t owned_begin = 0, owned_end = 0;
 

@@ -73,8 +73,8 @@ void GradSync::finish_reduction() {
     progress_[b].started = false;
     const Bucket& bucket = params_.buckets()[b];
     Tensor owned = bucket.owned_grads();
-    wait(groups_.over(bucket.summed_over - kReplicaAxes).all_reduce(stream_, owned, Reduce::sum));
-    if (bucket.tied) wait(groups_.tied().all_reduce(stream_, owned, Reduce::sum));
+    wait(groups_.over(bucket.key.summed_over - kReplicaAxes).all_reduce(stream_, owned, Reduce::sum));
+    if (bucket.key.tied) wait(groups_.tied().all_reduce(stream_, owned, Reduce::sum));
   }
 }
 

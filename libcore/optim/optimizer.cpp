@@ -23,12 +23,11 @@ void Optimizer::gradient_norm(Arena& scratch, StepState* state) {
   Arena::Mark mark(scratch);
   Tensor sum = scratch.make(DType::f64, {1});
   fill_zero(stream_, sum);
-  for (const Bucket& bucket : params_.buckets()) {
-    for (const Segment& segment : bucket.segments) {
-      auto [begin, count] = bucket.owned(segment);
-      if (count == 0 || !params_.is_first_holder(segment.param)) continue;
-      sum_of_squares(stream_, scratch, sum, bucket.grads().flat(begin, count), GradMode::accumulate);
-    }
+  // By parameter, not by bucket: the order of the sum does not depend on how large buckets are.
+  for (int param = params_.size(); param-- > 0;) {
+    Tensor owned = params_.owned(param, kGradients);
+    if (owned.numel() == 0 || !params_.is_first_holder(param)) continue;
+    sum_of_squares(stream_, scratch, sum, owned, GradMode::accumulate);
   }
   for (AxisSet axes : {params_.layout().optimizer_shards, AxisSet(Axis::tensor), AxisSet(Axis::pipeline)})
     groups_.over(axes).all_reduce(stream_, sum, Reduce::sum).wait();
@@ -38,15 +37,8 @@ void Optimizer::gradient_norm(Arena& scratch, StepState* state) {
 void Optimizer::update(const StepState* state) {
   for (std::size_t b = params_.buckets().size(); b-- > 0;) {  // the next forward needs the first layers first
     const Bucket& bucket = params_.buckets()[b];
-    for (const Segment& segment : bucket.segments) {
-      auto [begin, count] = bucket.owned(segment);
-      if (count == 0) continue;
-      std::int64_t at = begin - bucket.owned_begin;
-      std::vector<Tensor> states;
-      for (const Tensor& all : bucket.states()) states.push_back(all.flat(at, count));
-      options_.rule.update(stream_, bucket.values().flat(begin, count), bucket.grads().flat(begin, count), states,
-                           params_.specs()[static_cast<std::size_t>(segment.param)].decays, state);
-    }
+    options_.rule.update(stream_, bucket.owned_values(), bucket.owned_grads(), bucket.states(), bucket.key.decays,
+                         state);
     sync_.gather(b);
   }
   if (!options_.overlap.gather) sync_.finish_gathering();

@@ -1,6 +1,7 @@
 #include "optim/param_store.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -84,29 +85,26 @@ void ParamStore::lay_out(Device device) {
   values_.resize(specs_.size());
   grads_.resize(specs_.size());
   places_.resize(specs_.size());
-  using Key = std::pair<bool, unsigned>;  // the tied table last, then by axes
-  auto key_of = [](const ParamSpec& spec) { return Key{spec.tied, spec.summed_over.index()}; };
-  std::set<Key> keys;
-  for (const ParamSpec& spec : specs_) keys.insert(key_of(spec));
-  for (const Key& key : keys) {
-    Bucket bucket;
-    auto close = [&] {
-      if (!bucket.segments.empty()) allocate(device, bucket);
-      bucket = {};
-    };
-    for (std::size_t i = specs_.size(); i-- > 0;) {
-      if (key_of(specs_[i]) != key) continue;
-      bucket.summed_over = specs_[i].summed_over;
-      bucket.tied = specs_[i].tied;
-      bucket.segments.push_back({static_cast<int>(i), bucket.count, shapes_[i].numel()});
-      bucket.count += round_up(shapes_[i].numel(), kAlign);
-      if (bucket.count >= layout_.bucket_elements) close();
-    }
-    close();
+  std::map<BucketKey, Bucket> group;
+  std::int64_t elements = 0;  // in the group, the tied table not counted
+  auto end_group = [&] {
+    for (auto& [key, bucket] : group) allocate(device, std::move(bucket));
+    group.clear();
+    elements = 0;
+  };
+  for (std::size_t i = specs_.size(); i-- > 0;) {
+    bool begins_unit = i + 1 == specs_.size() || specs_[i].unit != specs_[i + 1].unit;
+    if (begins_unit && elements >= layout_.bucket_elements) end_group();
+    BucketKey key(specs_[i]);
+    Bucket& bucket = group.try_emplace(key, Bucket{key}).first->second;
+    bucket.segments.push_back({static_cast<int>(i), bucket.count, shapes_[i].numel()});
+    bucket.count += round_up(shapes_[i].numel(), kAlign);
+    if (!key.tied) elements += shapes_[i].numel();
   }
+  end_group();
 }
 
-void ParamStore::allocate(Device device, Bucket& bucket) {
+void ParamStore::allocate(Device device, Bucket bucket) {
   const int parts = layout_.size(layout_.optimizer_shards);
   bucket.count = round_up(bucket.count, kAlign * parts);
   std::int64_t owned = bucket.count / parts;

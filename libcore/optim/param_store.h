@@ -1,9 +1,11 @@
 // Memory of parameters in flat buckets: values, gradients and the update rule's states, each a row of one table.
 //
-// A bucket holds parameters whose gradients are summed over the same ranks, one after another, the last layers first:
-// the order in which backward finishes them, so that one reduction runs behind the next layers. Of each bucket this
-// rank owns a range: the update rule's states exist, and updates happen, only there (the range is everything where the
-// state is not shared out). Layers see views, bound once.
+// Units (the embedding, a layer, the head) are laid out in groups, the last first: the order in which backward finishes
+// them. A group ends with the first unit that brings it to layout.bucket_elements; a unit is never divided, so that its
+// memory is brought, reduced and given up as one thing. The parameters of a group whose gradients are summed over the
+// same ranks, and that are updated alike, are one bucket, which is reduced, updated and gathered by one call each. A
+// tied table is a bucket of its own. Of each bucket this rank owns a range: the update rule's states exist, and updates
+// happen, only there (the range is everything where the state is not shared out). Layers see views, bound once.
 #pragma once
 
 #include <deque>
@@ -72,7 +74,7 @@ class ParamStore {
 
  private:
   void lay_out(Device device);
-  void allocate(Device device, Bucket& bucket);
+  void allocate(Device device, Bucket bucket);
   struct Place {
     std::size_t bucket;
     Segment segment;

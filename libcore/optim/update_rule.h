@@ -24,7 +24,8 @@ struct AdamW {
   AdamWOptions options = {};
 
   static const std::vector<StateSpec>& states();
-  /// Updates elements of one parameter in place; `states` are as in states().
+  /// Updates a flat range of elements in place; `states` are as in states(). Zeros stay zeros where their gradients and
+  /// states are: ranges may have gaps between parameters.
   void update(Stream& stream, Tensor param, Tensor grad, std::span<const Tensor> states, bool decays,
               const StepState* step) const;
 };

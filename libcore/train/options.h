@@ -101,7 +101,7 @@ struct ParallelOptions {
   bool tp_pp_dp_mapping = false;  // ranks in the order tp-cp-ep-pp-dp
   std::string schedule = "1f1b";
   Layout layout;  // how layers go to stages, and sequence_parallel, are flags; layout_of() completes it
-  std::optional<std::int64_t> bucket_elements;  // of a reduction; absent: Megatron's max(40 M, 1 M x data parallel)
+  std::optional<std::int64_t> bucket_elements;  // summed together; absent: Megatron's max(40 M, 1 M x data parallel)
   double timeout_minutes = 10;                  // of one communication
 
   std::int64_t data() const {

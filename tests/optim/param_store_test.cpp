@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <map>
+#include <set>
 
 #include "ckpt/shard_writer.h"
 #include "nn/chunk.h"
@@ -45,6 +46,10 @@ struct RankParams {
 
 const std::vector<std::vector<StateSpec>> kRules = {
     AdamW::states(), {}, {{"momentum"}}, {{"mean", DType::f32}, {"square", DType::f64}, {"count", DType::i32}}};
+
+int unit_of(const ParamStore& store, const Segment& segment) {
+  return store.specs()[static_cast<std::size_t>(segment.param)].unit;
+}
 
 }  // namespace
 
@@ -105,5 +110,50 @@ TEST_CASE("checkpoints hold parameters and the rule's states, under the rule's n
     CHECK(kinds.size() == 1 + states.size());
     CHECK(kinds["param"] == own.store.size());
     for (const StateSpec& state : states) CHECK(kinds[state.name] == own.store.size());
+  }
+}
+
+TEST_CASE("buckets close at units, hold what is summed and updated alike, and leave a tied table alone") {
+  for (std::int64_t least : {1, 600, 4000, 1 << 30}) {
+    for (bool sequence_parallel : {false, true}) {
+      CAPTURE(least);
+      CAPTURE(sequence_parallel);
+      Layout layout = layout_of(2, 0, least);
+      layout.grid = RankGrid({.tensor = 2, .data = 2});
+      layout.sequence_parallel = sequence_parallel;
+      Chunk chunk(tiny(), {}, {sequence_parallel}, {0, tiny().num_layers, true, true}, 48);
+      ParamStore store(
+          Device::cpu, kPrecisionFp32, AdamW::states(), [&](const ParamVisitor& visit) { chunk.params(visit); },
+          layout);
+      // Consecutive units, the last first, until there are enough elements.
+      std::map<int, int> group_of;  // by unit
+      std::int64_t elements = 0;
+      for (int unit = 4, group = 0; unit >= 0; --unit) {  // the head, three layers, the embedding
+        if (elements >= least) ++group, elements = 0;
+        group_of[unit] = group;
+        for (int param = 0; param < store.size(); ++param) {
+          const ParamSpec& spec = store.specs()[static_cast<std::size_t>(param)];
+          if (spec.unit == unit && !spec.tied) elements += store.value(param).numel();
+        }
+      }
+      CHECK((least == 1) == (group_of[0] == 4));
+      CHECK((least == 1 << 30) == (group_of[0] == 0));
+      int seen = 0;
+      std::set<std::pair<int, BucketKey>> buckets;
+      for (const Bucket& bucket : store.buckets()) {
+        REQUIRE(!bucket.segments.empty());
+        int group = group_of[unit_of(store, bucket.segments.front())];
+        CHECK(buckets.emplace(group, bucket.key).second);
+        for (const Segment& segment : bucket.segments) {
+          const ParamSpec& spec = store.specs()[static_cast<std::size_t>(segment.param)];
+          CAPTURE(spec.name);
+          CHECK(group_of.at(spec.unit) == group);
+          CHECK(BucketKey(spec) == bucket.key);
+          CHECK(spec.tied == (bucket.segments.size() == 1 && spec.name == "embedding.tokens.weight"));
+          ++seen;
+        }
+      }
+      CHECK(seen == store.size());
+    }
   }
 }
