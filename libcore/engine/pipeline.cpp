@@ -31,12 +31,12 @@ std::size_t BatchBuffers::bytes(const RunShape& shape) {
 }
 
 Pipeline::Pipeline(Stage& stage, Stream& stream, const ProcessGroups& groups, StepSchedule schedule,
-                   const MemoryPlan& plan, ParamEvents* events)
+                   const MemoryPlan& plan, ParamOwner* params)
     : stage_(stage),
       stream_(stream),
       groups_(groups),
       schedule_(std::move(schedule)),
-      events_(events),
+      params_(params),
       hidden_bytes_(plan.hidden_bytes),
       scratch_(stream.device(), "scratch", plan.scratch_bytes) {
   for (std::size_t chunk = 0; chunk < stage.chunks.size(); ++chunk) {
@@ -72,7 +72,7 @@ std::size_t Pipeline::inbox_bytes() const {
   return bytes;
 }
 
-Ctx Pipeline::context(Arena& slot, bool training) { return {stream_, slot, scratch_, groups_, training, events_}; }
+Ctx Pipeline::context(Arena& slot, bool training) { return {stream_, slot, scratch_, groups_, training, params_}; }
 
 /// Micro-batches of a chunk finish in the order in which they started, so they take its slots in turn.
 Pipeline::Slot& Pipeline::slot_of(const Action& action) {

@@ -29,10 +29,10 @@ class BatchBuffers {
 
 class Pipeline {
  public:
-  /// Allocates slots and scratch as planned. `schedule` is of the largest step; `events`, if any, is called as units
-  /// need parameters and complete gradients. Everything handed in must outlive it.
+  /// Allocates slots and scratch as planned. `schedule` is of the largest step; units lease their parameters from
+  /// `params`, if it is given. Everything handed in must outlive it.
   Pipeline(Stage& stage, Stream& stream, const ProcessGroups& groups, StepSchedule schedule, const MemoryPlan& plan,
-           ParamEvents* events = nullptr);
+           ParamOwner* params = nullptr);
 
   /// One training step over the micro-batches in `buffers`: gradients in the parameters' store, and on the last stage
   /// losses of every token. `state`, if any, is told the current micro-batch, for messages. `schedule`, if any, is of a
@@ -83,7 +83,7 @@ class Pipeline {
   Stream& stream_;
   const ProcessGroups& groups_;
   StepSchedule schedule_;
-  ParamEvents* events_;
+  ParamOwner* params_;
   std::vector<std::vector<std::size_t>> chunk_slots_;  // which slots a chunk's micro-batches take in turn
   std::vector<Slot> slots_;
   std::size_t hidden_bytes_;

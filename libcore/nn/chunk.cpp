@@ -17,30 +17,25 @@ typename Layer::Cache& cache_of(const Layer&, Chunk::UnitSlot& slot) {
 Chunk::Chunk(const GptConfig& config, const DropoutOptions& dropout, TpRegion around, ChunkRange range,
              std::int64_t padded_vocab_size)
     : range_(range), hidden_(config.hidden_size), region_(around) {
-  if (range.first) parts_.push_back({EmbeddingLayer(config, dropout, around, padded_vocab_size), {}});
+  if (range.first) units_.emplace_back(EmbeddingLayer(config, dropout, around, padded_vocab_size));
   for (std::int64_t layer = 0; layer < range.num_layers; ++layer)
-    parts_.push_back({Block(config, dropout, around, range.first_layer + layer), {}});
+    units_.emplace_back(Block(config, dropout, around, range.first_layer + layer));
   if (!range.last) return;
   std::optional<ParamSpec> table_copy;
   if (!range.first) table_copy = token_table_spec(config, padded_vocab_size);
-  parts_.push_back({Head(config, around, std::move(table_copy)), {}});
+  units_.emplace_back(Head(config, around, std::move(table_copy)));
 }
 
 void Chunk::params(const ParamVisitor& visit) {
-  int number = static_cast<int>(range_.first_layer) + (range_.first ? 0 : 1);
-  for (Part& part : parts_) {
-    std::optional<int> first;
-    ParamVisitor visit_and_note = [&](Param& param, ParamSpec spec) {
-      spec.unit = number;
+  for (std::size_t u = 0; u < units_.size(); ++u) {
+    ParamVisitor visit_numbered = [&](Param& param, ParamSpec spec) {
+      spec.unit = number_of(u);
       visit(param, spec);
-      if (!first) first = param.index;
-      part.params = {*first, param.index + 1};
     };
-    std::visit([&](auto& unit) { unit.params(visit_and_note); }, part.unit);
-    ++number;
+    std::visit([&](auto& unit) { unit.params(visit_numbered); }, units_[u]);
   }
   if (range_.first && range_.last)  // tied: bound to the same memory
-    std::get<Head>(parts_.back().unit).output.table = std::get<EmbeddingLayer>(parts_.front().unit).tokens;
+    std::get<Head>(units_.back()).output.table = std::get<EmbeddingLayer>(units_.front()).tokens;
 }
 
 Chunk::Cache Chunk::make_cache() const { return make_cache({}); }
@@ -48,8 +43,8 @@ Chunk::Cache Chunk::make_cache() const { return make_cache({}); }
 Chunk::Cache Chunk::make_cache(const std::vector<KvCache>& past) const {
   Cache cache;
   std::size_t layer = 0;
-  for (const Part& part : parts_) {
-    std::visit([&]<class Layer>(const Layer&) { cache.push_back({typename Layer::Cache{}, {}}); }, part.unit);
+  for (const Unit& unit : units_) {
+    std::visit([&]<class Layer>(const Layer&) { cache.push_back({typename Layer::Cache{}, {}}); }, unit);
     auto* block = std::get_if<Block::Cache>(&cache.back().cache);
     if (block != nullptr && !past.empty()) block->attention.past = past.at(layer++);
   }
@@ -69,13 +64,13 @@ Tensor Chunk::make_hidden(Ctx& ctx, const Batch& batch) const {
 Tensor Chunk::run_units(Ctx& ctx, Tensor x, Tensor losses, const Batch& batch, Cache& cache, std::size_t end) const {
   Tensor spare;
   for (std::size_t u = 0; u < end; ++u) {
-    const Part& part = parts_[u];
-    if (ctx.events != nullptr) ctx.events->acquire(part.params);
-    bool is_head = std::holds_alternative<Head>(part.unit);
+    const Unit& unit = units_[u];
+    const Leases values = lease(ctx, Role::values, u);
+    bool is_head = std::holds_alternative<Head>(unit);
     Tensor y = is_head ? losses : spare.exists() ? spare : make_hidden(ctx, batch);
     std::optional<Arena::Mark> release;
     if (!ctx.training) release.emplace(ctx.slot);
-    std::visit([&](const auto& unit) { unit.forward(ctx, x, y, batch, cache_of(unit, cache[u])); }, part.unit);
+    std::visit([&](const auto& unit) { unit.forward(ctx, x, y, batch, cache_of(unit, cache[u])); }, unit);
     if (!ctx.training) spare = x;
     x = is_head ? Tensor() : y;
   }
@@ -83,22 +78,24 @@ Tensor Chunk::run_units(Ctx& ctx, Tensor x, Tensor losses, const Batch& batch, C
 }
 
 Tensor Chunk::forward(Ctx& ctx, Tensor input, const Batch& batch, Cache& cache) const {
-  return run_units(ctx, input, {}, batch, cache, parts_.size());
+  return run_units(ctx, input, {}, batch, cache, units_.size());
 }
 
 Tensor Chunk::evaluate(Ctx& ctx, Tensor input, Tensor losses, const Batch& batch, Cache& cache) const {
-  return run_units(ctx, input, losses, batch, cache, parts_.size());
+  return run_units(ctx, input, losses, batch, cache, units_.size());
 }
 
 void Chunk::logits(Ctx& ctx, Tensor out, const Batch& batch, Cache& cache) const {
   Arena::Mark slot(ctx.slot);
-  Tensor x = run_units(ctx, {}, {}, batch, cache, parts_.size() - 1);
-  std::get<Head>(parts_.back().unit).logits(ctx, out, x, batch);
+  Tensor x = run_units(ctx, {}, {}, batch, cache, units_.size() - 1);
+  const Leases values = lease(ctx, Role::values, units_.size() - 1);
+  std::get<Head>(units_.back()).logits(ctx, out, x, batch);
 }
 
 Tensor Chunk::backward(Ctx& ctx, Tensor dout, Tensor losses, const Batch& batch, Cache& cache) const {
   Tensor dx = range_.last ? make_hidden(ctx, batch) : dout;
-  for (std::size_t u = parts_.size(); u-- > 0;) {
+  for (std::size_t u = units_.size(); u-- > 0;) {
+    const Leases values = lease(ctx, Role::values, u), gradients = lease(ctx, Role::gradients, u);
     ctx.weight_grads = &cache[u].weight_grads;
     std::optional<Arena::Mark> release;
     if (!ctx.defers_weights) release.emplace(ctx.slot);
@@ -109,7 +106,7 @@ Tensor Chunk::backward(Ctx& ctx, Tensor dout, Tensor losses, const Batch& batch,
           else
             unit.backward(ctx, dx, batch, cache_of(unit, cache[u]));
         },
-        parts_[u].unit);
+        units_[u]);
     if (ctx.defers_weights) continue;
     ctx.weight_grads->flush(ctx.stream);
     end_gradients(ctx, u);
@@ -118,14 +115,24 @@ Tensor Chunk::backward(Ctx& ctx, Tensor dout, Tensor losses, const Batch& batch,
 }
 
 void Chunk::weights(Ctx& ctx, Cache& cache) const {
-  for (std::size_t u = parts_.size(); u-- > 0;) {
+  for (std::size_t u = units_.size(); u-- > 0;) {
+    const Leases gradients = lease(ctx, Role::gradients, u);
     cache[u].weight_grads.flush(ctx.stream);
     end_gradients(ctx, u);
   }
 }
 
+/// Of the unit's own parameters, and of the embedding's for a head that shares the token table.
+Chunk::Leases Chunk::lease(const Ctx& ctx, Role role, std::size_t unit) const {
+  Leases leases;
+  if (ctx.params == nullptr) return leases;
+  leases[0] = ctx.params->acquire(role, number_of(unit));
+  if (range_.first && range_.last && unit + 1 == units_.size()) leases[1] = ctx.params->acquire(role, number_of(0));
+  return leases;
+}
+
 void Chunk::end_gradients(const Ctx& ctx, std::size_t unit) const {
-  if (ctx.events != nullptr && ctx.ends_gradients) ctx.events->gradients_ready(parts_[unit].params);
+  if (ctx.params != nullptr && ctx.ends_gradients) ctx.params->gradients_ready(number_of(unit));
 }
 
 }  // namespace mtl

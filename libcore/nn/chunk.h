@@ -6,11 +6,13 @@
 //   backward(ctx, dx, ..., batch, cache) the gradient of y becomes the gradient of x, in place
 //   params(visit)
 // The memory of y comes from outside, so that all that a unit allocates can be released when its cache is not wanted.
-// What concerns every unit alike, such as waiting for its parameters, is written once, in the chunk's loops.
+// What concerns every unit alike is written once, in the chunk's loops: each unit computes under leases of its
+// parameters' values and, in backward, of their gradients.
 //
 // Hidden states are (n, C): the rows of a micro-batch that this rank holds outside the tensor-parallel region.
 #pragma once
 
+#include <array>
 #include <variant>
 #include <vector>
 
@@ -67,17 +69,19 @@ class Chunk {
   void logits(Ctx& ctx, Tensor out, const Batch& batch, Cache& cache) const;
 
  private:
-  struct Part {
-    Unit unit;
-    ParamRange params;
-  };
+  using Leases = std::array<Lease, 2>;
+  Leases lease(const Ctx& ctx, Role role, std::size_t unit) const;
+  /// The number of a unit in the whole model: ParamSpec::unit.
+  int number_of(std::size_t unit) const {
+    return static_cast<int>(range_.first_layer) + (range_.first ? 0 : 1) + static_cast<int>(unit);
+  }
   Tensor run_units(Ctx& ctx, Tensor x, Tensor losses, const Batch& batch, Cache& cache, std::size_t end) const;
   void end_gradients(const Ctx& ctx, std::size_t unit) const;
 
   ChunkRange range_;
   std::int64_t hidden_;
   TpRegion region_;
-  std::vector<Part> parts_;
+  std::vector<Unit> units_;
 };
 
 }  // namespace mtl

@@ -35,8 +35,8 @@ struct Ctx {
   Arena& slot;     // lives from this micro-batch's forward to the end of its backward
   Arena& scratch;  // last in, first out, within one call
   const ProcessGroups& groups;
-  bool training;  // dropout acts, and caches are kept for backward
-  ParamEvents* events = nullptr;
+  bool training;                            // dropout acts, and caches are kept for backward
+  ParamOwner* params = nullptr;             // null: all parameters are there, and gradients stay where they are
   bool ends_gradients = false;              // nothing is added to this chunk's gradients after this call
   bool defers_weights = false;              // the schedule has an action of its own for weight gradients
   WeightGradQueue* weight_grads = nullptr;  // in backward: the queue of the unit that computes

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "device/tensor.h"
@@ -65,19 +66,48 @@ struct Param {
   }
 };
 
-/// Parameters by Param::index, from `first` on, before `end`.
-struct ParamRange {
-  int first = 0, end = 0;
+class ParamOwner;
+
+/// The right to use one role of a unit's parameters: as long as it exists, their memory is there and complete.
+class Lease {
+ public:
+  Lease() = default;  // of memory that stays anyway
+  Lease(ParamOwner& owner, Role role, int unit) : owner_(&owner), role_(role), unit_(unit) {}
+  Lease(Lease&& other) noexcept
+      : owner_(std::exchange(other.owner_, nullptr)), role_(other.role_), unit_(other.unit_) {}
+  Lease& operator=(Lease&& other) noexcept {
+    std::swap(owner_, other.owner_);
+    std::swap(role_, other.role_);
+    std::swap(unit_, other.unit_);
+    return *this;
+  }
+  ~Lease();
+
+ private:
+  ParamOwner* owner_ = nullptr;
+  Role role_ = Role::values;
+  int unit_ = 0;
 };
 
-/// Lets the parameters' owner fetch values late and reduce gradients early. A range holds all parameters of one unit.
-struct ParamEvents {
-  virtual ~ParamEvents() = default;
-  /// The unit with these parameters runs next: returns when their values are there.
-  virtual void acquire(ParamRange params) = 0;
-  /// Nothing more is added to the gradients of these parameters in this step.
-  virtual void gradients_ready(ParamRange params) = 0;
+/// Brings the parameters' memory when a unit needs it, and reduces gradients as soon as they are final. Units are
+/// numbered as in ParamSpec::unit.
+class ParamOwner {
+ public:
+  virtual ~ParamOwner() = default;
+  /// Returns when the unit can use this role of its parameters. Leases may overlap, also of the same unit.
+  virtual Lease acquire(Role role, int unit) = 0;
+  /// Nothing more is added to the gradients of this unit in this step. Called under its lease of gradients.
+  virtual void gradients_ready(int unit) = 0;
+
+ private:
+  friend class Lease;
+  /// A lease ends. An owner whose memory always stays gives empty leases instead.
+  virtual void release(Role, int) noexcept {}
 };
+
+inline Lease::~Lease() {
+  if (owner_ != nullptr) owner_->release(role_, unit_);
+}
 
 /// Called by a layer once for each parameter it has, always in the same order.
 using ParamVisitor = std::function<void(Param&, const ParamSpec&)>;

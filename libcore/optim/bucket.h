@@ -52,6 +52,7 @@ struct BucketKey {
 struct Bucket {
   BucketKey key;
   std::vector<Segment> segments = {};
+  int units = 0;  // that have parameters here
   std::vector<Tensor> memory =
       {};  // by row of the table: (count), or (owned_end - owned_begin) where the extent is owned
   std::int64_t count = 0;

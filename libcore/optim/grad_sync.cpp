@@ -6,18 +6,12 @@
 namespace mtl {
 
 GradSync::GradSync(ParamStore& params, Stream& stream, const ProcessGroups& groups, Overlap overlap)
-    : params_(params), stream_(stream), groups_(groups), overlap_(overlap), progress_(params.buckets().size()) {
-  bucket_of_.resize(static_cast<std::size_t>(params.size()));
-  for (std::size_t b = 0; b < params.buckets().size(); ++b) {
-    for (const Segment& segment : params.buckets()[b].segments) bucket_of_[static_cast<std::size_t>(segment.param)] = b;
-  }
-}
+    : params_(params), stream_(stream), groups_(groups), overlap_(overlap), progress_(params.buckets().size()) {}
 
 void GradSync::begin_step() {
   params_.begin_step();
   reduces_ = true;
-  for (std::size_t b = 0; b < progress_.size(); ++b)
-    progress_[b].missing = static_cast<int>(params_.buckets()[b].segments.size());
+  for (std::size_t b = 0; b < progress_.size(); ++b) progress_[b].missing = params_.buckets()[b].units;
 }
 
 void GradSync::begin_repetition() {
@@ -25,18 +19,19 @@ void GradSync::begin_repetition() {
   reduces_ = false;
 }
 
-void GradSync::acquire(ParamRange params) {
-  for (int param = params.first; param < params.end; ++param) {
-    Work& gathering = progress_[bucket_of_[static_cast<std::size_t>(param)]].gathering;
+Lease GradSync::acquire(Role role, int unit) {
+  if (role != Role::values) return {};
+  for (std::size_t bucket : params_.buckets_of(unit)) {
+    Work& gathering = progress_[bucket].gathering;
     wait(gathering);
     gathering = {};
   }
   groups_.over(kReplicaAxes).progress();
+  return {};
 }
 
-void GradSync::gradients_ready(ParamRange params) {
-  for (int param = params.first; param < params.end; ++param) {
-    std::size_t bucket = bucket_of_[static_cast<std::size_t>(param)];
+void GradSync::gradients_ready(int unit) {
+  for (std::size_t bucket : params_.buckets_of(unit)) {
     if (reduces_ && --progress_[bucket].missing == 0 && overlap_.reduce) start_reduction(bucket);
   }
   groups_.over(kReplicaAxes).progress();

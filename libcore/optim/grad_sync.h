@@ -5,8 +5,8 @@
 //   of the owned range, the sum over the other axes of summed_over, and over the holders of the tied table;
 //   then the update of the owned range, and an all-gather over the axes that share out the state.
 //
-// Both ends can overlap with computing: a bucket's reduction starts when backward has finished its last parameter, and
-// its gathering ends when the next forward needs its first.
+// Both ends can overlap with computing: a bucket's reduction starts when backward has finished its last unit, and its
+// gathering ends when the next forward acquires its first.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@
 
 namespace mtl {
 
-class GradSync final : public ParamEvents {
+class GradSync final : public ParamOwner {
  public:
   struct Overlap {
     bool reduce = false;  // with backward
@@ -31,8 +31,10 @@ class GradSync final : public ParamEvents {
   void begin_step();
   /// Before the micro-batches of a step are computed once more: their gradients stay this rank's own.
   void begin_repetition();
-  void acquire(ParamRange params) override;
-  void gradients_ready(ParamRange params) override;
+  /// Waits for values that are still gathered. All memory stays, so that leases need not end.
+  Lease acquire(Role role, int unit) override;
+  /// Starts the reduction of buckets whose units are all ready.
+  void gradients_ready(int unit) override;
   /// Gradients of the owned ranges are sums over all ranks when it returns; those outside are this rank's own still.
   void finish_reduction();
   /// Sends the owned values of a bucket round, once they are updated.
@@ -56,12 +58,11 @@ class GradSync final : public ParamEvents {
   const ProcessGroups& groups_;
   Overlap overlap_;
   struct Progress {
-    int missing = 0;  // parameters whose gradient is not final
+    int missing = 0;  // units whose gradients are not final
     bool started = false;
     Work reduction, gathering;
   };
-  std::vector<Progress> progress_;      // by bucket
-  std::vector<std::size_t> bucket_of_;  // by parameter
+  std::vector<Progress> progress_;  // by bucket
   bool reduces_ = true;
   double waited_seconds_ = 0;
 };

@@ -19,7 +19,7 @@ class Optimizer {
 
   /// Before the first micro-batch of a step.
   void begin_step() { sync_.begin_step(); }
-  /// To be told by the layers how far they are.
+  /// The owner of the parameters that layers lease from.
   GradSync& sync() { return sync_; }
   /// After the last backward of a step: sums gradients over the ranks, sets grad_norm, clip_scale and found_inf of
   /// `state`, and updates every owned range unless found_inf. Values may arrive later: see GradSync.

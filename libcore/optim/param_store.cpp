@@ -121,6 +121,11 @@ void ParamStore::allocate(Device device, Bucket bucket) {
     values_[at] = view(bucket.values());
     if (has_gradients()) grads_[at].tensor = view(bucket.grads());
     places_[at] = {buckets_.size(), segment};
+    std::vector<std::size_t>& of_unit = buckets_of_[specs_[at].unit];
+    if (of_unit.empty() || of_unit.back() != buckets_.size()) {
+      of_unit.push_back(buckets_.size());
+      ++bucket.units;
+    }
   }
   buckets_.push_back(std::move(bucket));
 }

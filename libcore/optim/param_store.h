@@ -9,6 +9,7 @@
 #pragma once
 
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -62,6 +63,8 @@ class ParamStore {
 
   std::vector<Bucket>& buckets() { return buckets_; }
   const std::vector<Bucket>& buckets() const { return buckets_; }
+  /// The buckets that hold parameters of a unit (ParamSpec::unit): numbers in buckets().
+  const std::vector<std::size_t>& buckets_of(int unit) const { return buckets_of_.at(unit); }
   bool has_gradients() const { return table_.size() > kGradients; }
 
   /// Before the first micro-batch of a step: the next write of every gradient overwrites.
@@ -88,7 +91,8 @@ class ParamStore {
   std::vector<Tensor> values_;
   std::deque<GradState> grads_;  // stable addresses: layers point at them
   std::vector<Bucket> buckets_;
-  std::vector<Place> places_;  // by parameter
+  std::vector<Place> places_;                           // by parameter
+  std::map<int, std::vector<std::size_t>> buckets_of_;  // by unit
   std::vector<Buffer> memory_;
 };
 

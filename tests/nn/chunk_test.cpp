@@ -1,9 +1,12 @@
-// What a chunk tells the owner of its parameters, with biases and without, in both ways of computing weight gradients.
+// The leases that a chunk takes of its parameters, with biases and without, in both ways of computing weight gradients.
 #include "nn/chunk.h"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
 
 #include "optim/param_store.h"
 
@@ -23,24 +26,26 @@ GptConfig tiny(bool bias) {
   return config;
 }
 
-/// How often each parameter was acquired and its gradient ended.
-struct Recorder final : ParamEvents {
-  explicit Recorder(int params) : acquired(static_cast<std::size_t>(params)), ended(acquired) {}
-  void acquire(ParamRange params) override { count(acquired, params); }
-  void gradients_ready(ParamRange params) override { count(ended, params); }
-  static void count(std::vector<int>& counts, ParamRange params) {
-    for (int param = params.first; param < params.end; ++param) ++counts.at(static_cast<std::size_t>(param));
+/// How often each unit was acquired and its gradients ended.
+struct Recorder final : ParamOwner {
+  Lease acquire(Role role, int unit) override {
+    ++(role == Role::values ? values : gradients)[unit];
+    return {};
   }
-  std::vector<int> acquired, ended;
+  void gradients_ready(int unit) override { ++ended[unit]; }
+  std::map<int, int> values, gradients, ended;
 };
 
-bool all_are(const std::vector<int>& counts, int value) {
-  return std::all_of(counts.begin(), counts.end(), [&](int count) { return count == value; });
+/// Units of a chunk, `count` each.
+std::map<int, int> units_of(const ParamStore& store, int count) {
+  std::map<int, int> units;
+  for (const ParamSpec& spec : store.specs()) units[spec.unit] = count;
+  return units;
 }
 
 }  // namespace
 
-TEST_CASE("every parameter is acquired before its unit runs, and its gradient ends once, biases or not") {
+TEST_CASE("every unit with parameters is acquired before it runs, and its gradients end once, biases or not") {
   for (bool bias : {false, true}) {
     for (ChunkRange range :
          {ChunkRange{0, 3, true, true}, {0, 1, true, false}, {1, 1, false, false}, {2, 1, false, true}}) {
@@ -56,14 +61,14 @@ TEST_CASE("every parameter is acquired before its unit runs, and its gradient en
         CHECK(store.find(layer + ".norm1.bias") >= 0);
         for (const char* name : {".attention.qkv.bias", ".attention.out.bias", ".mlp.up.bias", ".mlp.down.bias"})
           CHECK((store.find(layer + name) >= 0) == bias);
-        Recorder events(store.size());
+        Recorder owner;
         Stream stream(Device::meta);
         Arena slot(Device::meta, "slot", 0), scratch(Device::meta, "scratch", 0);
         ProcessGroups groups;
         Batch batch;
         batch.tokens = batch.positions = batch.labels = Tensor(nullptr, DType::i32, {1, 8});
         batch.loss_weights = Tensor(nullptr, DType::f32, {1, 8});
-        Ctx ctx{stream, slot, scratch, groups, true, &events};
+        Ctx ctx{stream, slot, scratch, groups, true, &owner};
         ctx.ends_gradients = true;
         ctx.defers_weights = defers;
         Chunk::Cache cache = chunk.make_cache();
@@ -71,14 +76,154 @@ TEST_CASE("every parameter is acquired before its unit runs, and its gradient en
         store.begin_step();
         Tensor output = chunk.forward(ctx, input, batch, cache);
         CHECK(output.exists() == !range.last);
-        CHECK(all_are(events.acquired, 1));
-        CHECK(all_are(events.ended, 0));
+        std::map<int, int> once = units_of(store, 1);
+        if (range.first && range.last) ++once[0];  // the head shares the table
+        CHECK(owner.values == once);
+        CHECK(owner.gradients.empty());
+        CHECK(owner.ended.empty());
         Tensor dinput = chunk.backward(ctx, output, batch.loss_weights, batch, cache);
         CHECK(dinput.exists() == !range.first);
-        CHECK(all_are(events.ended, defers ? 0 : 1));
+        CHECK(owner.gradients == once);
+        CHECK(owner.ended.empty() == defers);
         if (defers) chunk.weights(ctx, cache);
-        CHECK(all_are(events.ended, 1));
+        CHECK(owner.ended == units_of(store, 1));
         CHECK_NOTHROW(store.check_all_written());
+      }
+    }
+  }
+}
+
+namespace {
+
+/// A model of which each rank holds all, as one would be that is held in parts: outside of leases there are NaN in
+/// place of values and gradients.
+class Lender final : public ParamOwner {
+ public:
+  explicit Lender(ParamStore& store) : store_(store) {
+    for (Role role : {Role::values, Role::gradients}) {
+      for (int param = 0; param < store.size(); ++param) take_away(role, param);
+    }
+  }
+  Lease acquire(Role role, int unit) override {
+    if (std::pair(role, unit) == forgotten) return {};
+    if (leases_[{role, unit}]++ == 0) {
+      for_params(unit, [&](int param) {
+        const std::vector<float>& kept = kept_[{role, param}];
+        std::copy(kept.begin(), kept.end(), memory(role, param).data<float>());
+      });
+    }
+    return {*this, role, unit};
+  }
+  void gradients_ready(int unit) override { ended_without_lease_ |= leases_[{Role::gradients, unit}] == 0; }
+  bool ended_without_lease() const { return ended_without_lease_; }
+  std::vector<float> gradient(int param) { return kept_[{Role::gradients, param}]; }
+  bool all_ended() const {
+    return std::all_of(leases_.begin(), leases_.end(), [](const auto& lease) { return lease.second == 0; });
+  }
+
+  std::pair<Role, int> forgotten{Role::states, 0};  // is not brought, as if it had not been asked for
+
+ private:
+  void release(Role role, int unit) noexcept override {
+    if (--leases_[{role, unit}] == 0) for_params(unit, [&](int param) { take_away(role, param); });
+  }
+  Tensor memory(Role role, int param) const { return role == Role::values ? store_.value(param) : store_.grad(param); }
+  void take_away(Role role, int param) {
+    float* data = memory(role, param).data<float>();
+    std::vector<float>& kept = kept_[{role, param}];
+    kept.assign(data, data + memory(role, param).numel());
+    std::fill_n(data, kept.size(), NAN);
+  }
+  template <class Do>
+  void for_params(int unit, const Do& action) const {
+    for (int param = 0; param < store_.size(); ++param) {
+      if (store_.specs()[static_cast<std::size_t>(param)].unit == unit) action(param);
+    }
+  }
+
+  ParamStore& store_;
+  bool ended_without_lease_ = false;
+  std::map<std::pair<Role, int>, int> leases_;
+  std::map<std::pair<Role, int>, std::vector<float>> kept_;
+};
+
+struct Pass {
+  std::vector<float> losses, held_out, dinput;
+  std::vector<std::vector<float>> gradients;
+  bool operator==(const Pass&) const = default;  // false where there are NaN
+};
+
+/// Two micro-batches, and an evaluation of the second, on a chunk whose parameters are lent, or are all there.
+Pass run(ChunkRange range, bool defers, bool lends, std::pair<Role, int> forgotten = {Role::states, 0}) {
+  Chunk chunk(tiny(true), {}, {}, range, 48);
+  ParamStore store(Device::cpu, kPrecisionFp32, AdamW::states(),
+                   [&](const ParamVisitor& visit) { chunk.params(visit); });
+  store.initialize(7);
+  std::optional<Lender> lender;
+  if (lends) lender.emplace(store).forgotten = forgotten;
+  Stream stream(Device::cpu);
+  Arena slot(Device::cpu, "slot", 1 << 20), scratch(Device::cpu, "scratch", 1 << 20);
+  ProcessGroups groups;
+  Ctx ctx{stream, slot, scratch, groups, true, lends ? &*lender : nullptr};
+  ctx.defers_weights = defers;
+  std::vector<std::int32_t> tokens = {1, 2, 3, 4}, places = {0, 1, 2, 3}, labels = {2, 3, 4, 5};
+  std::vector<float> weights(4, 0.25f), input(4 * 16), dout(4 * 16);
+  Batch batch;
+  batch.tokens = Tensor(tokens.data(), DType::i32, {1, 4});
+  batch.positions = Tensor(places.data(), DType::i32, {1, 4});
+  batch.labels = Tensor(labels.data(), DType::i32, {1, 4});
+  batch.loss_weights = Tensor(weights.data(), DType::f32, {1, 4});
+  Pass pass;
+  pass.losses.resize(4), pass.held_out.resize(4);
+  auto hidden = [&](std::vector<float>& values) {
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = std::sin(static_cast<float>(i));
+    return Tensor(values.data(), DType::f32, {4, 16});
+  };
+  Tensor losses(pass.losses.data(), DType::f32, {1, 4}), held_out(pass.held_out.data(), DType::f32, {1, 4});
+  Chunk::Cache cache = chunk.make_cache();
+  store.begin_step();
+  for (bool is_last : {false, true}) {
+    slot.clear();
+    ctx.ends_gradients = is_last;
+    chunk.forward(ctx, range.first ? Tensor() : hidden(input), batch, cache);
+    Tensor dinput = chunk.backward(ctx, range.last ? Tensor() : hidden(dout), losses, batch, cache);
+    if (defers) chunk.weights(ctx, cache);
+    if (dinput.exists()) pass.dinput.assign(dinput.data<float>(), dinput.data<float>() + dinput.numel());
+  }
+  slot.clear();
+  ctx.training = false;
+  Tensor output = chunk.evaluate(ctx, range.first ? Tensor() : hidden(input), held_out, batch, cache);
+  if (output.exists()) pass.held_out.assign(output.data<float>(), output.data<float>() + output.numel());
+  for (int param = 0; param < store.size(); ++param) {
+    const float* grad = store.grad(param).data<float>();
+    pass.gradients.push_back(lends ? lender->gradient(param)
+                                   : std::vector<float>(grad, grad + store.grad(param).numel()));
+  }
+  if (lends) {
+    CHECK(lender->all_ended());
+    CHECK(lender->ended_without_lease() == (forgotten.first == Role::gradients));
+  }
+  return pass;
+}
+
+}  // namespace
+
+TEST_CASE("a unit uses values and gradients under leases alone, and a lease that is missing is seen") {
+  for (ChunkRange range :
+       {ChunkRange{0, 3, true, true}, {0, 1, true, false}, {1, 1, false, false}, {2, 1, false, true}}) {
+    for (bool defers : {false, true}) {
+      CAPTURE(range.first_layer);
+      CAPTURE(defers);
+      Pass resident = run(range, defers, false);
+      CHECK(resident == resident);  // no NaN
+      CHECK(run(range, defers, true) == resident);
+      int first = static_cast<int>(range.first_layer) + (range.first ? 0 : 1);
+      int units = static_cast<int>(range.num_layers) + (range.first ? 1 : 0) + (range.last ? 1 : 0);
+      for (int unit = first; unit < first + units; ++unit) {
+        for (Role role : {Role::values, Role::gradients}) {
+          CAPTURE(unit);
+          CHECK(run(range, defers, true, {role, unit}) != resident);
+        }
       }
     }
   }

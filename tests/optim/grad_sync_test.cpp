@@ -41,6 +41,8 @@ struct RankParams {
     store.initialize(7);
   }
 
+  int unit_of(int param) const { return store.specs()[static_cast<std::size_t>(param)].unit; }
+
   /// Gradients that depend on the rank, final in the order in which backward finishes them; one of them is `bad`.
   void backward(GradSync& sync, float bad) {
     chunk.params([&](Param& param, const ParamSpec&) { param.take_grad(); });
@@ -49,7 +51,7 @@ struct RankParams {
       for (std::int64_t i = 0; i < store.grad(param).numel(); ++i)
         grad[i] = std::sin(static_cast<float>(i + 31 * param + 7 * store.layout().rank));
       if (param == store.find("layers.1.mlp.up.weight")) grad[100] += bad;
-      sync.gradients_ready({param, param + 1});
+      if (param == 0 || unit_of(param) != unit_of(param - 1)) sync.gradients_ready(unit_of(param));
     }
   }
 };
@@ -173,4 +175,39 @@ TEST_CASE("sharing out the state, and overlap, change no bit of an update") {
       });
     }
   }
+}
+
+TEST_CASE("a lease waits for the values of its unit, and for no others") {
+  std::mutex mutex;
+  run_ranks(RankGrid({.data = 2}), [&](int rank, const ProcessGroups& groups) {
+    Layout layout = layout_of(2, rank, true);
+    layout.bucket_elements = 1;  // each unit is reduced and gathered on its own
+    RankParams own(layout), reference(layout_of(2, rank, true));
+    StepState state;
+    update(reference, groups, {true, false, 0.0}, state);
+    Optimizer optimizer(own.store, {{}, 0.0, {true, true}}, own.stream, groups);
+    Arena scratch(Device::cpu, "scratch", 1 << 16);
+    optimizer.begin_step();
+    own.backward(optimizer.sync(), 0);
+    optimizer.step(scratch, &state);
+    auto count_old = [&](int unit) {  // parameters whose other half is still that of before the update
+      int old = 0;
+      for (int param = 0; param < own.store.size(); ++param) {
+        const float *a = own.store.value(param).data<float>(), *b = reference.store.value(param).data<float>();
+        if (own.unit_of(param) == unit && !std::equal(a, a + own.store.value(param).numel(), b)) ++old;
+      }
+      return old;
+    };
+    std::vector<int> before, after;
+    for (int unit = 0; unit < 4; ++unit) {
+      Lease gradients = optimizer.sync().acquire(Role::gradients, unit);
+      before.push_back(count_old(unit));
+      Lease values = optimizer.sync().acquire(Role::values, unit);
+      after.push_back(count_old(unit));
+    }
+    std::lock_guard lock(mutex);
+    for (int old : before) CHECK(old > 0);
+    CHECK(before.size() == 4);
+    CHECK(after == std::vector<int>(4, 0));
+  });
 }
