@@ -4,8 +4,9 @@
 #   tests/old_new.sh [--quick] [--no-times] COMMIT [BUILD]
 #
 # Builds COMMIT in build/old_new (or takes its programs from $OLD_BIN), runs old and new in turn, and requires the same
-# bits of: token files, losses and gradient norms of 20 steps with dropout and clipping, every tensor of the checkpoints,
-# a run that one begins and the other resumes, generated ids, scores. Then times both in turn and prints the ratio.
+# bits of: token files, losses of 20 steps with dropout and clipping, every tensor of the checkpoints, a run that one
+# begins and the other resumes, generated ids, scores. Gradient norms may differ in the last bits of their fp64 sums, which
+# with ZeRO-1 are cut where the ranks' ranges of a bucket end. Then times both in turn and prints the ratio.
 # --quick takes 4 layouts of cli/layouts.txt instead of 15. BUILD is the build of the working tree, build/release.
 set -u
 TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -83,7 +84,13 @@ train() {
 same_layout() {
   local side other before=$failures
   for side in old new; do train $side $side; done
-  expect_same <(figures old.jsonl) <(figures new.jsonl)
+  for side in old new; do
+    figures $side.jsonl >$side.figures
+    grep ^loss $side.figures >$side.losses
+    grep ^norm $side.figures >$side.norms
+  done
+  expect_same old.losses new.losses
+  below "$(mtl_compare difference old.norms new.norms --count 20)" 1e-14 || fail "$title: other gradient norms"
   [ "$(figures old.jsonl | wc -l)" -eq 44 ] || fail "$title: $(figures old.jsonl | wc -l) figures instead of 44"
   same_tensors "$title, step 10" old.ck/iter_0000010 new.ck/iter_0000010
   same_tensors "$title, step 20" old.ck/iter_0000020 new.ck/iter_0000020
