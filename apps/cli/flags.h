@@ -59,7 +59,7 @@ class Flags {
     bool adds_up = false;      // a list to which every further use of the flag appends
     bool takes_none = false;   // without words the list is empty
     bool is_given = false;     // on the command line, or with another value than the default in a configuration file
-    std::string origin = "default";
+    std::string origin = kDefault;
 
     Flag& one_of(std::vector<std::string> values) { return choices = std::move(values), *this; }
     Flag& required() { return is_required = true, *this; }
@@ -101,7 +101,7 @@ class Flags {
   /// A flag of other tools that this version does not support: giving it is an error with this reason. `takes` counts
   /// the words that follow it (-1: all up to the next flag). "--moe-*" stands for all undeclared flags of this prefix.
   void refuse(const char* name, int takes, const char* why) { others_[name] = {Other::refused, takes, why}; }
-  /// A flag of other tools that has no effect: named once on stderr.
+  /// A flag of other tools that has no effect: a notice names it once.
   void acknowledge(const char* name, int takes, const char* why) { others_[name] = {Other::noted, takes, why}; }
   /// A common mistake for the flag `meant`, too far from its name to be recognised as one.
   void suggest(const char* mistake, const char* meant) { others_[mistake] = {Other::unknown, -1, meant}; }
@@ -120,7 +120,7 @@ class Flags {
   /// --dump-config: checks that open files may skip the work.
   bool wants_dump() const { return wants_dump_; }
 
-  /// What the command line asked for. help and version are printed by run_main.
+  /// What the command line asked for; run_main prints the answer.
   enum class Request { run, help, version, dump_config, list_flags };
   /// Throws UsageError with all problems, unknown flags first. --help, --version, --quiet, --config and --dump-config
   /// are built in, and --list-flags, which tests read.
@@ -133,7 +133,7 @@ class Flags {
   /// "; needs ..." for each condition.
   std::string list_flags() const;
   const std::string& program() const { return program_; }
-  /// Messages about flags without effect, for stderr.
+  /// For stderr.
   const std::vector<std::string>& notices() const { return notices_; }
   bool quiet = false;
 

@@ -215,6 +215,17 @@ TEST_CASE("flags: --help and --version win over everything else") {
   CHECK(Tool().flags.help().find("--num-layers, --layers N") != std::string::npos);
 }
 
+TEST_CASE("flags: a flag without help text is not in --help, but in a dump") {
+  Tool tool;
+  std::int64_t level = 3;
+  tool.flags.add("--old-level", &level, "N", "");
+  CHECK(tool.parse({"--old-level", "4"}) == Flags::Request::run);
+  CHECK(level == 4);
+  CHECK(tool.flags.help().find("--verbose") != std::string::npos);
+  CHECK(tool.flags.help().find("old-level") == std::string::npos);
+  CHECK(tool.flags.dump_config().find("old-level = 4") != std::string::npos);
+}
+
 TEST_CASE("flags: what is dumped is accepted back, every value equal") {
   Tool tool;
   Flags::Request request = tool.parse({"--dump-config", "--num-layers", "7", "--lr", "3.3333333333333335e-05",
