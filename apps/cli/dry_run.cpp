@@ -1,6 +1,7 @@
 #include "cli/dry_run.h"
 
 #include "base/json.h"
+#include "ckpt/canonical.h"
 #include "cli/rank_plans.h"
 #include "train/flops.h"
 #include "train/trainer.h"
@@ -13,14 +14,14 @@ std::string describe_run(const TrainOptions& options, const GptConfig& config) {
   std::int64_t samples = options.step_samples(), tokens = samples * options.data.seq_length;
   RunShape shape = run_shape(options, config, 0);
   double flops = megatron_flops(config, shape.padded_vocab, samples, options.data.seq_length);
-  std::int64_t checkpoint_bytes = 3 * 4 * plan.parameters;
+  std::int64_t saved_bytes = checkpoint_bytes(config, AdamW::states());
   if (options.json) {
     return Json::object({{"version", 1},
                          {"parameters", plan.parameters},
                          {"tokens_per_step", tokens},
                          {"flops_per_step", flops},
                          {"counted_flops_per_step", plan.step.flops},
-                         {"checkpoint_bytes", checkpoint_bytes},
+                         {"checkpoint_bytes", saved_bytes},
                          {"memory_bytes", memory_json(plan)},
                          {"ranks", rank_plans_json(plans)}})
                .dump(2) +
@@ -39,12 +40,12 @@ std::string describe_run(const TrainOptions& options, const GptConfig& config) {
   if (options.parallel.world > 1) {
     out += cat("\n", describe_rank_plans(plans), "\n");
   } else {
-    out += line("FLOPs, counted by the operators", format("%.4e", plan.step.flops)) + "memory in bytes\n" +
-           size("parameters", plan.value_bytes) + size("gradients", plan.grad_bytes) +
-           size("optimizer", plan.state_bytes) + size("activations", plan.activation_bytes()) +
-           size("scratch", plan.scratch_bytes) + size("batches", plan.batch_bytes) + size("total", plan.total_bytes());
+    out += line("FLOPs, counted by the operators", format("%.4e", plan.step.flops)) + "memory in bytes\n";
+    for (const MemoryPart& part : memory_parts(plan)) {
+      if (part.bytes > 0) out += size(part.name, part.bytes);
+    }
   }
-  return out + "a checkpoint\n" + size("tensors", static_cast<std::size_t>(checkpoint_bytes));
+  return out + "a checkpoint\n" + size("tensors", static_cast<std::size_t>(saved_bytes));
 }
 
 }  // namespace mtl

@@ -75,15 +75,16 @@ std::string describe_memory(const std::vector<RankPlan>& plans) {
   std::vector<std::string> heading;
   for (const MemoryPart& part : memory_parts(plans.front().plan)) heading.emplace_back(part.heading);
   Table table(heading);
-  auto inbox = [&](const MemoryPlan& plan) {
-    return plan.inbox_bytes > 0 ? " + " + in_unit(plan.inbox_bytes) : std::string();
+  auto activations = [&](const MemoryPlan& plan) {
+    const PlanEntry& slots = plan.entry(Category::slots);
+    std::size_t messages = plan.bytes(Category::messages);
+    return cat(slots.count, " x ", in_unit(slots.bytes), messages > 0 ? " + " + in_unit(messages) : "");
   };
   for (const RankPlan& ranks : plans) {
     std::vector<std::string> cells;
     for (const MemoryPart& part : memory_parts(ranks.plan)) {
       bool in_slots = part.name == std::string("activations");
-      cells.push_back(in_slots ? cat(ranks.plan.slots, " x ", in_unit(ranks.plan.slot_bytes), inbox(ranks.plan))
-                               : in_unit(part.bytes));
+      cells.push_back(in_slots ? activations(ranks.plan) : in_unit(part.bytes));
     }
     table.add(ranks.ranks, cells);
   }
@@ -136,8 +137,8 @@ Json rank_plans_json(const std::vector<RankPlan>& plans) {
     out.push(Json::object({{"ranks", ranks},
                            {"parameters", kind.plan.rank_parameters},
                            {"memory_bytes", memory_json(kind.plan)},
-                           {"slots", kind.plan.slots},
-                           {"slot_bytes", kind.plan.slot_bytes},
+                           {"slots", kind.plan.entry(Category::slots).count},
+                           {"slot_bytes", kind.plan.entry(Category::slots).bytes},
                            {"counted_flops_per_step", kind.plan.step.flops},
                            {"sent_bytes_per_step", sent}}));
   }

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/str.h"
 #include "nn/model_params.h"
-#include "optim/update_rule.h"
+#include "optim/precision.h"
 
 namespace mtl {
 
@@ -66,6 +66,12 @@ std::vector<std::string> tensor_kinds(const std::function<bool(const std::string
     for (const StateSpec& state : states) kinds.push_back(state.name);
   }
   return kinds;
+}
+
+std::int64_t checkpoint_bytes(const GptConfig& config, const std::vector<StateSpec>& states) {
+  std::size_t element = size_of(kPrecisionFp32.main_params);
+  for (const StateSpec& state : states) element += size_of(state.dtype);
+  return parameter_count(config) * static_cast<std::int64_t>(element);
 }
 
 Json config_to_json(const GptConfig& config) {

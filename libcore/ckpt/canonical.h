@@ -16,6 +16,7 @@
 
 #include "base/json.h"
 #include "nn/gpt_config.h"
+#include "optim/update_rule.h"
 
 namespace mtl {
 
@@ -31,6 +32,9 @@ std::vector<CanonicalTensor> canonical_tensors(const GptConfig& config);
 /// The kinds of tensors that a checkpoint has one each of for every parameter: "param", and the states of an update
 /// rule when it holds any of them.
 std::vector<std::string> tensor_kinds(const std::function<bool(const std::string& kind)>& holds);
+
+/// Bytes of the tensors of a training run's checkpoint: parameters, and the states of its update rule.
+std::int64_t checkpoint_bytes(const GptConfig& config, const std::vector<StateSpec>& states);
 
 /// The configuration as a checkpoint's manifest holds it.
 Json config_to_json(const GptConfig& config);

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "comm/groups.h"
 #include "comm/staging.h"
+#include "engine/meta_model.h"
 #include "engine/pipeline.h"
 #include "nn/model_params.h"
 #include "optim/optimizer.h"
@@ -20,11 +20,6 @@ Batch meta_batch(const RunShape& shape) {
 
 namespace {
 
-struct StepCounts {
-  Counters work;
-  SentBytes sent;
-};
-
 /// What a step of one kind counts, and how often.
 void add(MemoryPlan& plan, const StepCounts& counts, double times) {
   plan.step.flops += times * counts.work.flops;
@@ -35,46 +30,6 @@ void add(MemoryPlan& plan, const StepCounts& counts, double times) {
   plan.sent.embedding += times * counts.sent.embedding;
 }
 
-/// A rank's part of the model and its groups, on meta: operators count in the stream, communication in the groups.
-struct MetaModel {
-  Stream stream;
-  ProcessGroups groups;
-  Stage stage;
-  ParamStore params;
-  StepState state;
-
-  MetaModel(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape,
-            std::optional<std::vector<StateSpec>> states)
-      : stream(Device::meta, shape.threads),
-        groups(meta_groups(shape.layout.grid, shape.layout.rank)),
-        stage(make_stage(config, dropout, shape.layout, shape.padded_vocab)),
-        params(
-            Device::meta, kPrecisionFp32, std::move(states), [&](const ParamVisitor& visit) { stage.params(visit); },
-            shape.layout) {}
-
-  /// Counts of what `run` does.
-  template <class Run>
-  StepCounts count(const Run& run) {
-    stream.reset_counters();
-    SentBytes before = sent();
-    run();
-    SentBytes now = sent();
-    return {stream.counters(),
-            {now.tensor - before.tensor, now.pipeline - before.pipeline, now.data - before.data,
-             now.embedding - before.embedding}};
-  }
-
- private:
-  SentBytes sent() const {
-    auto by = [](const Communicator& group) {
-      const auto* meta = dynamic_cast<const MetaCommunicator*>(&group);
-      return meta == nullptr ? 0 : meta->sent_bytes();
-    };
-    return {by(groups.over(Axis::tensor)), by(groups.over(Axis::pipeline)), by(groups.over(kReplicaAxes)),
-            by(groups.tied())};
-  }
-};
-
 std::size_t hidden_bytes(const GptConfig& config, const RunShape& shape) {
   std::int64_t rows = shape.micro_batch * shape.seq_length;
   if (shape.layout.sequence_parallel) rows /= shape.layout.size(Axis::tensor);
@@ -84,33 +39,63 @@ std::size_t hidden_bytes(const GptConfig& config, const RunShape& shape) {
 
 Pipeline make_pipeline(MetaModel& model, const GptConfig& config, const RunShape& shape) {
   MemoryPlan plan;
-  plan.hidden_bytes = hidden_bytes(config, shape);
+  plan.entries = {{Category::slots, Space::device, 0},
+                  {Category::messages, Space::device, hidden_bytes(config, shape)},
+                  {Category::scratch, Space::device, 0}};
   return {model.stage, model.stream, model.groups, rank_schedule(shape.layout, static_cast<int>(shape.micro_batches)),
           plan};
+}
+
+Category category_of(Role role) {
+  switch (role) {
+    case Role::values:
+      return Category::parameters;
+    case Role::gradients:
+      return Category::gradients;
+    case Role::states:
+      break;
+  }
+  return Category::optimizer;
 }
 
 MemoryPlan finish(const MetaModel& model, const Pipeline& pipeline, const RunShape& shape, const GptConfig& config) {
   MemoryPlan plan;
   for (std::size_t row = 0; row < model.params.table().size(); ++row) {
-    Role role = model.params.table()[row].role;
-    auto& bytes = role == Role::values      ? plan.value_bytes
-                  : role == Role::gradients ? plan.grad_bytes
-                                            : plan.state_bytes;
-    bytes += model.params.bytes(row);
+    const Storage& storage = model.params.table()[row];
+    plan.entries.push_back({category_of(storage.role), storage.place, model.params.bytes(row)});
   }
-  plan.slot_bytes = pipeline.slot_peak();
-  plan.slots = pipeline.slots();
-  plan.hidden_bytes = hidden_bytes(config, shape);
-  plan.inbox_bytes = pipeline.inbox_bytes();
-  plan.scratch_bytes = pipeline.scratch_peak();
-  plan.batch_bytes = static_cast<std::size_t>(shape.batch_sets * shape.micro_batches) * BatchBuffers::bytes(shape);
-  for (const Communicator* group : model.groups.all()) plan.staging_bytes += staging_bytes(group->size());
+  plan.entries.push_back({Category::slots, Space::device, pipeline.slot_peak(), pipeline.slots()});
+  plan.entries.push_back({Category::messages, Space::device, hidden_bytes(config, shape), pipeline.inboxes()});
+  plan.entries.push_back({Category::scratch, Space::device, pipeline.scratch_peak()});
+  plan.entries.push_back({Category::batches, Space::device, BatchBuffers::bytes(shape),
+                          shape.batch_sets * static_cast<int>(shape.micro_batches)});
+  for (const Communicator* group : model.groups.all())
+    plan.entries.push_back({Category::staging, Space::host, staging_bytes(group->size())});
   plan.parameters = parameter_count(config);
   for (int param = 0; param < model.params.size(); ++param) plan.rank_parameters += model.params.slice(param).count();
   return plan;
 }
 
 }  // namespace
+
+std::size_t MemoryPlan::bytes(Category what) const {
+  std::size_t bytes = 0;
+  for (const PlanEntry& entry : entries) bytes += entry.what == what ? entry.total() : 0;
+  return bytes;
+}
+
+std::size_t MemoryPlan::total_bytes() const {
+  std::size_t bytes = 0;
+  for (const PlanEntry& entry : entries) bytes += entry.total();
+  return bytes;
+}
+
+std::size_t MemoryPlan::place_of(Category what) const {
+  auto is_it = [&](const PlanEntry& entry) { return entry.what == what; };
+  require(std::count_if(entries.begin(), entries.end(), is_it) == 1, "a plan without exactly one entry of category ",
+          static_cast<int>(what));
+  return static_cast<std::size_t>(std::find_if(entries.begin(), entries.end(), is_it) - entries.begin());
+}
 
 MemoryPlan plan_passes(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape) {
   MetaModel model(config, dropout, shape, AdamW::states());
@@ -138,22 +123,12 @@ void plan_update(MemoryPlan& plan, const GptConfig& config, const RunShape& shap
   Arena scratch(Device::meta, "scratch", 0);
   model.stage.params([](Param& param, const ParamSpec&) { param.take_grad(); });  // as if backward had written them
   add(plan, model.count([&] { optimizer.step(scratch, &model.state); }), 1);
-  plan.scratch_bytes = std::max(plan.scratch_bytes, scratch.peak());
+  plan.enlarge(Category::scratch, scratch.peak());
 }
 
 MemoryPlan plan_training(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape) {
   MemoryPlan plan = plan_passes(config, dropout, shape);
   plan_update(plan, config, shape);
-  return plan;
-}
-
-MemoryPlan plan_evaluation(const GptConfig& config, const RunShape& shape) {
-  MetaModel model(config, {}, shape, std::nullopt);
-  Pipeline pipeline = make_pipeline(model, config, shape);
-  Batch batch = meta_batch(shape);
-  StepCounts counts = model.count([&] { pipeline.evaluate(batch, batch.loss_weights); });
-  MemoryPlan plan = finish(model, pipeline, shape, config);
-  add(plan, counts, 1);
   return plan;
 }
 

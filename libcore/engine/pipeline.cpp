@@ -37,13 +37,13 @@ Pipeline::Pipeline(Stage& stage, Stream& stream, const ProcessGroups& groups, St
       groups_(groups),
       schedule_(std::move(schedule)),
       params_(params),
-      hidden_bytes_(plan.hidden_bytes),
-      scratch_(stream.device(), "scratch", plan.scratch_bytes) {
+      hidden_bytes_(plan.entry(Category::messages).bytes),
+      scratch_(stream.device(), "scratch", plan.entry(Category::scratch).bytes) {
   for (std::size_t chunk = 0; chunk < stage.chunks.size(); ++chunk) {
     chunk_slots_.emplace_back();
     for (int in_flight = max_in_flight(schedule_.actions, static_cast<int>(chunk)); in_flight > 0; --in_flight) {
       chunk_slots_.back().push_back(slots_.size());
-      slots_.push_back({Arena(stream.device(), cat("slot ", slots_.size()), plan.slot_bytes),
+      slots_.push_back({Arena(stream.device(), cat("slot ", slots_.size()), plan.entry(Category::slots).bytes),
                         stage.chunks[chunk].make_cache(),
                         {},
                         {},
@@ -64,12 +64,12 @@ Pipeline::Pipeline(Stage& stage, Stream& stream, const ProcessGroups& groups, St
   }
 }
 
-std::size_t Pipeline::inbox_bytes() const {
-  std::size_t bytes = 0;
+int Pipeline::inboxes() const {
+  std::size_t buffers = 0;
   for (const std::vector<Inbox>* inboxes : {&inputs_, &gradients_}) {
-    for (const Inbox& inbox : *inboxes) bytes += inbox.memory.bytes();
+    for (const Inbox& inbox : *inboxes) buffers += inbox.sends.size();
   }
-  return bytes;
+  return static_cast<int>(buffers);
 }
 
 Ctx Pipeline::context(Arena& slot, bool training) { return {stream_, slot, scratch_, groups_, training, params_}; }

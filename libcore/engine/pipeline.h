@@ -42,8 +42,8 @@ class Pipeline {
   void evaluate(const Batch& batch, Tensor losses);
   Arena& scratch() { return scratch_; }
   int slots() const { return static_cast<int>(slots_.size()); }
-  /// Memory of messages from other stages.
-  std::size_t inbox_bytes() const;
+  /// Buffers for messages from other stages.
+  int inboxes() const;
   /// The most that was in use so far, against the plan.
   std::size_t slot_peak() const;
   std::size_t scratch_peak() const { return scratch_.peak(); }

@@ -6,10 +6,9 @@
 #include <memory>
 #include <tuple>
 
-#include "engine/stage.h"
+#include "engine/meta_model.h"
 #include "layout/schedule.h"
 #include "layout/stages.h"
-#include "optim/param_store.h"
 
 namespace mtl {
 
@@ -48,25 +47,20 @@ class PassKeys {
   std::vector<int> in_flight_;
 };
 
-/// Ranks of one PassKey: the plan of their passes, and a store of one of them, on meta.
+/// Ranks of one PassKey: the plan of their passes, and the part of the model that they have.
 struct Passes {
   MemoryPlan plan;
-  Stage stage;
-  ParamStore store;
+  MetaModel model;
   std::map<OwnedKey, std::size_t> plans;  // places in the result
 
   Passes(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape)
-      : plan(plan_passes(config, dropout, shape)),
-        stage(make_stage(config, dropout, shape.layout, shape.padded_vocab)),
-        store(
-            Device::meta, kPrecisionFp32, AdamW::states(), [&](const ParamVisitor& visit) { stage.params(visit); },
-            shape.layout) {}
+      : plan(plan_passes(config, dropout, shape)), model(config, dropout, shape, AdamW::states()) {}
 
   OwnedKey owned_by(int index) const {
     OwnedKey key{};
-    for (const Bucket& bucket : store.buckets()) {
+    for (const Bucket& bucket : model.params.buckets()) {
       for (const Segment& segment : bucket.segments) {
-        if (!store.is_first_holder(segment.param)) continue;
+        if (!model.params.is_first_holder(segment.param)) continue;
         std::int64_t count = bucket.owned_by(index, segment).count;
         key[0] += count;
         key[1] = std::max(key[1], count);
@@ -107,10 +101,14 @@ const RankPlan& largest_plan(const std::vector<RankPlan>& plans) {
 }
 
 std::vector<MemoryPart> memory_parts(const MemoryPlan& plan) {
-  return {{"parameters", "weights", plan.value_bytes}, {"gradients", "grads", plan.grad_bytes},
-          {"optimizer", "moments", plan.state_bytes},  {"activations", "activations", plan.activation_bytes()},
-          {"scratch", "scratch", plan.scratch_bytes},  {"batches", "batches", plan.batch_bytes},
-          {"staging", "staging", plan.staging_bytes},  {"total", "total", plan.total_bytes()}};
+  return {{"parameters", "weights", plan.bytes(Category::parameters)},
+          {"gradients", "grads", plan.bytes(Category::gradients)},
+          {"optimizer", "moments", plan.bytes(Category::optimizer)},
+          {"activations", "activations", plan.bytes(Category::slots) + plan.bytes(Category::messages)},
+          {"scratch", "scratch", plan.bytes(Category::scratch)},
+          {"batches", "batches", plan.bytes(Category::batches)},
+          {"staging", "staging", plan.bytes(Category::staging)},
+          {"total", "total", plan.total_bytes()}};
 }
 
 }  // namespace mtl

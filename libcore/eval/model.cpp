@@ -51,25 +51,16 @@ std::vector<float> Model::logits(std::span<const std::int32_t> ids) {
 
 Workspace::Workspace(Model& model, const std::vector<Pass>& passes) : Workspace(model, measure(model, passes)) {}
 
-Workspace::Workspace(Model& model, Sizes sizes)
+Workspace::Workspace(Model& model, MetaModel::PassBytes bytes)
     : stream_(model.stream()),
-      slot_(Device::cpu, "activations", sizes.slot),
-      scratch_(Device::cpu, "scratch", sizes.scratch) {}
+      slot_(Device::cpu, "activations", bytes.slot),
+      scratch_(Device::cpu, "scratch", bytes.scratch) {}
 
-Workspace::Sizes Workspace::measure(const Model& model, const std::vector<Pass>& passes) {
-  Stage stage = whole_model(model.config(), {}, vocab_rows(model.config()));
-  ParamStore params(Device::meta, kPrecisionFp32, std::nullopt,
-                    [&](const ParamVisitor& visit) { stage.params(visit); });
-  Stream stream(Device::meta, model.threads());
-  Arena slot(Device::meta, "activations", 0), scratch(Device::meta, "scratch", 0);
-  ProcessGroups groups;
-  for (const Pass& pass : passes) {
-    slot.clear();
-    scratch.clear();
-    Ctx ctx{stream, slot, scratch, groups, false};
-    pass(ctx, stage.chunks[0]);
-  }
-  return {slot.peak(), scratch.peak()};
+MetaModel::PassBytes Workspace::measure(const Model& model, const std::vector<Pass>& passes) {
+  RunShape shape;
+  shape.padded_vocab = vocab_rows(model.config());
+  shape.threads = model.threads();
+  return MetaModel(model.config(), {}, shape, std::nullopt).measure(passes);
 }
 
 Ctx Workspace::context() {

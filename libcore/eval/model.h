@@ -14,6 +14,7 @@
 #include "comm/communicator.h"
 #include "device/memory.h"
 #include "device/stream.h"
+#include "engine/meta_model.h"
 #include "engine/stage.h"
 #include "optim/param_store.h"
 
@@ -59,11 +60,8 @@ class Workspace {
   Ctx context();
 
  private:
-  struct Sizes {
-    std::size_t slot = 0, scratch = 0;
-  };
-  static Sizes measure(const Model& model, const std::vector<Pass>& passes);
-  Workspace(Model& model, Sizes sizes);
+  static MetaModel::PassBytes measure(const Model& model, const std::vector<Pass>& passes);
+  Workspace(Model& model, MetaModel::PassBytes bytes);
 
   Stream& stream_;
   Arena slot_, scratch_;

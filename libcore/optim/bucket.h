@@ -7,6 +7,7 @@
 #include <tuple>
 #include <vector>
 
+#include "device/space.h"
 #include "device/tensor.h"
 #include "layout/ranks.h"
 #include "nn/param.h"
@@ -22,6 +23,7 @@ struct Storage {
   std::string kind;  // in checkpoints, before the parameter's name; empty: checkpoints do not hold it
   DType dtype;
   Extent extent;
+  Space place = Space::device;
 };
 
 /// Rows of every table; the rows from kFirstState on are the update rule's states. Without gradients (evaluation) there

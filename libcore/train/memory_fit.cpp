@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "base/files.h"
+#include "ckpt/canonical.h"
 #include "engine/rank_plans.h"
-#include "nn/model_params.h"
 #include "train/trainer.h"
 
 namespace mtl {
@@ -286,9 +286,8 @@ std::vector<MemoryLimit> less_overhead(std::vector<MemoryLimit> limits, int rank
 
 SpaceNeed space_need(const TrainOptions& options, const GptConfig& config, std::int64_t iteration,
                      std::int64_t present) {
-  constexpr std::int64_t kTensors = 3, kElementBytes = 4;  // weights and both moments, fp32
   SpaceNeed need;
-  need.checkpoint_bytes = static_cast<std::uint64_t>(kTensors * kElementBytes * parameter_count(config));
+  need.checkpoint_bytes = static_cast<std::uint64_t>(checkpoint_bytes(config, AdamW::states()));
   const std::int64_t end = options.train_iters();
   if (iteration >= end) return need;
   const std::int64_t interval = options.checkpoint.save_interval.value_or(end);

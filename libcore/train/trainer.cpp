@@ -44,7 +44,7 @@ namespace {
 /// What ranks exchange after a step is in scratch, too.
 void add_totals(MemoryPlan& plan, const TrainOptions& options) {
   auto bytes = static_cast<std::size_t>(StepTotals::doubles(static_cast<int>(options.parallel.world))) * sizeof(double);
-  plan.scratch_bytes = std::max(plan.scratch_bytes, bytes);
+  plan.enlarge(Category::scratch, bytes);
 }
 
 }  // namespace

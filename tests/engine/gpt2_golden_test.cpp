@@ -119,7 +119,7 @@ TEST_CASE("GPT-2: logits equal PyTorch's float64") {
     std::int64_t rows = model.shape.micro_batch * model.shape.seq_length;
     Buffer memory(Device::cpu, static_cast<std::size_t>(rows * model.config.vocab_size) * sizeof(float));
     Tensor logits = memory.tensor(DType::f32, {rows, model.config.vocab_size});
-    Arena slot(Device::cpu, "slot", model.plan.slot_bytes);
+    Arena slot(Device::cpu, "slot", model.plan.entry(Category::slots).bytes);
     Ctx ctx{model.stream, slot, model.pipeline.scratch(), model.groups, false};
     Chunk::Cache cache = model.stage.chunks[0].make_cache();
     model.stage.chunks[0].logits(ctx, logits, model.buffers.batch(0), cache);
@@ -131,7 +131,7 @@ TEST_CASE("GPT-2: activations of a equal PyTorch's float64") {
   GoldenModel model("a", shape_of(kCases[0]));
   SafetensorsFile golden(model.folder + "/activations.safetensors"), batch(model.folder + "/batch.safetensors");
   model.fill(0, read_tensor(batch, "input_ids"), read_tensor(batch, "labels"), equal_weights(model));
-  Arena slot(Device::cpu, "slot", model.plan.slot_bytes);
+  Arena slot(Device::cpu, "slot", model.plan.entry(Category::slots).bytes);
   Ctx ctx{model.stream, slot, model.pipeline.scratch(), model.groups, true};
   Chunk::Cache cache = model.stage.chunks[0].make_cache();
   model.params.begin_step();
@@ -173,7 +173,7 @@ TEST_CASE("a step repeats bit for bit, and uses exactly the memory that was plan
     CHECK(std::memcmp(first[static_cast<std::size_t>(p)].data(), model.params.grad(p).raw(),
                       model.params.grad(p).bytes()) == 0);
   }
-  CHECK(model.pipeline.slot_peak() == model.plan.slot_bytes);
+  CHECK(model.pipeline.slot_peak() == model.plan.entry(Category::slots).bytes);
   CHECK(model.stream.counters().flops > 0);
 }
 

@@ -143,12 +143,13 @@ void run_rank(const RunLayout& layout, int rank, const ProcessGroups& groups, Fi
                 findings.losses.begin() + (step * kSamples + first_sample(shape, m)) * kLength);
     }
   }
-  findings.compare(rank, "slots", pipeline.slots(), plan.slots);
-  findings.compare(rank, "bytes of a slot", pipeline.slot_peak(), plan.slot_bytes);
-  findings.compare(rank, "bytes of scratch", pipeline.scratch_peak(), plan.scratch_bytes);
-  findings.compare(rank, "bytes of parameters", params.bytes(kValues), plan.value_bytes);
-  findings.compare(rank, "bytes of gradients", params.bytes(kGradients), plan.grad_bytes);
-  findings.compare(rank, "bytes of moments", 2 * params.bytes(kFirstState), plan.state_bytes);
+  findings.compare(rank, "slots", pipeline.slots(), plan.entry(Category::slots).count);
+  findings.compare(rank, "message buffers", pipeline.inboxes(), plan.entry(Category::messages).count);
+  findings.compare(rank, "bytes of a slot", pipeline.slot_peak(), plan.entry(Category::slots).bytes);
+  findings.compare(rank, "bytes of scratch", pipeline.scratch_peak(), plan.entry(Category::scratch).bytes);
+  findings.compare(rank, "bytes of parameters", params.bytes(kValues), plan.bytes(Category::parameters));
+  findings.compare(rank, "bytes of gradients", params.bytes(kGradients), plan.bytes(Category::gradients));
+  findings.compare(rank, "bytes of moments", 2 * params.bytes(kFirstState), plan.bytes(Category::optimizer));
 }
 
 /// Losses of every token in two steps.

@@ -49,10 +49,10 @@ TEST_CASE("a step takes exactly the memory that was planned") {
         fill_random(model);
         model.train_step();
         Optimizer(model.params, {}, model.stream, model.groups).step(model.pipeline.scratch(), &model.state);
-        CHECK(model.pipeline.slot_peak() == model.plan.slot_bytes);
-        CHECK(model.pipeline.scratch().peak() == model.plan.scratch_bytes);
-        CHECK(model.params.bytes(kValues) == model.plan.value_bytes);
-        CHECK(2 * model.params.bytes(kFirstState) == model.plan.state_bytes);
+        CHECK(model.pipeline.slot_peak() == model.plan.entry(Category::slots).bytes);
+        CHECK(model.pipeline.scratch().peak() == model.plan.entry(Category::scratch).bytes);
+        CHECK(model.params.bytes(kValues) == model.plan.bytes(Category::parameters));
+        CHECK(2 * model.params.bytes(kFirstState) == model.plan.bytes(Category::optimizer));
         CHECK(model.stream.counters().flops == model.plan.step.flops);
         CHECK(model.plan.parameters == parameter_count(model.config));
       }
@@ -117,7 +117,7 @@ TEST_CASE("weight gradients in actions of their own, however late, have the same
   CHECK(std::count(schedule.ends_gradients.begin(), schedule.ends_gradients.end(), true) == 1);
   CHECK(schedule.ends_gradients.back());
   MemoryPlan plan = split.plan;
-  plan.slot_bytes = 2 * plan.slot_bytes;  // operands stay in the slot
+  plan.entry(Category::slots).bytes *= 2;  // operands stay in the slot
   Pipeline pipeline(split.stage, split.stream, split.groups, schedule, plan);
   CHECK(pipeline.slots() == 3);
   split.params.begin_step();

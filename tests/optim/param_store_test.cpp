@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "ckpt/canonical.h"
 #include "ckpt/shard_writer.h"
 #include "nn/chunk.h"
 
@@ -105,8 +106,12 @@ TEST_CASE("checkpoints hold parameters and the rule's states, under the rule's n
   for (const auto& states : kRules) {
     RankParams own(states, layout_of(1, 0, 600));
     std::map<std::string, int> kinds;
-    for (const TensorToSave& item : tensors_to_save(own.store))
+    std::size_t bytes = 0;
+    for (const TensorToSave& item : tensors_to_save(own.store)) {
       ++kinds[item.tensor.name.substr(0, item.tensor.name.find('.'))];
+      bytes += item.bytes().size();
+    }
+    CHECK(static_cast<std::size_t>(checkpoint_bytes(tiny(), states)) == bytes);
     CHECK(kinds.size() == 1 + states.size());
     CHECK(kinds["param"] == own.store.size());
     for (const StateSpec& state : states) CHECK(kinds[state.name] == own.store.size());

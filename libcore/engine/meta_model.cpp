@@ -1,0 +1,36 @@
+#include "engine/meta_model.h"
+
+#include <utility>
+
+namespace mtl {
+
+MetaModel::MetaModel(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape,
+                     std::optional<std::vector<StateSpec>> states)
+    : stream(Device::meta, shape.threads),
+      groups(meta_groups(shape.layout.grid, shape.layout.rank)),
+      stage(make_stage(config, dropout, shape.layout, shape.padded_vocab)),
+      params(
+          Device::meta, kPrecisionFp32, std::move(states), [&](const ParamVisitor& visit) { stage.params(visit); },
+          shape.layout) {}
+
+MetaModel::PassBytes MetaModel::measure(const std::vector<std::function<void(Ctx&, const Chunk&)>>& passes) {
+  Arena slot(Device::meta, "activations", 0), scratch(Device::meta, "scratch", 0);
+  for (const auto& pass : passes) {
+    slot.clear();
+    scratch.clear();
+    Ctx ctx{stream, slot, scratch, groups, false};
+    pass(ctx, stage.chunks.at(0));
+  }
+  return {slot.peak(), scratch.peak()};
+}
+
+SentBytes MetaModel::sent() const {
+  auto by = [](const Communicator& group) {
+    const auto* meta = dynamic_cast<const MetaCommunicator*>(&group);
+    return meta == nullptr ? 0 : meta->sent_bytes();
+  };
+  return {by(groups.over(Axis::tensor)), by(groups.over(Axis::pipeline)), by(groups.over(kReplicaAxes)),
+          by(groups.tied())};
+}
+
+}  // namespace mtl

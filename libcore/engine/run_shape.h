@@ -1,0 +1,31 @@
+// What decides the sizes of a run besides the model, and what a rank of it sends.
+#pragma once
+
+#include <cstdint>
+
+#include "layout/layout.h"
+
+namespace mtl {
+
+struct RunShape {
+  std::int64_t micro_batch = 1;    // B: sequences at a time
+  std::int64_t seq_length = 1;     // T
+  std::int64_t micro_batches = 1;  // per step, on this rank
+  std::int64_t padded_vocab = 0;
+  bool documents = false;  // batches carry document starts
+  int threads = 1;         // work areas are per thread
+  int batch_sets = 1;      // sets of a step's batches that exist at a time
+  Layout layout;           // of which rank, too
+};
+
+/// Bytes that a rank sends in a step, by group.
+struct SentBytes {
+  double tensor = 0, pipeline = 0, data = 0, embedding = 0;
+
+  SentBytes operator-(const SentBytes& other) const {
+    return {tensor - other.tensor, pipeline - other.pipeline, data - other.data, embedding - other.embedding};
+  }
+  bool operator==(const SentBytes&) const = default;
+};
+
+}  // namespace mtl

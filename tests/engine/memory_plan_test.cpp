@@ -1,0 +1,92 @@
+// The table of a run's buffers: by category and space, one entry for each row of the parameters' store.
+#include "engine/memory_plan.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "comm/staging.h"
+#include "engine/meta_model.h"
+
+using namespace mtl;
+
+namespace {
+
+GptConfig tiny() {
+  GptConfig config;
+  config.vocab_size = 100;
+  config.num_layers = 4;
+  config.hidden_size = 32;
+  config.num_heads = 4;
+  config.max_positions = 16;
+  config.complete();
+  return config;
+}
+
+RunShape shape_of(int tensor, int stages, int data) {
+  RunShape shape;
+  shape.micro_batch = 2;
+  shape.seq_length = 16;
+  shape.micro_batches = 4;
+  shape.padded_vocab = 128;
+  shape.batch_sets = 2;
+  shape.layout.grid = RankGrid({.tensor = tensor, .data = data, .pipeline = stages});
+  shape.layout.optimizer_shards = kReplicaAxes;
+  return shape;
+}
+
+int count(const MemoryPlan& plan, Category what) {
+  return static_cast<int>(std::count_if(plan.entries.begin(), plan.entries.end(),
+                                        [&](const PlanEntry& entry) { return entry.what == what; }));
+}
+
+}  // namespace
+
+TEST_CASE("a plan lists each buffer once, in its category and space") {
+  for (int stages : {1, 2}) {
+    for (int rank = 0; rank < 4 * stages; ++rank) {
+      CAPTURE(stages);
+      CAPTURE(rank);
+      RunShape shape = shape_of(2, stages, 2);
+      shape.layout.rank = rank;
+      MemoryPlan plan = plan_training(tiny(), {}, shape);
+      MetaModel model(tiny(), {}, shape, AdamW::states());
+      CHECK(count(plan, Category::parameters) == 1);
+      CHECK(count(plan, Category::gradients) == 1);
+      CHECK(count(plan, Category::optimizer) == 2);
+      std::size_t rows = 0, sum = 0;
+      for (std::size_t row = 0; row < model.params.table().size(); ++row) rows += model.params.bytes(row);
+      CHECK(rows ==
+            plan.bytes(Category::parameters) + plan.bytes(Category::gradients) + plan.bytes(Category::optimizer));
+      CHECK(plan.bytes(Category::optimizer) == plan.bytes(Category::parameters));  // two states of a half each
+      std::size_t staging = 0;
+      for (const Communicator* group : model.groups.all()) staging += staging_bytes(group->size());
+      CHECK(plan.bytes(Category::staging) == staging);
+      CHECK(plan.entry(Category::batches).count == 8);
+      CHECK((plan.bytes(Category::messages) > 0) == (stages > 1));
+      for (const PlanEntry& entry : plan.entries) {
+        sum += entry.bytes * static_cast<std::size_t>(entry.count);
+        CHECK((entry.where == Space::host) == (entry.what == Category::staging));
+      }
+      CHECK(sum == plan.total_bytes());
+      CHECK(sum > 0);
+    }
+  }
+}
+
+TEST_CASE("an entry that a plan does not have, or has twice, is not taken for another") {
+  MemoryPlan plan;
+  plan.entries = {{Category::scratch, Space::device, 100},
+                  {Category::optimizer, Space::device, 8},
+                  {Category::optimizer, Space::device, 8},
+                  {Category::slots, Space::device, 10, 3}};
+  CHECK(plan.entry(Category::slots).total() == 30);
+  CHECK(plan.total_bytes() == 146);
+  CHECK(plan.bytes(Category::messages) == 0);
+  CHECK_THROWS_AS(plan.entry(Category::messages), Error);
+  CHECK_THROWS_AS(plan.entry(Category::optimizer), Error);
+  plan.enlarge(Category::scratch, 90);
+  CHECK(plan.entry(Category::scratch).bytes == 100);
+  plan.enlarge(Category::scratch, 110);
+  CHECK(plan.entry(Category::scratch).bytes == 110);
+}
