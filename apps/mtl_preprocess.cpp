@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/allocator.h"
 #include "base/str.h"
 #include "cli/alone.h"
 #include "cli/tokenizer_flags.h"
@@ -118,6 +119,7 @@ std::string closing_line(const Json& summary) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  return_large_blocks();  // decoded frames and blocks
   PreprocessOptions options;
   options.command.assign(argv, argv + argc);
   Flags flags("mtl-preprocess", "JSON lines to token files (.bin, .idx) for training");

@@ -1,6 +1,7 @@
 // mtl-vocab: learns a GPT-2 style vocabulary from text.
 #include <algorithm>
 
+#include "base/allocator.h"
 #include "base/str.h"
 #include "cli/alone.h"
 #include "prep/vocab_training.h"
@@ -70,6 +71,7 @@ void check(Flags& flags, const VocabOptions& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  return_large_blocks();  // decoded frames and blocks
   VocabOptions options;
   Flags flags("mtl-vocab", "a byte-level BPE vocabulary learned from text");
   add_flags(flags, options);

@@ -1,0 +1,15 @@
+#include "base/allocator.h"
+
+#include <malloc.h>
+
+namespace mtl {
+
+void return_large_blocks() {
+#ifdef M_MMAP_THRESHOLD
+  constexpr int kLargeBytes = 4 << 20;
+  ::mallopt(M_MMAP_THRESHOLD, kLargeBytes);
+  ::mallopt(M_TRIM_THRESHOLD, 2 * kLargeBytes);  // a fixed first limit would fix this one at 128 KiB
+#endif
+}
+
+}  // namespace mtl
