@@ -12,7 +12,7 @@ void prepare_training(const TrainOptions& options, Flags& flags, bool is_rank_ze
   console.quiet = flags.quiet;
   const CheckpointOptions& checkpoint = options.checkpoint;
   check_data(options, findings);
-  bool found = check_outputs(options, findings);
+  bool found = check_outputs(options, is_rank_zero, findings);
   std::string from = checkpoint.load.empty() ? "--save " + checkpoint.save : "--load " + checkpoint.load;
   bool absent =
       !checkpoint.load.empty() && !is_same_path(checkpoint.load, checkpoint.save) && !file_exists(checkpoint.load);

@@ -16,15 +16,26 @@ struct LogEntry {
   bool is_final = false;
 };
 
+[[noreturn]] void fail_no_log(const std::string& path, std::int64_t number, const std::string& reason) {
+  fail(Exit::bad_data, path, ":", number, ": not a line of a training log (", reason,
+       "); give --log-jsonl another file");
+}
+
 LogEntry parse_entry(std::string_view line, const std::string& path, std::int64_t number) {
   try {
     const Json object = Json::parse(line);
     return {object.at("type").as_string(), object.string_or("run", ""), object.at("iteration").as_int(),
             object.bool_or("final", false)};
   } catch (const Error& error) {
-    fail(Exit::bad_data, path, ":", number, ": not a line of a training log (", error.what(),
-         "); give --log-jsonl another file");
+    fail_no_log(path, number, error.what());
   }
+}
+
+/// Whether a line without an end can be what a killed run wrote. A crash of the host may leave zeros.
+bool is_half_written(std::string_view line) {
+  constexpr std::string_view kBegin = "{\"type\": \"";
+  while (!line.empty() && line.back() == '\0') line.remove_suffix(1);
+  return line.substr(0, kBegin.size()) == kBegin.substr(0, line.size());
 }
 
 bool stays(const LogEntry& entry, const LogStart& start) {
@@ -42,7 +53,10 @@ std::string rewind_log(std::string_view text, const LogStart& start, const std::
   bool is_own = start.iteration > 0;  // a log of a version that did not name its run
   while (!text.empty()) {
     const std::size_t end = text.find('\n');
-    if (end == std::string_view::npos) break;  // half-written when the run was killed
+    if (end == std::string_view::npos) {
+      if (!is_half_written(text)) fail_no_log(path, number + 1, "it has no end");
+      break;
+    }
     const std::string_view line = text.substr(0, end);
     text.remove_prefix(end + 1);
     ++number;

@@ -18,7 +18,7 @@ struct LogStart {
 
 /// What stays of the text of a log. Of the lines of this run (and, at a resume, of sessions that name no run): those of
 /// iterations that are done, without another session's start at the same iteration and without the evaluations after
-/// the last iteration, which are repeated. Of other runs: all. A half-written last line goes.
+/// the last iteration, which are repeated. Of other runs: all. A log line that was half written goes.
 /// Throws Error(bad_data) for text that is not a training log; `path` is for messages.
 std::string rewind_log(std::string_view text, const LogStart& start, const std::string& path);
 

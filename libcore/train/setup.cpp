@@ -6,6 +6,7 @@
 
 #include "base/files.h"
 #include "data/blended_dataset.h"
+#include "train/log_rewind.h"
 
 namespace mtl {
 
@@ -65,6 +66,12 @@ bool check_folder(const char* flag, const std::string& path, Findings& findings)
   return problem.empty();
 }
 
+/// An existing file that is not a training log is an input of this run or of another program.
+void check_log(const std::string& path, Findings& findings) {
+  if (!fs::is_regular_file(path)) return;
+  findings.attempt("--log-jsonl " + path, [&] { rewind_log(read_file(path), {}, path); });
+}
+
 }  // namespace
 
 std::vector<Problem> Findings::finish(bool flags_are_sound) const {
@@ -104,13 +111,14 @@ void check_data(const TrainOptions& options, Findings& findings) {
   }
 }
 
-bool check_outputs(const TrainOptions& options, Findings& findings) {
+bool check_outputs(const TrainOptions& options, bool is_rank_zero, Findings& findings) {
   check_folder("--tensorboard-dir", options.logging.tensorboard_dir, findings);
   const std::string& log = options.logging.log_jsonl;
   if (fs::is_directory(log))
     findings.problem("--log-jsonl " + log, "is a folder; name a file");
-  else if (!log.empty())
-    check_folder("--log-jsonl", fs::absolute(log).parent_path().string(), findings);
+  else if (!log.empty() && check_folder("--log-jsonl", fs::absolute(log).parent_path().string(), findings) &&
+           is_rank_zero && !options.dry_run)
+    check_log(log, findings);
   return check_folder("--save", options.checkpoint.save, findings);
 }
 

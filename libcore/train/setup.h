@@ -44,8 +44,8 @@ class Findings {
 
 /// The token files of all splits exist, are sound, and have sequences for their split.
 void check_data(const TrainOptions& options, Findings& findings);
-/// What the run writes can be written. False when --save cannot.
-bool check_outputs(const TrainOptions& options, Findings& findings);
+/// What the run writes can be written, and rank 0's log replaces no other file. False when --save cannot.
+bool check_outputs(const TrainOptions& options, bool is_rank_zero, Findings& findings);
 /// The files that the tokenizer's flags name exist. False when one does not.
 bool check_tokenizer_files(const TokenizerOptions& tokenizer, Findings& findings);
 

@@ -18,6 +18,18 @@ once err '^mtl-train: warning: /dev/full: 11 lines could not be written'
 [ "$(wc -l <err)" -eq "$(grep -cE 'saved|/dev/full' err)" ] || fail 'warns more than once'
 same_weights full '--log-jsonl /dev/full'
 
+# A file that is not a log is left as it is, whether or not it has lines: data, the tokenizer, a configuration.
+printf '{"a": 1}' >object.json
+printf 'train-iters = 12\n' >run.conf
+for file in object.json run.conf c_text_document.bin c_text_document.idx; do
+  cp "$file" kept
+  expect_exit 65 mtl-train "${UNSAVED[@]}" --log-jsonl "$file"
+  once err "^mtl-train: $file:1: not a line of a training log .*; give --log-jsonl another file"
+  expect_same "$file" kept
+  expect_exit 2 mtl-train "${UNSAVED[@]}" --log-jsonl "$file" --fp16
+  once err "^  --log-jsonl $file .*not a line of a training log"
+done
+
 # Standard output that cannot be written, or that nobody reads.
 run_in stdout >/dev/full 2>err || fail "exit $? with > /dev/full"
 once err '^mtl-train: warning: standard output: cannot write: No space left on device; training continues'

@@ -148,6 +148,21 @@ TEST_CASE("metrics: lines of other runs stay, whatever is resumed") {
   CHECK(rewind_log(resumed, {.run = "c", .iteration = 0, .train_iterations = 10}, "log") == resumed);
 }
 
+TEST_CASE("rewind_log: text that is not a log is refused, also without the end of a line") {
+  const LogStart fresh{.run = "a", .iteration = 0, .train_iterations = 10};
+  for (const char* text :
+       {"{\"hello\": 1}", "{\"hello\": 1}\n", "hello", "{\"type\": 1}", "\n\n{\"text\": \"x\"}", "a\0b"}) {
+    CAPTURE(text);
+    CHECK_THROWS_WITH_AS(rewind_log(text, fresh, "log"), doctest::Contains("not a line of a training log"), Error);
+  }
+  using namespace std::string_literals;
+  for (const std::string& text :
+       {""s, "{"s, "{\"typ"s, "{\"type\": \"step\", \"it"s, "{\"type\": \"st\0\0\0"s, "\0\0"s}) {
+    CAPTURE(text);
+    CHECK(rewind_log(text, fresh, "log").empty());
+  }
+}
+
 TEST_CASE("rewind_log: what a resume repeats goes, what it does not repeat stays") {
   const std::string start = "{\"type\": \"start\", \"iteration\": 0, \"run\": \"a\"}\n";
   const std::string step = "{\"type\": \"step\", \"iteration\": 10}\n";
