@@ -23,6 +23,7 @@ namespace mtl {
 namespace {
 
 constexpr int kTries = 1000;  // each but the last met a lock file that its holder was removing
+constexpr const char* kOwner = "pid ";
 constexpr const char* kBoot = ", boot ";
 constexpr const char* kBeat = ", beat ";
 
@@ -87,7 +88,7 @@ class FileLock::Holder {
   }
 
   void own(double beat_seconds) {
-    owner_ = cat("pid ", ::getpid(), " on ", host_name(), " since ", timestamp(), kBoot, boot_id());
+    owner_ = cat(kOwner, ::getpid(), " on ", host_name(), " since ", timestamp(), kBoot, boot_id());
     if (::ftruncate(descriptor_, 0) != 0 || !write_beat(0)) fail_errno(path_, "write");
     beater_ = deaf_thread([this, beat_seconds] {
       std::unique_lock lock(mutex_);
@@ -131,6 +132,13 @@ const std::string& FileLock::path() const { return holder_->path(); }
 
 namespace {
 
+/// A file of another program that has the name of a lock must not be overwritten. A crash of the host may leave zeros.
+void refuse_other_file(const std::string& path, const std::string& content) {
+  const std::size_t end = std::min(content.find('\0'), content.size());
+  if (end == 0 || starts_with(content, kOwner)) return;
+  fail(Exit::usage, path, ": is not a lock of mtl, which would overwrite it; rename this file, or write elsewhere");
+}
+
 /// Whether the process that a lock file names may live although the lock was granted: it is on another machine.
 bool may_live(const std::string& content, bool has_locks) {
   if (content.empty()) return false;
@@ -167,6 +175,7 @@ std::optional<FileLock> FileLock::take(const std::string& path, std::string* own
       return std::nullopt;
     }
     if (!holder->is_current()) continue;
+    refuse_other_file(path, content);
     if (may_live(content, has_locks) && beats(path, content, times)) return std::nullopt;
     holder->own(times.beat);
     return FileLock(std::move(holder));

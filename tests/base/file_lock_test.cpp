@@ -62,6 +62,28 @@ TEST_CASE("file lock: holders that remove their file never meet") {
   fs::remove_all(folder);
 }
 
+TEST_CASE("file lock: a file of another program is not taken for a lock") {
+  const std::string folder = scratch_folder(), path = folder + "/lock";
+  std::string owner;
+  using namespace std::string_literals;
+  for (const std::string& text : {"# poetry\n"s, "x"s, "pid"s, "\n\n[package]\n"s}) {
+    CAPTURE(text);
+    OutputFile out(path);
+    out.write(text);
+    out.close();
+    CHECK_THROWS_WITH_AS(FileLock::take(path, &owner), doctest::Contains("is not a lock of mtl"), Error);
+    CHECK(read_file(path) == text);
+  }
+  for (const std::string& text : {""s, "\n"s, "\0\0\0\0"s, "pid 7 on elsewhere"s}) {
+    CAPTURE(text);
+    OutputFile out(path);
+    out.write(text);
+    out.close();
+    CHECK(FileLock::take(path, &owner));
+  }
+  fs::remove_all(folder);
+}
+
 TEST_CASE("file lock: the holder on another machine counts as long as it beats, where locks are each machine's own") {
   // The kernel grants the lock: no process here holds it. The content is what a holder on another machine writes.
   const std::string folder = scratch_folder(), path = folder + "/lock";

@@ -74,6 +74,12 @@ for path in megatron megatron/iter_0000030 'megatron --ckpt-step 30'; do
 done
 expect_exit 65 mtl-train "${MODEL[@]}" "${LENGTH[@]}" --save megatron
 expect_text err 'megatron: holds checkpoints of another program: iter_0000030 is a Megatron-LM checkpoint'
+# A folder in which a file of another program has the name of the lock.
+mkdir locked
+echo 5.4 >locked/lock
+expect_exit 2 mtl-train "${MODEL[@]}" "${LENGTH[@]}" --save locked
+expect_text err 'locked/lock: is not a lock of mtl, which would overwrite it'
+[ "$(<locked/lock)" = 5.4 ] || fail 'locked/lock is overwritten'
 # One that is named is refused.
 again damaged
 flip damaged 9

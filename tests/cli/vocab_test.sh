@@ -160,6 +160,13 @@ expect_text "$WORK/err" 'own-vocab.json +is one of the inputs \(standard input\)
 for file in own-vocab.json link-merges.txt hard-tokenizer.json held.lock left-vocab.json.tmp.7; do
   expect_same "$WORK/$file" "$WORK/small.txt"
 done
+# Nor is a file of another program that has the name of the lock.
+echo '[[package]]' >"$WORK/cargo.lock"
+cp "$WORK/cargo.lock" "$WORK/kept"
+expect_exit 2 mtl-vocab --input "$WORK/small.txt" --vocab-size 258 --output-prefix "$WORK/cargo"
+expect_text "$WORK/err" 'cargo.lock: is not a lock of mtl, which would overwrite it; rename this file, or write elsewhere'
+expect_same "$WORK/cargo.lock" "$WORK/kept"
+[ ! -e "$WORK/cargo-vocab.json" ] || fail 'writes without the lock'
 # What is no text, and standard input, whose name does not tell what it holds.
 printf 'good\nbad caf\351\n' >"$WORK/latin.txt"
 for unit in document line; do
