@@ -5,6 +5,7 @@
 
 #include "base/files.h"
 #include "base/inputs.h"
+#include "base/interrupt_guard.h"
 #include "chart/run_chart.h"
 #include "chart/svg.h"
 #include "chart/terminal.h"
@@ -95,8 +96,12 @@ std::string output_kind(const PlotOptions& options) {
   return is_terminal(STDOUT_FILENO) ? "terminal" : "svg";
 }
 
-Exit plot(PlotOptions& options, Console& console) {
-  if (options.output && *options.output != "-") refuse_overwriting(options.logs, {*options.output}, "--output");
+Exit plot(PlotOptions& options, const std::string& config_file, Console& console) {
+  if (options.output && *options.output != "-") {
+    std::vector<std::string> inputs = options.logs;
+    if (!config_file.empty()) inputs.push_back(config_file);
+    refuse_overwriting(inputs, {*options.output}, "--output");
+  }
   if (!options.y.empty()) options.chart.y = split(options.y, ',');
   std::vector<RunLog> logs = read_logs(options, console);
   Chart chart = make_run_chart(logs, options.chart);
@@ -108,7 +113,7 @@ Exit plot(PlotOptions& options, Console& console) {
                         : kind == "svg" ? svg_chart(chart)
                                         : terminal_chart(chart, kind == "txt" ? plain : detect_terminal(STDOUT_FILENO));
   if (options.output && *options.output != "-")
-    write_file_atomic(*options.output, drawing);
+    write_file_guarded(*options.output, drawing, console.program());
   else
     print_out(drawing);
   return Exit::ok;
@@ -121,5 +126,5 @@ int main(int argc, char** argv) {
   Flags flags("mtl-plot", "draws the losses of training runs, as SVG or in the terminal");
   add_flags(flags, options);
   flags.check([&] { check_flags(flags, options); });
-  return run_main(flags, argc, argv, [&](Console& console) { return plot(options, console); });
+  return run_main(flags, argc, argv, [&](Console& console) { return plot(options, flags.config_file(), console); });
 }

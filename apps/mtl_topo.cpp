@@ -5,7 +5,8 @@
 #include <cstdlib>
 
 #include "base/console.h"
-#include "base/files.h"
+#include "base/inputs.h"
+#include "base/interrupt_guard.h"
 #include "cli/run_main.h"
 #include "cli/topo_files.h"
 #include "cli/topo_options.h"
@@ -29,16 +30,17 @@ TerminalOptions text_look(bool to_file) {
   return look;
 }
 
-Exit show(const TopoOptions& options) {
+Exit show(const TopoOptions& options, const Flags& flags) {
+  const bool to_file = options.output && *options.output != "-";
+  if (to_file && !flags.config_file().empty()) refuse_overwriting({flags.config_file()}, {*options.output}, "--output");
   TopoReport report(options);
-  bool to_file = options.output && *options.output != "-";
   std::string format = options.output_format();
   std::string out = format == "svg"        ? topo_svg(report)
                     : format == "json"     ? topo_json(report).dump() + "\n"
                     : format == "rankfile" ? topo_rankfile(report)
                                            : topo_text(report, text_look(to_file));
   if (to_file)
-    write_file_atomic(*options.output, out);
+    write_file_guarded(*options.output, out, flags.program());
   else
     print_out(out);
   return Exit::ok;
@@ -51,5 +53,5 @@ int main(int argc, char** argv) {
   Flags flags("mtl-topo", "shows which rank is where, what it holds, whom it talks to, and when it works");
   add_topo_flags(flags, options);
   flags.check([&] { check_topo(flags, options); });
-  return run_main(flags, argc, argv, [&](Console&) { return show(options); });
+  return run_main(flags, argc, argv, [&](Console&) { return show(options, flags); });
 }

@@ -133,6 +133,8 @@ class Flags {
   /// "; needs ..." for each condition.
   std::string list_flags() const;
   const std::string& program() const { return program_; }
+  /// The file that --config names, empty without one: an input of the program like others.
+  const std::string& config_file() const { return config_; }
   /// For stderr.
   const std::vector<std::string>& notices() const { return notices_; }
   bool quiet = false;

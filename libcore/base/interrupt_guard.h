@@ -11,6 +11,7 @@
 #include <csignal>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -38,5 +39,9 @@ class InterruptGuard {
   sigset_t blocked_before_;
   std::thread waiter_;
 };
+
+/// Writes a file as write_file_atomic() does; a signal meanwhile removes what is unfinished. For programs that have no
+/// guard yet.
+void write_file_guarded(const std::string& path, std::string_view content, const std::string& program);
 
 }  // namespace mtl

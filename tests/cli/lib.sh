@@ -32,6 +32,20 @@ expect_text() {
   grep -qE -- "$2" "$1" || { fail "no line like '$2' in $1:"; sed 's/^/    /' "$1" >&2; }
 }
 
+# expect_clean_end FILE COMMAND...: TERM while COMMAND writes FILE ends it by that signal and leaves nothing of FILE.
+expect_clean_end() {
+  local file=$1 pid code
+  shift
+  MTL_FAULT=slow:1 "$@" >"$WORK/out" 2>"$WORK/err" &
+  pid=$!
+  until compgen -G "$file.tmp.*" >/dev/null || ! kill -0 $pid 2>/dev/null; do sleep 0.01; done
+  kill -TERM $pid || fail "ends before the signal: $*"
+  wait $pid 2>/dev/null
+  code=$?
+  [ $code -eq 143 ] || fail "exit $code instead of 143: $*"
+  ! compgen -G "$file*" >/dev/null || fail "left behind: $(compgen -G "$file*")"
+}
+
 # expect_same FILE FILE
 expect_same() {
   cmp -s "$1" "$2" || fail "$1 and $2 differ: $(cmp "$1" "$2" 2>&1 | head -1)"

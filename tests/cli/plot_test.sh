@@ -32,6 +32,11 @@ cp "$WORK/a.jsonl" "$WORK/own.svg"
 expect_exit 2 mtl-plot "$WORK/own.svg" --output "$WORK/own.svg"
 expect_text "$WORK/err" 'own.svg +is one of the inputs and would be overwritten; choose another --output'
 expect_same "$WORK/own.svg" "$WORK/a.jsonl"
+# Nor is a configuration. A signal leaves nothing.
+printf 'y = lm_loss\n' >"$WORK/plot.txt"
+expect_exit 2 mtl-plot "$WORK/a.jsonl" --config "$WORK/plot.txt" -o "$WORK/plot.txt"
+expect_text "$WORK/err" 'plot.txt +is one of the inputs and would be overwritten; choose another --output'
+expect_clean_end "$WORK/late.svg" mtl-plot "$WORK/a.jsonl" -o "$WORK/late.svg"
 
 # SVG, to a file and to a pipe, the same.
 expect_exit 0 mtl-plot "$WORK/a.jsonl" "$WORK/b & <c>.jsonl" --title "one < two" -o "$WORK/two.svg"

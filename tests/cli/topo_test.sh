@@ -240,4 +240,8 @@ expect_text "$WORK/err" '--ddp-bucket-size +needs --hidden-size'
 expect_exit 2 mtl-topo "${sizes[@]}" --world-size 3 --tensor-model-parallel-size 3
 expect_text "$WORK/err" '--num-attention-heads 8 +is not a multiple of --tensor-model-parallel-size 3'
 expect_exit 74 mtl-topo --world-size 4 -o "$WORK/no/such/folder/layout.svg"
+printf 'world-size = 4\n' >"$WORK/topo.txt"
+expect_exit 2 mtl-topo --config "$WORK/topo.txt" -o "$WORK/topo.txt"
+expect_text "$WORK/err" 'topo.txt +is one of the inputs and would be overwritten; choose another --output'
+expect_clean_end "$WORK/late.svg" mtl-topo --world-size 4 -o "$WORK/late.svg"
 finish
