@@ -18,7 +18,7 @@ namespace {
 bool is_temporary_of(const std::vector<std::string>& names, const std::string& file) {
   return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
     const std::string begin = fs::path(name).filename().string() + ".tmp.";
-    return starts_with(file, begin) && file.find_first_not_of("0123456789", begin.size()) == std::string::npos;
+    return starts_with(file, begin) && is_process_id(std::string_view(file).substr(begin.size()));
   });
 }
 
@@ -46,8 +46,19 @@ void check_inputs(const OutputClaim& claim) {
 
 }  // namespace
 
-void remove_leftovers(const std::vector<std::string>& names, Console& console) {
+bool is_process_id(std::string_view text) {
+  constexpr std::int64_t kMost = 1 << 22;  // Linux's limit
+  if (text.find_first_not_of("0123456789") != std::string_view::npos || starts_with(text, "0")) return false;
+  return parse_int(text).value_or(kMost + 1) <= kMost;
+}
+
+void remove_leftovers(const std::vector<std::string>& names, Console& console,
+                      const std::function<std::string(const std::string& path)>& reason_to_keep) {
   for (const std::string& path : find_leftovers(names)) {
+    if (const std::string reason = reason_to_keep(path); !reason.empty()) {
+      console.warn(cat(path, ": has the name of a leftover of a killed run, but ", reason, "; it stays"));
+      continue;
+    }
     remove_tree(path);
     console.info(cat(path, ": removed; the run that wrote it was killed"));
   }
@@ -86,7 +97,8 @@ std::vector<OutputLock> claim_outputs(const OutputClaim& claim, InterruptGuard& 
   std::vector<OutputLock> locks;
   for (const std::string& prefix : claim.prefixes) guard.remove_on_signal(locks.emplace_back(prefix).path());
   for (const std::string& name : claim.names) guard.remove_on_signal(AtomicFile::temporary_name(name));
-  remove_leftovers(claim.names, console);
+  remove_leftovers(claim.names, console,
+                   [](const std::string& path) { return fs::is_directory(path) ? "is a folder" : ""; });
   return locks;
 }
 

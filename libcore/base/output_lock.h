@@ -1,8 +1,10 @@
 // One run at a time writes to a prefix.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/console.h"
@@ -44,8 +46,13 @@ std::vector<OutputLock> claim_outputs(const OutputClaim& claim, InterruptGuard& 
 /// their locks, the runs that wrote them were killed.
 std::vector<std::string> find_leftovers(const std::vector<std::string>& names);
 
-/// Removes these leftovers, with a message each. The caller holds the locks.
-void remove_leftovers(const std::vector<std::string>& names, Console& console);
+/// Removes these leftovers, with a message each. The caller holds the locks. Those for which `reason_to_keep` gives a
+/// reason, as a predicate, stay, with a warning.
+void remove_leftovers(const std::vector<std::string>& names, Console& console,
+                      const std::function<std::string(const std::string& path)>& reason_to_keep);
+
+/// True for the decimal number of a process, as in the names of temporary files; not for a date such as 20260131.
+bool is_process_id(std::string_view text);
 
 /// Removes what an earlier run left, if it is there. Throws Error(io) when it cannot.
 void remove_old_file(const std::string& path);

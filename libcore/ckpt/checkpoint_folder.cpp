@@ -7,6 +7,7 @@
 #include <random>
 
 #include "base/files.h"
+#include "base/output_lock.h"
 #include "ckpt/checkpoint.h"
 #include "ckpt/foreign_model.h"
 #include "ckpt/manifest.h"
@@ -87,14 +88,29 @@ std::string run_id_of(const std::string& directory) {
   return id;
 }
 
-std::vector<std::string> list_leftovers(const std::string& directory) {
-  std::vector<std::string> stale;
-  for (const auto& entry : fs::directory_iterator(directory)) {
-    std::string name = entry.path().filename().string();
-    bool ours = starts_with(name, "iter_") || starts_with(name, kTrackerName) || starts_with(name, kRunIdName);
-    if (ours && name.find(".tmp.") != std::string::npos) stale.push_back(entry.path().string());
+namespace {
+
+/// iter_N.tmp.PID, also with "old." or "damaged." before PID, or TRACKER.tmp.PID, RUN_ID.tmp.PID.
+bool is_leftover(const std::string& name) {
+  const std::size_t mark = name.find(".tmp.");
+  if (mark == std::string::npos) return false;
+  const std::string owner = name.substr(0, mark);
+  std::string_view number = std::string_view(name).substr(mark + 5);
+  if (owner == kTrackerName || owner == kRunIdName) return is_process_id(number);
+  for (std::string_view kind : {"old.", "damaged."}) {
+    if (starts_with(number, kind)) number.remove_prefix(kind.size());
   }
-  return stale;
+  return iteration_in_name(owner) && is_process_id(number);
+}
+
+}  // namespace
+
+std::vector<std::string> list_leftovers(const std::string& directory) {
+  std::vector<std::string> leftovers;
+  for (const auto& entry : fs::directory_iterator(directory)) {
+    if (is_leftover(entry.path().filename().string())) leftovers.push_back(entry.path().string());
+  }
+  return leftovers;
 }
 
 void recover_replaced(const std::string& directory) {

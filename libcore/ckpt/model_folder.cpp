@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/files.h"
+#include "base/output_lock.h"
 #include "ckpt/checkpoint_folder.h"
 #include "ckpt/companion_files.h"
 #include "ckpt/manifest.h"
@@ -132,6 +133,17 @@ FolderContents examine_model_folder(const std::string& path) {
   FolderContents out;
   if (!entries.empty()) out.problem = "does not hold a model";
   return out;
+}
+
+std::string find_foreign_entry(const std::string& path) {
+  if (fs::is_symlink(path)) return "";
+  if (!is_directory(path)) return "is a file";
+  return foreign_entry(list_entries(path), [](const Entry& e) {
+    const std::size_t end = e.name.find(".tmp.");  // a file that was not complete
+    const std::string name = e.name.substr(0, end);
+    return e.is_file && (is_hf_file(name) || is_checkpoint_file(name)) &&
+           (end == std::string::npos || is_process_id(std::string_view(e.name).substr(end + 5)));
+  });
 }
 
 }  // namespace mtl

@@ -24,4 +24,8 @@ struct FolderContents {
 /// Looks at an existing folder. Throws Error(io) when it cannot be listed.
 FolderContents examine_model_folder(const std::string& path);
 
+/// Looks into what a killed conversion may have left: "holds 'notes.txt', which is not part of a model" for the first
+/// entry that no conversion writes, "is a file" for a file; empty for a folder or link that can be removed.
+std::string find_foreign_entry(const std::string& path);
+
 }  // namespace mtl

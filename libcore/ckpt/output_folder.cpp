@@ -92,7 +92,8 @@ OutputFolder::OutputFolder(const OutputFolderOptions& options, InterruptGuard& g
   make_directories(parent);
   lock_.emplace(path_, "--save");
   guard_.remove_on_signal(lock_->path());
-  remove_leftovers({path_}, console);
+  remove_leftovers({path_}, console, find_foreign_entry);
+  if (file_exists(staged_)) fail(Exit::usage, staged_, ": this run needs that name; rename what has it");
   if (file_exists(path_) && is_filled(path_)) {
     // A training run that saves there is reported first: its lock is the better reason than what it has written so far.
     if (file_exists(cat(path_, "/", kLockName))) save_lock_.emplace(path_);

@@ -38,6 +38,13 @@ for number in 77 78; do
   [ -f "$WORK/left.tmp.$number/config.json" ] || fail "the model to read was removed: left.tmp.$number"
 done
 rm -rf "$WORK"/left.tmp.7?
+# Folders of others stay, although their names are like those of leftovers.
+mkdir "$WORK"/left.tmp.{77,78,20260131,notes}
+touch "$WORK"/left.tmp.{77,78,20260131,notes}/config.json "$WORK/left.tmp.77/model.safetensors.tmp.77" "$WORK/left.tmp.78/thesis.tex"
+expect_exit 0 mtl-convert --load "$MODELS/a" --save "$WORK/left"
+expect_text "$WORK/err" "left.tmp.78: has the name of a leftover of a killed run, but holds 'thesis.tex', which is not part of a model; it stays"
+[ "$(cd "$WORK" && echo left.tmp.*)" = 'left.tmp.20260131 left.tmp.78 left.tmp.notes' ] || fail "of the leftovers: $(cd "$WORK" && echo left.tmp.*)"
+rm -rf "$WORK"/left.tmp.* "$WORK/left"
 
 # A refusal of another program's model says what it is.
 mkdir -p "$WORK/megatron/iter_0000030/mp_rank_00" "$WORK/dist/iter_0000005" "$WORK/pickled"

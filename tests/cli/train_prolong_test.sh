@@ -104,11 +104,13 @@ ends_with 137 killed 2>/dev/null
 [ -d killed/save/iter_0000006 ] || fail 'the model is saved only after the last validation'
 # As if it had died between the last commit and the tracker, or while it marked the run as finished.
 touch killed/save/iter_0000006.tmp.1
+mkdir killed/save/iter_best.tmp.1 killed/save/iter_0000004.tmp.mine
 echo 4 >killed/save/latest_checkpointed_iteration.txt
 expect_exit 0 run_in killed --eval-interval 5
 same_run killed last6 'killed in the last validation'
 [ ! -e killed/save/iter_0000006.tmp.1 ] || fail 'what a killed run left behind stays'
 expect_text killed/save/latest_checkpointed_iteration.txt '^6$'
+[ -d killed/save/iter_best.tmp.1 ] && [ -d killed/save/iter_0000004.tmp.mine ] || fail 'folders of others are removed'
 
 # TERM to one of two ranks: both end at the same batch.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1

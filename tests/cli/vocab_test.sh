@@ -160,6 +160,11 @@ expect_text "$WORK/err" 'own-vocab.json +is one of the inputs \(standard input\)
 for file in own-vocab.json link-merges.txt hard-tokenizer.json held.lock left-vocab.json.tmp.7; do
   expect_same "$WORK/$file" "$WORK/small.txt"
 done
+# Nor is a folder removed whose name is that of a leftover.
+mkdir "$WORK/dir-vocab.json.tmp.7"
+expect_exit 0 mtl-vocab --input "$WORK/small.txt" --vocab-size 258 --output-prefix "$WORK/dir"
+expect_text "$WORK/err" 'dir-vocab.json.tmp.7: has the name of a leftover of a killed run, but is a folder; it stays'
+[ -d "$WORK/dir-vocab.json.tmp.7" ] || fail 'a folder is removed'
 # Nor is a file of another program that has the name of the lock.
 echo '[[package]]' >"$WORK/cargo.lock"
 cp "$WORK/cargo.lock" "$WORK/kept"
