@@ -82,6 +82,13 @@ MappedReads::MappedReads() : is_inner_(reads_mapped) { reads_mapped = true; }
 
 MappedReads::~MappedReads() { reads_mapped = is_inner_; }
 
+void check_mapped_size(const std::string& path, std::size_t bytes) {
+  const std::uint64_t now = file_exists(path) ? file_size(path) : 0;
+  if (now >= bytes) return;
+  fail(Exit::io, path, ": became shorter while it was read (", now, " bytes instead of ", bytes,
+       "); see that it is whole and start again");
+}
+
 void MappedReads::check() {
   if (lost == 0) return;
   std::string path;
@@ -95,10 +102,7 @@ void MappedReads::check() {
     }
   }
   if (path.empty()) return;
-  const std::uint64_t now = file_exists(path) ? file_size(path) : 0;
-  if (now < bytes)
-    fail(Exit::io, path, ": became shorter while it was read (", now, " bytes instead of ", bytes,
-         "); see that it is whole and start again");
+  check_mapped_size(path, bytes);
   fail(Exit::io, path, ": cannot be read: its disk reports an error; start again with a sound copy");
 }
 

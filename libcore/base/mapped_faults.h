@@ -25,6 +25,10 @@ class MappedReads {
   bool is_inner_;
 };
 
+/// Throws Error(io) when a file that was mapped with `bytes` bytes has fewer now. Within the last page of a mapping
+/// that is not a fault: the bytes beyond the new end read as zeros.
+void check_mapped_size(const std::string& path, std::size_t bytes);
+
 /// Calls `read` on this thread and returns its result. What `read` throws gives way to the fault that caused it.
 template <class Read>
 auto read_mapped(const Read& read) {

@@ -8,6 +8,7 @@
 
 #include "base/files.h"
 #include "base/hash.h"
+#include "base/mapped_faults.h"
 #include "ckpt/companion_files.h"
 #include "ckpt/foreign_model.h"
 #include "ckpt/hf_names.h"
@@ -77,6 +78,30 @@ class HfReader : public TensorReader {
   }
 
   void read(std::size_t index, const Slice& slice, std::span<std::byte> out) const override {
+    read_slice(index, slice, out);
+    const SafetensorsFile& file = *entries_[index].file;
+    // There is no hash to find zeros by. A file that was removed stays mapped whole.
+    if (file_exists(file.path())) check_mapped_size(file.path(), file.bytes().size());
+  }
+
+  std::string identity() const override {
+    std::string text = hf_config.dump();
+    std::string lines = cat("config.json: ", hash_text(hash_bytes(text.data(), text.size())));
+    for (const SafetensorsFile& file : files_) {
+      lines += cat("\n", fs::path(file.path()).filename().string(), ": ", file.bytes().size(), " bytes, ",
+                   hash_text(sampled_hash(file)));
+    }
+    return lines;
+  }
+
+ private:
+  struct Entry {
+    const SafetensorsFile* file;
+    const StoredTensor* stored;
+    HfTensor tensor;
+  };
+
+  void read_slice(std::size_t index, const Slice& slice, std::span<std::byte> out) const {
     const Entry& entry = entries_[index];
     std::span<const std::byte> stored = entry.file->data(*entry.stored);
     auto element = static_cast<std::size_t>(bits_of(tensors[index].dtype) / 8);
@@ -104,23 +129,6 @@ class HfReader : public TensorReader {
     hf_to_canonical(entry.tensor, config, element, block, stored, canonical);
     copy_overlap(around, canonical, slice, out, element);
   }
-
-  std::string identity() const override {
-    std::string text = hf_config.dump();
-    std::string lines = cat("config.json: ", hash_text(hash_bytes(text.data(), text.size())));
-    for (const SafetensorsFile& file : files_) {
-      lines += cat("\n", fs::path(file.path()).filename().string(), ": ", file.bytes().size(), " bytes, ",
-                   hash_text(sampled_hash(file)));
-    }
-    return lines;
-  }
-
- private:
-  struct Entry {
-    const SafetensorsFile* file;
-    const StoredTensor* stored;
-    HfTensor tensor;
-  };
 
   void open_files() {
     std::string single = folder + "/model.safetensors", index = folder + "/model.safetensors.index.json";

@@ -194,6 +194,17 @@ TEST_CASE("hf: attention upcast to fp32 is accepted, and kept in config.json") {
   CHECK(open_quietly(scratch / "n").hf_config().at("reorder_and_upcast_attn").as_bool());
 }
 
+TEST_CASE("hf: weights that become shorter within their last page are not read as zeros") {
+  ScratchFolder scratch;
+  copy_model(scratch / "m", [](Json&) {});
+  const std::string weights = scratch / "m/model.safetensors";
+  ModelSource source = open_quietly(scratch / "m");
+  TestStore loaded(source.config(), false);
+  source.load_values(loaded.store);
+  fs::resize_file(weights, fs::file_size(weights) - 4);
+  CHECK(contains(error_of([&] { source.load_values(loaded.store); }), "model.safetensors: became shorter while"));
+}
+
 TEST_CASE("hf: a folder that holds no model says what was looked for") {
   ScratchFolder scratch;
   std::string error = error_of([&] { open_quietly(scratch.path()); });
