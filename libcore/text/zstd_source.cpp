@@ -38,30 +38,41 @@ class Piece {
   Piece(std::string stored, std::size_t content_bytes, std::string complaint)
       : stored_(std::move(stored)), content_bytes_(content_bytes), complaint_(std::move(complaint)) {}
 
-  /// The next part of the content, about kFrameBytes at most: all of it, but for frames that did not say how much they
-  /// hold. Empty at the end.
-  std::string next() {
-    constexpr std::size_t most = kFrameBytes + kPieceBytes;
-    if (is_frame_done_ && taken_ == stored_.size()) return {};
+  /// The next part of the content in blocks of up to kPieceBytes, about kFrameBytes at most: all of it, but for frames
+  /// that did not say how much they hold. No blocks at the end.
+  std::deque<std::string> next() {
+    std::deque<std::string> blocks;
     if (context_ == nullptr) context_ = make_context(kPieceWindowLog);
-    std::string out(std::min(content_bytes_, most), '\0');
+    for (std::size_t used = 0; used < kFrameBytes && !is_done();) {
+      std::string block(std::clamp(content_bytes_ - std::min(used, content_bytes_), kLeastBytes, kPieceBytes), '\0');
+      block.resize(fill(block));
+      used += block.size();
+      if (!block.empty()) blocks.push_back(std::move(block));
+    }
+    return blocks;
+  }
+
+ private:
+  static constexpr std::size_t kLeastBytes = 64 << 10;
+
+  bool is_done() const { return is_frame_done_ && taken_ == stored_.size(); }
+
+  /// Decodes into the block until it is full or the piece ends; returns how many bytes that were.
+  std::size_t fill(std::string& block) {
     std::size_t used = 0;
-    while (used < most && !(is_frame_done_ && taken_ == stored_.size())) {
-      if (used == out.size()) out.resize(std::clamp(2 * out.size(), kPieceBytes, most));
-      ZSTD_outBuffer to{out.data(), out.size(), used};
+    while (used < block.size() && !is_done()) {
+      ZSTD_outBuffer to{block.data(), block.size(), used};
       ZSTD_inBuffer from{stored_.data(), stored_.size(), taken_};
-      std::size_t status = ZSTD_decompressStream(context_.get(), &to, &from);
-      bool stands_still = to.pos == used && from.pos == taken_;
+      const std::size_t status = ZSTD_decompressStream(context_.get(), &to, &from);
+      const bool stands_still = to.pos == used && from.pos == taken_;
       if (ZSTD_isError(status) || (stands_still && status != 0)) fail(Exit::bad_data, complaint_);
       is_frame_done_ = status == 0;
       used = to.pos;
       taken_ = from.pos;
     }
-    out.resize(used);
-    return out;
+    return used;
   }
 
- private:
   std::string stored_;
   std::size_t content_bytes_;
   std::string complaint_;
@@ -81,7 +92,7 @@ class ZstdSource : public FileSource {
 
   std::size_t read(char* buffer, std::size_t bytes) override {
     while (true) {
-      if (taken_ < content_.size()) return take(buffer, bytes);
+      if (!content_.empty()) return take(buffer, bytes);
       if (in_stream_) {
         if (std::size_t got = read_stream(buffer, bytes)) return got;
         continue;
@@ -101,24 +112,28 @@ class ZstdSource : public FileSource {
  private:
   struct UnderWay {
     std::unique_ptr<Piece> piece;
-    std::future<std::string> content;  // its first part; what may follow is decoded when it is asked for
-    std::size_t bytes;                 // of its content, or as stored, whichever is more
+    std::future<std::deque<std::string>> content;  // its first part; what may follow is decoded when it is asked for
+    std::size_t bytes;                             // of its content, or as stored, whichever is more
   };
   struct Frame {
     std::size_t stored_bytes, content_bytes;
   };
 
   std::size_t take(char* buffer, std::size_t bytes) {
-    std::size_t count = std::min(bytes, content_.size() - taken_);
-    std::memcpy(buffer, content_.data() + taken_, count);
+    const std::string& block = content_.front();
+    const std::size_t count = std::min(bytes, block.size() - taken_);
+    std::memcpy(buffer, block.data() + taken_, count);
     taken_ += count;
+    if (taken_ == block.size()) {
+      content_.pop_front();
+      taken_ = 0;
+    }
     return count;
   }
 
   void next_content() {
     UnderWay& first = pieces_.front();
     content_ = first.content.valid() ? first.content.get() : first.piece->next();
-    taken_ = 0;
     if (!content_.empty()) return;
     pieces_bytes_ -= first.bytes;
     pieces_.pop_front();
@@ -199,8 +214,8 @@ class ZstdSource : public FileSource {
   std::size_t threads_;
   std::deque<UnderWay> pieces_;  // in the order of the file
   std::size_t pieces_bytes_ = 0;
-  std::string content_;  // of the piece being handed out
-  std::size_t taken_ = 0;
+  std::deque<std::string> content_;  // of the piece being handed out
+  std::size_t taken_ = 0;            // of its first block
   Context context_;
   bool in_stream_ = false;  // in the middle of a frame that is decoded as a stream
 };
