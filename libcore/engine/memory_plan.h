@@ -1,5 +1,6 @@
-// What a run takes of one rank, found by running one step on the meta device: milliseconds, no data, exact for what mtl
-// allocates itself. The trainer sizes its arenas with it before it starts; --dry-run and mtl-topo print it.
+// Memory and work of a run on one rank, measured by one step on the meta device: in milliseconds, without data, and
+// exact for what mtl allocates itself. The trainer sizes its arenas with the plan before it starts; --dry-run and
+// mtl-topo print it.
 #pragma once
 
 #include <algorithm>
@@ -53,12 +54,13 @@ struct MemoryPlan {
   std::size_t place_of(Category what) const;
 };
 
-/// Of a training run: forward, backward, update. In two parts: plan_passes() depends on the rank's stage and its part
-/// of the tensors alone; plan_update() adds what also depends on which range of the optimizer's state the rank owns.
+/// Plans a training run: forward, backward, update. In two parts: plan_passes() depends on the rank's stage and its
+/// part of the tensors alone; plan_update() adds what also depends on which range of the optimizer's state the rank
+/// owns.
 MemoryPlan plan_passes(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape);
 void plan_update(MemoryPlan& plan, const GptConfig& config, const RunShape& shape);
 MemoryPlan plan_training(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape);
-/// Views shaped like a batch over no memory at all.
+/// A batch of tensors without memory.
 Batch meta_batch(const RunShape& shape);
 
 }  // namespace mtl

@@ -1,4 +1,4 @@
-// What a run takes of every rank of a layout. Most ranks take the same, so one of each kind is planned.
+// Memory and work of a run on every rank of a layout. Most ranks have equal plans, so one of each kind is planned.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace mtl {
 
-/// Ranks that take the same, to the byte and to the operation.
+/// Ranks with equal plans, to the byte and to the operation.
 struct RankPlan {
   std::vector<int> ranks;  // rising
   MemoryPlan plan;

@@ -1,9 +1,10 @@
-// The communication of data parallelism: gradients are summed over the ranks, and after the update every rank gets the
-// values that the others own. One path for every way of sharing out the optimizer's state:
+// The communication of data parallelism. Each bucket takes the same path, whether or not ranks share out the
+// optimizer's state:
 //
-//   the sum over the replicas: a reduce-scatter when they share out the optimizer's state, else an all-reduce;
-//   of the owned range, the sum over the other axes of summed_over, and over the holders of the tied table;
-//   then the update of the owned range, and an all-gather over the axes that share out the state.
+//   1. sum over the replicas: a reduce-scatter if they share out the state, otherwise an all-reduce;
+//   2. sum of the owned range over the other axes of summed_over, and over the holders of the tied table;
+//   3. update of the owned range (the optimizer's);
+//   4. all-gather of the values over the axes that share out the state.
 //
 // Both ends can overlap with computing: a bucket's reduction starts when backward has finished its last unit, and its
 // gathering ends when the next forward acquires its first.
@@ -27,26 +28,26 @@ class GradSync final : public ParamOwner {
 
   GradSync(ParamStore& params, Stream& stream, const ProcessGroups& groups, Overlap overlap);
 
-  /// Before the first micro-batch of a step.
+  /// Call before the first micro-batch of a step.
   void begin_step();
-  /// Before the micro-batches of a step are computed once more: their gradients stay this rank's own.
+  /// Call before the micro-batches of a step are computed again, without sums over ranks.
   void begin_repetition();
   /// Waits for values that are still gathered. All memory stays, so that leases need not end.
   Lease acquire(Role role, int unit) override;
   /// Starts the reduction of buckets whose units are all ready.
   void gradients_ready(int unit) override;
-  /// Gradients of the owned ranges are sums over all ranks when it returns; those outside are this rank's own still.
+  /// On return the owned ranges hold gradients summed over all ranks. Other elements still are this rank's own.
   void finish_reduction();
-  /// Sends the owned values of a bucket round, once they are updated.
+  /// Starts the exchange of a bucket's values, each owned range from its owner to all ranks.
   void gather(std::size_t bucket);
-  /// Every value is complete when it returns.
+  /// Waits for all exchanges of values.
   void finish_gathering();
 
-  /// The parameters whose gradient is not finite. Sums over ranks spread such a gradient: to find out where it comes
-  /// from, repeat the micro-batches first.
+  /// Names the parameters whose gradient is not finite on this rank. Sums over ranks spread such a gradient; repeat the
+  /// micro-batches first to find the rank that it comes from.
   std::vector<std::string> nonfinite_gradients(Arena& scratch) const;
 
-  /// Seconds spent in waiting since the last call, for reductions and for values.
+  /// Seconds that this rank has waited for reductions and for values since the last call.
   double take_waited_seconds() { return std::exchange(waited_seconds_, 0); }
 
  private:

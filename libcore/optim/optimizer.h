@@ -1,4 +1,5 @@
-// The end of a step: reduced gradients, norm and clip, the update of the owned ranges, values to all ranks.
+// The end of a step: sums gradients over ranks, computes norm and clip factor, updates the owned ranges, and exchanges
+// the values.
 #pragma once
 
 #include "comm/groups.h"
@@ -17,16 +18,16 @@ class Optimizer {
 
   Optimizer(ParamStore& params, Options options, Stream& stream, const ProcessGroups& groups);
 
-  /// Before the first micro-batch of a step.
+  /// Call before the first micro-batch of a step.
   void begin_step() { sync_.begin_step(); }
   /// The owner of the parameters that layers lease from.
   GradSync& sync() { return sync_; }
-  /// After the last backward of a step: sums gradients over the ranks, sets grad_norm, clip_scale and found_inf of
-  /// `state`, and updates every owned range unless found_inf. Values may arrive later: see GradSync.
+  /// Call after the last backward of a step. Sums gradients over the ranks, sets grad_norm, clip_scale and found_inf of
+  /// `state`, and updates every owned range unless found_inf is set. Values may arrive later: see GradSync.
   void step(Arena& scratch, StepState* state);
-  /// True from the moment when this rank may have changed a weight until end_step(): another rank may not have.
+  /// True from when this rank may have changed a weight until end_step(), as other ranks may not have.
   bool update_begun() const { return update_begun_; }
-  /// Once all ranks are known to have made the update.
+  /// Call when all ranks are known to have made the update.
   void end_step() { update_begun_ = false; }
 
  private:

@@ -154,6 +154,8 @@ TEST_CASE("buckets close at units, hold what is summed and updated alike, and le
           CAPTURE(spec.name);
           CHECK(group_of.at(spec.unit) == group);
           CHECK(BucketKey(spec) == bucket.key);
+          CHECK(spec.decays == bucket.key.decays);
+          CHECK(spec.summed_over == bucket.key.summed_over);
           CHECK(spec.tied == (bucket.segments.size() == 1 && spec.name == "embedding.tokens.weight"));
           ++seen;
         }
