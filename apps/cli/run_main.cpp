@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <new>
 
 #include "base/printable.h"
@@ -76,6 +77,8 @@ int run_main(Flags& flags, int argc, const char* const* argv, const std::functio
     return finish(flags.program(), Exit::ok);
   } catch (const Error& error) {
     return report(error.what(), error.code());
+  } catch (const std::filesystem::filesystem_error& error) {
+    return report(cat(error.path1().string(), ": ", error.code().message()), Exit::io);
   } catch (const std::bad_alloc&) {
     return report("out of memory", Exit::failure);
   } catch (const std::exception& error) {

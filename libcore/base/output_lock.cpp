@@ -98,7 +98,7 @@ std::vector<OutputLock> claim_outputs(const OutputClaim& claim, InterruptGuard& 
   for (const std::string& prefix : claim.prefixes) guard.remove_on_signal(locks.emplace_back(prefix).path());
   for (const std::string& name : claim.names) guard.remove_on_signal(AtomicFile::temporary_name(name));
   remove_leftovers(claim.names, console,
-                   [](const std::string& path) { return fs::is_directory(path) ? "is a folder" : ""; });
+                   [](const std::string& path) { return is_directory(path) ? "is a folder" : ""; });
   return locks;
 }
 

@@ -86,7 +86,7 @@ ModelSource::~ModelSource() = default;
 
 std::string ModelSource::find(const std::string& path, Console& console) {
   if (!file_exists(path)) fail_at(Exit::io, path, "no such folder");
-  if (!fs::is_directory(path)) {
+  if (!is_directory(path)) {
     refuse_foreign(path);
     fail_at(Exit::bad_data, path, "a model is a folder, this is a file; give the folder it lies in");
   }

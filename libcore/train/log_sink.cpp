@@ -26,7 +26,9 @@ void LogSink::report_lost() {
   reported_ = lost_;
 }
 
-LogFile::LogFile(const std::string& path) : file_(path, true), is_regular_(fs::is_regular_file(path)) {
+LogFile::LogFile(const std::string& path) : file_(path, true) {
+  std::error_code unknown;
+  is_regular_ = fs::is_regular_file(path, unknown);
   if (is_regular_) size_ = file_size(path);
 }
 

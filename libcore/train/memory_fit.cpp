@@ -320,7 +320,7 @@ void check_fit(const TrainOptions& options, const RunStart& start, const RankEnv
   check_memory(options, start, host, less_overhead(memory_limits(), host.count, threads));
   if (options.checkpoint.save.empty()) return;
   fs::path folder = fs::absolute(options.checkpoint.save);
-  while (!fs::exists(folder) && folder.has_relative_path()) folder = folder.parent_path();
+  while (!file_exists(folder.string()) && folder.has_relative_path()) folder = folder.parent_path();
   std::error_code error;
   const fs::space_info space = fs::space(folder, error);
   if (error) return;  // some network file systems do not say

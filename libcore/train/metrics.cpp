@@ -70,7 +70,8 @@ Metrics::Metrics(const MetricsOptions& options, Console& console)
 /// Rewinds the log and writes the start line. Where it fails, the next line tries all of it again.
 void Metrics::open_log() {
   const std::string& path = options_.log_jsonl;
-  if (fs::is_regular_file(path)) {
+  std::error_code unknown;  // then opening the file reports why
+  if (fs::is_regular_file(path, unknown)) {
     const std::string text = read_file(path), kept = rewind_log(text, options_.from, path);
     if (kept != text) write_file_atomic(path, kept);
   } else if (!file_exists(path)) {

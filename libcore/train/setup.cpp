@@ -58,7 +58,7 @@ bool check_folder(const char* flag, const std::string& path, Findings& findings)
   fs::path at = fs::absolute(path).lexically_normal();
   while (!file_exists(at.string()) && at.has_relative_path()) at = at.parent_path();
   std::string problem;
-  if (!fs::is_directory(at))
+  if (!is_directory(at.string()))
     problem = cat(at.string(), " is not a folder; name another one");
   else if (::access(at.c_str(), W_OK | X_OK) != 0)
     problem = cat("nothing can be written in ", at.string(), "; name another folder");
@@ -68,7 +68,8 @@ bool check_folder(const char* flag, const std::string& path, Findings& findings)
 
 /// An existing file that is not a training log is an input of this run or of another program.
 void check_log(const std::string& path, Findings& findings) {
-  if (!fs::is_regular_file(path)) return;
+  std::error_code unknown;  // then the log's first line reports why
+  if (!fs::is_regular_file(path, unknown)) return;
   findings.attempt("--log-jsonl " + path, [&] { rewind_log(read_file(path), {}, path); });
 }
 
@@ -114,7 +115,7 @@ void check_data(const TrainOptions& options, Findings& findings) {
 bool check_outputs(const TrainOptions& options, bool is_rank_zero, Findings& findings) {
   check_folder("--tensorboard-dir", options.logging.tensorboard_dir, findings);
   const std::string& log = options.logging.log_jsonl;
-  if (fs::is_directory(log))
+  if (is_directory(log))
     findings.problem("--log-jsonl " + log, "is a folder; name a file");
   else if (!log.empty() && check_folder("--log-jsonl", fs::absolute(log).parent_path().string(), findings) &&
            is_rank_zero && !options.dry_run)

@@ -30,6 +30,13 @@ for file in object.json run.conf c_text_document.bin c_text_document.idx; do
   once err "^  --log-jsonl $file .*not a line of a training log"
 done
 
+# A path that cannot be examined: an error of that file.
+ln -s loop loop
+expect_exit 0 mtl-train "${UNSAVED[@]}" --log-jsonl loop
+once err '^mtl-train: warning: loop: cannot create: Too many levels of symbolic links.*; training continues'
+expect_exit 74 mtl-train "${UNSAVED[@]}" --load loop/x
+grep -q 'internal error' err && fail 'a loop of links is an internal error'
+
 # Standard output that cannot be written, or that nobody reads.
 run_in stdout >/dev/full 2>err || fail "exit $? with > /dev/full"
 once err '^mtl-train: warning: standard output: cannot write: No space left on device; training continues'
