@@ -127,7 +127,7 @@ bad() {
 }
 bad blank '' 'a blank line'
 bad broken '{"text": "a"' 'the text ends early'
-bad missing '{"title": "a"}' 'no key "text"'
+bad missing '{"title": "a"}' 'no key "text"; the line has "title": choose with --json-keys'
 bad number '{"text": 5}' 'the value of "text" is neither'
 bad mixed '{"text": ["a", 5]}' 'the value of "text" is a list'
 bad surrogate '{"text": "\\ud800"}' 'the value of "text" holds a lone surrogate'
