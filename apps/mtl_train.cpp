@@ -89,10 +89,10 @@ int main(int argc, char** argv) {
   });
   mtl::TrainSetup setup;
   mtl::add_train_flags(flags, options, setup.start);
-  flags.check([&] {
+  const auto prepare = [&] {
     options.settings = flags.dump_config();
-    if (!flags.wants_dump()) mtl::prepare_training(options, flags, ranks.rank() == 0, setup);
-  });
-  return mtl::run_ranks(flags, argc, argv, ranks,
+    mtl::prepare_training(options, flags, ranks.rank() == 0, setup);
+  };
+  return mtl::run_ranks(flags, argc, argv, ranks, prepare,
                         [&](mtl::Console& console) { return mtl::train(options, setup, ranks, signals, console); });
 }

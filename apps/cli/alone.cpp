@@ -9,15 +9,17 @@
 
 namespace mtl {
 
-int run_alone(Flags& flags, int argc, const char* const* argv, const std::function<Exit(Console&)>& run) {
+int run_alone(Flags& flags, int argc, const char* const* argv, const std::function<Exit(Console&)>& run,
+              const std::function<void()>& prepare) {
+  RunFrame frame;
+  frame.prepare = prepare;
   const RankEnvironment job = announced_ranks([](const char* name) -> const char* { return std::getenv(name); });
-  if (job.world <= 1) return run_main(flags, argc, argv, run);
+  if (job.world <= 1) return run_main(flags, argc, argv, run, frame);
   flags.check([&] {
     flags.problem(cat(job.launcher, " -n ", job.world),
                   cat("starts ", flags.program(), " ", job.world, " times, each with all of the work and the same ",
                       "output; start it without ", job.launcher, ": it has no ranks, but --threads"));
   });
-  RunFrame frame;
   frame.speaks = job.rank == 0;
   frame.report = [&](const std::string& message, Exit) {
     if (frame.speaks)

@@ -7,6 +7,8 @@ namespace mtl {
 
 /// As run_main. When a launcher has started several processes, each would do all of the work, their output mixed and
 /// their files written over one another: that is a problem with the configuration, told by the first of them.
-int run_alone(Flags& flags, int argc, const char* const* argv, const std::function<Exit(Console&)>& run);
+/// `prepare`: see Flags::parse.
+int run_alone(Flags& flags, int argc, const char* const* argv, const std::function<Exit(Console&)>& run,
+              const std::function<void()>& prepare = {});
 
 }  // namespace mtl

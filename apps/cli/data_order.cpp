@@ -90,15 +90,12 @@ std::vector<Sampler> samplers_of(const DataOrderOptions& options, const BlendedD
 }
 
 /// Prints every iteration's samples, rank after rank.
-void print_order(const DataOrderOptions& options) {
+void print_order(const DataOrderOptions& options, const SplitSources& sources) {
   const BatchSizes sizes = options.batch.sizes(options.data_parallel_size, options.data.seq_length);
   const std::int64_t updates = options.batch.train_samples ? sizes.count_iterations(*options.batch.train_samples)
                                                            : options.batch.train_iters.value_or(0);
   const auto which = static_cast<std::size_t>(options.split());
   const auto counts = count_samples(options.batch.run_length(updates, options.data_parallel_size));
-  const auto sources = read_split_sources(options.data.paths, [](const std::string& flag, const std::string& what) {
-    fail(Exit::usage, flag, ": ", what);
-  });
   if (counts[which] == 0) return;
   if (!sources[which]) {
     fail(Exit::usage,
@@ -136,10 +133,16 @@ int data_order(int argc, const char* const* argv) {
   Flags flags("mtl-data order", "which tokens make each sample, in the order that a training run consumes them");
   add_flags(flags, options);
   flags.check([&] { check(flags, options); });
-  return run_alone(flags, argc, argv, [&](Console&) {
-    print_order(options);
+  SplitSources sources;
+  const auto prepare = [&] {
+    sources = read_split_sources(options.data.paths,
+                                 [&](const std::string& flag, const std::string& what) { flags.problem(flag, what); });
+  };
+  const auto run = [&](Console&) {
+    print_order(options, sources);
     return Exit::ok;
-  });
+  };
+  return run_alone(flags, argc, argv, run, prepare);
 }
 
 }  // namespace mtl

@@ -293,20 +293,22 @@ void Flags::take_line(Flag& flag, const ConfigLine& line) {
   flag.option->add_result(words)->run_callback();
 }
 
-/// Checks required flags, check() functions and conditions.
-void Flags::check_all() {
+/// Checks required flags, check() functions, `prepare` and conditions.
+void Flags::check_all(const std::function<void()>& prepare) {
   for (const auto& flag : flags_) {
     if (flag->is_required && flag->origin == kDefault)
       problem(flag->name, "is required: " + flag->option->get_description());
   }
-  for (const auto& check : checks_) {
+  const auto run = [&](const std::function<void()>& check) {
     try {
       check();
     } catch (const Error&) {
       // Otherwise it may be a consequence of what is reported anyway.
       if (problem_count() == 0 && !wants_dump_) throw;
     }
-  }
+  };
+  for (const auto& check : checks_) run(check);
+  if (prepare && !wants_dump_) run(prepare);
   for (const auto& flag : flags_) {
     if (!flag->is_given || (kind_of(*flag) == "switch" && value_of(*flag) == "false")) continue;
     for (const auto& [unmet, holds, is_needed] : flag->conditions) {
@@ -319,7 +321,7 @@ void Flags::check_all() {
   }
 }
 
-Flags::Request Flags::parse(int argc, const char* const* argv) {
+Flags::Request Flags::parse(int argc, const char* const* argv, const std::function<void()>& prepare) {
   std::vector<std::string> words = mark_values({argv + 1, argv + argc});
   std::reverse(words.begin(), words.end());  // as CLI11 wants them
   app_->parse(words);
@@ -329,7 +331,7 @@ Flags::Request Flags::parse(int argc, const char* const* argv) {
   take_rest(app_->remaining());
   if (!config_.empty()) read_config();
   const std::size_t before = problems_.size();
-  check_all();
+  check_all(prepare);
   if (wants_dump_) problems_.resize(before);  // what is missing may be added to the dump
   if (!problems_.empty()) throw UsageError(problems_);
   return wants_dump_ ? Request::dump_config : Request::run;

@@ -117,14 +117,16 @@ class Flags {
   /// True when the value came from the command line or a configuration file. A configuration that only repeats the
   /// default, as --dump-config writes it, gives nothing.
   bool was_given(const std::string& name) const;
-  /// --dump-config: checks that open files may skip the work.
+  /// --dump-config: the run does not follow.
   bool wants_dump() const { return wants_dump_; }
 
   /// What the command line asked for; run_main prints the answer.
   enum class Request { run, help, version, dump_config, list_flags };
   /// Throws UsageError with all problems, unknown flags first. --help, --version, --quiet, --config and --dump-config
   /// are built in, and --list-flags, which tests read.
-  Request parse(int argc, const char* const* argv);
+  /// `prepare` opens the files that the flags name, when a run is wanted: after the checks, before conditions, which
+  /// may depend on what it found. Its problems are reported with those of the flags.
+  Request parse(int argc, const char* const* argv, const std::function<void()>& prepare = {});
 
   std::string help() const;
   /// "hidden-size = 768  # default" lines, one per flag: what --config reads (base/config_text.h).
@@ -154,7 +156,7 @@ class Flags {
   void take_other(const std::string& name, const Other& other, const std::string& value);
   void read_config();
   void take_line(Flag& flag, const ConfigLine& line);
-  void check_all();
+  void check_all(const std::function<void()>& prepare);
 
   std::string program_, section_ = kGeneral, config_;
   std::unique_ptr<CLI::App> app_;

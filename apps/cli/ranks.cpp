@@ -90,7 +90,13 @@ void Ranks::report(const std::string& message, Exit code) {
 }
 
 int run_ranks(Flags& flags, int argc, const char* const* argv, Ranks& ranks, const std::function<Exit(Console&)>& run) {
+  return run_ranks(flags, argc, argv, ranks, {}, run);
+}
+
+int run_ranks(Flags& flags, int argc, const char* const* argv, Ranks& ranks, const std::function<void()>& prepare,
+              const std::function<Exit(Console&)>& run) {
   RunFrame frame;
+  frame.prepare = prepare;
   frame.speaks = ranks.speaks();
   if (!frame.speaks) frame.name = cat(ranks.program_, ": rank ", ranks.rank());
   frame.report = [&](const std::string& message, Exit code) { ranks.report(message, code); };

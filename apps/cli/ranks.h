@@ -46,7 +46,8 @@ class Ranks {
   MpiSession* session() { return session_.get(); }
 
  private:
-  friend int run_ranks(Flags&, int, const char* const*, Ranks&, const std::function<Exit(Console&)>&);
+  friend int run_ranks(Flags&, int, const char* const*, Ranks&, const std::function<void()>&,
+                       const std::function<Exit(Console&)>&);
   void report(const std::string& message, Exit code);
   void finish();
   [[noreturn]] void give_up(double seconds, const std::string& what) const;
@@ -59,5 +60,8 @@ class Ranks {
 /// run_main for one rank of a job. When `run` has returned, all ranks meet and MPI ends; when it throws, the job ends
 /// with the error's exit status.
 int run_ranks(Flags& flags, int argc, const char* const* argv, Ranks& ranks, const std::function<Exit(Console&)>& run);
+/// The same with a step before `run`, which opens the files that the flags name (Flags::parse).
+int run_ranks(Flags& flags, int argc, const char* const* argv, Ranks& ranks, const std::function<void()>& prepare,
+              const std::function<Exit(Console&)>& run);
 
 }  // namespace mtl

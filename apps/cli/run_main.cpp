@@ -67,7 +67,7 @@ int run_main(Flags& flags, int argc, const char* const* argv, const std::functio
     return static_cast<int>(code);
   };
   try {
-    Flags::Request request = flags.parse(argc, argv);
+    Flags::Request request = flags.parse(argc, argv, frame.prepare);
     if (request == Flags::Request::run) {
       console.quiet = flags.quiet || !frame.speaks;
       for (const std::string& notice : flags.notices()) console.info(notice);

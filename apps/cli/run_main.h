@@ -18,6 +18,7 @@ int run_main(Flags& flags, int argc, const char* const* argv, const std::functio
 struct RunFrame {
   std::string name;    // what messages begin with; empty: the program's name
   bool speaks = true;  // --help and its like are answered, the console informs; warnings and errors come in any case
+  std::function<void()> prepare;                                      // of Flags::parse
   std::function<void(const std::string& message, Exit code)> report;  // instead of "program: message"; may not return
 };
 int run_main(Flags& flags, int argc, const char* const* argv, const std::function<Exit(Console&)>& run,

@@ -120,8 +120,7 @@ class Reader {
     try {
       part();
     } catch (const Error& error) {
-      std::string what = error.what();
-      report_(flag, what.starts_with(flag + ": ") ? what.substr(flag.size() + 2) : what);
+      report_(flag, error.where() == flag ? error.message() : error.what());
     }
   }
   void refuse_both(const char* flag) {

@@ -26,7 +26,7 @@ std::array<std::optional<SplitShare>, 3> parse_split(std::string_view text) {
   weights.resize(3, 0.0);
   const double sum = weights[0] + weights[1] + weights[2];
   if (sum == 0 || !std::isfinite(sum)) {
-    fail(Exit::usage, "--split ", text, ": the weights add up to ", sum, "; write them as 969,30,1");
+    fail_at(Exit::usage, cat("--split ", text), "the weights add up to ", sum, "; write them as 969,30,1");
   }
 
   std::array<std::optional<SplitShare>, 3> shares;

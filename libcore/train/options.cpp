@@ -86,7 +86,6 @@ void check_data_options(const DataOptions& data, const Report& report) {
     report("--dataloader-type cyclic", "shuffles what --data-order feistel has shuffled; give one of them");
   if (!data.data_sharding && data.dataloader_type != "cyclic")
     report("--no-data-sharding", "needs --dataloader-type cyclic: in a single pass no rank owns samples");
-  read_split_sources(data.paths, report);
 }
 
 bool check_batches(const BatchOptions& batch, std::int64_t data_parallel, std::int64_t seq_length,

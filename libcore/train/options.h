@@ -63,7 +63,7 @@ struct BatchOptions {
   RunLength run_length(std::int64_t iterations, std::int64_t data_parallel) const;
 };
 
-/// Reports what contradicts itself in where the data is and in its order.
+/// Reports what contradicts itself in the order of the data. Its places are read by read_split_sources.
 void check_data_options(const DataOptions& data, const std::function<void(std::string flag, std::string what)>& report);
 /// Reports what contradicts itself in batch sizes and the length of a run; false when there are no sizes to go on with.
 bool check_batches(const BatchOptions& batch, std::int64_t data_parallel, std::int64_t seq_length,

@@ -92,9 +92,9 @@ std::vector<Problem> Findings::finish(bool flags_are_sound) const {
 }
 
 void check_data(const TrainOptions& options, Findings& findings) {
+  const SplitSources sources = read_split_sources(
+      options.data.paths, [&](const std::string& flag, const std::string& what) { findings.problem(flag, what); });
   if (options.dry_run) return;
-  // What is wrong with the flags themselves is told elsewhere.
-  SplitSources sources = read_split_sources(options.data.paths, [](const std::string&, const std::string&) {});
   DataFiles files;
   std::map<std::string, std::shared_ptr<const IndexedDataset>> seen;  // by path: each fault is told once
   for (Split split : {Split::train, Split::valid, Split::test}) {

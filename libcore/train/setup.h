@@ -42,7 +42,8 @@ class Findings {
   std::vector<std::pair<std::string, Error>> faults_;  // where, and what was thrown
 };
 
-/// The token files of all splits exist, are sound, and have sequences for their split.
+/// The places of the data make sense; for a run that is not dry, the token files of all splits exist, are sound, and
+/// have sequences for their split.
 void check_data(const TrainOptions& options, Findings& findings);
 /// What the run writes can be written, and rank 0's log replaces no other file. False when --save cannot.
 bool check_outputs(const TrainOptions& options, bool is_rank_zero, Findings& findings);
