@@ -6,7 +6,7 @@
 
 #include "base/str.h"
 #include "chart/label.h"
-#include "chart/svg.h"
+#include "chart/svg_canvas.h"
 #include "cli/rank_plans.h"
 
 namespace mtl {
@@ -35,52 +35,30 @@ double label_width(const TopoReport& report) {
   return std::min(width, 340.0) + 14;
 }
 
-/// Elements of the document, and how far they reach.
-class Canvas {
+/// The style sheet, and the arrow head of pipelines.
+const char* const kHead =
+    "<style>text{font:13px Helvetica,Arial,'Liberation Sans','DejaVu Sans',sans-serif;fill:#222}"
+    ".title{font-size:17px;font-weight:bold}.head{font-weight:bold}.note{font-size:12px;fill:#666}"
+    ".node{font-size:11px;fill:#555;stroke:#f6f7f9;stroke-width:4px;paint-order:stroke}"
+    ".mid{text-anchor:middle}.small{font-size:10.5px;fill:#666;text-anchor:middle}.end{text-anchor:end}"
+    ".on{font-size:12px;text-anchor:middle;fill:#fff}.off{font-size:12px;text-anchor:middle}"
+    ".far{fill:#b34700}"
+    ".box{fill:#f6f7f9;stroke:#aab0b8;rx:8px}.rank{fill:#fff;stroke:#444;rx:5px}"
+    ".wait{fill:#f3f3f3}.axis{stroke:#999}"
+    ".tp{stroke:#0072B2;stroke-width:5}.cp{stroke:#CC79A7;stroke-width:3;stroke-dasharray:4 3}"
+    ".pp{stroke:#D55E00;stroke-width:1.6;marker-end:url(#arrow)}</style>\n"
+    "<defs><marker id=\"arrow\" viewBox=\"0 0 8 8\" refX=\"8\" refY=\"4\" markerWidth=\"7\" markerHeight=\"7\" "
+    "orient=\"auto\"><path d=\"M0 0L8 4L0 8z\" fill=\"#D55E00\"/></marker></defs>\n";
+
+/// A canvas whose texts have a class of the style sheet.
+class Canvas : public SvgCanvas {
  public:
-  void raw(const std::string& markup) { body_ += markup; }
-  void line(double x1, double y1, double x2, double y2, const char* style) {
-    body_ += format("<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" class=\"%s\"/>\n", x1, y1, x2, y2, style);
-  }
-  void box(double x, double y, double width, double height, const char* style) {
-    body_ += format("<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" class=\"%s\"/>\n", x, y, width, height,
-                    style);
-    width_ = std::max(width_, x + width);
-  }
   void text(double x, double y, const std::string& text, const char* style) {
-    body_ += format("<text x=\"%.1f\" y=\"%.1f\" class=\"%s\">", x, y, style) + escape_xml(text) + "</text>\n";
+    SvgCanvas::text(x, y, text, cat("class=\"", style, "\""));
   }
-  void widen(double x) { width_ = std::max(width_, x); }
-  double width() const { return width_; }
-
   std::string document(double height, const std::string& title) const {
-    double width = width_ + kMargin;
-    std::string out = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";
-    out += format(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" viewBox=\"0 0 %.0f %.0f\" "
-        "role=\"img\">\n",
-        width, height, width, height);
-    out += cat("<title>", escape_xml(title), "</title>\n");
-    out +=
-        "<style>text{font:13px Helvetica,Arial,'Liberation Sans','DejaVu Sans',sans-serif;fill:#222}"
-        ".title{font-size:17px;font-weight:bold}.head{font-weight:bold}.note{font-size:12px;fill:#666}"
-        ".node{font-size:11px;fill:#555;stroke:#f6f7f9;stroke-width:4px;paint-order:stroke}"
-        ".mid{text-anchor:middle}.small{font-size:10.5px;fill:#666;text-anchor:middle}.end{text-anchor:end}"
-        ".on{font-size:12px;text-anchor:middle;fill:#fff}.off{font-size:12px;text-anchor:middle}"
-        ".far{fill:#b34700}"
-        ".box{fill:#f6f7f9;stroke:#aab0b8;rx:8px}.rank{fill:#fff;stroke:#444;rx:5px}"
-        ".wait{fill:#f3f3f3}.axis{stroke:#999}"
-        ".tp{stroke:#0072B2;stroke-width:5}.cp{stroke:#CC79A7;stroke-width:3;stroke-dasharray:4 3}"
-        ".pp{stroke:#D55E00;stroke-width:1.6;marker-end:url(#arrow)}</style>\n"
-        "<defs><marker id=\"arrow\" viewBox=\"0 0 8 8\" refX=\"8\" refY=\"4\" markerWidth=\"7\" markerHeight=\"7\" "
-        "orient=\"auto\"><path d=\"M0 0L8 4L0 8z\" fill=\"#D55E00\"/></marker></defs>\n"
-        "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n";
-    return out + body_ + "</svg>\n";
+    return SvgCanvas::document(width() + kMargin, height, title, kHead);
   }
-
- private:
-  std::string body_;
-  double width_ = 0;
 };
 
 /// Some columns of the grid of ranks, with all stages.

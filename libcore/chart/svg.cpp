@@ -4,10 +4,10 @@
 #include <array>
 #include <cmath>
 
-#include "base/printable.h"
 #include "base/str.h"
 #include "chart/axis.h"
 #include "chart/label.h"
+#include "chart/svg_canvas.h"
 
 namespace mtl {
 
@@ -41,43 +41,21 @@ std::string fit(const std::string& text, double width, double font) {
   return cut_middle(text, "…", [&](const std::string& cut) { return text_width(cut, font) <= width; });
 }
 
-/// Writes elements into the document.
-class Canvas {
- public:
-  void line(double x1, double y1, double x2, double y2, const char* style) {
-    body_ += format("<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" class=\"%s\"/>\n", x1, y1, x2, y2, style);
-  }
-  void text(double x, double y, const std::string& text, const char* attributes = "") {
-    body_ += format("<text x=\"%.1f\" y=\"%.1f\" %s>", x, y, attributes) + escape_xml(text) + "</text>\n";
-  }
-  void raw(const std::string& markup) { body_ += markup; }
-
-  std::string document(double height, const std::string& title) const {
-    std::string out = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";
-    out += format(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" viewBox=\"0 0 %.0f %.0f\" "
-        "role=\"img\">\n",
-        kWidth, height, kWidth, height);
-    out += cat("<title>", escape_xml(title.empty() ? "mtl-plot" : title), "</title>\n");
-    out += format(
-        "<style>text{font:%.0fpx Helvetica,Arial,'Liberation Sans','DejaVu Sans',sans-serif;fill:#222}"
-        ".g{stroke:#e4e4e4}.m{stroke:#f1f1f1}.a{stroke:#555}.l{fill:none;stroke-width:1.7;stroke-linejoin:round;"
-        "stroke-linecap:round}.f{stroke-width:1;opacity:.3}.p{fill:#fff;stroke-width:1.7}</style>\n",
-        kFont);
-    out += "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n";
-    return out + body_ + "</svg>\n";
-  }
-
- private:
-  std::string body_;
-};
+/// What is common to all documents before their elements.
+std::string chart_head() {
+  return format(
+      "<style>text{font:%.0fpx Helvetica,Arial,'Liberation Sans','DejaVu Sans',sans-serif;fill:#222}"
+      ".g{stroke:#e4e4e4}.m{stroke:#f1f1f1}.a{stroke:#555}.l{fill:none;stroke-width:1.7;stroke-linejoin:round;"
+      "stroke-linecap:round}.f{stroke-width:1;opacity:.3}.p{fill:#fff;stroke-width:1.7}</style>\n",
+      kFont);
+}
 
 std::string marker(const char* color, double x, double y) {
   return format("<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.6\" class=\"p\" stroke=\"%s\"/>\n", x, y, color);
 }
 
 /// The legend: an entry for each name, once, in rows over the panels. Returns where it ends.
-double draw_legend(Canvas& canvas, const Chart& chart, double left, double top) {
+double draw_legend(SvgCanvas& canvas, const Chart& chart, double left, double top) {
   std::vector<LegendEntry> entries = legend_entries(chart);
   if (entries.size() < 2) return top;
   constexpr double kSwatch = 26, kSpace = 22, kLongest = 300;
@@ -110,7 +88,7 @@ struct Frame {
   double at_y(double value) const { return top + (1 - y.position(value)) * height; }
 };
 
-void draw_line(Canvas& canvas, const Frame& frame, const Series& series) {
+void draw_line(SvgCanvas& canvas, const Frame& frame, const Series& series) {
   Series thinned = thin(series, kPointLimit);
   std::string path;
   std::vector<std::pair<double, double>> run;  // points since the last gap
@@ -136,7 +114,7 @@ void draw_line(Canvas& canvas, const Frame& frame, const Series& series) {
                  path, "\"/>\n"));
 }
 
-void draw_markers(Canvas& canvas, const Frame& frame, const Series& series) {
+void draw_markers(SvgCanvas& canvas, const Frame& frame, const Series& series) {
   Series thinned = thin(series, kPointLimit / 10);  // more would be a smear
   for (std::size_t i = 0; i < thinned.x.size(); ++i) {
     double x = frame.at_x(thinned.x[i]), y = frame.at_y(thinned.y[i]);
@@ -145,8 +123,8 @@ void draw_markers(Canvas& canvas, const Frame& frame, const Series& series) {
 }
 
 /// Grid, ticks and axis lines; labels under the x axis only where it is the last panel.
-void draw_frame(Canvas& canvas, const Frame& frame, const std::vector<Tick>& x_ticks, const std::vector<Tick>& y_ticks,
-                bool is_last) {
+void draw_frame(SvgCanvas& canvas, const Frame& frame, const std::vector<Tick>& x_ticks,
+                const std::vector<Tick>& y_ticks, bool is_last) {
   double bottom = frame.top + frame.height, right = frame.left + frame.width;
   for (const Tick& tick : x_ticks) {
     double x = frame.at_x(tick.value);
@@ -184,32 +162,6 @@ std::vector<Tick> spaced_x_ticks(const Axis& axis, double width) {
 
 }  // namespace
 
-std::string escape_xml(std::string_view text) {
-  std::string out;
-  for (char c : printable_text(text)) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
-}
-
 std::string svg_chart(const Chart& chart) {
   std::vector<Axis> y_axes;
   std::vector<std::vector<Tick>> y_ticks;
@@ -220,12 +172,12 @@ std::string svg_chart(const Chart& chart) {
     for (const Tick& tick : y_ticks.back()) widest = std::max(widest, text_width(tick.label, kFont));
   }
   double left = 14 + kFont + 12 + widest + 9;  // margin, rotated label, space, tick labels, tick
-  Canvas canvas;
+  SvgCanvas canvas;
   double top = 18;
   if (!chart.title.empty()) {
     top += kTitleFont;
     std::string style = format("style=\"font-size:%.0fpx;font-weight:600\"", kTitleFont);
-    canvas.text(left, top, fit(chart.title, kWidth - left - kRight, kTitleFont * 1.08), style.c_str());
+    canvas.text(left, top, fit(chart.title, kWidth - left - kRight, kTitleFont * 1.08), style);
     top += 14;
   }
   top = draw_legend(canvas, chart, left, top);
@@ -239,7 +191,7 @@ std::string svg_chart(const Chart& chart) {
     draw_frame(canvas, frame, x_ticks, y_ticks[i], i + 1 == chart.panels.size());
     double middle = top + frame.height / 2;
     std::string turned = format("text-anchor=\"middle\" transform=\"rotate(-90 %.1f %.1f)\"", 14 + kFont * 0.8, middle);
-    canvas.text(14 + kFont * 0.8, middle, fit(panel.y_label, frame.height, kFont), turned.c_str());
+    canvas.text(14 + kFont * 0.8, middle, fit(panel.y_label, frame.height, kFont), turned);
     for (const Series& series : panel.series) {
       if (series.is_markers)
         draw_markers(canvas, frame, series);
@@ -250,7 +202,7 @@ std::string svg_chart(const Chart& chart) {
   }
   top += 22 - kPanelGap + kFont + 6;  // below the last panel's tick labels
   canvas.text(left + width / 2, top, chart.x_label, "text-anchor=\"middle\"");
-  return canvas.document(top + 14, chart.title);
+  return canvas.document(kWidth, top + 14, chart.title.empty() ? "mtl-plot" : chart.title, chart_head());
 }
 
 }  // namespace mtl

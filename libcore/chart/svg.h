@@ -14,7 +14,4 @@ namespace mtl {
 /// The whole SVG document. The height grows with the number of panels and of legend rows.
 std::string svg_chart(const Chart& chart);
 
-/// printable_text for an XML document: the five special characters are escaped.
-std::string escape_xml(std::string_view text);
-
 }  // namespace mtl

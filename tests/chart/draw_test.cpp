@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "chart/run_chart.h"
 #include "chart/svg.h"
+#include "chart/svg_canvas.h"
 #include "chart/terminal.h"
 
 using namespace mtl;

@@ -1,0 +1,35 @@
+// The elements of an SVG document, and how far to the right they reach. All lengths are in pixels.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+namespace mtl {
+
+class SvgCanvas {
+ public:
+  /// `style`: a class of the document's style sheet.
+  void line(double x1, double y1, double x2, double y2, const char* style);
+  void box(double x, double y, double width, double height, const char* style);
+  /// `attributes`: such as text-anchor="end"
+  void text(double x, double y, const std::string& text, std::string_view attributes = "");
+  /// Markup as it is.
+  void raw(const std::string& markup) { body_ += markup; }
+
+  /// The document is at least `x` wide. Boxes count by themselves, lines and texts do not.
+  void widen(double x) { width_ = std::max(width_, x); }
+  double width() const { return width_; }
+
+  /// The whole document. `head`: its style sheet, and what its elements refer to.
+  std::string document(double width, double height, const std::string& title, const std::string& head) const;
+
+ private:
+  std::string body_;
+  double width_ = 0;
+};
+
+/// printable_text for an XML document: the five special characters are escaped.
+std::string escape_xml(std::string_view text);
+
+}  // namespace mtl
