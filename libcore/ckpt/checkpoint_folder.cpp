@@ -8,6 +8,7 @@
 
 #include "base/files.h"
 #include "base/output_lock.h"
+#include "base/place_folder.h"
 #include "ckpt/checkpoint.h"
 #include "ckpt/foreign_model.h"
 #include "ckpt/manifest.h"
@@ -145,11 +146,7 @@ void put_in_place(const std::string& temporary, const std::string& directory, st
   std::string path = cat(directory, "/", folder_of(iteration));
   bool replaces = file_exists(path), sound = replaces && is_sound(directory, iteration);
   if (replaces && !sound) rename_path(path, cat(path, ".tmp.damaged.", ::getpid()));
-  if (sound) {
-    exchange_paths(temporary, path);
-  } else {
-    rename_path(temporary, path);
-  }
+  place_folder(temporary, path, sound);
   sync_directory(directory);
 }
 

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/files.h"
+#include "base/place_folder.h"
 #include "ckpt/checkpoint_folder.h"
 #include "ckpt/model_folder.h"
 
@@ -115,27 +116,22 @@ OutputFolder::~OutputFolder() {
   if (!committed_) remove_staged(staged_);
 }
 
-void OutputFolder::replace_target() {
+void OutputFolder::check_replaced() const {
   const FolderContents contents = examine_model_folder(path_);
-  if (!contents.problem.empty()) {
-    fail(Exit::failure, path_, ": was changed during the conversion: it ", contents.problem,
-         "; it is left as it is, and the new model is discarded");
-  }
-  exchange_paths(staged_, path_);
+  if (contents.problem.empty()) return;
+  fail(Exit::failure, path_, ": was changed during the conversion: it ", contents.problem,
+       "; it is left as it is, and the new model is discarded");
 }
 
 void OutputFolder::commit() {
   sync_directory(staged_);
   {
     const auto no_signal = guard_.keep_files();  // between the two renames of a replacement
-    if (replaced_.empty()) {
-      rename_path(staged_, path_);
-    } else {
-      replace_target();
-    }
+    if (!replaced_.empty()) check_replaced();
+    place_folder(staged_, path_, !replaced_.empty());
     committed_ = true;
   }
-  sync_directory(fs::path(path_).parent_path().string());
+  sync_directory(parent_folder(path_));
   if (replaced_.empty()) return;
   try {
     remove_tree(staged_);

@@ -41,7 +41,7 @@ class OutputFolder {
 
  private:
   void check_target(const OutputFolderOptions& options) const;
-  void replace_target();
+  void check_replaced() const;
 
   std::string path_, staged_, replaced_;
   InterruptGuard& guard_;

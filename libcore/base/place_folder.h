@@ -1,0 +1,12 @@
+// How a complete folder gets its name.
+#pragma once
+
+#include <string>
+
+namespace mtl {
+
+/// Renames `staged` to `path`. With `replaces` the two exchange their names, so that the old folder is `staged`
+/// afterwards. The caller syncs the folder that holds both before it removes anything.
+void place_folder(const std::string& staged, const std::string& path, bool replaces);
+
+}  // namespace mtl
