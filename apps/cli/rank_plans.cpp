@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/str.h"
-#include "cli/topo_report.h"
+#include "layout/rank_list.h"
 
 namespace mtl {
 
@@ -112,15 +112,6 @@ std::string describe_work(const std::vector<RankPlan>& plans) {
 }
 
 }  // namespace
-
-std::string short_rank_list(const std::vector<int>& ranks) {
-  std::string list = rank_list(ranks);
-  if (list.size() <= 16) return list;
-  std::size_t first = 1;  // ranks in a row
-  while (first < ranks.size() && ranks[first] == ranks[first - 1] + 1) ++first;
-  std::string begin = first == 1 ? cat(ranks[0]) : cat(ranks[0], "-", ranks[first - 1]);
-  return cat(begin, " and ", ranks.size() - first, " more");
-}
 
 Json memory_json(const MemoryPlan& plan) {
   Json out = Json::object();

@@ -13,8 +13,6 @@ namespace mtl {
 Json memory_json(const MemoryPlan& plan);
 /// A list: for each kind of ranks their numbers, parameters, memory, FLOPs and bytes sent.
 Json rank_plans_json(const std::vector<RankPlan>& plans);
-/// Ranks in few words, for a column that a long list would make wide: "0-6 and 441 more".
-std::string short_rank_list(const std::vector<int>& ranks);
 /// Two tables, memory and work of a step, a line for ranks that read the same; and which ranks need most.
 std::string describe_rank_plans(const std::vector<RankPlan>& plans);
 

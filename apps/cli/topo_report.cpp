@@ -11,8 +11,6 @@ namespace mtl {
 
 namespace {
 
-constexpr std::size_t kMostParts = 6;  // of a list of ranks
-
 /// All groups of one kind after the other, in the order in which they are shown.
 class KindCollector {
  public:
@@ -204,32 +202,6 @@ std::string TopoReport::schedule_title() const {
   const int count = schedule->micro_batches, chunks = schedule->layout.chunks;
   std::string out = cat("Schedule: ", schedule_name(), ", ", count, count == 1 ? " micro-batch" : " micro-batches");
   return chunks > 1 ? cat(out, ", ", chunks, " chunks a stage") : out;
-}
-
-std::string rank_list(const std::vector<int>& ranks) {
-  std::vector<std::string> parts;
-  for (std::size_t begin = 0; begin < ranks.size();) {
-    // The longest run of equal steps from here on.
-    std::size_t end = begin + 1;
-    int step = end < ranks.size() ? ranks[end] - ranks[begin] : 1;
-    while (end < ranks.size() && ranks[end] - ranks[end - 1] == step) ++end;
-    std::size_t count = end - begin;
-    if (count >= 3 && step == 1) {
-      parts.push_back(cat(ranks[begin], "-", ranks[end - 1]));
-    } else if (count >= 5) {
-      parts.push_back(cat(ranks[begin], ", ", ranks[begin + 1], ", .. ", ranks[end - 1]));
-    } else {
-      end = begin + 1;
-      parts.push_back(cat(ranks[begin]));
-    }
-    begin = end;
-  }
-  if (parts.size() > kMostParts) {
-    parts[kMostParts - 2] = "..";
-    parts[kMostParts - 1] = parts.back();
-    parts.resize(kMostParts);
-  }
-  return join(parts, ", ");
 }
 
 std::vector<int> shown_stages(const TopoReport& report, int most) {

@@ -11,6 +11,7 @@
 
 #include "cli/topo_options.h"
 #include "engine/rank_plans.h"
+#include "layout/rank_list.h"
 #include "layout/schedule_times.h"
 
 namespace mtl {
@@ -80,9 +81,6 @@ struct TopoReport {
   std::optional<TopoSchedule> schedule;                        // absent, too, when its chart would be too large
   std::optional<TopoMemory> memory;                            // when the model has sizes
 };
-
-/// Ranks in few words: "0-3, 8-11" or "0, 8, .. 56"; long lists without their middle.
-std::string rank_list(const std::vector<int>& ranks);
 
 /// All stages, or when they are more than `most` the first three, -1, and the last two.
 std::vector<int> shown_stages(const TopoReport& report, int most);
