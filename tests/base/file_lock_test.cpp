@@ -11,21 +11,14 @@
 
 #include "base/console.h"
 #include "base/files.h"
+#include "tests/scratch_folder.h"
 
 using namespace mtl;
 
-namespace {
-
-std::string scratch_folder() {
-  std::string pattern = (fs::temp_directory_path() / "mtl-lock-XXXXXX").string();
-  require(::mkdtemp(pattern.data()) != nullptr, "no scratch folder");
-  return pattern;
-}
-
-}  // namespace
-
 TEST_CASE("file lock: one holder, named; released with its object") {
-  std::string folder = scratch_folder(), path = folder + "/lock", owner;
+  const test::ScratchFolder folder;
+  const std::string path = folder / "lock";
+  std::string owner;
   auto first = FileLock::take(path, &owner);
   REQUIRE(first);
   CHECK_FALSE(FileLock::take(path, &owner));
@@ -35,11 +28,11 @@ TEST_CASE("file lock: one holder, named; released with its object") {
   CHECK_FALSE(FileLock::take(path, &owner));
   { FileLock last = std::move(moved); }
   CHECK(FileLock::take(path, &owner));
-  fs::remove_all(folder);
 }
 
 TEST_CASE("file lock: holders that remove their file never meet") {
-  std::string folder = scratch_folder(), path = folder + "/lock";
+  const test::ScratchFolder folder;
+  const std::string path = folder / "lock";
   std::atomic<int> inside = 0, met = 0, taken = 0;
   auto contend = [&] {
     std::string owner;
@@ -58,12 +51,12 @@ TEST_CASE("file lock: holders that remove their file never meet") {
   other.join();
   CHECK(met == 0);
   std::string owner;
-  CHECK_THROWS_AS(FileLock::take(folder + "/absent/lock", &owner), Error);
-  fs::remove_all(folder);
+  CHECK_THROWS_AS(FileLock::take(folder / "absent/lock", &owner), Error);
 }
 
 TEST_CASE("file lock: a file of another program is not taken for a lock") {
-  const std::string folder = scratch_folder(), path = folder + "/lock";
+  const test::ScratchFolder folder;
+  const std::string path = folder / "lock";
   std::string owner;
   using namespace std::string_literals;
   for (const std::string& text : {"# poetry\n"s, "x"s, "pid"s, "\n\n[package]\n"s}) {
@@ -81,12 +74,12 @@ TEST_CASE("file lock: a file of another program is not taken for a lock") {
     out.close();
     CHECK(FileLock::take(path, &owner));
   }
-  fs::remove_all(folder);
 }
 
 TEST_CASE("file lock: the holder on another machine counts as long as it beats, where locks are each machine's own") {
   // The kernel grants the lock: no process here holds it. The content is what a holder on another machine writes.
-  const std::string folder = scratch_folder(), path = folder + "/lock";
+  const test::ScratchFolder folder;
+  const std::string path = folder / "lock";
   const FileLockTimes times{.beat = 0.1, .patience = 1};
   auto write = [&](const std::string& text) {
     OutputFile out(path);
@@ -125,11 +118,11 @@ TEST_CASE("file lock: the holder on another machine counts as long as it beats, 
   CHECK(seconds_to_take() < 1);
   write(host + " since 2026-01-01 00:00:00, boot 1234, beat 5\n");
   CHECK(seconds_to_take() < 1);
-  fs::remove_all(folder);
 }
 
 TEST_CASE("file lock: a holder notices that another one took over") {
-  const std::string folder = scratch_folder(), path = folder + "/lock";
+  const test::ScratchFolder folder;
+  const std::string path = folder / "lock";
   std::string owner;
   auto lock = FileLock::take(path, &owner, {.beat = 0.05, .patience = 1});
   REQUIRE(lock);
@@ -143,5 +136,4 @@ TEST_CASE("file lock: a holder notices that another one took over") {
   out.write("pid 7 on elsewhere since 2026-01-01 00:00:00, boot 1234, beat 5\n");
   out.close();
   CHECK_THROWS_AS(lock->check_held(), Error);
-  fs::remove_all(folder);
 }

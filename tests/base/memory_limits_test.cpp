@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "base/files.h"
+#include "tests/scratch_folder.h"
 
 using namespace mtl;
 
@@ -18,19 +19,12 @@ constexpr std::uint64_t kMiB = 1 << 20;
 class Machine {
  public:
   Machine() {
-    std::string pattern = (fs::temp_directory_path() / "mtl-limits-XXXXXX").string();
-    REQUIRE(::mkdtemp(pattern.data()) != nullptr);
-    path_ = pattern;
     write("proc/meminfo", "MemTotal:  4096000 kB\nMemFree:  1024 kB\nMemAvailable:  819200 kB\n");
     write("proc/self/status", "Name:\tmtl-train\nVmSize:\t  102400 kB\nVmData:\t   51200 kB\n");
   }
-  ~Machine() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
   void write(const std::string& name, const std::string& text) const {
-    fs::create_directories(fs::path(path_ + "/" + name).parent_path());
-    OutputFile file(path_ + "/" + name);
+    fs::create_directories(fs::path(folder_ / name).parent_path());
+    OutputFile file(folder_ / name);
     file.write(text);
     file.close();
   }
@@ -44,10 +38,10 @@ class Machine {
     write(folder + "/memory.stat",
           cat("anon 5\n", total, "inactive_file ", cached * kMiB, "\n", total, "active_file ", kMiB, "\n"));
   }
-  MemoryFigures figures() const { return {path_ + "/proc", path_ + "/sys"}; }
+  MemoryFigures figures() const { return {folder_ / "proc", folder_ / "sys"}; }
 
  private:
-  std::string path_;
+  test::ScratchFolder folder_;
 };
 
 /// The limits as "name: MiB", sorted.

@@ -8,8 +8,8 @@
 #include <ctime>
 #include <span>
 
+#include "tests/sha256.h"
 #include "tests/text/golden.h"
-#include "tests/text/sha256.h"
 #include "text/json_lines.h"
 
 using namespace mtl;

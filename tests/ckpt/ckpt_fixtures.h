@@ -1,4 +1,4 @@
-// What the tests of this room share: scratch folders, tiny models, stores filled with known numbers.
+// What the tests of this room share: tiny models, stores filled with known numbers.
 #pragma once
 
 #include <sys/wait.h>
@@ -16,28 +16,11 @@
 #include "ckpt/checkpoint.h"
 #include "ckpt/model_source.h"
 #include "comm/groups.h"
+#include "tests/error_of.h"
+#include "tests/gpt_of_size.h"
+#include "tests/scratch_folder.h"
 
 namespace mtl::test {
-
-/// A folder that goes with its owner.
-class ScratchFolder {
- public:
-  ScratchFolder() {
-    std::string pattern = (fs::temp_directory_path() / "mtl-ckpt-XXXXXX").string();
-    require(::mkdtemp(pattern.data()) != nullptr, "no scratch folder");
-    path_ = pattern;
-  }
-  ~ScratchFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  ScratchFolder(const ScratchFolder&) = delete;
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 inline Console quiet_console() {
   Console console("test");
@@ -46,14 +29,7 @@ inline Console quiet_console() {
 }
 
 inline GptConfig tiny_config(std::int64_t layers = 1) {
-  GptConfig config;
-  config.vocab_size = 11;
-  config.num_layers = layers;
-  config.hidden_size = 8;
-  config.num_heads = 2;
-  config.max_positions = 5;
-  config.complete();
-  return config;
+  return gpt_of_size({.vocab = 11, .layers = layers, .hidden = 8, .heads = 2, .positions = 5});
 }
 
 /// The parameters of a model without its layers.
@@ -151,18 +127,5 @@ inline int run_under_fault(const std::string& test_case, const std::string& dire
   ::waitpid(child, &status, 0);
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
-
-/// What `function` throws, or "".
-template <class Function>
-std::string error_of(const Function& function) {
-  try {
-    function();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
-
-inline bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
 }  // namespace mtl::test

@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "ckpt_fixtures.h"
+#include "tests/golden_lines.h"
 
 using namespace mtl;
 using namespace mtl::test;
@@ -72,9 +73,7 @@ std::string file_of(const std::string& header, std::size_t bytes) {
 
 TEST_CASE("safetensors: the golden cases are taken or refused, by name") {
   int cases = 0;
-  for (const std::string& line : split(read_file("golden/safetensors/cases.jsonl"), '\n')) {
-    if (line.empty()) continue;
-    Json entry = Json::parse(line);
+  for (const Json& entry : golden_lines("golden/safetensors/cases.jsonl")) {
     std::string path = "golden/safetensors/" + entry.at("file").as_string();
     CAPTURE(path);
     ++cases;

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "comm/launch.h"
+#include "tests/error_of.h"
 
 using namespace mtl;
 
@@ -20,16 +21,8 @@ RankEnvironment ranks_in(const Environment& variables) {
 }
 
 std::string refusal_in(const Environment& variables) {
-  try {
-    ranks_in(variables);
-  } catch (const Error& error) {
-    CHECK(error.code() == Exit::usage);
-    return error.what();
-  }
-  return "";
+  return test::error_of([&] { ranks_in(variables); }, Exit::usage);
 }
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace
 
@@ -81,20 +74,21 @@ TEST_CASE("launch: what cannot work is explained") {
                                      {"LOCAL_WORLD_SIZE", "8"},
                                      {"MASTER_ADDR", "node17"},
                                      {"MASTER_PORT", "29500"}});
-  CHECK(has(torchrun, "torchrun"));
-  CHECK(has(torchrun, "mpirun -n 16 -H node17:8,HOST1:8 mtl-train"));
-  CHECK(has(torchrun, "srun --mpi=pmix -n 16 mtl-train"));
-  CHECK(has(refusal_in({{"RANK", "0"}, {"WORLD_SIZE", "8"}}), "mpirun -n 8 mtl-train"));
+  CHECK(test::contains(torchrun, "torchrun"));
+  CHECK(test::contains(torchrun, "mpirun -n 16 -H node17:8,HOST1:8 mtl-train"));
+  CHECK(test::contains(torchrun, "srun --mpi=pmix -n 16 mtl-train"));
+  CHECK(test::contains(refusal_in({{"RANK", "0"}, {"WORLD_SIZE", "8"}}), "mpirun -n 8 mtl-train"));
 
   std::string srun = refusal_in({{"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "1"}});
-  CHECK(has(srun, "srun --mpi=pmix -n 4 mtl-train"));
-  CHECK(has(refusal_in({{"PMI_RANK", "1"}, {"PMI_SIZE", "4"}}), "another MPI"));
+  CHECK(test::contains(srun, "srun --mpi=pmix -n 4 mtl-train"));
+  CHECK(test::contains(refusal_in({{"PMI_RANK", "1"}, {"PMI_SIZE", "4"}}), "another MPI"));
 }
 
 TEST_CASE("launch: variables that make no sense are refused") {
-  CHECK(has(refusal_in({{"OMPI_COMM_WORLD_RANK", "x"}, {"OMPI_COMM_WORLD_SIZE", "4"}}), "OMPI_COMM_WORLD_RANK=x"));
-  CHECK(has(refusal_in({{"OMPI_COMM_WORLD_RANK", "4"}, {"OMPI_COMM_WORLD_SIZE", "4"}}), "rank 4 of 4"));
-  CHECK(has(refusal_in({{"RANK", "0"}, {"WORLD_SIZE", "many"}}), "WORLD_SIZE=many"));
+  CHECK(test::contains(refusal_in({{"OMPI_COMM_WORLD_RANK", "x"}, {"OMPI_COMM_WORLD_SIZE", "4"}}),
+                       "OMPI_COMM_WORLD_RANK=x"));
+  CHECK(test::contains(refusal_in({{"OMPI_COMM_WORLD_RANK", "4"}, {"OMPI_COMM_WORLD_SIZE", "4"}}), "rank 4 of 4"));
+  CHECK(test::contains(refusal_in({{"RANK", "0"}, {"WORLD_SIZE", "many"}}), "WORLD_SIZE=many"));
   CHECK(announced_rank([](const char* name) { return name == std::string("RANK") ? "3" : nullptr; }) == 3);
   auto announced = [](const Environment& variables) {
     return announced_ranks([&](const char* name) -> const char* {

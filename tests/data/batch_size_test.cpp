@@ -52,14 +52,14 @@ void check_case(const Json& one) {
 }  // namespace
 
 TEST_CASE("batch sizes are Megatron-LM's") {
-  for (const Json& one : golden::read_cases("golden/schedules/batch_size.jsonl")) {
+  for (const Json& one : golden_lines("golden/schedules/batch_size.jsonl")) {
     CAPTURE(one.at("args").dump());
     check_case(one);
   }
 }
 
 TEST_CASE("batch sizes by a schedule of steps") {
-  for (const Json& one : golden::read_cases("golden/schedules/step_schedule.jsonl")) {
+  for (const Json& one : golden_lines("golden/schedules/step_schedule.jsonl")) {
     CAPTURE(one.at("schedule").as_string());
     BatchSizeOptions options{.schedule = one.at("schedule").as_string()};
     if (!one.at("seq_length").is_null()) options.seq_length = one.at("seq_length").as_int();

@@ -1,12 +1,11 @@
 #include "data/blend.h"
 
-#include <unistd.h>
-
 #include <cstdlib>
 #include <map>
 
 #include "base/error.h"
 #include "data/blended_dataset.h"
+#include "tests/data/data_folder.h"
 #include "tests/data/golden.h"
 
 using namespace mtl;
@@ -66,12 +65,6 @@ void check_data_path(const Json& one) {
   REQUIRE(blend.weights.has_value() == !one.at("weights").is_null());
   if (blend.weights) CHECK(*blend.weights == doubles(one.at("weights")));
 }
-
-struct Folder {
-  Folder() : path(cat("/tmp/mtl_blend_test.", getpid(), "/")) { make_directories(path); }
-  ~Folder() { remove_tree(path); }
-  std::string path;
-};
 
 /// Token files with documents of these lengths.
 std::string write_documents(const Folder& folder, std::size_t number, const std::vector<std::int32_t>& lengths) {
@@ -146,7 +139,7 @@ std::map<std::string, std::string> problems(const DataPathOptions& options) {
 }  // namespace
 
 TEST_CASE("blends are Megatron-LM's") {
-  for (const Json& one : golden::read_cases("golden/blend/cases.jsonl")) {
+  for (const Json& one : golden_lines("golden/blend/cases.jsonl")) {
     CAPTURE(one.dump().substr(0, 200));
     check_case(one);
   }

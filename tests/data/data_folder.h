@@ -1,21 +1,19 @@
 // Token files for tests, in a folder that goes with the test.
 #pragma once
 
-#include <unistd.h>
-
 #include <string>
 #include <vector>
 
 #include "base/files.h"
 #include "data/indexed_dataset.h"
+#include "tests/scratch_folder.h"
 
 namespace mtl {
 
-/// A folder of a test's own.
+/// A temporary folder; its path ends with a slash.
 struct Folder {
-  Folder() : path(cat("/tmp/mtl_data_test.", getpid(), "/")) { make_directories(path); }
-  ~Folder() { remove_tree(path); }
-  std::string path;
+  test::ScratchFolder scratch;
+  std::string path = scratch.path() + "/";
 };
 
 inline std::vector<std::int32_t> read_sequence(const IndexedDataset& data, std::int64_t sequence) {

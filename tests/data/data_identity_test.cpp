@@ -1,21 +1,15 @@
 #include "data/data_identity.h"
 
 #include <doctest/doctest.h>
-#include <unistd.h>
 
 #include <fstream>
 
 #include "base/error.h"
+#include "tests/data/data_folder.h"
 
 using namespace mtl;
 
 namespace {
-
-struct Folder {
-  Folder() : path(cat("/tmp/mtl_identity_test.", getpid(), "/")) { make_directories(path); }
-  ~Folder() { remove_tree(path); }
-  std::string path;
-};
 
 void write_tokens(const std::string& prefix, std::int32_t token, std::size_t count) {
   IndexedDatasetWriter writer(prefix, DataType::u16);

@@ -1,4 +1,4 @@
-// Reading the golden files of this room: cases one a line, arrays with a SHA-256 of their bytes.
+// Golden arrays with a SHA-256 of their bytes.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -9,18 +9,10 @@
 
 #include "base/files.h"
 #include "base/json.h"
-#include "tests/data/sha256.h"
+#include "tests/golden_lines.h"
+#include "tests/sha256.h"
 
 namespace mtl::golden {
-
-inline std::vector<Json> read_cases(const std::string& path) {
-  std::vector<Json> cases;
-  for (const std::string& line : split(read_file(path), '\n')) {
-    if (!line.empty()) cases.push_back(Json::parse(line));
-  }
-  require(!cases.empty(), path, ": no cases");
-  return cases;
-}
 
 template <class T>
 std::vector<T> numbers(const Json& array) {

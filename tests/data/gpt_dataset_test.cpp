@@ -142,7 +142,7 @@ void check_item(const Json& one) {
   CHECK(sample.position_ids == golden::numbers<std::int32_t>(one.at("position_ids")));
   CHECK(sample.document_start.empty() == !one.at("reset_attention_mask").as_bool());
   const std::string mask = expand_mask(sample);
-  CHECK(golden::sha256_hex(mask.data(), mask.size()) == one.at("attention_mask_sha256").as_string());
+  CHECK(sha256_hex(mask.data(), mask.size()) == one.at("attention_mask_sha256").as_string());
   if (const Json* drawn = one.find("attention_mask")) {
     std::string drawing;
     for (const char masked : mask) drawing += masked ? 'x' : '.';
@@ -155,7 +155,7 @@ void check_item(const Json& one) {
 }  // namespace
 
 TEST_CASE("split strings are read as Megatron-LM reads them") {
-  for (const Json& one : golden::read_cases("golden/gpt_dataset/splits.jsonl")) {
+  for (const Json& one : golden_lines("golden/gpt_dataset/splits.jsonl")) {
     CAPTURE(one.at("split").as_string());
     if (one.find("error") != nullptr) {
       CHECK_THROWS_AS(parse_split(one.at("split").as_string()), Error);
@@ -166,14 +166,14 @@ TEST_CASE("split strings are read as Megatron-LM reads them") {
 }
 
 TEST_CASE("the three indices are Megatron-LM's") {
-  for (const Json& one : golden::read_cases("golden/gpt_dataset/cases.jsonl")) {
+  for (const Json& one : golden_lines("golden/gpt_dataset/cases.jsonl")) {
     CAPTURE(one.at("name").as_string());
     check_case(one);
   }
 }
 
 TEST_CASE("items are Megatron-LM's") {
-  for (const Json& one : golden::read_cases("golden/gpt_dataset/items.jsonl")) {
+  for (const Json& one : golden_lines("golden/gpt_dataset/items.jsonl")) {
     CAPTURE(one.at("prefix").as_string());
     CAPTURE(one.at("index").as_int());
     check_item(one);

@@ -57,7 +57,7 @@ void check_case(const Json& one) {
 }  // namespace
 
 TEST_CASE("random streams are NumPy's and torch's") {
-  const auto cases = golden::read_cases("golden/random/cases.jsonl");
+  const auto cases = golden_lines("golden/random/cases.jsonl");
   CHECK(cases.size() > 50);
   for (const Json& one : cases) {
     CAPTURE(one.at("kind").as_string());

@@ -20,7 +20,7 @@ SamplerOptions options_of(const Json& one) {
 }  // namespace
 
 TEST_CASE("samplers deal out Megatron-LM's micro-batches") {
-  for (const Json& one : golden::read_cases("golden/sampler/cases.jsonl")) {
+  for (const Json& one : golden_lines("golden/sampler/cases.jsonl")) {
     CAPTURE(one.dump());
     const SamplerOptions options = options_of(one);
     if (one.find("error") != nullptr) {

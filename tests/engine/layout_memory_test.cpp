@@ -15,6 +15,7 @@
 #include "engine/rank_plans.h"
 #include "optim/optimizer.h"
 #include "tests/comm/thread_group.h"
+#include "tests/gpt_of_size.h"
 #include "tests/relative_error.h"
 
 using namespace mtl;
@@ -27,14 +28,7 @@ constexpr int kSteps = 2;
 const DropoutOptions kDropout{0.1f, 0.1f, 1234};
 
 GptConfig tiny_gpt() {
-  GptConfig config;
-  config.vocab_size = kVocab;
-  config.num_layers = 5;
-  config.hidden_size = 64;
-  config.num_heads = 8;
-  config.max_positions = kLength;
-  config.complete();
-  return config;
+  return test::gpt_of_size({.vocab = kVocab, .layers = 5, .hidden = 64, .heads = 8, .positions = kLength});
 }
 
 struct RunLayout {
@@ -198,13 +192,8 @@ TEST_CASE("ranks that are planned together have equal plans, and no rank is left
 }
 
 TEST_CASE("10,240 ranks are planned in a second") {
-  GptConfig config;  // GPT-3
-  config.vocab_size = 50257;
-  config.num_layers = 96;
-  config.hidden_size = 12288;
-  config.num_heads = 96;
-  config.max_positions = 2048;
-  config.complete();
+  const GptConfig config =
+      test::gpt_of_size({.vocab = 50257, .layers = 96, .hidden = 12288, .heads = 96, .positions = 2048});  // GPT-3
   RunShape shape;
   shape.micro_batch = 1;
   shape.seq_length = 2048;

@@ -6,6 +6,7 @@
 #include "comm/groups.h"
 #include "layout/schedule.h"
 #include "optim/param_store.h"
+#include "tests/gpt_of_size.h"
 
 using namespace mtl;
 
@@ -47,16 +48,7 @@ class NotingCommunicator final : public Communicator {
   Journal& journal_;
 };
 
-GptConfig tiny() {
-  GptConfig config;
-  config.vocab_size = 40;
-  config.num_layers = 4;
-  config.hidden_size = 16;
-  config.num_heads = 2;
-  config.max_positions = 8;
-  config.complete();
-  return config;
-}
+GptConfig tiny() { return test::gpt_of_size({.vocab = 40, .layers = 4, .hidden = 16, .heads = 2, .positions = 8}); }
 
 }  // namespace
 

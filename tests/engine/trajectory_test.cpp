@@ -3,6 +3,7 @@
 #include "optim/lr_schedule.h"
 #include "optim/optimizer.h"
 #include "tests/engine/golden_model.h"
+#include "tests/golden_lines.h"
 
 using namespace mtl;
 using namespace mtl::test;
@@ -80,9 +81,7 @@ TEST_CASE("thirty steps: losses, norms, final weights and moments equal PyTorch'
   LrScheduleOptions schedule = resolve_schedule(flags, {hyper.at("steps").as_int(), std::nullopt, global_batch});
 
   std::size_t step = 0;
-  for (const std::string& line : split(read_file("golden/train_trajectory/trajectory.jsonl"), '\n')) {
-    if (line.empty()) continue;
-    Json expected = Json::parse(line);
+  for (const Json& expected : golden_lines("golden/train_trajectory/trajectory.jsonl")) {
     fill_step(model, tokens, mask, step);
     model.state.step = static_cast<std::int64_t>(step) + 1;
     model.state.lr = learning_rate(schedule, static_cast<std::int64_t>(step) * global_batch);

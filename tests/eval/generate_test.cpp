@@ -9,7 +9,7 @@ using namespace mtl::test;
 
 namespace {
 
-std::vector<Json> greedy_cases() { return golden::read_cases("golden/generate/greedy.jsonl"); }
+std::vector<Json> greedy_cases() { return golden_lines("golden/generate/greedy.jsonl"); }
 
 void check_completion(const Completion& got, const Json& want) {
   CHECK(got.ids == golden::numbers<std::int32_t>(want.at("continuation")));

@@ -10,7 +10,7 @@ TEST_CASE("filtered distributions equal Megatron's and transformers'") {
   ModelSource source = open_model("a");
   Model model(source);
   Candidates got;
-  for (const Json& row : golden::read_cases("golden/generate/sampling.jsonl")) {
+  for (const Json& row : golden_lines("golden/generate/sampling.jsonl")) {
     Ids prompt = golden::numbers<std::int32_t>(row.at("prompt"));
     auto logits = model.logits(prompt);
     SamplingOptions options{row.at("temperature").as_number(), row.at("top_k").as_int(), row.at("top_p").as_number()};
@@ -24,7 +24,7 @@ TEST_CASE("filtered distributions equal Megatron's and transformers'") {
 
 TEST_CASE("ties: top-k keeps all that equal the k-th, greedy takes the lowest id") {
   Candidates got;
-  for (const Json& row : golden::read_cases("golden/generate/ties.jsonl")) {
+  for (const Json& row : golden_lines("golden/generate/ties.jsonl")) {
     auto logits = golden::numbers<float>(row.at("logits"));
     filter_logits(logits, {1, row.at("top_k").as_int(), 0}, got);
     CHECK(got.ids == golden::numbers<std::int32_t>(row.at("kept")));

@@ -10,7 +10,7 @@ using namespace mtl;
 using namespace mtl::test;
 
 TEST_CASE("losses of whole windows equal transformers' in float64") {
-  for (const Json& row : golden::read_cases("golden/evaluate/windows.jsonl")) {
+  for (const Json& row : golden_lines("golden/evaluate/windows.jsonl")) {
     ModelSource source = open_model(row.at("model").as_string());
     Model model(source);
     auto ids = golden::numbers<std::int32_t>(row.at("ids"));
@@ -35,7 +35,7 @@ TEST_CASE("losses of whole windows equal transformers' in float64") {
 }
 
 TEST_CASE("a stream's loss does not depend on how it arrives, and to rounding not on batch or threads") {
-  for (const Json& row : golden::read_cases("golden/evaluate/streams.jsonl")) {
+  for (const Json& row : golden_lines("golden/evaluate/streams.jsonl")) {
     ModelSource source = open_model(row.at("model").as_string());
     auto ids = golden::numbers<std::int32_t>(row.at("ids"));
     double loss = row.at("loss").as_number();

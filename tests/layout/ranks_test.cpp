@@ -9,6 +9,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/str.h"
+#include "tests/golden_lines.h"
 
 using namespace mtl;
 
@@ -28,13 +29,11 @@ std::vector<std::vector<int>> lists(const Json& json) {
 
 TEST_CASE("groups are Megatron's, in its order") {
   int layouts = 0;
-  for (std::string_view line : split(read_file("golden/ranks/groups.jsonl"), '\n')) {
-    if (line.empty()) continue;
-    Json json = Json::parse(line);
+  for (const Json& json : golden_lines("golden/ranks/groups.jsonl")) {
     const Json& args = json.at("args");
     auto size = [&](const char* key) { return static_cast<int>(args.at(key).as_int()); };
     std::string order = args.at("order").as_string();
-    CAPTURE(line.substr(0, 100));
+    CAPTURE(args.dump());
     RankGrid grid({size("tp"), size("cp"), size("ep"), size("dp"), size("pp")}, order);
     CHECK(grid.world() == size("world"));
     for (const auto& [token, groups] : json.at("groups").as_object()) {

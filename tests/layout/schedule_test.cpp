@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "tests/layout/golden_lines.h"
+#include "tests/golden_lines.h"
 #include "tests/layout/pipelines.h"
 
 using namespace mtl;

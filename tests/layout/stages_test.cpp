@@ -4,7 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "base/error.h"
-#include "tests/layout/golden_lines.h"
+#include "tests/golden_lines.h"
 
 using namespace mtl;
 

@@ -9,21 +9,14 @@
 #include <optional>
 
 #include "optim/param_store.h"
+#include "tests/gpt_of_size.h"
 
 using namespace mtl;
 
 namespace {
 
 GptConfig tiny(bool bias) {
-  GptConfig config;
-  config.vocab_size = 40;
-  config.num_layers = 3;
-  config.hidden_size = 16;
-  config.num_heads = 2;
-  config.max_positions = 8;
-  config.linear_bias = bias;
-  config.complete();
-  return config;
+  return test::gpt_of_size({.vocab = 40, .layers = 3, .hidden = 16, .heads = 2, .positions = 8}, bias);
 }
 
 /// How often each unit was acquired and its gradients ended.

@@ -5,16 +5,15 @@
 
 #include "base/files.h"
 #include "base/json.h"
+#include "tests/golden_lines.h"
 
 using namespace mtl;
 
 TEST_CASE("the vocabulary is padded as by Megatron") {
   int cases = 0;
-  for (const std::string& line : split(read_file("golden/ranks/vocab_padding.jsonl"), '\n')) {
-    if (line.empty()) continue;
-    Json row = Json::parse(line);
+  for (const Json& row : golden_lines("golden/ranks/vocab_padding.jsonl")) {
     auto value = [&](std::size_t column) { return row.as_array()[column].as_int(); };
-    CAPTURE(line);
+    CAPTURE(row.dump());
     CHECK(padded_vocab_size(value(0), value(1), value(2)) == value(3));
     ++cases;
   }

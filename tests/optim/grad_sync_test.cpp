@@ -9,6 +9,7 @@
 #include "nn/chunk.h"
 #include "optim/optimizer.h"
 #include "tests/comm/thread_group.h"
+#include "tests/gpt_of_size.h"
 
 using namespace mtl;
 using namespace mtl::test;
@@ -16,15 +17,7 @@ using namespace mtl::test;
 namespace {
 
 GptConfig tiny(bool bias = true) {
-  GptConfig config;
-  config.linear_bias = bias;
-  config.vocab_size = 40;
-  config.num_layers = 2;
-  config.hidden_size = 16;
-  config.num_heads = 2;
-  config.max_positions = 8;
-  config.complete();
-  return config;
+  return test::gpt_of_size({.vocab = 40, .layers = 2, .hidden = 16, .heads = 2, .positions = 8}, bias);
 }
 
 /// One rank's parameters, with gradients that depend on the rank.

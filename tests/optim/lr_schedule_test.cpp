@@ -7,6 +7,7 @@
 
 #include "base/files.h"
 #include "base/json.h"
+#include "tests/golden_lines.h"
 
 using namespace mtl;
 
@@ -58,9 +59,7 @@ std::string complaints(const LrScheduleFlags& flags, const ScheduleLength& run) 
 
 TEST_CASE("schedule: every value of Megatron's scheduler, to 1e-14") {
   std::size_t cases = 0;
-  for (const std::string& line : split(read_file("golden/schedules/cases.jsonl"), '\n')) {
-    if (line.empty()) continue;
-    Json golden = Json::parse(line);
+  for (const Json& golden : golden_lines("golden/schedules/cases.jsonl")) {
     CAPTURE(golden.at("name").as_string());
     LrScheduleOptions schedule = resolve_schedule(flags_of(golden.at("flags")), run_of(golden.at("flags")));
     const Json& steps = golden.at("steps");

@@ -9,21 +9,13 @@
 #include "ckpt/canonical.h"
 #include "ckpt/shard_writer.h"
 #include "nn/chunk.h"
+#include "tests/gpt_of_size.h"
 
 using namespace mtl;
 
 namespace {
 
-GptConfig tiny() {
-  GptConfig config;
-  config.vocab_size = 40;
-  config.num_layers = 3;
-  config.hidden_size = 16;
-  config.num_heads = 2;
-  config.max_positions = 8;
-  config.complete();
-  return config;
-}
+GptConfig tiny() { return test::gpt_of_size({.vocab = 40, .layers = 3, .hidden = 16, .heads = 2, .positions = 8}); }
 
 Layout layout_of(int ranks, int rank, std::int64_t bucket_elements) {
   Layout layout;

@@ -8,8 +8,8 @@
 #include <random>
 
 #include "base/error.h"
+#include "tests/sha256.h"
 #include "tests/text/golden.h"
-#include "tests/text/sha256.h"
 #include "text/bpe_tokenizer.h"
 #include "text/decompress.h"
 #include "text/json_lines.h"

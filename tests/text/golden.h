@@ -5,17 +5,10 @@
 
 #include "base/files.h"
 #include "base/json.h"
+#include "tests/golden_lines.h"
 #include "text/tokenizer.h"
 
 namespace mtl {
-
-inline std::vector<Json> read_json_lines(const std::string& path) {
-  std::vector<Json> out;
-  for (const std::string& line : split(read_file(path), '\n')) {
-    if (!line.empty()) out.push_back(Json::parse(line));
-  }
-  return out;
-}
 
 inline std::vector<std::int32_t> ids_of(const Json& array) {
   std::vector<std::int32_t> out;

@@ -93,7 +93,7 @@ TEST_CASE("the files next to tokenizer.json: ids as transformers gives them, or 
   const Json base = Json::read("golden/hf_companions/tokenizer.json");
   std::map<Outcome, int> outcomes;
   int aborts = 0;
-  for (const Json& item : read_json_lines("golden/hf_companions/cases.jsonl")) {
+  for (const Json& item : golden_lines("golden/hf_companions/cases.jsonl")) {
     CAPTURE(item.at("name").as_string());
     ++outcomes[compare(base, item)];
     if (const Json* ids = item.find("ids")) {

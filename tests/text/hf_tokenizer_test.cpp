@@ -61,7 +61,7 @@ TEST_CASE("Llama 3 style tokenizer.json: golden cases, both ways") {
   CHECK(tokenizer.type() == "HuggingFaceTokenizer");
   HfTokenizer with_special(kLlama3, true);
   CHECK(with_special.hash() != tokenizer.hash());
-  for (const Json& item : read_json_lines("golden/tokenizer/llama3_style_cases.jsonl")) {
+  for (const Json& item : golden_lines("golden/tokenizer/llama3_style_cases.jsonl")) {
     CAPTURE(item.at("name").as_string());
     const std::string& text = item.at("text").as_string();
     std::vector<std::int32_t> ids, expected = ids_of(item.at("ids"));

@@ -37,14 +37,14 @@ TEST_CASE("unicode classes: every code point") {
 }
 
 TEST_CASE("pretokenizer: golden pieces") {
-  for (const Json& item : read_json_lines("golden/tokenizer/pretokens.jsonl")) {
+  for (const Json& item : golden_lines("golden/tokenizer/pretokens.jsonl")) {
     CAPTURE(item.at("name").as_string());
     CHECK(piece_lengths(item.at("text").as_string()) == ids_of(item.at("gpt2")));
   }
 }
 
 TEST_CASE("pretokenizer: a batch that ends anywhere cuts the same pieces") {
-  for (const Json& item : read_json_lines("golden/tokenizer/pretokens.jsonl")) {
+  for (const Json& item : golden_lines("golden/tokenizer/pretokens.jsonl")) {
     const std::string& text = item.at("text").as_string();
     std::vector<std::int32_t> lengths;
     std::string_view rest = text;
@@ -64,7 +64,7 @@ TEST_CASE("pretokenizer: bytes that are no UTF-8 are other characters") {
 }
 
 TEST_CASE("utf8: lossy text as Python's errors=replace, whole and byte by byte") {
-  for (const Json& item : read_json_lines("golden/tokenizer/gpt2_decode.jsonl")) {
+  for (const Json& item : golden_lines("golden/tokenizer/gpt2_decode.jsonl")) {
     const std::string& hex = item.at("bytes_hex").as_string();
     std::string bytes;
     for (std::size_t i = 0; i < hex.size(); i += 2)

@@ -12,6 +12,7 @@
 
 #include "base/files.h"
 #include "base/json.h"
+#include "tests/text/naive_bpe.h"
 #include "text/bpe_vocabulary.h"
 
 namespace mtl {
@@ -58,16 +59,10 @@ class ReferenceBpe {
   std::vector<std::int32_t> merge(std::string_view piece) const {
     std::vector<std::string> symbols;
     for (char byte : piece) symbols.push_back(byte_stand_ins()[static_cast<unsigned char>(byte)]);
-    while (true) {
-      std::size_t best = 0, best_rank = ranks_.size();
-      for (std::size_t i = 0; i + 1 < symbols.size(); ++i) {
-        auto found = ranks_.find({symbols[i], symbols[i + 1]});
-        if (found != ranks_.end() && found->second < best_rank) best = i, best_rank = found->second;
-      }
-      if (best_rank == ranks_.size()) break;
-      symbols[best] += symbols[best + 1];
-      symbols.erase(symbols.begin() + static_cast<std::ptrdiff_t>(best) + 1);
-    }
+    merge_naively(symbols, [&](const std::string& left, const std::string& right) {
+      const auto found = ranks_.find({left, right});
+      return found == ranks_.end() ? std::nullopt : std::optional(found->second);
+    });
     std::vector<std::int32_t> ids;
     for (const std::string& symbol : symbols) ids.push_back(ids_.at(symbol));
     return ids;

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tests/text/naive_bpe.h"
 #include "text/sentencepiece_model.h"
 #include "text/sentencepiece_normalizer.h"
 
@@ -59,19 +60,11 @@ class PlainSentencePiece {
 
  private:
   std::vector<std::string> merge(std::vector<std::string> symbols) const {
-    while (true) {
-      std::size_t best = symbols.size();
-      float best_score = 0;
-      for (std::size_t i = 0; i + 1 < symbols.size(); ++i) {
-        auto found = ids_.find(symbols[i] + symbols[i + 1]);
-        if (found == ids_.end()) continue;
-        float score = model_.piece(found->second).score;
-        if (best == symbols.size() || score > best_score) best = i, best_score = score;
-      }
-      if (best == symbols.size()) return symbols;
-      symbols[best] += symbols[best + 1];
-      symbols.erase(symbols.begin() + static_cast<std::ptrdiff_t>(best) + 1);
-    }
+    merge_naively(symbols, [&](const std::string& left, const std::string& right) {
+      const auto found = ids_.find(left + right);
+      return found == ids_.end() ? std::nullopt : std::optional(-model_.piece(found->second).score);
+    });
+    return symbols;
   }
 
   std::vector<std::string> best_path(const std::vector<std::string>& characters) const {

@@ -78,7 +78,7 @@ TEST_CASE("sentencepiece: golden cases, both ways") {
     auto encoder = tokenizer->make_encoder();
     CHECK(tokenizer->vocab_size() == 2000);
     CHECK(tokenizer->eod() == 2);
-    for (const Json& item : read_json_lines(golden_file(name + "_cases.jsonl"))) {
+    for (const Json& item : golden_lines(golden_file(name + "_cases.jsonl"))) {
       CAPTURE(item.at("name").as_string());
       Ids ids;
       encoder->append(item.at("text").as_string(), ids);

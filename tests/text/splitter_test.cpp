@@ -89,7 +89,7 @@ TEST_CASE("split patterns: golden pieces, by hand and interpreted") {
   for (const auto& [key, pattern] : {std::pair{"gpt2", std::string(kGpt2Pattern)}, {"llama3", llama3}}) {
     REQUIRE_FALSE(std::holds_alternative<SplitRegex>(split_step(pattern)));
     auto by_hand = make_splitter({split_step(pattern)}), plain = make_splitter({interpreted(pattern)});
-    for (const Json& item : read_json_lines("golden/tokenizer/pretokens.jsonl")) {
+    for (const Json& item : golden_lines("golden/tokenizer/pretokens.jsonl")) {
       CAPTURE(item.at("name").as_string());
       const std::string& text = item.at("text").as_string();
       CHECK(piece_lengths(*by_hand, text) == ids_of(item.at(key)));

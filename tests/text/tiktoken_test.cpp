@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "tests/text/golden.h"
+#include "tests/text/naive_bpe.h"
 #include "tests/text/random_text.h"
 #include "text/bpe_vocabulary.h"
 
@@ -44,17 +45,10 @@ std::vector<std::int32_t> plain_encode(const std::map<std::string, std::int32_t>
     std::vector<std::string> parts;
     for (char byte : piece) parts.emplace_back(1, byte);
     if (ids.count(piece) > 0) parts = {piece};
-    while (true) {
-      std::size_t best = parts.size();
-      std::int32_t best_id = INT32_MAX;
-      for (std::size_t i = 0; i + 1 < parts.size(); ++i) {
-        auto found = ids.find(parts[i] + parts[i + 1]);
-        if (found != ids.end() && found->second < best_id) best = i, best_id = found->second;
-      }
-      if (best == parts.size()) break;
-      parts[best] += parts[best + 1];
-      parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(best) + 1);
-    }
+    merge_naively(parts, [&](const std::string& left, const std::string& right) {
+      const auto found = ids.find(left + right);
+      return found == ids.end() ? std::nullopt : std::optional(found->second);
+    });
     for (const std::string& part : parts) out.push_back(ids.at(part));
   }
   return out;

@@ -10,9 +10,9 @@
 #include <random>
 
 #include "base/error.h"
+#include "tests/sha256.h"
 #include "tests/text/golden.h"
 #include "tests/text/random_text.h"
-#include "tests/text/sha256.h"
 #include "text/bpe_tokenizer.h"
 #include "text/decompress.h"
 #include "text/null_tokenizer.h"
@@ -84,7 +84,7 @@ TEST_CASE("gpt2: golden cases, both ways") {
   auto encoder = tokenizer->make_encoder();
   CHECK(tokenizer->vocab_size() == 50257);
   CHECK(tokenizer->eod() == 50256);
-  for (const Json& item : read_json_lines("golden/tokenizer/gpt2_cases.jsonl")) {
+  for (const Json& item : golden_lines("golden/tokenizer/gpt2_cases.jsonl")) {
     CAPTURE(item.at("name").as_string());
     const std::string& text = item.at("text").as_string();
     std::vector<std::int32_t> ids;

@@ -7,6 +7,8 @@
 
 #include "engine/rank_plans.h"
 #include "nn/model_params.h"
+#include "tests/error_of.h"
+#include "tests/gpt_of_size.h"
 #include "train/trainer.h"
 
 using namespace mtl;
@@ -32,12 +34,7 @@ TrainOptions tiny_options() {
 
 RunStart fresh_start() {
   RunStart start;
-  start.config.vocab_size = 512;
-  start.config.num_layers = 4;
-  start.config.hidden_size = 64;
-  start.config.num_heads = 4;
-  start.config.max_positions = 128;
-  start.config.complete();
+  start.config = test::gpt_of_size({.vocab = 512, .layers = 4, .hidden = 64, .heads = 4, .positions = 128});
   return start;
 }
 
@@ -47,16 +44,8 @@ std::uint64_t bytes_of(const TrainOptions& options) {
 
 /// The error's text; "" when the run fits.
 std::string refusal(const TrainOptions& options, const HostRanks& host, std::vector<MemoryLimit> limits) {
-  try {
-    check_memory(options, fresh_start(), host, limits);
-  } catch (const Error& error) {
-    CHECK(error.code() == Exit::usage);
-    return error.what();
-  }
-  return "";
+  return test::error_of([&] { check_memory(options, fresh_start(), host, limits); }, Exit::usage);
 }
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace
 
@@ -67,9 +56,9 @@ TEST_CASE("memory: a run that fits to the byte is not refused, one byte less is"
   CHECK(refusal(options, {}, {{need, "MemAvailable"}}) == "");
   const std::string text = refusal(options, {}, {{100 * need, "MemAvailable"}, {need - 1, "the cgroup"}});
   CAPTURE(text);
-  CHECK(has(text, "are available (the cgroup); the largest part is activations, "));
+  CHECK(test::contains(text, "are available (the cgroup); the largest part is activations, "));
   CHECK(std::count(text.begin(), text.end(), '\n') == 3);
-  CHECK(has(text, "\n  --micro-batch-size 4 --global-batch-size 16: "));
+  CHECK(test::contains(text, "\n  --micro-batch-size 4 --global-batch-size 16: "));
 }
 
 TEST_CASE("memory: what a rank takes besides its plan is not available to it") {
@@ -89,9 +78,9 @@ TEST_CASE("memory: what is suggested fits, and changes no more than it must") {
   options.batch.micro_batch_size = 8;
   const std::string text = refusal(options, {}, {{two, "MemAvailable"}});
   CAPTURE(text);
-  CHECK(has(text, cat("\n  --micro-batch-size 2 --global-batch-size 16: ", human_bytes(static_cast<double>(two)),
-                      " per rank")));
-  CHECK_FALSE(has(text, "--micro-batch-size 4"));
+  CHECK(test::contains(text, cat("\n  --micro-batch-size 2 --global-batch-size 16: ",
+                                 human_bytes(static_cast<double>(two)), " per rank")));
+  CHECK_FALSE(test::contains(text, "--micro-batch-size 4"));
 }
 
 TEST_CASE("memory: ranks of one host share what is not a limit of each process") {
@@ -104,17 +93,17 @@ TEST_CASE("memory: ranks of one host share what is not a limit of each process")
   CHECK(refusal(options, alone, {{each, "MemAvailable"}}) == "");
   const std::string text = refusal(options, both, {{2 * each - 1, "MemAvailable"}});
   CAPTURE(text);
-  CHECK(has(text, "the run's 2 ranks on this host need "));
-  CHECK(has(text, "\n  --use-distributed-optimizer: "));
-  CHECK(has(refusal(options, both, {{each - 1, "ulimit", true}}), "the run needs "));
+  CHECK(test::contains(text, "the run's 2 ranks on this host need "));
+  CHECK(test::contains(text, "\n  --use-distributed-optimizer: "));
+  CHECK(test::contains(refusal(options, both, {{each - 1, "ulimit", true}}), "the run needs "));
 }
 
 TEST_CASE("memory: a run already begun is not advised to become another one; without advice that is said") {
   const TrainOptions options = tiny_options();
-  CHECK(has(refusal(options, {}, {{3 * kMiB, "MemAvailable"}}), "--num-layers "));
+  CHECK(test::contains(refusal(options, {}, {{3 * kMiB, "MemAvailable"}}), "--num-layers "));
   const std::string text = refusal(options, {}, {{1, "MemAvailable"}});
-  CHECK(has(text, "Nothing smaller was found that fits: "));
-  CHECK_FALSE(has(text, "\n"));
+  CHECK(test::contains(text, "Nothing smaller was found that fits: "));
+  CHECK_FALSE(test::contains(text, "\n"));
 }
 
 TEST_CASE("space: checkpoints still to come, less those that --keep-last replaces") {
@@ -140,8 +129,8 @@ TEST_CASE("space: checkpoints still to come, less those that --keep-last replace
 TEST_CASE("space: no room for a checkpoint is refused, for some of them a warning") {
   const SpaceNeed need{10 * kMiB, 3};
   CHECK(check_space(need, 30 * kMiB, "--save ck") == "");
-  CHECK(has(check_space(need, 30 * kMiB - 1, "--save ck"), "adds 3 checkpoints of 10.0 MiB"));
-  CHECK(has(check_space(need, 29 * kMiB, "--save ck"), "enough for 2; "));
+  CHECK(test::contains(check_space(need, 30 * kMiB - 1, "--save ck"), "adds 3 checkpoints of 10.0 MiB"));
+  CHECK(test::contains(check_space(need, 29 * kMiB, "--save ck"), "enough for 2; "));
   CHECK_THROWS_WITH(check_space(need, 10 * kMiB - 1, "--save ck"),
                     "--save ck: a checkpoint takes 10.0 MiB, and 10.0 MiB are free; free some space or name another "
                     "--save");

@@ -10,16 +10,11 @@
 #include <cstring>
 #include <memory>
 
+#include "tests/scratch_folder.h"
+
 using namespace mtl;
 
 namespace {
-
-/// A folder that is gone with the test.
-struct ScratchFolder {
-  std::string path = cat(fs::temp_directory_path().string(), "/mtl_metrics_test.", ::getpid());
-  ScratchFolder() { remove_tree(path), make_directories(path); }
-  ~ScratchFolder() { remove_tree(path); }
-};
 
 Console quiet_console = [] {
   Console console("metrics_test");
@@ -73,8 +68,8 @@ std::vector<std::string> read_records(std::string_view file) {
 }  // namespace
 
 TEST_CASE("metrics: JSON lines keep every digit and leave out what does not exist") {
-  ScratchFolder folder;
-  MetricsOptions options = quiet_options(folder.path + "/new");
+  const test::ScratchFolder folder;
+  MetricsOptions options = quiet_options(folder.path() + "/new");
   options.start.set("seed", 1234);
   Metrics metrics(options, quiet_console);
   train(metrics, 1, 4);
@@ -95,8 +90,8 @@ TEST_CASE("metrics: JSON lines keep every digit and leave out what does not exis
 }
 
 TEST_CASE("metrics: after a resume the log reads like one uninterrupted run") {
-  ScratchFolder folder;
-  MetricsOptions options = quiet_options(folder.path);
+  const test::ScratchFolder folder;
+  MetricsOptions options = quiet_options(folder.path());
   options.from = {.run = "a", .train_iterations = 10};
   {
     Metrics whole(options, quiet_console);
@@ -125,8 +120,8 @@ TEST_CASE("metrics: after a resume the log reads like one uninterrupted run") {
 }
 
 TEST_CASE("metrics: lines of other runs stay, whatever is resumed") {
-  ScratchFolder folder;
-  MetricsOptions options = quiet_options(folder.path);
+  const test::ScratchFolder folder;
+  MetricsOptions options = quiet_options(folder.path());
   options.from = {.run = "a", .train_iterations = 10};
   train(*std::make_unique<Metrics>(options, quiet_console), 1, 10);
   const std::string first = read_file(options.log_jsonl);
@@ -181,8 +176,8 @@ TEST_CASE("rewind_log: what a resume repeats goes, what it does not repeat stays
 }
 
 TEST_CASE("log files: a record that the disk takes in part is cut off, and the next one follows the last whole one") {
-  ScratchFolder folder;
-  const std::string path = folder.path + "/log";
+  const test::ScratchFolder folder;
+  const std::string path = folder.path() + "/log";
   LogFile log(path);
   log.write("first\n");
   rlimit limit{};
@@ -209,8 +204,8 @@ TEST_CASE("log sinks: failures are counted, not thrown; other errors are thrown"
 }
 
 TEST_CASE("metrics: a file that is not a log is not touched") {
-  ScratchFolder folder;
-  MetricsOptions options = quiet_options(folder.path);
+  const test::ScratchFolder folder;
+  MetricsOptions options = quiet_options(folder.path());
   write_file_atomic(options.log_jsonl, "{\"text\": \"a document\"}\n");
   CHECK_THROWS_WITH_AS((Metrics{options, quiet_console}),
                        doctest::Contains("run.jsonl:1: not a line of a training log"), Error);
@@ -239,10 +234,10 @@ TEST_CASE("tensorboard: the bytes of a record") {
 }
 
 TEST_CASE("tensorboard: one file per session, all reports in it at once") {
-  ScratchFolder folder;
+  const test::ScratchFolder folder;
   MetricsOptions options;
   options.terminal = false;
-  options.tensorboard_dir = folder.path + "/tb";
+  options.tensorboard_dir = folder.path() + "/tb";
   Metrics first(options, quiet_console);
   Metrics second(options, quiet_console);
   train(first, 1, 4);

@@ -10,11 +10,13 @@
 
 namespace mtl {
 
+/// Throws Error when there are none.
 inline std::vector<Json> golden_lines(const std::string& path) {
   std::vector<Json> out;
   for (const std::string& line : split(read_file(path), '\n')) {
     if (!line.empty()) out.push_back(Json::parse(line));
   }
+  require(!out.empty(), path, ": no lines");
   return out;
 }
 
