@@ -51,15 +51,19 @@ for out in $(grep -o '^iteration [0-9]*' "$WORK/out" | cut -d' ' -f2); do
 done
 
 # A rank stops before MPI starts, or never goes there: MPI itself would wait for ever.
+began=$SECONDS
 for fault in start absent end; do
   {
     timeout -s KILL 60 mpirun --oversubscribe -n 4 "$BIN/mtl_rank_faults" --fault $fault </dev/null 2>"$WORK/$fault.err" >"$WORK/$fault.out"
-    echo $? >"$WORK/$fault.code"
+    echo "$? $SECONDS" >"$WORK/$fault.code"
   } &
 done
 wait
+# mpirun 4.1 may crash or hang in its own end after it has reported the failure (PMIx_server_finalize): its status is any
+# but 0 then, and the ranks end it within 20 s.
 for fault in start absent end; do
-  [ "$(<"$WORK/$fault.code")" -eq 1 ] || fail "$fault: exit $(<"$WORK/$fault.code") instead of 1"
+  read -r code seconds <"$WORK/$fault.code"
+  [ "$code" -ne 0 ] && [ $((seconds - began)) -le 45 ] || fail "$fault: exit $code after $((seconds - began)) s"
   [ $fault = end ] || [ ! -s "$WORK/$fault.out" ] || fail "$fault: it counted"
 done
 # A rank stops after the last meeting: MPI's end would wait for it, too.
