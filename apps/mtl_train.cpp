@@ -18,17 +18,16 @@ namespace mtl {
 Exit train_from_start(const TrainOptions& options, TrainSetup& setup, Ranks& ranks, const RankGroups& groups,
                       SignalRequests& signals, Console& console) {
   Communicator& world = groups.groups.world();
-  Stream stream(Device::cpu, 1);
   std::shared_ptr<const SaveDirectory> save = setup.start.save;  // keeps the lock between two tries
   for (std::vector<std::string> damaged;;) {
     const auto find = [&] {
       return damaged.empty() ? std::move(setup.start) : find_start(options, save, damaged, console);
     };
-    setup.start = share_start(find, options, world, stream);
+    setup.start = share_start(find, options, world);
     if (groups.rank != 0 || !damaged.empty()) complete_setup(options, setup);
     // Collective, so that no rank allocates before every host has checked.
     if (damaged.empty()) {
-      answers_of(work_on_every_rank(world, stream, [&] {
+      answers_of(work_on_every_rank(world, [&] {
         if (groups.rank != 0) check_fit(options, setup.start, ranks.launched(), console);
         return std::string();
       }));
@@ -37,13 +36,13 @@ Exit train_from_start(const TrainOptions& options, TrainSetup& setup, Ranks& ran
     std::optional<LoadError> fault;
     try {
       Trainer trainer(options, std::move(setup.start), setup.tokenizer.get(), groups, signals, console);
-      settle_start(point, options, world, stream, console);
-      Followed followed(ranks.session(), trainer.step_state());
+      settle_start(point, options, world, console);
+      Followed followed(ranks.session(), trainer.progress());
       return trainer.run();
     } catch (const LoadError& error) {
       fault = error;
     }
-    if (!is_damaged(point, world, stream, console)) throw LoadError(*fault);
+    if (!is_damaged(point, world, console)) throw LoadError(*fault);
     damaged.push_back(point.folder);
   }
 }

@@ -1,6 +1,6 @@
 #include "kernels/adamw.h"
 
-#include "kernels/cpu.h"
+#include "kernels/dispatch.h"
 
 namespace mtl {
 
@@ -11,8 +11,7 @@ void adamw_step(Stream& stream, const AdamWRange& range, const AdamWOptions& opt
   expect_tensor("adamw exp_avg", range.exp_avg, DType::f32, shape);
   expect_tensor("adamw exp_avg_sq", range.exp_avg_sq, DType::f32, shape);
   stream.count(0, 7 * static_cast<double>(range.param.bytes()));
-  if (stream.is_meta()) return;
-  cpu::adamw_step(stream, range, options, state);
+  run<cpu::adamw_step, cuda::adamw_step>(stream, range, options, state);
 }
 
 }  // namespace mtl

@@ -19,12 +19,19 @@
 
 namespace mtl {
 
+/// The sizes of one call.
+struct AttentionSizes {
+  std::int64_t batch, length, groups, heads, dim;  // B, T, G, R, D
+};
+
 struct AttentionInput {
   Tensor qkv;                   // (B, T, G, R + 2, D)
-  Tensor document_start;        // (B, T) i32: the first position that t may see; left out: 0
+  Tensor document_start;        // (B, T) i32: the first position that t may see, 0 .. t; left out: 0
   float scale = 0;              // usually 1 / sqrt(D)
   Dropout dropout;              // on the probabilities
   std::int64_t first_head = 0;  // global number of local head 0, for the dropout counter
+
+  AttentionSizes sizes() const { return {qkv.size(0), qkv.size(1), qkv.size(2), qkv.size(3) - 2, qkv.size(4)}; }
 };
 
 /// Writes out (B, T, H, D) and logsumexp (B, H, T).
@@ -43,8 +50,8 @@ struct KvCache {
 
 /// The same attention for T new positions that follow the cache: stores their keys and values at
 /// lengths[b] .. lengths[b] + T - 1 and lets query t see everything up to itself. The caller advances lengths.
-/// No document boundaries, no dropout. Throws when the cache is full. Counts as if the cache were full afterwards: how
-/// much it holds is known only where operators run.
+/// No document boundaries, no dropout. A cache that is full is an error: on the cpu it throws. Counts as if the cache
+/// were full afterwards: how much it holds is known only where operators run.
 void attention_cached(Stream& stream, Arena& scratch, Tensor out, const AttentionInput& in, const KvCache& cache);
 
 }  // namespace mtl

@@ -60,13 +60,13 @@ struct AttentionBackward {
 };
 
 /// Floats of work area that a call needs, 64-byte aligned; the same for every instruction set.
-std::int64_t attention_forward_work(std::int64_t keys, std::int64_t dim);
-std::int64_t attention_backward_work(std::int64_t keys, std::int64_t dim);
-void attention_forward(const AttentionForward& call, float* work);
-void attention_backward(const AttentionBackward& call, float* work);
+std::int64_t forward_group_work(std::int64_t keys, std::int64_t dim);
+std::int64_t backward_group_work(std::int64_t keys, std::int64_t dim);
+void forward_group(const AttentionForward& call, float* work);
+void backward_group(const AttentionBackward& call, float* work);
 
 /// One query per head; reads every key and value once.
-std::int64_t attention_decode_work(std::int64_t keys, std::int64_t heads);
-void attention_decode(const AttentionForward& call, float* work);
+std::int64_t decode_group_work(std::int64_t keys, std::int64_t heads);
+void decode_group(const AttentionForward& call, float* work);
 
 }  // namespace mtl::cpu

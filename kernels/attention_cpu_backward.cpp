@@ -106,10 +106,10 @@ HWY_AFTER_NAMESPACE();
 namespace mtl::cpu {
 HWY_EXPORT(attention_backward_group);
 
-void attention_backward(const AttentionBackward& call, float* work) {
+void backward_group(const AttentionBackward& call, float* work) {
   HWY_DYNAMIC_DISPATCH(attention_backward_group)(call, work);
 }
-std::int64_t attention_backward_work(std::int64_t keys, std::int64_t dim) {
+std::int64_t backward_group_work(std::int64_t keys, std::int64_t dim) {
   return BackwardWork(nullptr, keys, dim).area.used();
 }
 }  // namespace mtl::cpu

@@ -82,9 +82,9 @@ HWY_AFTER_NAMESPACE();
 namespace mtl::cpu {
 HWY_EXPORT(attention_decode_group);
 
-void attention_decode(const AttentionForward& call, float* work) {
+void decode_group(const AttentionForward& call, float* work) {
   HWY_DYNAMIC_DISPATCH(attention_decode_group)(call, work);
 }
-std::int64_t attention_decode_work(std::int64_t keys, std::int64_t heads) { return round_up(heads * keys, 16); }
+std::int64_t decode_group_work(std::int64_t keys, std::int64_t heads) { return round_up(heads * keys, 16); }
 }  // namespace mtl::cpu
 #endif

@@ -105,10 +105,10 @@ HWY_AFTER_NAMESPACE();
 namespace mtl::cpu {
 HWY_EXPORT(attention_forward_group);
 
-void attention_forward(const AttentionForward& call, float* work) {
+void forward_group(const AttentionForward& call, float* work) {
   HWY_DYNAMIC_DISPATCH(attention_forward_group)(call, work);
 }
-std::int64_t attention_forward_work(std::int64_t keys, std::int64_t dim) {
+std::int64_t forward_group_work(std::int64_t keys, std::int64_t dim) {
   return ForwardWork(nullptr, keys, dim).area.used();
 }
 }  // namespace mtl::cpu

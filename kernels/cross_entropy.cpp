@@ -1,6 +1,6 @@
 #include "kernels/cross_entropy.h"
 
-#include "kernels/cpu.h"
+#include "kernels/dispatch.h"
 
 namespace mtl {
 
@@ -17,24 +17,21 @@ void check_logits(const Tensor& logits, const Tensor& stats, const Tensor& label
 void cross_entropy_stats(Stream& stream, Tensor stats, Tensor logits, Tensor labels, VocabSlice slice) {
   check_logits(logits, stats, labels, slice);
   stream.count(0, static_cast<double>(logits.bytes() + stats.bytes() + labels.bytes()));
-  if (stream.is_meta()) return;
-  cpu::cross_entropy_stats(stream, stats, logits, labels, slice);
+  run<cpu::cross_entropy_stats, cuda::cross_entropy_stats>(stream, stats, logits, labels, slice);
 }
 
 void cross_entropy_combine(Stream& stream, Tensor stats, Tensor parts) {
   expect_tensor("cross_entropy stats", stats, DType::f32, {stats.size(0), 3});
   expect_tensor("cross_entropy parts", parts, DType::f32, {parts.size(0), stats.size(0), 3});
   stream.count(0, static_cast<double>(stats.bytes() + parts.bytes()));
-  if (stream.is_meta()) return;
-  cpu::cross_entropy_combine(stream, stats, parts);
+  run<cpu::cross_entropy_combine, cuda::cross_entropy_combine>(stream, stats, parts);
 }
 
 void cross_entropy_loss(Stream& stream, Tensor losses, Tensor stats) {
   expect_tensor("cross_entropy losses", losses, DType::f32, {losses.numel()});
   expect_tensor("cross_entropy stats", stats, DType::f32, {losses.numel(), 3});
   stream.count(0, static_cast<double>(losses.bytes() + stats.bytes()));
-  if (stream.is_meta()) return;
-  cpu::cross_entropy_loss(stream, losses, stats);
+  run<cpu::cross_entropy_loss, cuda::cross_entropy_loss>(stream, losses, stats);
 }
 
 void cross_entropy_backward(Stream& stream, Tensor logits, Tensor stats, Tensor labels, Tensor weights,
@@ -43,8 +40,15 @@ void cross_entropy_backward(Stream& stream, Tensor logits, Tensor stats, Tensor 
   expect_tensor("cross_entropy weights", weights, DType::f32, {logits.size(0)});
   stream.count(0, 2 * static_cast<double>(logits.bytes()) +
                       static_cast<double>(stats.bytes() + labels.bytes() + weights.bytes()));
-  if (stream.is_meta()) return;
-  cpu::cross_entropy_backward(stream, logits, stats, labels, weights, slice);
+  run<cpu::cross_entropy_backward, cuda::cross_entropy_backward>(stream, logits, stats, labels, weights, slice);
+}
+
+void sum_losses(Stream& stream, Tensor sum, Tensor losses, Tensor weights, GradMode mode) {
+  expect_tensor("sum_losses sum", sum, DType::f64, {1});
+  expect_tensor("sum_losses losses", losses, DType::f32, losses.shape());
+  expect_tensor("sum_losses weights", weights, DType::f32, losses.shape());
+  stream.count(0, static_cast<double>(losses.bytes() + weights.bytes()));
+  run<cpu::sum_losses, cuda::sum_losses>(stream, sum, losses, weights, mode);
 }
 
 }  // namespace mtl

@@ -117,5 +117,12 @@ void cross_entropy_backward(Stream& stream, Tensor logits, Tensor stats, Tensor 
   });
 }
 
+void sum_losses(Stream&, Tensor sum, Tensor losses, Tensor weights, GradMode mode) {
+  const float *loss = losses.data<float>(), *weight = weights.data<float>();
+  double total = mode == GradMode::accumulate ? *sum.data<double>() : 0;
+  for (std::int64_t i = 0; i < losses.numel(); ++i) total += weight[i] != 0 ? double{loss[i]} : 0;
+  *sum.data<double>() = total;
+}
+
 }  // namespace mtl::cpu
 #endif

@@ -1,6 +1,6 @@
 #include "kernels/elementwise.h"
 
-#include "kernels/cpu.h"
+#include "kernels/dispatch.h"
 
 namespace mtl {
 
@@ -10,48 +10,42 @@ double bytes_of(const Tensor& tensor) { return static_cast<double>(tensor.bytes(
 
 void fill_zero(Stream& stream, Tensor out) {
   stream.count(0, bytes_of(out));
-  if (stream.is_meta()) return;
-  cpu::fill_zero(stream, out);
+  run<cpu::fill_zero, cuda::fill_zero>(stream, out);
 }
 
 void copy(Stream& stream, Tensor out, Tensor in) {
   expect_tensor("copy in", in, out.dtype(), out.shape());
   stream.count(0, 2 * bytes_of(out));
-  if (stream.is_meta()) return;
-  cpu::copy(stream, out, in);
+  run<cpu::copy, cuda::copy>(stream, out, in);
 }
 
 void add(Stream& stream, Tensor out, Tensor in) {
   expect_tensor("add out", out, DType::f32, out.shape());
   expect_tensor("add in", in, DType::f32, out.shape());
   stream.count(0, 3 * bytes_of(out));
-  if (stream.is_meta()) return;
-  cpu::add(stream, out, in);
+  run<cpu::add, cuda::add>(stream, out, in);
 }
 
 void scale(Stream& stream, Tensor out, float factor) {
   expect_tensor("scale out", out, DType::f32, out.shape());
   stream.count(0, 2 * bytes_of(out));
-  if (stream.is_meta()) return;
-  cpu::scale(stream, out, factor);
+  run<cpu::scale, cuda::scale>(stream, out, factor);
 }
 
 void sum_of_squares(Stream& stream, Arena& scratch, Tensor out, Tensor in, GradMode mode) {
   expect_tensor("sum_of_squares out", out, DType::f64, {1});
   expect_tensor("sum_of_squares in", in, DType::f32, in.shape());
   Arena::Mark mark(scratch);
-  Tensor partials = scratch.make(DType::f64, {Blocks{in.numel(), cpu::kSumOfSquaresBlock}.number()});
+  Tensor work = make_work<cpu::sum_of_squares_work, cuda::sum_of_squares_work>(stream, scratch, in.numel());
   stream.count(0, bytes_of(in));
-  if (stream.is_meta()) return;
-  cpu::sum_of_squares(stream, partials, out, in, mode);
+  run<cpu::sum_of_squares, cuda::sum_of_squares>(stream, work, out, in, mode);
 }
 
 void find_nonfinite(Stream& stream, Tensor found, Tensor in) {
   expect_tensor("find_nonfinite found", found, DType::i32, {1});
   expect_tensor("find_nonfinite in", in, DType::f32, in.shape());
   stream.count(0, bytes_of(in));
-  if (stream.is_meta()) return;
-  cpu::find_nonfinite(stream, found, in);
+  run<cpu::find_nonfinite, cuda::find_nonfinite>(stream, found, in);
 }
 
 }  // namespace mtl

@@ -49,6 +49,8 @@ HWY_EXPORT(add_range);
 HWY_EXPORT(scale_range);
 HWY_EXPORT(sum_of_squares_range);
 
+constexpr std::int64_t kSumOfSquaresBlock = 65536;
+
 /// body(begin, size) over blocks of [0, count).
 template <class Body>
 void over_blocks(Stream& stream, std::int64_t count, const Body& body) {
@@ -85,9 +87,9 @@ void scale(Stream& stream, Tensor out, float factor) {
   });
 }
 
-void sum_of_squares(Stream& stream, Tensor partials, Tensor out, Tensor in, GradMode mode) {
+void sum_of_squares(Stream& stream, Tensor work, Tensor out, Tensor in, GradMode mode) {
   const float* from = in.data<float>();
-  auto* sums = partials.data<double>();
+  auto* sums = work_as<double>(work);
   Blocks blocks{in.numel(), kSumOfSquaresBlock};
   parallel_for(stream.threads(), blocks.number(), in.numel(), [&](std::int64_t block) {
     Range range = blocks[block];
@@ -97,6 +99,10 @@ void sum_of_squares(Stream& stream, Tensor partials, Tensor out, Tensor in, Grad
   double sum = mode == GradMode::accumulate ? *out.data<double>() : 0;
   for (std::int64_t block = 0; block < blocks.number(); ++block) sum += sums[block];
   *out.data<double>() = sum;
+}
+
+std::size_t sum_of_squares_work(const Stream&, std::int64_t count) {
+  return static_cast<std::size_t>(Blocks{count, kSumOfSquaresBlock}.number()) * sizeof(double);
 }
 
 void find_nonfinite(Stream& stream, Tensor found, Tensor in) {

@@ -1,6 +1,6 @@
 #include "kernels/embedding.h"
 
-#include "kernels/cpu.h"
+#include "kernels/dispatch.h"
 
 namespace mtl {
 
@@ -11,14 +11,6 @@ void check_operands(const char* what, const Tensor& hidden, const Tensor& indice
   expect_tensor(what, hidden, DType::f32, hidden.shape());
   expect_tensor(what, indices, DType::i32, {hidden.size(0)});
   expect_tensor(what, table, DType::f32, {table.size(0), hidden.size(1)});
-}
-
-void check_positions(const Tensor& positions, const Tensor& table) {
-  const std::int32_t* at = positions.data<std::int32_t>();
-  for (std::int64_t i = 0; i < positions.numel(); ++i) {
-    require(at[i] >= 0 && at[i] < table.size(0), "embedding: position ", at[i], " is not within the ", table.size(0),
-            " of the position table");
-  }
 }
 
 /// Each place reads its row, and reads and writes a row of the gradient, which is cleared first when it is overwritten.
@@ -32,31 +24,25 @@ double scatter_bytes(const Tensor& dout, const Grad& dtable) {
 void embedding_forward(Stream& stream, Tensor out, Tensor tokens, std::int64_t vocab_begin, Tensor table) {
   check_operands("embedding", out, tokens, table);
   stream.count(0, 2 * static_cast<double>(out.bytes()) + static_cast<double>(tokens.bytes()));
-  if (stream.is_meta()) return;
-  cpu::embedding_forward(stream, out, tokens, vocab_begin, table);
+  run<cpu::embedding_forward, cuda::embedding_forward>(stream, out, tokens, vocab_begin, table);
 }
 
 void embedding_backward(Stream& stream, Grad dtable, Tensor dout, Tensor tokens, std::int64_t vocab_begin) {
   check_operands("embedding gradient", dout, tokens, dtable.tensor);
   stream.count(0, scatter_bytes(dout, dtable) + static_cast<double>(tokens.bytes()));
-  if (stream.is_meta()) return;
-  cpu::embedding_backward(stream, dtable, dout, tokens, vocab_begin);
+  run<cpu::embedding_backward, cuda::embedding_backward>(stream, dtable, dout, tokens, vocab_begin);
 }
 
 void positions_forward(Stream& stream, Tensor x, Tensor positions, Tensor table, const Dropout& dropout) {
   check_operands("positions", x, positions, table);
   stream.count(0, 3 * static_cast<double>(x.bytes()) + static_cast<double>(positions.bytes()));
-  if (stream.is_meta()) return;
-  check_positions(positions, table);
-  cpu::positions_forward(stream, x, positions, table, dropout);
+  run<cpu::positions_forward, cuda::positions_forward>(stream, x, positions, table, dropout);
 }
 
 void positions_backward(Stream& stream, Grad dtable, Tensor dx, Tensor positions, const Dropout& dropout) {
   check_operands("positions gradient", dx, positions, dtable.tensor);
   stream.count(0, scatter_bytes(dx, dtable) + static_cast<double>(dx.bytes() + positions.bytes()));
-  if (stream.is_meta()) return;
-  check_positions(positions, dtable.tensor);
-  cpu::positions_backward(stream, dtable, dx, positions, dropout);
+  run<cpu::positions_backward, cuda::positions_backward>(stream, dtable, dx, positions, dropout);
 }
 
 }  // namespace mtl

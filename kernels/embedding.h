@@ -17,7 +17,7 @@ namespace mtl {
 void embedding_forward(Stream& stream, Tensor out, Tensor tokens, std::int64_t vocab_begin, Tensor table);
 void embedding_backward(Stream& stream, Grad dtable, Tensor dout, Tensor tokens, std::int64_t vocab_begin);
 
-/// In place. Throws when a position is not within the table.
+/// In place. A position that is not within the table is an error: on the cpu it throws.
 void positions_forward(Stream& stream, Tensor x, Tensor positions, Tensor table, const Dropout& dropout);
 /// dx, in place, becomes the gradient of what forward was given.
 void positions_backward(Stream& stream, Grad dtable, Tensor dx, Tensor positions, const Dropout& dropout);

@@ -57,6 +57,14 @@ HWY_EXPORT(positions_forward_rows);
 HWY_EXPORT(positions_backward_columns);
 HWY_EXPORT(embedding_backward_columns);
 
+void check_positions(const Tensor& positions, const Tensor& table) {
+  const std::int32_t* at = positions.data<std::int32_t>();
+  for (std::int64_t i = 0; i < positions.numel(); ++i) {
+    require(at[i] >= 0 && at[i] < table.size(0), "embedding: position ", at[i], " is not within the ", table.size(0),
+            " of the position table");
+  }
+}
+
 /// body(columns) for stretches of the columns that threads share out, after the gradient was cleared if it is new.
 template <class Body>
 void over_columns(Stream& stream, const Grad& dtable, const Tensor& dout, const Body& body) {
@@ -87,12 +95,14 @@ void embedding_backward(Stream& stream, Grad dtable, Tensor dout, Tensor tokens,
 }
 
 void positions_forward(Stream& stream, Tensor x, Tensor positions, Tensor table, const Dropout& dropout) {
+  check_positions(positions, table);
   parallel_rows(stream.threads(), x.size(0), x.size(1), [&](Range rows) {
     HWY_DYNAMIC_DISPATCH(positions_forward_rows)(x, positions, table, dropout, rows);
   });
 }
 
 void positions_backward(Stream& stream, Grad dtable, Tensor dx, Tensor positions, const Dropout& dropout) {
+  check_positions(positions, dtable.tensor);
   over_columns(stream, dtable, dx, [&](Range columns) {
     HWY_DYNAMIC_DISPATCH(positions_backward_columns)(dtable.tensor, dx, positions, dropout, columns);
   });

@@ -1,6 +1,6 @@
 #include "kernels/gemm.h"
 
-#include "kernels/cpu.h"
+#include "kernels/dispatch.h"
 
 namespace mtl {
 
@@ -49,8 +49,7 @@ void gemm(Stream& stream, Tensor c, Operand a, Operand b, GradMode mode, const E
   stream.count(
       2.0 * static_cast<double>(out.rows) * static_cast<double>(out.columns) * static_cast<double>(left.columns),
       static_cast<double>(moved));
-  if (stream.is_meta()) return;
-  cpu::gemm(stream, c, a, b, mode, epilogue);
+  run<cpu::gemm, cuda::gemm>(stream, c, a, b, mode, epilogue);
 }
 
 }  // namespace mtl

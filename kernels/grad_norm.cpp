@@ -1,18 +1,10 @@
-#include "kernels/grad_norm.h"
-
-#include <algorithm>
-#include <cmath>
+#include "kernels/dispatch.h"
 
 namespace mtl {
 
 void finish_grad_norm(Stream& stream, StepState* state, Tensor sum, double max_norm) {
   expect_tensor("finish_grad_norm: sum", sum, DType::f64, {1});
-  if (stream.is_meta()) return;
-  double norm = std::sqrt(*sum.data<double>()) / state->loss_scale;
-  state->grad_norm = norm;
-  state->found_inf = std::isfinite(norm) ? 0 : 1;
-  state->clip_scale = 1;
-  if (max_norm > 0) state->clip_scale = std::min(1.0, max_norm / (norm + 1e-6));
+  run<cpu::finish_grad_norm, cuda::finish_grad_norm>(stream, state, sum, max_norm);
 }
 
 }  // namespace mtl

@@ -1,6 +1,6 @@
 #include "kernels/layernorm.h"
 
-#include "kernels/cpu.h"
+#include "kernels/dispatch.h"
 
 namespace mtl {
 
@@ -19,8 +19,7 @@ void layernorm_forward(Stream& stream, Tensor y, const LayerNormCache& cache, Te
   expect_tensor("layernorm gamma", gamma, DType::f32, {y.size(-1)});
   expect_tensor("layernorm beta", beta, DType::f32, {y.size(-1)});
   stream.count(0, 2 * static_cast<double>(y.bytes() + cache.mean.bytes() + gamma.bytes()));
-  if (stream.is_meta()) return;
-  cpu::layernorm_forward(stream, y, cache, gamma, beta, eps);
+  run<cpu::layernorm_forward, cuda::layernorm_forward>(stream, y, cache, gamma, beta, eps);
 }
 
 void layernorm_backward(Stream& stream, Arena& scratch, Grad dx, Grad dgamma, Grad dbeta, Tensor dy,
@@ -33,13 +32,14 @@ void layernorm_backward(Stream& stream, Arena& scratch, Grad dx, Grad dgamma, Gr
   if (dgamma.wanted()) expect_tensor("layernorm dgamma", dgamma.tensor, DType::f32, width);
   if (dbeta.wanted()) expect_tensor("layernorm dbeta", dbeta.tensor, DType::f32, width);
   Arena::Mark mark(scratch);
-  Tensor partials;
+  Tensor work;
   if (dgamma.wanted() || dbeta.wanted())
-    partials = scratch.make(DType::f32, {row_sum_blocks(dy.row_count()).number(), 2, dy.size(-1)});
+    work = make_work<cpu::layernorm_backward_work, cuda::layernorm_backward_work>(stream, scratch, dy.row_count(),
+                                                                                  dy.size(-1));
   const int passes = 2 + (dx.wanted() ? 1 : 0) + (dx.wanted() && dx.mode == GradMode::accumulate ? 1 : 0);
   stream.count(0, passes * static_cast<double>(dy.bytes()));
-  if (stream.is_meta()) return;
-  cpu::layernorm_backward(stream, {dx, dgamma, dbeta, dy, gamma, partials}, cache);
+  run<cpu::layernorm_backward, cuda::layernorm_backward>(stream, work, LayerNormGrads{dx, dgamma, dbeta}, dy, cache,
+                                                         gamma);
 }
 
 }  // namespace mtl

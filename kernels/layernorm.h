@@ -20,6 +20,11 @@ struct LayerNormCache {
   Tensor rstd;  // (N)    fp32
 };
 
+/// What backward writes; a gradient that is left out is not wanted.
+struct LayerNormGrads {
+  Grad dx, dgamma, dbeta;
+};
+
 /// Writes y (N, C), cache.mean and cache.rstd; reads cache.x.
 void layernorm_forward(Stream& stream, Tensor y, const LayerNormCache& cache, Tensor gamma, Tensor beta, float eps);
 

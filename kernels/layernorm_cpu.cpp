@@ -72,14 +72,15 @@ void add_parameter_sums(const BackwardRow& row, float* sums) {
   });
 }
 
-void layernorm_backward_rows(const cpu::LayerNormBackward& args, const LayerNormCache& cache, Range rows, float* sums) {
-  const std::int64_t width = args.dy.size(-1);
+void layernorm_backward_rows(const LayerNormGrads& grads, Tensor dy, const LayerNormCache& cache, Tensor gamma,
+                             Range rows, float* sums) {
+  const std::int64_t width = dy.size(-1);
   for (std::int64_t n = rows.begin; n < rows.end; ++n) {
-    const BackwardRow row{cache.x.data<float>() + n * width, args.dy.data<float>() + n * width,
-                          args.gamma.data<float>(),          static_cast<std::size_t>(width),
-                          cache.mean.data<float>()[n],       cache.rstd.data<float>()[n]};
+    const BackwardRow row{cache.x.data<float>() + n * width, dy.data<float>() + n * width, gamma.data<float>(),
+                          static_cast<std::size_t>(width),   cache.mean.data<float>()[n],  cache.rstd.data<float>()[n]};
     if (sums != nullptr) add_parameter_sums(row, sums);  // before dx is written: it may be dy itself
-    if (args.dx.wanted()) write_dx(row, args.dx.tensor.data<float>() + n * width, args.dx.mode == GradMode::accumulate);
+    if (grads.dx.wanted())
+      write_dx(row, grads.dx.tensor.data<float>() + n * width, grads.dx.mode == GradMode::accumulate);
   }
 }
 
@@ -99,19 +100,24 @@ void layernorm_forward(Stream& stream, Tensor y, const LayerNormCache& cache, Te
   });
 }
 
-void layernorm_backward(Stream& stream, const LayerNormBackward& args, const LayerNormCache& cache) {
-  const std::int64_t width = args.dy.size(-1);
-  const Blocks blocks = row_sum_blocks(args.dy.row_count());
-  parallel_for(stream.threads(), blocks.number(), args.dy.numel(), [&](std::int64_t block) {
+void layernorm_backward(Stream& stream, Tensor work, const LayerNormGrads& grads, Tensor dy,
+                        const LayerNormCache& cache, Tensor gamma) {
+  const std::int64_t width = dy.size(-1);
+  const Blocks blocks = row_sum_blocks(dy.row_count());
+  parallel_for(stream.threads(), blocks.number(), dy.numel(), [&](std::int64_t block) {
     float* sums = nullptr;
-    if (args.partials.exists()) {
-      sums = args.partials.data<float>() + block * 2 * width;
+    if (work.exists()) {
+      sums = work_as<float>(work) + block * 2 * width;
       std::fill(sums, sums + 2 * width, 0.0f);
     }
-    HWY_DYNAMIC_DISPATCH(layernorm_backward_rows)(args, cache, blocks[block], sums);
+    HWY_DYNAMIC_DISPATCH(layernorm_backward_rows)(grads, dy, cache, gamma, blocks[block], sums);
   });
-  if (args.dgamma.wanted()) sum_partials(stream, args.dgamma, args.partials, 0, 2 * width);
-  if (args.dbeta.wanted()) sum_partials(stream, args.dbeta, args.partials, width, 2 * width);
+  if (grads.dgamma.wanted()) sum_partials(stream, grads.dgamma, work, 0, 2 * width);
+  if (grads.dbeta.wanted()) sum_partials(stream, grads.dbeta, work, width, 2 * width);
+}
+
+std::size_t layernorm_backward_work(const Stream&, std::int64_t rows, std::int64_t width) {
+  return row_sum_bytes(rows, 2 * width);
 }
 
 }  // namespace mtl::cpu

@@ -1,6 +1,6 @@
 #include "kernels/residual.h"
 
-#include "kernels/cpu.h"
+#include "kernels/dispatch.h"
 
 namespace mtl {
 
@@ -17,8 +17,7 @@ void residual_forward(Stream& stream, Tensor out, Tensor residual, Tensor branch
   expect_tensor("residual branch", branch, DType::f32, out.shape());
   if (bias.exists()) expect_tensor("residual bias", bias, DType::f32, {out.size(-1)});
   stream.count(0, 3 * static_cast<double>(out.bytes()) + static_cast<double>(bias.bytes()));
-  if (stream.is_meta()) return;
-  cpu::residual_forward(stream, out, residual, branch, bias, dropout);
+  run<cpu::residual_forward, cuda::residual_forward>(stream, out, residual, branch, bias, dropout);
 }
 
 void residual_backward(Stream& stream, Arena& scratch, Tensor dbranch, Grad dbias, Tensor dout,
@@ -27,11 +26,12 @@ void residual_backward(Stream& stream, Arena& scratch, Tensor dbranch, Grad dbia
   expect_tensor("residual dbranch", dbranch, DType::f32, dout.shape());
   if (dbias.wanted()) expect_tensor("residual dbias", dbias.tensor, DType::f32, {dout.size(-1)});
   Arena::Mark mark(scratch);
-  Tensor partials;
-  if (dbias.wanted()) partials = scratch.make(DType::f32, {row_sum_blocks(dout.row_count()).number(), dout.size(-1)});
+  Tensor work;
+  if (dbias.wanted())
+    work = make_work<cpu::residual_backward_work, cuda::residual_backward_work>(stream, scratch, dout.row_count(),
+                                                                                dout.size(-1));
   stream.count(0, 2 * static_cast<double>(dout.bytes()) + static_cast<double>(dbias.tensor.bytes()));
-  if (stream.is_meta()) return;
-  cpu::residual_backward(stream, partials, dbranch, dbias, dout, dropout);
+  run<cpu::residual_backward, cuda::residual_backward>(stream, work, dbranch, dbias, dout, dropout);
 }
 
 }  // namespace mtl

@@ -68,8 +68,7 @@ void residual_forward(Stream& stream, Tensor out, Tensor residual, Tensor branch
   });
 }
 
-void residual_backward(Stream& stream, Tensor partials, Tensor dbranch, Grad dbias, Tensor dout,
-                       const Dropout& dropout) {
+void residual_backward(Stream& stream, Tensor work, Tensor dbranch, Grad dbias, Tensor dout, const Dropout& dropout) {
   const bool same = dbranch.raw() == dout.raw() && !dropout.active();
   if (same && !dbias.wanted()) return;
   const std::int64_t width = dout.size(-1);
@@ -77,18 +76,24 @@ void residual_backward(Stream& stream, Tensor partials, Tensor dbranch, Grad dbi
   parallel_for(stream.threads(), blocks.number(), dout.numel(), [&](std::int64_t block) {
     float* sums = nullptr;
     if (dbias.wanted()) {
-      sums = partials.data<float>() + block * width;
+      sums = work_as<float>(work) + block * width;
       std::fill(sums, sums + width, 0.0f);
     }
     HWY_DYNAMIC_DISPATCH(residual_backward_rows)(dbranch, dout, dropout, blocks[block], sums);
   });
-  if (dbias.wanted()) sum_partials(stream, dbias, partials, 0, width);
+  if (dbias.wanted()) sum_partials(stream, dbias, work, 0, width);
+}
+
+std::size_t residual_backward_work(const Stream&, std::int64_t rows, std::int64_t width) {
+  return row_sum_bytes(rows, width);
 }
 
 void sum_partials(Stream& stream, Grad target, Tensor partials, std::int64_t offset, std::int64_t row_stride) {
   float* to = target.tensor.data<float>();
-  const float* from = partials.data<float>() + offset;
-  const std::int64_t width = target.tensor.numel(), number = partials.numel() / std::max<std::int64_t>(1, row_stride);
+  const float* from = work_as<float>(partials) + offset;
+  const std::int64_t width = target.tensor.numel(), number = partials.numel() /
+                                                             static_cast<std::int64_t>(sizeof(float)) /
+                                                             std::max<std::int64_t>(1, row_stride);
   if (target.mode == GradMode::overwrite) std::fill(to, to + width, 0.0f);
   Blocks columns{width, 256};
   parallel_for(stream.threads(), columns.number(), width * number, [&](std::int64_t block) {

@@ -56,14 +56,13 @@ bool TrainState::operator==(const TrainState& other) const {
 }
 
 std::string commit_checkpoint(const std::string& directory, const CheckpointContent& content,
-                              const SaveOptions& options, Communicator& control, Stream& stream) {
+                              const SaveOptions& options, Communicator& control) {
   const std::int64_t iteration = content.state.iteration;
-  std::string temporary =
-      work_on_first_rank(control, stream, [&] { return make_temporary(directory, iteration, options); });
-  std::vector<Outcome> shards = work_on_every_rank(control, stream, [&] {
+  std::string temporary = work_on_first_rank(control, [&] { return make_temporary(directory, iteration, options); });
+  std::vector<Outcome> shards = work_on_every_rank(control, [&] {
     return manifest_part_text(write_shard(temporary, control.rank(), content.tensors(), options.block_bytes));
   });
-  return work_on_first_rank(control, stream, [&] {
+  return work_on_first_rank(control, [&] {
     bool is_complete = false;
     try {
       Manifest manifest{content.config, content.state, {}, {}, {}, options.block_bytes};
@@ -132,13 +131,13 @@ void SaveDirectory::settle_complete_run(std::int64_t iteration) const {
 }
 
 std::string SaveDirectory::save(const GptConfig& config, const ParamStore& store, const TrainState& state,
-                                const SaveOptions& options, Communicator& world, Stream& stream) const {
-  work_on_first_rank(world, stream, [&] {
+                                const SaveOptions& options, Communicator& world) const {
+  work_on_first_rank(world, [&] {
     if (lock_) lock_->check_held();
     return std::string();
   });
   CheckpointContent content{config, state, [&] { return tensors_to_save(store); }};
-  answers_of(work_on_every_rank(world, stream, [&] {
+  answers_of(work_on_every_rank(world, [&] {
     const std::string broken = find_non_finite(content.tensors());
     if (!broken.empty()) {
       fail(Exit::failure, path_, ": iteration ", state.iteration, " is not saved: tensor '", broken,
@@ -146,13 +145,13 @@ std::string SaveDirectory::save(const GptConfig& config, const ParamStore& store
     }
     return std::string();
   }));
-  return commit_checkpoint(path_, content, options, world, stream);
+  return commit_checkpoint(path_, content, options, world);
 }
 
 std::string SaveDirectory::run_id() const { return run_id_of(path_); }
 
-void SaveDirectory::replace_state(const TrainState& state, Communicator& world, Stream& stream) const {
-  work_on_first_rank(world, stream, [&] {
+void SaveDirectory::replace_state(const TrainState& state, Communicator& world) const {
+  work_on_first_rank(world, [&] {
     // What a job that died after its last commit did not come to.
     remove_leftovers(path_);
     if (parse_int(tracker_text(path_)) != state.iteration) write_tracker(path_, state.iteration);

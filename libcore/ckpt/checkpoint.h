@@ -85,7 +85,7 @@ struct CheckpointContent {
 /// nothing is committed, and all throw the same AgreedError, which names the rank. The tensors of all
 /// ranks together must be all of the model, without overlap. The caller makes sure that nobody else saves there.
 std::string commit_checkpoint(const std::string& directory, const CheckpointContent& content,
-                              const SaveOptions& options, Communicator& control, Stream& stream);
+                              const SaveOptions& options, Communicator& control);
 
 /// The right to save into a folder, which a job holds through its first rank. That rank takes it before it looks for a
 /// checkpoint there: no other job can add or replace one afterwards.
@@ -109,10 +109,10 @@ class SaveDirectory {
   /// owns. Returns the checkpoint's path. Throws Error(failure) that names rank and tensor, and commits nothing, when
   /// any of them is not finite.
   std::string save(const GptConfig& config, const ParamStore& store, const TrainState& state,
-                   const SaveOptions& options, Communicator& world, Stream& stream) const;
+                   const SaveOptions& options, Communicator& world) const;
   /// Collective: gives the committed checkpoint of state.iteration another state, in one step; its files stay as they
   /// are.
-  void replace_state(const TrainState& state, Communicator& world, Stream& stream) const;
+  void replace_state(const TrainState& state, Communicator& world) const;
 
   /// For a run that finds its last checkpoint, of `iteration`, committed: when the job that wrote it died before it
   /// could write the tracker and remove leftovers, this does both. Otherwise it changes nothing. First rank only.

@@ -99,8 +99,7 @@ void write_mtl(const ModelSource& source, const std::string& folder, const Conve
   save.command_line = options.command_line;
   save.add_files = [&](const std::string& to) { copy_companion_files(source.folder(), to); };
   SelfCommunicator alone;
-  Stream stream(Device::cpu);
-  commit_checkpoint(folder, {source.config(), state, [&] { return std::move(tensors); }}, save, alone, stream);
+  commit_checkpoint(folder, {source.config(), state, [&] { return std::move(tensors); }}, save, alone);
 }
 
 void check_tensors(const ModelSource& source, const ModelSource& written, std::optional<StoredDType> dtype) {

@@ -11,6 +11,7 @@
 #include "ckpt/hf_gpt2.h"
 #include "ckpt/manifest.h"
 #include "ckpt/tensor_reader.h"
+#include "device/copy.h"
 
 namespace mtl {
 
@@ -167,14 +168,16 @@ void load_targets(const TensorReader& reader, const ParamStore& store, const std
     auto count = static_cast<std::size_t>(target.slice.count());
     require(target.memory.numel() >= target.slice.count(), "parameter '", target.name,
             "' has less memory than elements");
-    std::span<std::byte> out(static_cast<std::byte*>(target.memory.raw()), count * size_of(target.memory.dtype()));
+    const HostView memory(store.device(), target.memory.flat(0, target.slice.count()));
+    std::span<std::byte> out(static_cast<std::byte*>(memory.tensor().raw()), memory.tensor().bytes());
     if (stored == wanted) {
       reader.read(at, target.slice, out);
-      continue;
+    } else {
+      buffer.resize(count * static_cast<std::size_t>(bits_of(stored)) / 8);
+      reader.read(at, target.slice, buffer);
+      convert_elements(stored, buffer, wanted, out);
     }
-    buffer.resize(count * static_cast<std::size_t>(bits_of(stored)) / 8);
-    reader.read(at, target.slice, buffer);
-    convert_elements(stored, buffer, wanted, out);
+    memory.send();
   }
 }
 

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
+#include <optional>
 
 #include "base/files.h"
 #include "ckpt/safetensors.h"
+#include "device/copy.h"
 
 namespace mtl {
 
@@ -26,6 +29,7 @@ std::vector<TensorToSave> tensors_to_save(const ParamStore& store) {
   std::vector<TensorToSave> tensors;
   // Replicas that own the same ranges: their first writes.
   if (store.layout().index_in(kReplicaAxes - store.layout().optimizer_shards) != 0) return tensors;
+  auto view = std::make_shared<std::optional<HostView>>();  // of the tensor that is being written
   for (std::size_t row = 0; row < store.table().size(); ++row) {
     const std::string& kind = store.table()[row].kind;
     if (kind.empty()) continue;
@@ -33,12 +37,13 @@ std::vector<TensorToSave> tensors_to_save(const ParamStore& store) {
       const ParamSpec& spec = store.specs()[static_cast<std::size_t>(i)];
       Slice slice = store.owned_slice(i);
       if (!store.is_first_holder(i) || slice.count() == 0) continue;
-      Tensor memory = store.owned(i, row);
-      auto bytes = static_cast<std::size_t>(slice.count()) * size_of(memory.dtype());  // padding rows stay out
-      std::span<const std::byte> data(static_cast<const std::byte*>(memory.raw()), bytes);
+      Tensor memory = store.owned(i, row).flat(0, slice.count());  // padding rows stay out
       tensors.push_back({{cat(kind, ".", spec.name), stored_dtype_of(memory.dtype()), spec.shape},
                          std::move(slice),
-                         [data] { return data; }});
+                         [view, memory, device = store.device()] {
+                           view->emplace(device, memory).receive();
+                           return (*view)->bytes();
+                         }});
     }
   }
   return tensors;

@@ -38,11 +38,10 @@ std::pair<std::string, std::string> first_difference(const std::string& ours, co
 
 }  // namespace
 
-void check_same(Communicator& world, Stream& stream, const std::vector<std::string>& hosts,
-                const std::vector<AgreedItem>& items) {
+void check_same(Communicator& world, const std::vector<std::string>& hosts, const std::vector<AgreedItem>& items) {
   std::string problems;
   for (const AgreedItem& item : items) {
-    std::vector<std::string> texts = gather_texts(world, stream, cat(item.name, "\n", item.text));
+    std::vector<std::string> texts = gather_texts(world, cat(item.name, "\n", item.text));
     std::map<std::string, std::vector<int>> others;  // ranks by what they have
     for (std::size_t rank = 1; rank < texts.size(); ++rank) {
       if (texts[rank] != texts[0]) others[texts[rank]].push_back(static_cast<int>(rank));

@@ -17,7 +17,6 @@ struct AgreedItem {
 /// Collective: all ranks give the same items by name, in the same order. Throws Error(usage), the same one on every
 /// rank, that names the ranks which differ from rank 0 (with their hosts, by rank), the items, and the first line that
 /// differs on both sides.
-void check_same(Communicator& world, Stream& stream, const std::vector<std::string>& hosts,
-                const std::vector<AgreedItem>& items);
+void check_same(Communicator& world, const std::vector<std::string>& hosts, const std::vector<AgreedItem>& items);
 
 }  // namespace mtl

@@ -30,24 +30,31 @@ class Interrupted : public Error {
   explicit Interrupted(const std::string& what) : Error(Exit::failure, what) {}
 };
 
-/// A communication that was started. Tensors handed to it must stay untouched until wait() returned; only an exception
-/// may drop it before.
+/// A communication that was started. Tensors handed to it must stay untouched by the host until join() returned, and by
+/// operators unless they are given to a stream after wait(); only an exception may drop it before.
 class Work {
  public:
-  /// What a transport polls. done() never blocks and moves every pending operation of the transport on; wait() returns
-  /// when this one is done, and throws when that takes longer than the transport's deadline.
+  /// What a transport polls. done() never blocks and moves every pending operation of the transport on; join() returns
+  /// when this one is done, and throws when that takes longer than the transport's deadline. order() lets what the
+  /// stream is given next run after it; a transport of host memory joins.
   class Operation {
    public:
     virtual ~Operation() = default;
     virtual bool done() = 0;
-    virtual void wait() = 0;
+    virtual void join() = 0;
+    virtual void order(Stream&) { join(); }
   };
 
   Work() = default;  // already complete
   explicit Work(std::shared_ptr<Operation> operation) : operation_(std::move(operation)) {}
   bool done() const { return operation_ == nullptr || operation_->done(); }
-  void wait() const {
-    if (operation_ != nullptr) operation_->wait();
+  /// Operators that the stream is given from now on see the result. The host may go on before it is there.
+  void wait(Stream& stream) const {
+    if (operation_ != nullptr) operation_->order(stream);
+  }
+  /// The host sees the result.
+  void join() const {
+    if (operation_ != nullptr) operation_->join();
   }
 
  private:

@@ -24,6 +24,7 @@ class ProcessGroups {
   /// Of one rank of a grid. All ranks make theirs in the same order.
   ProcessGroups(const RankGrid& grid, int rank, const MakeGroup& make);
 
+  /// All ranks, over host memory: texts, totals, commits. Nothing interrupts its waits.
   Communicator& world() const { return *world_; }
   /// The ranks that differ from this one in `axes` alone. Axes of one rank make no difference. There are groups over
   /// tensor, pipeline, context, and data with context.

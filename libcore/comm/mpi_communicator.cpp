@@ -20,7 +20,7 @@ class Handle final : public Work::Operation {
     if (!task_->finished()) progress_.poll();
     return task_->finished();
   }
-  void wait() override {
+  void join() override {
     auto lock = progress_.enter();
     progress_.wait(*task_);
   }
@@ -59,7 +59,7 @@ MpiCommunicator::MpiCommunicator(MpiProgress& progress, std::vector<int> ranks, 
 }
 
 OperationLabel MpiCommunicator::label(OperationKind kind, const Tensor& data, int peer) {
-  require(data.raw() != nullptr || data.bytes() == 0, "group '", identity_.name, "': a tensor on paper cannot be sent");
+  require(data.raw() != nullptr || data.bytes() == 0, "group '", identity_.name, "': a meta tensor cannot be sent");
   OperationLabel label{kind, &identity_, started_, data.bytes(), -1, progress_.at()};
   if (peer >= 0) label.peer = identity_.ranks[static_cast<std::size_t>(peer)];
   return label;

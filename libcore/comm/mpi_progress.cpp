@@ -30,13 +30,13 @@ MpiProgress::MpiProgress(int rank, int world) : wire_(rank, world), watchdog_(wi
 std::unique_lock<std::mutex> MpiProgress::enter() {
   std::unique_lock lock(mutex_);
   if (found_ != nullptr) std::rethrow_exception(std::exchange(found_, nullptr));
-  if (state_ != nullptr) at_ = {state_->iteration, state_->micro_batch};
+  if (progress_of_run_ != nullptr) at_ = *progress_of_run_;
   return lock;
 }
 
-void MpiProgress::follow(const StepState* state) {
+void MpiProgress::follow(const OperationProgress* progress) {
   std::lock_guard lock(mutex_);
-  state_ = state;
+  progress_of_run_ = progress;
 }
 
 void MpiProgress::let_go(const Task& task) {

@@ -21,7 +21,6 @@
 #include "comm/mpi_communicator.h"
 #include "comm/mpi_wire.h"
 #include "comm/watchdog.h"
-#include "device/step_state.h"
 
 namespace mtl {
 
@@ -33,8 +32,8 @@ class MpiProgress {
 
   /// For the rank's own thread, before it uses anything below. Rethrows the mover's exception.
   std::unique_lock<std::mutex> enter();
-  /// Where training stands is in `state` from now on; null: nowhere.
-  void follow(const StepState* state);
+  /// `progress` is what the run writes from now on; null: nothing.
+  void follow(const OperationProgress* progress);
   /// Nothing will wait for the task any more. When it has not finished, an exception is on its way and the memory that
   /// the task moves may be freed next: every group but the control group is halted, and the mover moves nothing until
   /// this rank waits for the control group, for which that memory must still exist.
@@ -71,7 +70,7 @@ class MpiProgress {
 
   MpiWire wire_;
   Watchdog watchdog_;
-  const StepState* state_ = nullptr;
+  const OperationProgress* progress_of_run_ = nullptr;
   OperationProgress at_;
   std::vector<std::shared_ptr<MpiCommunicator>> communicators_;
 

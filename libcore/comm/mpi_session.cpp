@@ -31,8 +31,7 @@ MpiSession::MpiSession(const RankEnvironment& launched)
   std::vector<int> all(static_cast<std::size_t>(launched.world));
   std::iota(all.begin(), all.end(), 0);
   control_ = group(all, "world");
-  Stream stream(Device::cpu);
-  hosts_ = gather_texts(*control_, stream, host_name());
+  hosts_ = gather_texts(*control_, host_name());
   progress_->watchdog().set_hosts(hosts_);
 }
 
@@ -62,12 +61,12 @@ void MpiSession::warn_with(std::function<void(const std::string&)> warn) {
   progress_->watchdog().set_warning(std::move(warn));
 }
 
-void MpiSession::follow(const StepState* state) { progress_->follow(state); }
+void MpiSession::follow(const OperationProgress* progress) { progress_->follow(progress); }
 
 void MpiSession::meet() {
   float here = 1;
   Stream stream(Device::cpu);
-  control_->all_reduce(stream, Tensor(&here, DType::f32, {1}), Reduce::sum).wait();
+  control_->all_reduce(stream, Tensor(&here, DType::f32, {1}), Reduce::sum).join();
 }
 
 void MpiSession::finish(double seconds, std::function<void()> expired) {

@@ -13,7 +13,7 @@
 
 #include "comm/communicator.h"
 #include "comm/launch.h"
-#include "device/step_state.h"
+#include "comm/operation_label.h"
 
 namespace mtl {
 
@@ -46,8 +46,8 @@ class MpiSession {
   void set_deadline(double seconds);
   /// Receives warnings of a wait that lasts longer because of slow storage.
   void warn_with(std::function<void(const std::string&)> warn);
-  /// These messages say where training stands, while `state` lives; null afterwards. See Followed.
-  void follow(const StepState* state);
+  /// These messages say where training stands, while `progress` lives; null afterwards. See Followed.
+  void follow(const OperationProgress* progress);
 
   /// Waits for all ranks to come here, up to the deadline.
   void meet();
@@ -70,8 +70,8 @@ class MpiSession {
 class Followed {
  public:
   /// Without a session (null) nobody asks.
-  Followed(MpiSession* session, const StepState& state) : session_(session) {
-    if (session_ != nullptr) session_->follow(&state);
+  Followed(MpiSession* session, const OperationProgress& progress) : session_(session) {
+    if (session_ != nullptr) session_->follow(&progress);
   }
   ~Followed() {
     if (session_ != nullptr) session_->follow(nullptr);

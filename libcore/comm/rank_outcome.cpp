@@ -38,9 +38,8 @@ std::string answer_of(const Outcome& outcome) {
 
 }  // namespace
 
-std::vector<Outcome> work_on_every_rank(Communicator& control, Stream& stream,
-                                        const std::function<std::string()>& work) {
-  return gather_texts(control, stream, outcome_of(work, name_rank(control)));
+std::vector<Outcome> work_on_every_rank(Communicator& control, const std::function<std::string()>& work) {
+  return gather_texts(control, outcome_of(work, name_rank(control)));
 }
 
 std::vector<std::string> answers_of(const std::vector<Outcome>& outcomes) {
@@ -49,13 +48,13 @@ std::vector<std::string> answers_of(const std::vector<Outcome>& outcomes) {
   return answers;
 }
 
-std::string work_on_first_rank(Communicator& control, Stream& stream, const std::function<std::string()>& work) {
+std::string work_on_first_rank(Communicator& control, const std::function<std::string()>& work) {
   Outcome outcome = control.rank() == 0 ? outcome_of(work, "") : "";
-  return answer_of(broadcast_text(control, stream, std::move(outcome), 0));
+  return answer_of(broadcast_text(control, std::move(outcome), 0));
 }
 
-void throw_first_error(Communicator& control, Stream& stream, const std::exception_ptr& own) {
-  answers_of(work_on_every_rank(control, stream, [&] {
+void throw_first_error(Communicator& control, const std::exception_ptr& own) {
+  answers_of(work_on_every_rank(control, [&] {
     if (own != nullptr) std::rethrow_exception(own);
     return std::string();
   }));

@@ -24,16 +24,15 @@ class AgreedError : public Error {
 using Outcome = std::string;
 
 /// Collective: every rank works, and receives the outcome of every rank's work. Does not throw what the work threw.
-std::vector<Outcome> work_on_every_rank(Communicator& control, Stream& stream,
-                                        const std::function<std::string()>& work);
+std::vector<Outcome> work_on_every_rank(Communicator& control, const std::function<std::string()>& work);
 /// The answers, by rank; throws the error of the first rank that failed, as AgreedError.
 std::vector<std::string> answers_of(const std::vector<Outcome>& outcomes);
 
 /// Collective: the first rank works; all return its answer or throw its error, as AgreedError.
-std::string work_on_first_rank(Communicator& control, Stream& stream, const std::function<std::string()>& work);
+std::string work_on_first_rank(Communicator& control, const std::function<std::string()>& work);
 
 /// Collective, after a fault: every rank gives its own error, or null when it has none. Throws the error of the first
 /// rank that has one, as AgreedError.
-[[noreturn]] void throw_first_error(Communicator& control, Stream& stream, const std::exception_ptr& own);
+[[noreturn]] void throw_first_error(Communicator& control, const std::exception_ptr& own);
 
 }  // namespace mtl

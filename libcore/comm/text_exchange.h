@@ -1,4 +1,5 @@
-// Texts between ranks, of any length; for settings and messages, not for data. Collective: all members call.
+// Texts between ranks, of any length; for settings and messages, not for data. Collective: all members call. The group
+// moves host memory, whatever the device of the run (ProcessGroups::world).
 #pragma once
 
 #include <string>
@@ -9,8 +10,8 @@
 namespace mtl {
 
 /// Everyone gets everyone's text, by rank of the group.
-std::vector<std::string> gather_texts(Communicator& group, Stream& stream, const std::string& text);
+std::vector<std::string> gather_texts(Communicator& group, const std::string& text);
 /// Everyone gets the root's.
-std::string broadcast_text(Communicator& group, Stream& stream, std::string text, int root);
+std::string broadcast_text(Communicator& group, std::string text, int root);
 
 }  // namespace mtl

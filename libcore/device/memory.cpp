@@ -8,6 +8,8 @@
 #include <cstring>
 #include <utility>
 
+#include "device/cuda_memory.h"
+
 namespace mtl {
 
 namespace {
@@ -17,37 +19,44 @@ std::size_t round_up(std::size_t value, std::size_t step) { return (value + step
 
 // Nothing reads these but assertions.
 std::atomic<std::size_t> bytes_in_use = 0, buffers_made = 0;
-}  // namespace
 
-BufferUse buffer_use() { return {bytes_in_use, buffers_made}; }
-
-Buffer::Buffer(Device device, std::size_t bytes) : bytes_(bytes) {
-  if (device == Device::meta || bytes == 0) return;
+std::byte* allocate_on_cpu(std::size_t bytes) {
   std::size_t align = bytes >= kHugePage ? kHugePage : kAlign;
   std::size_t rounded = round_up(bytes, align);
-  data_ = static_cast<std::byte*>(std::aligned_alloc(align, rounded));
-  if (data_ == nullptr)
+  auto* data = static_cast<std::byte*>(std::aligned_alloc(align, rounded));
+  if (data == nullptr)
     fail(
         Exit::failure, "out of memory: cannot allocate ", human_bytes(static_cast<double>(bytes)),
         "; use a smaller batch or model, more ranks on more hosts, or raise the limit (ulimit -v, ulimit -d, the job's "
         "memory)");
-  bytes_in_use += bytes;
-  ++buffers_made;
-  if (align == kHugePage) ::madvise(data_, rounded, MADV_HUGEPAGE);  // asked for before the first touch
+  if (align == kHugePage) ::madvise(data, rounded, MADV_HUGEPAGE);  // asked for before the first touch
     // The first touch is what costs: the kernel clears each page. All cores share it.
 #pragma omp parallel for schedule(static) if (rounded >= 8 * kHugePage)
   for (std::size_t begin = 0; begin < rounded; begin += kHugePage) {
-    std::memset(data_ + begin, 0, std::min(kHugePage, rounded - begin));
+    std::memset(data + begin, 0, std::min(kHugePage, rounded - begin));
   }
+  return data;
+}
+}  // namespace
+
+BufferUse buffer_use() { return {bytes_in_use, buffers_made}; }
+
+Buffer::Buffer(Device device, std::size_t bytes) : device_(device), bytes_(bytes) {
+  if (device == Device::meta || bytes == 0) return;
+  data_ = device == Device::cuda ? cuda::allocate(bytes) : allocate_on_cpu(bytes);
+  bytes_in_use += bytes;
+  ++buffers_made;
 }
 
 Buffer::~Buffer() {
-  if (data_ != nullptr) bytes_in_use -= bytes_;
-  std::free(data_);
+  if (data_ == nullptr) return;
+  bytes_in_use -= bytes_;
+  device_ == Device::cuda ? cuda::release(data_) : std::free(data_);
 }
 Buffer::Buffer(Buffer&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+    : device_(other.device_), data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
+  std::swap(device_, other.device_);
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
   return *this;

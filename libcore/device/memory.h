@@ -14,7 +14,8 @@
 
 namespace mtl {
 
-/// One allocation on a device, 64-byte aligned, zeroed. On meta it has a size and no memory.
+/// One allocation on a device, 64-byte aligned, zeroed. On meta it has a size and no memory. Throws Error when there is
+/// not enough memory, or the build does not have the device.
 class Buffer {
  public:
   Buffer() = default;
@@ -28,6 +29,7 @@ class Buffer {
   Tensor tensor(DType dtype, Shape shape, std::size_t offset = 0) const;
 
  private:
+  Device device_ = Device::cpu;
   std::byte* data_ = nullptr;
   std::size_t bytes_ = 0;
 };

@@ -1,14 +1,14 @@
 // Where operators run, and what they did there.
 //
-// cpu computes; meta only checks shapes and counts, so one step on it gives the exact memory, FLOPs and communication
-// of any layout without data. (cuda joins them as a third device.)
+// cpu computes; cuda too, in a build that has it; meta only checks shapes and counts, so one step on it gives the exact
+// memory, FLOPs and communication of any layout without data. A dry run has a target, the device whose run it plans.
 #pragma once
 
 #include <cstdint>
 
 namespace mtl {
 
-enum class Device { cpu, meta };
+enum class Device { cpu, cuda, meta };
 
 /// Work counted by operators: floating-point operations and bytes of operands read and written once.
 struct Counters {
@@ -18,11 +18,16 @@ struct Counters {
   bool operator==(const Counters&) const = default;
 };
 
+/// Operators given to a stream run one after another.
 class Stream {
  public:
-  explicit Stream(Device device, int threads = 1) : device_(device), threads_(threads) {}
+  /// `target` counts on meta alone: the device whose operators say how much scratch they need.
+  explicit Stream(Device device, int threads = 1, Device target = Device::cpu)
+      : device_(device), target_(device == Device::meta ? target : device), threads_(threads) {}
+  Stream(const Stream&) = delete;
   bool is_meta() const { return device_ == Device::meta; }
   Device device() const { return device_; }
+  Device target() const { return target_; }
   /// How many threads an operator may use on the cpu.
   int threads() const { return threads_; }
   void count(double flops, double bytes) {
@@ -33,7 +38,7 @@ class Stream {
   void reset_counters() { counters_ = {}; }
 
  private:
-  Device device_;
+  Device device_, target_;
   int threads_;
   Counters counters_;
 };

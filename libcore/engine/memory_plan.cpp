@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "comm/staging.h"
+#include "device/step_state.h"
 #include "engine/meta_model.h"
 #include "engine/pipeline.h"
 #include "nn/model_params.h"
@@ -67,8 +68,10 @@ MemoryPlan finish(const MetaModel& model, const Pipeline& pipeline, const RunSha
   plan.entries.push_back({Category::slots, Space::device, pipeline.slot_peak(), pipeline.slots()});
   plan.entries.push_back({Category::messages, Space::device, hidden_bytes(config, shape), pipeline.inboxes()});
   plan.entries.push_back({Category::scratch, Space::device, pipeline.scratch_peak()});
-  plan.entries.push_back({Category::batches, Space::device, BatchBuffers::bytes(shape),
-                          shape.batch_sets * static_cast<int>(shape.micro_batches)});
+  const int batches = shape.batch_sets * static_cast<int>(shape.micro_batches);
+  plan.entries.push_back({Category::batches, Space::device, BatchBuffers::bytes(shape), batches});
+  if (shape.device != Device::cpu)  // where they are read
+    plan.entries.push_back({Category::batches, Space::host, BatchBuffers::bytes(shape), batches});
   for (const Communicator* group : model.groups.all())
     plan.entries.push_back({Category::staging, Space::host, staging_bytes(group->size())});
   plan.parameters = parameter_count(config);
@@ -122,8 +125,9 @@ void plan_update(MemoryPlan& plan, const GptConfig& config, const RunShape& shap
   Optimizer optimizer(model.params, {}, model.stream, model.groups);
   Arena scratch(Device::meta, "scratch", 0);
   model.stage.params([](Param& param, const ParamSpec&) { param.take_grad(); });  // as if backward had written them
-  add(plan, model.count([&] { optimizer.step(scratch, &model.state); }), 1);
+  add(plan, model.count([&] { optimizer.step(scratch, model.step.on_device()); }), 1);
   plan.enlarge(Category::scratch, scratch.peak());
+  plan.entries.push_back({Category::step, Space::device, StepMemory::bytes()});
 }
 
 MemoryPlan plan_training(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape) {

@@ -15,7 +15,7 @@
 
 namespace mtl {
 
-enum class Category { parameters, gradients, optimizer, slots, messages, scratch, batches, staging };
+enum class Category { parameters, gradients, optimizer, slots, messages, scratch, batches, step, staging };
 
 /// Buffers that a run has, `count` of `bytes` each.
 struct PlanEntry {
@@ -33,7 +33,8 @@ struct MemoryPlan {
   ///   parameters, gradients, optimizer   a row of the store's table each
   ///   slots       activations of a micro-batch in flight
   ///   messages    hidden states between stages, that have come in or are in use
-  ///   batches     tokens, labels and losses of a micro-batch
+  ///   batches     tokens, labels and losses of a micro-batch; on the host too, when the device is not the cpu
+  ///   step        the StepState
   ///   staging     of the communicators, for sums under way
   std::vector<PlanEntry> entries;
   Counters step;  // FLOPs and bytes of one optimizer step, all micro-batches

@@ -6,7 +6,7 @@ namespace mtl {
 
 MetaModel::MetaModel(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape,
                      std::optional<std::vector<StateSpec>> states)
-    : stream(Device::meta, shape.threads),
+    : stream(Device::meta, shape.threads, shape.device),
       groups(meta_groups(shape.layout.grid, shape.layout.rank)),
       stage(make_stage(config, dropout, shape.layout, shape.padded_vocab)),
       params(

@@ -26,7 +26,7 @@ struct MetaModel {
   ProcessGroups groups;  // communication here
   Stage stage;
   ParamStore params;
-  StepState state;
+  StepMemory step{Device::meta};
 
   /// Without `states` there are no gradients: for evaluation.
   MetaModel(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape,

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "device/copy.h"
+
 namespace mtl {
 
 BatchBuffers::BatchBuffers(Device device, const RunShape& shape)
@@ -28,6 +30,11 @@ BatchBuffers::BatchBuffers(Device device, const RunShape& shape)
 std::size_t BatchBuffers::bytes(const RunShape& shape) {
   auto samples = static_cast<std::size_t>(shape.micro_batch), length = static_cast<std::size_t>(shape.seq_length);
   return samples * (8 + length * 4 * (shape.documents ? 6 : 5));
+}
+
+void BatchBuffers::copy_from_host(Stream& stream, const BatchBuffers& host) const {
+  auto size = static_cast<std::int64_t>(memory_.bytes());
+  mtl::copy_from_host(stream, memory_.tensor(DType::u8, {size}), {host.memory_.data(), host.memory_.bytes()});
 }
 
 Pipeline::Pipeline(Stage& stage, Stream& stream, const ProcessGroups& groups, StepSchedule schedule,
@@ -82,7 +89,7 @@ Pipeline::Slot& Pipeline::slot_of(const Action& action) {
 
 /// Empties a slot for the next micro-batch.
 void Pipeline::open(Slot& slot) {
-  for (Work& send : slot.sends) send.wait();
+  for (Work& send : slot.sends) send.wait(stream_);
   slot.sends.clear();
   slot.memory.clear();
   slot.input = slot.output = slot.dout = slot.dinput = {};
@@ -124,9 +131,9 @@ void Pipeline::post_next(const StepSchedule& schedule, std::size_t index, const 
 
 Tensor Pipeline::receive(const Ctx& ctx, const Action& action, const Batch& batch) {
   Inbox& inbox = inbox_of(action);
-  inbox.sends[static_cast<std::size_t>(action.micro_batch) % inbox.sends.size()].wait();
+  inbox.sends[static_cast<std::size_t>(action.micro_batch) % inbox.sends.size()].wait(stream_);
   post(ctx, action, batch);
-  inbox.receive.wait();
+  inbox.receive.wait(stream_);
   return buffer_of(ctx, action, batch);
 }
 
@@ -139,13 +146,13 @@ void Pipeline::send(Slot& slot, Tensor what, const Action& action) {
   stages.progress();  // the next action may be a long one
 }
 
-void Pipeline::train(const BatchBuffers& buffers, StepState* state, const StepSchedule* of_step) {
+void Pipeline::train(const BatchBuffers& buffers, OperationProgress* progress, const StepSchedule* of_step) {
   const StepSchedule& schedule = of_step == nullptr ? schedule_ : *of_step;
   begin();
   for (std::size_t i = 0; i < schedule.actions.size(); ++i) {
     const Action& action = schedule.actions[i];
     Slot& slot = slot_of(action);
-    if (state != nullptr) state->micro_batch = action.micro_batch;
+    if (progress != nullptr) progress->micro_batch = action.micro_batch;
     Ctx ctx = context(slot.memory, true);
     ctx.ends_gradients = schedule.ends_gradients[i];
     ctx.defers_weights = schedule.defers_weights;

@@ -3,8 +3,8 @@
 
 #include <vector>
 
+#include "comm/operation_label.h"
 #include "device/memory.h"
-#include "device/step_state.h"
 #include "engine/memory_plan.h"
 #include "engine/stage.h"
 #include "layout/schedule.h"
@@ -20,6 +20,8 @@ class BatchBuffers {
   const Batch& batch(int micro_batch) const { return batches_[static_cast<std::size_t>(micro_batch)]; }
   /// (B, T) f32, written by forward.
   Tensor losses(int micro_batch) const { return losses_[static_cast<std::size_t>(micro_batch)]; }
+  /// All of it from buffers on the host.
+  void copy_from_host(Stream& stream, const BatchBuffers& host) const;
 
  private:
   Buffer memory_;
@@ -35,9 +37,10 @@ class Pipeline {
            ParamOwner* params = nullptr);
 
   /// One training step over the micro-batches in `buffers`: gradients in the parameters' store, and on the last stage
-  /// losses of every token. `state`, if any, is told the current micro-batch, for messages. `schedule`, if any, is of a
+  /// losses of every token. `progress`, if any, gets the current micro-batch, for messages. `schedule`, if any, is of a
   /// step of fewer micro-batches than the constructor's.
-  void train(const BatchBuffers& buffers, StepState* state = nullptr, const StepSchedule* schedule = nullptr);
+  void train(const BatchBuffers& buffers, OperationProgress* progress = nullptr,
+             const StepSchedule* schedule = nullptr);
   /// On the last stage: losses of every token of one micro-batch, dropout off. All stages call it.
   void evaluate(const Batch& batch, Tensor losses);
   Arena& scratch() { return scratch_; }

@@ -106,7 +106,7 @@ std::vector<MemoryPart> memory_parts(const MemoryPlan& plan) {
           {"optimizer", "moments", plan.bytes(Category::optimizer)},
           {"activations", "activations", plan.bytes(Category::slots) + plan.bytes(Category::messages)},
           {"scratch", "scratch", plan.bytes(Category::scratch)},
-          {"batches", "batches", plan.bytes(Category::batches)},
+          {"batches", "batches", plan.bytes(Category::batches) + plan.bytes(Category::step)},
           {"staging", "staging", plan.bytes(Category::staging)},
           {"total", "total", plan.total_bytes()}};
 }

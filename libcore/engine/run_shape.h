@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "device/stream.h"
 #include "layout/layout.h"
 
 namespace mtl {
@@ -16,6 +17,7 @@ struct RunShape {
   int threads = 1;         // work areas are per thread
   int batch_sets = 1;      // sets of a step's batches that exist at a time
   Layout layout;           // of which rank, too
+  Device device = Device::cpu;
 };
 
 /// Bytes that a rank sends in a step, by group.

@@ -40,10 +40,10 @@ std::vector<Workspace::Pass> passes(const Model& model, std::int64_t sequences, 
 Decoder::Decoder(Model& model, std::int64_t sequences, std::int64_t positions)
     : model_(model),
       sequences_(sequences),
-      cache_memory_(Device::cpu, static_cast<std::size_t>(2 * model.config().num_layers) *
-                                     Tensor(nullptr, DType::f32, cache_shape(model, sequences, positions)).bytes()),
-      small_memory_(Device::cpu, sizeof(float) * static_cast<std::size_t>(sequences * (1 + model.vocab()) +
-                                                                          2 * std::max(sequences, kPiece))),
+      cache_memory_(model.device(), static_cast<std::size_t>(2 * model.config().num_layers) *
+                                        Tensor(nullptr, DType::f32, cache_shape(model, sequences, positions)).bytes()),
+      small_memory_(model.device(), sizeof(float) * static_cast<std::size_t>(sequences * (1 + model.vocab()) +
+                                                                             2 * std::max(sequences, kPiece))),
       workspace_(model, passes(model, sequences, positions)) {
   require(positions >= 1 && positions <= model.positions(), "a decoder of ", positions, " positions, the model has ",
           model.positions());
@@ -57,6 +57,7 @@ Decoder::Decoder(Model& model, std::int64_t sequences, std::int64_t positions)
   lengths_ = small(DType::i32, {sequences});
   tokens_ = small(DType::i32, {std::max(sequences, kPiece)});
   positions_ = small(DType::i32, {std::max(sequences, kPiece)});
+  on_host_.emplace(*this);
   offset = 0;
   auto cache = [&] {
     Tensor out = cache_memory_.tensor(DType::f32, cache_shape(model, sequences, positions), offset);
@@ -83,7 +84,13 @@ void Decoder::run(std::int64_t rows, std::int64_t count, Chunk::Cache& past) {
   batch.tokens = tokens_.flat(0, rows * count).view({rows, count});
   batch.positions = positions_.flat(0, rows * count).view({rows, count});
   Ctx ctx = workspace_.context();
+  for (const HostView* view : {&on_host_->lengths, &on_host_->tokens, &on_host_->positions}) view->send();
   model_.chunk().logits(ctx, logits_.rows(0, rows), batch, past);
+}
+
+std::span<const float> Decoder::host_logits(std::int64_t rows) {
+  on_host_->logits.receive();
+  return {on_host_->logits.tensor().data<float>(), static_cast<std::size_t>(rows * model_.vocab())};
 }
 
 std::span<const float> Decoder::append(std::int64_t sequence, std::span<const std::int32_t> ids) {
@@ -91,14 +98,14 @@ std::span<const float> Decoder::append(std::int64_t sequence, std::span<const st
   std::int32_t& held = lengths()[sequence];
   while (!ids.empty()) {
     auto piece = ids.first(std::min(ids.size(), static_cast<std::size_t>(kPiece)));
-    std::copy(piece.begin(), piece.end(), tokens_.data<std::int32_t>());
+    std::copy(piece.begin(), piece.end(), on_host_->tokens.tensor().data<std::int32_t>());
     auto count = static_cast<std::int32_t>(piece.size());
-    for (std::int32_t i = 0; i < count; ++i) positions_.data<std::int32_t>()[i] = held + i;
+    for (std::int32_t i = 0; i < count; ++i) on_host_->positions.tensor().data<std::int32_t>()[i] = held + i;
     run(1, count, each_[static_cast<std::size_t>(sequence)]);
     held += count;
     ids = ids.subspan(piece.size());
   }
-  return {logits_.data<float>(), static_cast<std::size_t>(model_.vocab())};
+  return host_logits(1);
 }
 
 std::span<const float> Decoder::step(std::span<const std::int32_t> ids) {
@@ -106,12 +113,12 @@ std::span<const float> Decoder::step(std::span<const std::int32_t> ids) {
           " sequences");
   for (std::size_t b = 0; b < ids.size(); ++b) {
     if (ids[b] < 0) lengths()[b] = 0;
-    tokens_.data<std::int32_t>()[b] = std::max(ids[b], 0);
-    positions_.data<std::int32_t>()[b] = lengths()[b];
+    on_host_->tokens.tensor().data<std::int32_t>()[b] = std::max(ids[b], 0);
+    on_host_->positions.tensor().data<std::int32_t>()[b] = lengths()[b];
   }
   run(sequences_, 1, all_);
   for (std::size_t b = 0; b < ids.size(); ++b) lengths()[b] += ids[b] < 0 ? 0 : 1;
-  return {logits_.data<float>(), static_cast<std::size_t>(logits_.numel())};
+  return host_logits(sequences_);
 }
 
 }  // namespace mtl

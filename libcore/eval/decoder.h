@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "device/copy.h"
 #include "eval/model.h"
 
 namespace mtl {
@@ -29,8 +31,9 @@ class Decoder {
   std::span<const float> step(std::span<const std::int32_t> ids);
 
  private:
-  std::int32_t* lengths() const { return lengths_.data<std::int32_t>(); }
+  std::int32_t* lengths() const { return on_host_->lengths.tensor().data<std::int32_t>(); }
   void run(std::int64_t rows, std::int64_t count, Chunk::Cache& past);
+  std::span<const float> host_logits(std::int64_t rows);
 
   Model& model_;
   std::int64_t sequences_;
@@ -41,6 +44,15 @@ class Decoder {
   Chunk::Cache all_;                // keys and values of all sequences
   std::vector<Chunk::Cache> each_;  // and of one
   Workspace workspace_;
+  struct OnHost {
+    OnHost(const Decoder& d)
+        : lengths(d.model_.device(), d.lengths_),
+          tokens(d.model_.device(), d.tokens_),
+          positions(d.model_.device(), d.positions_),
+          logits(d.model_.device(), d.logits_) {}
+    HostView lengths, tokens, positions, logits;
+  };
+  std::optional<OnHost> on_host_;
 };
 
 }  // namespace mtl

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "device/copy.h"
+
 namespace mtl {
 
 namespace {
@@ -12,11 +14,11 @@ std::int64_t vocab_rows(const GptConfig& config) { return padded_vocab_size(conf
 
 }  // namespace
 
-Model::Model(const ModelSource& source, int threads)
+Model::Model(const ModelSource& source, int threads, Device device)
     : config_(source.config()),
       stage_(whole_model(config_, {}, vocab_rows(config_))),
-      params_(Device::cpu, kPrecisionFp32, std::nullopt, [&](const ParamVisitor& visit) { stage_.params(visit); }),
-      stream_(Device::cpu, threads) {
+      params_(device, kPrecisionFp32, std::nullopt, [&](const ParamVisitor& visit) { stage_.params(visit); }),
+      stream_(device, threads) {
   source.load_values(params_);
 }
 
@@ -32,34 +34,38 @@ std::vector<float> Model::logits(std::span<const std::int32_t> ids) {
   require(length >= 1 && length <= positions(), "logits of ", length, " ids were asked for, the model has ",
           positions(), " positions");
   check_ids(ids, "logits");
-  std::vector<std::int32_t> tokens(ids.begin(), ids.end()), places(ids.size());
+  std::vector<std::int32_t> places(ids.size());
   std::iota(places.begin(), places.end(), 0);
-  std::vector<float> out(ids.size() * static_cast<std::size_t>(vocab()));
+  const Buffer tokens(device(), ids.size_bytes()), positions(device(), ids.size_bytes()),
+      out(device(), ids.size() * static_cast<std::size_t>(vocab()) * sizeof(float));
   auto pass = [&](Ctx& ctx, const Chunk& chunk) {
-    auto place = [&](auto& data) { return ctx.stream.is_meta() ? nullptr : data.data(); };
+    auto place = [&](const Buffer& memory) { return ctx.stream.is_meta() ? nullptr : memory.data(); };
     Batch batch;
     batch.tokens = Tensor(place(tokens), DType::i32, {1, length});
-    batch.positions = Tensor(place(places), DType::i32, {1, length});
+    batch.positions = Tensor(place(positions), DType::i32, {1, length});
     Chunk::Cache cache = chunk.make_cache();
     chunk.logits(ctx, Tensor(place(out), DType::f32, {length, vocab()}), batch, cache);
   };
   Workspace workspace(*this, {pass});
   Ctx ctx = workspace.context();
+  copy_from_host(stream_, tokens.tensor(DType::i32, {length}), std::as_bytes(ids));
+  copy_from_host(stream_, positions.tensor(DType::i32, {length}), places);
   pass(ctx, chunk());
-  return out;
+  return host_copy<float>(stream_, out.tensor(DType::f32, {length, vocab()}));
 }
 
 Workspace::Workspace(Model& model, const std::vector<Pass>& passes) : Workspace(model, measure(model, passes)) {}
 
 Workspace::Workspace(Model& model, MetaModel::PassBytes bytes)
     : stream_(model.stream()),
-      slot_(Device::cpu, "activations", bytes.slot),
-      scratch_(Device::cpu, "scratch", bytes.scratch) {}
+      slot_(model.device(), "activations", bytes.slot),
+      scratch_(model.device(), "scratch", bytes.scratch) {}
 
 MetaModel::PassBytes Workspace::measure(const Model& model, const std::vector<Pass>& passes) {
   RunShape shape;
   shape.padded_vocab = vocab_rows(model.config());
   shape.threads = model.threads();
+  shape.device = model.device();
   return MetaModel(model.config(), {}, shape, std::nullopt).measure(passes);
 }
 

@@ -26,14 +26,15 @@ inline constexpr const char* kNotFinite =
 
 class Model {
  public:
-  /// Loads the weights, once. The source may go afterwards.
-  explicit Model(const ModelSource& source, int threads = 1);
+  /// Loads the weights onto the device, once. The source may go afterwards.
+  explicit Model(const ModelSource& source, int threads = 1, Device device = Device::cpu);
   Model(const Model&) = delete;
 
   const GptConfig& config() const { return config_; }
   std::int64_t vocab() const { return config_.vocab_size; }
   std::int64_t positions() const { return config_.max_positions; }
   int threads() const { return stream_.threads(); }
+  Device device() const { return stream_.device(); }
 
   /// (T, V), row after row: what follows each of 1 to positions() ids. Memory for the pass is made for this call.
   std::vector<float> logits(std::span<const std::int32_t> ids);

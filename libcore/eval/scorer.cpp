@@ -32,7 +32,11 @@ Scorer::Scorer(Model& model, std::int64_t batch, std::int64_t seq_length)
     : model_(model),
       batch_(batch),
       seq_length_(seq_length),
-      buffers_(Device::cpu, shape_of(batch, seq_length)),
+      buffers_(model.device(), shape_of(batch, seq_length)),
+      tokens_(model.device(), buffers_.batch(0).tokens),
+      positions_(model.device(), buffers_.batch(0).positions),
+      labels_(model.device(), buffers_.batch(0).labels),
+      losses_(model.device(), buffers_.losses(0)),
       workspace_(model, passes(batch, seq_length)),
       cache_(model.chunk().make_cache()) {
   require(seq_length >= 1 && seq_length <= model.positions(), "windows of ", seq_length, " tokens, the model has ",
@@ -48,14 +52,16 @@ std::span<const float> Scorer::losses(std::span<const std::int32_t> ids, std::in
   batch.tokens = first(whole.tokens, rows, length);
   batch.positions = first(whole.positions, rows, length);
   batch.labels = first(whole.labels, rows, length);
-  std::copy_n(ids.data(), count, batch.tokens.data<std::int32_t>());
-  std::copy_n(ids.data() + 1, count, batch.labels.data<std::int32_t>());
+  std::copy_n(ids.data(), count, tokens_.tensor().data<std::int32_t>());
+  std::copy_n(ids.data() + 1, count, labels_.tensor().data<std::int32_t>());
   for (std::int64_t i = 0; i < count; ++i)
-    batch.positions.data<std::int32_t>()[i] = static_cast<std::int32_t>(i % length);
+    positions_.tensor().data<std::int32_t>()[i] = static_cast<std::int32_t>(i % length);
+  for (const HostView* view : {&tokens_, &labels_, &positions_}) view->send();
   Tensor losses = first(buffers_.losses(0), rows, length);
   Ctx ctx = workspace_.context();
   model_.chunk().evaluate(ctx, {}, losses, batch, cache_);
-  return {losses.data<float>(), static_cast<std::size_t>(count)};
+  losses_.receive();
+  return {losses_.tensor().data<float>(), static_cast<std::size_t>(count)};
 }
 
 void Scorer::score_windows(std::int64_t rows, std::int64_t length) {

@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "device/copy.h"
 #include "engine/pipeline.h"
 #include "eval/model.h"
 
@@ -49,6 +50,7 @@ class Scorer {
   Model& model_;
   std::int64_t batch_, seq_length_;
   BatchBuffers buffers_;
+  HostView tokens_, positions_, labels_, losses_;  // of buffers_
   Workspace workspace_;
   Chunk::Cache cache_;
   std::vector<std::int32_t> waiting_;  // tokens not scored yet, from begin_ on; the first is context only

@@ -101,7 +101,7 @@ Tensor AttentionLayer::backward(Ctx& ctx, Tensor dy, const Batch& batch, const C
   gemm(ctx.stream, partial, {dpacked}, {qkv.value.view({width, hidden})});
   Pending sum = region.enter_backward(ctx, dx, partial);
   ctx.weight_grads->push(qkv, dpacked, region.enter(ctx, ctx.slot, cache.x), qkv_bias);
-  return sum.wait();
+  return sum.wait(ctx);
 }
 
 }  // namespace mtl

@@ -29,7 +29,7 @@ void LmHead::chunk(Ctx& ctx, Tensor losses, Tensor dx, Tensor x, Tensor labels, 
   Communicator& ranks = ctx.groups.over(Axis::tensor);
   Tensor stats = ctx.scratch.make(DType::f32, {rows, 3}), parts = ctx.scratch.make(DType::f32, {ranks.size(), rows, 3});
   cross_entropy_stats(ctx.stream, stats, logits, labels, slice);
-  ranks.all_gather(ctx.stream, parts, stats).wait();
+  ranks.all_gather(ctx.stream, parts, stats).wait(ctx.stream);
   cross_entropy_combine(ctx.stream, stats, parts);
   cross_entropy_loss(ctx.stream, losses, stats);
   if (!dx.exists()) return;

@@ -58,7 +58,7 @@ Tensor Mlp::backward(Ctx& ctx, Tensor dy, const Cache& cache) const {
   gemm(ctx.stream, partial, {dpre}, {up.value});
   Pending sum = region.enter_backward(ctx, dx, partial);
   ctx.weight_grads->push(up, dpre, region.enter(ctx, ctx.slot, cache.x), up_bias);
-  return sum.wait();
+  return sum.wait(ctx);
 }
 
 }  // namespace mtl

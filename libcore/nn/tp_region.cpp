@@ -5,7 +5,7 @@ namespace mtl {
 Tensor TpRegion::enter(Ctx& ctx, Arena& memory, Tensor x) const {
   if (!sequence_parallel) return x;
   Tensor all = memory.make(x.dtype(), {x.size(0) * ctx.groups.over(Axis::tensor).size(), x.size(1)});
-  ctx.groups.over(Axis::tensor).all_gather(ctx.stream, all, x).wait();
+  ctx.groups.over(Axis::tensor).all_gather(ctx.stream, all, x).wait(ctx.stream);
   return all;
 }
 

@@ -14,8 +14,8 @@ namespace mtl {
 struct Pending {
   Tensor tensor;
   Work work;
-  Tensor wait() const {
-    work.wait();
+  Tensor wait(const Ctx& ctx) const {
+    work.wait(ctx.stream);
     return tensor;
   }
 };
@@ -38,7 +38,7 @@ struct TpRegion {
   /// Memory for this rank's term (N, C) of a sum that goes to `out`, outside.
   Tensor partial_of(Ctx& ctx, Tensor out) const;
   /// out = the sum of the ranks' partials, or this rank's rows of it.
-  Tensor leave(Ctx& ctx, Tensor out, Tensor partial) const { return enter_backward(ctx, out, partial).wait(); }
+  Tensor leave(Ctx& ctx, Tensor out, Tensor partial) const { return enter_backward(ctx, out, partial).wait(ctx); }
   /// dy (N, C), to stay for weight gradients.
   Tensor leave_backward(Ctx& ctx, Tensor dy) const { return enter(ctx, ctx.slot, dy); }
   /// Like leave, started; weight gradients run behind it.

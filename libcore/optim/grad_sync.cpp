@@ -1,6 +1,7 @@
 #include "optim/grad_sync.h"
 
 #include "base/console.h"
+#include "device/copy.h"
 #include "kernels/elementwise.h"
 
 namespace mtl {
@@ -54,7 +55,8 @@ std::vector<std::string> GradSync::nonfinite_gradients(Arena& scratch) const {
   std::vector<std::string> names;
   for (int param = 0; param < params_.size(); ++param) {
     find_nonfinite(stream_, found, params_.grad(param));
-    if (*found.data<std::int32_t>() != 0) names.push_back(params_.specs()[static_cast<std::size_t>(param)].name);
+    if (host_copy<std::int32_t>(stream_, found)[0] != 0)
+      names.push_back(params_.specs()[static_cast<std::size_t>(param)].name);
   }
   return names;
 }
@@ -89,7 +91,7 @@ void GradSync::finish_gathering() {
 void GradSync::wait(const Work& work) {
   if (work.done()) return;
   double began = now_seconds();
-  work.wait();
+  work.wait(stream_);
   waited_seconds_ += now_seconds() - began;
 }
 

@@ -23,7 +23,8 @@ class Optimizer {
   /// The owner of the parameters that layers lease from.
   GradSync& sync() { return sync_; }
   /// Call after the last backward of a step. Sums gradients over the ranks, sets grad_norm, clip_scale and found_inf of
-  /// `state`, and updates every owned range unless found_inf is set. Values may arrive later: see GradSync.
+  /// `state`, which is where operators run, and updates every owned range unless found_inf is set. Values may arrive
+  /// later: see GradSync.
   void step(Arena& scratch, StepState* state);
   /// True from when this rank may have changed a weight until end_step(), as other ranks may not have.
   bool update_begun() const { return update_begun_; }

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "device/copy.h"
 #include "nn/init.h"
 
 namespace mtl {
@@ -63,7 +64,7 @@ Bucket::Range Bucket::owned_by(int index, const Segment& segment) const {
 
 ParamStore::ParamStore(Device device, Precision precision, std::optional<std::vector<StateSpec>> states,
                        const std::function<void(const ParamVisitor&)>& visit_all, Layout layout)
-    : table_(make_table(precision, states)), layout_(std::move(layout)) {
+    : device_(device), table_(make_table(precision, states)), layout_(std::move(layout)) {
   require(precision == kPrecisionFp32, "this version trains in fp32");
   std::set<std::string> names;
   visit_all([&](Param&, const ParamSpec& spec) {
@@ -200,7 +201,10 @@ void ParamStore::check_all_written() const {
 
 void ParamStore::initialize(std::uint64_t seed) {
   for (std::size_t i = 0; i < specs_.size(); ++i) {
-    if (values_[i].raw() != nullptr) initialize_param(values_[i], slice(static_cast<int>(i)), specs_[i], seed);
+    if (values_[i].raw() == nullptr) continue;  // on meta
+    HostView value(device_, values_[i]);
+    initialize_param(value.tensor(), slice(static_cast<int>(i)), specs_[i], seed);
+    value.send();
   }
 }
 

@@ -39,6 +39,8 @@ class ParamStore {
   /// The index of a canonical name, or -1.
   int find(const std::string& name) const;
   const Layout& layout() const { return layout_; }
+  /// Where its memory is.
+  Device device() const { return device_; }
   /// Which part of the whole tensor this rank's value is.
   Slice slice(int param) const;
   /// Which part of that this rank owns and updates. May be empty.
@@ -84,6 +86,7 @@ class ParamStore {
   };
   const Place& place(int param) const { return places_[static_cast<std::size_t>(param)]; }
 
+  Device device_;
   std::vector<Storage> table_;
   Layout layout_;
   std::vector<ParamSpec> specs_;

@@ -106,7 +106,8 @@ std::string TrainingData::identity_lines() const {
 StepBatches make_step_batches(const RunShape& shape) {
   StepBatches steps;
   for (StepBatch& step : steps) {
-    step.buffers = std::make_unique<BatchBuffers>(Device::cpu, shape);
+    step.buffers = std::make_unique<BatchBuffers>(shape.device, shape);
+    if (shape.device != Device::cpu) step.on_host = std::make_unique<BatchBuffers>(Device::cpu, shape);
     step.unmasked.resize(static_cast<std::size_t>(shape.micro_batches));
   }
   return steps;
@@ -127,12 +128,13 @@ DataFeed::~DataFeed() {
   if (reading_.valid()) reading_.wait();
 }
 
-const StepBatch& DataFeed::next() {
+const StepBatch& DataFeed::next(Stream& stream) {
   double begin = now_seconds();
   reading_.get();  // throws what the reader met
   stalled_ += now_seconds() - begin;
   const StepBatch& ready = steps_[static_cast<std::size_t>(filling_)];
   filling_ = 1 - filling_;
+  if (ready.on_host) ready.buffers->copy_from_host(stream, *ready.on_host);
   reading_ = std::async(std::launch::async,
                         [this] { read_mapped([this] { fill(steps_[static_cast<std::size_t>(filling_)]); }); });
   return ready;
@@ -162,7 +164,7 @@ void DataFeed::fill(StepBatch& step) {
 }
 
 void DataFeed::fill_micro_batch(StepBatch& step, int number, const Draw& draw) {
-  const Batch& batch = step.buffers->batch(number);
+  const Batch& batch = (step.on_host ? step.on_host : step.buffers)->batch(number);
   const std::vector<std::int64_t>& samples = draw.micro_batches[static_cast<std::size_t>(number)];
   // Within a micro-batch of all data-parallel ranks, the samples of a rank follow those of the ranks before it.
   const Layout& layout = shape_.layout;

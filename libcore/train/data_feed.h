@@ -53,9 +53,10 @@ class TrainingData {
 
 /// The micro-batches of one step.
 struct StepBatch {
-  std::unique_ptr<BatchBuffers> buffers;
-  int micro_batches = 0;         // of this step; buffers may hold more
-  std::vector<double> unmasked;  // per micro-batch: the sum of its loss mask, how many tokens count
+  std::unique_ptr<BatchBuffers> buffers;  // where operators run
+  std::unique_ptr<BatchBuffers> on_host;  // where they are read, when that is elsewhere
+  int micro_batches = 0;                  // of this step; buffers may hold more
+  std::vector<double> unmasked;           // per micro-batch: the sum of its loss mask, how many tokens count
 };
 
 /// Memory of a feed: one step is read while the step before is computed.
@@ -72,9 +73,10 @@ class DataFeed {
            MicroBatches micro_batches, StepBatches& memory);
   ~DataFeed();
 
-  /// The next step's micro-batches, valid until the next call; throws Error(bad_data) when the data is used
-  /// up. The loss weights are mask / (unmasked of the micro-batch) / micro-batches of the step on all ranks.
-  const StepBatch& next();
+  /// The next step's micro-batches, where operators that `stream` is given find them, valid until the next call; throws
+  /// Error(bad_data) when the data is used up. The loss weights are mask / (unmasked of the micro-batch) /
+  /// micro-batches of the step on all ranks.
+  const StepBatch& next(Stream& stream);
   /// Seconds that next() has waited for data so far.
   double stalled_seconds() const { return stalled_; }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/console.h"
+#include "device/copy.h"
 #include "device/memory.h"
 #include "kernels/gemm.h"
 #include "nn/model_params.h"
@@ -32,18 +33,21 @@ double per_token(const GptConfig& config, std::int64_t seq_length, double attent
 double flops_per_token_a(const GptConfig& config, std::int64_t seq_length) { return per_token(config, seq_length, 6); }
 double flops_per_token_b(const GptConfig& config, std::int64_t seq_length) { return per_token(config, seq_length, 12); }
 
-double measure_peak_tflops(int threads) {
+double measure_peak_tflops(Device device, int threads) {
   constexpr std::int64_t kSize = 768;
-  Buffer memory(Device::cpu, 3 * kSize * kSize * sizeof(float));
+  Buffer memory(device, 3 * kSize * kSize * sizeof(float));
   auto matrix = [&](std::size_t number) {
     return memory.tensor(DType::f32, {kSize, kSize}, number * kSize * kSize * sizeof(float));
   };
-  std::fill(matrix(0).data<float>(), matrix(2).data<float>(), 0.5f);
-  Stream stream(Device::cpu, threads);
+  Stream stream(device, threads);
+  const std::vector<float> halves(static_cast<std::size_t>(kSize * kSize), 0.5f);
+  copy_from_host(stream, matrix(0), halves);
+  copy_from_host(stream, matrix(1), halves);
   double best = 0;
   for (double begin = now_seconds(); now_seconds() < begin + 0.08;) {
     double start = now_seconds();
     gemm(stream, matrix(2), {matrix(0)}, {matrix(1)});
+    host_copy<float>(stream, matrix(2).flat(0, 1));  // waits for the product
     best = std::max(best, 2.0 * kSize * kSize * kSize / (now_seconds() - start) / 1e12);
   }
   return best;

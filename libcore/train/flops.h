@@ -23,6 +23,6 @@ double flops_per_token_b(const GptConfig& config, std::int64_t seq_length);
 
 /// The speed of a large fp32 matrix product with these threads, in TFLOP/s: the peak that MFU on a CPU is measured
 /// against when the user names none. Takes about a tenth of a second.
-double measure_peak_tflops(int threads);
+double measure_peak_tflops(Device device, int threads);
 
 }  // namespace mtl

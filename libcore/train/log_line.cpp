@@ -20,7 +20,7 @@ std::string rate_text(double value) {
 
 double ValidationReport::ppl() const { return std::exp(std::min(20.0, loss)); }
 
-std::string log_line(const StepReport& report, const std::string& timestamp) {
+std::string log_line(const IntervalReport& report, const std::string& timestamp) {
   auto whole = [](std::int64_t value) { return static_cast<long long>(value); };
   std::string out = format(" [%s] iteration %8lld/%8lld |", timestamp.c_str(), whole(report.iteration),
                            whole(report.train_iterations));

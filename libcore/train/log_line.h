@@ -13,7 +13,7 @@ namespace mtl {
 
 /// One log interval. A figure that does not exist (no peak known, nothing but skipped steps) stays empty, and its
 /// field is left out.
-struct StepReport {
+struct IntervalReport {
   std::int64_t iteration = 0;         // the last one of the interval, counted from 1
   std::int64_t train_iterations = 0;  // of the whole run
   std::int64_t consumed_samples = 0;
@@ -49,7 +49,7 @@ struct ValidationReport {
 };
 
 /// " [2026-11-21 12:00:00] iteration        1/     500 | consumed samples: ... |", without a newline.
-std::string log_line(const StepReport& report, const std::string& timestamp);
+std::string log_line(const IntervalReport& report, const std::string& timestamp);
 
 /// Three lines: dashes, " validation loss at iteration 100 | lm loss value: 3.1E+00 | lm loss PPL: 2.2E+01 | ", dashes.
 /// At the end of training Megatron adds "on validation set" or "on test set" after the iteration.

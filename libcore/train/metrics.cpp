@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kLogVersion = 1;
 
-Json step_object(const StepReport& report) {
+Json step_object(const IntervalReport& report) {
   Json out =
       Json::object({{"type", "step"}, {"iteration", report.iteration}, {"consumed_samples", report.consumed_samples}});
   auto optional = [&](const char* name, const std::optional<double>& value) {
@@ -96,7 +96,7 @@ void Metrics::print(const std::string& lines) {
   });
 }
 
-void Metrics::report(const StepReport& report) {
+void Metrics::report(const IntervalReport& report) {
   print(log_line(report, timestamp()) + "\n");
   write_json(step_object(report));
   StepScalars scalars;

@@ -44,7 +44,7 @@ class Metrics {
   /// sinks that fail, and must outlive it.
   Metrics(const MetricsOptions& options, Console& console);
 
-  void report(const StepReport& report);
+  void report(const IntervalReport& report);
   void report(const ValidationReport& report);
   /// Everything reported so far is on disk afterwards, as far as it could be written; called before a checkpoint
   /// commits.

@@ -13,6 +13,7 @@
 #include "data/data_path.h"
 #include "data/sample_order.h"
 #include "data/sampler.h"
+#include "device/stream.h"
 #include "layout/layout.h"
 #include "nn/gpt_config.h"
 #include "optim/lr_schedule.h"
@@ -135,6 +136,7 @@ struct TrainOptions {
   double hidden_dropout = 0.1, attention_dropout = 0.1;
   std::int64_t seed = 1234;
   std::int64_t threads = 0;
+  Device device = Device::cpu;  // no flag: this version has operators for no other
   bool dry_run = false;
   bool json = false;
   std::string command_line;  // as typed, for the provenance of what is written

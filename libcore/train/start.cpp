@@ -139,10 +139,9 @@ RunStart find_start(const TrainOptions& options, std::shared_ptr<const SaveDirec
   return start;
 }
 
-RunStart share_start(const std::function<RunStart()>& find, const TrainOptions& options, Communicator& world,
-                     Stream& stream) {
+RunStart share_start(const std::function<RunStart()>& find, const TrainOptions& options, Communicator& world) {
   RunStart start;
-  const std::string answer = work_on_first_rank(world, stream, [&] {
+  const std::string answer = work_on_first_rank(world, [&] {
     start = find();
     return Json::object({{"folder", start.point.folder},
                          {"is_resume", start.state.has_value()},
@@ -165,10 +164,9 @@ RunStart share_start(const std::function<RunStart()>& find, const TrainOptions& 
   return start;
 }
 
-void settle_start(const StartPoint& start, const TrainOptions& options, Communicator& world, Stream& stream,
-                  Console& console) {
+void settle_start(const StartPoint& start, const TrainOptions& options, Communicator& world, Console& console) {
   const CheckpointOptions& flags = options.checkpoint;
-  work_on_first_rank(world, stream, [&] {
+  work_on_first_rank(world, [&] {
     if (start.is_own || start.is_rollback) set_later_aside(start, flags.save, console);
     return std::string();
   });
@@ -183,9 +181,9 @@ void settle_start(const StartPoint& start, const TrainOptions& options, Communic
     console.info("--no-load-optim has no effect on the newest checkpoint in --save: its moments are resumed");
 }
 
-bool is_damaged(const StartPoint& start, Communicator& world, Stream& stream, Console& console) {
+bool is_damaged(const StartPoint& start, Communicator& world, Console& console) {
   if (start.is_named) return false;
-  const std::string answer = work_on_first_rank(world, stream, [&]() -> std::string {
+  const std::string answer = work_on_first_rank(world, [&]() -> std::string {
     try {
       ModelSource::open(start.folder, console).verify();
       return "";

@@ -48,17 +48,15 @@ RunStart find_start(const TrainOptions& options, std::shared_ptr<const SaveDirec
                     const std::vector<std::string>& damaged, Console& console);
 
 /// Collective: what find() returns on rank 0, opened by every rank. All throw what it throws.
-RunStart share_start(const std::function<RunStart()>& find, const TrainOptions& options, Communicator& world,
-                     Stream& stream);
+RunStart share_start(const std::function<RunStart()>& find, const TrainOptions& options, Communicator& world);
 
 /// Collective, once the start is loaded: rank 0 renames the checkpoints of --save that are later, to iter_N.damaged or,
 /// in a rollback, iter_N.rolled_back, and reports the start. A rollback first verifies the whole checkpoint.
-void settle_start(const StartPoint& start, const TrainOptions& options, Communicator& world, Stream& stream,
-                  Console& console);
+void settle_start(const StartPoint& start, const TrainOptions& options, Communicator& world, Console& console);
 
 /// Collective, after a start that failed to load: whether its files are damaged, so that another checkpoint may take
 /// its place. Never for one that was named.
-bool is_damaged(const StartPoint& start, Communicator& world, Stream& stream, Console& console);
+bool is_damaged(const StartPoint& start, Communicator& world, Console& console);
 
 /// The iteration of --save that the flags roll back to.
 std::optional<std::int64_t> rollback_target(const CheckpointOptions& flags);

@@ -1,15 +1,15 @@
 #include "train/step_totals.h"
 
 #include <algorithm>
+#include <vector>
+
+#include "kernels/cross_entropy.h"
 
 namespace mtl {
 
-void StepTotals::add(const StepBatch& step) {
+void StepTotals::add(Stream& stream, Tensor sum, const StepBatch& step) {
   for (int m = 0; m < step.micro_batches; ++m) {
-    Tensor losses = step.buffers->losses(m);
-    const float* loss = losses.data<float>();
-    const float* weight = step.buffers->batch(m).loss_weights.data<float>();
-    for (std::int64_t i = 0; i < losses.numel(); ++i) loss_sum += weight[i] != 0 ? double{loss[i]} : 0;
+    sum_losses(stream, sum, step.buffers->losses(m), step.buffers->batch(m).loss_weights, GradMode::accumulate);
     tokens += step.unmasked[static_cast<std::size_t>(m)];
   }
 }
@@ -20,16 +20,17 @@ void StepTotals::take(SignalRequests& signals) {
   end += signals.wants_end();
 }
 
-void StepTotals::exchange(Communicator& world, Stream& stream, Tensor memory) {
+void StepTotals::exchange(Communicator& world) {
   double* const fields[] = {&loss_sum, &tokens, &save, &status, &end, &failed, &unsavable};
-  static_assert(std::size(fields) == kSums);
-  auto* sums = memory.data<double>();
-  double* waits = sums + kSums;  // by rank: a sum to which the others add nothing
-  for (std::size_t i = 0; i < std::size(fields); ++i) sums[i] = *fields[i];
-  std::fill(waits, waits + world.size(), 0.0);
+  constexpr std::size_t kSums = std::size(fields);
+  std::vector<double> sums(kSums + static_cast<std::size_t>(world.size()));
+  double* waits = sums.data() + kSums;  // by rank: a sum to which the others add nothing
+  for (std::size_t i = 0; i < kSums; ++i) sums[i] = *fields[i];
   waits[world.rank()] = waited;
-  world.all_reduce(stream, memory, Reduce::sum).wait();
-  for (std::size_t i = 0; i < std::size(fields); ++i) *fields[i] = sums[i];
+  Stream stream(Device::cpu);
+  world.all_reduce(stream, Tensor(sums.data(), DType::f64, {static_cast<std::int64_t>(sums.size())}), Reduce::sum)
+      .join();
+  for (std::size_t i = 0; i < kSums; ++i) *fields[i] = sums[i];
   waited = *std::min_element(waits, waits + world.size());
 }
 

@@ -16,16 +16,12 @@ struct StepTotals {
   double waited = 0;  // seconds for gradients and weights: this rank's; once exchanged, of the rank with the least
 
   double loss() const { return tokens > 0 ? loss_sum / tokens : 0; }
-  /// Adds the losses of a step's micro-batches.
-  void add(const StepBatch& step);
+  /// Adds the losses of a step's micro-batches to `sum`, (1) f64 on the device, and here their tokens.
+  void add(Stream& stream, Tensor sum, const StepBatch& step);
   /// Adds what signals have asked for since the last time.
   void take(SignalRequests& signals);
-  /// Over all ranks; `memory` holds doubles(world.size()) f64.
-  void exchange(Communicator& world, Stream& stream, Tensor memory);
-  static constexpr std::int64_t doubles(int ranks) { return kSums + ranks; }
-
- private:
-  static constexpr std::int64_t kSums = 7;
+  /// Over all ranks, through host memory.
+  void exchange(Communicator& world);
 };
 
 }  // namespace mtl

@@ -10,6 +10,7 @@
 #include "comm/agreement.h"
 #include "comm/rank_outcome.h"
 #include "data/data_identity.h"
+#include "kernels/elementwise.h"
 #include "train/flops.h"
 #include "train/rank_failed.h"
 
@@ -34,31 +35,18 @@ RunShape run_shape(const TrainOptions& options, const GptConfig& config, int ran
   shape.documents = options.data.reset_attention_mask;
   shape.threads = static_cast<int>(options.threads);
   shape.layout = layout_of(options.parallel, rank);
+  shape.device = options.device;
   shape.batch_sets =
       options.batch.eval_iters > 0 ? 4 : 2;  // one is read while another is computed; of held-out data, too
   return shape;
 }
 
-namespace {
-
-/// What ranks exchange after a step is in scratch, too.
-void add_totals(MemoryPlan& plan, const TrainOptions& options) {
-  auto bytes = static_cast<std::size_t>(StepTotals::doubles(static_cast<int>(options.parallel.world))) * sizeof(double);
-  plan.enlarge(Category::scratch, bytes);
-}
-
-}  // namespace
-
 MemoryPlan plan_run(const TrainOptions& options, const GptConfig& config, int rank) {
-  MemoryPlan plan = plan_training(config, dropout_options(options), run_shape(options, config, rank));
-  add_totals(plan, options);
-  return plan;
+  return plan_training(config, dropout_options(options), run_shape(options, config, rank));
 }
 
 std::vector<RankPlan> plan_run(const TrainOptions& options, const GptConfig& config) {
-  std::vector<RankPlan> plans = plan_ranks(config, dropout_options(options), run_shape(options, config, 0));
-  for (RankPlan& ranks : plans) add_totals(ranks.plan, options);
-  return plans;
+  return plan_ranks(config, dropout_options(options), run_shape(options, config, 0));
 }
 
 Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* tokenizer, RankGroups ranks,
@@ -81,10 +69,10 @@ Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* t
       shape_(run_shape(options, config_, ranks_.rank)),
       stage_(make_stage(config_, dropout_options(options), shape_.layout, shape_.padded_vocab)),
       params_(
-          Device::cpu, kPrecisionFp32, AdamW::states(), [&](const ParamVisitor& visit) { stage_.params(visit); },
+          shape_.device, kPrecisionFp32, AdamW::states(), [&](const ParamVisitor& visit) { stage_.params(visit); },
           shape_.layout),
       plan_(plan_run(options, config_, ranks_.rank)),
-      stream_(Device::cpu, shape_.threads),
+      stream_(shape_.device, shape_.threads),
       schedule_(resolve_schedule(options.optimizer.schedule, {options.batch.train_iters, options.batch.train_samples,
                                                               options.global_batch_size()})),
       optimizer_(params_,
@@ -94,6 +82,7 @@ Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* t
                  stream_, ranks_.groups),
       pipeline_(stage_, stream_, ranks_.groups, rank_schedule(shape_.layout, static_cast<int>(shape_.micro_batches)),
                 plan_, &optimizer_.sync()),
+      step_memory_(shape_.device),
       train_batches_(make_step_batches(shape_)) {
   if (options.batch.eval_iters > 0) held_out_batches_ = make_step_batches(shape_);
   for (std::int64_t size : batch_sizes_.sizes()) {
@@ -121,7 +110,7 @@ void Trainer::check_agreement(const RunStart& start) {
   std::string program = read_file("/proc/self/exe"), from = start.source ? start.source->folder() : "nothing";
   if (start.state) from += cat(", iteration ", start.state->iteration);
   if (start.source) from += "\n" + start.source->identity();
-  check_same(ranks_.groups.world(), stream_, ranks_.hosts,
+  check_same(ranks_.groups.world(), ranks_.hosts,
              {{"program", hash_text(hash_bytes(program.data(), program.size()))},
               {"command line", options_.settings},
               {"tokenizer", tokenizer_ == nullptr ? "none" : hash_text(tokenizer_->hash())},
@@ -147,7 +136,7 @@ void Trainer::resume_from(RunStart& start) {
 /// Loads this rank's part. Where any rank fails, all do, so that they can look for another start together.
 void Trainer::load(const ModelSource& source, const StartPoint& point) {
   const bool resets_moments = options_.checkpoint.no_load_optim && !point.is_own;
-  const std::vector<Outcome> outcomes = work_on_every_rank(ranks_.groups.world(), stream_, [&] {
+  const std::vector<Outcome> outcomes = work_on_every_rank(ranks_.groups.world(), [&] {
     source.load_values(params_);
     if (const std::string broken = find_non_finite(tensors_to_save(params_)); !broken.empty())
       fail(Exit::bad_data, source.folder(), ": tensor '", broken, "' holds NaN or an infinity; load another model");
@@ -238,7 +227,7 @@ Exit Trainer::run_to_end() {
 void Trainer::prepare() {
   if (!save_directory_ && is_rank_zero()) console_.warn("without --save the trained model is not kept");
   peak_tflops_ = options_.logging.peak_tflops.value_or(0);
-  if (peak_tflops_ == 0) peak_tflops_ = measure_peak_tflops(shape_.threads);
+  if (peak_tflops_ == 0) peak_tflops_ = measure_peak_tflops(shape_.device, shape_.threads);
   MetricsOptions sinks;  // empty on all ranks but rank 0
   sinks.terminal = is_rank_zero() && !console_.quiet;
   if (is_rank_zero()) sinks.tensorboard_dir = options_.logging.tensorboard_dir;
@@ -283,15 +272,17 @@ Exit Trainer::end_early() {
 
 // One optimizer step: the way of every token from the data to a weight update.
 void Trainer::train_step() {
-  const StepBatch& batch = train_feed_->next();
+  const StepBatch& batch = train_feed_->next(stream_);
   begin_step();
   compute_gradients(batch);
-  optimizer_.step(pipeline_.scratch(), &step_);
+  optimizer_.step(pipeline_.scratch(), step_memory_.on_device());
 
   last_ = {};
   last_.take(signals_);
   last_.waited = optimizer_.sync().take_waited_seconds();
-  if (counts_losses()) last_.add(batch);
+  if (counts_losses()) last_.add(stream_, step_memory_.loss_sum(), batch);
+  report_ = step_memory_.receive(stream_);
+  last_.loss_sum = report_.loss_sum;
   exchange(last_);
   end_step(batch, last_.loss());
   check_buffers();
@@ -310,21 +301,23 @@ void Trainer::check_buffers() {
 
 /// Forward and backward of every micro-batch of the step.
 void Trainer::compute_gradients(const StepBatch& batch) {
-  pipeline_.train(*batch.buffers, &step_, &steps_.at(batch.micro_batches));
+  pipeline_.train(*batch.buffers, &progress_, &steps_.at(batch.micro_batches));
 }
 
 void Trainer::begin_step() {
-  step_.iteration = state_.iteration + 1;
-  step_.step = state_.optimizer_steps + 1;
+  progress_.iteration = state_.iteration + 1;
+  inputs_.step = state_.optimizer_steps + 1;
   // The schedule advances by the samples of updates that were made; the data advances by all.
   std::int64_t scheduled = state_.consumed_samples - skipped_samples_;
-  step_.lr = learning_rate(schedule_, scheduled);
-  step_.weight_decay = weight_decay(schedule_, scheduled);
+  inputs_.lr = learning_rate(schedule_, scheduled);
+  inputs_.weight_decay = weight_decay(schedule_, scheduled);
+  step_memory_.send(stream_, inputs_);
+  fill_zero(stream_, step_memory_.loss_sum());
   optimizer_.begin_step();
 }
 
 void Trainer::end_step(const StepBatch& batch, double loss) {
-  if (step_.found_inf != 0) report_nonfinite_gradients(batch);
+  if (report_.found_inf != 0) report_nonfinite_gradients(batch);
   const std::int64_t size = batch_sizes_.running(state_.consumed_samples);
   optimizer_.end_step();
   ++state_.iteration;
@@ -333,7 +326,7 @@ void Trainer::end_step(const StepBatch& batch, double loss) {
   interval_.samples += size;
   interval_.last_size = size;
   interval_.waited += last_.waited;
-  if (step_.found_inf != 0) {
+  if (report_.found_inf != 0) {
     ++state_.skipped_iterations;
     skipped_samples_ += size;
     ++interval_.skipped;
@@ -354,12 +347,8 @@ bool Trainer::counts_losses() const {
 }
 
 void Trainer::exchange(StepTotals& totals) {
-  Communicator& world = ranks_.groups.world();
   totals.unsavable = can_save() ? 0 : 1;
-  {
-    Arena::Mark mark(pipeline_.scratch());
-    totals.exchange(world, stream_, pipeline_.scratch().make(DType::f64, {StepTotals::doubles(world.size())}));
-  }
+  totals.exchange(ranks_.groups.world());
   if (totals.failed > 0) throw RankFailed(totals.unsavable == 0);
 }
 
@@ -386,7 +375,7 @@ void Trainer::save(bool validation_is_due) {
   how.command_line = options_.command_line;
   how.keep_last = options_.checkpoint.keep_last;
   if (tokenizer_ != nullptr) how.add_files = [&](const std::string& folder) { tokenizer_->save(folder); };
-  std::string path = save_directory_->save(config_, params_, state_, how, ranks_.groups.world(), stream_);
+  std::string path = save_directory_->save(config_, params_, state_, how, ranks_.groups.world());
   saved_ = now;
   console_.info(cat("saved ", path, " in ", human_seconds(now_seconds() - began)));
   interval_.began += now_seconds() - began;

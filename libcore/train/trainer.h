@@ -9,6 +9,8 @@
 #include "base/console.h"
 #include "ckpt/checkpoint.h"
 #include "comm/communicator.h"
+#include "comm/operation_label.h"
+#include "device/step_state.h"
 #include "engine/memory_plan.h"
 #include "engine/pipeline.h"
 #include "engine/rank_plans.h"
@@ -55,7 +57,7 @@ class Trainer {
   /// AgreedError.
   Exit run();
   /// Where the current step stands, for messages.
-  const StepState& step_state() const { return step_; }
+  const OperationProgress& progress() const { return progress_; }
 
  private:
   Exit run_to_end();
@@ -125,7 +127,10 @@ class Trainer {
   LrScheduleOptions schedule_;
   Optimizer optimizer_;
   Pipeline pipeline_;
-  StepState step_;
+  StepMemory step_memory_;
+  StepInputs inputs_;  // of the current step
+  StepReport report_;  // of the last one
+  OperationProgress progress_{0, 0};
   StepBatches train_batches_;
   std::optional<StepBatches> held_out_batches_;  // of validation, and after the last one of the test
   std::unique_ptr<DataFeed> train_feed_, valid_feed_;

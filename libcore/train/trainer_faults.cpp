@@ -51,7 +51,7 @@ bool Trainer::can_save() const {
 
 void Trainer::end_together(bool can_save, const std::exception_ptr& own) {
   try {
-    throw_first_error(ranks_.groups.world(), stream_, own);
+    throw_first_error(ranks_.groups.world(), own);
   } catch (const AgreedError& error) {
     try {
       if (can_save) save(validating_);

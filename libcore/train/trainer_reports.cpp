@@ -14,16 +14,16 @@ void Trainer::report_interval(bool final) {
   double seconds = (now_seconds() - interval_.began) / timed;  // of one iteration
   double samples = static_cast<double>(interval_.samples) / timed;
   std::int64_t length = options_.data.seq_length;
-  StepReport report;
+  IntervalReport report;
   report.iteration = state_.iteration;
   report.train_iterations = iterations_;
   report.consumed_samples = state_.consumed_samples;
   report.elapsed_ms_per_iteration = seconds * 1e3;
-  report.learning_rate = step_.lr;
+  report.learning_rate = inputs_.lr;
   report.global_batch_size = interval_.last_size;
   if (interval_.counted > 0) report.lm_loss = interval_.loss_sum / static_cast<double>(interval_.counted);
-  report.loss_scale = step_.loss_scale;
-  report.grad_norm = std::fabs(step_.grad_norm);  // a NaN has a sign
+  report.loss_scale = inputs_.loss_scale;
+  report.grad_norm = std::fabs(report_.grad_norm);  // a NaN has a sign
   report.skipped_iterations = interval_.skipped;
   report.nan_iterations = interval_.nan;
   auto ranks = static_cast<double>(options_.parallel.world);
@@ -85,7 +85,7 @@ void Trainer::report_nonfinite_gradients(const StepBatch& batch) {
   names.resize(std::min(count, kMost));
   std::string own = join(names, ", ");
   if (count > kMost) own += cat(" and ", count - kMost, " more");
-  std::vector<std::string> all = gather_texts(ranks_.groups.world(), stream_, own), lines;
+  std::vector<std::string> all = gather_texts(ranks_.groups.world(), own), lines;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank].empty()) continue;
     std::string who = all.size() == 1 ? "" : cat("rank ", rank, " (", ranks_.hosts[rank], "): ");
@@ -94,7 +94,7 @@ void Trainer::report_nonfinite_gradients(const StepBatch& batch) {
   if (lines.empty()) lines.push_back(" in the sum over all ranks");
   if (is_rank_zero())
     console_.warn(
-        cat("iteration ", step_.iteration, ": the gradient is not finite; no update was made", join(lines, "")));
+        cat("iteration ", progress_.iteration, ": the gradient is not finite; no update was made", join(lines, "")));
 }
 
 }  // namespace mtl

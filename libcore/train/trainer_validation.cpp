@@ -1,6 +1,7 @@
 // Validation and test of a run: losses over held-out data, signals between their batches, the end of a complete run.
 #include "base/error.h"
 #include "ckpt/checkpoint.h"
+#include "kernels/elementwise.h"
 #include "train/trainer.h"
 
 namespace mtl {
@@ -41,12 +42,14 @@ bool Trainer::answer_signals(const char* name, std::int64_t batch, bool final) {
 
 std::optional<double> Trainer::held_out_loss(DataFeed& feed, const char* name, bool final) {
   StepTotals totals;
+  fill_zero(stream_, step_memory_.loss_sum());
   for (std::int64_t batch = 0; batch < options_.batch.eval_iters; ++batch) {
     if (!answer_signals(name, batch, final)) return std::nullopt;
-    const StepBatch& step = feed.next();
+    const StepBatch& step = feed.next(stream_);
     for (int m = 0; m < step.micro_batches; ++m) pipeline_.evaluate(step.buffers->batch(m), step.buffers->losses(m));
-    if (counts_losses()) totals.add(step);
+    if (counts_losses()) totals.add(stream_, step_memory_.loss_sum(), step);
   }
+  totals.loss_sum = step_memory_.receive(stream_).loss_sum;
   exchange(totals);
   return totals.loss();
 }
@@ -88,7 +91,7 @@ Exit Trainer::finish() {
   if (save_directory_) {
     state_ = before;
     state_.extra.set("finished", true);
-    save_directory_->replace_state(state_, ranks_.groups.world(), stream_);
+    save_directory_->replace_state(state_, ranks_.groups.world());
   }
   metrics_->finish();
   return Exit::ok;

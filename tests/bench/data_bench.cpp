@@ -128,12 +128,13 @@ void bench_feed(const std::string& prefix, std::int64_t seq_length, std::int64_t
   shape.seq_length = seq_length;
   const auto dataset = open_split(files, source, samples, {.seq_length = seq_length, .vocab_size = 65536});
   StepBatches memory = make_step_batches(shape);
+  Stream stream(Device::cpu);
   DataFeed feed(
       dataset, {.total = dataset->size(), .micro_batch_size = 8}, shape, [](std::int64_t) { return 4; }, memory);
-  feed.next();
+  feed.next(stream);
   const double begin = now_seconds();
   std::int64_t steps = 0;
-  for (; (steps + 2) * 32 <= samples; ++steps) feed.next();
+  for (; (steps + 2) * 32 <= samples; ++steps) feed.next(stream);
   const double seconds = now_seconds() - begin;
   std::printf("{\"samples_per_second\": %.0f, \"tokens_per_second\": %.0f}\n",
               static_cast<double>(32 * steps) / seconds, static_cast<double>(32 * steps * seq_length) / seconds);

@@ -22,7 +22,7 @@ double time_us(Communicator& group, int rounds, int calls, const std::function<v
   std::vector<double> times;
   float x = 0;
   for (int round = 0; round < rounds; ++round) {
-    group.all_reduce(stream, Tensor(&x, DType::f32, {1}), Reduce::sum).wait();  // together
+    group.all_reduce(stream, Tensor(&x, DType::f32, {1}), Reduce::sum).join();  // together
     double start = now_seconds();
     for (int i = 0; i < calls; ++i) call();
     times.push_back((now_seconds() - start) / calls * 1e6);
@@ -46,7 +46,7 @@ void compare_all_reduce(Communicator& group, std::size_t bytes) {
   std::vector<float> data(bytes / sizeof(float), 1e-30f);
   Tensor tensor(data.data(), DType::f32, {static_cast<std::int64_t>(data.size())});
   int calls = bytes > (8 << 20) ? 1 : bytes > (64 << 10) ? 20 : 1000;
-  double ours = time_us(group, 7, calls, [&] { group.all_reduce(stream, tensor, Reduce::sum).wait(); });
+  double ours = time_us(group, 7, calls, [&] { group.all_reduce(stream, tensor, Reduce::sum).join(); });
   double mpi = time_us(group, 7, calls, [&] { mpi_all_reduce(data); });
   if (group.rank() == 0)
     std::printf("all-reduce %10zu bytes, %d ranks: %10.1f us, MPI_Iallreduce %10.1f us, ratio %.2f\n", bytes,
@@ -58,11 +58,11 @@ void ping_pong(Communicator& group, std::size_t bytes) {
   Tensor tensor(data.data(), DType::f32, {static_cast<std::int64_t>(data.size())});
   auto there_and_back = [&] {
     if (group.rank() == 0) {
-      group.send(stream, tensor, 1).wait();
-      group.receive(stream, tensor, 1).wait();
+      group.send(stream, tensor, 1).join();
+      group.receive(stream, tensor, 1).join();
     } else if (group.rank() == 1) {
-      group.receive(stream, tensor, 0).wait();
-      group.send(stream, tensor, 0).wait();
+      group.receive(stream, tensor, 0).join();
+      group.send(stream, tensor, 0).join();
     }
   };
   double us = time_us(group, 7, bytes > (1 << 20) ? 5 : 1000, there_and_back);

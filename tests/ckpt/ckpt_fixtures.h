@@ -95,8 +95,7 @@ inline TrainState state_at(std::int64_t iteration) {
 /// One process saves what it has.
 inline std::string save_alone(const SaveDirectory& save, const GptConfig& config, const ParamStore& store,
                               const TrainState& state, const SaveOptions& options = {}) {
-  Stream stream(Device::cpu);
-  return save.save(config, store, state, options, ProcessGroups().world(), stream);
+  return save.save(config, store, state, options, ProcessGroups().world());
 }
 
 inline void flip_bit(const std::string& path, std::uint64_t byte) {

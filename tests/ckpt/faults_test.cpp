@@ -148,8 +148,7 @@ TEST_CASE("checkpoint: a state that is replaced leaves the tensors as they are")
   TrainState state = state_at(1);
   state.extra.set("finished", true);
   SelfCommunicator alone;
-  Stream stream(Device::cpu, 1);
-  SaveDirectory(scratch / "s").replace_state(state, alone, stream);
+  SaveDirectory(scratch / "s").replace_state(state, alone);
   Console console = quiet_console();
   CHECK(ModelSource::open(scratch / "s", console).state()->extra.bool_or("finished", false));
   ModelSource::open(scratch / "s", console).verify();

@@ -119,10 +119,9 @@ inline std::vector<std::string> save_from(const TestLayout& layout, const std::s
   run_ranks(grid, [&](int rank, const ProcessGroups& groups) {
     RankModel model(layout, grid, rank);
     fill_true(model.store, iteration);
-    Stream stream(Device::cpu);
     errors[static_cast<std::size_t>(rank)] = error_of([&] {
       SaveDirectory save = open_save(rank, directory);
-      save.save(layouts_config(), model.store, state_at(iteration), options, groups.world(), stream);
+      save.save(layouts_config(), model.store, state_at(iteration), options, groups.world());
     });
   });
   return errors;

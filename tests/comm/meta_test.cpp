@@ -18,19 +18,19 @@ TEST_CASE("meta communicator: counts bytes, checks shapes") {
     return step;
   };
   Tensor whole(nullptr, DType::f32, {100, 4}), part(nullptr, DType::f32, {100});
-  group.all_reduce(stream, whole, Reduce::sum).wait();
+  group.all_reduce(stream, whole, Reduce::sum).wait(stream);
   CHECK(sent() == 2 * 1600 * 3 / 4);
-  group.all_gather(stream, whole, part).wait();
+  group.all_gather(stream, whole, part).wait(stream);
   CHECK(sent() == 1600 * 3 / 4);
-  group.reduce_scatter(stream, part, whole).wait();
+  group.reduce_scatter(stream, part, whole).wait(stream);
   CHECK(sent() == 1600 * 3 / 4);
-  group.broadcast(stream, part, 1).wait();
+  group.broadcast(stream, part, 1).wait(stream);
   CHECK(sent() == 400 * 3);
-  group.broadcast(stream, part, 0).wait();
+  group.broadcast(stream, part, 0).wait(stream);
   CHECK(sent() == 0);
-  group.send(stream, part, 3).wait();
+  group.send(stream, part, 3).wait(stream);
   CHECK(sent() == 400);
-  group.receive(stream, part, 3).wait();
+  group.receive(stream, part, 3).wait(stream);
   CHECK(sent() == 0);
   CHECK_THROWS_AS(group.all_gather(stream, whole, whole), Error);
   CHECK_THROWS_AS(group.send(stream, part, 1), Error);
@@ -67,9 +67,8 @@ TEST_CASE("groups on paper: sizes and places of every rank") {
 
 TEST_CASE("texts and agreement in a group of one") {
   SelfCommunicator self;
-  Stream stream(Device::cpu);
-  CHECK(gather_texts(self, stream, "abc") == std::vector<std::string>{"abc"});
-  CHECK(gather_texts(self, stream, "") == std::vector<std::string>{""});
-  CHECK(broadcast_text(self, stream, "abc", 0) == "abc");
-  CHECK_NOTHROW(check_same(self, stream, {"host"}, {{"program", "1"}}));
+  CHECK(gather_texts(self, "abc") == std::vector<std::string>{"abc"});
+  CHECK(gather_texts(self, "") == std::vector<std::string>{""});
+  CHECK(broadcast_text(self, "abc", 0) == "abc");
+  CHECK_NOTHROW(check_same(self, {"host"}, {{"program", "1"}}));
 }

@@ -181,7 +181,7 @@ TEST_CASE("every operation, alone, odd sizes") {
   std::vector<int> ranks = all_ranks();
   std::uint64_t seed = 1;
   auto check = [&](Trial&& trial) {
-    trial.work.wait();
+    trial.work.join();
     CHECK(trial.is_right());
     ++seed;
   };
@@ -203,10 +203,10 @@ TEST_CASE("an all-reduce has the bits of a reduce-scatter followed by an all-gat
   Communicator& group = everyone();
   std::int64_t part = 12345;
   std::vector<float> a = contribution<float>(5, group.rank(), part * group.size()), b = a;
-  group.all_reduce(stream, tensor_of(a), Reduce::sum).wait();
+  group.all_reduce(stream, tensor_of(a), Reduce::sum).join();
   Tensor whole = tensor_of(b), mine = whole.flat(group.rank() * part, part);
-  group.reduce_scatter(stream, mine, whole).wait();
-  group.all_gather(stream, whole, mine).wait();
+  group.reduce_scatter(stream, mine, whole).join();
+  group.all_gather(stream, whole, mine).join();
   CHECK(same_bits(a, b));
 }
 
@@ -215,16 +215,16 @@ TEST_CASE("operations may be chained without waiting between them") {
   std::int64_t part = 9001;
   std::vector<float> a = contribution<float>(6, group.rank(), part * group.size()), b = a, c(a.size());
   std::vector<float> sums(static_cast<std::size_t>(part));
-  group.all_reduce(stream, tensor_of(a), Reduce::sum).wait();
+  group.all_reduce(stream, tensor_of(a), Reduce::sum).join();
   Work reduced = group.reduce_scatter(stream, tensor_of(sums), tensor_of(b));
-  group.all_gather(stream, tensor_of(c), tensor_of(sums)).wait();
+  group.all_gather(stream, tensor_of(c), tensor_of(sums)).join();
   CHECK(same_bits(a, c));
 }
 
 TEST_CASE("a maximum with a NaN is a NaN, wherever it comes from") {
   for (int from = 0; from < session->world(); ++from) {
     std::vector<float> x = {everyone().rank() == from ? std::numeric_limits<float>::quiet_NaN() : 1.f, 2.f};
-    everyone().all_reduce(stream, tensor_of(x), Reduce::max).wait();
+    everyone().all_reduce(stream, tensor_of(x), Reduce::max).join();
     CHECK(std::isnan(x[0]));
     CHECK(x[1] == 2);
   }
@@ -236,7 +236,7 @@ TEST_CASE("hundreds of random operations, many in flight") {
   std::deque<std::unique_ptr<Trial>> flying;
   int wrong = 0;
   auto land = [&] {
-    flying.front()->work.wait();
+    flying.front()->work.join();
     if (!flying.front()->is_right()) ++wrong;
     flying.pop_front();
   };
@@ -271,7 +271,7 @@ TEST_CASE("groups that overlap: rows and columns of a grid at once") {
     // Waited for in another order than started, and not in the same one by all.
     if (session->rank() % 2 == 0) std::reverse(trials.begin(), trials.end());
     for (auto& trial : trials) {
-      trial->work.wait();
+      trial->work.join();
       if (!trial->is_right()) ++wrong;
     }
   }
@@ -295,7 +295,7 @@ TEST_CASE("send and receive: a ring, both directions at once, first in first out
       works.push_back(everyone().receive(stream, tensor_of(in[i]), from));
       if (session->rank() % 2 == 1) works.push_back(everyone().send(stream, tensor_of(out[i]), to));
     }
-    for (Work& work : works) work.wait();
+    for (Work& work : works) work.join();
     for (std::size_t i = 0; i < 2 * kMessages; ++i)
       CHECK(same_bits(in[i], contribution<float>(i, i < kMessages ? last : next, count)));
   }
@@ -307,12 +307,12 @@ TEST_CASE("a send's buffer is free when its work is done, and collectives pass i
   Work sent = everyone().send(stream, tensor_of(out), peer);
   // The peer has not asked for it yet; all-reduces go their way meanwhile.
   AllReduceTrial<float> sum(everyone(), all_ranks(), 3, 50000, Reduce::sum);
-  sum.work.wait();
+  sum.work.join();
   CHECK(sum.is_right());
   Work received = everyone().receive(stream, tensor_of(in), peer);
-  sent.wait();
+  sent.join();
   std::fill(out.begin(), out.end(), -1);
-  received.wait();
+  received.join();
   CHECK(in == std::vector<double>(200000, peer));
 }
 
@@ -326,9 +326,9 @@ TEST_CASE("what was started ends while the rank computes") {
     everyone().progress();
     std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
     float ended = sum.work.done() ? 1 : 0;
-    sum.work.wait();
+    sum.work.join();
     CHECK(sum.is_right());
-    everyone().all_reduce(stream, Tensor(&ended, DType::f32, {1}), Reduce::sum).wait();
+    everyone().all_reduce(stream, Tensor(&ended, DType::f32, {1}), Reduce::sum).join();
     moved = ended == static_cast<float>(session->world());
   }
   CHECK(moved);
@@ -338,10 +338,10 @@ TEST_CASE("texts of different lengths") {
   auto text = [](int rank) {
     return rank == 0 ? std::string() : std::string(static_cast<std::size_t>(rank * 1000), 'x');
   };
-  std::vector<std::string> texts = gather_texts(everyone(), stream, text(session->rank()));
+  std::vector<std::string> texts = gather_texts(everyone(), text(session->rank()));
   for (int rank = 0; rank < session->world(); ++rank) CHECK(texts[static_cast<std::size_t>(rank)] == text(rank));
   int root = session->world() - 1;
-  CHECK(broadcast_text(everyone(), stream, text(session->rank()), root) == text(root));
+  CHECK(broadcast_text(everyone(), text(session->rank()), root) == text(root));
   CHECK(session->hosts().size() == static_cast<std::size_t>(session->world()));
 }
 
@@ -357,18 +357,18 @@ TEST_CASE("the groups of a grid") {
   bool holds_table = session->rank() == 0 || session->rank() == world - 1;
   CHECK(groups.tied().size() == (holds_table ? 2 : 1));
   std::vector<float> one = {1};
-  groups.tied().all_reduce(stream, tensor_of(one), Reduce::sum).wait();
+  groups.tied().all_reduce(stream, tensor_of(one), Reduce::sum).join();
   CHECK(one[0] == static_cast<float>(groups.tied().size()));
   CHECK_THROWS_AS(make_groups(*session, RankGrid(GridSizes{})), Error);
 }
 
 TEST_CASE("all ranks must agree: the one that does not is named") {
   std::vector<AgreedItem> items = {{"program", "abc"}, {"command line", "--layers 2\n--lr 1e-4\n--seed 1"}};
-  CHECK_NOTHROW(check_same(everyone(), stream, session->hosts(), items));
+  CHECK_NOTHROW(check_same(everyone(), session->hosts(), items));
   int odd = session->world() - 1;
   if (session->rank() == odd) items[1].text = "--layers 2\n--lr 2e-4\n--seed 1";
   try {
-    check_same(everyone(), stream, session->hosts(), items);
+    check_same(everyone(), session->hosts(), items);
     FAIL("agreed on different command lines");
   } catch (const Error& error) {
     std::string message = error.what();

@@ -40,9 +40,9 @@ void go_astray(const std::string& fault, Communicator& group, Stream& stream) {
   std::vector<float> more(5000);
   if (fault == "stop") std::raise(SIGSTOP);
   if (fault == "kill") std::raise(SIGKILL);
-  if (fault == "broadcast") group.broadcast(stream, one, group.rank()).wait();  // alone with it: sends, and goes on
-  if (fault == "receive") group.receive(stream, one, 0).wait();
-  if (fault == "size") group.all_reduce(stream, Tensor(more.data(), DType::f32, {300}), Reduce::sum).wait();
+  if (fault == "broadcast") group.broadcast(stream, one, group.rank()).join();  // alone with it: sends, and goes on
+  if (fault == "receive") group.receive(stream, one, 0).join();
+  if (fault == "size") group.all_reduce(stream, Tensor(more.data(), DType::f32, {300}), Reduce::sum).join();
   if (fault == "data") fail(Exit::bad_data, "x.idx: broken");
   if (fault == "bug") throw std::runtime_error("surprise");
 }
@@ -52,7 +52,7 @@ void drop_sum(Communicator& group, Stream& stream, bool gives_up) {
   {
     std::vector<float> data(1 << 21, 1);
     Work sum = group.all_reduce(stream, Tensor(data.data(), DType::f32, {1 << 21}), Reduce::sum);
-    if (!gives_up) return sum.wait();
+    if (!gives_up) return sum.join();
     group.progress();
   }
   std::this_thread::sleep_for(std::chrono::milliseconds(300));  // for the others to send what it has asked for
@@ -68,18 +68,18 @@ void drop_sum(Communicator& group, Stream& stream, bool gives_up) {
     Work first = groups.over(Axis::data).all_reduce(stream, Tensor(large.data(), DType::f32, {1 << 22}), Reduce::sum);
     groups.over(Axis::data).progress();
     if (fails) fail(Exit::bad_data, "x.idx: broken");
-    first.wait();
-    groups.over(Axis::data).all_reduce(stream, Tensor(small.data(), DType::f32, {10}), Reduce::sum).wait();
+    first.join();
+    groups.over(Axis::data).all_reduce(stream, Tensor(small.data(), DType::f32, {10}), Reduce::sum).join();
   } catch (const Interrupted&) {
   } catch (...) {
     own = std::current_exception();
     groups.world().interrupt_others();
   }
   try {
-    throw_first_error(groups.world(), stream, own);
+    throw_first_error(groups.world(), own);
   } catch (const AgreedError&) {
     std::string all;
-    for (const std::string& text : gather_texts(groups.world(), stream, cat(groups.world().rank(), " "))) all += text;
+    for (const std::string& text : gather_texts(groups.world(), cat(groups.world().rank(), " "))) all += text;
     if (groups.world().rank() == 0) print_out(cat("agreed: ", all, "\n"));
     throw;
   }
@@ -95,21 +95,21 @@ Exit count_together(const Options& options, Ranks& ranks, Console& console) {
   ProcessGroups groups = ranks.connect(RankGrid(sizes), options.deadline);
   MpiSession* session = ranks.session();
   Stream stream(Device::cpu);
-  StepState state;
+  OperationProgress progress{0, 0};
   console.info("counting");
   if (chosen) console.warn("seldom heard");
-  Followed followed(session, state);
+  Followed followed(session, progress);
   if (session != nullptr) {
-    check_same(groups.world(), stream, session->hosts(),
+    check_same(groups.world(), session->hosts(),
                {{"program", "1"}, {"flags", chosen && options.fault == "agree" ? "a\n--lr 2" : "a\n--lr 1"}});
   }
   for (std::int64_t iteration = 1; iteration <= options.iterations; ++iteration) {
-    state.iteration = iteration;
+    progress.iteration = iteration;
     if (chosen && iteration == 3) go_astray(options.fault, groups.over(Axis::data), stream);
     if (options.fault == "drop" && iteration == 3) drop_sum(groups.over(Axis::data), stream, chosen);
     if (options.fault == "together" && iteration == 3) fail_together(groups, stream, chosen);
     float sum = 1;
-    groups.over(Axis::data).all_reduce(stream, Tensor(&sum, DType::f32, {1}), Reduce::sum).wait();
+    groups.over(Axis::data).all_reduce(stream, Tensor(&sum, DType::f32, {1}), Reduce::sum).join();
     if (ranks.speaks()) print_out(cat("iteration ", iteration, " sum ", static_cast<int>(sum), "\n"));
     std::fflush(stdout);
   }

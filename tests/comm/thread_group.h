@@ -150,7 +150,7 @@ class ThreadCommunicator final : public Communicator {
    public:
     explicit Late(std::function<void()> run) : run_(std::move(run)) {}
     bool done() override { return run_ == nullptr; }
-    void wait() override {
+    void join() override {
       if (run_ != nullptr) std::exchange(run_, nullptr)();
     }
 

@@ -3,8 +3,10 @@
 
 #include <cmath>
 
+#include "device/copy.h"
 #include "device/memory.h"
 #include "device/philox.h"
+#include "device/step_state.h"
 
 using namespace mtl;
 
@@ -50,4 +52,43 @@ TEST_CASE("views: rows and reshapes point into the same memory") {
   CHECK(t.view({6, 4}).size(0) == 6);
   CHECK_THROWS_AS(t.view({5, 5}), Error);
   CHECK_THROWS_AS(t.data<double>(), Error);
+}
+
+TEST_CASE("a build without CUDA refuses memory on the device cuda, and says so") {
+  CHECK_THROWS_WITH_AS(Buffer(Device::cuda, 64), doctest::Contains("this build has no CUDA operators"), Error);
+  CHECK_NOTHROW(Buffer(Device::meta, 64));
+}
+
+TEST_CASE("copies between host and device: whole tensors of one dtype, nothing on meta") {
+  Stream stream(Device::cpu), meta(Device::meta);
+  Buffer memory(Device::cpu, 64);
+  Tensor x = memory.tensor(DType::f32, {3}), y = memory.tensor(DType::f32, {3}, 32);
+  copy_from_host(stream, x, std::vector<float>{1, 2, 3});
+  copy_on_device(stream, y, x);
+  CHECK(host_copy<float>(stream, y) == std::vector<float>{1, 2, 3});
+  CHECK_THROWS_AS(copy_from_host(stream, x, std::vector<float>{1, 2}), Error);
+  CHECK_THROWS_AS(copy_from_host(stream, x, std::vector<std::int32_t>{1, 2, 3}), Error);
+  CHECK_THROWS_AS(host_copy<double>(stream, x), Error);
+  CHECK_THROWS_AS(copy_on_device(stream, x, y.flat(0, 2)), Error);
+  copy_from_host(meta, Tensor(nullptr, DType::f32, {3}), std::vector<float>{1, 2, 3});
+}
+
+TEST_CASE("a view for the host is the tensor itself on the cpu") {
+  Buffer memory(Device::cpu, 64);
+  Tensor x = memory.tensor(DType::f32, {3});
+  HostView view(Device::cpu, x);
+  CHECK(view.tensor().raw() == x.raw());
+  CHECK(view.bytes().size() == 12);
+}
+
+TEST_CASE("the state of a step: inputs go, a report comes, neither touches the other") {
+  Stream stream(Device::cpu);
+  StepMemory memory(Device::cpu);
+  memory.on_device()->grad_norm = 2;
+  memory.send(stream, {.step = 7, .lr = 0.5, .weight_decay = 0.1, .loss_scale = 4});
+  CHECK(memory.on_device()->step == 7);
+  CHECK(memory.on_device()->loss_scale == 4);
+  *memory.loss_sum().data<double>() = 3;
+  CHECK(memory.receive(stream).grad_norm == 2);
+  CHECK(memory.receive(stream).loss_sum == 3);
 }

@@ -21,7 +21,7 @@ class NotedReceive final : public Work::Operation {
  public:
   NotedReceive(Journal& journal, const Stream& stream) : journal_(journal), stream_(stream) {}
   bool done() override { return false; }
-  void wait() override { journal_.waited.push_back(stream_.counters().flops); }
+  void join() override { journal_.waited.push_back(stream_.counters().flops); }
 
  private:
   Journal& journal_;

@@ -25,7 +25,7 @@ TEST_CASE("adamw: five steps equal the fp64 reference, with and without decay, c
       Parameters x{n};
       std::vector<double> p = x.p.values(), m(p.size(), 0.0), v(p.size(), 0.0);
       for (int t = 1; t <= 5; ++t) {
-        const StepState state{.step = t, .lr = 1e-2 / t, .weight_decay = 0.1, .loss_scale = 128, .clip_scale = 0.5};
+        const StepState state{{.step = t, .lr = 1e-2 / t, .weight_decay = 0.1, .loss_scale = 128}, {.clip_scale = 0.5}};
         for (std::int64_t i = 0; i < n; ++i) x.grad[i] = std::sin(static_cast<float>(i + 10 * t)) * 100;
         const std::vector<double> grad = x.grad.values();
         for (std::size_t i = 0; i < p.size(); ++i) {
@@ -49,14 +49,14 @@ TEST_CASE("adamw: a step whose norm is not finite changes nothing") {
   Stream stream(Device::cpu);
   Parameters x{100};
   const std::vector<double> before = x.p.values();
-  const StepState state{.step = 1, .lr = 1, .clip_scale = NAN, .found_inf = 1};
+  const StepState state{{.step = 1, .lr = 1}, {.clip_scale = NAN, .found_inf = 1}};
   adamw_step(stream, x.range(), kOptions, &state);
   CHECK(x.p.values() == before);
   CHECK(x.m.values() == std::vector<double>(100, 0.0));
 }
 
 TEST_CASE("adamw: one thread and four, and any cut of the range, give the same bits") {
-  const StepState state{.step = 3, .lr = 1e-2, .weight_decay = 0.1};
+  const StepState state{{.step = 3, .lr = 1e-2, .weight_decay = 0.1}, {}};
   Stream serial(Device::cpu, 1), parallel(Device::cpu, 4);
   Parameters one{100003}, four{100003}, cut{100003};
   adamw_step(serial, one.range(), kOptions, &state);

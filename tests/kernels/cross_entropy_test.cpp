@@ -119,6 +119,20 @@ TEST_CASE("cross_entropy: the gradient equals finite differences of the loss") {
   CHECK(relative_rms(gradient, expected) < kTolerance.difference);
 }
 
+TEST_CASE("sum_losses: in their order in fp64, without those of no weight, overwriting and accumulating") {
+  Stream stream(Device::cpu, 2);
+  for (std::int64_t n : {1, 7, 1031}) {
+    Owned losses = random_tensor({n}, 1, 1e3), weights = random_tensor({n}, 2), sum(DType::f64, {1});
+    double expected = 0;
+    for (std::int64_t i = 0; i < n; i += 3) weights[i] = 0, losses[i] = NAN;
+    for (std::int64_t i = 0; i < n; ++i) expected += i % 3 == 0 ? 0 : double{losses[i]};
+    sum_losses(stream, sum, losses, weights, GradMode::overwrite);
+    CHECK(*sum.tensor().data<double>() == expected);
+    sum_losses(stream, sum, losses, weights, GradMode::accumulate);
+    CHECK(*sum.tensor().data<double>() == doctest::Approx(2 * expected).epsilon(1e-12));
+  }
+}
+
 TEST_CASE("cross_entropy: NaN and infinite logits show in the loss") {
   Stream stream(Device::cpu);
   for (float bad : {NAN, INFINITY}) {

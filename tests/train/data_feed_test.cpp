@@ -16,6 +16,7 @@ using namespace mtl;
 namespace {
 
 constexpr std::int64_t kLength = 8;
+Stream stream(Device::cpu);
 
 /// A data set of 100 documents whose tokens count up, opened whole.
 struct Numbers {
@@ -63,7 +64,7 @@ TEST_CASE("a feed gives the samples in their order, also where steps grow, and w
     DataFeed feed = numbers.feed(3, sizes, start);
     std::int64_t consumed = start;
     for (int step = 0; step < 7; ++step) {
-      const StepBatch& batch = feed.next();
+      const StepBatch& batch = feed.next(stream);
       REQUIRE(batch.micro_batches == sizes(consumed));
       double weights = 0;
       for (int m = 0; m < batch.micro_batches; ++m) {
@@ -84,8 +85,8 @@ TEST_CASE("a feed gives the samples in their order, also where steps grow, and w
 TEST_CASE("a feed says when the data is used up, and not before") {
   const Numbers numbers(10);
   DataFeed feed = numbers.feed(2, [](std::int64_t) { return 2; });
-  for (std::int64_t step = 0; step < numbers.dataset->size() / 4; ++step) feed.next();
-  CHECK_THROWS_WITH_AS(feed.next(), doctest::Contains("the data is used up"), Error);
+  for (std::int64_t step = 0; step < numbers.dataset->size() / 4; ++step) feed.next(stream);
+  CHECK_THROWS_WITH_AS(feed.next(stream), doctest::Contains("the data is used up"), Error);
 }
 
 TEST_CASE("the stall counter counts what training waits for, and nothing else") {
@@ -99,17 +100,17 @@ TEST_CASE("the stall counter counts what training waits for, and nothing else") 
   };
   DataFeed starved = numbers.feed(1, slow);
   double began = now_seconds();
-  for (int step = 0; step < kSteps; ++step) starved.next();
+  for (int step = 0; step < kSteps; ++step) starved.next(stream);
   CHECK(starved.stalled_seconds() > 0.018 * (kSteps - 1));
   CHECK(starved.stalled_seconds() <= now_seconds() - began);
   // A trainer that takes as long as it likes waits for the first step at most.
   DataFeed healthy = numbers.feed(1, [](std::int64_t) { return 1; });
-  healthy.next();
+  healthy.next(stream);
   const double first = healthy.stalled_seconds();
   began = now_seconds();
   for (int step = 0; step < kSteps; ++step) {
     std::this_thread::sleep_for(20ms);
-    healthy.next();
+    healthy.next(stream);
   }
   CHECK(healthy.stalled_seconds() - first < 0.2 * (now_seconds() - began));
 }

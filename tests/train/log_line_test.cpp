@@ -6,7 +6,7 @@
 using namespace mtl;
 
 TEST_CASE("log line: Megatron's fields, then ours") {
-  StepReport report;
+  IntervalReport report;
   report.iteration = 100;
   report.train_iterations = 500000;
   report.consumed_samples = 1600;
@@ -35,7 +35,7 @@ TEST_CASE("log line: Megatron's fields, then ours") {
 }
 
 TEST_CASE("log line: throughput and MFU of small models have digits") {
-  StepReport report;
+  IntervalReport report;
   const auto shows = [&](double tflops, double mfu, const std::string& text) {
     report.tflops_per_device = tflops;
     report.mfu_a = report.mfu_b = mfu;
@@ -52,7 +52,7 @@ TEST_CASE("log line: throughput and MFU of small models have digits") {
 }
 
 TEST_CASE("log line: figures that do not exist have no field") {
-  std::string line = log_line(StepReport{}, "now");
+  std::string line = log_line(IntervalReport{}, "now");
   CHECK(line.find("lm loss") == std::string::npos);
   CHECK(line.find("grad norm") == std::string::npos);
   CHECK(line.find("MFU") == std::string::npos);

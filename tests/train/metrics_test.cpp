@@ -32,7 +32,7 @@ MetricsOptions quiet_options(const std::string& folder) {
 /// Iterations first..last, with a validation at each multiple of 4.
 void train(Metrics& metrics, std::int64_t first, std::int64_t last) {
   for (std::int64_t k = first; k <= last; ++k) {
-    StepReport report{.iteration = k, .train_iterations = 10, .consumed_samples = 8 * k};
+    IntervalReport report{.iteration = k, .train_iterations = 10, .consumed_samples = 8 * k};
     report.lm_loss = 1.0 / static_cast<double>(k) + 0.1;
     report.learning_rate = 1e-3 / 3;
     metrics.report(report);

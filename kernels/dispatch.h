@@ -1,0 +1,42 @@
+// The last step of every operator: to its implementation on the stream's device. Part of OP.cpp files alone.
+#pragma once
+
+#include <type_traits>
+
+#include "kernels/cpu.h"
+#include "kernels/cuda.h"
+
+namespace mtl {
+
+/// Whether the build has operators for the device cuda: the only place that asks.
+#ifdef MTL_WITH_CUDA
+inline constexpr bool kWithCuda = true;
+#else
+inline constexpr bool kWithCuda = false;
+#endif
+
+/// Calls the implementation; on meta nothing.
+template <auto on_cpu, auto on_cuda, class... Args>
+void run(Stream& stream, const Args&... args) {
+  static_assert(std::is_same_v<decltype(on_cpu), decltype(on_cuda)>);
+  if (stream.device() == Device::cpu) [[likely]]
+    return on_cpu(stream, args...);
+  if (stream.is_meta()) return;
+  if constexpr (kWithCuda) return on_cuda(stream, args...);
+  fail(Exit::failure, "this build has no CUDA operators");
+}
+
+/// The scratch that the implementation for the stream's target asks for: NAME_work of each device.
+template <auto on_cpu, auto on_cuda, class... Args>
+Tensor make_work(const Stream& stream, Arena& scratch, const Args&... args) {
+  static_assert(std::is_same_v<decltype(on_cpu), decltype(on_cuda)>);
+  std::size_t bytes = 0;
+  if (stream.target() == Device::cpu) {
+    bytes = on_cpu(stream, args...);
+  } else if constexpr (kWithCuda) {
+    bytes = on_cuda(stream, args...);
+  }
+  return scratch.make(DType::u8, {static_cast<std::int64_t>(bytes)});
+}
+
+}  // namespace mtl

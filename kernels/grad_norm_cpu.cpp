@@ -1,0 +1,16 @@
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/cpu.h"
+
+namespace mtl::cpu {
+
+void finish_grad_norm(Stream&, StepState* state, Tensor sum, double max_norm) {
+  double norm = std::sqrt(*sum.data<double>()) / state->loss_scale;
+  state->grad_norm = norm;
+  state->found_inf = std::isfinite(norm) ? 0 : 1;
+  state->clip_scale = 1;
+  if (max_norm > 0) state->clip_scale = std::min(1.0, max_norm / (norm + 1e-6));
+}
+
+}  // namespace mtl::cpu

@@ -1,0 +1,44 @@
+#include "device/copy.h"
+
+#include <cstring>
+
+#include "device/cuda_memory.h"
+
+namespace mtl {
+
+void copy_from_host(Stream& stream, const Tensor& to, std::span<const std::byte> from) {
+  require(to.bytes() == from.size(), "host to device: ", from.size(), " bytes for ", to.bytes());
+  if (stream.is_meta() || from.empty()) return;
+  if (stream.device() == Device::cuda) return cuda::copy_from_host(to.raw(), from.data(), from.size());
+  std::memcpy(to.raw(), from.data(), from.size());
+}
+
+void copy_to_host(Stream& stream, std::span<std::byte> to, const Tensor& from) {
+  require(from.bytes() == to.size(), "device to host: ", to.size(), " bytes for ", from.bytes());
+  if (stream.is_meta() || to.empty()) return;
+  if (stream.device() == Device::cuda) return cuda::copy_to_host(to.data(), from.raw(), to.size());
+  std::memcpy(to.data(), from.raw(), to.size());
+}
+
+void copy_on_device(Stream& stream, const Tensor& to, const Tensor& from) {
+  require(to.bytes() == from.bytes(), "a copy of ", from.shape().text(), " to ", to.shape().text());
+  if (stream.is_meta() || to.raw() == from.raw() || to.bytes() == 0) return;
+  if (stream.device() == Device::cuda) return cuda::copy_within(to.raw(), from.raw(), to.bytes());
+  std::memcpy(to.raw(), from.raw(), to.bytes());
+}
+
+HostView::HostView(Device device, const Tensor& tensor) : device_(device), on_device_(tensor), view_(tensor) {
+  if (device != Device::cuda) return;
+  copy_.resize(tensor.bytes());
+  view_ = Tensor(copy_.data(), tensor.dtype(), tensor.shape());
+}
+
+void HostView::receive() {
+  if (device_ == Device::cuda && !copy_.empty()) cuda::copy_to_host(copy_.data(), on_device_.raw(), copy_.size());
+}
+
+void HostView::send() const {
+  if (device_ == Device::cuda && !copy_.empty()) cuda::copy_from_host(on_device_.raw(), copy_.data(), copy_.size());
+}
+
+}  // namespace mtl

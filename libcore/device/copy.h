@@ -1,0 +1,58 @@
+// The only ways between the host and a device: the host never reads or writes a device's memory itself.
+//
+// In a training step: copies on a stream, after what the stream was given before. Elsewhere (initial weights, loading,
+// saving, generation): a HostView, which waits for the device and costs nothing on the cpu, where the tensor's own
+// memory is the host's. On meta nothing is copied.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "device/stream.h"
+#include "device/tensor.h"
+
+namespace mtl {
+
+/// Host to device: every element of `to`. `from` may change once it returns.
+void copy_from_host(Stream& stream, const Tensor& to, std::span<const std::byte> from);
+/// Device to host: every element of `from`, there when it returns.
+void copy_to_host(Stream& stream, std::span<std::byte> to, const Tensor& from);
+/// On the device; the tensors have as many bytes and do not overlap, or are the same.
+void copy_on_device(Stream& stream, const Tensor& to, const Tensor& from);
+
+template <class T>
+void copy_from_host(Stream& stream, const Tensor& to, const std::vector<T>& from) {
+  require(to.dtype() == dtype_of<T>(), "a tensor of ", name_of(to.dtype()), " was filled with ",
+          name_of(dtype_of<T>()));
+  copy_from_host(stream, to, std::as_bytes(std::span(from)));
+}
+
+/// All elements of a tensor, for the host.
+template <class T>
+std::vector<T> host_copy(Stream& stream, const Tensor& from) {
+  require(from.dtype() == dtype_of<T>(), "a tensor of ", name_of(from.dtype()), " was read as ",
+          name_of(dtype_of<T>()));
+  std::vector<T> out(static_cast<std::size_t>(from.numel()));
+  copy_to_host(stream, std::as_writable_bytes(std::span(out)), from);
+  return out;
+}
+
+/// A tensor's contents in host memory: on the cpu the tensor's own memory, elsewhere a copy of it, made once.
+class HostView {
+ public:
+  HostView(Device device, const Tensor& tensor);
+  HostView(const HostView&) = delete;
+  const Tensor& tensor() const { return view_; }
+  std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(view_.raw()), view_.bytes()}; }
+  /// From the device: what it was given to compute before.
+  void receive();
+  /// To the device.
+  void send() const;
+
+ private:
+  Device device_;
+  std::vector<std::byte> copy_;
+  Tensor on_device_, view_;
+};
+
+}  // namespace mtl

@@ -1,0 +1,18 @@
+// Memory of the device cuda, as the build implements it: no_cuda.cpp refuses; tests/mirror plays the device.
+//
+// Copies wait for everything that the device was given before, and are done when they return.
+#pragma once
+
+#include <cstddef>
+
+namespace mtl::cuda {
+
+/// 64-byte aligned, zeroed. Throws Error when the build has no such device, or its memory does not suffice.
+std::byte* allocate(std::size_t bytes);
+void release(std::byte* memory) noexcept;
+
+void copy_from_host(void* to, const void* from, std::size_t bytes);
+void copy_to_host(void* to, const void* from, std::size_t bytes);
+void copy_within(void* to, const void* from, std::size_t bytes);
+
+}  // namespace mtl::cuda

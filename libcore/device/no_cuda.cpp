@@ -1,0 +1,19 @@
+// A build without CUDA: memory on the device is refused, so that nothing else here is ever reached.
+#include "base/error.h"
+#include "device/cuda_memory.h"
+
+namespace mtl::cuda {
+
+namespace {
+[[noreturn]] void refuse() {
+  fail(Exit::usage, "device cuda: this build has no CUDA operators and computes on the CPU; choose the device cpu");
+}
+}  // namespace
+
+std::byte* allocate(std::size_t) { refuse(); }
+void release(std::byte*) noexcept {}
+void copy_from_host(void*, const void*, std::size_t) { refuse(); }
+void copy_to_host(void*, const void*, std::size_t) { refuse(); }
+void copy_within(void*, const void*, std::size_t) { refuse(); }
+
+}  // namespace mtl::cuda
