@@ -14,12 +14,19 @@ struct Parameters {
   AdamWRange range(bool decays = true) const { return {p, grad, m, v, decays}; }
 };
 
+/// A StepState where operators run.
+struct OnDevice {
+  Owned memory{DType::u8, {sizeof(StepState)}};
+  explicit OnDevice(const StepState& state) { std::memcpy(memory.host<std::uint8_t>(), &state, sizeof state); }
+  StepState* state() const { return static_cast<StepState*>(memory.tensor().raw()); }
+};
+
 const AdamWOptions kOptions{.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8};
 
 }  // namespace
 
 TEST_CASE("adamw: five steps equal the fp64 reference, with and without decay, clipped and loss-scaled") {
-  Stream stream(Device::cpu, 2);
+  Stream stream(kDevice, 2);
   for (std::int64_t n : {1, 3, 7, 1031, 40000}) {
     for (bool decays : {true, false}) {
       Parameters x{n};
@@ -36,7 +43,7 @@ TEST_CASE("adamw: five steps equal the fp64 reference, with and without decay, c
                        v_hat = v[i] / (1 - std::pow(kOptions.beta2, t));
           p[i] -= state.lr * (m_hat / (std::sqrt(v_hat) + kOptions.eps) + (decays ? state.weight_decay : 0) * p[i]);
         }
-        adamw_step(stream, x.range(decays), kOptions, &state);
+        adamw_step(stream, x.range(decays), kOptions, OnDevice(state).state());
       }
       CHECK(relative_rms(x.p, p) < kTolerance.elementwise);
       CHECK(relative_rms(x.m, m) < kTolerance.reduction);  // sums over steps, which may cancel
@@ -46,24 +53,24 @@ TEST_CASE("adamw: five steps equal the fp64 reference, with and without decay, c
 }
 
 TEST_CASE("adamw: a step whose norm is not finite changes nothing") {
-  Stream stream(Device::cpu);
+  Stream stream(kDevice);
   Parameters x{100};
   const std::vector<double> before = x.p.values();
-  const StepState state{{.step = 1, .lr = 1}, {.clip_scale = NAN, .found_inf = 1}};
-  adamw_step(stream, x.range(), kOptions, &state);
+  const OnDevice step({{.step = 1, .lr = 1}, {.clip_scale = NAN, .found_inf = 1}});
+  adamw_step(stream, x.range(), kOptions, step.state());
   CHECK(x.p.values() == before);
   CHECK(x.m.values() == std::vector<double>(100, 0.0));
 }
 
 TEST_CASE("adamw: one thread and four, and any cut of the range, give the same bits") {
-  const StepState state{{.step = 3, .lr = 1e-2, .weight_decay = 0.1}, {}};
-  Stream serial(Device::cpu, 1), parallel(Device::cpu, 4);
+  const OnDevice step({{.step = 3, .lr = 1e-2, .weight_decay = 0.1}, {}});
+  Stream serial(kDevice, 1), parallel(kDevice, 4);
   Parameters one{100003}, four{100003}, cut{100003};
-  adamw_step(serial, one.range(), kOptions, &state);
-  adamw_step(parallel, four.range(), kOptions, &state);
+  adamw_step(serial, one.range(), kOptions, step.state());
+  adamw_step(parallel, four.range(), kOptions, step.state());
   for (auto [begin, count] : {std::pair<std::int64_t, std::int64_t>{0, 33333}, {33333, 66670}}) {
     const auto part = [&, b = begin, c = count](const Owned& t) { return t.tensor().flat(b, c); };
-    adamw_step(serial, {part(cut.p), part(cut.grad), part(cut.m), part(cut.v)}, kOptions, &state);
+    adamw_step(serial, {part(cut.p), part(cut.grad), part(cut.m), part(cut.v)}, kOptions, step.state());
   }
   CHECK(same_bits(one.p, four.p));
   CHECK(same_bits(one.p, cut.p));

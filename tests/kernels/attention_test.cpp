@@ -49,9 +49,9 @@ struct Problem {
       : shape(c),
         qkv(random_tensor({c.batch, c.length, c.groups, c.heads + 2, c.dim}, 1)),
         dout(random_tensor({c.batch, c.length, c.all_heads(), c.dim}, 2)),
-        out(dout.tensor().shape()),
+        out(dout.shape()),
         logsumexp({c.batch, c.all_heads(), c.length}),
-        dqkv(qkv.tensor().shape()),
+        dqkv(qkv.shape()),
         document_start(DType::i32, {c.batch, c.length}) {
     std::mt19937 random(7);
     for (std::int64_t t = 0; t < c.batch * c.length; ++t) {
@@ -59,7 +59,7 @@ struct Problem {
       start()[t] = begins ? static_cast<std::int32_t>(t % c.length) : start()[t - 1];
     }
   }
-  std::int32_t* start() const { return document_start.tensor().data<std::int32_t>(); }
+  std::int32_t* start() const { return document_start.host<std::int32_t>(); }
 
   AttentionInput input() const {
     AttentionInput in;
@@ -73,8 +73,8 @@ struct Problem {
 
   void run(int threads = 1) { run(input(), threads); }
   void run(const AttentionInput& in, int threads = 1) {
-    Stream stream(Device::cpu, threads);
-    Arena scratch(Device::cpu, "scratch", std::size_t{16} << 20);
+    Stream stream(kDevice, threads);
+    Arena scratch(kDevice, "scratch", std::size_t{16} << 20);
     attention_forward(stream, scratch, out, logsumexp, in);
     attention_backward(stream, scratch, dqkv, dout, out, logsumexp, in);
     CHECK(scratch.used() == 0);
@@ -92,7 +92,7 @@ double dropout_factor(const AttentionInput& in, std::int64_t length, std::int64_
   std::int64_t row_tiles = (length + 15) / 16, column_tiles = (length + 31) / 32;
   std::int64_t tile = ((in.first_head + head) * row_tiles + row / 16) * column_tiles + column / 32;
   std::int64_t lane = 4 * (row % 8) + column % 8 / 2, byte = row % 16 / 8 * 2 + column % 2;
-  auto words = philox(in.dropout.key, in.dropout.samples.data<std::int64_t>()[sample], tile * 32 + lane);
+  auto words = philox(in.dropout.key, sample_of(in.dropout.samples, sample), tile * 32 + lane);
   std::uint32_t drawn = words[column % 32 / 8] >> (8 * byte) & 255,
                 threshold = std::lround(in.dropout.probability * 256.0);
   return drawn >= threshold ? 256.0 / (256 - threshold) : 0;
@@ -181,7 +181,7 @@ TEST_CASE("attention: gradients equal finite differences") {
     Problem problem(c);
     problem.run();
     Owned dqkv = std::move(problem.dqkv);
-    problem.dqkv = Owned(dqkv.tensor().shape());
+    problem.dqkv = Owned(dqkv.shape());
     Doubles slopes = finite_differences(problem.qkv, [&] {
       problem.run();
       return weighted_sum(problem.dout, problem.out);
@@ -233,9 +233,9 @@ struct Cached {
   Cached(const Problem& p, std::int64_t capacity)
       : problem(p),
         keys({p.shape.batch, capacity, p.shape.groups, p.shape.dim}),
-        values(keys.tensor().shape()),
+        values(keys.shape()),
         lengths(DType::i32, {p.shape.batch}),
-        out(p.out.tensor().shape()) {}
+        out(p.out.shape()) {}
 
   void feed(std::int64_t begin, std::int64_t count, int threads = 1) {
     const Case& c = problem.shape;
@@ -244,15 +244,15 @@ struct Cached {
     for (std::int64_t b = 0; b < c.batch; ++b) {
       std::copy_n(&problem.qkv[(b * c.length + begin) * c.row()], count * c.row(), &part.qkv[b * count * c.row()]);
     }
-    Stream stream(Device::cpu, threads);
-    Arena scratch(Device::cpu, "scratch", 1 << 22);
+    Stream stream(kDevice, threads);
+    Arena scratch(kDevice, "scratch", 1 << 22);
     attention_cached(stream, scratch, part.out, part.input(), {keys, values, lengths});
     for (std::int64_t b = 0; b < c.batch; ++b) {
       std::copy_n(&part.out[b * count * out_row], count * out_row, &out[(b * c.length + begin) * out_row]);
       held()[b] += static_cast<std::int32_t>(count);
     }
   }
-  std::int32_t* held() const { return lengths.tensor().data<std::int32_t>(); }
+  std::int32_t* held() const { return lengths.host<std::int32_t>(); }
 
   const Problem& problem;
   Owned keys, values, lengths, out;
@@ -285,54 +285,54 @@ TEST_CASE("attention: a full cache is refused before anything is written") {
   CHECK(before == cached.keys.values());
 }
 
-TEST_CASE("attention: meta counts what the cpu counts, plans its scratch and touches nothing") {
+TEST_CASE("attention: meta counts what the device counts, plans its scratch and touches nothing") {
   for (const Case& c : {Case{2, 33, 2, 2, 8, true, 0.1f}, Case{1, 64, 4, 1, 64}}) {
     Problem problem(c);
-    Stream cpu(Device::cpu, 3), counter(Device::meta, 3);
+    Stream stream(kDevice, 3), counter(Device::meta, 3, kDevice);
     Arena plan(Device::meta, "scratch", 0);
     AttentionInput nowhere = problem.input();
     nowhere.qkv = meta(nowhere.qkv.shape());
     if (c.documents) nowhere.document_start = meta({c.batch, c.length}, DType::i32);
     nowhere.dropout.samples = meta({c.batch}, DType::i64);
-    Tensor out = meta(problem.out.tensor().shape()), logsumexp = meta(problem.logsumexp.tensor().shape());
+    Tensor out = meta(problem.out.shape()), logsumexp = meta(problem.logsumexp.shape());
     double pairs = static_cast<double>(c.batch * c.all_heads() * c.length * c.length * c.dim);
     attention_forward(counter, plan, out, logsumexp, nowhere);
     CHECK(counter.counters().flops == 2 * pairs);
     attention_backward(counter, plan, nowhere.qkv, out, out, logsumexp, nowhere);
     CHECK(counter.counters().flops == 7 * pairs);
 
-    Arena scratch(Device::cpu, "scratch", plan.peak());  // exactly what was planned
-    attention_forward(cpu, scratch, problem.out, problem.logsumexp, problem.input());
-    attention_backward(cpu, scratch, problem.dqkv, problem.dout, problem.out, problem.logsumexp, problem.input());
+    Arena scratch(kDevice, "scratch", plan.peak());  // exactly what was planned
+    attention_forward(stream, scratch, problem.out, problem.logsumexp, problem.input());
+    attention_backward(stream, scratch, problem.dqkv, problem.dout, problem.out, problem.logsumexp, problem.input());
     CHECK(scratch.peak() == plan.peak());
-    CHECK(cpu.counters().flops == counter.counters().flops);
-    CHECK(cpu.counters().bytes == counter.counters().bytes);
+    CHECK(stream.counters().flops == counter.counters().flops);
+    CHECK(stream.counters().bytes == counter.counters().bytes);
   }
 }
 
-TEST_CASE("attention with a cache: meta counts a full cache, and so does the cpu") {
+TEST_CASE("attention with a cache: meta counts a full cache, and so does the device") {
   for (std::int64_t length : {1, 5}) {
     Problem problem({2, length, 2, 2, 8});
     Cached cached(problem, 9);
-    Stream cpu(Device::cpu, 2), counter(Device::meta, 2);
+    Stream stream(kDevice, 2), counter(Device::meta, 2, kDevice);
     Arena plan(Device::meta, "scratch", 0);
     AttentionInput nowhere = problem.input();
     nowhere.qkv = meta(nowhere.qkv.shape());
-    Shape rows = cached.keys.tensor().shape();
-    attention_cached(counter, plan, meta(problem.out.tensor().shape()), nowhere,
+    Shape rows = cached.keys.shape();
+    attention_cached(counter, plan, meta(problem.out.shape()), nowhere,
                      {meta(rows), meta(rows), meta({2}, DType::i32)});
-    Arena scratch(Device::cpu, "scratch", plan.peak());
-    attention_cached(cpu, scratch, problem.out, problem.input(), {cached.keys, cached.values, cached.lengths});
+    Arena scratch(kDevice, "scratch", plan.peak());
+    attention_cached(stream, scratch, problem.out, problem.input(), {cached.keys, cached.values, cached.lengths});
     CHECK(counter.counters().flops == 4.0 * 2 * 4 * 8 * (length == 1 ? 9 : 5 + 6 + 7 + 8 + 9));
-    CHECK(cpu.counters().flops == counter.counters().flops);
-    CHECK(cpu.counters().bytes == counter.counters().bytes);
+    CHECK(stream.counters().flops == counter.counters().flops);
+    CHECK(stream.counters().bytes == counter.counters().bytes);
   }
 }
 
 TEST_CASE("attention: what does not fit is refused") {
   Problem problem({2, 8, 1, 2, 4, true, 0.1f});
-  Stream stream(Device::cpu);
-  Arena scratch(Device::cpu, "scratch", 1 << 20);
+  Stream stream(kDevice);
+  Arena scratch(kDevice, "scratch", 1 << 20);
   Tensor out = problem.out, logsumexp = problem.logsumexp;
   auto forward = [&](const AttentionInput& in) { attention_forward(stream, scratch, out, logsumexp, in); };
   CHECK_NOTHROW(forward(problem.input()));
@@ -353,7 +353,10 @@ TEST_CASE("attention: what does not fit is refused") {
   refused("dropout", [](AttentionInput& in) { in.dropout.probability = -0.1f; });
   refused("samples", [](AttentionInput& in) { in.dropout.samples = {}; });
   refused("scale", [](AttentionInput& in) { in.scale = 0; });
-  refused("position 3", [&](AttentionInput&) { problem.start()[3] = 4; });
+  refused("position 3", [&](AttentionInput& in) {
+    problem.start()[3] = 4;
+    in.document_start = problem.document_start;
+  });
   problem.start()[3] = 0;
 
   CHECK_THROWS_AS(attention_forward(stream, scratch, out, logsumexp.view({2, 8, 2}), problem.input()), Error);

@@ -14,7 +14,7 @@ struct Problem {
   Owned labels = random_integers({rows}, 0, static_cast<std::int32_t>(vocab), 2);
   Owned weights = random_tensor({rows}, 3);
   double z(std::int64_t row, std::int64_t v) const { return static_cast<double>(logits[row * padded + v]); }
-  std::int64_t label(std::int64_t row) const { return labels.tensor().data<std::int32_t>()[row]; }
+  std::int64_t label(std::int64_t row) const { return labels.host<std::int32_t>()[row]; }
   double log_sum(std::int64_t row) const {
     double max = z(row, 0), sum = 0;
     for (std::int64_t v = 0; v < vocab; ++v) max = std::max(max, z(row, v));
@@ -49,7 +49,7 @@ constexpr Size kSizes[] = {{1, 1, 1}, {3, 7, 7}, {5, 1031, 1088}, {64, 33, 64}, 
 }  // namespace
 
 TEST_CASE("cross_entropy: losses to 2e-7 and gradients equal the fp64 reference; padding takes no part") {
-  Stream stream(Device::cpu, 2);
+  Stream stream(kDevice, 2);
   for (auto [rows, vocab, padded] : kSizes) {
     CAPTURE(vocab);
     Problem p{rows, vocab, padded};
@@ -70,7 +70,7 @@ TEST_CASE("cross_entropy: losses to 2e-7 and gradients equal the fp64 reference;
 }
 
 TEST_CASE("cross_entropy: slices of the vocabulary, their statistics combined, equal the whole") {
-  Stream stream(Device::cpu, 2);
+  Stream stream(kDevice, 2);
   Problem p{6, 100, 100};
   const std::vector<double> losses = reference_losses(p), gradient = reference_gradient(p);
   const std::int64_t cuts[] = {0, 37, 90, 90, 100};  // one of the slices is empty: all padding
@@ -104,7 +104,7 @@ TEST_CASE("cross_entropy: slices of the vocabulary, their statistics combined, e
 }
 
 TEST_CASE("cross_entropy: the gradient equals finite differences of the loss") {
-  Stream stream(Device::cpu);
+  Stream stream(kDevice);
   Problem p{3, 11, 16};
   Owned stats({3, 3}), losses({3}), gradient({3, 16});
   const auto loss = [&] {
@@ -120,21 +120,21 @@ TEST_CASE("cross_entropy: the gradient equals finite differences of the loss") {
 }
 
 TEST_CASE("sum_losses: in their order in fp64, without those of no weight, overwriting and accumulating") {
-  Stream stream(Device::cpu, 2);
+  Stream stream(kDevice, 2);
   for (std::int64_t n : {1, 7, 1031}) {
     Owned losses = random_tensor({n}, 1, 1e3), weights = random_tensor({n}, 2), sum(DType::f64, {1});
     double expected = 0;
     for (std::int64_t i = 0; i < n; i += 3) weights[i] = 0, losses[i] = NAN;
     for (std::int64_t i = 0; i < n; ++i) expected += i % 3 == 0 ? 0 : double{losses[i]};
     sum_losses(stream, sum, losses, weights, GradMode::overwrite);
-    CHECK(*sum.tensor().data<double>() == expected);
+    CHECK(*sum.host<double>() == expected);
     sum_losses(stream, sum, losses, weights, GradMode::accumulate);
-    CHECK(*sum.tensor().data<double>() == doctest::Approx(2 * expected).epsilon(1e-12));
+    CHECK(*sum.host<double>() == doctest::Approx(2 * expected).epsilon(1e-12));
   }
 }
 
 TEST_CASE("cross_entropy: NaN and infinite logits show in the loss") {
-  Stream stream(Device::cpu);
+  Stream stream(kDevice);
   for (float bad : {NAN, INFINITY}) {
     Problem p{1, 40, 40};
     p.logits[17] = bad;
@@ -148,7 +148,7 @@ TEST_CASE("cross_entropy: NaN and infinite logits show in the loss") {
 TEST_CASE("cross_entropy: one thread and four give the same bits") {
   Problem one{67, 1031, 1040}, four{67, 1031, 1040};
   Owned stats1({67, 3}), stats4({67, 3});
-  Stream serial(Device::cpu, 1), parallel(Device::cpu, 4);
+  Stream serial(kDevice, 1), parallel(kDevice, 4);
   cross_entropy_stats(serial, stats1, one.logits, one.labels, {0, 1031});
   cross_entropy_stats(parallel, stats4, four.logits, four.labels, {0, 1031});
   CHECK(same_bits(stats1, stats4));

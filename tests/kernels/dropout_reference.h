@@ -1,27 +1,40 @@
 // The hidden-state mask of kernels/dropout.h as its header words it, one element at a time.
 #pragma once
 
-#include <array>
 #include <map>
 
 #include "kernels/dropout.h"
+#include "tests/kernels/reference.h"
 
 namespace mtl::test {
 
+inline constexpr std::int64_t kMostSamples = 512;
+
+/// By the address of a batch's sample numbers: the first of them.
+inline std::map<const void*, std::int64_t>& first_samples() {
+  static std::map<const void*, std::int64_t> by_address;
+  return by_address;
+}
+
 /// The samples first, first + 1, ... of a batch; there are more than any test needs.
 inline Tensor samples_from(std::int64_t first) {
-  static std::map<std::int64_t, std::array<std::int64_t, 512>> kept;
-  auto [at, is_new] = kept.try_emplace(first);
-  for (std::size_t i = 0; is_new && i < at->second.size(); ++i) at->second[i] = first + static_cast<std::int64_t>(i);
-  return Tensor(at->second.data(), DType::i64, {static_cast<std::int64_t>(at->second.size())});
+  static std::map<std::int64_t, Owned> kept;
+  auto [at, is_new] = kept.try_emplace(first, DType::i64, Shape{kMostSamples});
+  for (std::int64_t i = 0; is_new && i < kMostSamples; ++i) at->second.host<std::int64_t>()[i] = first + i;
+  Tensor tensor = at->second.tensor();
+  first_samples()[tensor.raw()] = first;
+  return tensor;
 }
+
+/// Sample number i of a tensor that samples_from() returned.
+inline std::int64_t sample_of(const Tensor& samples, std::int64_t i) { return first_samples().at(samples.raw()) + i; }
 
 /// The factor of element (row, c) of a tensor of that width: 0, or the scale.
 inline double hidden_mask(const Dropout& dropout, std::int64_t row, std::int64_t c, std::int64_t width) {
   if (!dropout.active()) return 1;
   const std::int64_t number = dropout.first_row + row, sample = number / dropout.seq_length;
   const std::int64_t element = number % dropout.seq_length * width + c;
-  const auto words = philox(dropout.key, static_cast<std::uint64_t>(dropout.samples.data<std::int64_t>()[sample]),
+  const auto words = philox(dropout.key, static_cast<std::uint64_t>(sample_of(dropout.samples, sample)),
                             static_cast<std::uint64_t>(element / 8));
   const auto i = static_cast<std::size_t>(element % 8);
   const std::uint32_t bits = i % 2 == 0 ? words[i / 2] & 0xFFFF : words[i / 2] >> 16;

@@ -7,7 +7,7 @@ using namespace mtl;
 using namespace mtl::test;
 
 TEST_CASE("elementwise: fill, copy, add and scale do what they say, at odd sizes") {
-  Stream stream(Device::cpu, 2);
+  Stream stream(kDevice, 2);
   for (std::int64_t n : {0, 1, 3, 7, 1031, 50001}) {
     Owned a = random_tensor({n}, 1), b = random_tensor({n}, 2), sum = random_tensor({n}, 1),
           twice = random_tensor({n}, 1);
@@ -28,25 +28,25 @@ TEST_CASE("elementwise: fill, copy, add and scale do what they say, at odd sizes
 }
 
 TEST_CASE("sum_of_squares: fp64 accuracy, overwriting and accumulating, the same bits for any number of threads") {
-  Arena scratch(Device::cpu, "scratch", 1 << 16);
+  Arena scratch(kDevice, "scratch", 1 << 16);
   for (std::int64_t n : {0, 1, 3, 7, 1031, 65536, 300001}) {
     Owned x = random_tensor({n}, 3), one(DType::f64, {1}), four(DType::f64, {1});
     double expected = 0;
     for (double value : x.values()) expected += value * value;
-    Stream serial(Device::cpu, 1), parallel(Device::cpu, 4);
-    *four.tensor().data<double>() = 99;
+    Stream serial(kDevice, 1), parallel(kDevice, 4);
+    *four.host<double>() = 99;
     sum_of_squares(serial, scratch, one, x, GradMode::overwrite);
     sum_of_squares(parallel, scratch, four, x, GradMode::overwrite);
-    CHECK(*one.tensor().data<double>() == doctest::Approx(expected).epsilon(1e-12));
+    CHECK(*one.host<double>() == doctest::Approx(expected).epsilon(1e-12));
     CHECK(same_bits(one, four));
     sum_of_squares(parallel, scratch, four, x, GradMode::accumulate);
-    CHECK(*four.tensor().data<double>() == doctest::Approx(2 * expected).epsilon(1e-12));
+    CHECK(*four.host<double>() == doctest::Approx(2 * expected).epsilon(1e-12));
   }
 }
 
 TEST_CASE("elementwise: meta counts bytes and scratch; wrong shapes throw") {
-  Stream stream(Device::meta), real(Device::cpu);
-  Arena scratch(Device::meta, "scratch", 0), real_scratch(Device::cpu, "scratch", 1 << 16);
+  Stream stream(Device::meta, 1, kDevice), real(kDevice);
+  Arena scratch(Device::meta, "scratch", 0), real_scratch(kDevice, "scratch", 1 << 16);
   add(stream, meta({100}), meta({100}));
   CHECK(stream.counters().bytes == 1200);
   sum_of_squares(stream, scratch, meta({1}, DType::f64), meta({200000}), GradMode::overwrite);
@@ -59,18 +59,18 @@ TEST_CASE("elementwise: meta counts bytes and scratch; wrong shapes throw") {
 }
 
 TEST_CASE("find_nonfinite: one bad number anywhere, and none") {
-  Stream stream(Device::cpu, 3);
+  Stream stream(kDevice, 3);
   Owned found(DType::i32, {1});
   for (std::int64_t n : {1, 7, 16384, 40001}) {
     Owned in = random_tensor({n}, 3, 1e30);
     find_nonfinite(stream, found, in);
-    CHECK(found.tensor().data<std::int32_t>()[0] == 0);
+    CHECK(found.host<std::int32_t>()[0] == 0);
     for (float bad : {INFINITY, -INFINITY, NAN}) {
       for (std::int64_t at : {std::int64_t{0}, n / 2, n - 1}) {
         float before = in[at];
         in[at] = bad;
         find_nonfinite(stream, found, in);
-        CHECK(found.tensor().data<std::int32_t>()[0] == 1);
+        CHECK(found.host<std::int32_t>()[0] == 1);
         in[at] = before;
       }
     }

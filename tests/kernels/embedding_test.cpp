@@ -19,9 +19,9 @@ struct Problem {
   Owned dout = random_tensor(shape, 5);
   Dropout dropout{0.2f, {9, 8}, samples_from(77), 16, length};
 
-  std::int64_t row(std::int64_t place) const { return tokens.tensor().data<std::int32_t>()[place] - begin; }
+  std::int64_t row(std::int64_t place) const { return tokens.host<std::int32_t>()[place] - begin; }
   bool has_row(std::int64_t place) const { return row(place) >= 0 && row(place) < held; }
-  std::int64_t position(std::int64_t place) const { return positions.tensor().data<std::int32_t>()[place]; }
+  std::int64_t position(std::int64_t place) const { return positions.host<std::int32_t>()[place]; }
   double mask(std::int64_t place, std::int64_t c) const { return hidden_mask(dropout, place, c, width); }
 };
 
@@ -33,7 +33,7 @@ constexpr Size kSizes[] = {{1, 1, 1}, {6, 3, 7}, {48, 16, 1031}, {128, 64, 256}}
 }  // namespace
 
 TEST_CASE("embedding: forward equals the reference, tokens of other ranks give zeros") {
-  Stream stream(Device::cpu, 2);
+  Stream stream(kDevice, 2);
   for (auto [rows, length, width] : kSizes) {
     Problem p{rows, length, width};
     Owned out = random_tensor(p.shape, 9);
@@ -52,7 +52,7 @@ TEST_CASE("embedding: forward equals the reference, tokens of other ranks give z
 }
 
 TEST_CASE("embedding: gradients are summed over places, overwriting and accumulating") {
-  Stream stream(Device::cpu, 2);
+  Stream stream(kDevice, 2);
   for (auto [rows, length, width] : kSizes) {
     for (GradMode mode : {GradMode::overwrite, GradMode::accumulate}) {
       Problem p{rows, length, width};
@@ -78,7 +78,7 @@ TEST_CASE("embedding: gradients are summed over places, overwriting and accumula
 }
 
 TEST_CASE("embedding: gradients equal finite differences") {
-  Stream stream(Device::cpu);
+  Stream stream(kDevice);
   Problem p{10, 5, 3};
   Owned out(p.shape), dtable({p.held, 3}), dpositions({p.max_positions, 3}), dx = random_tensor(p.shape, 5);
   positions_backward(stream, {dpositions}, dx, p.positions, p.dropout);
@@ -95,7 +95,7 @@ TEST_CASE("embedding: gradients equal finite differences") {
 TEST_CASE("embedding: one thread and four give the same bits") {
   Problem p{400, 100, 259};
   const auto run = [&](int threads) {
-    Stream stream(Device::cpu, threads);
+    Stream stream(kDevice, threads);
     std::vector<Owned> out;
     out.emplace_back(p.shape);
     out.push_back(random_tensor(p.shape, 5));
@@ -112,13 +112,13 @@ TEST_CASE("embedding: one thread and four give the same bits") {
 }
 
 TEST_CASE("embedding: a position beyond the table throws, and so do wrong shapes; meta counts") {
-  Stream stream(Device::cpu), counted(Device::meta);
+  Stream stream(kDevice), counted(Device::meta);
   Problem p{3, 3, 4};
   Owned x(p.shape), short_table({2, 4});
-  p.positions.tensor().data<std::int32_t>()[1] = 2;
+  p.positions.host<std::int32_t>()[1] = 2;
   CHECK_THROWS_WITH_AS(positions_forward(stream, x, p.positions, short_table, {}), doctest::Contains("position"),
                        Error);
-  p.positions.tensor().data<std::int32_t>()[1] = -1;
+  p.positions.host<std::int32_t>()[1] = -1;
   CHECK_THROWS_AS(positions_backward(stream, {p.position_table}, x, p.positions, {}), Error);
   const Tensor indices = meta({6}, DType::i32);
   embedding_forward(counted, meta({6, 4}), indices, 0, meta({9, 4}));

@@ -74,7 +74,7 @@ void for_each_case(const Body& body) {
 }  // namespace
 
 TEST_CASE("gemm: equals the fp64 product, overwriting and accumulating, in all orientations") {
-  Stream stream(Device::cpu, 2);
+  Stream stream(kDevice, 2);
   for_each_case([&](const Case& g) {
     Owned c = random_tensor({g.m, g.n}, 3);
     std::vector<double> sum = g.product(), before = c.values();
@@ -87,7 +87,7 @@ TEST_CASE("gemm: equals the fp64 product, overwriting and accumulating, in all o
 }
 
 TEST_CASE("gemm: bias, gelu with its input kept, and the derivative of gelu") {
-  Stream stream(Device::cpu, 2);
+  Stream stream(kDevice, 2);
   for_each_case([&](const Case& g) {
     Owned bias = random_tensor({g.n}, 4), aux({g.m, g.n}), c({g.m, g.n});
     std::vector<double> before_gelu = g.product();
@@ -107,7 +107,7 @@ TEST_CASE("gemm: bias, gelu with its input kept, and the derivative of gelu") {
 }
 
 TEST_CASE("gemm: gelu and its derivative stay accurate far into the tails") {
-  Stream stream(Device::cpu);
+  Stream stream(kDevice);
   const std::int64_t n = 4001;
   Owned x({n, 1}), one = filled({1, 1}, 1), aux({n, 1}), y({n, 1}), slope({n, 1}), ones = filled({n, 1}, 1);
   for (std::int64_t i = 0; i < n; ++i) x[i] = static_cast<float>(i - 2000) / 250;
@@ -131,7 +131,7 @@ TEST_CASE("gemm: gelu and its derivative stay accurate far into the tails") {
 }
 
 TEST_CASE("gemm: the bias gradient is the column sum of dy, with a mode of its own") {
-  Stream stream(Device::cpu, 2);
+  Stream stream(kDevice, 2);
   for (std::int64_t rows : {1, 3, 64, 65, 1031}) {
     for (std::int64_t width : {1, 7, 128, 300}) {
       for (GradMode mode : {GradMode::overwrite, GradMode::accumulate}) {
@@ -149,7 +149,7 @@ TEST_CASE("gemm: the bias gradient is the column sum of dy, with a mode of its o
 }
 
 TEST_CASE("gemm: nothing to sum gives zeros, nothing to write writes nothing") {
-  Stream stream(Device::cpu, 2);
+  Stream stream(kDevice, 2);
   Owned c = filled({3, 4}, 5), a({3, 0}), b({0, 4});
   gemm(stream, c, {a}, {b}, GradMode::accumulate);
   CHECK(c[11] == 5.0f);
@@ -165,7 +165,7 @@ TEST_CASE("gemm: one thread and four give the same bits in what is ours") {
   Owned a = random_tensor({150, 1}, 9), b = random_tensor({1, 700}, 10), bias = random_tensor({700}, 11);
   Owned one({150, 700}), four({150, 700}), aux({150, 700}), dw1({700, 700}), dw4({700, 700}), dbias1({700}),
       dbias4({700});
-  Stream serial(Device::cpu, 1), parallel(Device::cpu, 4);
+  Stream serial(kDevice, 1), parallel(kDevice, 4);
   gemm(serial, one, {a}, {b}, GradMode::overwrite, {.bias = bias, .gelu_aux = aux});
   gemm(parallel, four, {a}, {b}, GradMode::overwrite, {.bias = bias, .gelu_aux = aux});
   CHECK(same_bits(one, four));

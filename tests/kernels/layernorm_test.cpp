@@ -16,7 +16,7 @@ struct Norm {
   Owned dy = random_tensor({rows, width}, 4), y{Shape{rows, width}}, mean{Shape{rows}}, rstd{Shape{rows}};
   LayerNormCache cache() const { return {x, mean, rstd}; }
   void forward(int threads = 2) const {
-    Stream stream(Device::cpu, threads);
+    Stream stream(kDevice, threads);
     layernorm_forward(stream, y, cache(), gamma, beta, kEps);
   }
 };
@@ -57,8 +57,8 @@ void add_to(std::vector<double>& target, const std::vector<double>& more) {
 }  // namespace
 
 TEST_CASE("layernorm: forward and backward equal the fp64 reference, overwriting and accumulating") {
-  Stream stream(Device::cpu, 2);
-  Arena scratch(Device::cpu, "scratch", 4 << 20);
+  Stream stream(kDevice, 2);
+  Arena scratch(kDevice, "scratch", 4 << 20);
   for (auto [rows, width] :
        {std::pair<std::int64_t, std::int64_t>{1, 3}, {3, 7}, {64, 768}, {5, 1031}, {1031, 33}, {2000, 128}}) {
     for (GradMode mode : {GradMode::overwrite, GradMode::accumulate}) {
@@ -86,8 +86,8 @@ TEST_CASE("layernorm: a row of one value gives beta and no gradient") {
   Norm n{3, 1};
   n.forward();
   CHECK(n.y[2] == n.beta[0]);
-  Stream stream(Device::cpu);
-  Arena scratch(Device::cpu, "scratch", 1 << 16);
+  Stream stream(kDevice);
+  Arena scratch(kDevice, "scratch", 1 << 16);
   Owned dx({3, 1});
   layernorm_backward(stream, scratch, {dx}, {}, {}, n.dy, n.cache(), n.gamma);
   CHECK(std::abs(dx[1]) < 1e-4f);
@@ -96,8 +96,8 @@ TEST_CASE("layernorm: a row of one value gives beta and no gradient") {
 TEST_CASE("layernorm: gradients equal finite differences") {
   Norm n{4, 19};
   n.forward();
-  Stream stream(Device::cpu);
-  Arena scratch(Device::cpu, "scratch", 1 << 16);
+  Stream stream(kDevice);
+  Arena scratch(kDevice, "scratch", 1 << 16);
   Owned dx({4, 19}), dgamma({19}), dbeta({19});
   layernorm_backward(stream, scratch, {dx}, {dgamma}, {dbeta}, n.dy, n.cache(), n.gamma);
   const auto loss = [&] {
@@ -116,8 +116,8 @@ TEST_CASE("layernorm: one thread and four give the same bits") {
   CHECK(same_bits(serial.y, parallel.y));
   std::vector<Owned> grads[2];
   for (int run = 0; run < 2; ++run) {
-    Stream stream(Device::cpu, run == 0 ? 1 : 4);
-    Arena scratch(Device::cpu, "scratch", 1 << 20);
+    Stream stream(kDevice, run == 0 ? 1 : 4);
+    Arena scratch(kDevice, "scratch", 1 << 20);
     for (Shape shape : {Shape{515, 259}, Shape{259}, Shape{259}}) grads[run].emplace_back(shape);
     layernorm_backward(stream, scratch, {grads[run][0]}, {grads[run][1]}, {grads[run][2]}, serial.dy, serial.cache(),
                        serial.gamma);
@@ -128,8 +128,8 @@ TEST_CASE("layernorm: one thread and four give the same bits") {
 TEST_CASE("layernorm: meta counts the scratch and bytes of a real run; wrong shapes throw") {
   Norm n{100, 32};
   n.forward();
-  Stream real(Device::cpu), counted(Device::meta);
-  Arena real_scratch(Device::cpu, "scratch", 1 << 16), counted_scratch(Device::meta, "scratch", 0);
+  Stream real(kDevice), counted(Device::meta, 1, kDevice);
+  Arena real_scratch(kDevice, "scratch", 1 << 16), counted_scratch(Device::meta, "scratch", 0);
   Owned dx({100, 32}), dgamma({32}), dbeta({32});
   layernorm_backward(real, real_scratch, {dx}, {dgamma}, {dbeta}, n.dy, n.cache(), n.gamma);
   const LayerNormCache cache{meta({100, 32}), meta({100}), meta({100})};

@@ -1,5 +1,5 @@
-// What the operators' tests share: memory with random numbers in it, errors, tolerances, finite differences. The naive
-// fp64 reference of an operator is in its own test.
+// What the operators' tests share: memory on the device under test with random numbers in it, errors, tolerances,
+// finite differences. The naive fp64 reference of an operator is in its own test.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -7,10 +7,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <random>
 #include <vector>
 
+#include "device/copy.h"
 #include "device/memory.h"
+#include "tests/device_under_test.h"
 #include "tests/relative_error.h"
 
 namespace mtl::test {
@@ -23,23 +26,44 @@ struct Tolerance {
 };
 inline constexpr Tolerance kTolerance{};
 
-/// A tensor that owns its memory.
+inline const Device kDevice = device_under_test();
+
+/// A tensor that owns its memory, on the device under test, and its contents on the host. They follow each other: what
+/// the host wrote is sent when the tensor is next handed out, and what operators may have written since is received
+/// when the host looks. A Tensor must be handed out anew after the host has looked.
 class Owned {
  public:
   Owned(DType dtype, Shape shape)
-      : buffer_(Device::cpu, std::max<std::size_t>(1, static_cast<std::size_t>(shape.numel())) * size_of(dtype)),
-        tensor_(buffer_.tensor(dtype, shape)) {}
+      : buffer_(kDevice, std::max<std::size_t>(1, static_cast<std::size_t>(shape.numel())) * size_of(dtype)),
+        tensor_(buffer_.tensor(dtype, shape)),
+        view_(std::make_unique<HostView>(kDevice, tensor_)) {}
   explicit Owned(Shape shape) : Owned(DType::f32, shape) {}
-  operator Tensor() const { return tensor_; }
-  const Tensor& tensor() const { return tensor_; }
-  float* begin() const { return tensor_.data<float>(); }
-  float& operator[](std::int64_t i) const { return tensor_.data<float>()[i]; }
+  operator Tensor() const { return tensor(); }
+  /// For operators.
+  const Tensor& tensor() const {
+    if (at_ == Newest::host) view_->send();
+    at_ = Newest::device;
+    return tensor_;
+  }
+  /// For the host.
+  template <class T>
+  T* host() const {
+    if (at_ == Newest::device) view_->receive();
+    at_ = Newest::host;
+    return view_->tensor().data<T>();
+  }
+  const Shape& shape() const { return tensor_.shape(); }
+  float* begin() const { return host<float>(); }
+  float& operator[](std::int64_t i) const { return host<float>()[i]; }
   std::int64_t numel() const { return tensor_.numel(); }
   std::vector<double> values() const { return {begin(), begin() + numel()}; }
 
  private:
+  enum class Newest { host, device };
   Buffer buffer_;
   Tensor tensor_;
+  std::unique_ptr<HostView> view_;
+  mutable Newest at_ = Newest::device;
 };
 
 /// Normal numbers times `spread`, the same for the same seed.
@@ -59,28 +83,30 @@ inline Owned filled(Shape shape, float value) {
 
 inline Owned integers(Shape shape, std::initializer_list<std::int32_t> values) {
   Owned out(DType::i32, shape);
-  std::copy(values.begin(), values.end(), out.tensor().data<std::int32_t>());
+  std::copy(values.begin(), values.end(), out.host<std::int32_t>());
   return out;
 }
 
 inline Owned random_integers(Shape shape, std::int32_t low, std::int32_t high, unsigned seed) {
   Owned out(DType::i32, shape);
   std::mt19937 generator(seed);
-  for (std::int64_t i = 0; i < out.tensor().numel(); ++i) {
-    out.tensor().data<std::int32_t>()[i] =
-        low + static_cast<std::int32_t>(generator() % static_cast<std::uint32_t>(high - low));
+  for (std::int64_t i = 0; i < out.numel(); ++i) {
+    out.host<std::int32_t>()[i] = low + static_cast<std::int32_t>(generator() % static_cast<std::uint32_t>(high - low));
   }
   return out;
 }
 
 /// rms(actual - expected) / rms(expected), as rms_relative().
-inline double relative_rms(const Tensor& actual, const std::vector<double>& expected) {
+inline double relative_rms(const Owned& actual, const std::vector<double>& expected) {
   require(actual.numel() == static_cast<std::int64_t>(expected.size()), "the reference has another size");
-  return rms_relative(actual.data<float>(), expected);
+  return rms_relative(actual.begin(), expected);
 }
 
 inline bool same_bits(const Tensor& a, const Tensor& b) {
-  return a.bytes() == b.bytes() && std::memcmp(a.raw(), b.raw(), a.bytes()) == 0;
+  HostView left(kDevice, a), right(kDevice, b);
+  left.receive();
+  right.receive();
+  return a.bytes() == b.bytes() && std::memcmp(left.bytes().data(), right.bytes().data(), a.bytes()) == 0;
 }
 
 /// The derivative of `loss` (a double from the current contents) along every element of x, by central differences.

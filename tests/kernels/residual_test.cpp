@@ -33,8 +33,8 @@ constexpr Size kSizes[] = {{1, 1, 1}, {2, 3, 7}, {3, 5, 1031}, {2, 9, 768}, {4, 
 }  // namespace
 
 TEST_CASE("residual: forward and backward equal the reference, with and without dropout and bias") {
-  Stream stream(Device::cpu, 2);
-  Arena scratch(Device::cpu, "scratch", 1 << 20);
+  Stream stream(kDevice, 2);
+  Arena scratch(kDevice, "scratch", 1 << 20);
   for (auto [samples, length, width] : kSizes) {
     for (float probability : {0.0f, 0.1f, 0.5f}) {
       for (GradMode mode : {GradMode::overwrite, GradMode::accumulate}) {
@@ -64,8 +64,8 @@ TEST_CASE("residual: forward and backward equal the reference, with and without 
 }
 
 TEST_CASE("residual: in place, forward over the residual and backward over dout") {
-  Stream stream(Device::cpu, 2);
-  Arena scratch(Device::cpu, "scratch", 1 << 20);
+  Stream stream(kDevice, 2);
+  Arena scratch(kDevice, "scratch", 1 << 20);
   Branch b{2, 9, 40};
   Owned out(b.shape), dbias({40}), dbias_in_place({40}), dbranch(b.shape);
   for (const Dropout& dropout : {dropout_of(0.2f, 9), Dropout{}}) {
@@ -81,7 +81,7 @@ TEST_CASE("residual: in place, forward over the residual and backward over dout"
 }
 
 TEST_CASE("dropout: a mask does not depend on how batch and sequence are cut") {
-  Stream stream(Device::cpu, 2);
+  Stream stream(kDevice, 2);
   Branch b{4, 16, 27};
   const Owned zeros = filled(b.shape, 0), ones = filled(b.shape, 1);
   Owned whole(b.shape);
@@ -99,7 +99,7 @@ TEST_CASE("dropout: a mask does not depend on how batch and sequence are cut") {
 }
 
 TEST_CASE("dropout: keeps the share it says, and keeps the mean") {
-  Stream stream(Device::cpu, 2);
+  Stream stream(kDevice, 2);
   const Shape shape{512, 1024};
   Owned zeros = filled(shape, 0), ones = filled(shape, 1), out(shape);
   residual_forward(stream, out, zeros, ones, {}, dropout_of(0.1f, 64));
@@ -116,8 +116,8 @@ TEST_CASE("dropout: keeps the share it says, and keeps the mean") {
 }
 
 TEST_CASE("residual: the gradient equals finite differences") {
-  Stream stream(Device::cpu);
-  Arena scratch(Device::cpu, "scratch", 1 << 16);
+  Stream stream(kDevice);
+  Arena scratch(kDevice, "scratch", 1 << 16);
   Branch b{2, 3, 5};
   const Dropout dropout = dropout_of(0.4f, 3);
   Owned out(b.shape), dbranch(b.shape), dbias({5});
@@ -133,8 +133,8 @@ TEST_CASE("residual: the gradient equals finite differences") {
 TEST_CASE("residual: one thread and four give the same bits; meta counts the same scratch; wrong shapes throw") {
   Branch b{3, 70, 259};
   Owned dbranch1(b.shape), dbranch4(b.shape), dbias1({259}), dbias4({259}), out1(b.shape), out4(b.shape);
-  Stream serial(Device::cpu, 1), parallel(Device::cpu, 4), counted(Device::meta);
-  Arena scratch(Device::cpu, "scratch", 1 << 20), counted_scratch(Device::meta, "scratch", 0);
+  Stream serial(kDevice, 1), parallel(kDevice, 4), counted(Device::meta, 1, kDevice);
+  Arena scratch(kDevice, "scratch", 1 << 20), counted_scratch(Device::meta, "scratch", 0);
   residual_forward(serial, out1, b.residual, b.branch, b.bias, dropout_of(0.1f, 70));
   residual_forward(parallel, out4, b.residual, b.branch, b.bias, dropout_of(0.1f, 70));
   CHECK(same_bits(out1, out4));

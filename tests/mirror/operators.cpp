@@ -1,0 +1,151 @@
+// The operators of the device cuda in the mirror: each opens the device's memory, computes on the cpu, closes it. All
+// operands must be in that memory. Work areas are a little larger than the cpu's, so that a plan made for the wrong
+// device does not fit.
+#include "kernels/cpu.h"
+#include "kernels/cuda.h"
+#include "tests/mirror/space.h"
+
+namespace mtl::cuda {
+
+namespace {
+
+constexpr std::int64_t kMoreWork = 192;
+
+/// Every operand is in the device's memory.
+struct Operands {
+  static void check(const Tensor& tensor) {
+    if (tensor.exists()) mirror::require_inside(tensor.raw(), tensor.bytes());
+  }
+  static void check(const StepState* state) { mirror::require_inside(state, sizeof(StepState)); }
+  static void check(const Grad& grad) { check(grad.tensor); }
+  static void check(const Operand& operand) { check(operand.tensor); }
+  static void check(const Dropout& dropout) {
+    if (dropout.active()) check(dropout.samples);
+  }
+  static void check(const Epilogue& e) { check_all(e.bias, e.gelu_aux, e.dgelu_aux, e.dbias); }
+  static void check(const AttentionInput& in) { check_all(in.qkv, in.document_start, in.dropout); }
+  static void check(const KvCache& cache) { check_all(cache.keys, cache.values, cache.lengths); }
+  static void check(const LayerNormCache& cache) { check_all(cache.x, cache.mean, cache.rstd); }
+  static void check(const LayerNormGrads& grads) { check_all(grads.dx, grads.dgamma, grads.dbeta); }
+  static void check(const AdamWRange& range) { check_all(range.param, range.grad, range.exp_avg, range.exp_avg_sq); }
+  // What has no tensors.
+  static void check(VocabSlice) {}
+  static void check(GradMode) {}
+  static void check(const AdamWOptions&) {}
+  static void check(double) {}
+  static void check(std::int64_t) {}
+
+  template <class... Parts>
+  static void check_all(const Parts&... parts) {
+    (check(parts), ...);
+  }
+};
+
+/// The cpu's part of a work area.
+Tensor cpu_part(const Tensor& work) { return work.exists() ? work.flat(0, work.numel() - kMoreWork) : work; }
+
+template <auto on_cpu, class... Args>
+void forward(Stream& stream, const Args&... args) {
+  Operands::check_all(args...);
+  Stream host(Device::cpu, stream.threads());
+  mirror::Opened opened;
+  on_cpu(host, args...);
+}
+
+}  // namespace
+
+void gemm(Stream& stream, Tensor c, const Operand& a, const Operand& b, GradMode mode, const Epilogue& epilogue) {
+  forward<cpu::gemm>(stream, c, a, b, mode, epilogue);
+}
+
+void attention_forward(Stream& stream, Tensor work, Tensor out, Tensor logsumexp, const AttentionInput& in) {
+  forward<cpu::attention_forward>(stream, cpu_part(work), out, logsumexp, in);
+}
+void attention_backward(Stream& stream, Tensor work, Tensor dqkv, Tensor dout, Tensor out, Tensor logsumexp,
+                        const AttentionInput& in) {
+  forward<cpu::attention_backward>(stream, cpu_part(work), dqkv, dout, out, logsumexp, in);
+}
+void attention_cached(Stream& stream, Tensor work, Tensor out, const AttentionInput& in, const KvCache& cache) {
+  forward<cpu::attention_cached>(stream, cpu_part(work), out, in, cache);
+}
+std::size_t attention_forward_work(const Stream& stream, const AttentionSizes& sizes) {
+  return cpu::attention_forward_work(stream, sizes) + kMoreWork;
+}
+std::size_t attention_backward_work(const Stream& stream, const AttentionSizes& sizes) {
+  return cpu::attention_backward_work(stream, sizes) + kMoreWork;
+}
+std::size_t attention_cached_work(const Stream& stream, const AttentionSizes& sizes, std::int64_t capacity) {
+  return cpu::attention_cached_work(stream, sizes, capacity) + kMoreWork;
+}
+
+void layernorm_forward(Stream& stream, Tensor y, const LayerNormCache& cache, Tensor gamma, Tensor beta, float eps) {
+  forward<cpu::layernorm_forward>(stream, y, cache, gamma, beta, eps);
+}
+void layernorm_backward(Stream& stream, Tensor work, const LayerNormGrads& grads, Tensor dy,
+                        const LayerNormCache& cache, Tensor gamma) {
+  forward<cpu::layernorm_backward>(stream, cpu_part(work), grads, dy, cache, gamma);
+}
+std::size_t layernorm_backward_work(const Stream& stream, std::int64_t rows, std::int64_t width) {
+  return cpu::layernorm_backward_work(stream, rows, width) + kMoreWork;
+}
+
+void residual_forward(Stream& stream, Tensor out, Tensor residual, Tensor branch, Tensor bias, const Dropout& dropout) {
+  forward<cpu::residual_forward>(stream, out, residual, branch, bias, dropout);
+}
+void residual_backward(Stream& stream, Tensor work, Tensor dbranch, Grad dbias, Tensor dout, const Dropout& dropout) {
+  forward<cpu::residual_backward>(stream, cpu_part(work), dbranch, dbias, dout, dropout);
+}
+std::size_t residual_backward_work(const Stream& stream, std::int64_t rows, std::int64_t width) {
+  return cpu::residual_backward_work(stream, rows, width) + kMoreWork;
+}
+
+void embedding_forward(Stream& stream, Tensor out, Tensor tokens, std::int64_t vocab_begin, Tensor table) {
+  forward<cpu::embedding_forward>(stream, out, tokens, vocab_begin, table);
+}
+void embedding_backward(Stream& stream, Grad dtable, Tensor dout, Tensor tokens, std::int64_t vocab_begin) {
+  forward<cpu::embedding_backward>(stream, dtable, dout, tokens, vocab_begin);
+}
+void positions_forward(Stream& stream, Tensor x, Tensor positions, Tensor table, const Dropout& dropout) {
+  forward<cpu::positions_forward>(stream, x, positions, table, dropout);
+}
+void positions_backward(Stream& stream, Grad dtable, Tensor dx, Tensor positions, const Dropout& dropout) {
+  forward<cpu::positions_backward>(stream, dtable, dx, positions, dropout);
+}
+
+void cross_entropy_stats(Stream& stream, Tensor stats, Tensor logits, Tensor labels, VocabSlice slice) {
+  forward<cpu::cross_entropy_stats>(stream, stats, logits, labels, slice);
+}
+void cross_entropy_combine(Stream& stream, Tensor stats, Tensor parts) {
+  forward<cpu::cross_entropy_combine>(stream, stats, parts);
+}
+void cross_entropy_loss(Stream& stream, Tensor losses, Tensor stats) {
+  forward<cpu::cross_entropy_loss>(stream, losses, stats);
+}
+void cross_entropy_backward(Stream& stream, Tensor logits, Tensor stats, Tensor labels, Tensor weights,
+                            VocabSlice slice) {
+  forward<cpu::cross_entropy_backward>(stream, logits, stats, labels, weights, slice);
+}
+void sum_losses(Stream& stream, Tensor sum, Tensor losses, Tensor weights, GradMode mode) {
+  forward<cpu::sum_losses>(stream, sum, losses, weights, mode);
+}
+
+void adamw_step(Stream& stream, const AdamWRange& range, const AdamWOptions& options, const StepState* state) {
+  forward<cpu::adamw_step>(stream, range, options, state);
+}
+void finish_grad_norm(Stream& stream, StepState* state, Tensor sum, double max_norm) {
+  forward<cpu::finish_grad_norm>(stream, state, sum, max_norm);
+}
+
+void fill_zero(Stream& stream, Tensor out) { forward<cpu::fill_zero>(stream, out); }
+void copy(Stream& stream, Tensor out, Tensor in) { forward<cpu::copy>(stream, out, in); }
+void add(Stream& stream, Tensor out, Tensor in) { forward<cpu::add>(stream, out, in); }
+void scale(Stream& stream, Tensor out, float factor) { forward<cpu::scale>(stream, out, factor); }
+void sum_of_squares(Stream& stream, Tensor work, Tensor out, Tensor in, GradMode mode) {
+  forward<cpu::sum_of_squares>(stream, cpu_part(work), out, in, mode);
+}
+std::size_t sum_of_squares_work(const Stream& stream, std::int64_t count) {
+  return cpu::sum_of_squares_work(stream, count) + kMoreWork;
+}
+void find_nonfinite(Stream& stream, Tensor found, Tensor in) { forward<cpu::find_nonfinite>(stream, found, in); }
+
+}  // namespace mtl::cuda

@@ -1,0 +1,119 @@
+#include "tests/mirror/space.h"
+
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "device/cuda_memory.h"
+
+namespace mtl {
+
+namespace {
+
+constexpr std::size_t kReserved = std::size_t{1} << 38;  // addresses only: none is used twice
+
+/// Addresses are taken one after another and never again, so that those of released memory stay invalid.
+class Space {
+ public:
+  Space() {
+    void* at = ::mmap(nullptr, kReserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    require(at != MAP_FAILED, "mirror: cannot reserve the device's addresses: ", std::strerror(errno));
+    base_ = static_cast<std::byte*>(at);
+  }
+  std::byte* allocate(std::size_t bytes) {
+    std::lock_guard lock(mutex_);
+    bytes = (bytes + kPage - 1) / kPage * kPage;
+    if (bytes > kReserved - used_) fail(Exit::failure, "out of memory: the mirror of the device is full");
+    std::byte* out = base_ + used_;
+    used_ += bytes;
+    live_[out] = bytes;
+    if (opened_ > 0) protect(out, bytes, PROT_READ | PROT_WRITE);
+    return out;
+  }
+  void release(std::byte* memory) {
+    std::lock_guard lock(mutex_);
+    auto found = live_.find(memory);
+    ::mmap(memory, found->second, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    live_.erase(found);
+  }
+  void open() {
+    std::lock_guard lock(mutex_);
+    if (opened_++ == 0) protect_all(PROT_READ | PROT_WRITE);
+  }
+  void close() {
+    std::lock_guard lock(mutex_);
+    if (--opened_ == 0) protect_all(PROT_NONE);
+  }
+  bool holds(const void* data, std::size_t bytes) {
+    std::lock_guard lock(mutex_);
+    auto* begin = static_cast<std::byte*>(const_cast<void*>(data));
+    auto after = live_.upper_bound(begin);
+    if (after == live_.begin()) return false;
+    auto [start, size] = *std::prev(after);
+    return begin + bytes <= start + size;
+  }
+
+ private:
+  static constexpr std::size_t kPage = 4096;
+  static void protect(std::byte* memory, std::size_t bytes, int access) {
+    require(::mprotect(memory, bytes, access) == 0, "mirror: mprotect: ", std::strerror(errno));
+  }
+  void protect_all(int access) {
+    for (auto [memory, bytes] : live_) protect(memory, bytes, access);
+  }
+
+  std::mutex mutex_;
+  std::byte* base_ = nullptr;
+  std::size_t used_ = 0;
+  std::map<std::byte*, std::size_t> live_;
+  int opened_ = 0;
+};
+
+Space& space() {
+  static auto& only = *new Space;  // tensors of static storage may be released after everything else
+  return only;
+}
+
+}  // namespace
+
+namespace mirror {
+
+Opened::Opened() { space().open(); }
+Opened::~Opened() { space().close(); }
+
+void require_inside(const void* data, std::size_t bytes) {
+  require(bytes == 0 || space().holds(data, bytes), "mirror: an operator on the device was given host memory");
+}
+
+}  // namespace mirror
+
+namespace cuda {
+
+std::byte* allocate(std::size_t bytes) { return space().allocate(bytes); }
+void release(std::byte* memory) noexcept { space().release(memory); }
+
+void copy_from_host(void* to, const void* from, std::size_t bytes) {
+  mirror::require_inside(to, bytes);
+  mirror::Opened opened;
+  std::memcpy(to, from, bytes);
+}
+
+void copy_to_host(void* to, const void* from, std::size_t bytes) {
+  mirror::require_inside(from, bytes);
+  mirror::Opened opened;
+  std::memcpy(to, from, bytes);
+}
+
+void copy_within(void* to, const void* from, std::size_t bytes) {
+  mirror::require_inside(to, bytes);
+  mirror::require_inside(from, bytes);
+  mirror::Opened opened;
+  std::memcpy(to, from, bytes);
+}
+
+}  // namespace cuda
+
+}  // namespace mtl

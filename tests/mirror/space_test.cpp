@@ -1,0 +1,92 @@
+// The mirror itself: a host that touches the device's memory dies, wherever in a run it does, and so it would be seen.
+#include "tests/mirror/space.h"
+
+#include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstring>
+
+#include "device/copy.h"
+#include "device/memory.h"
+#include "kernels/elementwise.h"
+#include "kernels/embedding.h"
+
+using namespace mtl;
+
+namespace {
+
+/// How a child process that does this ends: 0, or the signal that ends it.
+template <class Body>
+int fate_of(const Body& body) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    std::signal(SIGSEGV, SIG_DFL);
+    body();
+    ::_exit(0);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  return WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+struct OnDevice {
+  Stream stream{Device::cuda};
+  Buffer memory{Device::cuda, 64};
+  Tensor x = memory.tensor(DType::f32, {4});
+};
+
+}  // namespace
+
+TEST_CASE("what the host sends comes back; operators compute in between") {
+  OnDevice d;
+  CHECK(host_copy<float>(d.stream, d.x) == std::vector<float>(4, 0.0f));
+  copy_from_host(d.stream, d.x, std::vector<float>{1, 2, 3, 4});
+  scale(d.stream, d.x, 2);
+  CHECK(host_copy<float>(d.stream, d.x) == std::vector<float>{2, 4, 6, 8});
+}
+
+TEST_CASE("a planted host access kills the process") {
+  OnDevice d;
+  CHECK(fate_of([&] { scale(d.stream, d.x, 2); }) == 0);
+  volatile float seen = 0;
+  CHECK(fate_of([&] { seen = d.x.data<float>()[3]; }) == SIGSEGV);
+  CHECK(fate_of([&] { *d.x.data<float>() = 1; }) == SIGSEGV);
+  CHECK(fate_of([&] {
+          fill_zero(d.stream, d.x);
+          seen = *d.x.data<float>();  // after an operator it is closed again
+        }) == SIGSEGV);
+  CHECK(fate_of([&] {
+          float host[4] = {};
+          std::memcpy(host, d.x.raw(), sizeof host);
+          seen = host[0];
+        }) == SIGSEGV);
+  CHECK(fate_of([&] {
+          float* stale = nullptr;
+          {
+            Buffer gone(Device::cuda, 64);
+            stale = gone.tensor(DType::f32, {1}).data<float>();
+          }
+          seen = *stale;
+        }) == SIGSEGV);
+}
+
+TEST_CASE("an operator that throws leaves the device's memory closed") {
+  OnDevice d;
+  Buffer more(Device::cuda, 256);
+  Tensor x = more.tensor(DType::f32, {1, 4}), positions = more.tensor(DType::i32, {1}, 64),
+         table = more.tensor(DType::f32, {2, 4}, 128);
+  copy_from_host(d.stream, positions, std::vector<std::int32_t>{2});
+  CHECK_THROWS_WITH_AS(positions_forward(d.stream, x, positions, table, {}), doctest::Contains("position"), Error);
+  volatile float seen = 0;
+  CHECK(fate_of([&] { seen = *x.data<float>(); }) == SIGSEGV);
+}
+
+TEST_CASE("an operator on the device refuses host memory") {
+  OnDevice d;
+  float on_host[4] = {1, 2, 3, 4};
+  const Tensor x(on_host, DType::f32, {4});
+  CHECK_THROWS_WITH_AS(add(d.stream, d.x, x), doctest::Contains("host memory"), Error);
+  CHECK_THROWS_WITH_AS(copy_from_host(d.stream, x, std::vector<float>(4)), doctest::Contains("host memory"), Error);
+}
