@@ -14,13 +14,11 @@ namespace mtl {
 /// How a process ends. The values are part of the command-line contract.
 enum class Exit : int {
   ok = 0,
-  failure = 1,             // any failure that has no code of its own
-  usage = 2,               // wrong flags or configuration
-  rerun_fault = 16,        // as Megatron: a fault was found by running again
-  validation_failed = 17,  // as Megatron
-  bad_data = 65,           // an input file breaks its format
-  io = 74,                 // the operating system refused a read or a write
-  requeue = 75,            // saved; the job wants to be started again
+  failure = 1,    // any failure that has no code of its own
+  usage = 2,      // wrong flags or configuration
+  bad_data = 65,  // an input file breaks its format
+  io = 74,        // the operating system refused a read or a write
+  requeue = 75,   // saved; the job wants to be started again
 };
 
 class Error : public std::runtime_error {
