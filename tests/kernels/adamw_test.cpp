@@ -1,6 +1,8 @@
 // AdamW against fp64, over several steps.
 #include "kernels/adamw.h"
 
+#include <cstring>
+
 #include "tests/kernels/reference.h"
 
 using namespace mtl;

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <memory>
 #include <random>
 #include <vector>
@@ -106,7 +105,7 @@ inline bool same_bits(const Tensor& a, const Tensor& b) {
   HostView left(kDevice, a), right(kDevice, b);
   left.receive();
   right.receive();
-  return a.bytes() == b.bytes() && std::memcmp(left.bytes().data(), right.bytes().data(), a.bytes()) == 0;
+  return std::ranges::equal(left.bytes(), right.bytes());  // also where there are none: no null pointer to memcmp
 }
 
 /// The derivative of `loss` (a double from the current contents) along every element of x, by central differences.
