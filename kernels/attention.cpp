@@ -15,7 +15,7 @@ Shape logsumexp_shape(const AttentionSizes& sizes) { return {sizes.batch, sizes.
 double flops(const AttentionSizes& sizes, double scores) {
   return 4.0 * static_cast<double>(sizes.batch * sizes.groups * sizes.heads * sizes.dim) * scores;
 }
-/// Of the causal half of T x T scores.
+/// FLOPs of forward: the causal half of T x T scores.
 double forward_flops(const AttentionSizes& sizes) {
   return flops(sizes, static_cast<double>(sizes.length * sizes.length) / 2);
 }

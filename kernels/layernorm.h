@@ -20,7 +20,7 @@ struct LayerNormCache {
   Tensor rstd;  // (N)    fp32
 };
 
-/// What backward writes; a gradient that is left out is not wanted.
+/// The results of backward; a gradient that is left out is not computed.
 struct LayerNormGrads {
   Grad dx, dgamma, dbeta;
 };

@@ -1,4 +1,4 @@
-// What the commands of mtl-data share that make token files: merge, split and shuffle.
+// Shared by the commands of mtl-data that write token files: merge, split and shuffle.
 #pragma once
 
 #include <string>

@@ -212,7 +212,7 @@ void Flags::take(Flag& flag, const std::vector<std::string>& words) {
   flag.is_given |= origin_ == kCommandLine || words_of(flag) != before || is_refused;
 }
 
-/// What is declared for this name or for the longest prefix of it; else the flag is unknown.
+/// Returns the declaration of this name, or of the longest declared prefix of it; otherwise the flag is unknown.
 Flags::Other Flags::find_other(const std::string& name) const {
   if (const auto exact = others_.find(name); exact != others_.end()) return exact->second;
   for (std::size_t length = name.size(); length > 2; --length) {

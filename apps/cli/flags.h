@@ -120,7 +120,7 @@ class Flags {
   /// --dump-config: the run does not follow.
   bool wants_dump() const { return wants_dump_; }
 
-  /// What the command line asked for; run_main prints the answer.
+  /// The action that the command line requests; run_main performs it.
   enum class Request { run, help, version, dump_config, list_flags };
   /// Throws UsageError with all problems, unknown flags first. --help, --version, --quiet, --config and --dump-config
   /// are built in, and --list-flags, which tests read.

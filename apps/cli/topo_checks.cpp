@@ -12,7 +12,7 @@ namespace mtl {
 
 namespace {
 
-// Of a global batch: an int to schedules, and its product with another count and the world is below 2^63.
+// Limits a global batch: schedules hold it as an int, and its product with another count and the world is below 2^63.
 constexpr std::int64_t kLargestCount = INT32_MAX;
 
 /// The sizes from 1 to the world that fit where `fits` says so: "1, 2 or 4".

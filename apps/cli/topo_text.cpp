@@ -11,7 +11,7 @@ namespace mtl {
 namespace {
 
 constexpr int kMostRankRows = 16, kMostTextParts = 8;  // ranks, and parts of the vocabulary, that have a line each
-constexpr int kWideEnough = 92;                        // for what the ranks of a group do, beside their number
+constexpr int kWideEnough = 92;                        // columns of a terminal where a kind of group takes one line
 
 /// Words one after another, a new line where the width ends; at most `most` lines.
 std::vector<std::string> wrap(const std::vector<std::string>& words, std::size_t width, std::size_t most) {

@@ -164,11 +164,11 @@ void add_parallel_flags(Flags& flags, TrainOptions& options) {
       .only_with("on one stage", [&parallel] { return parallel.pipeline > 1; });
   add_stage_flags(flags, parallel);
   add_sharing_flags(flags, parallel);
-  flags.add_switch("--overlap-grad-reduce", parallel.overlap_grad_reduce, "sum gradients while backward goes on")
+  flags.add_switch("--overlap-grad-reduce", parallel.overlap_grad_reduce, "sum gradients during backward")
       .only_with("on one data-parallel rank", [&parallel] { return parallel.data() > 1; });
   flags
       .add_switch("--overlap-param-gather", parallel.overlap_param_gather,
-                  "collect updated weights while the next forward goes on")
+                  "collect updated weights during the next forward")
       .only_with("on one data-parallel rank", [&parallel] { return parallel.data() > 1; })
       .needs("--use-distributed-optimizer: otherwise nothing is gathered",
              [&parallel] { return parallel.distributed_optimizer; })

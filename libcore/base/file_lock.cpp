@@ -36,7 +36,7 @@ std::string content_of(int descriptor) {
 /// The content as it is now: on network file systems a file that is opened anew.
 std::string content_of(const std::string& path) { return file_exists(path) ? std::string(trim(read_file(path))) : ""; }
 
-/// What follows `mark` up to the next comma or blank.
+/// Returns the text after `mark`, up to the next comma or blank.
 std::string field_of(const std::string& content, const std::string& mark) {
   const std::size_t at = content.find(mark);
   if (at == std::string::npos) return "";
@@ -50,7 +50,7 @@ std::string host_name() {
   return host;
 }
 
-/// Of the running kernel: the same in all containers of a machine, another one after every start of the machine.
+/// Returns the id of this boot of the kernel: the same in all containers of a machine, new after every boot.
 std::string boot_id() {
   const char* path = "/proc/sys/kernel/random/boot_id";
   return file_exists(path) ? std::string(trim(read_file(path))) : "unknown";

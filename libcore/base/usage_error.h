@@ -8,7 +8,7 @@
 
 namespace mtl {
 
-/// What is wrong, and with which flag or file.
+/// One mistake, and the flag or file that has it.
 struct Problem {
   std::string where;  // "--global-batch-size 190"
   std::string what;   // "is not a multiple of ..."

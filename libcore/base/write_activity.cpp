@@ -9,7 +9,7 @@ namespace mtl {
 
 namespace {
 
-/// Of the process, as its files are. Several threads may write: the oldest call that is still running counts.
+/// One per process. Several threads may write: the oldest call that is still running counts.
 struct Record {
   std::mutex mutex;
   std::string path;
