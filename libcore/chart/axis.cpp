@@ -68,18 +68,18 @@ std::vector<std::string> tick_labels(const std::vector<double>& values) {
   return labels;
 }
 
-double Axis::position(double value) const {
+double ChartAxis::position(double value) const {
   if (!is_drawable(value, is_log_)) return std::numeric_limits<double>::quiet_NaN();
   if (!is_log_) return (value - range_.low) / (range_.high - range_.low);
   return (std::log(value) - std::log(range_.low)) / (std::log(range_.high) - std::log(range_.low));
 }
 
-std::vector<Tick> Axis::ticks(int count) const {
+std::vector<Tick> ChartAxis::ticks(int count) const {
   // Below a factor of five, round numbers at equal distances read better than 1-2-5.
   return is_log_ && range_.high / range_.low >= 5 ? log_ticks(count) : linear_ticks(count);
 }
 
-std::vector<Tick> Axis::linear_ticks(int count) const {
+std::vector<Tick> ChartAxis::linear_ticks(int count) const {
   double span = range_.high - range_.low, step = nice_step(span, count);
   std::vector<double> values;
   for (double n = std::ceil(range_.low / step - 1e-9); n * step <= range_.high + 1e-9 * span; ++n) {
@@ -91,7 +91,7 @@ std::vector<Tick> Axis::linear_ticks(int count) const {
   return ticks;
 }
 
-std::vector<Tick> Axis::log_ticks(int count) const {
+std::vector<Tick> ChartAxis::log_ticks(int count) const {
   int first = static_cast<int>(std::floor(std::log10(range_.low))),
       last = static_cast<int>(std::ceil(std::log10(range_.high)));
   int stride = std::max(1, (last - first + count - 1) / std::max(count, 1));  // decades between labels

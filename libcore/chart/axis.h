@@ -13,9 +13,9 @@ struct Tick {
   std::string label;  // empty: a minor tick of a logarithmic axis
 };
 
-class Axis {
+class ChartAxis {
  public:
-  Axis(Range range, bool is_log) : range_(range), is_log_(is_log) {}
+  ChartAxis(Range range, bool is_log) : range_(range), is_log_(is_log) {}
 
   /// 0 at the low end, 1 at the high end. NaN unless is_drawable.
   double position(double value) const;

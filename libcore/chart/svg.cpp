@@ -82,7 +82,7 @@ double draw_legend(SvgCanvas& canvas, const Chart& chart, double left, double to
 /// The box of a panel and what maps values into it.
 struct Frame {
   double left, top, width, height;
-  Axis x, y;
+  ChartAxis x, y;
 
   double at_x(double value) const { return left + x.position(value) * width; }
   double at_y(double value) const { return top + (1 - y.position(value)) * height; }
@@ -144,7 +144,7 @@ void draw_frame(SvgCanvas& canvas, const Frame& frame, const std::vector<Tick>& 
 }
 
 /// As many ticks as have room, without labels that touch.
-std::vector<Tick> spaced_x_ticks(const Axis& axis, double width) {
+std::vector<Tick> spaced_x_ticks(const ChartAxis& axis, double width) {
   for (int count = 9; count > 1; --count) {
     std::vector<Tick> ticks = axis.ticks(count);
     double end = -1e9;
@@ -163,7 +163,7 @@ std::vector<Tick> spaced_x_ticks(const Axis& axis, double width) {
 }  // namespace
 
 std::string svg_chart(const Chart& chart) {
-  std::vector<Axis> y_axes;
+  std::vector<ChartAxis> y_axes;
   std::vector<std::vector<Tick>> y_ticks;
   double widest = 0;
   for (const Panel& panel : chart.panels) {
@@ -183,7 +183,7 @@ std::string svg_chart(const Chart& chart) {
   top = draw_legend(canvas, chart, left, top);
 
   double width = kWidth - left - kRight;
-  Axis x_axis(x_range(chart), chart.log_x);
+  ChartAxis x_axis(x_range(chart), chart.log_x);
   std::vector<Tick> x_ticks = spaced_x_ticks(x_axis, width);
   for (std::size_t i = 0; i < chart.panels.size(); ++i) {
     const Panel& panel = chart.panels[i];

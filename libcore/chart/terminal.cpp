@@ -115,7 +115,7 @@ struct Look {
 
 int to_dot(double position, int dots) { return static_cast<int>(std::lround(position * (dots - 1))); }
 
-void draw_series(Plot& plot, const Look& look, const Series& series, const Axis& x_axis, const Axis& y_axis) {
+void draw_series(Plot& plot, const Look& look, const Series& series, const ChartAxis& x_axis, const ChartAxis& y_axis) {
   bool joined = false;
   int last_x = 0, last_y = 0;
   for (std::size_t i = 0; i < series.x.size(); ++i) {
@@ -145,8 +145,8 @@ std::string right_aligned(const std::string& text, int width) {
 }
 
 /// One panel: its rows with the vertical axis, without the horizontal one.
-std::string draw_panel(const Panel& panel, const Look& look, const Axis& x_axis, int rows) {
-  Axis y_axis(y_range(panel), panel.log_y);
+std::string draw_panel(const Panel& panel, const Look& look, const ChartAxis& x_axis, int rows) {
+  ChartAxis y_axis(y_range(panel), panel.log_y);
   int columns = look.options.width - look.gutter - 2;
   Plot plot(columns, rows, look.braille);
   for (const Series& series : panel.series) {
@@ -168,7 +168,7 @@ std::string draw_panel(const Panel& panel, const Look& look, const Axis& x_axis,
 }
 
 /// The horizontal axis; its labels and name under it where `labelled`.
-std::string draw_x_axis(const Chart& chart, const Look& look, const Axis& axis, bool labelled) {
+std::string draw_x_axis(const Chart& chart, const Look& look, const ChartAxis& axis, bool labelled) {
   int columns = look.options.width - look.gutter - 2;
   const char* line = look.options.unicode ? "─" : "-";
   std::vector<std::string> rule(static_cast<std::size_t>(columns), line);
@@ -234,11 +234,11 @@ std::string terminal_chart(const Chart& chart, const TerminalOptions& options) {
   Look look{options, !needs_symbols(chart, options), 0};
   look.options.width = std::max(options.width, 40);
   for (const Panel& panel : chart.panels) {
-    for (const Tick& tick : Axis(y_range(panel), panel.log_y).ticks(6))
+    for (const Tick& tick : ChartAxis(y_range(panel), panel.log_y).ticks(6))
       look.gutter = std::max(look.gutter, static_cast<int>(tick.label.size()));
   }
   look.gutter = std::max(look.gutter + 1, 5);
-  Axis x_axis(x_range(chart), chart.log_x);
+  ChartAxis x_axis(x_range(chart), chart.log_x);
   std::string out;
   if (!chart.title.empty())
     out += cat(std::string(static_cast<std::size_t>(look.gutter) + 1, ' '),

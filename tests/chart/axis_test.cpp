@@ -14,7 +14,7 @@ namespace {
 
 const double kGap = std::numeric_limits<double>::quiet_NaN();
 
-std::vector<std::string> labels(const Axis& axis, int count) {
+std::vector<std::string> labels(const ChartAxis& axis, int count) {
   std::vector<std::string> out;
   for (const Tick& tick : axis.ticks(count)) {
     if (!tick.label.empty()) out.push_back(tick.label);
@@ -27,21 +27,21 @@ using Labels = std::vector<std::string>;
 }  // namespace
 
 TEST_CASE("ticks: round numbers inside the range") {
-  CHECK(labels(Axis({0, 100}, false), 5) == Labels{"0", "20", "40", "60", "80", "100"});
-  CHECK(labels(Axis({2.2, 4.1}, false), 4) == Labels{"2.5", "3.0", "3.5", "4.0"});
-  CHECK(labels(Axis({0, 6e-4}, false), 4) == Labels{"0", "2e-4", "4e-4", "6e-4"});
-  CHECK(labels(Axis({0, 320000}, false), 4) == Labels{"0", "100k", "200k", "300k"});
-  CHECK(labels(Axis({0, 3e9}, false), 4) == Labels{"0", "1B", "2B", "3B"});
-  CHECK(labels(Axis({-1, 1}, false), 4) == Labels{"-1.0", "-0.5", "0", "0.5", "1.0"});
+  CHECK(labels(ChartAxis({0, 100}, false), 5) == Labels{"0", "20", "40", "60", "80", "100"});
+  CHECK(labels(ChartAxis({2.2, 4.1}, false), 4) == Labels{"2.5", "3.0", "3.5", "4.0"});
+  CHECK(labels(ChartAxis({0, 6e-4}, false), 4) == Labels{"0", "2e-4", "4e-4", "6e-4"});
+  CHECK(labels(ChartAxis({0, 320000}, false), 4) == Labels{"0", "100k", "200k", "300k"});
+  CHECK(labels(ChartAxis({0, 3e9}, false), 4) == Labels{"0", "1B", "2B", "3B"});
+  CHECK(labels(ChartAxis({-1, 1}, false), 4) == Labels{"-1.0", "-0.5", "0", "0.5", "1.0"});
 }
 
 TEST_CASE("ticks: logarithmic axes name decades, and round numbers between where there are few") {
-  CHECK(labels(Axis({1, 1e6}, true), 7) == Labels{"1", "10", "100", "1000", "10k", "100k", "1M"});
-  CHECK(labels(Axis({3, 60}, true), 6) == Labels{"5", "10", "20", "50"});
-  CHECK(labels(Axis({3, 6}, true), 4) == Labels{"3", "4", "5", "6"});
-  CHECK(labels(Axis({1e-8, 1e8}, true), 5).size() <= 6);
-  CHECK(Axis({1, 100}, true).position(10) == doctest::Approx(0.5));
-  CHECK_FALSE(std::isfinite(Axis({1, 100}, true).position(0)));
+  CHECK(labels(ChartAxis({1, 1e6}, true), 7) == Labels{"1", "10", "100", "1000", "10k", "100k", "1M"});
+  CHECK(labels(ChartAxis({3, 60}, true), 6) == Labels{"5", "10", "20", "50"});
+  CHECK(labels(ChartAxis({3, 6}, true), 4) == Labels{"3", "4", "5", "6"});
+  CHECK(labels(ChartAxis({1e-8, 1e8}, true), 5).size() <= 6);
+  CHECK(ChartAxis({1, 100}, true).position(10) == doctest::Approx(0.5));
+  CHECK_FALSE(std::isfinite(ChartAxis({1, 100}, true).position(0)));
 }
 
 TEST_CASE("ticks: for any range a few labels, all different, inside it") {
@@ -52,7 +52,7 @@ TEST_CASE("ticks: for any range a few labels, all different, inside it") {
       Range range{low, low + span * scale};
       CAPTURE(range.low);
       CAPTURE(range.high);
-      std::vector<Tick> ticks = Axis(range, false).ticks(6);
+      std::vector<Tick> ticks = ChartAxis(range, false).ticks(6);
       std::set<std::string> names;
       for (const Tick& tick : ticks) {
         names.insert(tick.label);
@@ -140,11 +140,11 @@ TEST_CASE("axes: extreme values neither overflow nor move others") {
   Range range = y_range(panel);
   CHECK(range.low > 0);
   CHECK(range.high < 4);
-  CHECK(std::isnan(Axis(range, false).position(1e308)));
+  CHECK(std::isnan(ChartAxis(range, false).position(1e308)));
   panel.series[0].y = {-1e300, 1e300, 0, 1};
-  CHECK(Axis(y_range(panel), false).position(0) == doctest::Approx(0.5));
+  CHECK(ChartAxis(y_range(panel), false).position(0) == doctest::Approx(0.5));
   panel.log_y = true;
   panel.series[0].y = {1e-300, 1e300, 0, 1};
-  CHECK(Axis(y_range(panel), true).position(1) == doctest::Approx(0.5));
-  CHECK_FALSE(Axis(y_range(panel), true).ticks(5).empty());
+  CHECK(ChartAxis(y_range(panel), true).position(1) == doctest::Approx(0.5));
+  CHECK_FALSE(ChartAxis(y_range(panel), true).ticks(5).empty());
 }
