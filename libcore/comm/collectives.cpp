@@ -31,8 +31,8 @@ void for_others(const GroupLink& link, const Function& function) {
 class PartSums {
  public:
   /// `out`: this rank's part, `bytes` long; it may be where `whole` has it.
-  PartSums(const GroupLink& link, const OperationLabel* label, Tensor whole, std::byte* out, Reduce how)
-      : link_(link), label_(label), dtype_(whole.dtype()), how_(how), out_(out), segment_(segment_bytes(link.size)) {
+  PartSums(const GroupLink& link, const OperationLabel* label, Tensor whole, std::byte* out)
+      : link_(link), label_(label), dtype_(whole.dtype()), out_(out), segment_(segment_bytes(link.size)) {
     auto begin = [&](int part) { return part_begin(whole, part, link.size); };
     own_ = bytes_of(whole) + begin(link.rank);
     bytes_ = begin(link.rank + 1) - begin(link.rank);
@@ -76,14 +76,13 @@ class PartSums {
     std::size_t bytes = std::min(segment_, bytes_ - summed_);
     for (int r = 0; r < link_.size; ++r)
       inputs_[static_cast<std::size_t>(r)] = r == link_.rank ? own_ + summed_ : staging(summed_, r);
-    reduce_in_rank_order(dtype_, how_, out_ + summed_, inputs_, bytes);
+    sum_in_rank_order(dtype_, out_ + summed_, inputs_, bytes);
     summed_ += bytes;
   }
 
   const GroupLink& link_;
   const OperationLabel* label_;
   DType dtype_;
-  Reduce how_;
   std::byte* own_;
   std::byte* out_;
   std::size_t segment_, bytes_, received_ = 0, summed_ = 0;  // bytes; received_: those asked for
@@ -105,8 +104,8 @@ void add_gather(Lanes& lanes, const GroupLink& link, const OperationLabel* label
 
 class AllReduce final : public Task {
  public:
-  AllReduce(const GroupLink& link, const OperationLabel& label, Tensor data, Reduce how)
-      : Task(label), sums_(link, &this->label(), data, bytes_of(data) + part_begin(data, link.rank, link.size), how) {
+  AllReduce(const GroupLink& link, const OperationLabel& label, Tensor data)
+      : Task(label), sums_(link, &this->label(), data, bytes_of(data) + part_begin(data, link.rank, link.size)) {
     add_gather(gather_, link, &this->label(), OperationKind::all_reduce_sums, data);
   }
 
@@ -123,8 +122,8 @@ class AllReduce final : public Task {
 
 class SmallAllReduce final : public Task {
  public:
-  SmallAllReduce(const GroupLink& link, const OperationLabel& label, Tensor data, Reduce how)
-      : Task(label), link_(link), data_(data), how_(how) {
+  SmallAllReduce(const GroupLink& link, const OperationLabel& label, Tensor data)
+      : Task(label), link_(link), data_(data) {
     int tag = tag_of(label.kind, label.number);
     auto add = [&](Lane::Direction direction, int peer, std::byte* place) {
       lanes_.add(link_, &this->label(), Lane::End{direction, peer, tag}, place, data_.bytes());
@@ -139,19 +138,18 @@ class SmallAllReduce final : public Task {
     if (!lanes_.move_on()) return false;
     std::vector<const std::byte*> inputs;
     for (int r = 0; r < link_.size; ++r) inputs.push_back(r == link_.rank ? bytes_of(data_) : staging(r));
-    reduce_in_rank_order(data_.dtype(), how_, bytes_of(data_), inputs, data_.bytes());
+    sum_in_rank_order(data_.dtype(), bytes_of(data_), inputs, data_.bytes());
     return true;
   }
   const GroupLink& link_;
   Tensor data_;
-  Reduce how_;
   Lanes lanes_;
 };
 
 class ReduceScatter final : public Task {
  public:
   ReduceScatter(const GroupLink& link, const OperationLabel& label, Tensor out, Tensor in)
-      : Task(label), sums_(link, &this->label(), in, bytes_of(out), Reduce::sum) {}
+      : Task(label), sums_(link, &this->label(), in, bytes_of(out)) {}
 
  private:
   bool move_on() override { return sums_.move_on(); }
@@ -189,9 +187,9 @@ class Exchange final : public Task {
 
 }  // namespace
 
-std::shared_ptr<Task> all_reduce_task(const GroupLink& link, const OperationLabel& label, Tensor data, Reduce how) {
-  if (data.bytes() <= kSmallReduction) return std::make_shared<SmallAllReduce>(link, label, data, how);
-  return std::make_shared<AllReduce>(link, label, data, how);
+std::shared_ptr<Task> all_reduce_task(const GroupLink& link, const OperationLabel& label, Tensor data) {
+  if (data.bytes() <= kSmallReduction) return std::make_shared<SmallAllReduce>(link, label, data);
+  return std::make_shared<AllReduce>(link, label, data);
 }
 
 std::shared_ptr<Task> all_gather_task(const GroupLink& link, const OperationLabel& label, Tensor out, Tensor in) {

@@ -41,7 +41,7 @@ class Task {
   bool finished_ = false;
 };
 
-std::shared_ptr<Task> all_reduce_task(const GroupLink& link, const OperationLabel& label, Tensor data, Reduce how);
+std::shared_ptr<Task> all_reduce_task(const GroupLink& link, const OperationLabel& label, Tensor data);
 std::shared_ptr<Task> all_gather_task(const GroupLink& link, const OperationLabel& label, Tensor out, Tensor in);
 std::shared_ptr<Task> reduce_scatter_task(const GroupLink& link, const OperationLabel& label, Tensor out, Tensor in);
 std::shared_ptr<Task> broadcast_task(const GroupLink& link, const OperationLabel& label, Tensor data, int root);

@@ -2,7 +2,7 @@
 // object, so that no layer asks how many ranks there are. All communication is start -> Work: the caller may compute
 // until it waits.
 //
-// Every member of a group starts the same operations on it, with the same sizes, in the same order. Reductions add in
+// Every member of a group starts the same operations on it, with the same sizes, in the same order. Sums are added in
 // the order of ranks, so all members get the same bits, and the same bits in every run.
 #pragma once
 
@@ -15,8 +15,6 @@
 #include "device/tensor.h"
 
 namespace mtl {
-
-enum class Reduce { sum, max };
 
 /// Ranks cannot reach each other, or do different things: nothing can be agreed any more, the job must end.
 class CommunicationError : public Error {
@@ -66,8 +64,8 @@ class Communicator {
   virtual ~Communicator() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  /// In place. f32 or f64.
-  virtual Work all_reduce(Stream& stream, Tensor data, Reduce how) = 0;
+  /// In place: every rank gets the sum of all ranks' data. f32 or f64.
+  virtual Work all_reduce(Stream& stream, Tensor data) = 0;
   /// out holds size() parts like in, in the order of ranks. in may be this rank's part of out.
   virtual Work all_gather(Stream& stream, Tensor out, Tensor in) = 0;
   /// in holds size() parts like out; out receives the sum of everyone's part number rank(). out may be that part of
@@ -85,12 +83,12 @@ class Communicator {
   virtual void interrupt_others() {}
 };
 
-/// A group of one: reductions leave the data as it is, gathers and scatters copy, there is nobody to send to.
+/// A group of one: sums leave the data as it is, gathers and scatters copy, there is nobody to send to.
 class SelfCommunicator final : public Communicator {
  public:
   int rank() const override { return 0; }
   int size() const override { return 1; }
-  Work all_reduce(Stream& stream, Tensor data, Reduce how) override;
+  Work all_reduce(Stream& stream, Tensor data) override;
   Work all_gather(Stream& stream, Tensor out, Tensor in) override;
   Work reduce_scatter(Stream& stream, Tensor out, Tensor in) override;
   Work broadcast(Stream& stream, Tensor data, int root) override;
@@ -104,7 +102,7 @@ class MetaCommunicator final : public Communicator {
   MetaCommunicator(int rank, int size) : rank_(rank), size_(size) {}
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  Work all_reduce(Stream& stream, Tensor data, Reduce how) override;
+  Work all_reduce(Stream& stream, Tensor data) override;
   Work all_gather(Stream& stream, Tensor out, Tensor in) override;
   Work reduce_scatter(Stream& stream, Tensor out, Tensor in) override;
   Work broadcast(Stream& stream, Tensor data, int root) override;

@@ -77,10 +77,10 @@ Work MpiCommunicator::start(std::shared_ptr<Task> task) {
   return work_of(std::move(task));
 }
 
-Work MpiCommunicator::all_reduce(Stream&, Tensor data, Reduce how) {
+Work MpiCommunicator::all_reduce(Stream&, Tensor data) {
   check_reducible(data);
   auto lock = progress_.enter();
-  return start(all_reduce_task(link_, label(OperationKind::all_reduce, data, -1), data, how));
+  return start(all_reduce_task(link_, label(OperationKind::all_reduce, data, -1), data));
 }
 
 Work MpiCommunicator::all_gather(Stream&, Tensor out, Tensor in) {

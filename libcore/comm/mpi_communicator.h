@@ -23,7 +23,7 @@ class MpiCommunicator final : public Communicator {
 
   int rank() const override { return link_.rank; }
   int size() const override { return link_.size; }
-  Work all_reduce(Stream& stream, Tensor data, Reduce how) override;
+  Work all_reduce(Stream& stream, Tensor data) override;
   Work all_gather(Stream& stream, Tensor out, Tensor in) override;
   Work reduce_scatter(Stream& stream, Tensor out, Tensor in) override;
   Work broadcast(Stream& stream, Tensor data, int root) override;

@@ -66,7 +66,7 @@ void MpiSession::follow(const OperationProgress* progress) { progress_->follow(p
 void MpiSession::meet() {
   float here = 1;
   Stream stream(Device::cpu);
-  control_->all_reduce(stream, Tensor(&here, DType::f32, {1}), Reduce::sum).join();
+  control_->all_reduce(stream, Tensor(&here, DType::f32, {1})).join();
 }
 
 void MpiSession::finish(double seconds, std::function<void()> expired) {

@@ -1,5 +1,5 @@
-// The arithmetic of a reduction: out = x[0] + x[1] + ... + x[n-1] element by element, added in this order, or their
-// maximum. The order is the ranks', so every member that adds gets the same bits. A NaN anywhere gives NaN.
+// The arithmetic of a reduction: out = x[0] + x[1] + ... + x[n-1] element by element, added in this order. The order is
+// the ranks', so every member that adds gets the same bits.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,6 @@
 namespace mtl {
 
 /// `inputs`: one address per rank, each with `bytes` bytes of `dtype` (f32 or f64). out may be one of them.
-void reduce_in_rank_order(DType dtype, Reduce how, std::byte* out, const std::vector<const std::byte*>& inputs,
-                          std::size_t bytes);
+void sum_in_rank_order(DType dtype, std::byte* out, const std::vector<const std::byte*>& inputs, std::size_t bytes);
 
 }  // namespace mtl

@@ -12,7 +12,7 @@ void copy_to_self(Stream& stream, Tensor out, Tensor in) {
 
 }  // namespace
 
-Work SelfCommunicator::all_reduce(Stream&, Tensor, Reduce) { return {}; }
+Work SelfCommunicator::all_reduce(Stream&, Tensor) { return {}; }
 
 Work SelfCommunicator::all_gather(Stream& stream, Tensor out, Tensor in) {
   copy_to_self(stream, out, in);

@@ -16,7 +16,7 @@ Tensor TpRegion::partial_of(Ctx& ctx, Tensor out) const {
 
 Pending TpRegion::enter_backward(Ctx& ctx, Tensor dx, Tensor partial) const {
   if (sequence_parallel) return {dx, ctx.groups.over(Axis::tensor).reduce_scatter(ctx.stream, dx, partial)};
-  return {dx, ctx.groups.over(Axis::tensor).all_reduce(ctx.stream, dx, Reduce::sum)};
+  return {dx, ctx.groups.over(Axis::tensor).all_reduce(ctx.stream, dx)};
 }
 
 }  // namespace mtl

@@ -45,7 +45,7 @@ void GradSync::start_reduction(std::size_t b) {
   const Bucket& bucket = params_.buckets()[b];
   Communicator& replicas = groups_.over(kReplicaAxes);
   progress.reduction = params_.layout().optimizer_shards.empty()
-                           ? replicas.all_reduce(stream_, bucket.grads(), Reduce::sum)
+                           ? replicas.all_reduce(stream_, bucket.grads())
                            : replicas.reduce_scatter(stream_, bucket.owned_grads(), bucket.grads());
 }
 
@@ -70,8 +70,8 @@ void GradSync::finish_reduction() {
     progress_[b].started = false;
     const Bucket& bucket = params_.buckets()[b];
     Tensor owned = bucket.owned_grads();
-    wait(groups_.over(bucket.key.summed_over - kReplicaAxes).all_reduce(stream_, owned, Reduce::sum));
-    if (bucket.key.tied) wait(groups_.tied().all_reduce(stream_, owned, Reduce::sum));
+    wait(groups_.over(bucket.key.summed_over - kReplicaAxes).all_reduce(stream_, owned));
+    if (bucket.key.tied) wait(groups_.tied().all_reduce(stream_, owned));
   }
 }
 

@@ -30,7 +30,7 @@ void Optimizer::gradient_norm(Arena& scratch, StepState* state) {
     sum_of_squares(stream_, scratch, sum, owned, GradMode::accumulate);
   }
   for (AxisSet axes : {params_.layout().optimizer_shards, AxisSet(Axis::tensor), AxisSet(Axis::pipeline)})
-    groups_.over(axes).all_reduce(stream_, sum, Reduce::sum).wait(stream_);
+    groups_.over(axes).all_reduce(stream_, sum).wait(stream_);
   finish_grad_norm(stream_, state, sum, options_.clip_grad);
 }
 

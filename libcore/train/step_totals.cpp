@@ -28,8 +28,7 @@ void StepTotals::exchange(Communicator& world) {
   for (std::size_t i = 0; i < kSums; ++i) sums[i] = *fields[i];
   waits[world.rank()] = waited;
   Stream stream(Device::cpu);
-  world.all_reduce(stream, Tensor(sums.data(), DType::f64, {static_cast<std::int64_t>(sums.size())}), Reduce::sum)
-      .join();
+  world.all_reduce(stream, Tensor(sums.data(), DType::f64, {static_cast<std::int64_t>(sums.size())})).join();
   for (std::size_t i = 0; i < kSums; ++i) *fields[i] = sums[i];
   waited = *std::min_element(waits, waits + world.size());
 }

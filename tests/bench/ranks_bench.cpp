@@ -22,7 +22,7 @@ double time_us(Communicator& group, int rounds, int calls, const std::function<v
   std::vector<double> times;
   float x = 0;
   for (int round = 0; round < rounds; ++round) {
-    group.all_reduce(stream, Tensor(&x, DType::f32, {1}), Reduce::sum).join();  // together
+    group.all_reduce(stream, Tensor(&x, DType::f32, {1})).join();  // together
     double start = now_seconds();
     for (int i = 0; i < calls; ++i) call();
     times.push_back((now_seconds() - start) / calls * 1e6);
@@ -46,7 +46,7 @@ void compare_all_reduce(Communicator& group, std::size_t bytes) {
   std::vector<float> data(bytes / sizeof(float), 1e-30f);
   Tensor tensor(data.data(), DType::f32, {static_cast<std::int64_t>(data.size())});
   int calls = bytes > (8 << 20) ? 1 : bytes > (64 << 10) ? 20 : 1000;
-  double ours = time_us(group, 7, calls, [&] { group.all_reduce(stream, tensor, Reduce::sum).join(); });
+  double ours = time_us(group, 7, calls, [&] { group.all_reduce(stream, tensor).join(); });
   double mpi = time_us(group, 7, calls, [&] { mpi_all_reduce(data); });
   if (group.rank() == 0)
     std::printf("all-reduce %10zu bytes, %d ranks: %10.1f us, MPI_Iallreduce %10.1f us, ratio %.2f\n", bytes,

@@ -5,10 +5,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstring>
 #include <deque>
-#include <limits>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -70,15 +68,14 @@ class Trial {
 
 template <class T>
 struct AllReduceTrial final : Trial {
-  AllReduceTrial(Communicator& group, const std::vector<int>& ranks, std::uint64_t seed, std::int64_t count, Reduce how)
+  AllReduceTrial(Communicator& group, const std::vector<int>& ranks, std::uint64_t seed, std::int64_t count)
       : data(contribution<T>(seed, ranks[static_cast<std::size_t>(group.rank())], count)) {
     expected = contribution<T>(seed, ranks[0], count);
     for (std::size_t r = 1; r < ranks.size(); ++r) {
       std::vector<T> other = contribution<T>(seed, ranks[r], count);
-      for (std::size_t i = 0; i < other.size(); ++i)
-        expected[i] = how == Reduce::sum ? expected[i] + other[i] : std::max(expected[i], other[i]);
+      for (std::size_t i = 0; i < other.size(); ++i) expected[i] += other[i];
     }
-    work = group.all_reduce(stream, tensor_of(data), how);
+    work = group.all_reduce(stream, tensor_of(data));
   }
   bool is_right() override { return same_bits(data, expected); }
   std::vector<T> data, expected;
@@ -156,10 +153,9 @@ std::unique_ptr<Trial> random_trial(Communicator& group, const std::vector<int>&
   std::uint64_t seed = random() % 100000, kind = random() % 8, option = random();
   bool in_place = option % 2 == 0;
   int root = static_cast<int>(option % static_cast<std::uint64_t>(group.size()));
-  Reduce how = option % 4 == 0 ? Reduce::max : Reduce::sum;
   switch (kind) {
     case 0:
-      return std::make_unique<AllReduceTrial<double>>(group, ranks, seed, count, how);
+      return std::make_unique<AllReduceTrial<double>>(group, ranks, seed, count);
     case 1:
       return std::make_unique<ReduceScatterTrial<float>>(group, ranks, seed, count, in_place);
     case 2:
@@ -171,7 +167,7 @@ std::unique_ptr<Trial> random_trial(Communicator& group, const std::vector<int>&
     case 5:
       return std::make_unique<BroadcastTrial<std::int64_t>>(group, ranks, seed, count, root);
     default:
-      return std::make_unique<AllReduceTrial<float>>(group, ranks, seed, count, how);
+      return std::make_unique<AllReduceTrial<float>>(group, ranks, seed, count);
   }
 }
 
@@ -188,9 +184,8 @@ TEST_CASE("every operation, alone, odd sizes") {
   // 0 and 1 elements, both sides of the limit of small messages (2048 floats), uneven parts, several segments.
   for (std::int64_t count : {0, 1, 3, 2047, 2048, 2049, 32768 * 3 + 1, 700001}) {
     CAPTURE(count);
-    check(AllReduceTrial<float>(everyone(), ranks, seed, count, Reduce::sum));
-    check(AllReduceTrial<double>(everyone(), ranks, seed, count, Reduce::sum));
-    check(AllReduceTrial<float>(everyone(), ranks, seed, count, Reduce::max));
+    check(AllReduceTrial<float>(everyone(), ranks, seed, count));
+    check(AllReduceTrial<double>(everyone(), ranks, seed, count));
     check(ReduceScatterTrial<float>(everyone(), ranks, seed, count / 4, true));
     check(ReduceScatterTrial<double>(everyone(), ranks, seed, count / 4, false));
     check(AllGatherTrial<std::int32_t>(everyone(), ranks, seed, count / 4, true));
@@ -203,7 +198,7 @@ TEST_CASE("an all-reduce has the bits of a reduce-scatter followed by an all-gat
   Communicator& group = everyone();
   std::int64_t part = 12345;
   std::vector<float> a = contribution<float>(5, group.rank(), part * group.size()), b = a;
-  group.all_reduce(stream, tensor_of(a), Reduce::sum).join();
+  group.all_reduce(stream, tensor_of(a)).join();
   Tensor whole = tensor_of(b), mine = whole.flat(group.rank() * part, part);
   group.reduce_scatter(stream, mine, whole).join();
   group.all_gather(stream, whole, mine).join();
@@ -215,19 +210,10 @@ TEST_CASE("operations may be chained without waiting between them") {
   std::int64_t part = 9001;
   std::vector<float> a = contribution<float>(6, group.rank(), part * group.size()), b = a, c(a.size());
   std::vector<float> sums(static_cast<std::size_t>(part));
-  group.all_reduce(stream, tensor_of(a), Reduce::sum).join();
+  group.all_reduce(stream, tensor_of(a)).join();
   Work reduced = group.reduce_scatter(stream, tensor_of(sums), tensor_of(b));
   group.all_gather(stream, tensor_of(c), tensor_of(sums)).join();
   CHECK(same_bits(a, c));
-}
-
-TEST_CASE("a maximum with a NaN is a NaN, wherever it comes from") {
-  for (int from = 0; from < session->world(); ++from) {
-    std::vector<float> x = {everyone().rank() == from ? std::numeric_limits<float>::quiet_NaN() : 1.f, 2.f};
-    everyone().all_reduce(stream, tensor_of(x), Reduce::max).join();
-    CHECK(std::isnan(x[0]));
-    CHECK(x[1] == 2);
-  }
 }
 
 TEST_CASE("hundreds of random operations, many in flight") {
@@ -306,7 +292,7 @@ TEST_CASE("a send's buffer is free when its work is done, and collectives pass i
   std::vector<double> out(200000, session->rank()), in(200000);
   Work sent = everyone().send(stream, tensor_of(out), peer);
   // The peer has not asked for it yet; all-reduces go their way meanwhile.
-  AllReduceTrial<float> sum(everyone(), all_ranks(), 3, 50000, Reduce::sum);
+  AllReduceTrial<float> sum(everyone(), all_ranks(), 3, 50000);
   sum.work.join();
   CHECK(sum.is_right());
   Work received = everyone().receive(stream, tensor_of(in), peer);
@@ -322,13 +308,13 @@ TEST_CASE("what was started ends while the rank computes") {
   bool moved = false;
   for (int milliseconds = 250; milliseconds <= 4000 && !moved; milliseconds *= 2) {
     session->meet();
-    AllReduceTrial<float> sum(everyone(), all_ranks(), 4, 2000000, Reduce::sum);
+    AllReduceTrial<float> sum(everyone(), all_ranks(), 4, 2000000);
     everyone().progress();
     std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
     float ended = sum.work.done() ? 1 : 0;
     sum.work.join();
     CHECK(sum.is_right());
-    everyone().all_reduce(stream, Tensor(&ended, DType::f32, {1}), Reduce::sum).join();
+    everyone().all_reduce(stream, Tensor(&ended, DType::f32, {1})).join();
     moved = ended == static_cast<float>(session->world());
   }
   CHECK(moved);
@@ -357,7 +343,7 @@ TEST_CASE("the groups of a grid") {
   bool holds_table = session->rank() == 0 || session->rank() == world - 1;
   CHECK(groups.tied().size() == (holds_table ? 2 : 1));
   std::vector<float> one = {1};
-  groups.tied().all_reduce(stream, tensor_of(one), Reduce::sum).join();
+  groups.tied().all_reduce(stream, tensor_of(one)).join();
   CHECK(one[0] == static_cast<float>(groups.tied().size()));
   CHECK_THROWS_AS(make_groups(*session, RankGrid(GridSizes{})), Error);
 }

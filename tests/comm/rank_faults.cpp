@@ -42,7 +42,7 @@ void go_astray(const std::string& fault, Communicator& group, Stream& stream) {
   if (fault == "kill") std::raise(SIGKILL);
   if (fault == "broadcast") group.broadcast(stream, one, group.rank()).join();  // alone with it: sends, and goes on
   if (fault == "receive") group.receive(stream, one, 0).join();
-  if (fault == "size") group.all_reduce(stream, Tensor(more.data(), DType::f32, {300}), Reduce::sum).join();
+  if (fault == "size") group.all_reduce(stream, Tensor(more.data(), DType::f32, {300})).join();
   if (fault == "data") fail(Exit::bad_data, "x.idx: broken");
   if (fault == "bug") throw std::runtime_error("surprise");
 }
@@ -51,7 +51,7 @@ void go_astray(const std::string& fault, Communicator& group, Stream& stream) {
 void drop_sum(Communicator& group, Stream& stream, bool gives_up) {
   {
     std::vector<float> data(1 << 21, 1);
-    Work sum = group.all_reduce(stream, Tensor(data.data(), DType::f32, {1 << 21}), Reduce::sum);
+    Work sum = group.all_reduce(stream, Tensor(data.data(), DType::f32, {1 << 21}));
     if (!gives_up) return sum.join();
     group.progress();
   }
@@ -65,11 +65,11 @@ void drop_sum(Communicator& group, Stream& stream, bool gives_up) {
   std::exception_ptr own;
   std::vector<float> large(1 << 22, 1), small(10, 1);
   try {
-    Work first = groups.over(Axis::data).all_reduce(stream, Tensor(large.data(), DType::f32, {1 << 22}), Reduce::sum);
+    Work first = groups.over(Axis::data).all_reduce(stream, Tensor(large.data(), DType::f32, {1 << 22}));
     groups.over(Axis::data).progress();
     if (fails) fail(Exit::bad_data, "x.idx: broken");
     first.join();
-    groups.over(Axis::data).all_reduce(stream, Tensor(small.data(), DType::f32, {10}), Reduce::sum).join();
+    groups.over(Axis::data).all_reduce(stream, Tensor(small.data(), DType::f32, {10})).join();
   } catch (const Interrupted&) {
   } catch (...) {
     own = std::current_exception();
@@ -109,7 +109,7 @@ Exit count_together(const Options& options, Ranks& ranks, Console& console) {
     if (options.fault == "drop" && iteration == 3) drop_sum(groups.over(Axis::data), stream, chosen);
     if (options.fault == "together" && iteration == 3) fail_together(groups, stream, chosen);
     float sum = 1;
-    groups.over(Axis::data).all_reduce(stream, Tensor(&sum, DType::f32, {1}), Reduce::sum).join();
+    groups.over(Axis::data).all_reduce(stream, Tensor(&sum, DType::f32, {1})).join();
     if (ranks.speaks()) print_out(cat("iteration ", iteration, " sum ", static_cast<int>(sum), "\n"));
     std::fflush(stdout);
   }

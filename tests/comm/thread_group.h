@@ -87,11 +87,10 @@ class ThreadCommunicator final : public Communicator {
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(group_->slots.size()); }
 
-  Work all_reduce(Stream&, Tensor data, Reduce how) override {
+  Work all_reduce(Stream&, Tensor data) override {
     std::vector<std::byte> result(data.bytes());
     collect(data, [&] {
-      data.dtype() == DType::f64 ? reduce<double>(result, 0, data.numel(), how)
-                                 : reduce<float>(result, 0, data.numel(), how);
+      data.dtype() == DType::f64 ? sum<double>(result, 0, data.numel()) : sum<float>(result, 0, data.numel());
     });
     copy_bytes(data.raw(), result.data(), result.size());
     return {};
@@ -115,8 +114,7 @@ class ThreadCommunicator final : public Communicator {
     std::vector<std::byte> result(out.bytes());
     std::int64_t first = rank_ * out.numel();
     collect(in, [&] {
-      in.dtype() == DType::f64 ? reduce<double>(result, first, out.numel(), Reduce::sum)
-                               : reduce<float>(result, first, out.numel(), Reduce::sum);
+      in.dtype() == DType::f64 ? sum<double>(result, first, out.numel()) : sum<float>(result, first, out.numel());
     });
     copy_bytes(out.raw(), result.data(), result.size());
     return {};
@@ -170,13 +168,10 @@ class ThreadCommunicator final : public Communicator {
   }
 
   template <class T>
-  void reduce(std::vector<std::byte>& result, std::int64_t first, std::int64_t count, Reduce how) {
+  void sum(std::vector<std::byte>& result, std::int64_t first, std::int64_t count) {
     for (std::int64_t i = 0; i < count; ++i) {
       T value = slot(0).data<T>()[first + i];
-      for (int r = 1; r < size(); ++r) {
-        T other = slot(r).data<T>()[first + i];
-        value = how == Reduce::sum ? value + other : std::max(value, other);
-      }
+      for (int r = 1; r < size(); ++r) value += slot(r).data<T>()[first + i];
       std::memcpy(result.data() + static_cast<std::size_t>(i) * sizeof(T), &value, sizeof(T));
     }
   }

@@ -33,7 +33,7 @@ class NotingCommunicator final : public Communicator {
   NotingCommunicator(int rank, int size, Journal& journal) : meta_(rank, size), journal_(journal) {}
   int rank() const override { return meta_.rank(); }
   int size() const override { return meta_.size(); }
-  Work all_reduce(Stream& stream, Tensor data, Reduce how) override { return meta_.all_reduce(stream, data, how); }
+  Work all_reduce(Stream& stream, Tensor data) override { return meta_.all_reduce(stream, data); }
   Work all_gather(Stream& stream, Tensor out, Tensor in) override { return meta_.all_gather(stream, out, in); }
   Work reduce_scatter(Stream& stream, Tensor out, Tensor in) override { return meta_.reduce_scatter(stream, out, in); }
   Work broadcast(Stream& stream, Tensor data, int root) override { return meta_.broadcast(stream, data, root); }
