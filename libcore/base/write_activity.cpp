@@ -40,6 +40,12 @@ WriteActivity write_activity() {
   return out;
 }
 
+WriteState write_state(const WriteActivity& activity, double patience) {
+  if (activity.path.empty()) return WriteState::none;
+  if (activity.in_call) return activity.call_seconds > kLongestWriteCall ? WriteState::hangs : WriteState::progresses;
+  return activity.idle_seconds < std::min(patience, kWritePause) ? WriteState::progresses : WriteState::none;
+}
+
 WriteCall::WriteCall(const std::string& path) {
   Record& now = record();
   std::lock_guard lock(now.mutex);

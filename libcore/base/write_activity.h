@@ -23,6 +23,16 @@ inline constexpr double kLongestWriteCall = 600;
 
 WriteActivity write_activity();
 
+enum class WriteState {
+  none,  // not in a write call, nor between two of them
+  progresses,
+  hangs,  // inside one call for longer than kLongestWriteCall
+};
+
+/// What a rank that waits for this process learns of it. A pause between two calls that is longer than `patience`, or
+/// than kWritePause, ends the writing.
+WriteState write_state(const WriteActivity& activity, double patience);
+
 /// Says, while it lives, that this thread is inside a call that changes files.
 class WriteCall {
  public:

@@ -63,14 +63,13 @@ void Watchdog::read_letters(const OperationProgress& at) {
 /// A letter that says what this rank does.
 std::string Watchdog::answer(const OperationProgress& at) const {
   const WriteActivity writing = write_activity();
-  if (waits_for_ != nullptr || writing.path.empty()) return kAnswers + state(at);
+  const WriteState writes = write_state(writing, deadline_);
+  if (waits_for_ != nullptr || writes == WriteState::none) return kAnswers + state(at);
   std::string what = cat(writing.path, ": ",
                          format("%.1f MB in %.0f s (%.2f MB/s)", double(writing.bytes) / 1e6, writing.seconds,
                                 double(writing.bytes) / 1e6 / writing.seconds));
-  if (writing.in_call && writing.call_seconds > kLongestWriteCall)
-    return cat(kAnswers, "is inside one write call for ", human_seconds(writing.call_seconds), ": ", what);
-  if (writing.in_call || writing.idle_seconds < std::min(deadline_, kWritePause)) return cat(kWrites, "writes ", what);
-  return kAnswers + state(at);
+  if (writes == WriteState::progresses) return cat(kWrites, "writes ", what);
+  return cat(kAnswers, "is inside one write call for ", human_seconds(writing.call_seconds), ": ", what);
 }
 
 std::string Watchdog::state(const OperationProgress& at) const {

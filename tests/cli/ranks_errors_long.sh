@@ -106,12 +106,13 @@ LAST=iter_0000004/shard_00000.safetensors
 enter_layout dp
 rm -rf whole
 expect_exit 0 run_in whole --distributed-timeout-minutes 5
+above_0='[0-9.]*[1-9][0-9.]*'
 for rank in 0 1; do
   rm -rf slow
   began=$SECONDS
   astray $rank 'export MTL_FAULT=slow:1' expect_exit 0 run_in slow
   [ $((SECONDS - began)) -ge 10 ] || fail "slow storage took only $((SECONDS - began)) s"
-  expect_text "$WORK/err" "warning: slow storage: waiting since .* for rank $rank \($HOST\) writes slow/save/iter_.*MB/s"
+  expect_text "$WORK/err" "warning: slow storage: waiting since .* for rank $rank \($HOST\) writes slow/save/iter_.*: $above_0 MB in [0-9]+ s \($above_0 MB/s\)$"
   cp "$WORK/err" err
   same_as_whole slow "rank $rank on slow storage"
 done

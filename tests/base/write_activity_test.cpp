@@ -1,0 +1,115 @@
+// What a process that writes reports of itself to those that wait for it.
+#include "base/write_activity.h"
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/files.h"
+#include "tests/scratch_folder.h"
+
+using namespace mtl;
+
+namespace {
+
+/// Calls that may take long, and those of them outside of a WriteCall.
+struct LongCalls {
+  int all = 0, unseen = 0;
+
+  void add() {
+    ++all;
+    unseen += !write_activity().in_call;
+  }
+};
+
+LongCalls* calls = nullptr;
+
+WriteActivity in_call_for(double seconds) { return {"f", true, seconds, 0, 0, seconds}; }
+WriteActivity idle_for(double seconds) { return {"f", false, 0, seconds, 1 << 20, 60}; }
+
+}  // namespace
+
+extern "C" int fsync(int descriptor) {
+  if (calls != nullptr) calls->add();
+  return static_cast<int>(::syscall(SYS_fsync, descriptor));
+}
+
+extern "C" int rename(const char* from, const char* to) noexcept {
+  if (calls != nullptr) calls->add();
+  return static_cast<int>(::syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0));
+}
+
+extern "C" int renameat2(int from_folder, const char* from, int to_folder, const char* to,
+                         unsigned int flags) noexcept {
+  if (calls != nullptr) calls->add();
+  return static_cast<int>(::syscall(SYS_renameat2, from_folder, from, to_folder, to, flags));
+}
+
+extern "C" ssize_t write(int descriptor, const void* data, std::size_t bytes) {
+  if (calls != nullptr) calls->add();
+  return ::syscall(SYS_write, descriptor, data, bytes);
+}
+
+extern "C" int unlinkat(int folder, const char* name, int flags) noexcept {
+  if (calls != nullptr) calls->add();
+  return static_cast<int>(::syscall(SYS_unlinkat, folder, name, flags));
+}
+
+TEST_CASE("write activity: a call makes progress for ten minutes, then it hangs") {
+  CHECK(write_state({}, 600) == WriteState::none);
+  for (double patience : {1., 600., 3600.}) {
+    CHECK(write_state(in_call_for(0), patience) == WriteState::progresses);
+    CHECK(write_state(in_call_for(599), patience) == WriteState::progresses);
+    CHECK(write_state(in_call_for(601), patience) == WriteState::hangs);
+  }
+}
+
+TEST_CASE("write activity: between two calls a rank writes on, and after a pause it does not") {
+  CHECK(write_state(idle_for(.5), 600) == WriteState::progresses);
+  CHECK(write_state(idle_for(kWritePause + 1), 600) == WriteState::none);
+  CHECK(write_state(idle_for(.5), .4) == WriteState::none);  // whoever waits is less patient
+}
+
+TEST_CASE("write activity: the bytes of an output and the time that they took") {
+  test::ScratchFolder folder;
+  const std::string path = folder.path() + "/f";
+  OutputFile file(path);
+  const WriteActivity before = write_activity();
+  file.write(std::string(100000, 'x'));
+  const WriteActivity between = write_activity();
+  CHECK(between.path == path);
+  CHECK(!between.in_call);
+  CHECK(between.idle_seconds < 60);
+  CHECK(between.bytes == before.bytes + 100000);
+  CHECK(between.seconds >= before.seconds);
+  file.close();
+  {
+    WriteCall outer(path);
+    WriteCall inner("another");  // the oldest call counts
+    CHECK(write_activity().in_call);
+    CHECK(write_activity().path == path);
+    CHECK(write_activity().idle_seconds == 0);
+    CHECK(write_state(write_activity(), 600) == WriteState::progresses);
+  }
+  CHECK(!write_activity().in_call);
+}
+
+TEST_CASE("write activity: every call that may take long is one") {
+  test::ScratchFolder folder;
+  LongCalls found;
+  calls = &found;
+  make_directories(folder / "a");
+  OutputFile file(folder / "a/f");
+  file.write("x");
+  file.sync();
+  file.close();
+  make_directories(folder / "b");
+  exchange_paths(folder / "a", folder / "b");
+  rename_path(folder / "b", folder / "c");
+  sync_directory(folder.path());
+  remove_tree(folder / "c");
+  calls = nullptr;
+  CHECK(found.all >= 6);
+  CHECK(found.unseen == 0);
+}
