@@ -1,5 +1,6 @@
-// What a crash of the host must not undo: no complete copy of a checkpoint is removed before the names that stay are on
-// disk. Renames, syncs and removals are seen on their way to the kernel.
+// What a crash of the host must not undo: a checkpoint gets its name only when its content is on disk, the tracker
+// names it only when that name is on disk, and no complete copy is removed before the names that stay are on disk.
+// Renames, syncs and removals are seen on their way to the kernel.
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/syscall.h>
@@ -14,19 +15,32 @@ using namespace mtl::test;
 
 namespace {
 
-/// Counts removals of complete checkpoints under temporary names, and those before the folder above was synced.
+/// Counts checkpoints that appear, trackers that name one, and removals of complete checkpoints under temporary names;
+/// and those that come before the syncs on which they rest.
 struct SyncOrder {
-  std::set<std::string> synced;  // folders without a change of names since
-  int removed = 0, early = 0;
+  std::set<std::string> synced;  // files, and folders without a change of names since
+  int appeared = 0, unsynced = 0;
+  int named = 0, named_early = 0;
+  int removed = 0, removed_early = 0;
 
-  void renamed(const std::string& path) { synced.erase(fs::path(path).parent_path().string()); }
+  void renames(const fs::path& from, const fs::path& to) {
+    if (fs::is_directory(from)) {
+      ++appeared;
+      unsynced += synced.count(from.string()) == 0;
+      for (const auto& file : fs::directory_iterator(from)) unsynced += synced.count(file.path().string()) == 0;
+    } else if (to.filename() == "latest_checkpointed_iteration.txt") {
+      ++named;
+      named_early += synced.count(to.parent_path().string()) == 0;
+    }
+    for (const fs::path& path : {from, to}) synced.erase(path.parent_path().string());
+  }
   void removes(const fs::path& path) {
     const std::string checkpoint = path.parent_path().filename().string();
     // Of remove_old's iter_N.tmp.old.PID newer copies exist.
     if (path.filename() != "manifest.json" || checkpoint.find(".tmp.") == std::string::npos) return;
     if (checkpoint.find(".old.") != std::string::npos) return;
     ++removed;
-    early += synced.count(path.parent_path().parent_path().string()) == 0;
+    removed_early += synced.count(path.parent_path().parent_path().string()) == 0;
   }
 };
 
@@ -46,13 +60,13 @@ extern "C" int fsync(int descriptor) {
 }
 
 extern "C" int rename(const char* from, const char* to) noexcept {
-  if (observed != nullptr) observed->renamed(from), observed->renamed(to);
+  if (observed != nullptr) observed->renames(from, to);
   return static_cast<int>(::syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0));
 }
 
 extern "C" int renameat2(int from_folder, const char* from, int to_folder, const char* to,
                          unsigned int flags) noexcept {
-  if (observed != nullptr) observed->renamed(from), observed->renamed(to);
+  if (observed != nullptr) observed->renames(from, to);
   return static_cast<int>(::syscall(SYS_renameat2, from_folder, from, to_folder, to, flags));
 }
 
@@ -61,7 +75,7 @@ extern "C" int unlinkat(int folder, const char* name, int flags) noexcept {
   return static_cast<int>(::syscall(SYS_unlinkat, folder, name, flags));
 }
 
-TEST_CASE("checkpoint: a complete copy is removed only after the names that stay are synced") {
+TEST_CASE("checkpoint: names follow their content to the disk, and removals follow the names") {
   ScratchFolder scratch;
   const std::string directory = fs::canonical(scratch.path()).string() + "/s";
   TestStore model(tiny_config());
@@ -78,7 +92,11 @@ TEST_CASE("checkpoint: a complete copy is removed only after the names that stay
   save(3);
   save(4);
   observed = nullptr;
+  CHECK(order.appeared == 2);
+  CHECK(order.unsynced == 0);
+  CHECK(order.named == 2);
+  CHECK(order.named_early == 0);
   CHECK(order.removed == 2);  // the copy above, and the checkpoint that was replaced
-  CHECK(order.early == 0);
+  CHECK(order.removed_early == 0);
   CHECK(order.synced.count(directory) == 1);
 }
