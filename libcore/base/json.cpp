@@ -1,7 +1,6 @@
 #include "base/json.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -42,13 +41,9 @@ Json parse_value(JsonCursor& cursor) {
       break;
   }
   std::string_view digits = cursor.number();
+  if (const auto whole = json_integer(digits)) return Json(*whole);
   if (digits == "NaN") return Json(std::numeric_limits<double>::quiet_NaN());
   if (ends_with(digits, "Infinity")) return Json(digits[0] == '-' ? -HUGE_VAL : HUGE_VAL);
-  if (digits.find_first_of(".eE") == std::string_view::npos) {
-    std::int64_t whole = 0;
-    auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), whole);
-    if (error == std::errc()) return Json(whole);
-  }
   return Json(std::strtod(std::string(digits).c_str(), nullptr));
 }
 
@@ -160,11 +155,25 @@ Json& Json::push(Json value) {
 
 void append_json_string(std::string& out, std::string_view text, bool ascii) {
   constexpr std::string_view kEscaped = "\"\\\n\r\t\b\f", kEscapes = "\"\\nrtbf";
+  // The end of the characters from `at` that are written as they are.
+  auto end_of_plain = [&](std::size_t at) {
+    while (at < text.size()) {
+      const auto c = static_cast<unsigned char>(text[at]);
+      if (c < 0x20 || c == '"' || c == '\\' || (ascii && c >= 0x7F)) break;
+      const Utf8Char next = c < 0x80 ? Utf8Char{c, 1, true} : next_utf8(text.data() + at, text.data() + text.size());
+      if (!next.valid) break;
+      at += static_cast<std::size_t>(next.length);
+    }
+    return at;
+  };
   out += '"';
   for (std::size_t at = 0; at < text.size();) {
+    const std::size_t plain_end = end_of_plain(at);
+    out.append(text, at, plain_end - at);
+    at = plain_end;
+    if (at == text.size()) break;
     auto c = static_cast<unsigned char>(text[at]);
-    const bool may_be_short = c < 0x20 || c == '"' || c == '\\';
-    const std::size_t escape = may_be_short ? kEscaped.find(text[at]) : std::string_view::npos;
+    const std::size_t escape = kEscaped.find(text[at]);
     if (escape != std::string_view::npos) {
       out += '\\';
       out += kEscapes[escape];
@@ -181,13 +190,9 @@ void append_json_string(std::string& out, std::string_view text, bool ascii) {
         out += format("\\u%04x", code);
       }
       at += length - 1;
-    } else if (c < 0x80) {
-      out += static_cast<char>(c);
     } else {
-      const Utf8Char next = next_utf8(text.data() + at, text.data() + text.size());
-      const auto length = static_cast<std::size_t>(next.length);
-      out += next.valid ? text.substr(at, length) : kReplacementCharacter;
-      at += length - 1;
+      out += kReplacementCharacter;
+      at += static_cast<std::size_t>(next_utf8(text.data() + at, text.data() + text.size()).length) - 1;
     }
     ++at;
   }

@@ -1,8 +1,11 @@
 #include "base/json_cursor.h"
 
+#include <bit>
 #include <charconv>
 #include <cstring>
 #include <utility>
+
+#include "base/str.h"
 
 namespace mtl {
 
@@ -12,12 +15,14 @@ constexpr int kMaxDepth = 1000;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/// True when any of the eight bytes is '"', '\\', below 0x20 or above 0x7F.
-bool has_special_byte(std::uint64_t word) {
+/// How many of eight bytes, as they lie in memory, come before one that is '"', '\\', below 0x20 or above 0x7F.
+std::size_t plain_bytes(std::uint64_t word) {
   constexpr std::uint64_t kOnes = 0x0101010101010101, kHigh = 0x8080808080808080;
-  auto has_zero = [](std::uint64_t v) { return (v - kOnes) & ~v & kHigh; };
-  std::uint64_t control = (word - kOnes * 0x20) & ~word & kHigh;
-  return ((word & kHigh) | control | has_zero(word ^ kOnes * '"') | has_zero(word ^ kOnes * '\\')) != 0;
+  // The high bit of the first byte below `limit` (up to 0x80) is exact; a borrow can set only later ones by mistake.
+  auto below = [](std::uint64_t v, std::uint64_t limit) { return (v - kOnes * limit) & ~v & kHigh; };
+  const std::uint64_t special =
+      (word & kHigh) | below(word, 0x20) | below(word ^ kOnes * '"', 1) | below(word ^ kOnes * '\\', 1);
+  return static_cast<std::size_t>(std::countr_zero(special)) / 8;  // 64 bits when there is none
 }
 
 }  // namespace
@@ -43,16 +48,23 @@ std::size_t utf8_length(std::string_view text, std::size_t at) {
 }
 
 void append_utf8(std::string& out, std::uint32_t c) {
-  auto push = [&](std::uint32_t byte) { out += static_cast<char>(byte); };
+  auto append = [&](auto... bytes) { out.append({static_cast<char>(bytes)...}); };
   if (c < 0x80) {
-    push(c);
+    append(c);
   } else if (c < 0x800) {
-    push(0xC0 | c >> 6), push(0x80 | (c & 0x3F));
+    append(0xC0 | c >> 6, 0x80 | (c & 0x3F));
   } else if (c < 0x10000) {
-    push(0xE0 | c >> 12), push(0x80 | (c >> 6 & 0x3F)), push(0x80 | (c & 0x3F));
+    append(0xE0 | c >> 12, 0x80 | (c >> 6 & 0x3F), 0x80 | (c & 0x3F));
   } else {
-    push(0xF0 | c >> 18), push(0x80 | (c >> 12 & 0x3F)), push(0x80 | (c >> 6 & 0x3F)), push(0x80 | (c & 0x3F));
+    append(0xF0 | c >> 18, 0x80 | (c >> 12 & 0x3F), 0x80 | (c >> 6 & 0x3F), 0x80 | (c & 0x3F));
   }
+}
+
+std::optional<std::int64_t> json_integer(std::string_view number) {
+  std::int64_t value = 0;
+  auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
+  if (error != std::errc() || end != number.data() + number.size()) return {};
+  return value;
 }
 
 bool has_lone_surrogate(std::string_view text) {
@@ -120,8 +132,9 @@ std::size_t JsonCursor::plain_run() {
     std::uint64_t word = 0;
     while (at_ + 8 <= text_.size()) {
       std::memcpy(&word, text_.data() + at_, 8);
-      if (has_special_byte(word)) break;
-      at_ += 8;
+      const std::size_t plain = plain_bytes(word);
+      at_ += plain;
+      if (plain < 8) break;
     }
     if (at_ >= text_.size()) fail_here("a string is not closed");
     auto c = static_cast<unsigned char>(text_[at_]);
@@ -179,11 +192,11 @@ std::string_view JsonCursor::string() {
 }
 
 std::string_view JsonCursor::number() {
-  peek();
-  std::size_t begin = at_;
-  auto take = [&](std::string_view word) {
-    if (text_.substr(at_, word.size()) != word) return false;
-    at_ += word.size();
+  const char begins = peek();
+  const std::size_t begin = at_;
+  auto take = [&](char c) {
+    if (at_ == text_.size() || text_[at_] != c) return false;
+    ++at_;
     return true;
   };
   auto digits = [&] {
@@ -191,15 +204,21 @@ std::string_view JsonCursor::number() {
     while (at_ < text_.size() && is_digit(text_[at_])) ++at_;
     return at_ > first;
   };
-  if (take("NaN") || take("Infinity") || take("-Infinity")) return text_.substr(begin, at_ - begin);
-  take("-");
-  if (!take("0") && !digits()) fail_here("expected a value");
+  if (!is_digit(begins)) {
+    for (std::string_view word : {"NaN", "Infinity", "-Infinity"}) {
+      if (!starts_with(text_.substr(at_), word)) continue;
+      at_ += word.size();
+      return word;
+    }
+  }
+  take('-');
+  if (!take('0') && !digits()) fail_here("expected a value");
   std::size_t integer_end = at_;
   // As in Python, a fraction or an exponent that is not complete ends the number before it.
-  if (take(".") && !digits()) at_ = integer_end;
+  if (take('.') && !digits()) at_ = integer_end;
   std::size_t fraction_end = at_;
-  if (take("e") || take("E")) {
-    if (!take("+")) take("-");
+  if (take('e') || take('E')) {
+    if (!take('+')) take('-');
     if (!digits()) at_ = fraction_end;
   }
   return text_.substr(begin, at_ - begin);

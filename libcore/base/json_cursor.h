@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -47,6 +48,8 @@ class JsonCursor {
   int depth_ = 0;
 };
 
+/// The value of a number that has no fraction and no exponent and fits.
+std::optional<std::int64_t> json_integer(std::string_view number);
 /// True when decoded text holds a surrogate code point, which is no Unicode text.
 bool has_lone_surrogate(std::string_view text);
 /// The offset of the first byte that is not UTF-8, or npos.

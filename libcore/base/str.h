@@ -1,6 +1,7 @@
 // Text helpers: joining, splitting, and numbers as the tools print and read them.
 #pragma once
 
+#include <charconv>
 #include <concepts>
 #include <cstdint>
 #include <optional>
@@ -21,14 +22,20 @@ void append_part(std::string& out, double part);  // shortest form that reads ba
 template <class T>
 requires(std::is_integral_v<T> && !std::is_same_v<T, char> &&
          !std::is_same_v<T, bool>) void append_part(std::string& out, T part) {
-  out += std::to_string(part);
+  char digits[24];
+  out.append(digits, std::to_chars(digits, digits + sizeof digits, part).ptr);
 }
 
+/// Appends its other arguments, one after another.
+template <class... Parts>
+void append_to(std::string& out, const Parts&... parts) {
+  (append_part(out, parts), ...);
+}
 /// Its arguments, one after another.
 template <class... Parts>
 std::string cat(const Parts&... parts) {
   std::string out;
-  (append_part(out, parts), ...);
+  append_to(out, parts...);
   return out;
 }
 

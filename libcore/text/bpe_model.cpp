@@ -14,11 +14,10 @@ constexpr std::size_t kShortPiece = 48;
 }  // namespace
 
 BpeModel::BpeModel(const BpeVocabulary& vocabulary, const std::string& source) : pairs_(vocabulary.merges.size()) {
-  StringIndex ids(vocabulary.tokens.size());
-  for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) {
-    if (!vocabulary.tokens[id].empty()) ids.put(vocabulary.tokens[id], static_cast<std::uint32_t>(id));
-  }
-  auto id_of = [&](const std::string& token, auto&&... where) {
+  const StringIndex ids(vocabulary.tokens);
+  if (ids.repeated())
+    fail(Exit::bad_data, source, ": token \"", vocabulary.tokens[*ids.repeated()], "\" is there twice");
+  auto id_of = [&](std::string_view token, auto&&... where) {
     const std::uint32_t found = ids.find(token);
     if (found == StringIndex::kNone) fail(Exit::bad_data, source, ": no token \"", token, "\", ", where...);
     return found;
@@ -30,12 +29,12 @@ BpeModel::BpeModel(const BpeVocabulary& vocabulary, const std::string& source) :
   std::vector<Join> joins;
   joins.reserve(vocabulary.merges.size());
   std::uint32_t next = 0;  // merges make tokens one after another in most files
-  for (const auto& [left, right] : vocabulary.merges) {
+  for (const Merge& merge : vocabulary.merges) {
     auto rank = static_cast<std::uint32_t>(joins.size());
-    auto id_in_merge = [&](const std::string& token) { return id_of(token, "which merge ", rank + 1, " needs"); };
-    const std::string joined = left + right;
-    const bool is_next = next < vocabulary.tokens.size() && vocabulary.tokens[next] == joined;
-    joins.push_back({id_in_merge(left), id_in_merge(right), rank, is_next ? next : id_in_merge(joined)});
+    auto id_in_merge = [&](std::string_view token) { return id_of(token, "which merge ", rank + 1, " needs"); };
+    const bool is_next = next < vocabulary.tokens.size() && vocabulary.tokens[next] == merge.joined;
+    joins.push_back(
+        {id_in_merge(merge.left()), id_in_merge(merge.right()), rank, is_next ? next : id_in_merge(merge.joined)});
     next = joins.back().joined + 1;
   }
   set_joins(joins);

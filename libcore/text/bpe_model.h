@@ -20,7 +20,8 @@ namespace mtl {
 
 class BpeModel {
  public:
-  /// Throws Error(bad_data), which starts with `source`, when a byte has no token or a merge names unknown tokens.
+  /// Throws Error(bad_data), which starts with `source`, when a byte has no token, a token has two ids or a merge names
+  /// unknown tokens.
   BpeModel(const BpeVocabulary& vocabulary, const std::string& source);
 
   /// Two tokens, how urgent it is to join them (the least first), and what they become.

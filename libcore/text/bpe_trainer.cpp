@@ -243,8 +243,8 @@ BpeVocabulary train_bpe(const WordCounts& counts, const BpeTraining& training) {
   while (out.tokens.size() < wanted && merger.pop(best, training.min_frequency)) {
     const std::string& left = out.tokens[best >> 32];
     const std::string& right = out.tokens[best & 0xFFFFFFFF];
-    out.merges.push_back({left, right});
-    auto [place, is_new] = ids.emplace(left + right, static_cast<std::uint32_t>(out.tokens.size()));
+    out.merges.emplace_back(left, right);
+    auto [place, is_new] = ids.emplace(out.merges.back().joined, static_cast<std::uint32_t>(out.tokens.size()));
     if (is_new) out.tokens.push_back(place->first);
     merger.join(best, place->second);
     if (training.on_merges && out.merges.size() % 64 == 0) training.on_merges(out.merges.size());

@@ -7,8 +7,8 @@
 #include "base/files.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "base/json_cursor.h"
 #include "base/utf8.h"
-#include "text/string_index.h"
 
 namespace mtl {
 
@@ -21,7 +21,7 @@ bool stands_for_itself(int byte) { return (byte >= 0x21 && byte <= 0x7E) || (byt
 
 }  // namespace
 
-void put_token(BpeVocabulary& vocabulary, const std::string& path, const std::string& token, std::int64_t id) {
+bool put_token(BpeVocabulary& vocabulary, const std::string& path, std::string_view token, std::int64_t id) {
   if (id < 0 || id >= kMaxTokens) fail(Exit::bad_data, path, ": token \"", token, "\" has id ", id);
   if (has_lone_surrogate(token)) fail(Exit::bad_data, path, ": the token of id ", id, " is no Unicode text");
   auto index = static_cast<std::size_t>(id);
@@ -30,27 +30,51 @@ void put_token(BpeVocabulary& vocabulary, const std::string& path, const std::st
   if (!held.empty() && held != token) {
     fail(Exit::bad_data, path, ": id ", id, " belongs to both \"", held, "\" and \"", token, "\"");
   }
+  if (!held.empty()) return false;
   held = token;
+  return true;
 }
+
+namespace {
+
+/// An item of an object {token: id}.
+void put_item(BpeVocabulary& vocabulary, const std::string& path, std::string_view token,
+              std::optional<std::int64_t> id) {
+  if (!id) fail(Exit::bad_data, path, ": the id of token \"", token, "\" is not a whole number");
+  if (!put_token(vocabulary, path, token, *id)) fail(Exit::bad_data, path, ": token \"", token, "\" is there twice");
+}
+
+/// put_tokens() of JSON text, without a tree of its values: it is the largest part of what a tool does when it starts.
+void read_tokens(BpeVocabulary& vocabulary, const NamedText& file) {
+  JsonCursor cursor(file.text);
+  if (cursor.peek() != '{') fail(Exit::bad_data, file.name, ": expected an object of tokens and their ids");
+  vocabulary.tokens.reserve(file.text.size() / 20);
+  std::string token;
+  cursor.enter('{');
+  while (cursor.next_item('}')) {
+    token = cursor.key();
+    const char begins = cursor.peek();
+    const bool is_number = begins == '-' || (begins >= '0' && begins <= '9');
+    if (!is_number) cursor.skip_value();
+    put_item(vocabulary, file.name, token, is_number ? json_integer(cursor.number()) : std::nullopt);
+  }
+  cursor.finish();
+}
+
+}  // namespace
 
 void put_tokens(BpeVocabulary& vocabulary, const std::string& path, const Json& object) {
   if (!object.is_object()) fail(Exit::bad_data, path, ": expected an object of tokens and their ids");
-  StringIndex seen(object.as_object().size());
   vocabulary.tokens.reserve(object.as_object().size());
-  std::uint32_t number = 0;
-  for (const auto& [token, id] : object.as_object()) {
-    if (seen.put(token, number) != number) fail(Exit::bad_data, path, ": token \"", token, "\" is there twice");
-    if (!id.is_int()) fail(Exit::bad_data, path, ": the id of token \"", token, "\" is no whole number");
-    put_token(vocabulary, path, token, id.as_int());
-    ++number;
-  }
+  for (const auto& [token, id] : object.as_object())
+    put_item(vocabulary, path, token, id.is_int() ? std::optional(id.as_int()) : std::nullopt);
 }
 
-std::optional<std::array<std::string, 2>> parse_merge(std::string_view line) {
-  std::size_t blank = line.find(' ');
+std::optional<Merge> parse_merge(std::string_view line) {
+  const std::size_t blank = line.find(' ');
   if (blank == 0 || blank == std::string_view::npos || blank + 1 == line.size()) return {};
   if (line.find(' ', blank + 1) != std::string_view::npos) return {};
-  return std::array<std::string, 2>{std::string(line.substr(0, blank)), std::string(line.substr(blank + 1))};
+  return Merge(line.substr(0, blank), line.substr(blank + 1));
 }
 
 std::int32_t BpeVocabulary::find(std::string_view token) const {
@@ -95,7 +119,7 @@ std::string token_bytes(std::string_view token) {
 BpeVocabulary parse_vocab_and_merges(const NamedText& vocab, const NamedText& merges) {
   BpeVocabulary vocabulary;
   try {
-    put_tokens(vocabulary, vocab.name, Json::parse(vocab.text));
+    read_tokens(vocabulary, vocab);
   } catch (const Error& error) {
     if (starts_with(error.what(), vocab.name)) throw;
     fail(Exit::bad_data, vocab.name, ": ", error.what());
@@ -122,24 +146,30 @@ BpeVocabulary read_vocab_and_merges(const std::string& vocab_file, const std::st
 }
 
 std::uint64_t hash_of(const BpeVocabulary& vocabulary, std::string_view rules) {
-  std::string all = cat(vocab_json_text(vocabulary), merges_text(vocabulary), rules);
-  return hash_bytes(all.data(), all.size());
+  Hasher hasher;
+  auto add = [&](std::string_view part) { hasher.update(part.data(), part.size()); };
+  add(vocab_json_text(vocabulary));
+  add(merges_text(vocabulary));
+  add(rules);
+  return hasher.digest();
 }
 
 std::string vocab_json_text(const BpeVocabulary& vocabulary) {
   std::string out = "{";
+  out.reserve(20 * vocabulary.tokens.size());
   for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) {
     if (vocabulary.tokens[id].empty()) continue;
     if (out.size() > 1) out += ',';
     append_json_string(out, vocabulary.tokens[id]);
-    out += cat(":", id);
+    append_to(out, ':', id);
   }
-  return out + "}";
+  return out += '}';
 }
 
 std::string merges_text(const BpeVocabulary& vocabulary) {
   std::string out = "#version: 0.2\n";
-  for (const auto& [left, right] : vocabulary.merges) out += cat(left, " ", right, "\n");
+  out.reserve(12 * vocabulary.merges.size());
+  for (const Merge& merge : vocabulary.merges) append_to(out, merge.left(), ' ', merge.right(), '\n');
   return out;
 }
 
@@ -151,18 +181,18 @@ void append_model_tables(std::string& out, const BpeVocabulary& vocabulary) {
   out += ",\n    \"vocab\": {";
   for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) {
     if (vocabulary.tokens[id].empty()) continue;
-    out += cat(separator, "\n      ");
+    append_to(out, separator, "\n      ");
     append_json_string(out, vocabulary.tokens[id]);
-    out += cat(": ", id);
+    append_to(out, ": ", id);
     separator = ",";
   }
   out += "\n    },\n    \"merges\": [";
   separator = "";
-  for (const auto& [left, right] : vocabulary.merges) {
-    out += cat(separator, "\n      [\n        ");
-    append_json_string(out, left);
+  for (const Merge& merge : vocabulary.merges) {
+    append_to(out, separator, "\n      [\n        ");
+    append_json_string(out, merge.left());
     out += ",\n        ";
-    append_json_string(out, right);
+    append_json_string(out, merge.right());
     out += "\n      ]";
     separator = ",";
   }

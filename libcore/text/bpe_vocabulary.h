@@ -17,10 +17,24 @@ namespace mtl {
 
 class Json;
 
+/// A pair of tokens, kept as what they become: one short string, since a vocabulary has a hundred thousand of them.
+struct Merge {
+  Merge(std::string_view left, std::string_view right) : left_size(left.size()) {
+    joined.reserve(left.size() + right.size());
+    joined.append(left).append(right);
+  }
+  std::string_view left() const { return std::string_view(joined).substr(0, left_size); }
+  std::string_view right() const { return std::string_view(joined).substr(left_size); }
+  bool operator==(const Merge&) const = default;
+
+  std::string joined;
+  std::size_t left_size;
+};
+
 struct BpeVocabulary {
-  std::vector<std::string> tokens;                 // by id, in stand-in characters; empty where an id has no token
-  std::vector<std::array<std::string, 2>> merges;  // the pairs to join, the most urgent first
-  std::vector<std::int32_t> special;               // ids that stand for no text: <|endoftext|>
+  std::vector<std::string> tokens;    // by id, in stand-in characters; empty where an id has no token
+  std::vector<Merge> merges;          // the pairs to join, the most urgent first
+  std::vector<std::int32_t> special;  // ids that stand for no text: <|endoftext|>
 
   /// The id of a token, or -1.
   std::int32_t find(std::string_view token) const;
@@ -43,11 +57,11 @@ struct NamedText {
 BpeVocabulary parse_vocab_and_merges(const NamedText& vocab, const NamedText& merges);
 BpeVocabulary read_vocab_and_merges(const std::string& vocab_file, const std::string& merge_file);
 
-/// "a b" as two tokens; empty when it is anything else.
-std::optional<std::array<std::string, 2>> parse_merge(std::string_view line);
-/// Adds a token; throws when the id is out of range or belongs to another.
-void put_token(BpeVocabulary& vocabulary, const std::string& path, const std::string& token, std::int64_t id);
-/// Adds the tokens of a JSON object {token: id}.
+/// "a b" as a merge; empty when it is anything else.
+std::optional<Merge> parse_merge(std::string_view line);
+/// Adds a token; false when it had this id already. Throws when the id is out of range or belongs to another.
+bool put_token(BpeVocabulary& vocabulary, const std::string& path, std::string_view token, std::int64_t id);
+/// Adds the tokens of a JSON object {token: id}. BpeModel refuses a token with two ids.
 void put_tokens(BpeVocabulary& vocabulary, const std::string& path, const Json& object);
 
 /// Two vocabularies with the same hash encode alike, where `rules` says all else that their tokenizers differ in. XXH3

@@ -189,7 +189,7 @@ class Reader {
       } else {
         const Json::Array& pair = item.as_array();
         if (pair.size() != 2) fail(Exit::bad_data, "a merge of ", pair.size(), " tokens");
-        out_.vocabulary.merges.push_back({pair[0].as_string(), pair[1].as_string()});
+        out_.vocabulary.merges.emplace_back(pair[0].as_string(), pair[1].as_string());
       }
     }
   }

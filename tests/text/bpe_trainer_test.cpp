@@ -36,7 +36,7 @@ WordCounts count_units(const std::string& text, const std::string& unit) {
 
 std::vector<std::string> merges_of(const BpeVocabulary& vocabulary) {
   std::vector<std::string> out;
-  for (const auto& [left, right] : vocabulary.merges) out.push_back(left + "+" + right);
+  for (const Merge& merge : vocabulary.merges) out.push_back(cat(merge.left(), "+", merge.right()));
   return out;
 }
 

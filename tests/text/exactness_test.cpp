@@ -191,7 +191,7 @@ TEST_CASE("exactness: merges in an order that a trainer never gives") {
     std::vector<std::string> known = {"a", "b", "\xE4", "\xB8", "\x80"};
     for (int n = 0; n < 25; ++n) {
       std::string left = one_of(random, known), right = one_of(random, known);
-      std::array<std::string, 2> merge = {stand_ins(left), stand_ins(right)};
+      const Merge merge(stand_ins(left), stand_ins(right));
       if (std::count(vocabulary.merges.begin(), vocabulary.merges.end(), merge) > 0) continue;
       vocabulary.merges.push_back(merge);
       if (vocabulary.find(stand_ins(left + right)) < 0) vocabulary.tokens.push_back(stand_ins(left + right));

@@ -48,7 +48,8 @@ class PlainBpe {
     for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id)
       ids_[vocabulary.tokens[id]] = static_cast<std::int32_t>(id);
     for (std::size_t rank = 0; rank < vocabulary.merges.size(); ++rank) {
-      ranks_[{vocabulary.merges[rank][0], vocabulary.merges[rank][1]}] = rank;
+      const Merge& merge = vocabulary.merges[rank];
+      ranks_[{std::string(merge.left()), std::string(merge.right())}] = rank;
     }
   }
 
@@ -216,6 +217,37 @@ TEST_CASE("vocabulary files: broken ones name the place") {
   CHECK_THROWS_WITH_AS(BpeTokenizer(read_vocab_and_merges(merges, "../share/gpt2/merges.txt"), merges),
                        doctest::Contains("no byte-level vocabulary"), Error);
   fs::remove(merges);
+}
+
+TEST_CASE("vocab.json: what is not a token and its id is refused by name") {
+  std::string tokens = "{";
+  for (int byte = 0; byte < 256; ++byte) {
+    append_json_string(tokens, byte_stand_ins()[static_cast<std::size_t>(byte)]);
+    append_to(tokens, ": ", byte, ", ");
+  }
+  auto refusal = [&](std::string_view last) -> std::string {
+    try {
+      const std::string vocab = cat(tokens, last, "}");
+      BpeModel(parse_vocab_and_merges({vocab, "v.json"}, {"a b\n", "m.txt"}), "v.json");
+    } catch (const Error& error) {
+      CHECK(error.code() == Exit::bad_data);
+      return error.what();
+    }
+    return "";
+  };
+  CHECK(refusal("\"ab\": 256") == "");
+  CHECK(refusal("\"ab\": 300, \"\\u00E9\": 256") == "v.json: token \"\u00E9\" is there twice");
+  CHECK(refusal("\"ab\": 256, \"ab\": 256") == "v.json: token \"ab\" is there twice");
+  CHECK(refusal("\"ab\": 256, \"ab\": 257") == "v.json: token \"ab\" is there twice");
+  CHECK(refusal("\"ab\": 97") == "v.json: id 97 belongs to both \"" + byte_stand_ins()[97] + "\" and \"ab\"");
+  for (const char* id :
+       {"1.0", "1e3", "true", "\"256\"", "[256]", "{}", "null", "NaN", "-Infinity", "99999999999999999999"})
+    CHECK(refusal(cat("\"ab\": ", id)) == "v.json: the id of token \"ab\" is not a whole number");
+  for (const char* id : {"-1", "4194304", "9223372036854775807"})
+    CHECK(refusal(cat("\"ab\": ", id)) == cat("v.json: token \"ab\" has id ", id));
+  CHECK(refusal("\"ab\": 256, ") == cat("v.json: byte ", tokens.size() + 12, ": a value is missing after ','"));
+  CHECK(refusal("\"ab\": x") == cat("v.json: byte ", tokens.size() + 7, ": expected a value"));
+  CHECK(refusal("\"\\uD800\": 256") == "v.json: the token of id 256 is no Unicode text");
 }
 
 TEST_CASE("tokenizer files: a path that cannot be opened is named, and is no internal error") {
