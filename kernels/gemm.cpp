@@ -14,42 +14,40 @@ struct MatrixShape {
 MatrixShape shape_of(const char* what, const Operand& operand) {
   require(operand.tensor.exists(), "gemm: operand ", what, " is missing");
   expect_tensor(what, operand.tensor, DType::f32, operand.tensor.shape());
-  require(operand.scale == nullptr, "gemm: operand ", what, " has a scale, float32 takes none");
   MatrixShape stored{1, operand.tensor.size(-1)};
   for (int axis = 0; axis + 1 < operand.tensor.shape().rank(); ++axis) stored.rows *= operand.tensor.size(axis);
   return operand.transposed ? MatrixShape{stored.columns, stored.rows} : stored;
 }
 
 void check_epilogue(const Epilogue& epilogue, const Tensor& c, const Operand& a, GradMode mode) {
-  const bool changes_c = epilogue.bias.exists() || epilogue.gelu_aux.exists() || epilogue.dgelu_aux.exists();
-  require(!changes_c || mode == GradMode::overwrite, "gemm: bias and gelu epilogues go with overwrite only");
-  require(!epilogue.gelu_aux.exists() || !epilogue.dgelu_aux.exists(),
-          "gemm: gelu and its derivative exclude each other");
+  require(!epilogue.changes_c() || mode == GradMode::overwrite,
+          "gemm: bias and gelu epilogues need GradMode::overwrite");
+  require(epilogue.aux.exists() == (epilogue.act != Epilogue::Act::none),
+          "gemm: an activation needs aux, and aux an activation");
   if (epilogue.bias.exists()) expect_tensor("gemm bias", epilogue.bias, DType::f32, {c.size(-1)});
-  for (const Tensor& aux : {epilogue.gelu_aux, epilogue.dgelu_aux}) {
-    if (aux.exists())
-      expect_tensor("gemm aux", aux.view({aux.row_count(), aux.size(-1)}), DType::f32, {c.row_count(), c.size(-1)});
-  }
+  if (const Tensor& aux = epilogue.aux; aux.exists())
+    expect_tensor("gemm aux", aux.view({aux.row_count(), aux.size(-1)}), DType::f32, {c.row_count(), c.size(-1)});
   if (!epilogue.dbias.wanted()) return;
-  require(a.transposed, "gemm: dbias goes with a transposed A only");
+  require(a.transposed, "gemm: dbias needs a transposed A");
   expect_tensor("gemm dbias", epilogue.dbias.tensor, DType::f32, {a.tensor.size(-1)});
 }
 
 }  // namespace
 
-void gemm(Stream& stream, Tensor c, Operand a, Operand b, GradMode mode, const Epilogue& epilogue) {
+void gemm(Stream& stream, Arena& scratch, Tensor c, Operand a, Operand b, GradMode mode, const Epilogue& epilogue) {
   const MatrixShape left = shape_of("gemm A", a), right = shape_of("gemm B", b), out = shape_of("gemm C", {c});
   require(left.columns == right.rows && out.rows == left.rows && out.columns == right.columns, "gemm: C ",
           c.shape().text(), " is not the product of ", a.tensor.shape().text(), a.transposed ? " transposed" : "",
           " and ", b.tensor.shape().text(), b.transposed ? " transposed" : "");
   check_epilogue(epilogue, c, a, mode);
   const std::size_t moved = a.tensor.bytes() + b.tensor.bytes() + c.bytes() * (mode == GradMode::accumulate ? 2 : 1) +
-                            epilogue.bias.bytes() + epilogue.gelu_aux.bytes() + epilogue.dgelu_aux.bytes() +
-                            epilogue.dbias.tensor.bytes();
+                            epilogue.bias.bytes() + epilogue.aux.bytes() + epilogue.dbias.tensor.bytes();
+  Arena::Mark mark(scratch);
+  Tensor work = make_work<cpu::gemm_work, cuda::gemm_work>(stream, scratch, c, a, b, epilogue);
   stream.count(
       2.0 * static_cast<double>(out.rows) * static_cast<double>(out.columns) * static_cast<double>(left.columns),
       static_cast<double>(moved));
-  run<cpu::gemm, cuda::gemm>(stream, c, a, b, mode, epilogue);
+  run<cpu::gemm, cuda::gemm>(stream, work, c, a, b, mode, epilogue);
 }
 
 }  // namespace mtl

@@ -86,25 +86,16 @@ void multiply_few_rows(const Tensor& c, const Tensor& a, const Tensor& w, bool a
   }
 }
 
-/// out = or += the column sums of dy (rows, width), for some columns, in blocks of 64 rows.
-void column_sums(float* out, bool accumulate, const Tensor& dy, Range columns) {
-  constexpr std::int64_t kRows = 64, kMaxColumns = 128;
+/// sums (width) = the sum of some rows of dy (rows, width).
+void sum_rows(const Tensor& dy, Range rows, float* sums) {
   const std::int64_t width = dy.size(-1);
-  const auto n = static_cast<std::size_t>(columns.size());
-  HWY_ALIGN float total[kMaxColumns] = {}, block[kMaxColumns];
-  const auto add_to = [n](float* sums, const float* values) HWY_ATTR {
-    sweep(n, [&](std::size_t i, auto lanes)
-                 HWY_ATTR { lanes.store(hn::Add(lanes.load(sums + i), lanes.load(values + i)), sums + i); });
-  };
-  for (std::int64_t row = 0; row < dy.row_count(); row += kRows) {
-    std::memset(block, 0, sizeof(block));
-    for (std::int64_t r = row; r < std::min(dy.row_count(), row + kRows); ++r) {
-      add_to(block, dy.data<float>() + r * width + columns.begin);
-    }
-    add_to(total, block);
+  std::fill_n(sums, width, 0.0f);
+  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+    const float* from = dy.data<float>() + row * width;
+    sweep(static_cast<std::size_t>(width), [=](std::size_t i, auto lanes) HWY_ATTR {
+      lanes.store(hn::Add(lanes.load(sums + i), lanes.load(from + i)), sums + i);
+    });
   }
-  if (!accumulate) std::memset(out + columns.begin, 0, n * sizeof(float));
-  add_to(out + columns.begin, total);
 }
 
 }  // namespace mtl::HWY_NAMESPACE
@@ -114,7 +105,7 @@ HWY_AFTER_NAMESPACE();
 namespace mtl::cpu {
 namespace {
 HWY_EXPORT(finish_row);
-HWY_EXPORT(column_sums);
+HWY_EXPORT(sum_rows);
 HWY_EXPORT(multiply_few_rows);
 
 constexpr std::int64_t kFewRows = 8;
@@ -158,26 +149,44 @@ template <class T>
 T* at_row(const Tensor& tensor, std::int64_t row) {
   return tensor.exists() ? tensor.data<T>() + row * tensor.size(-1) : nullptr;
 }
+
+/// The epilogue's bias and activation.
+void finish(Stream& stream, Tensor c, const Epilogue& epilogue) {
+  const Tensor none, kept = epilogue.act == Epilogue::Act::gelu ? epilogue.aux : none,
+                     before = epilogue.act == Epilogue::Act::dgelu ? epilogue.aux : none;
+  const auto width = static_cast<std::size_t>(c.size(-1));
+  parallel_rows(stream.threads(), c.row_count(), c.size(-1), [&](Range rows) {
+    for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+      HWY_DYNAMIC_DISPATCH(finish_row)
+      (at_row<float>(c, row), at_row<float>(epilogue.bias, 0), at_row<float>(kept, row), at_row<float>(before, row),
+       width);
+    }
+  });
+}
+
+/// The rows of dy whose sums are added first.
+Blocks bias_blocks(const Tensor& dy) { return {dy.row_count(), 64}; }
+
+void sum_bias_gradient(Stream& stream, Tensor work, const Grad& dbias, const Tensor& dy) {
+  const Blocks blocks = bias_blocks(dy);
+  auto* sums = work_as<float>(work);
+  parallel_for(stream.threads(), blocks.number(), dy.numel(), [&](std::int64_t block) {
+    HWY_DYNAMIC_DISPATCH(sum_rows)(dy, blocks[block], sums + block * dy.size(-1));
+  });
+  sum_partials(stream, dbias, work, 0, dy.size(-1));
+}
 }  // namespace
 
-void gemm(Stream& stream, Tensor c, const Operand& a, const Operand& b, GradMode mode, const Epilogue& epilogue) {
+void gemm(Stream& stream, Tensor work, Tensor c, const Operand& a, const Operand& b, GradMode mode,
+          const Epilogue& epilogue) {
   multiply(stream, c, a, b, mode);
-  if (epilogue.bias.exists() || epilogue.gelu_aux.exists() || epilogue.dgelu_aux.exists()) {
-    const auto width = static_cast<std::size_t>(c.size(-1));
-    parallel_rows(stream.threads(), c.row_count(), c.size(-1), [&](Range rows) {
-      for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-        HWY_DYNAMIC_DISPATCH(finish_row)
-        (at_row<float>(c, row), at_row<float>(epilogue.bias, 0), at_row<float>(epilogue.gelu_aux, row),
-         at_row<float>(epilogue.dgelu_aux, row), width);
-      }
-    });
-  }
-  if (!epilogue.dbias.wanted()) return;
-  Blocks columns{a.tensor.size(-1), 128};
-  parallel_for(stream.threads(), columns.number(), a.tensor.numel(), [&](std::int64_t block) {
-    HWY_DYNAMIC_DISPATCH(column_sums)
-    (epilogue.dbias.tensor.data<float>(), epilogue.dbias.mode == GradMode::accumulate, a.tensor, columns[block]);
-  });
+  if (epilogue.changes_c()) finish(stream, c, epilogue);
+  if (epilogue.dbias.wanted()) sum_bias_gradient(stream, work, epilogue.dbias, a.tensor);
+}
+
+std::size_t gemm_work(const Stream&, Tensor, const Operand& a, const Operand&, const Epilogue& epilogue) {
+  if (!epilogue.dbias.wanted()) return 0;
+  return static_cast<std::size_t>(bias_blocks(a.tensor).number() * a.tensor.size(-1)) * sizeof(float);
 }
 
 }  // namespace mtl::cpu

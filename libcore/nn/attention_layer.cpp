@@ -59,15 +59,15 @@ Tensor AttentionLayer::project_qkv(Ctx& ctx, Tensor x, std::int64_t sequences) c
                width = local_groups * per_group * head_dim;
   std::int64_t rows = full.size(0);
   Tensor packed = ctx.slot.make(x.dtype(), {sequences, rows / sequences, local_groups, per_group, head_dim});
-  gemm(ctx.stream, packed.view({rows, width}), {full}, transposed(qkv.value.view({width, hidden})), GradMode::overwrite,
-       {.bias = qkv_bias.exists() ? qkv_bias.value.view({width}) : Tensor()});
+  gemm(ctx.stream, ctx.scratch, packed.view({rows, width}), {full}, transposed(qkv.value.view({width, hidden})),
+       GradMode::overwrite, {.bias = qkv_bias.exists() ? qkv_bias.value.view({width}) : Tensor()});
   return packed;
 }
 
 Tensor AttentionLayer::project_out(Ctx& ctx, Tensor out_rows, Tensor attended) const {
   std::int64_t rows = attended.size(0) * attended.size(1), width = out.value.size(1);
   Tensor partial = region.partial_of(ctx, out_rows);
-  gemm(ctx.stream, partial, {attended.view({rows, width})}, transposed(out.value));
+  gemm(ctx.stream, ctx.scratch, partial, {attended.view({rows, width})}, transposed(out.value));
   return region.leave(ctx, out_rows, partial);
 }
 
@@ -92,13 +92,13 @@ Tensor AttentionLayer::backward(Ctx& ctx, Tensor dy, const Batch& batch, const C
   std::int64_t rows = full_dy.size(0), width = qkv.value.numel() / hidden;
   Tensor attended = cache.attended.view({rows, out.value.size(1)});
   Tensor dattended = ctx.scratch.like(cache.attended);
-  gemm(ctx.stream, dattended.view(attended.shape()), {full_dy}, {out.value});
+  gemm(ctx.stream, ctx.scratch, dattended.view(attended.shape()), {full_dy}, {out.value});
   ctx.weight_grads->push(out, full_dy, attended);
   Tensor dqkv = ctx.slot.like(cache.qkv);
   attention_backward(ctx.stream, ctx.scratch, dqkv, dattended, cache.attended, cache.logsumexp,
                      input(ctx, cache.qkv, batch));
   Tensor dpacked = dqkv.view({rows, width}), partial = region.partial_of(ctx, dx);
-  gemm(ctx.stream, partial, {dpacked}, {qkv.value.view({width, hidden})});
+  gemm(ctx.stream, ctx.scratch, partial, {dpacked}, {qkv.value.view({width, hidden})});
   Pending sum = region.enter_backward(ctx, dx, partial);
   ctx.weight_grads->push(qkv, dpacked, region.enter(ctx, ctx.slot, cache.x), qkv_bias);
   return sum.wait(ctx);

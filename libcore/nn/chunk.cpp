@@ -108,7 +108,7 @@ Tensor Chunk::backward(Ctx& ctx, Tensor dout, Tensor losses, const Batch& batch,
         },
         units_[u]);
     if (ctx.defers_weights) continue;
-    ctx.weight_grads->flush(ctx.stream);
+    ctx.weight_grads->flush(ctx.stream, ctx.scratch);
     end_gradients(ctx, u);
   }
   return range_.first ? Tensor() : dx;
@@ -117,7 +117,7 @@ Tensor Chunk::backward(Ctx& ctx, Tensor dout, Tensor losses, const Batch& batch,
 void Chunk::weights(Ctx& ctx, Cache& cache) const {
   for (std::size_t u = units_.size(); u-- > 0;) {
     const Leases gradients = lease(ctx, Role::gradients, u);
-    cache[u].weight_grads.flush(ctx.stream);
+    cache[u].weight_grads.flush(ctx.stream, ctx.scratch);
     end_gradients(ctx, u);
   }
 }

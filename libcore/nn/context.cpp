@@ -4,7 +4,7 @@
 
 namespace mtl {
 
-void WeightGradQueue::flush(Stream& stream) {
+void WeightGradQueue::flush(Stream& stream, Arena& scratch) {
   for (const Item& item : items_) {
     Grad dw = item.weight.take_grad();
     Epilogue epilogue;
@@ -13,7 +13,7 @@ void WeightGradQueue::flush(Stream& stream) {
       epilogue.dbias.tensor = epilogue.dbias.tensor.view({epilogue.dbias.tensor.numel()});
     }
     std::int64_t in = item.x.size(-1), out = item.dy.size(-1);
-    gemm(stream, dw.tensor.view({out, in}), transposed(item.dy), {item.x}, dw.mode, epilogue);
+    gemm(stream, scratch, dw.tensor.view({out, in}), transposed(item.dy), {item.x}, dw.mode, epilogue);
   }
   items_.clear();
 }

@@ -19,7 +19,7 @@ class WeightGradQueue {
   void push(const Param& weight, Tensor dy, Tensor x, const Param& bias = {}) {
     items_.push_back({weight, bias, dy, x});
   }
-  void flush(Stream& stream);
+  void flush(Stream& stream, Arena& scratch);
   bool empty() const { return items_.empty(); }
 
  private:

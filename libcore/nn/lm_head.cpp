@@ -25,7 +25,7 @@ void LmHead::chunk(Ctx& ctx, Tensor losses, Tensor dx, Tensor x, Tensor labels, 
   std::int64_t begin = ctx.groups.over(Axis::tensor).rank() * width;
   VocabSlice slice{begin, std::clamp<std::int64_t>(vocab - begin, 0, width)};
   Tensor logits = ctx.scratch.make(DType::f32, {rows, width});
-  gemm(ctx.stream, logits, {x}, transposed(table.value));
+  gemm(ctx.stream, ctx.scratch, logits, {x}, transposed(table.value));
   Communicator& ranks = ctx.groups.over(Axis::tensor);
   Tensor stats = ctx.scratch.make(DType::f32, {rows, 3}), parts = ctx.scratch.make(DType::f32, {ranks.size(), rows, 3});
   cross_entropy_stats(ctx.stream, stats, logits, labels, slice);
@@ -34,9 +34,9 @@ void LmHead::chunk(Ctx& ctx, Tensor losses, Tensor dx, Tensor x, Tensor labels, 
   cross_entropy_loss(ctx.stream, losses, stats);
   if (!dx.exists()) return;
   cross_entropy_backward(ctx.stream, logits, stats, labels, weights, slice);
-  gemm(ctx.stream, dx, {logits}, {table.value});
+  gemm(ctx.stream, ctx.scratch, dx, {logits}, {table.value});
   Grad dtable = table.take_grad();
-  gemm(ctx.stream, dtable.tensor, transposed(logits), {x}, dtable.mode);
+  gemm(ctx.stream, ctx.scratch, dtable.tensor, transposed(logits), {x}, dtable.mode);
 }
 
 void LmHead::all_chunks(Ctx& ctx, Tensor losses, Tensor dx, Tensor x, const Batch& batch) const {
@@ -63,7 +63,7 @@ void LmHead::loss_and_gradient(Ctx& ctx, Tensor losses, Tensor dx, Tensor x, con
 }
 
 void LmHead::logits(Ctx& ctx, Tensor out, Tensor x) const {
-  gemm(ctx.stream, out, {x}, transposed(table.value.rows(0, vocab)));
+  gemm(ctx.stream, ctx.scratch, out, {x}, transposed(table.value.rows(0, vocab)));
 }
 
 }  // namespace mtl

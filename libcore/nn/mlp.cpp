@@ -41,21 +41,21 @@ Tensor Mlp::forward(Ctx& ctx, Tensor x, Cache& cache) const {
   cache.x = x;
   cache.pre = ctx.slot.make(x.dtype(), {rows, width});
   cache.act = ctx.slot.make(x.dtype(), {rows, width});
-  gemm(ctx.stream, cache.act, {full}, transposed(up.value), GradMode::overwrite,
-       {.bias = up_bias.value, .gelu_aux = cache.pre});
+  gemm(ctx.stream, ctx.scratch, cache.act, {full}, transposed(up.value), GradMode::overwrite,
+       {.bias = up_bias.value, .act = Epilogue::Act::gelu, .aux = cache.pre});
   Tensor partial = region.partial_of(ctx, out);
-  gemm(ctx.stream, partial, {cache.act}, transposed(down.value));
+  gemm(ctx.stream, ctx.scratch, partial, {cache.act}, transposed(down.value));
   return region.leave(ctx, out, partial);
 }
 
 Tensor Mlp::backward(Ctx& ctx, Tensor dy, const Cache& cache) const {
   Tensor full_dy = region.leave_backward(ctx, dy);
   Tensor dpre = ctx.slot.like(cache.pre);
-  gemm(ctx.stream, dpre, {full_dy}, {down.value}, GradMode::overwrite,
-       {.dgelu_aux = cache.pre});  // (dy W) * gelu'(pre)
+  gemm(ctx.stream, ctx.scratch, dpre, {full_dy}, {down.value}, GradMode::overwrite,
+       {.act = Epilogue::Act::dgelu, .aux = cache.pre});  // (dy W) * gelu'(pre)
   ctx.weight_grads->push(down, full_dy, cache.act);
   Tensor dx = ctx.scratch.like(dy), partial = region.partial_of(ctx, dx);
-  gemm(ctx.stream, partial, {dpre}, {up.value});
+  gemm(ctx.stream, ctx.scratch, partial, {dpre}, {up.value});
   Pending sum = region.enter_backward(ctx, dx, partial);
   ctx.weight_grads->push(up, dpre, region.enter(ctx, ctx.slot, cache.x), up_bias);
   return sum.wait(ctx);

@@ -58,27 +58,31 @@ void bench_linear(Bench& bench, std::int64_t rows, std::int64_t out, std::int64_
   Owned x = random_tensor({rows, in}, 1), w = random_tensor({out, in}, 2, 0.02), b = random_tensor({out}, 3);
   Owned y({rows, out}), aux({rows, out}), dy = random_tensor({rows, out}, 4), dx({rows, in}), dw({out, in}), db({out});
   Owned pre = random_tensor({rows, in}, 5);
+  Arena scratch(Device::cpu, "scratch", 8 << 20);
   const std::string size = cat(rows, " x ", out, " x ", in);
   bench.run("gemm forward, bias           " + size,
-            [&](Stream& s) { gemm(s, y, {x}, transposed(w), GradMode::overwrite, {.bias = b}); });
-  bench.run("gemm forward, bias, gelu     " + size,
-            [&](Stream& s) { gemm(s, y, {x}, transposed(w), GradMode::overwrite, {.bias = b, .gelu_aux = aux}); });
-  bench.run("gemm forward                 " + size, [&](Stream& s) { gemm(s, y, {x}, transposed(w)); });
-  bench.run("gemm dx                      " + size, [&](Stream& s) { gemm(s, dx, {dy}, {w}); });
-  bench.run("gemm dx, dgelu               " + size,
-            [&](Stream& s) { gemm(s, dx, {dy}, {w}, GradMode::overwrite, {.dgelu_aux = pre}); });
+            [&](Stream& s) { gemm(s, scratch, y, {x}, transposed(w), GradMode::overwrite, {.bias = b}); });
+  bench.run("gemm forward, bias, gelu     " + size, [&](Stream& s) {
+    gemm(s, scratch, y, {x}, transposed(w), GradMode::overwrite, {.bias = b, .act = Epilogue::Act::gelu, .aux = aux});
+  });
+  bench.run("gemm forward                 " + size, [&](Stream& s) { gemm(s, scratch, y, {x}, transposed(w)); });
+  bench.run("gemm dx                      " + size, [&](Stream& s) { gemm(s, scratch, dx, {dy}, {w}); });
+  bench.run("gemm dx, dgelu               " + size, [&](Stream& s) {
+    gemm(s, scratch, dx, {dy}, {w}, GradMode::overwrite, {.act = Epilogue::Act::dgelu, .aux = pre});
+  });
   bench.run("gemm dw                      " + size,
-            [&](Stream& s) { gemm(s, dw, transposed(dy), {x}, GradMode::accumulate); });
+            [&](Stream& s) { gemm(s, scratch, dw, transposed(dy), {x}, GradMode::accumulate); });
   bench.run("gemm dw, dbias               " + size, [&](Stream& s) {
-    gemm(s, dw, transposed(dy), {x}, GradMode::accumulate, {.dbias = {db, GradMode::accumulate}});
+    gemm(s, scratch, dw, transposed(dy), {x}, GradMode::accumulate, {.dbias = {db, GradMode::accumulate}});
   });
 }
 
 void bench_decoding(Bench& bench, std::int64_t out, std::int64_t in) {
+  Arena scratch(Device::cpu, "scratch", 0);
   for (std::int64_t rows : {1, 2, 4, 8}) {
     Owned x = random_tensor({rows, in}, 1), w = random_tensor({out, in}, 2, 0.02), y({rows, out});
     bench.run(cat("gemm decoding                ", rows, " x ", out, " x ", in),
-              [&](Stream& s) { gemm(s, y, {x}, transposed(w)); });
+              [&](Stream& s) { gemm(s, scratch, y, {x}, transposed(w)); });
   }
 }
 

@@ -74,32 +74,35 @@ void for_each_case(const Body& body) {
 }  // namespace
 
 TEST_CASE("gemm: equals the fp64 product, overwriting and accumulating, in all orientations") {
+  Arena scratch(kDevice, "scratch", 1 << 16);
   Stream stream(kDevice, 2);
   for_each_case([&](const Case& g) {
     Owned c = random_tensor({g.m, g.n}, 3);
     std::vector<double> sum = g.product(), before = c.values();
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += before[i];
-    gemm(stream, c, g.left(), g.right(), GradMode::accumulate);
+    gemm(stream, scratch, c, g.left(), g.right(), GradMode::accumulate);
     CHECK(relative_rms(c, sum) < kTolerance.reduction);
-    gemm(stream, c, g.left(), g.right());
+    gemm(stream, scratch, c, g.left(), g.right());
     CHECK(relative_rms(c, g.product()) < kTolerance.reduction);
   });
 }
 
 TEST_CASE("gemm: bias, gelu with its input kept, and the derivative of gelu") {
+  Arena scratch(kDevice, "scratch", 1 << 16);
   Stream stream(kDevice, 2);
   for_each_case([&](const Case& g) {
     Owned bias = random_tensor({g.n}, 4), aux({g.m, g.n}), c({g.m, g.n});
     std::vector<double> before_gelu = g.product();
     for (std::size_t i = 0; i < before_gelu.size(); ++i)
       before_gelu[i] += bias.values()[i % static_cast<std::size_t>(g.n)];
-    gemm(stream, c, g.left(), g.right(), GradMode::overwrite, {.bias = bias});
+    gemm(stream, scratch, c, g.left(), g.right(), GradMode::overwrite, {.bias = bias});
     CHECK(relative_rms(c, before_gelu) < kTolerance.reduction);
-    gemm(stream, c, g.left(), g.right(), GradMode::overwrite, {.bias = bias, .gelu_aux = aux});
+    gemm(stream, scratch, c, g.left(), g.right(), GradMode::overwrite,
+         {.bias = bias, .act = Epilogue::Act::gelu, .aux = aux});
     CHECK(relative_rms(aux, before_gelu) < kTolerance.reduction);
     CHECK(relative_rms(c, mapped(aux.values(), reference_gelu)) < kTolerance.elementwise);
     Owned dpre({g.m, g.n}), x = random_tensor({g.m, g.n}, 5);
-    gemm(stream, dpre, g.left(), g.right(), GradMode::overwrite, {.dgelu_aux = x});
+    gemm(stream, scratch, dpre, g.left(), g.right(), GradMode::overwrite, {.act = Epilogue::Act::dgelu, .aux = x});
     std::vector<double> expected = g.product(), slope = mapped(x.values(), reference_gelu_derivative);
     for (std::size_t i = 0; i < expected.size(); ++i) expected[i] *= slope[i];
     CHECK(relative_rms(dpre, expected) < kTolerance.reduction);
@@ -107,12 +110,13 @@ TEST_CASE("gemm: bias, gelu with its input kept, and the derivative of gelu") {
 }
 
 TEST_CASE("gemm: gelu and its derivative stay accurate far into the tails") {
+  Arena scratch(kDevice, "scratch", 1 << 16);
   Stream stream(kDevice);
   const std::int64_t n = 4001;
   Owned x({n, 1}), one = filled({1, 1}, 1), aux({n, 1}), y({n, 1}), slope({n, 1}), ones = filled({n, 1}, 1);
   for (std::int64_t i = 0; i < n; ++i) x[i] = static_cast<float>(i - 2000) / 250;
-  gemm(stream, y, {x}, {one}, GradMode::overwrite, {.gelu_aux = aux});
-  gemm(stream, slope, {ones}, {one}, GradMode::overwrite, {.dgelu_aux = x});
+  gemm(stream, scratch, y, {x}, {one}, GradMode::overwrite, {.act = Epilogue::Act::gelu, .aux = aux});
+  gemm(stream, scratch, slope, {ones}, {one}, GradMode::overwrite, {.act = Epilogue::Act::dgelu, .aux = x});
   for (std::int64_t i = 0; i < n; ++i) {
     const double at = static_cast<double>(x[i]), s = 1 / (1 + std::exp(-2 * kRoot * (at + 0.044715 * at * at * at)));
     const double derivative = s + at * s * (1 - s) * 2 * kRoot * (1 + 3 * 0.044715 * at * at);
@@ -124,13 +128,14 @@ TEST_CASE("gemm: gelu and its derivative stay accurate far into the tails") {
   }
   Owned extreme({3, 1}), out({3, 1}), kept({3, 1});
   extreme[0] = -1000, extreme[1] = 1000, extreme[2] = NAN;
-  gemm(stream, out, {extreme}, {one}, GradMode::overwrite, {.gelu_aux = kept});
+  gemm(stream, scratch, out, {extreme}, {one}, GradMode::overwrite, {.act = Epilogue::Act::gelu, .aux = kept});
   CHECK(std::abs(out[0]) < 1e-20f);
   CHECK(out[1] == 1000.0f);
   CHECK(std::isnan(out[2]));
 }
 
 TEST_CASE("gemm: the bias gradient is the column sum of dy, with a mode of its own") {
+  Arena scratch(kDevice, "scratch", 1 << 16);
   Stream stream(kDevice, 2);
   for (std::int64_t rows : {1, 3, 64, 65, 1031}) {
     for (std::int64_t width : {1, 7, 128, 300}) {
@@ -141,54 +146,82 @@ TEST_CASE("gemm: the bias gradient is the column sum of dy, with a mode of its o
         if (mode == GradMode::accumulate) expected = dbias.values();
         for (std::int64_t i = 0; i < dy.numel(); ++i)
           expected[static_cast<std::size_t>(i % width)] += static_cast<double>(dy[i]);
-        gemm(stream, dw, transposed(dy), {x}, GradMode::accumulate, {.dbias = {dbias, mode}});
+        gemm(stream, scratch, dw, transposed(dy), {x}, GradMode::accumulate, {.dbias = {dbias, mode}});
         CHECK(relative_rms(dbias, expected) < kTolerance.reduction);
       }
     }
   }
 }
 
+TEST_CASE("gemm: meta plans the scratch of the bias gradient, and no call keeps any") {
+  const std::int64_t rows = 1031, width = 300;
+  Stream stream(kDevice, 2), counter(Device::meta, 2, kDevice);
+  Arena plan(Device::meta, "scratch", 0);
+  gemm(counter, plan, meta({width, 5}), transposed(meta({rows, width})), {meta({rows, 5})}, GradMode::overwrite,
+       {.dbias = {meta({width})}});
+  Arena scratch(kDevice, "scratch", plan.peak());
+  Owned dy = random_tensor({rows, width}, 6), x = random_tensor({rows, 5}, 7), dw({width, 5}), dbias({width});
+  std::vector<double> expected(static_cast<std::size_t>(width), 0.0);
+  for (std::int64_t i = 0; i < dy.numel(); ++i)
+    expected[static_cast<std::size_t>(i % width)] += static_cast<double>(dy[i]);
+  gemm(stream, scratch, dw, transposed(dy), {x}, GradMode::overwrite, {.dbias = {dbias}});
+  CHECK(relative_rms(dbias, expected) < kTolerance.reduction);
+  CHECK(scratch.peak() == plan.peak());
+  CHECK(scratch.used() == 0);
+  CHECK(plan.used() == 0);
+}
+
 TEST_CASE("gemm: nothing to sum gives zeros, nothing to write writes nothing") {
+  Arena scratch(kDevice, "scratch", 1 << 16);
   Stream stream(kDevice, 2);
   Owned c = filled({3, 4}, 5), a({3, 0}), b({0, 4});
-  gemm(stream, c, {a}, {b}, GradMode::accumulate);
+  gemm(stream, scratch, c, {a}, {b}, GradMode::accumulate);
   CHECK(c[11] == 5.0f);
   Owned bias = filled({4}, 2);
-  gemm(stream, c, {a}, {b}, GradMode::overwrite, {.bias = bias});
+  gemm(stream, scratch, c, {a}, {b}, GradMode::overwrite, {.bias = bias});
   CHECK(c.values() == std::vector<double>(12, 2.0));
   Owned none({0, 4}), no_rows({0, 2}), right({2, 4}), no_columns({3, 0}), left({3, 2}), empty({2, 0});
-  gemm(stream, none, {no_rows}, {right}, GradMode::overwrite, {.bias = bias});
-  gemm(stream, no_columns, {left}, {empty});
+  gemm(stream, scratch, none, {no_rows}, {right}, GradMode::overwrite, {.bias = bias});
+  gemm(stream, scratch, no_columns, {left}, {empty});
 }
 
 TEST_CASE("gemm: one thread and four give the same bits in what is ours") {
+  Arena scratch(kDevice, "scratch", 1 << 16);
   Owned a = random_tensor({150, 1}, 9), b = random_tensor({1, 700}, 10), bias = random_tensor({700}, 11);
   Owned one({150, 700}), four({150, 700}), aux({150, 700}), dw1({700, 700}), dw4({700, 700}), dbias1({700}),
       dbias4({700});
   Stream serial(kDevice, 1), parallel(kDevice, 4);
-  gemm(serial, one, {a}, {b}, GradMode::overwrite, {.bias = bias, .gelu_aux = aux});
-  gemm(parallel, four, {a}, {b}, GradMode::overwrite, {.bias = bias, .gelu_aux = aux});
+  gemm(serial, scratch, one, {a}, {b}, GradMode::overwrite, {.bias = bias, .act = Epilogue::Act::gelu, .aux = aux});
+  gemm(parallel, scratch, four, {a}, {b}, GradMode::overwrite, {.bias = bias, .act = Epilogue::Act::gelu, .aux = aux});
   CHECK(same_bits(one, four));
-  gemm(serial, dw1, transposed(one), {one}, GradMode::overwrite, {.dbias = {dbias1, GradMode::overwrite}});
-  gemm(parallel, dw4, transposed(four), {four}, GradMode::overwrite, {.dbias = {dbias4, GradMode::overwrite}});
+  gemm(serial, scratch, dw1, transposed(one), {one}, GradMode::overwrite, {.dbias = {dbias1, GradMode::overwrite}});
+  gemm(parallel, scratch, dw4, transposed(four), {four}, GradMode::overwrite, {.dbias = {dbias4, GradMode::overwrite}});
   CHECK(same_bits(dbias1, dbias4));
 }
 
 TEST_CASE("gemm: meta counts and touches nothing; wrong shapes and combinations throw") {
   Stream stream(Device::meta);
-  gemm(stream, meta({2, 3, 5}), {meta({2, 3, 7})}, transposed(meta({5, 7})), GradMode::overwrite, {.bias = meta({5})});
+  Arena scratch(Device::meta, "scratch", 0);
+  gemm(stream, scratch, meta({2, 3, 5}), {meta({2, 3, 7})}, transposed(meta({5, 7})), GradMode::overwrite,
+       {.bias = meta({5})});
   CHECK(stream.counters().flops == 2.0 * 6 * 5 * 7);
   CHECK(stream.counters().bytes == 4.0 * (6 * 7 + 5 * 7 + 6 * 5 + 5));
-  CHECK_THROWS_AS(gemm(stream, meta({2, 3}), {meta({2, 4})}, {meta({5, 3})}), Error);
-  CHECK_THROWS_AS(gemm(stream, meta({2, 4}), {meta({2, 4})}, {meta({4, 3})}), Error);
-  CHECK_THROWS_AS(gemm(stream, meta({2, 3}, DType::f64), {meta({2, 4})}, {meta({4, 3})}), Error);
-  CHECK_THROWS_AS(gemm(stream, meta({2, 3}), {meta({2, 4})}, {meta({4, 3})}, GradMode::accumulate, {.bias = meta({3})}),
-                  Error);
-  CHECK_THROWS_AS(gemm(stream, meta({2, 3}), {meta({2, 4})}, {meta({4, 3})}, GradMode::overwrite, {.bias = meta({2})}),
-                  Error);
+  CHECK_THROWS_AS(gemm(stream, scratch, meta({2, 3}), {meta({2, 4})}, {meta({5, 3})}), Error);
+  CHECK_THROWS_AS(gemm(stream, scratch, meta({2, 4}), {meta({2, 4})}, {meta({4, 3})}), Error);
+  CHECK_THROWS_AS(gemm(stream, scratch, meta({2, 3}, DType::f64), {meta({2, 4})}, {meta({4, 3})}), Error);
   CHECK_THROWS_AS(
-      gemm(stream, meta({2, 3}), {meta({2, 4})}, {meta({4, 3})}, GradMode::overwrite, {.dbias = {meta({2})}}), Error);
-  CHECK_THROWS_AS(gemm(stream, meta({2, 3}), {meta({2, 4})}, {meta({4, 3})}, GradMode::overwrite,
-                       {.gelu_aux = meta({2, 3}), .dgelu_aux = meta({2, 3})}),
+      gemm(stream, scratch, meta({2, 3}), {meta({2, 4})}, {meta({4, 3})}, GradMode::accumulate, {.bias = meta({3})}),
+      Error);
+  CHECK_THROWS_AS(
+      gemm(stream, scratch, meta({2, 3}), {meta({2, 4})}, {meta({4, 3})}, GradMode::overwrite, {.bias = meta({2})}),
+      Error);
+  CHECK_THROWS_AS(
+      gemm(stream, scratch, meta({2, 3}), {meta({2, 4})}, {meta({4, 3})}, GradMode::overwrite, {.dbias = {meta({2})}}),
+      Error);
+  CHECK_THROWS_AS(
+      gemm(stream, scratch, meta({2, 3}), {meta({2, 4})}, {meta({4, 3})}, GradMode::overwrite, {.aux = meta({2, 3})}),
+      Error);
+  CHECK_THROWS_AS(gemm(stream, scratch, meta({2, 3}), {meta({2, 4})}, {meta({4, 3})}, GradMode::overwrite,
+                       {.act = Epilogue::Act::gelu}),
                   Error);
 }

@@ -22,7 +22,7 @@ struct Operands {
   static void check(const Dropout& dropout) {
     if (dropout.active()) check(dropout.samples);
   }
-  static void check(const Epilogue& e) { check_all(e.bias, e.gelu_aux, e.dgelu_aux, e.dbias); }
+  static void check(const Epilogue& e) { check_all(e.bias, e.aux, e.dbias); }
   static void check(const AttentionInput& in) { check_all(in.qkv, in.document_start, in.dropout); }
   static void check(const KvCache& cache) { check_all(cache.keys, cache.values, cache.lengths); }
   static void check(const LayerNormCache& cache) { check_all(cache.x, cache.mean, cache.rstd); }
@@ -54,8 +54,12 @@ void forward(Stream& stream, const Args&... args) {
 
 }  // namespace
 
-void gemm(Stream& stream, Tensor c, const Operand& a, const Operand& b, GradMode mode, const Epilogue& epilogue) {
-  forward<cpu::gemm>(stream, c, a, b, mode, epilogue);
+void gemm(Stream& stream, Tensor work, Tensor c, const Operand& a, const Operand& b, GradMode mode,
+          const Epilogue& epilogue) {
+  forward<cpu::gemm>(stream, cpu_part(work), c, a, b, mode, epilogue);
+}
+std::size_t gemm_work(const Stream& stream, Tensor c, const Operand& a, const Operand& b, const Epilogue& epilogue) {
+  return cpu::gemm_work(stream, c, a, b, epilogue) + kMoreWork;
 }
 
 void attention_forward(Stream& stream, Tensor work, Tensor out, Tensor logsumexp, const AttentionInput& in) {
