@@ -125,7 +125,10 @@ int main(int argc, char** argv) {
   Flags flags("mtl-preprocess", "JSON lines to token files (.bin, .idx) for training");
   add_flags(flags, options);
   add_old_flags(flags);
-  flags.check([&] { check(flags, options); });
+  flags.check([&] {
+    options.config_file = flags.config_file();
+    check(flags, options);
+  });
   return run_alone(flags, argc, argv, [&](Console& console) {
     note_old_flags(options, console);
     Json summary = preprocess(options, console);

@@ -75,7 +75,10 @@ int main(int argc, char** argv) {
   VocabOptions options;
   Flags flags("mtl-vocab", "a byte-level BPE vocabulary learned from text");
   add_flags(flags, options);
-  flags.check([&] { check(flags, options); });
+  flags.check([&] {
+    options.config_file = flags.config_file();
+    check(flags, options);
+  });
   return run_alone(flags, argc, argv, [&](Console& console) {
     Json summary = train_vocab(options, console);
     console.info(cat(with_commas(summary.at("vocab_size").as_int()), " tokens from ",

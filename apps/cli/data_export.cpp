@@ -15,13 +15,15 @@ namespace {
 
 struct DataExportOptions {
   std::vector<std::string> prefixes;
-  std::string output;
+  std::string output, config_file;
 };
 
 void export_tokens(const DataExportOptions& options, Console& console) {
   constexpr std::size_t kChunk = 8 << 20;
   const IndexedDataset data(options.prefixes.front());
-  refuse_overwriting(files_of({&data}), {options.output}, "--output");
+  std::vector<std::string> read = files_of({&data});
+  read.push_back(options.config_file);
+  refuse_overwriting(read, {options.output}, "--output");
   require_space(options.output, data.bin_bytes());
   InterruptGuard guard(console.program());  // outlives the file that it would remove
   guard.remove_on_signal(AtomicFile::temporary_name(options.output));
@@ -51,9 +53,10 @@ int data_export(int argc, const char* const* argv) {
   flags.add("--output", &options.output, "FILE.npy", "the array: one dimension, in the type of the token files")
       .required();
   flags.check([&] {
+    options.config_file = flags.config_file();
     check_one_prefix(flags, options.prefixes);
     if (!options.output.empty() && !ends_with(options.output, ".npy")) {
-      flags.problem("--output " + options.output, "is no .npy file: that is the one format there is");
+      flags.problem("--output " + options.output, "does not end in .npy, the only format that is supported");
     }
   });
   return run_alone(flags, argc, argv, [&](Console& console) {

@@ -36,6 +36,7 @@ void add_data_output_flags(Flags& flags, DataOutputOptions& options) {
   flags.add_switch("--json", options.json, "print what was made as JSON on standard output, schema mtl-data-made/1");
   flags.section("Running");
   add_threads_flag(flags, options.threads);
+  flags.check([&] { options.config_file = flags.config_file(); });
 }
 
 std::vector<std::string> command_words(int argc, const char* const* argv) {
@@ -46,7 +47,7 @@ std::vector<std::string> command_words(int argc, const char* const* argv) {
 
 void make_and_report(const DataOutputOptions& options, const std::vector<const IndexedDataset*>& inputs,
                      const MergeTraits& traits, const std::vector<DataPart>& parts, Console& console) {
-  const MakeOptions make{options.command, resolve_threads(options.threads)};
+  const MakeOptions make{options.command, resolve_threads(options.threads), options.config_file};
   report(options, make_token_files(make, inputs, traits, parts, console), console);
 }
 

@@ -11,7 +11,7 @@
 namespace mtl {
 
 struct DataOutputOptions {
-  std::string output_prefix;
+  std::string output_prefix, config_file;
   bool json = false;
   std::int64_t threads = 0;
   std::vector<std::string> command;  // as typed, for provenance

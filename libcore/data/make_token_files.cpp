@@ -74,7 +74,9 @@ TokenFilesMade make_token_files(const MakeOptions& options, const std::vector<co
     prefixes.push_back(part.prefix);
     for (const char* ending : {".bin", ".idx", ".json"}) files.push_back(part.prefix + ending);
   }
-  refuse_overwriting(files_of(inputs), files);
+  std::vector<std::string> read = files_of(inputs);
+  read.push_back(options.config_file);
+  refuse_overwriting(read, files);
   std::uint64_t bin_bytes = 0, bytes = 0;
   for (const IndexedDataset* input : inputs) {
     bin_bytes += input->bin_bytes();
@@ -83,7 +85,7 @@ TokenFilesMade make_token_files(const MakeOptions& options, const std::vector<co
   for (const DataPart& part : parts) require_space(part.prefix, bytes);
 
   InterruptGuard guard(console.program());  // outlives the files that it would remove
-  std::vector<OutputLock> locks = claim_outputs({prefixes, files, files_of(inputs)}, guard, console);
+  std::vector<OutputLock> locks = claim_outputs({prefixes, files, read}, guard, console);
   ByteProgress progress(console, bin_bytes);
   std::vector<DocumentCopy> copies = copy_parts(options, inputs, traits, parts, progress);
   const Json sources = describe_inputs(inputs), tokenizer = common_tokenizer(inputs);

@@ -41,6 +41,7 @@ struct DataPart {
 struct MakeOptions {
   std::vector<std::string> command;  // as typed, the program first: for provenance
   int threads = 1;
+  std::string config_file = {};  // that --config names, or empty: an input that no output may replace
 };
 
 struct TokenFilesMade {

@@ -20,6 +20,7 @@ namespace mtl {
 struct PreprocessOptions {
   std::vector<std::string> inputs;  // files; "-" is standard input
   std::vector<std::string> json_keys = {"text"};
+  std::string config_file;  // that --config names, or empty: an input that no output may replace
   std::string output_prefix;
   bool split_sentences = false;
   std::string lang = "english";  // of split_sentences

@@ -53,6 +53,7 @@ PreprocessOutputs::PreprocessOutputs(const PreprocessOptions& options, const Tok
   std::vector<std::string> prefixes{options.output_prefix};  // of the rejects
   for (std::size_t k = 0; k < options.json_keys.size(); ++k) prefixes.push_back(prefix_of(k));
   std::vector<std::string> read = tokenizer_files(options.tokenizer);
+  read.push_back(options.config_file);
   read.insert(read.end(), inputs.files.begin(), inputs.files.end());
   locks_ = claim_outputs({prefixes, output_names(options), read}, guard, console);
   for (std::size_t k = 0; k < options.json_keys.size(); ++k) writers_.emplace_back(prefix_of(k), type_);

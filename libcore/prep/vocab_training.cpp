@@ -69,9 +69,11 @@ void write_vocabulary(const BpeVocabulary& vocabulary, const std::vector<std::st
 Json train_vocab(const VocabOptions& options, Console& console) {
   double start = now_seconds();
   std::vector<std::string> files = find_inputs(options.inputs);
+  std::vector<std::string> read = files;
+  read.push_back(options.config_file);
   const std::vector<std::string> names = output_names(options);
   InterruptGuard guard(console.program());  // outlives the files that it would remove
-  std::vector<OutputLock> locks = claim_outputs({{options.output_prefix}, names, files}, guard, console);
+  std::vector<OutputLock> locks = claim_outputs({{options.output_prefix}, names, read}, guard, console);
   const bool has_json =
       std::any_of(files.begin(), files.end(), [&](const std::string& file) { return holds_json_lines(options, file); });
   if (!has_json && options.json_key != VocabOptions().json_key)

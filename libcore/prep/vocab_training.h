@@ -17,6 +17,7 @@ struct VocabOptions {
   std::string format = "auto";  // auto: by the file's name, .jsonl or .json below any compression
   std::string unit = "document";
   std::int64_t vocab_size = 0;
+  std::string config_file;  // that --config names, or empty: an input that no output may replace
   std::string output_prefix;
   std::vector<std::string> special_tokens = {kEndOfText};
   std::int64_t min_frequency = 0;

@@ -49,6 +49,18 @@ expect_text err 'other.bin +is one of the inputs \(eod_text_document.bin\)'
 cp named.json mine.json && ln -sf named.json theirs.json
 expect_exit 2 mtl-data merge named --output-prefix theirs
 expect_text err 'theirs.json +is one of the inputs \(named.json\)'
+# Nor a configuration.
+printf 'output-prefix = made/conf\n' >made/conf.json
+cp made/conf.json conf
+for command in 'shuffle named' 'merge named'; do
+  # shellcheck disable=SC2086  # words
+  expect_exit 2 mtl-data $command --config made/conf.json
+  expect_text err 'made/conf.json +is one of the inputs and would be overwritten; choose another --output-prefix'
+  expect_same made/conf.json conf
+done
+printf 'output = conf.npy\n' >conf.npy
+expect_exit 2 mtl-data export named --config conf.npy
+expect_text err 'conf.npy +is one of the inputs and would be overwritten; choose another --output$'
 rm other.bin merge_in/a9.idx
 expect_exit 65 mtl-data merge --input merge_in --output-prefix again
 expect_text err 'merge_in/a9.idx: is missing'

@@ -191,6 +191,11 @@ mkdir model && cp "$TESTS"/golden/tokenizer/hf_saved_tinyshakespeare_1000/*.json
 ln model/tokenizer_config.json u_text_document.json
 expect_exit 2 $HF --tokenizer-model model --output-prefix u
 expect_text err 'u_text_document.json +is one of the inputs \(model/tokenizer_config.json\)'
+printf 'output-prefix = w\n' >w_text_document.json
+cp w_text_document.json conf
+expect_exit 2 mtl-preprocess --config w_text_document.json --input many.jsonl --tokenizer-type NullTokenizer --vocab-size 9
+expect_text err 'w_text_document.json +is one of the inputs'
+expect_same w_text_document.json conf
 cp "$SHARE/gpt2/merges.txt" v.rejects.jsonl
 expect_exit 2 mtl-preprocess --input many.jsonl --vocab-file "$SHARE/gpt2/vocab.json" --merge-file v.rejects.jsonl --output-prefix v
 expect_same v.rejects.jsonl "$SHARE/gpt2/merges.txt"

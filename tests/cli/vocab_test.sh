@@ -157,6 +157,10 @@ expect_exit 2 mtl-vocab --input "$WORK/held.lock" --format text --vocab-size 258
 expect_exit 2 mtl-vocab --input "$WORK/left-vocab.json.tmp.7" --format text --vocab-size 258 --output-prefix "$WORK/left"
 expect_exit 2 mtl-vocab --input - --format text --vocab-size 258 --output-prefix "$WORK/own" <"$WORK/own-vocab.json"
 expect_text "$WORK/err" 'own-vocab.json +is one of the inputs \(standard input\)'
+printf 'vocab-size = 300\n' >"$WORK/own-merges.txt"
+expect_exit 2 mtl-vocab --config "$WORK/own-merges.txt" --input "$WORK/small.txt" --format text --output-prefix "$WORK/own"
+expect_text "$WORK/err" 'own-merges.txt +is one of the inputs'
+[ "$(<"$WORK/own-merges.txt")" = 'vocab-size = 300' ] || fail 'a configuration is overwritten'
 for file in own-vocab.json link-merges.txt hard-tokenizer.json held.lock left-vocab.json.tmp.7; do
   expect_same "$WORK/$file" "$WORK/small.txt"
 done
