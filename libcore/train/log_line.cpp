@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/str.h"
 
@@ -16,9 +17,12 @@ std::string rate_text(double value) {
   return format("%.*f", std::min(kMostDecimals, 2 - static_cast<int>(std::floor(std::log10(value)))), value);
 }
 
+/// printf shows the sign of a NaN, which means nothing.
+double plain_nan(double value) { return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value; }
+
 }  // namespace
 
-double ValidationReport::ppl() const { return std::exp(std::min(20.0, loss)); }
+double ValidationReport::ppl() const { return std::isnan(loss) ? loss : std::exp(std::min(20.0, loss)); }
 
 std::string log_line(const IntervalReport& report, const std::string& timestamp) {
   auto whole = [](std::int64_t value) { return static_cast<long long>(value); };
@@ -30,9 +34,9 @@ std::string log_line(const IntervalReport& report, const std::string& timestamp)
     out += cat(" throughput per GPU (TFLOP/s/GPU): ", rate_text(*report.tflops_per_device), " |");
   out += format(" learning rate: %.6E |", report.learning_rate);
   out += format(" global batch size: %5lld |", whole(report.global_batch_size));
-  if (report.lm_loss) out += format(" lm loss: %.6E |", *report.lm_loss);
+  if (report.lm_loss) out += format(" lm loss: %.6E |", plain_nan(*report.lm_loss));
   out += format(" loss scale: %.1f |", report.loss_scale);
-  if (report.grad_norm) out += format(" grad norm: %.3f |", *report.grad_norm);
+  if (report.grad_norm) out += format(" grad norm: %.3f |", plain_nan(*report.grad_norm));
   out += format(" number of skipped iterations: %3lld |", whole(report.skipped_iterations));
   out += format(" number of nan iterations: %3lld |", whole(report.nan_iterations));
   out += format(" tokens per second: %.1f |", report.tokens_per_second);
@@ -47,7 +51,7 @@ std::string log_line(const ValidationReport& report) {
   std::string place = cat("iteration ", report.iteration);
   if (report.is_final) place += cat(" on ", report.name, " set");
   std::string text = cat(" validation loss at ", place, " | ");
-  text += format("lm loss value: %.6E | lm loss PPL: %.6E | ", report.loss, report.ppl());
+  text += format("lm loss value: %.6E | lm loss PPL: %.6E | ", plain_nan(report.loss), plain_nan(report.ppl()));
   std::string dashes(text.size() + 1, '-');
   return cat(dashes, "\n", text, "\n", dashes);
 }

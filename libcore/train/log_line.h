@@ -44,7 +44,7 @@ struct ValidationReport {
   double loss = 0;
   bool is_final = false;
 
-  /// exp(min(20, loss)).
+  /// exp(min(20, loss)); NaN for NaN, where Megatron-LM logs exp(20).
   double ppl() const;
 };
 

@@ -3,6 +3,9 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+#include <limits>
+
 using namespace mtl;
 
 TEST_CASE("log line: Megatron's fields, then ours") {
@@ -72,4 +75,16 @@ TEST_CASE("validation line: between dashes one longer than itself") {
 
 TEST_CASE("validation: the perplexity of a loss above 20 is capped, as in Megatron") {
   CHECK(ValidationReport{.loss = 30}.ppl() == doctest::Approx(4.851652e8));
+}
+
+TEST_CASE("log line: a figure that is not a number is one, without a sign") {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (double value : {nan, -nan}) {
+    IntervalReport report;
+    report.lm_loss = report.grad_norm = value;
+    CHECK(log_line(report, "now").find(" lm loss: NAN | loss scale: 1.0 | grad norm: nan |") != std::string::npos);
+    const ValidationReport validation{.iteration = 3, .loss = value};
+    CHECK(std::isnan(validation.ppl()));
+    CHECK(log_line(validation).find("lm loss value: NAN | lm loss PPL: NAN | ") != std::string::npos);
+  }
 }
