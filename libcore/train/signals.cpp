@@ -15,14 +15,18 @@ sigset_t request_signals() {
   sigset_t signals;
   ::sigemptyset(&signals);
   for (int number : {SIGUSR1, SIGUSR2, SIGTERM, SIGINT}) ::sigaddset(&signals, number);
+  struct sigaction hangup {};
+  ::sigaction(SIGHUP, nullptr, &hangup);
+  if (hangup.sa_handler != SIG_IGN) ::sigaddset(&signals, SIGHUP);
   return signals;
 }
 
+bool asks_for_end(int number) { return number == SIGTERM || number == SIGINT || number == SIGHUP; }
+
 }  // namespace
 
-SignalRequests::SignalRequests() {
-  const sigset_t signals = request_signals();
-  ::pthread_sigmask(SIG_BLOCK, &signals, &blocked_before_);
+SignalRequests::SignalRequests() : signals_(request_signals()) {
+  ::pthread_sigmask(SIG_BLOCK, &signals_, &blocked_before_);
   waiter_ = std::thread([this] { record(); });
 }
 
@@ -39,18 +43,17 @@ void SignalRequests::end_at_once(std::string message) {
 }
 
 void SignalRequests::record() {
-  const sigset_t signals = request_signals();
   while (!stopping_) {
     int number = 0;
-    if (::sigwait(&signals, &number) != 0) continue;
+    if (::sigwait(&signals_, &number) != 0) continue;
     if (number == SIGUSR1) save_ = true;
     if (number == SIGUSR2) status_ = true;
-    if ((number == SIGTERM || number == SIGINT) && is_starting_) {
+    if (asks_for_end(number) && is_starting_) {
       (void)!::write(STDERR_FILENO, message_.data(), message_.size());
       ::_exit(static_cast<int>(Exit::requeue));
     }
     if (number == SIGINT && end_) ::_exit(128 + SIGINT);
-    if (number == SIGTERM || number == SIGINT) end_ = true;
+    if (asks_for_end(number)) end_ = true;
   }
 }
 

@@ -1,8 +1,9 @@
 // Signals as requests that the training loop reads between steps.
 //
-//   USR1  save and continue     TERM, INT  save and end (a second INT ends at once)        USR2  print a status line
+//   USR1  save and continue   TERM, INT, HUP  save and end (a second INT ends at once)   USR2  print a status line
 //
-// A run that still reads its data and its checkpoint has nothing to save: there TERM and INT end the process at once.
+// A run that still reads its data and its checkpoint has nothing to save: there TERM, INT and HUP end the process at
+// once. HUP is left alone where it is ignored, as under nohup.
 //
 // No handler is installed: the signals are blocked, and a thread of its own waits for them. A handler would run on the
 // stack of whatever thread the signal interrupts, and oneDNN's sgemm, in the middle of a product, points the stack
@@ -24,7 +25,7 @@ class SignalRequests {
   ~SignalRequests();
   SignalRequests(const SignalRequests&) = delete;
 
-  /// From here to begin_run() TERM and INT end the process at once, with this message on stderr ("": none) and
+  /// From here to begin_run() TERM, INT and HUP end the process at once, with this message on stderr ("": none) and
   /// Exit::requeue.
   void end_at_once(std::string message);
   void begin_run() { is_starting_ = false; }
@@ -38,6 +39,7 @@ class SignalRequests {
  private:
   void record();
 
+  const sigset_t signals_;
   std::string message_;
   std::atomic<bool> is_starting_{false};
   std::atomic<bool> save_{false}, status_{false}, end_{false}, stopping_{false};

@@ -139,7 +139,7 @@ expect_text err '--ckpt-step +needs --load PATH or --save DIR'
 mkfifo vocab.fifo
 BPE=$TESTS/golden/tokenizer/bpe_tinyshakespeare_1000
 waiting=(--tokenizer-type GPT2BPETokenizer --vocab-file vocab.fifo --merge-file "$BPE/merges.txt")
-for signal in TERM INT; do
+for signal in TERM INT HUP; do
   mtl-train "${MODEL[@]}" --train-iters 3 "${waiting[@]}" 2>start.err >start.out &
   job=$!
   exec 3>vocab.fifo # until it reads
@@ -150,10 +150,10 @@ for signal in TERM INT; do
   [ $code -eq 75 ] || fail "$signal at the start: exit $code"
   expect_text start.err '^mtl-train: ended by a signal before the first iteration; the same command starts again$'
 done
-# takes_signals PID: until it is past its loader, and blocks USR1, USR2, INT and TERM.
+# takes_signals PID: until it is past its loader, and blocks USR1, USR2, INT, TERM and perhaps HUP.
 takes_signals() {
   for _ in $(seq 100); do
-    grep -q '^SigBlk:.*4a02$' "/proc/$1/status" && return
+    grep -q '^SigBlk:.*4a0[23]$' "/proc/$1/status" && return
     sleep 0.1
   done
 }

@@ -49,6 +49,23 @@ TEST_CASE("signals are requests, each taken once; the wish to end stays") {
   CHECK(comes([&] { return others.wants_end(); }));
 }
 
+TEST_CASE("a hangup asks for the end, unless it is ignored, as under nohup") {
+  for (bool is_ignored : {false, true}) {
+    struct sigaction action {
+    }, before;
+    action.sa_handler = is_ignored ? SIG_IGN : SIG_DFL;
+    REQUIRE(::sigaction(SIGHUP, &action, &before) == 0);
+    {
+      SignalRequests requests;
+      send(SIGHUP);
+      send(SIGUSR1);  // taken after it
+      CHECK(comes([&] { return requests.take_save(); }));
+      CHECK(requests.wants_end() == !is_ignored);
+    }
+    ::sigaction(SIGHUP, &before, nullptr);
+  }
+}
+
 TEST_CASE("before the run begins TERM ends the process at once, and asks for a requeue; USR1 is kept") {
   for (bool begins : {false, true}) {
     const pid_t child = ::fork();
