@@ -1,17 +1,38 @@
 #include "base/big_array.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdint>
 
 #include "base/error.h"
 
 namespace mtl {
 
+namespace {
+
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+
+}  // namespace
+
 Pages::Pages(std::size_t bytes, std::string_view what) : bytes_(bytes) {
   if (bytes == 0) return;
-  void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (data == MAP_FAILED) fail(Exit::failure, "no memory: ", human_bytes(static_cast<double>(bytes)), " for ", what);
-  data_ = data;
-  ::madvise(data, bytes, MADV_HUGEPAGE);  // a wish: without huge pages everything is only slower
+  // A huge page lies on a multiple of its size, where not every kernel lets a mapping begin: it is made larger by one,
+  // and what is too much before and behind it is given back.
+  const std::size_t spare = bytes >= kHugePage ? kHugePage : 0;
+  void* mapped = ::mmap(nullptr, bytes + spare, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) fail(Exit::failure, "no memory: ", human_bytes(static_cast<double>(bytes)), " for ", what);
+  auto* begin = static_cast<std::byte*>(mapped);
+  if (spare > 0) {
+    const std::size_t page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    const std::size_t before = -reinterpret_cast<std::uintptr_t>(begin) % kHugePage;
+    const std::size_t used = (bytes + page - 1) / page * page;
+    if (before > 0) ::munmap(begin, before);
+    begin += before;
+    if (before < spare) ::munmap(begin + used, spare - before);
+  }
+  data_ = begin;
+  ::madvise(data_, bytes, MADV_HUGEPAGE);  // a wish: without huge pages everything is only slower
 }
 
 Pages::~Pages() {

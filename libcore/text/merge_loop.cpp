@@ -5,17 +5,21 @@
 namespace mtl {
 
 PairTable::PairTable(std::size_t pairs) {
-  std::size_t size = std::bit_ceil(std::max<std::size_t>(16, 2 * pairs));
-  slots_.resize(size);
+  constexpr std::size_t kSlotsPerWord = 16;
+  const std::size_t size = std::bit_ceil(std::max(2 * kSlotsPerWord, 2 * pairs));
+  slots_ = BigArray<Slot>(size, "a table of merges");
+  filter_.resize(size / kSlotsPerWord);
   mask_ = size - 1;
-  shift_ = 64 - std::countr_zero(size);
+  slot_shift_ = 64 - std::countr_zero(size);
+  filter_shift_ = slot_shift_ + std::countr_zero(kSlotsPerWord);
 }
 
 void PairTable::set(std::uint32_t left, std::uint32_t right, std::uint32_t rank, std::uint32_t joined) {
-  std::uint64_t key = std::uint64_t{left} << 32 | right;
-  std::size_t at = home(key);
-  while (slots_[at].key != kNone && slots_[at].key != key) at = (at + 1) & mask_;
+  const std::uint64_t key = key_of(left, right), hash = hash_of(key);
+  std::size_t at = hash >> slot_shift_;
+  while (slots_[at].key != 0 && slots_[at].key != key) at = (at + 1) & mask_;
   slots_[at] = {key, std::uint64_t{rank} << 32 | joined};
+  filter_[hash >> filter_shift_] |= bit_of(hash);
 }
 
 }  // namespace mtl
