@@ -29,7 +29,10 @@ AttentionSizes checked_sizes(const AttentionInput& in) {
           " is not in [0, 1)");
   require(!in.dropout.active() || attention_dropout_threshold(in.dropout.probability) < 256, "attention: a dropout of ",
           in.dropout.probability, " keeps nothing at a resolution of 1 / 256");
-  if (in.dropout.active()) expect_tensor("attention: samples", in.dropout.samples, DType::i64, {sizes.batch});
+  if (in.dropout.active()) {
+    expect_tensor("attention: samples", in.rows.samples, DType::i64, {sizes.batch});
+    require(in.rows.first_row == 0 && in.rows.seq_length == sizes.length, "attention: rows must be whole sequences");
+  }
   require(in.scale > 0, "attention: scale must be positive, got ", in.scale);
   if (in.document_start.exists()) {
     expect_tensor("attention: document_start", in.document_start, DType::i32, {sizes.batch, sizes.length});

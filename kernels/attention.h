@@ -16,6 +16,7 @@
 #include "device/stream.h"
 #include "device/tensor.h"
 #include "kernels/dropout.h"
+#include "kernels/row_map.h"
 
 namespace mtl {
 
@@ -29,6 +30,7 @@ struct AttentionInput {
   Tensor document_start;        // (B, T) i32: the first position that t may see, 0 .. t; left out: 0
   float scale = 0;              // usually 1 / sqrt(D)
   Dropout dropout;              // on the probabilities
+  RowMap rows;                  // whole sequences
   std::int64_t first_head = 0;  // global number of local head 0, for the dropout counter
 
   AttentionSizes sizes() const { return {qkv.size(0), qkv.size(1), qkv.size(2), qkv.size(3) - 2, qkv.size(4)}; }

@@ -41,7 +41,7 @@ AttentionGroup group_of(const AttentionInput& in, const AttentionSizes& sizes, s
     std::int32_t threshold = dropout_threshold(in.dropout);
     group.dropout = {.active = threshold > 0,
                      .key = in.dropout.key,
-                     .sample = static_cast<std::uint64_t>(in.dropout.samples.data<std::int64_t>()[b]),
+                     .sample = static_cast<std::uint64_t>(in.rows.samples.data<std::int64_t>()[b]),
                      .head = static_cast<std::uint64_t>(in.first_head + g * sizes.heads),
                      .row_tiles = static_cast<std::uint64_t>((sizes.length + 15) / 16),
                      .column_tiles = static_cast<std::uint64_t>((sizes.length + 31) / 32),

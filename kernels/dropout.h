@@ -1,5 +1,5 @@
 // The dropout masks: which elements are kept depends on seed, place in the model, global sample number and position in
-// the global tensor alone, never on micro-batch size, layout or threads.
+// the global tensor alone, never on micro-batch size, layout or threads. A RowMap gives sample and position of a row.
 //
 // Hidden state: a sample's tensor (T, C) is numbered row by row, wherever its rows are held; one Philox call, counter
 // (sample, element / 8), serves 8 consecutive elements with 16 bits each: word i / 2, low half for even i. Kept iff
@@ -16,17 +16,12 @@
 #include <cstdint>
 
 #include "device/philox.h"
-#include "device/tensor.h"
 
 namespace mtl {
 
 struct Dropout {
   float probability = 0;  // 0: off
   PhiloxKey key{};
-  Tensor samples{};  // (B) i64: the global numbers of the micro-batch's samples
-  // Which rows a tensor's are: row i is number first_row + i of the (B T) rows of the micro-batch.
-  std::int64_t first_row = 0;
-  std::int64_t seq_length = 1;  // T
   bool active() const { return probability > 0; }
 };
 

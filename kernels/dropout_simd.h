@@ -3,6 +3,7 @@
 
 #include "kernels/dropout.h"
 #include "kernels/parallel.h"
+#include "kernels/row_map.h"
 #include "kernels/simd.h"
 
 #if defined(MTL_DROPOUT_SIMD_TOGGLE) == defined(HWY_TARGET_TOGGLE)
@@ -20,10 +21,10 @@ class HiddenMask {
  public:
   static constexpr std::size_t kStretch = 512;
 
-  HiddenMask(const Dropout& dropout, std::int64_t width)
-      : dropout_(dropout), width_(static_cast<std::uint64_t>(width)) {
+  HiddenMask(const Dropout& dropout, const RowMap& rows, std::int64_t width)
+      : dropout_(dropout), rows_(rows), width_(static_cast<std::uint64_t>(width)) {
     if (!dropout.active()) return;
-    samples_ = dropout.samples.data<std::int64_t>();
+    samples_ = rows.samples.data<std::int64_t>();
     threshold_ = static_cast<std::int32_t>(hidden_dropout_threshold(dropout.probability));
     scale_ = threshold_ >= 65536 ? 0 : 65536.0f / static_cast<float>(65536 - threshold_);
   }
@@ -37,9 +38,8 @@ class HiddenMask {
             [&](std::size_t i, auto lanes) HWY_ATTR { body(begin + i, lanes, set(1)); });
       return;
     }
-    const std::int64_t global_row = dropout_.first_row + tensor_row;
-    const auto sample = static_cast<std::uint64_t>(samples_[global_row / dropout_.seq_length]);
-    const std::uint64_t row = static_cast<std::uint64_t>(global_row % dropout_.seq_length) * width_;
+    const auto sample = static_cast<std::uint64_t>(samples_[rows_.sequence(tensor_row)]);
+    const std::uint64_t row = static_cast<std::uint64_t>(rows_.position(tensor_row)) * width_;
     const auto end = static_cast<std::size_t>(columns.end);
     for (auto at = static_cast<std::size_t>(columns.begin); at < end; at += kStretch) {
       const std::size_t n = HWY_MIN(kStretch, end - at);
@@ -60,6 +60,7 @@ class HiddenMask {
   }
 
   Dropout dropout_;
+  RowMap rows_;
   const std::int64_t* samples_ = nullptr;
   std::uint64_t width_;
   std::int32_t threshold_ = 0;

@@ -3,7 +3,8 @@
 //   embedding:  out[n] = table[tokens[n]]                           dtable[v] = sum of dout over the places of token v
 //   positions:  x[n] = dropout(x[n] + table[positions[n]])          dx = dropout'(dx), dtable[p] likewise, of that dx
 //
-// Rows N = (B T) or some of them, width C. tokens, positions (N) i32; x, out (N, C). The token table (V, C) holds the
+// Rows N = (B T) or some of them, width C. tokens (N) i32; x, out (N, C). positions (B, T) i32 are those of the whole
+// micro-batch: `rows` says which rows x holds, for its positions and for the dropout. The token table (V, C) holds the
 // rows [vocab_begin, vocab_begin + V) of the vocabulary: a token outside them gives zeros. Scatter-adds run in a fixed
 // order, whatever the number of threads; overwrite clears first.
 #pragma once
@@ -11,6 +12,7 @@
 #include "device/stream.h"
 #include "device/tensor.h"
 #include "kernels/dropout.h"
+#include "kernels/row_map.h"
 
 namespace mtl {
 
@@ -18,8 +20,10 @@ void embedding_forward(Stream& stream, Tensor out, Tensor tokens, std::int64_t v
 void embedding_backward(Stream& stream, Grad dtable, Tensor dout, Tensor tokens, std::int64_t vocab_begin);
 
 /// In place. A position that is not within the table is an error: on the cpu it throws.
-void positions_forward(Stream& stream, Tensor x, Tensor positions, Tensor table, const Dropout& dropout);
+void positions_forward(Stream& stream, Tensor x, Tensor positions, Tensor table, const Dropout& dropout,
+                       const RowMap& rows);
 /// dx, in place, becomes the gradient of what forward was given.
-void positions_backward(Stream& stream, Grad dtable, Tensor dx, Tensor positions, const Dropout& dropout);
+void positions_backward(Stream& stream, Grad dtable, Tensor dx, Tensor positions, const Dropout& dropout,
+                        const RowMap& rows);
 
 }  // namespace mtl

@@ -8,11 +8,12 @@
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
-void positions_forward_rows(Tensor x, Tensor positions, Tensor table, const Dropout& dropout, Range rows) {
+void positions_forward_rows(Tensor x, Tensor positions, Tensor table, const Dropout& dropout, const RowMap& map,
+                            Range rows) {
   const std::int64_t width = x.size(1);
-  const HiddenMask mask(dropout, width);
+  const HiddenMask mask(dropout, map, width);
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-    const float* position = table.data<float>() + positions.data<std::int32_t>()[row] * width;
+    const float* position = table.data<float>() + positions.data<std::int32_t>()[map.first_row + row] * width;
     float* to = x.data<float>() + row * width;
     mask.sweep_row(row, {0, width}, [=](std::size_t i, auto lanes, VecF32 factor) HWY_ATTR {
       lanes.store(hn::Mul(hn::Add(lanes.load(to + i), lanes.load(position + i)), factor), to + i);
@@ -20,11 +21,12 @@ void positions_forward_rows(Tensor x, Tensor positions, Tensor table, const Drop
   }
 }
 
-void positions_backward_columns(Tensor dtable, Tensor dx, Tensor positions, const Dropout& dropout, Range columns) {
+void positions_backward_columns(Tensor dtable, Tensor dx, Tensor positions, const Dropout& dropout, const RowMap& map,
+                                Range columns) {
   const std::int64_t width = dx.size(1);
-  const HiddenMask mask(dropout, width);
+  const HiddenMask mask(dropout, map, width);
   for (std::int64_t row = 0; row < dx.size(0); ++row) {
-    float* position = dtable.data<float>() + positions.data<std::int32_t>()[row] * width;
+    float* position = dtable.data<float>() + positions.data<std::int32_t>()[map.first_row + row] * width;
     float* at = dx.data<float>() + row * width;
     mask.sweep_row(row, columns, [=](std::size_t i, auto lanes, VecF32 factor) HWY_ATTR {
       const VecF32 masked = hn::Mul(lanes.load(at + i), factor);
@@ -57,9 +59,9 @@ HWY_EXPORT(positions_forward_rows);
 HWY_EXPORT(positions_backward_columns);
 HWY_EXPORT(embedding_backward_columns);
 
-void check_positions(const Tensor& positions, const Tensor& table) {
-  const std::int32_t* at = positions.data<std::int32_t>();
-  for (std::int64_t i = 0; i < positions.numel(); ++i) {
+void check_positions(const Tensor& x, const Tensor& positions, const Tensor& table, const RowMap& rows) {
+  const std::int32_t* at = positions.data<std::int32_t>() + rows.first_row;
+  for (std::int64_t i = 0; i < x.size(0); ++i) {
     require(at[i] >= 0 && at[i] < table.size(0), "embedding: position ", at[i], " is not within the ", table.size(0),
             " of the position table");
   }
@@ -94,17 +96,19 @@ void embedding_backward(Stream& stream, Grad dtable, Tensor dout, Tensor tokens,
   });
 }
 
-void positions_forward(Stream& stream, Tensor x, Tensor positions, Tensor table, const Dropout& dropout) {
-  check_positions(positions, table);
-  parallel_rows(stream.threads(), x.size(0), x.size(1), [&](Range rows) {
-    HWY_DYNAMIC_DISPATCH(positions_forward_rows)(x, positions, table, dropout, rows);
+void positions_forward(Stream& stream, Tensor x, Tensor positions, Tensor table, const Dropout& dropout,
+                       const RowMap& rows) {
+  check_positions(x, positions, table, rows);
+  parallel_rows(stream.threads(), x.size(0), x.size(1), [&](Range some) {
+    HWY_DYNAMIC_DISPATCH(positions_forward_rows)(x, positions, table, dropout, rows, some);
   });
 }
 
-void positions_backward(Stream& stream, Grad dtable, Tensor dx, Tensor positions, const Dropout& dropout) {
-  check_positions(positions, dtable.tensor);
+void positions_backward(Stream& stream, Grad dtable, Tensor dx, Tensor positions, const Dropout& dropout,
+                        const RowMap& rows) {
+  check_positions(dx, positions, dtable.tensor, rows);
   over_columns(stream, dtable, dx, [&](Range columns) {
-    HWY_DYNAMIC_DISPATCH(positions_backward_columns)(dtable.tensor, dx, positions, dropout, columns);
+    HWY_DYNAMIC_DISPATCH(positions_backward_columns)(dtable.tensor, dx, positions, dropout, rows, columns);
   });
 }
 

@@ -8,9 +8,9 @@ HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
 void residual_forward_rows(Tensor out, Tensor residual, Tensor branch, Tensor bias, const Dropout& dropout,
-                           Range rows) {
+                           const RowMap& map, Range rows) {
   const std::int64_t width = out.size(-1);
-  const HiddenMask mask(dropout, width);
+  const HiddenMask mask(dropout, map, width);
   const float* shift = bias.exists() ? bias.data<float>() : nullptr;
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
     const float* from = branch.data<float>() + row * width;
@@ -25,9 +25,10 @@ void residual_forward_rows(Tensor out, Tensor residual, Tensor branch, Tensor bi
 }
 
 /// Adds the rows of dbranch to sums (C), unless that is null.
-void residual_backward_rows(Tensor dbranch, Tensor dout, const Dropout& dropout, Range rows, float* sums) {
+void residual_backward_rows(Tensor dbranch, Tensor dout, const Dropout& dropout, const RowMap& map, Range rows,
+                            float* sums) {
   const std::int64_t width = dout.size(-1);
-  const HiddenMask mask(dropout, width);
+  const HiddenMask mask(dropout, map, width);
   const bool writes = dropout.active() || dbranch.raw() != dout.raw();
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
     const float* from = dout.data<float>() + row * width;
@@ -62,13 +63,15 @@ HWY_EXPORT(residual_backward_rows);
 HWY_EXPORT(add_partials);
 }  // namespace
 
-void residual_forward(Stream& stream, Tensor out, Tensor residual, Tensor branch, Tensor bias, const Dropout& dropout) {
-  parallel_rows(stream.threads(), out.row_count(), out.size(-1), [&](Range rows) {
-    HWY_DYNAMIC_DISPATCH(residual_forward_rows)(out, residual, branch, bias, dropout, rows);
+void residual_forward(Stream& stream, Tensor out, Tensor residual, Tensor branch, Tensor bias, const Dropout& dropout,
+                      const RowMap& rows) {
+  parallel_rows(stream.threads(), out.row_count(), out.size(-1), [&](Range some) {
+    HWY_DYNAMIC_DISPATCH(residual_forward_rows)(out, residual, branch, bias, dropout, rows, some);
   });
 }
 
-void residual_backward(Stream& stream, Tensor work, Tensor dbranch, Grad dbias, Tensor dout, const Dropout& dropout) {
+void residual_backward(Stream& stream, Tensor work, Tensor dbranch, Grad dbias, Tensor dout, const Dropout& dropout,
+                       const RowMap& rows) {
   const bool same = dbranch.raw() == dout.raw() && !dropout.active();
   if (same && !dbias.wanted()) return;
   const std::int64_t width = dout.size(-1);
@@ -79,7 +82,7 @@ void residual_backward(Stream& stream, Tensor work, Tensor dbranch, Grad dbias, 
       sums = work_as<float>(work) + block * width;
       std::fill(sums, sums + width, 0.0f);
     }
-    HWY_DYNAMIC_DISPATCH(residual_backward_rows)(dbranch, dout, dropout, blocks[block], sums);
+    HWY_DYNAMIC_DISPATCH(residual_backward_rows)(dbranch, dout, dropout, rows, blocks[block], sums);
   });
   if (dbias.wanted()) sum_partials(stream, dbias, work, 0, width);
 }

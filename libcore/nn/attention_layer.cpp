@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "kernels/gemm.h"
+#include "nn/dropout.h"
 
 namespace mtl {
 
@@ -46,9 +47,8 @@ AttentionInput AttentionLayer::input(const Ctx& ctx, Tensor packed, const Batch&
   in.qkv = packed;
   in.document_start = batch.document_start;
   in.scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
-  in.dropout = dropout;
-  in.dropout.samples = batch.samples;
-  if (!ctx.training) in.dropout.probability = 0;
+  in.dropout = dropout_in(ctx, dropout);
+  in.rows = batch.rows();
   in.first_head = ctx.groups.over(Axis::tensor).rank() * packed.size(2) * (heads / groups);
   return in;
 }

@@ -1,7 +1,7 @@
 // One micro-batch, as the model sees it.
 #pragma once
 
-#include "device/tensor.h"
+#include "kernels/row_map.h"
 
 namespace mtl {
 
@@ -12,6 +12,9 @@ struct Batch {
   Tensor labels;          // (B, T) i32, the token after each
   Tensor loss_weights;    // (B, T) f32: d(step loss) / d(loss of this token); 0 where the mask is 0
   Tensor document_start;  // (B, T) i32: first position that each may see; left out when documents are not separated
+
+  /// Where all (B T) rows belong in the run.
+  RowMap rows() const { return {samples, 0, tokens.size(1)}; }
 };
 
 }  // namespace mtl

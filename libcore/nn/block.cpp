@@ -4,21 +4,6 @@
 
 namespace mtl {
 
-Dropout dropout_at(const DropoutOptions& options, DropoutSite site, std::int64_t layer) {
-  Dropout out;
-  out.probability = site == DropoutSite::attention ? options.attention : options.hidden;
-  out.key = {options.seed, static_cast<std::uint32_t>(layer) * 4 + static_cast<std::uint32_t>(site)};
-  return out;
-}
-
-Dropout dropout_on(Dropout dropout, const Ctx& ctx, TpRegion region, const Tensor& x, const Batch& batch) {
-  dropout.samples = batch.samples;
-  if (!ctx.training) dropout.probability = 0;
-  dropout.first_row = region.first_row(ctx, x.size(0));
-  dropout.seq_length = batch.tokens.size(1);
-  return dropout;
-}
-
 Block::Block(const GptConfig& config, const DropoutOptions& dropout, TpRegion around, std::int64_t layer)
     : number(layer),
       region(around),
@@ -39,24 +24,25 @@ void Block::params(const ParamVisitor& visit) {
 
 void Block::forward(Ctx& ctx, Tensor x, Tensor y, const Batch& batch, Cache& cache) const {
   Arena::Mark scratch(ctx.scratch);
+  const RowMap rows = region.rows_held(ctx, batch.rows(), x.size(0));
   Tensor branch = attention.forward(ctx, norm1.forward(ctx, x, cache.norm1), batch, cache.attention);
   Tensor middle = ctx.slot.like(x);
-  residual_forward(ctx.stream, middle, x, branch, attention.out_bias.value,
-                   dropout_on(attention_dropout, ctx, region, x, batch));
+  residual_forward(ctx.stream, middle, x, branch, attention.out_bias.value, dropout_in(ctx, attention_dropout), rows);
   branch = mlp.forward(ctx, norm2.forward(ctx, middle, cache.norm2), cache.mlp);
-  residual_forward(ctx.stream, y, middle, branch, mlp.down_bias.value, dropout_on(mlp_dropout, ctx, region, x, batch));
+  residual_forward(ctx.stream, y, middle, branch, mlp.down_bias.value, dropout_in(ctx, mlp_dropout), rows);
 }
 
 void Block::backward(Ctx& ctx, Tensor dx, const Batch& batch, const Cache& cache) const {
   Arena::Mark scratch(ctx.scratch);
+  const RowMap rows = region.rows_held(ctx, batch.rows(), dx.size(0));
   // The branch's gradient is a tensor of its own: dx goes on changing while weight gradients still wait for it.
   Tensor dbranch = ctx.slot.like(dx);
-  residual_backward(ctx.stream, ctx.scratch, dbranch, mlp.down_bias.take_grad(), dx,
-                    dropout_on(mlp_dropout, ctx, region, dx, batch));
+  residual_backward(ctx.stream, ctx.scratch, dbranch, mlp.down_bias.take_grad(), dx, dropout_in(ctx, mlp_dropout),
+                    rows);
   norm2.backward(ctx, dx, mlp.backward(ctx, dbranch, cache.mlp), cache.norm2);
   dbranch = ctx.slot.like(dx);
   residual_backward(ctx.stream, ctx.scratch, dbranch, attention.out_bias.take_grad(), dx,
-                    dropout_on(attention_dropout, ctx, region, dx, batch));
+                    dropout_in(ctx, attention_dropout), rows);
   norm1.backward(ctx, dx, attention.backward(ctx, dbranch, batch, cache.attention), cache.norm1);
 }
 

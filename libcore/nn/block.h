@@ -4,25 +4,11 @@
 #pragma once
 
 #include "nn/attention_layer.h"
+#include "nn/dropout.h"
 #include "nn/mlp.h"
 #include "nn/norm.h"
 
 namespace mtl {
-
-/// Dropout of the run: probabilities and seed. Sites are numbered by the layer's global number.
-struct DropoutOptions {
-  float hidden = 0;
-  float attention = 0;
-  std::uint32_t seed = 0;
-};
-
-/// Which random stream a place in the model draws from.
-enum class DropoutSite : std::uint32_t { embedding = 0, attention = 1, attention_output = 2, mlp_output = 3 };
-
-/// Layers count from 0 globally, whichever stage holds them.
-Dropout dropout_at(const DropoutOptions& options, DropoutSite site, std::int64_t layer);
-/// The same for the rows outside a region that this rank holds, `x` among them; off unless training.
-Dropout dropout_on(Dropout dropout, const Ctx& ctx, TpRegion region, const Tensor& x, const Batch& batch);
 
 struct Block {
   std::int64_t number = 0;  // global

@@ -39,24 +39,19 @@ Tensor flat_tokens(const Batch& batch) { return batch.tokens.view({batch.tokens.
 
 }  // namespace
 
-/// Of the rows that x holds.
-Tensor EmbeddingLayer::positions_of(const Ctx& ctx, const Tensor& x, const Batch& batch) const {
-  return batch.positions.view({batch.positions.numel()}).rows(region.first_row(ctx, x.size(0)), x.size(0));
-}
-
 void EmbeddingLayer::forward(Ctx& ctx, Tensor, Tensor y, const Batch& batch, Cache&) const {
   Arena::Mark scratch(ctx.scratch);
   Tensor partial = region.partial_of(ctx, y);
   embedding_forward(ctx.stream, partial, flat_tokens(batch), vocab_begin(ctx, tokens), tokens.value);
   region.leave(ctx, y, partial);
-  positions_forward(ctx.stream, y, positions_of(ctx, y, batch), position_table.value,
-                    dropout_on(dropout, ctx, region, y, batch));
+  positions_forward(ctx.stream, y, batch.positions, position_table.value, dropout_in(ctx, dropout),
+                    region.rows_held(ctx, batch.rows(), y.size(0)));
 }
 
 void EmbeddingLayer::backward(Ctx& ctx, Tensor dx, const Batch& batch, const Cache&) const {
   Arena::Mark scratch(ctx.scratch);
-  positions_backward(ctx.stream, position_table.take_grad(), dx, positions_of(ctx, dx, batch),
-                     dropout_on(dropout, ctx, region, dx, batch));
+  positions_backward(ctx.stream, position_table.take_grad(), dx, batch.positions, dropout_in(ctx, dropout),
+                     region.rows_held(ctx, batch.rows(), dx.size(0)));
   embedding_backward(ctx.stream, tokens.take_grad(), region.enter(ctx, ctx.scratch, dx), flat_tokens(batch),
                      vocab_begin(ctx, tokens));
 }

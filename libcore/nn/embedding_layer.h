@@ -5,7 +5,9 @@
 
 #include "kernels/embedding.h"
 #include "nn/batch.h"
-#include "nn/block.h"
+#include "nn/dropout.h"
+#include "nn/gpt_config.h"
+#include "nn/tp_region.h"
 
 namespace mtl {
 
@@ -31,9 +33,6 @@ struct EmbeddingLayer {
   void forward(Ctx& ctx, Tensor x, Tensor y, const Batch& batch, Cache& cache) const;
   /// dx (n, C), the gradient of y, is used up.
   void backward(Ctx& ctx, Tensor dx, const Batch& batch, const Cache& cache) const;
-
- private:
-  Tensor positions_of(const Ctx& ctx, const Tensor& x, const Batch& batch) const;
 };
 
 }  // namespace mtl

@@ -6,6 +6,7 @@
 // them, in the order of ranks: what runs outside (norms, dropout, the skip connection) works row by row.
 #pragma once
 
+#include "kernels/row_map.h"
 #include "nn/context.h"
 
 namespace mtl {
@@ -23,12 +24,14 @@ struct Pending {
 struct TpRegion {
   bool sequence_parallel = false;
 
-  /// Of N rows inside, how many this rank holds outside, and the number of the first.
+  /// How many of N rows inside this rank holds outside.
   std::int64_t rows_outside(const Ctx& ctx, std::int64_t rows) const {
     return sequence_parallel ? rows / ctx.groups.over(Axis::tensor).size() : rows;
   }
-  std::int64_t first_row(const Ctx& ctx, std::int64_t rows_outside) const {
-    return sequence_parallel ? ctx.groups.over(Axis::tensor).rank() * rows_outside : 0;
+  /// Where the `held` rows that this rank holds outside belong; `all` places those of the micro-batch.
+  RowMap rows_held(const Ctx& ctx, RowMap all, std::int64_t held) const {
+    if (sequence_parallel) all.first_row += ctx.groups.over(Axis::tensor).rank() * held;
+    return all;
   }
   /// Over which ranks the gradient of a parameter is summed that works outside, on this rank's rows.
   AxisSet outside_grads() const { return sequence_parallel ? kReplicaAxes | Axis::tensor : kReplicaAxes; }

@@ -104,7 +104,8 @@ void bench_hidden(Bench& bench, std::int64_t samples, std::int64_t length, std::
   const Shape shape{rows, width};
   Arena scratch(Device::cpu, "scratch", 8 << 20);
   std::vector<std::int64_t> numbers(static_cast<std::size_t>(samples));
-  const Dropout dropout{0.1f, {1, 2}, Tensor(numbers.data(), DType::i64, {samples}), 0, length};
+  const Dropout dropout{0.1f, {1, 2}};
+  const RowMap map{Tensor(numbers.data(), DType::i64, {samples}), 0, length};
   Owned x = random_tensor(shape, 1), y(shape), dy = random_tensor(shape, 2), dx(shape), gamma = filled({width}, 1),
         beta({width});
   Owned mean({rows}), rstd({rows}), dgamma({width}), dbeta({width});
@@ -116,13 +117,14 @@ void bench_hidden(Bench& bench, std::int64_t samples, std::int64_t length, std::
   bench.run("layernorm backward           " + size, [&](Stream& s) {
     layernorm_backward(s, scratch, {dx, add_up}, {dgamma, add_up}, {dbeta, add_up}, dy, cache, gamma);
   });
-  bench.run("residual forward             " + size, [&](Stream& s) { residual_forward(s, y, x, dy, beta, {}); });
-  bench.run("residual forward, dropout    " + size, [&](Stream& s) { residual_forward(s, y, x, dy, beta, dropout); });
+  bench.run("residual forward             " + size, [&](Stream& s) { residual_forward(s, y, x, dy, beta, {}, map); });
+  bench.run("residual forward, dropout    " + size,
+            [&](Stream& s) { residual_forward(s, y, x, dy, beta, dropout, map); });
   bench.run("residual backward in place   " + size, [&](Stream& s) {
-    residual_backward(s, scratch, dy, {dbeta, add_up}, dy, {});
+    residual_backward(s, scratch, dy, {dbeta, add_up}, dy, {}, map);
   });
   bench.run("residual backward, dropout   " + size, [&](Stream& s) {
-    residual_backward(s, scratch, dx, {dbeta, add_up}, dy, dropout);
+    residual_backward(s, scratch, dx, {dbeta, add_up}, dy, dropout, map);
   });
   bench.run("add                          " + size, [&](Stream& s) { add(s, y, x); });
   Owned table = random_tensor({5000, width}, 3), positions = random_tensor({length, width}, 4);
@@ -130,10 +132,10 @@ void bench_hidden(Bench& bench, std::int64_t samples, std::int64_t length, std::
         at = random_integers({rows}, 0, static_cast<std::int32_t>(length), 6);
   bench.run("embedding forward            " + size, [&](Stream& s) {
     embedding_forward(s, y, tokens, 0, table);
-    positions_forward(s, y, at, positions, {});
+    positions_forward(s, y, at, positions, {}, map);
   });
   bench.run("embedding backward           " + size, [&](Stream& s) {
-    positions_backward(s, {positions, add_up}, dy, at, {});
+    positions_backward(s, {positions, add_up}, dy, at, {}, map);
     embedding_backward(s, {table, add_up}, dy, tokens, 0);
   });
 }

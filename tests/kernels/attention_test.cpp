@@ -66,7 +66,8 @@ struct Problem {
     in.qkv = qkv;
     if (shape.documents) in.document_start = document_start;
     in.scale = 1 / std::sqrt(static_cast<float>(shape.dim));
-    if (shape.dropout > 0) in.dropout = {shape.dropout, {1234, 5}, samples_from(first_sample).flat(0, shape.batch)};
+    if (shape.dropout > 0) in.dropout = {shape.dropout, {1234, 5}};
+    in.rows = {samples_from(first_sample).flat(0, shape.batch), 0, shape.length};
     in.first_head = 6;
     return in;
   }
@@ -92,7 +93,7 @@ double dropout_factor(const AttentionInput& in, std::int64_t length, std::int64_
   std::int64_t row_tiles = (length + 15) / 16, column_tiles = (length + 31) / 32;
   std::int64_t tile = ((in.first_head + head) * row_tiles + row / 16) * column_tiles + column / 32;
   std::int64_t lane = 4 * (row % 8) + column % 8 / 2, byte = row % 16 / 8 * 2 + column % 2;
-  auto words = philox(in.dropout.key, sample_of(in.dropout.samples, sample), tile * 32 + lane);
+  auto words = philox(in.dropout.key, sample_of(in.rows.samples, sample), tile * 32 + lane);
   std::uint32_t drawn = words[column % 32 / 8] >> (8 * byte) & 255,
                 threshold = std::lround(in.dropout.probability * 256.0);
   return drawn >= threshold ? 256.0 / (256 - threshold) : 0;
@@ -293,7 +294,7 @@ TEST_CASE("attention: meta counts what the device counts, plans its scratch and 
     AttentionInput nowhere = problem.input();
     nowhere.qkv = meta(nowhere.qkv.shape());
     if (c.documents) nowhere.document_start = meta({c.batch, c.length}, DType::i32);
-    nowhere.dropout.samples = meta({c.batch}, DType::i64);
+    nowhere.rows.samples = meta({c.batch}, DType::i64);
     Tensor out = meta(problem.out.shape()), logsumexp = meta(problem.logsumexp.shape());
     double pairs = static_cast<double>(c.batch * c.all_heads() * c.length * c.length * c.dim);
     attention_forward(counter, plan, out, logsumexp, nowhere);
@@ -346,12 +347,14 @@ TEST_CASE("attention: what does not fit is refused") {
   refused("qkv", [](AttentionInput& in) { in.qkv = in.qkv.view({2, 8, 2, 2, 4}); });
   refused("out", [](AttentionInput& in) {
     in.qkv = in.qkv.view({2, 4, 2, 4, 4});
+    in.rows.seq_length = 4;
     in.document_start = {};
   });
   refused("document_start", [](AttentionInput& in) { in.document_start = in.document_start.view({8, 2}); });
   refused("dropout", [](AttentionInput& in) { in.dropout.probability = 0.999f; });
   refused("dropout", [](AttentionInput& in) { in.dropout.probability = -0.1f; });
-  refused("samples", [](AttentionInput& in) { in.dropout.samples = {}; });
+  refused("samples", [](AttentionInput& in) { in.rows.samples = {}; });
+  refused("whole sequences", [](AttentionInput& in) { in.rows.seq_length = 9; });
   refused("scale", [](AttentionInput& in) { in.scale = 0; });
   refused("position 3", [&](AttentionInput& in) {
     problem.start()[3] = 4;

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "kernels/dropout.h"
+#include "kernels/row_map.h"
 #include "tests/kernels/reference.h"
 
 namespace mtl::test {
@@ -30,11 +31,12 @@ inline Tensor samples_from(std::int64_t first) {
 inline std::int64_t sample_of(const Tensor& samples, std::int64_t i) { return first_samples().at(samples.raw()) + i; }
 
 /// The factor of element (row, c) of a tensor of that width: 0, or the scale.
-inline double hidden_mask(const Dropout& dropout, std::int64_t row, std::int64_t c, std::int64_t width) {
+inline double hidden_mask(const Dropout& dropout, const RowMap& rows, std::int64_t row, std::int64_t c,
+                          std::int64_t width) {
   if (!dropout.active()) return 1;
-  const std::int64_t number = dropout.first_row + row, sample = number / dropout.seq_length;
-  const std::int64_t element = number % dropout.seq_length * width + c;
-  const auto words = philox(dropout.key, static_cast<std::uint64_t>(sample_of(dropout.samples, sample)),
+  const std::int64_t number = rows.first_row + row, sample = number / rows.seq_length;
+  const std::int64_t element = number % rows.seq_length * width + c;
+  const auto words = philox(dropout.key, static_cast<std::uint64_t>(sample_of(rows.samples, sample)),
                             static_cast<std::uint64_t>(element / 8));
   const auto i = static_cast<std::size_t>(element % 8);
   const std::uint32_t bits = i % 2 == 0 ? words[i / 2] & 0xFFFF : words[i / 2] >> 16;

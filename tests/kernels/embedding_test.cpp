@@ -14,15 +14,17 @@ struct Problem {
   std::int64_t vocab = 50, begin = 10, held = 30, max_positions = 40;  // this rank holds tokens 10 .. 39
   Shape shape{rows, width};
   Owned tokens = random_integers({rows}, 0, static_cast<std::int32_t>(vocab), 1);
-  Owned positions = random_integers({rows}, 0, static_cast<std::int32_t>(max_positions), 2);
+  std::int64_t skipped = 16;  // rows of the micro-batch that other ranks hold
+  Owned positions = random_integers({skipped + rows + 3}, 0, static_cast<std::int32_t>(max_positions), 2);
   Owned table = random_tensor({held, width}, 3), position_table = random_tensor({max_positions, width}, 4);
   Owned dout = random_tensor(shape, 5);
-  Dropout dropout{0.2f, {9, 8}, samples_from(77), 16, length};
+  Dropout dropout{0.2f, {9, 8}};
+  RowMap map{samples_from(77), skipped, length};
 
   std::int64_t row(std::int64_t place) const { return tokens.host<std::int32_t>()[place] - begin; }
   bool has_row(std::int64_t place) const { return row(place) >= 0 && row(place) < held; }
-  std::int64_t position(std::int64_t place) const { return positions.host<std::int32_t>()[place]; }
-  double mask(std::int64_t place, std::int64_t c) const { return hidden_mask(dropout, place, c, width); }
+  std::int64_t position(std::int64_t place) const { return positions.host<std::int32_t>()[skipped + place]; }
+  double mask(std::int64_t place, std::int64_t c) const { return hidden_mask(dropout, map, place, c, width); }
 };
 
 struct Size {
@@ -46,7 +48,7 @@ TEST_CASE("embedding: forward equals the reference, tokens of other ranks give z
     }
     embedding_forward(stream, out, p.tokens, p.begin, p.table);
     CHECK(relative_rms(out, looked_up) == 0);
-    positions_forward(stream, out, p.positions, p.position_table, p.dropout);
+    positions_forward(stream, out, p.positions, p.position_table, p.dropout, p.map);
     CHECK(relative_rms(out, placed) < kTolerance.elementwise);
   }
 }
@@ -68,7 +70,7 @@ TEST_CASE("embedding: gradients are summed over places, overwriting and accumula
         if (p.has_row(place)) tokens[static_cast<std::size_t>(p.row(place) * width + c)] += dx.back();
         positions[static_cast<std::size_t>(p.position(place) * width + c)] += dx.back();
       }
-      positions_backward(stream, {dpositions, mode}, p.dout, p.positions, p.dropout);
+      positions_backward(stream, {dpositions, mode}, p.dout, p.positions, p.dropout, p.map);
       CHECK(relative_rms(p.dout, dx) < kTolerance.elementwise);
       CHECK(relative_rms(dpositions, positions) < kTolerance.elementwise);
       embedding_backward(stream, {dtable, mode}, p.dout, p.tokens, p.begin);
@@ -81,11 +83,11 @@ TEST_CASE("embedding: gradients equal finite differences") {
   Stream stream(kDevice);
   Problem p{10, 5, 3};
   Owned out(p.shape), dtable({p.held, 3}), dpositions({p.max_positions, 3}), dx = random_tensor(p.shape, 5);
-  positions_backward(stream, {dpositions}, dx, p.positions, p.dropout);
+  positions_backward(stream, {dpositions}, dx, p.positions, p.dropout, p.map);
   embedding_backward(stream, {dtable}, dx, p.tokens, p.begin);
   const auto loss = [&] {
     embedding_forward(stream, out, p.tokens, p.begin, p.table);
-    positions_forward(stream, out, p.positions, p.position_table, p.dropout);
+    positions_forward(stream, out, p.positions, p.position_table, p.dropout, p.map);
     return weighted_sum(p.dout, out);
   };
   CHECK(relative_rms(dtable, finite_differences(p.table, loss)) < kTolerance.difference);
@@ -102,8 +104,8 @@ TEST_CASE("embedding: one thread and four give the same bits") {
     out.emplace_back(Shape{p.held, 259});
     out.emplace_back(Shape{40, 259});
     embedding_forward(stream, out[0], p.tokens, p.begin, p.table);
-    positions_forward(stream, out[0], p.positions, p.position_table, p.dropout);
-    positions_backward(stream, {out[3]}, out[1], p.positions, p.dropout);
+    positions_forward(stream, out[0], p.positions, p.position_table, p.dropout, p.map);
+    positions_backward(stream, {out[3]}, out[1], p.positions, p.dropout, p.map);
     embedding_backward(stream, {out[2]}, out[1], p.tokens, p.begin);
     return out;
   };
@@ -115,11 +117,11 @@ TEST_CASE("embedding: a position beyond the table throws, and so do wrong shapes
   Stream stream(kDevice), counted(Device::meta);
   Problem p{3, 3, 4};
   Owned x(p.shape), short_table({2, 4});
-  p.positions.host<std::int32_t>()[1] = 2;
-  CHECK_THROWS_WITH_AS(positions_forward(stream, x, p.positions, short_table, {}), doctest::Contains("position"),
+  p.positions.host<std::int32_t>()[p.skipped + 1] = 2;
+  CHECK_THROWS_WITH_AS(positions_forward(stream, x, p.positions, short_table, {}, p.map), doctest::Contains("position"),
                        Error);
-  p.positions.host<std::int32_t>()[1] = -1;
-  CHECK_THROWS_AS(positions_backward(stream, {p.position_table}, x, p.positions, {}), Error);
+  p.positions.host<std::int32_t>()[p.skipped + 1] = -1;
+  CHECK_THROWS_AS(positions_backward(stream, {p.position_table}, x, p.positions, {}, p.map), Error);
   const Tensor indices = meta({6}, DType::i32);
   embedding_forward(counted, meta({6, 4}), indices, 0, meta({9, 4}));
   CHECK(counted.counters().bytes == 4.0 * (2 * 24 + 6));

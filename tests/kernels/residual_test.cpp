@@ -14,15 +14,17 @@ struct Branch {
   Shape shape{samples * length, width};
   Owned residual = random_tensor(shape, 1), branch = random_tensor(shape, 2), bias = random_tensor({width}, 3);
   Owned dout = random_tensor(shape, 4);
-  double mask(const Dropout& dropout, std::int64_t i) const {
-    return hidden_mask(dropout, i / width, i % width, width);
+  double mask(const Dropout& dropout, const RowMap& rows, std::int64_t i) const {
+    return hidden_mask(dropout, rows, i / width, i % width, width);
   }
 };
 
 constexpr std::int64_t kFirstSample = (std::int64_t{1} << 33) + 5;
 
-Dropout dropout_of(float probability, std::int64_t seq_length, std::int64_t first_row = 0) {
-  return {probability, {1234, 56}, samples_from(kFirstSample), first_row, seq_length};
+Dropout dropout_of(float probability) { return {probability, {1234, 56}}; }
+
+RowMap rows_of(std::int64_t seq_length, std::int64_t first_row = 0) {
+  return {samples_from(kFirstSample), first_row, seq_length};
 }
 
 struct Size {
@@ -41,7 +43,8 @@ TEST_CASE("residual: forward and backward equal the reference, with and without 
         CAPTURE(width);
         CAPTURE(probability);
         Branch b{samples, length, width};
-        const Dropout dropout = dropout_of(probability, length, 3);
+        const Dropout dropout = dropout_of(probability);
+        const RowMap rows = rows_of(length, 3);
         const bool with_bias = mode == GradMode::overwrite;
         Owned out(b.shape), dbranch(b.shape), dbias = random_tensor({width}, 5);
         std::vector<double> expected, dx, sums(static_cast<std::size_t>(width), 0.0);
@@ -49,13 +52,13 @@ TEST_CASE("residual: forward and backward equal the reference, with and without 
         for (std::int64_t i = 0; i < out.numel(); ++i) {
           const double shift = with_bias ? static_cast<double>(b.bias[i % width]) : 0.0;
           expected.push_back(static_cast<double>(b.residual[i]) +
-                             b.mask(dropout, i) * (static_cast<double>(b.branch[i]) + shift));
-          dx.push_back(b.mask(dropout, i) * static_cast<double>(b.dout[i]));
+                             b.mask(dropout, rows, i) * (static_cast<double>(b.branch[i]) + shift));
+          dx.push_back(b.mask(dropout, rows, i) * static_cast<double>(b.dout[i]));
           sums[static_cast<std::size_t>(i % width)] += dx.back();
         }
-        residual_forward(stream, out, b.residual, b.branch, with_bias ? b.bias.tensor() : Tensor(), dropout);
+        residual_forward(stream, out, b.residual, b.branch, with_bias ? b.bias.tensor() : Tensor(), dropout, rows);
         CHECK(relative_rms(out, expected) < kTolerance.elementwise);
-        residual_backward(stream, scratch, dbranch, {dbias, mode}, b.dout, dropout);
+        residual_backward(stream, scratch, dbranch, {dbias, mode}, b.dout, dropout, rows);
         CHECK(relative_rms(dbranch, dx) < kTolerance.elementwise);
         CHECK(relative_rms(dbias, sums) < kTolerance.reduction);
       }
@@ -68,14 +71,14 @@ TEST_CASE("residual: in place, forward over the residual and backward over dout"
   Arena scratch(kDevice, "scratch", 1 << 20);
   Branch b{2, 9, 40};
   Owned out(b.shape), dbias({40}), dbias_in_place({40}), dbranch(b.shape);
-  for (const Dropout& dropout : {dropout_of(0.2f, 9), Dropout{}}) {
-    residual_forward(stream, out, b.residual, b.branch, b.bias, dropout);
+  for (const Dropout& dropout : {dropout_of(0.2f), Dropout{}}) {
+    residual_forward(stream, out, b.residual, b.branch, b.bias, dropout, rows_of(9));
     Owned in_place = random_tensor(b.shape, 1);
-    residual_forward(stream, in_place, in_place, b.branch, b.bias, dropout);
+    residual_forward(stream, in_place, in_place, b.branch, b.bias, dropout, rows_of(9));
     CHECK(same_bits(out, in_place));
   }
-  residual_backward(stream, scratch, dbranch, {dbias}, b.dout, {});
-  residual_backward(stream, scratch, b.dout, {dbias_in_place}, b.dout, {});
+  residual_backward(stream, scratch, dbranch, {dbias}, b.dout, {}, {});
+  residual_backward(stream, scratch, b.dout, {dbias_in_place}, b.dout, {}, {});
   CHECK(same_bits(dbias, dbias_in_place));
   CHECK(same_bits(dbranch, b.dout));
 }
@@ -85,14 +88,14 @@ TEST_CASE("dropout: a mask does not depend on how batch and sequence are cut") {
   Branch b{4, 16, 27};
   const Owned zeros = filled(b.shape, 0), ones = filled(b.shape, 1);
   Owned whole(b.shape);
-  residual_forward(stream, whole, zeros, ones, {}, dropout_of(0.3f, 16));
+  residual_forward(stream, whole, zeros, ones, {}, dropout_of(0.3f), rows_of(16));
   for (std::int64_t size : {1, 8, 32, 40}) {  // from part of a sample to more than two
     for (std::int64_t begin = 0; begin + size <= 64; begin += size) {
       const std::int64_t skipped = begin / 16;  // a micro-batch that starts at a later sample
-      Dropout dropout = dropout_of(0.3f, 16, begin - 16 * skipped);
-      dropout.samples = samples_from(kFirstSample + skipped);
+      const RowMap rows{samples_from(kFirstSample + skipped), begin - 16 * skipped, 16};
       Owned part({size, 27});
-      residual_forward(stream, part, zeros.tensor().rows(0, size), ones.tensor().rows(0, size), {}, dropout);
+      residual_forward(stream, part, zeros.tensor().rows(0, size), ones.tensor().rows(0, size), {}, dropout_of(0.3f),
+                       rows);
       CHECK(same_bits(part, whole.tensor().rows(begin, size)));
     }
   }
@@ -102,7 +105,7 @@ TEST_CASE("dropout: keeps the share it says, and keeps the mean") {
   Stream stream(kDevice, 2);
   const Shape shape{512, 1024};
   Owned zeros = filled(shape, 0), ones = filled(shape, 1), out(shape);
-  residual_forward(stream, out, zeros, ones, {}, dropout_of(0.1f, 64));
+  residual_forward(stream, out, zeros, ones, {}, dropout_of(0.1f), rows_of(64));
   double sum = 0, dropped = 0;
   for (double value : out.values()) {
     sum += value;
@@ -111,7 +114,7 @@ TEST_CASE("dropout: keeps the share it says, and keeps the mean") {
   const auto n = static_cast<double>(out.numel());
   CHECK(std::abs(dropped / n - 0.1) < 4 * std::sqrt(0.09 / n));
   CHECK(std::abs(sum / n - 1) < 0.003);
-  residual_forward(stream, out, zeros, ones, {}, dropout_of(1.0f, 64));
+  residual_forward(stream, out, zeros, ones, {}, dropout_of(1.0f), rows_of(64));
   CHECK(relative_rms(out, zeros.values()) == 0);
 }
 
@@ -119,13 +122,14 @@ TEST_CASE("residual: the gradient equals finite differences") {
   Stream stream(kDevice);
   Arena scratch(kDevice, "scratch", 1 << 16);
   Branch b{2, 3, 5};
-  const Dropout dropout = dropout_of(0.4f, 3);
+  const Dropout dropout = dropout_of(0.4f);
+  const RowMap rows = rows_of(3);
   Owned out(b.shape), dbranch(b.shape), dbias({5});
   const auto loss = [&] {
-    residual_forward(stream, out, b.residual, b.branch, b.bias, dropout);
+    residual_forward(stream, out, b.residual, b.branch, b.bias, dropout, rows);
     return weighted_sum(b.dout, out);
   };
-  residual_backward(stream, scratch, dbranch, {dbias}, b.dout, dropout);
+  residual_backward(stream, scratch, dbranch, {dbias}, b.dout, dropout, rows);
   CHECK(relative_rms(dbranch, finite_differences(b.branch, loss)) < kTolerance.difference);
   CHECK(relative_rms(dbias, finite_differences(b.bias, loss)) < kTolerance.difference);
 }
@@ -135,19 +139,26 @@ TEST_CASE("residual: one thread and four give the same bits; meta counts the sam
   Owned dbranch1(b.shape), dbranch4(b.shape), dbias1({259}), dbias4({259}), out1(b.shape), out4(b.shape);
   Stream serial(kDevice, 1), parallel(kDevice, 4), counted(Device::meta, 1, kDevice);
   Arena scratch(kDevice, "scratch", 1 << 20), counted_scratch(Device::meta, "scratch", 0);
-  residual_forward(serial, out1, b.residual, b.branch, b.bias, dropout_of(0.1f, 70));
-  residual_forward(parallel, out4, b.residual, b.branch, b.bias, dropout_of(0.1f, 70));
+  residual_forward(serial, out1, b.residual, b.branch, b.bias, dropout_of(0.1f), rows_of(70));
+  residual_forward(parallel, out4, b.residual, b.branch, b.bias, dropout_of(0.1f), rows_of(70));
   CHECK(same_bits(out1, out4));
-  residual_backward(serial, scratch, dbranch1, {dbias1}, b.dout, dropout_of(0.1f, 70));
-  residual_backward(parallel, scratch, dbranch4, {dbias4}, b.dout, dropout_of(0.1f, 70));
+  residual_backward(serial, scratch, dbranch1, {dbias1}, b.dout, dropout_of(0.1f), rows_of(70));
+  residual_backward(parallel, scratch, dbranch4, {dbias4}, b.dout, dropout_of(0.1f), rows_of(70));
   CHECK(same_bits(dbranch1, dbranch4));
   CHECK(same_bits(dbias1, dbias4));
-  residual_forward(counted, meta(b.shape), meta(b.shape), meta(b.shape), meta({259}), {});
-  residual_backward(counted, counted_scratch, meta(b.shape), {meta({259})}, meta(b.shape), {});
+  residual_forward(counted, meta(b.shape), meta(b.shape), meta(b.shape), meta({259}), {}, {});
+  residual_backward(counted, counted_scratch, meta(b.shape), {meta({259})}, meta(b.shape), {}, {});
   CHECK(counted_scratch.peak() == scratch.peak());
   CHECK(counted.counters().bytes == serial.counters().bytes);
-  CHECK_THROWS_AS(residual_forward(counted, meta({6, 4}), meta({6, 4}), meta({6, 5}), {}, {}), Error);
-  CHECK_THROWS_AS(residual_forward(counted, meta({6, 4}), meta({6, 4}), meta({6, 4}), meta({3}), {}), Error);
-  CHECK_THROWS_AS(residual_forward(counted, meta({2, 3, 4}), meta({2, 3, 4}), meta({2, 3, 4}), {}, {}), Error);
-  CHECK_THROWS_AS(residual_backward(counted, counted_scratch, meta({6, 4}), {meta({5})}, meta({6, 4}), {}), Error);
+  CHECK_THROWS_AS(residual_forward(counted, meta({6, 4}), meta({6, 4}), meta({6, 5}), {}, {}, {}), Error);
+  CHECK_THROWS_AS(residual_forward(counted, meta({6, 4}), meta({6, 4}), meta({6, 4}), meta({3}), {}, {}), Error);
+  CHECK_THROWS_AS(residual_forward(counted, meta({2, 3, 4}), meta({2, 3, 4}), meta({2, 3, 4}), {}, {}, {}), Error);
+  const auto beyond = [&](const RowMap& rows) {
+    return residual_forward(counted, meta({6, 4}), meta({6, 4}), meta({6, 4}), {}, dropout_of(0.1f), rows);
+  };
+  const Tensor two = meta({2}, DType::i64);
+  CHECK_NOTHROW(beyond({two, 2, 4}));
+  CHECK_THROWS_WITH_AS(beyond({two, 3, 4}), doctest::Contains("rows 3 to 9"), Error);
+  CHECK_THROWS_WITH_AS(beyond({{}, 0, 4}), doctest::Contains("samples"), Error);
+  CHECK_THROWS_AS(residual_backward(counted, counted_scratch, meta({6, 4}), {meta({5})}, meta({6, 4}), {}, {}), Error);
 }

@@ -19,11 +19,9 @@ struct Operands {
   static void check(const StepState* state) { mirror::require_inside(state, sizeof(StepState)); }
   static void check(const Grad& grad) { check(grad.tensor); }
   static void check(const Operand& operand) { check(operand.tensor); }
-  static void check(const Dropout& dropout) {
-    if (dropout.active()) check(dropout.samples);
-  }
+  static void check(const RowMap& rows) { check(rows.samples); }
   static void check(const Epilogue& e) { check_all(e.bias, e.aux, e.dbias); }
-  static void check(const AttentionInput& in) { check_all(in.qkv, in.document_start, in.dropout); }
+  static void check(const AttentionInput& in) { check_all(in.qkv, in.document_start, in.rows); }
   static void check(const KvCache& cache) { check_all(cache.keys, cache.values, cache.lengths); }
   static void check(const LayerNormCache& cache) { check_all(cache.x, cache.mean, cache.rstd); }
   static void check(const LayerNormGrads& grads) { check_all(grads.dx, grads.dgamma, grads.dbeta); }
@@ -31,6 +29,7 @@ struct Operands {
   // What has no tensors.
   static void check(VocabSlice) {}
   static void check(GradMode) {}
+  static void check(const Dropout&) {}
   static void check(const AdamWOptions&) {}
   static void check(double) {}
   static void check(std::int64_t) {}
@@ -93,11 +92,13 @@ std::size_t layernorm_backward_work(const Stream& stream, std::int64_t rows, std
   return cpu::layernorm_backward_work(stream, rows, width) + kMoreWork;
 }
 
-void residual_forward(Stream& stream, Tensor out, Tensor residual, Tensor branch, Tensor bias, const Dropout& dropout) {
-  forward<cpu::residual_forward>(stream, out, residual, branch, bias, dropout);
+void residual_forward(Stream& stream, Tensor out, Tensor residual, Tensor branch, Tensor bias, const Dropout& dropout,
+                      const RowMap& rows) {
+  forward<cpu::residual_forward>(stream, out, residual, branch, bias, dropout, rows);
 }
-void residual_backward(Stream& stream, Tensor work, Tensor dbranch, Grad dbias, Tensor dout, const Dropout& dropout) {
-  forward<cpu::residual_backward>(stream, cpu_part(work), dbranch, dbias, dout, dropout);
+void residual_backward(Stream& stream, Tensor work, Tensor dbranch, Grad dbias, Tensor dout, const Dropout& dropout,
+                       const RowMap& rows) {
+  forward<cpu::residual_backward>(stream, cpu_part(work), dbranch, dbias, dout, dropout, rows);
 }
 std::size_t residual_backward_work(const Stream& stream, std::int64_t rows, std::int64_t width) {
   return cpu::residual_backward_work(stream, rows, width) + kMoreWork;
@@ -109,11 +110,13 @@ void embedding_forward(Stream& stream, Tensor out, Tensor tokens, std::int64_t v
 void embedding_backward(Stream& stream, Grad dtable, Tensor dout, Tensor tokens, std::int64_t vocab_begin) {
   forward<cpu::embedding_backward>(stream, dtable, dout, tokens, vocab_begin);
 }
-void positions_forward(Stream& stream, Tensor x, Tensor positions, Tensor table, const Dropout& dropout) {
-  forward<cpu::positions_forward>(stream, x, positions, table, dropout);
+void positions_forward(Stream& stream, Tensor x, Tensor positions, Tensor table, const Dropout& dropout,
+                       const RowMap& rows) {
+  forward<cpu::positions_forward>(stream, x, positions, table, dropout, rows);
 }
-void positions_backward(Stream& stream, Grad dtable, Tensor dx, Tensor positions, const Dropout& dropout) {
-  forward<cpu::positions_backward>(stream, dtable, dx, positions, dropout);
+void positions_backward(Stream& stream, Grad dtable, Tensor dx, Tensor positions, const Dropout& dropout,
+                        const RowMap& rows) {
+  forward<cpu::positions_backward>(stream, dtable, dx, positions, dropout, rows);
 }
 
 void cross_entropy_stats(Stream& stream, Tensor stats, Tensor logits, Tensor labels, VocabSlice slice) {

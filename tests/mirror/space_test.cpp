@@ -78,7 +78,7 @@ TEST_CASE("an operator that throws leaves the device's memory closed") {
   Tensor x = more.tensor(DType::f32, {1, 4}), positions = more.tensor(DType::i32, {1}, 64),
          table = more.tensor(DType::f32, {2, 4}, 128);
   copy_from_host(d.stream, positions, std::vector<std::int32_t>{2});
-  CHECK_THROWS_WITH_AS(positions_forward(d.stream, x, positions, table, {}), doctest::Contains("position"), Error);
+  CHECK_THROWS_WITH_AS(positions_forward(d.stream, x, positions, table, {}, {}), doctest::Contains("position"), Error);
   volatile float seen = 0;
   CHECK(fate_of([&] { seen = *x.data<float>(); }) == SIGSEGV);
 }
