@@ -7,83 +7,140 @@ namespace mtl {
 namespace {
 
 Shape out_shape(const AttentionSizes& sizes) {
-  return {sizes.batch, sizes.length, sizes.groups * sizes.heads, sizes.dim};
+  return {sizes.batch, sizes.queries, sizes.groups * sizes.heads, sizes.dim};
 }
-Shape logsumexp_shape(const AttentionSizes& sizes) { return {sizes.batch, sizes.groups * sizes.heads, sizes.length}; }
+Shape logsumexp_shape(const AttentionSizes& sizes) { return {sizes.batch, sizes.groups * sizes.heads, sizes.queries}; }
 
-/// Two products over D for each of a number of scores per head.
-double flops(const AttentionSizes& sizes, double scores) {
-  return 4.0 * static_cast<double>(sizes.batch * sizes.groups * sizes.heads * sizes.dim) * scores;
-}
-/// FLOPs of forward: the causal half of T x T scores.
+/// FLOPs of forward: two products over D for each score of the causal part.
 double forward_flops(const AttentionSizes& sizes) {
-  return flops(sizes, static_cast<double>(sizes.length * sizes.length) / 2);
+  const auto queries = static_cast<double>(sizes.queries), keys = static_cast<double>(sizes.keys);
+  return 4.0 * static_cast<double>(sizes.batch * sizes.groups * sizes.heads * sizes.dim) *
+         (queries * keys - queries * queries / 2);
+}
+
+double bytes_of(const Qkv& qkv) { return static_cast<double>(qkv.q.bytes() + qkv.k.bytes() + qkv.v.bytes()); }
+
+void check_slice(const char* what, const HeadSlice& slice) {
+  require(slice.tensor.shape().rank() == 5 && slice.count >= 1 && slice.first >= 0 &&
+              slice.first + slice.count <= slice.tensor.size(3),
+          what, ": needs heads ", slice.first, " to ", slice.first + slice.count, " of (B, T, G, heads, D), got ",
+          slice.tensor.shape().text());
+  expect_tensor(what, slice.tensor, DType::f32, slice.tensor.shape());
+}
+
+/// Keys, or values, for these queries.
+void check_keys(const char* what, const HeadSlice& keys, const HeadSlice& q) {
+  check_slice(what, keys);
+  require(keys.count == 1, what, ": one head of each group is read, got ", keys.count);
+  const Tensor& t = keys.tensor;
+  expect_tensor(what, t, DType::f32, {q.tensor.size(0), t.size(1), q.tensor.size(2), t.size(3), q.tensor.size(4)});
+}
+
+void check_qkv(const Qkv& qkv) {
+  check_slice("attention: q", qkv.q);
+  check_keys("attention: k", qkv.k, qkv.q);
+  check_keys("attention: v", qkv.v, qkv.q);
+  expect_tensor("attention: v, laid out like k", qkv.v.tensor, DType::f32, qkv.k.tensor.shape());
+}
+
+/// All positions of the sequences are queries and keys.
+void check_whole(const char* what, const AttentionInput& in, const AttentionSizes& sizes) {
+  require(!in.past.exists() && in.rows.first_row == 0 && sizes.queries == in.qkv.k.tensor.size(1), "attention: ", what,
+          " needs whole sequences, got ", sizes.queries, " queries from position ", in.rows.first_row, ", ",
+          in.qkv.k.tensor.size(1), " keys");
+}
+
+void check_dropout(const AttentionInput& in, const AttentionSizes& sizes) {
+  require(in.dropout.probability >= 0 && in.dropout.probability < 1, "attention: a dropout of ", in.dropout.probability,
+          " is not in [0, 1)");
+  if (!in.dropout.active()) return;
+  require(attention_dropout_threshold(in.dropout.probability) < 256, "attention: a dropout of ", in.dropout.probability,
+          " keeps nothing at a resolution of 1 / 256");
+  check_whole("dropout", in, sizes);
+  expect_tensor("attention: samples", in.rows.samples, DType::i64, {sizes.batch});
+  require(in.rows.seq_length == sizes.queries, "attention: samples of ", in.rows.seq_length, " positions, ",
+          sizes.queries, " are given");
 }
 
 AttentionSizes checked_sizes(const AttentionInput& in) {
-  require(in.qkv.shape().rank() == 5 && in.qkv.size(3) >= 3, "attention: qkv must be (B, T, G, R + 2, D), got ",
-          in.qkv.shape().text());
+  check_qkv(in.qkv);
   AttentionSizes sizes = in.sizes();
-  expect_tensor("attention: qkv", in.qkv, DType::f32, in.qkv.shape());
-  require(in.dropout.probability >= 0 && in.dropout.probability < 1, "attention: a dropout of ", in.dropout.probability,
-          " is not in [0, 1)");
-  require(!in.dropout.active() || attention_dropout_threshold(in.dropout.probability) < 256, "attention: a dropout of ",
-          in.dropout.probability, " keeps nothing at a resolution of 1 / 256");
-  if (in.dropout.active()) {
-    expect_tensor("attention: samples", in.rows.samples, DType::i64, {sizes.batch});
-    require(in.rows.first_row == 0 && in.rows.seq_length == sizes.length, "attention: rows must be whole sequences");
-  }
+  const std::int64_t keys = in.qkv.k.tensor.size(1);
+  check_dropout(in, sizes);
   require(in.scale > 0, "attention: scale must be positive, got ", in.scale);
+  require(in.rows.first_row >= 0 && in.rows.first_row + sizes.queries <= keys, "attention: positions ",
+          in.rows.first_row, " to ", in.rows.first_row + sizes.queries, " are not within ", keys, " keys");
+  if (in.past.exists()) {
+    expect_tensor("attention: past", in.past, DType::i32, {sizes.batch});
+    require(in.rows.first_row == 0, "attention: past places the queries, and rows does too");
+    require(!in.document_start.exists(), "attention: past does not go with documents");
+  }
   if (in.document_start.exists()) {
-    expect_tensor("attention: document_start", in.document_start, DType::i32, {sizes.batch, sizes.length});
+    expect_tensor("attention: document_start", in.document_start, DType::i32, {sizes.batch, sizes.queries});
   }
   return sizes;
 }
 
 }  // namespace
 
+std::size_t HeadSlice::bytes() const {
+  return tensor.bytes() / static_cast<std::size_t>(tensor.size(3)) * static_cast<std::size_t>(count);
+}
+
+Qkv unpack_qkv(Tensor packed) {
+  const std::int64_t heads = packed.size(3) - 2;
+  return {{packed, 0, heads}, {packed, heads, 1}, {packed, heads + 1, 1}};
+}
+
+AttentionSizes AttentionInput::sizes() const {
+  const Tensor& q = qkv.q.tensor;
+  const std::int64_t queries = q.size(1), keys = past.exists() ? qkv.k.tensor.size(1) : rows.first_row + queries;
+  return {q.size(0), queries, keys, q.size(2), qkv.q.count, q.size(4)};
+}
+
 void attention_forward(Stream& stream, Arena& scratch, Tensor out, Tensor logsumexp, const AttentionInput& in) {
   AttentionSizes sizes = checked_sizes(in);
   expect_tensor("attention: out", out, DType::f32, out_shape(sizes));
-  expect_tensor("attention: logsumexp", logsumexp, DType::f32, logsumexp_shape(sizes));
+  if (logsumexp.exists()) expect_tensor("attention: logsumexp", logsumexp, DType::f32, logsumexp_shape(sizes));
   Arena::Mark mark(scratch);
-  Tensor work = make_work<cpu::attention_forward_work, cuda::attention_forward_work>(stream, scratch, sizes);
-  stream.count(forward_flops(sizes), static_cast<double>(in.qkv.bytes() + out.bytes() + logsumexp.bytes()));
+  Tensor work = make_work<cpu::attention_forward_work, cuda::attention_forward_work>(stream, scratch, logsumexp, in);
+  stream.count(forward_flops(sizes), bytes_of(in.qkv) + static_cast<double>(out.bytes() + logsumexp.bytes()));
   run<cpu::attention_forward, cuda::attention_forward>(stream, work, out, logsumexp, in);
 }
 
-void attention_backward(Stream& stream, Arena& scratch, Tensor dqkv, Tensor dout, Tensor out, Tensor logsumexp,
+void attention_backward(Stream& stream, Arena& scratch, const Qkv& grads, Tensor dout, Tensor out, Tensor logsumexp,
                         const AttentionInput& in) {
   AttentionSizes sizes = checked_sizes(in);
-  expect_tensor("attention: dqkv", dqkv, DType::f32, in.qkv.shape());
+  check_whole("backward", in, sizes);
+  check_qkv(grads);
+  require(grads.q.count == sizes.heads, "attention: dq has ", grads.q.count, " heads of each group, q ", sizes.heads);
+  expect_tensor("attention: dq", grads.q.tensor, DType::f32, in.qkv.q.tensor.shape());
+  expect_tensor("attention: dk", grads.k.tensor, DType::f32, in.qkv.k.tensor.shape());
   expect_tensor("attention: dout", dout, DType::f32, out_shape(sizes));
   expect_tensor("attention: out", out, DType::f32, out_shape(sizes));
   expect_tensor("attention: logsumexp", logsumexp, DType::f32, logsumexp_shape(sizes));
   Arena::Mark mark(scratch);
-  Tensor work = make_work<cpu::attention_backward_work, cuda::attention_backward_work>(stream, scratch, sizes);
+  Tensor work = make_work<cpu::attention_backward_work, cuda::attention_backward_work>(stream, scratch, in);
   stream.count(2.5 * forward_flops(sizes),
-               static_cast<double>(2 * in.qkv.bytes() + 2 * out.bytes() + logsumexp.bytes()));
-  run<cpu::attention_backward, cuda::attention_backward>(stream, work, dqkv, dout, out, logsumexp, in);
+               2 * bytes_of(in.qkv) + static_cast<double>(2 * out.bytes() + logsumexp.bytes()));
+  run<cpu::attention_backward, cuda::attention_backward>(stream, work, grads, dout, out, logsumexp, in);
 }
 
-void attention_cached(Stream& stream, Arena& scratch, Tensor out, const AttentionInput& in, const KvCache& cache) {
-  AttentionSizes sizes = checked_sizes(in);
-  require(!in.document_start.exists() && !in.dropout.active(),
-          "attention: a cache goes with neither documents nor dropout");
-  expect_tensor("attention: out", out, DType::f32, out_shape(sizes));
-  require(cache.keys.shape().rank() == 4, "attention: cached keys must be (B, S, G, D), got ",
+void append_to_cache(Stream& stream, const KvCache& cache, const HeadSlice& k, const HeadSlice& v) {
+  require(cache.keys.shape().rank() == 5, "attention: cached keys must be (B, S, G, 1, D), got ",
           cache.keys.shape().text());
-  std::int64_t capacity = cache.keys.size(1);
-  expect_tensor("attention: cached keys", cache.keys, DType::f32, {sizes.batch, capacity, sizes.groups, sizes.dim});
-  expect_tensor("attention: cached values", cache.values, DType::f32, {sizes.batch, capacity, sizes.groups, sizes.dim});
-  expect_tensor("attention: cache lengths", cache.lengths, DType::i32, {sizes.batch});
-  require(sizes.length <= capacity, "attention: the cache holds ", capacity, " positions, ", sizes.length, " are new");
-  Arena::Mark mark(scratch);
-  Tensor work = make_work<cpu::attention_cached_work, cuda::attention_cached_work>(stream, scratch, sizes, capacity);
-  const std::int64_t pairs = sizes.length * capacity - sizes.length * (sizes.length - 1) / 2;
-  stream.count(flops(sizes, static_cast<double>(pairs)),
-               static_cast<double>(in.qkv.bytes() + out.bytes() + cache.keys.bytes() + cache.values.bytes()));
-  run<cpu::attention_cached, cuda::attention_cached>(stream, work, out, in, cache);
+  const HeadSlice keys{cache.keys};
+  check_keys("attention: new keys", k, keys);
+  check_keys("attention: new values", v, keys);
+  expect_tensor("attention: new values, laid out like keys", v.tensor, DType::f32, k.tensor.shape());
+  const std::int64_t batch = cache.keys.size(0), capacity = cache.keys.size(1), added = k.tensor.size(1);
+  const Shape shape{batch, capacity, cache.keys.size(2), 1, cache.keys.size(4)};
+  expect_tensor("attention: cached keys", cache.keys, DType::f32, shape);
+  expect_tensor("attention: cached values", cache.values, DType::f32, shape);
+  expect_tensor("attention: cache lengths", cache.lengths, DType::i32, {batch});
+  require(added <= capacity, "attention: the cache holds ", capacity, " positions, ", added, " are new");
+  stream.count(0, 2 * static_cast<double>(k.bytes() + v.bytes()));
+  run<cpu::append_to_cache, cuda::append_to_cache>(stream, cache, k, v);
 }
 
 }  // namespace mtl

@@ -1,15 +1,16 @@
-// Causal self-attention with query groups, document boundaries and dropout.
+// Causal attention with query groups, document boundaries and dropout.
 //
-// For query t of head h (query group g = h / R, R = H / G heads read one key and value):
-//   S[t, s] = scale * q[t, h] . k[s, g]      for document_start[t] <= s <= t, else masked
+// Query t of head h (query group g = h / R, R = H / G heads read one key and value) is position p(t) of its sequence:
+//   S[t, s] = scale * q[t, h] . k[s, g]      for document_start[t] <= s <= p(t), else masked
 //   P       = softmax over s
 //   o[t, h] = sum_s dropout(P)[t, s] v[s, g]
 // Backward recomputes P from the row's logsumexp (Dao et al. 2022, algorithm 4):
 //   dP = dropout'(do . v),  delta[t] = sum_d do[t, d] o[t, d],  dS = P (dP - delta)
 //   dq = scale dS k,  dk = scale dS^T q,  dv = dropout(P)^T do
 //
-// qkv (B, T, G, R + 2, D): per group R queries, then the key, then the value. Accumulation in fp32; dk and dv are
-// accumulated in a fixed order, whatever the number of threads. Counts the FLOPs of the causal half.
+// There are Tq queries and Tk keys, which are positions 0 .. Tk - 1; all are fp32, and sums are in fp32. dk and dv are
+// accumulated in a fixed order, whatever the number of threads. Counts the FLOPs of the causal part: Tq (Tk - Tq / 2)
+// scores per head.
 #pragma once
 
 #include "device/memory.h"
@@ -20,40 +21,56 @@
 
 namespace mtl {
 
-/// The sizes of one call.
+/// Heads [first, first + count) of every group of a tensor (B, T, G, N, D).
+struct HeadSlice {
+  Tensor tensor;
+  std::int64_t first = 0;
+  std::int64_t count = 1;
+
+  std::size_t bytes() const;
+};
+
+/// Queries (B, Tq, G, R, D), keys and values (B, Tk, G, 1, D).
+struct Qkv {
+  HeadSlice q, k, v;
+};
+/// Those of one tensor (B, T, G, R + 2, D): per group R queries, then the key, then the value.
+Qkv unpack_qkv(Tensor packed);
+
+/// The sizes of one call: B, Tq, the keys up to the last query (with `past` all Tk), G, R, D.
 struct AttentionSizes {
-  std::int64_t batch, length, groups, heads, dim;  // B, T, G, R, D
+  std::int64_t batch, queries, keys, groups, heads, dim;
 };
 
 struct AttentionInput {
-  Tensor qkv;                   // (B, T, G, R + 2, D)
-  Tensor document_start;        // (B, T) i32: the first position that t may see, 0 .. t; left out: 0
+  Qkv qkv;
+  RowMap rows;                  // of the queries: p(t) = rows.first_row + t in each sequence
+  Tensor past;                  // (B) i32: p(t) = past[b] + t instead, in a cache; left out otherwise
+  Tensor document_start;        // (B, Tq) i32: the first position that t may see, 0 .. p(t); left out: 0
   float scale = 0;              // usually 1 / sqrt(D)
-  Dropout dropout;              // on the probabilities
-  RowMap rows;                  // whole sequences
+  Dropout dropout;              // on the probabilities; needs whole sequences: Tq = Tk = rows.seq_length
   std::int64_t first_head = 0;  // global number of local head 0, for the dropout counter
 
-  AttentionSizes sizes() const { return {qkv.size(0), qkv.size(1), qkv.size(2), qkv.size(3) - 2, qkv.size(4)}; }
+  AttentionSizes sizes() const;
 };
 
-/// Writes out (B, T, H, D) and logsumexp (B, H, T).
+/// Writes out (B, Tq, H, D) and, unless it is left out, logsumexp (B, H, Tq). `past` goes with neither documents nor
+/// dropout; queries beyond the last key are an error: on the cpu it throws.
 void attention_forward(Stream& stream, Arena& scratch, Tensor out, Tensor logsumexp, const AttentionInput& in);
 
-/// Writes dqkv, shaped like qkv.
-void attention_backward(Stream& stream, Arena& scratch, Tensor dqkv, Tensor dout, Tensor out, Tensor logsumexp,
+/// Writes the gradients, of tensors shaped like those of in.qkv. Needs whole sequences.
+void attention_backward(Stream& stream, Arena& scratch, const Qkv& grads, Tensor dout, Tensor out, Tensor logsumexp,
                         const AttentionInput& in);
 
 /// Keys and values of the positions already seen, per sequence.
 struct KvCache {
-  Tensor keys;     // (B, S, G, D)
-  Tensor values;   // (B, S, G, D)
+  Tensor keys;     // (B, S, G, 1, D)
+  Tensor values;   // (B, S, G, 1, D)
   Tensor lengths;  // (B) i32: positions held
 };
 
-/// The same attention for T new positions that follow the cache: stores their keys and values at
-/// lengths[b] .. lengths[b] + T - 1 and lets query t see everything up to itself. The caller advances lengths.
-/// No document boundaries, no dropout. A cache that is full is an error: on the cpu it throws. Counts as if the cache
-/// were full afterwards: how much it holds is known only where operators run.
-void attention_cached(Stream& stream, Arena& scratch, Tensor out, const AttentionInput& in, const KvCache& cache);
+/// Stores the keys and values (B, T, G, 1, D) of T new positions at lengths[b] .. lengths[b] + T - 1; the caller
+/// advances lengths. A cache that is full is an error: on the cpu it throws before anything is written.
+void append_to_cache(Stream& stream, const KvCache& cache, const HeadSlice& k, const HeadSlice& v);
 
 }  // namespace mtl

@@ -2,6 +2,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "kernels/attention_cpu.h"
 #include "kernels/cpu.h"
@@ -10,13 +11,19 @@ namespace mtl::cpu {
 
 namespace {
 
-/// Every row must see itself, or its softmax is over nothing.
+/// Every row must see itself, or its softmax is over nothing; and every query must be among the keys.
 void check_contents(const AttentionInput& in, const AttentionSizes& sizes) {
+  for (std::int64_t b = 0; in.past.exists() && b < sizes.batch; ++b) {
+    const std::int32_t held = in.past.data<std::int32_t>()[b];
+    require(held >= 0 && held + sizes.queries <= sizes.keys, "attention: sequence ", b, " has ", held,
+            " positions before ", sizes.queries, " queries, and ", sizes.keys, " keys");
+  }
   if (!in.document_start.exists()) return;
   const std::int32_t* start = in.document_start.data<std::int32_t>();
-  for (std::int64_t i = 0; i < sizes.batch * sizes.length; ++i) {
-    require(start[i] >= 0 && start[i] <= i % sizes.length, "attention: document_start of position ", i % sizes.length,
-            " is ", start[i]);
+  for (std::int64_t i = 0; i < sizes.batch * sizes.queries; ++i) {
+    const std::int64_t position = in.rows.first_row + i % sizes.queries;
+    require(start[i] >= 0 && start[i] <= position, "attention: document_start of position ", position, " is ",
+            start[i]);
   }
 }
 
@@ -24,47 +31,49 @@ std::int32_t dropout_threshold(const Dropout& dropout) {
   return static_cast<std::int32_t>(attention_dropout_threshold(dropout.probability));
 }
 
+/// The rows of a slice's first head in group g of sequence b.
+struct HeadRows {
+  float* first;
+  std::int64_t stride;
+};
+HeadRows rows_of(const HeadSlice& slice, std::int64_t b, std::int64_t g) {
+  const Tensor& t = slice.tensor;
+  const std::int64_t dim = t.size(4), stride = t.size(2) * t.size(3) * dim;
+  return {t.data<float>() + b * t.size(1) * stride + (g * t.size(3) + slice.first) * dim, stride};
+}
+
 /// Group g of sequence b.
 AttentionGroup group_of(const AttentionInput& in, const AttentionSizes& sizes, std::int64_t b, std::int64_t g) {
+  const HeadRows q = rows_of(in.qkv.q, b, g), k = rows_of(in.qkv.k, b, g), v = rows_of(in.qkv.v, b, g);
   AttentionGroup group;
-  group.queries = group.keys = sizes.length;
+  group.queries = sizes.queries;
+  group.keys = in.past.exists() ? in.past.data<std::int32_t>()[b] + sizes.queries : sizes.keys;
   group.heads = sizes.heads;
   group.dim = sizes.dim;
   group.scale = in.scale;
-  std::int64_t group_size = (sizes.heads + 2) * sizes.dim;
-  group.q_stride = group.kv_stride = sizes.groups * group_size;
-  group.q = in.qkv.data<float>() + b * sizes.length * group.q_stride + g * group_size;
-  group.k = group.q + sizes.heads * sizes.dim;
-  group.v = group.k + sizes.dim;
-  if (in.document_start.exists()) group.document_start = in.document_start.data<std::int32_t>() + b * sizes.length;
+  group.q = q.first;
+  group.q_stride = q.stride;
+  group.k = k.first;
+  group.v = v.first;
+  group.kv_stride = k.stride;
+  if (in.document_start.exists()) group.document_start = in.document_start.data<std::int32_t>() + b * sizes.queries;
   if (in.dropout.active()) {
     std::int32_t threshold = dropout_threshold(in.dropout);
     group.dropout = {.active = threshold > 0,
                      .key = in.dropout.key,
                      .sample = static_cast<std::uint64_t>(in.rows.samples.data<std::int64_t>()[b]),
                      .head = static_cast<std::uint64_t>(in.first_head + g * sizes.heads),
-                     .row_tiles = static_cast<std::uint64_t>((sizes.length + 15) / 16),
-                     .column_tiles = static_cast<std::uint64_t>((sizes.length + 31) / 32),
+                     .row_tiles = static_cast<std::uint64_t>((in.rows.seq_length + 15) / 16),
+                     .column_tiles = static_cast<std::uint64_t>((in.rows.seq_length + 31) / 32),
                      .threshold = threshold,
                      .scale = 256.0f / static_cast<float>(256 - threshold)};
   }
   return group;
 }
 
-/// Stores the new keys and values of group g of sequence b, and points the group at all that the cache then holds.
-void append_to_cache(AttentionGroup& group, const KvCache& cache, std::int64_t b, std::int64_t g) {
-  std::int64_t held = cache.lengths.data<std::int32_t>()[b], row = cache.keys.size(2) * group.dim;
-  std::int64_t first = b * cache.keys.size(1) * row + g * group.dim;
-  float* keys = cache.keys.data<float>() + first;
-  float* values = cache.values.data<float>() + first;
-  for (std::int64_t t = 0; t < group.queries; ++t) {
-    std::copy_n(group.k + t * group.kv_stride, group.dim, keys + (held + t) * row);
-    std::copy_n(group.v + t * group.kv_stride, group.dim, values + (held + t) * row);
-  }
-  group.k = keys;
-  group.v = values;
-  group.kv_stride = row;
-  group.keys = held + group.queries;
+/// One query a head over keys alone: without what training needs.
+bool decodes(const AttentionInput& in, const Tensor& logsumexp) {
+  return in.sizes().queries == 1 && !logsumexp.exists() && !in.document_start.exists() && !in.dropout.active();
 }
 
 /// Bytes of one work area for each thread.
@@ -74,82 +83,79 @@ std::size_t work_bytes(const Stream& stream, std::int64_t floats) {
 
 /// Calls body(b, g, area) for every group of every sequence; area is the thread's own part of `work`.
 template <class Body>
-void for_groups(const Stream& stream, const AttentionSizes& sizes, std::int64_t keys, const Tensor& work,
-                const Body& body) {
+void for_groups(const Stream& stream, const AttentionSizes& sizes, const Tensor& work, const Body& body) {
   float* base = work_as<float>(work);
   std::int64_t area = work.numel() / static_cast<std::int64_t>(sizeof(float)) / stream.threads();
   std::int64_t items = sizes.batch * sizes.groups;
-  parallel_for(stream.threads(), items, items * sizes.heads * sizes.length * keys * sizes.dim, [&](std::int64_t item) {
-    body(item / sizes.groups, item % sizes.groups, base + area * omp_get_thread_num());
-  });
+  parallel_for(
+      stream.threads(), items, items * sizes.heads * sizes.queries * sizes.keys * sizes.dim,
+      [&](std::int64_t item) { body(item / sizes.groups, item % sizes.groups, base + area * omp_get_thread_num()); });
 }
 
 }  // namespace
 
-std::size_t attention_forward_work(const Stream& stream, const AttentionSizes& sizes) {
-  return work_bytes(stream, forward_group_work(sizes.length, sizes.dim));
+std::size_t attention_forward_work(const Stream& stream, Tensor logsumexp, const AttentionInput& in) {
+  const AttentionSizes sizes = in.sizes();
+  return work_bytes(stream, decodes(in, logsumexp) ? decode_group_work(sizes.keys, sizes.heads)
+                                                   : forward_group_work(sizes.keys, sizes.dim));
 }
 
-std::size_t attention_backward_work(const Stream& stream, const AttentionSizes& sizes) {
-  return work_bytes(stream, backward_group_work(sizes.length, sizes.dim));
-}
-
-std::size_t attention_cached_work(const Stream& stream, const AttentionSizes& sizes, std::int64_t capacity) {
-  return work_bytes(
-      stream, sizes.length == 1 ? decode_group_work(capacity, sizes.heads) : forward_group_work(capacity, sizes.dim));
+std::size_t attention_backward_work(const Stream& stream, const AttentionInput& in) {
+  const AttentionSizes sizes = in.sizes();
+  return work_bytes(stream, backward_group_work(sizes.keys, sizes.dim));
 }
 
 void attention_forward(Stream& stream, Tensor work, Tensor out, Tensor logsumexp, const AttentionInput& in) {
   const AttentionSizes sizes = in.sizes();
+  const bool decode = decodes(in, logsumexp);
   check_contents(in, sizes);
-  for_groups(stream, sizes, sizes.length, work, [&](std::int64_t b, std::int64_t g, float* area) {
-    std::int64_t head = g * sizes.heads, stride = sizes.groups * sizes.heads * sizes.dim;
+  for_groups(stream, sizes, work, [&](std::int64_t b, std::int64_t g, float* area) {
+    std::int64_t head = g * sizes.heads, all_heads = sizes.groups * sizes.heads, stride = all_heads * sizes.dim;
     AttentionForward call;
     call.group = group_of(in, sizes, b, g);
     call.out_stride = stride;
-    call.out = out.data<float>() + b * sizes.length * stride + head * sizes.dim;
-    call.logsumexp = logsumexp.data<float>() + (b * sizes.groups * sizes.heads + head) * sizes.length;
-    forward_group(call, area);
+    call.out = out.data<float>() + b * sizes.queries * stride + head * sizes.dim;
+    if (logsumexp.exists()) call.logsumexp = logsumexp.data<float>() + (b * all_heads + head) * sizes.queries;
+    decode ? decode_group(call, area) : forward_group(call, area);
   });
 }
 
-void attention_backward(Stream& stream, Tensor work, Tensor dqkv, Tensor dout, Tensor out, Tensor logsumexp,
+void attention_backward(Stream& stream, Tensor work, const Qkv& grads, Tensor dout, Tensor out, Tensor logsumexp,
                         const AttentionInput& in) {
   const AttentionSizes sizes = in.sizes();
   check_contents(in, sizes);
-  for_groups(stream, sizes, sizes.length, work, [&](std::int64_t b, std::int64_t g, float* area) {
-    std::int64_t head = g * sizes.heads, stride = sizes.groups * sizes.heads * sizes.dim;
-    std::int64_t in_out = b * sizes.length * stride + head * sizes.dim;
+  for_groups(stream, sizes, work, [&](std::int64_t b, std::int64_t g, float* area) {
+    std::int64_t head = g * sizes.heads, all_heads = sizes.groups * sizes.heads, stride = all_heads * sizes.dim;
+    std::int64_t in_out = b * sizes.queries * stride + head * sizes.dim;
     AttentionBackward call;
     call.group = group_of(in, sizes, b, g);
     call.out_stride = stride;
     call.dout = dout.data<float>() + in_out;
     call.out = out.data<float>() + in_out;
-    call.logsumexp = logsumexp.data<float>() + (b * sizes.groups * sizes.heads + head) * sizes.length;
-    call.dq = dqkv.data<float>() + (call.group.q - in.qkv.data<float>());
-    call.dk = call.dq + sizes.heads * sizes.dim;
-    call.dv = call.dk + sizes.dim;
+    call.logsumexp = logsumexp.data<float>() + (b * all_heads + head) * sizes.queries;
+    call.dq = rows_of(grads.q, b, g).first;
+    call.dk = rows_of(grads.k, b, g).first;
+    call.dv = rows_of(grads.v, b, g).first;
     backward_group(call, area);
   });
 }
 
-void attention_cached(Stream& stream, Tensor work, Tensor out, const AttentionInput& in, const KvCache& cache) {
-  const AttentionSizes sizes = in.sizes();
-  const std::int64_t capacity = cache.keys.size(1);
-  const bool decode = sizes.length == 1;
+void append_to_cache(Stream& stream, const KvCache& cache, const HeadSlice& k, const HeadSlice& v) {
+  const std::int64_t batch = cache.keys.size(0), capacity = cache.keys.size(1), groups = cache.keys.size(2);
+  const std::int64_t dim = cache.keys.size(4), added = k.tensor.size(1);
   const std::int32_t* lengths = cache.lengths.data<std::int32_t>();
-  for (std::int64_t b = 0; b < sizes.batch; ++b) {
-    require(lengths[b] >= 0 && lengths[b] + sizes.length <= capacity, "attention: the cache is full: sequence ", b,
-            " holds ", lengths[b], " of ", capacity, " positions, ", sizes.length, " are new");
+  for (std::int64_t b = 0; b < batch; ++b) {
+    require(lengths[b] >= 0 && lengths[b] + added <= capacity, "attention: the cache is full: sequence ", b, " holds ",
+            lengths[b], " of ", capacity, " positions, ", added, " are new");
   }
-  for_groups(stream, sizes, capacity, work, [&](std::int64_t b, std::int64_t g, float* area) {
-    std::int64_t stride = sizes.groups * sizes.heads * sizes.dim;
-    AttentionForward call;
-    call.group = group_of(in, sizes, b, g);
-    call.out_stride = stride;
-    call.out = out.data<float>() + b * sizes.length * stride + g * sizes.heads * sizes.dim;
-    append_to_cache(call.group, cache, b, g);
-    decode ? decode_group(call, area) : forward_group(call, area);
+  const std::pair<HeadSlice, HeadSlice> moves[] = {{k, {cache.keys}}, {v, {cache.values}}};
+  parallel_for(stream.threads(), batch * groups, 2 * batch * groups * added * dim, [&](std::int64_t item) {
+    const std::int64_t b = item / groups, g = item % groups;
+    for (const auto& [from, to] : moves) {
+      const HeadRows source = rows_of(from, b, g), target = rows_of(to, b, g);
+      for (std::int64_t t = 0; t < added; ++t)
+        std::copy_n(source.first + t * source.stride, dim, target.first + (lengths[b] + t) * target.stride);
+    }
   });
 }
 

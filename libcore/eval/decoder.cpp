@@ -12,7 +12,7 @@ constexpr std::int64_t kPiece = 128;
 /// Keys, or values, of one layer.
 Shape cache_shape(const Model& model, std::int64_t sequences, std::int64_t positions) {
   const GptConfig& config = model.config();
-  return {sequences, positions, config.num_query_groups, config.head_dim};
+  return {sequences, positions, config.num_query_groups, 1, config.head_dim};
 }
 
 /// A pass over `count` new positions of each sequence of a cache.

@@ -44,7 +44,7 @@ void AttentionLayer::params(const ParamVisitor& visit, const std::string& prefix
 
 AttentionInput AttentionLayer::input(const Ctx& ctx, Tensor packed, const Batch& batch) const {
   AttentionInput in;
-  in.qkv = packed;
+  in.qkv = unpack_qkv(packed);
   in.document_start = batch.document_start;
   in.scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
   in.dropout = dropout_in(ctx, dropout);
@@ -78,12 +78,16 @@ Tensor AttentionLayer::forward(Ctx& ctx, Tensor x, const Batch& batch, Cache& ca
   cache.qkv = project_qkv(ctx, x, sequences);
   std::int64_t local_heads = cache.qkv.size(2) * (heads / groups);
   cache.attended = ctx.slot.make(x.dtype(), {sequences, length, local_heads, head_dim});
+  AttentionInput in = input(ctx, cache.qkv, batch);
   if (cache.past.keys.exists()) {
-    attention_cached(ctx.stream, ctx.scratch, cache.attended, input(ctx, cache.qkv, batch), cache.past);
+    append_to_cache(ctx.stream, cache.past, in.qkv.k, in.qkv.v);
+    in.qkv.k = {cache.past.keys};
+    in.qkv.v = {cache.past.values};
+    in.past = cache.past.lengths;
   } else {
     cache.logsumexp = ctx.slot.make(DType::f32, {sequences, local_heads, length});
-    attention_forward(ctx.stream, ctx.scratch, cache.attended, cache.logsumexp, input(ctx, cache.qkv, batch));
   }
+  attention_forward(ctx.stream, ctx.scratch, cache.attended, cache.logsumexp, in);
   return project_out(ctx, out_rows, cache.attended);
 }
 
@@ -95,7 +99,7 @@ Tensor AttentionLayer::backward(Ctx& ctx, Tensor dy, const Batch& batch, const C
   gemm(ctx.stream, ctx.scratch, dattended.view(attended.shape()), {full_dy}, {out.value});
   ctx.weight_grads->push(out, full_dy, attended);
   Tensor dqkv = ctx.slot.like(cache.qkv);
-  attention_backward(ctx.stream, ctx.scratch, dqkv, dattended, cache.attended, cache.logsumexp,
+  attention_backward(ctx.stream, ctx.scratch, unpack_qkv(dqkv), dattended, cache.attended, cache.logsumexp,
                      input(ctx, cache.qkv, batch));
   Tensor dpacked = dqkv.view({rows, width}), partial = region.partial_of(ctx, dx);
   gemm(ctx.stream, ctx.scratch, partial, {dpacked}, {qkv.value.view({width, hidden})});

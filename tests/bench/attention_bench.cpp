@@ -42,7 +42,7 @@ void time_training(const Sizes& s, float dropout, int threads) {
   Arena scratch(Device::cpu, "scratch", std::size_t{256} << 20);
   std::vector<std::int64_t> numbers(static_cast<std::size_t>(s.batch));
   AttentionInput in;
-  in.qkv = qkv;
+  in.qkv = unpack_qkv(qkv);
   in.scale = 1 / std::sqrt(static_cast<float>(s.dim));
   in.dropout = {dropout, {1, 2}};
   in.rows = {Tensor(numbers.data(), DType::i64, {s.batch}), 0, s.length};
@@ -50,7 +50,8 @@ void time_training(const Sizes& s, float dropout, int threads) {
   stream.reset_counters();
   attention_forward(stream, scratch, out, logsumexp, in);
   double flops = stream.counters().flops;
-  double backward = fastest_ms([&] { attention_backward(stream, scratch, dqkv, dout, out, logsumexp, in); });
+  double backward =
+      fastest_ms([&] { attention_backward(stream, scratch, unpack_qkv(dqkv), dout, out, logsumexp, in); });
   std::printf(
       "B %3lld  H %3lld  T %5lld  D %3lld  dropout %.1f   forward %8.3f ms (%5.1f GFLOP/s)   backward %8.3f ms (%5.1f) "
       "  sum %8.3f\n",
@@ -61,16 +62,23 @@ void time_training(const Sizes& s, float dropout, int threads) {
 
 void time_decoding(const Sizes& s, int threads) {
   Shape packed{s.batch, 1, s.heads, 3, s.dim}, rows{s.batch, 1, s.heads, s.dim},
-      cached{s.batch, s.length, s.heads, s.dim};
+      cached{s.batch, s.length, s.heads, 1, s.dim};
   Owned qkv = random_tensor(packed, 1), keys = random_tensor(cached, 2), values = random_tensor(cached, 3), out(rows);
   std::vector<std::int32_t> lengths(static_cast<std::size_t>(s.batch), static_cast<std::int32_t>(s.length - 1));
   Stream stream(Device::cpu, threads);
   Arena scratch(Device::cpu, "scratch", std::size_t{64} << 20);
   AttentionInput in;
-  in.qkv = qkv;
+  in.qkv = unpack_qkv(qkv);
   in.scale = 1 / std::sqrt(static_cast<float>(s.dim));
   KvCache cache{keys, values, {lengths.data(), DType::i32, {s.batch}}};
-  double ms = fastest_ms([&] { attention_cached(stream, scratch, out, in, cache); });
+  const HeadSlice k = in.qkv.k, v = in.qkv.v;
+  in.qkv.k = {cache.keys};
+  in.qkv.v = {cache.values};
+  in.past = cache.lengths;
+  double ms = fastest_ms([&] {
+    append_to_cache(stream, cache, k, v);
+    attention_forward(stream, scratch, out, {}, in);
+  });
   double bytes = static_cast<double>(cache.keys.bytes() + cache.values.bytes());
   std::printf("B %3lld  H %3lld  S %5lld  D %3lld  one token   %8.3f ms (%5.1f GB/s)\n",
               static_cast<long long>(s.batch), static_cast<long long>(s.heads), static_cast<long long>(s.length),

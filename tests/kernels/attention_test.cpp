@@ -63,7 +63,7 @@ struct Problem {
 
   AttentionInput input() const {
     AttentionInput in;
-    in.qkv = qkv;
+    in.qkv = unpack_qkv(qkv);
     if (shape.documents) in.document_start = document_start;
     in.scale = 1 / std::sqrt(static_cast<float>(shape.dim));
     if (shape.dropout > 0) in.dropout = {shape.dropout, {1234, 5}};
@@ -77,7 +77,7 @@ struct Problem {
     Stream stream(kDevice, threads);
     Arena scratch(kDevice, "scratch", std::size_t{16} << 20);
     attention_forward(stream, scratch, out, logsumexp, in);
-    attention_backward(stream, scratch, dqkv, dout, out, logsumexp, in);
+    attention_backward(stream, scratch, unpack_qkv(dqkv), dout, out, logsumexp, in);
     CHECK(scratch.used() == 0);
   }
 
@@ -233,7 +233,7 @@ namespace {
 struct Cached {
   Cached(const Problem& p, std::int64_t capacity)
       : problem(p),
-        keys({p.shape.batch, capacity, p.shape.groups, p.shape.dim}),
+        keys({p.shape.batch, capacity, p.shape.groups, 1, p.shape.dim}),
         values(keys.shape()),
         lengths(DType::i32, {p.shape.batch}),
         out(p.out.shape()) {}
@@ -247,11 +247,21 @@ struct Cached {
     }
     Stream stream(kDevice, threads);
     Arena scratch(kDevice, "scratch", 1 << 22);
-    attention_cached(stream, scratch, part.out, part.input(), {keys, values, lengths});
+    AttentionInput in = part.input();
+    append_to_cache(stream, {keys, values, lengths}, in.qkv.k, in.qkv.v);
+    attention_forward(stream, scratch, part.out, {}, past(in));
+    CHECK(scratch.used() == 0);
     for (std::int64_t b = 0; b < c.batch; ++b) {
       std::copy_n(&part.out[b * count * out_row], count * out_row, &out[(b * c.length + begin) * out_row]);
       held()[b] += static_cast<std::int32_t>(count);
     }
+  }
+  /// The same queries over the cache.
+  AttentionInput past(AttentionInput in) const {
+    in.qkv.k = {keys};
+    in.qkv.v = {values};
+    in.past = lengths;
+    return in;
   }
   std::int32_t* held() const { return lengths.host<std::int32_t>(); }
 
@@ -276,6 +286,97 @@ TEST_CASE("attention: with a cache, token by token or in pieces, equals attentio
   }
 }
 
+namespace {
+
+/// Queries [first, first + count) of a problem's sequences over its keys, and what the reference says of them.
+struct SomeQueries {
+  SomeQueries(Problem& p, std::int64_t first_query, std::int64_t count)
+      : c(p.shape),
+        first(first_query),
+        q({c.batch, count, c.groups, c.heads + 2, c.dim}),
+        out({c.batch, count, c.all_heads(), c.dim}),
+        logsumexp({c.batch, c.all_heads(), count}),
+        document_start(DType::i32, {c.batch, count}) {
+    for (std::int64_t b = 0; b < c.batch; ++b) {
+      std::copy_n(&p.qkv[(b * c.length + first) * c.row()], count * c.row(), &q[b * count * c.row()]);
+      std::copy_n(p.start() + b * c.length + first, count, document_start.host<std::int32_t>() + b * count);
+    }
+  }
+  AttentionInput input(const Problem& p) const {
+    AttentionInput in = p.input();
+    in.qkv.q.tensor = q;
+    in.rows.first_row = first;
+    if (c.documents) in.document_start = document_start;
+    return in;
+  }
+  /// The rows of a result (rows, whole / rows) per sequence or head that belong to these queries.
+  Doubles part_of(const Doubles& whole, std::int64_t outer, std::int64_t inner) const {
+    Doubles part;
+    for (std::int64_t i = 0; i < outer; ++i) {
+      auto begin = whole.begin() + (i * c.length + first) * inner;
+      part.insert(part.end(), begin, begin + q.shape()[1] * inner);
+    }
+    return part;
+  }
+
+  Case c;
+  std::int64_t first;
+  Owned q, out, logsumexp, document_start;
+};
+
+}  // namespace
+
+TEST_CASE("attention: fewer queries than keys, from any position, equal the fp64 reference") {
+  Arena scratch(kDevice, "scratch", std::size_t{16} << 20);
+  for (const Case& c : {Case{2, 5, 1, 1, 3}, Case{2, 77, 2, 2, 16, true}, Case{1, 260, 2, 3, 33, true}}) {
+    Problem problem(c);
+    Reference expected = reference(problem);
+    for (std::int64_t count : {std::int64_t{1}, c.length / 3, c.length - 1}) {
+      for (std::int64_t first : {std::int64_t{0}, std::int64_t{1}, c.length - count}) {
+        CAPTURE(count);
+        CAPTURE(first);
+        SomeQueries some(problem, first, count);
+        Stream stream(kDevice, 2);
+        attention_forward(stream, scratch, some.out, some.logsumexp, some.input(problem));
+        CHECK(relative_rms(some.out, some.part_of(expected.out, c.batch, c.all_heads() * c.dim)) <
+              kTolerance.elementwise);
+        CHECK(relative_rms(some.logsumexp, some.part_of(expected.logsumexp, c.batch * c.all_heads(), 1)) <
+              kTolerance.elementwise);
+        CHECK_THROWS_WITH(attention_backward(stream, scratch, some.input(problem).qkv, some.out, some.out,
+                                             some.logsumexp, some.input(problem)),
+                          doctest::Contains("whole sequences"));
+      }
+    }
+  }
+}
+
+TEST_CASE("attention: sequences with different numbers of keys before the queries equal the fp64 reference") {
+  Arena scratch(kDevice, "scratch", std::size_t{16} << 20);
+  Problem problem({3, 140, 2, 2, 24});
+  const Case& c = problem.shape;
+  Reference expected = reference(problem);
+  for (std::int64_t count : {1, 6}) {
+    const Owned past = integers({3}, {0, 77, static_cast<std::int32_t>(c.length - count)});
+    Owned q({c.batch, count, c.groups, c.heads + 2, c.dim}), out({c.batch, count, c.all_heads(), c.dim});
+    Doubles wanted;
+    const std::int64_t row = c.all_heads() * c.dim;
+    for (std::int64_t b = 0; b < c.batch; ++b) {
+      const std::int64_t first = b * c.length + past.host<std::int32_t>()[b];
+      std::copy_n(&problem.qkv[first * c.row()], count * c.row(), &q[b * count * c.row()]);
+      wanted.insert(wanted.end(), expected.out.begin() + first * row, expected.out.begin() + (first + count) * row);
+    }
+    AttentionInput in = problem.input();
+    in.qkv.q.tensor = q;
+    in.past = past;
+    Stream stream(kDevice, 2);
+    attention_forward(stream, scratch, out, {}, in);
+    CHECK(relative_rms(out, wanted) < kTolerance.elementwise);
+    past.host<std::int32_t>()[1] = static_cast<std::int32_t>(c.length - count + 1);
+    in.past = past;
+    CHECK_THROWS_WITH(attention_forward(stream, scratch, out, {}, in), doctest::Contains("sequence 1"));
+  }
+}
+
 TEST_CASE("attention: a full cache is refused before anything is written") {
   Problem problem({2, 6, 1, 1, 4});
   Cached cached(problem, 6);
@@ -292,7 +393,7 @@ TEST_CASE("attention: meta counts what the device counts, plans its scratch and 
     Stream stream(kDevice, 3), counter(Device::meta, 3, kDevice);
     Arena plan(Device::meta, "scratch", 0);
     AttentionInput nowhere = problem.input();
-    nowhere.qkv = meta(nowhere.qkv.shape());
+    nowhere.qkv = unpack_qkv(meta(problem.qkv.shape()));
     if (c.documents) nowhere.document_start = meta({c.batch, c.length}, DType::i32);
     nowhere.rows.samples = meta({c.batch}, DType::i64);
     Tensor out = meta(problem.out.shape()), logsumexp = meta(problem.logsumexp.shape());
@@ -304,7 +405,8 @@ TEST_CASE("attention: meta counts what the device counts, plans its scratch and 
 
     Arena scratch(kDevice, "scratch", plan.peak());  // exactly what was planned
     attention_forward(stream, scratch, problem.out, problem.logsumexp, problem.input());
-    attention_backward(stream, scratch, problem.dqkv, problem.dout, problem.out, problem.logsumexp, problem.input());
+    attention_backward(stream, scratch, unpack_qkv(problem.dqkv), problem.dout, problem.out, problem.logsumexp,
+                       problem.input());
     CHECK(scratch.peak() == plan.peak());
     CHECK(stream.counters().flops == counter.counters().flops);
     CHECK(stream.counters().bytes == counter.counters().bytes);
@@ -317,14 +419,20 @@ TEST_CASE("attention with a cache: meta counts a full cache, and so does the dev
     Cached cached(problem, 9);
     Stream stream(kDevice, 2), counter(Device::meta, 2, kDevice);
     Arena plan(Device::meta, "scratch", 0);
-    AttentionInput nowhere = problem.input();
-    nowhere.qkv = meta(nowhere.qkv.shape());
     Shape rows = cached.keys.shape();
-    attention_cached(counter, plan, meta(problem.out.shape()), nowhere,
-                     {meta(rows), meta(rows), meta({2}, DType::i32)});
+    Qkv added = unpack_qkv(meta(problem.qkv.shape()));
+    KvCache nowhere{meta(rows), meta(rows), meta({2}, DType::i32)};
+    AttentionInput over = problem.input();
+    over.qkv = {added.q, {nowhere.keys}, {nowhere.values}};
+    over.past = nowhere.lengths;
+    append_to_cache(counter, nowhere, added.k, added.v);
+    attention_forward(counter, plan, meta(problem.out.shape()), {}, over);
     Arena scratch(kDevice, "scratch", plan.peak());
-    attention_cached(stream, scratch, problem.out, problem.input(), {cached.keys, cached.values, cached.lengths});
-    CHECK(counter.counters().flops == 4.0 * 2 * 4 * 8 * (length == 1 ? 9 : 5 + 6 + 7 + 8 + 9));
+    append_to_cache(stream, {cached.keys, cached.values, cached.lengths}, problem.input().qkv.k, problem.input().qkv.v);
+    attention_forward(stream, scratch, problem.out, {}, cached.past(problem.input()));
+    const auto queries = static_cast<double>(length);
+    CHECK(counter.counters().flops == 4.0 * 2 * 4 * 8 * (9 * queries - queries * queries / 2));
+    CHECK(scratch.peak() == plan.peak());
     CHECK(stream.counters().flops == counter.counters().flops);
     CHECK(stream.counters().bytes == counter.counters().bytes);
   }
@@ -334,7 +442,7 @@ TEST_CASE("attention: what does not fit is refused") {
   Problem problem({2, 8, 1, 2, 4, true, 0.1f});
   Stream stream(kDevice);
   Arena scratch(kDevice, "scratch", 1 << 20);
-  Tensor out = problem.out, logsumexp = problem.logsumexp;
+  Tensor out = problem.out, logsumexp = problem.logsumexp, lengths = meta({2}, DType::i32);
   auto forward = [&](const AttentionInput& in) { attention_forward(stream, scratch, out, logsumexp, in); };
   CHECK_NOTHROW(forward(problem.input()));
 
@@ -343,10 +451,16 @@ TEST_CASE("attention: what does not fit is refused") {
     change(in);
     CHECK_THROWS_WITH(forward(in), doctest::Contains(word));
   };
-  refused("qkv", [](AttentionInput& in) { in.qkv = in.qkv.view({2, 8, 4, 4}); });
-  refused("qkv", [](AttentionInput& in) { in.qkv = in.qkv.view({2, 8, 2, 2, 4}); });
-  refused("out", [](AttentionInput& in) {
-    in.qkv = in.qkv.view({2, 4, 2, 4, 4});
+  Tensor qkv = problem.qkv;
+  refused("attention: q", [&](AttentionInput& in) { in.qkv = unpack_qkv(qkv.view({2, 8, 4, 4})); });
+  refused("attention: q", [&](AttentionInput& in) { in.qkv = unpack_qkv(qkv.view({2, 8, 2, 2, 4})); });
+  refused("attention: q", [](AttentionInput& in) { in.qkv.q.first = 3; });
+  refused("attention: k", [](AttentionInput& in) { in.qkv.k.first = 4; });
+  refused("one head", [](AttentionInput& in) { in.qkv.v = {in.qkv.v.tensor, 2, 2}; });
+  refused("attention: k", [&](AttentionInput& in) { in.qkv.k = {qkv.view({2, 8, 2, 2, 4}), 0, 1}; });
+  refused("laid out like k", [&](AttentionInput& in) { in.qkv.v = {qkv.view({2, 4, 1, 8, 4}), 7, 1}; });
+  refused("out", [&](AttentionInput& in) {
+    in.qkv = unpack_qkv(qkv.view({2, 4, 2, 4, 4}));
     in.rows.seq_length = 4;
     in.document_start = {};
   });
@@ -354,7 +468,17 @@ TEST_CASE("attention: what does not fit is refused") {
   refused("dropout", [](AttentionInput& in) { in.dropout.probability = 0.999f; });
   refused("dropout", [](AttentionInput& in) { in.dropout.probability = -0.1f; });
   refused("samples", [](AttentionInput& in) { in.rows.samples = {}; });
-  refused("whole sequences", [](AttentionInput& in) { in.rows.seq_length = 9; });
+  refused("positions, 8", [](AttentionInput& in) { in.rows.seq_length = 9; });
+  refused("whole sequences", [&](AttentionInput& in) { in.past = lengths; });
+  auto undropped = [&](const char* word, auto change) {
+    refused(word, [&](AttentionInput& in) {
+      in.dropout = {};
+      change(in);
+    });
+  };
+  undropped("positions 1 to 9", [](AttentionInput& in) { in.rows.first_row = 1; });
+  undropped("positions -1", [](AttentionInput& in) { in.rows.first_row = -1; });
+  undropped("documents", [&](AttentionInput& in) { in.past = lengths; });
   refused("scale", [](AttentionInput& in) { in.scale = 0; });
   refused("position 3", [&](AttentionInput& in) {
     problem.start()[3] = 4;
@@ -365,6 +489,11 @@ TEST_CASE("attention: what does not fit is refused") {
   CHECK_THROWS_AS(attention_forward(stream, scratch, out, logsumexp.view({2, 8, 2}), problem.input()), Error);
   CHECK_THROWS_AS(attention_forward(stream, scratch, out.view({2, 8, 8}), logsumexp, problem.input()), Error);
   Tensor dqkv = problem.dqkv.tensor().view({2, 8, 2, 2, 4});
-  CHECK_THROWS_AS(attention_backward(stream, scratch, dqkv, out, out, logsumexp, problem.input()), Error);
+  CHECK_THROWS_AS(attention_backward(stream, scratch, unpack_qkv(dqkv), out, out, logsumexp, problem.input()), Error);
+  CHECK_THROWS_AS(attention_backward(stream, scratch, unpack_qkv(problem.dqkv), out, out, {}, problem.input()), Error);
+  Qkv one_head = unpack_qkv(problem.dqkv);
+  one_head.q.count = 1;
+  CHECK_THROWS_WITH(attention_backward(stream, scratch, one_head, out, out, logsumexp, problem.input()),
+                    doctest::Contains("dq has 1 heads"));
   CHECK(scratch.used() == 0);
 }

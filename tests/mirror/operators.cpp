@@ -21,7 +21,9 @@ struct Operands {
   static void check(const Operand& operand) { check(operand.tensor); }
   static void check(const RowMap& rows) { check(rows.samples); }
   static void check(const Epilogue& e) { check_all(e.bias, e.aux, e.dbias); }
-  static void check(const AttentionInput& in) { check_all(in.qkv, in.document_start, in.rows); }
+  static void check(const HeadSlice& slice) { check(slice.tensor); }
+  static void check(const Qkv& qkv) { check_all(qkv.q, qkv.k, qkv.v); }
+  static void check(const AttentionInput& in) { check_all(in.qkv, in.rows, in.past, in.document_start); }
   static void check(const KvCache& cache) { check_all(cache.keys, cache.values, cache.lengths); }
   static void check(const LayerNormCache& cache) { check_all(cache.x, cache.mean, cache.rstd); }
   static void check(const LayerNormGrads& grads) { check_all(grads.dx, grads.dgamma, grads.dbeta); }
@@ -64,21 +66,18 @@ std::size_t gemm_work(const Stream& stream, Tensor c, const Operand& a, const Op
 void attention_forward(Stream& stream, Tensor work, Tensor out, Tensor logsumexp, const AttentionInput& in) {
   forward<cpu::attention_forward>(stream, cpu_part(work), out, logsumexp, in);
 }
-void attention_backward(Stream& stream, Tensor work, Tensor dqkv, Tensor dout, Tensor out, Tensor logsumexp,
+void attention_backward(Stream& stream, Tensor work, const Qkv& grads, Tensor dout, Tensor out, Tensor logsumexp,
                         const AttentionInput& in) {
-  forward<cpu::attention_backward>(stream, cpu_part(work), dqkv, dout, out, logsumexp, in);
+  forward<cpu::attention_backward>(stream, cpu_part(work), grads, dout, out, logsumexp, in);
 }
-void attention_cached(Stream& stream, Tensor work, Tensor out, const AttentionInput& in, const KvCache& cache) {
-  forward<cpu::attention_cached>(stream, cpu_part(work), out, in, cache);
+void append_to_cache(Stream& stream, const KvCache& cache, const HeadSlice& k, const HeadSlice& v) {
+  forward<cpu::append_to_cache>(stream, cache, k, v);
 }
-std::size_t attention_forward_work(const Stream& stream, const AttentionSizes& sizes) {
-  return cpu::attention_forward_work(stream, sizes) + kMoreWork;
+std::size_t attention_forward_work(const Stream& stream, Tensor logsumexp, const AttentionInput& in) {
+  return cpu::attention_forward_work(stream, logsumexp, in) + kMoreWork;
 }
-std::size_t attention_backward_work(const Stream& stream, const AttentionSizes& sizes) {
-  return cpu::attention_backward_work(stream, sizes) + kMoreWork;
-}
-std::size_t attention_cached_work(const Stream& stream, const AttentionSizes& sizes, std::int64_t capacity) {
-  return cpu::attention_cached_work(stream, sizes, capacity) + kMoreWork;
+std::size_t attention_backward_work(const Stream& stream, const AttentionInput& in) {
+  return cpu::attention_backward_work(stream, in) + kMoreWork;
 }
 
 void layernorm_forward(Stream& stream, Tensor y, const LayerNormCache& cache, Tensor gamma, Tensor beta, float eps) {
