@@ -1,7 +1,8 @@
 // The pieces of attention that run on vectors. Part of a file that uses simd.h: included after it.
 //
 // Products C (rows, 2 N) += A (rows, k) B (k, 2 N) keep C in registers: N lanes, kRows x 2 accumulators. B comes in
-// panels of 2 N columns, so that the inner loop reads it in order.
+// panels of 2 N columns, so that the inner loop reads it in order. Operands come in through pack_rows, pack_transposed
+// and copy_block; work areas are fp32.
 
 #if defined(MTL_ATTENTION_SIMD_TOGGLE) == defined(HWY_TARGET_TOGGLE)
 #ifdef MTL_ATTENTION_SIMD_TOGGLE

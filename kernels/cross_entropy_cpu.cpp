@@ -15,15 +15,16 @@ constexpr float kLowest = -std::numeric_limits<float>::infinity();
 
 float max_of(const float* z, std::size_t n) {
   const std::size_t step = hn::Lanes(F32());
+  const FullLanes lanes;
   VecF32 a = set(kLowest), b = a, c = a, d = a;
   std::size_t i = 0;
   for (; i + 4 * step <= n; i += 4 * step) {
-    a = hn::Max(a, hn::LoadU(F32(), z + i));
-    b = hn::Max(b, hn::LoadU(F32(), z + i + step));
-    c = hn::Max(c, hn::LoadU(F32(), z + i + 2 * step));
-    d = hn::Max(d, hn::LoadU(F32(), z + i + 3 * step));
+    a = hn::Max(a, lanes.load(z + i));
+    b = hn::Max(b, lanes.load(z + i + step));
+    c = hn::Max(c, lanes.load(z + i + 2 * step));
+    d = hn::Max(d, lanes.load(z + i + 3 * step));
   }
-  sweep(n - i, [&](std::size_t j, auto lanes) HWY_ATTR { a = hn::Max(a, lanes.load(z + i + j, kLowest)); });
+  sweep(n - i, [&](std::size_t j, auto part) HWY_ATTR { a = hn::Max(a, part.load(z + i + j, kLowest)); });
   return hn::GetLane(hn::MaxOfLanes(F32(), hn::Max(hn::Max(a, b), hn::Max(c, d))));
 }
 

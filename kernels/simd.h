@@ -13,7 +13,9 @@
 //   }
 //   HWY_AFTER_NAMESPACE();
 //
-// Sums are over as many lanes as a vector has, so bits differ between instruction sets, never between threads.
+// Operands are read and written through the load and store of lanes, which is where a narrower dtype will widen; all
+// arithmetic is fp32 or wider. Sums are over as many lanes as a vector has, so bits differ between instruction sets,
+// never between threads.
 
 // No include guard: Highway reads this file again for every instruction set.
 #ifndef MTL_KERNELS_SIMD
