@@ -55,7 +55,7 @@ int data_export(int argc, const char* const* argv) {
   flags.check([&] {
     options.config_file = flags.config_file();
     check_one_prefix(flags, options.prefixes);
-    if (!options.output.empty() && !ends_with(options.output, ".npy")) {
+    if (flags.was_given("--output") && !ends_with(options.output, ".npy")) {
       flags.problem("--output " + options.output, "does not end in .npy, the only format that is supported");
     }
   });

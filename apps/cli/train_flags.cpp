@@ -181,6 +181,16 @@ void add_parallel_flags(Flags& flags, TrainOptions& options) {
       .only_with("on one rank", [&parallel] { return parallel.world > 1; });
 }
 
+/// A script whose variable is not set gives an empty path: a run from the start, or one that saves nothing.
+void check_paths(Flags& flags, const TrainOptions& options) {
+  for (const auto& [flag, path] :
+       {std::pair("--load", options.checkpoint.load), std::pair("--save", options.checkpoint.save),
+        std::pair("--log-jsonl", options.logging.log_jsonl),
+        std::pair("--tensorboard-dir", options.logging.tensorboard_dir)}) {
+    if (flags.was_given(flag) && path.empty()) flags.problem(flag, "is empty; leave it out, or give a path");
+  }
+}
+
 }  // namespace
 
 void settle_world_size(TrainOptions& options, int launched) {
@@ -201,6 +211,7 @@ void add_train_flags(Flags& flags, TrainOptions& options, const RunStart& start)
   add_parallel_flags(flags, options);
   add_megatron_flags(flags, options);
   flags.check([&] {
+    check_paths(flags, options);
     settle_data_flags(flags, options.data, options.batch, options.parallel.data());
     check_options(options, [&](std::string flag, std::string what) {
       bool is_there = what.starts_with("is required") && flags.was_given(flag);  // its value did not convert: reported

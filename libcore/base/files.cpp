@@ -254,6 +254,10 @@ void make_directories(const std::string& path) {
   if (fault_now()) fail_errno(path, "create the folder");
   std::error_code error;
   fs::create_directories(path, error);
+  if (error == std::errc::file_exists && fs::is_symlink(path) && !file_exists(path)) {
+    fail(Exit::io, path, ": is a symbolic link to ", fs::read_symlink(path).string(),
+         ", which does not exist; create that folder, or name another one");
+  }
   if (error) fail(Exit::io, path, ": cannot create the folder: ", error.message());
 }
 

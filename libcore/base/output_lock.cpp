@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/inputs.h"
+#include "base/usage_error.h"
 
 namespace mtl {
 
@@ -35,6 +36,15 @@ std::vector<std::string> find_leftovers(const std::vector<std::string>& names) {
 }
 
 namespace {
+
+/// A prefix that is empty or a folder would make hidden files, such as .bin.
+void check_prefixes(const std::vector<std::string>& prefixes) {
+  for (const std::string& prefix : prefixes) {
+    if (fs::path(prefix).filename().empty())
+      throw UsageError(
+          {{"--output-prefix " + prefix, "names no file; give how the files' names begin, as in data/corpus"}});
+  }
+}
 
 /// No name that the run replaces, truncates or removes is an input.
 void check_inputs(const OutputClaim& claim) {
@@ -87,6 +97,7 @@ void OutputLock::release() {
 }
 
 std::vector<OutputLock> claim_outputs(const OutputClaim& claim, InterruptGuard& guard, Console& console) {
+  check_prefixes(claim.prefixes);
   check_inputs(claim);
   make_directories(fs::path(claim.names.front()).parent_path());
   for (const std::string& name : claim.names) {

@@ -49,6 +49,10 @@ expect_text err 'other.bin +is one of the inputs \(eod_text_document.bin\)'
 cp named.json mine.json && ln -sf named.json theirs.json
 expect_exit 2 mtl-data merge named --output-prefix theirs
 expect_text err 'theirs.json +is one of the inputs \(named.json\)'
+expect_exit 2 mtl-data merge named --output-prefix ''
+expect_exit 2 mtl-data merge named --output-prefix made/
+[ ! -e .bin ] && [ ! -e made/.bin ] || fail 'merge: a hidden file'
+expect_exit 2 mtl-data export named --output ''
 # Nor a configuration.
 printf 'output-prefix = made/conf\n' >made/conf.json
 cp made/conf.json conf

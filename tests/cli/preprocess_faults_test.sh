@@ -172,6 +172,10 @@ cp "$CORPUS" z.rejects.jsonl
 expect_exit 2 $P --input z.rejects.jsonl --output-prefix z --skip-bad 3
 expect_text err 'z.rejects.jsonl +is one of the inputs and would be overwritten; choose another --output-prefix'
 expect_same z.rejects.jsonl "$CORPUS"
+for prefix in '' to/; do
+  expect_exit 2 $P --input many.jsonl --output-prefix "$prefix"
+  expect_text err '--output-prefix .* names no file; give how the files. names begin'
+done
 # No output replaces an input, whatever name leads to it: text on standard input, the lock, the tokenizer's files.
 cp "$CORPUS" z.lock
 expect_exit 2 $P --input z.lock --output-prefix z

@@ -61,7 +61,9 @@ expect_exit 0 env SLURM_PROCID=0 SLURM_NTASKS=8 mtl-convert --load hf --save onc
 expect_exit 0 mpirun --oversubscribe -n 1 mtl-eval --load hf --data-path c_text_document </dev/null
 
 LENGTH=(--train-iters 20000 --lr-decay-iters 12 --eval-interval 100000 --log-interval 10)
-start_job unsaved --save ''
+timeout -s KILL 60 mpirun --oversubscribe -n "$ranks" ../as_rank unsaved mtl-train "${MODEL[@]}" "${LENGTH[@]}" "${LAYOUT[@]}" \
+  --threads 1 </dev/null >unsaved.out 2>unsaved.err &
+job=$!
 wait_until unsaved.out ' iteration '
 send USR1 unsaved 1
 wait_until unsaved.err 'asked to save'

@@ -77,6 +77,14 @@ expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --sequence-parall
   --main-grads-dtype fp32
 for flag in --sequence-parallel --no-pipeline-parallel --disable-jit-fuser; do said 1 "^mtl-train: $flag: "; done
 
+# An empty path, as from a variable of a script that is not set, does not mean "from the start" or "save nothing".
+expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --load '' --save '' --log-jsonl '' --tensorboard-dir=
+expect_text err '^mtl-train: 4 problems'
+for flag in --load --save --log-jsonl --tensorboard-dir; do said 1 "^  $flag +is empty; leave it out, or give a path$"; done
+ln -s nowhere dangling
+expect_exit 74 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --save dangling
+expect_text err '^mtl-train: dangling: is a symbolic link to nowhere, which does not exist; create that folder, or name another one$'
+
 # A single fault of a file has its own exit status; beside others it is listed with them.
 head -c 100 merged_text_document.idx >cut.idx && cp merged_text_document.bin cut.bin
 expect_exit 65 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --data-path cut
