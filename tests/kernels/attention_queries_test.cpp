@@ -1,0 +1,196 @@
+// Attention of some positions of a sequence: fewer queries than keys, and keys and values in a cache.
+#include <algorithm>
+#include <vector>
+
+#include "kernels/attention.h"
+#include "tests/kernels/attention_reference.h"
+
+using namespace mtl;
+using namespace mtl::test;
+
+namespace {
+
+/// A cache for every sequence of a problem, which is fed to it piece by piece; `out` gathers the answers.
+struct Cached {
+  Cached(const AttentionProblem& p, std::int64_t capacity)
+      : problem(p),
+        keys({p.shape.batch, capacity, p.shape.groups, 1, p.shape.dim}),
+        values(keys.shape()),
+        lengths(DType::i32, {p.shape.batch}),
+        out(p.out.shape()) {}
+
+  void feed(std::int64_t begin, std::int64_t count, int threads = 1) {
+    const AttentionCase& c = problem.shape;
+    AttentionProblem part({c.batch, count, c.groups, c.heads, c.dim});
+    std::int64_t out_row = c.all_heads() * c.dim;
+    for (std::int64_t b = 0; b < c.batch; ++b) {
+      std::copy_n(&problem.qkv[(b * c.length + begin) * c.row()], count * c.row(), &part.qkv[b * count * c.row()]);
+    }
+    Stream stream(kDevice, threads);
+    Arena scratch(kDevice, "scratch", 1 << 22);
+    AttentionInput in = part.input();
+    append_to_cache(stream, {keys, values, lengths}, in.qkv.k, in.qkv.v);
+    attention_forward(stream, scratch, part.out, {}, past(in));
+    CHECK(scratch.used() == 0);
+    for (std::int64_t b = 0; b < c.batch; ++b) {
+      std::copy_n(&part.out[b * count * out_row], count * out_row, &out[(b * c.length + begin) * out_row]);
+      held()[b] += static_cast<std::int32_t>(count);
+    }
+  }
+  /// The same queries over the cache.
+  AttentionInput past(AttentionInput in) const {
+    in.qkv.k = {keys};
+    in.qkv.v = {values};
+    in.past = lengths;
+    return in;
+  }
+  std::int32_t* held() const { return lengths.host<std::int32_t>(); }
+
+  const AttentionProblem& problem;
+  Owned keys, values, lengths, out;
+};
+
+}  // namespace
+
+TEST_CASE("attention: with a cache, token by token or in pieces, equals attention without") {
+  for (const AttentionCase& c :
+       {AttentionCase{1, 5, 1, 1, 1}, AttentionCase{2, 111, 2, 2, 24}, AttentionCase{1, 230, 1, 4, 5}}) {
+    AttentionProblem problem(c);
+    problem.run();
+    for (std::int64_t first : {std::int64_t{1}, c.length / 2, c.length - 1}) {
+      Cached cached(problem, c.length + 3);
+      cached.feed(0, first);
+      std::int64_t second = std::min<std::int64_t>(2, c.length - first);
+      cached.feed(first, second);
+      for (std::int64_t t = first + second; t < c.length; ++t) cached.feed(t, 1, 4);
+      CHECK(relative_rms(cached.out, problem.out.values()) < kTolerance.elementwise);
+    }
+  }
+}
+
+namespace {
+
+/// Queries [first, first + count) of a problem's sequences over its keys, and what the reference says of them.
+struct SomeQueries {
+  SomeQueries(AttentionProblem& p, std::int64_t first_query, std::int64_t count)
+      : c(p.shape),
+        first(first_query),
+        q({c.batch, count, c.groups, c.heads + 2, c.dim}),
+        out({c.batch, count, c.all_heads(), c.dim}),
+        logsumexp({c.batch, c.all_heads(), count}),
+        document_start(DType::i32, {c.batch, count}) {
+    for (std::int64_t b = 0; b < c.batch; ++b) {
+      std::copy_n(&p.qkv[(b * c.length + first) * c.row()], count * c.row(), &q[b * count * c.row()]);
+      std::copy_n(p.start() + b * c.length + first, count, document_start.host<std::int32_t>() + b * count);
+    }
+  }
+  AttentionInput input(const AttentionProblem& p) const {
+    AttentionInput in = p.input();
+    in.qkv.q.tensor = q;
+    in.rows.first_row = first;
+    if (c.documents) in.document_start = document_start;
+    return in;
+  }
+  /// The rows of a result (rows, whole / rows) per sequence or head that belong to these queries.
+  Doubles part_of(const Doubles& whole, std::int64_t outer, std::int64_t inner) const {
+    Doubles part;
+    for (std::int64_t i = 0; i < outer; ++i) {
+      auto begin = whole.begin() + (i * c.length + first) * inner;
+      part.insert(part.end(), begin, begin + q.shape()[1] * inner);
+    }
+    return part;
+  }
+
+  AttentionCase c;
+  std::int64_t first;
+  Owned q, out, logsumexp, document_start;
+};
+
+}  // namespace
+
+TEST_CASE("attention: fewer queries than keys, from any position, equal the fp64 reference") {
+  Arena scratch(kDevice, "scratch", std::size_t{16} << 20);
+  for (const AttentionCase& c :
+       {AttentionCase{2, 5, 1, 1, 3}, AttentionCase{2, 77, 2, 2, 16, true}, AttentionCase{1, 260, 2, 3, 33, true}}) {
+    AttentionProblem problem(c);
+    AttentionReference expected = attention_reference(problem);
+    for (std::int64_t count : {std::int64_t{1}, c.length / 3, c.length - 1}) {
+      for (std::int64_t first : {std::int64_t{0}, std::int64_t{1}, c.length - count}) {
+        CAPTURE(count);
+        CAPTURE(first);
+        SomeQueries some(problem, first, count);
+        Stream stream(kDevice, 2);
+        attention_forward(stream, scratch, some.out, some.logsumexp, some.input(problem));
+        CHECK(relative_rms(some.out, some.part_of(expected.out, c.batch, c.all_heads() * c.dim)) <
+              kTolerance.elementwise);
+        CHECK(relative_rms(some.logsumexp, some.part_of(expected.logsumexp, c.batch * c.all_heads(), 1)) <
+              kTolerance.elementwise);
+        CHECK_THROWS_WITH(attention_backward(stream, scratch, some.input(problem).qkv, some.out, some.out,
+                                             some.logsumexp, some.input(problem)),
+                          doctest::Contains("whole sequences"));
+      }
+    }
+  }
+}
+
+TEST_CASE("attention: sequences with different numbers of keys before the queries equal the fp64 reference") {
+  Arena scratch(kDevice, "scratch", std::size_t{16} << 20);
+  AttentionProblem problem({3, 140, 2, 2, 24});
+  const AttentionCase& c = problem.shape;
+  AttentionReference expected = attention_reference(problem);
+  for (std::int64_t count : {1, 6}) {
+    const Owned past = integers({3}, {0, 77, static_cast<std::int32_t>(c.length - count)});
+    Owned q({c.batch, count, c.groups, c.heads + 2, c.dim}), out({c.batch, count, c.all_heads(), c.dim});
+    Doubles wanted;
+    const std::int64_t row = c.all_heads() * c.dim;
+    for (std::int64_t b = 0; b < c.batch; ++b) {
+      const std::int64_t first = b * c.length + past.host<std::int32_t>()[b];
+      std::copy_n(&problem.qkv[first * c.row()], count * c.row(), &q[b * count * c.row()]);
+      wanted.insert(wanted.end(), expected.out.begin() + first * row, expected.out.begin() + (first + count) * row);
+    }
+    AttentionInput in = problem.input();
+    in.qkv.q.tensor = q;
+    in.past = past;
+    Stream stream(kDevice, 2);
+    attention_forward(stream, scratch, out, {}, in);
+    CHECK(relative_rms(out, wanted) < kTolerance.elementwise);
+    past.host<std::int32_t>()[1] = static_cast<std::int32_t>(c.length - count + 1);
+    in.past = past;
+    CHECK_THROWS_WITH(attention_forward(stream, scratch, out, {}, in), doctest::Contains("sequence 1"));
+  }
+}
+
+TEST_CASE("attention: a full cache is refused before anything is written") {
+  AttentionProblem problem({2, 6, 1, 1, 4});
+  Cached cached(problem, 6);
+  cached.feed(0, 5);
+  Doubles before = cached.keys.values();
+  cached.held()[1] = 6;
+  CHECK_THROWS_WITH(cached.feed(5, 1), doctest::Contains("full"));
+  CHECK(before == cached.keys.values());
+}
+
+TEST_CASE("attention with a cache: meta counts a full cache, and so does the device") {
+  for (std::int64_t length : {1, 5}) {
+    AttentionProblem problem({2, length, 2, 2, 8});
+    Cached cached(problem, 9);
+    Stream stream(kDevice, 2), counter(Device::meta, 2, kDevice);
+    Arena plan(Device::meta, "scratch", 0);
+    Shape rows = cached.keys.shape();
+    Qkv added = unpack_qkv(meta(problem.qkv.shape()));
+    KvCache nowhere{meta(rows), meta(rows), meta({2}, DType::i32)};
+    AttentionInput over = problem.input();
+    over.qkv = {added.q, {nowhere.keys}, {nowhere.values}};
+    over.past = nowhere.lengths;
+    append_to_cache(counter, nowhere, added.k, added.v);
+    attention_forward(counter, plan, meta(problem.out.shape()), {}, over);
+    Arena scratch(kDevice, "scratch", plan.peak());
+    append_to_cache(stream, {cached.keys, cached.values, cached.lengths}, problem.input().qkv.k, problem.input().qkv.v);
+    attention_forward(stream, scratch, problem.out, {}, cached.past(problem.input()));
+    const auto queries = static_cast<double>(length);
+    CHECK(counter.counters().flops == 4.0 * 2 * 4 * 8 * (9 * queries - queries * queries / 2));
+    CHECK(scratch.peak() == plan.peak());
+    CHECK(stream.counters().flops == counter.counters().flops);
+    CHECK(stream.counters().bytes == counter.counters().bytes);
+  }
+}

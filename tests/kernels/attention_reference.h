@@ -1,0 +1,130 @@
+// Attention by its definition in fp64, and operands of one case: what the tests of attention share.
+#pragma once
+
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "kernels/attention.h"
+#include "tests/kernels/dropout_reference.h"
+#include "tests/kernels/reference.h"
+
+namespace mtl::test {
+
+struct AttentionCase {
+  std::int64_t batch, length, groups, heads, dim;  // heads per group
+  bool documents = false;
+  float dropout = 0;
+  std::int64_t all_heads() const { return groups * heads; }
+  std::int64_t row() const { return groups * (heads + 2) * dim; }
+};
+
+using Doubles = std::vector<double>;
+
+/// Operands and results of one case.
+struct AttentionProblem {
+  explicit AttentionProblem(const AttentionCase& c)
+      : shape(c),
+        qkv(random_tensor({c.batch, c.length, c.groups, c.heads + 2, c.dim}, 1)),
+        dout(random_tensor({c.batch, c.length, c.all_heads(), c.dim}, 2)),
+        out(dout.shape()),
+        logsumexp({c.batch, c.all_heads(), c.length}),
+        dqkv(qkv.shape()),
+        document_start(DType::i32, {c.batch, c.length}) {
+    std::mt19937 random(7);
+    for (std::int64_t t = 0; t < c.batch * c.length; ++t) {
+      bool begins = t % c.length == 0 || random() % 40 == 0;
+      start()[t] = begins ? static_cast<std::int32_t>(t % c.length) : start()[t - 1];
+    }
+  }
+  std::int32_t* start() const { return document_start.host<std::int32_t>(); }
+
+  AttentionInput input() const {
+    AttentionInput in;
+    in.qkv = unpack_qkv(qkv);
+    if (shape.documents) in.document_start = document_start;
+    in.scale = 1 / std::sqrt(static_cast<float>(shape.dim));
+    if (shape.dropout > 0) in.dropout = {shape.dropout, {1234, 5}};
+    in.rows = {samples_from(first_sample).flat(0, shape.batch), 0, shape.length};
+    in.first_head = 6;
+    return in;
+  }
+
+  void run(int threads = 1) { run(input(), threads); }
+  void run(const AttentionInput& in, int threads = 1) {
+    Stream stream(kDevice, threads);
+    Arena scratch(kDevice, "scratch", std::size_t{16} << 20);
+    attention_forward(stream, scratch, out, logsumexp, in);
+    attention_backward(stream, scratch, unpack_qkv(dqkv), dout, out, logsumexp, in);
+    CHECK(scratch.used() == 0);
+  }
+
+  AttentionCase shape;
+  std::int64_t first_sample = (std::int64_t{5} << 32) + 11;
+  Owned qkv, dout, out, logsumexp, dqkv, document_start;
+};
+
+/// The factor of probability (row, column), from the definition in kernels/dropout.h.
+inline double attention_dropout_factor(const AttentionInput& in, std::int64_t length, std::int64_t sample,
+                                       std::int64_t head, std::int64_t row, std::int64_t column) {
+  if (!in.dropout.active()) return 1;
+  std::int64_t row_tiles = (length + 15) / 16, column_tiles = (length + 31) / 32;
+  std::int64_t tile = ((in.first_head + head) * row_tiles + row / 16) * column_tiles + column / 32;
+  std::int64_t lane = 4 * (row % 8) + column % 8 / 2, byte = row % 16 / 8 * 2 + column % 2;
+  auto words = philox(in.dropout.key, sample_of(in.rows.samples, sample), tile * 32 + lane);
+  std::uint32_t drawn = words[column % 32 / 8] >> (8 * byte) & 255,
+                threshold = std::lround(in.dropout.probability * 256.0);
+  return drawn >= threshold ? 256.0 / (256 - threshold) : 0;
+}
+
+struct AttentionReference {
+  Doubles out, logsumexp, dqkv;
+};
+
+/// One query head of one sequence: pointers to its rows, in a packed qkv with `row` elements a position.
+inline void attention_reference_head(AttentionProblem& p, std::int64_t b, std::int64_t head,
+                                     AttentionReference& result) {
+  const AttentionCase& c = p.shape;
+  AttentionInput in = p.input();
+  std::int64_t group = head / c.heads, base = b * c.length * c.row() + group * (c.heads + 2) * c.dim;
+  std::int64_t q = base + head % c.heads * c.dim, k = base + c.heads * c.dim, v = k + c.dim;
+  for (std::int64_t t = 0; t < c.length; ++t) {
+    std::int64_t first = c.documents ? p.start()[b * c.length + t] : 0,
+                 o = ((b * c.length + t) * c.all_heads() + head) * c.dim;
+    Doubles probability(t + 1), dp(t + 1);
+    double total = 0, row_dot = 0;
+    for (std::int64_t s = first; s <= t; ++s) {
+      double score = 0;
+      for (std::int64_t d = 0; d < c.dim; ++d) score += double{p.qkv[q + t * c.row() + d]} * p.qkv[k + s * c.row() + d];
+      total += probability[s] = std::exp(in.scale * score);
+    }
+    result.logsumexp[(b * c.all_heads() + head) * c.length + t] = std::log(total);
+    for (std::int64_t s = first; s <= t; ++s) {
+      probability[s] /= total;
+      double factor = attention_dropout_factor(in, c.length, b, head, t, s);
+      for (std::int64_t d = 0; d < c.dim; ++d) {
+        result.out[o + d] += probability[s] * factor * p.qkv[v + s * c.row() + d];
+        result.dqkv[v + s * c.row() + d] += probability[s] * factor * p.dout[o + d];
+        dp[s] += factor * p.dout[o + d] * p.qkv[v + s * c.row() + d];
+      }
+      row_dot += probability[s] * dp[s];
+    }
+    for (std::int64_t s = first; s <= t; ++s) {
+      double ds = probability[s] * (dp[s] - row_dot) * in.scale;
+      for (std::int64_t d = 0; d < c.dim; ++d) {
+        result.dqkv[q + t * c.row() + d] += ds * p.qkv[k + s * c.row() + d];
+        result.dqkv[k + s * c.row() + d] += ds * p.qkv[q + t * c.row() + d];
+      }
+    }
+  }
+}
+
+inline AttentionReference attention_reference(AttentionProblem& p) {
+  AttentionReference result{Doubles(p.out.numel()), Doubles(p.logsumexp.numel()), Doubles(p.dqkv.numel())};
+  for (std::int64_t b = 0; b < p.shape.batch; ++b) {
+    for (std::int64_t head = 0; head < p.shape.all_heads(); ++head) attention_reference_head(p, b, head, result);
+  }
+  return result;
+}
+
+}  // namespace mtl::test
