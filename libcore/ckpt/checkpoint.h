@@ -69,8 +69,8 @@ struct SaveOptions {
 
 /// The newest checkpoint in a folder whose manifest is sound and whose files are all there in their sizes (hashes are
 /// verified by the load). Empty when there is no checkpoint at all; throws Error(bad_data) when there are some and
-/// none is sound. Those in `damaged`, which failed to load, are passed over. The tracker is a hint: a warning says when
-/// it names another one. In a job rank 0 looks.
+/// none is sound, and SystemError when this user may not read one. Those in `damaged`, which failed to load, are passed
+/// over. The tracker is a hint: a warning says when it names another one. In a job rank 0 looks.
 std::optional<std::string> newest_checkpoint(const std::string& directory, Console& console,
                                              const std::vector<std::string>& damaged = {});
 

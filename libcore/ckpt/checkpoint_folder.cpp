@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <optional>
 #include <random>
 
@@ -27,6 +28,12 @@ void check_sound(const std::string& directory, std::int64_t iteration) {
   if (manifest.state.iteration != iteration) {
     fail_at(Exit::bad_data, folder, "its manifest is of iteration ", manifest.state.iteration);
   }
+}
+
+/// A checkpoint that this user may not read is not damaged.
+bool is_refused_access(const Error& error) {
+  const auto* refusal = dynamic_cast<const SystemError*>(&error);
+  return refusal != nullptr && refusal->number() == EACCES;
 }
 
 /// Says so when the tracker does not name the checkpoint that was found.
@@ -174,6 +181,7 @@ std::optional<std::string> newest_checkpoint(const std::string& directory, Conso
     try {
       check_sound(directory, iteration);
     } catch (const Error& error) {
+      if (is_refused_access(error)) throw;
       problems.push_back(error.what());
       continue;
     }

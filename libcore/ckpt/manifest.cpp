@@ -1,6 +1,9 @@
 #include "ckpt/manifest.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <map>
 #include <set>
 #include <utility>
@@ -400,7 +403,8 @@ std::string tensors_of(const Manifest& manifest, const std::string& file) {
 
 Manifest read_sound_manifest(const std::string& folder) {
   std::string path = cat(folder, "/", kManifestName);
-  if (!file_exists(path)) fail(Exit::bad_data, path, " is missing; this is no complete checkpoint");
+  if (::access(path.c_str(), R_OK) != 0 && errno == EACCES) fail_errno(path, "open");
+  if (!file_exists(path)) fail(Exit::bad_data, path, " is missing; this is not a complete checkpoint");
   if (file_size(path) > kMaxManifestBytes) fail(Exit::bad_data, path, ": more than ", human_bytes(kMaxManifestBytes));
   Manifest manifest;
   try {

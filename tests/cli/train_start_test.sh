@@ -92,6 +92,26 @@ done
 expect_exit 65 run_in new --load damaged/save --ckpt-step 9
 expect_exit 65 run_in damaged --ckpt-step 6 --load damaged/save/iter_0000009
 
+# One that this user may not read is not damaged: no other one is taken, and none is renamed.
+again closed
+chmod 711 "$WORK"
+chmod -R a+rwX closed
+chmod 000 closed/save/iter_0000009
+as_user() { # without root's rights
+  if [ "$(id -u)" -ne 0 ]; then "$@"; else setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; fi
+}
+if as_user "$BIN/mtl-train" --version >out 2>err; then
+  # shellcheck disable=SC2024  # the shell writes
+  as_user "$BIN/mtl-train" "${MODEL[@]}" "${LENGTH[@]}" --save closed/save >out 2>err
+  code=$?
+  [ $code -eq 74 ] || fail "an unreadable checkpoint: exit $code"
+  expect_text err 'closed/save/iter_0000009/manifest.json: cannot open: Permission denied$'
+  expect_names closed "$before"
+else
+  echo 'SKIPPED: an unreadable checkpoint: no other user can run mtl-train' >&2
+fi
+chmod 755 closed/save/iter_0000009
+
 # Rolling back: later checkpoints are renamed, and the run goes on from the earlier one.
 for named in '--ckpt-step 6' '--load back/save/iter_0000006' '--ckpt-step 6 --load ./back/save/'; do
   again back
