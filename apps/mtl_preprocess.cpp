@@ -63,9 +63,9 @@ void add_flags(Flags& flags, PreprocessOptions& options) {
 }
 
 void add_old_flags(Flags& flags) {
-  flags.acknowledge("--dataset-impl", 1, "has no effect: there is one format, mmap's");
-  flags.acknowledge("--chunk-size", 1, "has no effect: chunks size themselves");
-  flags.acknowledge("--make-vocab-size-divisible-by", 1, "has no effect: mtl-train pads the vocabulary");
+  flags.foreign.acknowledge(1, "has no effect: there is one format, mmap's", "--dataset-impl");
+  flags.foreign.acknowledge(1, "has no effect: chunks size themselves", "--chunk-size");
+  flags.foreign.acknowledge(1, "has no effect: mtl-train pads the vocabulary", "--make-vocab-size-divisible-by");
 }
 
 void check(Flags& flags, const PreprocessOptions& options) {

@@ -35,10 +35,10 @@ void add_flags(Flags& flags, DataOrderOptions& options) {
   flags.add("--data-parallel-size", &options.data_parallel_size, "N", "ranks that share a batch")
       .at_least(1)
       .at_most(1e6);
-  for (const char* name : {"--eod-mask-loss", "--reset-position-ids", "--reset-attention-mask", "--no-mmap-bin-files"})
-    flags.acknowledge(name, 0, "has no effect on the order");
-  for (const char* name : {"--num-workers", "--data-cache-path"})
-    flags.acknowledge(name, 1, "has no effect on the order");
+  const char* no_effect = "has no effect on the order";
+  flags.foreign.acknowledge(0, no_effect,
+                            "--eod-mask-loss --reset-position-ids --reset-attention-mask --no-mmap-bin-files");
+  flags.foreign.acknowledge(1, no_effect, "--num-workers --data-cache-path");
   flags.section("Output");
   flags.add_switch("--tokens", options.tokens, "print the ids of every sample too");
 }

@@ -1,5 +1,5 @@
 // The flags of a tool: declared once, bound to an options struct, which also holds the defaults. CLI11 holds the
-// declarations and splits the words; this layer converts, and reports all problems at once.
+// declarations, splits the words and lays out --help; this layer converts, and reports all problems at once.
 //
 // Values come from, in rising order: the default, --config FILE, the command line; --dump-config prints each with its
 // origin, in the format that --config reads. A repeated flag counts once, the last time, as with argparse; append() and
@@ -12,17 +12,14 @@
 //   flags.parse(argc, argv);
 #pragma once
 
-#include <cmath>
-#include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
-#include <optional>
 #include <string>
-#include <variant>
 #include <vector>
 
+#include "base/setting.h"
 #include "base/usage_error.h"
+#include "cli/foreign_flags.h"
 
 namespace CLI {
 class App;
@@ -31,42 +28,29 @@ class Option;
 
 namespace mtl {
 
-struct ConfigLine;
-
 class Flags {
  public:
-  /// Where a value can go. A bool is a switch without a value; an optional stays empty when the flag is absent;
-  /// a vector takes all words up to the next flag (argparse's nargs="+").
-  using Target = std::variant<bool*, std::int64_t*, double*, std::string*, std::optional<std::int64_t>*,
-                              std::optional<double>*, std::optional<std::string>*, std::vector<std::string>*>;
-
-  /// A declared flag. Every number must be finite and within its bounds.
-  struct Flag {
+  struct Flag : Setting {
     struct Condition {
       std::string unmet;  // "needs OTHER" or "has no effect without OTHER"
       std::function<bool()> holds;
       bool is_needed;
     };
-    std::string name;  // "--hidden-size"
-    Target target;
+    std::string name;               // "--hidden-size"
     CLI::Option* option = nullptr;  // all names, section, name of the value, help
-    std::vector<std::string> choices;
-    double least = -INFINITY, most = INFINITY;
-    bool excludes_least = false, excludes_most = false;
     std::vector<Condition> conditions;
     bool is_required = false;
-    bool is_inverted = false;  // a switch that sets its target to false
-    bool adds_up = false;      // a list to which every further use of the flag appends
-    bool takes_none = false;   // without words the list is empty
-    bool is_given = false;     // on the command line, or with another value than the default in a configuration file
+    bool adds_up = false;     // a list to which every further use of the flag appends
+    bool takes_none = false;  // without words the list is empty
+    bool is_given = false;    // on the command line, or with another value than the default in a configuration file
     std::string origin = kDefault;
 
     Flag& one_of(std::vector<std::string> values) { return choices = std::move(values), *this; }
     Flag& required() { return is_required = true, *this; }
-    Flag& at_least(double bound) { return least = bound, *this; }
-    Flag& at_most(double bound) { return most = bound, *this; }
-    Flag& above(double bound) { return excludes_least = true, at_least(bound); }
-    Flag& below(double bound) { return excludes_most = true, at_most(bound); }
+    Flag& at_least(double bound) { return bounds.least = bound, *this; }
+    Flag& at_most(double bound) { return bounds.most = bound, *this; }
+    Flag& above(double bound) { return bounds.excludes_least = true, at_least(bound); }
+    Flag& below(double bound) { return bounds.excludes_most = true, at_most(bound); }
     Flag& append() { return adds_up = true, *this; }
     Flag& repeat();  // as append(), with one word per use
     Flag& or_none() { return takes_none = true, *this; }
@@ -90,21 +74,13 @@ class Flags {
   /// Following flags belong to this heading of --help and the man page.
   void section(std::string title) { section_ = std::move(title); }
   /// `names`: "--hidden-size", then other names after commas: "--output,-o". A flag without help is not in --help.
-  Flag& add(const std::string& names, Target target, const std::string& value_name, const std::string& help);
-  Flag& add_switch(const std::string& names, bool& target, const std::string& help) {
-    return add(names, &target, "", help);
+  Flag& add(const std::string& names, Setting::Variable variable, const std::string& value_name,
+            const std::string& help);
+  Flag& add_switch(const std::string& names, bool& variable, const std::string& help) {
+    return add(names, &variable, "", help);
   }
   /// Words that belong to no flag; without this they are an error.
-  void positional(const std::string& value_name, std::vector<std::string>& target, const std::string& help) {
-    positional_ = {value_name, help, &target};
-  }
-  /// A flag of other tools that this version does not support: giving it is an error with this reason. `takes` counts
-  /// the words that follow it (-1: all up to the next flag). "--moe-*" stands for all undeclared flags of this prefix.
-  void refuse(const char* name, int takes, const char* why) { others_[name] = {Other::refused, takes, why}; }
-  /// A flag of other tools that has no effect: a notice names it once.
-  void acknowledge(const char* name, int takes, const char* why) { others_[name] = {Other::noted, takes, why}; }
-  /// A common mistake for the flag `meant`, too far from its name to be recognised as one.
-  void suggest(const char* mistake, const char* meant) { others_[mistake] = {Other::unknown, -1, meant}; }
+  void positional(const std::string& value_name, std::vector<std::string>& target, const std::string& help);
 
   /// Adds a problem that parse() reports together with its own; call it from a check() function.
   void problem(std::string where, const std::string& what);
@@ -139,38 +115,31 @@ class Flags {
   const std::string& config_file() const { return config_; }
   /// For stderr.
   const std::vector<std::string>& notices() const { return notices_; }
+
   bool quiet = false;
+  ForeignFlags foreign;  // of other tools, and mistyped ones
 
  private:
+  class Help;    // CLI11's formatter
+  class Config;  // CLI11's reader and writer of configuration files
   static constexpr const char *kGeneral = "General", *kDefault = "default", *kCommandLine = "command line";
-  struct Other {
-    enum Kind { refused, noted, unknown } kind;
-    int takes;
-    std::string text;  // the reason, or the flag that an unknown one may be meant for
-  };
   Flag* find(const std::string& name) const;
-  std::vector<std::string> mark_values(std::vector<std::string> words) const;
+  std::vector<std::string> mark_values(const std::vector<std::string>& words) const;
   void take(Flag& flag, const std::vector<std::string>& words);
-  void take_rest(const std::vector<std::string>& left);
-  Other find_other(const std::string& name) const;
-  void take_other(const std::string& name, const Other& other, const std::string& value);
-  void read_config();
-  void take_line(Flag& flag, const ConfigLine& line);
+  void take_rest();
+  ForeignFlags::Answer find_foreign(const std::string& name) const;
+  void take_foreign(const std::string& name, const std::string& value);
   void check_all(const std::function<void()>& prepare);
 
   std::string program_, section_ = kGeneral, config_;
   std::unique_ptr<CLI::App> app_;
   std::vector<std::unique_ptr<Flag>> flags_;
-  std::map<std::string, Other> others_;
-  struct {
-    std::string name, help;
-    std::vector<std::string>* words = nullptr;  // null: there are none
-  } positional_;
   std::vector<std::function<void()>> checks_;
   std::vector<Problem> problems_;  // first unknown_ of unknown flags
   std::size_t unknown_ = 0;
   std::vector<std::string> notices_;
   std::string origin_ = kCommandLine;  // of the words that are being read
+  std::size_t config_line_ = 0;        // the number of the line that is being read
   bool refused_ = false;               // a word of the flag that is being read
   bool wants_help_ = false, wants_version_ = false, wants_dump_ = false, wants_list_ = false;
 };

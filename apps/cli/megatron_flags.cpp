@@ -6,314 +6,216 @@ namespace mtl {
 
 namespace {
 
-/// Flags with one reason: how many words follow each (-1: all up to the next flag), and the reason.
-struct Group {
-  int takes;
-  const char* reason;
-  std::vector<const char*> names;
-};
-
-std::vector<Group> refused_numerics() {
+void refuse_numerics(ForeignFlags& foreign) {
   const char* fp32 = "is not supported in this version, which trains in fp32; leave it out";
   const char* memory = "is not supported in this version: activations are kept";
   const char* model = "is not supported in this version: the model is GPT-2's";
   const char* adam = "is not supported in this version: the optimizer is AdamW, in fp32";
-  return {
-      {0,
-       fp32,
-       {"--fp16", "--bf16", "--fp8-hybrid", "--fp8-e4m3", "--fp16-lm-cross-entropy", "--grad-reduce-in-bf16",
-        "--first-last-layers-bf16", "--fp8-param-gather"}},
-      {1,
-       fp32,
-       {"--loss-scale", "--initial-loss-scale", "--min-loss-scale", "--loss-scale-window", "--hysteresis",
-        "--fp8-format", "--fp8-recipe", "--fp8-margin", "--fp8-interval", "--fp8-amax-history-len",
-        "--fp8-amax-compute-algo", "--fp4-format"}},
-      {0,
-       memory,
-       {"--recompute-activations", "--checkpoint-activations", "--distribute-saved-activations",
-        "--distribute-checkpointed-activations", "--partition-activations", "--deepspeed-activation-checkpointing",
-        "--contigious-checkpointing", "--checkpoint-in-cpu", "--cpu-offloading"}},
-      {1,
-       memory,
-       {"--recompute-granularity", "--recompute-method", "--recompute-num-layers", "--checkpoint-num-layers"}},
-      {-1, memory, {"--recompute-modules"}},
-      {0,
-       model,
-       {"--swiglu", "--disable-bias-linear", "--add-qkv-bias", "--untie-embeddings-and-output-weights",
-        "--squared-relu", "--apply-layernorm-1p", "--apply-residual-connection-post-layernorm",
-        "--use-rotary-position-embeddings", "--no-position-embedding", "--rotary-interleaved", "--use-rope-scaling",
-        "--qk-layernorm", "--multi-latent-attention", "--embed-layernorm", "--onnx-safe",
-        "--init-method-xavier-uniform"}},
-      {1,
-       model,
-       {"--rotary-base", "--rotary-percent", "--rotary-seq-len-interpolation-factor", "--embedding-init-method-std",
-        "--window-size", "--mlp-type", "--topk", "--moe-router-topk", "--moe-router-load-balancing-type",
-        "--moe-aux-loss-coeff"}},
-      {-1, model, {"--num-experts", "--spec"}},
-      {0, adam, {"--cpu-optimizer", "--cpu_torch_adam", "--optimizer-cpu-offload", "--use-precision-aware-optimizer"}},
-      {1, adam, {"--sgd-momentum", "--decoupled-lr", "--decoupled-min-lr"}},
-      {0, "is not supported in this version: the loss is a mean over micro-batches", {"--calculate-per-token-loss"}},
-      {0,
-       "is not supported in this version: samples do not grow over the run",
-       {"--curriculum-learning", "--curriculum-learning-legacy", "--random-ltd",
-        "--data-efficiency-curriculum-learning"}},
-  };
+  foreign.refuse(
+      0, fp32,
+      "--fp16 --bf16 --fp8-hybrid --fp8-e4m3 --fp16-lm-cross-entropy --grad-reduce-in-bf16 --first-last-layers-bf16 "
+      "--fp8-param-gather");
+  foreign.refuse(
+      1, fp32,
+      "--loss-scale --initial-loss-scale --min-loss-scale --loss-scale-window --hysteresis --fp8-format --fp8-recipe "
+      "--fp8-margin --fp8-interval --fp8-amax-history-len --fp8-amax-compute-algo --fp4-format");
+  foreign.refuse(0, memory,
+                 "--recompute-activations --checkpoint-activations --distribute-saved-activations "
+                 "--distribute-checkpointed-activations --partition-activations --deepspeed-activation-checkpointing "
+                 "--contigious-checkpointing --checkpoint-in-cpu --cpu-offloading");
+  foreign.refuse(1, memory,
+                 "--recompute-granularity --recompute-method --recompute-num-layers --checkpoint-num-layers");
+  foreign.refuse(-1, memory, "--recompute-modules");
+  foreign.refuse(
+      0, model,
+      "--swiglu --disable-bias-linear --add-qkv-bias --untie-embeddings-and-output-weights --squared-relu "
+      "--apply-layernorm-1p --apply-residual-connection-post-layernorm --use-rotary-position-embeddings "
+      "--no-position-embedding --rotary-interleaved --use-rope-scaling --qk-layernorm --multi-latent-attention "
+      "--embed-layernorm --onnx-safe --init-method-xavier-uniform");
+  foreign.refuse(
+      1, model,
+      "--rotary-base --rotary-percent --rotary-seq-len-interpolation-factor --embedding-init-method-std --window-size "
+      "--mlp-type --topk --moe-router-topk --moe-router-load-balancing-type --moe-aux-loss-coeff");
+  foreign.refuse(-1, model, "--num-experts --spec");
+  foreign.refuse(0, adam, "--cpu-optimizer --cpu_torch_adam --optimizer-cpu-offload --use-precision-aware-optimizer");
+  foreign.refuse(1, adam, "--sgd-momentum --decoupled-lr --decoupled-min-lr");
+  foreign.refuse(0, "is not supported in this version: the loss is a mean over micro-batches",
+                 "--calculate-per-token-loss");
+  foreign.refuse(
+      0, "is not supported in this version: samples do not grow over the run",
+      "--curriculum-learning --curriculum-learning-legacy --random-ltd --data-efficiency-curriculum-learning");
 }
 
-std::vector<Group> refused_parallelism() {
+void refuse_parallelism(ForeignFlags& foreign) {
   const char* deepspeed =
       "DeepSpeed's engine is not supported; give its settings as --micro-batch-size, --global-batch-size, --lr, "
       "--clip-grad, --zero-stage";
-  return {
-      {1,
-       "is not supported in this version: a pipeline stage has one chunk of layers; leave it out",
-       {"--num-layers-per-virtual-pipeline-stage", "--num-virtual-stages-per-pipeline-rank"}},
-      {0,
-       "is not supported in this version; --use-distributed-optimizer shards the optimizer's state",
-       {"--use-torch-fsdp2", "--use-custom-fsdp", "--use-megatron-fsdp"}},
-      {1,
-       "is not supported in this version; --use-distributed-optimizer shards the optimizer's state",
-       {"--data-parallel-sharding-strategy", "--num-distributed-optimizer-instances"}},
-      {0,
-       deepspeed,
-       {"--deepspeed", "--deepscale", "--deepspeed_mpi", "--deepspeed-mpi", "--universal-checkpoint", "--use-tutel",
-        "--memory-centric-tiled-linear", "--split-transformers", "--scattered-embeddings", "--synchronize-each-layer",
-        "--profile-backward", "--zero-contigious-gradients", "--zero-reduce-scatter"}},
-      {1,
-       deepspeed,
-       {"--deepspeed_config", "--deepspeed-config", "--deepscale_config", "--remote-device", "--tile-factor",
-        "--zero-reduce-bucket-size", "--zero-allgather-bucket-size"}},
-  };
+  foreign.refuse(1, "is not supported in this version: a pipeline stage has one chunk of layers; leave it out",
+                 "--num-layers-per-virtual-pipeline-stage --num-virtual-stages-per-pipeline-rank");
+  foreign.refuse(0, "is not supported in this version; --use-distributed-optimizer shards the optimizer's state",
+                 "--use-torch-fsdp2 --use-custom-fsdp --use-megatron-fsdp");
+  foreign.refuse(1, "is not supported in this version; --use-distributed-optimizer shards the optimizer's state",
+                 "--data-parallel-sharding-strategy --num-distributed-optimizer-instances");
+  foreign.refuse(0, deepspeed,
+                 "--deepspeed --deepscale --deepspeed_mpi --deepspeed-mpi --universal-checkpoint --use-tutel "
+                 "--memory-centric-tiled-linear --split-transformers --scattered-embeddings --synchronize-each-layer "
+                 "--profile-backward --zero-contigious-gradients --zero-reduce-scatter");
+  foreign.refuse(1, deepspeed,
+                 "--deepspeed_config --deepspeed-config --deepscale_config --remote-device --tile-factor "
+                 "--zero-reduce-bucket-size --zero-allgather-bucket-size");
 }
 
-std::vector<Group> refused_services() {
+void refuse_services(ForeignFlags& foreign) {
   const char* figures =
       "is not supported in this version; the figures of a run go to --log-jsonl and --tensorboard-dir";
   const char* saves =
       "is not supported in this version: a checkpoint is weights and moments, written while training waits";
-  return {
-      {1,
-       figures,
-       {"--wandb-project", "--wandb-exp-name", "--wandb-save-dir", "--wandb-entity", "--one-logger-project",
-        "--one-logger-run-name"}},
-      {0,
-       figures,
-       {"--enable-one-logger", "--one-logger-async", "--log-params-norm", "--log-num-zeros-in-grad",
-        "--log-memory-to-tensorboard", "--log-optimizer-states-to-tensorboard", "--log-progress", "--log-energy",
-        "--log-straggler"}},
-      {0,
-       "is not supported in this version: these figures are always written; leave it out",
-       {"--no-log-loss-scale-to-tensorboard", "--disable-log-loss-scale-to-tensorboard",
-        "--no-log-learnig-rate-to-tensorboard"}},
-      {0,
-       "is not supported in this version; perf(1) profiles mtl-train",
-       {"--profile", "--use-pytorch-profiler", "--record-memory-history"}},
-      {1,
-       "is not supported in this version; perf(1) profiles mtl-train",
-       {"--profile-step-start", "--profile-step-end", "--memory-snapshot-path"}},
-      {-1, "is not supported in this version; perf(1) profiles mtl-train", {"--profile-ranks"}},
-      {0, saves, {"--no-save-optim", "--async-save", "--use-persistent-ckpt-worker"}},
-      {1, "is not supported in this version; --keep-last deletes old checkpoints", {"--save-retain-interval"}},
-      {1, saves, {"--non-persistent-save-interval", "--non-persistent-ckpt-type", "--non-persistent-global-ckpt-dir"}},
-      {1, "is not supported in this version; --ckpt-step N names an iteration", {"--load-tag"}},
-      {1, "is not supported in this version; give --load PATH --finetune", {"--pretrained-checkpoint"}},
-      {0,
-       "is not supported in this version: the schedule comes from the flags",
-       {"--use-checkpoint-opt_param-scheduler", "--use-checkpoint-opt-param-scheduler", "--use-checkpoint-lr-scheduler",
-        "--no-load-lr-state"}},
-      {0, "is not supported in this version: without --load weights are initialized", {"--no-initialization"}},
-      {0,
-       "is not supported in this version: a step whose gradient is not finite is skipped and counted",
-       {"--check-for-nan-in-loss-and-grad", "--check-for-spiky-loss", "--check-for-large-grads"}},
-      {1,
-       "is not supported in this version; `timeout --signal=TERM` ends a run with a save",
-       {"--exit-duration-in-mins"}},
-      {0,
-       "is not supported in this version; --eval-iters says how many batches of the validation set are taken",
-       {"--full-validation"}},
-  };
+  foreign.refuse(
+      1, figures,
+      "--wandb-project --wandb-exp-name --wandb-save-dir --wandb-entity --one-logger-project --one-logger-run-name");
+  foreign.refuse(
+      0, figures,
+      "--enable-one-logger --one-logger-async --log-params-norm --log-num-zeros-in-grad --log-memory-to-tensorboard "
+      "--log-optimizer-states-to-tensorboard --log-progress --log-energy --log-straggler");
+  foreign.refuse(0, "is not supported in this version: these figures are always written; leave it out",
+                 "--no-log-loss-scale-to-tensorboard --disable-log-loss-scale-to-tensorboard "
+                 "--no-log-learnig-rate-to-tensorboard");
+  foreign.refuse(0, "is not supported in this version; perf(1) profiles mtl-train",
+                 "--profile --use-pytorch-profiler --record-memory-history");
+  foreign.refuse(1, "is not supported in this version; perf(1) profiles mtl-train",
+                 "--profile-step-start --profile-step-end --memory-snapshot-path");
+  foreign.refuse(-1, "is not supported in this version; perf(1) profiles mtl-train", "--profile-ranks");
+  foreign.refuse(0, saves, "--no-save-optim --async-save --use-persistent-ckpt-worker");
+  foreign.refuse(1, "is not supported in this version; --keep-last deletes old checkpoints", "--save-retain-interval");
+  foreign.refuse(1, saves,
+                 "--non-persistent-save-interval --non-persistent-ckpt-type --non-persistent-global-ckpt-dir");
+  foreign.refuse(1, "is not supported in this version; --ckpt-step N names an iteration", "--load-tag");
+  foreign.refuse(1, "is not supported in this version; give --load PATH --finetune", "--pretrained-checkpoint");
+  foreign.refuse(
+      0, "is not supported in this version: the schedule comes from the flags",
+      "--use-checkpoint-opt_param-scheduler --use-checkpoint-opt-param-scheduler --use-checkpoint-lr-scheduler "
+      "--no-load-lr-state");
+  foreign.refuse(0, "is not supported in this version: without --load weights are initialized", "--no-initialization");
+  foreign.refuse(0, "is not supported in this version: a step whose gradient is not finite is skipped and counted",
+                 "--check-for-nan-in-loss-and-grad --check-for-spiky-loss --check-for-large-grads");
+  foreign.refuse(1, "is not supported in this version; `timeout --signal=TERM` ends a run with a save",
+                 "--exit-duration-in-mins");
+  foreign.refuse(0,
+                 "is not supported in this version; --eval-iters says how many batches of the validation set are taken",
+                 "--full-validation");
 }
 
 /// Other names, and other ways to say what a flag of this tool says.
-std::vector<Group> refused_spellings() {
-  return {
-      {-1,
-       "is not supported in this version; name the data with --train-data-path, --valid-data-path and --test-data-path",
-       {"--train-weighted-split-paths", "--valid-weighted-split-paths", "--test-weighted-split-paths"}},
-      {1, "is --micro-batch-size now", {"--batch-size"}},
-      {1, "is --tensor-model-parallel-size now", {"--model-parallel-size"}},
-      {1, "is --lr-warmup-fraction now", {"--warmup"}},
-      {1, "is --seq-length here", {"--encoder-seq-length", "--decoder-seq-length"}},
-      {1, "is --num-layers here", {"--encoder-num-layers", "--decoder-num-layers"}},
-      {1,
-       "is torchrun's, which does not start this program; start its ranks with mpirun -n N or srun",
-       {"--nproc_per_node", "--nproc-per-node", "--nnodes", "--node_rank", "--node-rank", "--master_addr",
-        "--master-addr", "--master_port", "--master-port"}},
-      {1, "is --legacy-tokenizer here", {"--tokenizer-sentencepiece-legacy"}},
-      {1, "is --config here, one `name = value` a line", {"--yaml-cfg"}},
-      {1,
-       "is not supported in this version; count in iterations or samples",
-       {"--train-tokens", "--lr-decay-tokens", "--lr-warmup-tokens"}},
-  };
+void refuse_spellings(ForeignFlags& foreign) {
+  foreign.refuse(
+      -1,
+      "is not supported in this version; name the data with --train-data-path, --valid-data-path and --test-data-path",
+      "--train-weighted-split-paths --valid-weighted-split-paths --test-weighted-split-paths");
+  foreign.refuse(1, "is --micro-batch-size now", "--batch-size");
+  foreign.refuse(1, "is --tensor-model-parallel-size now", "--model-parallel-size");
+  foreign.refuse(1, "is --lr-warmup-fraction now", "--warmup");
+  foreign.refuse(1, "is --seq-length here", "--encoder-seq-length --decoder-seq-length");
+  foreign.refuse(1, "is --num-layers here", "--encoder-num-layers --decoder-num-layers");
+  foreign.refuse(
+      1, "is torchrun's, which does not start this program; start its ranks with mpirun -n N or srun",
+      "--nproc_per_node --nproc-per-node --nnodes --node_rank --node-rank --master_addr --master-addr --master_port "
+      "--master-port");
+  foreign.refuse(1, "is --legacy-tokenizer here", "--tokenizer-sentencepiece-legacy");
+  foreign.refuse(1, "is --config here, one `name = value` a line", "--yaml-cfg");
+  foreign.refuse(1, "is not supported in this version; count in iterations or samples",
+                 "--train-tokens --lr-decay-tokens --lr-warmup-tokens");
 }
 
 /// Families of names, all refused for one reason.
-std::vector<Group> refused_families() {
-  return {
-      {-1,
-       "mixtures of experts are not supported in this version",
-       {"--moe-*", "--no-moe-*", "--disable-moe-*", "--overlap-moe-*", "--ep-overlap-*", "--expert-tensor-*"}},
-      {-1, "mtl-train does not serve models; see mtl-generate", {"--inference-*", "--no-inference-*"}},
-      {-1, "predicting several tokens ahead is not supported in this version", {"--mtp-*", "--no-mtp-*"}},
-      {-1,
-       "reinforcement learning is not supported in this version",
-       {"--rl-*", "--no-rl-*", "--grpo-*", "--langrl-*"}},
-      {-1,
-       "is not supported in this version: the model is GPT-2's",
-       {"--mamba-*", "--hybrid-*", "--linear-*", "--dsa-*", "--no-dsa-*", "--disable-dsa-*", "--mhc-*", "--yarn-*",
-        "--no-yarn-*", "--mup-*", "--qk-*", "--mrope-*", "--mscale*", "--heterogeneous-*", "--gtp-*", "--rope-*",
-        "--rotary-*"}},
-      {-1,
-       "belongs to another task than training a GPT",
-       {"--bert-*", "--retro-*", "--dino-*", "--fim-*", "--ict-*", "--img-*", "--mask-*", "--vision-*", "--biencoder-*",
-        "--retriever-*", "--swin-*", "--logits-*", "--kd-*", "--sft*"}},
-      {-1,
-       "is not supported in this version, which trains in fp32; leave it out",
-       {"--fp8-*", "--fp4-*", "--no-fp8-*", "--disable-fp8-*", "--kitchen-*", "--te-precision-*", "--keep-fp8-*"}},
-      {-1,
-       "is not supported in this version: the optimizer is AdamW, in fp32",
-       {"--muon-*", "--lion-*", "--optimizer-offload-*"}},
-      {-1,
-       "is not supported in this version; --use-distributed-optimizer shards the optimizer's state",
-       {"--fsdp-*", "--megatron-fsdp-*", "--torch-fsdp2-*"}},
-      {-1,
-       "is not supported in this version: a checkpoint is weights and moments, written while training waits",
-       {"--ckpt-*", "--no-ckpt-*", "--disable-ckpt-*", "--dist-ckpt-*", "--async-*", "--non-persistent-*",
-        "--replication*"}},
-      {-1,
-       "is not supported in this version; a lost rank ends the job, and the same command resumes",
-       {"--inprocess-*", "--fault-*", "--ft-*", "--error-injection-*", "--straggler-*", "--gdp-*", "--flight-*",
-        "--no-flight-*", "--disable-flight-*"}},
-      {-1,
-       "is not supported in this version; --log-jsonl and --tensorboard-dir hold the figures of a run",
-       {"--otel-*", "--app-tag-*", "--wandb-*", "--one-logger-*"}},
-  };
+void refuse_families(ForeignFlags& foreign) {
+  foreign.refuse(-1, "mixtures of experts are not supported in this version",
+                 "--moe-* --no-moe-* --disable-moe-* --overlap-moe-* --ep-overlap-* --expert-tensor-*");
+  foreign.refuse(-1, "mtl-train does not serve models; see mtl-generate", "--inference-* --no-inference-*");
+  foreign.refuse(-1, "predicting several tokens ahead is not supported in this version", "--mtp-* --no-mtp-*");
+  foreign.refuse(-1, "reinforcement learning is not supported in this version", "--rl-* --no-rl-* --grpo-* --langrl-*");
+  foreign.refuse(
+      -1, "is not supported in this version: the model is GPT-2's",
+      "--mamba-* --hybrid-* --linear-* --dsa-* --no-dsa-* --disable-dsa-* --mhc-* --yarn-* --no-yarn-* --mup-* --qk-* "
+      "--mrope-* --mscale* --heterogeneous-* --gtp-* --rope-* --rotary-*");
+  foreign.refuse(
+      -1, "belongs to another task than training a GPT",
+      "--bert-* --retro-* --dino-* --fim-* --ict-* --img-* --mask-* --vision-* --biencoder-* --retriever-* --swin-* "
+      "--logits-* --kd-* --sft*");
+  foreign.refuse(-1, "is not supported in this version, which trains in fp32; leave it out",
+                 "--fp8-* --fp4-* --no-fp8-* --disable-fp8-* --kitchen-* --te-precision-* --keep-fp8-*");
+  foreign.refuse(-1, "is not supported in this version: the optimizer is AdamW, in fp32",
+                 "--muon-* --lion-* --optimizer-offload-*");
+  foreign.refuse(-1, "is not supported in this version; --use-distributed-optimizer shards the optimizer's state",
+                 "--fsdp-* --megatron-fsdp-* --torch-fsdp2-*");
+  foreign.refuse(-1,
+                 "is not supported in this version: a checkpoint is weights and moments, written while training waits",
+                 "--ckpt-* --no-ckpt-* --disable-ckpt-* --dist-ckpt-* --async-* --non-persistent-* --replication*");
+  foreign.refuse(-1, "is not supported in this version; a lost rank ends the job, and the same command resumes",
+                 "--inprocess-* --fault-* --ft-* --error-injection-* --straggler-* --gdp-* --flight-* --no-flight-* "
+                 "--disable-flight-*");
+  foreign.refuse(-1, "is not supported in this version; --log-jsonl and --tensorboard-dir hold the figures of a run",
+                 "--otel-* --app-tag-* --wandb-* --one-logger-*");
 }
 
-std::vector<Group> acknowledged() {
+void acknowledge_rest(ForeignFlags& foreign) {
   const char* nothing = "has no effect";
   const char* own = "has no effect: mpirun or srun starts the ranks, and there is one way to communicate";
   const char* done = "has no effect: it is always done";
-  return {
-      {1,
-       nothing,
-       {"--data-impl", "--num-workers", "--transformer-impl", "--ckpt-format", "--dist-ckpt-format",
-        "--data-cache-path", "--attention-backend", "--num-dataset-builder-threads", "--empty-unused-memory-level",
-        "--manual-gc-interval", "--tensorboard-queue-size", "--logging-level", "--train-sync-interval",
-        "--cuda-graph-impl", "--cuda-graph-warmup-steps", "--cuda-graph-scope",
-        "--scaled-upper-triang-masked-softmax-fusion", "--flash-attention-version", "--cross-entropy-fusion-impl"}},
-      {0,
-       nothing,
-       {"--use-mcore-models",
-        "--use-legacy-models",
-        "--no-masked-softmax-fusion",
-        "--no-bias-dropout-fusion",
-        "--no-bias-swiglu-fusion",
-        "--no-rope-fusion",
-        "--no-persist-layer-norm",
-        "--cross-entropy-loss-fusion",
-        "--use-flash-attn",
-        "--use-flash-attn-v1",
-        "--use-flash-attn-v2",
-        "--use-flash-attn-triton",
-        "--no-gradient-accumulation-fusion",
-        "--manual-gc",
-        "--no-manual-gc-eval",
-        "--mmap-warmup",
-        "--no-mmap-bin-files",
-        "--no-create-attention-mask-in-dataloader",
-        "--use-dist-ckpt",
-        "--auto-detect-ckpt-format",
-        "--ckpt-fully-parallel-save",
-        "--no-ckpt-fully-parallel-save",
-        "--ckpt-fully-parallel-load",
-        "--ckpt-assume-constant-structure",
-        "--enable-cuda-graph",
-        "--external-cuda-graph",
-        "--te-rng-tracker",
-        "--no-one-logger",
-        "--trust-remote-code",
-        "--barrier-with-L1-time",
-        "--disable-jit-fuser",
-        "--disable-clone-scatter-output-in-embedding",
-        "--no-clone-scatter-output-in-embedding",
-        "--disable-msc",
-        "--dataloader-fast-cache-load",
-        "--dataloader-defer-npy-index-mmap",
-        "--disable-manual-gc-eval",
-        "--exit-signal-handler-for-dataloader",
-        "--no-scaled-masked-softmax-fusion",
-        "--no-gradient-reduce-div-fusion",
-        "--tokenizer-hf-use-fast",
-        "--tokenizer-hf-no-use-fast",
-        "--use-gigatoken",
-        "--nvtx-ranges",
-        "--use-te-activation-func",
-        "--use-transformer-engine-op-fuser",
-        "--disable-symmetric-registration",
-        "--no-barrier-with-level-1-timing"}},
-      {1,
-       own,
-       {"--distributed-backend", "--DDP-impl", "--local_rank", "--local-rank", "--lazy-mpu-init", "--ddp-num-buckets",
-        "--nccl-communicator-config-path", "--pipeline-model-parallel-comm-backend"}},
-      {0,
-       own,
-       {"--no-async-tensor-model-parallel-allreduce",
-        "--async-tensor-model-parallel-allreduce",
-        "--no-scatter-gather-tensors-in-pipeline",
-        "--scatter-gather-tensors-in-pipeline",
-        "--no-contiguous-buffers-in-local-ddp",
-        "--use-contiguous-buffers-in-local-ddp",
-        "--no-overlap-p2p-communication",
-        "--overlap-p2p-communication",
-        "--use-ring-exchange-p2p",
-        "--delay-grad-reduce",
-        "--no-delay-grad-reduce",
-        "--no-align-grad-reduce",
-        "--no-align-param-gather",
-        "--disable-gloo-process-groups",
-        "--enable-gloo-process-groups",
-        "--delay-param-gather",
-        "--disable-align-grad-reduce",
-        "--use-contiguous-buffers-in-ddp",
-        "--overlap-p2p-communication-warmup-flush",
-        "--use-nccl-ub",
-        "--ddp-pad-buckets-for-high-nccl-busbw",
-        "--init-model-with-meta-device"}},
-      {0,
-       done,
-       {"--log-throughput", "--exit-signal-handler", "--exit-signal-handler-for-training",
-        "--disable-straggler-on-startup", "--use-cpu-initialization", "--deterministic-mode",
-        "--log-timers-to-tensorboard", "--log-validation-ppl-to-tensorboard", "--log-batch-size-to-tensorboard",
-        "--log-learning-rate-to-tensorboard", "--log-loss-scale-to-tensorboard", "--log-world-size-to-tensorboard"}},
-      {1, "has no effect: loading is always strict", {"--dist-ckpt-strictness"}},
-      {0,
-       "has no effect: all arithmetic is fp32",
-       {"--attention-softmax-in-fp32", "--accumulate-allreduce-grads-in-fp32", "--fp32-residual-connection",
-        "--fp32-allreduce"}},
-      {0, "has no effect in fp32", {"--apply-query-key-layer-scaling", "--no-query-key-layer-scaling"}},
-      {0,
-       "has no effect: a checkpoint holds no random state; dropout follows from --seed and the sample's number",
-       {"--no-load-rng", "--no-save-rng"}},
-      {0,
-       "has no effect: the schedule always comes from the flags",
-       {"--override-opt_param-scheduler", "--override-opt-param-scheduler", "--override-lr-scheduler"}},
-      {0, "has no effect: a loaded model always brings its architecture and tokenizer", {"--use-checkpoint-args"}},
-      {0,
-       "has no effect: a step whose gradient is not finite is always skipped and counted",
-       {"--no-check-for-nan-in-loss-and-grad"}},
-      {1, "has no effect at --timing-log-level 0", {"--timing-log-option"}},
-  };
+  foreign.acknowledge(
+      1, nothing,
+      "--data-impl --num-workers --transformer-impl --ckpt-format --dist-ckpt-format --data-cache-path "
+      "--attention-backend --num-dataset-builder-threads --empty-unused-memory-level --manual-gc-interval "
+      "--tensorboard-queue-size --logging-level --train-sync-interval --cuda-graph-impl --cuda-graph-warmup-steps "
+      "--cuda-graph-scope --scaled-upper-triang-masked-softmax-fusion --flash-attention-version "
+      "--cross-entropy-fusion-impl");
+  foreign.acknowledge(
+      0, nothing,
+      "--use-mcore-models --use-legacy-models --no-masked-softmax-fusion --no-bias-dropout-fusion "
+      "--no-bias-swiglu-fusion --no-rope-fusion --no-persist-layer-norm --cross-entropy-loss-fusion --use-flash-attn "
+      "--use-flash-attn-v1 --use-flash-attn-v2 --use-flash-attn-triton --no-gradient-accumulation-fusion --manual-gc "
+      "--no-manual-gc-eval --mmap-warmup --no-mmap-bin-files --no-create-attention-mask-in-dataloader --use-dist-ckpt "
+      "--auto-detect-ckpt-format --ckpt-fully-parallel-save --no-ckpt-fully-parallel-save --ckpt-fully-parallel-load "
+      "--ckpt-assume-constant-structure --enable-cuda-graph --external-cuda-graph --te-rng-tracker --no-one-logger "
+      "--trust-remote-code --barrier-with-L1-time --disable-jit-fuser --disable-clone-scatter-output-in-embedding "
+      "--no-clone-scatter-output-in-embedding --disable-msc --dataloader-fast-cache-load "
+      "--dataloader-defer-npy-index-mmap --disable-manual-gc-eval --exit-signal-handler-for-dataloader "
+      "--no-scaled-masked-softmax-fusion --no-gradient-reduce-div-fusion --tokenizer-hf-use-fast "
+      "--tokenizer-hf-no-use-fast --use-gigatoken --nvtx-ranges --use-te-activation-func "
+      "--use-transformer-engine-op-fuser --disable-symmetric-registration --no-barrier-with-level-1-timing");
+  foreign.acknowledge(1, own,
+                      "--distributed-backend --DDP-impl --local_rank --local-rank --lazy-mpu-init --ddp-num-buckets "
+                      "--nccl-communicator-config-path --pipeline-model-parallel-comm-backend");
+  foreign.acknowledge(
+      0, own,
+      "--no-async-tensor-model-parallel-allreduce --async-tensor-model-parallel-allreduce "
+      "--no-scatter-gather-tensors-in-pipeline --scatter-gather-tensors-in-pipeline "
+      "--no-contiguous-buffers-in-local-ddp --use-contiguous-buffers-in-local-ddp --no-overlap-p2p-communication "
+      "--overlap-p2p-communication --use-ring-exchange-p2p --delay-grad-reduce --no-delay-grad-reduce "
+      "--no-align-grad-reduce --no-align-param-gather --disable-gloo-process-groups --enable-gloo-process-groups "
+      "--delay-param-gather --disable-align-grad-reduce --use-contiguous-buffers-in-ddp "
+      "--overlap-p2p-communication-warmup-flush --use-nccl-ub --ddp-pad-buckets-for-high-nccl-busbw "
+      "--init-model-with-meta-device");
+  foreign.acknowledge(
+      0, done,
+      "--log-throughput --exit-signal-handler --exit-signal-handler-for-training --disable-straggler-on-startup "
+      "--use-cpu-initialization --deterministic-mode --log-timers-to-tensorboard --log-validation-ppl-to-tensorboard "
+      "--log-batch-size-to-tensorboard --log-learning-rate-to-tensorboard --log-loss-scale-to-tensorboard "
+      "--log-world-size-to-tensorboard");
+  foreign.acknowledge(1, "has no effect: loading is always strict", "--dist-ckpt-strictness");
+  foreign.acknowledge(
+      0, "has no effect: all arithmetic is fp32",
+      "--attention-softmax-in-fp32 --accumulate-allreduce-grads-in-fp32 --fp32-residual-connection --fp32-allreduce");
+  foreign.acknowledge(0, "has no effect in fp32", "--apply-query-key-layer-scaling --no-query-key-layer-scaling");
+  foreign.acknowledge(
+      0, "has no effect: a checkpoint holds no random state; dropout follows from --seed and the sample's number",
+      "--no-load-rng --no-save-rng");
+  foreign.acknowledge(0, "has no effect: the schedule always comes from the flags",
+                      "--override-opt_param-scheduler --override-opt-param-scheduler --override-lr-scheduler");
+  foreign.acknowledge(0, "has no effect: a loaded model always brings its architecture and tokenizer",
+                      "--use-checkpoint-args");
+  foreign.acknowledge(0, "has no effect: a step whose gradient is not finite is always skipped and counted",
+                      "--no-check-for-nan-in-loss-and-grad");
+  foreign.acknowledge(1, "has no effect at --timing-log-level 0", "--timing-log-option");
 }
 
 /// Flags that this version has one value for. They are declared without a line in --help: there is nothing to choose.
@@ -414,21 +316,16 @@ void add_megatron_flags(Flags& flags, TrainOptions& options) {
   add_single_valued(flags, options.fixed);
   add_related(flags, options);
   add_attention_shapes(flags, options.architecture);
-  for (const auto& groups :
-       {refused_numerics(), refused_parallelism(), refused_services(), refused_spellings(), refused_families()}) {
-    for (const Group& group : groups) {
-      for (const char* name : group.names) flags.refuse(name, group.takes, group.reason);
-    }
-  }
-  for (auto [mistake, meant] : {std::pair("--learning-rate", "--lr"),
-                                {"--nlayers", "--num-layers"},
-                                {"--n-layers", "--num-layers"},
-                                {"--nheads", "--num-attention-heads"},
-                                {"--sequence-length", "--seq-length"}})
-    flags.suggest(mistake, meant);
-  for (const Group& group : acknowledged()) {
-    for (const char* name : group.names) flags.acknowledge(name, group.takes, group.reason);
-  }
+  refuse_numerics(flags.foreign);
+  refuse_parallelism(flags.foreign);
+  refuse_services(flags.foreign);
+  refuse_spellings(flags.foreign);
+  refuse_families(flags.foreign);
+  acknowledge_rest(flags.foreign);
+  flags.foreign.suggest("--learning-rate", "--lr");
+  flags.foreign.suggest("--nlayers --n-layers", "--num-layers");
+  flags.foreign.suggest("--nheads", "--num-attention-heads");
+  flags.foreign.suggest("--sequence-length", "--seq-length");
 }
 
 }  // namespace mtl

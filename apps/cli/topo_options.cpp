@@ -142,7 +142,7 @@ void add_train_spellings(Flags& flags, TopoOptions& options) {
   flags.add("--zero-stage", &options.run.fixed.zero_stage, "N", "1 is --use-distributed-optimizer, 0 nothing")
       .at_least(0)
       .at_most(3);
-  flags.acknowledge("--distributed-timeout-minutes", 1, "has no effect on a plan");
+  flags.foreign.acknowledge(1, "has no effect on a plan", "--distributed-timeout-minutes");
   flags.check([&flags, &options] {
     std::int64_t stage = options.run.fixed.zero_stage;
     if (stage == 1) options.run.parallel.distributed_optimizer = true;

@@ -13,25 +13,6 @@ namespace {
 constexpr int kMostRankRows = 16, kMostTextParts = 8;  // ranks, and parts of the vocabulary, that have a line each
 constexpr int kWideEnough = 92;                        // columns of a terminal where a kind of group takes one line
 
-/// Words one after another, a new line where the width ends; at most `most` lines.
-std::vector<std::string> wrap(const std::vector<std::string>& words, std::size_t width, std::size_t most) {
-  std::vector<std::string> lines(1);
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    std::string more = cat(".. and ", words.size() - i, " more");
-    bool last_line = lines.size() == most;
-    std::size_t room = width - (last_line && i + 1 < words.size() ? more.size() + 1 : 0);
-    if (!lines.back().empty() && lines.back().size() + 1 + words[i].size() > room) {
-      if (last_line) {
-        lines.back() += " " + more;
-        return lines;
-      }
-      lines.emplace_back();
-    }
-    lines.back() += lines.back().empty() ? words[i] : " " + words[i];
-  }
-  return lines;
-}
-
 std::string describe_groups(const TopoReport& report, const TerminalOptions& look) {
   std::string out = "Groups\n";
   for (const GroupKind& kind : report.shown_kinds()) {

@@ -1,6 +1,7 @@
 #include "base/config_text.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/json.h"
 #include "base/json_cursor.h"
@@ -28,21 +29,6 @@ std::vector<std::string> parse_words(std::string_view text) {
   return words;
 }
 
-ConfigLine parse_line(std::string_view text) {
-  ConfigLine line;
-  const std::size_t name_end = std::min(text.find_first_of("= \t#"), text.size());
-  line.name = text.substr(0, name_end);
-  text = trim(text.substr(name_end));
-  line.has_equals = starts_with(text, "=");
-  if (line.has_equals) text.remove_prefix(1);
-  try {
-    line.words = parse_words(text);
-  } catch (const Error& error) {  // a string whose quotes do not close
-    line.error = error.what();
-  }
-  return line;
-}
-
 std::string quote(const std::string& word) {
   const bool is_plain =
       !word.empty() && word[0] != '#' && word.find_first_of(cat(kBlanks, "\"\\")) == std::string::npos;
@@ -54,24 +40,38 @@ std::string quote(const std::string& word) {
 
 }  // namespace
 
-std::vector<ConfigLine> parse_config(std::string_view text) {
-  if (starts_with(text, "\xEF\xBB\xBF")) text.remove_prefix(3);
-  std::vector<ConfigLine> lines;
-  std::size_t number = 0;
-  for (const std::string& raw : split(text, '\n')) {
-    ++number;
-    const std::string_view line = trim(raw);
-    if (line.empty() || line[0] == '#') continue;
-    lines.push_back(parse_line(line));
-    lines.back().number = number;
+std::optional<ConfigLine> parse_config_line(std::string_view text) {
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  if (starts_with(text, kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+  text = trim(text);
+  if (text.empty() || text[0] == '#') return std::nullopt;
+  ConfigLine line;
+  const std::size_t name_end = std::min(text.find_first_of("= \t#"), text.size());
+  line.name = text.substr(0, name_end);
+  text = trim(text.substr(name_end));
+  line.has_equals = starts_with(text, "=");
+  if (line.has_equals) text.remove_prefix(1);
+  try {
+    line.words = parse_words(text);
+  } catch (const Error& error) {  // a string whose quotes do not close
+    line.error = error.what();
   }
-  return lines;
+  if (!line.has_equals && !line.words.empty())
+    line.error = cat("write ", line.name, " = ", join(std::exchange(line.words, {}), " "));
+  return line;
 }
 
-std::string config_value(const std::vector<std::string>& words) {
-  std::vector<std::string> quoted;
-  for (const std::string& word : words) quoted.push_back(quote(word));
-  return join(quoted, " ");
+std::string config_line(const std::string& name, const std::optional<std::vector<std::string>>& words,
+                        const std::string& comment) {
+  constexpr std::size_t kCommentColumn = 48;
+  std::string line = cat(words ? "" : "# ", name, " = ");
+  if (words) {
+    std::vector<std::string> quoted;
+    for (const std::string& word : *words) quoted.push_back(quote(word));
+    line += join(quoted, " ");
+  }
+  line.resize(std::max(line.size() + 1, kCommentColumn), ' ');
+  return cat(line, " # ", comment, "\n");
 }
 
 }  // namespace mtl

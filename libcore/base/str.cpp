@@ -58,6 +58,24 @@ std::string_view trim(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
 }
 
+std::vector<std::string> wrap(const std::vector<std::string>& words, std::size_t width, std::size_t most) {
+  std::vector<std::string> lines(1);
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const bool is_last = lines.size() == most;
+    const std::string more = is_last ? cat(".. and ", words.size() - i, " more") : "";
+    const std::size_t room = width - (is_last && i + 1 < words.size() ? more.size() + 1 : 0);
+    if (!lines.back().empty() && lines.back().size() + 1 + words[i].size() > room) {
+      if (is_last) {
+        lines.back() += " " + more;
+        return lines;
+      }
+      lines.emplace_back();
+    }
+    lines.back() += lines.back().empty() ? words[i] : " " + words[i];
+  }
+  return lines;
+}
+
 bool ends_with(std::string_view text, std::string_view suffix) {
   return text.size() >= suffix.size() && text.substr(text.size() - suffix.size()) == suffix;
 }

@@ -45,6 +45,9 @@ std::string cat(const Parts&... parts) {
 std::vector<std::string> split(std::string_view text, char separator);
 std::string join(const std::vector<std::string>& parts, std::string_view separator);
 std::string_view trim(std::string_view text);  // ASCII white space
+/// The words in lines of at most `width` bytes, a blank between two words; a longer word has a line of its own. When
+/// there are more than `most` lines, the last one ends with ".. and N more" words.
+std::vector<std::string> wrap(const std::vector<std::string>& words, std::size_t width, std::size_t most = SIZE_MAX);
 inline bool starts_with(std::string_view text, std::string_view prefix) {
   return text.substr(0, prefix.size()) == prefix;
 }

@@ -12,10 +12,14 @@ namespace {
 /// "NUMBER NAME =" and each word in angle brackets, or the error, one line of the file a line.
 std::string parsed(std::string_view text) {
   std::string out;
-  for (const ConfigLine& line : parse_config(text)) {
-    out += cat(line.number, " ", line.name, line.has_equals ? " =" : "");
-    for (const std::string& word : line.words) out += cat(" <", word, ">");
-    out += line.error.empty() ? "\n" : cat(" error: ", line.error, "\n");
+  std::size_t number = 0;
+  for (const std::string& raw : split(text, '\n')) {
+    ++number;
+    const std::optional<ConfigLine> line = parse_config_line(raw);
+    if (!line) continue;
+    out += cat(number, " ", line->name, line->has_equals ? " =" : "");
+    for (const std::string& word : line->words) out += cat(" <", word, ">");
+    out += line->error.empty() ? "\n" : cat(" error: ", line->error, "\n");
   }
   return out;
 }
@@ -27,7 +31,8 @@ TEST_CASE("config text: names, values and words") {
   CHECK(parsed("lr = 0.1") == "1 lr = <0.1>\n");
   CHECK(parsed("\xEF\xBB\xBFlr=0.1\r\n\n  \t\nquiet\n") == "1 lr = <0.1>\n4 quiet\n");
   CHECK(parsed("data =  0.3 a\t0.7   b \n") == "1 data = <0.3> <a> <0.7> <b>\n");
-  CHECK(parsed("a=b=c\nsave =\n= 3\nlr 3\n") == "1 a = <b=c>\n2 save =\n3  = <3>\n4 lr <3>\n");
+  CHECK(parsed("a=b=c\nsave =\n= 3\n") == "1 a = <b=c>\n2 save =\n3  = <3>\n");
+  CHECK(parsed("lr 3 4\n") == "1 lr error: write lr = 3 4\n");
 }
 
 TEST_CASE("config text: a comment begins at the start of a line or of a word") {
@@ -44,12 +49,25 @@ TEST_CASE("config text: words in quotes are JSON strings") {
 }
 
 TEST_CASE("config text: words are written as they are read back") {
-  CHECK(config_value({}) == "");
-  CHECK(config_value({"0.3", "a/b", "c#d", "=", "[x,y]"}) == "0.3 a/b c#d = [x,y]");
-  CHECK(config_value({"", "a b", "#c"}) == "\"\" \"a b\" \"#c\"");
+  const auto value = [](const std::vector<std::string>& words) {
+    const std::string line = config_line("name", words, "why");
+    return std::string(trim(line.substr(0, line.rfind(" # why\n"))));
+  };
+  CHECK(value({}) == "name =");
+  CHECK(value({"0.3", "a/b", "c#d", "=", "[x,y]"}) == "name = 0.3 a/b c#d = [x,y]");
+  CHECK(value({"", "a b", "#c"}) == "name = \"\" \"a b\" \"#c\"");
   const std::vector<std::string> words{"",     "#",   " ",    "a\tb",  "a\nb",           "\"", "\\",
                                        "\v\f", "\"a", "a\\b", "\x1f-", "\xE2\x80\xA6 x", "=",  "last"};
-  const std::vector<ConfigLine> lines = parse_config(cat("name = ", config_value(words), "  # comment"));
-  REQUIRE(lines.size() == 1);
-  CHECK(lines[0].words == words);
+  const auto line = parse_config_line(config_line("name", words, "comment"));
+  REQUIRE(line.has_value());
+  CHECK(line->words == words);
+}
+
+TEST_CASE("config text: comments are in one column, and a line without a value is one") {
+  CHECK(config_line("lr", {{"0.1"}}, "default") == "lr = 0.1" + std::string(40, ' ') + " # default\n");
+  const std::string unset = config_line("load", std::nullopt, "default");
+  CHECK(unset == "# load = " + std::string(39, ' ') + " # default\n");
+  CHECK_FALSE(parse_config_line(unset).has_value());
+  const std::string word(60, 'x');
+  CHECK(config_line("lr", {{word}}, "default") == "lr = " + word + "  # default\n");
 }

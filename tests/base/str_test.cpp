@@ -35,6 +35,22 @@ TEST_CASE("nearest finds the flag that was meant") {
   CHECK(nearest("--completely-different", flags).empty());
 }
 
+TEST_CASE("wrap fills lines with words") {
+  using Lines = std::vector<std::string>;
+  CHECK(wrap({}, 10) == Lines{""});
+  CHECK(wrap({"one", "two", "three"}, 7) == Lines{"one two", "three"});
+  CHECK(wrap({"one", "two", "three"}, 6) == Lines{"one", "two", "three"});
+  CHECK(wrap({"longer-than-a-line", "x"}, 8) == Lines{"longer-than-a-line", "x"});
+}
+
+TEST_CASE("wrap counts the words that do not fit") {
+  using Lines = std::vector<std::string>;
+  CHECK(wrap({"aa", "bb", "cc"}, 5, 2) == Lines{"aa bb", "cc"});
+  CHECK(wrap({"aa", "bb", "cc", "dd", "ee"}, 30, 1) == Lines{"aa bb cc dd ee"});
+  CHECK(wrap({"aa", "bb", "cc", "dd", "ee"}, 19, 1) == Lines{"aa bb .. and 3 more"});
+  CHECK(wrap({"aa", "bb", "cc", "dd", "ee"}, 18, 1) == Lines{"aa .. and 4 more"});
+}
+
 TEST_CASE("numbers for people") {
   CHECK(with_commas(1234567) == "1,234,567");
   CHECK(with_commas(-123) == "-123");

@@ -36,9 +36,9 @@ struct Tool {
     flags.add("--data-path", &data, "PATH...", "data");
     flags.add_switch("--verbose", verbose, "more");
     flags.positional("FILE", inputs, "files");
-    flags.refuse("--use-flash-attn-3", 0, "is not supported; leave it out");
-    flags.refuse("--moe", 1, "has no experts here");
-    flags.acknowledge("--DDP-impl", 1, "no longer chooses anything");
+    flags.foreign.refuse(0, "is not supported; leave it out", "--use-flash-attn-3");
+    flags.foreign.refuse(1, "has no experts here", "--moe");
+    flags.foreign.acknowledge(1, "no longer chooses anything", "--DDP-impl");
   }
 
   Flags::Request parse(std::vector<const char*> words) {
@@ -185,6 +185,39 @@ TEST_CASE("flags: an acknowledged flag is named once and does nothing, its value
   REQUIRE(tool.flags.notices().size() == 1);
   CHECK(tool.flags.notices()[0] == "--DDP-impl: no longer chooses anything");
   CHECK(tool.inputs == std::vector<std::string>{"file"});
+}
+
+TEST_CASE("flags: a word after a flag is not the value of an unsupported flag before it") {
+  Tool tool;
+  tool.parse({"--DDP-impl", "--verbose", "file"});
+  CHECK(tool.inputs == std::vector<std::string>{"file"});
+  CHECK(Tool().problems({"--moe", "--verbose", "file"}) == "--moe: has no experts here\n");
+  CHECK(Tool().problems({"--moe=8", "9"}) == "--moe 8: has no experts here\n");
+  CHECK(Tool().problems({"--frob", "1", "2", "--verbose=true"}) == "--frob: unknown flag; see mtl-tool --help\n");
+}
+
+TEST_CASE("flags: a short flag after a switch is a flag, after a flag with one value its value") {
+  CHECK(Tool().parse({"--verbose", "-hq"}) == Flags::Request::help);
+  Tool tool;
+  tool.parse({"--prefix", "-hq"});
+  CHECK(tool.prefix == "-hq");
+}
+
+TEST_CASE("flags: --help lists sections in order, with choices, defaults and the words that belong to no flag") {
+  const std::string help = Tool().flags.help();
+  CHECK(help.find("mtl-tool: does nothing\n\nusage: mtl-tool [flags] FILE...\n\n  FILE                        files\n"
+                  "\nModel:\n  --num-layers, --layers N    blocks [12]\n  --no-bias                   no bias\n"
+                  "\nTraining:\n") == 0);
+  CHECK(help.find("\n  --lr-decay-style NAME       shape: linear, cosine [linear]\n") != std::string::npos);
+  CHECK(help.find("\n  --save, -o DIR              where\n") != std::string::npos);
+  CHECK(help.find("\nGeneral:\n  --help, -h                  print this help and exit\n") > help.find("Training"));
+  CHECK(help.ends_with("\n\nMore in the manual page: man mtl-tool\n"));
+  Tool wide;
+  wide.flags.add("--a-flag-of-twenty-seven-c", &wide.prefix, "N", "x");
+  wide.flags.add("--a-flag-of-twenty-six-c", &wide.prefix, "N", "x");
+  CHECK(wide.flags.help().find("  --a-flag-of-twenty-seven-c N\n                              x\n") !=
+        std::string::npos);
+  CHECK(wide.flags.help().find("  --a-flag-of-twenty-six-c N  x\n") != std::string::npos);
 }
 
 TEST_CASE("flags: required flags and checks speak together with the other problems") {
@@ -346,6 +379,6 @@ TEST_CASE("flags: a repeated flag that adds up takes one word per use") {
 
 TEST_CASE("flags: a common mistake is recognised") {
   Tool tool;
-  tool.flags.suggest("--learning-rate", "--lr");
+  tool.flags.foreign.suggest("--learning-rate", "--lr");
   CHECK(tool.problems({"--learning-rate", "1"}) == "--learning-rate: unknown flag; did you mean --lr?\n");
 }

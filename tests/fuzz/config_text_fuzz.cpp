@@ -8,12 +8,14 @@
 #include "base/str.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  for (const mtl::ConfigLine& line : mtl::parse_config({reinterpret_cast<const char*>(data), size})) {
-    const std::string text = mtl::join(line.words, " ");
-    if (!line.error.empty() && !line.words.empty()) std::abort();
+  for (const std::string& raw : mtl::split({reinterpret_cast<const char*>(data), size}, '\n')) {
+    const auto line = mtl::parse_config_line(raw);
+    if (!line) continue;
+    if (!line->error.empty() && !line->words.empty()) std::abort();
+    const std::string text = mtl::join(line->words, " ");
     if (mtl::find_invalid_utf8(text) != std::string_view::npos) continue;  // not UTF-8, or a lone surrogate
-    const auto again = mtl::parse_config("x = " + mtl::config_value(line.words));
-    if (again.size() != 1 || again[0].words != line.words || !again[0].error.empty()) std::abort();
+    const auto again = mtl::parse_config_line(mtl::config_line("x", line->words, "comment"));
+    if (!again || again->words != line->words || !again->error.empty()) std::abort();
   }
   return 0;
 }

@@ -1,0 +1,49 @@
+// Flags of other tools: exact names, families, and suggestions for all others.
+#include "cli/foreign_flags.h"
+
+#include <doctest/doctest.h>
+
+using namespace mtl;
+using Answer = ForeignFlags::Answer;
+
+namespace {
+
+const std::vector<std::string> kKnown = {"--lr", "--num-layers", "--hidden-size"};
+
+}  // namespace
+
+TEST_CASE("foreign flags: refused and acknowledged by name") {
+  ForeignFlags foreign("mtl-tool");
+  foreign.refuse(0, "trains in fp32", "--fp16 --bf16");
+  foreign.acknowledge(1, "has no effect", "--num-workers");
+  for (const char* name : {"--fp16", "--bf16"}) {
+    const Answer answer = foreign.find(name, kKnown);
+    CHECK(answer.kind == Answer::refused);
+    CHECK(answer.takes == 0);
+    CHECK(answer.text == "trains in fp32");
+  }
+  CHECK(foreign.find("--num-workers", kKnown).kind == Answer::acknowledged);
+  CHECK(foreign.find("--num-workers", kKnown).takes == 1);
+}
+
+TEST_CASE("foreign flags: a name counts before its families, the longest of which counts") {
+  ForeignFlags foreign("mtl-tool");
+  foreign.refuse(-1, "no experts", "--moe-*");
+  foreign.refuse(1, "no routers", "--moe-router-*");
+  foreign.acknowledge(1, "has no effect", "--moe-router-dtype");
+  CHECK(foreign.find("--moe-router-dtype", kKnown).text == "has no effect");
+  CHECK(foreign.find("--moe-router-topk", kKnown).text == "no routers");
+  CHECK(foreign.find("--moe-layers", kKnown).text == "no experts");
+  CHECK(foreign.find("--moe", kKnown).kind == Answer::unknown);
+}
+
+TEST_CASE("foreign flags: unknown ones name the flag that may be meant") {
+  ForeignFlags foreign("mtl-tool");
+  foreign.suggest("--learning-rate --rate", "--lr");
+  CHECK(foreign.find("--rate", kKnown).text == "unknown flag; did you mean --lr?");
+  CHECK(foreign.find("--num-layer", kKnown).text == "unknown flag; did you mean --num-layers?");
+  const Answer answer = foreign.find("--zzzzzzzz", kKnown);
+  CHECK(answer.kind == Answer::unknown);
+  CHECK(answer.takes == -1);
+  CHECK(answer.text == "unknown flag; see mtl-tool --help");
+}
