@@ -27,13 +27,11 @@ void add_flags(Flags& flags, EvalOptions& options) {
   flags
       .add("--seq-length", &options.seq_length, "S",
            "tokens that the model sees at most; all its positions when absent")
-      .at_least(1)
-      .at_most(INT32_MAX);
+      .within({1, INT32_MAX});
   flags
       .add("--batch-size", &options.batch_size, "N",
            "windows computed at a time; as many as make 4,096 tokens when absent")
-      .at_least(1)
-      .at_most(1 << 20);
+      .within({1, 1 << 20});
   add_tokenizer_flags(flags, options.tokenizer);
   flags.section("Running");
   add_threads_flag(flags, options.threads);

@@ -19,8 +19,7 @@ void add_flags(Flags& flags, GenerateOptions& options) {
   flags.add_switch("--ids", options.ids, "prompts are token ids separated by blanks; print the new ids, not text");
   flags.section("Continuation");
   flags.add("--max-new-tokens", &options.max_new_tokens, "N", "the most tokens to add to a prompt")
-      .at_least(0)
-      .at_most(INT32_MAX);
+      .within({0, INT32_MAX});
   flags.add_switch("--greedy", options.greedy, "always the most likely token; otherwise tokens are drawn");
   flags
       .add("--temperature", &options.sampling.temperature, "X",
@@ -28,20 +27,17 @@ void add_flags(Flags& flags, GenerateOptions& options) {
       .at_least(0)
       .only_with("with --greedy", [&options] { return !options.greedy; });
   flags.add("--top-k", &options.sampling.top_k, "K", "draw from the K most likely tokens; 0: from all")
-      .at_least(0)
-      .at_most(INT32_MAX)
+      .within({0, INT32_MAX})
       .only_with("with --greedy", [&options] { return !options.greedy; });
   flags
       .add("--top-p", &options.sampling.top_p, "P",
            "draw from the likeliest tokens whose probabilities together exceed P; 0: from all")
-      .at_least(0)
-      .at_most(1)
+      .within({0, 1})
       .only_with("with --greedy", [&options] { return !options.greedy; });
   flags.add("--seed", &options.seed, "N", "seed of the draws")
-      .at_least(0)
-      .at_most(UINT32_MAX)
+      .within({0, UINT32_MAX})
       .only_with("with --greedy", [&options] { return !options.greedy; });
-  flags.add("--num-samples", &options.num_samples, "N", "continuations of each prompt").at_least(1).at_most(1 << 20);
+  flags.add("--num-samples", &options.num_samples, "N", "continuations of each prompt").within({1, 1 << 20});
   flags.add_switch("--ignore-eos", options.ignore_eos, "go on after the end-of-document token");
   flags.section("Output");
   flags.add_switch("--json-lines,--json", options.json_lines, "print a JSON object a line");
@@ -52,8 +48,7 @@ void add_flags(Flags& flags, GenerateOptions& options) {
   flags
       .add("--batch-size", &options.batch_size, "N",
            "prompts at a time; above 1 they are answered when N have been read")
-      .at_least(1)
-      .at_most(1 << 20);
+      .within({1, 1 << 20});
   add_threads_flag(flags, options.threads);
 }
 

@@ -36,8 +36,7 @@ void add_flags(Flags& flags, PlotOptions& options) {
   flags.add("--y", &options.y, "LIST",
             "what to draw, one panel each, separated by commas; lm_loss,learning_rate unless given");
   flags.add("--smooth", &options.chart.smooth, "N", "draw the mean of each point and the N-1 before it")
-      .at_least(1)
-      .at_most(INT32_MAX);
+      .within({1, INT32_MAX});
   flags.add_switch("--log-x", options.chart.log_x, "a logarithmic horizontal axis");
   flags.add_switch("--log-y", options.chart.log_y, "a logarithmic vertical axis in the first panel");
   flags.add("--title", &options.chart.title, "TEXT", "a line above the chart");
@@ -45,8 +44,7 @@ void add_flags(Flags& flags, PlotOptions& options) {
   flags
       .add("--seq-length", &options.chart.sequence_length, "N",
            "tokens per sample, for --x tokens with a log that does not say")
-      .at_least(1)
-      .at_most(INT32_MAX)
+      .within({1, INT32_MAX})
       .only_with("--x tokens", [&options] { return options.chart.x == "tokens"; });
 }
 

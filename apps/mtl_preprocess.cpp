@@ -41,8 +41,7 @@ void add_flags(Flags& flags, PreprocessOptions& options) {
       .add("--partitions", &options.partitions, "N",
            "order the documents as Megatron-LM with N partitions does: each N-th line, then each N-th from the second, "
            "...")
-      .at_least(1)
-      .at_most(4096);
+      .within({1, 4096});
   flags
       .add_switch("--keep-sequential-samples", options.keep_sequential_samples,
                   "with --partitions: keep the input's order")

@@ -28,8 +28,7 @@ void add_flags(Flags& flags, VocabOptions& options) {
   flags.section("Vocabulary");
   flags.add("--vocab-size", &options.vocab_size, "N", "tokens to end with, the special ones and the 256 bytes included")
       .required()
-      .at_least(256)
-      .at_most(1 << 24);
+      .within({256, 1 << 24});
   flags
       .add("--special-tokens", &options.special_tokens, "TOKEN...",
            "tokens that stand for no text, with ids from 0 on; none when nothing follows")
@@ -43,8 +42,7 @@ void add_flags(Flags& flags, VocabOptions& options) {
   flags
       .add("--max-words", &options.max_words, "N",
            "different words to make room for, which memory grows with; a text with more is an error")
-      .at_least(1)
-      .at_most(1e9);
+      .within({1, 1e9});
   add_threads_flag(flags, options.threads);
   flags.add_switch("--json", options.json, "print a summary as JSON on standard output");
 }

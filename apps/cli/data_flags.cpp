@@ -14,7 +14,7 @@ void add_data_flags(Flags& flags, DataOptions& data) {
   flags.add("--per-split-data-args-path", &paths.per_split_data_args_path, "FILE",
             "read the words of these three from a JSON file");
   flags.add("--split", &paths.split, "A,B,C", "shares of training, validation and test");
-  flags.add("--seq-length", &data.seq_length, "N", "tokens of a sample; required").at_least(1).at_most(INT32_MAX);
+  flags.add("--seq-length", &data.seq_length, "N", "tokens of a sample; required").within({1, INT32_MAX});
   flags.add("--data-order", &data.order, "ORDER", "Megatron-LM's, or one that is computed and not stored")
       .one_of({"megatron", "feistel"});
   flags.add("--dataloader-type", &data.dataloader_type, "TYPE", "one pass in order, or shuffled epochs")

@@ -39,8 +39,7 @@ int data_sample(int argc, const char* const* argv) {
   flags.add("--count", &options.count, "N", "how many different documents to print, in the order of the file")
       .at_least(0);
   flags.add("--seed", &options.seed, "N", "seed of the draw: the same seed draws the same documents")
-      .at_least(0)
-      .at_most(UINT32_MAX);
+      .within({0, UINT32_MAX});
   add_data_print_flags(flags, options.print);
   flags.check([&] {
     check_data_print_flags(flags, options.print);

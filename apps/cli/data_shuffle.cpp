@@ -37,8 +37,7 @@ int data_shuffle(int argc, const char* const* argv) {
   flags.positional("PREFIX", options.prefixes, "token files, named without .bin or .idx, or by either file");
   flags.section("Order");
   flags.add("--seed", &options.seed, "N", "seed of the order, which is numpy.random.RandomState(N).permutation's")
-      .at_least(0)
-      .at_most(UINT32_MAX);
+      .within({0, UINT32_MAX});
   add_data_output_flags(flags, options.output);
   flags.check([&] { check_one_prefix(flags, options.prefixes); });
   return run_alone(flags, argc, argv, [&](Console& console) {

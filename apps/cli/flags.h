@@ -47,6 +47,7 @@ class Flags {
 
     Flag& one_of(std::vector<std::string> values) { return choices = std::move(values), *this; }
     Flag& required() { return is_required = true, *this; }
+    Flag& within(const Bounds& both) { return bounds = both, *this; }
     Flag& at_least(double bound) { return bounds.least = bound, *this; }
     Flag& at_most(double bound) { return bounds.most = bound, *this; }
     Flag& above(double bound) { return bounds.excludes_least = true, at_least(bound); }

@@ -20,22 +20,18 @@ void check_steps(Flags& flags, const char* flag, double probability, double step
 
 void add_size_flags(Flags& flags, TrainOptions& options) {
   ArchitectureOptions& model = options.architecture;
-  flags.add("--num-layers", &model.num_layers, "N", "transformer blocks").at_least(1).at_most(kMostLayers);
-  flags.add("--hidden-size", &model.hidden_size, "N", "width of the residual stream").at_least(1).at_most(1 << 24);
+  flags.add("--num-layers", &model.num_layers, "N", "transformer blocks").within({1, kMostLayers});
+  flags.add("--hidden-size", &model.hidden_size, "N", "width of the residual stream").within({1, 1 << 24});
   flags.add("--num-attention-heads", &model.num_attention_heads, "N", "heads; the hidden size must be a multiple")
-      .at_least(1)
-      .at_most(1 << 20);
+      .within({1, 1 << 20});
   flags.add("--ffn-hidden-size", &model.ffn_hidden_size, "N", "width within an MLP; 4 x hidden size when absent")
-      .at_least(1)
-      .at_most(1 << 26);
+      .within({1, 1 << 26});
   flags.add("--max-position-embeddings", &model.max_position_embeddings, "N", "rows of the position table")
-      .at_least(1)
-      .at_most(INT32_MAX);
+      .within({1, INT32_MAX});
   flags
       .add("--make-vocab-size-divisible-by", &model.make_vocab_size_divisible_by, "N",
            "rows of the token table in memory are a multiple of this times the tensor parallel size")
-      .at_least(1)
-      .at_most(INT32_MAX);
+      .within({1, INT32_MAX});
   flags.add("--hidden-dropout", &options.hidden_dropout, "P", "dropout on what embedding, attention and MLP add")
       .at_least(0)
       .below(1);
@@ -50,14 +46,11 @@ void add_size_flags(Flags& flags, TrainOptions& options) {
 
 void add_grid_flags(Flags& flags, ParallelOptions& options) {
   flags.add("--tensor-model-parallel-size", &options.tensor, "N", "ranks that share each layer")
-      .at_least(1)
-      .at_most(kLargestWorld);
+      .within({1, kLargestWorld});
   flags.add("--pipeline-model-parallel-size", &options.pipeline, "N", "stages of consecutive layers")
-      .at_least(1)
-      .at_most(kLargestWorld);
+      .within({1, kLargestWorld});
   flags.add("--context-parallel-size", &options.context, "N", "ranks that share each sequence; mtl-train takes 1")
-      .at_least(1)
-      .at_most(kLargestWorld);
+      .within({1, kLargestWorld});
   flags
       .add_switch("--use-tp-pp-dp-mapping", options.tp_pp_dp_mapping,
                   "number ranks along the pipeline before data parallelism")
@@ -69,13 +62,11 @@ void add_stage_flags(Flags& flags, ParallelOptions& options) {
   flags
       .add("--num-layers-in-first-pipeline-stage,--decoder-first-pipeline-num-layers",
            &options.layout.first_stage_layers, "N", "layers of the first stage")
-      .at_least(1)
-      .at_most(kMostLayers);
+      .within({1, kMostLayers});
   flags
       .add("--num-layers-in-last-pipeline-stage,--decoder-last-pipeline-num-layers", &options.layout.last_stage_layers,
            "N", "layers of the last stage")
-      .at_least(1)
-      .at_most(kMostLayers);
+      .within({1, kMostLayers});
   flags
       .add_switch("--account-for-embedding-in-pipeline-split", options.layout.account_for_embedding,
                   "count the embedding as a layer of the first stage")
@@ -99,20 +90,16 @@ void add_sharing_flags(Flags& flags, ParallelOptions& options) {
       .add("--ddp-bucket-size", &options.bucket_elements, "N",
            "sum the gradients of consecutive layers together that have at least N parameters; absent: 40 M, or 1 M x "
            "data-parallel ranks if more")
-      .at_least(1)
-      .at_most(1e15)
+      .within({1, 1e15})
       .only_with("on one data-parallel rank", [&options] { return options.data() > 1; });
 }
 
 void add_batch_size_flags(Flags& flags, BatchOptions& options) {
-  flags.add("--micro-batch-size", &options.micro_batch_size, "N", "samples at a time")
-      .at_least(1)
-      .at_most(kLargestBatch);
+  flags.add("--micro-batch-size", &options.micro_batch_size, "N", "samples at a time").within({1, kLargestBatch});
   flags
       .add("--global-batch-size", &options.global_batch_size, "N",
            "samples of an update; one micro-batch a data-parallel rank when absent")
-      .at_least(1)
-      .at_most(kLargestBatch);
+      .within({1, kLargestBatch});
 }
 
 }  // namespace mtl

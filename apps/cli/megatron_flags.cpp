@@ -223,7 +223,7 @@ void add_single_valued(Flags& flags, FixedOptions& fixed) {
   auto only = [&](const char* name, auto& target, const char* why) {
     auto wanted = target;
     Flags::Flag& flag = flags.add(name, &target, "VALUE", "");
-    if constexpr (std::is_same_v<decltype(wanted), std::int64_t>) flag.at_least(0).at_most(1 << 16);
+    if constexpr (std::is_same_v<decltype(wanted), std::int64_t>) flag.within({0, 1 << 16});
     flags.check([&flags, name, &target, wanted, why] {
       if (target != wanted)
         flags.problem(cat(name, " ", target), cat("is not supported in this version, ", why, "; only ", wanted, " is"));
@@ -250,8 +250,8 @@ void add_attention_shapes(Flags& flags, const ArchitectureOptions& model) {
     bool grouped = false;
   };
   const auto shape = std::make_shared<Shape>();
-  flags.add("--kv-channels", &shape->kv_channels, "N", "").at_least(1).at_most(1 << 24);
-  flags.add("--num-query-groups", &shape->query_groups, "N", "").at_least(1).at_most(1 << 20);
+  flags.add("--kv-channels", &shape->kv_channels, "N", "").within({1, 1 << 24});
+  flags.add("--num-query-groups", &shape->query_groups, "N", "").within({1, 1 << 20});
   flags.add_switch("--group-query-attention", shape->grouped, "");
   flags.check([&flags, &model, shape] {
     const std::int64_t heads = model.num_attention_heads.value_or(0);
@@ -277,7 +277,7 @@ void add_related(Flags& flags, TrainOptions& options) {
   flags.add_switch("--no-bias-gelu-fusion", fixed.no_bias_gelu_fusion, "");
   flags.add_switch("--openai-gelu", fixed.openai_gelu, "");
   flags.add("--tensorboard-log-interval", &fixed.tensorboard_log_interval, "N", "").at_least(1);
-  flags.add("--zero-stage", &fixed.zero_stage, "N", "").at_least(0).at_most(3);
+  flags.add("--zero-stage", &fixed.zero_stage, "N", "").within({0, 3});
   flags.add_switch("--no-pipeline-parallel", fixed.no_pipeline_parallel, "")
       .only_with("on one stage, which is the default", [&options] { return options.parallel.pipeline > 1; });
   // Megatron-LM's --distributed-timeout-minutes is for its start if this flag is given; here one timeout is for both.

@@ -95,9 +95,7 @@ void flush_out() {
 }
 
 Flags::Flag& add_threads_flag(Flags& flags, std::int64_t& threads, const char* name) {
-  return flags.add(name, &threads, "N", "threads to use; 0 means every core this process may run on")
-      .at_least(0)
-      .at_most(1024);
+  return flags.add(name, &threads, "N", "threads to use; 0 means every core this process may run on").within({0, 1024});
 }
 
 }  // namespace mtl

@@ -57,16 +57,14 @@ void add_tokenizer_flags(Flags& flags, TokenizerOptions& options) {
             {"HuggingFaceTokenizer"});
   flags.add_switch("--tokenizer-hf-no-include-special-tokens", options.hf_special_tokens, "").inverted();
   flags.add("--vocab-size", &options.vocab_size, "N", "number of ids of NullTokenizer and TikTokenizer")
-      .at_least(1)
-      .at_most(INT32_MAX)
+      .within({1, INT32_MAX})
       .only_with("--tokenizer-type TikTokenizer or NullTokenizer", [&options] {
         return !options.name_one() || is_type(options, {"TikTokenizer", "NullTokenizer"});
       });
   for_types(flags
                 .add("--null-tokenizer-eod,--null-tokenizer-eod-id", &options.null_tokenizer_eod, "ID",
                      "end-of-document id of NullTokenizer; vocabulary size - 1 when absent")
-                .at_least(0)
-                .at_most(INT32_MAX),
+                .within({0, INT32_MAX}),
             {"NullTokenizer"});
   for_types(flags.add("--tiktoken-pattern", &options.tiktoken.pattern, "NAME", "split pattern of TikTokenizer")
                 .one_of({"v1", "v2"}),
@@ -74,8 +72,7 @@ void add_tokenizer_flags(Flags& flags, TokenizerOptions& options) {
   for_types(flags
                 .add("--tiktoken-num-special-tokens", &options.tiktoken.num_special_tokens, "N",
                      "special tokens of TikTokenizer, which have the first ids; 0 for none")
-                .at_least(0)
-                .at_most(INT32_MAX),
+                .within({0, INT32_MAX}),
             {"TikTokenizer"});
   for_types(flags.add("--tiktoken-special-tokens,--tokenizer-special-tokens", &options.tiktoken.special_tokens,
                       "TOKEN...", "the first of TikTokenizer's special tokens; the others are called <SPECIAL_i>"),
@@ -87,8 +84,7 @@ void add_tokenizer_flags(Flags& flags, TokenizerOptions& options) {
   flags
       .add("--vocab-extra-ids", &options.vocab_extra_ids, "N",
            "tokens <extra_id_0>... of a legacy SentencePieceTokenizer")
-      .at_least(0)
-      .at_most(10000);
+      .within({0, 10000});
 }
 
 void check_tokenizer_flags(Flags& flags, const TokenizerOptions& options) {

@@ -140,8 +140,7 @@ void add_train_spellings(Flags& flags, TopoOptions& options) {
              [&parallel] { return parallel.distributed_optimizer; })
       .needs("--overlap-grad-reduce too, as in Megatron-LM", [&parallel] { return parallel.overlap_grad_reduce; });
   flags.add("--zero-stage", &options.run.fixed.zero_stage, "N", "1 is --use-distributed-optimizer, 0 nothing")
-      .at_least(0)
-      .at_most(3);
+      .within({0, 3});
   flags.foreign.acknowledge(1, "has no effect on a plan", "--distributed-timeout-minutes");
   flags.check([&flags, &options] {
     std::int64_t stage = options.run.fixed.zero_stage;
@@ -154,39 +153,30 @@ void add_train_spellings(Flags& flags, TopoOptions& options) {
 
 void add_topo_flags(Flags& flags, TopoOptions& options) {
   flags.section("Ranks");
-  flags.add("--world-size", &options.run.parallel.world, "N", "number of ranks")
-      .required()
-      .at_least(1)
-      .at_most(kLargestWorld);
+  flags.add("--world-size", &options.run.parallel.world, "N", "number of ranks").required().within({1, kLargestWorld});
   add_grid_flags(flags, options.run.parallel);
   flags.add("--expert-model-parallel-size", &options.expert, "N", "ranks that share the experts")
-      .at_least(1)
-      .at_most(kLargestWorld);
+      .within({1, kLargestWorld});
   flags.add("--rank-order", &options.rank_order, "ORDER", "axes, the fastest first; tp-cp-ep-dp-pp unless given");
   flags.add("--gpus-per-node", &options.gpus_per_node, "N", "ranks on a node; 8 unless given")
-      .at_least(1)
-      .at_most(kLargestWorld);
+      .within({1, kLargestWorld});
   flags.add("--hosts", &options.hosts, "LIST", "names of the nodes, separated by commas");
   flags
       .add("--cores-per-rank,--threads", &options.cores_per_rank, "N",
            "cores of each rank, in a rankfile and for its threads")
-      .at_least(1)
-      .at_most(kMostCores);
+      .within({1, kMostCores});
 
   flags.section("Model");
   add_size_flags(flags, options.run);
   flags.add("--vocab-size", &options.run.tokenizer.vocab_size, "N", "tokens of the vocabulary, before padding")
-      .at_least(1)
-      .at_most(INT32_MAX);
-  flags.add("--seq-length", &options.run.data.seq_length, "N", "tokens of a sample").at_least(1).at_most(INT32_MAX);
+      .within({1, INT32_MAX});
+  flags.add("--seq-length", &options.run.data.seq_length, "N", "tokens of a sample").within({1, INT32_MAX});
   flags
       .add("--num-layers-per-virtual-pipeline-stage", &options.layers_per_virtual_stage, "N",
            "layers of a chunk, when each stage holds several")
-      .at_least(1)
-      .at_most(kMostLayers);
+      .within({1, kMostLayers});
   flags.add("--num-virtual-stages-per-pipeline-rank", &options.virtual_stages, "N", "chunks of each stage")
-      .at_least(1)
-      .at_most(kMostLayers);
+      .within({1, kMostLayers});
   add_stage_flags(flags, options.run.parallel);
   add_sharing_flags(flags, options.run.parallel);
   add_train_spellings(flags, options);
@@ -199,14 +189,12 @@ void add_topo_flags(Flags& flags, TopoOptions& options) {
            "draw this one; 1f1b, or interleaved with several chunks a stage")
       .one_of({"1f1b", "gpipe", "interleaved"});
   flags.add("--micro-batches", &options.micro_batches, "N", "micro-batches of a step, of one replica")
-      .at_least(1)
-      .at_most(kMostMicroBatches);
+      .within({1, kMostMicroBatches});
   add_batch_size_flags(flags, options.run.batch);
   flags
       .add("--microbatch-group-size-per-virtual-pipeline-stage", &options.group, "N",
            "micro-batches that go through a chunk before the next chunk's turn; as many as stages unless given")
-      .at_least(1)
-      .at_most(INT32_MAX);
+      .within({1, INT32_MAX});
 
   flags.section("Output");
   flags.add("--format", &options.format, "NAME", "by the name of FILE, or text, unless given")

@@ -18,10 +18,9 @@ void add_model_flags(Flags& flags, TrainOptions& options, const RunStart& start)
       .at_least(1e-30)
       .below(1);  // as a checkpoint's or a Hugging Face folder's
   flags.add("--init-method-std", &model.init_method_std, "X", "deviation of initial weights; 0.02 when absent")
-      .at_least(0)
-      .at_most(100)
+      .within({0, 100})
       .only_with("on a model that is loaded", [&start] { return !start.source; });
-  flags.add("--seed", &options.seed, "N", "of initial weights, data order and dropout").at_least(0).at_most(UINT32_MAX);
+  flags.add("--seed", &options.seed, "N", "of initial weights, data order and dropout").within({0, UINT32_MAX});
 }
 
 void add_sample_flags(Flags& flags, TrainOptions& options, const RunStart& start) {
@@ -53,11 +52,8 @@ void add_optimizer_flags(Flags& flags, TrainOptions& options) {
   const auto grows = [&schedule] { return schedule.weight_decay_incr_style != "constant"; };
   const char *constant = "with --lr-decay-style constant", *wsd = "--lr-decay-style WSD";
   flags.section("Optimizer");
-  flags.add("--lr", &schedule.lr, "X", "peak learning rate; required").at_least(0).at_most(1e38);
-  flags.add("--min-lr", &schedule.min_lr, "X", "where the decay ends")
-      .at_least(0)
-      .at_most(1e6)
-      .only_with(constant, decays);
+  flags.add("--lr", &schedule.lr, "X", "peak learning rate; required").within({0, 1e38});
+  flags.add("--min-lr", &schedule.min_lr, "X", "where the decay ends").within({0, 1e6}).only_with(constant, decays);
   flags.add("--lr-decay-style", &schedule.lr_decay_style, "STYLE", "shape of the decay")
       .one_of({"constant", "linear", "cosine", "inverse-square-root", "WSD"});
   flags.add("--lr-decay-iters", &schedule.lr_decay_iters, "N", "updates until the minimum; the whole run when absent")
@@ -72,8 +68,7 @@ void add_optimizer_flags(Flags& flags, TrainOptions& options) {
       .at_least(0)
       .below(1);
   flags.add("--lr-warmup-init", &schedule.lr_warmup_init, "X", "learning rate at the start of the warm-up")
-      .at_least(0)
-      .at_most(1e6)
+      .within({0, 1e6})
       .only_with("--lr-warmup-iters, --lr-warmup-samples or --lr-warmup-fraction", [&schedule] {
         return schedule.lr_warmup_iters > 0 || schedule.lr_warmup_samples > 0 ||
                schedule.lr_warmup_fraction.value_or(0) > 0;
@@ -88,21 +83,16 @@ void add_optimizer_flags(Flags& flags, TrainOptions& options) {
       .at_least(1)
       .only_with(wsd, is_wsd);
   flags.add("--weight-decay", &schedule.weight_decay, "X", "AdamW's, not on biases and norms")
-      .at_least(0)
-      .at_most(1e6)
+      .within({0, 1e6})
       .only_with("with --weight-decay-incr-style linear or cosine", [grows] { return !grows(); });
   flags.add("--weight-decay-incr-style", &schedule.weight_decay_incr_style, "STYLE", "how it changes over the run")
       .one_of({"constant", "linear", "cosine"});
-  flags.add("--start-weight-decay", &schedule.start_weight_decay, "X", "where it starts").at_least(0).at_most(1e6);
-  flags.add("--end-weight-decay", &schedule.end_weight_decay, "X", "where it ends").at_least(0).at_most(1e6);
+  flags.add("--start-weight-decay", &schedule.start_weight_decay, "X", "where it starts").within({0, 1e6});
+  flags.add("--end-weight-decay", &schedule.end_weight_decay, "X", "where it ends").within({0, 1e6});
   flags.add("--adam-beta1", &optimizer.adam_beta1, "X", "decay of the first moment").at_least(0).below(1);
   flags.add("--adam-beta2", &optimizer.adam_beta2, "X", "decay of the second moment").at_least(0).below(1);
-  flags.add("--adam-eps", &optimizer.adam_eps, "X", "added to the root of the second moment")
-      .at_least(1e-30)
-      .at_most(1e6);
-  flags.add("--clip-grad", &optimizer.clip_grad, "X", "largest norm of the gradient; 0 for no limit")
-      .at_least(0)
-      .at_most(1e30);
+  flags.add("--adam-eps", &optimizer.adam_eps, "X", "added to the root of the second moment").within({1e-30, 1e6});
+  flags.add("--clip-grad", &optimizer.clip_grad, "X", "largest norm of the gradient; 0 for no limit").within({0, 1e30});
 }
 
 void add_checkpoint_flags(Flags& flags, TrainOptions& options, const RunStart& start) {
@@ -140,14 +130,12 @@ void add_logging_flags(Flags& flags, TrainOptions& options) {
   flags.add("--tensorboard-dir", &logging.tensorboard_dir, "DIR", "write TensorBoard event files");
   flags.add("--log-jsonl", &logging.log_jsonl, "FILE", "write the same figures as JSON lines");
   flags.add("--peak-tflops", &logging.peak_tflops, "X", "peak of this machine, for MFU; measured when absent")
-      .at_least(1e-9)
-      .at_most(1e9);
+      .within({1e-9, 1e9});
   flags.add_switch("--dry-run", options.dry_run, "print parameters, memory and FLOPs of the run and end");
   flags
       .add("--world-size", &options.parallel.plan_world, "N",
            "with --dry-run: ranks to plan for; as few as there can be when absent")
-      .at_least(1)
-      .at_most(kLargestWorld)
+      .within({1, kLargestWorld})
       .needs("--dry-run: a run has the ranks that mpirun or srun starts", [&options] { return options.dry_run; });
   flags.add_switch("--json", options.json, "with --dry-run: as JSON")
       .needs("--dry-run: a run writes JSON lines to --log-jsonl FILE", [&options] { return options.dry_run; });
