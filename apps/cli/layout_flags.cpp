@@ -95,11 +95,11 @@ void add_sharing_flags(Flags& flags, ParallelOptions& options) {
 }
 
 void add_batch_size_flags(Flags& flags, BatchOptions& options) {
-  flags.add("--micro-batch-size", &options.micro_batch_size, "N", "samples at a time").within({1, kLargestBatch});
+  flags.add("--micro-batch-size", &options.micro_batch_size, "N", "samples at a time").within(kBatchSizes);
   flags
       .add("--global-batch-size", &options.global_batch_size, "N",
            "samples of an update; one micro-batch a data-parallel rank when absent")
-      .within({1, kLargestBatch});
+      .within(kBatchSizes);
 }
 
 }  // namespace mtl

@@ -26,9 +26,8 @@ std::optional<std::int64_t> parse_threshold(std::string_view text) {
 /// Samples of one micro-batch on every rank.
 std::int64_t samples_at_once(const BatchSizeOptions& options) {
   for (const std::int64_t size : {options.global_batch_size, options.micro_batch_size, options.data_parallel_size}) {
-    if (size < 1 || size > kLargestBatch) {
-      fail(Exit::usage, "batch sizes and ranks must be from 1 to ", kLargestBatch, ", not ", size);
-    }
+    const std::string wrong = kBatchSizes.objection(static_cast<double>(size));
+    if (!wrong.empty()) fail(Exit::usage, "batch sizes and ranks ", wrong, ", not ", size);
   }
   return options.micro_batch_size * options.data_parallel_size;
 }
@@ -85,8 +84,8 @@ void BatchSizes::read_schedule(const BatchSizeOptions& options) {
     const std::size_t colon = word.find(':');
     const auto from = parse_threshold(word.substr(0, colon));
     const auto size = colon == std::string::npos ? std::nullopt : parse_int(word.substr(colon + 1));
-    if (!from || !size || *size < 1 || *size > kLargestBatch) {
-      fail(Exit::usage, "'", word, "' is no step; write THRESHOLD:SIZE, such as 0:768 250B:1536");
+    if (!from || !size || !kBatchSizes.objection(static_cast<double>(*size)).empty()) {
+      fail(Exit::usage, "'", word, "' is not a step; write THRESHOLD:SIZE, such as 0:768 250B:1536");
     }
     const std::int64_t samples = *from / options.seq_length.value_or(1);
     if (steps_.empty() ? samples != 0 : samples <= steps_.back().from)

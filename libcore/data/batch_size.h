@@ -14,10 +14,12 @@
 #include <string>
 #include <vector>
 
+#include "base/setting.h"
+
 namespace mtl {
 
-/// The largest batch, micro-batch and number of ranks: the product of two of them is below 2^63.
-inline constexpr std::int64_t kLargestBatch = INT32_MAX;
+/// Batches, micro-batches and numbers of ranks: the product of two of them is below 2^63.
+inline constexpr Bounds kBatchSizes{1, INT32_MAX};
 
 struct BatchSizeOptions {
   std::int64_t global_batch_size = 1;  // not used by a schedule
@@ -31,8 +33,8 @@ struct BatchSizeOptions {
 
 class BatchSizes {
  public:
-  /// Throws Error(usage), without naming the flag, for steps that do not come out even, sizes that are no multiple, and
-  /// numbers that are not in [1, kLargestBatch].
+  /// Throws Error(usage), without naming the flag, for steps that do not come out even, sizes that are not a
+  /// multiple, and numbers outside of kBatchSizes.
   explicit BatchSizes(const BatchSizeOptions& options);
 
   /// What is asked for after `consumed` samples; and what is made of it, which the next update takes.
