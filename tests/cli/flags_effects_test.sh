@@ -2,10 +2,7 @@
 # Every flag that acts only together with another (--list-flags says which): given without it, the tool says so, once.
 # shellcheck disable=SC2034
 source "$(dirname "$0")/lib.sh" "$1"
-export OMP_WAIT_POLICY=passive
-cd "$WORK" || exit 1
-cp "$TESTS"/golden/indexed/merged_text_document.* .
-cp "$SHARE"/gpt2/vocab.json "$SHARE"/gpt2/merges.txt .
+enter_data_folder
 MODEL=$TESTS/golden/gpt2_model/b
 printf 'plain text\n' >plain.txt
 

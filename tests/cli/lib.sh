@@ -15,6 +15,13 @@ fail() {
   [ -z "${FAIL_FAST:-}" ] || exit 1
 }
 
+# enter_data_folder: the test continues in $WORK, with token files and GPT-2's vocabulary there; threads wait asleep.
+enter_data_folder() {
+  export OMP_WAIT_POLICY=passive
+  cd "$WORK" || exit 1
+  cp "$TESTS"/golden/indexed/merged_text_document.* "$SHARE"/gpt2/{vocab.json,merges.txt} .
+}
+
 # expect_exit CODE COMMAND...: output goes to $WORK/out and $WORK/err.
 expect_exit() {
   local want=$1 got

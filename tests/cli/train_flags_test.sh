@@ -1,10 +1,7 @@
 #!/bin/bash
 # mtl-train's command line: what it accepts, refuses and acknowledges, and what it says when something is wrong.
 source "$(dirname "$0")/lib.sh" "$1"
-export OMP_WAIT_POLICY=passive
-cd "$WORK" || exit 1
-cp "$TESTS"/golden/indexed/merged_text_document.* .
-cp "$SHARE"/gpt2/vocab.json "$SHARE"/gpt2/merges.txt .
+enter_data_folder
 MODEL=$TESTS/golden/gpt2_model/b
 tiny=(--num-layers 1 --hidden-size 16 --num-attention-heads 2 --max-position-embeddings 32 --seq-length 16)
 words=(--vocab-file vocab.json --merge-file merges.txt)

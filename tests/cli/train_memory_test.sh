@@ -1,9 +1,8 @@
 #!/bin/bash
 # Runs that do not fit the memory or the disk are refused before they begin, with settings that fit and that then run.
 source "$(dirname "$0")/lib.sh" "$1"
-export OMP_WAIT_POLICY=passive OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-cd "$WORK" || exit 1
-cp "$TESTS"/golden/indexed/merged_text_document.* "$SHARE"/gpt2/{vocab.json,merges.txt} .
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+enter_data_folder
 # 617 MiB, of which 305 MiB are activations; 12 bytes for each of 16,156,416 parameters make a checkpoint of 185 MiB.
 run=(--num-layers 4 --hidden-size 256 --num-attention-heads 4 --max-position-embeddings 512 --seq-length 512
   --vocab-file vocab.json --merge-file merges.txt --data-path merged_text_document --split 100,0,0 --lr 1e-3
