@@ -45,7 +45,7 @@ void describe(const mtl::ConvertReport& report, const Comparison& comparison, mt
                           mtl::format("%.4g", found.max_logit), ")"));
   }
   console.info(mtl::cat("wrote ", report.output, ": ", report.files.size(), " files, ", report.dtype, ", ",
-                        mtl::human_bytes(static_cast<double>(report.bytes))));
+                        mtl::human_bytes(report.bytes)));
 }
 
 }  // namespace

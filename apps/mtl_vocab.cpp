@@ -48,7 +48,7 @@ void add_flags(Flags& flags, VocabOptions& options) {
 }
 
 void check(Flags& flags, const VocabOptions& options) {
-  auto least = static_cast<std::int64_t>(256 + options.special_tokens.size());
+  std::int64_t least = 256 + options.special_tokens.size();
   if (flags.was_given("--vocab-size") && options.vocab_size < least) {
     flags.problem(cat("--vocab-size ", options.vocab_size),
                   cat("must be at least ", least, ": 256 bytes and the special tokens"));

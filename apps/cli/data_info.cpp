@@ -26,10 +26,10 @@ std::string draw_histogram(const LengthHistogram& summary) {
   const std::int64_t tallest = *std::max_element(first, last);
   std::string out = "\n  tokens in a sequence      sequences\n";
   for (auto bucket = first; bucket != last; ++bucket) {
-    const auto number = static_cast<std::size_t>(bucket - buckets.begin());
+    const std::size_t number = bucket - buckets.begin();
     const std::int64_t begin = bucket_begin(number), end = bucket_end(number);
     const std::string range = begin == end ? cat(begin) : cat(with_commas(begin), " - ", with_commas(end));
-    const auto bar = static_cast<std::size_t>((*bucket * kWidth + tallest - 1) / tallest);  // one # at least
+    const std::size_t bar = (*bucket * kWidth + tallest - 1) / tallest;  // one # at least
     out += format("  %20s %14s", range.c_str(), with_commas(*bucket).c_str());
     out += bar == 0 ? "\n" : cat("  ", std::string(bar, '#'), "\n");
   }
@@ -38,7 +38,7 @@ std::string draw_histogram(const LengthHistogram& summary) {
 
 std::string describe(const IndexedDataset& data) {
   const LengthHistogram lengths = histogram_of(data);
-  const auto bytes = [](std::uint64_t size) { return with_commas(static_cast<std::int64_t>(size)); };
+  const auto bytes = [](std::uint64_t size) { return with_commas(size); };
   std::string out = data.prefix() + "\n";
   out += cat("  documents   ", with_commas(data.documents()));
   if (lengths.empty_documents > 0) out += cat(", ", with_commas(lengths.empty_documents), " of them empty");

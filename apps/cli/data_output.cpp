@@ -18,7 +18,7 @@ void report(const DataOutputOptions& options, const TokenFilesMade& made, Consol
               "\n");
     return;
   }
-  std::string text = cat(format("%.1f MB", static_cast<double>(bytes) / 1e6), " in ", human_seconds(made.seconds));
+  std::string text = cat(format("%.1f MB", double(bytes) / 1e6), " in ", human_seconds(made.seconds));
   for (const Json& output : made.outputs) {
     const auto count = [&](const char* key) { return with_commas(output.at(key).as_int()); };
     text += cat("\n  ", output.at("prefix").as_string(), ".bin, .idx: ", count("documents"), " documents, ",

@@ -74,7 +74,7 @@ void DocumentPrinter::warn_about(const IndexedDataset& data, Console& console) c
 std::vector<Ids> DocumentPrinter::read(const IndexedDataset& data, std::int64_t document) const {
   std::vector<Ids> sequences;
   for (std::int64_t i = data.document_begin(document); i < data.document_begin(document + 1); ++i) {
-    Ids& ids = sequences.emplace_back(static_cast<std::size_t>(data.lengths()[i]));
+    Ids& ids = sequences.emplace_back(data.lengths()[i]);
     data.read(i, 0, ids);
   }
   const bool ends_in_eod = tokenizer_ && !options_.keep_eod && !sequences.empty() && !sequences.back().empty() &&

@@ -21,7 +21,7 @@ void shuffle(const DataShuffleOptions& options, Console& console) {
   const std::vector<std::uint32_t> order =
       shuffled_documents(data.documents(), static_cast<std::uint32_t>(options.seed));
   const DocumentList list{data.documents(), [&](std::int64_t i) {
-                            const std::int64_t document = order[static_cast<std::size_t>(i)];
+                            const std::int64_t document = order[i];
                             return DocumentRange{&data, document, document + 1};
                           }};
   make_and_report(options.output, {&data}, {data.type(), data.is_multimodal()}, {{options.output.output_prefix, list}},

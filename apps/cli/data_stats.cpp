@@ -39,16 +39,15 @@ DataStats collect(const DataStatsOptions& options, const IndexedDataset& data, c
   const std::vector<std::int64_t> counts = count_tokens(data, threads);
   if (const auto vocabulary = find_vocabulary_size(options.tokenizer, tokenizer, data)) {
     stats.vocab_size = vocabulary->size;
-    if (static_cast<std::int64_t>(counts.size()) > vocabulary->size) {
+    if (std::ssize(counts) > vocabulary->size) {
       check_token_range(data, vocabulary->size, threads);  // says where
     }
   }
   stats.ids = summarize_tokens(counts);
   for (const std::int64_t id : stats.ids.ranked) {
-    if (static_cast<std::int64_t>(stats.top.size()) >= options.top) break;
+    if (std::ssize(stats.top) >= options.top) break;
     const auto token = static_cast<std::int32_t>(id);
-    stats.top.push_back({id, counts[static_cast<std::size_t>(id)],
-                         tokenizer == nullptr ? "" : decode_lossy(tokenizer->decode({&token, 1}))});
+    stats.top.push_back({id, counts[id], tokenizer == nullptr ? "" : decode_lossy(tokenizer->decode({&token, 1}))});
   }
   stats.documents = summarize_lengths(document_lengths(data));
   stats.sequences = summarize_lengths(sequence_lengths(data));
@@ -101,9 +100,8 @@ std::string describe_top(const DataStats& stats, bool has_text) {
   std::string out = format("\n  %6s %10s %14s %10s%s\n", "rank", "id", "count", "share", has_text ? "  text" : "");
   for (std::size_t i = 0; i < stats.top.size(); ++i) {
     const auto& [id, count, text] = stats.top[i];
-    out +=
-        format("  %6d %10s %14s %10s", static_cast<int>(i + 1), std::to_string(id).c_str(), with_commas(count).c_str(),
-               percent(static_cast<double>(count) / static_cast<double>(stats.tokens)).c_str());
+    out += format("  %6d %10s %14s %10s", static_cast<int>(i + 1), std::to_string(id).c_str(),
+                  with_commas(count).c_str(), percent(double(count) / double(stats.tokens)).c_str());
     if (has_text) append_json_string(out += "  ", text);
     out += '\n';
   }
@@ -123,8 +121,7 @@ Json to_json(const IndexedDataset& data, const DataStats& stats, bool has_text) 
     coverage.push(Json::object({{"share", kCoveredShares[i]}, {"ids", stats.ids.coverage[i]}}));
   }
   for (const auto& [id, count, text] : stats.top) {
-    Json entry = Json::object(
-        {{"id", id}, {"count", count}, {"share", static_cast<double>(count) / static_cast<double>(stats.tokens)}});
+    Json entry = Json::object({{"id", id}, {"count", count}, {"share", double(count) / double(stats.tokens)}});
     if (has_text) entry.set("text", text);
     top.push(std::move(entry));
   }

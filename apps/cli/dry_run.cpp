@@ -29,8 +29,7 @@ std::string describe_run(const TrainOptions& options, const GptConfig& config) {
   }
   auto line = [](const char* what, const std::string& value) { return format("  %-34s %s\n", what, value.c_str()); };
   auto size = [&](const char* what, std::size_t bytes) {
-    return line(what, format("%14s  %s", with_commas(static_cast<std::int64_t>(bytes)).c_str(),
-                             human_bytes(static_cast<double>(bytes)).c_str()));
+    return line(what, format("%14s  %s", with_commas(bytes).c_str(), human_bytes(bytes).c_str()));
   };
   std::string out = "model\n" + line("parameters", with_commas(plan.parameters));
   out += "a step\n" +
@@ -45,7 +44,7 @@ std::string describe_run(const TrainOptions& options, const GptConfig& config) {
       if (part.bytes > 0) out += size(part.name, part.bytes);
     }
   }
-  return out + "a checkpoint\n" + size("tensors", static_cast<std::size_t>(saved_bytes));
+  return out + "a checkpoint\n" + size("tensors", saved_bytes);
 }
 
 }  // namespace mtl

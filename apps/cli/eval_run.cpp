@@ -47,7 +47,7 @@ void show_progress(Console& console, const Score& score, std::optional<std::int6
 
 std::optional<double> EvalReport::bits_per_byte() const {
   if (!bytes || *bytes == 0) return {};
-  return loss * static_cast<double>(tokens) / std::numbers::ln2 / static_cast<double>(*bytes);
+  return loss * double(tokens) / std::numbers::ln2 / double(*bytes);
 }
 
 std::string EvalReport::line() const {
@@ -97,7 +97,7 @@ EvalReport evaluate(const EvalOptions& options, Console& console) {
   double began = now_seconds();
   for (std::vector<std::int32_t> ids; tokens->next(ids);) {
     for (std::span<const std::int32_t> rest = ids; !rest.empty();) {  // a text may come in one piece
-      auto piece = rest.first(std::min(rest.size(), static_cast<std::size_t>(kTokensAtATime)));
+      auto piece = rest.first(std::min<std::size_t>(rest.size(), kTokensAtATime));
       scorer.push(piece);
       rest = rest.subspan(piece.size());
       show_progress(console, scorer.score(), tokens->total());

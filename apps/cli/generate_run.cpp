@@ -185,7 +185,7 @@ class Generators {
     longest_ = generator_ ? std::bit_ceil(longest) : longest;
     sequences_ = std::max(sequences_, std::ssize(batch));
     generator_.reset();  // its memory first
-    generator_.emplace(model_, options_, sequences_, static_cast<std::int64_t>(longest_));
+    generator_.emplace(model_, options_, sequences_, longest_);
     return *generator_;
   }
 

@@ -71,7 +71,7 @@ std::pair<double, const char*> choose_unit(std::size_t bytes) {
 std::string describe_memory(const std::vector<RankPlan>& plans) {
   auto [unit, name] = choose_unit(largest_plan(plans).plan.total_bytes());
   const double per = unit;
-  auto in_unit = [per](std::size_t bytes) { return format("%.2f", static_cast<double>(bytes) / per); };
+  auto in_unit = [per](std::size_t bytes) { return format("%.2f", double(bytes) / per); };
   std::vector<std::string> heading;
   for (const MemoryPart& part : memory_parts(plans.front().plan)) heading.emplace_back(part.heading);
   Table table(heading);
@@ -143,7 +143,7 @@ std::string describe_rank_plans(const std::vector<RankPlan>& plans) {
     if (kind.plan.total_bytes() == most) ranks.insert(ranks.end(), kind.ranks.begin(), kind.ranks.end());
   }
   std::sort(ranks.begin(), ranks.end());
-  return cat(describe_memory(plans), "  the most, ", with_commas(static_cast<std::int64_t>(most)),
+  return cat(describe_memory(plans), "  the most, ", with_commas(most),
              " bytes: ", ranks.size() == 1 ? "rank " : "ranks ", rank_list(ranks), "\n\n", describe_work(plans));
 }
 

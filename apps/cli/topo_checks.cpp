@@ -108,7 +108,7 @@ void check_expert_order(Flags& flags, const TopoOptions& options) {
 void check_hosts(Flags& flags, const TopoOptions& options) {
   std::vector<std::string> hosts = options.host_names();
   std::int64_t nodes = (options.run.parallel.world + options.node_size() - 1) / options.node_size();
-  if (options.hosts && static_cast<std::int64_t>(hosts.size()) != nodes) {
+  if (options.hosts && std::ssize(hosts) != nodes) {
     flags.problem(cat("--hosts ", *options.hosts),
                   cat("names ", hosts.size(), " hosts, but ", options.run.parallel.world,
                       " ranks with --gpus-per-node ", options.node_size(), " take ", nodes));

@@ -11,7 +11,7 @@ Json range_json(const LayerRange& range) { return Json::Array{range.first, range
 
 Json layers_json(const TopoReport& report, int stage) {
   Json out = Json::array();
-  for (const LayerRange& range : (*report.layers)[static_cast<std::size_t>(stage)]) out.push(range_json(range));
+  for (const LayerRange& range : (*report.layers)[stage]) out.push(range_json(range));
   return out;
 }
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "base/str.h"
+#include "base/utf8.h"
 #include "cli/topo_text.h"
 
 namespace mtl {
@@ -23,7 +24,7 @@ class TextCanvas {
     lines_[y][x] = c;
   }
   void write(std::size_t x, std::size_t y, const std::string& ascii) {
-    for (char c : ascii) put(x++, y, static_cast<unsigned char>(c));
+    for (char c : ascii) put(x++, y, byte_of(c));
   }
   void box(std::size_t left, std::size_t top, std::size_t right, std::size_t bottom) {
     for (std::size_t x = left + 1; x < right; ++x) {
@@ -244,7 +245,7 @@ std::string legend(const TopoReport& report) {
 }  // namespace
 
 std::string draw_ranks(const TopoReport& report, const TerminalOptions& look) {
-  const auto room = static_cast<std::size_t>(look.width);
+  const std::size_t room = look.width;
   const std::vector<int> stages = shown_stages(report, kMostStages);
   for (const Style& style : kStyles) {
     if (report.columns() > look.width) break;
@@ -266,7 +267,7 @@ std::string draw_ranks(const TopoReport& report, const TerminalOptions& look) {
   for (int first = 0; first < replicas; first += count) {
     std::vector<int> columns = replica_columns(report, first, std::min(count, replicas - first), shown);
     std::string band = TextBand(report, stages, columns, style).draw();
-    lines += static_cast<std::size_t>(std::count(band.begin(), band.end(), '\n')) + 1;
+    lines += std::count(band.begin(), band.end(), '\n') + 1;
     if (first > 0 && lines > kMostLines) {
       out += cat(".. and ", replicas - first, " more replicas\n\n");
       break;

@@ -150,9 +150,7 @@ std::vector<std::string> TopoReport::idle_kinds() const {
   return out;
 }
 
-std::string TopoReport::node_name(int node) const {
-  return hosts.empty() ? cat("node ", node) : hosts[static_cast<std::size_t>(node)];
-}
+std::string TopoReport::node_name(int node) const { return hosts.empty() ? cat("node ", node) : hosts[node]; }
 
 int TopoReport::rank_in_grid(int stage, int column) const {
   int tensor = grid.size(Axis::tensor), replica = columns_of_replica();
@@ -162,9 +160,7 @@ int TopoReport::rank_in_grid(int stage, int column) const {
 std::string TopoReport::holdings(int stage) const {
   std::vector<std::string> parts;
   if (stage == 0 && stages > 1) parts.emplace_back("embedding");
-  parts.push_back(layers       ? layer_list((*layers)[static_cast<std::size_t>(stage)])
-                  : stages > 1 ? "layers"
-                               : "all of it");
+  parts.push_back(layers ? layer_list((*layers)[stage]) : stages > 1 ? "layers" : "all of it");
   if (stage == stages - 1 && stages > 1) parts.emplace_back("output layer");
   return join(parts, ", ");
 }

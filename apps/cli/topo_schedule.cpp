@@ -17,8 +17,7 @@ class StageLine {
   }
   void put(const Action& action, const TimeSpan& span) {
     bool forward = action.kind == ActionKind::forward;
-    auto begin = static_cast<std::size_t>(std::lround(span.start)),
-         end = static_cast<std::size_t>(std::lround(span.end));
+    std::size_t begin = std::lround(span.start), end = std::lround(span.end);
     std::string text = cat(action.micro_batch % 10);
     if (cell_ > 1) text += static_cast<char>('a' + action.chunk % 26);
     text.resize((end - begin) * cell_, '\'');
@@ -72,7 +71,7 @@ std::string draw_schedule(const TopoReport& report, const TerminalOptions& look)
   const TopoSchedule& schedule = *report.schedule;
   const bool several = schedule.layout.chunks > 1;
   const std::size_t cell = several ? 2 : 1;
-  auto cells = static_cast<std::size_t>(std::lround(schedule.times.total));
+  std::size_t cells = std::lround(schedule.times.total);
   std::vector<StageLine> lines;
   for (std::size_t stage = 0; stage < schedule.stages.size(); ++stage) {
     StageLine& line = lines.emplace_back(cells, cell, look.color);
@@ -81,8 +80,8 @@ std::string draw_schedule(const TopoReport& report, const TerminalOptions& look)
   }
   std::string out = report.schedule_title() + "\n";
   const int digits = std::max<int>(2, static_cast<int>(cat(report.stages - 1).size()));
-  const std::size_t label = static_cast<std::size_t>(digits) + 9;
-  const std::size_t most = (static_cast<std::size_t>(look.width) - label) / cell, blocks = (cells + most - 1) / most;
+  const std::size_t label = digits + 9;
+  const std::size_t most = (look.width - label) / cell, blocks = (cells + most - 1) / most;
   const std::size_t room = (cells + blocks - 1) / blocks;
   for (std::size_t begin = 0; begin < cells; begin += room) {
     if (cells > room)
@@ -90,8 +89,7 @@ std::string draw_schedule(const TopoReport& report, const TerminalOptions& look)
                     double(std::min(begin + room, cells)) / schedule.layout.chunks);
     for (int stage : shown_stages(report, 64)) {
       out += stage < 0 ? std::string("  ..")
-                       : format("  stage %-*d ", digits, stage) +
-                             lines[static_cast<std::size_t>(stage)].part(begin, begin + room);
+                       : format("  stage %-*d ", digits, stage) + lines[stage].part(begin, begin + room);
       out += "\n";
     }
   }

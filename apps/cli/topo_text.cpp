@@ -1,4 +1,5 @@
 #include "cli/topo_text.h"
+#include "base/utf8.h"
 
 #include <algorithm>
 
@@ -32,8 +33,7 @@ std::string describe_groups(const TopoReport& report, const TerminalOptions& loo
     out += format("  %-10s %s\n", "", kind.traffic.c_str());
     std::vector<std::string> words;
     for (const std::vector<int>& group : kind.groups) words.push_back(cat("{", rank_list(group), "}"));
-    for (const std::string& line : wrap(words, static_cast<std::size_t>(look.width) - 13, 2))
-      out += format("  %-10s %s\n", "", line.c_str());
+    for (const std::string& line : wrap(words, look.width - 13, 2)) out += format("  %-10s %s\n", "", line.c_str());
   }
   std::vector<std::string> idle = report.idle_kinds();
   if (!idle.empty()) out += cat("  ", join(idle, ", "), ": one rank each, which talks to nobody\n");
@@ -149,7 +149,7 @@ std::string fold(const std::string& text, std::size_t width) {
 std::string to_ascii(const std::string& text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
-    if (static_cast<unsigned char>(text[i]) < 0x80) {
+    if (byte_of(text[i]) < 0x80) {
       out += text[i];
       continue;
     }
@@ -175,7 +175,7 @@ std::string topo_text(const TopoReport& report, const TerminalOptions& look) {
       describe_problems(report),
   };
   std::erase(sections, "");
-  std::string text = fold(join(sections, "\n"), static_cast<std::size_t>(look.width));
+  std::string text = fold(join(sections, "\n"), look.width);
   return look.unicode ? text : to_ascii(text);
 }
 

@@ -21,10 +21,10 @@ Pages::Pages(std::size_t bytes, std::string_view what) : bytes_(bytes) {
   // and what is too much before and behind it is given back.
   const std::size_t spare = bytes >= kHugePage ? kHugePage : 0;
   void* mapped = ::mmap(nullptr, bytes + spare, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (mapped == MAP_FAILED) fail(Exit::failure, "no memory: ", human_bytes(static_cast<double>(bytes)), " for ", what);
+  if (mapped == MAP_FAILED) fail(Exit::failure, "no memory: ", human_bytes(bytes), " for ", what);
   auto* begin = static_cast<std::byte*>(mapped);
   if (spare > 0) {
-    const std::size_t page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    const std::size_t page = ::sysconf(_SC_PAGESIZE);
     const std::size_t before = -reinterpret_cast<std::uintptr_t>(begin) % kHugePage;
     const std::size_t used = (bytes + page - 1) / page * page;
     if (before > 0) ::munmap(begin, before);

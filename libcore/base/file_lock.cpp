@@ -30,7 +30,7 @@ constexpr const char* kBeat = ", beat ";
 std::string content_of(int descriptor) {
   char text[512];
   ssize_t size = ::pread(descriptor, text, sizeof text, 0);
-  return std::string(trim(std::string_view(text, static_cast<std::size_t>(std::max<ssize_t>(size, 0)))));
+  return std::string(trim(std::string_view(text, std::max<ssize_t>(size, 0))));
 }
 
 /// The content as it is now: on network file systems a file that is opened anew.

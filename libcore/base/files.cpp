@@ -150,7 +150,7 @@ void OutputFile::write(const void* data, std::size_t bytes) {
     }
     call.wrote(static_cast<std::uint64_t>(written));
     at += written;
-    left -= static_cast<std::size_t>(written);
+    left -= written;
     const std::uint64_t end = bytes_ + (bytes - left), boundary = end / kWriteBack * kWriteBack;
     if (end - boundary < static_cast<std::uint64_t>(written) && boundary > 0 && !write_back(descriptor_, boundary))
       fail_write(path_, end);
@@ -300,7 +300,7 @@ std::string read_descriptor(int descriptor, const std::string& name) {
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail_errno(name, "read");
     if (got == 0) return content;
-    content.append(buffer, static_cast<std::size_t>(got));
+    content.append(buffer, got);
   }
 }
 
@@ -350,7 +350,7 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
     ::close(descriptor);
     fail(Exit::io, path, ": is no regular file, which alone can be mapped into memory; copy its content into one");
   }
-  size_ = static_cast<std::size_t>(info.st_size);
+  size_ = info.st_size;
   if (size_ > 0) {
     data_ = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, descriptor, 0);
     if (data_ == MAP_FAILED) {
@@ -373,7 +373,7 @@ MappedFile::~MappedFile() {
 
 void MappedFile::will_need(std::size_t offset, std::size_t bytes) const {
   if (bytes == 0 || offset + bytes > size_) return;
-  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const std::size_t page = ::sysconf(_SC_PAGESIZE);
   const std::size_t begin = offset / page * page;
   ::madvise(static_cast<char*>(data_) + begin, offset + bytes - begin, MADV_WILLNEED);
 }

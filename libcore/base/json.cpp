@@ -88,7 +88,7 @@ std::int64_t Json::as_int() const {
 }
 
 double Json::as_number() const {
-  if (is_int()) return static_cast<double>(std::get<std::int64_t>(value_));
+  if (is_int()) return std::get<std::int64_t>(value_);
   return expect<double>(value_, "a number");
 }
 
@@ -158,11 +158,11 @@ void append_json_string(std::string& out, std::string_view text, bool ascii) {
   // The end of the characters from `at` that are written as they are.
   auto end_of_plain = [&](std::size_t at) {
     while (at < text.size()) {
-      const auto c = static_cast<unsigned char>(text[at]);
+      const unsigned char c = text[at];
       if (c < 0x20 || c == '"' || c == '\\' || (ascii && c >= 0x7F)) break;
       const Utf8Char next = c < 0x80 ? Utf8Char{c, 1, true} : next_utf8(text.data() + at, text.data() + text.size());
       if (!next.valid) break;
-      at += static_cast<std::size_t>(next.length);
+      at += next.length;
     }
     return at;
   };
@@ -172,7 +172,7 @@ void append_json_string(std::string& out, std::string_view text, bool ascii) {
     out.append(text, at, plain_end - at);
     at = plain_end;
     if (at == text.size()) break;
-    auto c = static_cast<unsigned char>(text[at]);
+    unsigned char c = text[at];
     const std::size_t escape = kEscaped.find(text[at]);
     if (escape != std::string_view::npos) {
       out += '\\';
@@ -183,7 +183,7 @@ void append_json_string(std::string& out, std::string_view text, bool ascii) {
       std::size_t length = utf8_length(text, at);
       require(length > 0, "append_json_string: the text is not UTF-8");
       std::uint32_t code = length == 2 ? c & 0x1Fu : length == 3 ? c & 0x0Fu : c & 0x07u;
-      for (std::size_t i = 1; i < length; ++i) code = code << 6 | (static_cast<unsigned char>(text[at + i]) & 0x3Fu);
+      for (std::size_t i = 1; i < length; ++i) code = code << 6 | (byte_of(text[at + i]) & 0x3Fu);
       if (code >= 0x10000) {
         out += format("\\u%04x\\u%04x", 0xD800 + ((code - 0x10000) >> 10), 0xDC00 + ((code - 0x10000) & 0x3FF));
       } else {
@@ -192,7 +192,7 @@ void append_json_string(std::string& out, std::string_view text, bool ascii) {
       at += length - 1;
     } else {
       out += kReplacementCharacter;
-      at += static_cast<std::size_t>(next_utf8(text.data() + at, text.data() + text.size()).length) - 1;
+      at += next_utf8(text.data() + at, text.data() + text.size()).length - 1;
     }
     ++at;
   }
@@ -217,7 +217,7 @@ void append_number(std::string& out, double value) {
 
 void Json::append(std::string& out, int indent, int depth) const {
   auto new_line = [&](int level) {
-    if (indent > 0) out += '\n', out.append(static_cast<std::size_t>(indent * level), ' ');
+    if (indent > 0) out += '\n', out.append(indent * level, ' ');
   };
   auto separate = [&](bool first) {
     if (!first) out += indent > 0 ? "," : ", ";

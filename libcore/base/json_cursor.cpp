@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/str.h"
+#include "base/utf8.h"
 
 namespace mtl {
 
@@ -28,9 +29,7 @@ std::size_t plain_bytes(std::uint64_t word) {
 }  // namespace
 
 std::size_t utf8_length(std::string_view text, std::size_t at) {
-  auto byte = [&](std::size_t i) -> unsigned {
-    return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0;
-  };
+  auto byte = [&](std::size_t i) -> unsigned { return at + i < text.size() ? byte_of(text[at + i]) : 0; };
   auto tail = [&](std::size_t i) { return (byte(i) & 0xC0) == 0x80; };
   unsigned lead = byte(0);
   if (lead < 0x80) return 1;
@@ -69,7 +68,7 @@ std::optional<std::int64_t> json_integer(std::string_view number) {
 
 bool has_lone_surrogate(std::string_view text) {
   for (std::size_t at = text.find('\xED'); at != std::string_view::npos; at = text.find('\xED', at + 1)) {
-    if (at + 1 < text.size() && static_cast<unsigned char>(text[at + 1]) >= 0xA0) return true;
+    if (at + 1 < text.size() && byte_of(text[at + 1]) >= 0xA0) return true;
   }
   return false;
 }
@@ -137,7 +136,7 @@ std::size_t JsonCursor::plain_run() {
       if (plain < 8) break;
     }
     if (at_ >= text_.size()) fail_here("a string is not closed");
-    auto c = static_cast<unsigned char>(text_[at_]);
+    unsigned char c = text_[at_];
     if (c == '"' || c == '\\') return begin;
     if (c < 0x20) fail_here("a control character in a string must be escaped");
     std::size_t length = utf8_length(text_, at_);

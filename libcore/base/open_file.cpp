@@ -54,7 +54,7 @@ void OpenFile::read(std::uint64_t offset, std::span<std::byte> out) const {
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail(Exit::io, path_, ": cannot read: ", std::strerror(errno));
     if (got == 0) fail(Exit::io, path_, kShorter);
-    out = out.subspan(static_cast<std::size_t>(got));
+    out = out.subspan(got);
     offset += static_cast<std::uint64_t>(got);
   }
 }

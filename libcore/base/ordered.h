@@ -131,7 +131,7 @@ void run_ordered(int threads, Produce produce, MakeWorker make_worker, Consume c
     return;
   }
   using Shared = OrderedWork<Result, Produce, Weigh>;
-  Shared shared(3 * static_cast<std::size_t>(threads), produce, weigh, budget);
+  Shared shared(3 * threads, produce, weigh, budget);
   std::vector<decltype(make_worker())> works;
   for (int i = 0; i < threads; ++i) works.push_back(make_worker());
   std::vector<std::jthread> workers;

@@ -16,13 +16,13 @@ namespace mtl {
 template <class Work>
 void for_each_part(int parts, std::int64_t count, const Work& work) {
   require(parts >= 1, "for_each_part: ", parts, " parts");
-  std::vector<std::exception_ptr> errors(static_cast<std::size_t>(parts));
+  std::vector<std::exception_ptr> errors(parts);
   const auto bound = [&](int part) { return count / parts * part + count % parts * part / parts; };
   const auto run = [&](int part) {
     try {
       work(part, bound(part), bound(part + 1));
     } catch (...) {
-      errors[static_cast<std::size_t>(part)] = std::current_exception();
+      errors[part] = std::current_exception();
     }
   };
   {

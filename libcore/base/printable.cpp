@@ -1,6 +1,7 @@
 #include "base/printable.h"
 
 #include "base/json_cursor.h"
+#include "base/utf8.h"
 
 namespace mtl {
 
@@ -8,8 +9,8 @@ namespace {
 
 /// DEL, C0 and C1.
 bool is_control(std::string_view character) {
-  const auto first = static_cast<unsigned char>(character[0]);
-  if (character.size() == 2) return first == 0xC2 && static_cast<unsigned char>(character[1]) < 0xA0;
+  const unsigned char first = character[0];
+  if (character.size() == 2) return first == 0xC2 && byte_of(character[1]) < 0xA0;
   return character.size() == 1 && (first < 0x20 || first == 0x7F);
 }
 
@@ -18,7 +19,7 @@ bool is_noncharacter(std::string_view character) {
   if (character.size() < 3) return false;
   const std::string_view tail = character.substr(character.size() - 2);
   if (tail != "\xBF\xBE" && tail != "\xBF\xBF") return false;
-  const auto before = static_cast<unsigned char>(character[character.size() - 3]);
+  const unsigned char before = character[character.size() - 3];
   return (before & 0x0F) == 0x0F;
 }
 

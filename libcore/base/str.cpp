@@ -26,7 +26,7 @@ std::string format(const char* pattern, ...) {
   // NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): va_start is two lines above
   int length = std::vsnprintf(nullptr, 0, pattern, arguments);
   va_end(arguments);
-  std::string out(static_cast<std::size_t>(std::max(length, 0)), '\0');
+  std::string out(std::max(length, 0), '\0');
   std::vsnprintf(out.data(), out.size() + 1, pattern, again);
   va_end(again);
   return out;
@@ -83,7 +83,7 @@ bool ends_with(std::string_view text, std::string_view suffix) {
 std::string with_commas(std::int64_t value) {
   std::string digits = std::to_string(value);
   for (int at = static_cast<int>(digits.size()) - 3; at > (value < 0 ? 1 : 0); at -= 3) {
-    digits.insert(static_cast<std::size_t>(at), ",");
+    digits.insert(at, ",");
   }
   return digits;
 }
@@ -98,7 +98,7 @@ std::string human_bytes(double bytes) {
 std::string human_seconds(double seconds) {
   if (seconds < 10) return format("%.2f s", seconds);
   if (seconds < 60) return format("%.1f s", seconds);
-  auto whole = static_cast<std::int64_t>(std::llround(seconds));
+  std::int64_t whole = std::llround(seconds);
   if (whole < 3600) return format("%d min %d s", static_cast<int>(whole / 60), static_cast<int>(whole % 60));
   return format("%d h %d min", static_cast<int>(whole / 3600), static_cast<int>(whole / 60 % 60));
 }

@@ -12,9 +12,9 @@ std::size_t append_complete(std::string& out, std::string_view bytes) {
   const char* end = at + bytes.size();
   while (at < end) {
     Utf8Char next = next_utf8(at, end);
-    if (next.cut_short) return static_cast<std::size_t>(end - at);
+    if (next.cut_short) return end - at;
     if (next.valid) {
-      out.append(at, static_cast<std::size_t>(next.length));
+      out.append(at, next.length);
     } else {
       out += kReplacementCharacter;
     }

@@ -10,6 +10,9 @@
 
 namespace mtl {
 
+/// The byte as a number from 0 to 255; char is signed on some machines.
+constexpr unsigned char byte_of(char c) { return static_cast<unsigned char>(c); }
+
 /// U+FFFD.
 inline constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";
 
@@ -23,7 +26,7 @@ struct Utf8Char {
 
 /// The character at `at`, which lies before `end`.
 inline Utf8Char next_utf8(const char* at, const char* end) {
-  auto lead = static_cast<unsigned char>(*at);
+  unsigned char lead = *at;
   if (lead < 0x80) return {lead, 1, true, false};
   if (lead < 0xC2 || lead > 0xF4) return {};
   int tails = lead < 0xE0 ? 1 : lead < 0xF0 ? 2 : 3;
@@ -33,7 +36,7 @@ inline Utf8Char next_utf8(const char* at, const char* end) {
   unsigned high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
   for (int i = 1; i <= tails; ++i) {
     if (at + i == end) return {0xFFFD, i, false, true};
-    auto byte = static_cast<unsigned char>(at[i]);
+    unsigned char byte = at[i];
     if (byte < low || byte > high) return {0xFFFD, i, false, false};
     low = 0x80, high = 0xBF;
     code = code << 6 | (byte & 0x3Fu);
@@ -44,7 +47,7 @@ inline Utf8Char next_utf8(const char* at, const char* end) {
 /// The character that ends before `at`, which is at least 1. An incomplete character is returned as an invalid byte.
 inline Utf8Char utf8_before(std::string_view text, std::size_t at) {
   std::size_t begin = at - 1;
-  while (begin > 0 && at - begin < 4 && (static_cast<unsigned char>(text[begin]) & 0xC0) == 0x80) --begin;
+  while (begin > 0 && at - begin < 4 && (byte_of(text[begin]) & 0xC0) == 0x80) --begin;
   Utf8Char last = next_utf8(text.data() + begin, text.data() + at);
   return last.valid && begin + static_cast<std::size_t>(last.length) == at ? last : Utf8Char{};
 }

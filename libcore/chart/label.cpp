@@ -3,13 +3,14 @@
 #include <vector>
 
 #include "base/str.h"
+#include "base/utf8.h"
 
 namespace mtl {
 
 namespace {
 
 /// True inside a UTF-8 character, after its first byte.
-bool continues(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }
+bool continues(char c) { return (byte_of(c) & 0xc0) == 0x80; }
 
 }  // namespace
 

@@ -86,7 +86,7 @@ std::vector<Series> run_series(const RunLog& log, std::size_t color, const std::
       line.is_faint = true;
       out.push_back(line);
       line.is_faint = false;
-      line.y = trailing_mean(y, static_cast<std::size_t>(options.smooth));
+      line.y = trailing_mean(y, options.smooth);
     }
     out.push_back(line);
   }

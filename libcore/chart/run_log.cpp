@@ -126,8 +126,7 @@ std::optional<std::int64_t> number_after(std::string_view line, std::string_view
 void read_validation_line(RunLog& log, std::string_view line, const Row& last_step) {
   if (line.find("on test set") != std::string_view::npos || line.find("test data") != std::string_view::npos) return;
   Row row = last_step;  // iteration and samples, when the line itself does not say
-  if (auto iteration = number_after(line, "validation loss at iteration "))
-    row[0].second = static_cast<double>(*iteration);
+  if (auto iteration = number_after(line, "validation loss at iteration ")) row[0].second = *iteration;
   for (auto& [name, value] : fields_of(line)) {
     if (name == "lm_loss_value") row.emplace_back("loss", value);
     if (name == "lm_loss_PPL") row.emplace_back("ppl", value);
@@ -148,7 +147,7 @@ void read_text(RunLog& log, std::string_view text, const std::string& path) {
     if (is_validation) return read_validation_line(log, line, last_step);
     auto iteration = number_after(line, " iteration ");
     if (!iteration) return;
-    Row row = {{"iteration", static_cast<double>(*iteration)}};
+    Row row = {{"iteration", double(*iteration)}};
     for (auto& field : fields_of(line)) row.push_back(field);
     put_step(log, row);
     last_step[0].second = row[0].second;

@@ -150,7 +150,7 @@ std::vector<double> trailing_mean(const std::vector<double>& values, std::size_t
       sum.total += before.total;
       sum.count += before.count;
     }
-    out[i] = sum.total / static_cast<double>(sum.count);
+    out[i] = sum.total / double(sum.count);
   }
   return out;
 }

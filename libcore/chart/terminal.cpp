@@ -33,7 +33,7 @@ struct Cell {
 class Plot {
  public:
   Plot(int columns, int rows, bool braille)
-      : columns_(columns), rows_(rows), braille_(braille), cells_(static_cast<std::size_t>(columns * rows)) {}
+      : columns_(columns), rows_(rows), braille_(braille), cells_(columns * rows) {}
 
   int dot_columns() const { return braille_ ? 2 * columns_ : columns_; }
   int dot_rows() const { return braille_ ? 4 * rows_ : rows_; }
@@ -68,7 +68,7 @@ class Plot {
     std::string out;
     int color = 0;
     for (int x = 0; x < columns_; ++x) {
-      const Cell& cell = cells_[static_cast<std::size_t>(y * columns_ + x)];
+      const Cell& cell = cells_[y * columns_ + x];
       bool empty = cell.symbol == 0 && cell.dots == 0;
       if (with_color && !empty && cell.color != color) out += format("\033[%dm", color = cell.color);
       if (cell.symbol != 0)
@@ -86,7 +86,7 @@ class Plot {
   Cell* at(int x, int y) {
     int column = braille_ ? x / 2 : x, row = braille_ ? y / 4 : y;
     if (x < 0 || y < 0 || column >= columns_ || row >= rows_) return nullptr;
-    return &cells_[static_cast<std::size_t>(row * columns_ + column)];
+    return &cells_[row * columns_ + column];
   }
 
   int columns_, rows_;
@@ -140,7 +140,7 @@ void draw_series(Plot& plot, const Look& look, const Series& series, const Chart
 }
 
 std::string right_aligned(const std::string& text, int width) {
-  auto wide = static_cast<std::size_t>(std::max(width, 0));
+  std::size_t wide = std::max(width, 0);
   return std::string(wide - std::min(wide, text.size()), ' ') + text;
 }
 
@@ -152,15 +152,14 @@ std::string draw_panel(const Panel& panel, const Look& look, const ChartAxis& x_
   for (const Series& series : panel.series) {
     if (!series.is_faint) draw_series(plot, look, series, x_axis, y_axis);
   }
-  std::vector<std::string> labels(static_cast<std::size_t>(rows));
+  std::vector<std::string> labels(rows);
   for (const Tick& tick : y_axis.ticks(std::max(2, rows / 2 + 1))) {
-    auto row = static_cast<std::size_t>(std::clamp(to_dot(1 - y_axis.position(tick.value), rows), 0, rows - 1));
+    std::size_t row = std::clamp(to_dot(1 - y_axis.position(tick.value), rows), 0, rows - 1);
     if (!tick.label.empty()) labels[row] = tick.label;
   }
-  std::string out =
-      cat(std::string(static_cast<std::size_t>(look.gutter) + 1, ' '), look.fit(panel.y_label, columns), "\n");
+  std::string out = cat(std::string(look.gutter + 1, ' '), look.fit(panel.y_label, columns), "\n");
   for (int row = 0; row < rows; ++row) {
-    const std::string& label = labels[static_cast<std::size_t>(row)];
+    const std::string& label = labels[row];
     const char* axis = look.options.unicode ? (label.empty() ? "│" : "┤") : (label.empty() ? "|" : "+");
     out += cat(right_aligned(label, look.gutter), " ", axis, plot.row(row, look.options.color), "\n");
   }
@@ -171,21 +170,20 @@ std::string draw_panel(const Panel& panel, const Look& look, const ChartAxis& x_
 std::string draw_x_axis(const Chart& chart, const Look& look, const ChartAxis& axis, bool labelled) {
   int columns = look.options.width - look.gutter - 2;
   const char* line = look.options.unicode ? "─" : "-";
-  std::vector<std::string> rule(static_cast<std::size_t>(columns), line);
-  std::string labels(static_cast<std::size_t>(look.options.width), ' ');
+  std::vector<std::string> rule(columns, line);
+  std::string labels(look.options.width, ' ');
   int free_from = 0;
   for (const Tick& tick : axis.ticks(std::max(2, columns / 12))) {
     if (tick.label.empty()) continue;
     int column = std::clamp(to_dot(axis.position(tick.value), columns), 0, columns - 1);
     int length = static_cast<int>(tick.label.size());
     int begin = std::min(look.gutter + 2 + column - length / 2, look.options.width - length);
-    rule[static_cast<std::size_t>(column)] = look.options.unicode ? "┬" : "+";
+    rule[column] = look.options.unicode ? "┬" : "+";
     if (begin < free_from) continue;
-    labels.replace(static_cast<std::size_t>(begin), tick.label.size(), tick.label);
+    labels.replace(begin, tick.label.size(), tick.label);
     free_from = begin + length + 1;
   }
-  std::string out = cat(std::string(static_cast<std::size_t>(look.gutter) + 1, ' '), look.options.unicode ? "└" : "+",
-                        join(rule, ""), "\n");
+  std::string out = cat(std::string(look.gutter + 1, ' '), look.options.unicode ? "└" : "+", join(rule, ""), "\n");
   if (!labelled) return out;
   labels.erase(labels.find_last_not_of(' ') + 1);
   int middle = look.gutter + 2 + (columns - static_cast<int>(chart.x_label.size())) / 2;
@@ -195,7 +193,7 @@ std::string draw_x_axis(const Chart& chart, const Look& look, const ChartAxis& a
 std::string draw_legend(const Chart& chart, const Look& look) {
   std::string out, line;
   std::vector<LegendEntry> entries = legend_entries(chart);
-  std::size_t used = 0, width = static_cast<std::size_t>(look.options.width);
+  std::size_t used = 0, width = look.options.width;
   for (const auto& [series, is_shared] : entries) {
     std::string sample = look.braille && !series->is_markers ? "⠤⠤" : std::string(2, look.symbol_of(*series));
     if (series->is_markers) sample = "o ";
@@ -241,14 +239,13 @@ std::string terminal_chart(const Chart& chart, const TerminalOptions& options) {
   ChartAxis x_axis(x_range(chart), chart.log_x);
   std::string out;
   if (!chart.title.empty())
-    out += cat(std::string(static_cast<std::size_t>(look.gutter) + 1, ' '),
-               look.fit(chart.title, look.options.width - look.gutter - 1), "\n");
+    out += cat(std::string(look.gutter + 1, ' '), look.fit(chart.title, look.options.width - look.gutter - 1), "\n");
   // Two lines a panel go to its name and axis, four to the title, the labels and the legend. The first is twice as
   // tall.
   int panels = static_cast<int>(chart.panels.size());
   int unit = std::max(3, (options.height - 4 - 2 * panels) / (panels + 1));
   for (int i = 0; i < panels; ++i) {
-    const Panel& panel = chart.panels[static_cast<std::size_t>(i)];
+    const Panel& panel = chart.panels[i];
     out += draw_panel(panel, look, x_axis, i == 0 ? 2 * unit : unit);
     out += draw_x_axis(chart, look, x_axis, i + 1 == panels);
   }

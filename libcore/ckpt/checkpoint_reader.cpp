@@ -34,7 +34,7 @@ class CheckpointReader : public TensorReader {
   void read(std::size_t index, const Slice& slice, std::span<std::byte> out) const override {
     verify_slice(index, slice);
     const ManifestTensor& entry = manifest_.tensors[index];
-    auto element = static_cast<std::size_t>(bits_of(entry.tensor.dtype) / 8);
+    std::size_t element = bits_of(entry.tensor.dtype) / 8;
     std::int64_t copied = 0;
     for (const ManifestPiece& piece : entry.pieces) {
       if (meets(piece.slice, slice)) copied += copy_overlap(piece.slice, data_of(entry, piece), slice, out, element);
@@ -141,11 +141,11 @@ class CheckpointReader : public TensorReader {
     const ManifestTensor& entry = manifest_.tensors[index];
     const ManifestPiece& piece = entry.pieces[p];
     std::vector<bool>& verified = verified_[index][p];
-    auto at = static_cast<std::size_t>(number);
+    std::size_t at = number;
     if (verified.empty()) verified.resize(std::max<std::size_t>(1, piece.blocks.size()));
     if (verified[at]) return;
     std::span<const std::byte> data = data_of(entry, piece);
-    auto length = static_cast<std::size_t>(block_bytes(entry, piece)), begin = at * length;
+    std::size_t length = block_bytes(entry, piece), begin = at * length;
     data = data.subspan(begin, std::min(length, data.size() - begin));
     if (hash_text(hash_bytes(data.data(), data.size())) != (piece.blocks.empty() ? piece.hash : piece.blocks[at])) {
       refuse(shard(piece.file).path(),
@@ -185,9 +185,8 @@ std::int64_t copy_overlap(const Slice& piece, std::span<const std::byte> from, c
   }
   std::int64_t copied = 0;
   for_each_overlap(piece, want, [&](const Overlap& run) {
-    std::memcpy(to.data() + static_cast<std::size_t>(run.in_b) * element_bytes,
-                from.data() + static_cast<std::size_t>(run.in_a) * element_bytes,
-                static_cast<std::size_t>(run.count) * element_bytes);
+    std::memcpy(to.data() + run.in_b * element_bytes, from.data() + run.in_a * element_bytes,
+                run.count * element_bytes);
     copied += run.count;
   });
   return copied;

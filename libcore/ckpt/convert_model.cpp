@@ -23,7 +23,7 @@ class NonfiniteCounter {
            std::span<const std::byte> converted) {
     const std::size_t before = count_nonfinite(from, stored);
     const std::size_t after = from == to ? before : count_nonfinite(to, converted);
-    const std::size_t elements = stored.size() * 8 / static_cast<std::size_t>(bits_of(from));
+    const std::size_t elements = stored.size() * 8 / bits_of(from);
     if (before + after > 0) found_.push_back({tensor, elements, before, after});
   }
 
@@ -35,9 +35,9 @@ class NonfiniteCounter {
 std::vector<std::byte> read_tensor(const ModelSource& source, const SavedTensor& tensor, StoredDType dtype,
                                    NonfiniteCounter* counter = nullptr) {
   Slice whole = whole_slice(tensor.shape);
-  auto count = static_cast<std::size_t>(whole.count());
-  std::vector<std::byte> stored(count * static_cast<std::size_t>(bits_of(tensor.dtype)) / 8);
-  std::vector<std::byte> out(count * static_cast<std::size_t>(bits_of(dtype)) / 8);
+  std::size_t count = whole.count();
+  std::vector<std::byte> stored(count * bits_of(tensor.dtype) / 8);
+  std::vector<std::byte> out(count * bits_of(dtype) / 8);
   source.read(tensor.name, whole, stored);
   convert_elements(tensor.dtype, stored, dtype, out);
   if (counter != nullptr) counter->add(tensor.name, tensor.dtype, stored, dtype, out);
@@ -56,8 +56,8 @@ std::string list_tensors(const std::vector<NonfiniteElements>& found, const Coun
   std::vector<std::string> lines;
   for (const NonfiniteElements& one : found) {
     if (count(one) > 0)
-      lines.push_back(cat("'", one.tensor, "' (", with_commas(static_cast<std::int64_t>(count(one))), " of ",
-                          with_commas(static_cast<std::int64_t>(one.elements)), " elements)"));
+      lines.push_back(
+          cat("'", one.tensor, "' (", with_commas(count(one)), " of ", with_commas(one.elements), " elements)"));
   }
   if (lines.size() <= kListed) return join(lines, ", ");
   const std::size_t more = lines.size() - kListed;
@@ -166,8 +166,8 @@ std::optional<std::uint64_t> parse_size(const std::string& text) {
   }
   std::optional<double> number = parse_float(digits);
   if (!number) return std::nullopt;
-  const double bytes = *number * static_cast<double>(unit);
-  if (!(bytes >= 1 && bytes <= static_cast<double>(kMaxSize))) return std::nullopt;
+  const double bytes = *number * double(unit);
+  if (!(bytes >= 1 && bytes <= double(kMaxSize))) return std::nullopt;
   return static_cast<std::uint64_t>(bytes);
 }
 

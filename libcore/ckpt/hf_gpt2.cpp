@@ -104,7 +104,7 @@ class HfReader : public TensorReader {
   void read_slice(std::size_t index, const Slice& slice, std::span<std::byte> out) const {
     const Entry& entry = entries_[index];
     std::span<const std::byte> stored = entry.file->data(*entry.stored);
-    auto element = static_cast<std::size_t>(bits_of(tensors[index].dtype) / 8);
+    std::size_t element = bits_of(tensors[index].dtype) / 8;
     if (slice.count() == 0) return;
     if (entry.tensor.order == HfOrder::same) {
       copy_overlap(whole_slice(tensors[index].shape), stored, slice, out, element);
@@ -122,7 +122,7 @@ class HfReader : public TensorReader {
       block.inputs = around.size.back() = slice.size.back();
     }
     around.end = block.outputs * block.inputs;
-    std::size_t bytes = static_cast<std::size_t>(around.end) * element;
+    std::size_t bytes = around.end * element;
     bytes_read_ += bytes;
     if (slice == around) return hf_to_canonical(entry.tensor, config, element, block, stored, out);
     std::vector<std::byte> canonical(bytes);
@@ -179,7 +179,7 @@ class HfReader : public TensorReader {
   /// Fills `tensors` and entries_ in canonical order; what belongs to no parameter keeps its own name, for
   /// check_complete to refuse.
   void collect() {
-    if (config.num_layers > static_cast<std::int64_t>(stored_.size())) {
+    if (config.num_layers > std::ssize(stored_)) {
       fail(Exit::bad_data, folder, ": ", stored_.size(), " tensors cannot be a model of ", config.num_layers,
            " layers");
     }

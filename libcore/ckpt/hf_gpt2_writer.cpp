@@ -57,8 +57,8 @@ void write_tensors(const ModelSource& source, const std::string& path, const std
   SafetensorsWriter writer(file.out(), plan, {{"format", "pt"}});
   std::vector<std::byte> stored, converted, reordered;
   for (const Item& item : items) {
-    auto count = static_cast<std::size_t>(item.source.numel());
-    auto bytes_in = [&](StoredDType dtype) { return count * static_cast<std::size_t>(bits_of(dtype)) / 8; };
+    std::size_t count = item.source.numel();
+    auto bytes_in = [&](StoredDType dtype) { return count * bits_of(dtype) / 8; };
     stored.resize(bytes_in(item.source_dtype));
     converted.resize(bytes_in(item.stored.dtype));
     reordered.resize(converted.size());
@@ -66,8 +66,7 @@ void write_tensors(const ModelSource& source, const std::string& path, const std
     convert_elements(item.source_dtype, stored, item.stored.dtype, converted);
     if (options.on_conversion)
       options.on_conversion(item.stored.name, item.source_dtype, stored, item.stored.dtype, converted);
-    canonical_to_hf(item.hf, source.config(), static_cast<std::size_t>(bits_of(item.stored.dtype) / 8), converted,
-                    reordered);
+    canonical_to_hf(item.hf, source.config(), bits_of(item.stored.dtype) / 8, converted, reordered);
     writer.write(reordered);
   }
   writer.finish();

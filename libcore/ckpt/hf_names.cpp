@@ -24,11 +24,11 @@ constexpr ModuleName kLayerModules[] = {{"norm1", "ln_1", HfOrder::same},
 
 /// For every output of ours, which output of Hugging Face's it is. Ours is (heads, [q, k, v], head_dim).
 std::vector<std::int64_t> output_order(HfOrder order, std::int64_t outputs, const GptConfig& config) {
-  std::vector<std::int64_t> out(static_cast<std::size_t>(outputs));
+  std::vector<std::int64_t> out(outputs);
   const std::int64_t D = config.head_dim, C = config.hidden_size;
   for (std::int64_t i = 0; i < outputs; ++i) {
     std::int64_t head = i / (3 * D), role = i / D % 3;
-    out[static_cast<std::size_t>(i)] = order == HfOrder::qkv ? role * C + head * D + i % D : i;
+    out[i] = order == HfOrder::qkv ? role * C + head * D + i % D : i;
   }
   return out;
 }
@@ -39,14 +39,14 @@ template <std::size_t kBytes, bool kToHf>
 void move_elements(std::span<const std::byte> from, std::span<std::byte> to, const LinearBlock& block,
                    const std::vector<std::int64_t>& order) {
   constexpr std::int64_t kTile = 32;
-  const auto all_outputs = static_cast<std::int64_t>(order.size());
+  const auto all_outputs = std::ssize(order);
   for (std::int64_t first_out = 0; first_out < block.outputs; first_out += kTile) {
     for (std::int64_t first_in = 0; first_in < block.inputs; first_in += kTile) {
       for (std::int64_t o = first_out; o < std::min(block.outputs, first_out + kTile); ++o) {
-        std::int64_t hf_output = order[static_cast<std::size_t>(block.first_output + o)];
+        std::int64_t hf_output = order[block.first_output + o];
         for (std::int64_t i = first_in; i < std::min(block.inputs, first_in + kTile); ++i) {
-          std::size_t ours = static_cast<std::size_t>(o * block.inputs + i) * kBytes;
-          std::size_t hf = static_cast<std::size_t>((block.first_input + i) * all_outputs + hf_output) * kBytes;
+          std::size_t ours = (o * block.inputs + i) * kBytes;
+          std::size_t hf = ((block.first_input + i) * all_outputs + hf_output) * kBytes;
           std::memcpy(to.data() + (kToHf ? hf : ours), from.data() + (kToHf ? ours : hf), kBytes);
         }
       }

@@ -136,7 +136,7 @@ void check_piece(const FileSizes& files, std::int64_t block, const ManifestTenso
     fail(Exit::bad_data, "has more elements in '", piece.file, "' than the file has room for");
   std::int64_t bytes = stored_bytes(entry, piece);
   std::int64_t blocks = block > 0 && bytes > block ? (bytes - 1) / block + 1 : 0;
-  if (static_cast<std::int64_t>(piece.blocks.size()) != blocks)
+  if (std::ssize(piece.blocks) != blocks)
     fail(Exit::bad_data, "has ", piece.blocks.size(), " hashes of blocks in '", piece.file, "' instead of ", blocks);
 }
 

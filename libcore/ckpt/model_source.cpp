@@ -34,7 +34,7 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
 std::size_t index_of(const std::vector<SavedTensor>& tensors, const std::string& name) {
   auto found =
       std::find_if(tensors.begin(), tensors.end(), [&](const SavedTensor& tensor) { return tensor.name == name; });
-  return static_cast<std::size_t>(found - tensors.begin());
+  return found - tensors.begin();
 }
 
 bool has_kind(const std::vector<SavedTensor>& tensors, const std::string& kind) {
@@ -52,7 +52,7 @@ void refuse_foreign(const std::string& path) {
 void TensorReader::check_complete() const {
   std::vector<std::string> problems;
   // A layer has twelve tensors: a configuration that needs more than there are is refused before they are listed.
-  if (config.num_layers > static_cast<std::int64_t>(tensors.size())) {
+  if (config.num_layers > std::ssize(tensors)) {
     fail_at(Exit::bad_data, folder, tensors.size(), " tensors cannot be a model of ", config.num_layers, " layers");
   }
   std::map<std::string, const SavedTensor*> held;
@@ -126,8 +126,7 @@ bool ModelSource::has_optimizer() const {
 void ModelSource::read(const std::string& name, const Slice& slice, std::span<std::byte> out) const {
   std::size_t index = index_of(tensors(), name);
   require(index < tensors().size(), folder(), ": no tensor '", name, "'");
-  std::size_t bytes =
-      static_cast<std::size_t>(slice.count()) * static_cast<std::size_t>(bits_of(tensors()[index].dtype)) / 8;
+  std::size_t bytes = slice.count() * bits_of(tensors()[index].dtype) / 8;
   require(out.size() == bytes, "ModelSource::read: a buffer of ", out.size(), " bytes for ", bytes);
   read_mapped([&] { reader_->read(index, slice, out); });
 }
@@ -165,7 +164,7 @@ void load_targets(const TensorReader& reader, const ParamStore& store, const std
   for (const Target& target : targets) {
     std::size_t at = index.at(target.name);
     StoredDType stored = reader.tensors[at].dtype, wanted = stored_dtype_of(target.memory.dtype());
-    auto count = static_cast<std::size_t>(target.slice.count());
+    std::size_t count = target.slice.count();
     require(target.memory.numel() >= target.slice.count(), "parameter '", target.name,
             "' has less memory than elements");
     const HostView memory(store.device(), target.memory.flat(0, target.slice.count()));
@@ -173,7 +172,7 @@ void load_targets(const TensorReader& reader, const ParamStore& store, const std
     if (stored == wanted) {
       reader.read(at, target.slice, out);
     } else {
-      buffer.resize(count * static_cast<std::size_t>(bits_of(stored)) / 8);
+      buffer.resize(count * bits_of(stored) / 8);
       reader.read(at, target.slice, buffer);
       convert_elements(stored, buffer, wanted, out);
     }
@@ -190,7 +189,7 @@ void ModelSource::load(ParamStore& store, Role role) const {
     for (int i = 0; i < store.size(); ++i) {
       Slice slice = store.held_slice(i, row);
       if (slice.count() == 0) continue;
-      const std::string& name = store.specs()[static_cast<std::size_t>(i)].name;
+      const std::string& name = store.specs()[i].name;
       targets.push_back({cat(store.table()[row].kind, ".", name), std::move(slice), store.held(i, row)});
     }
   }

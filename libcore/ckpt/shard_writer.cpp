@@ -16,7 +16,7 @@ namespace {
 ManifestPiece describe_piece(const std::string& file, const Slice& slice, std::span<const std::byte> bytes,
                              std::int64_t block_bytes) {
   ManifestPiece piece{file, slice, hash_text(hash_bytes(bytes.data(), bytes.size())), {}};
-  auto block = static_cast<std::size_t>(block_bytes);
+  std::size_t block = block_bytes;
   if (bytes.size() <= block) return piece;
   for (std::size_t at = 0; at < bytes.size(); at += block)
     piece.blocks.push_back(hash_text(hash_bytes(bytes.data() + at, std::min(block, bytes.size() - at))));
@@ -34,7 +34,7 @@ std::vector<TensorToSave> tensors_to_save(const ParamStore& store) {
     const std::string& kind = store.table()[row].kind;
     if (kind.empty()) continue;
     for (int i = 0; i < store.size(); ++i) {
-      const ParamSpec& spec = store.specs()[static_cast<std::size_t>(i)];
+      const ParamSpec& spec = store.specs()[i];
       Slice slice = store.owned_slice(i);
       if (!store.is_first_holder(i) || slice.count() == 0) continue;
       Tensor memory = store.owned(i, row).flat(0, slice.count());  // padding rows stay out
@@ -79,9 +79,8 @@ Manifest write_shard(const std::string& folder, int rank, const std::vector<Tens
   SafetensorsWriter writer(out, plan);
   for (const TensorToSave& item : tensors) {
     std::span<const std::byte> bytes = item.bytes();
-    require(bytes.size() * 8 ==
-                static_cast<std::size_t>(item.slice.count()) * static_cast<std::size_t>(bits_of(item.tensor.dtype)),
-            "saving '", item.tensor.name, "': ", bytes.size(), " bytes for ", item.slice.count(), " elements");
+    require(std::ssize(bytes) * 8 == item.slice.count() * bits_of(item.tensor.dtype), "saving '", item.tensor.name,
+            "': ", bytes.size(), " bytes for ", item.slice.count(), " elements");
     writer.write(bytes);
     part.tensors.push_back({item.tensor, {describe_piece(name, item.slice, bytes, block_bytes)}});
   }

@@ -28,11 +28,11 @@ const TypeInfo& info_of(StoredDType dtype) { return kTypes[static_cast<std::size
 
 /// To fp32 with the last bit set when anything was cut off, so that a second rounding, to 16 bits, is the only one.
 float round_to_odd(double value) {
-  auto rounded = static_cast<float>(value);
-  if (std::isnan(value) || static_cast<double>(rounded) == value) return rounded;
+  auto rounded = float(value);
+  if (std::isnan(value) || double(rounded) == value) return rounded;
   std::uint32_t bits;
   std::memcpy(&bits, &rounded, 4);
-  if (std::fabs(static_cast<double>(rounded)) > std::fabs(value)) --bits;
+  if (std::fabs(double(rounded)) > std::fabs(value)) --bits;
   bits |= 1;
   std::memcpy(&rounded, &bits, 4);
   return rounded;
@@ -122,9 +122,8 @@ void to_float(StoredDType dtype, std::span<const std::byte> stored, std::span<fl
 
 void convert_elements(StoredDType from, std::span<const std::byte> source, StoredDType to, std::span<std::byte> out) {
   require(is_model_dtype(from) && is_model_dtype(to), "no conversion from ", name_of(from), " to ", name_of(to));
-  std::size_t count = source.size() * 8 / static_cast<std::size_t>(bits_of(from));
-  require(out.size() * 8 == count * static_cast<std::size_t>(bits_of(to)),
-          "conversion between buffers of different lengths");
+  std::size_t count = source.size() * 8 / bits_of(from);
+  require(out.size() * 8 == count * bits_of(to), "conversion between buffers of different lengths");
   if (from == to) {
     if (!source.empty()) std::memcpy(out.data(), source.data(), source.size());
     return;
@@ -133,7 +132,7 @@ void convert_elements(StoredDType from, std::span<const std::byte> source, Store
   for (std::size_t i = 0; i < count; ++i) {
     if (from == StoredDType::f64) {
       auto wide = load<double>(source, i);
-      float value = narrow ? round_to_odd(wide) : static_cast<float>(wide);
+      float value = narrow ? round_to_odd(wide) : float(wide);
       if (to == StoredDType::f32) store(out, i, value);
       if (to == StoredDType::f16) store(out, i, f32_to_f16(value));
       if (to == StoredDType::bf16) store(out, i, f32_to_bf16(value));
@@ -143,7 +142,7 @@ void convert_elements(StoredDType from, std::span<const std::byte> source, Store
                   : from == StoredDType::bf16 ? bf16_to_f32(load<std::uint16_t>(source, i))
                                               : load<float>(source, i);
     if (to == StoredDType::f32) store(out, i, value);
-    if (to == StoredDType::f64) store(out, i, static_cast<double>(value));
+    if (to == StoredDType::f64) store(out, i, double(value));
     if (to == StoredDType::f16) store(out, i, f32_to_f16(value));
     if (to == StoredDType::bf16) store(out, i, f32_to_bf16(value));
   }

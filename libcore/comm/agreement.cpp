@@ -19,7 +19,7 @@ std::string name_ranks(const std::vector<int>& ranks, const std::vector<std::str
       break;
     }
     numbers.push_back(cat(rank));
-    const std::string& host = hosts.at(static_cast<std::size_t>(rank));
+    const std::string& host = hosts.at(rank);
     if (std::find(places.begin(), places.end(), host) == places.end()) places.push_back(host);
   }
   return cat(ranks.size() == 1 ? "rank " : "ranks ", join(numbers, ", "), " (", join(places, ", "), ")");

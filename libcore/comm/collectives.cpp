@@ -16,8 +16,8 @@ std::byte* bytes_of(const Tensor& tensor) { return static_cast<std::byte*>(tenso
 
 /// Where part `part` of a whole begins, when the parts differ by one element at most; part `size` is the end.
 std::size_t part_begin(const Tensor& whole, int part, int size) {
-  std::size_t count = static_cast<std::size_t>(whole.numel()), parts = static_cast<std::size_t>(size);
-  std::size_t index = static_cast<std::size_t>(part);
+  std::size_t count = whole.numel(), parts = size;
+  std::size_t index = part;
   return (index * (count / parts) + std::min(index, count % parts)) * size_of(whole.dtype());
 }
 
@@ -41,7 +41,7 @@ class PartSums {
       Lane::End end{Lane::Direction::send, peer, tag, segment_};
       sends_.add(link, label, end, bytes_of(whole) + begin(peer), begin(peer + 1) - begin(peer));
     });
-    inputs_.resize(static_cast<std::size_t>(link.size));
+    inputs_.resize(link.size);
   }
   PartSums(const PartSums&) = delete;
 
@@ -61,8 +61,8 @@ class PartSums {
  private:
   std::size_t slot_of(std::size_t offset) const { return offset / segment_ % kStagingSlots; }
   std::byte* staging(std::size_t offset, int peer) const {
-    std::size_t ranks = static_cast<std::size_t>(link_.size);
-    return link_.staging + (slot_of(offset) * ranks + static_cast<std::size_t>(peer)) * segment_;
+    std::size_t ranks = link_.size;
+    return link_.staging + (slot_of(offset) * ranks + peer) * segment_;
   }
   void receive_segment() {
     std::size_t bytes = std::min(segment_, bytes_ - received_);
@@ -74,8 +74,7 @@ class PartSums {
   }
   void sum_segment() {
     std::size_t bytes = std::min(segment_, bytes_ - summed_);
-    for (int r = 0; r < link_.size; ++r)
-      inputs_[static_cast<std::size_t>(r)] = r == link_.rank ? own_ + summed_ : staging(summed_, r);
+    for (int r = 0; r < link_.size; ++r) inputs_[r] = r == link_.rank ? own_ + summed_ : staging(summed_, r);
     sum_in_rank_order(dtype_, out_ + summed_, inputs_, bytes);
     summed_ += bytes;
   }
@@ -133,7 +132,7 @@ class SmallAllReduce final : public Task {
   }
 
  private:
-  std::byte* staging(int peer) const { return link_.staging + static_cast<std::size_t>(peer) * kSmallReduction; }
+  std::byte* staging(int peer) const { return link_.staging + peer * kSmallReduction; }
   bool move_on() override {
     if (!lanes_.move_on()) return false;
     std::vector<const std::byte*> inputs;
@@ -159,7 +158,7 @@ class ReduceScatter final : public Task {
 class AllGather final : public Task {
  public:
   AllGather(const GroupLink& link, const OperationLabel& label, Tensor out, Tensor in)
-      : Task(label), in_(in), place_(bytes_of(out) + static_cast<std::size_t>(link.rank) * in.bytes()) {
+      : Task(label), in_(in), place_(bytes_of(out) + link.rank * in.bytes()) {
     add_gather(lanes_, link, &this->label(), label.kind, out);
   }
 

@@ -27,7 +27,7 @@ ProcessGroups::ProcessGroups(const RankGrid& grid, int rank, const MakeGroup& ma
     if (grid.size(axis) > 1) several_ = several_ | axis;
   }
   if (several_.empty()) return;
-  std::vector<int> all(static_cast<std::size_t>(grid.world()));
+  std::vector<int> all(grid.world());
   std::iota(all.begin(), all.end(), 0);
   world_ = make(all, "world");
   for (const auto& [name, axes] : kGroups) {

@@ -4,7 +4,7 @@ namespace mtl {
 
 namespace {
 
-double parts_sent(const Tensor& whole, int size) { return static_cast<double>(whole.bytes()) * (size - 1) / size; }
+double parts_sent(const Tensor& whole, int size) { return double(whole.bytes()) * (size - 1) / size; }
 
 void check_parts(const Tensor& whole, const Tensor& part, int size) {
   require(whole.numel() == part.numel() * size && whole.dtype() == part.dtype(), "a group of ", size, ": ",
@@ -31,13 +31,13 @@ Work MetaCommunicator::reduce_scatter(Stream&, Tensor out, Tensor in) {
 }
 
 Work MetaCommunicator::broadcast(Stream&, Tensor data, int root) {
-  if (rank_ == root) sent_bytes_ += static_cast<double>(data.bytes()) * (size_ - 1);
+  if (rank_ == root) sent_bytes_ += double(data.bytes()) * (size_ - 1);
   return {};
 }
 
 Work MetaCommunicator::send(Stream&, Tensor data, int peer) {
   require(peer >= 0 && peer < size_ && peer != rank_, "no peer ", peer, " in a group of ", size_);
-  sent_bytes_ += static_cast<double>(data.bytes());
+  sent_bytes_ += data.bytes();
   return {};
 }
 

@@ -61,7 +61,7 @@ MpiCommunicator::MpiCommunicator(MpiProgress& progress, std::vector<int> ranks, 
 OperationLabel MpiCommunicator::label(OperationKind kind, const Tensor& data, int peer) {
   require(data.raw() != nullptr || data.bytes() == 0, "group '", identity_.name, "': a meta tensor cannot be sent");
   OperationLabel label{kind, &identity_, started_, data.bytes(), -1, progress_.at()};
-  if (peer >= 0) label.peer = identity_.ranks[static_cast<std::size_t>(peer)];
+  if (peer >= 0) label.peer = identity_.ranks[peer];
   return label;
 }
 
@@ -114,12 +114,12 @@ Work MpiCommunicator::exchange(OperationKind kind, const Tensor& data, int peer,
 
 Work MpiCommunicator::send(Stream&, Tensor data, int peer) {
   require(peer >= 0 && peer < size() && peer != rank(), "group '", identity_.name, "' of ", size(), ": no peer ", peer);
-  return exchange(OperationKind::send, data, peer, sent_[static_cast<std::size_t>(peer)]);
+  return exchange(OperationKind::send, data, peer, sent_[peer]);
 }
 
 Work MpiCommunicator::receive(Stream&, Tensor data, int peer) {
   require(peer >= 0 && peer < size() && peer != rank(), "group '", identity_.name, "' of ", size(), ": no peer ", peer);
-  return exchange(OperationKind::receive, data, peer, received_[static_cast<std::size_t>(peer)]);
+  return exchange(OperationKind::receive, data, peer, received_[peer]);
 }
 
 void MpiCommunicator::progress() {

@@ -28,7 +28,7 @@ MpiSession::MpiSession(const RankEnvironment& launched)
     : launched_(launched),
       exceptions_(std::uncaught_exceptions()),
       progress_(std::make_unique<MpiProgress>(launched.rank, launched.world)) {
-  std::vector<int> all(static_cast<std::size_t>(launched.world));
+  std::vector<int> all(launched.world);
   std::iota(all.begin(), all.end(), 0);
   control_ = group(all, "world");
   hosts_ = gather_texts(*control_, host_name());

@@ -33,7 +33,7 @@ class MpiSession {
   const RankEnvironment& launched() const { return launched_; }
   /// By rank.
   const std::vector<std::string>& hosts() const { return hosts_; }
-  const std::string& host() const { return hosts_[static_cast<std::size_t>(rank())]; }
+  const std::string& host() const { return hosts_[rank()]; }
 
   /// The group of these ranks of the job, in this order; for all of them, with the same list and name. A group of one
   /// is a SelfCommunicator. Valid as long as the session.

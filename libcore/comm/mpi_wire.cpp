@@ -19,7 +19,7 @@ void check(int code, const char* call) {
   char text[MPI_MAX_ERROR_STRING];
   int length = 0;
   MPI_Error_string(code, text, &length);
-  throw CommunicationError(cat(call, ": ", std::string(text, static_cast<std::size_t>(length))));
+  throw CommunicationError(cat(call, ": ", std::string(text, length)));
 }
 
 }  // namespace
@@ -71,8 +71,7 @@ struct MpiWire::Mpi {
   }
 };
 
-MpiWire::MpiWire(int rank, int world)
-    : rank_(rank), world_(world), heard_(static_cast<std::size_t>(world)), mpi_(std::make_unique<Mpi>()) {
+MpiWire::MpiWire(int rank, int world) : rank_(rank), world_(world), heard_(world), mpi_(std::make_unique<Mpi>()) {
   int provided = 0, seen_rank = 0, seen_world = 0;
   check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
   threads_may_take_turns_ = provided >= MPI_THREAD_SERIALIZED;
@@ -104,7 +103,7 @@ int MpiWire::make_group(const std::vector<int>& ranks) {
 
 void MpiWire::send(const Message& message) {
   MPI_Request request;
-  const Mpi::Group& group = mpi_->groups[static_cast<std::size_t>(message.group)];
+  const Mpi::Group& group = mpi_->groups[message.group];
   check(MPI_Isend(message.data, static_cast<int>(message.bytes), MPI_BYTE, message.peer, message.tag, group.comm,
                   &request),
         "MPI_Isend");
@@ -113,11 +112,11 @@ void MpiWire::send(const Message& message) {
 
 void MpiWire::receive(const Message& message) {
   MPI_Request request;
-  const Mpi::Group& group = mpi_->groups[static_cast<std::size_t>(message.group)];
+  const Mpi::Group& group = mpi_->groups[message.group];
   check(MPI_Irecv(message.data, static_cast<int>(message.bytes), MPI_BYTE, message.peer, message.tag, group.comm,
                   &request),
         "MPI_Irecv");
-  int from = group.ranks[static_cast<std::size_t>(message.peer)];
+  int from = group.ranks[message.peer];
   mpi_->add(request, {message.pending, message.label, message.bytes, message.group, from});
 }
 
@@ -132,8 +131,8 @@ int MpiWire::poll() {
   if (count == MPI_UNDEFINED) return 0;
   if (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS) check(code, "MPI_Testsome");
   for (int i = 0; i < count; ++i) {
-    const Mpi::Pending& what = mpi.pending[static_cast<std::size_t>(mpi.done[static_cast<std::size_t>(i)])];
-    const MPI_Status& status = mpi.statuses[static_cast<std::size_t>(i)];
+    const Mpi::Pending& what = mpi.pending[mpi.done[i]];
+    const MPI_Status& status = mpi.statuses[i];
     if (what.is_abandoned) {
       --*what.counter;
       continue;
@@ -146,13 +145,13 @@ int MpiWire::poll() {
         throw CommunicationError(cat(what.label->text(), ": rank ", what.from, " sent ",
                                      truncated ? std::string("more than") : cat(bytes, " bytes instead of"), " the ",
                                      what.bytes, " bytes expected: the ranks do not do the same"));
-      heard_[static_cast<std::size_t>(what.from)] = {now_seconds(), *what.label};
+      heard_[what.from] = {now_seconds(), *what.label};
     }
     if (code == MPI_ERR_IN_STATUS && status.MPI_ERROR != MPI_SUCCESS) check(status.MPI_ERROR, "MPI_Testsome");
     --*what.counter;
   }
   std::sort(mpi.done.begin(), mpi.done.begin() + count, std::greater<>());
-  for (int i = 0; i < count; ++i) mpi.remove(static_cast<std::size_t>(mpi.done[static_cast<std::size_t>(i)]));
+  for (int i = 0; i < count; ++i) mpi.remove(mpi.done[i]);
   return count;
 }
 
@@ -186,7 +185,7 @@ std::optional<Letter> MpiWire::next_letter() {
   check(MPI_Test(&mpi_->next, &arrived, &status), "MPI_Test");
   if (!arrived) return {};
   MPI_Get_count(&status, MPI_CHAR, &length);
-  Letter letter{status.MPI_SOURCE, std::string(mpi_->letter.data(), static_cast<std::size_t>(length))};
+  Letter letter{status.MPI_SOURCE, std::string(mpi_->letter.data(), length)};
   mpi_->await_letter();
   return letter;
 }

@@ -59,7 +59,7 @@ class MpiWire {
     double seconds = -1;
     OperationLabel label;
   };
-  const Heard& heard(int rank) const { return heard_[static_cast<std::size_t>(rank)]; }
+  const Heard& heard(int rank) const { return heard_[rank]; }
 
   void post(int to, std::string text);
   std::optional<Letter> next_letter();

@@ -39,7 +39,7 @@ std::string OperationLabel::text() const {
   if (kind == OperationKind::send) from = cat(" to rank ", peer);
   if (kind == OperationKind::receive || kind == OperationKind::broadcast) from = cat(" from rank ", peer);
   return cat(name_of(kind), " #", number, from, " in group '", group == nullptr ? "" : group->name, "' (",
-             with_commas(static_cast<std::int64_t>(bytes)), " bytes", at.text(), ")");
+             with_commas(bytes), " bytes", at.text(), ")");
 }
 
 }  // namespace mtl

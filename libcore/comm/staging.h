@@ -11,13 +11,11 @@ inline constexpr int kStagingSlots = 2;                  // one segment is added
 
 /// Bytes of one rank's segment in the staging buffer; large groups get smaller ones, so that the buffer stays small.
 constexpr std::size_t segment_bytes(int size) {
-  std::size_t share = (std::size_t{8} << 20) / static_cast<std::size_t>(kStagingSlots * size);
+  std::size_t share = (std::size_t{8} << 20) / (kStagingSlots * size);
   return std::clamp<std::size_t>(share, kSmallReduction, 128 << 10) / kSmallReduction * kSmallReduction;
 }
 
 /// The whole buffer, of a group of so many ranks.
-constexpr std::size_t staging_bytes(int size) {
-  return kStagingSlots * static_cast<std::size_t>(size) * segment_bytes(size);
-}
+constexpr std::size_t staging_bytes(int size) { return kStagingSlots * size * segment_bytes(size); }
 
 }  // namespace mtl

@@ -14,26 +14,25 @@ Tensor bytes_of(std::string& text, std::size_t bytes) {
 
 std::vector<std::string> gather_texts(Communicator& group, const std::string& text) {
   Stream stream(Device::cpu);  // texts are in host memory, as the group's transport must be
-  std::vector<std::int64_t> sizes(static_cast<std::size_t>(group.size()));
-  std::int64_t size = static_cast<std::int64_t>(text.size());
+  std::vector<std::int64_t> sizes(group.size());
+  std::int64_t size = std::ssize(text);
   group.all_gather(stream, Tensor(sizes.data(), DType::i64, {group.size()}), Tensor(&size, DType::i64, {1})).join();
 
   // Parts of equal size: as long as the longest.
-  std::size_t longest = static_cast<std::size_t>(*std::max_element(sizes.begin(), sizes.end()));
+  std::size_t longest = *std::max_element(sizes.begin(), sizes.end());
   std::string mine = text, all(longest * sizes.size(), '\0');
   mine.resize(longest);
   group.all_gather(stream, bytes_of(all, all.size()), bytes_of(mine, longest)).join();
   std::vector<std::string> texts;
-  for (std::size_t r = 0; r < sizes.size(); ++r)
-    texts.push_back(all.substr(r * longest, static_cast<std::size_t>(sizes[r])));
+  for (std::size_t r = 0; r < sizes.size(); ++r) texts.push_back(all.substr(r * longest, sizes[r]));
   return texts;
 }
 
 std::string broadcast_text(Communicator& group, std::string text, int root) {
   Stream stream(Device::cpu);
-  std::int64_t size = static_cast<std::int64_t>(text.size());
+  std::int64_t size = std::ssize(text);
   group.broadcast(stream, Tensor(&size, DType::i64, {1}), root).join();
-  text.resize(static_cast<std::size_t>(size));
+  text.resize(size);
   group.broadcast(stream, bytes_of(text, text.size()), root).join();
   return text;
 }

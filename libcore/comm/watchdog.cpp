@@ -136,7 +136,7 @@ void Watchdog::send_failure() {
 }
 
 std::string Watchdog::rank_name(int rank) const {
-  std::size_t index = static_cast<std::size_t>(rank);
+  std::size_t index = rank;
   return cat("rank ", rank, index < hosts_.size() ? cat(" (", hosts_[index], ")") : "");
 }
 

@@ -17,7 +17,7 @@ std::optional<std::int64_t> parse_threshold(std::string_view text) {
     for (std::size_t i = 0; i <= power; ++i) factor *= 1000;
   }
   const auto number = parse_float(text);
-  const double value = number.value_or(-1) * static_cast<double>(factor);
+  const double value = number.value_or(-1) * double(factor);
   if (!(value >= 0) || value > 9e18) return std::nullopt;
   if (const auto whole = parse_int(text)) return *whole * factor;
   return static_cast<std::int64_t>(value);
@@ -72,8 +72,7 @@ void BatchSizes::read_rampup(const std::vector<std::int64_t>& words) {
   const std::int64_t steps = (global_ - start) / increment;
   for (std::int64_t step = 0; step <= steps; ++step) check(start + step * increment);
   // A ramp of no step is no ramp, and one over no samples is over at once.
-  if (steps > 0 && samples > 0)
-    rampup_ = {start, increment, samples, static_cast<double>(samples) / static_cast<double>(steps)};
+  if (steps > 0 && samples > 0) rampup_ = {start, increment, samples, double(samples) / double(steps)};
 }
 
 void BatchSizes::read_schedule(const BatchSizeOptions& options) {
@@ -103,7 +102,7 @@ std::int64_t BatchSizes::nominal(std::int64_t consumed) const {
     return (after - 1)->size;
   }
   if (!rampup_ || consumed > rampup_->samples) return global_;
-  const auto steps = static_cast<std::int64_t>(static_cast<double>(consumed) / rampup_->per_step);
+  const auto steps = static_cast<std::int64_t>(double(consumed) / rampup_->per_step);
   return std::min(rampup_->start + steps * rampup_->increment, global_);
 }
 

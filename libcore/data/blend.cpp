@@ -30,7 +30,7 @@ struct Greedy {
   template <class Index>
   [[gnu::always_inline]] inline void step(std::int64_t first, std::span<Index> out) {
     for (std::size_t k = 0; k < out.size(); ++k) {
-      const double place = std::max(static_cast<double>(first + static_cast<std::int64_t>(k)), 1.0);
+      const double place = std::max(double(first + static_cast<std::int64_t>(k)), 1.0);
       constexpr double kLowest = std::numeric_limits<double>::lowest();
       Lanes most = {kLowest, kLowest, kLowest, kLowest}, at = {}, number = {0, 1, 2, 3};
       for (std::size_t d = 0; d < counts.size(); d += kLanes) {
@@ -41,14 +41,14 @@ struct Greedy {
         const auto is_more = error > most;
         most = is_more ? error : most;
         at = is_more ? number : at;
-        number += static_cast<double>(kLanes);
+        number += double(kLanes);
       }
       const double largest = std::max(std::max(most[0], most[1]), std::max(most[2], most[3]));
       double first_of_equals = std::numeric_limits<double>::max();
       for (std::size_t lane = 0; lane < kLanes; ++lane) {
         if (most[lane] == largest) first_of_equals = std::min(first_of_equals, at[lane]);
       }
-      const auto chosen = static_cast<std::size_t>(first_of_equals);
+      const std::size_t chosen = first_of_equals;
       out[k] = static_cast<Index>(chosen);
       counts[chosen] += 1.0;
     }
@@ -103,21 +103,19 @@ std::vector<double> normalize_weights(std::span<const double> values) {
 }
 
 std::int64_t blend_target(std::int64_t size, double weight) {
-  return static_cast<std::int64_t>(std::ceil(static_cast<double>(size) * weight));
+  return static_cast<std::int64_t>(std::ceil(double(size) * weight));
 }
 
-std::int64_t blend_surplus(std::int64_t target) {
-  return static_cast<std::int64_t>(std::ceil(static_cast<double>(target) * 1.005));
-}
+std::int64_t blend_surplus(std::int64_t target) { return static_cast<std::int64_t>(std::ceil(double(target) * 1.005)); }
 
 BlendOrder::BlendOrder(std::size_t datasets, std::int64_t size) : datasets_(datasets), size_(size), counts_(datasets) {
   require(datasets > 0 && size >= 0, "BlendOrder: ", datasets, " data sets, ", size, " samples");
   if (datasets > 65536) fail(Exit::usage, "a blend of ", datasets, " data sets; 65536 are the most");
   if (datasets <= 256)
-    narrow_ = BigArray<std::uint8_t>(static_cast<std::size_t>(size), kOrderMemory);
+    narrow_ = BigArray<std::uint8_t>(size, kOrderMemory);
   else
-    wide_ = BigArray<std::uint16_t>(static_cast<std::size_t>(size), kOrderMemory);
-  blocks_.reserve(datasets * static_cast<std::size_t>(size / kBlockSamples + 1));
+    wide_ = BigArray<std::uint16_t>(size, kOrderMemory);
+  blocks_.reserve(datasets * (size / kBlockSamples + 1));
 }
 
 void BlendOrder::begin_block(std::span<const std::int64_t> counts) {
@@ -130,8 +128,7 @@ BlendOrder BlendOrder::weighted(std::span<const double> weights, std::int64_t si
   for (std::int64_t first = 0; first < size; first += kBlockSamples) {
     for (std::size_t d = 0; d < order.datasets_; ++d) order.counts_[d] = static_cast<std::int64_t>(greedy.counts[d]);
     order.begin_block(order.counts_);
-    const auto at = static_cast<std::size_t>(first),
-               count = static_cast<std::size_t>(std::min(kBlockSamples, size - first));
+    const std::size_t at = first, count = std::min(kBlockSamples, size - first);
     if (order.wide_.empty())
       greedy.fill(first, order.narrow_.span().subspan(at, count));
     else
@@ -149,14 +146,14 @@ BlendOrder BlendOrder::exhaustive(std::span<const std::int64_t> sizes) {
   }
   BlendOrder order(sizes.size(), size);
   std::vector<double> weights;
-  for (const std::int64_t one : sizes) weights.push_back(static_cast<double>(one) / static_cast<double>(size));
+  for (const std::int64_t one : sizes) weights.push_back(double(one) / double(size));
   for (std::int64_t index = 0; index < size; ++index) {
     if (index % kBlockSamples == 0) order.begin_block(order.counts_);
-    const double place = std::max(static_cast<double>(index), 1.0);
+    const double place = std::max(double(index), 1.0);
     double most = std::numeric_limits<double>::lowest();
     std::size_t chosen = 0;
     for (std::size_t d = 0; d < sizes.size(); ++d) {
-      const double error = weights[d] * place - static_cast<double>(order.counts_[d]);
+      const double error = weights[d] * place - double(order.counts_[d]);
       if (order.counts_[d] < sizes[d] && error > most) {
         most = error;
         chosen = d;
@@ -169,7 +166,7 @@ BlendOrder BlendOrder::exhaustive(std::span<const std::int64_t> sizes) {
 }
 
 void BlendOrder::put(std::int64_t index, std::size_t dataset) {
-  const auto at = static_cast<std::size_t>(index);
+  const std::size_t at = index;
   if (wide_.empty())
     narrow_[at] = static_cast<std::uint8_t>(dataset);
   else
@@ -178,14 +175,13 @@ void BlendOrder::put(std::int64_t index, std::size_t dataset) {
 
 std::int64_t BlendOrder::dataset(std::int64_t index) const {
   require(index >= 0 && index < size_, "blend: no sample ", index, " of ", size_);
-  const auto at = static_cast<std::size_t>(index);
+  const std::size_t at = index;
   return wide_.empty() ? narrow_[at] : wide_[at];
 }
 
 std::int64_t BlendOrder::sample(std::int64_t index) const {
   const std::int64_t own = dataset(index), begin = index / kBlockSamples * kBlockSamples;
-  const std::int64_t before =
-      blocks_[static_cast<std::size_t>(index / kBlockSamples) * datasets_ + static_cast<std::size_t>(own)];
+  const std::int64_t before = blocks_[index / kBlockSamples * datasets_ + own];
   const auto count = [&](const auto& order) {
     const auto* first = order.data();
     return std::count(first + begin, first + index, static_cast<std::decay_t<decltype(*first)>>(own));

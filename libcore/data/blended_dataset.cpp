@@ -43,7 +43,7 @@ std::shared_ptr<const BlendedDataset> open_unweighted(DataFiles& files, const Sp
       fail(Exit::bad_data, datasets.back()->name(), ": one epoch of it is less than a sample of ", options.seq_length,
            " tokens; give weights, or leave it out");
     }
-    weights.push_back(static_cast<double>(sizes.back()));
+    weights.push_back(sizes.back());
   }
   BlendOrder order = samples ? BlendOrder::weighted(weights, std::min(*samples, all)) : BlendOrder::exhaustive(sizes);
   return std::make_shared<BlendedDataset>(std::move(datasets), std::move(order));

@@ -50,7 +50,7 @@ class BlendedDataset {
     std::int64_t dataset, index;
   };
   Place place(std::int64_t index) const;
-  const GptDataset& dataset(std::int64_t number) const { return *datasets_[static_cast<std::size_t>(number)]; }
+  const GptDataset& dataset(std::int64_t number) const { return *datasets_[number]; }
 
   std::vector<std::shared_ptr<const GptDataset>> datasets_;
   std::optional<BlendOrder> order_;

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
+#include "base/utf8.h"
 
 namespace mtl {
 namespace {
@@ -100,7 +101,7 @@ class Reader {
     attempt("--split " + options_.split, [&] {
       // Megatron-LM reads -1,2,0 as 1,2,0, and nan,1,1 as 1,1: no one means that.
       for (const char c : options_.split) {
-        if (c == '-' || c == '+' || std::isalpha(static_cast<unsigned char>(c)))
+        if (c == '-' || c == '+' || std::isalpha(byte_of(c)))
           fail(Exit::usage, "\"", c, "\" does not belong to weights; write them as 969,30,1");
       }
       const auto shares = parse_split(options_.split);

@@ -34,7 +34,7 @@ std::uint64_t draw_below(std::mt19937_64& engine, std::uint64_t limit) {
 std::vector<std::int64_t> divide_documents(const IndexedDataset& data, const std::vector<double>& weights) {
   std::vector<std::int64_t> bounds;
   for (const double share : shares_before(weights)) {
-    bounds.push_back(static_cast<std::int64_t>(std::nearbyint(share * static_cast<double>(data.documents()))));
+    bounds.push_back(static_cast<std::int64_t>(std::nearbyint(share * double(data.documents()))));
   }
   return bounds;
 }
@@ -43,19 +43,18 @@ std::vector<std::int64_t> divide_tokens(const IndexedDataset& data, const std::v
   const auto tokens_before = [&](std::int64_t document) { return data.token_begin(data.document_begin(document)); };
   std::vector<std::int64_t> bounds;
   for (const double share : shares_before(weights)) {
-    const double wanted = share * static_cast<double>(data.tokens());
+    const double wanted = share * double(data.tokens());
     // The first document with at least so many tokens before it, by bisection; then the nearer one of two.
     std::int64_t low = 0, high = data.documents();
     while (low < high) {
       const std::int64_t middle = low + (high - low) / 2;
-      if (static_cast<double>(tokens_before(middle)) < wanted) {
+      if (double(tokens_before(middle)) < wanted) {
         low = middle + 1;
       } else {
         high = middle;
       }
     }
-    if (low > 0 &&
-        wanted - static_cast<double>(tokens_before(low - 1)) <= static_cast<double>(tokens_before(low)) - wanted) {
+    if (low > 0 && wanted - double(tokens_before(low - 1)) <= double(tokens_before(low)) - wanted) {
       --low;
     }
     bounds.push_back(low);
@@ -66,7 +65,7 @@ std::vector<std::int64_t> divide_tokens(const IndexedDataset& data, const std::v
 
 std::vector<std::uint32_t> shuffled_documents(std::int64_t documents, std::uint32_t seed) {
   require(documents <= UINT32_MAX, "cannot shuffle ", documents, " documents, only 2^32 - 1");
-  std::vector<std::uint32_t> order(static_cast<std::size_t>(documents));
+  std::vector<std::uint32_t> order(documents);
   std::iota(order.begin(), order.end(), 0U);
   NumpyRandom(seed).shuffle(std::span(order));
   return order;
@@ -79,7 +78,7 @@ std::vector<std::int64_t> sample_documents(std::int64_t documents, std::int64_t 
   // one.
   std::set<std::int64_t> drawn;
   for (std::int64_t last = documents - count; last < documents; ++last) {
-    const auto draw = static_cast<std::int64_t>(draw_below(engine, static_cast<std::uint64_t>(last) + 1));
+    const std::int64_t draw = draw_below(engine, static_cast<std::uint64_t>(last) + 1);
     if (!drawn.insert(draw).second) drawn.insert(last);
   }
   return {drawn.begin(), drawn.end()};

@@ -38,8 +38,8 @@ class Gatherer {
   void flush() {
     buffer_.resize(gathered_);
     const int parts = pieces_.size() < kScattered ? 1 : threads_;
-    for_each_part(parts, static_cast<std::int64_t>(pieces_.size()), [&](int, std::int64_t begin, std::int64_t end) {
-      for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
+    for_each_part(parts, std::ssize(pieces_), [&](int, std::int64_t begin, std::int64_t end) {
+      for (std::size_t i = begin; i < static_cast<std::size_t>(end); ++i) {
         std::memcpy(buffer_.data() + ends_[i] - pieces_[i].size(), pieces_[i].data(), pieces_[i].size());
       }
     });
@@ -103,8 +103,8 @@ const CopyProgress kSilent = [](std::uint64_t) {};
 }  // namespace
 
 DocumentList list_of(std::vector<DocumentRange> ranges) {
-  const auto size = static_cast<std::int64_t>(ranges.size());
-  return {size, [ranges = std::move(ranges)](std::int64_t i) { return ranges[static_cast<std::size_t>(i)]; }};
+  const auto size = std::ssize(ranges);
+  return {size, [ranges = std::move(ranges)](std::int64_t i) { return ranges[i]; }};
 }
 
 DocumentCopy::DocumentCopy(const std::string& prefix, DataType type, bool has_modes)
@@ -159,7 +159,7 @@ void DocumentCopy::write_idx(const DocumentList& list) {
   lengths.flush();
 
   std::int64_t pointer = 0;
-  const auto token_bytes = static_cast<std::int64_t>(item_size(type_));
+  const std::int64_t token_bytes = item_size(type_);
   for_each_range(list, [&](const DocumentRange& range) {
     const SequenceRange sequences = sequences_of(range);
     for (std::int64_t i = sequences.begin; i < sequences.end; ++i) {
@@ -182,8 +182,7 @@ void DocumentCopy::write_idx(const DocumentList& list) {
   for_each_range(list, [&](const DocumentRange& range) {
     const SequenceRange sequences = sequences_of(range);
     if (!has_modes_ || sequences.begin == sequences.end) return;
-    modes.add(sequences.data.modes().subspan(static_cast<std::size_t>(sequences.begin),
-                                             static_cast<std::size_t>(sequences.end - sequences.begin)));
+    modes.add(sequences.data.modes().subspan(sequences.begin, sequences.end - sequences.begin));
   });
   modes.flush();
   idx_bytes_ = out.bytes();

@@ -47,7 +47,7 @@ class DocumentCopy {
   DataType type() const { return type_; }
   std::int64_t documents() const { return documents_; }
   std::int64_t sequences() const { return sequences_; }
-  std::int64_t tokens() const { return static_cast<std::int64_t>(bin_bytes() / item_size(type_)); }
+  std::int64_t tokens() const { return bin_bytes() / item_size(type_); }
   std::uint64_t bin_bytes() const { return bin_bytes_; }
   /// After write().
   TokenFilesWritten written() const {

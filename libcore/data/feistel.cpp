@@ -31,7 +31,7 @@ std::int64_t KeyedPermutation::operator()(std::int64_t i) const {
     }
     x = left << half_bits_ | right;
   } while (x >= size_);
-  return static_cast<std::int64_t>(x);
+  return x;
 }
 
 }  // namespace mtl

@@ -80,10 +80,10 @@ void GptDataset::prefetch(std::int64_t index) const {
 std::vector<std::int32_t> GptDataset::read_tokens(std::int64_t index) const {
   data_->check_sizes();
   std::vector<std::int32_t> ids;
-  ids.reserve(static_cast<std::size_t>(options_.seq_length) + 1);
+  ids.reserve(options_.seq_length + 1);
   for_each_run(*data_, describe(index), [&](std::int64_t sequence, std::int64_t begin, std::int64_t end) {
     const std::size_t old_size = ids.size();
-    ids.resize(old_size + static_cast<std::size_t>(end - begin));
+    ids.resize(old_size + (end - begin));
     data_->read(sequence, begin, std::span(ids).subspan(old_size));
   });
   return ids;
@@ -101,7 +101,7 @@ void GptDataset::check_ids(const std::vector<std::int32_t>& ids, std::int64_t in
 Sample GptDataset::item(std::int64_t index) const {
   std::vector<std::int32_t> ids = read_tokens(index);
   if (options_.vocab_size > 0) check_ids(ids, index);
-  ids.resize(static_cast<std::size_t>(options_.seq_length) + 1, options_.pad);
+  ids.resize(options_.seq_length + 1, options_.pad);
   Sample sample;
   sample.tokens.assign(ids.begin(), ids.end() - 1);
   sample.labels.assign(ids.begin() + 1, ids.end());

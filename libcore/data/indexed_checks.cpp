@@ -17,7 +17,7 @@ constexpr std::string_view kRemedy = "; re-run mtl-preprocess, or copy both file
 constexpr std::int64_t kEntriesAtOnce = 4096;
 
 std::string with_commas(std::uint64_t value) {
-  return value > INT64_MAX ? std::to_string(value) : mtl::with_commas(static_cast<std::int64_t>(value));
+  return value > INT64_MAX ? std::to_string(value) : mtl::with_commas(value);
 }
 
 /// What the arrays of an .idx take, for messages: the counts may be anything.
@@ -55,15 +55,13 @@ class IndexChecker {
   bool is_sound_run(std::int64_t begin, std::int64_t end) const;
   void find_broken_document(std::int64_t begin, std::int64_t end);
 
-  std::size_t length_at(std::int64_t i) const { return kHeaderBytes + 4 * static_cast<std::size_t>(i); }
-  std::size_t pointer_at(std::int64_t i) const { return length_at(found_.sequences) + 8 * static_cast<std::size_t>(i); }
-  std::size_t document_at(std::int64_t i) const {
-    return pointer_at(found_.sequences) + 8 * static_cast<std::size_t>(i);
-  }
+  std::size_t length_at(std::int64_t i) const { return kHeaderBytes + 4 * i; }
+  std::size_t pointer_at(std::int64_t i) const { return length_at(found_.sequences) + 8 * i; }
+  std::size_t document_at(std::int64_t i) const { return pointer_at(found_.sequences) + 8 * i; }
   std::int32_t length(std::int64_t i) const { return load_at<std::int32_t>(data_ + length_at(i)); }
   std::int64_t pointer(std::int64_t i) const { return load_at<std::int64_t>(data_ + pointer_at(i)); }
   std::int64_t document(std::int64_t i) const { return load_at<std::int64_t>(data_ + document_at(i)); }
-  std::int64_t bin_size() const { return static_cast<std::int64_t>(bin_.bytes().size()); }
+  std::int64_t bin_size() const { return std::ssize(bin_.bytes()); }
 
   /// So much of the .idx is done with.
   void pass(std::int64_t bytes) {

@@ -79,40 +79,39 @@ T IndexedDataset::load(std::size_t byte) const {
 SequenceLengths IndexedDataset::lengths() const { return {idx_.bytes().data() + kHeaderBytes, sequences()}; }
 
 std::int64_t IndexedDataset::document_begin(std::int64_t document) const {
-  return load<std::int64_t>(kHeaderBytes + static_cast<std::size_t>(12 * sequences() + 8 * document));
+  return load<std::int64_t>(kHeaderBytes + 12 * sequences() + 8 * document);
 }
 
 std::int64_t IndexedDataset::token_begin(std::int64_t sequence) const {
   if (sequence == sequences()) return tokens();
-  const auto at = kHeaderBytes + static_cast<std::size_t>(4 * sequences() + 8 * sequence);
+  const auto at = kHeaderBytes + 4 * sequences() + 8 * sequence;
   return load<std::int64_t>(at) / static_cast<std::int64_t>(item_size(type()));
 }
 
 std::span<const std::byte> IndexedDataset::stored_tokens(std::int64_t begin, std::int64_t end) const {
   require(begin >= 0 && begin <= end && end <= sequences(), prefix_, ": no sequences ", begin, " to ", end);
-  const std::size_t size = item_size(type()), first = static_cast<std::size_t>(token_begin(begin)) * size;
-  return bin_.bytes().subspan(first, static_cast<std::size_t>(token_begin(end)) * size - first);
+  const std::size_t size = item_size(type()), first = token_begin(begin) * size;
+  return bin_.bytes().subspan(first, token_begin(end) * size - first);
 }
 
 std::span<const std::byte> IndexedDataset::stored_lengths(std::int64_t begin, std::int64_t end) const {
   require(begin >= 0 && begin <= end && end <= sequences(), prefix_, ": no sequences ", begin, " to ", end);
-  return idx_.bytes().subspan(kHeaderBytes + static_cast<std::size_t>(4 * begin),
-                              static_cast<std::size_t>(4 * (end - begin)));
+  return idx_.bytes().subspan(kHeaderBytes + 4 * begin, 4 * (end - begin));
 }
 
 std::span<const std::byte> IndexedDataset::modes() const {
-  const auto count = static_cast<std::size_t>(is_multimodal() ? sequences() : 0);
+  const std::size_t count = is_multimodal() ? sequences() : 0;
   return idx_.bytes().last(count);
 }
 
 void IndexedDataset::read(std::int64_t sequence, std::int64_t offset, std::span<std::int32_t> out) const {
   require(sequence >= 0 && sequence < sequences(), prefix_, ": no sequence ", sequence);
-  const auto count = static_cast<std::int64_t>(out.size());
+  const auto count = std::ssize(out);
   require(offset >= 0 && count <= lengths()[sequence] - offset, prefix_, ": sequence ", sequence, " has ",
           lengths()[sequence], " tokens, not ", count, " from ", offset);
   if (!is_integer(type())) fail(Exit::bad_data, idx_.path(), ": holds ", name_of(type()), ", not token ids");
   const std::size_t size = item_size(type());
-  std::size_t at = static_cast<std::size_t>(token_begin(sequence) + offset) * size;
+  std::size_t at = (token_begin(sequence) + offset) * size;
   require(at <= bin_bytes() && out.size() * size <= bin_bytes() - at, prefix_, ": sequence ", sequence,
           " lies beyond the .bin");
   // Not through the map: a file that becomes shorter, or a disk that fails, is an error that can be handled.
@@ -138,10 +137,9 @@ void IndexedDataset::check_sizes() const {
 }
 
 void IndexedDataset::prefetch(std::int64_t sequence, std::int64_t offset, std::int64_t count) const {
-  const auto pointer = load<std::int64_t>(kHeaderBytes + static_cast<std::size_t>(4 * sequences() + 8 * sequence));
+  const auto pointer = load<std::int64_t>(kHeaderBytes + 4 * sequences() + 8 * sequence);
   const std::size_t size = item_size(type());
-  bin_.will_need(static_cast<std::size_t>(pointer) + static_cast<std::size_t>(offset) * size,
-                 static_cast<std::size_t>(count) * size);
+  bin_.will_need(pointer + offset * size, count * size);
 }
 
 std::uint64_t IndexedDataset::idx_hash() const { return hash_mapped(idx_); }

@@ -59,8 +59,8 @@ class IndexedDatasetWriter {
   void finish();
 
   std::int64_t tokens() const { return tokens_; }
-  std::int64_t sequences() const { return static_cast<std::int64_t>(lengths_.size()); }
-  std::int64_t documents() const { return static_cast<std::int64_t>(document_indices_.size()) - 1; }
+  std::int64_t sequences() const { return std::ssize(lengths_); }
+  std::int64_t documents() const { return std::ssize(document_indices_) - 1; }
   /// After seal(). The hashes are computed while writing: nothing is read again.
   const TokenFilesWritten& written() const { return written_; }
 

@@ -61,7 +61,7 @@ void IndexedDatasetWriter::add_sequence(std::span<const std::int32_t> tokens) {
     }
   });
   lengths_.push_back(static_cast<std::int32_t>(tokens.size()));
-  tokens_ += static_cast<std::int64_t>(tokens.size());
+  tokens_ += std::ssize(tokens);
 }
 
 void IndexedDatasetWriter::end_document() { document_indices_.push_back(sequences()); }

@@ -9,13 +9,13 @@ namespace mtl {
 
 LengthSummary summarize_lengths(std::vector<std::int64_t> lengths) {
   LengthSummary summary;
-  summary.count = static_cast<std::int64_t>(lengths.size());
+  summary.count = std::ssize(lengths);
   if (lengths.empty()) return summary;
   const auto [min, max] = std::minmax_element(lengths.begin(), lengths.end());
   summary.min = *min;
   summary.max = *max;
   const std::int64_t sum = std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
-  summary.mean = static_cast<double>(sum) / static_cast<double>(summary.count);
+  summary.mean = double(sum) / double(summary.count);
   auto rest = lengths.begin();  // everything before it is not larger than what follows
   for (std::size_t i = 0; i < kPercentiles.size(); ++i) {
     const std::int64_t rank = (summary.count * kPercentiles[i] + 99) / 100;  // counted from 1
@@ -28,7 +28,7 @@ LengthSummary summarize_lengths(std::vector<std::int64_t> lengths) {
 }
 
 std::vector<std::int64_t> document_lengths(const IndexedDataset& data) {
-  std::vector<std::int64_t> lengths(static_cast<std::size_t>(data.documents()));
+  std::vector<std::int64_t> lengths(data.documents());
   std::int64_t begin = 0;
   for (std::size_t i = 0; i < lengths.size(); ++i) {
     const std::int64_t end = data.token_begin(data.document_begin(static_cast<std::int64_t>(i) + 1));
@@ -39,7 +39,7 @@ std::vector<std::int64_t> document_lengths(const IndexedDataset& data) {
 }
 
 std::vector<std::int64_t> sequence_lengths(const IndexedDataset& data) {
-  std::vector<std::int64_t> lengths(static_cast<std::size_t>(data.sequences()));
+  std::vector<std::int64_t> lengths(data.sequences());
   for (std::size_t i = 0; i < lengths.size(); ++i) lengths[i] = data.lengths()[static_cast<std::int64_t>(i)];
   return lengths;
 }
@@ -49,12 +49,12 @@ LengthHistogram histogram_of(const IndexedDataset& data) {
   const SequenceLengths lengths = data.lengths();
   if (lengths.size() > 0) {
     summary.min = std::numeric_limits<std::int32_t>::max();
-    summary.mean = static_cast<double>(data.tokens()) / static_cast<double>(lengths.size());
+    summary.mean = double(data.tokens()) / double(lengths.size());
   }
   for (std::int64_t i = 0; i < lengths.size(); ++i) {
     summary.min = std::min(summary.min, lengths[i]);
     summary.max = std::max(summary.max, lengths[i]);
-    ++summary.buckets[static_cast<std::size_t>(std::bit_width(static_cast<std::uint32_t>(lengths[i])))];
+    ++summary.buckets[std::bit_width(static_cast<std::uint32_t>(lengths[i]))];
   }
   for (std::int64_t i = 0; i < data.documents(); ++i) {
     summary.empty_documents += data.document_begin(i) == data.document_begin(i + 1);

@@ -50,8 +50,8 @@ void require_space(const std::string& path, std::uint64_t bytes) {
   std::error_code error;
   const fs::space_info space = fs::space(folder.empty() ? "." : folder, error);
   if (error || space.available >= bytes) return;  // who cannot say is asked again by the first write
-  fail(Exit::io, path, ": needs ", human_bytes(static_cast<double>(bytes)), ", its disk has ",
-       human_bytes(static_cast<double>(space.available)), " left; free some space, or write to another disk");
+  fail(Exit::io, path, ": needs ", human_bytes(bytes), ", its disk has ", human_bytes(space.available),
+       " left; free some space, or write to another disk");
 }
 
 ByteProgress::ByteProgress(Console& console, std::uint64_t total)
@@ -59,10 +59,10 @@ ByteProgress::ByteProgress(Console& console, std::uint64_t total)
 
 void ByteProgress::add(std::uint64_t bytes) {
   done_ += bytes;
-  const double rate = static_cast<double>(done_) / (seconds() + 1e-9);
+  const double rate = double(done_) / (seconds() + 1e-9);
   const std::uint64_t left = total_ - std::min(total_, done_);
-  console_.progress(cat(mega(static_cast<double>(done_)), " of ", mega(static_cast<double>(total_)), ", ", mega(rate),
-                        "/s, ", human_seconds(static_cast<double>(left) / (rate + 1e-9)), " left"));
+  console_.progress(cat(mega(done_), " of ", mega(total_), ", ", mega(rate), "/s, ",
+                        human_seconds(double(left) / (rate + 1e-9)), " left"));
 }
 
 double ByteProgress::seconds() const { return now_seconds() - start_; }

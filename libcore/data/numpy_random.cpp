@@ -34,7 +34,7 @@ std::vector<std::int64_t> torch_randperm(std::uint64_t seed, std::int64_t n) {
     fail(Exit::usage, "--dataloader-type cyclic: ", n, " samples of a rank are more than ", kLimit - 1,
          ", from where on torch shuffles otherwise; take --dataloader-type single, or more data-parallel ranks");
   }
-  std::vector<std::int64_t> items(static_cast<std::size_t>(n));
+  std::vector<std::int64_t> items(n);
   std::iota(items.begin(), items.end(), 0);
   Mt19937Stream stream(static_cast<std::uint32_t>(seed));
   for (std::size_t i = 0; i + 1 < items.size(); ++i) {

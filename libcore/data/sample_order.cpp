@@ -37,7 +37,7 @@ std::optional<std::int64_t> samples_before_final_epoch(const SampleOrderOptions&
   const std::int64_t before = ((epochs - 1) * tokens_per_epoch - 1) / options.seq_length;
   const std::int64_t in_final = *options.samples - before;
   const std::int64_t per_epoch = (tokens_per_epoch - 1) / options.seq_length;
-  if (in_final < static_cast<std::int64_t>(0.8 * static_cast<double>(per_epoch))) return before;
+  if (in_final < static_cast<std::int64_t>(0.8 * double(per_epoch))) return before;
   return std::nullopt;
 }
 
@@ -90,17 +90,17 @@ void SampleOrder::build_megatron() {
 
   const std::int64_t inputs = tokens - 1;  // the last token is only a label
   samples_ = (inputs + (options_.drop_last_partial ? 0 : options_.seq_length - 1)) / options_.seq_length;
-  shuffle_index_ = BigArray<std::uint32_t>(static_cast<std::size_t>(samples_), kOrderMemory);
+  shuffle_index_ = BigArray<std::uint32_t>(samples_, kOrderMemory);
   const std::span all = shuffle_index_.span();
   std::iota(all.begin(), all.end(), 0u);
-  const auto together = static_cast<std::size_t>(apart.value_or(samples_));
+  const std::size_t together = apart.value_or(samples_);
   random.shuffle(all.first(together));
   random.shuffle(all.subspan(together));
 }
 
 void SampleOrder::shuffle_documents(NumpyRandom& random, bool final_epoch_apart) {
-  const auto per_epoch = static_cast<std::size_t>(options_.range.end - options_.range.begin);
-  const auto epochs = static_cast<std::size_t>(epochs_);
+  const std::size_t per_epoch = options_.range.end - options_.range.begin;
+  const std::size_t epochs = epochs_;
   document_index_ = BigArray<std::uint32_t>(per_epoch * epochs, kOrderMemory);
   const std::span all = document_index_.span();
   for (std::size_t epoch = 0; epoch < epochs; ++epoch) {
@@ -131,7 +131,7 @@ void SampleOrder::build_feistel() {
 /// Of the stream of all epochs; of one epoch where the documents are always in the same order.
 void SampleOrder::sum_lengths() {
   const std::int64_t count = is_feistel() ? options_.range.end - options_.range.begin : positions();
-  tokens_before_.reserve(static_cast<std::size_t>(count / kBlockSequences) + 1);
+  tokens_before_.reserve(count / kBlockSequences + 1);
   std::int64_t tokens = 0;
   for (std::int64_t begin = 0; begin < count; begin += kBlockSequences) {
     tokens_before_.push_back(tokens);
@@ -141,20 +141,20 @@ void SampleOrder::sum_lengths() {
 
 std::int64_t SampleOrder::shuffled(std::int64_t index) const {
   require(index >= 0 && index < samples_, options_.name, ": no sample ", index, " of ", samples_);
-  if (!is_feistel()) return shuffle_index_[static_cast<std::size_t>(index)];
+  if (!is_feistel()) return shuffle_index_[index];
   const std::int64_t epoch = index / samples_per_epoch_, first = epoch * samples_per_epoch_;
   return first + KeyedPermutation(samples_per_epoch_, key_of_epoch(options_.seed, epoch))(index - first);
 }
 
 std::int64_t SampleOrder::sequence_at(std::int64_t position) const {
-  if (!is_feistel()) return document_index_[static_cast<std::size_t>(position)];
+  if (!is_feistel()) return document_index_[position];
   return options_.range.begin + position % (options_.range.end - options_.range.begin);
 }
 
 /// Feistel's a(epoch).
 std::int64_t SampleOrder::epoch_start(std::int64_t epoch) const {
   const auto left_over = static_cast<std::uint64_t>((tokens_per_epoch_ - 1) % options_.seq_length);
-  return static_cast<std::int64_t>(mix_bits(key_of_epoch(options_.seed, epoch)) % (left_over + 1));
+  return mix_bits(key_of_epoch(options_.seed, epoch)) % (left_over + 1);
 }
 
 /// Where a sample begins in the stream of all epochs.

@@ -33,7 +33,7 @@ Sampler::Sampler(const SamplerOptions& options)
 }
 
 std::vector<std::int64_t> Sampler::next() {
-  const auto size = static_cast<std::size_t>(options_.micro_batch_size);
+  const std::size_t size = options_.micro_batch_size;
   std::vector<std::int64_t> batch(size);
   if (options_.kind == SamplerKind::single) {
     if (consumed_ + batch_ > options_.total) return {};
@@ -55,7 +55,7 @@ void Sampler::start_epoch() {
     const std::int64_t bucket = options_.total / batch_ * options_.micro_batch_size;
     epoch_ = torch_randperm(static_cast<std::uint64_t>(epoch), bucket);
     for (std::int64_t& sample : epoch_) sample += options_.dp_rank * bucket;
-    at_ = static_cast<std::size_t>(in_epoch / options_.dp_size);
+    at_ = in_epoch / options_.dp_size;
     return;
   }
   // All ranks deal out one permutation. It is cut to whole micro-batches, not to whole B, so that a rank may get one
@@ -63,7 +63,7 @@ void Sampler::start_epoch() {
   const std::int64_t bucket = options_.total / options_.micro_batch_size * options_.micro_batch_size;
   const std::vector<std::int64_t> all = torch_randperm(static_cast<std::uint64_t>(epoch), bucket);
   for (std::int64_t i = in_epoch + options_.dp_rank; i < bucket; i += options_.dp_size) {
-    epoch_.push_back(all[static_cast<std::size_t>(i)]);
+    epoch_.push_back(all[i]);
   }
 }
 

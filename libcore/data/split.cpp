@@ -41,9 +41,7 @@ std::array<std::optional<SplitShare>, 3> parse_split(std::string_view text) {
 
 SplitRange range_of(const SplitShare& share, std::int64_t sequences) {
   // nearbyint rounds halves to even, in the default rounding mode.
-  const auto bound = [&](double part) {
-    return static_cast<std::int64_t>(std::nearbyint(part * static_cast<double>(sequences)));
-  };
+  const auto bound = [&](double part) { return static_cast<std::int64_t>(std::nearbyint(part * double(sequences))); };
   return {bound(share.begin), bound(share.end)};
 }
 

@@ -25,7 +25,7 @@ void require_integers(const IndexedDataset& data) {
 template <class T>
 std::make_unsigned_t<T> stored_at(const IndexedDataset& data, std::int64_t i) {
   std::make_unsigned_t<T> stored;
-  std::memcpy(&stored, data.bin_file().bytes().data() + static_cast<std::size_t>(i) * sizeof(T), sizeof(T));
+  std::memcpy(&stored, data.bin_file().bytes().data() + i * sizeof(T), sizeof(T));
   return stored;
 }
 
@@ -78,9 +78,9 @@ template <class T>
 /// Looks for the first token beyond the vocabulary; returns the largest token of all when there is none.
 template <class T>
 std::int64_t check_range(const IndexedDataset& data, std::int64_t vocab_size, int threads) {
-  std::vector<std::int64_t> broken(static_cast<std::size_t>(threads), -1), largest(broken.size(), -1);
+  std::vector<std::int64_t> broken(threads, -1), largest(broken.size(), -1);
   for_each_part(threads, data.tokens(), [&](int part, std::int64_t begin, std::int64_t end) {
-    const auto p = static_cast<std::size_t>(part);
+    const std::size_t p = part;
     for (std::int64_t block = begin; block < end && broken[p] < 0; block += kTokensAtOnce) {
       const std::int64_t block_end = std::min(end, block + kTokensAtOnce);
       const std::uint64_t most = largest_token<T>(data, block, block_end);
@@ -111,14 +111,14 @@ std::vector<std::int64_t> count_tokens(const IndexedDataset& data, int threads) 
   return visit_integer_type(data.type(), [&]<class T>(T) {
     // One pass more than needed, so that the counts have a size before they are made.
     const std::int64_t largest = check_range<T>(data, kLargestVocabulary, threads);
-    const auto size = static_cast<std::size_t>(largest + 1);
+    const std::size_t size = largest + 1;
     // Counts of large ids take memory for each thread: then fewer of them.
     const int counters = std::max(1, std::min(threads, static_cast<int>((1 << 26) / (size + 1))));
-    std::vector<std::vector<std::int64_t>> parts(static_cast<std::size_t>(counters));
+    std::vector<std::vector<std::int64_t>> parts(counters);
     for_each_part(counters, data.tokens(), [&](int part, std::int64_t begin, std::int64_t end) {
       std::vector<std::int64_t> counts(size);
-      for (std::int64_t i = begin; i < end; ++i) ++counts[static_cast<std::size_t>(stored_at<T>(data, i))];
-      parts[static_cast<std::size_t>(part)] = std::move(counts);
+      for (std::int64_t i = begin; i < end; ++i) ++counts[stored_at<T>(data, i)];
+      parts[part] = std::move(counts);
     });
     std::vector<std::int64_t> sum = std::move(parts.front());
     for (std::size_t p = 1; p < parts.size(); ++p) {

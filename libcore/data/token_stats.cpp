@@ -13,11 +13,9 @@ namespace {
 std::vector<std::int64_t> rank_ids(const std::vector<std::int64_t>& counts) {
   std::vector<std::int64_t> ids;
   for (std::size_t id = 0; id < counts.size(); ++id) {
-    if (counts[id] > 0) ids.push_back(static_cast<std::int64_t>(id));
+    if (counts[id] > 0) ids.push_back(id);
   }
-  std::stable_sort(ids.begin(), ids.end(), [&](std::int64_t a, std::int64_t b) {
-    return counts[static_cast<std::size_t>(a)] > counts[static_cast<std::size_t>(b)];
-  });
+  std::stable_sort(ids.begin(), ids.end(), [&](std::int64_t a, std::int64_t b) { return counts[a] > counts[b]; });
   return ids;
 }
 
@@ -27,15 +25,15 @@ TokenStats summarize_tokens(const std::vector<std::int64_t>& counts) {
   TokenStats stats;
   stats.ranked = rank_ids(counts);
   stats.used = std::ssize(stats.ranked);
-  const auto tokens = static_cast<double>(std::accumulate(counts.begin(), counts.end(), std::int64_t{0}));
+  const double tokens = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
   std::int64_t sum = 0;
   std::size_t share = 0;
   for (std::size_t rank = 0; rank < stats.ranked.size(); ++rank) {
-    const std::int64_t count = counts[static_cast<std::size_t>(stats.ranked[rank])];
-    const double p = static_cast<double>(count) / tokens;
+    const std::int64_t count = counts[stats.ranked[rank]];
+    const double p = double(count) / tokens;
     stats.entropy -= p * std::log2(p);
     sum += count;
-    for (; share < kCoveredShares.size() && static_cast<double>(sum) >= kCoveredShares[share] * tokens; ++share) {
+    for (; share < kCoveredShares.size() && double(sum) >= kCoveredShares[share] * tokens; ++share) {
       stats.coverage[share] = static_cast<std::int64_t>(rank) + 1;
     }
   }

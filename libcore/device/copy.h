@@ -32,7 +32,7 @@ template <class T>
 std::vector<T> host_copy(Stream& stream, const Tensor& from) {
   require(from.dtype() == dtype_of<T>(), "a tensor of ", name_of(from.dtype()), " was read as ",
           name_of(dtype_of<T>()));
-  std::vector<T> out(static_cast<std::size_t>(from.numel()));
+  std::vector<T> out(from.numel());
   copy_to_host(stream, std::as_writable_bytes(std::span(out)), from);
   return out;
 }

@@ -18,7 +18,7 @@ float f16_to_f32(std::uint16_t bits) {
   std::uint32_t exponent = bits >> 10 & 0x1F, fraction = bits & 0x3FF;
   if (exponent == 0x1F) return std::bit_cast<float>(sign | 0x7F800000 | fraction << 13);
   if (exponent == 0) {  // zero and subnormals: fraction * 2^-24
-    float magnitude = std::ldexp(static_cast<float>(fraction), -24);
+    float magnitude = std::ldexp(float(fraction), -24);
     return sign != 0 ? -magnitude : magnitude;
   }
   return std::bit_cast<float>(sign | (exponent + 112) << 23 | fraction << 13);

@@ -26,7 +26,7 @@ std::byte* allocate_on_cpu(std::size_t bytes) {
   auto* data = static_cast<std::byte*>(std::aligned_alloc(align, rounded));
   if (data == nullptr)
     fail(
-        Exit::failure, "out of memory: cannot allocate ", human_bytes(static_cast<double>(bytes)),
+        Exit::failure, "out of memory: cannot allocate ", human_bytes(bytes),
         "; use a smaller batch or model, more ranks on more hosts, or raise the limit (ulimit -v, ulimit -d, the job's "
         "memory)");
   if (align == kHugePage) ::madvise(data, rounded, MADV_HUGEPAGE);  // asked for before the first touch

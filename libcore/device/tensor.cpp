@@ -8,12 +8,12 @@ Shape::Shape(std::initializer_list<std::int64_t> sizes) {
 
 void Shape::push_back(std::int64_t size) {
   require(rank_ < kMaxRank && size >= 0, "a shape takes up to ", kMaxRank, " sizes, none negative");
-  sizes_[static_cast<std::size_t>(rank_++)] = size;
+  sizes_[rank_++] = size;
 }
 
 std::int64_t Shape::numel() const {
   std::int64_t product = rank_ == 0 ? 0 : 1;
-  for (int axis = 0; axis < rank_; ++axis) product *= sizes_[static_cast<std::size_t>(axis)];
+  for (int axis = 0; axis < rank_; ++axis) product *= sizes_[axis];
   return product;
 }
 
@@ -32,7 +32,7 @@ Tensor Tensor::flat(std::int64_t begin, std::int64_t count) const {
   require(begin >= 0 && count >= 0 && begin + count <= numel(), "elements ", begin, " + ", count, " are not within ",
           shape_.text());
   auto* start = static_cast<char*>(data_);
-  return {data_ == nullptr ? nullptr : start + static_cast<std::size_t>(begin) * size_of(dtype_), dtype_, {count}};
+  return {data_ == nullptr ? nullptr : start + begin * size_of(dtype_), dtype_, {count}};
 }
 
 Tensor Tensor::rows(std::int64_t begin, std::int64_t count) const {

@@ -18,7 +18,7 @@ class Shape {
   Shape() = default;
   Shape(std::initializer_list<std::int64_t> sizes);
   int rank() const { return rank_; }
-  std::int64_t operator[](int axis) const { return sizes_[static_cast<std::size_t>(axis < 0 ? axis + rank_ : axis)]; }
+  std::int64_t operator[](int axis) const { return sizes_[axis < 0 ? axis + rank_ : axis]; }
   std::int64_t numel() const;
   void push_back(std::int64_t size);
   bool operator==(const Shape&) const = default;
@@ -39,7 +39,7 @@ class Tensor {
   const Shape& shape() const { return shape_; }
   std::int64_t size(int axis) const { return shape_[axis]; }
   std::int64_t numel() const { return shape_.numel(); }
-  std::size_t bytes() const { return static_cast<std::size_t>(numel()) * size_of(dtype_); }
+  std::size_t bytes() const { return numel() * size_of(dtype_); }
   DType dtype() const { return dtype_; }
   void* raw() const { return data_; }
 

@@ -34,7 +34,7 @@ void add(MemoryPlan& plan, const StepCounts& counts, double times) {
 std::size_t hidden_bytes(const GptConfig& config, const RunShape& shape) {
   std::int64_t rows = shape.micro_batch * shape.seq_length;
   if (shape.layout.sequence_parallel) rows /= shape.layout.size(Axis::tensor);
-  auto bytes = static_cast<std::size_t>(rows * config.hidden_size) * sizeof(float);
+  auto bytes = rows * config.hidden_size * sizeof(float);
   return (bytes + 63) / 64 * 64;
 }
 
@@ -97,7 +97,7 @@ std::size_t MemoryPlan::place_of(Category what) const {
   auto is_it = [&](const PlanEntry& entry) { return entry.what == what; };
   require(std::count_if(entries.begin(), entries.end(), is_it) == 1, "a plan without exactly one entry of category ",
           static_cast<int>(what));
-  return static_cast<std::size_t>(std::find_if(entries.begin(), entries.end(), is_it) - entries.begin());
+  return std::find_if(entries.begin(), entries.end(), is_it) - entries.begin();
 }
 
 MemoryPlan plan_passes(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape) {
@@ -112,7 +112,7 @@ MemoryPlan plan_passes(const GptConfig& config, const DropoutOptions& dropout, c
     return model.count([&] { pipeline.train(buffers, nullptr, &schedule); });
   };
   // The first micro-batch overwrites gradients, all others add to them.
-  auto later = static_cast<double>(shape.micro_batches - 1);
+  double later = shape.micro_batches - 1;
   StepCounts one = count(1), both = later > 0 ? count(2) : StepCounts{};
   MemoryPlan plan = finish(model, pipeline, shape, config);
   add(plan, one, 1 - later);

@@ -24,7 +24,7 @@ struct PlanEntry {
   std::size_t bytes;
   int count = 1;
 
-  std::size_t total() const { return bytes * static_cast<std::size_t>(count); }
+  std::size_t total() const { return bytes * count; }
   bool operator==(const PlanEntry&) const = default;
 };
 

@@ -6,15 +6,14 @@
 
 namespace mtl {
 
-BatchBuffers::BatchBuffers(Device device, const RunShape& shape)
-    : memory_(device, bytes(shape) * static_cast<std::size_t>(shape.micro_batches)) {
+BatchBuffers::BatchBuffers(Device device, const RunShape& shape) : memory_(device, bytes(shape) * shape.micro_batches) {
   std::size_t offset = 0;
   auto next = [&](DType dtype, Shape of) {
     Tensor out = memory_.tensor(dtype, of, offset);
     offset += out.bytes();
     return out;
   };
-  batches_.resize(static_cast<std::size_t>(shape.micro_batches));
+  batches_.resize(shape.micro_batches);
   for (Batch& batch : batches_) batch.samples = next(DType::i64, {shape.micro_batch});  // first: they are aligned
   Shape tokens{shape.micro_batch, shape.seq_length};
   for (Batch& batch : batches_) {
@@ -28,12 +27,12 @@ BatchBuffers::BatchBuffers(Device device, const RunShape& shape)
 }
 
 std::size_t BatchBuffers::bytes(const RunShape& shape) {
-  auto samples = static_cast<std::size_t>(shape.micro_batch), length = static_cast<std::size_t>(shape.seq_length);
+  std::size_t samples = shape.micro_batch, length = shape.seq_length;
   return samples * (8 + length * 4 * (shape.documents ? 6 : 5));
 }
 
 void BatchBuffers::copy_from_host(Stream& stream, const BatchBuffers& host) const {
-  auto size = static_cast<std::int64_t>(memory_.bytes());
+  std::int64_t size = memory_.bytes();
   mtl::copy_from_host(stream, memory_.tensor(DType::u8, {size}), {host.memory_.data(), host.memory_.bytes()});
 }
 
@@ -83,8 +82,8 @@ Ctx Pipeline::context(Arena& slot, bool training) { return {stream_, slot, scrat
 
 /// Micro-batches of a chunk finish in the order in which they started, so they take its slots in turn.
 Pipeline::Slot& Pipeline::slot_of(const Action& action) {
-  const std::vector<std::size_t>& own = chunk_slots_[static_cast<std::size_t>(action.chunk)];
-  return slots_[own[static_cast<std::size_t>(action.micro_batch) % own.size()]];
+  const std::vector<std::size_t>& own = chunk_slots_[action.chunk];
+  return slots_[own[action.micro_batch % own.size()]];
 }
 
 /// Empties a slot for the next micro-batch.
@@ -97,14 +96,13 @@ void Pipeline::open(Slot& slot) {
 
 Pipeline::Inbox& Pipeline::inbox_of(const Action& action) {
   bool forward = action.kind == ActionKind::receive_forward || action.kind == ActionKind::forward;
-  return (forward ? inputs_ : gradients_)[static_cast<std::size_t>(action.chunk)];
+  return (forward ? inputs_ : gradients_)[action.chunk];
 }
 
 Tensor Pipeline::buffer_of(const Ctx& ctx, const Action& action, const Batch& batch) {
   Inbox& inbox = inbox_of(action);
-  Shape shape = stage_.chunks[static_cast<std::size_t>(action.chunk)].hidden_shape(ctx, batch);
-  return inbox.memory.tensor(DType::f32, shape,
-                             static_cast<std::size_t>(action.micro_batch) % inbox.sends.size() * hidden_bytes_);
+  Shape shape = stage_.chunks[action.chunk].hidden_shape(ctx, batch);
+  return inbox.memory.tensor(DType::f32, shape, action.micro_batch % inbox.sends.size() * hidden_bytes_);
 }
 
 /// Starts a receive, unless it was started early.
@@ -125,13 +123,12 @@ void Pipeline::post_next(const StepSchedule& schedule, std::size_t index, const 
                            [](const Action& action) { return is_receive(action.kind); });
   if (next == schedule.actions.end()) return;
   Inbox& inbox = inbox_of(*next);
-  if (inbox.sends[static_cast<std::size_t>(next->micro_batch) % inbox.sends.size()].done())
-    post(ctx, *next, buffers.batch(next->micro_batch));
+  if (inbox.sends[next->micro_batch % inbox.sends.size()].done()) post(ctx, *next, buffers.batch(next->micro_batch));
 }
 
 Tensor Pipeline::receive(const Ctx& ctx, const Action& action, const Batch& batch) {
   Inbox& inbox = inbox_of(action);
-  inbox.sends[static_cast<std::size_t>(action.micro_batch) % inbox.sends.size()].wait(stream_);
+  inbox.sends[action.micro_batch % inbox.sends.size()].wait(stream_);
   post(ctx, action, batch);
   inbox.receive.wait(stream_);
   return buffer_of(ctx, action, batch);
@@ -142,7 +139,7 @@ void Pipeline::send(Slot& slot, Tensor what, const Action& action) {
   slot.sends.push_back(stages.send(stream_, what, peer_stage(action, stages.size(), stages.rank())));
   Inbox& inbox = inbox_of(action);
   if (action.kind == ActionKind::send_backward && !inbox.sends.empty())
-    inbox.sends[static_cast<std::size_t>(action.micro_batch) % inbox.sends.size()] = slot.sends.back();
+    inbox.sends[action.micro_batch % inbox.sends.size()] = slot.sends.back();
   stages.progress();  // the next action may be a long one
 }
 
@@ -171,7 +168,7 @@ void Pipeline::begin() {
 }
 
 void Pipeline::run(const Action& action, Slot& slot, Ctx& ctx, const Batch& batch, Tensor losses) {
-  const Chunk& chunk = stage_.chunks[static_cast<std::size_t>(action.chunk)];
+  const Chunk& chunk = stage_.chunks[action.chunk];
   switch (action.kind) {
     case ActionKind::receive_forward:
       open(slot);

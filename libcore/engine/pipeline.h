@@ -17,9 +17,9 @@ class BatchBuffers {
   BatchBuffers(Device device, const RunShape& shape);
   /// Bytes of one micro-batch.
   static std::size_t bytes(const RunShape& shape);
-  const Batch& batch(int micro_batch) const { return batches_[static_cast<std::size_t>(micro_batch)]; }
+  const Batch& batch(int micro_batch) const { return batches_[micro_batch]; }
   /// (B, T) f32, written by forward.
-  Tensor losses(int micro_batch) const { return losses_[static_cast<std::size_t>(micro_batch)]; }
+  Tensor losses(int micro_batch) const { return losses_[micro_batch]; }
   /// All of it from buffers on the host.
   void copy_from_host(Stream& stream, const BatchBuffers& host) const;
 

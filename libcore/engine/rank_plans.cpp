@@ -27,13 +27,13 @@ class PassKeys {
       : vocab_(config.vocab_size), part_(shape.padded_vocab / shape.layout.size(Axis::tensor)) {
     auto layers = split_layers(shape.layout, config.num_layers);
     for (int stage = 0; stage < shape.layout.stages(); ++stage) {
-      layers_.push_back(layers[static_cast<std::size_t>(stage)][0].count);
+      layers_.push_back(layers[stage][0].count);
       in_flight_.push_back(max_in_flight(stage_schedule(shape.layout, stage, static_cast<int>(shape.micro_batches))));
     }
   }
 
   PassKey of(const Layout& layout) const {
-    auto stage = static_cast<std::size_t>(layout.stage());
+    std::size_t stage = layout.stage();
     std::int64_t tensor = layout.coordinate(Axis::tensor);
     // The last tensor-parallel ranks may have fewer rows of the table that are not padding; the first counts in the
     // gradient's norm what all of them have.
@@ -86,7 +86,7 @@ std::vector<RankPlan> plan_ranks(const GptConfig& config, const DropoutOptions& 
       MemoryPlan plan = kind->plan;
       plan_update(plan, config, shape);
       auto same = std::find_if(out.begin(), out.end(), [&](const RankPlan& other) { return other.plan == plan; });
-      at->second = static_cast<std::size_t>(same - out.begin());
+      at->second = same - out.begin();
       if (same == out.end()) out.push_back({{}, plan});
     }
     out[at->second].ranks.push_back(rank);

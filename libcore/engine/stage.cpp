@@ -12,7 +12,7 @@ Stage make_stage(const GptConfig& config, const DropoutOptions& dropout, const L
                  std::int64_t padded_vocab_size) {
   Stage stage;
   TpRegion region{layout.sequence_parallel && layout.size(Axis::tensor) > 1};
-  const std::vector<LayerRange> own = split_layers(layout, config.num_layers)[static_cast<std::size_t>(layout.stage())];
+  const std::vector<LayerRange> own = split_layers(layout, config.num_layers)[layout.stage()];
   for (std::size_t c = 0; c < own.size(); ++c) {
     ChunkRange range{own[c].first, own[c].count, layout.stage() == 0 && c == 0,
                      layout.stage() == layout.stages() - 1 && c + 1 == own.size()};

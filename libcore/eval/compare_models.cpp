@@ -32,14 +32,14 @@ ModelComparison compare_models(const ModelSource& a, const ModelSource& b, int t
   require(a.config() == b.config(), a.folder(), " and ", b.folder(), " are models of different shapes");
   std::vector<float> of_a = logits_of(a, threads), of_b = logits_of(b, threads);
   ModelComparison out;
-  out.positions = static_cast<std::int64_t>(of_a.size()) / a.config().vocab_size;
+  out.positions = std::ssize(of_a) / a.config().vocab_size;
   for (std::size_t i = 0; i < of_a.size(); ++i) {
     if (!std::isfinite(of_a[i]) || !std::isfinite(of_b[i])) {
       fail(Exit::bad_data, std::isfinite(of_a[i]) ? b.folder() : a.folder(),
            ": a logit is not finite; the weights are damaged, or the training diverged");
     }
-    out.max_difference = std::max(out.max_difference, std::fabs(static_cast<double>(of_a[i]) - of_b[i]));
-    out.max_logit = std::max(out.max_logit, std::fabs(static_cast<double>(of_a[i])));
+    out.max_difference = std::max(out.max_difference, std::fabs(double(of_a[i]) - of_b[i]));
+    out.max_logit = std::max(out.max_logit, std::fabs(double(of_a[i])));
   }
   return out;
 }

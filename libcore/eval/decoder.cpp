@@ -20,8 +20,7 @@ Workspace::Pass pass(const Model& model, Shape cache_shape, std::int64_t count) 
   return [&model, cache_shape, count](Ctx& ctx, const Chunk& chunk) {
     const std::int64_t rows = cache_shape[0];
     Tensor cache(nullptr, DType::f32, cache_shape);
-    std::vector<KvCache> caches(static_cast<std::size_t>(model.config().num_layers),
-                                {cache, cache, Tensor(nullptr, DType::i32, {rows})});
+    std::vector<KvCache> caches(model.config().num_layers, {cache, cache, Tensor(nullptr, DType::i32, {rows})});
     Batch batch;
     batch.tokens = batch.positions = Tensor(nullptr, DType::i32, {rows, count});
     Chunk::Cache past = chunk.make_cache(caches);
@@ -40,10 +39,10 @@ std::vector<Workspace::Pass> passes(const Model& model, std::int64_t sequences, 
 Decoder::Decoder(Model& model, std::int64_t sequences, std::int64_t positions)
     : model_(model),
       sequences_(sequences),
-      cache_memory_(model.device(), static_cast<std::size_t>(2 * model.config().num_layers) *
+      cache_memory_(model.device(), 2 * model.config().num_layers *
                                         Tensor(nullptr, DType::f32, cache_shape(model, sequences, positions)).bytes()),
-      small_memory_(model.device(), sizeof(float) * static_cast<std::size_t>(sequences * (1 + model.vocab()) +
-                                                                             2 * std::max(sequences, kPiece))),
+      small_memory_(model.device(),
+                    sizeof(float) * (sequences * (1 + model.vocab()) + 2 * std::max(sequences, kPiece))),
       workspace_(model, passes(model, sequences, positions)) {
   require(positions >= 1 && positions <= model.positions(), "a decoder of ", positions, " positions, the model has ",
           model.positions());
@@ -97,11 +96,11 @@ std::span<const float> Decoder::append(std::int64_t sequence, std::span<const st
   require(!ids.empty(), "a sequence cannot grow by no tokens");
   std::int32_t& held = lengths()[sequence];
   while (!ids.empty()) {
-    auto piece = ids.first(std::min(ids.size(), static_cast<std::size_t>(kPiece)));
+    auto piece = ids.first(std::min<std::size_t>(ids.size(), kPiece));
     std::copy(piece.begin(), piece.end(), on_host_->tokens.tensor().data<std::int32_t>());
     auto count = static_cast<std::int32_t>(piece.size());
     for (std::int32_t i = 0; i < count; ++i) on_host_->positions.tensor().data<std::int32_t>()[i] = held + i;
-    run(1, count, each_[static_cast<std::size_t>(sequence)]);
+    run(1, count, each_[sequence]);
     held += count;
     ids = ids.subspan(piece.size());
   }
@@ -109,8 +108,7 @@ std::span<const float> Decoder::append(std::int64_t sequence, std::span<const st
 }
 
 std::span<const float> Decoder::step(std::span<const std::int32_t> ids) {
-  require(static_cast<std::int64_t>(ids.size()) == sequences_, "a step of ", ids.size(), " ids for ", sequences_,
-          " sequences");
+  require(std::ssize(ids) == sequences_, "a step of ", ids.size(), " ids for ", sequences_, " sequences");
   for (std::size_t b = 0; b < ids.size(); ++b) {
     if (ids[b] < 0) lengths()[b] = 0;
     on_host_->tokens.tensor().data<std::int32_t>()[b] = std::max(ids[b], 0);

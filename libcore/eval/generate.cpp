@@ -17,7 +17,7 @@ struct Generator::Sequence {
 namespace {
 
 std::span<const std::int32_t> last_of(const std::vector<std::int32_t>& ids, std::int64_t count) {
-  return std::span(ids).last(std::min(ids.size(), static_cast<std::size_t>(count)));
+  return std::span(ids).last(std::min<std::size_t>(ids.size(), count));
 }
 
 /// The most tokens that a sequence holds.
@@ -31,7 +31,7 @@ Generator::Generator(Model& model, const GenerationOptions& options, std::int64_
     : model_(model),
       options_(options),
       decoder_(model, batch, most_positions(model.positions(), longest_prompt, options.max_new_tokens)),
-      step_ids_(static_cast<std::size_t>(batch)) {}
+      step_ids_(batch) {}
 
 /// Takes the next token of one sequence from the logits after its last.
 void Generator::choose(Sequence& sequence, std::span<const float> logits) {
@@ -50,7 +50,7 @@ void Generator::choose(Sequence& sequence, std::span<const float> logits) {
   result.ids.push_back(id);
   sequence.ids.push_back(id);
   result.stopped = std::find(options_.stops.begin(), options_.stops.end(), id) != options_.stops.end();
-  sequence.done = result.stopped || static_cast<std::int64_t>(result.ids.size()) >= options_.max_new_tokens;
+  sequence.done = result.stopped || std::ssize(result.ids) >= options_.max_new_tokens;
   if (sequence.on_token) sequence.on_token(sequence.index, id);
 }
 
@@ -62,13 +62,13 @@ bool Generator::step(std::vector<Sequence>& sequences) {
   std::vector<Sequence*> full;
   for (Sequence& sequence : sequences) {
     if (sequence.done) continue;
-    if (decoder_.held(static_cast<std::int64_t>(sequence.index)) == model_.positions()) {
+    if (decoder_.held(sequence.index) == model_.positions()) {
       full.push_back(&sequence);
     } else {
       step_ids_[sequence.index] = sequence.ids.back();
     }
   }
-  auto width = static_cast<std::size_t>(model_.vocab());
+  std::size_t width = model_.vocab();
   auto all_logits = decoder_.step(step_ids_);
   for (Sequence& sequence : sequences) {
     if (step_ids_[sequence.index] >= 0) choose(sequence, all_logits.subspan(sequence.index * width, width));
@@ -76,21 +76,21 @@ bool Generator::step(std::vector<Sequence>& sequences) {
   for (Sequence* sequence : full) {  // the step emptied them
     ++sequence->result.slides;
     auto kept = last_of(sequence->ids, std::max<std::int64_t>(1, model_.positions() / 2));
-    choose(*sequence, decoder_.append(static_cast<std::int64_t>(sequence->index), kept));
+    choose(*sequence, decoder_.append(sequence->index, kept));
   }
   return true;
 }
 
 std::vector<Completion> Generator::run(std::span<const Request> requests, const OnToken& on_token) {
-  require(static_cast<std::int64_t>(requests.size()) <= decoder_.sequences(), requests.size(),
-          " requests, the batch is ", decoder_.sequences());
+  require(std::ssize(requests) <= decoder_.sequences(), requests.size(), " requests, the batch is ",
+          decoder_.sequences());
   std::vector<Sequence> sequences;
   for (std::size_t i = 0; i < requests.size(); ++i) {
     sequences.push_back({requests[i], i, on_token, requests[i].prompt, {}, options_.max_new_tokens <= 0});
   }
   for (Sequence& sequence : sequences) {
     if (sequence.done) continue;
-    auto b = static_cast<std::int64_t>(sequence.index);
+    std::int64_t b = sequence.index;
     decoder_.clear(b);
     choose(sequence, decoder_.append(b, last_of(sequence.ids, model_.positions())));
   }

@@ -30,14 +30,14 @@ void Model::check_ids(std::span<const std::int32_t> ids, const std::string& wher
 }
 
 std::vector<float> Model::logits(std::span<const std::int32_t> ids) {
-  auto length = static_cast<std::int64_t>(ids.size());
+  auto length = std::ssize(ids);
   require(length >= 1 && length <= positions(), "logits of ", length, " ids were asked for, the model has ",
           positions(), " positions");
   check_ids(ids, "logits");
   std::vector<std::int32_t> places(ids.size());
   std::iota(places.begin(), places.end(), 0);
   const Buffer tokens(device(), ids.size_bytes()), positions(device(), ids.size_bytes()),
-      out(device(), ids.size() * static_cast<std::size_t>(vocab()) * sizeof(float));
+      out(device(), ids.size() * vocab() * sizeof(float));
   auto pass = [&](Ctx& ctx, const Chunk& chunk) {
     auto place = [&](const Buffer& memory) { return ctx.stream.is_meta() ? nullptr : memory.data(); };
     Batch batch;

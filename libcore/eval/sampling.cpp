@@ -15,10 +15,10 @@ constexpr std::uint32_t kGenerationSite = 0x47454E00;
 
 /// Drops candidates whose value is below the k-th largest. Values are logits.
 void keep_top_k(Candidates& c, std::int64_t k) {
-  if (k <= 0 || k >= static_cast<std::int64_t>(c.ids.size())) return;
+  if (k <= 0 || k >= std::ssize(c.ids)) return;
   std::vector<double> sorted = c.probs;
   std::nth_element(sorted.begin(), sorted.begin() + (k - 1), sorted.end(), std::greater<>());
-  double least = sorted[static_cast<std::size_t>(k - 1)];
+  double least = sorted[k - 1];
   std::size_t kept = 0;
   for (std::size_t i = 0; i < c.ids.size(); ++i) {
     if (c.probs[i] < least) continue;
@@ -99,13 +99,13 @@ std::int32_t pick(const Candidates& candidates, double uniform) {
 double log_probability(std::span<const float> logits, std::int32_t id) {
   double top = *std::max_element(logits.begin(), logits.end()), sum = 0;
   for (float logit : logits) sum += std::exp(double{logit} - top);
-  return double{logits[static_cast<std::size_t>(id)]} - top - std::log(sum);
+  return double{logits[id]} - top - std::log(sum);
 }
 
 double uniform_draw(std::uint32_t seed, std::uint64_t sequence, std::uint64_t position) {
   auto bits = philox({seed, kGenerationSite}, sequence, position);
   std::uint64_t wide = std::uint64_t{bits[0]} << 32 | bits[1];
-  return static_cast<double>(wide >> 11) * 0x1p-53;
+  return double(wide >> 11) * 0x1p-53;
 }
 
 }  // namespace mtl

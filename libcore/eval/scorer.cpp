@@ -45,8 +45,7 @@ Scorer::Scorer(Model& model, std::int64_t batch, std::int64_t seq_length)
 
 std::span<const float> Scorer::losses(std::span<const std::int32_t> ids, std::int64_t rows, std::int64_t length) {
   std::int64_t count = rows * length;
-  require(static_cast<std::int64_t>(ids.size()) == count + 1, "losses: ", rows, " windows of ", length, " tokens from ",
-          ids.size(), " ids");
+  require(std::ssize(ids) == count + 1, "losses: ", rows, " windows of ", length, " tokens from ", ids.size(), " ids");
   const Batch& whole = buffers_.batch(0);
   Batch batch;
   batch.tokens = first(whole.tokens, rows, length);
@@ -65,7 +64,7 @@ std::span<const float> Scorer::losses(std::span<const std::int32_t> ids, std::in
 }
 
 void Scorer::score_windows(std::int64_t rows, std::int64_t length) {
-  auto count = static_cast<std::size_t>(rows * length);
+  std::size_t count = rows * length;
   for (float loss : losses(std::span(waiting_).subspan(begin_, count + 1), rows, length))
     score_.loss_sum += double{loss};
   if (!std::isfinite(score_.loss_sum)) {
@@ -78,11 +77,11 @@ void Scorer::score_windows(std::int64_t rows, std::int64_t length) {
 
 void Scorer::push(std::span<const std::int32_t> ids) {
   model_.check_ids(ids, cat("the data, after ", with_commas(pushed_), " tokens"));
-  pushed_ += static_cast<std::int64_t>(ids.size());
+  pushed_ += std::ssize(ids);
   waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(begin_));
   begin_ = 0;
   waiting_.insert(waiting_.end(), ids.begin(), ids.end());
-  auto full = static_cast<std::size_t>(batch_ * seq_length_);
+  std::size_t full = batch_ * seq_length_;
   while (waiting_.size() - begin_ > full) score_windows(batch_, seq_length_);
 }
 

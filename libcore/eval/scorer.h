@@ -22,7 +22,7 @@ struct Score {
   std::int64_t windows = 0;
 
   /// Both need tokens > 0.
-  double loss() const { return loss_sum / static_cast<double>(tokens); }
+  double loss() const { return loss_sum / double(tokens); }
   double perplexity() const { return std::exp(loss()); }
 };
 

@@ -20,9 +20,9 @@ class IndexedTokens : public TokenSource {
     ids.clear();
     if (sequence_ == data_.sequences()) return false;
     std::int64_t length = data_.lengths()[sequence_];
-    ids.resize(static_cast<std::size_t>(std::min(length - offset_, kMostTokens)));
+    ids.resize(std::min(length - offset_, kMostTokens));
     data_.read(sequence_, offset_, ids);
-    offset_ += static_cast<std::int64_t>(ids.size());
+    offset_ += std::ssize(ids);
     if (offset_ == length) ++sequence_, offset_ = 0;
     return true;
   }
@@ -93,7 +93,7 @@ class TextTokens : public TokenSource {
   void add_text(std::string_view text, std::vector<std::int32_t>& ids) {
     if (text.empty()) return;
     encoder_->append(text, ids);
-    bytes_ += static_cast<std::int64_t>(text.size());
+    bytes_ += std::ssize(text);
   }
 
   std::vector<std::string> paths_;

@@ -15,7 +15,7 @@ void check_stage(int stages, int stage, int micro_batches) {
 
 /// `warmup` forwards, then one of each in turn, then the backwards that are left.
 std::vector<Action> in_turn(const std::vector<Action>& forwards, const std::vector<Action>& backwards, int warmup) {
-  auto ahead = static_cast<std::size_t>(warmup);
+  std::size_t ahead = warmup;
   std::vector<Action> actions(forwards.begin(), forwards.begin() + warmup);
   for (std::size_t i = 0; i < backwards.size(); ++i) {
     if (i + ahead < forwards.size()) actions.push_back(forwards[i + ahead]);

@@ -16,7 +16,7 @@ Slice whole_slice(const std::vector<std::int64_t>& shape) {
 }
 
 Slice axis_slice(const std::vector<std::int64_t>& shape, int axis, std::int64_t part, std::int64_t parts) {
-  auto at = static_cast<std::size_t>(axis);
+  std::size_t at = axis;
   require(shape.at(at) % parts == 0, "an axis of ", shape[at], " cannot be cut into ", parts, " equal parts");
   std::vector<std::int64_t> size = shape;
   size[at] /= parts;

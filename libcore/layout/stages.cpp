@@ -66,7 +66,7 @@ std::vector<std::int64_t> counts_with_given_ends(const Layout& layout, std::int6
   std::int64_t others =
       layout.stages() - int(layout.first_stage_layers.has_value()) - int(layout.last_stage_layers.has_value());
   if (others == 0 ? rest != 0 : (rest % others != 0 || rest < others)) refuse_ends(layout, num_layers, rest, others);
-  std::vector<std::int64_t> counts(static_cast<std::size_t>(layout.stages()), others == 0 ? 0 : rest / others);
+  std::vector<std::int64_t> counts(layout.stages(), others == 0 ? 0 : rest / others);
   if (layout.first_stage_layers) counts.front() = *layout.first_stage_layers;
   if (layout.last_stage_layers) counts.back() = *layout.last_stage_layers;
   return counts;
@@ -86,8 +86,8 @@ std::vector<std::int64_t> even_counts(const Layout& layout, std::int64_t num_lay
             "does not divide by ", layout.stages(), " pipeline stages; choose a multiple, or say with ",
             "--num-layers-in-first-pipeline-stage and --num-layers-in-last-pipeline-stage what the ends hold");
   }
-  std::vector<std::int64_t> counts(static_cast<std::size_t>(layout.stages()), items / layout.stages());
-  for (std::int64_t i = 0; i < surplus; ++i) ++counts[static_cast<std::size_t>(1 + i)];
+  std::vector<std::int64_t> counts(layout.stages(), items / layout.stages());
+  for (std::int64_t i = 0; i < surplus; ++i) ++counts[1 + i];
   return counts;
 }
 
@@ -109,10 +109,10 @@ std::vector<std::vector<LayerRange>> split_layers(const Layout& layout, std::int
   std::int64_t next = 0;
   for (int chunk = 0; chunk < layout.chunks; ++chunk) {
     for (int stage = 0; stage < layout.stages(); ++stage) {
-      std::int64_t count = counts[static_cast<std::size_t>(stage)] / layout.chunks;
+      std::int64_t count = counts[stage] / layout.chunks;
       if (layout.account_for_embedding && stage == 0 && chunk == 0) --count;
       if (layout.account_for_loss && stage == layout.stages() - 1 && chunk == layout.chunks - 1) --count;
-      out[static_cast<std::size_t>(stage)].push_back({next, count});
+      out[stage].push_back({next, count});
       next += count;
     }
   }

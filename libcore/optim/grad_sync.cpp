@@ -55,8 +55,7 @@ std::vector<std::string> GradSync::nonfinite_gradients(Arena& scratch) const {
   std::vector<std::string> names;
   for (int param = 0; param < params_.size(); ++param) {
     find_nonfinite(stream_, found, params_.grad(param));
-    if (host_copy<std::int32_t>(stream_, found)[0] != 0)
-      names.push_back(params_.specs()[static_cast<std::size_t>(param)].name);
+    if (host_copy<std::int32_t>(stream_, found)[0] != 0) names.push_back(params_.specs()[param].name);
   }
   return names;
 }

@@ -17,9 +17,9 @@ namespace {
 double cosine_decay(double ratio) { return 0.5 * (std::cos(std::numbers::pi * ratio) + 1.0); }
 
 double wsd_coefficient(const LrScheduleOptions& schedule, double consumed) {
-  double start = static_cast<double>(schedule.decay_steps - schedule.wsd_decay_steps);
+  double start = schedule.decay_steps - schedule.wsd_decay_steps;
   if (consumed <= start) return 1.0;
-  double ratio = (consumed - start) / static_cast<double>(schedule.wsd_decay_steps);
+  double ratio = (consumed - start) / double(schedule.wsd_decay_steps);
   switch (schedule.wsd_decay_style) {
     case WsdDecayStyle::linear:
       return 1.0 - ratio;
@@ -86,7 +86,7 @@ LrScheduleOptions to_samples(const LrScheduleFlags& flags, const ScheduleLength&
     out.wd_incr_steps = *run.train_samples;
     out.decay_steps = flags.lr_decay_samples.value_or(*run.train_samples);
     out.wsd_decay_steps = flags.lr_wsd_decay_samples.value_or(0);
-    warmup = static_cast<double>(flags.lr_warmup_samples);
+    warmup = flags.lr_warmup_samples;
   } else {
     std::int64_t batch = run.global_batch_size, iterations = run.train_iters.value_or(0);
     const auto samples = [batch](std::int64_t updates) {  // a schedule may be longer than anything that can be run
@@ -95,10 +95,9 @@ LrScheduleOptions to_samples(const LrScheduleFlags& flags, const ScheduleLength&
     out.wd_incr_steps = samples(iterations);
     out.decay_steps = samples(flags.lr_decay_iters.value_or(iterations));
     out.wsd_decay_steps = samples(flags.lr_wsd_decay_iters.value_or(0));
-    warmup = static_cast<double>(samples(flags.lr_warmup_iters));
+    warmup = samples(flags.lr_warmup_iters);
   }
-  out.warmup_steps =
-      flags.lr_warmup_fraction ? *flags.lr_warmup_fraction * static_cast<double>(out.decay_steps) : warmup;
+  out.warmup_steps = flags.lr_warmup_fraction ? *flags.lr_warmup_fraction * double(out.decay_steps) : warmup;
   return out;
 }
 
@@ -121,7 +120,7 @@ void report_warmup(const LrScheduleFlags& flags, const ScheduleLength& run,
 }  // namespace
 
 double learning_rate(const LrScheduleOptions& schedule, std::int64_t consumed_samples) {
-  double consumed = static_cast<double>(consumed_samples), decay = static_cast<double>(schedule.decay_steps);
+  double consumed = consumed_samples, decay = schedule.decay_steps;
   double warmup = schedule.warmup_steps;
   if (warmup > 0 && consumed <= warmup) {
     return schedule.warmup_init + (schedule.lr - schedule.warmup_init) * consumed / warmup;
@@ -143,7 +142,7 @@ double weight_decay(const LrScheduleOptions& schedule, std::int64_t consumed_sam
   if (schedule.weight_decay_style == WeightDecayStyle::constant || consumed_samples > schedule.wd_incr_steps) {
     return schedule.end_weight_decay;
   }
-  double ratio = static_cast<double>(consumed_samples) / static_cast<double>(schedule.wd_incr_steps);
+  double ratio = double(consumed_samples) / double(schedule.wd_incr_steps);
   double coefficient = schedule.weight_decay_style == WeightDecayStyle::linear ? ratio : cosine_decay(1.0 - ratio);
   return schedule.start_weight_decay + coefficient * (schedule.end_weight_decay - schedule.start_weight_decay);
 }
@@ -175,8 +174,7 @@ void check_schedule(const LrScheduleFlags& flags, const ScheduleLength& run,
     report(cat("--lr-warmup-init ", steps.warmup_init), cat("is larger than --lr ", steps.lr));
   if (!(steps.min_lr >= 0)) report(cat("--min-lr ", steps.min_lr), "must not be negative");
   if (steps.decay_steps <= 0) report(cat("--lr-decay", suffix), "must be positive");
-  if (!(steps.warmup_steps >= 0) ||
-      (steps.decay_steps > 0 && steps.warmup_steps >= static_cast<double>(steps.decay_steps)))
+  if (!(steps.warmup_steps >= 0) || (steps.decay_steps > 0 && steps.warmup_steps >= double(steps.decay_steps)))
     report_warmup(flags, run, report);
   if (steps.decay_style == LrDecayStyle::wsd && steps.wsd_decay_steps <= 0) {
     report("--lr-decay-style WSD", cat("needs the length of its decay; give --lr-wsd-decay", suffix));

@@ -19,7 +19,7 @@ std::int64_t round_up(std::int64_t n, std::int64_t multiple) { return (n + multi
 /// The size of an axis in memory over all ranks.
 std::int64_t padded_size(const ParamSpec& spec, int axis) {
   if (axis == 0 && spec.padded_rows > 0) return spec.padded_rows;
-  return spec.shape[static_cast<std::size_t>(axis)];
+  return spec.shape[axis];
 }
 
 /// This rank's part of a parameter, padding rows included.
@@ -75,7 +75,7 @@ ParamStore::ParamStore(Device device, Precision precision, std::optional<std::ve
   lay_out(device);
   int next = 0;
   visit_all([&](Param& param, const ParamSpec&) {
-    auto at = static_cast<std::size_t>(next);
+    std::size_t at = next;
     param.value = values_[at];
     param.grad = has_gradients() ? &grads_[at] : nullptr;
     param.index = next++;
@@ -113,11 +113,11 @@ void ParamStore::allocate(Device device, Bucket bucket) {
   bucket.owned_end = bucket.owned_begin + owned;
   for (const Storage& row : table_) {
     std::int64_t count = row.extent == Extent::whole ? bucket.count : owned;
-    memory_.emplace_back(device, static_cast<std::size_t>(count) * size_of(row.dtype));
+    memory_.emplace_back(device, count * size_of(row.dtype));
     bucket.memory.push_back(memory_.back().tensor(row.dtype, {count}));
   }
   for (const Segment& segment : bucket.segments) {
-    auto at = static_cast<std::size_t>(segment.param);
+    std::size_t at = segment.param;
     auto view = [&](const Tensor& whole) { return whole.flat(segment.begin, segment.count).view(shapes_[at]); };
     values_[at] = view(bucket.values());
     if (has_gradients()) grads_[at].tensor = view(bucket.grads());
@@ -139,10 +139,10 @@ int ParamStore::find(const std::string& name) const {
 }
 
 Slice ParamStore::slice(int param) const {
-  const ParamSpec& spec = specs_[static_cast<std::size_t>(param)];
+  const ParamSpec& spec = specs_[param];
   std::vector<std::int64_t> offset(spec.shape.size(), 0), size = spec.shape;
   for (const Shard& shard : spec.shards) {
-    auto axis = static_cast<std::size_t>(shard.axis);
+    std::size_t axis = shard.axis;
     std::int64_t part = padded_size(spec, shard.axis) / layout_.size(shard.over);
     // Of padded rows the last ranks have fewer real ones, or none.
     offset[axis] = std::min(layout_.coordinate(shard.over) * part, spec.shape[axis]);
@@ -154,7 +154,7 @@ Slice ParamStore::slice(int param) const {
 }
 
 bool ParamStore::is_first_holder(int param) const {
-  const ParamSpec& spec = specs_[static_cast<std::size_t>(param)];
+  const ParamSpec& spec = specs_[param];
   bool is_split =
       std::any_of(spec.shards.begin(), spec.shards.end(), [](const Shard& s) { return s.over == Axis::tensor; });
   if (!is_split && layout_.coordinate(Axis::tensor) > 0) return false;

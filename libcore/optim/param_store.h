@@ -49,8 +49,8 @@ class ParamStore {
   /// the gradient's norm and writes them into checkpoints.
   bool is_first_holder(int param) const;
   /// This rank's value and gradient, padding rows included.
-  Tensor value(int param) const { return values_[static_cast<std::size_t>(param)]; }
-  Tensor grad(int param) const { return grads_[static_cast<std::size_t>(param)].tensor; }
+  Tensor value(int param) const { return values_[param]; }
+  Tensor grad(int param) const { return grads_[param].tensor; }
 
   /// What is kept of every parameter.
   const std::vector<Storage>& table() const { return table_; }
@@ -84,7 +84,7 @@ class ParamStore {
     std::size_t bucket;
     Segment segment;
   };
-  const Place& place(int param) const { return places_[static_cast<std::size_t>(param)]; }
+  const Place& place(int param) const { return places_[param]; }
 
   Device device_;
   std::vector<Storage> table_;

@@ -120,14 +120,13 @@ void PreprocessOutputs::fail_full(const NoSpaceError& error) const {
   const double written = output_bytes();
   std::string needs = "at least " + human_bytes(written);
   if (input_bytes_ && stored_bytes_ > 0) {
-    double part = std::min(1.0, static_cast<double>(stored_bytes_) / static_cast<double>(*input_bytes_));
+    double part = std::min(1.0, double(stored_bytes_) / double(*input_bytes_));
     needs = cat("about ", human_bytes(written / part), ", by the ", format("%.0f", 100 * part),
                 "% of the input that was read");
   }
   std::error_code code;
   const auto space = fs::space(folder, code);
-  std::string has =
-      code ? "" : cat("; ", folder, " had ", human_bytes(static_cast<double>(space.available)), " left beside it");
+  std::string has = code ? "" : cat("; ", folder, " had ", human_bytes(space.available), " left beside it");
   fail(Exit::io, error.what(), "\n  the output needs ", needs, has, ". What was written is removed.");
 }
 
@@ -135,8 +134,8 @@ void PreprocessOutputs::fail_full(const NoSpaceError& error) const {
 double PreprocessOutputs::output_bytes() const {
   double bytes = 0;
   for (const IndexedDatasetWriter& writer : writers_) {
-    bytes += static_cast<double>(writer.tokens()) * static_cast<double>(item_size(type_)) +
-             12.0 * static_cast<double>(writer.sequences()) + 8.0 * static_cast<double>(writer.documents() + 1) + 34;
+    bytes += double(writer.tokens()) * double(item_size(type_)) + 12.0 * double(writer.sequences()) +
+             8.0 * double(writer.documents() + 1) + 34;
   }
   return bytes;
 }
@@ -150,10 +149,10 @@ std::int64_t PreprocessOutputs::tokens() const {
 void PreprocessOutputs::report(double least_seconds) {
   std::string line =
       cat(with_commas(documents_), " documents, ", format("%.1f MB; %.1f MB/s, ", mega(), mega() / seconds()),
-          with_commas(std::llround(static_cast<double>(documents_) / seconds())), " documents/s, ",
-          with_commas(std::llround(static_cast<double>(tokens()) / seconds())), " tokens/s");
+          with_commas(std::llround(double(documents_) / seconds())), " documents/s, ",
+          with_commas(std::llround(double(tokens()) / seconds())), " tokens/s");
   if (input_bytes_ && stored_bytes_ > 0 && stored_bytes_ <= *input_bytes_) {
-    double part = static_cast<double>(stored_bytes_) / static_cast<double>(*input_bytes_);
+    double part = double(stored_bytes_) / double(*input_bytes_);
     line += cat("; ", format("%.0f", 100 * part), "% read, ", human_seconds(seconds() * (1 - part) / part), " left");
   }
   console_.progress(line, least_seconds);
@@ -170,8 +169,8 @@ Json PreprocessOutputs::summary() const {
                        {"input_bytes", file_bytes_},
                        {"seconds", seconds},
                        {"mb_per_second", mega() / seconds},
-                       {"documents_per_second", static_cast<double>(documents_) / seconds},
-                       {"tokens_per_second", static_cast<double>(tokens()) / seconds},
+                       {"documents_per_second", double(documents_) / seconds},
+                       {"tokens_per_second", double(tokens()) / seconds},
                        {"skipped", skipped_},
                        {"rejects", rejects_ ? Json(rejects_path()) : Json()},
                        {"outputs", std::move(outputs)}});

@@ -52,7 +52,7 @@ class PreprocessOutputs {
   std::string rejects_path() const { return options_.output_prefix + ".rejects.jsonl"; }
   std::int64_t tokens() const;
   double output_bytes() const;
-  double mega() const { return static_cast<double>(bytes_) / 1e6; }
+  double mega() const { return double(bytes_) / 1e6; }
   double seconds() const { return now_seconds() - start_ + 1e-9; }
 
   const PreprocessOptions& options_;

@@ -21,12 +21,12 @@ BpeVocabulary merge_words(const VocabOptions& options, const WordCounts& counts,
   training.special_tokens = options.special_tokens;
   training.min_frequency = options.min_frequency;
   training.on_merges = [&](std::size_t merges) {
-    auto tokens = static_cast<std::int64_t>(merges + 256 + options.special_tokens.size());
+    std::int64_t tokens = merges + 256 + options.special_tokens.size();
     console.progress(cat(with_commas(tokens), " of ", with_commas(options.vocab_size), " tokens, ",
-                         format("%.0f a second", static_cast<double>(merges) / (now_seconds() - start + 1e-9))));
+                         format("%.0f a second", double(merges) / (now_seconds() - start + 1e-9))));
   };
   BpeVocabulary vocabulary = train_bpe(counts, training);
-  if (static_cast<std::int64_t>(vocabulary.tokens.size()) < options.vocab_size) {
+  if (std::ssize(vocabulary.tokens) < options.vocab_size) {
     console.warn(cat("the text has no more pairs to join", options.min_frequency > 1 ? " that are frequent enough" : "",
                      ": ", vocabulary.tokens.size(), " tokens instead of ", options.vocab_size));
   }
@@ -80,16 +80,16 @@ Json train_vocab(const VocabOptions& options, Console& console) {
     console.info(
         cat("--json-key ", options.json_key, ": chooses nothing, no file is read as JSON lines; see --format"));
   const CountedWords counted = count_words(options, files, console);
-  const double rate = static_cast<double>(counted.bytes) / 1e6 / counted.seconds;
+  const double rate = double(counted.bytes) / 1e6 / counted.seconds;
   BpeVocabulary vocabulary = merge_words(options, counted.words, console);
   write_vocabulary(vocabulary, names, guard, locks);
   Json outputs = Json::array();
   for (const std::string& name : names) outputs.push(name);
   console.end_progress();
   return Json::object({{"schema", "mtl-vocab/1"},
-                       {"vocab_size", static_cast<std::int64_t>(vocabulary.tokens.size())},
-                       {"merges", static_cast<std::int64_t>(vocabulary.merges.size())},
-                       {"words", static_cast<std::int64_t>(counted.words.size())},
+                       {"vocab_size", std::ssize(vocabulary.tokens)},
+                       {"merges", std::ssize(vocabulary.merges)},
+                       {"words", std::ssize(counted.words)},
                        {"bytes", counted.bytes},
                        {"counted_mb_per_second", rate},
                        {"seconds", now_seconds() - start},

@@ -108,7 +108,7 @@ class Counter {
   static constexpr std::uint64_t kHeldWords = 1 << 19, kBytesPerWord = 64;
 
   double seconds() const { return now_seconds() - start_ + 1e-9; }
-  double mega() const { return static_cast<double>(bytes_) / 1e6; }
+  double mega() const { return double(bytes_) / 1e6; }
 
   void take(WordCounts& counts) {
     std::lock_guard lock(mutex_);

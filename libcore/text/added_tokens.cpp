@@ -25,7 +25,7 @@ std::size_t spaces_begin(std::string_view text, std::size_t at, std::size_t leas
   while (at > least) {
     Utf8Char last = utf8_before(text, at);
     if (class_of(last.code) != CharClass::space) break;
-    at -= static_cast<std::size_t>(last.length);
+    at -= last.length;
   }
   return at;
 }
@@ -34,7 +34,7 @@ std::size_t spaces_end(std::string_view text, std::size_t at) {
   while (at < text.size()) {
     Utf8Char next = next_utf8(text.data() + at, text.data() + text.size());
     if (class_of(next.code) != CharClass::space) break;
-    at += static_cast<std::size_t>(next.length);
+    at += next.length;
   }
   return at;
 }
@@ -49,12 +49,12 @@ bool is_single_word(std::string_view text, std::size_t begin, std::size_t end) {
 TokenFinder::TokenFinder(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
   for (std::size_t i = 0; i < tokens_.size(); ++i) {
     const std::string& content = tokens_[i].content;
-    auto first = static_cast<unsigned char>(content[0]);
+    unsigned char first = content[0];
     if (!begins_[first]) first_bytes_ += content[0];
     begins_[first] = true;
     std::uint32_t node = 0;
     for (char byte : content) {
-      std::uint64_t edge = std::uint64_t{node} << 8 | static_cast<unsigned char>(byte);
+      std::uint64_t edge = std::uint64_t{node} << 8 | byte_of(byte);
       auto [child, is_new] = children_.emplace(edge, static_cast<std::uint32_t>(token_at_.size()));
       if (is_new) token_at_.push_back(-1);
       node = child->second;
@@ -67,10 +67,10 @@ const AddedToken* TokenFinder::longest_at(std::string_view text, std::size_t at)
   const AddedToken* longest = nullptr;
   std::uint32_t node = 0;
   for (; at < text.size(); ++at) {
-    auto child = children_.find(std::uint64_t{node} << 8 | static_cast<unsigned char>(text[at]));
+    auto child = children_.find(std::uint64_t{node} << 8 | byte_of(text[at]));
     if (child == children_.end()) break;
     node = child->second;
-    if (token_at_[node] >= 0) longest = &tokens_[static_cast<std::size_t>(token_at_[node])];
+    if (token_at_[node] >= 0) longest = &tokens_[token_at_[node]];
   }
   return longest;
 }
@@ -88,7 +88,7 @@ bool TokenFinder::find(std::string_view text, std::size_t from, std::size_t done
     if (first_bytes_.size() == 1) {
       at = text.find(first_bytes_[0], at);
       if (at == std::string_view::npos) return false;
-    } else if (!begins_[static_cast<unsigned char>(text[at])]) {
+    } else if (!begins_[byte_of(text[at])]) {
       continue;
     }
     const AddedToken* token = longest_at(text, at);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/utf8.h"
 #include "text/pretoken_cache.h"
 #include "text/pretokenizer.h"
 
@@ -26,7 +27,7 @@ class BpeEncoder : public Encoder {
       std::size_t count = splitter_ ? splitter_->next(ends_) : split_pretokens(text, ends_);
       const char* piece = text.data();
       for (std::size_t i = 0; i < count; piece = ends_[i++]) add_piece(piece, ends_[i], ids);
-      text.remove_prefix(static_cast<std::size_t>(piece - text.data()));
+      text.remove_prefix(piece - text.data());
     }
     append_parts(ids);
   }
@@ -44,7 +45,7 @@ class BpeEncoder : public Encoder {
   };
 
   void add_piece(const char* piece, const char* end, std::vector<std::int32_t>& ids) {
-    auto length = static_cast<std::size_t>(end - piece);
+    std::size_t length = end - piece;
     if (length <= PieceKey::kMaxBytes) [[likely]] {
       PieceKey key = PieceKey::of(piece, length, text_end_ - piece >= 16);
       if (key.is_ascii()) [[likely]]
@@ -53,7 +54,7 @@ class BpeEncoder : public Encoder {
     // Inside of ASCII words everything may be joined; between characters beyond it hardly anything is. (Where whole
     // pieces may be tokens, a part must not be taken for one.)
     for (const char* at = piece + 1; at < end && !model_.takes_whole(); ++at) {
-      bool begins_character = static_cast<unsigned char>(*at) >= 0xC0;
+      bool begins_character = byte_of(*at) >= 0xC0;
       if (!begins_character || model_.may_join(at[-1], *at)) continue;
       add_part(piece, at, ids);
       piece = at;
@@ -62,7 +63,7 @@ class BpeEncoder : public Encoder {
   }
 
   void add_part(const char* at, const char* end, std::vector<std::int32_t>& ids) {
-    auto length = static_cast<std::size_t>(end - at);
+    std::size_t length = end - at;
     if (length > PieceKey::kMaxBytes) return add_part({length, 0}, nullptr, at, ids);
     PieceKey key = PieceKey::of(at, length, text_end_ - at >= 16);
     add_part(key, &cache_.set_of(key), at, ids);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "text/string_index.h"
 
 namespace mtl {
@@ -95,7 +96,7 @@ void BpeModel::encode_short(std::string_view piece, std::vector<std::int32_t>& o
   std::uint32_t tokens[kShortPiece];
   std::uint64_t pairs[kShortPiece];  // pairs[i] joins tokens[i] and tokens[i + 1]
   std::size_t count = piece.size();
-  for (std::size_t i = 0; i < count; ++i) tokens[i] = byte_tokens_[static_cast<unsigned char>(piece[i])];
+  for (std::size_t i = 0; i < count; ++i) tokens[i] = byte_tokens_[byte_of(piece[i])];
   for (std::size_t i = 0; i + 1 < count; ++i) pairs[i] = byte_pairs_[meeting(piece[i], piece[i + 1])];
   while (count > 1) {
     std::size_t best = 0;
@@ -116,7 +117,7 @@ void BpeModel::encode_short(std::string_view piece, std::vector<std::int32_t>& o
 
 void BpeModel::encode_long(std::string_view piece, MergeScratch& scratch, std::vector<std::int32_t>& out) const {
   if (piece.size() >= MergeScratch::kNone) fail(Exit::bad_data, "a word of ", piece.size(), " bytes");
-  auto byte_token = [&](std::uint32_t at) { return byte_tokens_[static_cast<unsigned char>(piece[at])]; };
+  auto byte_token = [&](std::uint32_t at) { return byte_tokens_[byte_of(piece[at])]; };
   join_symbols(piece.size(), byte_token, pairs_, scratch, [](auto...) {});
   scratch.for_each([&](std::uint32_t token) { out.push_back(static_cast<std::int32_t>(token)); });
   scratch.forget_long_word();

@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/utf8.h"
 #include "text/bpe_vocabulary.h"
 #include "text/merge_loop.h"
 
@@ -42,9 +43,7 @@ class BpeModel {
   void encode_piece(std::string_view piece, MergeScratch& scratch, std::vector<std::int32_t>& out) const;
 
  private:
-  static std::size_t meeting(char left, char right) {
-    return static_cast<std::size_t>(static_cast<unsigned char>(left) << 8 | static_cast<unsigned char>(right));
-  }
+  static std::size_t meeting(char left, char right) { return byte_of(left) << 8 | byte_of(right); }
   void set_joins(std::span<const Join> joins);
   void encode_short(std::string_view piece, std::vector<std::int32_t>& out) const;
   void encode_long(std::string_view piece, MergeScratch& scratch, std::vector<std::int32_t>& out) const;

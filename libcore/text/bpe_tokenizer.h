@@ -17,7 +17,7 @@ class BpeTokenizer : public Tokenizer {
   BpeTokenizer(BpeVocabulary vocabulary, std::string source, bool parse_special_tokens = false);
   std::unique_ptr<Encoder> make_encoder(EncoderMemory memory) const override;
   std::string decode(std::span<const std::int32_t> ids) const override;
-  std::int64_t vocab_size() const override { return static_cast<std::int64_t>(vocabulary_.tokens.size()); }
+  std::int64_t vocab_size() const override { return std::ssize(vocabulary_.tokens); }
   std::int32_t eod() const override;
   std::string type() const override { return "GPT2BPETokenizer"; }
   std::uint64_t hash() const override;

@@ -45,7 +45,7 @@ class PairStats {
  private:
   std::size_t home(Pair pair) const {
     std::uint64_t mixed = (pair ^ pair >> 32) * 0x9E3779B97F4A7C15u;
-    return static_cast<std::size_t>(mixed ^ mixed >> 32) & (slots_.size() - 1);
+    return (mixed ^ mixed >> 32) & (slots_.size() - 1);
   }
   void grow() {
     slots_.assign(std::max<std::size_t>(1 << 12, 2 * slots_.size()), 0);
@@ -68,7 +68,7 @@ class Merger {
     symbols_.reserve(counts.bytes());
     for (const auto& [text, count] : counts.words()) {
       words_.push_back({symbols_.size(), static_cast<std::uint32_t>(text.size()), count});
-      for (char byte : text) symbols_.push_back(byte_ids[static_cast<unsigned char>(byte)]);
+      for (char byte : text) symbols_.push_back(byte_ids[byte_of(byte)]);
     }
     for (std::uint32_t place = 0; place < words_.size(); ++place) {
       const Word& word = words_[place];
@@ -175,7 +175,7 @@ BpeVocabulary start_vocabulary(const BpeTraining& training) {
   std::vector<std::string> bytes(byte_stand_ins().begin(), byte_stand_ins().end());
   std::sort(bytes.begin(), bytes.end());  // UTF-8 sorts as code points do
   out.tokens.insert(out.tokens.end(), bytes.begin(), bytes.end());
-  if (training.vocab_size < static_cast<std::int64_t>(out.tokens.size())) {
+  if (training.vocab_size < std::ssize(out.tokens)) {
     fail(Exit::usage, "--vocab-size ", training.vocab_size, " is too small: the 256 bytes and ",
          training.special_tokens.size(), " special tokens already are ", out.tokens.size());
   }
@@ -232,7 +232,7 @@ std::string_view WordCounts::keep(std::string_view word) {
 
 BpeVocabulary train_bpe(const WordCounts& counts, const BpeTraining& training) {
   BpeVocabulary out = start_vocabulary(training);
-  auto wanted = static_cast<std::size_t>(training.vocab_size);
+  std::size_t wanted = training.vocab_size;
   std::unordered_map<std::string, std::uint32_t> ids;
   for (std::size_t id = 0; id < out.tokens.size(); ++id) ids.emplace(out.tokens[id], static_cast<std::uint32_t>(id));
   std::array<std::uint32_t, 256> byte_ids;

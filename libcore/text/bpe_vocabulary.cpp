@@ -24,7 +24,7 @@ bool stands_for_itself(int byte) { return (byte >= 0x21 && byte <= 0x7E) || (byt
 bool put_token(BpeVocabulary& vocabulary, const std::string& path, std::string_view token, std::int64_t id) {
   if (id < 0 || id >= kMaxTokens) fail(Exit::bad_data, path, ": token \"", token, "\" has id ", id);
   if (has_lone_surrogate(token)) fail(Exit::bad_data, path, ": the token of id ", id, " is no Unicode text");
-  auto index = static_cast<std::size_t>(id);
+  std::size_t index = id;
   if (index >= vocabulary.tokens.size()) vocabulary.tokens.resize(index + 1);
   std::string& held = vocabulary.tokens[index];
   if (!held.empty() && held != token) {
@@ -87,8 +87,7 @@ const std::array<std::string, 256>& byte_stand_ins() {
     std::array<std::string, 256> out;
     std::uint32_t next = 0x100;
     for (int byte = 0; byte < 256; ++byte) {
-      append_utf8(out[static_cast<std::size_t>(byte)],
-                  stands_for_itself(byte) ? static_cast<std::uint32_t>(byte) : next++);
+      append_utf8(out[byte], stands_for_itself(byte) ? static_cast<std::uint32_t>(byte) : next++);
     }
     return out;
   }();
@@ -101,7 +100,7 @@ std::string token_bytes(std::string_view token) {
     std::array<std::int16_t, 0x200> table;
     table.fill(-1);
     for (std::int16_t byte = 0; byte < 256; ++byte) {
-      const std::string& stand_in = byte_stand_ins()[static_cast<std::size_t>(byte)];
+      const std::string& stand_in = byte_stand_ins()[byte];
       table[next_utf8(stand_in.data(), stand_in.data() + stand_in.size()).code] = byte;
     }
     return table;
@@ -125,7 +124,7 @@ BpeVocabulary parse_vocab_and_merges(const NamedText& vocab, const NamedText& me
     fail(Exit::bad_data, vocab.name, ": ", error.what());
   }
   std::int64_t number = 0;
-  vocabulary.merges.reserve(static_cast<std::size_t>(std::count(merges.text.begin(), merges.text.end(), '\n')));
+  vocabulary.merges.reserve(std::count(merges.text.begin(), merges.text.end(), '\n'));
   for (std::string_view rest = merges.text; !rest.empty();) {
     ++number;
     std::string_view line = rest.substr(0, rest.find('\n'));
@@ -205,7 +204,7 @@ std::string tokenizer_json_text(const BpeVocabulary& vocabulary) {
   Json added = Json::array();
   for (std::int32_t id : vocabulary.special) {
     added.push(Json::object({{"id", id},
-                             {"content", vocabulary.tokens[static_cast<std::size_t>(id)]},
+                             {"content", vocabulary.tokens[id]},
                              {"single_word", false},
                              {"lstrip", false},
                              {"rstrip", false},

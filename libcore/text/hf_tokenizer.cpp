@@ -117,7 +117,7 @@ void HfTokenizer::make_finders(bool split_special_tokens) {
 /// The ids in a post-processor are taken as they are, also by Hugging Face's libraries, which number tokens themselves.
 void HfTokenizer::check_template() const {
   auto check = [&](std::int32_t id) {
-    auto index = static_cast<std::size_t>(id);
+    std::size_t index = id;
     if (index < all_.tokens.size() && !all_.tokens[index].empty()) return;
     fail(Exit::bad_data, path_, ": its post_processor puts id ", id, " around texts, which no token has; ",
          "added tokens are counted on from the model's, whatever \"id\" says: write their ids there");

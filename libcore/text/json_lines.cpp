@@ -37,7 +37,7 @@ bool LineReader::fill_chunk(std::size_t& end) {
     searched = rest_.size();
     if (rest_.size() > options_.line_bytes && rest_.view().find('\n') > options_.line_bytes) {
       fail(Exit::bad_data, input_name(paths_[file_]), ":", line_, ": the line is longer than ",
-           human_bytes(static_cast<double>(options_.line_bytes)),
+           human_bytes(options_.line_bytes),
            ", the limit that keeps memory bounded; split its document into several lines");
     }
   }
@@ -116,7 +116,7 @@ void TextExtractor::read_padded(std::string_view line) {
 /// The place of a requested key, or null.
 TextExtractor::Value* TextExtractor::find(std::string_view key) {
   auto found = std::find(keys_.begin(), keys_.end(), key);
-  return found == keys_.end() ? nullptr : &values_[static_cast<std::size_t>(found - keys_.begin())];
+  return found == keys_.end() ? nullptr : &values_[found - keys_.begin()];
 }
 
 namespace {

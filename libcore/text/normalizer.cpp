@@ -132,9 +132,9 @@ std::string_view NfcNormalizer::normalize(std::string_view text, std::string& bu
   bool is_changed = false;
   const char* before = begin;  // where the character before `at` begins
   for (const char* at = begin; at < end;) {
-    if (static_cast<unsigned char>(*at) < 0xCC) {  // below U+0300
+    if (byte_of(*at) < 0xCC) {  // below U+0300
       before = at;
-      at += static_cast<unsigned char>(*at) < 0x80 ? 1 : next_utf8(at, end).length;
+      at += byte_of(*at) < 0x80 ? 1 : next_utf8(at, end).length;
       continue;
     }
     Utf8Char next = next_utf8(at, end);
@@ -153,12 +153,12 @@ std::string_view NfcNormalizer::normalize(std::string_view text, std::string& bu
     if (before < at && !next_utf8(before, end).valid) before = at;
     if (!is_changed) buffer.clear();
     is_changed = true;
-    buffer.append(done, static_cast<std::size_t>(before - done));
+    buffer.append(done, before - done);
     append_composed({before, static_cast<std::size_t>(stop - before)}, buffer);
     done = before = at = stop;
   }
   if (!is_changed) return text;
-  buffer.append(done, static_cast<std::size_t>(end - done));
+  buffer.append(done, end - done);
   return buffer;
 }
 

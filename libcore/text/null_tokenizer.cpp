@@ -21,7 +21,7 @@ std::string shown(std::string_view piece) {
   constexpr std::size_t kMost = 80;
   if (piece.size() <= kMost) return std::string(piece);
   std::size_t length = kMost;
-  while (length > 0 && (static_cast<unsigned char>(piece[length]) & 0xC0) == 0x80) --length;  // between characters
+  while (length > 0 && (byte_of(piece[length]) & 0xC0) == 0x80) --length;  // between characters
   return cat(piece.substr(0, length), "...");
 }
 

@@ -80,7 +80,7 @@ class PieceTable {
   Set& set_of(const PieceKey& key) {
     std::uint64_t mixed = key.low ^ key.high * 0xC2B2AE3D27D4EB4Fu;
     mixed ^= mixed >> 32;
-    return sets_[static_cast<std::size_t>(mixed * 0x9E3779B97F4A7C15u >> shift_)];
+    return sets_[mixed * 0x9E3779B97F4A7C15u >> shift_];
   }
 
  private:

@@ -95,7 +95,7 @@ inline void classify_beyond_ascii(const char* block, const char* end, Overhang& 
 }
 
 HWY_INLINE BlockBits classify(const char* block, const char* end, Overhang& overhang) {
-  auto size = static_cast<std::size_t>(end - block);
+  std::size_t size = end - block;
   char padded[kBlock];
   if (size < kBlock) [[unlikely]]
     std::memcpy(std::memset(padded, 0, kBlock), block, size);
@@ -170,7 +170,7 @@ class PieceStarts {
 
 /// Writes the addresses of the bits that are set; room for 7 more than there are.
 HWY_INLINE std::size_t write_addresses(std::uint64_t bits, const char* block, const char** out) {
-  const auto count = static_cast<std::size_t>(std::popcount(bits));
+  const std::size_t count = std::popcount(bits);
   for (std::size_t i = 0; i < count; i += 8) {  // eight at a time: a branch for each would often go wrong
     for (std::size_t k = 0; k < 8; ++k, bits &= bits - 1) out[i + k] = block + std::countr_zero(bits);
   }

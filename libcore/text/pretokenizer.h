@@ -24,7 +24,7 @@ void for_each_pretoken(std::string_view text, Use&& use) {
   while (!text.empty()) {
     std::size_t count = split_pretokens(text, ends);
     for (std::size_t i = 0; i < count; ++i) {
-      auto length = static_cast<std::size_t>(ends[i] - text.data());
+      std::size_t length = ends[i] - text.data();
       use(text.substr(0, length));
       text.remove_prefix(length);
     }

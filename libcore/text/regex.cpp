@@ -113,7 +113,7 @@ std::optional<Regex::Match> Regex::find(std::string_view text, std::size_t from,
     }
     if (is_end || (best && scratch.next.empty())) break;
     last = at;
-    at += static_cast<std::size_t>(next.length);
+    at += next.length;
   }
   scratch.failed.insert(scratch.ahead.begin(), scratch.ahead.end());
   return best;

@@ -47,7 +47,7 @@ std::uint32_t RegexParser::next_char() {
   if (at_end()) refuse("an end too early");
   Utf8Char next = next_utf8(pattern_.data() + at_, pattern_.data() + pattern_.size());
   if (!next.valid) refuse("bytes that are no UTF-8");
-  at_ += static_cast<std::size_t>(next.length);
+  at_ += next.length;
   return next.code;
 }
 
@@ -283,7 +283,7 @@ std::optional<RegexParser::Repeat> RegexParser::parse_repeat() {
   auto number = [&](std::size_t fallback) {
     std::size_t value = 0, digits = 0;
     for (; !at_end() && pattern_[at_] >= '0' && pattern_[at_] <= '9' && digits < 6; ++at_, ++digits)
-      value = value * 10 + static_cast<std::size_t>(pattern_[at_] - '0');
+      value = value * 10 + (pattern_[at_] - '0');
     return digits == 0 ? fallback : value;
   };
   if (take("?")) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "text/sentencepiece_normalizer.h"
 
 namespace mtl {
@@ -54,10 +55,10 @@ struct SymbolTries {
 /// By position in `text`: the symbol that is all of the text up to there, going from its first byte to its last.
 template <class Iterator>
 std::vector<std::uint32_t> symbols_from(const PieceTrie& trie, Iterator at, Iterator end) {
-  std::vector<std::uint32_t> out(static_cast<std::size_t>(end - at) + 1, kNoSymbol);
+  std::vector<std::uint32_t> out(end - at + 1, kNoSymbol);
   std::uint32_t state = PieceTrie::kRoot;
   for (std::size_t length = 1; at != end; ++at, ++length) {
-    const PieceTrie::Entry* entry = trie.step(state, static_cast<unsigned char>(*at));
+    const PieceTrie::Entry* entry = trie.step(state, byte_of(*at));
     if (entry == nullptr) break;
     state = entry->node;
     if (entry->piece >= 0) out[length] = static_cast<std::uint32_t>(entry->piece);
@@ -90,8 +91,7 @@ SentencePieceBpe::SentencePieceBpe(const SentencePieceModel& model)
       std::int32_t symbol = tries.forwards.find(character);
       if (symbol < 0) tries.add(character, symbols_), symbol = piece_number(symbols_++);
       characters_.add(character, symbol);
-      if (static_cast<unsigned char>(character[0]) < 0x80)
-        ascii_[static_cast<unsigned char>(character[0])] = symbol_of(symbol);
+      if (byte_of(character[0]) < 0x80) ascii_[byte_of(character[0])] = symbol_of(symbol);
     });
   }
   add_pairs(strings, rank_scores(model), tries.forwards, tries.backwards);
@@ -128,7 +128,7 @@ void SentencePieceBpe::split_word(std::string_view word, std::vector<std::uint32
         continue;
       }
     }
-    auto byte = static_cast<unsigned char>(word[at]);
+    unsigned char byte = word[at];
     if (byte < 0x80) {
       symbols.push_back(ascii_[byte]);
       ++at;

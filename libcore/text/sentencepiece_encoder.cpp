@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/utf8.h"
 #include "text/pretoken_cache.h"
 
 namespace mtl {
@@ -158,7 +159,7 @@ std::size_t SentencePieceCutter::word_length(std::string_view text) const {
     return at;
   };
   auto find_space = [&](std::size_t at) {
-    const void* found = std::memchr(text.data() + at, static_cast<unsigned char>(kSpace), text.size() - at);
+    const void* found = std::memchr(text.data() + at, byte_of(kSpace), text.size() - at);
     return found == nullptr ? text.size() : static_cast<std::size_t>(static_cast<const char*>(found) - text.data());
   };
   switch (cut_) {
@@ -174,12 +175,10 @@ std::size_t SentencePieceCutter::word_length(std::string_view text) const {
 void SentencePieceCutter::append_ids(std::string_view word, std::span<const std::int32_t> pieces,
                                      std::size_t text_begin, std::vector<std::int32_t>& ids) const {
   for (std::int32_t piece : pieces) {
-    std::size_t length = piece == model_.unk ? std::min(internal_length(word[0]), word.size())
-                                             : lengths_[static_cast<std::size_t>(piece)];
+    std::size_t length = piece == model_.unk ? std::min(internal_length(word[0]), word.size()) : lengths_[piece];
     const bool repeats = piece == model_.unk && ids.size() > text_begin && ids.back() == model_.unk;
     if (piece == model_.unk && model_.byte_fallback) {
-      for (char byte : to_text(word.substr(0, length)))
-        ids.push_back(model_.byte_ids[static_cast<unsigned char>(byte)]);
+      for (char byte : to_text(word.substr(0, length))) ids.push_back(model_.byte_ids[byte_of(byte)]);
     } else if (!repeats) {
       ids.push_back(piece);
     }

@@ -65,7 +65,7 @@ class WireReader {
 
   std::string_view take(std::uint64_t size) {
     if (size > left_.size()) broken("a field of ", size, " bytes where ", left_.size(), " are left");
-    std::string_view taken = left_.substr(0, static_cast<std::size_t>(size));
+    std::string_view taken = left_.substr(0, size);
     left_.remove_prefix(taken.size());
     return taken;
   }
@@ -73,7 +73,7 @@ class WireReader {
   std::uint64_t read_varint() {
     std::uint64_t value = 0;
     for (unsigned shift = 0; shift < 70; shift += 7) {
-      auto byte = static_cast<unsigned char>(take(1)[0]);
+      unsigned char byte = take(1)[0];
       value |= static_cast<std::uint64_t>(byte & 0x7F) << shift;  // the tenth byte has room for one bit
       if (byte < 0x80) return value;
     }
@@ -83,7 +83,7 @@ class WireReader {
   std::uint64_t read_fixed(std::size_t size) {
     std::string_view raw = take(size);
     std::uint64_t value = 0;
-    for (std::size_t i = size; i-- > 0;) value = value << 8 | static_cast<unsigned char>(raw[i]);
+    for (std::size_t i = size; i-- > 0;) value = value << 8 | byte_of(raw[i]);
     return value;
   }
 
@@ -186,7 +186,7 @@ void resolve_pieces(SentencePieceModel& model) {
         fail(Exit::bad_data, model.source, ": pieces ", model.unk, " and ", i, " are both the unknown piece");
       model.unk = id;
     }
-    if (piece.kind == Kind::byte) model.byte_ids[static_cast<std::size_t>(byte_of_piece(piece.text))] = id;
+    if (piece.kind == Kind::byte) model.byte_ids[byte_of_piece(piece.text)] = id;
   }
   if (model.unk < 0) fail(Exit::bad_data, model.source, ": no SentencePiece model: no piece is the unknown one");
   auto missing = std::find(model.byte_ids.begin(), model.byte_ids.end(), -1);

@@ -49,7 +49,7 @@ struct SentencePieceModel {
   std::int32_t unk = -1, bos = -1, eos = -1, pad = -1;
   std::array<std::int32_t, 256> byte_ids{};  // only with byte_fallback
 
-  const SentencePiece& piece(std::int32_t id) const { return pieces[static_cast<std::size_t>(id)]; }
+  const SentencePiece& piece(std::int32_t id) const { return pieces[id]; }
 };
 
 /// Throws Error(bad_data) that starts with `source`.

@@ -29,7 +29,7 @@ void append_internal(std::string_view text, char blank, SentencePieceNormalizer:
       ++i;
     }
   }
-  out.size = static_cast<std::size_t>(write - out.bytes.data());
+  out.size = write - out.bytes.data();
 }
 
 }  // namespace
@@ -70,7 +70,7 @@ void SentencePieceNormalizer::read_charsmap(std::string_view charsmap) {
   auto refuse = [&](const auto&... what) { fail(Exit::bad_data, source_, ": damaged normalisation rules: ", what...); };
   auto number_at = [&](std::size_t at) {
     std::uint32_t value = 0;
-    for (std::size_t i = 4; i-- > 0;) value = value << 8 | static_cast<unsigned char>(charsmap[at + i]);
+    for (std::size_t i = 4; i-- > 0;) value = value << 8 | byte_of(charsmap[at + i]);
     return value;
   };
   if (charsmap.size() <= 4) refuse(charsmap.size(), " bytes");
@@ -110,7 +110,7 @@ SentencePieceNormalizer::Prefix SentencePieceNormalizer::next_prefix(std::string
   std::uint32_t value = 0;
   if (!units_.empty()) {
     std::uint32_t node = offset_of(units_[0]);
-    for (std::size_t i = 0; i < text.size() && steps_to(node, static_cast<unsigned char>(text[i])); ++i) {
+    for (std::size_t i = 0; i < text.size() && steps_to(node, byte_of(text[i])); ++i) {
       std::uint32_t unit = units_[node];
       node ^= offset_of(unit);
       if (has_leaf(unit)) longest = i + 1, value = node < units_.size() ? units_[node] & kValue : kValue;
@@ -119,7 +119,7 @@ SentencePieceNormalizer::Prefix SentencePieceNormalizer::next_prefix(std::string
   if (longest > 0) return {replacement(value), longest};
   Utf8Char next = next_utf8(text.data(), text.data() + text.size());
   if (!next.valid) return {kReplacementCharacter, 1};
-  return {text.substr(0, static_cast<std::size_t>(next.length)), static_cast<std::size_t>(next.length)};
+  return {text.substr(0, next.length), static_cast<std::size_t>(next.length)};
 }
 
 /// ASCII that stays as it is whatever ASCII follows needs no look at the rules.
@@ -151,9 +151,9 @@ std::size_t SentencePieceNormalizer::append_plain(std::string_view text, bool& a
   char* write = out.reserve(text.size());
   bool blank_before = after_blank;
   for (; at < end; ++at) {
-    Byte kind = bytes_[static_cast<unsigned char>(*at)];
+    Byte kind = bytes_[byte_of(*at)];
     // A rule could join the last ASCII character with what follows: a letter and its combining accent.
-    if (kind == Byte::other || (at + 1 < end && static_cast<unsigned char>(at[1]) >= 0x80)) break;
+    if (kind == Byte::other || (at + 1 < end && byte_of(at[1]) >= 0x80)) break;
     if (kind == Byte::copied) {
       *write++ = *at;
       blank_before = false;
@@ -163,8 +163,8 @@ std::size_t SentencePieceNormalizer::append_plain(std::string_view text, bool& a
     }
   }
   after_blank = blank_before;
-  out.size = static_cast<std::size_t>(write - out.bytes.data());
-  return static_cast<std::size_t>(at - text.data());
+  out.size = write - out.bytes.data();
+  return at - text.data();
 }
 
 void SentencePieceNormalizer::append_prefix(std::string_view text, bool& after_blank, Result& out) const {

@@ -27,7 +27,7 @@ inline constexpr std::string_view kSpaceText = "\xE2\x96\x81";  // U+2581
 
 /// Bytes of the character that begins with `lead`, in text with kSpace.
 inline std::size_t internal_length(char lead) {
-  auto byte = static_cast<unsigned char>(lead);
+  unsigned char byte = lead;
   return byte < 0xC0 || byte == 0xFF ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
 }
 

@@ -66,7 +66,7 @@ void append_bytes_as_text(std::string& bytes, std::string& out) {
   for (const char* at = bytes.data(); at < end;) {
     Utf8Char next = next_utf8(at, end);
     if (next.valid) {
-      out.append(at, static_cast<std::size_t>(next.length));
+      out.append(at, next.length);
     } else {
       out += "\xEF\xBF\xBD";
     }
@@ -110,7 +110,7 @@ void SentencePieceTokenizer::add_legacy_tokens() {
   auto add = [&](const std::string& text) {
     auto [found, is_new] = ids.emplace(text, static_cast<std::int32_t>(ids.size()));
     if (is_new) special_of_.push_back(-1);
-    std::int32_t& special = special_of_[static_cast<std::size_t>(found->second)];
+    std::int32_t& special = special_of_[found->second];
     if (special >= 0) return;
     special = static_cast<std::int32_t>(specials_.size());
     specials_.push_back({text, found->second});
@@ -136,7 +136,7 @@ std::unique_ptr<Encoder> SentencePieceTokenizer::make_encoder(EncoderMemory memo
 }
 
 std::int64_t SentencePieceTokenizer::vocab_size() const {
-  return static_cast<std::int64_t>(std::max(special_of_.size(), cutter_.model().pieces.size()));
+  return std::max(special_of_.size(), cutter_.model().pieces.size());
 }
 
 std::int32_t SentencePieceTokenizer::eod() const {
@@ -166,10 +166,9 @@ std::string SentencePieceTokenizer::decode(std::span<const std::int32_t> ids) co
   std::string out;
   std::size_t begin = 0;
   for (std::size_t i = 0; i < ids.size(); ++i) {
-    std::int32_t special = special_of_[static_cast<std::size_t>(ids[i])];
+    std::int32_t special = special_of_[ids[i]];
     if (special < 0) continue;
-    out +=
-        cat(decode_pieces(ids.subspan(begin, i - begin)), " ", specials_[static_cast<std::size_t>(special)].text, " ");
+    out += cat(decode_pieces(ids.subspan(begin, i - begin)), " ", specials_[special].text, " ");
     begin = i + 1;
   }
   return out + decode_pieces(ids.subspan(begin));

@@ -23,7 +23,7 @@ void PieceTrie::grow() {
 bool PieceTrie::add(std::string_view text, std::int32_t piece) {
   std::uint32_t node = kRoot;
   for (std::size_t i = 0; i < text.size(); ++i) {
-    std::uint32_t key = node << 8 | static_cast<unsigned char>(text[i]);
+    std::uint32_t key = node << 8 | byte_of(text[i]);
     Entry* entry = &slot(key);
     if (entry->node == 0) {
       if (nodes_ == kMaxNodes) return false;

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/utf8.h"
+
 namespace mtl {
 
 class PieceTrie {
@@ -44,7 +46,7 @@ class PieceTrie {
     const Entry* entry = nullptr;
     std::uint32_t node = kRoot;
     for (char byte : text) {
-      entry = step(node, static_cast<unsigned char>(byte));
+      entry = step(node, byte_of(byte));
       if (entry == nullptr) return -1;
       node = entry->node;
     }
@@ -60,7 +62,7 @@ class PieceTrie {
     Match best;
     std::uint32_t node = kRoot;
     for (std::size_t i = 0; i < text.size(); ++i) {
-      const Entry* entry = step(node, static_cast<unsigned char>(text[i]));
+      const Entry* entry = step(node, byte_of(text[i]));
       if (entry == nullptr) break;
       node = entry->node;
       if (entry->piece >= 0) best = {i + 1, entry->piece};
@@ -71,7 +73,7 @@ class PieceTrie {
   bool empty() const { return nodes_ == 1; }
 
  private:
-  std::size_t home(std::uint32_t key) const { return static_cast<std::size_t>(key * 0x9E3779B97F4A7C15u >> shift_); }
+  std::size_t home(std::uint32_t key) const { return key * 0x9E3779B97F4A7C15u >> shift_; }
   Entry& slot(std::uint32_t key);
   void grow();
 

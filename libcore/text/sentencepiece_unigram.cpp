@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "text/sentencepiece_normalizer.h"
 
 namespace mtl {
@@ -16,7 +17,7 @@ constexpr float kLongestShortWord = 16;  // characters of a word that margin() i
 
 /// Above any logarithm of a probability: a user-defined piece wins over all other ways to spell it, the longer the
 /// better.
-float score_of_user_defined(std::size_t bytes) { return 0.1F * static_cast<float>(bytes - 1); }
+float score_of_user_defined(std::size_t bytes) { return 0.1F * float(bytes - 1); }
 
 /// The sums from `start` on become what they are relative to that one: the differences stay, and get exact again.
 void recentre(std::vector<UnigramModel::Scratch::Node>& nodes, std::size_t start, std::size_t frontier) {
@@ -65,11 +66,11 @@ void UnigramModel::encode(std::string_view word, float& sum, Scratch& scratch, s
     };
     std::uint32_t state = PieceTrie::kRoot;
     for (std::size_t end = start; end < word.size();) {
-      const PieceTrie::Entry* entry = trie_.step(state, static_cast<unsigned char>(word[end++]));
+      const PieceTrie::Entry* entry = trie_.step(state, byte_of(word[end++]));
       if (entry == nullptr) break;
       state = entry->node;
       if (entry->piece < 0) continue;
-      offer(end, scores_[static_cast<std::size_t>(entry->piece)] + before, entry->piece);
+      offer(end, scores_[entry->piece] + before, entry->piece);
       is_known |= end - start == character;
     }
     if (!is_known) offer(start + character, unk_score_ + before, unk_);
@@ -101,19 +102,19 @@ float UnigramModel::margin(std::string_view word, Scratch& scratch) const {
     std::uint32_t state = PieceTrie::kRoot;
     bool is_known = false;
     for (std::size_t end = start; end < word.size();) {
-      const PieceTrie::Entry* entry = trie_.step(state, static_cast<unsigned char>(word[end++]));
+      const PieceTrie::Entry* entry = trie_.step(state, byte_of(word[end++]));
       if (entry == nullptr) break;
       state = entry->node;
       if (entry->piece < 0) continue;
-      offer(end, static_cast<double>(scores_[static_cast<std::size_t>(entry->piece)]));
+      offer(end, scores_[entry->piece]);
       is_known |= end - start == character;
     }
-    if (!is_known) offer(start + character, static_cast<double>(unk_score_));
+    if (!is_known) offer(start + character, unk_score_);
     start += character;
   }
   const auto& [first, second] = best[word.size()];
   double per_step = (first - second) / (4.0 * (characters + 1));  // twice what the proof needs
-  return static_cast<float>(std::min(per_step, 1e30));
+  return float(std::min(per_step, 1e30));
 }
 
 }  // namespace mtl

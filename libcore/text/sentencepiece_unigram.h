@@ -50,7 +50,7 @@ class UnigramModel {
   float margin(std::string_view word, Scratch& scratch) const;
   bool is_safe(float margin, float sum) const { return margin > (std::fabs(sum) + largest_word_sum_) * 0x1p-24f; }
   /// What encode() does to the sum for one known piece.
-  float add_score(float sum, std::int32_t piece) const { return scores_[static_cast<std::size_t>(piece)] + sum; }
+  float add_score(float sum, std::int32_t piece) const { return scores_[piece] + sum; }
 
  private:
   PieceTrie trie_;

@@ -84,7 +84,7 @@ class SentenceSplitter {
 
   void run() {
     for (Utf8Char last; !text_.empty() && is_space((last = utf8_before(text_, text_.size())).code);)
-      text_.remove_suffix(static_cast<std::size_t>(last.length));
+      text_.remove_suffix(last.length);
     first_word_ = skip(0, is_space);
     for (std::size_t at = 0; (at = text_.find_first_of(".?!", at)) != std::string_view::npos;) at = pass_end(at);
     if (begin_ < text_.size()) out_.push_back(text_.substr(begin_));
@@ -96,7 +96,7 @@ class SentenceSplitter {
     while (at < text_.size()) {
       Utf8Char c = character(at);
       if (!is(c.code)) break;
-      at += static_cast<std::size_t>(c.length);
+      at += c.length;
     }
     return at;
   }

@@ -28,7 +28,7 @@ struct Glyph {
 };
 
 Glyph glyph_at(const char* at, const char* end) {
-  auto byte = static_cast<unsigned char>(*at);
+  unsigned char byte = *at;
   if (byte < 0x80) [[likely]]
     return {byte, class_of(byte), 1};
   Utf8Char next = next_utf8(at, end);
@@ -183,8 +183,7 @@ const char* split_piece(const SplitRules& rules, const char* at, const char* end
   if (first.value == CharClass::number) return number_end(rules, at, end);
   const char* others = *at == ' ' ? at + 1 : at;
   if (const char* found = class_end(others, end, CharClass::other); found > others) {
-    while (found < end && (is_line_end(static_cast<unsigned char>(*found)) || (rules.with_slashes && *found == '/')))
-      ++found;
+    while (found < end && (is_line_end(byte_of(*found)) || (rules.with_slashes && *found == '/'))) ++found;
     return found;
   }
   return space_end(at, end);

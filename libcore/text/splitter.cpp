@@ -34,7 +34,7 @@ class Gpt2Splitter : public Splitter {
   void start(std::string_view text) override { rest_ = text; }
   std::size_t next(std::span<const char*> ends) override {
     std::size_t count = split_pretokens(rest_, ends);
-    if (count > 0) rest_.remove_prefix(static_cast<std::size_t>(ends[count - 1] - rest_.data()));
+    if (count > 0) rest_.remove_prefix(ends[count - 1] - rest_.data());
     return count;
   }
 

@@ -50,9 +50,9 @@ std::size_t StoredFile::read_file(char* out, std::size_t bytes) {
     fail(Exit::io, name(), ": ends at byte ", stored_.bytes, ", but had ", *regular_bytes_,
          " bytes when it was opened; it was truncated while it was read; start again with the complete file");
   }
-  hasher_.update(out, static_cast<std::size_t>(got));
+  hasher_.update(out, got);
   stored_.bytes += static_cast<std::uint64_t>(got);
-  return static_cast<std::size_t>(got);
+  return got;
 }
 
 std::size_t StoredFile::read(char* out, std::size_t bytes) {

@@ -7,6 +7,7 @@
 #include "base/files.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "base/utf8.h"
 #include "text/bpe_encoder.h"
 
 namespace mtl {
@@ -43,8 +44,7 @@ std::string encode_base64(std::string_view bytes) {
   std::string out;
   for (std::size_t at = 0; at < bytes.size(); at += 3) {
     std::uint32_t bits = 0;
-    for (std::size_t i = 0; i < 3; ++i)
-      bits = bits << 8 | (at + i < bytes.size() ? static_cast<unsigned char>(bytes[at + i]) : 0u);
+    for (std::size_t i = 0; i < 3; ++i) bits = bits << 8 | (at + i < bytes.size() ? byte_of(bytes[at + i]) : 0u);
     for (std::size_t i = 0; i < 4; ++i) out += at + i > bytes.size() ? '=' : kBase64[bits >> (18 - 6 * i) & 63];
   }
   return out;
@@ -62,7 +62,7 @@ class RankReader {
       fail(Exit::bad_data, path_, where, ": the token of rank ", *rank, " has ", bytes->size(),
            " bytes; supported are up to ", kMaxTokenBytes);
     }
-    auto index = static_cast<std::size_t>(*rank);
+    std::size_t index = *rank;
     if (index >= ranks.size()) ranks.resize(index + 1);
     if (!ranks[index].empty()) fail(Exit::bad_data, path_, where, ": a second token of rank ", *rank);
     ranks[index] = std::move(*bytes);
@@ -152,7 +152,7 @@ SplitRules rules_of(const std::string& pattern) {
 std::vector<std::string> cut_ranks(std::vector<std::string> ranks, const std::string& path,
                                    const TokenizerOptions& options) {
   std::int64_t special = options.tiktoken.num_special_tokens;
-  std::int64_t available = static_cast<std::int64_t>(ranks.size()) + special;
+  std::int64_t available = std::ssize(ranks) + special;
   std::int64_t size = options.vocab_size.value_or(std::min(kDefaultVocabSize, available));
   if (size > available) {
     fail(Exit::usage, "--vocab-size ", size, ": ", path, " has ", ranks.size(), " tokens, with ", special,
@@ -160,7 +160,7 @@ std::vector<std::string> cut_ranks(std::vector<std::string> ranks, const std::st
   }
   if (size <= special)
     fail(Exit::usage, "--vocab-size ", size, ": must be more than --tiktoken-num-special-tokens (", special, ")");
-  ranks.resize(static_cast<std::size_t>(size - special));
+  ranks.resize(size - special);
   return ranks;
 }
 
@@ -188,7 +188,7 @@ void check_tiktoken_options(const TiktokenOptions& options) {
   std::int64_t count = options.num_special_tokens;
   if (count < 0 || count >= kMaxRank) fail(Exit::usage, "--tiktoken-num-special-tokens ", count, ": out of range");
   if (count == 0) return;
-  auto named = static_cast<std::int64_t>(options.special_tokens.size());
+  auto named = std::ssize(options.special_tokens);
   if (named > count) {
     fail(Exit::usage, "--tiktoken-num-special-tokens ", count, ": there are ", named,
          " named special tokens; give at least as many, or 0 for none");
@@ -219,7 +219,7 @@ TikTokenizer::TikTokenizer(std::vector<std::string> ranks, const std::string& pa
       model_(make_model(ranks_, options_.num_special_tokens, path)) {
   std::vector<AddedToken> special;
   for (std::int64_t id = 0; id < options_.num_special_tokens; ++id) {
-    auto index = static_cast<std::size_t>(id);
+    std::size_t index = id;
     std::string name = index < options_.special_tokens.size() ? options_.special_tokens[index] : filler(id);
     if (name == "</s>") eod_ = static_cast<std::int32_t>(id);
     bytes_.add(name);

@@ -6,7 +6,7 @@ namespace mtl {
 
 TokenBytes::TokenBytes(const BpeVocabulary& vocabulary) {
   std::vector<bool> is_special(vocabulary.tokens.size());
-  for (std::int32_t id : vocabulary.special) is_special[static_cast<std::size_t>(id)] = true;
+  for (std::int32_t id : vocabulary.special) is_special[id] = true;
   for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id)
     add(is_special[id] ? vocabulary.tokens[id] : token_bytes(vocabulary.tokens[id]));
 }
@@ -19,7 +19,7 @@ void TokenBytes::add(std::string_view bytes) {
 std::string TokenBytes::decode(std::span<const std::int32_t> ids, const std::string& source) const {
   std::string out;
   for (std::int32_t id : ids) {
-    auto index = static_cast<std::size_t>(id);
+    std::size_t index = id;
     if (id < 0 || id >= size() || begin_[index] == begin_[index + 1])
       fail(Exit::bad_data, "token ", id, " is not in the vocabulary of ", source, " (", size(), " tokens)");
     out.append(bytes_, begin_[index], begin_[index + 1] - begin_[index]);

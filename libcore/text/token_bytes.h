@@ -18,7 +18,7 @@ class TokenBytes {
   explicit TokenBytes(const BpeVocabulary& vocabulary);
   /// The token of the next id; nothing at all where an id has no token.
   void add(std::string_view bytes);
-  std::int64_t size() const { return static_cast<std::int64_t>(begin_.size()) - 1; }
+  std::int64_t size() const { return std::ssize(begin_) - 1; }
   /// Throws Error(bad_data), which names `source`, for an id without a token.
   std::string decode(std::span<const std::int32_t> ids, const std::string& source) const;
 

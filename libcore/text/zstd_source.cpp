@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "text/decoders.h"
 
 namespace mtl {
@@ -86,9 +87,7 @@ class Piece {
 class ZstdSource : public FileSource {
  public:
   ZstdSource(std::unique_ptr<StoredFile> file, int threads)
-      : FileSource(std::move(file), "zstd"),
-        threads_(static_cast<std::size_t>(threads)),
-        context_(make_context(30)) {}  // kDecoderBytes
+      : FileSource(std::move(file), "zstd"), threads_(threads), context_(make_context(30)) {}  // kDecoderBytes
 
   std::size_t read(char* buffer, std::size_t bytes) override {
     while (true) {
@@ -186,7 +185,7 @@ class ZstdSource : public FileSource {
   /// Of the window that a frame asks for, rounded down; 0 when it is as long as the content. (RFC 8878, 3.1.1.1)
   static int window_log(std::string_view head) {
     bool is_single_segment = head.size() < 6 || (head[4] & 0x20) != 0 || !starts_with(head, "\x28\xB5\x2F\xFD");
-    return is_single_segment ? 0 : 10 + (static_cast<unsigned char>(head[5]) >> 3);
+    return is_single_segment ? 0 : 10 + (byte_of(head[5]) >> 3);
   }
 
   std::size_t read_stream(char* buffer, std::size_t bytes) {

@@ -108,7 +108,7 @@ StepBatches make_step_batches(const RunShape& shape) {
   for (StepBatch& step : steps) {
     step.buffers = std::make_unique<BatchBuffers>(shape.device, shape);
     if (shape.device != Device::cpu) step.on_host = std::make_unique<BatchBuffers>(Device::cpu, shape);
-    step.unmasked.resize(static_cast<std::size_t>(shape.micro_batches));
+    step.unmasked.resize(shape.micro_batches);
   }
   return steps;
 }
@@ -132,11 +132,10 @@ const StepBatch& DataFeed::next(Stream& stream) {
   double begin = now_seconds();
   reading_.get();  // throws what the reader met
   stalled_ += now_seconds() - begin;
-  const StepBatch& ready = steps_[static_cast<std::size_t>(filling_)];
+  const StepBatch& ready = steps_[filling_];
   filling_ = 1 - filling_;
   if (ready.on_host) ready.buffers->copy_from_host(stream, *ready.on_host);
-  reading_ = std::async(std::launch::async,
-                        [this] { read_mapped([this] { fill(steps_[static_cast<std::size_t>(filling_)]); }); });
+  reading_ = std::async(std::launch::async, [this] { read_mapped([this] { fill(steps_[filling_]); }); });
   return ready;
 }
 
@@ -157,7 +156,7 @@ void DataFeed::fill(StepBatch& step) {
   for (const auto& samples : ahead_.micro_batches)
     for (std::int64_t sample : samples) dataset_->prefetch(sample);
   step.micro_batches = static_cast<int>(now.wanted);
-  if (static_cast<std::int64_t>(now.micro_batches.size()) < now.wanted)
+  if (std::ssize(now.micro_batches) < now.wanted)
     fail(Exit::bad_data, "the data is used up after ", sampler_.consumed(),
          " samples; ask for fewer, or give more data");
   for (int m = 0; m < step.micro_batches; ++m) fill_micro_batch(step, m, now);
@@ -165,22 +164,19 @@ void DataFeed::fill(StepBatch& step) {
 
 void DataFeed::fill_micro_batch(StepBatch& step, int number, const Draw& draw) {
   const Batch& batch = (step.on_host ? step.on_host : step.buffers)->batch(number);
-  const std::vector<std::int64_t>& samples = draw.micro_batches[static_cast<std::size_t>(number)];
+  const std::vector<std::int64_t>& samples = draw.micro_batches[number];
   // Within a micro-batch of all data-parallel ranks, the samples of a rank follow those of the ranks before it.
   const Layout& layout = shape_.layout;
   const std::int64_t place = number * layout.size(Axis::data) + layout.coordinate(Axis::data);
   std::int64_t* numbers = batch.samples.data<std::int64_t>();
   std::iota(numbers, numbers + shape_.micro_batch, draw.consumed + place * shape_.micro_batch);
   double unmasked = 0;
-  for (std::size_t row = 0; row < samples.size(); ++row)
-    fill_sample(batch, static_cast<std::int64_t>(row), samples[row], &unmasked);
-  step.unmasked[static_cast<std::size_t>(number)] = unmasked;
+  for (std::size_t row = 0; row < samples.size(); ++row) fill_sample(batch, row, samples[row], &unmasked);
+  step.unmasked[number] = unmasked;
   float* weights = batch.loss_weights.data<float>();
   // A mean over the micro-batches of all data-parallel ranks, whose gradients are summed.
-  double denominator =
-      std::max(unmasked, 1.0) * static_cast<double>(step.micro_batches * shape_.layout.size(Axis::data));
-  for (std::int64_t i = 0; i < batch.loss_weights.numel(); ++i)
-    weights[i] = static_cast<float>(weights[i] / denominator);
+  double denominator = std::max(unmasked, 1.0) * double(step.micro_batches * shape_.layout.size(Axis::data));
+  for (std::int64_t i = 0; i < batch.loss_weights.numel(); ++i) weights[i] = float(weights[i] / denominator);
 }
 
 /// Writes one sample; loss_weights first holds the mask.

@@ -12,7 +12,7 @@ namespace mtl {
 
 double megatron_flops(const GptConfig& config, std::int64_t padded_vocab, std::int64_t sequences,
                       std::int64_t seq_length) {
-  auto real = [](std::int64_t value) { return static_cast<double>(value); };
+  auto real = [](std::int64_t value) -> double { return value; };
   double tokens = real(sequences) * real(seq_length), layers = real(config.num_layers),
          hidden = real(config.hidden_size);
   double query = real(config.head_dim * config.num_heads), key = real(config.head_dim * config.num_query_groups);
@@ -24,8 +24,7 @@ double megatron_flops(const GptConfig& config, std::int64_t padded_vocab, std::i
 namespace {
 
 double per_token(const GptConfig& config, std::int64_t seq_length, double attention) {
-  return 6 * static_cast<double>(parameter_count(config)) +
-         attention * static_cast<double>(config.num_layers * config.hidden_size * seq_length);
+  return 6 * double(parameter_count(config)) + attention * double(config.num_layers * config.hidden_size * seq_length);
 }
 
 }  // namespace
@@ -40,7 +39,7 @@ double measure_peak_tflops(Device device, int threads) {
     return memory.tensor(DType::f32, {kSize, kSize}, number * kSize * kSize * sizeof(float));
   };
   Stream stream(device, threads);
-  const std::vector<float> halves(static_cast<std::size_t>(kSize * kSize), 0.5f);
+  const std::vector<float> halves(kSize * kSize, 0.5f);
   copy_from_host(stream, matrix(0), halves);
   copy_from_host(stream, matrix(1), halves);
   Stream dry(Device::meta, threads, device);

@@ -51,7 +51,7 @@ void write_stdout(std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = ::write(STDOUT_FILENO, text.data(), text.size());
     if (written >= 0) {
-      text.remove_prefix(static_cast<std::size_t>(written));
+      text.remove_prefix(written);
     } else if (errno == EAGAIN) {  // a pipe whose other users made it non-blocking
       pollfd ready{STDOUT_FILENO, POLLOUT, 0};
       (void)!::poll(&ready, 1, -1);

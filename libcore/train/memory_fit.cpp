@@ -26,8 +26,8 @@ std::vector<const MemoryPlan*> plans_by_rank(const std::vector<RankPlan>& plans)
   std::vector<const MemoryPlan*> out;
   for (const RankPlan& kind : plans) {
     for (int rank : kind.ranks) {
-      out.resize(std::max(out.size(), static_cast<std::size_t>(rank) + 1));
-      out[static_cast<std::size_t>(rank)] = &kind.plan;
+      out.resize(std::max<std::size_t>(out.size(), rank + 1));
+      out[rank] = &kind.plan;
     }
   }
   return out;
@@ -35,8 +35,8 @@ std::vector<const MemoryPlan*> plans_by_rank(const std::vector<RankPlan>& plans)
 
 std::uint64_t host_bytes(const std::vector<const MemoryPlan*>& plans, int first, int count) {
   std::uint64_t bytes = 0;
-  const auto end = std::min(plans.size(), static_cast<std::size_t>(first) + static_cast<std::size_t>(count));
-  for (auto rank = static_cast<std::size_t>(first); rank < end; ++rank) bytes += plans[rank]->total_bytes();
+  const auto end = std::min<std::size_t>(plans.size(), first + count);
+  for (std::size_t rank = first; rank < end; ++rank) bytes += plans[rank]->total_bytes();
   return bytes;
 }
 
@@ -103,8 +103,7 @@ class Suggestions {
       return false;  // layers, heads or rows that cannot be divided so
     }
     if (!std::ranges::all_of(limits_, [&](const MemoryLimit& limit) { return fits(need, limit); })) return false;
-    const std::string line =
-        format("\n  %s: %s per rank", setting.flags.c_str(), human_bytes(static_cast<double>(need.rank_bytes)).c_str());
+    const std::string line = format("\n  %s: %s per rank", setting.flags.c_str(), human_bytes(need.rank_bytes).c_str());
     if (std::ranges::find(lines_, line) == lines_.end()) lines_.push_back(line);
     return true;
   }
@@ -252,7 +251,7 @@ void check_memory(const TrainOptions& options, const RunStart& start, const Host
     if (!fits(need, limit) && (least == nullptr || limit.bytes < least->bytes)) least = &limit;
   }
   if (least == nullptr) return;
-  auto human = [](std::uint64_t bytes) { return human_bytes(static_cast<double>(bytes)); };
+  auto human = [](std::uint64_t bytes) { return human_bytes(bytes); };
   std::vector<MemoryPart> parts = memory_parts(most);
   parts.pop_back();  // the total
   const auto largest = std::ranges::max_element(parts, {}, &MemoryPart::bytes);
@@ -302,8 +301,8 @@ SpaceNeed space_need(const TrainOptions& options, const GptConfig& config, std::
 
 std::string check_space(const SpaceNeed& need, std::uint64_t free_bytes, const std::string& folder) {
   if (need.checkpoints == 0) return "";
-  const std::string size = human_bytes(static_cast<double>(need.checkpoint_bytes));
-  const std::string has = human_bytes(static_cast<double>(free_bytes)) + " are free";
+  const std::string size = human_bytes(need.checkpoint_bytes);
+  const std::string has = human_bytes(free_bytes) + " are free";
   const std::uint64_t room = free_bytes / std::max<std::uint64_t>(1, need.checkpoint_bytes);
   if (room == 0)
     fail(Exit::io, folder, ": a checkpoint takes ", size, ", and ", has, "; free some space or name another --save");

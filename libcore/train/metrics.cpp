@@ -101,10 +101,10 @@ void Metrics::report(const IntervalReport& report) {
   write_json(step_object(report));
   StepScalars scalars;
   scalars.add("learning-rate", report.learning_rate);
-  scalars.add("batch-size", static_cast<double>(report.global_batch_size));
+  scalars.add("batch-size", report.global_batch_size);
   if (report.lm_loss) scalars.add("lm loss", *report.lm_loss);
   scalars.add("loss-scale", report.loss_scale);
-  scalars.add("world-size", static_cast<double>(options_.world_size));
+  scalars.add("world-size", options_.world_size);
   if (report.grad_norm) scalars.add("grad-norm", *report.grad_norm);
   scalars.by_iteration.emplace_back("iteration-time", report.elapsed_ms_per_iteration / 1000);  // seconds
   if (report.tflops_per_device) scalars.by_iteration.emplace_back("throughput", *report.tflops_per_device);

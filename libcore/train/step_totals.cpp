@@ -10,7 +10,7 @@ namespace mtl {
 void StepTotals::add(Stream& stream, Tensor sum, const StepBatch& step) {
   for (int m = 0; m < step.micro_batches; ++m) {
     sum_losses(stream, sum, step.buffers->losses(m), step.buffers->batch(m).loss_weights, GradMode::accumulate);
-    tokens += step.unmasked[static_cast<std::size_t>(m)];
+    tokens += step.unmasked[m];
   }
 }
 
@@ -23,12 +23,12 @@ void StepTotals::take(SignalRequests& signals) {
 void StepTotals::exchange(Communicator& world) {
   double* const fields[] = {&loss_sum, &tokens, &save, &status, &end, &failed, &unsavable};
   constexpr std::size_t kSums = std::size(fields);
-  std::vector<double> sums(kSums + static_cast<std::size_t>(world.size()));
+  std::vector<double> sums(kSums + world.size());
   double* waits = sums.data() + kSums;  // by rank: a sum to which the others add nothing
   for (std::size_t i = 0; i < kSums; ++i) sums[i] = *fields[i];
   waits[world.rank()] = waited;
   Stream stream(Device::cpu);
-  world.all_reduce(stream, Tensor(sums.data(), DType::f64, {static_cast<std::int64_t>(sums.size())})).join();
+  world.all_reduce(stream, Tensor(sums.data(), DType::f64, {std::ssize(sums)})).join();
   for (std::size_t i = 0; i < kSums; ++i) *fields[i] = sums[i];
   waited = *std::min_element(waits, waits + world.size());
 }

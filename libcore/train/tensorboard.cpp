@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/str.h"
+#include "base/utf8.h"
 
 namespace mtl {
 
@@ -86,7 +87,7 @@ LogFile create(const std::string& directory) {
 std::uint32_t crc32c(std::string_view data) {
   static constexpr std::array<std::uint32_t, 256> kTable = make_crc_table();
   std::uint32_t crc = ~0u;
-  for (char byte : data) crc = (crc >> 8) ^ kTable[(crc ^ static_cast<unsigned char>(byte)) & 0xff];
+  for (char byte : data) crc = (crc >> 8) ^ kTable[(crc ^ byte_of(byte)) & 0xff];
   return ~crc;
 }
 
@@ -102,7 +103,7 @@ std::string tensorboard_record(std::string_view data) {
 std::string scalars_event(double wall_time, std::int64_t step, const Scalars& scalars) {
   std::string summary;
   for (const auto& [tag, value] : scalars) {
-    auto single = static_cast<float>(value);
+    auto single = float(value);
     std::uint32_t bits;
     std::memcpy(&bits, &single, sizeof bits);
     std::string item;

@@ -19,8 +19,7 @@ namespace mtl {
 namespace {
 
 DropoutOptions dropout_options(const TrainOptions& options) {
-  return {static_cast<float>(options.hidden_dropout), static_cast<float>(options.attention_dropout),
-          static_cast<std::uint32_t>(options.seed)};
+  return {float(options.hidden_dropout), float(options.attention_dropout), static_cast<std::uint32_t>(options.seed)};
 }
 
 }  // namespace

@@ -10,9 +10,9 @@ namespace mtl {
 
 /// `final`: an interval that the end of the run cuts short. A prolonged run continues it, so that its sums stay.
 void Trainer::report_interval(bool final) {
-  auto timed = static_cast<double>(interval_.timed);
+  double timed = interval_.timed;
   double seconds = (now_seconds() - interval_.began) / timed;  // of one iteration
-  double samples = static_cast<double>(interval_.samples) / timed;
+  double samples = double(interval_.samples) / timed;
   std::int64_t length = options_.data.seq_length;
   IntervalReport report;
   report.iteration = state_.iteration;
@@ -21,14 +21,14 @@ void Trainer::report_interval(bool final) {
   report.elapsed_ms_per_iteration = seconds * 1e3;
   report.learning_rate = inputs_.lr;
   report.global_batch_size = interval_.last_size;
-  if (interval_.counted > 0) report.lm_loss = interval_.loss_sum / static_cast<double>(interval_.counted);
+  if (interval_.counted > 0) report.lm_loss = interval_.loss_sum / double(interval_.counted);
   report.loss_scale = inputs_.loss_scale;
   report.grad_norm = std::fabs(report_.grad_norm);  // a NaN has a sign
   report.skipped_iterations = interval_.skipped;
   report.nan_iterations = interval_.nan;
-  auto ranks = static_cast<double>(options_.parallel.world);
+  double ranks = options_.parallel.world;
   report.tflops_per_device = samples * megatron_flops(config_, shape_.padded_vocab, 1, length) / seconds / 1e12 / ranks;
-  report.tokens_per_second = samples * static_cast<double>(length) / seconds;
+  report.tokens_per_second = samples * double(length) / seconds;
   report.mfu_a = flops_per_token_a(config_, length) * report.tokens_per_second / (ranks * peak_tflops_ * 1e12);
   report.mfu_b = flops_per_token_b(config_, length) * report.tokens_per_second / (ranks * peak_tflops_ * 1e12);
   double stalled = train_feed_->stalled_seconds();
