@@ -10,6 +10,7 @@
 
 #include "base/files.h"
 #include "cli/bus_error.h"
+#include "tests/scratch_folder.h"
 
 using namespace mtl;
 
@@ -35,9 +36,8 @@ std::int64_t sum_of(const MappedFile& file) {
 
 TEST_CASE("mapped faults: a file that becomes shorter while it is read") {
   explain_bus_errors("test");
-  std::string pattern = (fs::temp_directory_path() / "mtl-mapped-XXXXXX").string();
-  REQUIRE(::mkdtemp(pattern.data()) != nullptr);
-  const std::string path = pattern + "/a", other = pattern + "/b";
+  const test::ScratchFolder folder;
+  const std::string path = folder / "a", other = folder / "b";
   for (const std::string& name : {path, other}) {
     OutputFile out(name);
     out.write(std::string(100000, '\1'));
@@ -59,5 +59,4 @@ TEST_CASE("mapped faults: a file that becomes shorter while it is read") {
   }
   MappedFile sound(other);  // the file that failed is not mapped any more
   CHECK(read_mapped([&] { return sum_of(sound); }) == 100000);
-  fs::remove_all(pattern);
 }

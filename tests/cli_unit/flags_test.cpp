@@ -2,9 +2,9 @@
 #include "cli/flags.h"
 
 #include <doctest/doctest.h>
-#include <unistd.h>
 
 #include "base/files.h"
+#include "tests/scratch_folder.h"
 
 using namespace mtl;
 
@@ -62,9 +62,9 @@ struct Tool {
 
 /// A file with this content, gone with the test.
 struct ScratchFile {
-  std::string path = cat(fs::temp_directory_path().string(), "/mtl_flags_test.", ::getpid());
   explicit ScratchFile(std::string_view content) { write_file_atomic(path, content); }
-  ~ScratchFile() { fs::remove(path); }
+  test::ScratchFolder folder;
+  std::string path = folder / "options.conf";
 };
 
 }  // namespace

@@ -1,10 +1,9 @@
 // Losses of a model: of single windows, and of a stream that is cut into windows.
 #include "eval/scorer.h"
 
-#include <unistd.h>
-
 #include "eval/token_source.h"
 #include "tests/eval/models.h"
+#include "tests/scratch_folder.h"
 
 using namespace mtl;
 using namespace mtl::test;
@@ -94,11 +93,10 @@ Ids tokens_of(const std::vector<std::string>& paths, TextFormat format = TextFor
 }  // namespace
 
 TEST_CASE("documents of a text stream: where the end-of-document token stands") {
-  std::string folder = fs::temp_directory_path() / cat("mtl_eval_test_", getpid());
-  make_directories(folder);
+  const ScratchFolder folder;
   auto file = [&](const std::string& name, const std::string& content) {
-    write_file_atomic(folder + "/" + name, content);
-    return folder + "/" + name;
+    write_file_atomic(folder / name, content);
+    return folder / name;
   };
   std::string plain = file("plain.txt", "1 2 3"), other = file("other.txt", "4"), empty = file("empty.txt", "");
   std::string lines = file("lines.jsonl", "{\"text\": \"7 8\"}\n{\"text\": \"\"}\n{\"text\": [\"9\", \"10\"]}\n");
@@ -111,5 +109,4 @@ TEST_CASE("documents of a text stream: where the end-of-document token stands") 
   CHECK(tokens_of({plain, other}, TextFormat::text) == Ids{1, 2, 3, 99, 4});
   std::string broken = file("broken.jsonl", "{\"text\": \"7\"}\n{\"txt\": 1}\n");
   CHECK_THROWS_WITH_AS(tokens_of({broken}), doctest::Contains("broken.jsonl: line 2: "), Error);
-  remove_tree(folder);
 }

@@ -4,7 +4,6 @@
 
 #include <doctest/doctest.h>
 #include <lzma.h>
-#include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
 
@@ -14,6 +13,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/hash.h"
+#include "tests/scratch_folder.h"
 #include "text/decoders.h"
 
 using namespace mtl;
@@ -105,8 +105,8 @@ const Format kFormats[] = {{"gzip", gzip},
                            {"zstd frames", zstd_frames}};
 
 struct TempFile {
-  std::string path = fs::temp_directory_path() / cat("mtl_decompress_", ::getpid());
-  ~TempFile() { fs::remove(path); }
+  test::ScratchFolder folder;
+  std::string path = folder / "stored";
   std::string read(const std::string& content) {
     write_file_atomic(path, content);
     return read_all(path);

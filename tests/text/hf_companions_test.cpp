@@ -8,6 +8,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "tests/scratch_folder.h"
 #include "tests/text/golden.h"
 #include "text/hf_tokenizer.h"
 
@@ -15,22 +16,19 @@ using namespace mtl;
 
 namespace {
 
-/// A folder with the files of one case; removed at the end.
+/// A folder with the files of one case.
 class CaseFolder {
  public:
-  CaseFolder(const Json& base, const Json& item) : path_(fs::temp_directory_path() / cat("mtl_hfc_", ::getpid())) {
-    fs::create_directories(path_);
+  CaseFolder(const Json& base, const Json& item) {
     Json tokenizer = base;
     for (const auto& [key, value] : item.at("tokenizer").as_object()) tokenizer.set(key, value);
     write_file_atomic(file("tokenizer.json"), tokenizer.dump());
     for (const auto& [name, content] : item.at("files").as_object()) write_file_atomic(file(name), content.dump());
   }
-  ~CaseFolder() { fs::remove_all(path_); }
-  CaseFolder(const CaseFolder&) = delete;
-  std::string file(const std::string& name) const { return path_ / name; }
+  std::string file(const std::string& name) const { return folder_ / name; }
 
  private:
-  fs::path path_;
+  test::ScratchFolder folder_;
 };
 
 /// The ids of a text; nothing when it is refused as the library's abort.

@@ -3,9 +3,8 @@
 
 #include <doctest/doctest.h>
 
-#include <unistd.h>
-
 #include "base/error.h"
+#include "tests/scratch_folder.h"
 #include "tests/text/golden.h"
 #include "tests/text/random_text.h"
 
@@ -14,14 +13,6 @@ using namespace mtl;
 namespace {
 
 const std::string kLlama3 = "golden/tokenizer/llama3_style_tokenizer.json";
-
-/// A folder of its own that is gone afterwards.
-struct Folder {
-  std::string path = fs::temp_directory_path() / cat("mtl_hf_", ::getpid());
-  Folder() { fs::create_directories(path); }
-  ~Folder() { fs::remove_all(path); }
-  std::string file(const std::string& name) const { return cat(path, "/", name); }
-};
 
 /// The file with the first `from` in it replaced.
 std::string changed(const std::string& file, const std::string& from, const std::string& to) {
@@ -32,13 +23,13 @@ std::string changed(const std::string& file, const std::string& from, const std:
 }
 
 std::string refusal(const std::string& text) {
-  Folder folder;
-  write_file_atomic(folder.file("tokenizer.json"), text);
+  const test::ScratchFolder folder;
+  write_file_atomic(folder / "tokenizer.json", text);
   try {
-    HfTokenizer tokenizer(folder.file("tokenizer.json"), false);
+    HfTokenizer tokenizer(folder / "tokenizer.json", false);
   } catch (const Error& error) {
     CHECK(error.code() == Exit::bad_data);
-    CHECK(starts_with(error.what(), folder.path));
+    CHECK(starts_with(error.what(), folder.path()));
     return error.what();
   }
   return "accepted";
@@ -96,17 +87,17 @@ TEST_CASE("tokenizer.json: ten megabytes of one thing") {
 }
 
 TEST_CASE("tokenizer.json: the end of a document, and the files beside") {
-  Folder folder;
+  const test::ScratchFolder folder;
   std::string json = read_file(kLlama3);
-  auto write = [&](const std::string& name, const std::string& text) { write_file_atomic(folder.file(name), text); };
-  auto load = [&] { return HfTokenizer(folder.file("tokenizer.json"), false); };
+  auto write = [&](const std::string& name, const std::string& text) { write_file_atomic(folder / name, text); };
+  auto load = [&] { return HfTokenizer(folder / "tokenizer.json", false); };
   write("tokenizer.json", json);
   CHECK(load().eod() == 1998);
   write("special_tokens_map.json", R"({"eos_token": {"content": "<|reserved|>", "lstrip": false}})");
   CHECK(load().eod() == 1999);
   write("tokenizer_config.json", R"({"eos_token": null, "sep_token": "<|begin_of_text|>"})");
   CHECK(load().eod() == 1999);  // special_tokens_map.json has precedence
-  fs::remove(folder.file("special_tokens_map.json"));
+  fs::remove(folder / "special_tokens_map.json");
   CHECK(load().eod() == 1997);
   write("tokenizer_config.json", R"({"eos_token": "the"})");  // a token of the model becomes an added one
   CHECK(load().encode("the") == std::vector<std::int32_t>{load().eod()});
@@ -122,28 +113,28 @@ TEST_CASE("tokenizer.json: the end of a document, and the files beside") {
   write("tokenizer_config.json", R"({"eos_token": "<|reserved|>"})");
 
   // Saved, all of it is there again.
-  fs::create_directories(folder.file("saved"));
-  load().save(folder.file("saved"));
-  auto found = find_tokenizer(folder.file("saved"));
+  fs::create_directories(folder / "saved");
+  load().save(folder / "saved");
+  auto found = find_tokenizer(folder / "saved");
   REQUIRE(found);
-  CHECK(read_file(folder.file("saved/tokenizer.json")) == json);
+  CHECK(read_file(folder / "saved/tokenizer.json") == json);
   CHECK(load_tokenizer(*found)->hash() == load().hash());
   CHECK(load_tokenizer(*found)->eod() == 1999);
 
-  fs::remove(folder.file("tokenizer_config.json"));
-  fs::remove(folder.file("special_tokens_map.json"));
+  fs::remove(folder / "tokenizer_config.json");
+  fs::remove(folder / "special_tokens_map.json");
   write("tokenizer.json", changed(kLlama3, "<|end_of_text|>", "<|fin|>"));
   CHECK_THROWS_WITH_AS(load().eod(), doctest::Contains("eos_token"), Error);
 }
 
 TEST_CASE("tokenizer.json: added tokens are numbered as Hugging Face's libraries do, whatever the file says") {
   const std::string gpt2 = "golden/tokenizer/hf_saved_tinyshakespeare_1000/tokenizer.json";  // 1000 tokens
-  Folder folder;
+  const test::ScratchFolder folder;
   // What `text` becomes when these tokens are added behind <|endoftext|>.
   auto encode = [&](const std::string& added, const std::string& text) {
     std::string json = changed(gpt2, "\"special\": true\n    }", cat("\"special\": true\n    }, ", added));
-    write_file_atomic(folder.file("tokenizer.json"), json);
-    HfTokenizer tokenizer(folder.file("tokenizer.json"), false);
+    write_file_atomic(folder / "tokenizer.json", json);
+    HfTokenizer tokenizer(folder / "tokenizer.json", false);
     std::vector<std::int32_t> ids = tokenizer.encode(text);
     CHECK(tokenizer.decode(ids) == text);
     return ids;
@@ -163,10 +154,10 @@ TEST_CASE("tokenizer.json: added tokens are numbered as Hugging Face's libraries
 }
 
 TEST_CASE("tokenizer.json: ids around a text that no token has, and tokens that normalisation makes one") {
-  Folder folder;
+  const test::ScratchFolder folder;
   auto load = [&](const std::string& json, bool with_special) {
-    write_file_atomic(folder.file("tokenizer.json"), json);
-    return HfTokenizer(folder.file("tokenizer.json"), with_special);
+    write_file_atomic(folder / "tokenizer.json", json);
+    return HfTokenizer(folder / "tokenizer.json", with_special);
   };
   std::string json = read_file(kLlama3);
   std::size_t ids = json.find("\"ids\"");
@@ -184,13 +175,13 @@ TEST_CASE("tokenizer.json: ids around a text that no token has, and tokens that 
 
 TEST_CASE("tokenizer.json: the tokens around a text as RoBERTa's and BERT's files write them") {
   const std::string gpt2 = "golden/tokenizer/hf_saved_tinyshakespeare_1000/tokenizer.json";
-  Folder folder;
+  const test::ScratchFolder folder;
   for (const char* type : {"RobertaProcessing", "BertProcessing"}) {
     const std::string json = changed(gpt2, "\"type\": \"TemplateProcessing\",",
                                      cat("\"type\": \"", type, R"(", "sep": ["b", 3], "cls": ["a", 2],)"));
-    write_file_atomic(folder.file("tokenizer.json"), json);
-    const std::vector<std::int32_t> plain = HfTokenizer(folder.file("tokenizer.json"), false).encode("hat");
-    std::vector<std::int32_t> around = HfTokenizer(folder.file("tokenizer.json"), true).encode("hat");
+    write_file_atomic(folder / "tokenizer.json", json);
+    const std::vector<std::int32_t> plain = HfTokenizer(folder / "tokenizer.json", false).encode("hat");
+    std::vector<std::int32_t> around = HfTokenizer(folder / "tokenizer.json", true).encode("hat");
     REQUIRE(around.size() == plain.size() + 2);
     CHECK(around.front() == 2);
     CHECK(around.back() == 3);

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/ordered.h"
+#include "tests/scratch_folder.h"
 
 using namespace mtl;
 
@@ -27,8 +28,8 @@ std::string message_of(TextExtractor& extractor, std::string_view line) {
 }  // namespace
 
 TEST_CASE("lines: every chunk size gives the same lines and numbers") {
-  std::string first = fs::temp_directory_path() / cat("mtl_lines_a_", ::getpid());
-  std::string second = fs::temp_directory_path() / cat("mtl_lines_b_", ::getpid());
+  const test::ScratchFolder folder;
+  const std::string first = folder / "first", second = folder / "second";
   write_file_atomic(first, "one\ntwo\n\nfour with some length\n");
   write_file_atomic(second, "five\nlast without newline");
   std::vector<std::string> want = {first + ":1:0:one",   first + ":2:1:two",
@@ -49,12 +50,11 @@ TEST_CASE("lines: every chunk size gives the same lines and numbers") {
     REQUIRE(reader.stored().size() == 2);
     CHECK(reader.stored()[1].bytes == 25);
   }
-  fs::remove(first);
-  fs::remove(second);
 }
 
 TEST_CASE("lines: one that is too long is an error with its place, however it arrives") {
-  std::string path = fs::temp_directory_path() / cat("mtl_lines_long_", ::getpid());
+  const test::ScratchFolder folder;
+  const std::string path = folder / "lines";
   for (std::size_t length : {99, 100, 101, 1000}) {
     for (const char* end : {"", "\n", "\nnext\n"}) {
       for (std::size_t bytes : {1, 7, 64, 4096}) {
@@ -77,7 +77,6 @@ TEST_CASE("lines: one that is too long is an error with its place, however it ar
       }
     }
   }
-  fs::remove(path);
 }
 
 TEST_CASE("texts: strings, lists, the last of duplicate keys") {

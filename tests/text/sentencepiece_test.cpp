@@ -3,14 +3,13 @@
 
 #include <doctest/doctest.h>
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <random>
 
 #include "base/error.h"
+#include "tests/scratch_folder.h"
 #include "tests/text/golden.h"
 #include "tests/text/random_text.h"
 #include "tests/text/sentencepiece_plain.h"
@@ -273,19 +272,17 @@ TEST_CASE("sentencepiece: Megatron's types before 2026") {
 }
 
 TEST_CASE("sentencepiece: what is saved is found again") {
-  fs::path folder = fs::temp_directory_path() / cat("mtl_sentencepiece_", ::getpid());
-  fs::create_directory(folder);
+  const test::ScratchFolder folder;
   for (bool legacy : {false, true}) {
     auto tokenizer = load_golden("bpe", "SentencePieceTokenizer", legacy, legacy ? 3 : 0);
-    tokenizer->save(folder.string());
-    auto found = find_tokenizer(folder.string());
+    tokenizer->save(folder.path());
+    auto found = find_tokenizer(folder.path());
     REQUIRE(found);
     CHECK(load_tokenizer(*found)->hash() == tokenizer->hash());
     CHECK(load_tokenizer(*found)->type() == "SentencePieceTokenizer");
   }
   fs::remove(folder / "tokenizer_config.json");
-  CHECK(load_tokenizer(*find_tokenizer(folder.string()))->hash() == load_golden("bpe")->hash());
-  fs::remove_all(folder);
+  CHECK(load_tokenizer(*find_tokenizer(folder.path()))->hash() == load_golden("bpe")->hash());
 }
 
 TEST_CASE("sentencepiece: what cannot be followed is refused by name") {

@@ -3,12 +3,11 @@
 
 #include <doctest/doctest.h>
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <map>
 
 #include "base/error.h"
+#include "tests/scratch_folder.h"
 #include "tests/text/golden.h"
 #include "tests/text/naive_bpe.h"
 #include "tests/text/random_text.h"
@@ -53,12 +52,6 @@ std::vector<std::int32_t> plain_encode(const std::map<std::string, std::int32_t>
   }
   return out;
 }
-
-struct Folder {
-  std::string path = fs::temp_directory_path() / cat("mtl_tik_", ::getpid());
-  Folder() { fs::create_directories(path); }
-  ~Folder() { fs::remove_all(path); }
-};
 
 std::string message_of(const std::string& text) {
   try {
@@ -112,9 +105,9 @@ TEST_CASE("TikTokenizer: special tokens, sizes, and the files it saves") {
   CHECK_THROWS_AS(tokenizer.decode({{1010}}), Error);
   CHECK(tokenizer.pad() == 4);
 
-  Folder folder;
-  tokenizer.save(folder.path);
-  auto found = find_tokenizer(folder.path);
+  const test::ScratchFolder folder;
+  tokenizer.save(folder.path());
+  auto found = find_tokenizer(folder.path());
   REQUIRE(found);
   auto loaded = load_tokenizer(*found);
   CHECK(loaded->type() == "TikTokenizer");

@@ -10,6 +10,7 @@
 #include <random>
 
 #include "base/error.h"
+#include "tests/scratch_folder.h"
 #include "tests/sha256.h"
 #include "tests/text/golden.h"
 #include "tests/text/random_text.h"
@@ -161,8 +162,7 @@ TEST_CASE("gpt2: long words, on both sides of every limit") {
 }
 
 TEST_CASE("gpt2: files in the form transformers saves, and reading them back") {
-  fs::path folder = fs::temp_directory_path() / cat("mtl_tokenizer_", ::getpid());
-  fs::create_directories(folder);
+  const test::ScratchFolder folder;
   Json golden = Json::read("golden/tokenizer/hf_saved.json");
   for (const Json& item : golden.as_array()) {
     const std::string& name = item.at("name").as_string();
@@ -172,11 +172,11 @@ TEST_CASE("gpt2: files in the form transformers saves, and reading them back") {
     std::string source = name == "gpt2" ? "../share/gpt2" : trained;
     BpeVocabulary vocabulary = read_vocab_and_merges(source + "/vocab.json", source + "/merges.txt");
     BpeTokenizer tokenizer(vocabulary, source);
-    tokenizer.save(folder);
+    tokenizer.save(folder.path());
     for (const auto& [file, facts] : item.at("files").as_object()) {
       CHECK(sha256(read_file(folder / file)) == facts.at("sha256").as_string());
     }
-    auto found = find_tokenizer(folder);
+    auto found = find_tokenizer(folder.path());
     REQUIRE(found);
     auto loaded = load_tokenizer(*found);
     CHECK(loaded->hash() == tokenizer.hash());
@@ -187,10 +187,9 @@ TEST_CASE("gpt2: files in the form transformers saves, and reading them back") {
       CHECK(special.encode(example.at("text").as_string()) == ids_of(example.at("ids")));
     }
     fs::remove(folder / "tokenizer.json");
-    CHECK(load_tokenizer(find_tokenizer(folder).value())->hash() == tokenizer.hash());
+    CHECK(load_tokenizer(find_tokenizer(folder.path()).value())->hash() == tokenizer.hash());
   }
   CHECK_FALSE(find_tokenizer("golden/indexed"));
-  fs::remove_all(folder);
 }
 
 TEST_CASE("special strings: the leftmost, the longest, and many of them") {
@@ -207,7 +206,8 @@ TEST_CASE("special strings: the leftmost, the longest, and many of them") {
 }
 
 TEST_CASE("vocabulary files: broken ones name the place") {
-  std::string merges = fs::temp_directory_path() / cat("mtl_merges_", ::getpid(), ".txt");
+  const test::ScratchFolder folder;
+  const std::string merges = folder / "merges.txt";
   for (const char* bad : {"a b c\n", "ab\n", " b\n", "a \n", "never seen\n"}) {
     write_file_atomic(merges, cat("#version: 0.2\n", bad));
     CAPTURE(bad);
@@ -216,7 +216,6 @@ TEST_CASE("vocabulary files: broken ones name the place") {
   write_file_atomic(merges, "{\"a\": 0}");
   CHECK_THROWS_WITH_AS(BpeTokenizer(read_vocab_and_merges(merges, "../share/gpt2/merges.txt"), merges),
                        doctest::Contains("no byte-level vocabulary"), Error);
-  fs::remove(merges);
 }
 
 TEST_CASE("vocab.json: what is not a token and its id is refused by name") {
