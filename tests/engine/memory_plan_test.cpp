@@ -7,21 +7,13 @@
 
 #include "comm/staging.h"
 #include "engine/meta_model.h"
+#include "tests/gpt_of_size.h"
 
 using namespace mtl;
 
 namespace {
 
-GptConfig tiny() {
-  GptConfig config;
-  config.vocab_size = 100;
-  config.num_layers = 4;
-  config.hidden_size = 32;
-  config.num_heads = 4;
-  config.max_positions = 16;
-  config.complete();
-  return config;
-}
+GptConfig tiny() { return test::gpt_of_size({.vocab = 100, .layers = 4, .hidden = 32, .heads = 4, .positions = 16}); }
 
 RunShape shape_of(int tensor, int stages, int data) {
   RunShape shape;
