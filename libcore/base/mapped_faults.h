@@ -4,6 +4,9 @@
 //
 // A page that cannot be read gives SIGBUS to the thread that reads it. Inside read_mapped the handler puts zeros in
 // place of the rest of the mapping and the thread continues; at the end the error is thrown, and what was read is void.
+//
+// For whole files and strided slices of models. It needs the handler of apps/cli/bus_error.h, and the faults are known
+// at the end only. The tokens of samples are read with pread instead (open_file.h).
 #pragma once
 
 #include <cstddef>

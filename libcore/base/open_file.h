@@ -1,5 +1,9 @@
 // A file that stays open for reading. Unlike a memory map (files.h), a file that becomes shorter or a disk that fails
 // is an Error here, not zeros or SIGBUS.
+//
+// For few bytes here and there, such as the tokens of a sample: what is read is known to be good when read() returns,
+// in any program and thread, for any number of files. Whole files and strided slices, such as models, are read through
+// maps, without a call and a copy for each piece (mapped_faults.h).
 #pragma once
 
 #include <cstddef>
