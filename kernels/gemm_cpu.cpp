@@ -12,15 +12,15 @@ HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
 /// Bias and GELU over elements of one row of C: c = c + bias, then gelu or times gelu'.
-void finish_row(float* c, const float* bias, float* gelu_aux, const float* dgelu_aux, std::size_t n) {
+void finish_row(float* c, const float* bias, float* kept, const float* before, std::size_t n) {
   sweep(n, [&](std::size_t i, auto lanes) HWY_ATTR {
     VecF32 x = lanes.load(c + i);
     if (bias != nullptr) x = hn::Add(x, lanes.load(bias + i));
-    if (gelu_aux != nullptr) {
-      lanes.store(x, gelu_aux + i);
+    if (kept != nullptr) {
+      lanes.store(x, kept + i);
       x = gelu(x);
     }
-    if (dgelu_aux != nullptr) x = hn::Mul(x, gelu_derivative(lanes.load(dgelu_aux + i)));
+    if (before != nullptr) x = hn::Mul(x, gelu_derivative(lanes.load(before + i)));
     lanes.store(x, c + i);
   });
 }

@@ -348,7 +348,7 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
   }
   if (!S_ISREG(info.st_mode)) {
     ::close(descriptor);
-    fail(Exit::io, path, ": is no regular file, which alone can be mapped into memory; copy its content into one");
+    fail(Exit::io, path, ": only a regular file can be mapped into memory; copy its content into one");
   }
   size_ = info.st_size;
   if (size_ > 0) {

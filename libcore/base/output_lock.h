@@ -38,8 +38,8 @@ struct OutputClaim {
 
 /// Reserves the names for this run while the locks are held. Makes the folder, removes what killed runs left of the
 /// names, with a message, and lets a signal remove what is unfinished.
-/// Throws as OutputLock does, UsageError when a prefix is empty or ends in a slash, or when something that it would replace, truncate or remove is an input, and
-/// Error(io) when one of the names is a folder.
+/// Throws as OutputLock does, UsageError when a prefix is empty or ends in a slash, or when something that it would
+/// replace, truncate or remove is an input, and Error(io) when one of the names is a folder.
 std::vector<OutputLock> claim_outputs(const OutputClaim& claim, InterruptGuard& guard, Console& console);
 
 /// Returns the temporary files and folders NAME.tmp.PID of the names, which are all in one folder. If the caller holds

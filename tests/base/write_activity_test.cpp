@@ -68,7 +68,7 @@ TEST_CASE("write activity: a call makes progress for ten minutes, then it hangs"
 TEST_CASE("write activity: between two calls a rank writes on, and after a pause it does not") {
   CHECK(write_state(idle_for(.5), 600) == WriteState::progresses);
   CHECK(write_state(idle_for(kWritePause + 1), 600) == WriteState::none);
-  CHECK(write_state(idle_for(.5), .4) == WriteState::none);  // whoever waits is less patient
+  CHECK(write_state(idle_for(.5), .4) == WriteState::none);  // the waiting rank is less patient
 }
 
 TEST_CASE("write activity: the bytes of an output and the time that they took") {
