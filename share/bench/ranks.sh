@@ -173,14 +173,14 @@ save_one() {
   quietly save two_ranks "${model[@]}" --train-iters 1 --global-batch-size 2 --micro-batch-size 2 --tensor-model-parallel-size 2 --save "$work/$1"
 }
 
-# resume_seconds NAME: two ranks of ZeRO-1 read it and see that nothing is left to do; seconds between these two lines.
+# resume_seconds NAME: two ranks of ZeRO-1 read it and see that nothing is left to do; seconds until they say so.
 resume_seconds() {
   stamped two_ranks "${model[@]}" --train-iters 1 --global-batch-size 2 --micro-batch-size 1 --use-distributed-optimizer --load "$work/$1"
-  between "resuming " "already complete"
+  between start "already complete"
 }
 
-# What stands between these lines besides loading (MPI's start, comparing the ranks' flags) takes as long for a model
-# of nearly nothing, and is subtracted. Both runs and the reading are in turn, the files in memory.
+# What comes before that line besides loading (MPI's start, comparing the ranks' flags) takes as long for a model of
+# nearly nothing, and is subtracted. Both runs and the reading are in turn, the files in memory.
 load() {
   local bytes seconds reading ratio
   save_one tiny 1 16 2
