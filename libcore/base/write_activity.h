@@ -29,7 +29,7 @@ enum class WriteState {
   hangs,  // inside one call for longer than kLongestWriteCall
 };
 
-/// What a rank that waits for this process learns of it. A pause between two calls that is longer than `patience`, or
+/// Returns what a waiting rank learns of this process. A pause between two calls that is longer than `patience`, or
 /// than kWritePause, ends the writing.
 WriteState write_state(const WriteActivity& activity, double patience);
 

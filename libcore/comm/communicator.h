@@ -83,7 +83,7 @@ class Communicator {
   virtual void interrupt_others() {}
 };
 
-/// A group of one: sums leave the data as it is, gathers and scatters copy, there is nobody to send to.
+/// A group of one: sums leave the data as it is, gathers and scatters copy, there is no other rank to send to.
 class SelfCommunicator final : public Communicator {
  public:
   int rank() const override { return 0; }

@@ -18,7 +18,7 @@ class StringIndex {
  public:
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
 
-  /// Of every string that is not empty. The strings are not copied: they must outlive the index.
+  /// Indexes every string that is not empty. The strings are not copied: they must outlive the index.
   explicit StringIndex(std::span<const std::string> strings)
       : strings_(strings), slots_(std::bit_ceil(2 * strings.size() + 1)) {
     for (std::uint32_t number = 0; number < strings.size(); ++number) {

@@ -179,7 +179,7 @@ resume_seconds() {
   between start "already complete"
 }
 
-# What comes before that line besides loading (MPI's start, comparing the ranks' flags) takes as long for a model of
+# The start of a job (MPI, comparing the flags of the ranks) is in this time, too. It takes as long for a model of
 # nearly nothing, and is subtracted. Both runs and the reading are in turn, the files in memory.
 load() {
   local bytes seconds reading ratio

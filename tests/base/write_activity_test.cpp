@@ -1,4 +1,4 @@
-// What a process that writes reports of itself to those that wait for it.
+// The report that a writing process gives of itself to those that wait for it.
 #include "base/write_activity.h"
 
 #include <doctest/doctest.h>

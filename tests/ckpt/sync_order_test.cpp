@@ -1,4 +1,4 @@
-// What a crash of the host must not undo: a checkpoint gets its name only when its content is on disk, the tracker
+// The order that survives a crash of the host: a checkpoint gets its name only when its content is on disk, the tracker
 // names it only when that name is on disk, and no complete copy is removed before the names that stay are on disk.
 // Renames, syncs and removals are seen on their way to the kernel.
 #include <doctest/doctest.h>
