@@ -126,7 +126,7 @@ void PreprocessOutputs::fail_full(const NoSpaceError& error) const {
   }
   std::error_code code;
   const auto space = fs::space(folder, code);
-  std::string has = code ? "" : cat("; ", folder, " had ", human_bytes(space.available), " left beside it");
+  std::string has = code ? "" : cat("; ", folder, " had ", human_bytes(space.available), " free");
   fail(Exit::io, error.what(), "\n  the output needs ", needs, has, ". What was written is removed.");
 }
 
