@@ -18,7 +18,7 @@ inline GptConfig gpt_of_size(const GptSizes& sizes, bool bias = true) {
   config.hidden_size = sizes.hidden;
   config.num_heads = sizes.heads;
   config.max_positions = sizes.positions;
-  config.linear_bias = bias;
+  config.bias = {bias, bias, bias};
   config.complete();
   return config;
 }

@@ -27,9 +27,27 @@ constexpr SizeField kSizes[] = {{"vocab_size", &GptConfig::vocab_size},
                                 {"ffn_hidden_size", &GptConfig::ffn_hidden_size},
                                 {"max_position_embeddings", &GptConfig::max_positions}};
 
+struct BiasField {
+  const char* key;
+  bool LinearBias::*member;
+};
+
+constexpr BiasField kBiases[] = {
+    {"qkv_bias", &LinearBias::qkv}, {"out_bias", &LinearBias::out}, {"mlp_bias", &LinearBias::mlp}};
+
+struct SwitchField {
+  const char* key;
+  bool GptConfig::*member;
+};
+
+constexpr SwitchField kSwitches[] = {{"gated_mlp", &GptConfig::gated_mlp},
+                                     {"qk_norm", &GptConfig::qk_norm},
+                                     {"parallel_residual", &GptConfig::parallel_residual}};
+
 constexpr const char* kNorms[] = {"layernorm", "rmsnorm"};
-constexpr const char* kActivations[] = {"gelu_tanh", "gelu_erf", "swiglu"};
+constexpr const char* kActivations[] = {"gelu_tanh", "gelu_erf", "relu", "squared_relu", "silu"};
 constexpr const char* kPositions[] = {"learned", "rotary"};
+constexpr const char* kScalings[] = {"none", "linear", "llama3"};
 
 template <class Enum, std::size_t N>
 Json name_in(const char* const (&names)[N], Enum value) {
@@ -74,16 +92,59 @@ std::int64_t checkpoint_bytes(const GptConfig& config, const std::vector<StateSp
   return parameter_count(config) * static_cast<std::int64_t>(element);
 }
 
+namespace {
+
+Json rotary_to_json(const RotaryOptions& rotary) {
+  Json out = Json::object({{"base", rotary.base}, {"percent", rotary.percent}, {"interleaved", rotary.interleaved}});
+  if (rotary.scaling == RotaryOptions::Scaling::none) return out;
+  out.set("scaling", name_in(kScalings, rotary.scaling));
+  out.set("factor", rotary.factor);
+  if (rotary.scaling == RotaryOptions::Scaling::linear) return out;
+  out.set("low_freq_factor", rotary.low_freq_factor);
+  out.set("high_freq_factor", rotary.high_freq_factor);
+  out.set("original_positions", rotary.original_positions);
+  return out;
+}
+
+RotaryOptions rotary_from_json(const Json& json) {
+  RotaryOptions rotary;
+  rotary.base = json.at("base").as_number();
+  rotary.percent = json.at("percent").as_number();
+  rotary.interleaved = json.at("interleaved").as_bool();
+  if (json.find("scaling") != nullptr) rotary.scaling = value_of<RotaryOptions::Scaling>(kScalings, json, "scaling");
+  rotary.factor = json.number_or("factor", rotary.factor);
+  rotary.low_freq_factor = json.number_or("low_freq_factor", rotary.low_freq_factor);
+  rotary.high_freq_factor = json.number_or("high_freq_factor", rotary.high_freq_factor);
+  rotary.original_positions = json.int_or("original_positions", rotary.original_positions);
+  return rotary;
+}
+
+}  // namespace
+
+/// The keys that GPT-2 needs are always there; others only where they differ from GPT-2, so that its manifests can be
+/// read by versions that build nothing else.
 Json config_to_json(const GptConfig& config) {
+  const GptConfig gpt2;
   Json out = Json::object();
   for (const SizeField& field : kSizes) out.set(field.key, config.*field.member);
   out.set("normalization", name_in(kNorms, config.norm));
   out.set("activation", name_in(kActivations, config.activation));
   out.set("position_embedding", name_in(kPositions, config.position_embedding));
-  out.set("linear_bias", config.linear_bias);
+  out.set("linear_bias", config.bias == LinearBias{});
   out.set("tied_embeddings", config.tied_embeddings);
   out.set("norm_epsilon", config.norm_eps);
   out.set("init_method_std", config.init_std);
+  if (config.bias != LinearBias{}) {
+    for (const BiasField& field : kBiases) out.set(field.key, config.bias.*field.member);
+  }
+  for (const SwitchField& field : kSwitches) {
+    if (config.*field.member != gpt2.*field.member) out.set(field.key, config.*field.member);
+  }
+  if (config.sliding_window != 0) {
+    out.set("sliding_window", config.sliding_window);
+    out.set("first_window_layer", config.first_window_layer);
+  }
+  if (config.position_embedding == PositionEmbedding::rotary) out.set("rotary", rotary_to_json(config.rotary));
   return out;
 }
 
@@ -98,7 +159,12 @@ GptConfig config_from_json(const Json& json) {
   config.norm = value_of<Norm>(kNorms, json, "normalization");
   config.activation = value_of<Activation>(kActivations, json, "activation");
   config.position_embedding = value_of<PositionEmbedding>(kPositions, json, "position_embedding");
-  config.linear_bias = json.at("linear_bias").as_bool();
+  const bool linear_bias = json.at("linear_bias").as_bool();
+  for (const BiasField& field : kBiases) config.bias.*field.member = json.bool_or(field.key, linear_bias);
+  for (const SwitchField& field : kSwitches) config.*field.member = json.bool_or(field.key, config.*field.member);
+  config.sliding_window = json.int_or("sliding_window", 0);
+  config.first_window_layer = json.int_or("first_window_layer", 0);
+  if (config.position_embedding == PositionEmbedding::rotary) config.rotary = rotary_from_json(json.at("rotary"));
   config.tied_embeddings = json.at("tied_embeddings").as_bool();
   config.norm_eps = json.at("norm_epsilon").as_number();
   config.init_std = json.at("init_method_std").as_number();

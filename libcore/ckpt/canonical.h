@@ -6,7 +6,11 @@
 //   layers.N.attention.qkv.weight (G, R + 2, D, C)     .bias (G, R + 2, D)    per group: R queries, the key, the value
 //   layers.N.attention.out.weight (C, H D)             .bias (C)
 //   layers.N.mlp.up.weight (F, C)    .bias (F)         layers.N.mlp.down.weight (C, F)    .bias (C)
-// The output layer shares embedding.tokens.weight.
+// The output layer shares embedding.tokens.weight. Other architectures than GPT-2's, by GptConfig:
+//   RMSNorm and linears without bias lack .bias; rotary positions have no embedding.positions.weight
+//   gated MLP: layers.N.mlp.up.weight (2, F, C) .bias (2, F), the gate before what it multiplies
+//   norms of queries and keys: layers.N.attention.{q_norm,k_norm}.weight (D)
+//   parallel residual: both norms, of the same input;    untied: output.weight (V, C)
 #pragma once
 
 #include <cstdint>

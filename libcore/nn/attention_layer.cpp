@@ -14,7 +14,7 @@ AttentionLayer::AttentionLayer(const GptConfig& config, Dropout probability_drop
       head_dim(config.head_dim),
       init_std(static_cast<float>(config.init_std)),
       output_init_std(static_cast<float>(config.init_std / std::sqrt(2.0 * static_cast<double>(config.num_layers)))),
-      has_bias(config.linear_bias),
+      has_bias(config.bias.qkv),
       dropout(probability_dropout),
       region(around) {}
 

@@ -33,7 +33,11 @@ std::vector<std::string> GptConfig::problems() const {
   if (activation != Activation::gelu_tanh) out.push_back("only the tanh form of GELU (gelu_new) is supported");
   if (position_embedding != PositionEmbedding::learned)
     out.push_back("rotary positions are not supported; learned ones are");
-  if (!linear_bias) out.push_back("linears without bias are not supported");
+  if (gated_mlp) out.push_back("a gated MLP is not supported");
+  if (bias != LinearBias{}) out.push_back("linears without bias are not supported");
+  if (qk_norm) out.push_back("norms of queries and keys are not supported");
+  if (sliding_window != 0) out.push_back("a sliding window is not supported");
+  if (parallel_residual) out.push_back("attention and MLP side by side are not supported");
   if (!tied_embeddings) out.push_back("an output layer of its own is not supported; it shares the token table");
   return out;
 }

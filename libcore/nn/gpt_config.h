@@ -1,16 +1,40 @@
-// What a GPT is made of. Every choice of architecture has a name here; this version builds GPT-2's and refuses the
-// rest.
+// The architecture of a GPT: GPT-2, Llama and their relatives are settings of one configuration.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "kernels/activation.h"
+
 namespace mtl {
 
 enum class Norm { layernorm, rmsnorm };
-enum class Activation { gelu_tanh, gelu_erf, swiglu };
 enum class PositionEmbedding { learned, rotary };
+
+/// Rotary positions (Su et al. 2021). Pair i of a head turns by position * frequency_i, where
+/// frequency_i = base^(-2 i / dims) before scaling and dims = percent * head_dim.
+struct RotaryOptions {
+  enum class Scaling { none, linear, llama3 };
+
+  double base = 10000;
+  double percent = 1;        // of each head's elements; the others pass unchanged
+  bool interleaved = false;  // pair i is elements (2i, 2i + 1); otherwise (i, i + dims / 2)
+  Scaling scaling = Scaling::none;
+  // linear: every frequency / factor. llama3: those whose wavelength exceeds original_positions / low_freq_factor, and
+  // none below original_positions / high_freq_factor; in between by interpolation (Llama 3.1's reference code).
+  double factor = 1, low_freq_factor = 1, high_freq_factor = 4;
+  std::int64_t original_positions = 8192;
+
+  bool operator==(const RotaryOptions&) const = default;
+};
+
+/// Which linear layers have a bias.
+struct LinearBias {
+  bool qkv = true, out = true, mlp = true;
+
+  bool operator==(const LinearBias&) const = default;
+};
 
 struct GptConfig {
   std::int64_t vocab_size = 0;        // V: true size; rows beyond it in memory are padding and never take part
@@ -20,14 +44,20 @@ struct GptConfig {
   std::int64_t num_query_groups = 0;  // G: key/value heads; H for GPT-2
   std::int64_t head_dim = 0;          // D; C / H for GPT-2
   std::int64_t ffn_hidden_size = 0;   // F; 4 C for GPT-2
-  std::int64_t max_positions = 0;     // P: rows of the position table
+  std::int64_t max_positions = 0;     // P: rows of the position table; with rotary positions the longest sequence
 
   Norm norm = Norm::layernorm;
-  Activation activation = Activation::gelu_tanh;
-  PositionEmbedding position_embedding = PositionEmbedding::learned;
-  bool linear_bias = true;
-  bool tied_embeddings = true;
   double norm_eps = 1e-5;
+  Activation activation = Activation::gelu_tanh;
+  bool gated_mlp = false;  // activation(gate(x)) * up(x); with silu: SwiGLU
+  PositionEmbedding position_embedding = PositionEmbedding::learned;
+  RotaryOptions rotary;
+  LinearBias bias;
+  bool qk_norm = false;                 // RMSNorm of every query and key head, before the rotation
+  std::int64_t sliding_window = 0;      // tokens that a query sees, itself included; 0: all
+  std::int64_t first_window_layer = 0;  // layers before it see everything
+  bool parallel_residual = false;       // x + attention(norm1(x)) + mlp(norm2(x))
+  bool tied_embeddings = true;          // the output layer shares the token table
   double init_std = 0.02;
 
   bool operator==(const GptConfig&) const = default;

@@ -11,7 +11,7 @@ Mlp::Mlp(const GptConfig& config, TpRegion around)
       ffn(config.ffn_hidden_size),
       init_std(static_cast<float>(config.init_std)),
       output_init_std(static_cast<float>(config.init_std / std::sqrt(2.0 * static_cast<double>(config.num_layers)))),
-      has_bias(config.linear_bias),
+      has_bias(config.bias.mlp),
       region(around) {}
 
 void Mlp::params(const ParamVisitor& visit, const std::string& prefix) {
