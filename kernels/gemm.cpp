@@ -21,7 +21,7 @@ MatrixShape shape_of(const char* what, const Operand& operand) {
 
 void check_epilogue(const Epilogue& epilogue, const Tensor& c, const Operand& a, GradMode mode) {
   require(!epilogue.changes_c() || mode == GradMode::overwrite,
-          "gemm: bias and gelu epilogues need GradMode::overwrite");
+          "gemm: bias and activation epilogues need GradMode::overwrite");
   require(epilogue.aux.exists() == (epilogue.act != Epilogue::Act::none),
           "gemm: an activation needs aux, and aux an activation");
   if (epilogue.bias.exists()) expect_tensor("gemm bias", epilogue.bias, DType::f32, {c.size(-1)});

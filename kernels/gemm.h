@@ -7,21 +7,20 @@
 // Tensors with more axes count as (rows, last axis). All are fp32, and sums are in fp32.
 //
 // Epilogues, applied to the product in this order (only with overwrite):
-//   bias (N)                 C += bias, for every row
-//   gelu, with aux (M, N)    aux = C, then C = gelu(C)          forward of an MLP's first linear
-//   dgelu, with aux (M, N)   C *= gelu'(aux)                    backward through it
+//   bias (N)                    C += bias, for every row
+//   forward, with aux (M, N)    aux = C, then C = activation(C)    forward of an MLP's first linear
+//   backward, with aux (M, N)   C *= activation'(aux)              backward through it
 // and, for a weight gradient C = dy^T x, where A is dy transposed:
 //   dbias (M)                dbias = sum over rows of dy (obeys its own GradMode)
 //
-//   gelu(x) = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))    Hendrycks, Gimpel 2016, the tanh form
-//
-// Scratch holds partial sums of dbias. The buffers of oneDNN's own fp32 product are not in it: dnnl_sgemm takes none
-// from its caller. Counts 2 M N K FLOPs.
+// kernels/activation.h has the functions. Scratch holds partial sums of dbias. The buffers of oneDNN's own fp32 product
+// are not in it: dnnl_sgemm takes none from its caller. Counts 2 M N K FLOPs.
 #pragma once
 
 #include "device/memory.h"
 #include "device/stream.h"
 #include "device/tensor.h"
+#include "kernels/activation.h"
 
 namespace mtl {
 
@@ -31,11 +30,12 @@ struct Operand {
 };
 
 struct Epilogue {
-  enum class Act { none, gelu, dgelu };
+  enum class Act { none, forward, backward };
 
   Tensor bias{};
   Act act = Act::none;
-  Tensor aux{};  // written by gelu, read by dgelu
+  Activation activation = Activation::gelu_tanh;
+  Tensor aux{};  // written by forward, read by backward
   Grad dbias{};
 
   /// Whether it changes the product.

@@ -6,23 +6,29 @@
 #include "kernels/cpu.h"
 
 #define MTL_SIMD_FILE "kernels/gemm_cpu.cpp"
-#include "kernels/simd.h"
+#include "kernels/activation_simd.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
-/// Bias and GELU over elements of one row of C: c = c + bias, then gelu or times gelu'.
-void finish_row(float* c, const float* bias, float* kept, const float* before, std::size_t n) {
+/// One row of C: c = c + bias, then the function of it or times the derivative. An operand that is left out is null.
+template <class Function>
+void finish_row_by(float* c, const float* bias, float* kept, const float* before, std::size_t n) {
   sweep(n, [&](std::size_t i, auto lanes) HWY_ATTR {
     VecF32 x = lanes.load(c + i);
     if (bias != nullptr) x = hn::Add(x, lanes.load(bias + i));
     if (kept != nullptr) {
       lanes.store(x, kept + i);
-      x = gelu(x);
+      x = Function::value(x);
     }
-    if (before != nullptr) x = hn::Mul(x, gelu_derivative(lanes.load(before + i)));
+    if (before != nullptr) x = hn::Mul(x, Function::derivative(lanes.load(before + i)));
     lanes.store(x, c + i);
   });
+}
+
+void finish_row(Activation activation, float* c, const float* bias, float* kept, const float* before, std::size_t n) {
+  with_activation(activation,
+                  [&](auto function) HWY_ATTR { finish_row_by<decltype(function)>(c, bias, kept, before, n); });
 }
 
 /// sums[0..3] = a0 . w0, a0 . w1, a1 . w0, a1 . w1 over k elements.
@@ -152,14 +158,14 @@ T* at_row(const Tensor& tensor, std::int64_t row) {
 
 /// The epilogue's bias and activation.
 void finish(Stream& stream, Tensor c, const Epilogue& epilogue) {
-  const Tensor none, kept = epilogue.act == Epilogue::Act::gelu ? epilogue.aux : none,
-                     before = epilogue.act == Epilogue::Act::dgelu ? epilogue.aux : none;
+  const Tensor none, kept = epilogue.act == Epilogue::Act::forward ? epilogue.aux : none,
+                     before = epilogue.act == Epilogue::Act::backward ? epilogue.aux : none;
   const auto width = static_cast<std::size_t>(c.size(-1));
   parallel_rows(stream.threads(), c.row_count(), c.size(-1), [&](Range rows) {
     for (std::int64_t row = rows.begin; row < rows.end; ++row) {
       HWY_DYNAMIC_DISPATCH(finish_row)
-      (at_row<float>(c, row), at_row<float>(epilogue.bias, 0), at_row<float>(kept, row), at_row<float>(before, row),
-       width);
+      (epilogue.activation, at_row<float>(c, row), at_row<float>(epilogue.bias, 0), at_row<float>(kept, row),
+       at_row<float>(before, row), width);
     }
   });
 }

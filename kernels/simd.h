@@ -116,31 +116,6 @@ HWY_INLINE VecF32 exp_in_range(VecF32 x) {
 /// The same for x <= 88, minus infinity included: below -87.3 it is 0.
 HWY_INLINE VecF32 exp(VecF32 x) { return hn::IfThenZeroElse(hn::Lt(x, set(-87.3f)), exp_in_range(x)); }
 
-/// gelu(x) = x s with s = 1 / (1 + e), e = exp(-2 u), u = sqrt(2/pi) (x + 0.044715 x^3): the tanh form without the
-/// cancellation in 1 + tanh(u). A NaN in x may be lost here; the callers multiply by x.
-struct GeluParts {
-  VecF32 e;
-  VecF32 s;
-  VecF32 x2;
-};
-
-HWY_INLINE GeluParts gelu_parts(VecF32 x) {
-  const VecF32 x2 = hn::Mul(x, x);
-  const VecF32 minus_2u = hn::Mul(x, hn::MulAdd(x2, set(-2 * 0.7978845608f * 0.044715f), set(-2 * 0.7978845608f)));
-  const VecF32 e = exp_in_range(hn::Max(set(-87), hn::Min(minus_2u, set(69))));
-  return {e, hn::Div(set(1), hn::Add(set(1), e)), x2};
-}
-
-HWY_INLINE VecF32 gelu(VecF32 x) { return hn::Mul(x, gelu_parts(x).s); }
-
-/// gelu'(x) = s + x s (1 - s) 2 u',  1 - s = e s
-HWY_INLINE VecF32 gelu_derivative(VecF32 x) {
-  const auto [e, s, x2] = gelu_parts(x);
-  const VecF32 two_du = hn::MulAdd(x2, set(2 * 0.7978845608f * 3 * 0.044715f), set(2 * 0.7978845608f));
-  const VecF32 slope = hn::Mul(hn::Mul(x, two_du), hn::Mul(hn::Mul(e, s), s));
-  return hn::Add(s, slope);
-}
-
 /// The words of philox(key, sample, first_block + i) for i in [0, blocks), four a block, one after another in `out`.
 HWY_INLINE void philox_blocks(PhiloxKey key, std::uint64_t sample, std::uint64_t first_block, std::size_t blocks,
                               std::uint32_t* out) {

@@ -42,7 +42,7 @@ Tensor Mlp::forward(Ctx& ctx, Tensor x, Cache& cache) const {
   cache.pre = ctx.slot.make(x.dtype(), {rows, width});
   cache.act = ctx.slot.make(x.dtype(), {rows, width});
   gemm(ctx.stream, ctx.scratch, cache.act, {full}, transposed(up.value), GradMode::overwrite,
-       {.bias = up_bias.value, .act = Epilogue::Act::gelu, .aux = cache.pre});
+       {.bias = up_bias.value, .act = Epilogue::Act::forward, .aux = cache.pre});
   Tensor partial = region.partial_of(ctx, out);
   gemm(ctx.stream, ctx.scratch, partial, {cache.act}, transposed(down.value));
   return region.leave(ctx, out, partial);
@@ -52,7 +52,7 @@ Tensor Mlp::backward(Ctx& ctx, Tensor dy, const Cache& cache) const {
   Tensor full_dy = region.leave_backward(ctx, dy);
   Tensor dpre = ctx.slot.like(cache.pre);
   gemm(ctx.stream, ctx.scratch, dpre, {full_dy}, {down.value}, GradMode::overwrite,
-       {.act = Epilogue::Act::dgelu, .aux = cache.pre});  // (dy W) * gelu'(pre)
+       {.act = Epilogue::Act::backward, .aux = cache.pre});  // (dy W) * gelu'(pre)
   ctx.weight_grads->push(down, full_dy, cache.act);
   Tensor dx = ctx.scratch.like(dy), partial = region.partial_of(ctx, dx);
   gemm(ctx.stream, ctx.scratch, partial, {dpre}, {up.value});

@@ -63,12 +63,13 @@ void bench_linear(Bench& bench, std::int64_t rows, std::int64_t out, std::int64_
   bench.run("gemm forward, bias           " + size,
             [&](Stream& s) { gemm(s, scratch, y, {x}, transposed(w), GradMode::overwrite, {.bias = b}); });
   bench.run("gemm forward, bias, gelu     " + size, [&](Stream& s) {
-    gemm(s, scratch, y, {x}, transposed(w), GradMode::overwrite, {.bias = b, .act = Epilogue::Act::gelu, .aux = aux});
+    gemm(s, scratch, y, {x}, transposed(w), GradMode::overwrite,
+         {.bias = b, .act = Epilogue::Act::forward, .aux = aux});
   });
   bench.run("gemm forward                 " + size, [&](Stream& s) { gemm(s, scratch, y, {x}, transposed(w)); });
   bench.run("gemm dx                      " + size, [&](Stream& s) { gemm(s, scratch, dx, {dy}, {w}); });
   bench.run("gemm dx, dgelu               " + size, [&](Stream& s) {
-    gemm(s, scratch, dx, {dy}, {w}, GradMode::overwrite, {.act = Epilogue::Act::dgelu, .aux = pre});
+    gemm(s, scratch, dx, {dy}, {w}, GradMode::overwrite, {.act = Epilogue::Act::backward, .aux = pre});
   });
   bench.run("gemm dw                      " + size,
             [&](Stream& s) { gemm(s, scratch, dw, transposed(dy), {x}, GradMode::accumulate); });

@@ -1,10 +1,11 @@
-// The functions of simd.h, on every instruction set that this machine has.
+// The functions of simd.h and activation_simd.h, on every instruction set that this machine has.
 #include <cmath>
 
+#include "tests/kernels/activation_reference.h"
 #include "tests/kernels/reference.h"
 
 #define MTL_SIMD_FILE "tests/kernels/simd_test.cpp"
-#include "kernels/simd.h"
+#include "kernels/activation_simd.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
@@ -13,11 +14,16 @@ void exp_all(const float* x, float* y, std::size_t n) {
   sweep(n, [&](std::size_t i, auto lanes) HWY_ATTR { lanes.store(exp(lanes.load(x + i)), y + i); });
 }
 
-void gelu_all(const float* x, float* y, float* slope, std::size_t n) {
+template <class Function>
+void activate_by(const float* x, float* y, float* slope, std::size_t n) {
   sweep(n, [&](std::size_t i, auto lanes) HWY_ATTR {
-    lanes.store(gelu(lanes.load(x + i)), y + i);
-    lanes.store(gelu_derivative(lanes.load(x + i)), slope + i);
+    lanes.store(Function::value(lanes.load(x + i)), y + i);
+    lanes.store(Function::derivative(lanes.load(x + i)), slope + i);
   });
+}
+
+void activate_all(Activation activation, const float* x, float* y, float* slope, std::size_t n) {
+  with_activation(activation, [&](auto function) HWY_ATTR { activate_by<decltype(function)>(x, y, slope, n); });
 }
 
 void philox_all(PhiloxKey key, std::uint64_t sample, std::uint64_t first, std::size_t blocks, std::uint32_t* out) {
@@ -31,7 +37,7 @@ HWY_AFTER_NAMESPACE();
 namespace mtl {
 namespace {
 HWY_EXPORT(exp_all);
-HWY_EXPORT(gelu_all);
+HWY_EXPORT(activate_all);
 HWY_EXPORT(philox_all);
 
 /// Runs body once per instruction set.
@@ -68,23 +74,75 @@ TEST_CASE("simd: exp within 2e-7 from 0 to where it vanishes; infinity and NaN a
   });
 }
 
-TEST_CASE("simd: gelu and its derivative at zero, far out, and of NaN") {
+TEST_CASE("simd: activations and their derivatives stay accurate far into the tails") {
   on_every_target([] {
-    const float x[] = {0.0f, 30.0f, -30.0f, 1e6f, -1e6f, NAN};
-    float y[6], slope[6];
-    HWY_DYNAMIC_DISPATCH(gelu_all)(x, y, slope, 6);
-    CHECK(y[0] == 0.0f);
-    CHECK(slope[0] == 0.5f);
-    for (int i : {1, 3}) {
-      CHECK(y[i] == x[i]);
-      CHECK(slope[i] == 1.0f);
+    const std::size_t n = 40003;
+    std::vector<float> x(n), y(n), slope(n);
+    for (std::size_t i = 0; i < n; ++i) x[i] = 8 - 16 * static_cast<float>(i) / static_cast<float>(n - 1);
+    for (const Activation activation : test::kActivations) {
+      CAPTURE(static_cast<int>(activation));
+      HWY_DYNAMIC_DISPATCH(activate_all)(activation, x.data(), y.data(), slope.data(), n);
+      const double within = activation == Activation::gelu_tanh ? 8e-6 : 2e-6;
+      double worst_value = 0, worst_slope = 0;  // as parts of what is allowed
+      for (std::size_t i = 0; i < n; ++i) {
+        const double at = static_cast<double>(x[i]), gate = std::abs(test::reference_gate(activation, at));
+        const double value = test::reference_activation(activation, at);
+        const double derivative = test::reference_activation_derivative(activation, at);
+        const double allowed = 4e-7 * std::max(1.0, std::abs(at)) * std::max(gate, std::abs(derivative));
+        const auto part = [](double error, double of) { return error == 0 ? 0 : error / of; };
+        worst_value = test::larger_or_nan(worst_value,
+                                          part(std::abs(static_cast<double>(y[i]) - value), within * std::abs(value)));
+        worst_slope = test::larger_or_nan(worst_slope, part(std::abs(static_cast<double>(slope[i]) - derivative),
+                                                            allowed + 4e-6 * std::abs(derivative)));
+      }
+      CHECK(worst_value < 1);
+      CHECK(worst_slope < 1);
     }
-    for (int i : {2, 4}) {
-      CHECK(std::abs(y[i]) < 1e-20f);
-      CHECK(std::abs(slope[i]) < 1e-5f);
+  });
+}
+
+TEST_CASE("simd: activations within 2e-7 of their size around zero") {
+  on_every_target([] {
+    const std::size_t n = 20001;
+    std::vector<float> x(n), y(n), slope(n);
+    for (std::size_t i = 0; i < n; ++i) x[i] = static_cast<float>(i) / 10000 - 1;
+    for (const Activation activation : test::kActivations) {
+      CAPTURE(static_cast<int>(activation));
+      HWY_DYNAMIC_DISPATCH(activate_all)(activation, x.data(), y.data(), slope.data(), n);
+      double worst = 0, worst_slope = 0;
+      for (std::size_t i = 0; i < n; ++i) {
+        const double at = static_cast<double>(x[i]);
+        worst = test::larger_or_nan(worst,
+                                    std::abs(static_cast<double>(y[i]) - test::reference_activation(activation, at)));
+        worst_slope = test::larger_or_nan(worst_slope, std::abs(static_cast<double>(slope[i]) -
+                                                                test::reference_activation_derivative(activation, at)));
+      }
+      CHECK(worst < 2e-7);
+      CHECK(worst_slope < 3e-7);
     }
-    CHECK(std::isnan(y[5]));
-    CHECK(std::isnan(slope[5]));
+  });
+}
+
+TEST_CASE("simd: activations and their derivatives at zero, far out, and of NaN") {
+  on_every_target([] {
+    for (const Activation activation : test::kActivations) {
+      CAPTURE(static_cast<int>(activation));
+      const float x[] = {0.0f, 90.0f, -90.0f, 1e6f, -1e6f, NAN};
+      float y[6], slope[6];
+      HWY_DYNAMIC_DISPATCH(activate_all)(activation, x, y, slope, 6);
+      CHECK(y[0] == 0.0f);
+      CHECK(std::abs(static_cast<double>(slope[0]) - test::reference_activation_derivative(activation, 0)) < 1e-7);
+      for (int i : {1, 3}) {
+        CHECK(y[i] == (activation == Activation::squared_relu ? x[i] * x[i] : x[i]));
+        CHECK(slope[i] == (activation == Activation::squared_relu ? 2 * x[i] : 1.0f));
+      }
+      for (int i : {2, 4}) {
+        CHECK(std::abs(y[i]) < 1e-20f);
+        CHECK(std::abs(slope[i]) < 1e-5f);
+      }
+      CHECK(std::isnan(y[5]));
+      if (activation != Activation::relu) CHECK(std::isnan(slope[5]));
+    }
   });
 }
 
