@@ -6,7 +6,7 @@
 #include "base/files.h"
 #include "ckpt/checkpoint.h"
 #include "ckpt/companion_files.h"
-#include "ckpt/hf_gpt2.h"
+#include "ckpt/hf_folder.h"
 #include "ckpt/output_folder.h"
 #include "comm/groups.h"
 #include "nn/model_params.h"
@@ -138,7 +138,7 @@ void write_model(const ModelSource& source, const std::string& folder, const Con
   write.on_conversion = [&](const std::string& name, StoredDType from, std::span<const std::byte> stored,
                             StoredDType to,
                             std::span<const std::byte> converted) { counter.add(name, from, stored, to, converted); };
-  write_hf_gpt2(source, folder, write);
+  write_hf_folder(source, folder, write);
 }
 
 void list_files(const std::string& folder, ConvertReport& report) {

@@ -8,7 +8,7 @@
 #include "base/mapped_faults.h"
 #include "ckpt/canonical.h"
 #include "ckpt/foreign_model.h"
-#include "ckpt/hf_gpt2.h"
+#include "ckpt/hf_folder.h"
 #include "ckpt/manifest.h"
 #include "ckpt/tensor_reader.h"
 #include "device/copy.h"
@@ -101,7 +101,7 @@ std::string ModelSource::find(const std::string& path, Console& console) {
 ModelSource ModelSource::open(const std::string& path, Console& console) {
   std::string folder = find(path, console);
   return read_mapped([&] {
-    return ModelSource(file_exists(cat(folder, "/", kManifestName)) ? open_checkpoint(folder) : open_hf_gpt2(folder));
+    return ModelSource(file_exists(cat(folder, "/", kManifestName)) ? open_checkpoint(folder) : open_hf_folder(folder));
   });
 }
 

@@ -3,7 +3,7 @@
 
 #include <set>
 
-#include "ckpt/hf_gpt2.h"
+#include "ckpt/hf_folder.h"
 #include "ckpt/manifest.h"
 #include "ckpt/safetensors.h"
 #include "rank_fixtures.h"
@@ -137,7 +137,7 @@ TEST_CASE("layouts: of a Hugging Face folder, too, every rank reads its part") {
   save_from(kOneRank, scratch / "s", 5);
   fs::create_directories(scratch / "hf");
   Console console = quiet_console();
-  write_hf_gpt2(ModelSource::open(scratch / "s", console), scratch / "hf", {});
+  write_hf_folder(ModelSource::open(scratch / "s", console), scratch / "hf", {});
   for (const TestLayout& reader : kTestLayouts) {
     CAPTURE(reader.name);
     CHECK(wrong_after_load(reader, scratch / "hf", 5) == 0);

@@ -36,9 +36,9 @@ struct HfWriteOptions {
 
 /// Writes the model, and the files that lie beside it, into an existing, empty folder. Every file is synced; the caller
 /// renames the folder.
-void write_hf_gpt2(const ModelSource& source, const std::string& folder, const HfWriteOptions& options);
+void write_hf_folder(const ModelSource& source, const std::string& folder, const HfWriteOptions& options);
 
 /// Opens a folder for ModelSource.
-std::unique_ptr<TensorReader> open_hf_gpt2(const std::string& folder);
+std::unique_ptr<TensorReader> open_hf_folder(const std::string& folder);
 
 }  // namespace mtl

@@ -3,7 +3,7 @@
 
 #include "base/files.h"
 #include "ckpt/companion_files.h"
-#include "ckpt/hf_gpt2.h"
+#include "ckpt/hf_folder.h"
 #include "ckpt/hf_names.h"
 #include "ckpt/safetensors.h"
 
@@ -11,23 +11,25 @@ namespace mtl {
 
 namespace {
 
-/// A tensor to be written, and where it comes from.
+/// A tensor to be written, and the part of the source's tensor that it holds.
 struct Item {
-  StoredTensor stored;  // name and shape on Hugging Face's side
-  HfTensor hf;
-  CanonicalTensor source;
+  StoredTensor stored;
+  std::string source;
   StoredDType source_dtype;
+  TensorPiece piece;
 };
 
 std::vector<Item> plan_items(const ModelSource& source, std::optional<StoredDType> dtype) {
   std::vector<Item> out;
   for (const CanonicalTensor& canonical : canonical_tensors(source.config())) {
-    HfTensor hf = hf_tensor_of(canonical, source.config());
+    const std::string name = "param." + canonical.name;
     auto found = std::find_if(source.tensors().begin(), source.tensors().end(),
-                              [&](const SavedTensor& tensor) { return tensor.name == "param." + canonical.name; });
-    StoredTensor stored{
-        "transformer." + hf.name, dtype.value_or(found->dtype), {hf.shape.begin(), hf.shape.end()}, 0, 0};
-    out.push_back({std::move(stored), std::move(hf), canonical, found->dtype});
+                              [&](const SavedTensor& tensor) { return tensor.name == name; });
+    for (HfTensor& tensor : hf_tensors_of(canonical, source.config())) {
+      StoredTensor stored{
+          "transformer." + tensor.name, dtype.value_or(found->dtype), {tensor.shape.begin(), tensor.shape.end()}, 0, 0};
+      out.push_back({std::move(stored), name, found->dtype, std::move(tensor.piece)});
+    }
   }
   std::sort(out.begin(), out.end(), [](const Item& a, const Item& b) { return a.stored.name < b.stored.name; });
   return out;
@@ -57,17 +59,23 @@ void write_tensors(const ModelSource& source, const std::string& path, const std
   SafetensorsWriter writer(file.out(), plan, {{"format", "pt"}});
   std::vector<std::byte> stored, converted, reordered;
   for (const Item& item : items) {
-    std::size_t count = item.source.numel();
-    auto bytes_in = [&](StoredDType dtype) { return count * bits_of(dtype) / 8; };
-    stored.resize(bytes_in(item.source_dtype));
-    converted.resize(bytes_in(item.stored.dtype));
-    reordered.resize(converted.size());
-    source.read("param." + item.source.name, whole_slice(item.source.shape), stored);
-    convert_elements(item.source_dtype, stored, item.stored.dtype, converted);
+    const std::size_t count = item.piece.box.count(), element = bits_of(item.stored.dtype) / 8;
+    stored.resize(count * bits_of(item.source_dtype) / 8);
+    source.read(item.source, item.piece.box, stored);
+    std::span<const std::byte> elements = stored;
+    if (item.source_dtype != item.stored.dtype) {
+      converted.resize(count * element);
+      convert_elements(item.source_dtype, stored, item.stored.dtype, converted);
+      elements = converted;
+    }
     if (options.on_conversion)
-      options.on_conversion(item.stored.name, item.source_dtype, stored, item.stored.dtype, converted);
-    canonical_to_hf(item.hf, source.config(), bits_of(item.stored.dtype) / 8, converted, reordered);
-    writer.write(reordered);
+      options.on_conversion(item.stored.name, item.source_dtype, stored, item.stored.dtype, elements);
+    if (!is_same_order(item.piece)) {
+      reordered.resize(count * element);
+      scatter_piece(item.piece, element, elements, reordered);
+      elements = reordered;
+    }
+    writer.write(elements);
   }
   writer.finish();
   file.commit();
@@ -131,7 +139,7 @@ void set_model_max_length(const std::string& folder, std::int64_t positions) {
 
 }  // namespace
 
-void write_hf_gpt2(const ModelSource& source, const std::string& folder, const HfWriteOptions& options) {
+void write_hf_folder(const ModelSource& source, const std::string& folder, const HfWriteOptions& options) {
   source.verify();
   std::vector<Item> items = plan_items(source, options.dtype);
   StoredDType dtype = items.front().stored.dtype;

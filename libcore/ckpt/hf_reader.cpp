@@ -1,5 +1,5 @@
 // Reading: config.json, and the tensors of one file or of shards with an index.
-#include "ckpt/hf_gpt2.h"
+#include "ckpt/hf_folder.h"
 
 #include <algorithm>
 #include <cstring>
@@ -78,10 +78,13 @@ class HfReader : public TensorReader {
   }
 
   void read(std::size_t index, const Slice& slice, std::span<std::byte> out) const override {
-    read_slice(index, slice, out);
-    const SafetensorsFile& file = *entries_[index].file;
+    const Entry& entry = entries_[index];
+    gather_slice(entry.pieces, slice, bits_of(tensors[index].dtype) / 8, entry.contents, out);
+    bytes_read_ += out.size();
     // There is no hash to find zeros by. A file that was removed stays mapped whole.
-    if (file_exists(file.path())) check_mapped_size(file.path(), file.bytes().size());
+    for (const SafetensorsFile* file : entry.files) {
+      if (file_exists(file->path())) check_mapped_size(file->path(), file->bytes().size());
+    }
   }
 
   std::string identity() const override {
@@ -96,39 +99,10 @@ class HfReader : public TensorReader {
 
  private:
   struct Entry {
-    const SafetensorsFile* file;
-    const StoredTensor* stored;
-    HfTensor tensor;
+    std::vector<TensorPiece> pieces;
+    std::vector<std::span<const std::byte>> contents;  // of the file tensors that the pieces name
+    std::vector<const SafetensorsFile*> files;         // that hold them
   };
-
-  void read_slice(std::size_t index, const Slice& slice, std::span<std::byte> out) const {
-    const Entry& entry = entries_[index];
-    std::span<const std::byte> stored = entry.file->data(*entry.stored);
-    std::size_t element = bits_of(tensors[index].dtype) / 8;
-    if (slice.count() == 0) return;
-    if (entry.tensor.order == HfOrder::same) {
-      copy_overlap(whole_slice(tensors[index].shape), stored, slice, out, element);
-      bytes_read_ += out.size();
-      return;
-    }
-    // Tensor parallelism cuts a linear layer's outputs or its inputs; of these only the slice's are read.
-    Slice around = whole_slice(tensors[index].shape);
-    LinearBlock block = whole_block(entry.tensor);
-    std::int64_t outputs_each = block.outputs / around.size[0];  // per index of our first axis
-    block.first_output = slice.offset[0] * outputs_each, block.outputs = slice.size[0] * outputs_each;
-    around.offset[0] = slice.offset[0], around.size[0] = slice.size[0];
-    if (entry.tensor.shape.size() == 2) {
-      block.first_input = around.offset.back() = slice.offset.back();
-      block.inputs = around.size.back() = slice.size.back();
-    }
-    around.end = block.outputs * block.inputs;
-    std::size_t bytes = around.end * element;
-    bytes_read_ += bytes;
-    if (slice == around) return hf_to_canonical(entry.tensor, config, element, block, stored, out);
-    std::vector<std::byte> canonical(bytes);
-    hf_to_canonical(entry.tensor, config, element, block, stored, canonical);
-    copy_overlap(around, canonical, slice, out, element);
-  }
 
   void open_files() {
     std::string single = folder + "/model.safetensors", index = folder + "/model.safetensors.index.json";
@@ -186,8 +160,18 @@ class HfReader : public TensorReader {
     check_tied_head();
     std::erase_if(stored_,
                   [](const auto& item) { return is_mask_buffer(item.first) || item.first == "lm_head.weight"; });
-    for (const CanonicalTensor& canonical : canonical_tensors(config)) {
-      HfTensor tensor = hf_tensor_of(canonical, config);
+    for (const CanonicalTensor& canonical : canonical_tensors(config)) add_tensor(canonical);
+    if (!stored_.empty()) {
+      const auto& [name, place] = *stored_.begin();
+      fail(Exit::bad_data, place.first->path(), ": tensor '", name, "' is no part of a GPT-2 language model",
+           stored_.size() > 1 ? cat("; nor are ", stored_.size() - 1, " more") : "");
+    }
+  }
+
+  void add_tensor(const CanonicalTensor& canonical) {
+    Entry entry;
+    StoredDType dtype{};
+    for (HfTensor& tensor : hf_tensors_of(canonical, config)) {
       auto found = stored_.find(tensor.name);
       if (found == stored_.end()) fail(Exit::bad_data, folder, ": tensor '", tensor.name, "' is missing");
       auto [file, stored] = found->second;
@@ -195,15 +179,17 @@ class HfReader : public TensorReader {
                       [](std::uint64_t a, std::int64_t b) { return a == static_cast<std::uint64_t>(b); })) {
         fail(Exit::bad_data, file->path(), ": tensor '", stored->name, "' has another shape than config.json needs");
       }
-      tensors.push_back({"param." + canonical.name, stored->dtype, canonical.shape});
-      entries_.push_back({file, stored, std::move(tensor)});
+      if (!entry.pieces.empty() && stored->dtype != dtype)
+        fail(Exit::bad_data, file->path(), ": tensor '", stored->name, "' is stored as ", name_of(stored->dtype),
+             ", others of the same layer as ", name_of(dtype));
+      dtype = stored->dtype;
+      if (std::find(entry.files.begin(), entry.files.end(), file) == entry.files.end()) entry.files.push_back(file);
+      entry.contents.push_back(file->data(*stored));
+      entry.pieces.push_back(std::move(tensor.piece));
       stored_.erase(found);
     }
-    if (!stored_.empty()) {
-      const auto& [name, place] = *stored_.begin();
-      fail(Exit::bad_data, place.first->path(), ": tensor '", name, "' is no part of a GPT-2 language model",
-           stored_.size() > 1 ? cat("; nor are ", stored_.size() - 1, " more") : "");
-    }
+    tensors.push_back({"param." + canonical.name, dtype, canonical.shape});
+    entries_.push_back(std::move(entry));
   }
 
   /// An output layer that is stored must be the token table.
@@ -264,6 +250,6 @@ GptConfig gpt_config_from_hf(const Json& json) {
   return config;
 }
 
-std::unique_ptr<TensorReader> open_hf_gpt2(const std::string& folder) { return std::make_unique<HfReader>(folder); }
+std::unique_ptr<TensorReader> open_hf_folder(const std::string& folder) { return std::make_unique<HfReader>(folder); }
 
 }  // namespace mtl

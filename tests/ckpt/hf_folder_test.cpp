@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "ckpt/companion_files.h"
-#include "ckpt/hf_gpt2.h"
+#include "ckpt/hf_folder.h"
 #include "ckpt/safetensors.h"
 #include "ckpt_fixtures.h"
 
@@ -86,7 +86,7 @@ TEST_CASE("hf: read and written in the same dtype, the file is the same, byte fo
     CAPTURE(model);
     ScratchFolder scratch;
     ModelSource source = open_quietly(golden(model));
-    write_hf_gpt2(source, scratch.path(), {});
+    write_hf_folder(source, scratch.path(), {});
     CHECK(read_file(scratch / "model.safetensors") == read_file(golden(model) + "/model.safetensors"));
     CHECK(Json::read(scratch / "config.json").dump() == Json::read(golden(model) + "/config.json").dump());
     CHECK(read_file(scratch / "generation_config.json") == read_file(golden(model) + "/generation_config.json"));
@@ -96,7 +96,7 @@ TEST_CASE("hf: read and written in the same dtype, the file is the same, byte fo
 TEST_CASE("hf: shards hold the same tensors as one file") {
   ScratchFolder scratch;
   ModelSource source = open_quietly(golden("b"));
-  write_hf_gpt2(source, scratch.path(), {.dtype = {}, .max_shard_bytes = 200'000, .end_of_text_id = {}});
+  write_hf_folder(source, scratch.path(), {.dtype = {}, .max_shard_bytes = 200'000, .end_of_text_id = {}});
   CHECK(!file_exists(scratch / "model.safetensors"));
   Json index = Json::read(scratch / "model.safetensors.index.json");
   CHECK(index.at("weight_map").as_object().size() == 40);
@@ -120,7 +120,8 @@ TEST_CASE("hf: other dtypes round once") {
   ModelSource source = open_quietly(golden("a"));
   TestStore original(source.config(), false), half(source.config(), false);
   source.load_values(original.store);
-  write_hf_gpt2(source, scratch.path(), {.dtype = StoredDType::f16, .max_shard_bytes = 1u << 30, .end_of_text_id = {}});
+  write_hf_folder(source, scratch.path(),
+                  {.dtype = StoredDType::f16, .max_shard_bytes = 1u << 30, .end_of_text_id = {}});
   ModelSource written = open_quietly(scratch.path());
   CHECK(written.tensors()[0].dtype == StoredDType::f16);
   CHECK(written.hf_config().at("dtype").as_string() == "float16");
@@ -190,7 +191,8 @@ TEST_CASE("hf: attention upcast to fp32 is accepted, and kept in config.json") {
   source.load_values(a.store), upcast.load_values(b.store);
   CHECK(same_tensors(a.store, b.store));
   fs::create_directories(scratch / "n");
-  write_hf_gpt2(upcast, scratch / "n", {.dtype = StoredDType::f32, .max_shard_bytes = 1u << 30, .end_of_text_id = {}});
+  write_hf_folder(upcast, scratch / "n",
+                  {.dtype = StoredDType::f32, .max_shard_bytes = 1u << 30, .end_of_text_id = {}});
   CHECK(open_quietly(scratch / "n").hf_config().at("reorder_and_upcast_attn").as_bool());
 }
 
@@ -224,8 +226,8 @@ TEST_CASE("hf: a checkpoint from training, and the end of a text as its tokenize
   ModelSource source = open_quietly(scratch / "s");
   CHECK(find_end_of_text_id(source.folder()) == 10);
   fs::create_directories(scratch / "hf");
-  write_hf_gpt2(source, scratch / "hf",
-                {.dtype = {}, .max_shard_bytes = 1u << 30, .end_of_text_id = find_end_of_text_id(source.folder())});
+  write_hf_folder(source, scratch / "hf",
+                  {.dtype = {}, .max_shard_bytes = 1u << 30, .end_of_text_id = find_end_of_text_id(source.folder())});
   ModelSource written = open_quietly(scratch / "hf");
   written.load_values(loaded.store);
   CHECK(same_tensors(model.store, loaded.store));
