@@ -17,6 +17,21 @@ inline Blocks row_sum_blocks(std::int64_t rows) {
 inline std::size_t row_sum_bytes(std::int64_t rows, std::int64_t width) {
   return static_cast<std::size_t>(row_sum_blocks(rows).number() * width) * sizeof(float);
 }
+/// Calls body(Range rows, float* sums) for every block of rows. sums (width) is the block's part of `partials`, zero at
+/// first, or null when `partials` is left out. `elements` is the total work.
+template <class Body>
+void for_row_sum_blocks(Stream& stream, const Tensor& partials, std::int64_t rows, std::int64_t width,
+                        std::int64_t elements, const Body& body) {
+  const Blocks blocks = row_sum_blocks(rows);
+  parallel_for(stream.threads(), blocks.number(), elements, [&](std::int64_t block) {
+    float* sums = nullptr;
+    if (partials.exists()) {
+      sums = static_cast<float*>(partials.raw()) + block * width;
+      std::fill(sums, sums + width, 0.0f);
+    }
+    body(blocks[block], sums);
+  });
+}
 /// target (C) = or += the rows of partials (a work area of f32 rows of `row_stride`), from column `offset` on, added in
 /// order.
 void sum_partials(Stream& stream, Grad target, Tensor partials, std::int64_t offset, std::int64_t row_stride);

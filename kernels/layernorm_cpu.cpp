@@ -103,14 +103,8 @@ void layernorm_forward(Stream& stream, Tensor y, const LayerNormCache& cache, Te
 void layernorm_backward(Stream& stream, Tensor work, const LayerNormGrads& grads, Tensor dy,
                         const LayerNormCache& cache, Tensor gamma) {
   const std::int64_t width = dy.size(-1);
-  const Blocks blocks = row_sum_blocks(dy.row_count());
-  parallel_for(stream.threads(), blocks.number(), dy.numel(), [&](std::int64_t block) {
-    float* sums = nullptr;
-    if (work.exists()) {
-      sums = work_as<float>(work) + block * 2 * width;
-      std::fill(sums, sums + 2 * width, 0.0f);
-    }
-    HWY_DYNAMIC_DISPATCH(layernorm_backward_rows)(grads, dy, cache, gamma, blocks[block], sums);
+  for_row_sum_blocks(stream, work, dy.row_count(), 2 * width, dy.numel(), [&](Range rows, float* sums) {
+    HWY_DYNAMIC_DISPATCH(layernorm_backward_rows)(grads, dy, cache, gamma, rows, sums);
   });
   if (grads.dgamma.wanted()) sum_partials(stream, grads.dgamma, work, 0, 2 * width);
   if (grads.dbeta.wanted()) sum_partials(stream, grads.dbeta, work, width, 2 * width);

@@ -10,3 +10,4 @@
 #include "kernels/grad_norm.h"
 #include "kernels/layernorm.h"
 #include "kernels/residual.h"
+#include "kernels/rmsnorm.h"

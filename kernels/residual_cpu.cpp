@@ -75,14 +75,8 @@ void residual_backward(Stream& stream, Tensor work, Tensor dbranch, Grad dbias, 
   const bool same = dbranch.raw() == dout.raw() && !dropout.active();
   if (same && !dbias.wanted()) return;
   const std::int64_t width = dout.size(-1);
-  const Blocks blocks = row_sum_blocks(dout.row_count());
-  parallel_for(stream.threads(), blocks.number(), dout.numel(), [&](std::int64_t block) {
-    float* sums = nullptr;
-    if (dbias.wanted()) {
-      sums = work_as<float>(work) + block * width;
-      std::fill(sums, sums + width, 0.0f);
-    }
-    HWY_DYNAMIC_DISPATCH(residual_backward_rows)(dbranch, dout, dropout, rows, blocks[block], sums);
+  for_row_sum_blocks(stream, work, dout.row_count(), width, dout.numel(), [&](Range block, float* sums) {
+    HWY_DYNAMIC_DISPATCH(residual_backward_rows)(dbranch, dout, dropout, rows, block, sums);
   });
   if (dbias.wanted()) sum_partials(stream, dbias, work, 0, width);
 }

@@ -16,6 +16,7 @@
 #include "kernels/gemm.h"
 #include "kernels/layernorm.h"
 #include "kernels/residual.h"
+#include "kernels/rmsnorm.h"
 #include "tests/kernels/reference.h"
 
 using namespace mtl;
@@ -117,6 +118,11 @@ void bench_hidden(Bench& bench, std::int64_t samples, std::int64_t length, std::
             [&](Stream& s) { layernorm_forward(s, y, cache, gamma, beta, 1e-5f); });
   bench.run("layernorm backward           " + size, [&](Stream& s) {
     layernorm_backward(s, scratch, {dx, add_up}, {dgamma, add_up}, {dbeta, add_up}, dy, cache, gamma);
+  });
+  const RmsNormCache rms_cache{x, rstd};
+  bench.run("rmsnorm forward              " + size, [&](Stream& s) { rmsnorm_forward(s, y, rms_cache, gamma, 1e-5f); });
+  bench.run("rmsnorm backward             " + size, [&](Stream& s) {
+    rmsnorm_backward(s, scratch, {dx, add_up}, {dgamma, add_up}, dy, rms_cache, gamma);
   });
   bench.run("residual forward             " + size, [&](Stream& s) { residual_forward(s, y, x, dy, beta, {}, map); });
   bench.run("residual forward, dropout    " + size,

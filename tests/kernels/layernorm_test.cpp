@@ -50,10 +50,6 @@ Reference reference(const Norm& n) {
   return out;
 }
 
-void add_to(std::vector<double>& target, const std::vector<double>& more) {
-  for (std::size_t i = 0; i < target.size(); ++i) target[i] += more[i];
-}
-
 }  // namespace
 
 TEST_CASE("layernorm: forward and backward equal the fp64 reference, overwriting and accumulating") {

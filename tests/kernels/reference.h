@@ -108,6 +108,11 @@ inline bool same_bits(const Tensor& a, const Tensor& b) {
   return std::ranges::equal(left.bytes(), right.bytes());  // also where there are none: no null pointer to memcmp
 }
 
+/// target += more, element by element: what accumulating expects.
+inline void add_to(std::vector<double>& target, const std::vector<double>& more) {
+  for (std::size_t i = 0; i < target.size(); ++i) target[i] += more[i];
+}
+
 /// The derivative of `loss` (a double from the current contents) along every element of x, by central differences.
 template <class Loss>
 std::vector<double> finite_differences(const Owned& x, const Loss& loss, double step = 1e-2) {

@@ -26,6 +26,7 @@ struct Operands {
   static void check(const AttentionInput& in) { check_all(in.qkv, in.rows, in.past, in.document_start); }
   static void check(const KvCache& cache) { check_all(cache.keys, cache.values, cache.lengths); }
   static void check(const LayerNormCache& cache) { check_all(cache.x, cache.mean, cache.rstd); }
+  static void check(const RmsNormCache& cache) { check_all(cache.x, cache.rstd); }
   static void check(const LayerNormGrads& grads) { check_all(grads.dx, grads.dgamma, grads.dbeta); }
   static void check(const AdamWRange& range) { check_all(range.param, range.grad, range.exp_avg, range.exp_avg_sq); }
   // What has no tensors.
@@ -89,6 +90,17 @@ void layernorm_backward(Stream& stream, Tensor work, const LayerNormGrads& grads
 }
 std::size_t layernorm_backward_work(const Stream& stream, std::int64_t rows, std::int64_t width) {
   return cpu::layernorm_backward_work(stream, rows, width) + kMoreWork;
+}
+
+void rmsnorm_forward(Stream& stream, Tensor y, const RmsNormCache& cache, Tensor gamma, float eps) {
+  forward<cpu::rmsnorm_forward>(stream, y, cache, gamma, eps);
+}
+void rmsnorm_backward(Stream& stream, Tensor work, const Grad& dx, const Grad& dgamma, Tensor dy,
+                      const RmsNormCache& cache, Tensor gamma) {
+  forward<cpu::rmsnorm_backward>(stream, cpu_part(work), dx, dgamma, dy, cache, gamma);
+}
+std::size_t rmsnorm_backward_work(const Stream& stream, std::int64_t rows, std::int64_t width) {
+  return cpu::rmsnorm_backward_work(stream, rows, width) + kMoreWork;
 }
 
 void residual_forward(Stream& stream, Tensor out, Tensor residual, Tensor branch, Tensor bias, const Dropout& dropout,

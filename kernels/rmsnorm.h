@@ -1,0 +1,30 @@
+// RMSNorm over the last axis.
+//
+//   y      = gamma * x_hat,  x_hat = x * rstd,  rstd = 1 / sqrt(mean(x^2) + eps)
+//   dx     = rstd * (g - x_hat * mean(g * x_hat)),  g = gamma * dy        (dx += when accumulating)
+//   dgamma = sum over rows of dy * x_hat                                  (obeys GradMode)
+//
+// N rows of width C. All tensors are fp32, rstd and sums are fp32 whatever is stored; sums over rows go in fixed
+// blocks, so the result does not depend on the number of threads. Zhang, Sennrich 2019, eq. 4.
+#pragma once
+
+#include "device/memory.h"
+#include "device/stream.h"
+#include "device/tensor.h"
+
+namespace mtl {
+
+struct RmsNormCache {
+  Tensor x;     // (N, C) the input
+  Tensor rstd;  // (N)    fp32
+};
+
+/// Writes y (N, C) and cache.rstd; reads cache.x. y may be cache.x itself where no backward follows.
+void rmsnorm_forward(Stream& stream, Tensor y, const RmsNormCache& cache, Tensor gamma, float eps);
+
+/// Reads x, dy and gamma once for both gradients; a gradient that is left out is not computed. dx (N, C) may be dy
+/// itself. Accumulating dx is how the skip connection's gradient and the norm's meet.
+void rmsnorm_backward(Stream& stream, Arena& scratch, Grad dx, Grad dgamma, Tensor dy, const RmsNormCache& cache,
+                      Tensor gamma);
+
+}  // namespace mtl

@@ -1,0 +1,59 @@
+#include "kernels/cpu.h"
+
+#define MTL_SIMD_FILE "kernels/rmsnorm_cpu.cpp"
+#include "kernels/rmsnorm_simd.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mtl::HWY_NAMESPACE {
+
+void rmsnorm_forward_rows(Tensor y, const RmsNormCache& cache, Tensor gamma, float eps, Range rows) {
+  const std::int64_t width = y.size(-1);
+  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+    cache.rstd.data<float>()[row] = rmsnorm_row(y.data<float>() + row * width, cache.x.data<float>() + row * width,
+                                                gamma.data<float>(), static_cast<std::size_t>(width), eps);
+  }
+}
+
+/// Adds the rows of dgamma to sums (C), unless that is null.
+void rmsnorm_backward_rows(const Grad& dx, Tensor dy, const RmsNormCache& cache, Tensor gamma, Range rows,
+                           float* sums) {
+  const std::int64_t width = dy.size(-1);
+  for (std::int64_t n = rows.begin; n < rows.end; ++n) {
+    const RmsNormRow row{cache.x.data<float>() + n * width, dy.data<float>() + n * width, gamma.data<float>(),
+                         static_cast<std::size_t>(width), cache.rstd.data<float>()[n]};
+    const float mean_gx = rmsnorm_row_sums(row, sums);
+    if (dx.wanted()) rmsnorm_row_dx(row, mean_gx, dx.tensor.data<float>() + n * width, dx.mode == GradMode::accumulate);
+  }
+}
+
+}  // namespace mtl::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mtl::cpu {
+namespace {
+HWY_EXPORT(rmsnorm_forward_rows);
+HWY_EXPORT(rmsnorm_backward_rows);
+}  // namespace
+
+void rmsnorm_forward(Stream& stream, Tensor y, const RmsNormCache& cache, Tensor gamma, float eps) {
+  parallel_rows(stream.threads(), y.row_count(), y.size(-1), [&](Range rows) {
+    HWY_DYNAMIC_DISPATCH(rmsnorm_forward_rows)(y, cache, gamma, eps, rows);
+  });
+}
+
+void rmsnorm_backward(Stream& stream, Tensor work, const Grad& dx, const Grad& dgamma, Tensor dy,
+                      const RmsNormCache& cache, Tensor gamma) {
+  const std::int64_t width = dy.size(-1);
+  for_row_sum_blocks(stream, work, dy.row_count(), width, dy.numel(), [&](Range rows, float* sums) {
+    HWY_DYNAMIC_DISPATCH(rmsnorm_backward_rows)(dx, dy, cache, gamma, rows, sums);
+  });
+  if (dgamma.wanted()) sum_partials(stream, dgamma, work, 0, width);
+}
+
+std::size_t rmsnorm_backward_work(const Stream&, std::int64_t rows, std::int64_t width) {
+  return row_sum_bytes(rows, width);
+}
+
+}  // namespace mtl::cpu
+#endif

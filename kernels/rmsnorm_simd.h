@@ -1,0 +1,63 @@
+// RMSNorm of one row (kernels/rmsnorm.h). Part of a file that uses simd.h: include this in its place.
+//
+// A row is read from memory once and stays in the first cache for the second pass over it.
+#include "kernels/simd.h"
+
+#if defined(MTL_RMSNORM_SIMD_TOGGLE) == defined(HWY_TARGET_TOGGLE)
+#ifdef MTL_RMSNORM_SIMD_TOGGLE
+#undef MTL_RMSNORM_SIMD_TOGGLE
+#else
+#define MTL_RMSNORM_SIMD_TOGGLE
+#endif
+
+#include <cmath>
+
+HWY_BEFORE_NAMESPACE();
+namespace mtl::HWY_NAMESPACE {
+
+/// Writes y, which may be x; returns rstd.
+HWY_INLINE float rmsnorm_row(float* y, const float* x, const float* gamma, std::size_t width, float eps) {
+  const float squares = sum_of(width, [&](std::size_t i, auto lanes) HWY_ATTR {
+    const VecF32 v = lanes.load(x + i);
+    return hn::Mul(v, v);
+  });
+  const float rstd = 1 / std::sqrt(squares / static_cast<float>(width) + eps);
+  const VecF32 r = set(rstd);
+  sweep(width, [&](std::size_t i, auto lanes)
+                   HWY_ATTR { lanes.store(hn::Mul(hn::Mul(lanes.load(x + i), r), lanes.load(gamma + i)), y + i); });
+  return rstd;
+}
+
+/// What one row of backward reads.
+struct RmsNormRow {
+  const float *x, *dy, *gamma;
+  std::size_t width;
+  float rstd;
+};
+
+/// Adds the row's dgamma to `sums` (C), unless that is null; returns mean(g * x_hat).
+HWY_INLINE float rmsnorm_row_sums(const RmsNormRow& row, float* sums) {
+  const VecF32 rstd = set(row.rstd);
+  const auto term = [&](std::size_t i, auto lanes) HWY_ATTR {
+    const VecF32 dy_x_hat = hn::Mul(lanes.load(row.dy + i), hn::Mul(lanes.load(row.x + i), rstd));
+    if (sums != nullptr) lanes.store(hn::Add(lanes.load(sums + i), dy_x_hat), sums + i);
+    return hn::Mul(dy_x_hat, lanes.load(row.gamma + i));
+  };
+  return sum_of(row.width, term) / static_cast<float>(row.width);
+}
+
+/// dx = or += the row's gradient; dx may be dy.
+HWY_INLINE void rmsnorm_row_dx(const RmsNormRow& row, float mean_gx, float* dx, bool accumulate) {
+  const VecF32 rstd = set(row.rstd), slope = set(row.rstd * mean_gx);
+  sweep(row.width, [&](std::size_t i, auto lanes) HWY_ATTR {
+    const VecF32 g = hn::Mul(lanes.load(row.gamma + i), lanes.load(row.dy + i));
+    const VecF32 centered = hn::NegMulAdd(lanes.load(row.x + i), slope, g);
+    // The skip connection's gradient is already there: the two meet here.
+    const VecF32 before = accumulate ? lanes.load(dx + i) : set(0);
+    lanes.store(hn::MulAdd(rstd, centered, before), dx + i);
+  });
+}
+
+}  // namespace mtl::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif

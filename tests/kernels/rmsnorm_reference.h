@@ -1,0 +1,35 @@
+// RMSNorm by its equations in fp64, a row at a time: what the tests of rmsnorm and head_norm share.
+#pragma once
+
+#include <vector>
+
+#include "tests/kernels/reference.h"
+
+namespace mtl::test {
+
+inline constexpr float kRmsNormEps = 1e-5f;
+
+/// Results of rows added one after another; dgamma is their sum.
+struct RmsNormReference {
+  explicit RmsNormReference(std::size_t width) : dgamma(width) {}
+
+  void add_row(const float* x, const float* dy, const float* gamma) {
+    const std::size_t width = dgamma.size();
+    double squares = 0, mean_gx = 0;
+    for (std::size_t i = 0; i < width; ++i) squares += double{x[i]} * double{x[i]};
+    const double r = 1 / std::sqrt(squares / static_cast<double>(width) + double{kRmsNormEps});
+    for (std::size_t i = 0; i < width; ++i) {
+      const double x_hat = double{x[i]} * r;
+      y.push_back(double{gamma[i]} * x_hat);
+      dgamma[i] += double{dy[i]} * x_hat;
+      mean_gx += double{gamma[i]} * double{dy[i]} * x_hat / static_cast<double>(width);
+    }
+    for (std::size_t i = 0; i < width; ++i)
+      dx.push_back(r * (double{gamma[i]} * double{dy[i]} - double{x[i]} * r * mean_gx));
+    rstd.push_back(r);
+  }
+
+  std::vector<double> y, rstd, dx, dgamma;
+};
+
+}  // namespace mtl::test

@@ -1,0 +1,152 @@
+// RMSNorm against its equations in fp64.
+#include "kernels/rmsnorm.h"
+
+#include "tests/kernels/rmsnorm_reference.h"
+
+using namespace mtl;
+using namespace mtl::test;
+
+namespace {
+
+struct RmsNorm {
+  std::int64_t rows, width;
+  Owned x = random_tensor({rows, width}, 1, 2), gamma = random_tensor({width}, 2);
+  Owned dy = random_tensor({rows, width}, 4), y{Shape{rows, width}}, rstd{Shape{rows}};
+  RmsNormCache cache() const { return {x, rstd}; }
+  void forward(int threads = 2) const {
+    Stream stream(kDevice, threads);
+    rmsnorm_forward(stream, y, cache(), gamma, kRmsNormEps);
+  }
+  RmsNormReference reference() const {
+    RmsNormReference out(static_cast<std::size_t>(width));
+    for (std::int64_t row = 0; row < rows; ++row)
+      out.add_row(x.begin() + row * width, dy.begin() + row * width, gamma.begin());
+    return out;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("rmsnorm: forward and backward equal the fp64 reference, overwriting and accumulating") {
+  Stream stream(kDevice, 2);
+  Arena scratch(kDevice, "scratch", 4 << 20);
+  for (auto [rows, width] :
+       {std::pair<std::int64_t, std::int64_t>{1, 3}, {3, 7}, {64, 768}, {5, 1031}, {1031, 33}, {2000, 128}}) {
+    for (GradMode mode : {GradMode::overwrite, GradMode::accumulate}) {
+      CAPTURE(rows);
+      CAPTURE(width);
+      RmsNorm n{rows, width};
+      n.forward();
+      RmsNormReference expected = n.reference();
+      CHECK(relative_rms(n.y, expected.y) < kTolerance.elementwise);
+      CHECK(relative_rms(n.rstd, expected.rstd) < kTolerance.elementwise);
+      Owned dx = random_tensor({rows, width}, 5), dgamma = random_tensor({width}, 6);
+      if (mode == GradMode::accumulate) {
+        add_to(expected.dx, dx.values());
+        add_to(expected.dgamma, dgamma.values());
+      }
+      rmsnorm_backward(stream, scratch, {dx, mode}, {dgamma, mode}, n.dy, n.cache(), n.gamma);
+      CHECK(relative_rms(dx, expected.dx) < kTolerance.reduction);
+      CHECK(relative_rms(dgamma, expected.dgamma) < kTolerance.reduction);
+    }
+  }
+}
+
+TEST_CASE("rmsnorm: a row of one value gives gamma times its sign and almost no gradient") {
+  RmsNorm n{3, 1};
+  n.forward();
+  const RmsNormReference expected = n.reference();
+  CHECK(relative_rms(n.y, expected.y) < kTolerance.elementwise);
+  Stream stream(kDevice);
+  Arena scratch(kDevice, "scratch", 1 << 16);
+  Owned dx({3, 1});
+  rmsnorm_backward(stream, scratch, {dx}, {}, n.dy, n.cache(), n.gamma);
+  for (std::int64_t i = 0; i < 3; ++i)
+    CHECK(std::abs(double{dx[i]} - expected.dx[i]) < 1e-6);  // a difference of equals
+}
+
+TEST_CASE("rmsnorm: a row of zeros gives zeros and finite gradients") {
+  RmsNorm n{2, 40};
+  std::fill_n(n.x.begin(), 40, 0.0f);
+  n.forward();
+  CHECK(n.y[17] == 0);
+  Stream stream(kDevice);
+  Arena scratch(kDevice, "scratch", 1 << 16);
+  Owned dx({2, 40}), dgamma({40});
+  rmsnorm_backward(stream, scratch, {dx}, {dgamma}, n.dy, n.cache(), n.gamma);
+  const RmsNormReference expected = n.reference();
+  CHECK(relative_rms(dx, expected.dx) < kTolerance.reduction);
+  CHECK(relative_rms(dgamma, expected.dgamma) < kTolerance.reduction);
+}
+
+TEST_CASE("rmsnorm: one gradient alone, dx over dy and y over x give the bits of separate tensors") {
+  RmsNorm n{37, 75};
+  n.forward();
+  Stream stream(kDevice);
+  Arena scratch(kDevice, "scratch", 1 << 16);
+  Owned dx({37, 75}), dgamma({75}), dx_alone({37, 75}), dgamma_alone({75});
+  rmsnorm_backward(stream, scratch, {dx}, {dgamma}, n.dy, n.cache(), n.gamma);
+  rmsnorm_backward(stream, scratch, {dx_alone}, {}, n.dy, n.cache(), n.gamma);
+  rmsnorm_backward(stream, scratch, {}, {dgamma_alone}, n.dy, n.cache(), n.gamma);
+  CHECK(same_bits(dx, dx_alone));
+  CHECK(same_bits(dgamma, dgamma_alone));
+  rmsnorm_backward(stream, scratch, {n.dy}, {dgamma_alone}, n.dy, n.cache(), n.gamma);
+  CHECK(same_bits(dx, n.dy));
+  CHECK(same_bits(dgamma, dgamma_alone));
+  rmsnorm_forward(stream, n.x, n.cache(), n.gamma, kRmsNormEps);
+  CHECK(same_bits(n.x, n.y));
+}
+
+TEST_CASE("rmsnorm: gradients equal finite differences") {
+  RmsNorm n{4, 19};
+  n.forward();
+  Stream stream(kDevice);
+  Arena scratch(kDevice, "scratch", 1 << 16);
+  Owned dx({4, 19}), dgamma({19});
+  rmsnorm_backward(stream, scratch, {dx}, {dgamma}, n.dy, n.cache(), n.gamma);
+  const auto loss = [&] {
+    n.forward();
+    return weighted_sum(n.dy, n.y);
+  };
+  CHECK(relative_rms(dx, finite_differences(n.x, loss)) < kTolerance.difference);
+  CHECK(relative_rms(dgamma, finite_differences(n.gamma, loss)) < kTolerance.difference);
+}
+
+TEST_CASE("rmsnorm: one thread and four give the same bits") {
+  RmsNorm serial{515, 259}, parallel{515, 259};
+  serial.forward(1);
+  parallel.forward(4);
+  CHECK(same_bits(serial.y, parallel.y));
+  Owned dx[] = {Owned({515, 259}), Owned({515, 259})}, dgamma[] = {Owned({259}), Owned({259})};
+  for (int run = 0; run < 2; ++run) {
+    Stream stream(kDevice, run == 0 ? 1 : 4);
+    Arena scratch(kDevice, "scratch", 1 << 20);
+    rmsnorm_backward(stream, scratch, {dx[run]}, {dgamma[run]}, serial.dy, serial.cache(), serial.gamma);
+  }
+  CHECK(same_bits(dx[0], dx[1]));
+  CHECK(same_bits(dgamma[0], dgamma[1]));
+}
+
+TEST_CASE("rmsnorm: meta counts the scratch and bytes of a real run; wrong shapes throw") {
+  RmsNorm n{100, 32};
+  Stream real(kDevice), counted(Device::meta, 1, kDevice);
+  Arena real_scratch(kDevice, "scratch", 1 << 16), counted_scratch(Device::meta, "scratch", 0);
+  Owned dx({100, 32}), dgamma({32});
+  const RmsNormCache cache{meta({100, 32}), meta({100})};
+  rmsnorm_forward(real, n.y, n.cache(), n.gamma, kRmsNormEps);
+  rmsnorm_backward(real, real_scratch, {dx}, {dgamma}, n.dy, n.cache(), n.gamma);
+  rmsnorm_forward(counted, meta({100, 32}), cache, meta({32}), kRmsNormEps);
+  rmsnorm_backward(counted, counted_scratch, {meta({100, 32})}, {meta({32})}, meta({100, 32}), cache, meta({32}));
+  CHECK(real_scratch.peak() == counted_scratch.peak());
+  CHECK(counted_scratch.peak() > 0);
+  CHECK(real.counters().bytes == counted.counters().bytes);
+  CHECK(real.counters().bytes > 0);
+  CHECK(counted_scratch.used() == 0);
+  CHECK_THROWS_AS(rmsnorm_forward(counted, meta({100, 32}), cache, meta({31}), kRmsNormEps), Error);
+  CHECK_THROWS_AS(rmsnorm_forward(counted, meta({99, 32}), cache, meta({32}), kRmsNormEps), Error);
+  CHECK_THROWS_AS(rmsnorm_forward(counted, meta({0, 0}), {meta({0, 0}), meta({0})}, meta({0}), kRmsNormEps), Error);
+  CHECK_THROWS_AS(rmsnorm_backward(counted, counted_scratch, {meta({100, 31})}, {}, meta({100, 32}), cache, meta({32})),
+                  Error);
+  CHECK_THROWS_AS(rmsnorm_backward(counted, counted_scratch, {}, {meta({31})}, meta({100, 32}), cache, meta({32})),
+                  Error);
+}
