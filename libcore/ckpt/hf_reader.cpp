@@ -45,7 +45,7 @@ std::string without_prefix(const std::string& name) {
 }
 
 /// Of the header, and of blocks all over each tensor: a model is told apart without reading all of it.
-std::uint64_t sampled_hash(const SafetensorsFile& file) {
+std::uint64_t sampled_hash(const TensorFile& file) {
   constexpr std::size_t kBlock = 4096, kBlocks = 4;  // of a tensor
   Hasher hasher;
   hasher.update(file.header().data(), file.header().size());
@@ -82,7 +82,7 @@ class HfReader : public TensorReader {
     gather_slice(entry.pieces, slice, bits_of(tensors[index].dtype) / 8, entry.contents, out);
     bytes_read_ += out.size();
     // There is no hash to find zeros by. A file that was removed stays mapped whole.
-    for (const SafetensorsFile* file : entry.files) {
+    for (const TensorFile* file : entry.files) {
       if (file_exists(file->path())) check_mapped_size(file->path(), file->bytes().size());
     }
   }
@@ -90,9 +90,9 @@ class HfReader : public TensorReader {
   std::string identity() const override {
     std::string text = hf_config.dump();
     std::string lines = cat("config.json: ", hash_text(hash_bytes(text.data(), text.size())));
-    for (const SafetensorsFile& file : files_) {
-      lines += cat("\n", fs::path(file.path()).filename().string(), ": ", file.bytes().size(), " bytes, ",
-                   hash_text(sampled_hash(file)));
+    for (const std::unique_ptr<TensorFile>& file : files_) {
+      lines += cat("\n", fs::path(file->path()).filename().string(), ": ", file->bytes().size(), " bytes, ",
+                   hash_text(sampled_hash(*file)));
     }
     return lines;
   }
@@ -101,13 +101,13 @@ class HfReader : public TensorReader {
   struct Entry {
     std::vector<TensorPiece> pieces;
     std::vector<std::span<const std::byte>> contents;  // of the file tensors that the pieces name
-    std::vector<const SafetensorsFile*> files;         // that hold them
+    std::vector<const TensorFile*> files;              // that hold them
   };
 
   void open_files() {
     std::string single = folder + "/model.safetensors", index = folder + "/model.safetensors.index.json";
     if (file_exists(single)) {
-      files_.emplace_back(single);
+      files_.push_back(std::make_unique<SafetensorsFile>(single));
     } else if (file_exists(index)) {
       open_shards(index);
     } else {
@@ -115,10 +115,10 @@ class HfReader : public TensorReader {
       fail(Exit::bad_data, folder, ": neither model.safetensors nor model.safetensors.index.json is here",
            foreign.empty() ? "" : cat("; it ", foreign));
     }
-    for (const SafetensorsFile& file : files_) {
-      for (const StoredTensor& tensor : file.tensors()) {
-        if (!stored_.emplace(without_prefix(tensor.name), std::pair(&file, &tensor)).second) {
-          fail(Exit::bad_data, file.path(), ": tensor '", tensor.name, "' is stored twice");
+    for (const std::unique_ptr<TensorFile>& file : files_) {
+      for (const StoredTensor& tensor : file->tensors()) {
+        if (!stored_.emplace(without_prefix(tensor.name), std::pair(file.get(), &tensor)).second) {
+          fail(Exit::bad_data, file->path(), ": tensor '", tensor.name, "' is stored twice");
         }
       }
     }
@@ -132,7 +132,6 @@ class HfReader : public TensorReader {
     } catch (const Error& error) {
       fail(Exit::bad_data, index_path, ": ", error.what());
     }
-    files_.reserve(names.size());
     for (const auto& [name, tensors_in] : names) {
       if (name.empty() || name.find_first_of(std::string_view("/\0", 2)) != std::string::npos || name[0] == '.') {
         fail(Exit::bad_data, index_path, ": weight_map: ", Json(name).dump(),
@@ -142,9 +141,9 @@ class HfReader : public TensorReader {
       if (!file_exists(path))
         fail(Exit::bad_data, path, " is missing; the index puts ", tensors_in.size(), " tensors there, such as '",
              tensors_in[0], "'");
-      files_.emplace_back(path);
+      files_.push_back(std::make_unique<SafetensorsFile>(path));
       for (const std::string& tensor : tensors_in) {
-        if (files_.back().find(tensor) == nullptr)
+        if (files_.back()->find(tensor) == nullptr)
           fail(Exit::bad_data, path, ": tensor '", tensor, "' is missing; the index puts it there");
       }
     }
@@ -204,9 +203,9 @@ class HfReader : public TensorReader {
     }
   }
 
-  std::vector<SafetensorsFile> files_;
-  std::map<std::string, std::pair<const SafetensorsFile*, const StoredTensor*>> stored_;  // by name without prefix
-  std::vector<Entry> entries_;                                                            // as `tensors`
+  std::vector<std::unique_ptr<TensorFile>> files_;
+  std::map<std::string, std::pair<const TensorFile*, const StoredTensor*>> stored_;  // by name without prefix
+  std::vector<Entry> entries_;                                                       // as `tensors`
 };
 
 }  // namespace

@@ -18,34 +18,24 @@
 
 #include "base/files.h"
 #include "ckpt/stored_dtype.h"
+#include "ckpt/tensor_file.h"
 
 namespace mtl {
 
-/// One tensor of a file: where it lies in the data that follows the header.
-struct StoredTensor {
-  std::string name;
-  StoredDType dtype = StoredDType::f32;
-  std::vector<std::uint64_t> shape;
-  std::uint64_t begin = 0, end = 0;  // bytes, counted from the first one after the header
-};
-
-class SafetensorsFile {
+/// A tensor's begin and end count from the first byte after the header.
+class SafetensorsFile : public TensorFile {
  public:
   /// Maps and checks the whole header; tensor data is not touched.
   explicit SafetensorsFile(const std::string& path);
-  SafetensorsFile(SafetensorsFile&&) = default;
-  SafetensorsFile& operator=(SafetensorsFile&&) = default;
 
-  const std::string& path() const { return file_.path(); }
-  /// In the order of their data.
-  const std::vector<StoredTensor>& tensors() const { return tensors_; }
+  const std::string& path() const override { return file_.path(); }
+  const std::vector<StoredTensor>& tensors() const override { return tensors_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
-  /// nullptr without it.
-  const StoredTensor* find(const std::string& name) const;
-  std::span<const std::byte> data(const StoredTensor& tensor) const;
-  /// The whole file, or what precedes its data, for hashing.
-  std::span<const std::byte> header() const { return file_.bytes().first(data_begin_); }
-  std::span<const std::byte> bytes() const { return file_.bytes(); }
+  const StoredTensor* find(const std::string& name) const override;
+  std::span<const std::byte> data(const StoredTensor& tensor) const override;
+  /// What precedes the data.
+  std::span<const std::byte> header() const override { return file_.bytes().first(data_begin_); }
+  std::span<const std::byte> bytes() const override { return file_.bytes(); }
 
  private:
   MappedFile file_;
