@@ -1,6 +1,7 @@
 // The contracts of all operators, for those who implement them.
 #pragma once
 
+#include "kernels/activation.h"
 #include "kernels/adamw.h"
 #include "kernels/attention.h"
 #include "kernels/cross_entropy.h"

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <functional>
 
+#include "kernels/activation.h"
 #include "kernels/adamw.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/elementwise.h"
@@ -147,6 +148,15 @@ void bench_hidden(Bench& bench, std::int64_t samples, std::int64_t length, std::
   });
 }
 
+void bench_gated(Bench& bench, std::int64_t rows, std::int64_t width) {
+  Owned pre = random_tensor({rows, 2 * width}, 1), out({rows, width}), dout = random_tensor({rows, width}, 2),
+        dpre({rows, 2 * width});
+  const std::string size = cat(rows, " x ", width);
+  bench.run("swiglu forward               " + size, [&](Stream& s) { gated_forward(s, out, pre, Activation::silu); });
+  bench.run("swiglu backward              " + size,
+            [&](Stream& s) { gated_backward(s, dpre, dout, pre, Activation::silu); });
+}
+
 void bench_parameters(Bench& bench, std::int64_t n) {
   Owned p = random_tensor({n}, 1), grad = random_tensor({n}, 2, 1e-3), m({n}), v({n}), sum(DType::f64, {1});
   Arena scratch(Device::cpu, "scratch", 1 << 20);
@@ -182,6 +192,7 @@ int main(int argc, char** argv) {
   bench_cross_entropy(bench, 256, 50257);
   bench_hidden(bench, 1, 1024, 768);
   bench_hidden(bench, 8, 128, 128);
+  bench_gated(bench, 1024, 2048);
   bench_parameters(bench, 100000);
   bench_parameters(bench, 124439808 / 4);
   return 0;

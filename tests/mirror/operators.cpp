@@ -32,6 +32,7 @@ struct Operands {
   // What has no tensors.
   static void check(VocabSlice) {}
   static void check(GradMode) {}
+  static void check(Activation) {}
   static void check(const Dropout&) {}
   static void check(const AdamWOptions&) {}
   static void check(double) {}
@@ -113,6 +114,13 @@ void residual_backward(Stream& stream, Tensor work, Tensor dbranch, Grad dbias, 
 }
 std::size_t residual_backward_work(const Stream& stream, std::int64_t rows, std::int64_t width) {
   return cpu::residual_backward_work(stream, rows, width) + kMoreWork;
+}
+
+void gated_forward(Stream& stream, Tensor out, Tensor pre, Activation activation) {
+  forward<cpu::gated_forward>(stream, out, pre, activation);
+}
+void gated_backward(Stream& stream, Tensor dpre, Tensor dout, Tensor pre, Activation activation) {
+  forward<cpu::gated_backward>(stream, dpre, dout, pre, activation);
 }
 
 void embedding_forward(Stream& stream, Tensor out, Tensor tokens, std::int64_t vocab_begin, Tensor table) {

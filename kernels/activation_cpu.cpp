@@ -1,0 +1,70 @@
+// The gated MLP: one pass over memory each way, which computes the activation again in backward.
+#include "kernels/cpu.h"
+
+#define MTL_SIMD_FILE "kernels/activation_cpu.cpp"
+#include "kernels/activation_simd.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mtl::HWY_NAMESPACE {
+
+template <class Function>
+void gated_forward_by(const Tensor& out, const Tensor& pre, Range rows) {
+  const std::int64_t width = out.size(1);
+  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+    const float *gate = pre.data<float>() + row * 2 * width, *up = gate + width;
+    float* to = out.data<float>() + row * width;
+    sweep(static_cast<std::size_t>(width), [=](std::size_t i, auto lanes) HWY_ATTR {
+      lanes.store(hn::Mul(Function::value(lanes.load(gate + i)), lanes.load(up + i)), to + i);
+    });
+  }
+}
+
+template <class Function>
+void gated_backward_by(const Tensor& dpre, const Tensor& dout, const Tensor& pre, Range rows) {
+  const std::int64_t width = dout.size(1);
+  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+    const float *gate = pre.data<float>() + row * 2 * width, *up = gate + width;
+    const float* dy = dout.data<float>() + row * width;
+    float *dgate = dpre.data<float>() + row * 2 * width, *dup = dgate + width;
+    sweep(static_cast<std::size_t>(width), [=](std::size_t i, auto lanes) HWY_ATTR {
+      const VecF32 x = lanes.load(gate + i), d = lanes.load(dy + i);
+      const VecF32 to_gate = hn::Mul(hn::Mul(d, lanes.load(up + i)), Function::derivative(x));
+      lanes.store(hn::Mul(d, Function::value(x)), dup + i);  // all operands are read: dpre may be pre
+      lanes.store(to_gate, dgate + i);
+    });
+  }
+}
+
+void gated_forward_rows(Tensor out, Tensor pre, Activation activation, Range rows) {
+  with_activation(activation, [&](auto function) HWY_ATTR { gated_forward_by<decltype(function)>(out, pre, rows); });
+}
+
+void gated_backward_rows(Tensor dpre, Tensor dout, Tensor pre, Activation activation, Range rows) {
+  with_activation(activation,
+                  [&](auto function) HWY_ATTR { gated_backward_by<decltype(function)>(dpre, dout, pre, rows); });
+}
+
+}  // namespace mtl::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mtl::cpu {
+namespace {
+HWY_EXPORT(gated_forward_rows);
+HWY_EXPORT(gated_backward_rows);
+}  // namespace
+
+void gated_forward(Stream& stream, Tensor out, Tensor pre, Activation activation) {
+  parallel_rows(stream.threads(), pre.size(0), pre.size(1), [&](Range rows) {
+    HWY_DYNAMIC_DISPATCH(gated_forward_rows)(out, pre, activation, rows);
+  });
+}
+
+void gated_backward(Stream& stream, Tensor dpre, Tensor dout, Tensor pre, Activation activation) {
+  parallel_rows(stream.threads(), pre.size(0), pre.size(1), [&](Range rows) {
+    HWY_DYNAMIC_DISPATCH(gated_backward_rows)(dpre, dout, pre, activation, rows);
+  });
+}
+
+}  // namespace mtl::cpu
+#endif

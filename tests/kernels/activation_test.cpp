@@ -1,0 +1,99 @@
+// The gated MLP. The activation functions themselves are in simd_test.cpp, on every instruction set.
+#include "kernels/activation.h"
+
+#include "tests/kernels/activation_reference.h"
+#include "tests/kernels/reference.h"
+
+using namespace mtl;
+using namespace mtl::test;
+
+namespace {
+
+struct Problem {
+  std::int64_t rows, width;
+  Owned pre = random_tensor({rows, 2 * width}, 1, 2);
+  Owned dout = random_tensor({rows, width}, 2);
+
+  /// Of element i of the result.
+  double gate(std::int64_t i) const { return static_cast<double>(pre[i / width * 2 * width + i % width]); }
+  double up(std::int64_t i) const { return static_cast<double>(pre[i / width * 2 * width + width + i % width]); }
+
+  std::vector<double> expected_out(Activation activation) const {
+    std::vector<double> out;
+    for (std::int64_t i = 0; i < dout.numel(); ++i) out.push_back(reference_activation(activation, gate(i)) * up(i));
+    return out;
+  }
+  std::vector<double> expected_dpre(Activation activation) const {
+    std::vector<double> out(static_cast<std::size_t>(pre.numel()));
+    for (std::int64_t i = 0; i < dout.numel(); ++i) {
+      const auto at = static_cast<std::size_t>(i / width * 2 * width + i % width), d = static_cast<std::size_t>(width);
+      out[at] = static_cast<double>(dout[i]) * up(i) * reference_activation_derivative(activation, gate(i));
+      out[at + d] = static_cast<double>(dout[i]) * reference_activation(activation, gate(i));
+    }
+    return out;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("gated: forward and backward equal the reference, and backward may overwrite its input") {
+  Stream stream(kDevice, 2);
+  for (const Activation activation : kActivations) {
+    for (auto [rows, width] : {std::pair<std::int64_t, std::int64_t>{1, 1}, {3, 7}, {64, 160}, {5, 1031}, {130, 257}}) {
+      CAPTURE(static_cast<int>(activation));
+      CAPTURE(width);
+      const Problem p{rows, width};
+      Owned out({rows, width}), dpre({rows, 2 * width});
+      gated_forward(stream, out, p.pre, activation);
+      CHECK(relative_rms(out, p.expected_out(activation)) < kTolerance.elementwise);
+      gated_backward(stream, dpre, p.dout, p.pre, activation);
+      CHECK(relative_rms(dpre, p.expected_dpre(activation)) < kTolerance.elementwise);
+      gated_backward(stream, p.pre, p.dout, p.pre, activation);
+      CHECK(same_bits(p.pre, dpre));
+    }
+  }
+}
+
+TEST_CASE("gated: the gradient equals finite differences") {
+  Stream stream(kDevice);
+  for (const Activation activation : kActivations) {
+    CAPTURE(static_cast<int>(activation));
+    const Problem p{3, 5};
+    for (std::int64_t i = 0; i < p.pre.numel(); ++i) {
+      if (std::abs(p.pre[i]) < 0.05f) p.pre[i] = 0.05f;  // the kink of relu is not within a step
+    }
+    Owned out({3, 5}), dpre({3, 10});
+    gated_backward(stream, dpre, p.dout, p.pre, activation);
+    const auto loss = [&] {
+      gated_forward(stream, out, p.pre, activation);
+      return weighted_sum(p.dout, out);
+    };
+    CHECK(relative_rms(dpre, finite_differences(p.pre, loss)) < kTolerance.difference);
+  }
+}
+
+TEST_CASE("gated: one thread and four give the same bits") {
+  Stream serial(kDevice, 1), parallel(kDevice, 4);
+  const Problem p{210, 259};
+  Owned out1({210, 259}), out4({210, 259}), dpre1({210, 518}), dpre4({210, 518});
+  gated_forward(serial, out1, p.pre, Activation::silu);
+  gated_forward(parallel, out4, p.pre, Activation::silu);
+  CHECK(same_bits(out1, out4));
+  gated_backward(serial, dpre1, p.dout, p.pre, Activation::silu);
+  gated_backward(parallel, dpre4, p.dout, p.pre, Activation::silu);
+  CHECK(same_bits(dpre1, dpre4));
+}
+
+TEST_CASE("gated: meta counts; wrong shapes throw") {
+  Stream stream(Device::meta);
+  gated_forward(stream, meta({6, 4}), meta({6, 8}), Activation::silu);
+  CHECK(stream.counters().bytes == 4.0 * 6 * (4 + 8));
+  stream.reset_counters();
+  gated_backward(stream, meta({6, 8}), meta({6, 4}), meta({6, 8}), Activation::silu);
+  CHECK(stream.counters().bytes == 4.0 * 6 * (4 + 8 + 8));
+  CHECK_THROWS_AS(gated_forward(stream, meta({6, 4}), meta({6, 4}), Activation::silu), Error);
+  CHECK_THROWS_AS(gated_forward(stream, meta({2, 3, 4}), meta({6, 8}), Activation::silu), Error);
+  CHECK_THROWS_AS(gated_forward(stream, meta({6, 4}, DType::f64), meta({6, 8}), Activation::silu), Error);
+  CHECK_THROWS_AS(gated_backward(stream, meta({6, 4}), meta({6, 4}), meta({6, 8}), Activation::silu), Error);
+  CHECK_THROWS_AS(gated_backward(stream, meta({6, 8}), meta({5, 4}), meta({6, 8}), Activation::silu), Error);
+}
