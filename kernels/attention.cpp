@@ -20,14 +20,6 @@ double forward_flops(const AttentionSizes& sizes) {
 
 double bytes_of(const Qkv& qkv) { return static_cast<double>(qkv.q.bytes() + qkv.k.bytes() + qkv.v.bytes()); }
 
-void check_slice(const char* what, const HeadSlice& slice) {
-  require(slice.tensor.shape().rank() == 5 && slice.count >= 1 && slice.first >= 0 &&
-              slice.first + slice.count <= slice.tensor.size(3),
-          what, ": needs heads ", slice.first, " to ", slice.first + slice.count, " of (B, T, G, heads, D), got ",
-          slice.tensor.shape().text());
-  expect_tensor(what, slice.tensor, DType::f32, slice.tensor.shape());
-}
-
 /// Keys, or values, for these queries.
 void check_keys(const char* what, const HeadSlice& keys, const HeadSlice& q) {
   check_slice(what, keys);
@@ -85,6 +77,14 @@ AttentionSizes checked_sizes(const AttentionInput& in) {
 
 std::size_t HeadSlice::bytes() const {
   return tensor.bytes() / static_cast<std::size_t>(tensor.size(3)) * static_cast<std::size_t>(count);
+}
+
+void check_slice(const char* what, const HeadSlice& slice) {
+  require(slice.tensor.shape().rank() == 5 && slice.count >= 1 && slice.first >= 0 &&
+              slice.first + slice.count <= slice.tensor.size(3),
+          what, ": needs heads ", slice.first, " to ", slice.first + slice.count, " of (B, T, G, heads, D), got ",
+          slice.tensor.shape().text());
+  expect_tensor(what, slice.tensor, DType::f32, slice.tensor.shape());
 }
 
 Qkv unpack_qkv(Tensor packed) {

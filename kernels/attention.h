@@ -29,6 +29,8 @@ struct HeadSlice {
 
   std::size_t bytes() const;
 };
+/// Throws unless the tensor is f32 and has these heads.
+void check_slice(const char* what, const HeadSlice& slice);
 
 /// Queries (B, Tq, G, R, D), keys and values (B, Tk, G, 1, D).
 struct Qkv {

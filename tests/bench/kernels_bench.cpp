@@ -18,6 +18,7 @@
 #include "kernels/layernorm.h"
 #include "kernels/residual.h"
 #include "kernels/rmsnorm.h"
+#include "kernels/rotary.h"
 #include "tests/kernels/reference.h"
 
 using namespace mtl;
@@ -157,6 +158,23 @@ void bench_gated(Bench& bench, std::int64_t rows, std::int64_t width) {
             [&](Stream& s) { gated_backward(s, dpre, dout, pre, Activation::silu); });
 }
 
+/// Queries and keys of packed rows: of each group, all heads but the last one.
+void bench_rotary(Bench& bench, std::int64_t rows, std::int64_t groups, std::int64_t heads, std::int64_t dim) {
+  Owned packed = random_tensor({1, rows, groups, heads, dim}, 1),
+        positions = random_integers({rows}, 0, static_cast<std::int32_t>(rows), 2), angles({rows, 2, dim / 2});
+  RotaryFrequencies frequencies{.pairs = static_cast<int>(dim / 2)};
+  for (int i = 0; i < frequencies.pairs; ++i)
+    frequencies.values[static_cast<std::size_t>(i)] = std::pow(10000.0, -double(i) / frequencies.pairs);
+  const std::string size = cat(rows, " x ", groups, " x ", heads, " x ", dim);
+  bench.run("rotary angles                " + size,
+            [&](Stream& s) { rotary_angles(s, angles, positions, frequencies); });
+  for (const bool interleaved : {false, true}) {
+    bench.run((interleaved ? "rotary interleaved           " : "rotary halves                ") + size, [&](Stream& s) {
+      rotary_forward(s, {packed, 0, heads - 1}, angles, interleaved);
+    });
+  }
+}
+
 void bench_parameters(Bench& bench, std::int64_t n) {
   Owned p = random_tensor({n}, 1), grad = random_tensor({n}, 2, 1e-3), m({n}), v({n}), sum(DType::f64, {1});
   Arena scratch(Device::cpu, "scratch", 1 << 20);
@@ -193,6 +211,7 @@ int main(int argc, char** argv) {
   bench_hidden(bench, 1, 1024, 768);
   bench_hidden(bench, 8, 128, 128);
   bench_gated(bench, 1024, 2048);
+  bench_rotary(bench, 1024, 4, 5, 64);
   bench_parameters(bench, 100000);
   bench_parameters(bench, 124439808 / 4);
   return 0;

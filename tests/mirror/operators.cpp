@@ -33,6 +33,8 @@ struct Operands {
   static void check(VocabSlice) {}
   static void check(GradMode) {}
   static void check(Activation) {}
+  static void check(const RotaryFrequencies&) {}
+  static void check(bool) {}
   static void check(const Dropout&) {}
   static void check(const AdamWOptions&) {}
   static void check(double) {}
@@ -114,6 +116,16 @@ void residual_backward(Stream& stream, Tensor work, Tensor dbranch, Grad dbias, 
 }
 std::size_t residual_backward_work(const Stream& stream, std::int64_t rows, std::int64_t width) {
   return cpu::residual_backward_work(stream, rows, width) + kMoreWork;
+}
+
+void rotary_angles(Stream& stream, Tensor out, Tensor positions, const RotaryFrequencies& frequencies) {
+  forward<cpu::rotary_angles>(stream, out, positions, frequencies);
+}
+void rotary_forward(Stream& stream, const HeadSlice& heads, Tensor angles, bool interleaved) {
+  forward<cpu::rotary_forward>(stream, heads, angles, interleaved);
+}
+void rotary_backward(Stream& stream, const HeadSlice& heads, Tensor angles, bool interleaved) {
+  forward<cpu::rotary_backward>(stream, heads, angles, interleaved);
 }
 
 void gated_forward(Stream& stream, Tensor out, Tensor pre, Activation activation) {

@@ -1,0 +1,34 @@
+// Rotary position embedding: pairs of elements of queries and keys turn by angles that grow with the position.
+//
+//   c[n, i] = cos(positions[n] f_i),  s[n, i] = sin(positions[n] f_i)
+//   forward    (a, b) becomes (a c - b s, b c + a s)
+//   backward   (a, b) becomes (a c + b s, b c - a s): the inverse rotation, which is the transposed one
+//
+// Pair i of a head is its elements (i, i + pairs), or (2 i, 2 i + 1) where they are interleaved; elements from 2 pairs
+// on pass unchanged. Angles are computed in fp64 and rounded to fp32 once; rotations are fp32. Su et al. 2021, eq. 34.
+#pragma once
+
+#include <array>
+
+#include "device/stream.h"
+#include "device/tensor.h"
+#include "kernels/attention.h"
+
+namespace mtl {
+
+struct RotaryFrequencies {
+  int pairs = 0;                     // dims that turn: 2 pairs
+  std::array<double, 128> values{};  // f_i, of which `pairs` count
+  bool interleaved = false;
+};
+
+/// Writes out (N, 2, pairs) f32: the cosines of each row, then its sines. positions (N) or (B, T) i32, N in all.
+void rotary_angles(Stream& stream, Tensor out, Tensor positions, const RotaryFrequencies& frequencies);
+
+/// In place on the heads of a slice of (B, T, G, N, D). Row b T + t of angles (B T, 2, pairs) turns position t of
+/// sequence b.
+void rotary_forward(Stream& stream, const HeadSlice& heads, Tensor angles, bool interleaved);
+/// The gradient with respect to what forward was given, in place of the one with respect to its result.
+void rotary_backward(Stream& stream, const HeadSlice& heads, Tensor angles, bool interleaved);
+
+}  // namespace mtl

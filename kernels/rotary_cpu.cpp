@@ -1,0 +1,126 @@
+// A row at a time: its angles stay in the first cache while all of its heads turn, in one pass over memory.
+#include <cmath>
+
+#include "kernels/cpu.h"
+
+#define MTL_SIMD_FILE "kernels/rotary_cpu.cpp"
+#include "kernels/simd.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mtl::HWY_NAMESPACE {
+
+struct Pair {
+  VecF32 a, b;
+};
+
+/// Pairs (i, i + pairs) of a head.
+struct Halves {
+  std::size_t pairs;
+
+  template <class Lanes>
+  HWY_INLINE Pair load(const float* head, std::size_t i, Lanes lanes) const {
+    return {lanes.load(head + i), lanes.load(head + pairs + i)};
+  }
+  template <class Lanes>
+  HWY_INLINE void store(const Pair& pair, float* head, std::size_t i, Lanes lanes) const {
+    lanes.store(pair.a, head + i);
+    lanes.store(pair.b, head + pairs + i);
+  }
+};
+
+/// Pairs (2 i, 2 i + 1).
+struct Interleaved {
+  HWY_INLINE Pair load(const float* head, std::size_t i, FullLanes) const {
+    Pair pair;
+    hn::LoadInterleaved2(F32(), head + 2 * i, pair.a, pair.b);
+    return pair;
+  }
+  HWY_INLINE void store(const Pair& pair, float* head, std::size_t i, FullLanes) const {
+    hn::StoreInterleaved2(pair.a, pair.b, F32(), head + 2 * i);
+  }
+  HWY_INLINE Pair load(const float* head, std::size_t i, PartLanes lanes) const {
+    HWY_ALIGN float both[2 * HWY_MAX_BYTES / sizeof(float)] = {};
+    std::memcpy(both, head + 2 * i, 2 * lanes.count * sizeof(float));
+    return load(both, 0, FullLanes{});
+  }
+  HWY_INLINE void store(const Pair& pair, float* head, std::size_t i, PartLanes lanes) const {
+    HWY_ALIGN float both[2 * HWY_MAX_BYTES / sizeof(float)];
+    store(pair, both, 0, FullLanes{});
+    std::memcpy(head + 2 * i, both, 2 * lanes.count * sizeof(float));
+  }
+};
+
+/// One head turns by the angles of its row; back where sign is -1.
+template <class Order>
+HWY_INLINE void turn(float* head, const float* cosines, const float* sines, std::size_t pairs, VecF32 sign,
+                     const Order& order) {
+  sweep(pairs, [&](std::size_t i, auto lanes) HWY_ATTR {
+    const auto [a, b] = order.load(head, i, lanes);
+    const VecF32 c = lanes.load(cosines + i), s = hn::Mul(sign, lanes.load(sines + i));
+    order.store({hn::NegMulAdd(b, s, hn::Mul(a, c)), hn::MulAdd(a, s, hn::Mul(b, c))}, head, i, lanes);
+  });
+}
+
+template <class Order>
+void turn_rows(const HeadSlice& heads, const Tensor& angles, float sign, Range rows, const Order& order) {
+  const std::int64_t pairs = angles.size(2), groups = heads.tensor.size(2), dim = heads.tensor.size(4);
+  const std::int64_t group_stride = heads.tensor.size(3) * dim;
+  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+    const float* cosines = angles.data<float>() + row * 2 * pairs;
+    float* group = heads.tensor.data<float>() + row * groups * group_stride + heads.first * dim;
+    for (std::int64_t g = 0; g < groups; ++g, group += group_stride) {
+      for (std::int64_t h = 0; h < heads.count; ++h)
+        turn(group + h * dim, cosines, cosines + pairs, static_cast<std::size_t>(pairs), set(sign), order);
+    }
+  }
+}
+
+void rotate_rows(const HeadSlice& heads, Tensor angles, bool interleaved, float sign, Range rows) {
+  if (interleaved) return turn_rows(heads, angles, sign, rows, Interleaved{});
+  turn_rows(heads, angles, sign, rows, Halves{static_cast<std::size_t>(angles.size(2))});
+}
+
+}  // namespace mtl::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mtl::cpu {
+namespace {
+HWY_EXPORT(rotate_rows);
+
+void rotate(Stream& stream, const HeadSlice& heads, Tensor angles, bool interleaved, float sign) {
+  const std::int64_t width = heads.tensor.size(2) * heads.count * 2 * angles.size(2);
+  parallel_rows(stream.threads(), angles.size(0), width, [&](Range rows) {
+    HWY_DYNAMIC_DISPATCH(rotate_rows)(heads, angles, interleaved, sign, rows);
+  });
+}
+
+/// What the sine and cosine of an angle cost, in elements of parallel.h.
+constexpr std::int64_t kElementsPerAngle = 64;
+}  // namespace
+
+void rotary_angles(Stream& stream, Tensor out, Tensor positions, const RotaryFrequencies& frequencies) {
+  const int pairs = frequencies.pairs;
+  parallel_rows(stream.threads(), out.size(0), kElementsPerAngle * pairs, [&](Range rows) {
+    for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+      const double position = positions.data<std::int32_t>()[row];
+      float* to = out.data<float>() + row * 2 * pairs;
+      for (int i = 0; i < pairs; ++i) {
+        const double angle = position * frequencies.values[i];
+        to[i] = static_cast<float>(std::cos(angle));
+        to[pairs + i] = static_cast<float>(std::sin(angle));
+      }
+    }
+  });
+}
+
+void rotary_forward(Stream& stream, const HeadSlice& heads, Tensor angles, bool interleaved) {
+  rotate(stream, heads, angles, interleaved, 1);
+}
+
+void rotary_backward(Stream& stream, const HeadSlice& heads, Tensor angles, bool interleaved) {
+  rotate(stream, heads, angles, interleaved, -1);
+}
+
+}  // namespace mtl::cpu
+#endif

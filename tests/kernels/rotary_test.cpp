@@ -1,0 +1,187 @@
+// Rotary positions: angles, and the rotation each way.
+#include "kernels/rotary.h"
+
+#include "tests/kernels/reference.h"
+
+using namespace mtl;
+using namespace mtl::test;
+
+namespace {
+
+RotaryFrequencies frequencies_of(int pairs) {
+  RotaryFrequencies out{.pairs = pairs};
+  for (int i = 0; i < pairs; ++i) out.values[static_cast<std::size_t>(i)] = std::pow(1000.0, -double(i) / pairs);
+  return out;
+}
+
+/// Heads [first, first + count) of each group of a packed tensor, and the angles of its rows.
+struct Problem {
+  std::int64_t batch, length, groups, heads, dim, first, count;
+  int pairs;
+  bool interleaved = false;
+  Shape shape{batch, length, groups, heads, dim};
+  Owned x = random_tensor(shape, 1);
+  Owned positions = random_integers({batch, length}, 0, 2000, 2);
+  Owned angles{Shape{batch * length, 2, pairs}};
+
+  HeadSlice slice(const Owned& tensor) const { return {tensor, first, count}; }
+  void compute_angles(Stream& stream) const { rotary_angles(stream, angles, positions, frequencies_of(pairs)); }
+
+  /// x with the pairs of its heads turned, in the direction of `sign`.
+  std::vector<double> turned(const Owned& from, double sign) const {
+    std::vector<double> out = from.values();
+    for (std::int64_t vector = 0; vector < from.numel() / dim; ++vector) {
+      const std::int64_t head = vector % heads, row = vector / heads / groups;
+      if (head < first || head >= first + count) continue;
+      for (std::int64_t i = 0; i < pairs; ++i) {
+        const auto at = static_cast<std::size_t>(vector * dim + (interleaved ? 2 * i : i));
+        const std::size_t other = at + static_cast<std::size_t>(interleaved ? 1 : pairs);
+        const double angle = positions.host<std::int32_t>()[row] * std::pow(1000.0, -double(i) / pairs);
+        const double a = static_cast<double>(from[std::int64_t(at)]),
+                     b = static_cast<double>(from[std::int64_t(other)]);
+        out[at] = a * std::cos(angle) - sign * b * std::sin(angle);
+        out[other] = b * std::cos(angle) + sign * a * std::sin(angle);
+      }
+    }
+    return out;
+  }
+
+  /// Whether an element is outside of what turns.
+  bool passes(std::int64_t element) const {
+    const std::int64_t head = element / dim % heads;
+    return head < first || head >= first + count || element % dim >= 2 * pairs;
+  }
+};
+
+template <class Body>
+void for_each_problem(const Body& body) {
+  for (const bool interleaved : {false, true}) {
+    CAPTURE(interleaved);
+    body(Problem{1, 1, 1, 1, 2, 0, 1, 1, interleaved});
+    body(Problem{2, 3, 2, 4, 16, 0, 3, 8, interleaved});  // queries and key of a packed row
+    body(Problem{3, 5, 1, 3, 7, 1, 1, 3, interleaved});   // odd: the last element passes
+    body(Problem{2, 9, 3, 5, 48, 1, 3, 6, interleaved});  // a part of each head
+    body(Problem{1, 70, 2, 6, 64, 0, 5, 32, interleaved});
+    body(Problem{2, 4, 1, 2, 256, 0, 2, 128, interleaved});
+    body(Problem{1, 33, 4, 1, 80, 0, 1, 37, interleaved});
+  }
+}
+
+}  // namespace
+
+TEST_CASE("rotary: angles are rounded once, for positions of any shape, far out and below zero") {
+  Stream stream(kDevice, 2);
+  for (const int pairs : {1, 3, 32, 128}) {
+    const RotaryFrequencies frequencies = frequencies_of(pairs);
+    for (const Shape& shape : {Shape{6}, Shape{2, 3}}) {
+      const Owned positions = integers(shape, {0, 1, 77, 131071, 2000000000, -5});
+      Owned angles({6, 2, pairs});
+      rotary_angles(stream, angles, positions, frequencies);
+      for (std::int64_t n = 0; n < 6; ++n) {
+        for (int i = 0; i < pairs; ++i) {
+          const double angle = positions.host<std::int32_t>()[n] * frequencies.values[static_cast<std::size_t>(i)];
+          CHECK(angles[n * 2 * pairs + i] == static_cast<float>(std::cos(angle)));
+          CHECK(angles[n * 2 * pairs + pairs + i] == static_cast<float>(std::sin(angle)));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("rotary: forward and backward equal the reference, and what does not turn keeps its bits") {
+  Stream stream(kDevice, 2);
+  for_each_problem([&](const Problem& p) {
+    CAPTURE(p.shape.text());
+    p.compute_angles(stream);
+    Owned forward = random_tensor(p.shape, 1), backward = random_tensor(p.shape, 1);
+    rotary_forward(stream, p.slice(forward), p.angles, p.interleaved);
+    CHECK(relative_rms(forward, p.turned(p.x, 1)) < kTolerance.elementwise);
+    rotary_backward(stream, p.slice(backward), p.angles, p.interleaved);
+    CHECK(relative_rms(backward, p.turned(p.x, -1)) < kTolerance.elementwise);
+    std::int64_t changed = 0;
+    for (std::int64_t i = 0; i < p.x.numel(); ++i)
+      changed += p.passes(i) && (forward[i] != p.x[i] || backward[i] != p.x[i]);
+    CHECK(changed == 0);
+    rotary_backward(stream, p.slice(forward), p.angles, p.interleaved);
+    CHECK(relative_rms(forward, p.x.values()) < kTolerance.elementwise);
+  });
+}
+
+TEST_CASE("rotary: the gradient equals finite differences") {
+  Stream stream(kDevice);
+  for (const bool interleaved : {false, true}) {
+    Problem p{2, 3, 2, 3, 5, 0, 2, 2, interleaved};
+    p.compute_angles(stream);
+    const Owned weight = random_tensor(p.shape, 3);
+    Owned out(p.shape), dx = random_tensor(p.shape, 3);
+    const auto loss = [&] {
+      std::copy_n(p.x.begin(), p.x.numel(), out.begin());
+      rotary_forward(stream, p.slice(out), p.angles, interleaved);
+      return weighted_sum(weight, out);
+    };
+    rotary_backward(stream, p.slice(dx), p.angles, interleaved);
+    CHECK(relative_rms(dx, finite_differences(p.x, loss)) < kTolerance.difference);
+  }
+}
+
+TEST_CASE("rotary: the product of a query and a key depends on their distance alone") {
+  Stream stream(kDevice);
+  for (const bool interleaved : {false, true}) {
+    const Problem p{1, 4, 1, 2, 32, 0, 2, 16, interleaved};
+    for (const std::int32_t distance : {0, 1, 13}) {
+      std::vector<double> products;
+      for (const std::int32_t position : {0, 5, 400}) {
+        // The same query at one position and the same key `distance` before it.
+        Owned both({1, 2, 1, 1, 32}), angles({2, 2, 16});
+        std::copy_n(p.x.begin(), 64, both.begin());
+        rotary_angles(stream, angles, integers({2}, {position + distance, position}), frequencies_of(16));
+        rotary_forward(stream, {both}, angles, interleaved);
+        double product = 0;
+        for (int d = 0; d < 32; ++d) product += static_cast<double>(both[d]) * static_cast<double>(both[32 + d]);
+        products.push_back(product);
+      }
+      CHECK(products[1] == doctest::Approx(products[0]).epsilon(1e-5));
+      CHECK(products[2] == doctest::Approx(products[0]).epsilon(1e-5));
+    }
+  }
+}
+
+TEST_CASE("rotary: one thread and four give the same bits") {
+  Stream serial(kDevice, 1), parallel(kDevice, 4);
+  for (const bool interleaved : {false, true}) {
+    const Problem p{3, 70, 2, 5, 48, 0, 4, 20, interleaved};
+    Owned one = random_tensor(p.shape, 1), four = random_tensor(p.shape, 1), angles({210, 2, 20});
+    p.compute_angles(serial);
+    rotary_angles(parallel, angles, p.positions, frequencies_of(20));
+    CHECK(same_bits(p.angles, angles));
+    rotary_forward(serial, p.slice(one), angles, interleaved);
+    rotary_forward(parallel, p.slice(four), angles, interleaved);
+    CHECK(same_bits(one, four));
+    rotary_backward(serial, p.slice(one), angles, interleaved);
+    rotary_backward(parallel, p.slice(four), angles, interleaved);
+    CHECK(same_bits(one, four));
+  }
+}
+
+TEST_CASE("rotary: meta counts; wrong shapes throw") {
+  Stream stream(Device::meta);
+  const Tensor heads = meta({2, 3, 2, 4, 16}), positions = meta({2, 3}, DType::i32);
+  rotary_angles(stream, meta({6, 2, 4}), positions, frequencies_of(4));
+  CHECK(stream.counters().bytes == 4.0 * (6 * 2 * 4 + 6));
+  stream.reset_counters();
+  rotary_forward(stream, {heads, 0, 3}, meta({6, 2, 4}), false);
+  CHECK(stream.counters().bytes == 4.0 * (2 * 6 * 2 * 3 * 8 + 6 * 2 * 4));
+  rotary_backward(stream, {heads, 0, 3}, meta({6, 2, 8}), true);
+  CHECK_THROWS_AS(rotary_angles(stream, meta({6, 2, 3}), positions, frequencies_of(4)), Error);
+  CHECK_THROWS_AS(rotary_angles(stream, meta({5, 2, 4}), positions, frequencies_of(4)), Error);
+  CHECK_THROWS_AS(rotary_angles(stream, meta({6, 2, 4}), meta({6}), frequencies_of(4)), Error);
+  CHECK_THROWS_WITH_AS(rotary_angles(stream, meta({6, 2, 129}), positions, {.pairs = 129}), doctest::Contains("128"),
+                       Error);
+  CHECK_THROWS_AS(rotary_angles(stream, meta({6, 2, 0}), positions, {}), Error);
+  CHECK_THROWS_WITH_AS(rotary_forward(stream, {heads, 0, 3}, meta({6, 2, 9}), false), doctest::Contains("do not fit"),
+                       Error);
+  CHECK_THROWS_AS(rotary_forward(stream, {heads, 2, 3}, meta({6, 2, 4}), false), Error);
+  CHECK_THROWS_AS(rotary_forward(stream, {heads, 0, 3}, meta({5, 2, 4}), false), Error);
+  CHECK_THROWS_AS(rotary_forward(stream, {heads, 0, 3}, meta({6, 8}), false), Error);
+  CHECK_THROWS_AS(rotary_backward(stream, {meta({6, 2, 4, 16}), 0, 3}, meta({6, 2, 4}), false), Error);
+}
