@@ -1,0 +1,120 @@
+// Rotary frequencies against transformers' tables.
+#include "nn/rotary.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "base/json.h"
+#include "tests/error_of.h"
+#include "tests/golden_lines.h"
+#include "tests/kernels/reference.h"
+
+using namespace mtl;
+
+namespace {
+
+/// The part of a config.json that concerns rotary positions.
+GptConfig config_of(const Json& json) {
+  GptConfig config;
+  config.hidden_size = json.at("hidden_size").as_int();
+  config.num_heads = json.at("num_attention_heads").as_int();
+  if (const Json* head_dim = json.find("head_dim"); head_dim != nullptr && !head_dim->is_null())
+    config.head_dim = head_dim->as_int();
+  config.complete();
+  const Json& rope = json.at("rope_parameters");
+  RotaryOptions& rotary = config.rotary;
+  rotary.base = rope.at("rope_theta").as_number();
+  rotary.percent = rope.number_or("partial_rotary_factor", 1);
+  const std::string type = rope.at("rope_type").as_string();
+  if (type == "default") return config;
+  rotary.factor = rope.at("factor").as_number();
+  rotary.scaling = RotaryOptions::Scaling::linear;
+  if (type == "linear") return config;
+  REQUIRE(type == "llama3");
+  rotary.scaling = RotaryOptions::Scaling::llama3;
+  rotary.low_freq_factor = rope.at("low_freq_factor").as_number();
+  rotary.high_freq_factor = rope.at("high_freq_factor").as_number();
+  rotary.original_positions = rope.at("original_max_position_embeddings").as_int();
+  return config;
+}
+
+/// max |f - expected| / expected.
+double error_of_frequencies(const RotaryFrequencies& frequencies, const Json& expected) {
+  const Json::Array& values = expected.as_array();
+  REQUIRE(frequencies.pairs == std::ssize(values));
+  double worst = 0;
+  for (std::size_t i = 0; i < values.size(); ++i)
+    worst = test::larger_or_nan(worst, std::abs(frequencies.values[i] / values[i].as_number() - 1));
+  return worst;
+}
+
+}  // namespace
+
+TEST_CASE("rotary: frequencies, cosines and sines of the golden models") {
+  for (const char* model : {"llama", "qwen2", "mistral", "neox"}) {
+    CAPTURE(model);
+    const std::string folder = cat("golden/llama_model/", model);
+    const RotaryFrequencies frequencies = rotary_frequencies(config_of(Json::read(folder + "/config.json")));
+    const Json golden = Json::read(folder + "/rope.json");
+    CHECK(error_of_frequencies(frequencies, golden.at("inv_freq")) < 2e-7);
+
+    const auto rows = std::ssize(golden.at("positions").as_array());
+    const std::int64_t pairs = frequencies.pairs;
+    const test::Owned positions(DType::i32, {rows}), angles({rows, 2, pairs});
+    for (std::int64_t n = 0; n < rows; ++n)
+      positions.host<std::int32_t>()[n] = static_cast<std::int32_t>(golden.at("positions").as_array()[n].as_int());
+    Stream stream(test::kDevice);
+    rotary_angles(stream, angles, positions, frequencies);
+    double worst = 0;
+    for (std::int64_t n = 0; n < rows; ++n) {
+      const float* row = angles.begin() + n * 2 * pairs;
+      for (std::int64_t i = 0; i < 2 * pairs; ++i) {  // transformers has the columns of both halves
+        const auto at = [&](const char* what) { return golden.at(what).as_array()[n].as_array()[i].as_number(); };
+        worst = test::larger_or_nan(worst, std::abs(row[i % pairs] - at("cos")));
+        worst = test::larger_or_nan(worst, std::abs(row[pairs + i % pairs] - at("sin")));
+      }
+    }
+    CHECK(worst < 3e-7);
+  }
+}
+
+TEST_CASE("rotary: scaled frequencies equal those of transformers") {
+  int llama3 = 0, linear = 0;
+  for (const Json& one : golden_lines("golden/rotary_frequencies/cases.jsonl")) {
+    const Json& config = one.at("config");
+    CAPTURE(config.dump());
+    const std::string type = config.at("rope_parameters").at("rope_type").as_string();
+    llama3 += type == "llama3";
+    linear += type == "linear";
+    CHECK(error_of_frequencies(rotary_frequencies(config_of(config)), one.at("inv_freq")) < 2e-6);
+  }
+  CHECK(llama3 > 20);
+  CHECK(linear > 5);
+}
+
+TEST_CASE("rotary: options that give no frequencies are refused, with the numbers") {
+  using Scaling = RotaryOptions::Scaling;
+  const auto problem = [](std::int64_t head_dim, const RotaryOptions& rotary) {
+    GptConfig config;
+    config.head_dim = head_dim;
+    config.rotary = rotary;
+    return test::error_of([&] { rotary_frequencies(config); });
+  };
+  const auto refused = [&](std::int64_t head_dim, const RotaryOptions& rotary, const char* why) {
+    return test::contains(problem(head_dim, rotary), why);
+  };
+  CHECK(problem(64, {}).empty());
+  CHECK(problem(256, {}).empty());
+  CHECK(problem(80, {.percent = 0.25}).empty());
+  CHECK(refused(63, {}, "63 elements is 63; it must be an even number"));
+  CHECK(refused(12, {.percent = 0.25}, "12 elements is 3;"));
+  CHECK(refused(64, {.percent = 0.01}, "is 0;"));
+  CHECK(refused(64, {.percent = 2}, "is 128;"));
+  CHECK(refused(64, {.percent = NAN}, "even number"));
+  CHECK(refused(258, {}, "at most 256"));
+  CHECK(refused(64, {.base = 0}, "base 0"));
+  CHECK(refused(64, {.scaling = Scaling::linear, .factor = 0}, "factor 0"));
+  CHECK(refused(64, {.scaling = Scaling::llama3, .low_freq_factor = 4, .high_freq_factor = 4}, "below high"));
+  CHECK(refused(64, {.scaling = Scaling::llama3, .original_positions = 0}, "0 original"));
+}
