@@ -1,5 +1,7 @@
 #include "kernels/attention.h"
 
+#include <algorithm>
+
 #include "kernels/dispatch.h"
 
 namespace mtl {
@@ -11,11 +13,18 @@ Shape out_shape(const AttentionSizes& sizes) {
 }
 Shape logsumexp_shape(const AttentionSizes& sizes) { return {sizes.batch, sizes.groups * sizes.heads, sizes.queries}; }
 
-/// FLOPs of forward: two products over D for each score of the causal part.
-double forward_flops(const AttentionSizes& sizes) {
+/// Scores of one head's causal part that the window masks: position p sees its `window` last keys, not all p + 1.
+double scores_beyond(std::int64_t window, const AttentionSizes& sizes) {
+  const std::int64_t last = sizes.keys - window, first = std::max<std::int64_t>(1, last - sizes.queries + 1);
+  if (window == 0 || last <= 0) return 0;
+  return static_cast<double>(last - first + 1) * static_cast<double>(first + last) / 2;
+}
+
+/// FLOPs of forward: two products over D for each score that is not masked.
+double forward_flops(const AttentionSizes& sizes, std::int64_t window) {
   const auto queries = static_cast<double>(sizes.queries), keys = static_cast<double>(sizes.keys);
   return 4.0 * static_cast<double>(sizes.batch * sizes.groups * sizes.heads * sizes.dim) *
-         (queries * keys - queries * queries / 2);
+         (queries * keys - queries * queries / 2 - scores_beyond(window, sizes));
 }
 
 double bytes_of(const Qkv& qkv) { return static_cast<double>(qkv.q.bytes() + qkv.k.bytes() + qkv.v.bytes()); }
@@ -59,6 +68,7 @@ AttentionSizes checked_sizes(const AttentionInput& in) {
   AttentionSizes sizes = in.sizes();
   const std::int64_t keys = in.qkv.k.tensor.size(1);
   check_dropout(in, sizes);
+  require(in.window >= 0, "attention: window must be 0 (no limit) or more, got ", in.window);
   require(in.scale > 0, "attention: scale must be positive, got ", in.scale);
   require(in.rows.first_row >= 0 && in.rows.first_row + sizes.queries <= keys, "attention: positions ",
           in.rows.first_row, " to ", in.rows.first_row + sizes.queries, " are not within ", keys, " keys");
@@ -98,13 +108,19 @@ AttentionSizes AttentionInput::sizes() const {
   return {q.size(0), queries, keys, q.size(2), qkv.q.count, q.size(4)};
 }
 
+std::int64_t AttentionInput::keys_in_reach() const {
+  const AttentionSizes all = sizes();
+  return window == 0 ? all.keys : all.queries + std::min(all.keys - all.queries, window - 1);
+}
+
 void attention_forward(Stream& stream, Arena& scratch, Tensor out, Tensor logsumexp, const AttentionInput& in) {
   AttentionSizes sizes = checked_sizes(in);
   expect_tensor("attention: out", out, DType::f32, out_shape(sizes));
   if (logsumexp.exists()) expect_tensor("attention: logsumexp", logsumexp, DType::f32, logsumexp_shape(sizes));
   Arena::Mark mark(scratch);
   Tensor work = make_work<cpu::attention_forward_work, cuda::attention_forward_work>(stream, scratch, logsumexp, in);
-  stream.count(forward_flops(sizes), bytes_of(in.qkv) + static_cast<double>(out.bytes() + logsumexp.bytes()));
+  stream.count(forward_flops(sizes, in.window),
+               bytes_of(in.qkv) + static_cast<double>(out.bytes() + logsumexp.bytes()));
   run<cpu::attention_forward, cuda::attention_forward>(stream, work, out, logsumexp, in);
 }
 
@@ -121,7 +137,7 @@ void attention_backward(Stream& stream, Arena& scratch, const Qkv& grads, Tensor
   expect_tensor("attention: logsumexp", logsumexp, DType::f32, logsumexp_shape(sizes));
   Arena::Mark mark(scratch);
   Tensor work = make_work<cpu::attention_backward_work, cuda::attention_backward_work>(stream, scratch, in);
-  stream.count(2.5 * forward_flops(sizes),
+  stream.count(2.5 * forward_flops(sizes, in.window),
                2 * bytes_of(in.qkv) + static_cast<double>(2 * out.bytes() + logsumexp.bytes()));
   run<cpu::attention_backward, cuda::attention_backward>(stream, work, grads, dout, out, logsumexp, in);
 }

@@ -1,7 +1,7 @@
-// Causal attention with query groups, document boundaries and dropout.
+// Causal attention with query groups, document boundaries, a sliding window and dropout.
 //
 // Query t of head h (query group g = h / R, R = H / G heads read one key and value) is position p(t) of its sequence:
-//   S[t, s] = scale * q[t, h] . k[s, g]      for document_start[t] <= s <= p(t), else masked
+//   S[t, s] = scale * q[t, h] . k[s, g]      for max(document_start[t], p(t) - window + 1) <= s <= p(t), else masked
 //   P       = softmax over s
 //   o[t, h] = sum_s dropout(P)[t, s] v[s, g]
 // Backward recomputes P from the row's logsumexp (Dao et al. 2022, algorithm 4):
@@ -9,8 +9,9 @@
 //   dq = scale dS k,  dk = scale dS^T q,  dv = dropout(P)^T do
 //
 // There are Tq queries and Tk keys, which are positions 0 .. Tk - 1; all are fp32, and sums are in fp32. dk and dv are
-// accumulated in a fixed order, whatever the number of threads. Counts the FLOPs of the causal part: Tq (Tk - Tq / 2)
-// scores per head.
+// accumulated in a fixed order, whatever the number of threads. Counts the FLOPs of the causal part, Tq (Tk - Tq / 2)
+// scores per head, less the scores that the window masks: max(0, p(t) + 1 - window) per query. Time follows this
+// number, and keys and values before the first query's window are not read.
 #pragma once
 
 #include "device/memory.h"
@@ -49,11 +50,14 @@ struct AttentionInput {
   RowMap rows;                  // of the queries: p(t) = rows.first_row + t in each sequence
   Tensor past;                  // (B) i32: p(t) = past[b] + t instead, in a cache; left out otherwise
   Tensor document_start;        // (B, Tq) i32: the first position that t may see, 0 .. p(t); left out: 0
+  std::int64_t window = 0;      // positions that a query sees, itself included; 0: no limit
   float scale = 0;              // usually 1 / sqrt(D)
   Dropout dropout;              // on the probabilities; needs whole sequences: Tq = Tk = rows.seq_length
   std::int64_t first_head = 0;  // global number of local head 0, for the dropout counter
 
   AttentionSizes sizes() const;
+  /// The most keys that the queries of one sequence see between them: sizes().keys, or fewer with a window.
+  std::int64_t keys_in_reach() const;
 };
 
 /// Writes out (B, Tq, H, D) and, unless it is left out, logsumexp (B, H, Tq). `past` goes with neither documents nor

@@ -46,15 +46,19 @@ HeadRows rows_of(const HeadSlice& slice, std::int64_t b, std::int64_t g) {
 AttentionGroup group_of(const AttentionInput& in, const AttentionSizes& sizes, std::int64_t b, std::int64_t g) {
   const HeadRows q = rows_of(in.qkv.q, b, g), k = rows_of(in.qkv.k, b, g), v = rows_of(in.qkv.v, b, g);
   AttentionGroup group;
+  const std::int64_t keys = in.past.exists() ? in.past.data<std::int32_t>()[b] + sizes.queries : sizes.keys;
+  const std::int64_t first_key = in.window == 0 ? 0 : std::max<std::int64_t>(0, keys - sizes.queries - in.window + 1);
   group.queries = sizes.queries;
-  group.keys = in.past.exists() ? in.past.data<std::int32_t>()[b] + sizes.queries : sizes.keys;
+  group.keys = keys - first_key;
+  group.first_position = first_key;
+  group.window = in.window == 0 ? group.keys : std::min(in.window, group.keys);
   group.heads = sizes.heads;
   group.dim = sizes.dim;
   group.scale = in.scale;
   group.q = q.first;
   group.q_stride = q.stride;
-  group.k = k.first;
-  group.v = v.first;
+  group.k = k.first + first_key * k.stride;
+  group.v = v.first + first_key * v.stride;
   group.kv_stride = k.stride;
   if (in.document_start.exists()) group.document_start = in.document_start.data<std::int32_t>() + b * sizes.queries;
   if (in.dropout.active()) {
@@ -83,21 +87,24 @@ std::size_t work_bytes(const Stream& stream, std::int64_t floats) {
 
 /// Calls body(b, g, area) for every group of every sequence; area is the thread's own part of `work`.
 template <class Body>
-void for_groups(const Stream& stream, const AttentionSizes& sizes, const Tensor& work, const Body& body) {
+void for_groups(const Stream& stream, const AttentionInput& in, const Tensor& work, const Body& body) {
+  const AttentionSizes sizes = in.sizes();
+  const std::int64_t keys = in.keys_in_reach();
   float* base = work_as<float>(work);
   std::int64_t area = work.numel() / static_cast<std::int64_t>(sizeof(float)) / stream.threads();
   std::int64_t items = sizes.batch * sizes.groups;
-  parallel_for(
-      stream.threads(), items, items * sizes.heads * sizes.queries * sizes.keys * sizes.dim,
-      [&](std::int64_t item) { body(item / sizes.groups, item % sizes.groups, base + area * omp_get_thread_num()); });
+  parallel_for(stream.threads(), items, items * sizes.heads * sizes.queries * keys * sizes.dim, [&](std::int64_t item) {
+    body(item / sizes.groups, item % sizes.groups, base + area * omp_get_thread_num());
+  });
 }
 
 }  // namespace
 
 std::size_t attention_forward_work(const Stream& stream, Tensor logsumexp, const AttentionInput& in) {
   const AttentionSizes sizes = in.sizes();
-  return work_bytes(stream, decodes(in, logsumexp) ? decode_group_work(sizes.keys, sizes.heads)
-                                                   : forward_group_work(sizes.keys, sizes.dim));
+  const std::int64_t keys = in.keys_in_reach();
+  return work_bytes(
+      stream, decodes(in, logsumexp) ? decode_group_work(keys, sizes.heads) : forward_group_work(keys, sizes.dim));
 }
 
 std::size_t attention_backward_work(const Stream& stream, const AttentionInput& in) {
@@ -109,7 +116,7 @@ void attention_forward(Stream& stream, Tensor work, Tensor out, Tensor logsumexp
   const AttentionSizes sizes = in.sizes();
   const bool decode = decodes(in, logsumexp);
   check_contents(in, sizes);
-  for_groups(stream, sizes, work, [&](std::int64_t b, std::int64_t g, float* area) {
+  for_groups(stream, in, work, [&](std::int64_t b, std::int64_t g, float* area) {
     std::int64_t head = g * sizes.heads, all_heads = sizes.groups * sizes.heads, stride = all_heads * sizes.dim;
     AttentionForward call;
     call.group = group_of(in, sizes, b, g);
@@ -124,7 +131,7 @@ void attention_backward(Stream& stream, Tensor work, const Qkv& grads, Tensor do
                         const AttentionInput& in) {
   const AttentionSizes sizes = in.sizes();
   check_contents(in, sizes);
-  for_groups(stream, sizes, work, [&](std::int64_t b, std::int64_t g, float* area) {
+  for_groups(stream, in, work, [&](std::int64_t b, std::int64_t g, float* area) {
     std::int64_t head = g * sizes.heads, all_heads = sizes.groups * sizes.heads, stride = all_heads * sizes.dim;
     std::int64_t in_out = b * sizes.queries * stride + head * sizes.dim;
     AttentionBackward call;

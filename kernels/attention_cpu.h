@@ -1,10 +1,12 @@
 // Attention on the cpu: one call does one key-value group of one sequence, with all the query heads that read it.
 //
 // Query rows go in blocks of 48 and keys in blocks of 192, so that a block of scores stays in the second-level cache
-// (Dao 2023); within a block the micro-kernels stop at the diagonal, a few rows at a time. A call is sequential and its
-// sums are in a fixed order: results depend on the instruction set, not on threads or on the size of the batch.
+// (Dao 2023); within a block the micro-kernels start at the window and stop at the diagonal, a few rows at a time. A
+// call is sequential and its sums are in a fixed order: results depend on the instruction set, not on threads or on the
+// size of the batch.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "device/philox.h"
@@ -25,18 +27,27 @@ struct AttentionDropout {
 
 /// Head r of row t is at base + t * stride + r * dim.
 struct AttentionGroup {
-  std::int64_t queries = 0;  // the last `queries` of the `keys` positions
-  std::int64_t keys = 0;
-  std::int64_t heads = 0;  // R
-  std::int64_t dim = 0;    // D
+  std::int64_t queries = 0;         // the last `queries` of the `keys` positions
+  std::int64_t keys = 0;            // those from the first that a query sees to the last query's
+  std::int64_t first_position = 0;  // of key 0 in its sequence
+  std::int64_t window = 0;          // keys that a query sees, itself included; `keys`: no limit
+  std::int64_t heads = 0;           // R
+  std::int64_t dim = 0;             // D
   float scale = 0;
   const float* q = nullptr;
   std::int64_t q_stride = 0;
   const float* k = nullptr;
   const float* v = nullptr;
   std::int64_t kv_stride = 0;
-  const std::int32_t* document_start = nullptr;  // (queries), or left out
+  const std::int32_t* document_start = nullptr;  // (queries) positions in the sequence, or left out
   AttentionDropout dropout;
+
+  /// The key of query `row` itself, and the first that it sees.
+  std::int64_t own_key(std::int64_t row) const { return keys - queries + row; }
+  std::int64_t first_key(std::int64_t row) const {
+    const std::int64_t start = document_start == nullptr ? 0 : document_start[row] - first_position;
+    return std::max({std::int64_t{0}, start, own_key(row) - window + 1});
+  }
 };
 
 /// Writes out (rows of stride heads_total * dim) and, where given, logsumexp (R, queries).

@@ -17,15 +17,18 @@ namespace mtl::HWY_NAMESPACE {
 HWY_INLINE void backward_block(const AttentionBackward& call, const BackwardWork& work, std::int64_t head,
                                const Block& block) {
   const AttentionGroup& group = call.group;
-  if (group.dropout.active) draw_block(group.dropout, head, block, work.bytes);
+  if (group.dropout.active) draw_block(group, head, block, work.bytes);
   for (std::int64_t i = 0; i < block.rows; ++i) {
-    std::int64_t row = block.row + i, columns = visible_columns(block, block.row + i / kRows * kRows, 0);
+    std::int64_t row = block.row + i;
+    const Columns columns = visible_panels(group, block, block.row + i / kRows * kRows);
     float* p = work.probabilities + i * kScoreStride;
     float* ds = work.dscores + i * kScoreStride;
-    mask_row(p, columns, block.key, group.document_start == nullptr ? 0 : group.document_start[row], row);
+    mask_row(group, block, row, columns, p);
     VecF32 shift = set(call.logsumexp[head * group.queries + row]);
     VecF32 row_dot = set(work.row_dot[i]);
-    for (std::int64_t c = 0; c < columns; c += kLanes) {
+    for (float* out : {p, ds})  // multiply_transposed reads whole tiles of kRows keys
+      std::fill(out + columns.begin / kRows * kRows, out + columns.begin, 0.0f);
+    for (std::int64_t c = columns.begin; c < columns.end; c += kLanes) {
       VecF32 probability = exp(hn::Sub(hn::LoadU(F32(), p + c), shift)), dp = hn::LoadU(F32(), ds + c);
       VecF32 kept = probability;
       if (group.dropout.active) {
@@ -40,14 +43,17 @@ HWY_INLINE void backward_block(const AttentionBackward& call, const BackwardWork
 }
 
 /// out (keys, padded) += scores^T rows, for the keys of the block that each row sees.
-HWY_INLINE void multiply_transposed(const float* scores, const float* rows, std::int64_t keys, std::int64_t padded,
-                                    const Block& block, float* out) {
-  for (std::int64_t key = block.key; key < std::min({block.key_end, keys, block.row + block.rows}); key += kRows) {
+HWY_INLINE void multiply_transposed(const float* scores, const float* rows, std::int64_t padded,
+                                    const AttentionGroup& group, const Block& block, float* out) {
+  for (std::int64_t key = block.key; key < std::min({block.key_end, group.keys, block.row + block.rows});
+       key += kRows) {
     std::int64_t first = std::max<std::int64_t>(key - block.row, 0);  // earlier rows see none of these keys
+    std::int64_t end = std::min(key + kRows - 1 + group.window - block.row, block.rows);  // nor do rows from here on
+    if (end <= first) continue;
     for (std::int64_t column = 0; column < padded; column += kWidth) {
       multiply_tile<true, Store::add>(scores + first * kScoreStride + key - block.key, kScoreStride,
-                                      rows + first * padded + column, padded, block.rows - first,
-                                      out + key * padded + column, padded);
+                                      rows + first * padded + column, padded, end - first, out + key * padded + column,
+                                      padded);
     }
   }
 }
@@ -71,14 +77,14 @@ HWY_INLINE void backward_rows(const AttentionBackward& call, const BackwardWork&
   }
   std::fill_n(work.dq, kQueryBlock * padded, 0.0f);
   Block block{row, rows, 0, 0};
-  for (block.key = first_key(group, row, rows); block.key < row + rows; block.key += kKeyBlock) {
+  for (block.key = first_key_of(group, row, rows); block.key < row + rows; block.key += kKeyBlock) {
     block.key_end = std::min(block.key + kKeyBlock, round_up(group.keys, kKeyAlign));
-    multiply_scores(work.q, padded, work.k_columns, group.dim, block, 0, work.probabilities);
-    multiply_scores(work.dout, padded, work.v_columns, group.dim, block, 0, work.dscores);
+    multiply_scores(work.q, padded, work.k_columns, group, block, work.probabilities);
+    multiply_scores(work.dout, padded, work.v_columns, group, block, work.dscores);
     backward_block(call, work, head, block);
-    multiply_transposed(work.probabilities, work.dout, group.keys, padded, block, work.dv);
-    multiply_transposed(work.dscores, work.q, group.keys, padded, block, work.dk);
-    multiply_rows(work.dscores, work.k_rows, group.keys, padded, block, 0, work.dq);
+    multiply_transposed(work.probabilities, work.dout, padded, group, block, work.dv);
+    multiply_transposed(work.dscores, work.q, padded, group, block, work.dk);
+    multiply_rows(work.dscores, work.k_rows, padded, group, block, work.dq);
   }
   write_scaled(work.dq, padded, rows, group.dim, group.scale, call.dq + in_qkv, group.q_stride);
 }

@@ -42,16 +42,16 @@ HWY_INLINE void softmax_row(float* scores, std::int64_t columns, float& row_max,
 
 HWY_INLINE void softmax_block(const AttentionGroup& group, const ForwardWork& work, std::int64_t head,
                               const Block& block) {
-  std::int64_t offset = group.keys - group.queries, padded = round_to_panel(group.dim);
-  if (group.dropout.active) draw_block(group.dropout, head, block, work.bytes);
+  std::int64_t padded = round_to_panel(group.dim);
+  if (group.dropout.active) draw_block(group, head, block, work.bytes);
   for (std::int64_t i = 0; i < block.rows; ++i) {
-    std::int64_t row = block.row + i, columns = visible_columns(block, block.row + i / kRows * kRows, offset);
+    const Columns columns = visible_panels(group, block, block.row + i / kRows * kRows);
     float* scores = work.scores + i * kScoreStride;
-    std::int64_t start = group.document_start == nullptr ? 0 : group.document_start[row];
-    mask_row(scores, columns, block.key, start, offset + row);
-    softmax_row(scores, columns, work.row_max[i], work.row_sum[i], work.out + i * padded, padded);
+    mask_row(group, block, block.row + i, columns, scores);
+    softmax_row(scores + columns.begin, columns.end - columns.begin, work.row_max[i], work.row_sum[i],
+                work.out + i * padded, padded);
     if (!group.dropout.active) continue;
-    for (std::int64_t c = 0; c < columns; c += kLanes) {
+    for (std::int64_t c = columns.begin; c < columns.end; c += kLanes) {
       VecF32 factor = dropout_factor(work.bytes + i * kKeyBlock + c, group.dropout);
       hn::StoreU(hn::Mul(hn::LoadU(F32(), scores + c), factor), F32(), scores + c);
     }
@@ -74,7 +74,7 @@ HWY_INLINE void write_rows(const AttentionForward& call, const ForwardWork& work
 void attention_forward_group(const AttentionForward& call, float* area) {
   const AttentionGroup& group = call.group;
   ForwardWork work(area, group.keys, group.dim);
-  std::int64_t offset = group.keys - group.queries, padded = round_to_panel(group.dim);
+  std::int64_t padded = round_to_panel(group.dim);
   std::int64_t all_keys = round_up(group.keys, kKeyAlign);
   pack_transposed(group.k, group.kv_stride, group.keys, group.dim, all_keys, work.k_columns);
   pack_rows(group.v, group.kv_stride, group.keys, group.dim, work.v_rows);
@@ -87,11 +87,11 @@ void attention_forward_group(const AttentionForward& call, float* area) {
       std::fill_n(work.row_max, kQueryBlock, -std::numeric_limits<float>::infinity());
       std::fill_n(work.row_sum, kQueryBlock, 0.0f);
       Block block{row, rows, 0, 0};
-      for (block.key = first_key(group, row, rows); block.key < offset + row + rows; block.key += kKeyBlock) {
+      for (block.key = first_key_of(group, row, rows); block.key < group.own_key(row + rows); block.key += kKeyBlock) {
         block.key_end = std::min(block.key + kKeyBlock, all_keys);
-        multiply_scores(work.q, padded, work.k_columns, group.dim, block, offset, work.scores);
+        multiply_scores(work.q, padded, work.k_columns, group, block, work.scores);
         softmax_block(group, work, head, block);
-        multiply_rows(work.scores, work.v_rows, group.keys, padded, block, offset, work.out);
+        multiply_rows(work.scores, work.v_rows, padded, group, block, work.out);
       }
       write_rows(call, work, head, block);
     }

@@ -147,11 +147,32 @@ struct Block {
   std::int64_t row, rows, key, key_end;
 };
 
+/// Columns of a block.
+struct Columns {
+  std::int64_t begin, end;
+};
+
+/// The columns of a block that some of `count` rows from `row` on may see, documents aside, in whole multiples of
+/// `step` columns.
+HWY_INLINE Columns visible_columns(const AttentionGroup& group, const Block& block, std::int64_t row,
+                                   std::int64_t count, std::int64_t step) {
+  const std::int64_t columns = block.key_end - block.key, first = group.own_key(row) - block.key;
+  const std::int64_t end = std::clamp<std::int64_t>(first + count, 0, columns);
+  const std::int64_t begin = std::clamp<std::int64_t>(first - group.window + 1, 0, end);
+  return {begin / step * step, round_up(end, step)};
+}
+
+/// Those that the register tile from `row` on needs: whole panels.
+HWY_INLINE Columns visible_panels(const AttentionGroup& group, const Block& block, std::int64_t row) {
+  return visible_columns(group, block, row, kRows, kWidth);
+}
+
 /// Random bytes (kQueryBlock, kKeyBlock) of a block of one head, where its rows can see.
-HWY_INLINE void draw_block(const AttentionDropout& dropout, std::int64_t head, const Block& block, std::uint8_t* out) {
+HWY_INLINE void draw_block(const AttentionGroup& group, std::int64_t head, const Block& block, std::uint8_t* out) {
+  const AttentionDropout& dropout = group.dropout;
   for (std::int64_t row = 0; row < block.rows; row += 16) {
-    std::int64_t end = std::min(block.key_end, block.row + row + 16);
-    for (std::int64_t key = block.key; key < end; key += 32) {
+    const Columns columns = visible_columns(group, block, block.row + row, 16, 32);
+    for (std::int64_t key = block.key + columns.begin; key < block.key + columns.end; key += 32) {
       std::uint64_t tile =
           ((dropout.head + head) * dropout.row_tiles + (block.row + row) / 16) * dropout.column_tiles + key / 32;
       draw_tile(dropout.key, dropout.sample, tile * 32, out + row * kKeyBlock + (key - block.key), kKeyBlock);
@@ -160,49 +181,50 @@ HWY_INLINE void draw_block(const AttentionDropout& dropout, std::int64_t head, c
 }
 
 /// The first key that some row of a block may see, rounded down to where a block of keys may begin.
-HWY_INLINE std::int64_t first_key(const AttentionGroup& group, std::int64_t row, std::int64_t rows) {
-  if (group.document_start == nullptr) return 0;
-  return *std::min_element(group.document_start + row, group.document_start + row + rows) / kKeyAlign * kKeyAlign;
+HWY_INLINE std::int64_t first_key_of(const AttentionGroup& group, std::int64_t row, std::int64_t rows) {
+  std::int64_t first = group.first_key(row);
+  for (std::int64_t i = row + 1; i < row + rows && group.document_start != nullptr; ++i)
+    first = std::min(first, group.first_key(i));
+  return first / kKeyAlign * kKeyAlign;
 }
 
-/// How many columns of a block the kRows rows from `row` on need, in whole panels.
-HWY_INLINE std::int64_t visible_columns(const Block& block, std::int64_t row, std::int64_t offset) {
-  return round_to_panel(std::clamp<std::int64_t>(offset + row + kRows - block.key, 0, block.key_end - block.key));
-}
-
-/// Sets to -inf what row `position` must not see among `columns` scores that begin at key `key`.
-HWY_INLINE void mask_row(float* scores, std::int64_t columns, std::int64_t key, std::int64_t start,
-                         std::int64_t position) {
+/// Sets to -inf the scores of keys in these columns that row `row` must not see.
+HWY_INLINE void mask_row(const AttentionGroup& group, const Block& block, std::int64_t row, Columns columns,
+                         float* scores) {
   constexpr float kMasked = -std::numeric_limits<float>::infinity();
-  std::int64_t begin = std::clamp<std::int64_t>(start - key, 0, columns);
-  std::int64_t end = std::clamp<std::int64_t>(position + 1 - key, begin, columns);
-  std::fill(scores, scores + begin, kMasked);
-  std::fill(scores + end, scores + columns, kMasked);
+  std::int64_t begin = std::clamp(group.first_key(row) - block.key, columns.begin, columns.end);
+  std::int64_t end = std::clamp(group.own_key(row) + 1 - block.key, begin, columns.end);
+  std::fill(scores + columns.begin, scores + begin, kMasked);
+  std::fill(scores + end, scores + columns.end, kMasked);
 }
 
-/// scores (kQueryBlock, kScoreStride) = a (kQueryBlock, dim) times packed keys or values, up to the diagonal.
-HWY_INLINE void multiply_scores(const float* a, std::int64_t lda, const float* panels, std::int64_t dim,
-                                const Block& block, std::int64_t offset, float* scores) {
+/// scores (kQueryBlock, kScoreStride) = a (kQueryBlock, dim) times packed keys or values, from the window to the
+/// diagonal.
+HWY_INLINE void multiply_scores(const float* a, std::int64_t lda, const float* panels, const AttentionGroup& group,
+                                const Block& block, float* scores) {
   for (std::int64_t column = 0; column < block.key_end - block.key; column += kWidth) {
-    const float* panel = panels + (block.key + column) * dim;
+    const float* panel = panels + (block.key + column) * group.dim;
     for (std::int64_t row = 0; row < block.rows; row += kRows) {
-      if (column >= visible_columns(block, block.row + row, offset)) continue;
-      multiply_tile<false, Store::overwrite>(a + row * lda, lda, panel, kWidth, dim,
+      const Columns columns = visible_panels(group, block, block.row + row);
+      if (column < columns.begin || column >= columns.end) continue;
+      multiply_tile<false, Store::overwrite>(a + row * lda, lda, panel, kWidth, group.dim,
                                              scores + row * kScoreStride + column, kScoreStride);
     }
   }
 }
 
-/// out (kQueryBlock, padded) += scores times packed rows (keys, dim), up to the diagonal.
-HWY_INLINE void multiply_rows(const float* scores, const float* panels, std::int64_t keys, std::int64_t padded,
-                              const Block& block, std::int64_t offset, float* out) {
+/// out (kQueryBlock, padded) += scores times packed rows (keys, dim), from the window to the diagonal.
+HWY_INLINE void multiply_rows(const float* scores, const float* panels, std::int64_t padded,
+                              const AttentionGroup& group, const Block& block, float* out) {
   for (std::int64_t column = 0; column < padded; column += kWidth) {
-    const float* panel = panels + column * keys + block.key * kWidth;
+    const float* panel = panels + column * group.keys + block.key * kWidth;
     for (std::int64_t row = 0; row < block.rows; row += kRows) {
-      std::int64_t k = std::min({offset + block.row + row + kRows, block.key_end, keys}) - block.key;
+      const std::int64_t begin = visible_panels(group, block, block.row + row).begin;
+      const std::int64_t end = std::min({group.own_key(block.row + row) + kRows, block.key_end, group.keys});
+      const std::int64_t k = end - block.key - begin;
       if (k <= 0) continue;
-      multiply_tile<false, Store::add>(scores + row * kScoreStride, kScoreStride, panel, kWidth, k,
-                                       out + row * padded + column, padded);
+      multiply_tile<false, Store::add>(scores + row * kScoreStride + begin, kScoreStride, panel + begin * kWidth,
+                                       kWidth, k, out + row * padded + column, padded);
     }
   }
 }

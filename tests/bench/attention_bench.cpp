@@ -16,7 +16,7 @@ using namespace mtl::test;
 namespace {
 
 struct Sizes {
-  std::int64_t batch, heads, length, dim;
+  std::int64_t batch, heads, length, dim, window = 0;
 };
 
 /// Milliseconds of the fastest of as many runs as fit in a second (at least 5): what others on the machine disturb
@@ -44,6 +44,7 @@ void time_training(const Sizes& s, float dropout, int threads) {
   AttentionInput in;
   in.qkv = unpack_qkv(qkv);
   in.scale = 1 / std::sqrt(static_cast<float>(s.dim));
+  in.window = s.window;
   in.dropout = {dropout, {1, 2}};
   in.rows = {Tensor(numbers.data(), DType::i64, {s.batch}), 0, s.length};
   double forward = fastest_ms([&] { attention_forward(stream, scratch, out, logsumexp, in); });
@@ -53,11 +54,11 @@ void time_training(const Sizes& s, float dropout, int threads) {
   double backward =
       fastest_ms([&] { attention_backward(stream, scratch, unpack_qkv(dqkv), dout, out, logsumexp, in); });
   std::printf(
-      "B %3lld  H %3lld  T %5lld  D %3lld  dropout %.1f   forward %8.3f ms (%5.1f GFLOP/s)   backward %8.3f ms (%5.1f) "
-      "  sum %8.3f\n",
+      "B %3lld  H %3lld  T %5lld  D %3lld  window %5lld  dropout %.1f   "
+      "forward %8.3f ms (%5.1f GFLOP/s)   backward %8.3f ms (%5.1f)   sum %8.3f\n",
       static_cast<long long>(s.batch), static_cast<long long>(s.heads), static_cast<long long>(s.length),
-      static_cast<long long>(s.dim), double{dropout}, forward, flops / forward / 1e6, backward,
-      2.5 * flops / backward / 1e6, forward + backward);
+      static_cast<long long>(s.dim), static_cast<long long>(s.window), double{dropout}, forward, flops / forward / 1e6,
+      backward, 2.5 * flops / backward / 1e6, forward + backward);
 }
 
 void time_decoding(const Sizes& s, int threads) {
@@ -70,6 +71,7 @@ void time_decoding(const Sizes& s, int threads) {
   AttentionInput in;
   in.qkv = unpack_qkv(qkv);
   in.scale = 1 / std::sqrt(static_cast<float>(s.dim));
+  in.window = s.window;
   KvCache cache{keys, values, {lengths.data(), DType::i32, {s.batch}}};
   const HeadSlice k = in.qkv.k, v = in.qkv.v;
   in.qkv.k = {cache.keys};
@@ -79,10 +81,12 @@ void time_decoding(const Sizes& s, int threads) {
     append_to_cache(stream, cache, k, v);
     attention_forward(stream, scratch, out, {}, in);
   });
-  double bytes = static_cast<double>(cache.keys.bytes() + cache.values.bytes());
-  std::printf("B %3lld  H %3lld  S %5lld  D %3lld  one token   %8.3f ms (%5.1f GB/s)\n",
+  const std::int64_t read = in.keys_in_reach();
+  double bytes = static_cast<double>(cache.keys.bytes() + cache.values.bytes()) * static_cast<double>(read) /
+                 static_cast<double>(s.length);
+  std::printf("B %3lld  H %3lld  S %5lld  D %3lld  window %5lld  one token   %8.3f ms (%5.1f GB/s)\n",
               static_cast<long long>(s.batch), static_cast<long long>(s.heads), static_cast<long long>(s.length),
-              static_cast<long long>(s.dim), ms, bytes / ms / 1e6);
+              static_cast<long long>(s.dim), static_cast<long long>(s.window), ms, bytes / ms / 1e6);
 }
 
 }  // namespace
@@ -90,8 +94,9 @@ void time_decoding(const Sizes& s, int threads) {
 int main(int argc, char** argv) {
   int threads = argc > 1 ? std::atoi(argv[1]) : 2;
   for (float dropout : {0.0f, 0.1f}) {
-    for (const Sizes& s : {Sizes{1, 12, 1024, 64}, {8, 4, 128, 32}, {8, 6, 256, 64}})
+    for (const Sizes& s :
+         {Sizes{1, 12, 1024, 64}, {1, 12, 1024, 64, 256}, {1, 2, 8192, 64, 1024}, {8, 4, 128, 32}, {8, 6, 256, 64}})
       time_training(s, dropout, threads);
   }
-  for (const Sizes& s : {Sizes{1, 12, 1024, 64}, {8, 12, 1024, 64}}) time_decoding(s, threads);
+  for (const Sizes& s : {Sizes{1, 12, 1024, 64}, {8, 12, 1024, 64}, {1, 12, 8192, 64, 1024}}) time_decoding(s, threads);
 }

@@ -21,7 +21,7 @@ struct Cached {
 
   void feed(std::int64_t begin, std::int64_t count, int threads = 1) {
     const AttentionCase& c = problem.shape;
-    AttentionProblem part({c.batch, count, c.groups, c.heads, c.dim});
+    AttentionProblem part({c.batch, count, c.groups, c.heads, c.dim, false, 0, c.window});
     std::int64_t out_row = c.all_heads() * c.dim;
     for (std::int64_t b = 0; b < c.batch; ++b) {
       std::copy_n(&problem.qkv[(b * c.length + begin) * c.row()], count * c.row(), &part.qkv[b * count * c.row()]);
@@ -54,7 +54,8 @@ struct Cached {
 
 TEST_CASE("attention: with a cache, token by token or in pieces, equals attention without") {
   for (const AttentionCase& c :
-       {AttentionCase{1, 5, 1, 1, 1}, AttentionCase{2, 111, 2, 2, 24}, AttentionCase{1, 230, 1, 4, 5}}) {
+       {AttentionCase{1, 5, 1, 1, 1}, AttentionCase{2, 111, 2, 2, 24}, AttentionCase{1, 230, 1, 4, 5},
+        AttentionCase{2, 111, 2, 2, 24, false, 0, 17}, AttentionCase{1, 230, 1, 4, 5, false, 0, 100}}) {
     AttentionProblem problem(c);
     problem.run();
     for (std::int64_t first : {std::int64_t{1}, c.length / 2, c.length - 1}) {
@@ -111,7 +112,8 @@ struct SomeQueries {
 TEST_CASE("attention: fewer queries than keys, from any position, equal the fp64 reference") {
   Arena scratch(kDevice, "scratch", std::size_t{16} << 20);
   for (const AttentionCase& c :
-       {AttentionCase{2, 5, 1, 1, 3}, AttentionCase{2, 77, 2, 2, 16, true}, AttentionCase{1, 260, 2, 3, 33, true}}) {
+       {AttentionCase{2, 5, 1, 1, 3}, AttentionCase{2, 77, 2, 2, 16, true}, AttentionCase{1, 260, 2, 3, 33, true},
+        AttentionCase{2, 77, 2, 2, 16, true, 0, 20}, AttentionCase{1, 260, 2, 3, 33, true, 0, 110}}) {
     AttentionProblem problem(c);
     AttentionReference expected = attention_reference(problem);
     for (std::int64_t count : {std::int64_t{1}, c.length / 3, c.length - 1}) {
@@ -135,10 +137,10 @@ TEST_CASE("attention: fewer queries than keys, from any position, equal the fp64
 
 TEST_CASE("attention: sequences with different numbers of keys before the queries equal the fp64 reference") {
   Arena scratch(kDevice, "scratch", std::size_t{16} << 20);
-  AttentionProblem problem({3, 140, 2, 2, 24});
-  const AttentionCase& c = problem.shape;
-  AttentionReference expected = attention_reference(problem);
-  for (std::int64_t count : {1, 6}) {
+  for (const auto& [count, window] : {std::pair<std::int64_t, std::int64_t>{1, 0}, {6, 0}, {1, 40}, {6, 40}}) {
+    AttentionProblem problem({3, 140, 2, 2, 24, false, 0, window});
+    const AttentionCase& c = problem.shape;
+    AttentionReference expected = attention_reference(problem);
     const Owned past = integers({3}, {0, 77, static_cast<std::int32_t>(c.length - count)});
     Owned q({c.batch, count, c.groups, c.heads + 2, c.dim}), out({c.batch, count, c.all_heads(), c.dim});
     Doubles wanted;
@@ -157,6 +159,32 @@ TEST_CASE("attention: sequences with different numbers of keys before the querie
     past.host<std::int32_t>()[1] = static_cast<std::int32_t>(c.length - count + 1);
     in.past = past;
     CHECK_THROWS_WITH(attention_forward(stream, scratch, out, {}, in), doctest::Contains("sequence 1"));
+  }
+}
+
+TEST_CASE("attention: keys before the first query's window are not read, and the scratch is for those within") {
+  for (std::int64_t count : {1, 5}) {
+    AttentionProblem problem({1, 300, 1, 2, 16, false, 0, 50});
+    Cached cached(problem, 300);
+    cached.feed(0, 300 - count);
+    std::fill_n(cached.keys.begin(), (300 - count - 49) * 16, std::nanf(""));
+    std::fill_n(cached.values.begin(), (300 - count - 49) * 16, std::nanf(""));
+    cached.feed(300 - count, count);
+    const AttentionReference expected = attention_reference(problem);
+    CHECK(relative_rms(cached.out, expected.out) < kTolerance.elementwise);
+    Stream counter(Device::meta, 1, kDevice);
+    std::size_t peaks[2];
+    for (std::int64_t capacity : {300, 30000}) {
+      Arena plan(Device::meta, "scratch", 0);
+      AttentionInput in = problem.input();
+      in.qkv = unpack_qkv(meta({1, count, 1, 4, 16}));
+      in.qkv.k = in.qkv.v = {meta({1, capacity, 1, 1, 16})};
+      in.past = meta({1}, DType::i32);
+      attention_forward(counter, plan, meta({1, count, 2, 16}), {}, in);
+      peaks[capacity == 300 ? 0 : 1] = plan.peak();
+    }
+    CHECK(peaks[0] > 0);
+    CHECK(peaks[0] == peaks[1]);
   }
 }
 

@@ -15,6 +15,7 @@ struct AttentionCase {
   std::int64_t batch, length, groups, heads, dim;  // heads per group
   bool documents = false;
   float dropout = 0;
+  std::int64_t window = 0;
   std::int64_t all_heads() const { return groups * heads; }
   std::int64_t row() const { return groups * (heads + 2) * dim; }
 };
@@ -43,6 +44,7 @@ struct AttentionProblem {
     AttentionInput in;
     in.qkv = unpack_qkv(qkv);
     if (shape.documents) in.document_start = document_start;
+    in.window = shape.window;
     in.scale = 1 / std::sqrt(static_cast<float>(shape.dim));
     if (shape.dropout > 0) in.dropout = {shape.dropout, {1234, 5}};
     in.rows = {samples_from(first_sample).flat(0, shape.batch), 0, shape.length};
@@ -89,7 +91,8 @@ inline void attention_reference_head(AttentionProblem& p, std::int64_t b, std::i
   std::int64_t group = head / c.heads, base = b * c.length * c.row() + group * (c.heads + 2) * c.dim;
   std::int64_t q = base + head % c.heads * c.dim, k = base + c.heads * c.dim, v = k + c.dim;
   for (std::int64_t t = 0; t < c.length; ++t) {
-    std::int64_t first = c.documents ? p.start()[b * c.length + t] : 0,
+    std::int64_t first = std::max<std::int64_t>(c.documents ? p.start()[b * c.length + t] : 0,
+                                                c.window > 0 ? t - c.window + 1 : 0),
                  o = ((b * c.length + t) * c.all_heads() + head) * c.dim;
     Doubles probability(t + 1), dp(t + 1);
     double total = 0, row_dot = 0;

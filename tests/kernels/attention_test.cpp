@@ -5,6 +5,7 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "tests/kernels/attention_reference.h"
@@ -27,6 +28,14 @@ const AttentionCase kCases[] = {
     {1, 300, 1, 2, 33, true, 0.5f},
     {1, 481, 1, 1, 24, true},
     {3, 48, 1, 1, 64, false, 0.001f},
+    {1, 23, 1, 2, 8, false, 0, 1},
+    {2, 64, 1, 2, 16, false, 0, 8},
+    {1, 205, 2, 1, 40, false, 0, 37},
+    {1, 401, 1, 2, 32, false, 0, 150},
+    {1, 481, 1, 1, 24, true, 0, 96},
+    {1, 300, 1, 2, 33, true, 0.5f, 61},
+    {2, 97, 1, 2, 64, false, 0.3f, 97},
+    {1, 65, 1, 4, 32, false, 0, 1000},
 };
 
 }  // namespace
@@ -49,7 +58,7 @@ TEST_CASE("attention: every instruction set of this machine equals the reference
     if ((hwy::SupportedTargets() & target) == 0) continue;
     CAPTURE(hwy::TargetName(target));
     hwy::GetChosenTarget().Update(target);
-    AttentionProblem problem({1, 131, 1, 2, 21, true, 0.2f});
+    AttentionProblem problem({1, 131, 1, 2, 21, true, 0.2f, 45});
     problem.run();
     hwy::GetChosenTarget().Update(hwy::SupportedTargets());
     AttentionReference expected = attention_reference(problem);
@@ -59,7 +68,8 @@ TEST_CASE("attention: every instruction set of this machine equals the reference
 }
 
 TEST_CASE("attention: gradients equal finite differences") {
-  for (const AttentionCase& c : {AttentionCase{1, 9, 1, 2, 5}, AttentionCase{2, 19, 1, 1, 3, true, 0.25f}}) {
+  for (const AttentionCase& c : {AttentionCase{1, 9, 1, 2, 5}, AttentionCase{2, 19, 1, 1, 3, true, 0.25f},
+                                 AttentionCase{1, 19, 1, 2, 3, false, 0, 5}}) {
     AttentionProblem problem(c);
     problem.run();
     Owned dqkv = std::move(problem.dqkv);
@@ -134,6 +144,39 @@ TEST_CASE("attention: meta counts what the device counts, plans its scratch and 
   }
 }
 
+TEST_CASE("attention: a window that every query fits in changes no bit") {
+  AttentionProblem whole({2, 130, 1, 2, 24, true, 0.2f}), window({2, 130, 1, 2, 24, true, 0.2f, 130});
+  whole.run();
+  for (std::int64_t size : {std::int64_t{130}, std::numeric_limits<std::int64_t>::max()}) {
+    window.shape.window = size;
+    window.run();
+    CHECK(same_bits(whole.out, window.out));
+    CHECK(same_bits(whole.logsumexp, window.logsumexp));
+    CHECK(same_bits(whole.dqkv, window.dqkv));
+  }
+}
+
+TEST_CASE("attention: FLOPs are those of the scores within the window") {
+  for (std::int64_t window : {0, 1, 2, 7, 8, 9, 100}) {
+    AttentionInput in;
+    for (std::int64_t first : {0, 3, 8}) {
+      Stream counter(Device::meta, 1, kDevice);
+      Arena plan(Device::meta, "scratch", 0);
+      in.qkv = unpack_qkv(meta({2, 8, 1, 5, 4}));
+      in.qkv.k.tensor = in.qkv.v.tensor = meta({2, 16, 1, 5, 4});
+      in.rows.first_row = first;
+      in.window = window;
+      in.scale = 1;
+      attention_forward(counter, plan, meta({2, 8, 3, 4}), {}, in);
+      double scores = 0;
+      for (std::int64_t p = first; p < first + 8; ++p)
+        scores += static_cast<double>(p + 1) - 0.5 -
+                  static_cast<double>(window == 0 ? 0 : std::max<std::int64_t>(0, p + 1 - window));
+      CHECK(counter.counters().flops == 4.0 * 2 * 3 * 4 * scores);
+    }
+  }
+}
+
 TEST_CASE("attention: what does not fit is refused") {
   AttentionProblem problem({2, 8, 1, 2, 4, true, 0.1f});
   Stream stream(kDevice);
@@ -175,6 +218,7 @@ TEST_CASE("attention: what does not fit is refused") {
   undropped("positions 1 to 9", [](AttentionInput& in) { in.rows.first_row = 1; });
   undropped("positions -1", [](AttentionInput& in) { in.rows.first_row = -1; });
   undropped("documents", [&](AttentionInput& in) { in.past = lengths; });
+  refused("window", [](AttentionInput& in) { in.window = -1; });
   refused("scale", [](AttentionInput& in) { in.scale = 0; });
   refused("position 3", [&](AttentionInput& in) {
     problem.start()[3] = 4;
