@@ -81,12 +81,12 @@ class BpeEncoder : public Encoder {
     for (std::size_t i = 0; i < count_; ++i) {
       const Part& part = parts_[i];
       const Pretoken* entry = part.set == nullptr ? nullptr : part.set->find(part.key);
-      if (entry != nullptr) [[likely]] {
+      if (entry != nullptr && entry->has_all()) [[likely]] {
         std::memcpy(out, entry->tokens, sizeof entry->tokens);  // all of them: cheaper than a loop
         out += entry->count();
         continue;
       }
-      encode_part(part);
+      encode_part(part, entry != nullptr);
       if (tokens_.size() > kTokens) {
         ids.insert(ids.end(), batch_, out);
         ids.insert(ids.end(), tokens_.begin(), tokens_.end());
@@ -99,17 +99,15 @@ class BpeEncoder : public Encoder {
     count_ = 0;
   }
 
-  /// Into tokens_, and remembered.
-  void encode_part(const Part& part) {
+  /// Encodes a part into tokens_ and remembers it. `is_known`: it is in its set.
+  void encode_part(const Part& part, bool is_known) {
     tokens_.clear();
     std::string_view piece(part.at, part.set != nullptr ? part.key.length() : part.key.low);
-    if (part.set == nullptr && long_pieces_.find(piece, tokens_)) return;
+    const bool may_be_long = part.set == nullptr || is_known;
+    if (may_be_long && long_pieces_.find(piece, tokens_)) return;
     model_.encode_piece(piece, scratch_, tokens_);
-    if (part.set == nullptr) {
-      long_pieces_.put(piece, tokens_);
-    } else if (tokens_.size() <= kTokens) {
-      part.set->push(part.key).set(tokens_);
-    }
+    if (part.set != nullptr && !is_known) part.set->push(part.key).set(tokens_);
+    if (part.set == nullptr || tokens_.size() > kTokens) long_pieces_.put(piece, tokens_);
   }
 
   const BpeModel& model_;

@@ -2,7 +2,8 @@
 //
 // Two tables of fixed size, one of each per thread. PieceTable is for pieces of up to 15 bytes: what is kept of one is
 // the encoder's own, and a new piece pushes out the older of the two in its set. A Pretoken has up to 4 tokens (in
-// English all but about one in a hundred). LongPieceCache is for what is longer: runs of blanks, rulers, long names.
+// English all but about one in a hundred). LongPieceCache is for pieces with more bytes or more tokens: indentation,
+// rulers, long names.
 #pragma once
 
 #include <array>
@@ -89,24 +90,27 @@ class PieceTable {
   BigArray<Set> sets_;
 };
 
-/// A piece of up to kMaxTokens tokens; two fill a cache line.
+/// A piece with its tokens, or a note that it has more than kMaxTokens; two fill a cache line.
 struct Pretoken {
   static constexpr std::size_t kMaxTokens = 4;
   PieceKey key;
-  std::int32_t tokens[kMaxTokens];  // -1 behind the last one
+  std::int32_t tokens[kMaxTokens];  // -1 behind the last one; all -1 when there are more
 
+  bool has_all() const { return tokens[0] >= 0; }
   std::size_t count() const {
     return 1u + (tokens[1] >= 0 ? 1u : 0u) + (tokens[2] >= 0 ? 1u : 0u) + (tokens[3] >= 0 ? 1u : 0u);
   }
   void set(std::span<const std::int32_t> known) {
+    if (known.size() > kMaxTokens) known = {};
     for (std::size_t i = 0; i < kMaxTokens; ++i) tokens[i] = i < known.size() ? known[i] : -1;
   }
 };
 
+/// Pieces of up to kMaxBytes bytes, however many tokens they have.
 class LongPieceCache {
  public:
   /// 2^bits pieces.
-  explicit LongPieceCache(int bits) : mask_((std::size_t{1} << bits) - 1), slots_(mask_ + 1) {}
+  explicit LongPieceCache(int bits) : mask_((std::size_t{1} << bits) - 1), slots_(mask_ + 1, "a table of long words") {}
 
   /// Appends the tokens of `piece` and returns true, when it is known.
   bool find(std::string_view piece, std::vector<std::int32_t>& out) const {
@@ -117,7 +121,7 @@ class LongPieceCache {
     return true;
   }
   void put(std::string_view piece, std::span<const std::int32_t> tokens) {
-    if (piece.size() > kMaxBytes || tokens.size() > kMaxTokens) return;
+    if (piece.size() > kMaxBytes || tokens.size() > kMaxBytes) return;
     Slot& slot = slots_[slot_of(piece)];
     slot.length = static_cast<std::uint8_t>(piece.size());
     slot.count = static_cast<std::uint8_t>(tokens.size());
@@ -127,15 +131,14 @@ class LongPieceCache {
 
  private:
   static constexpr std::size_t kMaxBytes = 126;
-  static constexpr std::size_t kMaxTokens = 32;
   struct Slot {
-    std::uint8_t length = 0, count = 0;
+    std::uint8_t length, count;
     char bytes[kMaxBytes];
-    std::int32_t tokens[kMaxTokens];
+    std::int32_t tokens[kMaxBytes];
   };
   std::size_t slot_of(std::string_view piece) const { return hash_bytes(piece.data(), piece.size()) & mask_; }
   std::size_t mask_;
-  std::vector<Slot> slots_;
+  BigArray<Slot> slots_;
 };
 
 }  // namespace mtl

@@ -159,6 +159,24 @@ TEST_CASE("exactness: pieces as long as what is remembered, and one more") {
   }
 }
 
+TEST_CASE("exactness: pieces with more tokens than a cached word holds, again and again") {
+  Encoders encoders;
+  Random random(23);
+  for (int round = 0; round < 400; ++round) {
+    std::vector<std::string> words;
+    for (int n = 0; n < 8; ++n) {
+      std::string word = n % 2 == 0 ? "\n" : " ";
+      const std::string_view letters = n % 4 < 2 ? " " : "qzxjvw";
+      for (std::size_t bytes = 2 + below(random, 150); word.size() < bytes;) word += one_of(random, letters);
+      words.push_back(word + "q");
+      words.push_back(word.substr(0, 15) + "q");
+    }
+    std::string text;
+    for (int n = 0; n < 60; ++n) text += one_of(random, words);
+    encoders.check(text);
+  }
+}
+
 TEST_CASE("exactness: the corpora, with three vocabularies") {
   Encoders encoders;
   for (const char* corpus : {"golden/corpora/wikitext2-valid.txt.xz", "golden/corpora/wikitext2-test.txt.xz",
