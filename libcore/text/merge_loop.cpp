@@ -5,8 +5,8 @@
 namespace mtl {
 
 PairTable::PairTable(std::size_t pairs) {
-  constexpr std::size_t kSlotsPerWord = 16;
-  const std::size_t size = std::bit_ceil(std::max(2 * kSlotsPerWord, 2 * pairs));
+  constexpr std::size_t kSlotsPerWord = 8;
+  const std::size_t size = std::bit_ceil(std::max(2 * kSlotsPerWord, pairs + pairs / 4));
   slots_ = BigArray<Slot>(size, "a table of merges");
   filter_.resize(size / kSlotsPerWord);
   mask_ = size - 1;
