@@ -10,7 +10,7 @@ namespace mtl {
 
 namespace {
 
-constexpr std::size_t kShortPiece = 48;
+constexpr std::size_t kShortPiece = 128;
 
 }  // namespace
 

@@ -145,7 +145,7 @@ TEST_CASE("exactness: pieces as long as what is remembered, and one more") {
   Encoders encoders;
   Random random(21);
   for (std::size_t bytes :
-       {1u, 2u, 7u, 8u, 9u, 14u, 15u, 16u, 17u, 47u, 48u, 49u, 63u, 64u, 65u, 125u, 126u, 127u, 400u}) {
+       {1u, 2u, 7u, 8u, 9u, 14u, 15u, 16u, 17u, 47u, 48u, 49u, 63u, 64u, 65u, 125u, 126u, 127u, 128u, 129u, 400u}) {
     for (int round = 0; round < 40; ++round) {
       std::string word;
       while (word.size() < bytes) word += one_of(random, std::string_view("etaoinshrdlu"));

@@ -149,7 +149,7 @@ TEST_CASE("gpt2: long words, on both sides of every limit") {
   BpeTokenizer tokenizer(vocabulary, "gpt2");
   PlainBpe plain(vocabulary);
   std::mt19937 random(2);
-  for (std::size_t length : {1, 7, 8, 9, 14, 15, 16, 17, 47, 48, 49, 100, 700}) {
+  for (std::size_t length : {1, 7, 8, 9, 14, 15, 16, 17, 47, 48, 49, 100, 127, 128, 129, 700}) {
     for (std::uint32_t alphabet : {1u, 2u, 26u}) {
       std::string text;
       while (text.size() < length) text += static_cast<char>('a' + random() % alphabet);
