@@ -34,13 +34,19 @@ StoredFile::~StoredFile() {
   if (descriptor_ > STDIN_FILENO) ::close(descriptor_);
 }
 
+/// Asks the system to read what follows the next `bytes` bytes, each part of the file once: where it is cached already,
+/// every page asked for costs a look-up. Advice: without it reading is only slower.
+void StoredFile::read_ahead(std::size_t bytes) {
+  const off_t next = ::lseek(descriptor_, 0, SEEK_CUR) + static_cast<off_t>(bytes);
+  if (next + kAheadBytes / 2 < advised_) return;
+  const off_t begin = std::max(next, advised_);
+  advised_ = next + kAheadBytes;
+  ::posix_fadvise(descriptor_, begin, advised_ - begin, POSIX_FADV_WILLNEED);
+}
+
 /// read(2) once, hashed and counted.
 std::size_t StoredFile::read_file(char* out, std::size_t bytes) {
-  // What is read next but one is on its way meanwhile. Advice: where it is not taken, nothing is wrong.
-  if (is_regular()) {
-    const auto ahead = ::lseek(descriptor_, 0, SEEK_CUR) + static_cast<off_t>(bytes);
-    ::posix_fadvise(descriptor_, ahead, kAheadBytes, POSIX_FADV_WILLNEED);
-  }
+  if (is_regular()) read_ahead(bytes);
   ssize_t got;
   do {
     got = ::read(descriptor_, out, bytes);

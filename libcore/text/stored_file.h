@@ -42,10 +42,12 @@ class StoredFile {
   StoredInput stored() const;
 
  private:
+  void read_ahead(std::size_t bytes);
   std::size_t read_file(char* out, std::size_t bytes);
 
   StoredInput stored_;
   int descriptor_;
+  std::int64_t advised_ = 0;                    // up to where the system was asked to read ahead
   std::optional<std::uint64_t> regular_bytes_;  // from where reading begins to the end, for a regular file
   Hasher hasher_;
   std::vector<char> buffer_;
