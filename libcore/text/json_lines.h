@@ -29,7 +29,7 @@ struct LineChunk {
 inline constexpr std::size_t kLineBytes = std::size_t{256} << 20;
 
 struct LineReaderOptions {
-  std::size_t chunk_bytes = 1 << 20;    // a chunk is about so long, or one line that is longer
+  std::size_t chunk_bytes = 1 << 18;    // a chunk is about so long, or one line that is longer
   std::size_t line_bytes = kLineBytes;  // a longer line is Error(bad_data) "FILE:LINE: ..."
   int decode_threads = 0;               // as in open_input
 };
