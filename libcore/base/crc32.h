@@ -1,0 +1,13 @@
+// CRC-32 of zip and gzip (IEEE 802.3, reflected polynomial EDB88320).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace mtl {
+
+/// The CRC of bytes that follow others whose CRC is `before`; 0 where there are none.
+std::uint32_t crc32(std::span<const std::byte> bytes, std::uint32_t before = 0);
+
+}  // namespace mtl

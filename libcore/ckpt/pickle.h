@@ -1,0 +1,134 @@
+// Python's pickle streams as data, protocols 0 to 5. Nothing is called or imported.
+//
+// A stream becomes a tree of values. A global (module and name) must be one that the caller allows; a call of one, or
+// an instance, is an object: its global, its arguments and its state. Values that a stream shares are shared here too,
+// and lists, dictionaries and objects may contain themselves: code that walks the tree must bound its walk. The depth
+// is bounded by kMaxPickleDepth for values that are complete when their parent is made.
+//
+// Memory is bounded by the stream: text and bytes are views of it, every opcode makes at most one value, a memo index
+// must be smaller than its own offset, and a stream has at most kMaxPickleValues values. Every violation is
+// Error(bad_data) with the offset and the reason.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace mtl {
+
+inline constexpr std::size_t kMaxPickleValues = std::size_t{1} << 21;
+inline constexpr int kMaxPickleDepth = 500;
+
+enum class PickleKind : std::uint8_t {
+  none,
+  boolean,
+  integer,
+  big_integer,  // beyond 64 bits
+  real,
+  text,
+  bytes,
+  list,
+  tuple,
+  set,
+  dict,        // also what a call of a GlobalUse::dictionary makes
+  global,      // a module's name, not called
+  object,      // a call of a global, or an instance
+  persistent,  // a reference outside the stream, by its id
+};
+
+/// What a stream may do with a global.
+enum class GlobalUse : std::uint8_t {
+  refused,
+  value,       // name it
+  function,    // call it: REDUCE
+  type,        // make an instance and give it a state: REDUCE, NEWOBJ, BUILD
+  dictionary,  // as a type; the instance is read as a dict, and its state is dropped
+};
+using GlobalRule = GlobalUse (*)(std::string_view module, std::string_view name);
+
+class Pickle;
+
+/// One value. Valid while its Pickle is.
+class PickleValue {
+ public:
+  PickleKind kind() const;
+  bool is(PickleKind wanted) const { return kind() == wanted; }
+  /// "a list", "argparse.Namespace": for messages.
+  std::string describe() const;
+
+  // Each throws Error(bad_data) when the value is of another kind.
+  bool as_bool() const;
+  std::int64_t as_int() const;
+  double as_number() const;            // integer or real
+  std::string_view as_text() const;    // text or bytes
+  std::string_view as_digits() const;  // big_integer: two's complement, little-endian; protocol 0: decimal
+
+  /// Of a list, tuple, set or dict: the number of its items. 0 for all other kinds.
+  std::size_t size() const;
+  /// Item i of a list, tuple or set.
+  PickleValue at(std::size_t i) const;
+  /// Key and value of entry i of a dict. Of equal keys the last one counts in Python.
+  PickleValue key(std::size_t i) const;
+  PickleValue value(std::size_t i) const;
+  /// The value of a text key of a dict, or of an attribute in the state of an object; of equal keys the last one.
+  std::optional<PickleValue> find(std::string_view name) const;
+
+  /// "module.name" of a global, or of an object's global.
+  std::string global() const;
+  /// The arguments of an object: a tuple.
+  PickleValue arguments() const;
+  /// The state of an object, none when it has no state.
+  PickleValue state() const;
+  /// The id of a persistent reference.
+  PickleValue persistent_id() const;
+
+  /// Identifies the value in its Pickle: shared values have the same number.
+  std::uint32_t number() const { return number_; }
+
+ private:
+  friend class Pickle;
+  PickleValue(const Pickle* pickle, std::uint32_t number) : pickle_(pickle), number_(number) {}
+  const Pickle* pickle_;
+  std::uint32_t number_;
+};
+
+class Pickle {
+ public:
+  /// Reads the first pickle of `stream`, which must outlive this object.
+  Pickle(std::string_view stream, GlobalRule rule);
+  Pickle(const Pickle&) = delete;
+  Pickle& operator=(const Pickle&) = delete;
+
+  PickleValue root() const { return {this, root_}; }
+  /// The number of bytes of the pickle, its STOP included.
+  std::size_t length() const { return length_; }
+  /// All values, in the order they were made.
+  std::size_t count() const { return nodes_.size(); }
+  PickleValue operator[](std::size_t number) const { return {this, static_cast<std::uint32_t>(number)}; }
+
+ private:
+  friend class PickleValue;
+  friend class PickleMachine;
+  struct Node {
+    PickleKind kind = PickleKind::none;
+    GlobalUse use = GlobalUse::refused;  // of a global, and of what it made
+    std::uint16_t depth = 1;
+    std::uint32_t global = 0, arguments = 0, state = 0;  // persistent: the id is `arguments`
+    union {
+      std::int64_t integer = 0;
+      double real;
+    };
+    std::string_view text;             // global: "module.name"
+    std::vector<std::uint32_t> items;  // dict: key, value, key, value, ...
+  };
+
+  std::vector<Node> nodes_;
+  std::deque<std::string> decoded_;  // texts that are not in the stream as they are
+  std::uint32_t root_ = 0;
+  std::size_t length_ = 0;
+};
+
+}  // namespace mtl

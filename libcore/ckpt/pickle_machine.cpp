@@ -1,0 +1,263 @@
+#include "ckpt/pickle_machine.h"
+
+#include <algorithm>
+
+#include "base/json_cursor.h"
+#include "base/printable.h"
+#include "base/utf8.h"
+
+namespace mtl {
+
+namespace {
+
+constexpr std::uint32_t kAbsentValue = UINT32_MAX;
+constexpr std::size_t kLongestName = 200;      // of a module or a class
+constexpr std::size_t kLongestLine = 1 << 20;  // of protocol 0
+
+}  // namespace
+
+Pickle::Pickle(std::string_view stream, GlobalRule rule) { PickleMachine(*this, stream, rule).run(); }
+
+PickleMachine::PickleMachine(Pickle& pickle, std::string_view stream, GlobalRule rule)
+    : pickle_(pickle), stream_(stream), rule_(rule) {
+  for (PickleKind kind : {PickleKind::none, PickleKind::boolean, PickleKind::boolean, PickleKind::tuple}) {
+    Node node;
+    node.kind = kind;
+    make(std::move(node));
+  }
+  pickle_.nodes_[kTrue].integer = 1;
+}
+
+void PickleMachine::run() {
+  while (true) {
+    opcode_at_ = at_;
+    if (at_ == stream_.size()) refuse("the stream ends without STOP; it is cut short");
+    const unsigned char opcode = byte_of(stream_[at_++]);
+    if (opcode == '.') break;
+    if (!run_number(opcode) && !run_text(opcode) && !run_container(opcode) && !run_stack(opcode) && !run_object(opcode))
+      refuse_opcode(opcode);
+  }
+  pickle_.root_ = pop();
+  pickle_.length_ = at_;
+}
+
+std::string_view PickleMachine::take(std::uint64_t bytes) {
+  if (bytes > stream_.size() - at_)
+    refuse("announces ", bytes, " bytes, ", stream_.size() - at_, " are left in the stream");
+  const std::string_view out = stream_.substr(at_, bytes);
+  at_ += bytes;
+  return out;
+}
+
+std::uint64_t PickleMachine::take_unsigned(int bytes) {
+  std::uint64_t value = 0;
+  const std::string_view text = take(bytes);
+  for (int i = bytes; i-- > 0;) value = value << 8 | byte_of(text[i]);
+  return value;
+}
+
+std::string_view PickleMachine::take_line() {
+  const std::size_t end = stream_.substr(at_, kLongestLine).find('\n');
+  if (end == std::string_view::npos) refuse("a line without end");
+  const std::string_view line = take(end);
+  ++at_;
+  return line;
+}
+
+PickleMachine::Id PickleMachine::make(Node node) {
+  if (pickle_.nodes_.size() == kMaxPickleValues) refuse("more than ", kMaxPickleValues, " values");
+  pickle_.nodes_.push_back(std::move(node));
+  return static_cast<Id>(pickle_.nodes_.size() - 1);
+}
+
+void PickleMachine::push(Id id) {
+  if (stack_.size() == kMaxPickleValues) refuse("more than ", kMaxPickleValues, " values on the stack");
+  stack_.push_back(id);
+}
+
+PickleMachine::Id PickleMachine::top() const {
+  if (stack_.size() == (marks_.empty() ? 0 : marks_.back())) refuse("needs a value, the stack is empty");
+  return stack_.back();
+}
+
+PickleMachine::Id PickleMachine::pop() {
+  const Id id = top();
+  stack_.pop_back();
+  return id;
+}
+
+std::vector<PickleMachine::Id> PickleMachine::pop_to_mark() {
+  if (marks_.empty()) refuse("needs a MARK, there is none");
+  std::vector<Id> items(stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back()), stack_.end());
+  stack_.resize(marks_.back());
+  marks_.pop_back();
+  return items;
+}
+
+void PickleMachine::push_scalar(PickleKind kind, std::int64_t value) {
+  Node node;
+  node.kind = kind;
+  node.integer = value;
+  push(make(std::move(node)));
+}
+
+void PickleMachine::push_text(PickleKind kind, std::string_view text, bool is_unicode) {
+  if (is_unicode && find_invalid_utf8(text) != std::string_view::npos) refuse("a text that is not UTF-8");
+  Node node;
+  node.kind = kind;
+  node.text = text;
+  push(make(std::move(node)));
+}
+
+/// Little-endian two's complement of any length.
+void PickleMachine::push_long(std::string_view digits) {
+  if (digits.size() > 8) return push_text(PickleKind::big_integer, digits, false);
+  std::uint64_t value = digits.empty() || byte_of(digits.back()) < 0x80 ? 0 : ~std::uint64_t{0};
+  for (std::size_t i = digits.size(); i-- > 0;) value = value << 8 | byte_of(digits[i]);
+  push_scalar(PickleKind::integer, static_cast<std::int64_t>(value));
+}
+
+void PickleMachine::push_decimal(std::string_view digits) {
+  if (!digits.empty() && digits.back() == 'L') digits.remove_suffix(1);
+  const std::string_view magnitude = digits.substr(starts_with(digits, "-") ? 1 : 0);
+  if (magnitude.size() > 18 && magnitude.find_first_not_of("0123456789") == std::string_view::npos)
+    return push_text(PickleKind::big_integer, digits, false);
+  const std::optional<std::int64_t> value = parse_int(digits);
+  if (!value) refuse("'", printable_text(digits.substr(0, 40)), "' is not an integer of 64 bits");
+  push_scalar(PickleKind::integer, *value);
+}
+
+void PickleMachine::deepen(Node& parent, Id child) {
+  const int depth = std::max<int>(parent.depth, pickle_.nodes_[child].depth + 1);
+  if (depth > kMaxPickleDepth) refuse("values are nested more than ", kMaxPickleDepth, " deep");
+  parent.depth = static_cast<std::uint16_t>(depth);
+}
+
+void PickleMachine::push_items(PickleKind kind, std::vector<Id> items) {
+  if (kind == PickleKind::dict && items.size() % 2 != 0) refuse("a key without a value");
+  Node node;
+  node.kind = kind;
+  for (Id item : items) deepen(node, item);
+  node.items = std::move(items);
+  push(make(std::move(node)));
+}
+
+void PickleMachine::push_tuple(std::size_t items) {
+  std::vector<Id> values(items);
+  for (std::size_t i = items; i-- > 0;) values[i] = pop();
+  push_items(PickleKind::tuple, std::move(values));
+}
+
+void PickleMachine::add_items(Id target, const std::vector<Id>& items, PickleKind kind) {
+  Node& node = pickle_.nodes_[target];
+  if (node.kind != kind) refuse("adds an item to ", pickle_[target].describe());
+  if (kind == PickleKind::dict && items.size() % 2 != 0) refuse("a key without a value");
+  for (Id item : items) deepen(node, item);
+  node.items.insert(node.items.end(), items.begin(), items.end());
+}
+
+/// Writers number the memo from 0 or 1, and each entry took at least one opcode before it.
+void PickleMachine::remember(std::uint64_t index) {
+  if (index >= opcode_at_) refuse("memo index ", index, " is larger than the number of values before it");
+  if (index >= memo_.size()) memo_.resize(index + 1, kAbsentValue);
+  if (memo_[index] == kAbsentValue) ++memo_size_;
+  memo_[index] = top();
+}
+
+void PickleMachine::recall(std::uint64_t index) {
+  if (index >= memo_.size() || memo_[index] == kAbsentValue) refuse("memo index ", index, " was never put");
+  push(memo_[index]);
+}
+
+void PickleMachine::push_global(std::string_view module, std::string_view name) {
+  const auto shown = [](std::string_view text) { return printable_text(text.substr(0, kLongestName)); };
+  const GlobalUse use = std::max(module.size(), name.size()) > kLongestName ? GlobalUse::refused : rule_(module, name);
+  if (use == GlobalUse::refused)
+    refuse("names '", shown(module), ".", shown(name), "', which has no place in a file of tensors");
+  pickle_.decoded_.push_back(cat(module, ".", name));
+  Node node;
+  node.kind = PickleKind::global;
+  node.use = use;
+  node.text = pickle_.decoded_.back();
+  push(make(std::move(node)));
+}
+
+void PickleMachine::push_persistent(Id id) {
+  Node node;
+  node.kind = PickleKind::persistent;
+  node.arguments = id;
+  deepen(node, id);
+  push(make(std::move(node)));
+}
+
+/// copyreg._reconstructor(type, base, state of the base): how protocols 0 and 1 make an instance.
+void PickleMachine::call_reconstructor(Id arguments) {
+  const std::vector<Id>& items = pickle_.nodes_[arguments].items;
+  if (items.size() != 3) refuse("_reconstructor needs 3 arguments, it has ", items.size());
+  const Id type = items[0];
+  call(type, kEmptyTuple, true);
+}
+
+/// OrderedDict(), OrderedDict([(key, value), ...]), defaultdict(type).
+void PickleMachine::push_dictionary(Id callee, Id arguments) {
+  Node node;
+  node.kind = PickleKind::dict;
+  node.use = GlobalUse::dictionary;
+  node.global = callee;
+  for (Id argument : pickle_.nodes_[arguments].items) {
+    const Node& source = pickle_.nodes_[argument];
+    if (source.kind == PickleKind::global || source.kind == PickleKind::none) continue;  // a default's type
+    if (source.kind != PickleKind::list && source.kind != PickleKind::dict)
+      refuse("makes a dict of ", pickle_[argument].describe());
+    for (Id item : source.items) {
+      if (source.kind == PickleKind::dict) {
+        deepen(node, item);
+        node.items.push_back(item);
+        continue;
+      }
+      const Node& pair = pickle_.nodes_[item];
+      const bool is_pair = pair.items.size() == 2 && (pair.kind == PickleKind::list || pair.kind == PickleKind::tuple);
+      if (!is_pair) refuse("makes a dict of ", pickle_[item].describe(), " that is not a pair");
+      for (Id half : pair.items) {
+        deepen(node, half);
+        node.items.push_back(half);
+      }
+    }
+    // A dictionary copies its items: without a bound, calls that share an argument would multiply it.
+    copied_ += node.items.size();
+    if (copied_ > stream_.size()) refuse("dicts copy more items than the stream has");
+  }
+  push(make(std::move(node)));
+}
+
+void PickleMachine::call(Id callee, Id arguments, bool is_instance) {
+  const Node& target = pickle_.nodes_[callee];
+  if (target.kind != PickleKind::global) refuse("calls ", pickle_[callee].describe());
+  if (pickle_.nodes_[arguments].kind != PickleKind::tuple)
+    refuse("calls ", printable_text(target.text), " with ", pickle_[arguments].describe(), " in place of a tuple");
+  const GlobalUse use = target.use;
+  if (use == GlobalUse::value || (is_instance && use == GlobalUse::function))
+    refuse("calls ", printable_text(target.text), ", which is not ", is_instance ? "a type" : "a function");
+  if (ends_with(target.text, "._reconstructor")) return call_reconstructor(arguments);
+  if (use == GlobalUse::dictionary) return push_dictionary(callee, arguments);
+  Node node;
+  node.kind = PickleKind::object;
+  node.use = use;
+  node.global = callee;
+  node.arguments = arguments;
+  deepen(node, arguments);
+  push(make(std::move(node)));
+}
+
+void PickleMachine::build() {
+  const Id state = pop();
+  Node& node = pickle_.nodes_[top()];
+  if (node.use == GlobalUse::dictionary && node.kind == PickleKind::dict) return;
+  if (node.kind != PickleKind::object || node.use != GlobalUse::type)
+    refuse("sets the state of ", pickle_[top()].describe());
+  if (node.state != kNone) refuse("sets the state of ", pickle_[top()].describe(), " twice");
+  deepen(node, state);
+  node.state = state;
+}
+
+}  // namespace mtl

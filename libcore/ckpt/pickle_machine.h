@@ -1,0 +1,79 @@
+// The stack machine that a pickle is a program for, reduced to the opcodes that build data.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "ckpt/pickle.h"
+
+namespace mtl {
+
+class PickleMachine {
+ public:
+  PickleMachine(Pickle& pickle, std::string_view stream, GlobalRule rule);
+  /// Runs until STOP.
+  void run();
+
+ private:
+  using Id = std::uint32_t;
+  using Node = Pickle::Node;
+  /// Values that every stream shares: one node each, made first.
+  enum Shared : Id { kNone, kFalse, kTrue, kEmptyTuple };
+
+  template <class... Parts>
+  [[noreturn]] void refuse(const Parts&... parts) const {
+    fail(Exit::bad_data, "pickle, byte ", opcode_at_, ": ", parts...);
+  }
+
+  // Each executes `opcode` when it is one of its group; false when it is not.
+  bool run_number(unsigned char opcode);
+  bool run_text(unsigned char opcode);
+  bool run_container(unsigned char opcode);
+  bool run_stack(unsigned char opcode);
+  bool run_object(unsigned char opcode);
+  [[noreturn]] void refuse_opcode(unsigned char opcode) const;
+
+  std::string_view take(std::uint64_t bytes);
+  std::uint64_t take_unsigned(int bytes);
+  /// The text before the next newline, which is taken too.
+  std::string_view take_line();
+
+  Id make(Node node);
+  void push(Id id);
+  Id pop();
+  Id top() const;
+  /// The stack above the last mark, which is removed.
+  std::vector<Id> pop_to_mark();
+  void push_scalar(PickleKind kind, std::int64_t value);
+  void push_text(PickleKind kind, std::string_view text, bool is_unicode);
+  void push_decimal(std::string_view digits);
+  void push_long(std::string_view digits);
+  void push_items(PickleKind kind, std::vector<Id> items);
+  void push_tuple(std::size_t items);
+  void push_global(std::string_view module, std::string_view name);
+  void push_persistent(Id id);
+
+  void add_items(Id target, const std::vector<Id>& items, PickleKind kind);
+  void deepen(Node& parent, Id child);
+  void remember(std::uint64_t index);
+  void recall(std::uint64_t index);
+  void call(Id callee, Id arguments, bool is_instance);
+  void call_reconstructor(Id arguments);
+  void push_dictionary(Id callee, Id arguments);
+  void build();
+
+  Pickle& pickle_;
+  std::string_view stream_;
+  GlobalRule rule_;
+  std::size_t at_ = 0, opcode_at_ = 0;
+  std::vector<Id> stack_;
+  std::vector<std::size_t> marks_;  // sizes of the stack
+  std::vector<Id> memo_;            // by index; kAbsent where nothing was put
+  std::size_t memo_size_ = 0;       // distinct indices: MEMOIZE puts at this one
+  std::size_t copied_ = 0;          // items of dicts that calls made
+};
+
+}  // namespace mtl

@@ -1,0 +1,362 @@
+#include "ckpt/torch_file.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/printable.h"
+#include "base/utf8.h"
+#include "ckpt/torch_globals.h"
+
+namespace mtl {
+
+namespace {
+
+/// 0x1950a86a20f9469cfc6c, little-endian: the first pickle of the stream format.
+constexpr std::string_view kStreamMagic("\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19", 10);
+constexpr std::int64_t kStreamProtocol = 1001;
+constexpr std::size_t kMaxPickleBytes = std::size_t{1} << 26;
+constexpr std::size_t kMaxRank = 16;
+
+template <class... Parts>
+[[noreturn]] void refuse_file(const Parts&... parts) {
+  fail(Exit::bad_data, parts...);
+}
+
+std::string_view as_characters(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+std::span<const std::byte> as_bytes_of(std::string_view text) {
+  return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
+}
+
+bool starts_as_pickle(std::string_view text) { return text.size() >= 2 && byte_of(text[0]) == 0x80; }
+
+/// What a file is that is not PyTorch's, where its beginning shows it.
+std::string describe_other_file(std::string_view text) {
+  if (text.empty()) return "the file is empty";
+  if (starts_with(text, "version https://git-lfs"))
+    return "the file is a Git LFS pointer; fetch its content with: git lfs pull";
+  return "not a file of torch.save: it begins neither as a zip archive nor as a pickle";
+}
+
+/// Sizes or strides: a tuple, list or torch.Size of integers that are not negative.
+std::vector<std::int64_t> read_sizes_of(PickleValue value, const char* what) {
+  if (value.is(PickleKind::object) && value.global() == "torch.Size" && value.arguments().size() == 1)
+    value = value.arguments().at(0);
+  if (!value.is(PickleKind::tuple) && !value.is(PickleKind::list))
+    refuse_file("a tensor's ", what, " is ", value.describe(), " in place of a tuple");
+  if (value.size() > kMaxRank) refuse_file("a tensor of ", value.size(), " axes; at most ", kMaxRank, " are read");
+  std::vector<std::int64_t> out;
+  for (std::size_t i = 0; i < value.size(); ++i) {
+    out.push_back(value.at(i).as_int());
+    if (out.back() < 0) refuse_file("a tensor's ", what, " has ", out.back());
+  }
+  return out;
+}
+
+/// The number of elements; the product must not overflow, also where another axis is 0.
+std::int64_t checked_count(const std::vector<std::int64_t>& shape) {
+  std::int64_t count = 1;
+  for (std::int64_t size : shape) {
+    if (__builtin_mul_overflow(count, std::max<std::int64_t>(size, 1), &count))
+      refuse_file("the product of a tensor's sizes is beyond 64 bits");
+  }
+  return std::find(shape.begin(), shape.end(), 0) == shape.end() ? count : 0;
+}
+
+/// One more than the last element of a view that is not empty.
+std::int64_t checked_end(const TorchTensor& tensor, std::int64_t offset) {
+  std::int64_t last = offset;
+  for (std::size_t i = 0; i < tensor.shape.size(); ++i) {
+    std::int64_t step = 0;
+    if (__builtin_mul_overflow(tensor.shape[i] - 1, tensor.strides[i], &step) ||
+        __builtin_add_overflow(last, step, &last))
+      refuse_file("the last element of a tensor is beyond 64 bits");
+  }
+  if (last == INT64_MAX) refuse_file("the last element of a tensor is beyond 64 bits");
+  return last + 1;
+}
+
+}  // namespace
+
+std::int64_t TorchTensor::count() const {
+  std::int64_t count = 1;
+  for (std::int64_t size : shape) count *= size;
+  return count;
+}
+
+bool TorchTensor::is_contiguous() const {
+  std::int64_t step = 1;
+  for (std::size_t i = shape.size(); i-- > 0;) {
+    if (shape[i] != 1 && strides[i] != step) return false;
+    step *= shape[i];
+  }
+  return true;
+}
+
+void read_elements(const TorchTensor& tensor, std::int64_t begin, std::span<std::byte> out) {
+  const std::size_t element = bits_of(tensor.dtype) / 8;
+  auto left = static_cast<std::int64_t>(out.size() / element);
+  if (left == 0) return;
+  std::int64_t run = 1;  // elements that lie side by side: those of the last axes
+  std::size_t outer = tensor.shape.size();
+  for (; outer > 0 && (tensor.strides[outer - 1] == run || tensor.shape[outer - 1] == 1); --outer)
+    run *= tensor.shape[outer - 1];
+  std::vector<std::int64_t> index(outer);
+  std::int64_t row = begin / run, within = begin % run, at = 0;
+  for (std::size_t axis = outer; axis-- > 0; row /= tensor.shape[axis]) {
+    index[axis] = row % tensor.shape[axis];
+    at += index[axis] * tensor.strides[axis];
+  }
+  for (std::byte* to = out.data(); left > 0; within = 0) {
+    const std::int64_t count = std::min(left, run - within);
+    std::memcpy(to, tensor.data.data() + element * (at + within), element * count);
+    to += element * count;
+    left -= count;
+    for (std::size_t axis = outer; axis-- > 0;) {
+      at += tensor.strides[axis];
+      if (++index[axis] < tensor.shape[axis]) break;
+      at -= tensor.shape[axis] * tensor.strides[axis];
+      index[axis] = 0;
+    }
+  }
+}
+
+TorchFile::TorchFile(const std::string& path) : file_(path) {
+  try {
+    if (is_zip_archive(file_.bytes())) {
+      open_zip();
+    } else {
+      open_stream();
+    }
+    list_tensors();
+  } catch (const Error& error) {
+    if (error.code() != Exit::bad_data) throw;
+    fail_at(Exit::bad_data, path, error.what());
+  }
+}
+
+void TorchFile::open_zip() {
+  zip_.emplace(file_.bytes());
+  if (zip_->entries().empty()) refuse_file("the zip archive is empty");
+  const std::string& first = zip_->entries().front().name;
+  const std::string root = first.substr(0, first.find('/') + 1);
+  for (const ZipEntry& entry : zip_->entries()) {
+    if (root.empty() || !starts_with(entry.name, root))
+      refuse_file("zip archive: entry '", printable_text(entry.name), "' is not in one folder with the other entries");
+  }
+  const ZipEntry* object = zip_->find(root + "data.pkl");
+  if (object == nullptr)
+    refuse_file("zip archive: no entry '", printable_text(root), "data.pkl'; not a file of torch.save");
+  if (const ZipEntry* order = zip_->find(root + "byteorder"); order != nullptr) {
+    const std::string_view text = as_characters(order->data);
+    if (text != "little")
+      refuse_file("its byte order is '", printable_text(text.substr(0, 20)), "'; only little is read");
+  }
+  check_crc(*object);
+  read_object(as_characters(object->data));
+  for (auto& [key, storage] : storages_) {
+    const ZipEntry* record = key.find('/') == std::string::npos ? zip_->find(cat(root, "data/", key)) : nullptr;
+    if (record == nullptr) refuse_file("storage '", printable_text(key), "' has no record in the zip archive");
+    storage.data = record->data;
+    const std::uint64_t element = storage.is_untyped ? 1 : bits_of(storage.dtype) / 8;
+    if (record->data.size() % element != 0 || record->data.size() / element != storage.elements)
+      refuse_file("storage '", printable_text(key), "' has ", record->data.size(), " bytes for ", storage.elements,
+                  " elements of ", element, " bytes");
+  }
+  collect_tensors();
+}
+
+void TorchFile::open_stream() {
+  std::string_view stream = file_.text();
+  if (!starts_as_pickle(stream)) refuse_file(describe_other_file(stream));
+  std::size_t at = 0;
+  const auto next = [&] {
+    auto pickle = std::make_unique<Pickle>(stream.substr(at, kMaxPickleBytes), torch_global_use);
+    at += pickle->length();
+    return pickle;
+  };
+  const auto magic = next();
+  if (!magic->root().is(PickleKind::big_integer) || magic->root().as_digits() != kStreamMagic)
+    refuse_file("a pickle without PyTorch's magic number; not a file of torch.save");
+  if (const auto protocol = next(); protocol->root().as_int() != kStreamProtocol)
+    refuse_file("protocol ", protocol->root().as_int(), " of torch.save; ", kStreamProtocol, " is read");
+  const auto system = next();
+  const std::optional<PickleValue> little = system->root().find("little_endian");
+  if (!little || !little->as_bool()) refuse_file("its byte order is not little-endian");
+  const std::size_t object = at;
+  read_object(stream.substr(at, kMaxPickleBytes));
+  attach_storages(stream.substr(object + pickle_->length()));
+  collect_tensors();
+}
+
+/// `stream`: the keys, then the storages in their order.
+void TorchFile::attach_storages(std::string_view stream) {
+  const Pickle keys(stream.substr(0, kMaxPickleBytes), torch_global_use);
+  stream.remove_prefix(keys.length());
+  if (!keys.root().is(PickleKind::list)) refuse_file("its storage keys are ", keys.root().describe());
+  for (std::size_t i = 0; i < keys.root().size(); ++i) {
+    const std::string_view key = keys.root().at(i).as_text();
+    const auto found = storages_.find(key);
+    if (found == storages_.end()) refuse_file("storage '", printable_text(key), "' belongs to no tensor");
+    Storage& storage = found->second;
+    if (storage.data.data() != nullptr) refuse_file("storage '", printable_text(key), "' is stored twice");
+    std::uint64_t elements = 0;
+    const std::uint64_t element = storage.is_untyped ? 1 : bits_of(storage.dtype) / 8;
+    if (stream.size() < 8) refuse_file("storage '", printable_text(key), "': the file is cut short");
+    for (int byte = 8; byte-- > 0;) elements = elements << 8 | byte_of(stream[byte]);
+    stream.remove_prefix(8);
+    if (elements != storage.elements)
+      refuse_file("storage '", printable_text(key), "' has ", elements, " elements, its tensors need ",
+                  storage.elements);
+    if (elements > stream.size() / element)
+      refuse_file("storage '", printable_text(key), "' needs ", elements, " elements of ", element, " bytes, ",
+                  stream.size(), " bytes are left; the file is cut short");
+    storage.data = as_bytes_of(stream.substr(0, elements * element));
+    stream.remove_prefix(elements * element);
+  }
+  for (const auto& [key, storage] : storages_) {
+    if (storage.data.data() == nullptr) refuse_file("storage '", printable_text(key), "' is not in the file");
+  }
+}
+
+void TorchFile::read_object(std::string_view stream) {
+  if (stream.size() > kMaxPickleBytes)
+    refuse_file("a pickle of ", stream.size(), " bytes; at most ", kMaxPickleBytes, " are read");
+  pickle_ = std::make_unique<Pickle>(stream, torch_global_use);
+  header_ = as_bytes_of(stream.substr(0, pickle_->length()));
+  if (!root().is(PickleKind::dict)) refuse_file("holds ", root().describe(), ", not a dict of tensors");
+  collect_storages();
+}
+
+/// A persistent id is ("storage", type, key, location, number of elements[, None]).
+void TorchFile::collect_storages() {
+  for (std::size_t i = 0; i < pickle_->count(); ++i) {
+    if (!(*pickle_)[i].is(PickleKind::persistent)) continue;
+    const PickleValue id = (*pickle_)[i].persistent_id();
+    const bool is_storage = id.is(PickleKind::tuple) && (id.size() == 5 || id.size() == 6) &&
+                            id.at(0).is(PickleKind::text) && id.at(0).as_text() == "storage";
+    if (!is_storage) refuse_file("a persistent id that is not a storage: ", id.describe());
+    if (id.size() == 6 && !id.at(5).is(PickleKind::none)) refuse_file("a view of a storage, as PyTorch before 0.4 has");
+    const std::string type = id.at(1).global();
+    const std::optional<StoredDType> dtype = dtype_of_storage(type);
+    Storage storage;
+    storage.is_untyped = is_untyped_storage(type);
+    if (!dtype && !storage.is_untyped) refuse_file("a storage of type ", id.at(1).describe());
+    storage.dtype = dtype.value_or(StoredDType::u8);
+    const std::int64_t elements = id.at(4).as_int();
+    if (elements < 0) refuse_file("a storage of ", elements, " elements");
+    storage.elements = elements;
+    const std::string key(id.at(2).as_text());
+    const auto [found, is_new] = storages_.emplace(key, storage);
+    if (!is_new && (found->second.dtype != storage.dtype || found->second.elements != storage.elements ||
+                    found->second.is_untyped != storage.is_untyped))
+      refuse_file("storage '", printable_text(key), "' has two types or sizes");
+  }
+}
+
+const TorchFile::Storage& TorchFile::storage_of(PickleValue persistent) const {
+  return storages_.find(persistent.persistent_id().at(2).as_text())->second;
+}
+
+/// _rebuild_tensor_v2(storage, offset, sizes, strides, requires_grad, hooks[, metadata]); _rebuild_tensor has the first
+/// four, _rebuild_tensor_v3 a dtype after the hooks, for storages of bytes.
+TorchTensor TorchFile::rebuild(PickleValue object) const {
+  const std::string function = object.global();
+  const bool has_dtype = ends_with(function, "_v3");
+  const PickleValue arguments = object.arguments();
+  const std::size_t fewest = has_dtype ? 7 : ends_with(function, "_v2") ? 6 : 4;
+  if (arguments.size() < fewest || arguments.size() > fewest + 1)
+    refuse_file(function, " has ", arguments.size(), " arguments");
+  const Storage& storage = storage_of(arguments.at(0));
+  TorchTensor out;
+  out.dtype = storage.dtype;
+  if (has_dtype != storage.is_untyped) refuse_file(function, " of a storage of another kind");
+  if (has_dtype) {
+    const std::optional<StoredDType> dtype = dtype_of_torch_global(arguments.at(6).global());
+    if (!dtype) refuse_file("a tensor of type ", arguments.at(6).describe());
+    out.dtype = *dtype;
+  }
+  const std::int64_t offset = arguments.at(1).as_int();
+  if (offset < 0) refuse_file("a tensor at offset ", offset, " of its storage");
+  out.shape = read_sizes_of(arguments.at(2), "size");
+  out.strides = read_sizes_of(arguments.at(3), "stride");
+  if (out.shape.size() != out.strides.size())
+    refuse_file("a tensor of ", out.shape.size(), " sizes and ", out.strides.size(), " strides");
+  const std::int64_t count = checked_count(out.shape), element = bits_of(out.dtype) / 8;
+  if (count == 0) return out;
+  const std::int64_t elements = static_cast<std::int64_t>(storage.data.size()) / element;
+  const std::int64_t end = checked_end(out, offset);
+  if (end > elements) refuse_file("a tensor needs ", end, " elements of a storage that has ", elements);
+  if (count > static_cast<std::int64_t>(file_.bytes().size()) / element)
+    refuse_file("a tensor expands to ", count, " elements, more than the file has bytes for");
+  out.data = storage.data.subspan(offset * element);
+  return out;
+}
+
+void TorchFile::collect_tensors() {
+  for (std::size_t i = 0; i < pickle_->count(); ++i) {
+    const PickleValue value = (*pickle_)[i];
+    if (!value.is(PickleKind::object)) continue;
+    const std::string global = value.global();
+    if (starts_with(global, "torch._utils._rebuild_tensor")) {
+      tensors_.emplace(value.number(), rebuild(value));
+    } else if (starts_with(global, "torch._utils._rebuild_parameter")) {
+      const bool has_data = value.arguments().size() > 0;
+      const TorchTensor* inner = has_data ? tensor(value.arguments().at(0)) : nullptr;
+      if (inner == nullptr) refuse_file("a parameter without a tensor");
+      tensors_.emplace(value.number(), *inner);
+    }
+  }
+}
+
+void TorchFile::list_tensors() {
+  for (std::size_t i = 0; i < root().size(); ++i) {
+    const PickleValue key = root().key(i), value = root().value(i);
+    const TorchTensor* found = tensor(value);
+    if (found == nullptr || !key.is(PickleKind::text)) continue;
+    StoredTensor stored;
+    stored.name = std::string(key.as_text());
+    stored.dtype = found->dtype;
+    stored.shape.assign(found->shape.begin(), found->shape.end());
+    stored.end = found->count() * bits_of(found->dtype) / 8;
+    if (!index_.emplace(stored.name, stored_.size()).second)
+      refuse_file("two tensors are named '", printable_text(stored.name), "'");
+    stored_.push_back(std::move(stored));
+    numbers_.push_back(value.number());
+  }
+}
+
+const TorchTensor* TorchFile::tensor(PickleValue value) const {
+  const auto found = tensors_.find(value.number());
+  return found == tensors_.end() ? nullptr : &found->second;
+}
+
+const StoredTensor* TorchFile::find(const std::string& name) const {
+  const auto found = index_.find(name);
+  return found == index_.end() ? nullptr : &stored_[found->second];
+}
+
+std::span<const std::byte> TorchFile::data(const StoredTensor& stored) const {
+  const std::uint32_t number = numbers_[index_.at(stored.name)];
+  const TorchTensor& view = tensors_.at(number);
+  if (view.is_contiguous() || stored.end == 0) return view.data.first(stored.end);
+  const auto [copy, is_new] = contiguous_.try_emplace(number);
+  if (is_new) {
+    copy->second.resize(stored.end);
+    read_elements(view, 0, copy->second);
+  }
+  return copy->second;
+}
+
+void TorchFile::verify() const {
+  if (!zip_) return;
+  try {
+    for (const ZipEntry& entry : zip_->entries()) check_crc(entry);
+  } catch (const Error& error) {
+    fail_at(Exit::bad_data, path(), error.what());
+  }
+}
+
+}  // namespace mtl

@@ -1,0 +1,95 @@
+// Files of torch.save, as data: the zip format (PyTorch 1.6 and later) and the older stream of pickles and storages.
+//
+//   zip      ROOT/data.pkl, ROOT/data/KEY (a storage), ROOT/byteorder; entries are stored, not compressed
+//   stream   pickles of a magic number, the protocol 1001, the system, the object, and the storages' keys; then of each
+//            storage its number of elements (i64) and its elements
+//
+// The object is a Pickle value (pickle.h) whose root is a dict. Every tensor in it is checked when the file is opened:
+// its storage exists in the announced size, and no element lies outside. Tensors are views (offset and strides in
+// elements) of the mapped file: nothing is copied until it is read. Refused: compressed entries, big-endian files,
+// other names than torch_globals.h allows, and tensors that expand to more bytes than the file has. Errors are
+// Error(bad_data) and name the file.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/files.h"
+#include "ckpt/pickle.h"
+#include "ckpt/tensor_file.h"
+#include "ckpt/zip_archive.h"
+
+namespace mtl {
+
+/// A strided view of a storage. Copies are cheap, and valid while their file is.
+struct TorchTensor {
+  StoredDType dtype = StoredDType::f32;
+  std::vector<std::int64_t> shape, strides;  // strides in elements
+  std::span<const std::byte> data;           // from the first element to the end of the storage
+
+  std::int64_t count() const;
+  bool is_contiguous() const;
+};
+
+/// Copies `out.size()` bytes of elements in row-major order, from element `begin` on.
+void read_elements(const TorchTensor& tensor, std::int64_t begin, std::span<std::byte> out);
+
+class TorchFile : public TensorFile {
+ public:
+  explicit TorchFile(const std::string& path);
+  TorchFile(TorchFile&&) = default;
+  TorchFile& operator=(TorchFile&&) = default;
+
+  /// The object that was saved: a dict.
+  PickleValue root() const { return pickle_->root(); }
+  /// The tensor that a value is; nullptr when it is none.
+  const TorchTensor* tensor(PickleValue value) const;
+
+  const std::string& path() const override { return file_.path(); }
+  /// The tensors of the root dict by their keys, as in a file of a model's weights; begin is 0.
+  const std::vector<StoredTensor>& tensors() const override { return stored_; }
+  const StoredTensor* find(const std::string& name) const override;
+  /// Of a view that is not contiguous: a copy, made once.
+  std::span<const std::byte> data(const StoredTensor& tensor) const override;
+  /// The pickle of the object.
+  std::span<const std::byte> header() const override { return header_; }
+  std::span<const std::byte> bytes() const override { return file_.bytes(); }
+  /// Compares all records with their CRC-32; an older stream has none.
+  void verify() const;
+
+ private:
+  struct Storage {
+    StoredDType dtype = StoredDType::f32;
+    std::uint64_t elements = 0;
+    bool is_untyped = false;  // elements are bytes
+    std::span<const std::byte> data;
+  };
+
+  void open_zip();
+  void open_stream();
+  void read_object(std::string_view stream);
+  void collect_storages();
+  void collect_tensors();
+  void list_tensors();
+  void attach_storages(std::string_view stream);
+  const Storage& storage_of(PickleValue persistent) const;
+  TorchTensor rebuild(PickleValue object) const;
+
+  MappedFile file_;
+  std::optional<ZipArchive> zip_;
+  std::span<const std::byte> header_;
+  std::unique_ptr<Pickle> pickle_;
+  std::map<std::string, Storage, std::less<>> storages_;  // by key
+  std::map<std::uint32_t, TorchTensor> tensors_;          // by the number of their value
+  std::vector<StoredTensor> stored_;
+  std::map<std::string, std::size_t> index_;                            // into stored_
+  std::vector<std::uint32_t> numbers_;                                  // of the values, as stored_
+  mutable std::map<std::uint32_t, std::vector<std::byte>> contiguous_;  // copies, by the number of their value
+};
+
+}  // namespace mtl

@@ -1,0 +1,174 @@
+#include "ckpt/zip_archive.h"
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+
+#include "base/crc32.h"
+#include "base/error.h"
+#include "base/printable.h"
+#include "base/utf8.h"
+
+namespace mtl {
+
+namespace {
+
+constexpr std::string_view kLocalHeader = "PK\3\4", kDirectoryEntry = "PK\1\2", kEndRecord = "PK\5\6",
+                           kEndRecord64 = "PK\6\6", kEndLocator64 = "PK\6\7";
+constexpr std::size_t kLocalHeaderBytes = 30, kDirectoryEntryBytes = 46, kEndRecordBytes = 22, kEndRecord64Bytes = 56,
+                      kEndLocator64Bytes = 20;
+constexpr std::uint32_t kIn64 = 0xFFFFFFFF;  // the number is in a zip64 field
+
+template <class... Parts>
+[[noreturn]] void refuse_zip(const Parts&... parts) {
+  fail(Exit::bad_data, "zip archive: ", parts...);
+}
+
+/// Little-endian numbers at offsets, all checked.
+class ZipBytes {
+ public:
+  explicit ZipBytes(std::span<const std::byte> bytes)
+      : text_(reinterpret_cast<const char*>(bytes.data()), bytes.size()) {}
+  std::uint64_t size() const { return text_.size(); }
+  std::string_view text(std::uint64_t at, std::uint64_t bytes) const {
+    if (at > size() || bytes > size() - at) refuse_zip("a record of ", bytes, " bytes at ", at, " is beyond the file");
+    return text_.substr(at, bytes);
+  }
+  std::uint64_t number(std::uint64_t at, int bytes) const {
+    const std::string_view digits = text(at, bytes);
+    std::uint64_t value = 0;
+    for (int i = bytes; i-- > 0;) value = value << 8 | byte_of(digits[i]);
+    return value;
+  }
+  bool has(std::uint64_t at, std::string_view magic) const { return text_.substr(std::min(at, size()), 4) == magic; }
+
+ private:
+  std::string_view text_;
+};
+
+struct Directory {
+  std::uint64_t offset, bytes, entries;
+};
+
+/// The end record is the last one whose comment reaches the end of the file.
+std::uint64_t find_end_record(const ZipBytes& file) {
+  constexpr std::uint64_t kLongestComment = 0xFFFF;
+  if (file.size() >= kEndRecordBytes) {
+    const std::uint64_t last = file.size() - kEndRecordBytes, first = last - std::min(last, kLongestComment);
+    for (std::uint64_t at = last + 1; at-- > first;) {
+      if (file.has(at, kEndRecord) && at + kEndRecordBytes + file.number(at + 20, 2) == file.size()) return at;
+    }
+  }
+  refuse_zip("no end record; the file is cut short");
+}
+
+Directory find_directory(const ZipBytes& file) {
+  const std::uint64_t end = find_end_record(file);
+  if (file.number(end + 4, 2) != 0 || file.number(end + 6, 2) != 0) refuse_zip("it spans several disks");
+  Directory directory{file.number(end + 16, 4), file.number(end + 12, 4), file.number(end + 10, 2)};
+  std::uint64_t limit = end;
+  if (end >= kEndLocator64Bytes && file.has(end - kEndLocator64Bytes, kEndLocator64)) {
+    const std::uint64_t end64 = file.number(end - kEndLocator64Bytes + 8, 8);
+    if (end64 > end || end - end64 < kEndRecord64Bytes + kEndLocator64Bytes || !file.has(end64, kEndRecord64))
+      refuse_zip("its zip64 end record is not at ", end64);
+    directory = {file.number(end64 + 48, 8), file.number(end64 + 40, 8), file.number(end64 + 32, 8)};
+    limit = end64;
+  }
+  if (directory.offset > limit || directory.bytes != limit - directory.offset)
+    refuse_zip("its directory of ", directory.bytes, " bytes at ", directory.offset,
+               " does not end at its end record, ", limit);
+  if (directory.entries > directory.bytes / kDirectoryEntryBytes)
+    refuse_zip(directory.entries, " entries in a directory of ", directory.bytes, " bytes");
+  return directory;
+}
+
+void check_entry_name(const std::string& name) {
+  const bool is_odd = name.empty() || name.find_first_of(std::string_view("\\\0", 2)) != std::string::npos;
+  bool climbs = false;
+  for (const std::string& part : split(name, '/')) climbs = climbs || part.empty() || part == "." || part == "..";
+  if (is_odd || climbs)
+    refuse_zip("an entry is named '", printable_text(name.substr(0, 200)), "', which is not a path inside the archive");
+}
+
+struct EntrySizes {
+  std::uint64_t stored, unpacked, offset;
+};
+
+/// The sizes of an entry; those that do not fit 32 bits are in its zip64 field, in this order.
+EntrySizes read_sizes(const ZipBytes& file, std::uint64_t at, std::uint64_t extra, std::uint64_t extra_bytes) {
+  EntrySizes sizes{file.number(at + 20, 4), file.number(at + 24, 4), file.number(at + 42, 4)};
+  for (std::uint64_t field = extra, end = extra + extra_bytes; end - field >= 4;) {
+    const std::uint64_t id = file.number(field, 2), bytes = file.number(field + 2, 2);
+    field += 4;
+    if (bytes > end - field) refuse_zip("an extra field at ", field, " is longer than its entry");
+    if (id == 1) {
+      std::uint64_t next = field;
+      for (std::uint64_t* size : {&sizes.unpacked, &sizes.stored, &sizes.offset}) {
+        if (*size != kIn64) continue;
+        if (field + bytes - next < 8) refuse_zip("a zip64 field at ", field, " is cut short");
+        *size = file.number(next, 8);
+        next += 8;
+      }
+      break;
+    }
+    field += bytes;
+  }
+  return sizes;
+}
+
+/// Where the data of an entry begin, from its local header.
+std::uint64_t data_begin(const ZipBytes& file, const std::string& name, std::uint64_t offset) {
+  if (!file.has(offset, kLocalHeader)) refuse_zip("entry '", printable_text(name), "' is not at ", offset);
+  const std::uint64_t name_bytes = file.number(offset + 26, 2), extra_bytes = file.number(offset + 28, 2);
+  if (file.text(offset + kLocalHeaderBytes, name_bytes) != name)
+    refuse_zip("entry '", printable_text(name), "' has another name at ", offset);
+  return offset + kLocalHeaderBytes + name_bytes + extra_bytes;
+}
+
+}  // namespace
+
+bool is_zip_archive(std::span<const std::byte> bytes) { return ZipBytes(bytes).has(0, kLocalHeader); }
+
+ZipArchive::ZipArchive(std::span<const std::byte> bytes) {
+  const ZipBytes file(bytes);
+  const Directory directory = find_directory(file);
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> extents;  // local header to end of data
+  std::uint64_t at = directory.offset;
+  for (std::uint64_t i = 0; i < directory.entries; ++i) {
+    if (!file.has(at, kDirectoryEntry)) refuse_zip("its directory has no entry at ", at);
+    const std::uint64_t flags = file.number(at + 8, 2), method = file.number(at + 10, 2);
+    const std::uint64_t name_bytes = file.number(at + 28, 2), extra_bytes = file.number(at + 30, 2);
+    const std::string name(file.text(at + kDirectoryEntryBytes, name_bytes));
+    check_entry_name(name);
+    if ((flags & 1) != 0) refuse_zip("entry '", printable_text(name), "' is encrypted");
+    if (method != 0) refuse_zip("entry '", printable_text(name), "' is compressed; torch.save stores");
+    const EntrySizes sizes = read_sizes(file, at, at + kDirectoryEntryBytes + name_bytes, extra_bytes);
+    if (sizes.stored != sizes.unpacked) refuse_zip("entry '", printable_text(name), "' is stored in another size");
+    if (sizes.offset >= directory.offset) refuse_zip("entry '", printable_text(name), "' is beyond the directory");
+    const std::uint64_t begin = data_begin(file, name, sizes.offset);
+    if (begin > directory.offset || sizes.stored > directory.offset - begin)
+      refuse_zip("entry '", printable_text(name), "' of ", sizes.stored, " bytes reaches beyond the directory");
+    if (!index_.emplace(name, entries_.size()).second) refuse_zip("two entries are named '", printable_text(name), "'");
+    entries_.push_back({name, bytes.subspan(begin, sizes.stored), static_cast<std::uint32_t>(file.number(at + 16, 4))});
+    extents.emplace_back(sizes.offset, begin + sizes.stored);
+    at += kDirectoryEntryBytes + name_bytes + extra_bytes + file.number(at + 32, 2);
+  }
+  if (at != directory.offset + directory.bytes) refuse_zip("its directory has more than its entries");
+  std::sort(extents.begin(), extents.end());
+  for (std::size_t i = 1; i < extents.size(); ++i) {
+    if (extents[i].first < extents[i - 1].second) refuse_zip("two entries overlap at ", extents[i].first);
+  }
+}
+
+const ZipEntry* ZipArchive::find(const std::string& name) const {
+  const auto found = index_.find(name);
+  return found == index_.end() ? nullptr : &entries_[found->second];
+}
+
+void check_crc(const ZipEntry& entry) {
+  if (entry.crc32 == 0) return;
+  if (crc32(entry.data) != entry.crc32)
+    refuse_zip("entry '", printable_text(entry.name), "' is damaged: its CRC-32 differs");
+}
+
+}  // namespace mtl

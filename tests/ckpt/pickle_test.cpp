@@ -1,0 +1,91 @@
+// Pickles as data: values of every protocol, sharing without copies, and bounds on depth, memory and names.
+#include "ckpt/pickle.h"
+
+#include <doctest/doctest.h>
+
+#include "base/files.h"
+#include "ckpt/torch_globals.h"
+#include "tests/error_of.h"
+
+using namespace mtl;
+using namespace mtl::test;
+using namespace std::string_literals;
+
+namespace {
+
+std::string refusal(const std::string& stream) {
+  return error_of([&] { Pickle pickle(stream, torch_global_use); }, Exit::bad_data);
+}
+
+std::string repeated(const std::string& text, int times) {
+  std::string out;
+  for (int i = 0; i < times; ++i) out += text;
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("pickle: the values of one object in four protocols") {
+  for (int protocol : {0, 1, 2, 5}) {
+    CAPTURE(protocol);
+    const std::string stream = read_file(cat("fuzz/corpus/pickle/python_protocol_", protocol));
+    const Pickle pickle(stream, torch_global_use);
+    const PickleValue a = *pickle.root().find("a"), b = *pickle.root().find("b");
+    CHECK(pickle.length() == stream.size());
+    REQUIRE(a.size() == 8);
+    CHECK(a.at(0).as_int() == 1);
+    CHECK(a.at(1).as_int() == -5);
+    CHECK(a.at(2).as_int() == std::int64_t{1} << 40);
+    CHECK(a.at(3).is(PickleKind::big_integer));
+    CHECK(a.at(4).is(PickleKind::big_integer));
+    CHECK(a.at(5).as_number() == 1.5);
+    CHECK(a.at(6).as_bool());
+    CHECK(a.at(7).is(PickleKind::none));
+    REQUIRE(b.size() == 4);
+    CHECK(b.at(0).as_text() == "x\n\xC3\xA9\xF0\x9F\x98\x80");
+    CHECK(pickle.root().find("c")->find("k")->is(PickleKind::list));
+    CHECK(!pickle.root().find("d"));
+    CHECK(contains(error_of([&] { a.at(5).as_int(); }, Exit::bad_data), "a real number in place of an integer"));
+  }
+}
+
+TEST_CASE("pickle: shared values stay shared") {
+  // l0 = []; l1 = [l0, l0]; l2 = [l1, l1]; ...: 2^200 paths, 201 lists.
+  std::string stream = "\x80\2]q\0"s;
+  for (int i = 0; i < 200; ++i) {
+    const std::string get = "h"s + static_cast<char>(i), put = "q"s + static_cast<char>(i + 1);
+    stream += "](" + get + get + "e" + put;
+  }
+  const Pickle pickle(stream + ".", torch_global_use);
+  CHECK(pickle.count() < 300);
+  CHECK(pickle.root().at(0).number() == pickle.root().at(1).number());
+}
+
+TEST_CASE("pickle: what is refused, and why") {
+  CHECK(contains(refusal(""), "without STOP"));
+  CHECK(contains(refusal("\x80\6."s), "protocol 6"));
+  CHECK(contains(refusal("\xff."s), "byte 255 is not an opcode"));
+  CHECK(contains(refusal("(i"), "INST"));
+  CHECK(contains(refusal("cos\nsystem\n."), "'os.system', which has no place"));
+  CHECK(contains(refusal("cmegatron.x\nlower\n."), "megatron.x.lower"));
+  CHECK(contains(refusal("ctorch\nfloat32\n)R."), "calls torch.float32"));
+  CHECK(contains(refusal("](]a."), "stack is empty"));
+  CHECK(contains(refusal("N)R."), "calls None"));
+  CHECK(contains(refusal("}}b."), "sets the state of a dict"));
+  CHECK(contains(refusal("X\2\0\0\0\xff\xff."s), "not UTF-8"));
+  CHECK(contains(refusal("(Nd."), "a key without a value"));
+  CHECK(contains(refusal(repeated("]", 2000) + repeated("a", 1999) + "."), "nested more than"));
+  CHECK(contains(refusal(repeated("N", 600) + repeated("\x85", 600) + "."), "nested more than"));
+  CHECK(contains(refusal(repeated("]", 3'000'000)), "more than 2097152 values"));
+  CHECK(contains(refusal("N" + repeated("2", 3'000'000)), "on the stack"));
+  CHECK(contains(refusal("Nr\xff\xff\xff\x7f."s), "memo index"));
+  CHECK(contains(refusal("N\x8b\xff\xff\xff\xff."s), "announces 4294967295 bytes"));
+  CHECK(refusal("cmegatron.model.enums\nLayerType\nK\1\x85R."s) == "");
+}
+
+TEST_CASE("pickle: calls that share their items cannot multiply them") {
+  // A list of 100 pairs, then OrderedDict(list) again and again, 4 bytes each time.
+  std::string stream = "\x80\2ccollections\nOrderedDict\nq\0](("s + "K\1K\2t" + repeated("(K\1K\2t"s, 99) + "eq\1"s;
+  stream += repeated("h\0h\1\x85R0"s, 1000);
+  CHECK(contains(refusal(stream + "."), "copy more items"));
+}

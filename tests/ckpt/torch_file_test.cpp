@@ -1,0 +1,168 @@
+// Files of torch.save: every golden case is read or refused, and damage does no worse than an error.
+#include "ckpt/torch_file.h"
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <random>
+
+#include "base/json.h"
+#include "ckpt_fixtures.h"
+#include "tests/golden_lines.h"
+#include "tests/scratch_folder.h"
+
+using namespace mtl;
+using namespace mtl::test;
+
+namespace {
+
+const std::string kFolder = "golden/megatron_ckpt/";
+
+double element_at(StoredDType dtype, const std::byte* at) {
+  const auto load = [at](auto value) {
+    std::memcpy(&value, at, sizeof value);
+    return double(value);
+  };
+  switch (dtype) {
+    case StoredDType::boolean:
+    case StoredDType::u8:
+      return load(std::uint8_t{});
+    case StoredDType::i8:
+      return load(std::int8_t{});
+    case StoredDType::i16:
+      return load(std::int16_t{});
+    case StoredDType::i32:
+      return load(std::int32_t{});
+    case StoredDType::i64:
+      return load(std::int64_t{});
+    case StoredDType::f64:
+      return load(double{});
+    default: {
+      float value = 0;
+      to_float(dtype, {at, static_cast<std::size_t>(bits_of(dtype) / 8)}, {&value, 1});
+      return double(value);
+    }
+  }
+}
+
+std::string torch_dtype_name(StoredDType dtype) {
+  constexpr std::pair<StoredDType, const char*> kNames[] = {
+      {StoredDType::boolean, "bool"}, {StoredDType::u8, "uint8"},  {StoredDType::i8, "int8"},
+      {StoredDType::i16, "int16"},    {StoredDType::i32, "int32"}, {StoredDType::i64, "int64"}};
+  for (const auto& [known, name] : kNames) {
+    if (known == dtype) return name;
+  }
+  return torch_name_of(dtype);
+}
+
+/// Reads every tensor as a program would; returns a sum, so that nothing is optimized away.
+std::uint64_t read_all(const TorchFile& file) {
+  std::uint64_t sum = 0;
+  for (const StoredTensor& tensor : file.tensors()) {
+    for (std::byte byte : file.data(tensor)) sum += std::to_integer<std::uint64_t>(byte);
+  }
+  for (std::size_t i = 0; i < file.root().size(); ++i) sum += file.root().value(i).describe().size();
+  return sum;
+}
+
+}  // namespace
+
+TEST_CASE("torch files: the golden hostile files are refused with a reason, the odd ones are read") {
+  int refused = 0, accepted = 0;
+  for (const Json& entry : golden_lines(kFolder + "bad.jsonl")) {
+    const std::string path = kFolder + entry.at("file").as_string();
+    CAPTURE(path);
+    const auto began = std::chrono::steady_clock::now();
+    if (entry.at("expect").as_string() == "refuse") {
+      ++refused;
+      const std::string error = error_of([&] { TorchFile file(path); }, Exit::bad_data);
+      CAPTURE(error);
+      CHECK(starts_with(error, path + ": "));
+      CHECK(error.size() > path.size() + 15);
+    } else {
+      ++accepted;
+      const TorchFile file(path);
+      const PickleValue model = *file.root().find("model");
+      for (const auto& [name, wanted] : entry.at("tensors").as_object()) {
+        CAPTURE(name);
+        REQUIRE(model.find(name));
+        const TorchTensor* tensor = file.tensor(*model.find(name));
+        REQUIRE(tensor != nullptr);
+        CHECK(torch_dtype_name(tensor->dtype) == wanted.at("dtype").as_string());
+        std::vector<std::int64_t> shape;
+        for (const Json& size : wanted.at("shape").as_array()) shape.push_back(size.as_int());
+        CHECK(tensor->shape == shape);
+        const Json::Array& values = wanted.at("values").as_array();
+        REQUIRE(tensor->count() == std::ssize(values));
+        const std::size_t element = bits_of(tensor->dtype) / 8;
+        std::vector<std::byte> elements(values.size() * element);
+        read_elements(*tensor, 0, elements);
+        for (std::size_t i = 0; i < values.size(); ++i) {
+          CHECK(element_at(tensor->dtype, &elements[i * element]) == values[i].as_number());
+          std::vector<std::byte> one(element);  // also from the middle
+          read_elements(*tensor, static_cast<std::int64_t>(i), one);
+          CHECK(std::equal(one.begin(), one.end(), &elements[i * element]));
+        }
+      }
+    }
+    CHECK(std::chrono::steady_clock::now() - began < std::chrono::seconds(1));
+  }
+  CHECK(refused >= 40);
+  CHECK(accepted >= 6);
+}
+
+TEST_CASE("torch files: values that are not tensors are read too") {
+  for (const char* name : {"bad/odd_ok_zip.pt", "bad/odd_ok_stream.pt"}) {
+    CAPTURE(name);
+    const TorchFile file(kFolder + name);
+    CHECK(file.root().find("iteration")->as_int() == 7);
+    const PickleValue args = *file.root().find("args");
+    CHECK(args.global() == "argparse.Namespace");
+    CHECK(args.find("lr")->as_number() == doctest::Approx(1e-4));
+    CHECK(args.find("none")->is(PickleKind::none));
+    CHECK(args.find("big")->is(PickleKind::big_integer));
+    CHECK(args.find("dtype")->global() == "torch.bfloat16");
+    CHECK(args.find("nested")->find("s")->as_text() == "h\xC3\xA9");
+    CHECK(!args.find("absent"));
+  }
+}
+
+TEST_CASE("torch files: damage is an error, or values that can be read") {
+  std::mt19937 random(20261122);
+  const ScratchFolder folder;
+  int read = 0, refused = 0;
+  for (const char* name : {"bad/odd_ok_zip.pt", "bad/odd_ok_stream.pt", "bad/protocol_5.pt", "bad/plain_zip.pt"}) {
+    const std::string whole = read_file(kFolder + name);
+    for (int i = 0; i < 400; ++i) {
+      std::string damaged = whole;
+      for (int change = static_cast<int>(random() % 4); change >= 0; --change) {
+        const std::size_t at = random() % damaged.size();
+        const std::size_t bytes = std::min<std::size_t>(random() % 9, damaged.size() - at);
+        switch (random() % 4) {
+          case 0:
+            damaged[at] = static_cast<char>(random());
+            break;
+          case 1:
+            damaged.erase(at, std::min(bytes, damaged.size() - 1));
+            break;
+          case 2:
+            damaged.insert(at, damaged.substr(random() % damaged.size(), bytes));
+            break;
+          default:
+            damaged[at] = static_cast<char>(damaged[at] ^ (1 << random() % 8));
+        }
+      }
+      const std::string path = folder.path() + "/damaged.pt";
+      write_text(path, damaged);
+      try {
+        read_all(TorchFile(path));
+        ++read;
+      } catch (const Error& error) {
+        CHECK(error.code() == Exit::bad_data);
+        ++refused;
+      }
+    }
+  }
+  CHECK(read > 10);
+  CHECK(refused > 100);
+}
