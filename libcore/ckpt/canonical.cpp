@@ -11,8 +11,6 @@ namespace mtl {
 
 namespace {
 
-constexpr std::int64_t kMaxDimension = std::int64_t{1} << 31;  // products of two sizes stay far from overflow
-
 struct SizeField {
   const char* key;
   std::int64_t GptConfig::*member;

@@ -24,6 +24,9 @@
 
 namespace mtl {
 
+/// The largest size that a file may give: products of two stay far from overflow.
+inline constexpr std::int64_t kMaxDimension = std::int64_t{1} << 31;
+
 struct CanonicalTensor {
   std::string name;
   std::vector<std::int64_t> shape;

@@ -1,8 +1,8 @@
-// Hugging Face GPT-2 folders: config.json, generation_config.json, model.safetensors (or shards with an index).
+// Hugging Face folders of every family in hf_family.h: config.json, generation_config.json, model.safetensors (or
+// shards with an index).
 //
-// GPT-2's linears are Conv1D, stored (in, out): the transpose of ours. Its c_attn holds [query | key | value], each
-// (heads, head_dim); ours holds query, key and value of one head side by side. Element bits are never touched:
-// a folder read and written in the same dtype has the same tensors.
+// Element bits are never touched: a folder read and written in the same dtype has the same tensors. A tied output layer
+// is not written; one that a folder stores must equal the token embedding.
 #pragma once
 
 #include <cstddef>
@@ -20,10 +20,6 @@
 
 namespace mtl {
 
-/// The configuration that a config.json describes. Throws Error(bad_data) with everything that mtl would compute
-/// differently, each by its key. Keys that are absent have transformers' defaults.
-GptConfig gpt_config_from_hf(const Json& hf_config);
-
 struct HfWriteOptions {
   std::optional<StoredDType> dtype;  // empty: as stored
   std::uint64_t max_shard_bytes = 5'000'000'000;
@@ -34,8 +30,8 @@ struct HfWriteOptions {
       on_conversion = {};
 };
 
-/// Writes the model, and the files that lie beside it, into an existing, empty folder. Every file is synced; the caller
-/// renames the folder.
+/// Writes the model and its companion files into an existing, empty folder, as the family of its source, or as the
+/// first that has its architecture; throws Error when none has. Every file is synced; the caller renames the folder.
 void write_hf_folder(const ModelSource& source, const std::string& folder, const HfWriteOptions& options);
 
 /// Opens a folder for ModelSource.

@@ -3,21 +3,28 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ckpt/canonical.h"
+#include "ckpt/hf_family.h"
 #include "ckpt/tensor_map.h"
-#include "nn/gpt_config.h"
 
 namespace mtl {
 
 struct HfTensor {
-  std::string name;
+  std::string name;  // in full
   std::vector<std::int64_t> shape;
   TensorPiece piece;  // the part of the canonical tensor that it holds
 };
 
-/// The tensors that together hold a canonical tensor, without prefix; their pieces' `file` is their index.
-std::vector<HfTensor> hf_tensors_of(const CanonicalTensor& tensor, const GptConfig& config);
+/// The tensors that together hold a canonical tensor; their pieces' `file` is their index.
+std::vector<HfTensor> hf_tensors_of(const CanonicalTensor& tensor, const HfFamily& family);
+
+/// The full name of a tensor in a folder, where the prefix may be missing.
+std::string full_hf_name(const std::string& name, const HfFamily& family);
+
+/// True for constant buffers that old files hold: causal masks, rotary frequencies.
+bool is_hf_buffer(std::string_view name, const HfFamily& family);
 
 }  // namespace mtl

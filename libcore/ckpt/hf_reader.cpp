@@ -4,13 +4,13 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
-#include <set>
 
 #include "base/files.h"
 #include "base/hash.h"
 #include "base/mapped_faults.h"
 #include "ckpt/companion_files.h"
 #include "ckpt/foreign_model.h"
+#include "ckpt/hf_config.h"
 #include "ckpt/hf_names.h"
 #include "ckpt/safetensors.h"
 #include "ckpt/tensor_reader.h"
@@ -18,31 +18,6 @@
 namespace mtl {
 
 namespace {
-
-/// All spellings of the tanh form of GELU in transformers.
-constexpr const char* kGeluTanh[] = {"gelu_new", "gelu_fast", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_accurate"};
-
-/// A switch of which mtl supports one value. reorder_and_upcast_attn is not among them: it asks for attention scores
-/// and softmax in fp32, as mtl computes them anyway.
-struct FixedSwitch {
-  const char* key;
-  bool value;  // also transformers' default
-};
-
-constexpr FixedSwitch kFixedSwitches[] = {{"scale_attn_weights", true},
-                                          {"scale_attn_by_inverse_layer_idx", false},
-                                          {"tie_word_embeddings", true},
-                                          {"add_cross_attention", false}};
-
-/// True for the constant buffers of old GPT-2 files: the causal mask and its fill value.
-bool is_mask_buffer(const std::string& name) {
-  return ends_with(name, ".attn.bias") || ends_with(name, ".attn.masked_bias");
-}
-
-std::string without_prefix(const std::string& name) {
-  constexpr std::string_view kPrefix = "transformer.";
-  return starts_with(name, kPrefix) ? name.substr(kPrefix.size()) : name;
-}
 
 /// Of the header, and of blocks all over each tensor: a model is told apart without reading all of it.
 std::uint64_t sampled_hash(const TensorFile& file) {
@@ -68,7 +43,10 @@ class HfReader : public TensorReader {
     folder = path;
     hf_config = read_model_json(path + "/config.json");
     try {
+      family_ = &hf_family_of(hf_config);
       config = gpt_config_from_hf(hf_config);
+      const std::vector<std::string> problems = config.problems();
+      if (!problems.empty()) fail(Exit::bad_data, join(problems, "; "));
     } catch (const Error& error) {
       fail(error.code(), path, "/config.json: ", error.what());
     }
@@ -117,7 +95,7 @@ class HfReader : public TensorReader {
     }
     for (const std::unique_ptr<TensorFile>& file : files_) {
       for (const StoredTensor& tensor : file->tensors()) {
-        if (!stored_.emplace(without_prefix(tensor.name), std::pair(file.get(), &tensor)).second) {
+        if (!stored_.emplace(full_hf_name(tensor.name, *family_), std::pair(file.get(), &tensor)).second) {
           fail(Exit::bad_data, file->path(), ": tensor '", tensor.name, "' is stored twice");
         }
       }
@@ -156,21 +134,20 @@ class HfReader : public TensorReader {
       fail(Exit::bad_data, folder, ": ", stored_.size(), " tensors cannot be a model of ", config.num_layers,
            " layers");
     }
-    check_tied_head();
-    std::erase_if(stored_,
-                  [](const auto& item) { return is_mask_buffer(item.first) || item.first == "lm_head.weight"; });
+    std::erase_if(stored_, [&](const auto& item) { return is_hf_buffer(item.first, *family_); });
+    if (config.tied_embeddings) check_tied_output();
     for (const CanonicalTensor& canonical : canonical_tensors(config)) add_tensor(canonical);
     if (!stored_.empty()) {
-      const auto& [name, place] = *stored_.begin();
-      fail(Exit::bad_data, place.first->path(), ": tensor '", name, "' is no part of a GPT-2 language model",
-           stored_.size() > 1 ? cat("; nor are ", stored_.size() - 1, " more") : "");
+      const auto& [file, stored] = stored_.begin()->second;
+      fail(Exit::bad_data, file->path(), ": tensor '", stored->name, "' is not part of a language model of type ",
+           family_->model_type, stored_.size() > 1 ? cat("; nor are ", stored_.size() - 1, " more") : "");
     }
   }
 
   void add_tensor(const CanonicalTensor& canonical) {
     Entry entry;
     StoredDType dtype{};
-    for (HfTensor& tensor : hf_tensors_of(canonical, config)) {
+    for (HfTensor& tensor : hf_tensors_of(canonical, *family_)) {
       auto found = stored_.find(tensor.name);
       if (found == stored_.end()) fail(Exit::bad_data, folder, ": tensor '", tensor.name, "' is missing");
       auto [file, stored] = found->second;
@@ -191,63 +168,28 @@ class HfReader : public TensorReader {
     entries_.push_back(std::move(entry));
   }
 
-  /// An output layer that is stored must be the token table.
-  void check_tied_head() const {
-    auto head = stored_.find("lm_head.weight"), table = stored_.find("wte.weight");
-    if (head == stored_.end() || table == stored_.end()) return;
+  /// An output layer that is stored must be the token table. It is not read.
+  void check_tied_output() {
+    const CanonicalTensor table_of_tokens{"embedding.tokens.weight", {config.vocab_size, config.hidden_size}};
+    auto output = stored_.find(cat(family_->output, ".weight"));
+    auto table = stored_.find(hf_tensors_of(table_of_tokens, *family_).front().name);
+    if (output == stored_.end() || table == stored_.end()) return;
     auto bytes = [](const auto& place) { return place.first->data(*place.second); };
-    std::span<const std::byte> a = bytes(head->second), b = bytes(table->second);
+    std::span<const std::byte> a = bytes(output->second), b = bytes(table->second);
     if (a.size() != b.size() || std::memcmp(a.data(), b.data(), a.size()) != 0) {
-      fail(Exit::bad_data, head->second.first->path(),
-           ": lm_head.weight differs from the token table; an output layer of its own is not supported");
+      fail(Exit::bad_data, output->second.first->path(), ": ", output->first,
+           " differs from the token embedding; config.json has tie_word_embeddings, with which they are one");
     }
+    stored_.erase(output);
   }
 
+  const HfFamily* family_ = nullptr;
   std::vector<std::unique_ptr<TensorFile>> files_;
-  std::map<std::string, std::pair<const TensorFile*, const StoredTensor*>> stored_;  // by name without prefix
+  std::map<std::string, std::pair<const TensorFile*, const StoredTensor*>> stored_;  // by full name
   std::vector<Entry> entries_;                                                       // as `tensors`
 };
 
 }  // namespace
-
-GptConfig gpt_config_from_hf(const Json& json) {
-  constexpr std::int64_t kMaxDimension = std::int64_t{1} << 31;
-  std::vector<std::string> problems;
-  std::string model_type = json.string_or("model_type", "");
-  if (model_type != "gpt2") fail(Exit::bad_data, "model_type is '", model_type, "'; this version reads gpt2");
-  GptConfig config;
-  auto take_size = [&](std::int64_t& member, const char* key, std::int64_t fallback) {
-    member = json.int_or(key, fallback);
-    if (member < 1 || member > kMaxDimension) problems.push_back(cat(key, " is ", member));
-  };
-  take_size(config.vocab_size, "vocab_size", 50257);
-  take_size(config.max_positions, "n_positions", json.int_or("n_ctx", 1024));
-  take_size(config.hidden_size, "n_embd", 768);
-  take_size(config.num_layers, "n_layer", 12);
-  take_size(config.num_heads, "n_head", 12);
-  take_size(config.ffn_hidden_size, "n_inner", 4 * std::clamp<std::int64_t>(config.hidden_size, 0, kMaxDimension));
-  config.norm_eps = json.number_or("layer_norm_epsilon", 1e-5);
-  config.init_std = json.number_or("initializer_range", 0.02);
-  if (!(config.norm_eps > 0 && config.norm_eps < 1)) problems.push_back(cat("layer_norm_epsilon is ", config.norm_eps));
-  std::string activation = json.string_or("activation_function", "gelu_new");
-  if (std::find(std::begin(kGeluTanh), std::end(kGeluTanh), activation) == std::end(kGeluTanh)) {
-    problems.push_back(
-        cat("activation_function is '", activation, "'; only the tanh form of GELU (gelu_new) is supported"));
-  }
-  for (const FixedSwitch& entry : kFixedSwitches) {
-    if (json.bool_or(entry.key, entry.value) != entry.value)
-      problems.push_back(cat(entry.key, " is ", !entry.value, ", which is not supported"));
-  }
-  if (const Json* quantized = json.find("quantization_config"); quantized != nullptr && !quantized->is_null()) {
-    problems.push_back("quantization_config is given; quantized models are not supported");
-  }
-  if (problems.empty()) {
-    config.complete();
-    problems = config.problems();
-  }
-  if (!problems.empty()) fail(Exit::bad_data, join(problems, "; "));
-  return config;
-}
 
 std::unique_ptr<TensorReader> open_hf_folder(const std::string& folder) { return std::make_unique<HfReader>(folder); }
 

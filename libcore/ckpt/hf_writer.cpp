@@ -3,6 +3,7 @@
 
 #include "base/files.h"
 #include "ckpt/companion_files.h"
+#include "ckpt/hf_config.h"
 #include "ckpt/hf_folder.h"
 #include "ckpt/hf_names.h"
 #include "ckpt/safetensors.h"
@@ -19,15 +20,14 @@ struct Item {
   TensorPiece piece;
 };
 
-std::vector<Item> plan_items(const ModelSource& source, std::optional<StoredDType> dtype) {
+std::vector<Item> plan_items(const ModelSource& source, const HfFamily& family, std::optional<StoredDType> dtype) {
   std::vector<Item> out;
   for (const CanonicalTensor& canonical : canonical_tensors(source.config())) {
     const std::string name = "param." + canonical.name;
     auto found = std::find_if(source.tensors().begin(), source.tensors().end(),
                               [&](const SavedTensor& tensor) { return tensor.name == name; });
-    for (HfTensor& tensor : hf_tensors_of(canonical, source.config())) {
-      StoredTensor stored{
-          "transformer." + tensor.name, dtype.value_or(found->dtype), {tensor.shape.begin(), tensor.shape.end()}, 0, 0};
+    for (HfTensor& tensor : hf_tensors_of(canonical, family)) {
+      StoredTensor stored{tensor.name, dtype.value_or(found->dtype), {tensor.shape.begin(), tensor.shape.end()}, 0, 0};
       out.push_back({std::move(stored), name, found->dtype, std::move(tensor.piece)});
     }
   }
@@ -83,29 +83,35 @@ void write_tensors(const ModelSource& source, const std::string& path, const std
 
 void write_json(const std::string& path, const Json& json) { write_file_atomic(path, json.dump(2) + "\n"); }
 
-/// config.json: what the source had, if it was Hugging Face's, under what mtl knows.
-Json make_config(const ModelSource& source, StoredDType dtype, const HfWriteOptions& options) {
-  const GptConfig& config = source.config();
+/// The family that the source's config.json names, if it has the model's architecture; otherwise the first that has it.
+const HfFamily& family_of(const ModelSource& source) {
+  const Json config = source.hf_config();
+  const HfFamily* family = config.is_null() ? nullptr : find_hf_family(config.string_or("model_type", ""));
+  return family != nullptr && has_architecture(*family, source.config()) ? *family : hf_family_for(source.config());
+}
+
+bool describes(const Json& hf_config, const GptConfig& config) {
+  try {
+    return gpt_config_from_hf(hf_config) == config;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+/// config.json: the source's, if it is Hugging Face's and of this family, under what mtl knows.
+Json make_config(const ModelSource& source, const HfFamily& family, StoredDType dtype, const HfWriteOptions& options) {
   Json out = source.hf_config();
-  if (out.is_null()) {
-    out = Json::object({{"attn_pdrop", 0.1}, {"embd_pdrop", 0.1}, {"resid_pdrop", 0.1}});
-    Json end_of_text = options.end_of_text_id ? Json(*options.end_of_text_id) : Json();
-    out.set("bos_token_id", end_of_text).set("eos_token_id", end_of_text);
+  if (out.is_null() || out.string_or("model_type", "") != family.model_type) {
+    const Json end_of_text = options.end_of_text_id ? Json(*options.end_of_text_id) : Json();
+    out = Json::object({{"bos_token_id", end_of_text}, {"eos_token_id", end_of_text}});
+    for (const char* key : family.dropout_keys) out.set(key, 0.1);
+  }
+  if (!describes(out, source.config())) {
+    const Json known = hf_config_for(family, source.config());
+    for (const auto& [key, value] : known.as_object()) out.set(key, value);
   }
   if (out.find("torch_dtype") != nullptr) out.set("torch_dtype", torch_name_of(dtype));
-  out.set("activation_function", out.string_or("activation_function", "gelu_new"))
-      .set("architectures", Json::array().push("GPT2LMHeadModel"))
-      .set("dtype", torch_name_of(dtype))
-      .set("initializer_range", config.init_std)
-      .set("layer_norm_epsilon", config.norm_eps)
-      .set("model_type", "gpt2")
-      .set("n_embd", config.hidden_size)
-      .set("n_head", config.num_heads)
-      .set("n_inner", config.ffn_hidden_size)
-      .set("n_layer", config.num_layers)
-      .set("n_positions", config.max_positions)
-      .set("tie_word_embeddings", true)
-      .set("vocab_size", config.vocab_size);
+  out.set("architectures", Json::array().push(family.architecture)).set("dtype", torch_name_of(dtype));
   Json::Object sorted = out.as_object();
   std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   Json result = Json::object();
@@ -141,9 +147,10 @@ void set_model_max_length(const std::string& folder, std::int64_t positions) {
 
 void write_hf_folder(const ModelSource& source, const std::string& folder, const HfWriteOptions& options) {
   source.verify();
-  std::vector<Item> items = plan_items(source, options.dtype);
+  const HfFamily& family = family_of(source);
+  std::vector<Item> items = plan_items(source, family, options.dtype);
   StoredDType dtype = items.front().stored.dtype;
-  Json config = make_config(source, dtype, options);
+  Json config = make_config(source, family, dtype, options);
   write_json(folder + "/config.json", config);
   copy_companion_files(source.folder(), folder);
   if (source.kind() == "checkpoint") set_model_max_length(folder, source.config().max_positions);

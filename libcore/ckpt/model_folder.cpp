@@ -7,6 +7,7 @@
 #include "base/output_lock.h"
 #include "ckpt/checkpoint_folder.h"
 #include "ckpt/companion_files.h"
+#include "ckpt/hf_family.h"
 #include "ckpt/manifest.h"
 
 namespace mtl {
@@ -67,9 +68,9 @@ std::string foreign_entry(const std::vector<Entry>& entries, const IsPart& is_pa
   return found == entries.end() ? "" : cat("holds '", found->name, "', which is not part of a model");
 }
 
-bool is_gpt2_config(const std::string& path) {
+bool describes_known_model(const std::string& path) {
   try {
-    return read_model_json(path).string_or("model_type", "") == "gpt2";
+    return find_hf_family(read_model_json(path).string_or("model_type", "")) != nullptr;
   } catch (const Error&) {
     return false;
   }
@@ -79,8 +80,8 @@ FolderContents examine_hf(const std::string& path, const std::vector<Entry>& ent
   FolderContents out;
   out.kind = "a Hugging Face model";
   out.problem = foreign_entry(entries, [](const Entry& e) { return e.is_file && is_hf_file(e.name); });
-  if (out.problem.empty() && !is_gpt2_config(path + "/config.json"))
-    out.problem = "holds a config.json that does not describe a GPT-2";
+  if (out.problem.empty() && !describes_known_model(path + "/config.json"))
+    out.problem = "holds a config.json of another kind of model";
   return out;
 }
 

@@ -117,10 +117,10 @@ expect_untouched "$WORK/notes" 'does not hold a model; --force replaces a folder
 expect_exit 0 mtl-convert "${from[@]}" --save "$WORK/mixed"
 echo keep >"$WORK/mixed/README.md"
 expect_untouched "$WORK/mixed" "holds 'README.md', which is not part of a model" 2 "${from[@]}" --save "$WORK/mixed" --force
-mkdir "$WORK/llama"
-echo '{"model_type": "llama"}' >"$WORK/llama/config.json"
-: >"$WORK/llama/model.safetensors"
-expect_untouched "$WORK/llama" 'holds a config.json that does not describe a GPT-2' 2 "${from[@]}" --save "$WORK/llama" --force
+mkdir "$WORK/bert"
+echo '{"model_type": "bert"}' >"$WORK/bert/config.json"
+: >"$WORK/bert/model.safetensors"
+expect_untouched "$WORK/bert" 'holds a config.json of another kind of model' 2 "${from[@]}" --save "$WORK/bert" --force
 mkdir "$WORK/outer"
 cp -r "$MODELS/a" "$WORK/outer/model"
 expect_untouched "$WORK/outer" 'is or contains the model to read' 2 --load "$WORK/outer/model" --save "$WORK/outer" --force

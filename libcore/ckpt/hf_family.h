@@ -1,0 +1,99 @@
+// The families of models whose Hugging Face folders mtl reads and writes, as tables: the keys of config.json with
+// transformers' defaults, and the names of the tensors. hf_config and hf_names interpret them.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "nn/gpt_config.h"
+
+namespace mtl {
+
+/// A size in config.json. Null, or a `fallback` of 0: it follows from the others (GptConfig::complete).
+struct HfSize {
+  const char* key;
+  std::int64_t GptConfig::*member;
+  std::int64_t fallback;
+  const char* older_key = nullptr;
+};
+
+/// A switch that decides which linears have a bias.
+struct HfBias {
+  const char* key;
+  bool fallback;
+  std::vector<bool LinearBias::*> members;
+};
+
+/// A switch of which mtl supports one value, which is also transformers' default.
+struct HfFixedSwitch {
+  const char* key;
+  bool value;
+};
+
+/// Keys that say which layers see a window of tokens.
+enum class HfWindow {
+  none,
+  everywhere,  // sliding_window, a number or null
+  from_layer,  // use_sliding_window, sliding_window, and layer_types or max_window_layers
+};
+
+/// Keys of rotary positions. All families have rope_parameters (transformers 5) and rope_scaling (before it).
+struct HfRotary {
+  const char* base_key;     // before transformers 5, at the top
+  const char* percent_key;  // likewise; nullptr: whole heads are rotated
+  double percent = 1;
+};
+
+/// Which part of a canonical tensor a file's tensor holds, and in which order of axes.
+enum class HfPart {
+  whole,
+  transposed,      // Conv1D: (inputs, outputs)
+  qkv_transposed,  // Conv1D whose outputs are [queries | keys | values], each (heads, head_dim)
+  queries,
+  keys,
+  values,  // of attention.qkv
+  gate,
+  up,  // of a gated mlp.up
+};
+
+/// A module, and what it is called within its layer, or within the model. Several rows share a canonical module.
+struct HfModule {
+  const char* canonical;
+  const char* name;
+  HfPart part = HfPart::whole;
+};
+
+struct HfFamily {
+  const char* model_type;
+  const char* architecture;  // the class that transformers loads it with
+  GptConfig base;            // what the family's models have in common
+  std::vector<HfSize> sizes;
+  const char* norm_eps_key;
+  double norm_eps;
+  const char* activation_key;
+  const char* activation;
+  bool tied;  // tie_word_embeddings
+  std::vector<HfBias> biases = {};
+  const char* parallel_residual_key = nullptr;  // true when absent
+  HfWindow window = HfWindow::none;
+  HfRotary rotary = {};
+  std::vector<HfFixedSwitch> fixed = {};
+  std::vector<const char*> dropout_keys = {};  // transformers' default for them is .1
+  // Tensors: PREFIX NAME, PREFIX LAYERS N.NAME. The output layer has no prefix.
+  const char* prefix = "model.";
+  const char* layers = "layers.";
+  const char* output = "lm_head";
+  std::vector<HfModule> modules = {};
+  std::vector<HfModule> layer_modules = {};
+  std::vector<const char*> ignored = {};  // ends of names of constant buffers
+};
+
+/// In the order in which a model of mtl looks for one that has its architecture.
+std::span<const HfFamily> hf_families();
+/// nullptr for a model_type that is not in the table.
+const HfFamily* find_hf_family(std::string_view model_type);
+
+}  // namespace mtl

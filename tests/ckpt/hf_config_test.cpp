@@ -1,0 +1,214 @@
+// config.json of every family, in both spellings: what is read, what is refused, and what a model of mtl is written as.
+#include <doctest/doctest.h>
+
+#include "ckpt/hf_config.h"
+#include "ckpt/hf_names.h"
+#include "ckpt_fixtures.h"
+
+using namespace mtl;
+using namespace mtl::test;
+
+namespace {
+
+Json golden_config(const std::string& path) { return Json::read("golden/" + path + "/config.json"); }
+
+/// Everything that is refused, or "" without a refusal.
+std::string refusal(const Json& config) {
+  return error_of([&] { gpt_config_from_hf(config); }, Exit::bad_data);
+}
+
+constexpr const char* kModels[] = {"gpt2_model/a",           "gpt2_model/b",          "llama_model/llama",
+                                   "llama_model/mistral",    "llama_model/qwen2",     "llama_model/neox",
+                                   "family_model/llama3",    "family_model/qwen3",    "family_model/neox_serial",
+                                   "family_model/gpt2_relu", "family_model/gpt2_gelu"};
+
+}  // namespace
+
+TEST_CASE("hf config: Llama's keys") {
+  const GptConfig config = gpt_config_from_hf(golden_config("llama_model/llama"));
+  CHECK(config.vocab_size == 512);
+  CHECK(config.num_layers == 2);
+  CHECK(config.hidden_size == 64);
+  CHECK(config.num_heads == 4);
+  CHECK(config.num_query_groups == 2);
+  CHECK(config.head_dim == 16);
+  CHECK(config.ffn_hidden_size == 160);
+  CHECK(config.max_positions == 64);
+  CHECK(config.norm == Norm::rmsnorm);
+  CHECK(config.norm_eps == 1e-5);
+  CHECK(config.activation == Activation::silu);
+  CHECK(config.gated_mlp);
+  CHECK(config.position_embedding == PositionEmbedding::rotary);
+  CHECK(config.rotary == RotaryOptions{});
+  CHECK(config.bias == LinearBias{false, false, false});
+  CHECK_FALSE(config.tied_embeddings);
+  CHECK_FALSE(config.qk_norm);
+  CHECK(config.sliding_window == 0);
+}
+
+TEST_CASE("hf config: what distinguishes the other families") {
+  const GptConfig mistral = gpt_config_from_hf(golden_config("llama_model/mistral"));
+  CHECK(mistral.sliding_window == 8);
+  CHECK(mistral.num_query_groups == 1);
+  const GptConfig qwen2 = gpt_config_from_hf(golden_config("llama_model/qwen2"));
+  CHECK(qwen2.bias == LinearBias{true, false, false});
+  CHECK(qwen2.tied_embeddings);
+  CHECK(qwen2.rotary.base == 1e6);
+  CHECK(qwen2.sliding_window == 0);
+  const GptConfig neox = gpt_config_from_hf(golden_config("llama_model/neox"));
+  CHECK(neox.parallel_residual);
+  CHECK(neox.rotary.percent == 0.25);
+  CHECK(neox.activation == Activation::gelu_erf);
+  CHECK(neox.norm == Norm::layernorm);
+  CHECK(neox.bias == LinearBias{});
+  CHECK_FALSE(neox.gated_mlp);
+  const GptConfig qwen3 = gpt_config_from_hf(golden_config("family_model/qwen3"));
+  CHECK(qwen3.qk_norm);
+  CHECK(qwen3.head_dim == 16);
+  CHECK(qwen3.sliding_window == 7);
+  CHECK(qwen3.first_window_layer == 1);
+  CHECK(qwen3.bias == LinearBias{false, false, false});
+  const GptConfig llama3 = gpt_config_from_hf(golden_config("family_model/llama3"));
+  CHECK(llama3.rotary == RotaryOptions{500000, 1, false, RotaryOptions::Scaling::llama3, 8, 1, 4, 16});
+  CHECK(llama3.bias == LinearBias{});
+  const GptConfig serial = gpt_config_from_hf(golden_config("family_model/neox_serial"));
+  CHECK(serial.rotary.scaling == RotaryOptions::Scaling::linear);
+  CHECK(serial.rotary.factor == 2);
+  CHECK(serial.bias == LinearBias{false, false, true});
+  CHECK_FALSE(serial.parallel_residual);
+  const GptConfig relu = gpt_config_from_hf(golden_config("family_model/gpt2_relu"));
+  CHECK(relu.activation == Activation::relu);
+  CHECK(relu.ffn_hidden_size == 56);
+  CHECK_FALSE(relu.tied_embeddings);
+}
+
+TEST_CASE("hf config: the old spelling is the same model") {
+  for (const char* model : {"llama", "mistral", "qwen2", "neox"}) {
+    CAPTURE(model);
+    const std::string folder = cat("golden/llama_model/", model);
+    const Json old = Json::read(folder + "/config_old.json");
+    CHECK(old.find("rope_parameters") == nullptr);
+    CHECK(gpt_config_from_hf(old) == gpt_config_from_hf(Json::read(folder + "/config.json")));
+  }
+  Json old = golden_config("family_model/llama3");
+  Json scaling = old.at("rope_parameters");
+  scaling.set("rope_theta", Json()).set("type", "llama3").set("rope_type", Json());
+  old.set("rope_parameters", Json()).set("rope_scaling", scaling).set("rope_theta", 500000.0);
+  CHECK(gpt_config_from_hf(old) == gpt_config_from_hf(golden_config("family_model/llama3")));
+}
+
+TEST_CASE("hf config: every configuration is written as the family that it was read from, and read again") {
+  for (const char* model : kModels) {
+    CAPTURE(model);
+    const Json json = golden_config(model);
+    const GptConfig config = gpt_config_from_hf(json);
+    CHECK(has_architecture(hf_family_of(json), config));
+    CHECK(gpt_config_from_hf(hf_config_for(hf_family_of(json), config)) == config);
+    CHECK(std::string(hf_family_for(config).model_type) == json.at("model_type").as_string());
+  }
+}
+
+TEST_CASE("hf config: keys that are absent have transformers' defaults") {
+  auto config_of = [](const char* model_type) {
+    return gpt_config_from_hf(Json::object({{"model_type", model_type}, {"num_hidden_layers", 2}}));
+  };
+  CHECK(config_of("llama").num_query_groups == 32);
+  CHECK(config_of("llama").ffn_hidden_size == 11008);
+  CHECK(config_of("mistral").num_query_groups == 8);
+  CHECK(config_of("mistral").sliding_window == 4096);
+  CHECK(config_of("qwen2").head_dim == 128);
+  CHECK(config_of("qwen2").sliding_window == 0);
+  CHECK(config_of("qwen3").head_dim == 128);
+  CHECK(config_of("gpt_neox").rotary.percent == 0.25);
+  CHECK(config_of("gpt_neox").parallel_residual);
+  CHECK(config_of("gpt2").vocab_size == 50257);
+  Json qwen3 = golden_config("family_model/qwen3");
+  qwen3.set("layer_types", Json()).set("max_window_layers", 2);
+  CHECK(gpt_config_from_hf(qwen3).first_window_layer == 2);
+  qwen3.set("max_window_layers", 3);
+  CHECK(gpt_config_from_hf(qwen3).sliding_window == 0);  // no layer has it
+  Json mistral = golden_config("llama_model/mistral");
+  CHECK(gpt_config_from_hf(mistral.set("sliding_window", Json())).sliding_window == 0);
+}
+
+TEST_CASE("hf config: what mtl would compute differently is refused by its key") {
+  struct Refusal {
+    const char* model;
+    const char* key;
+    Json value;
+    const char* message;
+  };
+  auto rope = [](const char* type) {
+    return Json::object({{"rope_type", type}, {"rope_theta", 10000.0}, {"factor", 2.0}});
+  };
+  const Json alternating = Json::array().push("sliding_attention").push("full_attention").push("sliding_attention");
+  const std::vector<Refusal> refusals = {
+      {"llama_model/llama", "rope_parameters", rope("yarn"), "rope_parameters: rope_type 'yarn' is not supported"},
+      {"llama_model/llama", "rope_parameters", rope("dynamic"), "rope_type 'dynamic' is not supported"},
+      {"llama_model/llama", "rope_parameters", rope("longrope"), "rope_type 'longrope' is not supported"},
+      {"llama_model/llama", "rope_parameters", rope("llama3"), "rope_parameters has no low_freq_factor"},
+      {"llama_model/llama", "rope_scaling", rope("linear"), "rope_scaling and rope_parameters differ"},
+      {"llama_model/llama", "rope_theta", 5000.0, "rope_parameters.rope_theta is 10000, but rope_theta is 5000"},
+      {"llama_model/llama", "partial_rotary_factor", 0.5, "partial_rotary_factor is 0.5; these models rotate whole"},
+      {"llama_model/llama", "rope_parameters", Json::object({{"full_attention", rope("default")}}),
+       "rope_parameters differs between layers"},
+      {"llama_model/llama", "hidden_act", "gelu_10", "hidden_act is 'gelu_10', which is not supported"},
+      {"llama_model/llama", "quantization_config", Json::object(), "quantized models are not supported"},
+      {"llama_model/llama", "num_key_value_heads", 0, "num_key_value_heads is 0"},
+      {"llama_model/llama", "model_type", "mixtral",
+       "model_type is 'mixtral'; this version reads gpt2, llama, mistral"},
+      {"llama_model/mistral", "sliding_window", -1, "sliding_window is -1"},
+      {"family_model/qwen3", "layer_types", alternating, "layer_types is not full_attention for the first layers"},
+      {"family_model/gpt2_relu", "scale_attn_weights", false, "scale_attn_weights is false"}};
+  for (const Refusal& entry : refusals) {
+    CAPTURE(entry.message);
+    Json config = golden_config(entry.model);
+    config.set(entry.key, entry.value);
+    const std::string error = refusal(config);
+    CAPTURE(error);
+    CHECK(contains(error, entry.message));
+  }
+  Json several = golden_config("llama_model/llama");
+  several.set("hidden_act", "mish").set("quantization_config", Json::object()).set("rope_parameters", rope("yarn"));
+  for (const char* part : {"mish", "quantized", "yarn"}) CHECK(contains(refusal(several), part));
+}
+
+TEST_CASE("hf config: a model without a family is refused with what the closest one lacks") {
+  GptConfig config = gpt_config_from_hf(golden_config("family_model/qwen3"));
+  config.bias.mlp = true;
+  std::string error = error_of([&] { hf_family_for(config); });
+  CAPTURE(error);
+  CHECK(contains(error, "no family of Hugging Face models has this architecture; the closest, qwen3, does not have: "));
+  CHECK(contains(error, "mlp_bias true"));
+  config = gpt_config_from_hf(golden_config("llama_model/llama"));
+  config.rotary.interleaved = true;
+  CHECK(contains(error_of([&] { hf_family_for(config); }), "\"interleaved\": true"));
+}
+
+TEST_CASE("hf names: which tensors hold queries, keys and values, the gate, and the output layer") {
+  const HfFamily& llama = *find_hf_family("llama");
+  const std::vector<HfTensor> qkv = hf_tensors_of({"layers.11.attention.qkv.weight", {2, 5, 16, 40}}, llama);
+  REQUIRE(qkv.size() == 3);
+  CHECK(qkv[0].name == "model.layers.11.self_attn.q_proj.weight");
+  CHECK(qkv[0].shape == std::vector<std::int64_t>{96, 40});
+  CHECK(qkv[1].name == "model.layers.11.self_attn.k_proj.weight");
+  CHECK(qkv[1].shape == std::vector<std::int64_t>{32, 40});
+  CHECK(qkv[2].piece.box.offset == std::vector<std::int64_t>{0, 4, 0, 0});
+  CHECK(qkv[2].piece.file == 2);
+  const std::vector<HfTensor> bias = hf_tensors_of({"layers.0.attention.qkv.bias", {2, 5, 16}}, llama);
+  CHECK(bias[0].shape == std::vector<std::int64_t>{96});
+  const std::vector<HfTensor> up = hf_tensors_of({"layers.0.mlp.up.weight", {2, 88, 40}}, llama);
+  REQUIRE(up.size() == 2);
+  CHECK(up[0].name == "model.layers.0.mlp.gate_proj.weight");
+  CHECK(up[1].name == "model.layers.0.mlp.up_proj.weight");
+  CHECK(up[1].shape == std::vector<std::int64_t>{88, 40});
+  CHECK(hf_tensors_of({"layers.0.attention.q_norm.weight", {16}}, llama)[0].name ==
+        "model.layers.0.self_attn.q_norm.weight");
+  const HfFamily& neox = *find_hf_family("gpt_neox");
+  CHECK(hf_tensors_of({"output.weight", {96, 32}}, neox)[0].name == "embed_out.weight");
+  CHECK(hf_tensors_of({"embedding.tokens.weight", {96, 32}}, neox)[0].name == "gpt_neox.embed_in.weight");
+  CHECK(is_hf_buffer("gpt_neox.layers.3.attention.bias", neox));
+  CHECK_FALSE(is_hf_buffer("gpt_neox.layers.3.attention.dense.bias", neox));
+  CHECK(full_hf_name("layers.0.mlp.down_proj.weight", llama) == "model.layers.0.mlp.down_proj.weight");
+  CHECK(full_hf_name("lm_head.weight", llama) == "lm_head.weight");
+}
