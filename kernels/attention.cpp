@@ -85,18 +85,6 @@ AttentionSizes checked_sizes(const AttentionInput& in) {
 
 }  // namespace
 
-std::size_t HeadSlice::bytes() const {
-  return tensor.bytes() / static_cast<std::size_t>(tensor.size(3)) * static_cast<std::size_t>(count);
-}
-
-void check_slice(const char* what, const HeadSlice& slice) {
-  require(slice.tensor.shape().rank() == 5 && slice.count >= 1 && slice.first >= 0 &&
-              slice.first + slice.count <= slice.tensor.size(3),
-          what, ": needs heads ", slice.first, " to ", slice.first + slice.count, " of (B, T, G, heads, D), got ",
-          slice.tensor.shape().text());
-  expect_tensor(what, slice.tensor, DType::f32, slice.tensor.shape());
-}
-
 Qkv unpack_qkv(Tensor packed) {
   const std::int64_t heads = packed.size(3) - 2;
   return {{packed, 0, heads}, {packed, heads, 1}, {packed, heads + 1, 1}};

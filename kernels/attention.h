@@ -18,20 +18,10 @@
 #include "device/stream.h"
 #include "device/tensor.h"
 #include "kernels/dropout.h"
+#include "kernels/head_slice.h"
 #include "kernels/row_map.h"
 
 namespace mtl {
-
-/// Heads [first, first + count) of every group of a tensor (B, T, G, N, D).
-struct HeadSlice {
-  Tensor tensor;
-  std::int64_t first = 0;
-  std::int64_t count = 1;
-
-  std::size_t bytes() const;
-};
-/// Throws unless the tensor is f32 and has these heads.
-void check_slice(const char* what, const HeadSlice& slice);
 
 /// Queries (B, Tq, G, R, D), keys and values (B, Tk, G, 1, D).
 struct Qkv {

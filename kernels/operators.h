@@ -9,6 +9,7 @@
 #include "kernels/embedding.h"
 #include "kernels/gemm.h"
 #include "kernels/grad_norm.h"
+#include "kernels/head_norm.h"
 #include "kernels/layernorm.h"
 #include "kernels/residual.h"
 #include "kernels/rmsnorm.h"

@@ -12,7 +12,7 @@
 
 #include "device/stream.h"
 #include "device/tensor.h"
-#include "kernels/attention.h"
+#include "kernels/head_slice.h"
 
 namespace mtl {
 

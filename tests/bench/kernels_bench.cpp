@@ -15,6 +15,7 @@
 #include "kernels/elementwise.h"
 #include "kernels/embedding.h"
 #include "kernels/gemm.h"
+#include "kernels/head_norm.h"
 #include "kernels/layernorm.h"
 #include "kernels/residual.h"
 #include "kernels/rmsnorm.h"
@@ -175,6 +176,21 @@ void bench_rotary(Bench& bench, std::int64_t rows, std::int64_t groups, std::int
   }
 }
 
+/// The queries of a packed (B, T, G, R + 2, D), as QK-norm takes them.
+void bench_head_norm(Bench& bench, const Shape& packed) {
+  const std::int64_t dim = packed[4], count = packed[3] - 2;
+  Arena scratch(Device::cpu, "scratch", 8 << 20);
+  Owned x = random_tensor(packed, 1), y(packed), dy = random_tensor(packed, 2), dx(packed), gamma = filled({dim}, 1);
+  const HeadSlice from{x, 0, count};
+  Owned rstd(from.heads()), dgamma({dim});
+  bench.run("head_norm forward            " + packed.text(), [&](Stream& s) {
+    head_norm_forward(s, {y, 0, count}, rstd, from, gamma, 1e-6f);
+  });
+  bench.run("head_norm backward           " + packed.text(), [&](Stream& s) {
+    head_norm_backward(s, scratch, {dx, 0, count}, {dgamma, GradMode::accumulate}, {dy, 0, count}, from, rstd, gamma);
+  });
+}
+
 void bench_parameters(Bench& bench, std::int64_t n) {
   Owned p = random_tensor({n}, 1), grad = random_tensor({n}, 2, 1e-3), m({n}), v({n}), sum(DType::f64, {1});
   Arena scratch(Device::cpu, "scratch", 1 << 20);
@@ -212,6 +228,7 @@ int main(int argc, char** argv) {
   bench_hidden(bench, 8, 128, 128);
   bench_gated(bench, 1024, 2048);
   bench_rotary(bench, 1024, 4, 5, 64);
+  bench_head_norm(bench, {1, 1024, 3, 6, 64});
   bench_parameters(bench, 100000);
   bench_parameters(bench, 124439808 / 4);
   return 0;

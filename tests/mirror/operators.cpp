@@ -106,6 +106,17 @@ std::size_t rmsnorm_backward_work(const Stream& stream, std::int64_t rows, std::
   return cpu::rmsnorm_backward_work(stream, rows, width) + kMoreWork;
 }
 
+void head_norm_forward(Stream& stream, const HeadSlice& y, Tensor rstd, const HeadSlice& x, Tensor gamma, float eps) {
+  forward<cpu::head_norm_forward>(stream, y, rstd, x, gamma, eps);
+}
+void head_norm_backward(Stream& stream, Tensor work, const HeadSlice& dx, const Grad& dgamma, const HeadSlice& dy,
+                        const HeadSlice& x, Tensor rstd, Tensor gamma) {
+  forward<cpu::head_norm_backward>(stream, cpu_part(work), dx, dgamma, dy, x, rstd, gamma);
+}
+std::size_t head_norm_backward_work(const Stream& stream, const HeadSlice& x) {
+  return cpu::head_norm_backward_work(stream, x) + kMoreWork;
+}
+
 void residual_forward(Stream& stream, Tensor out, Tensor residual, Tensor branch, Tensor bias, const Dropout& dropout,
                       const RowMap& rows) {
   forward<cpu::residual_forward>(stream, out, residual, branch, bias, dropout, rows);

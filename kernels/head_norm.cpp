@@ -1,0 +1,46 @@
+#include "kernels/head_norm.h"
+
+#include "kernels/dispatch.h"
+
+namespace mtl {
+
+namespace {
+/// Another slice with the heads of x.
+void check_heads_like(const char* what, const HeadSlice& slice, const HeadSlice& x) {
+  check_slice(what, slice);
+  require(slice.heads() == x.heads() && slice.tensor.size(4) == x.tensor.size(4), what, ": heads ",
+          slice.heads().text(), " of ", slice.tensor.size(4), " elements, x has ", x.heads().text(), " of ",
+          x.tensor.size(4));
+}
+
+void check_normalized(const HeadSlice& x, const Tensor& gamma) {
+  check_slice("head_norm x", x);
+  require(x.tensor.size(4) > 0, "head_norm: the heads of ", x.tensor.shape().text(), " are empty");
+  expect_tensor("head_norm gamma", gamma, DType::f32, {x.tensor.size(4)});
+}
+}  // namespace
+
+void head_norm_forward(Stream& stream, const HeadSlice& y, Tensor rstd, const HeadSlice& x, Tensor gamma, float eps) {
+  check_normalized(x, gamma);
+  check_heads_like("head_norm y", y, x);
+  if (rstd.exists()) expect_tensor("head_norm rstd", rstd, DType::f32, x.heads());
+  stream.count(0, static_cast<double>(2 * x.bytes() + rstd.bytes() + gamma.bytes()));
+  run<cpu::head_norm_forward, cuda::head_norm_forward>(stream, y, rstd, x, gamma, eps);
+}
+
+void head_norm_backward(Stream& stream, Arena& scratch, const HeadSlice& dx, Grad dgamma, const HeadSlice& dy,
+                        const HeadSlice& x, Tensor rstd, Tensor gamma) {
+  check_normalized(x, gamma);
+  check_heads_like("head_norm dx", dx, x);
+  check_heads_like("head_norm dy", dy, x);
+  expect_tensor("head_norm rstd", rstd, DType::f32, x.heads());
+  if (dgamma.wanted()) expect_tensor("head_norm dgamma", dgamma.tensor, DType::f32, gamma.shape());
+  Arena::Mark mark(scratch);
+  Tensor work;
+  if (dgamma.wanted())
+    work = make_work<cpu::head_norm_backward_work, cuda::head_norm_backward_work>(stream, scratch, x);
+  stream.count(0, static_cast<double>(3 * x.bytes() + rstd.bytes() + gamma.bytes()));
+  run<cpu::head_norm_backward, cuda::head_norm_backward>(stream, work, dx, dgamma, dy, x, rstd, gamma);
+}
+
+}  // namespace mtl

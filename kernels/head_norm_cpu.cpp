@@ -1,0 +1,84 @@
+// Rows are heads of positions, in the order (B, T, G, count).
+#include "kernels/cpu.h"
+
+#define MTL_SIMD_FILE "kernels/head_norm_cpu.cpp"
+#include "kernels/rmsnorm_simd.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mtl::HWY_NAMESPACE {
+
+/// The rows of a slice from one on, without a division for each.
+class HeadCursor {
+ public:
+  HeadCursor(const HeadSlice& slice, std::int64_t row)
+      : width_(slice.tensor.size(4)),
+        count_(slice.count),
+        gap_((slice.tensor.size(3) - slice.count) * width_),
+        head_(row % count_),
+        at_(slice.tensor.data<float>() + (row / count_ * slice.tensor.size(3) + slice.first + head_) * width_) {}
+
+  float* at() const { return at_; }
+  void advance() {
+    at_ += width_;
+    if (++head_ < count_) return;
+    head_ = 0;
+    at_ += gap_;
+  }
+
+ private:
+  std::int64_t width_, count_, gap_, head_;
+  float* at_;
+};
+
+void head_norm_forward_rows(const HeadSlice& y, Tensor rstd, const HeadSlice& x, Tensor gamma, float eps, Range rows) {
+  const auto width = static_cast<std::size_t>(gamma.numel());
+  HeadCursor from(x, rows.begin), to(y, rows.begin);
+  for (std::int64_t row = rows.begin; row < rows.end; ++row, from.advance(), to.advance()) {
+    const float r = rmsnorm_row(to.at(), from.at(), gamma.data<float>(), width, eps);
+    if (rstd.exists()) rstd.data<float>()[row] = r;
+  }
+}
+
+/// Adds the rows of dgamma to sums (D), unless that is null.
+void head_norm_backward_rows(const HeadSlice& dx, const HeadSlice& dy, const HeadSlice& x, Tensor rstd, Tensor gamma,
+                             Range rows, float* sums) {
+  const auto width = static_cast<std::size_t>(gamma.numel());
+  HeadCursor to(dx, rows.begin), from(dy, rows.begin), input(x, rows.begin);
+  for (std::int64_t n = rows.begin; n < rows.end; ++n, to.advance(), from.advance(), input.advance()) {
+    const RmsNormRow row{input.at(), from.at(), gamma.data<float>(), width, rstd.data<float>()[n]};
+    const float mean_gx = rmsnorm_row_sums(row, sums);
+    rmsnorm_row_dx(row, mean_gx, to.at(), false);
+  }
+}
+
+}  // namespace mtl::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mtl::cpu {
+namespace {
+HWY_EXPORT(head_norm_forward_rows);
+HWY_EXPORT(head_norm_backward_rows);
+}  // namespace
+
+void head_norm_forward(Stream& stream, const HeadSlice& y, Tensor rstd, const HeadSlice& x, Tensor gamma, float eps) {
+  parallel_rows(stream.threads(), x.heads().numel(), gamma.numel(), [&](Range rows) {
+    HWY_DYNAMIC_DISPATCH(head_norm_forward_rows)(y, rstd, x, gamma, eps, rows);
+  });
+}
+
+void head_norm_backward(Stream& stream, Tensor work, const HeadSlice& dx, const Grad& dgamma, const HeadSlice& dy,
+                        const HeadSlice& x, Tensor rstd, Tensor gamma) {
+  const std::int64_t heads = x.heads().numel(), width = gamma.numel();
+  for_row_sum_blocks(stream, work, heads, width, heads * width, [&](Range rows, float* sums) {
+    HWY_DYNAMIC_DISPATCH(head_norm_backward_rows)(dx, dy, x, rstd, gamma, rows, sums);
+  });
+  if (dgamma.wanted()) sum_partials(stream, dgamma, work, 0, width);
+}
+
+std::size_t head_norm_backward_work(const Stream&, const HeadSlice& x) {
+  return row_sum_bytes(x.heads().numel(), x.tensor.size(4));
+}
+
+}  // namespace mtl::cpu
+#endif

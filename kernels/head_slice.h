@@ -1,0 +1,22 @@
+// Some heads of a tensor of heads: what attention and the operators before it read and write in place of a tensor,
+// since tensors have no strides.
+#pragma once
+
+#include "device/tensor.h"
+
+namespace mtl {
+
+/// Heads [first, first + count) of every group of a tensor (B, T, G, N, D).
+struct HeadSlice {
+  Tensor tensor;
+  std::int64_t first = 0;
+  std::int64_t count = 1;
+
+  std::size_t bytes() const;
+  /// (B, T, G, count): one element for each head of each position.
+  Shape heads() const;
+};
+/// Throws unless the tensor is f32 and has these heads.
+void check_slice(const char* what, const HeadSlice& slice);
+
+}  // namespace mtl
