@@ -14,8 +14,7 @@ constexpr const char* kMegatronRemedy =
     "; mtl does not read it: export it to a Hugging Face folder with model.safetensors (Megatron Bridge, or "
     "Megatron-LM's tools/checkpoint), and load that";
 constexpr const char* kPyTorchRemedy =
-    "; mtl does not read pickled files: load the model with transformers, save it with save_pretrained, which writes "
-    "model.safetensors, and load that folder";
+    "; give a folder that has it as pytorch_model.bin, with the config.json of its model";
 
 /// The names in a folder, in byte order; empty when it cannot be listed.
 std::vector<std::string> names_in(const fs::path& folder) {
@@ -43,7 +42,7 @@ std::string describe_names(const std::vector<std::string>& names) {
     if (name == ".zmetadata" || name == ".zarray")
       return cat("is a distributed checkpoint of Megatron-LM (zarr: ", name, ")", kMegatronRemedy);
     if (starts_with(name, "pytorch_model") && (is_pytorch_file(name) || ends_with(name, ".bin.index.json")))
-      return cat("has PyTorch weights (", name, ")", kPyTorchRemedy);
+      return cat("has PyTorch weights (", name, "), but not the config.json that describes their model");
   }
   return "";
 }

@@ -14,8 +14,8 @@ namespace mtl {
 const HfFamily& hf_family_of(const Json& hf_config);
 
 /// The configuration that a config.json describes. Throws Error(bad_data) with everything that mtl would compute
-/// differently, each by its key. Keys that are absent have transformers' defaults. Whether the sizes make a model is for
-/// GptConfig::problems.
+/// differently, each by its key. Keys that are absent have transformers' defaults. Whether the sizes make a model is
+/// for GptConfig::problems.
 GptConfig gpt_config_from_hf(const Json& hf_config);
 
 /// Whether the family's config.json can describe this architecture.

@@ -1,4 +1,4 @@
-// Reading: config.json, and the tensors of one file or of shards with an index.
+// Reading: config.json, and the tensors.
 #include "ckpt/hf_folder.h"
 
 #include <algorithm>
@@ -9,10 +9,9 @@
 #include "base/hash.h"
 #include "base/mapped_faults.h"
 #include "ckpt/companion_files.h"
-#include "ckpt/foreign_model.h"
 #include "ckpt/hf_config.h"
 #include "ckpt/hf_names.h"
-#include "ckpt/safetensors.h"
+#include "ckpt/hf_weights.h"
 #include "ckpt/tensor_reader.h"
 
 namespace mtl {
@@ -65,6 +64,10 @@ class HfReader : public TensorReader {
     }
   }
 
+  void verify() const override {
+    for (const std::unique_ptr<TensorFile>& file : files_) file->verify();
+  }
+
   std::string identity() const override {
     std::string text = hf_config.dump();
     std::string lines = cat("config.json: ", hash_text(hash_bytes(text.data(), text.size())));
@@ -83,46 +86,12 @@ class HfReader : public TensorReader {
   };
 
   void open_files() {
-    std::string single = folder + "/model.safetensors", index = folder + "/model.safetensors.index.json";
-    if (file_exists(single)) {
-      files_.push_back(std::make_unique<SafetensorsFile>(single));
-    } else if (file_exists(index)) {
-      open_shards(index);
-    } else {
-      const std::string foreign = describe_foreign_model(folder);
-      fail(Exit::bad_data, folder, ": neither model.safetensors nor model.safetensors.index.json is here",
-           foreign.empty() ? "" : cat("; it ", foreign));
-    }
+    files_ = open_hf_weights(folder);
     for (const std::unique_ptr<TensorFile>& file : files_) {
       for (const StoredTensor& tensor : file->tensors()) {
         if (!stored_.emplace(full_hf_name(tensor.name, *family_), std::pair(file.get(), &tensor)).second) {
           fail(Exit::bad_data, file->path(), ": tensor '", tensor.name, "' is stored twice");
         }
-      }
-    }
-  }
-
-  void open_shards(const std::string& index_path) {
-    Json index = read_model_json(index_path);
-    std::map<std::string, std::vector<std::string>> names;  // by file
-    try {
-      for (const auto& [tensor, file] : index.at("weight_map").as_object()) names[file.as_string()].push_back(tensor);
-    } catch (const Error& error) {
-      fail(Exit::bad_data, index_path, ": ", error.what());
-    }
-    for (const auto& [name, tensors_in] : names) {
-      if (name.empty() || name.find_first_of(std::string_view("/\0", 2)) != std::string::npos || name[0] == '.') {
-        fail(Exit::bad_data, index_path, ": weight_map: ", Json(name).dump(),
-             " is not the name of a file in this folder");
-      }
-      std::string path = cat(folder, "/", name);
-      if (!file_exists(path))
-        fail(Exit::bad_data, path, " is missing; the index puts ", tensors_in.size(), " tensors there, such as '",
-             tensors_in[0], "'");
-      files_.push_back(std::make_unique<SafetensorsFile>(path));
-      for (const std::string& tensor : tensors_in) {
-        if (files_.back()->find(tensor) == nullptr)
-          fail(Exit::bad_data, path, ": tensor '", tensor, "' is missing; the index puts it there");
       }
     }
   }

@@ -33,6 +33,8 @@ class TensorFile {
   virtual std::span<const std::byte> header() const = 0;
   /// The whole file.
   virtual std::span<const std::byte> bytes() const = 0;
+  /// Compares the contents with the checksums of formats that have them.
+  virtual void verify() const {}
 
  protected:
   TensorFile() = default;

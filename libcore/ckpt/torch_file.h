@@ -60,7 +60,7 @@ class TorchFile : public TensorFile {
   std::span<const std::byte> header() const override { return header_; }
   std::span<const std::byte> bytes() const override { return file_.bytes(); }
   /// Compares all records with their CRC-32; an older stream has none.
-  void verify() const;
+  void verify() const override;
 
  private:
   struct Storage {

@@ -53,7 +53,7 @@ touch "$WORK/pickled/pytorch_model-00001-of-00002.bin"
 echo 30 >"$WORK/megatron/latest_checkpointed_iteration.txt"
 foreign() {
   expect_exit 65 mtl-convert --load "$WORK/$1" --save "$WORK/foreign"
-  expect_text "$WORK/err" "$WORK/$1: $2"
+  expect_text "$WORK/err" "$WORK/$1(: |/)$2"
 }
 foreign megatron 'holds checkpoints of another program: iter_0000030 is a Megatron-LM checkpoint \(mp_rank_00\); mtl does not'
 foreign megatron/iter_0000030 'is a Megatron-LM checkpoint \(mp_rank_00\); mtl does not read it: export it'
@@ -61,10 +61,12 @@ foreign megatron/iter_0000030/mp_rank_00 'is a rank.s part of a Megatron-LM chec
 foreign megatron/iter_0000030/mp_rank_00/model_optim_rng.pt 'is a file of a Megatron-LM checkpoint'
 foreign dist 'holds checkpoints of another program: iter_0000005 is a distributed checkpoint .*\(torch_dist: .metadata\)'
 foreign dist/iter_0000005 'is a distributed checkpoint'
-foreign pickled 'has PyTorch weights \(pytorch_model-00001-of-00002.bin\); .*save_pretrained'
-foreign pickled/pytorch_model-00001-of-00002.bin 'is a PyTorch file'
+foreign pickled 'has PyTorch weights \(pytorch_model-00001-of-00002.bin\), but not the config.json that describes'
+foreign pickled/pytorch_model-00001-of-00002.bin 'is a PyTorch file; give a folder that has it as pytorch_model.bin'
 mkdir "$WORK/pickled_hf" && cp "$MODELS/a/config.json" "$WORK/pickled_hf" && touch "$WORK/pickled_hf/pytorch_model.bin"
-foreign pickled_hf 'neither model.safetensors nor .*; it has PyTorch weights \(pytorch_model.bin\); mtl does not read pickled'
+foreign pickled_hf 'pytorch_model.bin: the file is empty'
+rm "$WORK/pickled_hf/pytorch_model.bin"
+foreign pickled_hf 'has no weights; looked for model.safetensors, .*, pytorch_model.bin, pytorch_model.bin.index.json'
 cp "$MODELS/a/model.safetensors" "$WORK/tokens.bin"
 expect_exit 65 mtl-convert --load "$WORK/tokens.bin" --save "$WORK/foreign"
 expect_text "$WORK/err" 'tokens.bin: a model is a folder, this is a file'

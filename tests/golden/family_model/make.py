@@ -41,7 +41,9 @@ MODELS = {
                     "rope_parameters": {"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.0,
                                         "partial_rotary_factor": 0.5}},
 }
+PICKLED = ("gpt2_gelu", "neox_serial")
 SEQUENCES, LENGTH = 2, 24
+BUFFER = {"h.0.attn.bias": torch.ones(1, 1, 40, 40, dtype=torch.uint8), "h.0.attn.masked_bias": torch.tensor(-1e4)}
 
 
 def random_weights(model, generator):
@@ -101,6 +103,28 @@ def rotary_tables(model):
     return None
 
 
+def write_pickled(path, model):
+    """The same weights as files of torch.save, as transformers wrote them before safetensors."""
+    os.makedirs(path + "_bin", exist_ok=True)
+    model.config.save_pretrained(path + "_bin")
+    state = {key: value.half() for key, value in model.state_dict().items()}
+    if path.endswith("gpt2_gelu"):  # without prefix, with buffers, the tied output layer in the same storage
+        state = {key.removeprefix("transformer."): value for key, value in state.items()}
+        state = BUFFER | state | {"lm_head.weight": state["wte.weight"]}
+        torch.save(state, os.path.join(path + "_bin", "pytorch_model.bin"))
+        return
+    names = sorted(state)  # two shards in the format of PyTorch before 1.6
+    weight_map = {}
+    for number, part in enumerate((names[:9], names[9:])):
+        file = f"pytorch_model-{number + 1:05d}-of-00002.bin"
+        torch.save({key: state[key] for key in part}, os.path.join(path + "_bin", file),
+                   _use_new_zipfile_serialization=False)
+        weight_map |= {key: file for key in part}
+    with open(os.path.join(path + "_bin", "pytorch_model.bin.index.json"), "w") as file:
+        json.dump({"metadata": {}, "weight_map": weight_map}, file)
+        file.write("\n")
+
+
 def make(folder, name, settings, seed):
     generator = torch.Generator().manual_seed(seed)
     config = AutoConfig.for_model(**settings)
@@ -109,6 +133,8 @@ def make(folder, name, settings, seed):
     random_weights(model, generator)
     path = os.path.join(folder, name)
     model.half().save_pretrained(path)
+    if name in PICKLED:
+        write_pickled(path, model)
     model.float()
     renew_rotary(model)  # half() rounded its frequencies
     ids = torch.randint(0, config.vocab_size, (SEQUENCES, LENGTH + 1), generator=generator)

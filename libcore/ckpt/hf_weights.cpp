@@ -1,0 +1,79 @@
+#include "ckpt/hf_weights.h"
+
+#include <map>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "ckpt/companion_files.h"
+#include "ckpt/safetensors.h"
+#include "ckpt/torch_file.h"
+
+namespace mtl {
+
+namespace {
+
+std::unique_ptr<TensorFile> open_safetensors(const std::string& path) {
+  return std::make_unique<SafetensorsFile>(path);
+}
+
+std::unique_ptr<TensorFile> open_torch(const std::string& path) { return std::make_unique<TorchFile>(path); }
+
+struct Format {
+  const char* single;
+  const char* index;
+  std::unique_ptr<TensorFile> (*open)(const std::string& path);
+};
+
+constexpr Format kFormats[] = {{"model.safetensors", "model.safetensors.index.json", open_safetensors},
+                               {"pytorch_model.bin", "pytorch_model.bin.index.json", open_torch}};
+
+using NamesByFile = std::map<std::string, std::vector<std::string>>;
+
+NamesByFile read_weight_map(const std::string& path) {
+  const Json index = read_model_json(path);
+  NamesByFile names;
+  try {
+    for (const auto& [tensor, file] : index.at("weight_map").as_object()) names[file.as_string()].push_back(tensor);
+  } catch (const Error& error) {
+    fail(Exit::bad_data, path, ": ", error.what());
+  }
+  for (const auto& [name, tensors] : names) {
+    if (name.empty() || name.find_first_of(std::string_view("/\0", 2)) != std::string::npos || name[0] == '.')
+      fail(Exit::bad_data, path, ": weight_map: ", Json(name).dump(), " is not the name of a file in this folder");
+  }
+  return names;
+}
+
+std::vector<std::unique_ptr<TensorFile>> open_shards(const std::string& folder, const Format& format) {
+  std::vector<std::unique_ptr<TensorFile>> files;
+  for (const auto& [name, tensors] : read_weight_map(cat(folder, "/", format.index))) {
+    const std::string path = cat(folder, "/", name);
+    if (!file_exists(path))
+      fail(Exit::bad_data, path, " is missing; the index puts ", tensors.size(), " tensors there, such as '",
+           tensors[0], "'");
+    files.push_back(format.open(path));
+    for (const std::string& tensor : tensors) {
+      if (files.back()->find(tensor) == nullptr)
+        fail(Exit::bad_data, path, ": tensor '", tensor, "' is missing; the index puts it there");
+    }
+  }
+  return files;
+}
+
+}  // namespace
+
+std::vector<std::unique_ptr<TensorFile>> open_hf_weights(const std::string& folder) {
+  std::vector<std::string> names;
+  for (const Format& format : kFormats) {
+    if (const std::string path = cat(folder, "/", format.single); file_exists(path)) {
+      std::vector<std::unique_ptr<TensorFile>> files;
+      files.push_back(format.open(path));
+      return files;
+    }
+    if (file_exists(cat(folder, "/", format.index))) return open_shards(folder, format);
+    names.insert(names.end(), {format.single, format.index});
+  }
+  fail(Exit::bad_data, folder, ": has no weights; looked for ", join(names, ", "));
+}
+
+}  // namespace mtl
