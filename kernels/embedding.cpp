@@ -20,13 +20,13 @@ void check_tokens(const char* what, const Tensor& hidden, const Tensor& tokens, 
 /// Returns the bytes of the positions that are read.
 double check_positions(const char* what, const Tensor& hidden, const Tensor& positions, const Tensor& table,
                        const Dropout& dropout, const RowMap& rows) {
-  check_operands(what, hidden, table);
+  if (table.exists()) check_operands(what, hidden, table);
   expect_tensor(what, positions, DType::i32, positions.shape());
   const std::int64_t count = hidden.size(0);
   require(rows.first_row >= 0 && rows.first_row + count <= positions.numel(), what, ": rows ", rows.first_row, " to ",
           rows.first_row + count, " are not within ", positions.numel(), " positions");
   if (dropout.active()) check_samples(what, rows, count);
-  return static_cast<double>(count) * static_cast<double>(size_of(DType::i32));
+  return table.exists() ? static_cast<double>(count) * static_cast<double>(size_of(DType::i32)) : 0;
 }
 
 /// Each place reads its row, and reads and writes a row of the gradient, which is cleared first when it is overwritten.
@@ -52,14 +52,17 @@ void embedding_backward(Stream& stream, Grad dtable, Tensor dout, Tensor tokens,
 void positions_forward(Stream& stream, Tensor x, Tensor positions, Tensor table, const Dropout& dropout,
                        const RowMap& rows) {
   const double read = check_positions("positions", x, positions, table, dropout, rows);
-  stream.count(0, 3 * static_cast<double>(x.bytes()) + read);
+  if (!table.exists() && !dropout.active()) return;
+  stream.count(0, (table.exists() ? 3 : 2) * static_cast<double>(x.bytes()) + read);
   run<cpu::positions_forward, cuda::positions_forward>(stream, x, positions, table, dropout, rows);
 }
 
 void positions_backward(Stream& stream, Grad dtable, Tensor dx, Tensor positions, const Dropout& dropout,
                         const RowMap& rows) {
   const double read = check_positions("positions gradient", dx, positions, dtable.tensor, dropout, rows);
-  stream.count(0, scatter_bytes(dx, dtable) + static_cast<double>(dx.bytes()) + read);
+  if (!dtable.wanted() && !dropout.active()) return;
+  const double scattered = dtable.wanted() ? scatter_bytes(dx, dtable) : static_cast<double>(dx.bytes());
+  stream.count(0, scattered + static_cast<double>(dx.bytes()) + read);
   run<cpu::positions_backward, cuda::positions_backward>(stream, dtable, dx, positions, dropout, rows);
 }
 

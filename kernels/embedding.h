@@ -19,7 +19,8 @@ namespace mtl {
 void embedding_forward(Stream& stream, Tensor out, Tensor tokens, std::int64_t vocab_begin, Tensor table);
 void embedding_backward(Stream& stream, Grad dtable, Tensor dout, Tensor tokens, std::int64_t vocab_begin);
 
-/// In place. A position that is not within the table is an error: on the cpu it throws.
+/// In place. A position that is not within the table is an error: on the cpu it throws. A table that is left out adds
+/// nothing, and has no gradient.
 void positions_forward(Stream& stream, Tensor x, Tensor positions, Tensor table, const Dropout& dropout,
                        const RowMap& rows);
 /// dx, in place, becomes the gradient of what forward was given.

@@ -21,6 +21,18 @@ void positions_forward_rows(Tensor x, Tensor positions, Tensor table, const Drop
   }
 }
 
+/// x = dropout(x), or dx = dropout'(dx): both are the same product.
+void mask_rows(Tensor x, const Dropout& dropout, const RowMap& map, Range rows) {
+  const std::int64_t width = x.size(1);
+  const HiddenMask mask(dropout, map, width);
+  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+    float* at = x.data<float>() + row * width;
+    mask.sweep_row(row, {0, width}, [=](std::size_t i, auto lanes, VecF32 factor) HWY_ATTR {
+      lanes.store(hn::Mul(lanes.load(at + i), factor), at + i);
+    });
+  }
+}
+
 void positions_backward_columns(Tensor dtable, Tensor dx, Tensor positions, const Dropout& dropout, const RowMap& map,
                                 Range columns) {
   const std::int64_t width = dx.size(1);
@@ -56,6 +68,7 @@ HWY_AFTER_NAMESPACE();
 namespace mtl::cpu {
 namespace {
 HWY_EXPORT(positions_forward_rows);
+HWY_EXPORT(mask_rows);
 HWY_EXPORT(positions_backward_columns);
 HWY_EXPORT(embedding_backward_columns);
 
@@ -65,6 +78,12 @@ void check_positions(const Tensor& x, const Tensor& positions, const Tensor& tab
     require(at[i] >= 0 && at[i] < table.size(0), "embedding: position ", at[i], " is not within the ", table.size(0),
             " of the position table");
   }
+}
+
+void apply_mask(Stream& stream, Tensor x, const Dropout& dropout, const RowMap& rows) {
+  parallel_rows(stream.threads(), x.size(0), x.size(1), [&](Range some) {
+    HWY_DYNAMIC_DISPATCH(mask_rows)(x, dropout, rows, some);
+  });
 }
 
 /// body(columns) for stretches of the columns that threads share out, after the gradient was cleared if it is new.
@@ -98,6 +117,7 @@ void embedding_backward(Stream& stream, Grad dtable, Tensor dout, Tensor tokens,
 
 void positions_forward(Stream& stream, Tensor x, Tensor positions, Tensor table, const Dropout& dropout,
                        const RowMap& rows) {
+  if (!table.exists()) return apply_mask(stream, x, dropout, rows);
   check_positions(x, positions, table, rows);
   parallel_rows(stream.threads(), x.size(0), x.size(1), [&](Range some) {
     HWY_DYNAMIC_DISPATCH(positions_forward_rows)(x, positions, table, dropout, rows, some);
@@ -106,6 +126,7 @@ void positions_forward(Stream& stream, Tensor x, Tensor positions, Tensor table,
 
 void positions_backward(Stream& stream, Grad dtable, Tensor dx, Tensor positions, const Dropout& dropout,
                         const RowMap& rows) {
+  if (!dtable.wanted()) return apply_mask(stream, dx, dropout, rows);
   check_positions(dx, positions, dtable.tensor, rows);
   over_columns(stream, dtable, dx, [&](Range columns) {
     HWY_DYNAMIC_DISPATCH(positions_backward_columns)(dtable.tensor, dx, positions, dropout, rows, columns);

@@ -6,6 +6,7 @@
 // the plan is made.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <string>
 
@@ -51,7 +52,9 @@ class Arena {
   /// A tensor of the same dtype and shape.
   Tensor like(const Tensor& other) { return make(other.dtype(), other.shape()); }
   void clear() { used_ = 0; }
+  /// Bytes in use; release_to() a former number releases everything made since.
   std::size_t used() const { return used_; }
+  void release_to(std::size_t used) { used_ = std::min(used_, used); }
   std::size_t peak() const { return peak_; }
 
   /// Releases, at the end of its scope, everything made since it was made.

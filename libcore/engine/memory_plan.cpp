@@ -14,7 +14,7 @@ namespace mtl {
 Batch meta_batch(const RunShape& shape) {
   auto view = [&](DType dtype) { return Tensor(nullptr, dtype, {shape.micro_batch, shape.seq_length}); };
   Tensor samples(nullptr, DType::i64, {shape.micro_batch});
-  Batch batch{samples, view(DType::i32), view(DType::i32), view(DType::i32), view(DType::f32), {}};
+  Batch batch{samples, view(DType::i32), view(DType::i32), view(DType::i32), view(DType::f32), {}, {}};
   if (shape.documents) batch.document_start = view(DType::i32);
   return batch;
 }

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "layout/ranks.h"
+#include "layout/recompute.h"
 
 namespace mtl {
 
@@ -25,6 +26,7 @@ struct Layout {
   ScheduleKind schedule = ScheduleKind::one_forward_one_backward;
   int chunks = 1;  // of each stage; more than one with ScheduleKind::interleaved alone
   int group = 0;   // micro-batches that interleaving takes through every chunk before the next; 0: as many as stages
+  Recompute recompute = {};
   std::optional<std::int64_t> first_stage_layers = {};  // --num-layers-in-first-pipeline-stage
   std::optional<std::int64_t> last_stage_layers = {};   // --num-layers-in-last-pipeline-stage
   bool account_for_embedding = false;                   // the embedding counts as a layer of the first stage

@@ -3,18 +3,27 @@
 #include <cmath>
 
 #include "kernels/gemm.h"
+#include "kernels/head_norm.h"
+#include "kernels/rotary.h"
 #include "nn/dropout.h"
 
 namespace mtl {
 
-AttentionLayer::AttentionLayer(const GptConfig& config, Dropout probability_dropout, TpRegion around)
+AttentionLayer::AttentionLayer(const GptConfig& config, Dropout probability_dropout, TpRegion around,
+                               std::int64_t layer)
     : hidden(config.hidden_size),
       heads(config.num_heads),
       groups(config.num_query_groups),
       head_dim(config.head_dim),
       init_std(static_cast<float>(config.init_std)),
       output_init_std(static_cast<float>(config.init_std / std::sqrt(2.0 * static_cast<double>(config.num_layers)))),
-      has_bias(config.bias.qkv),
+      has_qkv_bias(config.bias.qkv),
+      has_out_bias(config.bias.out),
+      qk_norm(config.qk_norm),
+      norm_eps(static_cast<float>(config.norm_eps)),
+      is_rotary(config.position_embedding == PositionEmbedding::rotary),
+      interleaved(config.rotary.interleaved),
+      window(layer < config.first_window_layer ? 0 : config.sliding_window),
       dropout(probability_dropout),
       region(around) {}
 
@@ -24,17 +33,24 @@ void AttentionLayer::params(const ParamVisitor& visit, const std::string& prefix
               .shape = {groups, per_group, head_dim, hidden},
               .shards = {{0, Axis::tensor}},
               .init_std = init_std});
-  if (has_bias)
+  if (has_qkv_bias)
     visit(qkv_bias, {.name = prefix + ".qkv.bias",
                      .shape = {groups, per_group, head_dim},
                      .shards = {{0, Axis::tensor}},
                      .decays = false,
                      .init = Init::zeros});
+  if (qk_norm) {
+    // Each rank normalises its own heads, so every rank has a term of the gradient.
+    const AxisSet axes = kReplicaAxes | Axis::tensor;
+    for (auto [param, name] : {std::pair(&q_norm, ".q_norm.weight"), std::pair(&k_norm, ".k_norm.weight")})
+      visit(*param,
+            {.name = prefix + name, .shape = {head_dim}, .decays = false, .summed_over = axes, .init = Init::ones});
+  }
   visit(out, {.name = prefix + ".out.weight",
               .shape = {hidden, heads * head_dim},
               .shards = {{1, Axis::tensor}},
               .init_std = output_init_std});
-  if (has_bias)
+  if (has_out_bias)
     visit(out_bias, {.name = prefix + ".out.bias",
                      .shape = {hidden},
                      .decays = false,
@@ -42,26 +58,51 @@ void AttentionLayer::params(const ParamVisitor& visit, const std::string& prefix
                      .init = Init::zeros});
 }
 
-AttentionInput AttentionLayer::input(const Ctx& ctx, Tensor packed, const Batch& batch) const {
+AttentionInput AttentionLayer::input(const Ctx& ctx, const Cache& cache, const Batch& batch) const {
   AttentionInput in;
-  in.qkv = unpack_qkv(packed);
+  in.qkv = unpack_qkv(cache.qkv);
+  in.qkv.v = unpack_qkv(cache.projected).v;
   in.document_start = batch.document_start;
+  in.window = window;
   in.scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
   in.dropout = dropout_in(ctx, dropout);
   in.rows = batch.rows();
-  in.first_head = ctx.groups.over(Axis::tensor).rank() * packed.size(2) * (heads / groups);
+  in.first_head = ctx.groups.over(Axis::tensor).rank() * cache.qkv.size(2) * (heads / groups);
   return in;
 }
 
-Tensor AttentionLayer::project_qkv(Ctx& ctx, Tensor x, std::int64_t sequences) const {
+void AttentionLayer::project_qkv(Ctx& ctx, Tensor x, const Batch& batch, Cache& cache) const {
   Tensor full = region.enter(ctx, ctx.scratch, x);
-  std::int64_t local_groups = qkv.value.size(0), per_group = qkv.value.size(1),
-               width = local_groups * per_group * head_dim;
-  std::int64_t rows = full.size(0);
-  Tensor packed = ctx.slot.make(x.dtype(), {sequences, rows / sequences, local_groups, per_group, head_dim});
-  gemm(ctx.stream, ctx.scratch, packed.view({rows, width}), {full}, transposed(qkv.value.view({width, hidden})),
-       GradMode::overwrite, {.bias = qkv_bias.exists() ? qkv_bias.value.view({width}) : Tensor()});
-  return packed;
+  const std::int64_t local_groups = qkv.value.size(0), per_group = qkv.value.size(1),
+                     width = local_groups * per_group * head_dim, rows = full.size(0);
+  const std::int64_t sequences = batch.tokens.size(0);
+  cache.projected = ctx.slot.make(x.dtype(), {sequences, rows / sequences, local_groups, per_group, head_dim});
+  gemm(ctx.stream, ctx.scratch, cache.projected.view({rows, width}), {full},
+       transposed(qkv.value.view({width, hidden})), GradMode::overwrite,
+       {.bias = qkv_bias.exists() ? qkv_bias.value.view({width}) : Tensor()});
+  cache.qkv = cache.projected;
+  if (qk_norm) normalize(ctx, cache);
+  if (is_rotary) rotary_forward(ctx.stream, {cache.qkv, 0, per_group - 1}, batch.rotary, interleaved);
+}
+
+void AttentionLayer::normalize(Ctx& ctx, Cache& cache) const {
+  const Qkv from = unpack_qkv(cache.projected);
+  const Shape shape = cache.projected.shape();
+  cache.qkv = ctx.slot.like(cache.projected);
+  const Qkv to = unpack_qkv(cache.qkv);
+  cache.q_rstd = ctx.slot.make(DType::f32, {shape[0], shape[1], shape[2], from.q.count});
+  cache.k_rstd = ctx.slot.make(DType::f32, {shape[0], shape[1], shape[2], 1});
+  head_norm_forward(ctx.stream, to.q, cache.q_rstd, from.q, q_norm.value, norm_eps);
+  head_norm_forward(ctx.stream, to.k, cache.k_rstd, from.k, k_norm.value, norm_eps);
+}
+
+/// Turns the gradient of what attention read into that of what `qkv` projected, in place.
+void AttentionLayer::prepare_backward(Ctx& ctx, Tensor dqkv, const Batch& batch, const Cache& cache) const {
+  if (is_rotary) rotary_backward(ctx.stream, {dqkv, 0, dqkv.size(3) - 1}, batch.rotary, interleaved);
+  if (!qk_norm) return;
+  const Qkv grads = unpack_qkv(dqkv), from = unpack_qkv(cache.projected);
+  head_norm_backward(ctx.stream, ctx.scratch, grads.q, q_norm.take_grad(), grads.q, from.q, cache.q_rstd, q_norm.value);
+  head_norm_backward(ctx.stream, ctx.scratch, grads.k, k_norm.take_grad(), grads.k, from.k, cache.k_rstd, k_norm.value);
 }
 
 Tensor AttentionLayer::project_out(Ctx& ctx, Tensor out_rows, Tensor attended) const {
@@ -71,21 +112,30 @@ Tensor AttentionLayer::project_out(Ctx& ctx, Tensor out_rows, Tensor attended) c
   return region.leave(ctx, out_rows, partial);
 }
 
+/// Memory for the result of attention, and for what backward needs of its softmax.
+Tensor AttentionLayer::make_attended(Arena& memory, const Cache& cache) const {
+  const Shape qkv_shape = cache.qkv.shape();
+  return memory.make(cache.qkv.dtype(), {qkv_shape[0], qkv_shape[1], qkv_shape[2] * (heads / groups), head_dim});
+}
+Tensor AttentionLayer::make_logsumexp(Arena& memory, const Cache& cache) const {
+  const Shape qkv_shape = cache.qkv.shape();
+  return memory.make(DType::f32, {qkv_shape[0], qkv_shape[2] * (heads / groups), qkv_shape[1]});
+}
+
 Tensor AttentionLayer::forward(Ctx& ctx, Tensor x, const Batch& batch, Cache& cache) const {
-  std::int64_t sequences = batch.tokens.size(0), length = batch.tokens.size(1);
   Tensor out_rows = ctx.scratch.like(x);
   cache.x = x;
-  cache.qkv = project_qkv(ctx, x, sequences);
-  std::int64_t local_heads = cache.qkv.size(2) * (heads / groups);
-  cache.attended = ctx.slot.make(x.dtype(), {sequences, length, local_heads, head_dim});
-  AttentionInput in = input(ctx, cache.qkv, batch);
+  project_qkv(ctx, x, batch, cache);
+  const bool keeps = !(is_recomputed && ctx.training);
+  cache.attended = make_attended(keeps ? ctx.slot : ctx.scratch, cache);
+  AttentionInput in = input(ctx, cache, batch);
   if (cache.past.keys.exists()) {
     append_to_cache(ctx.stream, cache.past, in.qkv.k, in.qkv.v);
     in.qkv.k = {cache.past.keys};
     in.qkv.v = {cache.past.values};
     in.past = cache.past.lengths;
-  } else {
-    cache.logsumexp = ctx.slot.make(DType::f32, {sequences, local_heads, length});
+  } else if (keeps) {
+    cache.logsumexp = make_logsumexp(ctx.slot, cache);
   }
   attention_forward(ctx.stream, ctx.scratch, cache.attended, cache.logsumexp, in);
   return project_out(ctx, out_rows, cache.attended);
@@ -93,14 +143,21 @@ Tensor AttentionLayer::forward(Ctx& ctx, Tensor x, const Batch& batch, Cache& ca
 
 Tensor AttentionLayer::backward(Ctx& ctx, Tensor dy, const Batch& batch, const Cache& cache) const {
   Tensor dx = ctx.scratch.like(dy), full_dy = region.leave_backward(ctx, dy);
+  const AttentionInput in = input(ctx, cache, batch);
+  Tensor kept = cache.attended, logsumexp = cache.logsumexp;
+  if (is_recomputed) {
+    kept = make_attended(ctx.slot, cache);
+    logsumexp = make_logsumexp(ctx.slot, cache);
+    attention_forward(ctx.stream, ctx.scratch, kept, logsumexp, in);
+  }
   std::int64_t rows = full_dy.size(0), width = qkv.value.numel() / hidden;
-  Tensor attended = cache.attended.view({rows, out.value.size(1)});
-  Tensor dattended = ctx.scratch.like(cache.attended);
+  Tensor attended = kept.view({rows, out.value.size(1)});
+  Tensor dattended = ctx.scratch.like(kept);
   gemm(ctx.stream, ctx.scratch, dattended.view(attended.shape()), {full_dy}, {out.value});
   ctx.weight_grads->push(out, full_dy, attended);
   Tensor dqkv = ctx.slot.like(cache.qkv);
-  attention_backward(ctx.stream, ctx.scratch, unpack_qkv(dqkv), dattended, cache.attended, cache.logsumexp,
-                     input(ctx, cache.qkv, batch));
+  attention_backward(ctx.stream, ctx.scratch, unpack_qkv(dqkv), dattended, kept, logsumexp, in);
+  prepare_backward(ctx, dqkv, batch, cache);
   Tensor dpacked = dqkv.view({rows, width}), partial = region.partial_of(ctx, dx);
   gemm(ctx.stream, ctx.scratch, partial, {dpacked}, {qkv.value.view({width, hidden})});
   Pending sum = region.enter_backward(ctx, dx, partial);

@@ -1,5 +1,6 @@
 // The attention of a GPT block: y = out(attention(qkv(x))). Heads are split over the tensor-parallel ranks: `qkv` is
-// column-parallel, `out` row-parallel; the bias of `out` comes after the sum over ranks, so the block adds it.
+// column-parallel, `out` row-parallel; the bias of `out` comes after the sum over ranks, so the block adds it. Between
+// `qkv` and attention, queries and keys may be normalised, head by head, and then rotated by their positions.
 #pragma once
 
 #include "kernels/attention.h"
@@ -12,22 +13,31 @@ namespace mtl {
 struct AttentionLayer {
   std::int64_t hidden = 0, heads = 0, groups = 0, head_dim = 0;
   float init_std = 0, output_init_std = 0;
-  bool has_bias = true;
-  Dropout dropout;  // on the probabilities
+  bool has_qkv_bias = true, has_out_bias = true;
+  bool qk_norm = false;
+  float norm_eps = 0;
+  bool is_rotary = false, interleaved = false;
+  std::int64_t window = 0;     // AttentionInput::window
+  bool is_recomputed = false;  // backward computes attention again instead of keeping its result
+  Dropout dropout;             // on the probabilities
   TpRegion region;
-  Param qkv, qkv_bias;  // (G/tp, R+2, D, C), (G/tp, R+2, D); biases only with has_bias
-  Param out, out_bias;  // (C, H D / tp), (C)
+  Param qkv, qkv_bias;   // (G/tp, R+2, D, C), (G/tp, R+2, D); biases only where has_... says so
+  Param q_norm, k_norm;  // (D); only with qk_norm
+  Param out, out_bias;   // (C, H D / tp), (C)
 
   struct Cache {
     Tensor x;          // (n, C) as it entered
-    Tensor qkv;        // (B, T, G/tp, R+2, D)
-    Tensor attended;   // (B, T, H/tp, D)
-    Tensor logsumexp;  // (B, H/tp, T)
-    KvCache past;      // decoding: positions that the new ones follow; left out otherwise
+    Tensor projected;  // (B, T, G/tp, R+2, D) as the linear layer gave it
+    Tensor qkv;        // the same with queries and keys as attention reads them; its values only without qk_norm
+    Tensor q_rstd;     // (B, T, G/tp, R), (B, T, G/tp, 1) of their norms
+    Tensor k_rstd;
+    Tensor attended;  // (B, T, H/tp, D), and (B, H/tp, T); not kept when backward computes them again
+    Tensor logsumexp;
+    KvCache past;  // decoding: positions that the new ones follow; left out otherwise
   };
 
   AttentionLayer() = default;
-  AttentionLayer(const GptConfig& config, Dropout probability_dropout, TpRegion around);
+  AttentionLayer(const GptConfig& config, Dropout probability_dropout, TpRegion around, std::int64_t layer);
   void params(const ParamVisitor& visit, const std::string& prefix);
   /// x, result (n, C), n of the N = B T rows outside the region; the result is in scratch and has no bias yet. With
   /// cache.past the T new positions of each sequence follow those that it holds; backward does not know it.
@@ -36,8 +46,12 @@ struct AttentionLayer {
   Tensor backward(Ctx& ctx, Tensor dy, const Batch& batch, const Cache& cache) const;
 
  private:
-  AttentionInput input(const Ctx& ctx, Tensor packed, const Batch& batch) const;
-  Tensor project_qkv(Ctx& ctx, Tensor x, std::int64_t sequences) const;
+  AttentionInput input(const Ctx& ctx, const Cache& cache, const Batch& batch) const;
+  void project_qkv(Ctx& ctx, Tensor x, const Batch& batch, Cache& cache) const;
+  void normalize(Ctx& ctx, Cache& cache) const;
+  Tensor make_attended(Arena& memory, const Cache& cache) const;
+  Tensor make_logsumexp(Arena& memory, const Cache& cache) const;
+  void prepare_backward(Ctx& ctx, Tensor dqkv, const Batch& batch, const Cache& cache) const;
   Tensor project_out(Ctx& ctx, Tensor out_rows, Tensor attended) const;
 };
 

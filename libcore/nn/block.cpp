@@ -4,15 +4,19 @@
 
 namespace mtl {
 
-Block::Block(const GptConfig& config, const DropoutOptions& dropout, TpRegion around, std::int64_t layer)
+Block::Block(const GptConfig& config, const DropoutOptions& dropout, TpRegion around, std::int64_t layer,
+             bool recomputes_attention)
     : number(layer),
+      parallel_residual(config.parallel_residual),
       region(around),
       norm1(config, around),
       norm2(config, around),
-      attention(config, dropout_at(dropout, DropoutSite::attention, layer), around),
+      attention(config, dropout_at(dropout, DropoutSite::attention, layer), around, layer),
       mlp(config, around),
       attention_dropout(dropout_at(dropout, DropoutSite::attention_output, layer)),
-      mlp_dropout(dropout_at(dropout, DropoutSite::mlp_output, layer)) {}
+      mlp_dropout(dropout_at(dropout, DropoutSite::mlp_output, layer)) {
+  attention.is_recomputed = recomputes_attention;
+}
 
 void Block::params(const ParamVisitor& visit) {
   std::string prefix = cat("layers.", number);
@@ -26,24 +30,26 @@ void Block::forward(Ctx& ctx, Tensor x, Tensor y, const Batch& batch, Cache& cac
   Arena::Mark scratch(ctx.scratch);
   const RowMap rows = region.rows_held(ctx, batch.rows(), x.size(0));
   Tensor branch = attention.forward(ctx, norm1.forward(ctx, x, cache.norm1), batch, cache.attention);
-  Tensor middle = ctx.slot.like(x);
+  Tensor middle = parallel_residual ? y : ctx.slot.like(x);
   residual_forward(ctx.stream, middle, x, branch, attention.out_bias.value, dropout_in(ctx, attention_dropout), rows);
-  branch = mlp.forward(ctx, norm2.forward(ctx, middle, cache.norm2), cache.mlp);
+  branch = mlp.forward(ctx, norm2.forward(ctx, parallel_residual ? x : middle, cache.norm2), cache.mlp);
   residual_forward(ctx.stream, y, middle, branch, mlp.down_bias.value, dropout_in(ctx, mlp_dropout), rows);
 }
 
 void Block::backward(Ctx& ctx, Tensor dx, const Batch& batch, const Cache& cache) const {
   Arena::Mark scratch(ctx.scratch);
   const RowMap rows = region.rows_held(ctx, batch.rows(), dx.size(0));
-  // The branch's gradient is a tensor of its own: dx goes on changing while weight gradients still wait for it.
-  Tensor dbranch = ctx.slot.like(dx);
-  residual_backward(ctx.stream, ctx.scratch, dbranch, mlp.down_bias.take_grad(), dx, dropout_in(ctx, mlp_dropout),
-                    rows);
-  norm2.backward(ctx, dx, mlp.backward(ctx, dbranch, cache.mlp), cache.norm2);
-  dbranch = ctx.slot.like(dx);
-  residual_backward(ctx.stream, ctx.scratch, dbranch, attention.out_bias.take_grad(), dx,
-                    dropout_in(ctx, attention_dropout), rows);
-  norm1.backward(ctx, dx, attention.backward(ctx, dbranch, batch, cache.attention), cache.norm1);
+  // A branch's gradient is a tensor of its own: dx still changes while weight gradients wait for it.
+  auto branch_gradient = [&](const Param& bias, const Dropout& dropout) {
+    Tensor dbranch = ctx.slot.like(dx);
+    residual_backward(ctx.stream, ctx.scratch, dbranch, bias.take_grad(), dx, dropout_in(ctx, dropout), rows);
+    return dbranch;
+  };
+  Tensor dmlp = branch_gradient(mlp.down_bias, mlp_dropout), dattention;
+  if (parallel_residual) dattention = branch_gradient(attention.out_bias, attention_dropout);
+  norm2.backward(ctx, dx, mlp.backward(ctx, dmlp, cache.mlp), cache.norm2);
+  if (!parallel_residual) dattention = branch_gradient(attention.out_bias, attention_dropout);
+  norm1.backward(ctx, dx, attention.backward(ctx, dattention, batch, cache.attention), cache.norm1);
 }
 
 }  // namespace mtl

@@ -1,6 +1,8 @@
 // A transformer block, pre-norm:
 //   x = x + dropout(attention(norm1(x)) + bias)
 //   x = x + dropout(mlp(norm2(x)) + bias)
+// or with a parallel residual (GPT-NeoX), both branches of the same x:
+//   x = x + dropout(attention(norm1(x)) + bias) + dropout(mlp(norm2(x)) + bias)
 #pragma once
 
 #include "nn/attention_layer.h"
@@ -12,6 +14,7 @@ namespace mtl {
 
 struct Block {
   std::int64_t number = 0;  // global
+  bool parallel_residual = false;
   TpRegion region;
   NormLayer norm1, norm2;
   AttentionLayer attention;
@@ -24,7 +27,8 @@ struct Block {
     Mlp::Cache mlp;
   };
 
-  Block(const GptConfig& config, const DropoutOptions& dropout, TpRegion around, std::int64_t layer);
+  Block(const GptConfig& config, const DropoutOptions& dropout, TpRegion around, std::int64_t layer,
+        bool recomputes_attention = false);
   void params(const ParamVisitor& visit);
   /// x, y (n, C), both in the slot: n of the N = B T rows outside the tensor-parallel region.
   void forward(Ctx& ctx, Tensor x, Tensor y, const Batch& batch, Cache& cache) const;

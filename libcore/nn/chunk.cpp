@@ -15,15 +15,25 @@ typename Layer::Cache& cache_of(const Layer&, Chunk::UnitSlot& slot) {
 }  // namespace
 
 Chunk::Chunk(const GptConfig& config, const DropoutOptions& dropout, TpRegion around, ChunkRange range,
-             std::int64_t padded_vocab_size)
+             std::int64_t padded_vocab_size, const Recompute& recompute)
     : range_(range), hidden_(config.hidden_size), region_(around) {
+  if (config.position_embedding == PositionEmbedding::rotary) frequencies_ = rotary_frequencies(config);
   if (range.first) units_.emplace_back(EmbeddingLayer(config, dropout, around, padded_vocab_size));
-  for (std::int64_t layer = 0; layer < range.num_layers; ++layer)
-    units_.emplace_back(Block(config, dropout, around, range.first_layer + layer));
+  for (std::size_t u = 0; u < units_.size(); ++u) spans_.push_back({u, u + 1});
+  for (const LayerGroup& group : recompute_groups(recompute, range.num_layers)) {
+    const std::size_t begin = units_.size();
+    for (std::int64_t layer = group.first; layer < group.first + group.count; ++layer)
+      units_.emplace_back(Block(config, dropout, around, range.first_layer + layer, recompute.attention()));
+    spans_.push_back({begin, units_.size(), group.is_recomputed});
+  }
   if (!range.last) return;
-  std::optional<ParamSpec> table_copy;
-  if (!range.first) table_copy = token_table_spec(config, padded_vocab_size);
-  units_.emplace_back(Head(config, around, std::move(table_copy)));
+  std::optional<ParamSpec> own_table;
+  if (!config.tied_embeddings)
+    own_table = output_table_spec(config, padded_vocab_size);
+  else if (!range.first)
+    own_table = token_table_spec(config, padded_vocab_size);
+  spans_.push_back({units_.size(), units_.size() + 1});
+  units_.emplace_back(Head(config, around, std::move(own_table)));
 }
 
 void Chunk::params(const ParamVisitor& visit) {
@@ -34,9 +44,12 @@ void Chunk::params(const ParamVisitor& visit) {
     };
     std::visit([&](auto& unit) { unit.params(visit_numbered); }, units_[u]);
   }
-  if (range_.first && range_.last)  // tied: bound to the same memory
+  if (shares_table())  // bound to the same memory
     std::get<Head>(units_.back()).output.table = std::get<EmbeddingLayer>(units_.front()).tokens;
 }
+
+/// Whether the head uses the table of this chunk's embedding.
+bool Chunk::shares_table() const { return range_.first && range_.last && std::get<Head>(units_.back()).shares_table(); }
 
 Chunk::Cache Chunk::make_cache() const { return make_cache({}); }
 
@@ -44,8 +57,8 @@ Chunk::Cache Chunk::make_cache(const std::vector<KvCache>& past) const {
   Cache cache;
   std::size_t layer = 0;
   for (const Unit& unit : units_) {
-    std::visit([&]<class Layer>(const Layer&) { cache.push_back({typename Layer::Cache{}, {}}); }, unit);
-    auto* block = std::get_if<Block::Cache>(&cache.back().cache);
+    std::visit([&]<class Layer>(const Layer&) { cache.units.push_back({typename Layer::Cache{}, {}}); }, unit);
+    auto* block = std::get_if<Block::Cache>(&cache.units.back().cache);
     if (block != nullptr && !past.empty()) block->attention.past = past.at(layer++);
   }
   return cache;
@@ -59,57 +72,89 @@ Tensor Chunk::make_hidden(Ctx& ctx, const Batch& batch) const {
   return ctx.slot.make(DType::f32, hidden_shape(ctx, batch));
 }
 
-/// The first `end` units. In training every result and every cache stays in the slot; otherwise results take turns in
-/// two buffers, and caches go at once.
-Tensor Chunk::run_units(Ctx& ctx, Tensor x, Tensor losses, const Batch& batch, Cache& cache, std::size_t end) const {
+/// The batch with its rotary angles, which stay in the slot for backward.
+Batch Chunk::with_angles(Ctx& ctx, Batch batch, Cache& cache) const {
+  if (frequencies_.pairs == 0) return batch;
+  cache.rotary = ctx.slot.make(DType::f32, {batch.tokens.numel(), 2, frequencies_.pairs});
+  rotary_angles(ctx.stream, cache.rotary, batch.positions, frequencies_);
+  batch.rotary = cache.rotary;
+  return batch;
+}
+
+/// Units one after another; the last writes `result`, if there is one: the losses, where it is the head. In training
+/// every other result and every cache stays in the slot; otherwise results take turns in two buffers, and caches go at
+/// once.
+Tensor Chunk::run_units(Ctx& ctx, Tensor x, Tensor result, const Batch& batch, Cache& cache, Span span) const {
   Tensor spare;
-  for (std::size_t u = 0; u < end; ++u) {
+  for (std::size_t u = span.begin; u < span.end; ++u) {
     const Unit& unit = units_[u];
     const Leases values = lease(ctx, Role::values, u);
-    bool is_head = std::holds_alternative<Head>(unit);
-    Tensor y = is_head ? losses : spare.exists() ? spare : make_hidden(ctx, batch);
+    const bool is_head = std::holds_alternative<Head>(unit),
+               writes_result = is_head || (u + 1 == span.end && result.exists());
+    Tensor y = writes_result ? result : spare.exists() ? spare : make_hidden(ctx, batch);
     std::optional<Arena::Mark> release;
     if (!ctx.training) release.emplace(ctx.slot);
-    std::visit([&](const auto& unit) { unit.forward(ctx, x, y, batch, cache_of(unit, cache[u])); }, unit);
+    std::visit([&](const auto& unit) { unit.forward(ctx, x, y, batch, cache_of(unit, cache.units[u])); }, unit);
     if (!ctx.training) spare = x;
     x = is_head ? Tensor() : y;
   }
   return x;
 }
 
-Tensor Chunk::forward(Ctx& ctx, Tensor input, const Batch& batch, Cache& cache) const {
-  return run_units(ctx, input, {}, batch, cache, units_.size());
+Tensor Chunk::forward(Ctx& ctx, Tensor input, const Batch& given, Cache& cache) const {
+  const Batch batch = with_angles(ctx, given, cache);
+  if (range_.last) cache.dx = make_hidden(ctx, batch);  // now: below all that backward releases on its way
+  Tensor x = input;
+  for (const Span& span : spans_) {
+    cache.units[span.begin].input = x;
+    Tensor y = span.is_recomputed ? make_hidden(ctx, batch) : Tensor();
+    const std::size_t behind_y = ctx.slot.used();
+    x = run_units(ctx, x, y, batch, cache, span);
+    if (span.is_recomputed) ctx.slot.release_to(behind_y);
+    cache.units[span.last()].slot_end = ctx.slot.used();
+  }
+  return x;
 }
 
-Tensor Chunk::evaluate(Ctx& ctx, Tensor input, Tensor losses, const Batch& batch, Cache& cache) const {
-  return run_units(ctx, input, losses, batch, cache, units_.size());
+Tensor Chunk::evaluate(Ctx& ctx, Tensor input, Tensor losses, const Batch& given, Cache& cache) const {
+  const Batch batch = with_angles(ctx, given, cache);
+  return run_units(ctx, input, range_.last ? losses : Tensor(), batch, cache, {0, units_.size()});
 }
 
-void Chunk::logits(Ctx& ctx, Tensor out, const Batch& batch, Cache& cache) const {
+void Chunk::logits(Ctx& ctx, Tensor out, const Batch& given, Cache& cache) const {
   Arena::Mark slot(ctx.slot);
-  Tensor x = run_units(ctx, {}, {}, batch, cache, units_.size() - 1);
+  const Batch batch = with_angles(ctx, given, cache);
+  Tensor x = run_units(ctx, {}, {}, batch, cache, {0, units_.size() - 1});
   const Leases values = lease(ctx, Role::values, units_.size() - 1);
   std::get<Head>(units_.back()).logits(ctx, out, x, batch);
 }
 
-Tensor Chunk::backward(Ctx& ctx, Tensor dout, Tensor losses, const Batch& batch, Cache& cache) const {
-  Tensor dx = range_.last ? make_hidden(ctx, batch) : dout;
-  for (std::size_t u = units_.size(); u-- > 0;) {
-    const Leases values = lease(ctx, Role::values, u), gradients = lease(ctx, Role::gradients, u);
-    ctx.weight_grads = &cache[u].weight_grads;
-    std::optional<Arena::Mark> release;
-    if (!ctx.defers_weights) release.emplace(ctx.slot);
-    std::visit(
-        [&]<class Layer>(const Layer& unit) {
-          if constexpr (std::is_same_v<Layer, Head>)
-            unit.backward(ctx, dx, losses, batch, cache_of(unit, cache[u]));
-          else
-            unit.backward(ctx, dx, batch, cache_of(unit, cache[u]));
-        },
-        units_[u]);
-    if (ctx.defers_weights) continue;
-    ctx.weight_grads->flush(ctx.stream, ctx.scratch);
-    end_gradients(ctx, u);
+void Chunk::backward_unit(Ctx& ctx, Tensor dx, Tensor losses, const Batch& batch, Cache& cache, std::size_t u) const {
+  const Leases values = lease(ctx, Role::values, u), gradients = lease(ctx, Role::gradients, u);
+  ctx.weight_grads = &cache.units[u].weight_grads;
+  std::optional<Arena::Mark> release;
+  if (!ctx.defers_weights) release.emplace(ctx.slot);
+  std::visit(
+      [&]<class Layer>(const Layer& unit) {
+        if constexpr (std::is_same_v<Layer, Head>)
+          unit.backward(ctx, dx, losses, batch, cache_of(unit, cache.units[u]));
+        else
+          unit.backward(ctx, dx, batch, cache_of(unit, cache.units[u]));
+      },
+      units_[u]);
+  if (ctx.defers_weights) return;
+  ctx.weight_grads->flush(ctx.stream, ctx.scratch);
+  end_gradients(ctx, u);
+}
+
+Tensor Chunk::backward(Ctx& ctx, Tensor dout, Tensor losses, const Batch& given, Cache& cache) const {
+  Batch batch = given;
+  batch.rotary = cache.rotary;
+  Tensor dx = range_.last ? cache.dx : dout;
+  for (auto span = spans_.rbegin(); span != spans_.rend(); ++span) {
+    if (!ctx.defers_weights) ctx.slot.release_to(cache.units[span->last()].slot_end);
+    if (span->is_recomputed) run_units(ctx, cache.units[span->begin].input, {}, batch, cache, *span);
+    for (std::size_t u = span->end; u-- > span->begin;) backward_unit(ctx, dx, losses, batch, cache, u);
   }
   return range_.first ? Tensor() : dx;
 }
@@ -117,7 +162,7 @@ Tensor Chunk::backward(Ctx& ctx, Tensor dout, Tensor losses, const Batch& batch,
 void Chunk::weights(Ctx& ctx, Cache& cache) const {
   for (std::size_t u = units_.size(); u-- > 0;) {
     const Leases gradients = lease(ctx, Role::gradients, u);
-    cache[u].weight_grads.flush(ctx.stream, ctx.scratch);
+    cache.units[u].weight_grads.flush(ctx.stream, ctx.scratch);
     end_gradients(ctx, u);
   }
 }
@@ -127,7 +172,7 @@ Chunk::Leases Chunk::lease(const Ctx& ctx, Role role, std::size_t unit) const {
   Leases leases;
   if (ctx.params == nullptr) return leases;
   leases[0] = ctx.params->acquire(role, number_of(unit));
-  if (range_.first && range_.last && unit + 1 == units_.size()) leases[1] = ctx.params->acquire(role, number_of(0));
+  if (shares_table() && unit + 1 == units_.size()) leases[1] = ctx.params->acquire(role, number_of(0));
   return leases;
 }
 

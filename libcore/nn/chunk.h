@@ -7,7 +7,9 @@
 //   params(visit)
 // The memory of y comes from outside, so that all that a unit allocates can be released when its cache is not wanted.
 // What concerns every unit alike is written once, in the chunk's loops: each unit computes under leases of its
-// parameters' values and, in backward, of their gradients.
+// parameters' values and, in backward, of their gradients; layers that are recomputed run forward again before their
+// backward. Dropout draws the same numbers then, so nothing changes but memory and time. Backward releases the
+// activations of each unit when it is done with it.
 //
 // Hidden states are (n, C): the rows of a micro-batch that this rank holds outside the tensor-parallel region.
 #pragma once
@@ -16,9 +18,11 @@
 #include <variant>
 #include <vector>
 
+#include "layout/recompute.h"
 #include "nn/block.h"
 #include "nn/embedding_layer.h"
 #include "nn/head.h"
+#include "nn/rotary.h"
 
 namespace mtl {
 
@@ -27,7 +31,7 @@ struct ChunkRange {
   std::int64_t first_layer = 0;
   std::int64_t num_layers = 0;
   bool first = true;  // holds the embedding
-  bool last = true;   // holds the final norm and the output layer, with a copy of the table unless it is the first too
+  bool last = true;   // holds the final norm and the output layer, with a copy of a tied table unless it is the first
 };
 
 class Chunk {
@@ -37,11 +41,17 @@ class Chunk {
   struct UnitSlot {
     std::variant<EmbeddingLayer::Cache, Block::Cache, Head::Cache> cache;
     WeightGradQueue weight_grads;
+    Tensor input = {};         // of the first unit of a recomputed span
+    std::size_t slot_end = 0;  // of the last unit of a span: how much of the slot was used behind it
   };
-  using Cache = std::vector<UnitSlot>;  // one a unit
+  struct Cache {
+    std::vector<UnitSlot> units;
+    Tensor rotary;  // Batch::rotary, for backward
+    Tensor dx;      // of the last chunk: the gradient that goes through it
+  };
 
   Chunk(const GptConfig& config, const DropoutOptions& dropout, TpRegion around, ChunkRange range,
-        std::int64_t padded_vocab_size);
+        std::int64_t padded_vocab_size, const Recompute& recompute = {});
   void params(const ParamVisitor& visit);
   const ChunkRange& range() const { return range_; }
   /// For forward, backward and evaluate.
@@ -71,17 +81,29 @@ class Chunk {
  private:
   using Leases = std::array<Lease, 2>;
   Leases lease(const Ctx& ctx, Role role, std::size_t unit) const;
+  bool shares_table() const;
+  Batch with_angles(Ctx& ctx, Batch batch, Cache& cache) const;
   /// The number of a unit in the whole model: ParamSpec::unit.
   int number_of(std::size_t unit) const {
     return static_cast<int>(range_.first_layer) + (range_.first ? 0 : 1) + static_cast<int>(unit);
   }
-  Tensor run_units(Ctx& ctx, Tensor x, Tensor losses, const Batch& batch, Cache& cache, std::size_t end) const;
+  /// Units [begin, end): one, or several layers that are recomputed together.
+  struct Span {
+    std::size_t begin, end;
+    bool is_recomputed = false;
+
+    std::size_t last() const { return end - 1; }
+  };
+  Tensor run_units(Ctx& ctx, Tensor x, Tensor result, const Batch& batch, Cache& cache, Span span) const;
+  void backward_unit(Ctx& ctx, Tensor dx, Tensor losses, const Batch& batch, Cache& cache, std::size_t unit) const;
   void end_gradients(const Ctx& ctx, std::size_t unit) const;
 
   ChunkRange range_;
   std::int64_t hidden_;
   TpRegion region_;
+  RotaryFrequencies frequencies_;
   std::vector<Unit> units_;
+  std::vector<Span> spans_;  // in order, all units
 };
 
 }  // namespace mtl

@@ -7,14 +7,20 @@ ParamSpec token_table_spec(const GptConfig& config, std::int64_t padded_vocab_si
           .shape = {config.vocab_size, config.hidden_size},
           .shards = {{0, Axis::tensor}},
           .padded_rows = padded_vocab_size,
-          .tied = true,
+          .tied = config.tied_embeddings,
           .init_std = static_cast<float>(config.init_std)};
+}
+
+ParamSpec output_table_spec(const GptConfig& config, std::int64_t padded_vocab_size) {
+  ParamSpec spec = token_table_spec(config, padded_vocab_size);
+  spec.name = "output.weight";
+  return spec;
 }
 
 EmbeddingLayer::EmbeddingLayer(const GptConfig& config, const DropoutOptions& options, TpRegion around,
                                std::int64_t padded_vocab_size)
     : token_spec(token_table_spec(config, padded_vocab_size)),
-      positions(config.max_positions),
+      positions(config.position_embedding == PositionEmbedding::learned ? config.max_positions : 0),
       hidden(config.hidden_size),
       init_std(static_cast<float>(config.init_std)),
       region(around),
@@ -22,6 +28,7 @@ EmbeddingLayer::EmbeddingLayer(const GptConfig& config, const DropoutOptions& op
 
 void EmbeddingLayer::params(const ParamVisitor& visit) {
   visit(tokens, token_spec);
+  if (positions == 0) return;
   visit(position_table, {.name = "embedding.positions.weight",
                          .shape = {positions, hidden},
                          .summed_over = region.outside_grads(),

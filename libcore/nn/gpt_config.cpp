@@ -6,9 +6,51 @@ namespace mtl {
 
 void GptConfig::complete() {
   if (num_query_groups == 0) num_query_groups = num_heads;
-  if (head_dim == 0 && num_heads > 0) head_dim = hidden_size / num_heads;
+  if (head_dim == 0 && num_heads > 0 && hidden_size % num_heads == 0) head_dim = hidden_size / num_heads;
   if (ffn_hidden_size == 0) ffn_hidden_size = 4 * hidden_size;
 }
+
+namespace {
+
+constexpr std::int64_t kMostRotaryDims = 256;  // RotaryFrequencies
+
+void check_heads(const GptConfig& config, std::vector<std::string>& out) {
+  const std::int64_t heads = config.num_heads, groups = config.num_query_groups;
+  if (heads <= 0) return;
+  if (config.head_dim <= 0)
+    out.push_back(
+        cat("hidden size ", config.hidden_size, " is not a multiple of the number of attention heads ", heads));
+  if (groups < 1 || heads % groups != 0)
+    out.push_back(
+        cat("the number of attention heads ", heads, " is not a multiple of the number of query groups ", groups));
+}
+
+void check_rotary(const GptConfig& config, std::vector<std::string>& out) {
+  const RotaryOptions& rotary = config.rotary;
+  auto positive = [&](const char* name, double value) {
+    if (!(value > 0 && value < 1e30)) out.push_back(cat(name, " is ", value, "; it must be positive"));
+  };
+  positive("rotary base", rotary.base);
+  if (!(rotary.percent > 0 && rotary.percent <= 1)) {
+    out.push_back(cat("the rotary part of a head is ", rotary.percent, "; it must be above 0, and at most 1"));
+  } else if (const auto dims = static_cast<std::int64_t>(rotary.percent * double(config.head_dim));
+             dims < 2 || dims % 2 != 0 || dims > kMostRotaryDims) {
+    out.push_back(cat("rotary positions of ", dims, " elements of a head of ", config.head_dim,
+                      "; they must be an even number from 2 to ", kMostRotaryDims));
+  }
+  if (rotary.scaling == RotaryOptions::Scaling::none) return;
+  positive("rotary scaling factor", rotary.factor);
+  if (rotary.scaling == RotaryOptions::Scaling::linear) return;
+  positive("low frequency factor", rotary.low_freq_factor);
+  if (!(rotary.high_freq_factor > rotary.low_freq_factor && rotary.high_freq_factor < 1e30))
+    out.push_back(cat("high frequency factor is ", rotary.high_freq_factor,
+                      "; it must be more than the low frequency factor ", rotary.low_freq_factor));
+  if (rotary.original_positions < 1)
+    out.push_back(
+        cat("original positions of rotary scaling are ", rotary.original_positions, "; they must be at least 1"));
+}
+
+}  // namespace
 
 std::vector<std::string> GptConfig::problems() const {
   std::vector<std::string> out;
@@ -21,24 +63,12 @@ std::vector<std::string> GptConfig::problems() const {
   positive("number of attention heads", num_heads);
   positive("number of positions", max_positions);
   positive("feed-forward size", ffn_hidden_size);
-  if (num_heads > 0 && hidden_size % num_heads != 0) {
-    out.push_back(cat("hidden size ", hidden_size, " is not a multiple of the number of attention heads ", num_heads));
-  } else if (num_heads > 0 && head_dim * num_heads != hidden_size) {
-    out.push_back(cat("a head dimension of ", head_dim,
-                      " is not supported; hidden size / heads = ", hidden_size / num_heads, " is"));
-  }
-  if (num_query_groups != num_heads)
-    out.push_back("grouped queries are not supported; every head has its own key and value");
-  if (norm != Norm::layernorm) out.push_back("RMSNorm is not supported; LayerNorm is");
-  if (activation != Activation::gelu_tanh) out.push_back("only the tanh form of GELU (gelu_new) is supported");
-  if (position_embedding != PositionEmbedding::learned)
-    out.push_back("rotary positions are not supported; learned ones are");
-  if (gated_mlp) out.push_back("a gated MLP is not supported");
-  if (bias != LinearBias{}) out.push_back("linears without bias are not supported");
-  if (qk_norm) out.push_back("norms of queries and keys are not supported");
-  if (sliding_window != 0) out.push_back("a sliding window is not supported");
-  if (parallel_residual) out.push_back("attention and MLP side by side are not supported");
-  if (!tied_embeddings) out.push_back("an output layer of its own is not supported; it shares the token table");
+  check_heads(*this, out);
+  if (position_embedding == PositionEmbedding::rotary) check_rotary(*this, out);
+  if (qk_norm && norm != Norm::rmsnorm)
+    out.push_back("norms of queries and keys are RMSNorm, and do not go with LayerNorm elsewhere");
+  if (sliding_window < 0) out.push_back(cat("sliding window is ", sliding_window, "; it must be at least 1"));
+  if (first_window_layer < 0) out.push_back(cat("first layer of the sliding window is ", first_window_layer));
   return out;
 }
 

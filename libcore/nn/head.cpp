@@ -4,8 +4,8 @@
 
 namespace mtl {
 
-Head::Head(const GptConfig& config, TpRegion around, std::optional<ParamSpec> table_copy)
-    : norm(config, around), table(std::move(table_copy)) {
+Head::Head(const GptConfig& config, TpRegion around, std::optional<ParamSpec> own_table)
+    : norm(config, around), table(std::move(own_table)) {
   output.vocab = config.vocab_size;
   output.region = around;
 }

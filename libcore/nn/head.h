@@ -11,14 +11,15 @@ namespace mtl {
 struct Head {
   NormLayer norm;
   LmHead output;
-  std::optional<ParamSpec> table;  // a copy of the token table, where the chunk has no embedding to share it with
+  std::optional<ParamSpec> table;  // of the output layer; left out when it is the embedding's of the same chunk
 
   struct Cache {
     Tensor x;  // (n, C) as it entered
   };
 
-  Head(const GptConfig& config, TpRegion around, std::optional<ParamSpec> table_copy);
+  Head(const GptConfig& config, TpRegion around, std::optional<ParamSpec> own_table);
   void params(const ParamVisitor& visit);
+  bool shares_table() const { return !table; }
   /// Evaluation: losses (B, T) of every token of x (n, C). Training only remembers x: the logits, which are computed
   /// once, give losses and gradients together in backward.
   void forward(Ctx& ctx, Tensor x, Tensor losses, const Batch& batch, Cache& cache) const;

@@ -1,7 +1,7 @@
 // The output layer with the loss: logits = x table^T, cross-entropy against the labels, and in training at once the
 // gradients. Rows go in chunks, so that the logits of a whole micro-batch, the largest tensor of a small GPT, never
-// exist. The vocabulary is split over the tensor-parallel ranks, which combine three numbers a row. The table is the
-// embedding's.
+// exist. The vocabulary is split over the tensor-parallel ranks, which combine three numbers a row. The table may be
+// the embedding's.
 #pragma once
 
 #include "nn/batch.h"
@@ -13,7 +13,7 @@ namespace mtl {
 struct LmHead {
   std::int64_t vocab = 0;  // true size: columns beyond it are padding and never take part
   TpRegion region;
-  Param table;  // (padded vocabulary / tp, C): the embedding's, bound by the chunk
+  Param table;  // (padded vocabulary / tp, C); where it is the embedding's, bound by the chunk
 
   /// losses (N) of every token, N = B T. x (n, C): the rows outside the region that this rank holds.
   void loss(Ctx& ctx, Tensor losses, Tensor x, const Batch& batch) const;

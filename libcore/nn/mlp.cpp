@@ -2,8 +2,6 @@
 
 #include <cmath>
 
-#include "kernels/gemm.h"
-
 namespace mtl {
 
 Mlp::Mlp(const GptConfig& config, TpRegion around)
@@ -12,17 +10,19 @@ Mlp::Mlp(const GptConfig& config, TpRegion around)
       init_std(static_cast<float>(config.init_std)),
       output_init_std(static_cast<float>(config.init_std / std::sqrt(2.0 * static_cast<double>(config.num_layers)))),
       has_bias(config.bias.mlp),
+      gated(config.gated_mlp),
+      activation(config.activation),
       region(around) {}
 
 void Mlp::params(const ParamVisitor& visit, const std::string& prefix) {
-  visit(up,
-        {.name = prefix + ".up.weight", .shape = {ffn, hidden}, .shards = {{0, Axis::tensor}}, .init_std = init_std});
+  const std::vector<std::int64_t> features = gated ? std::vector<std::int64_t>{2, ffn} : std::vector{ffn};
+  const std::vector<Shard> shards = {{gated ? 1 : 0, Axis::tensor}};
+  std::vector<std::int64_t> matrix = features;
+  matrix.push_back(hidden);
+  visit(up, {.name = prefix + ".up.weight", .shape = matrix, .shards = shards, .init_std = init_std});
   if (has_bias)
-    visit(up_bias, {.name = prefix + ".up.bias",
-                    .shape = {ffn},
-                    .shards = {{0, Axis::tensor}},
-                    .decays = false,
-                    .init = Init::zeros});
+    visit(up_bias,
+          {.name = prefix + ".up.bias", .shape = features, .shards = shards, .decays = false, .init = Init::zeros});
   visit(down, {.name = prefix + ".down.weight",
                .shape = {hidden, ffn},
                .shards = {{1, Axis::tensor}},
@@ -37,12 +37,18 @@ void Mlp::params(const ParamVisitor& visit, const std::string& prefix) {
 
 Tensor Mlp::forward(Ctx& ctx, Tensor x, Cache& cache) const {
   Tensor out = ctx.scratch.like(x), full = region.enter(ctx, ctx.scratch, x);
-  std::int64_t rows = full.size(0), width = up.value.size(0);
+  std::int64_t rows = full.size(0), width = down.value.size(1);
   cache.x = x;
-  cache.pre = ctx.slot.make(x.dtype(), {rows, width});
+  cache.pre = ctx.slot.make(x.dtype(), {rows, gated ? 2 * width : width});
   cache.act = ctx.slot.make(x.dtype(), {rows, width});
-  gemm(ctx.stream, ctx.scratch, cache.act, {full}, transposed(up.value), GradMode::overwrite,
-       {.bias = up_bias.value, .act = Epilogue::Act::forward, .aux = cache.pre});
+  if (gated) {
+    gemm(ctx.stream, ctx.scratch, cache.pre, {full}, transposed(up_matrix()), GradMode::overwrite,
+         {.bias = up_bias_row()});
+    gated_forward(ctx.stream, cache.act, cache.pre, activation);
+  } else {
+    gemm(ctx.stream, ctx.scratch, cache.act, {full}, transposed(up.value), GradMode::overwrite,
+         {.bias = up_bias.value, .act = Epilogue::Act::forward, .activation = activation, .aux = cache.pre});
+  }
   Tensor partial = region.partial_of(ctx, out);
   gemm(ctx.stream, ctx.scratch, partial, {cache.act}, transposed(down.value));
   return region.leave(ctx, out, partial);
@@ -51,11 +57,17 @@ Tensor Mlp::forward(Ctx& ctx, Tensor x, Cache& cache) const {
 Tensor Mlp::backward(Ctx& ctx, Tensor dy, const Cache& cache) const {
   Tensor full_dy = region.leave_backward(ctx, dy);
   Tensor dpre = ctx.slot.like(cache.pre);
-  gemm(ctx.stream, ctx.scratch, dpre, {full_dy}, {down.value}, GradMode::overwrite,
-       {.act = Epilogue::Act::backward, .aux = cache.pre});  // (dy W) * gelu'(pre)
+  if (gated) {
+    Tensor dact = ctx.scratch.like(cache.act);
+    gemm(ctx.stream, ctx.scratch, dact, {full_dy}, {down.value});
+    gated_backward(ctx.stream, dpre, dact, cache.pre, activation);
+  } else {
+    gemm(ctx.stream, ctx.scratch, dpre, {full_dy}, {down.value}, GradMode::overwrite,
+         {.act = Epilogue::Act::backward, .activation = activation, .aux = cache.pre});  // (dy W) * act'(pre)
+  }
   ctx.weight_grads->push(down, full_dy, cache.act);
   Tensor dx = ctx.scratch.like(dy), partial = region.partial_of(ctx, dx);
-  gemm(ctx.stream, ctx.scratch, partial, {dpre}, {up.value});
+  gemm(ctx.stream, ctx.scratch, partial, {dpre}, {up_matrix()});
   Pending sum = region.enter_backward(ctx, dx, partial);
   ctx.weight_grads->push(up, dpre, region.enter(ctx, ctx.slot, cache.x), up_bias);
   return sum.wait(ctx);

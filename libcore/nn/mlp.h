@@ -1,7 +1,9 @@
-// The MLP of a GPT block: y = down(gelu(up(x))). `up` is column-parallel, `down` row-parallel; the bias of `down` comes
-// after the sum over ranks, so the block adds it (kernels/residual.h).
+// The MLP of a GPT block: y = down(act(up(x))), or gated (Shazeer 2020) y = down(act(gate(x)) * up(x)), where `up`
+// holds both of its inputs' weights, the gate's first. `up` is column-parallel, `down` row-parallel; the bias of `down`
+// comes after the sum over ranks, so the block adds it (kernels/residual.h).
 #pragma once
 
+#include "kernels/gemm.h"
 #include "nn/gpt_config.h"
 #include "nn/tp_region.h"
 
@@ -12,14 +14,16 @@ struct Mlp {
   std::int64_t ffn = 0;     // F
   float init_std = 0, output_init_std = 0;
   bool has_bias = true;
+  bool gated = false;
+  Activation activation = Activation::gelu_tanh;
   TpRegion region;
-  Param up, up_bias;      // (F/tp, C), (F/tp); biases only with has_bias
+  Param up, up_bias;      // (F/tp, C), (F/tp), gated (2, F/tp, C), (2, F/tp); biases only with has_bias
   Param down, down_bias;  // (C, F/tp), (C)
 
   struct Cache {
     Tensor x;    // (n, C)    as it entered
-    Tensor pre;  // (N, F/tp) before gelu
-    Tensor act;  // (N, F/tp) after gelu
+    Tensor pre;  // (N, F/tp) before the activation; gated (N, 2 F/tp), the gate first
+    Tensor act;  // (N, F/tp) what `down` reads
   };
 
   Mlp() = default;
@@ -29,6 +33,11 @@ struct Mlp {
   Tensor forward(Ctx& ctx, Tensor x, Cache& cache) const;
   /// dy (n, C), in the slot. Returns dx in scratch.
   Tensor backward(Ctx& ctx, Tensor dy, const Cache& cache) const;
+
+ private:
+  /// `up` as a matrix of (F/tp) rows, or twice as many; and its bias, if there is one.
+  Tensor up_matrix() const { return up.value.view({up.value.numel() / hidden, hidden}); }
+  Tensor up_bias_row() const { return up_bias.exists() ? up_bias.value.view({up_bias.value.numel()}) : Tensor(); }
 };
 
 }  // namespace mtl

@@ -3,28 +3,35 @@
 namespace mtl {
 
 NormLayer::NormLayer(const GptConfig& config, TpRegion around)
-    : width(config.hidden_size), eps(static_cast<float>(config.norm_eps)), region(around) {}
+    : kind(config.norm), width(config.hidden_size), eps(static_cast<float>(config.norm_eps)), region(around) {}
 
 void NormLayer::params(const ParamVisitor& visit, const std::string& prefix) {
   AxisSet axes = region.outside_grads();
   visit(gamma,
         {.name = prefix + ".weight", .shape = {width}, .decays = false, .summed_over = axes, .init = Init::ones});
+  if (kind == Norm::rmsnorm) return;
   visit(beta, {.name = prefix + ".bias", .shape = {width}, .decays = false, .summed_over = axes, .init = Init::zeros});
 }
 
 Tensor NormLayer::forward(Ctx& ctx, Tensor x, Cache& cache) const {
   std::int64_t rows = x.row_count();
   cache.x = x;
-  cache.mean = ctx.slot.make(DType::f32, {rows});
   cache.rstd = ctx.slot.make(DType::f32, {rows});
+  if (kind == Norm::layernorm) cache.mean = ctx.slot.make(DType::f32, {rows});
   Tensor y = ctx.slot.like(x);
-  layernorm_forward(ctx.stream, y, cache, gamma.value, beta.value, eps);
+  if (kind == Norm::layernorm)
+    layernorm_forward(ctx.stream, y, cache, gamma.value, beta.value, eps);
+  else
+    rmsnorm_forward(ctx.stream, y, {cache.x, cache.rstd}, gamma.value, eps);
   return y;
 }
 
 void NormLayer::backward(Ctx& ctx, Tensor dx, Tensor dy, const Cache& cache) const {
-  layernorm_backward(ctx.stream, ctx.scratch, {dx, GradMode::accumulate}, gamma.take_grad(), beta.take_grad(), dy,
-                     cache, gamma.value);
+  const Grad added{dx, GradMode::accumulate};
+  if (kind == Norm::layernorm)
+    layernorm_backward(ctx.stream, ctx.scratch, added, gamma.take_grad(), beta.take_grad(), dy, cache, gamma.value);
+  else
+    rmsnorm_backward(ctx.stream, ctx.scratch, added, gamma.take_grad(), dy, {cache.x, cache.rstd}, gamma.value);
 }
 
 }  // namespace mtl

@@ -1,7 +1,8 @@
-// A normalisation layer: LayerNorm's parameters and its place in backward.
+// A normalisation layer, LayerNorm or RMSNorm: its parameters and its place in backward.
 #pragma once
 
 #include "kernels/layernorm.h"
+#include "kernels/rmsnorm.h"
 #include "nn/context.h"
 #include "nn/gpt_config.h"
 #include "nn/tp_region.h"
@@ -9,13 +10,14 @@
 namespace mtl {
 
 struct NormLayer {
+  Norm kind = Norm::layernorm;
   std::int64_t width = 0;  // C
   float eps = 0;
-  TpRegion region;  // it stands outside of it
+  TpRegion region;  // the norm works outside of it
   Param gamma;      // (C)
-  Param beta;       // (C)
+  Param beta;       // (C); RMSNorm has none
 
-  using Cache = LayerNormCache;
+  using Cache = LayerNormCache;  // RMSNorm leaves the mean out
 
   NormLayer() = default;
   NormLayer(const GptConfig& config, TpRegion around);

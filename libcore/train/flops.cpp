@@ -16,15 +16,17 @@ double megatron_flops(const GptConfig& config, std::int64_t padded_vocab, std::i
   double tokens = real(sequences) * real(seq_length), layers = real(config.num_layers),
          hidden = real(config.hidden_size);
   double query = real(config.head_dim * config.num_heads), key = real(config.head_dim * config.num_query_groups);
-  double linears =
-      hidden * 2 * real(config.ffn_hidden_size) * layers + layers * (hidden * (query + 2 * key) + query * hidden);
+  const double products = config.gated_mlp ? 3 : 2;
+  double linears = hidden * products * real(config.ffn_hidden_size) * layers +
+                   layers * (hidden * (query + 2 * key) + query * hidden);
   return 6 * tokens * (linears + hidden * real(padded_vocab)) + 6 * tokens * real(seq_length) * query * layers;
 }
 
 namespace {
 
 double per_token(const GptConfig& config, std::int64_t seq_length, double attention) {
-  return 6 * double(parameter_count(config)) + attention * double(config.num_layers * config.hidden_size * seq_length);
+  return 6 * double(parameter_count(config)) +
+         attention * double(config.num_layers * config.num_heads * config.head_dim * seq_length);
 }
 
 }  // namespace

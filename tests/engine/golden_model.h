@@ -51,11 +51,6 @@ inline std::vector<double> read_tensor(const SafetensorsFile& file, const std::s
   return out;
 }
 
-struct HfTensor {
-  std::string name;            // Hugging Face's, without "transformer."
-  std::vector<double> values;  // in our layout
-};
-
 /// The Hugging Face name of a canonical one.
 inline std::string hf_name(const std::string& canonical) {
   static const std::vector<std::pair<std::string, std::string>> kNames = {{"embedding.tokens", "wte"},
@@ -118,13 +113,14 @@ struct GoldenModel {
   BatchBuffers buffers;
   StepState state;
 
-  GoldenModel(const std::string& name, RunShape run_shape, DropoutOptions dropout_options = {})
-      : folder("golden/gpt2_model/" + name),
+  /// `path` is below golden/.
+  GoldenModel(const std::string& path, RunShape run_shape, DropoutOptions dropout_options = {})
+      : folder("golden/" + path),
         source(ModelSource::open(folder, console)),
         config(source.config()),
         shape(run_shape),
         dropout(dropout_options),
-        stage(whole_model(config, dropout, shape.padded_vocab)),
+        stage(make_stage(config, dropout, shape.layout, shape.padded_vocab)),
         params(Device::cpu, kPrecisionFp32, AdamW::states(), [&](const ParamVisitor& visit) { stage.params(visit); }),
         plan(plan_training(config, dropout, shape)),
         stream(Device::cpu, shape.threads),

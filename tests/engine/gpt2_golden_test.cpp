@@ -44,7 +44,7 @@ static const Case kCases[] = {{"a", 512}, {"a", 640}, {"b", 1024}};
 TEST_CASE("GPT-2: token losses, loss and gradients equal PyTorch's float64") {
   for (const Case& golden_case : kCases) {
     CAPTURE(golden_case.name);
-    GoldenModel model(golden_case.name, shape_of(golden_case));
+    GoldenModel model(std::string("gpt2_model/") + golden_case.name, shape_of(golden_case));
     SafetensorsFile golden(model.folder + "/golden.safetensors");
     step(model, equal_weights(model));
     std::vector<double> expected = read_tensor(golden, "token_losses");
@@ -68,7 +68,7 @@ TEST_CASE("GPT-2: token losses, loss and gradients equal PyTorch's float64") {
 }
 
 TEST_CASE("GPT-2: gradients inside b's layers equal the probes") {
-  GoldenModel model("b", shape_of(kCases[2]));
+  GoldenModel model("gpt2_model/b", shape_of(kCases[2]));
   step(model, equal_weights(model));
   Json probes = Json::read(model.folder + "/grad_probes.json");
   for (int p = 0; p < model.params.size(); ++p) {
@@ -97,7 +97,7 @@ TEST_CASE("GPT-2: gradients inside b's layers equal the probes") {
 }
 
 TEST_CASE("GPT-2: a loss mask weighs tokens") {
-  GoldenModel model("a", shape_of(kCases[0]));
+  GoldenModel model("gpt2_model/a", shape_of(kCases[0]));
   SafetensorsFile golden(model.folder + "/golden.safetensors"), batch(model.folder + "/batch.safetensors");
   std::vector<double> mask = read_tensor(batch, "loss_mask"), weights = mask;
   double unmasked = 0, loss = 0;
@@ -112,7 +112,7 @@ TEST_CASE("GPT-2: a loss mask weighs tokens") {
 TEST_CASE("GPT-2: logits equal PyTorch's float64") {
   for (const Case& golden_case : kCases) {
     CAPTURE(golden_case.name);
-    GoldenModel model(golden_case.name, shape_of(golden_case));
+    GoldenModel model(std::string("gpt2_model/") + golden_case.name, shape_of(golden_case));
     SafetensorsFile golden(model.folder + "/golden.safetensors"), batch(model.folder + "/batch.safetensors");
     std::vector<double> weights = equal_weights(model), expected = read_tensor(golden, "logits");
     model.fill(0, read_tensor(batch, "input_ids"), read_tensor(batch, "labels"), weights);
@@ -128,7 +128,7 @@ TEST_CASE("GPT-2: logits equal PyTorch's float64") {
 }
 
 TEST_CASE("GPT-2: activations of a equal PyTorch's float64") {
-  GoldenModel model("a", shape_of(kCases[0]));
+  GoldenModel model("gpt2_model/a", shape_of(kCases[0]));
   SafetensorsFile golden(model.folder + "/activations.safetensors"), batch(model.folder + "/batch.safetensors");
   model.fill(0, read_tensor(batch, "input_ids"), read_tensor(batch, "labels"), equal_weights(model));
   Arena slot(Device::cpu, "slot", model.plan.entry(Category::slots).bytes);
@@ -141,7 +141,7 @@ TEST_CASE("GPT-2: activations of a equal PyTorch's float64") {
     CHECK(max_relative(got.data<float>(), read_tensor(golden, name)) < 1e-5);
   };
   std::vector<Block::Cache> blocks;
-  for (const Chunk::UnitSlot& unit : cache) {
+  for (const Chunk::UnitSlot& unit : cache.units) {
     if (const auto* block = std::get_if<Block::Cache>(&unit.cache)) blocks.push_back(*block);
   }
   REQUIRE(static_cast<std::int64_t>(blocks.size()) == model.config.num_layers);
@@ -156,12 +156,12 @@ TEST_CASE("GPT-2: activations of a equal PyTorch's float64") {
     check(prefix + "mlp_pre", block.mlp.pre);
     check(prefix + "mlp_act", block.mlp.act);
     check(prefix + "block_out",
-          layer + 1 < blocks.size() ? blocks[layer + 1].norm1.x : std::get<Head::Cache>(cache.back().cache).x);
+          layer + 1 < blocks.size() ? blocks[layer + 1].norm1.x : std::get<Head::Cache>(cache.units.back().cache).x);
   }
 }
 
 TEST_CASE("a step repeats bit for bit, and uses exactly the memory that was planned") {
-  GoldenModel model("a", shape_of(kCases[0]), {0.1f, 0.1f, 7});
+  GoldenModel model("gpt2_model/a", shape_of(kCases[0]), {0.1f, 0.1f, 7});
   step(model, equal_weights(model));
   std::vector<std::vector<float>> first;
   for (int p = 0; p < model.params.size(); ++p) {
@@ -178,7 +178,7 @@ TEST_CASE("a step repeats bit for bit, and uses exactly the memory that was plan
 }
 
 TEST_CASE("with dropout on, gradients are those of the loss: finite differences through the whole model") {
-  GoldenModel model("a",
+  GoldenModel model("gpt2_model/a",
                     {.micro_batch = 1,
                      .seq_length = 8,
                      .micro_batches = 1,

@@ -45,7 +45,7 @@ TEST_CASE("a step takes exactly the memory that was planned") {
       for (int threads : {1, 3}) {
         RunShape shape = shape_of(2, 3, threads);
         shape.documents = documents;
-        GoldenModel model("a", shape, {dropout, dropout, 1});
+        GoldenModel model("gpt2_model/a", shape, {dropout, dropout, 1});
         fill_random(model);
         model.train_step();
         Optimizer(model.params, {}, model.stream, model.groups).step(model.pipeline.scratch(), &model.state);
@@ -61,7 +61,8 @@ TEST_CASE("a step takes exactly the memory that was planned") {
 }
 
 TEST_CASE("two micro-batches make the gradients of one of twice the size, dropout included") {
-  GoldenModel whole("a", shape_of(4, 1), {0.2f, 0.2f, 5}), halves("a", shape_of(2, 2), {0.2f, 0.2f, 5});
+  GoldenModel whole("gpt2_model/a", shape_of(4, 1), {0.2f, 0.2f, 5}),
+      halves("gpt2_model/a", shape_of(2, 2), {0.2f, 0.2f, 5});
   fill_random(whole);
   fill_random(halves);
   whole.train_step();
@@ -74,7 +75,7 @@ TEST_CASE("two micro-batches make the gradients of one of twice the size, dropou
 }
 
 TEST_CASE("other sample numbers draw another dropout") {
-  GoldenModel model("a", shape_of(2, 1), {0.2f, 0.2f, 5});
+  GoldenModel model("gpt2_model/a", shape_of(2, 1), {0.2f, 0.2f, 5});
   fill_random(model);
   model.train_step();
   std::vector<float> first = copy_of(model.buffers.losses(0));
@@ -85,7 +86,7 @@ TEST_CASE("other sample numbers draw another dropout") {
 }
 
 TEST_CASE("a gradient that is not finite changes nothing") {
-  GoldenModel model("a", shape_of(1, 1));
+  GoldenModel model("gpt2_model/a", shape_of(1, 1));
   fill_random(model);
   Optimizer optimizer(model.params, {}, model.stream, model.groups);
   model.state.step = 1;
@@ -105,7 +106,8 @@ TEST_CASE("a gradient that is not finite changes nothing") {
 }
 
 TEST_CASE("weight gradients in actions of their own, however late, have the same bits") {
-  GoldenModel whole("a", shape_of(2, 3), {0.1f, 0.1f, 5}), split("a", shape_of(2, 3), {0.1f, 0.1f, 5});
+  GoldenModel whole("gpt2_model/a", shape_of(2, 3), {0.1f, 0.1f, 5}),
+      split("gpt2_model/a", shape_of(2, 3), {0.1f, 0.1f, 5});
   fill_random(whole);
   fill_random(split);
   whole.train_step();

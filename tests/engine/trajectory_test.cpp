@@ -58,13 +58,13 @@ TEST_CASE("thirty steps: losses, norms, final weights and moments equal PyTorch'
   std::vector<double> tokens = read_tensor(batches, "tokens"), mask = read_tensor(batches, "loss_mask");
   Json hyper = Json::read("golden/train_trajectory/hyper.json");
   auto length = static_cast<std::int64_t>(batches.find("tokens")->shape[3]) - 1;
-  GoldenModel model("a", {.micro_batch = kRows,
-                          .seq_length = length,
-                          .micro_batches = kMicroBatches,
-                          .padded_vocab = 512,
-                          .documents = false,
-                          .threads = 2,
-                          .layout = {}});
+  GoldenModel model("gpt2_model/a", {.micro_batch = kRows,
+                                     .seq_length = length,
+                                     .micro_batches = kMicroBatches,
+                                     .padded_vocab = 512,
+                                     .documents = false,
+                                     .threads = 2,
+                                     .layout = {}});
   Optimizer::Options options{
       {{hyper.at("beta1").as_number(), hyper.at("beta2").as_number(), hyper.at("eps").as_number()}},
       hyper.at("clip_grad").as_number(),

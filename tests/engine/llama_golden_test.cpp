@@ -1,0 +1,140 @@
+// Llama-like models against transformers' float64: losses, logits, every gradient.
+#include "ckpt/hf_names.h"
+#include "tests/engine/golden_model.h"
+
+using namespace mtl;
+using namespace mtl::test;
+
+namespace {
+
+const char* const kModels[] = {"llama", "qwen2", "mistral", "neox"};
+
+RunShape shape_of(const std::string& name, const Recompute& recompute = {}) {
+  SafetensorsFile batch("golden/llama_model/" + name + "/batch.safetensors");
+  SafetensorsFile weights("golden/llama_model/" + name + "/model.safetensors");
+  const auto& shape = batch.find("input_ids")->shape;
+  RunShape out{.micro_batch = static_cast<std::int64_t>(shape[0]),
+               .seq_length = static_cast<std::int64_t>(shape[1]),
+               .micro_batches = 1,
+               .padded_vocab = 640,  // more than any of them has
+               .documents = false,
+               .threads = 2,
+               .layout = {}};
+  out.layout.recompute = recompute;
+  return out;
+}
+
+/// One training step on the golden batch; every token weighs the same.
+void step(GoldenModel& model) {
+  SafetensorsFile batch(model.folder + "/batch.safetensors");
+  const auto count = static_cast<std::size_t>(model.shape.micro_batch * model.shape.seq_length);
+  model.fill(0, read_tensor(batch, "input_ids"), read_tensor(batch, "labels"),
+             std::vector<double>(count, 1.0 / static_cast<double>(count)));
+  model.train_step();
+}
+
+/// transformers' gradient of a parameter, in our order; empty when the file lacks it.
+std::vector<double> golden_gradient(const SafetensorsFile& golden, const ParamSpec& spec, const HfFamily& family) {
+  std::vector<std::vector<double>> contents;
+  std::vector<TensorPiece> pieces;
+  for (const HfTensor& tensor : hf_tensors_of({spec.name, spec.shape}, family)) {
+    pieces.push_back(tensor.piece);
+    std::string name;
+    for (const StoredTensor& stored : golden.tensors()) {
+      if (stored.name.starts_with("grad.") && stored.name.ends_with(tensor.name)) name = stored.name;
+    }
+    REQUIRE_MESSAGE(!name.empty(), "no gradient of ", tensor.name);
+    contents.push_back(read_tensor(golden, name));
+  }
+  std::vector<std::span<const std::byte>> files;
+  for (const std::vector<double>& values : contents) files.push_back(std::as_bytes(std::span(values)));
+  std::vector<double> out(static_cast<std::size_t>(spec.numel()));
+  gather_slice(pieces, whole_slice(spec.shape), sizeof(double), files, std::as_writable_bytes(std::span(out)));
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("Llama-like models: token losses, loss and gradients equal transformers' float64") {
+  for (const char* name : kModels) {
+    CAPTURE(name);
+    GoldenModel model(std::string("llama_model/") + name, shape_of(name));
+    SafetensorsFile golden(model.folder + "/golden.safetensors");
+    step(model);
+    const HfFamily& family = *find_hf_family(model.source.hf_config().at("model_type").as_string());
+    std::vector<double> expected = read_tensor(golden, "token_losses");
+    double sum = 0;
+    for (std::size_t i = 0; i < expected.size(); ++i) sum += model.losses(0)[i];
+    CHECK(max_relative(model.losses(0), expected) < 2e-6);
+    CHECK(sum / static_cast<double>(expected.size()) == doctest::Approx(read_tensor(golden, "loss")[0]).epsilon(2e-6));
+    CHECK(model.grad_norm() == doctest::Approx(read_tensor(golden, "grad_norm")[0]).epsilon(3e-6));
+    for (int p = 0; p < model.params.size(); ++p) {
+      const ParamSpec& spec = model.params.specs()[static_cast<std::size_t>(p)];
+      CAPTURE(spec.name);
+      CHECK(max_relative(model.params.grad(p).data<float>(), golden_gradient(golden, spec, family)) < 2e-5);
+    }
+    CHECK(model.pipeline.slot_peak() == model.plan.entry(Category::slots).bytes);
+  }
+}
+
+TEST_CASE("Llama-like models: logits equal transformers' float64") {
+  for (const char* name : kModels) {
+    CAPTURE(name);
+    GoldenModel model(std::string("llama_model/") + name, shape_of(name));
+    SafetensorsFile golden(model.folder + "/golden.safetensors"), batch(model.folder + "/batch.safetensors");
+    std::vector<double> weights(static_cast<std::size_t>(model.shape.micro_batch * model.shape.seq_length));
+    model.fill(0, read_tensor(batch, "input_ids"), read_tensor(batch, "labels"), weights);
+    const std::int64_t rows = model.shape.micro_batch * model.shape.seq_length;
+    Buffer memory(Device::cpu, static_cast<std::size_t>(rows * model.config.vocab_size) * sizeof(float));
+    Tensor logits = memory.tensor(DType::f32, {rows, model.config.vocab_size});
+    Arena slot(Device::cpu, "slot", model.plan.entry(Category::slots).bytes);
+    Ctx ctx{model.stream, slot, model.pipeline.scratch(), model.groups, false};
+    Chunk::Cache cache = model.stage.chunks[0].make_cache();
+    model.stage.chunks[0].logits(ctx, logits, model.buffers.batch(0), cache);
+    CHECK(max_relative(logits.data<float>(), read_tensor(golden, "logits")) < 1e-5);
+  }
+}
+
+TEST_CASE("recomputed activations change no bit of losses and gradients, and take less memory") {
+  using Granularity = Recompute::Granularity;
+  using Method = Recompute::Method;
+  for (const char* name : {"llama_model/llama", "llama_model/qwen2", "llama_model/neox", "gpt2_model/a"}) {
+    CAPTURE(name);
+    RunShape shape{.micro_batch = 2,
+                   .seq_length = 16,
+                   .micro_batches = 1,
+                   .padded_vocab = 640,
+                   .documents = false,
+                   .threads = 2,
+                   .layout = {}};
+    const DropoutOptions dropout{0.1f, 0.1f, 3};
+    std::vector<double> tokens, labels, weights(32, 1.0 / 32);
+    for (int i = 0; i < 32; ++i) tokens.push_back(i * 5 % 190), labels.push_back(i * 7 % 190);
+    auto run = [&](const Recompute& recompute, std::size_t& slot_bytes) {
+      shape.layout.recompute = recompute;
+      GoldenModel model(name, shape, dropout);
+      model.fill(0, tokens, labels, weights);
+      model.train_step();
+      slot_bytes = model.plan.entry(Category::slots).bytes;
+      CHECK(model.pipeline.slot_peak() == slot_bytes);
+      std::vector<float> bits(model.losses(0), model.losses(0) + 32);
+      for (int p = 0; p < model.params.size(); ++p) {
+        const float* grad = model.params.grad(p).data<float>();
+        bits.insert(bits.end(), grad, grad + model.params.grad(p).numel());
+      }
+      return bits;
+    };
+    std::size_t kept_bytes = 0;
+    const std::vector<float> kept = run({}, kept_bytes);
+    for (const Recompute& recompute :
+         {Recompute{Granularity::selective}, Recompute{Granularity::full},
+          Recompute{Granularity::full, Method::uniform, 2}, Recompute{Granularity::full, Method::block, 1}}) {
+      CAPTURE(static_cast<int>(recompute.granularity));
+      CAPTURE(recompute.num_layers);
+      std::size_t bytes = 0;
+      CHECK(run(recompute, bytes) == kept);
+      // Of these two layers a single group keeps nothing but must be there whole in backward.
+      if (recompute.num_layers == 1) CHECK(bytes < kept_bytes);
+    }
+  }
+}
