@@ -8,12 +8,26 @@
 
 namespace mtl {
 
+namespace {
+
+/// Bytes by which recomputation shrinks the largest plan; below 0 where it enlarges it.
+std::int64_t recompute_savings(TrainOptions options, const GptConfig& config, const MemoryPlan& plan) {
+  options.parallel.recompute_granularity = options.parallel.checkpoint_method = {};
+  options.parallel.recompute_activations = options.parallel.checkpoint_activations = false;
+  const std::vector<RankPlan> kept = plan_run(options, config);
+  return static_cast<std::int64_t>(largest_plan(kept).plan.total_bytes() - plan.total_bytes());
+}
+
+}  // namespace
+
 std::string describe_run(const TrainOptions& options, const GptConfig& config) {
   std::vector<RankPlan> plans = plan_run(options, config);
   const MemoryPlan& plan = largest_plan(plans).plan;
   std::int64_t samples = options.step_samples(), tokens = samples * options.data.seq_length;
   RunShape shape = run_shape(options, config, 0);
   double flops = megatron_flops(config, shape.padded_vocab, samples, options.data.seq_length);
+  std::optional<std::int64_t> savings;
+  if (recompute_of(options.parallel) != Recompute{}) savings = recompute_savings(options, config, plan);
   std::int64_t saved_bytes = checkpoint_bytes(config, AdamW::states());
   if (options.json) {
     return Json::object({{"version", 1},
@@ -23,6 +37,7 @@ std::string describe_run(const TrainOptions& options, const GptConfig& config) {
                          {"counted_flops_per_step", plan.step.flops},
                          {"checkpoint_bytes", saved_bytes},
                          {"memory_bytes", memory_json(plan)},
+                         {"recompute_saves_bytes", savings.value_or(0)},
                          {"ranks", rank_plans_json(plans)}})
                .dump(2) +
            "\n";
@@ -43,6 +58,10 @@ std::string describe_run(const TrainOptions& options, const GptConfig& config) {
     for (const MemoryPart& part : memory_parts(plan)) {
       if (part.bytes > 0) out += size(part.name, part.bytes);
     }
+  }
+  if (savings) {
+    out += line("less than with all activations", format("%14s  %s", with_commas(*savings).c_str(),
+                                                         human_bytes(std::max<std::int64_t>(0, *savings)).c_str()));
   }
   return out + "a checkpoint\n" + size("tensors", saved_bytes);
 }

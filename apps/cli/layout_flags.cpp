@@ -1,48 +1,6 @@
 #include "cli/layout_flags.h"
 
-#include <cmath>
-
 namespace mtl {
-
-namespace {
-
-/// A probability acts in steps of 1/steps, the resolution of the random stream (kernels/dropout.h).
-void check_steps(Flags& flags, const char* flag, double probability, double steps) {
-  const double acts_as = std::round(probability * steps) / steps;
-  const std::string where = cat(flag, " ", probability), unit = cat("dropout acts in steps of 1/", steps);
-  if (probability > 0 && (acts_as == 0 || acts_as == 1))
-    flags.problem(where, cat("would act as ", acts_as, ": ", unit));
-  else if (std::abs(acts_as - probability) > 0.05 * probability)
-    flags.notice(cat(where, ": acts as ", acts_as * steps, "/", steps, " = ", acts_as, "; ", unit));
-}
-
-}  // namespace
-
-void add_size_flags(Flags& flags, TrainOptions& options) {
-  ArchitectureOptions& model = options.architecture;
-  flags.add("--num-layers", &model.num_layers, "N", "transformer blocks").within({1, kMostLayers});
-  flags.add("--hidden-size", &model.hidden_size, "N", "width of the residual stream").within({1, 1 << 24});
-  flags.add("--num-attention-heads", &model.num_attention_heads, "N", "heads; the hidden size must be a multiple")
-      .within({1, 1 << 20});
-  flags.add("--ffn-hidden-size", &model.ffn_hidden_size, "N", "width within an MLP; 4 x hidden size when absent")
-      .within({1, 1 << 26});
-  flags.add("--max-position-embeddings", &model.max_position_embeddings, "N", "rows of the position table")
-      .within({1, INT32_MAX});
-  flags
-      .add("--make-vocab-size-divisible-by", &model.make_vocab_size_divisible_by, "N",
-           "rows of the token table in memory are a multiple of this times the tensor parallel size")
-      .within({1, INT32_MAX});
-  flags.add("--hidden-dropout", &options.hidden_dropout, "P", "dropout on what embedding, attention and MLP add")
-      .at_least(0)
-      .below(1);
-  flags.add("--attention-dropout", &options.attention_dropout, "P", "dropout on attention probabilities")
-      .at_least(0)
-      .below(1);
-  flags.check([&flags, &options] {
-    check_steps(flags, "--hidden-dropout", options.hidden_dropout, 65536);
-    check_steps(flags, "--attention-dropout", options.attention_dropout, 256);
-  });
-}
 
 void add_grid_flags(Flags& flags, ParallelOptions& options) {
   flags.add("--tensor-model-parallel-size", &options.tensor, "N", "ranks that share each layer")
@@ -92,6 +50,39 @@ void add_sharing_flags(Flags& flags, ParallelOptions& options) {
            "data-parallel ranks if more")
       .within({1, 1e15})
       .only_with("on one data-parallel rank", [&options] { return options.data() > 1; });
+}
+
+void add_recompute_flags(Flags& flags, ParallelOptions& options) {
+  const auto is_full = [&options] { return recompute_of(options).granularity == Recompute::Granularity::full; };
+  const char* full = "--recompute-granularity full";
+  flags
+      .add("--recompute-granularity", &options.recompute_granularity, "NAME",
+           "compute again in backward instead of keeping: attention, or whole layers")
+      .one_of({"selective", "full"});
+  flags
+      .add("--recompute-method", &options.recompute_method, "NAME",
+           "which layers: all in groups, or the first ones of each chunk one by one")
+      .one_of({"uniform", "block"})
+      .only_with(full, is_full);
+  flags
+      .add("--recompute-num-layers,--activations-checkpoint-num-layers,--checkpoint-num-layers",
+           &options.recompute_num_layers, "N", "layers of a group, or how many layers; 1 when absent")
+      .within({1, kMostLayers})
+      .only_with(full, is_full);
+  flags.add_switch("--recompute-activations", options.recompute_activations, "as --recompute-granularity selective");
+  flags.add_switch("--checkpoint-activations", options.checkpoint_activations,
+                   "as --recompute-granularity full --recompute-method uniform");
+  flags
+      .add("--activations-checkpoint-method", &options.checkpoint_method, "NAME",
+           "as --recompute-granularity full --recompute-method NAME")
+      .one_of({"uniform", "block"});
+  flags.check([&flags, &options] {
+    const bool is_full = recompute_of(options).granularity == Recompute::Granularity::full;
+    if (options.recompute_granularity == "full" && !options.recompute_method)
+      flags.problem("--recompute-granularity full", "needs --recompute-method uniform or block");
+    if (options.recompute_activations && is_full)
+      flags.problem("--recompute-activations", "is selective, and contradicts recomputing whole layers");
+  });
 }
 
 void add_batch_size_flags(Flags& flags, BatchOptions& options) {

@@ -1,21 +1,22 @@
-// Flags that say how large a model is and how it lies over ranks: the same in mtl-train and in mtl-topo.
+// Flags that say how a model lies over ranks: the same in mtl-train and in mtl-topo.
 #pragma once
 
+#include "cli/architecture_flags.h"
 #include "cli/flags.h"
 #include "train/options.h"
 
 namespace mtl {
 
-inline constexpr std::int64_t kLargestWorld = 1 << 16, kMostLayers = 1 << 12;
+inline constexpr std::int64_t kLargestWorld = 1 << 16;
 
-/// Sizes of the model, and dropout: what else decides how much memory it takes.
-void add_size_flags(Flags& flags, TrainOptions& options);
 /// Ranks along the axes, and their order.
 void add_grid_flags(Flags& flags, ParallelOptions& options);
 /// Layers of the first and of the last stage.
 void add_stage_flags(Flags& flags, ParallelOptions& options);
 /// What ranks share besides layers: rows, the optimizer's state, sums of gradients.
 void add_sharing_flags(Flags& flags, ParallelOptions& options);
+/// What backward computes again.
+void add_recompute_flags(Flags& flags, ParallelOptions& options);
 /// Samples at a time, and of an update.
 void add_batch_size_flags(Flags& flags, BatchOptions& options);
 

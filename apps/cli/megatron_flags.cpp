@@ -8,8 +8,8 @@ namespace {
 
 void refuse_numerics(ForeignFlags& foreign) {
   const char* fp32 = "is not supported in this version, which trains in fp32; leave it out";
-  const char* memory = "is not supported in this version: activations are kept";
-  const char* model = "is not supported in this version: the model is GPT-2's";
+  const char* memory = "is not supported in this version; --recompute-granularity saves activations";
+  const char* model = "is not supported in this version, which builds models without it";
   const char* adam = "is not supported in this version: the optimizer is AdamW, in fp32";
   foreign.refuse(
       0, fp32,
@@ -20,22 +20,17 @@ void refuse_numerics(ForeignFlags& foreign) {
       "--loss-scale --initial-loss-scale --min-loss-scale --loss-scale-window --hysteresis --fp8-format --fp8-recipe "
       "--fp8-margin --fp8-interval --fp8-amax-history-len --fp8-amax-compute-algo --fp4-format");
   foreign.refuse(0, memory,
-                 "--recompute-activations --checkpoint-activations --distribute-saved-activations "
-                 "--distribute-checkpointed-activations --partition-activations --deepspeed-activation-checkpointing "
+                 "--distribute-saved-activations --distribute-checkpointed-activations --partition-activations "
                  "--contigious-checkpointing --checkpoint-in-cpu --cpu-offloading");
-  foreign.refuse(1, memory,
-                 "--recompute-granularity --recompute-method --recompute-num-layers --checkpoint-num-layers");
+  foreign.acknowledge(0, "has no effect: --checkpoint-activations recomputes, whoever asks",
+                      "--deepspeed-activation-checkpointing");
   foreign.refuse(-1, memory, "--recompute-modules");
-  foreign.refuse(
-      0, model,
-      "--swiglu --disable-bias-linear --add-qkv-bias --untie-embeddings-and-output-weights --squared-relu "
-      "--apply-layernorm-1p --apply-residual-connection-post-layernorm --use-rotary-position-embeddings "
-      "--no-position-embedding --rotary-interleaved --use-rope-scaling --qk-layernorm --multi-latent-attention "
-      "--embed-layernorm --onnx-safe --init-method-xavier-uniform");
-  foreign.refuse(
-      1, model,
-      "--rotary-base --rotary-percent --rotary-seq-len-interpolation-factor --embedding-init-method-std --window-size "
-      "--mlp-type --topk --moe-router-topk --moe-router-load-balancing-type --moe-aux-loss-coeff");
+  foreign.refuse(0, model,
+                 "--apply-layernorm-1p --apply-residual-connection-post-layernorm --no-position-embedding "
+                 "--multi-latent-attention --embed-layernorm --onnx-safe --init-method-xavier-uniform");
+  foreign.refuse(1, model,
+                 "--embedding-init-method-std --mlp-type --topk --moe-router-topk --moe-router-load-balancing-type "
+                 "--moe-aux-loss-coeff --window-attn-skip-freq");
   foreign.refuse(-1, model, "--num-experts --spec");
   foreign.refuse(0, adam, "--cpu-optimizer --cpu_torch_adam --optimizer-cpu-offload --use-precision-aware-optimizer");
   foreign.refuse(1, adam, "--sgd-momentum --decoupled-lr --decoupled-min-lr");
@@ -134,7 +129,7 @@ void refuse_families(ForeignFlags& foreign) {
   foreign.refuse(-1, "predicting several tokens ahead is not supported in this version", "--mtp-* --no-mtp-*");
   foreign.refuse(-1, "reinforcement learning is not supported in this version", "--rl-* --no-rl-* --grpo-* --langrl-*");
   foreign.refuse(
-      -1, "is not supported in this version: the model is GPT-2's",
+      -1, "is not supported in this version, which builds models without it",
       "--mamba-* --hybrid-* --linear-* --dsa-* --no-dsa-* --disable-dsa-* --mhc-* --yarn-* --no-yarn-* --mup-* --qk-* "
       "--mrope-* --mscale* --heterogeneous-* --gtp-* --rope-* --rotary-*");
   foreign.refuse(
@@ -235,47 +230,15 @@ void add_single_valued(Flags& flags, FixedOptions& fixed) {
   only("--exp-avg-dtype", fixed.exp_avg, state);
   only("--exp-avg-sq-dtype", fixed.exp_avg_sq, state);
   only("--optimizer", fixed.optimizer, "which trains with AdamW");
-  only("--normalization", fixed.normalization, "whose model is GPT-2's");
-  only("--position-embedding-type", fixed.position_embedding_type, "whose model is GPT-2's");
   only("--rerun-mode", fixed.rerun_mode, "which does not repeat steps");
   only("--timing-log-level", fixed.timing_log_level, "which prints no timers");
   only("--expert-model-parallel-size", fixed.expert_parallel, "whose model has no experts");
   only("--ds-sequence-parallel-size", fixed.ds_sequence_parallel, "which does not split sequences");
 }
 
-/// Shapes of attention that GPT-2 has only one value for, which depends on other flags.
-void add_attention_shapes(Flags& flags, const ArchitectureOptions& model) {
-  struct Shape {
-    std::optional<std::int64_t> kv_channels, query_groups;
-    bool grouped = false;
-  };
-  const auto shape = std::make_shared<Shape>();
-  flags.add("--kv-channels", &shape->kv_channels, "N", "").within({1, 1 << 24});
-  flags.add("--num-query-groups", &shape->query_groups, "N", "").within({1, 1 << 20});
-  flags.add_switch("--group-query-attention", shape->grouped, "");
-  flags.check([&flags, &model, shape] {
-    const std::int64_t heads = model.num_attention_heads.value_or(0);
-    const auto only = [&](const std::string& flag, std::int64_t value, std::int64_t wanted, const char* what) {
-      if (value != wanted || wanted == 0)
-        flags.problem(
-            flag, cat("is not supported in this version; only ", what, wanted == 0 ? "" : cat(", ", wanted), " is"));
-    };
-    if (shape->kv_channels)
-      only(cat("--kv-channels ", *shape->kv_channels), *shape->kv_channels,
-           heads == 0 ? 0 : model.hidden_size.value_or(0) / heads, "--hidden-size / --num-attention-heads");
-    if (shape->query_groups)
-      only(cat("--num-query-groups ", *shape->query_groups), *shape->query_groups, heads, "--num-attention-heads");
-    if (shape->grouped && shape->query_groups != heads)
-      flags.problem("--group-query-attention",
-                    "is not supported in this version: every head has its own keys and values");
-  });
-}
-
 /// Flags whose meaning depends on another.
 void add_related(Flags& flags, TrainOptions& options) {
   FixedOptions& fixed = options.fixed;
-  flags.add_switch("--no-bias-gelu-fusion", fixed.no_bias_gelu_fusion, "");
-  flags.add_switch("--openai-gelu", fixed.openai_gelu, "");
   flags.add("--tensorboard-log-interval", &fixed.tensorboard_log_interval, "N", "").at_least(1);
   flags.add("--zero-stage", &fixed.zero_stage, "N", "").within({0, 3});
   flags.add_switch("--no-pipeline-parallel", fixed.no_pipeline_parallel, "")
@@ -297,11 +260,6 @@ void add_related(Flags& flags, TrainOptions& options) {
       flags.problem(cat("--zero-stage ", given.zero_stage),
                     "is not supported in this version; 0 shares out nothing, 1 the optimizer's state");
     }
-    if (given.no_bias_gelu_fusion && !given.openai_gelu) {  // then Megatron computes GELU by erf
-      flags.problem("--no-bias-gelu-fusion",
-                    "chooses the erf form of GELU, which is not supported in this version; leave it out, or add "
-                    "--openai-gelu for the tanh form");
-    }
     if (given.tensorboard_log_interval && *given.tensorboard_log_interval != options.logging.log_interval) {
       flags.problem(cat("--tensorboard-log-interval ", *given.tensorboard_log_interval),
                     cat("differs from --log-interval ", options.logging.log_interval,
@@ -315,7 +273,6 @@ void add_related(Flags& flags, TrainOptions& options) {
 void add_megatron_flags(Flags& flags, TrainOptions& options) {
   add_single_valued(flags, options.fixed);
   add_related(flags, options);
-  add_attention_shapes(flags, options.architecture);
   refuse_numerics(flags.foreign);
   refuse_parallelism(flags.foreign);
   refuse_services(flags.foreign);

@@ -167,7 +167,7 @@ void add_topo_flags(Flags& flags, TopoOptions& options) {
       .within({1, kMostCores});
 
   flags.section("Model");
-  add_size_flags(flags, options.run);
+  add_architecture_flags(flags, options.run, [] { return false; });
   flags.add("--vocab-size", &options.run.tokenizer.vocab_size, "N", "tokens of the vocabulary, before padding")
       .within({1, INT32_MAX});
   flags.add("--seq-length", &options.run.data.seq_length, "N", "tokens of a sample").within({1, INT32_MAX});
@@ -179,6 +179,7 @@ void add_topo_flags(Flags& flags, TopoOptions& options) {
       .within({1, kMostLayers});
   add_stage_flags(flags, options.run.parallel);
   add_sharing_flags(flags, options.run.parallel);
+  add_recompute_flags(flags, options.run.parallel);
   add_train_spellings(flags, options);
   flags.add_switch("--reset-attention-mask", options.run.data.reset_attention_mask,
                    "let no token see the documents before its own");

@@ -1,5 +1,6 @@
 #include "cli/train_flags.h"
 
+#include "cli/architecture_flags.h"
 #include "cli/data_flags.h"
 #include "cli/layout_flags.h"
 #include "cli/megatron_flags.h"
@@ -13,10 +14,7 @@ namespace {
 void add_model_flags(Flags& flags, TrainOptions& options, const RunStart& start) {
   ArchitectureOptions& model = options.architecture;
   flags.section("Model");
-  add_size_flags(flags, options);
-  flags.add("--norm-epsilon,--layernorm-epsilon", &model.norm_epsilon, "X", "added to variances; 1e-5 when absent")
-      .at_least(1e-30)
-      .below(1);  // as a checkpoint's or a Hugging Face folder's
+  add_architecture_flags(flags, options, [&start] { return start.source.has_value(); });
   flags.add("--init-method-std", &model.init_method_std, "X", "deviation of initial weights; 0.02 when absent")
       .within({0, 100})
       .only_with("on a model that is loaded", [&start] { return !start.source; });
@@ -152,6 +150,7 @@ void add_parallel_flags(Flags& flags, TrainOptions& options) {
       .only_with("on one stage", [&parallel] { return parallel.pipeline > 1; });
   add_stage_flags(flags, parallel);
   add_sharing_flags(flags, parallel);
+  add_recompute_flags(flags, parallel);
   flags.add_switch("--overlap-grad-reduce", parallel.overlap_grad_reduce, "sum gradients during backward")
       .only_with("on one data-parallel rank", [&parallel] { return parallel.data() > 1; });
   flags

@@ -162,6 +162,7 @@ void check_division(const TrainOptions& options, const GptConfig& config, const 
       report(cat(flag, " ", number), cat("is not a multiple of --tensor-model-parallel-size ", parallel.tensor));
   };
   divides("--num-attention-heads", config.num_heads);
+  if (config.num_query_groups != config.num_heads) divides("--num-query-groups", config.num_query_groups);
   divides("--ffn-hidden-size", config.ffn_hidden_size);
   if (parallel.tensor < 1 || parallel.pipeline < 1 || parallel.context != 1 || config.num_layers < 1 ||
       parallel.world % (parallel.tensor * parallel.pipeline) != 0)
@@ -175,6 +176,18 @@ void check_division(const TrainOptions& options, const GptConfig& config, const 
 
 }  // namespace
 
+Recompute recompute_of(const ParallelOptions& options) {
+  Recompute out;
+  if (options.recompute_granularity == "full" || options.checkpoint_activations || options.checkpoint_method)
+    out.granularity = Recompute::Granularity::full;
+  else if (options.recompute_granularity == "selective" || options.recompute_activations)
+    out.granularity = Recompute::Granularity::selective;
+  if (options.recompute_method == "block" || options.checkpoint_method == "block")
+    out.method = Recompute::Method::block;
+  out.num_layers = options.recompute_num_layers.value_or(1);
+  return out;
+}
+
 Layout layout_of(const ParallelOptions& options, int rank) {
   GridSizes sizes;
   sizes.tensor = static_cast<int>(options.tensor);
@@ -186,6 +199,7 @@ Layout layout_of(const ParallelOptions& options, int rank) {
   if (layout.grid.world() != options.world)
     fail(Exit::usage, options.world, " ranks do not fill a grid of ", layout.grid.world());
   layout.rank = rank;
+  layout.recompute = recompute_of(options);
   if (options.distributed_optimizer) layout.optimizer_shards = kReplicaAxes;
   layout.schedule = options.schedule == "gpipe" ? ScheduleKind::gpipe : ScheduleKind::one_forward_one_backward;
   layout.bucket_elements =
@@ -208,36 +222,10 @@ void check_options(const TrainOptions& options, const Report& report) {
   }
 }
 
-namespace {
-
-/// One flag of the architecture: with a loaded model it must agree or be absent, without one it may be required.
-template <class T>
-void settle(T& value, const std::optional<T>& given, bool loaded, bool required, const char* flag,
-            const Report& report) {
-  if (loaded) {
-    if (given && *given != value) report(cat(flag, " ", *given), cat("the model that is loaded has ", value));
-  } else if (given) {
-    value = *given;
-  } else if (required) {
-    report(flag, "is required without --load");
-  }
-}
-
-}  // namespace
-
 GptConfig resolve_config(const TrainOptions& options, std::optional<GptConfig> loaded, std::int64_t vocab_size,
                          const Report& report) {
-  const ArchitectureOptions& given = options.architecture;
-  bool is_loaded = loaded.has_value();
-  GptConfig config = loaded.value_or(GptConfig{});
-  settle(config.num_layers, given.num_layers, is_loaded, true, "--num-layers", report);
-  settle(config.hidden_size, given.hidden_size, is_loaded, true, "--hidden-size", report);
-  settle(config.num_heads, given.num_attention_heads, is_loaded, true, "--num-attention-heads", report);
-  settle(config.ffn_hidden_size, given.ffn_hidden_size, is_loaded, false, "--ffn-hidden-size", report);
-  settle(config.max_positions, given.max_position_embeddings, is_loaded, true, "--max-position-embeddings", report);
-  settle(config.norm_eps, given.norm_epsilon, is_loaded, false, "--norm-epsilon", report);
-  if (!is_loaded) {
-    config.init_std = given.init_method_std.value_or(config.init_std);
+  GptConfig config = resolve_architecture(options.architecture, loaded, options.data.seq_length, report);
+  if (!loaded) {
     config.vocab_size = vocab_size;
   } else if (vocab_size > config.vocab_size) {
     report("--vocab-file",

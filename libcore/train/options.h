@@ -18,16 +18,9 @@
 #include "nn/gpt_config.h"
 #include "optim/lr_schedule.h"
 #include "text/tokenizer.h"
+#include "train/architecture.h"
 
 namespace mtl {
-
-/// The model's shape as given by flags; what is absent comes from the model that is loaded.
-struct ArchitectureOptions {
-  std::optional<std::int64_t> num_layers, hidden_size, num_attention_heads, ffn_hidden_size, max_position_embeddings;
-  std::optional<double> norm_epsilon;
-  std::optional<double> init_method_std;  // 0.02; of a model that is loaded it has no meaning
-  std::int64_t make_vocab_size_divisible_by = 128;
-};
 
 struct DataOptions {
   DataPathOptions paths;
@@ -102,6 +95,10 @@ struct ParallelOptions {
   bool tp_pp_dp_mapping = false;  // ranks in the order tp-cp-ep-pp-dp
   std::string schedule = "1f1b";
   Layout layout;  // how layers go to stages, and sequence_parallel, are flags; layout_of() completes it
+  std::optional<std::string> recompute_granularity, recompute_method, checkpoint_method;
+  std::optional<std::int64_t> recompute_num_layers;
+  bool recompute_activations = false;           // --recompute-granularity selective
+  bool checkpoint_activations = false;          // --recompute-granularity full, of checkpoint_method or uniform
   std::optional<std::int64_t> bucket_elements;  // summed together; absent: Megatron's max(40 M, 1 M x data parallel)
   double timeout_minutes = 10;                  // of one communication
 
@@ -110,16 +107,18 @@ struct ParallelOptions {
   }
 };
 
+/// What the options say about recomputation.
+Recompute recompute_of(const ParallelOptions& options);
+
 /// The layout as the options say, for one rank. Throws Error(usage) when the ranks do not fill the grid.
 Layout layout_of(const ParallelOptions& options, int rank);
 
 /// What this version has one value for, or none: kept to compare with what scripts say.
 struct FixedOptions {
-  std::string optimizer = "adam", normalization = "LayerNorm", position_embedding_type = "learned_absolute",
-              rerun_mode = "disabled";
+  std::string optimizer = "adam", rerun_mode = "disabled";
   std::string main_grads = "fp32", main_params = "fp32", exp_avg = "fp32", exp_avg_sq = "fp32";
   std::int64_t timing_log_level = 0, zero_stage = 0, expert_parallel = 1, ds_sequence_parallel = 1;
-  bool no_bias_gelu_fusion = false, openai_gelu = false, no_pipeline_parallel = false;
+  bool no_pipeline_parallel = false;
   std::optional<std::int64_t> tensorboard_log_interval;
 };
 

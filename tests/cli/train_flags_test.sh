@@ -97,14 +97,13 @@ expect_text err 'merged_text_document: --split 969,30,1 leaves none of its 162 s
 expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --split 969,30,1
 
 # Refused by name, also among flags of another spelling.
-for flag in --fp16 --bf16 --use-torch-fsdp2 --swiglu --recompute-activations --untie-embeddings-and-output-weights \
-  --deepspeed --checkpoint-activations --log-params-norm --no-save-optim --no-bias-gelu-fusion; do
+for flag in --fp16 --bf16 --use-torch-fsdp2 --multi-latent-attention --apply-layernorm-1p --distribute-saved-activations \
+  --deepspeed --log-params-norm --no-save-optim; do
   refused "$flag"
 done
-for flag in '--context-parallel-size 2' '--num-layers-per-virtual-pipeline-stage 2' '--normalization RMSNorm' \
-  '--position-embedding-type rope' '--optimizer sgd' '--train-weighted-split-paths a b' '--wandb-project x' \
+for flag in '--context-parallel-size 2' '--num-layers-per-virtual-pipeline-stage 2' '--optimizer sgd' '--train-weighted-split-paths a b' '--wandb-project x' \
   '--zero-stage 2' '--deepspeed_config ds.json' '--exit-duration-in-mins 5' '--num-experts 4' '--model-parallel-size 2' '--batch-size 4' \
-  '--initial-loss-scale 65536' '--load-tag x' '--timing-log-level 2' '--kv-channels 4' '--num-query-groups 1'; do
+  '--initial-loss-scale 65536' '--load-tag x' '--timing-log-level 2' '--embedding-init-method-std 0.1'; do
   # shellcheck disable=SC2086
   refused $flag
 done

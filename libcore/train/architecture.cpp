@@ -1,0 +1,172 @@
+#include "train/architecture.h"
+
+#include "base/str.h"
+
+namespace mtl {
+
+using Report = std::function<void(std::string flag, std::string what)>;
+
+namespace {
+
+/// A value and the flag that gives it: "--swiglu", "--normalization RMSNorm".
+template <class T>
+struct Given {
+  std::string flag;
+  T value;
+};
+
+/// The last flag that chooses the activation; Megatron's GELU is the tanh form where it is fused with the bias.
+std::optional<Given<Activation>> given_activation(const ArchitectureOptions& given) {
+  static constexpr std::pair<const char*, Activation> kNames[] = {{"gelu_tanh", Activation::gelu_tanh},
+                                                                  {"gelu_erf", Activation::gelu_erf},
+                                                                  {"relu", Activation::relu},
+                                                                  {"squared_relu", Activation::squared_relu},
+                                                                  {"silu", Activation::silu}};
+  for (const auto& [name, value] : kNames) {
+    if (given.activation == name) return {{cat("--activation ", name), value}};
+  }
+  if (given.swiglu) return {{"--swiglu", Activation::silu}};
+  if (given.squared_relu) return {{"--squared-relu", Activation::squared_relu}};
+  if (given.openai_gelu) return {{"--openai-gelu", Activation::gelu_tanh}};
+  if (given.no_bias_gelu_fusion) return {{"--no-bias-gelu-fusion", Activation::gelu_erf}};
+  return {};
+}
+
+/// "127,0" or "(127,0)", tokens seen to the left and to the right, as a number of tokens with the query's own.
+std::optional<std::int64_t> window_of(const std::string& text) {
+  std::string inner = text;
+  if (inner.starts_with("(") && inner.ends_with(")")) inner = inner.substr(1, inner.size() - 2);
+  const std::vector<std::string> sides = split(inner, ',');
+  if (sides.size() != 2 || parse_int(trim(sides[1])) != 0) return {};
+  const std::optional<std::int64_t> left = parse_int(trim(sides[0]));
+  if (!left || *left < 0 || *left > INT32_MAX) return {};
+  return *left + 1;
+}
+
+/// Takes values into a new configuration, or compares them with a loaded one's.
+class Settler {
+ public:
+  Settler(bool is_loaded, const Report& report) : is_loaded_(is_loaded), report_(report) {}
+
+  /// A number, whose flag is named without it.
+  template <class T>
+  void number(T& member, const std::optional<T>& given, const char* flag, bool is_required = false) const {
+    if (given && is_loaded_ && *given != member)
+      report_(cat(flag, " ", *given), cat("the model that is loaded has ", member));
+    else if (given)
+      member = *given;
+    else if (is_required && !is_loaded_)
+      report_(flag, "is required without --load");
+  }
+
+  /// A choice; `other` says what a loaded model has instead.
+  template <class T>
+  void choice(T& member, T value, bool is_given, const std::string& flag, const char* other) const {
+    if (!is_given) return;
+    if (is_loaded_ && member != value) report_(flag, cat("the model that is loaded ", other));
+    if (!is_loaded_) member = value;
+  }
+
+  bool is_loaded() const { return is_loaded_; }
+
+ private:
+  bool is_loaded_;
+  const Report& report_;
+};
+
+void settle_mlp(GptConfig& config, const ArchitectureOptions& given, const Settler& settle) {
+  const std::optional<Given<Activation>> activation = given_activation(given);
+  if (activation) settle.choice(config.activation, activation->value, true, activation->flag, "has another activation");
+  settle.choice(config.gated_mlp, true, given.swiglu, "--swiglu", "has an MLP without a gate");
+  settle.number(config.ffn_hidden_size, given.ffn_hidden_size, "--ffn-hidden-size");
+  // Megatron-LM's: two thirds of 4 C, so that the three matrices have the parameters of two, in multiples of 64.
+  if (!settle.is_loaded() && !given.ffn_hidden_size && given.swiglu)
+    config.ffn_hidden_size = 4 * config.hidden_size * 2 / 3 / 64 * 64;
+}
+
+void settle_attention(GptConfig& config, const ArchitectureOptions& given, const Settler& settle) {
+  std::optional<std::int64_t> groups = given.num_query_groups;
+  if (given.group_query_attention && !groups) groups = 1;  // Megatron-LM's default
+  settle.number(config.num_query_groups, groups, "--num-query-groups");
+  settle.number(config.head_dim, given.kv_channels, "--kv-channels");
+  settle.choice(config.qk_norm, true, given.qk_layernorm, "--qk-layernorm", "does not normalize queries and keys");
+  if (given.window_size) {
+    const std::int64_t window = window_of(*given.window_size).value_or(0);  // check_architecture reports a wrong one
+    settle.choice(config.sliding_window, window, window > 0, cat("--window-size ", *given.window_size),
+                  "has another window");
+  }
+}
+
+void settle_positions(GptConfig& config, const ArchitectureOptions& given, const Settler& settle) {
+  RotaryOptions& rotary = config.rotary;
+  const bool is_learned = given.position_embedding_type == "learned_absolute";
+  settle.choice(config.position_embedding, PositionEmbedding::rotary, given.is_rotary(),
+                given.rotary_embeddings ? "--use-rotary-position-embeddings" : "--position-embedding-type rope",
+                "has learned positions");
+  settle.choice(config.position_embedding, PositionEmbedding::learned, is_learned,
+                "--position-embedding-type learned_absolute", "has rotary positions");
+  settle.number(rotary.base, given.rotary_base, "--rotary-base");
+  settle.number(rotary.percent, given.rotary_percent, "--rotary-percent");
+  settle.choice(rotary.interleaved, true, given.rotary_interleaved, "--rotary-interleaved", "rotates halves");
+  if (given.rotary_interpolation) {
+    settle.choice(rotary.scaling, RotaryOptions::Scaling::linear, true, "--rotary-seq-len-interpolation-factor",
+                  "does not interpolate positions");
+    settle.number(rotary.factor, given.rotary_interpolation, "--rotary-seq-len-interpolation-factor");
+  }
+  if (given.rope_scaling) {
+    settle.choice(rotary.scaling, RotaryOptions::Scaling::llama3, true, "--use-rope-scaling",
+                  "does not scale rotary frequencies as Llama 3.1");
+    settle.number(rotary.factor, std::optional(given.rope_scaling_factor.value_or(8)), "--rope-scaling-factor");
+  }
+}
+
+}  // namespace
+
+void check_architecture(const ArchitectureOptions& given, const Report& report) {
+  std::vector<std::string> activations;
+  for (const auto& [is_given, flag] : {std::pair(given.activation.has_value(), "--activation"),
+                                       {given.swiglu, "--swiglu"},
+                                       {given.squared_relu, "--squared-relu"},
+                                       {given.openai_gelu, "--openai-gelu"}}) {
+    if (is_given) activations.push_back(flag);
+  }
+  if (activations.size() > 1) report(join(activations, ", "), "choose different activations; give one of them");
+  if (given.rotary_embeddings && given.position_embedding_type == "learned_absolute")
+    report("--use-rotary-position-embeddings", "contradicts --position-embedding-type learned_absolute");
+  if (given.rotary_interpolation && given.rope_scaling)
+    report("--use-rope-scaling", "excludes --rotary-seq-len-interpolation-factor; give one of them");
+  if (given.window_size && !window_of(*given.window_size))
+    report(cat("--window-size ", *given.window_size),
+           "must be LEFT,0: how many tokens before its own each token sees, and none after it");
+}
+
+GptConfig resolve_architecture(const ArchitectureOptions& given, const std::optional<GptConfig>& loaded,
+                               std::int64_t seq_length, const Report& report) {
+  GptConfig config = loaded.value_or(GptConfig{});
+  const Settler settle(loaded.has_value(), report);
+  settle.number(config.num_layers, given.num_layers, "--num-layers", true);
+  settle.number(config.hidden_size, given.hidden_size, "--hidden-size", true);
+  settle.number(config.num_heads, given.num_attention_heads, "--num-attention-heads", true);
+  settle_attention(config, given, settle);
+  settle_mlp(config, given, settle);
+  settle_positions(config, given, settle);
+  const bool is_rotary = config.position_embedding == PositionEmbedding::rotary;
+  settle.number(config.max_positions, given.max_position_embeddings, "--max-position-embeddings", !is_rotary);
+  if (is_rotary && config.max_positions == 0) config.max_positions = seq_length;
+  settle.choice(config.norm, given.normalization == "RMSNorm" ? Norm::rmsnorm : Norm::layernorm,
+                given.normalization.has_value(), cat("--normalization ", given.normalization.value_or("")),
+                "has the other norm");
+  settle.number(config.norm_eps, given.norm_epsilon, "--norm-epsilon");
+  const bool all = !given.disable_bias_linear;
+  settle.choice(config.bias, LinearBias{all || given.add_qkv_bias, all, all}, given.disable_bias_linear,
+                "--disable-bias-linear", "has other biases");
+  settle.choice(config.bias.qkv, true, given.add_qkv_bias, "--add-qkv-bias", "has no bias there");
+  settle.choice(config.tied_embeddings, false, given.untie_embeddings, "--untie-embeddings-and-output-weights",
+                "shares one table between embedding and output layer");
+  settle.choice(config.parallel_residual, true, given.parallel_residual, "--parallel-residual",
+                "computes its MLP after attention");
+  if (!loaded) config.init_std = given.init_method_std.value_or(config.init_std);
+  return config;
+}
+
+}  // namespace mtl

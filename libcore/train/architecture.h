@@ -1,0 +1,39 @@
+// The model's architecture as flags give it: Megatron-LM's names and rules, where it has them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "nn/gpt_config.h"
+
+namespace mtl {
+
+/// What is absent comes from the model that is loaded, or has GPT-2's value.
+struct ArchitectureOptions {
+  std::optional<std::int64_t> num_layers, hidden_size, num_attention_heads, num_query_groups, kv_channels,
+      ffn_hidden_size, max_position_embeddings;
+  std::optional<std::string> normalization, activation, position_embedding_type, window_size;
+  std::optional<double> norm_epsilon, init_method_std, rotary_base, rotary_percent, rotary_interpolation,
+      rope_scaling_factor;
+  bool group_query_attention = false, qk_layernorm = false, swiglu = false, squared_relu = false, openai_gelu = false,
+       no_bias_gelu_fusion = false, disable_bias_linear = false, add_qkv_bias = false, untie_embeddings = false,
+       parallel_residual = false, rotary_embeddings = false, rotary_interleaved = false, rope_scaling = false;
+  std::int64_t make_vocab_size_divisible_by = 128;
+
+  bool is_rotary() const { return rotary_embeddings || position_embedding_type == "rope"; }
+};
+
+/// Reports flags that exclude each other, whatever model is loaded.
+void check_architecture(const ArchitectureOptions& given,
+                        const std::function<void(std::string flag, std::string what)>& report);
+
+/// The configuration of a new model, sizes that are absent being 0; or of the loaded one, with which given flags must
+/// agree. Reports every disagreement, and sizes that a new model needs. `seq_length` is the longest sequence of a
+/// rotary model when no flag says more.
+GptConfig resolve_architecture(const ArchitectureOptions& given, const std::optional<GptConfig>& loaded,
+                               std::int64_t seq_length,
+                               const std::function<void(std::string flag, std::string what)>& report);
+
+}  // namespace mtl

@@ -1,0 +1,155 @@
+#include "train/presets.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/str.h"
+
+namespace mtl {
+
+namespace {
+
+struct Sizes {
+  std::int64_t layers, hidden, heads, seq_length;
+};
+
+/// GPT-2 (Radford et al. 2019) and its larger relatives.
+Preset gpt(const char* name, const Sizes& sizes) {
+  Preset out{name, {}, sizes.seq_length, 0.1};
+  out.architecture.num_layers = sizes.layers;
+  out.architecture.hidden_size = sizes.hidden;
+  out.architecture.num_attention_heads = sizes.heads;
+  out.architecture.max_position_embeddings = sizes.seq_length;
+  return out;
+}
+
+struct LlamaSizes : Sizes {
+  std::int64_t groups, ffn;
+  double rotary_base;
+};
+
+/// Llama (Touvron et al. 2023), small models with one table for both ends.
+Preset llama(const char* name, const LlamaSizes& sizes) {
+  Preset out = gpt(name, sizes);
+  ArchitectureOptions& model = out.architecture;
+  out.dropout = 0;
+  model.normalization = "RMSNorm";
+  model.position_embedding_type = "rope";
+  model.rotary_base = sizes.rotary_base;
+  model.swiglu = model.disable_bias_linear = true;
+  model.ffn_hidden_size = sizes.ffn;
+  model.group_query_attention = sizes.groups != sizes.heads;
+  model.num_query_groups = sizes.groups;
+  return out;
+}
+
+/// Llama 3.2 1B: positions stretched by 32.
+Preset llama3_1b() {
+  Preset out = llama("llama3.2-1b", {{16, 2048, 32, 8192}, 8, 8192, 500000});
+  out.architecture.max_position_embeddings = 131072;
+  out.architecture.rope_scaling = true;
+  out.architecture.rope_scaling_factor = 32;
+  return out;
+}
+
+/// Qwen2.5 (Yang et al. 2024): biases on queries, keys and values.
+Preset qwen2(const char* name, const LlamaSizes& sizes) {
+  Preset out = llama(name, sizes);
+  out.architecture.add_qkv_bias = true;
+  out.architecture.norm_epsilon = 1e-6;
+  out.architecture.max_position_embeddings = 32768;
+  return out;
+}
+
+/// Qwen3 (Yang et al. 2025): heads of 128, normalized queries and keys.
+Preset qwen3(const char* name, const LlamaSizes& sizes) {
+  Preset out = llama(name, sizes);
+  out.architecture.kv_channels = 128;
+  out.architecture.qk_layernorm = true;
+  out.architecture.norm_epsilon = 1e-6;
+  out.architecture.max_position_embeddings = 40960;
+  return out;
+}
+
+/// Pythia (Biderman et al. 2023), a GPT-NeoX.
+Preset pythia(const char* name, const Sizes& sizes) {
+  Preset out = gpt(name, sizes);
+  ArchitectureOptions& model = out.architecture;
+  out.dropout = 0;
+  model.position_embedding_type = "rope";
+  model.rotary_percent = 0.25;
+  model.activation = "gelu_erf";
+  model.parallel_residual = model.untie_embeddings = true;
+  return out;
+}
+
+/// Fills what is absent; notes what is there and differs.
+class Merger {
+ public:
+  template <class T>
+  void merge(const char* flag, std::optional<T>& given, const std::optional<T>& preset) {
+    if (given && preset && *given != *preset) overridden.push_back(cat(flag, " ", *given, " in place of ", *preset));
+    if (!given) given = preset;
+  }
+  std::vector<std::string> overridden;
+};
+
+}  // namespace
+
+const std::vector<Preset>& presets() {
+  static const std::vector<Preset> kPresets = {
+      gpt("gpt2-124m", {12, 768, 12, 1024}),
+      gpt("gpt2-345m", {24, 1024, 16, 1024}),
+      gpt("gpt2-774m", {36, 1280, 20, 1024}),
+      gpt("gpt2-1558m", {48, 1600, 25, 1024}),
+      gpt("codeparrot-110m", {12, 768, 12, 1024}),
+      gpt("gpt-1.3b", {24, 2048, 16, 1024}),
+      gpt("gpt-2.7b", {32, 2560, 32, 2048}),
+      gpt("gpt-3.7b", {36, 2816, 32, 2048}),
+      llama("llama-30m", {{6, 384, 6, 512}, 2, 1024, 10000}),
+      llama("llama-125m", {{12, 768, 12, 2048}, 12, 2048, 10000}),
+      llama3_1b(),
+      qwen2("qwen2.5-0.5b", {{24, 896, 14, 4096}, 2, 4864, 1000000}),
+      qwen3("qwen3-0.6b", {{28, 1024, 16, 4096}, 8, 3072, 1000000}),
+      pythia("pythia-70m", {6, 512, 8, 2048}),
+      pythia("pythia-160m", {12, 768, 12, 2048}),
+  };
+  return kPresets;
+}
+
+const Preset& find_preset(const std::string& name) {
+  // Seed scripts and papers name the large GPTs by size alone.
+  const auto found = std::find_if(presets().begin(), presets().end(), [&](const Preset& preset) {
+    return preset.name == name || preset.name == "gpt-" + name || preset.name == "gpt2-" + name;
+  });
+  if (found == presets().end()) fail(Exit::usage, "there is no model '", name, "'");
+  return *found;
+}
+
+std::vector<std::string> apply_preset(const Preset& preset, ArchitectureOptions& given) {
+  const ArchitectureOptions& model = preset.architecture;
+  Merger merger;
+  merger.merge("--num-layers", given.num_layers, model.num_layers);
+  merger.merge("--hidden-size", given.hidden_size, model.hidden_size);
+  merger.merge("--num-attention-heads", given.num_attention_heads, model.num_attention_heads);
+  merger.merge("--num-query-groups", given.num_query_groups, model.num_query_groups);
+  merger.merge("--kv-channels", given.kv_channels, model.kv_channels);
+  merger.merge("--ffn-hidden-size", given.ffn_hidden_size, model.ffn_hidden_size);
+  merger.merge("--max-position-embeddings", given.max_position_embeddings, model.max_position_embeddings);
+  merger.merge("--normalization", given.normalization, model.normalization);
+  merger.merge("--norm-epsilon", given.norm_epsilon, model.norm_epsilon);
+  merger.merge("--activation", given.activation, model.activation);
+  merger.merge("--position-embedding-type", given.position_embedding_type, model.position_embedding_type);
+  merger.merge("--rotary-base", given.rotary_base, model.rotary_base);
+  merger.merge("--rotary-percent", given.rotary_percent, model.rotary_percent);
+  merger.merge("--rope-scaling-factor", given.rope_scaling_factor, model.rope_scaling_factor);
+  for (bool ArchitectureOptions::*flag :
+       {&ArchitectureOptions::group_query_attention, &ArchitectureOptions::qk_layernorm, &ArchitectureOptions::swiglu,
+        &ArchitectureOptions::disable_bias_linear, &ArchitectureOptions::add_qkv_bias,
+        &ArchitectureOptions::untie_embeddings, &ArchitectureOptions::parallel_residual,
+        &ArchitectureOptions::rope_scaling})
+    given.*flag = given.*flag || model.*flag;
+  return merger.overridden;
+}
+
+}  // namespace mtl

@@ -1,0 +1,26 @@
+// Architectures by name: `--model gpt2-124m` stands for the flags that build it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "train/architecture.h"
+
+namespace mtl {
+
+struct Preset {
+  std::string name;
+  ArchitectureOptions architecture;
+  std::int64_t seq_length;  // tokens of a sample
+  double dropout;           // of hidden states and of attention
+};
+
+const std::vector<Preset>& presets();
+/// Throws Error(usage) for a name that is not one of presets().
+const Preset& find_preset(const std::string& name);
+
+/// Gives every option that is absent the preset's value. Returns what was given and differs, each as
+/// "--num-layers 6 in place of 12".
+std::vector<std::string> apply_preset(const Preset& preset, ArchitectureOptions& given);
+
+}  // namespace mtl

@@ -1,0 +1,198 @@
+// Flags of the architecture, presets, and what they count against Megatron-LM's and transformers' numbers.
+#include "train/architecture.h"
+
+#include <doctest/doctest.h>
+
+#include "nn/model_params.h"
+#include "tests/golden_lines.h"
+#include "train/flops.h"
+#include "train/presets.h"
+
+using namespace mtl;
+
+namespace {
+
+/// The configuration of flags alone, and what was reported.
+struct Resolved {
+  GptConfig config;
+  std::vector<std::string> problems;
+};
+
+Resolved resolve(const ArchitectureOptions& given, std::optional<GptConfig> loaded = {}, std::int64_t vocab = 1000) {
+  Resolved out;
+  auto report = [&](std::string flag, std::string what) { out.problems.push_back(cat(flag, ": ", what)); };
+  check_architecture(given, report);
+  out.config = resolve_architecture(given, loaded, 512, report);
+  if (!loaded) out.config.vocab_size = vocab;
+  out.config.complete();
+  return out;
+}
+
+ArchitectureOptions small() {
+  ArchitectureOptions given;
+  given.num_layers = 2;
+  given.hidden_size = 96;
+  given.num_attention_heads = 4;
+  given.max_position_embeddings = 128;
+  return given;
+}
+
+/// Megatron's arguments of a golden line.
+ArchitectureOptions options_of(const Json& args) {
+  ArchitectureOptions out;
+  out.num_layers = args.at("num_layers").as_int();
+  out.hidden_size = args.at("hidden_size").as_int();
+  out.num_attention_heads = args.at("num_attention_heads").as_int();
+  out.ffn_hidden_size = args.at("ffn_hidden_size").as_int();
+  out.kv_channels = args.at("kv_channels").as_int();
+  out.max_position_embeddings = args.at("seq_length").as_int();
+  out.group_query_attention = args.at("group_query_attention").as_bool();
+  if (out.group_query_attention) out.num_query_groups = args.at("num_query_groups").as_int();
+  out.swiglu = args.at("swiglu").as_bool();
+  out.untie_embeddings = args.at("untie_embeddings_and_output_weights").as_bool();
+  out.normalization = args.at("normalization").as_string();
+  out.position_embedding_type = args.at("position_embedding_type").as_string();
+  out.disable_bias_linear = !args.at("add_bias_linear").as_bool();
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("FLOPs are Megatron-LM's, and parameters transformers', for every architecture") {
+  int gated = 0, plain = 0;
+  for (const Json& row : golden_lines("golden/flops/flops.jsonl")) {
+    CAPTURE(row.at("name").as_string());
+    const Json& args = row.at("args");
+    Resolved resolved = resolve(options_of(args), {}, args.at("vocab_size").as_int());
+    REQUIRE(resolved.problems.empty());
+    REQUIRE(resolved.config.problems().empty());
+    const std::int64_t padded = args.at("padded_vocab_size").as_int(), length = args.at("seq_length").as_int();
+    const double flops = megatron_flops(resolved.config, padded, row.at("batch_size").as_int(), length);
+    CHECK(flops == doctest::Approx(row.at("flops").as_number()).epsilon(1e-12));
+    CHECK(parameter_count(resolved.config) == row.at("parameters_true_vocab").as_int());
+    resolved.config.vocab_size = padded;
+    CHECK(parameter_count(resolved.config) == row.at("parameters").as_int());
+    ++(resolved.config.gated_mlp ? gated : plain);
+  }
+  CHECK(gated > 2);
+  CHECK(plain > 2);
+}
+
+TEST_CASE("a preset builds the model that it is named after") {
+  struct Case {
+    const char* preset;
+    const char* golden;
+  };
+  int compared = 0;
+  for (const Case& named : {Case{"gpt2-124m", "gpt2 124M"},
+                            {"345m", "gpt2 345M"},
+                            {"1.3b", "gpt 1.3B"},
+                            {"2.7b", "gpt 2.7B"},
+                            {"3.7b", "gpt 3.7B"},
+                            {"codeparrot-110m", "codeparrot 110M"}}) {
+    CAPTURE(named.preset);
+    for (const Json& row : golden_lines("golden/flops/flops.jsonl")) {
+      if (row.at("name").as_string() != named.golden) continue;
+      const Json& args = row.at("args");
+      ArchitectureOptions given;
+      given.max_position_embeddings = args.at("seq_length").as_int();
+      apply_preset(find_preset(named.preset), given);
+      Resolved resolved = resolve(given, {}, args.at("vocab_size").as_int());
+      CHECK(resolved.problems.empty());
+      CHECK(parameter_count(resolved.config) == row.at("parameters_true_vocab").as_int());
+      const double flops = megatron_flops(resolved.config, args.at("padded_vocab_size").as_int(),
+                                          row.at("batch_size").as_int(), *given.max_position_embeddings);
+      CHECK(flops == doctest::Approx(row.at("flops").as_number()).epsilon(1e-12));
+      ++compared;
+    }
+  }
+  CHECK(compared == 6);
+}
+
+TEST_CASE("every preset can be built, at about the size in its name") {
+  struct Case {
+    const char* preset;
+    std::int64_t vocab, parameters;  // as published
+  };
+  for (const Case& known : {Case{"gpt2-774m", 50257, 774030080},
+                            {"gpt2-1558m", 50257, 1557611200},
+                            {"llama3.2-1b", 128256, 1235814400},
+                            {"qwen2.5-0.5b", 151936, 494032768},
+                            {"qwen3-0.6b", 151936, 596049920},
+                            {"pythia-70m", 50304, 70426624},
+                            {"pythia-160m", 50304, 162322944}}) {
+    CAPTURE(known.preset);
+    ArchitectureOptions given;
+    apply_preset(find_preset(known.preset), given);
+    CHECK(parameter_count(resolve(given, {}, known.vocab).config) == known.parameters);
+  }
+  for (const Preset& preset : presets()) {
+    CAPTURE(preset.name);
+    ArchitectureOptions given;
+    CHECK(apply_preset(preset, given).empty());
+    Resolved resolved = resolve(given, {}, 50257);
+    CHECK(resolved.problems.empty());
+    CHECK(resolved.config.problems().empty());
+    CHECK(resolved.config.max_positions >= preset.seq_length);
+  }
+  CHECK_THROWS(find_preset("gpt5"));
+}
+
+TEST_CASE("a flag next to a preset wins and is reported") {
+  ArchitectureOptions given;
+  given.num_layers = 3;
+  given.hidden_size = 768;
+  CHECK(apply_preset(find_preset("gpt2-124m"), given) == std::vector<std::string>{"--num-layers 3 in place of 12"});
+  CHECK(given.num_layers == 3);
+  CHECK(given.num_attention_heads == 12);
+}
+
+TEST_CASE("flags choose kinds of layers by Megatron-LM's rules") {
+  ArchitectureOptions given = small();
+  CHECK(resolve(given).config.activation == Activation::gelu_tanh);
+  given.no_bias_gelu_fusion = true;
+  CHECK(resolve(given).config.activation == Activation::gelu_erf);
+  given.openai_gelu = true;
+  CHECK(resolve(given).config.activation == Activation::gelu_tanh);
+  given = small();
+  given.swiglu = true;
+  CHECK(resolve(given).config.ffn_hidden_size == 256);  // 4 x 96 x 2 / 3, in multiples of 64
+  given.group_query_attention = true;
+  CHECK(resolve(given).config.num_query_groups == 1);
+  given.window_size = "15,0";
+  CHECK(resolve(given).config.sliding_window == 16);
+  given.window_size = "(15, 0)";
+  CHECK(resolve(given).config.sliding_window == 16);
+  for (const char* wrong : {"15", "15,1", "-1,0", "a,0", ""}) {
+    given.window_size = wrong;
+    CHECK(resolve(given).problems.size() == 1);
+  }
+  given = small();
+  given.disable_bias_linear = given.add_qkv_bias = true;
+  CHECK(resolve(given).config.bias == LinearBias{true, false, false});
+  given.rotary_embeddings = true;
+  given.max_position_embeddings.reset();
+  CHECK(resolve(given).config.max_positions == 512);
+  given.rope_scaling = true;
+  CHECK(resolve(given).config.rotary.factor == 8);
+  given.rotary_interpolation = 2;
+  CHECK(resolve(given).problems.size() == 1);
+  given = small();
+  given.swiglu = given.squared_relu = true;
+  CHECK(resolve(given).problems.size() == 1);
+}
+
+TEST_CASE("flags must agree with a loaded model") {
+  ArchitectureOptions given = small();
+  given.swiglu = given.untie_embeddings = true;
+  given.normalization = "RMSNorm";
+  const GptConfig loaded = resolve(given).config;
+  CHECK(resolve(given, loaded).problems.empty());
+  CHECK(resolve({}, loaded).config == loaded);
+  given.squared_relu = true;
+  given.swiglu = false;
+  given.normalization = "LayerNorm";
+  given.qk_layernorm = true;
+  given.num_layers = 3;
+  CHECK(resolve(given, loaded).problems.size() == 4);
+}
