@@ -5,6 +5,7 @@
 
 #include "base/utf8.h"
 #include "text/pretoken_cache.h"
+#include "text/pretoken_table.h"
 #include "text/pretokenizer.h"
 
 namespace mtl {
@@ -16,11 +17,13 @@ class BpeEncoder : public Encoder {
   BpeEncoder(const BpeModel& model, EncoderMemory memory, std::unique_ptr<Splitter> splitter)
       : model_(model),
         splitter_(std::move(splitter)),
-        cache_(memory == EncoderMemory::large ? 18 : 6),
+        tables_(memory == EncoderMemory::large ? model.pretoken_tables() : std::make_shared<PretokenTables>(6)),
+        table_(tables_->current()),
         long_pieces_(memory == EncoderMemory::large ? 12 : 2) {}
 
   void append(std::string_view text, std::vector<std::int32_t>& ids) override {
     text_end_ = text.data() + text.size();
+    if (table_->is_worn()) table_ = tables_->renewed(table_);
     if (splitter_) splitter_->start(text);
     count_ = 0;  // an exception may have left some
     while (!text.empty()) {
@@ -33,7 +36,7 @@ class BpeEncoder : public Encoder {
   }
 
  private:
-  using Set = PieceTable<Pretoken>::Set;
+  using Set = PretokenTable::Set;
   static constexpr std::size_t kBatch = 512;
   static constexpr std::size_t kTokens = Pretoken::kMaxTokens;
 
@@ -49,7 +52,7 @@ class BpeEncoder : public Encoder {
     if (length <= PieceKey::kMaxBytes) [[likely]] {
       PieceKey key = PieceKey::of(piece, length, text_end_ - piece >= 16);
       if (key.is_ascii()) [[likely]]
-        return add_part(key, &cache_.set_of(key), piece, ids);
+        return add_part(key, &table_->set_of(key), piece, ids);
     }
     // Inside of ASCII words everything may be joined; between characters beyond it hardly anything is. (Where whole
     // pieces may be tokens, a part must not be taken for one.)
@@ -66,7 +69,7 @@ class BpeEncoder : public Encoder {
     std::size_t length = end - at;
     if (length > PieceKey::kMaxBytes) return add_part({length, 0}, nullptr, at, ids);
     PieceKey key = PieceKey::of(at, length, text_end_ - at >= 16);
-    add_part(key, &cache_.set_of(key), at, ids);
+    add_part(key, &table_->set_of(key), at, ids);
   }
 
   /// Parts are looked up some time after they are found, so that the table's lines are on their way by then.
@@ -82,11 +85,11 @@ class BpeEncoder : public Encoder {
       const Part& part = parts_[i];
       const Pretoken* entry = part.set == nullptr ? nullptr : part.set->find(part.key);
       if (entry != nullptr && entry->has_all()) [[likely]] {
-        std::memcpy(out, entry->tokens, sizeof entry->tokens);  // all of them: cheaper than a loop
+        std::memcpy(out, entry->words(), kTokens * sizeof(std::int32_t));  // all of them: cheaper than a loop
         out += entry->count();
         continue;
       }
-      encode_part(part, entry != nullptr);
+      encode_part(part, entry);
       if (tokens_.size() > kTokens) {
         ids.insert(ids.end(), batch_, out);
         ids.insert(ids.end(), tokens_.begin(), tokens_.end());
@@ -99,20 +102,29 @@ class BpeEncoder : public Encoder {
     count_ = 0;
   }
 
-  /// Encodes a part into tokens_ and remembers it. `is_known`: it is in its set.
-  void encode_part(const Part& part, bool is_known) {
+  /// Encodes a part into tokens_ and remembers it. `entry`: where its set has it, or null.
+  void encode_part(const Part& part, const Pretoken* entry) {
     tokens_.clear();
-    std::string_view piece(part.at, part.set != nullptr ? part.key.length() : part.key.low);
-    const bool may_be_long = part.set == nullptr || is_known;
-    if (may_be_long && long_pieces_.find(piece, tokens_)) return;
+    if (part.set == nullptr) return encode_long_part({part.at, part.key.low});
+    if (entry == nullptr) entry = table_->find_displaced(*part.set, part.key);
+    if (entry != nullptr) {
+      const std::span<const std::int32_t> known = table_->tokens_of(*entry);
+      return tokens_.assign(known.begin(), known.end());
+    }
+    model_.encode_piece({part.at, part.key.length()}, scratch_, tokens_);
+    table_->add(*part.set, part.key, tokens_);
+  }
+
+  void encode_long_part(std::string_view piece) {
+    if (long_pieces_.find(piece, tokens_)) return;
     model_.encode_piece(piece, scratch_, tokens_);
-    if (part.set != nullptr && !is_known) part.set->push(part.key).set(tokens_);
-    if (part.set == nullptr || tokens_.size() > kTokens) long_pieces_.put(piece, tokens_);
+    long_pieces_.put(piece, tokens_);
   }
 
   const BpeModel& model_;
   std::unique_ptr<Splitter> splitter_;  // null: GPT-2's pattern
-  PieceTable<Pretoken> cache_;
+  std::shared_ptr<PretokenTables> tables_;
+  std::shared_ptr<PretokenTable> table_;
   LongPieceCache long_pieces_;
   MergeScratch scratch_;
   std::vector<std::int32_t> tokens_;

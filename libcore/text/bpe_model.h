@@ -7,6 +7,7 @@
 #include <array>
 #include <bitset>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,6 +17,7 @@
 #include "base/utf8.h"
 #include "text/bpe_vocabulary.h"
 #include "text/merge_loop.h"
+#include "text/pretoken_table.h"
 
 namespace mtl {
 
@@ -39,6 +41,9 @@ class BpeModel {
   /// meet, a piece can be cut and its parts be encoded by themselves.
   bool may_join(char left, char right) const { return meetings_[meeting(left, right)]; }
 
+  /// Pieces and tokens that large encoders share.
+  const std::shared_ptr<PretokenTables>& pretoken_tables() const { return pretoken_tables_; }
+
   /// Appends the tokens of one pre-token.
   void encode_piece(std::string_view piece, MergeScratch& scratch, std::vector<std::int32_t>& out) const;
 
@@ -55,6 +60,7 @@ class BpeModel {
   std::unordered_map<std::string, std::int32_t, Hash, std::equal_to<>> whole_;
   std::vector<std::uint64_t> byte_pairs_;  // pairs_ for the tokens of two bytes, where every piece begins
   std::bitset<1 << 16> meetings_;
+  std::shared_ptr<PretokenTables> pretoken_tables_ = std::make_shared<PretokenTables>(18);
 };
 
 }  // namespace mtl

@@ -1,9 +1,8 @@
 // Pieces of text seen before and their tokens: words repeat, so few pieces ever reach the merge loop.
 //
-// Two tables of fixed size, one of each per thread. PieceTable is for pieces of up to 15 bytes: what is kept of one is
-// the encoder's own, and a new piece pushes out the older of the two in its set. A Pretoken has up to 4 tokens (in
-// English all but about one in a hundred). LongPieceCache is for pieces with more bytes or more tokens: indentation,
-// rulers, long names.
+// Tables of fixed size. PieceTable is for pieces of up to 15 bytes, one per thread: what is kept of a piece is the
+// encoder's own, and a new piece pushes out the older of the two in its set. Byte-level BPE has one PretokenTable for
+// all threads (text/pretoken_table.h), and a LongPieceCache per thread for longer pieces: indentation, rulers, names.
 #pragma once
 
 #include <array>
@@ -40,6 +39,11 @@ struct PieceKey {
   /// Without a branch between the halves, which compilers make of `= default`.
   bool operator==(const PieceKey& other) const { return ((low ^ other.low) | (high ^ other.high)) == 0; }
   std::size_t length() const { return high >> 56; }
+  std::uint64_t hash() const {
+    std::uint64_t mixed = low ^ high * 0xC2B2AE3D27D4EB4Fu;
+    mixed ^= mixed >> 32;
+    return mixed * 0x9E3779B97F4A7C15u;
+  }
   bool is_ascii() const { return ((low | (high & ~std::uint64_t{0} >> 8)) & 0x8080808080808080) == 0; }
 
  private:
@@ -79,31 +83,11 @@ class PieceTable {
   /// 2^bits sets.
   explicit PieceTable(int bits) : shift_(64 - bits), sets_(std::size_t{1} << bits, "a table of words") {}
 
-  Set& set_of(const PieceKey& key) {
-    std::uint64_t mixed = key.low ^ key.high * 0xC2B2AE3D27D4EB4Fu;
-    mixed ^= mixed >> 32;
-    return sets_[mixed * 0x9E3779B97F4A7C15u >> shift_];
-  }
+  Set& set_of(const PieceKey& key) { return sets_[key.hash() >> shift_]; }
 
  private:
   int shift_;
   BigArray<Set> sets_;
-};
-
-/// A piece with its tokens, or a note that it has more than kMaxTokens; two fill a cache line.
-struct Pretoken {
-  static constexpr std::size_t kMaxTokens = 4;
-  PieceKey key;
-  std::int32_t tokens[kMaxTokens];  // -1 behind the last one; all -1 when there are more
-
-  bool has_all() const { return tokens[0] >= 0; }
-  std::size_t count() const {
-    return 1u + (tokens[1] >= 0 ? 1u : 0u) + (tokens[2] >= 0 ? 1u : 0u) + (tokens[3] >= 0 ? 1u : 0u);
-  }
-  void set(std::span<const std::int32_t> known) {
-    if (known.size() > kMaxTokens) known = {};
-    for (std::size_t i = 0; i < kMaxTokens; ++i) tokens[i] = i < known.size() ? known[i] : -1;
-  }
 };
 
 /// Pieces of up to kMaxBytes bytes, however many tokens they have.

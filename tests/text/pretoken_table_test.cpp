@@ -1,0 +1,96 @@
+// The table of pieces that threads share: what it holds is right or absent, also while others write.
+#include "text/pretoken_table.h"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace mtl {
+namespace {
+
+struct Piece {
+  std::string bytes;
+  std::vector<std::int32_t> tokens;  // 1 to 9 of them
+  PieceKey key() const { return PieceKey::of(bytes.data(), bytes.size(), false); }
+};
+
+Piece make_piece(std::int32_t n) {
+  Piece piece{"p" + std::to_string(n), {}};
+  for (std::int32_t i = 0; i <= n % 9; ++i) piece.tokens.push_back(10 * n + i);
+  return piece;
+}
+
+/// What the table has for a piece: 1 when right, 0 when absent, else -1.
+int look_up(PretokenTable& table, const Piece& piece) {
+  const PieceKey key = piece.key();
+  PretokenTable::Set& set = table.set_of(key);
+  const Pretoken* entry = set.find(key);
+  if (entry == nullptr) entry = table.find_displaced(set, key);
+  if (entry == nullptr) return 0;
+  const auto found = table.tokens_of(*entry);
+  return std::vector(found.begin(), found.end()) == piece.tokens ? 1 : -1;
+}
+
+void add(PretokenTable& table, const Piece& piece) { table.add(table.set_of(piece.key()), piece.key(), piece.tokens); }
+
+TEST_CASE("PretokenTable: finds what was added, until it is worn") {
+  PretokenTable table(6);  // 128 entries, 64 tokens of long ones
+  int kept = 0;
+  for (std::int32_t n = 0; n < 100; ++n) {
+    const Piece piece = make_piece(n);
+    REQUIRE(look_up(table, piece) == 0);
+    add(table, piece);
+    REQUIRE(look_up(table, piece) >= 0);
+    kept += look_up(table, piece);
+  }
+  CHECK(kept > 50);
+  CHECK(kept < 100);
+  int found = 0;
+  for (std::int32_t n = 0; n < 100; ++n) {
+    REQUIRE(look_up(table, make_piece(n)) >= 0);
+    found += look_up(table, make_piece(n));
+  }
+  CHECK(found == kept);
+  for (std::int32_t n = 0; n < 1000; ++n) add(table, make_piece(n));
+  CHECK(table.is_worn());
+}
+
+TEST_CASE("PretokenTable: right for every thread while others add") {
+  constexpr std::int32_t kPieces = 20000, kThreads = 4;
+  PretokenTable table(13);  // 16384 entries: not all find a place
+  std::atomic<int> wrong = 0, found = 0;
+  std::vector<std::jthread> threads;
+  for (std::int32_t t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (std::int32_t i = 0; i < 3 * kPieces; ++i) {
+        const Piece piece = make_piece((i * 7 + t * 13) % kPieces);
+        const int state = look_up(table, piece);
+        wrong += state < 0 ? 1 : 0;
+        found += state > 0 ? 1 : 0;
+        if (state == 0) add(table, piece);
+      }
+    });
+  }
+  threads.clear();
+  CHECK(wrong == 0);
+  CHECK(found > kPieces);
+}
+
+TEST_CASE("PretokenTables: a worn table is replaced once, and lives on in an encoder") {
+  PretokenTables tables(6);
+  const auto first = tables.current();
+  CHECK(tables.current() == first);
+  const auto second = tables.renewed(first);
+  CHECK(second != first);
+  CHECK(tables.renewed(first) == second);  // another encoder came before
+  CHECK(tables.current() == second);
+  add(*first, make_piece(3));
+  CHECK(look_up(*first, make_piece(3)) == 1);
+  CHECK(look_up(*second, make_piece(3)) == 0);
+}
+
+}  // namespace
+}  // namespace mtl
