@@ -6,6 +6,8 @@
 #include "base/str.h"
 #include "ckpt/convert_model.h"
 #include "cli/alone.h"
+#include "cli/model_flags.h"
+#include "cli/model_tokenizer.h"
 #include "cli/thread_waits.h"
 #include "eval/compare_models.h"
 
@@ -60,7 +62,7 @@ int main(int argc, char** argv) {
   flags.section("Model");
   flags
       .add("--load", &options.load, "PATH",
-           "the model: a folder that mtl-train saved into, one checkpoint, or a Hugging Face folder")
+           "the model: a folder that mtl-train saved into, one checkpoint, a Hugging Face folder, or Megatron-LM's")
       .required();
   flags.add("--save", &options.save, "DIR", "the folder to write; it appears when it is complete").required();
   flags.add("--to", &options.to, "FORMAT", "hf: a Hugging Face folder; mtl: a checkpoint").one_of({"hf", "mtl"});
@@ -70,6 +72,7 @@ int main(int argc, char** argv) {
       .add("--max-shard-size", &options.max_shard_size, "SIZE",
            "largest weight file of a Hugging Face folder: 5GB, 500MB, 2GiB")
       .only_with("with --to mtl", [&] { return options.to != "mtl"; });
+  mtl::add_supplement_flags(flags, options.given);
   flags.section("Output");
   flags.add_switch("--verify", options.verify,
                    "read the output back: compare every tensor, and the logits of both models");
@@ -86,6 +89,10 @@ int main(int argc, char** argv) {
   });
   return mtl::run_alone(flags, argc, argv, [&](mtl::Console& console) {
     Comparison comparison;
+    options.vocabulary_in = [](const std::string& folder) -> std::optional<std::int64_t> {
+      const auto tokenizer = mtl::choose_tokenizer({}, folder);
+      return tokenizer ? std::optional<std::int64_t>(tokenizer->vocab_size()) : std::nullopt;
+    };
     options.compare_logits = [&](const mtl::ModelSource& source, const mtl::ModelSource& written) {
       comparison = mtl::compare_models(source, written, mtl::resolve_threads(threads));
       return comparison->max_difference;

@@ -2,6 +2,7 @@
 #include "cli/alone.h"
 #include "cli/eval_run.h"
 #include "cli/eval_tokenizer.h"
+#include "cli/model_flags.h"
 #include "cli/thread_waits.h"
 #include "cli/tokenizer_flags.h"
 
@@ -11,7 +12,9 @@ namespace {
 
 void add_flags(Flags& flags, EvalOptions& options) {
   flags.section("Model");
-  flags.add("--load", &options.load, "PATH", "the model: a checkpoint or a Hugging Face folder").required();
+  flags.add("--load", &options.load, "PATH", "the model: a checkpoint, a Hugging Face folder, or Megatron-LM's")
+      .required();
+  add_heads_flag(flags, options.num_attention_heads);
   flags.section("Data, one of two");
   flags.add("--data-path", &options.data_path, "PREFIX",
             "token files PREFIX.bin and PREFIX.idx: all their tokens, as one stream");

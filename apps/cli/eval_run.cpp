@@ -23,8 +23,8 @@ std::int64_t checked_seq_length(const EvalOptions& options, const GptConfig& con
   return length;
 }
 
-std::unique_ptr<Tokenizer> required_tokenizer(const EvalOptions& options, const ModelSource& source) {
-  auto tokenizer = tokenizer_of_model(options.tokenizer, source);
+std::unique_ptr<Tokenizer> required_tokenizer(const EvalOptions& options, ModelSource& source, Console& console) {
+  auto tokenizer = tokenizer_of_model(options.tokenizer, source, console);
   if (tokenizer == nullptr) {
     throw UsageError({{"--input", cat("needs a tokenizer, and ", source.folder(),
                                       " has no tokenizer files: name them with --vocab-file and "
@@ -75,18 +75,19 @@ Json EvalReport::json() const {
 }
 
 EvalReport evaluate(const EvalOptions& options, Console& console) {
-  ModelSource source = ModelSource::open(options.load, console);
+  ModelSource source =
+      ModelSource::open(options.load, console, supplement_of(options.tokenizer, options.num_attention_heads));
   EvalReport report;
   report.model = source.folder();
   report.seq_length = checked_seq_length(options, source.config());
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<TokenSource> tokens;
   if (options.inputs.empty()) {
-    tokenizer_of_model(options.tokenizer, source);  // one that is named must fit the model here too
+    tokenizer_of_model(options.tokenizer, source, console);  // one that is named must fit the model here too
     tokens = open_token_files(options.data_path);
     report.data = {options.data_path};
   } else {
-    tokenizer = required_tokenizer(options, source);
+    tokenizer = required_tokenizer(options, source, console);
     tokens = open_texts(options.inputs, format_of(options.format), options.json_key, *tokenizer);
     report.data = options.inputs;
   }

@@ -17,8 +17,9 @@ struct EvalOptions {
   std::vector<std::string> inputs;  // texts
   std::string format = "guess";     // of the texts: guess, text or jsonl
   std::string json_key = "text";
-  std::optional<std::int64_t> seq_length;  // the model's positions when empty
-  std::optional<std::int64_t> batch_size;  // empty: windows that make 4,096 tokens
+  std::optional<std::int64_t> seq_length;           // the model's positions when empty
+  std::optional<std::int64_t> batch_size;           // empty: windows that make 4,096 tokens
+  std::optional<std::int64_t> num_attention_heads;  // where the model's files do not hold them
   TokenizerOptions tokenizer;
   std::int64_t threads = 0;
   bool json = false;

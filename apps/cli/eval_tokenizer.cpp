@@ -13,17 +13,25 @@ std::vector<std::string> check_model_tokenizer_flags(Flags& flags, const Tokeniz
         "--vocab-extra-ids", "--tiktoken-pattern", "--tiktoken-num-special-tokens", "--tiktoken-special-tokens"}) {
     if (flags.was_given(flag)) names.push_back(flag);
   }
-  if (!names.empty()) check_tokenizer_flags(flags, given);
+  if (names != std::vector<std::string>{"--vocab-size"} && !names.empty()) check_tokenizer_flags(flags, given);
   return names;
 }
 
-std::unique_ptr<Tokenizer> tokenizer_of_model(const TokenizerOptions& given, const ModelSource& source) {
+ModelSupplement supplement_of(const TokenizerOptions& given, std::optional<std::int64_t> num_attention_heads) {
+  return {given.name_one() ? std::nullopt : given.vocab_size, num_attention_heads};
+}
+
+std::unique_ptr<Tokenizer> tokenizer_of_model(const TokenizerOptions& given, ModelSource& source, Console& console) {
   auto tokenizer = choose_tokenizer(given, source.folder());
   if (tokenizer && tokenizer->vocab_size() > source.config().vocab_size) {
     throw UsageError({{"--load " + source.folder(),
                        cat("the model knows ", source.config().vocab_size, " tokens, the tokenizer has ",
                            tokenizer->vocab_size(), ": they do not belong together")}});
   }
+  source.settle_vocabulary(tokenizer ? std::optional<std::int64_t>(tokenizer->vocab_size()) : std::nullopt, console);
+  const std::int64_t vocabulary = source.config().vocab_size;
+  if (!given.name_one() && given.vocab_size.value_or(vocabulary) != vocabulary)
+    fail_at(Exit::usage, cat("--vocab-size ", *given.vocab_size), source.folder(), " has ", vocabulary, " tokens");
   return tokenizer;
 }
 

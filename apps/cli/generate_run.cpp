@@ -210,8 +210,9 @@ bool continue_all(const GenerateOptions& options, Generators generators, TaskStr
 }  // namespace
 
 Exit generate(const GenerateOptions& options, Console& console) {
-  ModelSource source = ModelSource::open(options.load, console);
-  auto tokenizer = tokenizer_of_model(options.tokenizer, source);
+  ModelSource source =
+      ModelSource::open(options.load, console, supplement_of(options.tokenizer, options.num_attention_heads));
+  auto tokenizer = tokenizer_of_model(options.tokenizer, source, console);
   if (tokenizer == nullptr && !options.ids) {
     throw UsageError({{"--load " + options.load,
                        "the model has no tokenizer files: name them with --vocab-file and --merge-file, or "

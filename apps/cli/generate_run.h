@@ -25,6 +25,7 @@ struct GenerateOptions {
   bool json_lines = false;
   bool logprobs = false;  // in the JSON lines
   std::int64_t batch_size = 1;
+  std::optional<std::int64_t> num_attention_heads;  // where the model's files do not hold them
   TokenizerOptions tokenizer;
   std::int64_t threads = 0;
 };

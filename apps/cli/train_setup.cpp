@@ -34,6 +34,7 @@ void prepare_training(const TrainOptions& options, Flags& flags, bool is_rank_ze
     setup.tokenizer = choose_tokenizer(named, tokenizer_folder(setup.start));
   });
   if (found) {
+    settle_vocabulary(setup.start, setup.tokenizer ? setup.tokenizer->vocab_size() : 0, console);
     configure(options, setup, !usable,
               [&](std::string flag, std::string what) { findings.problem(std::move(flag), std::move(what)); });
   }
@@ -42,7 +43,10 @@ void prepare_training(const TrainOptions& options, Flags& flags, bool is_rank_ze
 
 void complete_setup(const TrainOptions& options, TrainSetup& setup) {
   std::vector<Problem> problems;
+  Console silent("");
+  silent.quiet = silent.silent = true;
   setup.tokenizer = choose_tokenizer(options.tokenizer, tokenizer_folder(setup.start));
+  settle_vocabulary(setup.start, setup.tokenizer ? setup.tokenizer->vocab_size() : 0, silent);
   configure(options, setup, false, [&](std::string flag, std::string what) {
     problems.push_back({std::move(flag), std::move(what)});
   });

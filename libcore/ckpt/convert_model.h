@@ -15,11 +15,14 @@ namespace mtl {
 struct ConvertOptions {
   std::string load, save;
   std::string to = "hf";
+  ModelSupplement given;             // to what --load holds
   std::optional<std::string> dtype;  // float32, float16, bfloat16; as stored when empty
   std::string max_shard_size = "5GB";
   bool verify = false;
   bool force = false;
   std::string command_line;
+  /// The size of the vocabulary of a tokenizer in the model's folder; empty without one.
+  std::function<std::optional<std::int64_t>(const std::string& folder)> vocabulary_in;
   /// With `verify`: the largest difference between the logits of two models.
   std::function<double(const ModelSource& source, const ModelSource& written)> compare_logits;
 };

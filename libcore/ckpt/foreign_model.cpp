@@ -10,9 +10,10 @@ namespace mtl {
 
 namespace {
 
-constexpr const char* kMegatronRemedy =
-    "; mtl does not read it: export it to a Hugging Face folder with model.safetensors (Megatron Bridge, or "
-    "Megatron-LM's tools/checkpoint), and load that";
+constexpr const char* kMegatronRemedy = "; name it with --load, and save into another folder";
+constexpr const char* kDistributedRemedy =
+    "; mtl does not read it: write it once more with Megatron-LM's --ckpt-convert-format torch, or export it to a "
+    "Hugging Face folder (Megatron Bridge), and load that";
 constexpr const char* kPyTorchRemedy =
     "; give a folder that has it as pytorch_model.bin, with the config.json of its model";
 
@@ -38,9 +39,9 @@ std::string describe_names(const std::vector<std::string>& names) {
       return cat("is a rank's part of a Megatron-LM checkpoint (", name, ")", kMegatronRemedy);
     if (starts_with(name, "mp_rank_")) return cat("is a Megatron-LM checkpoint (", name, ")", kMegatronRemedy);
     if (name == ".metadata" || ends_with(name, ".distcp"))
-      return cat("is a distributed checkpoint of Megatron-LM or PyTorch (torch_dist: ", name, ")", kMegatronRemedy);
+      return cat("is a distributed checkpoint of Megatron-LM or PyTorch (torch_dist: ", name, ")", kDistributedRemedy);
     if (name == ".zmetadata" || name == ".zarray")
-      return cat("is a distributed checkpoint of Megatron-LM (zarr: ", name, ")", kMegatronRemedy);
+      return cat("is a distributed checkpoint of Megatron-LM (zarr: ", name, ")", kDistributedRemedy);
     if (starts_with(name, "pytorch_model") && (is_pytorch_file(name) || ends_with(name, ".bin.index.json")))
       return cat("has PyTorch weights (", name, "), but not the config.json that describes their model");
   }
@@ -52,7 +53,6 @@ std::string describe_names(const std::vector<std::string>& names) {
 std::string describe_foreign_model(const std::string& path) {
   if (!is_directory(path)) {
     const std::string name = fs::path(path).filename().string();
-    if (name == "model_optim_rng.pt") return cat("is a file of a Megatron-LM checkpoint", kMegatronRemedy);
     return is_pytorch_file(name) ? cat("is a PyTorch file", kPyTorchRemedy) : "";
   }
   const std::vector<std::string> names = names_in(path);

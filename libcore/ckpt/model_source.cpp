@@ -10,6 +10,8 @@
 #include "ckpt/foreign_model.h"
 #include "ckpt/hf_folder.h"
 #include "ckpt/manifest.h"
+#include "ckpt/megatron_checkpoint.h"
+#include "ckpt/megatron_folder.h"
 #include "ckpt/tensor_reader.h"
 #include "device/copy.h"
 
@@ -87,22 +89,51 @@ ModelSource::~ModelSource() = default;
 
 std::string ModelSource::find(const std::string& path, Console& console) {
   if (!file_exists(path)) fail_at(Exit::io, path, "no such folder");
+  if (file_exists(cat(path, "/", kManifestName)) || file_exists(path + "/config.json")) return path;
+  if (const std::optional<std::string> megatron = find_megatron_checkpoint(path, console)) return *megatron;
   if (!is_directory(path)) {
     refuse_foreign(path);
     fail_at(Exit::bad_data, path, "a model is a folder, this is a file; give the folder it lies in");
   }
-  if (file_exists(cat(path, "/", kManifestName)) || file_exists(path + "/config.json")) return path;
   if (std::optional<std::string> newest = newest_checkpoint(path, console)) return *newest;
   refuse_foreign(path);
-  fail_at(Exit::bad_data, path, "no model here; looked for ", kManifestName,
-          " (one checkpoint), config.json (a Hugging Face folder), ", "and folders iter_* (where mtl-train saves)");
+  fail_at(
+      Exit::bad_data, path, "no model here; looked for ", kManifestName,
+      " (one checkpoint), config.json (a Hugging Face folder), folders iter_* (where mtl-train saves), and mp_rank_* "
+      "(Megatron-LM)");
 }
 
-ModelSource ModelSource::open(const std::string& path, Console& console) {
-  std::string folder = find(path, console);
-  return read_mapped([&] {
-    return ModelSource(file_exists(cat(folder, "/", kManifestName)) ? open_checkpoint(folder) : open_hf_folder(folder));
+ModelSource ModelSource::open(const std::string& path, Console& console, const ModelSupplement& given) {
+  const std::string found = find(path, console);
+  ModelSource source = read_mapped([&] {
+    if (file_exists(cat(found, "/", kManifestName))) return ModelSource(open_checkpoint(found));
+    if (file_exists(found + "/config.json")) return ModelSource(open_hf_folder(found));
+    return ModelSource(open_megatron(found, given, console));
   });
+  const std::int64_t heads = source.config().num_heads;
+  if (given.num_attention_heads.value_or(heads) != heads)
+    fail_at(Exit::usage, cat("--num-attention-heads ", *given.num_attention_heads), found, " has ", heads, " heads");
+  return source;
+}
+
+bool ModelSource::has_padded_vocabulary() const { return reader_->has_padded_vocabulary; }
+
+void ModelSource::settle_vocabulary(std::optional<std::int64_t> tokens, Console& console) {
+  if (!reader_->has_padded_vocabulary) return;
+  std::int64_t& rows = reader_->config.vocab_size;
+  if (!tokens) {
+    console.warn(
+        cat(folder(), ": keeps all ", with_commas(rows),
+            " rows of the token embedding, of which the last may be padding; give a tokenizer or --vocab-size"));
+    return;
+  }
+  if (*tokens < 1 || *tokens > rows) return;
+  for (SavedTensor& tensor : reader_->tensors) {
+    if (ends_with(tensor.name, ".embedding.tokens.weight") || ends_with(tensor.name, ".output.weight"))
+      tensor.shape[0] = *tokens;
+  }
+  rows = *tokens;
+  reader_->has_padded_vocabulary = false;
 }
 
 const GptConfig& ModelSource::config() const { return reader_->config; }

@@ -1,4 +1,4 @@
-// A model on disk, whatever its format: a checkpoint of mtl or a Hugging Face folder.
+// A model on disk, whatever its format: a checkpoint of mtl, a Hugging Face folder, or a checkpoint of Megatron-LM.
 //
 // Any layout loads any file: parameters are read through slices of the canonical tensors, and a rank reads what it
 // needs, no more (of a checkpoint, the blocks that hold it). Names, shapes and dtypes are checked when it is opened.
@@ -24,12 +24,18 @@ namespace mtl {
 
 class TensorReader;
 
+/// What the files of another program's model may not hold; from flags. Has no effect where the files hold it.
+struct ModelSupplement {
+  std::optional<std::int64_t> vocab_size;  // tokens without padding
+  std::optional<std::int64_t> num_attention_heads;
+};
+
 class ModelSource {
  public:
   /// `path` is a folder: one that mtl-train saves into (its newest valid checkpoint is taken), one checkpoint in it
-  /// (iter_0001000), or a Hugging Face folder with config.json. Which one is found out by looking; an error lists
-  /// what was looked for. `console` hears of checkpoints passed over.
-  static ModelSource open(const std::string& path, Console& console);
+  /// (iter_0001000), a Hugging Face folder with config.json, or Megatron-LM's (megatron_folder.h). Which one is found
+  /// out by looking; an error lists what was looked for. Warns of checkpoints passed over.
+  static ModelSource open(const std::string& path, Console& console, const ModelSupplement& given = {});
   /// The folder that open() would take, without opening it: of a folder that mtl-train saves into the newest valid
   /// checkpoint, otherwise `path`. With several ranks the first asks and tells the others, and all open the same.
   static std::string find(const std::string& path, Console& console);
@@ -38,7 +44,12 @@ class ModelSource {
   ~ModelSource();
 
   const GptConfig& config() const;
-  /// "checkpoint" or "Hugging Face folder".
+  /// True when the last tokens of the vocabulary may be padding: nothing in the files says how many.
+  bool has_padded_vocabulary() const;
+  /// Where that is so, keeps the first `tokens`, or warns when that is empty.
+  /// Has no effect on a model that states its vocabulary, nor when it has fewer rows: the caller refuses that.
+  void settle_vocabulary(std::optional<std::int64_t> tokens, Console& console);
+  /// "checkpoint", "Hugging Face folder" or "Megatron-LM checkpoint".
   std::string kind() const;
   /// The folder of the files themselves; tokenizer files may lie there.
   const std::string& folder() const;

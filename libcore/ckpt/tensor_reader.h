@@ -20,8 +20,9 @@ class TensorReader {
   std::string kind;  // for messages: "checkpoint"
   std::string folder;
   std::optional<TrainState> state;
-  Json hf_config;                    // null when there is none
-  std::vector<SavedTensor> tensors;  // "KIND.NAME": ckpt/canonical.h
+  Json hf_config;                      // null when there is none
+  std::vector<SavedTensor> tensors;    // "KIND.NAME": ckpt/canonical.h
+  bool has_padded_vocabulary = false;  // the last tokens may be padding: nothing says how many
 
   virtual ~TensorReader() = default;
   /// The elements of a slice of tensors[index], in the stored type. Verifies what it reads.

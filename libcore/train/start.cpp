@@ -4,6 +4,7 @@
 #include "base/hash.h"
 #include "ckpt/checkpoint_folder.h"
 #include "ckpt/manifest.h"
+#include "ckpt/megatron_folder.h"
 #include "ckpt/model_folder.h"
 #include "comm/rank_outcome.h"
 
@@ -21,8 +22,21 @@ std::string named_checkpoint(const CheckpointOptions& flags, const std::string& 
           folder_of(iteration), " in ", directory, "; it holds ", held.empty() ? "no checkpoint" : join(held, ", "));
 }
 
-void open_source(RunStart& start, const std::string& path, bool is_resume, Console& console) {
-  start.source = ModelSource::open(path, console);
+/// What flags add to the files of another program's model: --vocab-size where no flag names a tokenizer.
+ModelSupplement supplement_of(const TrainOptions& options) {
+  return {options.tokenizer.name_one() ? std::nullopt : options.tokenizer.vocab_size,
+          options.architecture.num_attention_heads};
+}
+
+bool is_megatron(const std::string& path) {
+  Console silent("");
+  silent.quiet = silent.silent = true;
+  return find_megatron_checkpoint(path, silent).has_value();
+}
+
+void open_source(RunStart& start, const TrainOptions& options, const std::string& path, bool is_resume,
+                 Console& console) {
+  start.source = ModelSource::open(path, console, supplement_of(options));
   start.config = start.source->config();
   start.state = is_resume ? start.source->state() : std::nullopt;
   start.point.folder = start.source->folder();
@@ -41,7 +55,7 @@ void open_own(RunStart& start, const TrainOptions& options, const std::vector<st
             ", which holds the checkpoint to start from; save to another folder");
   }
   if (const auto newest = newest_checkpoint(flags.save, console, damaged)) {
-    open_source(start, *newest, true, console);
+    open_source(start, options, *newest, true, console);
     start.point.is_own = true;
   }
   if (!target) return;
@@ -52,23 +66,25 @@ void open_own(RunStart& start, const TrainOptions& options, const std::vector<st
       return;
     }
   }
-  open_source(start, named_checkpoint(flags, flags.save, *target), true, console);
+  open_source(start, options, named_checkpoint(flags, flags.save, *target), true, console);
   start.point.is_own = false;
   start.point.is_named = start.point.is_rollback = true;
 }
 
-void open_load(RunStart& start, const CheckpointOptions& flags, const std::vector<std::string>& damaged,
+void open_load(RunStart& start, const TrainOptions& options, const std::vector<std::string>& damaged,
                Console& console) {
+  const CheckpointOptions& flags = options.checkpoint;
   if (!file_exists(flags.load)) fail_at(Exit::io, "--load " + flags.load, "there is no such file or folder");
   std::string path = flags.load;
-  const bool is_model = file_exists(cat(path, "/", kManifestName)) || file_exists(path + "/config.json");
+  const bool is_model =
+      file_exists(cat(path, "/", kManifestName)) || file_exists(path + "/config.json") || is_megatron(path);
   if (flags.ckpt_step) {
     path = named_checkpoint(flags, flags.load, *flags.ckpt_step);
   } else if (!is_model && !list_iterations(flags.load).empty()) {
     path = newest_checkpoint(flags.load, console, damaged).value_or(path);
   }
   start.point.is_named = is_model || flags.ckpt_step.has_value();
-  open_source(start, path, !flags.finetune, console);
+  open_source(start, options, path, !flags.finetune, console);
 }
 
 /// Gives a checkpoint a name that no start takes for one: iter_0000012.KIND, then .KIND.2 and so on.
@@ -135,8 +151,14 @@ RunStart find_start(const TrainOptions& options, std::shared_ptr<const SaveDirec
   if (!flags.save.empty() && (file_exists(flags.save) || rollback_target(flags)))
     open_own(start, options, damaged, console);
   if (!start.source && !flags.load.empty() && !is_same_path(flags.load, flags.save))
-    open_load(start, flags, damaged, console);
+    open_load(start, options, damaged, console);
   return start;
+}
+
+void settle_vocabulary(RunStart& start, std::int64_t tokenizer_size, Console& console) {
+  if (!start.source) return;
+  start.source->settle_vocabulary(tokenizer_size > 0 ? std::optional(tokenizer_size) : std::nullopt, console);
+  start.config = start.source->config();
 }
 
 RunStart share_start(const std::function<RunStart()>& find, const TrainOptions& options, Communicator& world) {
@@ -157,7 +179,7 @@ RunStart share_start(const std::function<RunStart()>& find, const TrainOptions& 
   Console silent("");
   silent.quiet = silent.silent = true;
   if (const std::string& folder = found.at("folder").as_string(); !folder.empty())
-    open_source(start, folder, found.bool_or("is_resume", false), silent);
+    open_source(start, options, folder, found.bool_or("is_resume", false), silent);
   start.point.is_own = found.bool_or("is_own", false);
   start.point.is_named = found.bool_or("is_named", false);
   start.point.is_rollback = found.bool_or("is_rollback", false);

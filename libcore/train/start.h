@@ -47,6 +47,9 @@ struct RunStart {
 RunStart find_start(const TrainOptions& options, std::shared_ptr<const SaveDirectory> save,
                     const std::vector<std::string>& damaged, Console& console);
 
+/// Settles the vocabulary of a loaded model that does not state it: the tokenizer's size, 0 without one.
+void settle_vocabulary(RunStart& start, std::int64_t tokenizer_size, Console& console);
+
 /// Collective: what find() returns on rank 0, opened by every rank. All throw what it throws.
 RunStart share_start(const std::function<RunStart()>& find, const TrainOptions& options, Communicator& world);
 

@@ -55,11 +55,8 @@ foreign() {
   expect_exit 65 mtl-convert --load "$WORK/$1" --save "$WORK/foreign"
   expect_text "$WORK/err" "$WORK/$1(: |/)$2"
 }
-foreign megatron 'holds checkpoints of another program: iter_0000030 is a Megatron-LM checkpoint \(mp_rank_00\); mtl does not'
-foreign megatron/iter_0000030 'is a Megatron-LM checkpoint \(mp_rank_00\); mtl does not read it: export it'
-foreign megatron/iter_0000030/mp_rank_00 'is a rank.s part of a Megatron-LM checkpoint \(model_optim_rng.pt\)'
-foreign megatron/iter_0000030/mp_rank_00/model_optim_rng.pt 'is a file of a Megatron-LM checkpoint'
-foreign dist 'holds checkpoints of another program: iter_0000005 is a distributed checkpoint .*\(torch_dist: .metadata\)'
+foreign megatron 'iter_0000030/mp_rank_00/model_optim_rng.pt: the file is empty'
+foreign dist 'holds checkpoints of another program: iter_0000005 is a distributed checkpoint .*\(torch_dist: .metadata\); mtl does not read it'
 foreign dist/iter_0000005 'is a distributed checkpoint'
 foreign pickled 'has PyTorch weights \(pytorch_model-00001-of-00002.bin\), but not the config.json that describes'
 foreign pickled/pytorch_model-00001-of-00002.bin 'is a PyTorch file; give a folder that has it as pytorch_model.bin'

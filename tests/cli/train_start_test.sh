@@ -64,13 +64,13 @@ for iteration in 3 6; do flip damaged $iteration; done
 expect_exit 65 run_in damaged
 expect_text err 'damaged/save: none of its 3 checkpoints is valid'
 expect_names damaged "$before"
-# A checkpoint of Megatron-LM is refused by its name, in --load as in --save.
+# A checkpoint of Megatron-LM whose file is damaged is refused in --load; --save refuses every one.
 mkdir -p megatron/iter_0000030/mp_rank_00
 touch megatron/iter_0000030/mp_rank_00/model_optim_rng.pt
 for path in megatron megatron/iter_0000030 'megatron --ckpt-step 30'; do
   # shellcheck disable=SC2086  # a folder, and perhaps a flag
   expect_exit 65 run_in new --load $path
-  expect_text err 'megatron.*: (holds checkpoints of another program: iter_0000030 )?is a Megatron-LM checkpoint \(mp_rank_00\); mtl does not read it'
+  expect_text err 'megatron/iter_0000030/mp_rank_00/model_optim_rng.pt: the file is empty'
 done
 expect_exit 65 mtl-train "${MODEL[@]}" "${LENGTH[@]}" --save megatron
 expect_text err 'megatron: holds checkpoints of another program: iter_0000030 is a Megatron-LM checkpoint'

@@ -1,0 +1,20 @@
+#include "cli/model_flags.h"
+
+namespace mtl {
+
+void add_heads_flag(Flags& flags, std::optional<std::int64_t>& heads) {
+  flags
+      .add("--num-attention-heads", &heads, "N",
+           "attention heads of a Megatron-LM checkpoint that does not hold its arguments")
+      .within({1, INT32_MAX});
+}
+
+void add_supplement_flags(Flags& flags, ModelSupplement& given) {
+  flags
+      .add("--vocab-size", &given.vocab_size, "N",
+           "tokens of a Megatron-LM checkpoint; the rows of its table beyond them are padding")
+      .within({1, INT32_MAX});
+  add_heads_flag(flags, given.num_attention_heads);
+}
+
+}  // namespace mtl

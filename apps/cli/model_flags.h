@@ -1,0 +1,14 @@
+// Flags for what a model's files may not hold.
+#pragma once
+
+#include "ckpt/model_source.h"
+#include "cli/flags.h"
+
+namespace mtl {
+
+/// --num-attention-heads.
+void add_heads_flag(Flags& flags, std::optional<std::int64_t>& heads);
+/// --num-attention-heads, and --vocab-size for programs without tokenizer flags.
+void add_supplement_flags(Flags& flags, ModelSupplement& given);
+
+}  // namespace mtl

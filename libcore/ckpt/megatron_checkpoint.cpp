@@ -1,0 +1,260 @@
+#include "ckpt/megatron_checkpoint.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include "base/files.h"
+#include "base/hash.h"
+#include "base/mapped_faults.h"
+#include "base/printable.h"
+#include "ckpt/canonical.h"
+#include "ckpt/megatron_config.h"
+#include "ckpt/megatron_model.h"
+#include "ckpt/tensor_map.h"
+
+namespace mtl {
+
+namespace {
+
+constexpr const char* kTokens = "embedding.tokens.weight";
+constexpr const char* kHead = "output.weight";
+
+std::string sizes_text(const std::vector<std::int64_t>& sizes) {
+  std::vector<std::string> parts;
+  for (std::int64_t size : sizes) parts.push_back(std::to_string(size));
+  return cat("(", join(parts, ", "), ")");
+}
+
+/// Of blocks all over a file: a model is told apart without reading all of it.
+std::uint64_t hash_blocks(std::span<const std::byte> bytes) {
+  constexpr std::size_t kBlock = 4096, kBlocks = 64;
+  if (bytes.size() <= kBlock * kBlocks) return hash_bytes(bytes.data(), bytes.size());
+  Hasher hasher;
+  for (std::size_t i = 0; i < kBlocks; ++i)
+    hasher.update(bytes.data() + (bytes.size() - kBlock) / (kBlocks - 1) * i, kBlock);
+  return hasher.digest();
+}
+
+bool same_elements(const TorchTensor& a, const TorchTensor& b) {
+  if (a.shape != b.shape || a.dtype != b.dtype) return false;
+  std::vector<std::byte> left(a.count() * bits_of(a.dtype) / 8), right(left.size());
+  read_elements(a, 0, left);
+  read_elements(b, 0, right);
+  return left == right;
+}
+
+bool same_shards(const MegatronParameter& a, const MegatronParameter& b) {
+  return std::equal(a.shards.begin(), a.shards.end(), b.shards.begin(), b.shards.end(),
+                    [](const MegatronShard& x, const MegatronShard& y) { return same_elements(*x.tensor, *y.tensor); });
+}
+
+/// The axes of a shard's rows, and how far apart their neighbours are, in rows.
+struct RowAxes {
+  std::vector<std::int64_t> size, rows_apart;
+};
+
+/// Rows of queries, keys and values: before version 1 all queries, all keys, all values; in version 1 the three of each
+/// element of a head; since then those of each group.
+RowAxes qkv_axes(const GptConfig& config, double version, std::int64_t groups) {
+  const std::int64_t each = config.num_heads / config.num_query_groups + 2, dim = config.head_dim;
+  if (version >= 2) return {{groups, each, dim}, {each * dim, dim, 1}};
+  if (version >= 1) return {{groups, each, dim}, {each * dim, 1, each}};
+  return {{groups, each, dim}, {dim, groups * dim, 1}};
+}
+
+class MegatronReader : public TensorReader {
+ public:
+  MegatronReader(const std::string& checkpoint, const ModelSupplement& given, Console& console)
+      : model_(read_megatron_model(list_megatron_files(checkpoint))) {
+    kind = "Megatron-LM checkpoint";
+    path_ = checkpoint;
+    folder = is_directory(checkpoint) ? checkpoint : parent_folder(checkpoint);
+    settle_head();
+    std::vector<std::string> notes;
+    try {
+      config = megatron_config(model_.args(), model_.version, shapes(), given, notes);
+    } catch (const Error& error) {
+      if (error.code() != Exit::bad_data) throw;
+      fail_at(Exit::bad_data, checkpoint, error.what());
+    }
+    for (const std::string& note : notes) console.warn(cat(checkpoint, ": ", note));
+    has_padded_vocabulary = !given.vocab_size;
+    collect();
+    check_complete();
+  }
+
+  void read(std::size_t index, const Slice& slice, std::span<std::byte> out) const override {
+    const Entry& entry = entries_[index];
+    gather_slice(entry.pieces, slice, bits_of(tensors[index].dtype) / 8, entry.contents, out);
+    bytes_read_ += out.size();
+    // There is no hash to find zeros by. A file that was removed stays mapped whole.
+    for (const TorchFile* file : entry.files) {
+      if (file_exists(file->path())) check_mapped_size(file->path(), file->bytes().size());
+    }
+  }
+
+  void verify() const override {
+    for (const auto& file : model_.files) file->verify();
+    if (head_copy_ && !same_shards(*head_copy_, model_.parameters.at(kTokens)))
+      fail_at(Exit::bad_data, head_copy_->shards.front().file->path(), "tensor '", head_copy_->name,
+              "' is not a copy of the token embedding, which the model shares with its output layer");
+    for (const auto& [name, parameter] : model_.parameters) check_replicas(parameter);
+  }
+
+  std::string identity() const override {
+    std::string lines;
+    for (const auto& file : model_.files) {
+      const fs::path path(file->path());
+      lines += cat(lines.empty() ? "" : "\n", path.parent_path().filename().string(), "/", path.filename().string(),
+                   ": ", file->bytes().size(), " bytes, ", hash_text(hash_blocks(file->bytes())));
+    }
+    return lines;
+  }
+
+ private:
+  struct Entry {
+    std::vector<TensorPiece> pieces;
+    std::vector<std::span<const std::byte>> contents;  // of the shards
+    std::vector<const TorchFile*> files;
+  };
+
+  const MegatronParameter* find(const std::string& name) const {
+    const auto found = model_.parameters.find(name);
+    return found == model_.parameters.end() ? nullptr : &found->second;
+  }
+
+  /// The last stage has a copy of the token table unless the output layer has a weight of its own.
+  void settle_head() {
+    const MegatronParameter *head = find(kHead), *tokens = find(kTokens);
+    if (head == nullptr) return;
+    bool is_copy = true;
+    if (const auto args = model_.args()) {
+      const auto untie = args->find("untie_embeddings_and_output_weights");
+      is_copy = !untie || !untie->is(PickleKind::boolean) || !untie->as_bool();
+    } else {
+      is_copy = model_.pipeline_parallel > 1 && tokens != nullptr && same_shards(*head, *tokens);
+    }
+    if (!is_copy) return;
+    head_copy_ = *head;
+    model_.parameters.erase(kHead);
+  }
+
+  /// Elements along an axis of a parameter over all ranks; 0 without it.
+  std::int64_t extent(const std::string& name, std::size_t axis) const {
+    const MegatronParameter* parameter = find(name);
+    if (parameter == nullptr || parameter->shards.front().tensor->shape.size() <= axis) return 0;
+    const std::int64_t size = parameter->shards.front().tensor->shape[axis];
+    const bool is_cut = parameter->split == (axis == 0 ? MegatronSplit::rows : MegatronSplit::columns);
+    return is_cut ? size * model_.tensor_parallel : size;
+  }
+
+  MegatronShapes shapes() const {
+    MegatronShapes out;
+    out.layers = model_.layers;
+    out.vocabulary_rows = extent(kTokens, 0);
+    out.hidden = extent(kTokens, 1);
+    out.positions = extent("embedding.positions.weight", 0);
+    out.up_rows = extent("layers.0.mlp.up.weight", 0);
+    out.query_norm = extent("layers.0.attention.q_norm.weight", 0);
+    out.has_norm_bias = find("final_norm.bias") != nullptr;
+    out.has_head = find(kHead) != nullptr;
+    out.bias.qkv = find("layers.0.attention.qkv.bias") != nullptr;
+    out.bias.out = find("layers.0.attention.out.bias") != nullptr;
+    out.bias.mlp = find("layers.0.mlp.up.bias") != nullptr;
+    return out;
+  }
+
+  void collect() {
+    for (const CanonicalTensor& canonical : canonical_tensors(config)) {
+      const MegatronParameter* parameter = find(canonical.name);
+      if (parameter == nullptr) fail_at(Exit::bad_data, path_, "tensor '", canonical.name, "' is missing");
+      add_entry(canonical, *parameter);
+    }
+    if (tensors.size() == model_.parameters.size()) return;
+    for (const auto& [name, parameter] : model_.parameters) {
+      const bool is_known = std::any_of(tensors.begin(), tensors.end(),
+                                        [&](const SavedTensor& tensor) { return tensor.name == "param." + name; });
+      if (!is_known)
+        fail_at(Exit::bad_data, parameter.shards.front().file->path(), "tensor '", printable_text(parameter.name),
+                "' is no part of the model that its other tensors and args describe");
+    }
+  }
+
+  void add_entry(const CanonicalTensor& canonical, const MegatronParameter& parameter) {
+    Entry entry;
+    const StoredDType dtype = parameter.shards.front().tensor->dtype;
+    for (int rank = 0; rank < model_.tensor_parallel; ++rank) {
+      const MegatronShard& shard = parameter.shards[rank];
+      if (shard.tensor->dtype != dtype || !is_model_dtype(dtype)) refuse_shard(parameter, rank, "is of another type");
+      if (rank > 0 && parameter.split == MegatronSplit::none) continue;
+      entry.pieces.push_back(piece_of(canonical, parameter, rank));
+      entry.contents.push_back(shard.tensor->data);
+      entry.files.push_back(shard.file);
+    }
+    tensors.push_back({"param." + canonical.name, dtype, canonical.shape});
+    entries_.push_back(std::move(entry));
+  }
+
+  template <class... Parts>
+  [[noreturn]] void refuse_shard(const MegatronParameter& parameter, int rank, const Parts&... parts) const {
+    fail_at(Exit::bad_data, parameter.shards[rank].file->path(), "tensor '", printable_text(parameter.name), "' ",
+            parts...);
+  }
+
+  /// Where a rank's shard lies in the canonical tensor. The shard is a vector or matrix; its rows may be several
+  /// canonical axes.
+  TensorPiece piece_of(const CanonicalTensor& canonical, const MegatronParameter& parameter, int rank) const {
+    const TorchTensor& shard = *parameter.shards[rank].tensor;
+    const std::int64_t parts = parameter.split == MegatronSplit::none ? 1 : model_.tensor_parallel;
+    const bool is_columns = parameter.split == MegatronSplit::columns;
+    const bool is_table = canonical.name == kTokens || canonical.name == kHead;
+    const bool is_qkv = canonical.name.find(".attention.qkv.") != std::string::npos;
+    const bool is_gated = config.gated_mlp && canonical.name.find(".mlp.up.") != std::string::npos;
+    const std::size_t cut_axis = is_columns || is_gated ? 1 : 0;
+    TensorPiece piece;
+    piece.file = rank;
+    piece.box = whole_slice(canonical.shape);
+    std::int64_t& cut = piece.box.size.at(cut_axis);
+    if (is_table) cut = extent(canonical.name, 0);  // its padding too
+    if (cut % parts != 0)
+      refuse_shard(parameter, rank, "is one of ", parts, " shards of ", cut, ", which ", parts, " does not divide");
+    cut /= parts;
+    piece.box.offset.at(cut_axis) = parts > 1 ? rank * cut : 0;
+    RowAxes rows{{piece.box.size[0]}, {1}};
+    if (is_qkv) rows = qkv_axes(config, model_.version, piece.box.size[0]);
+    if (is_gated) rows = {{2, cut}, {cut, 1}};
+    std::vector<std::int64_t> expected = {1};
+    for (std::int64_t size : rows.size) expected[0] *= size;
+    expected.insert(expected.end(), piece.box.size.begin() + std::ssize(rows.size), piece.box.size.end());
+    if (shard.shape != expected)
+      refuse_shard(parameter, rank, "has shape ", sizes_text(shard.shape), "; ", sizes_text(expected), " is needed");
+    for (std::int64_t apart : rows.rows_apart) piece.file_strides.push_back(apart * shard.strides[0]);
+    if (shard.strides.size() > 1) piece.file_strides.push_back(shard.strides[1]);
+    piece.box.end = 1;
+    for (std::int64_t size : piece.box.size) piece.box.end *= size;
+    return piece;
+  }
+
+  void check_replicas(const MegatronParameter& parameter) const {
+    if (parameter.split != MegatronSplit::none) return;
+    for (int rank = 1; rank < model_.tensor_parallel; ++rank) {
+      if (!same_elements(*parameter.shards[0].tensor, *parameter.shards[rank].tensor))
+        refuse_shard(parameter, rank, "differs from that of tensor parallel rank 0");
+    }
+  }
+
+  MegatronModel model_;
+  std::string path_;
+  std::optional<MegatronParameter> head_copy_;
+  std::vector<Entry> entries_;  // as `tensors`
+};
+
+}  // namespace
+
+std::unique_ptr<TensorReader> open_megatron(const std::string& checkpoint, const ModelSupplement& given,
+                                            Console& console) {
+  return std::make_unique<MegatronReader>(checkpoint, given, console);
+}
+
+}  // namespace mtl

@@ -1,0 +1,215 @@
+#include "ckpt/megatron_config.h"
+
+#include <cmath>
+
+#include "base/printable.h"
+#include "base/usage_error.h"
+
+namespace mtl {
+
+namespace {
+
+/// The arguments of a run by name; one that is None, or not there, is absent. Values of an unexpected kind are
+/// problems.
+class MegatronArgs {
+ public:
+  MegatronArgs(const std::optional<PickleValue>& args, std::vector<std::string>& problems)
+      : args_(args), problems_(problems) {}
+
+  std::optional<PickleValue> find(const char* name) const {
+    std::optional<PickleValue> value = args_ ? args_->find(name) : std::nullopt;
+    return value && value->is(PickleKind::none) ? std::nullopt : value;
+  }
+  std::optional<std::int64_t> integer(const char* name) const {
+    return read<std::int64_t>(name, [](PickleValue value) { return value.as_int(); });
+  }
+  double number_or(const char* name, double fallback) const {
+    return read<double>(name, [](PickleValue value) { return value.as_number(); }).value_or(fallback);
+  }
+  std::optional<bool> boolean(const char* name) const {
+    return read<bool>(name, [](PickleValue value) { return value.as_bool(); });
+  }
+  bool is_on(const char* name) const { return boolean(name).value_or(false); }
+  std::string text_or(const char* name, const char* fallback) const {
+    return read<std::string>(name, [](PickleValue value) { return std::string(value.as_text()); }).value_or(fallback);
+  }
+
+ private:
+  template <class T, class Convert>
+  std::optional<T> read(const char* name, const Convert& convert) const {
+    const std::optional<PickleValue> value = find(name);
+    if (!value) return std::nullopt;
+    try {
+      return convert(*value);
+    } catch (const Error& error) {
+      problems_.push_back(cat("args.", name, " is ", error.what()));
+      return std::nullopt;
+    }
+  }
+
+  const std::optional<PickleValue>& args_;
+  std::vector<std::string>& problems_;
+};
+
+/// Arguments that change what a model computes, in a way that mtl does not: refused when they are on or given.
+struct RefusedArg {
+  const char* name;
+  const char* why;
+};
+
+constexpr RefusedArg kRefusedSwitches[] = {
+    {"apply_residual_connection_post_layernorm", "residuals of normalized values are not supported"},
+    {"apply_layernorm_1p", "norm weights that are stored minus 1 are not supported"},
+    {"multi_latent_attention", "latent attention is not supported"},
+    {"quick_geglu", "this activation is not supported"},
+    {"use_swin", "it is not a language model"},
+    {"group_query_attention_with_mqa", "this attention is not supported"}};
+
+constexpr RefusedArg kRefusedValues[] = {{"num_experts", "mixtures of experts are not supported"},
+                                         {"mtp_num_layers", "prediction of several tokens is not supported"},
+                                         {"hybrid_override_pattern", "hybrid models are not supported"},
+                                         {"softmax_offset", "an offset of the softmax is not supported"}};
+
+void refuse_args(const MegatronArgs& args, std::vector<std::string>& problems) {
+  for (const RefusedArg& refused : kRefusedSwitches) {
+    const std::optional<PickleValue> value = args.find(refused.name);
+    const bool is_off = !value || (value->is(PickleKind::boolean) && !value->as_bool());
+    if (!is_off) problems.push_back(cat("args.", refused.name, " is on; ", refused.why));
+  }
+  for (const RefusedArg& refused : kRefusedValues) {
+    if (args.find(refused.name)) problems.push_back(cat("args.", refused.name, " is given; ", refused.why));
+  }
+}
+
+/// A size that the tensors show and the arguments may repeat.
+void expect_size(const MegatronArgs& args, const char* name, std::int64_t shown, std::vector<std::string>& problems) {
+  const std::optional<std::int64_t> said = args.integer(name);
+  if (said && *said != shown) problems.push_back(cat("args.", name, " is ", *said, ", the tensors show ", shown));
+}
+
+/// Bias-GELU fusion and --openai-gelu compute the tanh form, and so did all releases before arguments were saved.
+/// Without them torch's exact form is used.
+void set_activation(const MegatronArgs& args, bool has_args, double version, GptConfig& config,
+                    std::vector<std::string>& notes) {
+  config.gated_mlp = args.is_on("swiglu");
+  if (config.gated_mlp) {
+    config.activation = Activation::silu;
+  } else if (args.is_on("squared_relu")) {
+    config.activation = Activation::squared_relu;
+  } else if (!has_args) {
+    config.activation = Activation::gelu_tanh;
+    if (version >= 1)
+      notes.push_back("has no args, which say the form of GELU; the tanh form is assumed, Megatron-LM's default");
+  } else {
+    const bool is_fused = args.boolean("bias_gelu_fusion").value_or(version < 1) && config.bias.mlp;
+    const bool is_tanh = !args.is_on("onnx_safe") && (is_fused || args.is_on("openai_gelu"));
+    config.activation = is_tanh ? Activation::gelu_tanh : Activation::gelu_erf;
+  }
+}
+
+void set_rotary(const MegatronArgs& args, RotaryOptions& rotary) {
+  rotary.base = args.number_or("rotary_base", 10000);
+  rotary.percent = args.number_or("rotary_percent", 1);
+  rotary.interleaved = args.is_on("rotary_interleaved");
+  if (const double factor = args.number_or("rotary_seq_len_interpolation_factor", 1); factor != 1) {
+    rotary.scaling = RotaryOptions::Scaling::linear;
+    rotary.factor = factor;
+  }
+  if (args.is_on("use_rope_scaling")) {  // Llama 3.1's, whose other constants Megatron-LM fixes
+    rotary.scaling = RotaryOptions::Scaling::llama3;
+    rotary.factor = args.number_or("rope_scaling_factor", 8);
+  }
+}
+
+void set_positions(const MegatronArgs& args, const MegatronShapes& shapes, GptConfig& config,
+                   std::vector<std::string>& problems) {
+  const std::string type = args.text_or("position_embedding_type", "learned_absolute");
+  const bool is_rotary = type == "rope" || args.is_on("use_rotary_position_embeddings");
+  if (!is_rotary && type != "learned_absolute")
+    problems.push_back(cat("args.position_embedding_type is '", printable_text(type), "', which is not supported"));
+  if (is_rotary) {
+    config.position_embedding = PositionEmbedding::rotary;
+    config.max_positions = args.integer("max_position_embeddings").value_or(args.integer("seq_length").value_or(0));
+    set_rotary(args, config.rotary);
+  } else if (shapes.positions == 0) {
+    problems.push_back("it has no position embeddings, and no args that name another kind");
+  } else {
+    config.max_positions = shapes.positions;
+    expect_size(args, "max_position_embeddings", shapes.positions, problems);
+  }
+}
+
+void set_attention(const MegatronArgs& args, const MegatronShapes& shapes, const ModelSupplement& given,
+                   GptConfig& config, std::vector<std::string>& problems) {
+  const std::optional<std::int64_t> heads = args.integer("num_attention_heads");
+  if (heads && given.num_attention_heads && *heads != *given.num_attention_heads)
+    problems.push_back(
+        cat("args.num_attention_heads is ", *heads, ", --num-attention-heads ", *given.num_attention_heads));
+  if (!heads && !given.num_attention_heads)
+    throw UsageError(std::vector<Problem>{
+        {"--num-attention-heads",
+         "is needed: the checkpoint has no args, and its tensors do not show the number of heads"}});
+  config.num_heads = heads.value_or(given.num_attention_heads.value_or(0));
+  config.num_query_groups = config.num_heads;
+  if (args.is_on("group_query_attention"))
+    config.num_query_groups = args.integer("num_query_groups").value_or(config.num_heads);
+  config.head_dim =
+      args.integer("kv_channels").value_or(config.num_heads > 0 ? config.hidden_size / config.num_heads : 0);
+  config.qk_norm = shapes.query_norm > 0;
+  if (const std::optional<PickleValue> window = args.find("window_size"); window && window->size() == 2)
+    config.sliding_window = window->at(0).as_int() + 1;  // it counts the tokens before the query
+}
+
+}  // namespace
+
+std::pair<std::int64_t, std::int64_t> megatron_parallel_sizes(const std::optional<PickleValue>& args) {
+  std::vector<std::string> ignored;
+  const MegatronArgs view(args, ignored);
+  const std::int64_t tensor =
+      view.integer("tensor_model_parallel_size").value_or(view.integer("model_parallel_size").value_or(0));
+  return {tensor, view.integer("pipeline_model_parallel_size").value_or(0)};
+}
+
+GptConfig megatron_config(const std::optional<PickleValue>& pickled, double version, const MegatronShapes& shapes,
+                          const ModelSupplement& given, std::vector<std::string>& notes) {
+  std::vector<std::string> problems;
+  const MegatronArgs args(pickled, problems);
+  GptConfig config;
+  config.num_layers = shapes.layers;
+  config.hidden_size = shapes.hidden;
+  config.vocab_size = given.vocab_size.value_or(shapes.vocabulary_rows);
+  expect_size(args, "num_layers", shapes.layers, problems);
+  expect_size(args, "hidden_size", shapes.hidden, problems);
+  expect_size(args, "padded_vocab_size", shapes.vocabulary_rows, problems);
+  if (config.vocab_size > shapes.vocabulary_rows)
+    problems.push_back(cat("--vocab-size ", config.vocab_size, " exceeds the ", shapes.vocabulary_rows,
+                           " rows of its token embedding"));
+  config.bias = shapes.bias;
+  set_activation(args, pickled.has_value(), version, config, notes);
+  config.ffn_hidden_size = shapes.up_rows / (config.gated_mlp ? 2 : 1);
+  expect_size(args, "ffn_hidden_size", config.ffn_hidden_size, problems);
+  set_positions(args, shapes, config, problems);
+  set_attention(args, shapes, given, config, problems);
+  if (version < 2 && config.num_query_groups != config.num_heads)
+    problems.push_back(cat("grouped queries in a checkpoint of version ", version));
+
+  const std::string norm = args.text_or("normalization", shapes.has_norm_bias ? "LayerNorm" : "RMSNorm");
+  if (norm != "LayerNorm" && norm != "RMSNorm")
+    problems.push_back(cat("args.normalization is '", printable_text(norm), "', which is not supported"));
+  config.norm = norm == "RMSNorm" ? Norm::rmsnorm : Norm::layernorm;
+  config.norm_eps = args.number_or("layernorm_epsilon", args.number_or("norm_epsilon", 1e-5));
+  if (!(config.norm_eps > 0 && config.norm_eps < 1)) problems.push_back(cat("args.norm_epsilon is ", config.norm_eps));
+  config.init_std = args.number_or("init_method_std", 0.02);
+  if (!(config.init_std >= 0 && config.init_std < 1e3))
+    problems.push_back(cat("args.init_method_std is ", config.init_std));
+  config.tied_embeddings = !shapes.has_head;
+  if (args.boolean("untie_embeddings_and_output_weights").value_or(shapes.has_head) != shapes.has_head)
+    problems.push_back(cat("args.untie_embeddings_and_output_weights is ", !shapes.has_head,
+                           ", the output layer's weight is ", shapes.has_head ? "stored" : "missing"));
+  refuse_args(args, problems);
+  if (problems.empty()) problems = config.problems();
+  if (!problems.empty()) fail(Exit::bad_data, join(problems, "; "));
+  return config;
+}
+
+}  // namespace mtl

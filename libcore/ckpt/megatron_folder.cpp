@@ -1,0 +1,121 @@
+#include "ckpt/megatron_folder.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "base/files.h"
+#include "base/printable.h"
+#include "ckpt/model_folder.h"
+
+namespace mtl {
+
+namespace {
+
+constexpr std::string_view kRankFile = "model_optim_rng.pt", kRankPrefix = "mp_rank_", kReleaseFolder = "release",
+                           kMegatronTracker = "latest_checkpointed_iteration.txt";
+
+std::vector<std::string> names_in_folder(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
+    names.push_back(at->path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+bool holds_ranks(const std::string& folder) {
+  const std::vector<std::string> names = names_in_folder(folder);
+  return std::any_of(names.begin(), names.end(),
+                     [](const std::string& name) { return starts_with(name, kRankPrefix); });
+}
+
+/// "mp_rank_01_002" -> (1, 2); empty for names of another form.
+std::optional<std::pair<int, int>> rank_in_name(const std::string& name) {
+  const std::vector<std::string> numbers = split(name.substr(kRankPrefix.size()), '_');
+  if (numbers.size() > 2) return std::nullopt;
+  std::pair<int, int> rank{0, 0};
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const bool is_number = !numbers[i].empty() && numbers[i].size() <= 5 &&
+                           numbers[i].find_first_not_of("0123456789") == std::string::npos;
+    if (!is_number) return std::nullopt;
+    (i == 0 ? rank.first : rank.second) = static_cast<int>(*parse_int(numbers[i]));
+  }
+  return rank;
+}
+
+/// What the tracker names; empty when it is missing or is not a checkpoint here.
+std::string tracked_folder(const std::string& path) {
+  const std::string tracker = cat(path, "/", kMegatronTracker);
+  if (!file_exists(tracker)) return "";
+  const std::string content = read_regular_file(tracker);
+  const std::string_view text = trim(std::string_view(content).substr(0, 100));
+  if (text == kReleaseFolder) return std::string(kReleaseFolder);
+  const std::optional<std::int64_t> iteration = parse_int(text);
+  return iteration && *iteration >= 0 ? format("iter_%07lld", static_cast<long long>(*iteration)) : "";
+}
+
+std::optional<std::string> checkpoint_in(const std::string& path, Console& console) {
+  std::string newest;
+  std::int64_t newest_iteration = -1;
+  for (const std::string& name : names_in_folder(path)) {
+    const std::optional<std::int64_t> iteration =
+        name == kReleaseFolder ? std::optional<std::int64_t>(0) : iteration_in_name(name);
+    if (!iteration || *iteration < newest_iteration || !holds_ranks(cat(path, "/", name))) continue;
+    newest = name;
+    newest_iteration = *iteration;
+  }
+  if (newest.empty()) return std::nullopt;
+  const std::string tracked = tracked_folder(path);
+  if (!tracked.empty() && holds_ranks(cat(path, "/", tracked))) return cat(path, "/", tracked);
+  console.warn(cat(path, "/", kMegatronTracker, " ",
+                   tracked.empty() ? "does not name a checkpoint" : cat("names ", tracked, ", which is not here"),
+                   "; taking ", newest));
+  return cat(path, "/", newest);
+}
+
+}  // namespace
+
+std::optional<std::string> find_megatron_checkpoint(const std::string& path, Console& console) {
+  if (!is_directory(path)) return ends_with(path, ".pt") ? std::optional(path) : std::nullopt;
+  if (file_exists(cat(path, "/", kRankFile)) || holds_ranks(path)) return path;
+  return checkpoint_in(path, console);
+}
+
+MegatronRankFiles list_megatron_files(const std::string& checkpoint) {
+  MegatronRankFiles out;
+  if (!is_directory(checkpoint)) {
+    out.paths = {checkpoint};
+    return out;
+  }
+  if (const std::string file = cat(checkpoint, "/", kRankFile); file_exists(file)) {
+    out.paths = {file};
+    return out;
+  }
+  std::map<std::pair<int, int>, std::string> by_rank;  // (stage, tensor parallel rank)
+  for (const std::string& name : names_in_folder(checkpoint)) {
+    if (!starts_with(name, kRankPrefix)) continue;
+    const std::optional<std::pair<int, int>> rank = rank_in_name(name);
+    if (!rank)
+      fail_at(Exit::bad_data, checkpoint, printable_text(name),
+              " is not mp_rank_TT or mp_rank_TT_PPP; expert parallel checkpoints are not read");
+    const std::string path = cat(checkpoint, "/", name, "/", kRankFile);
+    if (!file_exists(path)) fail_at(Exit::bad_data, path, "is missing");
+    if (!by_rank.emplace(std::pair(rank->second, rank->first), path).second)
+      fail_at(Exit::bad_data, checkpoint, "two folders are of one rank, one is ", name);
+    out.tensor_parallel = std::max(out.tensor_parallel, rank->first + 1);
+    out.pipeline_parallel = std::max(out.pipeline_parallel, rank->second + 1);
+  }
+  for (int stage = 0; stage < out.pipeline_parallel; ++stage) {
+    for (int rank = 0; rank < out.tensor_parallel; ++rank) {
+      const auto found = by_rank.find({stage, rank});
+      if (found == by_rank.end())
+        fail_at(Exit::bad_data, checkpoint, "the file of tensor parallel rank ", rank, " on pipeline stage ", stage,
+                " is missing; there are ", by_rank.size(), " of ", out.tensor_parallel, " x ", out.pipeline_parallel);
+      out.paths.push_back(found->second);
+    }
+  }
+  return out;
+}
+
+}  // namespace mtl

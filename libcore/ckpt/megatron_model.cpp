@@ -1,0 +1,164 @@
+#include "ckpt/megatron_model.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/printable.h"
+#include "ckpt/megatron_config.h"
+
+namespace mtl {
+
+namespace {
+
+constexpr int kMaxModelDepth = 8;
+
+/// One parameter as a rank's file names it.
+struct NamedEntry {
+  std::string name;
+  MegatronName parsed;
+  const TorchTensor* tensor;
+};
+
+/// The entries of one model dict, whose keys may be nested, joined by dots, or both.
+class EntryCollector {
+ public:
+  explicit EntryCollector(const TorchFile& file) : file_(file) {}
+
+  std::vector<NamedEntry> collect(PickleValue model) {
+    visit(model, "", 0);
+    return std::move(entries_);
+  }
+
+ private:
+  void visit(PickleValue dict, const std::string& prefix, int depth) {
+    if (!visited_.insert(dict.number()).second || depth > kMaxModelDepth)
+      fail_at(Exit::bad_data, file_.path(), "the dict '", printable_text(prefix), "' of its model ",
+              depth > kMaxModelDepth ? "is nested too deep" : "occurs twice");
+    for (std::size_t i = 0; i < dict.size(); ++i) {
+      const PickleValue key = dict.key(i), value = dict.value(i);
+      if (!key.is(PickleKind::text)) fail_at(Exit::bad_data, file_.path(), "a key of its model is ", key.describe());
+      const std::string name = cat(prefix, prefix.empty() ? "" : ".", key.as_text());
+      if (value.is(PickleKind::dict)) {
+        visit(value, name, depth + 1);
+      } else if (const TorchTensor* tensor = file_.tensor(value); tensor != nullptr && !is_megatron_buffer(name)) {
+        std::optional<MegatronName> parsed = parse_megatron_name(name);
+        if (!parsed)
+          fail_at(Exit::bad_data, file_.path(), "tensor '", printable_text(name),
+                  "' is no part of a GPT that mtl knows");
+        entries_.push_back({name, std::move(*parsed), tensor});
+      }
+    }
+  }
+
+  const TorchFile& file_;
+  std::set<std::uint32_t> visited_;
+  std::vector<NamedEntry> entries_;
+};
+
+/// The chunks of a rank: model, or with interleaved stages model0, model1, ...
+std::vector<PickleValue> chunks_of(const TorchFile& file) {
+  std::vector<PickleValue> chunks;
+  if (const auto model = file.root().find("model")) {
+    chunks.push_back(*model);
+  } else {
+    while (const auto chunk = file.root().find(cat("model", chunks.size()))) chunks.push_back(*chunk);
+  }
+  if (chunks.empty())
+    fail_at(Exit::bad_data, file.path(), "no entry 'model'; not a checkpoint of Megatron-LM in torch format");
+  for (PickleValue chunk : chunks) {
+    if (!chunk.is(PickleKind::dict)) fail_at(Exit::bad_data, file.path(), "its model is ", chunk.describe());
+  }
+  return chunks;
+}
+
+double version_of(const TorchFile& file) {
+  const std::optional<PickleValue> version = file.root().find("checkpoint_version");
+  if (!version || version->is(PickleKind::none)) return 0;
+  double number = -1;
+  try {
+    number = version->as_number();
+  } catch (const Error& error) {
+    fail_at(Exit::bad_data, file.path(), "checkpoint_version is ", error.what());
+  }
+  if (!(number >= 0 && number < 4)) fail_at(Exit::bad_data, file.path(), "checkpoint_version is ", number);
+  return number;
+}
+
+std::int64_t layers_in(const std::vector<NamedEntry>& entries) {
+  std::int64_t layers = 0;
+  for (const NamedEntry& entry : entries) layers = std::max(layers, entry.parsed.layer.value_or(-1) + 1);
+  return layers;
+}
+
+void add_entry(MegatronModel& model, int rank, const TorchFile& file, const NamedEntry& entry,
+               const std::string& name) {
+  MegatronParameter& parameter = model.parameters[name];
+  if (rank == 0 && parameter.shards.empty()) {
+    parameter.split = entry.parsed.split;
+    parameter.name = entry.name;
+  }
+  if (std::ssize(parameter.shards) != rank)
+    fail_at(Exit::bad_data, file.path(), "tensor '", printable_text(entry.name), "' ",
+            std::ssize(parameter.shards) > rank ? "is stored twice" : "is missing in the file of another rank");
+  parameter.shards.push_back({&file, entry.tensor});
+}
+
+void check_parallel_sizes(const MegatronModel& model) {
+  const auto [tensor, pipeline] = megatron_parallel_sizes(model.args());
+  const auto check = [&](const char* what, std::int64_t said, int found) {
+    if (said != 0 && said != found)
+      fail_at(Exit::bad_data, model.files.front()->path(), "was written by ", said, " ", what,
+              " ranks, there are files of ", found, "; give the folder that holds all mp_rank_*");
+  };
+  check("tensor parallel", tensor, model.tensor_parallel);
+  check("pipeline parallel", pipeline, model.pipeline_parallel);
+}
+
+}  // namespace
+
+std::optional<PickleValue> MegatronModel::args() const {
+  const std::optional<PickleValue> args = root().find("args");
+  return args && args->is(PickleKind::object) ? args : std::nullopt;
+}
+
+MegatronModel read_megatron_model(const MegatronRankFiles& files) {
+  MegatronModel model;
+  model.tensor_parallel = files.tensor_parallel;
+  model.pipeline_parallel = files.pipeline_parallel;
+  for (const std::string& path : files.paths) model.files.push_back(std::make_unique<TorchFile>(path));
+  check_parallel_sizes(model);
+  model.version = version_of(*model.files.front());
+  const std::size_t chunks = chunks_of(*model.files.front()).size();
+  for (const auto& file : model.files) {
+    if (version_of(*file) != model.version || chunks_of(*file).size() != chunks)
+      fail_at(Exit::bad_data, file->path(), "has another checkpoint_version or number of model chunks than ",
+              model.files.front()->path());
+    model.ranks.push_back({file.get(), {}});
+  }
+  for (std::size_t chunk = 0; chunk < chunks; ++chunk) {
+    for (int stage = 0; stage < model.pipeline_parallel; ++stage) {
+      std::int64_t layers = 0;
+      for (int rank = 0; rank < model.tensor_parallel; ++rank) {
+        MegatronRank& of_rank = model.ranks[stage * model.tensor_parallel + rank];
+        const std::vector<NamedEntry> entries = EntryCollector(*of_rank.file).collect(chunks_of(*of_rank.file)[chunk]);
+        if (rank == 0) layers = layers_in(entries);
+        for (const NamedEntry& entry : entries) {
+          const std::string name = entry.parsed.layer
+                                       ? cat("layers.", model.layers + *entry.parsed.layer, ".", entry.parsed.canonical)
+                                       : entry.parsed.canonical;
+          add_entry(model, rank, *of_rank.file, entry, name);
+          of_rank.order.push_back(name);
+        }
+      }
+      model.layers += layers;
+    }
+  }
+  for (const auto& [name, parameter] : model.parameters) {
+    if (std::ssize(parameter.shards) != model.tensor_parallel)
+      fail_at(Exit::bad_data, parameter.shards.front().file->path(), "tensor '", printable_text(parameter.name),
+              "' is stored by ", parameter.shards.size(), " of ", model.tensor_parallel, " tensor parallel ranks");
+  }
+  return model;
+}
+
+}  // namespace mtl

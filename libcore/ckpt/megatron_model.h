@@ -1,0 +1,50 @@
+// The parameters of a Megatron-LM checkpoint by canonical name, each with its shards; layers numbered through.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ckpt/megatron_folder.h"
+#include "ckpt/megatron_names.h"
+#include "ckpt/torch_file.h"
+
+namespace mtl {
+
+struct MegatronShard {
+  const TorchFile* file = nullptr;
+  const TorchTensor* tensor = nullptr;
+};
+
+struct MegatronParameter {
+  MegatronSplit split = MegatronSplit::none;
+  std::string name;                   // in the first shard's file
+  std::vector<MegatronShard> shards;  // by tensor parallel rank
+};
+
+/// The parameters of one rank in the order of its modules, which is how optimizers number them.
+struct MegatronRank {
+  const TorchFile* file = nullptr;
+  std::vector<std::string> order;  // canonical names
+};
+
+struct MegatronModel {
+  std::vector<std::unique_ptr<TorchFile>> files;
+  int tensor_parallel = 1, pipeline_parallel = 1;
+  double version = 0;                                   // checkpoint_version
+  std::map<std::string, MegatronParameter> parameters;  // by canonical name
+  std::vector<MegatronRank> ranks;                      // as `files`
+  std::int64_t layers = 0;
+
+  PickleValue root() const { return files.front()->root(); }
+  std::optional<PickleValue> args() const;
+};
+
+/// Opens all files and collects their parameters. Throws Error(bad_data) for entries that are not parameters of a GPT,
+/// for ranks that do not fit together, and for names that occur twice.
+MegatronModel read_megatron_model(const MegatronRankFiles& files);
+
+}  // namespace mtl

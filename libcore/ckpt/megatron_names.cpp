@@ -1,0 +1,101 @@
+#include "ckpt/megatron_names.h"
+
+#include "base/str.h"
+
+namespace mtl {
+
+namespace {
+
+struct NameRow {
+  std::string_view megatron, canonical;
+  MegatronSplit weight = MegatronSplit::none, bias = MegatronSplit::none;
+};
+
+using enum MegatronSplit;
+
+/// Modules of a layer.
+constexpr NameRow kLayerModules[] = {
+    {"input_layernorm", "norm1"},
+    {"input_norm", "norm1"},
+    {"self_attention.linear_qkv.layer_norm", "norm1"},
+    {"attention.query_key_value", "attention.qkv", rows, rows},
+    {"self_attention.query_key_value", "attention.qkv", rows, rows},
+    {"self_attention.linear_qkv", "attention.qkv", rows, rows},
+    {"self_attention.q_layernorm", "attention.q_norm"},
+    {"self_attention.k_layernorm", "attention.k_norm"},
+    {"attention.dense", "attention.out", columns, none},
+    {"self_attention.dense", "attention.out", columns, none},
+    {"self_attention.linear_proj", "attention.out", columns, none},
+    {"post_attention_layernorm", "norm2"},
+    {"post_attention_norm", "norm2"},
+    {"pre_mlp_layernorm", "norm2"},
+    {"mlp.linear_fc1.layer_norm", "norm2"},
+    {"mlp.dense_h_to_4h", "mlp.up", rows, rows},
+    {"mlp.linear_fc1", "mlp.up", rows, rows},
+    {"mlp.dense_4h_to_h", "mlp.down", columns, none},
+    {"mlp.linear_fc2", "mlp.down", columns, none},
+};
+
+/// Modules outside of layers.
+constexpr NameRow kModules[] = {
+    {"embedding.word_embeddings", "embedding.tokens", rows},
+    {"embedding.position_embeddings", "embedding.positions"},
+    {"final_layernorm", "final_norm"},
+    {"final_norm", "final_norm"},
+    {"output_layer", "output", rows},
+    {"word_embeddings_for_head", "output", rows},
+};
+
+/// Removes `prefix` when the name has it.
+bool skip(std::string_view& name, std::string_view prefix) {
+  if (!starts_with(name, prefix)) return false;
+  name.remove_prefix(prefix.size());
+  return true;
+}
+
+/// The part before "weight" or "bias", which follow a dot, or in Transformer Engine's fused norms an underscore.
+std::string_view module_of(std::string_view name, std::string_view kind) {
+  if (!ends_with(name, kind)) return "";
+  name.remove_suffix(kind.size());
+  const bool is_fused = ends_with(name, ".layer_norm_");
+  if (!is_fused && !ends_with(name, ".")) return "";
+  return name.substr(0, name.size() - 1);
+}
+
+template <std::size_t N>
+std::optional<MegatronName> find_row(const NameRow (&table)[N], std::string_view name) {
+  for (std::string_view kind : {"weight", "bias"}) {
+    const std::string_view module = module_of(name, kind);
+    for (const NameRow& row : table) {
+      if (module.empty() || row.megatron != module) continue;
+      MegatronName out;
+      out.canonical = cat(row.canonical, ".", kind);
+      out.split = kind == "weight" ? row.weight : row.bias;
+      out.is_head = out.canonical == "output.weight";
+      return out;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<MegatronName> parse_megatron_name(std::string_view name) {
+  skip(name, "module.");
+  skip(name, "language_model.");
+  if (!skip(name, "transformer.") && !skip(name, "encoder.")) skip(name, "decoder.");
+  if (!skip(name, "layers.")) return find_row(kModules, name);
+  const std::size_t digits = name.find('.');
+  if (digits == 0 || digits > 9) return std::nullopt;  // also npos
+  const std::optional<std::int64_t> layer = parse_int(name.substr(0, digits));
+  if (!layer || *layer < 0) return std::nullopt;
+  std::optional<MegatronName> out = find_row(kLayerModules, name.substr(digits + 1));
+  if (out) out->layer = layer;
+  return out;
+}
+
+bool is_megatron_buffer(std::string_view name) {
+  return ends_with(name, "._extra_state") || ends_with(name, "rotary_pos_emb.inv_freq");
+}
+
+}  // namespace mtl

@@ -1,0 +1,32 @@
+// Megatron-LM's names of parameters, of every release that wrote torch checkpoints, and where tensor parallelism cuts
+// them. A table: a new name is a row.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace mtl {
+
+/// How tensor parallel ranks share a parameter.
+enum class MegatronSplit {
+  none,     // every rank has all of it
+  rows,     // axis 0: outputs of a linear, tokens of a table
+  columns,  // axis 1: inputs of a linear
+};
+
+struct MegatronName {
+  std::string canonical;              // canonical.h; of a layer without "layers.N."
+  std::optional<std::int64_t> layer;  // counted from 0 in each chunk of each stage
+  MegatronSplit split = MegatronSplit::none;
+  bool is_head = false;  // the output layer's weight: with tied embeddings a copy of the token table
+};
+
+/// `name` is the path of keys in the file's model, joined by dots. Empty when the table does not have it.
+std::optional<MegatronName> parse_megatron_name(std::string_view name);
+
+/// True for entries that are not parameters: _extra_state, rotary frequencies.
+bool is_megatron_buffer(std::string_view name);
+
+}  // namespace mtl

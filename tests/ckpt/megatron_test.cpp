@@ -1,0 +1,151 @@
+// Megatron-LM's checkpoints: every golden case is the model it was made from, bit for bit, whole and in slices.
+#include <doctest/doctest.h>
+
+#include "base/json.h"
+#include "base/usage_error.h"
+#include "ckpt_fixtures.h"
+#include "tests/golden_lines.h"
+
+using namespace mtl;
+using namespace mtl::test;
+
+namespace {
+
+const std::string kCases = "golden/megatron_ckpt/";
+const std::string kModel = "golden/gpt2_model/a";
+
+/// The elements of a slice as fp32.
+std::vector<float> floats(const ModelSource& source, const std::string& name, const Slice& slice) {
+  const auto tensor = std::find_if(source.tensors().begin(), source.tensors().end(),
+                                   [&](const SavedTensor& t) { return t.name == name; });
+  REQUIRE(tensor != source.tensors().end());
+  std::vector<std::byte> stored(slice.count() * bits_of(tensor->dtype) / 8);
+  source.read(name, slice, stored);
+  std::vector<float> out(slice.count());
+  to_float(tensor->dtype, stored, out);
+  return out;
+}
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return !a.empty() && a.size() == b.size() && std::memcmp(a.data(), b.data(), 4 * a.size()) == 0;
+}
+
+ModelSource open_case(const std::string& path, std::optional<std::int64_t> vocab = 512,
+                      std::optional<std::int64_t> heads = 4) {
+  Console console = quiet_console();
+  return ModelSource::open(path, console, {vocab, heads});
+}
+
+/// A folder with one rank's file, whose bytes `change` may change.
+std::string copy_case(const ScratchFolder& scratch, const std::string& from) {
+  const std::string to = scratch / "copy";
+  fs::remove_all(to);
+  fs::copy(kCases + from, to, fs::copy_options::recursive);
+  return to;
+}
+
+}  // namespace
+
+TEST_CASE("megatron: the golden cases are the model, bit for bit") {
+  const ModelSource wanted = open_case(kModel);
+  int cases = 0;
+  for (const Json& entry : golden_lines(kCases + "cases.jsonl")) {
+    const std::string path = kCases + entry.at("dir").as_string();
+    CAPTURE(path);
+    ++cases;
+    const ModelSource source = open_case(path, 512, entry.at("args").as_bool() ? std::nullopt : std::optional(4));
+    CHECK(source.kind() == "Megatron-LM checkpoint");
+    CHECK(source.config() == wanted.config());
+    source.verify();
+    for (const SavedTensor& tensor : wanted.tensors()) {
+      CAPTURE(tensor.name);
+      const Slice whole = whole_slice(tensor.shape);
+      CHECK(same_bits(floats(source, tensor.name, whole), floats(wanted, tensor.name, whole)));
+      for (int axis = 0; axis < static_cast<int>(tensor.shape.size()); ++axis) {
+        for (std::int64_t parts : {2, 4}) {
+          if (tensor.shape[axis] % parts != 0) continue;
+          Slice slice = axis_slice(tensor.shape, axis, parts - 1, parts);
+          CHECK(same_bits(floats(source, tensor.name, slice), floats(wanted, tensor.name, slice)));
+          slice.begin = slice.count() / 3, slice.end -= 1;
+          if (slice.count() > 0)
+            CHECK(same_bits(floats(source, tensor.name, slice), floats(wanted, tensor.name, slice)));
+        }
+      }
+    }
+  }
+  CHECK(cases == 10);
+}
+
+TEST_CASE("megatron: a slice reads what it needs, no more") {
+  const ModelSource source = open_case(kCases + "mcore_te_tp2pp1");
+  std::vector<std::byte> out(64 * 2);
+  Slice slice = whole_slice({512, 64});
+  slice.begin = 64 * 300, slice.end = slice.begin + 64;
+  source.read("param.embedding.tokens.weight", slice, out);
+  CHECK(source.bytes_read() == out.size());
+}
+
+TEST_CASE("megatron: padding rows stay unless the vocabulary is known") {
+  Console console = quiet_console();
+  ModelSource source = open_case(kCases + "mcore_local_tp1pp1", std::nullopt, std::nullopt);
+  CHECK(source.config().vocab_size == 600);
+  source.settle_vocabulary(512, console);
+  CHECK(source.config() == open_case(kModel).config());
+  const Slice whole = whole_slice({512, 64});
+  CHECK(same_bits(floats(source, "param.embedding.tokens.weight", whole),
+                  floats(open_case(kModel), "param.embedding.tokens.weight", whole)));
+  CHECK(contains(error_of([] { open_case(kCases + "v1_tp1", 513); }, Exit::bad_data), "exceeds the 512 rows"));
+}
+
+TEST_CASE("megatron: heads come from args or a flag") {
+  CHECK(contains(error_of([] { open_case(kCases + "v0_tp1", 512, std::nullopt); }, Exit::usage),
+                 "--num-attention-heads"));
+  CHECK(contains(error_of([] { open_case(kCases + "v1_tp1", 512, 8); }, Exit::bad_data),
+                 "args.num_attention_heads is 4"));
+}
+
+TEST_CASE("megatron: one iteration, one rank and one file can be named") {
+  for (const char* path :
+       {"v1_tp1/iter_0000030", "v1_tp1/iter_0000030/mp_rank_00", "v1_tp1/iter_0000030/mp_rank_00/model_optim_rng.pt"}) {
+    CAPTURE(path);
+    CHECK(open_case(kCases + path).config().num_layers == 2);
+  }
+  CHECK(contains(error_of([] { open_case(kCases + "v0_tp2/iter_0000030/mp_rank_01"); }, Exit::bad_data),
+                 "2 tensor parallel ranks, there are files of 1"));
+}
+
+TEST_CASE("megatron: hostile files in a checkpoint's folder are refused with their path") {
+  const ScratchFolder scratch;
+  const std::string folder = scratch / "release/mp_rank_00";
+  make_directories(folder);
+  for (const Json& entry : golden_lines(kCases + "bad.jsonl")) {
+    CAPTURE(entry.at("file").as_string());
+    fs::copy_file(kCases + entry.at("file").as_string(), folder + "/model_optim_rng.pt",
+                  fs::copy_options::overwrite_existing);
+    const std::string error = error_of([&] { open_case(scratch.path()); }, Exit::bad_data);
+    CHECK(contains(error, "model_optim_rng.pt: "));
+  }
+}
+
+TEST_CASE("megatron: a folder that is not whole is refused") {
+  const ScratchFolder scratch;
+  std::string path = copy_case(scratch, "legacy_tp2pp2");
+  fs::remove_all(path + "/iter_0000030/mp_rank_01_001");
+  CHECK(contains(error_of([&] { open_case(path); }, Exit::bad_data), "tensor parallel rank 1 on pipeline stage 1"));
+  fs::remove_all(path + "/iter_0000030/mp_rank_00_001");
+  CHECK(
+      contains(error_of([&] { open_case(path); }, Exit::bad_data), "2 pipeline parallel ranks, there are files of 1"));
+
+  path = copy_case(scratch, "v1_tp1");
+  write_text(path + "/latest_checkpointed_iteration.txt", "40\n");
+  CHECK(open_case(path).config().num_layers == 2);
+  write_text(path + "/latest_checkpointed_iteration.txt", "");
+  CHECK(open_case(path).config().num_layers == 2);
+  flip_bit(path + "/iter_0000030/mp_rank_00/model_optim_rng.pt", 200000);
+  CHECK(contains(error_of([&] { open_case(path).verify(); }, Exit::bad_data), "is damaged"));
+
+  path = copy_case(scratch, "v0_tp2");  // two ranks with the same shard would be a model without half of its weights
+  fs::remove_all(path + "/iter_0000030/mp_rank_01");
+  fs::copy(path + "/iter_0000030/mp_rank_00", path + "/iter_0000030/mp_rank_02");
+  CHECK(contains(error_of([&] { open_case(path); }, Exit::bad_data), "rank 1 on pipeline stage 0 is missing"));
+}

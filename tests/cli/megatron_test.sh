@@ -1,0 +1,98 @@
+#!/bin/bash
+# Checkpoints of Megatron-LM in every tool that reads models: converted bit for bit, hostile files refused.
+source "$(dirname "$0")/lib.sh" "$1"
+CASES=$TESTS/golden/megatron_ckpt
+A=$TESTS/golden/gpt2_model/a
+enter_data_folder
+
+# field NAME LINE: a number or word of a line of cases.jsonl.
+field() { sed -E "s/.*\"$1\": ?\"?([^,\"}]+).*/\1/" <<<"$2"; }
+
+# Every case becomes the weights of the model it was made from.
+expect_exit 0 mtl-convert --load "$A" --save half --dtype float16
+while read -r line; do
+  name=$(field dir "$line")
+  flags=(--vocab-size 512)
+  [ "$(field args "$line")" = true ] || flags+=(--num-attention-heads 4)
+  expect_exit 0 mtl-convert --load "$CASES/$name" --save "$name" --verify "${flags[@]}"
+  expect_text err "read $CASES/$name/.* \(Megatron-LM checkpoint, "
+  if [ "$(field dtype "$line")" = float32 ]; then
+    expect_same "$name/model.safetensors" "$A/model.safetensors"
+  else
+    expect_same "$name/model.safetensors" half/model.safetensors
+  fi
+done <"$CASES/cases.jsonl"
+expect_text v0_tp1/config.json '"activation_function": "gelu_new"'
+expect_exit 0 mtl-convert --load "$CASES/legacy_tp2pp2" --save mtl --to mtl --vocab-size 512 --dtype float32
+expect_exit 0 mtl-convert --load mtl --save back
+expect_same back/model.safetensors "$A/model.safetensors"
+
+# What the file does not hold: the flag is named; without it padding stays, with a warning.
+expect_exit 2 mtl-convert --load "$CASES/v0_tp1" --save no
+expect_text err '--num-attention-heads .*is needed: the checkpoint has no args'
+expect_exit 2 mtl-convert --load "$A" --save no --num-attention-heads 8
+expect_text err '--num-attention-heads 8: .* has 4 heads'
+expect_exit 2 mtl-convert --load "$A" --save no --vocab-size 500
+expect_text err '--vocab-size 500: .* has 512 tokens'
+expect_exit 65 mtl-convert --load "$CASES/v1_tp1" --save no --vocab-size 513
+expect_text err '--vocab-size 513 exceeds the 512 rows'
+expect_exit 0 mtl-convert --load "$CASES/mcore_local_tp1pp1" --save padded
+expect_text err 'keeps all 600 rows of the token embedding, of which the last may be padding; give a tokenizer or --vocab-size'
+expect_text padded/config.json '"vocab_size": 600'
+
+# A tokenizer in the folder gives the size.
+cp -r "$CASES/mcore_local_tp1pp1" with_tokenizer
+chmod -R u+w with_tokenizer
+expect_exit 0 mtl-vocab --input "$TESTS/../CONTRIBUTING.md" --output-prefix small --vocab-size 512
+cp small-vocab.json with_tokenizer/iter_0000030/vocab.json
+cp small-merges.txt with_tokenizer/iter_0000030/merges.txt
+expect_exit 0 mtl-convert --load with_tokenizer --save trimmed
+expect_same trimmed/model.safetensors half/model.safetensors
+
+# Evaluation and generation are those of the model.
+ids=$(shuf -i 0-511 -n 400 --random-source="$CASES/cases.jsonl" | tr '\n' ' ')
+printf '{"text": "%s"}\n' "${ids% }" >ids.jsonl
+expect_exit 0 mtl-preprocess --input ids.jsonl --output-prefix ids --tokenizer-type NullTokenizer --vocab-size 512
+expect_exit 0 mtl-eval --load "$A" --data-path ids_text_document --threads 1
+cp out wanted
+for name in v0_tp2 v1_tp1 legacy_tp2pp2 mcore_te_tp2pp1; do
+  expect_exit 0 mtl-eval --load "$CASES/$name" --data-path ids_text_document --vocab-size 512 --threads 1
+  expect_same out wanted
+done
+expect_exit 0 mtl-eval --load "$CASES/v0_tp1" --data-path ids_text_document --vocab-size 512 --num-attention-heads 4 --threads 1
+expect_same out wanted
+expect_exit 2 mtl-eval --load "$A" --data-path ids_text_document --vocab-size 400
+expect_exit 0 mtl-generate --load "$A" --ids --greedy --prompt '1 2 3' --max-new-tokens 8
+cp out wanted
+expect_exit 0 mtl-generate --load "$CASES/corelegacy_tp2pp1" --ids --greedy --prompt '1 2 3' --max-new-tokens 8 --vocab-size 512
+expect_same out wanted
+expect_exit 0 mtl-generate --load "$CASES/v0_tp1/release" --ids --greedy --prompt '1 2 3' --max-new-tokens 8 --num-attention-heads 4
+expect_same out wanted
+
+# Training starts from the weights.
+train=(mtl-train --seq-length 32 --micro-batch-size 2 --global-batch-size 2 --train-iters 2 --lr 1e-4 --log-interval 1
+  --data-path ids_text_document --split 100,0,0 --tokenizer-type NullTokenizer --vocab-size 512 --eval-iters 0)
+losses() { grep -oE 'lm loss: [0-9.E+-]+' "$1"; }
+expect_exit 0 "${train[@]}" --load "$A" --finetune
+losses out >wanted
+[ "$(wc -l <wanted)" -eq 2 ] || fail 'training from the Hugging Face folder'
+for name in mcore_local_tp2pp2 v2names_tp1pp2; do
+  expect_exit 0 "${train[@]}" --load "$CASES/$name" --finetune
+  losses out | diff - wanted || fail "training from $name"
+done
+expect_exit 0 "${train[@]}" --load "$CASES/v0_tp1" --finetune --num-attention-heads 4
+losses out | diff - wanted || fail 'training from v0_tp1'
+
+# Hostile files: refused, at once, with a reason; nothing is called.
+mkdir -p bad/release/mp_rank_00
+echo release >bad/latest_checkpointed_iteration.txt
+for file in "$CASES"/bad/*.pt; do
+  cp -f "$file" bad/release/mp_rank_00/model_optim_rng.pt
+  expect_exit 65 timeout 5 mtl-convert --load bad --save no
+  expect_text err 'mp_rank_00/model_optim_rng.pt: .{12}'
+  expect_exit 65 timeout 5 mtl-convert --load "$file" --save no
+done
+[ -z "$(find . "$TESTS" -name 'PWNED*')" ] || fail 'a file of a hostile checkpoint was made'
+[ ! -e no ] || fail 'a refused checkpoint was converted'
+
+finish
