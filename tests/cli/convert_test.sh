@@ -18,6 +18,24 @@ for model in a b; do
   expect_same <(tr -d ' \n' <"$WORK/$model/config.json") <(tr -d ' \n' <"$WORK/$model.back/config.json")
 done
 
+# Every other family, from safetensors and from PyTorch's files.
+# compact FILE: without blanks, numbers as mtl spells them.
+compact() { tr -d ' \n' <"$1" | sed 's/:1000000\.0/:1e+06/g; s/:500000\.0/:5e+05/g'; }
+for model in llama_model/{llama,mistral,qwen2,neox} family_model/{llama3,qwen3,neox_serial,gpt2_relu,gpt2_gelu,gpt2_gelu_bin,neox_serial_bin}; do
+  name=${model##*/}
+  golden=$TESTS/golden/$model
+  expect_exit 0 mtl-convert --load "$golden" --save "$WORK/$name.mtl" --to mtl --verify
+  expect_text "$WORK/err" "verified: every tensor is what was read; logits of [0-9]+ positions differ by at most 0 "
+  expect_exit 0 mtl-convert --load "$WORK/$name.mtl" --save "$WORK/$name.hf" --verify
+  expect_same "${golden%_bin}/model.safetensors" "$WORK/$name.hf/model.safetensors"
+  expect_same <(compact "$golden/config.json") <(compact "$WORK/$name.hf/config.json")
+done
+mkdir "$WORK/yarn"
+cp "$TESTS/golden/llama_model/llama/model.safetensors" "$WORK/yarn"
+sed 's/"rope_type": "default"/"rope_type": "yarn"/; s/"silu"/"mish"/' "$TESTS/golden/llama_model/llama/config.json" >"$WORK/yarn/config.json"
+expect_exit 65 mtl-convert --load "$WORK/yarn" --save "$WORK/x"
+expect_text "$WORK/err" "yarn/config.json: hidden_act is 'mish', which is not supported; .*; rope_parameters: rope_type 'yarn' is not supported"
+
 # --json, other types, shards.
 expect_exit 0 mtl-convert --load "$MODELS/a" --save "$WORK/half" --dtype bfloat16 --max-shard-size 100KB --verify --json
 for pattern in '"schema": "mtl-convert/1"' '"dtype": "bfloat16"' '"parameters": 136' '"verified": true' 'model-00001-of-0000[0-9].safetensors'; do

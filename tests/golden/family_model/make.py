@@ -108,6 +108,8 @@ def write_pickled(path, model):
     os.makedirs(path + "_bin", exist_ok=True)
     model.config.save_pretrained(path + "_bin")
     state = {key: value.half() for key, value in model.state_dict().items()}
+    if "gpt_neox.embed_in.weight" in state:  # transformers 5 renames it where it saves
+        state["embed_out.weight"] = state.pop("lm_head.weight")
     if path.endswith("gpt2_gelu"):  # without prefix, with buffers, the tied output layer in the same storage
         state = {key.removeprefix("transformer."): value for key, value in state.items()}
         state = BUFFER | state | {"lm_head.weight": state["wte.weight"]}
