@@ -1,8 +1,8 @@
 // What a folder holds, for a program that is about to replace it.
 //
-// Recognised, by their entries: a Hugging Face folder of a kind that mtl reads (config.json, weights, companion files), one
-// checkpoint (manifest.json, shards, companion files), and a folder that mtl-train saves into (iter_*, the tracker, the
-// lock, what an interrupted save left). Symbolic links inside a folder are never part of a model.
+// Recognised, by their entries: a Hugging Face folder of a kind that mtl reads (config.json, weights, companion files),
+// one checkpoint (manifest.json, shards, companion files), and a folder that mtl-train saves into (iter_*, the tracker,
+// the lock, what an interrupted save left). Symbolic links inside a folder are never part of a model.
 #pragma once
 
 #include <cstdint>

@@ -1,0 +1,55 @@
+# Folders that mtl writes, of every family, as transformers sees them: they load whole, give the same log-probabilities,
+# and continue prompts with the same tokens and text, up to the same end. Skipped without torch and transformers for
+# MTL_PYTHON (python3 when it is not set).
+source "$(dirname "$0")/lib.sh" "$1"
+python=${MTL_PYTHON:-python3}
+"$python" -c 'import torch, transformers' 2>"$WORK/why" || { echo "skipped: $python: $(tail -1 "$WORK/why")"; exit 77; }
+peer=("$python" "$TESTS/cli/transformers_peer.py")
+export HF_HUB_OFFLINE=1
+
+# continue_prompts FOLDER: greedy continuations of six random prompts in FOLDER/mtl.jsonl.
+continue_prompts() {
+  local vocabulary
+  vocabulary=$(grep -oP '"vocab_size": \K[0-9]+' "$1/config.json")
+  awk -v vocabulary="$vocabulary" 'BEGIN { srand(16); for (n = split("1 2 5 9 14 20", lengths, " "); n; --n) {
+    line = ""; for (i = 0; i < lengths[n]; ++i) line = line (i ? " " : "") int(rand() * vocabulary); print line } }' >"$WORK/prompts"
+  mtl-generate --load "$1" --ids --input "$WORK/prompts" --greedy --json-lines --logprobs --max-new-tokens 16 \
+    >"$1/mtl.jsonl" 2>"$WORK/err" || fail "mtl-generate --load $1: $(cat "$WORK/err")"
+}
+
+# train NAME: two steps from NAME.mtl, into NAME.trained.
+train() {
+  expect_exit 0 mtl-train --load "$WORK/$1.mtl" --finetune --data-path "$WORK/ids_text_document" --tokenizer-type NullTokenizer \
+    --vocab-size 96 --seq-length 32 --micro-batch-size 2 --global-batch-size 2 --train-iters 2 --lr 1e-3 --split 1 --save "$WORK/$1.trained"
+}
+
+# There and back through a checkpoint, in several files; then what mtl trained, whose config.json is made from its
+# architecture alone.
+mkdir "$WORK/models"
+awk 'BEGIN { srand(16); for (n = 0; n < 50; ++n) { line = "{\"text\": \""; for (i = 0; i < 40; ++i)
+  line = line (i ? " " : "") int(rand() * 95); print line "\"}" } }' >"$WORK/ids.jsonl"
+expect_exit 0 mtl-preprocess --input "$WORK/ids.jsonl" --output-prefix "$WORK/ids" --tokenizer-type NullTokenizer --vocab-size 96
+for model in gpt2_model/a llama_model/{llama,mistral,qwen2,neox} family_model/{gpt2_relu,gpt2_gelu,llama3,qwen3,neox_serial,neox_serial_bin}; do
+  name=${model##*/}
+  expect_exit 0 mtl-convert --load "$TESTS/golden/$model" --save "$WORK/$name.mtl" --to mtl --verify
+  expect_exit 0 mtl-convert --load "$WORK/$name.mtl" --save "$WORK/models/$name" --dtype float32 --max-shard-size 60KB --verify
+  train "$name"
+  expect_exit 0 mtl-convert --load "$WORK/$name.trained" --save "$WORK/models/$name.trained"
+done
+# Each of several ids ends a continuation: the third new token of one and the fifth of another, of those without ends.
+cp -r "$WORK/models/llama" "$WORK/models/llama.ends"
+echo '{}' >"$WORK/models/llama.ends/generation_config.json"
+continue_prompts "$WORK/models/llama.ends"
+"${peer[@]}" set-ends "$WORK/models/llama.ends" || fail 'no ids to end with'
+for folder in "$WORK"/models/*; do continue_prompts "$folder"; done
+grep -q '"stop": "eos"' "$WORK/models/llama.ends/mtl.jsonl" || fail 'no continuation ended'
+
+# Text, through GPT-2's tokenizer.
+"${peer[@]}" make "$WORK/made" "$SHARE/gpt2" >"$WORK/out" 2>&1 || fail "no model to test texts with: $(tail -3 "$WORK/out")"
+expect_exit 0 mtl-convert --load "$WORK/made" --save "$WORK/made.mtl" --to mtl
+expect_exit 0 mtl-convert --load "$WORK/made.mtl" --save "$WORK/text"
+expect_exit 0 mtl-generate --load "$WORK/text" --prompt 'In the beginning' --greedy --max-new-tokens 24 --json-lines
+cp "$WORK/out" "$WORK/text/mtl.jsonl"
+
+"${peer[@]}" compare "$WORK/text" "$WORK"/models/* 2>"$WORK/err" || fail "transformers: $(tail -5 "$WORK/err")"
+finish

@@ -1,0 +1,103 @@
+"""What transformers_long.sh needs Python for: python transformers_peer.py set-ends|make|compare FOLDER..."""
+import json
+import os
+import shutil
+import sys
+
+TOLERANCE = 1e-5  # of log-probabilities, which are at most some tens
+
+
+def read_lines(folder):
+    with open(os.path.join(folder, "mtl.jsonl")) as file:
+        return [json.loads(line) for line in file]
+
+
+def set_ends(folder):
+    lines = [line["ids"] for line in read_lines(folder)]
+    with open(os.path.join(folder, "generation_config.json"), "w") as file:
+        json.dump({"eos_token_id": [lines[0][2], lines[1][4]]}, file)
+
+
+def make(folder, gpt2):
+    """A Llama with GPT-2's tokenizer."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(16)
+    config = LlamaConfig(vocab_size=50257, hidden_size=32, intermediate_size=64, num_hidden_layers=2,
+                         num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64,
+                         initializer_range=0.3, tie_word_embeddings=True, bos_token_id=50256, eos_token_id=50256)
+    LlamaForCausalLM(config).save_pretrained(folder)
+    for name in ("vocab.json", "merges.txt"):
+        shutil.copy(os.path.join(gpt2, name), folder)
+    with open(os.path.join(folder, "tokenizer_config.json"), "w") as file:
+        json.dump({"tokenizer_class": "GPT2Tokenizer", "eos_token": "<|endoftext|>"}, file)
+
+
+def load(folder):
+    """The model in fp32. Every tensor must come from the folder, and every tensor of the folder must be used."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    model, report = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, output_loading_info=True,
+                                                         attn_implementation="eager")
+    wrong = {key: value for key, value in report.items() if value}
+    if wrong:
+        sys.exit(f"{folder}: transformers reports {wrong}")
+    return model.eval()
+
+
+def continue_greedily(model, ids, count):
+    import torch
+
+    return model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=count, do_sample=False,
+                          return_dict_in_generate=True, output_logits=True, pad_token_id=0)
+
+
+def compare_text(folder):
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    line = read_lines(folder)[0]
+    ids = tokenizer(line["prompt"], return_tensors="pt")["input_ids"]
+    out = continue_greedily(load(folder), ids, 24)
+    theirs = tokenizer.decode(out.sequences[0, ids.shape[1]:])
+    if theirs != line["completion"] or not theirs:
+        sys.exit(f"{folder}: mtl writes {line['completion']!r}, transformers {theirs!r}")
+    return f"{len(theirs)} characters the same"
+
+
+def compare_tokens(folder):
+    import torch
+
+    model, lines = load(folder), read_lines(folder)
+    worst, tokens = 0.0, 0
+    for line in lines:
+        prompt = [int(word) for word in line["prompt"].split()]
+        out = continue_greedily(model, torch.tensor([prompt]), 16)
+        got = out.sequences[0, len(prompt):].tolist()
+        if got != line["ids"]:
+            sys.exit(f"{folder}, prompt {prompt}: mtl continues with {line['ids']}, transformers with {got}")
+        for token, logits, ours in zip(got, out.logits, line["logprobs"], strict=True):
+            theirs = torch.log_softmax(logits[0].double(), -1)[token].item()
+            difference = abs(theirs - ours)
+            if not difference <= TOLERANCE:  # NaN, too
+                sys.exit(f"{folder}, prompt {prompt}: the log-probability of {token} is {ours}, and {theirs} with "
+                         "transformers")
+            worst, tokens = max(worst, difference), tokens + 1
+    if tokens < len(lines) or len(lines) != 6:
+        sys.exit(f"{folder}: {tokens} tokens of {len(lines)} prompts compared")
+    return f"{tokens} tokens the same, log-probabilities differ by at most {worst:.1e}"
+
+
+def compare(*folders):
+    import transformers
+
+    transformers.utils.logging.set_verbosity_error()
+    for folder in folders:
+        has_text = os.path.exists(os.path.join(folder, "vocab.json"))
+        print(f"{os.path.basename(folder)}: {compare_text(folder) if has_text else compare_tokens(folder)}", flush=True)
+
+
+if __name__ == "__main__":
+    {"set-ends": set_ends, "make": make, "compare": compare}[sys.argv[1]](*sys.argv[2:])
