@@ -21,12 +21,16 @@ void append_raw(std::string& out, T value) {
 }
 
 /// Throws Error(bad_data) for an id that T cannot hold; what was stored does not count then.
-template <std::integral T>
-void store_tokens(std::span<const std::int32_t> tokens, std::byte* to, const std::string& path) {
-  std::int32_t lost = 0;  // bits; without an early exit the loop becomes SIMD code
-  for (const std::int32_t token : tokens) {
+template <std::integral T, std::integral Token>
+void store_tokens(std::span<const Token> tokens, std::byte* to, const std::string& path) {
+  if constexpr (std::is_same_v<T, Token>) {
+    std::memcpy(to, tokens.data(), tokens.size_bytes());
+    return;
+  }
+  std::int32_t lost = 0;  // bits; without an early exit the compiler can make SIMD code of the loop
+  for (const Token token : tokens) {
     const T value = static_cast<T>(token);
-    lost |= token ^ static_cast<std::int32_t>(value);
+    lost |= std::int32_t{token} ^ static_cast<std::int32_t>(value);
     std::memcpy(to, &value, sizeof(T));
     to += sizeof(T);
   }
@@ -43,7 +47,11 @@ IndexedDatasetWriter::IndexedDatasetWriter(const std::string& prefix, DataType t
   require(is_integer(type), prefix, ": tokens are integers, they cannot be written as ", name_of(type));
 }
 
-void IndexedDatasetWriter::add_sequence(std::span<const std::int32_t> tokens) {
+void IndexedDatasetWriter::add_sequence(std::span<const std::int32_t> tokens) { add_tokens(tokens); }
+void IndexedDatasetWriter::add_sequence(std::span<const std::uint16_t> tokens) { add_tokens(tokens); }
+
+template <class Token>
+void IndexedDatasetWriter::add_tokens(std::span<const Token> tokens) {
   if (tokens.empty()) return;
   const std::string& path = bin_.out().path();
   if (!std::in_range<std::int32_t>(tokens.size())) {

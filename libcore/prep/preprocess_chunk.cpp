@@ -16,6 +16,10 @@ constexpr std::size_t kMostReserved = 1 << 20;  // a chunk with one long line sa
 /// Room for a chunk's tokens when the one before had `tokens`.
 std::size_t likely_tokens(std::size_t tokens) { return std::min(tokens + tokens / 8, kMostReserved); }
 
+std::size_t count_tokens(const StoredTokens& tokens) {
+  return std::visit([](const auto& stored) { return stored.size(); }, tokens);
+}
+
 /// Throws Error(bad_data) for an id that 16 bits cannot hold. One pass without branches first: it has SIMD code.
 void check_u16(std::span<const std::int32_t> ids) {
   std::uint32_t bits = 0;
@@ -31,7 +35,7 @@ void check_u16(std::span<const std::int32_t> ids) {
 
 void TokenColumn::drop_open_document() {
   sequence_ends.resize(document_ends.empty() ? 0 : document_ends.back());
-  tokens.resize(sequence_ends.empty() ? 0 : sequence_ends.back());
+  std::visit([&](auto& stored) { stored.resize(sequence_ends.empty() ? 0 : sequence_ends.back()); }, tokens);
 }
 
 ChunkTokenizer::ChunkTokenizer(const PreprocessOptions& options, const Tokenizer& tokenizer)
@@ -48,7 +52,7 @@ ChunkTokenizer::ChunkTokenizer(const PreprocessOptions& options, const Tokenizer
 TokenChunk ChunkTokenizer::tokenize(const LineChunk& lines, std::int64_t part, std::int64_t parts) {
   TokenChunk out;
   out.columns.resize(keys_);
-  for (std::size_t k = 0; k < keys_; ++k) out.columns[k].tokens.reserve(likely_tokens(tokens_before_[k]));
+  for (std::size_t k = 0; k < keys_; ++k) out.columns[k].tokens = tokens_with_room(k);
   out.stored_bytes = lines.stored_bytes;
   for_each_line(lines, [&](std::string_view line, std::int64_t number, std::int64_t index) {
     if (index % parts != part) return;
@@ -66,32 +70,45 @@ TokenChunk ChunkTokenizer::tokenize(const LineChunk& lines, std::int64_t part, s
     for (TokenColumn& column : out.columns) column.document_ends.push_back(column.sequence_ends.size());
     ++out.documents;
   });
-  for (std::size_t k = 0; k < keys_; ++k) tokens_before_[k] = out.columns[k].tokens.size();
+  for (std::size_t k = 0; k < keys_; ++k) tokens_before_[k] = count_tokens(out.columns[k].tokens);
+  return out;
+}
+
+/// Empty, in the type of the vocabulary.
+StoredTokens ChunkTokenizer::tokens_with_room(std::size_t key) const {
+  StoredTokens out;
+  if (!is_u16_) out = std::vector<std::int32_t>();
+  std::visit([&](auto& stored) { stored.reserve(likely_tokens(tokens_before_[key])); }, out);
   return out;
 }
 
 /// Megatron's rules: empty texts are not sequences, the end-of-document token counts in the last sequence, and an
 /// empty document has neither.
 void ChunkTokenizer::append_document(std::size_t key, TokenColumn& column) {
-  const std::size_t tokens_before = column.tokens.size(), sequences_before = column.sequence_ends.size();
+  ids_.clear();
+  ends_.clear();
   for (std::string_view text : extractor_.texts(key)) {
     if (!splits_) {
-      append_sequence(text, column);
+      append_sequence(text);
       continue;
     }
     split_sentences(text, keeps_newlines_ ? BetweenSentences::keep : BetweenSentences::drop, sentences_);
-    for (std::string_view sentence : sentences_) append_sequence(sentence, column);
+    for (std::string_view sentence : sentences_) append_sequence(sentence);
   }
-  if (is_u16_) check_u16(std::span(column.tokens).subspan(tokens_before));
-  if (!eod_ || column.sequence_ends.size() == sequences_before) return;
-  column.tokens.push_back(*eod_);
-  ++column.sequence_ends.back();
+  if (is_u16_) check_u16(ids_);
+  if (eod_ && !ends_.empty()) {
+    ids_.push_back(*eod_);
+    ++ends_.back();
+  }
+  const std::size_t before = count_tokens(column.tokens);
+  for (std::size_t end : ends_) column.sequence_ends.push_back(before + end);
+  std::visit([&](auto& stored) { stored.insert(stored.end(), ids_.begin(), ids_.end()); }, column.tokens);
 }
 
-void ChunkTokenizer::append_sequence(std::string_view text, TokenColumn& column) {
-  const std::size_t before = column.tokens.size();
-  encoder_->append(text, column.tokens);
-  if (column.tokens.size() > before) column.sequence_ends.push_back(column.tokens.size());
+void ChunkTokenizer::append_sequence(std::string_view text) {
+  const std::size_t before = ids_.size();
+  encoder_->append(text, ids_);
+  if (ids_.size() > before) ends_.push_back(ids_.size());
 }
 
 }  // namespace mtl

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "prep/preprocess.h"
@@ -18,9 +19,12 @@ struct BadLine {
   std::string text;
 };
 
+/// Tokens in the type that files store them in: u16 where the vocabulary's size allows it.
+using StoredTokens = std::variant<std::vector<std::uint16_t>, std::vector<std::int32_t>>;
+
 /// The documents of a chunk for one key.
 struct TokenColumn {
-  std::vector<std::int32_t> tokens;
+  StoredTokens tokens;
   std::vector<std::size_t> sequence_ends;  // in tokens
   std::vector<std::size_t> document_ends;  // in sequences
   /// Removes what follows the last complete document.
@@ -43,7 +47,8 @@ class ChunkTokenizer {
 
  private:
   void append_document(std::size_t key, TokenColumn& column);
-  void append_sequence(std::string_view text, TokenColumn& column);
+  void append_sequence(std::string_view text);
+  StoredTokens tokens_with_room(std::size_t key) const;
 
   bool splits_, keeps_newlines_;
   TextExtractor extractor_;
@@ -52,7 +57,10 @@ class ChunkTokenizer {
   std::vector<std::size_t> tokens_before_;  // of each key in the chunk before
   bool is_u16_;
   std::optional<std::int32_t> eod_;
-  std::vector<std::string_view> sentences_;  // of one text
+  // Of one text, and of one document of one key:
+  std::vector<std::string_view> sentences_;
+  std::vector<std::int32_t> ids_;
+  std::vector<std::size_t> ends_;  // of its sequences, in ids_
 };
 
 }  // namespace mtl

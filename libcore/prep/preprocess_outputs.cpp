@@ -16,15 +16,18 @@ namespace {
 const char* const kSuffixes[] = {".bin", ".idx", ".json"};
 
 void add_column(IndexedDatasetWriter& writer, const TokenColumn& column) {
-  std::size_t sequence = 0, token = 0;
-  for (std::size_t document_end : column.document_ends) {
-    for (; sequence < document_end; ++sequence) {
-      std::size_t end = column.sequence_ends[sequence];
-      writer.add_sequence(std::span(column.tokens).subspan(token, end - token));
-      token = end;
+  auto add = [&]<class Token>(const std::vector<Token>& tokens) {
+    std::size_t sequence = 0, token = 0;
+    for (std::size_t document_end : column.document_ends) {
+      for (; sequence < document_end; ++sequence) {
+        const std::size_t end = column.sequence_ends[sequence];
+        writer.add_sequence(std::span(tokens).subspan(token, end - token));
+        token = end;
+      }
+      writer.end_document();
     }
-    writer.end_document();
-  }
+  };
+  std::visit(add, column.tokens);
 }
 
 }  // namespace

@@ -15,17 +15,21 @@ using Ids = std::vector<std::int32_t>;
 
 /// The first chunk of lines: the `part`-th of `parts`, in a NullTokenizer's ids.
 TokenChunk tokenize(const std::string& text, const PreprocessOptions& options, std::int64_t part = 0,
-                    std::int64_t parts = 1) {
+                    std::int64_t parts = 1, std::int64_t vocab_size = 100) {
   const test::ScratchFolder folder;
   write_file_atomic(folder / "lines.jsonl", text);
   TokenizerOptions numbers;
   numbers.type = "NullTokenizer";
-  numbers.vocab_size = 100;
+  numbers.vocab_size = vocab_size;
   const auto tokenizer = load_tokenizer(numbers);
   LineReader reader({folder / "lines.jsonl"});
   const auto lines = reader.next();
   REQUIRE(lines);
   return ChunkTokenizer(options, *tokenizer).tokenize(*lines, part, parts);
+}
+
+Ids ids_of(const TokenColumn& column) {
+  return std::visit([](const auto& tokens) { return Ids(tokens.begin(), tokens.end()); }, column.tokens);
 }
 
 }  // namespace
@@ -36,12 +40,12 @@ TEST_CASE("preprocess: sequences, documents and the end-of-document token") {
   TokenChunk chunk = tokenize(text, options);
   REQUIRE(chunk.columns.size() == 1);
   CHECK(chunk.documents == 3);
-  CHECK(chunk.columns[0].tokens == Ids{1, 2, 3, 4, 5});
+  CHECK(ids_of(chunk.columns[0]) == Ids{1, 2, 3, 4, 5});
   CHECK(chunk.columns[0].sequence_ends == Sizes{2, 3, 5});
   CHECK(chunk.columns[0].document_ends == Sizes{1, 1, 3});
   options.append_eod = true;
   chunk = tokenize(text, options);
-  CHECK(chunk.columns[0].tokens == Ids{1, 2, 99, 3, 4, 5, 99});
+  CHECK(ids_of(chunk.columns[0]) == Ids{1, 2, 99, 3, 4, 5, 99});
   CHECK(chunk.columns[0].sequence_ends == Sizes{3, 4, 7});
   CHECK(tokenize(text, options, 1, 2).documents == 1);  // the second line alone
 }
@@ -53,7 +57,18 @@ TEST_CASE("preprocess: a bad line is taken whole or not at all") {
   CHECK(chunk.documents == 1);
   REQUIRE(chunk.bad.size() == 1);
   CHECK(chunk.bad[0].where.ends_with("lines.jsonl:2"));
-  CHECK(chunk.columns[0].tokens == Ids{1});
-  CHECK(chunk.columns[1].tokens == Ids{2});
+  CHECK(ids_of(chunk.columns[0]) == Ids{1});
+  CHECK(ids_of(chunk.columns[1]) == Ids{2});
   CHECK(chunk.columns[0].document_ends == Sizes{1});
+}
+
+TEST_CASE("preprocess: tokens are in the type that the vocabulary's size asks for") {
+  const char* text = "{\"text\": \"1 65000\"}\n";
+  TokenColumn column = tokenize(text, {}, 0, 1, 65499).columns[0];
+  CHECK(std::holds_alternative<std::vector<std::uint16_t>>(column.tokens));
+  CHECK(ids_of(column) == Ids{1, 65000});
+  column = tokenize(text, {}, 0, 1, 65500).columns[0];
+  CHECK(std::holds_alternative<std::vector<std::int32_t>>(column.tokens));
+  CHECK(ids_of(column) == Ids{1, 65000});
+  CHECK(tokenize("{\"text\": \"65536\"}\n", {}, 0, 1, 100).bad.size() == 1);
 }
