@@ -9,7 +9,7 @@ if command -v shellcheck >/dev/null; then
   find "$SHARE" \( -name '*.sh' -o -name '*.sbatch' \) -print0 | xargs -0 shellcheck || fail 'shellcheck'
 fi
 
-# The layouts, in two iterations each. Said again, nothing is trained, and the table is the same.
+# The layouts, in two iterations each. Run again, nothing is trained, and the table is the same.
 export THREADS=1
 expect_exit 0 env MODEL=tiny ITERATIONS=2 OUT=run bash "$SHARE/experiments/seed-345m/run.sh" 1x1 2x1 1x2 2x2
 grep -A4 '^layout' out >table
@@ -40,14 +40,43 @@ expect_text err '4 ranks need 2 nodes; NNODES is 1'
 expect_exit 0 env MODEL=tiny ITERATIONS=2 OUT=run HOSTS=alpha,beta MPIRUN='echo mpirun' bash "$SHARE/experiments/seed-345m/run.sh" 2x2
 expect_text out '^mpirun -n 4 -H alpha:2,beta:2 .*mtl-train '
 
-# Names that nobody knows.
-for experiment in seed-345m codeparrot-110m; do
-  expect_exit 2 env MODEL=345 bash "$SHARE/experiments/$experiment/run.sh"
-  expect_text err '^run.sh: MODEL=345: there are .*m and tiny$'
+# The sizes: the last validation of a model is the same with and without model parallelism.
+sizes=$SHARE/experiments/seed-sizes/run.sh
+expect_exit 0 env MODEL=tiny OUT=sizes RANKS=4 bash "$sizes" --model_size=345M --train_iters=2
+expect_text out '^== 345M: tensor 1, pipeline 1, data 4, tiny$'
+expect_text out '^size +tensor +pipeline +data +iterations +PPL +samples/s$'
+expect_text out "^345M +2 +2 +1 +2 +$number +$number$"
+expect_text out "^345M +1 +1 +4 +2 +$number +$number$"
+for row in '2 2 1' '1 1 4'; do awk -v row="345M $row" '$1 " " $2 " " $3 " " $4 == row { print "PPL", $6 }' out >"ppl ${row}"; done
+expect_near_lines 'ppl 2 2 1' 'ppl 1 1 4' 'perplexity in both layouts' 1e-6 1
+expect_exit 0 env MODEL=tiny OUT=sizes RANKS=4 bash "$sizes" --data_path sizes/my-gpt_text_sentence --model_size 3.7B --train_iters 1 4x1
+expect_text out "^3.7B +4 +1 +1 +1 +$number +$number$"
+# The real sizes have the published figures next to theirs; `true` stands for mpirun, the logs for a run.
+for run in 345M-2x2 345M-1x1 1.3B-2x2 2.7B-2x2 3.7B-2x2; do
+  mkdir -p "full/$run" && cp sizes/345M-2x2/log.jsonl "full/$run"
 done
-[ ! -e run-345 ] || fail 'a model that nobody knows leaves something behind'
+expect_exit 0 env OUT=full MPIRUN=true bash "$sizes" --data_path sizes/my-gpt_text_sentence
+ours="2 +$number +$number"
+expect_text out "^345M +2 +2 +2 +$ours +26.375 +37.8 +26.485 +59.7 +V100, 500k iterations$"
+expect_text out "^345M +1 +1 +8 +$ours +28.67 +235 +28.71 +227 +A100, 100k iterations$"
+expect_text out "^1.3B +2 +2 +2 +$ours +- +15.71 +- +21.47 +V100$"
+expect_text out "^2.7B +2 +2 +2 +$ours +- +4.125 +- +5.280 +V100$"
+expect_text out "^3.7B +2 +2 +2 +$ours +- +3.120 +- +4.558 +V100$"
+for wrong in '--model_size 7B' '--train_iters 1e3' '--train_iters' '--data_path=' '--vocab x' 2by2 3x1; do
+  # shellcheck disable=SC2086 # words
+  expect_exit 2 env MODEL=tiny OUT=wrong bash "$sizes" $wrong
+  expect_text err "^run.sh: ${wrong%%[= ]*}"
+done
+[ ! -e wrong ] || fail 'wrong arguments leave something behind'
+
+# Unknown names.
+for experiment in seed-345m codeparrot-110m seed-sizes; do
+  expect_exit 2 env MODEL=345 bash "$SHARE/experiments/$experiment/run.sh"
+  expect_text err '^run.sh: MODEL=345: there are .* and tiny$'
+done
+[ ! -e run-345 ] || fail 'an unknown model leaves something behind'
 expect_exit 2 env MODEL=tiny OUT=run bash "$SHARE/experiments/seed-345m/run.sh" 1x1 foo
-expect_text err '^run.sh: foo: no layout; write TENSOR x PIPELINE, such as 1x1, 2x1, 1x2 or 2x2$'
+expect_text err '^run.sh: foo: not a layout; write TENSOR x PIPELINE, such as 1x1, 2x1, 1x2 or 2x2$'
 
 # The real models: the command lines are accepted, and planned.
 export PLAN=1
@@ -59,6 +88,13 @@ expect_text out 'parameters +124,439,808'
 expect_text out 'samples x tokens +192 x 1024'
 expect_text out 'micro-batches of a rank +2$'
 expect_exit 0 env MODEL=tiny bash "$SHARE/experiments/codeparrot-110m/run.sh"
+expect_exit 0 bash "$sizes"
+[ "$(grep '^  parameters  ' out | awk '{ print $2 }' | xargs)" = '354,823,168 354,823,168 1,313,626,112 2,651,553,280 3,574,312,192' ] ||
+  fail 'the plans of the sizes'
+for seq in 1024 2048; do [ "$(grep -cE "samples x tokens +(16|64) x $seq" out)" -eq $((seq == 1024 ? 3 : 2)) ] || fail "sequences of $seq"; done
+[ "$(grep -c 'less than with all activations' out)" -eq 5 ] || fail 'the plans do not recompute'
+expect_exit 0 env RECOMPUTE= bash "$sizes" --model_size 345M 1x1
+grep -q 'less than with all activations' out && fail 'recomputed without being asked'
 [ -z "$(find . -name 'run-*')" ] || fail 'a plan left something behind'
 for template in "$SHARE"/slurm/*.sbatch; do
   # srun stands aside: the run of the template, planned for its ranks.

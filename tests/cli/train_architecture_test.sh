@@ -122,6 +122,12 @@ for tool in train topo; do
     [ "$(losses $flags)" = "$kept" ] || fail "$flags: other losses"
   done
 done
+# As scripts of Megatron-LM and of Megatron-DeepSpeed ask for it.
+for flags in '--checkpoint-activations --deepspeed-activation-checkpointing' \
+  '--sequence-parallel --recompute-activations' '--sequence-parallel --use-flash-attn --recompute-granularity selective'; do
+  # shellcheck disable=SC2086
+  [ "$(losses $flags)" = "$kept" ] || fail "$flags: other losses"
+done
 expect_exit 0 mtl-train "${small[@]}" "${null[@]}" --dry-run --json --checkpoint-activations
 grep -qE '"recompute_saves_bytes": [1-9]' out || fail 'the dry run does not say what recomputation saves'
 expect_exit 0 mtl-train "${small[@]}" "${null[@]}" --dry-run --checkpoint-activations

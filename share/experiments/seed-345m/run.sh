@@ -56,6 +56,8 @@ optimizer=(--lr 1.5e-4 --min-lr 1e-5 --lr-decay-style cosine --weight-decay 1e-2
 # --------------------------------------------------------------------------------------------------------------------
 
 mtl=${MTL_BIN:+$MTL_BIN/}mtl-
+# shellcheck source-path=SCRIPTDIR source=../lib.sh
+. "$here/../lib.sh"
 tokenizer=(--tokenizer-type GPT2BPETokenizer --vocab-file "$VOCAB" --merge-file "$MERGES")
 
 # Text to token files, once.
@@ -66,8 +68,7 @@ prepare_data() {
   [ ! -e "$DATA_PATH.idx" ] || return 0
   if [ -z "$TEXT" ]; then
     TEXT=$OUT/shakespeare.jsonl
-    xz -dc "$share/demo/tinyshakespeare.txt.xz" |
-      awk -f "$share/demo/documents.awk" -v speeches=4 -v heldout="$OUT/heldout.jsonl" >"$TEXT"
+    write_shakespeare "$TEXT"
   fi
   "${mtl}preprocess" --input "$TEXT" --output-prefix "$OUT/my-gpt2" --dataset-impl mmap "${tokenizer[@]}" --append-eod
 }
@@ -99,23 +100,7 @@ train() {
   $MPIRUN "${places[@]}" "${mtl}train" "${flags[@]}" --log-jsonl "$OUT/$1/log.jsonl"
 }
 
-# memory_of LAYOUT: MiB of the rank that needs most, by the plan.
-memory_of() {
-  flags_of "$1"
-  "${mtl}train" "${flags[@]}" --quiet --dry-run --json --world-size $((${1%x*} * ${1#*x})) |
-    awk '$1 == "\"total\":" { printf "%.1f", $2 / 1048576 }'
-}
-
-# figures_of LAYOUT: samples/s, the median of the last 11 log lines, and the loss of the last one.
-figures_of() {
-  local lines rate
-  lines=$(grep '"type": "step"' "$OUT/$1/log.jsonl" | tail -n 11)
-  rate=$(sed -E 's/.*"global_batch_size": ([^,]+),.*"elapsed_ms_per_iteration": ([^,]+),.*/\1 \2/' <<<"$lines" |
-    awk '{ print 1000 * $1 / $2 }' | sort -g | awk '{ rate[NR] = $1 } END { print rate[int((NR + 1) / 2)] }')
-  echo "$rate $(tail -n 1 <<<"$lines" | sed -E 's/.*"lm_loss": ([^,]+),.*/\1/')"
-}
-
-# plan LAYOUT: what mtl-train says of it; needs no text.
+# plan LAYOUT: mtl-train's plan of it; needs no text.
 plan() {
   DATA_PATH=${DATA_PATH:-$OUT/my-gpt2_text_document}
   flags_of "$1"
@@ -123,14 +108,15 @@ plan() {
   "${mtl}train" "${flags[@]}" --dry-run --world-size $((${1%x*} * ${1#*x}))
 }
 
-# What each layout costs and gives, beside the first one.
+# What each layout costs and gives, compared with the first one.
 table() {
   local layout rate loss memory first_rate="" first_memory="" first_loss=""
   printf '\n%-8s %6s %8s %6s   %12s %10s   %9s %10s   %11s %10s\n' \
     layout tensor pipeline ranks 'MiB per rank' "of $1" samples/s "of $1" 'loss at end' difference
   for layout in "$@"; do
-    memory=$(memory_of "$layout")
-    read -r rate loss < <(figures_of "$layout")
+    flags_of "$layout"
+    memory=$(largest_memory "${flags[@]}" --world-size $((${layout%x*} * ${layout#*x})))
+    read -r rate loss < <(step_figures "$OUT/$layout/log.jsonl")
     : "${first_rate:=$rate}" "${first_memory:=$memory}" "${first_loss:=$loss}"
     awk -v layout="$layout" -v tensor="${layout%x*}" -v pipeline="${layout#*x}" -v memory="$memory" -v rate="$rate" \
       -v loss="$loss" -v of_memory="$first_memory" -v of_rate="$first_rate" -v of_loss="$first_loss" 'BEGIN {
@@ -142,7 +128,7 @@ table() {
 [ $# -gt 0 ] || set -- 1x1 2x1 1x2 2x2
 for layout in "$@"; do
   [[ $layout =~ ^[1-9][0-9]*x[1-9][0-9]*$ ]] ||
-    { echo "run.sh: $layout: no layout; write TENSOR x PIPELINE, such as 1x1, 2x1, 1x2 or 2x2" >&2; exit 2; }
+    { echo "run.sh: $layout: not a layout; write TENSOR x PIPELINE, such as 1x1, 2x1, 1x2 or 2x2" >&2; exit 2; }
 done
 if [ -n "$PLAN" ]; then
   for layout in "$@"; do plan "$layout"; done
