@@ -11,6 +11,7 @@
 #include "ckpt/canonical.h"
 #include "ckpt/megatron_config.h"
 #include "ckpt/megatron_model.h"
+#include "ckpt/megatron_optimizer.h"
 #include "ckpt/tensor_map.h"
 
 namespace mtl {
@@ -70,6 +71,7 @@ class MegatronReader : public TensorReader {
     kind = "Megatron-LM checkpoint";
     path_ = checkpoint;
     folder = is_directory(checkpoint) ? checkpoint : parent_folder(checkpoint);
+    optimizer_ = read_megatron_optimizer(model_, optimizer_problem);
     settle_head();
     std::vector<std::string> notes;
     try {
@@ -81,6 +83,7 @@ class MegatronReader : public TensorReader {
     for (const std::string& note : notes) console.warn(cat(checkpoint, ": ", note));
     has_padded_vocabulary = !given.vocab_size;
     collect();
+    if (optimizer_) collect_optimizer();
     check_complete();
   }
 
@@ -169,7 +172,8 @@ class MegatronReader : public TensorReader {
     for (const CanonicalTensor& canonical : canonical_tensors(config)) {
       const MegatronParameter* parameter = find(canonical.name);
       if (parameter == nullptr) fail_at(Exit::bad_data, path_, "tensor '", canonical.name, "' is missing");
-      add_entry(canonical, *parameter);
+      const bool has_main = optimizer_ && !optimizer_->main.empty();
+      add_entry("param.", canonical, has_main ? optimizer_->main.at(canonical.name) : *parameter);
     }
     if (tensors.size() == model_.parameters.size()) return;
     for (const auto& [name, parameter] : model_.parameters) {
@@ -181,7 +185,16 @@ class MegatronReader : public TensorReader {
     }
   }
 
-  void add_entry(const CanonicalTensor& canonical, const MegatronParameter& parameter) {
+  /// The moments of every parameter, and where training stood.
+  void collect_optimizer() {
+    for (const CanonicalTensor& canonical : canonical_tensors(config)) {
+      add_entry("exp_avg.", canonical, optimizer_->exp_avg.at(canonical.name));
+      add_entry("exp_avg_sq.", canonical, optimizer_->exp_avg_sq.at(canonical.name));
+    }
+    state = optimizer_->state;
+  }
+
+  void add_entry(const char* tensor_kind, const CanonicalTensor& canonical, const MegatronParameter& parameter) {
     Entry entry;
     const StoredDType dtype = parameter.shards.front().tensor->dtype;
     for (int rank = 0; rank < model_.tensor_parallel; ++rank) {
@@ -192,7 +205,7 @@ class MegatronReader : public TensorReader {
       entry.contents.push_back(shard.tensor->data);
       entry.files.push_back(shard.file);
     }
-    tensors.push_back({"param." + canonical.name, dtype, canonical.shape});
+    tensors.push_back({tensor_kind + canonical.name, dtype, canonical.shape});
     entries_.push_back(std::move(entry));
   }
 
@@ -247,6 +260,7 @@ class MegatronReader : public TensorReader {
   MegatronModel model_;
   std::string path_;
   std::optional<MegatronParameter> head_copy_;
+  std::optional<MegatronOptimizer> optimizer_;
   std::vector<Entry> entries_;  // as `tensors`
 };
 

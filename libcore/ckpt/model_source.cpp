@@ -154,6 +154,8 @@ bool ModelSource::has_optimizer() const {
   return tensor_kinds([&](const std::string& kind) { return has_kind(tensors(), kind); }).size() > 1;
 }
 
+const std::string& ModelSource::optimizer_problem() const { return reader_->optimizer_problem; }
+
 void ModelSource::read(const std::string& name, const Slice& slice, std::span<std::byte> out) const {
   std::size_t index = index_of(tensors(), name);
   require(index < tensors().size(), folder(), ": no tensor '", name, "'");

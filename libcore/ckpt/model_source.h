@@ -53,7 +53,7 @@ class ModelSource {
   std::string kind() const;
   /// The folder of the files themselves; tokenizer files may lie there.
   const std::string& folder() const;
-  /// Where training stood; empty for a Hugging Face folder.
+  /// Where training stood; empty for a Hugging Face folder, and for a Megatron-LM checkpoint without its optimizer.
   std::optional<TrainState> state() const;
   /// Lines that tell this model from another in a folder of the same name, as on another host: the hash of a
   /// checkpoint's manifest, which holds those of all its data; of a Hugging Face folder the hash of config.json, and
@@ -65,6 +65,8 @@ class ModelSource {
   /// This rank's part of every parameter in the store, converted to its type. Padding rows are left as they are.
   void load_values(ParamStore& store) const;
   bool has_optimizer() const;
+  /// Why the state of an optimizer in the files cannot be used; empty when there is none, or it can.
+  const std::string& optimizer_problem() const;
   /// The update rule's states of what this rank owns. Throws when the source has none.
   void load_optimizer(ParamStore& store) const;
 

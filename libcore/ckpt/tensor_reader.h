@@ -22,6 +22,7 @@ class TensorReader {
   std::optional<TrainState> state;
   Json hf_config;                      // null when there is none
   std::vector<SavedTensor> tensors;    // "KIND.NAME": ckpt/canonical.h
+  std::string optimizer_problem;       // why the state of an optimizer in the files is not among `tensors`
   bool has_padded_vocabulary = false;  // the last tokens may be padding: nothing says how many
 
   virtual ~TensorReader() = default;

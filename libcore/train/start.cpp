@@ -85,6 +85,8 @@ void open_load(RunStart& start, const TrainOptions& options, const std::vector<s
   }
   start.point.is_named = is_model || flags.ckpt_step.has_value();
   open_source(start, options, path, !flags.finetune, console);
+  if (const std::string& problem = start.source->optimizer_problem(); !flags.finetune && !problem.empty())
+    console.warn(cat("starting with the weights alone: ", problem));
 }
 
 /// Gives a checkpoint a name that no start takes for one: iter_0000012.KIND, then .KIND.2 and so on.

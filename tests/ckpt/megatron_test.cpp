@@ -1,6 +1,8 @@
 // Megatron-LM's checkpoints: every golden case is the model it was made from, bit for bit, whole and in slices.
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "base/json.h"
 #include "base/usage_error.h"
 #include "ckpt_fixtures.h"
@@ -8,6 +10,7 @@
 
 using namespace mtl;
 using namespace mtl::test;
+using namespace std::string_literals;
 
 namespace {
 
@@ -74,6 +77,56 @@ TEST_CASE("megatron: the golden cases are the model, bit for bit") {
     }
   }
   CHECK(cases == 10);
+}
+
+TEST_CASE("megatron: the optimizer's moments belong to their parameters") {
+  const ModelSource source = open_case(kCases + "legacy_tp1pp1"), other = open_case(kCases + "legacy_tp2pp2");
+  CHECK(source.has_optimizer());
+  CHECK(source.optimizer_problem().empty());
+  CHECK(!other.has_optimizer());
+  CHECK(!other.state());
+  REQUIRE(source.state());
+  CHECK(source.state()->iteration == 30);
+  CHECK(source.state()->optimizer_steps == 30);
+  CHECK(source.state()->consumed_samples == 240);
+  CHECK(source.state()->skipped_iterations == 0);
+  CHECK(source.state()->extra.int_or("skipped_samples", -1) == 0);
+  // In Megatron-LM's order; its rows of queries, keys and values are ours in version 3.0.
+  const std::pair<const char*, const char*> renamed[] = {
+      {"language_model.embedding.word_embeddings", "embedding.tokens"},
+      {"language_model.embedding.position_embeddings", "embedding.positions"},
+      {"language_model.encoder.", ""},
+      {"input_layernorm", "norm1"},
+      {"post_attention_layernorm", "norm2"},
+      {"final_layernorm", "final_norm"},
+      {"self_attention.query_key_value", "attention.qkv"},
+      {"self_attention.dense", "attention.out"},
+      {"dense_h_to_4h", "up"},
+      {"dense_4h_to_h", "down"}};
+  int parameters = 0;
+  const Json expected = Json::read(kCases + "optimizer_expected.json");
+  for (const Json& entry : expected.at("parameters").as_array()) {
+    std::string name = entry.at("name").as_string();
+    for (const auto& [from, to] : renamed) {
+      if (const std::size_t at = name.find(from); at != std::string::npos)
+        name.replace(at, std::string_view(from).size(), to);
+    }
+    CAPTURE(name);
+    const std::int64_t n = entry.at("index").as_int();
+    for (const std::string& kind : {"exp_avg"s, "exp_avg_sq"s}) {
+      const auto tensor = std::find_if(source.tensors().begin(), source.tensors().end(),
+                                       [&](const SavedTensor& t) { return t.name == cat(kind, ".", name); });
+      REQUIRE(tensor != source.tensors().end());
+      std::vector<float> wanted(whole_slice(tensor->shape).count());
+      for (std::int64_t i = 0; i < std::ssize(wanted); ++i) {
+        wanted[i] = kind == "exp_avg" ? std::ldexp(float((7 * i + 13 * n) % 1001 - 500), -20)
+                                      : std::ldexp(float((11 * i + 13 * n) % 1009), -30);
+      }
+      CHECK(same_bits(floats(source, tensor->name, whole_slice(tensor->shape)), wanted));
+    }
+    ++parameters;
+  }
+  CHECK(parameters == 28);
 }
 
 TEST_CASE("megatron: a slice reads what it needs, no more") {

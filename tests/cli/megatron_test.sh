@@ -51,7 +51,7 @@ expect_same trimmed/model.safetensors half/model.safetensors
 
 # Evaluation and generation are those of the model.
 ids=$(shuf -i 0-511 -n 400 --random-source="$CASES/cases.jsonl" | tr '\n' ' ')
-printf '{"text": "%s"}\n' "${ids% }" >ids.jsonl
+for i in $(seq 25); do printf '{"text": "%s"}\n' "${ids% }"; done >ids.jsonl
 expect_exit 0 mtl-preprocess --input ids.jsonl --output-prefix ids --tokenizer-type NullTokenizer --vocab-size 512
 expect_exit 0 mtl-eval --load "$A" --data-path ids_text_document --threads 1
 cp out wanted
@@ -82,6 +82,18 @@ for name in mcore_local_tp2pp2 v2names_tp1pp2; do
 done
 expect_exit 0 "${train[@]}" --load "$CASES/v0_tp1" --finetune --num-attention-heads 4
 losses out | diff - wanted || fail 'training from v0_tp1'
+
+# With the optimizer's state training resumes: from the folder itself, and from a checkpoint that was converted from it.
+resume=("${train[@]}" --train-iters 32 --attention-dropout 0 --hidden-dropout 0)
+expect_exit 0 mtl-convert --load "$CASES/legacy_tp1pp1" --save resumable --to mtl --vocab-size 512 --verify
+expect_exit 0 "${resume[@]}" --load resumable
+losses out >wanted
+[ "$(wc -l <wanted)" -eq 2 ] || fail 'resuming a converted checkpoint'
+expect_exit 0 "${resume[@]}" --load "$CASES/legacy_tp1pp1" --save resumed
+expect_text err 'resuming .*/legacy_tp1pp1/iter_0000030 at iteration 30'
+losses out | diff - wanted || fail 'resuming a Megatron-LM checkpoint'
+expect_exit 0 "${resume[@]}" --load "$CASES/legacy_tp1pp1" --finetune
+[ "$(losses out | wc -l)" -eq 32 ] || fail '--finetune of a checkpoint with its optimizer'
 
 # Hostile files: refused, at once, with a reason; nothing is called.
 mkdir -p bad/release/mp_rank_00

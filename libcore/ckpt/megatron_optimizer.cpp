@@ -1,0 +1,148 @@
+#include "ckpt/megatron_optimizer.h"
+
+#include <algorithm>
+
+namespace mtl {
+
+namespace {
+
+template <class... Parts>
+[[noreturn]] void refuse_state(const TorchFile& file, const Parts&... parts) {
+  fail_at(Exit::bad_data, file.path(), "optimizer: ", parts...);
+}
+
+PickleValue at_key(const TorchFile& file, PickleValue dict, const char* key) {
+  const std::optional<PickleValue> value = dict.find(key);
+  if (!value) refuse_state(file, "no '", key, "'");
+  return *value;
+}
+
+/// The entries of a dict whose keys are integers.
+std::map<std::int64_t, PickleValue> by_number(PickleValue dict) {
+  std::map<std::int64_t, PickleValue> out;
+  for (std::size_t i = 0; i < dict.size(); ++i) {
+    if (dict.is(PickleKind::dict) && dict.key(i).is(PickleKind::integer))
+      out.insert_or_assign(dict.key(i).as_int(), dict.value(i));
+  }
+  return out;
+}
+
+/// One rank's state on its way into the whole model's.
+class RankState {
+ public:
+  RankState(const MegatronModel& model, std::size_t rank, MegatronOptimizer& out)
+      : model_(model), rank_(model.ranks[rank]), tensor_rank_(rank % model.tensor_parallel), out_(out) {}
+
+  void read() {
+    PickleValue optimizer = at_key(file(), file().root(), "optimizer");
+    std::optional<PickleValue> main;
+    if (const std::optional<PickleValue> inner = optimizer.find("optimizer")) {
+      main = at_key(file(), optimizer, "fp32_from_fp16_params");
+      optimizer = *inner;
+    }
+    const std::map<std::int64_t, PickleValue> states = by_number(at_key(file(), optimizer, "state"));
+    const PickleValue groups = at_key(file(), optimizer, "param_groups");
+    const std::vector<std::vector<std::string>> names = grouped_names(groups);
+    for (std::size_t g = 0; g < names.size(); ++g) {
+      const PickleValue ids = at_key(file(), groups.at(g), "params");
+      for (std::size_t i = 0; i < names[g].size(); ++i) {
+        const auto state = states.find(ids.at(i).as_int());
+        if (state == states.end()) refuse_state(file(), "no state of parameter ", ids.at(i).as_int());
+        add(out_.exp_avg, names[g][i], at_key(file(), state->second, "exp_avg"));
+        add(out_.exp_avg_sq, names[g][i], at_key(file(), state->second, "exp_avg_sq"));
+        if (main) add(out_.main, names[g][i], main_of(*main, g, i, names[g].size()));
+      }
+      if (const std::optional<PickleValue> step = groups.at(g).find("step"); step && step->is(PickleKind::integer))
+        out_.state.optimizer_steps = step->as_int();
+    }
+  }
+
+ private:
+  const TorchFile& file() const { return *rank_.file; }
+
+  const TorchTensor& weight(const std::string& name) const {
+    return *model_.parameters.at(name).shards[tensor_rank_].tensor;
+  }
+
+  /// The names of each group's parameters. A model without decay has one group.
+  std::vector<std::vector<std::string>> grouped_names(PickleValue groups) const {
+    std::vector<std::string> decayed, others;
+    for (const std::string& name : rank_.order) (weight(name).shape.size() > 1 ? decayed : others).push_back(name);
+    std::vector<std::vector<std::string>> names = {decayed, others};
+    if (groups.size() == 1) names = {rank_.order};
+    if (groups.size() != names.size()) refuse_state(file(), groups.size(), " groups of parameters; 2 are read");
+    const auto size_of_group = [&](std::size_t g) { return at_key(file(), groups.at(g), "params").size(); };
+    if (names.size() == 2 && size_of_group(0) == others.size() && size_of_group(0) != decayed.size())
+      std::swap(names[0], names[1]);
+    for (std::size_t g = 0; g < names.size(); ++g) {
+      if (size_of_group(g) != names[g].size())
+        refuse_state(file(), "group ", g, " has ", size_of_group(g), " parameters, the model ", names[g].size());
+    }
+    return names;
+  }
+
+  PickleValue main_of(PickleValue main, std::size_t group, std::size_t index, std::size_t size) const {
+    if (main.size() <= group || main.at(group).size() != size)
+      refuse_state(file(), "fp32_from_fp16_params does not have the weights of group ", group);
+    return main.at(group).at(index);
+  }
+
+  void add(std::map<std::string, MegatronParameter>& to, const std::string& name, PickleValue value) const {
+    const TorchTensor* tensor = file().tensor(value);
+    if (tensor == nullptr || tensor->shape != weight(name).shape || tensor->dtype != StoredDType::f32)
+      refuse_state(file(), "the state of '", name, "' is not an fp32 tensor of its shape");
+    MegatronParameter& parameter = to[name];
+    const MegatronParameter& of = model_.parameters.at(name);
+    if (parameter.shards.empty()) parameter = {of.split, of.name, {}};
+    parameter.shards.push_back({&file(), tensor});
+  }
+
+  const MegatronModel& model_;
+  const MegatronRank& rank_;
+  std::size_t tensor_rank_;
+  MegatronOptimizer& out_;
+};
+
+std::int64_t count_at(const std::optional<PickleValue>& value, const char* what) {
+  const std::int64_t count = value ? value->as_int() : 0;
+  if (count < 0) fail(Exit::bad_data, what, " is ", count);
+  return count;
+}
+
+/// Where training stood. Iterations that changed no weight are those without a step of the optimizer; their samples are
+/// those that the learning rate's schedule did not count.
+void read_train_state(const MegatronModel& model, TrainState& state) {
+  const std::optional<PickleValue> args = model.args();
+  if (!args || !model.root().find("iteration")) fail(Exit::bad_data, "no args, or no iteration: where training stood");
+  state.iteration = count_at(model.root().find("iteration"), "iteration");
+  state.consumed_samples = count_at(args->find("consumed_train_samples"), "consumed_train_samples");
+  state.consumed_valid_samples = count_at(args->find("consumed_valid_samples"), "consumed_valid_samples");
+  if (state.optimizer_steps == 0) state.optimizer_steps = state.iteration;
+  if (state.optimizer_steps < 0 || state.optimizer_steps > state.iteration)
+    fail(Exit::bad_data, state.optimizer_steps, " steps in ", state.iteration, " iterations");
+  state.skipped_iterations = state.iteration - state.optimizer_steps;
+  for (const char* name : {"opt_param_scheduler", "lr_scheduler"}) {
+    const std::optional<PickleValue> scheduler = model.root().find(name);
+    const std::optional<PickleValue> scheduled = scheduler ? scheduler->find("num_steps") : std::nullopt;
+    if (!scheduled || !scheduled->is(PickleKind::integer)) continue;
+    state.extra.set("skipped_samples", std::max<std::int64_t>(0, state.consumed_samples - scheduled->as_int()));
+  }
+}
+
+}  // namespace
+
+std::optional<MegatronOptimizer> read_megatron_optimizer(const MegatronModel& model, std::string& problem) {
+  const std::optional<PickleValue> optimizer = model.root().find("optimizer");
+  if (!optimizer || !optimizer->is(PickleKind::dict)) return std::nullopt;
+  MegatronOptimizer out;
+  try {
+    for (std::size_t rank = 0; rank < model.ranks.size(); ++rank) RankState(model, rank, out).read();
+    read_train_state(model, out.state);
+  } catch (const Error& error) {
+    problem = error.what();
+    return std::nullopt;
+  }
+  return out;
+}
+
+}  // namespace mtl
