@@ -23,4 +23,33 @@ inline GptConfig gpt_of_size(const GptSizes& sizes, bool bias = true) {
   return config;
 }
 
+/// Llama: RMSNorm, rotary positions, two query groups, a gated MLP, no biases, an output layer of its own.
+inline GptConfig llama_of_size(const GptSizes& sizes) {
+  GptConfig config = gpt_of_size(sizes, false);
+  config.norm = Norm::rmsnorm;
+  config.position_embedding = PositionEmbedding::rotary;
+  config.num_query_groups = 2;
+  config.activation = Activation::silu;
+  config.gated_mlp = true;
+  config.tied_embeddings = false;
+  return config;
+}
+
+/// Qwen: Llama with biases of queries, keys and values, normalized queries and keys, and a tied output layer.
+inline GptConfig qwen_of_size(const GptSizes& sizes) {
+  GptConfig config = llama_of_size(sizes);
+  config.bias.qkv = config.qk_norm = config.tied_embeddings = true;
+  return config;
+}
+
+/// GPT-NeoX: LayerNorm, biases, a parallel residual, a quarter of each head rotated, an output layer of its own.
+inline GptConfig neox_of_size(const GptSizes& sizes) {
+  GptConfig config = gpt_of_size(sizes);
+  config.position_embedding = PositionEmbedding::rotary;
+  config.rotary.percent = 0.25;
+  config.parallel_residual = true;
+  config.tied_embeddings = false;
+  return config;
+}
+
 }  // namespace mtl::test

@@ -1,10 +1,12 @@
 // Every layout takes on every rank exactly what was planned for that rank, and its losses are those of one rank: before
-// an update and after it, dropout on. The layouts are those of cli/layouts.txt; ranks are threads.
+// an update and after it, dropout on. Recomputation changes no bit of losses and gradients in any layout. The layouts
+// are those of cli/layouts.txt; ranks are threads.
 #include <doctest/doctest.h>
 
 #include <cmath>
 #include <cstring>
 #include <ctime>
+#include <map>
 #include <mutex>
 #include <numeric>
 #include <sstream>
@@ -27,23 +29,34 @@ constexpr std::int64_t kSamples = 16, kLength = 16, kVocab = 100;  // of a step,
 constexpr int kSteps = 2;
 const DropoutOptions kDropout{0.1f, 0.1f, 1234};
 
-GptConfig tiny_gpt() {
-  return test::gpt_of_size({.vocab = kVocab, .layers = 5, .hidden = 64, .heads = 8, .positions = kLength});
-}
+const GptSizes kSizes{.vocab = kVocab, .layers = 5, .hidden = 64, .heads = 8, .positions = kLength};
+
+GptConfig tiny_gpt() { return gpt_of_size(kSizes); }
+
+struct Architecture {
+  const char* name;
+  GptConfig config;
+  int most_parts;  // to which tensor parallelism divides it
+};
+const std::vector<Architecture> kArchitectures = {{"gpt", tiny_gpt(), 8},
+                                                  {"llama", llama_of_size(kSizes), 2},
+                                                  {"qwen", qwen_of_size(kSizes), 2},
+                                                  {"neox", neox_of_size(kSizes), 8}};
 
 struct RunLayout {
+  GptConfig config;
   std::string text;  // a line of layouts.txt
   RunShape shape;    // of rank 0
   GradSync::Overlap overlap;
 };
 
-RunLayout parse_layout(const std::string& line) {
+RunLayout parse_layout(const std::string& line, const GptConfig& config = tiny_gpt()) {
   int tensor, sequence, stages, data, shard, overlap, micro_batch;
   std::string schedule;
   std::istringstream words(line);
   words >> tensor >> sequence >> stages >> schedule >> data >> shard >> overlap >> micro_batch;
   REQUIRE_MESSAGE(words, "not a layout: ", line);
-  RunLayout layout{line, {}, {overlap != 0, overlap != 0 && shard != 0}};
+  RunLayout layout{config, line, {}, {overlap != 0, overlap != 0 && shard != 0}};
   RunShape& shape = layout.shape;
   shape.micro_batch = micro_batch;
   shape.seq_length = kLength;
@@ -57,10 +70,13 @@ RunLayout parse_layout(const std::string& line) {
   return layout;
 }
 
-std::vector<RunLayout> layouts() {
+/// Those that divide the model.
+std::vector<RunLayout> layouts(const Architecture& model = kArchitectures.front()) {
   std::vector<RunLayout> out;
   for (const std::string& line : split(read_file("cli/layouts.txt"), '\n')) {
-    if (!line.empty() && line[0] != '#') out.push_back(parse_layout(line));
+    if (line.empty() || line[0] == '#') continue;
+    RunLayout layout = parse_layout(line, model.config);
+    if (layout.shape.layout.size(Axis::tensor) <= model.most_parts) out.push_back(std::move(layout));
   }
   return out;
 }
@@ -96,6 +112,7 @@ struct Findings {
   std::mutex mutex;
   std::vector<std::string> differences;
   std::vector<double> losses = std::vector<double>(kSteps * kSamples * kLength, NAN);  // by step, sample and position
+  std::map<int, std::vector<float>> gradients;  // of the last step, as reduced and clipped, by rank
 
   template <class T>
   void compare(int rank, const char* what, T real, T planned) {
@@ -108,8 +125,8 @@ struct Findings {
 void run_rank(const RunLayout& layout, int rank, const ProcessGroups& groups, Findings& findings) {
   RunShape shape = layout.shape;
   shape.layout.rank = rank;
-  MemoryPlan plan = plan_training(tiny_gpt(), kDropout, shape);
-  Stage stage = make_stage(tiny_gpt(), kDropout, shape.layout, shape.padded_vocab);
+  MemoryPlan plan = plan_training(layout.config, kDropout, shape);
+  Stage stage = make_stage(layout.config, kDropout, shape.layout, shape.padded_vocab);
   ParamStore params(
       Device::cpu, kPrecisionFp32, AdamW::states(), [&](const ParamVisitor& visit) { stage.params(visit); },
       shape.layout);
@@ -144,50 +161,103 @@ void run_rank(const RunLayout& layout, int rank, const ProcessGroups& groups, Fi
   findings.compare(rank, "bytes of parameters", params.bytes(kValues), plan.bytes(Category::parameters));
   findings.compare(rank, "bytes of gradients", params.bytes(kGradients), plan.bytes(Category::gradients));
   findings.compare(rank, "bytes of moments", 2 * params.bytes(kFirstState), plan.bytes(Category::optimizer));
+  std::vector<float> gradients;
+  for (int param = 0; param < params.size(); ++param) {
+    const float* data = params.grad(param).data<float>();
+    gradients.insert(gradients.end(), data, data + params.grad(param).numel());
+  }
+  std::lock_guard lock(findings.mutex);
+  findings.gradients[rank] = std::move(gradients);
 }
 
-/// Losses of every token in two steps.
-std::vector<double> run_layout(const RunLayout& layout) {
+/// Losses of every token in two steps, and the bits of the last step's gradients; the plan is checked.
+struct Result {
+  std::vector<double> losses;
+  std::map<int, std::vector<float>> gradients;
+  bool operator==(const Result&) const = default;  // false where there are NaN
+};
+
+Result run_layout(const RunLayout& layout) {
   Findings findings;
   run_ranks(layout.shape.layout.grid,
             [&](int rank, const ProcessGroups& groups) { run_rank(layout, rank, groups, findings); });
   for (const std::string& difference : findings.differences) FAIL_CHECK(layout.text, ": ", difference);
-  return findings.losses;
+  return {findings.losses, findings.gradients};
+}
+
+std::size_t slot_bytes(const RunLayout& layout) {
+  return plan_training(layout.config, kDropout, layout.shape).entry(Category::slots).bytes;
+}
+
+/// What is planned for ranks together is each rank's own plan.
+void check_rank_plans(RunLayout layout) {
+  const std::vector<RankPlan> plans = plan_ranks(layout.config, kDropout, layout.shape);
+  int ranks = 0;
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    for (int rank : plans[i].ranks) {
+      CAPTURE(rank);
+      layout.shape.layout.rank = rank;
+      CHECK(plans[i].plan == plan_training(layout.config, kDropout, layout.shape));
+      ++ranks;
+    }
+    for (std::size_t j = 0; j < i; ++j) CHECK(plans[i].plan != plans[j].plan);
+  }
+  CHECK(ranks == layout.shape.layout.grid.world());
 }
 
 }  // namespace
 
 TEST_CASE("every layout takes what was planned, on every rank, and has the losses of one rank") {
-  std::vector<double> expected = run_layout(parse_layout("1 0 1 1f1b 1 0 0 2"));
-  CHECK(std::abs(expected[0] - std::log(double{kVocab})) < 1);
-  std::vector<RunLayout> all = layouts();
-  CHECK(all.size() >= 30);
-  for (const RunLayout& layout : all) {
-    CAPTURE(layout.text);
-    std::vector<double> losses = run_layout(layout);
-    double largest = 0;
-    for (std::size_t i = 0; i < losses.size(); ++i) {
-      largest = larger_or_nan(largest, std::abs(losses[i] / expected[i] - 1));
+  for (const Architecture& model : kArchitectures) {
+    CAPTURE(model.name);
+    const std::vector<double> expected = run_layout(parse_layout("1 0 1 1f1b 1 0 0 2", model.config)).losses;
+    CHECK(std::abs(expected[0] - std::log(double{kVocab})) < 1);
+    const std::vector<RunLayout> all = layouts(model);
+    CHECK(all.size() >= 25);
+    for (const RunLayout& layout : all) {
+      CAPTURE(layout.text);
+      const std::vector<double> losses = run_layout(layout).losses;
+      double largest = 0;
+      for (std::size_t i = 0; i < losses.size(); ++i)
+        largest = larger_or_nan(largest, std::abs(losses[i] / expected[i] - 1));
+      CHECK(largest < 1e-5);
     }
-    CHECK(largest < 1e-5);
+  }
+}
+
+TEST_CASE("recomputation changes no bit in any layout, and the plan has what it saves") {
+  using Granularity = Recompute::Granularity;
+  const Recompute recomputes[] = {{Granularity::selective},
+                                  {Granularity::full, Recompute::Method::uniform, 2},
+                                  {Granularity::full, Recompute::Method::block, 1}};
+  std::size_t next = 0;  // each layout has one of them with each architecture
+  for (const Architecture& architecture : kArchitectures) {
+    CAPTURE(architecture.name);
+    std::vector<RunLayout> all = layouts(architecture);
+    all.resize(std::min<std::size_t>(all.size(), 15));
+    for (RunLayout& layout : all) {
+      CAPTURE(layout.text);
+      const Result kept = run_layout(layout);
+      CHECK(kept == kept);  // no NaN
+      const std::size_t kept_bytes = slot_bytes(layout);
+      layout.shape.layout.recompute = recomputes[next++ % std::size(recomputes)];
+      CAPTURE(static_cast<int>(layout.shape.layout.recompute.granularity));
+      CAPTURE(static_cast<int>(layout.shape.layout.recompute.method));
+      CHECK(run_layout(layout) == kept);
+      if (layout.shape.layout.stages() == 1) CHECK(slot_bytes(layout) < kept_bytes);  // few layers: nothing to save
+    }
+    ++next;
   }
 }
 
 TEST_CASE("ranks that are planned together have equal plans, and no rank is left out") {
-  for (RunLayout layout : layouts()) {
-    CAPTURE(layout.text);
-    std::vector<RankPlan> plans = plan_ranks(tiny_gpt(), kDropout, layout.shape);
-    int ranks = 0;
-    for (std::size_t i = 0; i < plans.size(); ++i) {
-      for (int rank : plans[i].ranks) {
-        CAPTURE(rank);
-        layout.shape.layout.rank = rank;
-        CHECK(plans[i].plan == plan_training(tiny_gpt(), kDropout, layout.shape));
-        ++ranks;
-      }
-      for (std::size_t j = 0; j < i; ++j) CHECK(plans[i].plan != plans[j].plan);
+  for (const Architecture& model : kArchitectures) {
+    CAPTURE(model.name);
+    for (RunLayout layout : layouts(model)) {
+      CAPTURE(layout.text);
+      layout.shape.layout.recompute = {Recompute::Granularity::full, Recompute::Method::block, 1};
+      check_rank_plans(layout);
     }
-    CHECK(ranks == layout.shape.layout.grid.world());
   }
 }
 

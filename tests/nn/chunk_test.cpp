@@ -1,4 +1,5 @@
-// The leases that a chunk takes of its parameters, with biases and without, in both ways of computing weight gradients.
+// The leases that a chunk takes of its parameters: in several architectures, in both ways of computing weight
+// gradients, with activations kept and computed again.
 #include "nn/chunk.h"
 
 #include <doctest/doctest.h>
@@ -15,8 +16,54 @@ using namespace mtl;
 
 namespace {
 
-GptConfig tiny(bool bias) {
-  return test::gpt_of_size({.vocab = 40, .layers = 3, .hidden = 16, .heads = 2, .positions = 8}, bias);
+constexpr std::int64_t kHidden = 16;
+const test::GptSizes kSizes{.vocab = 40, .layers = 3, .hidden = kHidden, .heads = 4, .positions = 8};
+const DropoutOptions kDropout{0.1f, 0.1f, 3};
+
+struct Architecture {
+  Architecture(const char* called, GptConfig sizes) : name(called), config(sizes) { config.head_dim = 8; }
+  const char* name;
+  GptConfig config;
+};
+const std::vector<Architecture> kArchitectures = {{"gpt", test::gpt_of_size(kSizes)},
+                                                  {"gpt without biases", test::gpt_of_size(kSizes, false)},
+                                                  {"llama", test::llama_of_size(kSizes)},
+                                                  {"qwen", test::qwen_of_size(kSizes)},
+                                                  {"neox", test::neox_of_size(kSizes)}};
+
+const ChunkRange kRanges[] = {{0, 3, true, true}, {0, 1, true, false}, {1, 1, false, false}, {2, 1, false, true}};
+
+using Granularity = Recompute::Granularity;
+const Recompute kRecomputes[] = {{},
+                                 {Granularity::selective},
+                                 {Granularity::full, Recompute::Method::uniform, 2},
+                                 {Granularity::full, Recompute::Method::block, 1}};
+
+/// What a run computes, and in which way.
+struct Plan {
+  const GptConfig& config;
+  ChunkRange range;
+  bool defers = false;
+  Recompute recompute = {};
+};
+
+/// Every chunk of every architecture, computed in every way.
+template <class Check>
+void for_each_plan(const Check& check) {
+  for (const Architecture& architecture : kArchitectures) {
+    CAPTURE(architecture.name);
+    for (ChunkRange range : kRanges) {
+      for (bool defers : {false, true}) {
+        for (const Recompute& recompute : kRecomputes) {
+          CAPTURE(range.first_layer);
+          CAPTURE(defers);
+          CAPTURE(static_cast<int>(recompute.granularity));
+          CAPTURE(recompute.num_layers);
+          check(Plan{architecture.config, range, defers, recompute});
+        }
+      }
+    }
+  }
 }
 
 /// How often each unit was acquired and its gradients ended.
@@ -36,54 +83,75 @@ std::map<int, int> units_of(const ParamStore& store, int count) {
   return units;
 }
 
+/// The parameters that a chunk of a model has, and no others, are in the store.
+void check_params(const GptConfig& config, ChunkRange range, const ParamStore& store) {
+  const bool has_layernorm = config.norm == Norm::layernorm;
+  const std::pair<const char*, bool> of_layer[] = {{".norm1.weight", true},
+                                                   {".norm1.bias", has_layernorm},
+                                                   {".attention.qkv.bias", config.bias.qkv},
+                                                   {".attention.q_norm.weight", config.qk_norm},
+                                                   {".attention.k_norm.weight", config.qk_norm},
+                                                   {".attention.out.bias", config.bias.out},
+                                                   {".mlp.up.bias", config.bias.mlp},
+                                                   {".mlp.down.bias", config.bias.mlp}};
+  for (const auto& [name, is_there] : of_layer) {
+    CAPTURE(name);
+    CHECK((store.find(cat("layers.", range.first_layer, name)) >= 0) == is_there);
+  }
+  CHECK((store.find("embedding.tokens.weight") >= 0) == (range.first || (range.last && config.tied_embeddings)));
+  CHECK((store.find("embedding.positions.weight") >= 0) ==
+        (range.first && config.position_embedding == PositionEmbedding::learned));
+  CHECK((store.find("output.weight") >= 0) == (range.last && !config.tied_embeddings));
+}
+
+/// One micro-batch of a chunk on the meta device.
+void check_leases(const Plan& plan) {
+  const auto& [config, range, defers, recompute] = plan;
+  Chunk chunk(config, {}, {}, range, 48, recompute);
+  ParamStore store(Device::meta, kPrecisionFp32, AdamW::states(),
+                   [&](const ParamVisitor& visit) { chunk.params(visit); });
+  REQUIRE(store.size() > 0);
+  check_params(config, range, store);
+  Recorder owner;
+  Stream stream(Device::meta);
+  Arena slot(Device::meta, "slot", 0), scratch(Device::meta, "scratch", 0);
+  ProcessGroups groups;
+  Batch batch;
+  batch.tokens = batch.positions = batch.labels = Tensor(nullptr, DType::i32, {1, 8});
+  batch.loss_weights = Tensor(nullptr, DType::f32, {1, 8});
+  Ctx ctx{stream, slot, scratch, groups, true, &owner};
+  ctx.ends_gradients = true;
+  ctx.defers_weights = defers;
+  Chunk::Cache cache = chunk.make_cache();
+  Tensor input = range.first ? Tensor() : chunk.make_hidden(ctx, batch);
+  store.begin_step();
+  Tensor output = chunk.forward(ctx, input, batch, cache);
+  CHECK(output.exists() == !range.last);
+  std::map<int, int> once = units_of(store, 1);
+  if (range.first && range.last && config.tied_embeddings) ++once[0];  // the head shares the table
+  CHECK(owner.values == once);
+  CHECK(owner.gradients.empty());
+  CHECK(owner.ended.empty());
+  Tensor dinput = chunk.backward(ctx, output, batch.loss_weights, batch, cache);
+  CHECK(dinput.exists() == !range.first);
+  std::map<int, int> values = once;  // once more for backward, and a third time to compute activations again
+  for (auto& [unit, count] : values) count *= 2;
+  for (const LayerGroup& group : recompute_groups(recompute, range.num_layers)) {
+    for (std::int64_t layer = group.first; group.is_recomputed && layer < group.first + group.count; ++layer)
+      ++values[static_cast<int>(range.first_layer + layer + 1)];
+  }
+  CHECK(owner.values == values);
+  CHECK(owner.gradients == once);
+  CHECK(owner.ended.empty() == defers);
+  if (defers) chunk.weights(ctx, cache);
+  CHECK(owner.ended == units_of(store, 1));
+  CHECK_NOTHROW(store.check_all_written());
+}
+
 }  // namespace
 
-TEST_CASE("every unit with parameters is acquired before it runs, and its gradients end once, biases or not") {
-  for (bool bias : {false, true}) {
-    for (ChunkRange range :
-         {ChunkRange{0, 3, true, true}, {0, 1, true, false}, {1, 1, false, false}, {2, 1, false, true}}) {
-      for (bool defers : {false, true}) {
-        CAPTURE(bias);
-        CAPTURE(range.first_layer);
-        CAPTURE(defers);
-        Chunk chunk(tiny(bias), {}, {}, range, 48);
-        ParamStore store(Device::meta, kPrecisionFp32, AdamW::states(),
-                         [&](const ParamVisitor& visit) { chunk.params(visit); });
-        REQUIRE(store.size() > 0);
-        std::string layer = cat("layers.", range.first_layer);
-        CHECK(store.find(layer + ".norm1.bias") >= 0);
-        for (const char* name : {".attention.qkv.bias", ".attention.out.bias", ".mlp.up.bias", ".mlp.down.bias"})
-          CHECK((store.find(layer + name) >= 0) == bias);
-        Recorder owner;
-        Stream stream(Device::meta);
-        Arena slot(Device::meta, "slot", 0), scratch(Device::meta, "scratch", 0);
-        ProcessGroups groups;
-        Batch batch;
-        batch.tokens = batch.positions = batch.labels = Tensor(nullptr, DType::i32, {1, 8});
-        batch.loss_weights = Tensor(nullptr, DType::f32, {1, 8});
-        Ctx ctx{stream, slot, scratch, groups, true, &owner};
-        ctx.ends_gradients = true;
-        ctx.defers_weights = defers;
-        Chunk::Cache cache = chunk.make_cache();
-        Tensor input = range.first ? Tensor() : chunk.make_hidden(ctx, batch);
-        store.begin_step();
-        Tensor output = chunk.forward(ctx, input, batch, cache);
-        CHECK(output.exists() == !range.last);
-        std::map<int, int> once = units_of(store, 1);
-        if (range.first && range.last) ++once[0];  // the head shares the table
-        CHECK(owner.values == once);
-        CHECK(owner.gradients.empty());
-        CHECK(owner.ended.empty());
-        Tensor dinput = chunk.backward(ctx, output, batch.loss_weights, batch, cache);
-        CHECK(dinput.exists() == !range.first);
-        CHECK(owner.gradients == once);
-        CHECK(owner.ended.empty() == defers);
-        if (defers) chunk.weights(ctx, cache);
-        CHECK(owner.ended == units_of(store, 1));
-        CHECK_NOTHROW(store.check_all_written());
-      }
-    }
-  }
+TEST_CASE("every unit with parameters is acquired before it runs, and its gradients end once") {
+  for_each_plan(check_leases);
 }
 
 namespace {
@@ -147,21 +215,24 @@ struct Pass {
 };
 
 /// Two micro-batches, and an evaluation of the second, on a chunk whose parameters are lent, or are all there.
-Pass run(ChunkRange range, bool defers, bool lends, std::pair<Role, int> forgotten = {Role::states, 0}) {
-  Chunk chunk(tiny(true), {}, {}, range, 48);
+Pass run(const Plan& plan, bool lends, std::pair<Role, int> forgotten = {Role::states, 0}) {
+  const auto& [config, range, defers, recompute] = plan;
+  Chunk chunk(config, kDropout, {}, range, 48, recompute);
   ParamStore store(Device::cpu, kPrecisionFp32, AdamW::states(),
                    [&](const ParamVisitor& visit) { chunk.params(visit); });
   store.initialize(7);
   std::optional<Lender> lender;
   if (lends) lender.emplace(store).forgotten = forgotten;
   Stream stream(Device::cpu);
-  Arena slot(Device::cpu, "slot", 1 << 20), scratch(Device::cpu, "scratch", 1 << 20);
+  Arena slot(Device::cpu, "slot", 1 << 18), scratch(Device::cpu, "scratch", 1 << 18);
   ProcessGroups groups;
   Ctx ctx{stream, slot, scratch, groups, true, lends ? &*lender : nullptr};
   ctx.defers_weights = defers;
   std::vector<std::int32_t> tokens = {1, 2, 3, 4}, places = {0, 1, 2, 3}, labels = {2, 3, 4, 5};
-  std::vector<float> weights(4, 0.25f), input(4 * 16), dout(4 * 16);
+  std::vector<float> weights(4, 0.25f), input(4 * kHidden), dout(4 * kHidden);
+  std::int64_t sample = 5;
   Batch batch;
+  batch.samples = Tensor(&sample, DType::i64, {1});
   batch.tokens = Tensor(tokens.data(), DType::i32, {1, 4});
   batch.positions = Tensor(places.data(), DType::i32, {1, 4});
   batch.labels = Tensor(labels.data(), DType::i32, {1, 4});
@@ -170,7 +241,7 @@ Pass run(ChunkRange range, bool defers, bool lends, std::pair<Role, int> forgott
   pass.losses.resize(4), pass.held_out.resize(4);
   auto hidden = [&](std::vector<float>& values) {
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = std::sin(static_cast<float>(i));
-    return Tensor(values.data(), DType::f32, {4, 16});
+    return Tensor(values.data(), DType::f32, {4, kHidden});
   };
   Tensor losses(pass.losses.data(), DType::f32, {1, 4}), held_out(pass.held_out.data(), DType::f32, {1, 4});
   Chunk::Cache cache = chunk.make_cache();
@@ -202,22 +273,19 @@ Pass run(ChunkRange range, bool defers, bool lends, std::pair<Role, int> forgott
 }  // namespace
 
 TEST_CASE("a unit uses values and gradients under leases alone, and a lease that is missing is seen") {
-  for (ChunkRange range :
-       {ChunkRange{0, 3, true, true}, {0, 1, true, false}, {1, 1, false, false}, {2, 1, false, true}}) {
-    for (bool defers : {false, true}) {
-      CAPTURE(range.first_layer);
-      CAPTURE(defers);
-      Pass resident = run(range, defers, false);
-      CHECK(resident == resident);  // no NaN
-      CHECK(run(range, defers, true) == resident);
-      int first = static_cast<int>(range.first_layer) + (range.first ? 0 : 1);
-      int units = static_cast<int>(range.num_layers) + (range.first ? 1 : 0) + (range.last ? 1 : 0);
-      for (int unit = first; unit < first + units; ++unit) {
-        for (Role role : {Role::values, Role::gradients}) {
-          CAPTURE(unit);
-          CHECK(run(range, defers, true, {role, unit}) != resident);
-        }
+  for_each_plan([](const Plan& plan) {
+    const ChunkRange& range = plan.range;
+    const Pass resident = run(plan, false);
+    CHECK(resident == resident);  // no NaN
+    CHECK(run(plan, true) == resident);
+    CHECK(run({plan.config, range}, false) == resident);  // no way of computing changes a bit
+    const int first = static_cast<int>(range.first_layer) + (range.first ? 0 : 1);
+    const int units = static_cast<int>(range.num_layers) + (range.first ? 1 : 0) + (range.last ? 1 : 0);
+    for (int unit = first; unit < first + units; ++unit) {
+      for (Role role : {Role::values, Role::gradients}) {
+        CAPTURE(unit);
+        CHECK(run(plan, true, {role, unit}) != resident);
       }
     }
-  }
+  });
 }
