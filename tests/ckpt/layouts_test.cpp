@@ -15,6 +15,13 @@ namespace {
 
 const TestLayout& kOneRank = kTestLayouts.front();
 
+/// GPT-2; Llama; and Llama with all that Qwen adds, and an output layer of its own all the same.
+std::vector<GptConfig> configs() {
+  GptConfig qwen = llama_layouts_config();
+  qwen.bias.qkv = qwen.qk_norm = true;
+  return {layouts_config(), llama_layouts_config(), qwen};
+}
+
 std::vector<std::string> shards_in(const std::string& folder) {
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(folder)) {
@@ -54,64 +61,88 @@ std::uint64_t bytes_held(const ParamStore& store) {
 
 }  // namespace
 
+namespace {
+
+/// What one layout wrote, every layout reads, no further than needed.
+void check_any_reads(const TestLayout& writer, const GptConfig& config) {
+  ScratchFolder scratch;
+  SaveOptions options;
+  options.block_bytes = 100;  // elements do not fill it evenly with every piece: the last block of each is shorter
+  CHECK(save_from(writer, scratch / "s", 7, options, config) ==
+        std::vector<std::string>(static_cast<std::size_t>(writer.grid().world())));
+  std::string folder = scratch / "s/iter_0000007";
+  Manifest manifest = read_sound_manifest(folder);
+  CHECK(manifest.block_bytes == 100);
+  for (const TestLayout& reader : kTestLayouts) {
+    CAPTURE(reader.name);
+    CHECK(wrong_after_load(reader, folder, 7, config) == 0);
+    std::atomic<int> other_bytes = 0, more_than_held = 0;
+    auto compare = [&](int, const ParamStore& store, const ModelSource& source) {
+      other_bytes += source.bytes_read() != bytes_of_needed_blocks(store, manifest);
+      more_than_held += source.bytes_read() != bytes_held(store);
+    };
+    load_into(reader, folder, compare, config);
+    CHECK(other_bytes == 0);
+    if (&writer == &reader) CHECK(more_than_held == 0);
+  }
+}
+
+/// Every element of a tensor is in one of its pieces, once, and each piece is a tensor of a safetensors file. Returns
+/// how many elements are not the true ones.
+std::size_t check_pieces(const std::string& folder, const ManifestTensor& entry, int seed) {
+  std::size_t wrong = 0;
+  Slice whole = whole_slice(entry.tensor.shape);
+  std::vector<int> found(static_cast<std::size_t>(whole.count()));
+  for (const ManifestPiece& piece : entry.pieces) {
+    SafetensorsFile file(cat(folder, "/", piece.file));
+    const StoredTensor* stored = file.find(entry.tensor.name);
+    REQUIRE(stored != nullptr);
+    CHECK(stored->shape == stored_shape(piece.slice));
+    std::vector<float> values(static_cast<std::size_t>(piece.slice.count()));
+    to_float(stored->dtype, file.data(*stored), values);
+    for_each_overlap(whole, piece.slice, [&](const Overlap& run) {
+      for (std::int64_t k = 0; k < run.count; ++k) {
+        ++found[static_cast<std::size_t>(run.in_a + k)];
+        wrong += values[static_cast<std::size_t>(run.in_b + k)] != true_element(entry.tensor.name, run.in_a + k, seed);
+      }
+    });
+  }
+  CHECK(std::all_of(found.begin(), found.end(), [](int times) { return times == 1; }));
+  return wrong;
+}
+
+}  // namespace
+
 TEST_CASE("layouts: a checkpoint of any is the same model in any other, read no further than needed") {
-  for (const TestLayout& writer : kTestLayouts) {
-    ScratchFolder scratch;
-    SaveOptions options;
-    options.block_bytes = 100;  // elements do not fill it evenly with every piece: the last block of each is shorter
-    CHECK(save_from(writer, scratch / "s", 7, options) ==
-          std::vector<std::string>(static_cast<std::size_t>(writer.grid().world())));
-    std::string folder = scratch / "s/iter_0000007";
-    Manifest manifest = read_sound_manifest(folder);
-    CHECK(manifest.block_bytes == 100);
-    for (const TestLayout& reader : kTestLayouts) {
+  for (const GptConfig& config : configs()) {
+    CAPTURE(canonical_tensors(config).size());
+    for (const TestLayout& writer : kTestLayouts) {
       CAPTURE(writer.name);
-      CAPTURE(reader.name);
-      CHECK(wrong_after_load(reader, folder, 7) == 0);
-      std::atomic<int> other_bytes = 0, more_than_held = 0;
-      load_into(reader, folder, [&](int, const ParamStore& store, const ModelSource& source) {
-        other_bytes += source.bytes_read() != bytes_of_needed_blocks(store, manifest);
-        more_than_held += source.bytes_read() != bytes_held(store);
-      });
-      CHECK(other_bytes == 0);
-      if (&writer == &reader) CHECK(more_than_held == 0);
+      check_any_reads(writer, config);
     }
   }
 }
 
 TEST_CASE("layouts: every element is in one shard, once, and any safetensors reader finds it") {
-  for (const TestLayout& writer : kTestLayouts) {
-    CAPTURE(writer.name);
-    ScratchFolder scratch;
-    save_from(writer, scratch / "s", 3);
-    std::string folder = scratch / "s/iter_0000003";
-    Manifest manifest = read_sound_manifest(folder);
-    CHECK(manifest.tensors.size() == 3 * canonical_tensors(layouts_config()).size());
-    std::size_t stored_tensors = 0, pieces = 0, wrong = 0;
-    for (const std::string& shard : shards_in(folder))
-      stored_tensors += SafetensorsFile(cat(folder, "/", shard)).tensors().size();
-    for (const ManifestTensor& entry : manifest.tensors) {
-      Slice whole = whole_slice(entry.tensor.shape);
-      std::vector<int> found(static_cast<std::size_t>(whole.count()));
-      for (const ManifestPiece& piece : entry.pieces) {
-        ++pieces;
-        SafetensorsFile file(cat(folder, "/", piece.file));
-        const StoredTensor* stored = file.find(entry.tensor.name);
-        REQUIRE(stored != nullptr);
-        CHECK(stored->shape == stored_shape(piece.slice));
-        std::vector<float> values(static_cast<std::size_t>(piece.slice.count()));
-        to_float(stored->dtype, file.data(*stored), values);
-        for_each_overlap(whole, piece.slice, [&](const Overlap& run) {
-          for (std::int64_t k = 0; k < run.count; ++k) {
-            ++found[static_cast<std::size_t>(run.in_a + k)];
-            wrong += values[static_cast<std::size_t>(run.in_b + k)] != true_element(entry.tensor.name, run.in_a + k, 3);
-          }
-        });
+  for (const GptConfig& config : configs()) {
+    for (const TestLayout& writer : kTestLayouts) {
+      CAPTURE(canonical_tensors(config).size());
+      CAPTURE(writer.name);
+      ScratchFolder scratch;
+      save_from(writer, scratch / "s", 3, {}, config);
+      std::string folder = scratch / "s/iter_0000003";
+      Manifest manifest = read_sound_manifest(folder);
+      CHECK(manifest.tensors.size() == 3 * canonical_tensors(config).size());
+      std::size_t stored_tensors = 0, pieces = 0, wrong = 0;
+      for (const std::string& shard : shards_in(folder))
+        stored_tensors += SafetensorsFile(cat(folder, "/", shard)).tensors().size();
+      for (const ManifestTensor& entry : manifest.tensors) {
+        pieces += entry.pieces.size();
+        wrong += check_pieces(folder, entry, 3);
       }
-      CHECK(std::all_of(found.begin(), found.end(), [](int times) { return times == 1; }));
+      CHECK(wrong == 0);
+      CHECK(stored_tensors == pieces);
     }
-    CHECK(wrong == 0);
-    CHECK(stored_tensors == pieces);
   }
 }
 
@@ -132,22 +163,26 @@ TEST_CASE("layouts: who has nothing of its own to write makes no file") {
   CHECK(shards("tp 2, pp 2").size() == 4);
 }
 
-TEST_CASE("layouts: of a Hugging Face folder, too, every rank reads its part") {
-  ScratchFolder scratch;
-  save_from(kOneRank, scratch / "s", 5);
-  fs::create_directories(scratch / "hf");
-  Console console = quiet_console();
-  write_hf_folder(ModelSource::open(scratch / "s", console), scratch / "hf", {});
-  for (const TestLayout& reader : kTestLayouts) {
-    CAPTURE(reader.name);
-    CHECK(wrong_after_load(reader, scratch / "hf", 5) == 0);
-    std::atomic<int> other_bytes = 0;
-    load_into(reader, scratch / "hf", [&](int, const ParamStore& store, const ModelSource& source) {
-      std::uint64_t needed = 0;
-      for (int i = 0; i < store.size(); ++i) needed += static_cast<std::uint64_t>(store.slice(i).count()) * 4;
-      other_bytes += source.bytes_read() != needed;
-    });
-    CHECK(other_bytes == 0);
+TEST_CASE("layouts: every rank reads its part of a Hugging Face folder, too") {
+  for (const GptConfig& config : {layouts_config(), llama_layouts_config()}) {
+    CAPTURE(canonical_tensors(config).size());
+    ScratchFolder scratch;
+    save_from(kOneRank, scratch / "s", 5, {}, config);
+    fs::create_directories(scratch / "hf");
+    Console console = quiet_console();
+    write_hf_folder(ModelSource::open(scratch / "s", console), scratch / "hf", {});
+    for (const TestLayout& reader : kTestLayouts) {
+      CAPTURE(reader.name);
+      CHECK(wrong_after_load(reader, scratch / "hf", 5, config) == 0);
+      std::atomic<int> other_bytes = 0;
+      auto compare = [&](int, const ParamStore& store, const ModelSource& source) {
+        std::uint64_t needed = 0;
+        for (int i = 0; i < store.size(); ++i) needed += static_cast<std::uint64_t>(store.slice(i).count()) * 4;
+        other_bytes += source.bytes_read() != needed;
+      };
+      load_into(reader, scratch / "hf", compare, config);
+      CHECK(other_bytes == 0);
+    }
   }
 }
 

@@ -33,12 +33,17 @@ inline const std::vector<TestLayout> kTestLayouts = {{"one rank", 1, 1, 1, false
 
 inline GptConfig layouts_config() { return tiny_config(3); }
 
+/// Of the same sizes but for four heads in two groups.
+inline GptConfig llama_layouts_config() {
+  return llama_of_size({.vocab = 11, .layers = 3, .hidden = 8, .heads = 4, .positions = 5});
+}
+
 /// The part of the model that one rank of a layout holds.
 class RankModel {
  public:
-  RankModel(const TestLayout& layout, const RankGrid& grid, int rank)
-      : stage_(make_stage(layouts_config(), {}, layout_of(layout, grid, rank),
-                          padded_vocab_size(layouts_config().vocab_size, layout.vocab_multiple, layout.tensor))),
+  RankModel(const TestLayout& layout, const RankGrid& grid, int rank, const GptConfig& config = layouts_config())
+      : stage_(make_stage(config, {}, layout_of(layout, grid, rank),
+                          padded_vocab_size(config.vocab_size, layout.vocab_multiple, layout.tensor))),
         store(
             Device::cpu, kPrecisionFp32, AdamW::states(), [&](const ParamVisitor& visit) { stage_.params(visit); },
             layout_of(layout, grid, rank)) {}
@@ -113,15 +118,15 @@ inline SaveDirectory open_save(int rank, const std::string& directory) {
 
 /// All ranks of a layout save; what each of them was told, or "".
 inline std::vector<std::string> save_from(const TestLayout& layout, const std::string& directory, int iteration,
-                                          SaveOptions options = {}) {
+                                          SaveOptions options = {}, const GptConfig& config = layouts_config()) {
   RankGrid grid = layout.grid();
   std::vector<std::string> errors(static_cast<std::size_t>(grid.world()));
   run_ranks(grid, [&](int rank, const ProcessGroups& groups) {
-    RankModel model(layout, grid, rank);
+    RankModel model(layout, grid, rank, config);
     fill_true(model.store, iteration);
     errors[static_cast<std::size_t>(rank)] = error_of([&] {
       SaveDirectory save = open_save(rank, directory);
-      save.save(layouts_config(), model.store, state_at(iteration), options, groups.world());
+      save.save(config, model.store, state_at(iteration), options, groups.world());
     });
   });
   return errors;
@@ -130,11 +135,12 @@ inline std::vector<std::string> save_from(const TestLayout& layout, const std::s
 /// All ranks of a layout load values and moments; what each of them was told, or "". Then `check(rank, model, source)`
 /// for those that succeeded.
 template <class Check>
-std::vector<std::string> load_into(const TestLayout& layout, const std::string& folder, const Check& check) {
+std::vector<std::string> load_into(const TestLayout& layout, const std::string& folder, const Check& check,
+                                   const GptConfig& config = layouts_config()) {
   RankGrid grid = layout.grid();
   std::vector<std::string> errors(static_cast<std::size_t>(grid.world()));
   run_ranks(grid, [&](int rank, const ProcessGroups&) {
-    RankModel model(layout, grid, rank);
+    RankModel model(layout, grid, rank, config);
     fill_true(model.store, -1);
     errors[static_cast<std::size_t>(rank)] = error_of([&] {
       Console console = quiet_console();
@@ -148,11 +154,13 @@ std::vector<std::string> load_into(const TestLayout& layout, const std::string& 
 }
 
 /// Wrong elements in all ranks together; -1 when one could not load.
-inline int wrong_after_load(const TestLayout& layout, const std::string& folder, int seed) {
+inline int wrong_after_load(const TestLayout& layout, const std::string& folder, int seed,
+                            const GptConfig& config = layouts_config()) {
   std::atomic<int> wrong = 0;
-  for (const std::string& error : load_into(layout, folder, [&](int, const ParamStore&store, const ModelSource&source) {
-         wrong += count_wrong(store, seed, source.has_optimizer());
-       })) {
+  auto count = [&](int, const ParamStore& store, const ModelSource& source) {
+    wrong += count_wrong(store, seed, source.has_optimizer());
+  };
+  for (const std::string& error : load_into(layout, folder, count, config)) {
     if (!error.empty()) return -1;
   }
   return wrong;
