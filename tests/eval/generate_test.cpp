@@ -59,11 +59,17 @@ TEST_CASE("without a cache the continuations are the same") {
   }
 }
 
-TEST_CASE("a cache gives the logits of a pass over everything, however the tokens arrive") {
-  ModelSource source = open_model("b");
-  Model model(source);
+namespace {
+
+/// Between them: rotary positions of whole heads and parts, plain and scaled, with query groups, normalized queries and
+/// keys, and windows of 7 and 8 tokens.
+const char* const kDecodedModels[] = {"gpt2_model/b",        "llama_model/llama",       "llama_model/qwen2",
+                                      "llama_model/mistral", "llama_model/neox",        "family_model/llama3",
+                                      "family_model/qwen3",  "family_model/neox_serial"};
+
+void check_decoder(Model& model) {
   Ids ids;
-  for (std::int32_t i = 0; i < 48; ++i) ids.push_back(i * 37 % 1000);
+  for (std::int32_t i = 0; i < 48; ++i) ids.push_back(static_cast<std::int32_t>(i * 37 % model.vocab()));
   auto all = model.logits(ids);
   auto width = static_cast<std::size_t>(model.vocab());
   Decoder decoder(model, 2, 48);
@@ -85,6 +91,29 @@ TEST_CASE("a cache gives the logits of a pass over everything, however the token
   CHECK(decoder.held(0) == 0);
   CHECK(decoder.held(1) == 36);
   CHECK_THROWS_AS(decoder.append(1, Ids(13, 1)), Error);
+}
+
+}  // namespace
+
+TEST_CASE("a cache gives the logits of a pass over everything, however the tokens arrive") {
+  for (const char* name : kDecodedModels) {
+    CAPTURE(name);
+    ModelSource source = open_golden(name);
+    Model model(source);
+    check_decoder(model);
+  }
+}
+
+TEST_CASE("a cache holds the keys and values of query groups, of all positions that there is room for") {
+  for (const char* name : {"llama_model/mistral", "family_model/qwen3"}) {
+    CAPTURE(name);
+    ModelSource source = open_golden(name);
+    Model model(source);
+    const GptConfig& config = model.config();
+    REQUIRE(config.num_query_groups < config.num_heads);
+    const std::int64_t floats = 2 * config.num_layers * 3 * 10 * config.num_query_groups * config.head_dim;
+    CHECK(Decoder(model, 3, 10).cache_bytes() == static_cast<std::size_t>(floats) * sizeof(float));
+  }
 }
 
 TEST_CASE("the cache has room for the prompt and the new tokens, not for all positions of the model") {
@@ -119,22 +148,26 @@ TEST_CASE("the stop id ends a continuation and is its last id") {
   CHECK(seen == result.ids);
 }
 
-TEST_CASE("full positions: the sequence goes on from its last half") {
-  ModelSource source = open_model("a");
-  Model model(source);
-  Ids prompt;
-  for (std::int32_t i = 0; i < 100; ++i) prompt.push_back(i * 31 % 512);
-  Ids got = continue_one(model, greedy(80), prompt);
-  REQUIRE(got.size() == 80);
-  // By hand: from the last 64, then from 32 on until 64 are reached again.
-  Ids all = prompt, context(prompt.end() - 64, prompt.end());
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    auto logits = model.logits(context);
-    std::int32_t next = argmax(std::span(logits).last(512));
-    CHECK(got[i] == next);
-    all.push_back(next);
-    context.push_back(next);
-    if (context.size() > 64) context.assign(all.end() - 32, all.end());
+TEST_CASE("full positions: the sequence continues from its last half") {
+  for (const char* name : {"gpt2_model/a", "llama_model/llama", "llama_model/mistral", "family_model/qwen3"}) {
+    CAPTURE(name);
+    ModelSource source = open_golden(name);
+    Model model(source);
+    REQUIRE(model.positions() == 64);
+    Ids prompt;
+    for (std::int32_t i = 0; i < 100; ++i) prompt.push_back(static_cast<std::int32_t>(i * 31 % model.vocab()));
+    Ids got = continue_one(model, greedy(80), prompt);
+    REQUIRE(got.size() == 80);
+    // By hand: from the last 64, then from 32 on until 64 are reached again.
+    Ids all = prompt, context(prompt.end() - 64, prompt.end());
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      auto logits = model.logits(context);
+      std::int32_t next = argmax(std::span(logits).last(static_cast<std::size_t>(model.vocab())));
+      CHECK(got[i] == next);
+      all.push_back(next);
+      context.push_back(next);
+      if (context.size() > 64) context.assign(all.end() - 32, all.end());
+    }
   }
 }
 

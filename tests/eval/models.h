@@ -11,11 +11,13 @@
 
 namespace mtl::test {
 
-inline ModelSource open_model(const std::string& name) {
+/// `path` is below golden/.
+inline ModelSource open_golden(const std::string& path) {
   Console console("test");
   console.quiet = true;
-  return ModelSource::open("golden/gpt2_model/" + name, console);
+  return ModelSource::open("golden/" + path, console);
 }
+inline ModelSource open_model(const std::string& name) { return open_golden("gpt2_model/" + name); }
 
 using Ids = std::vector<std::int32_t>;
 
