@@ -3,6 +3,7 @@
 #include <simdjson.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -14,6 +15,12 @@ LineReader::LineReader(std::vector<std::string> paths, LineReaderOptions options
   // Only the first line of a chunk can be long, which is what fill_chunk looks at.
   options_.chunk_bytes =
       std::clamp<std::size_t>(options_.chunk_bytes, 1, std::max<std::size_t>(1, options_.line_bytes / 2));
+}
+
+/// Where the last newline of a text is, or npos. std::string_view::rfind() looks at one byte at a time.
+static std::size_t find_last_newline(std::string_view text) {
+  const void* found = text.empty() ? nullptr : ::memrchr(text.data(), '\n', text.size());
+  return found == nullptr ? std::string_view::npos : static_cast<const char*>(found) - text.data();
 }
 
 /// Reads more of the current file behind rest_; false at its end.
@@ -32,7 +39,7 @@ bool LineReader::fill_chunk(std::size_t& end) {
   end = 0;  // no newline yet
   while (more && (rest_.size() < options_.chunk_bytes || end == 0)) {
     more = fill();
-    std::size_t newline = rest_.view().substr(searched).rfind('\n');
+    std::size_t newline = find_last_newline(rest_.view().substr(searched));
     if (newline != std::string_view::npos) end = searched + newline + 1;
     searched = rest_.size();
     if (rest_.size() > options_.line_bytes && rest_.view().find('\n') > options_.line_bytes) {
