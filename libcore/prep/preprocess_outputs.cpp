@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/threads.h"
 #include "base/utf8.h"
 #include "data/provenance.h"
 #include "data/publish.h"
@@ -52,7 +53,10 @@ PreprocessOutputs::PreprocessOutputs(const PreprocessOptions& options, const Tok
       input_bytes_(inputs.bytes),
       guard_(guard),
       console_(console),
-      type_(token_type_for_vocab(tokenizer.vocab_size())) {
+      type_(token_type_for_vocab(tokenizer.vocab_size())),
+      // At the end, when only this thread has work, the others would wait for it.
+      tokenizer_hash_(std::async(resolve_threads(options.workers) > 1 ? std::launch::async : std::launch::deferred,
+                                 [&tokenizer] { return tokenizer.hash(); })) {
   std::vector<std::string> prefixes{options.output_prefix};  // of the rejects
   for (std::size_t k = 0; k < options.json_keys.size(); ++k) prefixes.push_back(prefix_of(k));
   std::vector<std::string> read = tokenizer_files(options.tokenizer);
@@ -189,8 +193,9 @@ Json PreprocessOutputs::output(std::size_t k) const {
 Json PreprocessOutputs::provenance(std::size_t k, const std::vector<StoredInput>& inputs) const {
   Json files = Json::array();
   for (const StoredInput& input : inputs) files.push(describe_input(input.path, input.bytes, input.hash));
-  const Json tokenizer = Json::object(
-      {{"type", tokenizer_.type()}, {"vocab_size", tokenizer_.vocab_size()}, {"xxh3", hash_text(tokenizer_.hash())}});
+  const Json tokenizer = Json::object({{"type", tokenizer_.type()},
+                                       {"vocab_size", tokenizer_.vocab_size()},
+                                       {"xxh3", hash_text(tokenizer_hash_.get())}});
   Json provenance = make_provenance("mtl-preprocess", options_.command, tokenizer, files, output(k));
   provenance.set("skipped", skipped_);
   return provenance;

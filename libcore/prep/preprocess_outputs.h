@@ -5,6 +5,7 @@
 // them all (data/publish.h).
 #pragma once
 
+#include <future>
 #include <optional>
 #include <string>
 #include <vector>
@@ -61,6 +62,7 @@ class PreprocessOutputs {
   InterruptGuard& guard_;
   Console& console_;
   DataType type_;
+  std::shared_future<std::uint64_t> tokenizer_hash_;
   std::vector<OutputLock> locks_;
   std::vector<IndexedDatasetWriter> writers_;
   std::optional<AtomicFile> rejects_;
