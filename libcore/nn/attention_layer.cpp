@@ -128,14 +128,14 @@ Tensor AttentionLayer::forward(Ctx& ctx, Tensor x, const Batch& batch, Cache& ca
   project_qkv(ctx, x, batch, cache);
   const bool keeps = !(is_recomputed && ctx.training);
   cache.attended = make_attended(keeps ? ctx.slot : ctx.scratch, cache);
+  const bool is_decoding = cache.past.keys.exists();
+  cache.logsumexp = keeps && !is_decoding ? make_logsumexp(ctx.slot, cache) : Tensor();
   AttentionInput in = input(ctx, cache, batch);
-  if (cache.past.keys.exists()) {
+  if (is_decoding) {
     append_to_cache(ctx.stream, cache.past, in.qkv.k, in.qkv.v);
     in.qkv.k = {cache.past.keys};
     in.qkv.v = {cache.past.values};
     in.past = cache.past.lengths;
-  } else if (keeps) {
-    cache.logsumexp = make_logsumexp(ctx.slot, cache);
   }
   attention_forward(ctx.stream, ctx.scratch, cache.attended, cache.logsumexp, in);
   return project_out(ctx, out_rows, cache.attended);

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <numeric>
 #include <sstream>
+#include <string>
 
 #include "base/files.h"
 #include "base/str.h"
@@ -34,7 +35,7 @@ const GptSizes kSizes{.vocab = kVocab, .layers = 5, .hidden = 64, .heads = 8, .p
 GptConfig tiny_gpt() { return gpt_of_size(kSizes); }
 
 struct Architecture {
-  const char* name;
+  std::string name;
   GptConfig config;
   int most_parts;  // to which tensor parallelism divides it
 };

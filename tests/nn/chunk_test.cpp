@@ -8,6 +8,8 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "optim/param_store.h"
 #include "tests/gpt_of_size.h"
@@ -21,8 +23,10 @@ const test::GptSizes kSizes{.vocab = 40, .layers = 3, .hidden = kHidden, .heads 
 const DropoutOptions kDropout{0.1f, 0.1f, 3};
 
 struct Architecture {
-  Architecture(const char* called, GptConfig sizes) : name(called), config(sizes) { config.head_dim = 8; }
-  const char* name;
+  Architecture(std::string called, const GptConfig& sizes) : name(std::move(called)), config(sizes) {
+    config.head_dim = 8;
+  }
+  std::string name;
   GptConfig config;
 };
 const std::vector<Architecture> kArchitectures = {{"gpt", test::gpt_of_size(kSizes)},
@@ -214,7 +218,7 @@ struct Pass {
   bool operator==(const Pass&) const = default;  // false where there are NaN
 };
 
-/// Two micro-batches, and an evaluation of the second, on a chunk whose parameters are lent, or are all there.
+/// Training and evaluation of a micro-batch, twice, on a chunk whose parameters are lent, or are all there.
 Pass run(const Plan& plan, bool lends, std::pair<Role, int> forgotten = {Role::states, 0}) {
   const auto& [config, range, defers, recompute] = plan;
   Chunk chunk(config, kDropout, {}, range, 48, recompute);
@@ -248,16 +252,17 @@ Pass run(const Plan& plan, bool lends, std::pair<Role, int> forgotten = {Role::s
   store.begin_step();
   for (bool is_last : {false, true}) {
     slot.clear();
+    ctx.training = true;
     ctx.ends_gradients = is_last;
     chunk.forward(ctx, range.first ? Tensor() : hidden(input), batch, cache);
     Tensor dinput = chunk.backward(ctx, range.last ? Tensor() : hidden(dout), losses, batch, cache);
     if (defers) chunk.weights(ctx, cache);
     if (dinput.exists()) pass.dinput.assign(dinput.data<float>(), dinput.data<float>() + dinput.numel());
+    slot.clear();
+    ctx.training = false;
+    Tensor output = chunk.evaluate(ctx, range.first ? Tensor() : hidden(input), held_out, batch, cache);
+    if (output.exists()) pass.held_out.assign(output.data<float>(), output.data<float>() + output.numel());
   }
-  slot.clear();
-  ctx.training = false;
-  Tensor output = chunk.evaluate(ctx, range.first ? Tensor() : hidden(input), held_out, batch, cache);
-  if (output.exists()) pass.held_out.assign(output.data<float>(), output.data<float>() + output.numel());
   for (int param = 0; param < store.size(); ++param) {
     const float* grad = store.grad(param).data<float>();
     pass.gradients.push_back(lends ? lender->gradient(param)
