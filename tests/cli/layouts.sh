@@ -1,5 +1,6 @@
 # One loss in every layout: trains the same 20 iterations, dropout on, in each layout it is given, and compares with one
-# process. Source lib.sh first; then run_layouts FIRST LAST runs these lines of layouts.txt and prints the table.
+# process. Source lib.sh first; then run_layouts FIRST LAST [ARCHITECTURE [TP]] runs these lines of layouts.txt with GPT-2's
+# architecture or another one, as far as they divide its heads over at most TP ranks, and prints the table.
 #
 #   loss, norm   largest relative difference over 20 iterations and 3 validations
 #   gradient     largest relative rms difference of a tensor in the first step's gradients (from the first moments)
@@ -10,6 +11,21 @@ export OMP_WAIT_POLICY=passive OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_C
 
 CLIP=1.0 # below the norm of every step: the sum over all ranks decides each update
 
+# Flags of an architecture; GPT-2's when empty. Two query groups go with at most two tensor-parallel ranks.
+architecture=()
+LLAMA_FLAGS=(--normalization RMSNorm --position-embedding-type rope --group-query-attention --num-query-groups 2 --swiglu
+  --disable-bias-linear)
+set_architecture() {
+  case $1 in
+    gpt) architecture=() ;;
+    llama) architecture=("${LLAMA_FLAGS[@]}" --untie-embeddings-and-output-weights) ;;
+    qwen) architecture=("${LLAMA_FLAGS[@]}" --add-qkv-bias --qk-layernorm) ;;
+    neox) architecture=(--position-embedding-type rope --rotary-percent 0.25 --parallel-residual
+      --untie-embeddings-and-output-weights --no-bias-gelu-fusion) ;;
+    *) fail "no architecture '$1'" ;;
+  esac
+}
+
 # train_layout RANKS NAME FLAG...: writes NAME.jsonl and the checkpoints in NAME.ck.
 train_layout() {
   local ranks=$1 name=$2
@@ -18,7 +34,8 @@ train_layout() {
     --max-position-embeddings 64 --tokenizer-type NullTokenizer --vocab-size 512 --data-path c_text_document \
     --split 90,8,2 --seq-length 64 --global-batch-size 16 --train-iters 20 --lr 0.001 --lr-decay-style cosine \
     --lr-warmup-iters 2 --weight-decay 0.1 --clip-grad "$CLIP" --seed 1234 --eval-interval 10 --eval-iters 2 --log-interval 1 \
-    --peak-tflops 0.1 --threads 1 --save "$name.ck" --save-interval 1 --log-jsonl "$name.jsonl" "$@" </dev/null
+    --peak-tflops 0.1 --threads 1 --save "$name.ck" --save-interval 1 --log-jsonl "$name.jsonl" "${architecture[@]}" \
+    "$@" </dev/null
 }
 
 # check_clipping NAME: all 20 steps of that run have norms above $CLIP, and clipping acts: the first moments of the first
@@ -75,9 +92,32 @@ prepare_layouts() {
     --tokenizer-type NullTokenizer --vocab-size 512 --append-eod
 }
 
+# same_bits NAME OTHER WHAT: the same figures, and the same bits in every checkpoint of two runs of train_layout.
+same_bits() {
+  local answer
+  figures "$1.jsonl" >"$1.figures"
+  figures "$2.jsonl" >"$2.figures"
+  [ "$(wc -l <"$1.figures")" -eq 44 ] || fail "$3: $(wc -l <"$1.figures") figures instead of 44"
+  expect_same "$1.figures" "$2.figures"
+  for step in 0000001 0000020; do
+    answer=$(mtl_compare_checkpoints --exact "$1.ck/iter_$step" "$2.ck/iter_$step" 2>&1) || fail "$3: $answer"
+  done
+}
+
+# check_recompute KEPT FLAG...: recomputation moves no bit of the run KEPT, whose layout is in `flags`.
+check_recompute() {
+  local kept=$1
+  shift
+  train_layout "$ranks" again "${flags[@]}" "$@"
+  same_bits "$kept" again "$title, $*"
+  echo "$title, $*: same bits"
+  rm -rf again.*
+}
+
 run_layouts() {
-  local line number=0
-  prepare_layouts
+  local name=${3:-gpt} most=${4:-8} line number=0
+  set_architecture "$name"
+  [ -e c_text_document.bin ] || prepare_layouts
   train_layout 1 one --micro-batch-size 2
   check_clipping one
   echo "| layout                                         | loss    | norm    | gradient | weights | start |"
@@ -85,10 +125,13 @@ run_layouts() {
   while read -r -a line; do
     [ "${line[0]}" != '#' ] || continue
     number=$((number + 1))
-    { [ "$number" -ge "$1" ] && [ "$number" -le "$2" ]; } || continue
+    { [ "$number" -ge "$1" ] && [ "$number" -le "$2" ] && [ "${line[0]}" -le "$most" ]; } || continue
     set_layout "${line[@]}"
+    [ "$name" = gpt ] || title="$name $title"
     train_layout "$ranks" other "${flags[@]}"
     check_layout other "$title"
     rm -rf other.*
   done <"$TESTS/cli/layouts.txt"
+  rm -rf one.*
+  set_architecture gpt
 }

@@ -1,9 +1,29 @@
 #!/bin/bash
 # The layouts that layouts_test.sh leaves out; and that all together cover every pair of choices that can be combined.
+# Other architectures in every layout that divides them; recomputation in every kind of layout.
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/layouts.sh"
 cd "$WORK" || exit 1
 run_layouts 16 99
+run_layouts 1 99 llama 2
+run_layouts 1 99 qwen 2
+run_layouts 1 99 neox
+
+for name in gpt llama; do
+  set_architecture $name
+  for layout in '2 1 1 1f1b 1 0 0 2' '1 0 2 1f1b 1 0 0 2' '1 0 1 1f1b 2 1 1 2' '2 1 2 gpipe 2 1 1 1'; do
+    # shellcheck disable=SC2086 # words
+    set_layout $layout
+    title="$name $title"
+    train_layout "$ranks" kept "${flags[@]}"
+    check_recompute kept --recompute-granularity selective
+    check_recompute kept --recompute-granularity full --recompute-method uniform
+    check_recompute kept --recompute-granularity full --recompute-method uniform --recompute-num-layers 2
+    check_recompute kept --recompute-granularity full --recompute-method block --recompute-num-layers 2
+    rm -rf kept.*
+  done
+done
+set_architecture gpt
 
 awk '/^#/ { next }
   { ++lines; for (i = 1; i < 8; ++i) for (j = i + 1; j <= 8; ++j) seen[i, $i, j, $j] = 1 }
