@@ -86,10 +86,15 @@ Pipeline::Slot& Pipeline::slot_of(const Action& action) {
   return slots_[own[action.micro_batch % own.size()]];
 }
 
-/// Empties a slot for the next micro-batch.
-void Pipeline::open(Slot& slot) {
+/// What the slot's memory holds may be overwritten.
+void Pipeline::finish_sends(Slot& slot) {
   for (Work& send : slot.sends) send.wait(stream_);
   slot.sends.clear();
+}
+
+/// Empties a slot for the next micro-batch.
+void Pipeline::open(Slot& slot) {
+  finish_sends(slot);
   slot.memory.clear();
   slot.input = slot.output = slot.dout = slot.dinput = {};
 }
@@ -184,6 +189,7 @@ void Pipeline::run(const Action& action, Slot& slot, Ctx& ctx, const Batch& batc
       slot.dout = receive(ctx, action, batch);
       return;
     case ActionKind::backward:
+      finish_sends(slot);  // backward releases the output on its way; its gradient is here, so this waits for nothing
       slot.dinput = chunk.backward(ctx, slot.dout, losses, batch, slot.cache);
       return;
     case ActionKind::weight:

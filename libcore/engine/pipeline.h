@@ -73,6 +73,7 @@ class Pipeline {
   Slot& slot_of(const Action& action);
   void run(const Action& action, Slot& slot, Ctx& ctx, const Batch& batch, Tensor losses);
   void begin();
+  void finish_sends(Slot& slot);
   void open(Slot& slot);
   Inbox& inbox_of(const Action& action);
   Tensor buffer_of(const Ctx& ctx, const Action& action, const Batch& batch);

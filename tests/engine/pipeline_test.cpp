@@ -1,4 +1,4 @@
-// When a stage starts its receives.
+// When a stage starts its receives, and when it waits for its sends.
 #include "engine/pipeline.h"
 
 #include <doctest/doctest.h>
@@ -12,19 +12,25 @@ using namespace mtl;
 
 namespace {
 
-/// The FLOPs of a stage when it started each receive, and when it waited for it.
+/// The FLOPs of a stage when it started each receive, when it waited for it, and when it waited for each of its sends
+/// to the stage behind it; the same of the gradients that came from there.
 struct Journal {
-  std::vector<double> started, waited;
+  std::vector<double> started, waited, waited_output, waited_gradient;
 };
 
-class NotedReceive final : public Work::Operation {
+/// Notes when it is waited for.
+class NotedWork final : public Work::Operation {
  public:
-  NotedReceive(Journal& journal, const Stream& stream) : journal_(journal), stream_(stream) {}
-  bool done() override { return false; }
-  void join() override { journal_.waited.push_back(stream_.counters().flops); }
+  NotedWork(bool is_done, std::vector<std::vector<double>*> notes, const Stream& stream)
+      : is_done_(is_done), notes_(std::move(notes)), stream_(stream) {}
+  bool done() override { return is_done_; }
+  void join() override {
+    for (std::vector<double>* note : notes_) note->push_back(stream_.counters().flops);
+  }
 
  private:
-  Journal& journal_;
+  bool is_done_;
+  std::vector<std::vector<double>*> notes_;
   const Stream& stream_;
 };
 
@@ -37,10 +43,16 @@ class NotingCommunicator final : public Communicator {
   Work all_gather(Stream& stream, Tensor out, Tensor in) override { return meta_.all_gather(stream, out, in); }
   Work reduce_scatter(Stream& stream, Tensor out, Tensor in) override { return meta_.reduce_scatter(stream, out, in); }
   Work broadcast(Stream& stream, Tensor data, int root) override { return meta_.broadcast(stream, data, root); }
-  Work send(Stream& stream, Tensor data, int peer) override { return meta_.send(stream, data, peer); }
-  Work receive(Stream& stream, Tensor, int) override {
+  Work send(Stream& stream, Tensor, int peer) override {
+    std::vector<std::vector<double>*> notes;
+    if (peer == rank() + 1) notes.push_back(&journal_.waited_output);
+    return Work(std::make_shared<NotedWork>(true, std::move(notes), stream));
+  }
+  Work receive(Stream& stream, Tensor, int peer) override {
     journal_.started.push_back(stream.counters().flops);
-    return Work(std::make_shared<NotedReceive>(journal_, stream));
+    std::vector<std::vector<double>*> notes = {&journal_.waited};
+    if (peer == rank() + 1) notes.push_back(&journal_.waited_gradient);
+    return Work(std::make_shared<NotedWork>(false, std::move(notes), stream));
   }
 
  private:
@@ -50,6 +62,33 @@ class NotingCommunicator final : public Communicator {
 
 GptConfig tiny() { return test::gpt_of_size({.vocab = 40, .layers = 4, .hidden = 16, .heads = 2, .positions = 8}); }
 
+/// One step of one of four stages on the meta device.
+Journal journal_of(int stage, ScheduleKind kind) {
+  RunShape shape;
+  shape.seq_length = 8;
+  shape.micro_batches = 6;
+  shape.padded_vocab = 48;
+  shape.layout.grid = RankGrid({.pipeline = 4});
+  shape.layout.rank = stage;
+  shape.layout.schedule = kind;
+  Journal journal;
+  ProcessGroups groups(shape.layout.grid, stage, [&](const std::vector<int>& ranks, const std::string&) {
+    auto place = std::find(ranks.begin(), ranks.end(), stage) - ranks.begin();
+    return std::make_shared<NotingCommunicator>(static_cast<int>(place), static_cast<int>(ranks.size()), journal);
+  });
+  Stage own = make_stage(tiny(), {}, shape.layout, shape.padded_vocab);
+  ParamStore params(
+      Device::meta, kPrecisionFp32, AdamW::states(), [&](const ParamVisitor& visit) { own.params(visit); },
+      shape.layout);
+  Stream stream(Device::meta);
+  MemoryPlan plan = plan_training(tiny(), {}, shape);
+  Pipeline pipeline(own, stream, groups, rank_schedule(shape.layout, 6), plan);
+  BatchBuffers buffers(Device::meta, shape);
+  params.begin_step();
+  pipeline.train(buffers);
+  return journal;
+}
+
 }  // namespace
 
 TEST_CASE("every receive but the first is started before the action before it computes") {
@@ -57,34 +96,25 @@ TEST_CASE("every receive but the first is started before the action before it co
     for (ScheduleKind kind : {ScheduleKind::gpipe, ScheduleKind::one_forward_one_backward}) {
       CAPTURE(stage);
       CAPTURE(static_cast<int>(kind));
-      RunShape shape;
-      shape.seq_length = 8;
-      shape.micro_batches = 6;
-      shape.padded_vocab = 48;
-      shape.layout.grid = RankGrid({.pipeline = 4});
-      shape.layout.rank = stage;
-      shape.layout.schedule = kind;
-      Journal journal;
-      ProcessGroups groups(shape.layout.grid, stage, [&](const std::vector<int>& ranks, const std::string&) {
-        auto place = std::find(ranks.begin(), ranks.end(), stage) - ranks.begin();
-        return std::make_shared<NotingCommunicator>(static_cast<int>(place), static_cast<int>(ranks.size()), journal);
-      });
-      Stage own = make_stage(tiny(), {}, shape.layout, shape.padded_vocab);
-      ParamStore params(
-          Device::meta, kPrecisionFp32, AdamW::states(), [&](const ParamVisitor& visit) { own.params(visit); },
-          shape.layout);
-      Stream stream(Device::meta);
-      MemoryPlan plan = plan_training(tiny(), {}, shape);
-      Pipeline pipeline(own, stream, groups, rank_schedule(shape.layout, 6), plan);
-      BatchBuffers buffers(Device::meta, shape);
-      params.begin_step();
-      pipeline.train(buffers);
+      const Journal journal = journal_of(stage, kind);
       CHECK(journal.started.size() == static_cast<std::size_t>((stage > 0 ? 6 : 0) + (stage < 3 ? 6 : 0)));
       REQUIRE(journal.waited.size() == journal.started.size());
       for (std::size_t i = 1; i < journal.started.size(); ++i) {
         CHECK(journal.waited[i] > journal.started[i]);       // something was computed meanwhile
         CHECK(journal.waited[i - 1] <= journal.started[i]);  // one at a time: buffers are few
       }
+    }
+  }
+}
+
+TEST_CASE("an output has been sent before the backward that releases its memory") {
+  for (int stage = 0; stage < 3; ++stage) {
+    for (ScheduleKind kind : {ScheduleKind::gpipe, ScheduleKind::one_forward_one_backward}) {
+      CAPTURE(stage);
+      CAPTURE(static_cast<int>(kind));
+      const Journal journal = journal_of(stage, kind);
+      CHECK(journal.waited_gradient.size() == 6);
+      CHECK(journal.waited_output == journal.waited_gradient);
     }
   }
 }
