@@ -105,9 +105,14 @@ TEST_CASE("a gradient that is not finite changes nothing") {
   CHECK(before != copy_of(model.params.buckets()[0].values()));
 }
 
-TEST_CASE("weight gradients in actions of their own, however late, have the same bits") {
-  GoldenModel whole("gpt2_model/a", shape_of(2, 3), {0.1f, 0.1f, 5}),
-      split("gpt2_model/a", shape_of(2, 3), {0.1f, 0.1f, 5});
+namespace {
+
+/// A step whose weight gradients all come after the last backward has the bits of a step without recomputation.
+void check_late_weights(const char* name, const Recompute& recompute) {
+  const DropoutOptions dropout{0.1f, 0.1f, 5};
+  RunShape split_shape = shape_of(2, 3);
+  split_shape.layout.recompute = recompute;
+  GoldenModel whole(name, shape_of(2, 3), dropout), split(name, split_shape, dropout);
   fill_random(whole);
   fill_random(split);
   whole.train_step();
@@ -118,8 +123,8 @@ TEST_CASE("weight gradients in actions of their own, however late, have the same
   CHECK(schedule_text(schedule.actions) == "F0 F1 F2 B0 B1 B2 W0 W1 W2");
   CHECK(std::count(schedule.ends_gradients.begin(), schedule.ends_gradients.end(), true) == 1);
   CHECK(schedule.ends_gradients.back());
-  MemoryPlan plan = split.plan;
-  plan.entry(Category::slots).bytes *= 2;  // operands stay in the slot
+  MemoryPlan plan = whole.plan;
+  plan.entry(Category::slots).bytes *= 3;  // operands stay in the slot
   Pipeline pipeline(split.stage, split.stream, split.groups, schedule, plan);
   CHECK(pipeline.slots() == 3);
   split.params.begin_step();
@@ -128,5 +133,21 @@ TEST_CASE("weight gradients in actions of their own, however late, have the same
   for (int p = 0; p < whole.params.size(); ++p) {
     CAPTURE(whole.params.specs()[static_cast<std::size_t>(p)].name);
     CHECK(copy_of(whole.params.grad(p)) == copy_of(split.params.grad(p)));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("weight gradients in actions of their own, however late, have the same bits") {
+  using Granularity = Recompute::Granularity;
+  for (const char* name : {"gpt2_model/a", "llama_model/llama"}) {
+    CAPTURE(name);
+    for (const Recompute& recompute :
+         {Recompute{}, Recompute{Granularity::selective}, Recompute{Granularity::full, Recompute::Method::uniform, 2},
+          Recompute{Granularity::full, Recompute::Method::block, 1}}) {
+      CAPTURE(static_cast<int>(recompute.granularity));
+      CAPTURE(recompute.num_layers);
+      check_late_weights(name, recompute);
+    }
   }
 }
