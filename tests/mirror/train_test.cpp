@@ -122,6 +122,44 @@ TEST_CASE("a run with validation, checkpoints and a resume has the bits of the c
   CHECK(figures(scratch / "cuda.jsonl") == expected);
 }
 
+namespace {
+
+/// Between them all operators that GPT-2 lacks; attention alone, or all, computed again in backward.
+void make_llama(TrainOptions& options) {
+  ArchitectureOptions& model = options.architecture;
+  model.normalization = "RMSNorm";
+  model.position_embedding_type = "rope";
+  model.group_query_attention = model.qk_layernorm = model.swiglu = true;
+  model.disable_bias_linear = model.untie_embeddings = true;
+  model.window_size = "5,0";
+  options.parallel.recompute_granularity = "selective";
+}
+void make_neox(TrainOptions& options) {
+  ArchitectureOptions& model = options.architecture;
+  model.position_embedding_type = "rope";
+  model.rotary_percent = 0.25;
+  model.parallel_residual = model.no_bias_gelu_fusion = true;
+  options.parallel.recompute_granularity = "full";
+  options.parallel.recompute_method = "uniform";
+  options.parallel.recompute_num_layers = 2;
+}
+
+}  // namespace
+
+TEST_CASE("runs of other architectures, recomputed, have the bits of the cpu's") {
+  for (void (*make)(TrainOptions&) : {make_llama, make_neox}) {
+    ScratchFolder scratch;
+    write_data(scratch / "data");
+    for (Device device : {Device::cpu, Device::cuda}) {
+      TrainOptions options = options_on(device, scratch / "data", scratch / (device == Device::cpu ? "cpu" : "cuda"));
+      make(options);
+      CHECK(run(options) == Exit::ok);
+    }
+    check_same_tensors(scratch / "cpu", scratch / "cuda");
+    CHECK(figures(scratch / "cuda.jsonl") == figures(scratch / "cpu.jsonl"));
+  }
+}
+
 TEST_CASE("gradients that are not finite are found, and change nothing") {
   ScratchFolder scratch;
   write_data(scratch / "data");
