@@ -59,6 +59,14 @@ expect_problem '--use-rope-scaling +excludes --rotary-seq-len-interpolation-fact
 expect_problem '.*norms of queries and keys are RMSNorm' --qk-layernorm
 expect_problem '--num-query-groups 2 +is not a multiple of --tensor-model-parallel-size 4' --group-query-attention \
   --num-query-groups 2 --tensor-model-parallel-size 4 --world-size 4
+for tool in "mtl-train ${null[*]} --dry-run" "mtl-topo --vocab-size $V"; do # of a preset, too
+  # shellcheck disable=SC2086
+  expect_exit 2 $tool --model qwen3-0.6b --tensor-model-parallel-size 16 --world-size 16
+  expect_text err '^  --num-query-groups 8 +is not a multiple of --tensor-model-parallel-size 16$'
+done
+expect_exit 2 mtl-train --load "$TESTS/golden/llama_model/mistral" --finetune --dry-run --seq-length 32 \
+  --tokenizer-type NullTokenizer --vocab-size 200 --tensor-model-parallel-size 2 --world-size 2
+expect_text err '^  --num-query-groups 1 +is not a multiple of --tensor-model-parallel-size 2$'
 expect_problem '--recompute-granularity full +needs --recompute-method' --recompute-granularity full
 expect_problem '--recompute-activations +is selective, and contradicts' --recompute-activations --checkpoint-activations
 
