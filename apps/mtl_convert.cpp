@@ -50,6 +50,26 @@ void describe(const mtl::ConvertReport& report, const Comparison& comparison, mt
                         mtl::human_bytes(report.bytes)));
 }
 
+void add_megatron_output_flags(mtl::Flags& flags, mtl::ConvertOptions& options, std::string& transformer_impl) {
+  mtl::MegatronWriteOptions& megatron = options.megatron;
+  const auto to_megatron = [&options] { return options.to == "megatron"; };
+  const char* only = "--to megatron";
+  flags.add("--tensor-model-parallel-size", &megatron.tensor_parallel, "N", "ranks that share each layer, a file each")
+      .within({1, 1 << 10})
+      .only_with(only, to_megatron);
+  flags.add("--pipeline-model-parallel-size", &megatron.pipeline_parallel, "N", "stages of consecutive layers")
+      .within({1, 1 << 10})
+      .only_with(only, to_megatron);
+  flags
+      .add("--make-vocab-size-divisible-by", &megatron.make_vocab_size_divisible_by, "N",
+           "rows of the token table are a multiple of this times the tensor parallel size")
+      .within({1, INT32_MAX})
+      .only_with(only, to_megatron);
+  flags.add("--transformer-impl", &transformer_impl, "NAME", "whose names of norms")
+      .one_of({"transformer_engine", "local"})
+      .only_with(only, to_megatron);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -57,6 +77,7 @@ int main(int argc, char** argv) {
   mtl::ConvertOptions options;
   std::int64_t threads = 0;
   bool json = false;
+  std::string transformer_impl = "transformer_engine";
   for (int i = 0; i < argc; ++i) options.command_line += (i > 0 ? " " : "") + std::string(argv[i]);
   mtl::Flags flags("mtl-convert", "a model from one format to another");
   flags.section("Model");
@@ -65,13 +86,15 @@ int main(int argc, char** argv) {
            "the model: a folder that mtl-train saved into, one checkpoint, a Hugging Face folder, or Megatron-LM's")
       .required();
   flags.add("--save", &options.save, "DIR", "the folder to write; it appears when it is complete").required();
-  flags.add("--to", &options.to, "FORMAT", "hf: a Hugging Face folder; mtl: a checkpoint").one_of({"hf", "mtl"});
+  flags.add("--to", &options.to, "FORMAT", "hf: a Hugging Face folder; mtl: a checkpoint; megatron: Megatron-LM's")
+      .one_of({"hf", "mtl", "megatron"});
   flags.add("--dtype", &options.dtype, "TYPE", "element type of the weights; as stored when absent")
       .one_of({"float32", "float16", "bfloat16"});
   flags
       .add("--max-shard-size", &options.max_shard_size, "SIZE",
            "largest weight file of a Hugging Face folder: 5GB, 500MB, 2GiB")
-      .only_with("with --to mtl", [&] { return options.to != "mtl"; });
+      .only_with("with --to mtl or megatron", [&] { return options.to == "hf"; });
+  add_megatron_output_flags(flags, options, transformer_impl);
   mtl::add_supplement_flags(flags, options.given);
   flags.section("Output");
   flags.add_switch("--verify", options.verify,
@@ -80,6 +103,7 @@ int main(int argc, char** argv) {
   flags.add_switch("--json", json, "report on stdout as JSON");
   mtl::add_threads_flag(flags, threads);
   flags.check([&] {
+    options.megatron.transformer_engine = transformer_impl == "transformer_engine";
     if (!mtl::parse_size(options.max_shard_size)) {
       flags.problem(
           "--max-shard-size " + options.max_shard_size,

@@ -117,7 +117,7 @@ void check_tensors(const ModelSource& source, const ModelSource& written, std::o
 
 void verify_output(const ModelSource& source, const std::string& folder, const ConvertOptions& options,
                    std::optional<StoredDType> dtype, Console& console) {
-  ModelSource written = ModelSource::open(folder, console);
+  ModelSource written = ModelSource::open(folder, console, {source.config().vocab_size, {}});
   written.verify();
   check_tensors(source, written, dtype);
   const double difference = options.compare_logits(source, written);
@@ -132,12 +132,20 @@ void write_model(const ModelSource& source, const std::string& folder, const Con
                  std::optional<StoredDType> dtype, ConvertReport& report) {
   NonfiniteCounter counter(report.nonfinite);
   if (options.to == "mtl") return write_mtl(source, folder, options, dtype, counter);
+  const ConversionHook on_conversion = [&](const std::string& name, StoredDType from, std::span<const std::byte> stored,
+                                           StoredDType to, std::span<const std::byte> converted) {
+    counter.add(name, from, stored, to, converted);
+  };
+  if (options.to == "megatron") {
+    MegatronWriteOptions write = options.megatron;
+    write.dtype = dtype;
+    write.on_conversion = on_conversion;
+    return write_megatron(source, folder, write);
+  }
   HfWriteOptions write{.dtype = dtype,
                        .max_shard_bytes = *parse_size(options.max_shard_size),
                        .end_of_text_id = find_end_of_text_id(source.folder())};
-  write.on_conversion = [&](const std::string& name, StoredDType from, std::span<const std::byte> stored,
-                            StoredDType to,
-                            std::span<const std::byte> converted) { counter.add(name, from, stored, to, converted); };
+  write.on_conversion = on_conversion;
   write_hf_folder(source, folder, write);
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/console.h"
+#include "ckpt/megatron_writer.h"
 #include "ckpt/model_source.h"
 
 namespace mtl {
@@ -18,6 +19,7 @@ struct ConvertOptions {
   ModelSupplement given;             // to what --load holds
   std::optional<std::string> dtype;  // float32, float16, bfloat16; as stored when empty
   std::string max_shard_size = "5GB";
+  MegatronWriteOptions megatron;  // to megatron: its parallel sizes and names
   bool verify = false;
   bool force = false;
   std::string command_line;

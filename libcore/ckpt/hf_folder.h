@@ -14,6 +14,7 @@
 #include <string>
 
 #include "base/json.h"
+#include "ckpt/conversion_hook.h"
 #include "ckpt/model_source.h"
 #include "ckpt/stored_dtype.h"
 #include "nn/gpt_config.h"
@@ -24,10 +25,7 @@ struct HfWriteOptions {
   std::optional<StoredDType> dtype;  // empty: as stored
   std::uint64_t max_shard_bytes = 5'000'000'000;
   std::optional<std::int64_t> end_of_text_id;  // for config.json, where the source does not say
-  /// Called with the elements of each tensor before and after their conversion.
-  std::function<void(const std::string& name, StoredDType from, std::span<const std::byte> stored, StoredDType to,
-                     std::span<const std::byte> converted)>
-      on_conversion = {};
+  ConversionHook on_conversion = {};
 };
 
 /// Writes the model and its companion files into an existing, empty folder, as the family of its source, or as the

@@ -1,13 +1,18 @@
 #include "ckpt/megatron_names.h"
 
+#include "base/error.h"
 #include "base/str.h"
 
 namespace mtl {
 
 namespace {
 
+/// Whether megatron-core uses a name, in which implementation of the transformer; others are of older releases.
+enum class Core { no, both, local, transformer_engine };
+
 struct NameRow {
   std::string_view megatron, canonical;
+  Core core = Core::no;
   MegatronSplit weight = MegatronSplit::none, bias = MegatronSplit::none;
 };
 
@@ -15,35 +20,35 @@ using enum MegatronSplit;
 
 /// Modules of a layer.
 constexpr NameRow kLayerModules[] = {
-    {"input_layernorm", "norm1"},
+    {"input_layernorm", "norm1", Core::local},
     {"input_norm", "norm1"},
-    {"self_attention.linear_qkv.layer_norm", "norm1"},
-    {"attention.query_key_value", "attention.qkv", rows, rows},
-    {"self_attention.query_key_value", "attention.qkv", rows, rows},
-    {"self_attention.linear_qkv", "attention.qkv", rows, rows},
-    {"self_attention.q_layernorm", "attention.q_norm"},
-    {"self_attention.k_layernorm", "attention.k_norm"},
-    {"attention.dense", "attention.out", columns, none},
-    {"self_attention.dense", "attention.out", columns, none},
-    {"self_attention.linear_proj", "attention.out", columns, none},
+    {"self_attention.linear_qkv.layer_norm", "norm1", Core::transformer_engine},
+    {"attention.query_key_value", "attention.qkv", Core::no, rows, rows},
+    {"self_attention.query_key_value", "attention.qkv", Core::no, rows, rows},
+    {"self_attention.linear_qkv", "attention.qkv", Core::both, rows, rows},
+    {"self_attention.q_layernorm", "attention.q_norm", Core::both},
+    {"self_attention.k_layernorm", "attention.k_norm", Core::both},
+    {"attention.dense", "attention.out", Core::no, columns, none},
+    {"self_attention.dense", "attention.out", Core::no, columns, none},
+    {"self_attention.linear_proj", "attention.out", Core::both, columns, none},
     {"post_attention_layernorm", "norm2"},
     {"post_attention_norm", "norm2"},
-    {"pre_mlp_layernorm", "norm2"},
-    {"mlp.linear_fc1.layer_norm", "norm2"},
-    {"mlp.dense_h_to_4h", "mlp.up", rows, rows},
-    {"mlp.linear_fc1", "mlp.up", rows, rows},
-    {"mlp.dense_4h_to_h", "mlp.down", columns, none},
-    {"mlp.linear_fc2", "mlp.down", columns, none},
+    {"pre_mlp_layernorm", "norm2", Core::local},
+    {"mlp.linear_fc1.layer_norm", "norm2", Core::transformer_engine},
+    {"mlp.dense_h_to_4h", "mlp.up", Core::no, rows, rows},
+    {"mlp.linear_fc1", "mlp.up", Core::both, rows, rows},
+    {"mlp.dense_4h_to_h", "mlp.down", Core::no, columns, none},
+    {"mlp.linear_fc2", "mlp.down", Core::both, columns, none},
 };
 
 /// Modules outside of layers.
 constexpr NameRow kModules[] = {
-    {"embedding.word_embeddings", "embedding.tokens", rows},
-    {"embedding.position_embeddings", "embedding.positions"},
-    {"final_layernorm", "final_norm"},
+    {"embedding.word_embeddings", "embedding.tokens", Core::both, rows},
+    {"embedding.position_embeddings", "embedding.positions", Core::both},
+    {"final_layernorm", "final_norm", Core::both},
     {"final_norm", "final_norm"},
-    {"output_layer", "output", rows},
-    {"word_embeddings_for_head", "output", rows},
+    {"output_layer", "output", Core::both, rows},
+    {"word_embeddings_for_head", "output", Core::no, rows},
 };
 
 /// Removes `prefix` when the name has it.
@@ -78,7 +83,30 @@ std::optional<MegatronName> find_row(const NameRow (&table)[N], std::string_view
   return std::nullopt;
 }
 
+template <std::size_t N>
+std::string core_name(const NameRow (&table)[N], std::string_view module, std::string_view kind, bool is_engine) {
+  for (const NameRow& row : table) {
+    const bool is_used = row.core == Core::both || row.core == (is_engine ? Core::transformer_engine : Core::local);
+    if (row.canonical == module && is_used)
+      return cat(row.megatron, row.core == Core::transformer_engine ? "_" : ".", kind);
+  }
+  fail(Exit::failure, "megatron-core has no name for ", module);
+}
+
 }  // namespace
+
+std::string megatron_core_name(std::string_view canonical, bool transformer_engine) {
+  const std::size_t dot = canonical.rfind('.');
+  const std::string_view kind = canonical.substr(dot + 1);
+  std::string_view module = canonical.substr(0, dot);
+  if (!skip(module, "layers.")) {
+    const std::string name = core_name(kModules, module, kind, transformer_engine);
+    return module == "final_norm" ? "decoder." + name : name;
+  }
+  const std::size_t digits = module.find('.');
+  return cat("decoder.layers.", module.substr(0, digits), ".",
+             core_name(kLayerModules, module.substr(digits + 1), kind, transformer_engine));
+}
 
 std::optional<MegatronName> parse_megatron_name(std::string_view name) {
   skip(name, "module.");

@@ -26,6 +26,11 @@ struct MegatronName {
 /// `name` is the path of keys in the file's model, joined by dots. Empty when the table does not have it.
 std::optional<MegatronName> parse_megatron_name(std::string_view name);
 
+/// megatron-core's name of a canonical parameter: "layers.3.norm1.weight" is
+/// "decoder.layers.3.self_attention.linear_qkv.layer_norm_weight" with Transformer Engine, whose linears hold the norms
+/// before them, and "decoder.layers.3.input_layernorm.weight" in the local implementation.
+std::string megatron_core_name(std::string_view canonical, bool transformer_engine);
+
 /// True for entries that are not parameters: _extra_state, rotary frequencies.
 bool is_megatron_buffer(std::string_view name);
 

@@ -256,6 +256,31 @@ cp "$MODELS/a/config.json" "$WORK/sharded"
 echo '{"weight_map": {"transformer.wte.weight": "model\u0000.safetensors"}}' >"$WORK/sharded/model.safetensors.index.json"
 expect_exit 65 mtl-convert --load "$WORK/sharded" --save "$WORK/x"
 expect_text "$WORK/err" 'weight_map: "model\\u0000.safetensors" is not the name of a file in this folder'
+
+# To Megatron-LM's checkpoints and back, at several parallel sizes and in both spellings: the same bytes.
+for model in gpt2_model/a llama_model/llama llama_model/mistral llama_model/qwen2; do
+  golden=$TESTS/golden/$model
+  vocabulary=$(sed -nE 's/.*"vocab_size": ([0-9]+).*/\1/p' "$golden/config.json")
+  for flags in '' '--transformer-impl local' '--pipeline-model-parallel-size 2' \
+    '--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --make-vocab-size-divisible-by 100'; do
+    [ "${model##*/}${flags:0:8}" = mistral--tensor ] && continue # it has one key
+    rm -rf "$WORK"/{megatron,back}
+    # shellcheck disable=SC2086 # words
+    expect_exit 0 mtl-convert --load "$golden" --save "$WORK/megatron" --to megatron --verify $flags
+    expect_exit 0 mtl-convert --load "$WORK/megatron" --save "$WORK/back" --vocab-size "$vocabulary"
+    expect_same "$golden/model.safetensors" "$WORK/back/model.safetensors"
+  done
+done
+[ "$(cat "$WORK/megatron/latest_checkpointed_iteration.txt")" = release ] || fail 'the tracker of a release'
+(cd "$WORK/megatron" && find . -name '*.pt' | sort | tr '\n' ' ') >"$WORK/files.pt"
+expect_text "$WORK/files.pt" '^./release/mp_rank_00_000/model_optim_rng.pt ./release/mp_rank_00_001/.* ./release/mp_rank_01_001/model_optim_rng.pt $'
+expect_exit 0 mtl-convert --load "$TESTS/golden/gpt2_model/a" --save "$WORK/m16" --to megatron --dtype bfloat16 --verify
+expect_exit 2 mtl-convert --load "$TESTS/golden/llama_model/neox" --save "$WORK/x" --to megatron
+expect_text "$WORK/err" '^mtl-convert: --to megatron: Megatron-LM has no parallel residual'
+expect_exit 2 mtl-convert --load "$TESTS/golden/llama_model/mistral" --save "$WORK/x" --to megatron --tensor-model-parallel-size 2
+expect_text "$WORK/err" 'the number of query groups 1 is not a multiple of --tensor-model-parallel-size 2'
+[ -e "$WORK/x" ] && fail 'a refused conversion left a folder'
+
 for size in 5gb 2e30GB; do
   expect_exit 2 mtl-convert "${from[@]}" --save "$WORK/x" --max-shard-size $size
   expect_text "$WORK/err" "max-shard-size $size +is not a size from 1 byte to .*in this spelling: 5GB"

@@ -33,12 +33,12 @@ command_for() {
 # What makes a condition fail where that is not the absence of a flag.
 declare -A setting=(["with --lr-decay-style constant"]="--lr-decay-style constant" ["with --eval-iters 0"]="--eval-iters 0"
   ["with --weight-decay-incr-style linear or cosine"]="--weight-decay-incr-style linear --start-weight-decay 0 --end-weight-decay 1"
-  ["with --greedy"]="--greedy" ["with --to mtl"]="--to mtl"
+  ["with --greedy"]="--greedy" ["with --to mtl or megatron"]="--to mtl"
   ["with --format text"]="--format text"
   ["with --tokenizer-type HuggingFaceTokenizer, which always finds its tokens"]="--tokenizer-type HuggingFaceTokenizer --tokenizer-model $MODEL"
   ["without --tokenizer-type GPT2BPETokenizer"]="--tokenizer-type NullTokenizer --vocab-size 1000")
 # Values of texts that have choices; others take anything.
-declare -A value=([--lr-warmup-init]=5e-4 [--min-lr]=1e-4 [--lr-wsd-decay-style]=linear [--pipeline-schedule]=gpipe [--tiktoken-pattern]=v1 [--lang]=english [--max-shard-size]=5GB [--recompute-method]=block
+declare -A value=([--lr-warmup-init]=5e-4 [--min-lr]=1e-4 [--lr-wsd-decay-style]=linear [--pipeline-schedule]=gpipe [--tiktoken-pattern]=v1 [--lang]=english [--max-shard-size]=5GB [--recompute-method]=block [--transformer-impl]=local
   [--vocab-file]=vocab.json [--merge-file]=merges.txt [--tokenizer-model]=vocab.json)
 # Without these, flags are refused before they have no effect.
 declare -A together=([--overlap-param-gather]="--overlap-grad-reduce --use-distributed-optimizer")

@@ -1,0 +1,138 @@
+#include "ckpt/megatron_args.h"
+
+#include "base/str.h"
+
+namespace mtl {
+
+namespace {
+
+/// Arguments by name, in the order they are added.
+class ArgsWriter {
+ public:
+  explicit ArgsWriter(PickleWriter& pickle) : pickle_(pickle) {}
+  void integer(const char* name, std::int64_t value) { pickle_.text(name), pickle_.integer(value); }
+  void number(const char* name, double value) { pickle_.text(name), pickle_.number(value); }
+  void boolean(const char* name, bool value) { pickle_.text(name), pickle_.boolean(value); }
+  void text(const char* name, const char* value) { pickle_.text(name), pickle_.text(value); }
+  void none(const char* name) { pickle_.text(name), pickle_.none(); }
+
+ private:
+  PickleWriter& pickle_;
+};
+
+void add_sizes(ArgsWriter& args, const GptConfig& config, const MegatronWriteOptions& options) {
+  args.integer("num_layers", config.num_layers);
+  args.integer("hidden_size", config.hidden_size);
+  args.integer("ffn_hidden_size", config.ffn_hidden_size);
+  args.integer("num_attention_heads", config.num_heads);
+  args.integer("kv_channels", config.head_dim);
+  args.boolean("group_query_attention", config.num_query_groups != config.num_heads);
+  args.integer("num_query_groups", config.num_query_groups);
+  args.integer("max_position_embeddings", config.max_positions);
+  args.integer("seq_length", config.max_positions);
+  args.integer("make_vocab_size_divisible_by", options.make_vocab_size_divisible_by);
+  args.integer("padded_vocab_size",
+               padded_vocab_size(config.vocab_size, options.make_vocab_size_divisible_by, options.tensor_parallel));
+  args.integer("tensor_model_parallel_size", options.tensor_parallel);
+  args.integer("pipeline_model_parallel_size", options.pipeline_parallel);
+  args.none("virtual_pipeline_model_parallel_size");
+  args.integer("context_parallel_size", 1);
+  args.integer("expert_model_parallel_size", 1);
+  args.none("num_experts");
+  args.integer("iteration", 0);
+  args.integer("consumed_train_samples", 0);
+  args.integer("consumed_valid_samples", 0);
+}
+
+void add_positions(ArgsWriter& args, const GptConfig& config) {
+  const bool is_rotary = config.position_embedding == PositionEmbedding::rotary;
+  const RotaryOptions& rotary = config.rotary;
+  args.text("position_embedding_type", is_rotary ? "rope" : "learned_absolute");
+  args.boolean("use_rotary_position_embeddings", is_rotary);
+  args.boolean("add_position_embedding", true);
+  if (!is_rotary) return;
+  args.number("rotary_base", rotary.base);
+  args.number("rotary_percent", rotary.percent);
+  args.boolean("rotary_interleaved", rotary.interleaved);
+  if (rotary.scaling == RotaryOptions::Scaling::linear)
+    args.number("rotary_seq_len_interpolation_factor", rotary.factor);
+  args.boolean("use_rope_scaling", rotary.scaling == RotaryOptions::Scaling::llama3);
+  if (rotary.scaling == RotaryOptions::Scaling::llama3) args.number("rope_scaling_factor", rotary.factor);
+}
+
+void add_layers(ArgsWriter& args, const GptConfig& config, const MegatronWriteOptions& options) {
+  args.text("normalization", config.norm == Norm::rmsnorm ? "RMSNorm" : "LayerNorm");
+  args.number("layernorm_epsilon", config.norm_eps);
+  args.number("norm_epsilon", config.norm_eps);
+  args.number("init_method_std", config.init_std);
+  args.boolean("swiglu", config.gated_mlp);
+  args.boolean("squared_relu", config.activation == Activation::squared_relu);
+  args.boolean("bias_gelu_fusion", config.activation == Activation::gelu_tanh && config.bias.mlp);
+  args.boolean("openai_gelu", config.activation == Activation::gelu_tanh && !config.bias.mlp);
+  args.boolean("add_bias_linear", config.bias.mlp);
+  args.boolean("add_qkv_bias", config.bias.qkv && !config.bias.mlp);
+  args.boolean("qk_layernorm", config.qk_norm);
+  args.boolean("untie_embeddings_and_output_weights", !config.tied_embeddings);
+  args.boolean("apply_layernorm_1p", false);
+  args.boolean("apply_residual_connection_post_layernorm", false);
+  args.text("transformer_impl", options.transformer_engine ? "transformer_engine" : "local");
+  args.boolean("use_mcore_models", true);
+  args.text("ckpt_format", "torch");
+}
+
+}  // namespace
+
+std::vector<std::string> megatron_problems(const GptConfig& config, const MegatronWriteOptions& options) {
+  std::vector<std::string> out;
+  const LinearBias& bias = config.bias;
+  if (config.parallel_residual) out.push_back("Megatron-LM has no parallel residual");
+  if (bias.out != bias.mlp || (bias.mlp && !bias.qkv))
+    out.push_back("Megatron-LM has biases on all linear layers, on queries, keys and values alone, or on none");
+  if (config.gated_mlp ? config.activation != Activation::silu
+                       : config.activation == Activation::silu || config.activation == Activation::relu)
+    out.push_back("Megatron-LM's arguments do not name the activation of this MLP");
+  if (config.first_window_layer > 0) out.push_back("Megatron-LM has no window from a certain layer on");
+  const RotaryOptions llama3;  // whose constants Megatron-LM fixes
+  if (config.rotary.scaling == RotaryOptions::Scaling::llama3 &&
+      (config.rotary.low_freq_factor != llama3.low_freq_factor ||
+       config.rotary.high_freq_factor != llama3.high_freq_factor ||
+       config.rotary.original_positions != llama3.original_positions))
+    out.push_back("Megatron-LM has other constants of rotary scaling");
+  auto divides = [&](const char* what, std::int64_t number, const char* flag, std::int64_t by) {
+    if (number % by != 0) out.push_back(cat(what, " ", number, " is not a multiple of ", flag, " ", by));
+  };
+  divides("the number of layers", config.num_layers, "--pipeline-model-parallel-size", options.pipeline_parallel);
+  divides("the number of query groups", config.num_query_groups, "--tensor-model-parallel-size",
+          options.tensor_parallel);
+  divides("the feed-forward size", config.ffn_hidden_size, "--tensor-model-parallel-size", options.tensor_parallel);
+  return out;
+}
+
+void write_megatron_args(TorchWriter& writer, const GptConfig& config, const MegatronWriteOptions& options,
+                         StoredDType dtype) {
+  PickleWriter& pickle = writer.pickle();
+  pickle.global("argparse", "Namespace");
+  pickle.begin_tuple();
+  pickle.end_tuple();
+  pickle.new_object();
+  pickle.begin_dict();
+  ArgsWriter args(pickle);
+  add_sizes(args, config, options);
+  add_positions(args, config);
+  add_layers(args, config, options);
+  if (config.sliding_window > 0) {
+    pickle.text("window_size");
+    pickle.begin_tuple();
+    pickle.integer(config.sliding_window - 1);  // tokens before the query
+    pickle.integer(0);
+    pickle.end_tuple();
+  }
+  args.boolean("fp16", dtype == StoredDType::f16);
+  args.boolean("bf16", dtype == StoredDType::bf16);
+  pickle.text("params_dtype");
+  writer.dtype(dtype);
+  pickle.end_dict();
+  pickle.build();
+}
+
+}  // namespace mtl

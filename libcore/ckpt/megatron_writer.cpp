@@ -1,0 +1,134 @@
+#include "ckpt/megatron_writer.h"
+
+#include <algorithm>
+
+#include "base/files.h"
+#include "ckpt/companion_files.h"
+#include "ckpt/megatron_args.h"
+#include "ckpt/megatron_names.h"
+#include "ckpt/torch_writer.h"
+#include "nn/model_params.h"
+
+namespace mtl {
+
+namespace {
+
+/// A tensor of one rank's file.
+struct RankTensor {
+  std::string name;
+  std::string source;               // "param.NAME"
+  Slice slice;                      // of the canonical tensor
+  std::vector<std::int64_t> shape;  // in the file; of the vocabulary with padding rows, which are zeros
+};
+
+/// The part of a parameter that one of `ranks` tensor-parallel ranks holds, as a matrix where it is one.
+RankTensor cut(const ParamSpec& spec, std::string name, std::int64_t rank, std::int64_t ranks) {
+  std::vector<std::int64_t> offset(spec.shape.size(), 0), held = spec.shape, stored = spec.shape;
+  for (const Shard& shard : spec.shards) {
+    const auto axis = static_cast<std::size_t>(shard.axis);
+    const std::int64_t whole = axis == 0 && spec.padded_rows > 0 ? spec.padded_rows : spec.shape[axis];
+    stored[axis] = whole / ranks;
+    offset[axis] = std::min(rank * stored[axis], spec.shape[axis]);
+    held[axis] = std::min(offset[axis] + stored[axis], spec.shape[axis]) - offset[axis];
+  }
+  RankTensor out{std::move(name), "param." + spec.name, whole_slice(held), {}};
+  out.slice.offset = std::move(offset);
+  const bool is_matrix = spec.name.ends_with(".weight") && spec.shape.size() > 1;
+  const std::int64_t width = is_matrix ? stored.back() : 1;
+  std::int64_t elements = 1;
+  for (std::int64_t size : stored) elements *= size;
+  out.shape = is_matrix ? std::vector{elements / width, width} : std::vector{elements};
+  return out;
+}
+
+/// The tensors of one rank, in the order of megatron-core's modules.
+std::vector<RankTensor> rank_tensors(const GptConfig& config, const MegatronWriteOptions& options, std::int64_t tensor,
+                                     std::int64_t stage) {
+  const std::int64_t stages = options.pipeline_parallel, layers = config.num_layers / stages;
+  const std::int64_t padded =
+      padded_vocab_size(config.vocab_size, options.make_vocab_size_divisible_by, options.tensor_parallel);
+  std::vector<RankTensor> out;
+  auto add = [&](const ParamSpec& spec, std::string name) {
+    out.push_back(cut(spec, std::move(name), tensor, options.tensor_parallel));
+  };
+  std::optional<ParamSpec> table;
+  for (ParamSpec& spec : model_params(config)) {
+    if (spec.padded_rows > 0) spec.padded_rows = padded;  // of the vocabulary
+    std::string name = spec.name;
+    if (name == "embedding.tokens.weight") table = spec;
+    std::int64_t of_stage = name.starts_with("embedding.") ? 0 : stages - 1;
+    if (name.starts_with("layers.")) {  // numbered from 0 on each stage
+      const std::size_t dot = name.find('.', 7);
+      const std::int64_t layer = *parse_int(name.substr(7, dot - 7));
+      of_stage = layer / layers;
+      name = cat("layers.", layer % layers, name.substr(dot));
+    }
+    if (of_stage == stage) add(spec, megatron_core_name(name, options.transformer_engine));
+  }
+  if (config.tied_embeddings && stages > 1 && stage + 1 == stages) add(*table, "output_layer.weight");
+  return out;
+}
+
+/// The elements of a tensor in the file's type; padding rows are zeros.
+std::vector<std::byte> rank_elements(const ModelSource& source, const RankTensor& tensor, StoredDType from,
+                                     StoredDType to, const ConversionHook& on_conversion) {
+  std::int64_t elements = 1;
+  for (std::int64_t size : tensor.shape) elements *= size;
+  std::vector<std::byte> stored(tensor.slice.count() * bits_of(from) / 8);
+  std::vector<std::byte> out(elements * bits_of(to) / 8);
+  source.read(tensor.source, tensor.slice, stored);
+  const std::span converted = std::span(out).first(tensor.slice.count() * bits_of(to) / 8);
+  convert_elements(from, stored, to, converted);
+  if (on_conversion) on_conversion(tensor.name, from, stored, to, converted);
+  return out;
+}
+
+void write_rank(const ModelSource& source, const std::string& path, const MegatronWriteOptions& options,
+                const std::vector<RankTensor>& tensors) {
+  const auto stored_dtype = [&](const RankTensor& tensor) {
+    const std::vector<SavedTensor>& all = source.tensors();
+    return std::find_if(all.begin(), all.end(), [&](const SavedTensor& t) { return t.name == tensor.source; })->dtype;
+  };
+  const auto dtype_of = [&](const RankTensor& tensor) { return options.dtype.value_or(stored_dtype(tensor)); };
+  AtomicFile file(path);
+  TorchWriter writer(file.out(), "model_optim_rng");
+  PickleWriter& pickle = writer.pickle();
+  pickle.begin_dict();
+  pickle.text("args");
+  write_megatron_args(writer, source.config(), options, dtype_of(tensors.front()));
+  pickle.text("checkpoint_version"), pickle.number(3);
+  pickle.text("iteration"), pickle.integer(0);
+  pickle.text("model");
+  pickle.begin_dict();
+  for (const RankTensor& tensor : tensors) {
+    pickle.text(tensor.name);
+    writer.tensor(dtype_of(tensor), tensor.shape);
+  }
+  pickle.end_dict();
+  pickle.end_dict();
+  for (const RankTensor& tensor : tensors)
+    writer.write_data(rank_elements(source, tensor, stored_dtype(tensor), dtype_of(tensor), options.on_conversion));
+  writer.finish();
+  file.commit();
+}
+
+}  // namespace
+
+void write_megatron(const ModelSource& source, const std::string& folder, const MegatronWriteOptions& options) {
+  const std::vector<std::string> problems = megatron_problems(source.config(), options);
+  if (!problems.empty()) fail(Exit::usage, "--to megatron: ", join(problems, "; "));
+  source.verify();
+  for (std::int64_t stage = 0; stage < options.pipeline_parallel; ++stage) {
+    for (std::int64_t tensor = 0; tensor < options.tensor_parallel; ++tensor) {
+      std::string rank = format("mp_rank_%02d", static_cast<int>(tensor));
+      if (options.pipeline_parallel > 1) rank += format("_%03d", static_cast<int>(stage));
+      const std::string place = cat(folder, "/release/", rank);
+      fs::create_directories(place);
+      write_rank(source, place + "/model_optim_rng.pt", options, rank_tensors(source.config(), options, tensor, stage));
+    }
+  }
+  copy_companion_files(source.folder(), folder);
+  write_file_atomic(folder + "/latest_checkpointed_iteration.txt", "release");
+}
+
+}  // namespace mtl

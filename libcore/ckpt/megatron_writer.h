@@ -1,0 +1,35 @@
+// Writes a model as Megatron-LM's torch checkpoint (megatron-core's names, version 3.0): the weights of every tensor-
+// and pipeline-parallel rank, and the arguments that describe the model. It holds no optimizer and no random state, so
+// Megatron-LM reads it with --finetune, or --no-load-optim --no-load-rng.
+//
+//   FOLDER/latest_checkpointed_iteration.txt          "release"
+//   FOLDER/release/mp_rank_TT[_PPP]/model_optim_rng.pt
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "ckpt/conversion_hook.h"
+#include "ckpt/model_source.h"
+#include "ckpt/stored_dtype.h"
+
+namespace mtl {
+
+struct MegatronWriteOptions {
+  std::optional<StoredDType> dtype;  // empty: as stored
+  std::int64_t tensor_parallel = 1, pipeline_parallel = 1;
+  std::int64_t make_vocab_size_divisible_by = 128;
+  bool transformer_engine = true;  // its names of norms, which are parts of the linears behind them; else local ones
+  ConversionHook on_conversion = {};
+};
+
+/// What Megatron-LM's arguments cannot describe of this model, or these sizes cannot divide, in words; empty when it
+/// can be written.
+std::vector<std::string> megatron_problems(const GptConfig& config, const MegatronWriteOptions& options);
+
+/// Writes into an existing, empty folder. Every file is synced; the caller renames the folder. Throws Error(usage) with
+/// megatron_problems().
+void write_megatron(const ModelSource& source, const std::string& folder, const MegatronWriteOptions& options);
+
+}  // namespace mtl

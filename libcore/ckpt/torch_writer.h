@@ -1,0 +1,49 @@
+// Writes a file that torch.load reads: a pickle of any structure with tensors in it, whose elements follow.
+//
+//   TorchWriter writer(out, "model_optim_rng");
+//   writer.pickle().begin_dict();
+//   writer.pickle().text("weight"), writer.tensor(StoredDType::f32, {768, 768});
+//   writer.pickle().end_dict();
+//   writer.write_data(elements);  // of every tensor, in the order of the calls
+//   writer.finish();
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ckpt/pickle_writer.h"
+#include "ckpt/stored_dtype.h"
+#include "ckpt/zip_writer.h"
+
+namespace mtl {
+
+class TorchWriter {
+ public:
+  /// `archive` is the folder within the archive; torch uses the file's name without its ending.
+  TorchWriter(OutputFile& out, std::string archive) : zip_(out), archive_(std::move(archive)) {}
+
+  /// Complete before the first call of write_data.
+  PickleWriter& pickle() { return pickle_; }
+  /// A contiguous tensor: f64, f32, f16 or bf16.
+  void tensor(StoredDType dtype, const std::vector<std::int64_t>& shape);
+  /// A torch.dtype as a value.
+  void dtype(StoredDType dtype);
+  /// The elements of the next tensor, row-major.
+  void write_data(std::span<const std::byte> elements);
+  /// Throws unless every tensor has its elements.
+  void finish();
+
+ private:
+  void end_pickle();
+
+  ZipWriter zip_;
+  std::string archive_;
+  PickleWriter pickle_;
+  std::vector<std::uint64_t> bytes_;  // of each tensor
+  std::size_t written_ = 0;           // tensors
+  bool pickle_is_written_ = false;
+};
+
+}  // namespace mtl

@@ -1,0 +1,76 @@
+// Archives and torch files that are written, read back by the readers.
+#include "ckpt/zip_writer.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "ckpt/torch_file.h"
+#include "ckpt/torch_writer.h"
+#include "ckpt/zip_archive.h"
+#include "tests/error_of.h"
+#include "tests/scratch_folder.h"
+
+using namespace mtl;
+
+TEST_CASE("entries of a zip archive begin at multiples of 64 bytes and read as they were written") {
+  const test::ScratchFolder folder;
+  const std::string path = folder / "a.zip";
+  std::vector<std::string> contents;
+  for (std::size_t i = 0; i < 70; ++i) contents.push_back(std::string(i * i, static_cast<char>(i)));
+  {
+    OutputFile out(path);
+    ZipWriter zip(out);
+    for (std::size_t i = 0; i < contents.size(); ++i) zip.add(cat(std::string(i + 1, 'n'), i), contents[i]);
+    zip.finish();
+    out.close();
+  }
+  const std::string bytes = read_file(path);
+  const ZipArchive archive(std::as_bytes(std::span(bytes)));
+  REQUIRE(archive.entries().size() == contents.size());
+  for (std::size_t i = 0; i < contents.size(); ++i) {
+    const ZipEntry* entry = archive.find(cat(std::string(i + 1, 'n'), i));
+    REQUIRE(entry != nullptr);
+    const auto* begin = reinterpret_cast<const char*>(entry->data.data());
+    CHECK((begin - bytes.data()) % 64 == 0);
+    CHECK(std::string(begin, entry->data.size()) == contents[i]);
+    CHECK_NOTHROW(check_crc(*entry));
+  }
+}
+
+TEST_CASE("values and tensors of a torch file read as they were written") {
+  const test::ScratchFolder folder;
+  const std::string path = folder / "a.pt";
+  const std::vector<float> elements = {1, -2, 3.5f, 0, INFINITY, 6};
+  {
+    OutputFile out(path);
+    TorchWriter writer(out, "a");
+    PickleWriter& pickle = writer.pickle();
+    pickle.begin_dict();
+    pickle.text("weight"), writer.tensor(StoredDType::f32, {2, 3});
+    pickle.text("large"), pickle.integer(INT64_MIN);
+    pickle.text("small"), pickle.integer(-7);
+    pickle.text("pi"), pickle.number(3.140625);
+    pickle.text("yes"), pickle.boolean(true);
+    pickle.text("nothing"), pickle.none();
+    pickle.end_dict();
+    CHECK_FALSE(test::error_of([&] { writer.write_data(std::as_bytes(std::span(elements).first(5))); }).empty());
+    writer.write_data(std::as_bytes(std::span(elements)));
+    writer.finish();
+    out.close();
+  }
+  const TorchFile file(path);
+  CHECK_NOTHROW(file.verify());
+  REQUIRE(file.find("weight") != nullptr);
+  CHECK(file.find("weight")->shape == std::vector<std::uint64_t>{2, 3});
+  const std::span<const std::byte> data = file.data(*file.find("weight"));
+  CHECK(data.size() == elements.size() * sizeof(float));
+  CHECK(std::memcmp(data.data(), elements.data(), data.size()) == 0);
+  const PickleValue root = file.root();
+  CHECK(root.find("large")->as_int() == INT64_MIN);
+  CHECK(root.find("small")->as_int() == -7);
+  CHECK(root.find("pi")->as_number() == 3.140625);
+  CHECK(root.find("yes")->as_bool());
+  CHECK(root.find("nothing")->is(PickleKind::none));
+}

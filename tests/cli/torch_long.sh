@@ -1,0 +1,23 @@
+#!/bin/bash
+# Megatron-LM checkpoints that mtl-convert writes, as PyTorch reads them: the ranks' files joined by megatron-core's
+# rules hold every element of the model. Skipped without torch and safetensors for MTL_PYTHON (python3 when it is not
+# set).
+source "$(dirname "$0")/lib.sh" "$1"
+python=${MTL_PYTHON:-python3}
+"$python" -c 'import torch, safetensors.torch' 2>"$WORK/why" || { echo "skipped: $python: $(tail -1 "$WORK/why")"; exit 77; }
+for model in gpt2_model/a llama_model/llama llama_model/qwen2; do
+  hf=$WORK/hf.${model##*/}
+  expect_exit 0 mtl-convert --load "$TESTS/golden/$model" --save "$hf"
+  for layout in '1 1' '2 1' '1 2' '2 2'; do
+    read -r tensor pipeline <<<"$layout"
+    for implementation in transformer_engine local; do
+      written=$WORK/megatron
+      rm -rf "$written"
+      expect_exit 0 mtl-convert --load "$hf" --save "$written" --to megatron --tensor-model-parallel-size "$tensor" \
+        --pipeline-model-parallel-size "$pipeline" --transformer-impl $implementation --make-vocab-size-divisible-by 100
+      "$python" "$TESTS/cli/torch_peer.py" "$hf" "$written" 2>"$WORK/err" ||
+        fail "$model, TP $tensor, PP $pipeline, $implementation: $(tail -3 "$WORK/err")"
+    done
+  done
+done
+finish
