@@ -91,6 +91,8 @@ std::vector<std::string> megatron_problems(const GptConfig& config, const Megatr
   if (config.gated_mlp ? config.activation != Activation::silu
                        : config.activation == Activation::silu || config.activation == Activation::relu)
     out.push_back("Megatron-LM's arguments do not name the activation of this MLP");
+  if (config.qk_norm && config.norm != Norm::rmsnorm)
+    out.push_back("Megatron-LM normalizes queries and keys as it does layers, here with LayerNorm");
   if (config.first_window_layer > 0) out.push_back("Megatron-LM has no window from a certain layer on");
   const RotaryOptions llama3;  // whose constants Megatron-LM fixes
   if (config.rotary.scaling == RotaryOptions::Scaling::llama3 &&

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <set>
 
 #include "base/files.h"
 #include "base/hash.h"
@@ -97,6 +98,21 @@ class MegatronReader : public TensorReader {
     }
   }
 
+  /// Zip archives have a CRC-32 of each shard; a load compares those that it reads from.
+  void verify_slice(std::size_t index, const Slice& slice) const override {
+    const Entry& entry = entries_[index];
+    for (std::size_t i = 0; i < entry.pieces.size(); ++i) {
+      bool is_read = false;
+      for_each_overlap(entry.pieces[i].box, slice, [&](const Overlap&) { is_read = true; });
+      if (!is_read || entry.records[i] == nullptr || !verified_.insert(entry.records[i]).second) continue;
+      try {
+        check_crc(*entry.records[i]);
+      } catch (const Error& error) {
+        fail_at(Exit::bad_data, entry.files[i]->path(), error.what());
+      }
+    }
+  }
+
   void verify() const override {
     for (const auto& file : model_.files) file->verify();
     if (head_copy_ && !same_shards(*head_copy_, model_.parameters.at(kTokens)))
@@ -120,6 +136,7 @@ class MegatronReader : public TensorReader {
     std::vector<TensorPiece> pieces;
     std::vector<std::span<const std::byte>> contents;  // of the shards
     std::vector<const TorchFile*> files;
+    std::vector<const ZipEntry*> records;  // nullptr where there is none
   };
 
   const MegatronParameter* find(const std::string& name) const {
@@ -204,6 +221,7 @@ class MegatronReader : public TensorReader {
       entry.pieces.push_back(piece_of(canonical, parameter, rank));
       entry.contents.push_back(shard.tensor->data);
       entry.files.push_back(shard.file);
+      entry.records.push_back(shard.tensor->record);
     }
     tensors.push_back({tensor_kind + canonical.name, dtype, canonical.shape});
     entries_.push_back(std::move(entry));
@@ -262,6 +280,7 @@ class MegatronReader : public TensorReader {
   std::optional<MegatronParameter> head_copy_;
   std::optional<MegatronOptimizer> optimizer_;
   std::vector<Entry> entries_;  // as `tensors`
+  mutable std::set<const ZipEntry*> verified_;
 };
 
 }  // namespace

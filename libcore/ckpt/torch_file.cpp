@@ -160,6 +160,7 @@ void TorchFile::open_zip() {
     const ZipEntry* record = key.find('/') == std::string::npos ? zip_->find(cat(root, "data/", key)) : nullptr;
     if (record == nullptr) refuse_file("storage '", printable_text(key), "' has no record in the zip archive");
     storage.data = record->data;
+    storage.record = record;
     const std::uint64_t element = storage.is_untyped ? 1 : bits_of(storage.dtype) / 8;
     if (record->data.size() % element != 0 || record->data.size() / element != storage.elements)
       refuse_file("storage '", printable_text(key), "' has ", record->data.size(), " bytes for ", storage.elements,
@@ -272,6 +273,7 @@ TorchTensor TorchFile::rebuild(PickleValue object) const {
   const Storage& storage = storage_of(arguments.at(0));
   TorchTensor out;
   out.dtype = storage.dtype;
+  out.record = storage.record;
   if (has_dtype != storage.is_untyped) refuse_file(function, " of a storage of another kind");
   if (has_dtype) {
     const std::optional<StoredDType> dtype = dtype_of_torch_global(arguments.at(6).global());

@@ -31,6 +31,7 @@ struct TorchTensor {
   StoredDType dtype = StoredDType::f32;
   std::vector<std::int64_t> shape, strides;  // strides in elements
   std::span<const std::byte> data;           // from the first element to the end of the storage
+  const ZipEntry* record = nullptr;          // that the storage is; nullptr in a stream
 
   std::int64_t count() const;
   bool is_contiguous() const;
@@ -68,6 +69,7 @@ class TorchFile : public TensorFile {
     std::uint64_t elements = 0;
     bool is_untyped = false;  // elements are bytes
     std::span<const std::byte> data;
+    const ZipEntry* record = nullptr;
   };
 
   void open_zip();

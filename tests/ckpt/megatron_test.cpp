@@ -202,3 +202,13 @@ TEST_CASE("megatron: a folder that is not whole is refused") {
   fs::copy(path + "/iter_0000030/mp_rank_00", path + "/iter_0000030/mp_rank_02");
   CHECK(contains(error_of([&] { open_case(path); }, Exit::bad_data), "rank 1 on pipeline stage 0 is missing"));
 }
+
+TEST_CASE("megatron: a damaged shard is found when it is loaded") {
+  const ScratchFolder scratch;
+  const std::string path = copy_case(scratch, "v1_tp1");
+  const std::string file = path + "/iter_0000030/mp_rank_00/model_optim_rng.pt";
+  flip_bit(file, 200000);
+  const ModelSource source = open_case(path);
+  TestStore store(source.config());
+  CHECK(contains(error_of([&] { source.load_values(store.store); }, Exit::bad_data), file + ": zip archive: entry"));
+}
