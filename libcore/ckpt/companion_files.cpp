@@ -9,8 +9,9 @@ namespace mtl {
 namespace {
 
 constexpr const char* kCompanionFiles[] = {
-    "tokenizer.json",    "tokenizer_config.json",  "vocab.json",      "merges.txt",         "special_tokens_map.json",
-    "added_tokens.json", "generation_config.json", "tokenizer.model", "tokenizer.tiktoken", "tiktoken_config.json"};
+    "tokenizer.json",     "tokenizer_config.json",  "vocab.json",      "merges.txt",         "special_tokens_map.json",
+    "added_tokens.json",  "generation_config.json", "tokenizer.model", "tokenizer.tiktoken", "tiktoken_config.json",
+    "chat_template.jinja"};
 constexpr const char* kEndOfText = "<|endoftext|>";
 
 }  // namespace

@@ -130,22 +130,30 @@ void write_hf_rotary(const GptConfig& config, const HfRotary& family, Json& hf_c
 }
 
 void read_hf_window(const Json& hf_config, HfWindow family, GptConfig& config, std::vector<std::string>& problems) {
-  constexpr std::int64_t kDefaultWindow = 4096;
+  constexpr std::int64_t kDefaultWindow = 4096, kDefaultLayers = 28;
   if (family == HfWindow::none) return;
   const Json* window = hf_config.find("sliding_window");
-  if (window != nullptr && window->is_null()) return;
-  const std::int64_t tokens = window == nullptr ? kDefaultWindow : window->as_int();
-  if (family == HfWindow::everywhere) return set_window(config, tokens, 0, problems);
-  if (!hf_config.bool_or("use_sliding_window", false)) return;
+  const bool has_window = window == nullptr || !window->is_null();
+  const std::int64_t tokens = window == nullptr ? kDefaultWindow : hf_config.int_or("sliding_window", 0);
+  if (family == HfWindow::everywhere) {
+    if (has_window) set_window(config, tokens, 0, problems);
+    return;
+  }
+  const bool uses_window = has_window && hf_config.bool_or("use_sliding_window", false);
   const Json* types = hf_config.find("layer_types");
-  if (types == nullptr || types->is_null())
-    return set_window(config, tokens, hf_config.int_or("max_window_layers", 28), problems);
-  if (const std::optional<std::int64_t> first = first_window_layer(*types, config.num_layers)) {
-    set_window(config, tokens, *first, problems);
-  } else {
+  if (types == nullptr || types->is_null()) {
+    if (uses_window) set_window(config, tokens, hf_config.int_or("max_window_layers", kDefaultLayers), problems);
+    return;
+  }
+  const std::optional<std::int64_t> first = first_window_layer(*types, config.num_layers);
+  if (!first) {
     problems.emplace_back(
         "layer_types is not full_attention for the first layers and sliding_attention for all after them, which is "
         "what is supported");
+  } else if (uses_window) {
+    set_window(config, tokens, *first, problems);
+  } else if (*first < config.num_layers) {
+    problems.emplace_back("layer_types has sliding_attention, but there is no sliding_window in use");
   }
 }
 

@@ -159,6 +159,9 @@ TEST_CASE("hf config: what mtl would compute differently is refused by its key")
        "model_type is 'mixtral'; this version reads gpt2, llama, mistral"},
       {"llama_model/mistral", "sliding_window", -1, "sliding_window is -1"},
       {"family_model/qwen3", "layer_types", alternating, "layer_types is not full_attention for the first layers"},
+      {"family_model/qwen3", "layer_types", Json::array().push("full_attention"),
+       "layer_types is not full_attention for"},
+      {"family_model/qwen3", "use_sliding_window", false, "layer_types has sliding_attention, but there is no sliding"},
       {"family_model/gpt2_relu", "scale_attn_weights", false, "scale_attn_weights is false"}};
   for (const Refusal& entry : refusals) {
     CAPTURE(entry.message);

@@ -35,7 +35,7 @@ std::string copy_model(
 
 /// Adds a tensor to a model's file, or takes it away when `values` is empty.
 void change_tensor(const std::string& folder, const std::string& name, std::vector<std::uint64_t> shape,
-                   std::span<const std::byte> values) {
+                   std::span<const std::byte> values, StoredDType dtype = StoredDType::f16) {
   const std::string path = folder + "/model.safetensors", changed = folder + "/changed";
   {
     SafetensorsFile source(path);
@@ -44,7 +44,7 @@ void change_tensor(const std::string& folder, const std::string& name, std::vect
       if (tensor.name != name) plan.push_back(tensor);
     }
     OutputFile out(changed);
-    if (!values.empty()) plan.push_back({name, StoredDType::f16, std::move(shape), 0, 0});
+    if (!values.empty()) plan.push_back({name, dtype, std::move(shape), 0, 0});
     SafetensorsWriter writer(out, plan);
     for (const StoredTensor& tensor : source.tensors()) {
       if (tensor.name != name) writer.write(source.data(tensor));
@@ -223,6 +223,12 @@ TEST_CASE("hf families: what is missing, extra, of another shape or of two types
                  "'model.layers.0.self_attn.q_proj.bias' is not part of a language model of type llama"));
   CHECK(contains(error_after("llama_model/qwen2", with("model.layers.0.self_attn.k_proj.bias", {8}, 16)),
                  "'model.layers.0.self_attn.k_proj.bias' has another shape"));
+  auto two_types = [&](const std::string& folder) {
+    change_tensor(folder, "model.layers.1.self_attn.v_proj.weight", {16, 32}, std::span(zeros).first(1024),
+                  StoredDType::bf16);
+  };
+  CHECK(contains(error_after("llama_model/qwen2", two_types),
+                 "'model.layers.1.self_attn.v_proj.weight' is stored as BF16, others of the same layer as F16"));
   CHECK(contains(error_after("family_model/qwen3", with("model.layers.2.self_attn.q_norm.weight", {}, 0)),
                  "'model.layers.2.self_attn.q_norm.weight' is missing"));
 }

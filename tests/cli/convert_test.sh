@@ -242,11 +242,13 @@ chmod -R u+w "$WORK/files"
 { printf '\xEF\xBB\xBF'; cat "$MODELS/a/config.json"; } >"$WORK/files/config.json"
 echo '{"model_max_length": 1000000000000000019884624838656, "tokenizer_class": "X"}' >"$WORK/files/tokenizer_config.json"
 echo model >"$WORK/files/tokenizer.model"
+echo '{{ messages }}' >"$WORK/files/chat_template.jinja"
 expect_exit 0 mtl-convert --load "$WORK/files" --save "$WORK/files.mtl" --to mtl
 expect_exit 0 mtl-convert --load "$WORK/files.mtl" --save "$WORK/files.hf"
 expect_text "$WORK/files.hf/tokenizer_config.json" '"model_max_length": 64'
 expect_text "$WORK/files.hf/tokenizer_config.json" '"tokenizer_class": "X"'
 expect_same "$WORK/files/tokenizer.model" "$WORK/files.hf/tokenizer.model"
+expect_same "$WORK/files/chat_template.jinja" "$WORK/files.hf/chat_template.jinja"
 rm "$WORK/files/config.json"
 mkfifo "$WORK/files/config.json"
 expect_exit 74 timeout 60 mtl-convert --load "$WORK/files" --save "$WORK/x"
