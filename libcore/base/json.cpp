@@ -112,26 +112,34 @@ const Json* given(const Json& object, std::string_view key) {
   return value == nullptr || value->is_null() ? nullptr : value;
 }
 
+/// The value of a key as `read` gives it; an error names the key.
+template <class T, class Read>
+T given_or(const Json& object, std::string_view key, T fallback, const Read& read) {
+  const Json* value = given(object, key);
+  if (value == nullptr) return fallback;
+  try {
+    return read(*value);
+  } catch (const Error& error) {
+    fail(error.code(), key, ": ", error.what());
+  }
+}
+
 }  // namespace
 
 std::int64_t Json::int_or(std::string_view key, std::int64_t fallback) const {
-  const Json* value = given(*this, key);
-  return value == nullptr ? fallback : value->as_int();
+  return given_or(*this, key, fallback, [](const Json& value) { return value.as_int(); });
 }
 
 double Json::number_or(std::string_view key, double fallback) const {
-  const Json* value = given(*this, key);
-  return value == nullptr ? fallback : value->as_number();
+  return given_or(*this, key, fallback, [](const Json& value) { return value.as_number(); });
 }
 
 std::string Json::string_or(std::string_view key, std::string_view fallback) const {
-  const Json* value = given(*this, key);
-  return value == nullptr ? std::string(fallback) : value->as_string();
+  return given_or(*this, key, std::string(fallback), [](const Json& value) { return value.as_string(); });
 }
 
 bool Json::bool_or(std::string_view key, bool fallback) const {
-  const Json* value = given(*this, key);
-  return value == nullptr ? fallback : value->as_bool();
+  return given_or(*this, key, fallback, [](const Json& value) { return value.as_bool(); });
 }
 
 Json& Json::set(std::string key, Json value) {

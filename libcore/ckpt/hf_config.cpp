@@ -32,11 +32,11 @@ constexpr ActivationName kHfActivations[] = {{"gelu_new", Activation::gelu_tanh}
 void read_sizes(const HfFamily& family, const Json& json, GptConfig& config, std::vector<std::string>& problems) {
   for (const HfSize& size : family.sizes) {
     std::int64_t& member = config.*size.member;
-    const Json* value = json.find(size.key);
-    if (value == nullptr && size.older_key != nullptr) value = json.find(size.older_key);
-    const bool follows = value == nullptr ? size.fallback == 0 : value->is_null();
-    member = follows ? 0 : value == nullptr ? size.fallback : value->as_int();
-    if (!follows && (member < 1 || member > kMaxDimension)) problems.push_back(cat(size.key, " is ", member));
+    const char* key = json.find(size.key) == nullptr && size.older_key != nullptr ? size.older_key : size.key;
+    const bool is_absent = json.find(key) == nullptr;
+    member = json.int_or(key, is_absent ? size.fallback : 0);
+    const bool follows = is_absent ? size.fallback == 0 : json.find(key)->is_null();
+    if (!follows && (member < 1 || member > kMaxDimension)) problems.push_back(cat(key, " is ", member));
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "base/str.h"
 
 namespace mtl {
@@ -13,7 +14,9 @@ using Scaling = RotaryOptions::Scaling;
 /// An object under `key` that says something; nullptr when it is absent, null or empty.
 const Json* given_object(const Json& json, const char* key) {
   const Json* value = json.find(key);
-  return value == nullptr || value->is_null() || value->as_object().empty() ? nullptr : value;
+  if (value == nullptr || value->is_null()) return nullptr;
+  if (!value->is_object()) fail(Exit::bad_data, key, ": expected an object");
+  return value->as_object().empty() ? nullptr : value;
 }
 
 /// One of rope_parameters and rope_scaling, with what is given at the top.

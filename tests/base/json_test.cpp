@@ -5,7 +5,10 @@
 
 #include <cmath>
 
+#include "tests/error_of.h"
+
 using namespace mtl;
+using mtl::test::error_of;
 
 TEST_CASE("json: values and order survive a round trip") {
   std::string text = R"({"b": [1, -2.5, true, null, "x\"y"], "a": {"k": 1e-05}})";
@@ -65,4 +68,14 @@ TEST_CASE("json: escapes for output") {
   std::string out;
   append_json_string(out, "a\x01\n\xC3\xA9\xF0\x9F\x98\x80", true);
   CHECK(out == "\"a\\u0001\\n\\u00e9\\ud83d\\ude00\"");
+}
+
+TEST_CASE("json: a value of another kind is reported with its key") {
+  const Json json = Json::parse(R"({"size": "x", "name": 3, "on": 1, "rate": true, "none": null})");
+  CHECK(error_of([&] { json.int_or("size", 1); }) == "size: expected a whole number");
+  CHECK(error_of([&] { json.string_or("name", ""); }) == "name: expected a string");
+  CHECK(error_of([&] { json.bool_or("on", false); }) == "on: expected true or false");
+  CHECK(error_of([&] { json.number_or("rate", 1); }) == "rate: expected a number");
+  CHECK(json.int_or("none", 7) == 7);
+  CHECK(json.int_or("absent", 7) == 7);
 }
