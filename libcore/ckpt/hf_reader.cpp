@@ -18,7 +18,7 @@ namespace mtl {
 
 namespace {
 
-/// Of the header, and of blocks all over each tensor: a model is told apart without reading all of it.
+/// Hash of the header and of some blocks of each tensor: distinguishes models without reading all of them.
 std::uint64_t sampled_hash(const TensorFile& file) {
   constexpr std::size_t kBlock = 4096, kBlocks = 4;  // of a tensor
   Hasher hasher;
@@ -96,8 +96,7 @@ class HfReader : public TensorReader {
     }
   }
 
-  /// Fills `tensors` and entries_ in canonical order; what belongs to no parameter keeps its own name, for
-  /// check_complete to refuse.
+  /// Fills `tensors` and entries_ in canonical order. Refuses tensors that belong to no parameter.
   void collect() {
     if (config.num_layers > std::ssize(stored_)) {
       fail(Exit::bad_data, folder, ": ", stored_.size(), " tensors cannot be a model of ", config.num_layers,
@@ -137,7 +136,7 @@ class HfReader : public TensorReader {
     entries_.push_back(std::move(entry));
   }
 
-  /// An output layer that is stored must be the token table. It is not read.
+  /// A stored output layer must equal the token embedding; it is not read.
   void check_tied_output() {
     const CanonicalTensor table_of_tokens{"embedding.tokens.weight", {config.vocab_size, config.hidden_size}};
     auto output = stored_.find(cat(family_->output, ".weight"));
