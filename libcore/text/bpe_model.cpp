@@ -106,6 +106,8 @@ void BpeModel::encode_short(std::string_view piece, std::vector<std::int32_t>& o
     }
     if (pair == PairTable::kNone) break;
     tokens[best] = static_cast<std::uint32_t>(pair);
+    if (best > 0) pairs_.prefetch(tokens[best - 1], tokens[best]);
+    if (best + 2 < count) pairs_.prefetch(tokens[best], tokens[best + 2]);
     --count;
     for (std::size_t i = best + 1; i < count; ++i) tokens[i] = tokens[i + 1];
     for (std::size_t i = best; i + 1 < count; ++i) pairs[i] = pairs[i + 1];
