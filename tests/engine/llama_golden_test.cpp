@@ -1,4 +1,4 @@
-// Llama-like models against transformers' float64: losses, logits, every gradient.
+// Llama-like models, and variants of GPT-2, against transformers' float64: losses, logits, every gradient.
 #include "ckpt/hf_names.h"
 #include "tests/engine/golden_model.h"
 
@@ -7,21 +7,22 @@ using namespace mtl::test;
 
 namespace {
 
-const char* const kModels[] = {"llama", "qwen2", "mistral", "neox"};
+/// Below golden/.
+const std::vector<std::string> kModels = {
+    "llama_model/llama",        "llama_model/qwen2",      "llama_model/mistral",
+    "llama_model/neox",         "family_model/llama3",    "family_model/qwen3",
+    "family_model/neox_serial", "family_model/gpt2_gelu", "family_model/gpt2_relu"};
 
-RunShape shape_of(const std::string& name, const Recompute& recompute = {}) {
-  SafetensorsFile batch("golden/llama_model/" + name + "/batch.safetensors");
-  SafetensorsFile weights("golden/llama_model/" + name + "/model.safetensors");
+RunShape shape_of(const std::string& name) {
+  SafetensorsFile batch("golden/" + name + "/batch.safetensors");
   const auto& shape = batch.find("input_ids")->shape;
-  RunShape out{.micro_batch = static_cast<std::int64_t>(shape[0]),
-               .seq_length = static_cast<std::int64_t>(shape[1]),
-               .micro_batches = 1,
-               .padded_vocab = 640,  // more than any of them has
-               .documents = false,
-               .threads = 2,
-               .layout = {}};
-  out.layout.recompute = recompute;
-  return out;
+  return {.micro_batch = static_cast<std::int64_t>(shape[0]),
+          .seq_length = static_cast<std::int64_t>(shape[1]),
+          .micro_batches = 1,
+          .padded_vocab = 640,  // more than any of them has
+          .documents = false,
+          .threads = 2,
+          .layout = {}};
 }
 
 /// One training step on the golden batch; every token weighs the same.
@@ -56,9 +57,9 @@ std::vector<double> golden_gradient(const SafetensorsFile& golden, const ParamSp
 }  // namespace
 
 TEST_CASE("Llama-like models: token losses, loss and gradients equal transformers' float64") {
-  for (const char* name : kModels) {
+  for (const std::string& name : kModels) {
     CAPTURE(name);
-    GoldenModel model(std::string("llama_model/") + name, shape_of(name));
+    GoldenModel model(name, shape_of(name));
     SafetensorsFile golden(model.folder + "/golden.safetensors");
     step(model);
     const HfFamily& family = *find_hf_family(model.source.hf_config().at("model_type").as_string());
@@ -78,9 +79,9 @@ TEST_CASE("Llama-like models: token losses, loss and gradients equal transformer
 }
 
 TEST_CASE("Llama-like models: logits equal transformers' float64") {
-  for (const char* name : kModels) {
+  for (const std::string& name : kModels) {
     CAPTURE(name);
-    GoldenModel model(std::string("llama_model/") + name, shape_of(name));
+    GoldenModel model(name, shape_of(name));
     SafetensorsFile golden(model.folder + "/golden.safetensors"), batch(model.folder + "/batch.safetensors");
     std::vector<double> weights(static_cast<std::size_t>(model.shape.micro_batch * model.shape.seq_length));
     model.fill(0, read_tensor(batch, "input_ids"), read_tensor(batch, "labels"), weights);
@@ -98,7 +99,7 @@ TEST_CASE("Llama-like models: logits equal transformers' float64") {
 TEST_CASE("recomputed activations change no bit of losses and gradients, and take less memory") {
   using Granularity = Recompute::Granularity;
   using Method = Recompute::Method;
-  for (const char* name : {"llama_model/llama", "llama_model/qwen2", "llama_model/neox", "gpt2_model/a"}) {
+  for (const std::string name : {"llama_model/llama", "llama_model/qwen2", "llama_model/neox", "gpt2_model/a"}) {
     CAPTURE(name);
     RunShape shape{.micro_batch = 2,
                    .seq_length = 16,
