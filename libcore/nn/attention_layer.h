@@ -40,7 +40,7 @@ struct AttentionLayer {
   AttentionLayer(const GptConfig& config, Dropout probability_dropout, TpRegion around, std::int64_t layer);
   void params(const ParamVisitor& visit, const std::string& prefix);
   /// x, result (n, C), n of the N = B T rows outside the region; the result is in scratch and has no bias yet. With
-  /// cache.past the T new positions of each sequence follow those that it holds; backward does not know it.
+  /// cache.past the T new positions of each sequence follow those that it holds; such a pass has no backward.
   Tensor forward(Ctx& ctx, Tensor x, const Batch& batch, Cache& cache) const;
   /// dy (n, C), in the slot. Returns dx in scratch.
   Tensor backward(Ctx& ctx, Tensor dy, const Batch& batch, const Cache& cache) const;

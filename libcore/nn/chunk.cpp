@@ -106,7 +106,7 @@ Tensor Chunk::forward(Ctx& ctx, Tensor input, const Batch& given, Cache& cache) 
   if (range_.last) cache.dx = make_hidden(ctx, batch);  // now: below all that backward releases on its way
   Tensor x = input;
   for (const Span& span : spans_) {
-    cache.units[span.begin].input = x;
+    if (span.is_recomputed) cache.units[span.begin].input = x;
     Tensor y = span.is_recomputed ? make_hidden(ctx, batch) : Tensor();
     const std::size_t behind_y = ctx.slot.used();
     x = run_units(ctx, x, y, batch, cache, span);
