@@ -1,3 +1,4 @@
+#!/bin/bash
 # Folders that mtl writes, of every family, as transformers sees them: they load whole, give the same log-probabilities,
 # and continue prompts with the same tokens and text, up to the same end. Skipped without torch and transformers for
 # MTL_PYTHON (python3 when it is not set).
