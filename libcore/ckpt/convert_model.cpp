@@ -82,6 +82,7 @@ void warn_of_nonfinite(const ConvertReport& report, Console& console) {
 
 void write_mtl(const ModelSource& source, const std::string& folder, const ConvertOptions& options,
                std::optional<StoredDType> dtype, NonfiniteCounter& counter) {
+  source.verify();
   TrainState state = source.state().value_or(TrainState{});
   if (Json config = source.hf_config(); !config.is_null()) state.extra.set("hf_config", std::move(config));
   std::vector<TensorToSave> tensors;
@@ -129,7 +130,6 @@ void verify_output(const ModelSource& source, const std::string& folder, const C
 
 void write_model(const ModelSource& source, const std::string& folder, const ConvertOptions& options,
                  std::optional<StoredDType> dtype, ConvertReport& report) {
-  source.verify();
   NonfiniteCounter counter(report.nonfinite);
   if (options.to == "mtl") return write_mtl(source, folder, options, dtype, counter);
   const ConversionHook on_conversion = [&](const std::string& name, StoredDType from, std::span<const std::byte> stored,

@@ -98,12 +98,13 @@ expect_exit 0 "${resume[@]}" --load "$CASES/legacy_tp1pp1" --finetune
 # A flipped bit is found on the way to every format.
 cp -r "$CASES/v1_tp1" damaged
 chmod -R u+w damaged
-printf '\377' | dd of=damaged/iter_0000030/mp_rank_00/model_optim_rng.pt bs=1 seek=200001 conv=notrunc status=none
+printf '\001' | dd of=damaged/iter_0000030/mp_rank_00/model_optim_rng.pt bs=1 seek=200001 conv=notrunc status=none
 for to in hf mtl megatron; do
   expect_exit 65 mtl-convert --load damaged --save no --to $to --vocab-size 512
   expect_text err "damaged/iter_0000030/mp_rank_00/model_optim_rng.pt: zip archive: entry 'model_optim_rng/data/[0-9]+' is damaged"
 done
 expect_exit 65 mtl-eval --load damaged --data-path ids_text_document --vocab-size 512
+expect_text err 'is damaged: its CRC-32 differs'
 
 # Hostile files: refused, at once, with a reason; nothing is called.
 mkdir -p bad/release/mp_rank_00
