@@ -74,6 +74,10 @@ class MegatronReader : public TensorReader {
     folder = is_directory(checkpoint) ? checkpoint : parent_folder(checkpoint);
     optimizer_ = read_megatron_optimizer(model_, optimizer_problem);
     settle_head();
+    // A layer has several parameters; what names more layers than that is refused before they are listed.
+    if (model_.layers > std::ssize(model_.parameters))
+      fail_at(Exit::bad_data, checkpoint, model_.parameters.size(), " tensors cannot be a model of ", model_.layers,
+              " layers");
     std::vector<std::string> notes;
     try {
       config = megatron_config(model_.args(), model_.version, shapes(), given, notes);

@@ -1,6 +1,6 @@
 #include "ckpt/megatron_config.h"
 
-#include <cmath>
+#include <algorithm>
 
 #include "base/printable.h"
 #include "base/usage_error.h"
@@ -21,7 +21,7 @@ class MegatronArgs {
     return value && value->is(PickleKind::none) ? std::nullopt : value;
   }
   std::optional<std::int64_t> integer(const char* name) const {
-    return read<std::int64_t>(name, [](PickleValue value) { return value.as_int(); });
+    return read<std::int64_t>(name, [](PickleValue value) { return checked(value.as_int()); });
   }
   double number_or(const char* name, double fallback) const {
     return read<double>(name, [](PickleValue value) { return value.as_number(); }).value_or(fallback);
@@ -35,6 +35,12 @@ class MegatronArgs {
   }
 
  private:
+  /// Products of two sizes stay far from overflow.
+  static std::int64_t checked(std::int64_t value) {
+    constexpr std::int64_t kMaxArgument = std::int64_t{1} << 31;
+    if (value < 0 || value > kMaxArgument) fail(Exit::bad_data, value, ", which is out of range");
+    return value;
+  }
   template <class T, class Convert>
   std::optional<T> read(const char* name, const Convert& convert) const {
     const std::optional<PickleValue> value = find(name);
@@ -157,7 +163,8 @@ void set_attention(const MegatronArgs& args, const MegatronShapes& shapes, const
       args.integer("kv_channels").value_or(config.num_heads > 0 ? config.hidden_size / config.num_heads : 0);
   config.qk_norm = shapes.query_norm > 0;
   if (const std::optional<PickleValue> window = args.find("window_size"); window && window->size() == 2)
-    config.sliding_window = window->at(0).as_int() + 1;  // it counts the tokens before the query
+    config.sliding_window =
+        std::clamp<std::int64_t>(window->at(0).as_int(), 0, INT32_MAX) + 1;  // the query's token too
 }
 
 }  // namespace

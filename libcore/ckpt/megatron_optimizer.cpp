@@ -105,7 +105,8 @@ class RankState {
 
 std::int64_t count_at(const std::optional<PickleValue>& value, const char* what) {
   const std::int64_t count = value ? value->as_int() : 0;
-  if (count < 0) fail(Exit::bad_data, what, " is ", count);
+  constexpr std::int64_t kMostSamples = std::int64_t{1} << 53;
+  if (count < 0 || count > kMostSamples) fail(Exit::bad_data, what, " is ", count);
   return count;
 }
 

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <random>
 
 #include "base/json.h"
 #include "base/usage_error.h"
@@ -211,4 +212,53 @@ TEST_CASE("megatron: a damaged shard is found when it is loaded") {
   const ModelSource source = open_case(path);
   TestStore store(source.config());
   CHECK(contains(error_of([&] { source.load_values(store.store); }, Exit::bad_data), file + ": zip archive: entry"));
+}
+
+TEST_CASE("megatron: damage to a pickle is an error, or a model that can be read") {
+  // The older stream has no checksum, so damage reaches every part of the reader.
+  std::mt19937 random(20261123);
+  const ScratchFolder scratch;
+  const std::string path = scratch / "damaged.pt";
+  const std::string whole = read_file(kCases + "v0_tp1/release/mp_rank_00/model_optim_rng.pt");
+  constexpr std::size_t kPickleBytes = 3913;
+  int opened = 0, refused = 0;
+  for (int i = 0; i < 600; ++i) {
+    std::string damaged = whole;
+    for (int change = static_cast<int>(random() % 3); change >= 0; --change) {
+      const std::size_t at = random() % kPickleBytes;
+      if (random() % 3 == 0) {
+        damaged[at] = static_cast<char>(damaged[at] ^ (1 << random() % 8));
+      } else if (random() % 2 == 0) {
+        damaged.replace(at, 6, whole.substr(random() % kPickleBytes, 6));
+      } else {
+        damaged[at] = static_cast<char>('0' + random() % 10);  // numbers in names
+      }
+    }
+    write_text(path, damaged);
+    try {
+      const ModelSource source = open_case(path);
+      source.verify();
+      for (const SavedTensor& tensor : source.tensors()) floats(source, tensor.name, whole_slice(tensor.shape));
+      ++opened;
+    } catch (const Error& error) {
+      CHECK((error.code() == Exit::bad_data || error.code() == Exit::usage));
+      ++refused;
+    }
+  }
+  CHECK(opened > 5);
+  CHECK(refused > 100);
+}
+
+TEST_CASE("megatron: a layer of a large number is refused before layers are listed") {
+  const ScratchFolder scratch;
+  const std::string path = scratch / "layers.pt";
+  std::string content = read_file(kCases + "v0_tp1/release/mp_rank_00/model_optim_rng.pt");
+  // BINUNICODE: 4 bytes of length, then "layers.1.input_layernorm.weight".
+  const std::string name = "layers.1.input_layernorm.weight", larger = "layers.123456789.input_layernorm.weight";
+  const std::size_t at = content.find(name);
+  REQUIRE(at != std::string::npos);
+  content.replace(at, name.size(), larger);
+  content[at - 4] = static_cast<char>(larger.size());
+  write_text(path, content);
+  CHECK(contains(error_of([&] { open_case(path); }, Exit::bad_data), "cannot be a model of 123456790 layers"));
 }
