@@ -1,0 +1,233 @@
+// The optimizer's state of Megatron-LM's runs in 16 bits: moments and fp32 weights of every rank, merged.
+#include <doctest/doctest.h>
+
+#include "ckpt/torch_writer.h"
+#include "ckpt_fixtures.h"
+
+using namespace mtl;
+using namespace mtl::test;
+
+namespace {
+
+struct RankParameter {
+  const char* name;
+  std::vector<std::int64_t> shape;  // of one of two tensor parallel ranks
+};
+
+/// A model of one layer, 8 wide: 12 tokens, 5 positions, 2 heads, 16 feed-forward elements.
+const std::vector<RankParameter>& rank_parameters() {
+  static const std::vector<RankParameter> parameters = {
+      {"embedding.word_embeddings.weight", {6, 8}},
+      {"embedding.position_embeddings.weight", {5, 8}},
+      {"decoder.layers.0.input_layernorm.weight", {8}},
+      {"decoder.layers.0.input_layernorm.bias", {8}},
+      {"decoder.layers.0.self_attention.linear_proj.weight", {8, 4}},
+      {"decoder.layers.0.self_attention.linear_proj.bias", {8}},
+      {"decoder.layers.0.self_attention.linear_qkv.weight", {12, 8}},
+      {"decoder.layers.0.self_attention.linear_qkv.bias", {12}},
+      {"decoder.layers.0.pre_mlp_layernorm.weight", {8}},
+      {"decoder.layers.0.pre_mlp_layernorm.bias", {8}},
+      {"decoder.layers.0.mlp.linear_fc1.weight", {8, 8}},
+      {"decoder.layers.0.mlp.linear_fc1.bias", {8}},
+      {"decoder.layers.0.mlp.linear_fc2.weight", {8, 8}},
+      {"decoder.layers.0.mlp.linear_fc2.bias", {8}},
+      {"decoder.final_layernorm.weight", {8}},
+      {"decoder.final_layernorm.bias", {8}},
+  };
+  return parameters;
+}
+
+enum class StateRole { weight, main, exp_avg, exp_avg_sq };
+
+/// What all elements of a rank's tensor are.
+float value_of(std::size_t parameter, int rank, StateRole role) {
+  return static_cast<float>(parameter) + 0.5f * static_cast<float>(rank) + 100.0f * static_cast<float>(role);
+}
+
+struct OptimizerFault {
+  bool lacks_main = false, lacks_parameter = false;
+};
+
+class RankFile {
+ public:
+  RankFile(const std::string& path, int rank, OptimizerFault fault)
+      : file_(path), writer_(file_, "model_optim_rng"), pickle_(writer_.pickle()), rank_(rank), fault_(fault) {}
+
+  void write() {
+    pickle_.begin_dict();
+    write_args();
+    pickle_.text("checkpoint_version"), pickle_.number(3);
+    pickle_.text("iteration"), pickle_.integer(40);
+    pickle_.text("model");
+    pickle_.begin_dict();
+    for (std::size_t i = 0; i < rank_parameters().size(); ++i) add(rank_parameters()[i].name, i, StateRole::weight);
+    pickle_.end_dict();
+    pickle_.text("optimizer");
+    write_optimizer();
+    pickle_.text("opt_param_scheduler");
+    pickle_.begin_dict();
+    pickle_.text("num_steps"), pickle_.integer(304);
+    pickle_.end_dict();
+    pickle_.end_dict();
+    for (const std::vector<std::byte>& elements : data_) writer_.write_data(elements);
+    writer_.finish();
+    file_.close();
+  }
+
+ private:
+  void write_args() {
+    pickle_.text("args");
+    pickle_.global("argparse", "Namespace");
+    pickle_.begin_tuple();
+    pickle_.end_tuple();
+    pickle_.new_object();
+    pickle_.begin_dict();
+    pickle_.text("num_attention_heads"), pickle_.integer(2);
+    pickle_.text("bias_gelu_fusion"), pickle_.boolean(true);
+    pickle_.text("tensor_model_parallel_size"), pickle_.integer(2);
+    pickle_.text("consumed_train_samples"), pickle_.integer(320);
+    pickle_.end_dict();
+    pickle_.build();
+  }
+
+  void add(const char* key, std::size_t parameter, StateRole role) {
+    pickle_.text(key);
+    add(parameter, role);
+  }
+
+  void add(std::size_t parameter, StateRole role) {
+    const std::vector<std::int64_t>& shape = rank_parameters()[parameter].shape;
+    const StoredDType dtype = role == StateRole::weight ? StoredDType::f16 : StoredDType::f32;
+    writer_.tensor(dtype, shape);
+    const std::vector<float> values(whole_slice(shape).count(), value_of(parameter, rank_, role));
+    std::vector<std::byte>& elements = data_.emplace_back(values.size() * bits_of(dtype) / 8);
+    convert_elements(StoredDType::f32, std::as_bytes(std::span(values)), dtype, elements);
+  }
+
+  /// The parameters by group: matrices decay, vectors do not.
+  std::vector<std::vector<std::size_t>> groups() const {
+    std::vector<std::vector<std::size_t>> out(2);
+    for (std::size_t i = 0; i < rank_parameters().size(); ++i)
+      out[rank_parameters()[i].shape.size() > 1 ? 0 : 1].push_back(i);
+    if (fault_.lacks_parameter) out[1].pop_back();
+    return out;
+  }
+
+  void write_optimizer() {
+    pickle_.begin_dict();
+    pickle_.text("optimizer");
+    pickle_.begin_dict();
+    pickle_.text("state");
+    pickle_.begin_dict();
+    std::int64_t id = 0;
+    for (const std::vector<std::size_t>& group : groups()) {
+      for (std::size_t parameter : group) {
+        pickle_.integer(id++);
+        pickle_.begin_dict();
+        add("exp_avg", parameter, StateRole::exp_avg);
+        add("exp_avg_sq", parameter, StateRole::exp_avg_sq);
+        pickle_.end_dict();
+      }
+    }
+    pickle_.end_dict();
+    write_groups();
+    pickle_.end_dict();
+    if (!fault_.lacks_main) {
+      pickle_.text("fp32_from_fp16_params");
+      pickle_.begin_list();
+      for (const std::vector<std::size_t>& group : groups()) {
+        pickle_.begin_list();
+        for (std::size_t parameter : group) add(parameter, StateRole::main);
+        pickle_.end_list();
+      }
+      pickle_.end_list();
+    }
+    pickle_.end_dict();
+  }
+
+  void write_groups() {
+    pickle_.text("param_groups");
+    pickle_.begin_list();
+    std::int64_t id = 0;
+    for (const std::vector<std::size_t>& group : groups()) {
+      pickle_.begin_dict();
+      pickle_.text("step"), pickle_.integer(38);
+      pickle_.text("params");
+      pickle_.begin_list();
+      for (std::size_t i = 0; i < group.size(); ++i) pickle_.integer(id++);
+      pickle_.end_list();
+      pickle_.end_dict();
+    }
+    pickle_.end_list();
+  }
+
+  OutputFile file_;
+  TorchWriter writer_;
+  PickleWriter& pickle_;
+  int rank_;
+  OptimizerFault fault_;
+  std::vector<std::vector<std::byte>> data_;
+};
+
+ModelSource open_run(const ScratchFolder& scratch, OptimizerFault fault) {
+  for (int rank = 0; rank < 2; ++rank) {
+    const std::string folder = cat(scratch.path(), "/iter_0000040/mp_rank_0", rank);
+    make_directories(folder);
+    RankFile(folder + "/model_optim_rng.pt", rank, fault).write();
+  }
+  write_text(scratch / "latest_checkpointed_iteration.txt", "40");
+  Console console = quiet_console();
+  return ModelSource::open(scratch.path(), console, {12, {}});
+}
+
+std::vector<float> elements_of(const ModelSource& source, const std::string& name) {
+  const auto tensor = std::find_if(source.tensors().begin(), source.tensors().end(),
+                                   [&](const SavedTensor& t) { return t.name == name; });
+  REQUIRE(tensor != source.tensors().end());
+  const Slice whole = whole_slice(tensor->shape);
+  std::vector<std::byte> stored(whole.count() * bits_of(tensor->dtype) / 8);
+  source.read(name, whole, stored);
+  std::vector<float> out(whole.count());
+  to_float(tensor->dtype, stored, out);
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("megatron: a run in 16 bits resumes from its fp32 weights and moments, of all ranks") {
+  const ScratchFolder scratch;
+  const ModelSource source = open_run(scratch, {});
+  CHECK(source.optimizer_problem().empty());
+  REQUIRE(source.has_optimizer());
+  REQUIRE(source.state());
+  CHECK(source.state()->iteration == 40);
+  CHECK(source.state()->optimizer_steps == 38);
+  CHECK(source.state()->skipped_iterations == 2);
+  CHECK(source.state()->consumed_samples == 320);
+  CHECK(source.state()->extra.int_or("skipped_samples", -1) == 16);
+  const std::pair<std::string, StateRole> kinds[] = {
+      {"param.", StateRole::main}, {"exp_avg.", StateRole::exp_avg}, {"exp_avg_sq.", StateRole::exp_avg_sq}};
+  for (const auto& kind : kinds) {
+    const std::string& prefix = kind.first;
+    const StateRole role = kind.second;
+    CAPTURE(prefix);
+    const std::vector<float> tokens = elements_of(source, prefix + "embedding.tokens.weight");
+    REQUIRE(tokens.size() == 12 * 8);
+    for (std::size_t i = 0; i < tokens.size(); ++i) CHECK(tokens[i] == value_of(0, i < 6 * 8 ? 0 : 1, role));
+    const std::vector<float> out = elements_of(source, prefix + "layers.0.attention.out.weight");
+    REQUIRE(out.size() == 8 * 8);
+    for (std::size_t i = 0; i < out.size(); ++i) CHECK(out[i] == value_of(4, i % 8 < 4 ? 0 : 1, role));
+    for (float value : elements_of(source, prefix + "final_norm.bias")) CHECK(value == value_of(15, 0, role));
+  }
+}
+
+TEST_CASE("megatron: an optimizer's state that is not whole leaves the weights") {
+  for (const OptimizerFault fault : {OptimizerFault{true, false}, OptimizerFault{false, true}}) {
+    const ScratchFolder scratch;
+    const ModelSource source = open_run(scratch, fault);
+    CHECK(!source.has_optimizer());
+    CHECK(!source.state());
+    CHECK(contains(source.optimizer_problem(), fault.lacks_main ? "no 'fp32_from_fp16_params'" : "group 1 has"));
+    for (float value : elements_of(source, "param.final_norm.bias")) CHECK(value == value_of(15, 0, StateRole::weight));
+  }
+}
