@@ -68,9 +68,10 @@ std::optional<std::string> checkpoint_in(const std::string& path, Console& conso
   if (newest.empty()) return std::nullopt;
   const std::string tracked = tracked_folder(path);
   if (!tracked.empty() && holds_ranks(cat(path, "/", tracked))) return cat(path, "/", tracked);
-  console.warn(cat(path, "/", kMegatronTracker, " ",
-                   tracked.empty() ? "does not name a checkpoint" : cat("names ", tracked, ", which is not here"),
-                   "; taking ", newest));
+  const std::string tracker = cat(path, "/", kMegatronTracker);
+  const char* problem = file_exists(tracker) ? " does not name a checkpoint" : " is missing";
+  console.warn(
+      cat(tracker, tracked.empty() ? problem : cat(" names ", tracked, ", which is not here"), "; taking ", newest));
   return cat(path, "/", newest);
 }
 

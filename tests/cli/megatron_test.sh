@@ -40,6 +40,13 @@ expect_exit 0 mtl-convert --load "$CASES/mcore_local_tp1pp1" --save padded
 expect_text err 'keeps all 600 rows of the token embedding, of which the last may be padding; give a tokenizer or --vocab-size'
 expect_text padded/config.json '"vocab_size": 600'
 
+# Without its tracker, the newest iteration counts.
+mkdir untracked
+cp -r "$CASES/v1_tp1/iter_0000030" untracked
+expect_exit 0 mtl-convert --load untracked --save from_untracked --vocab-size 512
+expect_text err 'warning: untracked/latest_checkpointed_iteration.txt is missing; taking iter_0000030'
+expect_same from_untracked/model.safetensors half/model.safetensors
+
 # A tokenizer in the folder gives the size.
 cp -r "$CASES/mcore_local_tp1pp1" with_tokenizer
 chmod -R u+w with_tokenizer
@@ -51,7 +58,7 @@ expect_same trimmed/model.safetensors half/model.safetensors
 
 # Evaluation and generation are those of the model.
 ids=$(shuf -i 0-511 -n 400 --random-source="$CASES/cases.jsonl" | tr '\n' ' ')
-for i in $(seq 25); do printf '{"text": "%s"}\n' "${ids% }"; done >ids.jsonl
+for _ in $(seq 25); do printf '{"text": "%s"}\n' "${ids% }"; done >ids.jsonl
 expect_exit 0 mtl-preprocess --input ids.jsonl --output-prefix ids --tokenizer-type NullTokenizer --vocab-size 512
 expect_exit 0 mtl-eval --load "$A" --data-path ids_text_document --threads 1
 cp out wanted
@@ -71,7 +78,7 @@ expect_same out wanted
 
 # Training starts from the weights.
 train=(mtl-train --seq-length 32 --micro-batch-size 2 --global-batch-size 2 --train-iters 2 --lr 1e-4 --log-interval 1
-  --data-path ids_text_document --split 100,0,0 --tokenizer-type NullTokenizer --vocab-size 512 --eval-iters 0)
+  --data-path ids_text_document --split "100,0,0" --tokenizer-type NullTokenizer --vocab-size 512 --eval-iters 0)
 losses() { grep -oE 'lm loss: [0-9.E+-]+' "$1"; }
 expect_exit 0 "${train[@]}" --load "$A" --finetune
 losses out >wanted
