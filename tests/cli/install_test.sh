@@ -47,6 +47,9 @@ expect_exit 0 env PATH="$root/bin:$PATH" MTL_BIN= MODEL=tiny ITERATIONS=4 RANKS=
 expect_text out '^def hello_world\(\):'
 expect_exit 0 env MTL_BIN="$root/bin" MODEL=tiny ITERATIONS=2 OUT=seed bash "$share/experiments/seed-345m/run.sh" 1x1 2x1
 expect_text out '^2x1 '
+expect_exit 0 env MTL_BIN="$root/bin" MODEL=tiny RANKS=2 OUT='our sizes' bash "$share/experiments/seed-sizes/run.sh" \
+  --model_size 345M --train_iters 2 2x1
+expect_text out '^345M +2 +1 +1 +2 +[0-9.]+ +[0-9.]+$'
 
 # The templates of Slurm, with an srun that plans the run instead of starting it.
 mkdir fake
