@@ -22,7 +22,7 @@ void refuse_numerics(ForeignFlags& foreign) {
   foreign.refuse(0, memory,
                  "--distribute-saved-activations --distribute-checkpointed-activations --partition-activations "
                  "--contigious-checkpointing --checkpoint-in-cpu --cpu-offloading");
-  foreign.acknowledge(0, "has no effect: --checkpoint-activations recomputes, whoever asks",
+  foreign.acknowledge(0, "has no effect: --checkpoint-activations alone recomputes",
                       "--deepspeed-activation-checkpointing");
   foreign.refuse(-1, memory, "--recompute-modules");
   foreign.refuse(0, model,

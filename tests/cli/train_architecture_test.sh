@@ -136,6 +136,8 @@ for flags in '--checkpoint-activations --deepspeed-activation-checkpointing' \
   # shellcheck disable=SC2086
   [ "$(losses $flags)" = "$kept" ] || fail "$flags: other losses"
 done
+expect_exit 0 mtl-train "${small[@]}" "${null[@]}" --dry-run --deepspeed-activation-checkpointing
+expect_text err '^mtl-train: --deepspeed-activation-checkpointing: has no effect: --checkpoint-activations alone recomputes$'
 expect_exit 0 mtl-train "${small[@]}" "${null[@]}" --dry-run --json --checkpoint-activations
 grep -qE '"recompute_saves_bytes": [1-9]' out || fail 'the dry run does not say what recomputation saves'
 expect_exit 0 mtl-train "${small[@]}" "${null[@]}" --dry-run --checkpoint-activations
