@@ -72,21 +72,27 @@ preprocess() {  # CORPUS WORKERS
     --tokenizer-type GPT2BPETokenizer --vocab-file "$vocab" --merge-file "$merges" --append-eod --workers "$2"
 }
 
-# A whole process, token files included, in turn with gigatoken's reader of JSON lines, which writes nothing and whose
-# start-up is not counted.
+# A whole process, token files included, next to gigatoken's reader of JSON lines, which writes nothing and whose
+# start-up is not counted. It takes less than a second, in which a shared machine can be a third slower than in the next:
+# so there are five times as many rounds, and what a ratio compares runs one after the other.
 whole_process() {  # KIND CORPUS
   local workers megabytes has_peer=no
   ! grep -q '^gigatoken ' "$work/versions" || has_peer=yes
   rm -f "$work"/*.runs
   head -n 1 "$2" > "$work/one.jsonl"
   megabytes=$(stat -c %s "$2" | awk '{print $1 / 1e6}')
-  for _ in $(seq "$rounds"); do
+  peer() {  # WORKERS
+    [ $has_peer = no ] || RAYON_NUM_THREADS=$1 "$python" "$here/text_peers.py" files "$corpus" "$vocab" "$merges" \
+      >> "$work/gigatoken$1.runs"
+  }
+  local corpus=$2
+  for _ in $(seq $((5 * rounds))); do
     preprocess "$work/one.jsonl" 1 >> "$work/start.runs"
-    for workers in 1 2; do
-      preprocess "$2" $workers >> "$work/mtl$workers.runs"
-      [ $has_peer = no ] || RAYON_NUM_THREADS=$workers "$python" "$here/text_peers.py" files "$2" "$vocab" "$merges" \
-        >> "$work/gigatoken$workers.runs"
-    done
+    peer 1
+    preprocess "$corpus" 1 >> "$work/mtl1.runs"
+    preprocess "$corpus" 2 >> "$work/mtl2.runs"
+    peer 2
+    [ ! -x "$bin/mtl_bench_text" ] || "$bin/mtl_bench_text" "$corpus" "$vocab" "$merges" >> "$work/stages.runs"
   done
   for workers in 1 2; do
     for name in mtl gigatoken; do
@@ -101,12 +107,12 @@ whole_process() {  # KIND CORPUS
   printf '  two workers / one                      ratio %.2f by time\n' "$(ratio_of mtl2 mtl1 wall)"
 }
 
-# Shares of one worker's CPU time: the stages that can be run alone, and what the whole process takes more than these.
-stages() {  # KIND CORPUS
-  [ -x "$bin/mtl_bench_text" ] || return 0
-  "$bin/mtl_bench_text" "$2" "$vocab" "$merges" > "$work/out"
-  echo "$(figure start cpu) $(field read_s < "$work/out") $(field json_s < "$work/out") $(field encode_s < "$work/out")" \
-    "$(figure mtl1 cpu)" | awk -v kind="$1" '{
+# Shares of one worker's CPU time in whole_process: the stages that can be run alone, and what the whole takes more than
+# these.
+stages() {
+  [ -s "$work/stages.runs" ] || return 0
+  echo "$(figure start cpu) $(figure stages read_s) $(figure stages json_s) $(figure stages encode_s)" \
+    "$(figure mtl1 cpu)" | awk '{
       rest = $5 - $1 - $2 - $3 - $4
       printf "  shares of CPU time, one worker         start %.0f %%, read %.0f %%, JSON %.0f %%, encode %.0f %%, write %.0f %%\n",
         100 * $1 / $5, 100 * $2 / $5, 100 * $3 / $5, 100 * $4 / $5, 100 * rest / $5 }'
@@ -145,7 +151,7 @@ for kind in prose code cjk; do
     "$work/whole.jsonl" > "$work/$kind.jsonl"
   encode_in_memory $kind "$work/$kind.jsonl"
   whole_process $kind "$work/whole.jsonl"
-  stages $kind "$work/whole.jsonl"
+  stages
 done
 vocab_mb=${MTL_BENCH_VOCAB_MB:-100}
 ! make_corpus prose "$vocab_mb" "$work/learn.jsonl" || learn_vocabulary "$work/learn.jsonl"
