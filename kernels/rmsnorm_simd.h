@@ -28,7 +28,7 @@ HWY_INLINE float rmsnorm_row(float* y, const float* x, const float* gamma, std::
   return rstd;
 }
 
-/// What one row of backward reads.
+/// The operands of one row of backward.
 struct RmsNormRow {
   const float *x, *dy, *gamma;
   std::size_t width;

@@ -95,7 +95,7 @@ void rotate(Stream& stream, const HeadSlice& heads, Tensor angles, bool interlea
   });
 }
 
-/// What the sine and cosine of an angle cost, in elements of parallel.h.
+/// The cost of the sine and cosine of an angle, in elements of parallel.h.
 constexpr std::int64_t kElementsPerAngle = 64;
 }  // namespace
 

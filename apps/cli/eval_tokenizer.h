@@ -13,7 +13,8 @@ namespace mtl {
 /// Returns those that were given.
 std::vector<std::string> check_model_tokenizer_flags(Flags& flags, const TokenizerOptions& given);
 
-/// What flags add to the files of the model: --vocab-size where no flag names a tokenizer, which has its own size.
+/// The supplement that flags give to the files of the model: --vocab-size where no flag names a tokenizer, which has
+/// its own size.
 ModelSupplement supplement_of(const TokenizerOptions& given, std::optional<std::int64_t> num_attention_heads);
 
 /// Null when neither names one. Throws UsageError when it has more ids than the model, or --vocab-size contradicts the

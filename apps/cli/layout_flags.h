@@ -15,7 +15,7 @@ void add_grid_flags(Flags& flags, ParallelOptions& options);
 void add_stage_flags(Flags& flags, ParallelOptions& options);
 /// What ranks share besides layers: rows, the optimizer's state, sums of gradients.
 void add_sharing_flags(Flags& flags, ParallelOptions& options);
-/// What backward computes again.
+/// Activations that backward computes again.
 void add_recompute_flags(Flags& flags, ParallelOptions& options);
 /// Samples at a time, and of an update.
 void add_batch_size_flags(Flags& flags, BatchOptions& options);

@@ -84,7 +84,7 @@ GptConfig read_config(const HfFamily& family, const Json& json, std::vector<std:
   return config;
 }
 
-/// What the manifest says of `config` and not of `other`: "qk_norm true".
+/// The entries of the manifest that `config` has and `other` lacks: "qk_norm true".
 std::vector<std::string> differences(const GptConfig& config, const GptConfig& other) {
   std::vector<std::string> out;
   const Json wanted = config_to_json(config), had = config_to_json(other);

@@ -28,7 +28,7 @@ std::string sizes_text(const std::vector<std::int64_t>& sizes) {
   return cat("(", join(parts, ", "), ")");
 }
 
-/// Of blocks all over a file: a model is told apart without reading all of it.
+/// Hashes blocks all over a file, which identify a model without reading all of it.
 std::uint64_t hash_blocks(std::span<const std::byte> bytes) {
   constexpr std::size_t kBlock = 4096, kBlocks = 64;
   if (bytes.size() <= kBlock * kBlocks) return hash_bytes(bytes.data(), bytes.size());

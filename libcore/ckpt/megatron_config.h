@@ -13,7 +13,7 @@
 
 namespace mtl {
 
-/// What the names and shapes of the merged tensors show.
+/// Facts that the names and shapes of the merged tensors show.
 struct MegatronShapes {
   std::int64_t layers = 0, vocabulary_rows = 0, hidden = 0, up_rows = 0, query_norm = 0;
   std::int64_t positions = 0;  // 0: no position embeddings

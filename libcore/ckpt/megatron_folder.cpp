@@ -44,7 +44,7 @@ std::optional<std::pair<int, int>> rank_in_name(const std::string& name) {
   return rank;
 }
 
-/// What the tracker names; empty when it is missing or is not a checkpoint here.
+/// The checkpoint that the tracker names; empty when it is missing or is not a checkpoint here.
 std::string tracked_folder(const std::string& path) {
   const std::string tracker = cat(path, "/", kMegatronTracker);
   if (!file_exists(tracker)) return "";

@@ -24,7 +24,7 @@ struct MegatronWriteOptions {
   ConversionHook on_conversion = {};
 };
 
-/// What Megatron-LM's arguments cannot describe of this model, or these sizes cannot divide, in words; empty when it
+/// Lists what Megatron-LM's arguments cannot describe of this model, or these sizes cannot divide; empty when it
 /// can be written.
 std::vector<std::string> megatron_problems(const GptConfig& config, const MegatronWriteOptions& options);
 

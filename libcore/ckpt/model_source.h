@@ -24,7 +24,7 @@ namespace mtl {
 
 class TensorReader;
 
-/// What the files of another program's model may not hold; from flags. Has no effect where the files hold it.
+/// Facts that the files of another program's model may lack; from flags. Has no effect where the files hold it.
 struct ModelSupplement {
   std::optional<std::int64_t> vocab_size;  // tokens without padding
   std::optional<std::int64_t> num_attention_heads;

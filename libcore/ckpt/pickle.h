@@ -39,7 +39,7 @@ enum class PickleKind : std::uint8_t {
   persistent,  // a reference outside the stream, by its id
 };
 
-/// What a stream may do with a global.
+/// The uses that a stream may make of a global.
 enum class GlobalUse : std::uint8_t {
   refused,
   value,       // name it
@@ -66,7 +66,7 @@ class PickleValue {
   std::string_view as_text() const;    // text or bytes
   std::string_view as_digits() const;  // big_integer: two's complement, little-endian; protocol 0: decimal
 
-  /// Of a list, tuple, set or dict: the number of its items. 0 for all other kinds.
+  /// The number of items of a list, tuple, set or dict; 0 for all other kinds.
   std::size_t size() const;
   /// Item i of a list, tuple or set.
   PickleValue at(std::size_t i) const;

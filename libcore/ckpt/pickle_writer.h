@@ -38,7 +38,7 @@ class PickleWriter {
   void new_object() { out_ += '\x81'; }
   /// Gives the object the state, a dict, that follows it.
   void build() { out_ += 'b'; }
-  /// What the reader's program knows by the tuple before.
+  /// An object that the reader's program finds by the tuple before.
   void persistent_id() { out_ += 'Q'; }
 
   /// The whole pickle; nothing is written after it.

@@ -29,7 +29,7 @@ class TensorFile {
   /// nullptr without it.
   virtual const StoredTensor* find(const std::string& name) const = 0;
   virtual std::span<const std::byte> data(const StoredTensor& tensor) const = 0;
-  /// What describes the tensors, for hashing: names, shapes, types.
+  /// The description of the tensors, for hashing: names, shapes, types.
   virtual std::span<const std::byte> header() const = 0;
   /// The whole file.
   virtual std::span<const std::byte> bytes() const = 0;

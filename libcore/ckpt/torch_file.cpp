@@ -32,7 +32,7 @@ std::span<const std::byte> as_bytes_of(std::string_view text) {
 
 bool starts_as_pickle(std::string_view text) { return text.size() >= 2 && byte_of(text[0]) == 0x80; }
 
-/// What a file is that is not PyTorch's, where its beginning shows it.
+/// Names the format of a file that is not PyTorch's, where its beginning shows it.
 std::string describe_other_file(std::string_view text) {
   if (text.empty()) return "the file is empty";
   if (starts_with(text, "version https://git-lfs"))

@@ -55,7 +55,7 @@ class TorchFile : public TensorFile {
   /// The tensors of the root dict by their keys, as in a file of a model's weights; begin is 0.
   const std::vector<StoredTensor>& tensors() const override { return stored_; }
   const StoredTensor* find(const std::string& name) const override;
-  /// Of a view that is not contiguous: a copy, made once.
+  /// A view that is not contiguous is copied, once.
   std::span<const std::byte> data(const StoredTensor& tensor) const override;
   /// The pickle of the object.
   std::span<const std::byte> header() const override { return header_; }

@@ -86,7 +86,7 @@ Pipeline::Slot& Pipeline::slot_of(const Action& action) {
   return slots_[own[action.micro_batch % own.size()]];
 }
 
-/// What the slot's memory holds may be overwritten.
+/// Waits until the slot's memory may be overwritten.
 void Pipeline::finish_sends(Slot& slot) {
   for (Work& send : slot.sends) send.wait(stream_);
   slot.sends.clear();

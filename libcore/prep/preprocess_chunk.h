@@ -57,7 +57,7 @@ class ChunkTokenizer {
   std::vector<std::size_t> tokens_before_;  // of each key in the chunk before
   bool is_u16_;
   std::optional<std::int32_t> eod_;
-  // Of one text, and of one document of one key:
+  // Buffers of one text, and of one document of one key:
   std::vector<std::string_view> sentences_;
   std::vector<std::int32_t> ids_;
   std::vector<std::size_t> ends_;  // of its sequences, in ids_

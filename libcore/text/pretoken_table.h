@@ -39,7 +39,7 @@ class Pretoken {
     return true;
   }
 
-  // What follows is for an entry that was found, by holds().
+  // The functions below are for an entry that was found, by holds().
   bool has_all() const { return words_[0] >= 0; }
   std::size_t count() const {
     return 1u + (words_[1] >= 0 ? 1u : 0u) + (words_[2] >= 0 ? 1u : 0u) + (words_[3] >= 0 ? 1u : 0u);
@@ -72,7 +72,8 @@ class PretokenTable {
         long_tokens_(std::size_t{1} << bits, "the tokens of a table of words") {}
 
   Set& set_of(const PieceKey& key) { return sets_[key.hash() >> shift_]; }
-  /// What find() has missed in the piece's own set. Only behind a full set can it be in the neighbour.
+  /// Looks for an entry that find() has missed in the piece's own set. Only behind a full set can it be in the
+  /// neighbour.
   const Pretoken* find_displaced(Set& set, const PieceKey& key) {
     return set.entries[1].is_free() ? nullptr : neighbour(set).find(key);
   }

@@ -10,7 +10,7 @@
 
 namespace mtl {
 
-/// What is absent comes from the model that is loaded, or has GPT-2's value.
+/// An absent option comes from the model that is loaded, or has GPT-2's value.
 struct ArchitectureOptions {
   std::optional<std::int64_t> num_layers, hidden_size, num_attention_heads, num_query_groups, kv_channels,
       ffn_hidden_size, max_position_embeddings;

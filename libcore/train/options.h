@@ -107,7 +107,7 @@ struct ParallelOptions {
   }
 };
 
-/// What the options say about recomputation.
+/// The recomputation that the options ask for.
 Recompute recompute_of(const ParallelOptions& options);
 
 /// The layout as the options say, for one rank. Throws Error(usage) when the ranks do not fill the grid.

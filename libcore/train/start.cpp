@@ -22,7 +22,8 @@ std::string named_checkpoint(const CheckpointOptions& flags, const std::string& 
           folder_of(iteration), " in ", directory, "; it holds ", held.empty() ? "no checkpoint" : join(held, ", "));
 }
 
-/// What flags add to the files of another program's model: --vocab-size where no flag names a tokenizer.
+/// The supplement that flags give to the files of another program's model: --vocab-size where no flag names a
+/// tokenizer.
 ModelSupplement supplement_of(const TrainOptions& options) {
   return {options.tokenizer.name_one() ? std::nullopt : options.tokenizer.vocab_size,
           options.architecture.num_attention_heads};

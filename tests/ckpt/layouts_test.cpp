@@ -63,7 +63,7 @@ std::uint64_t bytes_held(const ParamStore& store) {
 
 namespace {
 
-/// What one layout wrote, every layout reads, no further than needed.
+/// Every layout reads the checkpoint of every other, no further than needed.
 void check_any_reads(const TestLayout& writer, const GptConfig& config) {
   ScratchFolder scratch;
   SaveOptions options;

@@ -39,7 +39,7 @@ const std::vector<RankParameter>& rank_parameters() {
 
 enum class StateRole { weight, main, exp_avg, exp_avg_sq };
 
-/// What all elements of a rank's tensor are.
+/// The value of all elements of a rank's tensor.
 float value_of(std::size_t parameter, int rank, StateRole role) {
   return static_cast<float>(parameter) + 0.5f * static_cast<float>(rank) + 100.0f * static_cast<float>(role);
 }

@@ -33,7 +33,7 @@ inline const std::vector<TestLayout> kTestLayouts = {{"one rank", 1, 1, 1, false
 
 inline GptConfig layouts_config() { return tiny_config(3); }
 
-/// Of the same sizes but for four heads in two groups.
+/// A model of the same sizes but for four heads in two groups.
 inline GptConfig llama_layouts_config() {
   return llama_of_size({.vocab = 11, .layers = 3, .hidden = 8, .heads = 4, .positions = 5});
 }

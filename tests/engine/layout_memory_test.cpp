@@ -190,7 +190,7 @@ std::size_t slot_bytes(const RunLayout& layout) {
   return plan_training(layout.config, kDropout, layout.shape).entry(Category::slots).bytes;
 }
 
-/// What is planned for ranks together is each rank's own plan.
+/// The plan for ranks together is each rank's own plan.
 void check_rank_plans(RunLayout layout) {
   const std::vector<RankPlan> plans = plan_ranks(layout.config, kDropout, layout.shape);
   int ranks = 0;

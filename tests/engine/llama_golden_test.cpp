@@ -134,7 +134,7 @@ TEST_CASE("recomputed activations change no bit of losses and gradients, and tak
       CAPTURE(recompute.num_layers);
       std::size_t bytes = 0;
       CHECK(run(recompute, bytes) == kept);
-      // Of these two layers a single group keeps nothing but must be there whole in backward.
+      // A single group of both layers keeps nothing, but backward needs all of it at once.
       if (recompute.num_layers == 1) CHECK(bytes < kept_bytes);
     }
   }

@@ -14,7 +14,7 @@ struct Problem {
   Owned pre = random_tensor({rows, 2 * width}, 1, 2);
   Owned dout = random_tensor({rows, width}, 2);
 
-  /// Of element i of the result.
+  /// The gate and its factor of element i of the result.
   double gate(std::int64_t i) const { return static_cast<double>(pre[i / width * 2 * width + i % width]); }
   double up(std::int64_t i) const { return static_cast<double>(pre[i / width * 2 * width + width + i % width]); }
 

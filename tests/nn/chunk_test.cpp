@@ -43,7 +43,7 @@ const Recompute kRecomputes[] = {{},
                                  {Granularity::full, Recompute::Method::uniform, 2},
                                  {Granularity::full, Recompute::Method::block, 1}};
 
-/// What a run computes, and in which way.
+/// A run: its operands, and in which way it computes.
 struct Plan {
   const GptConfig& config;
   ChunkRange range;

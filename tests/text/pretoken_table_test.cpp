@@ -23,7 +23,7 @@ Piece make_piece(std::int32_t n) {
   return piece;
 }
 
-/// What the table has for a piece: 1 when right, 0 when absent, else -1.
+/// Looks a piece up in the table: 1 when its tokens are right, 0 when absent, else -1.
 int look_up(PretokenTable& table, const Piece& piece) {
   const PieceKey key = piece.key();
   PretokenTable::Set& set = table.set_of(key);
