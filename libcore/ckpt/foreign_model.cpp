@@ -5,6 +5,7 @@
 
 #include "base/files.h"
 #include "base/str.h"
+#include "ckpt/model_folder.h"
 
 namespace mtl {
 
@@ -16,16 +17,6 @@ constexpr const char* kDistributedRemedy =
     "Hugging Face folder (Megatron Bridge), and load that";
 constexpr const char* kPyTorchRemedy =
     "; give a folder that has it as pytorch_model.bin, with the config.json of its model";
-
-/// The names in a folder, in byte order; empty when it cannot be listed.
-std::vector<std::string> names_in(const fs::path& folder) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
-    names.push_back(at->path().filename().string());
-  std::sort(names.begin(), names.end());
-  return names;
-}
 
 bool is_pytorch_file(const std::string& name) {
   return ends_with(name, ".pt") || ends_with(name, ".pth") || ends_with(name, ".ckpt") ||
@@ -55,12 +46,12 @@ std::string describe_foreign_model(const std::string& path) {
     const std::string name = fs::path(path).filename().string();
     return is_pytorch_file(name) ? cat("is a PyTorch file", kPyTorchRemedy) : "";
   }
-  const std::vector<std::string> names = names_in(path);
+  const std::vector<std::string> names = names_in_folder(path);
   const std::string description = describe_names(names);
   if (!description.empty()) return description;
   for (const std::string& name : names) {
     if (!starts_with(name, "iter_") && name != "release") continue;
-    const std::string one = describe_names(names_in(fs::path(path) / name));
+    const std::string one = describe_names(names_in_folder(cat(path, "/", name)));
     if (!one.empty()) return cat("holds checkpoints of another program: ", name, " ", one);
   }
   return "";

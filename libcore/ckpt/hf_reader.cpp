@@ -58,7 +58,7 @@ class HfReader : public TensorReader {
     const Entry& entry = entries_[index];
     gather_slice(entry.pieces, slice, bits_of(tensors[index].dtype) / 8, entry.contents, out);
     bytes_read_ += out.size();
-    // There is no hash to find zeros by. A file that was removed stays mapped whole.
+    // No hash reveals the zeros of a file that has shrunk. A removed file stays mapped whole.
     for (const TensorFile* file : entry.files) {
       if (file_exists(file->path())) check_mapped_size(file->path(), file->bytes().size());
     }

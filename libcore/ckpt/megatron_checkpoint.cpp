@@ -96,7 +96,7 @@ class MegatronReader : public TensorReader {
     const Entry& entry = entries_[index];
     gather_slice(entry.pieces, slice, bits_of(tensors[index].dtype) / 8, entry.contents, out);
     bytes_read_ += out.size();
-    // There is no hash to find zeros by. A file that was removed stays mapped whole.
+    // No hash reveals the zeros of a file that has shrunk. A removed file stays mapped whole.
     for (const TorchFile* file : entry.files) {
       if (file_exists(file->path())) check_mapped_size(file->path(), file->bytes().size());
     }
@@ -202,7 +202,7 @@ class MegatronReader : public TensorReader {
                                         [&](const SavedTensor& tensor) { return tensor.name == "param." + name; });
       if (!is_known)
         fail_at(Exit::bad_data, parameter.shards.front().file->path(), "tensor '", printable_text(parameter.name),
-                "' is no part of the model that its other tensors and args describe");
+                "' does not belong to the model that its other tensors and args describe");
     }
   }
 

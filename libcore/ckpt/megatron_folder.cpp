@@ -15,15 +15,6 @@ namespace {
 constexpr std::string_view kRankFile = "model_optim_rng.pt", kRankPrefix = "mp_rank_", kReleaseFolder = "release",
                            kMegatronTracker = "latest_checkpointed_iteration.txt";
 
-std::vector<std::string> names_in_folder(const std::string& folder) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
-    names.push_back(at->path().filename().string());
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
 bool holds_ranks(const std::string& folder) {
   const std::vector<std::string> names = names_in_folder(folder);
   return std::any_of(names.begin(), names.end(),

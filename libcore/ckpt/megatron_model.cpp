@@ -44,7 +44,7 @@ class EntryCollector {
         std::optional<MegatronName> parsed = parse_megatron_name(name);
         if (!parsed)
           fail_at(Exit::bad_data, file_.path(), "tensor '", printable_text(name),
-                  "' is no part of a GPT that mtl knows");
+                  "' does not belong to a GPT that mtl knows");
         entries_.push_back({name, std::move(*parsed), tensor});
       }
     }

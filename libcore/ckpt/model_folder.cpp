@@ -118,6 +118,15 @@ FolderContents examine_save_folder(const std::string& path, const std::vector<En
 
 }  // namespace
 
+std::vector<std::string> names_in_folder(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
+    names.push_back(at->path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
 std::optional<std::int64_t> iteration_in_name(const std::string& name) {
   if (name.size() < 12 || !matches(name, "iter_#")) return std::nullopt;
   return parse_int(name.substr(5));

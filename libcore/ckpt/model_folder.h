@@ -1,4 +1,4 @@
-// What a folder holds, for a program that is about to replace it.
+// The contents of a folder, for a program that reads it or is about to replace it.
 //
 // Recognised, by their entries: a Hugging Face folder of a kind that mtl reads (config.json, weights, companion files),
 // one checkpoint (manifest.json, shards, companion files), and a folder that mtl-train saves into (iter_*, the tracker,
@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace mtl {
 
@@ -23,6 +24,9 @@ struct FolderContents {
 
 /// Looks at an existing folder. Throws Error(io) when it cannot be listed.
 FolderContents examine_model_folder(const std::string& path);
+
+/// The names in a folder, in byte order; empty when it cannot be listed.
+std::vector<std::string> names_in_folder(const std::string& folder);
 
 /// Looks into what a killed conversion may have left: "holds 'notes.txt', which is not part of a model" for the first
 /// entry that no conversion writes, "is a file" for a file; empty for a folder or link that can be removed.

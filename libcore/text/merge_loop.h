@@ -22,7 +22,7 @@ class PairTable {
   explicit PairTable(std::size_t pairs);
   void set(std::uint32_t left, std::uint32_t right, std::uint32_t rank, std::uint32_t joined);
 
-  /// Fetches the slot of a pair that find() will look up soon. There is no branch on the filter, which would often be
+  /// Fetches the slot of a pair that find() will look up soon. It does not branch on the filter: that would often be
   /// guessed wrong.
   void prefetch(std::uint32_t left, std::uint32_t right) const {
     const std::uint64_t hash = hash_of(key_of(left, right));

@@ -67,7 +67,7 @@ class PieceTable {
   struct alignas(64) Set {
     Entry entries[2];  // the newer one first
 
-    /// Which of the two it may be is no branch: the processor could only guess.
+    /// Selects one of the two without a branch, which the processor could only guess.
     const Entry* find(const PieceKey& key) const {
       const Entry& entry = entries[entries[0].key == key ? 0 : 1];
       return entry.key == key ? &entry : nullptr;
@@ -81,7 +81,7 @@ class PieceTable {
   };
 
   /// 2^bits sets.
-  explicit PieceTable(int bits) : shift_(64 - bits), sets_(std::size_t{1} << bits, "a table of words") {}
+  explicit PieceTable(int bits) : shift_(64 - bits), sets_(std::size_t{1} << bits, "a word table") {}
 
   Set& set_of(const PieceKey& key) { return sets_[key.hash() >> shift_]; }
 

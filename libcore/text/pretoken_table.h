@@ -58,7 +58,7 @@ class PretokenTable {
   struct alignas(64) Set {
     Pretoken entries[2];
 
-    /// Which of the two it may be is no branch: the processor could only guess.
+    /// Selects one of the two without a branch, which the processor could only guess.
     const Pretoken* find(const PieceKey& key) {
       Pretoken& entry = entries[entries[0].holds(key) ? 0 : 1];
       return entry.holds(key) ? &entry : nullptr;
@@ -68,8 +68,8 @@ class PretokenTable {
   /// 2^bits sets, at least two.
   explicit PretokenTable(int bits)
       : shift_(64 - bits),
-        sets_(std::size_t{1} << bits, "a table of words"),
-        long_tokens_(std::size_t{1} << bits, "the tokens of a table of words") {}
+        sets_(std::size_t{1} << bits, "a word table"),
+        long_tokens_(std::size_t{1} << bits, "the tokens of a word table") {}
 
   Set& set_of(const PieceKey& key) { return sets_[key.hash() >> shift_]; }
   /// Looks for an entry that find() has missed in the piece's own set. Only behind a full set can it be in the

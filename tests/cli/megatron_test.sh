@@ -27,7 +27,7 @@ expect_exit 0 mtl-convert --load "$CASES/legacy_tp2pp2" --save mtl --to mtl --vo
 expect_exit 0 mtl-convert --load mtl --save back
 expect_same back/model.safetensors "$A/model.safetensors"
 
-# What the file does not hold: the flag is named; without it padding stays, with a warning.
+# A value that the file lacks: the error names its flag; without --vocab-size padding stays, with a warning.
 expect_exit 2 mtl-convert --load "$CASES/v0_tp1" --save no
 expect_text err '--num-attention-heads .*is needed: the checkpoint has no args'
 expect_exit 2 mtl-convert --load "$A" --save no --num-attention-heads 8

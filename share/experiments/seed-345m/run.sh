@@ -108,7 +108,7 @@ plan() {
   "${mtl}train" "${flags[@]}" --dry-run --world-size $((${1%x*} * ${1#*x}))
 }
 
-# What each layout costs and gives, compared with the first one.
+# Memory and speed of each layout, compared with the first one.
 table() {
   local layout rate loss memory first_rate="" first_memory="" first_loss=""
   printf '\n%-8s %6s %8s %6s   %12s %10s   %9s %10s   %11s %10s\n' \
