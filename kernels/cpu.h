@@ -32,8 +32,8 @@ void for_row_sum_blocks(Stream& stream, const Tensor& partials, std::int64_t row
     body(blocks[block], sums);
   });
 }
-/// target (C) = or += the rows of partials (a work area of f32 rows of `row_stride`), from column `offset` on, added in
-/// order.
+/// target (C), of any dtype that is computed with, = or += the rows of partials (a work area of f32 rows of
+/// `row_stride`), from column `offset` on, added in order.
 void sum_partials(Stream& stream, Grad target, Tensor partials, std::int64_t offset, std::int64_t row_stride);
 
 /// A work area as elements; null when there is none.

@@ -4,8 +4,10 @@
 //   dx     = rstd * (g - mean(g) - x_hat * mean(g * x_hat)),  g = gamma * dy        (dx += when accumulating)
 //   dgamma = sum over rows of dy * x_hat,   dbeta = sum over rows of dy             (both obey GradMode)
 //
-// N rows of width C. Statistics and sums in fp32 whatever is stored; sums over rows go in fixed blocks, so the result
-// does not depend on the number of threads. Ba, Kiros, Hinton 2016, eq. 3-4.
+// N rows of width C. x and dx have the dtype of the residual stream; y, dy, gamma and beta what layers compute with;
+// the gradients of gamma and beta their own (kernels/stream_types.h). Statistics and sums in fp32 whatever is stored;
+// sums over rows go in fixed blocks, so the result does not depend on the number of threads. Ba, Kiros, Hinton 2016,
+// eq. 3-4.
 #pragma once
 
 #include "device/memory.h"
@@ -16,8 +18,8 @@ namespace mtl {
 
 struct LayerNormCache {
   Tensor x;     // (N, C) the input
-  Tensor mean;  // (N)    fp32
-  Tensor rstd;  // (N)    fp32
+  Tensor mean;  // (N) f32
+  Tensor rstd;  // (N) f32
 };
 
 /// The results of backward; a gradient that is left out is not computed.

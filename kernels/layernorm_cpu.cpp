@@ -9,12 +9,14 @@
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
-void layernorm_forward_rows(Tensor y, const LayerNormCache& cache, Tensor gamma, Tensor beta, float eps, Range rows) {
+/// S: of the residual stream, x; T: of y, gamma and beta.
+template <class S, class T>
+void normalize_rows(Tensor y, const LayerNormCache& cache, Tensor gamma, Tensor beta, float eps, Range rows) {
   const auto width = static_cast<std::size_t>(y.size(-1));
-  const float *weight = gamma.data<float>(), *bias = beta.data<float>();
+  const T *weight = gamma.data<T>(), *bias = beta.data<T>();
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-    const float* x = cache.x.data<float>() + row * y.size(-1);
-    float* out = y.data<float>() + row * y.size(-1);
+    const S* x = cache.x.data<S>() + row * y.size(-1);
+    T* out = y.data<T>() + row * y.size(-1);
     const float mean = sum_of(width, [&](std::size_t i, auto lanes) HWY_ATTR { return lanes.load(x + i); }) /
                        static_cast<float>(width);
     const VecF32 center = set(mean);
@@ -34,8 +36,10 @@ void layernorm_forward_rows(Tensor y, const LayerNormCache& cache, Tensor gamma,
 }
 
 /// What one row of backward needs.
+template <class S, class T>
 struct BackwardRow {
-  const float *x, *dy, *gamma;
+  const S* x;
+  const T *dy, *gamma;
   std::size_t width;
   float mean, rstd;
 
@@ -45,7 +49,8 @@ struct BackwardRow {
   }
 };
 
-void write_dx(const BackwardRow& row, float* dx, bool accumulate) {
+template <class S, class T>
+void write_dx(const BackwardRow<S, T>& row, S* dx, bool accumulate) {
   const auto g = [&](std::size_t i, auto lanes)
                      HWY_ATTR { return hn::Mul(lanes.load(row.gamma + i), lanes.load(row.dy + i)); };
   const float n = static_cast<float>(row.width);
@@ -63,7 +68,8 @@ void write_dx(const BackwardRow& row, float* dx, bool accumulate) {
 }
 
 /// sums (2, C): dgamma and dbeta of these rows.
-void add_parameter_sums(const BackwardRow& row, float* sums) {
+template <class S, class T>
+void add_parameter_sums(const BackwardRow<S, T>& row, float* sums) {
   sweep(row.width, [&](std::size_t i, auto lanes) HWY_ATTR {
     const VecF32 dy = lanes.load(row.dy + i);
     float *dgamma = sums + i, *dbeta = sums + row.width + i;
@@ -72,16 +78,30 @@ void add_parameter_sums(const BackwardRow& row, float* sums) {
   });
 }
 
-void layernorm_backward_rows(const LayerNormGrads& grads, Tensor dy, const LayerNormCache& cache, Tensor gamma,
-                             Range rows, float* sums) {
+template <class S, class T>
+void backward_rows(const LayerNormGrads& grads, Tensor dy, const LayerNormCache& cache, Tensor gamma, Range rows,
+                   float* sums) {
   const std::int64_t width = dy.size(-1);
   for (std::int64_t n = rows.begin; n < rows.end; ++n) {
-    const BackwardRow row{cache.x.data<float>() + n * width, dy.data<float>() + n * width, gamma.data<float>(),
-                          static_cast<std::size_t>(width),   cache.mean.data<float>()[n],  cache.rstd.data<float>()[n]};
+    const BackwardRow<S, T> row{
+        cache.x.data<S>() + n * width,   dy.data<T>() + n * width,    gamma.data<T>(),
+        static_cast<std::size_t>(width), cache.mean.data<float>()[n], cache.rstd.data<float>()[n]};
     if (sums != nullptr) add_parameter_sums(row, sums);  // before dx is written: it may be dy itself
-    if (grads.dx.wanted())
-      write_dx(row, grads.dx.tensor.data<float>() + n * width, grads.dx.mode == GradMode::accumulate);
+    if (grads.dx.wanted()) write_dx(row, grads.dx.tensor.data<S>() + n * width, grads.dx.mode == GradMode::accumulate);
   }
+}
+
+void layernorm_forward_rows(Tensor y, const LayerNormCache& cache, Tensor gamma, Tensor beta, float eps, Range rows) {
+  with_stream(cache.x.dtype(), y.dtype(), [&](auto s, auto t) HWY_ATTR {
+    normalize_rows<decltype(s), decltype(t)>(y, cache, gamma, beta, eps, rows);
+  });
+}
+
+void layernorm_backward_rows(const LayerNormGrads& grads, Tensor dy, const LayerNormCache& cache, Tensor gamma,
+                             Range rows, float* sums) {
+  with_stream(cache.x.dtype(), dy.dtype(), [&](auto s, auto t) HWY_ATTR {
+    backward_rows<decltype(s), decltype(t)>(grads, dy, cache, gamma, rows, sums);
+  });
 }
 
 }  // namespace mtl::HWY_NAMESPACE

@@ -42,13 +42,16 @@ void residual_backward_rows(Tensor dbranch, Tensor dout, const Dropout& dropout,
   }
 }
 
-void add_partials(float* target, const float* partials, std::int64_t number, std::int64_t stride, Range columns) {
-  sweep(static_cast<std::size_t>(columns.size()), [&](std::size_t i, auto lanes) HWY_ATTR {
-    const float* from = partials + columns.begin + i;
-    VecF32 sum = set(0);
-    for (std::int64_t n = 0; n < number; ++n) sum = hn::Add(sum, lanes.load(from + n * stride));
-    float* to = target + columns.begin + i;
-    lanes.store(hn::Add(lanes.load(to), sum), to);
+void add_partials(const Grad& target, const float* partials, std::int64_t number, std::int64_t stride, Range columns) {
+  const bool accumulates = target.mode == GradMode::accumulate;
+  with_float(target.tensor.dtype(), [&]<class G>(G) HWY_ATTR {
+    sweep(static_cast<std::size_t>(columns.size()), [&](std::size_t i, auto lanes) HWY_ATTR {
+      const float* from = partials + columns.begin + i;
+      G* to = target.tensor.data<G>() + columns.begin + i;
+      VecF32 sum = set(0);
+      for (std::int64_t n = 0; n < number; ++n) sum = hn::Add(sum, lanes.load(from + n * stride));
+      lanes.store(hn::Add(accumulates ? lanes.load(to) : set(0), sum), to);
+    });
   });
 }
 
@@ -86,15 +89,13 @@ std::size_t residual_backward_work(const Stream&, std::int64_t rows, std::int64_
 }
 
 void sum_partials(Stream& stream, Grad target, Tensor partials, std::int64_t offset, std::int64_t row_stride) {
-  float* to = target.tensor.data<float>();
   const float* from = work_as<float>(partials) + offset;
   const std::int64_t width = target.tensor.numel(), number = partials.numel() /
                                                              static_cast<std::int64_t>(sizeof(float)) /
                                                              std::max<std::int64_t>(1, row_stride);
-  if (target.mode == GradMode::overwrite) std::fill(to, to + width, 0.0f);
   Blocks columns{width, 256};
   parallel_for(stream.threads(), columns.number(), width * number, [&](std::int64_t block) {
-    HWY_DYNAMIC_DISPATCH(add_partials)(to, from, number, row_stride, columns[block]);
+    HWY_DYNAMIC_DISPATCH(add_partials)(target, from, number, row_stride, columns[block]);
   });
 }
 

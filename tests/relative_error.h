@@ -25,7 +25,8 @@ inline double max_relative(const float* got, const std::vector<double>& expected
 }
 
 /// rms(got - expected) / rms(expected).
-inline double rms_relative(const float* got, const std::vector<double>& expected) {
+template <class T>
+double rms_relative(const T* got, const std::vector<double>& expected) {
   require(!expected.empty(), "the reference is empty");
   double difference = 0, size = 0;
   for (std::size_t i = 0; i < expected.size(); ++i) {

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/str.h"
 #include "nn/model_params.h"
-#include "optim/precision.h"
+#include "device/precision.h"
 
 namespace mtl {
 

@@ -35,9 +35,26 @@ constexpr const char* name_of(DType dtype) {
   return names[static_cast<int>(dtype)];
 }
 
+/// Sixteen-bit floating point is for storage alone: bfloat16 and IEEE 754 binary16, by their bits. Arithmetic is in
+/// fp32, through widen() and narrow().
+struct Bf16 {
+  std::uint16_t bits;
+};
+struct Half {
+  std::uint16_t bits;
+};
+
 /// The DType that stores a C++ type.
 template <class T>
 constexpr DType dtype_of();
+template <>
+constexpr DType dtype_of<Bf16>() {
+  return DType::bf16;
+}
+template <>
+constexpr DType dtype_of<Half>() {
+  return DType::f16;
+}
 template <>
 constexpr DType dtype_of<float>() {
   return DType::f32;
@@ -72,5 +89,30 @@ float f16_to_f32(std::uint16_t bits);
 std::uint16_t f32_to_f16(float value);
 float bf16_to_f32(std::uint16_t bits);
 std::uint16_t f32_to_bf16(float value);
+
+inline float widen(float value) { return value; }
+inline float widen(Bf16 value) { return bf16_to_f32(value.bits); }
+inline float widen(Half value) { return f16_to_f32(value.bits); }
+/// Rounded to nearest even.
+template <class T>
+T narrow(float value) {
+  if constexpr (dtype_of<T>() == DType::bf16)
+    return {f32_to_bf16(value)};
+  else if constexpr (dtype_of<T>() == DType::f16)
+    return {f32_to_f16(value)};
+  else
+    return value;
+}
+
+/// Whether operators compute with tensors of this dtype: f32, bf16 and f16.
+constexpr bool is_computed(DType dtype) { return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16; }
+
+/// body(T()) with T = float, Bf16 or Half: what stores the dtype, one of is_computed().
+template <class Body>
+decltype(auto) with_float_type(DType dtype, const Body& body) {
+  if (dtype == DType::bf16) return body(Bf16());
+  if (dtype == DType::f16) return body(Half());
+  return body(float());
+}
 
 }  // namespace mtl

@@ -40,9 +40,9 @@ Shape memory_shape(const ParamSpec& spec, const Layout& layout) {
 }
 
 std::vector<Storage> make_table(const Precision& precision, const std::optional<std::vector<StateSpec>>& states) {
-  std::vector<Storage> table = {{Role::values, kParamKind, precision.params, Extent::whole}};
+  std::vector<Storage> table = {{Role::values, kParamKind, precision.compute, Extent::whole}};
   if (!states) return table;
-  table.push_back({Role::gradients, "", precision.grads, Extent::whole});
+  table.push_back({Role::gradients, "", precision.main_grads, Extent::whole});
   for (const StateSpec& state : *states) table.push_back({Role::states, state.name, state.dtype, Extent::owned});
   return table;
 }

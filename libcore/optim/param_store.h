@@ -20,7 +20,7 @@
 #include "layout/slice.h"
 #include "nn/param.h"
 #include "optim/bucket.h"
-#include "optim/precision.h"
+#include "device/precision.h"
 #include "optim/update_rule.h"
 
 namespace mtl {

@@ -12,8 +12,10 @@ constexpr float kEps = 1e-5f;
 
 struct Norm {
   std::int64_t rows, width;
-  Owned x = random_tensor({rows, width}, 1, 2), gamma = random_tensor({width}, 2), beta = random_tensor({width}, 3);
-  Owned dy = random_tensor({rows, width}, 4), y{Shape{rows, width}}, mean{Shape{rows}}, rstd{Shape{rows}};
+  StreamTypes types = kStreamTypes[0];
+  Owned x = random_tensor(types.stream, {rows, width}, 1, 2), gamma = random_tensor(types.compute, {width}, 2);
+  Owned beta = random_tensor(types.compute, {width}, 3), dy = random_tensor(types.compute, {rows, width}, 4);
+  Owned y{types.compute, Shape{rows, width}}, mean{Shape{rows}}, rstd{Shape{rows}};
   LayerNormCache cache() const { return {x, mean, rstd}; }
   void forward(int threads = 2) const {
     Stream stream(kDevice, threads);
@@ -30,50 +32,62 @@ Reference reference(const Norm& n) {
   out.dgamma.resize(static_cast<std::size_t>(n.width));
   out.dbeta.resize(static_cast<std::size_t>(n.width));
   const auto width = static_cast<double>(n.width);
+  const std::vector<double> x = n.x.values(), dy = n.dy.values(), gamma = n.gamma.values(), beta = n.beta.values();
   for (std::int64_t row = 0; row < n.rows; ++row) {
-    const auto at = [&](const Owned& t, std::int64_t i) { return static_cast<double>(t[row * n.width + i]); };
+    const auto at = [&](const std::vector<double>& t, std::int64_t i) {
+      return t[static_cast<std::size_t>(row * n.width + i)];
+    };
     double mean = 0, variance = 0, mean_g = 0, mean_gx = 0;
-    for (std::int64_t i = 0; i < n.width; ++i) mean += at(n.x, i) / width;
-    for (std::int64_t i = 0; i < n.width; ++i) variance += (at(n.x, i) - mean) * (at(n.x, i) - mean) / width;
+    for (std::int64_t i = 0; i < n.width; ++i) mean += at(x, i) / width;
+    for (std::int64_t i = 0; i < n.width; ++i) variance += (at(x, i) - mean) * (at(x, i) - mean) / width;
     const double rstd = 1 / std::sqrt(variance + static_cast<double>(kEps));
-    const auto x_hat = [&](std::int64_t i) { return (at(n.x, i) - mean) * rstd; };
-    const auto g = [&](std::int64_t i) { return at(n.dy, i) * static_cast<double>(n.gamma[i]); };
+    const auto x_hat = [&](std::int64_t i) { return (at(x, i) - mean) * rstd; };
+    const auto g = [&](std::int64_t i) { return at(dy, i) * gamma[static_cast<std::size_t>(i)]; };
     for (std::int64_t i = 0; i < n.width; ++i) {
       mean_g += g(i) / width;
       mean_gx += g(i) * x_hat(i) / width;
-      out.dgamma[static_cast<std::size_t>(i)] += at(n.dy, i) * x_hat(i);
-      out.dbeta[static_cast<std::size_t>(i)] += at(n.dy, i);
-      out.y.push_back(x_hat(i) * static_cast<double>(n.gamma[i]) + static_cast<double>(n.beta[i]));
+      out.dgamma[static_cast<std::size_t>(i)] += at(dy, i) * x_hat(i);
+      out.dbeta[static_cast<std::size_t>(i)] += at(dy, i);
+      out.y.push_back(x_hat(i) * gamma[static_cast<std::size_t>(i)] + beta[static_cast<std::size_t>(i)]);
     }
     for (std::int64_t i = 0; i < n.width; ++i) out.dx.push_back(rstd * (g(i) - mean_g - x_hat(i) * mean_gx));
   }
   return out;
 }
 
-}  // namespace
-
-TEST_CASE("layernorm: forward and backward equal the fp64 reference, overwriting and accumulating") {
+void check_against_reference(const Norm& n, GradMode mode, DType grads) {
   Stream stream(kDevice, 2);
   Arena scratch(kDevice, "scratch", 4 << 20);
+  n.forward();
+  Reference expected = reference(n);
+  CHECK(relative_rms(n.y, expected.y) < rounding_of(n.types.compute, kTolerance.elementwise));
+  Owned dx = random_tensor(n.types.stream, {n.rows, n.width}, 5);
+  Owned dgamma = random_tensor(grads, {n.width}, 6), dbeta = random_tensor(grads, {n.width}, 7);
+  if (mode == GradMode::accumulate) {
+    add_to(expected.dx, dx.values());
+    add_to(expected.dgamma, dgamma.values());
+    add_to(expected.dbeta, dbeta.values());
+  }
+  layernorm_backward(stream, scratch, {dx, mode}, {dgamma, mode}, {dbeta, mode}, n.dy, n.cache(), n.gamma);
+  CHECK(relative_rms(dx, expected.dx) < rounding_of(n.types.stream, kTolerance.reduction));
+  CHECK(relative_rms(dgamma, expected.dgamma) < rounding_of(grads, kTolerance.reduction));
+  CHECK(relative_rms(dbeta, expected.dbeta) < rounding_of(grads, kTolerance.reduction));
+}
+
+}  // namespace
+
+TEST_CASE("layernorm: forward and backward equal the fp64 reference, overwriting and accumulating, in every dtype") {
   for (auto [rows, width] :
        {std::pair<std::int64_t, std::int64_t>{1, 3}, {3, 7}, {64, 768}, {5, 1031}, {1031, 33}, {2000, 128}}) {
-    for (GradMode mode : {GradMode::overwrite, GradMode::accumulate}) {
+    for (const StreamTypes types : kStreamTypes) {
       CAPTURE(rows);
       CAPTURE(width);
-      Norm n{rows, width};
-      n.forward();
-      Reference expected = reference(n);
-      CHECK(relative_rms(n.y, expected.y) < kTolerance.elementwise);
-      Owned dx = random_tensor({rows, width}, 5), dgamma = random_tensor({width}, 6), dbeta = random_tensor({width}, 7);
-      if (mode == GradMode::accumulate) {
-        add_to(expected.dx, dx.values());
-        add_to(expected.dgamma, dgamma.values());
-        add_to(expected.dbeta, dbeta.values());
+      CAPTURE(name_of(types.stream));
+      CAPTURE(name_of(types.compute));
+      for (GradMode mode : {GradMode::overwrite, GradMode::accumulate}) {
+        check_against_reference({rows, width, types}, mode, DType::f32);
+        check_against_reference({rows, width, types}, mode, types.compute);
       }
-      layernorm_backward(stream, scratch, {dx, mode}, {dgamma, mode}, {dbeta, mode}, n.dy, n.cache(), n.gamma);
-      CHECK(relative_rms(dx, expected.dx) < kTolerance.reduction);
-      CHECK(relative_rms(dgamma, expected.dgamma) < kTolerance.reduction);
-      CHECK(relative_rms(dbeta, expected.dbeta) < kTolerance.reduction);
     }
   }
 }
@@ -137,6 +151,9 @@ TEST_CASE("layernorm: meta counts the scratch and bytes of a real run; wrong sha
   CHECK(counted_scratch.used() == 0);
   CHECK_THROWS_AS(layernorm_forward(counted, meta({100, 32}), cache, meta({31}), meta({32}), kEps), Error);
   CHECK_THROWS_AS(layernorm_forward(counted, meta({99, 32}), cache, meta({32}), meta({32}), kEps), Error);
+  LayerNormCache narrow = cache;
+  narrow.x = meta({100, 32}, DType::bf16);  // layers that compute in fp32 have a residual stream of fp32
+  CHECK_THROWS_AS(layernorm_forward(counted, meta({100, 32}), narrow, meta({32}), meta({32}), kEps), Error);
   CHECK_THROWS_AS(
       layernorm_backward(counted, counted_scratch, {meta({100, 31})}, {}, {}, meta({100, 32}), cache, meta({32})),
       Error);

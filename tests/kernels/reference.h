@@ -25,6 +25,23 @@ struct Tolerance {
 };
 inline constexpr Tolerance kTolerance{};
 
+/// Relative rms errors of results that are stored in a dtype and whose operands are exact: its rounding, which is at
+/// most half a unit in the last place, beside fp32's own.
+inline double rounding_of(DType dtype, double fp32) {
+  if (dtype == DType::f32) return fp32;
+  return dtype == DType::bf16 ? 0x1p-8 + fp32 : 0x1p-11 + fp32;
+}
+
+/// The residual stream and what layers compute with: the pairs that operators take.
+struct StreamTypes {
+  DType stream, compute;
+};
+inline constexpr StreamTypes kStreamTypes[] = {{DType::f32, DType::f32},
+                                               {DType::bf16, DType::bf16},
+                                               {DType::f16, DType::f16},
+                                               {DType::f32, DType::bf16},
+                                               {DType::f32, DType::f16}};
+
 inline const Device kDevice = device_under_test();
 
 /// A tensor that owns its memory, on the device under test, and its contents on the host. They follow each other: what
@@ -54,8 +71,16 @@ class Owned {
   const Shape& shape() const { return tensor_.shape(); }
   float* begin() const { return host<float>(); }
   float& operator[](std::int64_t i) const { return host<float>()[i]; }
+  DType dtype() const { return tensor_.dtype(); }
   std::int64_t numel() const { return tensor_.numel(); }
-  std::vector<double> values() const { return {begin(), begin() + numel()}; }
+  /// Of any floating-point dtype.
+  std::vector<double> values() const {
+    return with_float_type(dtype(), [&]<class T>(T) {
+      std::vector<double> out;
+      for (const T *at = host<T>(), *end = at + numel(); at < end; ++at) out.push_back(double{widen(*at)});
+      return out;
+    });
+  }
 
  private:
   enum class Newest { host, device };
@@ -72,6 +97,20 @@ inline Owned random_tensor(Shape shape, unsigned seed, double spread = 1) {
   std::normal_distribution<double> normal(0, spread);
   for (std::int64_t i = 0; i < out.numel(); ++i) out[i] = static_cast<float>(normal(generator));
   return out;
+}
+
+/// The same numbers in another dtype, rounded to nearest even.
+inline Owned rounded(const Owned& from, DType dtype) {
+  Owned out(dtype, from.shape());
+  with_float_type(dtype, [&]<class T>(T) {
+    T* to = out.host<T>();
+    for (std::int64_t i = 0; i < from.numel(); ++i) to[i] = narrow<T>(from[i]);
+  });
+  return out;
+}
+
+inline Owned random_tensor(DType dtype, Shape shape, unsigned seed, double spread = 1) {
+  return rounded(random_tensor(shape, seed, spread), dtype);
 }
 
 inline Owned filled(Shape shape, float value) {
@@ -98,7 +137,8 @@ inline Owned random_integers(Shape shape, std::int32_t low, std::int32_t high, u
 /// rms(actual - expected) / rms(expected), as rms_relative().
 inline double relative_rms(const Owned& actual, const std::vector<double>& expected) {
   require(actual.numel() == static_cast<std::int64_t>(expected.size()), "the reference has another size");
-  return rms_relative(actual.begin(), expected);
+  const std::vector<double> values = actual.values();
+  return rms_relative(values.data(), expected);
 }
 
 inline bool same_bits(const Tensor& a, const Tensor& b) {

@@ -1,4 +1,5 @@
 // The functions of simd.h and activation_simd.h, on every instruction set that this machine has.
+#include <bit>
 #include <cmath>
 
 #include "tests/kernels/activation_reference.h"
@@ -26,6 +27,26 @@ void activate_all(Activation activation, const float* x, float* y, float* slope,
   with_activation(activation, [&](auto function) HWY_ATTR { activate_by<decltype(function)>(x, y, slope, n); });
 }
 
+template <class T>
+void convert_by(const T* from, float* wide, T* back, std::size_t n) {
+  sweep(n, [&](std::size_t i, auto lanes) HWY_ATTR { lanes.store(lanes.load(from + i), wide + i); });
+  sweep(n, [&](std::size_t i, auto lanes) HWY_ATTR { lanes.store(lanes.load(wide + i), back + i); });
+}
+
+void convert_all(DType dtype, const void* from, float* wide, void* back, std::size_t n) {
+  with_float(dtype,
+             [&]<class T>(T) HWY_ATTR { convert_by(static_cast<const T*>(from), wide, static_cast<T*>(back), n); });
+}
+
+template <class T>
+void narrow_by(const float* from, T* to, std::size_t n) {
+  sweep(n, [&](std::size_t i, auto lanes) HWY_ATTR { lanes.store(lanes.load(from + i), to + i); });
+}
+
+void narrow_all(DType dtype, const float* from, void* to, std::size_t n) {
+  with_float(dtype, [&]<class T>(T) HWY_ATTR { narrow_by(from, static_cast<T*>(to), n); });
+}
+
 void philox_all(PhiloxKey key, std::uint64_t sample, std::uint64_t first, std::size_t blocks, std::uint32_t* out) {
   philox_blocks(key, sample, first, blocks, out);
 }
@@ -39,6 +60,8 @@ namespace {
 HWY_EXPORT(exp_all);
 HWY_EXPORT(activate_all);
 HWY_EXPORT(philox_all);
+HWY_EXPORT(convert_all);
+HWY_EXPORT(narrow_all);
 
 /// Runs body once per instruction set.
 template <class Body>
@@ -52,6 +75,45 @@ void on_every_target(const Body& body) {
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());
 }
 }  // namespace
+
+TEST_CASE("simd: every bf16 and f16 number widens exactly and comes back; fp32 rounds as the scalar functions do") {
+  on_every_target([] {
+    for (DType dtype : {DType::bf16, DType::f16}) {
+      CAPTURE(name_of(dtype));
+      with_float_type(dtype, [&]<class T>(T) {
+        if constexpr (!std::is_same_v<T, float>) {
+          std::vector<T> all(65535), back(all.size());  // an odd number: the last vector is a part of one
+          for (std::size_t i = 0; i < all.size(); ++i) all[i].bits = static_cast<std::uint16_t>(i);
+          std::vector<float> wide(all.size());
+          HWY_DYNAMIC_DISPATCH(convert_all)(dtype, all.data(), wide.data(), back.data(), all.size());
+          std::size_t differing = 0;
+          for (std::size_t i = 0; i < all.size(); ++i) {
+            const bool is_nan = std::isnan(widen(all[i]));
+            const bool same = is_nan ? std::isnan(wide[i]) && std::isnan(widen(back[i]))
+                                     : wide[i] == widen(all[i]) && back[i].bits == all[i].bits;
+            differing += same ? 0 : 1;
+          }
+          CHECK(differing == 0);
+          std::mt19937 generator(7);
+          std::vector<float> from(1 << 18);
+          for (float& x : from) x = std::bit_cast<float>(static_cast<std::uint32_t>(generator()));
+          for (std::size_t i = 0; i + 3 < all.size(); i += 2) {  // halfway between neighbours, and next to it
+            const float middle = (widen(all[i]) + widen(all[i + 1])) / 2;
+            from[i] = middle;
+            from[i + 1] = std::nextafter(middle, 0.0f);
+          }
+          std::vector<T> to(from.size());
+          HWY_DYNAMIC_DISPATCH(narrow_all)(dtype, from.data(), to.data(), from.size());
+          for (std::size_t i = 0; i < from.size(); ++i) {
+            const bool same = std::isnan(from[i]) ? std::isnan(widen(to[i])) : to[i].bits == narrow<T>(from[i]).bits;
+            differing += same ? 0 : 1;
+          }
+          CHECK(differing == 0);
+        }
+      });
+    }
+  });
+}
 
 TEST_CASE("simd: exp within 2e-7 from 0 to where it vanishes; infinity and NaN as they should") {
   on_every_target([] {

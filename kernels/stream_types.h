@@ -1,0 +1,21 @@
+// The dtypes that the operands of one operator may have together.
+//
+// What a layer computes with has one dtype T: f32, bf16 or f16. The residual stream has the same, or f32 beside a
+// narrower T (--fp32-residual-connection). Parameters that an operator reads have T. Gradients of parameters have a
+// dtype of their own, any of the three: they are summed in fp32 and rounded when they are written.
+#pragma once
+
+#include "device/tensor.h"
+
+namespace mtl {
+
+/// Throws "what: expected float32, bfloat16 or float16, got ..." unless operators compute with the tensor's dtype.
+void expect_computed(const char* what, const Tensor& tensor);
+
+/// Throws unless `stream` may be the dtype of the residual stream beside T = `compute`.
+void expect_stream(const char* what, DType stream, DType compute);
+
+/// Throws unless the gradient, where it is wanted, has this shape and a dtype that operators compute with.
+void expect_grad(const char* what, const Grad& grad, const Shape& shape);
+
+}  // namespace mtl
