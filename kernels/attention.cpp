@@ -39,6 +39,7 @@ void check_keys(const char* what, const HeadSlice& keys, const HeadSlice& q) {
 
 void check_qkv(const Qkv& qkv) {
   check_slice("attention: q", qkv.q);
+  expect_tensor("attention: q", qkv.q.tensor, DType::f32, qkv.q.tensor.shape());
   check_keys("attention: k", qkv.k, qkv.q);
   check_keys("attention: v", qkv.v, qkv.q);
   expect_tensor("attention: v, laid out like k", qkv.v.tensor, DType::f32, qkv.k.tensor.shape());

@@ -8,6 +8,7 @@ namespace {
 /// Another slice with the heads of x.
 void check_heads_like(const char* what, const HeadSlice& slice, const HeadSlice& x) {
   check_slice(what, slice);
+  expect_tensor(what, slice.tensor, DType::f32, slice.tensor.shape());
   require(slice.heads() == x.heads() && slice.tensor.size(4) == x.tensor.size(4), what, ": heads ",
           slice.heads().text(), " of ", slice.tensor.size(4), " elements, x has ", x.heads().text(), " of ",
           x.tensor.size(4));
@@ -15,6 +16,7 @@ void check_heads_like(const char* what, const HeadSlice& slice, const HeadSlice&
 
 void check_normalized(const HeadSlice& x, const Tensor& gamma) {
   check_slice("head_norm x", x);
+  expect_tensor("head_norm x", x.tensor, DType::f32, x.tensor.shape());
   require(x.tensor.size(4) > 0, "head_norm: the heads of ", x.tensor.shape().text(), " are empty");
   expect_tensor("head_norm gamma", gamma, DType::f32, {x.tensor.size(4)});
 }

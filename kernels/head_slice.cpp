@@ -1,5 +1,7 @@
 #include "kernels/head_slice.h"
 
+#include "kernels/stream_types.h"
+
 namespace mtl {
 
 std::size_t HeadSlice::bytes() const {
@@ -13,7 +15,8 @@ void check_slice(const char* what, const HeadSlice& slice) {
               slice.first + slice.count <= slice.tensor.size(3),
           what, ": needs heads ", slice.first, " to ", slice.first + slice.count, " of (B, T, G, heads, D), got ",
           slice.tensor.shape().text());
-  expect_tensor(what, slice.tensor, DType::f32, slice.tensor.shape());
+  expect_computed(what, slice.tensor);
+  expect_tensor(what, slice.tensor, slice.tensor.dtype(), slice.tensor.shape());
 }
 
 }  // namespace mtl

@@ -16,7 +16,7 @@ struct HeadSlice {
   /// (B, T, G, count): one element for each head of each position.
   Shape heads() const;
 };
-/// Throws unless the tensor is f32 and has these heads.
+/// Throws unless the tensor has these heads and a dtype that operators compute with.
 void check_slice(const char* what, const HeadSlice& slice);
 
 }  // namespace mtl

@@ -161,3 +161,12 @@ TEST_CASE("head_norm: meta counts the scratch and bytes of a real run; wrong sha
   CHECK_THROWS_WITH(backward(y, {meta({15})}, y, rstd), doctest::Contains("head_norm dgamma"));
   CHECK_THROWS_WITH(backward(y, {}, y, {}), doctest::Contains("head_norm rstd"));
 }
+
+TEST_CASE("head_slice: any dtype that operators compute with, and heads that the tensor has") {
+  const Shape shape{2, 3, 1, 4, 8};
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    CHECK_NOTHROW(check_slice("q", {meta(shape, dtype), 1, 3}));
+  for (const DType dtype : {DType::f64, DType::i32})
+    CHECK_THROWS_WITH(check_slice("q", {meta(shape, dtype), 1, 3}), doctest::Contains("q: expected float32, bfloat16"));
+  CHECK_THROWS_WITH(check_slice("q", {meta(shape), 2, 3}), doctest::Contains("q: needs heads 2 to 5"));
+}
