@@ -1,0 +1,54 @@
+// The loss scale of fp16, whose small gradients would vanish: the gradient of the loss carries the scale through
+// backward, and the norm and the update divide it out. A factor in fp32, as Megatron-LM's scalers:
+//
+//   constant  never changes; 1 for every other precision
+//   dynamic   an overflow adds to those since the last growth; from the hysteresis-th one on, each multiplies the scale
+//             by backoff_factor, down to min_scale. `window` updates in a row without an overflow multiply it by
+//             growth_factor, and overflows are counted anew.
+//
+// Unlike Megatron-LM's, the scale does not grow beyond fp32's range.
+#pragma once
+
+#include <cstdint>
+
+namespace mtl {
+
+class GradScaler {
+ public:
+  struct Options {
+    bool is_dynamic = false;
+    float initial_scale = 1;  // or the constant
+    float min_scale = 1, growth_factor = 2, backoff_factor = 0.5F;
+    std::int64_t window = 1000, hysteresis = 2;
+  };
+  /// What a run continues with.
+  struct State {
+    float scale;
+    std::int64_t growth_tracker;      // updates without an overflow since the last one or the last growth
+    std::int64_t hysteresis_tracker;  // overflows that the scale still withstands, plus one; 0 and below: none
+    bool operator==(const State&) const = default;
+  };
+
+  GradScaler() : GradScaler(Options()) {}
+  explicit GradScaler(const Options& options)
+      : options_(options), state_{options.initial_scale, 0, options.hysteresis} {}
+
+  float scale() const { return state_.scale; }
+  bool is_dynamic() const { return options_.is_dynamic; }
+  /// After every step; `found_inf`: its gradient was not finite.
+  void update(bool found_inf);
+  /// Whether the last update was of an overflow, none is withstood any more, and the scale was at its minimum already:
+  /// no smaller scale can be tried.
+  bool is_exhausted() const { return is_exhausted_; }
+
+  const State& state() const { return state_; }
+  /// Continues from the state of a dynamic scaler. A constant one keeps its scale.
+  void restore(const State& state);
+
+ private:
+  Options options_;
+  State state_;
+  bool is_exhausted_ = false;
+};
+
+}  // namespace mtl

@@ -1,0 +1,66 @@
+#include "optim/precision_presets.h"
+
+#include "base/error.h"
+
+namespace mtl {
+
+namespace {
+
+constexpr Precision kBf16{.compute = DType::bf16, .residual = DType::bf16},
+    kFp16{.compute = DType::f16, .residual = DType::f16},
+    kFsdpLow{.compute = DType::bf16,
+             .residual = DType::bf16,
+             .load = DType::bf16,
+             .main_params = DType::bf16,
+             .main_grads = DType::bf16,
+             .exp_avg = DType::bf16,
+             .exp_avg_sq = DType::bf16},
+    kFsdpMixed{.compute = DType::bf16, .residual = DType::bf16, .load = DType::bf16, .main_grads = DType::bf16},
+    kDeepSpeed{.compute = DType::bf16, .residual = DType::bf16, .load = DType::bf16};
+
+}  // namespace
+
+const std::vector<PrecisionPreset>& precision_presets() {
+  static const std::vector<PrecisionPreset> presets = {
+      {"fp32", kPrecisionFp32},   {"bf16", kBf16},          {"fp16", kFp16}, {"fsdp-low", kFsdpLow},
+      {"fsdp-mixed", kFsdpMixed}, {"deepspeed", kDeepSpeed}};
+  return presets;
+}
+
+const Precision& find_precision(std::string_view name) {
+  for (const PrecisionPreset& preset : precision_presets()) {
+    if (preset.name == name) return preset.precision;
+  }
+  fail(Exit::usage, "no precision is named '", name, "'");
+}
+
+const char* short_name(DType dtype) {
+  if (dtype == DType::f32) return "fp32";
+  if (dtype == DType::bf16) return "bf16";
+  if (dtype == DType::f16) return "fp16";
+  return name_of(dtype);
+}
+
+PrecisionRow precision_row(const Precision& precision) {
+  std::string moments = short_name(precision.exp_avg);
+  if (precision.exp_avg_sq != precision.exp_avg) moments += cat(", ", short_name(precision.exp_avg_sq));
+  return {short_name(precision.load), precision.has_main_params() ? short_name(precision.compute) : "none",
+          short_name(precision.main_params), short_name(precision.compute), moments};
+}
+
+std::vector<PrecisionRole> precision_roles(const Precision& precision) {
+  std::vector<PrecisionRole> roles = {{"weights", precision.compute, false},
+                                      {"main gradients", precision.main_grads, false}};
+  if (precision.has_main_params()) roles.push_back({"main weights", precision.main_params, true});
+  roles.push_back({"first moments", precision.exp_avg, true});
+  roles.push_back({"second moments", precision.exp_avg_sq, true});
+  return roles;
+}
+
+std::int64_t bytes_per_parameter(const Precision& precision) {
+  std::int64_t bytes = 0;
+  for (const PrecisionRole& role : precision_roles(precision)) bytes += role.bytes();
+  return bytes;
+}
+
+}  // namespace mtl

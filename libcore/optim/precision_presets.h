@@ -1,0 +1,55 @@
+// Precision by name, and what it costs: the dtype of each role of a parameter, and its bytes.
+//
+//   preset      load  mixed precision  local preparation  training  optimizer   bytes a parameter
+//   fp32        fp32  none             fp32               fp32      fp32        16
+//   bf16        fp32  bf16             fp32               bf16      fp32        18
+//   fp16        fp32  fp16             fp32               fp16      fp32        18    with a dynamic loss scale
+//   fsdp-low    bf16  none             bf16               bf16      bf16         8
+//   fsdp-mixed  bf16  bf16             fp32               bf16      fp32        16    main gradients in bf16
+//   deepspeed   bf16  bf16             fp32               bf16      fp32        18
+//
+// `load` is what initial and loaded weights are rounded to, `local preparation` what the optimizer keeps of them,
+// `training` what layers read and compute, `optimizer` the moments.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "device/precision.h"
+
+namespace mtl {
+
+struct PrecisionPreset {
+  const char* name;
+  Precision precision;
+};
+
+/// In the order of the table above.
+const std::vector<PrecisionPreset>& precision_presets();
+/// Throws Error(usage) when no preset has this name.
+const Precision& find_precision(std::string_view name);
+
+/// Megatron-LM's names of computed dtypes: fp32, bf16, fp16.
+const char* short_name(DType dtype);
+
+/// A line of the table above: one cell of each column from `load` to `optimizer`.
+struct PrecisionRow {
+  std::string load, mixed, preparation, training, optimizer;
+};
+PrecisionRow precision_row(const Precision& precision);
+
+/// What is kept of every parameter.
+struct PrecisionRole {
+  const char* role;
+  DType dtype;
+  bool is_shared_out;  // among data-parallel ranks under ZeRO stage 1
+
+  std::int64_t bytes() const { return static_cast<std::int64_t>(size_of(dtype)); }
+};
+std::vector<PrecisionRole> precision_roles(const Precision& precision);
+/// Bytes of all roles of a parameter.
+std::int64_t bytes_per_parameter(const Precision& precision);
+
+}  // namespace mtl

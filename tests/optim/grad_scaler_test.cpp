@@ -1,0 +1,93 @@
+// The loss scale against Megatron-LM's scaler, step by step, and what it does at its bounds.
+#include "optim/grad_scaler.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "tests/golden_lines.h"
+
+using namespace mtl;
+
+namespace {
+
+GradScaler::Options dynamic(float initial, std::int64_t window, std::int64_t hysteresis) {
+  return {.is_dynamic = true, .initial_scale = initial, .window = window, .hysteresis = hysteresis};
+}
+
+GradScaler::Options options_of(const Json& args) {
+  GradScaler::Options options{.is_dynamic = true};
+  options.initial_scale = float(args.at("initial_scale").as_number());
+  options.min_scale = float(args.at("min_scale").as_number());
+  options.growth_factor = float(args.at("growth_factor").as_number());
+  options.backoff_factor = float(args.at("backoff_factor").as_number());
+  options.window = args.at("growth_interval").as_int();
+  options.hysteresis = args.at("hysteresis").as_int();
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("grad scaler: every step of Megatron's traces") {
+  int traces = 0, steps = 0;
+  for (const Json& trace : golden_lines("golden/schedules/scaler.jsonl")) {
+    GradScaler scaler(options_of(trace.at("args")));
+    const std::string found_inf = trace.at("found_inf").as_string();
+    const auto &scales = trace.at("scale").as_array(), &growth = trace.at("growth_tracker").as_array(),
+               &hysteresis = trace.at("hysteresis_tracker").as_array();
+    REQUIRE(scales.size() == found_inf.size());
+    for (std::size_t i = 0; i < found_inf.size(); ++i, ++steps) {
+      // A scaler that was saved and restored before the step continues alike.
+      GradScaler resumed(options_of(trace.at("args")));
+      resumed.restore(scaler.state());
+      scaler.update(found_inf[i] == '1');
+      resumed.update(found_inf[i] == '1');
+      CAPTURE(traces);
+      CAPTURE(i);
+      REQUIRE(double(scaler.scale()) == scales[i].as_number());
+      REQUIRE(scaler.state().growth_tracker == growth[i].as_int());
+      REQUIRE(scaler.state().hysteresis_tracker == hysteresis[i].as_int());
+      REQUIRE(resumed.state() == scaler.state());
+      REQUIRE(resumed.is_exhausted() == scaler.is_exhausted());
+    }
+    ++traces;
+  }
+  CHECK(traces == 11);
+  CHECK(steps > 1500);
+}
+
+TEST_CASE("grad scaler: exhausted by an overflow at the minimum that is not withstood, and by no other") {
+  GradScaler scaler(dynamic(4, 2, 2));
+  for (float want : {4.F, 2.F, 1.F}) {  // the first is withstood
+    scaler.update(true);
+    CHECK(scaler.scale() == want);
+    CHECK_FALSE(scaler.is_exhausted());
+  }
+  scaler.update(false);
+  scaler.update(true);
+  CHECK(scaler.is_exhausted());
+  CHECK(scaler.scale() == 1);
+  scaler.update(false);
+  CHECK_FALSE(scaler.is_exhausted());
+  scaler.update(false);  // grows: an overflow is withstood again
+  CHECK(scaler.scale() == 2);
+  scaler.update(true);
+  CHECK(scaler.scale() == 2);
+  CHECK_FALSE(scaler.is_exhausted());
+}
+
+TEST_CASE("grad scaler: a constant scale never changes, and restores none") {
+  GradScaler scaler({.initial_scale = 128});
+  for (int i = 0; i < 2000; ++i) scaler.update(i % 2 == 0);
+  CHECK(scaler.scale() == 128);
+  CHECK_FALSE(scaler.is_exhausted());
+  scaler.restore({4, 0, 0});
+  CHECK(scaler.scale() == 128);
+  CHECK(GradScaler().scale() == 1);
+}
+
+TEST_CASE("grad scaler: the scale stays finite") {
+  GradScaler scaler(dynamic(4294967296.F, 1, 1));
+  for (int i = 0; i < 200; ++i) scaler.update(false);
+  CHECK(scaler.scale() == std::ldexp(1.F, 127));
+}

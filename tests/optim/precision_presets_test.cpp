@@ -1,0 +1,47 @@
+// The presets of precision: the table that people know them by, and bytes a parameter.
+#include "optim/precision_presets.h"
+
+#include <doctest/doctest.h>
+
+#include "base/str.h"
+#include "tests/error_of.h"
+
+using namespace mtl;
+
+TEST_CASE("precision presets: the dtypes of each column, and bytes a parameter") {
+  const std::vector<std::string> want = {
+      "fp32: fp32 none fp32 fp32 fp32 16",       "bf16: fp32 bf16 fp32 bf16 fp32 18",
+      "fp16: fp32 fp16 fp32 fp16 fp32 18",       "fsdp-low: bf16 none bf16 bf16 bf16 8",
+      "fsdp-mixed: bf16 bf16 fp32 bf16 fp32 16", "deepspeed: bf16 bf16 fp32 bf16 fp32 18"};
+  std::vector<std::string> got;
+  for (const PrecisionPreset& preset : precision_presets()) {
+    const PrecisionRow row = precision_row(preset.precision);
+    got.push_back(cat(preset.name, ": ", row.load, " ", row.mixed, " ", row.preparation, " ", row.training, " ",
+                      row.optimizer, " ", bytes_per_parameter(preset.precision)));
+    CHECK(find_precision(preset.name) == preset.precision);
+  }
+  CHECK(got == want);
+  CHECK(find_precision("fp32") == kPrecisionFp32);
+  CHECK(test::error_of([] { find_precision("fp8"); }) == "no precision is named 'fp8'");
+}
+
+TEST_CASE("precision presets: roles of 124M in bf16, and main gradients in bf16") {
+  auto roles = [](const Precision& precision) {
+    std::string out;
+    for (const PrecisionRole& role : precision_roles(precision))
+      out +=
+          cat(role.role, " ", short_name(role.dtype), " ", role.bytes(), role.is_shared_out ? " shared out; " : "; ");
+    return out;
+  };
+  Precision bf16 = find_precision("bf16");
+  CHECK(roles(bf16) ==
+        "weights bf16 2; main gradients fp32 4; main weights fp32 4 shared out; first moments fp32 4 shared out; "
+        "second moments fp32 4 shared out; ");
+  bf16.main_grads = DType::bf16;
+  CHECK(bytes_per_parameter(bf16) == 16);
+  CHECK(roles(find_precision("fsdp-low")) ==
+        "weights bf16 2; main gradients bf16 2; first moments bf16 2 shared out; second moments bf16 2 shared out; ");
+  Precision mixed = kPrecisionFp32;
+  mixed.exp_avg = DType::bf16;
+  CHECK(precision_row(mixed).optimizer == "bf16, fp32");
+}
