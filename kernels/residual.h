@@ -4,7 +4,9 @@
 //   dbranch = dropout'(dout),  dbias = sum over rows of dbranch,  dresidual = dout (nothing to do)
 //
 // The bias of a row-parallel linear is added here, once, after the sum over ranks. Tensors (N, C), bias (C) or left
-// out; `rows` places the N rows for the dropout.
+// out; `rows` places the N rows for the dropout. out, residual and dout have the dtype S of the residual stream;
+// branch, bias and dbranch the compute dtype T; dbias a dtype G of its own (kernels/stream_types.h). Arithmetic and the
+// sum over rows are fp32, so dbias is not the sum of rounded elements.
 #pragma once
 
 #include "device/memory.h"
@@ -19,7 +21,7 @@ namespace mtl {
 void residual_forward(Stream& stream, Tensor out, Tensor residual, Tensor branch, Tensor bias, const Dropout& dropout,
                       const RowMap& rows);
 
-/// With dropout off dbranch may be dout itself: then only dbias is computed.
+/// dbranch may be dout itself where S is T. Then, with dropout off, only dbias is computed.
 void residual_backward(Stream& stream, Arena& scratch, Tensor dbranch, Grad dbias, Tensor dout, const Dropout& dropout,
                        const RowMap& rows);
 

@@ -7,15 +7,17 @@
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
-void residual_forward_rows(Tensor out, Tensor residual, Tensor branch, Tensor bias, const Dropout& dropout,
-                           const RowMap& map, Range rows) {
+/// S: of the residual stream; T: of the branch.
+template <class S, class T>
+void add_branch(Tensor out, Tensor residual, Tensor branch, Tensor bias, const Dropout& dropout, const RowMap& map,
+                Range rows) {
   const std::int64_t width = out.size(-1);
   const HiddenMask mask(dropout, map, width);
-  const float* shift = bias.exists() ? bias.data<float>() : nullptr;
+  const T* shift = bias.exists() ? bias.data<T>() : nullptr;
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-    const float* from = branch.data<float>() + row * width;
-    const float* skip = residual.data<float>() + row * width;
-    float* to = out.data<float>() + row * width;
+    const T* from = branch.data<T>() + row * width;
+    const S* skip = residual.data<S>() + row * width;
+    S* to = out.data<S>() + row * width;
     mask.sweep_row(row, {0, width}, [&](std::size_t i, auto lanes, VecF32 factor) HWY_ATTR {
       VecF32 x = lanes.load(from + i);
       if (shift != nullptr) x = hn::Add(x, lanes.load(shift + i));
@@ -25,14 +27,14 @@ void residual_forward_rows(Tensor out, Tensor residual, Tensor branch, Tensor bi
 }
 
 /// Adds the rows of dbranch to sums (C), unless that is null.
-void residual_backward_rows(Tensor dbranch, Tensor dout, const Dropout& dropout, const RowMap& map, Range rows,
-                            float* sums) {
+template <class S, class T>
+void pass_to_branch(Tensor dbranch, Tensor dout, const Dropout& dropout, const RowMap& map, Range rows, float* sums) {
   const std::int64_t width = dout.size(-1);
   const HiddenMask mask(dropout, map, width);
   const bool writes = dropout.active() || dbranch.raw() != dout.raw();
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-    const float* from = dout.data<float>() + row * width;
-    float* to = dbranch.data<float>() + row * width;
+    const S* from = dout.data<S>() + row * width;
+    T* to = dbranch.data<T>() + row * width;
     const auto pass = [=](std::size_t i, auto lanes, VecF32 factor) HWY_ATTR {
       const VecF32 dx = hn::Mul(lanes.load(from + i), factor);
       if (writes) lanes.store(dx, to + i);
@@ -40,6 +42,20 @@ void residual_backward_rows(Tensor dbranch, Tensor dout, const Dropout& dropout,
     };
     mask.sweep_row(row, {0, width}, pass);
   }
+}
+
+void residual_forward_rows(Tensor out, Tensor residual, Tensor branch, Tensor bias, const Dropout& dropout,
+                           const RowMap& map, Range rows) {
+  with_stream(out.dtype(), branch.dtype(), [&](auto s, auto t) HWY_ATTR {
+    add_branch<decltype(s), decltype(t)>(out, residual, branch, bias, dropout, map, rows);
+  });
+}
+
+void residual_backward_rows(Tensor dbranch, Tensor dout, const Dropout& dropout, const RowMap& map, Range rows,
+                            float* sums) {
+  with_stream(dout.dtype(), dbranch.dtype(), [&](auto s, auto t) HWY_ATTR {
+    pass_to_branch<decltype(s), decltype(t)>(dbranch, dout, dropout, map, rows, sums);
+  });
 }
 
 void add_partials(const Grad& target, const float* partials, std::int64_t number, std::int64_t stride, Range columns) {

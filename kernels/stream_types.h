@@ -15,6 +15,9 @@ void expect_computed(const char* what, const Tensor& tensor);
 /// Throws unless `stream` may be the dtype of the residual stream beside T = `compute`.
 void expect_stream(const char* what, DType stream, DType compute);
 
+/// Throws if `out` is written over `in`, which has another dtype: in place, each element must keep its size.
+void expect_in_place(const char* what, const Tensor& out, const Tensor& in);
+
 /// Throws unless the gradient, where it is wanted, has this shape and a dtype that operators compute with.
 void expect_grad(const char* what, const Grad& grad, const Shape& shape);
 

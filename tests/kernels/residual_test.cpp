@@ -11,9 +11,10 @@ namespace {
 
 struct Branch {
   std::int64_t samples, length, width;
+  StreamTypes types = kStreamTypes[0];
   Shape shape{samples * length, width};
-  Owned residual = random_tensor(shape, 1), branch = random_tensor(shape, 2), bias = random_tensor({width}, 3);
-  Owned dout = random_tensor(shape, 4);
+  Owned residual = random_tensor(types.stream, shape, 1), branch = random_tensor(types.compute, shape, 2);
+  Owned bias = random_tensor(types.compute, {width}, 3), dout = random_tensor(types.stream, shape, 4);
   double mask(const Dropout& dropout, const RowMap& rows, std::int64_t i) const {
     return hidden_mask(dropout, rows, i / width, i % width, width);
   }
@@ -32,35 +33,45 @@ struct Size {
 };
 constexpr Size kSizes[] = {{1, 1, 1}, {2, 3, 7}, {3, 5, 1031}, {2, 9, 768}, {4, 129, 24}};
 
-}  // namespace
-
-TEST_CASE("residual: forward and backward equal the reference, with and without dropout and bias") {
+void check_against_reference(const Branch& b, const Dropout& dropout, GradMode mode, DType grads) {
   Stream stream(kDevice, 2);
   Arena scratch(kDevice, "scratch", 1 << 20);
+  const RowMap rows = rows_of(b.length, 3);
+  const bool with_bias = mode == GradMode::overwrite;
+  Owned out(b.types.stream, b.shape), dbranch(b.types.compute, b.shape), dbias = random_tensor(grads, {b.width}, 5);
+  const std::vector<double> residual = b.residual.values(), branch = b.branch.values(), dout = b.dout.values();
+  std::vector<double> bias = b.bias.values(), sums = dbias.values(), expected, dx;
+  if (!with_bias) std::ranges::fill(bias, 0.0);
+  if (mode == GradMode::overwrite) std::ranges::fill(sums, 0.0);
+  for (std::size_t i = 0; i < residual.size(); ++i) {
+    const double factor = b.mask(dropout, rows, static_cast<std::int64_t>(i));
+    const std::size_t column = i % sums.size();
+    expected.push_back(residual[i] + factor * (branch[i] + bias[column]));
+    dx.push_back(factor * dout[i]);
+    sums[column] += dx.back();
+  }
+  residual_forward(stream, out, b.residual, b.branch, with_bias ? b.bias.tensor() : Tensor(), dropout, rows);
+  CHECK(relative_rms(out, expected) < rounding_of(b.types.stream, kTolerance.elementwise));
+  residual_backward(stream, scratch, dbranch, {dbias, mode}, b.dout, dropout, rows);
+  CHECK(relative_rms(dbranch, dx) < rounding_of(b.types.compute, kTolerance.elementwise));
+  CHECK(relative_rms(dbias, sums) < rounding_of(grads, kTolerance.reduction));
+}
+
+}  // namespace
+
+TEST_CASE("residual: forward and backward equal the reference, with and without dropout and bias, in every dtype") {
   for (auto [samples, length, width] : kSizes) {
     for (float probability : {0.0f, 0.1f, 0.5f}) {
-      for (GradMode mode : {GradMode::overwrite, GradMode::accumulate}) {
+      for (const StreamTypes types : kStreamTypes) {
         CAPTURE(width);
         CAPTURE(probability);
-        Branch b{samples, length, width};
-        const Dropout dropout = dropout_of(probability);
-        const RowMap rows = rows_of(length, 3);
-        const bool with_bias = mode == GradMode::overwrite;
-        Owned out(b.shape), dbranch(b.shape), dbias = random_tensor({width}, 5);
-        std::vector<double> expected, dx, sums(static_cast<std::size_t>(width), 0.0);
-        if (mode == GradMode::accumulate) sums = dbias.values();
-        for (std::int64_t i = 0; i < out.numel(); ++i) {
-          const double shift = with_bias ? static_cast<double>(b.bias[i % width]) : 0.0;
-          expected.push_back(static_cast<double>(b.residual[i]) +
-                             b.mask(dropout, rows, i) * (static_cast<double>(b.branch[i]) + shift));
-          dx.push_back(b.mask(dropout, rows, i) * static_cast<double>(b.dout[i]));
-          sums[static_cast<std::size_t>(i % width)] += dx.back();
+        CAPTURE(name_of(types.stream));
+        CAPTURE(name_of(types.compute));
+        for (GradMode mode : {GradMode::overwrite, GradMode::accumulate}) {
+          const Branch b{samples, length, width, types};
+          check_against_reference(b, dropout_of(probability), mode, DType::f32);
+          check_against_reference(b, dropout_of(probability), mode, types.compute);
         }
-        residual_forward(stream, out, b.residual, b.branch, with_bias ? b.bias.tensor() : Tensor(), dropout, rows);
-        CHECK(relative_rms(out, expected) < kTolerance.elementwise);
-        residual_backward(stream, scratch, dbranch, {dbias, mode}, b.dout, dropout, rows);
-        CHECK(relative_rms(dbranch, dx) < kTolerance.elementwise);
-        CHECK(relative_rms(dbias, sums) < kTolerance.reduction);
       }
     }
   }
@@ -69,18 +80,28 @@ TEST_CASE("residual: forward and backward equal the reference, with and without 
 TEST_CASE("residual: in place, forward over the residual and backward over dout") {
   Stream stream(kDevice, 2);
   Arena scratch(kDevice, "scratch", 1 << 20);
-  Branch b{2, 9, 40};
-  Owned out(b.shape), dbias({40}), dbias_in_place({40}), dbranch(b.shape);
-  for (const Dropout& dropout : {dropout_of(0.2f), Dropout{}}) {
-    residual_forward(stream, out, b.residual, b.branch, b.bias, dropout, rows_of(9));
-    Owned in_place = random_tensor(b.shape, 1);
-    residual_forward(stream, in_place, in_place, b.branch, b.bias, dropout, rows_of(9));
-    CHECK(same_bits(out, in_place));
+  for (const StreamTypes types : kStreamTypes) {
+    const Branch b{2, 9, 40, types};
+    Owned out(types.stream, b.shape), dbias({40}), dbias_in_place({40}), dbranch(types.compute, b.shape);
+    for (const Dropout& dropout : {dropout_of(0.2f), Dropout{}}) {
+      residual_forward(stream, out, b.residual, b.branch, b.bias, dropout, rows_of(9));
+      Owned in_place = random_tensor(types.stream, b.shape, 1);
+      residual_forward(stream, in_place, in_place, b.branch, b.bias, dropout, rows_of(9));
+      CHECK(same_bits(out, in_place));
+    }
+    if (types.stream != types.compute) {
+      const Tensor over(b.dout.tensor().raw(), types.compute, b.shape);
+      CHECK_THROWS_WITH_AS(residual_backward(stream, scratch, over, {}, b.dout, {}, {}), doctest::Contains("in place"),
+                           Error);
+      continue;
+    }
+    for (const Dropout& dropout : {Dropout{}, dropout_of(0.2f)}) {
+      residual_backward(stream, scratch, dbranch, {dbias}, b.dout, dropout, rows_of(9));
+      residual_backward(stream, scratch, b.dout, {dbias_in_place}, b.dout, dropout, rows_of(9));
+      CHECK(same_bits(dbias, dbias_in_place));
+      CHECK(same_bits(dbranch, b.dout));
+    }
   }
-  residual_backward(stream, scratch, dbranch, {dbias}, b.dout, {}, {});
-  residual_backward(stream, scratch, b.dout, {dbias_in_place}, b.dout, {}, {});
-  CHECK(same_bits(dbias, dbias_in_place));
-  CHECK(same_bits(dbranch, b.dout));
 }
 
 TEST_CASE("dropout: a mask does not depend on how batch and sequence are cut") {
@@ -153,6 +174,15 @@ TEST_CASE("residual: one thread and four give the same bits; meta counts the sam
   CHECK_THROWS_AS(residual_forward(counted, meta({6, 4}), meta({6, 4}), meta({6, 5}), {}, {}, {}), Error);
   CHECK_THROWS_AS(residual_forward(counted, meta({6, 4}), meta({6, 4}), meta({6, 4}), meta({3}), {}, {}), Error);
   CHECK_THROWS_AS(residual_forward(counted, meta({2, 3, 4}), meta({2, 3, 4}), meta({2, 3, 4}), {}, {}, {}), Error);
+  const Tensor narrow = meta({6, 4}, DType::bf16), wide = meta({6, 4});
+  CHECK_THROWS_AS(residual_forward(counted, narrow, narrow, wide, {}, {}, {}), Error);
+  CHECK_THROWS_AS(residual_forward(counted, wide, narrow, narrow, {}, {}, {}), Error);
+  CHECK_THROWS_AS(residual_forward(counted, wide, wide, narrow, meta({4}), {}, {}), Error);
+  CHECK_THROWS_AS(residual_backward(counted, counted_scratch, wide, {}, narrow, {}, {}), Error);
+  counted.reset_counters();
+  residual_forward(counted, wide, wide, narrow, meta({4}, DType::bf16), {}, {});
+  residual_backward(counted, counted_scratch, narrow, {meta({4})}, wide, {}, {});
+  CHECK(counted.counters().bytes == 24 * (4 + 4 + 2) + 4 * 2 + 24 * (2 + 4) + 4 * 4);
   const auto beyond = [&](const RowMap& rows) {
     return residual_forward(counted, meta({6, 4}), meta({6, 4}), meta({6, 4}), {}, dropout_of(0.1f), rows);
   };
