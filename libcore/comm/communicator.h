@@ -64,12 +64,13 @@ class Communicator {
   virtual ~Communicator() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  /// In place: every rank gets the sum of all ranks' data. f32 or f64.
+  /// In place: every rank gets the sum of all ranks' data: f32, f64, bf16 or f16, of which the last two are summed in
+  /// fp32 and rounded once.
   virtual Work all_reduce(Stream& stream, Tensor data) = 0;
   /// out holds size() parts like in, in the order of ranks. in may be this rank's part of out.
   virtual Work all_gather(Stream& stream, Tensor out, Tensor in) = 0;
-  /// in holds size() parts like out; out receives the sum of everyone's part number rank(). out may be that part of
-  /// in; the other parts of in stay as they are. f32 or f64.
+  /// in holds size() parts like out; out receives the sum of all ranks' part number rank(). out may be that part of
+  /// in; the other parts of in stay as they are. Dtypes as in all_reduce().
   virtual Work reduce_scatter(Stream& stream, Tensor out, Tensor in) = 0;
   virtual Work broadcast(Stream& stream, Tensor data, int root) = 0;
   virtual Work send(Stream& stream, Tensor data, int peer) = 0;

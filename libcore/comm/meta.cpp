@@ -1,4 +1,5 @@
 #include "comm/communicator.h"
+#include "comm/rank_sums.h"
 
 namespace mtl {
 
@@ -14,6 +15,7 @@ void check_parts(const Tensor& whole, const Tensor& part, int size) {
 }  // namespace
 
 Work MetaCommunicator::all_reduce(Stream&, Tensor data) {
+  check_summable(data);
   sent_bytes_ += 2 * parts_sent(data, size_);
   return {};
 }
@@ -26,6 +28,7 @@ Work MetaCommunicator::all_gather(Stream&, Tensor out, Tensor in) {
 
 Work MetaCommunicator::reduce_scatter(Stream&, Tensor out, Tensor in) {
   check_parts(in, out, size_);
+  check_summable(in);
   sent_bytes_ += parts_sent(in, size_);
   return {};
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "comm/mpi_progress.h"
+#include "comm/rank_sums.h"
 #include "comm/staging.h"
 
 namespace mtl {
@@ -33,11 +34,6 @@ class Handle final : public Work::Operation {
 void check_parts(const std::string& group, const Tensor& whole, const Tensor& part, int size) {
   require(whole.numel() == part.numel() * size && whole.dtype() == part.dtype(), "group '", group, "' of ", size, ": ",
           whole.shape().text(), " is not ", size, " times ", part.shape().text());
-}
-
-void check_reducible(const Tensor& data) {
-  require(data.dtype() == DType::f32 || data.dtype() == DType::f64, "reductions are for float32 and float64, not ",
-          name_of(data.dtype()));
 }
 
 }  // namespace
@@ -78,7 +74,7 @@ Work MpiCommunicator::start(std::shared_ptr<Task> task) {
 }
 
 Work MpiCommunicator::all_reduce(Stream&, Tensor data) {
-  check_reducible(data);
+  check_summable(data);
   auto lock = progress_.enter();
   return start(all_reduce_task(link_, label(OperationKind::all_reduce, data, -1), data));
 }
@@ -91,7 +87,7 @@ Work MpiCommunicator::all_gather(Stream&, Tensor out, Tensor in) {
 
 Work MpiCommunicator::reduce_scatter(Stream&, Tensor out, Tensor in) {
   check_parts(identity_.name, in, out, size());
-  check_reducible(in);
+  check_summable(in);
   auto lock = progress_.enter();
   return start(reduce_scatter_task(link_, label(OperationKind::reduce_scatter, in, -1), out, in));
 }

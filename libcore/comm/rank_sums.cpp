@@ -1,42 +1,56 @@
 #include "comm/rank_sums.h"
 
-#include <algorithm>
-#include <cstring>
+#define MTL_SIMD_FILE "comm/rank_sums.cpp"
+#include "device/simd.h"
 
+HWY_BEFORE_NAMESPACE();
+namespace mtl::HWY_NAMESPACE {
+
+/// Reads an element of every input before it writes this element, so out may be one of them.
+template <class T>
+void sum_by(T* out, const std::byte* const* inputs, std::size_t ranks, std::size_t count) {
+  sweep(count, [=](std::size_t i, auto lanes) HWY_ATTR {
+    VecF32 sum = lanes.load(reinterpret_cast<const T*>(inputs[0]) + i);
+    for (std::size_t r = 1; r < ranks; ++r) sum = hn::Add(sum, lanes.load(reinterpret_cast<const T*>(inputs[r]) + i));
+    lanes.store(sum, out + i);
+  });
+}
+
+void sum_floats(DType dtype, std::byte* out, const std::byte* const* inputs, std::size_t ranks, std::size_t count) {
+  with_float(dtype, [=]<class T>(T) HWY_ATTR { sum_by(reinterpret_cast<T*>(out), inputs, ranks, count); });
+}
+
+}  // namespace mtl::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
 namespace mtl {
 
 namespace {
 
-template <class T>
-void add(T* sum, const T* x, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) sum[i] += x[i];
-}
+HWY_EXPORT(sum_floats);
 
-/// A block at a time, summed aside in the cache: out may be one of the inputs, and is written once.
-template <class T>
-void sum(std::byte* out, const std::vector<const std::byte*>& inputs, std::size_t count) {
-  constexpr std::size_t kBlock = 1024;
-  T block[kBlock];
-  for (std::size_t begin = 0; begin < count; begin += kBlock) {
-    std::size_t n = std::min(kBlock, count - begin);
-    std::memcpy(block, inputs[0] + begin * sizeof(T), n * sizeof(T));
-    for (std::size_t r = 1; r < inputs.size(); ++r) {
-      const T* x = reinterpret_cast<const T*>(inputs[r]) + begin;
-      add(block, x, n);
-    }
-    std::memcpy(out + begin * sizeof(T), block, n * sizeof(T));
+/// For the few totals that are in fp64.
+void sum_doubles(double* out, const std::vector<const std::byte*>& inputs, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    double sum = reinterpret_cast<const double*>(inputs[0])[i];
+    for (std::size_t r = 1; r < inputs.size(); ++r) sum += reinterpret_cast<const double*>(inputs[r])[i];
+    out[i] = sum;
   }
 }
 
 }  // namespace
 
+void check_summable(const Tensor& data) {
+  require(data.dtype() == DType::f64 || is_computed(data.dtype()),
+          "sums over ranks are of float32, bfloat16, float16 and float64, not of ", name_of(data.dtype()));
+}
+
 void sum_in_rank_order(DType dtype, std::byte* out, const std::vector<const std::byte*>& inputs, std::size_t bytes) {
-  if (dtype == DType::f32) {
-    sum<float>(out, inputs, bytes / sizeof(float));
-  } else {
-    require(dtype == DType::f64, "reductions are for float32 and float64, not ", name_of(dtype));
-    sum<double>(out, inputs, bytes / sizeof(double));
-  }
+  std::size_t count = bytes / size_of(dtype);
+  if (dtype == DType::f64) return sum_doubles(reinterpret_cast<double*>(out), inputs, count);
+  HWY_DYNAMIC_DISPATCH(sum_floats)(dtype, out, inputs.data(), inputs.size(), count);
 }
 
 }  // namespace mtl
+#endif

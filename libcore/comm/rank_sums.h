@@ -1,5 +1,6 @@
 // The arithmetic of a reduction: out = x[0] + x[1] + ... + x[n-1] element by element, added in this order. The order is
-// the ranks', so every member that adds gets the same bits.
+// the ranks', so every member that adds gets the same bits. bf16 and f16 are widened to fp32, and the sum is rounded
+// once, to nearest even.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +10,11 @@
 
 namespace mtl {
 
-/// `inputs`: one address per rank, each with `bytes` bytes of `dtype` (f32 or f64). out may be one of them.
+/// Throws unless ranks can sum the tensor's dtype: f32, bf16, f16 or f64.
+void check_summable(const Tensor& data);
+
+/// `inputs`: one address per rank, each with `bytes` bytes of `dtype`, which check_summable accepts. out may be one of
+/// them.
 void sum_in_rank_order(DType dtype, std::byte* out, const std::vector<const std::byte*>& inputs, std::size_t bytes);
 
 }  // namespace mtl

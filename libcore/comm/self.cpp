@@ -1,4 +1,5 @@
 #include "comm/communicator.h"
+#include "comm/rank_sums.h"
 #include "device/copy.h"
 
 namespace mtl {
@@ -6,13 +7,17 @@ namespace mtl {
 namespace {
 
 void copy_to_self(Stream& stream, Tensor out, Tensor in) {
-  require(out.bytes() == in.bytes(), "a group of one: ", in.shape().text(), " cannot become ", out.shape().text());
+  require(out.bytes() == in.bytes() && out.dtype() == in.dtype(), "a group of one: ", in.shape().text(),
+          " cannot become ", out.shape().text());
   copy_on_device(stream, out, in);
 }
 
 }  // namespace
 
-Work SelfCommunicator::all_reduce(Stream&, Tensor) { return {}; }
+Work SelfCommunicator::all_reduce(Stream&, Tensor data) {
+  check_summable(data);
+  return {};
+}
 
 Work SelfCommunicator::all_gather(Stream& stream, Tensor out, Tensor in) {
   copy_to_self(stream, out, in);
@@ -20,14 +25,15 @@ Work SelfCommunicator::all_gather(Stream& stream, Tensor out, Tensor in) {
 }
 
 Work SelfCommunicator::reduce_scatter(Stream& stream, Tensor out, Tensor in) {
+  check_summable(in);
   copy_to_self(stream, out, in);
   return {};
 }
 
 Work SelfCommunicator::broadcast(Stream&, Tensor, int) { return {}; }
-Work SelfCommunicator::send(Stream&, Tensor, int) { fail(Exit::failure, "a group of one has nobody to send to"); }
+Work SelfCommunicator::send(Stream&, Tensor, int) { fail(Exit::failure, "a group of one has no rank to send to"); }
 Work SelfCommunicator::receive(Stream&, Tensor, int) {
-  fail(Exit::failure, "a group of one has nobody to receive from");
+  fail(Exit::failure, "a group of one has no rank to receive from");
 }
 
 }  // namespace mtl

@@ -5,12 +5,15 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <deque>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <random>
 #include <thread>
+#include <type_traits>
 
 #include "comm/agreement.h"
 #include "comm/groups.h"
@@ -35,6 +38,35 @@ Communicator& everyone() {
   return *group;
 }
 
+/// What a sum of such elements is added up in.
+template <class T>
+struct Summed {
+  using Type = T;
+};
+template <>
+struct Summed<Bf16> {
+  using Type = float;
+};
+template <>
+struct Summed<Half> {
+  using Type = float;
+};
+
+template <class T>
+typename Summed<T>::Type to_summed(T x) {
+  if constexpr (std::is_same_v<T, typename Summed<T>::Type>)
+    return x;
+  else
+    return widen(x);
+}
+template <class T>
+T from_summed(typename Summed<T>::Type x) {
+  if constexpr (std::is_same_v<T, typename Summed<T>::Type>)
+    return x;
+  else
+    return narrow<T>(x);
+}
+
 /// Elements that differ by seed, rank and place, of all sizes, so that an order of additions shows in the last bits.
 template <class T>
 std::vector<T> contribution(std::uint64_t seed, int rank, std::int64_t count) {
@@ -42,8 +74,10 @@ std::vector<T> contribution(std::uint64_t seed, int rank, std::int64_t count) {
   std::uint64_t state = (seed * 1000 + static_cast<std::uint64_t>(rank)) * 0x9E3779B97F4A7C15u;
   for (T& x : out) {
     state = state * 6364136223846793005u + 1442695040888963407u;
-    x = static_cast<T>(static_cast<std::int32_t>(state >> 32) >> (state >> 60));
-    if constexpr (std::is_floating_point_v<T>) x /= 3;
+    using Wide = typename Summed<T>::Type;
+    auto wide = static_cast<Wide>(static_cast<std::int32_t>(state >> 32) >> (state >> 60));
+    if constexpr (std::is_floating_point_v<Wide>) wide /= std::is_same_v<T, Half> ? 3 << 16 : 3;  // f16 ends at 65504
+    x = from_summed<T>(wide);
   }
   return out;
 }
@@ -58,6 +92,27 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
 }
 
+/// Part [begin, begin + count) of the sum of all ranks' contributions of `whole` elements, in the order of `ranks`,
+/// rounded once.
+template <class T>
+std::vector<T> expected_sum(const std::vector<int>& ranks, std::uint64_t seed, std::int64_t whole, std::int64_t begin,
+                            std::int64_t count) {
+  std::vector<typename Summed<T>::Type> sums;
+  for (int rank : ranks) {
+    std::vector<T> other = contribution<T>(seed, rank, whole);
+    for (std::int64_t i = 0; i < count; ++i) {
+      auto x = to_summed(other[static_cast<std::size_t>(begin + i)]);
+      if (rank == ranks[0])
+        sums.push_back(x);
+      else
+        sums[static_cast<std::size_t>(i)] += x;
+    }
+  }
+  std::vector<T> out;
+  for (auto sum : sums) out.push_back(from_summed<T>(sum));
+  return out;
+}
+
 /// A collective that was started, with all it needs until it is checked. Ranks are the job's, in the group's order.
 class Trial {
  public:
@@ -70,11 +125,7 @@ template <class T>
 struct AllReduceTrial final : Trial {
   AllReduceTrial(Communicator& group, const std::vector<int>& ranks, std::uint64_t seed, std::int64_t count)
       : data(contribution<T>(seed, ranks[static_cast<std::size_t>(group.rank())], count)) {
-    expected = contribution<T>(seed, ranks[0], count);
-    for (std::size_t r = 1; r < ranks.size(); ++r) {
-      std::vector<T> other = contribution<T>(seed, ranks[r], count);
-      for (std::size_t i = 0; i < other.size(); ++i) expected[i] += other[i];
-    }
+    expected = expected_sum<T>(ranks, seed, count, 0, count);
     work = group.all_reduce(stream, tensor_of(data));
   }
   bool is_right() override { return same_bits(data, expected); }
@@ -89,14 +140,7 @@ struct ReduceScatterTrial final : Trial {
     std::int64_t whole = count * group.size();
     in = contribution<T>(seed, ranks[static_cast<std::size_t>(rank)], whole);
     before = in;
-    expected.assign(static_cast<std::size_t>(count), 0);
-    for (std::size_t r = 0; r < ranks.size(); ++r) {
-      std::vector<T> other = contribution<T>(seed, ranks[r], whole);
-      for (std::size_t i = 0; i < expected.size(); ++i) {
-        T x = other[static_cast<std::size_t>(rank * part) + i];
-        expected[i] = r == 0 ? x : expected[i] + x;
-      }
-    }
+    expected = expected_sum<T>(ranks, seed, whole, rank * count, count);
     Tensor from = tensor_of(in);
     work = group.reduce_scatter(stream, in_place ? from.flat(rank * count, count) : tensor_of(out), from);
   }
@@ -150,7 +194,7 @@ struct BroadcastTrial final : Trial {
 std::unique_ptr<Trial> random_trial(Communicator& group, const std::vector<int>& ranks, std::mt19937_64& random) {
   constexpr std::int64_t kCounts[] = {0, 1, 2, 3, 7, 255, 1000, 2048, 2049, 4097, 33333, 70001};
   std::int64_t count = kCounts[random() % std::size(kCounts)];
-  std::uint64_t seed = random() % 100000, kind = random() % 8, option = random();
+  std::uint64_t seed = random() % 100000, kind = random() % 12, option = random();
   bool in_place = option % 2 == 0;
   int root = static_cast<int>(option % static_cast<std::uint64_t>(group.size()));
   switch (kind) {
@@ -166,6 +210,14 @@ std::unique_ptr<Trial> random_trial(Communicator& group, const std::vector<int>&
       return std::make_unique<AllGatherTrial<std::uint16_t>>(group, ranks, seed, count, in_place);
     case 5:
       return std::make_unique<BroadcastTrial<std::int64_t>>(group, ranks, seed, count, root);
+    case 6:
+      return std::make_unique<AllReduceTrial<Bf16>>(group, ranks, seed, count);
+    case 7:
+      return std::make_unique<ReduceScatterTrial<Bf16>>(group, ranks, seed, count, in_place);
+    case 8:
+      return std::make_unique<AllReduceTrial<Half>>(group, ranks, seed, count);
+    case 9:
+      return std::make_unique<ReduceScatterTrial<Half>>(group, ranks, seed, count, in_place);
     default:
       return std::make_unique<AllReduceTrial<float>>(group, ranks, seed, count);
   }
@@ -181,11 +233,16 @@ TEST_CASE("every operation, alone, odd sizes") {
     CHECK(trial.is_right());
     ++seed;
   };
-  // 0 and 1 elements, both sides of the limit of small messages (2048 floats), uneven parts, several segments.
-  for (std::int64_t count : {0, 1, 3, 2047, 2048, 2049, 32768 * 3 + 1, 700001}) {
+  // 0 and 1 elements, both sides of the limit of small messages (2048 floats, 4096 of 16 bits), uneven parts, several
+  // segments.
+  for (std::int64_t count : {0, 1, 3, 2047, 2048, 2049, 4096, 4097, 32768 * 3 + 1, 700001}) {
     CAPTURE(count);
     check(AllReduceTrial<float>(everyone(), ranks, seed, count));
     check(AllReduceTrial<double>(everyone(), ranks, seed, count));
+    check(AllReduceTrial<Bf16>(everyone(), ranks, seed, count));
+    check(AllReduceTrial<Half>(everyone(), ranks, seed, count));
+    check(ReduceScatterTrial<Bf16>(everyone(), ranks, seed, count / 4, true));
+    check(ReduceScatterTrial<Half>(everyone(), ranks, seed, count / 4, false));
     check(ReduceScatterTrial<float>(everyone(), ranks, seed, count / 4, true));
     check(ReduceScatterTrial<double>(everyone(), ranks, seed, count / 4, false));
     check(AllGatherTrial<std::int32_t>(everyone(), ranks, seed, count / 4, true));
@@ -194,15 +251,40 @@ TEST_CASE("every operation, alone, odd sizes") {
   }
 }
 
-TEST_CASE("an all-reduce has the bits of a reduce-scatter followed by an all-gather") {
+template <class T>
+void compare_reductions() {
   Communicator& group = everyone();
   std::int64_t part = 12345;
-  std::vector<float> a = contribution<float>(5, group.rank(), part * group.size()), b = a;
+  std::vector<T> a = contribution<T>(5, group.rank(), part * group.size()), b = a;
   group.all_reduce(stream, tensor_of(a)).join();
   Tensor whole = tensor_of(b), mine = whole.flat(group.rank() * part, part);
   group.reduce_scatter(stream, mine, whole).join();
   group.all_gather(stream, whole, mine).join();
   CHECK(same_bits(a, b));
+}
+
+TEST_CASE("an all-reduce has the bits of a reduce-scatter followed by an all-gather") {
+  compare_reductions<float>();
+  compare_reductions<Bf16>();
+  compare_reductions<Half>();
+}
+
+TEST_CASE("sums of 16-bit numbers: the same bits on every rank; one rank's NaN and infinity reach all") {
+  Communicator& group = everyone();
+  for (std::int64_t count : {3, 50001}) {
+    CAPTURE(count);
+    std::vector<Bf16> sums = contribution<Bf16>(9, group.rank(), count);
+    if (group.rank() == group.size() - 1) {
+      sums.front() = narrow<Bf16>(std::numeric_limits<float>::quiet_NaN());
+      sums.back() = narrow<Bf16>(std::numeric_limits<float>::infinity());
+    }
+    group.all_reduce(stream, tensor_of(sums)).join();
+    CHECK(std::isnan(widen(sums.front())));
+    CHECK(std::isinf(widen(sums.back())));
+    std::vector<Bf16> of_rank_0 = sums;
+    group.broadcast(stream, tensor_of(of_rank_0), 0).join();
+    CHECK(same_bits(sums, of_rank_0));
+  }
 }
 
 TEST_CASE("operations may be chained without waiting between them") {

@@ -22,6 +22,7 @@
 
 #include "comm/communicator.h"
 #include "comm/groups.h"
+#include "comm/rank_sums.h"
 #include "layout/ranks.h"
 
 namespace mtl::test {
@@ -89,9 +90,8 @@ class ThreadCommunicator final : public Communicator {
 
   Work all_reduce(Stream&, Tensor data) override {
     std::vector<std::byte> result(data.bytes());
-    collect(data, [&] {
-      data.dtype() == DType::f64 ? sum<double>(result, 0, data.numel()) : sum<float>(result, 0, data.numel());
-    });
+    check_summable(data);
+    collect(data, [&] { sum(result, 0); });
     copy_bytes(data.raw(), result.data(), result.size());
     return {};
   }
@@ -112,10 +112,8 @@ class ThreadCommunicator final : public Communicator {
   Work reduce_scatter(Stream&, Tensor out, Tensor in) override {
     require(in.numel() == out.numel() * size() && out.dtype() == in.dtype(), "scattering parts of another size");
     std::vector<std::byte> result(out.bytes());
-    std::int64_t first = rank_ * out.numel();
-    collect(in, [&] {
-      in.dtype() == DType::f64 ? sum<double>(result, first, out.numel()) : sum<float>(result, first, out.numel());
-    });
+    check_summable(in);
+    collect(in, [&] { sum(result, rank_ * out.bytes()); });
     copy_bytes(out.raw(), result.data(), result.size());
     return {};
   }
@@ -167,13 +165,11 @@ class ThreadCommunicator final : public Communicator {
     group_->barrier();
   }
 
-  template <class T>
-  void sum(std::vector<std::byte>& result, std::int64_t first, std::int64_t count) {
-    for (std::int64_t i = 0; i < count; ++i) {
-      T value = slot(0).data<T>()[first + i];
-      for (int r = 1; r < size(); ++r) value += slot(r).data<T>()[first + i];
-      std::memcpy(result.data() + static_cast<std::size_t>(i) * sizeof(T), &value, sizeof(T));
-    }
+  /// The sum of all slots from a byte on, in the order of ranks.
+  void sum(std::vector<std::byte>& result, std::size_t first_byte) {
+    std::vector<const std::byte*> inputs;
+    for (int r = 0; r < size(); ++r) inputs.push_back(static_cast<const std::byte*>(slot(r).raw()) + first_byte);
+    sum_in_rank_order(slot(rank_).dtype(), result.data(), inputs, result.size());
   }
 
   static void copy_bytes(void* to, const void* from, std::size_t bytes) {

@@ -55,25 +55,17 @@ void philox_all(PhiloxKey key, std::uint64_t sample, std::uint64_t first, std::s
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
+#include "tests/simd_targets.h"
+
 namespace mtl {
+using test::on_every_target;
+
 namespace {
 HWY_EXPORT(exp_all);
 HWY_EXPORT(activate_all);
 HWY_EXPORT(philox_all);
 HWY_EXPORT(convert_all);
 HWY_EXPORT(narrow_all);
-
-/// Runs body once per instruction set.
-template <class Body>
-void on_every_target(const Body& body) {
-  const auto all = hwy::SupportedTargets() & (HWY_TARGETS);
-  for (auto rest = all; rest != 0; rest &= rest - 1) {
-    hwy::GetChosenTarget().Update(rest & -rest);
-    CAPTURE(hwy::TargetName(rest & -rest));
-    body();
-  }
-  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-}
 }  // namespace
 
 TEST_CASE("simd: every bf16 and f16 number widens exactly and comes back; fp32 rounds as the scalar functions do") {
