@@ -19,6 +19,7 @@
 #include "optim/lr_schedule.h"
 #include "text/tokenizer.h"
 #include "train/architecture.h"
+#include "train/precision_options.h"
 
 namespace mtl {
 
@@ -127,6 +128,7 @@ struct TrainOptions {
   DataOptions data;
   BatchOptions batch;
   OptimizerOptions optimizer;
+  PrecisionOptions precision;
   CheckpointOptions checkpoint;
   LoggingOptions logging;
   TokenizerOptions tokenizer;

@@ -5,11 +5,8 @@
 
 #include "base/files.h"
 #include "base/hash.h"
-#include "ckpt/checkpoint_folder.h"
-#include "ckpt/shard_writer.h"
 #include "comm/agreement.h"
 #include "comm/rank_outcome.h"
-#include "data/data_identity.h"
 #include "kernels/elementwise.h"
 #include "train/flops.h"
 #include "train/rank_failed.h"
@@ -117,61 +114,6 @@ void Trainer::check_agreement(const RunStart& start) {
               {"start", from}});
 }
 
-void Trainer::resume_from(RunStart& start) {
-  load(*start.source, start.point);
-  if (!start.state) return;
-  if (start.point.is_own) saved_ = {state_.iteration, validation_is_due_};
-  if (!state_.extra.is_object()) return;
-  skipped_samples_ = state_.extra.int_or("skipped_samples", state_.skipped_iterations * batch_sizes_.largest());
-  if (!options_.data.allow_data_change) refuse_other_data(start.source->folder());
-  if (const Json* interval = state_.extra.find("interval")) {  // a log interval that the save cut in two
-    interval_.loss_sum = interval->number_or("loss_sum", 0);
-    interval_.counted = interval->int_or("counted", 0);
-    interval_.skipped = interval->int_or("skipped", 0);
-    interval_.nan = interval->int_or("nan", 0);
-  }
-}
-
-/// Loads this rank's part. Where any rank fails, all do, so that they can look for another start together.
-void Trainer::load(const ModelSource& source, const StartPoint& point) {
-  const bool resets_moments = options_.checkpoint.no_load_optim && !point.is_own;
-  const std::vector<Outcome> outcomes = work_on_every_rank(ranks_.groups.world(), [&] {
-    source.load_values(params_);
-    if (const std::string broken = find_non_finite(tensors_to_save(params_)); !broken.empty())
-      fail(Exit::bad_data, source.folder(), ": tensor '", broken, "' holds NaN or an infinity; load another model");
-    if (point.iteration && !resets_moments) source.load_optimizer(params_);
-    return std::string();
-  });
-  try {
-    answers_of(outcomes);
-  } catch (const Error& error) {
-    throw LoadError(error.code(), error.what());
-  }
-  if (resets_moments) state_.optimizer_steps = 0;  // Adam corrects the bias of moments that begin at zero
-}
-
-/// Other token files, or a tokenizer that gives the same ids another meaning, would go unnoticed otherwise.
-void Trainer::refuse_other_data(const std::string& checkpoint) const {
-  if (const Json* saved = state_.extra.find("data")) {
-    std::string difference = data_difference(*saved, data_.identity());
-    if (!difference.empty()) {
-      fail(Exit::bad_data, checkpoint, ": was trained on other data: ", difference,
-           "; give --allow-data-change to go on with it");
-    }
-    std::string moved = data_.moved_sample(*saved);
-    if (!moved.empty() && ranks_.rank == 0) {
-      console_.warn(cat(checkpoint, ": was trained in another order of the same samples (", moved,
-                        "), which depends on how many the run takes: some will be read again, and some never; "
-                        "--data-order feistel does not depend on it"));
-    }
-  }
-  std::string tokenizer = state_.extra.string_or("tokenizer_hash", "");
-  if (tokenizer_ != nullptr && !tokenizer.empty() && tokenizer != hash_text(tokenizer_->hash())) {
-    fail(Exit::bad_data, checkpoint,
-         ": was trained with another tokenizer; give --allow-data-change to go on with this one");
-  }
-}
-
 SamplerOptions Trainer::sampler(Split split, std::int64_t consumed) const {
   SamplerOptions sampler;
   sampler.kind = options_.data.sampler_kind();
@@ -215,6 +157,7 @@ Exit Trainer::run_to_end() {
     if (!std::exchange(validation_is_due_, false)) {
       train_step();
       if (state_.iteration % options_.logging.log_interval == 0) report_interval(false);
+      if (scaler_.is_exhausted()) end_exhausted();
     }
     if (is_validation_iteration() && !validate(false)) return end_early();
     if (state_.iteration < last && !save_if_due()) return end_early();
@@ -310,13 +253,17 @@ void Trainer::begin_step() {
   std::int64_t scheduled = state_.consumed_samples - skipped_samples_;
   inputs_.lr = learning_rate(schedule_, scheduled);
   inputs_.weight_decay = weight_decay(schedule_, scheduled);
+  inputs_.loss_scale = scaler_.scale();
   step_memory_.send(stream_, inputs_);
   fill_zero(stream_, step_memory_.loss_sum());
   optimizer_.begin_step();
 }
 
 void Trainer::end_step(const StepBatch& batch, double loss) {
-  if (report_.found_inf != 0) report_nonfinite_gradients(batch);
+  const bool is_skipped = report_.found_inf != 0;
+  scaler_.update(is_skipped);
+  // While a dynamic loss scale can fall, an overflow is part of a run.
+  if (is_skipped && (!scaler_.is_dynamic() || scaler_.is_exhausted())) report_nonfinite_gradients(batch);
   const std::int64_t size = batch_sizes_.running(state_.consumed_samples);
   optimizer_.end_step();
   ++state_.iteration;
@@ -325,18 +272,18 @@ void Trainer::end_step(const StepBatch& batch, double loss) {
   interval_.samples += size;
   interval_.last_size = size;
   interval_.waited += last_.waited;
-  if (report_.found_inf != 0) {
+  if (is_skipped) {
     ++state_.skipped_iterations;
     skipped_samples_ += size;
     ++interval_.skipped;
   } else {
     ++state_.optimizer_steps;
   }
-  if (std::isfinite(loss)) {
+  if (!std::isfinite(loss)) {
+    ++interval_.nan;
+  } else if (!is_skipped) {
     interval_.loss_sum += loss;
     ++interval_.counted;
-  } else {
-    ++interval_.nan;
   }
 }
 
@@ -349,35 +296,6 @@ void Trainer::exchange(StepTotals& totals) {
   totals.unsavable = can_save() ? 0 : 1;
   totals.exchange(ranks_.groups.world());
   if (totals.failed > 0) throw RankFailed(totals.unsavable == 0);
-}
-
-/// `validation_is_due`: the validation of this iteration has not ended, a resume repeats it.
-void Trainer::save(bool validation_is_due) {
-  const SavePoint now{state_.iteration, validation_is_due};
-  if (!save_directory_ || saved_ == now) return;
-  double began = now_seconds();
-  metrics_->flush();
-  StepTotals all_save;
-  exchange(all_save);  // a rank that failed since the last step is not waited for in vain
-  state_.extra = Json::object({{"seed", options_.seed},
-                               {"finished", false},
-                               {"validation_is_due", validation_is_due},
-                               {"skipped_samples", skipped_samples_},
-                               {"data", data_.identity()},
-                               {"tokenizer_hash", tokenizer_ == nullptr ? Json() : Json(hash_text(tokenizer_->hash()))},
-                               {"interval", Json::object({{"loss_sum", interval_.loss_sum},
-                                                          {"counted", interval_.counted},
-                                                          {"skipped", interval_.skipped},
-                                                          {"nan", interval_.nan}})}});
-  if (const Json record = rollback_record(options_); !record.is_null()) state_.extra.set("rollback", record);
-  SaveOptions how;
-  how.command_line = options_.command_line;
-  how.keep_last = options_.checkpoint.keep_last;
-  if (tokenizer_ != nullptr) how.add_files = [&](const std::string& folder) { tokenizer_->save(folder); };
-  std::string path = save_directory_->save(config_, params_, state_, how, ranks_.groups.world());
-  saved_ = now;
-  console_.info(cat("saved ", path, " in ", human_seconds(now_seconds() - began)));
-  interval_.began += now_seconds() - began;
 }
 
 }  // namespace mtl

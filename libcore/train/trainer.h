@@ -14,6 +14,7 @@
 #include "engine/memory_plan.h"
 #include "engine/pipeline.h"
 #include "engine/rank_plans.h"
+#include "optim/grad_scaler.h"
 #include "optim/optimizer.h"
 #include "text/tokenizer.h"
 #include "train/data_feed.h"
@@ -75,6 +76,7 @@ class Trainer {
   void exchange(StepTotals& totals);
   bool save_if_due();
   Exit end_early();
+  [[noreturn]] void end_exhausted();
   void report_interval(bool final);
   bool is_complete() const;
   bool is_validation_iteration() const { return state_.iteration % options_.batch.eval_interval == 0; }
@@ -85,10 +87,12 @@ class Trainer {
   void print_status(const std::string& where);
   Exit finish();
   void save(bool validation_is_due);
+  Json extra_state(bool validation_is_due) const;
   void check_validation_samples() const;
   void check_agreement(const RunStart& start);
   void resume_from(RunStart& start);
   void load(const ModelSource& source, const StartPoint& point);
+  void resume_scale(const std::string& checkpoint);
   void refuse_other_data(const std::string& checkpoint) const;
   Json start_record() const;
   SamplerOptions sampler(Split split, std::int64_t consumed) const;
@@ -128,6 +132,7 @@ class Trainer {
   Optimizer optimizer_;
   Pipeline pipeline_;
   StepMemory step_memory_;
+  GradScaler scaler_;
   StepInputs inputs_;  // of the current step
   StepReport report_;  // of the last one
   OperationProgress progress_{0, 0};
@@ -143,7 +148,7 @@ class Trainer {
     double began = 0, stalled = 0, waited = 0;  // seconds
     std::int64_t timed = 0, samples = 0;        // steps of this process, and what they took
     std::int64_t last_size = 0;                 // samples of the last step
-    double loss_sum = 0;                        // of the steps with a finite loss
+    double loss_sum = 0;                        // of the updates with a finite loss
     std::int64_t counted = 0, skipped = 0, nan = 0;
   } interval_;
 };

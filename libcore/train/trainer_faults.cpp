@@ -62,4 +62,17 @@ void Trainer::end_together(bool can_save, const std::exception_ptr& own) {
   }
 }
 
+/// An overflow that no smaller loss scale answers: every rank knows of it, saves, and throws the same error.
+void Trainer::end_exhausted() {
+  optimizer_.sync().finish_gathering();
+  save(is_validation_iteration());
+  metrics_->finish();
+  throw AgreedError(
+      Exit::failure,
+      cat("iteration ", state_.iteration,
+          ": the gradient is not finite in fp16, and the loss scale is at its minimum, ", double(scaler_.scale()),
+          save_directory_ ? "; saved" : "; without --save nothing was kept",
+          ". If the loss had diverged, lower --lr; otherwise lower --min-loss-scale, or train with --bf16"));
+}
+
 }  // namespace mtl

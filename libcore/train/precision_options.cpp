@@ -1,0 +1,136 @@
+#include "train/precision_options.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/str.h"
+#include "optim/precision_presets.h"
+
+namespace mtl {
+
+namespace {
+
+std::string preset_name(const PrecisionOptions& options) {
+  if (options.preset) return *options.preset;
+  return options.bf16 ? "bf16" : options.fp16 ? "fp16" : "fp32";
+}
+
+/// The flag that chose the preset.
+std::string preset_flag(const PrecisionOptions& options) {
+  return options.preset ? "--precision " + *options.preset : "--" + preset_name(options);
+}
+
+struct DTypeFlag {
+  const char* flag;
+  std::optional<std::string> PrecisionOptions::*name;
+  DType Precision::*dtype;
+};
+
+constexpr DTypeFlag kDTypeFlags[] = {{"--main-params-dtype", &PrecisionOptions::main_params, &Precision::main_params},
+                                     {"--main-grads-dtype", &PrecisionOptions::main_grads, &Precision::main_grads},
+                                     {"--exp-avg-dtype", &PrecisionOptions::exp_avg, &Precision::exp_avg},
+                                     {"--exp-avg-sq-dtype", &PrecisionOptions::exp_avg_sq, &Precision::exp_avg_sq}};
+
+struct RecordedRole {
+  const char* name;
+  DType Precision::*dtype;
+};
+
+/// What a resume must have alike. What weights were rounded to when they were loaded is in them.
+constexpr RecordedRole kRecordedRoles[] = {
+    {"compute", &Precision::compute},         {"residual", &Precision::residual},
+    {"main_params", &Precision::main_params}, {"main_grads", &Precision::main_grads},
+    {"exp_avg", &Precision::exp_avg},         {"exp_avg_sq", &Precision::exp_avg_sq}};
+
+}  // namespace
+
+Precision precision_of(const PrecisionOptions& options) {
+  const std::string name = preset_name(options);
+  Precision precision;
+  for (const PrecisionPreset& preset : precision_presets()) {
+    if (preset.name == name) precision = preset.precision;
+  }
+  for (const DTypeFlag& flag : kDTypeFlags) {
+    const std::optional<std::string>& given = options.*flag.name;
+    if (given == "fp32") precision.*flag.dtype = DType::f32;
+    if (given == "bf16") precision.*flag.dtype = DType::bf16;
+  }
+  if (options.grad_reduce_in_bf16) precision.main_grads = DType::bf16;
+  if (options.fp32_residual) precision.residual = DType::f32;
+  precision.stochastic_rounding = options.stochastic_rounding;
+  return precision;
+}
+
+std::string precision_mode(const PrecisionOptions& options) {
+  const std::string name = preset_name(options);
+  return name + (precision_of(options) == find_precision(name) ? "" : ", changed");
+}
+
+GradScaler::Options scaler_of(const PrecisionOptions& options) {
+  GradScaler::Options scaler;
+  if (precision_of(options).compute != DType::f16) return scaler;
+  scaler.is_dynamic = !options.has_constant_scale();
+  scaler.initial_scale = static_cast<float>(scaler.is_dynamic ? options.initial_loss_scale : *options.loss_scale);
+  scaler.min_scale = static_cast<float>(options.min_loss_scale);
+  scaler.window = options.loss_scale_window;
+  scaler.hysteresis = options.hysteresis;
+  return scaler;
+}
+
+void check_precision(const PrecisionOptions& options,
+                     const std::function<void(std::string flag, std::string what)>& report) {
+  if (options.bf16 && options.fp16) report("--fp16", "excludes --bf16; give one of them");
+  if (options.preset && (options.bf16 || options.fp16))
+    report("--precision " + *options.preset,
+           cat("excludes ", options.bf16 ? "--bf16" : "--fp16", "; give one of them"));
+  for (const DTypeFlag& flag : kDTypeFlags) {
+    const std::string given = (options.*flag.name).value_or("fp32");
+    if (given == "fp32" || given == "bf16") continue;
+    const bool is_megatrons = given == "fp16" || given == "fp8";
+    report(cat(flag.flag, " ", given),
+           is_megatrons ? "is not supported in this version: its range is too small without scale factors of its own; "
+                          "fp32 and bf16 are"
+                        : "must be fp32 or bf16");
+  }
+  const Precision precision = precision_of(options);
+  const bool computes_in_bf16 = precision.compute == DType::bf16;
+  if (precision.main_params == DType::bf16 && !computes_in_bf16)
+    report("--main-params-dtype bf16", "needs --bf16: main weights are fp32, or the weights that layers read");
+  if (options.grad_reduce_in_bf16 && options.main_grads == "fp32")
+    report("--grad-reduce-in-bf16", "contradicts --main-grads-dtype fp32; give one of them");
+  if (precision.main_grads == DType::bf16) {
+    const std::string cause = options.grad_reduce_in_bf16 ? "--grad-reduce-in-bf16"
+                              : options.main_grads        ? "--main-grads-dtype bf16"
+                                                          : preset_flag(options);
+    if (!computes_in_bf16) report(cause, "needs --bf16: other precisions have main gradients in fp32");
+    if (options.accumulate_grads_in_fp32)
+      report("--accumulate-allreduce-grads-in-fp32",
+             cat("contradicts ", cause, ", which has main gradients in bf16; leave one out"));
+  }
+  const GradScaler::Options scaler = scaler_of(options);
+  if (scaler.is_dynamic && scaler.initial_scale < scaler.min_scale)
+    report(cat("--initial-loss-scale ", options.initial_loss_scale),
+           cat("is below --min-loss-scale ", options.min_loss_scale));
+}
+
+Json precision_record(const Precision& precision) {
+  Json out = Json::object();
+  for (const RecordedRole& role : kRecordedRoles) out.set(role.name, name_of(precision.*role.dtype));
+  out.set("stochastic_rounding", precision.stochastic_rounding);
+  return out;
+}
+
+std::string precision_difference(const Json* record, const Precision& precision) {
+  const Json fp32 = precision_record(kPrecisionFp32);
+  const Json& saved = record != nullptr && record->is_object() ? *record : fp32;
+  std::vector<std::string> differences;
+  for (const RecordedRole& role : kRecordedRoles) {
+    const std::string was = saved.string_or(role.name, ""), is = name_of(precision.*role.dtype);
+    if (was != is) differences.push_back(cat(role.name, " ", was, ", not ", is));
+  }
+  if (saved.bool_or("stochastic_rounding", false) != precision.stochastic_rounding)
+    differences.push_back(precision.stochastic_rounding ? "no stochastic rounding" : "stochastic rounding");
+  return join(differences, "; ");
+}
+
+}  // namespace mtl

@@ -1,0 +1,118 @@
+// What a checkpoint keeps of a run besides its tensors, and how a run continues from it.
+#include <cmath>
+
+#include "base/hash.h"
+#include "ckpt/shard_writer.h"
+#include "comm/rank_outcome.h"
+#include "data/data_identity.h"
+#include "train/trainer.h"
+
+namespace mtl {
+
+void Trainer::resume_from(RunStart& start) {
+  load(*start.source, start.point);
+  if (!start.state) return;
+  if (start.point.is_own) saved_ = {state_.iteration, validation_is_due_};
+  if (!state_.extra.is_object()) return;
+  skipped_samples_ = state_.extra.int_or("skipped_samples", state_.skipped_iterations * batch_sizes_.largest());
+  if (!options_.data.allow_data_change) refuse_other_data(start.source->folder());
+  resume_scale(start.source->folder());
+  if (const Json* interval = state_.extra.find("interval")) {  // a log interval that the save cut in two
+    interval_.loss_sum = interval->number_or("loss_sum", 0);
+    interval_.counted = interval->int_or("counted", 0);
+    interval_.skipped = interval->int_or("skipped", 0);
+    interval_.nan = interval->int_or("nan", 0);
+  }
+}
+
+/// Continues with the loss scale of the checkpoint where that was dynamic, too.
+void Trainer::resume_scale(const std::string& checkpoint) {
+  const Json* trackers = state_.extra.find("loss_scaler");
+  if (trackers == nullptr) return;
+  const auto scale = static_cast<float>(state_.loss_scale);
+  if (!std::isfinite(scale) || scale <= 0) fail(Exit::bad_data, checkpoint, ": its loss scale is ", state_.loss_scale);
+  scaler_.restore({scale, trackers->at("growth_tracker").as_int(), trackers->at("hysteresis_tracker").as_int()});
+}
+
+/// Loads this rank's part. Where any rank fails, all do, so that they can look for another start together.
+void Trainer::load(const ModelSource& source, const StartPoint& point) {
+  const bool resets_moments = options_.checkpoint.no_load_optim && !point.is_own;
+  const std::vector<Outcome> outcomes = work_on_every_rank(ranks_.groups.world(), [&] {
+    source.load_values(params_);
+    if (const std::string broken = find_non_finite(tensors_to_save(params_)); !broken.empty())
+      fail(Exit::bad_data, source.folder(), ": tensor '", broken, "' holds NaN or an infinity; load another model");
+    if (point.iteration && !resets_moments) source.load_optimizer(params_);
+    return std::string();
+  });
+  try {
+    answers_of(outcomes);
+  } catch (const Error& error) {
+    throw LoadError(error.code(), error.what());
+  }
+  if (resets_moments) state_.optimizer_steps = 0;  // Adam corrects the bias of moments that begin at zero
+}
+
+/// Other token files, or a tokenizer that gives the same ids another meaning, would go unnoticed otherwise.
+void Trainer::refuse_other_data(const std::string& checkpoint) const {
+  if (const Json* saved = state_.extra.find("data")) {
+    std::string difference = data_difference(*saved, data_.identity());
+    if (!difference.empty()) {
+      fail(Exit::bad_data, checkpoint, ": was trained on other data: ", difference,
+           "; give --allow-data-change to go on with it");
+    }
+    std::string moved = data_.moved_sample(*saved);
+    if (!moved.empty() && ranks_.rank == 0) {
+      console_.warn(cat(checkpoint, ": was trained in another order of the same samples (", moved,
+                        "), which depends on how many the run takes: some will be read again, and some never; "
+                        "--data-order feistel does not depend on it"));
+    }
+  }
+  std::string tokenizer = state_.extra.string_or("tokenizer_hash", "");
+  if (tokenizer_ != nullptr && !tokenizer.empty() && tokenizer != hash_text(tokenizer_->hash())) {
+    fail(Exit::bad_data, checkpoint,
+         ": was trained with another tokenizer; give --allow-data-change to go on with this one");
+  }
+}
+
+/// What a resume needs besides the tensors and the numbers of a TrainState.
+Json Trainer::extra_state(bool validation_is_due) const {
+  Json out = Json::object({{"seed", options_.seed},
+                           {"finished", false},
+                           {"validation_is_due", validation_is_due},
+                           {"skipped_samples", skipped_samples_},
+                           {"data", data_.identity()},
+                           {"tokenizer_hash", tokenizer_ == nullptr ? Json() : Json(hash_text(tokenizer_->hash()))},
+                           {"interval", Json::object({{"loss_sum", interval_.loss_sum},
+                                                      {"counted", interval_.counted},
+                                                      {"skipped", interval_.skipped},
+                                                      {"nan", interval_.nan}})},
+                           {"precision", precision_record(precision_of(options_.precision))}});
+  if (scaler_.is_dynamic()) {
+    out.set("loss_scaler", Json::object({{"growth_tracker", scaler_.state().growth_tracker},
+                                         {"hysteresis_tracker", scaler_.state().hysteresis_tracker}}));
+  }
+  if (const Json record = rollback_record(options_); !record.is_null()) out.set("rollback", record);
+  return out;
+}
+
+/// `validation_is_due`: the validation of this iteration has not ended, a resume repeats it.
+void Trainer::save(bool validation_is_due) {
+  const SavePoint now{state_.iteration, validation_is_due};
+  if (!save_directory_ || saved_ == now) return;
+  double began = now_seconds();
+  metrics_->flush();
+  StepTotals all_save;
+  exchange(all_save);  // a rank that failed since the last step is not waited for in vain
+  state_.loss_scale = scaler_.scale();
+  state_.extra = extra_state(validation_is_due);
+  SaveOptions how;
+  how.command_line = options_.command_line;
+  how.keep_last = options_.checkpoint.keep_last;
+  if (tokenizer_ != nullptr) how.add_files = [&](const std::string& folder) { tokenizer_->save(folder); };
+  std::string path = save_directory_->save(config_, params_, state_, how, ranks_.groups.world());
+  saved_ = now;
+  console_.info(cat("saved ", path, " in ", human_seconds(now_seconds() - began)));
+  interval_.began += now_seconds() - began;
+}
+
+}  // namespace mtl
