@@ -1,6 +1,7 @@
 #include "kernels/gemm.h"
 
 #include "kernels/dispatch.h"
+#include "kernels/stream_types.h"
 
 namespace mtl {
 
@@ -13,7 +14,7 @@ struct MatrixShape {
 
 MatrixShape shape_of(const char* what, const Operand& operand) {
   require(operand.tensor.exists(), "gemm: operand ", what, " is missing");
-  expect_tensor(what, operand.tensor, DType::f32, operand.tensor.shape());
+  expect_computed(what, operand.tensor);
   MatrixShape stored{1, operand.tensor.size(-1)};
   for (int axis = 0; axis + 1 < operand.tensor.shape().rank(); ++axis) stored.rows *= operand.tensor.size(axis);
   return operand.transposed ? MatrixShape{stored.columns, stored.rows} : stored;
@@ -24,12 +25,12 @@ void check_epilogue(const Epilogue& epilogue, const Tensor& c, const Operand& a,
           "gemm: bias and activation epilogues need GradMode::overwrite");
   require(epilogue.aux.exists() == (epilogue.act != Epilogue::Act::none),
           "gemm: an activation needs aux, and aux an activation");
-  if (epilogue.bias.exists()) expect_tensor("gemm bias", epilogue.bias, DType::f32, {c.size(-1)});
+  if (epilogue.bias.exists()) expect_tensor("gemm bias", epilogue.bias, c.dtype(), {c.size(-1)});
   if (const Tensor& aux = epilogue.aux; aux.exists())
-    expect_tensor("gemm aux", aux.view({aux.row_count(), aux.size(-1)}), DType::f32, {c.row_count(), c.size(-1)});
+    expect_tensor("gemm aux", aux.view({aux.row_count(), aux.size(-1)}), c.dtype(), {c.row_count(), c.size(-1)});
   if (!epilogue.dbias.wanted()) return;
   require(a.transposed, "gemm: dbias needs a transposed A");
-  expect_tensor("gemm dbias", epilogue.dbias.tensor, DType::f32, {a.tensor.size(-1)});
+  expect_grad("gemm dbias", epilogue.dbias, {a.tensor.size(-1)});
 }
 
 }  // namespace
@@ -39,11 +40,13 @@ void gemm(Stream& stream, Arena& scratch, Tensor c, Operand a, Operand b, GradMo
   require(left.columns == right.rows && out.rows == left.rows && out.columns == right.columns, "gemm: C ",
           c.shape().text(), " is not the product of ", a.tensor.shape().text(), a.transposed ? " transposed" : "",
           " and ", b.tensor.shape().text(), b.transposed ? " transposed" : "");
+  require(a.tensor.dtype() == b.tensor.dtype(), "gemm: A is ", name_of(a.tensor.dtype()), ", B ",
+          name_of(b.tensor.dtype()), "; they must have one dtype");
   check_epilogue(epilogue, c, a, mode);
   const std::size_t moved = a.tensor.bytes() + b.tensor.bytes() + c.bytes() * (mode == GradMode::accumulate ? 2 : 1) +
                             epilogue.bias.bytes() + epilogue.aux.bytes() + epilogue.dbias.tensor.bytes();
   Arena::Mark mark(scratch);
-  Tensor work = make_work<cpu::gemm_work, cuda::gemm_work>(stream, scratch, c, a, b, epilogue);
+  Tensor work = make_work<cpu::gemm_work, cuda::gemm_work>(stream, scratch, c, a, b, mode, epilogue);
   stream.count(
       2.0 * static_cast<double>(out.rows) * static_cast<double>(out.columns) * static_cast<double>(left.columns),
       static_cast<double>(moved));

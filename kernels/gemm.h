@@ -4,17 +4,23 @@
 //   C = C + op(A) op(B)        accumulate
 //
 // C (M, N), op(A) (M, K), op(B) (K, N); op transposes where the operand says so, so a transposed A is stored (K, M).
-// Tensors with more axes count as (rows, last axis). All are fp32, and sums are in fp32.
+// Tensors with more axes count as (rows, last axis).
 //
-// Epilogues, applied to the product in this order (only with overwrite):
+// A and B have one dtype, f32, bf16 or f16; C any of these: that of A and B, f32 for logits, or a gradient's own. Sums
+// are in fp32, and so is C + ... when accumulating; C is rounded when it is written.
+//
+// Epilogues, applied to the product in this order (only with overwrite); bias and aux have C's dtype:
 //   bias (N)                    C += bias, for every row
-//   forward, with aux (M, N)    aux = C, then C = activation(C)    forward of an MLP's first linear
+//   forward, with aux (M, N)    aux = C, then C = activation(aux)  forward of an MLP's first linear
 //   backward, with aux (M, N)   C *= activation'(aux)              backward through it
 // and, for a weight gradient C = dy^T x, where A is dy transposed:
-//   dbias (M)                dbias = sum over rows of dy (obeys its own GradMode)
+//   dbias (M)                dbias = sum over rows of dy (obeys its own GradMode), in any of the three dtypes
+// The bias is added in fp32; the activation is applied to aux as it is stored, rounded. Backward may round the product
+// to C's dtype before it is multiplied by the derivative.
 //
-// kernels/activation.h has the functions. Scratch holds partial sums of dbias. The buffers of oneDNN's own fp32 product
-// are not in it: dnnl_sgemm takes none from its caller. Counts 2 M N K FLOPs.
+// kernels/activation.h has the functions. Scratch holds partial sums of dbias, and what products of 16-bit tensors need
+// on the device. The buffers of oneDNN's own fp32 product are not in it: dnnl_sgemm takes none from its caller. Results
+// are the same bits whenever instruction sets, threads and shapes are. Counts 2 M N K FLOPs.
 #pragma once
 
 #include "device/memory.h"

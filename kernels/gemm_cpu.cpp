@@ -1,39 +1,20 @@
-// The product is oneDNN's, but for a few rows times a transposed B (decoding): that is bound by reading B, and oneDNN
-// would copy B first. The epilogues are one pass of ours over the rows of C.
+// Which implementation computes a product. Products of fp32 are oneDNN's; those with 16-bit tensors are widened in
+// tiles (gemm_cpu_widened.cpp). A few rows times a transposed B (decoding) are computed here, in any dtype: that is
+// bound by reading B, and oneDNN would copy B first.
 #include <dnnl.h>
 #include <omp.h>
 
-#include "kernels/cpu.h"
+#include "kernels/gemm_cpu.h"
 
 #define MTL_SIMD_FILE "kernels/gemm_cpu.cpp"
-#include "kernels/activation_simd.h"
+#include "kernels/simd.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
-/// One row of C: c = c + bias, then the function of it or times the derivative. An operand that is left out is null.
-template <class Function>
-void finish_row_by(float* c, const float* bias, float* kept, const float* before, std::size_t n) {
-  sweep(n, [&](std::size_t i, auto lanes) HWY_ATTR {
-    VecF32 x = lanes.load(c + i);
-    if (bias != nullptr) x = hn::Add(x, lanes.load(bias + i));
-    if (kept != nullptr) {
-      lanes.store(x, kept + i);
-      x = Function::value(x);
-    }
-    if (before != nullptr) x = hn::Mul(x, Function::derivative(lanes.load(before + i)));
-    lanes.store(x, c + i);
-  });
-}
-
-void finish_row(Activation activation, float* c, const float* bias, float* kept, const float* before, std::size_t n) {
-  with_activation(activation,
-                  [&](auto function) HWY_ATTR { finish_row_by<decltype(function)>(c, bias, kept, before, n); });
-}
-
 /// sums[0..3] = a0 . w0, a0 . w1, a1 . w0, a1 . w1 over k elements.
-HWY_INLINE void dot_tile(const float* a0, const float* a1, const float* w0, const float* w1, std::size_t k,
-                         float* sums) {
+template <class T>
+HWY_INLINE void dot_tile(const T* a0, const T* a1, const T* w0, const T* w1, std::size_t k, float* sums) {
   VecF32 s00 = set(0), s01 = s00, s10 = s00, s11 = s00;
   sweep(k, [&](std::size_t i, auto lanes) HWY_ATTR {
     const VecF32 x0 = lanes.load(a0 + i), x1 = lanes.load(a1 + i), y0 = lanes.load(w0 + i), y1 = lanes.load(w1 + i);
@@ -46,62 +27,55 @@ HWY_INLINE void dot_tile(const float* a0, const float* a1, const float* w0, cons
   for (const VecF32 s : {s00, s01, s10, s11}) sums[n++] = hn::GetLane(hn::SumOfLanes(F32(), s));
 }
 
-/// Some columns of C = or += a W^T for a single row, four at a time; an end of less than four computes its last one
+/// sums = some columns of x W^T for a single row x, four at a time; an end of less than four computes its last one
 /// again.
-void multiply_one_row(const Tensor& c, const Tensor& a, const Tensor& w, bool accumulate, Range columns) {
-  const std::int64_t k = a.size(-1);
-  const float *x = a.data<float>(), *right = w.data<float>();
+template <class T>
+void multiply_one_row(const Tensor& x, const Tensor& w, Range columns, float* sums) {
+  const std::int64_t k = x.size(1);
+  const T *left = x.data<T>(), *right = w.data<T>();
   for (std::int64_t j = columns.begin; j < columns.end; j += 4) {
-    const float* row[4];
+    const T* row[4];
     for (int q = 0; q < 4; ++q) row[q] = right + std::min(j + q, columns.end - 1) * k;
     VecF32 s0 = set(0), s1 = s0, s2 = s0, s3 = s0;
     sweep(static_cast<std::size_t>(k), [&](std::size_t i, auto lanes) HWY_ATTR {
-      const VecF32 left = lanes.load(x + i);
-      s0 = hn::MulAdd(left, lanes.load(row[0] + i), s0);
-      s1 = hn::MulAdd(left, lanes.load(row[1] + i), s1);
-      s2 = hn::MulAdd(left, lanes.load(row[2] + i), s2);
-      s3 = hn::MulAdd(left, lanes.load(row[3] + i), s3);
+      const VecF32 x_i = lanes.load(left + i);
+      s0 = hn::MulAdd(x_i, lanes.load(row[0] + i), s0);
+      s1 = hn::MulAdd(x_i, lanes.load(row[1] + i), s1);
+      s2 = hn::MulAdd(x_i, lanes.load(row[2] + i), s2);
+      s3 = hn::MulAdd(x_i, lanes.load(row[3] + i), s3);
     });
-    float* out = c.data<float>() + j;
     int q = 0;
     for (const VecF32 s : {s0, s1, s2, s3}) {
-      if (j + q < columns.end) out[q] = (accumulate ? out[q] : 0.0f) + hn::GetLane(hn::SumOfLanes(F32(), s));
+      if (j + q < columns.end) sums[j - columns.begin + q] = hn::GetLane(hn::SumOfLanes(F32(), s));
       ++q;
     }
   }
 }
 
-/// The same for a few rows: two rows of W stay in the first cache while all rows of A pass.
-void multiply_few_rows(const Tensor& c, const Tensor& a, const Tensor& w, bool accumulate, Range columns) {
-  const std::int64_t rows = c.row_count(), n = c.size(-1), k = a.size(-1);
-  if (rows == 1) return multiply_one_row(c, a, w, accumulate, columns);
+/// The same for a few rows, whose sums are `stride` apart: two rows of W stay in the first cache while all rows of x
+/// pass. An odd last row or column is computed twice.
+template <class T>
+void multiply_few_rows_by(const Tensor& x, const Tensor& w, Range columns, float* sums, std::int64_t stride) {
+  const std::int64_t rows = x.size(0), k = x.size(1);
+  if (rows == 1) return multiply_one_row<T>(x, w, columns, sums);
+  const T *left = x.data<T>(), *right = w.data<T>();
   for (std::int64_t j = columns.begin; j < columns.end; j += 2) {
-    const std::int64_t next = std::min(j + 1, columns.end - 1);  // an odd end computes its last column twice
+    const std::int64_t next = std::min(j + 1, columns.end - 1);
     for (std::int64_t i = 0; i < rows; i += 2) {
       const std::int64_t below = std::min(i + 1, rows - 1);
-      const float *left = a.data<float>(), *right = w.data<float>();
-      float sums[4];
-      dot_tile(left + i * k, left + below * k, right + j * k, right + next * k, static_cast<std::size_t>(k), sums);
-      float *upper = c.data<float>() + i * n, *lower = c.data<float>() + below * n;
-      const auto put = [accumulate](float& to, float sum) { to = accumulate ? to + sum : sum; };
-      put(upper[j], sums[0]);
-      if (next != j) put(upper[next], sums[1]);
-      if (below != i) put(lower[j], sums[2]);
-      if (below != i && next != j) put(lower[next], sums[3]);
+      float tile[4];
+      dot_tile(left + i * k, left + below * k, right + j * k, right + next * k, static_cast<std::size_t>(k), tile);
+      float *upper = sums + i * stride - columns.begin, *lower = sums + below * stride - columns.begin;
+      upper[j] = tile[0];
+      upper[next] = tile[1];
+      lower[j] = tile[2];
+      lower[next] = tile[3];
     }
   }
 }
 
-/// sums (width) = the sum of some rows of dy (rows, width).
-void sum_rows(const Tensor& dy, Range rows, float* sums) {
-  const std::int64_t width = dy.size(-1);
-  std::fill_n(sums, width, 0.0f);
-  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-    const float* from = dy.data<float>() + row * width;
-    sweep(static_cast<std::size_t>(width), [=](std::size_t i, auto lanes) HWY_ATTR {
-      lanes.store(hn::Add(lanes.load(sums + i), lanes.load(from + i)), sums + i);
-    });
-  }
+void multiply_few_rows(const Tensor& x, const Tensor& w, Range columns, float* sums, std::int64_t stride) {
+  with_float(x.dtype(), [&](auto t) HWY_ATTR { multiply_few_rows_by<decltype(t)>(x, w, columns, sums, stride); });
 }
 
 }  // namespace mtl::HWY_NAMESPACE
@@ -110,89 +84,88 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mtl::cpu {
 namespace {
-HWY_EXPORT(finish_row);
-HWY_EXPORT(sum_rows);
 HWY_EXPORT(multiply_few_rows);
 
-constexpr std::int64_t kFewRows = 8;
+constexpr std::int64_t kFewRows = 8, kFewColumns = 32;
 
-/// oneDNN asks OpenMP how many threads it may use.
-class ThreadLimit {
- public:
-  explicit ThreadLimit(int threads) : before_(omp_get_max_threads()) { omp_set_num_threads(threads); }
-  ~ThreadLimit() { omp_set_num_threads(before_); }
-  ThreadLimit(const ThreadLimit&) = delete;
+/// Who computes a product.
+enum class Method { few_rows, fp32, widened };
 
- private:
-  int before_;
-};
+Method method_of(const Product& product) {
+  if (product.m() <= kFewRows && !product.a.transposed && product.b.transposed) return Method::few_rows;
+  const bool all_fp32 = product.a.tensor.dtype() == DType::f32 && product.c.dtype() == DType::f32;
+  return all_fp32 ? Method::fp32 : Method::widened;
+}
 
-void multiply(Stream& stream, Tensor c, const Operand& a, const Operand& b, GradMode mode) {
-  const std::int64_t m = c.row_count(), n = c.size(-1);
-  const std::int64_t k = a.transposed ? a.tensor.row_count() : a.tensor.size(-1);
-  if (m == 0 || n == 0) return;
-  if (k == 0) {
-    if (mode == GradMode::overwrite) cpu::fill_zero(stream, c);
-    return;
-  }
-  if (m <= kFewRows && !a.transposed && b.transposed) {
-    Blocks columns{n, 32};
-    const bool accumulate = mode == GradMode::accumulate;
-    const Tensor left = a.tensor.view({m, k}), right = b.tensor.view({n, k});
-    parallel_for(stream.threads(), columns.number(), n * k, [&](std::int64_t block) {
-      HWY_DYNAMIC_DISPATCH(multiply_few_rows)(c, left, right, accumulate, columns[block]);
-    });
-    return;
-  }
+/// (rows, last axis)
+Tensor matrix(const Tensor& tensor) { return tensor.view({tensor.row_count(), tensor.size(-1)}); }
+
+Product product_of(const Tensor& c, const Operand& a, const Operand& b, GradMode mode) {
+  return {matrix(c), {matrix(a.tensor), a.transposed}, {matrix(b.tensor), b.transposed}, mode == GradMode::accumulate};
+}
+
+void multiply_few(Stream& stream, const Product& product, const Epilogue& epilogue) {
+  const Blocks columns{product.n(), kFewColumns};
+  const Tensor &x = product.a.tensor, &w = product.b.tensor;
+  parallel_for(stream.threads(), columns.number(), w.numel(), [&](std::int64_t block) {
+    float sums[kFewRows * kFewColumns];
+    HWY_DYNAMIC_DISPATCH(multiply_few_rows)(x, w, columns[block], sums, kFewColumns);
+    finish_tile(product.c, product.accumulate, epilogue,
+                {{0, product.m()}, columns[block], sums, DType::f32, kFewColumns});
+  });
+}
+
+void multiply_fp32(Stream& stream, const Product& product) {
+  const auto& [c, a, b, accumulate] = product;
   ThreadLimit limit(stream.threads());
-  dnnl_status_t status = dnnl_sgemm(a.transposed ? 'T' : 'N', b.transposed ? 'T' : 'N', m, n, k, 1.0f,
-                                    a.tensor.data<float>(), a.tensor.size(-1), b.tensor.data<float>(),
-                                    b.tensor.size(-1), mode == GradMode::accumulate ? 1.0f : 0.0f, c.data<float>(), n);
+  const dnnl_status_t status =
+      dnnl_sgemm(a.transposed ? 'T' : 'N', b.transposed ? 'T' : 'N', product.m(), product.n(), product.k(), 1.0f,
+                 a.tensor.data<float>(), a.tensor.size(1), b.tensor.data<float>(), b.tensor.size(1),
+                 accumulate ? 1.0f : 0.0f, c.data<float>(), product.n());
   require(status == dnnl_success, "dnnl_sgemm failed with status ", static_cast<int>(status));
 }
 
-template <class T>
-T* at_row(const Tensor& tensor, std::int64_t row) {
-  return tensor.exists() ? tensor.data<T>() + row * tensor.size(-1) : nullptr;
+void multiply(Stream& stream, Tensor work, const Product& product, const Epilogue& epilogue) {
+  switch (method_of(product)) {
+    case Method::few_rows:
+      return multiply_few(stream, product, epilogue);
+    case Method::fp32:
+      multiply_fp32(stream, product);
+      if (epilogue.changes_c()) finish(stream, product.c, epilogue, product.c);
+      return;
+    case Method::widened:
+      return multiply_widened(stream, work, product, epilogue);
+  }
 }
 
-/// The epilogue's bias and activation.
-void finish(Stream& stream, Tensor c, const Epilogue& epilogue) {
-  const Tensor none, kept = epilogue.act == Epilogue::Act::forward ? epilogue.aux : none,
-                     before = epilogue.act == Epilogue::Act::backward ? epilogue.aux : none;
-  const auto width = static_cast<std::size_t>(c.size(-1));
-  parallel_rows(stream.threads(), c.row_count(), c.size(-1), [&](Range rows) {
-    for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-      HWY_DYNAMIC_DISPATCH(finish_row)
-      (epilogue.activation, at_row<float>(c, row), at_row<float>(epilogue.bias, 0), at_row<float>(kept, row),
-       at_row<float>(before, row), width);
-    }
-  });
+std::size_t multiply_work(const Stream& stream, const Product& product) {
+  return method_of(product) == Method::widened ? multiply_widened_work(stream, product) : 0;
 }
 
-/// The rows of dy whose sums are added first.
-Blocks bias_blocks(const Tensor& dy) { return {dy.row_count(), 64}; }
-
-void sum_bias_gradient(Stream& stream, Tensor work, const Grad& dbias, const Tensor& dy) {
-  const Blocks blocks = bias_blocks(dy);
-  auto* sums = work_as<float>(work);
-  parallel_for(stream.threads(), blocks.number(), dy.numel(), [&](std::int64_t block) {
-    HWY_DYNAMIC_DISPATCH(sum_rows)(dy, blocks[block], sums + block * dy.size(-1));
-  });
-  sum_partials(stream, dbias, work, 0, dy.size(-1));
-}
+/// Whether nothing is summed: K is 0.
+bool sums_nothing(const Operand& a) { return (a.transposed ? a.tensor.row_count() : a.tensor.size(-1)) == 0; }
 }  // namespace
+
+ThreadLimit::ThreadLimit(int threads) : before_(omp_get_max_threads()) { omp_set_num_threads(threads); }
+ThreadLimit::~ThreadLimit() { omp_set_num_threads(before_); }
 
 void gemm(Stream& stream, Tensor work, Tensor c, const Operand& a, const Operand& b, GradMode mode,
           const Epilogue& epilogue) {
-  multiply(stream, c, a, b, mode);
-  if (epilogue.changes_c()) finish(stream, c, epilogue);
+  if (c.numel() > 0 && !sums_nothing(a)) {
+    multiply(stream, work, product_of(c, a, b, mode), epilogue);
+  } else if (mode == GradMode::overwrite) {
+    cpu::fill_zero(stream, c);
+    if (epilogue.changes_c()) finish(stream, c, epilogue, c);
+  }
   if (epilogue.dbias.wanted()) sum_bias_gradient(stream, work, epilogue.dbias, a.tensor);
 }
 
-std::size_t gemm_work(const Stream&, Tensor, const Operand& a, const Operand&, const Epilogue& epilogue) {
-  if (!epilogue.dbias.wanted()) return 0;
-  return static_cast<std::size_t>(bias_blocks(a.tensor).number() * a.tensor.size(-1)) * sizeof(float);
+std::size_t gemm_work(const Stream& stream, Tensor c, const Operand& a, const Operand& b, GradMode mode,
+                      const Epilogue& epilogue) {
+  std::size_t bytes = 0;
+  if (c.numel() > 0 && !sums_nothing(a)) bytes = multiply_work(stream, product_of(c, a, b, mode));
+  if (epilogue.dbias.wanted()) bytes = std::max(bytes, sum_bias_gradient_work(a.tensor));
+  return bytes;
 }
 
 }  // namespace mtl::cpu

@@ -1,4 +1,5 @@
-// The matrix product in all four orientations, its epilogues, and its corner cases.
+// The matrix product in all four orientations and in every dtype, its epilogues, and its corner cases. References are
+// computed from the operands as they are stored, rounded.
 #include "kernels/gemm.h"
 
 #include "tests/kernels/activation_reference.h"
@@ -9,26 +10,34 @@ using namespace mtl::test;
 
 namespace {
 
-struct Case {
+constexpr DType kTypes[] = {DType::f32, DType::bf16, DType::f16};
+
+struct Size {
   std::int64_t m, n, k;
+};
+
+struct Case {
+  Size size;
   bool a_transposed, b_transposed;
-  Owned a = random_tensor(a_transposed ? Shape{k, m} : Shape{m, k}, 1);
-  Owned b = random_tensor(b_transposed ? Shape{n, k} : Shape{k, n}, 2);
+  DType type = DType::f32;  // of A and B
+  std::int64_t m = size.m, n = size.n, k = size.k;
+  Owned a = random_tensor(type, a_transposed ? Shape{k, m} : Shape{m, k}, 1);
+  Owned b = random_tensor(type, b_transposed ? Shape{n, k} : Shape{k, n}, 2);
+  std::vector<double> product = compute();
 
   Operand left() const { return {a, a_transposed}; }
   Operand right() const { return {b, b_transposed}; }
-  double a_at(std::int64_t i, std::int64_t p) const {
-    return static_cast<double>(a[a_transposed ? p * m + i : i * k + p]);
-  }
-  double b_at(std::int64_t p, std::int64_t j) const {
-    return static_cast<double>(b[b_transposed ? j * k + p : p * n + j]);
-  }
-  std::vector<double> product() const {
+
+ private:
+  std::vector<double> compute() const {
+    const std::vector<double> left = a.values(), right = b.values();
     std::vector<double> out(static_cast<std::size_t>(m * n));
     for (std::int64_t i = 0; i < m; ++i) {
       for (std::int64_t j = 0; j < n; ++j) {
         double sum = 0;
-        for (std::int64_t p = 0; p < k; ++p) sum += a_at(i, p) * b_at(p, j);
+        for (std::int64_t p = 0; p < k; ++p)
+          sum += left[static_cast<std::size_t>(a_transposed ? p * m + i : i * k + p)] *
+                 right[static_cast<std::size_t>(b_transposed ? j * k + p : p * n + j)];
         out[static_cast<std::size_t>(i * n + j)] = sum;
       }
     }
@@ -41,120 +50,183 @@ std::vector<double> mapped(std::vector<double> values, Activation activation, do
   return values;
 }
 
+/// body(case) for sizes around those at which the product is cut.
 template <class Body>
 void for_each_case(const Body& body) {
-  struct Size {
-    std::int64_t m, n, k;
-  };
-  for (auto [m, n, k] : {Size{1, 1, 1},
-                         {3, 7, 5},
-                         {64, 96, 32},
-                         {5, 1031, 3},
-                         {1, 1031, 64},
-                         {2, 259, 1031},
-                         {4, 50, 33},
-                         {17, 3, 1031},
-                         {130, 70, 257}}) {
-    for (int transposes = 0; transposes < 4; ++transposes) {
-      CAPTURE(m);
-      CAPTURE(n);
-      CAPTURE(k);
-      CAPTURE(transposes);
-      body(Case{m, n, k, (transposes & 1) != 0, (transposes & 2) != 0});
-    }
-  }
-}
-
-}  // namespace
-
-TEST_CASE("gemm: equals the fp64 product, overwriting and accumulating, in all orientations") {
-  Arena scratch(kDevice, "scratch", 1 << 16);
-  Stream stream(kDevice, 2);
-  for_each_case([&](const Case& g) {
-    Owned c = random_tensor({g.m, g.n}, 3);
-    std::vector<double> sum = g.product(), before = c.values();
-    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += before[i];
-    gemm(stream, scratch, c, g.left(), g.right(), GradMode::accumulate);
-    CHECK(relative_rms(c, sum) < kTolerance.reduction);
-    gemm(stream, scratch, c, g.left(), g.right());
-    CHECK(relative_rms(c, g.product()) < kTolerance.reduction);
-  });
-}
-
-TEST_CASE("gemm: bias, activation with its input kept, and the derivative of the activation") {
-  Arena scratch(kDevice, "scratch", 1 << 16);
-  Stream stream(kDevice, 2);
-  for_each_case([&](const Case& g) {
-    Owned bias = random_tensor({g.n}, 4), aux({g.m, g.n}), c({g.m, g.n});
-    std::vector<double> product = g.product(), before = product;
-    for (std::size_t i = 0; i < before.size(); ++i) before[i] += bias.values()[i % static_cast<std::size_t>(g.n)];
-    gemm(stream, scratch, c, g.left(), g.right(), GradMode::overwrite, {.bias = bias});
-    CHECK(relative_rms(c, before) < kTolerance.reduction);
-    for (const Activation activation : kActivations) {
-      CAPTURE(static_cast<int>(activation));
-      gemm(stream, scratch, c, g.left(), g.right(), GradMode::overwrite,
-           {.bias = bias, .act = Epilogue::Act::forward, .activation = activation, .aux = aux});
-      CHECK(relative_rms(aux, before) < kTolerance.reduction);
-      CHECK(relative_rms(c, mapped(aux.values(), activation, reference_activation)) < kTolerance.elementwise);
-      Owned dpre({g.m, g.n}), x = random_tensor({g.m, g.n}, 5);
-      gemm(stream, scratch, dpre, g.left(), g.right(), GradMode::overwrite,
-           {.act = Epilogue::Act::backward, .activation = activation, .aux = x});
-      std::vector<double> expected = mapped(x.values(), activation, reference_activation_derivative);
-      for (std::size_t i = 0; i < expected.size(); ++i) expected[i] *= product[i];
-      CHECK(relative_rms(dpre, expected) < kTolerance.reduction);
-    }
-  });
-}
-
-TEST_CASE("gemm: the bias gradient is the column sum of dy, with a mode of its own") {
-  Arena scratch(kDevice, "scratch", 1 << 16);
-  Stream stream(kDevice, 2);
-  for (std::int64_t rows : {1, 3, 64, 65, 1031}) {
-    for (std::int64_t width : {1, 7, 128, 300}) {
-      for (GradMode mode : {GradMode::overwrite, GradMode::accumulate}) {
-        Owned dy = random_tensor({rows, width}, 6), x = random_tensor({rows, 5}, 7), dw({width, 5}),
-              dbias = random_tensor({width}, 8);
-        std::vector<double> expected(static_cast<std::size_t>(width), 0.0);
-        if (mode == GradMode::accumulate) expected = dbias.values();
-        for (std::int64_t i = 0; i < dy.numel(); ++i)
-          expected[static_cast<std::size_t>(i % width)] += static_cast<double>(dy[i]);
-        gemm(stream, scratch, dw, transposed(dy), {x}, GradMode::accumulate, {.dbias = {dbias, mode}});
-        CHECK(relative_rms(dbias, expected) < kTolerance.reduction);
+  for (const Size size : {Size{1, 1, 1},
+                          {3, 7, 5},
+                          {64, 96, 32},
+                          {5, 1031, 3},
+                          {1, 1031, 64},
+                          {2, 259, 1031},
+                          {4, 50, 33},
+                          {8, 33, 40},
+                          {17, 3, 1031},
+                          {530, 9, 40},
+                          {130, 70, 257}}) {
+    for (DType type : kTypes) {
+      for (int transposes = 0; transposes < 4; ++transposes) {
+        CAPTURE(size.m);
+        CAPTURE(size.n);
+        CAPTURE(size.k);
+        CAPTURE(transposes);
+        CAPTURE(std::string(name_of(type)));
+        body(Case{size, (transposes & 1) != 0, (transposes & 2) != 0, type});
       }
     }
   }
 }
 
-TEST_CASE("gemm: meta plans the scratch of the bias gradient, and no call keeps any") {
-  const std::int64_t rows = 1031, width = 300;
-  Stream stream(kDevice, 2), counter(Device::meta, 2, kDevice);
-  Arena plan(Device::meta, "scratch", 0);
-  gemm(counter, plan, meta({width, 5}), transposed(meta({rows, width})), {meta({rows, 5})}, GradMode::overwrite,
-       {.dbias = {meta({width})}});
-  Arena scratch(kDevice, "scratch", plan.peak());
-  Owned dy = random_tensor({rows, width}, 6), x = random_tensor({rows, 5}, 7), dw({width, 5}), dbias({width});
-  std::vector<double> expected(static_cast<std::size_t>(width), 0.0);
-  for (std::int64_t i = 0; i < dy.numel(); ++i)
-    expected[static_cast<std::size_t>(i % width)] += static_cast<double>(dy[i]);
-  gemm(stream, scratch, dw, transposed(dy), {x}, GradMode::overwrite, {.dbias = {dbias}});
-  CHECK(relative_rms(dbias, expected) < kTolerance.reduction);
-  CHECK(scratch.peak() == plan.peak());
-  CHECK(scratch.used() == 0);
-  CHECK(plan.used() == 0);
+/// Scratch for what the body calls.
+struct Place {
+  Arena scratch{kDevice, "scratch", 16 << 20};
+  Stream stream{kDevice, 2};
+};
+
+}  // namespace
+
+TEST_CASE("gemm: equals the fp64 product, overwriting and accumulating, in all orientations and dtypes") {
+  Place at;
+  for_each_case([&](const Case& g) {
+    for (DType type : kTypes) {
+      CAPTURE(std::string(name_of(type)));
+      Owned c = random_tensor(type, {g.m, g.n}, 3);
+      std::vector<double> sum = g.product;
+      add_to(sum, c.values());
+      gemm(at.stream, at.scratch, c, g.left(), g.right(), GradMode::accumulate);
+      CHECK(relative_rms(c, sum) < rounding_of(type, kTolerance.reduction));
+      gemm(at.stream, at.scratch, c, g.left(), g.right());
+      CHECK(relative_rms(c, g.product) < rounding_of(type, kTolerance.reduction));
+    }
+  });
+}
+
+TEST_CASE("gemm: bias, activation with its input kept, and the derivative of the activation") {
+  Place at;
+  const auto check = [&](const Case& g, DType type) {
+    CAPTURE(std::string(name_of(type)));
+    const Shape shape{g.m, g.n};
+    Owned bias = random_tensor(type, {g.n}, 4, 3), aux(type, shape), c(type, shape);
+    std::vector<double> before = g.product;
+    const std::vector<double> shift = bias.values();
+    for (std::size_t i = 0; i < before.size(); ++i) before[i] += shift[i % shift.size()];
+    gemm(at.stream, at.scratch, c, g.left(), g.right(), GradMode::overwrite, {.bias = bias});
+    CHECK(relative_rms(c, before) < rounding_of(type, kTolerance.reduction));
+    for (const Activation activation : kActivations) {
+      CAPTURE(static_cast<int>(activation));
+      gemm(at.stream, at.scratch, c, g.left(), g.right(), GradMode::overwrite,
+           {.bias = bias, .act = Epilogue::Act::forward, .activation = activation, .aux = aux});
+      CHECK(relative_rms(aux, before) < rounding_of(type, kTolerance.reduction));
+      CHECK(relative_rms(c, mapped(aux.values(), activation, reference_activation)) <
+            rounding_of(type, kTolerance.elementwise));
+      Owned dpre(type, shape), x = random_tensor(type, shape, 5);
+      gemm(at.stream, at.scratch, dpre, g.left(), g.right(), GradMode::overwrite,
+           {.act = Epilogue::Act::backward, .activation = activation, .aux = x});
+      std::vector<double> expected = mapped(x.values(), activation, reference_activation_derivative);
+      for (std::size_t i = 0; i < expected.size(); ++i) expected[i] *= g.product[i];
+      CHECK(relative_rms(dpre, expected) < 2 * rounding_of(type, kTolerance.reduction));  // may be rounded twice
+    }
+  };
+  for_each_case([&](const Case& g) {
+    check(g, g.type);
+    if (g.type != DType::f32) check(g, DType::f32);
+  });
+}
+
+TEST_CASE("gemm: the bias gradient is the column sum of dy, with a mode and a dtype of its own") {
+  Place at;
+  const auto check = [&](std::int64_t rows, std::int64_t width, GradMode mode, DType type, DType grads) {
+    CAPTURE(rows);
+    CAPTURE(width);
+    CAPTURE(std::string(name_of(type)));
+    CAPTURE(std::string(name_of(grads)));
+    Owned dy = random_tensor(type, {rows, width}, 6), x = random_tensor(type, {rows, 5}, 7), dw(grads, {width, 5});
+    Owned dbias = random_tensor(grads, {width}, 8);
+    std::vector<double> expected(static_cast<std::size_t>(width), 0.0);
+    if (mode == GradMode::accumulate) expected = dbias.values();
+    const std::vector<double> values = dy.values();
+    for (std::size_t i = 0; i < values.size(); ++i) expected[i % expected.size()] += values[i];
+    gemm(at.stream, at.scratch, dw, transposed(dy), {x}, GradMode::accumulate, {.dbias = {dbias, mode}});
+    CHECK(relative_rms(dbias, expected) < rounding_of(grads, kTolerance.reduction));
+  };
+  for (std::int64_t rows : {1, 3, 64, 65, 1031}) {
+    for (std::int64_t width : {1, 7, 128, 300}) {
+      for (GradMode mode : {GradMode::overwrite, GradMode::accumulate}) {
+        for (DType type : kTypes) {
+          check(rows, width, mode, type, DType::f32);
+          if (type != DType::f32) check(rows, width, mode, type, type);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("gemm: meta plans the scratch of a call to the byte, and no call keeps any") {
+  const auto check = [](const Size& size, DType type, DType c_type, GradMode mode, int threads) {
+    CAPTURE(size.m);
+    CAPTURE(std::string(name_of(type)));
+    CAPTURE(std::string(name_of(c_type)));
+    CAPTURE(threads);
+    const auto [m, n, k] = size;
+    Stream stream(kDevice, threads), counter(Device::meta, threads, kDevice);
+    Arena plan(Device::meta, "scratch", 0);
+    gemm(counter, plan, meta({m, n}, c_type), transposed(meta({k, m}, type)), {meta({k, n}, type)}, mode,
+         {.dbias = {meta({m})}});
+    Arena scratch(kDevice, "scratch", plan.peak());
+    Owned dy = random_tensor(type, {k, m}, 6), x = random_tensor(type, {k, n}, 7), dw(c_type, {m, n}), dbias({m});
+    std::vector<double> expected(static_cast<std::size_t>(m), 0.0);
+    const std::vector<double> values = dy.values();
+    for (std::size_t i = 0; i < values.size(); ++i) expected[i % expected.size()] += values[i];
+    gemm(stream, scratch, dw, transposed(dy), {x}, mode, {.dbias = {dbias}});
+    CHECK(relative_rms(dbias, expected) < kTolerance.reduction);
+    CHECK(scratch.peak() == plan.peak());
+    CHECK(scratch.used() == 0);
+    CHECK(plan.used() == 0);
+  };
+  for (const Size size : {Size{300, 5, 1031}, {600, 530, 20}, {8, 8, 8}}) {
+    for (DType type : kTypes) {
+      for (DType c_type : kTypes) {
+        for (int threads : {1, 2, 5}) {
+          check(size, type, c_type, GradMode::overwrite, threads);
+          check(size, type, c_type, GradMode::accumulate, threads);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("gemm: the same call gives the same bits again") {
+  for (DType type : kTypes) {
+    CAPTURE(std::string(name_of(type)));
+    Owned a = random_tensor(type, {130, 700}, 1), b = random_tensor(type, {130, 300}, 2), first(type, {700, 300}),
+          second(type, {700, 300});
+    for (const Owned* c : {&first, &second}) {
+      Place at;
+      gemm(at.stream, at.scratch, *c, transposed(a), {b});
+    }
+    CHECK(same_bits(first, second));
+  }
 }
 
 TEST_CASE("gemm: nothing to sum gives zeros, nothing to write writes nothing") {
-  Arena scratch(kDevice, "scratch", 1 << 16);
-  Stream stream(kDevice, 2);
-  Owned c = filled({3, 4}, 5), a({3, 0}), b({0, 4});
-  gemm(stream, scratch, c, {a}, {b}, GradMode::accumulate);
-  CHECK(c[11] == 5.0f);
-  Owned bias = filled({4}, 2);
-  gemm(stream, scratch, c, {a}, {b}, GradMode::overwrite, {.bias = bias});
-  CHECK(c.values() == std::vector<double>(12, 2.0));
-  Owned none({0, 4}), no_rows({0, 2}), right({2, 4}), no_columns({3, 0}), left({3, 2}), empty({2, 0});
-  gemm(stream, scratch, none, {no_rows}, {right}, GradMode::overwrite, {.bias = bias});
-  gemm(stream, scratch, no_columns, {left}, {empty});
+  Place at;
+  for (DType type : kTypes) {
+    CAPTURE(std::string(name_of(type)));
+    Owned c = rounded(filled({3, 4}, 5), type), a(type, {3, 0}), b(type, {0, 4});
+    gemm(at.stream, at.scratch, c, {a}, {b}, GradMode::accumulate);
+    CHECK(c.values() == std::vector<double>(12, 5.0));
+    Owned bias = rounded(filled({4}, 2), type), aux(type, {3, 4});
+    gemm(at.stream, at.scratch, c, {a}, {b}, GradMode::overwrite, {.bias = bias});
+    CHECK(c.values() == std::vector<double>(12, 2.0));
+    gemm(at.stream, at.scratch, c, {a}, {b}, GradMode::overwrite,
+         {.bias = bias, .act = Epilogue::Act::forward, .activation = Activation::squared_relu, .aux = aux});
+    CHECK(aux.values() == std::vector<double>(12, 2.0));
+    CHECK(c.values() == std::vector<double>(12, 4.0));
+    Owned none(type, {0, 4}), no_rows(type, {0, 2}), right(type, {2, 4}), no_columns(type, {3, 0}), left(type, {3, 2}),
+        empty(type, {2, 0});
+    gemm(at.stream, at.scratch, none, {no_rows}, {right}, GradMode::overwrite, {.bias = bias});
+    gemm(at.stream, at.scratch, no_columns, {left}, {empty});
+  }
 }
 
 TEST_CASE("gemm: one thread and four give the same bits in what is ours") {
@@ -182,6 +254,11 @@ TEST_CASE("gemm: meta counts and touches nothing; wrong shapes and combinations 
   CHECK_THROWS_AS(gemm(stream, scratch, meta({2, 3}), {meta({2, 4})}, {meta({5, 3})}), Error);
   CHECK_THROWS_AS(gemm(stream, scratch, meta({2, 4}), {meta({2, 4})}, {meta({4, 3})}), Error);
   CHECK_THROWS_AS(gemm(stream, scratch, meta({2, 3}, DType::f64), {meta({2, 4})}, {meta({4, 3})}), Error);
+  CHECK_THROWS_WITH_AS(gemm(stream, scratch, meta({2, 3}), {meta({2, 4}, DType::bf16)}, {meta({4, 3})}),
+                       "gemm: A is bfloat16, B float32; they must have one dtype", Error);
+  CHECK_THROWS_AS(gemm(stream, scratch, meta({2, 3}, DType::bf16), {meta({2, 4}, DType::bf16)},
+                       {meta({4, 3}, DType::bf16)}, GradMode::overwrite, {.bias = meta({3})}),
+                  Error);
   CHECK_THROWS_AS(
       gemm(stream, scratch, meta({2, 3}), {meta({2, 4})}, {meta({4, 3})}, GradMode::accumulate, {.bias = meta({3})}),
       Error);

@@ -63,8 +63,9 @@ void gemm(Stream& stream, Tensor work, Tensor c, const Operand& a, const Operand
           const Epilogue& epilogue) {
   forward<cpu::gemm>(stream, cpu_part(work), c, a, b, mode, epilogue);
 }
-std::size_t gemm_work(const Stream& stream, Tensor c, const Operand& a, const Operand& b, const Epilogue& epilogue) {
-  return cpu::gemm_work(stream, c, a, b, epilogue) + kMoreWork;
+std::size_t gemm_work(const Stream& stream, Tensor c, const Operand& a, const Operand& b, GradMode mode,
+                      const Epilogue& epilogue) {
+  return cpu::gemm_work(stream, c, a, b, mode, epilogue) + kMoreWork;
 }
 
 void attention_forward(Stream& stream, Tensor work, Tensor out, Tensor logsumexp, const AttentionInput& in) {

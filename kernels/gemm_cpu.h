@@ -1,0 +1,66 @@
+// The parts of the matrix product on the cpu. gemm_cpu.cpp chooses the one for the shapes and dtypes of a call.
+#pragma once
+
+#include "kernels/cpu.h"
+
+namespace mtl::cpu {
+
+/// C (M, N) = or += op(A) (M, K) op(B) (K, N), none of M, N, K being 0. Tensors have two axes.
+struct Product {
+  Tensor c;
+  Operand a, b;
+  bool accumulate;
+  std::int64_t m() const { return c.size(0); }
+  std::int64_t n() const { return c.size(1); }
+  std::int64_t k() const { return a.tensor.size(a.transposed ? 0 : 1); }
+};
+
+/// A part of C and its products, which are fp32 or have C's dtype: row r of them is at values + r * stride elements.
+struct Tile {
+  Range rows, columns;
+  const void* values;
+  DType dtype;
+  std::int64_t stride;
+};
+
+/// n elements of one row, as finish_tile() passes them on. An operand that is left out is null. All have C's dtype; the
+/// products may be fp32 instead.
+struct EpilogueRow {
+  DType dtype, products_dtype;
+  const void* products;
+  void* c;
+  bool accumulate;
+  const void* bias;
+  void* kept;          // forward: written, then read by the function
+  const void* before;  // backward: read by the derivative
+  std::size_t n;
+};
+
+/// C's part = (C +) the products, then the epilogue, rounded to C's dtype. A tile may be C's or aux's own memory: what
+/// aux already holds is not stored there again.
+void finish_tile(const Tensor& c, bool accumulate, const Epilogue& epilogue, const Tile& tile);
+
+/// The same for all of C, where C or aux holds the products.
+void finish(Stream& stream, Tensor c, const Epilogue& epilogue, Tensor products);
+
+/// dbias = or += the sum over the rows of dy; `work` holds partial sums.
+void sum_bias_gradient(Stream& stream, Tensor work, const Grad& dbias, const Tensor& dy);
+std::size_t sum_bias_gradient_work(const Tensor& dy);
+
+/// What oneDNN asks OpenMP for: how many threads it may use.
+class ThreadLimit {
+ public:
+  explicit ThreadLimit(int threads);
+  ~ThreadLimit();
+  ThreadLimit(const ThreadLimit&) = delete;
+
+ private:
+  int before_;
+};
+
+/// Products by oneDNN's fp32 GEMM of operands or into a C of 16 bits: tiles are widened to fp32 in `work` first.
+/// Includes the epilogue.
+void multiply_widened(Stream& stream, Tensor work, const Product& product, const Epilogue& epilogue);
+std::size_t multiply_widened_work(const Stream& stream, const Product& product);
+
+}  // namespace mtl::cpu

@@ -1,0 +1,115 @@
+// What follows the sums of a product, in one pass over the rows: accumulation, bias, activation, rounding. And the
+// gradient of the bias.
+#include <type_traits>
+
+#include "kernels/gemm_cpu.h"
+
+#define MTL_SIMD_FILE "kernels/gemm_cpu_epilogue.cpp"
+#include "kernels/activation_simd.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mtl::HWY_NAMESPACE {
+
+/// P: the element type of the products; T: of C.
+template <class Function, class P, class T>
+void finish_row_by(const cpu::EpilogueRow& row) {
+  const P* products = static_cast<const P*>(row.products);
+  T *c = static_cast<T*>(row.c), *kept = static_cast<T*>(row.kept);
+  const T *bias = static_cast<const T*>(row.bias), *before = static_cast<const T*>(row.before);
+  const bool accumulate = row.accumulate, keeps = kept != nullptr && row.kept != row.products;
+  sweep(row.n, [&](std::size_t i, auto lanes) HWY_ATTR {
+    VecF32 x = lanes.load(products + i);
+    if (accumulate) x = hn::Add(lanes.load(c + i), x);
+    if (bias != nullptr) x = hn::Add(x, lanes.load(bias + i));
+    if (keeps) {
+      lanes.store(x, kept + i);
+      if constexpr (!std::is_same_v<T, float>) x = lanes.load(kept + i);  // rounded, as backward reads it
+    }
+    if (kept != nullptr) x = Function::value(x);
+    if (before != nullptr) x = hn::Mul(x, Function::derivative(lanes.load(before + i)));
+    lanes.store(x, c + i);
+  });
+}
+
+void finish_row(Activation activation, const cpu::EpilogueRow& row) {
+  with_activation(activation, [&](auto function) HWY_ATTR {
+    with_float(row.dtype, [&](auto t) HWY_ATTR {
+      using T = decltype(t);
+      if (row.products_dtype == row.dtype)
+        finish_row_by<decltype(function), T, T>(row);
+      else
+        finish_row_by<decltype(function), float, T>(row);
+    });
+  });
+}
+
+/// sums (width) = the sum of some rows of dy (rows, width).
+void sum_rows(const Tensor& dy, Range rows, float* sums) {
+  const std::int64_t width = dy.size(-1);
+  std::fill_n(sums, width, 0.0f);
+  with_float(dy.dtype(), [&](auto t) HWY_ATTR {
+    for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+      const auto* from = dy.data<decltype(t)>() + row * width;
+      sweep(static_cast<std::size_t>(width), [=](std::size_t i, auto lanes) HWY_ATTR {
+        lanes.store(hn::Add(lanes.load(sums + i), lanes.load(from + i)), sums + i);
+      });
+    }
+  });
+}
+
+}  // namespace mtl::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mtl::cpu {
+namespace {
+HWY_EXPORT(finish_row);
+HWY_EXPORT(sum_rows);
+
+/// The address of an element; null when the tensor is left out.
+void* element(const Tensor& tensor, std::int64_t row, std::int64_t column) {
+  if (!tensor.exists()) return nullptr;
+  const std::int64_t index = row * tensor.size(-1) + column;
+  return static_cast<char*>(tensor.raw()) + index * static_cast<std::int64_t>(size_of(tensor.dtype()));
+}
+
+/// The rows of dy whose sums are added first.
+Blocks bias_blocks(const Tensor& dy) { return {dy.row_count(), 64}; }
+}  // namespace
+
+void finish_tile(const Tensor& c, bool accumulate, const Epilogue& epilogue, const Tile& tile) {
+  const Tensor none, kept = epilogue.act == Epilogue::Act::forward ? epilogue.aux : none,
+                     before = epilogue.act == Epilogue::Act::backward ? epilogue.aux : none;
+  const std::int64_t column = tile.columns.begin, size = static_cast<std::int64_t>(size_of(tile.dtype));
+  for (std::int64_t row = tile.rows.begin; row < tile.rows.end; ++row) {
+    const char* products = static_cast<const char*>(tile.values) + (row - tile.rows.begin) * tile.stride * size;
+    HWY_DYNAMIC_DISPATCH(finish_row)
+    (epilogue.activation,
+     {c.dtype(), tile.dtype, products, element(c, row, column), accumulate, element(epilogue.bias, 0, column),
+      element(kept, row, column), element(before, row, column), static_cast<std::size_t>(tile.columns.size())});
+  }
+}
+
+void finish(Stream& stream, Tensor c, const Epilogue& epilogue, Tensor products) {
+  const std::int64_t width = c.size(-1);
+  parallel_rows(stream.threads(), c.row_count(), width, [&](Range rows) {
+    finish_tile(c, false, epilogue, {rows, {0, width}, element(products, rows.begin, 0), products.dtype(), width});
+  });
+}
+
+void sum_bias_gradient(Stream& stream, Tensor work, const Grad& dbias, const Tensor& dy) {
+  const Blocks blocks = bias_blocks(dy);
+  const Tensor partials = work.flat(0, static_cast<std::int64_t>(sum_bias_gradient_work(dy)));
+  auto* sums = work_as<float>(partials);
+  parallel_for(stream.threads(), blocks.number(), dy.numel(), [&](std::int64_t block) {
+    HWY_DYNAMIC_DISPATCH(sum_rows)(dy, blocks[block], sums + block * dy.size(-1));
+  });
+  sum_partials(stream, dbias, partials, 0, dy.size(-1));
+}
+
+std::size_t sum_bias_gradient_work(const Tensor& dy) {
+  return static_cast<std::size_t>(bias_blocks(dy).number() * dy.size(-1)) * sizeof(float);
+}
+
+}  // namespace mtl::cpu
+#endif
