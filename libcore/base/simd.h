@@ -19,14 +19,41 @@
 //   }
 //   #endif
 //
+// HWY_DYNAMIC_DISPATCH loads Highway's library, which measures the clock for 3 ms when a process starts. Code of
+// programs that run for a short time uses `MTL_DISPATCH(count)(text, bytes)` instead, without HWY_EXPORT.
+//
 // Instruction sets on x86: AVX-512, AVX2, and SSE4 as what every machine has.
 
 // No include guard: Highway reads this file again for every instruction set.
 #ifndef MTL_SIMD_TARGETS
 #define MTL_SIMD_TARGETS
 #if defined(__x86_64__)
+#include <type_traits>
+
 #define HWY_BASELINE_TARGETS HWY_SSE4
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL)
+
+namespace mtl {
+
+/// The function for the best instruction set that this machine has, by the features that Highway asks for; null is one
+/// that was not compiled.
+template <class Function>
+Function* best_function(std::type_identity_t<Function*> avx512, std::type_identity_t<Function*> avx2,
+                        Function* baseline) {
+  const bool has_avx2 =
+      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("fma");
+  const bool has_avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+                          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");
+  if (avx512 != nullptr && has_avx2 && has_avx512) return avx512;
+  return avx2 != nullptr && has_avx2 ? avx2 : baseline;
+}
+
+}  // namespace mtl
+
+#define MTL_DISPATCH(function) \
+  ::mtl::best_function(HWY_CHOOSE_AVX3(function), HWY_CHOOSE_AVX2(function), &HWY_STATIC_DISPATCH(function))
+#else
+#define MTL_DISPATCH(function) (&HWY_STATIC_DISPATCH(function))
 #endif
 #endif
 

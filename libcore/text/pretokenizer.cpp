@@ -210,10 +210,9 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mtl {
 
-HWY_EXPORT(split_blocks);
-
 std::size_t split_pretokens(std::string_view text, std::span<const char*> ends) {
-  return HWY_DYNAMIC_DISPATCH(split_blocks)(text, ends);
+  static const auto best = MTL_DISPATCH(split_blocks);
+  return best(text, ends);
 }
 
 }  // namespace mtl

@@ -115,8 +115,11 @@ expect_text "$WORK/err" 'started by torchrun .* mpirun -n 8 rank-faults'
 expect_exit 2 env SLURM_PROCID=0 SLURM_NTASKS=2 mtl_rank_faults
 expect_text "$WORK/err" 'srun --mpi=pmix -n 2 rank-faults'
 
-# Tools without ranks load no MPI.
+# Tools without ranks load no MPI, and those without a model do not load Highway's library, which takes 3 ms to start.
 for tool in mtl-preprocess mtl-data mtl-eval; do
   [ ! -e "$BIN/$tool" ] || ! ldd "$BIN/$tool" | grep -q libmpi || fail "$tool loads libmpi"
+done
+for tool in mtl-preprocess mtl-vocab; do
+  [ ! -e "$BIN/$tool" ] || ! ldd "$BIN/$tool" | grep -q libhwy || fail "$tool loads libhwy"
 done
 finish
