@@ -1,21 +1,40 @@
-// One AdamW step over a flat range (Kingma, Ba 2015; Loshchilov, Hutter 2019; in apex' form):
+// One AdamW step over a flat range (Kingma, Ba 2015; Loshchilov, Hutter 2019; in apex' form), in fp32:
 //
 //   g = grad * state.clip_scale / state.loss_scale
 //   m = beta1 m + (1 - beta1) g,   v = beta2 v + (1 - beta2) g^2
 //   p = p - lr (m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + weight_decay p),   t = state.step
 //
-// lr, weight_decay, t and the factors are read from the StepState; with found_inf set nothing changes.
+// lr, weight_decay, t and the factors are read from the StepState; with found_inf set nothing changes. Each tensor has
+// a dtype of its own (f32, bf16, f16): results are rounded to it when they are stored, to nearest even; a param of bf16
+// may be rounded stochastically instead. An update that is not zero is lost where the stored param keeps its value; the
+// StepState counts these, and where param changes and its copy does not.
+//
+// Stochastic rounding (Gupta et al. 2015) adds 16 random bits below the last one that is kept, then truncates. The bits
+// belong to an element of the whole tensor: Philox counter (t, element / 8), 8 elements a call as in kernels/dropout.h.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+
+#include "device/philox.h"
 #include "device/step_state.h"
 #include "device/stream.h"
 #include "device/tensor.h"
 
 namespace mtl {
 
+/// Elements of a range as numbers of the whole tensor: element i is first + (j / inner) * pitch + j % inner with
+/// j = skipped + i, for a tensor of which every `pitch` elements `inner` are held.
+struct ElementMap {
+  std::int64_t first = 0, inner = 1, pitch = 1, skipped = 0;
+};
+
 struct AdamWRange {
-  Tensor param, grad, exp_avg, exp_avg_sq;  // (n) fp32 each
+  Tensor param, grad, exp_avg, exp_avg_sq;  // (n) each
   bool decays = true;                       // whether weight decay applies
+  Tensor copy{};                            // (n) param as layers read it; left out where they read param itself
+  std::optional<PhiloxKey> rounding{};      // rounds a param of bf16 stochastically, with the elements' numbers
+  ElementMap elements{};
 };
 
 struct AdamWOptions {
@@ -24,6 +43,7 @@ struct AdamWOptions {
   double eps = 1e-8;
 };
 
-void adamw_step(Stream& stream, const AdamWRange& range, const AdamWOptions& options, const StepState* state);
+/// Adds to nonzero_updates, lost_updates and lost_copies of the state.
+void adamw_step(Stream& stream, const AdamWRange& range, const AdamWOptions& options, StepState* state);
 
 }  // namespace mtl

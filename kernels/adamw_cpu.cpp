@@ -1,4 +1,6 @@
-// One pass over the four arrays, bound by memory: 28 bytes a parameter. Factors of the step in fp64, elements in fp32.
+// One pass over the arrays, bound by memory: 28 bytes a parameter in fp32. Factors of the step in fp64, elements in
+// fp32: narrower arrays are widened a stretch at a time, in the first cache.
+#include <atomic>
 #include <cmath>
 
 #include "kernels/cpu.h"
@@ -9,22 +11,129 @@
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
-void adamw_range(const AdamWRange& range, const cpu::AdamWFactors& f, Range elements) {
-  float* p = range.param.data<float>() + elements.begin;
-  const float* grad = range.grad.data<float>() + elements.begin;
-  float* exp_avg = range.exp_avg.data<float>() + elements.begin;
-  float* exp_avg_sq = range.exp_avg_sq.data<float>() + elements.begin;
-  sweep(static_cast<std::size_t>(elements.size()), [&](std::size_t i, auto lanes) HWY_ATTR {
+constexpr std::size_t kStretch = 512;
+
+/// Some elements of an operand in fp32: its own memory where that is fp32.
+class Stretch {
+ public:
+  HWY_INLINE Stretch(const Tensor& operand, std::int64_t first, std::size_t count)
+      : tensor_(operand), begin_(first), size_(count) {}
+
+  HWY_INLINE float* open() {
+    if (tensor_.dtype() == DType::f32) return tensor_.data<float>() + begin_;
+    with_float(tensor_.dtype(), [&]<class T>(T) HWY_ATTR {
+      const T* from = tensor_.data<T>() + begin_;
+      sweep(size_, [&](std::size_t i, auto lanes) HWY_ATTR { lanes.store(lanes.load(from + i), widened_ + i); });
+    });
+    return widened_;
+  }
+  HWY_INLINE void close() {
+    if (tensor_.dtype() == DType::f32) return;
+    with_float(tensor_.dtype(), [&]<class T>(T) HWY_ATTR {
+      T* to = tensor_.data<T>() + begin_;
+      sweep(size_, [&](std::size_t i, auto lanes) HWY_ATTR { lanes.store(lanes.load(widened_ + i), to + i); });
+    });
+  }
+
+ private:
+  Tensor tensor_;
+  std::int64_t begin_;
+  std::size_t size_;
+  HWY_ALIGN float widened_[kStretch];
+};
+
+/// Updates the moments; `updates` is what the parameters change by.
+void find_updates(const AdamWRange& range, const cpu::AdamWFactors& f, std::int64_t begin, std::size_t size,
+                  float* updates) {
+  Stretch param(range.param, begin, size), grads(range.grad, begin, size);
+  Stretch first(range.exp_avg, begin, size), second(range.exp_avg_sq, begin, size);
+  const float *p = param.open(), *grad = grads.open();
+  float *exp_avg = first.open(), *exp_avg_sq = second.open();
+  sweep(size, [&](std::size_t i, auto lanes) HWY_ATTR {
     const VecF32 g = hn::Mul(lanes.load(grad + i), set(f.grad));
     const VecF32 m = hn::MulAdd(set(f.beta1), lanes.load(exp_avg + i), hn::Mul(set(f.new1), g));
     const VecF32 v = hn::MulAdd(set(f.beta2), lanes.load(exp_avg_sq + i), hn::Mul(set(f.new2), hn::Mul(g, g)));
     const VecF32 denominator = hn::MulAdd(hn::Sqrt(v), set(f.root), set(f.eps));
-    const VecF32 old = lanes.load(p + i);
-    const VecF32 update = hn::MulAdd(set(f.decay), old, hn::Div(hn::Mul(set(f.rate), m), denominator));
+    const VecF32 change = hn::MulAdd(set(f.decay), lanes.load(p + i), hn::Div(hn::Mul(set(f.rate), m), denominator));
     lanes.store(m, exp_avg + i);
     lanes.store(v, exp_avg_sq + i);
-    lanes.store(hn::Sub(old, update), p + i);
+    lanes.store(change, updates + i);
   });
+  first.close();
+  second.close();
+}
+
+/// The 16 random bits of some elements, for the step that `sample` is the number of.
+void draw_rounding(PhiloxKey key, std::uint64_t sample, const ElementMap& map, std::int64_t begin, std::size_t size,
+                   std::uint16_t* out) {
+  for (std::size_t done = 0; done < size;) {
+    const std::int64_t held = map.skipped + begin + static_cast<std::int64_t>(done), column = held % map.inner;
+    const auto first = static_cast<std::uint64_t>(map.first + held / map.inner * map.pitch + column);
+    const std::size_t n = HWY_MIN(size - done, static_cast<std::size_t>(map.inner - column)), skipped = first % 8;
+    HWY_ALIGN std::uint32_t words[(kStretch / 8 + 1) * 4];
+    philox_blocks(key, sample, first / 8, (skipped + n + 7) / 8, words);
+    std::memcpy(out + done, reinterpret_cast<const char*>(words) + 2 * skipped, 2 * n);
+    done += n;
+  }
+}
+
+/// `v` with random bits below those that bf16 keeps: what is stored is then cut off. NaN and infinity stay.
+HWY_INLINE VecF32 add_random(VecF32 v, const std::uint16_t* bits) {
+  const auto raised = hn::Add(hn::BitCast(U32(), v), hn::PromoteTo(U32(), hn::LoadU(U16(), bits)));
+  const auto cut = hn::BitCast(F32(), hn::And(raised, hn::Set(U32(), 0xFFFF0000u)));
+  const auto is_finite = hn::Lt(hn::Abs(v), set(INFINITY));
+  return hn::IfThenElse(is_finite, cut, v);
+}
+
+HWY_INLINE std::int64_t count(hn::Mask<F32> mask) { return static_cast<std::int64_t>(hn::CountTrue(F32(), mask)); }
+
+/// p -= updates, rounded to P; random bits instead of rounding to nearest where they are given.
+template <class P>
+void apply_updates(P* p, const float* updates, const std::uint16_t* random, std::size_t size, float* before,
+                   cpu::UpdateCounts& counts) {
+  sweep(size, [&](std::size_t i, auto lanes) HWY_ATTR {
+    const VecF32 old = lanes.load(p + i), change = lanes.load(updates + i);
+    VecF32 fresh = hn::Sub(old, change);
+    if (random != nullptr) fresh = add_random(fresh, random + i);
+    lanes.store(fresh, p + i);
+    const auto is_update = hn::Ne(change, set(0));
+    counts.nonzero += count(is_update);
+    counts.lost += count(hn::And(is_update, hn::Eq(lanes.load(p + i), old)));
+    if (before != nullptr) lanes.store(old, before + i);
+  });
+}
+
+/// copy = p, rounded to C.
+template <class P, class C>
+void refresh_copy(C* copy, const P* p, const float* before, std::size_t size, cpu::UpdateCounts& counts) {
+  sweep(size, [&](std::size_t i, auto lanes) HWY_ATTR {
+    const VecF32 fresh = lanes.load(p + i), old = lanes.load(copy + i);
+    lanes.store(fresh, copy + i);
+    const auto is_change = hn::Ne(fresh, lanes.load(before + i));
+    counts.lost_copies += count(hn::And(is_change, hn::Eq(lanes.load(copy + i), old)));
+  });
+}
+
+/// `sample` is the number of the step.
+cpu::UpdateCounts adamw_range(const AdamWRange& range, const cpu::AdamWFactors& f, std::uint64_t sample,
+                              Range elements) {
+  cpu::UpdateCounts counts;
+  HWY_ALIGN float updates[kStretch], before[kStretch];
+  HWY_ALIGN std::uint16_t random[kStretch + 64];  // room for a vector that reads past the end
+  for (std::int64_t begin = elements.begin; begin < elements.end; begin += kStretch) {
+    const auto size = static_cast<std::size_t>(HWY_MIN(std::int64_t{kStretch}, elements.end - begin));
+    find_updates(range, f, begin, size, updates);
+    if (range.rounding) draw_rounding(*range.rounding, sample, range.elements, begin, size, random);
+    with_float(range.param.dtype(), [&]<class P>(P) HWY_ATTR {
+      P* p = range.param.data<P>() + begin;
+      const bool has_copy = range.copy.exists();
+      apply_updates(p, updates, range.rounding ? random : nullptr, size, has_copy ? before : nullptr, counts);
+      if (!has_copy) return;
+      with_float(range.copy.dtype(),
+                 [&]<class C>(C) HWY_ATTR { refresh_copy(range.copy.data<C>() + begin, p, before, size, counts); });
+    });
+  }
+  return counts;
 }
 
 }  // namespace mtl::HWY_NAMESPACE
@@ -49,14 +158,23 @@ AdamWFactors factors_of(const StepState& state, const AdamWOptions& options, boo
   f.decay = decays ? static_cast<float>(state.lr * state.weight_decay) : 0.0f;
   return f;
 }
+
+/// From any thread: sums of integers do not depend on their order.
+void add_count(std::int64_t& total, std::int64_t count) {
+  std::atomic_ref(total).fetch_add(count, std::memory_order_relaxed);
+}
 }  // namespace
 
-void adamw_step(Stream& stream, const AdamWRange& range, const AdamWOptions& options, const StepState* state) {
+void adamw_step(Stream& stream, const AdamWRange& range, const AdamWOptions& options, StepState* state) {
   if (state->found_inf != 0) return;
   const AdamWFactors factors = factors_of(*state, options, range.decays);
   Blocks blocks{range.param.numel(), kSerialElements};
   parallel_for(stream.threads(), blocks.number(), range.param.numel(), [&](std::int64_t block) {
-    HWY_DYNAMIC_DISPATCH(adamw_range)(range, factors, blocks[block]);
+    const UpdateCounts counts =
+        HWY_DYNAMIC_DISPATCH(adamw_range)(range, factors, static_cast<std::uint64_t>(state->step), blocks[block]);
+    add_count(state->nonzero_updates, counts.nonzero);
+    add_count(state->lost_updates, counts.lost);
+    add_count(state->lost_copies, counts.lost_copies);
   });
 }
 

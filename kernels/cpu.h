@@ -47,4 +47,9 @@ struct AdamWFactors {
   float grad, beta1, beta2, new1, new2, rate, root, eps, decay;
 };
 
+/// Of a StepReport.
+struct UpdateCounts {
+  std::int64_t nonzero = 0, lost = 0, lost_copies = 0;
+};
+
 }  // namespace mtl::cpu

@@ -1,6 +1,7 @@
 #include "kernels/cross_entropy.h"
 
 #include "kernels/dispatch.h"
+#include "kernels/stream_types.h"
 
 namespace mtl {
 
@@ -34,13 +35,16 @@ void cross_entropy_loss(Stream& stream, Tensor losses, Tensor stats) {
   run<cpu::cross_entropy_loss, cuda::cross_entropy_loss>(stream, losses, stats);
 }
 
-void cross_entropy_backward(Stream& stream, Tensor logits, Tensor stats, Tensor labels, Tensor weights,
-                            VocabSlice slice) {
+void cross_entropy_backward(Stream& stream, Tensor dlogits, Tensor logits, Tensor stats, Tensor labels, Tensor weights,
+                            VocabSlice slice, const StepState* state) {
   check_logits(logits, stats, labels, slice);
+  expect_computed("cross_entropy dlogits", dlogits);
+  expect_tensor("cross_entropy dlogits", dlogits, dlogits.dtype(), logits.shape());
   expect_tensor("cross_entropy weights", weights, DType::f32, {logits.size(0)});
-  stream.count(0, 2 * static_cast<double>(logits.bytes()) +
-                      static_cast<double>(stats.bytes() + labels.bytes() + weights.bytes()));
-  run<cpu::cross_entropy_backward, cuda::cross_entropy_backward>(stream, logits, stats, labels, weights, slice);
+  stream.count(
+      0, static_cast<double>(dlogits.bytes() + logits.bytes() + stats.bytes() + labels.bytes() + weights.bytes()));
+  run<cpu::cross_entropy_backward, cuda::cross_entropy_backward>(stream, dlogits, logits, stats, labels, weights, slice,
+                                                                 state);
 }
 
 void sum_losses(Stream& stream, Tensor sum, Tensor losses, Tensor weights, GradMode mode) {

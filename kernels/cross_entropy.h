@@ -3,12 +3,14 @@
 //
 //   max = max_v z[v],  sum = sum_v exp(z[v] - max),  target = z[label]
 //   loss = log(sum) + max - target
-//   dz[v] = weight * (exp(z[v] - max) / sum - [v == label])
+//   dz[v] = loss_scale * weight * (exp(z[v] - max) / sum - [v == label])
 //
 // logits (N, V) hold the columns [vocab_begin, vocab_begin + V) of the vocabulary. Only the first `valid` of them take
-// part; the others are padding: they are ignored and their dz is 0. Losses and weights are fp32, one per row.
+// part; the others are padding: they are ignored and their dz is 0. Logits, losses and weights (one per row) are fp32;
+// dz has the dtype of what layers compute with.
 #pragma once
 
+#include "device/step_state.h"
 #include "device/stream.h"
 #include "device/tensor.h"
 
@@ -29,9 +31,10 @@ void cross_entropy_combine(Stream& stream, Tensor stats, Tensor parts);
 /// Writes losses (N) from complete stats.
 void cross_entropy_loss(Stream& stream, Tensor losses, Tensor stats);
 
-/// Replaces logits by their gradient; weights (N) is d(total loss)/d(loss of the row).
-void cross_entropy_backward(Stream& stream, Tensor logits, Tensor stats, Tensor labels, Tensor weights,
-                            VocabSlice slice);
+/// Writes dlogits (N, V), f32, bf16 or f16; in f32 it may be logits itself, and otherwise logits are lost. weights (N)
+/// is d(total loss)/d(loss of the row); the loss scale is that of `state`, or 1 without one.
+void cross_entropy_backward(Stream& stream, Tensor dlogits, Tensor logits, Tensor stats, Tensor labels, Tensor weights,
+                            VocabSlice slice, const StepState* state = nullptr);
 
 /// sum (1) f64 = or += the losses whose weight is not 0, in their order, in fp64. losses and weights are alike.
 void sum_losses(Stream& stream, Tensor sum, Tensor losses, Tensor weights, GradMode mode);

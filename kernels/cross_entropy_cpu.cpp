@@ -52,6 +52,13 @@ void gradient_of_row(float* z, std::size_t n, const float* stats, float weight) 
   sweep(n, replace);
 }
 
+void narrow_row(const float* from, const Tensor& to, std::int64_t begin, std::size_t n) {
+  with_float(to.dtype(), [&]<class T>(T) HWY_ATTR {
+    T* out = to.data<T>() + begin;
+    sweep(n, [&](std::size_t i, auto lanes) HWY_ATTR { lanes.store(lanes.load(from + i), out + i); });
+  });
+}
+
 }  // namespace mtl::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -60,6 +67,7 @@ namespace mtl::cpu {
 namespace {
 HWY_EXPORT(stats_of_row);
 HWY_EXPORT(gradient_of_row);
+HWY_EXPORT(narrow_row);
 
 /// body(row) for every row of logits.
 template <class Body>
@@ -105,16 +113,19 @@ void cross_entropy_loss(Stream&, Tensor losses, Tensor stats) {
   }
 }
 
-void cross_entropy_backward(Stream& stream, Tensor logits, Tensor stats, Tensor labels, Tensor weights,
-                            VocabSlice slice) {
+void cross_entropy_backward(Stream& stream, Tensor dlogits, Tensor logits, Tensor stats, Tensor labels, Tensor weights,
+                            VocabSlice slice, const StepState* state) {
+  const auto loss_scale = static_cast<float>(state == nullptr ? 1.0 : state->loss_scale);
   over_rows(stream, logits, [&](std::int64_t row) {
     float* z = logits.data<float>() + row * logits.size(1);
-    const float weight = weights.data<float>()[row];
+    const float weight = loss_scale * weights.data<float>()[row];
     HWY_DYNAMIC_DISPATCH(gradient_of_row)
     (z, static_cast<std::size_t>(slice.valid), stats.data<float>() + 3 * row, weight);
     std::fill(z + slice.valid, z + logits.size(1), 0.0f);
     const std::int64_t label = labels.data<std::int32_t>()[row] - slice.begin;
     if (label >= 0 && label < slice.valid) z[label] -= weight;
+    if (dlogits.raw() != logits.raw())
+      HWY_DYNAMIC_DISPATCH(narrow_row)(z, dlogits, row * logits.size(1), static_cast<std::size_t>(logits.size(1)));
   });
 }
 

@@ -1,6 +1,7 @@
 #include "kernels/elementwise.h"
 
 #include "kernels/dispatch.h"
+#include "kernels/stream_types.h"
 
 namespace mtl {
 
@@ -34,7 +35,7 @@ void scale(Stream& stream, Tensor out, float factor) {
 
 void sum_of_squares(Stream& stream, Arena& scratch, Tensor out, Tensor in, GradMode mode) {
   expect_tensor("sum_of_squares out", out, DType::f64, {1});
-  expect_tensor("sum_of_squares in", in, DType::f32, in.shape());
+  expect_computed("sum_of_squares in", in);
   Arena::Mark mark(scratch);
   Tensor work = make_work<cpu::sum_of_squares_work, cuda::sum_of_squares_work>(stream, scratch, in.numel());
   stream.count(0, bytes_of(in));
@@ -43,7 +44,7 @@ void sum_of_squares(Stream& stream, Arena& scratch, Tensor out, Tensor in, GradM
 
 void find_nonfinite(Stream& stream, Tensor found, Tensor in) {
   expect_tensor("find_nonfinite found", found, DType::i32, {1});
-  expect_tensor("find_nonfinite in", in, DType::f32, in.shape());
+  expect_computed("find_nonfinite in", in);
   stream.count(0, bytes_of(in));
   run<cpu::find_nonfinite, cuda::find_nonfinite>(stream, found, in);
 }

@@ -14,11 +14,11 @@ void add(Stream& stream, Tensor out, Tensor in);
 /// out *= factor
 void scale(Stream& stream, Tensor out, float factor);
 
-/// out (1) f64 = or += sum of in^2. Blocks of fixed size, summed in order in fp64: the result does not depend on the
-/// number of threads.
+/// out (1) f64 = or += sum of in^2, in of f32, bf16 or f16. Blocks of fixed size, summed in order in fp64: the result
+/// does not depend on the number of threads.
 void sum_of_squares(Stream& stream, Arena& scratch, Tensor out, Tensor in, GradMode mode);
 
-/// found (1) i32 = 1 when a number of `in` is infinite or NaN, else 0.
+/// found (1) i32 = 1 when a number of `in` (f32, bf16 or f16) is infinite or NaN, else 0.
 void find_nonfinite(Stream& stream, Tensor found, Tensor in);
 
 }  // namespace mtl

@@ -23,7 +23,7 @@ void scale_range(float* out, float factor, std::size_t n) {
   sweep(n, scale);
 }
 
-double sum_of_squares_range(const float* in, std::size_t n) {
+double sum_of_squares_of(const float* in, std::size_t n) {
   const hn::ScalableTag<double> d64;
   const hn::Rebind<float, decltype(d64)> d32;
   const std::size_t step = hn::Lanes(d64);
@@ -36,6 +36,28 @@ double sum_of_squares_range(const float* in, std::size_t n) {
   }
   double sum = hn::GetLane(hn::SumOfLanes(d64, hn::Add(a, b)));
   for (; i < n; ++i) sum += static_cast<double>(in[i]) * static_cast<double>(in[i]);
+  return sum;
+}
+
+/// Narrower numbers are widened a stretch at a time.
+double sum_of_squares_range(const Tensor& in, Range range) {
+  double sum = 0;
+  with_float(in.dtype(), [&]<class T>(T) HWY_ATTR {
+    const T* from = in.data<T>() + range.begin;
+    const auto n = static_cast<std::size_t>(range.size());
+    if constexpr (std::is_same_v<T, float>) {
+      sum = sum_of_squares_of(from, n);
+    } else {
+      constexpr std::size_t kStretch = 512;
+      HWY_ALIGN float widened[kStretch];
+      for (std::size_t begin = 0; begin < n; begin += kStretch) {
+        const std::size_t size = HWY_MIN(kStretch, n - begin);
+        sweep(size,
+              [&](std::size_t i, auto lanes) HWY_ATTR { lanes.store(lanes.load(from + begin + i), widened + i); });
+        sum += sum_of_squares_of(widened, size);
+      }
+    }
+  });
   return sum;
 }
 
@@ -88,13 +110,10 @@ void scale(Stream& stream, Tensor out, float factor) {
 }
 
 void sum_of_squares(Stream& stream, Tensor work, Tensor out, Tensor in, GradMode mode) {
-  const float* from = in.data<float>();
   auto* sums = work_as<double>(work);
   Blocks blocks{in.numel(), kSumOfSquaresBlock};
   parallel_for(stream.threads(), blocks.number(), in.numel(), [&](std::int64_t block) {
-    Range range = blocks[block];
-    sums[block] =
-        HWY_DYNAMIC_DISPATCH(sum_of_squares_range)(from + range.begin, static_cast<std::size_t>(range.size()));
+    sums[block] = HWY_DYNAMIC_DISPATCH(sum_of_squares_range)(in, blocks[block]);
   });
   double sum = mode == GradMode::accumulate ? *out.data<double>() : 0;
   for (std::int64_t block = 0; block < blocks.number(); ++block) sum += sums[block];
@@ -106,16 +125,18 @@ std::size_t sum_of_squares_work(const Stream&, std::int64_t count) {
 }
 
 void find_nonfinite(Stream& stream, Tensor found, Tensor in) {
-  constexpr std::uint32_t kExponent = 0x7F800000;  // all ones: infinite or NaN
-  const auto* bits = static_cast<const std::uint32_t*>(in.raw());
-  std::atomic<bool> any{false};
-  over_blocks(stream, in.numel(), [&](std::int64_t begin, std::size_t n) {
-    std::uint32_t bad = 0;
-    for (std::size_t i = 0; i < n; ++i)
-      bad |= static_cast<std::uint32_t>((bits[begin + static_cast<std::int64_t>(i)] & kExponent) == kExponent);
-    if (bad != 0) any = true;
-  });
-  *found.data<std::int32_t>() = any ? 1 : 0;
+  const auto search = [&](const auto* bits, std::uint32_t exponent) {  // all ones: infinite or NaN
+    std::atomic<bool> any{false};
+    over_blocks(stream, in.numel(), [&](std::int64_t begin, std::size_t n) {
+      std::uint32_t bad = 0;
+      for (std::size_t i = 0; i < n; ++i)
+        bad |= static_cast<std::uint32_t>((bits[begin + static_cast<std::int64_t>(i)] & exponent) == exponent);
+      if (bad != 0) any = true;
+    });
+    *found.data<std::int32_t>() = any ? 1 : 0;
+  };
+  if (in.dtype() == DType::f32) return search(static_cast<const std::uint32_t*>(in.raw()), 0x7F800000);
+  search(static_cast<const std::uint16_t*>(in.raw()), in.dtype() == DType::bf16 ? 0x7F80 : 0x7C00);
 }
 
 }  // namespace mtl::cpu

@@ -2,7 +2,7 @@
 //
 //   grad_norm = sqrt(sum) / loss_scale,  found_inf = not finite,  clip_scale = min(1, max_norm / (grad_norm + 1e-6))
 //
-// max_norm <= 0 turns clipping off.
+// max_norm <= 0 turns clipping off. The counts of updates begin at zero.
 #pragma once
 
 #include "device/step_state.h"
@@ -11,7 +11,7 @@
 
 namespace mtl {
 
-/// sum (1) f64, over all ranks. Writes grad_norm, found_inf and clip_scale of `state`.
+/// sum (1) f64, over all ranks. Writes the StepReport of `state` but for its loss_sum.
 void finish_grad_norm(Stream& stream, StepState* state, Tensor sum, double max_norm);
 
 }  // namespace mtl

@@ -10,6 +10,7 @@ void finish_grad_norm(Stream&, StepState* state, Tensor sum, double max_norm) {
   state->grad_norm = norm;
   state->found_inf = std::isfinite(norm) ? 0 : 1;
   state->clip_scale = 1;
+  state->nonzero_updates = state->lost_updates = state->lost_copies = 0;
   if (max_norm > 0) state->clip_scale = std::min(1.0, max_norm / (norm + 1e-6));
 }
 

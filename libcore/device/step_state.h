@@ -24,6 +24,9 @@ struct StepReport {
   double clip_scale = 1;       // gradients are multiplied by it in the update
   double grad_norm = 0;        // global, before clipping, loss scale taken out
   std::int32_t found_inf = 0;  // the norm is not finite: the update is skipped
+  // Elements that this rank owns and updates: those whose update is not zero; of these, those whose stored weight the
+  // update leaves as it is; and those whose main weight changes while the copy that layers read does not.
+  std::int64_t nonzero_updates = 0, lost_updates = 0, lost_copies = 0;
 };
 
 struct StepState : StepInputs, StepReport {};

@@ -34,7 +34,7 @@ void add(MemoryPlan& plan, const StepCounts& counts, double times) {
 std::size_t hidden_bytes(const GptConfig& config, const RunShape& shape) {
   std::int64_t rows = shape.micro_batch * shape.seq_length;
   if (shape.layout.sequence_parallel) rows /= shape.layout.size(Axis::tensor);
-  auto bytes = rows * config.hidden_size * sizeof(float);
+  auto bytes = rows * config.hidden_size * size_of(shape.precision.residual);
   return (bytes + 63) / 64 * 64;
 }
 
@@ -53,6 +53,8 @@ Category category_of(Role role) {
       return Category::parameters;
     case Role::gradients:
       return Category::gradients;
+    case Role::main_weights:
+      return Category::main_weights;
     case Role::states:
       break;
   }
@@ -101,7 +103,7 @@ std::size_t MemoryPlan::place_of(Category what) const {
 }
 
 MemoryPlan plan_passes(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape) {
-  MetaModel model(config, dropout, shape, AdamW::states());
+  MetaModel model(config, dropout, shape, AdamW::states(shape.precision));
   Pipeline pipeline = make_pipeline(model, config, shape);
   RunShape two = shape;
   two.micro_batches = std::min<std::int64_t>(2, shape.micro_batches);
@@ -121,7 +123,7 @@ MemoryPlan plan_passes(const GptConfig& config, const DropoutOptions& dropout, c
 }
 
 void plan_update(MemoryPlan& plan, const GptConfig& config, const RunShape& shape) {
-  MetaModel model(config, {}, shape, AdamW::states());
+  MetaModel model(config, {}, shape, AdamW::states(shape.precision));
   Optimizer optimizer(model.params, {}, model.stream, model.groups);
   Arena scratch(Device::meta, "scratch", 0);
   model.stage.params([](Param& param, const ParamSpec&) { param.take_grad(); });  // as if backward had written them

@@ -15,7 +15,18 @@
 
 namespace mtl {
 
-enum class Category { parameters, gradients, optimizer, slots, messages, scratch, batches, step, staging };
+enum class Category {
+  parameters,
+  gradients,
+  optimizer,
+  main_weights,
+  slots,
+  messages,
+  scratch,
+  batches,
+  step,
+  staging
+};
 
 /// Buffers that a run has, `count` of `bytes` each.
 struct PlanEntry {
@@ -30,7 +41,7 @@ struct PlanEntry {
 
 struct MemoryPlan {
   /// Every buffer of a run, from the first step to the last:
-  ///   parameters, gradients, optimizer   a row of the store's table each
+  ///   parameters, gradients, optimizer, main_weights   a row of the store's table each
   ///   slots       activations of a micro-batch in flight
   ///   messages    hidden states between stages, that have come in or are in use
   ///   batches     tokens, labels and losses of a micro-batch; on the host too, when the device is not the cpu

@@ -8,9 +8,9 @@ MetaModel::MetaModel(const GptConfig& config, const DropoutOptions& dropout, con
                      std::optional<std::vector<StateSpec>> states)
     : stream(Device::meta, shape.threads, shape.device),
       groups(meta_groups(shape.layout.grid, shape.layout.rank)),
-      stage(make_stage(config, dropout, shape.layout, shape.padded_vocab)),
+      stage(make_stage(config, dropout, shape.layout, shape.padded_vocab, shape.precision.residual)),
       params(
-          Device::meta, kPrecisionFp32, std::move(states), [&](const ParamVisitor& visit) { stage.params(visit); },
+          Device::meta, shape.precision, std::move(states), [&](const ParamVisitor& visit) { stage.params(visit); },
           shape.layout) {}
 
 MetaModel::PassBytes MetaModel::measure(const std::vector<std::function<void(Ctx&, const Chunk&)>>& passes) {

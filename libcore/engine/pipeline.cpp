@@ -37,12 +37,13 @@ void BatchBuffers::copy_from_host(Stream& stream, const BatchBuffers& host) cons
 }
 
 Pipeline::Pipeline(Stage& stage, Stream& stream, const ProcessGroups& groups, StepSchedule schedule,
-                   const MemoryPlan& plan, ParamOwner* params)
+                   const MemoryPlan& plan, ParamOwner* params, const StepState* step)
     : stage_(stage),
       stream_(stream),
       groups_(groups),
       schedule_(std::move(schedule)),
       params_(params),
+      step_(step),
       hidden_bytes_(plan.entry(Category::messages).bytes),
       scratch_(stream.device(), "scratch", plan.entry(Category::scratch).bytes) {
   for (std::size_t chunk = 0; chunk < stage.chunks.size(); ++chunk) {
@@ -78,7 +79,9 @@ int Pipeline::inboxes() const {
   return static_cast<int>(buffers);
 }
 
-Ctx Pipeline::context(Arena& slot, bool training) { return {stream_, slot, scratch_, groups_, training, params_}; }
+Ctx Pipeline::context(Arena& slot, bool training) {
+  return {stream_, slot, scratch_, groups_, training, params_, step_};
+}
 
 /// Micro-batches of a chunk finish in the order in which they started, so they take its slots in turn.
 Pipeline::Slot& Pipeline::slot_of(const Action& action) {
@@ -106,8 +109,9 @@ Pipeline::Inbox& Pipeline::inbox_of(const Action& action) {
 
 Tensor Pipeline::buffer_of(const Ctx& ctx, const Action& action, const Batch& batch) {
   Inbox& inbox = inbox_of(action);
-  Shape shape = stage_.chunks[action.chunk].hidden_shape(ctx, batch);
-  return inbox.memory.tensor(DType::f32, shape, action.micro_batch % inbox.sends.size() * hidden_bytes_);
+  const Chunk& chunk = stage_.chunks[action.chunk];
+  return inbox.memory.tensor(chunk.hidden_dtype(), chunk.hidden_shape(ctx, batch),
+                             action.micro_batch % inbox.sends.size() * hidden_bytes_);
 }
 
 /// Starts a receive, unless it was started early.

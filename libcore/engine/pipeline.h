@@ -32,9 +32,10 @@ class BatchBuffers {
 class Pipeline {
  public:
   /// Allocates slots and scratch as planned. `schedule` is of the largest step; units lease their parameters from
-  /// `params`, if it is given. Everything handed in must outlive it.
+  /// `params`, if it is given; gradients carry the loss scale of `step`, which is where operators run. Everything
+  /// handed in must outlive it.
   Pipeline(Stage& stage, Stream& stream, const ProcessGroups& groups, StepSchedule schedule, const MemoryPlan& plan,
-           ParamOwner* params = nullptr);
+           ParamOwner* params = nullptr, const StepState* step = nullptr);
 
   /// One training step over the micro-batches in `buffers`: gradients in the parameters' store, and on the last stage
   /// losses of every token. `progress`, if any, gets the current micro-batch, for messages. `schedule`, if any, is of a
@@ -88,6 +89,7 @@ class Pipeline {
   const ProcessGroups& groups_;
   StepSchedule schedule_;
   ParamOwner* params_;
+  const StepState* step_;
   std::vector<std::vector<std::size_t>> chunk_slots_;  // which slots a chunk's micro-batches take in turn
   std::vector<Slot> slots_;
   std::size_t hidden_bytes_;

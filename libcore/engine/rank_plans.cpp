@@ -54,7 +54,7 @@ struct Passes {
   std::map<OwnedKey, std::size_t> plans;  // places in the result
 
   Passes(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape)
-      : plan(plan_passes(config, dropout, shape)), model(config, dropout, shape, AdamW::states()) {}
+      : plan(plan_passes(config, dropout, shape)), model(config, dropout, shape, AdamW::states(shape.precision)) {}
 
   OwnedKey owned_by(int index) const {
     OwnedKey key{};
@@ -101,14 +101,19 @@ const RankPlan& largest_plan(const std::vector<RankPlan>& plans) {
 }
 
 std::vector<MemoryPart> memory_parts(const MemoryPlan& plan) {
-  return {{"parameters", "weights", plan.bytes(Category::parameters)},
-          {"gradients", "grads", plan.bytes(Category::gradients)},
-          {"optimizer", "moments", plan.bytes(Category::optimizer)},
-          {"activations", "activations", plan.bytes(Category::slots) + plan.bytes(Category::messages)},
-          {"scratch", "scratch", plan.bytes(Category::scratch)},
-          {"batches", "batches", plan.bytes(Category::batches) + plan.bytes(Category::step)},
-          {"staging", "staging", plan.bytes(Category::staging)},
-          {"total", "total", plan.total_bytes()}};
+  std::vector<MemoryPart> parts = {
+      {"parameters", "weights", plan.bytes(Category::parameters)},
+      {"gradients", "grads", plan.bytes(Category::gradients)},
+      {"optimizer", "moments", plan.bytes(Category::optimizer)},
+      {"main_weights", "main weights", plan.bytes(Category::main_weights)},
+      {"activations", "activations", plan.bytes(Category::slots) + plan.bytes(Category::messages)},
+      {"scratch", "scratch", plan.bytes(Category::scratch)},
+      {"batches", "batches", plan.bytes(Category::batches) + plan.bytes(Category::step)},
+      {"staging", "staging", plan.bytes(Category::staging)},
+      {"total", "total", plan.total_bytes()}};
+  std::erase_if(
+      parts, [](const MemoryPart& part) { return part.bytes == 0 && std::string_view(part.name) == "main_weights"; });
+  return parts;
 }
 
 }  // namespace mtl

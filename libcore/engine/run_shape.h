@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "device/precision.h"
 #include "device/stream.h"
 #include "layout/layout.h"
 
@@ -18,6 +19,7 @@ struct RunShape {
   int batch_sets = 1;      // sets of a step's batches that exist at a time
   Layout layout;           // of which rank, too
   Device device = Device::cpu;
+  Precision precision = {};
 };
 
 /// Bytes that a rank sends in a step, by group.

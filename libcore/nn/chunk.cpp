@@ -15,8 +15,8 @@ typename Layer::Cache& cache_of(const Layer&, Chunk::UnitSlot& slot) {
 }  // namespace
 
 Chunk::Chunk(const GptConfig& config, const DropoutOptions& dropout, TpRegion around, ChunkRange range,
-             std::int64_t padded_vocab_size, const Recompute& recompute)
-    : range_(range), hidden_(config.hidden_size), region_(around) {
+             std::int64_t padded_vocab_size, const Recompute& recompute, DType residual)
+    : range_(range), hidden_(config.hidden_size), residual_(residual), region_(around) {
   if (config.position_embedding == PositionEmbedding::rotary) frequencies_ = rotary_frequencies(config);
   if (range.first) units_.emplace_back(EmbeddingLayer(config, dropout, around, padded_vocab_size));
   for (std::size_t u = 0; u < units_.size(); ++u) spans_.push_back({u, u + 1});
@@ -69,7 +69,7 @@ Shape Chunk::hidden_shape(const Ctx& ctx, const Batch& batch) const {
 }
 
 Tensor Chunk::make_hidden(Ctx& ctx, const Batch& batch) const {
-  return ctx.slot.make(DType::f32, hidden_shape(ctx, batch));
+  return ctx.slot.make(residual_, hidden_shape(ctx, batch));
 }
 
 /// The batch with its rotary angles, which stay in the slot for backward.

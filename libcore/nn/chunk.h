@@ -11,7 +11,8 @@
 // backward. Dropout draws the same numbers then, so nothing changes but memory and time. Backward releases the
 // activations of each unit when it is done with it.
 //
-// Hidden states are (n, C): the rows of a micro-batch that this rank holds outside the tensor-parallel region.
+// Hidden states are (n, C): the rows of a micro-batch that this rank holds outside the tensor-parallel region. They are
+// the residual stream and have its dtype; within a unit tensors have the dtype of its weights.
 #pragma once
 
 #include <array>
@@ -51,7 +52,7 @@ class Chunk {
   };
 
   Chunk(const GptConfig& config, const DropoutOptions& dropout, TpRegion around, ChunkRange range,
-        std::int64_t padded_vocab_size, const Recompute& recompute = {});
+        std::int64_t padded_vocab_size, const Recompute& recompute = {}, DType residual = DType::f32);
   void params(const ParamVisitor& visit);
   const ChunkRange& range() const { return range_; }
   /// For forward, backward and evaluate.
@@ -60,6 +61,7 @@ class Chunk {
   Cache make_cache(const std::vector<KvCache>& past) const;
   /// Hidden states of a micro-batch, (n, C); and memory for them in the slot.
   Shape hidden_shape(const Ctx& ctx, const Batch& batch) const;
+  DType hidden_dtype() const { return residual_; }
   Tensor make_hidden(Ctx& ctx, const Batch& batch) const;
 
   /// Training. `input`, there until backward, comes from the chunk before; the first has none. Returns what the chunk
@@ -100,6 +102,7 @@ class Chunk {
 
   ChunkRange range_;
   std::int64_t hidden_;
+  DType residual_;
   TpRegion region_;
   RotaryFrequencies frequencies_;
   std::vector<Unit> units_;

@@ -6,6 +6,7 @@
 
 #include "comm/groups.h"
 #include "device/memory.h"
+#include "device/step_state.h"
 #include "device/stream.h"
 #include "nn/param.h"
 
@@ -37,6 +38,7 @@ struct Ctx {
   const ProcessGroups& groups;
   bool training;                            // dropout acts, and caches are kept for backward
   ParamOwner* params = nullptr;             // null: all parameters are there, and gradients stay where they are
+  const StepState* step = nullptr;          // whose loss scale gradients carry; null: 1
   bool ends_gradients = false;              // nothing is added to this chunk's gradients after this call
   bool defers_weights = false;              // the schedule has an action of its own for weight gradients
   WeightGradQueue* weight_grads = nullptr;  // in backward: the queue of the unit that computes

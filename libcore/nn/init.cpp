@@ -88,25 +88,34 @@ std::vector<Run> runs_of(const Slice& slice, const ParamSpec& spec) {
   return out;
 }
 
-}  // namespace
-
-void initialize_param(Tensor value, const Slice& slice, const ParamSpec& spec, std::uint64_t seed) {
-  float* out = value.data<float>();
-  std::fill(out, out + slice.count(), spec.init == Init::ones ? 1.0f : 0.0f);
-  std::fill(out + slice.count(), out + value.numel(), 0.0f);
-  if (spec.init != Init::normal) return;
+/// T stores the elements of `out`, L those that are loaded.
+template <class T, class L>
+void draw_normals(T* out, const Slice& slice, const ParamSpec& spec, std::uint64_t seed) {
+  const auto stored = [](double drawn) { return narrow<T>(widen(narrow<L>(static_cast<float>(drawn)))); };
   auto site = static_cast<std::uint32_t>(hash_bytes(spec.name.data(), spec.name.size()));
   std::vector<Run> runs = runs_of(slice, spec);
 #pragma omp parallel for schedule(static)
   for (std::size_t r = 0; r < runs.size(); ++r) {
     std::int64_t first = runs[r].first, end = first + runs[r].count;
-    float* to = out + runs[r].at - first;  // element e of the whole tensor is to[e]
+    T* to = out + runs[r].at - first;  // element e of the whole tensor is to[e]
     for (std::int64_t pair = first / 2; 2 * pair < end; ++pair) {
       NormalPair drawn = normal_pair(seed, site, static_cast<std::uint64_t>(pair));
-      if (2 * pair >= first) to[2 * pair] = static_cast<float>(drawn.first * spec.init_std);
-      if (2 * pair + 1 < end) to[2 * pair + 1] = static_cast<float>(drawn.second * spec.init_std);
+      if (2 * pair >= first) to[2 * pair] = stored(drawn.first * spec.init_std);
+      if (2 * pair + 1 < end) to[2 * pair + 1] = stored(drawn.second * spec.init_std);
     }
   }
+}
+
+}  // namespace
+
+void initialize_param(Tensor value, const Slice& slice, const ParamSpec& spec, std::uint64_t seed, DType load) {
+  with_float_type(value.dtype(), [&]<class T>(T) {
+    T *out = value.data<T>(), *padding = out + slice.count();
+    std::fill(out, padding, narrow<T>(spec.init == Init::ones ? 1.0f : 0.0f));
+    std::fill(padding, out + value.numel(), narrow<T>(0.0f));
+    if (spec.init != Init::normal) return;
+    with_float_type(load, [&]<class L>(L) { draw_normals<T, L>(out, slice, spec, seed); });
+  });
 }
 
 }  // namespace mtl

@@ -9,8 +9,10 @@
 
 namespace mtl {
 
-/// Fills `value`, which holds that slice of the whole tensor, and after it padding, which becomes 0.
-void initialize_param(Tensor value, const Slice& slice, const ParamSpec& spec, std::uint64_t seed);
+/// Fills `value` (f32, bf16 or f16), which holds that slice of the whole tensor, and after it padding, which becomes 0.
+/// Numbers are rounded to `load` first.
+void initialize_param(Tensor value, const Slice& slice, const ParamSpec& spec, std::uint64_t seed,
+                      DType load = DType::f32);
 
 /// Two independent standard normals for a counter; exposed for its test.
 struct NormalPair {

@@ -33,10 +33,12 @@ void LmHead::chunk(Ctx& ctx, Tensor losses, Tensor dx, Tensor x, Tensor labels, 
   cross_entropy_combine(ctx.stream, stats, parts);
   cross_entropy_loss(ctx.stream, losses, stats);
   if (!dx.exists()) return;
-  cross_entropy_backward(ctx.stream, logits, stats, labels, weights, slice);
-  gemm(ctx.stream, ctx.scratch, dx, {logits}, {table.value});
+  const DType compute = table.value.dtype();
+  Tensor dlogits = compute == DType::f32 ? logits : ctx.scratch.make(compute, logits.shape());
+  cross_entropy_backward(ctx.stream, dlogits, logits, stats, labels, weights, slice, ctx.step);
+  gemm(ctx.stream, ctx.scratch, dx, {dlogits}, {table.value});
   Grad dtable = table.take_grad();
-  gemm(ctx.stream, ctx.scratch, dtable.tensor, transposed(logits), {x}, dtable.mode);
+  gemm(ctx.stream, ctx.scratch, dtable.tensor, transposed(dlogits), {x}, dtable.mode);
 }
 
 void LmHead::all_chunks(Ctx& ctx, Tensor losses, Tensor dx, Tensor x, const Batch& batch) const {

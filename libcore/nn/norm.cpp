@@ -18,7 +18,7 @@ Tensor NormLayer::forward(Ctx& ctx, Tensor x, Cache& cache) const {
   cache.x = x;
   cache.rstd = ctx.slot.make(DType::f32, {rows});
   if (kind == Norm::layernorm) cache.mean = ctx.slot.make(DType::f32, {rows});
-  Tensor y = ctx.slot.like(x);
+  Tensor y = ctx.slot.make(gamma.value.dtype(), x.shape());
   if (kind == Norm::layernorm)
     layernorm_forward(ctx.stream, y, cache, gamma.value, beta.value, eps);
   else

@@ -12,8 +12,9 @@
 
 namespace mtl {
 
-/// What memory of parameters is for. An update rule may keep several states.
-enum class Role { values, gradients, states };
+/// What memory of parameters is for. Layers read the values; an update rule keeps states, perhaps several, and changes
+/// the main weights where the values are a narrower copy of them.
+enum class Role { values, gradients, main_weights, states };
 
 /// How a parameter starts.
 enum class Init { zeros, ones, normal };

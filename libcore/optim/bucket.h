@@ -26,8 +26,8 @@ struct Storage {
   Space place = Space::device;
 };
 
-/// Rows of every table; the rows from kFirstState on are the update rule's states. Without gradients (evaluation) there
-/// is one row.
+/// Rows of every table: the rows from kFirstState on are the update rule's states, and after them the main weights, if
+/// there are any. Without gradients (evaluation) there is one row.
 inline constexpr std::size_t kValues = 0, kGradients = 1, kFirstState = 2;
 
 /// The place of one parameter in a bucket.
@@ -54,7 +54,8 @@ struct BucketKey {
 struct Bucket {
   BucketKey key;
   std::vector<Segment> segments = {};
-  int units = 0;  // that have parameters here
+  int units = 0;                   // that have parameters here
+  std::size_t main_row = kValues;  // the row of the table that updates change
   std::vector<Tensor> memory =
       {};  // by row of the table: (count), or (owned_end - owned_begin) where the extent is owned
   std::int64_t count = 0;
@@ -66,7 +67,13 @@ struct Bucket {
   /// The owned elements.
   Tensor owned_values() const { return owned(values()); }
   Tensor owned_grads() const { return owned(grads()); }
-  std::span<const Tensor> states() const { return std::span(memory).subspan(kFirstState); }
+  std::span<const Tensor> states() const {
+    return std::span(memory).subspan(kFirstState, memory.size() - kFirstState - (has_main_weights() ? 1 : 0));
+  }
+  /// Whether updates change other memory than the values.
+  bool has_main_weights() const { return main_row != kValues; }
+  /// What updates change of the owned elements.
+  Tensor owned_main() const { return has_main_weights() ? memory[main_row] : owned_values(); }
 
   struct Range {
     std::int64_t begin, count;

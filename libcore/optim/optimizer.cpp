@@ -1,5 +1,6 @@
 #include "optim/optimizer.h"
 
+#include "base/hash.h"
 #include "kernels/elementwise.h"
 #include "kernels/grad_norm.h"
 
@@ -34,11 +35,38 @@ void Optimizer::gradient_norm(Arena& scratch, StepState* state) {
   finish_grad_norm(stream_, state, sum, options_.clip_grad);
 }
 
-void Optimizer::update(const StepState* state) {
+void Optimizer::update_bucket(const Bucket& bucket, StepState* state) {
+  if (params_.precision().stochastic_rounding) {
+    for (const Segment& segment : bucket.segments) update_rounded(segment, bucket.key.decays, state);
+    return;
+  }
+  const auto states = bucket.states();
+  options_.rule.update(stream_,
+                       {.param = bucket.owned_main(),
+                        .grad = bucket.owned_grads(),
+                        .states = {states.begin(), states.end()},
+                        .copy = bucket.has_main_weights() ? bucket.owned_values() : Tensor(),
+                        .decays = bucket.key.decays},
+                       state);
+}
+
+/// One parameter: random bits belong to its elements.
+void Optimizer::update_rounded(const Segment& segment, bool decays, StepState* state) {
+  const int param = segment.param;
+  Tensor owned = params_.owned(param, params_.main_row());
+  if (owned.numel() == 0) return;
+  UpdateRange range{.param = owned, .grad = params_.owned(param, kGradients), .states = {}, .decays = decays};
+  for (std::size_t row = kFirstState; row < params_.table().size(); ++row)
+    range.states.push_back(params_.owned(param, row));
+  const std::string site = params_.specs()[param].name + ".rounding";
+  range.rounding = PhiloxKey{options_.seed, static_cast<std::uint32_t>(hash_bytes(site.data(), site.size()))};
+  range.elements = params_.owned_elements(param);
+  options_.rule.update(stream_, range, state);
+}
+
+void Optimizer::update(StepState* state) {
   for (std::size_t b = params_.buckets().size(); b-- > 0;) {  // the next forward needs the first layers first
-    const Bucket& bucket = params_.buckets()[b];
-    options_.rule.update(stream_, bucket.owned_values(), bucket.owned_grads(), bucket.states(), bucket.key.decays,
-                         state);
+    update_bucket(params_.buckets()[b], state);
     sync_.gather(b);
   }
   if (!options_.overlap.gather) sync_.finish_gathering();

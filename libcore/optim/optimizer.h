@@ -14,6 +14,7 @@ class Optimizer {
     AdamW rule;
     double clip_grad = 1.0;  // largest global gradient norm; 0: no clipping
     GradSync::Overlap overlap;
+    std::uint32_t seed = 0;  // of stochastic rounding
   };
 
   Optimizer(ParamStore& params, Options options, Stream& stream, const ProcessGroups& groups);
@@ -33,7 +34,9 @@ class Optimizer {
 
  private:
   void gradient_norm(Arena& scratch, StepState* state);
-  void update(const StepState* state);
+  void update(StepState* state);
+  void update_bucket(const Bucket& bucket, StepState* state);
+  void update_rounded(const Segment& segment, bool decays, StepState* state);
 
   ParamStore& params_;
   Options options_;

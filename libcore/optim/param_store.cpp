@@ -12,7 +12,12 @@ namespace mtl {
 
 namespace {
 
-constexpr std::int64_t kAlign = 16;  // elements: every parameter starts on a cache line
+/// Elements: every parameter starts on a cache line in every row.
+std::int64_t alignment(const std::vector<Storage>& table) {
+  std::size_t narrowest = 4;
+  for (const Storage& row : table) narrowest = std::min(narrowest, size_of(row.dtype));
+  return static_cast<std::int64_t>(64 / narrowest);
+}
 
 std::int64_t round_up(std::int64_t n, std::int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
@@ -40,10 +45,12 @@ Shape memory_shape(const ParamSpec& spec, const Layout& layout) {
 }
 
 std::vector<Storage> make_table(const Precision& precision, const std::optional<std::vector<StateSpec>>& states) {
-  std::vector<Storage> table = {{Role::values, kParamKind, precision.compute, Extent::whole}};
+  const bool has_main = states && precision.has_main_params();
+  std::vector<Storage> table = {{Role::values, has_main ? "" : kParamKind, precision.compute, Extent::whole}};
   if (!states) return table;
   table.push_back({Role::gradients, "", precision.main_grads, Extent::whole});
   for (const StateSpec& state : *states) table.push_back({Role::states, state.name, state.dtype, Extent::owned});
+  if (has_main) table.push_back({Role::main_weights, kParamKind, precision.main_params, Extent::owned});
   return table;
 }
 
@@ -64,8 +71,13 @@ Bucket::Range Bucket::owned_by(int index, const Segment& segment) const {
 
 ParamStore::ParamStore(Device device, Precision precision, std::optional<std::vector<StateSpec>> states,
                        const std::function<void(const ParamVisitor&)>& visit_all, Layout layout)
-    : device_(device), table_(make_table(precision, states)), layout_(std::move(layout)) {
-  require(precision == kPrecisionFp32, "this version trains in fp32");
+    : device_(device),
+      precision_(precision),
+      table_(make_table(precision, states)),
+      main_row_(table_.back().role == Role::main_weights ? table_.size() - 1 : kValues),
+      layout_(std::move(layout)) {
+  require(!precision.stochastic_rounding || !precision.has_main_params(),
+          "stochastic rounding is for weights that updates change in place");
   std::set<std::string> names;
   visit_all([&](Param&, const ParamSpec& spec) {
     require(names.insert(spec.name).second, "two parameters are named ", spec.name);
@@ -88,6 +100,7 @@ void ParamStore::lay_out(Device device) {
   places_.resize(specs_.size());
   std::map<BucketKey, Bucket> group;
   std::int64_t elements = 0;  // in the group, the tied table not counted
+  const std::int64_t align = alignment(table_);
   auto end_group = [&] {
     for (auto& [key, bucket] : group) allocate(device, std::move(bucket));
     group.clear();
@@ -99,7 +112,7 @@ void ParamStore::lay_out(Device device) {
     BucketKey key(specs_[i]);
     Bucket& bucket = group.try_emplace(key, Bucket{key}).first->second;
     bucket.segments.push_back({static_cast<int>(i), bucket.count, shapes_[i].numel()});
-    bucket.count += round_up(shapes_[i].numel(), kAlign);
+    bucket.count += round_up(shapes_[i].numel(), align);
     if (!key.tied) elements += shapes_[i].numel();
   }
   end_group();
@@ -107,10 +120,11 @@ void ParamStore::lay_out(Device device) {
 
 void ParamStore::allocate(Device device, Bucket bucket) {
   const int parts = layout_.size(layout_.optimizer_shards);
-  bucket.count = round_up(bucket.count, kAlign * parts);
+  bucket.count = round_up(bucket.count, alignment(table_) * parts);
   std::int64_t owned = bucket.count / parts;
   bucket.owned_begin = layout_.index_in(layout_.optimizer_shards) * owned;
   bucket.owned_end = bucket.owned_begin + owned;
+  bucket.main_row = main_row_;
   for (const Storage& row : table_) {
     std::int64_t count = row.extent == Extent::whole ? bucket.count : owned;
     memory_.emplace_back(device, count * size_of(row.dtype));
@@ -199,13 +213,30 @@ void ParamStore::check_all_written() const {
     require(grads_[i].written, "no gradient was computed for ", specs_[i].name);
 }
 
+ElementMap ParamStore::owned_elements(int param) const {
+  const auto& [number, segment] = place(param);
+  const ParamSpec& spec = specs_[param];
+  require(spec.shards.size() <= 1, spec.name, ": is split along ", spec.shards.size(), " axes");
+  const int axis = spec.shards.empty() ? 0 : spec.shards[0].axis;
+  std::int64_t behind = 1;  // elements per number of the axis
+  for (std::size_t a = axis + 1; a < spec.shape.size(); ++a) behind *= spec.shape[a];
+  const std::int64_t first = slice(param).offset[axis] * behind;
+  return {first, shapes_[param][axis] * behind, spec.shape[axis] * behind,
+          buckets_[number].owned(segment).begin - segment.begin};
+}
+
 void ParamStore::initialize(std::uint64_t seed) {
-  for (std::size_t i = 0; i < specs_.size(); ++i) {
-    if (values_[i].raw() == nullptr) continue;  // on meta
-    HostView value(device_, values_[i]);
-    initialize_param(value.tensor(), slice(static_cast<int>(i)), specs_[i], seed);
-    value.send();
+  for (int i = 0; i < size(); ++i) {
+    fill(values_[i], slice(i), specs_[i], seed);
+    if (main_row_ != kValues) fill(held(i, main_row_), held_slice(i, main_row_), specs_[i], seed);
   }
+}
+
+void ParamStore::fill(const Tensor& tensor, const Slice& slice, const ParamSpec& spec, std::uint64_t seed) {
+  if (tensor.raw() == nullptr || tensor.numel() == 0) return;  // on meta, or owned by another rank
+  HostView view(device_, tensor);
+  initialize_param(view.tensor(), slice, spec, seed, precision_.load);
+  view.send();
 }
 
 std::size_t ParamStore::bytes(std::size_t row) const {

@@ -1,4 +1,5 @@
-// Memory of parameters in flat buckets: values, gradients and the update rule's states, each a row of one table.
+// Memory of parameters in flat buckets: values, gradients, the update rule's states and main weights, each a row of one
+// table.
 //
 // Units (the embedding, a layer, the head) are laid out in groups, the last first: the order in which backward finishes
 // them. A group ends with the first unit that brings it to layout.bucket_elements; a unit is never divided, so that its
@@ -16,11 +17,11 @@
 #include <vector>
 
 #include "device/memory.h"
+#include "device/precision.h"
 #include "layout/layout.h"
 #include "layout/slice.h"
 #include "nn/param.h"
 #include "optim/bucket.h"
-#include "device/precision.h"
 #include "optim/update_rule.h"
 
 namespace mtl {
@@ -29,7 +30,7 @@ class ParamStore {
  public:
   /// Lays out memory for every parameter that `visit_all` visits, in that order, and binds the layers' views.
   /// Values start as zeros: see initialize and the checkpoint loader. `states` are the update rule's; without them
-  /// (evaluation) there are no gradients either.
+  /// (evaluation) there are no gradients and no main weights either.
   ParamStore(Device device, Precision precision, std::optional<std::vector<StateSpec>> states,
              const std::function<void(const ParamVisitor&)>& visit_all, Layout layout = {});
   ParamStore(const ParamStore&) = delete;
@@ -41,6 +42,9 @@ class ParamStore {
   const Layout& layout() const { return layout_; }
   /// Where its memory is.
   Device device() const { return device_; }
+  const Precision& precision() const { return precision_; }
+  /// The row of the table that updates change and that checkpoints hold: the main weights', or the values'.
+  std::size_t main_row() const { return main_row_; }
   /// Which part of the whole tensor this rank's value is.
   Slice slice(int param) const;
   /// Which part of that this rank owns and updates. May be empty.
@@ -74,7 +78,11 @@ class ParamStore {
   /// After the last: throws when a gradient was never written, naming it.
   void check_all_written() const;
 
-  /// Draws initial values: Philox by (seed, parameter name), so that they depend on nothing but these.
+  /// The elements of the owned part of a parameter as numbers of the whole tensor.
+  ElementMap owned_elements(int param) const;
+
+  /// Draws initial values, and main weights alike: Philox by (seed, parameter name), so that they depend on nothing but
+  /// these. They are rounded to precision().load, and values once more to their own dtype.
   void initialize(std::uint64_t seed);
 
  private:
@@ -86,8 +94,12 @@ class ParamStore {
   };
   const Place& place(int param) const { return places_[param]; }
 
+  void fill(const Tensor& tensor, const Slice& slice, const ParamSpec& spec, std::uint64_t seed);
+
   Device device_;
+  Precision precision_;
   std::vector<Storage> table_;
+  std::size_t main_row_;
   Layout layout_;
   std::vector<ParamSpec> specs_;
   std::vector<Shape> shapes_;  // in memory

@@ -2,15 +2,22 @@
 
 namespace mtl {
 
-const std::vector<StateSpec>& AdamW::states() {
-  static const std::vector<StateSpec> kStates = {{"exp_avg"}, {"exp_avg_sq"}};
-  return kStates;
+std::vector<StateSpec> AdamW::states(const Precision& precision) {
+  return {{"exp_avg", precision.exp_avg}, {"exp_avg_sq", precision.exp_avg_sq}};
 }
 
-void AdamW::update(Stream& stream, Tensor param, Tensor grad, std::span<const Tensor> states, bool decays,
-                   const StepState* step) const {
-  require(states.size() == AdamW::states().size(), "AdamW has two states, got ", states.size());
-  adamw_step(stream, {param, grad, states[0], states[1], decays}, options, step);
+void AdamW::update(Stream& stream, const UpdateRange& range, StepState* step) const {
+  require(range.states.size() == 2, "AdamW has two states, got ", range.states.size());
+  adamw_step(stream,
+             {.param = range.param,
+              .grad = range.grad,
+              .exp_avg = range.states[0],
+              .exp_avg_sq = range.states[1],
+              .decays = range.decays,
+              .copy = range.copy,
+              .rounding = range.rounding,
+              .elements = range.elements},
+             options, step);
 }
 
 std::vector<std::vector<StateSpec>> known_rule_states() { return {AdamW::states()}; }

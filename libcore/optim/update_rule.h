@@ -2,11 +2,11 @@
 // elements with them; stores, checkpoints and plans take what they need to know of a rule from its states.
 #pragma once
 
-#include <span>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "device/dtype.h"
+#include "device/precision.h"
 #include "kernels/adamw.h"
 
 namespace mtl {
@@ -20,14 +20,23 @@ struct StateSpec {
   DType dtype = DType::f32;
 };
 
+/// Flat ranges of elements, as many of each.
+struct UpdateRange {
+  Tensor param, grad;
+  std::vector<Tensor> states;  // as the rule's states()
+  Tensor copy{};               // of param, as layers read it; left out where they read param itself
+  bool decays = true;
+  std::optional<PhiloxKey> rounding{};  // AdamWRange::rounding
+  ElementMap elements{};
+};
+
 struct AdamW {
   AdamWOptions options = {};
 
-  static const std::vector<StateSpec>& states();
-  /// Updates a flat range of elements in place; `states` are as in states(). Zeros stay zeros where their gradients and
-  /// states are: ranges may have gaps between parameters.
-  void update(Stream& stream, Tensor param, Tensor grad, std::span<const Tensor> states, bool decays,
-              const StepState* step) const;
+  static std::vector<StateSpec> states(const Precision& precision = kPrecisionFp32);
+  /// Updates a range in place. Zeros stay zeros where their gradients and states are: ranges may have gaps between
+  /// parameters.
+  void update(Stream& stream, const UpdateRange& range, StepState* step) const;
 };
 
 /// The states of the rules that checkpoints may hold, a list for each rule.

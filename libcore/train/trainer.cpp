@@ -32,6 +32,7 @@ RunShape run_shape(const TrainOptions& options, const GptConfig& config, int ran
   shape.threads = static_cast<int>(options.threads);
   shape.layout = layout_of(options.parallel, rank);
   shape.device = options.device;
+  shape.precision = precision_of(options.precision);
   shape.batch_sets =
       options.batch.eval_iters > 0 ? 4 : 2;  // one is read while another is computed; of held-out data, too
   return shape;
@@ -63,22 +64,24 @@ Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* t
                          ? TrainingData::Tokens{config_.vocab_size}
                          : TrainingData::Tokens{config_.vocab_size, tokenizer->eod(), tokenizer->pad()}),
       shape_(run_shape(options, config_, ranks_.rank)),
-      stage_(make_stage(config_, dropout_options(options), shape_.layout, shape_.padded_vocab)),
+      stage_(
+          make_stage(config_, dropout_options(options), shape_.layout, shape_.padded_vocab, shape_.precision.residual)),
       params_(
-          shape_.device, kPrecisionFp32, AdamW::states(), [&](const ParamVisitor& visit) { stage_.params(visit); },
-          shape_.layout),
+          shape_.device, shape_.precision, AdamW::states(shape_.precision),
+          [&](const ParamVisitor& visit) { stage_.params(visit); }, shape_.layout),
       plan_(plan_run(options, config_, ranks_.rank)),
       stream_(shape_.device, shape_.threads),
       schedule_(resolve_schedule(options.optimizer.schedule, {options.batch.train_iters, options.batch.train_samples,
                                                               options.global_batch_size()})),
+      step_memory_(shape_.device),
       optimizer_(params_,
                  {{{options.optimizer.adam_beta1, options.optimizer.adam_beta2, options.optimizer.adam_eps}},
                   options.optimizer.clip_grad,
-                  {options.parallel.overlap_grad_reduce, options.parallel.overlap_param_gather}},
+                  {options.parallel.overlap_grad_reduce, options.parallel.overlap_param_gather},
+                  static_cast<std::uint32_t>(options.seed)},
                  stream_, ranks_.groups),
       pipeline_(stage_, stream_, ranks_.groups, rank_schedule(shape_.layout, static_cast<int>(shape_.micro_batches)),
-                plan_, &optimizer_.sync()),
-      step_memory_(shape_.device),
+                plan_, &optimizer_.sync(), step_memory_.on_device()),
       train_batches_(make_step_batches(shape_)) {
   if (options.batch.eval_iters > 0) held_out_batches_ = make_step_batches(shape_);
   for (std::int64_t size : batch_sizes_.sizes()) {

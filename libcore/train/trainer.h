@@ -129,9 +129,9 @@ class Trainer {
   MemoryPlan plan_;
   Stream stream_;
   LrScheduleOptions schedule_;
+  StepMemory step_memory_;
   Optimizer optimizer_;
   Pipeline pipeline_;
-  StepMemory step_memory_;
   GradScaler scaler_;
   StepInputs inputs_;  // of the current step
   StepReport report_;  // of the last one

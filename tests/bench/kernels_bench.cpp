@@ -100,7 +100,7 @@ void bench_cross_entropy(Bench& bench, std::int64_t rows, std::int64_t vocab) {
     cross_entropy_stats(s, stats, logits, labels, {0, vocab});
   });
   bench.run("cross_entropy backward       " + size, [&](Stream& s) {
-    cross_entropy_backward(s, logits, stats, labels, weights, {0, vocab});
+    cross_entropy_backward(s, logits, logits, stats, labels, weights, {0, vocab});
   });
 }
 

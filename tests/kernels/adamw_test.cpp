@@ -54,6 +54,126 @@ TEST_CASE("adamw: five steps equal the fp64 reference, with and without decay, c
   }
 }
 
+namespace {
+
+struct DTypes {
+  DType param, copy, grad, exp_avg, exp_avg_sq;  // copy like param: none
+};
+
+/// One step from the same operands in these dtypes.
+struct MixedStep {
+  DTypes types;
+  std::int64_t n;
+  Owned p = random_tensor(types.param, {n}, 1), grad = random_tensor(types.grad, {n}, 2);
+  Owned m = random_tensor(types.exp_avg, {n}, 3), v = filled({n}, 0), copy = rounded(p, types.copy);
+  OnDevice step{{{.step = 3, .lr = 1e-3, .weight_decay = 0.1, .loss_scale = 16}, {.clip_scale = 0.5}}};
+
+  explicit MixedStep(const DTypes& of, std::int64_t count) : types(of), n(count) {
+    Owned squares = random_tensor({n}, 4);
+    for (std::int64_t i = 0; i < n; ++i) squares[i] = squares[i] * squares[i];
+    v = rounded(squares, types.exp_avg_sq);
+  }
+  bool has_copy() const { return types.copy != types.param; }
+  AdamWRange range() const { return {p, grad, m, v, true, has_copy() ? copy.tensor() : Tensor()}; }
+};
+
+}  // namespace
+
+TEST_CASE("adamw: every mixture of dtypes equals the fp64 reference, rounded; lost updates are counted") {
+  constexpr DType f32 = DType::f32, bf16 = DType::bf16, f16 = DType::f16;
+  Stream stream(kDevice, 2);
+  for (const DTypes& types :
+       {DTypes{f32, bf16, f32, f32, f32}, DTypes{f32, f16, f32, f32, f32}, DTypes{f32, bf16, bf16, bf16, bf16},
+        DTypes{bf16, bf16, bf16, bf16, bf16}, DTypes{f16, f16, f32, f32, bf16}, DTypes{f32, f32, f32, f32, f32}}) {
+    for (std::int64_t n : {1, 513, 40001}) {
+      CAPTURE(name_of(types.param));
+      CAPTURE(name_of(types.copy));
+      CAPTURE(n);
+      MixedStep x(types, n);
+      const std::vector<double> old = x.p.values(), grad = x.grad.values(), copy = x.copy.values();
+      std::vector<double> p = old, m = x.m.values(), v = x.v.values();
+      for (std::size_t i = 0; i < p.size(); ++i) {
+        const double g = grad[i] * 0.5 / 16;
+        m[i] = kOptions.beta1 * m[i] + (1 - kOptions.beta1) * g;
+        v[i] = kOptions.beta2 * v[i] + (1 - kOptions.beta2) * g * g;
+        const double m_hat = m[i] / (1 - std::pow(kOptions.beta1, 3)), v_hat = v[i] / (1 - std::pow(kOptions.beta2, 3));
+        p[i] -= 1e-3 * (m_hat / (std::sqrt(v_hat) + kOptions.eps) + 0.1 * p[i]);
+      }
+      adamw_step(stream, x.range(), kOptions, x.step.state());
+      CHECK(relative_rms(x.p, p) < rounding_of(types.param, kTolerance.elementwise));
+      CHECK(relative_rms(x.m, m) < rounding_of(types.exp_avg, kTolerance.reduction));
+      CHECK(relative_rms(x.v, v) < rounding_of(types.exp_avg_sq, kTolerance.elementwise));
+      StepState counted;
+      std::memcpy(&counted, x.step.memory.host<std::uint8_t>(), sizeof counted);
+      const std::vector<double> fresh = x.p.values(), fresh_copy = x.copy.values();
+      std::int64_t lost = 0, lost_copies = 0;
+      for (std::size_t i = 0; i < old.size(); ++i) {
+        lost += fresh[i] == old[i] ? 1 : 0;  // no update is zero
+        lost_copies += x.has_copy() && fresh[i] != old[i] && fresh_copy[i] == copy[i] ? 1 : 0;
+      }
+      CHECK(counted.nonzero_updates == n);
+      CHECK(counted.lost_updates == lost);
+      CHECK(counted.lost_copies == lost_copies);
+      if (n > 10000 && types.param == bf16) CHECK(lost > n / 10);
+      if (n > 10000 && types.copy == bf16 && x.has_copy()) CHECK(lost_copies > n / 10);
+      if (x.has_copy()) CHECK(same_bits(x.copy, rounded(rounded(fresh, {n}), types.copy)));
+    }
+  }
+}
+
+namespace {
+
+/// A matrix of bf16 weights that are 1, of which every update is 2^-12: a sixteenth of what 1 is rounded down by.
+struct Ones {
+  Owned p, grad, m, v;
+  explicit Ones(std::int64_t n)
+      : p(rounded(filled({n}, 1), DType::bf16)), grad(filled({n}, 1)), m(filled({n}, 0)), v(filled({n}, 0)) {}
+  void step(std::int64_t number, const ElementMap& elements) const {
+    Stream stream(kDevice, 2);
+    const OnDevice state({{.step = number, .lr = 0x1p-12}, {}});
+    AdamWRange range{p, grad, m, v, false};
+    range.rounding = PhiloxKey{5, 6};
+    range.elements = elements;
+    adamw_step(stream, range, {.beta1 = 0, .beta2 = 0, .eps = 0}, state.state());
+  }
+};
+
+}  // namespace
+
+TEST_CASE("adamw: stochastic rounding keeps one of the two neighbours, and updates on average") {
+  constexpr std::int64_t n = 100003;
+  const Ones x(n);
+  x.step(1, {.inner = n, .pitch = n});
+  double sum = 0;
+  for (double p : x.p.values()) {
+    CHECK((p == 1 || p == 1 - 0x1p-8));
+    sum += p;
+  }
+  // One in 16 is rounded down: the mean has a standard deviation of 2^-8 sqrt(15/256/n).
+  CHECK(std::abs(sum / n - (1 - 0x1p-12)) < 5 * 0x1p-8 * std::sqrt(15.0 / 256 / n));
+  const Ones later(n);
+  later.step(2, {.inner = n, .pitch = n});
+  CHECK_FALSE(same_bits(x.p, later.p));
+}
+
+TEST_CASE("adamw: stochastic rounding of an element does not depend on which part of the tensor is held") {
+  constexpr std::int64_t rows = 37, columns = 90, n = rows * columns;
+  const Ones whole(n);
+  whole.step(7, {.inner = n, .pitch = n});
+  const std::vector<double> expected = whole.p.values();
+  for (std::int64_t first = 0; first < columns; first += 45) {  // columns split in two, and each part at an odd place
+    const Ones part(rows * 45 - 11);
+    part.step(7, {.first = first, .inner = 45, .pitch = columns, .skipped = 11});
+    const std::vector<double> p = part.p.values();
+    std::size_t differing = 0;
+    for (std::int64_t i = 0; i < part.p.numel(); ++i) {
+      const std::int64_t held = i + 11, at = held / 45 * columns + first + held % 45;
+      differing += p[static_cast<std::size_t>(i)] == expected[static_cast<std::size_t>(at)] ? 0 : 1;
+    }
+    CHECK(differing == 0);
+  }
+}
+
 TEST_CASE("adamw: a step whose norm is not finite changes nothing") {
   Stream stream(kDevice);
   Parameters x{100};
@@ -84,6 +204,12 @@ TEST_CASE("adamw: meta counts 28 bytes a parameter; wrong shapes throw") {
   adamw_step(stream, {meta({10}), meta({10}), meta({10}), meta({10})}, kOptions, nullptr);
   CHECK(stream.counters().bytes == 280);
   CHECK_THROWS_AS(adamw_step(stream, {meta({10}), meta({10}), meta({9}), meta({10})}, kOptions, nullptr), Error);
+  stream.reset_counters();
+  AdamWRange mixed{meta({10}), meta({10}), meta({10}), meta({10}), true, meta({10}, DType::bf16)};
+  adamw_step(stream, mixed, kOptions, nullptr);
+  CHECK(stream.counters().bytes == 320);
+  mixed.rounding = PhiloxKey{};
+  CHECK_THROWS_AS(adamw_step(stream, mixed, kOptions, nullptr), Error);
   CHECK_THROWS_AS(adamw_step(stream, {meta({10}), meta({10}, DType::f64), meta({10}), meta({10})}, kOptions, nullptr),
                   Error);
 }

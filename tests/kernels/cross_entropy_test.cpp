@@ -1,6 +1,8 @@
 // Cross-entropy: whole vocabulary, slices of it, padding.
 #include "kernels/cross_entropy.h"
 
+#include <cstring>
+
 #include "tests/kernels/reference.h"
 
 using namespace mtl;
@@ -64,7 +66,7 @@ TEST_CASE("cross_entropy: losses to 2e-7 and gradients equal the fp64 reference;
       const double expected = losses[static_cast<std::size_t>(row)];
       CHECK(std::abs(static_cast<double>(out[row]) - expected) <= 2e-7 * expected + 1e-6 * (vocab < 1000));
     }
-    cross_entropy_backward(stream, p.logits, stats, p.labels, p.weights, {0, vocab});
+    cross_entropy_backward(stream, p.logits, p.logits, stats, p.labels, p.weights, {0, vocab});
     CHECK(relative_rms(p.logits, gradient) < kTolerance.elementwise);
   }
 }
@@ -92,7 +94,7 @@ TEST_CASE("cross_entropy: slices of the vocabulary, their statistics combined, e
   cross_entropy_loss(stream, out, whole);
   CHECK(relative_rms(out, losses) < kTolerance.elementwise);
   for (int s = 0; s < 4; ++s) {
-    cross_entropy_backward(stream, parts[s], whole, p.labels, p.weights, {cuts[s], cuts[s + 1] - cuts[s]});
+    cross_entropy_backward(stream, parts[s], parts[s], whole, p.labels, p.weights, {cuts[s], cuts[s + 1] - cuts[s]});
     std::vector<double> expected(6 * 60, 0.0);
     for (std::size_t row = 0; row < 6; ++row) {
       for (std::int64_t v = cuts[s]; v < cuts[s + 1]; ++v) {
@@ -100,6 +102,28 @@ TEST_CASE("cross_entropy: slices of the vocabulary, their statistics combined, e
       }
     }
     CHECK(relative_rms(parts[s], expected) < kTolerance.elementwise);
+  }
+}
+
+TEST_CASE("cross_entropy: the gradient in 16 bits is that in fp32, rounded, and carries the loss scale") {
+  Stream stream(kDevice, 2);
+  for (DType dtype : {DType::bf16, DType::f16}) {
+    for (double loss_scale : {1.0, 1024.0}) {
+      CAPTURE(name_of(dtype));
+      Problem p{5, 1031, 1088};
+      Owned stats({5, 3}), narrow(dtype, {5, 1088}), state(DType::u8, {sizeof(StepState)});
+      const StepState step{{.loss_scale = loss_scale}, {}};
+      std::memcpy(state.host<std::uint8_t>(), &step, sizeof step);
+      cross_entropy_stats(stream, stats, p.logits, p.labels, {0, 1031});
+      Owned wide = rounded(p.logits, DType::f32);
+      const auto* on_device = static_cast<const StepState*>(state.tensor().raw());
+      cross_entropy_backward(stream, wide, wide, stats, p.labels, p.weights, {0, 1031}, on_device);
+      cross_entropy_backward(stream, narrow, p.logits, stats, p.labels, p.weights, {0, 1031}, on_device);
+      CHECK(same_bits(narrow, rounded(wide, dtype)));
+      std::vector<double> expected = reference_gradient(Problem{5, 1031, 1088});
+      for (double& g : expected) g *= loss_scale;
+      CHECK(relative_rms(wide, expected) < kTolerance.elementwise);
+    }
   }
 }
 
@@ -115,7 +139,7 @@ TEST_CASE("cross_entropy: the gradient equals finite differences of the loss") {
   const std::vector<double> expected = finite_differences(p.logits, loss);
   loss();
   std::copy(p.logits.begin(), p.logits.begin() + p.logits.numel(), gradient.begin());
-  cross_entropy_backward(stream, gradient, stats, p.labels, p.weights, {0, 11});
+  cross_entropy_backward(stream, gradient, gradient, stats, p.labels, p.weights, {0, 11});
   CHECK(relative_rms(gradient, expected) < kTolerance.difference);
 }
 
@@ -152,14 +176,14 @@ TEST_CASE("cross_entropy: one thread and four give the same bits") {
   cross_entropy_stats(serial, stats1, one.logits, one.labels, {0, 1031});
   cross_entropy_stats(parallel, stats4, four.logits, four.labels, {0, 1031});
   CHECK(same_bits(stats1, stats4));
-  cross_entropy_backward(serial, one.logits, stats1, one.labels, one.weights, {0, 1031});
-  cross_entropy_backward(parallel, four.logits, stats4, four.labels, four.weights, {0, 1031});
+  cross_entropy_backward(serial, one.logits, one.logits, stats1, one.labels, one.weights, {0, 1031});
+  cross_entropy_backward(parallel, four.logits, four.logits, stats4, four.labels, four.weights, {0, 1031});
   CHECK(same_bits(one.logits, four.logits));
 }
 
 TEST_CASE("cross_entropy: meta counts; wrong shapes throw") {
   Stream stream(Device::meta);
-  cross_entropy_backward(stream, meta({4, 10}), meta({4, 3}), meta({4}, DType::i32), meta({4}), {0, 9});
+  cross_entropy_backward(stream, meta({4, 10}), meta({4, 10}), meta({4, 3}), meta({4}, DType::i32), meta({4}), {0, 9});
   CHECK(stream.counters().bytes == 4.0 * (2 * 40 + 12 + 4 + 4));
   CHECK_THROWS_AS(cross_entropy_stats(stream, meta({4, 2}), meta({4, 10}), meta({4}, DType::i32), {0, 9}), Error);
   CHECK_THROWS_AS(cross_entropy_stats(stream, meta({4, 3}), meta({4, 10}), meta({4}), {0, 9}), Error);

@@ -41,6 +41,12 @@ TEST_CASE("sum_of_squares: fp64 accuracy, overwriting and accumulating, the same
     CHECK(same_bits(one, four));
     sum_of_squares(parallel, scratch, four, x, GradMode::accumulate);
     CHECK(*four.host<double>() == doctest::Approx(2 * expected).epsilon(1e-12));
+    for (DType dtype : {DType::bf16, DType::f16}) {
+      const Owned narrow = rounded(x, dtype);
+      sum_of_squares(parallel, scratch, four, narrow, GradMode::overwrite);
+      sum_of_squares(serial, scratch, one, rounded(narrow.values(), x.shape()), GradMode::overwrite);
+      CHECK(*four.host<double>() == doctest::Approx(*one.host<double>()).epsilon(1e-12));
+    }
   }
 }
 
@@ -56,6 +62,25 @@ TEST_CASE("elementwise: meta counts bytes and scratch; wrong shapes throw") {
   CHECK_THROWS_AS(add(stream, meta({100}), meta({99})), Error);
   CHECK_THROWS_AS(copy(stream, meta({100}), meta({100}, DType::i32)), Error);
   CHECK_THROWS_AS(sum_of_squares(stream, scratch, meta({1}), meta({10}), GradMode::overwrite), Error);
+}
+
+TEST_CASE("find_nonfinite: the largest numbers of 16 bits pass; infinity and NaN anywhere do not") {
+  Stream stream(kDevice, 3);
+  Owned found(DType::i32, {1});
+  const auto search = [&](const Owned& in) {
+    find_nonfinite(stream, found, in);
+    return found.host<std::int32_t>()[0];
+  };
+  for (auto [dtype, largest] : {std::pair{DType::bf16, 3.3895314e38f}, std::pair{DType::f16, 65504.0f}}) {
+    for (std::int64_t n : {1, 16385}) {
+      Owned in = filled({n}, -largest);
+      CHECK(search(rounded(in, dtype)) == 0);
+      for (float bad : {INFINITY, -INFINITY, NAN}) {
+        in[n - 1] = bad;
+        CHECK(search(rounded(in, dtype)) == 1);
+      }
+    }
+  }
 }
 
 TEST_CASE("find_nonfinite: one bad number anywhere, and none") {

@@ -102,10 +102,18 @@ inline Owned random_tensor(Shape shape, unsigned seed, double spread = 1) {
 /// The same numbers in another dtype, rounded to nearest even.
 inline Owned rounded(const Owned& from, DType dtype) {
   Owned out(dtype, from.shape());
+  const std::vector<double> values = from.values();
   with_float_type(dtype, [&]<class T>(T) {
     T* to = out.host<T>();
-    for (std::int64_t i = 0; i < from.numel(); ++i) to[i] = narrow<T>(from[i]);
+    for (double value : values) *to++ = narrow<T>(static_cast<float>(value));
   });
+  return out;
+}
+
+/// Numbers that fp32 holds exactly.
+inline Owned rounded(const std::vector<double>& values, Shape shape) {
+  Owned out(shape);
+  for (std::int64_t i = 0; i < out.numel(); ++i) out[i] = static_cast<float>(values[static_cast<std::size_t>(i)]);
   return out;
 }
 

@@ -16,7 +16,9 @@ struct Operands {
   static void check(const Tensor& tensor) {
     if (tensor.exists()) mirror::require_inside(tensor.raw(), tensor.bytes());
   }
-  static void check(const StepState* state) { mirror::require_inside(state, sizeof(StepState)); }
+  static void check(const StepState* state) {
+    if (state != nullptr) mirror::require_inside(state, sizeof(StepState));
+  }
   static void check(const Grad& grad) { check(grad.tensor); }
   static void check(const Operand& operand) { check(operand.tensor); }
   static void check(const RowMap& rows) { check(rows.samples); }
@@ -28,7 +30,7 @@ struct Operands {
   static void check(const LayerNormCache& cache) { check_all(cache.x, cache.mean, cache.rstd); }
   static void check(const RmsNormCache& cache) { check_all(cache.x, cache.rstd); }
   static void check(const LayerNormGrads& grads) { check_all(grads.dx, grads.dgamma, grads.dbeta); }
-  static void check(const AdamWRange& range) { check_all(range.param, range.grad, range.exp_avg, range.exp_avg_sq); }
+  static void check(const AdamWRange& range) { check_all(range.param, range.grad, range.exp_avg, range.exp_avg_sq, range.copy); }
   // What has no tensors.
   static void check(VocabSlice) {}
   static void check(GradMode) {}
@@ -171,15 +173,15 @@ void cross_entropy_combine(Stream& stream, Tensor stats, Tensor parts) {
 void cross_entropy_loss(Stream& stream, Tensor losses, Tensor stats) {
   forward<cpu::cross_entropy_loss>(stream, losses, stats);
 }
-void cross_entropy_backward(Stream& stream, Tensor logits, Tensor stats, Tensor labels, Tensor weights,
-                            VocabSlice slice) {
-  forward<cpu::cross_entropy_backward>(stream, logits, stats, labels, weights, slice);
+void cross_entropy_backward(Stream& stream, Tensor dlogits, Tensor logits, Tensor stats, Tensor labels, Tensor weights,
+                            VocabSlice slice, const StepState* state) {
+  forward<cpu::cross_entropy_backward>(stream, dlogits, logits, stats, labels, weights, slice, state);
 }
 void sum_losses(Stream& stream, Tensor sum, Tensor losses, Tensor weights, GradMode mode) {
   forward<cpu::sum_losses>(stream, sum, losses, weights, mode);
 }
 
-void adamw_step(Stream& stream, const AdamWRange& range, const AdamWOptions& options, const StepState* state) {
+void adamw_step(Stream& stream, const AdamWRange& range, const AdamWOptions& options, StepState* state) {
   forward<cpu::adamw_step>(stream, range, options, state);
 }
 void finish_grad_norm(Stream& stream, StepState* state, Tensor sum, double max_norm) {

@@ -1,0 +1,196 @@
+// Weights in 16 bits: with main weights in fp32, and alone with stochastic rounding, in several layouts.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "nn/chunk.h"
+#include "optim/optimizer.h"
+#include "tests/comm/thread_group.h"
+#include "tests/gpt_of_size.h"
+
+using namespace mtl;
+using namespace mtl::test;
+
+namespace {
+
+constexpr Precision kMixed{.compute = DType::bf16, .residual = DType::bf16};
+constexpr Precision kAlone{
+    .compute = DType::bf16, .residual = DType::bf16, .main_params = DType::bf16, .stochastic_rounding = true};
+
+GptConfig tiny() { return gpt_of_size({.vocab = 40, .layers = 2, .hidden = 16, .heads = 2, .positions = 8}); }
+
+struct Grid {
+  int tensor = 1, data = 1;
+  bool shards = false;
+};
+
+Layout layout_of(const Grid& grid, int rank) {
+  Layout layout;
+  layout.grid = RankGrid({.tensor = grid.tensor, .data = grid.data});
+  layout.rank = rank;
+  if (grid.shards) layout.optimizer_shards = kReplicaAxes;
+  layout.bucket_elements = 600;
+  return layout;
+}
+
+/// One rank's parameters.
+struct RankParams {
+  Stream stream{Device::cpu};
+  Chunk chunk;
+  ParamStore store;
+
+  RankParams(const Precision& precision, const Layout& layout)
+      : chunk(tiny(), {}, {}, {0, 2, true, true}, 48, {}, precision.residual),
+        store(
+            Device::cpu, precision, AdamW::states(precision), [&](const ParamVisitor& visit) { chunk.params(visit); },
+            layout) {
+    store.initialize(7);
+  }
+};
+
+std::vector<float> widened(const Tensor& tensor) {
+  std::vector<float> out;
+  with_float_type(tensor.dtype(), [&]<class T>(T) {
+    for (const T *at = tensor.data<T>(), *end = at + tensor.numel(); at < end; ++at) out.push_back(widen(*at));
+  });
+  return out;
+}
+
+/// Whole tensors, by name, put together from the parts that ranks hold.
+using Whole = std::map<std::string, std::vector<float>>;
+
+void add_part(Whole& whole, const ParamSpec& spec, const Slice& slice, const std::vector<float>& values) {
+  std::vector<float>& to = whole[spec.name];
+  to.resize(static_cast<std::size_t>(spec.numel()), NAN);
+  for_each_overlap(slice, whole_slice(spec.shape), [&](const Overlap& overlap) {
+    for (std::int64_t i = 0; i < overlap.count; ++i)
+      to[static_cast<std::size_t>(overlap.in_b + i)] = values[static_cast<std::size_t>(overlap.in_a + i)];
+  });
+}
+
+/// Gradients whose sum over the ranks depends on the element of the whole tensor alone, but for rounding.
+void set_gradients(RankParams& own) {
+  const auto ranks = static_cast<float>(own.store.layout().size(Axis::data));
+  own.chunk.params([&](Param& param, const ParamSpec& spec) {
+    param.take_grad();
+    float* grad = own.store.grad(param.index).data<float>();
+    std::fill(grad, grad + own.store.grad(param.index).numel(), 0.0f);
+    for_each_overlap(own.store.slice(param.index), whole_slice(spec.shape), [&](const Overlap& overlap) {
+      for (std::int64_t i = 0; i < overlap.count; ++i)
+        grad[overlap.in_a + i] = std::sin(static_cast<float>(overlap.in_b + i + 31 * param.index)) / ranks + 2 / ranks;
+    });
+  });
+}
+
+/// The weights after three updates: what layers read and, where there are any, the main weights.
+struct Weights {
+  Whole values, main;
+};
+
+Weights after_updates(const Precision& precision, const Grid& grid) {
+  Weights out;
+  std::mutex mutex;
+  run_ranks(layout_of(grid, 0).grid, [&](int rank, const ProcessGroups& groups) {
+    RankParams own(precision, layout_of(grid, rank));
+    Optimizer optimizer(own.store, {{}, 0, {}, 99}, own.stream, groups);
+    Arena scratch(Device::cpu, "scratch", 1 << 16);
+    StepState state;
+    state.lr = 1e-4;
+    for (state.step = 1; state.step <= 3; ++state.step) {
+      optimizer.begin_step();
+      set_gradients(own);
+      optimizer.step(scratch, &state);
+    }
+    std::lock_guard lock(mutex);
+    CHECK(state.nonzero_updates > 0);
+    for (int param = 0; param < own.store.size(); ++param) {
+      const ParamSpec& spec = own.store.specs()[static_cast<std::size_t>(param)];
+      add_part(out.values, spec, own.store.slice(param), widened(own.store.value(param)));
+      const std::size_t row = own.store.main_row();
+      if (row != kValues)
+        add_part(out.main, spec, own.store.held_slice(param, row), widened(own.store.held(param, row)));
+    }
+  });
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("main weights start as the fp32 run's weights, and the values as these, rounded") {
+  const RankParams fp32(kPrecisionFp32, layout_of({}, 0));
+  for (const Grid& grid : {Grid{}, Grid{1, 3, true}, Grid{2, 1}, Grid{2, 2, true}}) {
+    Whole main;
+    for (int rank = 0; rank < grid.tensor * grid.data; ++rank) {
+      const RankParams own(kMixed, layout_of(grid, rank));
+      REQUIRE(own.store.table()[own.store.main_row()].role == Role::main_weights);
+      for (int param = 0; param < own.store.size(); ++param) {
+        const std::size_t row = own.store.main_row();
+        const ParamSpec& spec = own.store.specs()[static_cast<std::size_t>(param)];
+        add_part(main, spec, own.store.held_slice(param, row), widened(own.store.held(param, row)));
+        Whole values, expected;
+        add_part(values, spec, own.store.slice(param), widened(own.store.value(param)));
+        add_part(expected, spec, fp32.store.slice(param), widened(fp32.store.value(param)));
+        for (std::size_t i = 0; i < values[spec.name].size(); ++i) {
+          const float value = values[spec.name][i];
+          if (!std::isnan(value)) CHECK(value == widen(narrow<Bf16>(expected[spec.name][i])));
+        }
+      }
+    }
+    for (int param = 0; param < fp32.store.size(); ++param)
+      CHECK(main[fp32.store.specs()[static_cast<std::size_t>(param)].name] ==
+            widened(fp32.store.value(param).flat(0, fp32.store.slice(param).count())));
+  }
+}
+
+TEST_CASE("weights that are loaded in bf16 start rounded to it, main weights too") {
+  Precision loaded = kMixed;
+  loaded.load = DType::bf16;
+  const RankParams own(loaded, layout_of({}, 0));
+  for (int param = 0; param < own.store.size(); ++param)
+    CHECK(widened(own.store.held(param, own.store.main_row())) == widened(own.store.held(param, kValues)));
+}
+
+TEST_CASE("a store in bf16 takes 18 bytes of a parameter with fp32 gradients, 16 with gradients in bf16") {
+  for (auto [grads, expected] : {std::pair<DType, std::size_t>{DType::f32, 18}, {DType::bf16, 16}}) {
+    Precision precision = kMixed;
+    precision.main_grads = grads;
+    const RankParams own(precision, layout_of({}, 0));
+    std::size_t bytes = 0, elements = 0;
+    for (std::size_t row = 0; row < own.store.table().size(); ++row) bytes += own.store.bytes(row);
+    for (const Bucket& bucket : own.store.buckets()) elements += static_cast<std::size_t>(bucket.count);
+    CHECK(bytes == expected * elements);
+  }
+}
+
+TEST_CASE("updates of main weights are those of an fp32 run, bit for bit, and values follow, rounded") {
+  const Weights fp32 = after_updates(kPrecisionFp32, {});
+  for (const Grid& grid : {Grid{}, Grid{1, 3, true}, Grid{2, 1}, Grid{2, 2, true}}) {
+    const Weights mixed = after_updates(kMixed, grid);
+    REQUIRE(mixed.main.size() == fp32.values.size());
+    if (grid.data != 3) CHECK(mixed.main == fp32.values);  // a third is rounded
+    for (const auto& [name, main] : mixed.main) {
+      CAPTURE(name);
+      std::vector<float> rounded;
+      for (float weight : main) rounded.push_back(widen(narrow<Bf16>(weight)));
+      CHECK(mixed.values.at(name) == rounded);
+    }
+  }
+}
+
+TEST_CASE("stochastic rounding gives the same weights in every layout") {
+  const Weights alone = after_updates(kAlone, {});
+  Precision nearest = kAlone;
+  nearest.stochastic_rounding = false;
+  CHECK(after_updates(nearest, {}).values != alone.values);
+  for (const Grid& grid : {Grid{1, 2, true}, Grid{2, 1}, Grid{2, 2, true}}) {
+    const Weights other = after_updates(kAlone, grid);
+    REQUIRE(other.values.size() == alone.values.size());
+    for (const auto& [name, values] : alone.values) {
+      CAPTURE(name);
+      CHECK(other.values.at(name) == values);
+    }
+  }
+}
