@@ -1,6 +1,7 @@
-// Which implementation computes a product. Products of fp32 are oneDNN's; those with 16-bit tensors are widened in
-// tiles (gemm_cpu_widened.cpp). A few rows times a transposed B (decoding) are computed here, in any dtype: that is
-// bound by reading B, and oneDNN would copy B first.
+// Which implementation computes a product. Products of fp32 are oneDNN's GEMM. Those of bf16 are oneDNN's matmul where
+// the CPU has AVX-512 BF16 or AMX (gemm_cpu_matmul.cpp); other products with 16-bit tensors are widened in tiles
+// (gemm_cpu_widened.cpp). A few rows times a transposed B (decoding) are computed here, in any dtype: that is bound by
+// reading B, and oneDNN would copy B first.
 #include <dnnl.h>
 #include <omp.h>
 
@@ -89,12 +90,13 @@ HWY_EXPORT(multiply_few_rows);
 constexpr std::int64_t kFewRows = 8, kFewColumns = 32;
 
 /// Who computes a product.
-enum class Method { few_rows, fp32, widened };
+enum class Method { few_rows, fp32, matmul, widened };
 
-Method method_of(const Product& product) {
+Method method_of(const Stream& stream, const Product& product, const Epilogue& epilogue) {
   if (product.m() <= kFewRows && !product.a.transposed && product.b.transposed) return Method::few_rows;
   const bool all_fp32 = product.a.tensor.dtype() == DType::f32 && product.c.dtype() == DType::f32;
-  return all_fp32 ? Method::fp32 : Method::widened;
+  if (all_fp32) return Method::fp32;
+  return has_matmul(stream, product, epilogue.bias) ? Method::matmul : Method::widened;
 }
 
 /// (rows, last axis)
@@ -125,21 +127,36 @@ void multiply_fp32(Stream& stream, const Product& product) {
   require(status == dnnl_success, "dnnl_sgemm failed with status ", static_cast<int>(status));
 }
 
+/// The primitive writes what the activation reads, which is aux where that is kept.
+void multiply_bf16(Stream& stream, Tensor work, Product product, const Epilogue& epilogue) {
+  const Tensor c = product.c;
+  if (epilogue.act == Epilogue::Act::forward) product.c = matrix(epilogue.aux);
+  multiply_matmul(stream, work, product, epilogue.bias);
+  if (epilogue.act == Epilogue::Act::none) return;
+  Epilogue rest = epilogue;
+  rest.bias = {};
+  finish(stream, c, rest, product.c);
+}
+
 void multiply(Stream& stream, Tensor work, const Product& product, const Epilogue& epilogue) {
-  switch (method_of(product)) {
+  switch (method_of(stream, product, epilogue)) {
     case Method::few_rows:
       return multiply_few(stream, product, epilogue);
     case Method::fp32:
       multiply_fp32(stream, product);
       if (epilogue.changes_c()) finish(stream, product.c, epilogue, product.c);
       return;
+    case Method::matmul:
+      return multiply_bf16(stream, work, product, epilogue);
     case Method::widened:
       return multiply_widened(stream, work, product, epilogue);
   }
 }
 
-std::size_t multiply_work(const Stream& stream, const Product& product) {
-  return method_of(product) == Method::widened ? multiply_widened_work(stream, product) : 0;
+std::size_t multiply_work(const Stream& stream, const Product& product, const Epilogue& epilogue) {
+  const Method method = method_of(stream, product, epilogue);
+  if (method == Method::matmul) return multiply_matmul_work(stream, product, epilogue.bias);
+  return method == Method::widened ? multiply_widened_work(stream, product) : 0;
 }
 
 /// Whether nothing is summed: K is 0.
@@ -163,7 +180,7 @@ void gemm(Stream& stream, Tensor work, Tensor c, const Operand& a, const Operand
 std::size_t gemm_work(const Stream& stream, Tensor c, const Operand& a, const Operand& b, GradMode mode,
                       const Epilogue& epilogue) {
   std::size_t bytes = 0;
-  if (c.numel() > 0 && !sums_nothing(a)) bytes = multiply_work(stream, product_of(c, a, b, mode));
+  if (c.numel() > 0 && !sums_nothing(a)) bytes = multiply_work(stream, product_of(c, a, b, mode), epilogue);
   if (epilogue.dbias.wanted()) bytes = std::max(bytes, sum_bias_gradient_work(a.tensor));
   return bytes;
 }

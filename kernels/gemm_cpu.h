@@ -58,6 +58,12 @@ class ThreadLimit {
   int before_;
 };
 
+/// bf16 products, with their bias, by a primitive of oneDNN. has_matmul(): whether the CPU has instructions for it and
+/// oneDNN the primitive; the other two require it. The primitive is kept by the stream; `work` is its scratchpad.
+bool has_matmul(const Stream& stream, const Product& product, const Tensor& bias);
+void multiply_matmul(Stream& stream, Tensor work, const Product& product, const Tensor& bias);
+std::size_t multiply_matmul_work(const Stream& stream, const Product& product, const Tensor& bias);
+
 /// Products by oneDNN's fp32 GEMM of operands or into a C of 16 bits: tiles are widened to fp32 in `work` first.
 /// Includes the epilogue.
 void multiply_widened(Stream& stream, Tensor work, const Product& product, const Epilogue& epilogue);

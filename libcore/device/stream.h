@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 namespace mtl {
 
@@ -16,6 +17,14 @@ struct Counters {
   double bytes = 0;
 
   bool operator==(const Counters&) const = default;
+};
+
+/// What a device's operators keep from call to call, such as compiled products; each device has a class of its own.
+class StreamCache {
+ public:
+  StreamCache() = default;
+  StreamCache(const StreamCache&) = delete;
+  virtual ~StreamCache() = default;
 };
 
 /// Operators given to a stream run one after another.
@@ -36,11 +45,14 @@ class Stream {
   }
   const Counters& counters() const { return counters_; }
   void reset_counters() { counters_ = {}; }
+  /// Made and read by the operators of the stream's target alone; null until they need it.
+  std::unique_ptr<StreamCache>& cache() const { return cache_; }
 
  private:
   Device device_, target_;
   int threads_;
   Counters counters_;
+  mutable std::unique_ptr<StreamCache> cache_;
 };
 
 }  // namespace mtl

@@ -1,6 +1,7 @@
 // How fast the operators are on this machine: mtl_bench_kernels [THREADS [NAME]]. One line per operator and shape, for
 // repeated calls on random data: the median time, the best, and what the best makes in GFLOP/s or in GB/s of operands
-// (as counted by the operator). With other work on the machine only the best means something.
+// (as counted by the operator). With other work on the machine only the best means something. With
+// ONEDNN_MAX_CPU_ISA=AVX512_CORE in the environment, bf16 products are as on a CPU without AVX-512 BF16.
 #include <hwy/highway.h>
 
 #include <chrono>
@@ -57,13 +58,18 @@ class Bench {
   std::string only_;
 };
 
-/// The GEMMs of a linear layer y = x W^T + b with W (out, in), for `rows` rows of x.
-void bench_linear(Bench& bench, std::int64_t rows, std::int64_t out, std::int64_t in) {
-  Owned x = random_tensor({rows, in}, 1), w = random_tensor({out, in}, 2, 0.02), b = random_tensor({out}, 3);
-  Owned y({rows, out}), aux({rows, out}), dy = random_tensor({rows, out}, 4), dx({rows, in}), dw({out, in}), db({out});
-  Owned pre = random_tensor({rows, in}, 5);
-  Arena scratch(Device::cpu, "scratch", 8 << 20);
-  const std::string size = cat(rows, " x ", out, " x ", in);
+/// The end of a line's name: nothing for fp32.
+std::string name_of_type(DType type) { return type == DType::f32 ? "" : cat(" ", name_of(type)); }
+
+/// The GEMMs of a linear layer y = x W^T + b with W (out, in), for `rows` rows of x. Gradients of parameters are fp32.
+void bench_linear(Bench& bench, std::int64_t rows, std::int64_t out, std::int64_t in, DType type = DType::f32) {
+  Owned x = random_tensor(type, {rows, in}, 1), w = random_tensor(type, {out, in}, 2, 0.02),
+        b = random_tensor(type, {out}, 3);
+  Owned y(type, {rows, out}), aux(type, {rows, out}), dy = random_tensor(type, {rows, out}, 4), dx(type, {rows, in}),
+                                                      dw({out, in}), db({out});
+  Owned pre = random_tensor(type, {rows, in}, 5);
+  Arena scratch(Device::cpu, "scratch", 16 << 20);
+  const std::string size = cat(rows, " x ", out, " x ", in, name_of_type(type));
   bench.run("gemm forward, bias           " + size,
             [&](Stream& s) { gemm(s, scratch, y, {x}, transposed(w), GradMode::overwrite, {.bias = b}); });
   bench.run("gemm forward, bias, gelu     " + size, [&](Stream& s) {
@@ -82,11 +88,11 @@ void bench_linear(Bench& bench, std::int64_t rows, std::int64_t out, std::int64_
   });
 }
 
-void bench_decoding(Bench& bench, std::int64_t out, std::int64_t in) {
+void bench_decoding(Bench& bench, std::int64_t out, std::int64_t in, DType type = DType::f32) {
   Arena scratch(Device::cpu, "scratch", 0);
   for (std::int64_t rows : {1, 2, 4, 8}) {
-    Owned x = random_tensor({rows, in}, 1), w = random_tensor({out, in}, 2, 0.02), y({rows, out});
-    bench.run(cat("gemm decoding                ", rows, " x ", out, " x ", in),
+    Owned x = random_tensor(type, {rows, in}, 1), w = random_tensor(type, {out, in}, 2, 0.02), y(type, {rows, out});
+    bench.run(cat("gemm decoding                ", rows, " x ", out, " x ", in, name_of_type(type)),
               [&](Stream& s) { gemm(s, scratch, y, {x}, transposed(w)); });
   }
 }
@@ -222,6 +228,14 @@ int main(int argc, char** argv) {
   bench_linear(bench, 64, 50304, 768);
   bench_decoding(bench, 3072, 768);
   bench_decoding(bench, 50257, 768);
+  for (DType type : {DType::bf16, DType::f16}) {
+    bench_linear(bench, 1024, 3072, 768, type);
+    bench_linear(bench, 1024, 768, 3072, type);
+    bench_linear(bench, 1024, 512, 128, type);
+    bench_linear(bench, 64, 50304, 768, type);
+    bench_decoding(bench, 3072, 768, type);
+    bench_decoding(bench, 50257, 768, type);
+  }
   bench_cross_entropy(bench, 64, 50257);
   bench_cross_entropy(bench, 256, 50257);
   bench_hidden(bench, 1, 1024, 768);
