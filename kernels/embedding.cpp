@@ -1,69 +1,94 @@
 #include "kernels/embedding.h"
 
 #include "kernels/dispatch.h"
+#include "kernels/stream_types.h"
 
 namespace mtl {
 
 namespace {
 
-void check_operands(const char* what, const Tensor& hidden, const Tensor& table) {
+void check_hidden(const char* what, const Tensor& hidden) {
   require(hidden.shape().rank() == 2, what, ": expected (N, C), got ", hidden.shape().text());
-  expect_tensor(what, hidden, DType::f32, hidden.shape());
-  expect_tensor(what, table, DType::f32, {table.size(0), hidden.size(1)});
+  expect_computed(what, hidden);
 }
 
-void check_tokens(const char* what, const Tensor& hidden, const Tensor& tokens, const Tensor& table) {
-  check_operands(what, hidden, table);
-  expect_tensor(what, tokens, DType::i32, {hidden.size(0)});
+void check_table(const char* what, const Tensor& hidden, const Tensor& table) {
+  expect_stream(what, hidden.dtype(), table.dtype());
+  expect_tensor(what, table, table.dtype(), {table.size(0), hidden.size(1)});
+}
+
+void check_table_grad(const char* what, const Tensor& hidden, const Grad& dtable) {
+  expect_grad(what, dtable, {dtable.tensor.size(0), hidden.size(1)});
 }
 
 /// Returns the bytes of the positions that are read.
-double check_positions(const char* what, const Tensor& hidden, const Tensor& positions, const Tensor& table,
+double check_positions(const char* what, const Tensor& hidden, const Tensor& positions, bool looks_up,
                        const Dropout& dropout, const RowMap& rows) {
-  if (table.exists()) check_operands(what, hidden, table);
+  check_hidden(what, hidden);
   expect_tensor(what, positions, DType::i32, positions.shape());
   const std::int64_t count = hidden.size(0);
   require(rows.first_row >= 0 && rows.first_row + count <= positions.numel(), what, ": rows ", rows.first_row, " to ",
           rows.first_row + count, " are not within ", positions.numel(), " positions");
   if (dropout.active()) check_samples(what, rows, count);
-  return table.exists() ? static_cast<double>(count) * static_cast<double>(size_of(DType::i32)) : 0;
+  return looks_up ? static_cast<double>(count) * static_cast<double>(size_of(DType::i32)) : 0;
+}
+
+/// The bytes of as many elements as `hidden` has, in the dtype of `table`: each place reads a row of the table.
+double bytes_in(const Tensor& hidden, const Tensor& table) {
+  return static_cast<double>(hidden.numel()) * static_cast<double>(size_of(table.dtype()));
 }
 
 /// Each place reads its row, and reads and writes a row of the gradient, which is cleared first when it is overwritten.
 double scatter_bytes(const Tensor& dout, const Grad& dtable) {
   double cleared = dtable.mode == GradMode::overwrite ? static_cast<double>(dtable.tensor.bytes()) : 0;
-  return 3 * static_cast<double>(dout.bytes()) + cleared;
+  return static_cast<double>(dout.bytes()) + 2 * bytes_in(dout, dtable.tensor) + cleared;
+}
+
+Tensor make_scatter_work(Stream& stream, Arena& scratch, const Grad& dtable, const Tensor& dout) {
+  return make_work<cpu::scatter_work, cuda::scatter_work>(stream, scratch, dtable.tensor, dout.size(0));
 }
 
 }  // namespace
 
 void embedding_forward(Stream& stream, Tensor out, Tensor tokens, std::int64_t vocab_begin, Tensor table) {
-  check_tokens("embedding", out, tokens, table);
-  stream.count(0, 2 * static_cast<double>(out.bytes()) + static_cast<double>(tokens.bytes()));
+  check_hidden("embedding", out);
+  check_table("embedding", out, table);
+  expect_tensor("embedding", tokens, DType::i32, {out.size(0)});
+  stream.count(0, static_cast<double>(out.bytes() + tokens.bytes()) + bytes_in(out, table));
   run<cpu::embedding_forward, cuda::embedding_forward>(stream, out, tokens, vocab_begin, table);
 }
 
-void embedding_backward(Stream& stream, Grad dtable, Tensor dout, Tensor tokens, std::int64_t vocab_begin) {
-  check_tokens("embedding gradient", dout, tokens, dtable.tensor);
+void embedding_backward(Stream& stream, Arena& scratch, Grad dtable, Tensor dout, Tensor tokens,
+                        std::int64_t vocab_begin) {
+  check_hidden("embedding gradient", dout);
+  check_table_grad("embedding gradient", dout, dtable);
+  expect_tensor("embedding gradient", tokens, DType::i32, {dout.size(0)});
+  Arena::Mark mark(scratch);
+  const Tensor work = make_scatter_work(stream, scratch, dtable, dout);
   stream.count(0, scatter_bytes(dout, dtable) + static_cast<double>(tokens.bytes()));
-  run<cpu::embedding_backward, cuda::embedding_backward>(stream, dtable, dout, tokens, vocab_begin);
+  run<cpu::embedding_backward, cuda::embedding_backward>(stream, work, dtable, dout, tokens, vocab_begin);
 }
 
 void positions_forward(Stream& stream, Tensor x, Tensor positions, Tensor table, const Dropout& dropout,
                        const RowMap& rows) {
-  const double read = check_positions("positions", x, positions, table, dropout, rows);
+  const double read = check_positions("positions", x, positions, table.exists(), dropout, rows);
+  if (table.exists()) check_table("positions", x, table);
   if (!table.exists() && !dropout.active()) return;
-  stream.count(0, (table.exists() ? 3 : 2) * static_cast<double>(x.bytes()) + read);
+  stream.count(0, 2 * static_cast<double>(x.bytes()) + (table.exists() ? bytes_in(x, table) : 0) + read);
   run<cpu::positions_forward, cuda::positions_forward>(stream, x, positions, table, dropout, rows);
 }
 
-void positions_backward(Stream& stream, Grad dtable, Tensor dx, Tensor positions, const Dropout& dropout,
-                        const RowMap& rows) {
-  const double read = check_positions("positions gradient", dx, positions, dtable.tensor, dropout, rows);
+void positions_backward(Stream& stream, Arena& scratch, Grad dtable, Tensor dx, Tensor positions,
+                        const Dropout& dropout, const RowMap& rows) {
+  const double read = check_positions("positions gradient", dx, positions, dtable.wanted(), dropout, rows);
+  if (dtable.wanted()) check_table_grad("positions gradient", dx, dtable);
   if (!dtable.wanted() && !dropout.active()) return;
+  Arena::Mark mark(scratch);
+  Tensor work;
+  if (dtable.wanted()) work = make_scatter_work(stream, scratch, dtable, dx);
   const double scattered = dtable.wanted() ? scatter_bytes(dx, dtable) : static_cast<double>(dx.bytes());
   stream.count(0, scattered + static_cast<double>(dx.bytes()) + read);
-  run<cpu::positions_backward, cuda::positions_backward>(stream, dtable, dx, positions, dropout, rows);
+  run<cpu::positions_backward, cuda::positions_backward>(stream, work, dtable, dx, positions, dropout, rows);
 }
 
 }  // namespace mtl

@@ -5,10 +5,16 @@
 //
 // Rows N = (B T) or some of them, width C. tokens (N) i32; x, out (N, C). positions (B, T) i32 are those of the whole
 // micro-batch: `rows` says which rows x holds, for its positions and for the dropout. The token table (V, C) holds the
-// rows [vocab_begin, vocab_begin + V) of the vocabulary: a token outside them gives zeros. Scatter-adds run in a fixed
-// order, whatever the number of threads; overwrite clears first.
+// rows [vocab_begin, vocab_begin + V) of the vocabulary: a token outside them gives zeros.
+//
+// Tables have the compute dtype T. out has T or the dtype S of the residual stream: the caller chooses in which of them
+// ranks sum. x and dx have S, dout any dtype that operators compute with, and the gradient of a table a dtype G of its
+// own (kernels/stream_types.h). Scatter-adds are fp32 sums in the order of places, whatever the number of threads;
+// overwrite clears first. A narrower G is rounded once a call, however many places add to a row: for that, the scratch
+// holds the places sorted by row.
 #pragma once
 
+#include "device/memory.h"
 #include "device/stream.h"
 #include "device/tensor.h"
 #include "kernels/dropout.h"
@@ -17,14 +23,16 @@
 namespace mtl {
 
 void embedding_forward(Stream& stream, Tensor out, Tensor tokens, std::int64_t vocab_begin, Tensor table);
-void embedding_backward(Stream& stream, Grad dtable, Tensor dout, Tensor tokens, std::int64_t vocab_begin);
+void embedding_backward(Stream& stream, Arena& scratch, Grad dtable, Tensor dout, Tensor tokens,
+                        std::int64_t vocab_begin);
 
 /// In place. A position that is not within the table is an error: on the cpu it throws. A table that is left out adds
 /// nothing, and has no gradient.
 void positions_forward(Stream& stream, Tensor x, Tensor positions, Tensor table, const Dropout& dropout,
                        const RowMap& rows);
-/// dx, in place, becomes the gradient of what forward was given.
-void positions_backward(Stream& stream, Grad dtable, Tensor dx, Tensor positions, const Dropout& dropout,
-                        const RowMap& rows);
+/// dx, in place, becomes the gradient of what forward was given. The table's gradient sums it before it is rounded to
+/// S.
+void positions_backward(Stream& stream, Arena& scratch, Grad dtable, Tensor dx, Tensor positions,
+                        const Dropout& dropout, const RowMap& rows);
 
 }  // namespace mtl

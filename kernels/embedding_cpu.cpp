@@ -1,6 +1,10 @@
-// Forward: threads take rows. Backward: threads take columns, and every thread walks all places in order, so each sum
-// has the same order whatever their number.
+// Forward: threads take rows. Backward: threads take columns, and every thread walks all places, so each sum has the
+// same order whatever their number.
+#include <algorithm>
+#include <type_traits>
+
 #include "kernels/cpu.h"
+#include "kernels/embedding_cpu.h"
 
 #define MTL_SIMD_FILE "kernels/embedding_cpu.cpp"
 #include "kernels/dropout_simd.h"
@@ -8,57 +12,137 @@
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
-void positions_forward_rows(Tensor x, Tensor positions, Tensor table, const Dropout& dropout, const RowMap& map,
-                            Range rows) {
+/// S: of the result; T: of the table.
+template <class S, class T>
+void look_up(Tensor out, Tensor tokens, std::int64_t vocab_begin, Tensor table, Range rows) {
+  const std::int64_t width = out.size(1);
+  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+    const std::int64_t token = tokens.data<std::int32_t>()[row] - vocab_begin;
+    S* to = out.data<S>() + row * width;
+    const T* from = table.data<T>() + token * width;
+    if (token < 0 || token >= table.size(0))
+      std::fill(to, to + width, S{});
+    else if constexpr (std::is_same_v<S, T>)
+      std::copy_n(from, width, to);
+    else
+      sweep(static_cast<std::size_t>(width),
+            [=](std::size_t i, auto lanes) HWY_ATTR { lanes.store(lanes.load(from + i), to + i); });
+  }
+}
+
+template <class S, class T>
+void add_positions(Tensor x, Tensor positions, Tensor table, const Dropout& dropout, const RowMap& map, Range rows) {
   const std::int64_t width = x.size(1);
   const HiddenMask mask(dropout, map, width);
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-    const float* position = table.data<float>() + positions.data<std::int32_t>()[map.first_row + row] * width;
-    float* to = x.data<float>() + row * width;
+    const T* position = table.data<T>() + positions.data<std::int32_t>()[map.first_row + row] * width;
+    S* to = x.data<S>() + row * width;
     mask.sweep_row(row, {0, width}, [=](std::size_t i, auto lanes, VecF32 factor) HWY_ATTR {
       lanes.store(hn::Mul(hn::Add(lanes.load(to + i), lanes.load(position + i)), factor), to + i);
     });
   }
 }
 
+/// add(place, to) for every place, in an order that keeps that of a row's places: it adds the place's `columns` to
+/// `to`. That is the table's row where it is fp32, otherwise a sum that is rounded after the last place of the row.
+template <class Add>
+HWY_INLINE void scatter(Tensor dtable, const Places& places, Range columns, const Add& add) {
+  const std::int64_t width = dtable.size(1), held = dtable.size(0);
+  if (dtable.dtype() == DType::f32) {
+    float* table = dtable.data<float>() + columns.begin;
+    for (std::int64_t place = 0; place < places.number; ++place) {
+      const std::int64_t row = places.row(place);
+      if (row >= 0 && row < held) add(place, table + row * width);
+    }
+    return;
+  }
+  with_float(dtable.dtype(), [&]<class G>(G) HWY_ATTR {
+    HWY_ALIGN float sums[kScatterColumns];
+    const auto count = static_cast<std::size_t>(columns.size());
+    for (std::int64_t n = 0; n < places.held;) {
+      const std::uint64_t row = places.sorted[n] >> 32;
+      G* to = dtable.data<G>() + static_cast<std::int64_t>(row) * width + columns.begin;
+      sweep(count, [&](std::size_t i, auto lanes) HWY_ATTR { lanes.store(lanes.load(to + i), sums + i); });
+      for (; n < places.held && places.sorted[n] >> 32 == row; ++n)
+        add(static_cast<std::int64_t>(places.sorted[n] & 0xFFFFFFFFu), sums);
+      sweep(count, [&](std::size_t i, auto lanes) HWY_ATTR { lanes.store(lanes.load(sums + i), to + i); });
+    }
+  });
+}
+
+void embedding_forward_rows(Tensor out, Tensor tokens, std::int64_t vocab_begin, Tensor table, Range rows) {
+  with_stream(out.dtype(), table.dtype(), [&](auto s, auto t) HWY_ATTR {
+    look_up<decltype(s), decltype(t)>(out, tokens, vocab_begin, table, rows);
+  });
+}
+
+void positions_forward_rows(Tensor x, Tensor positions, Tensor table, const Dropout& dropout, const RowMap& map,
+                            Range rows) {
+  with_stream(x.dtype(), table.dtype(), [&](auto s, auto t) HWY_ATTR {
+    add_positions<decltype(s), decltype(t)>(x, positions, table, dropout, map, rows);
+  });
+}
+
 /// x = dropout(x), or dx = dropout'(dx): both are the same product.
 void mask_rows(Tensor x, const Dropout& dropout, const RowMap& map, Range rows) {
   const std::int64_t width = x.size(1);
   const HiddenMask mask(dropout, map, width);
-  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-    float* at = x.data<float>() + row * width;
-    mask.sweep_row(row, {0, width}, [=](std::size_t i, auto lanes, VecF32 factor) HWY_ATTR {
-      lanes.store(hn::Mul(lanes.load(at + i), factor), at + i);
-    });
-  }
+  with_float(x.dtype(), [&]<class S>(S) HWY_ATTR {
+    for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+      S* at = x.data<S>() + row * width;
+      mask.sweep_row(row, {0, width}, [=](std::size_t i, auto lanes, VecF32 factor) HWY_ATTR {
+        lanes.store(hn::Mul(lanes.load(at + i), factor), at + i);
+      });
+    }
+  });
 }
 
-void positions_backward_columns(Tensor dtable, Tensor dx, Tensor positions, const Dropout& dropout, const RowMap& map,
-                                Range columns) {
-  const std::int64_t width = dx.size(1);
-  const HiddenMask mask(dropout, map, width);
-  for (std::int64_t row = 0; row < dx.size(0); ++row) {
-    float* position = dtable.data<float>() + positions.data<std::int32_t>()[map.first_row + row] * width;
-    float* at = dx.data<float>() + row * width;
-    mask.sweep_row(row, columns, [=](std::size_t i, auto lanes, VecF32 factor) HWY_ATTR {
+/// Masks a place's part of dx, and adds it to its row's.
+template <class S>
+struct MaskAndAdd {
+  S* dx;
+  std::int64_t width;
+  const HiddenMask& mask;
+  Range columns;
+
+  HWY_INLINE void operator()(std::int64_t place, float* to) const {
+    S* at = dx + place * width;
+    const auto begin = static_cast<std::size_t>(columns.begin);
+    mask.sweep_row(place, columns, [=](std::size_t i, auto lanes, VecF32 factor) HWY_ATTR {
       const VecF32 masked = hn::Mul(lanes.load(at + i), factor);
       lanes.store(masked, at + i);
-      lanes.store(hn::Add(lanes.load(position + i), masked), position + i);
+      lanes.store(hn::Add(lanes.load(to + (i - begin)), masked), to + (i - begin));
     });
   }
+};
+
+/// Adds a place's part of dout, which begins at its first column, to its row's.
+template <class D>
+struct AddPlace {
+  const D* dout;
+  std::int64_t width;
+  std::size_t count;
+
+  HWY_INLINE void operator()(std::int64_t place, float* to) const {
+    const D* from = dout + place * width;
+    sweep(count, [=](std::size_t i, auto lanes)
+                     HWY_ATTR { lanes.store(hn::Add(lanes.load(to + i), lanes.load(from + i)), to + i); });
+  }
+};
+
+void positions_backward_columns(Tensor dtable, Tensor dx, const Places& places, const Dropout& dropout,
+                                const RowMap& map, Range columns) {
+  const HiddenMask mask(dropout, map, dx.size(1));
+  with_float(dx.dtype(), [&]<class S>(S) HWY_ATTR {
+    scatter(dtable, places, columns, MaskAndAdd<S>{dx.data<S>(), dx.size(1), mask, columns});
+  });
 }
 
-void embedding_backward_columns(Tensor dtable, Tensor dout, Tensor tokens, std::int64_t vocab_begin, Range columns) {
-  const std::int64_t width = dout.size(1);
-  for (std::int64_t row = 0; row < dout.size(0); ++row) {
-    const std::int64_t token = tokens.data<std::int32_t>()[row] - vocab_begin;
-    if (token < 0 || token >= dtable.size(0)) continue;
-    float* to = dtable.data<float>() + token * width + columns.begin;
-    const float* from = dout.data<float>() + row * width + columns.begin;
-    sweep(static_cast<std::size_t>(columns.size()), [=](std::size_t i, auto lanes) HWY_ATTR {
-      lanes.store(hn::Add(lanes.load(to + i), lanes.load(from + i)), to + i);
-    });
-  }
+void embedding_backward_columns(Tensor dtable, Tensor dout, const Places& places, Range columns) {
+  with_float(dout.dtype(), [&]<class D>(D) HWY_ATTR {
+    const D* from = dout.data<D>() + columns.begin;
+    scatter(dtable, places, columns, AddPlace<D>{from, dout.size(1), static_cast<std::size_t>(columns.size())});
+  });
 }
 
 }  // namespace mtl::HWY_NAMESPACE
@@ -67,6 +151,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mtl::cpu {
 namespace {
+HWY_EXPORT(embedding_forward_rows);
 HWY_EXPORT(positions_forward_rows);
 HWY_EXPORT(mask_rows);
 HWY_EXPORT(positions_backward_columns);
@@ -86,32 +171,40 @@ void apply_mask(Stream& stream, Tensor x, const Dropout& dropout, const RowMap& 
   });
 }
 
+/// Sorts the places that the table holds by row, where scatter() needs that.
+void sort_places(Places& places, const Tensor& work, const Tensor& dtable) {
+  if (dtable.dtype() == DType::f32) return;
+  auto* keys = work_as<std::uint64_t>(work);
+  for (std::int64_t place = 0; place < places.number; ++place) {
+    const std::int64_t row = places.row(place);
+    if (row >= 0 && row < dtable.size(0))
+      keys[places.held++] = static_cast<std::uint64_t>(row) << 32 | static_cast<std::uint64_t>(place);
+  }
+  std::sort(keys, keys + places.held);
+  places.sorted = keys;
+}
+
 /// body(columns) for stretches of the columns that threads share out, after the gradient was cleared if it is new.
 template <class Body>
 void over_columns(Stream& stream, const Grad& dtable, const Tensor& dout, const Body& body) {
   if (dtable.mode == GradMode::overwrite) cpu::fill_zero(stream, dtable.tensor);
-  const Blocks columns{dout.size(1), 64};
+  const Blocks columns{dout.size(1), kScatterColumns};
   parallel_for(stream.threads(), columns.number(), dout.numel(), [&](std::int64_t block) { body(columns[block]); });
 }
 }  // namespace
 
 void embedding_forward(Stream& stream, Tensor out, Tensor tokens, std::int64_t vocab_begin, Tensor table) {
-  const std::int64_t width = out.size(1);
-  parallel_rows(stream.threads(), out.size(0), width, [&](Range rows) {
-    for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-      const std::int64_t token = tokens.data<std::int32_t>()[row] - vocab_begin;
-      float* to = out.data<float>() + row * width;
-      if (token < 0 || token >= table.size(0))
-        std::fill(to, to + width, 0.0f);
-      else
-        std::copy_n(table.data<float>() + token * width, width, to);
-    }
+  parallel_rows(stream.threads(), out.size(0), out.size(1), [&](Range rows) {
+    HWY_DYNAMIC_DISPATCH(embedding_forward_rows)(out, tokens, vocab_begin, table, rows);
   });
 }
 
-void embedding_backward(Stream& stream, Grad dtable, Tensor dout, Tensor tokens, std::int64_t vocab_begin) {
+void embedding_backward(Stream& stream, Tensor work, Grad dtable, Tensor dout, Tensor tokens,
+                        std::int64_t vocab_begin) {
+  Places places{tokens.data<std::int32_t>(), vocab_begin, dout.size(0)};
+  sort_places(places, work, dtable.tensor);
   over_columns(stream, dtable, dout, [&](Range columns) {
-    HWY_DYNAMIC_DISPATCH(embedding_backward_columns)(dtable.tensor, dout, tokens, vocab_begin, columns);
+    HWY_DYNAMIC_DISPATCH(embedding_backward_columns)(dtable.tensor, dout, places, columns);
   });
 }
 
@@ -124,13 +217,19 @@ void positions_forward(Stream& stream, Tensor x, Tensor positions, Tensor table,
   });
 }
 
-void positions_backward(Stream& stream, Grad dtable, Tensor dx, Tensor positions, const Dropout& dropout,
+void positions_backward(Stream& stream, Tensor work, Grad dtable, Tensor dx, Tensor positions, const Dropout& dropout,
                         const RowMap& rows) {
   if (!dtable.wanted()) return apply_mask(stream, dx, dropout, rows);
   check_positions(dx, positions, dtable.tensor, rows);
+  Places places{positions.data<std::int32_t>() + rows.first_row, 0, dx.size(0)};
+  sort_places(places, work, dtable.tensor);
   over_columns(stream, dtable, dx, [&](Range columns) {
-    HWY_DYNAMIC_DISPATCH(positions_backward_columns)(dtable.tensor, dx, positions, dropout, rows, columns);
+    HWY_DYNAMIC_DISPATCH(positions_backward_columns)(dtable.tensor, dx, places, dropout, rows, columns);
   });
+}
+
+std::size_t scatter_work(const Stream&, Tensor dtable, std::int64_t places) {
+  return dtable.dtype() == DType::f32 ? 0 : static_cast<std::size_t>(places) * sizeof(std::uint64_t);
 }
 
 }  // namespace mtl::cpu

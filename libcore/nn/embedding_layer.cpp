@@ -57,10 +57,10 @@ void EmbeddingLayer::forward(Ctx& ctx, Tensor, Tensor y, const Batch& batch, Cac
 
 void EmbeddingLayer::backward(Ctx& ctx, Tensor dx, const Batch& batch, const Cache&) const {
   Arena::Mark scratch(ctx.scratch);
-  positions_backward(ctx.stream, position_table.take_grad(), dx, batch.positions, dropout_in(ctx, dropout),
+  positions_backward(ctx.stream, ctx.scratch, position_table.take_grad(), dx, batch.positions, dropout_in(ctx, dropout),
                      region.rows_held(ctx, batch.rows(), dx.size(0)));
-  embedding_backward(ctx.stream, tokens.take_grad(), region.enter(ctx, ctx.scratch, dx), flat_tokens(batch),
-                     vocab_begin(ctx, tokens));
+  embedding_backward(ctx.stream, ctx.scratch, tokens.take_grad(), region.enter(ctx, ctx.scratch, dx),
+                     flat_tokens(batch), vocab_begin(ctx, tokens));
 }
 
 }  // namespace mtl

@@ -151,8 +151,8 @@ void bench_hidden(Bench& bench, std::int64_t samples, std::int64_t length, std::
     positions_forward(s, y, at, positions, {}, map);
   });
   bench.run("embedding backward           " + size, [&](Stream& s) {
-    positions_backward(s, {positions, add_up}, dy, at, {}, map);
-    embedding_backward(s, {table, add_up}, dy, tokens, 0);
+    positions_backward(s, scratch, {positions, add_up}, dy, at, {}, map);
+    embedding_backward(s, scratch, {table, add_up}, dy, tokens, 0);
   });
 }
 

@@ -11,13 +11,15 @@ namespace {
 
 struct Problem {
   std::int64_t rows, length, width;
+  StreamTypes types = kStreamTypes[0];
   std::int64_t vocab = 50, begin = 10, held = 30, max_positions = 40;  // this rank holds tokens 10 .. 39
   Shape shape{rows, width};
   Owned tokens = random_integers({rows}, 0, static_cast<std::int32_t>(vocab), 1);
   std::int64_t skipped = 16;  // rows of the micro-batch that other ranks hold
   Owned positions = random_integers({skipped + rows + 3}, 0, static_cast<std::int32_t>(max_positions), 2);
-  Owned table = random_tensor({held, width}, 3), position_table = random_tensor({max_positions, width}, 4);
-  Owned dout = random_tensor(shape, 5);
+  Owned table = random_tensor(types.compute, {held, width}, 3);
+  Owned position_table = random_tensor(types.compute, {max_positions, width}, 4);
+  Owned dout = random_tensor(types.stream, shape, 5);
   Dropout dropout{0.2f, {9, 8}};
   RowMap map{samples_from(77), skipped, length};
 
@@ -37,54 +39,97 @@ constexpr Size kSizes[] = {{1, 1, 1}, {6, 3, 7}, {48, 16, 1031}, {128, 64, 256}}
 TEST_CASE("embedding: forward equals the reference, tokens of other ranks give zeros") {
   Stream stream(kDevice, 2);
   for (auto [rows, length, width] : kSizes) {
-    Problem p{rows, length, width};
-    Owned out = random_tensor(p.shape, 9);
-    std::vector<double> looked_up, placed;
-    for (std::int64_t i = 0; i < out.numel(); ++i) {
-      const std::int64_t place = i / width, c = i % width;
-      looked_up.push_back(p.has_row(place) ? static_cast<double>(p.table[p.row(place) * width + c]) : 0.0);
-      placed.push_back((looked_up.back() + static_cast<double>(p.position_table[p.position(place) * width + c])) *
-                       p.mask(place, c));
+    for (const StreamTypes types : kStreamTypes) {
+      Problem p{rows, length, width, types};
+      Owned out = random_tensor(types.stream, p.shape, 9);
+      const std::vector<double> table = p.table.values(), positions = p.position_table.values();
+      std::vector<double> looked_up, placed;
+      for (std::int64_t i = 0; i < out.numel(); ++i) {
+        const std::int64_t place = i / width, c = i % width;
+        looked_up.push_back(p.has_row(place) ? table[static_cast<std::size_t>(p.row(place) * width + c)] : 0.0);
+        const double position = positions[static_cast<std::size_t>(p.position(place) * width + c)];
+        placed.push_back((looked_up.back() + position) * p.mask(place, c));
+      }
+      embedding_forward(stream, out, p.tokens, p.begin, p.table);
+      CHECK(relative_rms(out, looked_up) == 0);
+      positions_forward(stream, out, p.positions, p.position_table, p.dropout, p.map);
+      CHECK(relative_rms(out, placed) < rounding_of(types.stream, kTolerance.elementwise));
     }
-    embedding_forward(stream, out, p.tokens, p.begin, p.table);
-    CHECK(relative_rms(out, looked_up) == 0);
-    positions_forward(stream, out, p.positions, p.position_table, p.dropout, p.map);
-    CHECK(relative_rms(out, placed) < kTolerance.elementwise);
   }
 }
 
-TEST_CASE("embedding: gradients are summed over places, overwriting and accumulating") {
+namespace {
+
+void check_gradients(const Problem& p, GradMode mode, DType grads) {
   Stream stream(kDevice, 2);
+  Arena scratch(kDevice, "scratch", 1 << 16);
+  Owned dtable = random_tensor(grads, {p.held, p.width}, 6);
+  Owned dpositions = random_tensor(grads, {p.max_positions, p.width}, 7);
+  std::vector<double> tokens = dtable.values(), positions = dpositions.values(), dx;
+  if (mode == GradMode::overwrite) {
+    std::ranges::fill(tokens, 0.0);
+    std::ranges::fill(positions, 0.0);
+  }
+  const std::vector<double> dout = p.dout.values();
+  for (std::int64_t i = 0; i < p.dout.numel(); ++i) {
+    const std::int64_t place = i / p.width, c = i % p.width;
+    dx.push_back(p.mask(place, c) * dout[static_cast<std::size_t>(i)]);
+    positions[static_cast<std::size_t>(p.position(place) * p.width + c)] += dx.back();
+  }
+  positions_backward(stream, scratch, {dpositions, mode}, p.dout, p.positions, p.dropout, p.map);
+  CHECK(relative_rms(p.dout, dx) < rounding_of(p.types.stream, kTolerance.elementwise));
+  CHECK(relative_rms(dpositions, positions) < rounding_of(grads, kTolerance.elementwise));
+  const std::vector<double> given = p.dout.values();  // the rounded dx
+  for (std::int64_t i = 0; i < p.dout.numel(); ++i) {
+    const std::int64_t place = i / p.width, c = i % p.width;
+    if (p.has_row(place))
+      tokens[static_cast<std::size_t>(p.row(place) * p.width + c)] += given[static_cast<std::size_t>(i)];
+  }
+  embedding_backward(stream, scratch, {dtable, mode}, p.dout, p.tokens, p.begin);
+  CHECK(relative_rms(dtable, tokens) < rounding_of(grads, kTolerance.elementwise));
+}
+
+}  // namespace
+
+TEST_CASE("embedding: gradients are summed over places, overwriting and accumulating, in every dtype") {
   for (auto [rows, length, width] : kSizes) {
-    for (GradMode mode : {GradMode::overwrite, GradMode::accumulate}) {
-      Problem p{rows, length, width};
-      Owned dtable = random_tensor({p.held, width}, 6), dpositions = random_tensor({p.max_positions, width}, 7);
-      std::vector<double> tokens = dtable.values(), positions = dpositions.values(), dx;
-      if (mode == GradMode::overwrite) {
-        tokens.assign(tokens.size(), 0.0);
-        positions.assign(positions.size(), 0.0);
+    for (const StreamTypes types : kStreamTypes) {
+      for (const DType grads : {DType::f32, DType::bf16, DType::f16}) {
+        for (GradMode mode : {GradMode::overwrite, GradMode::accumulate}) {
+          CAPTURE(width);
+          CAPTURE(name_of(types.stream));
+          CAPTURE(name_of(grads));
+          check_gradients({rows, length, width, types}, mode, grads);
+        }
       }
-      for (std::int64_t i = 0; i < p.dout.numel(); ++i) {
-        const std::int64_t place = i / width, c = i % width;
-        dx.push_back(p.mask(place, c) * static_cast<double>(p.dout[i]));
-        if (p.has_row(place)) tokens[static_cast<std::size_t>(p.row(place) * width + c)] += dx.back();
-        positions[static_cast<std::size_t>(p.position(place) * width + c)] += dx.back();
-      }
-      positions_backward(stream, {dpositions, mode}, p.dout, p.positions, p.dropout, p.map);
-      CHECK(relative_rms(p.dout, dx) < kTolerance.elementwise);
-      CHECK(relative_rms(dpositions, positions) < kTolerance.elementwise);
-      embedding_backward(stream, {dtable, mode}, p.dout, p.tokens, p.begin);
-      CHECK(relative_rms(dtable, tokens) < kTolerance.elementwise);
+    }
+  }
+}
+
+TEST_CASE("embedding: many places of one row lose nothing in a narrow gradient") {
+  Stream stream(kDevice, 2);
+  Arena scratch(kDevice, "scratch", 1 << 16);
+  const std::int64_t places = 3000;
+  const Owned ones = filled({places, 5}, 1), tokens = integers({places}, {});
+  for (const DType grads : {DType::bf16, DType::f16}) {
+    Owned dtable(grads, {2, 5}), dpositions(grads, {2, 5});
+    embedding_backward(stream, scratch, {dtable}, ones, tokens, 0);
+    positions_backward(stream, scratch, {dpositions}, ones, tokens, {}, {});
+    for (const Owned* table : {&dtable, &dpositions}) {
+      const std::vector<double> sums = table->values();
+      CHECK(sums[3] == doctest::Approx(3000).epsilon(0x1p-8));
+      CHECK(sums[5] == 0);
     }
   }
 }
 
 TEST_CASE("embedding: gradients equal finite differences") {
   Stream stream(kDevice);
+  Arena scratch(kDevice, "scratch", 1 << 16);
   Problem p{10, 5, 3};
   Owned out(p.shape), dtable({p.held, 3}), dpositions({p.max_positions, 3}), dx = random_tensor(p.shape, 5);
-  positions_backward(stream, {dpositions}, dx, p.positions, p.dropout, p.map);
-  embedding_backward(stream, {dtable}, dx, p.tokens, p.begin);
+  positions_backward(stream, scratch, {dpositions}, dx, p.positions, p.dropout, p.map);
+  embedding_backward(stream, scratch, {dtable}, dx, p.tokens, p.begin);
   const auto loss = [&] {
     embedding_forward(stream, out, p.tokens, p.begin, p.table);
     positions_forward(stream, out, p.positions, p.position_table, p.dropout, p.map);
@@ -96,36 +141,55 @@ TEST_CASE("embedding: gradients equal finite differences") {
 
 TEST_CASE("embedding: one thread and four give the same bits") {
   Problem p{400, 100, 259};
-  const auto run = [&](int threads) {
+  const auto run = [&](int threads, DType grads) {
     Stream stream(kDevice, threads);
+    Arena scratch(kDevice, "scratch", 1 << 16);
     std::vector<Owned> out;
     out.emplace_back(p.shape);
     out.push_back(random_tensor(p.shape, 5));
-    out.emplace_back(Shape{p.held, 259});
-    out.emplace_back(Shape{40, 259});
+    out.emplace_back(grads, Shape{p.held, 259});
+    out.emplace_back(grads, Shape{40, 259});
     embedding_forward(stream, out[0], p.tokens, p.begin, p.table);
     positions_forward(stream, out[0], p.positions, p.position_table, p.dropout, p.map);
-    positions_backward(stream, {out[3]}, out[1], p.positions, p.dropout, p.map);
-    embedding_backward(stream, {out[2]}, out[1], p.tokens, p.begin);
+    positions_backward(stream, scratch, {out[3]}, out[1], p.positions, p.dropout, p.map);
+    embedding_backward(stream, scratch, {out[2]}, out[1], p.tokens, p.begin);
     return out;
   };
-  std::vector<Owned> serial = run(1), parallel = run(4);
-  for (std::size_t i = 0; i < serial.size(); ++i) CHECK(same_bits(serial[i], parallel[i]));
+  for (const DType grads : {DType::f32, DType::bf16}) {
+    std::vector<Owned> serial = run(1, grads), parallel = run(4, grads);
+    for (std::size_t i = 0; i < serial.size(); ++i) CHECK(same_bits(serial[i], parallel[i]));
+  }
 }
 
 TEST_CASE("embedding: a position beyond the table throws, and so do wrong shapes; meta counts") {
-  Stream stream(kDevice), counted(Device::meta);
+  Stream stream(kDevice), counted(Device::meta, 1, kDevice);
+  Arena scratch(Device::meta, "scratch", 0);
   Problem p{3, 3, 4};
   Owned x(p.shape), short_table({2, 4});
   p.positions.host<std::int32_t>()[p.skipped + 1] = 2;
   CHECK_THROWS_WITH_AS(positions_forward(stream, x, p.positions, short_table, {}, p.map), doctest::Contains("position"),
                        Error);
   p.positions.host<std::int32_t>()[p.skipped + 1] = -1;
-  CHECK_THROWS_AS(positions_backward(stream, {p.position_table}, x, p.positions, {}, p.map), Error);
+  CHECK_THROWS_AS(positions_backward(stream, scratch, {p.position_table}, x, p.positions, {}, p.map), Error);
   const Tensor indices = meta({6}, DType::i32);
   embedding_forward(counted, meta({6, 4}), indices, 0, meta({9, 4}));
   CHECK(counted.counters().bytes == 4.0 * (2 * 24 + 6));
+  counted.reset_counters();
+  const Tensor wide = meta({6, 4}), narrow = meta({6, 4}, DType::bf16), table = meta({9, 4}, DType::bf16);
+  embedding_forward(counted, wide, indices, 0, table);
+  positions_forward(counted, wide, indices, table, {}, {});
+  CHECK(counted.counters().bytes == 24 * (4 + 2) + 24 + 24 * (4 + 4 + 2) + 24);
+  counted.reset_counters();
+  embedding_backward(counted, scratch, {table, GradMode::accumulate}, wide, indices, 0);
+  positions_backward(counted, scratch, {meta({9, 4})}, narrow, indices, {}, {});
+  CHECK(counted.counters().bytes == 24 * (4 + 2 + 2) + 24 + 24 * (2 + 2 + 4 + 4) + 36 * 4 + 24);
+  CHECK(scratch.peak() > 0);
+  CHECK(scratch.used() == 0);
+  CHECK_THROWS_AS(embedding_forward(counted, narrow, indices, 0, meta({9, 4})), Error);
+  CHECK_THROWS_AS(positions_forward(counted, narrow, indices, meta({9, 4}), {}, {}), Error);
+  CHECK_THROWS_AS(embedding_forward(counted, meta({6, 4}, DType::f64), indices, 0, meta({9, 4})), Error);
+  CHECK_THROWS_AS(embedding_backward(counted, scratch, {meta({9, 4}, DType::f64)}, wide, indices, 0), Error);
   CHECK_THROWS_AS(embedding_forward(counted, meta({6, 4}), indices, 0, meta({9, 5})), Error);
   CHECK_THROWS_AS(embedding_forward(counted, meta({8, 4}), indices, 0, meta({9, 4})), Error);
-  CHECK_THROWS_AS(embedding_backward(counted, {meta({9, 3})}, meta({6, 4}), indices, 0), Error);
+  CHECK_THROWS_AS(embedding_backward(counted, scratch, {meta({9, 3})}, meta({6, 4}), indices, 0), Error);
 }
