@@ -12,17 +12,11 @@ namespace mtl {
 
 namespace {
 
-constexpr std::string_view kRankFile = "model_optim_rng.pt", kRankPrefix = "mp_rank_", kReleaseFolder = "release",
-                           kMegatronTracker = "latest_checkpointed_iteration.txt";
-
-bool holds_ranks(const std::string& folder) {
-  const std::vector<std::string> names = names_in_folder(folder);
-  return std::any_of(names.begin(), names.end(),
-                     [](const std::string& name) { return starts_with(name, kRankPrefix); });
-}
+constexpr std::string_view kRankPrefix = "mp_rank_", kMegatronTracker = "latest_checkpointed_iteration.txt";
 
 /// "mp_rank_01_002" -> (1, 2); empty for names of another form.
 std::optional<std::pair<int, int>> rank_in_name(const std::string& name) {
+  if (!starts_with(name, kRankPrefix)) return std::nullopt;
   const std::vector<std::string> numbers = split(name.substr(kRankPrefix.size()), '_');
   if (numbers.size() > 2) return std::nullopt;
   std::pair<int, int> rank{0, 0};
@@ -52,13 +46,13 @@ std::optional<std::string> checkpoint_in(const std::string& path, Console& conso
   for (const std::string& name : names_in_folder(path)) {
     const std::optional<std::int64_t> iteration =
         name == kReleaseFolder ? std::optional<std::int64_t>(0) : iteration_in_name(name);
-    if (!iteration || *iteration < newest_iteration || !holds_ranks(cat(path, "/", name))) continue;
+    if (!iteration || *iteration < newest_iteration || !holds_megatron_ranks(cat(path, "/", name))) continue;
     newest = name;
     newest_iteration = *iteration;
   }
   if (newest.empty()) return std::nullopt;
   const std::string tracked = tracked_folder(path);
-  if (!tracked.empty() && holds_ranks(cat(path, "/", tracked))) return cat(path, "/", tracked);
+  if (!tracked.empty() && holds_megatron_ranks(cat(path, "/", tracked))) return cat(path, "/", tracked);
   const std::string tracker = cat(path, "/", kMegatronTracker);
   const char* problem = file_exists(tracker) ? " does not name a checkpoint" : " is missing";
   console.warn(
@@ -68,9 +62,17 @@ std::optional<std::string> checkpoint_in(const std::string& path, Console& conso
 
 }  // namespace
 
+bool is_megatron_rank(const std::string& name) { return rank_in_name(name).has_value(); }
+
+bool holds_megatron_ranks(const std::string& folder) {
+  const std::vector<std::string> names = names_in_folder(folder);
+  return std::any_of(names.begin(), names.end(),
+                     [](const std::string& name) { return starts_with(name, kRankPrefix); });
+}
+
 std::optional<std::string> find_megatron_checkpoint(const std::string& path, Console& console) {
   if (!is_directory(path)) return ends_with(path, ".pt") ? std::optional(path) : std::nullopt;
-  if (file_exists(cat(path, "/", kRankFile)) || holds_ranks(path)) return path;
+  if (file_exists(cat(path, "/", kRankFile)) || holds_megatron_ranks(path)) return path;
   return checkpoint_in(path, console);
 }
 

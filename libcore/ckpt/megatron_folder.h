@@ -7,11 +7,19 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/console.h"
 
 namespace mtl {
+
+inline constexpr std::string_view kRankFile = "model_optim_rng.pt", kReleaseFolder = "release";
+
+/// True for mp_rank_TT and mp_rank_TT_PPP.
+bool is_megatron_rank(const std::string& name);
+/// True for a folder with an entry mp_rank_*.
+bool holds_megatron_ranks(const std::string& folder);
 
 struct MegatronRankFiles {
   int tensor_parallel = 1, pipeline_parallel = 1;

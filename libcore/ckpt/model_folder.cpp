@@ -9,6 +9,7 @@
 #include "ckpt/companion_files.h"
 #include "ckpt/hf_family.h"
 #include "ckpt/manifest.h"
+#include "ckpt/megatron_folder.h"
 
 namespace mtl {
 
@@ -61,11 +62,18 @@ bool is_checkpoint_file(const std::string& name) {
   return name == kManifestName || matches(name, "shard_#.safetensors") || is_companion_file(name);
 }
 
+std::string not_part(const std::string& name) { return cat("holds '", name, "', which is not part of a model"); }
+
 /// "holds 'notes.txt', which is not part of a model", for the first entry that is not; empty without one.
 template <class IsPart>
 std::string foreign_entry(const std::vector<Entry>& entries, const IsPart& is_part) {
   auto found = std::find_if_not(entries.begin(), entries.end(), is_part);
-  return found == entries.end() ? "" : cat("holds '", found->name, "', which is not part of a model");
+  return found == entries.end() ? "" : not_part(found->name);
+}
+
+/// The problem of the folder `name`, for the folder that holds it.
+std::string within(const std::string& problem, const std::string& name) {
+  return problem.empty() ? "" : cat(problem, " (in ", name, ")");
 }
 
 bool describes_known_model(const std::string& path) {
@@ -85,35 +93,68 @@ FolderContents examine_hf(const std::string& path, const std::vector<Entry>& ent
   return out;
 }
 
-FolderContents examine_checkpoint(const std::vector<Entry>& entries) {
+std::string foreign_in_checkpoint(const std::string& path) {
+  return foreign_entry(list_entries(path), [](const Entry& e) { return e.is_file && is_checkpoint_file(e.name); });
+}
+
+/// Likewise of a Megatron-LM checkpoint: the folders of its ranks, each with one file, and a tokenizer.
+std::string foreign_in_megatron(const std::string& path) {
+  for (const Entry& e : list_entries(path)) {
+    if (e.is_file && is_companion_file(e.name)) continue;
+    if (!e.is_folder || !is_megatron_rank(e.name)) return not_part(e.name);
+    const std::string problem = foreign_entry(list_entries(cat(path, "/", e.name)),
+                                              [](const Entry& file) { return file.is_file && file.name == kRankFile; });
+    if (!problem.empty()) return within(problem, e.name);
+  }
+  return "";
+}
+
+/// The problem that entries have which are neither checkpoints nor own files, or that the checkpoints have.
+template <class IsOwn, class ForeignIn>
+void examine_checkpoints(const std::string& path, const std::vector<Entry>& entries, const IsOwn& is_own,
+                         const ForeignIn& foreign_in, FolderContents& out) {
+  std::vector<std::string> checkpoints;
+  out.problem = foreign_entry(entries, [&](const Entry& e) {
+    const bool is_release = e.name == kReleaseFolder && holds_megatron_ranks(cat(path, "/", e.name));
+    const bool is_checkpoint = e.is_folder && (iteration_in_name(e.name) || is_release);
+    if (is_checkpoint) checkpoints.push_back(e.name);
+    return is_checkpoint || is_own(e);
+  });
+  for (const std::string& name : checkpoints) {
+    if (out.problem.empty()) out.problem = within(foreign_in(cat(path, "/", name)), name);
+  }
+  if (out.problem.empty() && checkpoints.size() > 1)
+    out.problem = cat("holds ", checkpoints.size(), " checkpoints of a training run");
+  if (!checkpoints.empty()) out.kind = cat("the checkpoint ", checkpoints.front());
+}
+
+FolderContents examine_megatron_folder(const std::string& path, const std::vector<Entry>& entries) {
   FolderContents out;
-  out.kind = "a checkpoint";
-  out.problem = foreign_entry(entries, [](const Entry& e) { return e.is_file && is_checkpoint_file(e.name); });
+  const auto is_own = [](const Entry& e) { return e.is_file && (e.name == kTrackerName || is_companion_file(e.name)); };
+  examine_checkpoints(path, entries, is_own, foreign_in_megatron, out);
+  out.kind = "a Megatron-LM checkpoint";
   return out;
 }
 
 FolderContents examine_save_folder(const std::string& path, const std::vector<Entry>& entries) {
   FolderContents out;
   out.is_save_folder = true;
+  out.kind = "a save folder without checkpoints";
   const std::vector<std::string> leftovers = list_leftovers(path);
-  std::vector<std::string> checkpoints;
-  out.problem = foreign_entry(entries, [&](const Entry& e) {
-    if (e.is_folder && iteration_in_name(e.name)) {
-      checkpoints.push_back(e.name);
-      return true;
-    }
-    const bool is_own = e.is_file && (e.name == kLockName || e.name == kTrackerName || e.name == kRunIdName);
-    return is_own || std::find(leftovers.begin(), leftovers.end(), cat(path, "/", e.name)) != leftovers.end();
-  });
-  for (const std::string& name : checkpoints) {
-    if (!out.problem.empty()) break;
-    const std::string problem = examine_checkpoint(list_entries(cat(path, "/", name))).problem;
-    if (!problem.empty()) out.problem = cat(problem, " (in ", name, ")");
-  }
-  if (out.problem.empty() && checkpoints.size() > 1)
-    out.problem = cat("holds ", checkpoints.size(), " checkpoints of a training run");
-  out.kind = checkpoints.empty() ? "a save folder without checkpoints" : cat("the checkpoint ", checkpoints.front());
+  const auto is_own = [&](const Entry& e) {
+    const bool is_file_of_run = e.name == kLockName || e.name == kTrackerName || e.name == kRunIdName;
+    return (e.is_file && is_file_of_run) ||
+           std::find(leftovers.begin(), leftovers.end(), cat(path, "/", e.name)) != leftovers.end();
+  };
+  examine_checkpoints(path, entries, is_own, foreign_in_checkpoint, out);
   return out;
+}
+
+/// `name` without the ".tmp.PID" of a file or folder that was not complete.
+std::string complete_name(const std::string& name) {
+  const std::size_t end = name.find(".tmp.");
+  const bool is_temporary = end != std::string::npos && is_process_id(std::string_view(name).substr(end + 5));
+  return is_temporary ? name.substr(0, end) : name;
 }
 
 }  // namespace
@@ -134,8 +175,13 @@ std::optional<std::int64_t> iteration_in_name(const std::string& name) {
 
 FolderContents examine_model_folder(const std::string& path) {
   const std::vector<Entry> entries = list_entries(path);
-  if (has_file(entries, kManifestName)) return examine_checkpoint(entries);
+  if (has_file(entries, kManifestName)) return {"a checkpoint", foreign_in_checkpoint(path)};
   if (has_file(entries, "config.json")) return examine_hf(path, entries);
+  if (holds_megatron_ranks(path)) return {"a Megatron-LM checkpoint", foreign_in_megatron(path)};
+  const bool is_megatron_folder = std::any_of(entries.begin(), entries.end(), [&](const Entry& e) {
+    return e.is_folder && holds_megatron_ranks(cat(path, "/", e.name));
+  });
+  if (is_megatron_folder) return examine_megatron_folder(path, entries);
   const bool is_save_folder = std::any_of(entries.begin(), entries.end(), [](const Entry& e) {
     return e.name == kLockName || e.name == kTrackerName || iteration_in_name(e.name);
   });
@@ -148,12 +194,17 @@ FolderContents examine_model_folder(const std::string& path) {
 std::string find_foreign_entry(const std::string& path) {
   if (fs::is_symlink(path)) return "";
   if (!is_directory(path)) return "is a file";
-  return foreign_entry(list_entries(path), [](const Entry& e) {
-    const std::size_t end = e.name.find(".tmp.");  // a file that was not complete
-    const std::string name = e.name.substr(0, end);
-    return e.is_file && (is_hf_file(name) || is_checkpoint_file(name)) &&
-           (end == std::string::npos || is_process_id(std::string_view(e.name).substr(end + 5)));
-  });
+  for (const Entry& e : list_entries(path)) {
+    const std::string name = complete_name(e.name);
+    const bool is_part =
+        e.is_file && (is_hf_file(name) || is_checkpoint_file(name) || name == kTrackerName || name == kRankFile);
+    const bool may_hold_parts =
+        e.is_folder && (iteration_in_name(name) || name == kReleaseFolder || is_megatron_rank(name));
+    if (!is_part && !may_hold_parts) return not_part(e.name);
+    const std::string problem = is_part ? "" : find_foreign_entry(cat(path, "/", e.name));
+    if (!problem.empty()) return within(problem, e.name);
+  }
+  return "";
 }
 
 }  // namespace mtl

@@ -1,8 +1,9 @@
 // The contents of a folder, for a program that reads it or is about to replace it.
 //
 // Recognised, by their entries: a Hugging Face folder of a kind that mtl reads (config.json, weights, companion files),
-// one checkpoint (manifest.json, shards, companion files), and a folder that mtl-train saves into (iter_*, the tracker,
-// the lock, what an interrupted save left). Symbolic links inside a folder are never part of a model.
+// one checkpoint (manifest.json, shards, companion files), a folder that mtl-train saves into (iter_*, the tracker,
+// the lock, what an interrupted save left), and Megatron-LM's (release or iter_*, with the ranks' files, the tracker,
+// companion files). Symbolic links inside a folder are never part of a model.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +17,8 @@ namespace mtl {
 std::optional<std::int64_t> iteration_in_name(const std::string& name);
 
 struct FolderContents {
-  std::string kind;  // "a Hugging Face model"; empty when nothing was recognised
-  std::string
-      problem;  // why replacing the folder would lose something else, as a predicate; empty: nothing would be lost
+  std::string kind;     // "a Hugging Face model"; empty when nothing was recognised
+  std::string problem;  // why replacing the folder would lose something else, as a predicate; empty when it would not
   bool is_save_folder = false;  // its lock must be held while it is replaced
 };
 
@@ -28,8 +28,9 @@ FolderContents examine_model_folder(const std::string& path);
 /// The names in a folder, in byte order; empty when it cannot be listed.
 std::vector<std::string> names_in_folder(const std::string& folder);
 
-/// Looks into what a killed conversion may have left: "holds 'notes.txt', which is not part of a model" for the first
-/// entry that no conversion writes, "is a file" for a file; empty for a folder or link that can be removed.
+/// Looks into what a killed conversion may have left, in every format: "holds 'notes.txt', which is not part of a
+/// model" for the first entry that no conversion writes, "is a file" for a file; empty for a folder or link that can be
+/// removed.
 std::string find_foreign_entry(const std::string& path);
 
 }  // namespace mtl

@@ -198,10 +198,18 @@ expect_text "$WORK/err" "ck: is complete, but the folder that it replaced .* cou
 [ -f "$WORK/ck/model.safetensors" ] || fail 'the new folder is not in place'
 
 # What killed runs left is removed by the next; signals and limits leave nothing.
-MTL_FAULT=kill:9 mtl-convert "${from[@]}" --save "$WORK/killed" 2>/dev/null
-compgen -G "$WORK/killed.tmp.*" >/dev/null || fail 'a killed conversion left nothing: the test shows nothing'
+for to in hf mtl megatron; do
+  MTL_FAULT=kill:9 mtl-convert "${from[@]}" --save "$WORK/killed" --to $to 2>/dev/null
+  compgen -G "$WORK/killed.tmp.*" >/dev/null || fail "a killed conversion to $to left nothing: the test shows nothing"
+  expect_exit 0 mtl-convert "${from[@]}" --save "$WORK/killed"
+  expect_text "$WORK/err" 'killed.tmp.[0-9]+: removed; the run that wrote it was killed'
+  rm -r "$WORK/killed"
+done
+mkdir -p "$WORK/killed.tmp.78/release/mp_rank_00"
+echo keep >"$WORK/killed.tmp.78/release/mp_rank_00/notes.txt"
 expect_exit 0 mtl-convert "${from[@]}" --save "$WORK/killed"
-expect_text "$WORK/err" 'killed.tmp.[0-9]+: removed; the run that wrote it was killed'
+expect_text "$WORK/err" "killed.tmp.78: .* holds 'notes.txt', which is not part of a model \(in mp_rank_00\) \(in release\); it stays"
+rm -r "$WORK/killed.tmp.78"
 (ulimit -f 100; expect_exit 74 mtl-convert "${from[@]}" --save "$WORK/limited"; exit "$failures") || fail 'a limit on the size of files'
 expect_text "$WORK/err" 'model.safetensors.*: cannot write after .* bytes: File too large'
 stopped=0
@@ -277,6 +285,22 @@ done
 (cd "$WORK/megatron" && find . -name '*.pt' | sort | tr '\n' ' ') >"$WORK/files.pt"
 expect_text "$WORK/files.pt" '^./release/mp_rank_00_000/model_optim_rng.pt ./release/mp_rank_00_001/.* ./release/mp_rank_01_001/model_optim_rng.pt $'
 expect_exit 0 mtl-convert --load "$TESTS/golden/gpt2_model/a" --save "$WORK/m16" --to megatron --dtype bfloat16 --verify
+# --force replaces such a folder, also one that Megatron-LM saved; with other files it is refused.
+mkdir "$WORK/m16/release/logs"
+expect_untouched "$WORK/m16" "holds 'logs', which is not part of a model \(in release\)" 2 "${from[@]}" --save "$WORK/m16" --force
+rmdir "$WORK/m16/release/logs"
+echo keep >"$WORK/m16/release/mp_rank_00/notes.txt"
+expect_untouched "$WORK/m16" "holds 'notes.txt', which is .* \(in mp_rank_00\) \(in release\)" 2 "${from[@]}" --save "$WORK/m16" --force
+rm "$WORK/m16/release/mp_rank_00/notes.txt"
+expect_exit 0 mtl-convert "${from[@]}" --save "$WORK/m16" --to megatron --force
+expect_text "$WORK/err" 'replacing .*/m16: a Megatron-LM checkpoint'
+cp -r "$TESTS/golden/megatron_ckpt/legacy_tp2pp2" "$WORK/saved"
+chmod -R u+w "$WORK/saved"
+cp -r "$WORK/saved/iter_0000030" "$WORK/saved/iter_0000040"
+expect_untouched "$WORK/saved" 'holds 2 checkpoints of a training run' 2 "${from[@]}" --save "$WORK/saved" --force
+rm -r "$WORK/saved/iter_0000040"
+expect_exit 0 mtl-convert "${from[@]}" --save "$WORK/saved" --force
+[ -f "$WORK/saved/model.safetensors" ] && [ ! -e "$WORK/saved/iter_0000030" ] || fail 'a Megatron-LM checkpoint was not replaced'
 expect_exit 2 mtl-convert --load "$TESTS/golden/llama_model/neox" --save "$WORK/x" --to megatron
 expect_text "$WORK/err" '^mtl-convert: --to megatron: Megatron-LM has no parallel residual'
 expect_exit 2 mtl-convert --load "$TESTS/golden/llama_model/mistral" --save "$WORK/x" --to megatron --tensor-model-parallel-size 2
