@@ -12,8 +12,6 @@ void GptConfig::complete() {
 
 namespace {
 
-constexpr std::int64_t kMostRotaryDims = 256;  // RotaryFrequencies
-
 void check_heads(const GptConfig& config, std::vector<std::string>& out) {
   const std::int64_t heads = config.num_heads, groups = config.num_query_groups;
   if (heads <= 0) return;
@@ -23,31 +21,6 @@ void check_heads(const GptConfig& config, std::vector<std::string>& out) {
   if (groups < 1 || heads % groups != 0)
     out.push_back(
         cat("the number of attention heads ", heads, " is not a multiple of the number of query groups ", groups));
-}
-
-void check_rotary(const GptConfig& config, std::vector<std::string>& out) {
-  const RotaryOptions& rotary = config.rotary;
-  auto positive = [&](const char* name, double value) {
-    if (!(value > 0 && value < 1e30)) out.push_back(cat(name, " is ", value, "; it must be positive"));
-  };
-  positive("rotary base", rotary.base);
-  if (!(rotary.percent > 0 && rotary.percent <= 1)) {
-    out.push_back(cat("the rotary part of a head is ", rotary.percent, "; it must be above 0, and at most 1"));
-  } else if (const auto dims = static_cast<std::int64_t>(rotary.percent * double(config.head_dim));
-             dims < 2 || dims % 2 != 0 || dims > kMostRotaryDims) {
-    out.push_back(cat("rotary positions of ", dims, " elements of a head of ", config.head_dim,
-                      "; they must be an even number from 2 to ", kMostRotaryDims));
-  }
-  if (rotary.scaling == RotaryOptions::Scaling::none) return;
-  positive("rotary scaling factor", rotary.factor);
-  if (rotary.scaling == RotaryOptions::Scaling::linear) return;
-  positive("low frequency factor", rotary.low_freq_factor);
-  if (!(rotary.high_freq_factor > rotary.low_freq_factor && rotary.high_freq_factor < 1e30))
-    out.push_back(cat("high frequency factor is ", rotary.high_freq_factor,
-                      "; it must be more than the low frequency factor ", rotary.low_freq_factor));
-  if (rotary.original_positions < 1)
-    out.push_back(
-        cat("original positions of rotary scaling are ", rotary.original_positions, "; they must be at least 1"));
 }
 
 }  // namespace
@@ -64,11 +37,40 @@ std::vector<std::string> GptConfig::problems() const {
   positive("number of positions", max_positions);
   positive("feed-forward size", ffn_hidden_size);
   check_heads(*this, out);
-  if (position_embedding == PositionEmbedding::rotary) check_rotary(*this, out);
+  if (position_embedding == PositionEmbedding::rotary) {
+    const std::vector<std::string> rotary = rotary_problems();
+    out.insert(out.end(), rotary.begin(), rotary.end());
+  }
   if (qk_norm && norm != Norm::rmsnorm)
-    out.push_back("norms of queries and keys are RMSNorm, and do not go with LayerNorm elsewhere");
+    out.push_back("norms of queries and keys are RMSNorm; they need RMSNorm in the rest of the model too");
   if (sliding_window < 0) out.push_back(cat("sliding window is ", sliding_window, "; it must be at least 1"));
   if (first_window_layer < 0) out.push_back(cat("first layer of the sliding window is ", first_window_layer));
+  return out;
+}
+
+std::vector<std::string> GptConfig::rotary_problems() const {
+  std::vector<std::string> out;
+  auto positive = [&](const char* name, double value) {
+    if (!(value > 0 && value < 1e30)) out.push_back(cat(name, " is ", value, "; it must be positive"));
+  };
+  positive("rotary base", rotary.base);
+  if (!(rotary.percent > 0 && rotary.percent <= 1)) {
+    out.push_back(cat("the rotary part of a head is ", rotary.percent, "; it must be above 0, and at most 1"));
+  } else if (const auto dims = static_cast<std::int64_t>(rotary.percent * double(head_dim));
+             dims < 2 || dims % 2 != 0 || dims > kMaxRotaryDims) {
+    out.push_back(cat("rotary positions of ", dims, " elements of a head of ", head_dim,
+                      "; they must be an even number from 2 to ", kMaxRotaryDims));
+  }
+  if (rotary.scaling == RotaryOptions::Scaling::none) return out;
+  positive("rotary scaling factor", rotary.factor);
+  if (rotary.scaling == RotaryOptions::Scaling::linear) return out;
+  positive("low frequency factor", rotary.low_freq_factor);
+  if (!(rotary.high_freq_factor > rotary.low_freq_factor && rotary.high_freq_factor < 1e30))
+    out.push_back(cat("high frequency factor is ", rotary.high_freq_factor,
+                      "; it must be more than the low frequency factor ", rotary.low_freq_factor));
+  if (rotary.original_positions < 1)
+    out.push_back(
+        cat("original positions of rotary scaling are ", rotary.original_positions, "; they must be at least 1"));
   return out;
 }
 

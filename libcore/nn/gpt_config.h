@@ -12,6 +12,8 @@ namespace mtl {
 enum class Norm { layernorm, rmsnorm };
 enum class PositionEmbedding { learned, rotary };
 
+inline constexpr std::int64_t kMaxRotaryDims = 256;
+
 /// Rotary positions (Su et al. 2021). Pair i of a head turns by position * frequency_i, where
 /// frequency_i = base^(-2 i / dims) before scaling and dims = percent * head_dim.
 struct RotaryOptions {
@@ -66,6 +68,8 @@ struct GptConfig {
   void complete();
   /// Everything that is wrong or not supported, in words; empty when the model can be built.
   std::vector<std::string> problems() const;
+  /// Those of its rotary positions alone.
+  std::vector<std::string> rotary_problems() const;
 };
 
 /// Vocabulary size in memory: the next multiple of `multiple` * tensor_parallel_size.

@@ -15,7 +15,7 @@
 
 namespace mtl {
 
-/// Throws Error when a head has no whole pairs, or more than an operator takes, or a number is not positive.
+/// Throws Error with the configuration's rotary_problems().
 RotaryFrequencies rotary_frequencies(const GptConfig& config);
 
 }  // namespace mtl

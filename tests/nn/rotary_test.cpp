@@ -107,14 +107,14 @@ TEST_CASE("rotary: options that give no frequencies are refused, with the number
   CHECK(problem(64, {}).empty());
   CHECK(problem(256, {}).empty());
   CHECK(problem(80, {.percent = 0.25}).empty());
-  CHECK(refused(63, {}, "63 elements is 63; it must be an even number"));
-  CHECK(refused(12, {.percent = 0.25}, "12 elements is 3;"));
-  CHECK(refused(64, {.percent = 0.01}, "is 0;"));
-  CHECK(refused(64, {.percent = 2}, "is 128;"));
-  CHECK(refused(64, {.percent = NAN}, "even number"));
-  CHECK(refused(258, {}, "at most 256"));
-  CHECK(refused(64, {.base = 0}, "base 0"));
-  CHECK(refused(64, {.scaling = Scaling::linear, .factor = 0}, "factor 0"));
-  CHECK(refused(64, {.scaling = Scaling::llama3, .low_freq_factor = 4, .high_freq_factor = 4}, "below high"));
-  CHECK(refused(64, {.scaling = Scaling::llama3, .original_positions = 0}, "0 original"));
+  CHECK(refused(63, {}, "63 elements of a head of 63; they must be an even number"));
+  CHECK(refused(12, {.percent = 0.25}, "positions of 3 elements"));
+  CHECK(refused(64, {.percent = 0.01}, "positions of 0 elements"));
+  CHECK(refused(64, {.percent = 2}, "part of a head is 2;"));
+  CHECK(refused(64, {.percent = NAN}, "part of a head is nan;"));
+  CHECK(refused(258, {}, "from 2 to 256"));
+  CHECK(refused(64, {.base = 0}, "base is 0;"));
+  CHECK(refused(64, {.scaling = Scaling::linear, .factor = 0}, "factor is 0;"));
+  CHECK(refused(64, {.scaling = Scaling::llama3, .low_freq_factor = 4, .high_freq_factor = 4}, "more than the low"));
+  CHECK(refused(64, {.scaling = Scaling::llama3, .original_positions = 0}, "are 0; they must be at least 1"));
 }
