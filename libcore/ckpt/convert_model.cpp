@@ -104,11 +104,9 @@ void write_mtl(const ModelSource& source, const std::string& folder, const Conve
 
 void check_tensors(const ModelSource& source, const ModelSource& written, std::optional<StoredDType> dtype) {
   for (const SavedTensor& tensor : source.tensors()) {
-    auto found = std::find_if(written.tensors().begin(), written.tensors().end(),
-                              [&](const SavedTensor& t) { return t.name == tensor.name; });
-    if (found == written.tensors().end() && !starts_with(tensor.name, "param."))
-      continue;  // moments have no place in hf
-    require(found != written.tensors().end(), "verification: tensor '", tensor.name, "' was not written");
+    const SavedTensor* found = written.find_tensor(tensor.name);
+    if (found == nullptr && !starts_with(tensor.name, "param.")) continue;  // moments have no place in hf
+    require(found != nullptr, "verification: tensor '", tensor.name, "' was not written");
     StoredDType target = target_dtype(tensor, dtype);
     bool same = found->dtype == target && read_tensor(source, tensor, target) == read_tensor(written, *found, target);
     require(same, "verification: tensor '", tensor.name, "' is not what was read");

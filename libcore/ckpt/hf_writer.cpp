@@ -24,11 +24,10 @@ std::vector<Item> plan_items(const ModelSource& source, const HfFamily& family, 
   std::vector<Item> out;
   for (const CanonicalTensor& canonical : canonical_tensors(source.config())) {
     const std::string name = "param." + canonical.name;
-    auto found = std::find_if(source.tensors().begin(), source.tensors().end(),
-                              [&](const SavedTensor& tensor) { return tensor.name == name; });
+    const StoredDType held = source.find_tensor(name)->dtype;
     for (HfTensor& tensor : hf_tensors_of(canonical, family)) {
-      StoredTensor stored{tensor.name, dtype.value_or(found->dtype), {tensor.shape.begin(), tensor.shape.end()}, 0, 0};
-      out.push_back({std::move(stored), name, found->dtype, std::move(tensor.piece)});
+      StoredTensor stored{tensor.name, dtype.value_or(held), {tensor.shape.begin(), tensor.shape.end()}, 0, 0};
+      out.push_back({std::move(stored), name, held, std::move(tensor.piece)});
     }
   }
   std::sort(out.begin(), out.end(), [](const Item& a, const Item& b) { return a.stored.name < b.stored.name; });

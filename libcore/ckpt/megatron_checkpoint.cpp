@@ -6,14 +6,12 @@
 #include <set>
 
 #include "base/files.h"
-#include "base/hash.h"
-#include "base/mapped_faults.h"
 #include "base/printable.h"
 #include "ckpt/canonical.h"
+#include "ckpt/mapped_reader.h"
 #include "ckpt/megatron_config.h"
 #include "ckpt/megatron_model.h"
 #include "ckpt/megatron_optimizer.h"
-#include "ckpt/tensor_map.h"
 
 namespace mtl {
 
@@ -21,22 +19,6 @@ namespace {
 
 constexpr const char* kTokens = "embedding.tokens.weight";
 constexpr const char* kHead = "output.weight";
-
-std::string sizes_text(const std::vector<std::int64_t>& sizes) {
-  std::vector<std::string> parts;
-  for (std::int64_t size : sizes) parts.push_back(std::to_string(size));
-  return cat("(", join(parts, ", "), ")");
-}
-
-/// Hashes blocks all over a file, which identify a model without reading all of it.
-std::uint64_t hash_blocks(std::span<const std::byte> bytes) {
-  constexpr std::size_t kBlock = 4096, kBlocks = 64;
-  if (bytes.size() <= kBlock * kBlocks) return hash_bytes(bytes.data(), bytes.size());
-  Hasher hasher;
-  for (std::size_t i = 0; i < kBlocks; ++i)
-    hasher.update(bytes.data() + (bytes.size() - kBlock) / (kBlocks - 1) * i, kBlock);
-  return hasher.digest();
-}
 
 bool same_elements(const TorchTensor& a, const TorchTensor& b) {
   if (a.shape != b.shape || a.dtype != b.dtype) return false;
@@ -65,7 +47,7 @@ RowAxes qkv_axes(const GptConfig& config, double version, std::int64_t groups) {
   return {{groups, each, dim}, {dim, groups * dim, 1}};
 }
 
-class MegatronReader : public TensorReader {
+class MegatronReader : public MappedReader {
  public:
   MegatronReader(const std::string& checkpoint, const ModelSupplement& given, Console& console)
       : model_(read_megatron_model(list_megatron_files(checkpoint))) {
@@ -92,27 +74,17 @@ class MegatronReader : public TensorReader {
     check_complete();
   }
 
-  void read(std::size_t index, const Slice& slice, std::span<std::byte> out) const override {
-    const Entry& entry = entries_[index];
-    gather_slice(entry.pieces, slice, bits_of(tensors[index].dtype) / 8, entry.contents, out);
-    bytes_read_ += out.size();
-    // No hash reveals the zeros of a file that has shrunk. A removed file stays mapped whole.
-    for (const TorchFile* file : entry.files) {
-      if (file_exists(file->path())) check_mapped_size(file->path(), file->bytes().size());
-    }
-  }
-
   /// Zip archives have a CRC-32 of each shard; a load compares those that it reads from.
   void verify_slice(std::size_t index, const Slice& slice) const override {
-    const Entry& entry = entries_[index];
-    for (std::size_t i = 0; i < entry.pieces.size(); ++i) {
+    for (std::size_t i = 0; i < records_[index].size(); ++i) {
+      const ZipEntry* record = records_[index][i];
       bool is_read = false;
-      for_each_overlap(entry.pieces[i].box, slice, [&](const Overlap&) { is_read = true; });
-      if (!is_read || entry.records[i] == nullptr || !verified_.insert(entry.records[i]).second) continue;
+      for_each_overlap(places(index).pieces[i].box, slice, [&](const Overlap&) { is_read = true; });
+      if (!is_read || record == nullptr || !verified_.insert(record).second) continue;
       try {
-        check_crc(*entry.records[i]);
+        check_crc(*record);
       } catch (const Error& error) {
-        fail_at(Exit::bad_data, entry.files[i]->path(), error.what());
+        fail_at(Exit::bad_data, places(index).files[i]->path(), error.what());
       }
     }
   }
@@ -129,26 +101,21 @@ class MegatronReader : public TensorReader {
     std::string lines;
     for (const auto& file : model_.files) {
       const fs::path path(file->path());
+      Hasher hasher;
+      hash_sample(hasher, file->bytes(), 64);
       lines += cat(lines.empty() ? "" : "\n", path.parent_path().filename().string(), "/", path.filename().string(),
-                   ": ", file->bytes().size(), " bytes, ", hash_text(hash_blocks(file->bytes())));
+                   ": ", file->bytes().size(), " bytes, ", hash_text(hasher.digest()));
     }
     return lines;
   }
 
  private:
-  struct Entry {
-    std::vector<TensorPiece> pieces;
-    std::vector<std::span<const std::byte>> contents;  // of the shards
-    std::vector<const TorchFile*> files;
-    std::vector<const ZipEntry*> records;  // nullptr where there is none
-  };
-
   const MegatronParameter* find(const std::string& name) const {
     const auto found = model_.parameters.find(name);
     return found == model_.parameters.end() ? nullptr : &found->second;
   }
 
-  /// The last stage has a copy of the token table unless the output layer has a weight of its own.
+  /// The last stage has a copy of the token embedding unless the output layer has a weight of its own.
   void settle_head() {
     const MegatronParameter *head = find(kHead), *tokens = find(kTokens);
     if (head == nullptr) return;
@@ -194,7 +161,7 @@ class MegatronReader : public TensorReader {
       const MegatronParameter* parameter = find(canonical.name);
       if (parameter == nullptr) fail_at(Exit::bad_data, path_, "tensor '", canonical.name, "' is missing");
       const bool has_main = optimizer_ && !optimizer_->main.empty();
-      add_entry("param.", canonical, has_main ? optimizer_->main.at(canonical.name) : *parameter);
+      add_parameter("param.", canonical, has_main ? optimizer_->main.at(canonical.name) : *parameter);
     }
     if (tensors.size() == model_.parameters.size()) return;
     for (const auto& [name, parameter] : model_.parameters) {
@@ -209,26 +176,25 @@ class MegatronReader : public TensorReader {
   /// The moments of every parameter, and where training stood.
   void collect_optimizer() {
     for (const CanonicalTensor& canonical : canonical_tensors(config)) {
-      add_entry("exp_avg.", canonical, optimizer_->exp_avg.at(canonical.name));
-      add_entry("exp_avg_sq.", canonical, optimizer_->exp_avg_sq.at(canonical.name));
+      add_parameter("exp_avg.", canonical, optimizer_->exp_avg.at(canonical.name));
+      add_parameter("exp_avg_sq.", canonical, optimizer_->exp_avg_sq.at(canonical.name));
     }
     state = optimizer_->state;
   }
 
-  void add_entry(const char* tensor_kind, const CanonicalTensor& canonical, const MegatronParameter& parameter) {
-    Entry entry;
+  void add_parameter(const char* tensor_kind, const CanonicalTensor& canonical, const MegatronParameter& parameter) {
+    Places places;
+    std::vector<const ZipEntry*> records;
     const StoredDType dtype = parameter.shards.front().tensor->dtype;
     for (int rank = 0; rank < model_.tensor_parallel; ++rank) {
       const MegatronShard& shard = parameter.shards[rank];
       if (shard.tensor->dtype != dtype || !is_model_dtype(dtype)) refuse_shard(parameter, rank, "is of another type");
       if (rank > 0 && parameter.split == MegatronSplit::none) continue;
-      entry.pieces.push_back(piece_of(canonical, parameter, rank));
-      entry.contents.push_back(shard.tensor->data);
-      entry.files.push_back(shard.file);
-      entry.records.push_back(shard.tensor->record);
+      places.add(piece_of(canonical, parameter, rank), shard.tensor->data, shard.file);
+      records.push_back(shard.tensor->record);
     }
-    tensors.push_back({tensor_kind + canonical.name, dtype, canonical.shape});
-    entries_.push_back(std::move(entry));
+    add_tensor({tensor_kind + canonical.name, dtype, canonical.shape}, std::move(places));
+    records_.push_back(std::move(records));
   }
 
   template <class... Parts>
@@ -248,12 +214,11 @@ class MegatronReader : public TensorReader {
     const bool is_gated = config.gated_mlp && canonical.name.find(".mlp.up.") != std::string::npos;
     const std::size_t cut_axis = is_columns || is_gated ? 1 : 0;
     TensorPiece piece;
-    piece.file = rank;
     piece.box = whole_slice(canonical.shape);
     std::int64_t& cut = piece.box.size.at(cut_axis);
     if (is_table) cut = extent(canonical.name, 0);  // its padding too
     if (cut % parts != 0)
-      refuse_shard(parameter, rank, "is one of ", parts, " shards of ", cut, ", which ", parts, " does not divide");
+      refuse_shard(parameter, rank, "is one of ", parts, " shards of ", cut, ", which is not a multiple of ", parts);
     cut /= parts;
     piece.box.offset.at(cut_axis) = parts > 1 ? rank * cut : 0;
     RowAxes rows{{piece.box.size[0]}, {1}};
@@ -263,7 +228,7 @@ class MegatronReader : public TensorReader {
     for (std::int64_t size : rows.size) expected[0] *= size;
     expected.insert(expected.end(), piece.box.size.begin() + std::ssize(rows.size), piece.box.size.end());
     if (shard.shape != expected)
-      refuse_shard(parameter, rank, "has shape ", sizes_text(shard.shape), "; ", sizes_text(expected), " is needed");
+      refuse_shard(parameter, rank, "has shape ", shape_text(shard.shape), "; ", shape_text(expected), " is needed");
     for (std::int64_t apart : rows.rows_apart) piece.file_strides.push_back(apart * shard.strides[0]);
     if (shard.strides.size() > 1) piece.file_strides.push_back(shard.strides[1]);
     piece.box.end = 1;
@@ -283,7 +248,7 @@ class MegatronReader : public TensorReader {
   std::string path_;
   std::optional<MegatronParameter> head_copy_;
   std::optional<MegatronOptimizer> optimizer_;
-  std::vector<Entry> entries_;  // as `tensors`
+  std::vector<std::vector<const ZipEntry*>> records_;  // of the pieces of each tensor; nullptr where there is none
   mutable std::set<const ZipEntry*> verified_;
 };
 

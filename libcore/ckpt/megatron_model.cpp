@@ -103,11 +103,30 @@ void add_entry(MegatronModel& model, int rank, const TorchFile& file, const Name
   parameter.shards.push_back({&file, entry.tensor});
 }
 
+/// The parameters of one chunk of a stage, from the files of its tensor parallel ranks. Layers continue from those that
+/// the model has.
+void add_stage(MegatronModel& model, std::size_t chunk, int stage) {
+  std::int64_t layers = 0;
+  for (int rank = 0; rank < model.tensor_parallel; ++rank) {
+    MegatronRank& of_rank = model.ranks[stage * model.tensor_parallel + rank];
+    const std::vector<NamedEntry> entries = EntryCollector(*of_rank.file).collect(chunks_of(*of_rank.file)[chunk]);
+    if (rank == 0) layers = layers_in(entries);
+    for (const NamedEntry& entry : entries) {
+      const MegatronName& parsed = entry.parsed;
+      std::string name = parsed.canonical;
+      if (parsed.layer) name = cat("layers.", model.layers + *parsed.layer, ".", name);
+      add_entry(model, rank, *of_rank.file, entry, name);
+      of_rank.order.push_back(name);
+    }
+  }
+  model.layers += layers;
+}
+
 void check_parallel_sizes(const MegatronModel& model) {
   const auto [tensor, pipeline] = megatron_parallel_sizes(model.args());
-  const auto check = [&](const char* what, std::int64_t said, int found) {
-    if (said != 0 && said != found)
-      fail_at(Exit::bad_data, model.files.front()->path(), "was written by ", said, " ", what,
+  const auto check = [&](const char* what, std::int64_t stated, int found) {
+    if (stated != 0 && stated != found)
+      fail_at(Exit::bad_data, model.files.front()->path(), "was written by ", stated, " ", what,
               " ranks, there are files of ", found, "; give the folder that holds all mp_rank_*");
   };
   check("tensor parallel", tensor, model.tensor_parallel);
@@ -136,22 +155,7 @@ MegatronModel read_megatron_model(const MegatronRankFiles& files) {
     model.ranks.push_back({file.get(), {}});
   }
   for (std::size_t chunk = 0; chunk < chunks; ++chunk) {
-    for (int stage = 0; stage < model.pipeline_parallel; ++stage) {
-      std::int64_t layers = 0;
-      for (int rank = 0; rank < model.tensor_parallel; ++rank) {
-        MegatronRank& of_rank = model.ranks[stage * model.tensor_parallel + rank];
-        const std::vector<NamedEntry> entries = EntryCollector(*of_rank.file).collect(chunks_of(*of_rank.file)[chunk]);
-        if (rank == 0) layers = layers_in(entries);
-        for (const NamedEntry& entry : entries) {
-          const std::string name = entry.parsed.layer
-                                       ? cat("layers.", model.layers + *entry.parsed.layer, ".", entry.parsed.canonical)
-                                       : entry.parsed.canonical;
-          add_entry(model, rank, *of_rank.file, entry, name);
-          of_rank.order.push_back(name);
-        }
-      }
-      model.layers += layers;
-    }
+    for (int stage = 0; stage < model.pipeline_parallel; ++stage) add_stage(model, chunk, stage);
   }
   for (const auto& [name, parameter] : model.parameters) {
     if (std::ssize(parameter.shards) != model.tensor_parallel)

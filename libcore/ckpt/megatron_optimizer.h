@@ -17,7 +17,7 @@
 namespace mtl {
 
 struct MegatronOptimizer {
-  // By canonical name; a tied copy of the token table is among them.
+  // By canonical name; a tied copy of the token embedding is among them.
   std::map<std::string, MegatronParameter> exp_avg, exp_avg_sq;
   std::map<std::string, MegatronParameter> main;  // fp32 weights of a model in 16 bits; empty for fp32
   TrainState state;

@@ -85,10 +85,7 @@ std::vector<std::byte> rank_elements(const ModelSource& source, const RankTensor
 
 void write_rank(const ModelSource& source, const std::string& path, const MegatronWriteOptions& options,
                 const std::vector<RankTensor>& tensors) {
-  const auto stored_dtype = [&](const RankTensor& tensor) {
-    const std::vector<SavedTensor>& all = source.tensors();
-    return std::find_if(all.begin(), all.end(), [&](const SavedTensor& t) { return t.name == tensor.source; })->dtype;
-  };
+  const auto stored_dtype = [&](const RankTensor& tensor) { return source.find_tensor(tensor.source)->dtype; };
   const auto dtype_of = [&](const RankTensor& tensor) { return options.dtype.value_or(stored_dtype(tensor)); };
   AtomicFile file(path);
   TorchWriter writer(file.out(), "model_optim_rng");

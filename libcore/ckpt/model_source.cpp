@@ -19,24 +19,12 @@ namespace mtl {
 
 namespace {
 
-std::string shape_text(const std::vector<std::int64_t>& shape) {
-  std::vector<std::string> sizes;
-  for (std::int64_t size : shape) sizes.push_back(std::to_string(size));
-  return cat("(", join(sizes, ", "), ")");
-}
-
 /// At most eight problems in one message, each a line.
 [[noreturn]] void fail_problems(const std::string& where, std::vector<std::string> problems) {
   std::size_t more = problems.size() > 8 ? problems.size() - 8 : 0;
   problems.resize(problems.size() - more);
   if (more > 0) problems.push_back(cat("and ", more, " more"));
   fail_at(Exit::bad_data, where, join(problems, "\n  "));
-}
-
-std::size_t index_of(const std::vector<SavedTensor>& tensors, const std::string& name) {
-  auto found =
-      std::find_if(tensors.begin(), tensors.end(), [&](const SavedTensor& tensor) { return tensor.name == name; });
-  return found - tensors.begin();
 }
 
 bool has_kind(const std::vector<SavedTensor>& tensors, const std::string& kind) {
@@ -50,6 +38,12 @@ void refuse_foreign(const std::string& path) {
 }
 
 }  // namespace
+
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+  std::vector<std::string> sizes;
+  for (std::int64_t size : shape) sizes.push_back(std::to_string(size));
+  return cat("(", join(sizes, ", "), ")");
+}
 
 void TensorReader::check_complete() const {
   std::vector<std::string> problems;
@@ -78,7 +72,7 @@ void TensorReader::check_complete() const {
     }
   }
   for (const auto& [name, tensor] : held)
-    problems.push_back(cat("tensor '", name, "' is no part of the model that the configuration describes"));
+    problems.push_back(cat("tensor '", name, "' is not part of the model that the configuration describes"));
   if (!problems.empty()) fail_problems(folder, std::move(problems));
 }
 
@@ -93,7 +87,7 @@ std::string ModelSource::find(const std::string& path, Console& console) {
   if (const std::optional<std::string> megatron = find_megatron_checkpoint(path, console)) return *megatron;
   if (!is_directory(path)) {
     refuse_foreign(path);
-    fail_at(Exit::bad_data, path, "a model is a folder, this is a file; give the folder it lies in");
+    fail_at(Exit::bad_data, path, "is a file, but a model is a folder; give the folder that holds it");
   }
   if (std::optional<std::string> newest = newest_checkpoint(path, console)) return *newest;
   refuse_foreign(path);
@@ -156,12 +150,17 @@ bool ModelSource::has_optimizer() const {
 
 const std::string& ModelSource::optimizer_problem() const { return reader_->optimizer_problem; }
 
+const SavedTensor* ModelSource::find_tensor(const std::string& name) const {
+  auto found = std::find_if(tensors().begin(), tensors().end(), [&](const SavedTensor& t) { return t.name == name; });
+  return found == tensors().end() ? nullptr : &*found;
+}
+
 void ModelSource::read(const std::string& name, const Slice& slice, std::span<std::byte> out) const {
-  std::size_t index = index_of(tensors(), name);
-  require(index < tensors().size(), folder(), ": no tensor '", name, "'");
-  std::size_t bytes = slice.count() * bits_of(tensors()[index].dtype) / 8;
+  const SavedTensor* tensor = find_tensor(name);
+  require(tensor != nullptr, folder(), ": no tensor '", name, "'");
+  std::size_t bytes = slice.count() * bits_of(tensor->dtype) / 8;
   require(out.size() == bytes, "ModelSource::read: a buffer of ", out.size(), " bytes for ", bytes);
-  read_mapped([&] { reader_->read(index, slice, out); });
+  read_mapped([&] { reader_->read(tensor - tensors().data(), slice, out); });
 }
 
 namespace {

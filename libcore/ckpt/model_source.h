@@ -1,10 +1,10 @@
 // A model on disk, whatever its format: a checkpoint of mtl, a Hugging Face folder, or a checkpoint of Megatron-LM.
 //
 // Any layout loads any file: parameters are read through slices of the canonical tensors, and a rank reads what it
-// needs, no more (of a checkpoint, the blocks that hold it). Names, shapes and dtypes are checked when it is opened.
-// Each load is all or nothing: everything that this rank needs is compared with its hash (checkpoints have them) before
-// the first element is copied. Damage that no rank needs stops nobody, but the ranks of a run together need everything.
-// Errors are Error(bad_data) and name file and tensor.
+// needs and nothing else (of a checkpoint, the blocks that hold it). Names, shapes and dtypes are checked when it is
+// opened. Each load is all or nothing: everything that this rank needs is compared with its hash (checkpoints have
+// them) before the first element is copied. Damage in a part that no rank needs is not an error, but the ranks of a run
+// together need everything. Errors are Error(bad_data) and name file and tensor.
 #pragma once
 
 #include <cstddef>
@@ -33,20 +33,21 @@ struct ModelSupplement {
 class ModelSource {
  public:
   /// `path` is a folder: one that mtl-train saves into (its newest valid checkpoint is taken), one checkpoint in it
-  /// (iter_0001000), a Hugging Face folder with config.json, or Megatron-LM's (megatron_folder.h). Which one is found
-  /// out by looking; an error lists what was looked for. Warns of checkpoints passed over.
+  /// (iter_0001000), a Hugging Face folder with config.json, or Megatron-LM's (megatron_folder.h). Which one is
+  /// recognised by its content; an error lists what was looked for. Warns of checkpoints that are passed over.
   static ModelSource open(const std::string& path, Console& console, const ModelSupplement& given = {});
   /// The folder that open() would take, without opening it: of a folder that mtl-train saves into the newest valid
-  /// checkpoint, otherwise `path`. With several ranks the first asks and tells the others, and all open the same.
+  /// checkpoint, otherwise `path`. With several ranks, rank 0 asks and sends the answer to all, so that they open the
+  /// same.
   static std::string find(const std::string& path, Console& console);
   ModelSource(ModelSource&&) noexcept;
   ModelSource& operator=(ModelSource&&) noexcept;
   ~ModelSource();
 
   const GptConfig& config() const;
-  /// True when the last tokens of the vocabulary may be padding: nothing in the files says how many.
+  /// True when the last tokens of the vocabulary may be padding: the files do not state how many.
   bool has_padded_vocabulary() const;
-  /// Where that is so, keeps the first `tokens`, or warns when that is empty.
+  /// Then keeps the first `tokens`, or warns when that is empty.
   /// Has no effect on a model that states its vocabulary, nor when it has fewer rows: the caller refuses that.
   void settle_vocabulary(std::optional<std::int64_t> tokens, Console& console);
   /// "checkpoint", "Hugging Face folder" or "Megatron-LM checkpoint".
@@ -55,7 +56,7 @@ class ModelSource {
   const std::string& folder() const;
   /// Where training stood; empty for a Hugging Face folder, and for a Megatron-LM checkpoint without its optimizer.
   std::optional<TrainState> state() const;
-  /// Lines that tell this model from another in a folder of the same name, as on another host: the hash of a
+  /// Lines that distinguish this model from another in a folder of the same name, as on another host: the hash of a
   /// checkpoint's manifest, which holds those of all its data; of a Hugging Face folder the hash of config.json, and
   /// for each file of weights its size and a hash of its header and of some blocks of every tensor.
   std::string identity() const;
@@ -72,6 +73,8 @@ class ModelSource {
 
   /// How a tensor is stored; its name is a canonical one, its kind before it: "param.NAME".
   const std::vector<SavedTensor>& tensors() const;
+  /// nullptr without it.
+  const SavedTensor* find_tensor(const std::string& name) const;
   /// The elements of a slice of it, in the stored type, into `out` (slice.count() elements). Verifies what it reads.
   void read(const std::string& name, const Slice& slice, std::span<std::byte> out) const;
   /// All files against their hashes, needed here or not.

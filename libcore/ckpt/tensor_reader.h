@@ -1,4 +1,4 @@
-// What ModelSource stands on: the canonical tensors of one opened model, whatever the files behind them.
+// The canonical tensors of one opened model, whatever its files: ModelSource reads through this interface.
 #pragma once
 
 #include <cstddef>
@@ -23,14 +23,14 @@ class TensorReader {
   Json hf_config;                      // null when there is none
   std::vector<SavedTensor> tensors;    // "KIND.NAME": ckpt/canonical.h
   std::string optimizer_problem;       // why the state of an optimizer in the files is not among `tensors`
-  bool has_padded_vocabulary = false;  // the last tokens may be padding: nothing says how many
+  bool has_padded_vocabulary = false;  // the last tokens may be padding: the files do not state how many
 
   virtual ~TensorReader() = default;
   /// The elements of a slice of tensors[index], in the stored type. Verifies what it reads.
   virtual void read(std::size_t index, const Slice& slice, std::span<std::byte> out) const = 0;
   /// Where the format has hashes: the stored bytes that hold this slice against theirs, each once.
   virtual void verify_slice(std::size_t, const Slice&) const {}
-  /// Likewise what belongs to the model beside its tensors: its tokenizer.
+  /// Likewise what belongs to the model in addition to its tensors: its tokenizer.
   virtual void verify_companions() const {}
   /// Likewise every file.
   virtual void verify() const {}
@@ -50,6 +50,9 @@ class TensorReader {
 /// Returns how many elements that were.
 std::int64_t copy_overlap(const Slice& piece, std::span<const std::byte> from, const Slice& want,
                           std::span<std::byte> to, std::size_t element_bytes);
+
+/// "(512, 64)", for messages.
+std::string shape_text(const std::vector<std::int64_t>& shape);
 
 /// Opens one checkpoint: iter_0001000.
 std::unique_ptr<TensorReader> open_checkpoint(const std::string& folder);

@@ -180,7 +180,7 @@ TEST_CASE("hf: what mtl would compute differently is refused by its key") {
   copy_model(scratch / "n", [](Json& config) { config.set("n_layer", 3); });
   CHECK(contains(error_of([&] { open_quietly(scratch / "n"); }), "'transformer.h.2.ln_1.weight' is missing"));
   copy_model(scratch / "p", [](Json& config) { config.set("n_positions", 65); });
-  CHECK(contains(error_of([&] { open_quietly(scratch / "p"); }), "tensor 'transformer.wpe.weight' has another shape"));
+  CHECK(contains(error_of([&] { open_quietly(scratch / "p"); }), "tensor 'transformer.wpe.weight' has shape ("));
 }
 
 TEST_CASE("hf: attention upcast to fp32 is accepted, and kept in config.json") {

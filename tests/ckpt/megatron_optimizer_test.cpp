@@ -181,9 +181,8 @@ ModelSource open_run(const ScratchFolder& scratch, OptimizerFault fault) {
 }
 
 std::vector<float> elements_of(const ModelSource& source, const std::string& name) {
-  const auto tensor = std::find_if(source.tensors().begin(), source.tensors().end(),
-                                   [&](const SavedTensor& t) { return t.name == name; });
-  REQUIRE(tensor != source.tensors().end());
+  const SavedTensor* tensor = source.find_tensor(name);
+  REQUIRE(tensor != nullptr);
   const Slice whole = whole_slice(tensor->shape);
   std::vector<std::byte> stored(whole.count() * bits_of(tensor->dtype) / 8);
   source.read(name, whole, stored);

@@ -20,9 +20,8 @@ const std::string kModel = "golden/gpt2_model/a";
 
 /// The elements of a slice as fp32.
 std::vector<float> floats(const ModelSource& source, const std::string& name, const Slice& slice) {
-  const auto tensor = std::find_if(source.tensors().begin(), source.tensors().end(),
-                                   [&](const SavedTensor& t) { return t.name == name; });
-  REQUIRE(tensor != source.tensors().end());
+  const SavedTensor* tensor = source.find_tensor(name);
+  REQUIRE(tensor != nullptr);
   std::vector<std::byte> stored(slice.count() * bits_of(tensor->dtype) / 8);
   source.read(name, slice, stored);
   std::vector<float> out(slice.count());
@@ -115,9 +114,8 @@ TEST_CASE("megatron: the optimizer's moments belong to their parameters") {
     CAPTURE(name);
     const std::int64_t n = entry.at("index").as_int();
     for (const std::string& kind : {"exp_avg"s, "exp_avg_sq"s}) {
-      const auto tensor = std::find_if(source.tensors().begin(), source.tensors().end(),
-                                       [&](const SavedTensor& t) { return t.name == cat(kind, ".", name); });
-      REQUIRE(tensor != source.tensors().end());
+      const SavedTensor* tensor = source.find_tensor(cat(kind, ".", name));
+      REQUIRE(tensor != nullptr);
       std::vector<float> wanted(whole_slice(tensor->shape).count());
       for (std::int64_t i = 0; i < std::ssize(wanted); ++i) {
         wanted[i] = kind == "exp_avg" ? std::ldexp(float((7 * i + 13 * n) % 1001 - 500), -20)

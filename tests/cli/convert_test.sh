@@ -19,7 +19,6 @@ for model in a b; do
 done
 
 # Every other family, from safetensors and from PyTorch's files.
-# compact FILE: without blanks, numbers as mtl spells them.
 compact() { tr -d ' \n' <"$1" | sed 's/:1000000\.0/:1e+06/g; s/:500000\.0/:5e+05/g'; }
 for model in llama_model/{llama,mistral,qwen2,neox} family_model/{llama3,qwen3,neox_serial,gpt2_relu,gpt2_gelu,gpt2_gelu_bin,neox_serial_bin}; do
   name=${model##*/}
@@ -84,7 +83,7 @@ rm "$WORK/pickled_hf/pytorch_model.bin"
 foreign pickled_hf 'has no weights; looked for model.safetensors, .*, pytorch_model.bin, pytorch_model.bin.index.json'
 cp "$MODELS/a/model.safetensors" "$WORK/tokens.bin"
 expect_exit 65 mtl-convert --load "$WORK/tokens.bin" --save "$WORK/foreign"
-expect_text "$WORK/err" 'tokens.bin: a model is a folder, this is a file'
+expect_text "$WORK/err" 'tokens.bin: is a file, but a model is a folder'
 
 # Refusals leave nothing behind, and say what is wrong.
 expect_exit 2 mtl-convert --load "$MODELS/a" --save "$WORK/half"
