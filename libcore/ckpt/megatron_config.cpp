@@ -67,14 +67,20 @@ constexpr RefusedArg kRefusedSwitches[] = {
     {"apply_residual_connection_post_layernorm", "residuals of normalized values are not supported"},
     {"apply_layernorm_1p", "norm weights that are stored minus 1 are not supported"},
     {"multi_latent_attention", "latent attention is not supported"},
-    {"quick_geglu", "this activation is not supported"},
-    {"use_swin", "it is not a language model"},
-    {"group_query_attention_with_mqa", "this attention is not supported"}};
+    {"attention_output_gate", "gates of attention's output are not supported"},
+    {"qk_l2_norm", "norms of queries and keys without weights are not supported"},
+    {"quick_geglu", "this activation is not supported"}};
 
-constexpr RefusedArg kRefusedValues[] = {{"num_experts", "mixtures of experts are not supported"},
-                                         {"mtp_num_layers", "prediction of several tokens is not supported"},
-                                         {"hybrid_override_pattern", "hybrid models are not supported"},
-                                         {"softmax_offset", "an offset of the softmax is not supported"}};
+constexpr RefusedArg kRefusedValues[] = {
+    {"num_experts", "mixtures of experts are not supported"},
+    {"mtp_num_layers", "prediction of several tokens is not supported"},
+    {"hybrid_override_pattern", "hybrid models are not supported"},
+    {"heterogeneous_layers_config_path", "layers that differ are not supported"},
+    {"heterogeneous_layers_config_encoded_json", "layers that differ are not supported"},
+    {"window_attn_skip_freq", "a window in some of the layers is not supported"},
+    {"no_rope_freq", "rotary positions in some of the layers are not supported"},
+    {"rotary_base_per_layer", "rotary positions that differ between layers are not supported"},
+    {"softmax_scale", "a scale of attention's scores is not supported"}};
 
 void refuse_args(const MegatronArgs& args, std::vector<std::string>& problems) {
   for (const RefusedArg& refused : kRefusedSwitches) {
@@ -85,12 +91,16 @@ void refuse_args(const MegatronArgs& args, std::vector<std::string>& problems) {
   for (const RefusedArg& refused : kRefusedValues) {
     if (args.find(refused.name)) problems.push_back(cat("args.", refused.name, " is given; ", refused.why));
   }
+  if (const std::string softmax = args.text_or("softmax_type", "vanilla"); softmax != "vanilla")
+    problems.push_back(cat("args.softmax_type is '", printable_text(softmax), "', which is not supported"));
+  if (const double offset = args.number_or("glu_linear_offset", 0); offset != 0)
+    problems.push_back(cat("args.glu_linear_offset is ", offset, ", which is not supported"));
 }
 
 /// A size that the tensors show and the arguments may repeat.
 void expect_size(const MegatronArgs& args, const char* name, std::int64_t shown, std::vector<std::string>& problems) {
-  const std::optional<std::int64_t> said = args.integer(name);
-  if (said && *said != shown) problems.push_back(cat("args.", name, " is ", *said, ", the tensors show ", shown));
+  const std::optional<std::int64_t> value = args.integer(name);
+  if (value && *value != shown) problems.push_back(cat("args.", name, " is ", *value, ", the tensors show ", shown));
 }
 
 /// Bias-GELU fusion and --openai-gelu compute the tanh form, and so did all releases before arguments were saved.
@@ -105,7 +115,7 @@ void set_activation(const MegatronArgs& args, bool has_args, double version, Gpt
   } else if (!has_args) {
     config.activation = Activation::gelu_tanh;
     if (version >= 1)
-      notes.push_back("has no args, which say the form of GELU; the tanh form is assumed, Megatron-LM's default");
+      notes.push_back("has no args, which state the form of GELU; the tanh form is assumed, Megatron-LM's default");
   } else {
     const bool is_fused = args.boolean("bias_gelu_fusion").value_or(version < 1) && config.bias.mlp;
     const bool is_tanh = !args.is_on("onnx_safe") && (is_fused || args.is_on("openai_gelu"));
@@ -145,12 +155,21 @@ void set_positions(const MegatronArgs& args, const MegatronShapes& shapes, GptCo
   }
 }
 
+/// Tokens that a query sees, itself included, of window_size: (LEFT, RIGHT) tokens, where -1 stands for all. Attention
+/// is causal whatever RIGHT is.
+std::int64_t window_of(const MegatronArgs& args, std::vector<std::string>& problems) {
+  const std::optional<PickleValue> window = args.find("window_size");
+  if (!window) return 0;
+  const bool is_pair = (window->is(PickleKind::tuple) || window->is(PickleKind::list)) && window->size() == 2 &&
+                       window->at(0).is(PickleKind::integer);
+  const std::int64_t left = is_pair ? window->at(0).as_int() : -2;
+  if (left < -1 || left >= INT32_MAX) problems.push_back("args.window_size is not a window of tokens");
+  return left + 1;
+}
+
 void set_attention(const MegatronArgs& args, const MegatronShapes& shapes, const ModelSupplement& given,
                    GptConfig& config, std::vector<std::string>& problems) {
   const std::optional<std::int64_t> heads = args.integer("num_attention_heads");
-  if (heads && given.num_attention_heads && *heads != *given.num_attention_heads)
-    problems.push_back(
-        cat("args.num_attention_heads is ", *heads, ", --num-attention-heads ", *given.num_attention_heads));
   if (!heads && !given.num_attention_heads)
     throw UsageError(std::vector<Problem>{
         {"--num-attention-heads",
@@ -162,9 +181,7 @@ void set_attention(const MegatronArgs& args, const MegatronShapes& shapes, const
   config.head_dim =
       args.integer("kv_channels").value_or(config.num_heads > 0 ? config.hidden_size / config.num_heads : 0);
   config.qk_norm = shapes.query_norm > 0;
-  if (const std::optional<PickleValue> window = args.find("window_size"); window && window->size() == 2)
-    config.sliding_window =
-        std::clamp<std::int64_t>(window->at(0).as_int(), 0, INT32_MAX) + 1;  // the query's token too
+  config.sliding_window = window_of(args, problems);
 }
 
 }  // namespace
@@ -189,8 +206,9 @@ GptConfig megatron_config(const std::optional<PickleValue>& pickled, double vers
   expect_size(args, "hidden_size", shapes.hidden, problems);
   expect_size(args, "padded_vocab_size", shapes.vocabulary_rows, problems);
   if (config.vocab_size > shapes.vocabulary_rows)
-    problems.push_back(cat("--vocab-size ", config.vocab_size, " exceeds the ", shapes.vocabulary_rows,
-                           " rows of its token embedding"));
+    throw UsageError(std::vector<Problem>{
+        {cat("--vocab-size ", config.vocab_size),
+         cat("exceeds the ", shapes.vocabulary_rows, " rows of the checkpoint's token embedding")}});
   config.bias = shapes.bias;
   set_activation(args, pickled.has_value(), version, config, notes);
   config.ffn_hidden_size = shapes.up_rows / (config.gated_mlp ? 2 : 1);

@@ -23,11 +23,12 @@ struct MegatronShapes {
 
 /// `args` is the Namespace of the run, where the file has one. Throws Error(bad_data) with everything that contradicts
 /// the shapes and everything that mtl would compute differently; UsageError when `given` lacks a value that the file
-/// does not hold. `notes` gets what a user should know about values that were assumed.
+/// does not hold, or has more tokens than rows. A number of heads in `args` wins over `given`: the caller compares
+/// them. `notes` gets what a user should know about values that were assumed.
 GptConfig megatron_config(const std::optional<PickleValue>& args, double version, const MegatronShapes& shapes,
                           const ModelSupplement& given, std::vector<std::string>& notes);
 
-/// The parallel sizes of the arguments: (tensor, pipeline). 0 where they do not say.
+/// The parallel sizes in the arguments: (tensor, pipeline). 0 where they are absent.
 std::pair<std::int64_t, std::int64_t> megatron_parallel_sizes(const std::optional<PickleValue>& args);
 
 }  // namespace mtl

@@ -76,7 +76,6 @@ std::optional<MegatronName> find_row(const NameRow (&table)[N], std::string_view
       MegatronName out;
       out.canonical = cat(row.canonical, ".", kind);
       out.split = kind == "weight" ? row.weight : row.bias;
-      out.is_head = out.canonical == "output.weight";
       return out;
     }
   }

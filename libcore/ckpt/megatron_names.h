@@ -20,7 +20,6 @@ struct MegatronName {
   std::string canonical;              // canonical.h; of a layer without "layers.N."
   std::optional<std::int64_t> layer;  // counted from 0 in each chunk of each stage
   MegatronSplit split = MegatronSplit::none;
-  bool is_head = false;  // the output layer's weight: with tied embeddings a copy of the token table
 };
 
 /// `name` is the path of keys in the file's model, joined by dots. Empty when the table does not have it.

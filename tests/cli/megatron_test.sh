@@ -34,8 +34,10 @@ expect_exit 2 mtl-convert --load "$A" --save no --num-attention-heads 8
 expect_text err '--num-attention-heads 8: .* has 4 heads'
 expect_exit 2 mtl-convert --load "$A" --save no --vocab-size 500
 expect_text err '--vocab-size 500: .* has 512 tokens'
-expect_exit 65 mtl-convert --load "$CASES/v1_tp1" --save no --vocab-size 513
-expect_text err '--vocab-size 513 exceeds the 512 rows'
+expect_exit 2 mtl-convert --load "$CASES/v1_tp1" --save no --vocab-size 513
+expect_text err "^  --vocab-size 513 +exceeds the 512 rows of the checkpoint's token embedding"
+expect_exit 2 mtl-convert --load "$CASES/v1_tp1" --save no --num-attention-heads 8
+expect_text err '--num-attention-heads 8: .*/v1_tp1/.* has 4 heads'
 expect_exit 0 mtl-convert --load "$CASES/mcore_local_tp1pp1" --save padded
 expect_text err 'keeps all 600 rows of the token embedding, of which the last may be padding; give a tokenizer or --vocab-size'
 expect_text padded/config.json '"vocab_size": 600'

@@ -1,0 +1,93 @@
+// Arguments of Megatron-LM: those that mtl computes otherwise are refused by name.
+#include "ckpt/megatron_config.h"
+
+#include <doctest/doctest.h>
+
+#include <functional>
+
+#include "ckpt/pickle_writer.h"
+#include "ckpt/torch_globals.h"
+#include "tests/error_of.h"
+
+using namespace mtl;
+
+namespace {
+
+using AddArgs = std::function<void(PickleWriter& pickle)>;
+
+/// The configuration of a GPT-2 of two layers whose Namespace has `add` as well.
+GptConfig config_with(const AddArgs& add) {
+  PickleWriter pickle;
+  pickle.global("argparse", "Namespace");
+  pickle.begin_tuple();
+  pickle.end_tuple();
+  pickle.new_object();
+  pickle.begin_dict();
+  pickle.text("num_attention_heads"), pickle.integer(2);
+  add(pickle);
+  pickle.end_dict();
+  pickle.build();
+  const std::string stream = pickle.finish();
+  const Pickle args(stream, torch_global_use);
+  MegatronShapes shapes;
+  shapes.layers = 2;
+  shapes.vocabulary_rows = 11;
+  shapes.hidden = 8;
+  shapes.up_rows = 32;
+  shapes.positions = 6;
+  shapes.has_norm_bias = true;
+  std::vector<std::string> notes;
+  return megatron_config(args.root(), 3, shapes, {}, notes);
+}
+
+void add_window(PickleWriter& pickle, std::int64_t left, std::int64_t right) {
+  pickle.text("window_size");
+  pickle.begin_tuple();
+  pickle.integer(left), pickle.integer(right);
+  pickle.end_tuple();
+}
+
+std::string problem_with(const AddArgs& add) {
+  return test::error_of([&] { config_with(add); }, Exit::bad_data);
+}
+
+}  // namespace
+
+TEST_CASE("megatron config: a window, and -1 for none") {
+  CHECK(config_with([](PickleWriter&) {}).sliding_window == 0);
+  CHECK(config_with([](PickleWriter& pickle) { add_window(pickle, 3, 0); }).sliding_window == 4);
+  CHECK(config_with([](PickleWriter& pickle) { add_window(pickle, 3, -1); }).sliding_window == 4);
+  CHECK(config_with([](PickleWriter& pickle) { add_window(pickle, 0, 0); }).sliding_window == 1);
+  CHECK(config_with([](PickleWriter& pickle) { add_window(pickle, -1, 0); }).sliding_window == 0);
+  CHECK(config_with([](PickleWriter& pickle) { add_window(pickle, -1, -1); }).sliding_window == 0);
+  CHECK(test::contains(problem_with([](PickleWriter& pickle) { add_window(pickle, -2, 0); }), "args.window_size"));
+  CHECK(test::contains(problem_with([](PickleWriter& pickle) { add_window(pickle, INT32_MAX, 0); }), "window_size"));
+  CHECK(test::contains(problem_with([](PickleWriter& pickle) { pickle.text("window_size"), pickle.text("3,0"); }),
+                       "args.window_size"));
+}
+
+TEST_CASE("megatron config: arguments that change what is computed are refused by name, their defaults are not") {
+  CHECK_NOTHROW(config_with([](PickleWriter& pickle) {
+    pickle.text("softmax_type"), pickle.text("vanilla");
+    pickle.text("glu_linear_offset"), pickle.number(0);
+    pickle.text("qk_l2_norm"), pickle.boolean(false);
+    pickle.text("no_rope_freq"), pickle.none();
+    pickle.text("window_attn_skip_freq"), pickle.none();
+    pickle.text("num_experts"), pickle.none();
+  }));
+  for (const char* name : {"qk_l2_norm", "attention_output_gate", "apply_layernorm_1p", "multi_latent_attention"}) {
+    CAPTURE(name);
+    const std::string error = problem_with([&](PickleWriter& pickle) { pickle.text(name), pickle.boolean(true); });
+    CHECK(test::contains(error, cat("args.", name, " is on; ")));
+  }
+  for (const char* name : {"num_experts", "window_attn_skip_freq", "no_rope_freq"}) {
+    CAPTURE(name);
+    const std::string error = problem_with([&](PickleWriter& pickle) { pickle.text(name), pickle.integer(4); });
+    CHECK(test::contains(error, cat("args.", name, " is given; ")));
+  }
+  CHECK(
+      test::contains(problem_with([](PickleWriter& pickle) { pickle.text("softmax_type"), pickle.text("off-by-one"); }),
+                     "args.softmax_type is 'off-by-one'"));
+  CHECK(test::contains(problem_with([](PickleWriter& pickle) { pickle.text("glu_linear_offset"), pickle.number(1); }),
+                       "args.glu_linear_offset is 1"));
+}
