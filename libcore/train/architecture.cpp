@@ -15,7 +15,7 @@ struct Given {
   T value;
 };
 
-/// The last flag that chooses the activation; Megatron's GELU is the tanh form where it is fused with the bias.
+/// The activation that flags choose; Megatron's GELU is the tanh form where it is fused with the bias.
 std::optional<Given<Activation>> given_activation(const ArchitectureOptions& given) {
   static constexpr std::pair<const char*, Activation> kNames[] = {{"gelu_tanh", Activation::gelu_tanh},
                                                                   {"gelu_erf", Activation::gelu_erf},
@@ -68,6 +68,7 @@ class Settler {
   }
 
   bool is_loaded() const { return is_loaded_; }
+  void problem(std::string flag, std::string what) const { report_(std::move(flag), std::move(what)); }
 
  private:
   bool is_loaded_;
@@ -80,8 +81,11 @@ void settle_mlp(GptConfig& config, const ArchitectureOptions& given, const Settl
   settle.choice(config.gated_mlp, true, given.swiglu, "--swiglu", "has an MLP without a gate");
   settle.number(config.ffn_hidden_size, given.ffn_hidden_size, "--ffn-hidden-size");
   // Megatron-LM's: two thirds of 4 C, so that the three matrices have the parameters of two, in multiples of 64.
-  if (!settle.is_loaded() && !given.ffn_hidden_size && given.swiglu)
-    config.ffn_hidden_size = 4 * config.hidden_size * 2 / 3 / 64 * 64;
+  if (settle.is_loaded() || given.ffn_hidden_size || !given.swiglu) return;
+  config.ffn_hidden_size = 4 * config.hidden_size * 2 / 3 / 64 * 64;
+  if (config.ffn_hidden_size == 0 && config.hidden_size > 0)
+    settle.problem("--swiglu", cat("needs --ffn-hidden-size: 8/3 of the hidden size ", config.hidden_size,
+                                   ", rounded down to a multiple of 64 as in Megatron-LM, is 0"));
 }
 
 void settle_attention(GptConfig& config, const ArchitectureOptions& given, const Settler& settle) {
@@ -122,14 +126,17 @@ void settle_positions(GptConfig& config, const ArchitectureOptions& given, const
 
 }  // namespace
 
+std::vector<std::string> activation_flags(const ArchitectureOptions& given) {
+  std::vector<std::string> flags;
+  if (given.activation) flags.push_back(cat("--activation ", *given.activation));
+  if (given.swiglu) flags.emplace_back("--swiglu");
+  if (given.squared_relu) flags.emplace_back("--squared-relu");
+  if (given.openai_gelu) flags.emplace_back("--openai-gelu");
+  return flags;
+}
+
 void check_architecture(const ArchitectureOptions& given, const Report& report) {
-  std::vector<std::string> activations;
-  for (const auto& [is_given, flag] : {std::pair(given.activation.has_value(), "--activation"),
-                                       {given.swiglu, "--swiglu"},
-                                       {given.squared_relu, "--squared-relu"},
-                                       {given.openai_gelu, "--openai-gelu"}}) {
-    if (is_given) activations.push_back(flag);
-  }
+  const std::vector<std::string> activations = activation_flags(given);
   if (activations.size() > 1) report(join(activations, ", "), "choose different activations; give one of them");
   if (given.rotary_embeddings && given.position_embedding_type == "learned_absolute")
     report("--use-rotary-position-embeddings", "contradicts --position-embedding-type learned_absolute");

@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "nn/gpt_config.h"
 
@@ -25,13 +26,17 @@ struct ArchitectureOptions {
   bool is_rotary() const { return rotary_embeddings || position_embedding_type == "rope"; }
 };
 
+/// The flags that choose the MLP's activation; at most one can act. --no-bias-gelu-fusion is not among them: it chooses
+/// the form of GELU alone.
+std::vector<std::string> activation_flags(const ArchitectureOptions& given);
+
 /// Reports flags that exclude each other, whatever model is loaded.
 void check_architecture(const ArchitectureOptions& given,
                         const std::function<void(std::string flag, std::string what)>& report);
 
 /// The configuration of a new model, sizes that are absent being 0; or of the loaded one, with which given flags must
 /// agree. Reports every disagreement, and sizes that a new model needs. `seq_length` is the longest sequence of a
-/// rotary model when no flag says more.
+/// rotary model that no flag makes longer.
 GptConfig resolve_architecture(const ArchitectureOptions& given, const std::optional<GptConfig>& loaded,
                                std::int64_t seq_length,
                                const std::function<void(std::string flag, std::string what)>& report);

@@ -83,16 +83,47 @@ Preset pythia(const char* name, const Sizes& sizes) {
   return out;
 }
 
-/// Fills what is absent; notes what is there and differs.
+/// Fills what is absent; notes what is given and differs.
 class Merger {
  public:
   template <class T>
   void merge(const char* flag, std::optional<T>& given, const std::optional<T>& preset) {
-    if (given && preset && *given != *preset) overridden.push_back(cat(flag, " ", *given, " in place of ", *preset));
+    if (given && !preset) changes.push_back(cat(flag, " ", *given, " in addition"));
+    if (given && preset && *given != *preset) changes.push_back(cat(flag, " ", *given, " in place of ", *preset));
     if (!given) given = preset;
   }
-  std::vector<std::string> overridden;
+  void merge(const char* flag, bool& given, bool preset) {
+    if (given && !preset) changes.push_back(cat(flag, " in addition"));
+    given = given || preset;
+  }
+  std::vector<std::string> changes;
 };
+
+/// A given activation wins over the preset's, whichever flags choose the two.
+void merge_activation(Merger& merger, ArchitectureOptions& given, const ArchitectureOptions& preset) {
+  const std::vector<std::string> chosen = activation_flags(given), before = activation_flags(preset);
+  if (chosen.empty()) {
+    given.activation = preset.activation;
+    given.swiglu = preset.swiglu;
+  } else if (chosen != before) {
+    merger.changes.push_back(
+        cat(join(chosen, ", "), before.empty() ? " in addition" : cat(" in place of ", before.front())));
+  }
+}
+
+void merge_positions(Merger& merger, ArchitectureOptions& given, const ArchitectureOptions& preset) {
+  merger.merge("--position-embedding-type", given.position_embedding_type, preset.position_embedding_type);
+  if (given.position_embedding_type == "learned_absolute") return;
+  merger.merge("--rotary-base", given.rotary_base, preset.rotary_base);
+  merger.merge("--rotary-percent", given.rotary_percent, preset.rotary_percent);
+  if (given.rotary_interpolation && preset.rope_scaling) {
+    merger.changes.push_back(
+        cat("--rotary-seq-len-interpolation-factor ", *given.rotary_interpolation, " in place of --use-rope-scaling"));
+    return;
+  }
+  merger.merge("--use-rope-scaling", given.rope_scaling, preset.rope_scaling);
+  merger.merge("--rope-scaling-factor", given.rope_scaling_factor, preset.rope_scaling_factor);
+}
 
 }  // namespace
 
@@ -122,8 +153,10 @@ const Preset& find_preset(const std::string& name) {
   const auto found = std::find_if(presets().begin(), presets().end(), [&](const Preset& preset) {
     return preset.name == name || preset.name == "gpt-" + name || preset.name == "gpt2-" + name;
   });
-  if (found == presets().end()) fail(Exit::usage, "there is no model '", name, "'");
-  return *found;
+  if (found != presets().end()) return *found;
+  std::vector<std::string> names;
+  for (const Preset& preset : presets()) names.push_back(preset.name);
+  fail(Exit::usage, "is not a known model; choose one of ", join(names, ", "));
 }
 
 std::vector<std::string> apply_preset(const Preset& preset, ArchitectureOptions& given) {
@@ -138,18 +171,15 @@ std::vector<std::string> apply_preset(const Preset& preset, ArchitectureOptions&
   merger.merge("--max-position-embeddings", given.max_position_embeddings, model.max_position_embeddings);
   merger.merge("--normalization", given.normalization, model.normalization);
   merger.merge("--norm-epsilon", given.norm_epsilon, model.norm_epsilon);
-  merger.merge("--activation", given.activation, model.activation);
-  merger.merge("--position-embedding-type", given.position_embedding_type, model.position_embedding_type);
-  merger.merge("--rotary-base", given.rotary_base, model.rotary_base);
-  merger.merge("--rotary-percent", given.rotary_percent, model.rotary_percent);
-  merger.merge("--rope-scaling-factor", given.rope_scaling_factor, model.rope_scaling_factor);
-  for (bool ArchitectureOptions::*flag :
-       {&ArchitectureOptions::group_query_attention, &ArchitectureOptions::qk_layernorm, &ArchitectureOptions::swiglu,
-        &ArchitectureOptions::disable_bias_linear, &ArchitectureOptions::add_qkv_bias,
-        &ArchitectureOptions::untie_embeddings, &ArchitectureOptions::parallel_residual,
-        &ArchitectureOptions::rope_scaling})
-    given.*flag = given.*flag || model.*flag;
-  return merger.overridden;
+  merger.merge("--group-query-attention", given.group_query_attention, model.group_query_attention);
+  merger.merge("--qk-layernorm", given.qk_layernorm, model.qk_layernorm);
+  merger.merge("--disable-bias-linear", given.disable_bias_linear, model.disable_bias_linear);
+  merger.merge("--add-qkv-bias", given.add_qkv_bias, model.add_qkv_bias);
+  merger.merge("--untie-embeddings-and-output-weights", given.untie_embeddings, model.untie_embeddings);
+  merger.merge("--parallel-residual", given.parallel_residual, model.parallel_residual);
+  merge_activation(merger, given, model);
+  merge_positions(merger, given, model);
+  return merger.changes;
 }
 
 }  // namespace mtl

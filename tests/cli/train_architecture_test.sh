@@ -42,7 +42,9 @@ expect_parameters 494032768 --model qwen2.5-0.5b --vocab-size 151936
 expect_exit 0 mtl-train --model 345m --num-layers 2 "${null[@]}" --dry-run
 expect_text err '^mtl-train: --model 345m: --num-layers 2 in place of 24$'
 expect_exit 2 mtl-train --model gpt5 "${null[@]}" --dry-run
-expect_text err "^  --model gpt5 +there is no model 'gpt5'"
+expect_text err '^  --model gpt5 +is not a known model; choose one of gpt2-124m, .*, pythia-160m$'
+expect_exit 0 mtl-train --model llama-30m --squared-relu "${null[@]}" --dry-run
+expect_text err '^mtl-train: --model llama-30m: --squared-relu in place of --swiglu$'
 
 # --- What contradicts is refused ---
 # expect_problem TEXT FLAG...
@@ -52,11 +54,12 @@ expect_problem() {
   expect_exit 2 mtl-train "${small[@]}" "${null[@]}" --dry-run "$@"
   expect_text err "^  $text"
 }
+expect_problem '--swiglu +needs --ffn-hidden-size: .* is 0' --swiglu --hidden-size 20
 expect_problem '--swiglu, --squared-relu +choose different activations' --swiglu --squared-relu
 expect_problem '--window-size 4 +must be LEFT,0' --window-size 4
 expect_problem '--use-rope-scaling +excludes --rotary-seq-len-interpolation-factor' --use-rotary-position-embeddings \
   --use-rope-scaling --rotary-seq-len-interpolation-factor 2
-expect_problem '.*norms of queries and keys are RMSNorm' --qk-layernorm
+expect_problem '.*norms of queries and keys are RMSNorm; they need' --qk-layernorm
 expect_problem '--num-query-groups 2 +is not a multiple of --tensor-model-parallel-size 4' --group-query-attention \
   --num-query-groups 2 --tensor-model-parallel-size 4 --world-size 4
 for tool in "mtl-train ${null[*]} --dry-run" "mtl-topo --vocab-size $V"; do # of a preset, too

@@ -145,6 +145,32 @@ TEST_CASE("a flag next to a preset wins and is reported") {
   CHECK(apply_preset(find_preset("gpt2-124m"), given) == std::vector<std::string>{"--num-layers 3 in place of 12"});
   CHECK(given.num_layers == 3);
   CHECK(given.num_attention_heads == 12);
+
+  const auto changes = [](const char* preset, auto set) {
+    ArchitectureOptions options;
+    set(options);
+    const std::vector<std::string> found = apply_preset(find_preset(preset), options);
+    CHECK(resolve(options, {}, 50257).problems.empty());
+    return found;
+  };
+  using Changes = std::vector<std::string>;
+  using Options = ArchitectureOptions;
+  CHECK(changes("llama-30m", [](Options& options) { options.swiglu = true; }).empty());
+  CHECK(changes("llama-30m", [](Options& options) { options.no_bias_gelu_fusion = true; }).empty());
+  CHECK(changes("llama-30m", [](Options& options) { options.squared_relu = true; }) ==
+        Changes{"--squared-relu in place of --swiglu"});
+  CHECK(changes("llama-30m", [](Options& options) { options.activation = "gelu_erf"; }) ==
+        Changes{"--activation gelu_erf in place of --swiglu"});
+  CHECK(changes("pythia-70m", [](Options& options) { options.swiglu = true; }) ==
+        Changes{"--swiglu in place of --activation gelu_erf"});
+  CHECK(changes("gpt2-124m", [](Options& options) { options.swiglu = options.untie_embeddings = true; }) ==
+        Changes{"--untie-embeddings-and-output-weights in addition", "--swiglu in addition"});
+  CHECK(changes("gpt2-124m", [](Options& options) { options.ffn_hidden_size = 512; }) ==
+        Changes{"--ffn-hidden-size 512 in addition"});
+  CHECK(changes("llama3.2-1b", [](Options& options) { options.rotary_interpolation = 2; }) ==
+        Changes{"--rotary-seq-len-interpolation-factor 2 in place of --use-rope-scaling"});
+  CHECK(changes("llama3.2-1b", [](Options& options) { options.position_embedding_type = "learned_absolute"; }) ==
+        Changes{"--position-embedding-type learned_absolute in place of rope"});
 }
 
 TEST_CASE("flags choose kinds of layers by Megatron-LM's rules") {
@@ -157,6 +183,11 @@ TEST_CASE("flags choose kinds of layers by Megatron-LM's rules") {
   given = small();
   given.swiglu = true;
   CHECK(resolve(given).config.ffn_hidden_size == 256);  // 4 x 96 x 2 / 3, in multiples of 64
+  given.hidden_size = 20;                               // 4 x 20 x 2 / 3 is 53
+  CHECK(resolve(given).problems.size() == 1);
+  given.ffn_hidden_size = 53;
+  CHECK(resolve(given).problems.empty());
+  given = small();
   given.group_query_attention = true;
   CHECK(resolve(given).config.num_query_groups == 1);
   given.window_size = "15,0";
