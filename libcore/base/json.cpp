@@ -1,7 +1,9 @@
 #include "base/json.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -209,15 +211,21 @@ void append_json_string(std::string& out, std::string_view text, bool ascii) {
 
 namespace {
 
+/// As Python's repr: the fewest digits that read back the same, with an exponent below 1e-4 and from 1e16 on.
 void append_number(std::string& out, double value) {
   if (std::isnan(value)) {
     out += "NaN";
   } else if (std::isinf(value)) {
     out += value < 0 ? "-Infinity" : "Infinity";
   } else {
-    std::size_t begin = out.size();
-    append_part(out, value);
-    if (out.find_first_of(".e", begin) == std::string::npos) out += ".0";  // as Python, a float stays a float
+    const bool is_plain = value == 0 || (std::abs(value) >= 1e-4 && std::abs(value) < 1e16);
+    char digits[40];
+    const auto end = std::to_chars(digits, std::end(digits), value,
+                                   is_plain ? std::chars_format::fixed : std::chars_format::scientific)
+                         .ptr;
+    const std::string_view text(digits, end - digits);
+    out += text;
+    if (text.find_first_of(".e") == std::string_view::npos) out += ".0";  // a float stays a float
   }
 }
 

@@ -15,6 +15,13 @@ TEST_CASE("json: values and order survive a round trip") {
   CHECK(Json::parse(text).dump() == text);
 }
 
+TEST_CASE("json: doubles are written as Python writes them") {
+  for (const char* text : {"0.0", "-0.0", "0.1", "0.0001", "0.00012", "1e-05", "1.5e-05", "10000.0", "100000.0",
+                           "1000000.0", "-500000.0", "1000000000000000.0", "9007199254740992.0", "9999999999999998.0",
+                           "1e+16", "1.2345678901234568e+17", "1e+22", "5e-324", "1.7976931348623157e+308"})
+    CHECK(Json::parse(text).dump() == text);
+}
+
 TEST_CASE("json: invalid UTF-8 is written as U+FFFD") {
   // As Python's decode("utf-8", "replace") cuts it.
   const std::string bytes = "a\xFF\xC3\xA9\xED\xA0\x80\xE2\x82";
