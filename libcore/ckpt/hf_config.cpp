@@ -36,7 +36,8 @@ void read_sizes(const HfFamily& family, const Json& json, GptConfig& config, std
     const bool is_absent = json.find(key) == nullptr;
     member = json.int_or(key, is_absent ? size.fallback : 0);
     const bool follows = is_absent ? size.fallback == 0 : json.find(key)->is_null();
-    if (!follows && (member < 1 || member > kMaxDimension)) problems.push_back(cat(key, " is ", member));
+    if (!follows && (member < 1 || member > kMaxDimension))
+      problems.push_back(cat(key, " is ", member, "; it must be from 1 to ", kMaxDimension));
   }
 }
 
@@ -74,7 +75,7 @@ GptConfig read_config(const HfFamily& family, const Json& json, std::vector<std:
   read_sizes(family, json, config, problems);
   config.norm_eps = json.number_or(family.norm_eps_key, family.norm_eps);
   if (!(config.norm_eps > 0 && config.norm_eps < 1))
-    problems.push_back(cat(family.norm_eps_key, " is ", config.norm_eps));
+    problems.push_back(cat(family.norm_eps_key, " is ", config.norm_eps, "; it must be above 0 and below 1"));
   config.init_std = json.number_or("initializer_range", 0.02);
   read_activation(family, json, config, problems);
   read_switches(family, json, config, problems);
@@ -105,7 +106,8 @@ const HfFamily& hf_family_of(const Json& hf_config) {
   if (const HfFamily* family = find_hf_family(model_type)) return *family;
   std::vector<std::string> known;
   for (const HfFamily& family : hf_families()) known.emplace_back(family.model_type);
-  fail(Exit::bad_data, "model_type is '", model_type, "'; this version reads ", join(known, ", "));
+  fail(Exit::bad_data, model_type.empty() ? "model_type is missing" : cat("model_type is '", model_type, "'"),
+       "; this version reads ", join(known, ", "));
 }
 
 GptConfig gpt_config_from_hf(const Json& hf_config) {

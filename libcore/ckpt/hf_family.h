@@ -33,7 +33,7 @@ struct HfFixedSwitch {
   bool value;
 };
 
-/// Keys that say which layers see a window of tokens.
+/// Which layers see a window of tokens, and the keys that decide it.
 enum class HfWindow {
   none,
   everywhere,  // sliding_window, a number or null

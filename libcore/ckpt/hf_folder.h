@@ -24,7 +24,7 @@ namespace mtl {
 struct HfWriteOptions {
   std::optional<StoredDType> dtype;  // empty: as stored
   std::uint64_t max_shard_bytes = 5'000'000'000;
-  std::optional<std::int64_t> end_of_text_id;  // for config.json, where the source does not say
+  std::optional<std::int64_t> end_of_text_id;  // for config.json, where the source has none
   ConversionHook on_conversion = {};
 };
 

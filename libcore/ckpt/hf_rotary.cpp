@@ -11,7 +11,7 @@ namespace {
 
 using Scaling = RotaryOptions::Scaling;
 
-/// An object under `key` that says something; nullptr when it is absent, null or empty.
+/// The object under `key`; nullptr when it is absent, null or empty.
 const Json* given_object(const Json& json, const char* key) {
   const Json* value = json.find(key);
   if (value == nullptr || value->is_null()) return nullptr;
@@ -87,8 +87,8 @@ std::optional<std::int64_t> first_window_layer(const Json& layer_types, std::int
 }
 
 void set_window(GptConfig& config, std::int64_t window, std::int64_t first, std::vector<std::string>& problems) {
-  if (window < 1) problems.push_back(cat("sliding_window is ", window));
-  if (first < 0) problems.push_back(cat("max_window_layers is ", first));
+  if (window < 1) problems.push_back(cat("sliding_window is ", window, "; it must be at least 1"));
+  if (first < 0) problems.push_back(cat("max_window_layers is ", first, "; it must be at least 0"));
   if (first >= config.num_layers) return;
   config.sliding_window = window;
   config.first_window_layer = first;
@@ -156,7 +156,7 @@ void read_hf_window(const Json& hf_config, HfWindow family, GptConfig& config, s
   } else if (uses_window) {
     set_window(config, tokens, *first, problems);
   } else if (*first < config.num_layers) {
-    problems.emplace_back("layer_types has sliding_attention, but there is no sliding_window in use");
+    problems.emplace_back("layer_types has sliding_attention, but no sliding_window is in use");
   }
 }
 

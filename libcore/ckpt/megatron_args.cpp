@@ -90,7 +90,7 @@ std::vector<std::string> megatron_problems(const GptConfig& config, const Megatr
     out.push_back("Megatron-LM has biases on all linear layers, on queries, keys and values alone, or on none");
   if (config.gated_mlp ? config.activation != Activation::silu
                        : config.activation == Activation::silu || config.activation == Activation::relu)
-    out.push_back("Megatron-LM's arguments do not name the activation of this MLP");
+    out.push_back("Megatron-LM has no argument for the activation of this MLP; it has GELU, squared ReLU and SwiGLU");
   if (config.qk_norm && config.norm != Norm::rmsnorm)
     out.push_back("Megatron-LM normalizes queries and keys as it does layers, here with LayerNorm");
   if (config.first_window_layer > 0) out.push_back("Megatron-LM has no window from a certain layer on");
@@ -99,7 +99,10 @@ std::vector<std::string> megatron_problems(const GptConfig& config, const Megatr
       (config.rotary.low_freq_factor != llama3.low_freq_factor ||
        config.rotary.high_freq_factor != llama3.high_freq_factor ||
        config.rotary.original_positions != llama3.original_positions))
-    out.push_back("Megatron-LM has other constants of rotary scaling");
+    out.push_back(cat("Megatron-LM's rotary scaling has low_freq_factor ", llama3.low_freq_factor,
+                      ", high_freq_factor ", llama3.high_freq_factor, " and ", llama3.original_positions,
+                      " original positions; this model's are ", config.rotary.low_freq_factor, ", ",
+                      config.rotary.high_freq_factor, " and ", config.rotary.original_positions));
   auto divides = [&](const char* what, std::int64_t number, const char* flag, std::int64_t by) {
     if (number % by != 0) out.push_back(cat(what, " ", number, " is not a multiple of ", flag, " ", by));
   };

@@ -161,7 +161,7 @@ TEST_CASE("hf config: what mtl would compute differently is refused by its key")
       {"family_model/qwen3", "layer_types", alternating, "layer_types is not full_attention for the first layers"},
       {"family_model/qwen3", "layer_types", Json::array().push("full_attention"),
        "layer_types is not full_attention for"},
-      {"family_model/qwen3", "use_sliding_window", false, "layer_types has sliding_attention, but there is no sliding"},
+      {"family_model/qwen3", "use_sliding_window", false, "layer_types has sliding_attention, but no sliding_window"},
       {"llama_model/llama", "vocab_size", "many", "vocab_size: expected a whole number"},
       {"llama_model/llama", "rope_parameters", "fast", "rope_parameters: expected an object"},
       {"llama_model/llama", "tie_word_embeddings", 1, "tie_word_embeddings: expected true or false"},
