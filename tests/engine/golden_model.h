@@ -162,4 +162,14 @@ struct GoldenModel {
   }
 };
 
+/// After a step in which every token weighs the same: the loss of each token, their mean, and the gradient's norm.
+inline void check_losses(GoldenModel& model, const SafetensorsFile& golden) {
+  const std::vector<double> expected = read_tensor(golden, "token_losses");
+  double sum = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) sum += model.losses(0)[i];
+  CHECK(max_relative(model.losses(0), expected) < 2e-6);
+  CHECK(sum / static_cast<double>(expected.size()) == doctest::Approx(read_tensor(golden, "loss")[0]).epsilon(2e-6));
+  CHECK(model.grad_norm() == doctest::Approx(read_tensor(golden, "grad_norm")[0]).epsilon(3e-6));
+}
+
 }  // namespace mtl::test
