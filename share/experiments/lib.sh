@@ -1,5 +1,8 @@
-# Functions of the experiments that compare runs: source it with `share` and `mtl`, the programs' prefix, set.
-# shellcheck shell=bash disable=SC2154 # they are set where this is sourced
+# What the experiments that compare runs share: source it with share, MTL_BIN, VOCAB and MERGES set.
+# shellcheck shell=bash disable=SC2154,SC2034 # they are set, and used, where this is sourced
+
+mtl=${MTL_BIN:+$MTL_BIN/}mtl- # the programs' prefix
+tokenizer=(--tokenizer-type GPT2BPETokenizer --vocab-file "$VOCAB" --merge-file "$MERGES")
 
 # write_shakespeare FILE: the demo's text as JSON lines with "text"; a part is held out in heldout.jsonl next to it.
 write_shakespeare() {

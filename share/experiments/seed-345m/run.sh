@@ -55,10 +55,8 @@ fi
 optimizer=(--lr 1.5e-4 --min-lr 1e-5 --lr-decay-style cosine --weight-decay 1e-2 --clip-grad 1)
 # --------------------------------------------------------------------------------------------------------------------
 
-mtl=${MTL_BIN:+$MTL_BIN/}mtl-
 # shellcheck source-path=SCRIPTDIR source=../lib.sh
 . "$here/../lib.sh"
-tokenizer=(--tokenizer-type GPT2BPETokenizer --vocab-file "$VOCAB" --merge-file "$MERGES")
 
 # Text to token files, once.
 prepare_data() {

@@ -70,10 +70,8 @@ for size in $model_size; do
   esac
 done
 
-mtl=${MTL_BIN:+$MTL_BIN/}mtl-
 # shellcheck source-path=SCRIPTDIR source=../lib.sh
 . "$here/../lib.sh"
-tokenizer=(--tokenizer-type GPT2BPETokenizer --vocab-file "$VOCAB" --merge-file "$MERGES")
 
 # The demo's text as token files of sentences, once, where --data_path names none.
 prepare_data() {
