@@ -1,4 +1,4 @@
-// mtl-convert: a model from one format to another.
+// mtl-convert: converts a model from one format to another.
 #include <optional>
 #include <string>
 
@@ -54,7 +54,7 @@ void add_megatron_output_flags(mtl::Flags& flags, mtl::ConvertOptions& options, 
   mtl::MegatronWriteOptions& megatron = options.megatron;
   const auto to_megatron = [&options] { return options.to == "megatron"; };
   const char* only = "--to megatron";
-  flags.add("--tensor-model-parallel-size", &megatron.tensor_parallel, "N", "ranks that share each layer, a file each")
+  flags.add("--tensor-model-parallel-size", &megatron.tensor_parallel, "N", "ranks that share each layer; each has its own files")
       .within({1, 1 << 10})
       .only_with(only, to_megatron);
   flags.add("--pipeline-model-parallel-size", &megatron.pipeline_parallel, "N", "stages of consecutive layers")
@@ -62,10 +62,10 @@ void add_megatron_output_flags(mtl::Flags& flags, mtl::ConvertOptions& options, 
       .only_with(only, to_megatron);
   flags
       .add("--make-vocab-size-divisible-by", &megatron.make_vocab_size_divisible_by, "N",
-           "rows of the token table are a multiple of this times the tensor parallel size")
+           "rows of the token embedding are a multiple of this times the tensor parallel size")
       .within({1, INT32_MAX})
       .only_with(only, to_megatron);
-  flags.add("--transformer-impl", &transformer_impl, "NAME", "whose names of norms")
+  flags.add("--transformer-impl", &transformer_impl, "NAME", "implementation whose names the norms get")
       .one_of({"transformer_engine", "local"})
       .only_with(only, to_megatron);
 }
@@ -79,14 +79,15 @@ int main(int argc, char** argv) {
   bool json = false;
   std::string transformer_impl = "transformer_engine";
   for (int i = 0; i < argc; ++i) options.command_line += (i > 0 ? " " : "") + std::string(argv[i]);
-  mtl::Flags flags("mtl-convert", "a model from one format to another");
+  mtl::Flags flags("mtl-convert", "converts a model from one format to another");
   flags.section("Model");
   flags
       .add("--load", &options.load, "PATH",
-           "the model: a folder that mtl-train saved into, one checkpoint, a Hugging Face folder, or Megatron-LM's")
+           "the model: a folder that mtl-train saved into, one checkpoint, a Hugging Face folder, or a checkpoint of "
+           "Megatron-LM")
       .required();
   flags.add("--save", &options.save, "DIR", "the folder to write; it appears when it is complete").required();
-  flags.add("--to", &options.to, "FORMAT", "hf: a Hugging Face folder; mtl: a checkpoint; megatron: Megatron-LM's")
+  flags.add("--to", &options.to, "FORMAT", "format to write: a Hugging Face folder, a checkpoint of mtl, or one of Megatron-LM")
       .one_of({"hf", "mtl", "megatron"});
   flags.add("--dtype", &options.dtype, "TYPE", "element type of the weights; as stored when absent")
       .one_of({"float32", "float16", "bfloat16"});

@@ -53,7 +53,7 @@ void add_sizes(Flags& flags, ArchitectureOptions& model) {
       .within({1, INT32_MAX});
   flags
       .add("--make-vocab-size-divisible-by", &model.make_vocab_size_divisible_by, "N",
-           "rows of the token table in memory are a multiple of this times the tensor parallel size")
+           "rows of the token embedding in memory are a multiple of this times the tensor parallel size")
       .within({1, INT32_MAX});
 }
 
@@ -61,7 +61,7 @@ void add_attention(Flags& flags, ArchitectureOptions& model) {
   flags.add("--kv-channels", &model.kv_channels, "N", "elements of a head; hidden size / heads when absent")
       .within({1, 1 << 24});
   flags.add_switch("--group-query-attention", model.group_query_attention, "let several heads share a key and a value");
-  flags.add("--num-query-groups", &model.num_query_groups, "N", "keys and values; 1 when absent")
+  flags.add("--num-query-groups", &model.num_query_groups, "N", "heads of keys and values; 1 when absent")
       .within({1, 1 << 20})
       .needs("--group-query-attention: without it Megatron-LM ignores it",
              [&model] { return model.group_query_attention || model.num_query_groups == model.num_attention_heads; });
@@ -70,23 +70,25 @@ void add_attention(Flags& flags, ArchitectureOptions& model) {
 }
 
 void add_mlp(Flags& flags, ArchitectureOptions& model) {
-  flags.add_switch("--swiglu", model.swiglu, "gate the MLP with SiLU; its width is 8/3 x hidden size when absent");
+  flags.add_switch("--swiglu", model.swiglu, "gate the MLP with SiLU; 8/3 x hidden size wide by default");
   flags.add_switch("--squared-relu", model.squared_relu, "squared ReLU in the MLP");
-  flags.add("--activation", &model.activation, "NAME", "of the MLP, when no switch says it")
+  flags.add("--activation", &model.activation, "NAME", "activation of the MLP; gelu_tanh when absent")
       .one_of({"gelu_tanh", "gelu_erf", "relu", "squared_relu", "silu"});
   flags.add_switch("--no-bias-gelu-fusion", model.no_bias_gelu_fusion,
                    "GELU in its exact form, as Megatron-LM computes it then");
-  flags.add_switch("--openai-gelu", model.openai_gelu, "GELU in its tanh form, as when absent");
+  flags.add_switch("--openai-gelu", model.openai_gelu, "GELU in its tanh form, which is the default");
 }
 
 void add_layers(Flags& flags, ArchitectureOptions& model) {
-  flags.add("--normalization", &model.normalization, "NAME", "norm of each layer; LayerNorm when absent")
+  flags.add("--normalization", &model.normalization, "NAME", "norms of the model; LayerNorm when absent")
       .one_of({"LayerNorm", "RMSNorm"});
   flags.add("--norm-epsilon,--layernorm-epsilon", &model.norm_epsilon, "X", "added to variances; 1e-5 when absent")
       .at_least(1e-30)
       .below(1);  // as a checkpoint's or a Hugging Face folder's
   flags.add_switch("--disable-bias-linear", model.disable_bias_linear, "linear layers without bias");
-  flags.add_switch("--add-qkv-bias", model.add_qkv_bias, "but for queries, keys and values")
+  flags
+      .add_switch("--add-qkv-bias", model.add_qkv_bias,
+                  "bias for queries, keys and values, where no other linear layer has one")
       .only_with("--disable-bias-linear", [&model] { return model.disable_bias_linear; });
   flags.add_switch("--parallel-residual", model.parallel_residual, "let attention and MLP read the same input");
   flags.add_switch("--untie-embeddings-and-output-weights", model.untie_embeddings,
@@ -98,10 +100,11 @@ void add_positions(Flags& flags, ArchitectureOptions& model, const std::function
   const auto rotary = [&model, is_loaded] { return model.is_rotary() || is_loaded(); };
   flags
       .add("--position-embedding-type", &model.position_embedding_type, "NAME",
-           "a table of positions, or rotary ones; learned_absolute when absent")
+           "learned or rotary positions; learned_absolute when absent")
       .one_of({"learned_absolute", "rope"});
-  flags.add_switch("--use-rotary-position-embeddings", model.rotary_embeddings, "as --position-embedding-type rope");
-  flags.add("--rotary-base", &model.rotary_base, "X", "of the rotary frequencies; 10000 when absent")
+  flags.add_switch("--use-rotary-position-embeddings", model.rotary_embeddings,
+                   "rotary positions; the same as --position-embedding-type rope");
+  flags.add("--rotary-base", &model.rotary_base, "X", "base of the rotary frequencies; 10000 when absent")
       .above(0)
       .at_most(1e12)
       .only_with(rope, rotary);
@@ -119,7 +122,7 @@ void add_positions(Flags& flags, ArchitectureOptions& model, const std::function
       .only_with(rope, rotary);
   flags.add_switch("--use-rope-scaling", model.rope_scaling, "scale rotary frequencies as Llama 3.1")
       .only_with(rope, rotary);
-  flags.add("--rope-scaling-factor", &model.rope_scaling_factor, "X", "of that scaling; 8 when absent")
+  flags.add("--rope-scaling-factor", &model.rope_scaling_factor, "X", "factor of --use-rope-scaling; 8 when absent")
       .above(0)
       .at_most(1e6)
       .only_with("--use-rope-scaling", [&model] { return model.rope_scaling; });
