@@ -34,15 +34,15 @@ void check_keys(const char* what, const HeadSlice& keys, const HeadSlice& q) {
   check_slice(what, keys);
   require(keys.count == 1, what, ": one head of each group is read, got ", keys.count);
   const Tensor& t = keys.tensor;
-  expect_tensor(what, t, DType::f32, {q.tensor.size(0), t.size(1), q.tensor.size(2), t.size(3), q.tensor.size(4)});
+  expect_tensor(what, t, q.tensor.dtype(),
+                {q.tensor.size(0), t.size(1), q.tensor.size(2), t.size(3), q.tensor.size(4)});
 }
 
 void check_qkv(const Qkv& qkv) {
   check_slice("attention: q", qkv.q);
-  expect_tensor("attention: q", qkv.q.tensor, DType::f32, qkv.q.tensor.shape());
   check_keys("attention: k", qkv.k, qkv.q);
   check_keys("attention: v", qkv.v, qkv.q);
-  expect_tensor("attention: v, laid out like k", qkv.v.tensor, DType::f32, qkv.k.tensor.shape());
+  expect_tensor("attention: v, laid out like k", qkv.v.tensor, qkv.k.tensor.dtype(), qkv.k.tensor.shape());
 }
 
 /// All positions of the sequences are queries and keys.
@@ -104,7 +104,7 @@ std::int64_t AttentionInput::keys_in_reach() const {
 
 void attention_forward(Stream& stream, Arena& scratch, Tensor out, Tensor logsumexp, const AttentionInput& in) {
   AttentionSizes sizes = checked_sizes(in);
-  expect_tensor("attention: out", out, DType::f32, out_shape(sizes));
+  expect_tensor("attention: out", out, in.qkv.q.tensor.dtype(), out_shape(sizes));
   if (logsumexp.exists()) expect_tensor("attention: logsumexp", logsumexp, DType::f32, logsumexp_shape(sizes));
   Arena::Mark mark(scratch);
   Tensor work = make_work<cpu::attention_forward_work, cuda::attention_forward_work>(stream, scratch, logsumexp, in);
@@ -119,10 +119,11 @@ void attention_backward(Stream& stream, Arena& scratch, const Qkv& grads, Tensor
   check_whole("backward", in, sizes);
   check_qkv(grads);
   require(grads.q.count == sizes.heads, "attention: dq has ", grads.q.count, " heads of each group, q ", sizes.heads);
-  expect_tensor("attention: dq", grads.q.tensor, DType::f32, in.qkv.q.tensor.shape());
-  expect_tensor("attention: dk", grads.k.tensor, DType::f32, in.qkv.k.tensor.shape());
-  expect_tensor("attention: dout", dout, DType::f32, out_shape(sizes));
-  expect_tensor("attention: out", out, DType::f32, out_shape(sizes));
+  const DType dtype = in.qkv.q.tensor.dtype();
+  expect_tensor("attention: dq", grads.q.tensor, dtype, in.qkv.q.tensor.shape());
+  expect_tensor("attention: dk", grads.k.tensor, dtype, in.qkv.k.tensor.shape());
+  expect_tensor("attention: dout", dout, dtype, out_shape(sizes));
+  expect_tensor("attention: out", out, dtype, out_shape(sizes));
   expect_tensor("attention: logsumexp", logsumexp, DType::f32, logsumexp_shape(sizes));
   Arena::Mark mark(scratch);
   Tensor work = make_work<cpu::attention_backward_work, cuda::attention_backward_work>(stream, scratch, in);
@@ -135,13 +136,14 @@ void append_to_cache(Stream& stream, const KvCache& cache, const HeadSlice& k, c
   require(cache.keys.shape().rank() == 5, "attention: cached keys must be (B, S, G, 1, D), got ",
           cache.keys.shape().text());
   const HeadSlice keys{cache.keys};
+  const DType dtype = cache.keys.dtype();
   check_keys("attention: new keys", k, keys);
   check_keys("attention: new values", v, keys);
-  expect_tensor("attention: new values, laid out like keys", v.tensor, DType::f32, k.tensor.shape());
+  expect_tensor("attention: new values, laid out like keys", v.tensor, dtype, k.tensor.shape());
   const std::int64_t batch = cache.keys.size(0), capacity = cache.keys.size(1), added = k.tensor.size(1);
   const Shape shape{batch, capacity, cache.keys.size(2), 1, cache.keys.size(4)};
-  expect_tensor("attention: cached keys", cache.keys, DType::f32, shape);
-  expect_tensor("attention: cached values", cache.values, DType::f32, shape);
+  expect_tensor("attention: cached keys", cache.keys, dtype, shape);
+  expect_tensor("attention: cached values", cache.values, dtype, shape);
   expect_tensor("attention: cache lengths", cache.lengths, DType::i32, {batch});
   require(added <= capacity, "attention: the cache holds ", capacity, " positions, ", added, " are new");
   stream.count(0, 2 * static_cast<double>(k.bytes() + v.bytes()));

@@ -8,10 +8,11 @@
 //   dP = dropout'(do . v),  delta[t] = sum_d do[t, d] o[t, d],  dS = P (dP - delta)
 //   dq = scale dS k,  dk = scale dS^T q,  dv = dropout(P)^T do
 //
-// There are Tq queries and Tk keys, which are positions 0 .. Tk - 1; all are fp32, and sums are in fp32. dk and dv are
-// accumulated in a fixed order, whatever the number of threads. Counts the FLOPs of the causal part, Tq (Tk - Tq / 2)
-// scores per head, less the scores that the window masks: max(0, p(t) + 1 - window) per query. Time follows this
-// number, and keys and values before the first query's window are not read.
+// There are Tq queries and Tk keys, which are positions 0 .. Tk - 1. q, k, v, o, their gradients and a cache of keys
+// and values have one dtype: f32, bf16 or f16. logsumexp, probabilities and all sums are fp32; results are rounded
+// once. dk and dv are accumulated in a fixed order, whatever the number of threads. Counts the FLOPs of the causal
+// part, Tq (Tk - Tq / 2) scores per head, less the scores that the window masks: max(0, p(t) + 1 - window) per query.
+// Time follows this number, and keys and values before the first query's window are not read.
 #pragma once
 
 #include "device/memory.h"
@@ -65,8 +66,8 @@ struct KvCache {
   Tensor lengths;  // (B) i32: positions held
 };
 
-/// Stores the keys and values (B, T, G, 1, D) of T new positions at lengths[b] .. lengths[b] + T - 1; the caller
-/// advances lengths. A cache that is full is an error: on the cpu it throws before anything is written.
+/// Stores the keys and values (B, T, G, 1, D) of T new positions, in the cache's dtype, at lengths[b] and following;
+/// the caller advances lengths. A cache that is full is an error: on the cpu it throws before anything is written.
 void append_to_cache(Stream& stream, const KvCache& cache, const HeadSlice& k, const HeadSlice& v);
 
 }  // namespace mtl

@@ -2,6 +2,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <utility>
 
 #include "kernels/attention_cpu.h"
@@ -31,20 +32,31 @@ std::int32_t dropout_threshold(const Dropout& dropout) {
   return static_cast<std::int32_t>(attention_dropout_threshold(dropout.probability));
 }
 
-/// The rows of a slice's first head in group g of sequence b.
-struct HeadRows {
-  float* first;
-  std::int64_t stride;
-};
-HeadRows rows_of(const HeadSlice& slice, std::int64_t b, std::int64_t g) {
+/// The address of an element of a tensor.
+void* address_of(const Tensor& tensor, std::int64_t element) {
+  return static_cast<std::byte*>(tensor.raw()) + element * static_cast<std::int64_t>(size_of(tensor.dtype()));
+}
+
+/// The rows of a slice's first head in group g of sequence b, from row `first_row` on.
+HeadRows rows_of(const HeadSlice& slice, std::int64_t b, std::int64_t g, std::int64_t first_row = 0) {
   const Tensor& t = slice.tensor;
   const std::int64_t dim = t.size(4), stride = t.size(2) * t.size(3) * dim;
-  return {t.data<float>() + b * t.size(1) * stride + (g * t.size(3) + slice.first) * dim, stride};
+  return {address_of(t, (b * t.size(1) + first_row) * stride + (g * t.size(3) + slice.first) * dim), stride};
+}
+
+/// Those of attention's result (B, Tq, H, D), or of its gradient.
+HeadRows rows_of(const Tensor& out, const AttentionSizes& sizes, std::int64_t b, std::int64_t g) {
+  const std::int64_t stride = sizes.groups * sizes.heads * sizes.dim;
+  return {address_of(out, b * sizes.queries * stride + g * sizes.heads * sizes.dim), stride};
+}
+
+/// logsumexp (R, Tq) of group g of sequence b.
+float* logsumexp_of(const Tensor& logsumexp, const AttentionSizes& sizes, std::int64_t b, std::int64_t g) {
+  return logsumexp.data<float>() + (b * sizes.groups + g) * sizes.heads * sizes.queries;
 }
 
 /// Group g of sequence b.
 AttentionGroup group_of(const AttentionInput& in, const AttentionSizes& sizes, std::int64_t b, std::int64_t g) {
-  const HeadRows q = rows_of(in.qkv.q, b, g), k = rows_of(in.qkv.k, b, g), v = rows_of(in.qkv.v, b, g);
   AttentionGroup group;
   const std::int64_t keys = in.past.exists() ? in.past.data<std::int32_t>()[b] + sizes.queries : sizes.keys;
   const std::int64_t first_key = in.window == 0 ? 0 : std::max<std::int64_t>(0, keys - sizes.queries - in.window + 1);
@@ -55,11 +67,10 @@ AttentionGroup group_of(const AttentionInput& in, const AttentionSizes& sizes, s
   group.heads = sizes.heads;
   group.dim = sizes.dim;
   group.scale = in.scale;
-  group.q = q.first;
-  group.q_stride = q.stride;
-  group.k = k.first + first_key * k.stride;
-  group.v = v.first + first_key * v.stride;
-  group.kv_stride = k.stride;
+  group.dtype = in.qkv.q.tensor.dtype();
+  group.q = rows_of(in.qkv.q, b, g);
+  group.k = rows_of(in.qkv.k, b, g, first_key);
+  group.v = rows_of(in.qkv.v, b, g, first_key);
   if (in.document_start.exists()) group.document_start = in.document_start.data<std::int32_t>() + b * sizes.queries;
   if (in.dropout.active()) {
     std::int32_t threshold = dropout_threshold(in.dropout);
@@ -103,8 +114,8 @@ void for_groups(const Stream& stream, const AttentionInput& in, const Tensor& wo
 std::size_t attention_forward_work(const Stream& stream, Tensor logsumexp, const AttentionInput& in) {
   const AttentionSizes sizes = in.sizes();
   const std::int64_t keys = in.keys_in_reach();
-  return work_bytes(
-      stream, decodes(in, logsumexp) ? decode_group_work(keys, sizes.heads) : forward_group_work(keys, sizes.dim));
+  return work_bytes(stream, decodes(in, logsumexp) ? decode_group_work(keys, sizes.heads, sizes.dim)
+                                                   : forward_group_work(keys, sizes.dim));
 }
 
 std::size_t attention_backward_work(const Stream& stream, const AttentionInput& in) {
@@ -117,12 +128,10 @@ void attention_forward(Stream& stream, Tensor work, Tensor out, Tensor logsumexp
   const bool decode = decodes(in, logsumexp);
   check_contents(in, sizes);
   for_groups(stream, in, work, [&](std::int64_t b, std::int64_t g, float* area) {
-    std::int64_t head = g * sizes.heads, all_heads = sizes.groups * sizes.heads, stride = all_heads * sizes.dim;
     AttentionForward call;
     call.group = group_of(in, sizes, b, g);
-    call.out_stride = stride;
-    call.out = out.data<float>() + b * sizes.queries * stride + head * sizes.dim;
-    if (logsumexp.exists()) call.logsumexp = logsumexp.data<float>() + (b * all_heads + head) * sizes.queries;
+    call.out = rows_of(out, sizes, b, g);
+    if (logsumexp.exists()) call.logsumexp = logsumexp_of(logsumexp, sizes, b, g);
     decode ? decode_group(call, area) : forward_group(call, area);
   });
 }
@@ -132,17 +141,14 @@ void attention_backward(Stream& stream, Tensor work, const Qkv& grads, Tensor do
   const AttentionSizes sizes = in.sizes();
   check_contents(in, sizes);
   for_groups(stream, in, work, [&](std::int64_t b, std::int64_t g, float* area) {
-    std::int64_t head = g * sizes.heads, all_heads = sizes.groups * sizes.heads, stride = all_heads * sizes.dim;
-    std::int64_t in_out = b * sizes.queries * stride + head * sizes.dim;
     AttentionBackward call;
     call.group = group_of(in, sizes, b, g);
-    call.out_stride = stride;
-    call.dout = dout.data<float>() + in_out;
-    call.out = out.data<float>() + in_out;
-    call.logsumexp = logsumexp.data<float>() + (b * all_heads + head) * sizes.queries;
-    call.dq = rows_of(grads.q, b, g).first;
-    call.dk = rows_of(grads.k, b, g).first;
-    call.dv = rows_of(grads.v, b, g).first;
+    call.dout = rows_of(dout, sizes, b, g);
+    call.out = rows_of(out, sizes, b, g);
+    call.logsumexp = logsumexp_of(logsumexp, sizes, b, g);
+    call.dq = rows_of(grads.q, b, g);
+    call.dk = rows_of(grads.k, b, g);
+    call.dv = rows_of(grads.v, b, g);
     backward_group(call, area);
   });
 }
@@ -160,8 +166,9 @@ void append_to_cache(Stream& stream, const KvCache& cache, const HeadSlice& k, c
     const std::int64_t b = item / groups, g = item % groups;
     for (const auto& [from, to] : moves) {
       const HeadRows source = rows_of(from, b, g), target = rows_of(to, b, g);
-      for (std::int64_t t = 0; t < added; ++t)
-        std::copy_n(source.first + t * source.stride, dim, target.first + (lengths[b] + t) * target.stride);
+      with_float_type(from.tensor.dtype(), [&]<class T>(T) {
+        for (std::int64_t t = 0; t < added; ++t) std::copy_n(source.row<T>(t), dim, target.row<T>(lengths[b] + t));
+      });
     }
   });
 }

@@ -4,11 +4,15 @@
 // (Dao 2023); within a block the micro-kernels start at the window and stop at the diagonal, a few rows at a time. A
 // call is sequential and its sums are in a fixed order: results depend on the instruction set, not on threads or on the
 // size of the batch.
+//
+// Operands of 16 bits are widened to fp32 when they are copied into the work area, where all products and sums are;
+// results are rounded once, when they leave it.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 
+#include "device/dtype.h"
 #include "device/philox.h"
 
 namespace mtl::cpu {
@@ -25,7 +29,18 @@ struct AttentionDropout {
   float scale = 1;                 // 1 / quantised keep probability
 };
 
-/// Head r of row t is at base + t * stride + r * dim.
+/// Rows of a group's heads in memory: head r of row t is at element t * stride + r * dim.
+struct HeadRows {
+  void* first = nullptr;  // elements of the group's dtype
+  std::int64_t stride = 0;
+
+  /// T is what stores the group's dtype.
+  template <class T>
+  T* row(std::int64_t t) const {
+    return static_cast<T*>(first) + t * stride;
+  }
+};
+
 struct AttentionGroup {
   std::int64_t queries = 0;         // the last `queries` of the `keys` positions
   std::int64_t keys = 0;            // those from the first that a query sees to the last query's
@@ -34,11 +49,8 @@ struct AttentionGroup {
   std::int64_t heads = 0;           // R
   std::int64_t dim = 0;             // D
   float scale = 0;
-  const float* q = nullptr;
-  std::int64_t q_stride = 0;
-  const float* k = nullptr;
-  const float* v = nullptr;
-  std::int64_t kv_stride = 0;
+  DType dtype = DType::f32;  // of q, k and v, and of every HeadRows of a call
+  HeadRows q, k, v;
   const std::int32_t* document_start = nullptr;  // (queries) positions in the sequence, or left out
   AttentionDropout dropout;
 
@@ -50,34 +62,29 @@ struct AttentionGroup {
   }
 };
 
-/// Writes out (rows of stride heads_total * dim) and, where given, logsumexp (R, queries).
+/// Writes out and, where given, logsumexp (R, queries).
 struct AttentionForward {
   AttentionGroup group;
-  float* out = nullptr;
-  std::int64_t out_stride = 0;
+  HeadRows out;
   float* logsumexp = nullptr;
 };
 
-/// Writes dq, dk and dv, which are laid out like q, k and v. queries equals keys.
+/// Writes dq, dk and dv. queries equals keys.
 struct AttentionBackward {
   AttentionGroup group;
-  const float* dout = nullptr;
-  const float* out = nullptr;
-  std::int64_t out_stride = 0;
+  HeadRows dout, out;
   const float* logsumexp = nullptr;
-  float* dq = nullptr;
-  float* dk = nullptr;
-  float* dv = nullptr;
+  HeadRows dq, dk, dv;
 };
 
-/// Floats of work area that a call needs, 64-byte aligned; the same for every instruction set.
+/// Floats of work area that a call needs, 64-byte aligned; the same for every instruction set and dtype.
 std::int64_t forward_group_work(std::int64_t keys, std::int64_t dim);
 std::int64_t backward_group_work(std::int64_t keys, std::int64_t dim);
 void forward_group(const AttentionForward& call, float* work);
 void backward_group(const AttentionBackward& call, float* work);
 
 /// One query per head; reads every key and value once.
-std::int64_t decode_group_work(std::int64_t keys, std::int64_t heads);
+std::int64_t decode_group_work(std::int64_t keys, std::int64_t heads, std::int64_t dim);
 void decode_group(const AttentionForward& call, float* work);
 
 }  // namespace mtl::cpu

@@ -1,5 +1,6 @@
 // Backward attention of one group (Dao et al. 2022, algorithm 4). Blocks of query rows one after another, each against
-// all keys it sees, recomputing P from logsumexp; dk and dv of the group gather in the work area, in that order.
+// all keys it sees, recomputing P from logsumexp; dk and dv of the group gather in the work area, in that order, and
+// are rounded to their dtype once.
 #include <algorithm>
 
 #include "kernels/attention_cpu.h"
@@ -58,22 +59,22 @@ HWY_INLINE void multiply_transposed(const float* scores, const float* rows, std:
   }
 }
 
+template <class T>
 HWY_INLINE void write_scaled(const float* src, std::int64_t padded, std::int64_t rows, std::int64_t columns,
-                             float factor, float* out, std::int64_t stride) {
-  for (std::int64_t r = 0; r < rows; ++r) {
-    for (std::int64_t c = 0; c < columns; ++c) out[r * stride + c] = src[r * padded + c] * factor;
-  }
+                             float factor, T* out, std::int64_t stride) {
+  for (std::int64_t r = 0; r < rows; ++r) copy_scaled(src + r * padded, columns, factor, out + r * stride);
 }
 
+template <class T>
 HWY_INLINE void backward_rows(const AttentionBackward& call, const BackwardWork& work, std::int64_t head,
                               std::int64_t row) {
   const AttentionGroup& group = call.group;
   std::int64_t rows = std::min(kQueryBlock, group.queries - row), padded = round_to_panel(group.dim);
-  std::int64_t in_qkv = row * group.q_stride + head * group.dim, in_out = row * call.out_stride + head * group.dim;
-  copy_block(group.q + in_qkv, group.q_stride, rows, group.dim, group.scale, padded, work.q);
-  copy_block(call.dout + in_out, call.out_stride, rows, group.dim, 1.0f, padded, work.dout);
+  const std::int64_t column = head * group.dim;
+  copy_block(group.q.row<T>(row) + column, group.q.stride, rows, group.dim, group.scale, padded, work.q);
+  copy_block(call.dout.row<T>(row) + column, call.dout.stride, rows, group.dim, 1.0f, padded, work.dout);
   for (std::int64_t i = 0; i < rows; ++i) {
-    work.row_dot[i] = dot(work.dout + i * padded, call.out + in_out + i * call.out_stride, group.dim);
+    work.row_dot[i] = dot(work.dout + i * padded, call.out.row<T>(row + i) + column, group.dim);
   }
   std::fill_n(work.dq, kQueryBlock * padded, 0.0f);
   Block block{row, rows, 0, 0};
@@ -86,23 +87,28 @@ HWY_INLINE void backward_rows(const AttentionBackward& call, const BackwardWork&
     multiply_transposed(work.dscores, work.q, padded, group, block, work.dk);
     multiply_rows(work.dscores, work.k_rows, padded, group, block, work.dq);
   }
-  write_scaled(work.dq, padded, rows, group.dim, group.scale, call.dq + in_qkv, group.q_stride);
+  write_scaled(work.dq, padded, rows, group.dim, group.scale, call.dq.row<T>(row) + column, call.dq.stride);
 }
 
-void attention_backward_group(const AttentionBackward& call, float* area) {
+template <class T>
+void backward_of(const AttentionBackward& call, float* area) {
   const AttentionGroup& group = call.group;
   BackwardWork work(area, group.keys, group.dim);
   std::int64_t padded = round_to_panel(group.dim), all_keys = round_up(group.keys, kKeyAlign);
-  pack_transposed(group.k, group.kv_stride, group.keys, group.dim, all_keys, work.k_columns);
-  pack_transposed(group.v, group.kv_stride, group.keys, group.dim, all_keys, work.v_columns);
-  pack_rows(group.k, group.kv_stride, group.keys, group.dim, work.k_rows);
+  pack_transposed<T>(group.k, group.keys, group.dim, all_keys, work.k_columns);
+  pack_transposed<T>(group.v, group.keys, group.dim, all_keys, work.v_columns);
+  pack_rows<T>(group.k, group.keys, group.dim, work.k_rows);
   std::fill_n(work.dk, all_keys * padded, 0.0f);
   std::fill_n(work.dv, all_keys * padded, 0.0f);
   for (std::int64_t head = 0; head < group.heads; ++head) {
-    for (std::int64_t row = 0; row < group.queries; row += kQueryBlock) backward_rows(call, work, head, row);
+    for (std::int64_t row = 0; row < group.queries; row += kQueryBlock) backward_rows<T>(call, work, head, row);
   }
-  write_scaled(work.dk, padded, group.keys, group.dim, 1.0f, call.dk, group.kv_stride);
-  write_scaled(work.dv, padded, group.keys, group.dim, 1.0f, call.dv, group.kv_stride);
+  write_scaled(work.dk, padded, group.keys, group.dim, 1.0f, call.dk.row<T>(0), call.dk.stride);
+  write_scaled(work.dv, padded, group.keys, group.dim, 1.0f, call.dv.row<T>(0), call.dv.stride);
+}
+
+void attention_backward_group(const AttentionBackward& call, float* area) {
+  with_float(call.group.dtype, [&](auto t) HWY_ATTR { backward_of<decltype(t)>(call, area); });
 }
 
 }  // namespace mtl::HWY_NAMESPACE

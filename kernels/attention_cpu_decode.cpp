@@ -16,19 +16,22 @@ namespace mtl::HWY_NAMESPACE {
 
 /// Asks for the row that is read kAhead rows later: rows of a group lie whole pages apart, which the hardware's own
 /// prefetching does not follow.
-HWY_INLINE void prefetch_row(const AttentionGroup& group, const float* base, std::int64_t row) {
-  constexpr std::int64_t kAhead = 16, kLine = 16;
-  const float* ahead = base + std::min(row + kAhead, group.keys - 1) * group.kv_stride;
+template <class T>
+HWY_INLINE void prefetch_row(const AttentionGroup& group, const HeadRows& rows, std::int64_t row) {
+  constexpr std::int64_t kAhead = 16, kLine = 64 / sizeof(T);
+  const T* ahead = rows.row<T>(std::min(row + kAhead, group.keys - 1));
   for (std::int64_t d = 0; d < group.dim; d += kLine) hwy::Prefetch(ahead + d);
 }
 
 /// scores (R, keys) = scale * q . k
-HWY_INLINE void decode_scores(const AttentionGroup& group, float* scores) {
+template <class T>
+HWY_INLINE void decode_scores(const AttentionGroup& group, const DecodeWork& work) {
+  copy_scaled(group.q.row<T>(0), group.heads * group.dim, 1.0f, work.q);
   for (std::int64_t key = 0; key < group.keys; ++key) {
-    prefetch_row(group, group.k, key);
+    prefetch_row<T>(group, group.k, key);
     for (std::int64_t head = 0; head < group.heads; ++head) {
-      scores[head * group.keys + key] =
-          dot(group.q + head * group.dim, group.k + key * group.kv_stride, group.dim) * group.scale;
+      work.scores[head * group.keys + key] =
+          dot(work.q + head * group.dim, group.k.row<T>(key), group.dim) * group.scale;
     }
   }
 }
@@ -45,34 +48,41 @@ HWY_INLINE void decode_softmax(float* scores, std::int64_t keys) {
 }
 
 /// out += the sum over `kKeys` keys of probability * v
-template <int kKeys>
+template <int kKeys, class T>
 HWY_INLINE void add_values(const AttentionGroup& group, std::int64_t key, const float* probabilities, float* out) {
-  const float* v = group.v + key * group.kv_stride;
+  const T* v = group.v.row<T>(key);
   sweep(static_cast<std::size_t>(group.dim), [&](std::size_t d, auto lanes) HWY_ATTR {
     VecF32 sum = lanes.load(out + d);
     for (int i = 0; i < kKeys; ++i)
-      sum = hn::MulAdd(set(probabilities[key + i]), lanes.load(v + i * group.kv_stride + d), sum);
+      sum = hn::MulAdd(set(probabilities[key + i]), lanes.load(v + i * group.v.stride + d), sum);
     lanes.store(sum, out + d);
   });
 }
 
-void attention_decode_group(const AttentionForward& call, float* scores) {
+template <class T>
+void decode_of(const AttentionForward& call, float* area) {
   const AttentionGroup& group = call.group;
-  decode_scores(group, scores);
-  for (std::int64_t head = 0; head < group.heads; ++head) decode_softmax(scores + head * group.keys, group.keys);
-  std::fill_n(call.out, group.heads * group.dim, 0.0f);
+  const DecodeWork work(area, group.keys, group.heads, group.dim);
+  decode_scores<T>(group, work);
+  for (std::int64_t head = 0; head < group.heads; ++head) decode_softmax(work.scores + head * group.keys, group.keys);
+  std::fill_n(work.out, group.heads * group.dim, 0.0f);
   std::int64_t key = 0;
   for (; key + 4 <= group.keys; key += 4) {  // four at a time: `out` is read and written a quarter as often
-    for (std::int64_t i = 0; i < 4; ++i) prefetch_row(group, group.v, key + i);
+    for (std::int64_t i = 0; i < 4; ++i) prefetch_row<T>(group, group.v, key + i);
     for (std::int64_t head = 0; head < group.heads; ++head) {
-      add_values<4>(group, key, scores + head * group.keys, call.out + head * group.dim);
+      add_values<4, T>(group, key, work.scores + head * group.keys, work.out + head * group.dim);
     }
   }
   for (; key < group.keys; ++key) {
     for (std::int64_t head = 0; head < group.heads; ++head) {
-      add_values<1>(group, key, scores + head * group.keys, call.out + head * group.dim);
+      add_values<1, T>(group, key, work.scores + head * group.keys, work.out + head * group.dim);
     }
   }
+  copy_scaled(work.out, group.heads * group.dim, 1.0f, call.out.row<T>(0));
+}
+
+void attention_decode_group(const AttentionForward& call, float* area) {
+  with_float(call.group.dtype, [&](auto t) HWY_ATTR { decode_of<decltype(t)>(call, area); });
 }
 
 }  // namespace mtl::HWY_NAMESPACE
@@ -85,6 +95,8 @@ HWY_EXPORT(attention_decode_group);
 void decode_group(const AttentionForward& call, float* work) {
   HWY_DYNAMIC_DISPATCH(attention_decode_group)(call, work);
 }
-std::int64_t decode_group_work(std::int64_t keys, std::int64_t heads) { return round_up(heads * keys, 16); }
+std::int64_t decode_group_work(std::int64_t keys, std::int64_t heads, std::int64_t dim) {
+  return DecodeWork(nullptr, keys, heads, dim).area.used();
+}
 }  // namespace mtl::cpu
 #endif

@@ -58,31 +58,31 @@ HWY_INLINE void softmax_block(const AttentionGroup& group, const ForwardWork& wo
   }
 }
 
+template <class T>
 HWY_INLINE void write_rows(const AttentionForward& call, const ForwardWork& work, std::int64_t head,
                            const Block& block) {
   const AttentionGroup& group = call.group;
   std::int64_t padded = round_to_panel(group.dim);
   for (std::int64_t i = 0; i < block.rows; ++i) {
-    float* out = call.out + (block.row + i) * call.out_stride + head * group.dim;
-    float inverse = 1.0f / work.row_sum[i];
-    for (std::int64_t d = 0; d < group.dim; ++d) out[d] = work.out[i * padded + d] * inverse;
+    copy_scaled(work.out + i * padded, group.dim, 1.0f / work.row_sum[i],
+                call.out.row<T>(block.row + i) + head * group.dim);
     if (call.logsumexp == nullptr) continue;
     call.logsumexp[head * group.queries + block.row + i] = work.row_max[i] + std::log(work.row_sum[i]);
   }
 }
 
-void attention_forward_group(const AttentionForward& call, float* area) {
+template <class T>
+void forward_of(const AttentionForward& call, float* area) {
   const AttentionGroup& group = call.group;
   ForwardWork work(area, group.keys, group.dim);
   std::int64_t padded = round_to_panel(group.dim);
   std::int64_t all_keys = round_up(group.keys, kKeyAlign);
-  pack_transposed(group.k, group.kv_stride, group.keys, group.dim, all_keys, work.k_columns);
-  pack_rows(group.v, group.kv_stride, group.keys, group.dim, work.v_rows);
+  pack_transposed<T>(group.k, group.keys, group.dim, all_keys, work.k_columns);
+  pack_rows<T>(group.v, group.keys, group.dim, work.v_rows);
   for (std::int64_t head = 0; head < group.heads; ++head) {
     for (std::int64_t row = 0; row < group.queries; row += kQueryBlock) {
       std::int64_t rows = std::min(kQueryBlock, group.queries - row);
-      copy_block(group.q + row * group.q_stride + head * group.dim, group.q_stride, rows, group.dim, group.scale,
-                 padded, work.q);
+      copy_block(group.q.row<T>(row) + head * group.dim, group.q.stride, rows, group.dim, group.scale, padded, work.q);
       std::fill_n(work.out, kQueryBlock * padded, 0.0f);
       std::fill_n(work.row_max, kQueryBlock, -std::numeric_limits<float>::infinity());
       std::fill_n(work.row_sum, kQueryBlock, 0.0f);
@@ -93,9 +93,13 @@ void attention_forward_group(const AttentionForward& call, float* area) {
         softmax_block(group, work, head, block);
         multiply_rows(work.scores, work.v_rows, padded, group, block, work.out);
       }
-      write_rows(call, work, head, block);
+      write_rows<T>(call, work, head, block);
     }
   }
+}
+
+void attention_forward_group(const AttentionForward& call, float* area) {
+  with_float(call.group.dtype, [&](auto t) HWY_ATTR { forward_of<decltype(t)>(call, area); });
 }
 
 }  // namespace mtl::HWY_NAMESPACE

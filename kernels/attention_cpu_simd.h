@@ -2,7 +2,7 @@
 //
 // Products C (rows, 2 N) += A (rows, k) B (k, 2 N) keep C in registers: N lanes, kRows x 2 accumulators. B comes in
 // panels of 2 N columns, so that the inner loop reads it in order. Operands come in through pack_rows, pack_transposed
-// and copy_block; work areas are fp32.
+// and copy_block, which widen them: work areas are fp32. T is the type of elements outside of the work area.
 
 #if defined(MTL_ATTENTION_SIMD_TOGGLE) == defined(HWY_TARGET_TOGGLE)
 #ifdef MTL_ATTENTION_SIMD_TOGGLE
@@ -51,9 +51,17 @@ HWY_INLINE void multiply_tile(const float* HWY_RESTRICT a, std::int64_t lda, con
   }
 }
 
-HWY_INLINE float dot(const float* a, const float* b, std::int64_t n) {
+template <class T>
+HWY_INLINE float dot(const float* a, const T* b, std::int64_t n) {
   return sum_of(static_cast<std::size_t>(n),
                 [&](std::size_t i, auto lanes) HWY_ATTR { return hn::Mul(lanes.load(a + i), lanes.load(b + i)); });
+}
+
+/// out (n) = in factor, rounded to the type of out.
+template <class From, class To>
+HWY_INLINE void copy_scaled(const From* in, std::int64_t n, float factor, To* out) {
+  sweep(static_cast<std::size_t>(n),
+        [&](std::size_t i, auto lanes) HWY_ATTR { lanes.store(hn::Mul(lanes.load(in + i), set(factor)), out + i); });
 }
 
 using F32x4 = hn::FixedTag<float, 4>;
@@ -70,46 +78,67 @@ HWY_INLINE void transpose_4x4(hn::Vec<F32x4> (&rows)[4]) {
 }
 
 /// Panels [column / 2N][row][2N] of src (rows, columns); columns are padded with zeros.
-HWY_INLINE void pack_rows(const float* src, std::int64_t stride, std::int64_t rows, std::int64_t columns,
-                          float* panels) {
+template <class T>
+HWY_INLINE void pack_rows(const HeadRows& src, std::int64_t rows, std::int64_t columns, float* panels) {
   for (std::int64_t c = 0; c < columns; c += kWidth) {
     std::int64_t width = std::min(kWidth, columns - c);
     for (std::int64_t r = 0; r < rows; ++r, panels += kWidth) {
-      std::copy_n(src + r * stride + c, width, panels);
+      copy_scaled(src.row<T>(r) + c, width, 1.0f, panels);
       std::fill(panels + width, panels + kWidth, 0.0f);
     }
   }
 }
 
+/// Rows of up to kWidth columns as fp32.
+struct WideRows {
+  const float* first;
+  std::int64_t stride;
+};
+
+/// Four rows as they are, or widened into `area` (4, kWidth).
+template <class T>
+HWY_INLINE WideRows four_rows(const T* src, std::int64_t stride, std::int64_t columns, float* area) {
+  if constexpr (dtype_of<T>() == DType::f32) return {src, stride};
+  for (std::int64_t i = 0; i < 4; ++i) copy_scaled(src + i * stride, columns, 1.0f, area + i * kWidth);
+  return {area, kWidth};
+}
+
 /// Panels [row / 2N][column][2N] of src transposed; rows are padded with zeros up to padded_rows, a multiple of 2N.
-HWY_INLINE void pack_transposed(const float* src, std::int64_t stride, std::int64_t rows, std::int64_t columns,
-                                std::int64_t padded_rows, float* panels) {
+template <class T>
+HWY_INLINE void pack_transposed(const HeadRows& src, std::int64_t rows, std::int64_t columns, std::int64_t padded_rows,
+                                float* panels) {
   const F32x4 d;
   std::int64_t whole_rows = rows / 4 * 4, whole_columns = columns / 4 * 4;
   auto place = [&](std::int64_t row, std::int64_t column) {
     return panels + (row / kWidth * columns + column) * kWidth + row % kWidth;
   };
+  HWY_ALIGN float area[4 * kWidth];
   for (std::int64_t row = 0; row < whole_rows; row += 4) {
-    for (std::int64_t column = 0; column < whole_columns; column += 4) {
-      hn::Vec<F32x4> block[4];
-      for (int i = 0; i < 4; ++i) block[i] = hn::LoadU(d, src + (row + i) * stride + column);
-      transpose_4x4(block);
-      for (int i = 0; i < 4; ++i) hn::StoreU(block[i], d, place(row, column + i));
+    for (std::int64_t begin = 0; begin < whole_columns; begin += kWidth) {
+      const std::int64_t end = std::min(begin + kWidth, whole_columns);
+      const WideRows wide = four_rows(src.row<T>(row) + begin, src.stride, end - begin, area);
+      for (std::int64_t column = begin; column < end; column += 4) {
+        hn::Vec<F32x4> block[4];
+        for (int i = 0; i < 4; ++i) block[i] = hn::LoadU(d, wide.first + i * wide.stride + (column - begin));
+        transpose_4x4(block);
+        for (int i = 0; i < 4; ++i) hn::StoreU(block[i], d, place(row, column + i));
+      }
     }
   }
   for (std::int64_t row = 0; row < padded_rows; ++row) {
     for (std::int64_t column = row < whole_rows ? whole_columns : 0; column < columns; ++column) {
-      *place(row, column) = row < rows ? src[row * stride + column] : 0.0f;
+      *place(row, column) = row < rows ? widen(src.row<T>(row)[column]) : 0.0f;
     }
   }
 }
 
 /// A block of rows times a factor, rows padded to `padded` columns and to kQueryBlock rows with zeros.
-HWY_INLINE void copy_block(const float* src, std::int64_t stride, std::int64_t rows, std::int64_t columns, float factor,
+template <class T>
+HWY_INLINE void copy_block(const T* src, std::int64_t stride, std::int64_t rows, std::int64_t columns, float factor,
                            std::int64_t padded, float* out) {
   for (std::int64_t r = 0; r < kQueryBlock; ++r, out += padded) {
     std::int64_t width = r < rows ? columns : 0;
-    for (std::int64_t c = 0; c < width; ++c) out[c] = src[r * stride + c] * factor;
+    copy_scaled(src + r * stride, width, factor, out);
     std::fill(out + width, out + padded, 0.0f);
   }
 }

@@ -53,6 +53,18 @@ struct ForwardWork {
   std::uint8_t* bytes;  // of dropout
 };
 
+struct DecodeWork {
+  DecodeWork(float* base, std::int64_t keys, std::int64_t heads, std::int64_t dim) : area(base) {
+    scores = area.take(heads * keys);
+    q = area.take(heads * dim);
+    out = area.take(heads * dim);
+  }
+  WorkArea area;
+  float* scores;  // (R, keys)
+  float* q;       // (R, D)
+  float* out;     // (R, D) sums
+};
+
 struct BackwardWork {
   BackwardWork(float* base, std::int64_t keys, std::int64_t dim) : area(base) {
     std::int64_t padded = round_up(dim, kPanelAlign), all = round_up(keys, kKeyAlign);

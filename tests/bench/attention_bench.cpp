@@ -1,10 +1,11 @@
-// Time of attention on this machine: forward, backward and one decoded token, the fastest of many runs.
+// Time of attention on this machine: forward, backward and one decoded token in every dtype, the fastest of many runs.
 //   mtl_bench_attention [THREADS]
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <vector>
 
 #include "kernels/attention.h"
@@ -15,78 +16,118 @@ using namespace mtl::test;
 
 namespace {
 
+constexpr DType kTypes[] = {DType::f32, DType::bf16, DType::f16};
+
 struct Sizes {
   std::int64_t batch, heads, length, dim, window = 0;
 };
 
-/// Milliseconds of the fastest of as many runs as fit in a second (at least 5): what others on the machine disturb
-/// least.
-template <class Work>
-double fastest_ms(const Work& work) {
+/// Milliseconds of the fastest run of each work. They run in turn, as often as fits in a second for each (at least 5
+/// times), so that what else the machine does disturbs all alike, and the fastest least.
+std::vector<double> fastest_ms(const std::vector<std::function<void()>>& works) {
   using Clock = std::chrono::steady_clock;
-  auto begin = Clock::now();
-  double fastest = 1e30;
-  for (int runs = 0; runs < 5 || Clock::now() - begin < std::chrono::seconds(1); ++runs) {
-    auto start = Clock::now();
-    work();
-    fastest = std::min(fastest, std::chrono::duration<double, std::milli>(Clock::now() - start).count());
+  const auto end = Clock::now() + std::chrono::seconds(works.size());
+  std::vector<double> fastest(works.size(), 1e30);
+  for (int runs = 0; runs < 5 || Clock::now() < end; ++runs) {
+    for (std::size_t i = 0; i < works.size(); ++i) {
+      const auto start = Clock::now();
+      works[i]();
+      fastest[i] = std::min(fastest[i], std::chrono::duration<double, std::milli>(Clock::now() - start).count());
+    }
   }
   return fastest;
 }
 
+struct Training {
+  Training(DType dtype, const Sizes& s, float dropout)
+      : qkv(random_tensor(dtype, {s.batch, s.length, s.heads, 3, s.dim}, 1)),
+        dout(random_tensor(dtype, {s.batch, s.length, s.heads, s.dim}, 2)),
+        dqkv(dtype, qkv.shape()),
+        out(dtype, dout.shape()),
+        logsumexp({s.batch, s.heads, s.length}),
+        samples(static_cast<std::size_t>(s.batch)) {
+    in.qkv = unpack_qkv(qkv);
+    in.scale = 1 / std::sqrt(static_cast<float>(s.dim));
+    in.window = s.window;
+    in.dropout = {dropout, {1, 2}};
+    in.rows = {Tensor(samples.data(), DType::i64, {s.batch}), 0, s.length};
+  }
+  void forward(Stream& stream, Arena& scratch) const { attention_forward(stream, scratch, out, logsumexp, in); }
+  void backward(Stream& stream, Arena& scratch) const {
+    attention_backward(stream, scratch, unpack_qkv(dqkv), dout, out, logsumexp, in);
+  }
+
+  Owned qkv, dout, dqkv, out, logsumexp;
+  std::vector<std::int64_t> samples;
+  AttentionInput in;
+};
+
 void time_training(const Sizes& s, float dropout, int threads) {
-  Shape packed{s.batch, s.length, s.heads, 3, s.dim}, rows{s.batch, s.length, s.heads, s.dim};
-  Owned qkv = random_tensor(packed, 1), dout = random_tensor(rows, 2), dqkv(packed), out(rows),
-        logsumexp({s.batch, s.heads, s.length});
   Stream stream(Device::cpu, threads);
   Arena scratch(Device::cpu, "scratch", std::size_t{256} << 20);
-  std::vector<std::int64_t> numbers(static_cast<std::size_t>(s.batch));
-  AttentionInput in;
-  in.qkv = unpack_qkv(qkv);
-  in.scale = 1 / std::sqrt(static_cast<float>(s.dim));
-  in.window = s.window;
-  in.dropout = {dropout, {1, 2}};
-  in.rows = {Tensor(numbers.data(), DType::i64, {s.batch}), 0, s.length};
-  double forward = fastest_ms([&] { attention_forward(stream, scratch, out, logsumexp, in); });
-  stream.reset_counters();
-  attention_forward(stream, scratch, out, logsumexp, in);
-  double flops = stream.counters().flops;
-  double backward =
-      fastest_ms([&] { attention_backward(stream, scratch, unpack_qkv(dqkv), dout, out, logsumexp, in); });
-  std::printf(
-      "B %3lld  H %3lld  T %5lld  D %3lld  window %5lld  dropout %.1f   "
-      "forward %8.3f ms (%5.1f GFLOP/s)   backward %8.3f ms (%5.1f)   sum %8.3f\n",
-      static_cast<long long>(s.batch), static_cast<long long>(s.heads), static_cast<long long>(s.length),
-      static_cast<long long>(s.dim), static_cast<long long>(s.window), double{dropout}, forward, flops / forward / 1e6,
-      backward, 2.5 * flops / backward / 1e6, forward + backward);
+  std::vector<Training> runs;
+  for (DType dtype : kTypes) runs.emplace_back(dtype, s, dropout);
+  std::vector<std::function<void()>> forward, backward;
+  for (const Training& run : runs) {
+    forward.emplace_back([&] { run.forward(stream, scratch); });
+    backward.emplace_back([&] { run.backward(stream, scratch); });
+  }
+  runs[0].forward(stream, scratch);
+  const double flops = stream.counters().flops;
+  const std::vector<double> forward_ms = fastest_ms(forward), backward_ms = fastest_ms(backward);
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    std::printf(
+        "B %3lld  H %3lld  T %5lld  D %3lld  window %5lld  dropout %.1f  %-8s  "
+        "forward %8.3f ms (%5.1f GFLOP/s)   backward %8.3f ms (%5.1f)   sum %8.3f\n",
+        static_cast<long long>(s.batch), static_cast<long long>(s.heads), static_cast<long long>(s.length),
+        static_cast<long long>(s.dim), static_cast<long long>(s.window), double{dropout}, name_of(kTypes[i]),
+        forward_ms[i], flops / forward_ms[i] / 1e6, backward_ms[i], 2.5 * flops / backward_ms[i] / 1e6,
+        forward_ms[i] + backward_ms[i]);
+  }
 }
 
+struct Decoding {
+  Decoding(DType dtype, const Sizes& s)
+      : qkv(random_tensor(dtype, {s.batch, 1, s.heads, 3, s.dim}, 1)),
+        keys(random_tensor(dtype, {s.batch, s.length, s.heads, 1, s.dim}, 2)),
+        values(random_tensor(dtype, keys.shape(), 3)),
+        out(dtype, {s.batch, 1, s.heads, s.dim}),
+        lengths(static_cast<std::size_t>(s.batch), static_cast<std::int32_t>(s.length - 1)),
+        cache{keys, values, {lengths.data(), DType::i32, {s.batch}}} {
+    in.qkv = {{qkv, 0, 1}, {keys}, {values}};
+    in.scale = 1 / std::sqrt(static_cast<float>(s.dim));
+    in.window = s.window;
+    in.past = cache.lengths;
+  }
+  void step(Stream& stream, Arena& scratch) const {
+    append_to_cache(stream, cache, unpack_qkv(qkv).k, unpack_qkv(qkv).v);
+    attention_forward(stream, scratch, out, {}, in);
+  }
+  double bytes_read() const {
+    return static_cast<double>(keys.tensor().bytes() + values.tensor().bytes()) *
+           static_cast<double>(in.keys_in_reach()) / static_cast<double>(keys.shape()[1]);
+  }
+
+  Owned qkv, keys, values, out;
+  std::vector<std::int32_t> lengths;
+  KvCache cache;
+  AttentionInput in;
+};
+
 void time_decoding(const Sizes& s, int threads) {
-  Shape packed{s.batch, 1, s.heads, 3, s.dim}, rows{s.batch, 1, s.heads, s.dim},
-      cached{s.batch, s.length, s.heads, 1, s.dim};
-  Owned qkv = random_tensor(packed, 1), keys = random_tensor(cached, 2), values = random_tensor(cached, 3), out(rows);
-  std::vector<std::int32_t> lengths(static_cast<std::size_t>(s.batch), static_cast<std::int32_t>(s.length - 1));
   Stream stream(Device::cpu, threads);
   Arena scratch(Device::cpu, "scratch", std::size_t{64} << 20);
-  AttentionInput in;
-  in.qkv = unpack_qkv(qkv);
-  in.scale = 1 / std::sqrt(static_cast<float>(s.dim));
-  in.window = s.window;
-  KvCache cache{keys, values, {lengths.data(), DType::i32, {s.batch}}};
-  const HeadSlice k = in.qkv.k, v = in.qkv.v;
-  in.qkv.k = {cache.keys};
-  in.qkv.v = {cache.values};
-  in.past = cache.lengths;
-  double ms = fastest_ms([&] {
-    append_to_cache(stream, cache, k, v);
-    attention_forward(stream, scratch, out, {}, in);
-  });
-  const std::int64_t read = in.keys_in_reach();
-  double bytes = static_cast<double>(cache.keys.bytes() + cache.values.bytes()) * static_cast<double>(read) /
-                 static_cast<double>(s.length);
-  std::printf("B %3lld  H %3lld  S %5lld  D %3lld  window %5lld  one token   %8.3f ms (%5.1f GB/s)\n",
-              static_cast<long long>(s.batch), static_cast<long long>(s.heads), static_cast<long long>(s.length),
-              static_cast<long long>(s.dim), static_cast<long long>(s.window), ms, bytes / ms / 1e6);
+  std::vector<Decoding> runs;
+  for (DType dtype : kTypes) runs.emplace_back(dtype, s);
+  std::vector<std::function<void()>> steps;
+  for (const Decoding& run : runs) steps.emplace_back([&] { run.step(stream, scratch); });
+  const std::vector<double> ms = fastest_ms(steps);
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    std::printf("B %3lld  H %3lld  S %5lld  D %3lld  window %5lld  %-8s  one token   %8.3f ms (%5.1f GB/s)\n",
+                static_cast<long long>(s.batch), static_cast<long long>(s.heads), static_cast<long long>(s.length),
+                static_cast<long long>(s.dim), static_cast<long long>(s.window), name_of(kTypes[i]), ms[i],
+                runs[i].bytes_read() / ms[i] / 1e6);
+  }
 }
 
 }  // namespace

@@ -14,17 +14,17 @@ namespace {
 struct Cached {
   Cached(const AttentionProblem& p, std::int64_t capacity)
       : problem(p),
-        keys({p.shape.batch, capacity, p.shape.groups, 1, p.shape.dim}),
-        values(keys.shape()),
+        keys(p.shape.dtype, {p.shape.batch, capacity, p.shape.groups, 1, p.shape.dim}),
+        values(p.shape.dtype, keys.shape()),
         lengths(DType::i32, {p.shape.batch}),
-        out(p.out.shape()) {}
+        out(p.shape.dtype, p.out.shape()) {}
 
   void feed(std::int64_t begin, std::int64_t count, int threads = 1) {
     const AttentionCase& c = problem.shape;
-    AttentionProblem part({c.batch, count, c.groups, c.heads, c.dim, false, 0, c.window});
+    AttentionProblem part({c.batch, count, c.groups, c.heads, c.dim, false, 0, c.window, c.dtype});
     std::int64_t out_row = c.all_heads() * c.dim;
     for (std::int64_t b = 0; b < c.batch; ++b) {
-      std::copy_n(&problem.qkv[(b * c.length + begin) * c.row()], count * c.row(), &part.qkv[b * count * c.row()]);
+      copy_elements(problem.qkv, (b * c.length + begin) * c.row(), count * c.row(), part.qkv, b * count * c.row());
     }
     Stream stream(kDevice, threads);
     Arena scratch(kDevice, "scratch", 1 << 22);
@@ -33,7 +33,7 @@ struct Cached {
     attention_forward(stream, scratch, part.out, {}, past(in));
     CHECK(scratch.used() == 0);
     for (std::int64_t b = 0; b < c.batch; ++b) {
-      std::copy_n(&part.out[b * count * out_row], count * out_row, &out[(b * c.length + begin) * out_row]);
+      copy_elements(part.out, b * count * out_row, count * out_row, out, (b * c.length + begin) * out_row);
       held()[b] += static_cast<std::int32_t>(count);
     }
   }
@@ -52,19 +52,21 @@ struct Cached {
 
 }  // namespace
 
-TEST_CASE("attention: with a cache, token by token or in pieces, equals attention without") {
+TEST_CASE("attention: with a cache, token by token or in pieces, equals attention without, in every dtype") {
   for (const AttentionCase& c :
        {AttentionCase{1, 5, 1, 1, 1}, AttentionCase{2, 111, 2, 2, 24}, AttentionCase{1, 230, 1, 4, 5},
         AttentionCase{2, 111, 2, 2, 24, false, 0, 17}, AttentionCase{1, 230, 1, 4, 5, false, 0, 100}}) {
-    AttentionProblem problem(c);
-    problem.run();
-    for (std::int64_t first : {std::int64_t{1}, c.length / 2, c.length - 1}) {
-      Cached cached(problem, c.length + 3);
-      cached.feed(0, first);
-      std::int64_t second = std::min<std::int64_t>(2, c.length - first);
-      cached.feed(first, second);
-      for (std::int64_t t = first + second; t < c.length; ++t) cached.feed(t, 1, 4);
-      CHECK(relative_rms(cached.out, problem.out.values()) < kTolerance.elementwise);
+    for (const DType dtype : kAttentionTypes) {
+      AttentionProblem problem(c.in_dtype(dtype));
+      problem.run();
+      for (std::int64_t first : {std::int64_t{1}, c.length / 2, c.length - 1}) {
+        Cached cached(problem, c.length + 3);
+        cached.feed(0, first);
+        std::int64_t second = std::min<std::int64_t>(2, c.length - first);
+        cached.feed(first, second);
+        for (std::int64_t t = first + second; t < c.length; ++t) cached.feed(t, 1, 4);
+        CHECK(relative_rms(cached.out, problem.out.values()) < rounding_of(dtype, kTolerance.elementwise));
+      }
     }
   }
 }
@@ -76,12 +78,12 @@ struct SomeQueries {
   SomeQueries(AttentionProblem& p, std::int64_t first_query, std::int64_t count)
       : c(p.shape),
         first(first_query),
-        q({c.batch, count, c.groups, c.heads + 2, c.dim}),
-        out({c.batch, count, c.all_heads(), c.dim}),
+        q(c.dtype, {c.batch, count, c.groups, c.heads + 2, c.dim}),
+        out(c.dtype, {c.batch, count, c.all_heads(), c.dim}),
         logsumexp({c.batch, c.all_heads(), count}),
         document_start(DType::i32, {c.batch, count}) {
     for (std::int64_t b = 0; b < c.batch; ++b) {
-      std::copy_n(&p.qkv[(b * c.length + first) * c.row()], count * c.row(), &q[b * count * c.row()]);
+      copy_elements(p.qkv, (b * c.length + first) * c.row(), count * c.row(), q, b * count * c.row());
       std::copy_n(p.start() + b * c.length + first, count, document_start.host<std::int32_t>() + b * count);
     }
   }
@@ -113,7 +115,9 @@ TEST_CASE("attention: fewer queries than keys, from any position, equal the fp64
   Arena scratch(kDevice, "scratch", std::size_t{16} << 20);
   for (const AttentionCase& c :
        {AttentionCase{2, 5, 1, 1, 3}, AttentionCase{2, 77, 2, 2, 16, true}, AttentionCase{1, 260, 2, 3, 33, true},
-        AttentionCase{2, 77, 2, 2, 16, true, 0, 20}, AttentionCase{1, 260, 2, 3, 33, true, 0, 110}}) {
+        AttentionCase{2, 77, 2, 2, 16, true, 0, 20}, AttentionCase{1, 260, 2, 3, 33, true, 0, 110},
+        AttentionCase{2, 77, 2, 2, 16, true, 0, 20, DType::bf16},
+        AttentionCase{1, 260, 2, 3, 33, true, 0, 110, DType::f16}}) {
     AttentionProblem problem(c);
     AttentionReference expected = attention_reference(problem);
     for (std::int64_t count : {std::int64_t{1}, c.length / 3, c.length - 1}) {
@@ -124,7 +128,7 @@ TEST_CASE("attention: fewer queries than keys, from any position, equal the fp64
         Stream stream(kDevice, 2);
         attention_forward(stream, scratch, some.out, some.logsumexp, some.input(problem));
         CHECK(relative_rms(some.out, some.part_of(expected.out, c.batch, c.all_heads() * c.dim)) <
-              kTolerance.elementwise);
+              rounding_of(c.dtype, kTolerance.elementwise));
         CHECK(relative_rms(some.logsumexp, some.part_of(expected.logsumexp, c.batch * c.all_heads(), 1)) <
               kTolerance.elementwise);
         CHECK_THROWS_WITH(attention_backward(stream, scratch, some.input(problem).qkv, some.out, some.out,
@@ -137,17 +141,22 @@ TEST_CASE("attention: fewer queries than keys, from any position, equal the fp64
 
 TEST_CASE("attention: sequences with different numbers of keys before the queries equal the fp64 reference") {
   Arena scratch(kDevice, "scratch", std::size_t{16} << 20);
-  for (const auto& [count, window] : {std::pair<std::int64_t, std::int64_t>{1, 0}, {6, 0}, {1, 40}, {6, 40}}) {
-    AttentionProblem problem({3, 140, 2, 2, 24, false, 0, window});
+  struct Call {
+    std::int64_t count, window;
+    DType dtype = DType::f32;
+  };
+  for (const auto& [count, window, dtype] :
+       {Call{1, 0}, {6, 0}, {1, 40}, {6, 40}, {1, 0, DType::bf16}, {1, 40, DType::f16}, {6, 40, DType::bf16}}) {
+    AttentionProblem problem({3, 140, 2, 2, 24, false, 0, window, dtype});
     const AttentionCase& c = problem.shape;
     AttentionReference expected = attention_reference(problem);
     const Owned past = integers({3}, {0, 77, static_cast<std::int32_t>(c.length - count)});
-    Owned q({c.batch, count, c.groups, c.heads + 2, c.dim}), out({c.batch, count, c.all_heads(), c.dim});
+    Owned q(dtype, {c.batch, count, c.groups, c.heads + 2, c.dim}), out(dtype, {c.batch, count, c.all_heads(), c.dim});
     Doubles wanted;
     const std::int64_t row = c.all_heads() * c.dim;
     for (std::int64_t b = 0; b < c.batch; ++b) {
       const std::int64_t first = b * c.length + past.host<std::int32_t>()[b];
-      std::copy_n(&problem.qkv[first * c.row()], count * c.row(), &q[b * count * c.row()]);
+      copy_elements(problem.qkv, first * c.row(), count * c.row(), q, b * count * c.row());
       wanted.insert(wanted.end(), expected.out.begin() + first * row, expected.out.begin() + (first + count) * row);
     }
     AttentionInput in = problem.input();
@@ -155,7 +164,7 @@ TEST_CASE("attention: sequences with different numbers of keys before the querie
     in.past = past;
     Stream stream(kDevice, 2);
     attention_forward(stream, scratch, out, {}, in);
-    CHECK(relative_rms(out, wanted) < kTolerance.elementwise);
+    CHECK(relative_rms(out, wanted) < rounding_of(dtype, kTolerance.elementwise));
     past.host<std::int32_t>()[1] = static_cast<std::int32_t>(c.length - count + 1);
     in.past = past;
     CHECK_THROWS_WITH(attention_forward(stream, scratch, out, {}, in), doctest::Contains("sequence 1"));
@@ -199,19 +208,20 @@ TEST_CASE("attention: a full cache is refused before anything is written") {
 }
 
 TEST_CASE("attention with a cache: meta counts a full cache, and so does the device") {
-  for (std::int64_t length : {1, 5}) {
-    AttentionProblem problem({2, length, 2, 2, 8});
+  for (const auto& [length, dtype] :
+       {std::pair<std::int64_t, DType>{1, DType::f32}, {5, DType::f32}, {1, DType::bf16}, {5, DType::f16}}) {
+    AttentionProblem problem({2, length, 2, 2, 8, false, 0, 0, dtype});
     Cached cached(problem, 9);
     Stream stream(kDevice, 2), counter(Device::meta, 2, kDevice);
     Arena plan(Device::meta, "scratch", 0);
     Shape rows = cached.keys.shape();
-    Qkv added = unpack_qkv(meta(problem.qkv.shape()));
-    KvCache nowhere{meta(rows), meta(rows), meta({2}, DType::i32)};
+    Qkv added = unpack_qkv(meta(problem.qkv.shape(), dtype));
+    KvCache nowhere{meta(rows, dtype), meta(rows, dtype), meta({2}, DType::i32)};
     AttentionInput over = problem.input();
     over.qkv = {added.q, {nowhere.keys}, {nowhere.values}};
     over.past = nowhere.lengths;
     append_to_cache(counter, nowhere, added.k, added.v);
-    attention_forward(counter, plan, meta(problem.out.shape()), {}, over);
+    attention_forward(counter, plan, meta(problem.out.shape(), dtype), {}, over);
     Arena scratch(kDevice, "scratch", plan.peak());
     append_to_cache(stream, {cached.keys, cached.values, cached.lengths}, problem.input().qkv.k, problem.input().qkv.v);
     attention_forward(stream, scratch, problem.out, {}, cached.past(problem.input()));

@@ -16,21 +16,35 @@ struct AttentionCase {
   bool documents = false;
   float dropout = 0;
   std::int64_t window = 0;
+  DType dtype = DType::f32;
+  AttentionCase in_dtype(DType other) const {
+    AttentionCase c = *this;
+    c.dtype = other;
+    return c;
+  }
   std::int64_t all_heads() const { return groups * heads; }
   std::int64_t row() const { return groups * (heads + 2) * dim; }
 };
 
 using Doubles = std::vector<double>;
 
+/// What attention computes with.
+inline constexpr DType kAttentionTypes[] = {DType::f32, DType::bf16, DType::f16};
+
+/// Elements [begin, begin + count) of one tensor to `at` of another of the same dtype.
+inline void copy_elements(const Owned& from, std::int64_t begin, std::int64_t count, const Owned& to, std::int64_t at) {
+  with_float_type(from.dtype(), [&]<class T>(T) { std::copy_n(from.host<T>() + begin, count, to.host<T>() + at); });
+}
+
 /// Operands and results of one case.
 struct AttentionProblem {
   explicit AttentionProblem(const AttentionCase& c)
       : shape(c),
-        qkv(random_tensor({c.batch, c.length, c.groups, c.heads + 2, c.dim}, 1)),
-        dout(random_tensor({c.batch, c.length, c.all_heads(), c.dim}, 2)),
-        out(dout.shape()),
+        qkv(random_tensor(c.dtype, {c.batch, c.length, c.groups, c.heads + 2, c.dim}, 1)),
+        dout(random_tensor(c.dtype, {c.batch, c.length, c.all_heads(), c.dim}, 2)),
+        out(c.dtype, dout.shape()),
         logsumexp({c.batch, c.all_heads(), c.length}),
-        dqkv(qkv.shape()),
+        dqkv(c.dtype, qkv.shape()),
         document_start(DType::i32, {c.batch, c.length}) {
     std::mt19937 random(7);
     for (std::int64_t t = 0; t < c.batch * c.length; ++t) {
@@ -52,11 +66,20 @@ struct AttentionProblem {
     return in;
   }
 
-  void run(int threads = 1) { run(input(), threads); }
-  void run(const AttentionInput& in, int threads = 1) {
+  void run(int threads = 1) const { run(input(), threads); }
+  void run(const AttentionInput& in, int threads = 1) const {
+    forward(in, threads);
+    backward(in, threads);
+  }
+  void forward(const AttentionInput& in, int threads = 1) const {
     Stream stream(kDevice, threads);
     Arena scratch(kDevice, "scratch", std::size_t{16} << 20);
     attention_forward(stream, scratch, out, logsumexp, in);
+    CHECK(scratch.used() == 0);
+  }
+  void backward(const AttentionInput& in, int threads = 1) const {
+    Stream stream(kDevice, threads);
+    Arena scratch(kDevice, "scratch", std::size_t{16} << 20);
     attention_backward(stream, scratch, unpack_qkv(dqkv), dout, out, logsumexp, in);
     CHECK(scratch.used() == 0);
   }
@@ -83,9 +106,16 @@ struct AttentionReference {
   Doubles out, logsumexp, dqkv;
 };
 
+/// Operands as they are stored.
+struct AttentionOperands {
+  explicit AttentionOperands(const AttentionProblem& p) : qkv(p.qkv.values()), dout(p.dout.values()) {}
+  Doubles qkv, dout;
+};
+
 /// One query head of one sequence: pointers to its rows, in a packed qkv with `row` elements a position.
-inline void attention_reference_head(AttentionProblem& p, std::int64_t b, std::int64_t head,
-                                     AttentionReference& result) {
+inline void attention_reference_head(const AttentionProblem& p, const AttentionOperands& operands, std::int64_t b,
+                                     std::int64_t head, AttentionReference& result) {
+  const auto& [qkv, dout] = operands;
   const AttentionCase& c = p.shape;
   AttentionInput in = p.input();
   std::int64_t group = head / c.heads, base = b * c.length * c.row() + group * (c.heads + 2) * c.dim;
@@ -98,7 +128,7 @@ inline void attention_reference_head(AttentionProblem& p, std::int64_t b, std::i
     double total = 0, row_dot = 0;
     for (std::int64_t s = first; s <= t; ++s) {
       double score = 0;
-      for (std::int64_t d = 0; d < c.dim; ++d) score += double{p.qkv[q + t * c.row() + d]} * p.qkv[k + s * c.row() + d];
+      for (std::int64_t d = 0; d < c.dim; ++d) score += qkv[q + t * c.row() + d] * qkv[k + s * c.row() + d];
       total += probability[s] = std::exp(in.scale * score);
     }
     result.logsumexp[(b * c.all_heads() + head) * c.length + t] = std::log(total);
@@ -106,26 +136,28 @@ inline void attention_reference_head(AttentionProblem& p, std::int64_t b, std::i
       probability[s] /= total;
       double factor = attention_dropout_factor(in, c.length, b, head, t, s);
       for (std::int64_t d = 0; d < c.dim; ++d) {
-        result.out[o + d] += probability[s] * factor * p.qkv[v + s * c.row() + d];
-        result.dqkv[v + s * c.row() + d] += probability[s] * factor * p.dout[o + d];
-        dp[s] += factor * p.dout[o + d] * p.qkv[v + s * c.row() + d];
+        result.out[o + d] += probability[s] * factor * qkv[v + s * c.row() + d];
+        result.dqkv[v + s * c.row() + d] += probability[s] * factor * dout[o + d];
+        dp[s] += factor * dout[o + d] * qkv[v + s * c.row() + d];
       }
       row_dot += probability[s] * dp[s];
     }
     for (std::int64_t s = first; s <= t; ++s) {
       double ds = probability[s] * (dp[s] - row_dot) * in.scale;
       for (std::int64_t d = 0; d < c.dim; ++d) {
-        result.dqkv[q + t * c.row() + d] += ds * p.qkv[k + s * c.row() + d];
-        result.dqkv[k + s * c.row() + d] += ds * p.qkv[q + t * c.row() + d];
+        result.dqkv[q + t * c.row() + d] += ds * qkv[k + s * c.row() + d];
+        result.dqkv[k + s * c.row() + d] += ds * qkv[q + t * c.row() + d];
       }
     }
   }
 }
 
-inline AttentionReference attention_reference(AttentionProblem& p) {
+inline AttentionReference attention_reference(const AttentionProblem& p) {
+  const AttentionOperands operands(p);
   AttentionReference result{Doubles(p.out.numel()), Doubles(p.logsumexp.numel()), Doubles(p.dqkv.numel())};
   for (std::int64_t b = 0; b < p.shape.batch; ++b) {
-    for (std::int64_t head = 0; head < p.shape.all_heads(); ++head) attention_reference_head(p, b, head, result);
+    for (std::int64_t head = 0; head < p.shape.all_heads(); ++head)
+      attention_reference_head(p, operands, b, head, result);
   }
   return result;
 }

@@ -1,5 +1,5 @@
-// Attention against its definition in fp64, against finite differences, and against itself: other numbers of threads
-// and other cuts of the batch.
+// Attention against its definition in fp64, against finite differences, and against itself: other dtypes, other numbers
+// of threads and other cuts of the batch.
 #include "kernels/attention.h"
 
 #include <hwy/highway.h>
@@ -38,18 +38,52 @@ const AttentionCase kCases[] = {
     {1, 65, 1, 4, 32, false, 0, 1000},
 };
 
+/// Runs the problem and compares all results with the fp64 reference. In 16 bits backward reads a rounded `out`, too.
+void check_against_reference(const AttentionProblem& problem) {
+  const DType dtype = problem.shape.dtype;
+  problem.run();
+  const AttentionReference expected = attention_reference(problem);
+  CHECK(relative_rms(problem.out, expected.out) < rounding_of(dtype, kTolerance.elementwise));
+  CHECK(relative_rms(problem.logsumexp, expected.logsumexp) < kTolerance.elementwise);
+  CHECK(relative_rms(problem.dqkv, expected.dqkv) < rounding_of(dtype, kTolerance.reduction));
+}
+
+/// `to`, in fp32, gets the same numbers.
+void widen_into(const Owned& to, const Owned& from) {
+  const Doubles values = from.values();
+  std::transform(values.begin(), values.end(), to.begin(), [](double value) { return static_cast<float>(value); });
+}
+
 }  // namespace
 
-TEST_CASE("attention: forward and backward equal the fp64 reference") {
+TEST_CASE("attention: forward and backward equal the fp64 reference in every dtype") {
   for (const AttentionCase& c : kCases) {
-    CAPTURE(c.length);
-    CAPTURE(c.dim);
-    AttentionProblem problem(c);
-    problem.run();
-    AttentionReference expected = attention_reference(problem);
-    CHECK(relative_rms(problem.out, expected.out) < kTolerance.elementwise);
-    CHECK(relative_rms(problem.logsumexp, expected.logsumexp) < kTolerance.elementwise);
-    CHECK(relative_rms(problem.dqkv, expected.dqkv) < kTolerance.reduction);
+    for (const DType dtype : kAttentionTypes) {
+      CAPTURE(c.length);
+      CAPTURE(c.dim);
+      CAPTURE(name_of(dtype));
+      check_against_reference(AttentionProblem(c.in_dtype(dtype)));
+    }
+  }
+}
+
+TEST_CASE("attention: operands of 16 bits give what fp32 gives of the same numbers, rounded once") {
+  for (const AttentionCase& c : kCases) {
+    for (const DType dtype : {DType::bf16, DType::f16}) {
+      CAPTURE(c.length);
+      CAPTURE(c.dim);
+      CAPTURE(name_of(dtype));
+      const AttentionProblem narrow(c.in_dtype(dtype)), wide(c);
+      narrow.run();
+      widen_into(wide.qkv, narrow.qkv);
+      widen_into(wide.dout, narrow.dout);
+      wide.forward(wide.input());
+      CHECK(same_bits(narrow.out, rounded(wide.out, dtype)));
+      CHECK(same_bits(narrow.logsumexp, wide.logsumexp));
+      widen_into(wide.out, narrow.out);
+      wide.backward(wide.input());
+      CHECK(same_bits(narrow.dqkv, rounded(wide.dqkv, dtype)));
+    }
   }
 }
 
@@ -58,12 +92,9 @@ TEST_CASE("attention: every instruction set of this machine equals the reference
     if ((hwy::SupportedTargets() & target) == 0) continue;
     CAPTURE(hwy::TargetName(target));
     hwy::GetChosenTarget().Update(target);
-    AttentionProblem problem({1, 131, 1, 2, 21, true, 0.2f, 45});
-    problem.run();
+    for (const DType dtype : kAttentionTypes)
+      check_against_reference(AttentionProblem({1, 131, 1, 2, 21, true, 0.2f, 45, dtype}));
     hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-    AttentionReference expected = attention_reference(problem);
-    CHECK(relative_rms(problem.out, expected.out) < kTolerance.elementwise);
-    CHECK(relative_rms(problem.dqkv, expected.dqkv) < kTolerance.reduction);
   }
 }
 
@@ -75,7 +106,7 @@ TEST_CASE("attention: gradients equal finite differences") {
     Owned dqkv = std::move(problem.dqkv);
     problem.dqkv = Owned(dqkv.shape());
     Doubles slopes = finite_differences(problem.qkv, [&] {
-      problem.run();
+      problem.forward(problem.input());
       return weighted_sum(problem.dout, problem.out);
     });
     CHECK(relative_rms(dqkv, slopes) < kTolerance.difference);
@@ -84,50 +115,64 @@ TEST_CASE("attention: gradients equal finite differences") {
 
 TEST_CASE("attention: one thread and four give the same bits") {
   for (const AttentionCase& c : kCases) {
-    AttentionProblem one(c), four(c);
-    one.run(1);
-    four.run(4);
-    CHECK(same_bits(one.out, four.out));
-    CHECK(same_bits(one.logsumexp, four.logsumexp));
-    CHECK(same_bits(one.dqkv, four.dqkv));
+    for (const DType dtype : kAttentionTypes) {
+      const AttentionProblem one(c.in_dtype(dtype)), four(c.in_dtype(dtype));
+      one.run(1);
+      four.run(4);
+      CHECK(same_bits(one.out, four.out));
+      CHECK(same_bits(one.logsumexp, four.logsumexp));
+      CHECK(same_bits(one.dqkv, four.dqkv));
+    }
   }
 }
 
-TEST_CASE("attention: a batch cut in two, and heads cut in two, give the same bits") {
-  AttentionProblem whole({4, 70, 2, 2, 16, true, 0.2f}), part({2, 70, 1, 2, 16, true, 0.2f});
+namespace {
+
+void check_cuts(DType dtype) {
+  AttentionProblem whole({4, 70, 2, 2, 16, true, 0.2f, 0, dtype}), part({2, 70, 1, 2, 16, true, 0.2f, 0, dtype});
   whole.run();
+  const Doubles whole_out = whole.out.values(), whole_dqkv = whole.dqkv.values();
   const AttentionCase &w = whole.shape, &c = part.shape;
   std::int64_t positions = c.batch * c.length, out_row = c.heads * c.dim;
   for (std::int64_t first = 0; first < w.batch; first += c.batch) {
     for (std::int64_t group = 0; group < w.groups; ++group) {
       auto place = [&](std::int64_t t) { return (first * w.length + t) * w.groups + group; };
       for (std::int64_t t = 0; t < positions; ++t) {
-        std::copy_n(&whole.qkv[place(t) * c.row()], c.row(), &part.qkv[t * c.row()]);
-        std::copy_n(&whole.dout[place(t) * out_row], out_row, &part.dout[t * out_row]);
+        copy_elements(whole.qkv, place(t) * c.row(), c.row(), part.qkv, t * c.row());
+        copy_elements(whole.dout, place(t) * out_row, out_row, part.dout, t * out_row);
         part.start()[t] = whole.start()[first * w.length + t];
       }
       part.first_sample = whole.first_sample + first;
       AttentionInput in = part.input();
       in.first_head += group * c.heads;
       part.run(in);
+      const Doubles out = part.out.values(), dqkv = part.dqkv.values();
       for (std::int64_t t = 0; t < positions; ++t) {
-        CHECK(std::equal(&part.out[t * out_row], &part.out[t * out_row] + out_row, &whole.out[place(t) * out_row]));
-        CHECK(std::equal(&part.dqkv[t * c.row()], &part.dqkv[t * c.row()] + c.row(), &whole.dqkv[place(t) * c.row()]));
+        CHECK(std::equal(&out[t * out_row], &out[t * out_row] + out_row, &whole_out[place(t) * out_row]));
+        CHECK(std::equal(&dqkv[t * c.row()], &dqkv[t * c.row()] + c.row(), &whole_dqkv[place(t) * c.row()]));
       }
     }
   }
 }
 
+}  // namespace
+
+TEST_CASE("attention: a batch cut in two, and heads cut in two, give the same bits") {
+  for (const DType dtype : kAttentionTypes) check_cuts(dtype);
+}
+
 TEST_CASE("attention: meta counts what the device counts, plans its scratch and touches nothing") {
-  for (const AttentionCase& c : {AttentionCase{2, 33, 2, 2, 8, true, 0.1f}, AttentionCase{1, 64, 4, 1, 64}}) {
+  for (const AttentionCase& c :
+       {AttentionCase{2, 33, 2, 2, 8, true, 0.1f}, AttentionCase{2, 33, 2, 2, 8, true, 0.1f, 0, DType::bf16},
+        AttentionCase{1, 64, 4, 1, 64}, AttentionCase{1, 64, 4, 1, 64, false, 0, 0, DType::f16}}) {
     AttentionProblem problem(c);
     Stream stream(kDevice, 3), counter(Device::meta, 3, kDevice);
     Arena plan(Device::meta, "scratch", 0);
     AttentionInput nowhere = problem.input();
-    nowhere.qkv = unpack_qkv(meta(problem.qkv.shape()));
+    nowhere.qkv = unpack_qkv(meta(problem.qkv.shape(), c.dtype));
     if (c.documents) nowhere.document_start = meta({c.batch, c.length}, DType::i32);
     nowhere.rows.samples = meta({c.batch}, DType::i64);
-    Tensor out = meta(problem.out.shape()), logsumexp = meta(problem.logsumexp.shape());
+    Tensor out = meta(problem.out.shape(), c.dtype), logsumexp = meta(problem.logsumexp.shape());
     double pairs = static_cast<double>(c.batch * c.all_heads() * c.length * c.length * c.dim);
     attention_forward(counter, plan, out, logsumexp, nowhere);
     CHECK(counter.counters().flops == 2 * pairs);
@@ -236,4 +281,40 @@ TEST_CASE("attention: what does not fit is refused") {
   CHECK_THROWS_WITH(attention_backward(stream, scratch, one_head, out, out, logsumexp, problem.input()),
                     doctest::Contains("dq has 1 heads"));
   CHECK(scratch.used() == 0);
+}
+
+TEST_CASE("attention: operands of different dtypes are refused") {
+  Stream stream(Device::meta, 1, kDevice);
+  Arena scratch(Device::meta, "scratch", 0);
+  const Shape packed{2, 8, 1, 4, 4}, rows{2, 8, 2, 4}, cached{2, 9, 1, 1, 4};
+  Tensor out = meta(rows, DType::bf16), logsumexp = meta({2, 2, 8});
+  AttentionInput in;
+  in.qkv = unpack_qkv(meta(packed, DType::bf16));
+  in.rows.seq_length = 8;
+  in.scale = 1;
+  const auto forward = [&](const AttentionInput& with) { attention_forward(stream, scratch, out, logsumexp, with); };
+  const auto backward = [&](const Qkv& grads, const Tensor& dout, const Tensor& saved) {
+    attention_backward(stream, scratch, grads, dout, saved, logsumexp, in);
+  };
+  CHECK_NOTHROW(forward(in));
+  CHECK_NOTHROW(backward(in.qkv, out, out));
+  for (const DType dtype : {DType::f32, DType::f16}) {
+    const Tensor other = meta(packed, dtype), other_rows = meta(rows, dtype);
+    AttentionInput q = in, k = in, v = in;
+    q.qkv.q.tensor = k.qkv.k.tensor = v.qkv.v.tensor = other;
+    for (const AttentionInput& mixed : {q, k, v}) CHECK_THROWS_WITH(forward(mixed), doctest::Contains("expected"));
+    CHECK_THROWS_WITH(backward(q.qkv, out, out), doctest::Contains("attention: "));
+    CHECK_THROWS_WITH(backward(k.qkv, out, out), doctest::Contains("attention: k"));
+    CHECK_THROWS_WITH(backward(unpack_qkv(other), out, out), doctest::Contains("attention: dq"));
+    CHECK_THROWS_WITH(backward(in.qkv, other_rows, out), doctest::Contains("attention: dout"));
+    CHECK_THROWS_WITH(backward(in.qkv, out, other_rows), doctest::Contains("attention: out"));
+    CHECK_THROWS_WITH(attention_forward(stream, scratch, other_rows, logsumexp, in),
+                      doctest::Contains("attention: out"));
+    const Tensor lengths = meta({2}, DType::i32), keys = meta(cached, DType::bf16), wrong = meta(cached, dtype);
+    CHECK_NOTHROW(append_to_cache(stream, {keys, keys, lengths}, in.qkv.k, in.qkv.v));
+    for (const KvCache& cache : {KvCache{wrong, wrong, lengths}, {wrong, keys, lengths}, {keys, wrong, lengths}})
+      CHECK_THROWS_WITH(append_to_cache(stream, cache, in.qkv.k, in.qkv.v), doctest::Contains("expected"));
+  }
+  CHECK_THROWS_WITH(attention_forward(stream, scratch, out, meta({2, 2, 8}, DType::bf16), in),
+                    doctest::Contains("logsumexp"));
 }
