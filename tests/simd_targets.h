@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+#include <string>
+
 namespace mtl::test {
 
 /// Runs body once per instruction set; HWY_DYNAMIC_DISPATCH then chooses that one.
@@ -12,7 +14,8 @@ void on_every_target(const Body& body) {
   const auto all = hwy::SupportedTargets() & (HWY_TARGETS);
   for (auto rest = all; rest != 0; rest &= rest - 1) {
     hwy::GetChosenTarget().Update(rest & -rest);
-    CAPTURE(hwy::TargetName(rest & -rest));
+    const std::string target = hwy::TargetName(rest & -rest);
+    CAPTURE(target);
     body();
   }
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());

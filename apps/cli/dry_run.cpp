@@ -28,7 +28,7 @@ std::string describe_run(const TrainOptions& options, const GptConfig& config) {
   double flops = megatron_flops(config, shape.padded_vocab, samples, options.data.seq_length);
   std::optional<std::int64_t> savings;
   if (recompute_of(options.parallel) != Recompute{}) savings = recompute_savings(options, config, plan);
-  std::int64_t saved_bytes = checkpoint_bytes(config, AdamW::states());
+  std::int64_t saved_bytes = checkpoint_bytes(config, shape.precision.main_params, AdamW::states(shape.precision));
   if (options.json) {
     return Json::object({{"version", 1},
                          {"parameters", plan.parameters},

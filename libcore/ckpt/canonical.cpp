@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "base/str.h"
 #include "nn/model_params.h"
-#include "device/precision.h"
 
 namespace mtl {
 
@@ -84,8 +83,8 @@ std::vector<std::string> tensor_kinds(const std::function<bool(const std::string
   return kinds;
 }
 
-std::int64_t checkpoint_bytes(const GptConfig& config, const std::vector<StateSpec>& states) {
-  std::size_t element = size_of(kPrecisionFp32.main_params);
+std::int64_t checkpoint_bytes(const GptConfig& config, DType weights, const std::vector<StateSpec>& states) {
+  std::size_t element = size_of(weights);
   for (const StateSpec& state : states) element += size_of(state.dtype);
   return parameter_count(config) * static_cast<std::int64_t>(element);
 }

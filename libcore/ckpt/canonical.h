@@ -40,8 +40,9 @@ std::vector<CanonicalTensor> canonical_tensors(const GptConfig& config);
 /// rule when it holds any of them.
 std::vector<std::string> tensor_kinds(const std::function<bool(const std::string& kind)>& holds);
 
-/// Bytes of the tensors of a training run's checkpoint: parameters, and the states of its update rule.
-std::int64_t checkpoint_bytes(const GptConfig& config, const std::vector<StateSpec>& states);
+/// Bytes of the tensors of a training run's checkpoint: the weights that updates change, in their dtype, and the states
+/// of the update rule.
+std::int64_t checkpoint_bytes(const GptConfig& config, DType weights, const std::vector<StateSpec>& states);
 
 /// The configuration as a checkpoint's manifest holds it.
 Json config_to_json(const GptConfig& config);

@@ -169,8 +169,25 @@ namespace {
 struct Target {
   std::string name;  // with its prefix
   Slice slice;
-  Tensor memory;  // padding rows beyond slice.count()
+  Tensor memory;                  // padding rows beyond slice.count()
+  std::vector<StoredDType> path;  // the types that elements are rounded to on their way, the memory's last
 };
+
+/// The elements of a target that is not of the stored type.
+void convert_target(const TensorReader& reader, std::size_t at, const Target& target, std::vector<std::byte>& buffer,
+                    std::span<std::byte> out) {
+  const StoredDType stored = reader.tensors[at].dtype, wanted = target.path.back();
+  buffer.resize(target.slice.count() * bits_of(stored) / 8);
+  reader.read(at, target.slice, buffer);
+  convert_through(stored, buffer, target.path, out);
+  const std::size_t in_source = count_nonfinite(stored, buffer), loaded = count_nonfinite(wanted, out);
+  if (loaded > in_source) {
+    fail(Exit::bad_data, reader.folder, ": tensor '", target.name, "': ", torch_name_of(wanted), " cannot hold ",
+         with_commas(loaded - in_source),
+         " of its elements, which would become infinite; bfloat16 has the range of "
+         "float32");
+  }
+}
 
 /// Checks all targets, then verifies what they need, then copies.
 void load_targets(const TensorReader& reader, const ParamStore& store, const std::vector<Target>& targets) {
@@ -195,18 +212,15 @@ void load_targets(const TensorReader& reader, const ParamStore& store, const std
   std::vector<std::byte> buffer;
   for (const Target& target : targets) {
     std::size_t at = index.at(target.name);
-    StoredDType stored = reader.tensors[at].dtype, wanted = stored_dtype_of(target.memory.dtype());
-    std::size_t count = target.slice.count();
     require(target.memory.numel() >= target.slice.count(), "parameter '", target.name,
             "' has less memory than elements");
     const HostView memory(store.device(), target.memory.flat(0, target.slice.count()));
     std::span<std::byte> out(static_cast<std::byte*>(memory.tensor().raw()), memory.tensor().bytes());
-    if (stored == wanted) {
+    const StoredDType stored = reader.tensors[at].dtype;
+    if (std::all_of(target.path.begin(), target.path.end(), [&](StoredDType step) { return step == stored; })) {
       reader.read(at, target.slice, out);
     } else {
-      buffer.resize(count * bits_of(stored) / 8);
-      reader.read(at, target.slice, buffer);
-      convert_elements(stored, buffer, wanted, out);
+      convert_target(reader, at, target, buffer, out);
     }
     memory.send();
   }
@@ -214,25 +228,53 @@ void load_targets(const TensorReader& reader, const ParamStore& store, const std
 
 }  // namespace
 
-void ModelSource::load(ParamStore& store, Role role) const {
+struct ModelSource::Row {
+  std::size_t row;                // of the store's table
+  std::string kind;               // of the tensors that fill it
+  std::vector<StoredDType> path;  // Target::path
+};
+
+void ModelSource::load(ParamStore& store, const std::vector<Row>& rows) const {
   std::vector<Target> targets;
-  for (std::size_t row = 0; row < store.table().size(); ++row) {
-    if (store.table()[row].role != role) continue;
+  for (const Row& from : rows) {
     for (int i = 0; i < store.size(); ++i) {
-      Slice slice = store.held_slice(i, row);
+      Slice slice = store.held_slice(i, from.row);
       if (slice.count() == 0) continue;
       const std::string& name = store.specs()[i].name;
-      targets.push_back({cat(store.table()[row].kind, ".", name), std::move(slice), store.held(i, row)});
+      targets.push_back({cat(from.kind, ".", name), std::move(slice), store.held(i, from.row), from.path});
     }
   }
   read_mapped([&] { load_targets(*reader_, store, targets); });
 }
 
-void ModelSource::load_values(ParamStore& store) const { load(store, Role::values); }
+/// Values are rounded from the main weights, as an update rounds them.
+void ModelSource::load_weights(ParamStore& store, std::vector<StoredDType> path) const {
+  std::vector<Row> rows;
+  auto add = [&](std::size_t row) {
+    path.push_back(stored_dtype_of(store.table()[row].dtype));
+    rows.push_back({row, kParamKind, path});
+  };
+  add(store.main_row());
+  if (store.main_row() != kValues) add(kValues);
+  load(store, rows);
+}
+
+void ModelSource::load_values(ParamStore& store) const { load_weights(store, {}); }
+
+void ModelSource::load_initial_values(ParamStore& store) const {
+  const DType dtype = store.precision().load;
+  if (dtype == DType::f32) return load_values(store);
+  load_weights(store, {stored_dtype_of(dtype)});
+}
 
 void ModelSource::load_optimizer(ParamStore& store) const {
   if (!has_optimizer()) fail_at(Exit::bad_data, folder(), "holds weights only; start from them with --finetune");
-  load(store, Role::states);
+  std::vector<Row> rows;
+  for (std::size_t row = 0; row < store.table().size(); ++row) {
+    const Storage& storage = store.table()[row];
+    if (storage.role == Role::states) rows.push_back({row, storage.kind, {stored_dtype_of(storage.dtype)}});
+  }
+  load(store, rows);
 }
 
 }  // namespace mtl

@@ -63,8 +63,12 @@ class ModelSource {
   /// config.json of a Hugging Face folder, or of the one a checkpoint was converted from; null otherwise.
   Json hf_config() const;
 
-  /// This rank's part of every parameter in the store, converted to its type. Padding rows are left as they are.
+  /// This rank's part of every parameter in the store: its main weights where it has any, rounded to their dtype, and
+  /// its values, rounded from these. Padding rows are left as they are. Throws Error(bad_data) where a dtype cannot
+  /// hold an element that is finite in the file.
   void load_values(ParamStore& store) const;
+  /// The same for a run that starts from these weights: they are rounded to store.precision().load first.
+  void load_initial_values(ParamStore& store) const;
   bool has_optimizer() const;
   /// Why the state of an optimizer in the files cannot be used; empty when there is none, or it can.
   const std::string& optimizer_problem() const;
@@ -83,7 +87,9 @@ class ModelSource {
   std::uint64_t bytes_read() const;
 
  private:
-  void load(ParamStore& store, Role role) const;
+  struct Row;
+  void load(ParamStore& store, const std::vector<Row>& rows) const;
+  void load_weights(ParamStore& store, std::vector<StoredDType> path) const;
   explicit ModelSource(std::unique_ptr<TensorReader> reader);
   std::unique_ptr<TensorReader> reader_;
 };

@@ -1,7 +1,6 @@
 #include "ckpt/shard_writer.h"
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <optional>
 
@@ -50,17 +49,8 @@ std::vector<TensorToSave> tensors_to_save(const ParamStore& store) {
 }
 
 std::string find_non_finite(const std::vector<TensorToSave>& tensors) {
-  constexpr std::uint32_t kExponent = 0x7f800000;  // all ones: NaN or an infinity
   for (const TensorToSave& item : tensors) {
-    if (item.tensor.dtype != StoredDType::f32) continue;
-    const std::span<const std::byte> bytes = item.bytes();
-    std::uint32_t found = 0;
-    for (std::size_t at = 0; at < bytes.size(); at += sizeof(std::uint32_t)) {
-      std::uint32_t bits;
-      std::memcpy(&bits, bytes.data() + at, sizeof bits);
-      found |= static_cast<std::uint32_t>((bits & kExponent) == kExponent);
-    }
-    if (found != 0) return item.tensor.name;
+    if (count_nonfinite(item.tensor.dtype, item.bytes()) > 0) return item.tensor.name;
   }
   return "";
 }

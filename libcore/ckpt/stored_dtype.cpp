@@ -1,8 +1,12 @@
 #include "ckpt/stored_dtype.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <type_traits>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 
@@ -120,31 +124,69 @@ void to_float(StoredDType dtype, std::span<const std::byte> stored, std::span<fl
   convert_elements(dtype, stored, StoredDType::f32, std::as_writable_bytes(out));
 }
 
+namespace {
+
+template <class To, class From>
+To converted(From value) {
+  if constexpr (std::is_same_v<From, double>) {
+    if constexpr (std::is_same_v<To, double>)
+      return value;
+    else if constexpr (std::is_same_v<To, float>)
+      return float(value);
+    else
+      return narrow<To>(round_to_odd(value));
+  } else if constexpr (std::is_same_v<To, double>) {
+    return double(widen(value));
+  } else {
+    return narrow<To>(widen(value));
+  }
+}
+
+/// body(T()) with what stores elements of a model dtype.
+template <class Body>
+void with_model_type(StoredDType dtype, const Body& body) {
+  if (dtype == StoredDType::f64) return body(double());
+  if (dtype == StoredDType::f32) return body(float());
+  if (dtype == StoredDType::bf16) return body(Bf16());
+  body(Half());
+}
+
+}  // namespace
+
 void convert_elements(StoredDType from, std::span<const std::byte> source, StoredDType to, std::span<std::byte> out) {
   require(is_model_dtype(from) && is_model_dtype(to), "no conversion from ", name_of(from), " to ", name_of(to));
-  std::size_t count = source.size() * 8 / bits_of(from);
+  const std::size_t count = source.size() * 8 / bits_of(from);
   require(out.size() * 8 == count * bits_of(to), "conversion between buffers of different lengths");
   if (from == to) {
     if (!source.empty()) std::memcpy(out.data(), source.data(), source.size());
     return;
   }
-  bool narrow = bits_of(to) == 16;
-  for (std::size_t i = 0; i < count; ++i) {
-    if (from == StoredDType::f64) {
-      auto wide = load<double>(source, i);
-      float value = narrow ? round_to_odd(wide) : float(wide);
-      if (to == StoredDType::f32) store(out, i, value);
-      if (to == StoredDType::f16) store(out, i, f32_to_f16(value));
-      if (to == StoredDType::bf16) store(out, i, f32_to_bf16(value));
-      continue;
+  with_model_type(from, [&]<class From>(From) {
+    with_model_type(to, [&]<class To>(To) {
+      for (std::size_t i = 0; i < count; ++i) store(out, i, converted<To>(load<From>(source, i)));
+    });
+  });
+}
+
+void convert_through(StoredDType from, std::span<const std::byte> source, std::span<const StoredDType> path,
+                     std::span<std::byte> out) {
+  require(!path.empty(), "a conversion to no type");
+  constexpr std::size_t kBlock = 1 << 14;  // elements: they stay in cache between two conversions
+  const std::size_t element = bits_of(from) / 8, out_element = bits_of(path.back()) / 8;
+  const std::size_t count = source.size() / element;
+  require(out.size() == count * out_element, "conversion between buffers of different lengths");
+  std::vector<std::byte> last, next;
+  for (std::size_t begin = 0; begin < count; begin += kBlock) {
+    const std::size_t n = std::min(kBlock, count - begin);
+    StoredDType dtype = from;
+    std::span<const std::byte> block = source.subspan(begin * element, n * element);
+    for (StoredDType step : path.first(path.size() - 1)) {
+      next.resize(n * bits_of(step) / 8);
+      convert_elements(dtype, block, step, next);
+      std::swap(last, next);
+      dtype = step, block = last;
     }
-    float value = from == StoredDType::f16    ? f16_to_f32(load<std::uint16_t>(source, i))
-                  : from == StoredDType::bf16 ? bf16_to_f32(load<std::uint16_t>(source, i))
-                                              : load<float>(source, i);
-    if (to == StoredDType::f32) store(out, i, value);
-    if (to == StoredDType::f64) store(out, i, double(value));
-    if (to == StoredDType::f16) store(out, i, f32_to_f16(value));
-    if (to == StoredDType::bf16) store(out, i, f32_to_bf16(value));
+    convert_elements(dtype, block, path.back(), out.subspan(begin * out_element, n * out_element));
   }
 }
 

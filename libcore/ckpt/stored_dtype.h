@@ -62,5 +62,8 @@ std::size_t count_nonfinite(StoredDType dtype, std::span<const std::byte> stored
 void to_float(StoredDType dtype, std::span<const std::byte> stored, std::span<float> out);
 /// One stored type to another: equal ones copy the bits, wider goes to narrower once, rounded to nearest even.
 void convert_elements(StoredDType from, std::span<const std::byte> source, StoredDType to, std::span<std::byte> out);
+/// Through all types of `path`, one after another, to the last: rounded at each that is narrower.
+void convert_through(StoredDType from, std::span<const std::byte> source, std::span<const StoredDType> path,
+                     std::span<std::byte> out);
 
 }  // namespace mtl

@@ -286,7 +286,9 @@ std::vector<MemoryLimit> less_overhead(std::vector<MemoryLimit> limits, int rank
 SpaceNeed space_need(const TrainOptions& options, const GptConfig& config, std::int64_t iteration,
                      std::int64_t present) {
   SpaceNeed need;
-  need.checkpoint_bytes = static_cast<std::uint64_t>(checkpoint_bytes(config, AdamW::states()));
+  const Precision precision = precision_of(options.precision);
+  need.checkpoint_bytes =
+      static_cast<std::uint64_t>(checkpoint_bytes(config, precision.main_params, AdamW::states(precision)));
   const std::int64_t end = options.train_iters();
   if (iteration >= end) return need;
   const std::int64_t interval = options.checkpoint.save_interval.value_or(end);

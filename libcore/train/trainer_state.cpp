@@ -38,7 +38,7 @@ void Trainer::resume_scale(const std::string& checkpoint) {
 void Trainer::load(const ModelSource& source, const StartPoint& point) {
   const bool resets_moments = options_.checkpoint.no_load_optim && !point.is_own;
   const std::vector<Outcome> outcomes = work_on_every_rank(ranks_.groups.world(), [&] {
-    source.load_values(params_);
+    point.iteration ? source.load_values(params_) : source.load_initial_values(params_);
     if (const std::string broken = find_non_finite(tensors_to_save(params_)); !broken.empty())
       fail(Exit::bad_data, source.folder(), ": tensor '", broken, "' holds NaN or an infinity; load another model");
     if (point.iteration && !resets_moments) source.load_optimizer(params_);

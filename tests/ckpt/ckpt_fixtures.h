@@ -34,9 +34,10 @@ inline GptConfig tiny_config(std::int64_t layers = 1) {
 
 /// The parameters of a model without its layers.
 struct TestStore {
-  explicit TestStore(const GptConfig& config, bool with_gradients = true, std::int64_t padded_vocab = 0)
+  explicit TestStore(const GptConfig& config, bool with_gradients = true, std::int64_t padded_vocab = 0,
+                     const Precision& precision = kPrecisionFp32)
       : params(canonical_tensors(config).size()),
-        store(Device::cpu, kPrecisionFp32, with_gradients ? std::optional(AdamW::states()) : std::nullopt,
+        store(Device::cpu, precision, with_gradients ? std::optional(AdamW::states(precision)) : std::nullopt,
               [&](const ParamVisitor& visit) {
                 std::size_t next = 0;
                 for (const CanonicalTensor& tensor : canonical_tensors(config)) {

@@ -3,6 +3,7 @@
 
 #include "ckpt/torch_writer.h"
 #include "ckpt_fixtures.h"
+#include "optim/precision_presets.h"
 
 using namespace mtl;
 using namespace mtl::test;
@@ -39,9 +40,9 @@ const std::vector<RankParameter>& rank_parameters() {
 
 enum class StateRole { weight, main, exp_avg, exp_avg_sq };
 
-/// The value of all elements of a rank's tensor.
+/// The value of all elements of a rank's tensor; bf16 cannot hold those of main weights.
 float value_of(std::size_t parameter, int rank, StateRole role) {
-  return static_cast<float>(parameter) + 0.5f * static_cast<float>(rank) + 100.0f * static_cast<float>(role);
+  return static_cast<float>(parameter) + 0.5f * static_cast<float>(rank) + 100.25f * static_cast<float>(role);
 }
 
 struct OptimizerFault {
@@ -218,6 +219,25 @@ TEST_CASE("megatron: a run in 16 bits resumes from its fp32 weights and moments,
     for (std::size_t i = 0; i < out.size(); ++i) CHECK(out[i] == value_of(4, i % 8 < 4 ? 0 : 1, role));
     for (float value : elements_of(source, prefix + "final_norm.bias")) CHECK(value == value_of(15, 0, role));
   }
+}
+
+TEST_CASE("megatron: a run in bf16 takes them as main weights, and values rounded from these") {
+  const ScratchFolder scratch;
+  const ModelSource source = open_run(scratch, {});
+  TestStore model(source.config(), true, 0, find_precision("bf16"));
+  source.load_values(model.store);
+  source.load_optimizer(model.store);
+  const int param = model.store.find("layers.0.attention.out.weight");
+  const Tensor main = model.store.held(param, model.store.main_row()), value = model.store.value(param);
+  REQUIRE(main.numel() == 8 * 8);
+  bool is_rounded = false;
+  for (std::int64_t i = 0; i < main.numel(); ++i) {
+    const float expected = value_of(4, i % 8 < 4 ? 0 : 1, StateRole::main);
+    CHECK(main.data<float>()[i] == expected);
+    CHECK(value.data<Bf16>()[i].bits == f32_to_bf16(expected));
+    is_rounded = is_rounded || widen(value.data<Bf16>()[i]) != expected;
+  }
+  CHECK(is_rounded);
 }
 
 TEST_CASE("megatron: an optimizer's state that is not whole leaves the weights") {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -41,11 +42,12 @@ inline GptConfig llama_layouts_config() {
 /// The part of the model that one rank of a layout holds.
 class RankModel {
  public:
-  RankModel(const TestLayout& layout, const RankGrid& grid, int rank, const GptConfig& config = layouts_config())
+  RankModel(const TestLayout& layout, const RankGrid& grid, int rank, const GptConfig& config = layouts_config(),
+            const Precision& precision = kPrecisionFp32)
       : stage_(make_stage(config, {}, layout_of(layout, grid, rank),
                           padded_vocab_size(config.vocab_size, layout.vocab_multiple, layout.tensor))),
         store(
-            Device::cpu, kPrecisionFp32, AdamW::states(), [&](const ParamVisitor& visit) { stage_.params(visit); },
+            Device::cpu, precision, AdamW::states(precision), [&](const ParamVisitor& visit) { stage_.params(visit); },
             layout_of(layout, grid, rank)) {}
 
  private:
@@ -65,19 +67,34 @@ class RankModel {
   ParamStore store;
 };
 
+/// Exact in fp32 and no larger than f16 can hold, which rounds it, as bf16 does.
 inline float true_element(const std::string& name, std::int64_t at, int seed) {
   return static_cast<float>((hash_bytes(name.data(), name.size()) + static_cast<std::uint64_t>(seed)) % 1024 * 4096 +
-                            static_cast<std::uint64_t>(at));
+                            static_cast<std::uint64_t>(at)) /
+         1024;
+}
+
+inline float rounded(float value, DType dtype) {
+  return with_float_type(dtype, [&]<class T>(T) { return widen(narrow<T>(value)); });
+}
+
+inline float element_of(const Tensor& memory, std::int64_t at) {
+  return with_float_type(memory.dtype(), [&]<class T>(T) { return widen(memory.data<T>()[at]); });
+}
+
+inline void set_element(const Tensor& memory, std::int64_t at, float value) {
+  with_float_type(memory.dtype(), [&]<class T>(T) { memory.data<T>()[at] = narrow<T>(value); });
 }
 
 constexpr float kUntouched = -1;
 
-/// Calls `visit(name, whole shape, slice, memory)` for all values and moments that a store has.
+/// Calls `visit(name, whole shape, slice, memory)` for all values, main weights and moments that a store has.
 template <class Visit>
 void visit_tensors(const ParamStore& store, const Visit& visit) {
   for (std::size_t row = 0; row < store.table().size(); ++row) {
-    const std::string& kind = store.table()[row].kind;
-    for (int i = 0; i < store.size() && !kind.empty(); ++i) {
+    if (row == kGradients) continue;
+    const std::string kind = row == kValues ? kParamKind : store.table()[row].kind;
+    for (int i = 0; i < store.size(); ++i) {
       const ParamSpec& spec = store.specs()[static_cast<std::size_t>(i)];
       Slice slice = store.held_slice(i, row);
       if (slice.count() > 0 || row == kValues) visit(cat(kind, ".", spec.name), spec.shape, slice, store.held(i, row));
@@ -88,27 +105,37 @@ void visit_tensors(const ParamStore& store, const Visit& visit) {
 /// Padding, and with `seed` below 0 everything, becomes kUntouched.
 inline void fill_true(const ParamStore& store, int seed) {
   visit_tensors(store, [&](const std::string& name, const auto& shape, const Slice& slice, Tensor memory) {
-    std::fill_n(memory.data<float>(), memory.numel(), kUntouched);
+    for (std::int64_t k = 0; k < memory.numel(); ++k) set_element(memory, k, kUntouched);
     for_each_overlap(whole_slice(shape), slice, [&](const Overlap& run) {
       for (std::int64_t k = 0; k < run.count && seed >= 0; ++k)
-        memory.data<float>()[run.in_b + k] = true_element(name, run.in_a + k, seed);
+        set_element(memory, run.in_b + k, true_element(name, run.in_a + k, seed));
     });
   });
 }
 
-/// How many elements of values (and moments) are not the true ones; padding must be untouched.
-inline int count_wrong(const ParamStore& store, int seed, bool with_moments = true) {
+/// The number that a loaded element of `name` must have before it is rounded to the dtype of its memory.
+using ElementToLoad = std::function<float(const std::string& name, std::int64_t at)>;
+
+/// How many elements of values and main weights (and moments) are not those; padding must be untouched.
+inline int count_wrong(const ParamStore& store, const ElementToLoad& element, bool with_moments = true) {
   int wrong = 0;
   visit_tensors(store, [&](const std::string& name, const auto& shape, const Slice& slice, Tensor memory) {
     if (!with_moments && !starts_with(name, "param.")) return;
     std::vector<float> expected(static_cast<std::size_t>(memory.numel()), kUntouched);
     for_each_overlap(whole_slice(shape), slice, [&](const Overlap& run) {
       for (std::int64_t k = 0; k < run.count; ++k)
-        expected[static_cast<std::size_t>(run.in_b + k)] = true_element(name, run.in_a + k, seed);
+        expected[static_cast<std::size_t>(run.in_b + k)] = rounded(element(name, run.in_a + k), memory.dtype());
     });
-    for (std::size_t k = 0; k < expected.size(); ++k) wrong += memory.data<float>()[k] != expected[k];
+    for (std::size_t k = 0; k < expected.size(); ++k)
+      wrong += element_of(memory, static_cast<std::int64_t>(k)) != expected[k];
   });
   return wrong;
+}
+
+/// The same where the true elements were saved in fp32.
+inline int count_wrong(const ParamStore& store, int seed, bool with_moments = true) {
+  return count_wrong(
+      store, [&](const std::string& name, std::int64_t at) { return true_element(name, at, seed); }, with_moments);
 }
 
 /// As a job opens its save folder.
@@ -118,11 +145,12 @@ inline SaveDirectory open_save(int rank, const std::string& directory) {
 
 /// All ranks of a layout save; what each of them was told, or "".
 inline std::vector<std::string> save_from(const TestLayout& layout, const std::string& directory, int iteration,
-                                          SaveOptions options = {}, const GptConfig& config = layouts_config()) {
+                                          SaveOptions options = {}, const GptConfig& config = layouts_config(),
+                                          const Precision& precision = kPrecisionFp32) {
   RankGrid grid = layout.grid();
   std::vector<std::string> errors(static_cast<std::size_t>(grid.world()));
   run_ranks(grid, [&](int rank, const ProcessGroups& groups) {
-    RankModel model(layout, grid, rank, config);
+    RankModel model(layout, grid, rank, config, precision);
     fill_true(model.store, iteration);
     errors[static_cast<std::size_t>(rank)] = error_of([&] {
       SaveDirectory save = open_save(rank, directory);
@@ -133,20 +161,21 @@ inline std::vector<std::string> save_from(const TestLayout& layout, const std::s
 }
 
 /// All ranks of a layout load values and moments; what each of them was told, or "". Then `check(rank, model, source)`
-/// for those that succeeded.
+/// for those that succeeded. An `initial` load is that of a run which starts from the weights.
 template <class Check>
 std::vector<std::string> load_into(const TestLayout& layout, const std::string& folder, const Check& check,
-                                   const GptConfig& config = layouts_config()) {
+                                   const GptConfig& config = layouts_config(),
+                                   const Precision& precision = kPrecisionFp32, bool initial = false) {
   RankGrid grid = layout.grid();
   std::vector<std::string> errors(static_cast<std::size_t>(grid.world()));
   run_ranks(grid, [&](int rank, const ProcessGroups&) {
-    RankModel model(layout, grid, rank, config);
+    RankModel model(layout, grid, rank, config, precision);
     fill_true(model.store, -1);
     errors[static_cast<std::size_t>(rank)] = error_of([&] {
       Console console = quiet_console();
       ModelSource source = ModelSource::open(folder, console);
-      source.load_values(model.store);
-      if (source.has_optimizer()) source.load_optimizer(model.store);
+      initial ? source.load_initial_values(model.store) : source.load_values(model.store);
+      if (source.has_optimizer() && !initial) source.load_optimizer(model.store);
       check(rank, model.store, source);
     });
   });

@@ -103,7 +103,7 @@ TEST_CASE("checkpoints hold parameters and the rule's states, under the rule's n
       ++kinds[item.tensor.name.substr(0, item.tensor.name.find('.'))];
       bytes += item.bytes().size();
     }
-    CHECK(static_cast<std::size_t>(checkpoint_bytes(tiny(), states)) == bytes);
+    CHECK(static_cast<std::size_t>(checkpoint_bytes(tiny(), DType::f32, states)) == bytes);
     CHECK(kinds.size() == 1 + states.size());
     CHECK(kinds["param"] == own.store.size());
     for (const StateSpec& state : states) CHECK(kinds[state.name] == own.store.size());

@@ -1,0 +1,231 @@
+// Checkpoints of runs in every precision: each tensor is stored in the dtype that the run keeps it in, and loads into
+// any layout and any precision, rounded once.
+#include <doctest/doctest.h>
+
+#include <limits>
+
+#include "ckpt/convert_model.h"
+#include "ckpt/hf_folder.h"
+#include "ckpt/manifest.h"
+#include "ckpt/safetensors.h"
+#include "optim/precision_presets.h"
+#include "rank_fixtures.h"
+
+using namespace mtl;
+using namespace mtl::test;
+
+namespace {
+
+const TestLayout& kOneRank = kTestLayouts.front();
+const TestLayout& kSharded = kTestLayouts.back();  // tp 2, pp 2, dp 2
+
+/// All presets, and the moments in dtypes of their own.
+std::vector<PrecisionPreset> precisions() {
+  std::vector<PrecisionPreset> all = precision_presets();
+  Precision mixed = find_precision("bf16");
+  mixed.exp_avg = DType::bf16;
+  all.push_back({"bf16, first moment in bf16", mixed});
+  return all;
+}
+
+DType dtype_of_kind(const Precision& precision, const std::string& name) {
+  if (starts_with(name, "exp_avg_sq.")) return precision.exp_avg_sq;
+  return starts_with(name, "exp_avg.") ? precision.exp_avg : precision.main_params;
+}
+
+/// The element as a run of this precision saves it.
+ElementToLoad saved_by(const Precision& writer, int seed) {
+  return [=](const std::string& name, std::int64_t at) {
+    return rounded(true_element(name, at, seed), dtype_of_kind(writer, name));
+  };
+}
+
+Manifest save_one(const ScratchFolder& scratch, const TestLayout& layout, const Precision& precision) {
+  for (const std::string& error : save_from(layout, scratch / "s", 7, {}, layouts_config(), precision))
+    CHECK(error == "");
+  return read_sound_manifest(scratch / "s/iter_0000007");
+}
+
+ModelSource open_quietly(const std::string& path) {
+  Console console = quiet_console();
+  return ModelSource::open(path, console);
+}
+
+}  // namespace
+
+TEST_CASE("precision: tensors are saved in the run's dtypes, main weights in place of values") {
+  for (const PrecisionPreset& writer : precisions()) {
+    for (const TestLayout* layout : {&kOneRank, &kSharded}) {
+      CAPTURE(writer.name);
+      CAPTURE(layout->name);
+      ScratchFolder scratch;
+      Manifest manifest = save_one(scratch, *layout, writer.precision);
+      CHECK(manifest.tensors.size() == 3 * canonical_tensors(layouts_config()).size());
+      std::int64_t bytes = 0;
+      for (const ManifestTensor& entry : manifest.tensors) {
+        CHECK(entry.tensor.dtype == stored_dtype_of(dtype_of_kind(writer.precision, entry.tensor.name)));
+        for (const ManifestPiece& piece : entry.pieces) {
+          SafetensorsFile shard(cat(scratch / "s/iter_0000007/", piece.file));
+          CHECK(shard.find(entry.tensor.name)->dtype == entry.tensor.dtype);
+          bytes += stored_bytes(entry, piece);
+        }
+      }
+      CHECK(bytes == checkpoint_bytes(layouts_config(), writer.precision.main_params, AdamW::states(writer.precision)));
+    }
+  }
+}
+
+TEST_CASE("precision: any checkpoint loads into any precision and layout, bit for bit what rounding gives") {
+  for (const PrecisionPreset& writer : precisions()) {
+    for (const TestLayout* from : {&kOneRank, &kSharded}) {
+      ScratchFolder scratch;
+      save_one(scratch, *from, writer.precision);
+      for (const PrecisionPreset& reader : precisions()) {
+        for (const TestLayout* into : {&kOneRank, &kTestLayouts[4], &kSharded}) {
+          CAPTURE(writer.name);
+          CAPTURE(reader.name);
+          CAPTURE(from->name);
+          CAPTURE(into->name);
+          std::atomic<int> wrong = 0, loads = 0;
+          auto count = [&](int, const ParamStore& store, const ModelSource&) {
+            wrong += count_wrong(store, saved_by(writer.precision, 7));
+            ++loads;
+          };
+          load_into(*into, scratch / "s", count, layouts_config(), reader.precision);
+          CHECK(loads == into->grid().world());
+          CHECK(wrong == 0);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("precision: a run that starts from weights rounds them to its load dtype first") {
+  ScratchFolder scratch;
+  save_one(scratch, kSharded, kPrecisionFp32);
+  fs::create_directories(scratch / "hf");
+  write_hf_folder(open_quietly(scratch / "s"), scratch / "hf", {});
+  for (const char* folder : {"s", "hf"}) {
+    for (const PrecisionPreset& reader : precisions()) {
+      CAPTURE(folder);
+      CAPTURE(reader.name);
+      std::atomic<int> wrong = 0, loads = 0;
+      auto count = [&](int, const ParamStore& store, const ModelSource&) {
+        auto element = [&](const std::string& name, std::int64_t at) {
+          return rounded(true_element(name, at, 7), reader.precision.load);
+        };
+        wrong += count_wrong(store, element, false);
+        ++loads;
+      };
+      load_into(kSharded, scratch / folder, count, layouts_config(), reader.precision, true);
+      CHECK(loads == kSharded.grid().world());
+      CHECK(wrong == 0);
+    }
+  }
+}
+
+TEST_CASE("precision: NaN and infinity are not saved, in any dtype, nor weights loaded that a dtype cannot hold") {
+  for (const PrecisionPreset& writer : precisions()) {
+    for (const char* kind : {"param", "exp_avg", "exp_avg_sq"}) {
+      for (float bad : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
+        CAPTURE(writer.name);
+        CAPTURE(kind);
+        ScratchFolder scratch;
+        RankGrid grid = kOneRank.grid();
+        RankModel model(kOneRank, grid, 0, layouts_config(), writer.precision);
+        fill_true(model.store, 1);
+        std::size_t row = kValues;
+        while (model.store.table()[row].kind != kind) ++row;
+        const int param = model.store.size() - 2;
+        set_element(model.store.owned(param, row), 3, bad);
+        const std::string error =
+            error_of([&] { save_alone(SaveDirectory(scratch / "s"), layouts_config(), model.store, state_at(1)); });
+        const std::string& name = model.store.specs()[static_cast<std::size_t>(param)].name;
+        CHECK(contains(error, cat("tensor '", kind, ".", name, "' holds NaN or an infinity")));
+        CHECK_FALSE(file_exists(scratch / "s/iter_0000001"));
+      }
+    }
+  }
+  ScratchFolder scratch;
+  RankGrid grid = kOneRank.grid();
+  RankModel model(kOneRank, grid, 0), half(kOneRank, grid, 0, layouts_config(), find_precision("fp16")),
+      brain(kOneRank, grid, 0, layouts_config(), find_precision("bf16"));
+  fill_true(model.store, 1);
+  const int param = model.store.find("final_norm.weight");
+  set_element(model.store.value(param), 5, 65520);  // the least that f16 rounds to infinity
+  save_alone(SaveDirectory(scratch / "s"), layouts_config(), model.store, state_at(1));
+  CHECK(contains(error_of([&] { open_quietly(scratch / "s").load_values(half.store); }, Exit::bad_data),
+                 "tensor 'param.final_norm.weight': float16 cannot hold 1 of its elements"));
+  open_quietly(scratch / "s").load_values(brain.store);
+  CHECK(element_of(brain.store.value(param), 5) == 65536);
+  CHECK(element_of(brain.store.held(param, brain.store.main_row()), 5) == 65520);
+}
+
+TEST_CASE("precision: a dtype changed in a shard's header or in the manifest is refused") {
+  ScratchFolder scratch;
+  save_one(scratch, kOneRank, find_precision("fsdp-low"));
+  const std::string folder = scratch / "s/iter_0000007";
+  const std::string shard = folder + "/shard_00000.safetensors", content = read_file(shard);
+  TestStore store(layouts_config());
+  auto load_error = [&] {
+    return error_of(
+        [&] {
+          ModelSource source = open_quietly(folder);
+          source.load_values(store.store);
+          source.load_optimizer(store.store);
+        },
+        Exit::bad_data);
+  };
+  std::size_t changed = 0;
+  for (std::size_t at = content.find("\"BF16\""); at != std::string::npos; at = content.find("\"BF16\"", at + 1)) {
+    for (const char* other : {"\"F16\" ", "\"I16\" ", "\"F32\" ", "\"BF17\""}) {
+      std::string damaged = content;
+      write_text(shard, damaged.replace(at, 6, other));
+      const std::string error = load_error();
+      CAPTURE(error);
+      CHECK(contains(error, "shard_00000.safetensors"));
+    }
+    ++changed;
+  }
+  CHECK(changed == 3 * canonical_tensors(layouts_config()).size());
+  write_text(shard, content);
+  CHECK(load_error() == "");
+  for (StoredDType other : {StoredDType::f16, StoredDType::f32}) {
+    Manifest manifest = read_sound_manifest(folder);
+    const std::string good = manifest_text(manifest);
+    manifest.tensors[4].tensor.dtype = other;
+    write_text(folder + "/manifest.json", manifest_text(manifest));  // with its checksum
+    CHECK(contains(load_error(), manifest.tensors[4].tensor.name));
+    write_text(folder + "/manifest.json", good);
+  }
+}
+
+TEST_CASE("precision: a 16-bit checkpoint becomes a Hugging Face folder of its main weights, in any dtype") {
+  for (const PrecisionPreset& writer : precisions()) {
+    for (const char* dtype : {"", "float32", "float16", "bfloat16"}) {
+      CAPTURE(writer.name);
+      CAPTURE(dtype);
+      ScratchFolder scratch;
+      save_one(scratch, kSharded, writer.precision);
+      HfWriteOptions options;
+      if (dtype[0] != '\0') options.dtype = parse_torch_dtype(dtype);
+      fs::create_directories(scratch / "hf");
+      write_hf_folder(open_quietly(scratch / "s"), scratch / "hf", options);
+      const DType written = dtype == std::string("")             ? writer.precision.main_params
+                            : *options.dtype == StoredDType::f32 ? DType::f32
+                            : *options.dtype == StoredDType::f16 ? DType::f16
+                                                                 : DType::bf16;
+      ModelSource source = open_quietly(scratch / "hf");
+      CHECK(source.tensors()[0].dtype == stored_dtype_of(written));
+      CHECK(Json::read(scratch / "hf/config.json").at("dtype").as_string() == torch_name_of(stored_dtype_of(written)));
+      RankGrid grid = kOneRank.grid();
+      RankModel model(kOneRank, grid, 0);
+      fill_true(model.store, -1);
+      source.load_values(model.store);
+      auto element = [&](const std::string& name, std::int64_t at) {
+        return rounded(saved_by(writer.precision, 7)(name, at), written);
+      };
+      CHECK(count_wrong(model.store, element, false) == 0);
+    }
+  }
+}
