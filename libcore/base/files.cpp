@@ -293,7 +293,10 @@ class ReadDescriptor {
 }  // namespace
 
 std::string read_descriptor(int descriptor, const std::string& name) {
+  constexpr off_t kMostReserved = 1 << 30;  // a sparse file may claim any size
   std::string content;
+  struct stat info {};
+  if (::fstat(descriptor, &info) == 0 && S_ISREG(info.st_mode)) content.reserve(std::min(info.st_size, kMostReserved));
   char buffer[1 << 16];
   while (true) {
     ssize_t got = ::read(descriptor, buffer, sizeof buffer);

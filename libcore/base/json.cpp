@@ -170,7 +170,11 @@ void append_json_string(std::string& out, std::string_view text, bool ascii) {
     while (at < text.size()) {
       const unsigned char c = text[at];
       if (c < 0x20 || c == '"' || c == '\\' || (ascii && c >= 0x7F)) break;
-      const Utf8Char next = c < 0x80 ? Utf8Char{c, 1, true} : next_utf8(text.data() + at, text.data() + text.size());
+      if (c < 0x80) {
+        ++at;
+        continue;
+      }
+      const Utf8Char next = next_utf8(text.data() + at, text.data() + text.size());
       if (!next.valid) break;
       at += next.length;
     }
@@ -179,7 +183,7 @@ void append_json_string(std::string& out, std::string_view text, bool ascii) {
   out += '"';
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t plain_end = end_of_plain(at);
-    out.append(text, at, plain_end - at);
+    out.append(text.data() + at, plain_end - at);
     at = plain_end;
     if (at == text.size()) break;
     unsigned char c = text[at];

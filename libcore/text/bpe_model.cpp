@@ -12,30 +12,38 @@ namespace {
 
 constexpr std::size_t kShortPiece = 128;
 
+bool is_joined(std::string_view token, const Merge& merge) {
+  return token.size() == merge.left.size() + merge.right.size() && starts_with(token, merge.left) &&
+         token.substr(merge.left.size()) == merge.right;
+}
+
 }  // namespace
 
 BpeModel::BpeModel(const BpeVocabulary& vocabulary, const std::string& source) : pairs_(vocabulary.merges.size()) {
   const StringIndex ids(vocabulary.tokens);
   if (ids.repeated())
     fail(Exit::bad_data, source, ": token \"", vocabulary.tokens[*ids.repeated()], "\" is there twice");
-  auto id_of = [&](std::string_view token, auto&&... where) {
-    const std::uint32_t found = ids.find(token);
+  const char* const merges_end = vocabulary.merges.lines().data() + vocabulary.merges.lines().size();
+  auto id_of = [&](std::string_view token, const char* readable_end, auto&&... where) {
+    const std::uint32_t found = ids.find(token, readable_end);
     if (found == StringIndex::kNone) fail(Exit::bad_data, source, ": no token \"", token, "\", ", where...);
     return found;
   };
   for (std::size_t byte = 0; byte < 256; ++byte) {
     byte_tokens_[byte] =
-        id_of(byte_stand_ins()[byte], "which stands for byte ", byte, "; this is no byte-level vocabulary");
+        id_of(byte_stand_ins()[byte], nullptr, "which stands for byte ", byte, "; this is no byte-level vocabulary");
   }
   std::vector<Join> joins;
   joins.reserve(vocabulary.merges.size());
   std::uint32_t next = 0;  // merges make tokens one after another in most files
   for (const Merge& merge : vocabulary.merges) {
     auto rank = static_cast<std::uint32_t>(joins.size());
-    auto id_in_merge = [&](std::string_view token) { return id_of(token, "which merge ", rank + 1, " needs"); };
-    const bool is_next = next < vocabulary.tokens.size() && vocabulary.tokens[next] == merge.joined;
-    joins.push_back(
-        {id_in_merge(merge.left()), id_in_merge(merge.right()), rank, is_next ? next : id_in_merge(merge.joined)});
+    auto id_in_merge = [&](std::string_view token, const char* readable_end) {
+      return id_of(token, readable_end, "which merge ", rank + 1, " needs");
+    };
+    const bool is_next = next < vocabulary.tokens.size() && is_joined(vocabulary.tokens[next], merge);
+    joins.push_back({id_in_merge(merge.left, merges_end), id_in_merge(merge.right, merges_end), rank,
+                     is_next ? next : id_in_merge(merge.joined(), nullptr)});
     next = joins.back().joined + 1;
   }
   set_joins(joins);
@@ -59,18 +67,21 @@ void BpeModel::set_joins(std::span<const Join> joins) {
   // A merge may come before those that make its tokens: again, until nothing is new. One round is what trained files
   // take; in a file made to take thousands, everything may meet.
   constexpr int kMostRounds = 20;
-  bool is_new = true;
-  for (int round = 0; is_new && round < kMostRounds; ++round) {
-    is_new = false;
+  bool is_new = true, has_all = false;
+  for (int round = 0; is_new && !has_all && round < kMostRounds; ++round) {
+    is_new = false, has_all = true;
     for (const Join& join : joins) {
       const Edges &left = edges[join.left], &right = edges[join.right];
-      if (!left.known || !right.known) continue;
+      if (!left.known || !right.known) {
+        has_all = false;
+        continue;
+      }
       meetings_.set(meeting(left.last, right.first));
       is_new |= !edges[join.joined].known;
       edges[join.joined] = {left.first, right.last, true};
     }
   }
-  if (is_new) meetings_.set();
+  if (is_new && !has_all) meetings_.set();
   for (const Join& join : joins) pairs_.set(join.left, join.right, join.rank, join.joined);
   byte_pairs_.reserve(1 << 16);
   for (std::uint32_t left : byte_tokens_) {

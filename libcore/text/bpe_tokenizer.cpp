@@ -13,7 +13,8 @@ BpeTokenizer::BpeTokenizer(BpeVocabulary vocabulary, std::string source, bool pa
       eod_(vocabulary_.find(kEndOfText)) {
   if (!parse_special_tokens) return;
   std::vector<AddedToken> special;
-  for (std::int32_t id : vocabulary_.special) special.push_back({.content = vocabulary_.tokens[id], .id = id});
+  for (std::int32_t id : vocabulary_.special)
+    special.push_back({.content = std::string(vocabulary_.tokens[id]), .id = id});
   special_ = TokenFinder(std::move(special));
 }
 

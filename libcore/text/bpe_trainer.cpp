@@ -170,11 +170,11 @@ bool is_ascii_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 /// The tokens that are there before any merge.
 BpeVocabulary start_vocabulary(const BpeTraining& training) {
   BpeVocabulary out;
-  out.tokens = training.special_tokens;
+  for (const std::string& token : training.special_tokens) out.tokens.push_back(token);
   for (std::size_t i = 0; i < out.tokens.size(); ++i) out.special.push_back(static_cast<std::int32_t>(i));
   std::vector<std::string> bytes(byte_stand_ins().begin(), byte_stand_ins().end());
   std::sort(bytes.begin(), bytes.end());  // UTF-8 sorts as code points do
-  out.tokens.insert(out.tokens.end(), bytes.begin(), bytes.end());
+  for (const std::string& byte : bytes) out.tokens.push_back(byte);
   if (training.vocab_size < std::ssize(out.tokens)) {
     fail(Exit::usage, "--vocab-size ", training.vocab_size, " is too small: the 256 bytes and ",
          training.special_tokens.size(), " special tokens already are ", out.tokens.size());
@@ -234,17 +234,17 @@ BpeVocabulary train_bpe(const WordCounts& counts, const BpeTraining& training) {
   BpeVocabulary out = start_vocabulary(training);
   std::size_t wanted = training.vocab_size;
   std::unordered_map<std::string, std::uint32_t> ids;
-  for (std::size_t id = 0; id < out.tokens.size(); ++id) ids.emplace(out.tokens[id], static_cast<std::uint32_t>(id));
+  for (std::size_t id = 0; id < out.tokens.size(); ++id)
+    ids.emplace(std::string(out.tokens[id]), static_cast<std::uint32_t>(id));
   std::array<std::uint32_t, 256> byte_ids;
   for (std::size_t byte = 0; byte < 256; ++byte) byte_ids[byte] = ids.at(byte_stand_ins()[byte]);
 
   Merger merger(counts, byte_ids);
   Pair best = 0;
   while (out.tokens.size() < wanted && merger.pop(best, training.min_frequency)) {
-    const std::string& left = out.tokens[best >> 32];
-    const std::string& right = out.tokens[best & 0xFFFFFFFF];
-    out.merges.emplace_back(left, right);
-    auto [place, is_new] = ids.emplace(out.merges.back().joined, static_cast<std::uint32_t>(out.tokens.size()));
+    const Merge merge{out.tokens[best >> 32], out.tokens[best & 0xFFFFFFFF]};
+    out.merges.push_back(merge);
+    auto [place, is_new] = ids.emplace(merge.joined(), static_cast<std::uint32_t>(out.tokens.size()));
     if (is_new) out.tokens.push_back(place->first);
     merger.join(best, place->second);
     if (training.on_merges && out.merges.size() % 64 == 0) training.on_merges(out.merges.size());

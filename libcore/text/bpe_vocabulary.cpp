@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 
 #include "base/error.h"
 #include "base/files.h"
@@ -26,12 +27,12 @@ bool put_token(BpeVocabulary& vocabulary, const std::string& path, std::string_v
   if (has_lone_surrogate(token)) fail(Exit::bad_data, path, ": the token of id ", id, " is no Unicode text");
   std::size_t index = id;
   if (index >= vocabulary.tokens.size()) vocabulary.tokens.resize(index + 1);
-  std::string& held = vocabulary.tokens[index];
+  const std::string_view held = vocabulary.tokens[index];
   if (!held.empty() && held != token) {
     fail(Exit::bad_data, path, ": id ", id, " belongs to both \"", held, "\" and \"", token, "\"");
   }
   if (!held.empty()) return false;
-  held = token;
+  vocabulary.tokens.set(index, token);
   return true;
 }
 
@@ -48,7 +49,7 @@ void put_item(BpeVocabulary& vocabulary, const std::string& path, std::string_vi
 void read_tokens(BpeVocabulary& vocabulary, const NamedText& file) {
   JsonCursor cursor(file.text);
   if (cursor.peek() != '{') fail(Exit::bad_data, file.name, ": expected an object of tokens and their ids");
-  vocabulary.tokens.reserve(file.text.size() / 20);
+  vocabulary.tokens.reserve(file.text.size() / 20, file.text.size() / 2);
   std::string token;
   cursor.enter('{');
   while (cursor.next_item('}')) {
@@ -65,7 +66,7 @@ void read_tokens(BpeVocabulary& vocabulary, const NamedText& file) {
 
 void put_tokens(BpeVocabulary& vocabulary, const std::string& path, const Json& object) {
   if (!object.is_object()) fail(Exit::bad_data, path, ": expected an object of tokens and their ids");
-  vocabulary.tokens.reserve(object.as_object().size());
+  vocabulary.tokens.reserve(object.as_object().size(), 8 * object.as_object().size());
   for (const auto& [token, id] : object.as_object())
     put_item(vocabulary, path, token, id.is_int() ? std::optional(id.as_int()) : std::nullopt);
 }
@@ -74,12 +75,12 @@ std::optional<Merge> parse_merge(std::string_view line) {
   const std::size_t blank = line.find(' ');
   if (blank == 0 || blank == std::string_view::npos || blank + 1 == line.size()) return {};
   if (line.find(' ', blank + 1) != std::string_view::npos) return {};
-  return Merge(line.substr(0, blank), line.substr(blank + 1));
+  return Merge{line.substr(0, blank), line.substr(blank + 1)};
 }
 
 std::int32_t BpeVocabulary::find(std::string_view token) const {
-  auto found = std::find(tokens.begin(), tokens.end(), token);
-  return found == tokens.end() ? -1 : static_cast<std::int32_t>(found - tokens.begin());
+  const std::size_t found = tokens.find(token);
+  return found == tokens.size() ? -1 : static_cast<std::int32_t>(found);
 }
 
 const std::array<std::string, 256>& byte_stand_ins() {
@@ -115,6 +116,48 @@ std::string token_bytes(std::string_view token) {
   return out;
 }
 
+namespace {
+
+/// A line of merges.txt, without its end.
+struct MergeLine {
+  std::string_view text;
+  std::size_t blanks = 0, last_blank = 0;
+};
+
+/// The first line of `text`.
+MergeLine first_line(std::string_view text) {
+  MergeLine line;
+  std::size_t at = 0;
+  for (; at < text.size() && text[at] != '\n'; ++at) {
+    line.blanks += text[at] == ' ' ? 1u : 0u;
+    line.last_blank = text[at] == ' ' ? at : line.last_blank;
+  }
+  line.text = text.substr(0, at);
+  return line;
+}
+
+void read_merges(MergeList& merges, const NamedText& file) {
+  merges.reserve(std::count(file.text.begin(), file.text.end(), '\n') + 1, file.text.size() + 1);
+  std::int64_t number = 0;
+  for (std::string_view rest = file.text; !rest.empty();) {
+    ++number;
+    auto [line, blanks, blank] = first_line(rest);
+    const std::string_view with_end = rest.substr(0, line.size() + 1);
+    rest.remove_prefix(with_end.size());
+    const bool is_cut = with_end.size() == line.size() || (!line.empty() && line.back() == '\r');  // no end, or CRLF
+    if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
+    if (line.empty() || (number == 1 && starts_with(line, "#version"))) continue;
+    if (blanks != 1 || blank == 0 || blank + 1 == line.size())
+      fail(Exit::bad_data, file.name, ":", number, ": expected two tokens and one blank between them");
+    if (is_cut)
+      merges.push_back({line.substr(0, blank), line.substr(blank + 1)});
+    else
+      merges.push_line(with_end, blank);
+  }
+}
+
+}  // namespace
+
 BpeVocabulary parse_vocab_and_merges(const NamedText& vocab, const NamedText& merges) {
   BpeVocabulary vocabulary;
   try {
@@ -123,18 +166,7 @@ BpeVocabulary parse_vocab_and_merges(const NamedText& vocab, const NamedText& me
     if (starts_with(error.what(), vocab.name)) throw;
     fail(Exit::bad_data, vocab.name, ": ", error.what());
   }
-  std::int64_t number = 0;
-  vocabulary.merges.reserve(std::count(merges.text.begin(), merges.text.end(), '\n'));
-  for (std::string_view rest = merges.text; !rest.empty();) {
-    ++number;
-    std::string_view line = rest.substr(0, rest.find('\n'));
-    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
-    if (ends_with(line, "\r")) line.remove_suffix(1);
-    if (line.empty() || (number == 1 && starts_with(line, "#version"))) continue;
-    auto merge = parse_merge(line);
-    if (!merge) fail(Exit::bad_data, merges.name, ":", number, ": expected two tokens and one blank between them");
-    vocabulary.merges.push_back(std::move(*merge));
-  }
+  read_merges(vocabulary.merges, merges);
   if (std::int32_t end = vocabulary.find(kEndOfText); end >= 0) vocabulary.special.push_back(end);
   return vocabulary;
 }
@@ -144,33 +176,54 @@ BpeVocabulary read_vocab_and_merges(const std::string& vocab_file, const std::st
   return parse_vocab_and_merges({vocab, vocab_file}, {merges, merge_file});
 }
 
+namespace {
+
+constexpr std::string_view kMergesBegin = "#version: 0.2\n";
+
+/// Appends vocab.json to `out`, which `pass_on(out)` may empty after each token.
+template <class PassOn>
+void append_vocab_json(std::string& out, const BpeVocabulary& vocabulary, PassOn pass_on) {
+  char before = '{';
+  for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) {
+    if (vocabulary.tokens[id].empty()) continue;
+    out += before;
+    append_json_string(out, vocabulary.tokens[id]);
+    char number[24] = ":";
+    out.append(number, std::to_chars(number + 1, number + sizeof number, id).ptr);
+    before = ',';
+    pass_on(out);
+  }
+  out += before == '{' ? "{}" : "}";
+}
+
+}  // namespace
+
 std::uint64_t hash_of(const BpeVocabulary& vocabulary, std::string_view rules) {
+  constexpr std::size_t kBlock = 1 << 14;  // bytes to hash at a time: they stay in the cache
   Hasher hasher;
   auto add = [&](std::string_view part) { hasher.update(part.data(), part.size()); };
-  add(vocab_json_text(vocabulary));
-  add(merges_text(vocabulary));
+  std::string json;
+  json.reserve(2 * kBlock);
+  append_vocab_json(json, vocabulary, [&](std::string& block) {
+    if (block.size() < kBlock) return;
+    add(block);
+    block.clear();
+  });
+  add(json);
+  add(kMergesBegin);
+  add(vocabulary.merges.lines());
   add(rules);
   return hasher.digest();
 }
 
 std::string vocab_json_text(const BpeVocabulary& vocabulary) {
-  std::string out = "{";
+  std::string out;
   out.reserve(20 * vocabulary.tokens.size());
-  for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) {
-    if (vocabulary.tokens[id].empty()) continue;
-    if (out.size() > 1) out += ',';
-    append_json_string(out, vocabulary.tokens[id]);
-    append_to(out, ':', id);
-  }
-  return out += '}';
-}
-
-std::string merges_text(const BpeVocabulary& vocabulary) {
-  std::string out = "#version: 0.2\n";
-  out.reserve(12 * vocabulary.merges.size());
-  for (const Merge& merge : vocabulary.merges) append_to(out, merge.left(), ' ', merge.right(), '\n');
+  append_vocab_json(out, vocabulary, [](std::string&) {});
   return out;
 }
+
+std::string merges_text(const BpeVocabulary& vocabulary) { return cat(kMergesBegin, vocabulary.merges.lines()); }
 
 namespace {
 
@@ -189,9 +242,9 @@ void append_model_tables(std::string& out, const BpeVocabulary& vocabulary) {
   separator = "";
   for (const Merge& merge : vocabulary.merges) {
     append_to(out, separator, "\n      [\n        ");
-    append_json_string(out, merge.left());
+    append_json_string(out, merge.left);
     out += ",\n        ";
-    append_json_string(out, merge.right());
+    append_json_string(out, merge.right);
     out += "\n      ]";
     separator = ",";
   }
@@ -204,7 +257,7 @@ std::string tokenizer_json_text(const BpeVocabulary& vocabulary) {
   Json added = Json::array();
   for (std::int32_t id : vocabulary.special) {
     added.push(Json::object({{"id", id},
-                             {"content", vocabulary.tokens[id]},
+                             {"content", std::string(vocabulary.tokens[id])},
                              {"single_word", false},
                              {"lstrip", false},
                              {"rstrip", false},

@@ -13,27 +13,62 @@
 #include <string_view>
 #include <vector>
 
+#include "text/string_list.h"
+
 namespace mtl {
 
 class Json;
 
-/// A pair of tokens, kept as what they become: one short string, since a vocabulary has a hundred thousand of them.
+/// A pair of tokens.
 struct Merge {
-  Merge(std::string_view left, std::string_view right) : left_size(left.size()) {
-    joined.reserve(left.size() + right.size());
-    joined.append(left).append(right);
-  }
-  std::string_view left() const { return std::string_view(joined).substr(0, left_size); }
-  std::string_view right() const { return std::string_view(joined).substr(left_size); }
-  bool operator==(const Merge&) const = default;
+  std::string_view left, right;
 
-  std::string joined;
-  std::size_t left_size;
+  /// What they become.
+  std::string joined() const { return std::string(left).append(right); }
+  bool operator==(const Merge&) const = default;
+};
+
+/// Merges by rank, kept as merges.txt has them. A view is valid until the list changes.
+class MergeList {
+ public:
+  std::size_t size() const { return places_.size(); }
+  bool empty() const { return places_.empty(); }
+  Merge operator[](std::size_t rank) const {
+    const Place place = places_[rank];
+    const std::size_t end = rank + 1 < size() ? places_[rank + 1].begin : lines_.size();
+    const std::string_view line(lines_.data() + place.begin, end - place.begin - 1);
+    return {line.substr(0, place.left_size), line.substr(place.left_size + 1)};
+  }
+  IndexIterator<MergeList> begin() const { return {*this, 0}; }
+  IndexIterator<MergeList> end() const { return {*this, size()}; }
+
+  void reserve(std::size_t merges, std::size_t bytes) {
+    places_.reserve(merges);
+    lines_.reserve(bytes);
+  }
+  /// The parts of `merge` are not those of a merge of this list.
+  void push_back(const Merge& merge) {
+    push_line(std::string(merge.left).append(" ").append(merge.right).append("\n"), merge.left.size());
+  }
+  /// "left right\n", of which the first `left_size` bytes are the left token.
+  void push_line(std::string_view line, std::size_t left_size) {
+    places_.push_back({static_cast<std::uint32_t>(lines_.size()), static_cast<std::uint32_t>(left_size)});
+    append_short(lines_, line);
+  }
+  /// "left right", a line for each.
+  std::string_view lines() const { return lines_; }
+
+ private:
+  struct Place {
+    std::uint32_t begin, left_size;
+  };
+  std::string lines_;
+  std::vector<Place> places_;
 };
 
 struct BpeVocabulary {
-  std::vector<std::string> tokens;    // by id, in stand-in characters; empty where an id has no token
-  std::vector<Merge> merges;          // the pairs to join, the most urgent first
+  StringList tokens;                  // by id, in stand-in characters; empty where an id has no token
+  MergeList merges;                   // the pairs to join, the most urgent first
   std::vector<std::int32_t> special;  // ids that stand for no text: <|endoftext|>
 
   /// The id of a token, or -1.
@@ -57,7 +92,7 @@ struct NamedText {
 BpeVocabulary parse_vocab_and_merges(const NamedText& vocab, const NamedText& merges);
 BpeVocabulary read_vocab_and_merges(const std::string& vocab_file, const std::string& merge_file);
 
-/// "a b" as a merge; empty when it is anything else.
+/// "a b" as a merge of views into it; empty when it is anything else.
 std::optional<Merge> parse_merge(std::string_view line);
 /// Adds a token; false when it had this id already. Throws when the id is out of range or belongs to another.
 bool put_token(BpeVocabulary& vocabulary, const std::string& path, std::string_view token, std::int64_t id);

@@ -82,7 +82,7 @@ HfTokenizer::HfTokenizer(const std::string& path, bool with_special)
   check_template();
   if (parts_.takes_whole) {
     for (std::size_t id = 0; id < parts_.vocabulary.tokens.size(); ++id) {
-      const std::string& token = parts_.vocabulary.tokens[id];
+      const std::string_view token = parts_.vocabulary.tokens[id];
       if (!token.empty()) model_.take_whole(token_bytes(token), static_cast<std::int32_t>(id));
     }
   }

@@ -5,12 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
-#include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/hash.h"
+#include "text/pretoken_cache.h"
+#include "text/string_list.h"
 
 namespace mtl {
 
@@ -18,43 +18,66 @@ class StringIndex {
  public:
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
 
-  /// Indexes every string that is not empty. The strings are not copied: they must outlive the index.
-  explicit StringIndex(std::span<const std::string> strings)
-      : strings_(strings), slots_(std::bit_ceil(2 * strings.size() + 1)) {
+  /// Indexes every string that is not empty. The strings are not copied: the list, of fewer than 2^23, must outlive the
+  /// index.
+  explicit StringIndex(const StringList& strings) : strings_(strings), slots_(std::bit_ceil(2 * strings.size() + 1)) {
+    require(strings.size() < kNumbers, "StringIndex: too many strings");
     for (std::uint32_t number = 0; number < strings.size(); ++number) {
       if (strings[number].empty()) continue;
-      const std::uint64_t hash = hash_bytes(strings[number].data(), strings[number].size());
-      Slot& slot = slots_[place_of(strings[number], hash)];
-      if (slot.number != kNone) {
+      const Key key(strings[number], strings.readable_end());
+      std::uint32_t& slot = slots_[place_of(key)];
+      if (slot != 0) {
         repeated_ = number;
       } else {
-        slot = {number, tag_of(hash)};
+        slot = key.tag() | (number + 1);
       }
     }
   }
 
-  /// kNone for a string that is not in the list; the first place of one that is there more than once.
-  std::uint32_t find(std::string_view text) const {
-    return slots_[place_of(text, hash_bytes(text.data(), text.size()))].number;
+  /// kNone for a string that is not in the list; the first place of one that is there more than once. Memory from
+  /// `text` to `readable_end`, or to the end of `text`, may be read.
+  std::uint32_t find(std::string_view text, const char* readable_end = nullptr) const {
+    return (slots_[place_of(Key(text, readable_end))] & (kNumbers - 1)) - 1;
   }
   /// The last place of a string that an earlier place holds, too.
   std::optional<std::uint32_t> repeated() const { return repeated_; }
 
  private:
-  struct Slot {
-    std::uint32_t number = kNone, tag = 0;
+  static constexpr std::uint32_t kNumbers = 1 << 23;
+
+  /// A string to look for. Nearly all tokens are short; these are compared as two numbers.
+  struct Key {
+    Key(std::string_view string, const char* readable_end)
+        : text(string), is_short(text.size() <= PieceKey::kMaxBytes) {
+      if (is_short)
+        piece = PieceKey::of(text.data(), text.size(), readable_end != nullptr && readable_end - text.data() >= 16);
+      hash = is_short ? piece.hash() : hash_bytes(text.data(), text.size());
+    }
+    std::uint32_t tag() const { return static_cast<std::uint32_t>(hash) & ~(kNumbers - 1); }
+
+    std::string_view text;
+    bool is_short;
+    PieceKey piece;
+    std::uint64_t hash;
   };
-  static std::uint32_t tag_of(std::uint64_t hash) { return static_cast<std::uint32_t>(hash >> 32); }
+
   /// Its slot, or the free one that it would have.
-  std::size_t place_of(std::string_view text, std::uint64_t hash) const {
+  std::size_t place_of(const Key& key) const {
     const std::size_t mask = slots_.size() - 1;
-    std::size_t at = hash & mask;
-    while (slots_[at].number != kNone && (slots_[at].tag != tag_of(hash) || strings_[slots_[at].number] != text))
-      at = (at + 1) & mask;
+    std::size_t at = key.hash >> 32 & mask;
+    while (slots_[at] != 0 && !holds(slots_[at], key)) at = (at + 1) & mask;
     return at;
   }
-  std::span<const std::string> strings_;
-  std::vector<Slot> slots_;
+  bool holds(std::uint32_t slot, const Key& key) const {
+    if ((slot & ~(kNumbers - 1)) != key.tag()) return false;
+    const std::string_view held = strings_[(slot & (kNumbers - 1)) - 1];
+    if (held.size() != key.text.size()) return false;
+    if (!key.is_short) return held == key.text;
+    return PieceKey::of(held.data(), held.size(), strings_.readable_end() - held.data() >= 16) == key.piece;
+  }
+
+  const StringList& strings_;
+  std::vector<std::uint32_t> slots_;  // 0, or the upper bits of a tag over the number of the string, from 1
   std::optional<std::uint32_t> repeated_;
 };
 

@@ -8,7 +8,7 @@ TokenBytes::TokenBytes(const BpeVocabulary& vocabulary) {
   std::vector<bool> is_special(vocabulary.tokens.size());
   for (std::int32_t id : vocabulary.special) is_special[id] = true;
   for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id)
-    add(is_special[id] ? vocabulary.tokens[id] : token_bytes(vocabulary.tokens[id]));
+    add(is_special[id] ? std::string(vocabulary.tokens[id]) : token_bytes(vocabulary.tokens[id]));
 }
 
 void TokenBytes::add(std::string_view bytes) {

@@ -185,11 +185,11 @@ class Reader {
       if (item.is_string()) {
         auto merge = parse_merge(item.as_string());
         if (!merge) fail(Exit::bad_data, "\"", item.as_string(), "\" is no merge");
-        out_.vocabulary.merges.push_back(std::move(*merge));
+        out_.vocabulary.merges.push_back(*merge);
       } else {
         const Json::Array& pair = item.as_array();
         if (pair.size() != 2) fail(Exit::bad_data, "a merge of ", pair.size(), " tokens");
-        out_.vocabulary.merges.emplace_back(pair[0].as_string(), pair[1].as_string());
+        out_.vocabulary.merges.push_back({pair[0].as_string(), pair[1].as_string()});
       }
     }
   }

@@ -36,7 +36,7 @@ WordCounts count_units(const std::string& text, const std::string& unit) {
 
 std::vector<std::string> merges_of(const BpeVocabulary& vocabulary) {
   std::vector<std::string> out;
-  for (const Merge& merge : vocabulary.merges) out.push_back(cat(merge.left(), "+", merge.right()));
+  for (const Merge& merge : vocabulary.merges) out.push_back(cat(merge.left, "+", merge.right));
   return out;
 }
 
@@ -105,7 +105,7 @@ TEST_CASE("training: against counting everything anew for each merge") {
     counts.add_text(text);
     BpeVocabulary vocabulary = train_bpe(counts, {.vocab_size = 256 + 20});
     std::map<std::string, std::uint64_t> ids;
-    for (std::uint64_t id = 0; id < 256; ++id) ids[vocabulary.tokens[id]] = id;
+    for (std::uint64_t id = 0; id < 256; ++id) ids[std::string(vocabulary.tokens[id])] = id;
     std::vector<std::pair<std::vector<std::string>, std::int64_t>> words;
     for (const auto& [word, count] : counts.words()) {
       words.emplace_back();
@@ -121,7 +121,7 @@ TEST_CASE("training: against counting everything anew for each merge") {
       }
       if (pairs.empty()) break;
       auto best = std::max_element(pairs.begin(), pairs.end(), [](auto& a, auto& b) { return a.second < b.second; });
-      std::string left = vocabulary.tokens[best->first.first], right = vocabulary.tokens[best->first.second];
+      const std::string left(vocabulary.tokens[best->first.first]), right(vocabulary.tokens[best->first.second]);
       merges.push_back(left + "+" + right);
       ids.emplace(left + right, ids.size());
       for (auto& [symbols, count] : words) {

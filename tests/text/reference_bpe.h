@@ -30,9 +30,9 @@ class ReferenceBpe {
       }
     }
     for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id)
-      ids_[vocabulary.tokens[id]] = static_cast<std::int32_t>(id);
+      ids_[std::string(vocabulary.tokens[id])] = static_cast<std::int32_t>(id);
     for (const Merge& merge : vocabulary.merges)
-      ranks_.insert({{std::string(merge.left()), std::string(merge.right())}, ranks_.size()});
+      ranks_.insert({{std::string(merge.left), std::string(merge.right)}, ranks_.size()});
   }
 
   std::vector<std::int32_t> encode(std::string_view text) {

@@ -47,10 +47,10 @@ class PlainBpe {
  public:
   explicit PlainBpe(const BpeVocabulary& vocabulary) {
     for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id)
-      ids_[vocabulary.tokens[id]] = static_cast<std::int32_t>(id);
+      ids_[std::string(vocabulary.tokens[id])] = static_cast<std::int32_t>(id);
     for (std::size_t rank = 0; rank < vocabulary.merges.size(); ++rank) {
-      const Merge& merge = vocabulary.merges[rank];
-      ranks_[{std::string(merge.left()), std::string(merge.right())}] = rank;
+      const Merge merge = vocabulary.merges[rank];
+      ranks_[{std::string(merge.left), std::string(merge.right)}] = rank;
     }
   }
 

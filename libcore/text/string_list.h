@@ -1,0 +1,80 @@
+// Many short strings in one block of memory: a vocabulary has a hundred thousand of them, and is read whenever a
+// program starts.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+
+namespace mtl {
+
+/// Iterates over what `list[i]` returns by value.
+template <class List>
+class IndexIterator {
+ public:
+  IndexIterator(const List& list, std::size_t at) : list_(list), at_(at) {}
+  auto operator*() const { return list_[at_]; }
+  IndexIterator& operator++() {
+    ++at_;
+    return *this;
+  }
+  bool operator==(const IndexIterator& other) const { return at_ == other.at_; }
+
+ private:
+  const List& list_;
+  std::size_t at_;
+};
+
+/// Appends to the text of a list, which has 32 bits for an offset; throws Error(bad_data) when they do not suffice.
+inline void append_short(std::string& all, std::string_view text) {
+  if (text.size() > std::numeric_limits<std::uint32_t>::max() - all.size()) [[unlikely]]
+    fail(Exit::bad_data, "a vocabulary of more than 4 GiB");
+  all += text;
+}
+
+/// Strings by number. A view is valid until the list changes, and a new string is not one of its own views.
+class StringList {
+ public:
+  std::size_t size() const { return places_.size(); }
+  std::string_view operator[](std::size_t i) const { return {text_.data() + places_[i].begin, places_[i].size}; }
+  /// Memory between a string and this may be read.
+  const char* readable_end() const { return text_.data() + text_.size(); }
+  IndexIterator<StringList> begin() const { return {*this, 0}; }
+  IndexIterator<StringList> end() const { return {*this, size()}; }
+
+  void reserve(std::size_t strings, std::size_t bytes) {
+    places_.reserve(strings);
+    text_.reserve(bytes);
+  }
+  void push_back(std::string_view text) {
+    resize(size() + 1);
+    set(size() - 1, text);
+  }
+  /// Strings that are new are empty.
+  void resize(std::size_t strings) { places_.resize(strings); }
+  void set(std::size_t i, std::string_view text) {
+    const auto begin = static_cast<std::uint32_t>(text_.size());
+    append_short(text_, text);
+    places_[i] = {begin, static_cast<std::uint32_t>(text.size())};
+  }
+  /// The number of the first string that is `text`, or size().
+  std::size_t find(std::string_view text) const {
+    std::size_t i = 0;
+    while (i < size() && (places_[i].size != text.size() || (*this)[i] != text)) ++i;
+    return i;
+  }
+
+ private:
+  struct Place {
+    std::uint32_t begin = 0, size = 0;
+  };
+  std::string text_;
+  std::vector<Place> places_;
+};
+
+}  // namespace mtl
