@@ -1,5 +1,7 @@
 #include "base/json_cursor.h"
 
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <charconv>
 #include <cstring>
@@ -13,6 +15,15 @@ namespace mtl {
 namespace {
 
 constexpr int kMaxDepth = 1000;
+
+/// The values of the hexadecimal digits, -1 of other characters.
+constexpr std::array<std::int8_t, 256> kHexDigits = [] {
+  std::array<std::int8_t, 256> values;
+  values.fill(-1);
+  for (std::int8_t i = 0; i < 10; ++i) values['0' + i] = i;
+  for (std::int8_t i = 0; i < 6; ++i) values['a' + i] = values['A' + i] = static_cast<std::int8_t>(10 + i);
+  return values;
+}();
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -47,7 +58,10 @@ std::size_t utf8_length(std::string_view text, std::size_t at) {
 }
 
 void append_utf8(std::string& out, std::uint32_t c) {
-  auto append = [&](auto... bytes) { out.append({static_cast<char>(bytes)...}); };
+  auto append = [&](auto... bytes) {
+    const char character[] = {static_cast<char>(bytes)...};
+    out.append(character, sizeof character);
+  };
   if (c < 0x80) {
     append(c);
   } else if (c < 0x800) {
@@ -83,16 +97,6 @@ std::size_t find_invalid_utf8(std::string_view text) {
 }
 
 void JsonCursor::fail_here(const std::string& what) const { fail(Exit::bad_data, "byte ", at_ + 1, ": ", what); }
-
-void JsonCursor::skip_blanks() {
-  while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\t' || text_[at_] == '\r'))
-    ++at_;
-}
-
-char JsonCursor::peek() {
-  skip_blanks();
-  return at_ < text_.size() ? text_[at_] : '\0';
-}
 
 void JsonCursor::enter(char bracket) {
   if (peek() != bracket) fail_here(cat("expected '", bracket, "'"));
@@ -145,23 +149,71 @@ std::size_t JsonCursor::plain_run() {
   }
 }
 
+std::optional<std::int64_t> JsonCursor::plain_item(std::string_view& key) {
+  // A longer item than this is left to the other functions, and so is what is near the end of the text.
+  constexpr std::size_t kMostBytes = 6 * sizeof plain_key_ + 32;
+  if (text_.size() - at_ < kMostBytes || text_[at_] != '"') return {};
+  const char* at = text_.data() + at_ + 1;
+  char *out = plain_key_, *const last = plain_key_ + sizeof plain_key_ - 4;
+  for (; *at != '"'; ++at) {
+    std::uint32_t code = byte_of(*at);
+    if (code == '\\' && at[1] == 'u') {
+      const int digits[] = {kHexDigits[byte_of(at[2])], kHexDigits[byte_of(at[3])], kHexDigits[byte_of(at[4])],
+                            kHexDigits[byte_of(at[5])]};
+      if ((digits[0] | digits[1] | digits[2] | digits[3]) < 0) return {};
+      code = static_cast<std::uint32_t>(digits[0] << 12 | digits[1] << 8 | digits[2] << 4 | digits[3]);
+      if (code >= 0x800) return {};
+      at += 5;
+    } else if (code < 0x20 || code == '\\') {
+      return {};
+    } else if (code >= 0x80) {
+      if (code < 0xC2 || code > 0xDF || (byte_of(at[1]) & 0xC0) != 0x80) return {};
+      code = (code & 0x1F) << 6 | (byte_of(at[1]) & 0x3F);
+      ++at;
+    }
+    if (out >= last) return {};
+    if (code >= 0x80) {
+      *out++ = static_cast<char>(0xC0 | code >> 6);
+      code = 0x80 | (code & 0x3F);
+    }
+    *out++ = static_cast<char>(code);
+  }
+  if (*++at != ':') return {};
+  if (*++at == ' ') ++at;
+  std::int64_t value = 0;
+  const char* const number = at;
+  for (; is_digit(*at) && at - number < 10; ++at) value = 10 * value + (*at - '0');
+  const std::ptrdiff_t digits = at - number;
+  if (digits == 0 || digits > 9 || (digits > 1 && *number == '0') || (*at != ',' && *at != '}')) return {};
+  key = {plain_key_, static_cast<std::size_t>(out - plain_key_)};
+  at_ = static_cast<std::size_t>(at - text_.data());
+  return value;
+}
+
+/// The value of the next four characters.
+std::uint32_t JsonCursor::hex4() {
+  std::uint32_t value = 0;
+  int worst = at_ + 4 <= text_.size() ? 0 : -1;
+  for (std::size_t i = 0; i < 4 && worst == 0; ++i) {
+    const int digit = kHexDigits[byte_of(text_[at_ + i])];
+    worst = std::min(digit, 0);
+    value = value << 4 | static_cast<std::uint32_t>(digit & 0xF);
+  }
+  if (worst < 0) fail_here("\\u needs four hexadecimal digits");
+  at_ += 4;
+  return value;
+}
+
 void JsonCursor::append_escape() {
-  auto hex4 = [&]() -> std::uint32_t {
-    std::uint32_t value = 0;
-    if (at_ + 4 > text_.size()) fail_here("\\u needs four hexadecimal digits");
-    auto [end, error] = std::from_chars(text_.data() + at_, text_.data() + at_ + 4, value, 16);
-    if (error != std::errc() || end != text_.data() + at_ + 4) fail_here("\\u needs four hexadecimal digits");
-    at_ += 4;
-    return value;
-  };
   constexpr std::string_view kEscapes = "\"\\/bfnrt", kEscaped = "\"\\/\b\f\n\r\t";
   const char c = at_ < text_.size() ? text_[at_] : '\0';
-  if (const std::size_t simple = kEscapes.find(c); simple != std::string_view::npos) {
+  if (c != 'u') {
+    const std::size_t simple = kEscapes.find(c);
+    if (simple == std::string_view::npos) fail_here("unknown escape");
     decoded_ += kEscaped[simple];
     ++at_;
     return;
   }
-  if (c != 'u') fail_here("unknown escape");
   ++at_;
   const std::uint32_t high = hex4();
   if (high >= 0xD800 && high < 0xDC00 && text_.substr(at_, 2) == "\\u") {

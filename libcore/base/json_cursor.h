@@ -16,7 +16,10 @@ class JsonCursor {
   explicit JsonCursor(std::string_view text) : text_(text) {}
 
   /// The first character of the next value, white space skipped: one of {["-0..9tfnNI, or 0 at the end.
-  char peek();
+  char peek() {
+    while (at_ < text_.size() && is_blank(text_[at_])) ++at_;
+    return at_ < text_.size() ? text_[at_] : '\0';
+  }
   /// Enters an object or array.
   void enter(char bracket);
   /// In an object or array just entered or just after an item: true when another item follows (its comma is passed),
@@ -24,6 +27,10 @@ class JsonCursor {
   bool next_item(char closing_bracket);
   /// A key and its colon. The view is valid until the next call that reads a string.
   std::string_view key();
+  /// After next_item(), passes over a key and its value when they are written as most files with many numbers have
+  /// them: the key shorter than 128 bytes, the value a whole number of up to nine digits. Returns the value, and `key`,
+  /// which is valid as long as that of key(). In all other cases nothing is passed over.
+  std::optional<std::int64_t> plain_item(std::string_view& key);
   /// A string, its escapes decoded into UTF-8. Lone surrogates become the three bytes of their code point: see
   /// has_lone_surrogate. The view points into the text or into this cursor, valid until the next string is read.
   std::string_view string();
@@ -38,12 +45,14 @@ class JsonCursor {
   [[noreturn]] void fail_here(const std::string& what) const;
 
  private:
-  void skip_blanks();
+  static bool is_blank(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
+  std::uint32_t hex4();
   void append_escape();
   std::size_t plain_run();
   std::string_view text_;
   std::size_t at_ = 0;
   std::string decoded_;
+  char plain_key_[128];
   bool first_item_ = false;
   int depth_ = 0;
 };

@@ -53,6 +53,11 @@ void read_tokens(BpeVocabulary& vocabulary, const NamedText& file) {
   std::string token;
   cursor.enter('{');
   while (cursor.next_item('}')) {
+    std::string_view plain;
+    if (const auto id = cursor.plain_item(plain)) {
+      put_item(vocabulary, file.name, plain, id);
+      continue;
+    }
     token = cursor.key();
     const char begins = cursor.peek();
     const bool is_number = begins == '-' || (begins >= '0' && begins <= '9');

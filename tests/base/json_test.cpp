@@ -4,7 +4,9 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <random>
 
+#include "base/json_cursor.h"
 #include "tests/error_of.h"
 
 using namespace mtl;
@@ -85,4 +87,43 @@ TEST_CASE("json: a value of another kind is reported with its key") {
   CHECK(error_of([&] { json.number_or("rate", 1); }) == "rate: expected a number");
   CHECK(json.int_or("none", 7) == 7);
   CHECK(json.int_or("absent", 7) == 7);
+}
+
+TEST_CASE("cursor: plain items have the key and the value that key() and number() give") {
+  const std::vector<std::string> keys{
+      "a",        "Zz09",         "\\u0120", "\\u00e9",          "\\u0041", "\\u0000", "\\u07FF", "\xC3\xA9",
+      "\xC4\xA0", "\xE4\xB8\xAD", "\\u0800", "\\uD800",          "\\n",     "\\\"",    "\\",      "\x01",
+      "\xC3",     "\xC0\x80",     "\\u12g4", "\xF0\x9F\x98\x80", " "};
+  const std::vector<std::string> colons{":", ": ", " :", ":  "};
+  const std::vector<std::string> values{"0",   "7",    "50256", "123456789", "1234567890", "007", "-1", "1.5", "1e3",
+                                        "1E3", "null", "\"1\"", "",          "x",          "1 ",  "1x", "NaN"};
+  std::mt19937 random(9);
+  auto one_of = [&](const std::vector<std::string>& list) { return list[random() % list.size()]; };
+  int plain = 0;
+  for (int round = 0; round < 20000; ++round) {
+    std::string text = "{\"";
+    const int parts = round % 10 == 0 ? 130 : static_cast<int>(random() % 4);
+    for (int n = 0; n < parts; ++n) text += round % 3 == 0 ? one_of(keys) : keys[random() % 10];
+    text += cat("\"", one_of(colons), one_of(values), round % 2 == 0 ? ", \"next\": 2}" : "}");
+    if (round % 7 != 0) text.append(1000, ' ');  // near the end of a text nothing is plain
+    CAPTURE(text);
+    JsonCursor fast(text), careful(text);
+    fast.enter('{');
+    careful.enter('{');
+    const bool has_item = fast.next_item('}');
+    CHECK(careful.next_item('}') == has_item);
+    const std::size_t before = fast.offset();
+    std::string_view key;
+    const std::optional<std::int64_t> value = fast.plain_item(key);
+    if (!value) {
+      CHECK(fast.offset() == before);
+      continue;
+    }
+    ++plain;
+    CHECK(round % 7 != 0);
+    REQUIRE(std::string(careful.key()) == key);
+    REQUIRE(json_integer(careful.number()) == value);
+    REQUIRE(careful.offset() == fast.offset());
+  }
+  CHECK(plain > 1000);
 }

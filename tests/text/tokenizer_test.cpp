@@ -224,15 +224,20 @@ TEST_CASE("vocab.json: what is not a token and its id is refused by name") {
     append_json_string(tokens, byte_stand_ins()[static_cast<std::size_t>(byte)]);
     append_to(tokens, ": ", byte, ", ");
   }
-  auto refusal = [&](std::string_view last) -> std::string {
+  auto refusal_of = [](const std::string& vocab) -> std::string {
     try {
-      const std::string vocab = cat(tokens, last, "}");
       BpeModel(parse_vocab_and_merges({vocab, "v.json"}, {"a b\n", "m.txt"}), "v.json");
     } catch (const Error& error) {
       CHECK(error.code() == Exit::bad_data);
       return error.what();
     }
     return "";
+  };
+  // What is near the end of a file is read in another way than what is not.
+  auto refusal = [&](std::string_view last) {
+    const std::string near_the_end = refusal_of(cat(tokens, last, "}"));
+    CHECK(refusal_of(cat(tokens, last, "}", std::string(2000, ' '))) == near_the_end);
+    return near_the_end;
   };
   CHECK(refusal("\"ab\": 256") == "");
   CHECK(refusal("\"ab\": 300, \"\\u00E9\": 256") == "v.json: token \"\u00E9\" is there twice");
