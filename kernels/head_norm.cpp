@@ -1,6 +1,7 @@
 #include "kernels/head_norm.h"
 
 #include "kernels/dispatch.h"
+#include "kernels/stream_types.h"
 
 namespace mtl {
 
@@ -8,7 +9,7 @@ namespace {
 /// Another slice with the heads of x.
 void check_heads_like(const char* what, const HeadSlice& slice, const HeadSlice& x) {
   check_slice(what, slice);
-  expect_tensor(what, slice.tensor, DType::f32, slice.tensor.shape());
+  expect_tensor(what, slice.tensor, x.tensor.dtype(), slice.tensor.shape());
   require(slice.heads() == x.heads() && slice.tensor.size(4) == x.tensor.size(4), what, ": heads ",
           slice.heads().text(), " of ", slice.tensor.size(4), " elements, x has ", x.heads().text(), " of ",
           x.tensor.size(4));
@@ -16,9 +17,8 @@ void check_heads_like(const char* what, const HeadSlice& slice, const HeadSlice&
 
 void check_normalized(const HeadSlice& x, const Tensor& gamma) {
   check_slice("head_norm x", x);
-  expect_tensor("head_norm x", x.tensor, DType::f32, x.tensor.shape());
   require(x.tensor.size(4) > 0, "head_norm: the heads of ", x.tensor.shape().text(), " are empty");
-  expect_tensor("head_norm gamma", gamma, DType::f32, {x.tensor.size(4)});
+  expect_tensor("head_norm gamma", gamma, x.tensor.dtype(), {x.tensor.size(4)});
 }
 }  // namespace
 
@@ -36,7 +36,7 @@ void head_norm_backward(Stream& stream, Arena& scratch, const HeadSlice& dx, Gra
   check_heads_like("head_norm dx", dx, x);
   check_heads_like("head_norm dy", dy, x);
   expect_tensor("head_norm rstd", rstd, DType::f32, x.heads());
-  if (dgamma.wanted()) expect_tensor("head_norm dgamma", dgamma.tensor, DType::f32, gamma.shape());
+  expect_grad("head_norm dgamma", dgamma, gamma.shape());
   Arena::Mark mark(scratch);
   Tensor work;
   if (dgamma.wanted())

@@ -8,6 +8,7 @@ HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
 /// The rows of a slice from one on, without a division for each.
+template <class T>
 class HeadCursor {
  public:
   HeadCursor(const HeadSlice& slice, std::int64_t row)
@@ -15,9 +16,9 @@ class HeadCursor {
         count_(slice.count),
         gap_((slice.tensor.size(3) - slice.count) * width_),
         head_(row % count_),
-        at_(slice.tensor.data<float>() + (row / count_ * slice.tensor.size(3) + slice.first + head_) * width_) {}
+        at_(slice.tensor.data<T>() + (row / count_ * slice.tensor.size(3) + slice.first + head_) * width_) {}
 
-  float* at() const { return at_; }
+  T* at() const { return at_; }
   void advance() {
     at_ += width_;
     if (++head_ < count_) return;
@@ -27,28 +28,32 @@ class HeadCursor {
 
  private:
   std::int64_t width_, count_, gap_, head_;
-  float* at_;
+  T* at_;
 };
 
 void head_norm_forward_rows(const HeadSlice& y, Tensor rstd, const HeadSlice& x, Tensor gamma, float eps, Range rows) {
   const auto width = static_cast<std::size_t>(gamma.numel());
-  HeadCursor from(x, rows.begin), to(y, rows.begin);
-  for (std::int64_t row = rows.begin; row < rows.end; ++row, from.advance(), to.advance()) {
-    const float r = rmsnorm_row(to.at(), from.at(), gamma.data<float>(), width, eps);
-    if (rstd.exists()) rstd.data<float>()[row] = r;
-  }
+  with_float(gamma.dtype(), [&]<class T>(T) HWY_ATTR {
+    HeadCursor<T> from(x, rows.begin), to(y, rows.begin);
+    for (std::int64_t row = rows.begin; row < rows.end; ++row, from.advance(), to.advance()) {
+      const float r = rmsnorm_row(to.at(), from.at(), gamma.data<T>(), width, eps);
+      if (rstd.exists()) rstd.data<float>()[row] = r;
+    }
+  });
 }
 
 /// Adds the rows of dgamma to sums (D), unless that is null.
 void head_norm_backward_rows(const HeadSlice& dx, const HeadSlice& dy, const HeadSlice& x, Tensor rstd, Tensor gamma,
                              Range rows, float* sums) {
   const auto width = static_cast<std::size_t>(gamma.numel());
-  HeadCursor to(dx, rows.begin), from(dy, rows.begin), input(x, rows.begin);
-  for (std::int64_t n = rows.begin; n < rows.end; ++n, to.advance(), from.advance(), input.advance()) {
-    const RmsNormRow row{input.at(), from.at(), gamma.data<float>(), width, rstd.data<float>()[n]};
-    const float mean_gx = rmsnorm_row_sums(row, sums);
-    rmsnorm_row_dx(row, mean_gx, to.at(), false);
-  }
+  with_float(gamma.dtype(), [&]<class T>(T) HWY_ATTR {
+    HeadCursor<T> to(dx, rows.begin), from(dy, rows.begin), input(x, rows.begin);
+    for (std::int64_t n = rows.begin; n < rows.end; ++n, to.advance(), from.advance(), input.advance()) {
+      const RmsNormRow<T, T> row{input.at(), from.at(), gamma.data<T>(), width, rstd.data<float>()[n]};
+      const float mean_gx = rmsnorm_row_sums(row, sums);
+      rmsnorm_row_dx(row, mean_gx, to.at(), false);
+    }
+  });
 }
 
 }  // namespace mtl::HWY_NAMESPACE

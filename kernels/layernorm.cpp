@@ -31,6 +31,7 @@ void layernorm_backward(Stream& stream, Arena& scratch, Grad dx, Grad dgamma, Gr
   const Shape width{dy.size(-1)};
   expect_tensor("layernorm gamma", gamma, dy.dtype(), width);
   if (dx.wanted()) expect_tensor("layernorm dx", dx.tensor, cache.x.dtype(), dy.shape());
+  expect_in_place("layernorm dx", dx.tensor, dy);
   expect_grad("layernorm dgamma", dgamma, width);
   expect_grad("layernorm dbeta", dbeta, width);
   Arena::Mark mark(scratch);

@@ -30,7 +30,8 @@ struct LayerNormGrads {
 /// Writes y (N, C), cache.mean and cache.rstd; reads cache.x.
 void layernorm_forward(Stream& stream, Tensor y, const LayerNormCache& cache, Tensor gamma, Tensor beta, float eps);
 
-/// dx (N, C) obeys its GradMode: accumulating is how the skip connection's gradient and the norm's meet.
+/// dx (N, C), which may be dy itself where both have one dtype, obeys its GradMode: accumulating is how the skip
+/// connection's gradient and the norm's meet.
 void layernorm_backward(Stream& stream, Arena& scratch, Grad dx, Grad dgamma, Grad dbeta, Tensor dy,
                         const LayerNormCache& cache, Tensor gamma);
 

@@ -4,7 +4,8 @@
 //   dx     = rstd * (g - x_hat * mean(g * x_hat)),  g = gamma * dy        (dx += when accumulating)
 //   dgamma = sum over rows of dy * x_hat                                  (obeys GradMode)
 //
-// N rows of width C. All tensors are fp32, rstd and sums are fp32 whatever is stored; sums over rows go in fixed
+// N rows of width C. x and dx have the dtype S of the residual stream; y, dy and gamma the compute dtype T; dgamma a
+// dtype G of its own (kernels/stream_types.h). rstd and sums are fp32 whatever is stored; sums over rows go in fixed
 // blocks, so the result does not depend on the number of threads. Zhang, Sennrich 2019, eq. 4.
 #pragma once
 
@@ -16,14 +17,14 @@ namespace mtl {
 
 struct RmsNormCache {
   Tensor x;     // (N, C) the input
-  Tensor rstd;  // (N)    fp32
+  Tensor rstd;  // (N)    f32
 };
 
-/// Writes y (N, C) and cache.rstd; reads cache.x. y may be cache.x itself where no backward follows.
+/// Writes y (N, C) and cache.rstd; reads cache.x. y may be cache.x itself where S is T and no backward follows.
 void rmsnorm_forward(Stream& stream, Tensor y, const RmsNormCache& cache, Tensor gamma, float eps);
 
 /// Reads x, dy and gamma once for both gradients; a gradient that is left out is not computed. dx (N, C) may be dy
-/// itself. Accumulating dx is how the skip connection's gradient and the norm's meet.
+/// itself where S is T. Accumulating dx is how the skip connection's gradient and the norm's meet.
 void rmsnorm_backward(Stream& stream, Arena& scratch, Grad dx, Grad dgamma, Tensor dy, const RmsNormCache& cache,
                       Tensor gamma);
 

@@ -6,24 +6,39 @@
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
-void rmsnorm_forward_rows(Tensor y, const RmsNormCache& cache, Tensor gamma, float eps, Range rows) {
+/// S: of the residual stream, x; T: of y and gamma.
+template <class S, class T>
+void rmsnorm_forward_of(Tensor y, const RmsNormCache& cache, Tensor gamma, float eps, Range rows) {
   const std::int64_t width = y.size(-1);
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-    cache.rstd.data<float>()[row] = rmsnorm_row(y.data<float>() + row * width, cache.x.data<float>() + row * width,
-                                                gamma.data<float>(), static_cast<std::size_t>(width), eps);
+    cache.rstd.data<float>()[row] = rmsnorm_row(y.data<T>() + row * width, cache.x.data<S>() + row * width,
+                                                gamma.data<T>(), static_cast<std::size_t>(width), eps);
   }
 }
 
 /// Adds the rows of dgamma to sums (C), unless that is null.
-void rmsnorm_backward_rows(const Grad& dx, Tensor dy, const RmsNormCache& cache, Tensor gamma, Range rows,
-                           float* sums) {
+template <class S, class T>
+void rmsnorm_backward_of(const Grad& dx, Tensor dy, const RmsNormCache& cache, Tensor gamma, Range rows, float* sums) {
   const std::int64_t width = dy.size(-1);
   for (std::int64_t n = rows.begin; n < rows.end; ++n) {
-    const RmsNormRow row{cache.x.data<float>() + n * width, dy.data<float>() + n * width, gamma.data<float>(),
-                         static_cast<std::size_t>(width), cache.rstd.data<float>()[n]};
+    const RmsNormRow<S, T> row{cache.x.data<S>() + n * width, dy.data<T>() + n * width, gamma.data<T>(),
+                               static_cast<std::size_t>(width), cache.rstd.data<float>()[n]};
     const float mean_gx = rmsnorm_row_sums(row, sums);
-    if (dx.wanted()) rmsnorm_row_dx(row, mean_gx, dx.tensor.data<float>() + n * width, dx.mode == GradMode::accumulate);
+    if (dx.wanted()) rmsnorm_row_dx(row, mean_gx, dx.tensor.data<S>() + n * width, dx.mode == GradMode::accumulate);
   }
+}
+
+void rmsnorm_forward_rows(Tensor y, const RmsNormCache& cache, Tensor gamma, float eps, Range rows) {
+  with_stream(cache.x.dtype(), y.dtype(), [&](auto s, auto t) HWY_ATTR {
+    rmsnorm_forward_of<decltype(s), decltype(t)>(y, cache, gamma, eps, rows);
+  });
+}
+
+void rmsnorm_backward_rows(const Grad& dx, Tensor dy, const RmsNormCache& cache, Tensor gamma, Range rows,
+                           float* sums) {
+  with_stream(cache.x.dtype(), dy.dtype(), [&](auto s, auto t) HWY_ATTR {
+    rmsnorm_backward_of<decltype(s), decltype(t)>(dx, dy, cache, gamma, rows, sums);
+  });
 }
 
 }  // namespace mtl::HWY_NAMESPACE

@@ -15,8 +15,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
-/// Writes y, which may be x; returns rstd.
-HWY_INLINE float rmsnorm_row(float* y, const float* x, const float* gamma, std::size_t width, float eps) {
+/// Writes y, which may be x; returns rstd. S: of x; T: of y and gamma.
+template <class S, class T>
+HWY_INLINE float rmsnorm_row(T* y, const S* x, const T* gamma, std::size_t width, float eps) {
   const float squares = sum_of(width, [&](std::size_t i, auto lanes) HWY_ATTR {
     const VecF32 v = lanes.load(x + i);
     return hn::Mul(v, v);
@@ -29,14 +30,17 @@ HWY_INLINE float rmsnorm_row(float* y, const float* x, const float* gamma, std::
 }
 
 /// The operands of one row of backward.
+template <class S, class T>
 struct RmsNormRow {
-  const float *x, *dy, *gamma;
+  const S* x;
+  const T *dy, *gamma;
   std::size_t width;
   float rstd;
 };
 
 /// Adds the row's dgamma to `sums` (C), unless that is null; returns mean(g * x_hat).
-HWY_INLINE float rmsnorm_row_sums(const RmsNormRow& row, float* sums) {
+template <class S, class T>
+HWY_INLINE float rmsnorm_row_sums(const RmsNormRow<S, T>& row, float* sums) {
   const VecF32 rstd = set(row.rstd);
   const auto term = [&](std::size_t i, auto lanes) HWY_ATTR {
     const VecF32 dy_x_hat = hn::Mul(lanes.load(row.dy + i), hn::Mul(lanes.load(row.x + i), rstd));
@@ -47,7 +51,8 @@ HWY_INLINE float rmsnorm_row_sums(const RmsNormRow& row, float* sums) {
 }
 
 /// dx = or += the row's gradient; dx may be dy.
-HWY_INLINE void rmsnorm_row_dx(const RmsNormRow& row, float mean_gx, float* dx, bool accumulate) {
+template <class S, class T>
+HWY_INLINE void rmsnorm_row_dx(const RmsNormRow<S, T>& row, float mean_gx, S* dx, bool accumulate) {
   const VecF32 rstd = set(row.rstd), slope = set(row.rstd * mean_gx);
   sweep(row.width, [&](std::size_t i, auto lanes) HWY_ATTR {
     const VecF32 g = hn::Mul(lanes.load(row.gamma + i), lanes.load(row.dy + i));

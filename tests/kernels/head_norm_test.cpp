@@ -19,11 +19,12 @@ const HeadNormCase kHeadNormCases[] = {
 
 /// x is heads [first, first + count) of a packed tensor, y the same number of heads of a tensor without others.
 struct HeadNorm {
-  explicit HeadNorm(const HeadNormCase& shape) : c(shape) {}
+  explicit HeadNorm(const HeadNormCase& shape, DType type = DType::f32) : c(shape), dtype(type) {}
   HeadNormCase c;
+  DType dtype;
   Shape packed{c.batch, c.length, c.groups, c.heads, c.dim}, alone{c.batch, c.length, c.groups, c.count, c.dim};
-  Owned x = random_tensor(packed, 1, 2), gamma = random_tensor({c.dim}, 2), dy = random_tensor(alone, 3);
-  Owned y{alone}, rstd{Shape{c.batch, c.length, c.groups, c.count}};
+  Owned x = random_tensor(dtype, packed, 1, 2), gamma = random_tensor(dtype, {c.dim}, 2);
+  Owned dy = random_tensor(dtype, alone, 3), y{dtype, alone}, rstd{Shape{c.batch, c.length, c.groups, c.count}};
 
   HeadSlice of_packed(const Owned& tensor) const { return {tensor, c.first, c.count}; }
   HeadSlice of_alone(const Owned& tensor) const { return {tensor, 0, c.count}; }
@@ -33,45 +34,54 @@ struct HeadNorm {
   }
   RmsNormReference reference() const {
     RmsNormReference out(static_cast<std::size_t>(c.dim));
+    const std::vector<double> xs = x.values(), dys = dy.values(), gammas = gamma.values();
     for (std::int64_t row = 0; row < rstd.numel(); ++row) {
       const std::int64_t in_packed = row / c.count * c.heads + c.first + row % c.count;
-      out.add_row(x.begin() + in_packed * c.dim, dy.begin() + row * c.dim, gamma.begin());
+      out.add_row(xs.data() + in_packed * c.dim, dys.data() + row * c.dim, gammas.data());
     }
     return out;
   }
   /// The elements of the slice, and those outside of it, which operators must leave alone.
-  std::vector<float> part_of(const Owned& tensor, bool inside) const {
-    std::vector<float> part;
+  std::vector<double> part_of(const Owned& tensor, bool inside) const {
+    const std::vector<double> values = tensor.values();
+    std::vector<double> part;
     for (std::int64_t i = 0; i < tensor.numel(); ++i) {
       const std::int64_t head = i / c.dim % c.heads;
-      if ((head >= c.first && head < c.first + c.count) == inside) part.push_back(tensor[i]);
+      if ((head >= c.first && head < c.first + c.count) == inside) part.push_back(values[static_cast<std::size_t>(i)]);
     }
     return part;
   }
 };
 
-}  // namespace
-
-TEST_CASE("head_norm: forward and backward equal the fp64 reference, overwriting and accumulating") {
+void check_against_reference(const HeadNorm& n, GradMode mode, DType grads) {
   Stream stream(kDevice, 2);
   Arena scratch(kDevice, "scratch", 4 << 20);
+  n.forward();
+  RmsNormReference expected = n.reference();
+  CHECK(relative_rms(n.y, expected.y) < rounding_of(n.dtype, kTolerance.elementwise));
+  CHECK(relative_rms(n.rstd, expected.rstd) < kTolerance.elementwise);
+  Owned dx = random_tensor(n.dtype, n.packed, 5), dgamma = random_tensor(grads, {n.c.dim}, 6);
+  const std::vector<double> others = n.part_of(dx, false);
+  if (mode == GradMode::accumulate) add_to(expected.dgamma, dgamma.values());
+  head_norm_backward(stream, scratch, n.of_packed(dx), {dgamma, mode}, n.of_alone(n.dy), n.of_packed(n.x), n.rstd,
+                     n.gamma);
+  CHECK(rms_relative(n.part_of(dx, true).data(), expected.dx) < rounding_of(n.dtype, kTolerance.reduction));
+  CHECK(n.part_of(dx, false) == others);
+  CHECK(relative_rms(dgamma, expected.dgamma) < rounding_of(grads, kTolerance.reduction));
+}
+
+}  // namespace
+
+TEST_CASE("head_norm: forward and backward equal the fp64 reference, overwriting and accumulating, in every dtype") {
   for (const HeadNormCase& c : kHeadNormCases) {
-    for (GradMode mode : {GradMode::overwrite, GradMode::accumulate}) {
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
       CAPTURE(c.length);
       CAPTURE(c.dim);
-      HeadNorm n(c);
-      n.forward();
-      RmsNormReference expected = n.reference();
-      CHECK(relative_rms(n.y, expected.y) < kTolerance.elementwise);
-      CHECK(relative_rms(n.rstd, expected.rstd) < kTolerance.elementwise);
-      Owned dx = random_tensor(n.packed, 5), dgamma = random_tensor({c.dim}, 6);
-      const std::vector<float> others = n.part_of(dx, false);
-      if (mode == GradMode::accumulate) add_to(expected.dgamma, dgamma.values());
-      head_norm_backward(stream, scratch, n.of_packed(dx), {dgamma, mode}, n.of_alone(n.dy), n.of_packed(n.x), n.rstd,
-                         n.gamma);
-      CHECK(rms_relative(n.part_of(dx, true).data(), expected.dx) < kTolerance.reduction);
-      CHECK(n.part_of(dx, false) == others);
-      CHECK(relative_rms(dgamma, expected.dgamma) < kTolerance.reduction);
+      CAPTURE(name_of(dtype));
+      for (GradMode mode : {GradMode::overwrite, GradMode::accumulate}) {
+        check_against_reference(HeadNorm(c, dtype), mode, DType::f32);
+        check_against_reference(HeadNorm(c, dtype), mode, dtype);
+      }
     }
   }
 }
@@ -89,7 +99,7 @@ TEST_CASE("head_norm: in place, without rstd and without dgamma it gives the bit
                      n.gamma);
   CHECK(same_bits(dx, n.dy));
   CHECK(same_bits(dgamma, dgamma_in_place));
-  const std::vector<float> others = n.part_of(n.x, false);
+  const std::vector<double> others = n.part_of(n.x, false);
   head_norm_forward(stream, n.of_packed(n.x), {}, n.of_packed(n.x), n.gamma, kRmsNormEps);
   CHECK(std::ranges::equal(n.part_of(n.x, true), n.y.values()));
   CHECK(n.part_of(n.x, false) == others);
@@ -149,6 +159,9 @@ TEST_CASE("head_norm: meta counts the scratch and bytes of a real run; wrong sha
     head_norm_forward(counted, to, r, from, weight, kRmsNormEps);
   };
   CHECK_THROWS_WITH(forward(y, rstd, x, meta({15})), doctest::Contains("head_norm gamma"));
+  const HeadSlice narrow{meta(n.alone, DType::bf16), 0, 2};
+  CHECK_THROWS_WITH(forward(y, rstd, x, meta({16}, DType::bf16)), doctest::Contains("head_norm gamma"));
+  CHECK_THROWS_WITH(forward(narrow, rstd, x, gamma), doctest::Contains("head_norm y"));
   CHECK_THROWS_WITH(forward(y, meta({2, 30, 2, 4}), x, gamma), doctest::Contains("head_norm rstd"));
   CHECK_THROWS_WITH(forward({y.tensor, 0, 1}, rstd, x, gamma), doctest::Contains("head_norm y"));
   CHECK_THROWS_WITH(forward({meta({2, 30, 2, 2, 15}), 0, 2}, rstd, x, gamma), doctest::Contains("head_norm y"));
@@ -157,6 +170,8 @@ TEST_CASE("head_norm: meta counts the scratch and bytes of a real run; wrong sha
     head_norm_backward(counted, counted_scratch, dx, weight, dy, x, r, gamma);
   };
   CHECK_THROWS_WITH(backward({y.tensor, 1, 1}, {}, y, rstd), doctest::Contains("head_norm dx"));
+  CHECK_THROWS_WITH(backward(narrow, {}, y, rstd), doctest::Contains("head_norm dx"));
+  CHECK_THROWS_WITH(backward(y, {}, narrow, rstd), doctest::Contains("head_norm dy"));
   CHECK_THROWS_WITH(backward(y, {}, {y.tensor, 1, 1}, rstd), doctest::Contains("head_norm dy"));
   CHECK_THROWS_WITH(backward(y, {meta({15})}, y, rstd), doctest::Contains("head_norm dgamma"));
   CHECK_THROWS_WITH(backward(y, {}, y, {}), doctest::Contains("head_norm rstd"));

@@ -13,19 +13,18 @@ inline constexpr float kRmsNormEps = 1e-5f;
 struct RmsNormReference {
   explicit RmsNormReference(std::size_t width) : dgamma(width) {}
 
-  void add_row(const float* x, const float* dy, const float* gamma) {
+  void add_row(const double* x, const double* dy, const double* gamma) {
     const std::size_t width = dgamma.size();
     double squares = 0, mean_gx = 0;
-    for (std::size_t i = 0; i < width; ++i) squares += double{x[i]} * double{x[i]};
+    for (std::size_t i = 0; i < width; ++i) squares += x[i] * x[i];
     const double r = 1 / std::sqrt(squares / static_cast<double>(width) + double{kRmsNormEps});
     for (std::size_t i = 0; i < width; ++i) {
-      const double x_hat = double{x[i]} * r;
-      y.push_back(double{gamma[i]} * x_hat);
-      dgamma[i] += double{dy[i]} * x_hat;
-      mean_gx += double{gamma[i]} * double{dy[i]} * x_hat / static_cast<double>(width);
+      const double x_hat = x[i] * r;
+      y.push_back(gamma[i] * x_hat);
+      dgamma[i] += dy[i] * x_hat;
+      mean_gx += gamma[i] * dy[i] * x_hat / static_cast<double>(width);
     }
-    for (std::size_t i = 0; i < width; ++i)
-      dx.push_back(r * (double{gamma[i]} * double{dy[i]} - double{x[i]} * r * mean_gx));
+    for (std::size_t i = 0; i < width; ++i) dx.push_back(r * (gamma[i] * dy[i] - x[i] * r * mean_gx));
     rstd.push_back(r);
   }
 

@@ -10,8 +10,9 @@ namespace {
 
 struct RmsNorm {
   std::int64_t rows, width;
-  Owned x = random_tensor({rows, width}, 1, 2), gamma = random_tensor({width}, 2);
-  Owned dy = random_tensor({rows, width}, 4), y{Shape{rows, width}}, rstd{Shape{rows}};
+  StreamTypes types = kStreamTypes[0];
+  Owned x = random_tensor(types.stream, {rows, width}, 1, 2), gamma = random_tensor(types.compute, {width}, 2);
+  Owned dy = random_tensor(types.compute, {rows, width}, 4), y{types.compute, Shape{rows, width}}, rstd{Shape{rows}};
   RmsNormCache cache() const { return {x, rstd}; }
   void forward(int threads = 2) const {
     Stream stream(kDevice, threads);
@@ -19,35 +20,44 @@ struct RmsNorm {
   }
   RmsNormReference reference() const {
     RmsNormReference out(static_cast<std::size_t>(width));
+    const std::vector<double> xs = x.values(), dys = dy.values(), gammas = gamma.values();
     for (std::int64_t row = 0; row < rows; ++row)
-      out.add_row(x.begin() + row * width, dy.begin() + row * width, gamma.begin());
+      out.add_row(xs.data() + row * width, dys.data() + row * width, gammas.data());
     return out;
   }
 };
 
-}  // namespace
-
-TEST_CASE("rmsnorm: forward and backward equal the fp64 reference, overwriting and accumulating") {
+void check_against_reference(const RmsNorm& n, GradMode mode, DType grads) {
   Stream stream(kDevice, 2);
   Arena scratch(kDevice, "scratch", 4 << 20);
+  n.forward();
+  RmsNormReference expected = n.reference();
+  CHECK(relative_rms(n.y, expected.y) < rounding_of(n.types.compute, kTolerance.elementwise));
+  CHECK(relative_rms(n.rstd, expected.rstd) < kTolerance.elementwise);
+  Owned dx = random_tensor(n.types.stream, {n.rows, n.width}, 5), dgamma = random_tensor(grads, {n.width}, 6);
+  if (mode == GradMode::accumulate) {
+    add_to(expected.dx, dx.values());
+    add_to(expected.dgamma, dgamma.values());
+  }
+  rmsnorm_backward(stream, scratch, {dx, mode}, {dgamma, mode}, n.dy, n.cache(), n.gamma);
+  CHECK(relative_rms(dx, expected.dx) < rounding_of(n.types.stream, kTolerance.reduction));
+  CHECK(relative_rms(dgamma, expected.dgamma) < rounding_of(grads, kTolerance.reduction));
+}
+
+}  // namespace
+
+TEST_CASE("rmsnorm: forward and backward equal the fp64 reference, overwriting and accumulating, in every dtype") {
   for (auto [rows, width] :
        {std::pair<std::int64_t, std::int64_t>{1, 3}, {3, 7}, {64, 768}, {5, 1031}, {1031, 33}, {2000, 128}}) {
-    for (GradMode mode : {GradMode::overwrite, GradMode::accumulate}) {
+    for (const StreamTypes types : kStreamTypes) {
       CAPTURE(rows);
       CAPTURE(width);
-      RmsNorm n{rows, width};
-      n.forward();
-      RmsNormReference expected = n.reference();
-      CHECK(relative_rms(n.y, expected.y) < kTolerance.elementwise);
-      CHECK(relative_rms(n.rstd, expected.rstd) < kTolerance.elementwise);
-      Owned dx = random_tensor({rows, width}, 5), dgamma = random_tensor({width}, 6);
-      if (mode == GradMode::accumulate) {
-        add_to(expected.dx, dx.values());
-        add_to(expected.dgamma, dgamma.values());
+      CAPTURE(name_of(types.stream));
+      CAPTURE(name_of(types.compute));
+      for (GradMode mode : {GradMode::overwrite, GradMode::accumulate}) {
+        check_against_reference({rows, width, types}, mode, DType::f32);
+        check_against_reference({rows, width, types}, mode, types.compute);
       }
-      rmsnorm_backward(stream, scratch, {dx, mode}, {dgamma, mode}, n.dy, n.cache(), n.gamma);
-      CHECK(relative_rms(dx, expected.dx) < kTolerance.reduction);
-      CHECK(relative_rms(dgamma, expected.dgamma) < kTolerance.reduction);
     }
   }
 }
@@ -80,21 +90,34 @@ TEST_CASE("rmsnorm: a row of zeros gives zeros and finite gradients") {
 }
 
 TEST_CASE("rmsnorm: one gradient alone, dx over dy and y over x give the bits of separate tensors") {
-  RmsNorm n{37, 75};
-  n.forward();
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    RmsNorm n{37, 75, {dtype, dtype}};
+    n.forward();
+    Stream stream(kDevice);
+    Arena scratch(kDevice, "scratch", 1 << 16);
+    Owned dx(dtype, {37, 75}), dgamma({75}), dx_alone(dtype, {37, 75}), dgamma_alone({75});
+    rmsnorm_backward(stream, scratch, {dx}, {dgamma}, n.dy, n.cache(), n.gamma);
+    rmsnorm_backward(stream, scratch, {dx_alone}, {}, n.dy, n.cache(), n.gamma);
+    rmsnorm_backward(stream, scratch, {}, {dgamma_alone}, n.dy, n.cache(), n.gamma);
+    CHECK(same_bits(dx, dx_alone));
+    CHECK(same_bits(dgamma, dgamma_alone));
+    rmsnorm_backward(stream, scratch, {n.dy}, {dgamma_alone}, n.dy, n.cache(), n.gamma);
+    CHECK(same_bits(dx, n.dy));
+    CHECK(same_bits(dgamma, dgamma_alone));
+    rmsnorm_forward(stream, n.x, n.cache(), n.gamma, kRmsNormEps);
+    CHECK(same_bits(n.x, n.y));
+  }
+}
+
+TEST_CASE("rmsnorm: y over x and dx over dy of another dtype throw") {
+  const RmsNorm n{3, 8, {DType::f32, DType::bf16}};
   Stream stream(kDevice);
   Arena scratch(kDevice, "scratch", 1 << 16);
-  Owned dx({37, 75}), dgamma({75}), dx_alone({37, 75}), dgamma_alone({75});
-  rmsnorm_backward(stream, scratch, {dx}, {dgamma}, n.dy, n.cache(), n.gamma);
-  rmsnorm_backward(stream, scratch, {dx_alone}, {}, n.dy, n.cache(), n.gamma);
-  rmsnorm_backward(stream, scratch, {}, {dgamma_alone}, n.dy, n.cache(), n.gamma);
-  CHECK(same_bits(dx, dx_alone));
-  CHECK(same_bits(dgamma, dgamma_alone));
-  rmsnorm_backward(stream, scratch, {n.dy}, {dgamma_alone}, n.dy, n.cache(), n.gamma);
-  CHECK(same_bits(dx, n.dy));
-  CHECK(same_bits(dgamma, dgamma_alone));
-  rmsnorm_forward(stream, n.x, n.cache(), n.gamma, kRmsNormEps);
-  CHECK(same_bits(n.x, n.y));
+  const Tensor y(n.x.tensor().raw(), DType::bf16, {3, 8}), dy(n.x.tensor().raw(), DType::bf16, {3, 8});
+  CHECK_THROWS_WITH_AS(rmsnorm_forward(stream, y, n.cache(), n.gamma, kRmsNormEps), doctest::Contains("in place"),
+                       Error);
+  CHECK_THROWS_WITH_AS(rmsnorm_backward(stream, scratch, {n.x}, {}, dy, n.cache(), n.gamma),
+                       doctest::Contains("in place"), Error);
 }
 
 TEST_CASE("rmsnorm: gradients equal finite differences") {
@@ -149,4 +172,12 @@ TEST_CASE("rmsnorm: meta counts the scratch and bytes of a real run; wrong shape
                   Error);
   CHECK_THROWS_AS(rmsnorm_backward(counted, counted_scratch, {}, {meta({31})}, meta({100, 32}), cache, meta({32})),
                   Error);
+  const Tensor narrow = meta({100, 32}, DType::bf16), wide = meta({100, 32}), gamma = meta({32}, DType::bf16);
+  CHECK_THROWS_AS(rmsnorm_forward(counted, wide, {narrow, meta({100})}, meta({32}), kRmsNormEps), Error);
+  CHECK_THROWS_AS(rmsnorm_forward(counted, narrow, {wide, meta({100})}, meta({32}), kRmsNormEps), Error);
+  CHECK_THROWS_AS(rmsnorm_backward(counted, counted_scratch, {narrow}, {}, narrow, {wide, meta({100})}, gamma), Error);
+  counted.reset_counters();
+  rmsnorm_forward(counted, narrow, {wide, meta({100})}, gamma, kRmsNormEps);
+  rmsnorm_backward(counted, counted_scratch, {wide, GradMode::accumulate}, {}, narrow, {wide, meta({100})}, gamma);
+  CHECK(counted.counters().bytes == 3200 * (4 + 2) + 400 + 64 + 3200 * (2 + 3 * 4));
 }
