@@ -200,7 +200,7 @@ void bench_head_norm(Bench& bench, const Shape& packed) {
 void bench_parameters(Bench& bench, std::int64_t n) {
   Owned p = random_tensor({n}, 1), grad = random_tensor({n}, 2, 1e-3), m({n}), v({n}), sum(DType::f64, {1});
   Arena scratch(Device::cpu, "scratch", 1 << 20);
-  const StepState state{{.step = 10, .lr = 1e-4, .weight_decay = 0.1}, {}};
+  StepState state{{.step = 10, .lr = 1e-4, .weight_decay = 0.1}, {}};
   bench.run(cat("adamw                        ", n), [&](Stream& s) { adamw_step(s, {p, grad, m, v}, {}, &state); });
   bench.run(cat("sum_of_squares               ", n),
             [&](Stream& s) { sum_of_squares(s, scratch, sum, grad, GradMode::overwrite); });
