@@ -109,9 +109,9 @@ struct GoldenModel {
   MemoryPlan plan;
   Stream stream;
   ProcessGroups groups;
+  StepState state;
   Pipeline pipeline;
   BatchBuffers buffers;
-  StepState state;
 
   /// `path` is below golden/.
   GoldenModel(const std::string& path, RunShape run_shape, DropoutOptions dropout_options = {})
@@ -120,11 +120,13 @@ struct GoldenModel {
         config(source.config()),
         shape(run_shape),
         dropout(dropout_options),
-        stage(make_stage(config, dropout, shape.layout, shape.padded_vocab)),
-        params(Device::cpu, kPrecisionFp32, AdamW::states(), [&](const ParamVisitor& visit) { stage.params(visit); }),
+        stage(make_stage(config, dropout, shape.layout, shape.padded_vocab, shape.precision.residual)),
+        params(Device::cpu, shape.precision, AdamW::states(shape.precision),
+               [&](const ParamVisitor& visit) { stage.params(visit); }),
         plan(plan_training(config, dropout, shape)),
         stream(Device::cpu, shape.threads),
-        pipeline(stage, stream, groups, rank_schedule(shape.layout, static_cast<int>(shape.micro_batches)), plan),
+        pipeline(stage, stream, groups, rank_schedule(shape.layout, static_cast<int>(shape.micro_batches)), plan,
+                 nullptr, &state),
         buffers(Device::cpu, shape) {
     source.load_values(params);
   }
@@ -151,12 +153,22 @@ struct GoldenModel {
     pipeline.train(buffers);
   }
 
-  /// Sum over all gradients, the padding included: it must be zero.
+  /// A parameter's gradient in fp32, the loss scale taken out.
+  std::vector<float> gradient(int param) const {
+    std::vector<float> out;
+    with_float_type(params.grad(param).dtype(), [&]<class T>(T) {
+      const T* grad = params.grad(param).data<T>();
+      for (std::int64_t i = 0; i < params.grad(param).numel(); ++i)
+        out.push_back(widen(grad[i]) / static_cast<float>(state.loss_scale));
+    });
+    return out;
+  }
+
+  /// Of all gradients, the padding included: it must be zero.
   double grad_norm() const {
     double sum = 0;
     for (int p = 0; p < params.size(); ++p) {
-      const float* grad = params.grad(p).data<float>();
-      for (std::int64_t i = 0; i < params.grad(p).numel(); ++i) sum += static_cast<double>(grad[i]) * grad[i];
+      for (float g : gradient(p)) sum += static_cast<double>(g) * g;
     }
     return std::sqrt(sum);
   }

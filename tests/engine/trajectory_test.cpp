@@ -50,51 +50,89 @@ void compare(const std::string& name, const float* got, std::vector<double> expe
   CHECK(rms_relative(mine.data(), expected) < rms_limit);
 }
 
-}  // namespace
+/// The golden run: the model, its optimizer and schedule, and the batches of every step.
+class Run {
+ public:
+  explicit Run(const Precision& precision = kPrecisionFp32, double lr_scale = 1)
+      : tokens_(read_tensor(batches_, "tokens")),
+        mask_(read_tensor(batches_, "loss_mask")),
+        hyper_(Json::read("golden/train_trajectory/hyper.json")),
+        model("gpt2_model/a", {.micro_batch = kRows,
+                               .seq_length = static_cast<std::int64_t>(batches_.find("tokens")->shape[3]) - 1,
+                               .micro_batches = kMicroBatches,
+                               .padded_vocab = 512,
+                               .documents = false,
+                               .threads = 2,
+                               .layout = {},
+                               .precision = precision}),
+        optimizer_(model.params, options(), model.stream, model.groups),
+        lr_scale_(lr_scale) {
+    LrScheduleFlags flags;
+    flags.lr = number("lr");
+    flags.min_lr = number("min_lr");
+    flags.lr_warmup_iters = hyper_.at("warmup_iters").as_int();
+    flags.lr_decay_iters = hyper_.at("decay_iters").as_int();
+    flags.lr_decay_style = hyper_.at("lr_decay_style").as_string();
+    flags.weight_decay = number("weight_decay");
+    global_batch_ = hyper_.at("global_batch_size").as_int();
+    schedule_ = resolve_schedule(flags, {hyper_.at("steps").as_int(), std::nullopt, global_batch_});
+  }
 
-TEST_CASE("thirty steps: losses, norms, final weights and moments equal PyTorch's float64") {
-  SafetensorsFile batches("golden/train_trajectory/batches.safetensors"),
-      final("golden/train_trajectory/final.safetensors");
-  std::vector<double> tokens = read_tensor(batches, "tokens"), mask = read_tensor(batches, "loss_mask");
-  Json hyper = Json::read("golden/train_trajectory/hyper.json");
-  auto length = static_cast<std::int64_t>(batches.find("tokens")->shape[3]) - 1;
-  GoldenModel model("gpt2_model/a", {.micro_batch = kRows,
-                                     .seq_length = length,
-                                     .micro_batches = kMicroBatches,
-                                     .padded_vocab = 512,
-                                     .documents = false,
-                                     .threads = 2,
-                                     .layout = {}});
-  Optimizer::Options options{
-      {{hyper.at("beta1").as_number(), hyper.at("beta2").as_number(), hyper.at("eps").as_number()}},
-      hyper.at("clip_grad").as_number(),
-      {}};
-  Optimizer optimizer(model.params, options, model.stream, model.groups);
-  LrScheduleFlags flags;
-  flags.lr = hyper.at("lr").as_number();
-  flags.min_lr = hyper.at("min_lr").as_number();
-  flags.lr_warmup_iters = hyper.at("warmup_iters").as_int();
-  flags.lr_decay_iters = hyper.at("decay_iters").as_int();
-  flags.lr_decay_style = hyper.at("lr_decay_style").as_string();
-  flags.weight_decay = hyper.at("weight_decay").as_number();
-  std::int64_t global_batch = hyper.at("global_batch_size").as_int();
-  LrScheduleOptions schedule = resolve_schedule(flags, {hyper.at("steps").as_int(), std::nullopt, global_batch});
-
-  std::size_t step = 0;
-  for (const Json& expected : golden_lines("golden/train_trajectory/trajectory.jsonl")) {
-    fill_step(model, tokens, mask, step);
-    model.state.step = static_cast<std::int64_t>(step) + 1;
-    model.state.lr = learning_rate(schedule, static_cast<std::int64_t>(step) * global_batch);
-    model.state.weight_decay = weight_decay(schedule, static_cast<std::int64_t>(step) * global_batch);
+  /// The next step; returns its loss, before the update.
+  double step() {
+    fill_step(model, tokens_, mask_, static_cast<std::size_t>(steps_));
+    model.state.step = steps_ + 1;
+    model.state.lr = lr_scale_ * learning_rate(schedule_, steps_ * global_batch_);
+    model.state.weight_decay = weight_decay(schedule_, steps_ * global_batch_);
     model.train_step();
-    optimizer.step(model.pipeline.scratch(), &model.state);
+    optimizer_.step(model.pipeline.scratch(), &model.state);
+    ++steps_;
     double loss = 0;
     for (int m = 0; m < kMicroBatches; ++m) {
-      for (std::int64_t i = 0; i < kRows * length; ++i) {
+      for (std::int64_t i = 0; i < kRows * model.shape.seq_length; ++i) {
         loss += static_cast<double>(model.buffers.batch(m).loss_weights.data<float>()[i]) *
                 static_cast<double>(model.losses(m)[i]);
       }
     }
+    return loss;
+  }
+  /// Of the updates that were not zero.
+  double lost() const { return share(model.state.lost_updates); }
+  double lost_copies() const { return share(model.state.lost_copies); }
+
+ private:
+  double number(const char* key) const { return hyper_.at(key).as_number(); }
+  Optimizer::Options options() const {
+    return {{{number("beta1"), number("beta2"), number("eps")}}, number("clip_grad"), {}};
+  }
+  double share(std::int64_t count) const {
+    const std::int64_t all = model.state.nonzero_updates;
+    return all == 0 ? 0 : static_cast<double>(count) / static_cast<double>(all);
+  }
+
+  SafetensorsFile batches_{"golden/train_trajectory/batches.safetensors"};
+  std::vector<double> tokens_, mask_;
+  Json hyper_;
+
+ public:
+  GoldenModel model;
+
+ private:
+  Optimizer optimizer_;
+  double lr_scale_;
+  LrScheduleOptions schedule_;
+  std::int64_t global_batch_ = 0, steps_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("thirty steps: losses, norms, final weights and moments equal PyTorch's float64") {
+  const SafetensorsFile final("golden/train_trajectory/final.safetensors");
+  Run run;
+  GoldenModel& model = run.model;
+  std::size_t step = 0;
+  for (const Json& expected : golden_lines("golden/train_trajectory/trajectory.jsonl")) {
+    const double loss = run.step();
     CAPTURE(step);
     CHECK(model.state.lr == doctest::Approx(expected.at("lr").as_number()).epsilon(1e-12));
     CHECK(loss == doctest::Approx(expected.at("loss").as_number()).epsilon(2e-6));
@@ -110,5 +148,90 @@ TEST_CASE("thirty steps: losses, norms, final weights and moments equal PyTorch'
     if (final.find("exp_avg." + stored) == nullptr) continue;
     compare(name, model.params.held(p, kFirstState).data<float>(), expected("exp_avg."), model.config, 0, 3e-5);
     compare(name, model.params.held(p, kFirstState + 1).data<float>(), expected("exp_avg_sq."), model.config, 0, 3e-5);
+  }
+}
+
+namespace {
+
+/// What PyTorch's runs in a mode and at a learning rate recorded, a line a step.
+std::vector<Json> golden_steps(const std::string& mode, double lr_scale) {
+  std::vector<Json> out;
+  for (const Json& line : golden_lines("golden/train_trajectory/precision.jsonl")) {
+    if (line.at("mode").as_string() == mode && line.at("lr_scale").as_number() == lr_scale) out.push_back(line);
+  }
+  REQUIRE(out.size() == 30);
+  return out;
+}
+
+Precision mixed(DType compute) {
+  Precision precision;
+  precision.compute = precision.residual = compute;
+  return precision;
+}
+
+Precision all_bf16() {
+  Precision precision = mixed(DType::bf16);
+  precision.main_params = precision.main_grads = precision.exp_avg = precision.exp_avg_sq = DType::bf16;
+  return precision;
+}
+
+}  // namespace
+
+TEST_CASE("thirty steps in 16 bits with main weights in fp32 follow the fp32 run; no update is lost") {
+  for (DType compute : {DType::bf16, DType::f16}) {
+    for (double lr_scale : {1.0, 0.1}) {
+      CAPTURE(name_of(compute));
+      CAPTURE(lr_scale);
+      const std::vector<Json> fp32 = golden_steps("fp32", lr_scale), bf16 = golden_steps("bf16_fp32_master", lr_scale);
+      Run run(mixed(compute), lr_scale);
+      if (compute == DType::f16) run.model.state.loss_scale = 65536;
+      double early = 0, late = 0, copies = 0;
+      for (std::size_t step = 0; step < fp32.size(); ++step) {
+        const double loss = run.step();
+        double& furthest = step < 10 ? early : late;
+        furthest = larger_or_nan(furthest, std::abs(loss - fp32[step].at("loss").as_number()));
+        if (compute == DType::bf16)
+          copies =
+              larger_or_nan(copies, std::abs(run.lost_copies() - bf16[step].at("lost_in_compute_copy").as_number()));
+        CHECK(run.lost() < 0.01);
+      }
+      // The golden weights are exact in fp16: first updates of less than half a unit change no copy in fp16.
+      CHECK(early < 0.006);
+      CHECK(late < (compute == DType::bf16 ? 0.004 : 0.001));
+      CHECK(copies < 0.03);
+    }
+  }
+}
+
+TEST_CASE("thirty steps in bf16 alone lose updates and fall behind, as PyTorch's do") {
+  for (double lr_scale : {1.0, 0.1}) {
+    CAPTURE(lr_scale);
+    const std::vector<Json> theirs = golden_steps("bf16_all", lr_scale), fp32 = golden_steps("fp32", lr_scale);
+    Run run(all_bf16(), lr_scale);
+    double loss = 0, furthest = 0, lost = 0, mean = 0;
+    for (const Json& expected : theirs) {
+      loss = run.step();
+      furthest = larger_or_nan(furthest, std::abs(loss - expected.at("loss").as_number()));
+      lost = larger_or_nan(lost, std::abs(run.lost() - expected.at("lost").as_number()));
+      mean += run.lost() / 30;
+    }
+    CHECK(furthest < 0.05);
+    CHECK(lost < 0.1);
+    CHECK(mean > (lr_scale == 1 ? 0.4 : 0.8));
+    CHECK(loss > fp32.back().at("loss").as_number() + (lr_scale == 1 ? 0.02 : 0.2));
+  }
+}
+
+TEST_CASE("stochastic rounding brings bf16 alone back to the fp32 run") {
+  Precision precision = all_bf16();
+  precision.stochastic_rounding = true;
+  for (double lr_scale : {1.0, 0.1}) {
+    CAPTURE(lr_scale);
+    const double fp32 = golden_steps("fp32", lr_scale).back().at("loss").as_number(),
+                 nearest = golden_steps("bf16_all", lr_scale).back().at("loss").as_number();
+    Run run(precision, lr_scale);
+    double loss = 0;
+    for (int step = 0; step < 30; ++step) loss = run.step();
+    CHECK(std::abs(loss - fp32) < std::abs(nearest - fp32) / 2);
   }
 }
