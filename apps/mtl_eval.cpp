@@ -15,6 +15,7 @@ void add_flags(Flags& flags, EvalOptions& options) {
   flags.add("--load", &options.load, "PATH", "the model: a checkpoint, a Hugging Face folder, or Megatron-LM's")
       .required();
   add_heads_flag(flags, options.num_attention_heads);
+  add_compute_flag(flags, options.dtype);
   flags.section("Data, one of two");
   flags.add("--data-path", &options.data_path, "PREFIX",
             "token files PREFIX.bin and PREFIX.idx: all their tokens, as one stream");

@@ -15,6 +15,7 @@ void add_flags(Flags& flags, GenerateOptions& options) {
   flags.add("--load", &options.load, "PATH", "the model: a checkpoint, a Hugging Face folder, or Megatron-LM's")
       .required();
   add_heads_flag(flags, options.num_attention_heads);
+  add_compute_flag(flags, options.dtype);
   flags.section("Prompts; from standard input when neither is given");
   flags.add("--prompt", &options.prompts, "TEXT", "a text to continue; may be repeated").repeat();
   flags.add("--input", &options.input, "FILE",

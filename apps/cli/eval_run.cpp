@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "cli/eval_tokenizer.h"
+#include "cli/model_flags.h"
 #include "cli/run_main.h"
 #include "eval/scorer.h"
 #include "eval/token_source.h"
@@ -91,7 +92,7 @@ EvalReport evaluate(const EvalOptions& options, Console& console) {
     tokens = open_texts(options.inputs, format_of(options.format), options.json_key, *tokenizer);
     report.data = options.inputs;
   }
-  Model model(source, resolve_threads(options.threads));
+  Model model(source, resolve_threads(options.threads), compute_dtype(options.dtype));
   std::int64_t batch = options.batch_size.value_or(std::max<std::int64_t>(1, kTokensAtATime / report.seq_length));
   Scorer scorer(model, batch, report.seq_length);
 

@@ -20,6 +20,7 @@ struct EvalOptions {
   std::optional<std::int64_t> seq_length;           // the model's positions when empty
   std::optional<std::int64_t> batch_size;           // empty: windows that make 4,096 tokens
   std::optional<std::int64_t> num_attention_heads;  // where the model's files do not hold them
+  std::string dtype = "float32";                    // what the model computes in
   TokenizerOptions tokenizer;
   std::int64_t threads = 0;
   bool json = false;

@@ -11,6 +11,7 @@
 #include "ckpt/companion_files.h"
 #include "cli/eval_tokenizer.h"
 #include "cli/generate_prompts.h"
+#include "cli/model_flags.h"
 #include "cli/run_main.h"
 
 namespace mtl {
@@ -220,7 +221,7 @@ Exit generate(const GenerateOptions& options, Console& console) {
   }
   const std::vector<std::int32_t> ends = end_tokens(tokenizer.get(), source);
   const std::vector<std::int32_t> stops = options.ignore_eos ? std::vector<std::int32_t>() : ends;
-  Model model(source, resolve_threads(options.threads));
+  Model model(source, resolve_threads(options.threads), compute_dtype(options.dtype));
   const PromptReader reader{model, tokenizer.get(), options.ids, first_token(tokenizer.get(), ends)};
   PromptStream lines(reader, options.input.empty() ? "-" : options.input, console);
   std::size_t given = 0;

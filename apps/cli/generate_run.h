@@ -26,6 +26,7 @@ struct GenerateOptions {
   bool logprobs = false;  // in the JSON lines
   std::int64_t batch_size = 1;
   std::optional<std::int64_t> num_attention_heads;  // where the model's files do not hold them
+  std::string dtype = "float32";                    // what the model computes in
   TokenizerOptions tokenizer;
   std::int64_t threads = 0;
 };

@@ -9,6 +9,15 @@ void add_heads_flag(Flags& flags, std::optional<std::int64_t>& heads) {
       .within({1, INT32_MAX});
 }
 
+void add_compute_flag(Flags& flags, std::string& dtype) {
+  flags.add("--dtype", &dtype, "TYPE", "what the model computes in, and keeps weights and cache in")
+      .one_of({"float32", "bfloat16", "float16"});
+}
+
+DType compute_dtype(const std::string& name) {
+  return name == "bfloat16" ? DType::bf16 : name == "float16" ? DType::f16 : DType::f32;
+}
+
 void add_supplement_flags(Flags& flags, ModelSupplement& given) {
   flags
       .add("--vocab-size", &given.vocab_size, "N",

@@ -15,11 +15,15 @@ Shape cache_shape(const Model& model, std::int64_t sequences, std::int64_t posit
   return {sequences, positions, config.num_query_groups, 1, config.head_dim};
 }
 
+Tensor one_cache(const Model& model, std::int64_t sequences, std::int64_t positions) {
+  return {nullptr, model.precision().compute, cache_shape(model, sequences, positions)};
+}
+
 /// A pass over `count` new positions of each sequence of a cache.
 Workspace::Pass pass(const Model& model, Shape cache_shape, std::int64_t count) {
   return [&model, cache_shape, count](Ctx& ctx, const Chunk& chunk) {
     const std::int64_t rows = cache_shape[0];
-    Tensor cache(nullptr, DType::f32, cache_shape);
+    Tensor cache(nullptr, model.precision().compute, cache_shape);
     std::vector<KvCache> caches(model.config().num_layers, {cache, cache, Tensor(nullptr, DType::i32, {rows})});
     Batch batch;
     batch.tokens = batch.positions = Tensor(nullptr, DType::i32, {rows, count});
@@ -40,7 +44,7 @@ Decoder::Decoder(Model& model, std::int64_t sequences, std::int64_t positions)
     : model_(model),
       sequences_(sequences),
       cache_memory_(model.device(), 2 * model.config().num_layers *
-                                        Tensor(nullptr, DType::f32, cache_shape(model, sequences, positions)).bytes()),
+                                        one_cache(model, sequences, positions).bytes()),
       small_memory_(model.device(),
                     sizeof(float) * (sequences * (1 + model.vocab()) + 2 * std::max(sequences, kPiece))),
       workspace_(model, passes(model, sequences, positions)) {
@@ -59,7 +63,7 @@ Decoder::Decoder(Model& model, std::int64_t sequences, std::int64_t positions)
   on_host_.emplace(*this);
   offset = 0;
   auto cache = [&] {
-    Tensor out = cache_memory_.tensor(DType::f32, cache_shape(model, sequences, positions), offset);
+    Tensor out = cache_memory_.tensor(model.precision().compute, cache_shape(model, sequences, positions), offset);
     offset += out.bytes();
     return out;
   };

@@ -12,12 +12,19 @@ namespace {
 /// Rows of the token table in memory: whole cache lines in a row of logits.
 std::int64_t vocab_rows(const GptConfig& config) { return padded_vocab_size(config.vocab_size, 128, 1); }
 
+/// Everything in one dtype.
+Precision precision_of(DType compute) {
+  Precision precision;
+  precision.compute = precision.residual = precision.main_params = compute;
+  return precision;
+}
+
 }  // namespace
 
-Model::Model(const ModelSource& source, int threads, Device device)
+Model::Model(const ModelSource& source, int threads, DType compute, Device device)
     : config_(source.config()),
-      stage_(whole_model(config_, {}, vocab_rows(config_))),
-      params_(device, kPrecisionFp32, std::nullopt, [&](const ParamVisitor& visit) { stage_.params(visit); }),
+      stage_(whole_model(config_, {}, vocab_rows(config_), compute)),
+      params_(device, precision_of(compute), std::nullopt, [&](const ParamVisitor& visit) { stage_.params(visit); }),
       stream_(device, threads) {
   source.load_values(params_);
 }
@@ -66,6 +73,7 @@ MetaModel::PassBytes Workspace::measure(const Model& model, const std::vector<Pa
   shape.padded_vocab = vocab_rows(model.config());
   shape.threads = model.threads();
   shape.device = model.device();
+  shape.precision = model.precision();
   return MetaModel(model.config(), {}, shape, std::nullopt).measure(passes);
 }
 

@@ -26,8 +26,9 @@ inline constexpr const char* kNotFinite =
 
 class Model {
  public:
-  /// Loads the weights onto the device, once. The source may go afterwards.
-  explicit Model(const ModelSource& source, int threads = 1, Device device = Device::cpu);
+  /// Loads the weights onto the device, once, rounded to `compute` (f32, bf16 or f16), which is also the dtype of
+  /// activations and caches; logits are fp32. The source may go afterwards.
+  explicit Model(const ModelSource& source, int threads = 1, DType compute = DType::f32, Device device = Device::cpu);
   Model(const Model&) = delete;
 
   const GptConfig& config() const { return config_; }
@@ -35,6 +36,7 @@ class Model {
   std::int64_t positions() const { return config_.max_positions; }
   int threads() const { return stream_.threads(); }
   Device device() const { return stream_.device(); }
+  const Precision& precision() const { return params_.precision(); }
 
   /// (T, V), row after row: what follows each of 1 to positions() ids. Memory for the pass is made for this call.
   std::vector<float> logits(std::span<const std::int32_t> ids);

@@ -57,6 +57,17 @@ cut -d' ' -f1-8 out | cmp -s - want && fail '--format text has no effect'
 sed 's/text/body/' d.jsonl >body.jsonl
 mtl-eval --load b --input body.jsonl --json-keys body | cut -d' ' -f1-8 | cmp -s - want || fail '--json-keys'
 
+# In 16 bits: near the loss in fp32, and not the same.
+expect_exit 0 mtl-eval --load b --input one.txt --json
+exact=$(number out loss)
+for dtype in bfloat16 float16; do
+  expect_exit 0 mtl-eval --load b --input one.txt --json --dtype "$dtype"
+  expect_near "$(number out loss)" "$exact" 1e-2
+  [ "$(number out loss)" != "$exact" ] || fail "$dtype computes what float32 does"
+done
+expect_exit 2 mtl-eval --load b --input one.txt --dtype int8
+expect_text err '--dtype int8 .*float32'
+
 # How it fails: all wrong flags at once.
 expect_exit 2 mtl-eval --data-path x --input y --seq-length 0 --batch-size 0 --threads -1 --sequence 3
 for what in '--load +' '--data-path, --input +give one of them' '--seq-length 0 ' '--batch-size 0 ' '--threads -1 ' '--sequence '; do

@@ -92,6 +92,15 @@ expect_text err '--prompt: the prompt has [0-9]+ tokens; the model sees the last
 expect_exit 0 mtl-generate --load "$MODELS/a" --greedy --max-new-tokens 40 --prompt 274 --tokenizer-type NullTokenizer --vocab-size 512
 expect_same out <(paste -d' ' prompts.txt continuations.txt | head -1)
 
+# In 16 bits: the continuation of a confident model is the same; other log-probabilities show that it was computed so.
+for dtype in bfloat16 float16; do
+  expect_exit 0 mtl-generate --load b --prompt x --greedy --max-new-tokens 5 --json-lines --logprobs --dtype "$dtype"
+  cp out "$dtype"
+done
+expect_exit 0 mtl-generate --load b --prompt x --greedy --max-new-tokens 5 --json-lines --logprobs
+cmp -s out bfloat16 && fail 'bfloat16 computes what float32 does'
+cmp -s bfloat16 float16 && fail 'float16 computes what bfloat16 does'
+
 # How it fails: all wrong flags at once.
 expect_exit 2 mtl-generate --max-new-tokens -1 --temperature 0 --top-k -2 --top-p 1.5 --seed -3 --num-samples 0 --batch-size 0 \
   --threads -1 --logprobs --prompt x --input y --tempreature 1

@@ -3,6 +3,7 @@
 #include "eval/generate.h"
 
 #include "tests/eval/models.h"
+#include "tests/relative_error.h"
 
 using namespace mtl;
 using namespace mtl::test;
@@ -43,6 +44,25 @@ TEST_CASE("greedy continuations equal transformers', one at a time and all toget
   for (std::size_t i = 0; i < cases.size(); ++i) {
     check_completion(all[i], cases[i]);
     check_completion(alone.run(std::span(requests).subspan(i, 1))[0], cases[i]);
+  }
+}
+
+TEST_CASE("in 16 bits the logits with a cache equal those without, within the dtype's rounding") {
+  ModelSource source = open_model("a");
+  const Ids ids = golden::numbers<std::int32_t>(greedy_cases().front().at("prompt"));
+  Model wide(source);
+  const std::vector<float> exact = wide.logits(ids);
+  const auto last = std::span(exact).last(static_cast<std::size_t>(wide.vocab()));
+  const std::vector<double> expected(last.begin(), last.end());
+  for (auto [compute, bound] : {std::pair{DType::bf16, 2e-2}, std::pair{DType::f16, 2e-3}}) {
+    CAPTURE(name_of(compute));
+    Model model(source, 2, compute);
+    Decoder decoder(model, 2, 64);
+    CHECK(rms_relative(decoder.append(0, ids).data(), expected) < bound);
+    std::span<const float> logits;
+    for (std::int32_t id : ids) logits = decoder.append(1, std::span(&id, 1));  // one by one
+    CHECK(rms_relative(logits.data(), expected) < bound);
+    CHECK(rms_relative(model.logits(ids).data() + (ids.size() - 1) * expected.size(), expected) < bound);
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include "eval/token_source.h"
 #include "tests/eval/models.h"
+#include "tests/relative_error.h"
 #include "tests/scratch_folder.h"
 
 using namespace mtl;
@@ -30,6 +31,36 @@ TEST_CASE("losses of whole windows equal transformers' in float64") {
       double loss = top + std::log(sum) - line[static_cast<std::size_t>(ids[i + 1])];
       CHECK(std::abs(loss - want[i]) < 2e-5 * std::max(1.0, want[i]));
     }
+  }
+}
+
+TEST_CASE("losses in 16 bits are within the dtype's rounding of float64's, from half the bytes of weights") {
+  for (auto [compute, bound] : {std::pair{DType::bf16, 2e-2}, std::pair{DType::f16, 2e-3}}) {
+    CAPTURE(name_of(compute));
+    double furthest = 0, mean = 0;
+    std::int64_t compared = 0;
+    for (const Json& row : golden_lines("golden/evaluate/windows.jsonl")) {
+      ModelSource source = open_model(row.at("model").as_string());
+      const std::size_t before = buffer_use().bytes;
+      const Model wide(source);
+      const std::size_t of_fp32 = buffer_use().bytes - before;
+      Model model(source, 2, compute);
+      CHECK(buffer_use().bytes - before - of_fp32 == of_fp32 / 2);
+      auto ids = golden::numbers<std::int32_t>(row.at("ids"));
+      auto want = golden::numbers<double>(row.at("losses"));
+      Scorer scorer(model, 1, model.positions());
+      auto got = scorer.losses(ids, 1, model.positions());
+      REQUIRE(got.size() == want.size());
+      for (std::size_t i = 0; i < want.size(); ++i) {
+        furthest = larger_or_nan(furthest, std::abs(got[i] - want[i]) / std::max(1.0, want[i]));
+        mean += got[i] - want[i];
+        ++compared;
+      }
+    }
+    REQUIRE(compared > 0);
+    CHECK(furthest < bound);
+    CHECK(furthest > 0);
+    CHECK(std::abs(mean / double(compared)) < bound / 5);
   }
 }
 
