@@ -97,9 +97,9 @@ void print_order(const DataOrderOptions& options, const SplitSources& sources) {
   if (counts[which] == 0) return;
   if (!sources[which]) {
     fail(Exit::usage,
-         options.data.paths.is_per_split() ? cat("--", options.dataset, "-data-path is not given: there")
-                                           : cat("--split ", options.data.paths.split, ": there"),
-         " is no data for ", options.dataset);
+         options.data.paths.is_per_split() ? cat("--", options.dataset, "-data-path is not given")
+                                           : cat("--split ", options.data.paths.split),
+         ": no data for ", options.dataset);
   }
   DataFiles files;
   const auto dataset =

@@ -94,14 +94,14 @@ void check_numbers(Flags& flags, const DataSplitOptions& options) {
   for (const std::string& word : options.weights.empty() ? std::vector<std::string>{} : words_of(options.weights)) {
     const double weight = parse_float(word).value_or(0);
     if (!(weight > 0) || !std::isfinite(weight)) {
-      flags.problem("--weights " + options.weights, cat("`", word, "` is no positive number"));
+      flags.problem("--weights " + options.weights, cat("`", word, "` is not a positive number"));
     }
   }
   int rests = 0;
   for (const std::string& word : options.counts.empty() ? std::vector<std::string>{} : words_of(options.counts)) {
     rests += word == "rest";
     if (word != "rest" && parse_int(word).value_or(0) < 1) {
-      flags.problem("--counts " + options.counts, cat("`", word, "` is no positive number, nor `rest`"));
+      flags.problem("--counts " + options.counts, cat("`", word, "` is neither a positive number nor `rest`"));
     }
   }
   if (rests > 1) flags.problem("--counts " + options.counts, "only one part can take the rest");

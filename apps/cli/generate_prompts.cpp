@@ -15,7 +15,7 @@ std::vector<std::int32_t> parse_ids(std::string_view text, const std::string& wh
     std::string_view word = text.substr(at, text.find_first_of(" \t,", at) - at);
     auto id = parse_int(word);
     if (!id || *id < 0 || *id > INT32_MAX)
-      fail(Exit::bad_data, where, ": \"", word, "\" is no token id; with --ids a prompt is ids separated by blanks");
+      fail(Exit::bad_data, where, ": \"", word, "\" is not a token id; with --ids a prompt is ids separated by blanks");
     ids.push_back(static_cast<std::int32_t>(*id));
     at += word.size();
   }
@@ -38,9 +38,9 @@ Prompt PromptReader::read_json(std::string_view line, const std::string& where) 
   try {
     prompt = Json::parse(line).at("prompt");
     if (prompt.is_string() && has_lone_surrogate(prompt.as_string()))
-      fail(Exit::bad_data, "the prompt holds a lone surrogate, which is no text");
+      fail(Exit::bad_data, "the prompt holds a lone surrogate, which is not text");
     if (!prompt.is_string() && !(ids && prompt.is_array()))
-      fail(Exit::bad_data, "the prompt is no string", ids ? " or list of ids" : "");
+      fail(Exit::bad_data, "the prompt is not a string", ids ? " or list of ids" : "");
   } catch (const Error& error) {
     fail(error.code(), where, ": ", error.what());
   }

@@ -77,7 +77,7 @@ void check_grid(Flags& flags, const TopoOptions& options) {
              options.order());
   } catch (const Error& error) {
     flags.problem(cat("--rank-order ", options.order()),
-                  cat("is no order (", error.what(), "); name each of tp, cp, ep, dp and pp once, the fastest first"));
+                  cat("is not an order (", error.what(), "); name each of tp, cp, ep, dp and pp once, the fastest first"));
   }
 }
 

@@ -16,11 +16,11 @@ void prepare_training(const TrainOptions& options, Flags& flags, bool is_rank_ze
   std::string from = checkpoint.load.empty() ? "--save " + checkpoint.save : "--load " + checkpoint.load;
   bool absent =
       !checkpoint.load.empty() && !is_same_path(checkpoint.load, checkpoint.save) && !file_exists(checkpoint.load);
-  if (!found && absent) findings.problem(from, "there is no such file or folder");
+  if (!found && absent) findings.problem(from, "no such file or folder");
   found =
       found && is_rank_zero && findings.attempt(from, [&] { setup.start = find_start(options, nullptr, {}, console); });
   if (found && checkpoint.exit_on_missing && !checkpoint.load.empty() && !setup.start.source) {
-    findings.problem("--exit-on-missing-checkpoint", cat("there is no checkpoint in --load ", checkpoint.load));
+    findings.problem("--exit-on-missing-checkpoint", cat("no checkpoint in --load ", checkpoint.load));
   }
 
   const TokenizerOptions& named = options.tokenizer;

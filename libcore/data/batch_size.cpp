@@ -66,7 +66,7 @@ void BatchSizes::read_rampup(const std::vector<std::int64_t>& words) {
   if (samples < 0) fail(Exit::usage, "the samples of the ramp must not be negative");
   if (start > global_) fail(Exit::usage, "starts with ", start, ", more than the global batch size ", global_);
   if ((global_ - start) % increment != 0) {
-    fail(Exit::usage, "from ", start, " to the global batch size ", global_, " there is no whole number of steps of ",
+    fail(Exit::usage, "the global batch size ", global_, " less the start ", start, " is not a multiple of ",
          increment);
   }
   const std::int64_t steps = (global_ - start) / increment;

@@ -85,7 +85,7 @@ void IndexChecker::check_header() {
   }
   if (!starts_with(idx_.text(), kIndexMagic.substr(0, std::min(size, kIndexMagic.size())))) {
     fail_idx("magic", 0, "; name the .idx that mtl-preprocess or Megatron-LM wrote",
-             "does not begin with MMIDIDX, so it is no index of token files");
+             "does not begin with MMIDIDX, so it is not an index of token files");
   }
   if (size < kHeaderBytes) {
     fail_idx("header-size", size, kRemedy, "the header needs ", kHeaderBytes, " bytes, the file has ", size);

@@ -20,7 +20,7 @@ std::vector<Axis> parse_order(const std::string& token) {
     std::size_t end = std::min(token.find('-', begin), token.size());
     std::string word = token.substr(begin, end - begin);
     auto found = std::find_if(kAllAxes.begin(), kAllAxes.end(), [&](Axis axis) { return word == short_name(axis); });
-    if (found == kAllAxes.end()) fail(Exit::usage, "order of ranks '", token, "': there is no axis '", word, "'");
+    if (found == kAllAxes.end()) fail(Exit::usage, "order of ranks '", token, "': '", word, "' is not an axis");
     if (std::find(axes.begin(), axes.end(), *found) != axes.end())
       fail(Exit::usage, "order of ranks '", token, "': ", word, " comes twice");
     axes.push_back(*found);

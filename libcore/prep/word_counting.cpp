@@ -45,7 +45,7 @@ class TextReader {
     while (more && cut == std::string::npos) {
       std::size_t before = rest_.size();
       if (before > kMaxPartBytes)
-        fail(Exit::bad_data, path_, ": ", kMaxPartBytes >> 20, " MiB without white space between; this is no text");
+        fail(Exit::bad_data, path_, ": ", kMaxPartBytes >> 20, " MiB without white space; this is not text");
       rest_.resize(before + kPartBytes);
       std::size_t got = source_->read(rest_.data() + before, kPartBytes);
       rest_.resize(before + got);

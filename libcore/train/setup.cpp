@@ -21,7 +21,7 @@ std::string what_of(const std::string& where, const Error& error) {
 /// A file that a flag names has to be there.
 bool is_there(Findings& findings, const char* flag, const std::string& path, const char* remedy) {
   if (path.empty() || file_exists(path)) return true;
-  findings.problem(cat(flag, " ", path), cat("there is no such file", remedy));
+  findings.problem(cat(flag, " ", path), cat("no such file", remedy));
   return false;
 }
 

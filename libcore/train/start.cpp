@@ -75,7 +75,7 @@ void open_own(RunStart& start, const TrainOptions& options, const std::vector<st
 void open_load(RunStart& start, const TrainOptions& options, const std::vector<std::string>& damaged,
                Console& console) {
   const CheckpointOptions& flags = options.checkpoint;
-  if (!file_exists(flags.load)) fail_at(Exit::io, "--load " + flags.load, "there is no such file or folder");
+  if (!file_exists(flags.load)) fail_at(Exit::io, "--load " + flags.load, "no such file or folder");
   std::string path = flags.load;
   const bool is_model =
       file_exists(cat(path, "/", kManifestName)) || file_exists(path + "/config.json") || is_megatron(path);

@@ -181,7 +181,7 @@ expect_text err '--counts 2,3 +is fewer than the [0-9]+ documents of default_tex
 expect_exit 2 mtl-data split default_text_document --output-prefix x --weights 1,0.0000001
 expect_text err 'valid +would have none of the'
 expect_exit 2 mtl-data split default_text_document --output-prefix x --weights 1,-1,a --counts 1 --names b,b,c/d
-for problem in '`-1` is no positive number' '`a` is no positive' 'two parts have the same name' '`c/d` cannot end'; do
+for problem in '`-1` is not a positive number' '`a` is not a positive' 'two parts have the same name' '`c/d` cannot end'; do
   expect_text err "$problem"
 done
 ls x* 2>/dev/null && fail 'split: a refused split left files'

@@ -117,14 +117,14 @@ expect_text err 'has no tokenizer files: name them with --vocab-file and --merge
 expect_exit 2 mtl-generate --load "$MODELS/a" --prompt 'To be' --vocab-file b/vocab.json --merge-file b/merges.txt
 expect_text err 'knows 512 tokens, the tokenizer has 1000'
 expect_exit 65 "${a[@]}" --prompt '5 six'
-expect_text err '--prompt: "six" is no token id'
+expect_text err '--prompt: "six" is not a token id'
 expect_exit 65 "${a[@]}" --prompt '5 512'
 expect_text err "--prompt: token id 512 is not in the model's vocabulary of 512"
 printf '{"prompt": [1]}\n{"prmpt": [2]}\n' >bad.jsonl
 expect_exit 65 "${a[@]}" --input bad.jsonl
 expect_text err 'bad.jsonl: line 2: '
 expect_exit 65 mtl-generate --load b --input bad.jsonl
-expect_text err 'bad.jsonl: line 1: the prompt is no string'
+expect_text err 'bad.jsonl: line 1: the prompt is not a string'
 expect_exit 74 mtl-generate --load b --input absent.txt
 expect_output mtl-generate --load b --input /dev/null </dev/null
 

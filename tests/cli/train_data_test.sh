@@ -92,7 +92,7 @@ expect_text err "^  --data-path +'x' stands where a weight is expected, before '
 expect_text err '^  --rampup-batch-size 2 2 24|^  --rampup-batch-size +needs a run that is counted in samples'
 expect_exit 2 run_in none --train-samples 60 --data-path 1 $A nan $B --global-batch-size 9 --rampup-batch-size 2 3 24
 expect_text err "^  --data-path +the weight 'nan' is not a positive number"
-expect_text err '^  --rampup-batch-size 2 3 24 +from 2 to the global batch size 9 there is no whole number of steps of 3'
+expect_text err '^  --rampup-batch-size 2 3 24 +the global batch size 9 less the start 2 is not a multiple of 3'
 expect_exit 2 run_in none --train-samples 60 --data-path $A --global-batch-size 8 --rampup-batch-size 2 3 24
 expect_exit 2 run_in none --train-samples 60 --data-path $A --global-batch-size 8 --rampup-batch-size 3 5 24
 expect_text err '^  --rampup-batch-size 3 5 24 +the batch size 3 is not a multiple of 2 .*--decrease-batch-size-if-needed takes 2$'

@@ -36,8 +36,8 @@ expect_text err '^  --global-batch-size 190 +is not a multiple of micro-batch-si
 expect_text err '^  --lr x +is not a number$'
 expect_text err '^  --fp16 +is not supported'
 expect_text err '^  --data-path absent +there is no absent.idx nor absent.bin; '
-expect_text err '^  --merge-file absent.txt +there is no such file'
-expect_text err '^  --load absent +there is no such file or folder$'
+expect_text err '^  --merge-file absent.txt +no such file'
+expect_text err '^  --load absent +no such file or folder$'
 expect_text err '^  --save vocab.json/here .*vocab.json is not a folder'
 expect_exit 2 mtl-train
 expect_exit 2 mtl-train --hidden-sise 768
@@ -184,7 +184,7 @@ expect_text err '^mtl-train: already complete: 4 iterations are done, more than 
 expect_exit 2 mtl-train "${codeparrot[@]}" "${small[@]}" --fp16
 said 1 '^  --'
 expect_exit 2 mtl-train "${codeparrot[@]}" "${small[@]}" --save none --load none --exit-on-missing-checkpoint
-expect_text err '^  --exit-on-missing-checkpoint +there is no checkpoint in --load none$'
+expect_text err '^  --exit-on-missing-checkpoint +no checkpoint in --load none$'
 ! grep -q 'starting from iteration 0' err || fail '--exit-on-missing-checkpoint: says that it starts'
 
 # The 345M script: what is refused is refused by name, and the rest is in order.

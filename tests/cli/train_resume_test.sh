@@ -130,7 +130,7 @@ expect_exit 0 run_in single --load at9/save/iter_0000006
 expect_text err 'resuming at9/save/iter_0000006 at iteration 6'
 expect_same "single/save/$LAST" "whole/save/$LAST"
 expect_exit 74 run_in nowhere --load nosuch
-expect_text err '--load nosuch: there is no such file or folder'
+expect_text err '--load nosuch: no such file or folder'
 [ -e nowhere/save ] && fail 'a refused run leaves a folder'
 expect_exit 0 run_in fresh --load fresh/save
 expect_text err '^mtl-train: fresh/save holds no checkpoint yet: starting from iteration 0'
