@@ -9,7 +9,6 @@ namespace {
 // APPNOTE.TXT 6.3.10, sections 4.3.7, 4.3.12, 4.3.14 to 4.3.16, 4.5.3.
 constexpr std::uint32_t kHeaderMark = 0x04034b50, kDirectoryMark = 0x02014b50, kEndMark = 0x06054b50,
                         kEndMark64 = 0x06064b50, kLocatorMark64 = 0x07064b50;
-constexpr std::uint64_t kBeyond32 = 0xFFFFFFFF;  // stands for a number in a zip64 field
 constexpr std::uint16_t kVersion = 20, kVersion64 = 45, kExtra64 = 1, kPadding = 0x4246;
 constexpr std::uint16_t kUtf8Names = 1 << 11;
 constexpr std::uint32_t kDate = 0x00210000;  // 1 January 1980: the same archive whenever it is written
@@ -32,13 +31,11 @@ class ZipRecord {
   std::string bytes_;
 };
 
-std::uint64_t capped(std::uint64_t value) { return std::min(value, kBeyond32); }
-
 }  // namespace
 
 void ZipWriter::add(const std::string& name, std::span<const std::byte> data) {
   const Entry entry{name, out_.bytes(), data.size(), crc32(data)};
-  const bool is_large = entry.bytes >= kBeyond32;
+  const bool is_large = needs_zip64(entry.bytes);
   ZipRecord extra;
   if (is_large) extra.u16(kExtra64).u16(16).u64(entry.bytes).u64(entry.bytes);
   // A field of 4 bytes and zeros brings the data to their boundary.
@@ -47,7 +44,7 @@ void ZipWriter::add(const std::string& name, std::span<const std::byte> data) {
   extra.u16(kPadding).u16(zeros).text(std::string(zeros, '\0'));
   ZipRecord header;
   header.u32(kHeaderMark).u16(is_large ? kVersion64 : kVersion).u16(kUtf8Names).u16(0).u32(kDate).u32(entry.crc);
-  header.u32(capped(entry.bytes)).u32(capped(entry.bytes)).u16(name.size()).u16(extra.bytes().size());
+  header.u32(in32(entry.bytes)).u32(in32(entry.bytes)).u16(name.size()).u16(extra.bytes().size());
   header.text(name).text(extra.bytes());
   out_.write(header.bytes());
   out_.write(data.data(), data.size());
@@ -57,7 +54,7 @@ void ZipWriter::add(const std::string& name, std::span<const std::byte> data) {
 void ZipWriter::finish() {
   const std::uint64_t begin = out_.bytes();
   for (const Entry& entry : entries_) {
-    const bool is_large = entry.bytes >= kBeyond32, is_far = entry.offset >= kBeyond32;
+    const bool is_large = needs_zip64(entry.bytes), is_far = needs_zip64(entry.offset);
     ZipRecord extra;
     if (is_large || is_far) extra.u16(kExtra64).u16((is_large ? 16 : 0) + (is_far ? 8 : 0));
     if (is_large) extra.u64(entry.bytes).u64(entry.bytes);
@@ -65,19 +62,19 @@ void ZipWriter::finish() {
     const std::uint16_t version = is_large || is_far ? kVersion64 : kVersion;
     ZipRecord record;
     record.u32(kDirectoryMark).u16(version).u16(version).u16(kUtf8Names).u16(0).u32(kDate).u32(entry.crc);
-    record.u32(capped(entry.bytes)).u32(capped(entry.bytes)).u16(entry.name.size()).u16(extra.bytes().size());
-    record.u16(0).u16(0).u16(0).u32(0).u32(capped(entry.offset)).text(entry.name).text(extra.bytes());
+    record.u32(in32(entry.bytes)).u32(in32(entry.bytes)).u16(entry.name.size()).u16(extra.bytes().size());
+    record.u16(0).u16(0).u16(0).u32(0).u32(in32(entry.offset)).text(entry.name).text(extra.bytes());
     out_.write(record.bytes());
   }
   const std::uint64_t end = out_.bytes(), bytes = end - begin, count = entries_.size();
   ZipRecord record;
-  if (begin >= kBeyond32 || count >= 0xFFFF) {
+  if (needs_zip64(begin) || count >= 0xFFFF) {
     record.u32(kEndMark64).u64(44).u16(kVersion64).u16(kVersion64).u32(0).u32(0);
     record.u64(count).u64(count).u64(bytes).u64(begin);
     record.u32(kLocatorMark64).u32(0).u64(end).u32(1);
   }
   const std::uint64_t short_count = std::min<std::uint64_t>(count, 0xFFFF);
-  record.u32(kEndMark).u16(0).u16(0).u16(short_count).u16(short_count).u32(capped(bytes)).u32(capped(begin)).u16(0);
+  record.u32(kEndMark).u16(0).u16(0).u16(short_count).u16(short_count).u32(in32(bytes)).u32(in32(begin)).u16(0);
   out_.write(record.bytes());
 }
 

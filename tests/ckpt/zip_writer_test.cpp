@@ -15,27 +15,32 @@
 using namespace mtl;
 
 TEST_CASE("entries of a zip archive begin at multiples of 64 bytes and read as they were written") {
-  const test::ScratchFolder folder;
-  const std::string path = folder / "a.zip";
   std::vector<std::string> contents;
   for (std::size_t i = 0; i < 70; ++i) contents.push_back(std::string(i * i, static_cast<char>(i)));
-  {
-    OutputFile out(path);
-    ZipWriter zip(out);
-    for (std::size_t i = 0; i < contents.size(); ++i) zip.add(cat(std::string(i + 1, 'n'), i), contents[i]);
-    zip.finish();
-    out.close();
-  }
-  const std::string bytes = read_file(path);
-  const ZipArchive archive(std::as_bytes(std::span(bytes)));
-  REQUIRE(archive.entries().size() == contents.size());
-  for (std::size_t i = 0; i < contents.size(); ++i) {
-    const ZipEntry* entry = archive.find(cat(std::string(i + 1, 'n'), i));
-    REQUIRE(entry != nullptr);
-    const auto* begin = reinterpret_cast<const char*>(entry->data.data());
-    CHECK((begin - bytes.data()) % 64 == 0);
-    CHECK(std::string(begin, entry->data.size()) == contents[i]);
-    CHECK_NOTHROW(check_crc(*entry));
+  // 1000: the larger entries, the later offsets, and the end record have zip64 fields.
+  for (std::uint64_t zip64_from : {ZipWriter::kBeyond32, std::uint64_t{1000}}) {
+    CAPTURE(zip64_from);
+    const test::ScratchFolder folder;
+    const std::string path = folder / "a.zip";
+    {
+      OutputFile out(path);
+      ZipWriter zip(out, zip64_from);
+      for (std::size_t i = 0; i < contents.size(); ++i) zip.add(cat(std::string(i + 1, 'n'), i), contents[i]);
+      zip.finish();
+      out.close();
+    }
+    const std::string bytes = read_file(path);
+    CHECK((bytes.find("PK\6\6") != std::string::npos) == (zip64_from == 1000));
+    const ZipArchive archive(std::as_bytes(std::span(bytes)));
+    REQUIRE(archive.entries().size() == contents.size());
+    for (std::size_t i = 0; i < contents.size(); ++i) {
+      const ZipEntry* entry = archive.find(cat(std::string(i + 1, 'n'), i));
+      REQUIRE(entry != nullptr);
+      const auto* begin = reinterpret_cast<const char*>(entry->data.data());
+      CHECK((begin - bytes.data()) % 64 == 0);
+      CHECK(std::string(begin, entry->data.size()) == contents[i]);
+      CHECK_NOTHROW(check_crc(*entry));
+    }
   }
 }
 
