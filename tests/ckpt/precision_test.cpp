@@ -46,6 +46,11 @@ Manifest save_one(const ScratchFolder& scratch, const TestLayout& layout, const 
   return read_sound_manifest(scratch / "s/iter_0000007");
 }
 
+DType memory_dtype(StoredDType dtype) {
+  if (dtype == StoredDType::f16) return DType::f16;
+  return dtype == StoredDType::bf16 ? DType::bf16 : DType::f32;
+}
+
 ModelSource open_quietly(const std::string& path) {
   Console console = quiet_console();
   return ModelSource::open(path, console);
@@ -200,32 +205,44 @@ TEST_CASE("precision: a dtype changed in a shard's header or in the manifest is 
   }
 }
 
-TEST_CASE("precision: a 16-bit checkpoint becomes a Hugging Face folder of its main weights, in any dtype") {
+TEST_CASE("precision: a checkpoint converts to every format and dtype: main weights are rounded, moments are kept") {
   for (const PrecisionPreset& writer : precisions()) {
-    for (const char* dtype : {"", "float32", "float16", "bfloat16"}) {
-      CAPTURE(writer.name);
-      CAPTURE(dtype);
-      ScratchFolder scratch;
-      save_one(scratch, kSharded, writer.precision);
-      HfWriteOptions options;
-      if (dtype[0] != '\0') options.dtype = parse_torch_dtype(dtype);
-      fs::create_directories(scratch / "hf");
-      write_hf_folder(open_quietly(scratch / "s"), scratch / "hf", options);
-      const DType written = dtype == std::string("")             ? writer.precision.main_params
-                            : *options.dtype == StoredDType::f32 ? DType::f32
-                            : *options.dtype == StoredDType::f16 ? DType::f16
-                                                                 : DType::bf16;
-      ModelSource source = open_quietly(scratch / "hf");
-      CHECK(source.tensors()[0].dtype == stored_dtype_of(written));
-      CHECK(Json::read(scratch / "hf/config.json").at("dtype").as_string() == torch_name_of(stored_dtype_of(written)));
-      RankGrid grid = kOneRank.grid();
-      RankModel model(kOneRank, grid, 0);
-      fill_true(model.store, -1);
-      source.load_values(model.store);
-      auto element = [&](const std::string& name, std::int64_t at) {
-        return rounded(saved_by(writer.precision, 7)(name, at), written);
-      };
-      CHECK(count_wrong(model.store, element, false) == 0);
+    ScratchFolder scratch;
+    save_one(scratch, kSharded, writer.precision);
+    for (const char* format : {"mtl", "hf", "megatron"}) {
+      for (const char* dtype : {"", "float32", "float16", "bfloat16"}) {
+        CAPTURE(writer.name);
+        CAPTURE(format);
+        CAPTURE(dtype);
+        ConvertOptions options;
+        options.load = scratch / "s";
+        options.save = scratch / cat(format, "_", dtype);
+        options.to = format;
+        if (dtype[0] != '\0') options.dtype = dtype;
+        options.verify = true;
+        options.compare_logits = [](const ModelSource&, const ModelSource&) { return 0.0; };
+        Console console = quiet_console();
+        const ConvertReport report = convert_model(options, console);
+        const StoredDType written = parse_torch_dtype(dtype).value_or(stored_dtype_of(writer.precision.main_params));
+        CHECK(report.dtype == torch_name_of(written));
+
+        RankGrid grid = kOneRank.grid();
+        RankModel model(kOneRank, grid, 0);
+        fill_true(model.store, -1);
+        const ModelSource source = ModelSource::open(options.save, console, {layouts_config().vocab_size, {}});
+        source.load_values(model.store);
+        CHECK(source.has_optimizer() == (options.to == "mtl"));
+        if (source.has_optimizer()) source.load_optimizer(model.store);
+        for (const SavedTensor& tensor : source.tensors()) {
+          const bool is_weight = starts_with(tensor.name, "param.");
+          CHECK(tensor.dtype == (is_weight ? written : stored_dtype_of(dtype_of_kind(writer.precision, tensor.name))));
+        }
+        auto element = [&](const std::string& name, std::int64_t at) {
+          const float saved = saved_by(writer.precision, 7)(name, at);
+          return starts_with(name, "param.") ? rounded(saved, memory_dtype(written)) : saved;
+        };
+        CHECK(count_wrong(model.store, element, source.has_optimizer()) == 0);
+      }
     }
   }
 }

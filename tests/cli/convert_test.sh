@@ -42,7 +42,14 @@ for pattern in '"schema": "mtl-convert/1"' '"dtype": "bfloat16"' '"parameters": 
 done
 expect_text "$WORK/half/config.json" '"dtype": "bfloat16"'
 expect_text "$WORK/half/model.safetensors.index.json" '"total_size": '
+expect_exit 0 mtl-convert --load "$WORK/half" --save "$WORK/half.mtl" --to mtl --verify
+expect_text "$WORK/half.mtl/iter_0000000/manifest.json" '"dtype": "BF16"'
+expect_exit 0 mtl-convert --load "$WORK/half.mtl" --save "$WORK/half.back" --max-shard-size 100KB --verify
+for file in "$WORK"/half/model-*.safetensors; do expect_same "$file" "$WORK/half.back/${file##*/}"; done
+expect_exit 0 mtl-convert --load "$WORK/half.mtl" --save "$WORK/wide.mtl" --to mtl --dtype float32 --verify
 expect_exit 0 mtl-convert --load "$WORK/half" --save "$WORK/wide" --dtype float32 --verify
+expect_exit 0 mtl-convert --load "$WORK/wide.mtl" --save "$WORK/wide.back" --verify
+expect_same "$WORK/wide/model.safetensors" "$WORK/wide.back/model.safetensors"
 expect_exit 0 mtl-convert --load "$WORK/wide" --save "$WORK/half2" --dtype bfloat16 --max-shard-size 100KB
 expect_same "$WORK/half/model-00001-of-00003.safetensors" "$WORK/half2/model-00001-of-00003.safetensors"
 
