@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 
 #include "base/error.h"
@@ -15,8 +16,11 @@ constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 }  // namespace
 
-Pages::Pages(std::size_t bytes, std::string_view what) : bytes_(bytes) {
+Pages::Pages(std::size_t bytes, std::string_view what) {
   if (bytes == 0) return;
+  // One huge page is cheaper than several hundred small ones, each of which is a fault.
+  if (bytes >= kHugePage / 2) bytes = std::max(bytes, kHugePage);
+  bytes_ = bytes;
   // A huge page lies on a multiple of its size, where not every kernel lets a mapping begin: it is made larger by one,
   // and what is too much before and behind it is given back.
   const std::size_t spare = bytes >= kHugePage ? kHugePage : 0;

@@ -19,6 +19,50 @@ bool is_joined(std::string_view token, const Merge& merge) {
 
 }  // namespace
 
+/// The first and the last byte of each token that merges can make of bytes, and from them which bytes meet.
+class BpeModel::TokenEdges {
+ public:
+  TokenEdges(BpeModel& model, std::size_t tokens) : meetings_(model.meetings_), edges_(tokens) {
+    for (std::size_t byte = 0; byte < 256; ++byte)
+      edges_[model.byte_tokens_[byte]] = {static_cast<char>(byte), static_cast<char>(byte), true};
+  }
+
+  void add(const Join& join) {
+    if (!meet(join)) waiting_.push_back(join);
+  }
+  /// A merge may come before those that make its tokens: such ones again, until nothing is new. Trained files have
+  /// none; in a file made to take thousands of rounds, everything may meet.
+  void finish() {
+    constexpr int kMostRounds = 20;
+    for (int round = 0; !waiting_.empty(); ++round) {
+      if (round == kMostRounds) {
+        meetings_.set();
+        return;
+      }
+      if (std::erase_if(waiting_, [this](const Join& join) { return meet(join); }) == 0) return;
+    }
+  }
+
+ private:
+  struct Edges {
+    char first = 0, last = 0;
+    bool known = false;
+  };
+
+  /// False when a token of the join is not known yet.
+  bool meet(const Join& join) {
+    const Edges left = edges_[join.left], right = edges_[join.right];
+    if (!left.known || !right.known) return false;
+    meetings_.set(meeting(left.last, right.first));
+    edges_[join.joined] = {left.first, right.last, true};
+    return true;
+  }
+
+  std::bitset<1 << 16>& meetings_;
+  std::vector<Edges> edges_;  // by token
+  std::vector<Join> waiting_;
+};
+
 BpeModel::BpeModel(const BpeVocabulary& vocabulary, const std::string& source) : pairs_(vocabulary.merges.size()) {
   const StringIndex ids(vocabulary.tokens);
   if (ids.repeated())
@@ -33,56 +77,38 @@ BpeModel::BpeModel(const BpeVocabulary& vocabulary, const std::string& source) :
     byte_tokens_[byte] =
         id_of(byte_stand_ins()[byte], nullptr, "which stands for byte ", byte, "; this is no byte-level vocabulary");
   }
-  std::vector<Join> joins;
-  joins.reserve(vocabulary.merges.size());
-  std::uint32_t next = 0;  // merges make tokens one after another in most files
+  TokenEdges edges(*this, vocabulary.tokens.size());
+  std::uint32_t rank = 0, next = 0;  // merges make tokens one after another in most files
   for (const Merge& merge : vocabulary.merges) {
-    auto rank = static_cast<std::uint32_t>(joins.size());
     auto id_in_merge = [&](std::string_view token, const char* readable_end) {
       return id_of(token, readable_end, "which merge ", rank + 1, " needs");
     };
     const bool is_next = next < vocabulary.tokens.size() && is_joined(vocabulary.tokens[next], merge);
-    joins.push_back({id_in_merge(merge.left, merges_end), id_in_merge(merge.right, merges_end), rank,
-                     is_next ? next : id_in_merge(merge.joined(), nullptr)});
-    next = joins.back().joined + 1;
+    const Join join{id_in_merge(merge.left, merges_end), id_in_merge(merge.right, merges_end), rank,
+                    is_next ? next : id_in_merge(merge.joined(), nullptr)};
+    pairs_.set(join.left, join.right, join.rank, join.joined);
+    edges.add(join);
+    next = join.joined + 1;
+    ++rank;
   }
-  set_joins(joins);
+  edges.finish();
+  set_byte_pairs();
 }
 
 BpeModel::BpeModel(const std::array<std::uint32_t, 256>& byte_tokens, std::span<const Join> joins)
     : byte_tokens_(byte_tokens), pairs_(joins.size()) {
-  set_joins(joins);
-}
-
-void BpeModel::set_joins(std::span<const Join> joins) {
-  struct Edges {
-    char first = 0, last = 0;
-    bool known = false;
-  };
   std::uint32_t tokens = *std::max_element(byte_tokens_.begin(), byte_tokens_.end()) + 1;
   for (const Join& join : joins) tokens = std::max({tokens, join.left + 1, join.right + 1, join.joined + 1});
-  std::vector<Edges> edges(tokens);  // known for the tokens that merges can make of bytes
-  for (std::size_t byte = 0; byte < 256; ++byte)
-    edges[byte_tokens_[byte]] = {static_cast<char>(byte), static_cast<char>(byte), true};
-  // A merge may come before those that make its tokens: again, until nothing is new. One round is what trained files
-  // take; in a file made to take thousands, everything may meet.
-  constexpr int kMostRounds = 20;
-  bool is_new = true, has_all = false;
-  for (int round = 0; is_new && !has_all && round < kMostRounds; ++round) {
-    is_new = false, has_all = true;
-    for (const Join& join : joins) {
-      const Edges &left = edges[join.left], &right = edges[join.right];
-      if (!left.known || !right.known) {
-        has_all = false;
-        continue;
-      }
-      meetings_.set(meeting(left.last, right.first));
-      is_new |= !edges[join.joined].known;
-      edges[join.joined] = {left.first, right.last, true};
-    }
+  TokenEdges edges(*this, tokens);
+  for (const Join& join : joins) {
+    pairs_.set(join.left, join.right, join.rank, join.joined);
+    edges.add(join);
   }
-  if (is_new && !has_all) meetings_.set();
-  for (const Join& join : joins) pairs_.set(join.left, join.right, join.rank, join.joined);
+  edges.finish();
+  set_byte_pairs();
+}
+
+void BpeModel::set_byte_pairs() {
   byte_pairs_.reserve(1 << 16);
   for (std::uint32_t left : byte_tokens_) {
     for (std::uint32_t right : byte_tokens_) byte_pairs_.push_back(pairs_.find(left, right));

@@ -49,7 +49,8 @@ class BpeModel {
 
  private:
   static std::size_t meeting(char left, char right) { return byte_of(left) << 8 | byte_of(right); }
-  void set_joins(std::span<const Join> joins);
+  class TokenEdges;
+  void set_byte_pairs();
   void encode_short(std::string_view piece, std::vector<std::int32_t>& out) const;
   void encode_long(std::string_view piece, MergeScratch& scratch, std::vector<std::int32_t>& out) const;
   struct Hash : std::hash<std::string_view> {
