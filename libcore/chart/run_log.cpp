@@ -82,6 +82,7 @@ std::string column_name(std::string_view field) {
       {"number of nan iterations", "nan_iterations"},
       {"data stall (ms)", "data_stall_ms"},
       {"communication wait (ms)", "communication_wait_ms"},
+      {"lost updates of the copy", "lost_updates_copy"},
       {"MFU A", "mfu_a"},
       {"MFU B", "mfu_b"},
   };

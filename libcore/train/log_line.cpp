@@ -42,6 +42,9 @@ std::string log_line(const IntervalReport& report, const std::string& timestamp)
   out += format(" tokens per second: %.1f |", report.tokens_per_second);
   if (report.mfu_a) out += cat(" MFU A: ", rate_text(100 * *report.mfu_a), "% |");
   if (report.mfu_b) out += cat(" MFU B: ", rate_text(100 * *report.mfu_b), "% |");
+  if (report.lost_updates) out += cat(" lost updates: ", rate_text(100 * *report.lost_updates), "% |");
+  if (report.lost_updates_copy)
+    out += cat(" lost updates of the copy: ", rate_text(100 * *report.lost_updates_copy), "% |");
   if (report.data_stall_ms) out += format(" data stall (ms): %.1f |", *report.data_stall_ms);
   if (report.communication_wait_ms) out += format(" communication wait (ms): %.1f |", *report.communication_wait_ms);
   return out;

@@ -20,7 +20,7 @@ struct IntervalReport {
   double elapsed_ms_per_iteration = 0;
   double learning_rate = 0;  // the one that the last step used
   std::int64_t global_batch_size = 0;
-  std::optional<double> lm_loss{};  // mean over the interval's steps that counted
+  std::optional<double> lm_loss{};  // mean over the interval's updates
   double loss_scale = 1;
   std::optional<double> grad_norm{};
   std::int64_t skipped_iterations = 0;
@@ -33,6 +33,9 @@ struct IntervalReport {
   // Per iteration, what the rank that waited least has waited for gradients to be summed and for updated weights: the
   // others have waited for slower ranks, too. Absent without ranks.
   std::optional<double> communication_wait_ms{};
+  // Of the updates that are not zero, the share that leaves the updated weight as it was, to the bit; and the share
+  // that so leaves the narrower copy of it that layers read. Absent where weights are fp32 alone.
+  std::optional<double> lost_updates{}, lost_updates_copy{};
   bool is_final = false;  // the run ended within the interval: a prolonged run reports all of it again
 };
 

@@ -30,6 +30,8 @@ Json step_object(const IntervalReport& report) {
   optional("tflops_per_device", report.tflops_per_device);
   optional("mfu_a", report.mfu_a);
   optional("mfu_b", report.mfu_b);
+  optional("lost_updates", report.lost_updates);
+  optional("lost_updates_copy", report.lost_updates_copy);
   optional("data_stall_ms", report.data_stall_ms);
   optional("communication_wait_ms", report.communication_wait_ms);
   if (report.is_final) out.set("final", true);
@@ -111,6 +113,8 @@ void Metrics::report(const IntervalReport& report) {
   scalars.by_iteration.emplace_back("tokens-per-second", report.tokens_per_second);
   if (report.mfu_a) scalars.by_iteration.emplace_back("mfu-a", *report.mfu_a);
   if (report.mfu_b) scalars.by_iteration.emplace_back("mfu-b", *report.mfu_b);
+  if (report.lost_updates) scalars.by_iteration.emplace_back("lost-updates", *report.lost_updates);
+  if (report.lost_updates_copy) scalars.by_iteration.emplace_back("lost-updates-copy", *report.lost_updates_copy);
   if (report.data_stall_ms) scalars.by_iteration.emplace_back("data-stall", *report.data_stall_ms / 1000);
   if (report.communication_wait_ms)
     scalars.by_iteration.emplace_back("communication-wait", *report.communication_wait_ms / 1000);

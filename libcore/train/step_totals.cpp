@@ -14,6 +14,13 @@ void StepTotals::add(Stream& stream, Tensor sum, const StepBatch& step) {
   }
 }
 
+void StepTotals::take(const StepReport& report) {
+  loss_sum = report.loss_sum;
+  nonzero_updates = double(report.nonzero_updates);
+  lost_updates = double(report.lost_updates);
+  lost_copies = double(report.lost_copies);
+}
+
 void StepTotals::take(SignalRequests& signals) {
   save += signals.take_save();
   status += signals.take_status();
@@ -21,7 +28,8 @@ void StepTotals::take(SignalRequests& signals) {
 }
 
 void StepTotals::exchange(Communicator& world) {
-  double* const fields[] = {&loss_sum, &tokens, &save, &status, &end, &failed, &unsavable};
+  double* const fields[] = {&loss_sum,  &tokens,          &save,         &status,     &end, &failed,
+                            &unsavable, &nonzero_updates, &lost_updates, &lost_copies};
   constexpr std::size_t kSums = std::size(fields);
   std::vector<double> sums(kSums + world.size());
   double* waits = sums.data() + kSums;  // by rank: a sum to which the others add nothing

@@ -82,6 +82,7 @@ Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* t
                  stream_, ranks_.groups),
       pipeline_(stage_, stream_, ranks_.groups, rank_schedule(shape_.layout, static_cast<int>(shape_.micro_batches)),
                 plan_, &optimizer_.sync(), step_memory_.on_device()),
+      scaler_(scaler_of(options.precision)),
       train_batches_(make_step_batches(shape_)) {
   if (options.batch.eval_iters > 0) held_out_batches_ = make_step_batches(shape_);
   for (std::int64_t size : batch_sizes_.sizes()) {
@@ -227,7 +228,7 @@ void Trainer::train_step() {
   last_.waited = optimizer_.sync().take_waited_seconds();
   if (counts_losses()) last_.add(stream_, step_memory_.loss_sum(), batch);
   report_ = step_memory_.receive(stream_);
-  last_.loss_sum = report_.loss_sum;
+  last_.take(report_);
   exchange(last_);
   end_step(batch, last_.loss());
   check_buffers();
@@ -288,6 +289,9 @@ void Trainer::end_step(const StepBatch& batch, double loss) {
     interval_.loss_sum += loss;
     ++interval_.counted;
   }
+  interval_.nonzero_updates += last_.nonzero_updates;
+  interval_.lost_updates += last_.lost_updates;
+  interval_.lost_copies += last_.lost_copies;
 }
 
 /// Ranks that share a layer all know its losses; one of them counts.

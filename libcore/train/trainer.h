@@ -150,6 +150,7 @@ class Trainer {
     std::int64_t last_size = 0;                 // samples of the last step
     double loss_sum = 0;                        // of the updates with a finite loss
     std::int64_t counted = 0, skipped = 0, nan = 0;
+    double nonzero_updates = 0, lost_updates = 0, lost_copies = 0;  // as in StepReport, of all ranks
   } interval_;
 };
 

@@ -34,6 +34,12 @@ void Trainer::report_interval(bool final) {
   double stalled = train_feed_->stalled_seconds();
   report.data_stall_ms = (stalled - interval_.stalled) * 1e3 / timed;
   if (options_.parallel.world > 1) report.communication_wait_ms = interval_.waited * 1e3 / timed;
+  const Precision precision = precision_of(options_.precision);
+  if (precision.compute != DType::f32 && interval_.nonzero_updates > 0) {
+    report.lost_updates = interval_.lost_updates / interval_.nonzero_updates;
+    if (precision.has_main_params())
+      report.lost_updates_copy = (interval_.lost_updates + interval_.lost_copies) / interval_.nonzero_updates;
+  }
   report.is_final = final;
   metrics_->report(report);
   if (final) return;
@@ -61,6 +67,7 @@ Json Trainer::start_record() const {
   return Json::object({{"command", options_.command_line},
                        {"parameters", parameter_count(config_)},
                        {"threads", shape_.threads},
+                       {"precision", precision_mode(options_.precision)},
                        {"world_size", options_.parallel.world},
                        {"tensor_parallel", options_.parallel.tensor},
                        {"pipeline_parallel", options_.parallel.pipeline},

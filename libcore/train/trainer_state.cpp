@@ -22,6 +22,9 @@ void Trainer::resume_from(RunStart& start) {
     interval_.counted = interval->int_or("counted", 0);
     interval_.skipped = interval->int_or("skipped", 0);
     interval_.nan = interval->int_or("nan", 0);
+    interval_.nonzero_updates = interval->number_or("nonzero_updates", 0);
+    interval_.lost_updates = interval->number_or("lost_updates", 0);
+    interval_.lost_copies = interval->number_or("lost_copies", 0);
   }
 }
 
@@ -85,7 +88,10 @@ Json Trainer::extra_state(bool validation_is_due) const {
                            {"interval", Json::object({{"loss_sum", interval_.loss_sum},
                                                       {"counted", interval_.counted},
                                                       {"skipped", interval_.skipped},
-                                                      {"nan", interval_.nan}})},
+                                                      {"nan", interval_.nan},
+                                                      {"nonzero_updates", interval_.nonzero_updates},
+                                                      {"lost_updates", interval_.lost_updates},
+                                                      {"lost_copies", interval_.lost_copies}})},
                            {"precision", precision_record(precision_of(options_.precision))}});
   if (scaler_.is_dynamic()) {
     out.set("loss_scaler", Json::object({{"growth_tracker", scaler_.state().growth_tracker},

@@ -135,7 +135,7 @@ TEST_CASE("terminal: a falling line falls") {
 TEST_CASE("run log: a text log's fields become columns, other lines are left alone") {
   RunLog log = parse_run_log(
       "setting up\n [ts] iteration        7/      10 | consumed samples:           56 | lm loss: 1.250000E+00 | MFU A: "
-      "12.5% | odd: x |\n"
+      "12.5% | lost updates of the copy: 25.0% | odd: x |\n"
       " validation loss at iteration 7 | lm loss value: 2.0E+00 | lm loss PPL: 7.4E+00 | \n"
       "| consumed samples: 3 | iterations\n"
       " iteration        8/      10 | consumed samples:           64 | lm lo",
@@ -146,6 +146,7 @@ TEST_CASE("run log: a text log's fields become columns, other lines are left alo
   CHECK(log.steps.column("consumed_samples")[0] == 56);
   CHECK(log.steps.column("lm_loss")[0] == 1.25);
   CHECK(log.steps.column("mfu_a")[0] == 0.125);
+  CHECK(log.steps.column("lost_updates_copy")[0] == 0.25);
   CHECK(log.steps.column("odd").empty());
   REQUIRE(log.validations.rows() == 1);
   CHECK(log.validations.column("loss")[0] == 2);

@@ -62,6 +62,16 @@ TEST_CASE("log line: figures that do not exist have no field") {
   CHECK(line.find("loss scale: 1.0 |") != std::string::npos);
 }
 
+TEST_CASE("log line: shares of lost updates, after MFU, where they exist") {
+  IntervalReport report;
+  CHECK(log_line(report, "now").find("lost updates") == std::string::npos);
+  report.mfu_b = 0.5;
+  report.lost_updates = 0.00012345;
+  report.lost_updates_copy = 0.625;
+  CHECK(log_line(report, "now").find(" MFU B: 50.0% | lost updates: 0.0123% | lost updates of the copy: 62.5% |") !=
+        std::string::npos);
+}
+
 TEST_CASE("validation line: between dashes one longer than itself") {
   ValidationReport report{.iteration = 1000, .loss = 3.0};
   std::string text = " validation loss at iteration 1000 | lm loss value: 3.000000E+00 | lm loss PPL: 2.008554E+01 | ";

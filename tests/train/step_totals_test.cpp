@@ -16,12 +16,21 @@ TEST_CASE("after a step every rank knows the loss, what was asked of any rank, a
       if (rank == 0) totals.loss_sum = 12;
       if (rank == 0) totals.tokens = 4;
       if (rank == ranks - 1) totals.save = 1;
+      StepReport report;
+      report.loss_sum = totals.loss_sum;
+      report.nonzero_updates = 10 + rank;
+      report.lost_updates = rank;
+      report.lost_copies = 3;
+      totals.take(report);
       // Twice: nothing of the first exchange is left in the second.
       for (int round = 0; round < 2; ++round) {
         StepTotals all = totals;
         all.exchange(groups.world());
         CHECK(all.loss() == 3);
         CHECK(all.save == 1);
+        CHECK(all.nonzero_updates == (ranks == 1 ? 10 : 33));
+        CHECK(all.lost_updates == (ranks == 1 ? 0 : 3));
+        CHECK(all.lost_copies == 3 * ranks);
         CHECK(all.status == 0);
         CHECK(all.waited == 0.5);
       }
