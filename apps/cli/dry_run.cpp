@@ -3,6 +3,7 @@
 #include "base/json.h"
 #include "ckpt/canonical.h"
 #include "cli/rank_plans.h"
+#include "optim/precision_presets.h"
 #include "train/flops.h"
 #include "train/trainer.h"
 
@@ -16,6 +17,61 @@ std::int64_t recompute_savings(TrainOptions options, const GptConfig& config, co
   options.parallel.recompute_activations = options.parallel.checkpoint_activations = false;
   const std::vector<RankPlan> kept = plan_run(options, config);
   return static_cast<std::int64_t>(largest_plan(kept).plan.total_bytes() - plan.total_bytes());
+}
+
+/// A line of a description.
+std::string line(const char* what, const std::string& value) { return format("  %-34s %s\n", what, value.c_str()); }
+
+/// Ranks that each hold a part of a role.
+std::int64_t ranks_of(const PrecisionRole& role, const TrainOptions& options) {
+  return role.is_shared_out && options.parallel.distributed_optimizer ? options.parallel.data() : 1;
+}
+
+double bytes_of_rank(const std::vector<PrecisionRole>& roles, const TrainOptions& options) {
+  double bytes = 0;
+  for (const PrecisionRole& role : roles) bytes += double(role.bytes()) / double(ranks_of(role, options));
+  return bytes;
+}
+
+std::string describe_precision(const TrainOptions& options) {
+  const Precision precision = precision_of(options.precision);
+  const PrecisionRow row = precision_row(precision);
+  const auto cells = [](const std::string& mode, const char* load, const char* mixed, const char* preparation,
+                        const char* training, const char* optimizer) {
+    return format("  %-20s %-6s %-17s %-19s %-10s %s\n", mode.c_str(), load, mixed, preparation, training, optimizer);
+  };
+  std::string out = "precision\n" +
+                    cells("mode", "load", "mixed precision", "local preparation", "training", "optimizer") +
+                    cells(precision_mode(options.precision), row.load.c_str(), row.mixed.c_str(),
+                          row.preparation.c_str(), row.training.c_str(), row.optimizer.c_str());
+  const std::vector<PrecisionRole> roles = precision_roles(precision);
+  for (const PrecisionRole& role : roles) {
+    const std::int64_t ranks = ranks_of(role, options);
+    out += line(role.role, cat(short_name(role.dtype), ", ", role.bytes(), " bytes a parameter",
+                               ranks > 1 ? cat(", shared out to ", ranks, " ranks") : ""));
+  }
+  return out + line("bytes a parameter on a rank", cat(bytes_of_rank(roles, options)));
+}
+
+Json precision_json(const TrainOptions& options) {
+  const Precision precision = precision_of(options.precision);
+  const PrecisionRow row = precision_row(precision);
+  const std::vector<PrecisionRole> roles = precision_roles(precision);
+  Json listed = Json::array();
+  for (const PrecisionRole& role : roles) {
+    listed.push(Json::object({{"role", role.role},
+                              {"dtype", short_name(role.dtype)},
+                              {"bytes_per_parameter", role.bytes()},
+                              {"ranks", ranks_of(role, options)}}));
+  }
+  return Json::object({{"mode", precision_mode(options.precision)},
+                       {"load", row.load},
+                       {"mixed_precision", row.mixed},
+                       {"local_preparation", row.preparation},
+                       {"training", row.training},
+                       {"optimizer", row.optimizer},
+                       {"roles", std::move(listed)},
+                       {"bytes_per_parameter", bytes_of_rank(roles, options)}});
 }
 
 }  // namespace
@@ -38,15 +94,15 @@ std::string describe_run(const TrainOptions& options, const GptConfig& config) {
                          {"checkpoint_bytes", saved_bytes},
                          {"memory_bytes", memory_json(plan)},
                          {"recompute_saves_bytes", savings.value_or(0)},
+                         {"precision", precision_json(options)},
                          {"ranks", rank_plans_json(plans)}})
                .dump(2) +
            "\n";
   }
-  auto line = [](const char* what, const std::string& value) { return format("  %-34s %s\n", what, value.c_str()); };
   auto size = [&](const char* what, std::size_t bytes) {
     return line(what, format("%14s  %s", with_commas(bytes).c_str(), human_bytes(bytes).c_str()));
   };
-  std::string out = "model\n" + line("parameters", with_commas(plan.parameters));
+  std::string out = "model\n" + line("parameters", with_commas(plan.parameters)) + describe_precision(options);
   out += "a step\n" +
          line("samples x tokens", cat(samples, " x ", options.data.seq_length, " = ", with_commas(tokens), " tokens"));
   out += line("micro-batches of a rank", cat(options.micro_batches()));

@@ -7,18 +7,16 @@ namespace mtl {
 namespace {
 
 void refuse_numerics(ForeignFlags& foreign) {
-  const char* fp32 = "is not supported in this version, which trains in fp32; leave it out";
+  const char* fp8 = "is not supported in this version: precisions are fp32, bf16 and fp16; leave it out";
   const char* memory = "is not supported in this version; --recompute-granularity saves activations";
   const char* model = "is not supported in this version, which builds models without it";
-  const char* adam = "is not supported in this version: the optimizer is AdamW, in fp32";
-  foreign.refuse(
-      0, fp32,
-      "--fp16 --bf16 --fp8-hybrid --fp8-e4m3 --fp16-lm-cross-entropy --grad-reduce-in-bf16 --first-last-layers-bf16 "
-      "--fp8-param-gather");
-  foreign.refuse(
-      1, fp32,
-      "--loss-scale --initial-loss-scale --min-loss-scale --loss-scale-window --hysteresis --fp8-format --fp8-recipe "
-      "--fp8-margin --fp8-interval --fp8-amax-history-len --fp8-amax-compute-algo --fp4-format");
+  const char* adam = "is not supported in this version: the optimizer is AdamW";
+  foreign.refuse(0, fp8, "--fp8-hybrid --fp8-e4m3 --first-last-layers-bf16 --fp8-param-gather");
+  foreign.refuse(1, fp8,
+                 "--fp8-format --fp8-recipe --fp8-margin --fp8-interval --fp8-amax-history-len "
+                 "--fp8-amax-compute-algo --fp4-format");
+  foreign.refuse(0, "is not supported in this version: losses are computed in fp32, in every precision; leave it out",
+                 "--fp16-lm-cross-entropy");
   foreign.refuse(0, memory,
                  "--distribute-saved-activations --distribute-checkpointed-activations --partition-activations "
                  "--contigious-checkpointing --checkpoint-in-cpu --cpu-offloading");
@@ -32,7 +30,7 @@ void refuse_numerics(ForeignFlags& foreign) {
                  "--embedding-init-method-std --mlp-type --topk --moe-router-topk --moe-router-load-balancing-type "
                  "--moe-aux-loss-coeff --window-attn-skip-freq");
   foreign.refuse(-1, model, "--num-experts --spec");
-  foreign.refuse(0, adam, "--cpu-optimizer --cpu_torch_adam --optimizer-cpu-offload --use-precision-aware-optimizer");
+  foreign.refuse(0, adam, "--cpu-optimizer --cpu_torch_adam --optimizer-cpu-offload");
   foreign.refuse(1, adam, "--sgd-momentum --decoupled-lr --decoupled-min-lr");
   foreign.refuse(0, "is not supported in this version: the loss is a mean over micro-batches",
                  "--calculate-per-token-loss");
@@ -136,9 +134,9 @@ void refuse_families(ForeignFlags& foreign) {
       -1, "belongs to another task than training a GPT",
       "--bert-* --retro-* --dino-* --fim-* --ict-* --img-* --mask-* --vision-* --biencoder-* --retriever-* --swin-* "
       "--logits-* --kd-* --sft*");
-  foreign.refuse(-1, "is not supported in this version, which trains in fp32; leave it out",
+  foreign.refuse(-1, "is not supported in this version: precisions are fp32, bf16 and fp16; leave it out",
                  "--fp8-* --fp4-* --no-fp8-* --disable-fp8-* --kitchen-* --te-precision-* --keep-fp8-*");
-  foreign.refuse(-1, "is not supported in this version: the optimizer is AdamW, in fp32",
+  foreign.refuse(-1, "is not supported in this version: the optimizer is AdamW",
                  "--muon-* --lion-* --optimizer-offload-*");
   foreign.refuse(-1, "is not supported in this version; --use-distributed-optimizer shards the optimizer's state",
                  "--fsdp-* --megatron-fsdp-* --torch-fsdp2-*");
@@ -197,10 +195,9 @@ void acknowledge_rest(ForeignFlags& foreign) {
       "--log-batch-size-to-tensorboard --log-learning-rate-to-tensorboard --log-loss-scale-to-tensorboard "
       "--log-world-size-to-tensorboard");
   foreign.acknowledge(1, "has no effect: loading is always strict", "--dist-ckpt-strictness");
-  foreign.acknowledge(
-      0, "has no effect: all arithmetic is fp32",
-      "--attention-softmax-in-fp32 --accumulate-allreduce-grads-in-fp32 --fp32-residual-connection --fp32-allreduce");
-  foreign.acknowledge(0, "has no effect in fp32", "--apply-query-key-layer-scaling --no-query-key-layer-scaling");
+  foreign.acknowledge(0, "has no effect: arithmetic is fp32 in every precision",
+                      "--attention-softmax-in-fp32 --apply-query-key-layer-scaling --no-query-key-layer-scaling "
+                      "--disable-bf16-reduced-precision-matmul");
   foreign.acknowledge(
       0, "has no effect: a checkpoint holds no random state; dropout follows from --seed and the sample's number",
       "--no-load-rng --no-save-rng");
@@ -224,11 +221,6 @@ void add_single_valued(Flags& flags, FixedOptions& fixed) {
         flags.problem(cat(name, " ", target), cat("is not supported in this version, ", why, "; only ", wanted, " is"));
     });
   };
-  const char* state = "whose gradients, weights and moments are fp32";
-  only("--main-grads-dtype", fixed.main_grads, state);
-  only("--main-params-dtype", fixed.main_params, state);
-  only("--exp-avg-dtype", fixed.exp_avg, state);
-  only("--exp-avg-sq-dtype", fixed.exp_avg_sq, state);
   only("--optimizer", fixed.optimizer, "which trains with AdamW");
   only("--rerun-mode", fixed.rerun_mode, "which does not repeat steps");
   only("--timing-log-level", fixed.timing_log_level, "which prints no timers");

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "cli/layout_flags.h"
+#include "cli/precision_flags.h"
 
 namespace mtl {
 
@@ -183,6 +184,9 @@ void add_topo_flags(Flags& flags, TopoOptions& options) {
   add_train_spellings(flags, options);
   flags.add_switch("--reset-attention-mask", options.run.data.reset_attention_mask,
                    "let no token see the documents before its own");
+
+  flags.section("Precision");
+  add_precision_flags(flags, options.run.precision);
 
   flags.section("Schedule");
   flags

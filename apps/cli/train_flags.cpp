@@ -4,6 +4,7 @@
 #include "cli/data_flags.h"
 #include "cli/layout_flags.h"
 #include "cli/megatron_flags.h"
+#include "cli/precision_flags.h"
 #include "cli/run_main.h"
 #include "cli/tokenizer_flags.h"
 
@@ -193,6 +194,9 @@ void add_train_flags(Flags& flags, TrainOptions& options, const RunStart& start)
   add_sample_flags(flags, options, start);
   add_length_flags(flags, options);
   add_optimizer_flags(flags, options);
+  flags.section("Precision");
+  add_precision_flags(flags, options.precision);
+  add_loss_scale_flags(flags, options.precision);
   add_checkpoint_flags(flags, options, start);
   add_logging_flags(flags, options);
   add_parallel_flags(flags, options);

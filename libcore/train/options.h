@@ -117,7 +117,6 @@ Layout layout_of(const ParallelOptions& options, int rank);
 /// What this version has one value for, or none: kept to compare with what scripts say.
 struct FixedOptions {
   std::string optimizer = "adam", rerun_mode = "disabled";
-  std::string main_grads = "fp32", main_params = "fp32", exp_avg = "fp32", exp_avg_sq = "fp32";
   std::int64_t timing_log_level = 0, zero_stage = 0, expert_parallel = 1, ds_sequence_parallel = 1;
   bool no_pipeline_parallel = false;
   std::optional<std::int64_t> tensorboard_log_interval;

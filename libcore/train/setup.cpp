@@ -73,6 +73,18 @@ void check_log(const std::string& path, Findings& findings) {
   findings.attempt("--log-jsonl " + path, [&] { rewind_log(read_file(path), {}, path); });
 }
 
+/// A resume in another precision would be another run. Checkpoints that mtl-convert made have none, and no seed.
+void check_resumed_precision(const PrecisionOptions& precision, const RunStart& start,
+                             const std::function<void(std::string flag, std::string what)>& report) {
+  const Json* record = start.state->extra.find("precision");
+  if (record == nullptr && start.state->extra.find("seed") == nullptr) return;
+  const std::string difference = precision_difference(record, precision_of(precision));
+  if (difference.empty()) return;
+  report("--precision " + precision_mode(precision),
+         cat("differs from that of ", start.point.folder, " (", difference,
+             "); give that run's flags, or start from its weights with --finetune and another --save"));
+}
+
 }  // namespace
 
 std::vector<Problem> Findings::finish(bool flags_are_sound) const {
@@ -146,6 +158,7 @@ void configure(const TrainOptions& options, TrainSetup& setup, bool tokenizer_fa
                                : "and --merge-file are needed, or another --tokenizer-type: the tokenizer decides the "
                                  "size of the vocabulary");
   }
+  if (start.state) check_resumed_precision(options.precision, start, report);
   std::optional<GptConfig> loaded;
   if (start.source) loaded = start.config;
   GptConfig config =

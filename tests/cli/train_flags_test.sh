@@ -28,13 +28,13 @@ expect_text out '^mtl-train [0-9]+\.[0-9]+'
 
 # All problems at once, of flags and of files.
 expect_exit 2 mtl-train --hidden-sise 768 --num-layers 2 --num-attention-heads 12 --hidden-size 768 --seq-length 2048 --max-position-embeddings 1024 \
-  --micro-batch-size 12 --global-batch-size 190 --train-iters 2 --lr x --fp16 --data-path absent "${words[@]:0:2}" --merge-file absent.txt \
+  --micro-batch-size 12 --global-batch-size 190 --train-iters 2 --lr x --fp8-hybrid --data-path absent "${words[@]:0:2}" --merge-file absent.txt \
   --load absent --save vocab.json/here
 expect_text err '^mtl-train: 8 problems with the configuration$'
 expect_text err '^  --hidden-sise +unknown flag; did you mean --hidden-size\?$'
 expect_text err '^  --global-batch-size 190 +is not a multiple of micro-batch-size 12 .*; nearest: 192$'
 expect_text err '^  --lr x +is not a number$'
-expect_text err '^  --fp16 +is not supported'
+expect_text err '^  --fp8-hybrid +is not supported'
 expect_text err '^  --data-path absent +there is no absent.idx nor absent.bin; '
 expect_text err '^  --merge-file absent.txt +no such file'
 expect_text err '^  --load absent +no such file or folder$'
@@ -62,13 +62,13 @@ said 1 "^mtl-train: --tokenizer-model: has no effect with --tokenizer-type GPT2B
 
 # Flags of Megatron's that ask for what is not done are refused with the reason; those without one are unknown.
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --moe-router-dtype fp32 --fp8-quantizer-factory x \
-  --main-grads-dtype bf16 --decoder-seq-length 32 --patch-dim 16 --learning-rate 1
+  --main-grads-dtype fp16 --decoder-seq-length 32 --patch-dim 16 --learning-rate 1
 expect_text err '^mtl-train: 6 problems'
 [ "$(sed -n 2,3p err | grep -c 'unknown flag')" -eq 2 ] || fail 'unknown flags are not reported first'
 expect_text err '^  --learning-rate +unknown flag; did you mean --lr\?'
 expect_text err '^  --moe-router-dtype +mixtures of experts are not supported'
-expect_text err '^  --fp8-quantizer-factory +is not supported in this version, which trains in fp32'
-expect_text err '^  --main-grads-dtype bf16 +is not supported in this version'
+expect_text err '^  --fp8-quantizer-factory +is not supported in this version: precisions are fp32, bf16 and fp16'
+expect_text err '^  --main-grads-dtype fp16 +is not supported in this version'
 expect_text err '^  --decoder-seq-length 32 +is --seq-length here'
 expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --sequence-parallel --no-pipeline-parallel --disable-jit-fuser \
   --main-grads-dtype fp32
@@ -86,7 +86,7 @@ expect_text err '^mtl-train: dangling: is a symbolic link to nowhere, which does
 head -c 100 merged_text_document.idx >cut.idx && cp merged_text_document.bin cut.bin
 expect_exit 65 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --data-path cut
 expect_text err '^mtl-train: cut.idx: .*; re-run mtl-preprocess'
-expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --data-path cut --bf16
+expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --data-path cut --fp8-hybrid
 expect_text err '^  --data-path cut +cut.idx: '
 cp cut.idx cut2.idx && cp cut.bin cut2.bin
 expect_exit 65 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --data-path cut cut2
@@ -97,13 +97,13 @@ expect_text err 'merged_text_document: --split 969,30,1 leaves none of its 162 s
 expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --split 969,30,1
 
 # Refused by name, also among flags of another spelling.
-for flag in --fp16 --bf16 --use-torch-fsdp2 --multi-latent-attention --apply-layernorm-1p --distribute-saved-activations \
+for flag in --fp8-hybrid --fp16-lm-cross-entropy --use-torch-fsdp2 --multi-latent-attention --apply-layernorm-1p --distribute-saved-activations \
   --deepspeed --log-params-norm --no-save-optim; do
   refused "$flag"
 done
 for flag in '--context-parallel-size 2' '--num-layers-per-virtual-pipeline-stage 2' '--optimizer sgd' '--train-weighted-split-paths a b' '--wandb-project x' \
   '--zero-stage 2' '--deepspeed_config ds.json' '--exit-duration-in-mins 5' '--num-experts 4' '--model-parallel-size 2' '--batch-size 4' \
-  '--initial-loss-scale 65536' '--load-tag x' '--timing-log-level 2' '--embedding-init-method-std 0.1'; do
+  '--exp-avg-dtype fp8' '--load-tag x' '--timing-log-level 2' '--embedding-init-method-std 0.1'; do
   # shellcheck disable=SC2086
   refused $flag
 done
@@ -117,11 +117,11 @@ expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --log-jsonl plain
 grep -qv 'without --save the trained model is not kept' err && fail 'a sound run has nothing to say on standard error'
 expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --log-jsonl more.jsonl --num-workers 2 --DDP-impl local --num-workers 4 \
   --distributed-backend nccl --attention-softmax-in-fp32 --accumulate-allreduce-grads-in-fp32 --no-query-key-layer-scaling --use-flash-attn \
-  --no-load-rng --use-cpu-initialization --empty-unused-memory-level 1 --timing-log-level 0 --timing-log-option minmax --optimizer adam \
+  --use-precision-aware-optimizer --fp32-residual-connection --loss-scale 128 --no-load-rng --use-cpu-initialization --empty-unused-memory-level 1 --timing-log-level 0 --timing-log-option minmax --optimizer adam \
   --normalization LayerNorm --position-embedding-type learned_absolute --zero-stage 0 --no-bias-gelu-fusion --openai-gelu \
   --log-timers-to-tensorboard --data-impl mmap --tensorboard-log-interval 1 --tensor-model-parallel-size 1 --pipeline-model-parallel-size 1
 for flag in --num-workers --DDP-impl --distributed-backend --attention-softmax-in-fp32 --accumulate-allreduce-grads-in-fp32 --use-flash-attn \
-  --no-query-key-layer-scaling --no-load-rng --use-cpu-initialization --empty-unused-memory-level --timing-log-option --data-impl; do
+  --use-precision-aware-optimizer --fp32-residual-connection --loss-scale --no-query-key-layer-scaling --no-load-rng --use-cpu-initialization --empty-unused-memory-level --timing-log-option --data-impl; do
   said 1 "^mtl-train: $flag: "
 done
 said 1 '^mtl-train: --data-impl: has no effect$'
@@ -163,11 +163,11 @@ expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --quiet --num-wor
 [ -s out ] || grep -qv 'warning: without --save the trained model is not kept' err && fail '--quiet, yet it prints something'
 [ "$(losses plain.jsonl)" = "$(losses quiet.jsonl)" ] || fail '--quiet changed the losses'
 
-# The command line that trained CodeParrot, but for --fp16, and sizes that later flags make small.
+# The command line that trained CodeParrot, and sizes that later flags make small.
 codeparrot=(--tensor-model-parallel-size 1 --pipeline-model-parallel-size 1
   --num-layers 12 --hidden-size 768 --num-attention-heads 12 --seq-length 1024 --max-position-embeddings 1024
   --micro-batch-size 12 --global-batch-size 192 --lr 0.0005 --train-iters 150000 --lr-decay-iters 150000 --lr-decay-style cosine
-  --lr-warmup-iters 2000 --weight-decay .1 --adam-beta2 .999 --log-interval 10 --save-interval 2000 --eval-interval 200 --eval-iters 10
+  --lr-warmup-iters 2000 --weight-decay .1 --adam-beta2 .999 --fp16 --log-interval 10 --save-interval 2000 --eval-interval 200 --eval-iters 10
   --vocab-file vocab.json --merge-file merges.txt --save ckpt --load ckpt --data-path merged_text_document --tensorboard-dir experiments/tensorboard)
 small=("${tiny[@]}" --micro-batch-size 2 --global-batch-size 4 --train-iters 4 --lr-decay-iters 4 --lr-warmup-iters 1 --log-interval 2
   --eval-interval 2 --eval-iters 1 --split 80,10,10 --peak-tflops 1)
@@ -181,21 +181,21 @@ expect_exit 0 mtl-train "${codeparrot[@]}" "${small[@]}"
 expect_text err '^mtl-train: already complete: 4 of 4 iterations are done$'
 expect_exit 0 mtl-train "${codeparrot[@]}" "${small[@]}" --train-iters 2 --lr-decay-iters 2
 expect_text err '^mtl-train: already complete: 4 iterations are done, more than the 2 asked for$'
-expect_exit 2 mtl-train "${codeparrot[@]}" "${small[@]}" --fp16
+expect_exit 2 mtl-train "${codeparrot[@]}" "${small[@]}" --save none --load none --bf16
+expect_text err '^  --fp16 +excludes --bf16; give one of them$'
 said 1 '^  --'
 expect_exit 2 mtl-train "${codeparrot[@]}" "${small[@]}" --save none --load none --exit-on-missing-checkpoint
 expect_text err '^  --exit-on-missing-checkpoint +no checkpoint in --load none$'
 ! grep -q 'starting from iteration 0' err || fail '--exit-on-missing-checkpoint: says that it starts'
 
-# The 345M script: what is refused is refused by name, and the rest is in order.
+# The 345M script is in order.
 script345=(--num-layers 24 --hidden-size 1024 --num-attention-heads 16 --seq-length 1024 --max-position-embeddings 1024
   --micro-batch-size 4 --global-batch-size 16 --lr 0.00015 --train-iters 500000 --lr-decay-iters 320000 --lr-decay-style cosine
   --min-lr 1.0e-5 --weight-decay 1e-2 --lr-warmup-fraction .01 --clip-grad 1.0 --data-path merged_text_document
   --vocab-file vocab.json --merge-file merges.txt --data-impl mmap --split 949,50,1 --log-interval 100 --save-interval 10000
   --eval-interval 1000 --eval-iters 10 --distributed-backend nccl --save big --load big)
-expect_exit 2 mtl-train "${script345[@]}" --tensor-model-parallel-size 2 --pipeline-model-parallel-size 1 --sequence-parallel --fp16 --dry-run
-said 1 '^  --fp16 +is not supported in this version'
-said 1 '^  --'
+expect_exit 0 mtl-train "${script345[@]}" --tensor-model-parallel-size 2 --pipeline-model-parallel-size 1 --sequence-parallel --fp16 --dry-run
+expect_text out '^  bytes a parameter on a rank +18$'
 expect_exit 0 mtl-train "${script345[@]}" --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --sequence-parallel --dry-run --world-size 8
 expect_text out '^  the most, [0-9,]+ bytes: ranks 0-3$'
 
@@ -249,10 +249,10 @@ expect_exit 0 mtl-train --config run.conf --log-jsonl again.jsonl
 expect_exit 0 mtl-train --config run.conf --lr 3e-4 --dump-config
 expect_text out '^hidden-size = 16 +# run.conf:[0-9]+$'
 expect_text out '^lr = 3e-04 +# command line$'
-printf 'hidden-sise = 3\nfp16\n' >bad.conf
+printf 'hidden-sise = 3\nfp8-hybrid\n' >bad.conf
 expect_exit 2 mtl-train --config bad.conf "${tiny[@]}" "${words[@]}" "${run[@]}"
 expect_text err '^  --hidden-sise +unknown flag; did you mean --hidden-size\? \(bad.conf:1\)$'
-expect_text err '^  --fp16 +is not supported .* \(bad.conf:2\)$'
+expect_text err '^  --fp8-hybrid +is not supported .* \(bad.conf:2\)$'
 
 # A model that is loaded brings its architecture; flags must agree with it.
 printf '{"text": "5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23"}\n' >ids.jsonl

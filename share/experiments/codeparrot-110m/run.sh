@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # CodeParrot, 110 million parameters: code in JSON lines to a model that completes `def hello_world():`, on eight
 # data-parallel ranks. Token files, training, a Hugging Face folder, and what the model writes. The command lines are
-# those that Megatron-LM's users of this experiment have, but for --fp16: these ranks compute in fp32.
+# those that Megatron-LM's users of this experiment have, with fp16 and its dynamic loss scale.
 #
 #   MODEL=tiny ./run.sh     the whole course in about a minute, on this machine and on mtl's own code
 #   PLAN=1 ./run.sh         trains nothing: parameters, memory and FLOPs
@@ -41,13 +41,13 @@ elif [ "$MODEL" = tiny ]; then
   batch=(--micro-batch-size 2 --global-batch-size 32)
   length=(--train-iters "${ITERATIONS:-30}" --lr-decay-iters "${ITERATIONS:-30}" --lr-warmup-iters 3)
   reports=(--log-interval 5 --save-interval 15 --eval-interval 15 --eval-iters 1 --split "80,10,10")
-  machine=(--threads 1)
+  machine=(--threads 1 --initial-loss-scale 65536)  # a few iterations have none to spare for a scale that falls
   WORKERS=2
 else
   echo "run.sh: MODEL=$MODEL: there are 110m and tiny" >&2
   exit 2
 fi
-optimizer=(--lr 0.0005 --lr-decay-style cosine --weight-decay .1 --adam-beta2 .999)
+optimizer=(--lr 0.0005 --lr-decay-style cosine --weight-decay .1 --adam-beta2 .999 --fp16)
 # --------------------------------------------------------------------------------------------------------------------
 
 mtl=${MTL_BIN:+$MTL_BIN/}mtl-

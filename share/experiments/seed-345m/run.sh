@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # GPT-2 345M in the layouts of model parallelism, and what each costs: tensor parallelism on two ranks, a pipeline of
 # two, and both on two nodes of two ranks. Without data parallelism, from random weights; Megatron-LM's example script
-# for this model, flag by flag, but for --fp16: these ranks compute in fp32.
+# for this model, flag by flag, but for --fp16: its figures are compared in fp32.
 #
 #   MODEL=tiny ./run.sh                    the whole course in about a minute, on this machine
 #   ./run.sh                               the real model; DATA_PATH or TEXT should name real text then

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # GPT-2 models of 345M, 1.3B, 2.7B and 3.7B parameters on eight ranks: perplexity and samples/s of each size, with model
 # parallelism (two tensor-parallel ranks, two stages, two data-parallel ranks) and, for 345M, without (eight data-parallel
-# ranks). The flags are those of Megatron-DeepSpeed's example script, but for --fp16: these ranks compute in fp32.
+# ranks). The flags are those of Megatron-DeepSpeed's example script, but for --fp16: its figures are compared in fp32.
 #
 #   MODEL=tiny ./run.sh                                        all sizes in miniature, in a minute on this machine
 #   ./run.sh --data_path my-gpt_text_sentence --model_size 1.3B --train_iters 1000

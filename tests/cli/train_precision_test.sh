@@ -1,0 +1,213 @@
+#!/bin/bash
+# Precision: presets and single dtypes, the loss scale of fp16 with its skipped iterations, its end and its resume, and
+# lost updates in every log.
+source "$(dirname "$0")/lib.sh" "$1"
+source "$(dirname "$0")/figures.sh"
+export OMP_WAIT_POLICY=passive
+cd "$WORK" || exit 1
+expect_exit 0 mtl-preprocess --input "$TESTS/golden/end_to_end/corpus.jsonl" --output-prefix c --tokenizer-type NullTokenizer \
+  --vocab-size 512 --append-eod
+tiny=(--num-layers 2 --hidden-size 32 --num-attention-heads 4 --max-position-embeddings 32 --seq-length 32 --tokenizer-type NullTokenizer
+  --vocab-size 512 --micro-batch-size 2 --global-batch-size 4 --lr 0.002 --lr-decay-style constant --threads 1)
+# train NAME FLAG...: NAME.jsonl, NAME.out and NAME.ck; a checkpoint every 4 of 12 iterations.
+train() {
+  local name=$1
+  shift
+  mtl-train "${tiny[@]}" --data-path c_text_document --split 90,8,2 --train-iters 12 --save-interval 4 --eval-iters 0 \
+    --log-interval 1 --peak-tflops 1 --save "$name.ck" --log-jsonl "$name.jsonl" "$@" >"$name.out" 2>err
+}
+# run NAME FLAG...: a run from the start, which must end well.
+run() {
+  rm -rf "$1".*
+  train "$@" || { fail "exit $?: $*"; sed 's/^/    /' err >&2; }
+}
+# values NAME KEY: of all step lines.
+values() { grep '"type": "step"' "$1.jsonl" | awk "$VALUE"'{ text = value("'"$2"'"); if (text != "") print text }'; }
+words() { values "$@" | xargs; }
+# same_end NAME OTHER: the same bits in the last checkpoints, and the same state of training.
+same_end() {
+  expect_same "$1.ck/iter_0000012/shard_00000.safetensors" "$2.ck/iter_0000012/shard_00000.safetensors"
+  for key in loss_scale skipped_iterations growth_tracker hysteresis_tracker optimizer_steps; do
+    [ "$(state "$1" $key)" = "$(state "$2" $key)" ] || fail "$key of $1 is $(state "$1" $key), of $2 $(state "$2" $key)"
+  done
+}
+state() { tr -d ' \n' <"$1.ck/iter_0000012/manifest.json" | grep -oE "\"$2\":[0-9.e+-]+" | head -1; }
+
+# --- The table of a run, and its bytes a parameter, role by role; memory is planned accordingly ---
+# roles FLAG...: "dtype bytes ..." of weights, main gradients, main weights, first and second moments; and the sum.
+roles() {
+  expect_exit 0 mtl-train "${tiny[@]}" --dry-run "$@"
+  awk '/, [0-9]+ bytes a parameter/ { sub(",", ""); for (i = 1; i <= NF; i++) if ($i == "bytes") printf "%s ", $(i - 2) $(i - 1) }
+       /^  bytes a parameter on a rank/ { print $NF }' out
+}
+expect_roles() {
+  local want=$1 got
+  shift
+  got=$(roles "$@")
+  [ "$got" = "$want" ] || fail "roles '$got' instead of '$want': $*"
+}
+expect_roles 'fp324 fp324 fp324 fp324 16'
+expect_roles 'bf162 fp324 fp324 fp324 fp324 18' --bf16
+expect_text out '^  mode +load +mixed precision +local preparation +training +optimizer$'
+expect_text out '^  bf16 +fp32 +bf16 +fp32 +bf16 +fp32$'
+expect_roles 'fp162 fp324 fp324 fp324 fp324 18' --fp16
+expect_text out '^  fp16 +fp32 +fp16 +fp32 +fp16 +fp32$'
+expect_roles 'bf162 bf162 bf162 bf162 8' --precision fsdp-low
+expect_text out '^  fsdp-low +bf16 +none +bf16 +bf16 +bf16$'
+expect_roles 'bf162 bf162 fp324 fp324 fp324 16' --precision fsdp-mixed
+expect_text out '^  fsdp-mixed +bf16 +bf16 +fp32 +bf16 +fp32$'
+expect_roles 'bf162 fp324 fp324 fp324 fp324 18' --precision deepspeed
+expect_text out '^  deepspeed +bf16 +bf16 +fp32 +bf16 +fp32$'
+expect_roles 'bf162 bf162 fp324 fp324 fp324 16' --bf16 --main-grads-dtype bf16
+expect_text out '^  bf16, changed +fp32 +bf16 +fp32 +bf16 +fp32$'
+expect_roles 'bf162 bf162 fp324 fp324 fp324 16' --bf16 --grad-reduce-in-bf16
+expect_roles 'bf162 fp324 fp324 fp324 14' --bf16 --main-params-dtype bf16
+expect_roles 'bf162 fp324 fp324 bf162 fp324 16' --bf16 --exp-avg-dtype bf16
+expect_roles 'bf162 fp324 fp324 fp324 bf162 16' --bf16 --exp-avg-sq-dtype bf16
+expect_text out '^  bf16, changed .* fp32, bf16$'
+expect_roles 'bf162 fp324 fp324 fp324 fp324 12' --bf16 --use-distributed-optimizer --world-size 2
+expect_text out '^  main weights +fp32, 4 bytes a parameter, shared out to 2 ranks$'
+# Megatron-LM's GPT-2 124M, and the memory of each role: bytes a parameter times the parameters and few more.
+shape=(--model gpt2-124m --tokenizer-type NullTokenizer --vocab-size 50257 --threads 1)
+while read -r flags parameters gradients optimizer main total; do
+  # shellcheck disable=SC2086 # words
+  expect_exit 0 mtl-train "${shape[@]}" --dry-run --json ${flags//,/ }
+  expect_text out "\"bytes_per_parameter\": $total\.0\$"
+  for role in "parameters $parameters" "gradients $gradients" "optimizer $optimizer" "main_weights $main"; do
+    [ "${role#* }" = 0 ] && continue
+    bytes=$(grep -A12 '"memory_bytes"' out | awk -v key="\"${role% *}\":" '$1 == key { sub(",", "", $2); print $2; exit }')
+    expect_near "$bytes" $((${role#* } * 124439808)) 1e-3
+  done
+done <<'END_OF_MODES'
+--bf16 2 4 8 4 18
+--bf16,--main-grads-dtype,bf16 2 2 8 4 16
+--precision,fsdp-low 2 2 4 0 8
+END_OF_MODES
+
+# --- Contradictions, and dtypes that are not supported ---
+# problem PATTERN FLAG...
+problem() {
+  local pattern=$1
+  shift
+  expect_exit 2 mtl-train "${tiny[@]}" --dry-run "$@"
+  expect_text err "^mtl-train: 1 problem "
+  expect_text err "^  $pattern"
+}
+problem '--fp16 +excludes --bf16' --fp16 --bf16
+problem '--precision deepspeed +excludes --bf16' --precision deepspeed --bf16
+problem '--main-params-dtype bf16 +needs --bf16' --fp16 --main-params-dtype bf16
+problem '--main-grads-dtype bf16 +needs --bf16' --main-grads-dtype bf16
+problem '--exp-avg-dtype fp8 +is not supported in this version: its range is too small' --bf16 --exp-avg-dtype fp8
+problem '--exp-avg-sq-dtype fp16 +is not supported in this version: its range is too small' --bf16 --exp-avg-sq-dtype fp16
+problem '--accumulate-allreduce-grads-in-fp32 +contradicts --grad-reduce-in-bf16' --bf16 --accumulate-allreduce-grads-in-fp32 --grad-reduce-in-bf16
+problem '--accumulate-allreduce-grads-in-fp32 +contradicts --precision fsdp-mixed' --precision fsdp-mixed --fp32-allreduce
+problem '--stochastic-rounding +needs main weights in bf16' --bf16 --stochastic-rounding
+problem '--fp16-lm-cross-entropy +is not supported in this version: losses are computed in fp32' --fp16 --fp16-lm-cross-entropy
+problem '--initial-loss-scale 2 +is below --min-loss-scale 4' --fp16 --initial-loss-scale 2 --min-loss-scale 4
+
+# --- bf16: near the losses of fp32, resumed bit for bit, refused in another precision ---
+run fp32
+run bf16 --bf16
+[ "$(values bf16 lm_loss | wc -l)" -eq 12 ] || fail 'bf16: not 12 losses'
+mtl_compare near <(values fp32 lm_loss) <(values bf16 lm_loss) --relative 0.01 || fail 'bf16 is far from fp32'
+[ "$(words bf16 lm_loss)" != "$(words fp32 lm_loss)" ] || fail 'bf16 has the losses of fp32'
+[ "$(values bf16 loss_scale | sort -u)" = "$(values fp32 loss_scale | sort -u)" ] || fail 'a loss scale in bf16'
+expect_text bf16.out ' lost updates: 0\.0% \| lost updates of the copy: [0-9.]+% \|'
+[ -z "$(values fp32 lost_updates)" ] || fail 'lost updates in fp32'
+expect_text bf16.jsonl '"precision": "bf16"'
+# resumed NAME FLAG...: the run again from its 8th iteration ends in the same bits.
+resumed() {
+  local name=$1
+  shift
+  rm -rf again.*
+  cp -r "$name.ck" again.ck && rm -r again.ck/iter_0000012
+  train again "$@" || fail "exit $? of a resume: $(cat err)"
+  same_end again "$name"
+  [ "$(words again lm_loss)" = "$(values "$name" lm_loss | tail -4 | xargs)" ] || fail "$name: a resume with other losses"
+}
+resumed bf16 --bf16
+cp -r bf16.ck other.ck
+train other && fail 'a run in bf16 is resumed in fp32'
+expect_text err '^  --precision fp32 +differs from that of other.ck/iter_0000012 \(compute bfloat16, not float32; residual .*; give that run.s flags'
+train other --precision fsdp-mixed && fail 'a run in bf16 is resumed with other main gradients'
+expect_text err '^  --precision fsdp-mixed +differs .* \(main_grads float32, not bfloat16\)'
+rm -rf tuned.*
+train tuned --load bf16.ck --finetune || fail "--finetune in another precision: $(cat err)"
+expect_text err 'starting from the weights of the checkpoint'
+
+# --- Lost updates: many in weights of bf16 alone, fewer where they are rounded stochastically on average ---
+run low --precision fsdp-low
+resumed low --precision fsdp-low
+below 0.001 "$(values low lost_updates | tail -1)" || fail 'no lost updates in weights of bf16 alone'
+[ -z "$(values low lost_updates_copy)" ] || fail 'a copy of weights that are not copied'
+run rounded --precision fsdp-low --stochastic-rounding
+resumed rounded --precision fsdp-low --stochastic-rounding
+[ "$(words rounded lm_loss)" != "$(words low lm_loss)" ] || fail '--stochastic-rounding does not act'
+for flags in '--fp32-residual-connection' '--main-grads-dtype bf16' '--exp-avg-dtype bf16' '--exp-avg-sq-dtype bf16' '--main-params-dtype bf16'; do
+  # shellcheck disable=SC2086 # words
+  run changed --bf16 $flags
+  [ "$(words changed lm_loss)" != "$(words bf16 lm_loss)" ] || fail "$flags does not act"
+done
+
+# --- fp16: a scale that overflows falls; iterations are skipped, and are not NaN; the schedule waits for them ---
+scale=(--fp16 --initial-loss-scale 4294967296 --loss-scale-window 3)
+run fp16 "${scale[@]}" --lr-warmup-iters 6 --train-iters 24
+skipped=$(values fp16 skipped_iterations | paste -sd+ | bc)
+[ "$skipped" -ge 3 ] || fail "fp16: only $skipped skipped iterations"
+[ "$(values fp16 nan_iterations | sort -u)" = 0 ] || fail 'fp16: an overflow counts as NaN'
+[ "$(values fp16 lm_loss | wc -l)" -eq $((24 - skipped)) ] || fail 'fp16: the losses of skipped iterations are reported'
+grep -q 'not finite' err && fail 'fp16: warns of an overflow that the scale answers'
+# The figure of a line is the scale of its step: the first overflow is withstood, each further one halves it.
+[ "$(words fp16 loss_scale | cut -d' ' -f1-4)" = '4294967296.0 4294967296.0 2147483648.0 1073741824.0' ] || fail "scales: $(words fp16 loss_scale)"
+expect_text fp16.out ' loss scale: 2147483648\.0 \| '
+values fp16 loss_scale | awk 'NR > 1 && $1 > seen { grew = 1 } { seen = $1 } END { exit !grew }' || fail "the scale never grows: $(words fp16 loss_scale)"
+# The warm-up advances with updates alone: the rate of the first update is that of the first step.
+paste -d' ' <(values fp16 skipped_iterations) <(values fp16 learning_rate) |
+  awk '{ want = 0.002 * (updates < 6 ? updates / 6 : 1); if (($2 - want)^2 > 1e-16) bad = 1 } !$1 { updates++ } END { exit bad }' ||
+  fail 'fp16: the schedule advances with skipped iterations'
+# A resume continues with the scale and its counters: the checkpoint lies between two changes of the scale.
+near=(--fp16 --initial-loss-scale 33554432 --loss-scale-window 3)
+run fp16 "${near[@]}"
+values fp16 loss_scale | tail -4 | uniq | wc -l | grep -qx 1 && fail "the scale does not change after the resume: $(words fp16 loss_scale)"
+resumed fp16 "${near[@]}"
+run constant --fp16 --loss-scale 128
+[ "$(values constant loss_scale | sort -u)" = 128.0 ] || fail "--loss-scale 128: $(words constant loss_scale)"
+[ "$(values constant skipped_iterations | sort -u)" = 0 ] || fail '--loss-scale 128: skipped iterations'
+mtl_compare near <(values fp32 lm_loss) <(values constant lm_loss) --relative 0.002 || fail 'fp16 is far from fp32'
+run other_scale --fp16 --loss-scale 1024
+mtl_compare near <(values constant lm_loss) <(values other_scale lm_loss) --relative 1e-4 || fail 'the loss scale changes the losses'
+# --hysteresis: the scale falls at the first overflow.
+run first --fp16 --hysteresis 1
+[ "$(words first loss_scale | cut -d' ' -f1-3)" = '4294967296.0 2147483648.0 1073741824.0' ] || fail "--hysteresis 1: $(words first loss_scale)"
+
+# --- The smallest scale: the run ends, saved, with the reason ---
+rm -rf end.*
+train end --fp16 --initial-loss-scale 4294967296 --min-loss-scale 2147483648
+status=$?
+[ $status -eq 1 ] || fail "exit $status at the smallest loss scale"
+expect_text err 'iteration 3: the gradient is not finite'
+expect_text err '^mtl-train: iteration 3: the gradient is not finite in fp16, and the loss scale is at its minimum, 2147483648; saved\.'
+[ -e end.ck/iter_0000003/manifest.json ] || fail 'not saved at the smallest loss scale'
+[ "$(values end skipped_iterations | xargs)" = '1 1 1' ] || fail "skipped iterations up to the end: $(words end skipped_iterations)"
+train end --fp16 --initial-loss-scale 4294967296 || fail "a smaller --min-loss-scale does not continue: $(cat err)"
+
+# --- Several ranks: all agree on overflows, and count lost updates together ---
+mpirun=(mpirun --oversubscribe -n 2 mtl-train)
+while IFS=: read -r precision layout; do
+  flags="$precision $layout"
+  rm -rf ranks.* single.*
+  # shellcheck disable=SC2086 # words
+  expect_exit 0 "${mpirun[@]}" "${tiny[@]}" --data-path c_text_document --split 90,8,2 --train-iters 12 --eval-iters 0 --log-interval 1 \
+    --peak-tflops 1 --save ranks.ck --log-jsonl ranks.jsonl $flags
+  # shellcheck disable=SC2086 # words
+  run single $precision
+  [ "$(values ranks lm_loss | wc -l)" -ge 1 ] || fail "no losses on two ranks: $flags"
+  [ "$(words ranks skipped_iterations)" = "$(words single skipped_iterations)" ] || fail "two ranks skip other iterations: $flags"
+  mtl_compare near <(values single lm_loss) <(values ranks lm_loss) --relative 0.01 || fail "two ranks are far from one: $flags"
+  mtl_compare near <(values single lost_updates_copy) <(values ranks lost_updates_copy) --relative 0.1 || fail "two ranks lose other updates: $flags"
+done <<'END_OF_LAYOUTS'
+--fp16 --initial-loss-scale 33554432:
+--bf16:--use-distributed-optimizer
+--bf16:--tensor-model-parallel-size 2
+END_OF_LAYOUTS
+finish
