@@ -54,7 +54,9 @@ void add_megatron_output_flags(mtl::Flags& flags, mtl::ConvertOptions& options, 
   mtl::MegatronWriteOptions& megatron = options.megatron;
   const auto to_megatron = [&options] { return options.to == "megatron"; };
   const char* only = "--to megatron";
-  flags.add("--tensor-model-parallel-size", &megatron.tensor_parallel, "N", "ranks that share each layer; each has its own files")
+  flags
+      .add("--tensor-model-parallel-size", &megatron.tensor_parallel, "N",
+           "ranks that share each layer; each has its own files")
       .within({1, 1 << 10})
       .only_with(only, to_megatron);
   flags.add("--pipeline-model-parallel-size", &megatron.pipeline_parallel, "N", "stages of consecutive layers")
@@ -87,7 +89,9 @@ int main(int argc, char** argv) {
            "Megatron-LM")
       .required();
   flags.add("--save", &options.save, "DIR", "the folder to write; it appears when it is complete").required();
-  flags.add("--to", &options.to, "FORMAT", "format to write: a Hugging Face folder, a checkpoint of mtl, or one of Megatron-LM")
+  flags
+      .add("--to", &options.to, "FORMAT",
+           "format to write: a Hugging Face folder, a checkpoint of mtl, or one of Megatron-LM")
       .one_of({"hf", "mtl", "megatron"});
   flags.add("--dtype", &options.dtype, "TYPE", "element type of the weights; as stored when absent")
       .one_of({"float32", "float16", "bfloat16"});

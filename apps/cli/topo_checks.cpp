@@ -76,8 +76,9 @@ void check_grid(Flags& flags, const TopoOptions& options) {
               some(replicas), some(options.run.parallel.pipeline)},
              options.order());
   } catch (const Error& error) {
-    flags.problem(cat("--rank-order ", options.order()),
-                  cat("is not an order (", error.what(), "); name each of tp, cp, ep, dp and pp once, the fastest first"));
+    flags.problem(
+        cat("--rank-order ", options.order()),
+        cat("is not an order (", error.what(), "); name each of tp, cp, ep, dp and pp once, the fastest first"));
   }
 }
 

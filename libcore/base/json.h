@@ -77,7 +77,7 @@ class Json {
   Json& push(Json value);
 
   /// indent 0: one line, ", " and ": " between items as Python's json.dumps; otherwise one item a line.
-  /// Doubles as Python's repr, in the fewest digits that read back the same. Text stays UTF-8; invalid bytes become U+FFFD.
+  /// Doubles as Python's repr: the fewest digits that read back. Text stays UTF-8; invalid bytes become U+FFFD.
   std::string dump(int indent = 0) const;
 
  private:
