@@ -179,7 +179,7 @@ TEST_CASE("gradients that are not finite are found, and change nothing") {
 TEST_CASE("logits, losses and generation have the bits of the cpu's") {
   Console console = quiet_console();
   const ModelSource source = ModelSource::open("golden/gpt2_model/a", console);
-  Model on_cpu(source, 2), on_cuda(source, 2, Device::cuda);
+  Model on_cpu(source, 2), on_cuda(source, 2, DType::f32, Device::cuda);
   const std::vector<std::int32_t> ids = {3, 1, 4, 1, 5, 9, 2, 6};
   CHECK(on_cpu.logits(ids) == on_cuda.logits(ids));
 
