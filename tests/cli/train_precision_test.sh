@@ -210,4 +210,9 @@ done <<'END_OF_LAYOUTS'
 --bf16:--use-distributed-optimizer
 --bf16:--tensor-model-parallel-size 2
 END_OF_LAYOUTS
+rm -rf ranks.*
+expect_exit 1 "${mpirun[@]}" "${tiny[@]}" --data-path c_text_document --split 90,8,2 --train-iters 12 --eval-iters 0 --save ranks.ck \
+  --peak-tflops 1 --fp16 --min-loss-scale 2147483648
+expect_text err '^mtl-train: rank 0 .*: iteration 3: the gradient is not finite in fp16, and the loss scale is at its minimum, 2147483648; saved\.'
+[ -e ranks.ck/iter_0000003/manifest.json ] || fail 'two ranks: not saved at the smallest loss scale'
 finish
