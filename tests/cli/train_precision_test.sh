@@ -78,6 +78,8 @@ while read -r flags parameters gradients optimizer main total; do
     bytes=$(grep -A12 '"memory_bytes"' out | awk -v key="\"${role% *}\":" '$1 == key { sub(",", "", $2); print $2; exit }')
     expect_near "$bytes" $((${role#* } * 124439808)) 1e-3
   done
+  saved=$(awk '$1 == "\"checkpoint_bytes\":" { sub(",", "", $2); print $2 }' out)
+  expect_near "$saved" $((((main > 0 ? main : parameters) + optimizer) * 124439808)) 1e-9
 done <<'END_OF_MODES'
 --bf16 2 4 8 4 18
 --bf16,--main-grads-dtype,bf16 2 2 8 4 16
@@ -140,6 +142,15 @@ run low --precision fsdp-low
 resumed low --precision fsdp-low
 below 0.001 "$(values low lost_updates | tail -1)" || fail 'no lost updates in weights of bf16 alone'
 [ -z "$(values low lost_updates_copy)" ] || fail 'a copy of weights that are not copied'
+# Checkpoints hold main weights where there are any, and everything else in its dtype.
+for name in bf16:float32 low:bfloat16; do
+  expect_exit 0 mtl-convert --load ${name%:*}.ck --save ${name%:*}.hf --verify
+  expect_text ${name%:*}.hf/config.json "\"dtype\": \"${name#*:}\""
+  expect_exit 0 mtl-convert --load ${name%:*}.ck --save ${name%:*}.mtl --to mtl --verify
+  expect_same <(grep -c '"dtype": "BF16"' ${name%:*}.mtl/iter_0000012/manifest.json) \
+    <(grep -c '"dtype": "BF16"' ${name%:*}.ck/iter_0000012/manifest.json)
+  rm -rf ${name%:*}.hf ${name%:*}.mtl
+done
 run rounded --precision fsdp-low --stochastic-rounding
 resumed rounded --precision fsdp-low --stochastic-rounding
 [ "$(words rounded lm_loss)" != "$(words low lm_loss)" ] || fail '--stochastic-rounding does not act'
