@@ -19,8 +19,9 @@
 // to C's dtype before it is multiplied by the derivative.
 //
 // kernels/activation.h has the functions. Scratch holds partial sums of dbias, and what products of 16-bit tensors need
-// on the device. The buffers of oneDNN's own fp32 product are not in it: dnnl_sgemm takes none from its caller. Results
-// are the same bits whenever instruction sets, threads and shapes are. Counts 2 M N K FLOPs.
+// on the device. Buffers of oneDNN's fp32 product, which takes none from its caller, and compiled products are not in
+// it. The same instruction sets, threads and shapes give the same bits. AVX-512 BF16 and AMX take subnormal bf16
+// numbers as zero. Counts 2 M N K FLOPs.
 #pragma once
 
 #include "device/memory.h"
