@@ -1,6 +1,7 @@
 #include "kernels/activation.h"
 
 #include "kernels/dispatch.h"
+#include "kernels/stream_types.h"
 
 namespace mtl {
 
@@ -8,8 +9,8 @@ namespace {
 /// `half` (N, F) is the result, or its gradient.
 void check_gated(const char* what, const Tensor& half, const Tensor& pre) {
   require(half.shape().rank() == 2, what, ": expected (N, F), got ", half.shape().text());
-  expect_tensor(what, half, DType::f32, half.shape());
-  expect_tensor("gated pre", pre, DType::f32, {half.size(0), 2 * half.size(1)});
+  expect_computed(what, half);
+  expect_tensor("gated pre", pre, half.dtype(), {half.size(0), 2 * half.size(1)});
 }
 }  // namespace
 
@@ -21,7 +22,7 @@ void gated_forward(Stream& stream, Tensor out, Tensor pre, Activation activation
 
 void gated_backward(Stream& stream, Tensor dpre, Tensor dout, Tensor pre, Activation activation) {
   check_gated("gated dout", dout, pre);
-  expect_tensor("gated dpre", dpre, DType::f32, pre.shape());
+  expect_tensor("gated dpre", dpre, pre.dtype(), pre.shape());
   stream.count(0, static_cast<double>(dout.bytes() + pre.bytes() + dpre.bytes()));
   run<cpu::gated_backward, cuda::gated_backward>(stream, dpre, dout, pre, activation);
 }

@@ -11,7 +11,8 @@
 //   forward    out = activation(gate) * up
 //   backward   dgate = dout * up * activation'(gate),  dup = dout * activation(gate)
 //
-// All are fp32. kernels/gemm.h applies the functions of an MLP without a gate.
+// All tensors have the compute dtype T (kernels/stream_types.h), and arithmetic is fp32: each element is rounded to T
+// once. kernels/gemm.h applies the functions of an MLP without a gate.
 #pragma once
 
 #include "device/stream.h"

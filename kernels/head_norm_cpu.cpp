@@ -31,29 +31,37 @@ class HeadCursor {
   T* at_;
 };
 
-void head_norm_forward_rows(const HeadSlice& y, Tensor rstd, const HeadSlice& x, Tensor gamma, float eps, Range rows) {
+template <class T>
+void head_norm_forward_of(const HeadSlice& y, Tensor rstd, const HeadSlice& x, Tensor gamma, float eps, Range rows) {
   const auto width = static_cast<std::size_t>(gamma.numel());
-  with_float(gamma.dtype(), [&]<class T>(T) HWY_ATTR {
-    HeadCursor<T> from(x, rows.begin), to(y, rows.begin);
-    for (std::int64_t row = rows.begin; row < rows.end; ++row, from.advance(), to.advance()) {
-      const float r = rmsnorm_row(to.at(), from.at(), gamma.data<T>(), width, eps);
-      if (rstd.exists()) rstd.data<float>()[row] = r;
-    }
-  });
+  HeadCursor<T> from(x, rows.begin), to(y, rows.begin);
+  for (std::int64_t row = rows.begin; row < rows.end; ++row, from.advance(), to.advance()) {
+    const float r = rmsnorm_row(to.at(), from.at(), gamma.data<T>(), width, eps);
+    if (rstd.exists()) rstd.data<float>()[row] = r;
+  }
 }
 
 /// Adds the rows of dgamma to sums (D), unless that is null.
+template <class T>
+void head_norm_backward_of(const HeadSlice& dx, const HeadSlice& dy, const HeadSlice& x, Tensor rstd, Tensor gamma,
+                           Range rows, float* sums) {
+  const auto width = static_cast<std::size_t>(gamma.numel());
+  HeadCursor<T> to(dx, rows.begin), from(dy, rows.begin), input(x, rows.begin);
+  for (std::int64_t n = rows.begin; n < rows.end; ++n, to.advance(), from.advance(), input.advance()) {
+    const RmsNormRow<T, T> row{input.at(), from.at(), gamma.data<T>(), width, rstd.data<float>()[n]};
+    const float mean_gx = rmsnorm_row_sums(row, sums);
+    rmsnorm_row_dx(row, mean_gx, to.at(), false);
+  }
+}
+
+void head_norm_forward_rows(const HeadSlice& y, Tensor rstd, const HeadSlice& x, Tensor gamma, float eps, Range rows) {
+  with_float(gamma.dtype(), [&](auto t) HWY_ATTR { head_norm_forward_of<decltype(t)>(y, rstd, x, gamma, eps, rows); });
+}
+
 void head_norm_backward_rows(const HeadSlice& dx, const HeadSlice& dy, const HeadSlice& x, Tensor rstd, Tensor gamma,
                              Range rows, float* sums) {
-  const auto width = static_cast<std::size_t>(gamma.numel());
-  with_float(gamma.dtype(), [&]<class T>(T) HWY_ATTR {
-    HeadCursor<T> to(dx, rows.begin), from(dy, rows.begin), input(x, rows.begin);
-    for (std::int64_t n = rows.begin; n < rows.end; ++n, to.advance(), from.advance(), input.advance()) {
-      const RmsNormRow<T, T> row{input.at(), from.at(), gamma.data<T>(), width, rstd.data<float>()[n]};
-      const float mean_gx = rmsnorm_row_sums(row, sums);
-      rmsnorm_row_dx(row, mean_gx, to.at(), false);
-    }
-  });
+  with_float(gamma.dtype(),
+             [&](auto t) HWY_ATTR { head_norm_backward_of<decltype(t)>(dx, dy, x, rstd, gamma, rows, sums); });
 }
 
 }  // namespace mtl::HWY_NAMESPACE

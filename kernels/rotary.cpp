@@ -11,7 +11,6 @@ double check_rotation(const HeadSlice& heads, const Tensor& angles) {
   check_slice("rotary heads", heads);
   require(angles.shape().rank() == 3, "rotary angles: expected (B T, 2, pairs), got ", angles.shape().text());
   const Tensor& t = heads.tensor;
-  expect_tensor("rotary heads", t, DType::f32, t.shape());
   const std::int64_t pairs = angles.size(2);
   expect_tensor("rotary angles", angles, DType::f32, {t.size(0) * t.size(1), 2, pairs});
   require(pairs >= 1 && 2 * pairs <= t.size(4), "rotary: ", pairs, " pairs do not fit into heads of ", t.size(4),

@@ -5,7 +5,8 @@
 //   backward   (a, b) becomes (a c + b s, b c - a s): the inverse rotation, which is the transposed one
 //
 // Pair i of a head is its elements (i, i + pairs), or (2 i, 2 i + 1) where they are interleaved; elements from 2 pairs
-// on pass unchanged. Angles are computed in fp64 and rounded to fp32 once; rotations are fp32. Su et al. 2021, eq. 34.
+// on pass unchanged. Heads have the compute dtype T (kernels/stream_types.h). Angles are computed in fp64 and rounded
+// to f32 once; rotations are fp32, each element rounded to T once. Su et al. 2021, eq. 34.
 #pragma once
 
 #include <array>

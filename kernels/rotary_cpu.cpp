@@ -17,12 +17,12 @@ struct Pair {
 struct Halves {
   std::size_t pairs;
 
-  template <class Lanes>
-  HWY_INLINE Pair load(const float* head, std::size_t i, Lanes lanes) const {
+  template <class T, class Lanes>
+  HWY_INLINE Pair load(const T* head, std::size_t i, Lanes lanes) const {
     return {lanes.load(head + i), lanes.load(head + pairs + i)};
   }
-  template <class Lanes>
-  HWY_INLINE void store(const Pair& pair, float* head, std::size_t i, Lanes lanes) const {
+  template <class T, class Lanes>
+  HWY_INLINE void store(const Pair& pair, T* head, std::size_t i, Lanes lanes) const {
     lanes.store(pair.a, head + i);
     lanes.store(pair.b, head + pairs + i);
   }
@@ -30,6 +30,8 @@ struct Halves {
 
 /// Pairs (2 i, 2 i + 1).
 struct Interleaved {
+  static constexpr std::size_t kMost = 2 * HWY_MAX_BYTES / sizeof(float);  // elements of a vector of pairs
+
   HWY_INLINE Pair load(const float* head, std::size_t i, FullLanes) const {
     Pair pair;
     hn::LoadInterleaved2(F32(), head + 2 * i, pair.a, pair.b);
@@ -38,21 +40,40 @@ struct Interleaved {
   HWY_INLINE void store(const Pair& pair, float* head, std::size_t i, FullLanes) const {
     hn::StoreInterleaved2(pair.a, pair.b, F32(), head + 2 * i);
   }
-  HWY_INLINE Pair load(const float* head, std::size_t i, PartLanes lanes) const {
-    HWY_ALIGN float both[2 * HWY_MAX_BYTES / sizeof(float)] = {};
-    std::memcpy(both, head + 2 * i, 2 * lanes.count * sizeof(float));
+  /// 16-bit elements: widened in their order, then taken apart.
+  template <class T>
+  HWY_INLINE Pair load(const T* head, std::size_t i, FullLanes lanes) const {
+    HWY_ALIGN float both[kMost];
+    const std::size_t step = hn::Lanes(F32());
+    store_vector(load_vector(head + 2 * i), both);
+    store_vector(load_vector(head + 2 * i + step), both + step);
+    return load(both, 0, lanes);
+  }
+  template <class T>
+  HWY_INLINE void store(const Pair& pair, T* head, std::size_t i, FullLanes lanes) const {
+    HWY_ALIGN float both[kMost];
+    const std::size_t step = hn::Lanes(F32());
+    store(pair, both, 0, lanes);
+    store_vector(load_vector(both), head + 2 * i);
+    store_vector(load_vector(both + step), head + 2 * i + step);
+  }
+  template <class T>
+  HWY_INLINE Pair load(const T* head, std::size_t i, PartLanes lanes) const {
+    HWY_ALIGN T both[kMost] = {};
+    std::memcpy(both, head + 2 * i, 2 * lanes.count * sizeof(T));
     return load(both, 0, FullLanes{});
   }
-  HWY_INLINE void store(const Pair& pair, float* head, std::size_t i, PartLanes lanes) const {
-    HWY_ALIGN float both[2 * HWY_MAX_BYTES / sizeof(float)];
+  template <class T>
+  HWY_INLINE void store(const Pair& pair, T* head, std::size_t i, PartLanes lanes) const {
+    HWY_ALIGN T both[kMost];
     store(pair, both, 0, FullLanes{});
-    std::memcpy(head + 2 * i, both, 2 * lanes.count * sizeof(float));
+    std::memcpy(head + 2 * i, both, 2 * lanes.count * sizeof(T));
   }
 };
 
 /// One head turns by the angles of its row; back where sign is -1.
-template <class Order>
-HWY_INLINE void turn(float* head, const float* cosines, const float* sines, std::size_t pairs, VecF32 sign,
+template <class T, class Order>
+HWY_INLINE void turn(T* head, const float* cosines, const float* sines, std::size_t pairs, VecF32 sign,
                      const Order& order) {
   sweep(pairs, [&](std::size_t i, auto lanes) HWY_ATTR {
     const auto [a, b] = order.load(head, i, lanes);
@@ -61,13 +82,13 @@ HWY_INLINE void turn(float* head, const float* cosines, const float* sines, std:
   });
 }
 
-template <class Order>
+template <class T, class Order>
 void turn_rows(const HeadSlice& heads, const Tensor& angles, float sign, Range rows, const Order& order) {
   const std::int64_t pairs = angles.size(2), groups = heads.tensor.size(2), dim = heads.tensor.size(4);
   const std::int64_t group_stride = heads.tensor.size(3) * dim;
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
     const float* cosines = angles.data<float>() + row * 2 * pairs;
-    float* group = heads.tensor.data<float>() + row * groups * group_stride + heads.first * dim;
+    T* group = heads.tensor.data<T>() + row * groups * group_stride + heads.first * dim;
     for (std::int64_t g = 0; g < groups; ++g, group += group_stride) {
       for (std::int64_t h = 0; h < heads.count; ++h)
         turn(group + h * dim, cosines, cosines + pairs, static_cast<std::size_t>(pairs), set(sign), order);
@@ -76,8 +97,10 @@ void turn_rows(const HeadSlice& heads, const Tensor& angles, float sign, Range r
 }
 
 void rotate_rows(const HeadSlice& heads, Tensor angles, bool interleaved, float sign, Range rows) {
-  if (interleaved) return turn_rows(heads, angles, sign, rows, Interleaved{});
-  turn_rows(heads, angles, sign, rows, Halves{static_cast<std::size_t>(angles.size(2))});
+  with_float(heads.tensor.dtype(), [&]<class T>(T) HWY_ATTR {
+    if (interleaved) return turn_rows<T>(heads, angles, sign, rows, Interleaved{});
+    turn_rows<T>(heads, angles, sign, rows, Halves{static_cast<std::size_t>(angles.size(2))});
+  });
 }
 
 }  // namespace mtl::HWY_NAMESPACE

@@ -11,24 +11,30 @@ namespace {
 
 struct Problem {
   std::int64_t rows, width;
-  Owned pre = random_tensor({rows, 2 * width}, 1, 2);
-  Owned dout = random_tensor({rows, width}, 2);
+  DType dtype = DType::f32;
+  Owned pre = random_tensor(dtype, {rows, 2 * width}, 1, 2);
+  Owned dout = random_tensor(dtype, {rows, width}, 2);
 
-  /// The gate and its factor of element i of the result.
-  double gate(std::int64_t i) const { return static_cast<double>(pre[i / width * 2 * width + i % width]); }
-  double up(std::int64_t i) const { return static_cast<double>(pre[i / width * 2 * width + width + i % width]); }
-
+  /// Where the gate of element i of the result is in pre; its factor follows `width` later.
+  std::size_t gate_at(std::size_t i) const {
+    const auto n = static_cast<std::size_t>(width);
+    return i / n * 2 * n + i % n;
+  }
   std::vector<double> expected_out(Activation activation) const {
+    const std::vector<double> in = pre.values();
     std::vector<double> out;
-    for (std::int64_t i = 0; i < dout.numel(); ++i) out.push_back(reference_activation(activation, gate(i)) * up(i));
+    for (std::size_t i = 0; i < in.size() / 2; ++i)
+      out.push_back(reference_activation(activation, in[gate_at(i)]) *
+                    in[gate_at(i) + static_cast<std::size_t>(width)]);
     return out;
   }
   std::vector<double> expected_dpre(Activation activation) const {
-    std::vector<double> out(static_cast<std::size_t>(pre.numel()));
-    for (std::int64_t i = 0; i < dout.numel(); ++i) {
-      const auto at = static_cast<std::size_t>(i / width * 2 * width + i % width), d = static_cast<std::size_t>(width);
-      out[at] = static_cast<double>(dout[i]) * up(i) * reference_activation_derivative(activation, gate(i));
-      out[at + d] = static_cast<double>(dout[i]) * reference_activation(activation, gate(i));
+    const std::vector<double> in = pre.values(), d = dout.values();
+    std::vector<double> out(in.size());
+    for (std::size_t i = 0; i < d.size(); ++i) {
+      const std::size_t gate = gate_at(i), up = gate + static_cast<std::size_t>(width);
+      out[gate] = d[i] * in[up] * reference_activation_derivative(activation, in[gate]);
+      out[up] = d[i] * reference_activation(activation, in[gate]);
     }
     return out;
   }
@@ -36,20 +42,24 @@ struct Problem {
 
 }  // namespace
 
-TEST_CASE("gated: forward and backward equal the reference, and backward may overwrite its input") {
+TEST_CASE("gated: forward and backward equal the reference in every dtype, and backward may overwrite its input") {
   Stream stream(kDevice, 2);
   for (const Activation activation : kActivations) {
     for (auto [rows, width] : {std::pair<std::int64_t, std::int64_t>{1, 1}, {3, 7}, {64, 160}, {5, 1031}, {130, 257}}) {
-      CAPTURE(static_cast<int>(activation));
-      CAPTURE(width);
-      const Problem p{rows, width};
-      Owned out({rows, width}), dpre({rows, 2 * width});
-      gated_forward(stream, out, p.pre, activation);
-      CHECK(relative_rms(out, p.expected_out(activation)) < kTolerance.elementwise);
-      gated_backward(stream, dpre, p.dout, p.pre, activation);
-      CHECK(relative_rms(dpre, p.expected_dpre(activation)) < kTolerance.elementwise);
-      gated_backward(stream, p.pre, p.dout, p.pre, activation);
-      CHECK(same_bits(p.pre, dpre));
+      for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+        CAPTURE(static_cast<int>(activation));
+        CAPTURE(width);
+        CAPTURE(name_of(dtype));
+        const Problem p{rows, width, dtype};
+        const double tolerance = rounding_of(dtype, kTolerance.elementwise);
+        Owned out(dtype, {rows, width}), dpre(dtype, {rows, 2 * width});
+        gated_forward(stream, out, p.pre, activation);
+        CHECK(relative_rms(out, p.expected_out(activation)) < tolerance);
+        gated_backward(stream, dpre, p.dout, p.pre, activation);
+        CHECK(relative_rms(dpre, p.expected_dpre(activation)) < tolerance);
+        gated_backward(stream, p.pre, p.dout, p.pre, activation);
+        CHECK(same_bits(p.pre, dpre));
+      }
     }
   }
 }
@@ -91,6 +101,13 @@ TEST_CASE("gated: meta counts; wrong shapes throw") {
   stream.reset_counters();
   gated_backward(stream, meta({6, 8}), meta({6, 4}), meta({6, 8}), Activation::silu);
   CHECK(stream.counters().bytes == 4.0 * 6 * (4 + 8 + 8));
+  stream.reset_counters();
+  gated_forward(stream, meta({6, 4}, DType::f16), meta({6, 8}, DType::f16), Activation::silu);
+  CHECK(stream.counters().bytes == 2.0 * 6 * (4 + 8));
+  CHECK_THROWS_AS(gated_forward(stream, meta({6, 4}), meta({6, 8}, DType::f16), Activation::silu), Error);
+  CHECK_THROWS_AS(
+      gated_backward(stream, meta({6, 8}), meta({6, 4}, DType::f16), meta({6, 8}, DType::f16), Activation::silu),
+      Error);
   CHECK_THROWS_AS(gated_forward(stream, meta({6, 4}), meta({6, 4}), Activation::silu), Error);
   CHECK_THROWS_AS(gated_forward(stream, meta({2, 3, 4}), meta({6, 8}), Activation::silu), Error);
   CHECK_THROWS_AS(gated_forward(stream, meta({6, 4}, DType::f64), meta({6, 8}), Activation::silu), Error);

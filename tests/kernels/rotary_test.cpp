@@ -19,8 +19,9 @@ struct Problem {
   std::int64_t batch, length, groups, heads, dim, first, count;
   int pairs;
   bool interleaved = false;
+  DType dtype = DType::f32;
   Shape shape{batch, length, groups, heads, dim};
-  Owned x = random_tensor(shape, 1);
+  Owned x = random_tensor(dtype, shape, 1);
   Owned positions = random_integers({batch, length}, 0, 2000, 2);
   Owned angles{Shape{batch * length, 2, pairs}};
 
@@ -37,8 +38,7 @@ struct Problem {
         const auto at = static_cast<std::size_t>(vector * dim + (interleaved ? 2 * i : i));
         const std::size_t other = at + static_cast<std::size_t>(interleaved ? 1 : pairs);
         const double angle = positions.host<std::int32_t>()[row] * std::pow(1000.0, -double(i) / pairs);
-        const double a = static_cast<double>(from[std::int64_t(at)]),
-                     b = static_cast<double>(from[std::int64_t(other)]);
+        const double a = out[at], b = out[other];
         out[at] = a * std::cos(angle) - sign * b * std::sin(angle);
         out[other] = b * std::cos(angle) + sign * a * std::sin(angle);
       }
@@ -55,15 +55,18 @@ struct Problem {
 
 template <class Body>
 void for_each_problem(const Body& body) {
-  for (const bool interleaved : {false, true}) {
-    CAPTURE(interleaved);
-    body(Problem{1, 1, 1, 1, 2, 0, 1, 1, interleaved});
-    body(Problem{2, 3, 2, 4, 16, 0, 3, 8, interleaved});  // queries and key of a packed row
-    body(Problem{3, 5, 1, 3, 7, 1, 1, 3, interleaved});   // odd: the last element passes
-    body(Problem{2, 9, 3, 5, 48, 1, 3, 6, interleaved});  // a part of each head
-    body(Problem{1, 70, 2, 6, 64, 0, 5, 32, interleaved});
-    body(Problem{2, 4, 1, 2, 256, 0, 2, 128, interleaved});
-    body(Problem{1, 33, 4, 1, 80, 0, 1, 37, interleaved});
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    for (const bool interleaved : {false, true}) {
+      CAPTURE(interleaved);
+      CAPTURE(name_of(dtype));
+      body(Problem{1, 1, 1, 1, 2, 0, 1, 1, interleaved, dtype});
+      body(Problem{2, 3, 2, 4, 16, 0, 3, 8, interleaved, dtype});  // queries and key of a packed row
+      body(Problem{3, 5, 1, 3, 7, 1, 1, 3, interleaved, dtype});   // odd: the last element passes
+      body(Problem{2, 9, 3, 5, 48, 1, 3, 6, interleaved, dtype});  // a part of each head
+      body(Problem{1, 70, 2, 6, 64, 0, 5, 32, interleaved, dtype});
+      body(Problem{2, 4, 1, 2, 256, 0, 2, 128, interleaved, dtype});
+      body(Problem{1, 33, 4, 1, 80, 0, 1, 37, interleaved, dtype});
+    }
   }
 }
 
@@ -88,22 +91,24 @@ TEST_CASE("rotary: angles are rounded once, for positions of any shape, far out 
   }
 }
 
-TEST_CASE("rotary: forward and backward equal the reference, and what does not turn keeps its bits") {
+TEST_CASE("rotary: forward and backward equal the reference in every dtype, and what does not turn keeps its bits") {
   Stream stream(kDevice, 2);
   for_each_problem([&](const Problem& p) {
     CAPTURE(p.shape.text());
     p.compute_angles(stream);
-    Owned forward = random_tensor(p.shape, 1), backward = random_tensor(p.shape, 1);
+    Owned forward = random_tensor(p.dtype, p.shape, 1), backward = random_tensor(p.dtype, p.shape, 1);
+    const double tolerance = rounding_of(p.dtype, kTolerance.elementwise);
     rotary_forward(stream, p.slice(forward), p.angles, p.interleaved);
-    CHECK(relative_rms(forward, p.turned(p.x, 1)) < kTolerance.elementwise);
+    CHECK(relative_rms(forward, p.turned(p.x, 1)) < tolerance);
     rotary_backward(stream, p.slice(backward), p.angles, p.interleaved);
-    CHECK(relative_rms(backward, p.turned(p.x, -1)) < kTolerance.elementwise);
+    CHECK(relative_rms(backward, p.turned(p.x, -1)) < tolerance);
+    const std::vector<double> before = p.x.values(), turned = forward.values(), back = backward.values();
     std::int64_t changed = 0;
-    for (std::int64_t i = 0; i < p.x.numel(); ++i)
-      changed += p.passes(i) && (forward[i] != p.x[i] || backward[i] != p.x[i]);
+    for (std::size_t i = 0; i < before.size(); ++i)
+      changed += p.passes(static_cast<std::int64_t>(i)) && (turned[i] != before[i] || back[i] != before[i]);
     CHECK(changed == 0);
     rotary_backward(stream, p.slice(forward), p.angles, p.interleaved);
-    CHECK(relative_rms(forward, p.x.values()) < kTolerance.elementwise);
+    CHECK(relative_rms(forward, before) < 2 * tolerance);
   });
 }
 
@@ -172,6 +177,11 @@ TEST_CASE("rotary: meta counts; wrong shapes throw") {
   rotary_forward(stream, {heads, 0, 3}, meta({6, 2, 4}), false);
   CHECK(stream.counters().bytes == 4.0 * (2 * 6 * 2 * 3 * 8 + 6 * 2 * 4));
   rotary_backward(stream, {heads, 0, 3}, meta({6, 2, 8}), true);
+  stream.reset_counters();
+  const Tensor narrow = meta({2, 3, 2, 4, 16}, DType::bf16);
+  rotary_forward(stream, {narrow, 0, 3}, meta({6, 2, 4}), false);
+  CHECK(stream.counters().bytes == 2.0 * (2 * 6 * 2 * 3 * 8) + 4.0 * (6 * 2 * 4));
+  CHECK_THROWS_AS(rotary_forward(stream, {narrow, 0, 3}, meta({6, 2, 4}, DType::bf16), false), Error);
   CHECK_THROWS_AS(rotary_angles(stream, meta({6, 2, 3}), positions, frequencies_of(4)), Error);
   CHECK_THROWS_AS(rotary_angles(stream, meta({5, 2, 4}), positions, frequencies_of(4)), Error);
   CHECK_THROWS_AS(rotary_angles(stream, meta({6, 2, 4}), meta({6}), frequencies_of(4)), Error);
