@@ -1,6 +1,6 @@
 #!/bin/bash
 # The layouts that layouts_test.sh leaves out; and that all together cover every pair of choices that can be combined.
-# Other architectures in every layout that divides them; recomputation in every kind of layout.
+# Other architectures and precisions in every layout that divides them; recomputation in every kind of layout.
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/layouts.sh"
 cd "$WORK" || exit 1
@@ -8,6 +8,9 @@ run_layouts 16 99
 run_layouts 1 99 llama 2
 run_layouts 1 99 qwen 2
 run_layouts 1 99 neox
+run_layouts 1 99 gpt-bf16
+run_layouts 1 99 gpt-fp16
+run_layouts 1 99 llama-bf16 2
 
 for name in gpt llama; do
   set_architecture $name

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Fifteen layouts on up to 8 ranks give the loss of one process; one of them gives the same bits twice, and with activations
-# computed again. Other architectures in some of the layouts.
+# computed again. Other architectures and precisions in some of the layouts.
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/layouts.sh"
 cd "$WORK" || exit 1
@@ -9,12 +9,22 @@ run_layouts 1 15
 run_layouts 10 10 llama 2
 run_layouts 11 11 qwen 2
 run_layouts 8 8 neox
+run_layouts 10 11 gpt-bf16
+run_layouts 11 11 gpt-fp16
 
 set_layout 2 1 2 1f1b 2 1 1 2
 for name in first second; do train_layout "$ranks" "$name" "${flags[@]}"; done
 same_bits first second 'the same layout twice'
 check_recompute first --recompute-granularity selective
 check_recompute first --recompute-granularity full --recompute-method uniform --recompute-num-layers 2
+rm -rf first.* second.*
+
+set_architecture gpt-bf16
+title="gpt-bf16 $title"
+for name in first second; do train_layout "$ranks" "$name" "${flags[@]}"; done
+same_bits first second 'the same layout twice, in bf16'
+check_recompute first --recompute-granularity full --recompute-method uniform --recompute-num-layers 2
+set_architecture gpt
 
 # Weights that overflow: the ranks and tensors are named, also where sums over ranks have spread what is not finite, and
 # nothing is updated.
