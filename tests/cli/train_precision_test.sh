@@ -137,6 +137,17 @@ rm -rf tuned.*
 train tuned --load bf16.ck --finetune || fail "--finetune in another precision: $(cat err)"
 expect_text err 'starting from the weights of the checkpoint'
 
+# --- A Llama: gated MLP, RMSNorm, rotary positions, grouped queries ---
+llama=(--swiglu --normalization RMSNorm --disable-bias-linear --position-embedding-type rope --untie-embeddings-and-output-weights
+  --group-query-attention --num-query-groups 2 --qk-layernorm)
+run llama "${llama[@]}"
+for flags in --bf16 '--fp16 --loss-scale 1024'; do
+  # shellcheck disable=SC2086 # words
+  run llama16 "${llama[@]}" $flags
+  mtl_compare near <(values llama lm_loss) <(values llama16 lm_loss) --relative 0.01 || fail "a Llama with $flags is far from fp32"
+  [ "$(words llama lm_loss)" != "$(words llama16 lm_loss)" ] || fail "a Llama with $flags has the losses of fp32"
+done
+
 # --- Lost updates: many in weights of bf16 alone, fewer where they are rounded stochastically on average ---
 run low --precision fsdp-low
 resumed low --precision fsdp-low
