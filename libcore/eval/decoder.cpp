@@ -43,8 +43,7 @@ std::vector<Workspace::Pass> passes(const Model& model, std::int64_t sequences, 
 Decoder::Decoder(Model& model, std::int64_t sequences, std::int64_t positions)
     : model_(model),
       sequences_(sequences),
-      cache_memory_(model.device(), 2 * model.config().num_layers *
-                                        one_cache(model, sequences, positions).bytes()),
+      cache_memory_(model.device(), 2 * model.config().num_layers * one_cache(model, sequences, positions).bytes()),
       small_memory_(model.device(),
                     sizeof(float) * (sequences * (1 + model.vocab()) + 2 * std::max(sequences, kPiece))),
       workspace_(model, passes(model, sequences, positions)) {

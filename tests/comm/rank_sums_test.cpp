@@ -90,7 +90,7 @@ void for_each_type(const Body& body) {
 TEST_CASE("rank sums: the bits of a plain loop, odd sizes, out may be any input") {
   on_every_target([] {
     for_each_type([]<class T>(T) {
-      CAPTURE(name_of(dtype_of<T>()));
+      CAPTURE(std::string(name_of(dtype_of<T>())));
       std::size_t different = 0, compared = 0;
       for (std::size_t ranks : {1u, 2u, 3u, 8u}) {
         for (std::size_t count : {0u, 1u, 7u, 16u, 33u, 5001u}) {
@@ -122,7 +122,7 @@ TEST_CASE("rank sums: bf16 and f16 of 2 and 3 ranks are the fp64 sum within one 
   on_every_target([] {
     for_each_type([]<class T>(T) {
       if constexpr (sizeof(T) == 2) {
-        CAPTURE(name_of(dtype_of<T>()));
+        CAPTURE(std::string(name_of(dtype_of<T>())));
         for (std::size_t ranks : {2u, 3u}) {
           auto inputs = random_inputs<T>(ranks, 20000);
           std::vector<T> sums = sum_of(inputs);
@@ -144,7 +144,7 @@ TEST_CASE("rank sums: bf16 and f16 of 2 and 3 ranks are the fp64 sum within one 
 TEST_CASE("rank sums: NaN and infinity travel, an overflow is infinite") {
   on_every_target([] {
     for_each_type([]<class T>(T) {
-      CAPTURE(name_of(dtype_of<T>()));
+      CAPTURE(std::string(name_of(dtype_of<T>())));
       const double largest = value_of(element<T>(std::is_same_v<T, Half> ? 65504.0 : 3.3e38));
       for (std::size_t at : {0u, 4u, 18u}) {  // in a whole vector, and in the rest behind it
         CAPTURE(at);

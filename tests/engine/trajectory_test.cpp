@@ -180,7 +180,7 @@ Precision all_bf16() {
 TEST_CASE("thirty steps in 16 bits with main weights in fp32 follow the fp32 run; no update is lost") {
   for (DType compute : {DType::bf16, DType::f16}) {
     for (double lr_scale : {1.0, 0.1}) {
-      CAPTURE(name_of(compute));
+      CAPTURE(std::string(name_of(compute)));
       CAPTURE(lr_scale);
       const std::vector<Json> fp32 = golden_steps("fp32", lr_scale), bf16 = golden_steps("bf16_fp32_master", lr_scale);
       Run run(mixed(compute), lr_scale);

@@ -55,7 +55,7 @@ TEST_CASE("in 16 bits the logits with a cache equal those without, within the dt
   const auto last = std::span(exact).last(static_cast<std::size_t>(wide.vocab()));
   const std::vector<double> expected(last.begin(), last.end());
   for (auto [compute, bound] : {std::pair{DType::bf16, 2e-2}, std::pair{DType::f16, 2e-3}}) {
-    CAPTURE(name_of(compute));
+    CAPTURE(std::string(name_of(compute)));
     Model model(source, 2, compute);
     Decoder decoder(model, 2, 64);
     CHECK(rms_relative(decoder.append(0, ids).data(), expected) < bound);

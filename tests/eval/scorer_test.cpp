@@ -36,7 +36,7 @@ TEST_CASE("losses of whole windows equal transformers' in float64") {
 
 TEST_CASE("losses in 16 bits are within the dtype's rounding of float64's, from half the bytes of weights") {
   for (auto [compute, bound] : {std::pair{DType::bf16, 2e-2}, std::pair{DType::f16, 2e-3}}) {
-    CAPTURE(name_of(compute));
+    CAPTURE(std::string(name_of(compute)));
     double furthest = 0, mean = 0;
     std::int64_t compared = 0;
     for (const Json& row : golden_lines("golden/evaluate/windows.jsonl")) {

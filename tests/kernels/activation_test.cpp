@@ -49,7 +49,7 @@ TEST_CASE("gated: forward and backward equal the reference in every dtype, and b
       for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
         CAPTURE(static_cast<int>(activation));
         CAPTURE(width);
-        CAPTURE(name_of(dtype));
+        CAPTURE(std::string(name_of(dtype)));
         const Problem p{rows, width, dtype};
         const double tolerance = rounding_of(dtype, kTolerance.elementwise);
         Owned out(dtype, {rows, width}), dpre(dtype, {rows, 2 * width});

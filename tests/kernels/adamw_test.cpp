@@ -86,8 +86,8 @@ TEST_CASE("adamw: every mixture of dtypes equals the fp64 reference, rounded; lo
        {DTypes{f32, bf16, f32, f32, f32}, DTypes{f32, f16, f32, f32, f32}, DTypes{f32, bf16, bf16, bf16, bf16},
         DTypes{bf16, bf16, bf16, bf16, bf16}, DTypes{f16, f16, f32, f32, bf16}, DTypes{f32, f32, f32, f32, f32}}) {
     for (std::int64_t n : {1, 513, 40001}) {
-      CAPTURE(name_of(types.param));
-      CAPTURE(name_of(types.copy));
+      CAPTURE(std::string(name_of(types.param)));
+      CAPTURE(std::string(name_of(types.copy)));
       CAPTURE(n);
       MixedStep x(types, n);
       const std::vector<double> old = x.p.values(), grad = x.grad.values(), copy = x.copy.values();

@@ -61,7 +61,7 @@ TEST_CASE("attention: forward and backward equal the fp64 reference in every dty
     for (const DType dtype : kAttentionTypes) {
       CAPTURE(c.length);
       CAPTURE(c.dim);
-      CAPTURE(name_of(dtype));
+      CAPTURE(std::string(name_of(dtype)));
       check_against_reference(AttentionProblem(c.in_dtype(dtype)));
     }
   }
@@ -72,7 +72,7 @@ TEST_CASE("attention: operands of 16 bits give what fp32 gives of the same numbe
     for (const DType dtype : {DType::bf16, DType::f16}) {
       CAPTURE(c.length);
       CAPTURE(c.dim);
-      CAPTURE(name_of(dtype));
+      CAPTURE(std::string(name_of(dtype)));
       const AttentionProblem narrow(c.in_dtype(dtype)), wide(c);
       narrow.run();
       widen_into(wide.qkv, narrow.qkv);

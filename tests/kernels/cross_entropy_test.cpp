@@ -109,7 +109,7 @@ TEST_CASE("cross_entropy: the gradient in 16 bits is that in fp32, rounded, and 
   Stream stream(kDevice, 2);
   for (DType dtype : {DType::bf16, DType::f16}) {
     for (double loss_scale : {1.0, 1024.0}) {
-      CAPTURE(name_of(dtype));
+      CAPTURE(std::string(name_of(dtype)));
       Problem p{5, 1031, 1088};
       Owned stats({5, 3}), narrow(dtype, {5, 1088}), state(DType::u8, {sizeof(StepState)});
       const StepState step{{.loss_scale = loss_scale}, {}};

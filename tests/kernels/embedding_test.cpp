@@ -97,8 +97,8 @@ TEST_CASE("embedding: gradients are summed over places, overwriting and accumula
       for (const DType grads : {DType::f32, DType::bf16, DType::f16}) {
         for (GradMode mode : {GradMode::overwrite, GradMode::accumulate}) {
           CAPTURE(width);
-          CAPTURE(name_of(types.stream));
-          CAPTURE(name_of(grads));
+          CAPTURE(std::string(name_of(types.stream)));
+          CAPTURE(std::string(name_of(grads)));
           check_gradients({rows, length, width, types}, mode, grads);
         }
       }

@@ -77,7 +77,7 @@ TEST_CASE("head_norm: forward and backward equal the fp64 reference, overwriting
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
       CAPTURE(c.length);
       CAPTURE(c.dim);
-      CAPTURE(name_of(dtype));
+      CAPTURE(std::string(name_of(dtype)));
       for (GradMode mode : {GradMode::overwrite, GradMode::accumulate}) {
         check_against_reference(HeadNorm(c, dtype), mode, DType::f32);
         check_against_reference(HeadNorm(c, dtype), mode, dtype);

@@ -82,8 +82,8 @@ TEST_CASE("layernorm: forward and backward equal the fp64 reference, overwriting
     for (const StreamTypes types : kStreamTypes) {
       CAPTURE(rows);
       CAPTURE(width);
-      CAPTURE(name_of(types.stream));
-      CAPTURE(name_of(types.compute));
+      CAPTURE(std::string(name_of(types.stream)));
+      CAPTURE(std::string(name_of(types.compute)));
       for (GradMode mode : {GradMode::overwrite, GradMode::accumulate}) {
         check_against_reference({rows, width, types}, mode, DType::f32);
         check_against_reference({rows, width, types}, mode, types.compute);

@@ -65,8 +65,8 @@ TEST_CASE("residual: forward and backward equal the reference, with and without 
       for (const StreamTypes types : kStreamTypes) {
         CAPTURE(width);
         CAPTURE(probability);
-        CAPTURE(name_of(types.stream));
-        CAPTURE(name_of(types.compute));
+        CAPTURE(std::string(name_of(types.stream)));
+        CAPTURE(std::string(name_of(types.compute)));
         for (GradMode mode : {GradMode::overwrite, GradMode::accumulate}) {
           const Branch b{samples, length, width, types};
           check_against_reference(b, dropout_of(probability), mode, DType::f32);

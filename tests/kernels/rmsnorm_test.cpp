@@ -52,8 +52,8 @@ TEST_CASE("rmsnorm: forward and backward equal the fp64 reference, overwriting a
     for (const StreamTypes types : kStreamTypes) {
       CAPTURE(rows);
       CAPTURE(width);
-      CAPTURE(name_of(types.stream));
-      CAPTURE(name_of(types.compute));
+      CAPTURE(std::string(name_of(types.stream)));
+      CAPTURE(std::string(name_of(types.compute)));
       for (GradMode mode : {GradMode::overwrite, GradMode::accumulate}) {
         check_against_reference({rows, width, types}, mode, DType::f32);
         check_against_reference({rows, width, types}, mode, types.compute);

@@ -58,7 +58,7 @@ void for_each_problem(const Body& body) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     for (const bool interleaved : {false, true}) {
       CAPTURE(interleaved);
-      CAPTURE(name_of(dtype));
+      CAPTURE(std::string(name_of(dtype)));
       body(Problem{1, 1, 1, 1, 2, 0, 1, 1, interleaved, dtype});
       body(Problem{2, 3, 2, 4, 16, 0, 3, 8, interleaved, dtype});  // queries and key of a packed row
       body(Problem{3, 5, 1, 3, 7, 1, 1, 3, interleaved, dtype});   // odd: the last element passes

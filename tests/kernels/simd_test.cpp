@@ -71,7 +71,7 @@ HWY_EXPORT(narrow_all);
 TEST_CASE("simd: every bf16 and f16 number widens exactly and comes back; fp32 rounds as the scalar functions do") {
   on_every_target([] {
     for (DType dtype : {DType::bf16, DType::f16}) {
-      CAPTURE(name_of(dtype));
+      CAPTURE(std::string(name_of(dtype)));
       with_float_type(dtype, [&]<class T>(T) {
         if constexpr (!std::is_same_v<T, float>) {
           std::vector<T> all(65535), back(all.size());  // an odd number: the last vector is a part of one

@@ -30,7 +30,9 @@ struct Operands {
   static void check(const LayerNormCache& cache) { check_all(cache.x, cache.mean, cache.rstd); }
   static void check(const RmsNormCache& cache) { check_all(cache.x, cache.rstd); }
   static void check(const LayerNormGrads& grads) { check_all(grads.dx, grads.dgamma, grads.dbeta); }
-  static void check(const AdamWRange& range) { check_all(range.param, range.grad, range.exp_avg, range.exp_avg_sq, range.copy); }
+  static void check(const AdamWRange& range) {
+    check_all(range.param, range.grad, range.exp_avg, range.exp_avg_sq, range.copy);
+  }
   // What has no tensors.
   static void check(VocabSlice) {}
   static void check(GradMode) {}
