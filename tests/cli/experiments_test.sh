@@ -69,8 +69,37 @@ for wrong in '--model_size 7B' '--train_iters 1e3' '--train_iters' '--data_path=
 done
 [ ! -e wrong ] || fail 'wrong arguments leave something behind'
 
+# Precision: three modes at two learning rates. Weights of bf16 alone lose updates and fall behind the main weights;
+# stochastic rounding, which loses as many, stays with them.
+precision=$SHARE/experiments/precision/run.sh
+expect_exit 0 env MODEL=tiny OUT=precision bash "$precision"
+expect_text out '^mode +lr +loss +PPL +lost updates +of the copy +bytes a parameter$'
+grep -E '^(fp32|bf16) .* [0-9]+$' out >table
+[ "$(wc -l <table)" -eq 6 ] || fail "not six runs of precision: $(cat table)"
+share="[0-9.e-]+%"
+for rate in 1e-4 4e-4; do
+  expect_text table "^fp32 main weights +$rate +$number +$number +$share +$share +18$"
+  expect_text table "^bf16 alone +$rate +$number +$number +$share +- +8$"
+  expect_text table "^bf16 stochastic +$rate +$number +$number +$share +- +8$"
+  for mode in 'fp32 main weights' 'bf16 alone' 'bf16 stochastic'; do expect_text precision/precision.svg ">$mode $rate<"; done
+done
+# figure_of MODE COLUMN-FROM-THE-END: at the lower rate.
+figure_of() { awk -v mode="$1 +1e-4 " -v column="$2" '$0 ~ "^" mode { sub("%", "", $(NF - column)); print $(NF - column) }' table; }
+below "$(figure_of 'fp32 main weights' 2)" 0.1 || fail "main weights lose updates: $(cat table)"
+below 10 "$(figure_of 'bf16 alone' 2)" || fail "bf16 alone loses no updates: $(cat table)"
+behind() { awk -v loss="$(figure_of "$1" 4)" -v main="$(figure_of 'fp32 main weights' 4)" 'BEGIN { print loss - main }'; }
+below 0.001 "$(behind 'bf16 alone')" || fail "bf16 alone is not behind: $(cat table)"
+apart=$(behind 'bf16 stochastic')
+below "${apart#-}" 0.001 || fail "stochastic rounding is apart from main weights: $(cat table)"
+mv table first
+expect_exit 0 env MODEL=tiny OUT=precision bash "$precision" 4e-4
+expect_text err 'already complete: 20 of 20'
+[ "$(grep -E '^(fp32|bf16) .* [0-9]+$' out)" = "$(grep 4e-4 first)" ] || fail 'another table of precision'
+expect_exit 2 env MODEL=tiny OUT=wrong bash "$precision" fast
+expect_text err '^run.sh: fast: not a learning rate'
+
 # Unknown names.
-for experiment in seed-345m codeparrot-110m seed-sizes; do
+for experiment in seed-345m codeparrot-110m seed-sizes precision; do
   expect_exit 2 env MODEL=345 bash "$SHARE/experiments/$experiment/run.sh"
   expect_text err '^run.sh: MODEL=345: there are .* and tiny$'
 done
@@ -88,6 +117,8 @@ expect_text out 'parameters +124,439,808'
 expect_text out 'samples x tokens +192 x 1024'
 expect_text out 'micro-batches of a rank +2$'
 expect_exit 0 env MODEL=tiny bash "$SHARE/experiments/codeparrot-110m/run.sh"
+expect_exit 0 bash "$precision"
+[ "$(awk '/bytes a parameter on a rank/ { print $NF }' out | xargs)" = '18 8 8' ] || fail 'the plans of precision'
 expect_exit 0 bash "$sizes"
 [ "$(grep '^  parameters  ' out | awk '{ print $2 }' | xargs)" = '354,823,168 354,823,168 1,313,626,112 2,651,553,280 3,574,312,192' ] ||
   fail 'the plans of the sizes'
