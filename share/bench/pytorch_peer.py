@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The peer of mtl-train in `make bench`: training of GPT-2 and Llama models in eager PyTorch, fp32, on the CPU.
+"""The peer of mtl-train in `make bench`: training of GPT-2 and Llama models in eager PyTorch, fp32 or bf16, on the CPU.
 
 Reads the token file that mtl-train reads (u16 .bin), trains as a careful PyTorch user would (scaled_dot_product_attention,
-fused AdamW, clipping) and prints one JSON object: the number of parameters, tokens per second of the median step after the
+fused AdamW, clipping; bf16 is autocast, with fp32 weights) and prints one JSON object: the number of parameters, tokens per second of the median step after the
 first two, and seconds from the start of the process to the first loss.
 """
 import time
@@ -129,6 +129,7 @@ def parse_arguments():
     parser.add_argument("--groups", type=int, help="key and value heads; absent: as many as heads")
     parser.add_argument("--ffn", type=int, help="width within an MLP; absent: 4 x width")
     parser.add_argument("--dropout", type=float, default=0.0)
+    parser.add_argument("--autocast", action="store_true", help="compute in bf16 where torch.autocast does")
     args = parser.parse_args()
     args.groups, args.ffn = args.groups or args.heads, args.ffn or 4 * args.width
     return args
@@ -147,7 +148,8 @@ def main():
         begin = time.time()
         starts = random.integers(0, len(tokens) - args.length - 1, args.batch)
         window = torch.from_numpy(numpy.stack([tokens[s : s + args.length + 1] for s in starts]).astype(numpy.int64))
-        loss = model(window[:, :-1], window[:, 1:])
+        with torch.autocast("cpu", torch.bfloat16, enabled=args.autocast):
+            loss = model(window[:, :-1], window[:, 1:])
         loss.item()
         first_loss = first_loss or time.time() - START
         optimizer.zero_grad(set_to_none=True)

@@ -67,9 +67,18 @@ encode_in_memory() {  # KIND CORPUS
 figure() { field "$2" < "$work/$1.runs" | median; }
 ratio_of() { paste <(field "$3" < "$work/$1.runs") <(field "$3" < "$work/$2.runs") | awk '{print $2 / $1}' | median; }
 
-preprocess() {  # CORPUS WORKERS
-  python3 "$here/text_peers.py" run "$bin/mtl-preprocess" --quiet --input "$1" --output-prefix "$tokens/tokens" \
+preprocess() {  # CORPUS WORKERS [NAME]
+  python3 "$here/text_peers.py" run "$bin/mtl-preprocess" --quiet --input "$1" --output-prefix "$tokens/${3:-tokens}" \
     --tokenizer-type GPT2BPETokenizer --vocab-file "$vocab" --merge-file "$merges" --append-eod --workers "$2"
+}
+
+# two_processes: the seconds of the slower of two processes that have half of the corpus each: what the machine gives to
+# two workers that share nothing.
+two_processes() {
+  preprocess "$work/half.aa" 1 first > "$work/first.run" &
+  preprocess "$work/half.ab" 1 second > "$work/second.run"
+  wait
+  cat "$work/first.run" "$work/second.run" | field wall | sort -g | tail -n 1 | sed 's/.*/{"wall": &}/' >> "$work/bound.runs"
 }
 
 # A whole process, token files included, next to gigatoken's reader of JSON lines, which writes nothing and whose
@@ -80,6 +89,7 @@ whole_process() {  # KIND CORPUS
   ! grep -q '^gigatoken ' "$work/versions" || has_peer=yes
   rm -f "$work"/*.runs
   head -n 1 "$2" > "$work/one.jsonl"
+  split -n l/2 "$2" "$work/half."
   megabytes=$(stat -c %s "$2" | awk '{print $1 / 1e6}')
   peer() {  # WORKERS
     [ $has_peer = no ] || RAYON_NUM_THREADS=$1 "$python" "$here/text_peers.py" files "$corpus" "$vocab" "$merges" \
@@ -91,6 +101,7 @@ whole_process() {  # KIND CORPUS
     peer 1
     preprocess "$corpus" 1 >> "$work/mtl1.runs"
     preprocess "$corpus" 2 >> "$work/mtl2.runs"
+    two_processes
     peer 2
     [ ! -x "$bin/mtl_bench_text" ] || "$bin/mtl_bench_text" "$corpus" "$vocab" "$merges" >> "$work/stages.runs"
   done
@@ -104,7 +115,8 @@ whole_process() {  # KIND CORPUS
     [ $has_peer = no ] || printf '  mtl / gigatoken, %d thread(s)           ratio %.2f by time, %.2f by CPU time\n' $workers \
       "$(ratio_of mtl$workers gigatoken$workers wall)" "$(ratio_of mtl$workers gigatoken$workers cpu)"
   done
-  printf '  two workers / one                      ratio %.2f by time\n' "$(ratio_of mtl2 mtl1 wall)"
+  printf '  two workers / one                      ratio %.2f by time; two processes with a half each / one: %.2f\n' \
+    "$(ratio_of mtl2 mtl1 wall)" "$(ratio_of bound mtl1 wall)"
 }
 
 # Shares of one worker's CPU time in whole_process: the stages that can be run alone, and what the whole takes more than
