@@ -47,7 +47,7 @@ struct AdamWFactors {
   float grad, beta1, beta2, new1, new2, rate, root, eps, decay;
 };
 
-/// Of a StepReport.
+/// The counts of a StepReport.
 struct UpdateCounts {
   std::int64_t nonzero = 0, lost = 0, lost_copies = 0;
 };

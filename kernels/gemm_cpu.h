@@ -47,7 +47,7 @@ void finish(Stream& stream, Tensor c, const Epilogue& epilogue, Tensor products)
 void sum_bias_gradient(Stream& stream, Tensor work, const Grad& dbias, const Tensor& dy);
 std::size_t sum_bias_gradient_work(const Tensor& dy);
 
-/// What oneDNN asks OpenMP for: how many threads it may use.
+/// Limits the threads that oneDNN takes from OpenMP.
 class ThreadLimit {
  public:
   explicit ThreadLimit(int threads);

@@ -1,4 +1,4 @@
-// What follows the sums of a product, in one pass over the rows: accumulation, bias, activation, rounding. And the
+// The epilogue of a product, in one pass over the rows: accumulation, bias, activation, rounding. And the
 // gradient of the bias.
 #include <type_traits>
 

@@ -15,7 +15,7 @@ namespace {
 /// Layers of a model have some 20 products between them, and an evaluation as many of its own.
 constexpr std::size_t kMaxMatmuls = 128;
 
-/// What a primitive is compiled for.
+/// Identifies a compiled primitive.
 struct MatmulKey {
   std::int64_t m, n, k;
   bool a_transposed, b_transposed, accumulate, bias;

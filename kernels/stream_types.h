@@ -1,7 +1,7 @@
 // The dtypes that the operands of one operator may have together.
 //
-// What a layer computes with has one dtype T: f32, bf16 or f16. The residual stream has the same, or f32 beside a
-// narrower T (--fp32-residual-connection). Parameters that an operator reads have T. Gradients of parameters have a
+// A layer computes in one dtype T: f32, bf16 or f16. The residual stream has the same dtype, or f32 with a narrower
+// T (--fp32-residual-connection). Parameters that an operator reads have T. Gradients of parameters have a
 // dtype of their own, any of the three: they are summed in fp32 and rounded when they are written.
 #pragma once
 
@@ -12,7 +12,7 @@ namespace mtl {
 /// Throws "what: expected float32, bfloat16 or float16, got ..." unless operators compute with the tensor's dtype.
 void expect_computed(const char* what, const Tensor& tensor);
 
-/// Throws unless `stream` may be the dtype of the residual stream beside T = `compute`.
+/// Throws unless a residual stream of dtype `stream` goes with T = `compute`.
 void expect_stream(const char* what, DType stream, DType compute);
 
 /// Throws if `out` is written over `in`, which has another dtype: in place, each element must keep its size.

@@ -18,7 +18,7 @@ class MappedReader : public TensorReader {
   void read(std::size_t index, const Slice& slice, std::span<std::byte> out) const final;
 
  protected:
-  /// What holds one canonical tensor. The `file` of a piece numbers `contents` and `files`.
+  /// The source of one canonical tensor. The `file` of a piece numbers `contents` and `files`.
   struct Places {
     std::vector<TensorPiece> pieces;
     std::vector<std::span<const std::byte>> contents;  // of file tensors

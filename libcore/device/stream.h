@@ -19,7 +19,8 @@ struct Counters {
   bool operator==(const Counters&) const = default;
 };
 
-/// What a device's operators keep from call to call, such as compiled products; each device has a class of its own.
+/// State that a device's operators keep from call to call, such as compiled products; each device has a class of its
+/// own.
 class StreamCache {
  public:
   StreamCache() = default;

@@ -12,7 +12,7 @@
 
 namespace mtl {
 
-/// What memory of parameters is for. Layers read the values; an update rule keeps states, perhaps several, and changes
+/// The uses of parameter memory. Layers read the values; an update rule keeps states, perhaps several, and changes
 /// the main weights where the values are a narrower copy of them.
 enum class Role { values, gradients, main_weights, states };
 

@@ -72,7 +72,7 @@ struct Bucket {
   }
   /// Whether updates change other memory than the values.
   bool has_main_weights() const { return main_row != kValues; }
-  /// What updates change of the owned elements.
+  /// The owned elements of the row that updates change.
   Tensor owned_main() const { return has_main_weights() ? memory[main_row] : owned_values(); }
 
   struct Range {

@@ -21,7 +21,7 @@ class GradScaler {
     float min_scale = 1, growth_factor = 2, backoff_factor = 0.5F;
     std::int64_t window = 1000, hysteresis = 2;
   };
-  /// What a run continues with.
+  /// The state that checkpoints hold.
   struct State {
     float scale;
     std::int64_t growth_tracker;      // updates without an overflow since the last one or the last growth

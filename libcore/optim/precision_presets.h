@@ -40,7 +40,7 @@ struct PrecisionRow {
 };
 PrecisionRow precision_row(const Precision& precision);
 
-/// What is kept of every parameter.
+/// The roles of every parameter.
 struct PrecisionRole {
   const char* role;
   DType dtype;
