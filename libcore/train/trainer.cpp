@@ -5,6 +5,7 @@
 
 #include "base/files.h"
 #include "base/hash.h"
+#include "ckpt/checkpoint_folder.h"
 #include "comm/agreement.h"
 #include "comm/rank_outcome.h"
 #include "kernels/elementwise.h"
