@@ -45,10 +45,10 @@ install: tools  ## programs, man pages and share files, under DESTDIR/PREFIX
 	@DESTDIR='$(DESTDIR)' cmake --install '$(BUILD)' --prefix '$(PREFIX)'
 
 format:  ## format the sources as .clang-format says
-	@git ls-files '*.cpp' '*.h' | xargs clang-format -i
+	@git ls-files '*.cpp' '*.h' '*.cu' | xargs clang-format -i
 
 check-format:  ## fail on a source that `make format` would change
-	@git ls-files '*.cpp' '*.h' | xargs clang-format --dry-run -Werror
+	@git ls-files '*.cpp' '*.h' '*.cu' | xargs clang-format --dry-run -Werror
 
 lint: SHELL = bash
 lint: .SHELLFLAGS = -o pipefail -c

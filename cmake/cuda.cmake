@@ -1,5 +1,7 @@
 # CUDA is optional: say what was found. The CPU build is complete without it.
+set(MTL_CUDA_ARCHS "90a" CACHE STRING "Architectures of GPUs to compile for, such as 80;90a;100")
 find_program(MTL_NVCC nvcc PATHS /usr/local/cuda/bin)
+set(MTL_CUDA_KERNELS OFF)
 if(NOT MTL_NVCC)
   message(STATUS "CUDA: no nvcc found; building for the CPU")
 else()
@@ -16,6 +18,21 @@ else()
     list(JOIN cuda_missing ", " cuda_missing)
     message(STATUS "CUDA: ${MTL_NVCC} found, without ${cuda_missing}; building for the CPU")
   else()
-    message(STATUS "CUDA: ${MTL_NVCC}, cuBLASLt and NCCL found; this version has no CUDA operators, building for the CPU")
+    message(STATUS "CUDA: ${MTL_NVCC}, cuBLASLt and NCCL found; kernels are compiled for sm_${MTL_CUDA_ARCHS}, but the "
+      "programs do not call them yet")
+    set(MTL_CUDA_KERNELS ON)
+    set(CMAKE_CUDA_COMPILER ${MTL_NVCC})
+    list(TRANSFORM MTL_CUDA_ARCHS APPEND "-real" OUTPUT_VARIABLE CMAKE_CUDA_ARCHITECTURES)
+    enable_language(CUDA)
   endif()
 endif()
+
+# mtl_cuda_kernels(TARGET SOURCES...): kernels as objects.
+function(mtl_cuda_kernels target)
+  if(MTL_CUDA_KERNELS)
+    add_library(${target} OBJECT ${ARGN})
+    set_target_properties(${target} PROPERTIES CUDA_STANDARD_REQUIRED OFF)  # CMake 3.25 does not know nvcc 13's flag
+    target_compile_options(${target} PRIVATE -std=c++20 --expt-relaxed-constexpr -Werror all-warnings -Xcompiler=-Wall,-Wextra,-Wno-unknown-pragmas)
+    target_link_libraries(${target} PRIVATE mtl_device)
+  endif()
+endfunction()

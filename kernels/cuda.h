@@ -1,4 +1,4 @@
-// The operators on the device cuda, in a build that has it. Today that is tests/mirror alone.
+// The operators on the device cuda, in a build that has it: OP_cuda.cu, or what tests/mirror puts in their place.
 #pragma once
 
 #include "kernels/operators.h"

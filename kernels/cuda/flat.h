@@ -1,0 +1,18 @@
+// Kernels over flat ranges: each thread takes elements, or packs of them, a grid apart.
+#pragma once
+
+#include "kernels/cuda/pack.h"
+
+namespace mtl::cuda {
+
+/// Number of the running thread among all_threads() of the grid.
+__device__ inline std::int64_t first_element() { return std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
+__device__ inline std::int64_t all_threads() { return std::int64_t{gridDim.x} * blockDim.x; }
+
+/// Threads for `count` elements or packs: one each, up to as many as keep a GPU busy.
+inline LaunchShape flat_shape(std::int64_t count) {
+  constexpr std::int64_t kThreads = 256, kMostBlocks = 132 * 8;  // eight for each multiprocessor of an H100
+  return {static_cast<unsigned>(std::min(kMostBlocks, (count + kThreads - 1) / kThreads)), kThreads};
+}
+
+}  // namespace mtl::cuda

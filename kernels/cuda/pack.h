@@ -1,0 +1,75 @@
+// Neighbouring elements that a thread reads or writes together: 16 bytes an access where a row allows it.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <type_traits>
+
+#include "device/tensor.h"
+#include "kernels/cuda/platform.h"
+
+namespace mtl::cuda {
+
+inline constexpr std::size_t kAccess = 16;
+
+/// `count` elements of float, Bf16 or Half, as fp32 in registers.
+template <int count>
+struct Pack {
+  float values[count];
+  __device__ float& operator[](int i) { return values[i]; }
+  __device__ float operator[](int i) const { return values[i]; }
+};
+
+/// Elements as they lie in memory, in pieces of at most 16 bytes.
+template <class T, int count>
+struct Stored {
+  static constexpr std::size_t kBytes = count * sizeof(T);
+  static constexpr std::size_t kAlign = kBytes < kAccess ? kBytes : kAccess;
+  struct alignas(kAlign) Piece {
+    T values[kAlign / sizeof(T)];
+  };
+  static constexpr int kPieces = static_cast<int>(kBytes / kAlign), kInPiece = count / kPieces;
+};
+
+template <int count, class T>
+__device__ Pack<count> load(const T* from) {
+  using S = Stored<T, count>;
+  expect_aligned(from, S::kAlign);
+  Pack<count> out;
+#pragma unroll
+  for (int p = 0; p < S::kPieces; ++p) {
+    const typename S::Piece piece = reinterpret_cast<const typename S::Piece*>(from)[p];
+#pragma unroll
+    for (int i = 0; i < S::kInPiece; ++i) out[p * S::kInPiece + i] = to_float(piece.values[i]);
+  }
+  return out;
+}
+
+/// Rounds to nearest even.
+template <int count, class T>
+__device__ void store(T* to, const Pack<count>& pack) {
+  using S = Stored<T, count>;
+  expect_aligned(to, S::kAlign);
+#pragma unroll
+  for (int p = 0; p < S::kPieces; ++p) {
+    typename S::Piece piece;
+#pragma unroll
+    for (int i = 0; i < S::kInPiece; ++i) piece.values[i] = from_float<T>(pack[p * S::kInPiece + i]);
+    reinterpret_cast<typename S::Piece*>(to)[p] = piece;
+  }
+}
+
+/// body(std::integral_constant<int, n>) with the elements of an access: 8 where every tensor begins at a multiple of 16
+/// bytes and `row_size`, the distance between rows, is a multiple of 8, else 1. Eight elements of fp32 are two
+/// accesses.
+template <class Body>
+void with_pack_size(std::int64_t row_size, std::initializer_list<Tensor> tensors, const Body& body) {
+  bool wide = row_size % 8 == 0;
+  for (const Tensor& tensor : tensors) wide &= reinterpret_cast<std::uintptr_t>(tensor.raw()) % kAccess == 0;
+  if (wide)
+    body(std::integral_constant<int, 8>());
+  else
+    body(std::integral_constant<int, 1>());
+}
+
+}  // namespace mtl::cuda

@@ -1,0 +1,77 @@
+// What a kernel takes from the device: CUDA's own words for threads, barriers and shuffles (cuda_runtime.h), and the
+// functions below. tests/cuda_on_cpu has a header of the same name that plays all of it on the cpu, a fiber for each
+// thread, so that the same kernels run where there is no GPU. What it lacks, kernels here do not use: static shared
+// memory, __constant__, barriers of less than a warp or a block, waiting between blocks, PTX outside of this folder.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "base/error.h"
+#include "device/dtype.h"
+#include "device/stream.h"
+
+namespace mtl::cuda {
+
+inline constexpr unsigned kWarp = 32, kAllLanes = 0xffffffff;
+
+/// The shared memory of the block, as many bytes as its launch asked for, 16-byte aligned.
+template <class T>
+__device__ T* shared_memory() {
+  extern __shared__ __align__(16) unsigned char mtl_shared[];
+  return reinterpret_cast<T*>(mtl_shared);
+}
+
+/// Stops the tests on the cpu when a wide access is not aligned; a GPU stops by itself.
+__device__ inline void expect_aligned(const void*, unsigned) {}
+
+__device__ inline float to_float(float value) { return value; }
+__device__ inline float to_float(Bf16 value) { return __uint_as_float(unsigned{value.bits} << 16); }
+__device__ inline float to_float(Half value) {
+  float out;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(out) : "h"(value.bits));
+  return out;
+}
+/// Rounds to nearest even.
+template <class T>
+__device__ T from_float(float value) {
+  if constexpr (dtype_of<T>() == DType::f32) {
+    return value;
+  } else {
+    T out;
+    if constexpr (dtype_of<T>() == DType::bf16)
+      asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(out.bits) : "f"(value));
+    else
+      asm("cvt.rn.f16.f32 %0, %1;" : "=h"(out.bits) : "f"(value));
+    return out;
+  }
+}
+
+/// Throws Error with CUDA's text when a call failed.
+inline void check(cudaError_t status, const char* what) {
+  require(status == cudaSuccess, what, ": ", cudaGetErrorString(status));
+}
+
+struct LaunchShape {
+  dim3 blocks;
+  unsigned threads;  // of a block, a multiple of kWarp
+  std::size_t shared_bytes = 0;
+};
+
+/// Starts a kernel after everything that was started before: all streams of a process are CUDA's default stream.
+/// Launches nothing when there are no blocks.
+template <class... Parameters, class... Args>
+void launch(Stream&, void (*kernel)(Parameters...), const LaunchShape& shape, Args&&... args) {
+  if (shape.blocks.x == 0 || shape.blocks.y == 0 || shape.blocks.z == 0) return;
+  constexpr std::size_t kWithoutAsking = 48 << 10;
+  if (shape.shared_bytes > kWithoutAsking)
+    check(
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shape.shared_bytes)),
+        "a kernel's shared memory");
+  cudaLaunchConfig_t config{};
+  config.gridDim = shape.blocks;
+  config.blockDim = dim3(shape.threads);
+  config.dynamicSmemBytes = shape.shared_bytes;
+  check(cudaLaunchKernelEx(&config, kernel, static_cast<Args&&>(args)...), "a kernel's launch");
+}
+
+}  // namespace mtl::cuda

@@ -1,0 +1,67 @@
+// A grid of CUDA threads on one thread of the cpu. Each CUDA thread is a fiber; blocks run one after another. The order
+// of blocks, warps and lanes is drawn anew from a seed, so that a kernel with a race or a missing barrier gives other
+// results from seed to seed. Shared memory begins as NaN and ends at a page that cannot be touched. Memory on the
+// device is open while a grid runs (tests/mirror/space.h).
+//
+// The environment variable MTL_EMULATION_SEED sets the seed.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstring>
+#include <functional>
+
+#include "base/error.h"
+
+namespace mtl::emulated {
+
+struct Dim3 {
+  unsigned x = 1, y = 1, z = 1;
+  Dim3(unsigned of_x = 1, unsigned of_y = 1, unsigned of_z = 1) : x(of_x), y(of_y), z(of_z) {}
+};
+
+/// Where the running thread is. Named as in CUDA.
+extern Dim3 threadIdx, blockIdx, blockDim, gridDim;
+
+/// Runs `thread` for each thread of each block. Throws what a thread threw, and Error for a launch that a GPU refuses,
+/// for threads that wait for ever, and for lanes of a warp that wait at different places.
+void run_grid(Dim3 blocks, unsigned threads, std::size_t shared_bytes, const std::function<void()>& thread);
+
+/// Shared memory of the running block.
+void* shared_memory();
+
+/// Waits until every thread of the block that has not ended waits here.
+void wait_for_block();
+/// The same for the 32 lanes of the warp; `lanes` must name all of them. `what` is compared: all wait at the same.
+void wait_for_warp(const char* what, unsigned lanes);
+
+/// Room that each lane of the running warp has for one exchange. All lanes must pass the same exchanges.
+inline constexpr std::size_t kMostExchanged = 256;
+std::byte* begin_exchange();                    // of the running lane
+const std::byte* lane_exchange(unsigned lane);  // of another, once wait_for_warp() returned
+void end_exchange();
+
+/// What each of the 32 lanes passed.
+template <class T>
+std::array<T, 32> gather(const char* what, unsigned lanes, const T& value) {
+  static_assert(sizeof(T) <= kMostExchanged);
+  std::memcpy(begin_exchange(), &value, sizeof(T));
+  wait_for_warp(what, lanes);
+  std::array<T, 32> out;
+  for (unsigned lane = 0; lane < 32; ++lane) std::memcpy(&out[lane], lane_exchange(lane), sizeof(T));
+  end_exchange();
+  return out;
+}
+/// What lane `from` passed.
+template <class T>
+T exchange(const char* what, unsigned lanes, const T& value, unsigned from) {
+  static_assert(sizeof(T) <= kMostExchanged);
+  std::memcpy(begin_exchange(), &value, sizeof(T));
+  wait_for_warp(what, lanes);
+  T out;
+  std::memcpy(&out, lane_exchange(from), sizeof(T));
+  end_exchange();
+  return out;
+}
+
+}  // namespace mtl::emulated

@@ -1,0 +1,79 @@
+// Takes the place of kernels/cuda/platform.h in tests: the same words, played by fibers of one thread of the cpu
+// (tests/cuda_on_cpu/grid.h). Kernels compile as plain C++.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <tuple>
+
+#include "base/error.h"
+#include "device/dtype.h"
+#include "device/stream.h"
+#include "tests/cuda_on_cpu/grid.h"
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+
+using dim3 = mtl::emulated::Dim3;
+using mtl::emulated::blockDim;
+using mtl::emulated::blockIdx;
+using mtl::emulated::gridDim;
+using mtl::emulated::threadIdx;
+
+inline void __syncthreads() { mtl::emulated::wait_for_block(); }
+inline void __syncwarp(unsigned lanes = ~0u) { mtl::emulated::wait_for_warp("__syncwarp", lanes); }
+
+template <class T>
+T __shfl_sync(unsigned lanes, T value, int from) {
+  return mtl::emulated::exchange("__shfl_sync", lanes, value, static_cast<unsigned>(from) % 32);
+}
+template <class T>
+T __shfl_xor_sync(unsigned lanes, T value, int distance) {
+  return mtl::emulated::exchange("__shfl_xor_sync", lanes, value, (threadIdx.x ^ static_cast<unsigned>(distance)) % 32);
+}
+inline int __any_sync(unsigned lanes, int is) {
+  bool any = false;
+  for (int other : mtl::emulated::gather("__any_sync", lanes, is)) any |= other != 0;
+  return any;
+}
+
+inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
+
+namespace mtl::cuda {
+
+inline constexpr unsigned kWarp = 32, kAllLanes = 0xffffffff;
+
+template <class T>
+T* shared_memory() {
+  return static_cast<T*>(emulated::shared_memory());
+}
+
+inline void expect_aligned(const void* at, unsigned bytes) {
+  require(reinterpret_cast<std::uintptr_t>(at) % bytes == 0, "a kernel accesses ", bytes,
+          " bytes that are not aligned");
+}
+
+inline float to_float(float value) { return value; }
+inline float to_float(Bf16 value) { return widen(value); }
+inline float to_float(Half value) { return widen(value); }
+template <class T>
+T from_float(float value) {
+  return narrow<T>(value);
+}
+
+struct LaunchShape {
+  dim3 blocks;
+  unsigned threads;
+  std::size_t shared_bytes = 0;
+};
+
+template <class... Parameters, class... Args>
+void launch(Stream&, void (*kernel)(Parameters...), const LaunchShape& shape, Args&&... args) {
+  const std::tuple<Parameters...> values(static_cast<Args&&>(args)...);
+  emulated::run_grid(shape.blocks, shape.threads, shape.shared_bytes, [&] { std::apply(kernel, values); });
+}
+
+}  // namespace mtl::cuda

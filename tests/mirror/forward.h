@@ -1,0 +1,64 @@
+// What the operators of the device cuda in the mirror have in common: each opens the device's memory, computes on the
+// cpu, closes it. All operands must be in that memory. Work areas are a little larger than the cpu's, so that a plan
+// made for the wrong device does not fit.
+#pragma once
+
+#include "kernels/cpu.h"
+#include "kernels/cuda.h"
+#include "tests/mirror/space.h"
+
+namespace mtl::mirror {
+
+inline constexpr std::int64_t kMoreWork = 192;
+
+/// Every operand is in the device's memory.
+struct Operands {
+  static void check(const Tensor& tensor) {
+    if (tensor.exists()) require_inside(tensor.raw(), tensor.bytes());
+  }
+  static void check(const StepState* state) {
+    if (state != nullptr) require_inside(state, sizeof(StepState));
+  }
+  static void check(const Grad& grad) { check(grad.tensor); }
+  static void check(const Operand& operand) { check(operand.tensor); }
+  static void check(const RowMap& rows) { check(rows.samples); }
+  static void check(const Epilogue& e) { check_all(e.bias, e.aux, e.dbias); }
+  static void check(const HeadSlice& slice) { check(slice.tensor); }
+  static void check(const Qkv& qkv) { check_all(qkv.q, qkv.k, qkv.v); }
+  static void check(const AttentionInput& in) { check_all(in.qkv, in.rows, in.past, in.document_start); }
+  static void check(const KvCache& cache) { check_all(cache.keys, cache.values, cache.lengths); }
+  static void check(const LayerNormCache& cache) { check_all(cache.x, cache.mean, cache.rstd); }
+  static void check(const RmsNormCache& cache) { check_all(cache.x, cache.rstd); }
+  static void check(const LayerNormGrads& grads) { check_all(grads.dx, grads.dgamma, grads.dbeta); }
+  static void check(const AdamWRange& range) {
+    check_all(range.param, range.grad, range.exp_avg, range.exp_avg_sq, range.copy);
+  }
+  // What has no tensors.
+  static void check(VocabSlice) {}
+  static void check(GradMode) {}
+  static void check(Activation) {}
+  static void check(const RotaryFrequencies&) {}
+  static void check(bool) {}
+  static void check(const Dropout&) {}
+  static void check(const AdamWOptions&) {}
+  static void check(double) {}
+  static void check(std::int64_t) {}
+
+  template <class... Parts>
+  static void check_all(const Parts&... parts) {
+    (check(parts), ...);
+  }
+};
+
+/// The cpu's part of a work area.
+inline Tensor cpu_part(const Tensor& work) { return work.exists() ? work.flat(0, work.numel() - kMoreWork) : work; }
+
+template <auto on_cpu, class... Args>
+void forward(Stream& stream, const Args&... args) {
+  Operands::check_all(args...);
+  Stream host(Device::cpu, stream.threads());
+  Opened opened;
+  on_cpu(host, args...);
+}
+
+}  // namespace mtl::mirror
