@@ -2,6 +2,8 @@
 // row of fp32 of its own, and these rows are added in order. So the result depends on the shape alone.
 #pragma once
 
+#include <algorithm>
+
 #include "device/tensor.h"
 #include "kernels/cuda/pack.h"
 
@@ -46,17 +48,21 @@ __global__ void add_block_sums(G* out, bool accumulate, const float* partials, i
   out[column] = from_float<G>(sum);
 }
 
-/// target (C) = or += columns [offset, offset + C) of the blocks' rows, which are `sums` wide.
-inline void sum_blocks(Stream& stream, const Grad& target, const Tensor& partials, std::int64_t rows, std::int64_t sums,
-                       std::int64_t offset) {
+/// target (C) = or += the rows of partials, `blocks` of them and `stride` numbers apart, added in order.
+inline void sum_partials(Stream& stream, const Grad& target, const float* partials, int blocks, int stride) {
   const auto width = static_cast<int>(target.tensor.numel());
   constexpr unsigned kThreads = 128;
   with_float_type(target.tensor.dtype(), [&]<class G>(G) {
     launch(stream, add_block_sums<G>, {(static_cast<unsigned>(width) + kThreads - 1) / kThreads, kThreads},
-           target.tensor.data<G>(), target.mode == GradMode::accumulate,
-           static_cast<const float*>(partials.raw()) + offset, static_cast<int>(RowSumShape(rows, sums).blocks), width,
-           static_cast<int>(sums));
+           target.tensor.data<G>(), target.mode == GradMode::accumulate, partials, blocks, width, stride);
   });
+}
+
+/// target (C) = or += columns [offset, offset + C) of the blocks' rows, which are `sums` wide.
+inline void sum_blocks(Stream& stream, const Grad& target, const Tensor& partials, std::int64_t rows, std::int64_t sums,
+                       std::int64_t offset) {
+  sum_partials(stream, target, static_cast<const float*>(partials.raw()) + offset,
+               static_cast<int>(RowSumShape(rows, sums).blocks), static_cast<int>(sums));
 }
 
 }  // namespace mtl::cuda

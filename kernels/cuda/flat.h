@@ -1,6 +1,8 @@
 // Kernels over flat ranges: each thread takes elements, or packs of them, a grid apart.
 #pragma once
 
+#include <algorithm>
+
 #include "kernels/cuda/pack.h"
 
 namespace mtl::cuda {

@@ -25,7 +25,11 @@ __device__ T* shared_memory() {
 __device__ inline void expect_aligned(const void*, unsigned) {}
 
 __device__ inline float to_float(float value) { return value; }
-__device__ inline float to_float(Bf16 value) { return __uint_as_float(unsigned{value.bits} << 16); }
+__device__ inline float to_float(Bf16 value) {
+  float out;
+  asm("mov.b32 %0, {%1, %2};" : "=f"(out) : "h"(std::uint16_t{0}), "h"(value.bits));
+  return out;
+}
 __device__ inline float to_float(Half value) {
   float out;
   asm("cvt.f32.f16 %0, %1;" : "=f"(out) : "h"(value.bits));

@@ -1,0 +1,190 @@
+// Products by cuBLASLt, with the epilogues that it has. Others, and the gradient of the bias, are kernels here, bound
+// by memory: an epilogue reads the products and writes C (and aux) once, 2 or 3 M N elements; the bias gradient reads
+// dy once.
+#include "kernels/cuda/activation.h"
+#include "kernels/cuda/column_sums.h"
+#include "kernels/cuda/flat.h"
+#include "kernels/gemm_cuda.h"
+
+namespace mtl::cuda {
+
+namespace {
+
+/// Operands of an epilogue over `count` elements of rows of `width`. P: of the products; T: of the others, which are
+/// null where they are left out.
+template <class P, class T>
+struct Finish {
+  const P* products;
+  T* c;
+  bool accumulate;
+  const T* bias;
+  T* kept;          // forward: written, then read by the function
+  const T* before;  // backward: read by the derivative
+  Activation activation;
+  std::int64_t count, width;
+};
+
+template <int n, class P, class T>
+__global__ void finish_elements(Finish<P, T> f) {
+  for (std::int64_t i = first_element() * n; i < f.count; i += all_threads() * n) {
+    Pack<n> x = load<n>(f.products + i);
+    if (f.accumulate) {
+      const Pack<n> c = load<n>(f.c + i);
+      for (int j = 0; j < n; ++j) x[j] += c[j];
+    }
+    if (f.bias != nullptr) {
+      const Pack<n> bias = load<n>(f.bias + i % f.width);
+      for (int j = 0; j < n; ++j) x[j] += bias[j];
+    }
+    if (f.kept != nullptr) {
+      store(f.kept + i, x);
+      for (int j = 0; j < n; ++j) x[j] = activate(f.activation, to_float(from_float<T>(x[j])));  // as backward reads it
+    }
+    if (f.before != nullptr) {
+      const Pack<n> before = load<n>(f.before + i);
+      for (int j = 0; j < n; ++j) x[j] *= activation_derivative(f.activation, before[j]);
+    }
+    store(f.c + i, x);
+  }
+}
+
+/// C = (C +) the products, then the epilogue.
+void finish(Stream& stream, const Tensor& c, bool accumulate, const Epilogue& epilogue, const Tensor& products) {
+  const std::int64_t width = c.size(-1);
+  const bool forward = epilogue.act == Epilogue::Act::forward, backward = epilogue.act == Epilogue::Act::backward;
+  const auto run = [&]<class P, class T>(P, T) {
+    const auto of = [](const Tensor& tensor, bool used) { return used ? tensor.data<T>() : nullptr; };
+    const Finish<P, T> operands{products.data<P>(),
+                                c.data<T>(),
+                                accumulate,
+                                of(epilogue.bias, epilogue.bias.exists()),
+                                of(epilogue.aux, forward),
+                                of(epilogue.aux, backward),
+                                epilogue.activation,
+                                c.numel(),
+                                width};
+    with_pack_size(width, {products, c, epilogue.bias, epilogue.aux}, [&]<int n>(std::integral_constant<int, n>) {
+      launch(stream, finish_elements<n, P, T>, flat_shape(c.numel() / n), operands);
+    });
+  };
+  with_float_type(c.dtype(), [&]<class T>(T t) {
+    if (products.dtype() == c.dtype())
+      run(t, t);
+    else
+      run(float(), t);
+  });
+}
+
+/// How the rows of dy are shared among blocks: each sums a stretch of columns over every `row_blocks`-th group of rows.
+struct BiasShape {
+  static constexpr unsigned kWarps = 8;
+  static constexpr std::int64_t kColumns = 8 * kWarp;  // of a block, 8 a lane
+  unsigned columns, row_blocks;
+  BiasShape(std::int64_t rows, std::int64_t width) {
+    constexpr std::int64_t kBlocks = 132 * 4, kRowsOfWarp = 8;
+    columns = static_cast<unsigned>((width + kColumns - 1) / kColumns);
+    const std::int64_t wanted = std::max<std::int64_t>(1, kBlocks / columns);
+    row_blocks = static_cast<unsigned>(std::min(wanted, (rows + kWarps * kRowsOfWarp - 1) / (kWarps * kRowsOfWarp)));
+  }
+};
+
+/// partials (row_blocks, width) = sums over rows. `wide`: 8 neighbouring columns are one access.
+template <bool wide, class T>
+__global__ void sum_columns(float* partials, const T* dy, std::int64_t rows, std::int64_t width) {
+  constexpr int n = 8;
+  const std::int64_t column = std::int64_t{blockIdx.x} * BiasShape::kColumns + std::int64_t{threadIdx.x % kWarp} * n;
+  const int warp = static_cast<int>(threadIdx.x / kWarp);
+  const int columns = width - column < n ? static_cast<int>(width - column) : n;
+  Pack<n> sum{};
+  for (std::int64_t row = std::int64_t{blockIdx.y} * BiasShape::kWarps + warp; row < rows;
+       row += std::int64_t{gridDim.y} * BiasShape::kWarps) {
+    const T* from = dy + row * width + column;
+    if (wide && columns == n) {
+      const Pack<n> more = load<n>(from);
+      for (int j = 0; j < n; ++j) sum[j] += more[j];
+    } else {
+      for (int j = 0; j < columns; ++j) sum[j] += to_float(from[j]);
+    }
+  }
+  float* shared = shared_memory<float>();  // (warps, columns of the block)
+  for (int j = 0; j < n; ++j) shared[static_cast<int>(threadIdx.x) * n + j] = sum[j];
+  __syncthreads();
+  const std::int64_t mine = std::int64_t{blockIdx.x} * BiasShape::kColumns + threadIdx.x;
+  if (threadIdx.x >= BiasShape::kColumns || mine >= width) return;
+  float total = 0;
+  for (unsigned w = 0; w < BiasShape::kWarps; ++w) total += shared[w * BiasShape::kColumns + threadIdx.x];
+  partials[std::int64_t{blockIdx.y} * width + mine] = total;
+}
+
+void sum_bias_gradient(Stream& stream, const Tensor& work, const Grad& dbias, const Tensor& dy) {
+  const std::int64_t rows = dy.row_count(), width = dy.size(-1);
+  const BiasShape shape(rows, width);
+  const LaunchShape grid{dim3(shape.columns, shape.row_blocks), BiasShape::kWarps * kWarp,
+                         BiasShape::kWarps * BiasShape::kColumns * sizeof(float)};
+  auto* partials = static_cast<float*>(work.raw());
+  with_float_type(dy.dtype(), [&]<class T>(T) {
+    with_pack_size(width, {dy}, [&]<int n>(std::integral_constant<int, n>) {
+      constexpr bool kWide = n > 1;
+      launch(stream, sum_columns<kWide, T>, grid, partials, dy.data<T>(), rows, width);
+    });
+  });
+  sum_partials(stream, dbias, partials, static_cast<int>(shape.row_blocks), static_cast<int>(width));
+}
+
+std::size_t sum_bias_gradient_work(const Tensor& dy) {
+  const BiasShape shape(dy.row_count(), dy.size(-1));
+  return std::size_t{shape.row_blocks} * static_cast<std::size_t>(dy.size(-1)) * sizeof(float);
+}
+
+/// (rows, last axis)
+Tensor matrix(const Tensor& tensor) { return tensor.view({tensor.row_count(), tensor.size(-1)}); }
+
+/// Whether cuBLASLt can write C: it has no products of bf16 into f16, or of f32 into 16 bits.
+bool is_direct(const Tensor& c, const Tensor& a) { return c.dtype() == a.dtype() || c.dtype() == DType::f32; }
+
+bool sums_nothing(const Operand& a) { return (a.transposed ? a.tensor.row_count() : a.tensor.size(-1)) == 0; }
+
+void multiply_and_finish(Stream& stream, const Tensor& work, const Product& product, const Epilogue& epilogue) {
+  const Tensor workspace = work.flat(0, kGemmWorkspace);
+  Product plain = product;
+  if (!is_direct(product.c, product.a.tensor)) {
+    plain.c = Tensor(static_cast<std::byte*>(work.raw()) + kGemmWorkspace, DType::f32, product.c.shape());
+    plain.accumulate = false;
+  } else if (!epilogue.changes_c()) {
+    multiply(stream, workspace, product, {});
+    return;
+  } else if ((epilogue.act == Epilogue::Act::none || epilogue.activation == Activation::gelu_tanh) &&
+             multiply(stream, workspace, product, {epilogue.bias, epilogue.act, epilogue.aux})) {
+    return;
+  }
+  multiply(stream, workspace, plain, {});
+  finish(stream, product.c, product.accumulate, epilogue, plain.c);
+}
+
+}  // namespace
+
+void gemm(Stream& stream, Tensor work, Tensor c, const Operand& a, const Operand& b, GradMode mode,
+          const Epilogue& epilogue) {
+  Epilogue as_matrix = epilogue;
+  if (epilogue.aux.exists()) as_matrix.aux = matrix(epilogue.aux);
+  const bool accumulate = mode == GradMode::accumulate;
+  if (c.numel() > 0 && !sums_nothing(a)) {
+    multiply_and_finish(stream, work,
+                        {matrix(c), {matrix(a.tensor), a.transposed}, {matrix(b.tensor), b.transposed}, accumulate},
+                        as_matrix);
+  } else if (c.numel() > 0 && !accumulate) {
+    cuda::fill_zero(stream, c);
+    if (epilogue.changes_c()) finish(stream, matrix(c), false, as_matrix, matrix(c));
+  }
+  if (epilogue.dbias.wanted()) sum_bias_gradient(stream, work, epilogue.dbias, matrix(a.tensor));
+}
+
+std::size_t gemm_work(const Stream&, Tensor c, const Operand& a, const Operand&, GradMode, const Epilogue& epilogue) {
+  std::size_t bytes = 0;
+  if (c.numel() > 0 && !sums_nothing(a))
+    bytes = kGemmWorkspace + (is_direct(c, a.tensor) ? 0 : static_cast<std::size_t>(c.numel()) * sizeof(float));
+  if (epilogue.dbias.wanted()) bytes = std::max(bytes, sum_bias_gradient_work(matrix(a.tensor)));
+  return bytes;
+}
+
+}  // namespace mtl::cuda

@@ -1,0 +1,34 @@
+// The parts of the matrix product on the device cuda: cuBLASLt multiplies, and kernels of ours finish what it cannot.
+#pragma once
+
+#include "kernels/cuda.h"
+
+namespace mtl::cuda {
+
+/// C (M, N) = or += op(A) (M, K) op(B) (K, N), none of M, N, K being 0. Tensors have two axes.
+struct Product {
+  Tensor c;
+  Operand a, b;
+  bool accumulate;
+  std::int64_t m() const { return c.size(0); }
+  std::int64_t n() const { return c.size(1); }
+  std::int64_t k() const { return a.tensor.size(a.transposed ? 0 : 1); }
+};
+
+/// What cuBLASLt does to a product before it writes it: adds a bias, then `act` with Activation::gelu_tanh and `aux`,
+/// as kernels/gemm.h describes them. Forward reads aux before it is rounded.
+struct FusedEpilogue {
+  Tensor bias{};
+  Epilogue::Act act = Epilogue::Act::none;
+  Tensor aux{};
+};
+
+/// The area that cuBLASLt may use, in bytes; part of every product's scratch.
+inline constexpr std::size_t kGemmWorkspace = std::size_t{32} << 20;
+
+/// By cuBLASLt. A and B have one dtype, C that or f32. Without an epilogue every product has an algorithm; with one,
+/// returns false and computes nothing where the library has none. Throws Error when the library is missing or fails.
+/// The algorithm is chosen at the first product of a shape and kept by the stream.
+bool multiply(Stream& stream, Tensor workspace, const Product& product, const FusedEpilogue& epilogue);
+
+}  // namespace mtl::cuda
