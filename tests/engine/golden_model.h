@@ -174,6 +174,35 @@ struct GoldenModel {
   }
 };
 
+/// One micro-batch of the golden batch's size. `path` is below golden/; padded_vocab is at least the model's
+/// vocabulary.
+inline RunShape golden_shape(const std::string& path, std::int64_t padded_vocab,
+                             const Precision& precision = kPrecisionFp32) {
+  const SafetensorsFile batch("golden/" + path + "/batch.safetensors");
+  const auto& shape = batch.find("input_ids")->shape;
+  return {.micro_batch = static_cast<std::int64_t>(shape[0]),
+          .seq_length = static_cast<std::int64_t>(shape[1]),
+          .micro_batches = 1,
+          .padded_vocab = padded_vocab,
+          .documents = false,
+          .threads = 2,
+          .layout = {},
+          .precision = precision};
+}
+
+/// The loss weights of a golden batch in which every token weighs the same.
+inline std::vector<double> equal_weights(const GoldenModel& model) {
+  const auto count = static_cast<std::size_t>(model.shape.micro_batch * model.shape.seq_length);
+  return std::vector<double>(count, 1.0 / static_cast<double>(count));
+}
+
+/// Trains one step on the golden batch with these loss weights.
+inline void train_golden_step(GoldenModel& model, const std::vector<double>& weights) {
+  const SafetensorsFile batch(model.folder + "/batch.safetensors");
+  model.fill(0, read_tensor(batch, "input_ids"), read_tensor(batch, "labels"), weights);
+  model.train_step();
+}
+
 /// After a step in which every token weighs the same: the loss of each token, their mean, and the gradient's norm.
 inline void check_losses(GoldenModel& model, const SafetensorsFile& golden) {
   const std::vector<double> expected = read_tensor(golden, "token_losses");

@@ -13,27 +13,7 @@ struct Case {
 };
 
 RunShape shape_of(const Case& model) {
-  SafetensorsFile batch(std::string("golden/gpt2_model/") + model.name + "/batch.safetensors");
-  const auto& shape = batch.find("input_ids")->shape;
-  return {.micro_batch = static_cast<std::int64_t>(shape[0]),
-          .seq_length = static_cast<std::int64_t>(shape[1]),
-          .micro_batches = 1,
-          .padded_vocab = model.padded_vocab,
-          .documents = false,
-          .threads = 2,
-          .layout = {}};
-}
-
-/// Trains one step on the golden batch with these loss weights.
-void step(GoldenModel& model, std::vector<double> weights) {
-  SafetensorsFile batch(model.folder + "/batch.safetensors");
-  model.fill(0, read_tensor(batch, "input_ids"), read_tensor(batch, "labels"), weights);
-  model.train_step();
-}
-
-std::vector<double> equal_weights(const GoldenModel& model) {
-  auto count = static_cast<std::size_t>(model.shape.micro_batch * model.shape.seq_length);
-  return std::vector<double>(count, 1.0 / static_cast<double>(count));
+  return golden_shape(std::string("gpt2_model/") + model.name, model.padded_vocab);
 }
 
 }  // namespace
@@ -46,7 +26,7 @@ TEST_CASE("GPT-2: token losses, loss and gradients equal PyTorch's float64") {
     CAPTURE(golden_case.name);
     GoldenModel model(std::string("gpt2_model/") + golden_case.name, shape_of(golden_case));
     SafetensorsFile golden(model.folder + "/golden.safetensors");
-    step(model, equal_weights(model));
+    train_golden_step(model, equal_weights(model));
     check_losses(model, golden);
     int compared = 0;
     for (int p = 0; p < model.params.size(); ++p) {
@@ -64,7 +44,7 @@ TEST_CASE("GPT-2: token losses, loss and gradients equal PyTorch's float64") {
 
 TEST_CASE("GPT-2: gradients inside b's layers equal the probes") {
   GoldenModel model("gpt2_model/b", shape_of(kCases[2]));
-  step(model, equal_weights(model));
+  train_golden_step(model, equal_weights(model));
   Json probes = Json::read(model.folder + "/grad_probes.json");
   for (int p = 0; p < model.params.size(); ++p) {
     const std::string& name = model.params.specs()[static_cast<std::size_t>(p)].name;
@@ -98,7 +78,7 @@ TEST_CASE("GPT-2: a loss mask weighs tokens") {
   double unmasked = 0, loss = 0;
   for (double m : mask) unmasked += m;
   for (double& w : weights) w /= unmasked;
-  step(model, weights);
+  train_golden_step(model, weights);
   for (std::size_t i = 0; i < mask.size(); ++i) loss += weights[i] * static_cast<double>(model.losses(0)[i]);
   CHECK(loss == doctest::Approx(read_tensor(golden, "masked_loss")[0]).epsilon(2e-6));
   CHECK(model.grad_norm() == doctest::Approx(read_tensor(golden, "masked_grad_norm")[0]).epsilon(3e-6));
@@ -157,13 +137,13 @@ TEST_CASE("GPT-2: activations of a equal PyTorch's float64") {
 
 TEST_CASE("a step repeats bit for bit, and uses exactly the memory that was planned") {
   GoldenModel model("gpt2_model/a", shape_of(kCases[0]), {0.1f, 0.1f, 7});
-  step(model, equal_weights(model));
+  train_golden_step(model, equal_weights(model));
   std::vector<std::vector<float>> first;
   for (int p = 0; p < model.params.size(); ++p) {
     const float* grad = model.params.grad(p).data<float>();
     first.emplace_back(grad, grad + model.params.grad(p).numel());
   }
-  step(model, equal_weights(model));
+  train_golden_step(model, equal_weights(model));
   for (int p = 0; p < model.params.size(); ++p) {
     CHECK(std::memcmp(first[static_cast<std::size_t>(p)].data(), model.params.grad(p).raw(),
                       model.params.grad(p).bytes()) == 0);

@@ -13,26 +13,7 @@ const std::vector<std::string> kModels = {
     "llama_model/neox",         "family_model/llama3",    "family_model/qwen3",
     "family_model/neox_serial", "family_model/gpt2_gelu", "family_model/gpt2_relu"};
 
-RunShape shape_of(const std::string& name) {
-  SafetensorsFile batch("golden/" + name + "/batch.safetensors");
-  const auto& shape = batch.find("input_ids")->shape;
-  return {.micro_batch = static_cast<std::int64_t>(shape[0]),
-          .seq_length = static_cast<std::int64_t>(shape[1]),
-          .micro_batches = 1,
-          .padded_vocab = 640,  // more than any of them has
-          .documents = false,
-          .threads = 2,
-          .layout = {}};
-}
-
-/// One training step on the golden batch; every token weighs the same.
-void step(GoldenModel& model) {
-  SafetensorsFile batch(model.folder + "/batch.safetensors");
-  const auto count = static_cast<std::size_t>(model.shape.micro_batch * model.shape.seq_length);
-  model.fill(0, read_tensor(batch, "input_ids"), read_tensor(batch, "labels"),
-             std::vector<double>(count, 1.0 / static_cast<double>(count)));
-  model.train_step();
-}
+constexpr std::int64_t kVocabRows = 640;  // more than any of them has
 
 /// transformers' gradient of a parameter, in our order; empty when the file lacks it.
 std::vector<double> golden_gradient(const SafetensorsFile& golden, const ParamSpec& spec, const HfFamily& family) {
@@ -59,9 +40,9 @@ std::vector<double> golden_gradient(const SafetensorsFile& golden, const ParamSp
 TEST_CASE("Llama-like models: token losses, loss and gradients equal transformers' float64") {
   for (const std::string& name : kModels) {
     CAPTURE(name);
-    GoldenModel model(name, shape_of(name));
+    GoldenModel model(name, golden_shape(name, kVocabRows));
     SafetensorsFile golden(model.folder + "/golden.safetensors");
-    step(model);
+    train_golden_step(model, equal_weights(model));
     const HfFamily& family = *find_hf_family(model.source.hf_config().at("model_type").as_string());
     check_losses(model, golden);
     for (int p = 0; p < model.params.size(); ++p) {
@@ -76,7 +57,7 @@ TEST_CASE("Llama-like models: token losses, loss and gradients equal transformer
 TEST_CASE("Llama-like models: logits equal transformers' float64") {
   for (const std::string& name : kModels) {
     CAPTURE(name);
-    GoldenModel model(name, shape_of(name));
+    GoldenModel model(name, golden_shape(name, kVocabRows));
     SafetensorsFile golden(model.folder + "/golden.safetensors"), batch(model.folder + "/batch.safetensors");
     std::vector<double> weights(static_cast<std::size_t>(model.shape.micro_batch * model.shape.seq_length));
     model.fill(0, read_tensor(batch, "input_ids"), read_tensor(batch, "labels"), weights);

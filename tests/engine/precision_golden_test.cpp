@@ -11,6 +11,8 @@ const std::vector<std::string> kModels = {"gpt2_model/a",      "gpt2_model/b",  
                                           "llama_model/qwen2", "llama_model/mistral", "llama_model/neox",
                                           "family_model/qwen3"};
 
+constexpr std::int64_t kPaddedVocab = 1024;  // more than any of them has
+
 struct Bounds {
   DType dtype;
   double token_loss;  // largest difference, of the largest loss
@@ -18,28 +20,6 @@ struct Bounds {
   double gradient;    // relative rms of all gradients together
 };
 constexpr Bounds kBounds[] = {{DType::bf16, 2e-2, 2e-3, 3e-2}, {DType::f16, 2e-3, 2e-4, 4e-3}};
-
-RunShape shape_of(const std::string& name, const Precision& precision) {
-  const SafetensorsFile batch("golden/" + name + "/batch.safetensors");
-  const auto& shape = batch.find("input_ids")->shape;
-  return {.micro_batch = static_cast<std::int64_t>(shape[0]),
-          .seq_length = static_cast<std::int64_t>(shape[1]),
-          .micro_batches = 1,
-          .padded_vocab = 1024,  // more than any of them has
-          .documents = false,
-          .threads = 2,
-          .layout = {},
-          .precision = precision};
-}
-
-/// One training step on the golden batch; every token weighs the same.
-void step(GoldenModel& model) {
-  const SafetensorsFile batch(model.folder + "/batch.safetensors");
-  const auto count = static_cast<std::size_t>(model.shape.micro_batch * model.shape.seq_length);
-  model.fill(0, read_tensor(batch, "input_ids"), read_tensor(batch, "labels"),
-             std::vector<double>(count, 1.0 / static_cast<double>(count)));
-  model.train_step();
-}
 
 /// Gradients of all parameters, one after another, padding left out.
 std::vector<float> all_gradients(const GoldenModel& model) {
@@ -56,8 +36,9 @@ std::vector<float> all_gradients(const GoldenModel& model) {
 TEST_CASE("models in bf16 and fp16: losses and gradients are within the dtype's bounds of float64") {
   for (const std::string& name : kModels) {
     CAPTURE(name);
-    GoldenModel exact(name, shape_of(name, kPrecisionFp32));
-    step(exact);  // its gradients equal float64's within 2e-5: the other golden tests
+    GoldenModel exact(name, golden_shape(name, kPaddedVocab, kPrecisionFp32));
+    // Its gradients equal float64's within 2e-5: see the other golden tests.
+    train_golden_step(exact, equal_weights(exact));
     const std::vector<float> fp32 = all_gradients(exact);
     const std::vector<double> expected_gradients(fp32.begin(), fp32.end());
     const SafetensorsFile golden(exact.folder + "/golden.safetensors");
@@ -69,9 +50,9 @@ TEST_CASE("models in bf16 and fp16: losses and gradients are within the dtype's 
         Precision precision;
         precision.compute = bounds.dtype;
         precision.residual = wide_residual ? DType::f32 : bounds.dtype;
-        GoldenModel model(name, shape_of(name, precision));
+        GoldenModel model(name, golden_shape(name, kPaddedVocab, precision));
         if (bounds.dtype == DType::f16) model.state.loss_scale = 4096;
-        step(model);
+        train_golden_step(model, equal_weights(model));
         double sum = 0;
         for (std::size_t i = 0; i < expected.size(); ++i) sum += model.losses(0)[i];
         const double token_loss = max_relative(model.losses(0), expected), mean = sum / double(expected.size()),
@@ -92,7 +73,7 @@ TEST_CASE("activations in 16 bits take about half the bytes, and less with the r
     Precision precision;
     precision.compute = compute;
     precision.residual = residual;
-    GoldenModel model("gpt2_model/a", shape_of("gpt2_model/a", precision));
+    GoldenModel model("gpt2_model/a", golden_shape("gpt2_model/a", kPaddedVocab, precision));
     return static_cast<double>(model.plan.entry(Category::slots).bytes);
   };
   const double fp32 = slots(DType::f32, DType::f32), bf16 = slots(DType::bf16, DType::bf16);
