@@ -2,13 +2,17 @@
 // of threads and other cuts of the batch.
 #include "kernels/attention.h"
 
-#include <hwy/highway.h>
-
 #include <algorithm>
 #include <limits>
 #include <utility>
 
 #include "tests/kernels/attention_reference.h"
+
+#define MTL_SIMD_FILE "tests/kernels/attention_test.cpp"
+#include "base/simd.h"
+
+#if HWY_ONCE
+#include "tests/simd_targets.h"
 
 using namespace mtl;
 using namespace mtl::test;
@@ -88,14 +92,10 @@ TEST_CASE("attention: operands of 16 bits give what fp32 gives of the same numbe
 }
 
 TEST_CASE("attention: every instruction set of this machine equals the reference") {
-  for (std::int64_t target : {HWY_SSE4, HWY_AVX2, HWY_AVX3}) {
-    if ((hwy::SupportedTargets() & target) == 0) continue;
-    CAPTURE(hwy::TargetName(target));
-    hwy::GetChosenTarget().Update(target);
+  on_every_target([] {
     for (const DType dtype : kAttentionTypes)
       check_against_reference(AttentionProblem({1, 131, 1, 2, 21, true, 0.2f, 45, dtype}));
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
+  });
 }
 
 TEST_CASE("attention: gradients equal finite differences") {
@@ -318,3 +318,4 @@ TEST_CASE("attention: operands of different dtypes are refused") {
   CHECK_THROWS_WITH(attention_forward(stream, scratch, out, meta({2, 2, 8}, DType::bf16), in),
                     doctest::Contains("logsumexp"));
 }
+#endif
