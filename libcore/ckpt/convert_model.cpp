@@ -80,11 +80,22 @@ void warn_of_nonfinite(const ConvertReport& report, Console& console) {
                      "; --dtype bfloat16 has the range of float32"));
 }
 
+/// A run whose weights were rounded cannot be resumed as if they were not: its record of precision says so.
+void record_rounded_weights(TrainState& state, StoredDType dtype) {
+  const Json* record = state.extra.find("precision");
+  const bool trained_here = record != nullptr || state.extra.find("seed") != nullptr;  // fp32 where it has no record
+  if (!trained_here) return;
+  Json precision = record != nullptr ? *record : Json::object();
+  precision.set("main_params", torch_name_of(dtype));
+  state.extra.set("precision", std::move(precision));
+}
+
 void write_mtl(const ModelSource& source, const std::string& folder, const ConvertOptions& options,
                std::optional<StoredDType> dtype, NonfiniteCounter& counter) {
   source.verify();
   TrainState state = source.state().value_or(TrainState{});
   if (Json config = source.hf_config(); !config.is_null()) state.extra.set("hf_config", std::move(config));
+  if (dtype) record_rounded_weights(state, *dtype);
   std::vector<TensorToSave> tensors;
   std::vector<std::byte> buffer;
   for (const SavedTensor& tensor : source.tensors()) {

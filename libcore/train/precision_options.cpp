@@ -125,7 +125,7 @@ std::string precision_difference(const Json* record, const Precision& precision)
   const Json& saved = record != nullptr && record->is_object() ? *record : fp32;
   std::vector<std::string> differences;
   for (const RecordedRole& role : kRecordedRoles) {
-    const std::string was = saved.string_or(role.name, ""), is = name_of(precision.*role.dtype);
+    const std::string was = saved.string_or(role.name, name_of(DType::f32)), is = name_of(precision.*role.dtype);
     if (was != is) differences.push_back(cat(role.name, " ", was, ", not ", is));
   }
   if (saved.bool_or("stochastic_rounding", false) != precision.stochastic_rounding)

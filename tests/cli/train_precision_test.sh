@@ -136,6 +136,17 @@ expect_text err '^  --precision fsdp-mixed +differs .* \(main_grads float32, not
 rm -rf tuned.*
 train tuned --load bf16.ck --finetune || fail "--finetune in another precision: $(cat err)"
 expect_text err 'starting from the weights of the checkpoint'
+# Weights that mtl-convert rounded are not those of the run.
+rm -rf same.* rounded.*
+expect_exit 0 mtl-convert --load bf16.ck/iter_0000008 --save same.ck --to mtl --dtype float32
+train same --bf16 || fail "a checkpoint whose main weights were not rounded is not resumed: $(cat err)"
+expect_exit 0 mtl-convert --load bf16.ck/iter_0000008 --save rounded.ck --to mtl --dtype bfloat16
+train rounded --bf16 && fail 'a run with fp32 main weights is resumed from rounded ones'
+expect_text err '^  --precision bf16 +differs from that of rounded.ck.* \(main_params bfloat16, not float32\)'
+run fp32
+expect_exit 0 mtl-convert --load fp32.ck/iter_0000008 --save rounded32.ck --to mtl --dtype float16
+train rounded32 && fail 'a run in fp32 is resumed from weights in float16'
+expect_text err 'main_params float16, not float32'
 
 # --- A Llama: gated MLP, RMSNorm, rotary positions, grouped queries ---
 llama=(--swiglu --normalization RMSNorm --disable-bias-linear --position-embedding-type rope --untie-embeddings-and-output-weights
