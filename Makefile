@@ -38,7 +38,7 @@ sanitize: deps  ## unit tests, ranks and the fuzz targets' corpora under ASan an
 	@ctest --test-dir build/asan --output-on-failure -L 'unit|mpi'
 
 bench: tools  ## measured figures, compared with the peers that are installed
-	@ninja -j$(JOBS) -C '$(BUILD)' mtl_bench_data mtl_bench_text
+	@ninja -j$(JOBS) -C '$(BUILD)' mtl_bench_data mtl_bench_text mtl_bench_adamw
 	@bash share/bench/run.sh '$(BIN)'
 
 install: tools  ## programs, man pages and share files, under DESTDIR/PREFIX

@@ -3,7 +3,7 @@
 #include <atomic>
 #include <cmath>
 
-#include "kernels/cpu.h"
+#include "kernels/adamw_cpu.h"
 
 #define MTL_SIMD_FILE "kernels/adamw_cpu.cpp"
 #include "kernels/simd.h"
@@ -88,7 +88,7 @@ HWY_INLINE VecF32 add_random(VecF32 v, const std::uint16_t* bits) {
 HWY_INLINE std::int64_t count(hn::Mask<F32> mask) { return static_cast<std::int64_t>(hn::CountTrue(F32(), mask)); }
 
 /// p -= updates, rounded to P; random bits instead of rounding to nearest where they are given.
-template <class P>
+template <bool counted, class P>
 void apply_updates(P* p, const float* updates, const std::uint16_t* random, std::size_t size, float* before,
                    cpu::UpdateCounts& counts) {
   sweep(size, [&](std::size_t i, auto lanes) HWY_ATTR {
@@ -96,27 +96,32 @@ void apply_updates(P* p, const float* updates, const std::uint16_t* random, std:
     VecF32 fresh = hn::Sub(old, change);
     if (random != nullptr) fresh = add_random(fresh, random + i);
     lanes.store(fresh, p + i);
-    const auto is_update = hn::Ne(change, set(0));
-    counts.nonzero += count(is_update);
-    counts.lost += count(hn::And(is_update, hn::Eq(lanes.load(p + i), old)));
+    if constexpr (counted) {
+      const auto is_update = hn::Ne(change, set(0));
+      counts.nonzero += count(is_update);
+      counts.lost += count(hn::And(is_update, hn::Eq(lanes.load(p + i), old)));
+    }
     if (before != nullptr) lanes.store(old, before + i);
   });
 }
 
 /// copy = p, rounded to C.
-template <class P, class C>
+template <bool counted, class P, class C>
 void refresh_copy(C* copy, const P* p, const float* before, std::size_t size, cpu::UpdateCounts& counts) {
   sweep(size, [&](std::size_t i, auto lanes) HWY_ATTR {
-    const VecF32 fresh = lanes.load(p + i), old = lanes.load(copy + i);
+    const VecF32 fresh = lanes.load(p + i), old = counted ? lanes.load(copy + i) : fresh;
     lanes.store(fresh, copy + i);
-    const auto is_change = hn::Ne(fresh, lanes.load(before + i));
-    counts.lost_copies += count(hn::And(is_change, hn::Eq(lanes.load(copy + i), old)));
+    if constexpr (counted) {
+      const auto is_change = hn::Ne(fresh, lanes.load(before + i));
+      counts.lost_copies += count(hn::And(is_change, hn::Eq(lanes.load(copy + i), old)));
+    }
   });
 }
 
 /// `sample` is the number of the step.
-cpu::UpdateCounts adamw_range(const AdamWRange& range, const cpu::AdamWFactors& f, std::uint64_t sample,
-                              Range elements) {
+template <bool counted>
+cpu::UpdateCounts update_range(const AdamWRange& range, const cpu::AdamWFactors& f, std::uint64_t sample,
+                               Range elements) {
   cpu::UpdateCounts counts;
   HWY_ALIGN float updates[kStretch], before[kStretch];
   HWY_ALIGN std::uint16_t random[kStretch + 64];  // room for a vector that reads past the end
@@ -127,13 +132,20 @@ cpu::UpdateCounts adamw_range(const AdamWRange& range, const cpu::AdamWFactors& 
     with_float(range.param.dtype(), [&]<class P>(P) HWY_ATTR {
       P* p = range.param.data<P>() + begin;
       const bool has_copy = range.copy.exists();
-      apply_updates(p, updates, range.rounding ? random : nullptr, size, has_copy ? before : nullptr, counts);
+      float* old = counted && has_copy ? before : nullptr;
+      apply_updates<counted>(p, updates, range.rounding ? random : nullptr, size, old, counts);
       if (!has_copy) return;
-      with_float(range.copy.dtype(),
-                 [&]<class C>(C) HWY_ATTR { refresh_copy(range.copy.data<C>() + begin, p, before, size, counts); });
+      with_float(range.copy.dtype(), [&]<class C>(C) HWY_ATTR {
+        refresh_copy<counted>(range.copy.data<C>() + begin, p, old, size, counts);
+      });
     });
   }
   return counts;
+}
+
+cpu::UpdateCounts adamw_range(const AdamWRange& range, const cpu::AdamWFactors& f, std::uint64_t sample, bool counted,
+                              Range elements) {
+  return counted ? update_range<true>(range, f, sample, elements) : update_range<false>(range, f, sample, elements);
 }
 
 }  // namespace mtl::HWY_NAMESPACE
@@ -165,17 +177,22 @@ void add_count(std::int64_t& total, std::int64_t count) {
 }
 }  // namespace
 
-void adamw_step(Stream& stream, const AdamWRange& range, const AdamWOptions& options, StepState* state) {
+void adamw_step(Stream& stream, const AdamWRange& range, const AdamWOptions& options, StepState* state, bool counted) {
   if (state->found_inf != 0) return;
   const AdamWFactors factors = factors_of(*state, options, range.decays);
   Blocks blocks{range.param.numel(), kSerialElements};
   parallel_for(stream.threads(), blocks.number(), range.param.numel(), [&](std::int64_t block) {
-    const UpdateCounts counts =
-        HWY_DYNAMIC_DISPATCH(adamw_range)(range, factors, static_cast<std::uint64_t>(state->step), blocks[block]);
+    const UpdateCounts counts = HWY_DYNAMIC_DISPATCH(adamw_range)(
+        range, factors, static_cast<std::uint64_t>(state->step), counted, blocks[block]);
+    if (!counted) return;
     add_count(state->nonzero_updates, counts.nonzero);
     add_count(state->lost_updates, counts.lost);
     add_count(state->lost_copies, counts.lost_copies);
   });
+}
+
+void adamw_step(Stream& stream, const AdamWRange& range, const AdamWOptions& options, StepState* state) {
+  adamw_step(stream, range, options, state, true);
 }
 
 }  // namespace mtl::cpu
