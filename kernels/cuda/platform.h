@@ -24,12 +24,18 @@ __device__ T* shared_memory() {
 /// Stops the tests on the cpu when a wide access is not aligned; a GPU stops by itself.
 __device__ inline void expect_aligned(const void*, unsigned) {}
 
-__device__ inline float to_float(float value) { return value; }
-__device__ inline float to_float(Bf16 value) {
+__device__ inline float from_bits(std::uint32_t bits) {
   float out;
-  asm("mov.b32 %0, {%1, %2};" : "=f"(out) : "h"(std::uint16_t{0}), "h"(value.bits));
+  asm("mov.b32 %0, %1;" : "=f"(out) : "r"(bits));
   return out;
 }
+__device__ inline std::uint32_t to_bits(float value) {
+  std::uint32_t out;
+  asm("mov.b32 %0, %1;" : "=r"(out) : "f"(value));
+  return out;
+}
+__device__ inline float to_float(float value) { return value; }
+__device__ inline float to_float(Bf16 value) { return from_bits(std::uint32_t{value.bits} << 16); }
 __device__ inline float to_float(Half value) {
   float out;
   asm("cvt.f32.f16 %0, %1;" : "=f"(out) : "h"(value.bits));
@@ -48,6 +54,11 @@ __device__ T from_float(float value) {
       asm("cvt.rn.f16.f32 %0, %1;" : "=h"(out.bits) : "f"(value));
     return out;
   }
+}
+
+/// *total += count, from any thread.
+__device__ inline void add_count(std::int64_t* total, std::int64_t count) {
+  atomicAdd(reinterpret_cast<unsigned long long*>(total), static_cast<unsigned long long>(count));
 }
 
 /// Throws Error with CUDA's text when a call failed.

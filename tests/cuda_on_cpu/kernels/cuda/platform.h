@@ -2,6 +2,7 @@
 // (tests/cuda_on_cpu/grid.h). Kernels compile as plain C++.
 #pragma once
 
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <tuple>
@@ -56,6 +57,8 @@ inline void expect_aligned(const void* at, unsigned bytes) {
           " bytes that are not aligned");
 }
 
+inline float from_bits(std::uint32_t bits) { return std::bit_cast<float>(bits); }
+inline std::uint32_t to_bits(float value) { return std::bit_cast<std::uint32_t>(value); }
 inline float to_float(float value) { return value; }
 inline float to_float(Bf16 value) { return widen(value); }
 inline float to_float(Half value) { return widen(value); }
@@ -63,6 +66,8 @@ template <class T>
 T from_float(float value) {
   return narrow<T>(value);
 }
+
+inline void add_count(std::int64_t* total, std::int64_t count) { *total += count; }
 
 struct LaunchShape {
   dim3 blocks;
