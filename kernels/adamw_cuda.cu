@@ -81,6 +81,7 @@ __device__ void update_pack(const Update& u, const Factors& f, std::int64_t i, C
   const Pack<n> grad = load<n>(u.grad, i);
   Pack<n> m = load<n>(u.exp_avg, i), v = load<n>(u.exp_avg_sq, i), p = load<n>(u.param, i), old = p;
   RoundingBits bits(u, static_cast<std::uint64_t>(u.state->step));
+#pragma unroll
   for (int j = 0; j < n; ++j) {
     const float g = grad[j] * f.grad;
     m[j] = f.beta1 * m[j] + f.new1 * g;
@@ -97,12 +98,13 @@ __device__ void update_pack(const Update& u, const Factors& f, std::int64_t i, C
   store(u.param, i, p);
   if (u.copy.data == nullptr) return;
   const Pack<n> copy = load<n>(u.copy, i);
+#pragma unroll
   for (int j = 0; j < n; ++j) counts.lost_copies += p[j] != old[j] && rounded(u.copy.dtype, p[j]) == copy[j];
   store(u.copy, i, p);
 }
 
 template <int n>
-__global__ void update_elements(Update u) {
+__global__ void update_elements(const __grid_constant__ Update u) {
   if (u.state->found_inf != 0) return;
   auto* factors = shared_memory<Factors>();
   if (threadIdx.x == 0) *factors = factors_of(u);

@@ -36,7 +36,7 @@ void cross_entropy_loss(Stream& stream, Tensor losses, Tensor stats);
 void cross_entropy_backward(Stream& stream, Tensor dlogits, Tensor logits, Tensor stats, Tensor labels, Tensor weights,
                             VocabSlice slice, const StepState* state = nullptr);
 
-/// sum (1) f64 = or += the losses whose weight is not 0, in their order, in fp64. losses and weights are alike.
+/// sum (1) f64 = or += the losses whose weight is not 0, in fp64 and in a fixed order. losses and weights are alike.
 void sum_losses(Stream& stream, Tensor sum, Tensor losses, Tensor weights, GradMode mode);
 
 }  // namespace mtl

@@ -25,7 +25,7 @@ struct Finish {
 };
 
 template <int n, class P, class T>
-__global__ void finish_elements(Finish<P, T> f) {
+__global__ void finish_elements(const __grid_constant__ Finish<P, T> f) {
   for (std::int64_t i = first_element() * n; i < f.count; i += all_threads() * n) {
     Pack<n> x = load<n>(f.products + i);
     if (f.accumulate) {
@@ -103,7 +103,8 @@ __global__ void sum_columns(float* partials, const T* dy, std::int64_t rows, std
       const Pack<n> more = load<n>(from);
       for (int j = 0; j < n; ++j) sum[j] += more[j];
     } else {
-      for (int j = 0; j < columns; ++j) sum[j] += to_float(from[j]);
+#pragma unroll
+      for (int j = 0; j < n; ++j) sum[j] += j < columns ? to_float(from[j]) : 0;
     }
   }
   float* shared = shared_memory<float>();  // (warps, columns of the block)

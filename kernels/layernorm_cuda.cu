@@ -103,7 +103,7 @@ __device__ void write_dx(const Backward<S, T>& b, std::int64_t row) {
 }
 
 template <int n, class S, class T>
-__global__ void backward_rows(Backward<S, T> b) {
+__global__ void backward_rows(const __grid_constant__ Backward<S, T> b) {
   const int sums = b.partials == nullptr ? 0 : 2 * b.width, warps = static_cast<int>(blockDim.x / kWarp);
   float* mine = shared_memory<float>() + static_cast<int>(warp_in_block()) * sums;
   for (int i = static_cast<int>(lane()); i < sums; i += kWarp) mine[i] = 0;

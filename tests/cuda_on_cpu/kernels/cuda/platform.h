@@ -15,6 +15,7 @@
 #define __global__
 #define __device__
 #define __host__
+#define __grid_constant__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 
