@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "device/copy.h"
+#include "device/cuda_device.h"
 #include "device/memory.h"
 #include "device/philox.h"
 #include "device/step_state.h"
@@ -91,4 +92,28 @@ TEST_CASE("the state of a step: inputs go, a report comes, neither touches the o
   *memory.loss_sum().data<double>() = 3;
   CHECK(memory.receive(stream).grad_norm == 2);
   CHECK(memory.receive(stream).loss_sum == 3);
+}
+
+TEST_CASE("cuda: kernels run on the architectures that they are compiled for") {
+  CHECK(runs_on("80", 8, 0));
+  CHECK(runs_on("80", 8, 9));
+  CHECK(!runs_on("86", 8, 0));
+  CHECK(!runs_on("80", 9, 0));
+  CHECK(runs_on("90a", 9, 0));
+  CHECK(!runs_on("90a", 9, 1));
+  CHECK(!runs_on("90a", 10, 0));
+  CHECK(runs_on("80;90a;100", 10, 0));
+  CHECK(runs_on("80;90a;100", 10, 3));
+  CHECK(!runs_on("80;90a;100", 12, 0));
+  CHECK(!runs_on("", 9, 0));
+}
+
+TEST_CASE("cuda: a machine without a GPU has a reason in words") {
+  const CudaDevice device = find_cuda_device();
+  if (device.usable()) {
+    CHECK(!device.name.empty());
+    CHECK(device.memory > 0);
+  } else {
+    CHECK(device.why_not.size() > 10);
+  }
 }

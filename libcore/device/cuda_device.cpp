@@ -1,0 +1,23 @@
+#include "device/cuda_device.h"
+
+#include <cstdlib>
+
+#include "base/error.h"
+#include "base/str.h"
+
+namespace mtl {
+
+std::string CudaDevice::text() const {
+  return cat(name, " (sm_", major, minor, ", ", human_bytes(static_cast<double>(memory)), ")");
+}
+
+bool runs_on(std::string_view architectures, int major, int minor) {
+  for (const std::string& architecture : split(std::string(architectures), ';')) {
+    const bool exact = !architecture.empty() && architecture.back() == 'a';
+    const int number = std::atoi(architecture.c_str());
+    if (number / 10 == major && (exact ? number % 10 == minor : number % 10 <= minor)) return true;
+  }
+  return false;
+}
+
+}  // namespace mtl

@@ -1,0 +1,27 @@
+// The GPU that a process computes on.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace mtl {
+
+struct CudaDevice {
+  std::string name;          // "NVIDIA H100 80GB HBM3"
+  int major = 0, minor = 0;  // compute capability
+  std::size_t memory = 0;    // bytes
+  std::string why_not;       // why this process cannot compute on a GPU; empty when it can
+
+  bool usable() const { return why_not.empty(); }
+  std::string text() const;  // "NVIDIA H100 80GB HBM3 (sm_90, 79.1 GiB)"
+};
+
+/// The first GPU that CUDA shows to this process (CUDA_VISIBLE_DEVICES). Never throws for want of one.
+CudaDevice find_cuda_device();
+
+/// Whether kernels compiled for `architectures` ("80;90a") run on a GPU: those of sm_80 on 8.0 and later 8.x, those of
+/// sm_90a on 9.0 alone.
+bool runs_on(std::string_view architectures, int major, int minor);
+
+}  // namespace mtl

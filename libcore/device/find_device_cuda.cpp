@@ -1,0 +1,55 @@
+// Asks the driver for a GPU.
+#include <cuda_runtime.h>
+
+#include <cstdlib>
+
+#include "base/error.h"
+#include "device/cuda_device.h"
+
+namespace mtl {
+
+namespace {
+
+/// 13000 as "13.0".
+std::string version_text(int version) { return cat(version / 1000, ".", version % 1000 / 10); }
+
+/// Why CUDA shows no GPU.
+std::string reason_of(cudaError_t status) {
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  int driver = 0, runtime = 0;
+  static_cast<void>(cudaDriverGetVersion(&driver));
+  static_cast<void>(cudaRuntimeGetVersion(&runtime));
+  if (driver == 0) return "no NVIDIA driver is installed on this machine";
+  if (status == cudaErrorInsufficientDriver || driver / 1000 < runtime / 1000)
+    return cat("the NVIDIA driver supports CUDA ", version_text(driver), ", and this program needs CUDA ",
+               version_text(runtime), "; update the driver");
+  if (visible != nullptr && status == cudaErrorNoDevice)
+    return cat("CUDA_VISIBLE_DEVICES is \"", visible, "\", which shows no GPU to this process");
+  return cudaGetErrorString(status);
+}
+
+}  // namespace
+
+CudaDevice find_cuda_device() {
+  CudaDevice out;
+  int count = 0;
+  cudaError_t status = cudaGetDeviceCount(&count);
+  if (status == cudaSuccess && count == 0) status = cudaErrorNoDevice;
+  cudaDeviceProp properties{};
+  if (status == cudaSuccess) status = cudaGetDeviceProperties(&properties, 0);
+  if (status != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());
+    out.why_not = reason_of(status);
+    return out;
+  }
+  out.name = properties.name;
+  out.major = properties.major;
+  out.minor = properties.minor;
+  out.memory = properties.totalGlobalMem;
+  if (!runs_on(MTL_CUDA_ARCHS, out.major, out.minor))
+    out.why_not = cat("this build has no kernels for ", out.text(), ", only for sm_", MTL_CUDA_ARCHS,
+                      "; configure it with -DMTL_CUDA_ARCHS=", out.major, out.minor);
+  return out;
+}
+
+}  // namespace mtl
