@@ -8,4 +8,8 @@ namespace mtl::test {
 /// The cpu, unless the program is linked with another answer (tests/mirror).
 Device device_under_test();
 
+/// Whether operators throw for an index in device memory that is out of range. Kernels on a GPU cannot: they access
+/// nothing out of bounds, and what they compute from such an index is undefined.
+bool device_checks_indices();
+
 }  // namespace mtl::test

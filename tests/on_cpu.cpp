@@ -3,5 +3,6 @@
 namespace mtl::test {
 
 Device device_under_test() { return Device::cpu; }
+bool device_checks_indices() { return true; }
 
 }  // namespace mtl::test

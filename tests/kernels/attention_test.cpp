@@ -265,11 +265,13 @@ TEST_CASE("attention: what does not fit is refused") {
   undropped("documents", [&](AttentionInput& in) { in.past = lengths; });
   refused("window", [](AttentionInput& in) { in.window = -1; });
   refused("scale", [](AttentionInput& in) { in.scale = 0; });
-  refused("position 3", [&](AttentionInput& in) {
-    problem.start()[3] = 4;
-    in.document_start = problem.document_start;
-  });
-  problem.start()[3] = 0;
+  if (device_checks_indices()) {
+    refused("position 3", [&](AttentionInput& in) {
+      problem.start()[3] = 4;
+      in.document_start = problem.document_start;
+    });
+    problem.start()[3] = 0;
+  }
 
   CHECK_THROWS_AS(attention_forward(stream, scratch, out, logsumexp.view({2, 8, 2}), problem.input()), Error);
   CHECK_THROWS_AS(attention_forward(stream, scratch, out.view({2, 8, 8}), logsumexp, problem.input()), Error);

@@ -3,5 +3,6 @@
 namespace mtl::test {
 
 Device device_under_test() { return Device::cuda; }
+bool device_checks_indices() { return true; }
 
 }  // namespace mtl::test

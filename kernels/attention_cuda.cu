@@ -1,0 +1,189 @@
+// Forward of any dtype and shape, decoding, and the cache. A warp for each query with an online softmax in fp32, its
+// keys and values read through the caches; a single query without what training needs is decoded: its keys are cut into
+// pieces, a warp for each, whose results a second kernel merges. The pieces do not depend on the batch, so neither do
+// the bits. Predicted: decoding is bound by the keys and values, which are read once for each head of a group;
+// otherwise the fp32 units bound it: 2 B H Tq Tk D multiply-adds. The cache's kernel moves each element twice.
+#include <cmath>
+
+#include "kernels/cuda.h"
+#include "kernels/cuda/attention_rows.h"
+#include "kernels/cuda/flat.h"
+
+namespace mtl::cuda {
+
+namespace {
+
+template <class T>
+struct Forward {
+  AttentionShape shape;
+  Heads<T> q, k, v, out;
+  float* logsumexp;  // null: left out
+  float* partials;   // (rows, pieces, 2 + D): maximum, sum, unnormalized result; null for one piece
+  int pieces;
+};
+
+/// The state of an online softmax over some keys of a query.
+struct Softmax {
+  float top = -INFINITY, sum = 0;
+  /// Takes in scores[0, count), count > 0, which become e^(score - top); returns the factor of what was summed before.
+  __device__ float add(float* scores, int count, float lane_top) {
+    const float before = top;
+    top = fmaxf(warp_max(lane_top), before);
+    float more = 0;
+    over_lanes(count, [&](int j) {
+      scores[j] = expf(scores[j] - top);
+      more += scores[j];
+    });
+    const float factor = expf(before - top);
+    sum = sum * factor + warp_sum(more);
+    return factor;
+  }
+};
+
+/// Attention of `query` over `range`: its result before the division by the sum, in `out` (D).
+template <int n, class T>
+__device__ Softmax attend(const Forward<T>& f, const QueryRow& row, KeyRange range, float* q, float* out,
+                          float* scores) {
+  const AttentionShape& shape = f.shape;
+  const int dim = shape.dim, head = row.g * shape.heads + row.h;
+  stage_row(q, f.q.at(row.b, row.g, row.h, row.t), dim, shape.scale);
+  over_lanes(dim, [&](int d) { out[d] = 0; });
+  Softmax softmax;
+  for (int begin = range.first; begin < range.end; begin += kRowChunk) {
+    const int count = range.end - begin < kRowChunk ? range.end - begin : kRowChunk;
+    __syncwarp();  // q is there, and the last scores have been read
+    float top = -INFINITY;
+    over_lanes(count, [&](int j) {
+      scores[j] = dot_row<n>(q, f.k.at(row.b, row.g, 0, begin + j), dim);
+      top = fmaxf(top, scores[j]);
+    });
+    const float factor = softmax.add(scores, count, top);
+    if (shape.dropout.active)
+      over_lanes(count, [&](int j) { scores[j] *= shape.dropout.factor_at(row.b, head, row.t, begin + j); });
+    over_lanes(dim, [&](int d) { out[d] *= factor; });
+    __syncwarp();
+    add_rows(out, scores, count, dim, [&](int j) { return f.v.at(row.b, row.g, 0, begin + j); });
+  }
+  return softmax;
+}
+
+template <int n, class T>
+__global__ void attend_rows(const __grid_constant__ Forward<T> f) {
+  const AttentionShape& shape = f.shape;
+  const std::int64_t item = item_of_warp(), number = item / f.pieces;
+  if (number >= shape.rows()) return;
+  const QueryRow row(shape, number);
+  const int dim = shape.dim, piece = static_cast<int>(item % f.pieces);
+  KeyRange range = shape.visible(row.b, row.t);
+  if (f.partials != nullptr) {
+    const std::int64_t first = range.first + std::int64_t{piece} * kRowChunk;
+    range.first = first < range.end ? static_cast<int>(first) : range.end;
+    if (range.end - range.first > kRowChunk) range.end = range.first + kRowChunk;
+  }
+  float* q = memory_of_warp(2 * dim + kRowChunk);
+  float *sums = q + dim, *scores = sums + dim;
+  const Softmax softmax = attend<n>(f, row, range, q, sums, scores);
+  if (f.partials != nullptr) {
+    float* partial = f.partials + item * (dim + 2);
+    if (lane() == 0) {
+      partial[0] = softmax.top;
+      partial[1] = softmax.sum;
+    }
+    over_lanes(dim, [&](int d) { partial[2 + d] = sums[d]; });
+    return;
+  }
+  const float factor = softmax.sum > 0 ? 1 / softmax.sum : 0;
+  T* out = f.out.at(row.b, row.g, row.h, row.t);
+  over_lanes(dim, [&](int d) { out[d] = from_float<T>(sums[d] * factor); });
+  if (f.logsumexp != nullptr && lane() == 0) f.logsumexp[number] = softmax.top + logf(softmax.sum);
+}
+
+/// The pieces of each row become its result.
+template <class T>
+__global__ void merge_pieces(const __grid_constant__ Forward<T> f) {
+  const std::int64_t number = item_of_warp();
+  if (number >= f.shape.rows()) return;
+  const QueryRow row(f.shape, number);
+  const int dim = f.shape.dim;
+  const float* partials = f.partials + number * f.pieces * (dim + 2);
+  float lane_top = -INFINITY, lane_sum = 0;
+  over_lanes(f.pieces, [&](int i) { lane_top = fmaxf(lane_top, partials[std::int64_t{i} * (dim + 2)]); });
+  const float top = warp_max(lane_top);
+  const auto weight = [&](int i) { return expf(partials[std::int64_t{i} * (dim + 2)] - top); };
+  const bool any = top > -INFINITY;
+  if (any) over_lanes(f.pieces, [&](int i) { lane_sum += weight(i) * partials[std::int64_t{i} * (dim + 2) + 1]; });
+  const float factor = any ? 1 / warp_sum(lane_sum) : 0;
+  T* out = f.out.at(row.b, row.g, row.h, row.t);
+  over_lanes(dim, [&](int d) {
+    float sum = 0;
+    for (int i = 0; i < f.pieces && any; ++i) sum += weight(i) * partials[std::int64_t{i} * (dim + 2) + 2 + d];
+    out[d] = from_float<T>(sum * factor);
+  });
+}
+
+/// One query a head over keys alone: without what training needs.
+bool decodes(const AttentionInput& in, const Tensor& logsumexp) {
+  return in.sizes().queries == 1 && !logsumexp.exists() && !in.document_start.exists() && !in.dropout.active();
+}
+
+/// Pieces of keys that a row is cut into.
+int pieces_of(const AttentionInput& in, const Tensor& logsumexp) {
+  return decodes(in, logsumexp) ? static_cast<int>((in.keys_in_reach() + kRowChunk - 1) / kRowChunk) : 1;
+}
+
+template <int n, class T>
+__global__ void append_rows(Heads<T> cache, Heads<T> added, const std::int32_t* lengths, int capacity, int positions,
+                            int groups, std::int64_t count) {
+  const int packs = cache.dim / n;
+  for (std::int64_t i = first_element(); i < count; i += all_threads()) {
+    const int d = static_cast<int>(i % packs) * n;
+    const std::int64_t row = i / packs;
+    const int g = static_cast<int>(row % groups), b = static_cast<int>(row / groups / positions);
+    const std::int64_t t = row / groups % positions, at = lengths[b] + t;
+    if (at >= 0 && at < capacity) store(cache.at(b, g, 0, at) + d, load<n>(added.at(b, g, 0, t) + d));
+  }
+}
+
+}  // namespace
+
+std::size_t attention_forward_work(const Stream&, Tensor logsumexp, const AttentionInput& in) {
+  const int pieces = pieces_of(in, logsumexp);
+  const AttentionSizes s = in.sizes();
+  return pieces == 1 ? 0
+                     : static_cast<std::size_t>(s.batch * s.groups * s.heads * s.queries * pieces * (s.dim + 2)) *
+                           sizeof(float);
+}
+
+void attention_forward(Stream& stream, Tensor work, Tensor out, Tensor logsumexp, const AttentionInput& in) {
+  const int pieces = pieces_of(in, logsumexp);
+  const AttentionSizes sizes = in.sizes();
+  with_float_type(out.dtype(), [&]<class T>(T) {
+    const Forward<T> f{AttentionShape(in),
+                       Heads<T>(in.qkv.q),
+                       Heads<T>(in.qkv.k),
+                       Heads<T>(in.qkv.v),
+                       Heads<T>(out, sizes),
+                       logsumexp.exists() ? logsumexp.data<float>() : nullptr,
+                       pieces == 1 ? nullptr : static_cast<float*>(work.raw()),
+                       pieces};
+    const RowLaunch rows(f.shape.rows() * pieces, 2 * sizes.dim + kRowChunk);
+    with_pack_size(sizes.dim, {in.qkv.k.tensor},
+                   [&]<int n>(std::integral_constant<int, n>) { launch(stream, attend_rows<n, T>, rows.shape(), f); });
+    if (pieces > 1) launch(stream, merge_pieces<T>, RowLaunch(f.shape.rows(), 1).shape(), f);
+  });
+}
+
+void append_to_cache(Stream& stream, const KvCache& cache, const HeadSlice& k, const HeadSlice& v) {
+  const int capacity = static_cast<int>(cache.keys.size(1)), groups = static_cast<int>(cache.keys.size(2));
+  const std::int64_t positions = k.tensor.size(1), dim = cache.keys.size(4);
+  with_float_type(cache.keys.dtype(), [&]<class T>(T) {
+    with_pack_size(dim, {cache.keys, cache.values, k.tensor, v.tensor}, [&]<int n>(std::integral_constant<int, n>) {
+      const std::int64_t packs = cache.keys.size(0) * positions * groups * dim / n;
+      for (const auto& [to, from] : {std::pair(cache.keys, k), std::pair(cache.values, v)})
+        launch(stream, append_rows<n, T>, flat_shape(packs), Heads<T>(HeadSlice{to}), Heads<T>(from),
+               cache.lengths.data<std::int32_t>(), capacity, static_cast<int>(positions), groups, packs);
+    });
+  });
+}
+
+}  // namespace mtl::cuda

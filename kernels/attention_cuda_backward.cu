@@ -1,0 +1,150 @@
+// Backward of any dtype and shape, without atomics: a warp for each query writes its dq, then a warp for each key sums
+// its dk and dv over the queries that see it, head after head. Scores are computed twice. Predicted: bound by the fp32
+// units, 7 B H T^2 D / 2 multiply-adds.
+#include "kernels/cuda.h"
+#include "kernels/cuda/attention_rows.h"
+
+namespace mtl::cuda {
+
+namespace {
+
+template <class T>
+struct Backward {
+  AttentionShape shape;
+  Heads<T> q, k, v, out, dout, dq, dk, dv;
+  const float* logsumexp;
+  float* delta;  // (rows): sum of dout out, which the first kernel writes
+};
+
+template <int n, class T>
+__global__ void write_dq(const __grid_constant__ Backward<T> b) {
+  const AttentionShape& shape = b.shape;
+  const std::int64_t number = item_of_warp();
+  if (number >= shape.rows()) return;
+  const QueryRow row(shape, number);
+  const int dim = shape.dim, head = row.g * shape.heads + row.h;
+  float* q = memory_of_warp(3 * dim + kRowChunk);
+  float *dout = q + dim, *sums = dout + dim, *dscores = sums + dim;
+  const T* out = b.out.at(row.b, row.g, row.h, row.t);
+  stage_row(q, b.q.at(row.b, row.g, row.h, row.t), dim, shape.scale);
+  stage_row(dout, b.dout.at(row.b, row.g, row.h, row.t), dim);
+  float product = 0;
+  over_lanes(dim, [&](int d) {
+    product += dout[d] * to_float(out[d]);
+    sums[d] = 0;
+  });
+  const float delta = warp_sum(product), logsumexp = b.logsumexp[number];
+  if (lane() == 0) b.delta[number] = delta;
+  const KeyRange range = shape.visible(row.b, row.t);
+  for (int begin = range.first; begin < range.end; begin += kRowChunk) {
+    const int count = range.end - begin < kRowChunk ? range.end - begin : kRowChunk;
+    __syncwarp();
+    over_lanes(count, [&](int j) {
+      const int s = begin + j;
+      const float p = expf(dot_row<n>(q, b.k.at(row.b, row.g, 0, s), dim) - logsumexp);
+      const float dp = dot_row<n>(dout, b.v.at(row.b, row.g, 0, s), dim);
+      dscores[j] = p * (dp * shape.dropout.factor_at(row.b, head, row.t, s) - delta);
+    });
+    __syncwarp();
+    add_rows(sums, dscores, count, dim, [&](int j) { return b.k.at(row.b, row.g, 0, begin + j); });
+  }
+  T* dq = b.dq.at(row.b, row.g, row.h, row.t);
+  over_lanes(dim, [&](int d) { dq[d] = from_float<T>(sums[d] * shape.scale); });
+}
+
+/// Shared memory of a warp with a key.
+struct KeyMemory {
+  float *k, *v, *dk, *dv, *probabilities, *dscores;
+  static constexpr int floats(int dim) { return 4 * dim + 2 * kRowChunk; }
+  __device__ explicit KeyMemory(int dim) {
+    k = memory_of_warp(floats(dim));
+    v = k + dim;
+    dk = v + dim;
+    dv = dk + dim;
+    probabilities = dv + dim;
+    dscores = probabilities + kRowChunk;
+  }
+};
+
+/// Adds what the queries of head h give to dk and dv of key s.
+template <int n, class T>
+__device__ void add_head(const Backward<T>& b, const KeyMemory& memory, int sequence, int g, int h, int s) {
+  const AttentionShape& shape = b.shape;
+  const int head = g * shape.heads + h;
+  const std::int64_t rows = (std::int64_t{sequence} * shape.groups * shape.heads + head) * shape.queries;
+  const int end =
+      shape.window > 0 && shape.window < shape.queries - s ? s + static_cast<int>(shape.window) : shape.queries;
+  for (int begin = s; begin < end; begin += kRowChunk) {
+    const int count = end - begin < kRowChunk ? end - begin : kRowChunk;
+    __syncwarp();
+    over_lanes(count, [&](int j) {
+      const int t = begin + j;
+      const KeyRange seen = shape.visible(sequence, t);
+      memory.probabilities[j] = memory.dscores[j] = 0;
+      if (s < seen.first || s >= seen.end) return;
+      const float p = expf(dot_row<n>(memory.k, b.q.at(sequence, g, h, t), shape.dim) - b.logsumexp[rows + t]);
+      const float factor = shape.dropout.factor_at(sequence, head, t, s);
+      const float dp = dot_row<n>(memory.v, b.dout.at(sequence, g, h, t), shape.dim);
+      memory.probabilities[j] = p * factor;
+      memory.dscores[j] = p * (dp * factor - b.delta[rows + t]);
+    });
+    __syncwarp();
+    add_rows(memory.dk, memory.dscores, count, shape.dim, [&](int j) { return b.q.at(sequence, g, h, begin + j); });
+    add_rows(memory.dv, memory.probabilities, count, shape.dim,
+             [&](int j) { return b.dout.at(sequence, g, h, begin + j); });
+  }
+}
+
+template <int n, class T>
+__global__ void write_dk_dv(const __grid_constant__ Backward<T> b) {
+  const AttentionShape& shape = b.shape;
+  const std::int64_t item = item_of_warp();
+  if (item >= std::int64_t{shape.batch} * shape.groups * shape.keys) return;
+  const int s = static_cast<int>(item % shape.keys), dim = shape.dim;
+  const int g = static_cast<int>(item / shape.keys % shape.groups);
+  const int sequence = static_cast<int>(item / shape.keys / shape.groups);
+  const KeyMemory memory(dim);
+  stage_row(memory.k, b.k.at(sequence, g, 0, s), dim, shape.scale);
+  stage_row(memory.v, b.v.at(sequence, g, 0, s), dim);
+  over_lanes(dim, [&](int d) { memory.dk[d] = memory.dv[d] = 0; });
+  for (int h = 0; h < shape.heads; ++h) add_head<n>(b, memory, sequence, g, h, s);
+  T *dk = b.dk.at(sequence, g, 0, s), *dv = b.dv.at(sequence, g, 0, s);
+  over_lanes(dim, [&](int d) {
+    dk[d] = from_float<T>(memory.dk[d] * shape.scale);
+    dv[d] = from_float<T>(memory.dv[d]);
+  });
+}
+
+}  // namespace
+
+std::size_t attention_backward_work(const Stream&, const AttentionInput& in) {
+  const AttentionSizes sizes = in.sizes();
+  return static_cast<std::size_t>(sizes.batch * sizes.groups * sizes.heads * sizes.queries) * sizeof(float);
+}
+
+void attention_backward(Stream& stream, Tensor work, const Qkv& grads, Tensor dout, Tensor out, Tensor logsumexp,
+                        const AttentionInput& in) {
+  const AttentionSizes sizes = in.sizes();
+  with_float_type(out.dtype(), [&]<class T>(T) {
+    const Backward<T> b{AttentionShape(in),
+                        Heads<T>(in.qkv.q),
+                        Heads<T>(in.qkv.k),
+                        Heads<T>(in.qkv.v),
+                        Heads<T>(out, sizes),
+                        Heads<T>(dout, sizes),
+                        Heads<T>(grads.q),
+                        Heads<T>(grads.k),
+                        Heads<T>(grads.v),
+                        logsumexp.data<float>(),
+                        static_cast<float*>(work.raw())};
+    const RowLaunch queries(b.shape.rows(), 3 * sizes.dim + kRowChunk);
+    const RowLaunch keys(sizes.batch * sizes.groups * sizes.keys, KeyMemory::floats(static_cast<int>(sizes.dim)));
+    with_pack_size(sizes.dim, {in.qkv.q.tensor, in.qkv.k.tensor, in.qkv.v.tensor, dout},
+                   [&]<int n>(std::integral_constant<int, n>) {
+                     launch(stream, write_dq<n, T>, queries.shape(), b);
+                     launch(stream, write_dk_dv<n, T>, keys.shape(), b);
+                   });
+  });
+}
+
+}  // namespace mtl::cuda

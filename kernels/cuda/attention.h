@@ -1,0 +1,141 @@
+// What the kernels of attention share: where heads lie, which keys a query sees, and the dropout of its probabilities.
+#pragma once
+
+#include <cstdint>
+
+#include "device/philox.h"
+#include "kernels/attention.h"
+#include "kernels/cuda/platform.h"
+
+namespace mtl::cuda {
+
+/// The heads of a slice, or of attention's result; distances are in elements.
+template <class T>
+struct Heads {
+  T* first = nullptr;
+  std::int64_t sequence = 0, position = 0, group = 0;
+  int dim = 0;
+
+  Heads() = default;
+  explicit Heads(const HeadSlice& slice)
+      : first(slice.tensor.data<T>() + slice.first * slice.tensor.size(4)),
+        dim(static_cast<int>(slice.tensor.size(4))) {
+    group = slice.tensor.size(3) * dim;
+    position = slice.tensor.size(2) * group;
+    sequence = slice.tensor.size(1) * position;
+  }
+  Heads(const Tensor& out, const AttentionSizes& sizes) : first(out.data<T>()), dim(static_cast<int>(sizes.dim)) {
+    group = sizes.heads * dim;
+    position = sizes.groups * group;
+    sequence = sizes.queries * position;
+  }
+  /// D elements of head `h` of group `g` at position `t` of sequence `b`.
+  __device__ T* at(int b, int g, int h, std::int64_t t) const {
+    return first + b * sequence + t * position + g * group + std::int64_t{h} * dim;
+  }
+};
+
+/// Whether rows of D elements begin at multiples of 16 bytes.
+inline bool has_aligned_rows(const Tensor& tensor) {
+  return reinterpret_cast<std::uintptr_t>(tensor.raw()) % 16 == 0 &&
+         tensor.size(-1) * static_cast<std::int64_t>(size_of(tensor.dtype())) % 16 == 0;
+}
+inline bool has_aligned_rows(const Qkv& qkv) {
+  return has_aligned_rows(qkv.q.tensor) && has_aligned_rows(qkv.k.tensor) && has_aligned_rows(qkv.v.tensor);
+}
+
+/// The masks of kernels/dropout.h.
+struct ProbabilityDropout {
+  bool active = false;
+  PhiloxKey key{};
+  const std::int64_t* samples = nullptr;  // (B)
+  std::uint64_t first_head = 0, row_tiles = 0, column_tiles = 0;
+  std::uint32_t threshold = 0;
+  float scale = 1;
+
+  ProbabilityDropout() = default;
+  explicit ProbabilityDropout(const AttentionInput& in) {
+    if (!in.dropout.active()) return;
+    threshold = attention_dropout_threshold(in.dropout.probability);
+    active = threshold > 0;
+    key = in.dropout.key;
+    samples = in.rows.samples.data<std::int64_t>();
+    first_head = static_cast<std::uint64_t>(in.first_head);
+    row_tiles = static_cast<std::uint64_t>((in.rows.seq_length + 15) / 16);
+    column_tiles = static_cast<std::uint64_t>((in.rows.seq_length + 31) / 32);
+    scale = 256.0f / static_cast<float>(256 - threshold);
+  }
+  /// The random bytes of the elements that `lane` of a tile's fragment holds.
+  __device__ std::array<std::uint32_t, 4> draw(int sequence, int head, int row_tile, int column_tile,
+                                               unsigned lane) const {
+    const std::uint64_t tile =
+        ((first_head + static_cast<std::uint64_t>(head)) * row_tiles + static_cast<std::uint64_t>(row_tile)) *
+            column_tiles +
+        static_cast<std::uint64_t>(column_tile);
+    return philox(key, static_cast<std::uint64_t>(samples[sequence]), tile * 32 + lane);
+  }
+  /// 0 or the scale of what is kept: byte `i`, from the low end, of a word.
+  __device__ float factor(std::uint32_t word, int i) const {
+    return (word >> (8 * i) & 255) >= threshold ? scale : 0.0f;
+  }
+  /// That of one element, at the price of a whole draw.
+  __device__ float factor_at(int sequence, int head, int row, int column) const {
+    if (!active) return 1;
+    const auto words =
+        draw(sequence, head, row / 16, column / 32, static_cast<unsigned>(4 * (row % 8) + column % 8 / 2));
+    const int j = column % 32 / 8;  // an index in a register has no address
+    const std::uint32_t low = j == 0 ? words[0] : words[1], high = j == 2 ? words[2] : words[3];
+    return factor(j < 2 ? low : high, row % 16 / 8 * 2 + column % 2);
+  }
+};
+
+/// Keys [first, end); none when first >= end.
+struct KeyRange {
+  int first, end;
+};
+
+/// What does not depend on the dtype.
+struct AttentionShape {
+  int batch, queries, keys, groups, heads, dim;  // heads of a group
+  std::int64_t first_row, window;
+  const std::int32_t *past, *document_start;  // null: left out
+  float scale;
+  ProbabilityDropout dropout;
+
+  explicit AttentionShape(const AttentionInput& in)
+      : first_row(in.rows.first_row), window(in.window), scale(in.scale), dropout(in) {
+    const AttentionSizes sizes = in.sizes();
+    batch = static_cast<int>(sizes.batch);
+    queries = static_cast<int>(sizes.queries);
+    keys = static_cast<int>(sizes.keys);
+    groups = static_cast<int>(sizes.groups);
+    heads = static_cast<int>(sizes.heads);
+    dim = static_cast<int>(sizes.dim);
+    past = in.past.exists() ? in.past.data<std::int32_t>() : nullptr;
+    document_start = in.document_start.exists() ? in.document_start.data<std::int32_t>() : nullptr;
+  }
+  /// The keys that query t of sequence b sees, within those that exist whatever the device's memory holds.
+  __device__ KeyRange visible(int b, int t) const {
+    const std::int64_t position = (past == nullptr ? first_row : std::int64_t{past[b]}) + t;
+    std::int64_t first = document_start == nullptr ? 0 : document_start[std::int64_t{b} * queries + t];
+    if (window > 0 && position - window + 1 > first) first = position - window + 1;
+    const std::int64_t end = position + 1 < keys ? position + 1 : keys;
+    return {static_cast<int>(first < 0 ? 0 : first > keys ? keys : first), static_cast<int>(end < 0 ? 0 : end)};
+  }
+  /// Rows of queries, (b, h, t) with t fastest, as logsumexp has them.
+  constexpr std::int64_t rows() const { return std::int64_t{batch} * groups * heads * queries; }
+};
+
+/// A query of AttentionShape::rows().
+struct QueryRow {
+  int b, g, h, t;  // h within its group
+  __device__ QueryRow(const AttentionShape& shape, std::int64_t row) {
+    t = static_cast<int>(row % shape.queries);
+    const int head = static_cast<int>(row / shape.queries);
+    h = head % shape.heads;
+    g = head / shape.heads % shape.groups;
+    b = head / shape.heads / shape.groups;
+  }
+};
+
+}  // namespace mtl::cuda

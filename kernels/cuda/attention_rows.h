@@ -1,0 +1,72 @@
+// Attention of any shape, row by row: what its two files share. A warp has a row; its lanes take keys for the scores,
+// and elements of the head for what the scores are summed into.
+#pragma once
+
+#include "kernels/cuda/attention.h"
+#include "kernels/cuda/pack.h"
+#include "kernels/cuda/warp.h"
+
+namespace mtl::cuda {
+
+inline constexpr int kRowChunk = 128;  // scores that a warp holds at a time
+
+/// Blocks of up to 4 warps, each with an item of `items` and `floats` numbers of shared memory.
+struct RowLaunch {
+  std::int64_t items;
+  unsigned warps;
+  std::size_t floats;
+  RowLaunch(std::int64_t item_count, std::int64_t floats_of_warp)
+      : items(item_count), floats(static_cast<std::size_t>(floats_of_warp)) {
+    constexpr std::int64_t kShared = 96 << 10;
+    const std::int64_t bytes = floats_of_warp * static_cast<std::int64_t>(sizeof(float));
+    require(bytes <= kShared, "attention: a head is too large for CUDA: a row takes ", bytes,
+            " bytes of shared memory, at most ", kShared, " are there");
+    warps = static_cast<unsigned>(kShared / bytes < 4 ? kShared / bytes : 4);
+  }
+  LaunchShape shape() const {
+    return {static_cast<unsigned>((items + warps - 1) / warps), warps * kWarp, warps * floats * sizeof(float)};
+  }
+};
+
+/// Number of the warp's item, and its shared memory of `floats` numbers.
+__device__ inline std::int64_t item_of_warp() {
+  return std::int64_t{blockIdx.x} * (blockDim.x / kWarp) + warp_in_block();
+}
+__device__ inline float* memory_of_warp(int floats) {
+  return shared_memory<float>() + static_cast<int>(warp_in_block()) * floats;
+}
+
+/// body(i) for the i < count that this lane takes.
+template <class Body>
+__device__ void over_lanes(int count, const Body& body) {
+  for (int i = static_cast<int>(lane()); i < count; i += static_cast<int>(kWarp)) body(i);
+}
+
+/// The row times `factor` in shared memory.
+template <class T>
+__device__ void stage_row(float* out, const T* row, int dim, float factor = 1) {
+  over_lanes(dim, [&](int d) { out[d] = to_float(row[d]) * factor; });
+}
+
+template <int n, class T>
+__device__ float dot_row(const float* a, const T* b, int dim) {
+  float sum = 0;
+  for (int d = 0; d < dim; d += n) {
+    const Pack<n> pack = load<n>(b + d);
+#pragma unroll
+    for (int i = 0; i < n; ++i) sum += a[d + i] * pack[i];
+  }
+  return sum;
+}
+
+/// out[d] += sum over j of factors[j] row_of(j)[d].
+template <class RowOf>
+__device__ void add_rows(float* out, const float* factors, int count, int dim, const RowOf& row_of) {
+  over_lanes(dim, [&](int d) {
+    float sum = out[d];
+    for (int j = 0; j < count; ++j) sum += factors[j] * to_float(row_of(j)[d]);
+    out[d] = sum;
+  });
+}
+
+}  // namespace mtl::cuda

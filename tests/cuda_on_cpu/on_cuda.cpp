@@ -1,0 +1,8 @@
+#include "tests/device_under_test.h"
+
+namespace mtl::test {
+
+Device device_under_test() { return Device::cuda; }
+bool device_checks_indices() { return false; }
+
+}  // namespace mtl::test
