@@ -6,6 +6,7 @@
 #include "base/str.h"
 #include "ckpt/convert_model.h"
 #include "cli/alone.h"
+#include "cli/device_flags.h"
 #include "cli/model_flags.h"
 #include "cli/model_tokenizer.h"
 #include "cli/thread_waits.h"
@@ -77,6 +78,7 @@ void add_megatron_output_flags(mtl::Flags& flags, mtl::ConvertOptions& options, 
 int main(int argc, char** argv) {
   mtl::keep_thread_waits_short(argv);
   mtl::ConvertOptions options;
+  std::string device = "auto";
   std::int64_t threads = 0;
   bool json = false;
   std::string transformer_impl = "transformer_engine";
@@ -106,6 +108,7 @@ int main(int argc, char** argv) {
                    "read the output back: compare every tensor, and the logits of both models");
   flags.add_switch("--force", options.force, "replace a folder that holds a model or one checkpoint, and nothing else");
   flags.add_switch("--json", json, "report on stdout as JSON");
+  mtl::add_device_flag(flags, device);
   mtl::add_threads_flag(flags, threads);
   flags.check([&] {
     options.megatron.transformer_engine = transformer_impl == "transformer_engine";
@@ -123,7 +126,8 @@ int main(int argc, char** argv) {
       return tokenizer ? std::optional<std::int64_t>(tokenizer->vocab_size()) : std::nullopt;
     };
     options.compare_logits = [&](const mtl::ModelSource& source, const mtl::ModelSource& written) {
-      comparison = mtl::compare_models(source, written, mtl::resolve_threads(threads));
+      comparison =
+          mtl::compare_models(source, written, mtl::resolve_threads(threads), mtl::device_to_use(device, console));
       return comparison->max_difference;
     };
     const mtl::ConvertReport report = mtl::convert_model(options, console);

@@ -1,5 +1,6 @@
 // mtl-eval: loss and perplexity of a model on a text or on token files.
 #include "cli/alone.h"
+#include "cli/device_flags.h"
 #include "cli/eval_run.h"
 #include "cli/eval_tokenizer.h"
 #include "cli/model_flags.h"
@@ -38,6 +39,7 @@ void add_flags(Flags& flags, EvalOptions& options) {
       .within({1, 1 << 20});
   add_tokenizer_flags(flags, options.tokenizer);
   flags.section("Running");
+  add_device_flag(flags, options.device);
   add_threads_flag(flags, options.threads);
   flags.add_switch("--json", options.json, "print the result as JSON");
 }

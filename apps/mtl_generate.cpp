@@ -1,5 +1,6 @@
 // mtl-generate: continues prompts with a model.
 #include "cli/alone.h"
+#include "cli/device_flags.h"
 #include "cli/eval_tokenizer.h"
 #include "cli/generate_run.h"
 #include "cli/model_flags.h"
@@ -53,6 +54,7 @@ void add_flags(Flags& flags, GenerateOptions& options) {
       .add("--batch-size", &options.batch_size, "N",
            "prompts at a time; above 1 they are answered when N have been read")
       .within({1, 1 << 20});
+  add_device_flag(flags, options.device);
   add_threads_flag(flags, options.threads);
 }
 

@@ -3,12 +3,14 @@
 #include <csignal>
 #include <optional>
 
+#include "cli/device_flags.h"
 #include "cli/dry_run.h"
 #include "cli/ranks.h"
 #include "cli/thread_waits.h"
 #include "cli/train_flags.h"
 #include "cli/train_setup.h"
 #include "comm/rank_outcome.h"
+#include "device/cuda_device.h"
 #include "train/memory_fit.h"
 #include "train/trainer.h"
 
@@ -47,6 +49,19 @@ Exit train_from_start(const TrainOptions& options, TrainSetup& setup, Ranks& ran
   }
 }
 
+/// Chooses options.device; returns what to report.
+std::string settle_device(TrainOptions& options, Flags& flags, int world) {
+  const std::string where = "--device " + options.device_name;
+  const std::string alone = "this version has no communication between GPUs";
+  if (world > 1 && options.device_name == "cuda") flags.problem(where, cat(alone, ": start one rank, not ", world));
+  if (world > 1)
+    return options.device_name == "auto" && find_cuda_device().usable() ? "computing on the CPUs: " + alone : "";
+  const DeviceChoice choice = choose_device(options.device_name, options.dry_run);
+  if (!choice.problem.empty()) flags.problem(where, choice.problem);
+  options.device = choice.device;
+  return choice.text;
+}
+
 Exit train(TrainOptions& options, TrainSetup& setup, Ranks& ranks, std::optional<SignalRequests>& signals,
            Console& console) {
   options.threads = resolve_threads(options.threads, ranks.launched().local_size);
@@ -76,6 +91,7 @@ int main(int argc, char** argv) {
                    "pre-train a GPT language model; the same command starts, resumes, or says that it is complete");
   mtl::Ranks ranks("mtl-train");
   std::optional<mtl::SignalRequests> signals;
+  std::string device_text;
   flags.check([&] {
     // Before anything slow, and before any other thread, MPI's too: threads inherit that these signals are blocked.
     if (!options.dry_run && !flags.wants_dump()) {
@@ -85,6 +101,7 @@ int main(int argc, char** argv) {
     }
     if (options.dry_run) ranks.need_none();
     mtl::settle_world_size(options, ranks.launched().world);
+    device_text = mtl::settle_device(options, flags, ranks.launched().world);
   });
   mtl::TrainSetup setup;
   mtl::add_train_flags(flags, options, setup.start);
@@ -92,6 +109,8 @@ int main(int argc, char** argv) {
     options.settings = flags.dump_config();
     mtl::prepare_training(options, flags, ranks.rank() == 0, setup);
   };
-  return mtl::run_ranks(flags, argc, argv, ranks, prepare,
-                        [&](mtl::Console& console) { return mtl::train(options, setup, ranks, signals, console); });
+  return mtl::run_ranks(flags, argc, argv, ranks, prepare, [&](mtl::Console& console) {
+    if (ranks.speaks() && !device_text.empty()) console.info(device_text);
+    return mtl::train(options, setup, ranks, signals, console);
+  });
 }

@@ -23,7 +23,7 @@ void run(Stream& stream, const Args&... args) {
     return on_cpu(stream, args...);
   if (stream.is_meta()) return;
   if constexpr (kWithCuda) return on_cuda(stream, args...);
-  fail(Exit::failure, "this build has no CUDA operators");
+  fail(Exit::failure, "this program was built without CUDA");
 }
 
 /// The scratch that the implementation for the stream's target asks for: NAME_work of each device.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "cli/device_flags.h"
 #include "cli/eval_tokenizer.h"
 #include "cli/model_flags.h"
 #include "cli/run_main.h"
@@ -92,7 +93,8 @@ EvalReport evaluate(const EvalOptions& options, Console& console) {
     tokens = open_texts(options.inputs, format_of(options.format), options.json_key, *tokenizer);
     report.data = options.inputs;
   }
-  Model model(source, resolve_threads(options.threads), compute_dtype(options.dtype));
+  Model model(source, resolve_threads(options.threads), compute_dtype(options.dtype),
+              device_to_use(options.device, console));
   std::int64_t batch = options.batch_size.value_or(std::max<std::int64_t>(1, kTokensAtATime / report.seq_length));
   Scorer scorer(model, batch, report.seq_length);
 

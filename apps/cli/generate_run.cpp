@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/utf8.h"
 #include "ckpt/companion_files.h"
+#include "cli/device_flags.h"
 #include "cli/eval_tokenizer.h"
 #include "cli/generate_prompts.h"
 #include "cli/model_flags.h"
@@ -221,7 +222,8 @@ Exit generate(const GenerateOptions& options, Console& console) {
   }
   const std::vector<std::int32_t> ends = end_tokens(tokenizer.get(), source);
   const std::vector<std::int32_t> stops = options.ignore_eos ? std::vector<std::int32_t>() : ends;
-  Model model(source, resolve_threads(options.threads), compute_dtype(options.dtype));
+  Model model(source, resolve_threads(options.threads), compute_dtype(options.dtype),
+              device_to_use(options.device, console));
   const PromptReader reader{model, tokenizer.get(), options.ids, first_token(tokenizer.get(), ends)};
   PromptStream lines(reader, options.input.empty() ? "-" : options.input, console);
   std::size_t given = 0;

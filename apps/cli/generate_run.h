@@ -28,6 +28,7 @@ struct GenerateOptions {
   std::optional<std::int64_t> num_attention_heads;  // where the model's files do not hold them
   std::string dtype = "float32";                    // what the model computes in
   TokenizerOptions tokenizer;
+  std::string device = "auto";
   std::int64_t threads = 0;
 };
 

@@ -1,6 +1,7 @@
 #include "cli/train_flags.h"
 
 #include "cli/architecture_flags.h"
+#include "cli/device_flags.h"
 #include "cli/data_flags.h"
 #include "cli/layout_flags.h"
 #include "cli/megatron_flags.h"
@@ -139,6 +140,7 @@ void add_logging_flags(Flags& flags, TrainOptions& options) {
   flags.add_switch("--json", options.json, "with --dry-run: as JSON")
       .needs("--dry-run: a run writes JSON lines to --log-jsonl FILE", [&options] { return options.dry_run; });
   flags.section("Machine");
+  add_device_flag(flags, options.device_name);
   add_threads_flag(flags, options.threads);
 }
 

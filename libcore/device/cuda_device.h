@@ -11,6 +11,7 @@ struct CudaDevice {
   std::string name;          // "NVIDIA H100 80GB HBM3"
   int major = 0, minor = 0;  // compute capability
   std::size_t memory = 0;    // bytes
+  bool compiled = true;     // whether this program has kernels for any GPU
   std::string why_not;       // why this process cannot compute on a GPU; empty when it can
 
   bool usable() const { return why_not.empty(); }

@@ -6,7 +6,7 @@ namespace mtl::cuda {
 
 namespace {
 [[noreturn]] void refuse() {
-  fail(Exit::usage, "device cuda: this build has no CUDA operators and computes on the CPU; choose the device cpu");
+  fail(Exit::usage, "device cuda: this program was built without CUDA; choose the device cpu");
 }
 }  // namespace
 

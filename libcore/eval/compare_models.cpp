@@ -12,8 +12,8 @@ namespace {
 constexpr std::int64_t kSequences = 2, kMaxLength = 64;
 
 /// Logits (kSequences * length, V) for tokens that depend on the model's shape alone.
-std::vector<float> logits_of(const ModelSource& source, int threads) {
-  Model model(source, threads);
+std::vector<float> logits_of(const ModelSource& source, int threads, Device device) {
+  Model model(source, threads, DType::f32, device);
   const std::int64_t length = std::min(kMaxLength, model.positions());
   std::vector<float> logits;
   for (std::int64_t sequence = 0; sequence < kSequences; ++sequence) {
@@ -28,9 +28,9 @@ std::vector<float> logits_of(const ModelSource& source, int threads) {
 
 }  // namespace
 
-ModelComparison compare_models(const ModelSource& a, const ModelSource& b, int threads) {
+ModelComparison compare_models(const ModelSource& a, const ModelSource& b, int threads, Device device) {
   require(a.config() == b.config(), a.folder(), " and ", b.folder(), " are models of different shapes");
-  std::vector<float> of_a = logits_of(a, threads), of_b = logits_of(b, threads);
+  std::vector<float> of_a = logits_of(a, threads, device), of_b = logits_of(b, threads, device);
   ModelComparison out;
   out.positions = std::ssize(of_a) / a.config().vocab_size;
   for (std::size_t i = 0; i < of_a.size(); ++i) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "ckpt/model_source.h"
+#include "device/stream.h"
 
 namespace mtl {
 
@@ -14,6 +15,6 @@ struct ModelComparison {
 };
 
 /// Runs both; throws when they are of different shapes or a logit is not finite.
-ModelComparison compare_models(const ModelSource& a, const ModelSource& b, int threads);
+ModelComparison compare_models(const ModelSource& a, const ModelSource& b, int threads, Device device = Device::cpu);
 
 }  // namespace mtl

@@ -136,7 +136,8 @@ struct TrainOptions {
   double hidden_dropout = 0.1, attention_dropout = 0.1;
   std::int64_t seed = 1234;
   std::int64_t threads = 0;
-  Device device = Device::cpu;  // no flag: this version has operators for no other
+  Device device = Device::cpu;  // what device_name means here
+  std::string device_name = "auto";
   bool dry_run = false;
   bool json = false;
   std::string command_line;  // as typed, for the provenance of what is written

@@ -1,0 +1,41 @@
+#include "cli/device_flags.h"
+
+#include "device/cuda_device.h"
+
+namespace mtl {
+
+void add_device_flag(Flags& flags, std::string& name) {
+  flags
+      .add("--device", &name, "NAME", "where to compute: a GPU (cuda), the CPU, or auto: the GPU where one can be used")
+      .one_of({"auto", "cpu", "cuda"});
+}
+
+DeviceChoice choose_device(const std::string& name, bool dry) {
+  DeviceChoice out;
+  if (name == "cpu") return out;
+  const CudaDevice found = find_cuda_device();
+  if (name == "auto") {
+    if (found.usable()) {
+      out.device = Device::cuda;
+      out.text = "computing on " + found.text();
+    } else if (found.compiled) {
+      out.text = cat("computing on the CPU: ", found.why_not);
+    }
+    return out;
+  }
+  if (found.usable()) out.text = "computing on " + found.text();
+  if (found.usable() || (dry && found.compiled))
+    out.device = Device::cuda;
+  else
+    out.problem = found.why_not + "; --device cpu computes without a GPU";
+  return out;
+}
+
+Device device_to_use(const std::string& name, Console& console) {
+  const DeviceChoice choice = choose_device(name);
+  if (!choice.problem.empty()) throw UsageError({{"--device " + name, choice.problem}});
+  if (!choice.text.empty()) console.info(choice.text);
+  return choice.device;
+}
+
+}  // namespace mtl

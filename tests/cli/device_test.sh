@@ -1,0 +1,47 @@
+#!/bin/bash
+# --device: the CPU is the CPU, auto reports what it chose, and cuda is refused with a reason where no GPU can be used.
+source "$(dirname "$0")/lib.sh" "$1"
+export OMP_WAIT_POLICY=passive
+MODEL=$TESTS/golden/gpt2_model/a
+cd "$WORK" || exit 1
+echo '{"text": "1 2 3 4 5 6 7 8"}' >ids.jsonl
+expect_exit 0 mtl-preprocess --input ids.jsonl --output-prefix ids --tokenizer-type NullTokenizer --vocab-size 512 --append-eod
+eval_ids=(mtl-eval --load "$MODEL" --data-path ids_text_document --seq-length 8)
+train=(mtl-train --num-layers 2 --hidden-size 32 --num-attention-heads 4 --max-position-embeddings 8 --seq-length 8
+  --tokenizer-type NullTokenizer --vocab-size 512 --data-path ids_text_document --split 1,0,0 --micro-batch-size 2 --train-iters 2
+  --lr 0.001 --eval-iters 0 --peak-tflops 1)
+
+expect_exit 0 "${eval_ids[@]}" --device cpu
+cp out cpu
+expect_exit 0 "${eval_ids[@]}"
+expect_same out cpu
+expect_exit 2 "${eval_ids[@]}" --device gpu
+expect_text err '^  --device gpu +choose one of auto, cpu, cuda'
+expect_exit 0 "${train[@]}" --device cpu
+
+# Where a GPU can be used, tests/gpu has the rest.
+if "${eval_ids[@]}" --device cuda >out 2>err; then
+  expect_exit 0 "${eval_ids[@]}"
+  expect_text err 'computing on .*sm_[0-9]+'
+  finish
+  exit
+fi
+reason=$(sed -nE 's/^  --device cuda +(.*); --device cpu computes without a GPU$/\1/p' err)
+[ -n "$reason" ] || fail "no reason why cuda cannot be used: $(cat err)"
+for program in "${eval_ids[*]}" "mtl-generate --load $MODEL --prompt 1 --ids" "${train[*]}" \
+  "mtl-convert --load $MODEL --save hf --verify"; do
+  # shellcheck disable=SC2086 # words
+  expect_exit 2 $program --device cuda
+  grep -qF -- "$reason" err || fail "$program gives another reason: $(cat err)"
+done
+expect_exit 0 "${train[@]}"
+if [ "$reason" = 'this program was built without CUDA' ]; then
+  grep -q computing err && fail "auto speaks of a GPU in a program without CUDA: $(cat err)"
+  expect_exit 2 "${train[@]}" --dry-run --device cuda
+else
+  grep -qF "computing on the CPU: $reason" err || fail "auto does not report its choice: $(cat err)"
+  expect_exit 0 "${train[@]}" --dry-run --device cuda # a plan needs no GPU
+fi
+expect_exit 2 mpirun --oversubscribe -n 2 "$(command -v mtl-train)" "${train[@]:1}" --device cuda
+expect_text err 'no communication between GPUs: start one rank, not 2'
+finish
