@@ -3,6 +3,7 @@
 // (predicted).
 #include "kernels/cuda.h"
 #include "kernels/cuda/any_array.h"
+#include "kernels/cuda/philox.h"
 #include "kernels/cuda/warp.h"
 
 namespace mtl::cuda {
@@ -53,10 +54,7 @@ class RoundingBits {
       words_ = philox(u_.key, step_, block_);
       drawn_ = true;
     }
-    std::uint32_t word = 0;
-    for (unsigned w = 0; w < 4; ++w)
-      word = number % 8 / 2 == w ? words_[w] : word;  // no index: words stay in registers
-    return number % 2 == 0 ? word & 0xFFFF : word >> 16;
+    return philox_bits(words_, number);
   }
 
  private:

@@ -14,12 +14,6 @@ namespace {
 
 constexpr unsigned kRowsInBlock = 4;
 
-/// body(i, pack) for the elements of a row that this lane takes, `n` at a time.
-template <int n, class Body>
-__device__ void over_row(int width, const Body& body) {
-  for (int i = static_cast<int>(lane()) * n; i < width; i += static_cast<int>(kWarp) * n) body(i);
-}
-
 template <int n, class S, class T>
 __global__ void normalize_rows(T* y, float* mean_out, float* rstd_out, const S* x, const T* gamma, const T* beta,
                                std::int64_t rows, int width, float eps) {

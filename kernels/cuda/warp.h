@@ -1,4 +1,5 @@
-// Sums and maxima over the threads of a warp or a block, in an order that does not change.
+// The columns of a row shared among a warp; sums and maxima over the threads of a warp or a block, in an order that
+// does not change.
 #pragma once
 
 #include "kernels/cuda/platform.h"
@@ -7,6 +8,12 @@ namespace mtl::cuda {
 
 __device__ inline unsigned lane() { return threadIdx.x % kWarp; }
 __device__ inline unsigned warp_in_block() { return threadIdx.x / kWarp; }
+
+/// body(i) for each n elements of a row that this lane of a warp takes: i, i + 1, ...
+template <int n, class Body>
+__device__ void over_row(int width, const Body& body) {
+  for (int i = static_cast<int>(lane()) * n; i < width; i += static_cast<int>(kWarp) * n) body(i);
+}
 
 /// combine(a, b) over all lanes of the warp; each of them receives the result. combine() must not depend on the order
 /// of its arguments: lanes pass them in both.

@@ -31,7 +31,7 @@ RowMap rows_of(std::int64_t seq_length, std::int64_t first_row = 0) {
 struct Size {
   std::int64_t samples, length, width;
 };
-constexpr Size kSizes[] = {{1, 1, 1}, {2, 3, 7}, {3, 5, 1031}, {2, 9, 768}, {4, 129, 24}};
+constexpr Size kSizes[] = {{1, 1, 1}, {2, 3, 7}, {3, 5, 1031}, {2, 9, 768}, {4, 129, 24}, {16, 140, 8}, {1, 3, 2056}};
 
 void check_against_reference(const Branch& b, const Dropout& dropout, GradMode mode, DType grads) {
   Stream stream(kDevice, 2);
