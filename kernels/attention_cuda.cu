@@ -1,11 +1,12 @@
-// Forward of any dtype and shape, decoding, and the cache. A warp for each query with an online softmax in fp32, its
+// Forward of any dtype and shape, decoding, and the cache; attention_cuda_tiles.cu has the fast way of forward. A warp
+// for each query with an online softmax in fp32, its
 // keys and values read through the caches; a single query without what training needs is decoded: its keys are cut into
 // pieces, a warp for each, whose results a second kernel merges. The pieces do not depend on the batch, so neither do
 // the bits. Predicted: decoding is bound by the keys and values, which are read once for each head of a group;
 // otherwise the fp32 units bound it: 2 B H Tq Tk D multiply-adds. The cache's kernel moves each element twice.
 #include <cmath>
 
-#include "kernels/cuda.h"
+#include "kernels/attention_cuda.h"
 #include "kernels/cuda/attention_rows.h"
 #include "kernels/cuda/flat.h"
 
@@ -155,6 +156,7 @@ std::size_t attention_forward_work(const Stream&, Tensor logsumexp, const Attent
 }
 
 void attention_forward(Stream& stream, Tensor work, Tensor out, Tensor logsumexp, const AttentionInput& in) {
+  if (!decodes(in, logsumexp) && attention_forward_tiles(stream, out, logsumexp, in)) return;
   const int pieces = pieces_of(in, logsumexp);
   const AttentionSizes sizes = in.sizes();
   with_float_type(out.dtype(), [&]<class T>(T) {

@@ -12,4 +12,7 @@ Device device_under_test();
 /// nothing out of bounds, and what they compute from such an index is undefined.
 bool device_checks_indices();
 
+/// Whether operators multiply 16-bit numbers on tensor cores, and round to 16 bits what one product passes to the next.
+bool device_has_tensor_cores();
+
 }  // namespace mtl::test

@@ -4,5 +4,6 @@ namespace mtl::test {
 
 Device device_under_test() { return Device::cpu; }
 bool device_checks_indices() { return true; }
+bool device_has_tensor_cores() { return false; }
 
 }  // namespace mtl::test

@@ -1,6 +1,7 @@
 // Attention of some positions of a sequence: fewer queries than keys, and keys and values in a cache.
 #include <algorithm>
 #include <limits>
+#include <tuple>
 #include <vector>
 
 #include "kernels/attention.h"
@@ -118,7 +119,9 @@ TEST_CASE("attention: fewer queries than keys, from any position, equal the fp64
        {AttentionCase{2, 5, 1, 1, 3}, AttentionCase{2, 77, 2, 2, 16, true}, AttentionCase{1, 260, 2, 3, 33, true},
         AttentionCase{2, 77, 2, 2, 16, true, 0, 20}, AttentionCase{1, 260, 2, 3, 33, true, 0, 110},
         AttentionCase{2, 77, 2, 2, 16, true, 0, 20, DType::bf16},
-        AttentionCase{1, 260, 2, 3, 33, true, 0, 110, DType::f16}}) {
+        AttentionCase{1, 260, 2, 3, 33, true, 0, 110, DType::f16},
+        AttentionCase{2, 77, 2, 2, 64, true, 0, 20, DType::bf16},
+        AttentionCase{1, 260, 1, 2, 80, false, 0, 0, DType::f16}}) {
     AttentionProblem problem(c);
     AttentionReference expected = attention_reference(problem);
     for (std::int64_t count : {std::int64_t{1}, c.length / 3, c.length - 1}) {
@@ -145,10 +148,19 @@ TEST_CASE("attention: sequences with different numbers of keys before the querie
   struct Call {
     std::int64_t count, window;
     DType dtype = DType::f32;
+    std::int64_t dim = 24;
   };
-  for (const auto& [count, window, dtype] :
-       {Call{1, 0}, {6, 0}, {1, 40}, {6, 40}, {1, 0, DType::bf16}, {1, 40, DType::f16}, {6, 40, DType::bf16}}) {
-    AttentionProblem problem({3, 140, 2, 2, 24, false, 0, window, dtype});
+  for (const auto& [count, window, dtype, dim] : {Call{1, 0},
+                                                  {6, 0},
+                                                  {1, 40},
+                                                  {6, 40},
+                                                  {1, 0, DType::bf16},
+                                                  {1, 40, DType::f16},
+                                                  {6, 40, DType::bf16},
+                                                  {1, 0, DType::bf16, 64},
+                                                  {6, 0, DType::f16, 64},
+                                                  {40, 30, DType::bf16, 96}}) {
+    AttentionProblem problem({3, 140, 2, 2, dim, false, 0, window, dtype});
     const AttentionCase& c = problem.shape;
     AttentionReference expected = attention_reference(problem);
     const Owned past = integers({3}, {0, 77, static_cast<std::int32_t>(c.length - count)});
@@ -175,16 +187,30 @@ TEST_CASE("attention: sequences with different numbers of keys before the querie
   }
 }
 
+namespace {
+
+void fill_nan(const Owned& tensor, std::int64_t begin, std::int64_t count) {
+  with_float_type(tensor.dtype(),
+                  [&]<class T>(T) { std::fill_n(tensor.host<T>() + begin, count, narrow<T>(std::nanf(""))); });
+}
+
+}  // namespace
+
 TEST_CASE("attention: keys before the first query's window are not read, and the scratch is for those within") {
-  for (std::int64_t count : {1, 5}) {
-    AttentionProblem problem({1, 300, 1, 2, 16, false, 0, 50});
-    Cached cached(problem, 300);
+  for (const auto& [count, dtype, dim] : {std::tuple<std::int64_t, DType, std::int64_t>{1, DType::f32, 16},
+                                          {5, DType::f32, 16},
+                                          {5, DType::bf16, 64},
+                                          {5, DType::f16, 5}}) {
+    AttentionProblem problem({1, 300, 1, 2, dim, false, 0, 50, dtype});
+    Cached cached(problem, 310);
     cached.feed(0, 300 - count);
-    std::fill_n(cached.keys.begin(), (300 - count - 49) * 16, std::nanf(""));
-    std::fill_n(cached.values.begin(), (300 - count - 49) * 16, std::nanf(""));
+    for (const Owned* rows : {&cached.keys, &cached.values}) {
+      fill_nan(*rows, 0, (300 - count - 49) * dim);
+      fill_nan(*rows, 300 * dim, 10 * dim);  // neither are those that are not there yet
+    }
     cached.feed(300 - count, count);
     const AttentionReference expected = attention_reference(problem);
-    CHECK(relative_rms(cached.out, expected.out) < kTolerance.elementwise);
+    CHECK(relative_rms(cached.out, expected.out) < rounding_of(dtype, kTolerance.elementwise));
     Stream counter(Device::meta, 1, kDevice);
     std::size_t peaks[2];
     for (std::int64_t capacity : {300, 30000}) {

@@ -1,0 +1,236 @@
+// Forward on tensor cores (Dao 2023): a block has a tile of queries, whose fragments stay in registers, and goes
+// through the tiles of keys and values that they see, the next of which is copied meanwhile. Probabilities stay in
+// registers. Predicted: bound by mma.sync, 2 B H T^2 D multiply-adds for the half of the scores that causality leaves;
+// memory sees q and out once, keys and values once for each tile of queries, out of the second cache.
+#include <cmath>
+
+#include "kernels/attention_cuda.h"
+#include "kernels/cuda/attention_tiles.h"
+
+namespace mtl::cuda {
+
+namespace {
+
+/// A warp has `kParts` times 16 queries: two halve the reads of shared memory, where registers allow it.
+template <int dim>
+struct ForwardTile {
+  static constexpr int kWarps = 4, kParts = dim <= 64 ? 2 : 1, kQueries = 16 * kParts * kWarps, kKeys = 64;
+  static constexpr int kStage = 2 * kKeys * kTileRow<dim>;  // elements of a tile of keys and one of values
+  static constexpr std::size_t kBytes = (kQueries * kTileRow<dim> + 2 * kStage) * 2;
+  static_assert(kBytes <= 99 << 10);
+};
+
+template <class T>
+struct TiledForward {
+  AttentionShape shape;
+  Heads<T> q, k, v, out;
+  float* logsumexp;  // null: left out
+  int tiles;         // of queries in a sequence
+};
+
+/// The 16 queries of a part of a warp's tile.
+template <int dim>
+struct QueryPart {
+  std::uint32_t q[dim / 16][4];
+  Sums<dim / 8> out;
+  float top[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};  // of rows g and g + 8; `sum` of this lane's columns alone
+  KeyRange seen[2];
+};
+
+/// Scores of keys that a row does not see become -inf; `key` is the first.
+template <int n>
+__device__ void mask_scores(Sums<n>& scores, const KeyRange (&seen)[2], int key) {
+  const int column = key + static_cast<int>(lane()) % 4 * 2;
+#pragma unroll
+  for (int j = 0; j < n; ++j) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int s = column + 8 * j + i % 2;
+      if (s < seen[i / 2].first || s >= seen[i / 2].end) scores.v[j][i] = -INFINITY;
+    }
+  }
+}
+
+/// Scores become e^(scale score - scale top), and what was summed before is brought to the new top.
+template <int dim, int n>
+__device__ void exponentiate(QueryPart<dim>& part, Sums<n>& scores, float scale_log2) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    float top = part.top[half];
+#pragma unroll
+    for (int j = 0; j < n; ++j) top = fmaxf(top, fmaxf(scores.v[j][2 * half], scores.v[j][2 * half + 1]));
+    top = fmaxf(top, __shfl_xor_sync(kAllLanes, top, 1));
+    top = fmaxf(top, __shfl_xor_sync(kAllLanes, top, 2));
+    const float base = top == -INFINITY ? 0 : top * scale_log2;  // nothing seen yet
+    const float factor = exp2_approx(part.top[half] * scale_log2 - base);
+    part.top[half] = top;
+    float sum = part.sum[half] * factor;
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+#pragma unroll
+      for (int i = 2 * half; i < 2 * half + 2; ++i) {
+        scores.v[j][i] = exp2_approx(scores.v[j][i] * scale_log2 - base);
+        sum += scores.v[j][i];
+      }
+    }
+    part.sum[half] = sum;
+#pragma unroll
+    for (int j = 0; j < dim / 8; ++j) {
+      part.out.v[j][2 * half] *= factor;
+      part.out.v[j][2 * half + 1] *= factor;
+    }
+  }
+}
+
+/// Zeros in place of the probabilities that are dropped, of query `row` and key `column` and following.
+template <int n>
+__device__ void drop(Sums<n>& scores, const ProbabilityDropout& dropout, int b, int head, int row, int column) {
+#pragma unroll
+  for (int j = 0; j < n; j += 4) {
+    const auto words = dropout.draw(b, head, row / 16, column / 32 + j / 4, lane());
+#pragma unroll
+    for (int w = 0; w < 4; ++w) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        if ((words[w] >> (8 * i) & 255) < dropout.threshold) scores.v[j + w][i] = 0;
+    }
+  }
+}
+
+/// The scores of all parts with the first 8 n rows of a tile of keys, each fragment of which is read once.
+template <class T, int dim, int parts, int n>
+__device__ void multiply_parts(Sums<n> (&scores)[parts], const QueryPart<dim> (&part)[parts], const T* keys) {
+#pragma unroll
+  for (int k = 0; k < dim / 16; ++k) {
+#pragma unroll
+    for (int j = 0; j < n; j += 2) {
+      std::uint32_t b[4];
+      load_b_of_rows<dim>(b, keys, 8 * j, 16 * k);
+#pragma unroll
+      for (int p = 0; p < parts; ++p) {
+        mma_16x8x16<T>(scores[p].v[j], part[p].q[k], b[0], b[1]);
+        mma_16x8x16<T>(scores[p].v[j + 1], part[p].q[k], b[2], b[3]);
+      }
+    }
+  }
+}
+
+/// Likewise: adds the probabilities times the values to the results.
+template <class T, int dim, int parts, int n>
+__device__ void add_values(QueryPart<dim> (&part)[parts], const Sums<n> (&scores)[parts], const T* values) {
+#pragma unroll
+  for (int k = 0; k < n / 2; ++k) {
+    std::uint32_t a[parts][4], b[4];
+#pragma unroll
+    for (int p = 0; p < parts; ++p) round_to_a<T>(a[p], scores[p], k);
+#pragma unroll
+    for (int j = 0; j < dim / 8; j += 2) {
+      load_b<dim>(b, values, 16 * k, 8 * j);
+#pragma unroll
+      for (int p = 0; p < parts; ++p) {
+        mma_16x8x16<T>(part[p].out.v[j], a[p], b[0], b[1]);
+        mma_16x8x16<T>(part[p].out.v[j + 1], a[p], b[2], b[3]);
+      }
+    }
+  }
+}
+
+template <class T, int dim>
+__global__ void __launch_bounds__(ForwardTile<dim>::kWarps* kWarp, 2)
+    attend_tiles(const __grid_constant__ TiledForward<T> f) {
+  using Tile = ForwardTile<dim>;
+  constexpr int kParts = Tile::kParts;
+  const AttentionShape& shape = f.shape;
+  const int all_heads = shape.groups * shape.heads, item = static_cast<int>(blockIdx.x);
+  const int first_query = (f.tiles - 1 - item % f.tiles) * Tile::kQueries;  // the longest first
+  const int head = item / f.tiles % all_heads, b = item / f.tiles / all_heads;
+  const int g = head / shape.heads, h = head % shape.heads;
+  const int warp_row = static_cast<int>(warp_in_block()) * 16 * kParts, row = static_cast<int>(lane()) / 4;
+  T *queries = shared_memory<T>(), *stages = queries + Tile::kQueries * kTileRow<dim>;
+  const SeenKeys block_sees(shape, b, first_query, Tile::kQueries);
+  const SeenKeys warp_sees(shape, b, first_query + warp_row, 16 * kParts);
+  const bool any_query = first_query + warp_row < shape.queries;
+  const KeyRange keys{block_sees.lowest, block_sees.highest};
+  const int first_key = keys.first / Tile::kKeys * Tile::kKeys;
+  const auto load = [&](int key, int stage) {
+    T* tile = stages + stage * Tile::kStage;
+    load_tile<Tile::kKeys, dim>(tile, f.k.at(b, g, 0, 0), f.k.position, key, keys);
+    load_tile<Tile::kKeys, dim>(tile + Tile::kStage / 2, f.v.at(b, g, 0, 0), f.v.position, key, keys);
+    cp_async_commit();
+  };
+  QueryPart<dim> part[kParts];
+#pragma unroll
+  for (int p = 0; p < kParts; ++p) {
+    for (int half = 0; half < 2; ++half) {
+      const int t = first_query + warp_row + 16 * p + row + 8 * half;
+      part[p].seen[half] = shape.visible(b, t < shape.queries ? t : shape.queries - 1);
+    }
+  }
+  load_tile<Tile::kQueries, dim>(queries, f.q.at(b, g, h, 0), f.q.position, first_query, {first_query, shape.queries});
+  load(first_key, 0);
+  const float scale_log2 = shape.scale * kLog2E;
+  for (int key = first_key, stage = 0; key < keys.end; key += Tile::kKeys, stage ^= 1) {
+    cp_async_wait<0>();
+    __syncthreads();  // the tile is there, and the other stage has been read
+    if (key + Tile::kKeys < keys.end) load(key + Tile::kKeys, stage ^ 1);
+    if (key == first_key) {
+#pragma unroll
+      for (int p = 0; p < kParts; ++p)
+#pragma unroll
+        for (int k = 0; k < dim / 16; ++k) load_a<dim>(part[p].q[k], queries, warp_row + 16 * p, 16 * k);
+    }
+    if (!any_query || key >= warp_sees.highest || key + Tile::kKeys <= warp_sees.lowest) continue;
+    const T *tile = stages + stage * Tile::kStage, *values = tile + Tile::kStage / 2;
+    Sums<Tile::kKeys / 8> scores[kParts];
+    multiply_parts<T>(scores, part, tile);
+    const bool masked = key < warp_sees.all_first || key + Tile::kKeys > warp_sees.all_end;
+#pragma unroll
+    for (int p = 0; p < kParts; ++p) {
+      if (masked) mask_scores(scores[p], part[p].seen, key);
+      exponentiate(part[p], scores[p], scale_log2);
+      if (shape.dropout.active) drop(scores[p], shape.dropout, b, head, first_query + warp_row + 16 * p, key);
+    }
+    add_values<T>(part, scores, values);
+  }
+  cp_async_wait<0>();  // where no key is seen
+  __syncthreads();
+#pragma unroll
+  for (int p = 0; p < kParts; ++p) {
+    const int t = first_query + warp_row + 16 * p;
+    float factor[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float sum = part[p].sum[half];
+      sum += __shfl_xor_sync(kAllLanes, sum, 1);
+      sum += __shfl_xor_sync(kAllLanes, sum, 2);
+      factor[half] = sum > 0 ? shape.dropout.scale / sum : 0;
+      const int query = t + row + 8 * half;
+      if (f.logsumexp != nullptr && lane() % 4 == 0 && query < shape.queries)
+        f.logsumexp[(std::int64_t{b} * all_heads + head) * shape.queries + query] =
+            part[p].top[half] * shape.scale + logf(sum);
+    }
+    store_sums<dim>(f.out.at(b, g, h, t), f.out.position, shape.queries - t,
+                    queries + (warp_row + 16 * p) * kTileRow<dim>, part[p].out, factor[0], factor[1]);
+  }
+}
+
+}  // namespace
+
+bool attention_forward_tiles(Stream& stream, Tensor out, Tensor logsumexp, const AttentionInput& in) {
+  if (!has_aligned_rows(in.qkv) || !has_aligned_rows(out)) return false;
+  const AttentionSizes sizes = in.sizes();
+  return with_tiles(out.dtype(), sizes.dim, [&]<class T, int dim>(T, std::integral_constant<int, dim>) {
+    using Tile = ForwardTile<dim>;
+    const std::int64_t tiles = (sizes.queries + Tile::kQueries - 1) / Tile::kQueries;
+    const TiledForward<T> f{AttentionShape(in),     Heads<T>(in.qkv.q),
+                            Heads<T>(in.qkv.k),     Heads<T>(in.qkv.v),
+                            Heads<T>(out, sizes),   logsumexp.exists() ? logsumexp.data<float>() : nullptr,
+                            static_cast<int>(tiles)};
+    launch(
+        stream, attend_tiles<T, dim>,
+        {static_cast<unsigned>(tiles * sizes.batch * sizes.groups * sizes.heads), Tile::kWarps * kWarp, Tile::kBytes},
+        f);
+  });
+}
+
+}  // namespace mtl::cuda

@@ -1,0 +1,167 @@
+// Attention on tensor cores (Dao 2023): tiles of rows of D elements in shared memory, and products of a warp with them.
+// Rows are 8 elements longer than D, so that the 8 rows that ldmatrix reads together lie in different banks for every D
+// that is a multiple of 16.
+#pragma once
+
+#include "kernels/cuda/attention.h"
+#include "kernels/cuda/mma.h"
+#include "kernels/cuda/pack.h"
+#include "kernels/cuda/warp.h"
+
+namespace mtl::cuda {
+
+inline constexpr float kLog2E = 1.4426950408889634f;
+
+/// Elements from a row of a tile to the next.
+template <int dim>
+inline constexpr int kTileRow = dim + 8;
+
+/// Starts to copy rows [begin, begin + rows) of `from`, `distance` elements apart, into a tile; rows outside of
+/// `inside` become zeros. The whole block takes part.
+template <int rows, int dim, class T>
+__device__ void load_tile(T* tile, const T* from, std::int64_t distance, int begin, KeyRange inside) {
+  constexpr int kPieces = dim / 8;
+  for (int i = static_cast<int>(threadIdx.x); i < rows * kPieces; i += static_cast<int>(blockDim.x)) {
+    const int row = i / kPieces, d = i % kPieces * 8, position = begin + row;
+    const bool is_inside = position >= inside.first && position < inside.end;
+    cp_async_16(tile + row * kTileRow<dim> + d, from + (is_inside ? position * distance : 0) + d, is_inside);
+  }
+}
+
+/// A (16, 16) of a product, from rows [row, row + 16) and columns [column, column + 16) of a tile.
+template <int dim, class T>
+__device__ void load_a(std::uint32_t (&a)[4], const T* tile, int row, int column) {
+  const int i = static_cast<int>(lane()) / 8, r = static_cast<int>(lane()) % 8;
+  ldmatrix_x4(a, tile + (row + i % 2 * 8 + r) * kTileRow<dim> + column + i / 2 * 8);
+}
+/// B (16, 16) whose columns are rows [row, row + 16) of a tile: two fragments, of b[0], b[1] and b[2], b[3].
+template <int dim, class T>
+__device__ void load_b_of_rows(std::uint32_t (&b)[4], const T* tile, int row, int column) {
+  const int i = static_cast<int>(lane()) / 8, r = static_cast<int>(lane()) % 8;
+  ldmatrix_x4(b, tile + (row + i / 2 * 8 + r) * kTileRow<dim> + column + i % 2 * 8);
+}
+/// B (16, 16) as it lies in a tile.
+template <int dim, class T>
+__device__ void load_b(std::uint32_t (&b)[4], const T* tile, int row, int column) {
+  const int i = static_cast<int>(lane()) / 8, r = static_cast<int>(lane()) % 8;
+  ldmatrix_x4_trans(b, tile + (row + i % 2 * 8 + r) * kTileRow<dim> + column + i / 2 * 8);
+}
+
+/// Fragments of D for 16 rows and 8 n columns.
+template <int n>
+struct Sums {
+  float v[n][4] = {};
+};
+
+/// sums (16, 8 n) += rows [row, row + 16) of `a` times the transpose of the first 8 n rows of `b`.
+template <class T, int dim, int n>
+__device__ void multiply_rows(Sums<n>& sums, const T* a, int row, const T* b) {
+#pragma unroll
+  for (int k = 0; k < dim; k += 16) {
+    std::uint32_t of_a[4], of_b[4];
+    load_a<dim>(of_a, a, row, k);
+#pragma unroll
+    for (int j = 0; j < n; j += 2) {
+      load_b_of_rows<dim>(of_b, b, 8 * j, k);
+      mma_16x8x16<T>(sums.v[j], of_a, of_b[0], of_b[1]);
+      mma_16x8x16<T>(sums.v[j + 1], of_a, of_b[2], of_b[3]);
+    }
+  }
+}
+
+/// Columns [16 k, 16 k + 16) of scores as A, rounded to T.
+template <class T, int n>
+__device__ void round_to_a(std::uint32_t (&a)[4], const Sums<n>& scores, int k) {
+  const float(&left)[4] = scores.v[2 * k], (&right)[4] = scores.v[2 * k + 1];
+  a[0] = pack_pair<T>(left[0], left[1]);
+  a[1] = pack_pair<T>(left[2], left[3]);
+  a[2] = pack_pair<T>(right[0], right[1]);
+  a[3] = pack_pair<T>(right[2], right[3]);
+}
+
+/// sums (16, D) += scores (16, 8 n), rounded to T, times the first 8 n rows of a tile.
+template <class T, int dim, int n>
+__device__ void add_products(Sums<dim / 8>& sums, const Sums<n>& scores, const T* tile) {
+#pragma unroll
+  for (int k = 0; k < n / 2; ++k) {
+    std::uint32_t a[4], b[4];
+    round_to_a<T>(a, scores, k);
+#pragma unroll
+    for (int j = 0; j < dim / 8; j += 2) {
+      load_b<dim>(b, tile, 16 * k, 8 * j);
+      mma_16x8x16<T>(sums.v[j], a, b[0], b[1]);
+      mma_16x8x16<T>(sums.v[j + 1], a, b[2], b[3]);
+    }
+  }
+}
+
+/// Writes sums (16, D), rows g and g + 8 times their factor, to rows `to`, `to` + distance, ... of which `count` exist.
+/// `staged` is room for 16 rows of a tile that no other warp uses.
+template <int dim, class T>
+__device__ void store_sums(T* to, std::int64_t distance, int count, T* staged, const Sums<dim / 8>& sums, float factor,
+                           float factor8) {
+  const int g = static_cast<int>(lane()) / 4, q = static_cast<int>(lane()) % 4;
+  __syncwarp();
+#pragma unroll
+  for (int j = 0; j < dim / 8; ++j) {
+    const float(&v)[4] = sums.v[j];
+    T* at = staged + g * kTileRow<dim> + 8 * j + 2 * q;
+    *reinterpret_cast<std::uint32_t*>(at) = pack_pair<T>(v[0] * factor, v[1] * factor);
+    *reinterpret_cast<std::uint32_t*>(at + 8 * kTileRow<dim>) = pack_pair<T>(v[2] * factor8, v[3] * factor8);
+  }
+  __syncwarp();
+  using Piece = typename Stored<T, 8>::Piece;
+  constexpr int kPieces = dim / 8;
+  for (int i = static_cast<int>(lane()); i < 16 * kPieces; i += static_cast<int>(kWarp)) {
+    const int row = i / kPieces, d = i % kPieces * 8;
+    if (row >= count) continue;
+    expect_aligned(to + row * distance + d, sizeof(Piece));
+    *reinterpret_cast<Piece*>(to + row * distance + d) =
+        *reinterpret_cast<const Piece*>(staged + row * kTileRow<dim> + d);
+  }
+}
+
+/// What the queries [begin, begin + count) of sequence b see between them: keys from `lowest` to below `highest`, of
+/// which all of them see [all_first, all_end). Queries that do not exist count as the last one. The whole warp asks.
+struct SeenKeys {
+  int lowest, highest, all_first, all_end;
+  __device__ SeenKeys(const AttentionShape& shape, int b, int begin, int count) {
+    const auto query = [&](int t) { return t < shape.queries ? t : shape.queries - 1; };
+    const KeyRange first = shape.visible(b, query(begin)), last = shape.visible(b, query(begin + count - 1));
+    lowest = first.first;
+    all_first = last.first;
+    all_end = first.end;
+    highest = last.end;
+    if (shape.document_start == nullptr) return;
+    for (int i = static_cast<int>(lane()); i < count; i += static_cast<int>(kWarp)) {
+      const int start = shape.visible(b, query(begin + i)).first;
+      lowest = start < lowest ? start : lowest;
+      all_first = start > all_first ? start : all_first;
+    }
+    lowest = warp_reduce(lowest, [](int x, int y) { return x < y ? x : y; });
+    all_first = warp_reduce(all_first, [](int x, int y) { return x > y ? x : y; });
+  }
+};
+
+/// body(T(), std::integral_constant<int, D>()) where there are tiles for the dtype and head size; false elsewhere.
+template <class Body>
+bool with_tiles(DType dtype, std::int64_t dim, const Body& body) {
+  const auto with_dim = [&](auto t) {
+    switch (dim) {
+      case 64:
+        return body(t, std::integral_constant<int, 64>()), true;
+      case 80:
+        return body(t, std::integral_constant<int, 80>()), true;
+      case 96:
+        return body(t, std::integral_constant<int, 96>()), true;
+      case 128:
+        return body(t, std::integral_constant<int, 128>()), true;
+      default:
+        return false;
+    }
+  };
+  if (dtype == DType::bf16) return with_dim(Bf16());
+  return dtype == DType::f16 && with_dim(Half());
+}
+
+}  // namespace mtl::cuda

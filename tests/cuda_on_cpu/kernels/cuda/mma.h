@@ -1,0 +1,116 @@
+// Takes the place of kernels/cuda/mma.h in tests: the same words, played on the cpu. A lane passes a row of ldmatrix by
+// value, so that a row written too late is seen as NaN. A copy fills its target with NaN when it starts, and copies
+// when it is waited for.
+#pragma once
+
+#include <algorithm>
+#include <deque>
+#include <vector>
+
+#include "tests/cuda_on_cpu/kernels/cuda/platform.h"
+
+namespace mtl::emulated {
+
+struct Row8 {
+  std::array<std::uint16_t, 8> elements;
+};
+inline std::array<Row8, 32> gather_rows(const char* what, const void* row) {
+  cuda::expect_aligned(row, 16);
+  Row8 mine;
+  std::memcpy(&mine, row, sizeof(mine));
+  return gather(what, ~0u, mine);
+}
+inline std::uint32_t pair_of(std::uint16_t low, std::uint16_t high) { return std::uint32_t{high} << 16 | low; }
+
+struct Copy {
+  std::byte* to;
+  const std::byte* from;  // null: zeros
+  std::size_t bytes;
+};
+/// The copies that a thread of the running block has started.
+struct Copies {
+  std::vector<Copy> open;
+  std::deque<std::vector<Copy>> groups;
+};
+inline Copies& copies_of_thread() {
+  static std::vector<Copies> all(1024);
+  return all[threadIdx.x];
+}
+inline void start_copy(void* to, const void* from, bool inside, std::size_t bytes) {
+  cuda::expect_aligned(to, static_cast<unsigned>(bytes));
+  if (inside) cuda::expect_aligned(from, static_cast<unsigned>(bytes));
+  auto* target = static_cast<std::byte*>(to);
+  std::fill_n(target, bytes, std::byte{0xff});
+  copies_of_thread().open.push_back({target, inside ? static_cast<const std::byte*>(from) : nullptr, bytes});
+}
+inline void finish(const std::vector<Copy>& group) {
+  for (const Copy& copy : group) {
+    if (copy.from == nullptr)
+      std::fill_n(copy.to, copy.bytes, std::byte{0});
+    else
+      std::copy_n(copy.from, copy.bytes, copy.to);
+  }
+}
+
+}  // namespace mtl::emulated
+
+namespace mtl::cuda {
+
+inline void ldmatrix_x4(std::uint32_t (&out)[4], const void* row) {
+  const auto rows = emulated::gather_rows("ldmatrix", row);
+  const unsigned lane = threadIdx.x % 32, r = lane / 4, c = lane % 4;
+  for (unsigned i = 0; i < 4; ++i) {
+    const auto& from = rows[8 * i + r].elements;
+    out[i] = emulated::pair_of(from[2 * c], from[2 * c + 1]);
+  }
+}
+inline void ldmatrix_x4_trans(std::uint32_t (&out)[4], const void* row) {
+  const auto rows = emulated::gather_rows("ldmatrix.trans", row);
+  const unsigned lane = threadIdx.x % 32, r = lane / 4, c = lane % 4;
+  for (unsigned i = 0; i < 4; ++i)
+    out[i] = emulated::pair_of(rows[8 * i + 2 * c].elements[r], rows[8 * i + 2 * c + 1].elements[r]);
+}
+
+template <class T>
+void mma_16x8x16(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
+  struct Operands {
+    std::uint32_t a[4], b[2];
+  };
+  const auto all = emulated::gather("mma", ~0u, Operands{{a[0], a[1], a[2], a[3]}, {b0, b1}});
+  const unsigned lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
+  const auto half_of = [](std::uint32_t pair, unsigned i) {
+    return widen(T{static_cast<std::uint16_t>(i == 0 ? pair & 0xffff : pair >> 16)});
+  };
+  float rows[2][16], columns[2][16];  // of A: g and g + 8; of B: 2q and 2q + 1
+  for (unsigned k = 0; k < 16; ++k) {
+    const unsigned upper = k / 8, holder = k % 8 / 2;
+    for (unsigned i = 0; i < 2; ++i) {
+      rows[i][k] = half_of(all[4 * g + holder].a[2 * upper + i], k % 2);
+      columns[i][k] = half_of(all[4 * (2 * q + i) + holder].b[upper], k % 2);
+    }
+  }
+  for (unsigned i = 0; i < 4; ++i)
+    for (unsigned k = 0; k < 16; ++k) d[i] += rows[i / 2][k] * columns[i % 2][k];
+}
+
+template <class T>
+std::uint32_t pack_pair(float low, float high) {
+  return emulated::pair_of(narrow<T>(low).bits, narrow<T>(high).bits);
+}
+
+inline float exp2_approx(float x) { return std::exp2(x); }
+
+inline void cp_async_16(void* to, const void* from, bool inside) { emulated::start_copy(to, from, inside, 16); }
+inline void cp_async_4(void* to, const void* from, bool inside) { emulated::start_copy(to, from, inside, 4); }
+inline void cp_async_commit() {
+  emulated::Copies& copies = emulated::copies_of_thread();
+  copies.groups.push_back(std::move(copies.open));
+  copies.open.clear();
+}
+template <int pending>
+void cp_async_wait() {
+  auto& groups = emulated::copies_of_thread().groups;
+  for (; groups.size() > std::size_t{pending}; groups.pop_front()) emulated::finish(groups.front());
+}
+
+}  // namespace mtl::cuda
