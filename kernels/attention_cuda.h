@@ -9,4 +9,10 @@ namespace mtl::cuda {
 /// false for anything else, and computes nothing then.
 bool attention_forward_tiles(Stream& stream, Tensor out, Tensor logsumexp, const AttentionInput& in);
 
+/// Likewise dq of backward; writes `delta`, which is laid out like logsumexp. Then dk and dv, which read it.
+bool attention_dq_tiles(Stream& stream, float* delta, const Qkv& grads, Tensor dout, Tensor out, Tensor logsumexp,
+                        const AttentionInput& in);
+void attention_dk_dv_tiles(Stream& stream, float* delta, const Qkv& grads, Tensor dout, Tensor out, Tensor logsumexp,
+                           const AttentionInput& in);
+
 }  // namespace mtl::cuda

@@ -1,7 +1,7 @@
-// Backward of any dtype and shape, without atomics: a warp for each query writes its dq, then a warp for each key sums
-// its dk and dv over the queries that see it, head after head. Scores are computed twice. Predicted: bound by the fp32
-// units, 7 B H T^2 D / 2 multiply-adds.
-#include "kernels/cuda.h"
+// Backward of any dtype and shape, without atomics; attention_cuda_tiles_d*.cu have the fast way. A warp for each query
+// writes its dq, then a warp for each key sums its dk and dv over the queries that see it, head after head. Scores are
+// computed twice. Predicted: bound by the fp32 units, 7 B H T^2 D / 2 multiply-adds.
+#include "kernels/attention_cuda.h"
 #include "kernels/cuda/attention_rows.h"
 
 namespace mtl::cuda {
@@ -124,6 +124,9 @@ std::size_t attention_backward_work(const Stream&, const AttentionInput& in) {
 
 void attention_backward(Stream& stream, Tensor work, const Qkv& grads, Tensor dout, Tensor out, Tensor logsumexp,
                         const AttentionInput& in) {
+  auto* delta = static_cast<float*>(work.raw());
+  if (attention_dq_tiles(stream, delta, grads, dout, out, logsumexp, in))
+    return attention_dk_dv_tiles(stream, delta, grads, dout, out, logsumexp, in);
   const AttentionSizes sizes = in.sizes();
   with_float_type(out.dtype(), [&]<class T>(T) {
     const Backward<T> b{AttentionShape(in),
@@ -136,7 +139,7 @@ void attention_backward(Stream& stream, Tensor work, const Qkv& grads, Tensor do
                         Heads<T>(grads.k),
                         Heads<T>(grads.v),
                         logsumexp.data<float>(),
-                        static_cast<float*>(work.raw())};
+                        delta};
     const RowLaunch queries(b.shape.rows(), 3 * sizes.dim + kRowChunk);
     const RowLaunch keys(sizes.batch * sizes.groups * sizes.keys, KeyMemory::floats(static_cast<int>(sizes.dim)));
     with_pack_size(sizes.dim, {in.qkv.q.tensor, in.qkv.k.tensor, in.qkv.v.tensor, dout},

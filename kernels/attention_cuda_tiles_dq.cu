@@ -1,0 +1,137 @@
+// dq on tensor cores (Dao 2023), without atomics: a block has a tile of queries and goes through the tiles of keys and
+// values that they see, the next of which is copied meanwhile. Predicted: bound by mma.sync, three products of
+// B H T^2 D / 2 multiply-adds. Writes delta for the kernel of dk and dv, so it comes first.
+#include "kernels/attention_cuda.h"
+#include "kernels/cuda/attention_gradients.h"
+
+namespace mtl::cuda {
+
+namespace {
+
+/// A warp has 16 queries. Fragments of q and dout are read again for each tile of keys: registers are short.
+template <int dim>
+struct DqTile {
+  static constexpr int kWarps = 4, kQueries = 16 * kWarps, kKeys = dim <= 96 ? 64 : 32;
+  static constexpr int kHeld = kQueries * kTileRow<dim>, kStage = 2 * kKeys * kTileRow<dim>;  // elements
+  static constexpr std::size_t kBytes = (2 * kHeld + 2 * kStage) * 2;
+  static_assert(kBytes <= 99 << 10);
+};
+
+/// What a lane knows of its rows g and g + 8.
+struct DqRows {
+  float logsumexp_log2[2], delta[2];
+  KeyRange seen[2];
+};
+
+/// Writes delta of 16 queries from `t` on; two lanes have a query, and each lane receives that of its rows.
+template <int dim, class T>
+__device__ void sum_delta(DqRows& rows, const TiledBackward<T>& f, int b, int head, int t) {
+  const AttentionShape& shape = f.shape;
+  const int query = t + static_cast<int>(lane()) / 2, half = static_cast<int>(lane()) % 2 * (dim / 2);
+  const int clamped = query < shape.queries ? query : shape.queries - 1;
+  const T* out = f.out.at(b, head / shape.heads, head % shape.heads, clamped) + half;
+  const T* dout = f.dout.at(b, head / shape.heads, head % shape.heads, clamped) + half;
+  float sum = 0;
+#pragma unroll
+  for (int d = 0; d < dim / 2; d += 8) {
+    const Pack<8> x = load<8>(out + d), y = load<8>(dout + d);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) sum += x[i] * y[i];
+  }
+  sum += __shfl_xor_sync(kAllLanes, sum, 1);
+  const std::int64_t first = (std::int64_t{b} * shape.groups * shape.heads + head) * shape.queries;
+  if (lane() % 2 == 0 && query < shape.queries) f.delta[first + query] = sum;
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const int row = static_cast<int>(lane()) / 4 + 8 * i, own = t + row < shape.queries ? t + row : shape.queries - 1;
+    rows.delta[i] = __shfl_sync(kAllLanes, sum, 2 * row);
+    rows.logsumexp_log2[i] = f.logsumexp[first + own] * kLog2E;
+    rows.seen[i] = shape.visible(b, own);
+  }
+}
+
+/// Scores become dS from them and from dP.
+template <int n>
+__device__ void differentiate(Sums<n>& scores, const Sums<n>& dp, const DqRows& rows, const AttentionShape& shape,
+                              int b, int head, int row, int key, bool masked) {
+  const float scale_log2 = shape.scale * kLog2E;
+  const int column = key + static_cast<int>(lane()) % 4 * 2;
+#pragma unroll
+  for (int j = 0; j < n; j += 4) {
+    std::array<std::uint32_t, 4> words{};
+    if (shape.dropout.active) words = shape.dropout.draw(b, head, row / 16, key / 32 + j / 4, lane());
+#pragma unroll
+    for (int w = 0; w < 4; ++w) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int s = column + 8 * (j + w) + i % 2;
+        const bool seen = !masked || (s >= rows.seen[i / 2].first && s < rows.seen[i / 2].end);
+        const float factor = shape.dropout.active ? shape.dropout.factor(words[w], i) : 1;
+        float& score = scores.v[j + w][i];
+        const float p = exp2_approx(score * scale_log2 - rows.logsumexp_log2[i / 2]);
+        score = seen ? p * (dp.v[j + w][i] * factor - rows.delta[i / 2]) : 0;
+      }
+    }
+  }
+}
+
+template <class T, int dim>
+__global__ void __launch_bounds__(DqTile<dim>::kWarps* kWarp, 2)
+    write_dq_tiles(const __grid_constant__ TiledBackward<T> f) {
+  using Tile = DqTile<dim>;
+  const AttentionShape& shape = f.shape;
+  const int all_heads = shape.groups * shape.heads, item = static_cast<int>(blockIdx.x);
+  const int first_query = (f.tiles - 1 - item % f.tiles) * Tile::kQueries;  // the longest first
+  const int head = item / f.tiles % all_heads, b = item / f.tiles / all_heads;
+  const int g = head / shape.heads, h = head % shape.heads;
+  const int warp_row = static_cast<int>(warp_in_block()) * 16, t = first_query + warp_row;
+  T *queries = shared_memory<T>(), *douts = queries + Tile::kHeld, *stages = douts + Tile::kHeld;
+  const SeenKeys block_sees(shape, b, first_query, Tile::kQueries), warp_sees(shape, b, t, 16);
+  const KeyRange keys{block_sees.lowest, block_sees.highest}, own{first_query, shape.queries};
+  const int first_key = keys.first / Tile::kKeys * Tile::kKeys;
+  const auto load = [&](int key, int stage) {
+    T* tile = stages + stage * Tile::kStage;
+    load_tile<Tile::kKeys, dim>(tile, f.k.at(b, g, 0, 0), f.k.position, key, keys);
+    load_tile<Tile::kKeys, dim>(tile + Tile::kStage / 2, f.v.at(b, g, 0, 0), f.v.position, key, keys);
+    cp_async_commit();
+  };
+  load_tile<Tile::kQueries, dim>(queries, f.q.at(b, g, h, 0), f.q.position, first_query, own);
+  load_tile<Tile::kQueries, dim>(douts, f.dout.at(b, g, h, 0), f.dout.position, first_query, own);
+  load(first_key, 0);
+  DqRows rows;
+  sum_delta<dim>(rows, f, b, head, t);
+  Sums<dim / 8> dq;
+  for (int key = first_key, stage = 0; key < keys.end; key += Tile::kKeys, stage ^= 1) {
+    cp_async_wait<0>();
+    __syncthreads();  // the tile is there, and the other stage has been read
+    if (key + Tile::kKeys < keys.end) load(key + Tile::kKeys, stage ^ 1);
+    if (t >= shape.queries || key >= warp_sees.highest || key + Tile::kKeys <= warp_sees.lowest) continue;
+    const T *tile = stages + stage * Tile::kStage, *values = tile + Tile::kStage / 2;
+    Sums<Tile::kKeys / 8> scores, dp;
+    multiply_rows<T, dim>(scores, queries, warp_row, tile);
+    multiply_rows<T, dim>(dp, douts, warp_row, values);
+    const bool masked = key < warp_sees.all_first || key + Tile::kKeys > warp_sees.all_end;
+    differentiate(scores, dp, rows, shape, b, head, t, key, masked);
+    add_products<T, dim>(dq, scores, tile);
+  }
+  cp_async_wait<0>();  // where no key is seen
+  __syncthreads();
+  store_sums<dim>(f.dq.at(b, g, h, t), f.dq.position, shape.queries - t, queries + warp_row * kTileRow<dim>, dq,
+                  shape.scale, shape.scale);
+}
+
+}  // namespace
+
+bool attention_dq_tiles(Stream& stream, float* delta, const Qkv& grads, Tensor dout, Tensor out, Tensor logsumexp,
+                        const AttentionInput& in) {
+  if (!has_aligned_rows(in.qkv) || !has_aligned_rows(grads) || !has_aligned_rows(out) || !has_aligned_rows(dout))
+    return false;
+  return with_tiles(out.dtype(), in.sizes().dim, [&]<class T, int dim>(T, std::integral_constant<int, dim>) {
+    using Tile = DqTile<dim>;
+    const TiledBackward<T> f(in, grads, dout, out, logsumexp, delta, Tile::kQueries);
+    const auto blocks = static_cast<unsigned>(std::int64_t{f.tiles} * f.shape.batch * f.shape.groups * f.shape.heads);
+    launch(stream, write_dq_tiles<T, dim>, {blocks, Tile::kWarps * kWarp, Tile::kBytes}, f);
+  });
+}
+
+}  // namespace mtl::cuda
