@@ -1,0 +1,47 @@
+// From the sum of squares to the report of a step.
+#include "kernels/grad_norm.h"
+
+#include <limits>
+
+#include "tests/kernels/reference.h"
+
+using namespace mtl;
+using namespace mtl::test;
+
+namespace {
+
+StepReport report_of(double sum, double loss_scale, double max_norm) {
+  Stream stream(kDevice);
+  Owned on_device(DType::f64, {1}), state(DType::u8, {sizeof(StepState)});
+  on_device.host<double>()[0] = sum;
+  const StepState before{{.loss_scale = loss_scale},
+                         {.loss_sum = 7, .clip_scale = 9, .found_inf = 9, .nonzero_updates = 9, .lost_updates = 9}};
+  std::memcpy(state.host<std::uint8_t>(), &before, sizeof before);
+  finish_grad_norm(stream, static_cast<StepState*>(state.tensor().raw()), on_device, max_norm);
+  StepState after;
+  std::memcpy(&after, state.host<std::uint8_t>(), sizeof after);
+  return after;
+}
+
+}  // namespace
+
+TEST_CASE("grad_norm: the loss scale divides the norm; a norm above the limit is clipped, and counts begin at zero") {
+  const StepReport clipped = report_of(36, 2, 1.5);
+  CHECK(clipped.grad_norm == 3);
+  CHECK(clipped.clip_scale == doctest::Approx(1.5 / (3 + 1e-6)).epsilon(1e-15));
+  CHECK(clipped.found_inf == 0);
+  CHECK(clipped.loss_sum == 7);
+  CHECK(clipped.nonzero_updates + clipped.lost_updates + clipped.lost_copies == 0);
+  CHECK(report_of(36, 2, 3.5).clip_scale == 1);
+  CHECK(report_of(36, 2, 0).clip_scale == 1);
+  CHECK(report_of(0, 2, 1).clip_scale == 1);
+  CHECK(report_of(0, 2, 1).grad_norm == 0);
+}
+
+TEST_CASE("grad_norm: a norm that is not finite is found") {
+  for (double sum : {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
+    CHECK(report_of(sum, 1, 1).found_inf == 1);
+    CHECK(report_of(sum, 1, 0).found_inf == 1);
+  }
+  CHECK(report_of(std::numeric_limits<double>::max(), 1, 1).found_inf == 0);
+}
