@@ -9,9 +9,9 @@
 //
 // Tables have the compute dtype T. out has T or the dtype S of the residual stream: the caller chooses in which of them
 // ranks sum. x and dx have S, dout any dtype that operators compute with, and the gradient of a table a dtype G of its
-// own (kernels/stream_types.h). Scatter-adds are fp32 sums in the order of places, whatever the number of threads;
-// overwrite clears first. A narrower G is rounded once a call, however many places add to a row: for that, the scratch
-// holds the places sorted by row.
+// own (kernels/stream_types.h). Scatter-adds are fp32 sums in the order of places, whatever the number of threads; on a
+// GPU, of each 32 places of a row first, then of these sums. Overwrite clears first. A narrower G is rounded once a
+// call, however many places add to a row: for that, and on a GPU always, the scratch holds the places sorted by row.
 #pragma once
 
 #include "device/memory.h"
@@ -26,8 +26,8 @@ void embedding_forward(Stream& stream, Tensor out, Tensor tokens, std::int64_t v
 void embedding_backward(Stream& stream, Arena& scratch, Grad dtable, Tensor dout, Tensor tokens,
                         std::int64_t vocab_begin);
 
-/// In place. A position that is not within the table is an error: on the cpu it throws. A table that is left out adds
-/// nothing, and has no gradient.
+/// In place. A position that is not within the table is an error: on the cpu it throws, a GPU adds nothing for it. A
+/// table that is left out adds nothing, and has no gradient.
 void positions_forward(Stream& stream, Tensor x, Tensor positions, Tensor table, const Dropout& dropout,
                        const RowMap& rows);
 /// dx, in place, becomes the gradient of what forward was given. The table's gradient sums it before it is rounded to

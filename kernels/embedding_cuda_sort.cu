@@ -1,0 +1,136 @@
+// A stable radix sort without atomics, 6 bits of the row in a pass of three kernels: each block counts the digits of a
+// tile of keys; one block makes offsets of the counts, by digit, then by tile; each block moves the keys of its tile.
+// A thread has neighbouring keys and counters of its own, so equal digits keep their order.
+//
+// A pass reads the N keys of 8 bytes twice and writes them once. Predicted: bound by the launches, 2 or 3 passes of
+// about 10 us for a vocabulary or fewer positions.
+#include <algorithm>
+#include <bit>
+
+#include "kernels/cuda/flat.h"
+#include "kernels/embedding_cuda.h"
+
+namespace mtl::cuda {
+
+namespace {
+
+constexpr int kDigitBits = 6, kDigits = 1 << kDigitBits;
+constexpr int kThreads = 128, kKeysOfThread = 8, kTile = kThreads * kKeysOfThread;
+constexpr int kPitch = kThreads + 1;  // of the counters (digit, thread): neighbours in both lie in different banks
+constexpr std::size_t kShared = kDigits * kPitch * sizeof(std::uint32_t);
+
+std::int64_t tiles_of(std::int64_t count) { return (count + kTile - 1) / kTile; }
+
+/// Operands of a pass. counts (kDigits, tiles), which the second kernel turns into offsets within `sorted`.
+struct Pass {
+  std::uint64_t* sorted;
+  std::uint32_t* counts;
+  const std::uint64_t* keys;
+  std::int64_t count;
+  int shift;
+};
+
+__global__ void make_keys(std::uint64_t* keys, const std::int32_t* rows, std::int64_t first, std::int64_t held,
+                          std::int64_t count) {
+  for (std::int64_t place = first_element(); place < count; place += all_threads()) {
+    const std::int64_t row = rows[place] - first;
+    const auto kept = static_cast<std::uint64_t>(row >= 0 && row < held ? row : held);
+    keys[place] = kept << 32 | static_cast<std::uint64_t>(place);
+  }
+}
+
+/// body(key, counter) for the keys of this thread in their order, with its counter of the key's digit.
+template <class Body>
+__device__ void over_keys(const Pass& pass, std::uint32_t* counters, const Body& body) {
+  const std::int64_t begin = std::int64_t{blockIdx.x} * kTile + threadIdx.x * kKeysOfThread;
+  for (int j = 0; j < kKeysOfThread && begin + j < pass.count; ++j) {
+    const std::uint64_t key = pass.keys[begin + j];
+    const auto digit = static_cast<int>(key >> pass.shift) & (kDigits - 1);
+    body(key, counters[digit * kPitch + static_cast<int>(threadIdx.x)]);
+  }
+}
+
+__device__ std::uint32_t* count_keys(const Pass& pass) {
+  auto* counters = shared_memory<std::uint32_t>();
+  for (int digit = 0; digit < kDigits; ++digit) counters[digit * kPitch + static_cast<int>(threadIdx.x)] = 0;
+  over_keys(pass, counters, [](std::uint64_t, std::uint32_t& counter) { ++counter; });
+  __syncthreads();
+  return counters;
+}
+
+__global__ void count_digits(Pass pass) {
+  const std::uint32_t* counters = count_keys(pass);
+  if (threadIdx.x >= kDigits) return;
+  std::uint32_t sum = 0;
+  for (int thread = 0; thread < kThreads; ++thread) sum += counters[static_cast<int>(threadIdx.x) * kPitch + thread];
+  pass.counts[threadIdx.x * gridDim.x + blockIdx.x] = sum;
+}
+
+/// One block: each count becomes the sum of those before it.
+__global__ void sum_counts_before(std::uint32_t* counts, std::int64_t count) {
+  auto* sums = shared_memory<std::uint32_t>();
+  const std::int64_t strip = (count + blockDim.x - 1) / blockDim.x, begin = threadIdx.x * strip;
+  const std::int64_t end = begin + strip < count ? begin + strip : count;
+  std::uint32_t own = 0;
+  for (std::int64_t i = begin; i < end; ++i) own += counts[i];
+  sums[threadIdx.x] = own;
+  __syncthreads();
+  for (unsigned distance = 1; distance < blockDim.x; distance *= 2) {
+    const std::uint32_t before = threadIdx.x >= distance ? sums[threadIdx.x - distance] : 0;
+    __syncthreads();
+    sums[threadIdx.x] += before;
+    __syncthreads();
+  }
+  std::uint32_t next = sums[threadIdx.x] - own;
+  for (std::int64_t i = begin; i < end; ++i) {
+    const std::uint32_t here = counts[i];
+    counts[i] = next;
+    next += here;
+  }
+}
+
+__global__ void move_keys(Pass pass) {
+  std::uint32_t* counters = count_keys(pass);
+  if (threadIdx.x < kDigits) {  // a thread for each digit: counts become places in `sorted`
+    std::uint32_t next = pass.counts[threadIdx.x * gridDim.x + blockIdx.x];
+    std::uint32_t* of_threads = counters + static_cast<int>(threadIdx.x) * kPitch;
+#pragma unroll 8
+    for (int thread = 0; thread < kThreads; ++thread) {
+      const std::uint32_t here = of_threads[thread];
+      of_threads[thread] = next;
+      next += here;
+    }
+  }
+  __syncthreads();
+  over_keys(pass, counters, [&](std::uint64_t key, std::uint32_t& counter) { pass.sorted[counter++] = key; });
+}
+
+}  // namespace
+
+const std::uint64_t* sort_places(Stream& stream, void* work, const std::int32_t* rows, std::int64_t first,
+                                 std::int64_t held, std::int64_t count) {
+  auto* keys = static_cast<std::uint64_t*>(work);
+  auto* sorted = keys + count;
+  auto* counts = reinterpret_cast<std::uint32_t*>(sorted + count);
+  const auto tiles = static_cast<unsigned>(tiles_of(count));
+  const std::int64_t all_counts = std::int64_t{kDigits} * tiles;
+  launch(stream, make_keys, flat_shape(count), keys, rows, first, held, count);
+  if (count == 0) return keys;
+  const int bits = std::bit_width(static_cast<std::uint64_t>(held));
+  for (int bit = 0; bit < bits; bit += kDigitBits) {
+    const Pass pass{sorted, counts, keys, count, 32 + bit};
+    launch(stream, count_digits, {tiles, kThreads, kShared}, pass);
+    const auto threads = static_cast<unsigned>(std::min<std::int64_t>(all_counts, 1024));
+    launch(stream, sum_counts_before, {1, threads, threads * sizeof(std::uint32_t)}, counts, all_counts);
+    launch(stream, move_keys, {tiles, kThreads, kShared}, pass);
+    std::swap(keys, sorted);
+  }
+  return keys;
+}
+
+std::size_t sort_work(std::int64_t count) {
+  return static_cast<std::size_t>(2 * count) * sizeof(std::uint64_t) +
+         static_cast<std::size_t>(kDigits * tiles_of(count)) * sizeof(std::uint32_t);
+}
+
+}  // namespace mtl::cuda
