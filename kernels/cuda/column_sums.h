@@ -1,11 +1,12 @@
 // Sums over the rows of a tensor, for gradients of biases and of a norm's parameters: each block sums some rows into a
-// row of fp32 of its own, and these rows are added in order. So the result depends on the shape alone.
+// row of fp32 of its own, and these rows are added in a fixed order. So the result depends on the shape alone.
 #pragma once
 
 #include <algorithm>
 
 #include "device/tensor.h"
 #include "kernels/cuda/pack.h"
+#include "kernels/cuda/warp.h"
 
 namespace mtl::cuda {
 
@@ -28,33 +29,49 @@ inline std::size_t row_sums_bytes(std::int64_t rows, std::int64_t sums) {
   return std::size_t{RowSumShape(rows, sums).blocks} * static_cast<std::size_t>(sums) * sizeof(float);
 }
 
-/// The last step of a block: adds the sums (warps, count) of its warps, in shared memory, into its row of `partials`.
-__device__ inline void write_block_sums(float* partials, const float* shared, int count) {
+/// The last step of a block: adds `arrays` of `count` sums, one after another in shared memory, into its row of
+/// `partials`.
+__device__ inline void write_block_sums(float* partials, const float* shared, int arrays, int count) {
   __syncthreads();
-  const int warps = static_cast<int>(blockDim.x / kWarp);
   for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x)) {
     float sum = shared[i];
-    for (int warp = 1; warp < warps; ++warp) sum += shared[warp * count + i];
+    for (int array = 1; array < arrays; ++array) sum += shared[array * count + i];
     partials[std::int64_t{blockIdx.x} * count + i] = sum;
   }
 }
 
-template <class G>
-__global__ void add_block_sums(G* out, bool accumulate, const float* partials, int blocks, int width, int stride) {
-  const int column = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
-  if (column >= width) return;
-  float sum = accumulate ? to_float(out[column]) : 0;
-  for (int block = 0; block < blocks; ++block) sum += partials[std::int64_t{block} * stride + column];
-  out[column] = from_float<G>(sum);
+/// The same for an array of each warp.
+__device__ inline void write_block_sums(float* partials, const float* shared, int count) {
+  write_block_sums(partials, shared, static_cast<int>(blockDim.x / kWarp), count);
 }
 
-/// target (C) = or += the rows of partials, `blocks` of them and `stride` numbers apart, added in order.
+/// A block for kWarp columns: each warp adds some of the rows, the first adds the warps' sums.
+template <class G>
+__global__ void add_block_sums(G* out, bool accumulate, const float* partials, int blocks, int width, int stride) {
+  float* sums = shared_memory<float>();  // (warps, kWarp)
+  const int column = static_cast<int>(blockIdx.x * kWarp + lane()), warps = static_cast<int>(blockDim.x / kWarp);
+  float sum = 0;
+  if (column < width) {
+    for (int block = static_cast<int>(warp_in_block()); block < blocks; block += warps)
+      sum += partials[std::int64_t{block} * stride + column];
+  }
+  sums[threadIdx.x] = sum;
+  __syncthreads();
+  if (warp_in_block() > 0 || column >= width) return;
+  for (int warp = 1; warp < warps; ++warp) sum += sums[warp * static_cast<int>(kWarp) + static_cast<int>(lane())];
+  out[column] = from_float<G>((accumulate ? to_float(out[column]) : 0) + sum);
+}
+
+/// target (C) = or += the rows of partials, `blocks` of them and `stride` numbers apart, added in an order that follows
+/// from their number.
 inline void sum_partials(Stream& stream, const Grad& target, const float* partials, int blocks, int stride) {
+  constexpr unsigned kMostWarps = 16;
   const auto width = static_cast<int>(target.tensor.numel());
-  constexpr unsigned kThreads = 128;
+  const unsigned threads = std::clamp(static_cast<unsigned>(blocks), 1u, kMostWarps) * kWarp;
+  const LaunchShape shape{(static_cast<unsigned>(width) + kWarp - 1) / kWarp, threads, threads * sizeof(float)};
   with_float_type(target.tensor.dtype(), [&]<class G>(G) {
-    launch(stream, add_block_sums<G>, {(static_cast<unsigned>(width) + kThreads - 1) / kThreads, kThreads},
-           target.tensor.data<G>(), target.mode == GradMode::accumulate, partials, blocks, width, stride);
+    launch(stream, add_block_sums<G>, shape, target.tensor.data<G>(), target.mode == GradMode::accumulate, partials,
+           blocks, width, stride);
   });
 }
 
