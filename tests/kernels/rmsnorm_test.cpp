@@ -47,8 +47,8 @@ void check_against_reference(const RmsNorm& n, GradMode mode, DType grads) {
 }  // namespace
 
 TEST_CASE("rmsnorm: forward and backward equal the fp64 reference, overwriting and accumulating, in every dtype") {
-  for (auto [rows, width] :
-       {std::pair<std::int64_t, std::int64_t>{1, 3}, {3, 7}, {64, 768}, {5, 1031}, {1031, 33}, {2000, 128}}) {
+  using Size = std::pair<std::int64_t, std::int64_t>;
+  for (auto [rows, width] : {Size{1, 3}, {3, 7}, {64, 768}, {5, 1031}, {1031, 33}, {2000, 128}, {3, 2056}, {2, 2501}}) {
     for (const StreamTypes types : kStreamTypes) {
       CAPTURE(rows);
       CAPTURE(width);
@@ -60,6 +60,10 @@ TEST_CASE("rmsnorm: forward and backward equal the fp64 reference, overwriting a
       }
     }
   }
+}
+
+TEST_CASE("rmsnorm: more rows than a device takes at a time equal the fp64 reference") {
+  check_against_reference({140003, 3}, GradMode::accumulate, DType::f32);
 }
 
 TEST_CASE("rmsnorm: a row of one value gives gamma times its sign and almost no gradient") {

@@ -1,0 +1,148 @@
+// RMSNorm of rows, for rmsnorm_cuda.cu and head_norm_cuda.cu: X, Y, ... are DenseRows or HeadRows, which find a row.
+// Teams of threads share rows (kernels/cuda/rows.h); the second pass over a row finds it in the caches.
+#pragma once
+
+#include "kernels/cuda/rows.h"
+#include "kernels/head_slice.h"
+
+namespace mtl::cuda {
+
+/// Rows one after another.
+template <class T>
+struct DenseRows {
+  T* data;
+  int width;
+  __device__ T* at(std::int64_t row) const { return data + row * width; }
+};
+
+/// The heads of a slice, in the order (B, T, G, count).
+template <class T>
+struct HeadRows {
+  T* data;  // the first head of the slice
+  std::int64_t count, heads, width;
+
+  explicit HeadRows(const HeadSlice& slice)
+      : data(slice.tensor.data<T>() + slice.first * slice.tensor.size(4)),
+        count(slice.count),
+        heads(slice.tensor.size(3)),
+        width(slice.tensor.size(4)) {}
+  __device__ T* at(std::int64_t row) const { return data + (row / count * heads + row % count) * width; }
+};
+
+/// Operands of forward; rstd is null where it is not wanted.
+template <class X, class Y, class T>
+struct RmsNormForward {
+  Y y;
+  X x;
+  float* rstd;
+  const T* gamma;
+  std::int64_t rows;
+  int width;
+  float eps;
+};
+
+template <int n, class X, class Y, class T>
+__global__ void rmsnorm_forward_rows(const __grid_constant__ RmsNormForward<X, Y, T> f, Team team) {
+  team.over_rows(f.rows, f.width, [&](std::int64_t row, int here) {
+    const auto* x = f.x.at(row);
+    T* y = f.y.at(row);
+    float squares = 0;
+    team.over_row<n>(here, [&](int i) {
+      const Pack<n> in = load<n>(x + i);
+      for (int j = 0; j < n; ++j) squares += in[j] * in[j];
+    });
+    const float rstd = 1 / sqrtf(team.sum(squares) / static_cast<float>(f.width) + f.eps);
+    team.over_row<n>(here, [&](int i) {
+      const Pack<n> in = load<n>(x + i), weight = load<n>(f.gamma + i);
+      Pack<n> out;
+      for (int j = 0; j < n; ++j) out[j] = in[j] * rstd * weight[j];
+      store(y + i, out);
+    });
+    if (f.rstd != nullptr && here > 0 && team.thread() == 0) f.rstd[row] = rstd;
+  });
+}
+
+/// Operands of backward; `partials` is null where dgamma is not wanted.
+template <class X, class Dx, class Dy, class T>
+struct RmsNormBackward {
+  Dx dx;
+  bool wants_dx, accumulate;
+  float* partials;
+  Dy dy;
+  X x;
+  const float* rstd;
+  const T* gamma;
+  std::int64_t rows;
+  int width;
+};
+
+/// The mean over a row of g times x_hat, for dx. Unless `sums` (C) is null, adds the row's part of dgamma to it.
+template <int n, class X, class Dx, class Dy, class T>
+__device__ float rmsnorm_mean_gx(const RmsNormBackward<X, Dx, Dy, T>& b, std::int64_t row, int here, const Team& team,
+                                 float rstd, float* sums) {
+  const auto* x = b.x.at(row);
+  const auto* dy = b.dy.at(row);
+  float sum_gx = 0;
+  team.over_row<n>(here, [&](int i) {
+    const Pack<n> in = load<n>(x + i), grad = load<n>(dy + i), weight = load<n>(b.gamma + i);
+    Pack<n> product;
+    for (int j = 0; j < n; ++j) {
+      product[j] = grad[j] * (in[j] * rstd);
+      sum_gx += weight[j] * product[j];
+    }
+    if (sums == nullptr) return;
+    Pack<n> dgamma = load<n>(sums + i);
+    for (int j = 0; j < n; ++j) dgamma[j] += product[j];
+    store(sums + i, dgamma);
+  });
+  return b.wants_dx ? team.sum(sum_gx) / static_cast<float>(b.width) : 0;
+}
+
+template <int n, class X, class Dx, class Dy, class T>
+__device__ void rmsnorm_write_dx(const RmsNormBackward<X, Dx, Dy, T>& b, std::int64_t row, int here, const Team& team,
+                                 float rstd, float mean_gx) {
+  const auto* x = b.x.at(row);
+  const auto* dy = b.dy.at(row);
+  auto* dx = b.dx.at(row);
+  team.over_row<n>(here, [&](int i) {
+    const Pack<n> in = load<n>(x + i), grad = load<n>(dy + i), weight = load<n>(b.gamma + i);
+    // The skip connection's gradient is already there: the two meet here.
+    Pack<n> out = b.accumulate ? load<n>(dx + i) : Pack<n>{};
+    for (int j = 0; j < n; ++j) out[j] += rstd * (weight[j] * grad[j] - in[j] * rstd * mean_gx);
+    store(dx + i, out);
+  });
+}
+
+template <int n, class X, class Dx, class Dy, class T>
+__global__ void rmsnorm_backward_rows(const __grid_constant__ RmsNormBackward<X, Dx, Dy, T> b, Team team) {
+  const int sums = b.partials == nullptr ? 0 : b.width;
+  team.clear_sums<n>(sums, b.width);
+  team.over_rows(b.rows, b.width, [&](std::int64_t row, int here) {
+    const float rstd = here > 0 ? b.rstd[row] : 0;
+    const float mean_gx = rmsnorm_mean_gx<n>(b, row, here, team, rstd, sums > 0 ? team.own_sums(sums) : nullptr);
+    // dx may be dy: a thread has read its part.
+    if (b.wants_dx) rmsnorm_write_dx<n>(b, row, here, team, rstd, mean_gx);
+  });
+  if (sums > 0) team.write_sums(b.partials, sums);
+}
+
+/// Starts forward with `n` elements an access.
+template <int n, class X, class Y, class T>
+void rmsnorm_rows(Stream& stream, const RmsNormForward<X, Y, T>& f) {
+  const RowsShape shape = rows_shape(f.rows, f.width);
+  launch(stream, rmsnorm_forward_rows<n, X, Y, T>, shape.launch, f, Team{shape.team});
+}
+
+template <int n, class X, class Dx, class Dy, class T>
+void rmsnorm_rows_backward(Stream& stream, const RmsNormBackward<X, Dx, Dy, T>& b) {
+  const RowsShape shape = rows_shape(b.rows, b.width, b.partials == nullptr ? 0 : b.width);
+  launch(stream, rmsnorm_backward_rows<n, X, Dx, Dy, T>, shape.launch, b, Team{shape.team});
+}
+
+/// dgamma = or += what backward has put into `work`, of block_sums_bytes().
+inline void rmsnorm_add_dgamma(Stream& stream, const Grad& dgamma, const Tensor& work, std::int64_t rows, int width) {
+  sum_partials(stream, dgamma, static_cast<const float*>(work.raw()),
+               static_cast<int>(rows_shape(rows, width, width).launch.blocks.x), width);
+}
+
+}  // namespace mtl::cuda

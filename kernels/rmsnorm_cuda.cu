@@ -1,0 +1,52 @@
+// Memory is read and written once:
+//   forward   x and y                          2 N C elements
+//   backward  x, dy and dx (twice to add)      3 or 4 N C elements; the gradient of gamma in the same pass
+// Predicted: bound by memory.
+#include "kernels/cuda.h"
+#include "kernels/cuda/rmsnorm_rows.h"
+#include "kernels/cuda/types.h"
+
+namespace mtl::cuda {
+
+void rmsnorm_forward(Stream& stream, Tensor y, const RmsNormCache& cache, Tensor gamma, float eps) {
+  const auto width = static_cast<int>(y.size(-1));
+  with_stream_types(cache.x.dtype(), y.dtype(), [&]<class S, class T>(S, T) {
+    const RmsNormForward<DenseRows<const S>, DenseRows<T>, T> operands{{y.data<T>(), width},
+                                                                       {cache.x.data<S>(), width},
+                                                                       cache.rstd.data<float>(),
+                                                                       gamma.data<T>(),
+                                                                       y.row_count(),
+                                                                       width,
+                                                                       eps};
+    with_pack_size(width, {y, cache.x, gamma},
+                   [&]<int n>(std::integral_constant<int, n>) { rmsnorm_rows<n>(stream, operands); });
+  });
+}
+
+void rmsnorm_backward(Stream& stream, Tensor work, const Grad& dx, const Grad& dgamma, Tensor dy,
+                      const RmsNormCache& cache, Tensor gamma) {
+  const auto width = static_cast<int>(dy.size(-1));
+  const std::int64_t rows = dy.row_count();
+  with_stream_types(cache.x.dtype(), dy.dtype(), [&]<class S, class T>(S, T) {
+    const RmsNormBackward<DenseRows<const S>, DenseRows<S>, DenseRows<const T>, T> operands{
+        {dx.wanted() ? dx.tensor.data<S>() : nullptr, width},
+        dx.wanted(),
+        dx.mode == GradMode::accumulate,
+        dgamma.wanted() ? static_cast<float*>(work.raw()) : nullptr,
+        {dy.data<T>(), width},
+        {cache.x.data<S>(), width},
+        cache.rstd.data<float>(),
+        gamma.data<T>(),
+        rows,
+        width};
+    with_pack_size(width, {dx.tensor, dy, cache.x, gamma},
+                   [&]<int n>(std::integral_constant<int, n>) { rmsnorm_rows_backward<n>(stream, operands); });
+  });
+  if (dgamma.wanted()) rmsnorm_add_dgamma(stream, dgamma, work, rows, width);
+}
+
+std::size_t rmsnorm_backward_work(const Stream&, std::int64_t rows, std::int64_t width) {
+  return block_sums_bytes(rows, width, width);
+}
+
+}  // namespace mtl::cuda
