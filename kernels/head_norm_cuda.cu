@@ -1,0 +1,52 @@
+// RMSNorm's kernels with heads for rows; D / 8 lanes share a head. Memory is read and written once:
+//   forward   x and y                          2 B T G count D elements
+//   backward  x, dy and dx                     3 B T G count D elements; the gradient of gamma in the same pass
+// Predicted: bound by memory.
+#include "kernels/cuda.h"
+#include "kernels/cuda/rmsnorm_rows.h"
+
+namespace mtl::cuda {
+
+void head_norm_forward(Stream& stream, const HeadSlice& y, Tensor rstd, const HeadSlice& x, Tensor gamma, float eps) {
+  const auto width = static_cast<int>(gamma.numel());
+  with_float_type(gamma.dtype(), [&]<class T>(T) {
+    const RmsNormForward<HeadRows<T>, HeadRows<T>, T> operands{HeadRows<T>(y),
+                                                               HeadRows<T>(x),
+                                                               rstd.exists() ? rstd.data<float>() : nullptr,
+                                                               gamma.data<T>(),
+                                                               x.heads().numel(),
+                                                               width,
+                                                               eps};
+    with_pack_size(width, {y.tensor, x.tensor, gamma},
+                   [&]<int n>(std::integral_constant<int, n>) { rmsnorm_rows<n>(stream, operands); });
+  });
+}
+
+void head_norm_backward(Stream& stream, Tensor work, const HeadSlice& dx, const Grad& dgamma, const HeadSlice& dy,
+                        const HeadSlice& x, Tensor rstd, Tensor gamma) {
+  const auto width = static_cast<int>(gamma.numel());
+  const std::int64_t rows = x.heads().numel();
+  with_float_type(gamma.dtype(), [&]<class T>(T) {
+    const RmsNormBackward<HeadRows<T>, HeadRows<T>, HeadRows<T>, T> operands{
+        HeadRows<T>(dx),
+        true,
+        false,
+        dgamma.wanted() ? static_cast<float*>(work.raw()) : nullptr,
+        HeadRows<T>(dy),
+        HeadRows<T>(x),
+        rstd.data<float>(),
+        gamma.data<T>(),
+        rows,
+        width};
+    with_pack_size(width, {dx.tensor, dy.tensor, x.tensor, gamma},
+                   [&]<int n>(std::integral_constant<int, n>) { rmsnorm_rows_backward<n>(stream, operands); });
+  });
+  if (dgamma.wanted()) rmsnorm_add_dgamma(stream, dgamma, work, rows, width);
+}
+
+std::size_t head_norm_backward_work(const Stream&, const HeadSlice& x) {
+  const std::int64_t width = x.tensor.size(4);
+  return block_sums_bytes(x.heads().numel(), width, width);
+}
+
+}  // namespace mtl::cuda
