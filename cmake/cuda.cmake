@@ -63,10 +63,10 @@ else()
     set(CMAKE_CUDA_COMPILER ${MTL_NVCC})
     list(TRANSFORM MTL_CUDA_ARCHS APPEND "-real" OUTPUT_VARIABLE CMAKE_CUDA_ARCHITECTURES)
     enable_language(CUDA)
+    list(JOIN MTL_CUDA_ARCHS "," MTL_CUDA_ARCHS_TEXT)  # a definition with semicolons would be cut there
     # The runtime opens the driver at its first call, so that programs start where there is none.
     add_library(mtl_cuda_runtime INTERFACE)
     target_include_directories(mtl_cuda_runtime SYSTEM INTERFACE ${MTL_CUDA_INCLUDE})
-    target_compile_definitions(mtl_cuda_runtime INTERFACE "MTL_CUDA_ARCHS=\"${MTL_CUDA_ARCHS}\"")
     target_link_libraries(mtl_cuda_runtime INTERFACE ${MTL_CUDA_cudart} ${CMAKE_DL_LIBS} rt Threads::Threads)
   endif()
 endif()

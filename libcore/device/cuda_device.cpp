@@ -12,7 +12,7 @@ std::string CudaDevice::text() const {
 }
 
 bool runs_on(std::string_view architectures, int major, int minor) {
-  for (const std::string& architecture : split(std::string(architectures), ';')) {
+  for (const std::string& architecture : split(std::string(architectures), ',')) {
     const bool exact = !architecture.empty() && architecture.back() == 'a';
     const int number = std::atoi(architecture.c_str());
     if (number / 10 == major && (exact ? number % 10 == minor : number % 10 <= minor)) return true;

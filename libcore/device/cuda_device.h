@@ -11,7 +11,7 @@ struct CudaDevice {
   std::string name;          // "NVIDIA H100 80GB HBM3"
   int major = 0, minor = 0;  // compute capability
   std::size_t memory = 0;    // bytes
-  bool compiled = true;     // whether this program has kernels for any GPU
+  bool compiled = true;      // whether this program has kernels for any GPU
   std::string why_not;       // why this process cannot compute on a GPU; empty when it can
 
   bool usable() const { return why_not.empty(); }
@@ -21,7 +21,7 @@ struct CudaDevice {
 /// The first GPU that CUDA shows to this process (CUDA_VISIBLE_DEVICES). Never throws for want of one.
 CudaDevice find_cuda_device();
 
-/// Whether kernels compiled for `architectures` ("80;90a") run on a GPU: those of sm_80 on 8.0 and later 8.x, those of
+/// Whether kernels compiled for `architectures` ("80,90a") run on a GPU: those of sm_80 on 8.0 and later 8.x, those of
 /// sm_90a on 9.0 alone.
 bool runs_on(std::string_view architectures, int major, int minor);
 

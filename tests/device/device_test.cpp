@@ -102,9 +102,9 @@ TEST_CASE("cuda: kernels run on the architectures that they are compiled for") {
   CHECK(runs_on("90a", 9, 0));
   CHECK(!runs_on("90a", 9, 1));
   CHECK(!runs_on("90a", 10, 0));
-  CHECK(runs_on("80;90a;100", 10, 0));
-  CHECK(runs_on("80;90a;100", 10, 3));
-  CHECK(!runs_on("80;90a;100", 12, 0));
+  CHECK(runs_on("80,90a,100", 10, 0));
+  CHECK(runs_on("80,90a,100", 10, 3));
+  CHECK(!runs_on("80,90a,100", 12, 0));
   CHECK(!runs_on("", 9, 0));
 }
 
