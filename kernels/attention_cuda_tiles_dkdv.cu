@@ -32,7 +32,17 @@ struct SeeingQueries {
   }
 };
 
-/// Which of the 32 keys-by-queries fragments' elements are kept: bit 4 j + i is element i of columns 8 j. A lane draws
+/// Those that the documents of sequence b leave, up to the last one. The whole block asks, before it uses its shared
+/// memory.
+__device__ inline void leave_documents(SeeingQueries& queries, const AttentionShape& shape, int b, int last_key) {
+  int last = queries.begin;
+  for (int t = queries.begin + static_cast<int>(threadIdx.x); t < queries.end; t += static_cast<int>(blockDim.x))
+    if (shape.document_start[std::int64_t{b} * shape.queries + t] <= last_key) last = t;
+  last = block_reduce(last, queries.begin, shared_memory<int>(), [](int x, int y) { return x > y ? x : y; });
+  queries.end = last + 1;
+}
+
+/// Which elements of fragments of 16 keys by 32 queries are kept: bit 4 j + i is element i of columns 8 j. A lane draws
 /// what it holds of the fragment of queries by keys, and lanes exchange words.
 __device__ inline unsigned kept_elements(const ProbabilityDropout& dropout, int b, int head, int query, int key) {
   const unsigned g = lane() / 4, q = lane() % 4;
@@ -86,7 +96,9 @@ __global__ void __launch_bounds__(DkDvTile<dim>::kWarps* kWarp, 2)
   const int warp_row = static_cast<int>(warp_in_block()) * 16, own_key = first_key + warp_row;
   T *keys = shared_memory<T>(), *values = keys + Tile::kHeld, *stages = values + Tile::kHeld;
   auto* statistics = reinterpret_cast<QueryStatistics*>(stages + 2 * Tile::kStage);
-  const SeeingQueries queries(shape, first_key, Tile::kKeys), own(shape, own_key, 16);
+  const SeeingQueries own(shape, own_key, 16);
+  SeeingQueries queries(shape, first_key, Tile::kKeys);
+  if (shape.document_start != nullptr) leave_documents(queries, shape, b, first_key + Tile::kKeys - 1);
   const int steps = (queries.end - queries.begin + Tile::kQueries - 1) / Tile::kQueries;
   const auto load = [&](int step, int stage) {
     const int h = step / steps, query = queries.begin + step % steps * Tile::kQueries;
