@@ -27,7 +27,7 @@ __device__ void add_pack(Running& running, const Pack<n>& z) {
   running.sum = running.sum_below(max);
   running.max = max;
 #pragma unroll
-  for (int j = 0; j < n; ++j) running.sum += expf(z[j] - max);
+  for (int j = 0; j < n; ++j) running.sum += z[j] == -INFINITY ? 0.0f : expf(z[j] - max);  // max may be -inf, too
 }
 
 /// body(column, std::integral_constant<int, m>()) for packs of the columns [0, count) that this thread takes: m is n,
