@@ -40,34 +40,50 @@ __device__ inline Factors factors_of(const Update& u) {
           u.decays ? static_cast<float>(state.lr * state.weight_decay) : 0.0f};
 }
 
-/// The random bits of neighbouring elements: a Philox call serves 8 consecutive numbers of the whole tensor.
+/// The random bits of neighbouring elements from `first` of the range on: a Philox call serves 8 consecutive numbers of
+/// the whole tensor. One division for all of them: of 64 bits each, they would cost more than the memory.
 class RoundingBits {
  public:
-  __device__ RoundingBits(const Update& u, std::uint64_t step) : u_(u), step_(step) {}
-  /// Of element i of the range.
-  __device__ std::uint32_t operator()(std::int64_t i) {
-    const std::int64_t held = u_.elements.skipped + i;
-    const auto number = static_cast<std::uint64_t>(u_.elements.first + held / u_.elements.inner * u_.elements.pitch +
-                                                   held % u_.elements.inner);
-    if (!drawn_ || number / 8 != block_) {
-      block_ = number / 8;
-      words_ = philox(u_.key, step_, block_);
-      drawn_ = true;
+  __device__ RoundingBits(const Update& u, std::int64_t first) : u_(u), step_(u.state->step) {
+    const std::int64_t held = u.elements.skipped + first, row = held / u.elements.inner;
+    column_ = held - row * u.elements.inner;
+    number_ = u.elements.first + row * u.elements.pitch + column_;
+    draw();
+  }
+  /// Of the next element.
+  __device__ std::uint32_t next() {
+    if (column_ == u_.elements.inner) {
+      column_ = 0;
+      number_ += u_.elements.pitch - u_.elements.inner;
     }
-    return philox_bits(words_, number);
+    if (number_ / 8 != block_) draw();
+    ++column_;
+    return philox_bits(words_, static_cast<std::uint64_t>(number_++));
   }
 
  private:
+  __device__ void draw() {
+    block_ = number_ / 8;
+    words_ = philox(u_.key, static_cast<std::uint64_t>(step_), static_cast<std::uint64_t>(block_));
+  }
+
   const Update& u_;
-  std::uint64_t step_, block_ = 0;
-  std::array<std::uint32_t, 4> words_{};
-  bool drawn_ = false;
+  std::int64_t step_, column_, number_, block_;
+  std::array<std::uint32_t, 4> words_;
 };
 
 /// `value` with random bits below those that bf16 keeps, which are then cut off. NaN and infinity stay.
 __device__ inline float round_by(std::uint32_t bits, float value) {
   if (!(fabsf(value) < INFINITY)) return value;
   return from_bits((to_bits(value) + bits) & 0xFFFF0000u);
+}
+
+/// `values` are those of element `first` of the range and its neighbours.
+template <int n>
+__device__ void round_stochastically(const Update& u, std::int64_t first, Pack<n>& values) {
+  RoundingBits bits(u, first);
+#pragma unroll
+  for (int j = 0; j < n; ++j) values[j] = round_by(bits.next(), values[j]);
 }
 
 struct Counts {
@@ -78,18 +94,21 @@ template <int n>
 __device__ void update_pack(const Update& u, const Factors& f, std::int64_t i, Counts& counts) {
   const Pack<n> grad = load<n>(u.grad, i);
   Pack<n> m = load<n>(u.exp_avg, i), v = load<n>(u.exp_avg_sq, i), p = load<n>(u.param, i), old = p;
-  RoundingBits bits(u, static_cast<std::uint64_t>(u.state->step));
+  Pack<n> changes;
 #pragma unroll
   for (int j = 0; j < n; ++j) {
     const float g = grad[j] * f.grad;
     m[j] = f.beta1 * m[j] + f.new1 * g;
     v[j] = f.beta2 * v[j] + f.new2 * (g * g);
-    const float change = f.decay * p[j] + f.rate * m[j] / (sqrtf(v[j]) * f.root + f.eps);
-    p[j] -= change;
-    if (u.rounds_stochastically) p[j] = round_by(bits(i + j), p[j]);
+    changes[j] = f.decay * p[j] + f.rate * m[j] / (sqrtf(v[j]) * f.root + f.eps);
+    p[j] -= changes[j];
+  }
+  if (u.rounds_stochastically) round_stochastically(u, i, p);
+#pragma unroll
+  for (int j = 0; j < n; ++j) {
     p[j] = rounded(u.param.dtype, p[j]);
-    counts.nonzero += change != 0;
-    counts.lost += change != 0 && p[j] == old[j];
+    counts.nonzero += changes[j] != 0;
+    counts.lost += changes[j] != 0 && p[j] == old[j];
   }
   store(u.exp_avg, i, m);
   store(u.exp_avg_sq, i, v);

@@ -174,6 +174,28 @@ TEST_CASE("adamw: stochastic rounding of an element does not depend on which par
   }
 }
 
+TEST_CASE("adamw: stochastic rounding adds the bits of Philox that belong to an element") {
+  constexpr std::int64_t n = 1003;
+  for (const ElementMap& map : {ElementMap{.inner = n, .pitch = n}, ElementMap{.first = 2, .inner = 3, .pitch = 7},
+                                ElementMap{.first = 5, .inner = 13, .pitch = 40, .skipped = 17}}) {
+    CAPTURE(map.inner);
+    const Ones x(n);
+    x.step(9, map);
+    const std::vector<double> p = x.p.values();
+    std::size_t differing = 0;
+    for (std::int64_t i = 0; i < n; ++i) {
+      const std::int64_t held = map.skipped + i;
+      const auto number = static_cast<std::uint64_t>(map.first + held / map.inner * map.pitch + held % map.inner);
+      const std::uint32_t word = philox({5, 6}, 9, number / 8)[number % 8 / 2];
+      const std::uint32_t random = number % 2 == 0 ? word & 0xFFFF : word >> 16;
+      // 1 - 2^-12 is 0x3F7FF000: at least 0x1000 on top of its lower half carries into what is kept.
+      const double expected = random >= 0x1000 ? 1 : 1 - 0x1p-8;
+      differing += p[static_cast<std::size_t>(i)] == expected ? 0 : 1;
+    }
+    CHECK(differing == 0);
+  }
+}
+
 TEST_CASE("adamw: a step whose norm is not finite changes nothing") {
   Stream stream(kDevice);
   Parameters x{100};
