@@ -8,7 +8,7 @@ BIN    := $(BUILD)/bin
 JOBS   ?= $(shell nproc)
 
 .DEFAULT_GOAL := all
-.PHONY: all tools deps configure demo test test-all sanitize bench install format check-format lint clean
+.PHONY: all tools deps configure demo test test-all sanitize bench gpu-bundle install format check-format lint clean
 
 all: configure  ## build the programs, tests and man pages
 	@ninja -j$(JOBS) -C '$(BUILD)'
@@ -40,6 +40,11 @@ sanitize: deps  ## unit tests, ranks and the fuzz targets' corpora under ASan an
 bench: tools  ## measured figures, compared with the peers that are installed
 	@ninja -j$(JOBS) -C '$(BUILD)' mtl_bench_data mtl_bench_text mtl_bench_adamw
 	@bash share/bench/run.sh '$(BIN)'
+
+gpu-bundle: deps  ## an archive with the tests for a machine that has a GPU (tests/gpu/README.md), in build/mtl-gpu.tar.xz
+	@test -f build/gpu/build.ninja || cmake --preset release -B build/gpu -DMTL_CUDA=ON '-DMTL_CUDA_ARCHS=80;90a;100'
+	@ninja -j$(JOBS) -C build/gpu tools mtl_gpu_kernels mtl_compare
+	@bash tests/gpu/bundle.sh build/gpu build/mtl-gpu.tar.xz
 
 install: tools  ## programs, man pages and share files, under DESTDIR/PREFIX
 	@DESTDIR='$(DESTDIR)' cmake --install '$(BUILD)' --prefix '$(PREFIX)'

@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Packs what tests/gpu/run needs into one archive for a machine that has a GPU, its driver and a C library, and nothing
+# else: programs, the operators' tests built for the device, fixtures, and the shared libraries that they load, Open MPI
+# included. The driver's libraries and CUDA's (cuBLASLt) are the machine's. Usage: bundle.sh BUILD ARCHIVE.tar.xz
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+bin=$(cd "$1/bin" && pwd)
+archive=$2
+limit=$((55 << 20)) # bytes that the archive may have
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+bundle=$work/mtl-gpu
+mkdir -p "$bundle"/{bin,lib,share,tests}
+
+programs=(mtl-preprocess mtl-vocab mtl-train mtl-eval mtl-generate mtl-convert mtl_gpu_kernels mtl_compare)
+for program in "${programs[@]}"; do
+  [ -x "$bin/$program" ] || { echo "bundle.sh: no $bin/$program: build with CUDA first (ninja $program)" >&2; exit 1; }
+  cp "$bin/$program" "$bundle/bin/"
+  strip "$bundle/bin/$program"
+done
+
+# Shared libraries but the C library's, which belong to the machine's loader.
+ldd "${programs[@]/#/$bin/}" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
+  grep -vE '/(libc|libm|libdl|librt|libpthread|libcuda|libcublas.*|libnccl.*|libcudart)\.so' |
+  while read -r library; do cp -L "$library" "$bundle/lib/"; done
+# Open MPI finds its parts and its texts below OPAL_PREFIX.
+mpi=$(dirname "$(readlink -f "$(ldd "$bin/mtl-train" | awk '/libmpi\./ {print $3}')")")
+mkdir -p "$bundle/mpi/lib/openmpi" "$bundle/mpi/bin" "$bundle/mpi/share"
+cp -L "$mpi"/openmpi/lib/openmpi3/*.so "$bundle/mpi/lib/openmpi/" 2>/dev/null || cp -L "$mpi"/openmpi/*.so "$bundle/mpi/lib/openmpi/"
+cp -Lr /usr/share/openmpi "$bundle/mpi/share/openmpi"
+for tool in mpirun orted; do cp -L "$(command -v $tool)" "$bundle/mpi/bin/"; done
+
+cp -r "$root/share/gpt2" "$bundle/share/"
+cp "$root/share/demo/tinyshakespeare.txt.xz" "$root/share/demo/documents.awk" "$bundle/share/"
+xz -dc "$root/share/demo/tinyshakespeare.txt.xz" |
+  awk -f "$root/share/demo/documents.awk" -v heldout=/dev/null >"$bundle/share/text.jsonl" # xz may be missing there
+rm "$bundle/share/tinyshakespeare.txt.xz" "$bundle/share/documents.awk"
+model=tests/golden/gpt2_model/a
+mkdir -p "$bundle/$model"
+cp "$root/$model"/{config.json,generation_config.json,model.safetensors} "$bundle/$model/"
+cp "$here/run" "$here/README.md" "$bundle/"
+cp "$root/VERSION" "$bundle/"
+
+mkdir -p "$(dirname "$archive")"
+XZ_OPT=-T0 tar -C "$work" -cJf "$archive.tmp" mtl-gpu
+size=$(stat -c %s "$archive.tmp")
+[ "$size" -le $limit ] || { echo "bundle.sh: the archive has $size bytes, more than $limit" >&2; exit 1; }
+mv "$archive.tmp" "$archive"
+echo "$archive: $((size >> 10)) KiB; on the machine: tar -xJf $(basename "$archive") && mtl-gpu/run"
