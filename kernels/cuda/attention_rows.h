@@ -51,6 +51,7 @@ __device__ void stage_row(float* out, const T* row, int dim, float factor = 1) {
 template <int n, class T>
 __device__ float dot_row(const float* a, const T* b, int dim) {
   float sum = 0;
+#pragma unroll 4  // reads on their way
   for (int d = 0; d < dim; d += n) {
     const Pack<n> pack = load<n>(b + d);
 #pragma unroll
@@ -64,6 +65,7 @@ template <class RowOf>
 __device__ void add_rows(float* out, const float* factors, int count, int dim, const RowOf& row_of) {
   over_lanes(dim, [&](int d) {
     float sum = out[d];
+#pragma unroll 8  // reads on their way
     for (int j = 0; j < count; ++j) sum += factors[j] * to_float(row_of(j)[d]);
     out[d] = sum;
   });
