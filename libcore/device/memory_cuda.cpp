@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/str.h"
+#include "device/cuda_device.h"
 #include "device/cuda_memory.h"
 
 namespace mtl::cuda {
@@ -21,7 +22,8 @@ void check(cudaError_t status, const char* what) {
 
 std::byte* allocate(std::size_t bytes) {
   void* data = nullptr;
-  if (cudaMalloc(&data, bytes) == cudaErrorMemoryAllocation) {
+  const cudaError_t status = cudaMalloc(&data, bytes);
+  if (status == cudaErrorMemoryAllocation) {
     static_cast<void>(cudaGetLastError());  // which would be reported again
     std::size_t free = 0, total = 0;
     static_cast<void>(cudaMemGetInfo(&free, &total));
@@ -32,7 +34,11 @@ std::byte* allocate(std::size_t bytes) {
         " free; use a smaller micro-batch or model, recomputation (--recompute-granularity full), 16 bits (--bf16), or "
         "stop what else runs there");
   }
-  check(cudaGetLastError(), "an allocation");
+  if (status != cudaSuccess) {
+    const std::string why_not = find_cuda_device().why_not;
+    if (!why_not.empty()) fail(Exit::usage, "device cuda: ", why_not, "; choose the device cpu");
+  }
+  check(status, "an allocation");
   check(cudaMemset(data, 0, bytes), "clearing memory");
   return static_cast<std::byte*>(data);
 }
