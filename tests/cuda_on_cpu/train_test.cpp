@@ -1,0 +1,69 @@
+// A whole run with the CUDA kernels, on fibers: embedding, layers, losses, gradients, optimizer and validation give the
+// losses of the cpu's operators. Dropout draws the same bits.
+#include <doctest/doctest.h>
+
+#include "tests/mirror/small_run.h"
+#include "tests/relative_error.h"
+
+using namespace mtl;
+using namespace mtl::test;
+
+namespace {
+
+/// Losses and gradient norms of the steps, and losses of the validations.
+std::vector<double> numbers_of(const std::string& log) {
+  std::vector<double> out;
+  for (const std::string& line : split(read_file(log), '\n')) {
+    if (line.empty()) continue;
+    const Json record = Json::parse(line);
+    for (const char* name : {"lm_loss", "loss", "grad_norm"}) {
+      if (const Json* value = record.find(name)) out.push_back(value->as_number());
+    }
+  }
+  return out;
+}
+
+/// How far the run on cuda is from the cpu's, relative.
+double distance(void (*make)(TrainOptions&)) {
+  ScratchFolder scratch;
+  write_data(scratch / "data");
+  for (Device device : {Device::cpu, Device::cuda}) {
+    TrainOptions options = options_on(device, scratch / "data", scratch / (device == Device::cpu ? "cpu" : "cuda"));
+    make(options);
+    CHECK(run(options) == Exit::ok);
+  }
+  const std::vector<double> expected = numbers_of(scratch / "cpu.jsonl"), actual = numbers_of(scratch / "cuda.jsonl");
+  REQUIRE(expected.size() >= 14);  // six steps with loss and norm, validations
+  REQUIRE(actual.size() == expected.size());
+  return rms_relative(actual.data(), expected);
+}
+
+/// Heads of 64 elements, which tensor cores take in 16 bits, and rows that are whole packs.
+void make_wide(TrainOptions& options) {
+  options.architecture.hidden_size = 128;
+  options.architecture.num_attention_heads = 2;
+  options.optimizer.schedule.lr = 0.001;
+}
+void make_bf16(TrainOptions& options) {
+  make_wide(options);
+  options.precision.bf16 = true;
+}
+void make_fp16(TrainOptions& options) {
+  make_wide(options);
+  options.precision.fp16 = true;
+  options.precision.initial_loss_scale = 1024;
+}
+
+}  // namespace
+
+TEST_CASE("a run on CUDA's kernels has the losses of the cpu's") {
+  CHECK(distance([](TrainOptions&) {}) < 1e-5);
+  CHECK(distance(make_wide) < 1e-5);
+  CHECK(distance(make_llama) < 1e-5);
+  CHECK(distance(make_neox) < 1e-5);
+}
+
+TEST_CASE("a run on CUDA's kernels in 16 bits has the losses of the cpu's within their rounding") {
+  CHECK(distance(make_bf16) < 5e-3);
+  CHECK(distance(make_fp16) < 1e-3);
+}
