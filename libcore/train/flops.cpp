@@ -1,6 +1,7 @@
 #include "train/flops.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/console.h"
 #include "device/copy.h"
@@ -35,15 +36,16 @@ double flops_per_token_a(const GptConfig& config, std::int64_t seq_length) { ret
 double flops_per_token_b(const GptConfig& config, std::int64_t seq_length) { return per_token(config, seq_length, 12); }
 
 double measure_peak_tflops(Device device, int threads) {
-  constexpr std::int64_t kSize = 768;
-  Buffer memory(device, 3 * kSize * kSize * sizeof(float));
-  auto matrix = [&](std::size_t number) {
-    return memory.tensor(DType::f32, {kSize, kSize}, number * kSize * kSize * sizeof(float));
-  };
+  const bool on_gpu = device == Device::cuda;
+  const std::int64_t size = on_gpu ? 4096 : 768;
+  const DType dtype = on_gpu ? DType::bf16 : DType::f32;
+  const std::size_t bytes = static_cast<std::size_t>(size * size) * size_of(dtype);
+  Buffer memory(device, 3 * bytes);
+  auto matrix = [&](std::size_t number) { return memory.tensor(dtype, {size, size}, number * bytes); };
   Stream stream(device, threads);
-  const std::vector<float> halves(kSize * kSize, 0.5f);
-  copy_from_host(stream, matrix(0), halves);
-  copy_from_host(stream, matrix(1), halves);
+  const std::vector<std::byte> numbers(bytes, std::byte{0x3c});  // 0.0115 in both dtypes
+  copy_from_host(stream, matrix(0), std::span(numbers));
+  copy_from_host(stream, matrix(1), std::span(numbers));
   Stream dry(Device::meta, threads, device);
   Arena plan(Device::meta, "scratch", 0);
   gemm(dry, plan, matrix(2), {matrix(0)}, {matrix(1)});
@@ -52,8 +54,8 @@ double measure_peak_tflops(Device device, int threads) {
   for (double begin = now_seconds(); now_seconds() < begin + 0.08;) {
     double start = now_seconds();
     gemm(stream, scratch, matrix(2), {matrix(0)}, {matrix(1)});
-    host_copy<float>(stream, matrix(2).flat(0, 1));  // waits for the product
-    best = std::max(best, 2.0 * kSize * kSize * kSize / (now_seconds() - start) / 1e12);
+    HostView(device, matrix(2).flat(0, 1)).receive();  // waits for the product
+    best = std::max(best, 2e-12 * std::pow(static_cast<double>(size), 3) / (now_seconds() - start));
   }
   return best;
 }

@@ -44,6 +44,7 @@ inline TrainOptions options_on(Device device, const std::string& data, const std
   options.optimizer.schedule.lr = 0.01;
   options.checkpoint.save = save;
   options.logging.log_interval = 1;
+  options.logging.peak_tflops = 1;
   options.logging.log_jsonl = save + ".jsonl";
   options.threads = 2;
   return options;
