@@ -18,7 +18,7 @@ DeviceChoice choose_device(const std::string& name, bool dry) {
     if (found.usable()) {
       out.device = Device::cuda;
       out.text = "computing on " + found.text();
-    } else if (found.compiled) {
+    } else if (found.has_driver) {  // a machine without one has no GPU to speak of
       out.text = cat("computing on the CPU: ", found.why_not);
     }
     return out;

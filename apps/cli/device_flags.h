@@ -13,7 +13,7 @@ void add_device_flag(Flags& flags, std::string& name);
 /// What a name of --device means on this machine.
 struct DeviceChoice {
   Device device = Device::cpu;
-  std::string text;     // what to report; empty where there was no choice
+  std::string text;     // what to report; empty where the machine has no GPU
   std::string problem;  // why that device cannot be used; else empty
 };
 

@@ -12,6 +12,7 @@ struct CudaDevice {
   int major = 0, minor = 0;  // compute capability
   std::size_t memory = 0;    // bytes
   bool compiled = true;      // whether this program has kernels for any GPU
+  bool has_driver = false;   // whether the machine has NVIDIA's driver, as far as a program with kernels asks
   std::string why_not;       // why this process cannot compute on a GPU; empty when it can
 
   bool usable() const { return why_not.empty(); }

@@ -14,10 +14,9 @@ namespace {
 std::string version_text(int version) { return cat(version / 1000, ".", version % 1000 / 10); }
 
 /// Why CUDA shows no GPU.
-std::string reason_of(cudaError_t status) {
+std::string reason_of(cudaError_t status, int driver) {
   const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
-  int driver = 0, runtime = 0;
-  static_cast<void>(cudaDriverGetVersion(&driver));
+  int runtime = 0;
   static_cast<void>(cudaRuntimeGetVersion(&runtime));
   if (driver == 0) return "no NVIDIA driver is installed on this machine";
   if (status == cudaErrorInsufficientDriver || driver / 1000 < runtime / 1000)
@@ -32,14 +31,16 @@ std::string reason_of(cudaError_t status) {
 
 CudaDevice find_cuda_device() {
   CudaDevice out;
-  int count = 0;
+  int driver = 0, count = 0;
+  static_cast<void>(cudaDriverGetVersion(&driver));
+  out.has_driver = driver != 0;
   cudaError_t status = cudaGetDeviceCount(&count);
   if (status == cudaSuccess && count == 0) status = cudaErrorNoDevice;
   cudaDeviceProp properties{};
   if (status == cudaSuccess) status = cudaGetDeviceProperties(&properties, 0);
   if (status != cudaSuccess) {
     static_cast<void>(cudaGetLastError());
-    out.why_not = reason_of(status);
+    out.why_not = reason_of(status, driver);
     return out;
   }
   out.name = properties.name;
