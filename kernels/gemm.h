@@ -15,8 +15,8 @@
 //   backward, with aux (M, N)   C *= activation'(aux)              backward through it
 // and, for a weight gradient C = dy^T x, where A is dy transposed:
 //   dbias (M)                dbias = sum over rows of dy (obeys its own GradMode), in any of the three dtypes
-// The bias is added in fp32; the activation is applied to aux as it is stored, rounded (on cuda, gelu_tanh may be applied
-// before aux is rounded). Backward may round the product to C's dtype before it is multiplied by the derivative.
+// The bias is added in fp32; the activation is applied to aux as it is stored, rounded. On cuda, gelu_tanh may be
+// applied before aux is rounded. Backward may round the product to C's dtype before it is multiplied by the derivative.
 //
 // kernels/activation.h has the functions. Scratch holds partial sums of dbias, and what products of 16-bit tensors need
 // on the device. Buffers of oneDNN's fp32 product, which takes none from its caller, and compiled products are not in

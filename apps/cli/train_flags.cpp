@@ -1,8 +1,8 @@
 #include "cli/train_flags.h"
 
 #include "cli/architecture_flags.h"
-#include "cli/device_flags.h"
 #include "cli/data_flags.h"
+#include "cli/device_flags.h"
 #include "cli/layout_flags.h"
 #include "cli/megatron_flags.h"
 #include "cli/precision_flags.h"
