@@ -50,7 +50,7 @@ class RoundingBits {
     number_ = u.elements.first + row * u.elements.pitch + column_;
     draw();
   }
-  /// Of the next element.
+  /// Returns the bits of the next element.
   __device__ std::uint32_t next() {
     if (column_ == u_.elements.inner) {
       column_ = 0;

@@ -17,7 +17,7 @@ struct DqTile {
   static_assert(kBytes <= 99 << 10);
 };
 
-/// What a lane knows of its rows g and g + 8.
+/// A lane's numbers of its rows g and g + 8.
 struct DqRows {
   float logsumexp_log2[2], delta[2];
   KeyRange seen[2];

@@ -29,7 +29,7 @@ struct Scatter {
   int width;
 };
 
-/// Of sorted place n; -1 where there is none.
+/// The row of sorted place n; -1 beyond the last place.
 __device__ inline std::int64_t row_at(const Scatter& s, std::int64_t n) {
   return n >= 0 && n < s.count ? row_of(s.sorted[n]) : -1;
 }
@@ -46,7 +46,7 @@ __device__ inline std::int64_t first_of(const Scatter& s, std::int64_t row, std:
   return low;
 }
 
-/// Whether a chunk of the run of `row` begins at sorted place n, which belongs to that run.
+/// True if a chunk of the run of `row` begins at sorted place n, which belongs to that run.
 __device__ inline bool begins_chunk(const Scatter& s, std::int64_t row, std::int64_t n) {
   if (row_at(s, n - 1) != row) return true;
   if (row_at(s, n - kChunk) != row) return false;  // the run begins less than a chunk before

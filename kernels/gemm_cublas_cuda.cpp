@@ -86,7 +86,7 @@ cublasLtEpilogue_t epilogue_of(const FusedEpilogue& epilogue) {
   return bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
-/// What an algorithm is chosen for.
+/// The properties of a product that an algorithm is chosen for.
 using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, bool, bool, bool, DType, DType, cublasLtEpilogue_t,
                        std::uint32_t, std::uint32_t, std::uint32_t>;
 

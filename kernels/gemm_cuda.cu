@@ -75,7 +75,7 @@ void finish(Stream& stream, const Tensor& c, bool accumulate, const Epilogue& ep
   });
 }
 
-/// How the rows of dy are shared among blocks: each sums a stretch of columns over every `row_blocks`-th group of rows.
+/// The rows of dy shared among blocks: each sums a stretch of columns over every `row_blocks`-th group of rows.
 struct BiasShape {
   static constexpr unsigned kWarps = 8;
   static constexpr std::int64_t kColumns = 8 * kWarp;  // of a block, 8 a lane
@@ -140,7 +140,7 @@ std::size_t sum_bias_gradient_work(const Tensor& dy) {
 /// (rows, last axis)
 Tensor matrix(const Tensor& tensor) { return tensor.view({tensor.row_count(), tensor.size(-1)}); }
 
-/// Whether cuBLASLt can write C: it has no products of bf16 into f16, or of f32 into 16 bits.
+/// True if cuBLASLt can write C: it has no products of bf16 into f16, or of f32 into 16 bits.
 bool is_direct(const Tensor& c, const Tensor& a) { return c.dtype() == a.dtype() || c.dtype() == DType::f32; }
 
 bool sums_nothing(const Operand& a) { return (a.transposed ? a.tensor.row_count() : a.tensor.size(-1)) == 0; }

@@ -15,8 +15,8 @@ struct Product {
   std::int64_t k() const { return a.tensor.size(a.transposed ? 0 : 1); }
 };
 
-/// What cuBLASLt does to a product before it writes it: adds a bias, then `act` with Activation::gelu_tanh and `aux`,
-/// as kernels/gemm.h describes them. Forward reads aux before it is rounded.
+/// The epilogue that cuBLASLt applies before it writes a product: adds a bias, then `act` with Activation::gelu_tanh
+/// and `aux`, as kernels/gemm.h describes them. Forward reads aux before it is rounded.
 struct FusedEpilogue {
   Tensor bias{};
   Epilogue::Act act = Epilogue::Act::none;

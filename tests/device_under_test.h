@@ -8,11 +8,11 @@ namespace mtl::test {
 /// The cpu, unless the program is linked with another answer (tests/mirror).
 Device device_under_test();
 
-/// Whether operators throw for an index in device memory that is out of range. Kernels on a GPU cannot: they access
+/// True if operators throw for an index in device memory that is out of range. Kernels on a GPU cannot: they access
 /// nothing out of bounds, and what they compute from such an index is undefined.
 bool device_checks_indices();
 
-/// Whether operators multiply 16-bit numbers on tensor cores, and round to 16 bits what one product passes to the next.
+/// True if operators multiply 16-bit numbers on tensor cores, and round to 16 bits what one product passes to the next.
 bool device_has_tensor_cores();
 
 }  // namespace mtl::test

@@ -10,7 +10,7 @@ namespace mtl {
 /// `name` is auto until a user chooses.
 void add_device_flag(Flags& flags, std::string& name);
 
-/// What a name of --device means on this machine.
+/// The meaning of a name of --device on this machine.
 struct DeviceChoice {
   Device device = Device::cpu;
   std::string text;     // what to report; empty where the machine has no GPU

@@ -29,7 +29,7 @@ __device__ void store(const AnyArray& array, std::int64_t i, const Pack<n>& pack
   store(static_cast<float*>(array.data) + i, pack);
 }
 
-/// What store() keeps of an element.
+/// An element as store() rounds it.
 __device__ inline float rounded(DType dtype, float value) {
   if (dtype == DType::bf16) return to_float(from_float<Bf16>(value));
   if (dtype == DType::f16) return to_float(from_float<Half>(value));

@@ -1,4 +1,4 @@
-// What the kernels of attention share: where heads lie, which keys a query sees, and the dropout of its probabilities.
+// Shared by the kernels of attention: where heads lie, which keys a query sees, and the dropout of its probabilities.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ struct Heads {
   }
 };
 
-/// Whether rows of D elements begin at multiples of 16 bytes.
+/// True if rows of D elements begin at multiples of 16 bytes.
 inline bool has_aligned_rows(const Tensor& tensor) {
   return reinterpret_cast<std::uintptr_t>(tensor.raw()) % 16 == 0 &&
          tensor.size(-1) * static_cast<std::int64_t>(size_of(tensor.dtype())) % 16 == 0;
@@ -94,7 +94,7 @@ struct KeyRange {
   int first, end;
 };
 
-/// What does not depend on the dtype.
+/// The part that does not depend on the dtype.
 struct AttentionShape {
   int batch, queries, keys, groups, heads, dim;  // heads of a group
   std::int64_t first_row, window;

@@ -121,8 +121,8 @@ __device__ void store_sums(T* to, std::int64_t distance, int count, T* staged, c
   }
 }
 
-/// What the queries [begin, begin + count) of sequence b see between them: keys from `lowest` to below `highest`, of
-/// which all of them see [all_first, all_end). Queries that do not exist count as the last one. The whole warp asks.
+/// The keys that the queries [begin, begin + count) of sequence b see between them: from `lowest` to below `highest`,
+/// of which all of them see [all_first, all_end). Queries that do not exist count as the last one. The whole warp asks.
 struct SeenKeys {
   int lowest, highest, all_first, all_end;
   __device__ SeenKeys(const AttentionShape& shape, int b, int begin, int count) {

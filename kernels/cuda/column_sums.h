@@ -10,8 +10,8 @@
 
 namespace mtl::cuda {
 
-/// How many blocks share the rows, and how many warps of a block take one row after another: as many as there is shared
-/// memory for `sums` numbers of fp32 each.
+/// The number of blocks that share the rows, and of warps in a block, which take one row after another: as many as
+/// there is shared memory for `sums` numbers of fp32 each.
 struct RowSumShape {
   unsigned blocks, warps;
   std::size_t shared_bytes;

@@ -37,7 +37,7 @@ class RowMask {
     first_ = static_cast<std::uint64_t>((number - sequence * mask.seq_length) * mask.width);
   }
 
-  /// What dropout multiplies the columns [column, column + n) by: 0 or the scale; 1 when it is off. A pack of 8 begins
+  /// The factors of the columns [column, column + n): 0 or the scale; 1 when dropout is off. A pack of 8 begins
   /// at a multiple of 8, of rows whose width is one.
   template <int n>
   __device__ Pack<n> factors(int column) const {

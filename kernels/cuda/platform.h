@@ -1,6 +1,6 @@
-// What a kernel takes from the device: CUDA's own words for threads, barriers and shuffles (cuda_runtime.h), and the
+// The device as kernels see it: CUDA's own words for threads, barriers and shuffles (cuda_runtime.h), and the
 // functions below. tests/cuda_on_cpu has a header of the same name that plays all of it on the cpu, a fiber for each
-// thread, so that the same kernels run where there is no GPU. What it lacks, kernels here do not use: static shared
+// thread, so that the same kernels run on a machine without a GPU. Kernels do not use what it lacks: static shared
 // memory, __constant__, barriers of less than a warp or a block, waiting between blocks, PTX outside of this folder.
 #pragma once
 

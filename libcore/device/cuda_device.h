@@ -22,7 +22,7 @@ struct CudaDevice {
 /// The first GPU that CUDA shows to this process (CUDA_VISIBLE_DEVICES). Never throws for want of one.
 CudaDevice find_cuda_device();
 
-/// Whether kernels compiled for `architectures` ("80,90a") run on a GPU: those of sm_80 on 8.0 and later 8.x, those of
+/// True if kernels compiled for `architectures` ("80,90a") run on a GPU: those of sm_80 on 8.0 and later 8.x, those of
 /// sm_90a on 9.0 alone.
 bool runs_on(std::string_view architectures, int major, int minor);
 

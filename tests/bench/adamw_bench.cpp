@@ -1,6 +1,6 @@
-// What counting lost updates costs: mtl_bench_adamw THREADS. Updates 32 million parameters with and without the counts,
-// in turn, and prints JSON: for each setting the median nanoseconds per parameter without the counts, and the median of
-// what they add.
+// The cost of counting lost updates: mtl_bench_adamw THREADS. Updates 32 million parameters with and without the
+// counts, in turn, and prints JSON: for each setting the median nanoseconds per parameter without the counts, and the
+// median of what they add.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>

@@ -111,7 +111,7 @@ class Block {
   void each_lane(unsigned warp, const Body& body) {
     for (unsigned lane = 0; lane < kLanes; ++lane) body(*lanes_[warp * kLanes + lane]);
   }
-  /// Whether a lane can run, now that those which waited for their warp may go on.
+  /// True if a lane can run once those which waited for their warp continue.
   bool release_warp(unsigned warp) {
     unsigned ready = 0, waiting = 0, ended = 0;
     const char* what = nullptr;
@@ -140,7 +140,7 @@ class Block {
       if (lane.fiber.resume()) lane.state = State::ended;
     }
   }
-  /// All threads that live wait at the block's barrier: they may go on. False when none lives.
+  /// All threads that have not ended wait at the block's barrier: releases them. False when all have ended.
   bool release_block() {
     bool any = false;
     for (unsigned t = 0; t < threads_; ++t) {

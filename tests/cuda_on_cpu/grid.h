@@ -41,7 +41,7 @@ std::byte* begin_exchange();                    // of the running lane
 const std::byte* lane_exchange(unsigned lane);  // of another, once wait_for_warp() returned
 void end_exchange();
 
-/// What each of the 32 lanes passed.
+/// The value that each of the 32 lanes passed.
 template <class T>
 std::array<T, 32> gather(const char* what, unsigned lanes, const T& value) {
   static_assert(sizeof(T) <= kMostExchanged);
@@ -52,7 +52,7 @@ std::array<T, 32> gather(const char* what, unsigned lanes, const T& value) {
   end_exchange();
   return out;
 }
-/// What lane `from` passed.
+/// The value that lane `from` passed.
 template <class T>
 T exchange(const char* what, unsigned lanes, const T& value, unsigned from) {
   static_assert(sizeof(T) <= kMostExchanged);

@@ -10,12 +10,12 @@ namespace mtl::cuda {
 
 namespace {
 
-/// Of the cpu's scratch. A Buffer would be counted: a run makes none after its first step.
+/// A unit of the cpu's scratch. A Buffer would be counted, and a run makes none after its first step.
 struct alignas(64) Cacheline {
   std::byte bytes[64];
 };
 
-/// What cuBLASLt takes together.
+/// Throws unless cuBLASLt takes these dtypes together.
 void expect_supported(const Product& product, const FusedEpilogue& epilogue) {
   const DType a = product.a.tensor.dtype(), c = product.c.dtype();
   require(product.b.tensor.dtype() == a && (c == a || c == DType::f32), "cuBLASLt has no product of ", name_of(a),

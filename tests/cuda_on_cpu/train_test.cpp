@@ -23,7 +23,7 @@ std::vector<double> numbers_of(const std::string& log) {
   return out;
 }
 
-/// How far the run on cuda is from the cpu's, relative.
+/// The relative distance between a run on cuda and one on the cpu.
 double distance(void (*make)(TrainOptions&)) {
   ScratchFolder scratch;
   write_data(scratch / "data");

@@ -1,4 +1,4 @@
-// What the operators of the device cuda in the mirror have in common: each opens the device's memory, computes on the
+// Shared by the operators of the device cuda in the mirror: each opens the device's memory, computes on the
 // cpu, closes it. All operands must be in that memory. Work areas are a little larger than the cpu's, so that a plan
 // made for the wrong device does not fit.
 #pragma once
@@ -33,7 +33,7 @@ struct Operands {
   static void check(const AdamWRange& range) {
     check_all(range.param, range.grad, range.exp_avg, range.exp_avg_sq, range.copy);
   }
-  // What has no tensors.
+  // Arguments without tensors.
   static void check(VocabSlice) {}
   static void check(GradMode) {}
   static void check(Activation) {}
