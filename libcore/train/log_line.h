@@ -33,7 +33,7 @@ struct IntervalReport {
   // Per iteration, what the rank that waited least has waited for gradients to be summed and for updated weights: the
   // others have waited for slower ranks, too. Absent without ranks.
   std::optional<double> communication_wait_ms{};
-  // Of the updates that are not zero, the share that leaves the updated weight as it was, to the bit; and the share
+  // The share of nonzero updates that leave the updated weight bit-identical; and the share
   // that so leaves the narrower copy of it that layers read. Absent where weights are fp32 alone.
   std::optional<double> lost_updates{}, lost_updates_copy{};
   bool is_final = false;  // the run ended within the interval: a prolonged run reports all of it again

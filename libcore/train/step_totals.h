@@ -1,6 +1,7 @@
-// What the ranks exchange after every step, in one message: the loss, which only the last pipeline stage knows, counts
-// of lost updates, what signals asked of any of them, so that all act on it at the same step, how long each has waited
-// for others, and whether one of them failed: every rank takes part in the next exchange, whatever it meets before.
+// The totals that ranks exchange after every step, in one message: the loss, which only the last pipeline stage knows,
+// counts of lost updates, what signals asked of any of them, so that all act on it at the same step, how long each has
+// waited for others, and whether one of them failed: every rank takes part in the next exchange, whatever it meets
+// before.
 #pragma once
 
 #include "comm/communicator.h"

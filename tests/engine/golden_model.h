@@ -164,7 +164,7 @@ struct GoldenModel {
     return out;
   }
 
-  /// Of all gradients, the padding included: it must be zero.
+  /// The norm covers all gradients and the padding, which must be zero.
   double grad_norm() const {
     double sum = 0;
     for (int p = 0; p < params.size(); ++p) {

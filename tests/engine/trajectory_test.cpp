@@ -96,7 +96,7 @@ class Run {
     }
     return loss;
   }
-  /// Of the updates that were not zero.
+  /// Shares of the updates that were not zero.
   double lost() const { return share(model.state.lost_updates); }
   double lost_copies() const { return share(model.state.lost_copies); }
 
@@ -153,7 +153,7 @@ TEST_CASE("thirty steps: losses, norms, final weights and moments equal PyTorch'
 
 namespace {
 
-/// What PyTorch's runs in a mode and at a learning rate recorded, a line a step.
+/// The record of PyTorch's run in a mode and at a learning rate, a line a step.
 std::vector<Json> golden_steps(const std::string& mode, double lr_scale) {
   std::vector<Json> out;
   for (const Json& line : golden_lines("golden/train_trajectory/precision.jsonl")) {

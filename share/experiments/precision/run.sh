@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What the precision of weights costs in loss: one model trained in three modes at two learning rates, the second four
+# The cost of the precision of weights in loss: one model trained in three modes at two learning rates, the second four
 # times the first. The modes: bf16 with fp32 main weights (DeepSpeed's), bf16 alone (FSDP without mixed precision), and
 # bf16 alone with stochastic rounding. Six curves in one picture, with the updates that each run lost, and a table.
 #
