@@ -10,25 +10,6 @@
 
 namespace mtl::cuda {
 
-/// The number of blocks that share the rows, and of warps in a block, which take one row after another: as many as
-/// there is shared memory for `sums` numbers of fp32 each.
-struct RowSumShape {
-  unsigned blocks, warps;
-  std::size_t shared_bytes;
-  RowSumShape(std::int64_t rows, std::int64_t sums) {
-    constexpr std::int64_t kMostBlocks = 264, kShared = 96 << 10;  // two blocks for each multiprocessor of an H100
-    const std::int64_t bytes = sums * static_cast<std::int64_t>(sizeof(float));
-    warps = static_cast<unsigned>(std::clamp<std::int64_t>(kShared / std::max<std::int64_t>(bytes, 1), 1, 8));
-    blocks = static_cast<unsigned>(std::min<std::int64_t>(kMostBlocks, (rows + warps - 1) / warps));
-    shared_bytes = static_cast<std::size_t>(warps * bytes);
-  }
-};
-
-/// Bytes of the blocks' rows.
-inline std::size_t row_sums_bytes(std::int64_t rows, std::int64_t sums) {
-  return std::size_t{RowSumShape(rows, sums).blocks} * static_cast<std::size_t>(sums) * sizeof(float);
-}
-
 /// The last step of a block: adds `arrays` of `count` sums, one after another in shared memory, into its row of
 /// `partials`.
 __device__ inline void write_block_sums(float* partials, const float* shared, int arrays, int count) {
@@ -38,11 +19,6 @@ __device__ inline void write_block_sums(float* partials, const float* shared, in
     for (int array = 1; array < arrays; ++array) sum += shared[array * count + i];
     partials[std::int64_t{blockIdx.x} * count + i] = sum;
   }
-}
-
-/// The same for an array of each warp.
-__device__ inline void write_block_sums(float* partials, const float* shared, int count) {
-  write_block_sums(partials, shared, static_cast<int>(blockDim.x / kWarp), count);
 }
 
 /// A block for kWarp columns: each warp adds some of the rows, the first adds the warps' sums.
@@ -73,13 +49,6 @@ inline void sum_partials(Stream& stream, const Grad& target, const float* partia
     launch(stream, add_block_sums<G>, shape, target.tensor.data<G>(), target.mode == GradMode::accumulate, partials,
            blocks, width, stride);
   });
-}
-
-/// target (C) = or += columns [offset, offset + C) of the blocks' rows, which are `sums` wide.
-inline void sum_blocks(Stream& stream, const Grad& target, const Tensor& partials, std::int64_t rows, std::int64_t sums,
-                       std::int64_t offset) {
-  sum_partials(stream, target, static_cast<const float*>(partials.raw()) + offset,
-               static_cast<int>(RowSumShape(rows, sums).blocks), static_cast<int>(sums));
 }
 
 }  // namespace mtl::cuda
