@@ -1,5 +1,6 @@
 // A block for each row of logits, bound by memory: statistics read the N V logits once, as a running maximum with its
-// sum; backward reads them once and writes dlogits once.
+// sum; backward reads them once and writes dlogits once. Accesses are of 16 bytes in rows of any width, but for a few
+// columns at both ends.
 #include "kernels/cuda.h"
 #include "kernels/cuda/flat.h"
 #include "kernels/cuda/warp.h"
@@ -30,14 +31,18 @@ __device__ void add_pack(Running& running, const Pack<n>& z) {
   for (int j = 0; j < n; ++j) running.sum += z[j] == -INFINITY ? 0.0f : expf(z[j] - max);  // max may be -inf, too
 }
 
-/// body(column, std::integral_constant<int, m>()) for packs of the columns [0, count) that this thread takes: m is n,
-/// and 1 for the columns that fill no pack.
+/// body(column, std::integral_constant<int, m>()) for the columns [0, count) of row `row` that this thread takes: packs
+/// of m = n elements, which begin at a multiple of n of the tensor (rows of `width` elements), and single ones, m = 1,
+/// before the first pack and after the last.
 template <int n, class Body>
-__device__ void over_columns(std::int64_t count, const Body& body) {
-  const std::int64_t whole = count / n * n;
-  for (std::int64_t i = std::int64_t{threadIdx.x} * n; i < whole; i += std::int64_t{blockDim.x} * n)
+__device__ void over_columns(std::int64_t row, std::int64_t width, std::int64_t count, const Body& body) {
+  std::int64_t first = (n - row * width % n) % n;
+  if (first > count) first = count;
+  const std::int64_t end = first + (count - first) / n * n;
+  for (std::int64_t i = threadIdx.x; i < first; i += blockDim.x) body(i, std::integral_constant<int, 1>());
+  for (std::int64_t i = first + std::int64_t{threadIdx.x} * n; i < end; i += std::int64_t{blockDim.x} * n)
     body(i, std::integral_constant<int, n>());
-  for (std::int64_t i = whole + threadIdx.x; i < count; i += blockDim.x) body(i, std::integral_constant<int, 1>());
+  for (std::int64_t i = end + threadIdx.x; i < count; i += blockDim.x) body(i, std::integral_constant<int, 1>());
 }
 
 template <int n>
@@ -46,7 +51,7 @@ __global__ void find_stats(float* stats, const float* logits, const std::int32_t
   const std::int64_t row = blockIdx.x;
   const float* z = logits + row * width;
   Running mine;
-  over_columns<n>(slice.valid,
+  over_columns<n>(row, width, slice.valid,
                   [&]<int m>(std::int64_t i, std::integral_constant<int, m>) { add_pack<m>(mine, load<m>(z + i)); });
   const float max =
       block_reduce(mine.max, -INFINITY, shared_memory<float>(), [](float a, float b) { return fmaxf(a, b); });
@@ -88,7 +93,7 @@ __global__ void find_gradients(T* dlogits, const float* logits, const float* sta
   const std::int64_t row = blockIdx.x, label = labels[row] - slice.begin;
   const float weight = (state == nullptr ? 1.0f : static_cast<float>(state->loss_scale)) * weights[row];
   const float max = stats[3 * row], factor = weight / stats[3 * row + 1];
-  over_columns<n>(width, [&]<int m>(std::int64_t i, std::integral_constant<int, m>) {
+  over_columns<n>(row, width, width, [&]<int m>(std::int64_t i, std::integral_constant<int, m>) {
     Pack<m> z = load<m>(logits + row * width + i);
 #pragma unroll
     for (int j = 0; j < m; ++j) {
@@ -113,7 +118,7 @@ __global__ void add_losses(double* sum, const float* losses, const float* weight
 
 void cross_entropy_stats(Stream& stream, Tensor stats, Tensor logits, Tensor labels, VocabSlice slice) {
   const std::int64_t width = logits.size(1);
-  with_pack_size(width, {logits}, [&]<int n>(std::integral_constant<int, n>) {
+  with_pack_size(0, {logits}, [&]<int n>(std::integral_constant<int, n>) {
     launch(stream, find_stats<n>, {static_cast<unsigned>(logits.size(0)), kThreads, kShared}, stats.data<float>(),
            logits.data<float>(), labels.data<std::int32_t>(), slice, width);
   });
@@ -132,7 +137,7 @@ void cross_entropy_backward(Stream& stream, Tensor dlogits, Tensor logits, Tenso
                             VocabSlice slice, const StepState* state) {
   const std::int64_t width = logits.size(1);
   with_float_type(dlogits.dtype(), [&]<class T>(T) {
-    with_pack_size(width, {dlogits, logits}, [&]<int n>(std::integral_constant<int, n>) {
+    with_pack_size(0, {dlogits, logits}, [&]<int n>(std::integral_constant<int, n>) {
       launch(stream, find_gradients<n, T>, {static_cast<unsigned>(logits.size(0)), kThreads}, dlogits.data<T>(),
              logits.data<float>(), stats.data<float>(), labels.data<std::int32_t>(), weights.data<float>(), slice,
              state, width);
