@@ -5,63 +5,37 @@
 // ours is, without a move, its own transpose. So B is its first operand, N its number of rows, and a bias of N elements
 // is added to each of its columns.
 #include <cublasLt.h>
-#include <dlfcn.h>
 
 #include <bit>
 #include <map>
 #include <tuple>
 
+#include "device/cuda_library.h"
 #include "kernels/gemm_cuda.h"
 
 namespace mtl::cuda {
 
 namespace {
 
-/// The functions that are called, by their names in the library.
-struct Functions {
-  decltype(&::cublasLtCreate) create;
-  decltype(&::cublasLtDestroy) destroy;
-  decltype(&::cublasLtMatmul) matmul;
-  decltype(&::cublasLtMatmulAlgoGetHeuristic) choose;
-  decltype(&::cublasLtMatmulDescCreate) create_desc;
-  decltype(&::cublasLtMatmulDescDestroy) destroy_desc;
-  decltype(&::cublasLtMatmulDescSetAttribute) set_desc;
-  decltype(&::cublasLtMatrixLayoutCreate) create_layout;
-  decltype(&::cublasLtMatrixLayoutDestroy) destroy_layout;
-  decltype(&::cublasLtMatmulPreferenceCreate) create_preference;
-  decltype(&::cublasLtMatmulPreferenceDestroy) destroy_preference;
-  decltype(&::cublasLtMatmulPreferenceSetAttribute) set_preference;
+/// The library and the functions that are called.
+struct CublasLt {
+  CudaLibrary library{
+      {cat("libcublasLt.so.", CUBLAS_VER_MAJOR)},
+      "multiplies matrices on the GPU",
+      cat("install cuBLAS ", CUBLAS_VER_MAJOR, " or add its folder to LD_LIBRARY_PATH, or choose --device cpu")};
+  decltype(&::cublasLtCreate) create = library["cublasLtCreate"];
+  decltype(&::cublasLtDestroy) destroy = library["cublasLtDestroy"];
+  decltype(&::cublasLtMatmul) matmul = library["cublasLtMatmul"];
+  decltype(&::cublasLtMatmulAlgoGetHeuristic) choose = library["cublasLtMatmulAlgoGetHeuristic"];
+  decltype(&::cublasLtMatmulDescCreate) create_desc = library["cublasLtMatmulDescCreate"];
+  decltype(&::cublasLtMatmulDescDestroy) destroy_desc = library["cublasLtMatmulDescDestroy"];
+  decltype(&::cublasLtMatmulDescSetAttribute) set_desc = library["cublasLtMatmulDescSetAttribute"];
+  decltype(&::cublasLtMatrixLayoutCreate) create_layout = library["cublasLtMatrixLayoutCreate"];
+  decltype(&::cublasLtMatrixLayoutDestroy) destroy_layout = library["cublasLtMatrixLayoutDestroy"];
+  decltype(&::cublasLtMatmulPreferenceCreate) create_preference = library["cublasLtMatmulPreferenceCreate"];
+  decltype(&::cublasLtMatmulPreferenceDestroy) destroy_preference = library["cublasLtMatmulPreferenceDestroy"];
+  decltype(&::cublasLtMatmulPreferenceSetAttribute) set_preference = library["cublasLtMatmulPreferenceSetAttribute"];
 };
-
-void* open_library() {
-  const std::string name = cat("libcublasLt.so.", CUBLAS_VER_MAJOR);
-  for (const std::string& path : {name, "/usr/local/cuda/lib64/" + name}) {
-    if (void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
-  }
-  fail(Exit::failure, "cannot open ", name, ", which multiplies matrices on the GPU: ", ::dlerror(),
-       "; install cuBLAS ", CUBLAS_VER_MAJOR, " or add its folder to LD_LIBRARY_PATH, or choose --device cpu");
-}
-
-Functions find_functions(void* library) {
-  Functions out{};
-  const auto find = [&](auto& function, const char* name) {
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(library, name));
-    require(function != nullptr, "libcublasLt has no function ", name);
-  };
-  find(out.create, "cublasLtCreate");
-  find(out.destroy, "cublasLtDestroy");
-  find(out.matmul, "cublasLtMatmul");
-  find(out.choose, "cublasLtMatmulAlgoGetHeuristic");
-  find(out.create_desc, "cublasLtMatmulDescCreate");
-  find(out.destroy_desc, "cublasLtMatmulDescDestroy");
-  find(out.set_desc, "cublasLtMatmulDescSetAttribute");
-  find(out.create_layout, "cublasLtMatrixLayoutCreate");
-  find(out.destroy_layout, "cublasLtMatrixLayoutDestroy");
-  find(out.create_preference, "cublasLtMatmulPreferenceCreate");
-  find(out.destroy_preference, "cublasLtMatmulPreferenceDestroy");
-  find(out.set_preference, "cublasLtMatmulPreferenceSetAttribute");
-  return out;
-}
 
 void expect_success(cublasStatus_t status, const char* what) {
   require(status == CUBLAS_STATUS_SUCCESS, "cuBLASLt: ", what, " failed with status ", static_cast<int>(status));
@@ -108,7 +82,7 @@ Key key_of(const Product& p, const FusedEpilogue& epilogue) {
 /// One kind of product: its descriptors, and the algorithm, unless there is none.
 class Plan {
  public:
-  Plan(const Functions& lt, cublasLtHandle_t handle, const Product& product, const FusedEpilogue& epilogue) : lt_(lt) {
+  Plan(const CublasLt& lt, cublasLtHandle_t handle, const Product& product, const FusedEpilogue& epilogue) : lt_(lt) {
     expect_success(lt.create_desc(&desc_, CUBLAS_COMPUTE_32F, CUDA_R_32F), "a descriptor");
     set(CUBLASLT_MATMUL_DESC_TRANSA, product.b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_TRANSB, product.a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
@@ -172,7 +146,7 @@ class Plan {
     algorithm_ = best.algo;
   }
 
-  const Functions& lt_;
+  const CublasLt& lt_;
   cublasLtMatmulDesc_t desc_ = nullptr;
   cublasLtMatrixLayout_t first_ = nullptr, second_ = nullptr, out_ = nullptr;
   cublasLtMatmulAlgo_t algorithm_{};
@@ -182,13 +156,10 @@ class Plan {
 /// The library as a stream keeps it.
 class Library : public StreamCache {
  public:
-  Library() : library_(open_library()), lt_(find_functions(library_)) {
-    expect_success(lt_.create(&handle_), "its start on this GPU");
-  }
+  Library() { expect_success(lt_.create(&handle_), "its start on this GPU"); }
   ~Library() override {
     plans_.clear();
     lt_.destroy(handle_);
-    ::dlclose(library_);
   }
   bool multiply(const Tensor& workspace, const Product& product, const FusedEpilogue& epilogue) {
     Plan& plan = plans_.try_emplace(key_of(product, epilogue), lt_, handle_, product, epilogue).first->second;
@@ -198,8 +169,7 @@ class Library : public StreamCache {
   }
 
  private:
-  void* library_;
-  Functions lt_;
+  CublasLt lt_;
   cublasLtHandle_t handle_ = nullptr;
   std::map<Key, Plan> plans_;
 };
