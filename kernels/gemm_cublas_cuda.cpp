@@ -99,12 +99,13 @@ class Plan {
   Plan(const Plan&) = delete;
   bool exists() const { return exists_; }
 
-  void run(cublasLtHandle_t handle, const Tensor& workspace, const Product& product, const FusedEpilogue& epilogue) {
+  void run(cublasLtHandle_t handle, StreamHandle stream, const Tensor& workspace, const Product& product,
+           const FusedEpilogue& epilogue) {
     set_epilogue(epilogue);  // addresses differ from layer to layer
     const float alpha = 1, beta = product.accumulate ? 1 : 0;
     void* c = product.c.raw();
     expect_success(lt_.matmul(handle, desc_, &alpha, product.b.tensor.raw(), first_, product.a.tensor.raw(), second_,
-                              &beta, c, out_, c, out_, &algorithm_, workspace.raw(), workspace.bytes(), nullptr),
+                              &beta, c, out_, c, out_, &algorithm_, workspace.raw(), workspace.bytes(), stream),
                    "a product");
   }
 
@@ -161,10 +162,10 @@ class Library : public StreamCache {
     plans_.clear();
     lt_.destroy(handle_);
   }
-  bool multiply(const Tensor& workspace, const Product& product, const FusedEpilogue& epilogue) {
+  bool multiply(StreamHandle stream, const Tensor& workspace, const Product& product, const FusedEpilogue& epilogue) {
     Plan& plan = plans_.try_emplace(key_of(product, epilogue), lt_, handle_, product, epilogue).first->second;
     if (!plan.exists()) return false;
-    plan.run(handle_, workspace, product, epilogue);
+    plan.run(handle_, stream, workspace, product, epilogue);
     return true;
   }
 
@@ -178,7 +179,7 @@ class Library : public StreamCache {
 
 bool multiply(Stream& stream, Tensor workspace, const Product& product, const FusedEpilogue& epilogue) {
   if (stream.cache() == nullptr) stream.cache() = std::make_unique<Library>();
-  const bool done = static_cast<Library&>(*stream.cache()).multiply(workspace, product, epilogue);
+  const bool done = static_cast<Library&>(*stream.cache()).multiply(stream.handle(), workspace, product, epilogue);
   require(done || epilogue_of(epilogue) != CUBLASLT_EPILOGUE_DEFAULT, "cuBLASLt has no algorithm for a product of ",
           product.m(), " x ", product.n(), " x ", product.k(), " in ", name_of(product.a.tensor.dtype()));
   return done;

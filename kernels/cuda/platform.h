@@ -7,6 +7,7 @@
 #include <cuda_runtime.h>
 
 #include "base/error.h"
+#include "device/check_cuda.h"
 #include "device/dtype.h"
 #include "device/stream.h"
 
@@ -61,31 +62,26 @@ __device__ inline void add_count(std::int64_t* total, std::int64_t count) {
   atomicAdd(reinterpret_cast<unsigned long long*>(total), static_cast<unsigned long long>(count));
 }
 
-/// Throws Error with CUDA's text when a call failed.
-inline void check(cudaError_t status, const char* what) {
-  require(status == cudaSuccess, what, ": ", cudaGetErrorString(status));
-}
-
 struct LaunchShape {
   dim3 blocks;
   unsigned threads;  // of a block, a multiple of kWarp
   std::size_t shared_bytes = 0;
 };
 
-/// Starts a kernel after everything that was started before: all streams of a process are CUDA's default stream.
-/// Launches nothing when there are no blocks.
+/// Gives a kernel to the stream. Launches nothing when there are no blocks.
 template <class... Parameters, class... Args>
-void launch(Stream&, void (*kernel)(Parameters...), const LaunchShape& shape, Args&&... args) {
+void launch(Stream& stream, void (*kernel)(Parameters...), const LaunchShape& shape, Args&&... args) {
   if (shape.blocks.x == 0 || shape.blocks.y == 0 || shape.blocks.z == 0) return;
   constexpr std::size_t kWithoutAsking = 48 << 10;
   if (shape.shared_bytes > kWithoutAsking)
     check(
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shape.shared_bytes)),
-        "a kernel's shared memory");
+        "asking for a kernel's shared memory");
   cudaLaunchConfig_t config{};
   config.gridDim = shape.blocks;
   config.blockDim = dim3(shape.threads);
   config.dynamicSmemBytes = shape.shared_bytes;
+  config.stream = stream.handle();
   check(cudaLaunchKernelEx(&config, kernel, static_cast<Args&&>(args)...), "a kernel's launch");
 }
 

@@ -6,24 +6,34 @@
 
 namespace mtl {
 
-void copy_from_host(Stream& stream, const Tensor& to, std::span<const std::byte> from) {
+void copy_from_pinned(Stream& stream, const Tensor& to, std::span<const std::byte> from) {
   require(to.bytes() == from.size(), "host to device: ", from.size(), " bytes for ", to.bytes());
   if (stream.is_meta() || from.empty()) return;
-  if (stream.device() == Device::cuda) return cuda::copy_from_host(to.raw(), from.data(), from.size());
+  if (stream.device() == Device::cuda) return cuda::copy_from_host(stream.handle(), to.raw(), from.data(), from.size());
   std::memcpy(to.raw(), from.data(), from.size());
 }
 
-void copy_to_host(Stream& stream, std::span<std::byte> to, const Tensor& from) {
+void copy_to_pinned(Stream& stream, std::span<std::byte> to, const Tensor& from) {
   require(from.bytes() == to.size(), "device to host: ", to.size(), " bytes for ", from.bytes());
   if (stream.is_meta() || to.empty()) return;
-  if (stream.device() == Device::cuda) return cuda::copy_to_host(to.data(), from.raw(), to.size());
+  if (stream.device() == Device::cuda) return cuda::copy_to_host(stream.handle(), to.data(), from.raw(), to.size());
   std::memcpy(to.data(), from.raw(), to.size());
+}
+
+void copy_from_host(Stream& stream, const Tensor& to, std::span<const std::byte> from) {
+  copy_from_pinned(stream, to, from);
+  stream.synchronize();
+}
+
+void copy_to_host(Stream& stream, std::span<std::byte> to, const Tensor& from) {
+  copy_to_pinned(stream, to, from);
+  stream.synchronize();
 }
 
 void copy_on_device(Stream& stream, const Tensor& to, const Tensor& from) {
   require(to.bytes() == from.bytes(), "a copy of ", from.shape().text(), " to ", to.shape().text());
   if (stream.is_meta() || to.raw() == from.raw() || to.bytes() == 0) return;
-  if (stream.device() == Device::cuda) return cuda::copy_within(to.raw(), from.raw(), to.bytes());
+  if (stream.device() == Device::cuda) return cuda::copy_within(stream.handle(), to.raw(), from.raw(), to.bytes());
   std::memcpy(to.raw(), from.raw(), to.bytes());
 }
 

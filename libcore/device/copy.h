@@ -17,6 +17,10 @@ namespace mtl {
 void copy_from_host(Stream& stream, const Tensor& to, std::span<const std::byte> from);
 /// Device to host: every element of `from`, there when it returns.
 void copy_to_host(Stream& stream, std::span<std::byte> to, const Tensor& from);
+/// Either way between the device and pinned memory (a Buffer of Space::host): the host does not wait. Its side must
+/// stay untouched until the stream has come so far (device/event.h). On the cpu it is done when it returns.
+void copy_from_pinned(Stream& stream, const Tensor& to, std::span<const std::byte> from);
+void copy_to_pinned(Stream& stream, std::span<std::byte> to, const Tensor& from);
 /// On the device; the tensors have as many bytes and do not overlap, or are the same.
 void copy_on_device(Stream& stream, const Tensor& to, const Tensor& from);
 

@@ -1,6 +1,6 @@
 // Memory of the device cuda, as the build implements it: no_cuda.cpp refuses; tests/mirror plays the device.
 //
-// Copies wait for everything that the device was given before, and are done when they return.
+// These copies wait for every stream, and are done when they return; cuda_stream.h has those of a stream.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,11 @@ namespace mtl::cuda {
 std::byte* allocate(std::size_t bytes);
 void release(std::byte* memory) noexcept;
 
+/// The same of host memory that is pinned: the device copies from and to it while the host continues.
+std::byte* allocate_pinned(std::size_t bytes);
+void release_pinned(std::byte* memory) noexcept;
+
 void copy_from_host(void* to, const void* from, std::size_t bytes);
 void copy_to_host(void* to, const void* from, std::size_t bytes);
-void copy_within(void* to, const void* from, std::size_t bytes);
 
 }  // namespace mtl::cuda

@@ -41,9 +41,13 @@ std::byte* allocate_on_cpu(std::size_t bytes) {
 
 BufferUse buffer_use() { return {bytes_in_use, buffers_made}; }
 
-Buffer::Buffer(Device device, std::size_t bytes) : device_(device), bytes_(bytes) {
+Buffer::Buffer(Device device, std::size_t bytes, Space space) : device_(device), space_(space), bytes_(bytes) {
   if (device == Device::meta || bytes == 0) return;
-  data_ = device == Device::cuda ? cuda::allocate(bytes) : allocate_on_cpu(bytes);
+  if (device == Device::cuda) {
+    data_ = space == Space::host ? cuda::allocate_pinned(bytes) : cuda::allocate(bytes);
+  } else {
+    data_ = allocate_on_cpu(bytes);
+  }
   bytes_in_use += bytes;
   ++buffers_made;
 }
@@ -51,12 +55,20 @@ Buffer::Buffer(Device device, std::size_t bytes) : device_(device), bytes_(bytes
 Buffer::~Buffer() {
   if (data_ == nullptr) return;
   bytes_in_use -= bytes_;
-  device_ == Device::cuda ? cuda::release(data_) : std::free(data_);
+  if (device_ == Device::cuda) {
+    space_ == Space::host ? cuda::release_pinned(data_) : cuda::release(data_);
+  } else {
+    std::free(data_);
+  }
 }
 Buffer::Buffer(Buffer&& other) noexcept
-    : device_(other.device_), data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+    : device_(other.device_),
+      space_(other.space_),
+      data_(std::exchange(other.data_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)) {}
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
   std::swap(device_, other.device_);
+  std::swap(space_, other.space_);
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
   return *this;

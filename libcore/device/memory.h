@@ -10,17 +10,19 @@
 #include <cstddef>
 #include <string>
 
+#include "device/space.h"
 #include "device/stream.h"
 #include "device/tensor.h"
 
 namespace mtl {
 
-/// One allocation on a device, 64-byte aligned, zeroed. On meta it has a size and no memory. Throws Error when there is
-/// not enough memory, or the build does not have the device.
+/// One allocation for a device, 64-byte aligned, zeroed: its memory, or, in Space::host, memory of the host that is
+/// pinned on cuda, so that the device copies while the host continues. On meta it has a size and no memory. Throws
+/// Error when there is not enough memory, or the build does not have the device.
 class Buffer {
  public:
   Buffer() = default;
-  Buffer(Device device, std::size_t bytes);
+  Buffer(Device device, std::size_t bytes, Space space = Space::device);
   ~Buffer();
   Buffer(Buffer&& other) noexcept;
   Buffer& operator=(Buffer&& other) noexcept;
@@ -31,6 +33,7 @@ class Buffer {
 
  private:
   Device device_ = Device::cpu;
+  Space space_ = Space::device;
   std::byte* data_ = nullptr;
   std::size_t bytes_ = 0;
 };

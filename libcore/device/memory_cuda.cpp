@@ -1,24 +1,16 @@
-// Memory of a GPU through the CUDA runtime, which is linked statically and opens the driver at its first call.
-// Everything goes to CUDA's default stream: a copy waits for the kernels before it.
+// Memory of a GPU through the CUDA runtime, which is linked statically and opens the driver at its first call. Clearing
+// and copies go to CUDA's default stream, which waits for the other streams of the process, and they for it.
 #include <cuda_runtime.h>
+
+#include <cstring>
 
 #include "base/error.h"
 #include "base/str.h"
+#include "device/check_cuda.h"
 #include "device/cuda_device.h"
 #include "device/cuda_memory.h"
 
 namespace mtl::cuda {
-
-namespace {
-
-/// Throws with CUDA's text. Kernels run after their launch has returned, so what failed may be one of them.
-void check(cudaError_t status, const char* what) {
-  if (status == cudaSuccess) return;
-  fail(Exit::failure, "GPU: ", what, " failed: ", cudaGetErrorString(status), " (", cudaGetErrorName(status),
-       "); the fault may be that of a kernel that was started before");
-}
-
-}  // namespace
 
 std::byte* allocate(std::size_t bytes) {
   void* data = nullptr;
@@ -45,14 +37,27 @@ std::byte* allocate(std::size_t bytes) {
 
 void release(std::byte* memory) noexcept { static_cast<void>(cudaFree(memory)); }
 
+std::byte* allocate_pinned(std::size_t bytes) {
+  void* data = nullptr;
+  const cudaError_t status = cudaMallocHost(&data, bytes);
+  if (status == cudaErrorMemoryAllocation) {
+    static_cast<void>(cudaGetLastError());
+    fail(Exit::failure, "out of memory: cannot pin ", human_bytes(static_cast<double>(bytes)),
+         " of the host's memory for copies to the GPU; raise the limit (ulimit -l, the job's memory), or use a smaller "
+         "batch");
+  }
+  check(status, "pinning memory of the host");
+  std::memset(data, 0, bytes);
+  return static_cast<std::byte*>(data);
+}
+
+void release_pinned(std::byte* memory) noexcept { static_cast<void>(cudaFreeHost(memory)); }
+
 void copy_from_host(void* to, const void* from, std::size_t bytes) {
   check(cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice), "a copy to the GPU");
 }
 void copy_to_host(void* to, const void* from, std::size_t bytes) {
   check(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost), "a copy from the GPU");
-}
-void copy_within(void* to, const void* from, std::size_t bytes) {
-  check(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToDevice), "a copy on the GPU");
 }
 
 }  // namespace mtl::cuda

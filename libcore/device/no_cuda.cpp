@@ -12,8 +12,9 @@ namespace {
 
 std::byte* allocate(std::size_t) { refuse(); }
 void release(std::byte*) noexcept {}
+std::byte* allocate_pinned(std::size_t) { refuse(); }
+void release_pinned(std::byte*) noexcept {}
 void copy_from_host(void*, const void*, std::size_t) { refuse(); }
 void copy_to_host(void*, const void*, std::size_t) { refuse(); }
-void copy_within(void*, const void*, std::size_t) { refuse(); }
 
 }  // namespace mtl::cuda

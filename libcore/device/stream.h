@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "device/cuda_stream.h"
+
 namespace mtl {
 
 enum class Device { cpu, cuda, meta };
@@ -28,12 +30,12 @@ class StreamCache {
   virtual ~StreamCache() = default;
 };
 
-/// Operators given to a stream run one after another.
+/// Operators given to a stream run one after another; on cuda later than the call.
 class Stream {
  public:
   /// `target` counts on meta alone: the device whose operators say how much scratch they need.
-  explicit Stream(Device device, int threads = 1, Device target = Device::cpu)
-      : device_(device), target_(device == Device::meta ? target : device), threads_(threads) {}
+  explicit Stream(Device device, int threads = 1, Device target = Device::cpu);
+  ~Stream();
   Stream(const Stream&) = delete;
   bool is_meta() const { return device_ == Device::meta; }
   Device device() const { return device_; }
@@ -44,6 +46,10 @@ class Stream {
     counters_.flops += flops;
     counters_.bytes += bytes;
   }
+  /// CUDA's stream; null on the other devices.
+  cuda::StreamHandle handle() const { return handle_; }
+  /// The host waits for everything that the stream was given. On the cpu operators are done when they return.
+  void synchronize() const;
   const Counters& counters() const { return counters_; }
   void reset_counters() { counters_ = {}; }
   /// Made and read by the operators of the stream's target alone; null until they need it.
@@ -52,6 +58,7 @@ class Stream {
  private:
   Device device_, target_;
   int threads_;
+  cuda::StreamHandle handle_;
   Counters counters_;
   mutable std::unique_ptr<StreamCache> cache_;
 };

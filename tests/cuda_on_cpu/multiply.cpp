@@ -4,6 +4,7 @@
 
 #include "kernels/cpu.h"
 #include "kernels/gemm_cuda.h"
+#include "tests/mirror/queue.h"
 #include "tests/mirror/space.h"
 
 namespace mtl::cuda {
@@ -25,7 +26,7 @@ void expect_supported(const Product& product, const FusedEpilogue& epilogue) {
 
 }  // namespace
 
-bool multiply(Stream&, Tensor workspace, const Product& product, const FusedEpilogue& epilogue) {
+bool multiply(Stream& stream, Tensor workspace, const Product& product, const FusedEpilogue& epilogue) {
   expect_supported(product, epilogue);
   require(workspace.bytes() == kGemmWorkspace, "cuBLASLt's workspace has ", workspace.bytes(), " bytes");
   mirror::require_inside(workspace.raw(), workspace.bytes());
@@ -33,12 +34,14 @@ bool multiply(Stream&, Tensor workspace, const Product& product, const FusedEpil
   if (fuses && static_cast<std::size_t>(product.n()) * size_of(product.c.dtype()) % 16 != 0) return false;
   const Epilogue asked{.bias = epilogue.bias, .act = epilogue.act, .aux = epilogue.aux};
   const GradMode mode = product.accumulate ? GradMode::accumulate : GradMode::overwrite;
-  Stream host(Device::cpu);
-  std::vector<Cacheline> work(cpu::gemm_work(host, product.c, product.a, product.b, mode, asked) / sizeof(Cacheline) +
-                              1);
-  mirror::Opened opened;
-  const Tensor area(work.data(), DType::u8, {static_cast<std::int64_t>(work.size() * sizeof(Cacheline))});
-  cpu::gemm(host, area, product.c, product.a, product.b, mode, asked);
+  mirror::enqueue(stream.handle(), [=] {
+    Stream host(Device::cpu);
+    std::vector<Cacheline> work(cpu::gemm_work(host, product.c, product.a, product.b, mode, asked) / sizeof(Cacheline) +
+                                1);
+    mirror::Opened opened;
+    const Tensor area(work.data(), DType::u8, {static_cast<std::int64_t>(work.size() * sizeof(Cacheline))});
+    cpu::gemm(host, area, product.c, product.a, product.b, mode, asked);
+  });
   return true;
 }
 

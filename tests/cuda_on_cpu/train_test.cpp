@@ -2,6 +2,7 @@
 // losses of the cpu's operators. Dropout draws the same bits.
 #include <doctest/doctest.h>
 
+#include "tests/mirror/queue.h"
 #include "tests/mirror/small_run.h"
 #include "tests/relative_error.h"
 
@@ -61,6 +62,21 @@ TEST_CASE("a run on CUDA's kernels has the losses of the cpu's") {
   CHECK(distance(make_wide) < 1e-5);
   CHECK(distance(make_llama) < 1e-5);
   CHECK(distance(make_neox) < 1e-5);
+}
+
+TEST_CASE("a run whose commands wait for the host gives the same bits") {
+  ScratchFolder scratch;
+  write_data(scratch / "data");
+  auto run_as = [&](const std::string& name) {
+    CHECK(run(options_on(Device::cuda, scratch / "data", scratch / name)) == Exit::ok);
+    return figures(scratch / (name + ".jsonl"));
+  };
+  const std::vector<std::string> at_once = run_as("at_once");
+  REQUIRE(!at_once.empty());
+  for (std::uint64_t seed : {1, 2}) {
+    mirror::Deferral deferral(seed);
+    CHECK(run_as(cat("deferred", seed)) == at_once);
+  }
 }
 
 TEST_CASE("a run on CUDA's kernels in 16 bits has the losses of the cpu's within their rounding") {

@@ -3,8 +3,11 @@
 // made for the wrong device does not fit.
 #pragma once
 
+#include <tuple>
+
 #include "kernels/cpu.h"
 #include "kernels/cuda.h"
+#include "tests/mirror/queue.h"
 #include "tests/mirror/space.h"
 
 namespace mtl::mirror {
@@ -56,9 +59,11 @@ inline Tensor cpu_part(const Tensor& work) { return work.exists() ? work.flat(0,
 template <auto on_cpu, class... Args>
 void forward(Stream& stream, const Args&... args) {
   Operands::check_all(args...);
-  Stream host(Device::cpu, stream.threads());
-  Opened opened;
-  on_cpu(host, args...);
+  enqueue(stream.handle(), [threads = stream.threads(), kept = std::tuple<Args...>(args...)] {
+    Stream host(Device::cpu, threads);
+    Opened opened;
+    std::apply([&](const Args&... each) { on_cpu(host, each...); }, kept);
+  });
 }
 
 }  // namespace mtl::mirror

@@ -3,11 +3,13 @@
 #include <sys/mman.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
 
 #include "device/cuda_memory.h"
+#include "tests/mirror/queue.h"
 
 namespace mtl {
 
@@ -92,24 +94,33 @@ void require_inside(const void* data, std::size_t bytes) {
 
 namespace cuda {
 
-std::byte* allocate(std::size_t bytes) { return space().allocate(bytes); }
-void release(std::byte* memory) noexcept { space().release(memory); }
+std::byte* allocate(std::size_t bytes) {
+  mirror::finish_all("an allocation");
+  return space().allocate(bytes);
+}
+void release(std::byte* memory) noexcept {
+  mirror::finish_all("a release");
+  space().release(memory);
+}
+std::byte* allocate_pinned(std::size_t bytes) {
+  mirror::finish_all("pinning");
+  return static_cast<std::byte*>(std::calloc(bytes, 1));
+}
+void release_pinned(std::byte* memory) noexcept {
+  mirror::finish_all("a release");
+  std::free(memory);
+}
 
 void copy_from_host(void* to, const void* from, std::size_t bytes) {
   mirror::require_inside(to, bytes);
+  mirror::finish_all("a copy without a stream");
   mirror::Opened opened;
   std::memcpy(to, from, bytes);
 }
 
 void copy_to_host(void* to, const void* from, std::size_t bytes) {
   mirror::require_inside(from, bytes);
-  mirror::Opened opened;
-  std::memcpy(to, from, bytes);
-}
-
-void copy_within(void* to, const void* from, std::size_t bytes) {
-  mirror::require_inside(to, bytes);
-  mirror::require_inside(from, bytes);
+  mirror::finish_all("a copy without a stream");
   mirror::Opened opened;
   std::memcpy(to, from, bytes);
 }

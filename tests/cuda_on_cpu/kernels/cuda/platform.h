@@ -11,6 +11,7 @@
 #include "device/dtype.h"
 #include "device/stream.h"
 #include "tests/cuda_on_cpu/grid.h"
+#include "tests/mirror/queue.h"
 
 #define __global__
 #define __device__
@@ -77,9 +78,10 @@ struct LaunchShape {
 };
 
 template <class... Parameters, class... Args>
-void launch(Stream&, void (*kernel)(Parameters...), const LaunchShape& shape, Args&&... args) {
-  const std::tuple<Parameters...> values(static_cast<Args&&>(args)...);
-  emulated::run_grid(shape.blocks, shape.threads, shape.shared_bytes, [&] { std::apply(kernel, values); });
+void launch(Stream& stream, void (*kernel)(Parameters...), const LaunchShape& shape, Args&&... args) {
+  mirror::enqueue(stream.handle(), [=, values = std::tuple<Parameters...>(static_cast<Args&&>(args)...)] {
+    emulated::run_grid(shape.blocks, shape.threads, shape.shared_bytes, [&] { std::apply(kernel, values); });
+  });
 }
 
 }  // namespace mtl::cuda

@@ -1,0 +1,29 @@
+// A CUDA graph: commands that are collected from a stream once, and given to it again with one call.
+#pragma once
+
+#include <functional>
+
+#include "device/stream.h"
+
+namespace mtl {
+
+class Graph {
+ public:
+  Graph() = default;
+  ~Graph();
+  Graph(Graph&& other) noexcept;
+  Graph& operator=(Graph&& other) noexcept;
+
+  bool exists() const { return handle_ != nullptr; }
+  /// Collects the commands that `body` gives to the stream, and to streams that it orders after the stream and the
+  /// stream after them again (device/event.h). They do not run. Addresses and sizes are those of the capture; `body`
+  /// must not wait for the stream, make or free buffers, or read the results of its commands. Throws what it throws.
+  void capture(Stream& stream, const std::function<void()>& body);
+  /// Runs the commands after those that the stream was given.
+  void launch(Stream& stream) const;
+
+ private:
+  cuda::GraphHandle handle_ = nullptr;
+};
+
+}  // namespace mtl

@@ -1,0 +1,269 @@
+#include "tests/mirror/queue.h"
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <exception>
+#include <vector>
+
+#include "base/console.h"
+#include "base/error.h"
+#include "tests/mirror/space.h"
+
+using Command = std::function<void()>;
+
+/// An event: how often it was recorded, and how many of these places its stream has reached.
+struct CUevent_st {
+  std::int64_t recorded = 0, reached = 0;
+  double seconds = 0;  // when the last one was reached
+  bool captured = false;
+  std::size_t captured_at = 0;  // then: commands of the capture before it
+};
+
+struct CUgraphExec_st {
+  std::vector<Command> commands;
+};
+
+struct CUstream_st {
+  /// A command, or a place where the stream waits for an event to have been reached so often.
+  struct Step {
+    Command run;
+    const CUevent_st* event = nullptr;
+    std::int64_t reached = 0;
+    bool is_ready() const { return event == nullptr || event->reached >= reached; }
+  };
+  std::deque<Step> steps;
+  bool captured = false;       // its commands go to the graph that is captured
+  std::size_t last_given = 0;  // then: commands of the capture after its last one
+  std::size_t rejoined = 0;    // then: the origin waits for its commands before this one
+};
+
+namespace mtl {
+
+namespace {
+
+/// All streams of the process. Only one thread uses the device.
+struct Queues {
+  std::vector<CUstream_st*> streams;
+  CUstream_st* origin = nullptr;  // of the capture
+  std::vector<Command> capture;
+  bool defers = false;
+  std::uint64_t random = 0;
+  mirror::QueueCounts counts;
+
+  /// SplitMix64.
+  std::uint64_t draw(std::uint64_t below) {
+    std::uint64_t bits = random += 0x9e3779b97f4a7c15;
+    bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9;
+    bits = (bits ^ (bits >> 27)) * 0x94d049bb133111eb;
+    return (bits ^ (bits >> 31)) % below;
+  }
+};
+
+Queues& queues() {
+  static auto& only = *new Queues;
+  return only;
+}
+
+/// Runs the stream's next step if nothing holds it up.
+bool advance(CUstream_st& stream) {
+  if (stream.steps.empty() || !stream.steps.front().is_ready()) return false;
+  CUstream_st::Step step = std::move(stream.steps.front());
+  stream.steps.pop_front();
+  if (step.run) step.run();
+  return true;
+}
+
+/// Runs a step of any stream, the first one that can from a random place on.
+bool advance_any() {
+  std::vector<CUstream_st*>& all = queues().streams;
+  if (all.empty()) return false;
+  const std::size_t first = queues().draw(all.size());
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (advance(*all[(first + i) % all.size()])) return true;
+  }
+  return false;
+}
+
+void give(CUstream_st& stream, CUstream_st::Step step) {
+  stream.steps.push_back(std::move(step));
+  if (queues().defers) {
+    for (std::uint64_t steps = queues().draw(3); steps > 0; --steps) advance_any();
+  } else {
+    while (advance_any()) {
+    }
+  }
+}
+
+void expect_no_capture(const char* what) {
+  require(queues().origin == nullptr, "CUDA: ", what, " while a graph is captured");
+}
+
+template <class Done>
+void run_until(Done is_done) {
+  while (!is_done()) require(advance_any(), "CUDA: streams wait for each other for ever");
+}
+
+}  // namespace
+
+namespace mirror {
+
+void enqueue(cuda::StreamHandle stream, Command command) {
+  require(stream != nullptr, "CUDA: a command without a stream");
+  if (stream->captured) {
+    queues().capture.push_back(std::move(command));
+    stream->last_given = queues().capture.size();
+    return;
+  }
+  ++queues().counts.commands;
+  give(*stream, {std::move(command), nullptr, 0});
+}
+
+void finish_all(const char* what) {
+  expect_no_capture(what);
+  run_until([] {
+    return std::all_of(queues().streams.begin(), queues().streams.end(),
+                       [](const CUstream_st* stream) { return stream->steps.empty(); });
+  });
+}
+
+Deferral::Deferral(std::uint64_t seed) {
+  queues().random = seed;
+  queues().defers = true;
+}
+Deferral::~Deferral() { queues().defers = false; }
+
+QueueCounts queue_counts() { return queues().counts; }
+
+}  // namespace mirror
+
+namespace cuda {
+
+StreamHandle open_stream() {
+  queues().streams.push_back(new CUstream_st);
+  return queues().streams.back();
+}
+void close_stream(StreamHandle stream) noexcept {
+  try {
+    run_until([&] { return stream->steps.empty(); });
+  } catch (const std::exception&) {
+    stream->steps.clear();  // a fault that the host did not wait for
+  }
+  std::erase(queues().streams, stream);
+  delete stream;
+}
+void synchronize(StreamHandle stream) {
+  expect_no_capture("waiting for a stream");
+  run_until([&] { return stream->steps.empty(); });
+}
+
+void copy_from_host(StreamHandle stream, void* to, const void* from, std::size_t bytes) {
+  mirror::require_inside(to, bytes);
+  mirror::enqueue(stream, [=] {
+    mirror::Opened opened;
+    std::memcpy(to, from, bytes);
+  });
+}
+void copy_to_host(StreamHandle stream, void* to, const void* from, std::size_t bytes) {
+  mirror::require_inside(from, bytes);
+  mirror::enqueue(stream, [=] {
+    mirror::Opened opened;
+    std::memcpy(to, from, bytes);
+  });
+}
+void copy_within(StreamHandle stream, void* to, const void* from, std::size_t bytes) {
+  mirror::require_inside(to, bytes);
+  mirror::require_inside(from, bytes);
+  mirror::enqueue(stream, [=] {
+    mirror::Opened opened;
+    std::memcpy(to, from, bytes);
+  });
+}
+
+EventHandle make_event(bool) { return new CUevent_st; }
+void free_event(EventHandle event) noexcept {
+  for (CUstream_st* stream : queues().streams) {  // CUDA keeps what is still to be reached
+    for (CUstream_st::Step& step : stream->steps) {
+      if (step.event != event) continue;
+      try {
+        run_until([&] { return event->reached >= step.reached; });
+      } catch (const std::exception&) {
+      }
+      step.event = nullptr;
+    }
+  }
+  delete event;
+}
+void record(EventHandle event, StreamHandle stream) {
+  if (stream->captured) {
+    event->captured = true;
+    event->captured_at = queues().capture.size();
+    return;
+  }
+  event->captured = false;
+  const std::int64_t number = ++event->recorded;
+  give(*stream, {[=] {
+                   event->reached = number;
+                   event->seconds = now_seconds();
+                 },
+                 nullptr, 0});
+}
+void order(EventHandle event, StreamHandle stream) {
+  if (event->captured && queues().origin != nullptr) {
+    stream->captured = true;  // it joins the capture
+    if (stream == queues().origin) {
+      for (CUstream_st* other : queues().streams) other->rejoined = std::max(other->rejoined, event->captured_at);
+    }
+    return;
+  }
+  require(!stream->captured, "CUDA: a captured stream waits for an event outside of its capture");
+  give(*stream, {nullptr, event, event->recorded});
+}
+void synchronize(EventHandle event) {
+  expect_no_capture("waiting for an event");
+  run_until([&] { return event->reached >= event->recorded; });
+}
+bool is_done(EventHandle event) {
+  expect_no_capture("asking for an event");
+  return event->reached >= event->recorded;
+}
+float milliseconds_between(EventHandle begin, EventHandle end) {
+  require(is_done(begin) && is_done(end), "CUDA: the time of an event that is not reached");
+  return static_cast<float>((end->seconds - begin->seconds) * 1e3);
+}
+
+void begin_capture(StreamHandle stream) {
+  expect_no_capture("another capture");
+  queues().origin = stream;
+  queues().capture.clear();
+  for (CUstream_st* each : queues().streams) {
+    each->captured = each == stream;
+    each->last_given = each->rejoined = 0;
+  }
+}
+GraphHandle end_capture(StreamHandle stream) {
+  require(queues().origin == stream, "CUDA: the capture began on another stream");
+  bool is_whole = true;
+  for (CUstream_st* each : queues().streams) {
+    is_whole = is_whole && (each == stream || each->last_given <= each->rejoined);
+  }
+  auto* out = new CUgraphExec_st{std::move(queues().capture)};
+  drop_capture(stream);
+  require(is_whole, "CUDA: a captured stream was not joined to the one that the capture began on");
+  return out;
+}
+void drop_capture(StreamHandle) noexcept {
+  queues().origin = nullptr;
+  queues().capture.clear();
+  for (CUstream_st* each : queues().streams) each->captured = false;
+}
+void launch(GraphHandle graph, StreamHandle stream) {
+  require(!stream->captured, "CUDA: a graph is launched within a capture");
+  ++queues().counts.graphs;
+  for (const Command& command : graph->commands) give(*stream, {command, nullptr, 0});
+}
+void free_graph(GraphHandle graph) noexcept { delete graph; }
+
+}  // namespace cuda
+
+}  // namespace mtl

@@ -1,0 +1,34 @@
+// The streams of the device cuda, played by the cpu. Commands run when they are given, unless a Deferral lives: then
+// they wait, as on a GPU, and run when the host waits for them, or earlier, streams in an order drawn from a seed. So a
+// copy that the host overwrites too early, and a stream that does not wait for another, give other results.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "device/cuda_stream.h"
+
+namespace mtl::mirror {
+
+/// Gives a command to a stream, or to the graph that is captured from it. What a command throws, the call throws that
+/// runs it.
+void enqueue(cuda::StreamHandle stream, std::function<void()> command);
+
+/// Runs the commands of all streams. Throws while a graph is captured: `what` is not allowed then.
+void finish_all(const char* what);
+
+/// Commands wait while it lives.
+class Deferral {
+ public:
+  explicit Deferral(std::uint64_t seed);
+  ~Deferral();
+  Deferral(const Deferral&) = delete;
+};
+
+/// How many graphs were launched so far, and how many commands were given outside of them.
+struct QueueCounts {
+  std::int64_t graphs = 0, commands = 0;
+};
+QueueCounts queue_counts();
+
+}  // namespace mtl::mirror
