@@ -99,13 +99,6 @@ Method method_of(const Stream& stream, const Product& product, const Epilogue& e
   return has_matmul(stream, product, epilogue.bias) ? Method::matmul : Method::widened;
 }
 
-/// (rows, last axis)
-Tensor matrix(const Tensor& tensor) { return tensor.view({tensor.row_count(), tensor.size(-1)}); }
-
-Product product_of(const Tensor& c, const Operand& a, const Operand& b, GradMode mode) {
-  return {matrix(c), {matrix(a.tensor), a.transposed}, {matrix(b.tensor), b.transposed}, mode == GradMode::accumulate};
-}
-
 void multiply_few(Stream& stream, const Product& product, const Epilogue& epilogue) {
   const Blocks columns{product.n(), kFewColumns};
   const Tensor &x = product.a.tensor, &w = product.b.tensor;
@@ -130,7 +123,7 @@ void multiply_fp32(Stream& stream, const Product& product) {
 /// The primitive writes what the activation reads, which is aux where that is kept.
 void multiply_bf16(Stream& stream, Tensor work, Product product, const Epilogue& epilogue) {
   const Tensor c = product.c;
-  if (epilogue.act == Epilogue::Act::forward) product.c = matrix(epilogue.aux);
+  if (epilogue.act == Epilogue::Act::forward) product.c = as_matrix(epilogue.aux);
   multiply_matmul(stream, work, product, epilogue.bias);
   if (epilogue.act == Epilogue::Act::none) return;
   Epilogue rest = epilogue;
@@ -158,9 +151,6 @@ std::size_t multiply_work(const Stream& stream, const Product& product, const Ep
   if (method == Method::matmul) return multiply_matmul_work(stream, product, epilogue.bias);
   return method == Method::widened ? multiply_widened_work(stream, product) : 0;
 }
-
-/// Whether nothing is summed: K is 0.
-bool sums_nothing(const Operand& a) { return (a.transposed ? a.tensor.row_count() : a.tensor.size(-1)) == 0; }
 }  // namespace
 
 ThreadLimit::ThreadLimit(int threads) : before_(omp_get_max_threads()) { omp_set_num_threads(threads); }

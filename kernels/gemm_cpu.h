@@ -2,18 +2,9 @@
 #pragma once
 
 #include "kernels/cpu.h"
+#include "kernels/gemm_product.h"
 
 namespace mtl::cpu {
-
-/// C (M, N) = or += op(A) (M, K) op(B) (K, N), none of M, N, K being 0. Tensors have two axes.
-struct Product {
-  Tensor c;
-  Operand a, b;
-  bool accumulate;
-  std::int64_t m() const { return c.size(0); }
-  std::int64_t n() const { return c.size(1); }
-  std::int64_t k() const { return a.tensor.size(a.transposed ? 0 : 1); }
-};
 
 /// A part of C and its products, which are fp32 or have C's dtype: row r of them is at values + r * stride elements.
 struct Tile {

@@ -137,13 +137,8 @@ std::size_t sum_bias_gradient_work(const Tensor& dy) {
   return std::size_t{shape.row_blocks} * static_cast<std::size_t>(dy.size(-1)) * sizeof(float);
 }
 
-/// (rows, last axis)
-Tensor matrix(const Tensor& tensor) { return tensor.view({tensor.row_count(), tensor.size(-1)}); }
-
 /// True if cuBLASLt can write C: it has no products of bf16 into f16, or of f32 into 16 bits.
 bool is_direct(const Tensor& c, const Tensor& a) { return c.dtype() == a.dtype() || c.dtype() == DType::f32; }
-
-bool sums_nothing(const Operand& a) { return (a.transposed ? a.tensor.row_count() : a.tensor.size(-1)) == 0; }
 
 void multiply_and_finish(Stream& stream, const Tensor& work, const Product& product, const Epilogue& epilogue) {
   const Tensor workspace = work.flat(0, kGemmWorkspace);
@@ -166,25 +161,22 @@ void multiply_and_finish(Stream& stream, const Tensor& work, const Product& prod
 
 void gemm(Stream& stream, Tensor work, Tensor c, const Operand& a, const Operand& b, GradMode mode,
           const Epilogue& epilogue) {
-  Epilogue as_matrix = epilogue;
-  if (epilogue.aux.exists()) as_matrix.aux = matrix(epilogue.aux);
-  const bool accumulate = mode == GradMode::accumulate;
+  Epilogue of_matrix = epilogue;
+  if (epilogue.aux.exists()) of_matrix.aux = as_matrix(epilogue.aux);
   if (c.numel() > 0 && !sums_nothing(a)) {
-    multiply_and_finish(stream, work,
-                        {matrix(c), {matrix(a.tensor), a.transposed}, {matrix(b.tensor), b.transposed}, accumulate},
-                        as_matrix);
-  } else if (c.numel() > 0 && !accumulate) {
+    multiply_and_finish(stream, work, product_of(c, a, b, mode), of_matrix);
+  } else if (c.numel() > 0 && mode == GradMode::overwrite) {
     cuda::fill_zero(stream, c);
-    if (epilogue.changes_c()) finish(stream, matrix(c), false, as_matrix, matrix(c));
+    if (epilogue.changes_c()) finish(stream, as_matrix(c), false, of_matrix, as_matrix(c));
   }
-  if (epilogue.dbias.wanted()) sum_bias_gradient(stream, work, epilogue.dbias, matrix(a.tensor));
+  if (epilogue.dbias.wanted()) sum_bias_gradient(stream, work, epilogue.dbias, as_matrix(a.tensor));
 }
 
 std::size_t gemm_work(const Stream&, Tensor c, const Operand& a, const Operand&, GradMode, const Epilogue& epilogue) {
   std::size_t bytes = 0;
   if (c.numel() > 0 && !sums_nothing(a))
     bytes = kGemmWorkspace + (is_direct(c, a.tensor) ? 0 : static_cast<std::size_t>(c.numel()) * sizeof(float));
-  if (epilogue.dbias.wanted()) bytes = std::max(bytes, sum_bias_gradient_work(matrix(a.tensor)));
+  if (epilogue.dbias.wanted()) bytes = std::max(bytes, sum_bias_gradient_work(as_matrix(a.tensor)));
   return bytes;
 }
 

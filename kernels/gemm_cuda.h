@@ -2,18 +2,9 @@
 #pragma once
 
 #include "kernels/cuda.h"
+#include "kernels/gemm_product.h"
 
 namespace mtl::cuda {
-
-/// C (M, N) = or += op(A) (M, K) op(B) (K, N), none of M, N, K being 0. Tensors have two axes.
-struct Product {
-  Tensor c;
-  Operand a, b;
-  bool accumulate;
-  std::int64_t m() const { return c.size(0); }
-  std::int64_t n() const { return c.size(1); }
-  std::int64_t k() const { return a.tensor.size(a.transposed ? 0 : 1); }
-};
 
 /// The epilogue that cuBLASLt applies before it writes a product: adds a bias, then `act` with Activation::gelu_tanh
 /// and `aux`, as kernels/gemm.h describes them. Forward reads aux before it is rounded.

@@ -1,0 +1,31 @@
+// A matrix product as its implementations on every device take it.
+#pragma once
+
+#include "kernels/gemm.h"
+
+namespace mtl {
+
+/// C (M, N) = or += op(A) (M, K) op(B) (K, N), none of M, N, K being 0. Tensors have two axes.
+struct Product {
+  Tensor c;
+  Operand a, b;
+  bool accumulate;
+  std::int64_t m() const { return c.size(0); }
+  std::int64_t n() const { return c.size(1); }
+  std::int64_t k() const { return a.tensor.size(a.transposed ? 0 : 1); }
+};
+
+/// (rows, last axis)
+inline Tensor as_matrix(const Tensor& tensor) { return tensor.view({tensor.row_count(), tensor.size(-1)}); }
+
+inline Product product_of(const Tensor& c, const Operand& a, const Operand& b, GradMode mode) {
+  return {as_matrix(c),
+          {as_matrix(a.tensor), a.transposed},
+          {as_matrix(b.tensor), b.transposed},
+          mode == GradMode::accumulate};
+}
+
+/// Whether nothing is summed: K is 0.
+inline bool sums_nothing(const Operand& a) { return (a.transposed ? a.tensor.row_count() : a.tensor.size(-1)) == 0; }
+
+}  // namespace mtl
