@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "device/choices.h"
 #include "device/cuda_stream.h"
 
 namespace mtl {
@@ -54,6 +55,8 @@ class Stream {
   void reset_counters() { counters_ = {}; }
   /// Made and read by the operators of the stream's target alone; null until they need it.
   std::unique_ptr<StreamCache>& cache() const { return cache_; }
+  /// Which algorithms its operators use, as far as that is measured.
+  Choices& choices() const { return choices_; }
 
  private:
   Device device_, target_;
@@ -61,6 +64,7 @@ class Stream {
   cuda::StreamHandle handle_;
   Counters counters_;
   mutable std::unique_ptr<StreamCache> cache_;
+  mutable Choices choices_;
 };
 
 }  // namespace mtl

@@ -1,0 +1,37 @@
+#include "device/choices.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/error.h"
+
+namespace mtl {
+
+std::optional<std::string> Choices::find(const std::string& key) const {
+  const auto found = table_.find(key);
+  return found == table_.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::string Choices::choose(const std::string& key, const std::vector<std::string>& candidates,
+                            const Measure& measure) {
+  require(!candidates.empty(), "nothing to choose from for ", key);
+  const auto known = std::find(candidates.begin(), candidates.end(), find(key).value_or(""));
+  if (known != candidates.end()) return *known;
+  const std::string best = candidates.size() == 1 ? candidates.front() : candidates[fastest(candidates, measure)];
+  set(key, best);
+  return best;
+}
+
+std::size_t fastest(const std::vector<std::string>& candidates, const Choices::Measure& measure) {
+  std::size_t best = 0;
+  double shortest = std::numeric_limits<double>::infinity();
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    const double seconds = measure(candidates[i]);
+    if (!(seconds < shortest)) continue;
+    shortest = seconds;
+    best = i;
+  }
+  return best;
+}
+
+}  // namespace mtl

@@ -1,0 +1,68 @@
+// Choices by measuring, with a measurer that knows the times.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+#include "device/choices.h"
+#include "tests/error_of.h"
+
+using namespace mtl;
+
+namespace {
+
+/// Gives the times that it was made with, and counts its calls.
+struct Measurer {
+  std::map<std::string, double> seconds;
+  int calls = 0;
+  Choices::Measure measure() {
+    return [this](const std::string& candidate) {
+      ++calls;
+      return seconds.at(candidate);
+    };
+  }
+};
+
+}  // namespace
+
+TEST_CASE("choices: the fastest candidate is measured once and kept") {
+  Choices choices;
+  Measurer first{{{"a", 3}, {"b", 1}, {"c", 2}}};
+  CHECK(choices.choose("product", {"a", "b", "c"}, first.measure()) == "b");
+  CHECK(first.calls == 3);
+  Measurer second{{{"a", 1}, {"b", 2}, {"c", 3}}};
+  CHECK(choices.choose("product", {"a", "b", "c"}, second.measure()) == "b");
+  CHECK(second.calls == 0);
+  CHECK(choices.choose("other", {"a", "b"}, second.measure()) == "a");
+  CHECK(choices.table() == std::map<std::string, std::string>{{"other", "a"}, {"product", "b"}});
+}
+
+TEST_CASE("choices: a choice that is no candidate any more is measured again") {
+  Choices choices;
+  choices.set("product", "gone");
+  Measurer measurer{{{"a", 2}, {"b", 1}}};
+  CHECK(choices.choose("product", {"a", "b"}, measurer.measure()) == "b");
+  CHECK(choices.find("product") == "b");
+}
+
+TEST_CASE("choices: NaN and infinity never win, the first of equals does, one candidate is not measured") {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  Choices choices;
+  Measurer measurer{{{"a", NAN}, {"b", kInfinity}, {"c", 5}, {"d", 5}}};
+  CHECK(choices.choose("product", {"a", "b", "c", "d"}, measurer.measure()) == "c");
+  CHECK(choices.choose("unusable", {"a", "b"}, measurer.measure()) == "a");
+  measurer.calls = 0;
+  CHECK(choices.choose("single", {"b"}, measurer.measure()) == "b");
+  CHECK(measurer.calls == 0);
+  CHECK(test::error_of([&] { choices.choose("none", {}, measurer.measure()); }) == "nothing to choose from for none");
+}
+
+TEST_CASE("choices: add() overrules nothing") {
+  Choices choices;
+  choices.set("product", "mine");
+  choices.add({{"product", "theirs"}, {"more", "theirs"}});
+  CHECK(choices.find("product") == "mine");
+  CHECK(choices.find("more") == "theirs");
+  CHECK_FALSE(choices.find("none"));
+}
