@@ -6,7 +6,8 @@
 
 namespace mtl {
 
-BatchBuffers::BatchBuffers(Device device, const RunShape& shape) : memory_(device, bytes(shape) * shape.micro_batches) {
+BatchBuffers::BatchBuffers(Device device, const RunShape& shape, Space space)
+    : memory_(device, bytes(shape) * shape.micro_batches, space) {
   std::size_t offset = 0;
   auto next = [&](DType dtype, Shape of) {
     Tensor out = memory_.tensor(dtype, of, offset);
@@ -31,9 +32,9 @@ std::size_t BatchBuffers::bytes(const RunShape& shape) {
   return samples * (8 + length * 4 * (shape.documents ? 6 : 5));
 }
 
-void BatchBuffers::copy_from_host(Stream& stream, const BatchBuffers& host) const {
+void BatchBuffers::copy_from_pinned(Stream& stream, const BatchBuffers& host) const {
   std::int64_t size = memory_.bytes();
-  mtl::copy_from_host(stream, memory_.tensor(DType::u8, {size}), {host.memory_.data(), host.memory_.bytes()});
+  mtl::copy_from_pinned(stream, memory_.tensor(DType::u8, {size}), {host.memory_.data(), host.memory_.bytes()});
 }
 
 Pipeline::Pipeline(Stage& stage, Stream& stream, const ProcessGroups& groups, StepSchedule schedule,

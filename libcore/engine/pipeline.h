@@ -14,14 +14,14 @@ namespace mtl {
 /// Memory for the micro-batches of one step, and for the losses of their tokens.
 class BatchBuffers {
  public:
-  BatchBuffers(Device device, const RunShape& shape);
+  BatchBuffers(Device device, const RunShape& shape, Space space = Space::device);
   /// Bytes of one micro-batch.
   static std::size_t bytes(const RunShape& shape);
   const Batch& batch(int micro_batch) const { return batches_[micro_batch]; }
   /// (B, T) f32, written by forward.
   Tensor losses(int micro_batch) const { return losses_[micro_batch]; }
-  /// All of it from buffers on the host.
-  void copy_from_host(Stream& stream, const BatchBuffers& host) const;
+  /// All of it from buffers in Space::host, as copy_from_pinned().
+  void copy_from_pinned(Stream& stream, const BatchBuffers& host) const;
 
  private:
   Buffer memory_;

@@ -105,10 +105,15 @@ std::string TrainingData::identity_lines() const {
 
 StepBatches make_step_batches(const RunShape& shape) {
   StepBatches steps;
-  for (StepBatch& step : steps) {
-    step.buffers = std::make_unique<BatchBuffers>(shape.device, shape);
-    if (shape.device != Device::cpu) step.on_host = std::make_unique<BatchBuffers>(Device::cpu, shape);
-    step.unmasked.resize(shape.micro_batches);
+  const bool copies = shape.device != Device::cpu;
+  if (copies) steps.copies = std::make_unique<Stream>(shape.device);
+  for (int slot = 0; slot < 2; ++slot) {
+    const auto made = [&](Space space) {
+      return StepBatch{std::make_unique<BatchBuffers>(shape.device, shape, space), 0,
+                       std::vector<double>(shape.micro_batches)};
+    };
+    steps.slots.push_back({made(copies ? Space::host : Space::device), copies ? made(Space::device) : StepBatch{},
+                           Event(shape.device), Event(shape.device)});
   }
   return steps;
 }
@@ -119,24 +124,43 @@ DataFeed::DataFeed(std::shared_ptr<const BlendedDataset> dataset, SamplerOptions
       sampler_(sampler),
       shape_(shape),
       micro_batches_(std::move(micro_batches)),
-      steps_(memory) {
+      memory_(memory) {
   ahead_ = draw();
-  reading_ = std::async(std::launch::async, [this] { read_mapped([this] { fill(steps_[0]); }); });
+  start_reading();
 }
 
 DataFeed::~DataFeed() {
   if (reading_.valid()) reading_.wait();
 }
 
+/// Reads the next step, in a thread of its own.
+void DataFeed::start_reading() {
+  StepBatches::Slot& slot = memory_.slots[filling_];
+  slot.copied.wait();  // of two steps before: the stream has long come so far
+  reading_ = std::async(std::launch::async, [this, &slot] { read_mapped([&] { fill(slot.read); }); });
+}
+
 const StepBatch& DataFeed::next(Stream& stream) {
   double begin = now_seconds();
   reading_.get();  // throws what the reader met
   stalled_ += now_seconds() - begin;
-  const StepBatch& ready = steps_[filling_];
+  StepBatches::Slot &ready = memory_.slots[filling_], &before = memory_.slots[1 - filling_];
   filling_ = 1 - filling_;
-  if (ready.on_host) ready.buffers->copy_from_host(stream, *ready.on_host);
-  reading_ = std::async(std::launch::async, [this] { read_mapped([this] { fill(steps_[filling_]); }); });
-  return ready;
+  if (memory_.copies) {
+    before.used.record(stream);  // all that reads it was given
+    copy(ready, stream);
+  }
+  start_reading();
+  return memory_.copies ? ready.computed : ready.read;
+}
+
+void DataFeed::copy(StepBatches::Slot& slot, Stream& stream) {
+  slot.used.order(*memory_.copies);
+  slot.computed.buffers->copy_from_pinned(*memory_.copies, *slot.read.buffers);
+  slot.copied.record(*memory_.copies);
+  slot.copied.order(stream);
+  slot.computed.micro_batches = slot.read.micro_batches;
+  slot.computed.unmasked = slot.read.unmasked;
 }
 
 DataFeed::Draw DataFeed::draw() {
@@ -163,7 +187,7 @@ void DataFeed::fill(StepBatch& step) {
 }
 
 void DataFeed::fill_micro_batch(StepBatch& step, int number, const Draw& draw) {
-  const Batch& batch = (step.on_host ? step.on_host : step.buffers)->batch(number);
+  const Batch& batch = step.buffers->batch(number);
   const std::vector<std::int64_t>& samples = draw.micro_batches[number];
   // Within a micro-batch of all data-parallel ranks, the samples of a rank follow those of the ranks before it.
   const Layout& layout = shape_.layout;

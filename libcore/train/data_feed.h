@@ -3,6 +3,10 @@
 // TrainingData opens the files and cuts the three splits; a DataFeed walks one of them in the sampler's order and fills
 // batch buffers, one step ahead in a thread of its own, so that training does not wait for the disk; the system is
 // asked to read the samples of the step after that.
+//
+// On cuda the thread fills pinned memory, and a stream of the feed's own copies it to the device while the compute
+// stream is still busy with the step before. Events order the copy after the computations that read the same memory two
+// steps before, and the computations of the step after its copy. The host calls CUDA from the thread of next() alone.
 #pragma once
 
 #include <array>
@@ -14,6 +18,7 @@
 #include "base/json.h"
 #include "data/blended_dataset.h"
 #include "data/sampler.h"
+#include "device/event.h"
 #include "engine/pipeline.h"
 #include "train/options.h"
 
@@ -53,14 +58,21 @@ class TrainingData {
 
 /// The micro-batches of one step.
 struct StepBatch {
-  std::unique_ptr<BatchBuffers> buffers;  // where operators run
-  std::unique_ptr<BatchBuffers> on_host;  // where they are read, when that is elsewhere
-  int micro_batches = 0;                  // of this step; buffers may hold more
-  std::vector<double> unmasked;           // per micro-batch: the sum of its loss mask, how many tokens count
+  std::unique_ptr<BatchBuffers> buffers;
+  int micro_batches = 0;         // of this step; buffers may hold more
+  std::vector<double> unmasked;  // per micro-batch: the sum of its loss mask, how many tokens count
 };
 
 /// Memory of a feed: one step is read while the step before is computed.
-using StepBatches = std::array<StepBatch, 2>;
+struct StepBatches {
+  struct Slot {
+    StepBatch read;      // where the thread writes
+    StepBatch computed;  // on cuda: the copy that operators read; elsewhere they read the first, and this is empty
+    Event copied, used;  // reached after the copy, and after the operators that read it
+  };
+  std::vector<Slot> slots;         // two
+  std::unique_ptr<Stream> copies;  // on cuda
+};
 StepBatches make_step_batches(const RunShape& shape);
 
 class DataFeed {
@@ -73,9 +85,10 @@ class DataFeed {
            MicroBatches micro_batches, StepBatches& memory);
   ~DataFeed();
 
-  /// The next step's micro-batches, where operators that `stream` is given find them, valid until the next call; throws
-  /// Error(bad_data) when the data is used up. The loss weights are mask / (unmasked of the micro-batch) /
-  /// micro-batches of the step on all ranks.
+  /// The next step's micro-batches, for operators that `stream` is given from now on; throws Error(bad_data) when the
+  /// data is used up. Valid until the next call, on cuda until the one after: operators that read it are given to
+  /// `stream` before the next call, or finished before the one after. The loss weights are mask / (unmasked of the
+  /// micro-batch) / micro-batches of the step on all ranks. Waits for the thread, but not for the stream.
   const StepBatch& next(Stream& stream);
   /// Seconds that next() has waited for data so far.
   double stalled_seconds() const { return stalled_; }
@@ -88,6 +101,8 @@ class DataFeed {
     std::vector<std::vector<std::int64_t>> micro_batches;
   };
   Draw draw();
+  void start_reading();
+  void copy(StepBatches::Slot& slot, Stream& stream);
   void fill(StepBatch& step);
   void fill_micro_batch(StepBatch& step, int number, const Draw& draw);
   void fill_sample(const Batch& batch, std::int64_t row, std::int64_t index, double* unmasked);
@@ -97,7 +112,7 @@ class DataFeed {
   RunShape shape_;
   MicroBatches micro_batches_;
   Draw ahead_;  // of the step after the one that is read next
-  StepBatches& steps_;
+  StepBatches& memory_;
   int filling_ = 0;
   std::future<void> reading_;
   double stalled_ = 0;
