@@ -36,6 +36,24 @@ void for_row_sum_blocks(Stream& stream, const Tensor& partials, std::int64_t row
 /// `row_stride`), from column `offset` on, added in order.
 void sum_partials(Stream& stream, Grad target, Tensor partials, std::int64_t offset, std::int64_t row_stride);
 
+/// Rows of residual_forward.
+void residual_forward_rows(Tensor out, const ResidualSum& sum, Range rows);
+/// body(Range rows) for all rows of x. Those that are the result of `sum` are written first, a few at a time, so that
+/// the body finds them in the first cache.
+template <class Body>
+void over_summed_rows(Stream& stream, const Tensor& x, const ResidualSum& sum, const Body& body) {
+  constexpr std::int64_t kFew = 4096;  // elements
+  const std::int64_t width = x.size(-1), few = std::max<std::int64_t>(1, kFew / width);
+  parallel_rows(stream.threads(), x.row_count(), width, [&](Range all) {
+    if (!sum.exists()) return body(all);
+    for (std::int64_t row = all.begin; row < all.end; row += few) {
+      const Range rows{row, std::min(all.end, row + few)};
+      residual_forward_rows(x, sum, rows);
+      body(rows);
+    }
+  });
+}
+
 /// A work area as elements; null when there is none.
 template <class T>
 T* work_as(const Tensor& work) {

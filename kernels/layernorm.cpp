@@ -16,13 +16,15 @@ void check_cache(const LayerNormCache& cache, const Tensor& y) {
 }
 }  // namespace
 
-void layernorm_forward(Stream& stream, Tensor y, const LayerNormCache& cache, Tensor gamma, Tensor beta, float eps) {
+void layernorm_forward(Stream& stream, Tensor y, const LayerNormCache& cache, Tensor gamma, Tensor beta, float eps,
+                       const ResidualSum& sum) {
   check_cache(cache, y);
+  if (sum.exists()) sum.check(cache.x, y.dtype());
   expect_tensor("layernorm gamma", gamma, y.dtype(), {y.size(-1)});
   expect_tensor("layernorm beta", beta, y.dtype(), {y.size(-1)});
-  stream.count(0, static_cast<double>(cache.x.bytes() + y.bytes()) +
+  stream.count(0, static_cast<double>(sum.bytes() + cache.x.bytes() + y.bytes()) +
                       2 * static_cast<double>(cache.mean.bytes() + gamma.bytes()));
-  run<cpu::layernorm_forward, cuda::layernorm_forward>(stream, y, cache, gamma, beta, eps);
+  run<cpu::layernorm_forward, cuda::layernorm_forward>(stream, y, cache, sum, gamma, beta, eps);
 }
 
 void layernorm_backward(Stream& stream, Arena& scratch, Grad dx, Grad dgamma, Grad dbeta, Tensor dy,

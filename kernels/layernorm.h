@@ -13,6 +13,7 @@
 #include "device/memory.h"
 #include "device/stream.h"
 #include "device/tensor.h"
+#include "kernels/residual.h"
 
 namespace mtl {
 
@@ -27,8 +28,10 @@ struct LayerNormGrads {
   Grad dx, dgamma, dbeta;
 };
 
-/// Writes y (N, C), cache.mean and cache.rstd; reads cache.x.
-void layernorm_forward(Stream& stream, Tensor y, const LayerNormCache& cache, Tensor gamma, Tensor beta, float eps);
+/// Writes y (N, C), cache.mean and cache.rstd; reads cache.x. With `sum`, cache.x is first written: the same bits as
+/// residual_forward(stream, cache.x, sum) before, but memory is read once less. The branch has the dtype of y.
+void layernorm_forward(Stream& stream, Tensor y, const LayerNormCache& cache, Tensor gamma, Tensor beta, float eps,
+                       const ResidualSum& sum = {});
 
 /// dx (N, C), which may be dy itself where both have one dtype, obeys its GradMode: accumulating is how the skip
 /// connection's gradient and the norm's meet.

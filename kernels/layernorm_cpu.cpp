@@ -114,8 +114,9 @@ HWY_EXPORT(layernorm_forward_rows);
 HWY_EXPORT(layernorm_backward_rows);
 }  // namespace
 
-void layernorm_forward(Stream& stream, Tensor y, const LayerNormCache& cache, Tensor gamma, Tensor beta, float eps) {
-  parallel_rows(stream.threads(), y.row_count(), y.size(-1), [&](Range rows) {
+void layernorm_forward(Stream& stream, Tensor y, const LayerNormCache& cache, const ResidualSum& sum, Tensor gamma,
+                       Tensor beta, float eps) {
+  over_summed_rows(stream, cache.x, sum, [&](Range rows) {
     HWY_DYNAMIC_DISPATCH(layernorm_forward_rows)(y, cache, gamma, beta, eps, rows);
   });
 }

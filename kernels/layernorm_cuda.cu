@@ -1,43 +1,54 @@
 // Teams of threads share rows (kernels/cuda/rows.h). The passes over a row after the first find it in the caches, so
 // memory is read and written once:
-//   forward   x and y                          2 N C elements
+//   forward   x and y                          2 N C elements; with a sum residual, branch, x and y, 4 N C
 //   backward  x, dy and dx (twice to add)      3 or 4 N C elements; gradients of gamma and beta in the same pass
 // Predicted: bound by memory.
 #include "kernels/cuda.h"
-#include "kernels/cuda/rows.h"
+#include "kernels/cuda/residual_rows.h"
 #include "kernels/cuda/types.h"
 
 namespace mtl::cuda {
 
 namespace {
 
-template <int n, class S, class T>
-__global__ void normalize_rows(T* y, float* mean_out, float* rstd_out, const S* x, const T* gamma, const T* beta,
-                               std::int64_t rows, int width, float eps, Team team) {
-  team.over_rows(rows, width, [&](std::int64_t row, int here) {
-    const S* from = x + row * width;
-    T* to = y + row * width;
+/// X: rows of x, as first_pass() reads them.
+template <class X, class T>
+struct Forward {
+  T* y;
+  float *mean, *rstd;
+  X x;
+  const T *gamma, *beta;
+  std::int64_t rows;
+  int width;
+  float eps;
+};
+
+template <int n, class X, class T>
+__global__ void normalize_rows(const __grid_constant__ Forward<X, T> f, Team team) {
+  team.over_rows(f.rows, f.width, [&](std::int64_t row, int here) {
+    const auto* from = f.x.at(row);
+    T* to = f.y + row * f.width;
+    const float width = static_cast<float>(f.width);
     float sum = 0;
-    team.over_row<n>(here, [&](int i) {
-      const Pack<n> in = load<n>(from + i);
+    first_pass<n>(f.x, row, here, team, [&](const Pack<n>& in) {
       for (int j = 0; j < n; ++j) sum += in[j];
     });
-    const float mean = team.sum(sum) / static_cast<float>(width);
+    const float mean = team.sum(sum) / width;
     float squares = 0;
     team.over_row<n>(here, [&](int i) {
       const Pack<n> in = load<n>(from + i);
       for (int j = 0; j < n; ++j) squares += (in[j] - mean) * (in[j] - mean);
     });
-    const float rstd = 1 / sqrtf(team.sum(squares) / static_cast<float>(width) + eps);
+    const float rstd = 1 / sqrtf(team.sum(squares) / width + f.eps);
     team.over_row<n>(here, [&](int i) {
-      const Pack<n> in = load<n>(from + i), weight = load<n>(gamma + i), bias = load<n>(beta + i);
+      const Pack<n> in = load<n>(from + i), weight = load<n>(f.gamma + i), bias = load<n>(f.beta + i);
       Pack<n> out;
       for (int j = 0; j < n; ++j) out[j] = (in[j] - mean) * rstd * weight[j] + bias[j];
       store(to + i, out);
     });
     if (here > 0 && team.thread() == 0) {
-      mean_out[row] = mean;
-      rstd_out[row] = rstd;
+      f.mean[row] = mean;
+      f.rstd[row] = rstd;
     }
   });
 }
@@ -117,14 +128,19 @@ __global__ void backward_rows(const __grid_constant__ Backward<S, T> b, Team tea
 
 }  // namespace
 
-void layernorm_forward(Stream& stream, Tensor y, const LayerNormCache& cache, Tensor gamma, Tensor beta, float eps) {
+void layernorm_forward(Stream& stream, Tensor y, const LayerNormCache& cache, const ResidualSum& sum, Tensor gamma,
+                       Tensor beta, float eps) {
   const std::int64_t rows = y.row_count(), width = y.size(-1);
   const RowsShape shape = rows_shape(rows, width);
   with_stream_types(cache.x.dtype(), y.dtype(), [&]<class S, class T>(S, T) {
-    with_pack_size(width, {y, cache.x, gamma, beta}, [&]<int n>(std::integral_constant<int, n>) {
-      launch(stream, normalize_rows<n, S, T>, shape.launch, y.data<T>(), cache.mean.data<float>(),
-             cache.rstd.data<float>(), cache.x.data<S>(), gamma.data<T>(), beta.data<T>(), rows,
-             static_cast<int>(width), eps, Team{shape.team});
+    with_rows<S, T>(cache.x, sum, [&]<class X>(const X& x) {
+      const Forward<X, T> operands{y.data<T>(), cache.mean.data<float>(), cache.rstd.data<float>(),
+                                   x,           gamma.data<T>(),          beta.data<T>(),
+                                   rows,        static_cast<int>(width),  eps};
+      with_pack_size(width, {y, cache.x, gamma, beta, sum.residual, sum.branch, sum.bias},
+                     [&]<int n>(std::integral_constant<int, n>) {
+                       launch(stream, normalize_rows<n, X, T>, shape.launch, operands, Team{shape.team});
+                     });
     });
   });
 }

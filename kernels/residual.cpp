@@ -16,13 +16,17 @@ void check_hidden(const char* what, const Tensor& hidden, const Tensor& branch, 
 }
 }  // namespace
 
-void residual_forward(Stream& stream, Tensor out, Tensor residual, Tensor branch, Tensor bias, const Dropout& dropout,
-                      const RowMap& rows) {
+void ResidualSum::check(const Tensor& out, DType compute) const {
+  expect_tensor("residual branch", branch, compute, out.shape());
   check_hidden("residual branch", out, branch, dropout, rows);
   expect_tensor("residual input", residual, out.dtype(), out.shape());
   if (bias.exists()) expect_tensor("residual bias", bias, branch.dtype(), {out.size(-1)});
-  stream.count(0, static_cast<double>(2 * out.bytes() + branch.bytes() + bias.bytes()));
-  run<cpu::residual_forward, cuda::residual_forward>(stream, out, residual, branch, bias, dropout, rows);
+}
+
+void residual_forward(Stream& stream, Tensor out, const ResidualSum& sum) {
+  sum.check(out, sum.branch.dtype());
+  stream.count(0, static_cast<double>(out.bytes() + sum.bytes()));
+  run<cpu::residual_forward, cuda::residual_forward>(stream, out, sum);
 }
 
 void residual_backward(Stream& stream, Arena& scratch, Tensor dbranch, Grad dbias, Tensor dout, const Dropout& dropout,

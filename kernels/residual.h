@@ -17,9 +17,22 @@
 
 namespace mtl {
 
-/// out may be residual itself.
-void residual_forward(Stream& stream, Tensor out, Tensor residual, Tensor branch, Tensor bias, const Dropout& dropout,
-                      const RowMap& rows);
+/// The operands of residual + dropout(branch + bias).
+struct ResidualSum {
+  Tensor residual, branch, bias;
+  Dropout dropout;
+  RowMap rows;
+
+  bool exists() const { return residual.exists(); }
+  /// Throws unless this is a sum for `out` of a branch of dtype `compute`.
+  void check(const Tensor& out, DType compute) const;
+  /// Of the operands.
+  std::size_t bytes() const { return residual.bytes() + branch.bytes() + bias.bytes(); }
+};
+
+/// out may be sum.residual itself. A norm that reads `out` next takes the sum instead (kernels/layernorm.h,
+/// kernels/rmsnorm.h): it writes out in the same pass over memory.
+void residual_forward(Stream& stream, Tensor out, const ResidualSum& sum);
 
 /// dbranch may be dout itself where S is T. Then, with dropout off, only dbias is computed.
 void residual_backward(Stream& stream, Arena& scratch, Tensor dbranch, Grad dbias, Tensor dout, const Dropout& dropout,

@@ -9,14 +9,13 @@ namespace mtl::HWY_NAMESPACE {
 
 /// S: of the residual stream; T: of the branch.
 template <class S, class T>
-void add_branch(Tensor out, Tensor residual, Tensor branch, Tensor bias, const Dropout& dropout, const RowMap& map,
-                Range rows) {
+void add_branch(Tensor out, const ResidualSum& sum, Range rows) {
   const std::int64_t width = out.size(-1);
-  const HiddenMask mask(dropout, map, width);
-  const T* shift = bias.exists() ? bias.data<T>() : nullptr;
+  const HiddenMask mask(sum.dropout, sum.rows, width);
+  const T* shift = sum.bias.exists() ? sum.bias.data<T>() : nullptr;
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-    const T* from = branch.data<T>() + row * width;
-    const S* skip = residual.data<S>() + row * width;
+    const T* from = sum.branch.data<T>() + row * width;
+    const S* skip = sum.residual.data<S>() + row * width;
     S* to = out.data<S>() + row * width;
     mask.sweep_row(row, {0, width}, [&](std::size_t i, auto lanes, VecF32 factor) HWY_ATTR {
       VecF32 x = lanes.load(from + i);
@@ -44,11 +43,9 @@ void pass_to_branch(Tensor dbranch, Tensor dout, const Dropout& dropout, const R
   }
 }
 
-void residual_forward_rows(Tensor out, Tensor residual, Tensor branch, Tensor bias, const Dropout& dropout,
-                           const RowMap& map, Range rows) {
-  with_stream(out.dtype(), branch.dtype(), [&](auto s, auto t) HWY_ATTR {
-    add_branch<decltype(s), decltype(t)>(out, residual, branch, bias, dropout, map, rows);
-  });
+void residual_forward_rows(Tensor out, const ResidualSum& sum, Range rows) {
+  with_stream(out.dtype(), sum.branch.dtype(),
+              [&](auto s, auto t) HWY_ATTR { add_branch<decltype(s), decltype(t)>(out, sum, rows); });
 }
 
 void residual_backward_rows(Tensor dbranch, Tensor dout, const Dropout& dropout, const RowMap& map, Range rows,
@@ -82,11 +79,13 @@ HWY_EXPORT(residual_backward_rows);
 HWY_EXPORT(add_partials);
 }  // namespace
 
-void residual_forward(Stream& stream, Tensor out, Tensor residual, Tensor branch, Tensor bias, const Dropout& dropout,
-                      const RowMap& rows) {
-  parallel_rows(stream.threads(), out.row_count(), out.size(-1), [&](Range some) {
-    HWY_DYNAMIC_DISPATCH(residual_forward_rows)(out, residual, branch, bias, dropout, rows, some);
-  });
+void residual_forward_rows(Tensor out, const ResidualSum& sum, Range rows) {
+  HWY_DYNAMIC_DISPATCH(residual_forward_rows)(out, sum, rows);
+}
+
+void residual_forward(Stream& stream, Tensor out, const ResidualSum& sum) {
+  parallel_rows(stream.threads(), out.row_count(), out.size(-1),
+                [&](Range rows) { residual_forward_rows(out, sum, rows); });
 }
 
 void residual_backward(Stream& stream, Tensor work, Tensor dbranch, Grad dbias, Tensor dout, const Dropout& dropout,

@@ -4,29 +4,17 @@
 //                                           dbias in the same pass
 // The mask is drawn again in backward, never stored. Predicted: bound by memory.
 #include "kernels/cuda.h"
-#include "kernels/cuda/dropout.h"
-#include "kernels/cuda/rows.h"
+#include "kernels/cuda/residual_rows.h"
 #include "kernels/cuda/types.h"
 
 namespace mtl::cuda {
 
 namespace {
 
-/// bias is null where it is left out.
 template <int n, class S, class T>
-__global__ void add_branch(S* out, const S* residual, const T* branch, const T* bias,
-                           const __grid_constant__ HiddenMask hidden, std::int64_t rows, int width, Team team) {
-  team.over_rows(rows, width, [&](std::int64_t row, int here) {
-    const RowMask mask(hidden, here > 0 ? row : 0);
-    const std::int64_t begin = row * width;
-    team.over_row<n>(here, [&](int i) {
-      const Pack<n> skip = load<n>(residual + begin + i), x = load<n>(branch + begin + i);
-      const Pack<n> shift = bias == nullptr ? Pack<n>{} : load<n>(bias + i), factors = mask.factors<n>(i);
-      Pack<n> sum;
-      for (int j = 0; j < n; ++j) sum[j] = skip[j] + factors[j] * (x[j] + shift[j]);
-      store(out + begin + i, sum);
-    });
-  });
+__global__ void add_branch(const __grid_constant__ SummedRows<S, T> sum, std::int64_t rows, Team team) {
+  team.over_rows(rows, sum.width,
+                 [&](std::int64_t row, int here) { first_pass<n>(sum, row, here, team, [](const Pack<n>&) {}); });
 }
 
 /// dbranch is null where it has its values already, partials where dbias is not wanted.
@@ -79,15 +67,12 @@ __global__ void backward_rows(const __grid_constant__ Backward<S, T> b, Team tea
 
 }  // namespace
 
-void residual_forward(Stream& stream, Tensor out, Tensor residual, Tensor branch, Tensor bias, const Dropout& dropout,
-                      const RowMap& rows) {
-  const std::int64_t count = out.row_count(), width = out.size(-1);
-  const RowsShape shape = rows_shape(count, width);
-  with_stream_types(out.dtype(), branch.dtype(), [&]<class S, class T>(S, T) {
-    with_pack_size(width, {out, residual, branch, bias}, [&]<int n>(std::integral_constant<int, n>) {
-      launch(stream, add_branch<n, S, T>, shape.launch, out.data<S>(), residual.data<S>(), branch.data<T>(),
-             bias.exists() ? bias.data<T>() : nullptr, HiddenMask(dropout, rows, width), count, static_cast<int>(width),
-             Team{shape.team});
+void residual_forward(Stream& stream, Tensor out, const ResidualSum& sum) {
+  const std::int64_t rows = out.row_count(), width = out.size(-1);
+  const RowsShape shape = rows_shape(rows, width);
+  with_stream_types(out.dtype(), sum.branch.dtype(), [&]<class S, class T>(S, T) {
+    with_pack_size(width, {out, sum.residual, sum.branch, sum.bias}, [&]<int n>(std::integral_constant<int, n>) {
+      launch(stream, add_branch<n, S, T>, shape.launch, SummedRows<S, T>(out, sum), rows, Team{shape.team});
     });
   });
 }

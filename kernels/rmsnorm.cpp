@@ -16,11 +16,13 @@ void check_rmsnorm(const RmsNormCache& cache, const Tensor& y, const Tensor& gam
 }
 }  // namespace
 
-void rmsnorm_forward(Stream& stream, Tensor y, const RmsNormCache& cache, Tensor gamma, float eps) {
+void rmsnorm_forward(Stream& stream, Tensor y, const RmsNormCache& cache, Tensor gamma, float eps,
+                     const ResidualSum& sum) {
   check_rmsnorm(cache, y, gamma);
+  if (sum.exists()) sum.check(cache.x, y.dtype());
   expect_in_place("rmsnorm y", y, cache.x);
-  stream.count(0, static_cast<double>(cache.x.bytes() + y.bytes() + cache.rstd.bytes() + gamma.bytes()));
-  run<cpu::rmsnorm_forward, cuda::rmsnorm_forward>(stream, y, cache, gamma, eps);
+  stream.count(0, static_cast<double>(sum.bytes() + cache.x.bytes() + y.bytes() + cache.rstd.bytes() + gamma.bytes()));
+  run<cpu::rmsnorm_forward, cuda::rmsnorm_forward>(stream, y, cache, sum, gamma, eps);
 }
 
 void rmsnorm_backward(Stream& stream, Arena& scratch, Grad dx, Grad dgamma, Tensor dy, const RmsNormCache& cache,

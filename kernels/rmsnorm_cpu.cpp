@@ -51,8 +51,9 @@ HWY_EXPORT(rmsnorm_forward_rows);
 HWY_EXPORT(rmsnorm_backward_rows);
 }  // namespace
 
-void rmsnorm_forward(Stream& stream, Tensor y, const RmsNormCache& cache, Tensor gamma, float eps) {
-  parallel_rows(stream.threads(), y.row_count(), y.size(-1), [&](Range rows) {
+void rmsnorm_forward(Stream& stream, Tensor y, const RmsNormCache& cache, const ResidualSum& sum, Tensor gamma,
+                     float eps) {
+  over_summed_rows(stream, cache.x, sum, [&](Range rows) {
     HWY_DYNAMIC_DISPATCH(rmsnorm_forward_rows)(y, cache, gamma, eps, rows);
   });
 }

@@ -1,5 +1,5 @@
 // Memory is read and written once:
-//   forward   x and y                          2 N C elements
+//   forward   x and y                          2 N C elements; with a sum residual, branch, x and y, 4 N C
 //   backward  x, dy and dx (twice to add)      3 or 4 N C elements; the gradient of gamma in the same pass
 // Predicted: bound by memory.
 #include "kernels/cuda.h"
@@ -8,18 +8,16 @@
 
 namespace mtl::cuda {
 
-void rmsnorm_forward(Stream& stream, Tensor y, const RmsNormCache& cache, Tensor gamma, float eps) {
+void rmsnorm_forward(Stream& stream, Tensor y, const RmsNormCache& cache, const ResidualSum& sum, Tensor gamma,
+                     float eps) {
   const auto width = static_cast<int>(y.size(-1));
   with_stream_types(cache.x.dtype(), y.dtype(), [&]<class S, class T>(S, T) {
-    const RmsNormForward<DenseRows<const S>, DenseRows<T>, T> operands{{y.data<T>(), width},
-                                                                       {cache.x.data<S>(), width},
-                                                                       cache.rstd.data<float>(),
-                                                                       gamma.data<T>(),
-                                                                       y.row_count(),
-                                                                       width,
-                                                                       eps};
-    with_pack_size(width, {y, cache.x, gamma},
-                   [&]<int n>(std::integral_constant<int, n>) { rmsnorm_rows<n>(stream, operands); });
+    with_rows<S, T>(cache.x, sum, [&]<class X>(const X& x) {
+      const RmsNormForward<X, DenseRows<T>, T> operands{
+          {y.data<T>(), width}, x, cache.rstd.data<float>(), gamma.data<T>(), y.row_count(), width, eps};
+      with_pack_size(width, {y, cache.x, gamma, sum.residual, sum.branch, sum.bias},
+                     [&]<int n>(std::integral_constant<int, n>) { rmsnorm_rows<n>(stream, operands); });
+    });
   });
 }
 

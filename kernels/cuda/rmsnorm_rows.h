@@ -1,19 +1,11 @@
-// RMSNorm of rows, for rmsnorm_cuda.cu and head_norm_cuda.cu: X, Y, ... are DenseRows or HeadRows, which find a row.
-// Teams of threads share rows (kernels/cuda/rows.h); the second pass over a row finds it in the caches.
+// RMSNorm of rows, for rmsnorm_cuda.cu and head_norm_cuda.cu: X, Y, ... are DenseRows, HeadRows or SummedRows, which
+// find a row. Teams of threads share rows (kernels/cuda/rows.h); the second pass over a row finds it in the caches.
 #pragma once
 
-#include "kernels/cuda/rows.h"
+#include "kernels/cuda/residual_rows.h"
 #include "kernels/head_slice.h"
 
 namespace mtl::cuda {
-
-/// Rows one after another.
-template <class T>
-struct DenseRows {
-  T* data;
-  int width;
-  __device__ T* at(std::int64_t row) const { return data + row * width; }
-};
 
 /// The heads of a slice, in the order (B, T, G, count).
 template <class T>
@@ -47,8 +39,7 @@ __global__ void rmsnorm_forward_rows(const __grid_constant__ RmsNormForward<X, Y
     const auto* x = f.x.at(row);
     T* y = f.y.at(row);
     float squares = 0;
-    team.over_row<n>(here, [&](int i) {
-      const Pack<n> in = load<n>(x + i);
+    first_pass<n>(f.x, row, here, team, [&](const Pack<n>& in) {
       for (int j = 0; j < n; ++j) squares += in[j] * in[j];
     });
     const float rstd = 1 / sqrtf(team.sum(squares) / static_cast<float>(f.width) + f.eps);

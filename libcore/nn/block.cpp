@@ -1,7 +1,5 @@
 #include "nn/block.h"
 
-#include "kernels/residual.h"
-
 namespace mtl {
 
 Block::Block(const GptConfig& config, const DropoutOptions& dropout, TpRegion around, std::int64_t layer,
@@ -29,11 +27,18 @@ void Block::params(const ParamVisitor& visit) {
 void Block::forward(Ctx& ctx, Tensor x, Tensor y, const Batch& batch, Cache& cache) const {
   Arena::Mark scratch(ctx.scratch);
   const RowMap rows = region.rows_held(ctx, batch.rows(), x.size(0));
-  Tensor branch = attention.forward(ctx, norm1.forward(ctx, x, cache.norm1), batch, cache.attention);
-  Tensor middle = parallel_residual ? y : ctx.slot.like(x);
-  residual_forward(ctx.stream, middle, x, branch, attention.out_bias.value, dropout_in(ctx, attention_dropout), rows);
-  branch = mlp.forward(ctx, norm2.forward(ctx, parallel_residual ? x : middle, cache.norm2), cache.mlp);
-  residual_forward(ctx.stream, y, middle, branch, mlp.down_bias.value, dropout_in(ctx, mlp_dropout), rows);
+  const Tensor attended = attention.forward(ctx, norm1.forward(ctx, x, cache.norm1), batch, cache.attention);
+  const ResidualSum sum{x, attended, attention.out_bias.value, dropout_in(ctx, attention_dropout), rows};
+  Tensor middle = y, normed;
+  if (parallel_residual) {
+    residual_forward(ctx.stream, middle, sum);
+    normed = norm2.forward(ctx, x, cache.norm2);
+  } else {
+    middle = ctx.slot.like(x);
+    normed = norm2.forward(ctx, middle, cache.norm2, sum);
+  }
+  const Tensor mlp_out = mlp.forward(ctx, normed, cache.mlp);
+  residual_forward(ctx.stream, y, {middle, mlp_out, mlp.down_bias.value, dropout_in(ctx, mlp_dropout), rows});
 }
 
 void Block::backward(Ctx& ctx, Tensor dx, const Batch& batch, const Cache& cache) const {

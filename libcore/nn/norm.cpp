@@ -13,16 +13,16 @@ void NormLayer::params(const ParamVisitor& visit, const std::string& prefix) {
   visit(beta, {.name = prefix + ".bias", .shape = {width}, .decays = false, .summed_over = axes, .init = Init::zeros});
 }
 
-Tensor NormLayer::forward(Ctx& ctx, Tensor x, Cache& cache) const {
+Tensor NormLayer::forward(Ctx& ctx, Tensor x, Cache& cache, const ResidualSum& sum) const {
   std::int64_t rows = x.row_count();
   cache.x = x;
   cache.rstd = ctx.slot.make(DType::f32, {rows});
   if (kind == Norm::layernorm) cache.mean = ctx.slot.make(DType::f32, {rows});
   Tensor y = ctx.slot.make(gamma.value.dtype(), x.shape());
   if (kind == Norm::layernorm)
-    layernorm_forward(ctx.stream, y, cache, gamma.value, beta.value, eps);
+    layernorm_forward(ctx.stream, y, cache, gamma.value, beta.value, eps, sum);
   else
-    rmsnorm_forward(ctx.stream, y, {cache.x, cache.rstd}, gamma.value, eps);
+    rmsnorm_forward(ctx.stream, y, {cache.x, cache.rstd}, gamma.value, eps, sum);
   return y;
 }
 

@@ -22,8 +22,9 @@ struct NormLayer {
   NormLayer() = default;
   NormLayer(const GptConfig& config, TpRegion around);
   void params(const ParamVisitor& visit, const std::string& prefix);
-  /// y = norm(x), in the slot, of the weights' dtype. x (N, C) must stay as it is until backward.
-  Tensor forward(Ctx& ctx, Tensor x, Cache& cache) const;
+  /// y = norm(x), in the slot, of the weights' dtype. x (N, C) must stay as it is until backward. With `sum`, x is
+  /// written first, in the same pass.
+  Tensor forward(Ctx& ctx, Tensor x, Cache& cache, const ResidualSum& sum = {}) const;
   /// dx += the norm's gradient: the skip connection has put its own there already.
   void backward(Ctx& ctx, Tensor dx, Tensor dy, const Cache& cache) const;
 };

@@ -133,9 +133,17 @@ void bench_hidden(Bench& bench, std::int64_t samples, std::int64_t length, std::
   bench.run("rmsnorm backward             " + size, [&](Stream& s) {
     rmsnorm_backward(s, scratch, {dx, add_up}, {dgamma, add_up}, dy, rms_cache, gamma);
   });
-  bench.run("residual forward             " + size, [&](Stream& s) { residual_forward(s, y, x, dy, beta, {}, map); });
-  bench.run("residual forward, dropout    " + size,
-            [&](Stream& s) { residual_forward(s, y, x, dy, beta, dropout, map); });
+  bench.run("residual forward             " + size, [&](Stream& s) { residual_forward(s, y, {x, dy, beta, {}, map}); });
+  bench.run("residual, layernorm forward  " + size, [&](Stream& s) {
+    residual_forward(s, dx, {x, dy, beta, {}, map});
+    layernorm_forward(s, y, {dx, mean, rstd}, gamma, beta, 1e-5f);
+  });
+  bench.run("residual in layernorm forward " + size, [&](Stream& s) {
+    layernorm_forward(s, y, {dx, mean, rstd}, gamma, beta, 1e-5f, {x, dy, beta, {}, map});
+  });
+  bench.run("residual forward, dropout    " + size, [&](Stream& s) {
+    residual_forward(s, y, {x, dy, beta, dropout, map});
+  });
   bench.run("residual backward in place   " + size, [&](Stream& s) {
     residual_backward(s, scratch, dy, {dbeta, add_up}, dy, {}, map);
   });

@@ -1,7 +1,7 @@
 // LayerNorm against its equations in fp64.
 #include "kernels/layernorm.h"
 
-#include "tests/kernels/reference.h"
+#include "tests/kernels/dropout_reference.h"
 
 using namespace mtl;
 using namespace mtl::test;
@@ -72,6 +72,29 @@ void check_against_reference(const Norm& n, GradMode mode, DType grads) {
   CHECK(relative_rms(dx, expected.dx) < rounding_of(n.types.stream, kTolerance.reduction));
   CHECK(relative_rms(dgamma, expected.dgamma) < rounding_of(grads, kTolerance.reduction));
   CHECK(relative_rms(dbeta, expected.dbeta) < rounding_of(grads, kTolerance.reduction));
+}
+
+/// The same rows by two operators and by one, over the residual and next to it, with one thread and with several.
+void check_sum(const Norm& n, const Dropout& dropout) {
+  const Shape shape{n.rows, n.width};
+  const RowMap map{samples_from(7), 3, 16};
+  const Owned branch = random_tensor(n.types.compute, shape, 8), bias = random_tensor(n.types.compute, {n.width}, 9);
+  for (const bool has_bias : {false, true}) {
+    for (const bool in_place : {false, true}) {
+      const Owned residual = random_tensor(n.types.stream, shape, 10);
+      Stream one(kDevice, 1), several(kDevice, 3);
+      const ResidualSum sum{residual, branch, has_bias ? bias.tensor() : Tensor(), dropout, map};
+      residual_forward(one, n.x, sum);
+      n.forward();
+      const Owned x(n.types.stream, shape), y(n.types.compute, shape), mean({n.rows}), rstd({n.rows});
+      const Tensor out = in_place ? residual.tensor() : x.tensor();
+      layernorm_forward(has_bias ? several : one, y, {out, mean, rstd}, n.gamma, n.beta, kEps, sum);
+      CHECK(same_bits(out, n.x));
+      CHECK(same_bits(y, n.y));
+      CHECK(same_bits(mean, n.mean));
+      CHECK(same_bits(rstd, n.rstd));
+    }
+  }
 }
 
 }  // namespace
@@ -161,4 +184,37 @@ TEST_CASE("layernorm: meta counts the scratch and bytes of a real run; wrong sha
   CHECK_THROWS_AS(
       layernorm_backward(counted, counted_scratch, {meta({100, 31})}, {}, {}, meta({100, 32}), cache, meta({32})),
       Error);
+}
+
+TEST_CASE("layernorm: the sum of residual and branch first gives the bits of residual_forward before it") {
+  using Size = std::pair<std::int64_t, std::int64_t>;
+  for (auto [rows, width] : {Size{1, 3}, {64, 768}, {35, 1031}, {700, 40}, {3, 2056}, {2, 2501}}) {
+    for (const StreamTypes types : kStreamTypes) {
+      for (const float probability : {0.0f, 0.1f}) {
+        CAPTURE(rows);
+        CAPTURE(width);
+        CAPTURE(std::string(name_of(types.stream)));
+        CAPTURE(std::string(name_of(types.compute)));
+        check_sum({rows, width, types}, {probability, {1234, 56}});
+      }
+    }
+  }
+}
+
+TEST_CASE("layernorm: a sum counts its operands on meta, and those that do not fit throw") {
+  Stream counted(Device::meta, 1, kDevice);
+  const Tensor wide = meta({6, 4}), narrow = meta({6, 4}, DType::bf16), gamma = meta({4}, DType::bf16);
+  const auto forward = [&](const ResidualSum& sum) {
+    layernorm_forward(counted, narrow, {wide, meta({6}), meta({6})}, gamma, gamma, kEps, sum);
+  };
+  forward({wide, narrow, gamma, {}, {}});
+  const double with_sum = counted.counters().bytes;
+  counted.reset_counters();
+  forward({});
+  CHECK(with_sum == counted.counters().bytes + 24 * (4 + 2) + 4 * 2);
+  CHECK_THROWS_AS(forward({narrow, narrow, gamma, {}, {}}), Error);
+  CHECK_THROWS_AS(forward({wide, wide, {}, {}, {}}), Error);
+  CHECK_THROWS_AS(forward({wide, narrow, meta({4}), {}, {}}), Error);
+  CHECK_THROWS_AS(forward({meta({5, 4}), narrow, {}, {}, {}}), Error);
+  CHECK_THROWS_AS(forward({wide, meta({6, 5}, DType::bf16), {}, {}, {}}), Error);
 }

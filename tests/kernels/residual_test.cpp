@@ -50,7 +50,7 @@ void check_against_reference(const Branch& b, const Dropout& dropout, GradMode m
     dx.push_back(factor * dout[i]);
     sums[column] += dx.back();
   }
-  residual_forward(stream, out, b.residual, b.branch, with_bias ? b.bias.tensor() : Tensor(), dropout, rows);
+  residual_forward(stream, out, {b.residual, b.branch, with_bias ? b.bias.tensor() : Tensor(), dropout, rows});
   CHECK(relative_rms(out, expected) < rounding_of(b.types.stream, kTolerance.elementwise));
   residual_backward(stream, scratch, dbranch, {dbias, mode}, b.dout, dropout, rows);
   CHECK(relative_rms(dbranch, dx) < rounding_of(b.types.compute, kTolerance.elementwise));
@@ -84,9 +84,9 @@ TEST_CASE("residual: in place, forward over the residual and backward over dout"
     const Branch b{2, 9, 40, types};
     Owned out(types.stream, b.shape), dbias({40}), dbias_in_place({40}), dbranch(types.compute, b.shape);
     for (const Dropout& dropout : {dropout_of(0.2f), Dropout{}}) {
-      residual_forward(stream, out, b.residual, b.branch, b.bias, dropout, rows_of(9));
+      residual_forward(stream, out, {b.residual, b.branch, b.bias, dropout, rows_of(9)});
       Owned in_place = random_tensor(types.stream, b.shape, 1);
-      residual_forward(stream, in_place, in_place, b.branch, b.bias, dropout, rows_of(9));
+      residual_forward(stream, in_place, {in_place, b.branch, b.bias, dropout, rows_of(9)});
       CHECK(same_bits(out, in_place));
     }
     if (types.stream != types.compute) {
@@ -109,14 +109,14 @@ TEST_CASE("dropout: a mask does not depend on how batch and sequence are cut") {
   Branch b{4, 16, 27};
   const Owned zeros = filled(b.shape, 0), ones = filled(b.shape, 1);
   Owned whole(b.shape);
-  residual_forward(stream, whole, zeros, ones, {}, dropout_of(0.3f), rows_of(16));
+  residual_forward(stream, whole, {zeros, ones, {}, dropout_of(0.3f), rows_of(16)});
   for (std::int64_t size : {1, 8, 32, 40}) {  // from part of a sample to more than two
     for (std::int64_t begin = 0; begin + size <= 64; begin += size) {
       const std::int64_t skipped = begin / 16;  // a micro-batch that starts at a later sample
       const RowMap rows{samples_from(kFirstSample + skipped), begin - 16 * skipped, 16};
       Owned part({size, 27});
-      residual_forward(stream, part, zeros.tensor().rows(0, size), ones.tensor().rows(0, size), {}, dropout_of(0.3f),
-                       rows);
+      residual_forward(stream, part,
+                       {zeros.tensor().rows(0, size), ones.tensor().rows(0, size), {}, dropout_of(0.3f), rows});
       CHECK(same_bits(part, whole.tensor().rows(begin, size)));
     }
   }
@@ -126,7 +126,7 @@ TEST_CASE("dropout: keeps the share it says, and keeps the mean") {
   Stream stream(kDevice, 2);
   const Shape shape{512, 1024};
   Owned zeros = filled(shape, 0), ones = filled(shape, 1), out(shape);
-  residual_forward(stream, out, zeros, ones, {}, dropout_of(0.1f), rows_of(64));
+  residual_forward(stream, out, {zeros, ones, {}, dropout_of(0.1f), rows_of(64)});
   double sum = 0, dropped = 0;
   for (double value : out.values()) {
     sum += value;
@@ -135,7 +135,7 @@ TEST_CASE("dropout: keeps the share it says, and keeps the mean") {
   const auto n = static_cast<double>(out.numel());
   CHECK(std::abs(dropped / n - 0.1) < 4 * std::sqrt(0.09 / n));
   CHECK(std::abs(sum / n - 1) < 0.003);
-  residual_forward(stream, out, zeros, ones, {}, dropout_of(1.0f), rows_of(64));
+  residual_forward(stream, out, {zeros, ones, {}, dropout_of(1.0f), rows_of(64)});
   CHECK(relative_rms(out, zeros.values()) == 0);
 }
 
@@ -147,7 +147,7 @@ TEST_CASE("residual: the gradient equals finite differences") {
   const RowMap rows = rows_of(3);
   Owned out(b.shape), dbranch(b.shape), dbias({5});
   const auto loss = [&] {
-    residual_forward(stream, out, b.residual, b.branch, b.bias, dropout, rows);
+    residual_forward(stream, out, {b.residual, b.branch, b.bias, dropout, rows});
     return weighted_sum(b.dout, out);
   };
   residual_backward(stream, scratch, dbranch, {dbias}, b.dout, dropout, rows);
@@ -160,31 +160,31 @@ TEST_CASE("residual: one thread and four give the same bits; meta counts the sam
   Owned dbranch1(b.shape), dbranch4(b.shape), dbias1({259}), dbias4({259}), out1(b.shape), out4(b.shape);
   Stream serial(kDevice, 1), parallel(kDevice, 4), counted(Device::meta, 1, kDevice);
   Arena scratch(kDevice, "scratch", 1 << 20), counted_scratch(Device::meta, "scratch", 0);
-  residual_forward(serial, out1, b.residual, b.branch, b.bias, dropout_of(0.1f), rows_of(70));
-  residual_forward(parallel, out4, b.residual, b.branch, b.bias, dropout_of(0.1f), rows_of(70));
+  residual_forward(serial, out1, {b.residual, b.branch, b.bias, dropout_of(0.1f), rows_of(70)});
+  residual_forward(parallel, out4, {b.residual, b.branch, b.bias, dropout_of(0.1f), rows_of(70)});
   CHECK(same_bits(out1, out4));
   residual_backward(serial, scratch, dbranch1, {dbias1}, b.dout, dropout_of(0.1f), rows_of(70));
   residual_backward(parallel, scratch, dbranch4, {dbias4}, b.dout, dropout_of(0.1f), rows_of(70));
   CHECK(same_bits(dbranch1, dbranch4));
   CHECK(same_bits(dbias1, dbias4));
-  residual_forward(counted, meta(b.shape), meta(b.shape), meta(b.shape), meta({259}), {}, {});
+  residual_forward(counted, meta(b.shape), {meta(b.shape), meta(b.shape), meta({259}), {}, {}});
   residual_backward(counted, counted_scratch, meta(b.shape), {meta({259})}, meta(b.shape), {}, {});
   CHECK(counted_scratch.peak() == scratch.peak());
   CHECK(counted.counters().bytes == serial.counters().bytes);
-  CHECK_THROWS_AS(residual_forward(counted, meta({6, 4}), meta({6, 4}), meta({6, 5}), {}, {}, {}), Error);
-  CHECK_THROWS_AS(residual_forward(counted, meta({6, 4}), meta({6, 4}), meta({6, 4}), meta({3}), {}, {}), Error);
-  CHECK_THROWS_AS(residual_forward(counted, meta({2, 3, 4}), meta({2, 3, 4}), meta({2, 3, 4}), {}, {}, {}), Error);
+  CHECK_THROWS_AS(residual_forward(counted, meta({6, 4}), {meta({6, 4}), meta({6, 5}), {}, {}, {}}), Error);
+  CHECK_THROWS_AS(residual_forward(counted, meta({6, 4}), {meta({6, 4}), meta({6, 4}), meta({3}), {}, {}}), Error);
+  CHECK_THROWS_AS(residual_forward(counted, meta({2, 3, 4}), {meta({2, 3, 4}), meta({2, 3, 4}), {}, {}, {}}), Error);
   const Tensor narrow = meta({6, 4}, DType::bf16), wide = meta({6, 4});
-  CHECK_THROWS_AS(residual_forward(counted, narrow, narrow, wide, {}, {}, {}), Error);
-  CHECK_THROWS_AS(residual_forward(counted, wide, narrow, narrow, {}, {}, {}), Error);
-  CHECK_THROWS_AS(residual_forward(counted, wide, wide, narrow, meta({4}), {}, {}), Error);
+  CHECK_THROWS_AS(residual_forward(counted, narrow, {narrow, wide, {}, {}, {}}), Error);
+  CHECK_THROWS_AS(residual_forward(counted, wide, {narrow, narrow, {}, {}, {}}), Error);
+  CHECK_THROWS_AS(residual_forward(counted, wide, {wide, narrow, meta({4}), {}, {}}), Error);
   CHECK_THROWS_AS(residual_backward(counted, counted_scratch, wide, {}, narrow, {}, {}), Error);
   counted.reset_counters();
-  residual_forward(counted, wide, wide, narrow, meta({4}, DType::bf16), {}, {});
+  residual_forward(counted, wide, {wide, narrow, meta({4}, DType::bf16), {}, {}});
   residual_backward(counted, counted_scratch, narrow, {meta({4})}, wide, {}, {});
   CHECK(counted.counters().bytes == 24 * (4 + 4 + 2) + 4 * 2 + 24 * (2 + 4) + 4 * 4);
   const auto beyond = [&](const RowMap& rows) {
-    return residual_forward(counted, meta({6, 4}), meta({6, 4}), meta({6, 4}), {}, dropout_of(0.1f), rows);
+    return residual_forward(counted, meta({6, 4}), {meta({6, 4}), meta({6, 4}), {}, dropout_of(0.1f), rows});
   };
   const Tensor two = meta({2}, DType::i64);
   CHECK_NOTHROW(beyond({two, 2, 4}));

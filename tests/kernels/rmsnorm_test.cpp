@@ -1,6 +1,7 @@
 // RMSNorm against its equations in fp64.
 #include "kernels/rmsnorm.h"
 
+#include "tests/kernels/dropout_reference.h"
 #include "tests/kernels/rmsnorm_reference.h"
 
 using namespace mtl;
@@ -42,6 +43,29 @@ void check_against_reference(const RmsNorm& n, GradMode mode, DType grads) {
   rmsnorm_backward(stream, scratch, {dx, mode}, {dgamma, mode}, n.dy, n.cache(), n.gamma);
   CHECK(relative_rms(dx, expected.dx) < rounding_of(n.types.stream, kTolerance.reduction));
   CHECK(relative_rms(dgamma, expected.dgamma) < rounding_of(grads, kTolerance.reduction));
+}
+
+/// The same rows by two operators and by one, over the residual and next to it, with one thread and with several.
+void check_sum(const RmsNorm& n, const Dropout& dropout) {
+  const Shape shape{n.rows, n.width};
+  const RowMap map{samples_from(7), 3, 16};
+  const Owned branch = random_tensor(n.types.compute, shape, 8), bias = random_tensor(n.types.compute, {n.width}, 9);
+  for (const bool has_bias : {false, true}) {
+    for (const bool in_place : {false, true}) {
+      const Owned residual = random_tensor(n.types.stream, shape, 10);
+      Stream one(kDevice, 1), several(kDevice, 3);
+      const ResidualSum sum{residual, branch, has_bias ? bias.tensor() : Tensor(), dropout, map};
+      residual_forward(one, n.x, sum);
+      n.forward();
+      const Owned x(n.types.stream, shape), y(n.types.compute, shape), rstd({n.rows});
+      const Tensor out = in_place ? residual.tensor() : x.tensor();
+      rmsnorm_forward(has_bias ? several : one, y, {out, rstd}, n.gamma, kRmsNormEps, sum);
+      CHECK(same_bits(out, n.x));
+      CHECK(same_bits(y, n.y));
+
+      CHECK(same_bits(rstd, n.rstd));
+    }
+  }
 }
 
 }  // namespace
@@ -184,4 +208,37 @@ TEST_CASE("rmsnorm: meta counts the scratch and bytes of a real run; wrong shape
   rmsnorm_forward(counted, narrow, {wide, meta({100})}, gamma, kRmsNormEps);
   rmsnorm_backward(counted, counted_scratch, {wide, GradMode::accumulate}, {}, narrow, {wide, meta({100})}, gamma);
   CHECK(counted.counters().bytes == 3200 * (4 + 2) + 400 + 64 + 3200 * (2 + 3 * 4));
+}
+
+TEST_CASE("rmsnorm: the sum of residual and branch first gives the bits of residual_forward before it") {
+  using Size = std::pair<std::int64_t, std::int64_t>;
+  for (auto [rows, width] : {Size{1, 3}, {64, 768}, {35, 1031}, {700, 40}, {3, 2056}, {2, 2501}}) {
+    for (const StreamTypes types : kStreamTypes) {
+      for (const float probability : {0.0f, 0.1f}) {
+        CAPTURE(rows);
+        CAPTURE(width);
+        CAPTURE(std::string(name_of(types.stream)));
+        CAPTURE(std::string(name_of(types.compute)));
+        check_sum({rows, width, types}, {probability, {1234, 56}});
+      }
+    }
+  }
+}
+
+TEST_CASE("rmsnorm: a sum counts its operands on meta, and those that do not fit throw") {
+  Stream counted(Device::meta, 1, kDevice);
+  const Tensor wide = meta({6, 4}), narrow = meta({6, 4}, DType::bf16), gamma = meta({4}, DType::bf16);
+  const auto forward = [&](const ResidualSum& sum) {
+    rmsnorm_forward(counted, narrow, {wide, meta({6})}, gamma, kRmsNormEps, sum);
+  };
+  forward({wide, narrow, gamma, {}, {}});
+  const double with_sum = counted.counters().bytes;
+  counted.reset_counters();
+  forward({});
+  CHECK(with_sum == counted.counters().bytes + 24 * (4 + 2) + 4 * 2);
+  CHECK_THROWS_AS(forward({narrow, narrow, gamma, {}, {}}), Error);
+  CHECK_THROWS_AS(forward({wide, wide, {}, {}, {}}), Error);
+  CHECK_THROWS_AS(forward({wide, narrow, meta({4}), {}, {}}), Error);
+  CHECK_THROWS_AS(forward({meta({5, 4}), narrow, {}, {}, {}}), Error);
+  CHECK_THROWS_AS(forward({wide, meta({6, 5}, DType::bf16), {}, {}, {}}), Error);
 }

@@ -25,6 +25,7 @@ struct Operands {
   static void check(const Grad& grad) { check(grad.tensor); }
   static void check(const Operand& operand) { check(operand.tensor); }
   static void check(const RowMap& rows) { check(rows.samples); }
+  static void check(const ResidualSum& sum) { check_all(sum.residual, sum.branch, sum.bias, sum.rows); }
   static void check(const Epilogue& e) { check_all(e.bias, e.aux, e.dbias); }
   static void check(const HeadSlice& slice) { check(slice.tensor); }
   static void check(const Qkv& qkv) { check_all(qkv.q, qkv.k, qkv.v); }

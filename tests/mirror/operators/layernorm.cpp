@@ -4,8 +4,9 @@ namespace mtl::cuda {
 
 using namespace mirror;
 
-void layernorm_forward(Stream& stream, Tensor y, const LayerNormCache& cache, Tensor gamma, Tensor beta, float eps) {
-  forward<cpu::layernorm_forward>(stream, y, cache, gamma, beta, eps);
+void layernorm_forward(Stream& stream, Tensor y, const LayerNormCache& cache, const ResidualSum& sum, Tensor gamma,
+                       Tensor beta, float eps) {
+  forward<cpu::layernorm_forward>(stream, y, cache, sum, gamma, beta, eps);
 }
 void layernorm_backward(Stream& stream, Tensor work, const LayerNormGrads& grads, Tensor dy,
                         const LayerNormCache& cache, Tensor gamma) {

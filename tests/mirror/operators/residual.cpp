@@ -4,9 +4,8 @@ namespace mtl::cuda {
 
 using namespace mirror;
 
-void residual_forward(Stream& stream, Tensor out, Tensor residual, Tensor branch, Tensor bias, const Dropout& dropout,
-                      const RowMap& rows) {
-  forward<cpu::residual_forward>(stream, out, residual, branch, bias, dropout, rows);
+void residual_forward(Stream& stream, Tensor out, const ResidualSum& sum) {
+  forward<cpu::residual_forward>(stream, out, sum);
 }
 void residual_backward(Stream& stream, Tensor work, Tensor dbranch, Grad dbias, Tensor dout, const Dropout& dropout,
                        const RowMap& rows) {

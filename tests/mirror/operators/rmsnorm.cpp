@@ -4,8 +4,9 @@ namespace mtl::cuda {
 
 using namespace mirror;
 
-void rmsnorm_forward(Stream& stream, Tensor y, const RmsNormCache& cache, Tensor gamma, float eps) {
-  forward<cpu::rmsnorm_forward>(stream, y, cache, gamma, eps);
+void rmsnorm_forward(Stream& stream, Tensor y, const RmsNormCache& cache, const ResidualSum& sum, Tensor gamma,
+                     float eps) {
+  forward<cpu::rmsnorm_forward>(stream, y, cache, sum, gamma, eps);
 }
 void rmsnorm_backward(Stream& stream, Tensor work, const Grad& dx, const Grad& dgamma, Tensor dy,
                       const RmsNormCache& cache, Tensor gamma) {

@@ -1,0 +1,71 @@
+// Rows that a norm reads, for residual_cuda.cu, layernorm_cuda.cu and rmsnorm_cuda.cu: as they are in memory, or the
+// sum of the residual stream and a branch, which the first pass over a row writes.
+#pragma once
+
+#include "kernels/cuda/dropout.h"
+#include "kernels/cuda/rows.h"
+#include "kernels/residual.h"
+
+namespace mtl::cuda {
+
+/// Rows one after another.
+template <class T>
+struct DenseRows {
+  T* data;
+  int width;
+  __device__ T* at(std::int64_t row) const { return data + row * width; }
+};
+
+/// Rows of out = residual + dropout(branch + bias). S: of the residual stream; T: of the branch.
+template <class S, class T>
+struct SummedRows {
+  S* out;
+  const S* residual;
+  const T *branch, *bias;  // bias is null where it is left out
+  HiddenMask hidden;
+  int width;
+
+  SummedRows(const Tensor& result, const ResidualSum& sum)
+      : out(result.data<S>()),
+        residual(sum.residual.data<S>()),
+        branch(sum.branch.data<T>()),
+        bias(sum.bias.exists() ? sum.bias.data<T>() : nullptr),
+        hidden(sum.dropout, sum.rows, result.size(-1)),
+        width(static_cast<int>(result.size(-1))) {}
+  __device__ S* at(std::int64_t row) const { return out + row * width; }
+};
+
+/// The first pass over a row: body(i, the pack of elements that begins at i) for those that this thread takes, which
+/// are `here` in all threads of the team. Later passes read them from rows.at(row).
+template <int n, class Rows, class Body>
+__device__ void first_pass(const Rows& rows, std::int64_t row, int here, const Team& team, const Body& body) {
+  const auto* x = rows.at(row);
+  team.over_row<n>(here, [&](int i) { body(load<n>(x + i)); });
+}
+
+/// Writes the row; body() receives the elements as they are stored.
+template <int n, class S, class T, class Body>
+__device__ void first_pass(const SummedRows<S, T>& rows, std::int64_t row, int here, const Team& team,
+                           const Body& body) {
+  const RowMask mask(rows.hidden, here > 0 ? row : 0);
+  const std::int64_t begin = row * rows.width;
+  team.over_row<n>(here, [&](int i) {
+    const Pack<n> skip = load<n>(rows.residual + begin + i), x = load<n>(rows.branch + begin + i);
+    const Pack<n> shift = rows.bias == nullptr ? Pack<n>{} : load<n>(rows.bias + i), factors = mask.factors<n>(i);
+    Pack<n> sum;
+    for (int j = 0; j < n; ++j) sum[j] = to_float(from_float<S>(skip[j] + factors[j] * (x[j] + shift[j])));
+    store(rows.out + begin + i, sum);
+    body(sum);
+  });
+}
+
+/// body(rows) for x as it is, or as the result of `sum`.
+template <class S, class T, class Body>
+void with_rows(const Tensor& x, const ResidualSum& sum, const Body& body) {
+  if (sum.exists())
+    body(SummedRows<S, T>(x, sum));
+  else
+    body(DenseRows<const S>{x.data<S>(), static_cast<int>(x.size(-1))});
+}
+
+}  // namespace mtl::cuda
