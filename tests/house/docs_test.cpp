@@ -1,0 +1,89 @@
+// The pages of documentation: every link leads to a file and a heading that exist, and every test that they name
+// exists.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <regex>
+#include <set>
+
+#include "base/files.h"
+#include "base/str.h"
+
+using namespace mtl;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Tests run in tests/.
+std::vector<std::string> pages() {
+  std::vector<std::string> out = {"../README.md", "../CONTRIBUTING.md"};
+  for (const auto& entry : fs::directory_iterator("../docs")) {
+    if (entry.path().extension() == ".md") out.push_back(entry.path());
+  }
+  return out;
+}
+
+/// The anchors of a page's headings, as GitHub makes them: lower case, blanks as hyphens, punctuation left out.
+std::set<std::string> anchors_of(const std::string& page) {
+  std::set<std::string> out;
+  for (const std::string& line : split(read_file(page), '\n')) {
+    const std::size_t title = line.find_first_not_of('#');
+    if (line.empty() || line[0] != '#' || title == std::string::npos) continue;
+    std::string anchor;
+    for (char c : line.substr(title + 1)) {
+      if (std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_')
+        anchor += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+      if (c == ' ') anchor += '-';
+    }
+    out.insert(anchor);
+  }
+  return out;
+}
+
+/// Everything in a page that matches, its first group.
+std::vector<std::string> matches(const std::string& page, const std::regex& pattern) {
+  const std::string text = read_file(page);
+  std::vector<std::string> out;
+  for (std::sregex_iterator at(text.begin(), text.end(), pattern), end; at != end; ++at) out.push_back((*at)[1]);
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("docs: links lead to files and headings that exist") {
+  int links = 0;
+  for (const std::string& page : pages()) {
+    for (const std::string& link : matches(page, std::regex(R"(\]\(([^)\s]+)\))"))) {
+      if (link.starts_with("http")) continue;
+      CAPTURE(page);
+      CAPTURE(link);
+      ++links;
+      const std::size_t hash = std::min(link.find('#'), link.size());
+      const std::string target = hash == 0 ? page : (fs::path(page).parent_path() / link.substr(0, hash)).string();
+      REQUIRE(fs::exists(target));
+      if (hash < link.size()) CHECK(anchors_of(target).contains(link.substr(hash + 1)));
+    }
+  }
+  CHECK(links > 20);
+}
+
+TEST_CASE("docs: every row of the fault tables names tests that exist") {
+  int rows = 0;
+  for (const std::string& line : split(read_file("../docs/faults.md"), '\n')) {
+    if (!line.starts_with("| ") || line.starts_with("| fault") || line.starts_with("|---")) continue;
+    CAPTURE(line);
+    ++rows;
+    const std::string tests = line.substr(line.rfind("| ", line.size() - 3));
+    static const std::regex kName("`([a-z_/]+(?:\\.cpp|\\.sh)?)`");
+    int named = 0;
+    for (std::sregex_iterator at(tests.begin(), tests.end(), kName), end; at != end; ++at) {
+      const std::string name = (*at)[1];
+      if (name == "make") continue;
+      ++named;
+      CHECK(fs::exists(name.starts_with("tests/") ? "../" + name : name));
+    }
+    CHECK(named > 0);
+  }
+  CHECK(rows > 10);
+}
