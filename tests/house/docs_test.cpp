@@ -68,6 +68,17 @@ TEST_CASE("docs: links lead to files and headings that exist") {
   CHECK(links > 20);
 }
 
+TEST_CASE("docs: the files that CONTRIBUTING names exist") {
+  int files = 0;
+  for (const std::string& name :
+       matches("../CONTRIBUTING.md", std::regex(R"(`([a-z_]+/[a-z_0-9/]+\.(?:h|cpp|cu|sh|inc))`)"))) {
+    CAPTURE(name);
+    ++files;
+    CHECK((fs::exists("../" + name) || fs::exists("../libcore/" + name) || fs::exists(name)));
+  }
+  CHECK(files > 50);
+}
+
 TEST_CASE("docs: every row of the fault tables names tests that exist") {
   int rows = 0;
   for (const std::string& line : split(read_file("../docs/faults.md"), '\n')) {
