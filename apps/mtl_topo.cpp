@@ -1,4 +1,4 @@
-// mtl-topo: shows which rank is where, what it holds, whom it talks to, and when it works.
+// mtl-topo: plans a layout of ranks: placement, memory, communication, schedule.
 #include <unistd.h>
 
 #include <algorithm>
@@ -50,7 +50,7 @@ Exit show(const TopoOptions& options, const Flags& flags) {
 
 int main(int argc, char** argv) {
   TopoOptions options;
-  Flags flags("mtl-topo", "shows which rank is where, what it holds, whom it talks to, and when it works");
+  Flags flags("mtl-topo", "plans a layout of ranks: placement, memory, communication, schedule");
   add_topo_flags(flags, options);
   flags.check([&] { check_topo(flags, options); });
   return run_main(flags, argc, argv, [&](Console&) { return show(options, flags); });
