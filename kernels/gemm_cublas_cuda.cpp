@@ -1,70 +1,26 @@
-// cuBLASLt. The library is opened at the first product: it has half a gigabyte, and a program that only uses the cpu
-// must start without it.
-//
-// cuBLASLt's matrices are stored by columns, ours by rows: it computes C^T (N, M) = op(B)^T op(A)^T, where a matrix of
-// ours is, without a move, its own transpose. So B is its first operand, N its number of rows, and a bias of N elements
-// is added to each of its columns.
-#include <cublasLt.h>
-
-#include <bit>
+// Products by cuBLASLt, with the algorithm that was measured to be the fastest for their shape.
+#include <limits>
 #include <map>
 #include <tuple>
 
-#include "device/cuda_library.h"
-#include "kernels/gemm_cuda.h"
+#include "device/cuda_memory.h"
+#include "device/measure.h"
+#include "kernels/gemm_plan_cuda.h"
 
 namespace mtl::cuda {
 
 namespace {
 
-/// The library and the functions that are called.
-struct CublasLt {
-  CudaLibrary library{
-      {cat("libcublasLt.so.", CUBLAS_VER_MAJOR)},
-      "multiplies matrices on the GPU",
-      cat("install cuBLAS ", CUBLAS_VER_MAJOR, " or add its folder to LD_LIBRARY_PATH, or choose --device cpu")};
-  decltype(&::cublasLtCreate) create = library["cublasLtCreate"];
-  decltype(&::cublasLtDestroy) destroy = library["cublasLtDestroy"];
-  decltype(&::cublasLtMatmul) matmul = library["cublasLtMatmul"];
-  decltype(&::cublasLtMatmulAlgoGetHeuristic) choose = library["cublasLtMatmulAlgoGetHeuristic"];
-  decltype(&::cublasLtMatmulDescCreate) create_desc = library["cublasLtMatmulDescCreate"];
-  decltype(&::cublasLtMatmulDescDestroy) destroy_desc = library["cublasLtMatmulDescDestroy"];
-  decltype(&::cublasLtMatmulDescSetAttribute) set_desc = library["cublasLtMatmulDescSetAttribute"];
-  decltype(&::cublasLtMatrixLayoutCreate) create_layout = library["cublasLtMatrixLayoutCreate"];
-  decltype(&::cublasLtMatrixLayoutDestroy) destroy_layout = library["cublasLtMatrixLayoutDestroy"];
-  decltype(&::cublasLtMatmulPreferenceCreate) create_preference = library["cublasLtMatmulPreferenceCreate"];
-  decltype(&::cublasLtMatmulPreferenceDestroy) destroy_preference = library["cublasLtMatmulPreferenceDestroy"];
-  decltype(&::cublasLtMatmulPreferenceSetAttribute) set_preference = library["cublasLtMatmulPreferenceSetAttribute"];
-};
-
-void expect_success(cublasStatus_t status, const char* what) {
-  require(status == CUBLAS_STATUS_SUCCESS, "cuBLASLt: ", what, " failed with status ", static_cast<int>(status));
-}
-
-cudaDataType_t cuda_type(DType dtype) {
-  if (dtype == DType::bf16) return CUDA_R_16BF;
-  return dtype == DType::f16 ? CUDA_R_16F : CUDA_R_32F;
-}
-
-/// The alignment of an address, as far as algorithms care.
-std::uint32_t alignment_of(const Tensor& tensor) {
-  const auto address = reinterpret_cast<std::uintptr_t>(tensor.raw());
-  return std::min(256u, 1u << std::min(std::countr_zero(address), 8));
-}
-
-cublasLtEpilogue_t epilogue_of(const FusedEpilogue& epilogue) {
-  const bool bias = epilogue.bias.exists();
-  if (epilogue.act == Epilogue::Act::forward)
-    return bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
-  if (epilogue.act == Epilogue::Act::backward) return CUBLASLT_EPILOGUE_DGELU;
-  return bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
-}
-
-/// The properties of a product that an algorithm is chosen for.
+/// Products that have these in common share a plan.
 using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, bool, bool, bool, DType, DType, cublasLtEpilogue_t,
-                       std::uint32_t, std::uint32_t, std::uint32_t>;
+                       std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t, bool>;
 
-Key key_of(const Product& p, const FusedEpilogue& epilogue) {
+/// The smallest alignment of what an epilogue reads or writes besides C.
+std::uint32_t epilogue_alignment(const FusedEpilogue& epilogue) {
+  return std::min({alignment_of(epilogue.bias), alignment_of(epilogue.aux), alignment_of(epilogue.dbias)});
+}
+
+Key key_of(const Product& p, const FusedEpilogue& epilogue, bool tf32) {
   return {p.m(),
           p.n(),
           p.k(),
@@ -76,113 +32,140 @@ Key key_of(const Product& p, const FusedEpilogue& epilogue) {
           epilogue_of(epilogue),
           alignment_of(p.a.tensor),
           alignment_of(p.b.tensor),
-          alignment_of(p.c)};
+          alignment_of(p.c),
+          epilogue_alignment(epilogue),
+          tf32};
 }
 
-/// One kind of product: its descriptors, and the algorithm, unless there is none.
-class Plan {
- public:
-  Plan(const CublasLt& lt, cublasLtHandle_t handle, const Product& product, const FusedEpilogue& epilogue) : lt_(lt) {
-    expect_success(lt.create_desc(&desc_, CUBLAS_COMPUTE_32F, CUDA_R_32F), "a descriptor");
-    set(CUBLASLT_MATMUL_DESC_TRANSA, product.b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
-    set(CUBLASLT_MATMUL_DESC_TRANSB, product.a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
-    set_epilogue(epilogue);
-    first_ = layout(product.b.tensor);
-    second_ = layout(product.a.tensor);
-    out_ = layout(product.c);
-    choose(handle, product);
+const char* epilogue_name(cublasLtEpilogue_t epilogue) {
+  switch (epilogue) {
+    case CUBLASLT_EPILOGUE_BIAS:
+      return ", bias";
+    case CUBLASLT_EPILOGUE_GELU_AUX:
+      return ", gelu";
+    case CUBLASLT_EPILOGUE_GELU_AUX_BIAS:
+      return ", bias, gelu";
+    case CUBLASLT_EPILOGUE_DGELU:
+      return ", gelu backward";
+    case CUBLASLT_EPILOGUE_BGRADB:
+      return ", bias gradient";
+    default:
+      return "";
   }
-  ~Plan() {
-    for (cublasLtMatrixLayout_t layout : {first_, second_, out_}) lt_.destroy_layout(layout);
-    lt_.destroy_desc(desc_);
-  }
-  Plan(const Plan&) = delete;
-  bool exists() const { return exists_; }
+}
 
-  void run(cublasLtHandle_t handle, StreamHandle stream, const Tensor& workspace, const Product& product,
-           const FusedEpilogue& epilogue) {
-    set_epilogue(epilogue);  // addresses differ from layer to layer
-    const float alpha = 1, beta = product.accumulate ? 1 : 0;
-    void* c = product.c.raw();
-    expect_success(lt_.matmul(handle, desc_, &alpha, product.b.tensor.raw(), first_, product.a.tensor.raw(), second_,
-                              &beta, c, out_, c, out_, &algorithm_, workspace.raw(), workspace.bytes(), stream),
-                   "a product");
+/// The same as a text for Choices: "gemm 768x3072x1024 nt bfloat16 -> bfloat16, bias, gelu, aligned to 256 256 256
+/// 256".
+std::string text_of(const Product& p, const FusedEpilogue& epilogue, bool tf32) {
+  return cat("gemm ", p.m(), "x", p.n(), "x", p.k(), " ", p.a.transposed ? "t" : "n", p.b.transposed ? "t" : "n", " ",
+             tf32 && p.a.tensor.dtype() == DType::f32 ? "tf32" : name_of(p.a.tensor.dtype()), " -> ",
+             name_of(p.c.dtype()), p.accumulate ? ", accumulated" : "", epilogue_name(epilogue_of(epilogue)),
+             ", aligned to ", alignment_of(p.a.tensor), " ", alignment_of(p.b.tensor), " ", alignment_of(p.c), " ",
+             epilogue_alignment(epilogue));
+}
+
+/// Memory for one measurement, outside of the run's plan; empty where the GPU has none left.
+class Temporary {
+ public:
+  explicit Temporary(std::size_t bytes) {
+    if (bytes == 0) return;
+    try {
+      memory_ = allocate(bytes);
+    } catch (const Error&) {
+    }
   }
+  ~Temporary() {
+    if (memory_ != nullptr) release(memory_);
+  }
+  Temporary(const Temporary&) = delete;
+  std::byte* memory() const { return memory_; }
 
  private:
-  template <class T>
-  void set(cublasLtMatmulDescAttributes_t attribute, T value) {
-    expect_success(lt_.set_desc(desc_, attribute, &value, sizeof(value)), "a descriptor's attribute");
-  }
-  /// bias and aux have C's dtype, which is cuBLASLt's default.
-  void set_epilogue(const FusedEpilogue& epilogue) {
-    set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(epilogue));
-    if (epilogue.bias.exists()) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, epilogue.bias.raw());
-    if (!epilogue.aux.exists()) return;
-    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, epilogue.aux.raw());
-    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, epilogue.aux.size(-1));
-  }
-  cublasLtMatrixLayout_t layout(const Tensor& matrix) const {
-    cublasLtMatrixLayout_t out = nullptr;
-    const auto rows = static_cast<std::uint64_t>(matrix.size(1)), columns = static_cast<std::uint64_t>(matrix.size(0));
-    expect_success(lt_.create_layout(&out, cuda_type(matrix.dtype()), rows, columns, matrix.size(1)), "a layout");
-    return out;
-  }
-  void choose(cublasLtHandle_t handle, const Product& product) {
-    cublasLtMatmulPreference_t preference = nullptr;
-    expect_success(lt_.create_preference(&preference), "a preference");
-    const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
-      expect_success(lt_.set_preference(preference, attribute, &value, sizeof(value)), "a preference's attribute");
-    };
-    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{kGemmWorkspace});
-    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(product.b.tensor));
-    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(product.a.tensor));
-    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(product.c));
-    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(product.c));
-    cublasLtMatmulHeuristicResult_t best{};
-    int found = 0;
-    const cublasStatus_t status = lt_.choose(handle, desc_, first_, second_, out_, out_, preference, 1, &best, &found);
-    lt_.destroy_preference(preference);
-    exists_ = status == CUBLAS_STATUS_SUCCESS && found > 0 && best.state == CUBLAS_STATUS_SUCCESS;
-    algorithm_ = best.algo;
-  }
-
-  const CublasLt& lt_;
-  cublasLtMatmulDesc_t desc_ = nullptr;
-  cublasLtMatrixLayout_t first_ = nullptr, second_ = nullptr, out_ = nullptr;
-  cublasLtMatmulAlgo_t algorithm_{};
-  bool exists_ = false;
+  std::byte* memory_ = nullptr;
 };
+
+constexpr const char* kApart = "apart";  // the choice of an epilogue after the product
 
 /// The library as a stream keeps it.
 class Library : public StreamCache {
  public:
-  Library() { expect_success(lt_.create(&handle_), "its start on this GPU"); }
-  ~Library() override {
-    plans_.clear();
-    lt_.destroy(handle_);
-  }
-  bool multiply(StreamHandle stream, const Tensor& workspace, const Product& product, const FusedEpilogue& epilogue) {
-    Plan& plan = plans_.try_emplace(key_of(product, epilogue), lt_, handle_, product, epilogue).first->second;
-    if (!plan.exists()) return false;
-    plan.run(handle_, stream, workspace, product, epilogue);
+  bool multiply(Stream& stream, const Tensor& workspace, const Product& product, const FusedEpilogue& epilogue) {
+    GemmPlan& plan = find(stream, workspace, product, epilogue);
+    if (!plan.has_algorithm()) return false;
+    plan.run(stream, workspace, product, epilogue, product.c.raw());
     return true;
   }
 
  private:
-  CublasLt lt_;
-  cublasLtHandle_t handle_ = nullptr;
-  std::map<Key, Plan> plans_;
+  GemmPlan& find(Stream& stream, const Tensor& workspace, const Product& product, const FusedEpilogue& epilogue) {
+    const auto [at, is_new] =
+        plans_.try_emplace(key_of(product, epilogue, stream.tf32()), session_, product, epilogue, stream.tf32());
+    if (is_new) choose(at->second, stream, workspace, product, epilogue);
+    return at->second;
+  }
+
+  /// Takes the known choice where the library accepts it, otherwise the fastest of the library's suggestions.
+  void choose(GemmPlan& plan, Stream& stream, const Tensor& workspace, const Product& product,
+              const FusedEpilogue& epilogue) {
+    const std::string key = text_of(product, epilogue, stream.tf32());
+    if (use(plan, stream.choices().find(key).value_or(""), epilogue)) return;
+    const std::vector<cublasLtMatmulAlgo_t> algorithms = plan.find_algorithms(product, kSuggestions);
+    if (algorithms.empty() || !suits(epilogue)) return;
+    std::vector<std::string> candidates;
+    for (const cublasLtMatmulAlgo_t& algorithm : algorithms) {
+      const std::string text = plan.describe(algorithm).text();
+      if (use(plan, text, epilogue)) candidates.push_back(text);
+    }
+    if (candidates.empty()) return plan.use(algorithms.front());  // the text does not say all: it cannot be kept
+    if (epilogue.apart) candidates.emplace_back(kApart);
+    const bool waits = !stream.is_captured();
+    const Temporary temporary(waits && product.accumulate ? product.c.bytes() : 0);  // C is not added to twice
+    void* d = product.accumulate ? temporary.memory() : product.c.raw();
+    if (!waits || d == nullptr) candidates.resize(1);  // cannot be measured
+    const std::string best = stream.choices().choose(key, candidates, [&](const std::string& candidate) {
+      if (candidate == kApart) return seconds_apart(stream, workspace, product, epilogue, d);
+      use(plan, candidate, epilogue);
+      return seconds_of(stream, [&] { plan.run(stream, workspace, product, epilogue, d); });
+    });
+    use(plan, best, epilogue);
+  }
+
+  /// False where the choice is not one for the product.
+  static bool use(GemmPlan& plan, const std::string& choice, const FusedEpilogue& epilogue) {
+    if (choice == kApart && epilogue.apart) {
+      plan.use_none();
+      return true;
+    }
+    const std::optional<GemmAlgorithm> algorithm = GemmAlgorithm::parse(choice);
+    return algorithm && plan.use(*algorithm);
+  }
+
+  double seconds_apart(Stream& stream, const Tensor& workspace, const Product& product, const FusedEpilogue& epilogue,
+                       void* d) {
+    GemmPlan& plain = find(stream, workspace, product, {});
+    if (!plain.has_algorithm()) return std::numeric_limits<double>::infinity();
+    return seconds_of(stream, [&] { plain.run(stream, workspace, product, {}, d); }) +
+           seconds_of(stream, epilogue.apart);
+  }
+
+  /// cuBLASLt wants rows of aux that are multiples of 8 elements.
+  static bool suits(const FusedEpilogue& epilogue) { return !epilogue.aux.exists() || epilogue.aux.size(-1) % 8 == 0; }
+
+  static constexpr int kSuggestions = 8;
+  CublasLtSession session_;
+  std::map<Key, GemmPlan> plans_;
 };
 
 }  // namespace
 
 bool multiply(Stream& stream, Tensor workspace, const Product& product, const FusedEpilogue& epilogue) {
   if (stream.cache() == nullptr) stream.cache() = std::make_unique<Library>();
-  const bool done = static_cast<Library&>(*stream.cache()).multiply(stream.handle(), workspace, product, epilogue);
+  const bool done = static_cast<Library&>(*stream.cache()).multiply(stream, workspace, product, epilogue);
   require(done || epilogue_of(epilogue) != CUBLASLT_EPILOGUE_DEFAULT, "cuBLASLt has no algorithm for a product of ",
           product.m(), " x ", product.n(), " x ", product.k(), " in ", name_of(product.a.tensor.dtype()));
   return done;
 }
+
+std::string product_library() { return cat("cuBLASLt ", CublasLt().version()); }
 
 }  // namespace mtl::cuda

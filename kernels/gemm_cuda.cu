@@ -1,6 +1,6 @@
-// Products by cuBLASLt, with the epilogues that it has. Others, and the gradient of the bias, are kernels here, bound
-// by memory: an epilogue reads the products and writes C (and aux) once, 2 or 3 M N elements; the bias gradient reads
-// dy once.
+// Products by cuBLASLt, with the epilogues that it has, the gradient of the bias included, where they are measured to
+// be faster than a kernel after the product. These kernels are here, bound by memory: an epilogue reads the products
+// and writes C (and aux) once, 2 or 3 M N elements; the bias gradient reads dy once.
 #include "kernels/cuda/activation.h"
 #include "kernels/cuda/column_sums.h"
 #include "kernels/cuda/flat.h"
@@ -117,19 +117,25 @@ __global__ void sum_columns(float* partials, const T* dy, std::int64_t rows, std
   partials[std::int64_t{blockIdx.y} * width + mine] = total;
 }
 
-void sum_bias_gradient(Stream& stream, const Tensor& work, const Grad& dbias, const Tensor& dy) {
+/// `partials` (row_blocks, width); returns row_blocks.
+int sum_blocks_of_rows(Stream& stream, float* partials, const Tensor& dy) {
   const std::int64_t rows = dy.row_count(), width = dy.size(-1);
   const BiasShape shape(rows, width);
   const LaunchShape grid{dim3(shape.columns, shape.row_blocks), BiasShape::kWarps * kWarp,
                          BiasShape::kWarps * BiasShape::kColumns * sizeof(float)};
-  auto* partials = static_cast<float*>(work.raw());
   with_float_type(dy.dtype(), [&]<class T>(T) {
     with_pack_size(width, {dy}, [&]<int n>(std::integral_constant<int, n>) {
       constexpr bool kWide = n > 1;
       launch(stream, sum_columns<kWide, T>, grid, partials, dy.data<T>(), rows, width);
     });
   });
-  sum_partials(stream, dbias, partials, static_cast<int>(shape.row_blocks), static_cast<int>(width));
+  return static_cast<int>(shape.row_blocks);
+}
+
+void sum_bias_gradient(Stream& stream, const Tensor& work, const Grad& dbias, const Tensor& dy) {
+  auto* partials = static_cast<float*>(work.raw());
+  const int row_blocks = sum_blocks_of_rows(stream, partials, dy);
+  sum_partials(stream, dbias, partials, row_blocks, static_cast<int>(dy.size(-1)));
 }
 
 std::size_t sum_bias_gradient_work(const Tensor& dy) {
@@ -140,21 +146,68 @@ std::size_t sum_bias_gradient_work(const Tensor& dy) {
 /// True if cuBLASLt can write C: it has no products of bf16 into f16, or of f32 into 16 bits.
 bool is_direct(const Tensor& c, const Tensor& a) { return c.dtype() == a.dtype() || c.dtype() == DType::f32; }
 
+/// Where the parts of a product's scratch begin: cuBLASLt's area; fp32 products that are rounded into C afterwards; a
+/// bias gradient that is added to the old one afterwards. Then the end.
+struct Areas {
+  std::size_t products = kGemmWorkspace, sums, end;
+  Areas(const Tensor& c, const Operand& a, const Grad& dbias) {
+    const auto after = [](std::size_t begin, std::int64_t floats) {
+      return (begin + static_cast<std::size_t>(floats) * sizeof(float) + 255) / 256 * 256;
+    };
+    sums = is_direct(c, a.tensor) ? products : after(products, c.numel());
+    end = dbias.wanted() ? after(sums, dbias.tensor.numel()) : sums;
+  }
+};
+
+Tensor floats_at(const Tensor& work, std::size_t offset, const Shape& shape) {
+  return {static_cast<std::byte*>(work.raw()) + offset, DType::f32, shape};
+}
+
+/// The bias gradient by cuBLASLt's epilogue, which does not add it to the old one: where it must be added, or has
+/// another dtype than C, it goes through `sums`. False where it would be rounded on that way, or is faster apart.
+bool multiply_with_bias_gradient(Stream& stream, const Tensor& work, const Product& product, const Grad& dbias,
+                                 const Tensor& sums) {
+  const bool direct = dbias.mode == GradMode::overwrite && dbias.tensor.dtype() == product.c.dtype();
+  if (!direct && product.c.dtype() != DType::f32) return false;
+  const FusedEpilogue fused{.dbias = direct ? dbias.tensor : sums, .apart = [&] {
+                              sum_blocks_of_rows(stream, static_cast<float*>(work.raw()), product.a.tensor);
+                            }};
+  if (!multiply(stream, work.flat(0, kGemmWorkspace), product, fused)) return false;
+  if (!direct) sum_partials(stream, dbias, sums.data<float>(), 1, static_cast<int>(product.m()));
+  return true;
+}
+
+/// A product without bias and activation, and the bias gradient where it is wanted.
+void multiply_plain(Stream& stream, const Tensor& work, const Product& product, const Grad& dbias, const Tensor& sums) {
+  if (dbias.wanted() && multiply_with_bias_gradient(stream, work, product, dbias, sums)) return;
+  multiply(stream, work.flat(0, kGemmWorkspace), product, {});
+  if (dbias.wanted()) sum_bias_gradient(stream, work, dbias, product.a.tensor);
+}
+
+/// Bias and activation with the product; false where cuBLASLt does not have them, or they are faster apart.
+bool multiply_with_epilogue(Stream& stream, const Tensor& work, const Product& product, const Epilogue& epilogue) {
+  if (epilogue.act != Epilogue::Act::none && epilogue.activation != Activation::gelu_tanh) return false;
+  return multiply(stream, work.flat(0, kGemmWorkspace), product,
+                  {.bias = epilogue.bias, .act = epilogue.act, .aux = epilogue.aux, .apart = [&] {
+                     finish(stream, product.c, false, epilogue, product.c);
+                   }});
+}
+
 void multiply_and_finish(Stream& stream, const Tensor& work, const Product& product, const Epilogue& epilogue) {
-  const Tensor workspace = work.flat(0, kGemmWorkspace);
-  Product plain = product;
-  if (!is_direct(product.c, product.a.tensor)) {
-    plain.c = Tensor(static_cast<std::byte*>(work.raw()) + kGemmWorkspace, DType::f32, product.c.shape());
-    plain.accumulate = false;
-  } else if (!epilogue.changes_c()) {
-    multiply(stream, workspace, product, {});
-    return;
-  } else if ((epilogue.act == Epilogue::Act::none || epilogue.activation == Activation::gelu_tanh) &&
-             multiply(stream, workspace, product, {epilogue.bias, epilogue.act, epilogue.aux})) {
+  const Areas areas(product.c, product.a, epilogue.dbias);
+  const bool direct = is_direct(product.c, product.a.tensor);
+  const Tensor sums = epilogue.dbias.wanted() ? floats_at(work, areas.sums, {product.m()}) : Tensor();
+  if (direct && epilogue.changes_c() && multiply_with_epilogue(stream, work, product, epilogue)) {
+    if (epilogue.dbias.wanted()) sum_bias_gradient(stream, work, epilogue.dbias, product.a.tensor);
     return;
   }
-  multiply(stream, workspace, plain, {});
-  finish(stream, product.c, product.accumulate, epilogue, plain.c);
+  Product plain = product;
+  if (!direct) {
+    plain.c = floats_at(work, areas.products, product.c.shape());
+    plain.accumulate = false;
+  }
+  multiply_plain(stream, work, plain, epilogue.dbias, sums);
+  if (!direct || epilogue.changes_c()) finish(stream, product.c, product.accumulate, epilogue, plain.c);
 }
 
 }  // namespace
@@ -165,7 +218,9 @@ void gemm(Stream& stream, Tensor work, Tensor c, const Operand& a, const Operand
   if (epilogue.aux.exists()) of_matrix.aux = as_matrix(epilogue.aux);
   if (c.numel() > 0 && !sums_nothing(a)) {
     multiply_and_finish(stream, work, product_of(c, a, b, mode), of_matrix);
-  } else if (c.numel() > 0 && mode == GradMode::overwrite) {
+    return;
+  }
+  if (c.numel() > 0 && mode == GradMode::overwrite) {
     cuda::fill_zero(stream, c);
     if (epilogue.changes_c()) finish(stream, as_matrix(c), false, of_matrix, as_matrix(c));
   }
@@ -174,8 +229,7 @@ void gemm(Stream& stream, Tensor work, Tensor c, const Operand& a, const Operand
 
 std::size_t gemm_work(const Stream&, Tensor c, const Operand& a, const Operand&, GradMode, const Epilogue& epilogue) {
   std::size_t bytes = 0;
-  if (c.numel() > 0 && !sums_nothing(a))
-    bytes = kGemmWorkspace + (is_direct(c, a.tensor) ? 0 : static_cast<std::size_t>(c.numel()) * sizeof(float));
+  if (c.numel() > 0 && !sums_nothing(a)) bytes = Areas(c, a, epilogue.dbias).end;
   if (epilogue.dbias.wanted()) bytes = std::max(bytes, sum_bias_gradient_work(as_matrix(a.tensor)));
   return bytes;
 }

@@ -11,6 +11,7 @@ struct CudaDevice {
   std::string name;          // "NVIDIA H100 80GB HBM3"
   int major = 0, minor = 0;  // compute capability
   std::size_t memory = 0;    // bytes
+  int driver = 0;            // the version of CUDA that the driver supports, as 13000; 0 without one
   bool compiled = true;      // whether this program has kernels for any GPU
   bool has_driver = false;   // whether the machine has NVIDIA's driver, as far as a program with kernels asks
   std::string why_not;       // why this process cannot compute on a GPU; empty when it can

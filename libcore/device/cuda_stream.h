@@ -41,6 +41,8 @@ float milliseconds_between(EventHandle begin, EventHandle end);
 /// host must not wait for them, allocate or free device memory, or use copies without a stream meanwhile.
 void begin_capture(StreamHandle stream);
 GraphHandle end_capture(StreamHandle stream);
+/// Whether the stream's commands are collected.
+bool is_captured(StreamHandle stream);
 /// Ends a capture that failed.
 void drop_capture(StreamHandle stream) noexcept;
 void launch(GraphHandle graph, StreamHandle stream);

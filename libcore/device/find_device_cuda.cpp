@@ -33,6 +33,7 @@ CudaDevice find_cuda_device() {
   CudaDevice out;
   int driver = 0, count = 0;
   static_cast<void>(cudaDriverGetVersion(&driver));
+  out.driver = driver;
   out.has_driver = driver != 0;
   cudaError_t status = cudaGetDeviceCount(&count);
   if (status == cudaSuccess && count == 0) status = cudaErrorNoDevice;

@@ -25,6 +25,7 @@ bool is_done(EventHandle) { refuse_stream(); }
 float milliseconds_between(EventHandle, EventHandle) { refuse_stream(); }
 void begin_capture(StreamHandle) { refuse_stream(); }
 GraphHandle end_capture(StreamHandle) { refuse_stream(); }
+bool is_captured(StreamHandle) { refuse_stream(); }
 void drop_capture(StreamHandle) noexcept {}
 void launch(GraphHandle, StreamHandle) { refuse_stream(); }
 void free_graph(GraphHandle) noexcept {}

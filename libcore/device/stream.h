@@ -49,6 +49,11 @@ class Stream {
   }
   /// CUDA's stream; null on the other devices.
   cuda::StreamHandle handle() const { return handle_; }
+  /// Whether its commands are collected for a graph (device/graph.h): the host must not wait for them.
+  bool is_captured() const { return handle_ != nullptr && cuda::is_captured(handle_); }
+  /// Whether products of fp32 on cuda may round their operands to TF32, which has fp32's range and 10 bits of mantissa.
+  bool tf32() const { return tf32_; }
+  void set_tf32(bool tf32) { tf32_ = tf32; }
   /// The host waits for everything that the stream was given. On the cpu operators are done when they return.
   void synchronize() const;
   const Counters& counters() const { return counters_; }
@@ -62,6 +67,7 @@ class Stream {
   Device device_, target_;
   int threads_;
   cuda::StreamHandle handle_;
+  bool tf32_ = false;
   Counters counters_;
   mutable std::unique_ptr<StreamCache> cache_;
   mutable Choices choices_;

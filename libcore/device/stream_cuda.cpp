@@ -66,6 +66,11 @@ GraphHandle end_capture(StreamHandle stream) {
   check(status, "building a graph");
   return out;
 }
+bool is_captured(StreamHandle stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  check(cudaStreamIsCapturing(stream, &status), "asking whether a graph is captured");
+  return status != cudaStreamCaptureStatusNone;
+}
 void drop_capture(StreamHandle stream) noexcept {
   cudaGraph_t graph = nullptr;
   static_cast<void>(cudaStreamEndCapture(stream, &graph));

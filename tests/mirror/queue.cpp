@@ -50,6 +50,7 @@ struct Queues {
   bool defers = false;
   std::uint64_t random = 0;
   mirror::QueueCounts counts;
+  double played_seconds = 0;
 
   /// SplitMix64.
   std::uint64_t draw(std::uint64_t below) {
@@ -133,6 +134,8 @@ Deferral::Deferral(std::uint64_t seed) {
 }
 Deferral::~Deferral() { queues().defers = false; }
 
+void play_time(double seconds) { queues().played_seconds += seconds; }
+
 QueueCounts queue_counts() { return queues().counts; }
 
 }  // namespace mirror
@@ -204,7 +207,7 @@ void record(EventHandle event, StreamHandle stream) {
   const std::int64_t number = ++event->recorded;
   give(*stream, {[=] {
                    event->reached = number;
-                   event->seconds = now_seconds();
+                   event->seconds = now_seconds() + queues().played_seconds;
                  },
                  nullptr, 0});
 }
@@ -252,6 +255,7 @@ GraphHandle end_capture(StreamHandle stream) {
   require(is_whole, "CUDA: a captured stream was not joined to the one that the capture began on");
   return out;
 }
+bool is_captured(StreamHandle stream) { return stream->captured; }
 void drop_capture(StreamHandle) noexcept {
   queues().origin = nullptr;
   queues().capture.clear();

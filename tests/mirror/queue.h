@@ -25,6 +25,9 @@ class Deferral {
   Deferral(const Deferral&) = delete;
 };
 
+/// For a command: as if it took `seconds` more.
+void play_time(double seconds);
+
 /// How many graphs were launched so far, and how many commands were given outside of them.
 struct QueueCounts {
   std::int64_t graphs = 0, commands = 0;

@@ -1,3 +1,4 @@
+#include "kernels/gemm_cuda.h"
 #include "tests/mirror/forward.h"
 
 namespace mtl::cuda {
@@ -12,5 +13,6 @@ std::size_t gemm_work(const Stream& stream, Tensor c, const Operand& a, const Op
                       const Epilogue& epilogue) {
   return cpu::gemm_work(stream, c, a, b, mode, epilogue) + kMoreWork;
 }
+std::string product_library() { return "the cpu's products"; }
 
 }  // namespace mtl::cuda

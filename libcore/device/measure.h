@@ -1,0 +1,14 @@
+// The time of work on a device, to choose between ways to compute the same.
+#pragma once
+
+#include <functional>
+
+#include "device/stream.h"
+
+namespace mtl {
+
+/// Seconds that the commands of `body` take on the stream, the smallest of several rounds after one that is not
+/// counted: the first call of a kernel loads it. Waits for the stream. Work of half a second or more runs once.
+double seconds_of(Stream& stream, const std::function<void()>& body);
+
+}  // namespace mtl

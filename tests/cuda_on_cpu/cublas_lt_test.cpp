@@ -1,0 +1,150 @@
+// How products are asked of cuBLASLt: algorithms are chosen by measuring, once for a shape, and the epilogues that are
+// faster apart are computed apart. The emulated library knows how long its algorithms take.
+#include "kernels/cuda/cublas_lt.h"
+
+#include "device/graph.h"
+#include "kernels/gemm.h"
+#include "tests/kernels/reference.h"
+
+using namespace mtl;
+using namespace mtl::test;
+using emulated::product_counts;
+using emulated::ProductCounts;
+
+namespace {
+
+/// The library takes these times while it lives.
+struct Times {
+  explicit Times(const emulated::ProductTimes& times) { emulated::set_product_times(times); }
+  ~Times() { emulated::set_product_times({}); }
+  Times(const Times&) = delete;
+};
+
+/// A weight gradient C (M, N) += dy^T x, on a stream of its own.
+struct Gradient {
+  static constexpr std::int64_t m = 32, n = 48, k = 70;
+  Stream stream{kDevice};
+  Arena scratch{kDevice, "scratch", std::size_t{40} << 20};
+  Owned dy = random_tensor(DType::f32, {k, m}, 1), x = random_tensor(DType::f32, {k, n}, 2);
+  Owned c = random_tensor(DType::f32, {m, n}, 3), dbias = random_tensor(DType::f32, {m}, 4);
+  const std::vector<double> c_before = c.values(), dbias_before = dbias.values();
+
+  /// C and dbias in bits, after one product.
+  std::vector<double> run(bool with_dbias = false) {
+    Epilogue epilogue;
+    if (with_dbias) epilogue.dbias = {dbias, GradMode::accumulate};
+    gemm(stream, scratch, c, transposed(dy), {x}, GradMode::accumulate, epilogue);
+    std::vector<double> out = c.values();
+    const std::vector<double> sums = dbias.values();
+    out.insert(out.end(), sums.begin(), sums.end());
+    return out;
+  }
+  std::vector<double> expected(bool with_dbias = false) const {
+    const std::vector<double> left = dy.values(), right = x.values();
+    std::vector<double> out = c_before, sums = dbias_before;
+    for (std::size_t row = 0; row < k; ++row) {
+      for (std::size_t i = 0; i < m; ++i) {
+        if (with_dbias) sums[i] += left[row * m + i];
+        for (std::size_t j = 0; j < n; ++j) out[i * n + j] += left[row * m + i] * right[row * n + j];
+      }
+    }
+    out.insert(out.end(), sums.begin(), sums.end());
+    return out;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("cublas_lt: the fastest algorithm is chosen once for a shape; measuring adds nothing to C") {
+  Gradient first;
+  const Times times({.whole = 2, .halves = 1});
+  const ProductCounts before = product_counts();
+  CHECK(rms_relative(first.run().data(), first.expected()) < 1e-6);
+  const ProductCounts after = product_counts();
+  CHECK(after.searches == before.searches + 1);
+  REQUIRE(first.stream.choices().table().size() == 1);
+  CHECK(first.stream.choices().table().begin()->first ==
+        "gemm 32x48x70 tn float32 -> float32, accumulated, aligned to 256 256 256 256");
+  CHECK(first.stream.choices().table().begin()->second == "2 split=2 reduction=2");
+  first.run();
+  CHECK(product_counts().searches == after.searches);
+  CHECK(product_counts().products == after.products + 1);
+  CHECK(product_counts().halves == after.halves + 1);
+}
+
+TEST_CASE("cublas_lt: a stream's choices overrule the clock, and repeat the bits") {
+  Gradient first, repeated, measured;
+  std::vector<double> bits;
+  {
+    const Times times({.whole = 2, .halves = 1});
+    bits = first.run();
+  }
+  repeated.stream.choices().add(first.stream.choices().table());
+  const std::int64_t searches = product_counts().searches;
+  CHECK(repeated.run() == bits);
+  CHECK(product_counts().searches == searches);
+  CHECK(measured.run() != bits);  // the whole sum is faster now
+  CHECK(product_counts().searches == searches + 1);
+}
+
+TEST_CASE("cublas_lt: a choice that the library refuses is measured again") {
+  for (const char* choice : {"", "apart", "x", "7", "2", "2 split=3 reduction=2", "1 tile=5", "1 reduction=1",
+                             "2 split=2 reduction=2 cluster=1"}) {
+    CAPTURE(choice);
+    Gradient gradient;
+    gradient.stream.choices().set("gemm 32x48x70 tn float32 -> float32, accumulated, aligned to 256 256 256 256",
+                                  choice);
+    CHECK(rms_relative(gradient.run().data(), gradient.expected()) < 1e-6);
+    CHECK(gradient.stream.choices().table().begin()->second == "1");
+  }
+}
+
+TEST_CASE("cublas_lt: nothing is measured while a graph is captured") {
+  Gradient gradient;
+  const Times times({.whole = 2, .halves = 1});
+  Graph graph;
+  const Tensor c_on_device = gradient.c, dy = gradient.dy, x = gradient.x;
+  graph.capture(gradient.stream, [&] {
+    gemm(gradient.stream, gradient.scratch, c_on_device, transposed(dy), {x}, GradMode::accumulate);
+  });
+  graph.launch(gradient.stream);
+  gradient.stream.synchronize();
+  const std::vector<double> c = gradient.c.values();
+  std::vector<double> expected = gradient.expected();
+  expected.resize(c.size());
+  CHECK(rms_relative(c.data(), expected) < 1e-6);
+  CHECK(gradient.stream.choices().table().begin()->second == "1");
+}
+
+TEST_CASE("cublas_lt: the bias gradient comes with the product, or apart where that is faster") {
+  {
+    Gradient fused;
+    const std::int64_t before = product_counts().bias_gradients;
+    CHECK(rms_relative(fused.run(true).data(), fused.expected(true)) < 1e-6);
+    CHECK(product_counts().bias_gradients > before);
+  }
+  Gradient apart;
+  const Times times({.epilogue = 3});
+  CHECK(rms_relative(apart.run(true).data(), apart.expected(true)) < 1e-6);
+  const std::int64_t measured = product_counts().bias_gradients;
+  apart.run(true);
+  CHECK(product_counts().bias_gradients == measured);
+  CHECK(apart.stream.choices()
+            .find("gemm 32x48x70 tn float32 -> float32, accumulated, bias gradient, aligned to 256 256 256 256")
+            .value_or("") == "apart");
+}
+
+TEST_CASE("cublas_lt: TF32 where the stream allows it, in fp32 alone") {
+  for (const bool tf32 : {false, true}) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      Stream stream(kDevice);
+      stream.set_tf32(tf32);
+      Arena scratch(kDevice, "scratch", std::size_t{40} << 20);
+      Owned a = random_tensor(dtype, {8, 16}, 1), b = random_tensor(dtype, {16, 8}, 2), c(dtype, {8, 8});
+      const ProductCounts before = product_counts();
+      gemm(stream, scratch, c, {a}, {b});
+      CHECK((product_counts().tf32 > before.tf32) == (tf32 && dtype == DType::f32));
+      CHECK(product_counts().products > before.products);
+    }
+  }
+}
