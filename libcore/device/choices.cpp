@@ -17,7 +17,8 @@ std::string Choices::choose(const std::string& key, const std::vector<std::strin
   require(!candidates.empty(), "nothing to choose from for ", key);
   const auto known = std::find(candidates.begin(), candidates.end(), find(key).value_or(""));
   if (known != candidates.end()) return *known;
-  const std::string best = candidates.size() == 1 ? candidates.front() : candidates[fastest(candidates, measure)];
+  const bool measures = measures_ && candidates.size() > 1;
+  const std::string best = candidates[measures ? fastest(candidates, measure) : 0];
   set(key, best);
   return best;
 }

@@ -20,9 +20,13 @@ class Choices {
   std::optional<std::string> find(const std::string& key) const;
   void set(const std::string& key, const std::string& choice) { table_[key] = choice; }
   /// The choice for `key` if it is one of `candidates`, otherwise the one that `measure` finds fastest, which is kept.
-  /// Of candidates that are equally fast, the first. A single candidate is not measured. Throws Error without
+  /// Of candidates that are equally fast, the first. A single candidate is not
+  /// measured. Throws Error without
   /// candidates.
   std::string choose(const std::string& key, const std::vector<std::string>& candidates, const Measure& measure);
+
+  /// Whether choose() may measure; otherwise it takes the first candidate. For programs that are done before it pays.
+  void set_measuring(bool measuring) { measures_ = measuring; }
 
   const std::map<std::string, std::string>& table() const { return table_; }
   /// Adds the choices of `other` for keys that have none.
@@ -30,6 +34,7 @@ class Choices {
 
  private:
   std::map<std::string, std::string> table_;
+  bool measures_ = true;
 };
 
 /// The place of the candidate with the smallest time; of equal ones, and of those that cannot be used, the first. NaN

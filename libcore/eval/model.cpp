@@ -26,6 +26,7 @@ Model::Model(const ModelSource& source, int threads, DType compute, Device devic
       stage_(whole_model(config_, {}, vocab_rows(config_), compute)),
       params_(device, precision_of(compute), std::nullopt, [&](const ParamVisitor& visit) { stage_.params(visit); }),
       stream_(device, threads) {
+  stream_.choices().set_measuring(false);  // every length of text is another shape
   source.load_values(params_);
 }
 

@@ -58,6 +58,16 @@ TEST_CASE("choices: NaN and infinity never win, the first of equals does, one ca
   CHECK(test::error_of([&] { choices.choose("none", {}, measurer.measure()); }) == "nothing to choose from for none");
 }
 
+TEST_CASE("choices: without measuring the first candidate is chosen, and known choices count") {
+  Choices choices;
+  choices.set("product", "b");
+  choices.set_measuring(false);
+  Measurer measurer{{{"a", 2}, {"b", 1}}};
+  CHECK(choices.choose("product", {"a", "b"}, measurer.measure()) == "b");
+  CHECK(choices.choose("other", {"a", "b"}, measurer.measure()) == "a");
+  CHECK(measurer.calls == 0);
+}
+
 TEST_CASE("choices: add() overrules nothing") {
   Choices choices;
   choices.set("product", "mine");
