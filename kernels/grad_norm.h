@@ -2,7 +2,8 @@
 //
 //   grad_norm = sqrt(sum) / loss_scale,  found_inf = not finite,  clip_scale = min(1, max_norm / (grad_norm + 1e-6))
 //
-// max_norm <= 0 turns clipping off. The counts of updates begin at zero.
+// found_inf is set, too, where the step assumes the update of the step before, whose found_inf it replaces, and that
+// was set. max_norm <= 0 turns clipping off. The counts of updates begin at zero.
 #pragma once
 
 #include "device/step_state.h"

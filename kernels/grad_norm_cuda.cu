@@ -10,7 +10,8 @@ __global__ void finish_norm(StepState* state, const double* sum, double max_norm
   if (threadIdx.x != 0) return;
   const double norm = sqrt(*sum) / state->loss_scale, limited = max_norm / (norm + 1e-6);
   state->grad_norm = norm;
-  state->found_inf = norm < INFINITY ? 0 : 1;  // NaN is not smaller
+  const bool follows_none = state->assumes_update != 0 && state->found_inf != 0;  // still of the step before
+  state->found_inf = norm < INFINITY && !follows_none ? 0 : 1;                    // NaN is not smaller
   state->clip_scale = max_norm > 0 && limited < 1 ? limited : 1.0;
   state->nonzero_updates = state->lost_updates = state->lost_copies = 0;
 }

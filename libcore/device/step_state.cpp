@@ -16,14 +16,36 @@ Tensor part_of(StepState* state) {
 
 Tensor StepMemory::loss_sum() const { return {&on_device()->loss_sum, DType::f64, {1}}; }
 
-void StepMemory::send(Stream& stream, const StepInputs& inputs) const {
-  copy_from_host(stream, part_of<StepInputs>(on_device()), std::as_bytes(std::span(&inputs, 1)));
+StepMemory::StepMemory(Device device)
+    : memory_(device, bytes()),
+      pinned_(device, host_bytes(device), Space::host),
+      sent_{Event(device), Event(device)},
+      reported_{Event(device), Event(device)} {}
+
+StepState& StepMemory::on_host(int number) const {
+  return pinned_.data() == nullptr ? own_[number] : reinterpret_cast<StepState*>(pinned_.data())[number];
 }
 
-StepReport StepMemory::receive(Stream& stream) const {
-  StepReport report;
-  copy_to_host(stream, std::as_writable_bytes(std::span(&report, 1)), part_of<StepReport>(on_device()));
-  return report;
+void StepMemory::send(Stream& stream, const StepInputs& inputs) {
+  last_sent_ = 1 - last_sent_;
+  sent_[last_sent_].wait();
+  StepInputs& from = on_host(last_sent_);
+  from = inputs;
+  copy_from_pinned(stream, part_of<StepInputs>(on_device()), std::as_bytes(std::span(&from, 1)));
+  sent_[last_sent_].record(stream);
+}
+
+int StepMemory::start_report(Stream& stream) {
+  last_started_ = 1 - last_started_;
+  StepReport& to = on_host(last_started_);
+  copy_to_pinned(stream, std::as_writable_bytes(std::span(&to, 1)), part_of<StepReport>(on_device()));
+  reported_[last_started_].record(stream);
+  return last_started_;
+}
+
+StepReport StepMemory::read_report(int number) const {
+  reported_[number].wait();
+  return on_host(number);
 }
 
 }  // namespace mtl

@@ -130,6 +130,8 @@ void plan_update(MemoryPlan& plan, const GptConfig& config, const RunShape& shap
   add(plan, model.count([&] { optimizer.step(scratch, model.step.on_device()); }), 1);
   plan.enlarge(Category::scratch, scratch.peak());
   plan.entries.push_back({Category::step, Space::device, StepMemory::bytes()});
+  if (const std::size_t pinned = StepMemory::host_bytes(shape.device); pinned > 0)
+    plan.entries.push_back({Category::step, Space::host, pinned});
 }
 
 MemoryPlan plan_training(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape) {

@@ -45,7 +45,7 @@ struct MemoryPlan {
   ///   slots       activations of a micro-batch in flight
   ///   messages    hidden states between stages, that have come in or are in use
   ///   batches     tokens, labels and losses of a micro-batch; on the host too, when the device is not the cpu
-  ///   step        the StepState
+  ///   step        the StepState; on the host its inputs and reports, when the device is not the cpu
   ///   staging     of the communicators, for sums under way
   std::vector<PlanEntry> entries;
   Counters step;  // FLOPs and bytes of one optimizer step, all micro-batches

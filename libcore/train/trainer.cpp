@@ -75,6 +75,7 @@ Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* t
       schedule_(resolve_schedule(options.optimizer.schedule, {options.batch.train_iters, options.batch.train_samples,
                                                               options.global_batch_size()})),
       step_memory_(shape_.device),
+      given_(shape_.device == Device::cuda && ranks_.groups.world().size() == 1 ? 1 : 0),
       optimizer_(params_,
                  {{{options.optimizer.adam_beta1, options.optimizer.adam_beta2, options.optimizer.adam_eps}},
                   options.optimizer.clip_grad,
@@ -161,8 +162,7 @@ Exit Trainer::run_to_end() {
   while (state_.iteration < last || validation_is_due_) {
     if (!std::exchange(validation_is_due_, false)) {
       train_step();
-      if (state_.iteration % options_.logging.log_interval == 0) report_interval(false);
-      if (scaler_.is_exhausted()) end_exhausted();
+      if (!read_reports()) continue;
     }
     if (is_validation_iteration() && !validate(false)) return end_early();
     if (state_.iteration < last && !save_if_due()) return end_early();
@@ -192,11 +192,9 @@ void Trainer::prepare() {
 /// Between two steps: saves when an interval or a signal asks for it. False when the run ends here.
 bool Trainer::save_if_due() {
   const CheckpointOptions& checkpoint = options_.checkpoint;
-  auto divides = [&](const std::optional<std::int64_t>& interval) {
-    return interval && state_.iteration % *interval == 0;
-  };
-  if (last_.status > 0) print_status("");
-  bool asked = last_.save > 0;
+  const auto divides = [&](const auto& interval) { return interval && state_.iteration % *interval == 0; };
+  if (std::exchange(last_.status, 0) > 0) print_status("");
+  const bool asked = std::exchange(last_.save, 0) > 0;
   if (asked && !save_directory_ && is_rank_zero()) console_.warn("asked to save, but there is no --save folder");
   bool ends = last_.end > 0 || divides(checkpoint.exit_interval);
   if (asked || ends || divides(checkpoint.save_interval)) save(false);
@@ -217,22 +215,16 @@ Exit Trainer::end_early() {
   return by_signal ? Exit::requeue : Exit::ok;
 }
 
-// One optimizer step: the way of every token from the data to a weight update.
-void Trainer::train_step() {
-  const StepBatch& batch = train_feed_->next(stream_);
-  begin_step();
+// One optimizer step: the way of every token from the data to a weight update. Its report is read later.
+void Trainer::train_step() { give_step(next_batch()); }
+
+void Trainer::give_step(const StepBatch& batch) {
+  GivenStep step{&batch, begin_step(), batch_sizes_.running(state_.consumed_samples + given_.samples()), {}};
   compute_gradients(batch);
   optimizer_.step(pipeline_.scratch(), step_memory_.on_device());
-
-  last_ = {};
-  last_.take(signals_);
-  last_.waited = optimizer_.sync().take_waited_seconds();
-  if (counts_losses()) last_.add(stream_, step_memory_.loss_sum(), batch);
-  report_ = step_memory_.receive(stream_);
-  last_.take(report_);
-  exchange(last_);
-  end_step(batch, last_.loss());
-  check_buffers();
+  if (counts_losses()) step.totals.add(stream_, step_memory_.loss_sum(), batch);
+  step.totals.waited = optimizer_.sync().take_waited_seconds();
+  given_.push(stream_, step_memory_, std::move(step));
 }
 
 /// The plan is of every buffer: after the first step they are all there, and none is made later.
@@ -251,48 +243,22 @@ void Trainer::compute_gradients(const StepBatch& batch) {
   pipeline_.train(*batch.buffers, &progress_, &steps_.at(batch.micro_batches));
 }
 
-void Trainer::begin_step() {
-  progress_.iteration = state_.iteration + 1;
-  inputs_.step = state_.optimizer_steps + 1;
+/// Steps whose reports were not read yet are taken to make their updates.
+StepInputs Trainer::begin_step() {
+  progress_.iteration = state_.iteration + given_.size() + 1;
+  GradScaler scaler = scaler_;
+  for (int step = 0; step < given_.size(); ++step) scaler.update(false);
   // The schedule advances by the samples of updates that were made; the data advances by all.
-  std::int64_t scheduled = state_.consumed_samples - skipped_samples_;
-  inputs_.lr = learning_rate(schedule_, scheduled);
-  inputs_.weight_decay = weight_decay(schedule_, scheduled);
-  inputs_.loss_scale = scaler_.scale();
-  step_memory_.send(stream_, inputs_);
+  const std::int64_t scheduled = state_.consumed_samples + given_.samples() - skipped_samples_;
+  const StepInputs inputs{.step = state_.optimizer_steps + given_.size() + 1,
+                          .lr = learning_rate(schedule_, scheduled),
+                          .weight_decay = weight_decay(schedule_, scheduled),
+                          .loss_scale = scaler.scale(),
+                          .assumes_update = given_.size() > 0};
+  step_memory_.send(stream_, inputs);
   fill_zero(stream_, step_memory_.loss_sum());
   optimizer_.begin_step();
-}
-
-void Trainer::end_step(const StepBatch& batch, double loss) {
-  const bool is_skipped = report_.found_inf != 0;
-  scaler_.update(is_skipped);
-  // While a dynamic loss scale can fall, an overflow is part of a run.
-  if (is_skipped && (!scaler_.is_dynamic() || scaler_.is_exhausted())) report_nonfinite_gradients(batch);
-  const std::int64_t size = batch_sizes_.running(state_.consumed_samples);
-  optimizer_.end_step();
-  ++state_.iteration;
-  state_.consumed_samples += size;
-  ++interval_.timed;
-  interval_.samples += size;
-  interval_.last_size = size;
-  interval_.waited += last_.waited;
-  if (is_skipped) {
-    ++state_.skipped_iterations;
-    skipped_samples_ += size;
-    ++interval_.skipped;
-  } else {
-    ++state_.optimizer_steps;
-  }
-  if (!std::isfinite(loss)) {
-    ++interval_.nan;
-  } else if (!is_skipped) {
-    interval_.loss_sum += loss;
-    ++interval_.counted;
-  }
-  interval_.nonzero_updates += last_.nonzero_updates;
-  interval_.lost_updates += last_.lost_updates;
-  interval_.lost_copies += last_.lost_copies;
+  return inputs;
 }
 
 /// Ranks that share a layer all know its losses; one of them counts.

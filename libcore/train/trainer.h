@@ -22,6 +22,7 @@
 #include "train/options.h"
 #include "train/signals.h"
 #include "train/start.h"
+#include "train/step_queue.h"
 #include "train/step_totals.h"
 
 namespace mtl {
@@ -67,11 +68,17 @@ class Trainer {
   [[noreturn]] void end_together(bool can_save, const std::exception_ptr& own);
   void prepare();
   void train_step();
-  void begin_step();
-  void end_step(const StepBatch& batch, double loss);
+  const StepBatch& next_batch();
+  void give_step(const StepBatch& batch);
+  StepInputs begin_step();
+  bool read_reports();
+  bool must_end_steps() const;
+  void take_report();
+  void end_step(const GivenStep& step, bool gradients_remain);
+  void count_step(const GivenStep& step);
   void check_buffers();
   void compute_gradients(const StepBatch& batch);
-  void report_nonfinite_gradients(const StepBatch& batch);
+  void report_nonfinite_gradients(const GivenStep& step, bool gradients_remain);
   bool counts_losses() const;
   void exchange(StepTotals& totals);
   bool save_if_due();
@@ -130,11 +137,12 @@ class Trainer {
   Stream stream_;
   LrScheduleOptions schedule_;
   StepMemory step_memory_;
+  StepQueue given_;
   Optimizer optimizer_;
   Pipeline pipeline_;
   GradScaler scaler_;
-  StepInputs inputs_;  // of the current step
-  StepReport report_;  // of the last one
+  StepInputs inputs_;  // of the last step whose report was read
+  StepReport report_;  // and the report
   OperationProgress progress_{0, 0};
   StepBatches train_batches_;
   std::optional<StepBatches> held_out_batches_;  // of validation, and after the last one of the test

@@ -80,12 +80,13 @@ Json Trainer::start_record() const {
 }
 
 /// Names the ranks and tensors whose gradients are infinite or NaN. No rank has updated anything, and the step's batch
-/// is still there: sums have replaced the gradients of each rank, so they are computed once more.
-void Trainer::report_nonfinite_gradients(const StepBatch& batch) {
+/// is still there: where sums or a later step have replaced the gradients of each rank, they are computed once more.
+void Trainer::report_nonfinite_gradients(const GivenStep& step, bool gradients_remain) {
   constexpr std::size_t kMost = 3;
-  if (ranks_.groups.world().size() > 1) {
+  if (ranks_.groups.world().size() > 1 || !gradients_remain) {
+    step_memory_.send(stream_, step.inputs);
     optimizer_.sync().begin_repetition();
-    compute_gradients(batch);
+    compute_gradients(*step.batch);
   }
   std::vector<std::string> names = optimizer_.sync().nonfinite_gradients(pipeline_.scratch());
   std::size_t count = names.size();
@@ -101,7 +102,7 @@ void Trainer::report_nonfinite_gradients(const StepBatch& batch) {
   if (lines.empty()) lines.push_back(" in the sum over all ranks");
   if (is_rank_zero())
     console_.warn(
-        cat("iteration ", progress_.iteration, ": the gradient is not finite; no update was made", join(lines, "")));
+        cat("iteration ", state_.iteration + 1, ": the gradient is not finite; no update was made", join(lines, "")));
 }
 
 }  // namespace mtl

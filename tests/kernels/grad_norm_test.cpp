@@ -10,11 +10,12 @@ using namespace mtl::test;
 
 namespace {
 
-StepReport report_of(double sum, double loss_scale, double max_norm) {
+StepReport report_of(double sum, double loss_scale, double max_norm, StepInputs inputs = {}) {
   Stream stream(kDevice);
   Owned on_device(DType::f64, {1}), state(DType::u8, {sizeof(StepState)});
   on_device.host<double>()[0] = sum;
-  const StepState before{{.loss_scale = loss_scale},
+  inputs.loss_scale = loss_scale;
+  const StepState before{inputs,
                          {.loss_sum = 7, .clip_scale = 9, .found_inf = 9, .nonzero_updates = 9, .lost_updates = 9}};
   std::memcpy(state.host<std::uint8_t>(), &before, sizeof before);
   finish_grad_norm(stream, static_cast<StepState*>(state.tensor().raw()), on_device, max_norm);
@@ -44,4 +45,11 @@ TEST_CASE("grad_norm: a norm that is not finite is found") {
     CHECK(report_of(sum, 1, 0).found_inf == 1);
   }
   CHECK(report_of(std::numeric_limits<double>::max(), 1, 1).found_inf == 0);
+}
+
+TEST_CASE("grad_norm: a step that assumes the update of the one before makes none where that made none") {
+  const StepReport follows = report_of(4, 1, 1, {.assumes_update = 1});  // found_inf was set
+  CHECK(follows.found_inf == 1);
+  CHECK(follows.grad_norm == 2);
+  CHECK(report_of(4, 1, 1, {.assumes_update = 0}).found_inf == 0);
 }

@@ -10,8 +10,8 @@ namespace mtl::test {
 
 inline constexpr std::int64_t kVocab = 61, kLength = 12;
 
-/// 200 documents of 10 to 20 tokens.
-inline void write_data(const std::string& prefix) {
+/// 200 documents of 10 to 20 tokens; in document `broken` one is outside the vocabulary.
+inline void write_data(const std::string& prefix, int broken = -1) {
   IndexedDatasetWriter writer(prefix, DataType::u16);
   std::uint32_t state = 1;
   for (int document = 0; document < 200; ++document) {
@@ -20,6 +20,7 @@ inline void write_data(const std::string& prefix) {
       state = state * 1664525 + 1013904223;
       ids.push_back(static_cast<std::int32_t>((state >> 16) % kVocab));
     }
+    if (document == broken) ids[0] = kVocab;
     writer.add_sequence(ids);
     writer.end_document();
   }
@@ -50,10 +51,11 @@ inline TrainOptions options_on(Device device, const std::string& data, const std
   return options;
 }
 
-/// One start of a run; returns how many steps were skipped.
-inline Exit run(const TrainOptions& options) {
+/// One start of a run. `prepare` gets its signals first.
+inline Exit run(const TrainOptions& options, const std::function<void(SignalRequests&)>& prepare = {}) {
   Console console = quiet_console();
   SignalRequests signals;
+  if (prepare) prepare(signals);
   RunStart start = find_start(options, nullptr, {}, console);
   std::optional<GptConfig> loaded;
   if (start.source) loaded = start.source->config();
@@ -71,7 +73,7 @@ inline std::vector<std::string> figures(const std::string& log) {
     const Json record = Json::parse(line);
     std::string text;
     for (const char* name : {"type", "iteration", "consumed_samples", "lm_loss", "loss", "grad_norm", "learning_rate",
-                             "skipped_iterations", "nan_iterations"}) {
+                             "loss_scale", "skipped_iterations", "nan_iterations"}) {
       if (const Json* value = record.find(name)) text += cat(name, " ", value->dump(), " ");
     }
     if (text.find("loss") != std::string::npos) out.push_back(text);

@@ -2,8 +2,14 @@
 // computed with the model afterwards. Every bit is the same as on the cpu, or an operand went another way.
 #include <doctest/doctest.h>
 
+#include <unistd.h>
+
+#include <csignal>
+
 #include "eval/decoder.h"
 #include "eval/scorer.h"
+#include "tests/error_of.h"
+#include "tests/mirror/queue.h"
 #include "tests/mirror/small_run.h"
 
 using namespace mtl;
@@ -28,6 +34,22 @@ void check_same_tensors(const std::string& a, const std::string& b) {
     right.read(tensor.name, all, of_b);
     CHECK(of_a == of_b);
   }
+}
+
+/// What `body` writes to standard error.
+std::string stderr_of(const std::function<void()>& body) {
+  const ScratchFolder scratch;
+  std::FILE* file = std::fopen((scratch / "stderr").c_str(), "w");
+  REQUIRE(file != nullptr);
+  std::fflush(stderr);
+  const int before = ::dup(2);
+  ::dup2(::fileno(file), 2);
+  body();
+  std::fflush(stderr);
+  ::dup2(before, 2);
+  ::close(before);
+  std::fclose(file);
+  return read_file(scratch / "stderr");
 }
 
 /// The run, interrupted and resumed, has the tensors and figures of the one that saved into `whole`.
@@ -64,17 +86,96 @@ TEST_CASE("runs of other architectures, recomputed and resumed, have the bits of
   }
 }
 
-TEST_CASE("gradients that are not finite are found, and change nothing") {
+TEST_CASE("runs on a device that is late have the bits of the cpu's, in any order that events allow") {
   ScratchFolder scratch;
   write_data(scratch / "data");
+  CHECK(run(options_on(Device::cpu, scratch / "data", scratch / "cpu")) == Exit::ok);
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    CAPTURE(seed);
+    mirror::Deferral deferral(seed);
+    check_resumed_run(options_on(Device::cuda, scratch / "data", scratch / cat("cuda", seed)), scratch / "cpu");
+  }
+}
+
+TEST_CASE("gradients that are not finite are found, named, and change nothing") {
+  ScratchFolder scratch;
+  write_data(scratch / "data");
+  std::map<Device, std::string> warnings;
   for (Device device : {Device::cpu, Device::cuda}) {
+    mirror::Deferral deferral(3);
     TrainOptions options = options_on(device, scratch / "data", scratch / (device == Device::cpu ? "cpu" : "cuda"));
     options.optimizer.schedule.lr = 1e30;  // the first update spoils the model
     options.batch.eval_iters = 0;
-    CHECK(run(options) == Exit::ok);
+    warnings[device] = stderr_of([&] { CHECK(run(options) == Exit::ok); });
   }
   check_same_tensors(scratch / "cpu", scratch / "cuda");
+  CHECK(figures(scratch / "cuda.jsonl") == figures(scratch / "cpu.jsonl"));
   CHECK(open(scratch / "cuda").state()->skipped_iterations == 5);
+  CHECK(warnings[Device::cpu].find("embedding.tokens.weight") != std::string::npos);
+  CHECK(warnings[Device::cuda] == warnings[Device::cpu]);
+}
+
+TEST_CASE("overflows of a dynamic loss scale have the bits of the cpu's: steps given too early are repeated") {
+  ScratchFolder scratch;
+  write_data(scratch / "data");
+  const auto options = [&](Device device, const std::string& name) {
+    TrainOptions out = options_on(device, scratch / "data", scratch / name);
+    out.precision.fp16 = true;
+    out.precision.initial_loss_scale = 1 << 24;
+    out.precision.loss_scale_window = 2;  // it soon grows beyond what the gradients bear, again and again
+    out.precision.hysteresis = 1;
+    out.batch.train_iters = 20;
+    out.batch.eval_interval = 100;
+    out.optimizer.schedule.lr_warmup_iters = 10;
+    return out;
+  };
+  CHECK(run(options(Device::cpu, "cpu")) == Exit::ok);
+  const std::vector<std::string> expected = figures(scratch / "cpu.jsonl");
+  const std::int64_t skipped = open(scratch / "cpu").state()->skipped_iterations;
+  CHECK(skipped >= 5);
+  CHECK(skipped <= 15);
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    mirror::Deferral deferral(seed);
+    const std::string name = cat("cuda", seed);
+    CHECK(run(options(Device::cuda, name)) == Exit::ok);
+    CHECK(figures(scratch / (name + ".jsonl")) == expected);
+    check_same_tensors(scratch / "cpu", scratch / name);
+  }
+}
+
+TEST_CASE("a signal ends a run after the step that is under way; the same command continues it") {
+  ScratchFolder scratch;
+  write_data(scratch / "data");
+  CHECK(run(options_on(Device::cpu, scratch / "data", scratch / "cpu")) == Exit::ok);
+  mirror::Deferral deferral(1);
+  const TrainOptions options = options_on(Device::cuda, scratch / "data", scratch / "cuda");
+  const auto ask = [](SignalRequests& signals) {
+    ::kill(::getpid(), SIGTERM);
+    while (!signals.wants_end()) ::usleep(1000);
+  };
+  CHECK(run(options, ask) == Exit::requeue);
+  CHECK(open(scratch / "cuda").state()->iteration == 2);
+  CHECK(run(options) == Exit::ok);
+  check_same_tensors(scratch / "cpu", scratch / "cuda");
+  CHECK(figures(scratch / "cuda.jsonl") == figures(scratch / "cpu.jsonl"));
+}
+
+TEST_CASE("a run that meets data that cannot be used saves the steps before") {
+  ScratchFolder scratch;
+  write_data(scratch / "data", 30);
+  std::map<Device, std::string> errors;
+  for (Device device : {Device::cpu, Device::cuda}) {
+    mirror::Deferral deferral(2);
+    TrainOptions options = options_on(device, scratch / "data", scratch / (device == Device::cpu ? "cpu" : "cuda"));
+    options.batch.eval_iters = 0;
+    options.batch.train_iters = 33;
+    errors[device] = error_of([&] { run(options); });
+  }
+  CHECK(errors[Device::cpu].find("61") != std::string::npos);
+  CHECK(errors[Device::cuda] == errors[Device::cpu]);
+  CHECK(open(scratch / "cuda").state()->iteration > 3);
+  CHECK(open(scratch / "cuda").state()->iteration == open(scratch / "cpu").state()->iteration);
+  check_same_tensors(scratch / "cpu", scratch / "cuda");
 }
 
 TEST_CASE("logits, losses and generation have the bits of the cpu's") {
