@@ -141,6 +141,9 @@ void add_logging_flags(Flags& flags, TrainOptions& options) {
       .needs("--dry-run: a run writes JSON lines to --log-jsonl FILE", [&options] { return options.dry_run; });
   flags.section("Machine");
   add_device_flag(flags, options.device_name);
+  flags.add_switch("--no-cuda-graphs", options.cuda_graphs, "give every kernel of a step to the GPU by itself")
+      .inverted()
+      .only_with("on the CPU", [&options] { return options.device == Device::cuda; });
   add_threads_flag(flags, options.threads);
 }
 

@@ -71,7 +71,8 @@ MemoryPlan finish(const MetaModel& model, const Pipeline& pipeline, const RunSha
   plan.entries.push_back({Category::messages, Space::device, hidden_bytes(config, shape), pipeline.inboxes()});
   plan.entries.push_back({Category::scratch, Space::device, pipeline.scratch_peak()});
   const int batches = shape.batch_sets * static_cast<int>(shape.micro_batches);
-  plan.entries.push_back({Category::batches, Space::device, BatchBuffers::bytes(shape), batches});
+  const int of_slots = shape.graphs ? pipeline.slots() : 0;
+  plan.entries.push_back({Category::batches, Space::device, BatchBuffers::bytes(shape), batches + of_slots});
   if (shape.device != Device::cpu)  // where they are read
     plan.entries.push_back({Category::batches, Space::host, BatchBuffers::bytes(shape), batches});
   for (const Communicator* group : model.groups.all())

@@ -44,7 +44,8 @@ struct MemoryPlan {
   ///   parameters, gradients, optimizer, main_weights   a row of the store's table each
   ///   slots       activations of a micro-batch in flight
   ///   messages    hidden states between stages, that have come in or are in use
-  ///   batches     tokens, labels and losses of a micro-batch; on the host too, when the device is not the cpu
+  ///   batches     tokens, labels and losses of a micro-batch; on the host too, when the device is not the cpu; with
+  ///               graphs, of every slot, too
   ///   step        the StepState; on the host its inputs and reports, when the device is not the cpu
   ///   staging     of the communicators, for sums under way
   std::vector<PlanEntry> entries;

@@ -3,21 +3,22 @@
 #include <algorithm>
 
 #include "device/copy.h"
+#include "kernels/cross_entropy.h"
 
 namespace mtl {
 
 BatchBuffers::BatchBuffers(Device device, const RunShape& shape, Space space)
-    : memory_(device, bytes(shape) * shape.micro_batches, space) {
-  std::size_t offset = 0;
-  auto next = [&](DType dtype, Shape of) {
-    Tensor out = memory_.tensor(dtype, of, offset);
-    offset += out.bytes();
-    return out;
-  };
-  batches_.resize(shape.micro_batches);
-  for (Batch& batch : batches_) batch.samples = next(DType::i64, {shape.micro_batch});  // first: they are aligned
-  Shape tokens{shape.micro_batch, shape.seq_length};
-  for (Batch& batch : batches_) {
+    : part_bytes_(static_cast<std::int64_t>(bytes(shape))), memory_(device, bytes(shape) * shape.micro_batches, space) {
+  const Shape tokens{shape.micro_batch, shape.seq_length};
+  for (std::int64_t m = 0; m < shape.micro_batches; ++m) {
+    std::size_t offset = m * part_bytes_;
+    const auto next = [&](DType dtype, const Shape& of) {
+      Tensor out = memory_.tensor(dtype, of, offset);
+      offset += out.bytes();
+      return out;
+    };
+    Batch& batch = batches_.emplace_back();
+    batch.samples = next(DType::i64, {shape.micro_batch});  // first: they are aligned
     batch.tokens = next(DType::i32, tokens);
     batch.positions = next(DType::i32, tokens);
     batch.labels = next(DType::i32, tokens);
@@ -28,8 +29,17 @@ BatchBuffers::BatchBuffers(Device device, const RunShape& shape, Space space)
 }
 
 std::size_t BatchBuffers::bytes(const RunShape& shape) {
-  std::size_t samples = shape.micro_batch, length = shape.seq_length;
-  return samples * (8 + length * 4 * (shape.documents ? 6 : 5));
+  const std::size_t samples = shape.micro_batch, length = shape.seq_length;
+  const std::size_t bytes = samples * (8 + length * 4 * (shape.documents ? 6 : 5));
+  return (bytes + 63) / 64 * 64;
+}
+
+Tensor BatchBuffers::part(int micro_batch) const {
+  return memory_.tensor(DType::u8, {part_bytes_}, micro_batch * part_bytes_);
+}
+
+void BatchBuffers::copy(Stream& stream, int micro_batch, const BatchBuffers& from, int from_micro_batch) const {
+  copy_on_device(stream, part(micro_batch), from.part(from_micro_batch));
 }
 
 void BatchBuffers::copy_from_pinned(Stream& stream, const BatchBuffers& host) const {
@@ -153,8 +163,19 @@ void Pipeline::send(Slot& slot, Tensor what, const Action& action) {
   stages.progress();  // the next action may be a long one
 }
 
-void Pipeline::train(const BatchBuffers& buffers, OperationProgress* progress, const StepSchedule* of_step) {
+void Pipeline::use_graphs(StepGraphs& graphs, const RunShape& shape) {
+  require(groups_.all().empty(), "what ranks exchange is not captured in graphs");
+  graphs_ = &graphs;
+  RunShape of_slots = shape;
+  of_slots.micro_batches = slots();
+  slot_batches_.emplace(stream_.device(), of_slots);
+}
+
+void Pipeline::train(const BatchBuffers& buffers, OperationProgress* progress, const StepSchedule* of_step,
+                     Tensor loss_sum) {
   const StepSchedule& schedule = of_step == nullptr ? schedule_ : *of_step;
+  int last = 0;
+  for (const Action& action : schedule.actions) last = std::max(last, action.micro_batch);
   begin();
   for (std::size_t i = 0; i < schedule.actions.size(); ++i) {
     const Action& action = schedule.actions[i];
@@ -164,9 +185,22 @@ void Pipeline::train(const BatchBuffers& buffers, OperationProgress* progress, c
     ctx.ends_gradients = schedule.ends_gradients[i];
     ctx.defers_weights = schedule.defers_weights;
     post_next(schedule, i, ctx, buffers);
-    run(action, slot, ctx, buffers.batch(action.micro_batch), buffers.losses(action.micro_batch));
+    if (graphs_ != nullptr) {
+      compute(action, action.micro_batch == last, ctx, buffers, loss_sum);
+    } else {
+      run(action, slot, ctx, buffers.batch(action.micro_batch), buffers.losses(action.micro_batch), loss_sum);
+    }
   }
   for (Slot& slot : slots_) open(slot);
+}
+
+/// An action as a part of the step's graphs: its micro-batch is always in the buffers of its slot.
+void Pipeline::compute(const Action& action, bool is_last, Ctx& ctx, const BatchBuffers& buffers, Tensor loss_sum) {
+  Slot& slot = slot_of(action);
+  const int number = static_cast<int>(&slot - slots_.data());
+  if (action.kind == ActionKind::forward) slot_batches_->copy(stream_, number, buffers, action.micro_batch);
+  graphs_->run(stream_, {static_cast<int>(action.kind), action.chunk, number, action.micro_batch == 0, is_last},
+               [&] { run(action, slot, ctx, slot_batches_->batch(number), slot_batches_->losses(number), loss_sum); });
 }
 
 /// No message of an earlier step is on its way.
@@ -177,7 +211,7 @@ void Pipeline::begin() {
   }
 }
 
-void Pipeline::run(const Action& action, Slot& slot, Ctx& ctx, const Batch& batch, Tensor losses) {
+void Pipeline::run(const Action& action, Slot& slot, Ctx& ctx, const Batch& batch, Tensor losses, Tensor loss_sum) {
   const Chunk& chunk = stage_.chunks[action.chunk];
   switch (action.kind) {
     case ActionKind::receive_forward:
@@ -196,6 +230,8 @@ void Pipeline::run(const Action& action, Slot& slot, Ctx& ctx, const Batch& batc
     case ActionKind::backward:
       finish_sends(slot);  // backward releases the output on its way; its gradient is here, so this waits for nothing
       slot.dinput = chunk.backward(ctx, slot.dout, losses, batch, slot.cache);
+      if (chunk.range().last && loss_sum.exists())
+        sum_losses(stream_, loss_sum, losses, batch.loss_weights, GradMode::accumulate);
       return;
     case ActionKind::weight:
       return chunk.weights(ctx, slot.cache);

@@ -1,12 +1,14 @@
 // Executes a schedule's actions on a stage: the heart of a training step.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "comm/operation_label.h"
 #include "device/memory.h"
 #include "engine/memory_plan.h"
 #include "engine/stage.h"
+#include "engine/step_graphs.h"
 #include "layout/schedule.h"
 
 namespace mtl {
@@ -22,8 +24,13 @@ class BatchBuffers {
   Tensor losses(int micro_batch) const { return losses_[micro_batch]; }
   /// All of it from buffers in Space::host, as copy_from_pinned().
   void copy_from_pinned(Stream& stream, const BatchBuffers& host) const;
+  /// A micro-batch from other buffers on the same device.
+  void copy(Stream& stream, int micro_batch, const BatchBuffers& from, int from_micro_batch) const;
 
  private:
+  Tensor part(int micro_batch) const;
+
+  std::int64_t part_bytes_;
   Buffer memory_;
   std::vector<Batch> batches_;
   std::vector<Tensor> losses_;
@@ -37,11 +44,15 @@ class Pipeline {
   Pipeline(Stage& stage, Stream& stream, const ProcessGroups& groups, StepSchedule schedule, const MemoryPlan& plan,
            ParamOwner* params = nullptr, const StepState* step = nullptr);
 
+  /// From now on train() computes from CUDA graphs, whose batches are in buffers of the slots. All communicators must
+  /// be of one rank. `shape` as in the plan; `graphs` must outlive this.
+  void use_graphs(StepGraphs& graphs, const RunShape& shape);
   /// One training step over the micro-batches in `buffers`: gradients in the parameters' store, and on the last stage
-  /// losses of every token. `progress`, if any, gets the current micro-batch, for messages. `schedule`, if any, is of a
-  /// step of fewer micro-batches than the constructor's.
-  void train(const BatchBuffers& buffers, OperationProgress* progress = nullptr,
-             const StepSchedule* schedule = nullptr);
+  /// losses of every token, whose weighted sum is added to `loss_sum`, (1) f64, if it is given. They are in `buffers`;
+  /// with graphs those of the last micro-batches alone are kept, elsewhere. `progress`, if any, gets the current
+  /// micro-batch, for messages. `schedule`, if any, is of a step of fewer micro-batches than the constructor's.
+  void train(const BatchBuffers& buffers, OperationProgress* progress = nullptr, const StepSchedule* schedule = nullptr,
+             Tensor loss_sum = {});
   /// On the last stage: losses of every token of one micro-batch, dropout off. All stages call it.
   void evaluate(const Batch& batch, Tensor losses);
   Arena& scratch() { return scratch_; }
@@ -72,7 +83,8 @@ class Pipeline {
   };
 
   Slot& slot_of(const Action& action);
-  void run(const Action& action, Slot& slot, Ctx& ctx, const Batch& batch, Tensor losses);
+  void compute(const Action& action, bool is_last, Ctx& ctx, const BatchBuffers& buffers, Tensor loss_sum);
+  void run(const Action& action, Slot& slot, Ctx& ctx, const Batch& batch, Tensor losses, Tensor loss_sum);
   void begin();
   void finish_sends(Slot& slot);
   void open(Slot& slot);
@@ -95,6 +107,8 @@ class Pipeline {
   std::size_t hidden_bytes_;
   std::vector<Inbox> inputs_, gradients_;  // by chunk
   Arena scratch_;
+  StepGraphs* graphs_ = nullptr;
+  std::optional<BatchBuffers> slot_batches_;  // with graphs: by slot, the micro-batch that is in it
 };
 
 }  // namespace mtl

@@ -17,6 +17,7 @@ struct RunShape {
   bool documents = false;  // batches carry document starts
   int threads = 1;         // work areas are per thread
   int batch_sets = 1;      // sets of a step's batches that exist at a time
+  bool graphs = false;     // steps run as CUDA graphs
   Layout layout;           // of which rank, too
   Device device = Device::cpu;
   Precision precision = {};

@@ -16,7 +16,7 @@ Optimizer::Optimizer(ParamStore& params, Options options, Stream& stream, const 
 void Optimizer::step(Arena& scratch, StepState* state) {
   sync_.finish_reduction();
   gradient_norm(scratch, state);
-  update_begun_ = true;
+  begin_update();
   update(state);
 }
 

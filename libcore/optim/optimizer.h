@@ -27,7 +27,9 @@ class Optimizer {
   /// `state`, which is where operators run, and updates every owned range unless found_inf is set. Values may arrive
   /// later: see GradSync.
   void step(Arena& scratch, StepState* state);
-  /// True from when this rank may have changed a weight until end_step(), as other ranks may not have.
+  /// Call before step(), also where a captured one is repeated.
+  void begin_update() { update_begun_ = true; }
+  /// True from begin_update(), when this rank may change a weight, until end_step(), as other ranks may not have.
   bool update_begun() const { return update_begun_; }
   /// Call when all ranks are known to have made the update.
   void end_step() { update_begun_ = false; }

@@ -138,6 +138,7 @@ struct TrainOptions {
   std::int64_t threads = 0;
   Device device = Device::cpu;  // what device_name means here
   std::string device_name = "auto";
+  bool cuda_graphs = true;
   bool dry_run = false;
   bool json = false;
   std::string command_line;  // as typed, for the provenance of what is written

@@ -8,10 +8,13 @@
 namespace mtl {
 
 void StepTotals::add(Stream& stream, Tensor sum, const StepBatch& step) {
-  for (int m = 0; m < step.micro_batches; ++m) {
+  for (int m = 0; m < step.micro_batches; ++m)
     sum_losses(stream, sum, step.buffers->losses(m), step.buffers->batch(m).loss_weights, GradMode::accumulate);
-    tokens += step.unmasked[m];
-  }
+  add_tokens(step);
+}
+
+void StepTotals::add_tokens(const StepBatch& step) {
+  for (int m = 0; m < step.micro_batches; ++m) tokens += step.unmasked[m];
 }
 
 void StepTotals::take(const StepReport& report) {

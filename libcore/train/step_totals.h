@@ -21,6 +21,8 @@ struct StepTotals {
   double loss() const { return tokens > 0 ? loss_sum / tokens : 0; }
   /// Adds the losses of a step's micro-batches to `sum`, (1) f64 on the device, and here their tokens.
   void add(Stream& stream, Tensor sum, const StepBatch& step);
+  /// The tokens alone.
+  void add_tokens(const StepBatch& step);
   /// Takes the figures of a rank's report, the sum of its losses too.
   void take(const StepReport& report);
   /// Adds what signals have asked for since the last time.

@@ -34,6 +34,7 @@ RunShape run_shape(const TrainOptions& options, const GptConfig& config, int ran
   shape.layout = layout_of(options.parallel, rank);
   shape.device = options.device;
   shape.precision = precision_of(options.precision);
+  shape.graphs = options.device == Device::cuda && options.cuda_graphs && options.parallel.world == 1;
   shape.batch_sets =
       options.batch.eval_iters > 0 ? 4 : 2;  // one is read while another is computed; of held-out data, too
   return shape;
@@ -91,6 +92,7 @@ Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* t
     auto micro_batches = static_cast<int>(size / (options.batch.micro_batch_size * options.parallel.data()));
     steps_.emplace(micro_batches, rank_schedule(shape_.layout, micro_batches));
   }
+  if (shape_.graphs) pipeline_.use_graphs(graphs_, shape_);
   check_agreement(start);
   check_validation_samples();
   if (start.source) {
@@ -173,6 +175,11 @@ Exit Trainer::run_to_end() {
 /// What a run needs besides its memory: the sinks of its figures, and the data from its current sample on.
 void Trainer::prepare() {
   if (!save_directory_ && is_rank_zero()) console_.warn("without --save the trained model is not kept");
+  if (shape_.device == Device::cuda && is_rank_zero()) {
+    console_.info(shape_.graphs          ? "steps run as CUDA graphs from the third on"
+                  : options_.cuda_graphs ? "steps run without CUDA graphs, which do not hold what ranks exchange"
+                                         : "steps run without CUDA graphs, as --no-cuda-graphs asks for");
+  }
   peak_tflops_ = options_.logging.peak_tflops.value_or(0);
   if (peak_tflops_ == 0) peak_tflops_ = measure_peak_tflops(shape_.device, shape_.threads);
   MetricsOptions sinks;  // empty on all ranks but rank 0
@@ -220,9 +227,10 @@ void Trainer::train_step() { give_step(next_batch()); }
 
 void Trainer::give_step(const StepBatch& batch) {
   GivenStep step{&batch, begin_step(), batch_sizes_.running(state_.consumed_samples + given_.samples()), {}};
+  graphs_.begin_step(batch.micro_batches);
   compute_gradients(batch);
-  optimizer_.step(pipeline_.scratch(), step_memory_.on_device());
-  if (counts_losses()) step.totals.add(stream_, step_memory_.loss_sum(), batch);
+  update();
+  if (counts_losses()) step.totals.add_tokens(batch);
   step.totals.waited = optimizer_.sync().take_waited_seconds();
   given_.push(stream_, step_memory_, std::move(step));
 }
@@ -240,7 +248,16 @@ void Trainer::check_buffers() {
 
 /// Forward and backward of every micro-batch of the step.
 void Trainer::compute_gradients(const StepBatch& batch) {
-  pipeline_.train(*batch.buffers, &progress_, &steps_.at(batch.micro_batches));
+  pipeline_.train(*batch.buffers, &progress_, &steps_.at(batch.micro_batches),
+                  counts_losses() ? step_memory_.loss_sum() : Tensor());
+}
+
+/// Behind the gradients: their norm, clipping, and the update.
+void Trainer::update() {
+  const auto step = [this] { optimizer_.step(pipeline_.scratch(), step_memory_.on_device()); };
+  if (!shape_.graphs) return step();
+  optimizer_.begin_update();
+  graphs_.run(stream_, {}, step);
 }
 
 /// Steps whose reports were not read yet are taken to make their updates.

@@ -78,6 +78,7 @@ class Trainer {
   void count_step(const GivenStep& step);
   void check_buffers();
   void compute_gradients(const StepBatch& batch);
+  void update();
   void report_nonfinite_gradients(const GivenStep& step, bool gradients_remain);
   bool counts_losses() const;
   void exchange(StepTotals& totals);
@@ -140,6 +141,7 @@ class Trainer {
   StepQueue given_;
   Optimizer optimizer_;
   Pipeline pipeline_;
+  StepGraphs graphs_;
   GradScaler scaler_;
   StepInputs inputs_;  // of the last step whose report was read
   StepReport report_;  // and the report

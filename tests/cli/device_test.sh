@@ -44,7 +44,10 @@ esac
 if [ "$reason" = 'this program was built without CUDA' ]; then
   expect_exit 2 "${train[@]}" --dry-run --device cuda
 else
-  expect_exit 0 "${train[@]}" --dry-run --device cuda # a plan needs no GPU
+  expect_exit 0 "${train[@]}" --dry-run --json --device cuda # a plan needs no GPU
+  cp out with_graphs
+  expect_exit 0 "${train[@]}" --dry-run --json --device cuda --no-cuda-graphs
+  cmp -s out with_graphs && fail 'the plan is the same with --no-cuda-graphs'
 fi
 expect_exit 2 mpirun --oversubscribe -n 2 "$(command -v mtl-train)" "${train[@]:1}" --device cuda
 expect_text err 'no communication between GPUs: start one rank, not 2'

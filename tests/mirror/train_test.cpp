@@ -6,8 +6,10 @@
 
 #include <csignal>
 
+#include "device/copy.h"
 #include "eval/decoder.h"
 #include "eval/scorer.h"
+#include "kernels/elementwise.h"
 #include "tests/error_of.h"
 #include "tests/mirror/queue.h"
 #include "tests/mirror/small_run.h"
@@ -95,6 +97,87 @@ TEST_CASE("runs on a device that is late have the bits of the cpu's, in any orde
     mirror::Deferral deferral(seed);
     check_resumed_run(options_on(Device::cuda, scratch / "data", scratch / cat("cuda", seed)), scratch / "cpu");
   }
+}
+
+TEST_CASE("steps run as CUDA graphs with the same bits, and few commands outside of them") {
+  ScratchFolder scratch;
+  write_data(scratch / "data");
+  const auto options = [&](Device device, std::int64_t steps, bool graphs, const std::string& name) {
+    TrainOptions out = options_on(device, scratch / "data", scratch / name);
+    out.batch.train_iters = steps;
+    out.batch.eval_iters = 0;
+    out.optimizer.schedule.lr_decay_iters = 9;
+    out.cuda_graphs = graphs;
+    return out;
+  };
+  CHECK(run(options(Device::cpu, 9, true, "cpu")) == Exit::ok);
+  for (bool graphs : {true, false}) {
+    std::map<std::int64_t, mirror::QueueCounts> given;  // by number of steps
+    for (std::int64_t steps : {5, 9}) {
+      mirror::Deferral deferral(steps);
+      const mirror::QueueCounts before = mirror::queue_counts();
+      CHECK(run(options(Device::cuda, steps, graphs, cat("cuda", graphs, steps))) == Exit::ok);
+      const mirror::QueueCounts after = mirror::queue_counts();
+      given[steps] = {after.graphs - before.graphs, after.commands - before.commands};
+    }
+    check_same_tensors(scratch / "cpu", scratch / cat("cuda", graphs, 9));
+    CHECK(figures(scratch / cat("cuda", graphs, "9.jsonl")) == figures(scratch / "cpu.jsonl"));
+    const std::int64_t launched = given[9].graphs - given[5].graphs, alone = given[9].commands - given[5].commands;
+    if (graphs) {
+      CHECK(given[5].graphs == 4 * 7);  // from the second step on
+      CHECK(launched == 4 * 7);         // forward and backward of three micro-batches, the update
+      CHECK(alone == 4 * 7);  // the inputs, a zero for the losses, the batch, its three micro-batches, the report
+    } else {
+      CHECK(given[9].graphs == 0);
+      CHECK(alone > 4 * 200);
+    }
+  }
+}
+
+TEST_CASE("graphs of steps that grow have the bits of the cpu's") {
+  ScratchFolder scratch;
+  write_data(scratch / "data");
+  const auto options = [&](Device device, const std::string& name) {
+    TrainOptions out = options_on(device, scratch / "data", scratch / name);
+    out.batch.rampup = {"2", "2", "24"};
+    out.batch.train_samples = 60;
+    out.batch.train_iters.reset();
+    out.batch.eval_iters = 0;
+    return out;
+  };
+  CHECK(run(options(Device::cpu, "cpu")) == Exit::ok);
+  CHECK(figures(scratch / "cpu.jsonl").size() >= 14);
+  mirror::Deferral deferral(4);
+  CHECK(run(options(Device::cuda, "cuda")) == Exit::ok);
+  CHECK(figures(scratch / "cuda.jsonl") == figures(scratch / "cpu.jsonl"));
+  check_same_tensors(scratch / "cpu", scratch / "cuda");
+}
+
+TEST_CASE("parts of a step: plain, captured, repeated; another number of micro-batches begins anew") {
+  Stream stream(Device::cuda);
+  Buffer memory(Device::cuda, 4);
+  const Tensor value = memory.tensor(DType::f32, {1});
+  copy_from_host(stream, value, std::vector<float>{1});
+  StepGraphs graphs;
+  int given = 0;
+  const auto step = [&](int micro_batches) {
+    graphs.begin_step(micro_batches);
+    for (int m = 0; m < micro_batches; ++m) {
+      graphs.run(stream, {.is_first = m == 0}, [&] {
+        ++given;
+        scale(stream, value, m == 0 ? 2 : 3);
+      });
+    }
+  };
+  float expected = 1;
+  stream.reset_counters();
+  for (int micro_batches : {3, 3, 3, 3, 1, 1, 1}) {
+    step(micro_batches);
+    expected *= micro_batches == 3 ? 18 : 2;
+    CHECK(host_copy<float>(stream, value)[0] == expected);
+  }
+  CHECK(given == 3 + 2 + 1 + 1);             // all, once each kind, and the same of one micro-batch
+  CHECK(stream.counters().bytes == 15 * 8);  // of each that ran
 }
 
 TEST_CASE("gradients that are not finite are found, named, and change nothing") {

@@ -1,0 +1,47 @@
+// The parts of a step as CUDA graphs: the forward and the backward of a micro-batch, and the update. The host gives a
+// part to the device with one call.
+//
+// The first step runs plainly: libraries start, products are measured, and what is kept from call to call is made. The
+// second step captures every part where it first occurs, and launches it; later steps launch. A part is told apart by
+// what the host decides: the action, its chunk and slot, whether its micro-batch is the first, which writes gradients,
+// or the last, which ends them. What else changes from step to step is on the device, in the StepState and in the batch
+// of the slot. The forward and the backward of a micro-batch differ in the action alone, so that both are captured or
+// none: a backward that the host executes finds what its forward left in the slot. A step of another number of
+// micro-batches begins anew.
+//
+// Launched parts count (Stream::counters()) as they did when they were captured.
+#pragma once
+
+#include <compare>
+#include <functional>
+#include <map>
+
+#include "device/graph.h"
+
+namespace mtl {
+
+class StepGraphs {
+ public:
+  /// What tells a part from the others. An `action` below zero is none of a schedule.
+  struct Part {
+    int action = -1, chunk = 0, slot = 0;
+    bool is_first = false, is_last = false;  // micro-batch
+    auto operator<=>(const Part&) const = default;
+  };
+
+  /// Call before the parts of a step.
+  void begin_step(int micro_batches);
+  /// Runs a part, whose commands `body` gives to the stream.
+  void run(Stream& stream, const Part& part, const std::function<void()>& body);
+
+ private:
+  struct Captured {
+    Graph graph;
+    Counters work;
+  };
+  int micro_batches_ = 0;
+  std::int64_t steps_ = 0;  // of so many micro-batches in a row, this one too
+  std::map<Part, Captured> parts_;
+};
+
+}  // namespace mtl
