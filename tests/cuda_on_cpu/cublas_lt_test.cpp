@@ -57,7 +57,7 @@ struct Gradient {
 
 TEST_CASE("cublas_lt: the fastest algorithm is chosen once for a shape; measuring adds nothing to C") {
   Gradient first;
-  const Times times({.whole = 2, .halves = 1});
+  const Times times({.whole = 2000, .halves = 1000});
   const ProductCounts before = product_counts();
   CHECK(rms_relative(first.run().data(), first.expected()) < 1e-6);
   const ProductCounts after = product_counts();
@@ -76,7 +76,7 @@ TEST_CASE("cublas_lt: a stream's choices overrule the clock, and repeat the bits
   Gradient first, repeated, measured;
   std::vector<double> bits;
   {
-    const Times times({.whole = 2, .halves = 1});
+    const Times times({.whole = 2000, .halves = 1000});
     bits = first.run();
   }
   repeated.stream.choices().add(first.stream.choices().table());
@@ -101,7 +101,7 @@ TEST_CASE("cublas_lt: a choice that the library refuses is measured again") {
 
 TEST_CASE("cublas_lt: nothing is measured while a graph is captured") {
   Gradient gradient;
-  const Times times({.whole = 2, .halves = 1});
+  const Times times({.whole = 2000, .halves = 1000});
   Graph graph;
   const Tensor c_on_device = gradient.c, dy = gradient.dy, x = gradient.x;
   graph.capture(gradient.stream, [&] {
@@ -124,7 +124,7 @@ TEST_CASE("cublas_lt: the bias gradient comes with the product, or apart where t
     CHECK(product_counts().bias_gradients > before);
   }
   Gradient apart;
-  const Times times({.epilogue = 3});
+  const Times times({.epilogue = 3000});
   CHECK(rms_relative(apart.run(true).data(), apart.expected(true)) < 1e-6);
   const std::int64_t measured = product_counts().bias_gradients;
   apart.run(true);
