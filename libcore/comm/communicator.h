@@ -3,7 +3,8 @@
 // until it waits.
 //
 // Every member of a group starts the same operations on it, with the same sizes, in the same order. Sums are added in
-// the order of ranks, so all members get the same bits, and the same bits in every run.
+// the order of ranks, so all members get the same bits, and the same bits in every run. Between GPUs the order of sums
+// is NCCL's (comm/nccl_communicator.h).
 #pragma once
 
 #include <memory>
@@ -75,6 +76,12 @@ class Communicator {
   virtual Work broadcast(Stream& stream, Tensor data, int root) = 0;
   virtual Work send(Stream& stream, Tensor data, int peer) = 0;
   virtual Work receive(Stream& stream, Tensor data, int peer) = 0;
+  /// Memory that operations will use again and again: a transport may prepare it, until the result is destroyed, which
+  /// must be before the memory is freed.
+  virtual std::shared_ptr<void> enroll(const Tensor&) { return {}; }
+  /// False after operations were ended without results while the host continued: what operators computed since is
+  /// garbage, and nothing of it may be saved.
+  virtual bool is_intact() const { return true; }
   /// To be called before computing while works are on their way: transports that move only inside calls see to it that
   /// they move meanwhile.
   virtual void progress() {}

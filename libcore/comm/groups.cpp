@@ -55,6 +55,11 @@ std::vector<const Communicator*> ProcessGroups::all() const {
   return out;
 }
 
+bool ProcessGroups::is_intact() const {
+  const auto groups = all();
+  return std::all_of(groups.begin(), groups.end(), [](const Communicator* group) { return group->is_intact(); });
+}
+
 ProcessGroups meta_groups(const RankGrid& grid, int rank) {
   return {grid, rank, [rank](const std::vector<int>& ranks, const std::string&) {
             auto place = std::find(ranks.begin(), ranks.end(), rank) - ranks.begin();

@@ -31,6 +31,8 @@ class ProcessGroups {
   Communicator& over(AxisSet axes) const;
   /// The ranks that hold a copy of the tied table; a rank that holds none is alone.
   Communicator& tied() const { return *tied_; }
+  /// False after operations of a group were ended without results: see Communicator.
+  bool is_intact() const;
   /// Every group of at least two ranks, once.
   std::vector<const Communicator*> all() const;
 
@@ -40,8 +42,9 @@ class ProcessGroups {
   std::shared_ptr<Communicator> world_, tied_;
 };
 
-/// Collective: all ranks of the session call. Throws Error(usage) when the grid is not as large as the session.
-ProcessGroups make_groups(MpiSession& session, const RankGrid& grid);
+/// Collective: all ranks of the session call. `device` has the tensors that groups move; the control group moves host
+/// memory. Throws Error(usage) when the grid is not as large as the session.
+ProcessGroups make_groups(MpiSession& session, const RankGrid& grid, Device device = Device::cpu);
 /// The groups of a rank on paper: MetaCommunicators.
 ProcessGroups meta_groups(const RankGrid& grid, int rank);
 

@@ -31,11 +31,6 @@ class Handle final : public Work::Operation {
   std::shared_ptr<Task> task_;
 };
 
-void check_parts(const std::string& group, const Tensor& whole, const Tensor& part, int size) {
-  require(whole.numel() == part.numel() * size && whole.dtype() == part.dtype(), "group '", group, "' of ", size, ": ",
-          whole.shape().text(), " is not ", size, " times ", part.shape().text());
-}
-
 }  // namespace
 
 MpiCommunicator::MpiCommunicator(MpiProgress& progress, std::vector<int> ranks, std::string name)

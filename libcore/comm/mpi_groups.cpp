@@ -3,13 +3,14 @@
 
 namespace mtl {
 
-ProcessGroups make_groups(MpiSession& session, const RankGrid& grid) {
+ProcessGroups make_groups(MpiSession& session, const RankGrid& grid, Device device) {
   if (grid.world() != session.world())
     fail(Exit::usage, "the layout is for ", grid.world(), " ranks, the job has ", session.world(),
          "; start as many, or change the sizes of the layout");
   session.meet();  // making a group blocks; here a rank that does not come is named
   return {grid, session.rank(), [&](const std::vector<int>& ranks, const std::string& name) {
-            return name == "world" ? session.everyone() : session.group(ranks, name);
+            if (name == "world") return session.everyone();
+            return device == Device::cuda ? session.gpu_group(ranks, name) : session.group(ranks, name);
           }};
 }
 

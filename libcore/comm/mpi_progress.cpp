@@ -39,6 +39,23 @@ void MpiProgress::follow(const OperationProgress* progress) {
   progress_of_run_ = progress;
 }
 
+void MpiProgress::watch(DeviceWatch* devices) {
+  require(devices == nullptr || mover_.joinable(),
+          "this MPI serves one thread only, and groups of GPUs need another one that looks after them; use an Open MPI "
+          "with MPI_THREAD_SERIALIZED");
+  std::lock_guard lock(mutex_);
+  devices_ = devices;
+}
+
+/// Reads other ranks' letters, and looks for faults of the device's operations. While the device works for a rank that
+/// failed, the host may be waiting for the device.
+void MpiProgress::look() {
+  watchdog_.look(at_);
+  if (devices_ == nullptr) return;
+  if (watchdog_.failed_rank() >= 0) halt();
+  devices_->look(at_);
+}
+
 void MpiProgress::let_go(const Task& task) {
   std::lock_guard lock(mutex_);
   if (task.finished()) return;
@@ -59,6 +76,7 @@ bool MpiProgress::is_control(const Task& task) const {
 void MpiProgress::halt() {
   if (halted_ || communicators_.empty()) return;
   halted_ = true;
+  if (devices_ != nullptr) devices_->abandon();
   wire_.abandon_messages(communicators_.front()->handle());
 }
 
@@ -87,7 +105,7 @@ void MpiProgress::advance_all() {
 bool MpiProgress::poll() {
   bool moved = wire_.poll() > 0;
   if (moved) advance_all();
-  watchdog_.look(at_);
+  look();
   return moved;
 }
 
@@ -111,7 +129,7 @@ void MpiProgress::keep_moving() {
       if (!moving_) {
         // Also a rank that computes, or writes, answers those that wait for it.
         bool is_called = mover_wakes_.wait_for(lock, kAnswerPause, [this] { return moving_ || stopping_; });
-        if (!is_called && !abandoned_) watchdog_.look(at_);
+        if (!is_called && !abandoned_) look();
       } else if (!poll()) {
         mover_wakes_.wait_for(lock, kMoverNap, [this] { return stopping_; });
       } else {  // the rank's own thread may want its turn

@@ -18,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "comm/device_watch.h"
 #include "comm/mpi_communicator.h"
 #include "comm/mpi_wire.h"
 #include "comm/watchdog.h"
@@ -34,6 +35,8 @@ class MpiProgress {
   std::unique_lock<std::mutex> enter();
   /// `progress` is what the run writes from now on; null: nothing.
   void follow(const OperationProgress* progress);
+  /// Looks after these, too; null: no longer. Throws Error when there is no thread that could.
+  void watch(DeviceWatch* devices);
   /// Nothing will wait for the task any more. When it has not finished, an exception is on its way and the memory that
   /// the task moves may be freed next: every group but the control group is halted, and the mover moves nothing until
   /// this rank waits for the control group, for which that memory must still exist.
@@ -63,6 +66,7 @@ class MpiProgress {
 
  private:
   void keep_moving();
+  void look();
   void advance_all();
   bool nothing_on_its_way() const;
   bool is_control(const Task& task) const;
@@ -73,6 +77,7 @@ class MpiProgress {
   const OperationProgress* progress_of_run_ = nullptr;
   OperationProgress at_;
   std::vector<std::shared_ptr<MpiCommunicator>> communicators_;
+  DeviceWatch* devices_ = nullptr;
 
   std::mutex mutex_;
   std::condition_variable mover_wakes_;

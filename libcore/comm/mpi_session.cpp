@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "comm/mpi_progress.h"
+#include "comm/nccl_transport.h"
 #include "comm/start_deadline.h"
 #include "comm/text_exchange.h"
 
@@ -51,6 +52,11 @@ std::shared_ptr<Communicator> MpiSession::group(const std::vector<int>& ranks, c
   return progress_->group(ranks, name);
 }
 
+std::shared_ptr<Communicator> MpiSession::gpu_group(const std::vector<int>& ranks, const std::string& name) {
+  if (gpus_ == nullptr) gpus_ = std::make_unique<NcclTransport>(*progress_, nccl_library());
+  return gpus_->group(*control_, ranks, name);
+}
+
 void MpiSession::set_deadline(double seconds) {
   auto lock = progress_->enter();
   progress_->watchdog().set_deadline(seconds);
@@ -71,6 +77,7 @@ void MpiSession::meet() {
 
 void MpiSession::finish(double seconds, std::function<void()> expired) {
   meet();
+  if (gpus_ != nullptr) gpus_->close();
   progress_->stop_mover();
   StartDeadline guard(seconds, std::move(expired));
   progress_->wire().finalize();

@@ -18,6 +18,7 @@
 namespace mtl {
 
 class MpiProgress;
+class NcclTransport;
 
 /// Of this process, for messages.
 std::string host_name();
@@ -38,6 +39,9 @@ class MpiSession {
   /// The group of these ranks of the job, in this order; for all of them, with the same list and name. A group of one
   /// is a SelfCommunicator. Valid as long as the session.
   std::shared_ptr<Communicator> group(const std::vector<int>& ranks, const std::string& name);
+
+  /// The same of GPUs: tensors are in their memory. Collective over all ranks of the job: each names its own group.
+  std::shared_ptr<Communicator> gpu_group(const std::vector<int>& ranks, const std::string& name);
 
   /// The group of all ranks whose waits are never interrupted; see ProcessGroups.
   std::shared_ptr<Communicator> everyone() const { return control_; }
@@ -61,6 +65,7 @@ class MpiSession {
   RankEnvironment launched_;
   int exceptions_;
   std::unique_ptr<MpiProgress> progress_;
+  std::unique_ptr<NcclTransport> gpus_;  // null until a group of GPUs is made
   std::shared_ptr<Communicator> control_;
   std::vector<std::string> hosts_;
   bool finished_ = false;

@@ -13,6 +13,9 @@ namespace mtl {
 /// Throws unless ranks can sum the tensor's dtype: f32, bf16, f16 or f64.
 void check_summable(const Tensor& data);
 
+/// Throws unless `whole` consists of `size` parts like `part`. The group's name is for the message.
+void check_parts(const std::string& group, const Tensor& whole, const Tensor& part, int size);
+
 /// `inputs`: one address per rank, each with `bytes` bytes of `dtype`, which check_summable accepts. out may be one of
 /// them.
 void sum_in_rank_order(DType dtype, std::byte* out, const std::vector<const std::byte*>& inputs, std::size_t bytes);

@@ -39,6 +39,8 @@ void Watchdog::look(const OperationProgress& at) {
   if (now - last_look_ > kOwnPause) {
     waits_since_ += now - last_look_;
     patience_since_ += now - last_look_;
+    device_since_ += now - last_look_;
+    device_patience_since_ += now - last_look_;
   }
   last_look_ = now;
   if (now - last_letters_ < kLookSeconds) return;
@@ -73,8 +75,38 @@ std::string Watchdog::answer(const OperationProgress& at) const {
 }
 
 std::string Watchdog::state(const OperationProgress& at) const {
-  if (waits_for_ == nullptr) return cat("does not wait: it computes", at.text());
-  return cat("waits for ", waits_for_->text(), " since ", format("%.1f s", now_seconds() - waits_since_));
+  auto wait = [](const OperationLabel& label, double since) {
+    return cat("waits for ", label.text(), " since ", format("%.1f s", now_seconds() - since));
+  };
+  std::vector<std::string> waits;
+  if (waits_for_ != nullptr) waits.push_back(wait(*waits_for_, waits_since_));
+  if (device_waits_for_ && waits_for_ != &*device_waits_for_)
+    waits.push_back(cat("its GPU ", wait(*device_waits_for_, device_since_)));
+  return waits.empty() ? cat("does not wait: it computes", at.text()) : join(waits, "; ");
+}
+
+void Watchdog::set_device_wait(const OperationLabel* label) {
+  if (label == nullptr) {
+    device_waits_for_.reset();
+    return;
+  }
+  const auto same = [&](const OperationLabel& other) {
+    return label->group == other.group && label->kind == other.kind && label->number == other.number &&
+           label->peer == other.peer;
+  };
+  if (device_waits_for_ && same(*device_waits_for_)) return;
+  device_waits_for_ = *label;
+  device_since_ = device_patience_since_ = now_seconds();
+}
+
+void Watchdog::check_device_deadline(const OperationProgress& at) {
+  if (!device_waits_for_ || waits_for_ != nullptr) return;
+  if (now_seconds() - device_patience_since_ < deadline_) return;
+  Wait wait(*this, *device_waits_for_);
+  waits_since_ = device_since_;
+  patience_since_ = device_patience_since_;
+  check_deadline(at);
+  device_patience_since_ = patience_since_;
 }
 
 bool Watchdog::check_deadline(const OperationProgress& at) {

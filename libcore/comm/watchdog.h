@@ -12,6 +12,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,12 @@ class Watchdog {
   /// Returns true when it asked the other ranks, and so may have completed messages, and the wait continues.
   bool check_deadline(const OperationProgress& at);
 
+  /// The operation that this rank's device waits for, while the host continues; null: none. It counts from the call
+  /// that first names it. The label may go after the call.
+  void set_device_wait(const OperationLabel* label);
+  /// Like check_deadline() for the device's wait, unless the host waits, too.
+  void check_device_deadline(const OperationProgress& at);
+
   /// Reports this rank's failure to all others.
   void send_failure();
   /// The first rank known to have failed; -1: none.
@@ -70,6 +77,8 @@ class Watchdog {
   std::vector<std::string> hosts_;
   const OperationLabel* waits_for_ = nullptr;
   double waits_since_ = 0, patience_since_ = 0;  // the deadline counts from the latter
+  std::optional<OperationLabel> device_waits_for_;
+  double device_since_ = 0, device_patience_since_ = 0;
   double last_look_ = 0, last_letters_ = 0, next_warning_ = 0;
   std::function<void(const std::string&)> warn_;
   struct Answer {

@@ -12,6 +12,8 @@ struct CudaDevice {
   int major = 0, minor = 0;  // compute capability
   std::size_t memory = 0;    // bytes
   int driver = 0;            // the version of CUDA that the driver supports, as 13000; 0 without one
+  std::string bus;           // "0000:1b:00.0": the same for all processes of a host
+  int count = 0;             // GPUs that CUDA shows to this process
   bool compiled = true;      // whether this program has kernels for any GPU
   bool has_driver = false;   // whether the machine has NVIDIA's driver, as far as a program with kernels asks
   std::string why_not;       // why this process cannot compute on a GPU; empty when it can
@@ -20,8 +22,11 @@ struct CudaDevice {
   std::string text() const;  // "NVIDIA H100 80GB HBM3 (sm_90, 79.1 GiB)"
 };
 
-/// The first GPU that CUDA shows to this process (CUDA_VISIBLE_DEVICES). Never throws for want of one.
-CudaDevice find_cuda_device();
+/// GPU number `ordinal` of those that CUDA shows to this process (CUDA_VISIBLE_DEVICES). Never throws for want of one.
+CudaDevice find_cuda_device(int ordinal = 0);
+/// The calling thread, which alone may allocate, make streams and launch, uses this GPU from here on; otherwise the
+/// first one. Call before anything else on the device.
+void use_cuda_device(int ordinal);
 
 /// True if kernels compiled for `architectures` ("80,90a") run on a GPU: those of sm_80 on 8.0 and later 8.x, those of
 /// sm_90a on 9.0 alone.

@@ -45,6 +45,8 @@ GraphHandle end_capture(StreamHandle stream);
 bool is_captured(StreamHandle stream);
 /// Ends a capture that failed.
 void drop_capture(StreamHandle stream) noexcept;
+/// True between begin_capture() and its end, also for streams that joined the capture.
+bool is_capturing(StreamHandle stream);
 void launch(GraphHandle graph, StreamHandle stream);
 void free_graph(GraphHandle graph) noexcept;
 

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "device/check_cuda.h"
 #include "device/cuda_device.h"
 
 namespace mtl {
@@ -29,7 +30,7 @@ std::string reason_of(cudaError_t status, int driver) {
 
 }  // namespace
 
-CudaDevice find_cuda_device() {
+CudaDevice find_cuda_device(int ordinal) {
   CudaDevice out;
   int driver = 0, count = 0;
   static_cast<void>(cudaDriverGetVersion(&driver));
@@ -38,13 +39,17 @@ CudaDevice find_cuda_device() {
   cudaError_t status = cudaGetDeviceCount(&count);
   if (status == cudaSuccess && count == 0) status = cudaErrorNoDevice;
   cudaDeviceProp properties{};
-  if (status == cudaSuccess) status = cudaGetDeviceProperties(&properties, 0);
+  if (status == cudaSuccess) status = cudaGetDeviceProperties(&properties, ordinal);
   if (status != cudaSuccess) {
     static_cast<void>(cudaGetLastError());
     out.why_not = reason_of(status, driver);
     return out;
   }
+  char bus[32] = "";
+  static_cast<void>(cudaDeviceGetPCIBusId(bus, sizeof bus, ordinal));
   out.name = properties.name;
+  out.bus = bus;
+  out.count = count;
   out.major = properties.major;
   out.minor = properties.minor;
   out.memory = properties.totalGlobalMem;
@@ -53,5 +58,7 @@ CudaDevice find_cuda_device() {
                       "; configure it with -DMTL_CUDA_ARCHS=", out.major, out.minor);
   return out;
 }
+
+void use_cuda_device(int ordinal) { cuda::check(cudaSetDevice(ordinal), "choosing a GPU"); }
 
 }  // namespace mtl

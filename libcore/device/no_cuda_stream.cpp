@@ -27,6 +27,7 @@ void begin_capture(StreamHandle) { refuse_stream(); }
 GraphHandle end_capture(StreamHandle) { refuse_stream(); }
 bool is_captured(StreamHandle) { refuse_stream(); }
 void drop_capture(StreamHandle) noexcept {}
+bool is_capturing(StreamHandle) { refuse_stream(); }
 void launch(GraphHandle, StreamHandle) { refuse_stream(); }
 void free_graph(GraphHandle) noexcept {}
 

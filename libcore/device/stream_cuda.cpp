@@ -77,6 +77,11 @@ void drop_capture(StreamHandle stream) noexcept {
   if (graph != nullptr) static_cast<void>(cudaGraphDestroy(graph));
   static_cast<void>(cudaGetLastError());
 }
+bool is_capturing(StreamHandle stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  check(cudaStreamIsCapturing(stream, &status), "asking for a capture");
+  return status != cudaStreamCaptureStatusNone;
+}
 void launch(GraphHandle graph, StreamHandle stream) { check(cudaGraphLaunch(graph, stream), "a graph's launch"); }
 void free_graph(GraphHandle graph) noexcept { static_cast<void>(cudaGraphExecDestroy(graph)); }
 

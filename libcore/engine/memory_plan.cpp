@@ -75,8 +75,11 @@ MemoryPlan finish(const MetaModel& model, const Pipeline& pipeline, const RunSha
   plan.entries.push_back({Category::batches, Space::device, BatchBuffers::bytes(shape), batches + of_slots});
   if (shape.device != Device::cpu)  // where they are read
     plan.entries.push_back({Category::batches, Space::host, BatchBuffers::bytes(shape), batches});
-  for (const Communicator* group : model.groups.all())
-    plan.entries.push_back({Category::staging, Space::host, staging_bytes(group->size())});
+  for (const Communicator* group : model.groups.all()) {
+    // Between GPUs only the control group moves host memory.
+    if (shape.device != Device::cuda || group == &model.groups.world())
+      plan.entries.push_back({Category::staging, Space::host, staging_bytes(group->size())});
+  }
   plan.parameters = parameter_count(config);
   for (int param = 0; param < model.params.size(); ++param) plan.rank_parameters += model.params.slice(param).count();
   return plan;

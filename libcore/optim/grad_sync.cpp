@@ -7,7 +7,14 @@
 namespace mtl {
 
 GradSync::GradSync(ParamStore& params, Stream& stream, const ProcessGroups& groups, Overlap overlap)
-    : params_(params), stream_(stream), groups_(groups), overlap_(overlap), progress_(params.buckets().size()) {}
+    : params_(params), stream_(stream), groups_(groups), overlap_(overlap), progress_(params.buckets().size()) {
+  if (stream.is_meta()) return;
+  for (const Bucket& bucket : params.buckets()) {
+    enrolled_.push_back(groups.over(kReplicaAxes).enroll(bucket.grads()));
+    if (!params.layout().optimizer_shards.empty())
+      enrolled_.push_back(groups.over(params.layout().optimizer_shards).enroll(bucket.values()));
+  }
+}
 
 void GradSync::begin_step() {
   params_.begin_step();
@@ -88,7 +95,6 @@ void GradSync::finish_gathering() {
 }
 
 void GradSync::wait(const Work& work) {
-  if (work.done()) return;
   double began = now_seconds();
   work.wait(stream_);
   waited_seconds_ += now_seconds() - began;

@@ -10,6 +10,7 @@
 // gathering ends when the next forward acquires its first.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -47,7 +48,8 @@ class GradSync final : public ParamOwner {
   /// micro-batches first to find the rank that it comes from.
   std::vector<std::string> nonfinite_gradients(Arena& scratch) const;
 
-  /// Seconds that this rank has waited for reductions and for values since the last call.
+  /// Seconds that this rank's host has waited for reductions and for values since the last call: on cuda about none,
+  /// because there the stream waits.
   double take_waited_seconds() { return std::exchange(waited_seconds_, 0); }
 
  private:
@@ -63,7 +65,8 @@ class GradSync final : public ParamOwner {
     bool started = false;
     Work reduction, gathering;
   };
-  std::vector<Progress> progress_;  // by bucket
+  std::vector<Progress> progress_;               // by bucket
+  std::vector<std::shared_ptr<void>> enrolled_;  // with groups, which may be faster then
   bool reduces_ = true;
   double waited_seconds_ = 0;
 };

@@ -43,10 +43,11 @@ bool Trainer::join_exchange() {
   return false;
 }
 
-/// Whether this rank holds the state after a whole number of steps, not saved yet.
+/// Whether this rank holds the state after a whole number of steps, not saved yet. A device computes on when
+/// communication has ended without results, and may have updated its weights with garbage.
 bool Trainer::can_save() const {
-  return save_directory_ && metrics_ && saved_ != SavePoint{state_.iteration, validating_} &&
-         !optimizer_.update_begun();
+  return save_directory_ && metrics_ && ranks_.groups.is_intact() &&
+         saved_ != SavePoint{state_.iteration, validating_} && !optimizer_.update_begun();
 }
 
 void Trainer::end_together(bool can_save, const std::exception_ptr& own) {

@@ -1,9 +1,11 @@
 #include "tests/mirror/queue.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <deque>
 #include <exception>
+#include <thread>
 #include <vector>
 
 #include "base/console.h"
@@ -11,6 +13,8 @@
 #include "tests/mirror/space.h"
 
 using Command = std::function<void()>;
+using Polled = std::function<bool()>;
+using StartPolled = std::function<Polled()>;
 
 /// An event: how often it was recorded, and how many of these places its stream has reached.
 struct CUevent_st {
@@ -20,8 +24,14 @@ struct CUevent_st {
   std::size_t captured_at = 0;  // then: commands of the capture before it
 };
 
+/// A command, of one of two kinds.
+struct Captured {
+  Command run;
+  StartPolled start;
+};
+
 struct CUgraphExec_st {
-  std::vector<Command> commands;
+  std::vector<Captured> commands;
 };
 
 struct CUstream_st {
@@ -30,6 +40,7 @@ struct CUstream_st {
     Command run;
     const CUevent_st* event = nullptr;
     std::int64_t reached = 0;
+    Polled poll{};
     bool is_ready() const { return event == nullptr || event->reached >= reached; }
   };
   std::deque<Step> steps;
@@ -46,7 +57,8 @@ namespace {
 struct Queues {
   std::vector<CUstream_st*> streams;
   CUstream_st* origin = nullptr;  // of the capture
-  std::vector<Command> capture;
+  std::thread::id capturer;
+  std::vector<Captured> capture;
   bool defers = false;
   std::uint64_t random = 0;
   mirror::QueueCounts counts;
@@ -71,6 +83,10 @@ bool advance(CUstream_st& stream) {
   if (stream.steps.empty() || !stream.steps.front().is_ready()) return false;
   CUstream_st::Step step = std::move(stream.steps.front());
   stream.steps.pop_front();
+  if (step.poll && !step.poll()) {
+    stream.steps.push_front(std::move(step));
+    return false;
+  }
   if (step.run) step.run();
   return true;
 }
@@ -91,8 +107,7 @@ void give(CUstream_st& stream, CUstream_st::Step step) {
   if (queues().defers) {
     for (std::uint64_t steps = queues().draw(3); steps > 0; --steps) advance_any();
   } else {
-    while (advance_any()) {
-    }
+    mirror::advance();
   }
 }
 
@@ -100,9 +115,20 @@ void expect_no_capture(const char* what) {
   require(queues().origin == nullptr, "CUDA: ", what, " while a graph is captured");
 }
 
+/// Waits for another process.
+bool is_polled() {
+  const auto& all = queues().streams;
+  return std::any_of(all.begin(), all.end(),
+                     [](const CUstream_st* stream) { return !stream->steps.empty() && stream->steps.front().poll; });
+}
+
 template <class Done>
 void run_until(Done is_done) {
-  while (!is_done()) require(advance_any(), "CUDA: streams wait for each other for ever");
+  while (!is_done()) {
+    if (advance_any()) continue;
+    require(is_polled(), "CUDA: streams wait for each other for ever");
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
 }
 
 }  // namespace
@@ -112,12 +138,23 @@ namespace mirror {
 void enqueue(cuda::StreamHandle stream, Command command) {
   require(stream != nullptr, "CUDA: a command without a stream");
   if (stream->captured) {
-    queues().capture.push_back(std::move(command));
+    queues().capture.push_back({std::move(command), {}});
     stream->last_given = queues().capture.size();
     return;
   }
   ++queues().counts.commands;
   give(*stream, {std::move(command), nullptr, 0});
+}
+
+void enqueue_polled(cuda::StreamHandle stream, StartPolled start) {
+  require(stream != nullptr, "CUDA: a command without a stream");
+  if (stream->captured) {
+    queues().capture.push_back({{}, std::move(start)});
+    stream->last_given = queues().capture.size();
+    return;
+  }
+  ++queues().counts.commands;
+  give(*stream, {{}, nullptr, 0, start()});
 }
 
 void finish_all(const char* what) {
@@ -126,6 +163,11 @@ void finish_all(const char* what) {
     return std::all_of(queues().streams.begin(), queues().streams.end(),
                        [](const CUstream_st* stream) { return stream->steps.empty(); });
   });
+}
+
+void advance() {
+  while (advance_any()) {
+  }
 }
 
 Deferral::Deferral(std::uint64_t seed) {
@@ -227,7 +269,8 @@ void synchronize(EventHandle event) {
   run_until([&] { return event->reached >= event->recorded; });
 }
 bool is_done(EventHandle event) {
-  expect_no_capture("asking for an event");
+  // Another thread may ask: see cudaStreamCaptureModeThreadLocal.
+  if (std::this_thread::get_id() == queues().capturer) expect_no_capture("asking for an event");
   return event->reached >= event->recorded;
 }
 float milliseconds_between(EventHandle begin, EventHandle end) {
@@ -238,6 +281,7 @@ float milliseconds_between(EventHandle begin, EventHandle end) {
 void begin_capture(StreamHandle stream) {
   expect_no_capture("another capture");
   queues().origin = stream;
+  queues().capturer = std::this_thread::get_id();
   queues().capture.clear();
   for (CUstream_st* each : queues().streams) {
     each->captured = each == stream;
@@ -261,10 +305,12 @@ void drop_capture(StreamHandle) noexcept {
   queues().capture.clear();
   for (CUstream_st* each : queues().streams) each->captured = false;
 }
+bool is_capturing(StreamHandle stream) { return stream->captured; }
 void launch(GraphHandle graph, StreamHandle stream) {
   require(!stream->captured, "CUDA: a graph is launched within a capture");
   ++queues().counts.graphs;
-  for (const Command& command : graph->commands) give(*stream, {command, nullptr, 0});
+  for (const Captured& command : graph->commands)
+    give(*stream, {command.run, nullptr, 0, command.start ? command.start() : Polled()});
 }
 void free_graph(GraphHandle graph) noexcept { delete graph; }
 

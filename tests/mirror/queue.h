@@ -14,8 +14,15 @@ namespace mtl::mirror {
 /// runs it.
 void enqueue(cuda::StreamHandle stream, std::function<void()> command);
 
+/// Gives a command that waits for other processes. `start` is called when the stream is given it, in each launch of a
+/// graph that has captured it, and returns what is called until it returns true. Other streams continue meanwhile.
+void enqueue_polled(cuda::StreamHandle stream, std::function<std::function<bool()>()> start);
+
 /// Runs the commands of all streams. Throws while a graph is captured: `what` is not allowed then.
 void finish_all(const char* what);
+
+/// Runs the commands of all streams that can run now: a GPU does so while the host does something else.
+void advance();
 
 /// Commands wait while it lives.
 class Deferral {

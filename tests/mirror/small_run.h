@@ -51,18 +51,20 @@ inline TrainOptions options_on(Device device, const std::string& data, const std
   return options;
 }
 
-/// One start of a run. `prepare` gets its signals first.
-inline Exit run(const TrainOptions& options, const std::function<void(SignalRequests&)>& prepare = {}) {
+/// One start of a run, of one rank of `ranks`. `prepare` gets its signals first.
+inline Exit run(const TrainOptions& options, const std::function<void(SignalRequests&)>& prepare = {},
+                const RankGroups& ranks = {}) {
   Console console = quiet_console();
   SignalRequests signals;
   if (prepare) prepare(signals);
-  RunStart start = find_start(options, nullptr, {}, console);
+  RunStart start =
+      share_start([&] { return find_start(options, nullptr, {}, console); }, options, ranks.groups.world());
   std::optional<GptConfig> loaded;
   if (start.source) loaded = start.source->config();
   start.config = resolve_config(options, loaded, kVocab, [](const std::string& flag, const std::string& what) {
     fail(Exit::usage, flag, ": ", what);
   });
-  return Trainer(options, std::move(start), nullptr, {}, signals, console).run();
+  return Trainer(options, std::move(start), nullptr, ranks, signals, console).run();
 }
 
 /// The figures that a run logged which do not depend on time.

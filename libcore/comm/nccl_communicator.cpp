@@ -1,0 +1,152 @@
+#include "comm/nccl_communicator.h"
+
+#include "comm/rank_sums.h"
+#include "device/memory.h"
+
+namespace mtl {
+
+namespace {
+
+/// An operation as its starter sees it.
+class NcclWork final : public Work::Operation {
+ public:
+  NcclWork(NcclTransport& transport, std::shared_ptr<NcclOperation> operation)
+      : transport_(transport), operation_(std::move(operation)) {}
+  bool done() override {
+    transport_.check();
+    return operation_->end.done();
+  }
+  /// The watch ends a wait that lasts too long.
+  void join() override {
+    operation_->end.wait();
+    transport_.check();
+  }
+  void order(Stream& stream) override { operation_->end.order(stream); }
+
+ private:
+  NcclTransport& transport_;
+  std::shared_ptr<NcclOperation> operation_;
+};
+
+}  // namespace
+
+std::vector<std::pair<int, int>> NcclCommunicator::message_pairs(int size) {
+  std::vector<std::pair<int, int>> out;
+  for (int parity : {0, 1}) {
+    for (int member = parity; member < (size == 2 ? 1 : size); member += 2) {
+      out.emplace_back(member, (member + 1) % size);
+      out.emplace_back((member + 1) % size, member);
+    }
+  }
+  return out;
+}
+
+NcclCommunicator::NcclCommunicator(NcclTransport& transport, int rank, std::vector<int> ranks, std::string name,
+                                   const std::vector<std::string>& ids)
+    : transport_(transport),
+      identity_{std::move(name), std::move(ranks)},
+      rank_(rank),
+      collectives_(transport.open(ids[0], rank, size(), identity_.name)) {
+  shake_hands(ids);
+}
+
+/// Opens the channels of messages. The first operation of a channel connects its members, for which the host waits:
+/// here, in an order that cannot stop, and where a fault of the network is a fault of the start.
+void NcclCommunicator::shake_hands(const std::vector<std::string>& ids) {
+  Buffer memory(Device::cuda, sizeof(float));
+  const Tensor hand = memory.tensor(DType::f32, {1});
+  Stream stream(Device::cuda);
+  all_reduce(stream, hand).join();
+  const auto pairs = message_pairs(size());
+  for (std::size_t i = 0; i + 1 < ids.size(); ++i) {
+    const auto [from, to] = pairs[i];
+    if (rank_ != from && rank_ != to) continue;
+    const bool sends = rank_ == from;
+    const int peer = sends ? to : from;
+    const std::string name = cat(identity_.name, " ", identity_.ranks[from], "-", identity_.ranks[to]);
+    (sends ? to_ : from_)[peer].channel = &transport_.open(ids[i + 1], sends ? 0 : 1, 2, name);
+    (sends ? send(stream, hand, peer) : receive(stream, hand, peer)).join();
+  }
+}
+
+OperationLabel NcclCommunicator::label(OperationKind kind, const Tensor& data, int peer) {
+  require(data.raw() != nullptr || data.bytes() == 0, "group '", identity_.name, "': cannot send a meta tensor");
+  OperationLabel label{kind, &identity_, started_, data.bytes(), -1, transport_.check()};
+  if (peer >= 0) label.peer = identity_.ranks[peer];
+  return label;
+}
+
+/// `start` runs without a lock: NCCL may hold up the host while the GPU has much to do.
+template <class Start>
+Work NcclCommunicator::start(Stream& stream, NcclChannel& channel, OperationLabel label, Start start) {
+  if (label.bytes == 0) return {};
+  require(stream.device() == Device::cuda, "group '", identity_.name, "' moves the memory of GPUs");
+  auto operation = std::make_shared<NcclOperation>(label);
+  operation->begin.record(stream);
+  operation->begin.order(channel.stream);
+  start(transport_.library(), channel.handle, channel.stream.handle());
+  operation->end.record(channel.stream);
+  transport_.started(operation, cuda::is_capturing(channel.stream.handle()));
+  return Work(std::make_shared<NcclWork>(transport_, std::move(operation)));
+}
+
+Work NcclCommunicator::all_reduce(Stream& stream, Tensor data) {
+  check_summable(data);
+  OperationLabel what = label(OperationKind::all_reduce, data);
+  ++started_;
+  return start(stream, collectives_, what,
+               [&](NcclLibrary& nccl, NcclHandle group, cuda::StreamHandle on) { nccl.all_reduce(group, on, data); });
+}
+
+Work NcclCommunicator::all_gather(Stream& stream, Tensor out, Tensor in) {
+  check_parts(identity_.name, out, in, size());
+  OperationLabel what = label(OperationKind::all_gather, out);
+  ++started_;
+  return start(stream, collectives_, what, [&](NcclLibrary& nccl, NcclHandle group, cuda::StreamHandle on) {
+    nccl.all_gather(group, on, out, in);
+  });
+}
+
+Work NcclCommunicator::reduce_scatter(Stream& stream, Tensor out, Tensor in) {
+  check_parts(identity_.name, in, out, size());
+  check_summable(in);
+  OperationLabel what = label(OperationKind::reduce_scatter, in);
+  ++started_;
+  return start(stream, collectives_, what, [&](NcclLibrary& nccl, NcclHandle group, cuda::StreamHandle on) {
+    nccl.reduce_scatter(group, on, out, in);
+  });
+}
+
+Work NcclCommunicator::broadcast(Stream& stream, Tensor data, int root) {
+  require(root >= 0 && root < size(), "group '", identity_.name, "' of ", size(), " has no rank ", root);
+  OperationLabel what = label(OperationKind::broadcast, data, root);
+  ++started_;
+  return start(stream, collectives_, what, [&](NcclLibrary& nccl, NcclHandle group, cuda::StreamHandle on) {
+    nccl.broadcast(group, on, data, root);
+  });
+}
+
+Work NcclCommunicator::send(Stream& stream, Tensor data, int peer) {
+  Messages& way = to_[peer];
+  require(way.channel != nullptr, "group '", identity_.name, "': rank ", rank_, " sends no messages to rank ", peer);
+  OperationLabel what = label(OperationKind::send, data, peer);
+  what.number = way.started++;
+  return start(stream, *way.channel, what,
+               [&](NcclLibrary& nccl, NcclHandle group, cuda::StreamHandle on) { nccl.send(group, on, data, 1); });
+}
+
+Work NcclCommunicator::receive(Stream& stream, Tensor data, int peer) {
+  Messages& way = from_[peer];
+  require(way.channel != nullptr, "group '", identity_.name, "': rank ", rank_, " receives no messages of rank ", peer);
+  OperationLabel what = label(OperationKind::receive, data, peer);
+  what.number = way.started++;
+  return start(stream, *way.channel, what,
+               [&](NcclLibrary& nccl, NcclHandle group, cuda::StreamHandle on) { nccl.receive(group, on, data, 0); });
+}
+
+std::shared_ptr<void> NcclCommunicator::enroll(const Tensor& memory) {
+  if (memory.bytes() == 0) return {};
+  return transport_.enroll(collectives_.handle, memory);
+}
+
+}  // namespace mtl

@@ -1,0 +1,30 @@
+// Environment variables that decide how GPUs communicate, and NCCL's messages, with what to do about them.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/usage_error.h"
+#include "comm/launch.h"
+
+namespace mtl {
+
+/// Variables that a run sets unless the user did, with their values.
+///   NCCL_ALGO  without algorithms that add in the switch: their order of additions is not known to repeat, and a run
+///              promises the same bits every time
+std::vector<std::pair<std::string, std::string>> nccl_defaults(const GetVariable& get);
+
+/// A network interface of this host, and its address.
+struct NetworkInterface {
+  std::string name, address;
+};
+std::vector<NetworkInterface> network_interfaces();
+
+/// Variables that NCCL or CUDA would ignore or fail for, each with what to set instead.
+std::vector<Problem> nccl_problems(const GetVariable& get, const std::vector<NetworkInterface>& interfaces);
+
+/// NCCL's message for a fault, with what to do. `last_error`: ncclGetLastError's text, or null.
+std::string nccl_fault_text(const std::string& error, const char* last_error);
+
+}  // namespace mtl

@@ -1,0 +1,143 @@
+// NCCL. Only the header is needed to build; the library is opened when the first group is made.
+#include <nccl.h>
+
+#include <cstring>
+
+#include "comm/communicator.h"
+#include "comm/nccl_environment.h"
+#include "comm/nccl_library.h"
+#include "device/cuda_library.h"
+
+namespace mtl {
+
+namespace {
+
+struct Functions {
+  CudaLibrary library{{"libnccl.so.2"},
+                      "moves data between GPUs",
+                      "install NCCL 2 or add its folder to LD_LIBRARY_PATH, start one rank, or choose --device cpu"};
+  decltype(&::ncclGetVersion) version = library["ncclGetVersion"];
+  decltype(&::ncclGetUniqueId) unique_id = library["ncclGetUniqueId"];
+  decltype(&::ncclCommInitRankConfig) open = library["ncclCommInitRankConfig"];
+  decltype(&::ncclCommDestroy) close = library["ncclCommDestroy"];
+  decltype(&::ncclCommAbort) abort = library["ncclCommAbort"];
+  decltype(&::ncclGroupStart) begin_calls = library["ncclGroupStart"];
+  decltype(&::ncclGroupEnd) end_calls = library["ncclGroupEnd"];
+  decltype(&::ncclCommGetAsyncError) fault = library["ncclCommGetAsyncError"];
+  decltype(&::ncclGetErrorString) error_text = library["ncclGetErrorString"];
+  decltype(&::ncclGetLastError) last_error = library["ncclGetLastError"];
+  decltype(&::ncclAllReduce) all_reduce = library["ncclAllReduce"];
+  decltype(&::ncclAllGather) all_gather = library["ncclAllGather"];
+  decltype(&::ncclReduceScatter) reduce_scatter = library["ncclReduceScatter"];
+  decltype(&::ncclBroadcast) broadcast = library["ncclBroadcast"];
+  decltype(&::ncclSend) send = library["ncclSend"];
+  decltype(&::ncclRecv) receive = library["ncclRecv"];
+  // Since NCCL 2.19.
+  bool can_enroll = library.has("ncclCommRegister") && library.has("ncclCommDeregister");
+  decltype(&::ncclCommRegister) enroll = can_enroll ? library["ncclCommRegister"] : CudaLibrary::Symbol(nullptr);
+  decltype(&::ncclCommDeregister) dismiss = can_enroll ? library["ncclCommDeregister"] : CudaLibrary::Symbol(nullptr);
+};
+
+/// The type of a tensor whose elements are summed.
+ncclDataType_t summed_type(const Tensor& tensor) {
+  switch (tensor.dtype()) {
+    case DType::f32:
+      return ncclFloat32;
+    case DType::f64:
+      return ncclFloat64;
+    case DType::bf16:
+      return ncclBfloat16;
+    case DType::f16:
+      return ncclFloat16;
+    default:
+      fail(Exit::failure, "NCCL: sums of ", name_of(tensor.dtype()), " are not supported");
+  }
+}
+
+class Nccl final : public NcclLibrary {
+ public:
+  std::string version() override {
+    int version = 0;
+    check(f_.version(&version), nullptr, "its version");
+    return cat(version / 10000, ".", version / 100 % 100, ".", version % 100);
+  }
+  std::string unique_id() override {
+    ncclUniqueId id{};
+    check(f_.unique_id(&id), nullptr, "a unique id");
+    return {id.internal, sizeof(id.internal)};
+  }
+  NcclHandle open(const std::string& id, int rank, int size, const std::string& name) override {
+    ncclUniqueId unique{};
+    require(id.size() == sizeof(unique.internal), "NCCL: a unique id of ", id.size(), " bytes");
+    std::memcpy(unique.internal, id.data(), id.size());
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 1;
+    config.commName = name.c_str();
+    NcclHandle out = nullptr;
+    check(f_.open(&out, size, unique, rank, &config), nullptr, cat("making group '", name, "'"));
+    return out;
+  }
+  void close(NcclHandle group) noexcept override { static_cast<void>(f_.close(group)); }
+  void abort(const std::vector<NcclHandle>& groups) noexcept override {
+    // At once: one after another, each could wait for the streams of those that still run.
+    static_cast<void>(f_.begin_calls());
+    for (NcclHandle group : groups) static_cast<void>(f_.abort(group));
+    static_cast<void>(f_.end_calls());
+  }
+  std::string fault(NcclHandle group) override {
+    ncclResult_t status = ncclSuccess;
+    const ncclResult_t asked = f_.fault(group, &status);
+    if (asked != ncclSuccess) status = asked;
+    return status == ncclSuccess || status == ncclInProgress ? "" : text_of(status, group);
+  }
+
+  void all_reduce(NcclHandle group, cuda::StreamHandle stream, Tensor data) override {
+    check(f_.all_reduce(data.raw(), data.raw(), data.numel(), summed_type(data), ncclSum, group, stream), group,
+          "an all-reduce");
+  }
+  void all_gather(NcclHandle group, cuda::StreamHandle stream, Tensor out, Tensor in) override {
+    check(f_.all_gather(in.raw(), out.raw(), in.bytes(), ncclUint8, group, stream), group, "an all-gather");
+  }
+  void reduce_scatter(NcclHandle group, cuda::StreamHandle stream, Tensor out, Tensor in) override {
+    check(f_.reduce_scatter(in.raw(), out.raw(), out.numel(), summed_type(in), ncclSum, group, stream), group,
+          "a reduce-scatter");
+  }
+  void broadcast(NcclHandle group, cuda::StreamHandle stream, Tensor data, int root) override {
+    check(f_.broadcast(data.raw(), data.raw(), data.bytes(), ncclUint8, root, group, stream), group, "a broadcast");
+  }
+  void send(NcclHandle group, cuda::StreamHandle stream, Tensor data, int peer) override {
+    check(f_.send(data.raw(), data.bytes(), ncclUint8, peer, group, stream), group, "a send");
+  }
+  void receive(NcclHandle group, cuda::StreamHandle stream, Tensor data, int peer) override {
+    check(f_.receive(data.raw(), data.bytes(), ncclUint8, peer, group, stream), group, "a receive");
+  }
+
+  void* enroll(NcclHandle group, Tensor memory) override {
+    void* enrolled = nullptr;
+    if (!f_.can_enroll || f_.enroll(group, memory.raw(), memory.bytes(), &enrolled) != ncclSuccess) return nullptr;
+    return enrolled;
+  }
+  void dismiss(NcclHandle group, void* enrolled) noexcept override {
+    if (enrolled != nullptr) static_cast<void>(f_.dismiss(group, enrolled));
+  }
+
+ private:
+  std::string text_of(ncclResult_t status, NcclHandle group) const {
+    return nccl_fault_text(f_.error_text(status), f_.last_error(group));
+  }
+  void check(ncclResult_t status, NcclHandle group, const std::string& what) const {
+    if (status == ncclSuccess || status == ncclInProgress) return;
+    throw CommunicationError(cat("NCCL: ", what, " failed: ", text_of(status, group)));
+  }
+
+  Functions f_;
+};
+
+}  // namespace
+
+NcclLibrary& nccl_library() {
+  static Nccl only;
+  return only;
+}
+
+}  // namespace mtl

@@ -1,0 +1,129 @@
+#include "comm/nccl_transport.h"
+
+#include <algorithm>
+
+#include "base/console.h"
+#include "comm/nccl_communicator.h"
+#include "comm/text_exchange.h"
+
+namespace mtl {
+
+namespace {
+
+constexpr double kLookSeconds = .05;
+
+}  // namespace
+
+NcclTransport::NcclTransport(MpiProgress& progress, NcclLibrary& library) : progress_(progress), library_(library) {
+  progress.watch(this);
+}
+
+NcclTransport::~NcclTransport() { progress_.watch(nullptr); }
+
+std::shared_ptr<Communicator> NcclTransport::group(Communicator& control, const std::vector<int>& ranks,
+                                                   const std::string& name) {
+  const int size = static_cast<int>(ranks.size());
+  const bool has_messages = name == "pipeline";
+  const std::size_t count = 1 + (has_messages ? NcclCommunicator::message_pairs(size).size() : 0);
+  std::vector<std::string> ids;
+  if (size > 1 && ranks.front() == control.rank()) {
+    for (std::size_t i = 0; i < count; ++i) ids.push_back(library_.unique_id());
+  }
+  const std::string found = gather_texts(control, join(ids, ""))[ranks.front()];
+  if (size == 1) return std::make_shared<SelfCommunicator>();
+  const std::size_t length = found.size() / count;
+  ids.clear();
+  for (std::size_t i = 0; i < count; ++i) ids.push_back(found.substr(i * length, length));
+  const auto place = std::find(ranks.begin(), ranks.end(), control.rank()) - ranks.begin();
+  groups_.push_back(std::make_shared<NcclCommunicator>(*this, static_cast<int>(place), ranks, name, ids));
+  return groups_.back();
+}
+
+NcclChannel& NcclTransport::open(const std::string& id, int rank, int size, const std::string& name) {
+  NcclHandle handle = library_.open(id, rank, size, name);
+  auto lock = progress_.enter();
+  NcclChannel& channel = channels_.emplace_back();
+  channel.handle = handle;
+  channel.name = name;
+  return channel;
+}
+
+void NcclTransport::close() {
+  std::vector<NcclHandle> handles;
+  {
+    auto lock = progress_.enter();
+    for (NcclChannel& channel : channels_) {
+      channel.stream.synchronize();
+      if (abandoned_) continue;
+      handles.push_back(channel.handle);
+    }
+    under_way_.clear();
+    channels_.clear();
+  }
+  for (NcclHandle handle : handles) library_.close(handle);
+}
+
+std::shared_ptr<void> NcclTransport::enroll(NcclHandle group, const Tensor& memory) {
+  check();
+  return {library_.enroll(group, memory), [this, group](void* enrolled) {
+            if (enrolled != nullptr && !abandoned_) library_.dismiss(group, enrolled);
+          }};
+}
+
+OperationProgress NcclTransport::check() {
+  auto lock = progress_.enter();
+  if (!fault_.empty()) throw CommunicationError(fault_);
+  if (abandoned_) throw Interrupted("communication between GPUs was interrupted: a rank failed");
+  return progress_.at();
+}
+
+void NcclTransport::started(std::shared_ptr<NcclOperation> operation, bool captured) {
+  auto lock = progress_.enter();
+  if (captured) {
+    captured_ = true;
+    return;
+  }
+  prune();
+  under_way_.push_back(std::move(operation));
+}
+
+void NcclTransport::prune() {
+  while (!under_way_.empty() && under_way_.front()->end.done()) under_way_.pop_front();
+}
+
+void NcclTransport::look(const OperationProgress& at) {
+  const double now = now_seconds();
+  if (abandoned_ || now - last_look_ < kLookSeconds) return;
+  last_look_ = now;
+  Watchdog& watchdog = progress_.watchdog();
+  try {
+    for (const NcclChannel& channel : channels_) {
+      const std::string fault = library_.fault(channel.handle);
+      if (fault.empty()) continue;
+      throw CommunicationError(cat("NCCL: group '", channel.name, "': ", fault));
+    }
+    // The first one that waits for nothing on this rank.
+    auto waits = std::find_if(under_way_.begin(), under_way_.end(),
+                              [](const auto& operation) { return operation->begin.done() && !operation->end.done(); });
+    watchdog.set_device_wait(waits == under_way_.end() ? nullptr : &(*waits)->label);
+    watchdog.check_device_deadline(at);
+  } catch (const CommunicationError& error) {
+    watchdog.set_device_wait(nullptr);
+    fault_ = error.what();
+    abandon();
+    throw;
+  }
+}
+
+void NcclTransport::abandon() noexcept {
+  if (abandoned_) return;
+  abandoned_ = true;
+  intact_ = !captured_ && std::all_of(under_way_.begin(), under_way_.end(),
+                                      [](const auto& operation) { return operation->end.done(); });
+  progress_.watchdog().set_device_wait(nullptr);
+  std::vector<NcclHandle> handles;
+  for (NcclChannel& channel : channels_) handles.push_back(channel.handle);
+  library_.abort(handles);
+}
+
+}  // namespace mtl

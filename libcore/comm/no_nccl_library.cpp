@@ -1,0 +1,13 @@
+// A build without NCCL: groups of GPUs are refused.
+#include "base/error.h"
+#include "comm/nccl_library.h"
+
+namespace mtl {
+
+NcclLibrary& nccl_library() {
+  fail(Exit::usage,
+       "several ranks on GPUs: this program was built without NCCL; start one rank, choose --device cpu, or install "
+       "NCCL's headers (nccl.h) and build it again");
+}
+
+}  // namespace mtl

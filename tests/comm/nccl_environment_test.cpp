@@ -1,0 +1,71 @@
+// The environment that decides how GPUs communicate, without any GPU.
+#include "comm/nccl_environment.h"
+
+#include <doctest/doctest.h>
+
+#include <map>
+
+using namespace mtl;
+
+namespace {
+
+const std::vector<NetworkInterface> kInterfaces = {{"lo", "127.0.0.1"}, {"eth0", "10.0.0.7"}, {"ib0", "10.1.0.7"}};
+
+std::vector<Problem> problems_of(const std::map<std::string, std::string>& variables) {
+  const GetVariable get = [&](const char* name) {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  };
+  return nccl_problems(get, kInterfaces);
+}
+
+}  // namespace
+
+TEST_CASE("nccl environment: an interface that this host does not have is refused, with those that it has") {
+  for (const char* good : {"eth", "eth0", "eth1,ib", "=eth0", "^docker,lo", "^=lo", "ib0:0"}) {
+    CAPTURE(good);
+    CHECK(problems_of({{"NCCL_SOCKET_IFNAME", good}}).empty());
+  }
+  for (const char* bad : {"eth1,eno2", "=eth", "^lo,eth,ib", "^=lo,eth0,ib0"}) {
+    CAPTURE(bad);
+    const std::vector<Problem> found = problems_of({{"NCCL_SOCKET_IFNAME", bad}});
+    REQUIRE(found.size() == 1);
+    CHECK(found[0].where == std::string("NCCL_SOCKET_IFNAME=") + bad);
+    CHECK(found[0].what ==
+          "names no network interface of this host, which has lo (127.0.0.1), eth0 (10.0.0.7), ib0 (10.1.0.7)");
+  }
+}
+
+TEST_CASE("nccl environment: values that would be ignored are refused, those of Megatron's scripts are not") {
+  CHECK(problems_of({{"CUDA_DEVICE_MAX_CONNECTIONS", "1"},
+                     {"CUDA_DEVICE_ORDER", "PCI_BUS_ID"},
+                     {"NCCL_DEBUG", "info"},
+                     {"NCCL_IB_DISABLE", "1"}})
+            .empty());
+  for (const auto& [name, value] : std::map<std::string, std::string>{{"CUDA_DEVICE_MAX_CONNECTIONS", "0"},
+                                                                      {"CUDA_DEVICE_ORDER", "BUS"},
+                                                                      {"NCCL_DEBUG", "yes"},
+                                                                      {"NCCL_IB_DISABLE", "true"}}) {
+    const std::vector<Problem> found = problems_of({{name, value}});
+    REQUIRE(found.size() == 1);
+    CHECK(found[0].where == name + "=" + value);
+  }
+}
+
+TEST_CASE("nccl environment: algorithms that add in the network are off unless the user chooses") {
+  CHECK(nccl_defaults([](const char*) { return nullptr; }).size() == 1);
+  CHECK(nccl_defaults([](const char*) { return "Tree"; }).empty());
+}
+
+TEST_CASE("nccl environment: faults say what to do") {
+  CHECK(nccl_fault_text("unhandled system error", "Bootstrap : no socket interface found\n")
+            .find("system error: Bootstrap : no socket interface found; NCCL_SOCKET_IFNAME names no") !=
+        std::string::npos);
+  CHECK(nccl_fault_text("invalid usage", "Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 1b000")
+            .find("--gpus-per-node") != std::string::npos);
+  CHECK(nccl_fault_text("remote error", "socketProgress: Connection closed by remote peer").find("a rank has ended") !=
+        std::string::npos);
+  CHECK(nccl_fault_text("internal error", nullptr) == "internal error; NCCL_DEBUG=INFO prints what NCCL does");
+}
+
+TEST_CASE("nccl environment: this host has an interface") { CHECK(!network_interfaces().empty()); }

@@ -1,0 +1,275 @@
+#include "tests/mirror/nccl.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+#include "base/str.h"
+#include "comm/nccl_library.h"
+#include "comm/rank_sums.h"
+#include "tests/mirror/queue.h"
+#include "tests/mirror/space.h"
+
+namespace fs = std::filesystem;
+
+using Bytes = std::vector<std::byte>;
+
+struct ncclComm {
+  std::string folder, name;
+  int rank = 0, size = 1;
+  std::int64_t started = 0;  // collectives and messages: a channel of messages has one way
+  mtl::cuda::StreamHandle stream = nullptr;
+  std::atomic<bool> aborted = false;
+};
+
+namespace mtl {
+
+namespace {
+
+struct Played {
+  std::atomic<std::int64_t> operations = 0, aborts = 0, enrolled = 0;
+  std::atomic<const char*> fault = nullptr;
+  std::thread::id host;  // the thread that uses the device
+};
+Played& played() {
+  static auto& only = *new Played;
+  return only;
+}
+
+constexpr std::size_t kHead = 64;  // bytes of a file that say which operation it belongs to
+
+/// Appears under its name when it is complete.
+void publish(const std::string& path, const std::string& head, const Bytes& data) {
+  {
+    std::ofstream file(path + ".part", std::ios::binary);
+    std::string padded = head;
+    padded.resize(kHead, ' ');
+    file << padded;
+    file.write(reinterpret_cast<const char*>(data.data()), std::ssize(data));
+    require(file.good(), "played NCCL: cannot write ", path);
+  }
+  fs::rename(path + ".part", path);
+}
+
+/// False while the file is not there. Throws when its writer does something else.
+bool take(const std::string& path, const std::string& head, Bytes& out) {
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  if (!file) return false;
+  const auto size = static_cast<std::size_t>(file.tellg());
+  std::string found(kHead, ' ');
+  out.resize(size - kHead);
+  file.seekg(0);
+  file.read(found.data(), kHead);
+  file.read(reinterpret_cast<char*>(out.data()), std::ssize(out));
+  found.erase(found.find_last_not_of(' ') + 1);
+  require(found == head, "played NCCL: ", path, ": members do different things: '", head, "' here, '", found,
+          "' there");
+  return true;
+}
+
+/// One operation of a member: what it contributes is published when its turn comes, and it is done when the files that
+/// it needs are there.
+class Exchange {
+ public:
+  using Finish = std::function<void(std::vector<Bytes>&)>;
+
+  Exchange(ncclComm* group, std::string head, Tensor mine, std::vector<int> from, Finish finish)
+      : group_(group),
+        number_(group->started++),
+        head_(std::move(head)),
+        mine_(mine),
+        from_(std::move(from)),
+        finish_(std::move(finish)),
+        parts_(from_.size()) {}
+
+  bool run() {
+    if (group_->aborted) return true;
+    if (!published_) {
+      mirror::Opened opened;
+      const auto* data = static_cast<const std::byte*>(mine_.raw());
+      publish(path(group_->rank), head_, mine_.exists() ? Bytes(data, data + mine_.bytes()) : Bytes());
+      published_ = true;
+    }
+    for (; next_ < from_.size(); ++next_) {
+      if (!take(path(from_[next_]), head_, parts_[next_])) return false;
+    }
+    {
+      mirror::Opened opened;
+      finish_(parts_);
+    }
+    // All members have published this operation, so all have finished the one before it.
+    if (number_ > 0 && group_->size > 1) fs::remove(path(group_->rank, number_ - 1));
+    return true;
+  }
+
+ private:
+  std::string path(int rank, std::int64_t number) const { return cat(group_->folder, "/", number, "-", rank); }
+  std::string path(int rank) const { return path(rank, number_); }
+
+  ncclComm* group_;
+  std::int64_t number_;
+  std::string head_;
+  Tensor mine_;
+  std::vector<int> from_;
+  Finish finish_;
+  std::vector<Bytes> parts_;
+  std::size_t next_ = 0;
+  bool published_ = false;
+};
+
+void copy_in(const Tensor& out, std::size_t offset, const Bytes& part) {
+  std::memcpy(static_cast<std::byte*>(out.raw()) + offset, part.data(), part.size());
+}
+
+class PlayedNccl final : public NcclLibrary {
+ public:
+  std::string version() override { return "0.0.0"; }
+  std::string unique_id() override {
+    static std::int64_t made = 0;
+    std::string id = cat("mtl-nccl-", ::getpid(), "-", made++);
+    id.resize(128, '\0');
+    return id;
+  }
+  NcclHandle open(const std::string& id, int rank, int size, const std::string& name) override {
+    require(id.size() == 128, "played NCCL: an id of ", id.size(), " bytes");
+    played().host = std::this_thread::get_id();
+    auto* group = new ncclComm;
+    group->folder = cat(fs::exists("/dev/shm") ? "/dev/shm/" : "/tmp/", id.c_str());
+    group->name = name;
+    group->rank = rank;
+    group->size = size;
+    fs::create_directories(group->folder);
+    publish(cat(group->folder, "/here-", rank), name, {});
+    Bytes none;
+    for (int other = 0; other < size; ++other) {
+      while (!take(cat(group->folder, "/here-", other), name, none))
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+    return group;
+  }
+  void close(NcclHandle group) noexcept override {
+    publish(cat(group->folder, "/gone-", group->rank), group->name, {});
+    Bytes none;
+    if (group->rank == 0) {
+      for (int other = 0; other < group->size; ++other) {
+        while (!take(cat(group->folder, "/gone-", other), group->name, none))
+          std::this_thread::sleep_for(std::chrono::microseconds(50));
+      }
+      fs::remove_all(group->folder);
+    }
+    delete group;
+  }
+  void abort(const std::vector<NcclHandle>& groups) noexcept override {
+    for (NcclHandle group : groups) {
+      ++played().aborts;
+      group->aborted = true;  // and kept: its commands still look at it
+    }
+  }
+  std::string fault(NcclHandle group) override {
+    require(!group->aborted, "played NCCL: a call after abort");
+    if (std::this_thread::get_id() == played().host) mirror::advance();  // the host waits for other ranks
+    const char* text = played().fault;
+    return text == nullptr ? "" : text;
+  }
+
+  void all_reduce(NcclHandle group, cuda::StreamHandle stream, Tensor data) override {
+    collective(group, stream, cat("all-reduce ", name_of(data.dtype()), " ", data.bytes()), data,
+               [=](std::vector<Bytes>& parts) { sum(data, parts, 0); });
+  }
+  void all_gather(NcclHandle group, cuda::StreamHandle stream, Tensor out, Tensor in) override {
+    expect_memory(out);
+    collective(group, stream, cat("all-gather ", out.bytes()), in, [=](std::vector<Bytes>& parts) {
+      for (std::size_t r = 0; r < parts.size(); ++r) copy_in(out, r * in.bytes(), parts[r]);
+    });
+  }
+  void reduce_scatter(NcclHandle group, cuda::StreamHandle stream, Tensor out, Tensor in) override {
+    expect_memory(out);
+    collective(group, stream, cat("reduce-scatter ", name_of(in.dtype()), " ", in.bytes()), in,
+               [=, rank = group->rank](std::vector<Bytes>& parts) { sum(out, parts, rank * out.bytes()); });
+  }
+  void broadcast(NcclHandle group, cuda::StreamHandle stream, Tensor data, int root) override {
+    collective(group, stream, cat("broadcast ", data.bytes(), " ", root), data,
+               [=](std::vector<Bytes>& parts) { copy_in(data, 0, parts[root]); });
+  }
+  void send(NcclHandle group, cuda::StreamHandle stream, Tensor data, int peer) override {
+    start(group, stream, {cat("message ", data.bytes()), data, {peer}, [](std::vector<Bytes>&) {}});
+  }
+  // A receiver confirms with an empty message, for which the sender waits: NCCL has no buffers to rely on.
+  void receive(NcclHandle group, cuda::StreamHandle stream, Tensor data, int peer) override {
+    expect_memory(data);
+    start(group, stream, {cat("message ", data.bytes()), {}, {peer}, [=](std::vector<Bytes>& parts) {
+                            require(parts[0].size() == data.bytes(), "played NCCL: a message of another size");
+                            copy_in(data, 0, parts[0]);
+                          }});
+  }
+
+  void* enroll(NcclHandle, Tensor memory) override {
+    expect_memory(memory);
+    ++played().enrolled;
+    return new Tensor(memory);
+  }
+  void dismiss(NcclHandle, void* enrolled) noexcept override {
+    expect_memory(*static_cast<Tensor*>(enrolled));  // not freed before
+    delete static_cast<Tensor*>(enrolled);
+    --played().enrolled;
+  }
+
+ private:
+  struct Plan {
+    std::string head;
+    Tensor mine;
+    std::vector<int> from;
+    Exchange::Finish finish;
+  };
+
+  static void expect_memory(const Tensor& tensor) { mirror::require_inside(tensor.raw(), tensor.bytes()); }
+
+  static void sum(const Tensor& out, std::vector<Bytes>& parts, std::size_t offset) {
+    std::vector<const std::byte*> inputs;
+    for (const Bytes& part : parts) inputs.push_back(part.data() + offset);
+    sum_in_rank_order(out.dtype(), static_cast<std::byte*>(out.raw()), inputs, out.bytes());
+  }
+
+  static void collective(ncclComm* group, cuda::StreamHandle stream, const std::string& head, const Tensor& mine,
+                         Exchange::Finish finish) {
+    std::vector<int> all;
+    for (int rank = 0; rank < group->size; ++rank) all.push_back(rank);
+    start(group, stream, {head, mine, std::move(all), std::move(finish)});
+  }
+
+  static void start(ncclComm* group, cuda::StreamHandle stream, Plan plan) {
+    require(!group->aborted, "played NCCL: a call after abort");
+    require(group->stream == nullptr || group->stream == stream || cuda::is_capturing(stream), "played NCCL: group '",
+            group->name, "' is used on two streams");
+    group->stream = stream;
+    if (plan.mine.exists()) expect_memory(plan.mine);
+    ++played().operations;
+    mirror::enqueue_polled(stream, [group, plan] {
+      auto exchange = std::make_shared<Exchange>(group, plan.head, plan.mine, plan.from, plan.finish);
+      return [exchange] { return exchange->run(); };
+    });
+  }
+};
+
+}  // namespace
+
+NcclLibrary& nccl_library() {
+  static auto& only = *new PlayedNccl;
+  return only;
+}
+
+namespace mirror {
+
+NcclCounts nccl_counts() { return {played().operations, played().aborts, played().enrolled}; }
+void play_nccl_fault(const char* text) { played().fault = text; }
+
+}  // namespace mirror
+
+}  // namespace mtl

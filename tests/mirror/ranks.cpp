@@ -1,0 +1,290 @@
+// Ranks on played GPUs: what they compute and exchange over a played NCCL has the bits of ranks on the cpu over MPI,
+// and faults end in the same way. Run by mpirun with 2 and 4 ranks.
+#define DOCTEST_CONFIG_IMPLEMENT
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <numeric>
+#include <thread>
+
+#include "comm/groups.h"
+#include "comm/mpi_session.h"
+#include "comm/text_exchange.h"
+#include "device/copy.h"
+#include "device/graph.h"
+#include "device/memory.h"
+#include "kernels/elementwise.h"
+#include "tests/error_of.h"
+#include "tests/mirror/nccl.h"
+#include "tests/mirror/queue.h"
+#include "tests/mirror/small_run.h"
+
+using namespace mtl;
+using namespace mtl::test;
+
+namespace {
+
+MpiSession* session = nullptr;
+std::string chosen_layout;  // --layout=NAME
+
+/// A number that all ranks agree on, so that they defer in the same or in different ways.
+std::uint64_t seed_of(int round) { return static_cast<std::uint64_t>(100 * round + session->rank()); }
+
+std::vector<int> all_ranks() {
+  std::vector<int> ranks(static_cast<std::size_t>(session->world()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+/// A folder that all ranks use, removed by rank 0.
+class SharedFolder {
+ public:
+  SharedFolder() : path_(broadcast_text(*session->everyone(), session->rank() == 0 ? own_.path() : "", 0)) {}
+  ~SharedFolder() { session->meet(); }
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  ScratchFolder own_;
+  std::string path_;
+};
+
+struct LayoutCase {
+  const char* name;
+  std::int64_t tensor, pipeline, context;
+  void (*make)(TrainOptions&);
+};
+
+void make_plain(TrainOptions&) {}
+void make_sequence_parallel(TrainOptions& options) { options.parallel.layout.sequence_parallel = true; }
+void make_zero(TrainOptions& options) {
+  options.parallel.distributed_optimizer = options.parallel.overlap_grad_reduce = true;
+  options.parallel.overlap_param_gather = true;
+  options.parallel.bucket_elements = 3000;
+}
+void make_overlap(TrainOptions& options) {
+  options.parallel.overlap_grad_reduce = true;
+  options.parallel.bucket_elements = 2000;
+}
+void make_bf16_zero(TrainOptions& options) {
+  make_zero(options);
+  options.precision.bf16 = true;
+}
+
+constexpr LayoutCase kLayouts[] = {
+    {"dp", 1, 1, 1, make_overlap},
+    {"zero", 1, 1, 1, make_zero},
+    {"zero-bf16", 1, 1, 1, make_bf16_zero},
+    {"tp2", 2, 1, 1, make_plain},
+    {"tp2-sp", 2, 1, 1, make_sequence_parallel},
+    {"pp2", 1, 2, 1, make_plain},
+    {"cp2", 1, 1, 2, make_plain},
+    {"tp2-zero", 2, 1, 1, make_zero},
+    {"tp2-sp-pp2", 2, 2, 1, make_sequence_parallel},
+    {"pp4", 1, 4, 1, make_plain},
+    {"pp2-zero", 1, 2, 1, make_zero},
+};
+
+TrainOptions options_of(const LayoutCase& layout, Device device, const SharedFolder& folder, const std::string& name) {
+  TrainOptions options = options_on(device, folder / "data", folder / name);
+  options.architecture.num_layers = 4;
+  options.architecture.num_attention_heads = 4;
+  options.batch.global_batch_size = 16;
+  options.batch.train_iters = 4;
+  options.batch.eval_interval = 2;
+  options.parallel.world = session->world();
+  options.parallel.tensor = layout.tensor;
+  options.parallel.pipeline = layout.pipeline;
+  options.parallel.context = layout.context;
+  layout.make(options);
+  return options;
+}
+
+/// The figures of a run of all ranks, on every rank.
+std::vector<std::string> figures_of(const TrainOptions& options) {
+  RankGroups ranks;
+  ranks.rank = session->rank();
+  ranks.hosts = session->hosts();
+  ranks.groups = make_groups(*session, layout_of(options.parallel, ranks.rank).grid, options.device);
+  CHECK(run(options, {}, ranks) == Exit::ok);
+  session->meet();
+  return figures(options.logging.log_jsonl);
+}
+
+}  // namespace
+
+TEST_CASE("operations wait for operators given before, operators for operations, and the host for neither") {
+  const std::int64_t part = 1000, size = session->world();
+  auto group = session->gpu_group(all_ranks(), "all");
+  for (int round : {0, 1, 2, 3}) {
+    mirror::Deferral deferral(seed_of(round));
+    Stream stream(Device::cuda);
+    Buffer memory(Device::cuda, static_cast<std::size_t>(4 * part * (3 * size + 1)));
+    const Tensor whole = memory.tensor(DType::f32, {size * part});
+    const Tensor sum = memory.tensor(DType::f32, {part}, static_cast<std::size_t>(4 * part * size));
+    const Tensor all = memory.tensor(DType::f32, {size * part}, static_cast<std::size_t>(4 * part * (size + 1)));
+    std::vector<float> mine(static_cast<std::size_t>(size * part));
+    for (std::int64_t i = 0; i < size * part; ++i) mine[i] = static_cast<float>(i * (session->rank() + 1));
+    for (int repeat = 0; repeat < 3; ++repeat) {
+      copy_from_host(stream, whole, mine);
+      group->reduce_scatter(stream, sum, whole).wait(stream);
+      scale(stream, sum, 2);
+      group->all_gather(stream, all, sum).wait(stream);
+      group->all_reduce(stream, all).wait(stream);
+      group->broadcast(stream, all, 1).wait(stream);
+    }
+    const std::vector<float> found = host_copy<float>(stream, all);
+    const auto ranks = static_cast<float>(size * (size + 1) / 2);
+    for (std::int64_t i = 0; i < size * part; ++i)
+      REQUIRE(found[i] == static_cast<float>(2 * size) * ranks * static_cast<float>(i));
+  }
+}
+
+TEST_CASE("messages of both directions pass each other, and each pair keeps their order") {
+  const int size = session->world(), rank = session->rank(), next = (rank + 1) % size, last = (rank + size - 1) % size;
+  auto group = session->gpu_group(all_ranks(), "pipeline");
+  for (int round : {0, 1, 2}) {
+    mirror::Deferral deferral(seed_of(round));
+    Stream stream(Device::cuda);
+    Buffer memory(Device::cuda, 4096);
+    auto place = [&](std::size_t i) { return memory.tensor(DType::f32, {8}, 64 * i); };
+    // Receives are started first, and wait for the peer while this rank sends.
+    std::vector<Work> works;
+    for (std::size_t i = 0; i < 4; ++i) works.push_back(group->receive(stream, place(8 + i), last));
+    for (std::size_t i = 0; i < 4; ++i) works.push_back(group->receive(stream, place(12 + i), next));
+    for (std::size_t i = 0; i < 4; ++i) {
+      copy_from_host(stream, place(i), std::vector<float>(8, static_cast<float>(100 * rank + static_cast<int>(i))));
+      works.push_back(group->send(stream, place(i), next));
+    }
+    for (std::size_t i = 0; i < 4; ++i) works.push_back(group->send(stream, place(i), last));
+    for (const Work& work : works) work.wait(stream);
+    for (std::size_t i = 0; i < 4; ++i) {
+      CHECK(host_copy<float>(stream, place(8 + i))[7] == static_cast<float>(100 * last + static_cast<int>(i)));
+      CHECK(host_copy<float>(stream, place(12 + i))[0] == static_cast<float>(100 * next + static_cast<int>(i)));
+    }
+  }
+  Stream stream(Device::cuda);
+  Buffer memory(Device::cuda, 64);
+  if (size == 4) CHECK_THROWS(group->send(stream, memory.tensor(DType::f32, {1}), (rank + 2) % 4));
+}
+
+TEST_CASE("a captured operation runs with each launch of its graph") {
+  auto group = session->gpu_group(all_ranks(), "captured");
+  Stream stream(Device::cuda);
+  Buffer memory(Device::cuda, 64);
+  const Tensor sum = memory.tensor(DType::f32, {2});
+  copy_from_host(stream, sum, std::vector<float>{1, 2});
+  Graph graph;
+  graph.capture(stream, [&] {
+    scale(stream, sum, 0.5);
+    group->all_reduce(stream, sum).wait(stream);
+  });
+  for (int launch = 0; launch < 3; ++launch) graph.launch(stream);
+  const auto factor = static_cast<float>(std::pow(0.5 * session->world(), 3));
+  CHECK(host_copy<float>(stream, sum) == std::vector<float>{factor, 2 * factor});
+}
+
+// One layout a process, and the run on the cpu last: its groups keep their buffers, which no other run has planned.
+TEST_CASE("layout: runs have the bits of ranks on the cpu" * doctest::skip()) {
+  const auto layout = std::find_if(std::begin(kLayouts), std::end(kLayouts),
+                                   [](const LayoutCase& each) { return each.name == chosen_layout; });
+  REQUIRE(layout != std::end(kLayouts));
+  REQUIRE(layout->tensor * layout->pipeline * layout->context <= session->world());
+  SharedFolder folder;
+  if (session->rank() == 0) write_data(folder / "data");
+  session->meet();
+  std::vector<std::vector<std::string>> found = {figures_of(options_of(*layout, Device::cuda, folder, "cuda"))};
+  CHECK(mirror::nccl_counts().operations > 10);
+  CHECK(mirror::nccl_counts().enrolled == 0);  // any more
+  for (int round : {1, 2}) {
+    mirror::Deferral deferral(seed_of(round));
+    found.push_back(figures_of(options_of(*layout, Device::cuda, folder, cat("deferred", round))));
+  }
+  const std::vector<std::string> expected = figures_of(options_of(*layout, Device::cpu, folder, "cpu"));
+  CHECK(expected.size() >= 5);
+  for (const std::vector<std::string>& figures : found) CHECK(figures == expected);
+}
+
+// What ends all communication of a process: each in a job of its own, by name.
+
+TEST_CASE("late: who waits for what, when a rank does not come" * doctest::skip()) {
+  auto group = session->gpu_group(all_ranks(), "late");
+  session->set_deadline(2);
+  if (session->rank() == 1) {
+    std::this_thread::sleep_for(std::chrono::seconds(5));
+    return;
+  }
+  Stream stream(Device::cuda);
+  Buffer memory(Device::cuda, 64);
+  const Work sum = group->all_reduce(stream, memory.tensor(DType::f32, {16}));
+  const std::string message = error_of([&] { sum.join(); });
+  CAPTURE(message);
+  CHECK(message.find("all-reduce #1 in group 'late' (64 bytes) did not end within 2.00 s") != std::string::npos);
+  CHECK(message.find("waits for all-reduce #1 in group 'late'") != std::string::npos);
+  CHECK(message.find("does not wait: it computes") != std::string::npos);
+  CHECK(mirror::nccl_counts().aborts > 0);
+  CHECK(!group->is_intact());
+  CHECK_THROWS_AS(group->all_reduce(stream, memory.tensor(DType::f32, {16})), CommunicationError);
+}
+
+TEST_CASE("failed: a rank that failed ends the waits of the others' hosts for their GPUs" * doctest::skip()) {
+  auto group = session->gpu_group(all_ranks(), "failed");
+  session->meet();
+  if (session->rank() == 1) {
+    session->everyone()->interrupt_others();
+    session->meet();
+    return;
+  }
+  Stream stream(Device::cuda);
+  Buffer memory(Device::cuda, 64);
+  const Tensor sum = memory.tensor(DType::f32, {16});
+  CHECK(group->is_intact());
+  try {
+    group->all_reduce(stream, sum).wait(stream);
+    stream.synchronize();
+    group->all_reduce(stream, sum);
+    FAIL("a rank failed");
+  } catch (const Interrupted&) {
+  }
+  CHECK(mirror::nccl_counts().aborts > 0);
+  session->meet();
+}
+
+TEST_CASE("fault: what NCCL reports ends the job with its text" * doctest::skip()) {
+  auto group = session->gpu_group(all_ranks(), "fault");
+  session->meet();
+  mirror::play_nccl_fault("remote process exited");
+  Stream stream(Device::cuda);
+  Buffer memory(Device::cuda, 64);
+  std::string message;
+  for (int tries = 0; message.empty() && tries < 100; ++tries) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    try {
+      group->all_reduce(stream, memory.tensor(DType::f32, {16})).wait(stream);
+    } catch (const CommunicationError& error) {
+      message = error.what();
+    }
+  }
+  CHECK(message == "NCCL: group 'fault': remote process exited");
+}
+
+int main(int argc, char** argv) {
+  const RankEnvironment launched = launched_ranks("mtl_mirror_ranks");
+  if (launched.world < 2) {
+    std::fprintf(stderr, "start it with mpirun -n 2 (or 4)\n");
+    return 2;
+  }
+  MpiSession job(launched);
+  job.set_deadline(60);
+  session = &job;
+  for (int i = 1; i < argc; ++i) {
+    if (std::string_view(argv[i]).starts_with("--layout=")) chosen_layout = argv[i] + 9;
+  }
+  doctest::Context context(argc, argv);
+  if (launched.rank > 0) context.setOption("minimal", true);
+  const int result = context.run();
+  std::fflush(stdout);
+  if (result != 0) job.abort(result);
+  return 0;
+}
