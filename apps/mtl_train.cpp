@@ -1,14 +1,16 @@
 // mtl-train: pre-trains a GPT from token files. The same command starts, resumes, or says that it is complete. Started
 // by mpirun or srun it is one rank of a job.
 #include <csignal>
+#include <cstdlib>
 #include <optional>
 
-#include "cli/device_flags.h"
 #include "cli/dry_run.h"
+#include "cli/rank_device.h"
 #include "cli/ranks.h"
 #include "cli/thread_waits.h"
 #include "cli/train_flags.h"
 #include "cli/train_setup.h"
+#include "comm/nccl_environment.h"
 #include "comm/rank_outcome.h"
 #include "device/cuda_device.h"
 #include "train/memory_fit.h"
@@ -49,21 +51,33 @@ Exit train_from_start(const TrainOptions& options, TrainSetup& setup, Ranks& ran
   }
 }
 
-/// Chooses options.device; returns what to report.
-std::string settle_device(TrainOptions& options, Flags& flags, int world) {
-  const std::string where = "--device " + options.device_name;
-  const std::string alone = "this version has no communication between GPUs";
-  if (world > 1 && options.device_name == "cuda") flags.problem(where, cat(alone, ": start one rank, not ", world));
-  if (world > 1)
-    return options.device_name == "auto" && find_cuda_device().usable() ? "computing on the CPUs: " + alone : "";
-  const DeviceChoice choice = choose_device(options.device_name, options.dry_run);
-  if (!choice.problem.empty()) flags.problem(where, choice.problem);
-  options.device = choice.device;
-  return choice.text;
+/// Chooses options.device, as far as this rank can alone. The environment is changed here, while there is one thread.
+RankDevice settle_device(TrainOptions& options, Flags& flags, const RankEnvironment& launched) {
+  RankDevice own = choose_rank_device(options.device_name, options.dry_run, launched, options.parallel.gpus_per_node);
+  if (!own.choice.problem.empty()) flags.problem("--device " + options.device_name, own.choice.problem);
+  options.device = own.choice.device;
+  if (options.device == Device::cuda && launched.world > 1 && !options.dry_run) {
+    for (const auto& [name, value] : nccl_defaults([](const char* name) -> const char* { return std::getenv(name); }))
+      ::setenv(name.c_str(), value.c_str(), 0);
+  }
+  return own;
 }
 
-Exit train(TrainOptions& options, TrainSetup& setup, Ranks& ranks, std::optional<SignalRequests>& signals,
-           Console& console) {
+/// The device of all ranks, which is settled when they can talk.
+Device agree_on_device(TrainOptions& options, const RankDevice& own, const TrainSetup& setup, Ranks& ranks,
+                       MpiSession& session, Console& console) {
+  const DeviceChoice choice = agree_on_device(options.device_name, own, session.hosts(), *session.everyone(),
+                                              [](const char* name) -> const char* { return std::getenv(name); });
+  if (ranks.speaks() && !choice.text.empty()) console.info(choice.text);
+  const bool is_other = choice.device != options.device;
+  options.device = choice.device;
+  if (is_other && ranks.rank() == 0) check_fit(options, setup.start, ranks.launched(), console);
+  if (choice.device == Device::cuda) use_cuda_device(own.ordinal);
+  return choice.device;
+}
+
+Exit train(TrainOptions& options, TrainSetup& setup, const RankDevice& own, Ranks& ranks,
+           std::optional<SignalRequests>& signals, Console& console) {
   options.threads = resolve_threads(options.threads, ranks.launched().local_size);
   if (options.dry_run) {
     if (ranks.speaks()) print_out(describe_run(options, setup.start.config));
@@ -73,7 +87,9 @@ Exit train(TrainOptions& options, TrainSetup& setup, Ranks& ranks, std::optional
   std::signal(SIGPIPE, SIG_IGN);  // a reader of the log that leaves does not end the run
   RankGroups groups;
   groups.rank = ranks.launched().rank;
-  groups.groups = ranks.connect(layout_of(options.parallel, groups.rank).grid, options.parallel.timeout_minutes * 60);
+  const auto agree = [&](MpiSession& session) { return agree_on_device(options, own, setup, ranks, session, console); };
+  groups.groups =
+      ranks.connect(layout_of(options.parallel, groups.rank).grid, options.parallel.timeout_minutes * 60, agree);
   if (MpiSession* session = ranks.session()) {
     groups.hosts = session->hosts();
     session->warn_with([&](const std::string& what) { console.warn(what); });
@@ -91,7 +107,7 @@ int main(int argc, char** argv) {
                    "pre-train a GPT language model; the same command starts, resumes, or says that it is complete");
   mtl::Ranks ranks("mtl-train");
   std::optional<mtl::SignalRequests> signals;
-  std::string device_text;
+  mtl::RankDevice device;
   flags.check([&] {
     // Before anything slow, and before any other thread, MPI's too: threads inherit that these signals are blocked.
     if (!options.dry_run && !flags.wants_dump()) {
@@ -101,7 +117,7 @@ int main(int argc, char** argv) {
     }
     if (options.dry_run) ranks.need_none();
     mtl::settle_world_size(options, ranks.launched().world);
-    device_text = mtl::settle_device(options, flags, ranks.launched().world);
+    device = mtl::settle_device(options, flags, ranks.launched());
   });
   mtl::TrainSetup setup;
   mtl::add_train_flags(flags, options, setup.start);
@@ -110,7 +126,8 @@ int main(int argc, char** argv) {
     mtl::prepare_training(options, flags, ranks.rank() == 0, setup);
   };
   return mtl::run_ranks(flags, argc, argv, ranks, prepare, [&](mtl::Console& console) {
-    if (ranks.speaks() && !device_text.empty()) console.info(device_text);
-    return mtl::train(options, setup, ranks, signals, console);
+    const bool is_alone = options.dry_run || ranks.launched().world == 1;  // otherwise ranks agree first
+    if (is_alone && ranks.speaks() && !device.choice.text.empty()) console.info(device.choice.text);
+    return mtl::train(options, setup, device, ranks, signals, console);
   });
 }

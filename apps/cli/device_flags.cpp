@@ -1,7 +1,5 @@
 #include "cli/device_flags.h"
 
-#include "device/cuda_device.h"
-
 namespace mtl {
 
 void add_device_flag(Flags& flags, std::string& name) {
@@ -11,14 +9,17 @@ void add_device_flag(Flags& flags, std::string& name) {
 }
 
 DeviceChoice choose_device(const std::string& name, bool dry) {
+  return name == "cpu" ? DeviceChoice{} : describe_choice(name, find_cuda_device(), dry);
+}
+
+DeviceChoice describe_choice(const std::string& name, const CudaDevice& found, bool dry) {
   DeviceChoice out;
-  if (name == "cpu") return out;
-  const CudaDevice found = find_cuda_device();
   if (name == "auto") {
     if (found.usable()) {
       out.device = Device::cuda;
       out.text = "computing on " + found.text();
     } else if (found.has_driver) {  // a machine without one has no GPU to speak of
+      out.why_not = found.why_not;
       out.text = cat("computing on the CPU: ", found.why_not);
     }
     return out;

@@ -42,7 +42,7 @@ int Ranks::rank() {
   }
 }
 
-ProcessGroups Ranks::connect(const RankGrid& grid, double deadline) {
+ProcessGroups Ranks::connect(const RankGrid& grid, double deadline, const AgreeOnDevice& agree) {
   require(grid.world() == launched().world, "the layout is for ", grid.world(), " ranks, and there are ",
           launched().world);
   if (launched().world == 1) return ProcessGroups();
@@ -53,7 +53,7 @@ ProcessGroups Ranks::connect(const RankGrid& grid, double deadline) {
             "other; if they are only slow, allow more time");
   });
   session_ = std::make_unique<MpiSession>(launched());
-  ProcessGroups groups = make_groups(*session_, grid);
+  ProcessGroups groups = make_groups(*session_, grid, agree ? agree(*session_) : Device::cpu);
   session_->set_deadline(deadline);
   return groups;
 }

@@ -40,8 +40,10 @@ class Ranks {
   bool speaks() { return rank() == 0; }
   /// The groups of this rank; collective, starts the session. ProcessGroups() in a world of one. From here on
   /// no wait for another rank takes longer than `deadline` seconds: the job ends instead, with who did not come. The
-  /// start itself has 10 s at least, for launchers start ranks one after another.
-  ProcessGroups connect(const RankGrid& grid, double deadline);
+  /// start itself has 10 s at least, for launchers start ranks one after another. `agree` chooses the device that
+  /// groups move tensors of; collective.
+  using AgreeOnDevice = std::function<Device(MpiSession&)>;
+  ProcessGroups connect(const RankGrid& grid, double deadline, const AgreeOnDevice& agree = {});
   /// Null before connect() and in a world of one, which never touches MPI.
   MpiSession* session() { return session_.get(); }
 

@@ -144,6 +144,11 @@ void add_logging_flags(Flags& flags, TrainOptions& options) {
   flags.add_switch("--no-cuda-graphs", options.cuda_graphs, "give every kernel of a step to the GPU by itself")
       .inverted()
       .only_with("on the CPU", [&options] { return options.device == Device::cuda; });
+  flags
+      .add("--gpus-per-node", &options.parallel.gpus_per_node, "N",
+           "most ranks that a host may have; as many as it has GPUs when absent")
+      .at_least(1)
+      .only_with("--device cuda or auto", [&options] { return options.device_name != "cpu"; });
   add_threads_flag(flags, options.threads);
 }
 

@@ -102,6 +102,7 @@ struct ParallelOptions {
   bool checkpoint_activations = false;          // --recompute-granularity full, of checkpoint_method or uniform
   std::optional<std::int64_t> bucket_elements;  // summed together; absent: Megatron's max(40 M, 1 M x data parallel)
   double timeout_minutes = 10;                  // of one communication
+  std::optional<std::int64_t> gpus_per_node;    // at most so many ranks of a host; absent: as many as it has GPUs
 
   std::int64_t data() const {
     return std::max<std::int64_t>(1, world / std::max<std::int64_t>(1, tensor * pipeline * context));

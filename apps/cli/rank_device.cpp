@@ -1,0 +1,105 @@
+#include "cli/rank_device.h"
+
+#include <cstdlib>
+#include <map>
+
+#include "comm/nccl_environment.h"
+#include "comm/text_exchange.h"
+
+namespace mtl {
+
+namespace {
+
+constexpr char kSeparator = '\n';
+
+const char* variable(const char* name) { return std::getenv(name); }
+
+/// "8 GPUs (NVIDIA H100 80GB HBM3)".
+std::string gpus_text(const std::vector<std::vector<std::string>>& ranks) {
+  std::map<std::string, int> counts;
+  for (const std::vector<std::string>& rank : ranks) ++counts[rank[1]];
+  std::vector<std::string> kinds;
+  for (const auto& [name, count] : counts) kinds.push_back(counts.size() == 1 ? name : cat(count, " x ", name));
+  return cat("computing on ", ranks.size(), " GPUs (", join(kinds, ", "), ")");
+}
+
+/// Throws if two ranks of a host have the same GPU.
+void check_unshared(const std::vector<std::vector<std::string>>& ranks, const std::vector<std::string>& hosts) {
+  std::map<std::pair<std::string, std::string>, std::size_t> owners;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    const auto [owner, is_new] = owners.insert({{hosts[rank], ranks[rank][2]}, rank});
+    if (is_new) continue;
+    throw UsageError(
+        {{"--device cuda",
+          cat("ranks ", owner->second, " and ", rank, " of ", hosts[rank], " have the same GPU (", ranks[rank][2],
+              "); start at most as many ranks per host as it has GPUs, and let every rank see all of "
+              "them, or one of its own (srun --gpus-per-task=1)")}});
+  }
+}
+
+}  // namespace
+
+GpuPlace gpu_of_rank(const RankEnvironment& launched, int visible, std::optional<std::int64_t> most,
+                     const GetVariable& get) {
+  const int local = launched.local_size;
+  if (most && local > *most)
+    return {0, cat(local, " ranks on this host, and --gpus-per-node is ", *most, "; start at most ", *most,
+                   " per host: mpirun --map-by ppr:", *most, ":node, or srun --ntasks-per-node=", *most)};
+  if (launched.local_rank < visible && local <= visible) return {launched.local_rank, ""};
+  if (get("NCCL_HOSTID") != nullptr) return {launched.local_rank % std::max(1, visible), ""};
+  if (visible == 1 && get("CUDA_VISIBLE_DEVICES") != nullptr) return {0, ""};
+  return {0, cat(local, " ranks on this host, which shows ", visible, visible == 1 ? " GPU" : " GPUs",
+                 " to them; start at most ", visible, " per host (mpirun --map-by ppr:", visible,
+                 ":node, srun --ntasks-per-node=", visible, "), or set CUDA_VISIBLE_DEVICES to more GPUs")};
+}
+
+RankDevice choose_rank_device(const std::string& name, bool dry, const RankEnvironment& launched,
+                              std::optional<std::int64_t> most) {
+  RankDevice out;
+  if (launched.world == 1 || dry || name == "cpu") {
+    out.choice = choose_device(name, dry);
+    return out;
+  }
+  CudaDevice found = find_cuda_device();
+  if (found.usable()) {
+    const GpuPlace place = gpu_of_rank(launched, found.count, most, variable);
+    out.ordinal = place.ordinal;
+    if (place.ordinal > 0) found = find_cuda_device(place.ordinal);
+    if (found.usable()) found.why_not = place.problem;
+  }
+  if (found.usable()) {
+    std::vector<std::string> problems;
+    for (const Problem& problem : nccl_problems(variable, network_interfaces()))
+      problems.push_back(cat(problem.where, " ", problem.what));
+    found.why_not = join(problems, "; ");
+  }
+  out.name = found.text();
+  out.bus = found.bus;
+  out.choice = describe_choice(name, found);
+  return out;
+}
+
+DeviceChoice agree_on_device(const std::string& name, const RankDevice& own, const std::vector<std::string>& hosts,
+                             Communicator& world, const GetVariable& get) {
+  const bool is_cuda = own.choice.device == Device::cuda;
+  const std::string offer = is_cuda ? cat("cuda", kSeparator, own.name, kSeparator, own.bus)
+                                    : cat("cpu", kSeparator, own.choice.why_not, kSeparator);
+  std::vector<std::vector<std::string>> ranks;
+  for (const std::string& text : gather_texts(world, offer)) ranks.push_back(split(text, kSeparator));
+  DeviceChoice out;
+  bool any_gpu = false;
+  for (const std::vector<std::string>& rank : ranks) any_gpu = any_gpu || rank[0] == "cuda";
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    if (ranks[rank][0] == "cuda") continue;
+    const std::string why = ranks[rank][1].empty() ? "no NVIDIA driver is installed there" : ranks[rank][1];
+    if (name != "cpu" && (any_gpu || !ranks[rank][1].empty()))
+      out.text = cat("computing on the CPUs, because of rank ", rank, " (", hosts[rank], "): ", why);
+    return out;
+  }
+  if (get("NCCL_HOSTID") == nullptr) check_unshared(ranks, hosts);
+  out.device = Device::cuda;
+  out.text = gpus_text(ranks);
+  return out;
+}
+
+}  // namespace mtl

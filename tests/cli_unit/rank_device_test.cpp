@@ -1,0 +1,97 @@
+// Which GPU a rank computes on, and whether all ranks have one, without any GPU.
+#include "cli/rank_device.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/comm/thread_group.h"
+#include "tests/error_of.h"
+
+using namespace mtl;
+
+namespace {
+
+GpuPlace place(int local_rank, int local_size, int visible, std::optional<std::int64_t> most = {},
+               const std::string& variable = "") {
+  RankEnvironment launched;
+  launched.rank = local_rank;
+  launched.world = launched.local_size = local_size;
+  launched.local_rank = local_rank;
+  return gpu_of_rank(launched, visible, most, [&](const char* name) { return variable == name ? "0" : nullptr; });
+}
+
+struct Agreed {
+  Device device;
+  std::string text, error;
+};
+
+/// What two ranks of one host agree on; the first one's.
+Agreed agree(const std::string& name, const RankDevice& first, const RankDevice& second,
+             const std::string& variable = "") {
+  Agreed out{};
+  GridSizes sizes;
+  sizes.data = 2;
+  test::run_ranks(RankGrid(sizes), [&](int rank, const ProcessGroups& groups) {
+    try {
+      const DeviceChoice choice = agree_on_device(name, rank == 0 ? first : second, {"a", "a"}, groups.world(),
+                                                  [&](const char* asked) { return variable == asked ? "1" : nullptr; });
+      if (rank == 0) out = {choice.device, choice.text, ""};
+    } catch (const Error& error) {
+      if (rank == 0) out.error = error.what();
+    }
+  });
+  return out;
+}
+
+RankDevice gpu(const std::string& bus) {
+  RankDevice out;
+  out.choice.device = Device::cuda;
+  out.name = "NVIDIA H100";
+  out.bus = bus;
+  return out;
+}
+RankDevice no_gpu(const std::string& why) {
+  RankDevice out;
+  out.choice.why_not = why;
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("rank device: one GPU per rank, by its place on the host") {
+  CHECK(place(0, 1, 8).ordinal == 0);
+  CHECK(place(5, 8, 8).ordinal == 5);
+  CHECK(place(5, 8, 8).problem.empty());
+  CHECK(place(1, 2, 8).ordinal == 1);
+}
+
+TEST_CASE("rank device: more ranks than GPUs are refused with what to do") {
+  CHECK(place(0, 4, 2).problem.find("4 ranks on this host, which shows 2 GPUs to them; start at most 2 per host") == 0);
+  CHECK(!place(1, 2, 1).problem.empty());
+  CHECK(place(3, 4, 8, 2).problem.find("4 ranks on this host, and --gpus-per-node is 2") == 0);
+  CHECK(place(1, 2, 8, 2).problem.empty());
+  // Each rank was given its own; the ranks compare them later.
+  CHECK(place(1, 2, 1, {}, "CUDA_VISIBLE_DEVICES").ordinal == 0);
+  CHECK(place(1, 2, 1, {}, "CUDA_VISIBLE_DEVICES").problem.empty());
+  CHECK(!place(2, 3, 2, {}, "CUDA_VISIBLE_DEVICES").problem.empty());
+  // Tests run several ranks on a GPU.
+  CHECK(place(3, 4, 2, {}, "NCCL_HOSTID").ordinal == 1);
+  CHECK(place(3, 4, 2, {}, "NCCL_HOSTID").problem.empty());
+}
+
+TEST_CASE("rank device: ranks compute on GPUs when each has one") {
+  const Agreed both = agree("auto", gpu("1b"), gpu("2b"));
+  CHECK(both.device == Device::cuda);
+  CHECK(both.text == "computing on 2 GPUs (NVIDIA H100)");
+  const Agreed one = agree("auto", gpu("1b"), no_gpu("the driver is too old"));
+  CHECK(one.device == Device::cpu);
+  CHECK(one.text == "computing on the CPUs, because of rank 1 (a): the driver is too old");
+  const Agreed neither = agree("auto", no_gpu(""), no_gpu(""));
+  CHECK(neither.device == Device::cpu);
+  CHECK(neither.text.empty());
+}
+
+TEST_CASE("rank device: two ranks do not share a GPU") {
+  const Agreed shared = agree("cuda", gpu("1b"), gpu("1b"));
+  CHECK(shared.error.find("ranks 0 and 1 of a have the same GPU (1b); start at most") != std::string::npos);
+  CHECK(agree("cuda", gpu("1b"), gpu("1b"), "NCCL_HOSTID").device == Device::cuda);
+}
