@@ -23,18 +23,17 @@ std::string gpus_text(const std::vector<std::vector<std::string>>& ranks) {
   return cat("computing on ", ranks.size(), " GPUs (", join(kinds, ", "), ")");
 }
 
-/// Throws if two ranks of a host have the same GPU.
-void check_unshared(const std::vector<std::vector<std::string>>& ranks, const std::vector<std::string>& hosts) {
+/// What is wrong where two ranks of a host have the same GPU; else empty.
+std::string shared_gpu(const std::vector<std::vector<std::string>>& ranks, const std::vector<std::string>& hosts) {
   std::map<std::pair<std::string, std::string>, std::size_t> owners;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     const auto [owner, is_new] = owners.insert({{hosts[rank], ranks[rank][2]}, rank});
     if (is_new) continue;
-    throw UsageError(
-        {{"--device cuda",
-          cat("ranks ", owner->second, " and ", rank, " of ", hosts[rank], " have the same GPU (", ranks[rank][2],
-              "); start at most as many ranks per host as it has GPUs, and let every rank see all of "
-              "them, or one of its own (srun --gpus-per-task=1)")}});
+    return cat("ranks ", owner->second, " and ", rank, " of ", hosts[rank], " have the same GPU (", ranks[rank][2],
+               "); start at most as many ranks per host as it has GPUs, and let every rank see all of them, or one of "
+               "its own (srun --gpus-per-task=1)");
   }
+  return "";
 }
 
 }  // namespace
@@ -67,15 +66,15 @@ RankDevice choose_rank_device(const std::string& name, bool dry, const RankEnvir
     if (place.ordinal > 0) found = find_cuda_device(place.ordinal);
     if (found.usable()) found.why_not = place.problem;
   }
-  if (found.usable()) {
-    std::vector<std::string> problems;
-    for (const Problem& problem : nccl_problems(variable, network_interfaces()))
-      problems.push_back(cat(problem.where, " ", problem.what));
-    found.why_not = join(problems, "; ");
-  }
   out.name = found.text();
   out.bus = found.bus;
   out.choice = describe_choice(name, found);
+  if (out.choice.device != Device::cuda) return out;
+  // Also for auto: a mistyped variable is no reason to leave the GPUs idle.
+  std::vector<std::string> problems;
+  for (const Problem& problem : nccl_problems(variable, network_interfaces()))
+    problems.push_back(cat(problem.where, " ", problem.what));
+  out.choice.problem = join(problems, "; ");
   return out;
 }
 
@@ -96,7 +95,12 @@ DeviceChoice agree_on_device(const std::string& name, const RankDevice& own, con
       out.text = cat("computing on the CPUs, because of rank ", rank, " (", hosts[rank], "): ", why);
     return out;
   }
-  if (get("NCCL_HOSTID") == nullptr) check_unshared(ranks, hosts);
+  const std::string shared = get("NCCL_HOSTID") == nullptr ? shared_gpu(ranks, hosts) : "";
+  if (!shared.empty() && name == "cuda") throw UsageError({{"--device cuda", shared}});
+  if (!shared.empty()) {
+    out.text = "computing on the CPUs: " + shared;
+    return out;
+  }
   out.device = Device::cuda;
   out.text = gpus_text(ranks);
   return out;

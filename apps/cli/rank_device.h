@@ -38,7 +38,8 @@ RankDevice choose_rank_device(const std::string& name, bool dry, const RankEnvir
                               std::optional<std::int64_t> most);
 
 /// Collective: the device of all ranks, and what to report. Several ranks compute on GPUs only if each has one; with
-/// --device auto they otherwise compute on the CPUs. Throws UsageError on all ranks if two share a GPU.
+/// --device auto they otherwise compute on the CPUs. Throws UsageError on all ranks if --device is
+/// cuda and two share a GPU.
 DeviceChoice agree_on_device(const std::string& name, const RankDevice& own, const std::vector<std::string>& hosts,
                              Communicator& world, const GetVariable& get);
 

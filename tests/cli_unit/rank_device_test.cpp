@@ -93,5 +93,8 @@ TEST_CASE("rank device: ranks compute on GPUs when each has one") {
 TEST_CASE("rank device: two ranks do not share a GPU") {
   const Agreed shared = agree("cuda", gpu("1b"), gpu("1b"));
   CHECK(shared.error.find("ranks 0 and 1 of a have the same GPU (1b); start at most") != std::string::npos);
+  const Agreed otherwise = agree("auto", gpu("1b"), gpu("1b"));
+  CHECK(otherwise.device == Device::cpu);
+  CHECK(otherwise.text.find("computing on the CPUs: ranks 0 and 1 of a have the same GPU") == 0);
   CHECK(agree("cuda", gpu("1b"), gpu("1b"), "NCCL_HOSTID").device == Device::cuda);
 }
