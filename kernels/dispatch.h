@@ -1,10 +1,12 @@
 // The last step of every operator: to its implementation on the stream's device. Part of OP.cpp files alone.
 #pragma once
 
+#include <optional>
 #include <type_traits>
 
 #include "kernels/cpu.h"
 #include "kernels/cuda.h"
+#include "kernels/operator_record.h"
 
 namespace mtl {
 
@@ -15,10 +17,13 @@ inline constexpr bool kWithCuda = true;
 inline constexpr bool kWithCuda = false;
 #endif
 
-/// Calls the implementation; on meta nothing.
+/// Calls the implementation; on meta nothing. A profiled stream records it with what was counted before.
 template <auto on_cpu, auto on_cuda, class... Args>
 void run(Stream& stream, const Args&... args) {
   static_assert(std::is_same_v<decltype(on_cpu), decltype(on_cuda)>);
+  std::optional<ProfileRange> record;
+  if (stream.profile() != nullptr) [[unlikely]]
+    record.emplace(stream, operator_entry(function_name<on_cpu>(), args...));
   if (stream.device() == Device::cpu) [[likely]]
     return on_cpu(stream, args...);
   if (stream.is_meta()) return;

@@ -5,6 +5,7 @@
 #include "cli/rank_plans.h"
 #include "optim/precision_presets.h"
 #include "train/flops.h"
+#include "train/roofline.h"
 #include "train/trainer.h"
 
 namespace mtl {
@@ -85,19 +86,21 @@ std::string describe_run(const TrainOptions& options, const GptConfig& config) {
   std::optional<std::int64_t> savings;
   if (recompute_of(options.parallel) != Recompute{}) savings = recompute_savings(options, config, plan);
   std::int64_t saved_bytes = checkpoint_bytes(config, shape.precision.main_params, AdamW::states(shape.precision));
+  std::optional<Roofline> roofline;
+  if (options.roofline) roofline = predict_step(options, config, *find_hardware(*options.roofline));
   if (options.json) {
-    return Json::object({{"version", 1},
-                         {"parameters", plan.parameters},
-                         {"tokens_per_step", tokens},
-                         {"flops_per_step", flops},
-                         {"counted_flops_per_step", plan.step.flops},
-                         {"checkpoint_bytes", saved_bytes},
-                         {"memory_bytes", memory_json(plan)},
-                         {"recompute_saves_bytes", savings.value_or(0)},
-                         {"precision", precision_json(options)},
-                         {"ranks", rank_plans_json(plans)}})
-               .dump(2) +
-           "\n";
+    Json out = Json::object({{"version", 1},
+                             {"parameters", plan.parameters},
+                             {"tokens_per_step", tokens},
+                             {"flops_per_step", flops},
+                             {"counted_flops_per_step", plan.step.flops},
+                             {"checkpoint_bytes", saved_bytes},
+                             {"memory_bytes", memory_json(plan)},
+                             {"recompute_saves_bytes", savings.value_or(0)},
+                             {"precision", precision_json(options)},
+                             {"ranks", rank_plans_json(plans)}});
+    if (roofline) out.set("roofline", roofline_json(*roofline));
+    return out.dump(2) + "\n";
   }
   auto size = [&](const char* what, std::size_t bytes) {
     return line(what, format("%14s  %s", with_commas(bytes).c_str(), human_bytes(bytes).c_str()));
@@ -119,7 +122,8 @@ std::string describe_run(const TrainOptions& options, const GptConfig& config) {
     out += line("less than with all activations", format("%14s  %s", with_commas(*savings).c_str(),
                                                          human_bytes(std::max<std::int64_t>(0, *savings)).c_str()));
   }
-  return out + "a checkpoint\n" + size("tensors", saved_bytes);
+  out += "a checkpoint\n" + size("tensors", saved_bytes);
+  return roofline ? out + roofline_text(*roofline) : out;
 }
 
 }  // namespace mtl

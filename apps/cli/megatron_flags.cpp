@@ -73,11 +73,9 @@ void refuse_services(ForeignFlags& foreign) {
   foreign.refuse(0, "is not supported in this version: these figures are always written; leave it out",
                  "--no-log-loss-scale-to-tensorboard --disable-log-loss-scale-to-tensorboard "
                  "--no-log-learnig-rate-to-tensorboard");
-  foreign.refuse(0, "is not supported in this version; perf(1) profiles mtl-train",
-                 "--profile --use-pytorch-profiler --record-memory-history");
-  foreign.refuse(1, "is not supported in this version; perf(1) profiles mtl-train",
-                 "--profile-step-start --profile-step-end --memory-snapshot-path");
-  foreign.refuse(-1, "is not supported in this version; perf(1) profiles mtl-train", "--profile-ranks");
+  foreign.refuse(0, "is not supported in this version; --profile writes tables and a trace", "--use-pytorch-profiler");
+  foreign.refuse(0, "is not supported in this version; --dry-run lists the memory of a run", "--record-memory-history");
+  foreign.refuse(1, "is not supported in this version; --dry-run lists the memory of a run", "--memory-snapshot-path");
   foreign.refuse(0, saves, "--no-save-optim --async-save --use-persistent-ckpt-worker");
   foreign.refuse(1, "is not supported in this version; --keep-last deletes old checkpoints", "--save-retain-interval");
   foreign.refuse(1, saves,

@@ -8,6 +8,7 @@
 #include "cli/precision_flags.h"
 #include "cli/run_main.h"
 #include "cli/tokenizer_flags.h"
+#include "device/hardware.h"
 
 namespace mtl {
 
@@ -123,6 +124,26 @@ void add_checkpoint_flags(Flags& flags, TrainOptions& options, const RunStart& s
       .only_with("--load", [&checkpoint] { return !checkpoint.load.empty(); });
 }
 
+std::vector<std::string> hardware_names() {
+  std::vector<std::string> names;
+  for (const Hardware& known : known_hardware()) names.push_back(known.name);
+  return names;
+}
+
+void add_profile_flags(Flags& flags, ProfileOptions& profile) {
+  const auto wanted = [&profile] { return profile.enabled; };
+  flags.add_switch("--profile", profile.enabled, "record the operators of some iterations: tables and a trace");
+  flags.add("--profile-step-start", &profile.step_start, "N", "record after iteration N")
+      .at_least(0)
+      .only_with("--profile", wanted);
+  flags.add("--profile-step-end", &profile.step_end, "N", "record until iteration N has ended")
+      .at_least(1)
+      .only_with("--profile", wanted);
+  flags.add("--profile-ranks", &profile.ranks, "N...", "ranks to record").only_with("--profile", wanted);
+  flags.add("--profile-dir", &profile.directory, "DIR", "folder for the tables and the trace")
+      .only_with("--profile", wanted);
+}
+
 void add_logging_flags(Flags& flags, TrainOptions& options) {
   LoggingOptions& logging = options.logging;
   flags.section("Reports");
@@ -131,12 +152,16 @@ void add_logging_flags(Flags& flags, TrainOptions& options) {
   flags.add("--log-jsonl", &logging.log_jsonl, "FILE", "write the same figures as JSON lines");
   flags.add("--peak-tflops", &logging.peak_tflops, "X", "peak of this machine, for MFU; measured when absent")
       .within({1e-9, 1e9});
+  add_profile_flags(flags, options.profile);
   flags.add_switch("--dry-run", options.dry_run, "print parameters, memory and FLOPs of the run and end");
   flags
       .add("--world-size", &options.parallel.plan_world, "N",
            "with --dry-run: ranks to plan for; as few as there can be when absent")
       .within({1, kLargestWorld})
       .needs("--dry-run: a run has the ranks that mpirun or srun starts", [&options] { return options.dry_run; });
+  flags.add("--roofline", &options.roofline, "GPU", "with --dry-run: what its peak rates allow, by operator")
+      .one_of(hardware_names())
+      .needs("--dry-run: a run is measured with --profile", [&options] { return options.dry_run; });
   flags.add_switch("--json", options.json, "with --dry-run: as JSON")
       .needs("--dry-run: a run writes JSON lines to --log-jsonl FILE", [&options] { return options.dry_run; });
   flags.section("Machine");
@@ -184,7 +209,8 @@ void check_paths(Flags& flags, const TrainOptions& options) {
   for (const auto& [flag, path] :
        {std::pair("--load", options.checkpoint.load), std::pair("--save", options.checkpoint.save),
         std::pair("--log-jsonl", options.logging.log_jsonl),
-        std::pair("--tensorboard-dir", options.logging.tensorboard_dir)}) {
+        std::pair("--tensorboard-dir", options.logging.tensorboard_dir),
+        std::pair("--profile-dir", options.profile.directory)}) {
     if (flags.was_given(flag) && path.empty()) flags.problem(flag, "is empty; leave it out, or give a path");
   }
 }

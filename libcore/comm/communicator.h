@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "device/profile.h"
 #include "device/stream.h"
 #include "device/tensor.h"
 
@@ -49,7 +50,9 @@ class Work {
   bool done() const { return operation_ == nullptr || operation_->done(); }
   /// Operators that the stream is given from now on see the result. The host may go on before it is there.
   void wait(Stream& stream) const {
-    if (operation_ != nullptr) operation_->order(stream);
+    if (operation_ == nullptr) return;
+    ProfileRange range(stream, ProfileKind::communication, "wait");
+    operation_->order(stream);
   }
   /// The host sees the result.
   void join() const {

@@ -31,6 +31,8 @@ class StreamCache {
   virtual ~StreamCache() = default;
 };
 
+class Profile;  // profile.h
+
 /// Operators given to a stream run one after another; on cuda later than the call.
 class Stream {
  public:
@@ -58,6 +60,9 @@ class Stream {
   void synchronize() const;
   const Counters& counters() const { return counters_; }
   void reset_counters() { counters_ = {}; }
+  /// Where operators are recorded; null: they are not. The profile must outlive its use here.
+  Profile* profile() const { return profile_; }
+  void set_profile(Profile* profile) { profile_ = profile; }
   /// Made and read by the operators of the stream's target alone; null until they need it.
   std::unique_ptr<StreamCache>& cache() const { return cache_; }
   /// Which algorithms its operators use, as far as that is measured.
@@ -69,6 +74,7 @@ class Stream {
   cuda::StreamHandle handle_;
   bool tf32_ = false;
   Counters counters_;
+  Profile* profile_ = nullptr;
   mutable std::unique_ptr<StreamCache> cache_;
   mutable Choices choices_;
 };

@@ -7,6 +7,29 @@
 
 namespace mtl {
 
+namespace {
+
+/// The phase of a step that an action is in a profile.
+const char* phase_of(ActionKind kind) {
+  switch (kind) {
+    case ActionKind::forward:
+      return "forward";
+    case ActionKind::backward:
+      return "backward";
+    case ActionKind::weight:
+      return "weight gradients";
+    case ActionKind::receive_forward:
+    case ActionKind::receive_backward:
+      return "receive";
+    case ActionKind::send_forward:
+    case ActionKind::send_backward:
+      return "send";
+  }
+  return "";
+}
+
+}  // namespace
+
 BatchBuffers::BatchBuffers(Device device, const RunShape& shape, Space space)
     : part_bytes_(static_cast<std::int64_t>(bytes(shape))), memory_(device, bytes(shape) * shape.micro_batches, space) {
   const Shape tokens{shape.micro_batch, shape.seq_length};
@@ -213,6 +236,7 @@ void Pipeline::begin() {
 
 void Pipeline::run(const Action& action, Slot& slot, Ctx& ctx, const Batch& batch, Tensor losses, Tensor loss_sum) {
   const Chunk& chunk = stage_.chunks[action.chunk];
+  const ProfileRange range(stream_, ProfileKind::phase, phase_of(action.kind), action.micro_batch);
   switch (action.kind) {
     case ActionKind::receive_forward:
       open(slot);

@@ -12,7 +12,7 @@ void StepGraphs::begin_step(int micro_batches) {
 }
 
 void StepGraphs::run(Stream& stream, const Part& part, const std::function<void()>& body) {
-  if (steps_ < 2) return body();
+  if (steps_ < 2 || stream.profile() != nullptr) return body();  // a graph has no times of single operators
   auto [at, is_new] = parts_.try_emplace(part);
   Captured& captured = at->second;
   if (is_new) {

@@ -7,7 +7,7 @@
 // or the last, which ends them. What else changes from step to step is on the device, in the StepState and in the batch
 // of the slot. The forward and the backward of a micro-batch differ in the action alone, so that both are captured or
 // none: a backward that the host executes finds what its forward left in the slot. A step of another number of
-// micro-batches begins anew.
+// micro-batches begins anew. A profiled step runs plainly.
 //
 // Launched parts count (Stream::counters()) as they did when they were captured.
 #pragma once

@@ -88,6 +88,7 @@ Tensor Chunk::run_units(Ctx& ctx, Tensor x, Tensor result, const Batch& batch, C
   Tensor spare;
   for (std::size_t u = span.begin; u < span.end; ++u) {
     const Unit& unit = units_[u];
+    const ProfileRange range = profiled(ctx, u);
     const Leases values = lease(ctx, Role::values, u);
     const bool is_head = std::holds_alternative<Head>(unit),
                writes_result = is_head || (u + 1 == span.end && result.exists());
@@ -130,6 +131,7 @@ void Chunk::logits(Ctx& ctx, Tensor out, const Batch& given, Cache& cache) const
 }
 
 void Chunk::backward_unit(Ctx& ctx, Tensor dx, Tensor losses, const Batch& batch, Cache& cache, std::size_t u) const {
+  const ProfileRange range = profiled(ctx, u);
   const Leases values = lease(ctx, Role::values, u), gradients = lease(ctx, Role::gradients, u);
   ctx.weight_grads = &cache.units[u].weight_grads;
   std::optional<Arena::Mark> release;
@@ -161,6 +163,7 @@ Tensor Chunk::backward(Ctx& ctx, Tensor dout, Tensor losses, const Batch& given,
 
 void Chunk::weights(Ctx& ctx, Cache& cache) const {
   for (std::size_t u = units_.size(); u-- > 0;) {
+    const ProfileRange range = profiled(ctx, u);
     const Leases gradients = lease(ctx, Role::gradients, u);
     cache.units[u].weight_grads.flush(ctx.stream, ctx.scratch);
     end_gradients(ctx, u);
@@ -174,6 +177,12 @@ Chunk::Leases Chunk::lease(const Ctx& ctx, Role role, std::size_t unit) const {
   leases[0] = ctx.params->acquire(role, number_of(unit));
   if (shares_table() && unit + 1 == units_.size()) leases[1] = ctx.params->acquire(role, number_of(0));
   return leases;
+}
+
+ProfileRange Chunk::profiled(const Ctx& ctx, std::size_t unit) const {
+  const bool is_block = std::holds_alternative<Block>(units_[unit]);
+  const char* name = is_block ? "layer" : std::holds_alternative<Head>(units_[unit]) ? "head" : "embedding";
+  return {ctx.stream, ProfileKind::layer, name, is_block ? number_of(unit) - 1 : -1};
 }
 
 void Chunk::end_gradients(const Ctx& ctx, std::size_t unit) const {

@@ -99,6 +99,8 @@ class Chunk {
   Tensor run_units(Ctx& ctx, Tensor x, Tensor result, const Batch& batch, Cache& cache, Span span) const;
   void backward_unit(Ctx& ctx, Tensor dx, Tensor losses, const Batch& batch, Cache& cache, std::size_t unit) const;
   void end_gradients(const Ctx& ctx, std::size_t unit) const;
+  /// The unit's range in a profile.
+  ProfileRange profiled(const Ctx& ctx, std::size_t unit) const;
 
   ChunkRange range_;
   std::int64_t hidden_;

@@ -109,11 +109,23 @@ bool check_batches(const BatchOptions& batch, std::int64_t data_parallel, std::i
 
 namespace {
 
+void check_profile(const ProfileOptions& profile, std::int64_t world, const Report& report) {
+  if (profile.step_end <= profile.step_start)
+    report(cat("--profile-step-end ", profile.step_end),
+           cat("is not after --profile-step-start ", profile.step_start, ": no iteration is recorded"));
+  for (const std::string& rank : profile.ranks) {
+    const std::optional<std::int64_t> number = parse_int(rank);
+    if (!number || *number < 0 || *number >= world)
+      report("--profile-ranks " + rank, cat("is not a rank of this run, which has ", world));
+  }
+}
+
 void check_rest(const TrainOptions& options, const Report& report) {
   check_data_options(options.data, report);
   const CheckpointOptions& checkpoint = options.checkpoint;
   if (checkpoint.keep_last == 1)
     report(cat("--keep-last ", checkpoint.keep_last), "must be at least 2, or 0 to keep all");
+  if (options.profile.enabled) check_profile(options.profile, options.parallel.world, report);
 }
 
 void check_parallel(const TrainOptions& options, const Report& report) {

@@ -87,6 +87,14 @@ struct LoggingOptions {
   std::optional<double> peak_tflops;  // of one device, for MFU; absent: measured
 };
 
+/// --profile: iterations step_start + 1 to step_end are recorded, as Megatron-LM counts them.
+struct ProfileOptions {
+  bool enabled = false;
+  std::int64_t step_start = 10, step_end = 12;
+  std::vector<std::string> ranks = {"0"};
+  std::string directory = "profile";
+};
+
 /// Ranks along each axis; the data-parallel size is what is left of the world.
 struct ParallelOptions {
   std::int64_t world = 1;                  // ranks of the job, as it was launched
@@ -131,6 +139,7 @@ struct TrainOptions {
   PrecisionOptions precision;
   CheckpointOptions checkpoint;
   LoggingOptions logging;
+  ProfileOptions profile;
   TokenizerOptions tokenizer;
   ParallelOptions parallel;
   FixedOptions fixed;
@@ -141,6 +150,7 @@ struct TrainOptions {
   std::string device_name = "auto";
   bool cuda_graphs = true;
   bool dry_run = false;
+  std::optional<std::string> roofline;  // of which hardware, with dry_run
   bool json = false;
   std::string command_line;  // as typed, for the provenance of what is written
   std::string settings;      // every flag's value, one a line: what all ranks must agree on

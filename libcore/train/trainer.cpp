@@ -86,7 +86,8 @@ Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* t
       pipeline_(stage_, stream_, ranks_.groups, rank_schedule(shape_.layout, static_cast<int>(shape_.micro_batches)),
                 plan_, &optimizer_.sync(), step_memory_.on_device()),
       scaler_(scaler_of(options.precision)),
-      train_batches_(make_step_batches(shape_)) {
+      train_batches_(make_step_batches(shape_)),
+      profiler_(options.profile, ranks_.groups.world(), ranks_.hosts, console) {
   if (options.batch.eval_iters > 0) held_out_batches_ = make_step_batches(shape_);
   for (std::int64_t size : batch_sizes_.sizes()) {
     auto micro_batches = static_cast<int>(size / (options.batch.micro_batch_size * options.parallel.data()));
@@ -163,8 +164,11 @@ Exit Trainer::run_to_end() {
   signals_.begin_run();
   while (state_.iteration < last || validation_is_due_) {
     if (!std::exchange(validation_is_due_, false)) {
+      profiler_.begin_step(stream_, state_.iteration + given_.size());
       train_step();
-      if (!read_reports()) continue;
+      const bool is_whole = read_reports();
+      profiler_.end_step(stream_, state_.iteration + given_.size());
+      if (!is_whole) continue;
     }
     if (is_validation_iteration() && !validate(false)) return end_early();
     if (state_.iteration < last && !save_if_due()) return end_early();
@@ -182,6 +186,7 @@ void Trainer::prepare() {
   }
   peak_tflops_ = options_.logging.peak_tflops.value_or(0);
   if (peak_tflops_ == 0) peak_tflops_ = measure_peak_tflops(shape_.device, shape_.threads);
+  profiler_.prepare(shape_.device, shape_.threads, false, peak_tflops_);
   MetricsOptions sinks;  // empty on all ranks but rank 0
   sinks.terminal = is_rank_zero() && !console_.quiet;
   if (is_rank_zero()) sinks.tensorboard_dir = options_.logging.tensorboard_dir;
@@ -216,6 +221,7 @@ Exit Trainer::end_early() {
     throw AgreedError(Exit::failure,
                       cat("ended by a signal at iteration ", state_.iteration, "; without --save nothing was kept"));
   }
+  profiler_.finish(stream_);
   metrics_->finish();
   console_.info(cat(by_signal ? "ended by a signal" : "--exit-interval", " after iteration ", state_.iteration,
                     save_directory_ ? "; the same command continues from here" : "; without --save nothing was kept"));
@@ -254,6 +260,7 @@ void Trainer::compute_gradients(const StepBatch& batch) {
 
 /// Behind the gradients: their norm, clipping, and the update.
 void Trainer::update() {
+  const ProfileRange range(stream_, ProfileKind::phase, "optimizer");
   const auto step = [this] { optimizer_.step(pipeline_.scratch(), step_memory_.on_device()); };
   if (!shape_.graphs) return step();
   optimizer_.begin_update();

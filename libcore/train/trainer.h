@@ -20,6 +20,7 @@
 #include "train/data_feed.h"
 #include "train/metrics.h"
 #include "train/options.h"
+#include "train/profiler.h"
 #include "train/signals.h"
 #include "train/start.h"
 #include "train/step_queue.h"
@@ -153,6 +154,7 @@ class Trainer {
 
   StepTotals last_;  // what the ranks exchanged after the last step or evaluation batch
   std::optional<Metrics> metrics_;
+  Profiler profiler_;
   double peak_tflops_ = 0;
   struct Interval {                             // since the last log line
     double began = 0, stalled = 0, waited = 0;  // seconds

@@ -7,6 +7,7 @@ namespace mtl {
 
 /// The next step's batch. Where there is none, the steps before it end first: they are sound.
 const StepBatch& Trainer::next_batch() {
+  const ProfileRange range(stream_, ProfileKind::phase, "data");
   try {
     return train_feed_->next(stream_);
   } catch (...) {
@@ -34,6 +35,7 @@ bool Trainer::must_end_steps() const {
 
 /// Waits for the oldest step, and accounts for it.
 void Trainer::take_report() {
+  const ProfileRange range(stream_, ProfileKind::phase, "report");
   const GivenStep step = given_.pop(step_memory_, report_);
   inputs_ = step.inputs;
   StepTotals totals = step.totals;

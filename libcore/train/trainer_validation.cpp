@@ -93,6 +93,7 @@ Exit Trainer::finish() {
     state_.extra.set("finished", true);
     save_directory_->replace_state(state_, ranks_.groups.world());
   }
+  profiler_.finish(stream_);
   metrics_->finish();
   return Exit::ok;
 }

@@ -1,0 +1,58 @@
+#include "device/hardware.h"
+
+#include <algorithm>
+#include <cctype>
+#include <string>
+
+namespace mtl {
+
+double Hardware::bound_ms(const Counters& work, DType dtype, bool tf32) const {
+  return std::max(work.flops / (tflops(dtype, tf32) * 1e9), work.bytes / (dram_gbs * 1e6));
+}
+
+bool Hardware::is_compute_bound(const Counters& work, DType dtype, bool tf32) const {
+  return work.flops / (tflops(dtype, tf32) * 1e9) > work.bytes / (dram_gbs * 1e6);
+}
+
+const std::vector<Hardware>& known_hardware() {
+  static const std::vector<Hardware> known{{"A100", 2039, 312, 156, 19.5, "NVIDIA A100 80GB SXM data sheet"},
+                                           {"A100-40GB", 1555, 312, 156, 19.5, "NVIDIA A100 40GB data sheet"},
+                                           {"A100-PCIe", 1935, 312, 156, 19.5, "NVIDIA A100 80GB PCIe data sheet"},
+                                           {"H100", 3350, 989.4, 494.7, 66.9, "NVIDIA H100 SXM data sheet"},
+                                           {"H100-PCIe", 2000, 756, 378, 51.2, "NVIDIA H100 PCIe data sheet"},
+                                           {"H200", 4800, 989.4, 494.7, 66.9, "NVIDIA H200 SXM data sheet"},
+                                           {"B200", 8000, 2250, 1125, 75, "NVIDIA B200 data sheet"}};
+  return known;
+}
+
+namespace {
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  std::transform(out.begin(), out.end(), out.begin(), [](unsigned char c) { return std::tolower(c); });
+  return out;
+}
+
+/// Whether `word` occurs in `text` and begins there a word: "gh200" is not an h200.
+bool has_word(const std::string& text, const std::string& word) {
+  const std::size_t at = text.find(word);
+  return at != std::string::npos && (at == 0 || std::isalnum(static_cast<unsigned char>(text[at - 1])) == 0);
+}
+
+}  // namespace
+
+const Hardware* find_hardware(std::string_view name) {
+  const std::string wanted = lower(name);
+  const bool is_small = wanted.find("40gb") != std::string::npos,
+             is_pcie = !is_small && wanted.find("pcie") != std::string::npos;
+  if (has_word(wanted, "nvl")) return nullptr;  // of other rates
+  for (const Hardware& known : known_hardware()) {
+    const std::size_t dash = known.name.find('-');
+    const std::string variant = dash == std::string::npos ? "" : known.name.substr(dash + 1);
+    const std::string own = is_small ? "40GB" : is_pcie ? "PCIe" : "";
+    if (variant == own && has_word(wanted, lower(known.name.substr(0, dash)))) return &known;
+  }
+  return nullptr;
+}
+
+}  // namespace mtl

@@ -1,0 +1,37 @@
+// What a device can do at most, by its data sheet or by measuring: the roofline that operators are compared with.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "device/dtype.h"
+#include "device/stream.h"
+
+namespace mtl {
+
+struct Hardware {
+  std::string name;         // "H100"
+  double dram_gbs = 0;      // GB/s of device memory
+  double tflops_16 = 0;     // dense products of bf16 and fp16
+  double tflops_tf32 = 0;   // dense products of fp32 with --tf32
+  double tflops_f32 = 0;    // products of fp32
+  std::string source = "";  // of these figures
+
+  double tflops(DType dtype, bool tf32 = false) const {
+    if (dtype == DType::bf16 || dtype == DType::f16) return tflops_16;
+    return tf32 ? tflops_tf32 : tflops_f32;
+  }
+  /// The least time of this work, in milliseconds: that of its products or of its bytes, whichever is longer.
+  double bound_ms(const Counters& work, DType dtype, bool tf32 = false) const;
+  /// Whether the products take longer than the bytes.
+  bool is_compute_bound(const Counters& work, DType dtype, bool tf32 = false) const;
+};
+
+/// GPUs by their data sheets, dense rates at boost clock.
+const std::vector<Hardware>& known_hardware();
+/// The known GPU of a name as users write it ("H100") or as CUDA gives it ("NVIDIA H100 80GB HBM3"); null if there is
+/// none. A PCIe card is another one than the module.
+const Hardware* find_hardware(std::string_view name);
+
+}  // namespace mtl

@@ -1,0 +1,102 @@
+// A profile of some steps of a run: which operators, layers and phases a stream ran, when, and what they counted.
+//
+// A Stream points to a Profile while it is profiled; without one, a range costs a comparison with null.
+// kernels/dispatch.h records operators, ProfileRange everything else. Begins and ends are timed events in the stream:
+// on cuda the time of an entry is the device's, not that of the call; on meta nothing takes time, and entries are only
+// counted. A profiled step is not captured as a graph: a graph's operators have no events of their own.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "device/dtype.h"
+#include "device/event.h"
+#include "device/stream.h"
+
+namespace mtl {
+
+enum class ProfileKind {
+  step,           // of the run
+  phase,          // of a step: forward, backward, optimizer, ...
+  layer,          // of the model: embedding, layer, head
+  op,             // an operator
+  communication,  // a wait for other ranks, in the stream
+};
+
+struct ProfileEntry {
+  ProfileKind kind;
+  std::string name;          // "layernorm_forward", "layer"
+  std::int64_t number = -1;  // of the step, micro-batch or layer; -1: none
+  std::string detail = "";   // of an operator: shape and dtype of its operands
+  DType dtype = DType::f32;  // of an operator: what its products multiply
+  Counters work = {};        // of an operator
+  int parent = -1;           // the range around it, by its place
+  double begin_ms = 0, end_ms = 0;
+
+  double ms() const { return end_ms - begin_ms; }
+  /// "layer 3"
+  std::string title() const;
+};
+
+/// A kernel on a GPU, as CUPTI recorded it.
+struct ProfileKernel {
+  std::string name;  // short_kernel_name()
+  int entry = -1;    // the operator that launched it, by its place
+  double begin_ms = 0, end_ms = 0;
+};
+
+/// Without its return type, anonymous namespaces and parameters: "mtl::cuda::sum_rows<float, 4>".
+std::string short_kernel_name(std::string demangled);
+
+/// Entries nest: the one that began last ends first. Used by one thread.
+class Profile {
+ public:
+  explicit Profile(Device device) : device_(device) {}
+  Device device() const { return device_; }
+
+  /// Returns the new entry's place. An operator's work is what the stream counted since the operator before it.
+  int begin(Stream& stream, ProfileEntry entry);
+  /// Keeps what it would throw for finish().
+  void end(Stream& stream, int place) noexcept;
+  /// Sets the times: milliseconds since the first entry began. Waits for the device; nothing may be open.
+  void finish();
+
+  const std::vector<ProfileEntry>& entries() const { return entries_; }
+  /// In the order of their begins; none without CUPTI.
+  std::vector<ProfileKernel> kernels;
+
+ private:
+  Device device_;
+  std::vector<ProfileEntry> entries_;
+  std::vector<Event> begins_, ends_;  // of the entries; none on meta
+  int open_ = -1;                     // the innermost entry without an end
+  Counters counted_;                  // of the stream, after the last operator
+  std::exception_ptr failure_;        // of end()
+};
+
+/// The time between its construction and destruction is an entry.
+class ProfileRange {
+ public:
+  ProfileRange(Stream& stream, ProfileKind kind, const char* name, std::int64_t number = -1)
+      : stream_(stream), profile_(stream.profile()) {
+    if (profile_ != nullptr) [[unlikely]]
+      place_ = profile_->begin(stream, {.kind = kind, .name = name, .number = number});
+  }
+  ProfileRange(Stream& stream, ProfileEntry entry) : stream_(stream), profile_(stream.profile()) {
+    if (profile_ != nullptr) place_ = profile_->begin(stream, std::move(entry));
+  }
+  ProfileRange(const ProfileRange&) = delete;
+  ~ProfileRange() {
+    if (profile_ != nullptr) [[unlikely]]
+      profile_->end(stream_, place_);
+  }
+
+ private:
+  Stream& stream_;
+  Profile* profile_;
+  int place_ = -1;
+};
+
+}  // namespace mtl

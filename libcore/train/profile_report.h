@@ -1,0 +1,61 @@
+// What a profile says: times, work and share of the roofline by phase and by operator; and its entries for
+// chrome://tracing and Perfetto.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "device/hardware.h"
+#include "device/profile.h"
+
+namespace mtl {
+
+/// Calls of an operator with equal operands in one phase, added over the steps of a profile.
+struct ProfileRow {
+  std::string phase, name, detail;
+  double calls = 0, ms = 0;
+  Counters work = {};
+  double bound_ms = 0;  // the least time of this work on the hardware
+  bool is_compute_bound = false;
+};
+
+/// A phase; waits for other ranks are a phase of their own, "communication", wherever they occur.
+struct ProfilePhase {
+  std::string name;
+  double ms = 0, operators_ms = 0;
+};
+
+struct ProfileKernelRow {
+  std::string op, name;
+  double calls = 0, ms = 0;
+};
+
+struct ProfileReport {
+  std::int64_t first_step = 0, steps = 0;
+  double ms = 0;                          // of all steps
+  std::vector<ProfilePhase> phases;       // in the order of their first entries; the last, "other", is what is left
+  std::vector<ProfileRow> rows;           // the longest first
+  std::vector<ProfileKernelRow> kernels;  // the longest first; none without CUPTI
+  Hardware hardware;
+
+  /// Sums over operators of equal name, the longest first.
+  std::vector<ProfileRow> by_operator() const;
+  double bound_ms() const;  // of all operators
+};
+
+/// `weights`, by entry: how many entries of a run it represents; none: one each.
+ProfileReport report_profile(const Profile& profile, const Hardware& hardware, bool tf32,
+                             const std::vector<double>& weights = {});
+
+/// Tables for people. `title` is the first line.
+std::string profile_text(const ProfileReport& report, const std::string& title);
+Json profile_json(const ProfileReport& report);
+/// Events of the Chrome trace format, separated by commas: rank as process; steps and phases, layers, operators,
+/// kernels as threads of it.
+std::string trace_events(const Profile& profile, int rank, const std::string& host);
+/// A whole trace file of such events of several ranks; empty texts are left out.
+std::string trace_file(const std::vector<std::string>& events);
+
+}  // namespace mtl

@@ -1,0 +1,24 @@
+// What a step could take at least on some hardware: every operator at the peak rate of its products or of its bytes,
+// whichever is slower. A bound, not a measurement: launches, communication and pipeline bubbles are not in it.
+#pragma once
+
+#include <string>
+
+#include "base/json.h"
+#include "train/options.h"
+#include "train/profile_report.h"
+
+namespace mtl {
+
+struct Roofline {
+  ProfileReport report;  // of the rank with the longest bound
+  int rank = 0;
+  double step_ms = 0, tokens_per_second = 0;  // at least, and at most on all ranks together
+  double mfu_a = 0, mfu_b = 0;                // at most
+};
+
+Roofline predict_step(const TrainOptions& options, const GptConfig& config, const Hardware& hardware);
+std::string roofline_text(const Roofline& roofline);
+Json roofline_json(const Roofline& roofline);
+
+}  // namespace mtl

@@ -1,0 +1,87 @@
+#!/bin/bash
+# --profile: tables and a trace of the iterations and ranks that are asked for; --roofline: the bound of a step.
+source "$(dirname "$0")/lib.sh" "$1"
+source "$(dirname "$0")/figures.sh"
+export OMP_WAIT_POLICY=passive OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+cd "$WORK" || exit 1
+expect_exit 0 mtl-preprocess --input "$TESTS/golden/end_to_end/corpus.jsonl" --output-prefix a --tokenizer-type NullTokenizer \
+  --vocab-size 512 --append-eod
+model=(--num-layers 2 --hidden-size 32 --num-attention-heads 4 --max-position-embeddings 32 --seq-length 32
+  --tokenizer-type NullTokenizer --vocab-size 512)
+run=("${model[@]}" --data-path a_text_document --split 90,8,2 --micro-batch-size 2 --global-batch-size 4 --train-iters 4 --lr 0.001
+  --eval-iters 0 --log-interval 1 --threads 1 --peak-tflops 0.05)
+
+# once FILE PATTERN: exactly one line matches.
+once() { [ "$(grep -cE -- "$2" "$1")" -eq 1 ] || { fail "not one line like '$2' in $1"; sed 's/^/    /' "$1" >&2; }; }
+# number FILE KEY: the first value of the key in indented JSON.
+number() { sed -nE "s/^ *\"$2\": ([-+.0-9eE]+),?$/\1/p" "$1" | head -n 1; }
+losses() { awk "$VALUE"'{ text = value("lm_loss"); if (text != "") print text }' "$1"; }
+
+# The iterations that are asked for; losses as without.
+expect_exit 0 mtl-train "${run[@]}" --log-jsonl plain.jsonl
+expect_exit 0 mtl-train "${run[@]}" --log-jsonl profiled.jsonl --profile --profile-step-start 1 --profile-step-end 3 --profile-dir prof/first
+once err '^mtl-train: profile of iterations 2 to 3: prof/first/rank\*\.txt, rank\*\.json and trace\.json$'
+[ "$(losses plain.jsonl | wc -l)" -eq 4 ] || fail "no losses"
+[ "$(losses plain.jsonl)" = "$(losses profiled.jsonl)" ] || fail "a profile changes the losses"
+[ "$(number prof/first/rank0.json first_step) $(number prof/first/rank0.json steps)" = "2 2" ] || fail "other iterations"
+for name in gemm attention_forward attention_backward layernorm_backward cross_entropy_backward adamw_step; do
+  grep -qE "^$name +[0-9.]+ +[0-9.]+ +[0-9.]+% " prof/first/rank0.txt || fail "$name is not in the table: $(cat prof/first/rank0.txt)"
+done
+for phase in data forward backward optimizer report other; do
+  grep -qE "^$phase +[0-9.]+ +[0-9.]+%" prof/first/rank0.txt || fail "no phase $phase: $(head -n 15 prof/first/rank0.txt)"
+done
+# Twelve products in a layer and three in the head, of two layers, two micro-batches and two iterations.
+calls=$(grep -A1 '"operator": "gemm"' prof/first/rank0.json | number /dev/stdin calls)
+[ "$calls" = 108.0 ] || [ "$calls" = 108 ] || fail "calls of gemm: $calls"
+for title in 'step 2' 'step 3' 'forward 0' 'backward 1' embedding 'layer 0' 'layer 1' head gemm; do
+  grep -q "\"name\": \"$title\"" prof/first/trace.json || fail "no $title in the trace"
+done
+grep -q '"name": "step 4"' prof/first/trace.json && fail "iteration 4 is in the trace"
+if python3 -c '' 2>/dev/null; then # as a viewer reads it
+  expect_exit 0 python3 -c 'import json; events = json.load(open("prof/first/trace.json"))["traceEvents"]
+assert len(events) > 100 and all(e["dur"] >= 0 for e in events if e["ph"] == "X")'
+fi
+
+# A run that ends before; one that never comes there.
+expect_exit 0 mtl-train "${run[@]}" --profile --profile-step-start 2 --profile-step-end 9 --profile-dir short
+[ "$(number short/rank0.json first_step) $(number short/rank0.json steps)" = "3 2" ] || fail "not the last two iterations"
+expect_exit 0 mtl-train "${run[@]}" --profile
+once err '^mtl-train: warning: no step was profiled: this start made none of the iterations 11 to 12 \(--profile-step-start, --profile-step-end\)$'
+[ ! -e profile ] || fail "a profile of nothing"
+# A folder that cannot be made does not end the run.
+touch file
+expect_exit 0 mtl-train "${run[@]}" --profile --profile-step-start 1 --profile-step-end 2 --profile-dir file/below
+once err '^mtl-train: warning: the profile could not be written: .*file/below'
+
+# Ranks: one by default, those that are chosen in one trace; every rank waits for others.
+ranks=(mpirun -n 2 --oversubscribe mtl-train "${run[@]}" --profile --profile-step-start 1 --profile-step-end 2)
+expect_exit 0 "${ranks[@]}" --profile-dir one
+[ "$(cd one && echo *)" = 'rank0.json rank0.txt trace.json' ] || fail "ranks by default: $(ls one)"
+expect_exit 0 "${ranks[@]}" --profile-dir both --profile-ranks 0 1
+for rank in 0 1; do
+  grep -q "^profile of rank $rank " both/rank$rank.txt || fail "no table of rank $rank"
+  grep -q "\"name\": \"step 2\", .*\"pid\": $rank" both/trace.json || fail "no trace of rank $rank"
+done
+grep -qE '^communication +[0-9.]+' both/rank1.txt || fail "no wait for other ranks"
+
+# What cannot be meant.
+expect_exit 2 mtl-train "${run[@]}" --profile --profile-step-start 5 --profile-step-end 5 --profile-ranks 0 1 x --profile-dir ''
+once err '^  --profile-step-end 5  is not after --profile-step-start 5: no iteration is recorded$'
+once err '^  --profile-ranks 1 +is not a rank of this run, which has 1$'
+once err '^  --profile-ranks x +is not a rank of this run, which has 1$'
+once err '^  --profile-dir +is empty; leave it out, or give a path$'
+
+# The bound of a step: products and bytes of all operators, and no less than either alone.
+expect_exit 0 mtl-train "${model[@]}" --micro-batch-size 2 --global-batch-size 6 --lr 1e-3 --dry-run --roofline H100
+once out '^roofline of H100: a bound, not a measurement$'
+grep -qE '^  step, rank 0: at least [0-9.]+ ms; at most [0-9,]+ tokens/s' out || fail "no bound: $(cat out)"
+grep -qE '^  adamw_step +3 +[0-9.]+ .* memory$' out || fail "no adamw_step: $(cat out)"
+expect_exit 0 mtl-train --model gpt2-124m --micro-batch-size 8 --seq-length 1024 --tokenizer-type NullTokenizer --vocab-size 50257 \
+  --bf16 --lr 1e-3 --dry-run --json --roofline H100
+bound=$(number out bound_ms)
+awk -v bound="$bound" -v flops="$(number out counted_flops_per_step)" \
+  'BEGIN { least = flops / 989.4e9; exit !(least > 0 && bound >= least && bound < 2.5 * least) }' ||
+  fail "a bound of $bound ms for $(number out counted_flops_per_step) FLOP"
+expect_exit 2 mtl-train "${model[@]}" --lr 1e-3 --dry-run --roofline V100
+grep -q -- '--roofline V100' err || fail "$(cat err)"
+finish

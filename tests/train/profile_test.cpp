@@ -1,0 +1,183 @@
+// A profile counts what operators did, places it in phases and layers, and writes it as tables and as a trace.
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "device/hardware.h"
+#include "device/memory.h"
+#include "engine/memory_plan.h"
+#include "engine/step_profile.h"
+#include "kernels/cpu.h"
+#include "kernels/elementwise.h"
+#include "kernels/gemm.h"
+#include "kernels/operator_record.h"
+#include "tests/gpt_of_size.h"
+#include "train/profile_report.h"
+
+using namespace mtl;
+using namespace mtl::test;
+
+namespace {
+
+/// A step: a product and a copy in a layer of a phase, a second copy outside.
+struct SmallStep {
+  Stream stream;
+  Profile profile;
+
+  explicit SmallStep(Device device) : stream(device), profile(device) {
+    Buffer memory(device, 1 << 16);
+    const Tensor a = memory.tensor(DType::f32, {8, 4}), b = memory.tensor(DType::f32, {16, 4}, 1024),
+                 c = memory.tensor(DType::f32, {8, 16}, 4096), d = memory.tensor(DType::f32, {8, 16}, 8192);
+    Arena scratch(device, "scratch", 1 << 20);
+    copy(stream, d, c);  // not in the profile, nor what it counts
+    stream.set_profile(&profile);
+    {
+      const ProfileRange step(stream, ProfileKind::step, "step", 11);
+      {
+        const ProfileRange phase(stream, ProfileKind::phase, "forward", 0);
+        const ProfileRange layer(stream, ProfileKind::layer, "layer", 3);
+        gemm(stream, scratch, c, {a}, {b, true});
+        copy(stream, d, c);
+        const ProfileRange wait(stream, ProfileKind::communication, "wait");
+      }
+      copy(stream, d, c);
+    }
+    stream.set_profile(nullptr);
+    copy(stream, d, c);
+    profile.finish();
+  }
+};
+
+const Hardware kSlow{.name = "slow", .dram_gbs = 1, .tflops_16 = 1, .tflops_tf32 = 1, .tflops_f32 = 1e-6};
+
+const ProfileRow& row_of(const std::vector<ProfileRow>& rows, const std::string& phase, const std::string& name) {
+  for (const ProfileRow& row : rows) {
+    if (row.phase == phase && row.name == name) return row;
+  }
+  FAIL("no row " << phase << " " << name);
+  return rows.front();
+}
+
+}  // namespace
+
+TEST_CASE("a profile has the operators of its steps, with their shapes and what they counted") {
+  for (Device device : {Device::cpu, Device::meta}) {
+    const SmallStep step(device);
+    const std::vector<ProfileEntry>& entries = step.profile.entries();
+    REQUIRE(entries.size() == 7);
+    CHECK(entries[0].title() == "step 11");
+    CHECK(entries[2].title() == "layer 3");
+    CHECK(entries[3].name == "gemm");
+    CHECK(entries[3].detail == "8x16x4 float32, B^T");
+    CHECK(entries[3].work == Counters{2 * 8 * 16 * 4, 4 * (8 * 4 + 16 * 4 + 8 * 16)});
+    CHECK(entries[3].parent == 2);
+    CHECK(entries[4].name == "copy");
+    CHECK(entries[4].detail == "(8, 16) float32");
+    CHECK(entries[4].work == Counters{0, 2 * 4 * 8 * 16});
+    CHECK(entries[6].parent == 0);
+    for (const ProfileEntry& entry : entries) {
+      CHECK(std::isfinite(entry.ms()));
+      CHECK(entry.ms() >= 0);
+      if (entry.parent < 0 || device == Device::meta) continue;
+      CHECK(entry.begin_ms >= entries[entry.parent].begin_ms);
+      CHECK(entry.end_ms <= entries[entry.parent].end_ms);
+    }
+    if (device == Device::cpu) CHECK(entries[0].ms() > 0);
+  }
+}
+
+TEST_CASE("a report adds by phase and operator, and its phases make up the step") {
+  const SmallStep step(Device::cpu);
+  const ProfileReport report = report_profile(step.profile, kSlow, false);
+  CHECK(report.first_step == 11);
+  CHECK(report.steps == 1);
+  double phases = 0;
+  std::string names;
+  for (const ProfilePhase& phase : report.phases) {
+    phases += phase.ms;
+    names += phase.name + " ";
+  }
+  CHECK(names == "forward communication other ");
+  CHECK(report.ms > 0);
+  CHECK(phases == doctest::Approx(report.ms));
+  CHECK(row_of(report.rows, "forward", "copy").calls == 1);
+  CHECK(row_of(report.rows, "other", "copy").calls == 1);
+  CHECK(row_of(report.by_operator(), "", "copy").calls == 2);
+  const ProfileRow& product = row_of(report.rows, "forward", "gemm");
+  CHECK(product.is_compute_bound);
+  CHECK(product.bound_ms == doctest::Approx(2 * 8 * 16 * 4 / 1e6 * 1e3));
+  CHECK(row_of(report.rows, "other", "copy").bound_ms == doctest::Approx(2 * 4 * 8 * 16 / 1e9 * 1e3));
+  const Json json = Json::parse(profile_json(report).dump(2));
+  CHECK(json.at("rows").as_array().size() == 3);
+  CHECK(json.at("operators").as_array().size() == 2);
+  CHECK(profile_text(report, "title").find("8x16x4 float32, B^T") != std::string::npos);
+}
+
+TEST_CASE("a trace is JSON with a process per rank and a thread per kind of entry") {
+  SmallStep step(Device::cpu);
+  step.profile.kernels.push_back({"sum_rows", 3, 0.25, 0.5});
+  const std::string trace = trace_file({trace_events(step.profile, 0, "a"), "", trace_events(step.profile, 2, "b")});
+  const Json parsed = Json::parse(trace);
+  int complete = 0, kernels = 0;
+  for (const Json& event : parsed.at("traceEvents").as_array()) {
+    const std::int64_t rank = event.at("pid").as_int();
+    CHECK((rank == 0 || rank == 2));
+    if (event.at("ph").as_string() != "X") continue;
+    ++complete;
+    CHECK(event.at("dur").as_number() >= 0);
+    if (event.at("cat").as_string() != "kernel") continue;
+    ++kernels;
+    CHECK(event.at("ts").as_number() == 250);
+    CHECK(event.at("dur").as_number() == 250);
+  }
+  CHECK(complete == 2 * 8);
+  CHECK(kernels == 2);
+  CHECK(profile_text(report_profile(step.profile, kSlow, false), "t").find("gemm                       sum_rows") !=
+        std::string::npos);
+}
+
+TEST_CASE("names of operators and kernels") {
+  CHECK(function_name<cpu::layernorm_forward>() == "layernorm_forward");
+  CHECK(short_kernel_name("void mtl::cuda::(anonymous namespace)::sum_rows<float, (int)4>(float*, int)") ==
+        "mtl::cuda::sum_rows<float, (int)4>");
+  CHECK(short_kernel_name("memset") == "memset");
+}
+
+TEST_CASE("hardware is found by CUDA's names, and only the model that is meant") {
+  const auto name_of = [](const char* name) {
+    const Hardware* found = find_hardware(name);
+    return found == nullptr ? "none" : found->name;
+  };
+  CHECK(name_of("NVIDIA H100 80GB HBM3") == "H100");
+  CHECK(name_of("NVIDIA H100 PCIe") == "H100-PCIe");
+  CHECK(name_of("NVIDIA H200") == "H200");
+  CHECK(name_of("NVIDIA A100-SXM4-80GB") == "A100");
+  CHECK(name_of("NVIDIA A100-PCIE-40GB") == "A100-40GB");
+  CHECK(name_of("NVIDIA GH200 480GB") == "none");
+  CHECK(name_of("NVIDIA GB200") == "none");
+  CHECK(name_of("NVIDIA H100 NVL") == "none");
+  CHECK(name_of("Tesla V100") == "none");
+  for (const Hardware& known : known_hardware()) CHECK(find_hardware(known.name) == &known);
+}
+
+TEST_CASE("the operators of a step on meta count what its plan counts, whatever the number of micro-batches") {
+  const GptConfig config = gpt_of_size({61, 2, 24, 3, 12});
+  for (std::int64_t micro_batches : {1, 2, 5}) {
+    RunShape shape;
+    shape.seq_length = 8;
+    shape.micro_batches = micro_batches;
+    shape.padded_vocab = config.vocab_size;
+    const StepProfile step = profile_on_meta(config, {}, shape);
+    const ProfileReport report = report_profile(step.profile, kSlow, false, step.weights);
+    Counters sum;
+    for (const ProfileRow& row : report.rows) {
+      sum.flops += row.work.flops;
+      sum.bytes += row.work.bytes;
+    }
+    const MemoryPlan plan = plan_training(config, {}, shape);
+    CHECK(sum.flops > 0);
+    CHECK(sum.flops == doctest::Approx(plan.step.flops));
+    CHECK(sum.bytes == doctest::Approx(plan.step.bytes));
+    CHECK(row_of(report.rows, "optimizer", "adamw_step").calls >= 1);
+  }
+}
