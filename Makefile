@@ -8,7 +8,7 @@ BIN    := $(BUILD)/bin
 JOBS   ?= $(shell nproc)
 
 .DEFAULT_GOAL := all
-.PHONY: all tools deps configure demo test test-all sanitize bench gpu-bundle install format check-format lint clean
+.PHONY: all tools deps configure demo test test-all sanitize bench bench-gpu gpu-bundle install format check-format lint clean
 
 all: configure  ## build the programs, tests and man pages
 	@ninja -j$(JOBS) -C '$(BUILD)'
@@ -41,9 +41,13 @@ bench: tools  ## measured figures, compared with the peers that are installed
 	@ninja -j$(JOBS) -C '$(BUILD)' mtl_bench_data mtl_bench_text mtl_bench_adamw
 	@bash share/bench/run.sh '$(BIN)'
 
+bench-gpu: tools  ## training speed on a GPU, next to PyTorch where it is installed; operators against the GPU's peaks
+	@ninja -j$(JOBS) -C '$(BUILD)' mtl_bench_peaks
+	@bash share/bench/gpu.sh '$(BIN)' build/bench-gpu
+
 gpu-bundle: deps  ## an archive with the tests for a machine that has a GPU (tests/gpu/README.md), in build/mtl-gpu.tar.xz
 	@test -f build/gpu/build.ninja || cmake --preset release -B build/gpu -DMTL_CUDA=ON '-DMTL_CUDA_ARCHS=80;90a;100'
-	@ninja -j$(JOBS) -C build/gpu tools mtl_gpu_kernels mtl_compare
+	@ninja -j$(JOBS) -C build/gpu tools mtl_gpu_kernels mtl_compare mtl_bench_peaks
 	@bash tests/gpu/bundle.sh build/gpu build/mtl-gpu.tar.xz
 
 install: tools  ## programs, man pages and share files, under DESTDIR/PREFIX

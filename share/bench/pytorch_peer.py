@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""The peer of mtl-train in `make bench`: training of GPT-2 and Llama models in eager PyTorch, fp32 or bf16, on the CPU.
+"""The peer of mtl-train in `make bench` and `make bench-gpu`: training of GPT-2 and Llama models in PyTorch, fp32 or bf16, eager
+or compiled, on the CPU or a GPU.
 
 Reads the token file that mtl-train reads (u16 .bin), trains as a careful PyTorch user would (scaled_dot_product_attention,
 fused AdamW, clipping; bf16 is autocast, with fp32 weights) and prints one JSON object: the number of parameters, tokens per second of the median step after the
-first two, and seconds from the start of the process to the first loss.
+first --skip, and seconds from the start of the process to the first loss.
 """
 import time
 
@@ -130,6 +131,9 @@ def parse_arguments():
     parser.add_argument("--ffn", type=int, help="width within an MLP; absent: 4 x width")
     parser.add_argument("--dropout", type=float, default=0.0)
     parser.add_argument("--autocast", action="store_true", help="compute in bf16 where torch.autocast does")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--compile", action="store_true", help="torch.compile the model")
+    parser.add_argument("--skip", type=int, default=2, help="steps that the median leaves out")
     args = parser.parse_args()
     args.groups, args.ffn = args.groups or args.heads, args.ffn or 4 * args.width
     return args
@@ -139,26 +143,37 @@ def main():
     args = parse_arguments()
     torch.set_num_threads(args.threads)
     torch.manual_seed(1234)
-    model = Gpt(args)
+    torch.backends.cuda.matmul.allow_tf32 = True
+    model = Gpt(args).to(args.device)
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    compute = torch.compile(model) if args.compile else model
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.1, fused=True)
     tokens = numpy.memmap(args.data, dtype=numpy.uint16, mode="r")
     random = numpy.random.default_rng(1234)
-    seconds, first_loss = [], None
+    seconds, ends, first_loss = [], [], None
     for _ in range(args.steps):
         begin = time.time()
         starts = random.integers(0, len(tokens) - args.length - 1, args.batch)
         window = torch.from_numpy(numpy.stack([tokens[s : s + args.length + 1] for s in starts]).astype(numpy.int64))
-        with torch.autocast("cpu", torch.bfloat16, enabled=args.autocast):
-            loss = model(window[:, :-1], window[:, 1:])
-        loss.item()
+        if args.device == "cuda":
+            window = window.pin_memory().to("cuda", non_blocking=True)
+        with torch.autocast(args.device, torch.bfloat16, enabled=args.autocast):
+            loss = compute(window[:, :-1], window[:, 1:])
+        if first_loss is None or args.device == "cpu":
+            loss.item()
         first_loss = first_loss or time.time() - START
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
+        if args.device == "cuda":  # read at the end: the host stays ahead of the GPU
+            ends.append(torch.cuda.Event(enable_timing=True))
+            ends[-1].record()
         seconds.append(time.time() - begin)
-    parameters = sum(parameter.numel() for parameter in model.parameters())
-    rate = args.batch * args.length / statistics.median(seconds[2:])
+    if args.device == "cuda":
+        torch.cuda.synchronize()
+        seconds[1:] = [begin.elapsed_time(end) / 1e3 for begin, end in zip(ends, ends[1:])]
+    rate = args.batch * args.length / statistics.median(seconds[args.skip :])
     print(json.dumps({"parameters": parameters, "tokens_per_second": rate, "first_loss_s": first_loss}))
 
 

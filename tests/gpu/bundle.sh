@@ -13,7 +13,7 @@ trap 'rm -rf "$work"' EXIT
 bundle=$work/mtl-gpu
 mkdir -p "$bundle"/{bin,lib,share,tests}
 
-programs=(mtl-preprocess mtl-vocab mtl-train mtl-eval mtl-generate mtl-convert mtl_gpu_kernels mtl_compare)
+programs=(mtl-preprocess mtl-vocab mtl-train mtl-eval mtl-generate mtl-convert mtl_gpu_kernels mtl_compare mtl_bench_peaks)
 for program in "${programs[@]}"; do
   [ -x "$bin/$program" ] || { echo "bundle.sh: no $bin/$program: build with CUDA first (ninja $program)" >&2; exit 1; }
   cp "$bin/$program" "$bundle/bin/"
@@ -40,6 +40,8 @@ model=tests/golden/gpt2_model/a
 mkdir -p "$bundle/$model"
 cp "$root/$model"/{config.json,generation_config.json,model.safetensors} "$bundle/$model/"
 cp "$here/run" "$here/README.md" "$bundle/"
+mkdir -p "$bundle/share/bench"
+cp "$root"/share/bench/{gpu.sh,lib.sh,pytorch_peer.py} "$bundle/share/bench/"
 cp "$root/VERSION" "$bundle/"
 
 mkdir -p "$(dirname "$archive")"
