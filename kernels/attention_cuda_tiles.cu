@@ -2,10 +2,8 @@
 // through the tiles of keys and values that they see, the next of which is copied meanwhile. Probabilities stay in
 // registers. Predicted: bound by mma.sync, 2 B H T^2 D multiply-adds for the half of the scores that causality leaves;
 // memory sees q and out once, keys and values once for each tile of queries, out of the second cache.
-#include <cmath>
-
 #include "kernels/attention_cuda.h"
-#include "kernels/cuda/attention_tiles.h"
+#include "kernels/cuda/attention_softmax.h"
 
 namespace mtl::cuda {
 
@@ -33,69 +31,8 @@ template <int dim>
 struct QueryPart {
   std::uint32_t q[dim / 16][4];
   Sums<dim / 8> out;
-  float top[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};  // of rows g and g + 8; `sum` of this lane's columns alone
-  KeyRange seen[2];
+  SoftmaxRows rows;
 };
-
-/// Scores of keys that a row does not see become -inf; `key` is the first.
-template <int n>
-__device__ void mask_scores(Sums<n>& scores, const KeyRange (&seen)[2], int key) {
-  const int column = key + static_cast<int>(lane()) % 4 * 2;
-#pragma unroll
-  for (int j = 0; j < n; ++j) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int s = column + 8 * j + i % 2;
-      if (s < seen[i / 2].first || s >= seen[i / 2].end) scores.v[j][i] = -INFINITY;
-    }
-  }
-}
-
-/// Scores become e^(scale score - scale top), and what was summed before is brought to the new top.
-template <int dim, int n>
-__device__ void exponentiate(QueryPart<dim>& part, Sums<n>& scores, float scale_log2) {
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    float top = part.top[half];
-#pragma unroll
-    for (int j = 0; j < n; ++j) top = fmaxf(top, fmaxf(scores.v[j][2 * half], scores.v[j][2 * half + 1]));
-    top = fmaxf(top, __shfl_xor_sync(kAllLanes, top, 1));
-    top = fmaxf(top, __shfl_xor_sync(kAllLanes, top, 2));
-    const float base = top == -INFINITY ? 0 : top * scale_log2;  // nothing seen yet
-    const float factor = exp2_approx(part.top[half] * scale_log2 - base);
-    part.top[half] = top;
-    float sum = part.sum[half] * factor;
-#pragma unroll
-    for (int j = 0; j < n; ++j) {
-#pragma unroll
-      for (int i = 2 * half; i < 2 * half + 2; ++i) {
-        scores.v[j][i] = exp2_approx(scores.v[j][i] * scale_log2 - base);
-        sum += scores.v[j][i];
-      }
-    }
-    part.sum[half] = sum;
-#pragma unroll
-    for (int j = 0; j < dim / 8; ++j) {
-      part.out.v[j][2 * half] *= factor;
-      part.out.v[j][2 * half + 1] *= factor;
-    }
-  }
-}
-
-/// Zeros in place of the probabilities that are dropped, of query `row` and key `column` and following.
-template <int n>
-__device__ void drop(Sums<n>& scores, const ProbabilityDropout& dropout, int b, int head, int row, int column) {
-#pragma unroll
-  for (int j = 0; j < n; j += 4) {
-    const auto words = dropout.draw(b, head, row / 16, column / 32 + j / 4, lane());
-#pragma unroll
-    for (int w = 0; w < 4; ++w) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        if ((words[w] >> (8 * i) & 255) < dropout.threshold) scores.v[j + w][i] = 0;
-    }
-  }
-}
 
 /// The scores of all parts with the first 8 n rows of a tile of keys, each fragment of which is read once.
 template <class T, int dim, int parts, int n>
@@ -145,7 +82,7 @@ __global__ void __launch_bounds__(ForwardTile<dim>::kWarps* kWarp, 2)
   const int first_query = (f.tiles - 1 - item % f.tiles) * Tile::kQueries;  // the longest first
   const int head = item / f.tiles % all_heads, b = item / f.tiles / all_heads;
   const int g = head / shape.heads, h = head % shape.heads;
-  const int warp_row = static_cast<int>(warp_in_block()) * 16 * kParts, row = static_cast<int>(lane()) / 4;
+  const int warp_row = static_cast<int>(warp_in_block()) * 16 * kParts;
   T *queries = shared_memory<T>(), *stages = queries + Tile::kQueries * kTileRow<dim>;
   const SeenKeys block_sees(shape, b, first_query, Tile::kQueries);
   const SeenKeys warp_sees(shape, b, first_query + warp_row, 16 * kParts);
@@ -160,12 +97,7 @@ __global__ void __launch_bounds__(ForwardTile<dim>::kWarps* kWarp, 2)
   };
   QueryPart<dim> part[kParts];
 #pragma unroll
-  for (int p = 0; p < kParts; ++p) {
-    for (int half = 0; half < 2; ++half) {
-      const int t = first_query + warp_row + 16 * p + row + 8 * half;
-      part[p].seen[half] = shape.visible(b, t < shape.queries ? t : shape.queries - 1);
-    }
-  }
+  for (int p = 0; p < kParts; ++p) part[p].rows.see(shape, b, first_query + warp_row + 16 * p);
   load_tile<Tile::kQueries, dim>(queries, f.q.at(b, g, h, 0), f.q.position, first_query, {first_query, shape.queries});
   load(first_key, 0);
   const float scale_log2 = shape.scale * kLog2E;
@@ -186,8 +118,8 @@ __global__ void __launch_bounds__(ForwardTile<dim>::kWarps* kWarp, 2)
     const bool masked = key < warp_sees.all_first || key + Tile::kKeys > warp_sees.all_end;
 #pragma unroll
     for (int p = 0; p < kParts; ++p) {
-      if (masked) mask_scores(scores[p], part[p].seen, key);
-      exponentiate(part[p], scores[p], scale_log2);
+      if (masked) mask_scores(scores[p], part[p].rows.seen, key);
+      scale_rows(part[p].out, part[p].rows.exponentiate(scores[p], scale_log2));
       if (shape.dropout.active) drop(scores[p], shape.dropout, b, head, first_query + warp_row + 16 * p, key);
     }
     add_values<T>(part, scores, values);
@@ -197,20 +129,11 @@ __global__ void __launch_bounds__(ForwardTile<dim>::kWarps* kWarp, 2)
 #pragma unroll
   for (int p = 0; p < kParts; ++p) {
     const int t = first_query + warp_row + 16 * p;
-    float factor[2];
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      float sum = part[p].sum[half];
-      sum += __shfl_xor_sync(kAllLanes, sum, 1);
-      sum += __shfl_xor_sync(kAllLanes, sum, 2);
-      factor[half] = sum > 0 ? shape.dropout.scale / sum : 0;
-      const int query = t + row + 8 * half;
-      if (f.logsumexp != nullptr && lane() % 4 == 0 && query < shape.queries)
-        f.logsumexp[(std::int64_t{b} * all_heads + head) * shape.queries + query] =
-            part[p].top[half] * shape.scale + logf(sum);
-    }
+    float* logsumexp =
+        f.logsumexp == nullptr ? nullptr : f.logsumexp + (std::int64_t{b} * all_heads + head) * shape.queries;
+    const auto factor = part[p].rows.finish(shape, logsumexp, t);
     store_sums<dim>(f.out.at(b, g, h, t), f.out.position, shape.queries - t,
-                    queries + (warp_row + 16 * p) * kTileRow<dim>, part[p].out, factor[0], factor[1]);
+                    queries + (warp_row + 16 * p) * kTileRow<dim>, part[p].out, factor.of[0], factor.of[1]);
   }
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/cuda_on_cpu/fiber.h"
+#include "tests/cuda_on_cpu/wait_until.h"
 #include "tests/mirror/space.h"
 
 namespace mtl::emulated {
@@ -52,14 +53,15 @@ class SharedMemory {
   std::byte *base_ = nullptr, *at_ = nullptr;
 };
 
-enum class State { ready, at_warp, at_block, ended };
+enum class State { ready, at_warp, at_block, at_condition, ended };
 
 struct Lane {
   Fiber fiber;
   State state = State::ended;
   const char* waits_for = nullptr;
-  unsigned exchanges = 0;                         // passed so far
-  std::array<std::byte, kMostExchanged> room[2];  // of odd and even exchanges: a fast lane may be one ahead
+  const std::function<bool()>* condition = nullptr;  // of at_condition
+  unsigned exchanges = 0;                            // passed so far
+  std::array<std::byte, kMostExchanged> room[2];     // of odd and even exchanges: a fast lane may be one ahead
 };
 
 /// One block at a time, on fibers that are used again.
@@ -114,8 +116,11 @@ class Block {
   /// True if a lane can run once those which waited for their warp continue.
   bool release_warp(unsigned warp) {
     unsigned ready = 0, waiting = 0, ended = 0;
+    bool conditions = false;
     const char* what = nullptr;
-    each_lane(warp, [&](const Lane& lane) {
+    each_lane(warp, [&](Lane& lane) {
+      if (lane.state == State::at_condition && (*lane.condition)()) lane.state = State::ready;
+      conditions |= lane.state == State::at_condition;
       ready += lane.state == State::ready;
       ended += lane.state == State::ended;
       if (lane.state != State::at_warp) return;
@@ -124,7 +129,7 @@ class Block {
               lane.waits_for);
       what = lane.waits_for;
     });
-    if (ready > 0 || waiting == 0) return ready > 0;
+    if (ready > 0 || waiting == 0 || conditions) return ready > 0;
     require(waiting == kLanes, waiting, " lanes of a warp wait at ", what, ", the others ",
             ended > 0 ? "have ended" : "wait for the block");
     each_lane(warp, [](Lane& lane) { lane.state = State::ready; });
@@ -144,6 +149,7 @@ class Block {
   bool release_block() {
     bool any = false;
     for (unsigned t = 0; t < threads_; ++t) {
+      require(lanes_[t]->state != State::at_condition, "thread ", t, " waits for ever at ", lanes_[t]->waits_for);
       if (lanes_[t]->state != State::at_block) continue;
       lanes_[t]->state = State::ready;
       any = true;
@@ -187,6 +193,11 @@ void wait_for_block() { block().wait(State::at_block, "__syncthreads"); }
 void wait_for_warp(const char* what, unsigned lanes) {
   require(lanes == ~0u, what, " of a part of the warp, which tests/cuda_on_cpu does not play");
   block().wait(State::at_warp, what);
+}
+
+void wait_until(const char* what, const std::function<bool()>& is_done) {
+  block().running().condition = &is_done;
+  block().wait(State::at_condition, what);
 }
 
 std::byte* begin_exchange() { return block().running().room[block().running().exchanges % 2].data(); }

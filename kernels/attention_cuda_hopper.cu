@@ -1,0 +1,240 @@
+// Forward on the tensor cores of sm_90a (Shah et al. 2024): a block has a tile of queries. A warp of its last warpgroup
+// has the copy engine bring tiles of keys and values, two of each ahead; the other warpgroups have 64 queries each,
+// multiply by wgmma out of shared memory, and keep scores, probabilities and results in registers. While one waits for
+// its product the others compute their softmax. Whole sequences and heads of 64 or 128 elements alone.
+//
+// Predicted: bound by wgmma, 2 B H T^2 D multiply-adds for the half of the scores that causality leaves, and by the
+// exponentials, B H T^2 / 2: as many cycles as the products for D = 64. Memory sees what attention_cuda_tiles.cu says.
+#include "kernels/attention_cuda.h"
+#include "kernels/cuda/attention_softmax.h"
+#include "kernels/cuda/hopper.h"
+
+namespace mtl::cuda {
+
+namespace {
+
+inline constexpr int kWarpgroup = 128;  // threads
+
+template <int dim>
+struct HopperTile {
+  static constexpr int kConsumers = 2;  // warpgroups that multiply; with three their registers do not suffice
+  static constexpr int kQueries = 64 * kConsumers, kKeys = 128, kStages = 2;
+  static constexpr int kThreads = kWarpgroup * (kConsumers + 1);
+  // Elements. Results are staged in a place of their own, since the warpgroups end at different times.
+  static constexpr int kHeld = kQueries * dim, kTile = kKeys * dim, kStaged = kQueries * kTileRow<dim>;
+  static constexpr int kBarriers = 1 + 3 * kStages;
+  static constexpr std::size_t kBytes =
+      kAtom + (kHeld + 2 * kStages * kTile + kStaged) * 2 + kBarriers * sizeof(Barrier);
+  static_assert(kBytes <= 227 << 10);
+};
+
+template <class T>
+struct HopperForward {
+  TensorMap q_map, k_map, v_map;
+  AttentionShape shape;
+  Heads<T> out;
+  float* logsumexp;               // null: left out
+  int first_q, first_k, first_v;  // heads of the tensors' groups
+  int tiles;                      // of queries in a sequence
+};
+
+/// Shared memory of a block.
+template <class T, int dim>
+struct HopperShared {
+  using Tile = HopperTile<dim>;
+  T *queries, *stages, *staged;
+  Barrier *queries_full, *keys_full, *values_full, *empty;  // the last three for each stage
+
+  __device__ HopperShared() {
+    auto* base = shared_memory<unsigned char>();
+    queries = reinterpret_cast<T*>(base + (kAtom - shared_address(base) % kAtom) % kAtom);
+    stages = queries + Tile::kHeld;
+    staged = stages + 2 * Tile::kStages * Tile::kTile;
+    queries_full = reinterpret_cast<Barrier*>(staged + Tile::kStaged);
+    keys_full = queries_full + 1;
+    values_full = keys_full + Tile::kStages;
+    empty = values_full + Tile::kStages;
+  }
+  __device__ T* keys(int stage) const { return stages + 2 * stage * Tile::kTile; }
+  __device__ T* values(int stage) const { return keys(stage) + Tile::kTile; }
+  __device__ void init() const {
+    barrier_init(queries_full, 1);
+    for (int stage = 0; stage < Tile::kStages; ++stage) {
+      barrier_init(keys_full + stage, 1);
+      barrier_init(values_full + stage, 1);
+      barrier_init(empty + stage, 4 * Tile::kConsumers);  // its warps
+    }
+    barriers_ready();
+  }
+};
+
+/// The tile of queries that a block has, the longest first.
+template <class T, int dim>
+struct HopperItem {
+  int b, g, h, head, first_query, first_key, end_key;
+
+  __device__ explicit HopperItem(const HopperForward<T>& f) {
+    using Tile = HopperTile<dim>;
+    const int item = static_cast<int>(blockIdx.x), all_heads = f.shape.groups * f.shape.heads;
+    first_query = (f.tiles - 1 - item % f.tiles) * Tile::kQueries;
+    head = item / f.tiles % all_heads;
+    b = item / f.tiles / all_heads;
+    g = head / f.shape.heads;
+    h = head % f.shape.heads;
+    const SeenKeys seen(f.shape, b, first_query, Tile::kQueries);
+    first_key = seen.lowest / Tile::kKeys * Tile::kKeys;
+    end_key = seen.highest;
+  }
+};
+
+/// The parity of the phase in which tile `i` is in its stage.
+template <int stages>
+__device__ unsigned parity_of(int i) {
+  return static_cast<unsigned>(i / stages % 2);
+}
+
+/// One thread: the copies of all tiles.
+template <class T, int dim>
+__device__ void produce(const HopperForward<T>& f, const HopperShared<T, dim>& shared, const HopperItem<T, dim>& item) {
+  using Tile = HopperTile<dim>;
+  const auto copy = [&](T* to, const TensorMap& map, Barrier* full, int rows, int head, int position) {
+    barrier_arrive_expecting(full, static_cast<unsigned>(rows * dim) * 2);
+#pragma unroll
+    for (int column = 0; column < dim; column += kPanel)
+      copy_panel(to + column * rows, map, full, column, head, item.g, position, item.b);
+  };
+  copy(shared.queries, f.q_map, shared.queries_full, Tile::kQueries, f.first_q + item.h, item.first_query);
+  for (int key = item.first_key, i = 0; key < item.end_key; key += Tile::kKeys, ++i) {
+    const int stage = i % Tile::kStages;
+    if (i >= Tile::kStages) barrier_wait(shared.empty + stage, parity_of<Tile::kStages>(i - Tile::kStages));
+    copy(shared.keys(stage), f.k_map, shared.keys_full + stage, Tile::kKeys, f.first_k, key);
+    copy(shared.values(stage), f.v_map, shared.values_full + stage, Tile::kKeys, f.first_v, key);
+  }
+}
+
+/// scores = 64 rows of the queries, of which `queries` is the first panel's, times the transpose of a tile of keys.
+template <class T, int dim>
+__device__ void multiply_queries(Sums<HopperTile<dim>::kKeys / 8>& scores, const T* queries, const T* keys) {
+  using Tile = HopperTile<dim>;
+  constexpr std::uint32_t kUnused = 16;  // the distance that others write here, too
+  wgmma_begin(scores);
+#pragma unroll
+  for (int k = 0; k < dim; k += 16) {
+    const int panel = k / kPanel, column = k % kPanel;
+    const std::uint32_t a = shared_address(queries + panel * Tile::kQueries * kPanel + column);
+    const std::uint32_t b = shared_address(keys + panel * Tile::kKeys * kPanel + column);
+    wgmma_rows<T>(scores, matrix_descriptor(a, kUnused, kAtom), matrix_descriptor(b, kUnused, kAtom), k > 0);
+  }
+  wgmma_commit();
+  wgmma_end<0>(scores);
+}
+
+/// sums += probabilities, rounded to T, times a tile of values.
+template <class T, int dim>
+__device__ void add_values(Sums<dim / 8>& sums, const Sums<HopperTile<dim>::kKeys / 8>& probabilities,
+                           const T* values) {
+  using Tile = HopperTile<dim>;
+  std::uint32_t a[Tile::kKeys / 16][4];
+#pragma unroll
+  for (int k = 0; k < Tile::kKeys / 16; ++k) round_to_a<T>(a[k], probabilities, k);
+  wgmma_begin(sums);
+#pragma unroll
+  for (int k = 0; k < Tile::kKeys / 16; ++k) {
+    const std::uint32_t rows = shared_address(values + 16 * k * kPanel);
+    wgmma_columns<T>(sums, a[k], matrix_descriptor(rows, Tile::kKeys * kPanelRow, kAtom));
+  }
+  wgmma_commit();
+  wgmma_end<0>(sums);
+}
+
+/// A warpgroup: the results of its 64 queries.
+template <class T, int dim>
+__device__ void consume(const HopperForward<T>& f, const HopperShared<T, dim>& shared, const HopperItem<T, dim>& item,
+                        int warpgroup) {
+  using Tile = HopperTile<dim>;
+  const AttentionShape& shape = f.shape;
+  const int warp_row = static_cast<int>(warp_in_block()) * 16, t = item.first_query + warp_row;
+  const int first = item.first_query + 64 * warpgroup;
+  const SeenKeys seen(shape, item.b, first, 64);  // of the warpgroup, whose warps must agree
+  const T* queries = shared.queries + 64 * warpgroup * kPanel;
+  const float scale_log2 = shape.scale * kLog2E;
+  SoftmaxRows rows;
+  rows.see(shape, item.b, t);
+  Sums<dim / 8> out;
+  Sums<Tile::kKeys / 8> scores;
+  barrier_wait(shared.queries_full, 0);
+  for (int key = item.first_key, i = 0; key < item.end_key; key += Tile::kKeys, ++i) {
+    const int stage = i % Tile::kStages;
+    const bool any = first < shape.queries && key < seen.highest && key + Tile::kKeys > seen.lowest;
+    barrier_wait(shared.keys_full + stage, parity_of<Tile::kStages>(i));
+    if (any) {
+      multiply_queries<T, dim>(scores, queries, shared.keys(stage));
+      if (key < seen.all_first || key + Tile::kKeys > seen.all_end) mask_scores(scores, rows.seen, key);
+      scale_rows(out, rows.exponentiate(scores, scale_log2));
+      if (shape.dropout.active) drop(scores, shape.dropout, item.b, item.head, t, key);
+    }
+    barrier_wait(shared.values_full + stage, parity_of<Tile::kStages>(i));
+    if (any) add_values<T, dim>(out, scores, shared.values(stage));
+    __syncwarp();
+    if (lane() == 0) barrier_arrive(shared.empty + stage);
+  }
+  const std::int64_t first_row = (std::int64_t{item.b} * shape.groups * shape.heads + item.head) * shape.queries;
+  const RowFactors factors = rows.finish(shape, f.logsumexp == nullptr ? nullptr : f.logsumexp + first_row, t);
+  store_sums<dim>(f.out.at(item.b, item.g, item.h, t), f.out.position, shape.queries - t,
+                  shared.staged + warp_row * kTileRow<dim>, out, factors.of[0], factors.of[1]);
+}
+
+template <class T, int dim>
+__global__ void __launch_bounds__(HopperTile<dim>::kThreads, 1)
+    attend_hopper(const __grid_constant__ HopperForward<T> f) {
+#if MTL_HOPPER_CODE
+  using Tile = HopperTile<dim>;
+  constexpr int kConsumerRegisters = 232, kProducerRegisters = 40;  // in all as many as the launch's 168 a thread
+  const HopperShared<T, dim> shared;
+  if (threadIdx.x == 0) shared.init();
+  __syncthreads();
+  const int warpgroup = __shfl_sync(kAllLanes, static_cast<int>(threadIdx.x) / kWarpgroup, 0);
+  if (warpgroup == Tile::kConsumers) {
+    shrink_registers<kProducerRegisters>();
+    if (warp_in_block() % 4 != 0) return;
+    const HopperItem<T, dim> item(f);
+    if (lane() == 0) produce<T, dim>(f, shared, item);
+  } else {
+    grow_registers<kConsumerRegisters>();
+    const HopperItem<T, dim> item(f);
+    consume<T, dim>(f, shared, item, warpgroup);
+  }
+#endif
+}
+
+template <class T, int dim>
+void launch_hopper(Stream& stream, const Tensor& out, const Tensor& logsumexp, const AttentionInput& in) {
+  using Tile = HopperTile<dim>;
+  const AttentionSizes sizes = in.sizes();
+  const std::int64_t tiles = (sizes.queries + Tile::kQueries - 1) / Tile::kQueries;
+  const HopperForward<T> f{make_tensor_map(panel_map(in.qkv.q, Tile::kQueries)),
+                           make_tensor_map(panel_map(in.qkv.k, Tile::kKeys)),
+                           make_tensor_map(panel_map(in.qkv.v, Tile::kKeys)),
+                           AttentionShape(in),
+                           Heads<T>(out, sizes),
+                           logsumexp.exists() ? logsumexp.data<float>() : nullptr,
+                           static_cast<int>(in.qkv.q.first),
+                           static_cast<int>(in.qkv.k.first),
+                           static_cast<int>(in.qkv.v.first),
+                           static_cast<int>(tiles)};
+  launch(stream, attend_hopper<T, dim>,
+         {static_cast<unsigned>(tiles * sizes.batch * sizes.groups * sizes.heads), Tile::kThreads, Tile::kBytes}, f);
+}
+
+}  // namespace
+
+void attention_forward_hopper(Stream& stream, Tensor out, Tensor logsumexp, const AttentionInput& in) {
+  const auto with_dim = [&](auto t) {
+    if (in.sizes().dim == 64) return launch_hopper<decltype(t), 64>(stream, out, logsumexp, in);
+    launch_hopper<decltype(t), 128>(stream, out, logsumexp, in);
+  };
+  if (out.dtype() == DType::bf16) return with_dim(Bf16());
+  with_dim(Half());
+}
+
+}  // namespace mtl::cuda

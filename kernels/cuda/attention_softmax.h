@@ -1,0 +1,113 @@
+// The online softmax of attention's forward on tensor cores (Dao 2023), in registers: a warp has 16 queries, and its
+// lanes have the scores as mma.h lays out D, which wgmma does, too. A lane has two rows: g and g + 8.
+#pragma once
+
+#include <cmath>
+
+#include "kernels/cuda/attention_tiles.h"
+
+namespace mtl::cuda {
+
+/// A factor for each of a lane's rows.
+struct RowFactors {
+  float of[2];
+};
+
+/// Scores of keys that a row does not see become -inf; `key` is the first.
+template <int n>
+__device__ void mask_scores(Sums<n>& scores, const KeyRange (&seen)[2], int key) {
+  const int column = key + static_cast<int>(lane()) % 4 * 2;
+#pragma unroll
+  for (int j = 0; j < n; ++j) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int s = column + 8 * j + i % 2;
+      if (s < seen[i / 2].first || s >= seen[i / 2].end) scores.v[j][i] = -INFINITY;
+    }
+  }
+}
+
+/// Zeros in place of the probabilities that are dropped, of query `row` and key `column` and following.
+template <int n>
+__device__ void drop(Sums<n>& scores, const ProbabilityDropout& dropout, int b, int head, int row, int column) {
+#pragma unroll
+  for (int j = 0; j < n; j += 4) {
+    const auto words = dropout.draw(b, head, row / 16, column / 32 + j / 4, lane());
+#pragma unroll
+    for (int w = 0; w < 4; ++w) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        if ((words[w] >> (8 * i) & 255) < dropout.threshold) scores.v[j + w][i] = 0;
+    }
+  }
+}
+
+/// sums *= factors, row by row.
+template <int n>
+__device__ void scale_rows(Sums<n>& sums, const RowFactors& factors) {
+#pragma unroll
+  for (int j = 0; j < n; ++j) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) sums.v[j][i] *= factors.of[i / 2];
+  }
+}
+
+/// The softmax of a lane's rows so far.
+struct SoftmaxRows {
+  float top[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};  // `sum` of this lane's columns alone
+  KeyRange seen[2];
+
+  /// The queries are [t, t + 16) of sequence b.
+  __device__ void see(const AttentionShape& shape, int b, int t) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int query = t + static_cast<int>(lane()) / 4 + 8 * half;
+      seen[half] = shape.visible(b, query < shape.queries ? query : shape.queries - 1);
+    }
+  }
+  /// Scores become e^(scale score - scale top). Returns the factors that bring what was summed before to the new top.
+  template <int n>
+  __device__ RowFactors exponentiate(Sums<n>& scores, float scale_log2) {
+    RowFactors factors;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float most = top[half];
+#pragma unroll
+      for (int j = 0; j < n; ++j) most = fmaxf(most, fmaxf(scores.v[j][2 * half], scores.v[j][2 * half + 1]));
+      most = fmaxf(most, __shfl_xor_sync(kAllLanes, most, 1));
+      most = fmaxf(most, __shfl_xor_sync(kAllLanes, most, 2));
+      const float base = most == -INFINITY ? 0 : most * scale_log2;  // nothing seen yet
+      const float factor = exp2_approx(top[half] * scale_log2 - base);
+      top[half] = most;
+      float total = sum[half] * factor;
+#pragma unroll
+      for (int j = 0; j < n; ++j) {
+#pragma unroll
+        for (int i = 2 * half; i < 2 * half + 2; ++i) {
+          scores.v[j][i] = exp2_approx(scores.v[j][i] * scale_log2 - base);
+          total += scores.v[j][i];
+        }
+      }
+      sum[half] = total;
+      factors.of[half] = factor;
+    }
+    return factors;
+  }
+  /// Writes the logsumexp of the queries, which begin at `t`, unless it is null; returns the factors of the results.
+  __device__ RowFactors finish(const AttentionShape& shape, float* logsumexp, int t) const {
+    RowFactors factors;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float total = sum[half];
+      total += __shfl_xor_sync(kAllLanes, total, 1);
+      total += __shfl_xor_sync(kAllLanes, total, 2);
+      factors.of[half] = total > 0 ? shape.dropout.scale / total : 0;
+      const int query = t + static_cast<int>(lane()) / 4 + 8 * half;
+      if (logsumexp != nullptr && lane() % 4 == 0 && query < shape.queries)
+        logsumexp[query] = top[half] * shape.scale + logf(total);
+    }
+    return factors;
+  }
+};
+
+}  // namespace mtl::cuda

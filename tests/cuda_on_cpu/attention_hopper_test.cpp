@@ -1,0 +1,55 @@
+// Attention's forward for sm_90a, played: the layout of its tiles and descriptors, its barriers, masks and sums.
+#include "kernels/attention_cuda.h"
+#include "kernels/cuda/hopper_layout.h"
+#include "tests/kernels/attention_reference.h"
+
+using namespace mtl;
+using namespace mtl::cuda;
+using namespace mtl::test;
+
+namespace {
+
+const AttentionCase kCases[] = {
+    {1, 1, 1, 1, 64},
+    {1, 127, 2, 1, 64, true},
+    {2, 300, 1, 2, 64},
+    {1, 390, 1, 1, 64, true, 0.3f, 150},
+    {2, 70, 1, 2, 128, true, 0.2f, 40},
+    {1, 270, 2, 2, 128, false, 0.1f},
+    {1, 520, 1, 1, 128, true},
+};
+
+}  // namespace
+
+TEST_CASE("attention hopper: forward equals the fp64 reference") {
+  for (const AttentionCase& c : kCases) {
+    for (const DType dtype : {DType::bf16, DType::f16}) {
+      CAPTURE(c.length);
+      CAPTURE(c.dim);
+      CAPTURE(std::string(name_of(dtype)));
+      const AttentionProblem problem(c.in_dtype(dtype));
+      Stream stream(Device::cuda);
+      attention_forward_hopper(stream, problem.out, problem.logsumexp, problem.input());
+      const AttentionReference expected = attention_reference(problem);
+      CHECK(relative_rms(problem.out, expected.out) < rounding_of(dtype, kTolerance.elementwise));
+      CHECK(relative_rms(problem.logsumexp, expected.logsumexp) < kTolerance.elementwise);
+    }
+  }
+}
+
+TEST_CASE("attention hopper: a matrix descriptor has its fields where the PTX ISA says") {
+  CHECK(matrix_descriptor(0, 0, 0) == 0x4000000000000000);        // 128-byte permutation: 1 in bits 62 and 63
+  CHECK(matrix_descriptor(0x12340, 0, 0) == 0x4000000000001234);  // address / 16 in bits 0 to 13
+  CHECK(matrix_descriptor(0x40010, 0, 0) == 0x4000000000000001);  // of which 18 bits count
+  CHECK(matrix_descriptor(0, 16384, 0) == 0x4000000004000000);    // leading / 16 in bits 16 to 29
+  CHECK(matrix_descriptor(0, 0, 1024) == 0x4000004000000000);     // stride / 16 in bits 32 to 45
+  CHECK(matrix_descriptor(0x400, 16384, 1024) == 0x4000004004000040);
+}
+
+TEST_CASE("attention hopper: a tensor map has the packed tensor's dimensions, the innermost first") {
+  const Tensor packed = meta({3, 70, 2, 6, 128}, DType::bf16);
+  const PanelMap map = panel_map({packed, 4, 1}, 128);
+  CHECK(map.sizes == std::array<std::uint64_t, 5>{128, 6, 2, 70, 3});
+  CHECK(map.distances == std::array<std::uint64_t, 4>{256, 6 * 256, 2 * 6 * 256, 70 * 2 * 6 * 256});
+  CHECK(map.box == std::array<std::uint32_t, 5>{64, 1, 1, 128, 1});
+}

@@ -1,0 +1,233 @@
+// Takes the place of kernels/cuda/hopper.h in tests: the same words, played on the cpu. Shared memory has the addresses
+// that descriptors hold. A copy fills its target with NaN when it starts, and the data arrive when somebody waits for
+// them; a product reads shared memory, and writes its sums, when it is waited for. Descriptors and the permutation are
+// decoded here from the PTX ISA's words, apart from kernels/cuda/hopper_layout.h, which encodes them.
+#pragma once
+
+#include <functional>
+#include <map>
+
+#include "kernels/cuda/attention_tiles.h"
+#include "kernels/cuda/hopper_layout.h"
+#include "tests/cuda_on_cpu/kernels/cuda/mma.h"
+#include "tests/cuda_on_cpu/wait_until.h"
+
+#define MTL_HOPPER_CODE 1
+
+namespace mtl::cuda {
+using TensorMap = PanelMap;
+using Barrier = std::uint64_t;
+}  // namespace mtl::cuda
+
+namespace mtl::emulated {
+
+/// Shared memory from the last multiple of 1024 before its begin on.
+inline std::byte* shared_window() {
+  const auto base = reinterpret_cast<std::uintptr_t>(shared_memory());
+  return reinterpret_cast<std::byte*>(base / 1024 * 1024);
+}
+/// The bits 4 to 6 of an address are exchanged by those from 7 to 9.
+inline std::uint32_t swizzle_128(std::uint32_t address) {
+  const std::uint32_t piece = address / 16 % 8, row = address / 128 % 8;
+  return address - piece * 16 + (piece ^ row) * 16;
+}
+
+struct BarrierState {
+  std::uint8_t parity, count, arrived, made;
+  std::int32_t bytes;  // announced, less those that have come
+};
+inline constexpr std::uint8_t kMade = 0x5a;
+inline BarrierState& state_of(cuda::Barrier* barrier) {
+  static_assert(sizeof(BarrierState) == sizeof(cuda::Barrier));
+  auto& state = *reinterpret_cast<BarrierState*>(barrier);
+  require(state.made == kMade, "a barrier is used before barrier_init()");
+  return state;
+}
+inline void end_phase_if_complete(BarrierState& state) {
+  if (state.arrived < state.count || state.bytes != 0) return;
+  state.arrived = 0;
+  state.parity ^= 1;
+}
+
+/// The copies that a barrier of the running block waits for.
+inline std::map<cuda::Barrier*, std::vector<std::function<void()>>>& panels_under_way() {
+  static std::map<cuda::Barrier*, std::vector<std::function<void()>>> all;
+  return all;
+}
+inline void finish_copies(cuda::Barrier* barrier) {
+  const auto found = panels_under_way().find(barrier);
+  if (found == panels_under_way().end()) return;
+  const auto copies = std::move(found->second);
+  panels_under_way().erase(found);
+  for (const auto& copy : copies) copy();
+}
+
+/// What a thread gave to the tensor cores: the products that are not committed, and groups.
+struct Products {
+  std::vector<std::function<void()>> open;
+  std::deque<std::vector<std::function<void()>>> groups;
+};
+inline Products& products_of_thread() {
+  static std::vector<Products> all(1024);
+  return all[threadIdx.x];
+}
+
+/// A matrix descriptor, decoded.
+struct Matrix {
+  std::uint32_t start, leading, stride;
+  explicit Matrix(std::uint64_t bits)
+      : start(static_cast<std::uint32_t>(bits & 0x3fff) * 16),
+        leading(static_cast<std::uint32_t>(bits >> 16 & 0x3fff) * 16),
+        stride(static_cast<std::uint32_t>(bits >> 32 & 0x3fff) * 16) {
+    require(bits >> 62 == 1, "a matrix is not permuted in 128 bytes");
+    require((bits >> 49 & 7) == 0 && (bits >> 14 & 3) == 0 && (bits >> 30 & 3) == 0, "a matrix has unknown bits");
+  }
+  template <class T>
+  float at(std::uint32_t offset) const {
+    T value;
+    std::memcpy(&value, shared_window() + swizzle_128(start + offset), sizeof(T));
+    return widen(value);
+  }
+  /// Element k of row i, of a matrix whose rows have the elements that are summed over.
+  template <class T>
+  float of_rows(int i, int k) const {
+    return at<T>(static_cast<std::uint32_t>(i % 8 * 128 + i / 8 * static_cast<int>(stride) + k * 2));
+  }
+  /// Element i of row k, of a matrix whose columns have them.
+  template <class T>
+  float of_columns(int i, int k) const {
+    return at<T>(static_cast<std::uint32_t>(k % 8 * 128 + k / 8 * static_cast<int>(stride) + i % 64 * 2 +
+                                            i / 64 * static_cast<int>(leading)));
+  }
+};
+
+/// d += a b for the running thread's rows and columns: a(row, k), b(k, column).
+template <int n, class A, class B>
+void multiply_fragment(cuda::Sums<n>& d, const A& a, const B& b) {
+  const int thread = static_cast<int>(threadIdx.x) % 128, g = thread % 32 / 4, q = thread % 4;
+  float rows[2][16];
+  for (int half = 0; half < 2; ++half)
+    for (int k = 0; k < 16; ++k) rows[half][k] = a(thread / 32 * 16 + g + 8 * half, k);
+  for (int j = 0; j < n; ++j) {
+    for (int i = 0; i < 2; ++i) {
+      for (int k = 0; k < 16; ++k) {
+        const float other = b(k, 8 * j + 2 * q + i);
+        d.v[j][i] += rows[0][k] * other;
+        d.v[j][i + 2] += rows[1][k] * other;
+      }
+    }
+  }
+}
+
+}  // namespace mtl::emulated
+
+namespace mtl::cuda {
+
+inline std::uint32_t shared_address(const void* at) {
+  return static_cast<std::uint32_t>(static_cast<const std::byte*>(at) - emulated::shared_window());
+}
+
+inline TensorMap make_tensor_map(const PanelMap& map) {
+  require(reinterpret_cast<std::uintptr_t>(map.address) % 16 == 0, "a tensor map's address is not aligned");
+  for (const std::uint64_t distance : map.distances) require(distance % 16 == 0, "a tensor map's rows are not aligned");
+  for (const std::uint32_t size : map.box)
+    require(size > 0 && size <= 256, "a tensor map's box has ", size, " elements");
+  require(map.box[0] * size_of(map.dtype) == 128, "a tensor map's rows are not as long as the permutation");
+  return map;
+}
+
+inline void barrier_init(Barrier* barrier, unsigned count) {
+  const emulated::BarrierState state{0, static_cast<std::uint8_t>(count), 0, emulated::kMade, 0};
+  std::memcpy(barrier, &state, sizeof(state));
+}
+inline void barriers_ready() { emulated::panels_under_way().clear(); }
+inline void barrier_arrive_expecting(Barrier* barrier, unsigned bytes) {
+  emulated::BarrierState& state = emulated::state_of(barrier);
+  require(state.arrived < state.count, "more arrive at a barrier than it counts");
+  state.bytes += static_cast<std::int32_t>(bytes);
+  ++state.arrived;
+  emulated::end_phase_if_complete(state);
+}
+inline void barrier_arrive(Barrier* barrier) { barrier_arrive_expecting(barrier, 0); }
+inline void barrier_wait(Barrier* barrier, unsigned parity) {
+  emulated::wait_until("a barrier", [=] {
+    emulated::finish_copies(barrier);
+    return emulated::state_of(barrier).parity != parity;
+  });
+}
+
+inline void copy_panel(void* to, const TensorMap& map, Barrier* barrier, int column, int head, int group, int position,
+                       int sequence) {
+  const std::uint32_t target = shared_address(to), rows = map.box[3];
+  require(target % 1024 == 0, "a copy's target does not begin at an atom");
+  std::fill_n(emulated::shared_window() + target, rows * 128, std::byte{0xff});
+  const std::array<std::int64_t, 5> first{column, head, group, position, sequence};
+  emulated::panels_under_way()[barrier].push_back([=] {
+    for (std::uint32_t e = 0; e < rows * 64; ++e) {
+      const std::array<std::int64_t, 5> at{first[0] + e % 64, first[1], first[2], first[3] + e / 64, first[4]};
+      std::int64_t offset = at[0] * 2;
+      bool inside = true;
+      for (std::size_t i = 0; i < 5; ++i) {
+        inside &= at[i] >= 0 && at[i] < static_cast<std::int64_t>(map.sizes[i]);
+        if (i > 0) offset += at[i] * static_cast<std::int64_t>(map.distances[i - 1]);
+      }
+      std::uint16_t bits = 0;
+      if (inside) std::memcpy(&bits, static_cast<const std::byte*>(map.address) + offset, 2);
+      std::memcpy(emulated::shared_window() + emulated::swizzle_128(target + 2 * e), &bits, 2);
+    }
+    emulated::BarrierState& state = emulated::state_of(barrier);
+    state.bytes -= static_cast<std::int32_t>(rows * 128);
+    emulated::end_phase_if_complete(state);
+  });
+}
+
+template <int count>
+void grow_registers() {
+  static_assert(count % 8 == 0 && count >= 24 && count <= 256);
+}
+template <int count>
+void shrink_registers() {
+  static_assert(count % 8 == 0 && count >= 24 && count <= 256);
+}
+
+template <int n>
+void wgmma_begin(Sums<n>&) {}
+inline void wgmma_commit() {
+  emulated::Products& products = emulated::products_of_thread();
+  products.groups.push_back(std::move(products.open));
+  products.open.clear();
+}
+template <int pending, int n>
+void wgmma_end(Sums<n>&) {
+  auto& groups = emulated::products_of_thread().groups;
+  for (; groups.size() > std::size_t{pending}; groups.pop_front())
+    for (const auto& product : groups.front()) product();
+}
+
+template <class T>
+void wgmma_rows(Sums<16>& d, std::uint64_t a, std::uint64_t b, bool accumulate) {
+  __syncwarp();
+  emulated::products_of_thread().open.push_back(
+      [&d, left = emulated::Matrix(a), right = emulated::Matrix(b), accumulate] {
+        if (!accumulate) d = {};
+        emulated::multiply_fragment(
+            d, [&](int row, int k) { return left.of_rows<T>(row, k); },
+            [&](int k, int column) { return right.of_rows<T>(column, k); });
+      });
+}
+template <class T, int n>
+void wgmma_columns(Sums<n>& d, const std::uint32_t (&a)[4], std::uint64_t b) {
+  const auto all = emulated::gather("wgmma", ~0u, std::array<std::uint32_t, 4>{a[0], a[1], a[2], a[3]});
+  emulated::products_of_thread().open.push_back([&d, all, right = emulated::Matrix(b)] {
+    emulated::multiply_fragment(
+        d,
+        [&](int row, int k) {  // as mma.h lays out A
+          const auto& holder = all[static_cast<std::size_t>(row % 8 * 4 + k % 8 / 2)];
+          const std::uint32_t pair = holder[static_cast<std::size_t>(row % 16 / 8 + k / 8 * 2)];
+          return widen(T{static_cast<std::uint16_t>(k % 2 == 0 ? pair & 0xffff : pair >> 16)});
+        },
+        [&](int k, int column) { return right.of_columns<T>(column, k); });
+  });
+}
+
+}  // namespace mtl::cuda
