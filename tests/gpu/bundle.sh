@@ -20,16 +20,22 @@ for program in "${programs[@]}"; do
   strip "$bundle/bin/$program"
 done
 
-# Shared libraries but the C library's, which belong to the machine's loader.
-ldd "${programs[@]/#/$bin/}" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
-  grep -vE '/(libc|libm|libdl|librt|libpthread|libcuda|libcublas.*|libnccl.*|libcudart)\.so' |
-  while read -r library; do cp -L "$library" "$bundle/lib/"; done
-# Open MPI finds its parts and its texts below OPAL_PREFIX.
+# Open MPI finds its parts and its texts below OPAL_PREFIX. Networks, whose libraries are many, stay behind.
 mpi=$(dirname "$(readlink -f "$(ldd "$bin/mtl-train" | awk '/libmpi\./ {print $3}')")")
 mkdir -p "$bundle/mpi/lib/openmpi" "$bundle/mpi/bin" "$bundle/mpi/share"
 cp -L "$mpi"/openmpi/lib/openmpi3/*.so "$bundle/mpi/lib/openmpi/" 2>/dev/null || cp -L "$mpi"/openmpi/*.so "$bundle/mpi/lib/openmpi/"
+rm -f "$bundle"/mpi/lib/openmpi/mca_{atomic,memheap,scoll,spml,sshmem}_*.so \
+  "$bundle"/mpi/lib/openmpi/mca_*_{ucx,ofi,openib,psm,psm2,usnic,monitoring}.so
 cp -Lr /usr/share/openmpi "$bundle/mpi/share/openmpi"
 for tool in mpirun orted; do cp -L "$(command -v $tool)" "$bundle/mpi/bin/"; done
+
+# Shared libraries of all these but the C library's, which belong to the machine's loader.
+{
+  ldd "${programs[@]/#/$bin/}" "$bundle"/mpi/bin/*
+  LD_LIBRARY_PATH=$mpi ldd "$bundle"/mpi/lib/openmpi/*.so
+} | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
+  grep -vE '/(libc|libm|libdl|librt|libpthread|libcuda|libcublas.*|libnccl.*|libcudart)\.so' |
+  while read -r library; do cp -L "$library" "$bundle/lib/"; done
 
 cp -r "$root/share/gpt2" "$bundle/share/"
 cp "$root/share/demo/tinyshakespeare.txt.xz" "$root/share/demo/documents.awk" "$bundle/share/"
@@ -39,7 +45,7 @@ rm "$bundle/share/tinyshakespeare.txt.xz" "$bundle/share/documents.awk"
 model=tests/golden/gpt2_model/a
 mkdir -p "$bundle/$model"
 cp "$root/$model"/{config.json,generation_config.json,model.safetensors} "$bundle/$model/"
-cp "$here/run" "$here/README.md" "$bundle/"
+cp -r "$here"/{run,environment.sh,README.md,parts,curve} "$bundle/"
 mkdir -p "$bundle/share/bench"
 cp "$root"/share/bench/{gpu.sh,lib.sh,pytorch_peer.py} "$bundle/share/bench/"
 cp "$root/VERSION" "$bundle/"
