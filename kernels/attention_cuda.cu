@@ -7,7 +7,9 @@
 #include <cmath>
 
 #include "kernels/attention_cuda.h"
+#include "kernels/attention_variant.h"
 #include "kernels/cuda/attention_rows.h"
+#include "kernels/cuda/capability.h"
 #include "kernels/cuda/flat.h"
 
 namespace mtl::cuda {
@@ -122,14 +124,9 @@ __global__ void merge_pieces(const __grid_constant__ Forward<T> f) {
   });
 }
 
-/// One query a head over keys alone: without what training needs.
-bool decodes(const AttentionInput& in, const Tensor& logsumexp) {
-  return in.sizes().queries == 1 && !logsumexp.exists() && !in.document_start.exists() && !in.dropout.active();
-}
-
 /// Pieces of keys that a row is cut into.
 int pieces_of(const AttentionInput& in, const Tensor& logsumexp) {
-  return decodes(in, logsumexp) ? static_cast<int>((in.keys_in_reach() + kRowChunk - 1) / kRowChunk) : 1;
+  return attention_decodes(in, logsumexp) ? static_cast<int>((in.keys_in_reach() + kRowChunk - 1) / kRowChunk) : 1;
 }
 
 template <int n, class T>
@@ -155,8 +152,10 @@ std::size_t attention_forward_work(const Stream&, Tensor logsumexp, const Attent
                            sizeof(float);
 }
 
-void attention_forward(Stream& stream, Tensor work, Tensor out, Tensor logsumexp, const AttentionInput& in) {
-  if (!decodes(in, logsumexp) && attention_forward_tiles(stream, out, logsumexp, in)) return;
+namespace {
+
+void attention_forward_simple(Stream& stream, const Tensor& work, const Tensor& out, const Tensor& logsumexp,
+                              const AttentionInput& in) {
   const int pieces = pieces_of(in, logsumexp);
   const AttentionSizes sizes = in.sizes();
   with_float_type(out.dtype(), [&]<class T>(T) {
@@ -173,6 +172,26 @@ void attention_forward(Stream& stream, Tensor work, Tensor out, Tensor logsumexp
                    [&]<int n>(std::integral_constant<int, n>) { launch(stream, attend_rows<n, T>, rows.shape(), f); });
     if (pieces > 1) launch(stream, merge_pieces<T>, RowLaunch(f.shape.rows(), 1).shape(), f);
   });
+}
+
+}  // namespace
+
+void attention_forward(Stream& stream, Tensor work, Tensor out, Tensor logsumexp, const AttentionInput& in) {
+  const auto compute = [&](AttentionVariant variant) {
+    switch (variant) {
+      case AttentionVariant::simple:
+        return attention_forward_simple(stream, work, out, logsumexp, in);
+      case AttentionVariant::tiles:
+        return attention_forward_tiles(stream, out, logsumexp, in);
+      case AttentionVariant::hopper:
+        return attention_forward_hopper(stream, out, logsumexp, in);
+    }
+  };
+  const auto variants = attention_forward_variants(in, out, logsumexp, compute_capability());
+  if (variants.size() == 1) return compute(variants[0]);
+  std::vector<Tensor> results{out};
+  if (logsumexp.exists()) results.push_back(logsumexp);
+  compute(choose_variant(stream, attention_forward_key(in), variants, compute, results));
 }
 
 void append_to_cache(Stream& stream, const KvCache& cache, const HeadSlice& k, const HeadSlice& v) {

@@ -2,6 +2,7 @@
 // writes its dq, then a warp for each key sums its dk and dv over the queries that see it, head after head. Scores are
 // computed twice. Predicted: bound by the fp32 units, 7 B H T^2 D / 2 multiply-adds.
 #include "kernels/attention_cuda.h"
+#include "kernels/attention_variant.h"
 #include "kernels/cuda/attention_rows.h"
 
 namespace mtl::cuda {
@@ -125,8 +126,10 @@ std::size_t attention_backward_work(const Stream&, const AttentionInput& in) {
 void attention_backward(Stream& stream, Tensor work, const Qkv& grads, Tensor dout, Tensor out, Tensor logsumexp,
                         const AttentionInput& in) {
   auto* delta = static_cast<float*>(work.raw());
-  if (attention_dq_tiles(stream, delta, grads, dout, out, logsumexp, in))
+  if (attention_backward_variants(in, grads, dout, out)[0] == AttentionVariant::tiles) {
+    attention_dq_tiles(stream, delta, grads, dout, out, logsumexp, in);
     return attention_dk_dv_tiles(stream, delta, grads, dout, out, logsumexp, in);
+  }
   const AttentionSizes sizes = in.sizes();
   with_float_type(out.dtype(), [&]<class T>(T) {
     const Backward<T> b{AttentionShape(in),

@@ -139,10 +139,9 @@ __global__ void __launch_bounds__(ForwardTile<dim>::kWarps* kWarp, 2)
 
 }  // namespace
 
-bool attention_forward_tiles(Stream& stream, Tensor out, Tensor logsumexp, const AttentionInput& in) {
-  if (!has_aligned_rows(in.qkv) || !has_aligned_rows(out)) return false;
+void attention_forward_tiles(Stream& stream, Tensor out, Tensor logsumexp, const AttentionInput& in) {
   const AttentionSizes sizes = in.sizes();
-  return with_tiles(out.dtype(), sizes.dim, [&]<class T, int dim>(T, std::integral_constant<int, dim>) {
+  with_tiles(out.dtype(), sizes.dim, [&]<class T, int dim>(T, std::integral_constant<int, dim>) {
     using Tile = ForwardTile<dim>;
     const std::int64_t tiles = (sizes.queries + Tile::kQueries - 1) / Tile::kQueries;
     const TiledForward<T> f{AttentionShape(in),     Heads<T>(in.qkv.q),

@@ -122,11 +122,9 @@ __global__ void __launch_bounds__(DqTile<dim>::kWarps* kWarp, 2)
 
 }  // namespace
 
-bool attention_dq_tiles(Stream& stream, float* delta, const Qkv& grads, Tensor dout, Tensor out, Tensor logsumexp,
+void attention_dq_tiles(Stream& stream, float* delta, const Qkv& grads, Tensor dout, Tensor out, Tensor logsumexp,
                         const AttentionInput& in) {
-  if (!has_aligned_rows(in.qkv) || !has_aligned_rows(grads) || !has_aligned_rows(out) || !has_aligned_rows(dout))
-    return false;
-  return with_tiles(out.dtype(), in.sizes().dim, [&]<class T, int dim>(T, std::integral_constant<int, dim>) {
+  with_tiles(out.dtype(), in.sizes().dim, [&]<class T, int dim>(T, std::integral_constant<int, dim>) {
     using Tile = DqTile<dim>;
     const TiledBackward<T> f(in, grads, dout, out, logsumexp, delta, Tile::kQueries);
     const auto blocks = static_cast<unsigned>(std::int64_t{f.tiles} * f.shape.batch * f.shape.groups * f.shape.heads);

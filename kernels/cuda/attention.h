@@ -35,15 +35,6 @@ struct Heads {
   }
 };
 
-/// True if rows of D elements begin at multiples of 16 bytes.
-inline bool has_aligned_rows(const Tensor& tensor) {
-  return reinterpret_cast<std::uintptr_t>(tensor.raw()) % 16 == 0 &&
-         tensor.size(-1) * static_cast<std::int64_t>(size_of(tensor.dtype())) % 16 == 0;
-}
-inline bool has_aligned_rows(const Qkv& qkv) {
-  return has_aligned_rows(qkv.q.tensor) && has_aligned_rows(qkv.k.tensor) && has_aligned_rows(qkv.v.tensor);
-}
-
 /// The masks of kernels/dropout.h.
 struct ProbabilityDropout {
   bool active = false;

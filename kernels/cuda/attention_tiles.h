@@ -143,25 +143,25 @@ struct SeenKeys {
   }
 };
 
-/// body(T(), std::integral_constant<int, D>()) where there are tiles for the dtype and head size; false elsewhere.
+/// body(T(), std::integral_constant<int, D>()) for calls that attention_variant.h gives to `tiles`.
 template <class Body>
-bool with_tiles(DType dtype, std::int64_t dim, const Body& body) {
+void with_tiles(DType dtype, std::int64_t dim, const Body& body) {
   const auto with_dim = [&](auto t) {
     switch (dim) {
       case 64:
-        return body(t, std::integral_constant<int, 64>()), true;
+        return body(t, std::integral_constant<int, 64>());
       case 80:
-        return body(t, std::integral_constant<int, 80>()), true;
+        return body(t, std::integral_constant<int, 80>());
       case 96:
-        return body(t, std::integral_constant<int, 96>()), true;
+        return body(t, std::integral_constant<int, 96>());
       case 128:
-        return body(t, std::integral_constant<int, 128>()), true;
+        return body(t, std::integral_constant<int, 128>());
       default:
-        return false;
+        fail(Exit::failure, "attention has no tiles for heads of ", dim, " elements");
     }
   };
   if (dtype == DType::bf16) return with_dim(Bf16());
-  return dtype == DType::f16 && with_dim(Half());
+  with_dim(Half());
 }
 
 }  // namespace mtl::cuda

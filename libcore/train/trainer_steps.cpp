@@ -1,6 +1,7 @@
 // What the host does with the reports of steps, when it reads them: see step_queue.h.
 #include <cmath>
 
+#include "kernels/attention_variant.h"
 #include "train/trainer.h"
 
 namespace mtl {
@@ -50,6 +51,8 @@ void Trainer::take_report() {
   const bool gradients_remain = given_.empty();
   if (report_.found_inf != 0) to_repeat = given_.drop(step_memory_);
   end_step(step, gradients_remain);
+  if (!buffers_made_)  // the first step, which has measured
+    for (const std::string& line : refused_variants(stream_.choices())) console_.warn(line);
   check_buffers();
   if (state_.iteration % options_.logging.log_interval == 0) report_interval(false);
   if (scaler_.is_exhausted()) end_exhausted();

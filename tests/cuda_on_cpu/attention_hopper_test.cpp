@@ -1,6 +1,8 @@
 // Attention's forward for sm_90a, played: the layout of its tiles and descriptors, its barriers, masks and sums.
 #include "kernels/attention_cuda.h"
+#include "kernels/attention_variant.h"
 #include "kernels/cuda/hopper_layout.h"
+#include "tests/cuda_on_cpu/kernels/cuda/capability.h"
 #include "tests/kernels/attention_reference.h"
 
 using namespace mtl;
@@ -35,6 +37,24 @@ TEST_CASE("attention hopper: forward equals the fp64 reference") {
       CHECK(relative_rms(problem.logsumexp, expected.logsumexp) < kTolerance.elementwise);
     }
   }
+}
+
+TEST_CASE("attention hopper: forward chooses between tiles and hopper at its first call, and keeps the choice") {
+  const AttentionProblem problem({1, 70, 1, 1, 64, false, 0, 0, DType::bf16});
+  const AttentionReference expected = attention_reference(problem);
+  Stream stream(Device::cuda);
+  Arena scratch(Device::cuda, "scratch", 0);
+  emulated::capability() = 90;
+  for (const char* choice : {"", "tiles", "hopper"}) {
+    const std::string key = attention_forward_key(problem.input());
+    if (*choice != 0) stream.choices().set(key, choice);
+    attention_forward(stream, scratch, problem.out, problem.logsumexp, problem.input());
+    const std::string used = stream.choices().find(key).value_or("none");
+    CHECK((*choice != 0 ? used == choice : used == "tiles" || used == "hopper"));
+    CHECK(relative_rms(problem.out, expected.out) < rounding_of(DType::bf16, kTolerance.elementwise));
+  }
+  emulated::capability() = 80;
+  CHECK(stream.choices().table().size() == 1);
 }
 
 TEST_CASE("attention hopper: a matrix descriptor has its fields where the PTX ISA says") {

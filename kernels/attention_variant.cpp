@@ -1,0 +1,138 @@
+#include "kernels/attention_variant.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/str.h"
+#include "device/copy.h"
+#include "device/measure.h"
+
+namespace mtl {
+
+namespace {
+
+/// Between the key of a choice and the name of a variant: the key of why it was refused.
+constexpr const char* kRefused = " refuses ";
+
+/// True for rows of 16-bit elements that begin at multiples of 16 bytes, of head sizes that have tiles.
+bool has_tiles(const Tensor& heads) {
+  const std::int64_t dim = heads.size(-1);
+  return size_of(heads.dtype()) == 2 && (dim == 64 || dim == 80 || dim == 96 || dim == 128) &&
+         reinterpret_cast<std::uintptr_t>(heads.raw()) % 16 == 0;
+}
+bool has_tiles(const Qkv& qkv) { return has_tiles(qkv.q.tensor) && has_tiles(qkv.k.tensor) && has_tiles(qkv.v.tensor); }
+
+/// Whole sequences, so that TMA, which copies tiles up to the tensors' ends, meets no positions that nobody wrote.
+bool has_hopper(const AttentionInput& in) {
+  const AttentionSizes sizes = in.sizes();
+  return (sizes.dim == 64 || sizes.dim == 128) && !in.past.exists() && in.rows.first_row == 0 &&
+         sizes.queries == in.qkv.k.tensor.size(1);
+}
+
+/// Tensors on the host, each with its contents.
+struct HostCopies {
+  std::vector<std::vector<std::byte>> bytes;
+  std::vector<Tensor> tensors;
+
+  HostCopies(Stream& stream, const std::vector<Tensor>& from) {
+    for (const Tensor& tensor : from) {
+      bytes.emplace_back(tensor.bytes());
+      copy_to_host(stream, bytes.back(), tensor);
+      tensors.emplace_back(bytes.back().data(), tensor.dtype(), tensor.shape());
+    }
+  }
+};
+
+}  // namespace
+
+std::string name_of(AttentionVariant variant) {
+  constexpr const char* kNames[] = {"simple", "tiles", "hopper"};
+  return kNames[static_cast<int>(variant)];
+}
+
+bool attention_decodes(const AttentionInput& in, const Tensor& logsumexp) {
+  return in.sizes().queries == 1 && !logsumexp.exists() && !in.document_start.exists() && !in.dropout.active();
+}
+
+std::vector<AttentionVariant> attention_forward_variants(const AttentionInput& in, const Tensor& out,
+                                                         const Tensor& logsumexp, int capability) {
+  if (attention_decodes(in, logsumexp) || !has_tiles(in.qkv) || !has_tiles(out)) return {AttentionVariant::simple};
+  if (capability != 90 || !has_hopper(in)) return {AttentionVariant::tiles};
+  return {AttentionVariant::tiles, AttentionVariant::hopper};
+}
+
+std::vector<AttentionVariant> attention_backward_variants(const AttentionInput& in, const Qkv& grads,
+                                                          const Tensor& dout, const Tensor& out) {
+  const bool tiles = has_tiles(in.qkv) && has_tiles(grads) && has_tiles(dout) && has_tiles(out);
+  return {tiles ? AttentionVariant::tiles : AttentionVariant::simple};
+}
+
+std::string attention_forward_key(const AttentionInput& in) {
+  const AttentionSizes s = in.sizes();
+  std::string key = cat("attention forward ", name_of(in.qkv.q.tensor.dtype()), " B=", s.batch, " T=", s.queries,
+                        " G=", s.groups, " R=", s.heads, " D=", s.dim);
+  if (in.window > 0 && in.window < s.keys) key += cat(" window=", in.window);
+  if (in.document_start.exists()) key += " documents";
+  if (in.dropout.active()) key += " dropout";
+  return key;
+}
+
+std::vector<std::string> refused_variants(const Choices& choices) {
+  std::vector<std::string> out;
+  for (const auto& [key, why] : choices.table())
+    if (key.find(kRefused) != std::string::npos) out.push_back(cat(key, ": ", why));
+  return out;
+}
+
+std::string difference_of(const Tensor& expected, const Tensor& actual, std::int64_t dim) {
+  return with_float_type(expected.dtype(), [&]<class T>(T) -> std::string {
+    const double tolerance = std::is_same_v<T, float> ? 1e-3 : std::is_same_v<T, Half> ? 1e-2 : 4e-2;
+    const T *want = expected.data<T>(), *got = actual.data<T>();
+    for (std::int64_t row = 0; row < expected.numel(); row += dim) {
+      double error = 0, size = 0;
+      for (std::int64_t i = row; i < std::min(row + dim, expected.numel()); ++i) {
+        const double a = double{widen(want[i])}, b = double{widen(got[i])};
+        if (std::isfinite(a) != std::isfinite(b) || std::isnan(a) != std::isnan(b))
+          return cat("element ", i, " is ", b, " in place of ", a);
+        if (!std::isfinite(a)) continue;
+        error += (a - b) * (a - b);
+        size += a * a;
+      }
+      const double relative = std::sqrt(error / std::max(size, std::numeric_limits<double>::min()));
+      if (relative > tolerance) return cat("row ", row / dim, " differs by ", relative, " of its size");
+    }
+    return {};
+  });
+}
+
+AttentionVariant choose_variant(Stream& stream, const std::string& key, const std::vector<AttentionVariant>& variants,
+                                const std::function<void(AttentionVariant)>& run, const std::vector<Tensor>& results) {
+  std::vector<std::string> names;
+  for (const AttentionVariant variant : variants) names.push_back(name_of(variant));
+  const auto variant_of = [&](const std::string& name) {
+    return variants[static_cast<std::size_t>(std::find(names.begin(), names.end(), name) - names.begin())];
+  };
+  std::vector<HostCopies> reference;  // one, once it is there
+  const auto refused = [&](const std::string& name) {
+    run(variant_of(name));
+    HostCopies mine(stream, results);
+    if (reference.empty()) {
+      reference.push_back(std::move(mine));
+      return false;
+    }
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      const std::string why = difference_of(reference[0].tensors[i], mine.tensors[i], results[i].size(-1));
+      if (why.empty()) continue;
+      stream.choices().set(key + kRefused + name, cat("it differs from ", names[0], ": ", why));
+      return true;
+    }
+    return false;
+  };
+  return variant_of(stream.choices().choose(key, names, [&](const std::string& name) {
+    if (refused(name)) return std::numeric_limits<double>::infinity();
+    return seconds_of(stream, [&] { run(variant_of(name)); });
+  }));
+}
+
+}  // namespace mtl

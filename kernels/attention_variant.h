@@ -1,0 +1,48 @@
+// The ways to compute attention on a GPU, and the choice among them for a shape: measured at its first call, kept in
+// the stream's choices (device/choices.h), and so by checkpoints. A variant is only taken when its results on that very
+// call agree with the reference's. The first call of a shape waits for the device, so it must not be captured as a
+// graph.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "kernels/attention.h"
+
+namespace mtl {
+
+enum class AttentionVariant {
+  simple,  // every dtype and shape, decoding too: attention_cuda.cu
+  tiles,   // mma.sync: attention_cuda_tiles.cu
+  hopper,  // wgmma and TMA, forward alone: attention_cuda_hopper.cu
+};
+
+std::string name_of(AttentionVariant variant);
+
+/// The variants that take this call on a GPU of a compute capability (80, 90, ...); the first is the reference.
+std::vector<AttentionVariant> attention_forward_variants(const AttentionInput& in, const Tensor& out,
+                                                         const Tensor& logsumexp, int capability);
+std::vector<AttentionVariant> attention_backward_variants(const AttentionInput& in, const Qkv& grads,
+                                                          const Tensor& dout, const Tensor& out);
+
+/// True for one query a head over keys alone, without what training needs: its keys are cut into pieces.
+bool attention_decodes(const AttentionInput& in, const Tensor& logsumexp);
+
+/// The properties of a forward call that its time depends on, as a key of choices.
+std::string attention_forward_key(const AttentionInput& in);
+
+/// The variant that stream.choices() has for `key`; otherwise the fastest of `variants`, which is kept there. `run`
+/// gives one to the stream, and writes `results`, which do not depend on what they held. A variant whose results differ
+/// from those of the first is refused; that and why is kept in stream.choices(), too.
+AttentionVariant choose_variant(Stream& stream, const std::string& key, const std::vector<AttentionVariant>& variants,
+                                const std::function<void(AttentionVariant)>& run, const std::vector<Tensor>& results);
+
+/// For the user: a line for each variant that was refused, and why.
+std::vector<std::string> refused_variants(const Choices& choices);
+
+/// Why two results of one call are not the same up to rounding; empty if they are. Rows of a head's `dim` elements are
+/// compared one by one, so that a single wrong row is seen. NaN and infinities must be at the same places.
+std::string difference_of(const Tensor& expected, const Tensor& actual, std::int64_t dim);
+
+}  // namespace mtl

@@ -1,0 +1,17 @@
+// The compute capability of the GPU. tests/cuda_on_cpu has a header of the same name that plays one.
+#pragma once
+
+#include "kernels/cuda/platform.h"
+
+namespace mtl::cuda {
+
+/// 80 for 8.0, 90 for 9.0.
+inline int compute_capability() {
+  int device = 0, major = 0, minor = 0;
+  check(cudaGetDevice(&device), "asking which GPU is used");
+  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "asking for its capability");
+  check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device), "asking for its capability");
+  return 10 * major + minor;
+}
+
+}  // namespace mtl::cuda

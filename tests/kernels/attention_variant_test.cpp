@@ -1,0 +1,183 @@
+// Which variants of attention take a call, and the choice among them, with variants that are made up; on a GPU that has
+// several of them, their results.
+#include "kernels/attention_variant.h"
+
+#include <chrono>
+#include <limits>
+#include <thread>
+
+#include "device/cuda_device.h"
+#include "tests/kernels/attention_reference.h"
+
+using namespace mtl;
+using namespace mtl::test;
+
+namespace {
+
+using Variants = std::vector<AttentionVariant>;
+constexpr auto simple = AttentionVariant::simple, tiles = AttentionVariant::tiles, hopper = AttentionVariant::hopper;
+
+/// A call in training: shapes alone.
+struct Call {
+  AttentionInput in;
+  Tensor out, logsumexp;
+  explicit Call(std::int64_t dim, DType dtype = DType::bf16)
+      : out(meta({2, 70, 6, dim}, dtype)), logsumexp(meta({2, 6, 70})) {
+    in.qkv = unpack_qkv(meta({2, 70, 2, 5, dim}, dtype));
+    in.rows.seq_length = 70;
+    in.scale = 1;
+  }
+  Variants on(int capability) const { return attention_forward_variants(in, out, logsumexp, capability); }
+};
+
+/// Variants that fill a tensor of two rows of 4 with numbers of their own, and need their time.
+struct MadeUp {
+  std::vector<float> memory = std::vector<float>(8);
+  Tensor result{memory.data(), DType::f32, {2, 4}};
+  std::map<AttentionVariant, std::vector<float>> numbers;
+  std::map<AttentionVariant, int> milliseconds{}, runs{};
+
+  AttentionVariant choose(Stream& stream, const Variants& among) {
+    const auto run = [&](AttentionVariant variant) {
+      memory = numbers.at(variant);
+      ++runs[variant];
+      std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds[variant]));
+    };
+    return choose_variant(stream, "a call", among, run, {result});
+  }
+};
+
+const std::vector<float> kRight{1, 2, 3, 4, 100, 200, 300, 400};
+
+}  // namespace
+
+TEST_CASE("attention variants: dtype, head size and GPU decide who takes forward") {
+  for (const int capability : {80, 86, 89, 100, 120}) CHECK(Call(64).on(capability) == Variants{tiles});
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    CHECK(Call(64, dtype).on(90) == Variants{tiles, hopper});
+    CHECK(Call(128, dtype).on(90) == Variants{tiles, hopper});
+    CHECK(Call(80, dtype).on(90) == Variants{tiles});
+    CHECK(Call(96, dtype).on(90) == Variants{tiles});
+    CHECK(Call(72, dtype).on(90) == Variants{simple});
+  }
+  CHECK(Call(64, DType::f32).on(90) == Variants{simple});
+  Call shifted(64);
+  shifted.out = {reinterpret_cast<std::byte*>(8), DType::bf16, shifted.out.shape()};
+  CHECK(shifted.on(90) == Variants{simple});
+}
+
+TEST_CASE("attention variants: decoding is simple, a part of a sequence is not hopper's") {
+  Call part(64);
+  part.in.qkv.k.tensor = part.in.qkv.v.tensor = meta({2, 100, 2, 5, 64}, DType::bf16);
+  CHECK(part.on(90) == Variants{tiles});  // keys that exist, but nobody wrote
+  part.in.rows.first_row = 30;
+  CHECK(part.on(90) == Variants{tiles});
+  Call cached(64);
+  cached.in.past = meta({2}, DType::i32);
+  CHECK(cached.on(90) == Variants{tiles});
+  cached.in.qkv.q.tensor = meta({2, 1, 2, 3, 64}, DType::bf16);
+  cached.in.qkv.q.first = 0;
+  CHECK(attention_forward_variants(cached.in, cached.out, {}, 90) == Variants{simple});
+}
+
+TEST_CASE("attention variants: backward has tiles where every operand has") {
+  const Call call(64), wide(64, DType::f32);
+  CHECK(attention_backward_variants(call.in, call.in.qkv, call.out, call.out) == Variants{tiles});
+  CHECK(attention_backward_variants(wide.in, wide.in.qkv, wide.out, wide.out) == Variants{simple});
+  Qkv grads = call.in.qkv;
+  grads.k.tensor = {reinterpret_cast<std::byte*>(4), DType::bf16, grads.k.tensor.shape()};
+  CHECK(attention_backward_variants(call.in, grads, call.out, call.out) == Variants{simple});
+}
+
+TEST_CASE("attention variants: the key of a choice names what its time depends on") {
+  Call call(64);
+  CHECK(attention_forward_key(call.in) == "attention forward bfloat16 B=2 T=70 G=2 R=3 D=64");
+  call.in.window = 70;
+  CHECK(attention_forward_key(call.in) == "attention forward bfloat16 B=2 T=70 G=2 R=3 D=64");
+  call.in.window = 32;
+  call.in.document_start = meta({2, 70}, DType::i32);
+  call.in.dropout = {0.1f, {1, 2}};
+  CHECK(attention_forward_key(call.in) ==
+        "attention forward bfloat16 B=2 T=70 G=2 R=3 D=64 window=32 documents dropout");
+}
+
+TEST_CASE("attention variants: the fastest of those that agree is chosen once") {
+  Stream stream(Device::cpu);
+  MadeUp made{.numbers = {{tiles, kRight}, {hopper, kRight}}, .milliseconds = {{tiles, 20}, {hopper, 1}}};
+  CHECK(made.choose(stream, {tiles, hopper}) == hopper);
+  CHECK(stream.choices().find("a call") == "hopper");
+  CHECK(refused_variants(stream.choices()).empty());
+  const auto runs = made.runs;
+  CHECK(made.choose(stream, {tiles, hopper}) == hopper);
+  CHECK(made.runs == runs);
+
+  Stream resumed(Device::cpu);  // with the choices of a checkpoint
+  resumed.choices().add(stream.choices().table());
+  CHECK(made.choose(resumed, {tiles, hopper}) == hopper);
+  CHECK(made.runs == runs);
+  CHECK(made.choose(resumed, {tiles}) == tiles);  // a GPU that lacks it
+
+  Stream other(Device::cpu);
+  made.milliseconds = {{tiles, 1}, {hopper, 20}};
+  CHECK(made.choose(other, {tiles, hopper}) == tiles);
+}
+
+TEST_CASE("attention variants: a faster one with other results is refused, and why is kept") {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const std::vector<float>& wrong : {std::vector<float>{1, 2, 3, 4.1f, 100, 200, 300, 400},
+                                          {1, 2, 3, 4, 100, 200, 300, 0},
+                                          {1, 2, 3, nan, 100, 200, 300, 400}}) {
+    Stream stream(Device::cpu);
+    MadeUp made{.numbers = {{tiles, kRight}, {hopper, wrong}}, .milliseconds = {{tiles, 20}, {hopper, 1}}};
+    CHECK(made.choose(stream, {tiles, hopper}) == tiles);
+    const std::vector<std::string> refused = refused_variants(stream.choices());
+    REQUIRE(refused.size() == 1);
+    CHECK(refused[0].starts_with("a call refuses hopper: it differs from tiles: "));
+    CHECK(made.choose(stream, {tiles, hopper}) == tiles);
+    CHECK(refused_variants(stream.choices()) == refused);
+  }
+}
+
+TEST_CASE("attention variants: results that round differently agree, in every dtype") {
+  for (const auto& [dtype, factor] : {std::pair(DType::f32, 1e-4), {DType::f16, 1e-3}, {DType::bf16, 1e-2}}) {
+    with_float_type(dtype, [&]<class T>(T) {
+      std::vector<T> want, near, far;
+      for (int i = 1; i <= 32; ++i) {
+        want.push_back(narrow<T>(static_cast<float>(i)));
+        near.push_back(narrow<T>(static_cast<float>(i * (1 + factor))));
+        far.push_back(narrow<T>(static_cast<float>(i * (i > 24 ? 1.1 : 1))));
+      }
+      const auto tensor = [&](std::vector<T>& of) { return Tensor(of.data(), dtype, {4, 8}); };
+      CHECK(difference_of(tensor(want), tensor(near), 8).empty());
+      CHECK(difference_of(tensor(want), tensor(far), 8).starts_with("row 3 differs by "));
+    });
+  }
+}
+
+TEST_CASE("attention hopper: results of a GPU that has it equal the reference") {
+  const CudaDevice gpu = find_cuda_device();
+  const int capability = gpu.usable() ? 10 * gpu.major + gpu.minor : 0;
+  for (const std::int64_t dim : {64, 128}) {
+    for (const AttentionCase& c : {AttentionCase{1, 1, 1, 1, dim}, AttentionCase{2, 300, 1, 2, dim, true, 0.2f, 150},
+                                   AttentionCase{1, 700, 2, 2, dim}, AttentionCase{1, 1024, 1, 1, dim, false, 0.1f}}) {
+      for (const DType dtype : {DType::bf16, DType::f16}) {
+        const AttentionProblem problem(c.in_dtype(dtype));
+        const Variants variants =
+            attention_forward_variants(problem.input(), problem.out, problem.logsumexp, capability);
+        if (variants.back() != hopper) {
+          MESSAGE("skipped: needs a GPU of compute capability 9.0");
+          return;
+        }
+        CAPTURE(c.length);
+        CAPTURE(dim);
+        Stream stream(kDevice);
+        Arena scratch(kDevice, "scratch", 0);
+        stream.choices().set(attention_forward_key(problem.input()), "hopper");
+        attention_forward(stream, scratch, problem.out, problem.logsumexp, problem.input());
+        const AttentionReference expected = attention_reference(problem);
+        CHECK(relative_rms(problem.out, expected.out) < rounding_of(dtype, kTolerance.elementwise));
+        CHECK(relative_rms(problem.logsumexp, expected.logsumexp) < kTolerance.elementwise);
+      }
+    }
+  }
+}
