@@ -166,14 +166,17 @@ void add_logging_flags(Flags& flags, TrainOptions& options) {
       .needs("--dry-run: a run writes JSON lines to --log-jsonl FILE", [&options] { return options.dry_run; });
   flags.section("Machine");
   add_device_flag(flags, options.device_name);
+  const auto is_gpu = [&options] { return options.device == Device::cuda; };
   flags.add_switch("--no-cuda-graphs", options.cuda_graphs, "give every kernel of a step to the GPU by itself")
       .inverted()
-      .only_with("on the CPU", [&options] { return options.device == Device::cuda; });
+      .only_with("on the CPU", is_gpu);
   flags
       .add("--gpus-per-node", &options.parallel.gpus_per_node, "N",
            "most ranks that a host may have; as many as it has GPUs when absent")
       .at_least(1)
       .only_with("--device cuda or auto", [&options] { return options.device_name != "cpu"; });
+  flags.add("--tuning-cache", &options.tuning_cache, "FILE", "which algorithms are fast on this GPU, or none")
+      .only_with("on the CPU", is_gpu);
   add_threads_flag(flags, options.threads);
 }
 

@@ -149,6 +149,7 @@ struct TrainOptions {
   Device device = Device::cpu;  // what device_name means here
   std::string device_name = "auto";
   bool cuda_graphs = true;
+  std::string tuning_cache;  // file of choices by measuring; empty: the user's cache folder; "none"
   bool dry_run = false;
   std::optional<std::string> roofline;  // of which hardware, with dry_run
   bool json = false;

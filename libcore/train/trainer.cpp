@@ -101,6 +101,7 @@ Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* t
   } else {
     params_.initialize(static_cast<std::uint64_t>(options.seed));
   }
+  load_choices();
 }
 
 /// A run that is counted in samples ends where no further batch fits, whatever sizes it has had until now.
@@ -248,6 +249,7 @@ void Trainer::check_buffers() {
     require(use.bytes == plan_.total_bytes(), "buffers of ", use.bytes, " bytes exist, ", plan_.total_bytes(),
             " are planned");
     buffers_made_ = use.made;
+    if (!choices_context_.empty()) gather_choices();
   }
   require(use.made == *buffers_made_, "a buffer was made after the first step");
 }

@@ -17,6 +17,7 @@
 #include "optim/grad_scaler.h"
 #include "optim/optimizer.h"
 #include "text/tokenizer.h"
+#include "train/choices_record.h"
 #include "train/data_feed.h"
 #include "train/metrics.h"
 #include "train/options.h"
@@ -101,6 +102,8 @@ class Trainer {
   void check_agreement(const RunStart& start);
   void resume_from(RunStart& start);
   void load(const ModelSource& source, const StartPoint& point);
+  void load_choices();
+  std::vector<SavedChoices> gather_choices();
   void resume_scale(const std::string& checkpoint);
   void refuse_other_data(const std::string& checkpoint) const;
   Json start_record() const;
@@ -150,7 +153,10 @@ class Trainer {
   StepBatches train_batches_;
   std::optional<StepBatches> held_out_batches_;  // of validation, and after the last one of the test
   std::unique_ptr<DataFeed> train_feed_, valid_feed_;
-  std::optional<std::size_t> buffers_made_;  // after the first step
+  std::optional<std::size_t> buffers_made_;           // after the first step
+  std::string choices_context_;                       // empty: nothing is measured on the device
+  std::string choices_file_;                          // empty: none
+  std::map<std::string, std::string> filed_choices_;  // those that the file is known to have
 
   StepTotals last_;  // what the ranks exchanged after the last step or evaluation batch
   std::optional<Metrics> metrics_;

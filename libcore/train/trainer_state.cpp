@@ -111,6 +111,7 @@ void Trainer::save(bool validation_is_due) {
   exchange(all_save);  // a rank that failed since the last step is not waited for in vain
   state_.loss_scale = scaler_.scale();
   state_.extra = extra_state(validation_is_due);
+  if (!choices_context_.empty()) state_.extra.set("choices", choices_record(gather_choices()));
   SaveOptions how;
   how.command_line = options_.command_line;
   how.keep_last = options_.checkpoint.keep_last;

@@ -20,6 +20,9 @@ expect_text err '^  --device gpu +choose one of auto, cpu, cuda'
 expect_exit 0 "${train[@]}" --device cpu
 expect_exit 0 mpirun --oversubscribe -n 2 "$(command -v mtl-train)" "${train[@]:1}" --gpus-per-node 1
 grep -q computing err && ! grep -q "because of rank" err && fail "ranks without a GPU say otherwise: $(cat err)"
+expect_exit 0 "${train[@]}" --device cpu --tuning-cache choices.json
+expect_text err '--tuning-cache: has no effect on the CPU'
+[ ! -e choices.json ] || fail 'the CPU wrote --tuning-cache'
 
 # Where a GPU can be used, tests/gpu has the rest.
 if "${eval_ids[@]}" --device cuda >out 2>err; then

@@ -48,6 +48,7 @@ inline TrainOptions options_on(Device device, const std::string& data, const std
   options.logging.peak_tflops = 1;
   options.logging.log_jsonl = save + ".jsonl";
   options.threads = 2;
+  options.tuning_cache = "none";
   return options;
 }
 

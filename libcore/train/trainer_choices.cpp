@@ -1,0 +1,49 @@
+// Algorithms that a run measures on a GPU: where they are kept, and which ones a run begins with.
+#include "comm/text_exchange.h"
+#include "device/choices_file.h"
+#include "kernels/choices_context.h"
+#include "train/choices_record.h"
+#include "train/trainer.h"
+
+namespace mtl {
+
+/// Those of the checkpoint that is resumed, then those of the file. The other ones are measured when they are needed.
+void Trainer::load_choices() {
+  choices_context_ = choices_context(shape_.device);
+  if (choices_context_.empty()) return;
+  if (const Json* record = state_.extra.is_object() ? state_.extra.find("choices") : nullptr) {
+    const std::optional<SavedChoices> saved = choices_of_rank(*record, ranks_.rank, ranks_.groups.world().size());
+    if (saved && saved->context == choices_context_) {
+      stream_.choices().add(saved->table);
+    } else if (saved && is_rank_zero()) {
+      console_.info(cat("algorithms are chosen anew: the checkpoint has those of ", saved->context, ", and this is ",
+                        choices_context_, "; the last bits of the losses may differ from that run's"));
+    }
+  }
+  choices_file_ = options_.tuning_cache.empty() ? default_choices_file() : options_.tuning_cache;
+  if (choices_file_ == "none") choices_file_.clear();
+  if (choices_file_.empty()) return;
+  filed_choices_ = read_choices(choices_file_, choices_context_, [&](const std::string& what) {
+    if (is_rank_zero()) console_.warn(what);
+  });
+  stream_.choices().add(filed_choices_);
+}
+
+/// Collective. Every rank's choices; rank 0 adds what is new to the file.
+std::vector<SavedChoices> Trainer::gather_choices() {
+  const SavedChoices own{choices_context_, stream_.choices().table()};
+  std::vector<SavedChoices> out;
+  for (const std::string& text : gather_texts(ranks_.groups.world(), own.text()))
+    out.push_back(SavedChoices::parse(text));
+  if (!is_rank_zero() || choices_file_.empty()) return out;
+  std::map<std::string, std::string> all;
+  for (const SavedChoices& choices : out) {
+    if (choices.context == choices_context_) all.insert(choices.table.begin(), choices.table.end());
+  }
+  if (all == filed_choices_) return out;
+  write_choices(choices_file_, choices_context_, all, [&](const std::string& what) { console_.warn(what); });
+  filed_choices_ = all;
+  return out;
+}
+
+}  // namespace mtl

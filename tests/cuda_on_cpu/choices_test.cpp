@@ -1,0 +1,76 @@
+// A run's choices by measuring: a checkpoint keeps them, so that a resumed run gives the same bits though other
+// algorithms are faster by then; a file spares the next run the measurements.
+#include <doctest/doctest.h>
+
+#include "kernels/cuda/cublas_lt.h"
+#include "tests/mirror/small_run.h"
+
+using namespace mtl;
+using namespace mtl::test;
+using emulated::product_counts;
+
+namespace {
+
+constexpr emulated::ProductTimes kWholeIsFast{.whole = 1000, .halves = 2000},
+    kHalvesAreFast{.whole = 2000, .halves = 1000};
+
+/// The figures of all iterations of a run to its end, which is interrupted after the third with these times.
+std::vector<std::string> figures_of(const TrainOptions& whole, const emulated::ProductTimes& first,
+                                    const emulated::ProductTimes& then) {
+  emulated::set_product_times(first);
+  TrainOptions part = whole;
+  part.checkpoint.exit_interval = 3;
+  CHECK(run(part) == Exit::ok);
+  emulated::set_product_times(then);
+  CHECK(run(whole) == Exit::ok);
+  emulated::set_product_times({});
+  return figures(whole.logging.log_jsonl);
+}
+
+}  // namespace
+
+TEST_CASE("choices: a resumed run computes with its checkpoint's algorithms, whatever the clock says") {
+  ScratchFolder scratch;
+  write_data(scratch / "data");
+  const auto figures_with = [&](const std::string& name, const emulated::ProductTimes& first,
+                                const emulated::ProductTimes& then) {
+    return figures_of(options_on(Device::cuda, scratch / "data", scratch / name), first, then);
+  };
+  const std::vector<std::string> whole = figures_with("whole", kWholeIsFast, kWholeIsFast);
+  const std::vector<std::string> halves = figures_with("halves", kHalvesAreFast, kHalvesAreFast);
+  REQUIRE(whole.size() >= 8);
+  REQUIRE(whole != halves);  // the algorithms differ in their bits
+  const std::int64_t before = product_counts().halves;
+  CHECK(figures_with("whole, then halves", kWholeIsFast, kHalvesAreFast) == whole);
+  CHECK(product_counts().halves > before);  // they were measured, and not chosen
+  CHECK(figures_with("halves, then whole", kHalvesAreFast, kWholeIsFast) == halves);
+}
+
+TEST_CASE("choices: those of another GPU or library are dropped") {
+  ScratchFolder scratch;
+  write_data(scratch / "data");
+  TrainOptions options = options_on(Device::cuda, scratch / "data", scratch / "run");
+  const std::string file = options.tuning_cache = scratch / "cache/choices.json";
+  emulated::set_product_times(kHalvesAreFast);
+  CHECK(run(options) == Exit::ok);
+  const std::string written = read_file(file);
+  REQUIRE(written.find("2 split=2 reduction=2") != std::string::npos);
+  const std::size_t context = written.find("cuBLASLt 130000");
+  REQUIRE(context != std::string::npos);
+
+  const auto searches_of = [&](const std::string& name) {
+    TrainOptions next = options_on(Device::cuda, scratch / "data", scratch / name);
+    next.tuning_cache = file;
+    const std::int64_t before = product_counts().searches;
+    CHECK(run(next) == Exit::ok);
+    return product_counts().searches - before;
+  };
+  const std::int64_t known = searches_of("next");
+  std::string other = written;
+  other.replace(context, 15, "cuBLASLt 120000");
+  write_file_atomic(file, other);
+  CHECK(searches_of("other") > known);
+  CHECK(read_file(file).find("cuBLASLt 120000") != std::string::npos);  // both are kept
+  CHECK(read_file(file).find("cuBLASLt 130000") != std::string::npos);
+  emulated::set_product_times({});
+}

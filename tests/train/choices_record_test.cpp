@@ -1,0 +1,30 @@
+// Choices by measuring in a checkpoint.
+#include "train/choices_record.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/error_of.h"
+
+using namespace mtl;
+
+TEST_CASE("choices_record: every rank gets its own back, equal tables are stored once") {
+  const SavedChoices a{"H100", {{"gemm", "66"}, {"attention", "wgmma"}}}, b{"H100", {{"gemm", "67"}}}, none{"H100", {}};
+  const Json record = Json::parse(choices_record({a, a, b, none, b}).dump());
+  CHECK(record.at("tables").as_array().size() == 3);
+  CHECK(choices_of_rank(record, 0, 5) == a);
+  CHECK(choices_of_rank(record, 1, 5) == a);
+  CHECK(choices_of_rank(record, 2, 5) == b);
+  CHECK(choices_of_rank(record, 3, 5) == none);
+  CHECK(choices_of_rank(record, 4, 5) == b);
+  CHECK_FALSE(choices_of_rank(record, 0, 4));
+  CHECK(SavedChoices::parse(a.text()) == a);
+}
+
+TEST_CASE("choices_record: a damaged record is refused") {
+  for (const char* text : {"{}", R"({"tables": [], "of_rank": [0]})", R"({"tables": [], "of_rank": [-1]})",
+                           R"({"tables": 1, "of_rank": [0]})", R"({"tables": [{"context": "H100"}], "of_rank": [0]})",
+                           R"({"tables": [{"context": "H100", "choices": {"gemm": 1}}], "of_rank": [0]})"}) {
+    CAPTURE(text);
+    CHECK(test::error_of([&] { choices_of_rank(Json::parse(text), 0, 1); }, Exit::bad_data) != "");
+  }
+}
