@@ -71,6 +71,8 @@ Device agree_on_device(TrainOptions& options, const RankDevice& own, const Train
   if (ranks.speaks() && !choice.text.empty()) console.info(choice.text);
   const bool is_other = choice.device != options.device;
   options.device = choice.device;
+  if (options.tf32 && choice.device != Device::cuda)
+    throw UsageError(std::vector<Problem>{{"--tf32", "needs a GPU on every rank: the CPU multiplies in fp32"}});
   if (is_other && ranks.rank() == 0) check_fit(options, setup.start, ranks.launched(), console);
   if (choice.device == Device::cuda) use_cuda_device(own.ordinal);
   return choice.device;

@@ -175,6 +175,9 @@ void add_logging_flags(Flags& flags, TrainOptions& options) {
            "most ranks that a host may have; as many as it has GPUs when absent")
       .at_least(1)
       .only_with("--device cuda or auto", [&options] { return options.device_name != "cpu"; });
+  flags.add_switch("--tf32", options.tf32, "let a GPU round the operands of fp32 products to TF32")
+      .needs("a GPU, and fp32: the CPU multiplies in fp32, and products of bf16 and fp16 do not use TF32",
+             [&options, is_gpu] { return is_gpu() && precision_of(options.precision).compute == DType::f32; });
   flags.add("--tuning-cache", &options.tuning_cache, "FILE", "which algorithms are fast on this GPU, or none")
       .only_with("on the CPU", is_gpu);
   add_threads_flag(flags, options.threads);

@@ -149,6 +149,7 @@ struct TrainOptions {
   Device device = Device::cpu;  // what device_name means here
   std::string device_name = "auto";
   bool cuda_graphs = true;
+  bool tf32 = false;         // on a GPU: products of fp32 may round their operands
   std::string tuning_cache;  // file of choices by measuring; empty: the user's cache folder; "none"
   bool dry_run = false;
   std::optional<std::string> roofline;  // of which hardware, with dry_run

@@ -101,6 +101,7 @@ Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* t
   } else {
     params_.initialize(static_cast<std::uint64_t>(options.seed));
   }
+  stream_.set_tf32(options.tf32);
   load_choices();
 }
 

@@ -68,6 +68,7 @@ Json Trainer::start_record() const {
                        {"parameters", parameter_count(config_)},
                        {"threads", shape_.threads},
                        {"precision", precision_mode(options_.precision)},
+                       {"tf32", options_.tf32},
                        {"world_size", options_.parallel.world},
                        {"tensor_parallel", options_.parallel.tensor},
                        {"pipeline_parallel", options_.parallel.pipeline},

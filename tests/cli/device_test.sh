@@ -20,8 +20,10 @@ expect_text err '^  --device gpu +choose one of auto, cpu, cuda'
 expect_exit 0 "${train[@]}" --device cpu
 expect_exit 0 mpirun --oversubscribe -n 2 "$(command -v mtl-train)" "${train[@]:1}" --gpus-per-node 1
 grep -q computing err && ! grep -q "because of rank" err && fail "ranks without a GPU say otherwise: $(cat err)"
+expect_exit 2 "${train[@]}" --device cpu --tf32
+expect_text err '^  --tf32 +needs a GPU, and fp32: the CPU multiplies in fp32'
 expect_exit 0 "${train[@]}" --device cpu --tuning-cache choices.json
-expect_text err '--tuning-cache: has no effect on the CPU'
+expect_text err 'tuning-cache: has no effect on the CPU'
 [ ! -e choices.json ] || fail 'the CPU wrote --tuning-cache'
 
 # Where a GPU can be used, tests/gpu has the rest.
@@ -53,6 +55,9 @@ else
   cp out with_graphs
   expect_exit 0 "${train[@]}" --dry-run --json --device cuda --no-cuda-graphs
   cmp -s out with_graphs && fail 'the plan is the same with --no-cuda-graphs'
+  expect_exit 0 "${train[@]}" --dry-run --device cuda --tf32
+  expect_exit 2 "${train[@]}" --dry-run --device cuda --tf32 --bf16
+  expect_text err '^  --tf32 +needs a GPU, and fp32'
 fi
 expect_exit 2 mpirun --oversubscribe -n 2 "$(command -v mtl-train)" "${train[@]:1}" --device cuda
 grep -qF -- "$reason" err || fail "ranks give another reason: $(cat err)"
