@@ -8,7 +8,8 @@ BIN    := $(BUILD)/bin
 JOBS   ?= $(shell nproc)
 
 .DEFAULT_GOAL := all
-.PHONY: all tools deps configure demo test test-all sanitize bench bench-gpu gpu-bundle install format check-format lint clean
+.PHONY: all tools deps configure demo test test-all sanitize bench bench-gpu gpu-bundle install format check-format \
+  check-language lint clean
 
 all: configure  ## build the programs, tests and man pages
 	@ninja -j$(JOBS) -C '$(BUILD)'
@@ -59,9 +60,12 @@ format:  ## format the sources as .clang-format says
 check-format:  ## fail on a source that `make format` would change
 	@git ls-files '*.cpp' '*.h' '*.cu' | xargs clang-format --dry-run -Werror
 
+check-language:  ## fail on phrases that tests/house/phrases.txt refuses
+	@bash tests/house/phrases.sh
+
 lint: SHELL = bash
 lint: .SHELLFLAGS = -o pipefail -c
-lint: deps  ## clang-tidy over the library and the tools: prints nothing when there is nothing to report
+lint: deps check-language  ## check-language, and clang-tidy over the library and the tools: prints nothing without findings
 	@test -f build/dev/build.ninja || cmake --preset dev  # it lists every source file alone
 	@git ls-files 'libcore/*.cpp' 'kernels/*.cpp' 'apps/*.cpp' | xargs -P$(JOBS) -n4 clang-tidy --quiet --extra-arg=-Wno-unknown-warning-option -p build/dev 2>&1 | sed '/ warnings\? generated\.$$/d'
 

@@ -43,7 +43,7 @@ void add_flags(Flags& flags, GenerateOptions& options) {
       .within({0, UINT32_MAX})
       .only_with("with --greedy", [&options] { return !options.greedy; });
   flags.add("--num-samples", &options.num_samples, "N", "continuations of each prompt").within({1, 1 << 20});
-  flags.add_switch("--ignore-eos", options.ignore_eos, "go on after the end-of-document token");
+  flags.add_switch("--ignore-eos", options.ignore_eos, "continue after the end-of-document token");
   flags.section("Output");
   flags.add_switch("--json-lines,--json", options.json_lines, "print a JSON object a line");
   flags.add_switch("--logprobs", options.logprobs, "with --json-lines: the log-probability of every new token")

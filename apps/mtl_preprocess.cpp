@@ -21,7 +21,7 @@ void add_flags(Flags& flags, PreprocessOptions& options) {
            "quoted")
       .append()
       .required();
-  flags.add("--json-keys", &options.json_keys, "KEY...", "keys whose texts are tokenised, each into files of its own");
+  flags.add("--json-keys", &options.json_keys, "KEY...", "keys whose texts are tokenized, each into files of its own");
   flags.add("--skip-bad", &options.skip_bad, "N", "put up to N bad lines into PREFIX.rejects.jsonl instead of stopping")
       .at_least(0);
   flags.section("Output");

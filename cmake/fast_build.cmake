@@ -64,7 +64,7 @@ function(mtl_keep_optimized)
   endif()
 endfunction()
 
-# ccache, where it is installed. It takes a precompiled header only when it is told that macros may not matter.
+# ccache, where it is installed. It caches with a precompiled header only if macros are declared irrelevant.
 find_program(MTL_CCACHE ccache)
 if(MTL_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${MTL_CCACHE})

@@ -1,6 +1,7 @@
 // One pass over the arrays, bound by memory: each is read once, and all but the gradient written once. With bf16
 // weights, fp32 main weights, moments and gradients that is 32 bytes a parameter: 1.2 ms for 124 million at 3.35 TB/s
-// (predicted). Accesses are of 16 bytes where all operands begin at a multiple of them, as the ranges of a ParamStore do.
+// (predicted). Accesses are of 16 bytes where all operands begin at a multiple of them, as the ranges of a ParamStore
+// do.
 #include "kernels/cuda.h"
 #include "kernels/cuda/any_array.h"
 #include "kernels/cuda/philox.h"

@@ -26,7 +26,7 @@ struct AttentionDropout {
   std::uint64_t row_tiles = 0;     // of 16 rows
   std::uint64_t column_tiles = 0;  // of 32 columns
   std::int32_t threshold = 0;      // kept iff byte >= threshold
-  float scale = 1;                 // 1 / quantised keep probability
+  float scale = 1;                 // 1 / quantized keep probability
 };
 
 /// Rows of a group's heads in memory: head r of row t is at element t * stride + r * dim.

@@ -23,7 +23,7 @@ bool has_tiles(const Tensor& heads) {
 }
 bool has_tiles(const Qkv& qkv) { return has_tiles(qkv.q.tensor) && has_tiles(qkv.k.tensor) && has_tiles(qkv.v.tensor); }
 
-/// Whole sequences, so that TMA, which copies tiles up to the tensors' ends, meets no positions that nobody wrote.
+/// Whole sequences, so that TMA, which copies tiles up to the tensors' ends, meets no unwritten positions.
 bool has_hopper(const AttentionInput& in) {
   const AttentionSizes sizes = in.sizes();
   return (sizes.dim == 64 || sizes.dim == 128) && !in.past.exists() && in.rows.first_row == 0 &&

@@ -20,7 +20,7 @@ bool names_tokenizer(const TokenizerOptions& options);
 /// check_tokenizer_flags when a tokenizer is named. Call it in a Flags::check function.
 void check_optional_tokenizer(Flags& flags, const TokenizerOptions& options);
 
-/// What the commands are told that look at every token, verify and stats.
+/// Options of the commands that look at every token, verify and stats.
 struct DataInspection {
   std::vector<std::string> prefixes;
   TokenizerOptions tokenizer;
@@ -36,7 +36,7 @@ std::unique_ptr<Tokenizer> load_optional_tokenizer(const TokenizerOptions& optio
 /// A warning when PREFIX.json says that the data was made with another tokenizer than this one.
 void warn_of_other_tokenizer(const IndexedDataset& data, const Tokenizer& tokenizer, Console& console);
 
-/// The size of the vocabulary and who says so: the tokenizer, --vocab-size, or PREFIX.json. Empty when nobody does.
+/// The size of the vocabulary and its source: the tokenizer, --vocab-size, or PREFIX.json. Empty without any of them.
 struct VocabularySize {
   std::int64_t size;
   std::string source;

@@ -92,7 +92,7 @@ Exit verify_all(const DataInspection& options, Console& console) {
     const Verdict verdict = verify(options, tokenizer.get(), prefix);
     print_out(options.json ? to_json(verdict).dump() + "\n" : to_text(verdict));
     if (verdict.code == Exit::ok) continue;
-    // Not console's business: an error, which is told even when quiet.
+    // Not through the console: an error is printed with --quiet, too.
     std::fprintf(stderr, "%s: %s\n", console.program().c_str(), verdict.message.c_str());
     if (worst != Exit::bad_data) worst = verdict.code;
   }

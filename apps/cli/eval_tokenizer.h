@@ -1,4 +1,4 @@
-// The tokenizer of a model that is run: flags name it, or it lies beside the model.
+// The tokenizer of a model that is run: flags name it, or it is stored with the model.
 #pragma once
 
 #include <memory>

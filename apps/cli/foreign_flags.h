@@ -26,7 +26,7 @@ class ForeignFlags {
   void acknowledge(int takes, const std::string& why, std::string_view names) {
     add(names, {Answer::acknowledged, takes, why});
   }
-  /// Common mistakes for the flag `meant`, too far from its name to be recognised as mistyped.
+  /// Common mistakes for the flag `meant`, too far from its name to be recognized as mistyped.
   void suggest(std::string_view names, std::string_view meant) { add(names, mistake(meant)); }
 
   /// Returns the answer for this name, else for the longest declared prefix of it. Any other flag is unknown, and the

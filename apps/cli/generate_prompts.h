@@ -26,7 +26,7 @@ struct PromptReader {
   bool ids = false;                   // prompts are token ids, separated by blanks
   std::optional<std::int32_t> first;  // what an empty prompt stands for: the end-of-document token
 
-  /// Throws Error(bad_data) with `where` for words that are no ids, ids that the model lacks, a prompt without any.
+  /// Throws Error(bad_data) with `where` for words that are not ids, ids that the model lacks, and an empty prompt.
   Prompt read(std::string text, std::string where) const;
   /// {"prompt": ...}: a string; with `ids` also a list of numbers.
   Prompt read_json(std::string_view line, const std::string& where) const;

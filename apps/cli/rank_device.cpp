@@ -70,7 +70,7 @@ RankDevice choose_rank_device(const std::string& name, bool dry, const RankEnvir
   out.bus = found.bus;
   out.choice = describe_choice(name, found);
   if (out.choice.device != Device::cuda) return out;
-  // Also for auto: a mistyped variable is no reason to leave the GPUs idle.
+  // Also for auto: a mistyped variable does not leave the GPUs idle.
   std::vector<std::string> problems;
   for (const Problem& problem : nccl_problems(variable, network_interfaces()))
     problems.push_back(cat(problem.where, " ", problem.what));

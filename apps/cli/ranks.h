@@ -36,7 +36,7 @@ class Ranks {
   void need_none();
   /// Also where launched() throws.
   int rank();
-  /// True for the one that talks to the user.
+  /// True on the rank that prints for the user.
   bool speaks() { return rank() == 0; }
   /// The groups of this rank; collective, starts the session. ProcessGroups() in a world of one. From here on
   /// no wait for another rank takes longer than `deadline` seconds: the job ends instead, with who did not come. The

@@ -52,7 +52,7 @@ int run_main(Flags& flags, int argc, const char* const* argv, const std::functio
 int run_main(Flags& flags, int argc, const char* const* argv, const std::function<Exit(Console&)>& run,
              const RunFrame& frame) {
   reserve_standard_streams();
-  // `mtl-data cat x | head`: a reader that left is no fault; the default action ends the process without a word.
+  // `mtl-data cat x | head`: a reader that left is not a fault; the default action ends the process silently.
   std::signal(SIGPIPE, SIG_DFL);
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow further is an error of write(2), like a full disk
   explain_bus_errors(frame.name.empty() ? flags.program() : frame.name);

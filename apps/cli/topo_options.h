@@ -22,7 +22,7 @@ inline constexpr std::int64_t kMostCores = 1 << 14, kMostMicroBatches = 1 << 20;
 struct TopoOptions {
   TopoOptions() { run.parallel.world = 0; }  // --world-size has no default
 
-  TrainOptions run;  // what mtl-train is told, too
+  TrainOptions run;  // those of mtl-train
   std::int64_t expert = 1;
   std::optional<std::string> rank_order;
   std::optional<std::int64_t> gpus_per_node;
@@ -39,7 +39,7 @@ struct TopoOptions {
   std::string order() const;
   /// The grid of the dense layers; experts are laid over context and data ranks.
   RankGrid grid() const;
-  /// The grid of the expert layers: of what is beside tensor and pipeline, `expert` ranks share the experts.
+  /// The grid of the expert layers: of the ranks outside tensor and pipeline, `expert` share the experts.
   RankGrid expert_grid() const;
   std::int64_t node_size() const;  // 8, or the world when that is smaller, unless given
   std::vector<std::string> host_names() const;
@@ -53,7 +53,7 @@ struct TopoOptions {
   std::optional<std::int64_t> step_micro_batches() const;  // as given, or by the global batch size
   /// Why mtl-train cannot run this layout, or empty.
   std::string not_trained() const;
-  /// What mtl-train would be told for it.
+  /// The same layout as mtl-train's options.
   TrainOptions train_options() const;
   ScheduleKind schedule_kind() const;
   std::string output_format() const;  // text, svg, json or rankfile; empty when the file's name does not tell

@@ -1,7 +1,7 @@
-// A layout of ranks, worked out: who is where, who talks to whom, who holds what. What the drawings and files of
+// A layout of ranks, worked out: placement, groups that communicate, parts of the model. What the drawings and files of
 // mtl-topo are made from.
 //
-// The picture of a layout is a grid: a row for each pipeline stage, a column for each place beside it (tensor within
+// The picture of a layout is a grid: a row for each pipeline stage, a column for each other place (tensor within
 // context within data), so that a replica of the model is a run of columns. Nodes are boxes around ranks.
 #pragma once
 
@@ -25,7 +25,7 @@ struct GroupKind {
   int crossing = 0;      // groups that have ranks on several nodes
   bool repeats = false;  // a kind before has the same groups
 
-  bool is_idle() const { return groups.front().size() < 2; }  // who has nobody to talk to; all groups are of a size
+  bool is_idle() const { return groups.front().size() < 2; }  // each rank is alone; all groups have one size
 };
 
 struct TopoSchedule {

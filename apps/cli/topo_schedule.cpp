@@ -8,7 +8,8 @@ namespace mtl {
 
 namespace {
 
-/// One stage's time: a forward is one cell, a backward two, each cell one character, or two when chunks are told apart.
+/// One stage's time: a forward is one cell, a backward two, each cell one character, or two when chunks are
+/// distinguished.
 class StageLine {
  public:
   StageLine(std::size_t cells, std::size_t cell, bool color) : cell_(cell), color_(color) {

@@ -123,7 +123,7 @@ class Band {
         canvas.line(xs_[i] + kCellWidth, middle, xs_[i + 1], middle,
                     columns_[i] / tensor == columns_[i + 1] / tensor ? "tp" : "cp");
       }
-      // Right of the middle, so that it passes beside the node's name.
+      // Right of the middle, so that it does not cross the node's name.
       double x = xs_[i] + kCellWidth * 0.9;
       if (row + 1 < stages_.size()) canvas.line(x, y + kCellHeight, x, ys_[row + 1] - 1, "pp");
       canvas.box(xs_[i], y, kCellWidth, kCellHeight, "rank");
@@ -166,7 +166,7 @@ double draw_grid(Canvas& canvas, const TopoReport& report, double top) {
   int step = replica >= kBandColumns ? kBandColumns : kBandColumns / replica * replica;
   double y = top;
   for (int begin = 0; begin < report.columns();) {
-    // A replica that is wider than a band goes on in the next one; no band holds the end of one and the begin of
+    // A replica that is wider than a band continues in the next one; no band holds the end of one and the begin of
     // another.
     int end = replica >= kBandColumns ? std::min(begin + step, (begin / replica + 1) * replica)
                                       : std::min(begin + step, report.columns());

@@ -36,7 +36,7 @@ std::string describe_groups(const TopoReport& report, const TerminalOptions& loo
     for (const std::string& line : wrap(words, look.width - 13, 2)) out += format("  %-10s %s\n", "", line.c_str());
   }
   std::vector<std::string> idle = report.idle_kinds();
-  if (!idle.empty()) out += cat("  ", join(idle, ", "), ": one rank each, which talks to nobody\n");
+  if (!idle.empty()) out += cat("  ", join(idle, ", "), ": groups of one rank\n");
   return out;
 }
 
@@ -128,7 +128,7 @@ std::string describe_problems(const TopoReport& report) {
   return out;
 }
 
-/// Lines that are too long go on in the next, further right. Drawings never are.
+/// Lines that are too long continue in the next, further right. Drawings never are.
 std::string fold(const std::string& text, std::size_t width) {
   std::string out;
   for (std::string line : split(text, '\n')) {

@@ -254,7 +254,7 @@ void add_train_flags(Flags& flags, TrainOptions& options, const RunStart& start)
       flags.problem("--data-path", "is required: token files that mtl-preprocess made");
     if (options.data.paths.is_per_split() && options.data.paths.per_split_data_args_path.empty() &&
         options.data.paths.train_data_path.empty() && !options.dry_run)
-      flags.problem("--train-data-path", "is required beside --valid-data-path and --test-data-path");
+      flags.problem("--train-data-path", "is required with --valid-data-path and --test-data-path");
   });
 }
 

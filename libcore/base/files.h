@@ -23,7 +23,8 @@ namespace mtl {
 
 namespace fs = std::filesystem;
 
-/// Error(io) of a disk that is full, or of a quota that is used up: whoever knows how much is still to come can say so.
+/// Error(io) of a disk that is full, or of a quota that is used up: a caller that knows how much is still to come can
+/// add it.
 class NoSpaceError : public Error {
  public:
   explicit NoSpaceError(const std::string& what) : Error(Exit::io, what) {}
@@ -32,7 +33,7 @@ class NoSpaceError : public Error {
 /// A file being written. Throws Error(io) on any failure. What was not closed is left behind, incomplete.
 class OutputFile {
  public:
-  /// Creates or empties `path`; with `append` it goes on at the end.
+  /// Creates or empties `path`; with `append` it continues at the end.
   explicit OutputFile(std::string path, bool append = false);
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
@@ -96,7 +97,7 @@ std::string read_regular_file(const std::string& path);
 /// Everything that an open descriptor still gives; `name` is for messages.
 std::string read_descriptor(int descriptor, const std::string& name);
 bool file_exists(const std::string& path);
-/// False, too, for what cannot be asked for: whoever opens it then says why.
+/// False, too, for a path that cannot be examined: opening it gives the reason.
 bool is_directory(const std::string& path);
 /// Throws Error(io) when there is no such file.
 std::uint64_t file_size(const std::string& path);

@@ -55,7 +55,7 @@ InterruptGuard::~InterruptGuard() {
   // NOLINTNEXTLINE(bugprone-bad-signal-to-kill-thread): it wakes the thread, which waits for it blocked
   ::pthread_kill(waiter_.native_handle(), SIGTERM);
   waiter_.join();
-  // A PIPE that came meanwhile would end the process once it is let through; nobody waits for it any more.
+  // A PIPE that came meanwhile would end the process once it is unblocked; no thread waits for it any more.
   const sigset_t written = signal_set({SIGPIPE, SIGXFSZ});
   const timespec now{};
   while (::sigtimedwait(&written, nullptr, &now) > 0) {

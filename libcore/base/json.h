@@ -1,7 +1,7 @@
 // JSON as Python's json module reads it, which is what the files of this field are written and read with.
 //
-// Reading validates everything, also values nobody asked for. As in Python: NaN, Infinity and -Infinity are numbers,
-// integers have no limit (beyond 64 bits they become doubles here), a lone surrogate escape is legal until somebody
+// Reading validates everything, also values that are not used. As in Python: NaN, Infinity and -Infinity are numbers,
+// integers have no limit (beyond 64 bits they become doubles here), a lone surrogate escape is legal until a caller
 // asks for that string, of duplicate keys the last one counts, control characters in strings are errors. Input must
 // be UTF-8. Nesting deeper than 1000 is an error.
 #pragma once

@@ -59,7 +59,7 @@ class JsonCursor {
 
 /// The value of a number that has no fraction and no exponent and fits.
 std::optional<std::int64_t> json_integer(std::string_view number);
-/// True when decoded text holds a surrogate code point, which is no Unicode text.
+/// True when decoded text holds a surrogate code point, which is not Unicode text.
 bool has_lone_surrogate(std::string_view text);
 /// The offset of the first byte that is not UTF-8, or npos.
 std::size_t find_invalid_utf8(std::string_view text);

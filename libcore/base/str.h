@@ -61,7 +61,7 @@ std::string human_bytes(double bytes);
 std::string human_seconds(double seconds);
 
 /// Whole-string numbers, written as Python's int() and float() take them (`1_000`, `+5`, `.1`, `1e-4`, surrounding
-/// blanks). Empty when the text is no number or does not fit.
+/// blanks). Empty when the text is not a number or does not fit.
 std::optional<std::int64_t> parse_int(std::string_view text);
 std::optional<double> parse_float(std::string_view text);
 

@@ -16,7 +16,7 @@ constexpr unsigned char byte_of(char c) { return static_cast<unsigned char>(c); 
 /// U+FFFD.
 inline constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";
 
-/// Not valid, it has the code U+FFFD, which is no letter, no number and no white space.
+/// Not valid, it has the code U+FFFD, which is neither letter nor number nor white space.
 struct Utf8Char {
   std::uint32_t code = 0xFFFD;
   int length = 1;  // bytes taken, at least 1

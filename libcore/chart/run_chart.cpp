@@ -26,7 +26,7 @@ std::string label_of(const std::string& column) {
   return label;
 }
 
-/// What the run was told, rather than what came of it, has no noise to smooth.
+/// A setting of the run, unlike a result, has no noise to smooth.
 bool is_setting(const std::string& column) {
   return column == "learning_rate" || column == "global_batch_size" || column == "loss_scale";
 }

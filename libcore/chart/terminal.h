@@ -1,6 +1,6 @@
 // A chart in characters: braille dots where the terminal can show them, ASCII symbols elsewhere.
 //
-// Braille gives 2 x 4 dots a character. Runs are told apart by colour; without colour, or without Unicode, each has a
+// Braille gives 2 x 4 dots a character. Colours distinguish runs; without colour, or without Unicode, each has a
 // symbol of its own instead of dots. Validation points are an `o`. The legend is under the chart.
 #pragma once
 

@@ -29,7 +29,7 @@ std::string make_temporary(const std::string& directory, std::int64_t iteration,
   return temporary;
 }
 
-/// Adds the files beside the shards, then the manifest: the last file of a checkpoint.
+/// Adds the files next to the shards, then the manifest: the last file of a checkpoint.
 void complete_folder(const std::string& folder, Manifest& manifest, const SaveOptions& options) {
   if (options.add_files) options.add_files(folder);
   for (const auto& entry : fs::directory_iterator(folder)) {

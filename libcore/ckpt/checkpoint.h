@@ -30,7 +30,7 @@
 
 namespace mtl {
 
-/// Where training stands, beside the tensors.
+/// The state of training without its tensors.
 struct TrainState {
   std::int64_t iteration = 0;
   std::int64_t consumed_samples = 0;
@@ -83,7 +83,7 @@ struct CheckpointContent {
 
 /// Collective over the control group: writes and commits DIRECTORY/iter_%07d; returns its path. When any rank fails
 /// nothing is committed, and all throw the same AgreedError, which names the rank. The tensors of all
-/// ranks together must be all of the model, without overlap. The caller makes sure that nobody else saves there.
+/// ranks together must be all of the model, without overlap. The caller makes sure that no other process saves there.
 std::string commit_checkpoint(const std::string& directory, const CheckpointContent& content,
                               const SaveOptions& options, Communicator& control);
 

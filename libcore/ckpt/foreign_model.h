@@ -1,4 +1,4 @@
-// Models of other programs, recognised by file names, so that a refusal can name them.
+// Models of other programs, recognized by file names, so that a refusal can name them.
 #pragma once
 
 #include <string>

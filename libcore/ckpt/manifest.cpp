@@ -48,7 +48,7 @@ TrainState state_from_json(const Json& json) {
   }
   state.loss_scale = json.at("loss_scale").as_number();
   state.extra = json.at("extra");
-  if (!state.extra.is_object()) fail(Exit::bad_data, "state: extra is no object");
+  if (!state.extra.is_object()) fail(Exit::bad_data, "state: extra is not an object");
   return state;
 }
 
@@ -79,7 +79,7 @@ std::int64_t checked_product(const std::vector<std::int64_t>& sizes) {
 
 std::string to_hash(const Json& json) {
   const std::string& text = json.as_string();
-  if (text.size() != 16) fail(Exit::bad_data, "'", text, "' is no hash");
+  if (text.size() != 16) fail(Exit::bad_data, "'", text, "' is not a hash");
   return text;
 }
 
@@ -381,7 +381,7 @@ void join_manifest_parts(Manifest& whole, const std::vector<std::string>& parts)
     }
   }
   if (!tensors.empty())
-    fail(Exit::failure, "saving tensor '", tensors.begin()->first, "', which is no part of the model");
+    fail(Exit::failure, "saving tensor '", tensors.begin()->first, "', which is not part of the model");
 }
 
 namespace {

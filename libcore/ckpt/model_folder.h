@@ -1,6 +1,6 @@
 // The contents of a folder, for a program that reads it or is about to replace it.
 //
-// Recognised, by their entries: a Hugging Face folder of a kind that mtl reads (config.json, weights, companion files),
+// Recognized, by their entries: a Hugging Face folder of a kind that mtl reads (config.json, weights, companion files),
 // one checkpoint (manifest.json, shards, companion files), a folder that mtl-train saves into (iter_*, the tracker,
 // the lock, what an interrupted save left), and Megatron-LM's (release or iter_*, with the ranks' files, the tracker,
 // companion files). Symbolic links inside a folder are never part of a model.
@@ -17,7 +17,7 @@ namespace mtl {
 std::optional<std::int64_t> iteration_in_name(const std::string& name);
 
 struct FolderContents {
-  std::string kind;     // "a Hugging Face model"; empty when nothing was recognised
+  std::string kind;     // "a Hugging Face model"; empty when nothing was recognized
   std::string problem;  // why replacing the folder would lose something else, as a predicate; empty when it would not
   bool is_save_folder = false;  // its lock must be held while it is replaced
 };

@@ -34,7 +34,7 @@ class ModelSource {
  public:
   /// `path` is a folder: one that mtl-train saves into (its newest valid checkpoint is taken), one checkpoint in it
   /// (iter_0001000), a Hugging Face folder with config.json, or Megatron-LM's (megatron_folder.h). Which one is
-  /// recognised by its content; an error lists what was looked for. Warns of checkpoints that are passed over.
+  /// recognized by its content; an error lists what was looked for. Warns of checkpoints that are passed over.
   static ModelSource open(const std::string& path, Console& console, const ModelSupplement& given = {});
   /// The folder that open() would take, without opening it: of a folder that mtl-train saves into the newest valid
   /// checkpoint, otherwise `path`. With several ranks, rank 0 asks and sends the answer to all, so that they open the

@@ -104,7 +104,7 @@ class HeaderParser {
     return out;
   }
 
-  /// As the cursor's own, but NaN and the infinities, which only Python takes, are no JSON here.
+  /// As the cursor's own, but NaN and the infinities, which only Python takes, are not JSON here.
   void skip_value() {
     switch (cursor_.peek()) {
       case '{':

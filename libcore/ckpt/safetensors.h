@@ -60,7 +60,7 @@ class SafetensorsWriter {
   std::uint64_t expected_ = 0, written_ = 0;
 };
 
-/// Bytes of a tensor. Throws Error(bad_data) when the product overflows or is no whole number of bytes.
+/// Bytes of a tensor. Throws Error(bad_data) when the product overflows or is not a whole number of bytes.
 std::uint64_t stored_bytes(StoredDType dtype, std::span<const std::uint64_t> shape);
 
 }  // namespace mtl

@@ -1,5 +1,5 @@
 // All ranks must run the same program with the same settings on the same data; otherwise they train something that
-// nobody asked for, or hang. Compared once, before the first step.
+// not intended, or hang. Compared once, before the first step.
 #pragma once
 
 #include <string>

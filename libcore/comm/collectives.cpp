@@ -21,7 +21,7 @@ std::size_t part_begin(const Tensor& whole, int part, int size) {
   return (index * (count / parts) + std::min(index, count % parts)) * size_of(whole.dtype());
 }
 
-/// The others of a group, starting with the next one: nobody is everybody's first.
+/// The other ranks of a group, starting with the next one: staggered, so that no rank is contacted first by all.
 template <class Function>
 void for_others(const GroupLink& link, const Function& function) {
   for (int step = 1; step < link.size; ++step) function((link.rank + step) % link.size);

@@ -1,10 +1,10 @@
 // The algorithms of the collectives, each a task that is moved on by polling and never waits.
 //
-// Everyone talks to everyone directly. A reduction of n bytes over p ranks: rank r receives part r of all others,
-// segment by segment through a staging buffer, and adds them in the order of ranks; an all-reduce then sends the sums
-// to everyone. Each rank sends 2 n (p-1)/p bytes, as with a ring, in two steps instead of 2 (p-1), and every element is
-// summed once, in one order. Up to kSmallReduction bytes everyone sends all to all instead and adds for itself: one
-// step, and the same sums.
+// Every rank exchanges with every other directly. A reduction of n bytes over p ranks: rank r receives part r of all
+// others, segment by segment through a staging buffer, and adds them in the order of ranks; an all-reduce then sends
+// the sums to everyone. Each rank sends 2 n (p-1)/p bytes, as with a ring, in two steps instead of 2 (p-1), and every
+// element is summed once, in one order. Up to kSmallReduction bytes everyone sends all to all instead and adds for
+// itself: one step, and the same sums.
 #pragma once
 
 #include <memory>

@@ -48,7 +48,7 @@ class Work {
   Work() = default;  // already complete
   explicit Work(std::shared_ptr<Operation> operation) : operation_(std::move(operation)) {}
   bool done() const { return operation_ == nullptr || operation_->done(); }
-  /// Operators that the stream is given from now on see the result. The host may go on before it is there.
+  /// Operators that the stream is given from now on see the result. The host may continue before it is there.
   void wait(Stream& stream) const {
     if (operation_ == nullptr) return;
     ProfileRange range(stream, ProfileKind::communication, "wait");

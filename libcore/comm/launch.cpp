@@ -17,12 +17,12 @@ class Variables {
     const char* value = get_(name);
     return value == nullptr ? "" : value;
   }
-  /// Empty when it is not set; an error when it is no number.
+  /// Empty when it is not set; an error when it is not a number.
   std::optional<int> number(const char* name) const {
     if (!has(name)) return {};
     auto value = parse_int(text(name));
     if (!value || *value < 0 || *value > 1'000'000'000)
-      fail(Exit::usage, "environment: ", name, "=", text(name), " is no count of ranks; what set it?");
+      fail(Exit::usage, "environment: ", name, "=", text(name), " is not a number of ranks; find what set it");
     return static_cast<int>(*value);
   }
   int number_or(const char* name, int fallback) const { return number(name).value_or(fallback); }

@@ -2,7 +2,7 @@
 // Nothing here touches MPI: a plain run never pays for it, and configuration errors come before it.
 //
 // Ranks are started by Open MPI's mpirun (OMPI_COMM_WORLD_*) or by `srun --mpi=pmix` (PMIX_RANK and SLURM_*). Other
-// launchers would start as many runs that know nothing of each other; those are recognised, and refused with the
+// launchers would start as many runs that know nothing of each other; those are recognized, and refused with the
 // command that does what was meant.
 #pragma once
 

@@ -41,7 +41,7 @@ MpiCommunicator::MpiCommunicator(MpiProgress& progress, std::vector<int> ranks, 
       received_(identity_.ranks.size()) {
   const std::vector<int>& members = identity_.ranks;
   auto self = std::find(members.begin(), members.end(), progress.wire().rank());
-  require(self != members.end(), "group '", identity_.name, "': rank ", progress.wire().rank(), " is no member");
+  require(self != members.end(), "group '", identity_.name, "': rank ", progress.wire().rank(), " is not a member");
   link_.wire = &progress.wire();
   link_.handle = progress.wire().make_group(members);
   link_.rank = static_cast<int>(self - members.begin());

@@ -1,7 +1,7 @@
 // A group of ranks over MPI. Collectives of a group run one after another in the order in which they were started;
-// messages between a pair, in each direction, likewise, beside the collectives. A collective reads its tensors when
-// its turn comes: one may be started on what an earlier one of the group is about to produce. Every poll of any of them
-// moves all communicators of the session on. Works must be waited for before the session ends.
+// messages between a pair, in each direction, likewise, independently of the collectives. A collective reads its
+// tensors when its turn comes: one may be started on what an earlier one of the group is about to produce. Every poll
+// of any of them moves all communicators of the session on. Works must be waited for before the session ends.
 #pragma once
 
 #include <deque>

@@ -13,8 +13,8 @@ namespace mtl {
 
 namespace {
 
-// Idle polls before the core is offered to others. Few: the offer costs next to nothing when nobody takes it, and where
-// ranks share a core the one that is waited for gets on at once.
+// Idle polls before the core is offered to others. Few: the offer costs next to nothing when no thread takes it, and
+// where ranks share a core the one that is waited for gets on at once.
 constexpr int kSpins = 10;
 constexpr double kYieldSeconds = .01;  // idle time before sleeping
 constexpr auto kNap = std::chrono::microseconds(50);

@@ -2,13 +2,13 @@
 // between.
 //
 // A rank that waits polls: in a tight loop at first, then it gives its core to others between polls (ranks may
-// outnumber cores), and after some idle milliseconds it sleeps a little. The watchdog sees to it that nobody waits for
+// outnumber cores), and after some idle milliseconds it sleeps a little. The watchdog ensures that no rank waits for
 // ever.
 //
 // MPI moves messages inside its calls only, so what was started would stand still while the rank computes. A thread,
 // the mover, polls in that time; it naps between polls that moved nothing, and when nothing is on its way it only
-// answers the letters of other ranks. One mutex guards everything here and in the communicators: whoever calls MPI
-// holds it.
+// answers the letters of other ranks. One mutex guards everything here and in the communicators: a thread that calls
+// MPI holds it.
 #pragma once
 
 #include <condition_variable>
@@ -58,7 +58,7 @@ class MpiProgress {
 
   /// Moves everything on, without waiting; true when a message came through.
   bool poll();
-  /// The rank is about to compute: the mover goes on with what is on its way.
+  /// The rank is about to compute: the progress thread moves messages meanwhile.
   void move_meanwhile();
   /// Until the task is finished. Throws Interrupted when another rank fails, unless the task is the control group's,
   /// and CommunicationError with who waits for what when it takes longer than the watchdog's deadline.

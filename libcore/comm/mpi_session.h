@@ -74,7 +74,7 @@ class MpiSession {
 /// Messages of a session say where training stands as long as this lives.
 class Followed {
  public:
-  /// Without a session (null) nobody asks.
+  /// Has no effect without a session (null).
   Followed(MpiSession* session, const OperationProgress& progress) : session_(session) {
     if (session_ != nullptr) session_->follow(&progress);
   }

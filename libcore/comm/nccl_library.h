@@ -42,7 +42,7 @@ class NcclLibrary {
   virtual void send(NcclHandle group, cuda::StreamHandle stream, Tensor data, int peer) = 0;
   virtual void receive(NcclHandle group, cuda::StreamHandle stream, Tensor data, int peer) = 0;
 
-  /// Memory that operations use again and again; null where the library cannot register it, which is no fault.
+  /// Memory that operations use again and again; null where the library cannot register it, which is not an error.
   virtual void* enroll(NcclHandle group, Tensor memory) = 0;
   /// Before its memory is freed, or the group closed.
   virtual void dismiss(NcclHandle group, void* enrolled) noexcept = 0;

@@ -1,4 +1,4 @@
-// What an operation is called when somebody has to be told about it.
+// The name of an operation in messages.
 #pragma once
 
 #include <cstdint>

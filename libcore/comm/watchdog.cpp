@@ -35,7 +35,7 @@ Watchdog::Wait::Wait(Watchdog& watchdog, const OperationLabel& label) : watchdog
 
 void Watchdog::look(const OperationProgress& at) {
   double now = now_seconds();
-  // A job that Slurm suspends comes back hours later: time in which this process did not run is no waiting.
+  // A job that Slurm suspends comes back hours later: time in which this process did not run does not count as waiting.
   if (now - last_look_ > kOwnPause) {
     waits_since_ += now - last_look_;
     patience_since_ += now - last_look_;

@@ -7,7 +7,7 @@
 namespace mtl {
 namespace {
 
-/// "250B" is 250 000 000 000. Empty when it is no number.
+/// "250B" is 250 000 000 000. Empty when it is not a number.
 std::optional<std::int64_t> parse_threshold(std::string_view text) {
   constexpr std::string_view kSuffixes = "KMBT";
   const std::size_t power = text.empty() ? std::string_view::npos : kSuffixes.find(text.back());
@@ -71,7 +71,7 @@ void BatchSizes::read_rampup(const std::vector<std::int64_t>& words) {
   }
   const std::int64_t steps = (global_ - start) / increment;
   for (std::int64_t step = 0; step <= steps; ++step) check(start + step * increment);
-  // A ramp of no step is no ramp, and one over no samples is over at once.
+  // A ramp without steps, or over no samples, ends at once.
   if (steps > 0 && samples > 0) rampup_ = {start, increment, samples, double(samples) / double(steps)};
 }
 

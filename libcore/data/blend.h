@@ -22,7 +22,7 @@ double numpy_sum(std::span<const double> values);
 /// Throws Error(usage) when the sum is not finite.
 std::vector<double> normalize_weights(std::span<const double> values);
 
-/// What a blend of `size` samples wants of a data set of this weight (normalised once): ceil(size * weight). The
+/// What a blend of `size` samples wants of a data set of this weight (normalized once): ceil(size * weight). The
 /// blend's own length is the sum of these.
 std::int64_t blend_target(std::int64_t size, double weight);
 /// What is asked of the data set, so that rounding never uses it up: ceil(target * 1.005).
@@ -32,7 +32,7 @@ std::int64_t blend_surplus(std::int64_t target);
 /// set each is.
 class BlendOrder {
  public:
-  /// The greedy order of `size` samples; `weights` are normalised once more. At most 65,536 data sets.
+  /// The greedy order of `size` samples; `weights` are normalized once more. At most 65,536 data sets.
   static BlendOrder weighted(std::span<const double> weights, std::int64_t size);
   /// Every sample of every data set once.
   static BlendOrder exhaustive(std::span<const std::int64_t> sizes);

@@ -1,7 +1,7 @@
 // The samples of one split of a run: those of one data set, or of several that are blended (data/blend.h).
 //
 //   not blended       one prefix without a weight: as many samples as are wanted
-//   weighted          weights are normalised, and again by the order; of `samples` each data set gives its target,
+//   weighted          weights are normalized, and again by the order; of `samples` each data set gives its target,
 //                     and is asked for half a percent more; the blend has as many samples as all targets together
 //   without weights   every data set gives one epoch; as many samples as are wanted, at most all of them
 #pragma once

@@ -52,7 +52,7 @@ std::vector<std::string> words_of(const Json& file, std::string_view split) {
 
 void check_keys(const Json& file) {
   const std::vector<std::string> known(kSplitNames.begin(), kSplitNames.end());
-  if (!file.is_object()) fail(Exit::usage, "is no JSON object with the keys ", join(known, ", "));
+  if (!file.is_object()) fail(Exit::usage, "is not a JSON object with the keys ", join(known, ", "));
   for (const auto& [key, words] : file.as_object()) {
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
     const std::string meant = key == "validation" ? "valid" : nearest(key, known);

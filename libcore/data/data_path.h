@@ -19,7 +19,7 @@ namespace mtl {
 /// Data sets in a stream of samples.
 struct DataBlend {
   std::vector<std::string> prefixes;
-  std::optional<std::vector<double>> weights;  // positive and finite, not normalised; one a prefix
+  std::optional<std::vector<double>> weights;  // positive and finite, not normalized; one a prefix
 
   /// One prefix with a weight is a blend too: it is cut with the surplus of a blend.
   bool is_blended() const { return weights || prefixes.size() > 1; }

@@ -47,7 +47,7 @@ auto visit_integer_type(DataType type, const Visit& visit) {
     case DataType::f64:
       break;
   }
-  fail(Exit::failure, "tokens stored as ", name_of(type), " are no integers");
+  fail(Exit::failure, "tokens stored as ", name_of(type), " are not integers");
 }
 
 }  // namespace mtl

@@ -9,7 +9,7 @@
 
 namespace mtl {
 
-/// Percentiles that are told. The p-th is the smallest length that at least p percent of all do not exceed.
+/// Percentiles that are reported. The p-th is the smallest length that at least p percent of all do not exceed.
 inline constexpr std::array<int, 9> kPercentiles = {1, 5, 10, 25, 50, 75, 90, 95, 99};
 
 struct LengthSummary {
@@ -18,7 +18,7 @@ struct LengthSummary {
   std::array<std::int64_t, kPercentiles.size()> percentiles{};
 };
 
-/// Of any lengths; without any all figures are 0. Takes no memory beside `lengths`, and linear time.
+/// Of any lengths; without any all figures are 0. Takes no memory but `lengths`, and linear time.
 LengthSummary summarize_lengths(std::vector<std::int64_t> lengths);
 
 /// Tokens in every document, empty ones included: 8 bytes of memory for each.

@@ -16,7 +16,7 @@ void NumpyRandom::draw(std::uint32_t max, std::span<std::uint32_t> out) {
       const std::uint32_t* draws = stream_.left(left);
       for (; used < left && wanted > 0; ++used) {
         const std::uint32_t number = draws[used] & mask;
-        const std::uint32_t fits = number <= max;  // no branch: nobody could predict it
+        const std::uint32_t fits = number <= max;  // no branch: it would be unpredictable
         out[filled] = number;
         filled += fits;
         max -= fits;

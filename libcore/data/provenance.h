@@ -1,4 +1,4 @@
-// PREFIX.json beside token files: how they were made, schema mtl-provenance/1 (mtl-idx(5)).
+// PREFIX.json next to token files: how they were made, schema mtl-provenance/1 (mtl-idx(5)).
 #pragma once
 
 #include <memory>

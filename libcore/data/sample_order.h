@@ -16,7 +16,7 @@
 // from token a(epoch) on; it is cut into N = floor((T - 1) / S) samples as above, and sample j of the epoch's order is
 // the cut P(j), P the keyed permutation (data/feistel.h) of [0, N) whose key is made of seed and epoch. So every epoch
 // hands out every cut once. a(epoch), a number in [0, (T - 1) mod S] made of the same key, moves the cuts: what is left
-// over at the ends differs from epoch to epoch. Documents that lie beside each other in the file share samples: shuffle
+// over at the ends differs from epoch to epoch. Documents that are neighbours in the file share samples: shuffle
 // them when the file is made. K samples take ceil(K / N) epochs.
 #pragma once
 

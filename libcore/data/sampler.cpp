@@ -26,7 +26,7 @@ Sampler::Sampler(const SamplerOptions& options)
          options.total);
   }
   if (consumed_ % (options.total - options.total % batch_) % batch_ != 0) {
-    fail(Exit::usage, "cyclic sampling cannot go on after ", consumed_, " samples: not a multiple of ", batch_,
+    fail(Exit::usage, "cyclic sampling cannot continue after ", consumed_, " samples: not a multiple of ", batch_,
          " (micro-batch size times data-parallel size) within the epoch");
   }
   start_epoch();

@@ -40,7 +40,7 @@ class Sampler {
 
   SamplerOptions options_;
   std::int64_t batch_;               // B
-  std::int64_t consumed_;            // as options.consumed, going on
+  std::int64_t consumed_;            // as options.consumed, and then counted on
   std::vector<std::int64_t> epoch_;  // cyclic: what is left of this rank's epoch is [at_, end)
   std::size_t at_ = 0;
 };

@@ -22,7 +22,7 @@ struct SplitRange {
 
 /// Reads "969,30,1": every run of digits and points is a weight; missing ones are zero. Weights are divided by their
 /// sum and added up in f64. A split without weight is empty (no data at all). Throws Error(usage), without naming
-/// the flag, for more than three weights, one that is no number, or a sum of zero.
+/// the flag, for more than three weights, one that is not a number, or a sum of zero.
 std::array<std::optional<SplitShare>, 3> parse_split(std::string_view text);
 
 /// The share as a range of `sequences`: each bound is share * sequences, halves rounded to even.

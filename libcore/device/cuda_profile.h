@@ -10,7 +10,7 @@
 namespace mtl::cuda {
 
 /// A range of the calling thread that nsys shows. Kernels that are launched in it belong to the operator `op`, a place
-/// in the profile; -1: the range is no operator.
+/// in the profile; -1: the range is not an operator.
 void begin_range(const std::string& name, int op);
 void end_range(bool is_op);
 

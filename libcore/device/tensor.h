@@ -70,7 +70,7 @@ void expect_tensor(const char* what, const Tensor& tensor, DType dtype, const Sh
 /// What a backward operator does with a gradient that may already hold earlier micro-batches: a GEMM's beta.
 enum class GradMode { overwrite, accumulate };
 
-/// A gradient to be written or added to. Default-made: nobody wants it.
+/// A gradient to be written or added to. Default-made: not wanted.
 struct Grad {
   Tensor tensor;
   GradMode mode = GradMode::overwrite;

@@ -2,7 +2,7 @@
 // part to the device with one call.
 //
 // The first step runs plainly: libraries start, products are measured, and what is kept from call to call is made. The
-// second step captures every part where it first occurs, and launches it; later steps launch. A part is told apart by
+// second step captures every part where it first occurs, and launches it; later steps launch. A part is identified by
 // what the host decides: the action, its chunk and slot, whether its micro-batch is the first, which writes gradients,
 // or the last, which ends them. What else changes from step to step is on the device, in the StepState and in the batch
 // of the slot. The forward and the backward of a micro-batch differ in the action alone, so that both are captured or

@@ -29,7 +29,7 @@ void keep_top_k(Candidates& c, std::int64_t k) {
   c.probs.resize(kept);
 }
 
-void normalise(std::vector<double>& probs) {
+void normalize(std::vector<double>& probs) {
   double sum = 0;
   for (double p : probs) sum += p;
   for (double& p : probs) p /= sum;
@@ -38,7 +38,7 @@ void normalise(std::vector<double>& probs) {
 void softmax(std::vector<double>& values) {
   double top = *std::max_element(values.begin(), values.end());
   for (double& value : values) value = std::exp(value - top);
-  normalise(values);
+  normalize(values);
 }
 
 /// A heap gives the largest first; usually few of a large vocabulary are needed.
@@ -61,7 +61,7 @@ void keep_top_p(Candidates& c, double p) {
     c.ids.push_back(end->id);
     c.probs.push_back(end->prob);
   }
-  normalise(c.probs);
+  normalize(c.probs);
 }
 
 }  // namespace

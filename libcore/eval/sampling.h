@@ -2,7 +2,7 @@
 //
 // In this order: temperature divides the logits; top-k keeps the k largest and all that equal the k-th; the softmax of
 // what is left; top-p keeps the smallest set of the largest probabilities whose sum exceeds p (the token that crosses
-// p stays; of equal probabilities the lower id counts as larger) and renormalises.
+// p stays; of equal probabilities the lower id counts as larger) and renormalizes.
 #pragma once
 
 #include <cstdint>

@@ -31,7 +31,7 @@ enum class TextFormat {
   jsonl,  // a line is one document, its texts under one key
 };
 
-/// Files of text, plain or compressed; "-" is standard input. Each document is tokenised by itself. The
+/// Files of text, plain or compressed; "-" is standard input. Each document is tokenized by itself. The
 /// end-of-document token follows every document of JSON lines that is not empty, as in training data, and stands
 /// between text files. Errors are Error(bad_data) "FILE: line N: what".
 std::unique_ptr<TokenSource> open_texts(std::vector<std::string> paths, TextFormat format, std::string key,

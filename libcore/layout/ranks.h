@@ -1,4 +1,4 @@
-// Who sits where in a grid of ranks, and who talks to whom: Megatron-LM's order of ranks and its groups.
+// The places of ranks in a grid, and the groups that communicate: Megatron-LM's order of ranks and its groups.
 //
 // rank = sum over the axes of coordinate * product of the sizes of the axes before it, in the grid's order, leftmost
 // fastest. A group over a set of axes holds the ranks that differ in these axes alone.

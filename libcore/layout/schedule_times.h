@@ -24,7 +24,7 @@ struct TimeSpan {
 struct ScheduleTimes {
   std::vector<std::vector<TimeSpan>> spans;  // [stage][action]
   double total = 0;                          // from the first start to the last end
-  double ideal = 0;                          // the work of one stage: what the total would be if nobody waited
+  double ideal = 0;                          // the work of one stage: the total if no stage waited
   /// Waiting over work: (stages - 1) / m for GPipe and 1F1B, divided by the chunks when interleaved.
   double bubble() const { return (total - ideal) / ideal; }
 };

@@ -1,4 +1,4 @@
-// Which part of a global tensor somebody holds: the language between layouts and checkpoints.
+// A part of a global tensor: the language between layouts and checkpoints.
 //
 // A slice is a box of the n-dimensional tensor and a range of elements inside that box (row-major). Tensor parallelism
 // makes boxes, the sharded optimizer makes ranges; an empty range is legal.

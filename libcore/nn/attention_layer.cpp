@@ -40,7 +40,7 @@ void AttentionLayer::params(const ParamVisitor& visit, const std::string& prefix
                      .decays = false,
                      .init = Init::zeros});
   if (qk_norm) {
-    // Each rank normalises its own heads, so every rank has a term of the gradient.
+    // Each rank normalizes its own heads, so every rank has a term of the gradient.
     const AxisSet axes = kReplicaAxes | Axis::tensor;
     for (auto [param, name] : {std::pair(&q_norm, ".q_norm.weight"), std::pair(&k_norm, ".k_norm.weight")})
       visit(*param,

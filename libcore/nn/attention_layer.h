@@ -1,6 +1,6 @@
 // The attention of a GPT block: y = out(attention(qkv(x))). Heads are split over the tensor-parallel ranks: `qkv` is
 // column-parallel, `out` row-parallel; the bias of `out` comes after the sum over ranks, so the block adds it. Between
-// `qkv` and attention, queries and keys may be normalised, head by head, and then rotated by their positions.
+// `qkv` and attention, queries and keys may be normalized, head by head, and then rotated by their positions.
 #pragma once
 
 #include "kernels/attention.h"

@@ -12,7 +12,7 @@
 
 namespace mtl {
 
-/// Weight gradients wait here: backward first finishes dX, whose communication can then run beside them; a schedule
+/// Weight gradients wait here: backward first finishes dX, whose communication can then overlap with them; a schedule
 /// may also run them much later (zero bubble). Their operands live in the micro-batch's slot, never in scratch.
 class WeightGradQueue {
  public:

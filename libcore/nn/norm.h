@@ -1,4 +1,4 @@
-// A normalisation layer, LayerNorm or RMSNorm: its parameters and its place in backward.
+// A normalization layer, LayerNorm or RMSNorm: its parameters and its place in backward.
 #pragma once
 
 #include "kernels/layernorm.h"

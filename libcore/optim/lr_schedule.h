@@ -84,7 +84,7 @@ void check_schedule(const LrScheduleFlags& flags, const ScheduleLength& run,
                     const std::function<void(std::string flag, std::string what)>& report);
 
 /// Flags to samples: iterations times the global batch size, a warm-up fraction of the decay, the decay as long as
-/// the run unless told. Throws Error(usage) with the first problem that check_schedule finds.
+/// the run unless given. Throws Error(usage) with the first problem that check_schedule finds.
 LrScheduleOptions resolve_schedule(const LrScheduleFlags& flags, const ScheduleLength& run);
 
 }  // namespace mtl

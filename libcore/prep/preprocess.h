@@ -1,4 +1,4 @@
-// mtl-preprocess: JSON lines to token files. Threads tokenise chunks of lines, one writer takes them in order, so the
+// mtl-preprocess: JSON lines to token files. Threads tokenize chunks of lines, one writer takes them in order, so the
 // output does not depend on the number of threads and memory does not grow with the input.
 //
 //   preprocess.cpp          the run: inputs, passes, what happens in which order

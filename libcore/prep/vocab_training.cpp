@@ -42,7 +42,7 @@ std::vector<std::string> output_names(const VocabOptions& options) {
 }
 
 /// All three files or none: they appear when all of them are complete on the disk, and an interrupt waits until they
-/// have. Those of an earlier run go first, so that not even a kill leaves a vocabulary beside the merges of another.
+/// have. Those of an earlier run go first, so that not even a kill leaves a vocabulary with the merges of another.
 void write_vocabulary(const BpeVocabulary& vocabulary, const std::vector<std::string>& names, InterruptGuard& guard,
                       std::vector<OutputLock>& locks) {
   const std::string contents[] = {vocab_json_text(vocabulary), merges_text(vocabulary),

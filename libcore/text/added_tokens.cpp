@@ -11,7 +11,7 @@ namespace mtl {
 
 namespace {
 
-/// \w of Rust's regular expressions: letters and what is alphabetic beside them, marks, decimal digits, connectors.
+/// \w of Rust's regular expressions: letters and other alphabetic characters, marks, decimal digits, connectors.
 bool is_word(std::uint32_t code) {
   constexpr CategorySet kWord = kLetters | category_set(Category::M, Category::Nd, Category::Nl, Category::Pc);
   bool is_joiner = code == 0x200C || code == 0x200D;

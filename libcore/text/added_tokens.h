@@ -2,8 +2,8 @@
 // added to a vocabulary (runs of blanks).
 //
 // As Hugging Face's tokenizers do: going through the text once, at each place the longest token that stands there is
-// taken and the search goes on behind it; a token of single words is passed over where a word character stands on
-// either side; lstrip and rstrip take the white space beside a token with it.
+// taken and the search continues behind it; a token of single words is passed over where a word character stands on
+// either side; lstrip and rstrip take the adjacent white space with it.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@ namespace mtl {
 struct AddedToken {
   std::string content;  // not empty
   std::int32_t id = 0;
-  bool normalized = false;  // looked for in the normalised text, else in the text as it is given
+  bool normalized = false;  // looked for in the normalized text, else in the text as it is given
   bool lstrip = false, rstrip = false, single_word = false;
   bool special = false;
   bool is_text = false;  // where it is found, it is ordinary text (split_special_tokens)
@@ -52,7 +52,7 @@ class TokenFinder {
  private:
   struct Found {
     std::size_t begin, end;  // with the white space that belongs to it
-    std::size_t next;        // where the search goes on
+    std::size_t next;        // where the search continues
     std::int32_t id;
     std::size_t spaces = 0, spaces_end = 0;  // the white space that was looked at last
   };

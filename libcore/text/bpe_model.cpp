@@ -75,7 +75,7 @@ BpeModel::BpeModel(const BpeVocabulary& vocabulary, const std::string& source) :
   };
   for (std::size_t byte = 0; byte < 256; ++byte) {
     byte_tokens_[byte] =
-        id_of(byte_stand_ins()[byte], nullptr, "which stands for byte ", byte, "; this is no byte-level vocabulary");
+        id_of(byte_stand_ins()[byte], nullptr, "which stands for byte ", byte, "; this is not a byte-level vocabulary");
   }
   TokenEdges edges(*this, vocabulary.tokens.size());
   std::uint32_t rank = 0, next = 0;  // merges make tokens one after another in most files

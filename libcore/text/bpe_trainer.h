@@ -54,7 +54,7 @@ struct BpeTraining {
   std::int64_t vocab_size = 0;  // the special tokens and the 256 bytes included
   std::vector<std::string> special_tokens = {};
   std::int64_t min_frequency = 0;                   // pairs that are rarer are not joined
-  std::function<void(std::size_t)> on_merges = {};  // told how many merges there are, now and then; may be empty
+  std::function<void(std::size_t)> on_merges = {};  // receives the number of merges, now and then; may be empty
 };
 
 /// Throws Error(usage) when the vocabulary is to be smaller than what it must hold.

@@ -24,7 +24,7 @@ bool stands_for_itself(int byte) { return (byte >= 0x21 && byte <= 0x7E) || (byt
 
 bool put_token(BpeVocabulary& vocabulary, const std::string& path, std::string_view token, std::int64_t id) {
   if (id < 0 || id >= kMaxTokens) fail(Exit::bad_data, path, ": token \"", token, "\" has id ", id);
-  if (has_lone_surrogate(token)) fail(Exit::bad_data, path, ": the token of id ", id, " is no Unicode text");
+  if (has_lone_surrogate(token)) fail(Exit::bad_data, path, ": the token of id ", id, " is not Unicode text");
   std::size_t index = id;
   if (index >= vocabulary.tokens.size()) vocabulary.tokens.resize(index + 1);
   const std::string_view held = vocabulary.tokens[index];

@@ -13,7 +13,7 @@ namespace mtl {
 
 namespace {
 
-/// Everything that decides ids beside vocabulary and merges; nothing for GPT-2's kind.
+/// Everything but vocabulary and merges that decides ids; nothing for GPT-2's kind.
 std::string rules_text(const TokenizerJson& parts) {
   std::string out;
   for (const SplitStep& step : parts.split) {

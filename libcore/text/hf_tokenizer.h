@@ -33,7 +33,7 @@ class HfTokenizer : public Tokenizer {
   std::int32_t pad() const override { return pad_; }
   std::string type() const override { return "HuggingFaceTokenizer"; }
   std::uint64_t hash() const override { return hash_; }
-  /// Writes tokenizer.json as it was read, and the files beside it or, without them, a tokenizer_config.json.
+  /// Writes tokenizer.json as it was read, and the files next to it or, without them, a tokenizer_config.json.
   void save(const std::string& folder) const override;
 
  private:

@@ -168,7 +168,7 @@ void TextExtractor::read_value(JsonCursor& cursor, Value& value) {
   auto take_string = [&] {
     value.decoded.emplace_back(cursor.string());
     if (value.problem.empty() && has_lone_surrogate(value.decoded.back()))
-      value.problem = "holds a lone surrogate, which is no Unicode text";
+      value.problem = "holds a lone surrogate, which is not Unicode text";
   };
   if (first == '"') return take_string();
   if (first != '[') {

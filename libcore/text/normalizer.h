@@ -1,8 +1,8 @@
-// Unicode's normalisation form C: characters and the marks behind them become composed characters where there are any.
+// Unicode's normalization form C: characters and the marks behind them become composed characters where there are any.
 //
-// Unicode Standard Annex #15, with the tables of Unicode 9.0: that is what Hugging Face's normaliser has, and ids have
-// to be equal; later characters stay as they are. Text that is normalised already, such as ASCII, is only looked
-// through. Bytes that are no UTF-8 stay as they are.
+// Unicode Standard Annex #15, with the tables of Unicode 9.0: that is what Hugging Face's normalizer has, and ids have
+// to be equal; later characters stay as they are. Text that is normalized already, such as ASCII, is only looked
+// through. Bytes that are not UTF-8 stay as they are.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace mtl {
 class NfcNormalizer {
  public:
   NfcNormalizer();
-  /// The normalised text: `text` itself when nothing changes, else what `buffer` then holds.
+  /// The normalized text: `text` itself when nothing changes, else what `buffer` then holds.
   std::string_view normalize(std::string_view text, std::string& buffer) const;
 
  private:

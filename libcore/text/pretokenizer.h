@@ -4,7 +4,7 @@
 //
 // In words: a contraction where a piece begins; else a run of letters, of numbers or of other characters, each with
 // one blank before it; else white space, which leaves its last character to what follows. The pieces joined are the
-// text. Bytes that are no UTF-8 count as other characters.
+// text. Bytes that are not UTF-8 count as other characters.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 namespace mtl {
 
 /// Cuts `text` from its start and writes the end of each piece, until `ends` is full or the text is done. Returns
-/// the number of pieces; the text goes on at ends[count - 1].
+/// the number of pieces; the text continues at ends[count - 1].
 std::size_t split_pretokens(std::string_view text, std::span<const char*> ends);
 
 /// Calls `use(piece)` for every piece of the text.

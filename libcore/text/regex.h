@@ -11,7 +11,7 @@
 // to a match), found by running all ways side by side (Pike's machine), in the order in which backtracking would try
 // them. No pattern is slow: one search takes at most one step for each instruction and character, and all searches of a
 // text together at most kBlock times as many, since where a way failed beyond the end of a match is remembered.
-// Bytes that are no UTF-8 count as U+FFFD.
+// Bytes that are not UTF-8 count as U+FFFD.
 #pragma once
 
 #include <cstdint>

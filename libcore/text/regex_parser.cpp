@@ -46,7 +46,7 @@ bool RegexParser::take(std::string_view text) {
 std::uint32_t RegexParser::next_char() {
   if (at_end()) refuse("an end too early");
   Utf8Char next = next_utf8(pattern_.data() + at_, pattern_.data() + pattern_.size());
-  if (!next.valid) refuse("bytes that are no UTF-8");
+  if (!next.valid) refuse("bytes that are not UTF-8");
   at_ += next.length;
   return next.code;
 }
@@ -262,7 +262,7 @@ std::uint32_t RegexParser::parse_hex(std::size_t least, std::size_t most) {
     if (value == std::string_view::npos) break;
     code = code * 16 + static_cast<std::uint32_t>(value);
   }
-  if (digits < least || code > 0x10FFFF || (least == 1 && !take("}"))) refuse("a number that is no character");
+  if (digits < least || code > 0x10FFFF || (least == 1 && !take("}"))) refuse("a number that is not a character");
   return code;
 }
 
@@ -297,7 +297,7 @@ std::optional<RegexParser::Repeat> RegexParser::parse_repeat() {
     how.least = number(kNoLimit);
     how.most = take(",") ? number(kNoLimit) : how.least;
     bool is_valid = how.least <= kMostRepeats && how.least <= how.most && how.most > 0 && take("}");
-    if (!is_valid || (how.most != kNoLimit && how.most > kMostRepeats)) refuse("a { that is no repetition");
+    if (!is_valid || (how.most != kNoLimit && how.most > kMostRepeats)) refuse("a { that is not a repetition");
   } else {
     return {};
   }
@@ -317,7 +317,7 @@ RegexParser::Atom RegexParser::repeat(const Atom& atom, const Repeat& how) {
   Atom out;
   out.can_be_empty = how.least == 0;
   for (std::size_t i = 0; i < how.least; ++i) append(out.code, atom.code);
-  // Where it could go on, it may only stop when it cannot, if it is possessive.
+  // A possessive repetition stops only where it cannot continue.
   Code stop;
   if (is_possessive) stop.push_back({Op::not_followed_by, atom.code[0].a});
   auto size = static_cast<std::uint32_t>(atom.code.size());

@@ -2,10 +2,10 @@
 // joined string is a piece.
 //
 // A word starts as its characters and its user-defined symbols (the longest first), which are never joined. Characters
-// that are no piece can still be joined; alone they are unknown. Joining goes through unused pieces too: in the result
-// these are taken apart again, into the two symbols from which their string could last have been made anywhere in the
-// text, so a model with unused pieces must be given whole texts (has_unused). An unused piece that was not made is
-// unknown.
+// that are not pieces can still be joined; alone they are unknown. Joining goes through unused pieces too: in the
+// result these are taken apart again, into the two symbols from which their string could last have been made anywhere
+// in the text, so a model with unused pieces must be given whole texts (has_unused). An unused piece that was not made
+// is unknown.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ class SentencePieceBpe {
     std::vector<std::uint32_t> splits_set;  // those to forget before the next text
   };
 
-  /// Appends the pieces of a normalised word (with kSpace, below 4 GiB), unknown characters as the unknown piece, one
+  /// Appends the pieces of a normalized word (with kSpace, below 4 GiB), unknown characters as the unknown piece, one
   /// each.
   void encode(std::string_view word, Scratch& scratch, std::vector<std::int32_t>& out) const;
   bool has_unused() const { return has_unused_; }

@@ -1,4 +1,4 @@
-// Text to the ids that SentencePieceProcessor.encode gives: normalised, cut into words where no piece can lie across,
+// Text to the ids that SentencePieceProcessor.encode gives: normalized, cut into words where no piece can lie across,
 // the words remembered or cut into pieces by a model.
 //
 // Unknown characters become their bytes' pieces with byte_fallback; else a run of them is one <unk>.
@@ -14,7 +14,7 @@
 
 namespace mtl {
 
-/// Where normalised text may be cut without changing its pieces: at U+2581 that no piece has elsewhere than in front
+/// Where normalized text may be cut without changing its pieces: at U+2581 that no piece has elsewhere than in front
 /// (or at its end), else nowhere.
 enum class WordCut { none, before_space, after_space };
 
@@ -38,7 +38,7 @@ class SentencePieceCutter {
   std::unique_ptr<UnigramModel> unigram_;  // one of the two
   std::unique_ptr<SentencePieceBpe> bpe_;
   WordCut cut_ = WordCut::none;
-  std::vector<std::uint32_t> lengths_;  // of the pieces, in bytes of normalised text
+  std::vector<std::uint32_t> lengths_;  // of the pieces, in bytes of normalized text
 };
 
 }  // namespace mtl

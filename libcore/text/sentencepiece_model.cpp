@@ -158,8 +158,8 @@ void check_piece(const SentencePieceModel& model, std::size_t id) {
   const SentencePiece& piece = model.pieces[id];
   auto refuse = [&](const auto&... what) { fail(Exit::bad_data, model.source, ": piece ", id, what...); };
   if (piece.text.empty()) refuse(" is empty");
-  if (find_invalid_utf8(piece.text) != std::string::npos) refuse(" is no UTF-8");
-  if (!std::isfinite(piece.score)) refuse(" (", piece.text, ") has a score that is no finite number");
+  if (find_invalid_utf8(piece.text) != std::string::npos) refuse(" is not UTF-8");
+  if (!std::isfinite(piece.score)) refuse(" (", piece.text, ") has a score that is not a finite number");
   if (piece.is_matched() && piece.text.find('\0') != std::string::npos) refuse(" holds U+0000");
   if (piece.kind == Kind::byte) {
     if (!model.byte_fallback) refuse(" (", piece.text, ") is a byte, but the model has no byte_fallback");

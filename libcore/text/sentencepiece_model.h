@@ -5,7 +5,7 @@
 // training (trainer_spec, but for those below) and self-test samples are skipped. Refused, with the file's name:
 // word and character models, kinds of pieces that are not known, what SentencePiece itself refuses (empty or repeated
 // pieces, no <unk>, byte pieces without byte fallback or not all 256), and what it takes but cannot use (scores that
-// are no numbers, pieces that are no UTF-8 or hold U+0000, a string that is a normal and a control piece at once).
+// are not numbers, pieces that are not UTF-8 or hold U+0000, a string that is a normal and a control piece at once).
 #pragma once
 
 #include <array>

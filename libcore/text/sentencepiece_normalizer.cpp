@@ -67,7 +67,7 @@ SentencePieceNormalizer::SentencePieceNormalizer(const SentencePieceRules& rules
 }
 
 void SentencePieceNormalizer::read_charsmap(std::string_view charsmap) {
-  auto refuse = [&](const auto&... what) { fail(Exit::bad_data, source_, ": damaged normalisation rules: ", what...); };
+  auto refuse = [&](const auto&... what) { fail(Exit::bad_data, source_, ": damaged normalization rules: ", what...); };
   auto number_at = [&](std::size_t at) {
     std::uint32_t value = 0;
     for (std::size_t i = 4; i-- > 0;) value = value << 8 | byte_of(charsmap[at + i]);
@@ -90,12 +90,12 @@ bool SentencePieceNormalizer::steps_to(std::uint32_t& node, unsigned char byte) 
 }
 
 std::string_view SentencePieceNormalizer::replacement(std::uint32_t offset) const {
-  if (offset >= replacements_.size()) fail(Exit::bad_data, source_, ": a normalisation rule leads nowhere");
+  if (offset >= replacements_.size()) fail(Exit::bad_data, source_, ": a normalization rule leads nowhere");
   std::string_view rest = std::string_view(replacements_).substr(offset, kMaxReplacement + 1);
   std::size_t length = rest.find('\0');
   if (length == std::string_view::npos) {
     if (rest.size() > kMaxReplacement)
-      fail(Exit::bad_data, source_, ": a normalisation rule gives more than ", kMaxReplacement, " bytes");
+      fail(Exit::bad_data, source_, ": a normalization rule gives more than ", kMaxReplacement, " bytes");
     return rest;
   }
   return rest.substr(0, length);

@@ -36,7 +36,7 @@ std::string to_text(std::string_view internal);
 
 class SentencePieceNormalizer {
  public:
-  /// A normalised text. The buffer is kept from text to text and only grows.
+  /// A normalized text. The buffer is kept from text to text and only grows.
   struct Result {
     std::string bytes;
     std::size_t size = 0;

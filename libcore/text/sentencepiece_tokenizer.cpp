@@ -60,7 +60,7 @@ class LegacyEncoder : public Encoder {
   std::vector<std::size_t> next_;  // where each comes next
 };
 
-/// The bytes of a run of byte pieces: whatever is no UTF-8 becomes U+FFFD, one for each byte.
+/// The bytes of a run of byte pieces: what is not UTF-8 becomes U+FFFD, one for each byte.
 void append_bytes_as_text(std::string& bytes, std::string& out) {
   const char* end = bytes.data() + bytes.size();
   for (const char* at = bytes.data(); at < end;) {

@@ -23,7 +23,7 @@ class PieceTrie {
   /// Where a step leads.
   struct alignas(16) Entry {
     std::uint32_t key = ~0u;  // parent << 8 | byte
-    std::uint32_t node = 0;   // 0, the root, is nobody's child: a free entry
+    std::uint32_t node = 0;   // 0, the root, is not a child: a free entry
     std::int32_t piece = -1;  // what is spelled up to here; -1 for nothing
   };
 
@@ -31,7 +31,7 @@ class PieceTrie {
   /// Returns false when the trie is full. The empty string is not to be added.
   bool add(std::string_view text, std::int32_t piece);
 
-  /// The step from `node` by `byte`; null when no piece goes on like that.
+  /// The step from `node` by `byte`; null when no piece continues like that.
   const Entry* step(std::uint32_t node, unsigned char byte) const {
     std::uint32_t key = node << 8 | byte;
     for (std::size_t at = home(key);; at = (at + 1) & mask_) {

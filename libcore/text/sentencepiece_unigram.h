@@ -2,7 +2,7 @@
 //
 //   best[end] = max over pieces that end there of best[start] + score(piece)
 //
-// Characters that are no piece by themselves may be an unknown of score (lowest score - 10). Sums are kept as
+// Characters that are not pieces by themselves may be an unknown of score (lowest score - 10). Sums are kept as
 // SentencePiece 0.2.3 keeps them, because they decide ties: in float32, a later candidate wins only when it is greater,
 // and where a sum has passed 100,000 it and those already known beyond it are made relative to it. They run from the
 // start of the text, so a word's cut may depend on what is before it: encode() takes the sum so far, gives the new one.
@@ -43,7 +43,7 @@ class UnigramModel {
   static constexpr std::uint32_t kNowhere = ~0u;
   static constexpr float kLargestSum = 100000;
 
-  /// Appends the pieces of a normalised word (with kSpace, below 4 GiB), unknown characters as the unknown piece, one
+  /// Appends the pieces of a normalized word (with kSpace, below 4 GiB), unknown characters as the unknown piece, one
   /// each. `sum` is that of what comes before it in the same text, then that of both.
   void encode(std::string_view word, float& sum, Scratch& scratch, std::vector<std::int32_t>& out) const;
   /// Of a short word without unknown characters.

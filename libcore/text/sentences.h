@@ -1,7 +1,7 @@
 // Where the sentences of an English text end, by rules alone.
 //
 // A sentence ends after a word that ends with one or more of . ? ! (closing quotes and brackets may follow), before
-// white space or at the end of the text. The end is no end when
+// white space or at the end of the text. It is not an end when
 //   - the end character is quoted or in brackets and the next word begins with a small letter: "Why?" she asked;
 //   - a full stop belongs to a title, to a reference before a number, or to a word such as "e.g.": Mr. Fox, Fig. 2;
 //   - it belongs to another abbreviation (Inc., a.m., U.S., Ph.D., Jan., etc.), to an initial (J. Fox), or it is one of

@@ -4,14 +4,14 @@
 // A pattern of the family is a list of alternatives, of which the first that matches where a piece begins is taken:
 //
 //   (?i:'s|'t|'re|'ve|'m|'ll|'d)            a contraction; only with Contractions::first
-//   [^\r\n\p{L}\p{N}]?\p{L}+                letters, with any one character before them that is no line end or number
-//   \p{N}{1,3}  or  \p{N}                   digits
+//   [^\r\n\p{L}\p{N}]?\p{L}+                letters, with any one character before them that is not a line end or
+//   number \p{N}{1,3}  or  \p{N}                   digits
 //    ?[^\s\p{L}\p{N}]+[\r\n]*               other characters and line ends behind them; or [\r\n/]*
 //   \s*[\r\n]+|\s+(?!\S)|\s+                white space: up to its last line end; all but the last character; all
 //
 // With `cased` there are two alternatives for words instead, U being [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}], V the same with
 // \p{Ll} for \p{Lu}\p{Lt}: [^\r\n\p{L}\p{N}]?U*V+ and [^\r\n\p{L}\p{N}]?U+V*, each with the contraction, optional,
-// behind it (Contractions::last). Bytes that are no UTF-8 count as other characters.
+// behind it (Contractions::last). Bytes that are not UTF-8 count as other characters.
 #pragma once
 
 #include <optional>

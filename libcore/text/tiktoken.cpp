@@ -57,7 +57,7 @@ class RankReader {
   void put(std::string_view base64, std::optional<std::int64_t> rank, const std::string& where) {
     if (!rank || *rank < 0 || *rank >= kMaxRank) fail(Exit::bad_data, path_, where, ": no valid rank");
     auto bytes = decode_base64(base64);
-    if (!bytes || bytes->empty()) fail(Exit::bad_data, path_, where, ": \"", base64, "\" is no token in base64");
+    if (!bytes || bytes->empty()) fail(Exit::bad_data, path_, where, ": \"", base64, "\" is not a token in base64");
     if (bytes->size() > kMaxTokenBytes) {
       fail(Exit::bad_data, path_, where, ": the token of rank ", *rank, " has ", bytes->size(),
            " bytes; supported are up to ", kMaxTokenBytes);

@@ -36,7 +36,7 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
   virtual std::unique_ptr<Encoder> make_encoder(EncoderMemory memory = EncoderMemory::large) const = 0;
-  /// For a few texts; whoever has many keeps an encoder.
+  /// For a few texts; for many, keep an encoder.
   std::vector<std::int32_t> encode(std::string_view text) const;
   /// Throws Error(bad_data) for an id that is not in the vocabulary.
   virtual std::string decode(std::span<const std::int32_t> ids) const = 0;
@@ -56,7 +56,7 @@ class Tokenizer {
   virtual void save(const std::string& folder) const = 0;
 };
 
-/// What TikTokenizer asks for beside its file (text/tiktoken.h); the defaults are Megatron's.
+/// What TikTokenizer needs in addition to its file (text/tiktoken.h); the defaults are Megatron's.
 struct TiktokenOptions {
   std::string pattern = "v2";
   std::int64_t num_special_tokens = 1000;

@@ -184,7 +184,7 @@ class Reader {
     for (const Json& item : model.at("merges").as_array()) {
       if (item.is_string()) {
         auto merge = parse_merge(item.as_string());
-        if (!merge) fail(Exit::bad_data, "\"", item.as_string(), "\" is no merge");
+        if (!merge) fail(Exit::bad_data, "\"", item.as_string(), "\" is not a merge");
         out_.vocabulary.merges.push_back(*merge);
       } else {
         const Json::Array& pair = item.as_array();

@@ -26,7 +26,7 @@ struct TokenizerJson {
   std::vector<AddedToken> added;                            // some of which the model may have too
   std::vector<std::pair<std::int64_t, AddedToken>> listed;  // the same as the file lists them, with the ids it gives
   std::vector<SplitStep> split;                             // without steps, a text is one pre-token
-  bool is_nfc = false;                                      // normalise first
+  bool is_nfc = false;                                      // normalize first
   bool add_prefix_space = false;                            // a blank before every text that begins with none
   bool takes_whole = false;               // ignore_merges: a pre-token that is a token is taken before any merge
   std::vector<std::int32_t> first, last;  // special tokens that the post-processor puts around a text

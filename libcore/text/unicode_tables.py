@@ -1,7 +1,7 @@
-"""Writes unicode_categories.inc and unicode_nfc.inc, beside itself.
+"""Writes unicode_categories.inc and unicode_nfc.inc next to itself.
 
 Categories are those of Unicode 16.0, which the regular expressions of Hugging Face's tokenizers and of tiktoken know.
-Normalisation is that of Unicode 9.0, which Hugging Face's normaliser knows. Python 3.14 has Unicode 16.0, and so has the
+Normalization is that of Unicode 9.0, which Hugging Face's normalizer knows. Python 3.14 has Unicode 16.0, and so has the
 package unicodedata2 (16.0.0) for older ones:
     python3 libcore/text/unicode_tables.py
 """
@@ -16,7 +16,7 @@ VERSION = "16.0.0"
 if unicodedata.unidata_version != VERSION:
     raise SystemExit(f"this Python knows Unicode {unicodedata.unidata_version}; wanted {VERSION}")
 
-# Categories that nobody asks for apart are joined: marks, symbols, separators, punctuation except connectors.
+# Categories that no caller distinguishes are joined: marks, symbols, separators, punctuation except connectors.
 APART = ("Lu", "Ll", "Lt", "Lm", "Lo", "Nd", "Nl", "No", "Pc")
 
 

@@ -173,7 +173,7 @@ class ZstdSource : public FileSource {
       std::string_view from = file_->available();
       std::size_t stored = ZSTD_findFrameCompressedSize(from.data(), from.size());
       if (!ZSTD_isError(stored)) {
-        // A block takes 4 bytes at least and holds 128 KiB at most: what says more than that is no reason for memory.
+        // A block takes 4 bytes at least and holds 128 KiB at most: a header that claims more does not get the memory.
         const std::size_t most = (stored / 4 + 1) << 17;
         return Frame{stored, std::min(most, is_known ? static_cast<std::size_t>(content) : 4 * stored)};
       }

@@ -3,7 +3,7 @@
 //   Megatron's FLOPs per step (megatron/training/training.py), B sequences of s tokens, V the padded vocabulary:
 //     6 B s [h (2 ffn L) + L (h (q + k + v) + q h) + h V] + 6 B s^2 q L,   q = head_dim heads, k = v = head_dim groups,
 //     3 ffn in place of 2 when the MLP is gated; attention halved for causality, whatever the window
-//   MFU, model FLOPs utilisation = FLOPs per token * tokens per second / peak:
+//   MFU, model FLOPs utilization = FLOPs per token * tokens per second / peak:
 //     convention A (llm.c):           6 N + 6 L C T    per token, causal attention
 //     convention B (PaLM, MosaicML):  6 N + 12 L C T
 //   N: all parameters, the tied table once, padding not counted.

@@ -66,7 +66,7 @@ BatchSizes BatchOptions::sizes(std::int64_t data_parallel, std::int64_t seq_leng
     options.rampup.emplace();
     for (const std::string& word : rampup) {
       const auto number = parse_int(word);
-      if (!number) fail(Exit::usage, "'", word, "' is no whole number");
+      if (!number) fail(Exit::usage, "'", word, "' is not a whole number");
       options.rampup->push_back(*number);
     }
   }

@@ -1,4 +1,4 @@
-// Everything a training run can be told, with its defaults: Megatron-LM's names and values where it has them.
+// All options of a training run, with their defaults: Megatron-LM's names and values where it has them.
 // apps/cli/train_flags binds the command line to it.
 #pragma once
 
@@ -32,7 +32,7 @@ struct DataOptions {
   bool eod_mask_loss = false;
   bool reset_position_ids = false;
   bool reset_attention_mask = false;
-  bool allow_data_change = false;  // a resume may go on with other data files
+  bool allow_data_change = false;  // a resume may continue with other data files
 
   OrderKind order_kind() const { return order == "feistel" ? OrderKind::feistel : OrderKind::megatron; }
   SamplerKind sampler_kind() const { return dataloader_type == "cyclic" ? SamplerKind::cyclic : SamplerKind::single; }
@@ -60,7 +60,8 @@ struct BatchOptions {
 
 /// Reports what contradicts itself in the order of the data. Its places are read by read_split_sources.
 void check_data_options(const DataOptions& data, const std::function<void(std::string flag, std::string what)>& report);
-/// Reports what contradicts itself in batch sizes and the length of a run; false when there are no sizes to go on with.
+/// Reports what contradicts itself in batch sizes and the length of a run; false when there are no sizes to continue
+/// with.
 bool check_batches(const BatchOptions& batch, std::int64_t data_parallel, std::int64_t seq_length,
                    const std::function<void(std::string flag, std::string what)>& report);
 

@@ -1,4 +1,4 @@
-// What a run is told of its precision: a preset, single dtypes that change it, and the loss scale of fp16.
+// The options of a run's precision: a preset, single dtypes that change it, and the loss scale of fp16.
 #pragma once
 
 #include <cstdint>

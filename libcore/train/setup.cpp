@@ -34,7 +34,7 @@ void check_share(const SplitSource& source, Split split, const std::string& give
           "; give more data or another --split (100,0,0 trains on all, without validation)");
 }
 
-/// The files of one data set; null, with the reason told, when they are not there or not sound.
+/// The files of one data set; null, with the reason reported, when they are missing or damaged.
 std::shared_ptr<const IndexedDataset> check_files(const std::string& flag, const std::string& path, DataFiles& files,
                                                   Findings& findings) {
   std::string prefix = dataset_prefix(path), where = cat(flag.substr(0, flag.find(' ')), " ", prefix);
@@ -108,7 +108,7 @@ void check_data(const TrainOptions& options, Findings& findings) {
       options.data.paths, [&](const std::string& flag, const std::string& what) { findings.problem(flag, what); });
   if (options.dry_run) return;
   DataFiles files;
-  std::map<std::string, std::shared_ptr<const IndexedDataset>> seen;  // by path: each fault is told once
+  std::map<std::string, std::shared_ptr<const IndexedDataset>> seen;  // by path: each fault is reported once
   for (Split split : {Split::train, Split::valid, Split::test}) {
     const auto& source = sources[static_cast<std::size_t>(split)];
     if (!source) continue;

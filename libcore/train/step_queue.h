@@ -36,7 +36,7 @@ struct GivenStep {
 
 class StepQueue {
  public:
-  /// `late`: how many steps may be under way when the host goes on to the next one, 0 or 1.
+  /// `late`: how many steps may be under way when the host continues with the next one, 0 or 1.
   explicit StepQueue(int late) : late_(late) {}
 
   int late() const { return late_; }

@@ -111,7 +111,7 @@ std::int64_t Trainer::count_iterations() const {
   return state_.iteration + batch_sizes_.count_iterations(*options_.batch.train_samples, state_.consumed_samples);
 }
 
-/// Ranks that run something else, or on something else, would train what nobody asked for.
+/// Ranks that run something else, or on something else, would train a different model.
 void Trainer::check_agreement(const RunStart& start) {
   if (ranks_.groups.world().size() == 1) return;
   std::string program = read_file("/proc/self/exe"), from = start.source ? start.source->folder() : "nothing";

@@ -51,7 +51,7 @@ struct RankGroups {
 
 class Trainer {
  public:
-  /// `start` says from where; see start.h. Without a tokenizer (null) documents cannot be told apart. Allocates
+  /// `start` says from where; see start.h. Without a tokenizer (null) documents cannot be distinguished. Allocates
   /// everything the run needs, and loads the start. All ranks make one, and call run(). Throws LoadError.
   Trainer(const TrainOptions& options, RunStart start, const Tokenizer* tokenizer, RankGroups ranks,
           SignalRequests& signals, Console& console);

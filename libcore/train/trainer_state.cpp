@@ -61,7 +61,7 @@ void Trainer::refuse_other_data(const std::string& checkpoint) const {
     std::string difference = data_difference(*saved, data_.identity());
     if (!difference.empty()) {
       fail(Exit::bad_data, checkpoint, ": was trained on other data: ", difference,
-           "; give --allow-data-change to go on with it");
+           "; give --allow-data-change to continue with it");
     }
     std::string moved = data_.moved_sample(*saved);
     if (!moved.empty() && ranks_.rank == 0) {
@@ -73,7 +73,7 @@ void Trainer::refuse_other_data(const std::string& checkpoint) const {
   std::string tokenizer = state_.extra.string_or("tokenizer_hash", "");
   if (tokenizer_ != nullptr && !tokenizer.empty() && tokenizer != hash_text(tokenizer_->hash())) {
     fail(Exit::bad_data, checkpoint,
-         ": was trained with another tokenizer; give --allow-data-change to go on with this one");
+         ": was trained with another tokenizer; give --allow-data-change to continue with this one");
   }
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Measured figures of the data loader: how long the order of a run takes to be ready, beside one pass of its random
-# numbers, which nothing can be faster than, and beside NumPy and Megatron-LM's own helpers where a Python has them
+# Measured figures of the data loader: the time until the order of a run is ready, next to one pass of its random
+# numbers, which nothing can be faster than, and next to NumPy and Megatron-LM's own helpers where a Python has them
 # (MTL_PEER_PYTHON, else python3); the order that is not stored; blends; samples a second into batches.
 # Usage: data.sh BIN. MTL_BENCH_QUICK=1 takes small sizes only, to see that everything runs.
 set -euo pipefail

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measured figures of parallel layouts: two ranks of one thread beside two independent processes, the share of
+# Measured figures of parallel layouts: two ranks of one thread compared with two independent processes, the share of
 # communication hidden behind computing, the start of many ranks, and loading a checkpoint in another layout.
 # Usage: ranks.sh BIN [--json]. MTL_BENCH_ROUNDS rounds (3), each figure in turn with what it is compared to;
 # MTL_BENCH_QUICK=1 takes one round of the small model only, to see that everything runs.

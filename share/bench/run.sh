@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measured figures: training speed in fp32 and bf16, start-up, tokenisation; next to PyTorch where a Python with torch is found
+# Measured figures: training speed in fp32 and bf16, start-up, tokenization; next to PyTorch where a Python with torch is found
 # (MTL_PEER_PYTHON, else python3). Usage: run.sh BIN. Each figure is the median of runs in turn with the peer's.
 # Text (text.sh), the data loader (data.sh) and parallel layouts (ranks.sh) follow; MTL_BENCH=one leaves them out,
 # MTL_BENCH=text, data or ranks measures nothing else.

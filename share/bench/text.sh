@@ -28,7 +28,7 @@ make_corpus() {
 
 hash_of() { sed -E 's/.*"sha256": "([0-9a-f]+)".*/\1/'; }
 rate_of() { [ ! -s "$work/$1" ] || median < "$work/$1"; }
-say_rate() {  # LABEL NAME UNIT: ours, and the peers beside it; the ratio is the median of the rounds'
+say_rate() {  # LABEL NAME UNIT: ours, and the peers next to it; the ratio is the median of the rounds'
   printf '%-38s mtl %7.1f %s' "$1" "$(rate_of "mtl.$2")" "$3"
   local peer
   for peer in "${peers[@]}"; do

@@ -1,5 +1,5 @@
 // Figures of the data loader, driven by share/bench/data.sh:
-//   mtl_bench_data order SAMPLES DOCUMENTS LENGTH   builds Megatron's order of so many samples, beside a pass of
+//   mtl_bench_data order SAMPLES DOCUMENTS LENGTH   builds Megatron's order of so many samples, next to a pass of
 //   mt19937 mtl_bench_data files PREFIX DOCUMENTS TOKENS    writes token files of that size; the .bin has no content
 //   mtl_bench_data feistel PREFIX SAMPLES           opens files and the order that is not stored
 //   mtl_bench_data blend DATASETS SAMPLES           the order of a blend

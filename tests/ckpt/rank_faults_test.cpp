@@ -17,7 +17,7 @@ const TestLayout& kOneRank = kTestLayouts[0];
 const TestLayout& kTensor = kTestLayouts[1];
 const TestLayout& kSharded = kTestLayouts[6];
 
-/// What the ranks of a layout are told when they load.
+/// The errors of a layout's ranks when they load.
 std::vector<std::string> load_errors(const TestLayout& layout, const std::string& folder) {
   return load_into(layout, folder, [](int, const ParamStore&, const ModelSource&) {});
 }
@@ -41,7 +41,7 @@ TEST_CASE("faulty save of ranks" * doctest::skip()) {
   std::_Exit(errors[0].empty() ? 0 : 74);
 }
 
-TEST_CASE("rank faults: when one rank's write fails all are told by whom, and the checkpoint before loads") {
+TEST_CASE("rank faults: when one rank's write fails, all learn which, and the checkpoint before loads") {
   int by_rank[4] = {}, failed = 0;
   for (const char* kind : {"eio", "enospc", "short", "eintr", "kill"}) {
     for (int at = 3; at < 240; at += 13) {
@@ -72,7 +72,7 @@ TEST_CASE("rank faults: when one rank's write fails all are told by whom, and th
   CHECK(by_rank[0] + by_rank[1] + by_rank[2] + by_rank[3] > 10);
 }
 
-TEST_CASE("rank faults: a damaged block is named by those who need it, and stops nobody else") {
+TEST_CASE("rank faults: a damaged block is named by those who need it, and stops no other rank") {
   ScratchFolder scratch;
   SaveOptions options;
   options.block_bytes = 64;

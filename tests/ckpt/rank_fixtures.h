@@ -143,7 +143,7 @@ inline SaveDirectory open_save(int rank, const std::string& directory) {
   return rank == 0 ? SaveDirectory(directory) : SaveDirectory::of_other_rank(directory);
 }
 
-/// All ranks of a layout save; what each of them was told, or "".
+/// All ranks of a layout save; the error of each, or "".
 inline std::vector<std::string> save_from(const TestLayout& layout, const std::string& directory, int iteration,
                                           SaveOptions options = {}, const GptConfig& config = layouts_config(),
                                           const Precision& precision = kPrecisionFp32) {
@@ -160,7 +160,7 @@ inline std::vector<std::string> save_from(const TestLayout& layout, const std::s
   return errors;
 }
 
-/// All ranks of a layout load values and moments; what each of them was told, or "". Then `check(rank, model, source)`
+/// All ranks of a layout load values and moments; the error of each, or "". Then `check(rank, model, source)`
 /// for those that succeeded. An `initial` load is that of a run which starts from the weights.
 template <class Check>
 std::vector<std::string> load_into(const TestLayout& layout, const std::string& folder, const Check& check,

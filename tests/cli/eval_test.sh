@@ -34,7 +34,7 @@ done <"$TESTS/golden/evaluate/streams.jsonl"
 expect_exit 0 mtl-eval --load "$MODELS/b" --data-path ids_text_document.idx --quiet
 expect_text out '^loss [0-9.]+  perplexity [0-9.e+]+  tokens 150$'
 
-# Text through the tokenizer beside the model. JSON lines give what their token files give; compression changes nothing.
+# Text through the tokenizer stored with the model. JSON lines give what their token files give; compression changes nothing.
 printf '{"text": "To be, or not to be"}\n{"text": ""}\n{"text": "that is the question"}\n' >d.jsonl
 expect_exit 0 mtl-preprocess --input d.jsonl --output-prefix d --append-eod --vocab-file b/vocab.json --merge-file b/merges.txt
 expect_exit 0 mtl-eval --load b --data-path d_text_document
@@ -98,7 +98,7 @@ expect_text err 'bad.jsonl: line 2: '
 expect_exit 74 mtl-eval --load b --input absent.txt
 expect_exit 74 mtl-eval --load b --data-path absent
 mkdir hollow
-mtl-eval --load hollow --data-path ids_text_document 2>err && fail 'an empty folder is no model'
+mtl-eval --load hollow --data-path ids_text_document 2>err && fail 'an empty folder is not a model'
 expect_text err 'hollow'
 
 # A FIFO in the place of a tokenizer's file does not wait for a writer.

@@ -37,7 +37,7 @@ for tool in mtl-train mtl-eval mtl-generate mtl-convert; do
   grep -q "GOMP_SPINCOUNT = '1000'" "$WORK/err" && fail "$tool: overrules OMP_WAIT_POLICY"
 done
 
-# A reader that leaves early is no error of ours, a full disk is.
+# A reader that leaves early is not an error, a full disk is.
 mtl-plot --help | head -1 >/dev/null
 [ "${PIPESTATUS[0]}" -eq 74 ] && fail "a closed pipe is reported as an I/O error"
 if [ -e /dev/full ]; then

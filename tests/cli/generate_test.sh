@@ -35,7 +35,7 @@ expect_exit 0 "${a[@]}" --input prompts.txt --json-lines --logprobs --max-new-to
 expect_text out '^\{"prompt": "274", "ids": \[151\], "stop": "length", "logprobs": \[-2\.6207[0-9]+\]\}$'
 expect_output "${a[@]}" --prompt 274 --max-new-tokens 0 < <(echo)
 
-# The end-of-document token ends a continuation, unless told otherwise: here the token that comes fourth is named as one.
+# The end-of-document token ends a continuation by default: here the token that comes fourth is named as one.
 mkdir stops && cp "$MODELS"/a/* stops && chmod u+w stops/config.json
 fourth=$(head -1 continuations.txt | cut -d' ' -f4)
 sed -i -E "s/\"eos_token_id\": 511/\"eos_token_id\": $fourth/" stops/config.json
@@ -81,7 +81,7 @@ expect_exit 0 "${text[@]}" --prompt 'To be' --num-samples 3 --json-lines
 expect_text out '"sample": 2'
 [ "$(sed 's/.*"ids"//; s/"sample".*//' out | sort -u | wc -l)" -gt 1 ] || fail 'samples are all the same'
 # What is printed is UTF-8, whatever bytes the tokens stand for.
-mtl-generate --load b --prompt 'é' --max-new-tokens 100 2>err | iconv -f UTF-8 -t UTF-8 >out || fail 'output is no UTF-8'
+mtl-generate --load b --prompt 'é' --max-new-tokens 100 2>err | iconv -f UTF-8 -t UTF-8 >out || fail 'output is not UTF-8'
 expect_text err "the model's 48 positions were full: generation continued from the last 24 tokens"
 mtl-generate --load b --input <(yes 'To be' | head -50) --max-new-tokens 40 2>err | head -1 >out
 [ -s err ] && fail 'generate | head -1 is not quiet'

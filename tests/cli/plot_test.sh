@@ -1,5 +1,5 @@
 #!/bin/bash
-# mtl-plot on good logs, on logs of killed runs, and on files that are no logs.
+# mtl-plot on good logs, on logs of killed runs, and on files that are not logs.
 . "$(dirname "$0")/lib.sh" "$1"
 unset COLUMNS LINES NO_COLOR
 export LC_ALL=C.UTF-8
@@ -77,14 +77,14 @@ head -c -20 "$WORK/b & <c>.jsonl" >"$WORK/cut.jsonl"
 expect_exit 0 mtl-plot "$WORK/cut.jsonl" -o "$WORK/cut.svg"
 expect_text "$WORK/err" 'cut.jsonl:1[0-9]: the last line is only half written'
 
-# Files that are no logs.
+# Files that are not logs.
 : >"$WORK/empty.jsonl"
 expect_exit 65 mtl-plot "$WORK/empty.jsonl" -o "$WORK/none.svg"
 expect_text "$WORK/err" 'has no point to draw'
 [ -e "$WORK/none.svg" ] && fail "a failed run left a file"
 echo '{"type": "start", "iteration": 0}' >"$WORK/start.jsonl"
 expect_exit 65 mtl-plot "$WORK/start.jsonl"
-printf 'some text\nthat is no log\n' >"$WORK/text.txt"
+printf 'some text\nthat is not a log\n' >"$WORK/text.txt"
 expect_exit 65 mtl-plot "$WORK/text.txt"
 printf '{"iteration": 1, "lm_loss": 3}\n{"iteration": 2, "lm\n{"iteration": 3, "lm_loss": 3}\n' >"$WORK/broken.jsonl"
 expect_exit 65 mtl-plot "$WORK/broken.jsonl"

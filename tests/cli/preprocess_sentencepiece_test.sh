@@ -28,7 +28,7 @@ for type in SentencePieceTokenizer GPTSentencePieceTokenizer Llama2Tokenizer; do
 done
 grep -q '"type": "Llama2Tokenizer"\|Llama2Tokenizer' Llama2Tokenizer_text_document.json || fail "the provenance does not name the tokenizer"
 
-# A folder serves as well as a file; a model that normalises gives the normalised text back.
+# A folder serves as well as a file; a model that normalizes gives the normalized text back.
 mkdir model && cp unigram.model model/tokenizer.model
 run unigram GPTSentencePieceTokenizer model
 cat_text unigram GPTSentencePieceTokenizer unigram.model

@@ -199,7 +199,7 @@ expect_text "$WORK/err" 'nor\*this: no such file'
 expect_exit 74 mtl-preprocess $CORPUS --output-prefix "$WORK/p" --vocab-file "$WORK/nosuch.json" --merge-file "$SHARE/gpt2/merges.txt"
 nothing_at p_
 
-# --help is data on stdout, and a reader that leaves is no fault.
+# --help is data on stdout, and a reader that leaves is not a fault.
 mtl-preprocess --help | head -1 >"$WORK/out" 2>"$WORK/err"
 [ ! -s "$WORK/err" ] || fail "--help | head is not quiet"
 finish

@@ -27,7 +27,7 @@ expect_text "$WORK/out" '^iteration 6 sum 1$'
 run_ranks 75 20 --fault requeue
 expect_text "$WORK/out" '^iteration 6 sum 4$'
 
-# A rank is stopped: one table, told by the lowest rank that waits.
+# A rank is stopped: one table, printed by the lowest rank that waits.
 run_ranks 1 20 --fault stop --who 3
 expect_count 1 'did not end within 2.00 s; nothing was updated since. Its members:$'
 expect_text "$WORK/err" "rank 0 \($HOST\): all-reduce #2 in group 'data' \(4 bytes, iteration 3, micro-batch 0\) did not end"
@@ -47,7 +47,7 @@ expect_text "$WORK/err" "^  rank 1 \($HOST\) waits for all-reduce #3 "
 run_ranks 1 20 --fault size
 expect_text "$WORK/err" "rank 1 sent more than the 4 bytes expected: the ranks do not do the same"
 for out in $(grep -o '^iteration [0-9]*' "$WORK/out" | cut -d' ' -f2); do
-  [ "$out" -le 2 ] || fail "iteration $out went on"
+  [ "$out" -le 2 ] || fail "iteration $out continued"
 done
 
 # A rank stops before MPI starts, or never goes there: MPI itself would wait for ever. mpirun 4.1 may crash or hang in its
@@ -95,7 +95,7 @@ for who in 0 3; do
   expect_text "$WORK/out" '^agreed: 0 1 2 3 $'
 done
 
-# Ranks that were started differently: told once, by rank 0.
+# Ranks that were started differently: reported once, by rank 0.
 run_ranks 2 10 --fault agree
 expect_count 1 'ranks of this job do not agree'
 expect_text "$WORK/err" "^  flags: rank 1 \($HOST\) has '--lr 2', rank 0 \($HOST\) has '--lr 1'"

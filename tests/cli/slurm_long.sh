@@ -48,7 +48,7 @@ SlurmctldHost=$host(127.0.0.1)
 SlurmctldPort=$port
 SlurmdPort=$((port + 1))
 AuthType=auth/munge
-# A requeued job waits for cred_expire seconds, 120 unless told otherwise.
+# A requeued job waits for cred_expire seconds, 120 by default.
 AuthInfo=socket=$CLUSTER/munge/socket,cred_expire=5
 SlurmUser=root
 SlurmdUser=root

@@ -39,7 +39,7 @@ expect_traffic tp-cp ''
 expect_traffic dp-cp ''
 expect_text "$WORK/out" '^  tp-dp +2 groups of 8 .*one stage of all replicas'
 expect_traffic tp-dp-cp ''
-expect_text "$WORK/out" '^  cp, position_embedding: one rank each'
+expect_text "$WORK/out" '^  cp, position_embedding: groups of one rank'
 expect_exit 0 mtl-topo "${layout[@]}" --sequence-parallel --use-distributed-optimizer
 expect_traffic tp 'activations, 6 all-gathers and 4 reduce-scatters a layer and micro-batch'
 expect_traffic dp 'gradients, reduce-scattered, and weights, gathered, once a step'

@@ -1,5 +1,5 @@
 #!/bin/bash
-# What a run reads: blends, paths of each split, both orders, samplers, batch sizes that grow; interrupted, each goes on
+# What a run reads: blends, paths of each split, both orders, samplers, batch sizes that grow; interrupted, each continues
 # bit for bit; other data, or the same in another order, is refused.
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/train_runs.sh"
@@ -140,15 +140,15 @@ expect_text err "$B.bin: "
 mv kept.bin $B.bin
 expect_exit 0 run_in again "${at3[@]}" --data-path 0.3 $A 0.7 $B --split 70,20,10 --allow-data-change
 
-# A longer run moves the samples of Megatron's order, which is told; the feistel order stays.
+# A longer run moves the samples of Megatron's order, which is reported; the feistel order stays.
 for order in megatron feistel; do
   rm -rf moved
   expect_exit 0 run_in moved "${at3[@]}" --data-path $C --data-order $order
   expect_exit 0 run_in moved "${at3[@]}" --data-path $C --data-order $order --train-iters 9
   grep -q 'in another order' err && fail "$order: a run that is hardly longer is said to change the order"
   expect_exit 0 run_in moved "${at3[@]}" --data-path $C --data-order $order --train-iters 400
-  grep -q 'was trained in another order of the same samples (sample [0-9]* is data set 0' err; told=$?
-  [ "$order $told" = 'megatron 0' ] || [ "$order $told" = 'feistel 1' ] || fail "$order: another order is told: $told"
+  grep -q 'was trained in another order of the same samples (sample [0-9]* is data set 0' err; reported=$?
+  [ "$order $reported" = 'megatron 0' ] || [ "$order $reported" = 'feistel 1' ] || fail "$order: another order is reported: $reported"
 done
 # Each rank of a cyclic run shuffles its share.
 rm -rf at3

@@ -82,7 +82,7 @@ ln -s nowhere dangling
 expect_exit 74 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --save dangling
 expect_text err '^mtl-train: dangling: is a symbolic link to nowhere, which does not exist; create that folder, or name another one$'
 
-# A single fault of a file has its own exit status; beside others it is listed with them.
+# A single fault of a file has its own exit status; together with others it is listed with them.
 head -c 100 merged_text_document.idx >cut.idx && cp merged_text_document.bin cut.bin
 expect_exit 65 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --data-path cut
 expect_text err '^mtl-train: cut.idx: .*; re-run mtl-preprocess'
@@ -129,7 +129,7 @@ losses() { grep -o '"lm_loss": [^,]*' "$1"; }
 [ "$(losses plain.jsonl | wc -l)" -eq 2 ] || fail 'two steps in plain.jsonl'
 [ "$(losses plain.jsonl)" = "$(losses more.jsonl)" ] || fail 'flags without meaning changed the losses'
 
-# A shape of attention that is the model's own is no other model; dropout acts in the steps of its random stream.
+# A shape of attention that is the model's own is the same model; dropout acts in the steps of its random stream.
 expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --kv-channels 8 --num-query-groups 2 --group-query-attention
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --attention-dropout 0.001 --hidden-dropout 1e-7
 expect_text err '^  --attention-dropout 0.001 +would act as 0: dropout acts in steps of 1/256$'

@@ -37,7 +37,7 @@ once err '^mtl-train: warning: loop: cannot create: Too many levels of symbolic 
 expect_exit 74 mtl-train "${UNSAVED[@]}" --load loop/x
 grep -q 'internal error' err && fail 'a loop of links is an internal error'
 
-# Standard output that cannot be written, or that nobody reads.
+# Standard output that cannot be written, or that has no reader.
 run_in stdout >/dev/full 2>err || fail "exit $? with > /dev/full"
 once err '^mtl-train: warning: standard output: cannot write: No space left on device; training continues'
 once err '^mtl-train: warning: standard output: 18 lines could not be written'

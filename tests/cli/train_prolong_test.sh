@@ -1,5 +1,5 @@
 #!/bin/bash
-# Runs that end and go on: prolonged, interrupted in a validation, with the optimizer left behind.
+# Runs that end and continue: prolonged, interrupted in a validation, with the optimizer left behind.
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/train_runs.sh"
 cd "$WORK" || exit 1

@@ -56,7 +56,7 @@ for fault in enospc:60 eio:150 enospc:235 eio:330; do
   [ -z "$(find fault -name '*.tmp.*')" ] || fail "$fault: left behind $(find fault -name '*.tmp.*')"
   completes_as_whole fault "$fault"
 done
-# Short and interrupted writes are no fault.
+# Short and interrupted writes are not faults.
 for fault in short:60 eintr:60 short:200; do
   rm -rf fault
   MTL_FAULT=$fault expect_exit 0 run_in fault
@@ -92,7 +92,7 @@ for folder in damaged/save/iter_*; do rm "$folder/manifest.json"; done
 expect_exit 65 run_in damaged
 expect_text err 'none of its 3 checkpoints is valid'
 
-# Other data: refused, unless told. The same data elsewhere: accepted.
+# Other data: refused without --allow-data-change. The same data elsewhere: accepted.
 head -n 390 "$CORPUS" >other.jsonl
 preprocess other.jsonl other
 stop_at_9 data
@@ -105,7 +105,7 @@ mkdir moved && cp c_text_document.* moved
 expect_exit 0 run_in data --data-path moved/c_text_document
 same_as_whole data 'data files elsewhere'
 
-# Another tokenizer of the same size: refused, unless told.
+# Another tokenizer of the same size: refused without --allow-data-change.
 BPE=$TESTS/golden/tokenizer/bpe_tinyshakespeare_1000
 sed -E 's/"a":/"swapped":/; s/"b":/"a":/; s/"swapped":/"b":/' "$BPE/vocab.json" >vocab.json
 cmp -s vocab.json "$BPE/vocab.json" && fail 'the vocabulary is still the same'

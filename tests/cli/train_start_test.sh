@@ -112,7 +112,7 @@ else
 fi
 chmod 755 closed/save/iter_0000009
 
-# Rolling back: later checkpoints are renamed, and the run goes on from the earlier one.
+# Rolling back: later checkpoints are renamed, and the run continues from the earlier one.
 for named in '--ckpt-step 6' '--load back/save/iter_0000006' '--ckpt-step 6 --load ./back/save/'; do
   again back
   # shellcheck disable=SC2086

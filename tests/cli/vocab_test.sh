@@ -176,7 +176,7 @@ expect_exit 2 mtl-vocab --input "$WORK/small.txt" --vocab-size 258 --output-pref
 expect_text "$WORK/err" 'cargo.lock: is not a lock of mtl, which would overwrite it; rename this file, or write elsewhere'
 expect_same "$WORK/cargo.lock" "$WORK/kept"
 [ ! -e "$WORK/cargo-vocab.json" ] || fail 'writes without the lock'
-# What is no text, and standard input, whose name does not tell what it holds.
+# Input that is not text, and standard input, whose name does not show its kind.
 printf 'good\nbad caf\351\n' >"$WORK/latin.txt"
 for unit in document line; do
   expect_exit 65 mtl-vocab --input "$WORK/latin.txt" --vocab-size 300 --output-prefix "$WORK/x" --unit $unit

@@ -282,7 +282,7 @@ TEST_CASE("flags: what is dumped is accepted back, every value equal") {
   CHECK(again.style == "linear");
 }
 
-TEST_CASE("flags: the command line wins over the configuration file, and the origin is told") {
+TEST_CASE("flags: the command line wins over the configuration file, and the origin is reported") {
   ScratchFile file(
       "# a comment\nnum-layers = 24\n  lr=0.5  # inline\nverbose\nlayers = 25\n\nno-bias = false\nsave =\n");
   Tool tool;
@@ -377,7 +377,7 @@ TEST_CASE("flags: a repeated flag that adds up takes one word per use") {
   CHECK(tool.inputs == std::vector<std::string>{"file"});
 }
 
-TEST_CASE("flags: a common mistake is recognised") {
+TEST_CASE("flags: a common mistake is recognized") {
   Tool tool;
   tool.flags.foreign.suggest("--learning-rate", "--lr");
   CHECK(tool.problems({"--learning-rate", "1"}) == "--learning-rate: unknown flag; did you mean --lr?\n");

@@ -40,7 +40,7 @@ void go_astray(const std::string& fault, Communicator& group, Stream& stream) {
   std::vector<float> more(5000);
   if (fault == "stop") std::raise(SIGSTOP);
   if (fault == "kill") std::raise(SIGKILL);
-  if (fault == "broadcast") group.broadcast(stream, one, group.rank()).join();  // alone with it: sends, and goes on
+  if (fault == "broadcast") group.broadcast(stream, one, group.rank()).join();  // alone with it: sends, and continues
   if (fault == "receive") group.receive(stream, one, 0).join();
   if (fault == "size") group.all_reduce(stream, Tensor(more.data(), DType::f32, {300})).join();
   if (fault == "data") fail(Exit::bad_data, "x.idx: broken");

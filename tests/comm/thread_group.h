@@ -62,14 +62,14 @@ class ThreadGroup {
     return message;
   }
 
-  /// A member will not come any more: nobody is to wait for it.
+  /// A member will not come any more: no other may wait for it.
   void abandon() {
     std::lock_guard lock(mutex_);
     broken_ = true;
     changed_.notify_all();
   }
 
-  std::vector<Tensor> slots;  // what each member brings to the collective that is going on
+  std::vector<Tensor> slots;  // what each member brings to the current collective
 
  private:
   void check() const { require(!broken_, "another rank has failed"); }
@@ -96,7 +96,7 @@ class ThreadCommunicator final : public Communicator {
     return {};
   }
 
-  /// Happens when it is waited for, so that whoever reads the result too early reads old values.
+  /// Happens when it is waited for, so that a member that reads the result too early reads old values.
   Work all_gather(Stream&, Tensor out, Tensor in) override {
     require(out.numel() == in.numel() * size() && out.dtype() == in.dtype(), "gathering parts of another size");
     return Work(std::make_shared<Late>([this, out, in] {

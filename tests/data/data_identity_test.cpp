@@ -52,7 +52,7 @@ TEST_CASE("a file that changes is another one, wherever it lies") {
   CHECK(sample_hash(MappedFile(prefix + ".bin")) == whole);
 }
 
-TEST_CASE("data sets that are swapped, missing, or taken in another order are told") {
+TEST_CASE("data sets that are swapped, missing, or taken in another order are reported") {
   const auto file = [](const char* hash) {
     return Json::object({{"path", hash}, {"bin_bytes", 1}, {"idx_hash", hash}});
   };

@@ -319,7 +319,7 @@ TEST_CASE("a mode per sequence marks multimodal data") {
   CHECK(read_sequence(data, 2) == std::vector<std::int32_t>{5, 127});
 }
 
-TEST_CASE("floats are no token ids") {
+TEST_CASE("floats are not token ids") {
   Folder folder;
   write_corpus(folder.path + "good", DataType::i32);
   const std::string idx = with_field(read_file(folder.path + "good.idx"), 17, std::uint8_t{7});

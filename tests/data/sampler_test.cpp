@@ -34,7 +34,7 @@ TEST_CASE("samplers deal out Megatron-LM's micro-batches") {
   }
 }
 
-TEST_CASE("a sampler resumed in the middle goes on as the one that was not interrupted") {
+TEST_CASE("a sampler resumed in the middle continues as the one that was not interrupted") {
   for (const SamplerKind kind : {SamplerKind::single, SamplerKind::cyclic}) {
     SamplerOptions options{.kind = kind, .total = 103, .micro_batch_size = 3, .dp_size = 2, .dp_rank = 1};
     Sampler whole(options);

@@ -38,7 +38,7 @@ TEST_CASE("choices: the fastest candidate is measured once and kept") {
   CHECK(choices.table() == std::map<std::string, std::string>{{"other", "a"}, {"product", "b"}});
 }
 
-TEST_CASE("choices: a choice that is no candidate any more is measured again") {
+TEST_CASE("choices: a choice that is no longer a candidate is measured again") {
   Choices choices;
   choices.set("product", "gone");
   Measurer measurer{{{"a", 2}, {"b", 1}}};

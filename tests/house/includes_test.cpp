@@ -21,7 +21,7 @@ using namespace mtl;
 
 namespace {
 
-/// Which rooms a room sees, beside itself.
+/// The rooms that a room sees, besides itself.
 const std::map<std::string, std::set<std::string>>& visible_rooms() {
   static const std::map<std::string, std::set<std::string>> rooms = [] {
     std::map<std::string, std::set<std::string>> sees;

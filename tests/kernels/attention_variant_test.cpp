@@ -69,7 +69,7 @@ TEST_CASE("attention variants: dtype, head size and GPU decide who takes forward
 TEST_CASE("attention variants: decoding is simple, a part of a sequence is not hopper's") {
   Call part(64);
   part.in.qkv.k.tensor = part.in.qkv.v.tensor = meta({2, 100, 2, 5, 64}, DType::bf16);
-  CHECK(part.on(90) == Variants{tiles});  // keys that exist, but nobody wrote
+  CHECK(part.on(90) == Variants{tiles});  // keys that exist, but are unwritten
   part.in.rows.first_row = 30;
   CHECK(part.on(90) == Variants{tiles});
   Call cached(64);

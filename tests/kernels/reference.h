@@ -26,7 +26,7 @@ struct Tolerance {
 inline constexpr Tolerance kTolerance{};
 
 /// Relative rms errors of results that are stored in a dtype and whose operands are exact: its rounding, which is at
-/// most half a unit in the last place, beside fp32's own.
+/// most half a unit in the last place, in addition to fp32's own.
 inline double rounding_of(DType dtype, double fp32) {
   if (dtype == DType::f32) return fp32;
   return dtype == DType::bf16 ? 0x1p-8 + fp32 : 0x1p-11 + fp32;

@@ -27,7 +27,7 @@ struct Message {
   bool operator==(const Message&) const = default;
 };
 
-/// Plays a pipeline. A send offers its message and goes on, unless one more than `outstanding` of the same channel
+/// Plays a pipeline. A send offers its message and continues, unless one more than `outstanding` of the same channel
 /// would be on offer: then it waits until the peer has taken the oldest. A receive takes the oldest message, or waits.
 /// Activations and gradients have a channel each, or, with `shared`, one together.
 class Play {
@@ -104,7 +104,7 @@ void check_all_end(ScheduleKind kind, const PipelineCase& shape) {
   CAPTURE(shape.chunks);
   CAPTURE(shape.micro_batches);
   CAPTURE(shape.group);
-  // A group larger than the number of stages goes on in the first stage while its beginning is back from the last.
+  // A group larger than the number of stages continues in the first stage while its beginning is back from the last.
   int extra = std::max(shape.group - shape.stages, 0);
   CHECK(Play(kind, shape, static_cast<std::size_t>(1 + extra)).run() == shape.stages);
   CHECK(Play(kind, shape, 1000).run() == shape.stages);

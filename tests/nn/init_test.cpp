@@ -23,7 +23,7 @@ TEST_CASE("normals equal Box and Muller with libm's functions to 1e-14") {
   }
 }
 
-TEST_CASE("an initialised parameter has its mean, deviation and zero padding; names and seeds give other numbers") {
+TEST_CASE("an initialized parameter has its mean, deviation and zero padding; names and seeds give other numbers") {
   Buffer memory(Device::cpu, 1300 * 100 * 4);
   Tensor value = memory.tensor(DType::f32, {1300, 100});
   ParamSpec spec{.name = "a", .shape = {1234, 100}, .padded_rows = 1300, .init_std = 0.02f};
@@ -42,7 +42,7 @@ TEST_CASE("an initialised parameter has its mean, deviation and zero padding; na
   CHECK(data[0] != first);
 }
 
-TEST_CASE("slices of an initialised parameter hold the bits of the whole") {
+TEST_CASE("slices of an initialized parameter hold the bits of the whole") {
   ParamSpec spec{.name = "w", .shape = {6, 5, 7}, .init_std = 0.5f};
   Buffer memory(Device::cpu, 4096);
   Tensor whole = memory.tensor(DType::f32, {210}), part = memory.tensor(DType::f32, {210}, 1024);

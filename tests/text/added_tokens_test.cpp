@@ -1,4 +1,4 @@
-// Added tokens in a text, and normalisation form C.
+// Added tokens in a text, and normalization form C.
 #include "text/added_tokens.h"
 
 #include <doctest/doctest.h>
@@ -25,7 +25,7 @@ std::string cut(const TokenFinder& finder, const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("added tokens: the leftmost, there the longest, with the white space beside them") {
+TEST_CASE("added tokens: the leftmost, there the longest, with the adjacent white space") {
   TokenFinder finder({{.content = "<a>", .id = 1},
                       {.content = "<a>b", .id = 2},
                       {.content = "<l>", .id = 3, .lstrip = true},

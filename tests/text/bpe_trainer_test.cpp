@@ -170,7 +170,7 @@ TEST_CASE("training: a text of any script is cut for counting only where its wor
   }
 }
 
-TEST_CASE("training: pairs that are too rare are not joined; progress is told") {
+TEST_CASE("training: pairs that are too rare are not joined; progress is reported") {
   WordCounts counts;
   counts.add_text("ab ab ab cd cd ef");
   auto merges = [&](std::int64_t least) {
@@ -180,10 +180,10 @@ TEST_CASE("training: pairs that are too rare are not joined; progress is told") 
   CHECK(merges(2) == 4);
   CHECK(merges(3) == 1);
   CHECK(merges(4) == 0);
-  std::vector<std::size_t> told;
+  std::vector<std::size_t> reported;
   counts.add_text(golden_corpus("tinyshakespeare.txt"));
-  train_bpe(counts, {.vocab_size = 256 + 200, .on_merges = [&](std::size_t n) { told.push_back(n); }});
-  CHECK(told == std::vector<std::size_t>{64, 128, 192});
+  train_bpe(counts, {.vocab_size = 256 + 200, .on_merges = [&](std::size_t n) { reported.push_back(n); }});
+  CHECK(reported == std::vector<std::size_t>{64, 128, 192});
 }
 
 TEST_CASE("words: counted, copied, joined and forgotten") {

@@ -202,7 +202,7 @@ TEST_CASE("decompress: other formats are refused by name") {
   CHECK_THROWS_WITH_AS(file.read(std::string("\x5D\0\0\x80\0", 5)), doctest::Contains("is lzma;"), Error);
   CHECK_THROWS_WITH_AS(file.read("PK\x03\x04...."), doctest::Contains("is zip;"), Error);
   CHECK_THROWS_WITH_AS(file.read("\xFF\xFE{\0"), doctest::Contains("is UTF-16;"), Error);
-  CHECK(file.read("BZh is no magic") == "BZh is no magic");
+  CHECK(file.read("BZh is not magic") == "BZh is not magic");
 }
 
 TEST_CASE("decompress: a small file that wants a large window is refused before it gets one") {

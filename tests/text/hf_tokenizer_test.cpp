@@ -86,7 +86,7 @@ TEST_CASE("tokenizer.json: ten megabytes of one thing") {
   }
 }
 
-TEST_CASE("tokenizer.json: the end of a document, and the files beside") {
+TEST_CASE("tokenizer.json: the end of a document, and the files next to it") {
   const test::ScratchFolder folder;
   std::string json = read_file(kLlama3);
   auto write = [&](const std::string& name, const std::string& text) { write_file_atomic(folder / name, text); };
@@ -105,7 +105,7 @@ TEST_CASE("tokenizer.json: the end of a document, and the files beside") {
   write("tokenizer_config.json", R"({"eos_token": "<|end_of_text|>", "pad_token": "<|begin_of_text|>"})");
   CHECK(load().pad() == 1997);
   write("tokenizer_config.json", R"({"eos_token": "<|end_of_text|>", "pad_token": "<|end_of_text|>"})");
-  CHECK(load().pad() == -1);  // pads could not be told from ends
+  CHECK(load().pad() == -1);  // pads could not be distinguished from ends
   write("tokenizer_config.json", R"({"eos_token": "<eot>"})");
   CHECK_THROWS_WITH_AS(load(), doctest::Contains("<eot>"), Error);
   write("tokenizer_config.json", R"({"add_prefix_space": true})");
@@ -153,7 +153,7 @@ TEST_CASE("tokenizer.json: added tokens are numbered as Hugging Face's libraries
                                   encode("{\"id\": 9, \"content\": \"<a>\"}", "c")[0], 1001});
 }
 
-TEST_CASE("tokenizer.json: ids around a text that no token has, and tokens that normalisation makes one") {
+TEST_CASE("tokenizer.json: ids around a text that no token has, and tokens that normalization makes one") {
   const test::ScratchFolder folder;
   auto load = [&](const std::string& json, bool with_special) {
     write_file_atomic(folder / "tokenizer.json", json);

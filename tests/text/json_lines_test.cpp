@@ -103,7 +103,7 @@ TEST_CASE("texts: a bad line says what and in which column") {
   CHECK(message_of(extractor, R"({"a": ["x", ["y"]]})") ==
         "the value of \"a\" is a list with something else than strings (column 7)");
   CHECK(message_of(extractor, R"({"a": "\udc00"})") ==
-        "the value of \"a\" holds a lone surrogate, which is no Unicode text (column 7)");
+        "the value of \"a\" holds a lone surrogate, which is not Unicode text (column 7)");
   CHECK(message_of(extractor, R"({"a": "x",})").find("(column 11)") != std::string::npos);
   CHECK(message_of(extractor, R"({"a": "x", "b": 01})").find("(column") != std::string::npos);
   CHECK(message_of(extractor, "{\"a\": \"\xC3\"}").find("invalid UTF-8 (column 8)") != std::string::npos);

@@ -58,7 +58,7 @@ TEST_CASE("pretokenizer: a batch that ends anywhere cuts the same pieces") {
   }
 }
 
-TEST_CASE("pretokenizer: bytes that are no UTF-8 are other characters") {
+TEST_CASE("pretokenizer: bytes that are not UTF-8 are other characters") {
   CHECK(piece_lengths("ab\xFF\xC3 c") == std::vector<std::int32_t>{2, 2, 2});
   CHECK(piece_lengths("").empty());
 }

@@ -100,7 +100,7 @@ TEST_CASE("sentencepiece: random text as the definitions give it, and back") {
       Ids ids;
       encoder->append(text, ids);
       REQUIRE(ids == plain.encode(text));
-      // Encoding loses what normalising does and nothing else; then U+2581 is a blank, the first one the dummy prefix.
+      // Encoding loses what normalizing does and nothing else; then U+2581 is a blank, the first one the dummy prefix.
       std::string shown;
       for (const std::string& character : characters_of(plain.normalized(text)))
         shown += character == kSpaceText ? " " : character;
@@ -296,7 +296,7 @@ TEST_CASE("sentencepiece: what cannot be followed is refused by name") {
   refuses(with({"a", 0, Kind::normal}), "piece 4 (a) is there twice");
   refuses(with({"b", 0, Kind::unknown}), "pieces 0 and 4 are both the unknown piece");
   refuses(with({"b", 0, static_cast<Kind>(7)}), "piece 4 is of kind 7");
-  refuses(with({"\xFF", 0, Kind::normal}), "piece 4 is no UTF-8");
+  refuses(with({"\xFF", 0, Kind::normal}), "piece 4 is not UTF-8");
   refuses(with({"b", NAN, Kind::normal}), "piece 4 (b) has a score");
   refuses(with({std::string("b\0", 2), 0, Kind::normal}), "piece 4 holds U+0000");
   refuses(with({"<0x41>", 0, Kind::byte}), "piece 4 (<0x41>) is a byte, but the model has no byte_fallback");
@@ -310,9 +310,9 @@ TEST_CASE("sentencepiece: what cannot be followed is refused by name") {
   refuses(sentencepiece_file(model), "a SentencePiece model of type char");
   model = small_model({{"a", 0, Kind::normal}});
   model.normalizer.charsmap = "abc";
-  refuses(sentencepiece_file(model), "damaged normalisation rules: 3 bytes");
+  refuses(sentencepiece_file(model), "damaged normalization rules: 3 bytes");
   model.normalizer.charsmap = std::string("\xFF\xFF\xFF\0abcdefgh", 12);
-  refuses(sentencepiece_file(model), "damaged normalisation rules: a trie of 16777215 bytes");
+  refuses(sentencepiece_file(model), "damaged normalization rules: a trie of 16777215 bytes");
   model.pieces.erase(model.pieces.begin());
   refuses(sentencepiece_file(model), "no SentencePiece model: no piece is the unknown one");
   refuses("", "no SentencePiece model");

@@ -35,7 +35,7 @@ TEST_CASE("sentences: ends, closers, white space") {
   CHECK(split_text("\"Why?\" she asked. \"Why?\" She left.") == "\"Why?\" she asked.|\"Why?\"|She left.");
   CHECK(split_text("See www.example.com, 3.14 or a.b.c. Then go.") == "See www.example.com, 3.14 or a.b.c.|Then go.");
   CHECK(split_text("One.\xC2\xA0Two.\xE3\x80\x80Three.\xC2\xA0") == "One.|Two.|Three.");
-  CHECK(split_text("tokenised . As in WikiText .") == "tokenised .|As in WikiText .");
+  CHECK(split_text("tokenized . As in WikiText .") == "tokenized .|As in WikiText .");
   CHECK(split_text("Line\nbreaks. Are\nblanks.") == "Line\nbreaks.|Are\nblanks.");
 }
 

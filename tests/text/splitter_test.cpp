@@ -121,7 +121,7 @@ TEST_CASE("split patterns: by hand as interpreted, on random Unicode and on byte
   for (const std::string& text : texts) REQUIRE(piece_lengths(*by_hand, text) == piece_lengths(*plain, text));
 }
 
-TEST_CASE("split patterns: spellings in use are recognised, and mean the same") {
+TEST_CASE("split patterns: spellings in use are recognized, and mean the same") {
   struct Spelling {
     const char* pattern;
     SplitRules rules;

@@ -215,7 +215,7 @@ TEST_CASE("vocabulary files: broken ones name the place") {
   }
   write_file_atomic(merges, "{\"a\": 0}");
   CHECK_THROWS_WITH_AS(BpeTokenizer(read_vocab_and_merges(merges, "../share/gpt2/merges.txt"), merges),
-                       doctest::Contains("no byte-level vocabulary"), Error);
+                       doctest::Contains("not a byte-level vocabulary"), Error);
 }
 
 TEST_CASE("vocab.json: what is not a token and its id is refused by name") {
@@ -251,10 +251,10 @@ TEST_CASE("vocab.json: what is not a token and its id is refused by name") {
     CHECK(refusal(cat("\"ab\": ", id)) == cat("v.json: token \"ab\" has id ", id));
   CHECK(refusal("\"ab\": 256, ") == cat("v.json: byte ", tokens.size() + 12, ": a value is missing after ','"));
   CHECK(refusal("\"ab\": x") == cat("v.json: byte ", tokens.size() + 7, ": expected a value"));
-  CHECK(refusal("\"\\uD800\": 256") == "v.json: the token of id 256 is no Unicode text");
+  CHECK(refusal("\"\\uD800\": 256") == "v.json: the token of id 256 is not Unicode text");
 }
 
-TEST_CASE("tokenizer files: a path that cannot be opened is named, and is no internal error") {
+TEST_CASE("tokenizer files: a path that cannot be opened is named, and is not an internal error") {
   for (const char* type : {"HuggingFaceTokenizer", "SentencePieceTokenizer", "TikTokenizer"}) {
     TokenizerOptions options;
     options.type = type;

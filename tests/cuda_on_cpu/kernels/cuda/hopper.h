@@ -1,5 +1,5 @@
 // Takes the place of kernels/cuda/hopper.h in tests: the same words, played on the cpu. Shared memory has the addresses
-// that descriptors hold. A copy fills its target with NaN when it starts, and the data arrive when somebody waits for
+// that descriptors hold. A copy fills its target with NaN when it starts, and the data arrive when a thread waits for
 // them; a product reads shared memory, and writes its sums, when it is waited for. Descriptors and the permutation are
 // decoded here from the PTX ISA's words, apart from kernels/cuda/hopper_layout.h, which encodes them.
 #pragma once
