@@ -10,7 +10,7 @@
 
 namespace mtl {
 
-/// Whether the build has operators for the device cuda: the only place that asks.
+/// True if the build has operators for the device cuda. Nothing else asks.
 #ifdef MTL_WITH_CUDA
 inline constexpr bool kWithCuda = true;
 #else

@@ -16,7 +16,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace mtl::HWY_NAMESPACE {
 
-/// What dropout multiplies elements by: 0 or the scale; 1 everywhere when it is off.
+/// Dropout's factors of elements: 0 or the scale; 1 everywhere when it is off.
 class HiddenMask {
  public:
   static constexpr std::size_t kStretch = 512;

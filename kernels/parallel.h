@@ -1,4 +1,4 @@
-// How operators spread over threads on the cpu: by fixed blocks, so that results do not depend on how many there are.
+// Spreads operators over threads on the cpu by fixed blocks, so that results do not depend on their number.
 #pragma once
 
 #include <algorithm>

@@ -13,9 +13,9 @@ class Flags;
 void check_prefixes(Flags& flags, const std::vector<std::string>& prefixes);
 void check_one_prefix(Flags& flags, const std::vector<std::string>& prefixes);
 
-/// What token files hold: counts, sizes, lengths.
+/// Prints counts, sizes and lengths of token files.
 int data_info(int argc, const char* const* argv);
-/// Whether they keep the rules of their format.
+/// Checks that token files keep the rules of their format.
 int data_verify(int argc, const char* const* argv);
 /// The documents themselves.
 int data_cat(int argc, const char* const* argv);

@@ -8,7 +8,7 @@ namespace mtl {
 
 /// Token files, their split, and the order of their samples.
 void add_data_flags(Flags& flags, DataOptions& data);
-/// How many samples an update takes, and how many updates there are.
+/// Batch sizes and the number of updates.
 void add_batch_flags(Flags& flags, BatchOptions& batch);
 /// Relations between them that need to know what was given; a check. Fills in what a schedule of sizes implies.
 void settle_data_flags(Flags& flags, const DataOptions& data, BatchOptions& batch, std::int64_t data_parallel);

@@ -14,7 +14,7 @@
 namespace mtl {
 namespace {
 
-/// What was found about one pair of files.
+/// The findings about one pair of files.
 struct Verdict {
   std::string prefix;
   Exit code = Exit::ok;

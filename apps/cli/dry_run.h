@@ -1,4 +1,4 @@
-// What a run will take, before it starts.
+// The plan of a run, before it starts.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What mtl-eval does: score a text or token files with a model.
+// The run of mtl-eval: scores a text or token files with a model.
 #pragma once
 
 #include <optional>

@@ -19,7 +19,7 @@ struct Prompt {
   std::string where;              // "FILE: line N", or "--prompt"
 };
 
-/// How prompts are read.
+/// Reads prompts in one of their formats.
 struct PromptReader {
   const Model& model;
   const Tokenizer* tokenizer;         // null with `ids`

@@ -19,8 +19,8 @@ namespace mtl {
 
 namespace {
 
-/// What ends a continuation, as in transformers: eos_token_id of generation_config.json; without it the tokenizer's
-/// end-of-document token; without a tokenizer eos_token_id of config.json.
+/// The ids that end a continuation, as in transformers: eos_token_id of generation_config.json; without it the
+/// tokenizer's end-of-document token; without a tokenizer eos_token_id of config.json.
 std::vector<std::int32_t> end_tokens(const Tokenizer* tokenizer, const ModelSource& source) {
   std::vector<std::int64_t> ids = generation_eos_ids(source.folder());
   if (ids.empty() && tokenizer != nullptr) return {tokenizer->eod()};
@@ -89,7 +89,7 @@ class Printer {
     for (T value : values) out.push(value);
     return out;
   }
-  /// What `id` adds to a text that ends with `last`. A model may have more ids than its tokenizer.
+  /// The text that `id` adds after `last`. A model may have more ids than its tokenizer.
   std::string text_after(std::int32_t last, std::int32_t id) const {
     std::int64_t known = tokenizer_->vocab_size();
     if (id >= known) return decode_lossy("\xFF");

@@ -1,4 +1,4 @@
-// What mtl-generate does: continue prompts with a model.
+// The run of mtl-generate: continues prompts with a model.
 #pragma once
 
 #include <optional>

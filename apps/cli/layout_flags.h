@@ -13,7 +13,7 @@ inline constexpr std::int64_t kLargestWorld = 1 << 16;
 void add_grid_flags(Flags& flags, ParallelOptions& options);
 /// Layers of the first and of the last stage.
 void add_stage_flags(Flags& flags, ParallelOptions& options);
-/// What ranks share besides layers: rows, the optimizer's state, sums of gradients.
+/// Sharding of anything but layers: rows, the optimizer's state, sums of gradients.
 void add_sharing_flags(Flags& flags, ParallelOptions& options);
 /// Activations that backward computes again.
 void add_recompute_flags(Flags& flags, ParallelOptions& options);

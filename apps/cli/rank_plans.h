@@ -1,4 +1,4 @@
-// What a step takes of each rank, for mtl-topo and mtl-train --dry-run: tables and JSON.
+// Memory and work of each rank in a step, for mtl-topo and mtl-train --dry-run: tables and JSON.
 #pragma once
 
 #include <string>

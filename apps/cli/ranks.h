@@ -1,5 +1,5 @@
-// What a main needs whose process may be one rank of a job: who it is, its groups, and a frame that ends the whole job
-// when one rank fails.
+// The frame of a main whose process may be one rank of a job: its rank, its groups, and a run_main that ends the whole
+// job when one rank fails.
 //
 //   Ranks ranks("mtl-train");
 //   flags.check([&] { ...ranks.launched().world... });
@@ -30,7 +30,7 @@ class Ranks {
   explicit Ranks(std::string program) : program_(std::move(program)) {}
   Ranks(const Ranks&) = delete;
 
-  /// Who this process is; touches no MPI. Throws Error(usage) when its launcher is none of ours.
+  /// The rank of this process, without MPI. Throws Error(usage) for a launcher that is not supported.
   const RankEnvironment& launched();
   /// For a run that needs no other ranks: where launched() would throw, this process counts as alone from here on.
   void need_none();

@@ -27,7 +27,7 @@ void reserve_standard_streams() {
   }
 }
 
-/// What needs no run.
+/// Answers the flags that need no run.
 void answer(const Flags& flags, Flags::Request request) {
   if (request == Flags::Request::help) print_out(flags.help());
   if (request == Flags::Request::version) print_out(cat(flags.program(), " ", kVersion, "\n"));

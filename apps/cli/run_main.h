@@ -14,7 +14,7 @@ namespace mtl {
 /// Errors become "program: message" on stderr and their exit code. A closed pipe on stdout ends the tool quietly.
 int run_main(Flags& flags, int argc, const char* const* argv, const std::function<Exit(Console&)>& run);
 
-/// What is different when the process is one rank of a job (cli/ranks.h).
+/// The differences of a process that is one rank of a job (cli/ranks.h).
 struct RunFrame {
   std::string name;    // what messages begin with; empty: the program's name
   bool speaks = true;  // --help and its like are answered, the console informs; warnings and errors come in any case

@@ -1,4 +1,4 @@
-// How OpenMP's threads wait for work. To be the first call of a program that computes with them.
+// The way in which OpenMP's threads wait for work. A program that computes with them calls this first.
 #pragma once
 
 namespace mtl {

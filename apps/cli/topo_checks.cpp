@@ -1,4 +1,4 @@
-// Which layouts mtl-topo can draw; for those that it cannot, what would do.
+// Checks that mtl-topo can draw a layout, and suggests one that it can.
 #include <algorithm>
 #include <functional>
 #include <map>

@@ -130,7 +130,7 @@ std::string TopoOptions::output_format() const {
 
 namespace {
 
-/// What else mtl-train's command lines say of a layout.
+/// mtl-train's other flags that concern a layout.
 void add_train_spellings(Flags& flags, TopoOptions& options) {
   ParallelOptions& parallel = options.run.parallel;
   flags.add_switch("--overlap-grad-reduce", parallel.overlap_grad_reduce, "as mtl-train's; nothing else is allocated")

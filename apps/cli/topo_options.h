@@ -1,4 +1,4 @@
-// What mtl-topo is asked: a layout of ranks, and a model to lay out.
+// The options of mtl-topo: a layout of ranks, and a model to lay out.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace mtl {
 
-/// Of a time chart: stages, and forwards of all stages.
+/// Limits of a time chart: stages, and forwards of all stages.
 inline constexpr std::int64_t kMostChartStages = 1024, kMostChartForwards = 100000;
 /// A core has a number in a rankfile, which is an int, with 2^16 ranks; micro-batches have entries in lists.
 inline constexpr std::int64_t kMostCores = 1 << 14, kMostMicroBatches = 1 << 20;
@@ -44,7 +44,7 @@ struct TopoOptions {
   std::int64_t node_size() const;  // 8, or the world when that is smaller, unless given
   std::vector<std::string> host_names() const;
   std::int64_t chunks() const;  // of each stage
-  /// How layers and micro-batches are divided among the stages; its grid has no other axis.
+  /// The division of layers and micro-batches among the stages; its grid has no other axis.
   Layout stage_layout() const;
   bool wants_schedule() const { return micro_batches || (run.batch.global_batch_size && fits_chart()); }
   /// A time chart of the step is not too large to be drawn.

@@ -62,7 +62,7 @@ class TextCanvas {
   std::vector<std::u32string> lines_;
 };
 
-/// How much room is taken: "rank 12 ══ tp ══ rank 13" down to "12═13".
+/// The widths of a drawing: "rank 12 ══ tp ══ rank 13" down to "12═13".
 struct Style {
   bool words;
   std::size_t link;  // characters between neighbours

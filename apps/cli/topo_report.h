@@ -35,7 +35,7 @@ struct TopoSchedule {
   ScheduleTimes times;  // in forwards of a chunk; a backward is two
 };
 
-/// What a training step takes of the ranks.
+/// Memory and work of the ranks in a training step.
 struct TopoMemory {
   TrainOptions run;
   std::string reason_not;  // mtl-train cannot run the layout: there are no plans

@@ -197,7 +197,7 @@ double draw_groups(Canvas& canvas, const TopoReport& report, double top) {
   return y;
 }
 
-/// Of chunk c of n, from the strong colour of the first to a pale one.
+/// The colour of chunk c of n, from a strong one for the first to a pale one.
 std::string shade(const std::array<int, 3>& strong, int chunk, int chunks) {
   double pale = chunks == 1 ? 0 : 0.65 * chunk / (chunks - 1);
   std::string out = "#";

@@ -11,7 +11,7 @@ namespace mtl {
 /// starts from once a check of the caller has found it.
 void add_train_flags(Flags& flags, TrainOptions& options, const RunStart& start);
 
-/// How many ranks there are: as many as were launched, or with --dry-run as --world-size says. To be called from a
+/// Sets the number of ranks: those that were launched, or with --dry-run --world-size. To be called from a
 /// check before all others.
 void settle_world_size(TrainOptions& options, int launched);
 

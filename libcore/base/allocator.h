@@ -1,4 +1,4 @@
-// How the process returns memory that it frees.
+// Makes the process return memory that it frees.
 #pragma once
 
 namespace mtl {

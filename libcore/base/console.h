@@ -1,4 +1,4 @@
-// What a tool says to its user: messages on stderr, and a progress line that animates only on a terminal.
+// A tool's messages to its user on stderr, and a progress line that animates only on a terminal.
 #pragma once
 
 #include <chrono>

@@ -11,7 +11,7 @@
 
 namespace mtl {
 
-/// How a process ends. The values are part of the command-line contract.
+/// Exit codes. The values are part of the command-line contract.
 enum class Exit : int {
   ok = 0,
   failure = 1,    // any failure that has no code of its own

@@ -139,7 +139,7 @@ void refuse_other_file(const std::string& path, const std::string& content) {
   fail(Exit::usage, path, ": is not a lock of mtl, which would overwrite it; rename this file, or write elsewhere");
 }
 
-/// Whether the process that a lock file names may live although the lock was granted: it is on another machine.
+/// True if the process that a lock file names may live although the lock was granted: it is on another machine.
 bool may_live(const std::string& content, bool has_locks) {
   if (content.empty()) return false;
   if (!has_locks) return true;
@@ -147,7 +147,7 @@ bool may_live(const std::string& content, bool has_locks) {
   return !boot.empty() && boot != boot_id() && host != host_name();
 }
 
-/// Whether the holder beats within the time given.
+/// True if the holder beats within the time given.
 bool beats(const std::string& path, const std::string& content, const FileLockTimes& times) {
   const double end = now_seconds() + times.patience;
   while (now_seconds() < end) {

@@ -70,7 +70,7 @@ class AtomicFile {
   void seal();
   /// Seals what is not sealed, renames, and syncs the folder.
   void commit();
-  /// What the file is called until commit().
+  /// The name of the file until commit().
   static std::string temporary_name(const std::string& path);
 
  private:

@@ -1,4 +1,4 @@
-// What INT, TERM and HUP leave behind of a tool that writes files: nothing.
+// Removes the unfinished files of a tool that INT, TERM or HUP ends.
 //
 // No handler is installed: the signals are blocked, and a thread of its own waits for them. It removes the files named
 // to it and ends the process by the same signal, wherever the other threads are, so that a shell sees what happened

@@ -1,4 +1,4 @@
-// How much more memory this process may take, by everything that bounds it on Linux: the memory that is free, the
+// The memory that this process may still take, by everything that bounds it on Linux: the memory that is free, the
 // memory cgroups (versions 1 and 2) that it is in, and its resource limits.
 //
 // A page cache can be dropped, so it counts as free: in MemAvailable by the kernel's own estimate, in a cgroup as its

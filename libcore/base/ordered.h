@@ -19,7 +19,7 @@ struct Weightless {
   std::size_t operator()(const auto&) const { return 0; }
 };
 
-/// What the threads of run_ordered share.
+/// State that the threads of run_ordered share.
 template <class Result, class Produce, class Weigh>
 class OrderedWork {
  public:

@@ -15,7 +15,7 @@ namespace mtl {
 
 namespace {
 
-/// Whether a file is NAME.tmp.PID of one of the names.
+/// True if a file is NAME.tmp.PID of one of the names.
 bool is_temporary_of(const std::vector<std::string>& names, const std::string& file) {
   return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
     const std::string begin = fs::path(name).filename().string() + ".tmp.";

@@ -1,4 +1,4 @@
-// How a complete folder gets its name.
+// Gives a complete folder its name.
 #pragma once
 
 #include <string>

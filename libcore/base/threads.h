@@ -1,4 +1,4 @@
-// How many threads a tool uses.
+// The number of threads that a tool uses.
 #pragma once
 
 #include <cstdint>

@@ -58,9 +58,9 @@ std::string decode_lossy(std::string_view bytes);
 /// Text from bytes that arrive in pieces: a character that is not complete yet is held back.
 class Utf8Stream {
  public:
-  /// What can be shown now.
+  /// The characters that are complete.
   std::string push(std::string_view bytes);
-  /// What was held back; U+FFFD, since it never became complete.
+  /// U+FFFD for the bytes that were held back and never became complete.
   std::string finish();
 
  private:

@@ -1,4 +1,4 @@
-// What this process is writing: for a thread that has to answer while another one is inside a system call of
+// The current write of this process, for a thread that has to answer while another one is inside a system call of
 // base/files.
 #pragma once
 

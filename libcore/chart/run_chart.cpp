@@ -75,7 +75,7 @@ bool has_point(const std::vector<double>& values) {
   return std::any_of(values.begin(), values.end(), [](double value) { return std::isfinite(value); });
 }
 
-/// What one run adds to one panel, pale lines first and markers last.
+/// Adds one run to one panel, pale lines first and markers last.
 std::vector<Series> run_series(const RunLog& log, std::size_t color, const std::string& column,
                                const RunChartOptions& options) {
   std::vector<Series> out;

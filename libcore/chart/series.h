@@ -1,4 +1,4 @@
-// What a chart shows: panels stacked on one x axis, each with lines and markers. Not-a-number is a gap.
+// The contents of a chart: panels stacked on one x axis, each with lines and markers. Not-a-number is a gap.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +33,7 @@ struct Chart {
 /// False for gaps, for what a logarithmic axis cannot show (0 and below), and beyond 1e300, where differences overflow.
 bool is_drawable(double value, bool is_log);
 
-/// What a legend shows: each name once, and whether series of several colours share it.
+/// The entries of a legend: each name once, and whether series of several colours share it.
 struct LegendEntry {
   const Series* series;
   bool is_shared;

@@ -41,7 +41,7 @@ std::string fit(const std::string& text, double width, double font) {
   return cut_middle(text, "…", [&](const std::string& cut) { return text_width(cut, font) <= width; });
 }
 
-/// What is common to all documents before their elements.
+/// The beginning of every document.
 std::string chart_head() {
   return format(
       "<style>text{font:%.0fpx Helvetica,Arial,'Liberation Sans','DejaVu Sans',sans-serif;fill:#222}"

@@ -94,7 +94,7 @@ class Plot {
   std::vector<Cell> cells_;
 };
 
-/// How a chart is drawn here.
+/// The settings of one drawing.
 struct Look {
   TerminalOptions options;
   bool braille;

@@ -19,7 +19,7 @@ struct TerminalOptions {
 
 std::string terminal_chart(const Chart& chart, const TerminalOptions& options);
 
-/// What the descriptor's terminal offers: its size (COLUMNS and LINES win; 80 x 24 without a terminal), a UTF-8
+/// The capabilities of the descriptor's terminal: its size (COLUMNS and LINES win; 80 x 24 without a terminal), a UTF-8
 /// locale (LC_ALL, LC_CTYPE, LANG), and colour unless NO_COLOR says otherwise.
 TerminalOptions detect_terminal(int descriptor);
 

@@ -152,7 +152,7 @@ std::string SaveDirectory::run_id() const { return run_id_of(path_); }
 
 void SaveDirectory::replace_state(const TrainState& state, Communicator& world) const {
   work_on_first_rank(world, [&] {
-    // What a job that died after its last commit did not come to.
+    // A job that died after its last commit did not do this.
     remove_leftovers(path_);
     if (parse_int(tracker_text(path_)) != state.iteration) write_tracker(path_, state.iteration);
     const std::string folder = cat(path_, "/", folder_of(state.iteration));

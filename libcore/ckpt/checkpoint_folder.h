@@ -32,7 +32,7 @@ std::string run_id_of(const std::string& directory);
 /// names.
 void recover_replaced(const std::string& directory);
 
-/// What jobs that died in the middle of a save left behind, by the names that a save gives. To remove it the caller
+/// Leftovers of jobs that died in the middle of a save, by the names that a save gives. To remove them the caller
 /// holds the lock, so that no other job is writing. Nothing is removed before the names of the checkpoints that stay
 /// are on disk.
 std::vector<std::string> list_leftovers(const std::string& directory);

@@ -18,7 +18,7 @@ const HfFamily& hf_family_of(const Json& hf_config);
 /// for GptConfig::problems.
 GptConfig gpt_config_from_hf(const Json& hf_config);
 
-/// Whether the family's config.json can describe this architecture.
+/// True if the family's config.json can describe this architecture.
 bool has_architecture(const HfFamily& family, const GptConfig& config);
 /// The first family that has this architecture. Throws Error when none has, with what the closest one lacks.
 const HfFamily& hf_family_for(const GptConfig& config);

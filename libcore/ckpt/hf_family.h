@@ -33,7 +33,7 @@ struct HfFixedSwitch {
   bool value;
 };
 
-/// Which layers see a window of tokens, and the keys that decide it.
+/// The layers that see a window of tokens, and the keys that decide it.
 enum class HfWindow {
   none,
   everywhere,  // sliding_window, a number or null
@@ -47,7 +47,7 @@ struct HfRotary {
   double percent = 1;
 };
 
-/// Which part of a canonical tensor a file's tensor holds, and in which order of axes.
+/// The part of a canonical tensor that a file's tensor holds, and the order of its axes.
 enum class HfPart {
   whole,
   transposed,      // Conv1D: (inputs, outputs)

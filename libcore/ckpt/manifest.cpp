@@ -306,8 +306,8 @@ std::vector<Pieces> parts_along(Pieces pieces, std::size_t axis) {
   return parts;
 }
 
-/// What parallel layouts make, a grid of boxes with element ranges in each, is cut apart in n log n; only boxes that no
-/// cut separates are compared in pairs.
+/// The grid of boxes that parallel layouts make, with element ranges in each, is cut apart in n log n; only boxes that
+/// no cut separates are compared in pairs.
 void check_apart(Pieces pieces) {
   if (pieces.size() < 2) return;
   const Slice& box = pieces[0]->slice;

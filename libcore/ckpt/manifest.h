@@ -55,7 +55,7 @@ std::string manifest_text(const Manifest& manifest);
 enum class ChecksumCheck { required, skip };
 /// Throws Error(bad_data); errors do not name the file.
 Manifest parse_manifest(std::string_view text, ChecksumCheck checksum = ChecksumCheck::required);
-/// What one rank knows of a manifest, as text: the files that it wrote and the pieces in them.
+/// One rank's part of a manifest, as text: the files that it wrote and the pieces in them.
 std::string manifest_part_text(const Manifest& part);
 /// Adds the parts of all ranks; tensors come in canonical order. Throws Error(failure) unless the pieces hold every
 /// element of every parameter of whole.config once, and of its moments when there are any.

@@ -7,7 +7,7 @@ namespace mtl {
 
 namespace {
 
-/// Whether megatron-core uses a name, in which implementation of the transformer; others are of older releases.
+/// The implementation of megatron-core's transformer that uses a name; other names are of older releases.
 enum class Core { no, both, local, transformer_engine };
 
 struct NameRow {

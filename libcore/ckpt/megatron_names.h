@@ -9,7 +9,7 @@
 
 namespace mtl {
 
-/// How tensor parallel ranks share a parameter.
+/// The division of a parameter among tensor parallel ranks.
 enum class MegatronSplit {
   none,     // every rank has all of it
   rows,     // axis 0: outputs of a linear, tokens of a table

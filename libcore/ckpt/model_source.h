@@ -75,7 +75,7 @@ class ModelSource {
   /// The update rule's states of what this rank owns. Throws when the source has none.
   void load_optimizer(ParamStore& store) const;
 
-  /// How a tensor is stored; its name is a canonical one, its kind before it: "param.NAME".
+  /// The dtype of a stored tensor; its name is a canonical one after its kind: "param.NAME".
   const std::vector<SavedTensor>& tensors() const;
   /// nullptr without it.
   const SavedTensor* find_tensor(const std::string& name) const;

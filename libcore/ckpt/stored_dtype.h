@@ -54,7 +54,7 @@ bool is_model_dtype(StoredDType dtype);
 std::string torch_name_of(StoredDType dtype);
 std::optional<StoredDType> parse_torch_dtype(std::string_view name);
 
-/// How many elements of a model dtype are infinite or not a number.
+/// The number of elements that are infinite or not a number.
 std::size_t count_nonfinite(StoredDType dtype, std::span<const std::byte> stored);
 
 /// Elements from storage (any alignment) to fp32; f64 rounds to nearest even. Throws unless is_model_dtype and the

@@ -1,4 +1,4 @@
-// How many samples each update takes: always as many, more from step to step of a ramp, or as a schedule says.
+// The number of samples in each update: constant, growing on a ramp, or by a schedule.
 //
 // With `consumed` samples done, the size is as in Megatron-LM:
 //   constant        the global batch size
@@ -37,10 +37,10 @@ class BatchSizes {
   /// multiple, and numbers outside of kBatchSizes.
   explicit BatchSizes(const BatchSizeOptions& options);
 
-  /// What is asked for after `consumed` samples; and what is made of it, which the next update takes.
+  /// The batch size wanted after `consumed` samples; and the size that the next update takes.
   std::int64_t nominal(std::int64_t consumed) const;
   std::int64_t running(std::int64_t consumed) const { return cut(nominal(consumed)); }
-  /// Of one rank.
+  /// Micro-batches of one rank.
   std::int64_t micro_batches(std::int64_t consumed) const { return running(consumed) / once_; }
   /// All running sizes there can be, rising.
   const std::vector<std::int64_t>& sizes() const { return sizes_; }

@@ -22,10 +22,10 @@ double numpy_sum(std::span<const double> values);
 /// Throws Error(usage) when the sum is not finite.
 std::vector<double> normalize_weights(std::span<const double> values);
 
-/// What a blend of `size` samples wants of a data set of this weight (normalized once): ceil(size * weight). The
-/// blend's own length is the sum of these.
+/// The samples that a blend of `size` samples takes of a data set of this weight (normalized once): ceil(size *
+/// weight). The blend's own length is the sum of these.
 std::int64_t blend_target(std::int64_t size, double weight);
-/// What is asked of the data set, so that rounding never uses it up: ceil(target * 1.005).
+/// The samples to build of the data set, so that rounding never uses them up: ceil(target * 1.005).
 std::int64_t blend_surplus(std::int64_t target);
 
 /// The order is kept as one or two bytes a sample; a running count every 4,096 samples finds which sample of its data
@@ -39,7 +39,7 @@ class BlendOrder {
 
   std::int64_t size() const { return size_; }
   std::int64_t dataset(std::int64_t index) const;
-  /// Which sample of its data set.
+  /// The sample's number in its data set.
   std::int64_t sample(std::int64_t index) const;
   /// Samples of each data set in the whole order.
   const std::vector<std::int64_t>& counts() const { return counts_; }

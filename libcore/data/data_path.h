@@ -41,7 +41,7 @@ struct DataPathOptions {
   bool is_absent() const;
 };
 
-/// What one split is cut from: a share of every data set of a blend.
+/// The source of one split: a share of every data set of a blend.
 struct SplitSource {
   std::string flag;  // for messages: "--data-path"
   DataBlend blend;

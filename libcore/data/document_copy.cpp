@@ -125,7 +125,7 @@ void DocumentCopy::write(const DocumentList& list, int threads, const CopyProgre
   });
   write_bin(list, threads, progress);
   write_idx(list);
-  // What can fail for want of space fails here: commit() only gives the names, which several copies get together.
+  // A lack of space shows here: commit() only gives the names, which several copies get together.
   bin_.seal();
   idx_.seal();
 }

@@ -64,7 +64,7 @@ class GptDataset {
   void prefetch(std::int64_t index) const;
 
   const SampleOrder& order() const { return order_; }
-  /// What messages call it: the prefix of its files.
+  /// Its name in messages: the prefix of its files.
   const std::string& name() const { return data_->prefix(); }
 
  private:

@@ -20,7 +20,7 @@ std::string with_commas(std::uint64_t value) {
   return value > INT64_MAX ? std::to_string(value) : mtl::with_commas(value);
 }
 
-/// What the arrays of an .idx take, for messages: the counts may be anything.
+/// The size of an .idx file's arrays, for messages: the counts may be anything.
 std::string bytes_needed(std::uint64_t sequences, std::uint64_t indices) {
   constexpr std::uint64_t kSane = std::uint64_t{1} << 56;
   if (sequences > kSane || indices > kSane) return "more than 2^56";

@@ -39,7 +39,7 @@ class BrokenRule : public Error {
   Place place_;
 };
 
-/// What the header says, and what follows from the checks.
+/// The contents of the header, and results of the checks.
 struct IndexSummary {
   DataType type{};
   std::int64_t sequences = 0, documents = 0, tokens = 0;

@@ -20,14 +20,14 @@
 
 namespace mtl {
 
-/// How a token is stored. The values are the codes in the .idx.
+/// The type of a stored token. The values are the codes in the .idx.
 enum class DataType : std::uint8_t { u8 = 1, i8 = 2, i16 = 3, i32 = 4, i64 = 5, f64 = 6, f32 = 7, u16 = 8 };
 
 std::size_t item_size(DataType type);
 /// "u16"
 std::string_view name_of(DataType type);
 bool is_integer(DataType type);
-/// What a vocabulary of this size is stored as: u16 below 65,500, else i32.
+/// The type that ids of a vocabulary of this size are stored as: u16 below 65,500, else i32.
 DataType token_type_for_vocab(std::int64_t vocab_size);
 
 /// PREFIX from PREFIX, PREFIX.bin or PREFIX.idx.

@@ -18,7 +18,7 @@ struct LengthSummary {
   std::array<std::int64_t, kPercentiles.size()> percentiles{};
 };
 
-/// Of any lengths; without any all figures are 0. Takes no memory but `lengths`, and linear time.
+/// Summarizes lengths; without any all figures are 0. Takes no memory but `lengths`, and linear time.
 LengthSummary summarize_lengths(std::vector<std::int64_t> lengths);
 
 /// Tokens in every document, empty ones included: 8 bytes of memory for each.

@@ -1,4 +1,4 @@
-// Which token files a merge takes, and in which order: Megatron-LM's merge_datasets.
+// The token files that a merge takes, and their order: Megatron-LM's merge_datasets.
 #pragma once
 
 #include <memory>
@@ -14,8 +14,8 @@ namespace mtl {
 /// without its .idx, or the reverse, is Error(bad_data), and so is a folder without any.
 std::vector<std::string> find_token_files(const std::string& folder);
 
-/// What all of them together are: throws Error(bad_data), naming both files, when one has another type than the first,
-/// or modes where others have none. Data sets without sequences have modes or not, as need be.
+/// The traits that all of them share. Throws Error(bad_data), naming both files, when one has another type than the
+/// first, or modes where others have none. Data sets without sequences have modes or not, as need be.
 struct MergeTraits {
   DataType type;
   bool has_modes;

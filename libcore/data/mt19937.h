@@ -27,7 +27,7 @@ class Mt19937Stream {
     if (at_ == Mt19937::kBlock) refill();
     return (*block_)[at_++];
   }
-  /// What is left of the block at hand, at least one number; take() says how many of them were used.
+  /// The rest of the current block, at least one number; take() removes those that were used.
   const std::uint32_t* left(std::size_t& count) {
     if (at_ == Mt19937::kBlock) refill();
     count = Mt19937::kBlock - at_;

@@ -23,7 +23,7 @@ class NumpyRandom {
   template <class T>
   void shuffle(std::span<T> items) {
     require(items.size() <= UINT32_MAX, "shuffle: ", items.size(), " items are too many for 32-bit draws");
-    // What is drawn does not depend on the items: drawn ahead, their places in memory can be on their way.
+    // The numbers do not depend on the items: drawn ahead, they allow prefetching the items.
     std::array<std::uint32_t, 1024> partners;
     for (std::size_t left = items.size(); left > 1;) {
       const std::size_t count = std::min(left - 1, partners.size());

@@ -15,7 +15,7 @@ namespace mtl {
 /// The content of PREFIX.json; empty when there is no such file, or it is of another kind, or broken.
 std::optional<Json> read_provenance(const std::string& prefix);
 
-/// What check_provenance compared with PREFIX.json: counts and type, or the content of both files as well.
+/// The extent of check_provenance: counts and type, or the content of both files as well.
 enum class ProvenanceCheck { none, counts, content };
 
 /// Throws BrokenRule when PREFIX.json is broken or contradicts the files: counts or type ("provenance"), or the content
@@ -33,8 +33,8 @@ Json common_tokenizer(const std::vector<const IndexedDataset*>& inputs);
 /// {"prefix", "documents", "sequences", "tokens", "dtype", "bin_bytes", "bin_xxh3", "idx_bytes", "idx_xxh3"}
 Json describe_output(const TokenFilesWritten& files);
 
-/// What PREFIX.json holds. `program`: its name; `command`: the words that it was called with. A tokenizer that is null
-/// is left out.
+/// The contents of PREFIX.json. `program`: its name; `command`: the words that it was called with. A tokenizer that is
+/// null is left out.
 Json make_provenance(const std::string& program, const std::vector<std::string>& command, const Json& tokenizer,
                      const Json& inputs, const Json& output);
 

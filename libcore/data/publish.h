@@ -1,4 +1,4 @@
-// How token files get their names: PREFIX.bin, PREFIX.idx and PREFIX.json together, and never a new one with an old.
+// Gives token files their names: PREFIX.bin, PREFIX.idx and PREFIX.json together, and never a new one with an old.
 #pragma once
 
 #include <functional>

@@ -128,7 +128,7 @@ void SampleOrder::build_feistel() {
   samples_ = epochs_ * samples_per_epoch_;
 }
 
-/// Of the stream of all epochs; of one epoch where the documents are always in the same order.
+/// Sums the lengths of the stream of all epochs, or of one epoch where the documents are always in the same order.
 void SampleOrder::sum_lengths() {
   const std::int64_t count = is_feistel() ? options_.range.end - options_.range.begin : positions();
   tokens_before_.reserve(count / kBlockSequences + 1);

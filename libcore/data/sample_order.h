@@ -1,4 +1,4 @@
-// Which tokens make sample i. Two orders; with T tokens in a split of documents, S the sequence length and K samples
+// The tokens of sample i. Two orders; with T tokens in a split of documents, S the sequence length and K samples
 // wanted:
 //
 // megatron: Megatron-LM's three indices, to the number. The split is read e = ceil((K * S + 1) / T) times ("epochs").
@@ -73,7 +73,7 @@ class SampleOrder {
   /// The sequence at a position of the stream: document_index[position].
   std::int64_t sequence_at(std::int64_t position) const;
 
-  /// How often the stream goes through the range.
+  /// The number of passes of the stream through the range.
   std::int64_t epochs() const { return epochs_; }
   /// Sequences in the stream.
   std::int64_t positions() const { return epochs_ * (options_.range.end - options_.range.begin); }

@@ -1,4 +1,4 @@
-// Which samples of a data set a data-parallel rank gets, micro-batch after micro-batch, from any point of a run.
+// The samples that a data-parallel rank gets, micro-batch after micro-batch, from any point of a run.
 //
 // With mbs the micro-batch size, dp the number of ranks and B = mbs * dp:
 //   single   samples in their order: of each B consecutive ones, rank r takes [r * mbs, (r + 1) * mbs). One pass; a

@@ -1,4 +1,4 @@
-// How one data set is divided into train, valid and test, and how many samples a run needs of each.
+// Divides one data set into train, valid and test, and counts the samples that a run needs of each.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// How often each token occurs, and the first one that is none of a vocabulary.
+// Counts of each token, and the first token outside a vocabulary.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// How far the logits of two models are from each other on fixed token sequences.
+// The distance of two models' logits on fixed token sequences.
 #pragma once
 
 #include <cstdint>

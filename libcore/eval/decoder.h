@@ -18,7 +18,7 @@ class Decoder {
   Decoder(Model& model, std::int64_t sequences, std::int64_t positions);
 
   std::int64_t sequences() const { return sequences_; }
-  /// Of keys and values.
+  /// Bytes of keys and values.
   std::size_t cache_bytes() const { return cache_memory_.bytes(); }
   /// Tokens a sequence holds; at most the constructor's `positions`.
   std::int64_t held(std::int64_t sequence) const { return lengths()[sequence]; }

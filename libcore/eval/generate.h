@@ -2,8 +2,8 @@
 //
 // A model sees at most its number of positions P: the last P tokens of a longer prompt count, and when a sequence has
 // filled them, it continues from its last P / 2 tokens (at least 1), whose places are then 0, 1, ...
-// What a sequence draws depends on the seed, its number and the place of the token: not on the batch it is in or the
-// number of threads. (Logits may differ in their last bits between these, as matrix products do.)
+// A sequence's random numbers depend on the seed, its number and the place of the token: not on the batch it is in or
+// the number of threads. (Logits may differ in their last bits between these, as matrix products do.)
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct GenerationOptions {
   std::vector<std::int32_t> stops;  // a continuation ends with the first of these ids
 };
 
-/// What is to be continued: at least one id, all in the vocabulary.
+/// A prompt: at least one id, all in the vocabulary.
 struct Request {
   std::vector<std::int32_t> prompt;
   std::uint64_t number = 0;  // which random numbers it draws

@@ -20,7 +20,7 @@
 
 namespace mtl {
 
-/// What is wrong with a model whose outputs are not finite.
+/// The message for a model whose outputs are not finite.
 inline constexpr const char* kNotFinite =
     "the model's logits are not finite: its weights are damaged, or its training diverged";
 

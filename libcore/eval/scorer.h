@@ -1,4 +1,4 @@
-// How well a model predicts a stream of tokens.
+// Scores a model's prediction of a stream of tokens.
 //
 // The stream is cut into windows of S + 1 tokens that overlap by one, the last may be shorter: every token but the
 // stream's first is predicted exactly once, from at most S tokens before it. Losses are fp32, their sum is fp64 and
@@ -36,7 +36,7 @@ class Scorer {
   void push(std::span<const std::int32_t> ids);
   /// Scores what is left. Nothing may be pushed after it.
   void finish();
-  /// Of all windows scored so far.
+  /// The sum over all windows scored so far.
   const Score& score() const { return score_; }
   std::int64_t pushed() const { return pushed_; }
 

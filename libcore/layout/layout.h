@@ -1,4 +1,4 @@
-// How a model and its training are divided among ranks, as one of them sees it: the grid and the rank's place in it,
+// The division of a model and its training among ranks, as one of them sees it: the grid and the rank's place in it,
 // what is divided over which axes, how layers go to stages, how the pipeline runs. Stages, schedules, groups and the
 // memory of a rank all follow from this.
 #pragma once

@@ -45,7 +45,7 @@ inline constexpr unsigned kAxisSets = 1u << kAxes;
 /// "dp-cp" -> {data, context}. Throws Error(usage) for an unknown name and for one that occurs twice.
 AxisSet parse_axes(const std::string& names);
 
-/// How many ranks there are along each axis.
+/// The number of ranks along each axis.
 struct GridSizes {
   int tensor = 1, context = 1, expert = 1, data = 1, pipeline = 1;
 };

@@ -1,5 +1,5 @@
-// Which layers keep their activations for backward, and which compute them again (Chen et al. 2016; Korthikanti et al.
-// 2022, section 5). Megatron-LM's --recompute-granularity, --recompute-method and --recompute-num-layers.
+// The layers that keep their activations for backward, and those that compute them again (Chen et al. 2016; Korthikanti
+// et al. 2022, section 5). Megatron-LM's --recompute-granularity, --recompute-method and --recompute-num-layers.
 #pragma once
 
 #include <cstdint>

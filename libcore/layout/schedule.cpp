@@ -115,7 +115,7 @@ StepSchedule rank_schedule(const Layout& layout, int micro_batches) {
 
 namespace {
 
-/// What ends a micro-batch of a chunk.
+/// The kind of the last action of a micro-batch in a chunk.
 ActionKind last_kind(const std::vector<Action>& actions) {
   bool defers =
       std::any_of(actions.begin(), actions.end(), [](const Action& a) { return a.kind == ActionKind::weight; });

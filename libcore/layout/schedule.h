@@ -50,7 +50,7 @@ struct StepSchedule {
   bool defers_weights = false;       // there are weight actions
   std::vector<bool> ends_gradients;  // by action: no later one adds to the gradients of its chunk
 };
-/// What the layout's own rank does in a step, communication included.
+/// The actions of the layout's own rank in a step, communication included.
 StepSchedule rank_schedule(const Layout& layout, int micro_batches);
 
 /// The largest number of micro-batches between their forward and their last backward or weight action: in all chunks

@@ -11,7 +11,7 @@
 
 namespace mtl {
 
-/// Of one chunk and one micro-batch.
+/// Times of one chunk and one micro-batch.
 struct ActionDurations {
   double forward = 1;
   double backward = 2;

@@ -1,4 +1,4 @@
-// Which layers each pipeline stage holds.
+// The layers of each pipeline stage.
 //
 // A stage holds one chunk of consecutive layers, or with interleaving several. Chunks follow one another through the
 // stages: chunk 0 of stage 0, of stage 1, ... of the last stage, then chunk 1 of stage 0, and so on. The rules are

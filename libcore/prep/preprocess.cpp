@@ -20,7 +20,7 @@ namespace {
 /// Text in memory at a time, before the last chunk is added.
 constexpr std::size_t kTextBytes = std::size_t{256} << 20;
 
-/// What all files hold, as stored; nothing when one of them is a pipe.
+/// The bytes of all files, as stored; absent when one of them is a pipe.
 std::optional<std::uint64_t> stored_bytes(const std::vector<std::string>& files) {
   std::uint64_t total = 0;
   for (const std::string& file : files) {

@@ -121,7 +121,7 @@ void PreprocessOutputs::publish(const std::vector<StoredInput>& inputs) {
   locks_.clear();
 }
 
-/// What all of the output would take, by the part of the input that was read.
+/// Throws the error with an estimate of the whole output's size, by the part of the input that was read.
 void PreprocessOutputs::fail_full(const NoSpaceError& error) const {
   const std::string folder = parent_folder(options_.output_prefix);
   const double written = output_bytes();
@@ -137,7 +137,7 @@ void PreprocessOutputs::fail_full(const NoSpaceError& error) const {
   fail(Exit::io, error.what(), "\n  the output needs ", needs, has, ". What was written is removed.");
 }
 
-/// What the token files will take: tokens, 4 + 8 bytes a sequence and 8 a document.
+/// The size of the token files: tokens, 4 + 8 bytes a sequence and 8 a document.
 double PreprocessOutputs::output_bytes() const {
   double bytes = 0;
   for (const IndexedDatasetWriter& writer : writers_) {

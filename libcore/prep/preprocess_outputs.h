@@ -24,7 +24,7 @@ std::string output_prefix_of(const PreprocessOptions& options, const std::string
 /// Every name that a run can write: .bin, .idx and .json of each key, and the rejects.
 std::vector<std::string> output_names(const PreprocessOptions& options);
 
-/// What a run reads apart from the tokenizer.
+/// Files that a run reads besides the tokenizer's.
 struct PreprocessInputs {
   std::vector<std::string> files;
   std::optional<std::uint64_t> bytes;  // that all passes will read, as stored; empty when not known

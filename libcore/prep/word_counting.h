@@ -17,7 +17,7 @@ struct CountedWords {
   double seconds = 0;
 };
 
-/// Whether a file is read as JSON lines: by --format, or by its name.
+/// True if a file is read as JSON lines: by --format, or by its name.
 bool holds_json_lines(const VocabOptions& options, std::string_view file);
 
 /// Counts the words of all files in `options.threads` threads. Throws Error(bad_data) for what is neither text nor JSON

@@ -40,7 +40,7 @@ class BpeEncoder : public Encoder {
   static constexpr std::size_t kBatch = 512;
   static constexpr std::size_t kTokens = Pretoken::kMaxTokens;
 
-  /// What is encoded by itself.
+  /// A piece that is encoded by itself.
   struct Part {
     PieceKey key;  // of a short one; else key.low is its length
     Set* set;      // where it would be; null for a long one

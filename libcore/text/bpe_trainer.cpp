@@ -19,7 +19,7 @@ using Pair = std::uint64_t;  // left id << 32 | right id: ordered as the pair is
 
 Pair make_pair_key(std::uint32_t left, std::uint32_t right) { return Pair{left} << 32 | right; }
 
-/// How often a pair occurs, and where.
+/// A pair's count and places.
 struct PairStat {
   Pair pair = 0;
   std::int64_t count = 0;

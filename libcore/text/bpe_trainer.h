@@ -34,7 +34,7 @@ class WordCounts {
   /// In no particular order.
   const std::vector<Word>& words() const { return words_; }
   std::size_t size() const { return words_.size(); }
-  /// Of all different words together.
+  /// Bytes of all different words together.
   std::uint64_t bytes() const { return bytes_; }
 
  private:

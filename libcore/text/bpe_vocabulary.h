@@ -23,7 +23,7 @@ class Json;
 struct Merge {
   std::string_view left, right;
 
-  /// What they become.
+  /// The token that they become.
   std::string joined() const { return std::string(left).append(right); }
   bool operator==(const Merge&) const = default;
 };
@@ -82,7 +82,7 @@ const std::array<std::string, 256>& byte_stand_ins();
 /// A token's bytes. A token with a character that stands for no byte (some special ones) is taken as it is.
 std::string token_bytes(std::string_view token);
 
-/// What a file holds, and the name by which errors call it.
+/// The contents of a file, and its name in errors.
 struct NamedText {
   std::string_view text;
   std::string name;
@@ -103,7 +103,7 @@ void put_tokens(BpeVocabulary& vocabulary, const std::string& path, const Json& 
 /// of vocab_json_text(), merges_text() and `rules`, one after another.
 std::uint64_t hash_of(const BpeVocabulary& vocabulary, std::string_view rules);
 
-/// What the files of a vocabulary hold, byte for byte as Hugging Face's libraries write them.
+/// The contents of a vocabulary's files, byte for byte as Hugging Face's libraries write them.
 std::string vocab_json_text(const BpeVocabulary& vocabulary);
 std::string merges_text(const BpeVocabulary& vocabulary);
 std::string tokenizer_json_text(const BpeVocabulary& vocabulary);

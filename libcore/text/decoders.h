@@ -12,10 +12,10 @@
 
 namespace mtl {
 
-/// What a decoder's window, or all of its threads together, may take.
+/// The most memory of a decoder's window, or of all of its threads together.
 inline constexpr std::uint64_t kDecoderBytes = std::uint64_t{1} << 30;
 
-/// What all have in common: their file and their complaints, Error(bad_data).
+/// The base of all decoders: their file and their errors, Error(bad_data).
 class FileSource : public ByteSource {
  public:
   FileSource(std::unique_ptr<StoredFile> file, const char* format) : file_(std::move(file)), format_(format) {}

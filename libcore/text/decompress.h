@@ -28,7 +28,7 @@ class ByteSource {
   virtual ~ByteSource() = default;
   /// Reads up to `bytes` bytes; 0 only at the end.
   virtual std::size_t read(char* buffer, std::size_t bytes) = 0;
-  /// What was read from the file itself; complete once read() has returned 0.
+  /// Bytes read from the file itself; all of them once read() has returned 0.
   virtual StoredInput stored() const = 0;
 };
 
@@ -38,7 +38,7 @@ std::unique_ptr<ByteSource> open_input(const std::string& path, int threads = 0)
 /// The whole content.
 std::string read_all(const std::string& path);
 
-/// How messages call an input: its path, or "standard input".
+/// The name of an input in messages: its path, or "standard input".
 std::string input_name(const std::string& path);
 
 }  // namespace mtl

@@ -232,7 +232,7 @@ class CompanionReader {
     }
   }
 
-  /// What tokenizer.json lists is added again, in the order of the ids that it gives.
+  /// Adds the tokens of tokenizer.json again, in the order of their ids.
   void read_listed() {
     for (const auto& [id, listed] : parts_.listed) {
       HfToken token{listed.content, true, listed.lstrip, listed.rstrip, listed.single_word, listed.special};

@@ -63,7 +63,7 @@ class HfSettings {
   std::vector<std::pair<std::string, HfSetting>> items_;
 };
 
-/// What Python takes for false.
+/// True if Python takes the value for false.
 inline bool is_empty(const Json& value) {
   if (value.is_array()) return value.as_array().empty();
   if (value.is_object()) return value.as_object().empty();

@@ -1,4 +1,4 @@
-// How it is done: 64 bytes at a time. Vectors find the ASCII classes, one bit a byte; characters beyond ASCII are
+// The method: 64 bytes at a time. Vectors find the ASCII classes, one bit a byte; characters beyond ASCII are
 // looked up one by one and give their class to all of their bytes. Where pieces begin then follows from the bits of a
 // byte and of its neighbours, all 64 at once; only a contraction has to be read.
 #include "text/pretokenizer.h"
@@ -21,7 +21,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr std::size_t kBlock = 64;
 
-/// What the bytes of a block are, a bit for each. What is in none of the first three is another character.
+/// The classes of a block's bytes, a bit for each. Bytes in none of the first three are other characters.
 struct BlockBits {
   std::uint64_t letters = 0, numbers = 0, spaces = 0;
   std::uint64_t blanks = 0, apostrophes = 0;  // U+0020, U+0027

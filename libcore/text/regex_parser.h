@@ -40,7 +40,7 @@ class RegexParser {
   Atom parse_lookahead(Regex::Op op);
   Atom single(CharSet set);
   CharSet parse_class();
-  /// What follows a backslash, as a set (\s, \p{L}) or as one character, which is returned.
+  /// Parses an escape after its backslash, as a set (\s, \p{L}) or as one character, which is returned.
   std::optional<std::uint32_t> parse_escape(CharSet& set);
   std::uint32_t parse_hex(std::size_t least, std::size_t most);
   void parse_property(CharSet& set, bool inverse);

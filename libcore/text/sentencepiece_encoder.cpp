@@ -21,8 +21,8 @@ struct KnownWord {
   std::int32_t pieces[kMaxPieces] = {};
 };
 
-/// What the encoder asks of a model: its scratch, the sum that a text's words pass on, and what a word's memory is
-/// worth.
+/// The requirements of the encoder on a model: its scratch, the sum that a text's words pass on, and what a word's
+/// memory is worth.
 struct UnigramWords {
   const UnigramModel& model;
   UnigramModel::Scratch scratch = {};
@@ -114,7 +114,7 @@ std::vector<std::string_view> user_defined_symbols(const SentencePieceModel& mod
   return out;
 }
 
-/// Whether some piece has two neighbours, of which the first is (or is not) U+2581, and the second is (or is not).
+/// True if some piece has two neighbours, of which the first is (or is not) U+2581, and the second is (or is not).
 bool has_neighbours(const std::vector<std::string>& pieces, bool first_is_space, bool second_is_space) {
   for (const std::string& text : pieces) {
     for (std::size_t i = 1; i < text.size(); ++i) {

@@ -26,7 +26,7 @@ struct SentencePiece {
   bool is_matched() const { return kind == Kind::normal || kind == Kind::user_defined || kind == Kind::unused; }
 };
 
-/// What happens to a text before it is cut, or after it is put together (text/sentencepiece_normalizer.h).
+/// The changes to a text before it is cut, or after it is joined (text/sentencepiece_normalizer.h).
 struct SentencePieceRules {
   std::string charsmap;  // precompiled rules; empty: none
   bool add_dummy_prefix = true;

@@ -1,4 +1,4 @@
-// What SentencePiece does to a text before cutting it: rules, white space, the dummy prefix.
+// SentencePiece's changes to a text before cutting it: rules, white space, the dummy prefix.
 //
 // - A user-defined symbol is taken as it stands, the longest first.
 // - Else the longest rule of precompiled_charsmap that matches replaces what it matches. (The map is a u32

@@ -60,7 +60,7 @@ class SentencePieceTokenizer : public Tokenizer {
   std::vector<std::int32_t> special_of_;  // by id: which of specials_; -1
 };
 
-/// Whether this is one of Megatron's three names.
+/// True for one of Megatron's three names.
 bool is_sentencepiece_type(std::string_view type);
 
 /// The model file: `path`, or tokenizer.model of that folder.

@@ -46,10 +46,10 @@ class UnigramModel {
   /// Appends the pieces of a normalized word (with kSpace, below 4 GiB), unknown characters as the unknown piece, one
   /// each. `sum` is that of what comes before it in the same text, then that of both.
   void encode(std::string_view word, float& sum, Scratch& scratch, std::vector<std::int32_t>& out) const;
-  /// Of a short word without unknown characters.
+  /// The difference of the two best sums of a short word without unknown characters, in fp64.
   float margin(std::string_view word, Scratch& scratch) const;
   bool is_safe(float margin, float sum) const { return margin > (std::fabs(sum) + largest_word_sum_) * 0x1p-24f; }
-  /// What encode() does to the sum for one known piece.
+  /// The sum after one more known piece, rounded as encode() does.
   float add_score(float sum, std::int32_t piece) const { return scores_[piece] + sum; }
 
  private:

@@ -151,7 +151,8 @@ class SentenceSplitter {
     return before < at && before > begin_ && is_end(text_[before - 1]);
   }
 
-  /// What a word cannot go back over: white space, brackets, quotes, a hyphen.
+  /// True for a character at which the word before a full stop begins, read backwards: white space, brackets, quotes, a
+  /// hyphen.
   static bool is_break(char c) {
     return std::string_view(" \t\n\r\f\v()[]{}\"'/-,;:").find(c) != std::string_view::npos;
   }

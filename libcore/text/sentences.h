@@ -9,7 +9,7 @@
 //     a sentence (The, He, But, ...), or, for several full stops, begins with any capital;
 //   - it belongs to a number and the next word begins with a small letter, or to a number that begins the sentence and
 //     is the item of a list: 1. First.
-// Of end characters with blanks between them (. . .) only the last can end one, as several full stops do.
+// Only the last of several end characters with blanks between them (. . .) can end one, as with several full stops.
 // A blank line after an end character always ends the sentence; a line break alone never does.
 //
 // Punkt, nltk's splitter, which Megatron-LM uses, has the same shape, with tables learned from a newspaper where this
@@ -30,7 +30,7 @@ namespace mtl {
 /// "english"
 const std::vector<std::string>& sentence_languages();
 
-/// What becomes of the white space between two sentences: nothing, or the end of the first one (--keep-newlines).
+/// The treatment of white space between two sentences: dropped, or kept at the end of the first one (--keep-newlines).
 enum class BetweenSentences { drop, keep };
 
 /// Replaces `sentences` by the sentences of a text (UTF-8): views of it, in order. White space at the end of the text

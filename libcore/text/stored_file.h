@@ -22,7 +22,7 @@ class StoredFile {
   ~StoredFile();
   StoredFile(const StoredFile&) = delete;
 
-  /// What was read and not consumed yet; valid until the next fill.
+  /// Bytes read and not consumed yet; valid until the next fill.
   std::string_view available() const { return {buffer_.data() + begin_, end_ - begin_}; }
   void consume(std::size_t bytes) { begin_ += bytes; }
   /// Reads more behind what is available, making room if need be; false at the end of the file.
@@ -35,7 +35,7 @@ class StoredFile {
   bool at_end() { return available().empty() && !fill(); }
 
   bool is_regular() const { return regular_bytes_.has_value(); }
-  /// How messages call it.
+  /// Its name in messages.
   std::string name() const { return input_name(stored_.path); }
   /// The place of the first byte that is available.
   std::uint64_t offset() const { return stored_.bytes - available().size(); }

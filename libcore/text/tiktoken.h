@@ -44,7 +44,7 @@ class TikTokenizer : public Tokenizer {
   /// has no file for such a tokenizer.
   void save(const std::string& folder) const override;
 
-  /// What save() wrote into a folder, when it did.
+  /// The settings that save() wrote into a folder, if it did.
   static std::optional<TokenizerOptions> find(const std::string& folder);
 
  private:

@@ -28,7 +28,7 @@ class Encoder {
   virtual void append(std::string_view text, std::vector<std::int32_t>& ids) = 0;
 };
 
-/// How much an encoder remembers: nothing worth mentioning, or megabytes of words (SentencePiece two; byte-level BPE
+/// The size of an encoder's memory: negligible, or megabytes of words (SentencePiece two; byte-level BPE
 /// three, and 17 that the large encoders of a tokenizer share).
 enum class EncoderMemory { small, large };
 
@@ -56,7 +56,7 @@ class Tokenizer {
   virtual void save(const std::string& folder) const = 0;
 };
 
-/// What TikTokenizer needs in addition to its file (text/tiktoken.h); the defaults are Megatron's.
+/// Settings of TikTokenizer in addition to its file (text/tiktoken.h); the defaults are Megatron's.
 struct TiktokenOptions {
   std::string pattern = "v2";
   std::int64_t num_special_tokens = 1000;

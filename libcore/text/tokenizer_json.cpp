@@ -111,7 +111,7 @@ class Reader {
     SplitStep step = read_pattern(regex);
     std::string behavior = value.string_or("behavior", "");
     bool invert = value.bool_or("invert", false);
-    // What is a match and what lies between makes no difference when both are pieces. Hand-written patterns leave
+    // Matches and the text between them are alike when both are pieces. Hand-written patterns leave
     // nothing between their matches, so nothing is removed either.
     bool is_whole = behavior == "Removed" && invert && !std::holds_alternative<SplitRegex>(step);
     if (behavior != "Isolated" && !is_whole)

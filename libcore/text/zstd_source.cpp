@@ -182,7 +182,7 @@ class ZstdSource : public FileSource {
     }
   }
 
-  /// Of the window that a frame asks for, rounded down; 0 when it is as long as the content. (RFC 8878, 3.1.1.1)
+  /// log2 of the window that a frame asks for, rounded down; 0 when it is as long as the content. (RFC 8878, 3.1.1.1)
   static int window_log(std::string_view head) {
     bool is_single_segment = head.size() < 6 || (head[4] & 0x20) != 0 || !starts_with(head, "\x28\xB5\x2F\xFD");
     return is_single_segment ? 0 : 10 + (byte_of(head[5]) >> 3);
