@@ -117,6 +117,7 @@ Flags::Flags(std::string program, std::string summary)
   add("--config", &config_, "FILE", "read flags from FILE, one `name = value` a line; the command line wins");
   add_switch("--dump-config", wants_dump_, "print every flag with its value and where that came from, then exit");
   add_switch("--list-flags", wants_list_, "");
+  add_switch("--list-foreign-flags", wants_foreign_list_, "");
   section("Options");
 }
 
@@ -271,6 +272,7 @@ Flags::Request Flags::parse(int argc, const char* const* argv, const std::functi
   if (wants_help_) return Request::help;
   if (wants_version_) return Request::version;
   if (wants_list_) return Request::list_flags;
+  if (wants_foreign_list_) return Request::list_foreign;
   take_rest();
   if (!config_.empty()) {
     std::istringstream file(read_file(config_));

@@ -98,9 +98,9 @@ class Flags {
   bool wants_dump() const { return wants_dump_; }
 
   /// The action that the command line requests; run_main performs it.
-  enum class Request { run, help, version, dump_config, list_flags };
+  enum class Request { run, help, version, dump_config, list_flags, list_foreign };
   /// Throws UsageError with all problems, unknown flags first. --help, --version, --quiet, --config and --dump-config
-  /// are built in, and --list-flags, which tests read.
+  /// are built in, and --list-flags and --list-foreign-flags, for tests and docs/megatron_flags.sh.
   /// `prepare` opens the files that the flags name, when a run is wanted: after the checks, before conditions, which
   /// may depend on what it found. Its problems are reported with those of the flags.
   Request parse(int argc, const char* const* argv, const std::function<void()>& prepare = {});
@@ -142,7 +142,8 @@ class Flags {
   std::string origin_ = kCommandLine;  // of the words that are being read
   std::size_t config_line_ = 0;        // the number of the line that is being read
   bool refused_ = false;               // a word of the flag that is being read
-  bool wants_help_ = false, wants_version_ = false, wants_dump_ = false, wants_list_ = false;
+  bool wants_help_ = false, wants_version_ = false, wants_dump_ = false, wants_list_ = false,
+       wants_foreign_list_ = false;
 };
 
 }  // namespace mtl

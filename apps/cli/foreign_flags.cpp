@@ -22,4 +22,13 @@ ForeignFlags::Answer ForeignFlags::find(const std::string& name, const std::vect
   return mistake(nearest(name, known));
 }
 
+std::string ForeignFlags::list() const {
+  std::string out;
+  for (const auto& [name, answer] : answers_) {
+    if (answer.kind == Answer::unknown) continue;
+    out += cat(answer.kind == Answer::refused ? "refused" : "acknowledged", "\t", name, "\t", answer.text, "\n");
+  }
+  return out;
+}
+
 }  // namespace mtl

@@ -33,6 +33,9 @@ class ForeignFlags {
   /// nearest of the tool's own flags, `known`, is suggested.
   Answer find(const std::string& name, const std::vector<std::string>& known) const;
 
+  /// A line for each flag: "refused", or "acknowledged", a tab, the name, a tab, the reason.
+  std::string list() const;
+
  private:
   void add(std::string_view names, const Answer& answer);
   Answer mistake(std::string_view meant) const;

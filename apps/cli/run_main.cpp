@@ -33,6 +33,7 @@ void answer(const Flags& flags, Flags::Request request) {
   if (request == Flags::Request::version) print_out(cat(flags.program(), " ", kVersion, "\n"));
   if (request == Flags::Request::dump_config) print_out(flags.dump_config());
   if (request == Flags::Request::list_flags) print_out(flags.list_flags());
+  if (request == Flags::Request::list_foreign) print_out(flags.foreign.list());
 }
 
 int finish(const std::string& program, Exit code) {

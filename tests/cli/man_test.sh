@@ -52,4 +52,15 @@ if command -v scdoc >/dev/null && command -v mandoc >/dev/null; then
 else
   echo "scdoc or mandoc not found: formatting of the pages not checked"
 fi
+
+# The tables of flags in docs/megatron.md are the program's own, and it has every flag that the page calls mtl's.
+bash "$TESTS/../docs/megatron_flags.sh" "$BIN" >"$WORK/tables"
+[ "$(grep -c "^| \`--" "$WORK/tables")" -gt 30 ] || fail "mtl-train --list-foreign-flags lists too little"
+sed -n '/^## Flags without an effect/,$p' "$TESTS/../docs/megatron.md" | cmp - "$WORK/tables" ||
+  fail "docs/megatron.md differs from the program: run docs/megatron_flags.sh $BIN --write"
+mtl-train --list-flags | cut -d" " -f1 >"$WORK/flags"
+for flag in $(sed -n "/^## mtl's own flags/,/^## Flags without/p" "$TESTS/../docs/megatron.md" | grep -oE '`--[a-z-]+`' | tr -d '`'); do
+  grep -qxF -- "$flag" "$WORK/flags" || fail "docs/megatron.md names $flag, which mtl-train does not have"
+done
+
 finish
