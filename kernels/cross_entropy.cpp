@@ -6,17 +6,27 @@
 namespace mtl {
 
 namespace {
-void check_logits(const Tensor& logits, const Tensor& stats, const Tensor& labels, const VocabSlice& slice) {
+void check_logits(const Tensor& logits, const Tensor& labels, const VocabSlice& slice) {
   expect_tensor("cross_entropy logits", logits, DType::f32, {logits.row_count(), logits.size(-1)});
-  expect_tensor("cross_entropy stats", stats, DType::f32, {logits.size(0), 3});
   expect_tensor("cross_entropy labels", labels, DType::i32, {logits.size(0)});
   require(slice.begin >= 0 && slice.valid >= 0 && slice.valid <= logits.size(1), "cross_entropy: ", slice.valid,
           " valid columns from ", slice.begin, " on do not fit logits ", logits.shape().text());
 }
+
+void check_stats(const Tensor& stats, const Tensor& logits) {
+  expect_tensor("cross_entropy stats", stats, DType::f32, {logits.size(0), 3});
+}
+
+void check_gradient(const Tensor& dlogits, const Tensor& logits, const Tensor& weights) {
+  expect_computed("cross_entropy dlogits", dlogits);
+  expect_tensor("cross_entropy dlogits", dlogits, dlogits.dtype(), logits.shape());
+  expect_tensor("cross_entropy weights", weights, DType::f32, {logits.size(0)});
+}
 }  // namespace
 
 void cross_entropy_stats(Stream& stream, Tensor stats, Tensor logits, Tensor labels, VocabSlice slice) {
-  check_logits(logits, stats, labels, slice);
+  check_logits(logits, labels, slice);
+  check_stats(stats, logits);
   stream.count(0, static_cast<double>(logits.bytes() + stats.bytes() + labels.bytes()));
   run<cpu::cross_entropy_stats, cuda::cross_entropy_stats>(stream, stats, logits, labels, slice);
 }
@@ -37,14 +47,24 @@ void cross_entropy_loss(Stream& stream, Tensor losses, Tensor stats) {
 
 void cross_entropy_backward(Stream& stream, Tensor dlogits, Tensor logits, Tensor stats, Tensor labels, Tensor weights,
                             VocabSlice slice, const StepState* state) {
-  check_logits(logits, stats, labels, slice);
-  expect_computed("cross_entropy dlogits", dlogits);
-  expect_tensor("cross_entropy dlogits", dlogits, dlogits.dtype(), logits.shape());
-  expect_tensor("cross_entropy weights", weights, DType::f32, {logits.size(0)});
+  check_logits(logits, labels, slice);
+  check_stats(stats, logits);
+  check_gradient(dlogits, logits, weights);
   stream.count(
       0, static_cast<double>(dlogits.bytes() + logits.bytes() + stats.bytes() + labels.bytes() + weights.bytes()));
   run<cpu::cross_entropy_backward, cuda::cross_entropy_backward>(stream, dlogits, logits, stats, labels, weights, slice,
                                                                  state);
+}
+
+void cross_entropy_forward_backward(Stream& stream, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels,
+                                    Tensor weights, std::int64_t valid, const StepState* state) {
+  check_logits(logits, labels, {0, valid});
+  check_gradient(dlogits, logits, weights);
+  expect_tensor("cross_entropy losses", losses, DType::f32, {logits.size(0)});
+  stream.count(
+      0, static_cast<double>(dlogits.bytes() + logits.bytes() + losses.bytes() + labels.bytes() + weights.bytes()));
+  run<cpu::cross_entropy_forward_backward, cuda::cross_entropy_forward_backward>(stream, losses, dlogits, logits,
+                                                                                 labels, weights, valid, state);
 }
 
 void sum_losses(Stream& stream, Tensor sum, Tensor losses, Tensor weights, GradMode mode) {

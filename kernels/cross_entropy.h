@@ -36,6 +36,11 @@ void cross_entropy_loss(Stream& stream, Tensor losses, Tensor stats);
 void cross_entropy_backward(Stream& stream, Tensor dlogits, Tensor logits, Tensor stats, Tensor labels, Tensor weights,
                             VocabSlice slice, const StepState* state = nullptr);
 
+/// Losses (N) and dlogits at once, where logits hold the whole vocabulary, of which the first `valid` columns are real:
+/// the same bits as the phases one after another, but each row comes from memory once.
+void cross_entropy_forward_backward(Stream& stream, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels,
+                                    Tensor weights, std::int64_t valid, const StepState* state = nullptr);
+
 /// sum (1) f64 = or += the losses whose weight is not 0, in fp64 and in a fixed order. losses and weights are alike.
 void sum_losses(Stream& stream, Tensor sum, Tensor losses, Tensor weights, GradMode mode);
 

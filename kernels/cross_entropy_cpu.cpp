@@ -74,16 +74,38 @@ template <class Body>
 void over_rows(Stream& stream, const Tensor& logits, const Body& body) {
   parallel_for(stream.threads(), logits.size(0), logits.numel(), body);
 }
+
+/// Writes one row of stats.
+void find_stats(float* stats, const Tensor& logits, const Tensor& labels, const VocabSlice& slice, std::int64_t row) {
+  const float* z = logits.data<float>() + row * logits.size(1);
+  HWY_DYNAMIC_DISPATCH(stats_of_row)(z, static_cast<std::size_t>(slice.valid), stats);
+  const std::int64_t label = labels.data<std::int32_t>()[row] - slice.begin;
+  stats[2] = label >= 0 && label < slice.valid ? z[label] : 0.0f;
+}
+
+float loss_of(const float* stats) {
+  return static_cast<float>(std::log(static_cast<double>(stats[1])) +
+                            (static_cast<double>(stats[0]) - static_cast<double>(stats[2])));
+}
+
+/// Writes one row of dlogits. `weight` includes the loss scale.
+void find_gradient(const Tensor& dlogits, const Tensor& logits, const float* stats, const Tensor& labels, float weight,
+                   const VocabSlice& slice, std::int64_t row) {
+  float* z = logits.data<float>() + row * logits.size(1);
+  HWY_DYNAMIC_DISPATCH(gradient_of_row)(z, static_cast<std::size_t>(slice.valid), stats, weight);
+  std::fill(z + slice.valid, z + logits.size(1), 0.0f);
+  const std::int64_t label = labels.data<std::int32_t>()[row] - slice.begin;
+  if (label >= 0 && label < slice.valid) z[label] -= weight;
+  if (dlogits.raw() != logits.raw())
+    HWY_DYNAMIC_DISPATCH(narrow_row)(z, dlogits, row * logits.size(1), static_cast<std::size_t>(logits.size(1)));
+}
+
+float loss_scale_of(const StepState* state) { return static_cast<float>(state == nullptr ? 1.0 : state->loss_scale); }
 }  // namespace
 
 void cross_entropy_stats(Stream& stream, Tensor stats, Tensor logits, Tensor labels, VocabSlice slice) {
-  over_rows(stream, logits, [&](std::int64_t row) {
-    const float* z = logits.data<float>() + row * logits.size(1);
-    float* out = stats.data<float>() + 3 * row;
-    HWY_DYNAMIC_DISPATCH(stats_of_row)(z, static_cast<std::size_t>(slice.valid), out);
-    const std::int64_t label = labels.data<std::int32_t>()[row] - slice.begin;
-    out[2] = label >= 0 && label < slice.valid ? z[label] : 0.0f;
-  });
+  over_rows(stream, logits,
+            [&](std::int64_t row) { find_stats(stats.data<float>() + 3 * row, logits, labels, slice, row); });
 }
 
 void cross_entropy_combine(Stream&, Tensor stats, Tensor parts) {
@@ -106,26 +128,28 @@ void cross_entropy_combine(Stream&, Tensor stats, Tensor parts) {
 }
 
 void cross_entropy_loss(Stream&, Tensor losses, Tensor stats) {
-  const float* s = stats.data<float>();
-  for (std::int64_t row = 0; row < losses.numel(); ++row, s += 3) {
-    losses.data<float>()[row] = static_cast<float>(std::log(static_cast<double>(s[1])) +
-                                                   (static_cast<double>(s[0]) - static_cast<double>(s[2])));
-  }
+  for (std::int64_t row = 0; row < losses.numel(); ++row)
+    losses.data<float>()[row] = loss_of(stats.data<float>() + 3 * row);
 }
 
 void cross_entropy_backward(Stream& stream, Tensor dlogits, Tensor logits, Tensor stats, Tensor labels, Tensor weights,
                             VocabSlice slice, const StepState* state) {
-  const auto loss_scale = static_cast<float>(state == nullptr ? 1.0 : state->loss_scale);
+  const float loss_scale = loss_scale_of(state);
   over_rows(stream, logits, [&](std::int64_t row) {
-    float* z = logits.data<float>() + row * logits.size(1);
-    const float weight = loss_scale * weights.data<float>()[row];
-    HWY_DYNAMIC_DISPATCH(gradient_of_row)
-    (z, static_cast<std::size_t>(slice.valid), stats.data<float>() + 3 * row, weight);
-    std::fill(z + slice.valid, z + logits.size(1), 0.0f);
-    const std::int64_t label = labels.data<std::int32_t>()[row] - slice.begin;
-    if (label >= 0 && label < slice.valid) z[label] -= weight;
-    if (dlogits.raw() != logits.raw())
-      HWY_DYNAMIC_DISPATCH(narrow_row)(z, dlogits, row * logits.size(1), static_cast<std::size_t>(logits.size(1)));
+    find_gradient(dlogits, logits, stats.data<float>() + 3 * row, labels, loss_scale * weights.data<float>()[row],
+                  slice, row);
+  });
+}
+
+void cross_entropy_forward_backward(Stream& stream, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels,
+                                    Tensor weights, std::int64_t valid, const StepState* state) {
+  const float loss_scale = loss_scale_of(state);
+  const VocabSlice whole{0, valid};
+  over_rows(stream, logits, [&](std::int64_t row) {
+    float stats[3];
+    find_stats(stats, logits, labels, whole, row);
+    losses.data<float>()[row] = loss_of(stats);
+    find_gradient(dlogits, logits, stats, labels, loss_scale * weights.data<float>()[row], whole, row);
   });
 }
 

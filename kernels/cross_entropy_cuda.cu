@@ -1,6 +1,9 @@
-// A block for each row of logits, bound by memory: statistics read the N V logits once, as a running maximum with its
-// sum; backward reads them once and writes dlogits once. Accesses are of 16 bytes in rows of any width, but for a few
-// columns at both ends.
+// A block for each row of logits, bound by memory:
+//   statistics                read the N V logits once, as a running maximum with its sum
+//   backward                  reads them once and writes dlogits once
+//   forward with backward     reads them once and writes dlogits once: the second pass over a row finds it in the
+//                             second cache, as far as the blocks that run at a time leave it there
+// Accesses are of 16 bytes in rows of any width, but for a few columns at both ends.
 #include "kernels/cuda.h"
 #include "kernels/cuda/flat.h"
 #include "kernels/cuda/warp.h"
@@ -10,6 +13,7 @@ namespace mtl::cuda {
 namespace {
 
 constexpr unsigned kThreads = 512;
+constexpr unsigned kThreadsOfWhole = 1024;  // few blocks at a time, so that their rows stay in the second cache
 constexpr std::size_t kShared = kWarp * sizeof(double);
 
 /// max and sum of exp(z - max) over some columns; none: -inf and 0.
@@ -31,18 +35,52 @@ __device__ void add_pack(Running& running, const Pack<n>& z) {
   for (int j = 0; j < n; ++j) running.sum += z[j] == -INFINITY ? 0.0f : expf(z[j] - max);  // max may be -inf, too
 }
 
+enum class Order { forward, backward };
+
 /// body(column, std::integral_constant<int, m>()) for the columns [0, count) of row `row` that this thread takes: packs
 /// of m = n elements, which begin at a multiple of n of the tensor (rows of `width` elements), and single ones, m = 1,
 /// before the first pack and after the last.
-template <int n, class Body>
+template <int n, Order order = Order::forward, class Body>
 __device__ void over_columns(std::int64_t row, std::int64_t width, std::int64_t count, const Body& body) {
   std::int64_t first = (n - row * width % n) % n;
   if (first > count) first = count;
-  const std::int64_t end = first + (count - first) / n * n;
-  for (std::int64_t i = threadIdx.x; i < first; i += blockDim.x) body(i, std::integral_constant<int, 1>());
-  for (std::int64_t i = first + std::int64_t{threadIdx.x} * n; i < end; i += std::int64_t{blockDim.x} * n)
-    body(i, std::integral_constant<int, n>());
-  for (std::int64_t i = end + threadIdx.x; i < count; i += blockDim.x) body(i, std::integral_constant<int, 1>());
+  const std::int64_t end = first + (count - first) / n * n, stride = std::int64_t{blockDim.x} * n;
+  const auto ends = [&] {
+    for (std::int64_t i = threadIdx.x; i < first; i += blockDim.x) body(i, std::integral_constant<int, 1>());
+    for (std::int64_t i = end + threadIdx.x; i < count; i += blockDim.x) body(i, std::integral_constant<int, 1>());
+  };
+  const std::int64_t mine = first + std::int64_t{threadIdx.x} * n;
+  if constexpr (order == Order::forward) {
+    for (std::int64_t i = mine; i < end; i += stride) body(i, std::integral_constant<int, n>());
+    ends();
+  } else {
+    ends();
+    for (std::int64_t i = mine + (end - 1 - first) / stride * stride; i >= mine; i -= stride)
+      if (i < end) body(i, std::integral_constant<int, n>());
+  }
+}
+
+/// max and sum of a row, for all threads of the block.
+struct RowStats {
+  float max, sum;
+};
+
+template <int n>
+__device__ RowStats stats_of_row(const float* z, std::int64_t row, std::int64_t width, std::int64_t valid) {
+  Running mine;
+  over_columns<n>(row, width, valid,
+                  [&]<int m>(std::int64_t i, std::integral_constant<int, m>) { add_pack<m>(mine, load<m>(z + i)); });
+  const float max =
+      block_reduce(mine.max, -INFINITY, shared_memory<float>(), [](float a, float b) { return fmaxf(a, b); });
+  return {max, static_cast<float>(block_sum(double{mine.sum_below(max)}, shared_memory<double>()))};
+}
+
+__device__ inline float target_of(const float* z, std::int64_t label, std::int64_t valid) {
+  return label >= 0 && label < valid ? z[label] : 0.0f;
+}
+
+__device__ inline float loss_of(float max, float sum, float target) {
+  return static_cast<float>(log(double{sum}) + (double{max} - double{target}));
 }
 
 template <int n>
@@ -50,17 +88,11 @@ __global__ void find_stats(float* stats, const float* logits, const std::int32_t
                            std::int64_t width) {
   const std::int64_t row = blockIdx.x;
   const float* z = logits + row * width;
-  Running mine;
-  over_columns<n>(row, width, slice.valid,
-                  [&]<int m>(std::int64_t i, std::integral_constant<int, m>) { add_pack<m>(mine, load<m>(z + i)); });
-  const float max =
-      block_reduce(mine.max, -INFINITY, shared_memory<float>(), [](float a, float b) { return fmaxf(a, b); });
-  const double sum = block_sum(double{mine.sum_below(max)}, shared_memory<double>());
+  const RowStats found = stats_of_row<n>(z, row, width, slice.valid);
   if (threadIdx.x != 0) return;
-  const std::int64_t label = labels[row] - slice.begin;
-  stats[3 * row] = max;
-  stats[3 * row + 1] = static_cast<float>(sum);
-  stats[3 * row + 2] = label >= 0 && label < slice.valid ? z[label] : 0.0f;
+  stats[3 * row] = found.max;
+  stats[3 * row + 1] = found.sum;
+  stats[3 * row + 2] = target_of(z, labels[row] - slice.begin, slice.valid);
 }
 
 __global__ void combine_stats(float* stats, const float* parts, std::int64_t number, std::int64_t rows) {
@@ -83,26 +115,64 @@ __global__ void combine_stats(float* stats, const float* parts, std::int64_t num
 __global__ void find_losses(float* losses, const float* stats, std::int64_t rows) {
   for (std::int64_t row = first_element(); row < rows; row += all_threads()) {
     const float* s = stats + 3 * row;
-    losses[row] = static_cast<float>(log(double{s[1]}) + (double{s[0]} - double{s[2]}));
+    losses[row] = loss_of(s[0], s[1], s[2]);
   }
+}
+
+/// Operands of one row's gradient. `weight` includes the loss scale.
+template <class T>
+struct GradientRow {
+  T* dlogits;
+  const float* z;
+  RowStats stats;
+  float weight;
+  std::int64_t row, width, label, valid;
+};
+
+template <int n, Order order, class T>
+__device__ void write_gradient(const GradientRow<T>& g) {
+  const float factor = g.weight / g.stats.sum;
+  over_columns<n, order>(g.row, g.width, g.width, [&]<int m>(std::int64_t i, std::integral_constant<int, m>) {
+    Pack<m> z = load<m>(g.z + i);
+#pragma unroll
+    for (int j = 0; j < m; ++j) {
+      const bool real = i + j < g.valid;
+      z[j] = real ? expf(z[j] - g.stats.max) * factor : 0.0f;
+      if (real && i + j == g.label) z[j] -= g.weight;
+    }
+    store(g.dlogits + i, z);
+  });
+}
+
+__device__ inline float scaled_weight(const StepState* state, float weight) {
+  return (state == nullptr ? 1.0f : static_cast<float>(state->loss_scale)) * weight;
 }
 
 template <int n, class T>
 __global__ void find_gradients(T* dlogits, const float* logits, const float* stats, const std::int32_t* labels,
                                const float* weights, VocabSlice slice, const StepState* state, std::int64_t width) {
-  const std::int64_t row = blockIdx.x, label = labels[row] - slice.begin;
-  const float weight = (state == nullptr ? 1.0f : static_cast<float>(state->loss_scale)) * weights[row];
-  const float max = stats[3 * row], factor = weight / stats[3 * row + 1];
-  over_columns<n>(row, width, width, [&]<int m>(std::int64_t i, std::integral_constant<int, m>) {
-    Pack<m> z = load<m>(logits + row * width + i);
-#pragma unroll
-    for (int j = 0; j < m; ++j) {
-      const bool real = i + j < slice.valid;
-      z[j] = real ? expf(z[j] - max) * factor : 0.0f;
-      if (real && i + j == label) z[j] -= weight;
-    }
-    store(dlogits + row * width + i, z);
-  });
+  const std::int64_t row = blockIdx.x, begin = row * width;
+  write_gradient<n, Order::forward>(GradientRow<T>{dlogits + begin,
+                                                   logits + begin,
+                                                   {stats[3 * row], stats[3 * row + 1]},
+                                                   scaled_weight(state, weights[row]),
+                                                   row,
+                                                   width,
+                                                   labels[row] - slice.begin,
+                                                   slice.valid});
+}
+
+/// The gradient goes backward over the row, whose end was read last. dlogits may be logits.
+template <int n, class T>
+__global__ void __launch_bounds__(kThreadsOfWhole, 2)
+    find_losses_and_gradients(float* losses, T* dlogits, const float* logits, const std::int32_t* labels,
+                              const float* weights, std::int64_t valid, const StepState* state, std::int64_t width) {
+  const std::int64_t row = blockIdx.x, begin = row * width, label = labels[row];
+  const float target = threadIdx.x == 0 ? target_of(logits + begin, label, valid) : 0;  // before it is overwritten
+  const RowStats stats = stats_of_row<n>(logits + begin, row, width, valid);
+  if (threadIdx.x == 0) losses[row] = loss_of(stats.max, stats.sum, target);
+  write_gradient<n, Order::backward>(GradientRow<T>{dlogits + begin, logits + begin, stats,
+                                                    scaled_weight(state, weights[row]), row, width, label, valid});
 }
 
 /// One block: each thread adds losses a block apart, then the threads' sums are added.
@@ -141,6 +211,18 @@ void cross_entropy_backward(Stream& stream, Tensor dlogits, Tensor logits, Tenso
       launch(stream, find_gradients<n, T>, {static_cast<unsigned>(logits.size(0)), kThreads}, dlogits.data<T>(),
              logits.data<float>(), stats.data<float>(), labels.data<std::int32_t>(), weights.data<float>(), slice,
              state, width);
+    });
+  });
+}
+
+void cross_entropy_forward_backward(Stream& stream, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels,
+                                    Tensor weights, std::int64_t valid, const StepState* state) {
+  const std::int64_t width = logits.size(1);
+  const LaunchShape shape{static_cast<unsigned>(logits.size(0)), kThreadsOfWhole, kShared};
+  with_float_type(dlogits.dtype(), [&]<class T>(T) {
+    with_pack_size(0, {dlogits, logits}, [&]<int n>(std::integral_constant<int, n>) {
+      launch(stream, find_losses_and_gradients<n, T>, shape, losses.data<float>(), dlogits.data<T>(),
+             logits.data<float>(), labels.data<std::int32_t>(), weights.data<float>(), valid, state, width);
     });
   });
 }

@@ -50,11 +50,12 @@ void Block::backward(Ctx& ctx, Tensor dx, const Batch& batch, const Cache& cache
     residual_backward(ctx.stream, ctx.scratch, dbranch, bias.take_grad(), dx, dropout_in(ctx, dropout), rows);
     return dbranch;
   };
+  const Grad total{dx, GradMode::accumulate};
   Tensor dmlp = branch_gradient(mlp.down_bias, mlp_dropout), dattention;
   if (parallel_residual) dattention = branch_gradient(attention.out_bias, attention_dropout);
-  norm2.backward(ctx, dx, mlp.backward(ctx, dmlp, cache.mlp), cache.norm2);
+  norm2.backward(ctx, total, mlp.backward(ctx, dmlp, cache.mlp), cache.norm2);
   if (!parallel_residual) dattention = branch_gradient(attention.out_bias, attention_dropout);
-  norm1.backward(ctx, dx, attention.backward(ctx, dattention, batch, cache.attention), cache.norm1);
+  norm1.backward(ctx, total, attention.backward(ctx, dattention, batch, cache.attention), cache.norm1);
 }
 
 }  // namespace mtl

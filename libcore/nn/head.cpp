@@ -29,8 +29,7 @@ void Head::backward(Ctx& ctx, Tensor dx, Tensor losses, const Batch& batch, cons
   Tensor normed = norm.forward(ctx, cache.x, norm_cache);
   Tensor dnormed = ctx.scratch.like(normed);
   output.loss_and_gradient(ctx, losses, dnormed, normed, batch);
-  fill_zero(ctx.stream, dx);
-  norm.backward(ctx, dx, dnormed, norm_cache);
+  norm.backward(ctx, {dx}, dnormed, norm_cache);
 }
 
 void Head::logits(Ctx& ctx, Tensor out, Tensor x, const Batch& batch) const {

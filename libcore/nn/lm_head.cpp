@@ -3,46 +3,56 @@
 #include <algorithm>
 
 #include "kernels/cross_entropy.h"
-#include "kernels/elementwise.h"
 #include "kernels/gemm.h"
 
 namespace mtl {
 
 namespace {
-// Large enough that the table's gradient, read and written once a chunk, is not what a step waits for.
-constexpr std::int64_t kChunkBytes = std::int64_t{64} << 20;
+
+// Bytes of fp32 logits at a time. A chunk of R rows reads and writes the table's gradient, 8 V C bytes, next to
+// products of 6 R V C operations: R must be so large that a step does not wait for that memory. A GPU computes more in
+// the time that a byte takes.
+std::int64_t chunk_bytes(Device device) { return std::int64_t{device == Device::cuda ? 512 : 64} << 20; }
+
 }  // namespace
 
-std::int64_t LmHead::chunk_rows(std::int64_t rows) const {
-  std::int64_t fitting = kChunkBytes / (4 * table.value.size(0)) / 16 * 16;
+std::int64_t LmHead::chunk_rows(const Ctx& ctx, std::int64_t rows) const {
+  std::int64_t fitting = chunk_bytes(ctx.stream.target()) / (4 * table.value.size(0)) / 16 * 16;
   return std::min(rows, std::max<std::int64_t>(16, fitting));
 }
 
-/// One chunk of rows; dx is this rank's term of the sum over the vocabulary. Without dx only the losses.
-void LmHead::chunk(Ctx& ctx, Tensor losses, Tensor dx, Tensor x, Tensor labels, Tensor weights) const {
-  Arena::Mark mark(ctx.scratch);
-  std::int64_t rows = x.size(0), width = table.value.size(0);
-  std::int64_t begin = ctx.groups.over(Axis::tensor).rank() * width;
-  VocabSlice slice{begin, std::clamp<std::int64_t>(vocab - begin, 0, width)};
-  Tensor logits = ctx.scratch.make(DType::f32, {rows, width});
-  gemm(ctx.stream, ctx.scratch, logits, {x}, transposed(table.value));
+/// Losses and, where it exists, dlogits, over which logits are lost.
+void LmHead::cross_entropy(Ctx& ctx, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels,
+                           Tensor weights) const {
   Communicator& ranks = ctx.groups.over(Axis::tensor);
+  if (ranks.size() == 1 && dlogits.exists())  // nothing to combine between losses and gradient
+    return cross_entropy_forward_backward(ctx.stream, losses, dlogits, logits, labels, weights, vocab, ctx.step);
+  const std::int64_t rows = logits.size(0), width = logits.size(1), begin = ranks.rank() * width;
+  const VocabSlice slice{begin, std::clamp<std::int64_t>(vocab - begin, 0, width)};
   Tensor stats = ctx.scratch.make(DType::f32, {rows, 3}), parts = ctx.scratch.make(DType::f32, {ranks.size(), rows, 3});
   cross_entropy_stats(ctx.stream, stats, logits, labels, slice);
   ranks.all_gather(ctx.stream, parts, stats).wait(ctx.stream);
   cross_entropy_combine(ctx.stream, stats, parts);
   cross_entropy_loss(ctx.stream, losses, stats);
-  if (!dx.exists()) return;
+  if (dlogits.exists()) cross_entropy_backward(ctx.stream, dlogits, logits, stats, labels, weights, slice, ctx.step);
+}
+
+/// One chunk of rows; dx is this rank's term of the sum over the vocabulary. Without dx only the losses.
+void LmHead::chunk(Ctx& ctx, Tensor losses, Tensor dx, Tensor x, Tensor labels, Tensor weights) const {
+  Arena::Mark mark(ctx.scratch);
+  Tensor logits = ctx.scratch.make(DType::f32, {x.size(0), table.value.size(0)}), dlogits;
   const DType compute = table.value.dtype();
-  Tensor dlogits = compute == DType::f32 ? logits : ctx.scratch.make(compute, logits.shape());
-  cross_entropy_backward(ctx.stream, dlogits, logits, stats, labels, weights, slice, ctx.step);
+  if (dx.exists()) dlogits = compute == DType::f32 ? logits : ctx.scratch.make(compute, logits.shape());
+  gemm(ctx.stream, ctx.scratch, logits, {x}, transposed(table.value));
+  cross_entropy(ctx, losses, dlogits, logits, labels, weights);
+  if (!dx.exists()) return;
   gemm(ctx.stream, ctx.scratch, dx, {dlogits}, {table.value});
   Grad dtable = table.take_grad();
   gemm(ctx.stream, ctx.scratch, dtable.tensor, transposed(dlogits), {x}, dtable.mode);
 }
 
 void LmHead::all_chunks(Ctx& ctx, Tensor losses, Tensor dx, Tensor x, const Batch& batch) const {
-  std::int64_t rows = x.size(0), step = chunk_rows(rows);
+  std::int64_t rows = x.size(0), step = chunk_rows(ctx, rows);
   Tensor flat_losses = losses.view({rows}), labels = batch.labels.view({rows});
   for (std::int64_t row = 0; row < rows; row += step) {
     std::int64_t count = std::min(step, rows - row);

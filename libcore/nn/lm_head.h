@@ -1,7 +1,8 @@
 // The output layer with the loss: logits = x table^T, cross-entropy against the labels, and in training at once the
-// gradients. Rows go in chunks, so that the logits of a whole micro-batch, the largest tensor of a small GPT, never
-// exist. The vocabulary is split over the tensor-parallel ranks, which combine three numbers a row. The table may be
-// the embedding's.
+// gradients. Rows go in chunks of a fixed number of bytes, so that the logits of a whole micro-batch, the largest
+// tensor of a small GPT, never exist. The vocabulary is split over the tensor-parallel ranks, which combine three
+// numbers a row before the gradient; a rank that holds all of it computes losses and gradient in one pass over the
+// logits. The table may be the embedding's.
 #pragma once
 
 #include "nn/batch.h"
@@ -23,7 +24,8 @@ struct LmHead {
   void logits(Ctx& ctx, Tensor out, Tensor x) const;
 
  private:
-  std::int64_t chunk_rows(std::int64_t rows) const;
+  std::int64_t chunk_rows(const Ctx& ctx, std::int64_t rows) const;
+  void cross_entropy(Ctx& ctx, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels, Tensor weights) const;
   void chunk(Ctx& ctx, Tensor losses, Tensor dx, Tensor x, Tensor labels, Tensor weights) const;
   void all_chunks(Ctx& ctx, Tensor losses, Tensor dx, Tensor x, const Batch& batch) const;
 };

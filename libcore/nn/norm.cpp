@@ -26,12 +26,11 @@ Tensor NormLayer::forward(Ctx& ctx, Tensor x, Cache& cache, const ResidualSum& s
   return y;
 }
 
-void NormLayer::backward(Ctx& ctx, Tensor dx, Tensor dy, const Cache& cache) const {
-  const Grad added{dx, GradMode::accumulate};
+void NormLayer::backward(Ctx& ctx, Grad dx, Tensor dy, const Cache& cache) const {
   if (kind == Norm::layernorm)
-    layernorm_backward(ctx.stream, ctx.scratch, added, gamma.take_grad(), beta.take_grad(), dy, cache, gamma.value);
+    layernorm_backward(ctx.stream, ctx.scratch, dx, gamma.take_grad(), beta.take_grad(), dy, cache, gamma.value);
   else
-    rmsnorm_backward(ctx.stream, ctx.scratch, added, gamma.take_grad(), dy, {cache.x, cache.rstd}, gamma.value);
+    rmsnorm_backward(ctx.stream, ctx.scratch, dx, gamma.take_grad(), dy, {cache.x, cache.rstd}, gamma.value);
 }
 
 }  // namespace mtl

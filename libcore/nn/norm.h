@@ -25,8 +25,8 @@ struct NormLayer {
   /// y = norm(x), in the slot, of the weights' dtype. x (N, C) must stay as it is until backward. With `sum`, x is
   /// written first, in the same pass.
   Tensor forward(Ctx& ctx, Tensor x, Cache& cache, const ResidualSum& sum = {}) const;
-  /// dx += the norm's gradient: the skip connection has put its own there already.
-  void backward(Ctx& ctx, Tensor dx, Tensor dy, const Cache& cache) const;
+  /// dx = the norm's gradient, or += where the skip connection has put its own there already.
+  void backward(Ctx& ctx, Grad dx, Tensor dy, const Cache& cache) const;
 };
 
 }  // namespace mtl

@@ -108,6 +108,14 @@ void bench_cross_entropy(Bench& bench, std::int64_t rows, std::int64_t vocab) {
   bench.run("cross_entropy backward       " + size, [&](Stream& s) {
     cross_entropy_backward(s, logits, logits, stats, labels, weights, {0, vocab});
   });
+  Owned losses({rows});
+  bench.run("cross_entropy in three passes " + size, [&](Stream& s) {
+    cross_entropy_stats(s, stats, logits, labels, {0, vocab});
+    cross_entropy_loss(s, losses, stats);
+    cross_entropy_backward(s, logits, logits, stats, labels, weights, {0, vocab});
+  });
+  bench.run("cross_entropy in one pass    " + size,
+            [&](Stream& s) { cross_entropy_forward_backward(s, losses, logits, logits, labels, weights, vocab); });
 }
 
 void bench_hidden(Bench& bench, std::int64_t samples, std::int64_t length, std::int64_t width) {

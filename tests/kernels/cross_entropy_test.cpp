@@ -211,3 +211,44 @@ TEST_CASE("cross_entropy: meta counts; wrong shapes throw") {
   CHECK_THROWS_AS(cross_entropy_stats(stream, meta({4, 3}), meta({4, 10}), meta({4}, DType::i32), {0, 11}), Error);
   CHECK_THROWS_AS(cross_entropy_loss(stream, meta({4}), meta({5, 3})), Error);
 }
+
+TEST_CASE("cross_entropy: forward with backward gives the bits of the phases, in every dtype and in place") {
+  for (auto [rows, vocab, padded] : kSizes) {
+    for (DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+      for (const bool in_place : {false, true}) {
+        if (in_place && dtype != DType::f32) continue;
+        CAPTURE(vocab);
+        CAPTURE(std::string(name_of(dtype)));
+        Problem p{rows, vocab, padded};
+        for (std::int64_t row = 0; row < rows; ++row) {
+          for (std::int64_t v = vocab; v < padded; ++v) p.logits[row * padded + v] = v % 2 == 0 ? 1e9f : NAN;
+        }
+        Owned logits = rounded(p.logits, DType::f32), state(DType::u8, {sizeof(StepState)});
+        const StepState step{{.loss_scale = 8}, {}};
+        std::memcpy(state.host<std::uint8_t>(), &step, sizeof step);
+        const auto* scale = static_cast<const StepState*>(state.tensor().raw());
+        Stream one(kDevice, 1), several(kDevice, 3);
+        Owned stats({rows, 3}), losses({rows}), losses_at_once({rows});
+        Owned dlogits(dtype, {rows, padded}), dlogits_at_once(dtype, {rows, padded});
+        cross_entropy_stats(one, stats, p.logits, p.labels, {0, vocab});
+        cross_entropy_loss(one, losses, stats);
+        cross_entropy_backward(one, dlogits, p.logits, stats, p.labels, p.weights, {0, vocab}, scale);
+        const Tensor out = in_place ? logits.tensor() : dlogits_at_once.tensor();
+        cross_entropy_forward_backward(several, losses_at_once, out, logits, p.labels, p.weights, vocab, scale);
+        CHECK(same_bits(losses, losses_at_once));
+        CHECK(same_bits(dlogits, out));
+      }
+    }
+  }
+}
+
+TEST_CASE("cross_entropy: forward with backward counts on meta; wrong shapes throw") {
+  Stream stream(Device::meta);
+  const Tensor logits = meta({4, 10}), labels = meta({4}, DType::i32), row = meta({4});
+  cross_entropy_forward_backward(stream, row, meta({4, 10}, DType::bf16), logits, labels, row, 9);
+  CHECK(stream.counters().bytes == 4.0 * (40 + 4 + 4 + 4) + 2 * 40);
+  CHECK_THROWS_AS(cross_entropy_forward_backward(stream, meta({5}), logits, logits, labels, row, 9), Error);
+  CHECK_THROWS_AS(cross_entropy_forward_backward(stream, row, meta({4, 9}), logits, labels, row, 9), Error);
+  CHECK_THROWS_AS(cross_entropy_forward_backward(stream, row, logits, logits, labels, row, 11), Error);
+  CHECK_THROWS_AS(cross_entropy_forward_backward(stream, row, logits, logits, row, row, 9), Error);
+}

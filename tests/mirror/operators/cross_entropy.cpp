@@ -17,6 +17,10 @@ void cross_entropy_backward(Stream& stream, Tensor dlogits, Tensor logits, Tenso
                             VocabSlice slice, const StepState* state) {
   forward<cpu::cross_entropy_backward>(stream, dlogits, logits, stats, labels, weights, slice, state);
 }
+void cross_entropy_forward_backward(Stream& stream, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels,
+                                    Tensor weights, std::int64_t valid, const StepState* state) {
+  forward<cpu::cross_entropy_forward_backward>(stream, losses, dlogits, logits, labels, weights, valid, state);
+}
 void sum_losses(Stream& stream, Tensor sum, Tensor losses, Tensor weights, GradMode mode) {
   forward<cpu::sum_losses>(stream, sum, losses, weights, mode);
 }
