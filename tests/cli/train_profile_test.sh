@@ -24,7 +24,7 @@ once err '^mtl-train: profile of iterations 2 to 3: prof/first/rank\*\.txt, rank
 [ "$(losses plain.jsonl | wc -l)" -eq 4 ] || fail "no losses"
 [ "$(losses plain.jsonl)" = "$(losses profiled.jsonl)" ] || fail "a profile changes the losses"
 [ "$(number prof/first/rank0.json first_step) $(number prof/first/rank0.json steps)" = "2 2" ] || fail "other iterations"
-for name in gemm attention_forward attention_backward layernorm_backward cross_entropy_backward adamw_step; do
+for name in gemm attention_forward attention_backward layernorm_backward cross_entropy_forward_backward adamw_step; do
   grep -qE "^$name +[0-9.]+ +[0-9.]+ +[0-9.]+% " prof/first/rank0.txt || fail "$name is not in the table: $(cat prof/first/rank0.txt)"
 done
 for phase in data forward backward optimizer report other; do
