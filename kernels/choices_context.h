@@ -1,4 +1,4 @@
-// What choices by measuring (device/choices.h) are good for.
+// The hardware and library versions that choices by measuring (device/choices.h) are valid for.
 #pragma once
 
 #include <string>

@@ -26,7 +26,7 @@ struct ResidualSum {
   bool exists() const { return residual.exists(); }
   /// Throws unless this is a sum for `out` of a branch of dtype `compute`.
   void check(const Tensor& out, DType compute) const;
-  /// Of the operands.
+  /// Bytes of the operands.
   std::size_t bytes() const { return residual.bytes() + branch.bytes() + bias.bytes(); }
 };
 

@@ -23,7 +23,7 @@ std::string gpus_text(const std::vector<std::vector<std::string>>& ranks) {
   return cat("computing on ", ranks.size(), " GPUs (", join(kinds, ", "), ")");
 }
 
-/// What is wrong where two ranks of a host have the same GPU; else empty.
+/// The problem when two ranks of a host have the same GPU; else empty.
 std::string shared_gpu(const std::vector<std::vector<std::string>>& ranks, const std::vector<std::string>& hosts) {
   std::map<std::pair<std::string, std::string>, std::size_t> owners;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {

@@ -25,7 +25,7 @@ struct GpuPlace {
 GpuPlace gpu_of_rank(const RankEnvironment& launched, int visible, std::optional<std::int64_t> most,
                      const GetVariable& get);
 
-/// What a rank would compute on.
+/// A rank's device.
 struct RankDevice {
   DeviceChoice choice;
   int ordinal = 0;

@@ -25,8 +25,8 @@ constexpr std::uint64_t matrix_descriptor(std::uint32_t address, std::uint32_t l
   return field(address) | field(leading) << 16 | field(stride) << 32 | kPermutedIn128Bytes;
 }
 
-/// What TMA needs to know to copy panels of one head: sizes and distances of (D, N, G, T, B), the innermost first, and
-/// the box of a copy. Positions beyond T become zeros.
+/// The description by which TMA copies panels of one head: sizes and distances of (D, N, G, T, B), the innermost first,
+/// and the box of a copy. Positions beyond T become zeros.
 struct PanelMap {
   void* address;
   DType dtype;

@@ -2,7 +2,7 @@
 // stream, after what the caller's stream was given before; Work::wait() orders without the host, and Work::join()
 // waits.
 //
-// What differs from ranks over MPI:
+// Differences from ranks over MPI:
 //   - Sums are added in the order of NCCL's algorithm, not in that of ranks, and sums of bf16 and f16 are rounded at
 //     each step from rank to rank. All members get the same bits, and a run of the same layout on as many hosts of the
 //     same kind repeats them: algorithms that add in the network's switches are off unless NCCL_ALGO is set

@@ -12,7 +12,7 @@ namespace mtl {
 
 namespace {
 
-/// What NCCL's texts contain, and what to do then. The first one that matches counts.
+/// Parts of NCCL's messages, each with its remedy. The first match counts.
 struct Remedy {
   const char* text;
   const char* remedy;

@@ -32,7 +32,7 @@ class NcclLibrary {
   /// Ends what is under way, without results: the host waits no longer for streams that have such commands. Then closes
   /// the groups. For any thread.
   virtual void abort(const std::vector<NcclHandle>& groups) noexcept = 0;
-  /// What went wrong in operations that were started; empty: nothing. For any thread.
+  /// The fault of operations that were started; empty without one. For any thread.
   virtual std::string fault(NcclHandle group) = 0;
 
   virtual void all_reduce(NcclHandle group, cuda::StreamHandle stream, Tensor data) = 0;

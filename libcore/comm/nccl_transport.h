@@ -26,7 +26,7 @@ struct NcclOperation {
   Event begin, end;  // what it waits for on this rank, and its own end
 };
 
-/// What is matched in order among its members: a communicator of NCCL, with its stream.
+/// A communicator of NCCL with its stream: its members match operations in order.
 struct NcclChannel {
   NcclHandle handle = nullptr;
   std::string name;

@@ -20,9 +20,7 @@ class Choices {
   std::optional<std::string> find(const std::string& key) const;
   void set(const std::string& key, const std::string& choice) { table_[key] = choice; }
   /// The choice for `key` if it is one of `candidates`, otherwise the one that `measure` finds fastest, which is kept.
-  /// Of candidates that are equally fast, the first. A single candidate is not
-  /// measured. Throws Error without
-  /// candidates.
+  /// The first of equally fast candidates wins. A single candidate is not measured. Throws Error without candidates.
   std::string choose(const std::string& key, const std::vector<std::string>& candidates, const Measure& measure);
 
   /// Whether choose() may measure; otherwise it takes the first candidate. For programs that are done before it pays.

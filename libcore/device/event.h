@@ -17,7 +17,7 @@ class Event {
 
   /// Marks the place after everything that the stream was given.
   void record(Stream& stream);
-  /// What `stream` is given from now on runs after the marked place.
+  /// Later commands of `stream` run after the marked place.
   void order(Stream& stream) const;
   /// The host waits until the marked place is reached.
   void wait() const;

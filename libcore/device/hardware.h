@@ -1,4 +1,4 @@
-// What a device can do at most, by its data sheet or by measuring: the roofline that operators are compared with.
+// The peak rates of a device, by its data sheet or by measuring: the roofline that operators are compared with.
 #pragma once
 
 #include <string>

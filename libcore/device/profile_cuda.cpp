@@ -36,7 +36,7 @@ struct Cupti {
   decltype(&::cuptiGetResultString) text_of = library["cuptiGetResultString"];
 };
 
-/// What CUPTI's callbacks, which get no argument of ours, share with the profile.
+/// State that CUPTI's callbacks, which get no argument of ours, share with the profile.
 struct Records {
   std::optional<Cupti> cupti;
   bool active = false;
