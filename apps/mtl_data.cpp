@@ -60,7 +60,7 @@ int refuse(const std::string& word) {
   return static_cast<int>(mtl::Exit::usage);
 }
 
-int say(const std::string& text) {
+int print_and_succeed(const std::string& text) {
   if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return 0;
   std::fprintf(stderr, "mtl-data: cannot write to standard output: %s\n", std::strerror(errno));
   return static_cast<int>(mtl::Exit::io);
@@ -78,7 +78,7 @@ int main(int argc, char** argv) {
   for (const Command& command : kCommands) {
     if (word == command.name) return command.run(argc - 1, argv + 1);
   }
-  if (word == "--help" || word == "-h") return say(help());
-  if (word == "--version") return say(mtl::cat("mtl-data ", mtl::kVersion, "\n"));
+  if (word == "--help" || word == "-h") return print_and_succeed(help());
+  if (word == "--version") return print_and_succeed(mtl::cat("mtl-data ", mtl::kVersion, "\n"));
   return refuse(word);
 }

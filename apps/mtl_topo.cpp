@@ -19,7 +19,7 @@ namespace {
 using namespace mtl;
 
 /// Text for a file has box drawings and 100 columns; for standard output, what the locale and the terminal allow.
-TerminalOptions text_look(bool to_file) {
+TerminalOptions text_options(bool to_file) {
   TerminalOptions look = detect_terminal(STDOUT_FILENO);
   if (std::getenv("COLUMNS") == nullptr && (to_file || !is_terminal(STDOUT_FILENO))) look.width = 100;
   if (to_file) {
@@ -38,7 +38,7 @@ Exit show(const TopoOptions& options, const Flags& flags) {
   std::string out = format == "svg"        ? topo_svg(report)
                     : format == "json"     ? topo_json(report).dump() + "\n"
                     : format == "rankfile" ? topo_rankfile(report)
-                                           : topo_text(report, text_look(to_file));
+                                           : topo_text(report, text_options(to_file));
   if (to_file)
     write_file_guarded(*options.output, out, flags.program());
   else

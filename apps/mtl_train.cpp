@@ -66,9 +66,9 @@ RankDevice settle_device(TrainOptions& options, Flags& flags, const RankEnvironm
 /// The device of all ranks, which is settled when they can talk.
 Device agree_on_device(TrainOptions& options, const RankDevice& own, const TrainSetup& setup, Ranks& ranks,
                        MpiSession& session, Console& console) {
-  const DeviceChoice choice = agree_on_device(options.device_name, own, session.hosts(), *session.everyone(),
+  const DeviceChoice choice = agree_on_device(options.device_name, own, session.hosts(), *session.control_group(),
                                               [](const char* name) -> const char* { return std::getenv(name); });
-  if (ranks.speaks() && !choice.text.empty()) console.info(choice.text);
+  if (ranks.is_rank_zero() && !choice.text.empty()) console.info(choice.text);
   const bool is_other = choice.device != options.device;
   options.device = choice.device;
   if (options.tf32 && choice.device != Device::cuda)
@@ -82,7 +82,7 @@ Exit train(TrainOptions& options, TrainSetup& setup, const RankDevice& own, Rank
            std::optional<SignalRequests>& signals, Console& console) {
   options.threads = resolve_threads(options.threads, ranks.launched().local_size);
   if (options.dry_run) {
-    if (ranks.speaks()) print_out(describe_run(options, setup.start.config));
+    if (ranks.is_rank_zero()) print_out(describe_run(options, setup.start.config));
     return Exit::ok;
   }
   if (ranks.rank() == 0) check_fit(options, setup.start, ranks.launched(), console);
@@ -115,9 +115,9 @@ int main(int argc, char** argv) {
     if (!options.dry_run && !flags.wants_dump()) {
       signals.emplace();
       const char* ended = "mtl-train: ended by a signal before the first iteration; the same command starts again";
-      signals->end_at_once(ranks.speaks() ? ended : "");
+      signals->end_at_once(ranks.is_rank_zero() ? ended : "");
     }
-    if (options.dry_run) ranks.need_none();
+    if (options.dry_run) ranks.need_no_other_ranks();
     mtl::settle_world_size(options, ranks.launched().world);
     device = mtl::settle_device(options, flags, ranks.launched());
   });
@@ -129,7 +129,7 @@ int main(int argc, char** argv) {
   };
   return mtl::run_ranks(flags, argc, argv, ranks, prepare, [&](mtl::Console& console) {
     const bool is_alone = options.dry_run || ranks.launched().world == 1;  // otherwise ranks agree first
-    if (is_alone && ranks.speaks() && !device.choice.text.empty()) console.info(device.choice.text);
+    if (is_alone && ranks.is_rank_zero() && !device.choice.text.empty()) console.info(device.choice.text);
     return mtl::train(options, setup, device, ranks, signals, console);
   });
 }

@@ -20,9 +20,9 @@ int run_alone(Flags& flags, int argc, const char* const* argv, const std::functi
                   cat("starts ", flags.program(), " ", job.world, " times, each with all of the work and the same ",
                       "output; start it without ", job.launcher, ": it has no ranks, but --threads"));
   });
-  frame.speaks = job.rank == 0;
+  frame.is_rank_zero = job.rank == 0;
   frame.report = [&](const std::string& message, Exit) {
-    if (frame.speaks)
+    if (frame.is_rank_zero)
       std::fprintf(stderr, "%s: %s\n", flags.program().c_str(), printable_message(message).c_str());
     else
       std::this_thread::sleep_for(kRankZeroFirst);  // a launcher ends all as soon as one of them ends

@@ -47,17 +47,17 @@ class Printer {
   /// Piece by piece, as tokens come.
   void begin(const Prompt& prompt) {
     first_ = true;
-    last_ = prompt.ids.back();
+    previous_id_ = prompt.ids.back();
     if (!options_.ids) show(prompt.text);
   }
   void token(std::int32_t id) {
     if (options_.ids) {
       show(cat(first_ ? "" : " ", id));
     } else if (std::find(stops_.begin(), stops_.end(), id) == stops_.end()) {
-      show(text_.push(text_after(last_, id)));
+      show(text_.push(text_after(previous_id_, id)));
     }
     first_ = false;
-    last_ = id;
+    previous_id_ = id;
   }
   void end() { show(text_.finish() + "\n"); }
 
@@ -112,7 +112,7 @@ class Printer {
   std::vector<std::int32_t> stops_;
   Utf8Stream text_;
   bool first_ = true;
-  std::int32_t last_ = 0;
+  std::int32_t previous_id_ = 0;
 };
 
 GenerationOptions generation_options(const GenerateOptions& options, std::vector<std::int32_t> stops) {
@@ -158,17 +158,17 @@ class TaskStream {
 /// Continues and prints one batch. True when a sequence filled the model's positions.
 bool continue_batch(const GenerateOptions& options, const std::vector<Task>& tasks, Generator& generator,
                     Printer& printer) {
-  const bool as_it_comes = options.batch_size == 1 && !options.json_lines;
+  const bool streams_tokens = options.batch_size == 1 && !options.json_lines;
   std::vector<Request> requests;
   for (const Task& task : tasks) requests.push_back({task.prompt->ids, task.number});
-  if (as_it_comes) printer.begin(*tasks[0].prompt);
+  if (streams_tokens) printer.begin(*tasks[0].prompt);
   std::vector<Completion> results = generator.run(requests, [&](std::size_t, std::int32_t id) {
-    if (as_it_comes) printer.token(id);
+    if (streams_tokens) printer.token(id);
   });
-  if (as_it_comes) printer.end();
+  if (streams_tokens) printer.end();
   bool slid = false;
   for (std::size_t i = 0; i < results.size(); ++i) {
-    if (!as_it_comes) printer.whole(*tasks[i].prompt, tasks[i].sample, results[i]);
+    if (!streams_tokens) printer.whole(*tasks[i].prompt, tasks[i].sample, results[i]);
     slid = slid || results[i].slides > 0;
   }
   return slid;

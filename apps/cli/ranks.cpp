@@ -24,7 +24,7 @@ const RankEnvironment& Ranks::launched() {
   return *launched_;
 }
 
-void Ranks::need_none() {
+void Ranks::need_no_other_ranks() {
   int own = rank();
   try {
     launched();
@@ -97,16 +97,16 @@ int run_ranks(Flags& flags, int argc, const char* const* argv, Ranks& ranks, con
               const std::function<Exit(Console&)>& run) {
   RunFrame frame;
   frame.prepare = prepare;
-  frame.speaks = ranks.speaks();
-  if (!frame.speaks) frame.name = cat(ranks.program_, ": rank ", ranks.rank());
+  frame.is_rank_zero = ranks.is_rank_zero();
+  if (!frame.is_rank_zero) frame.name = cat(ranks.program_, ": rank ", ranks.rank());
   frame.report = [&](const std::string& message, Exit code) { ranks.report(message, code); };
-  auto run_and_meet = [&](Console& console) {
+  auto run_and_synchronize = [&](Console& console) {
     Exit code = run(console);
     flush_out();
     ranks.finish();
     return code;
   };
-  return run_main(flags, argc, argv, run_and_meet, frame);
+  return run_main(flags, argc, argv, run_and_synchronize, frame);
 }
 
 }  // namespace mtl

@@ -33,11 +33,11 @@ class Ranks {
   /// The rank of this process, without MPI. Throws Error(usage) for a launcher that is not supported.
   const RankEnvironment& launched();
   /// For a run that needs no other ranks: where launched() would throw, this process counts as alone from here on.
-  void need_none();
+  void need_no_other_ranks();
   /// Also where launched() throws.
   int rank();
   /// True on the rank that prints for the user.
-  bool speaks() { return rank() == 0; }
+  bool is_rank_zero() { return rank() == 0; }
   /// The groups of this rank; collective, starts the session. ProcessGroups() in a world of one. From here on
   /// no wait for another rank takes longer than `deadline` seconds: the job ends instead, with who did not come. The
   /// start itself has 10 s at least, for launchers start ranks one after another. `agree` chooses the device that

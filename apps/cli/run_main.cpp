@@ -70,11 +70,11 @@ int run_main(Flags& flags, int argc, const char* const* argv, const std::functio
   try {
     Flags::Request request = flags.parse(argc, argv, frame.prepare);
     if (request == Flags::Request::run) {
-      console.quiet = flags.quiet || !frame.speaks;
+      console.quiet = flags.quiet || !frame.is_rank_zero;
       for (const std::string& notice : flags.notices()) console.info(notice);
       return finish(flags.program(), run(console));
     }
-    if (frame.speaks) answer(flags, request);
+    if (frame.is_rank_zero) answer(flags, request);
     return finish(flags.program(), Exit::ok);
   } catch (const Error& error) {
     return report(error.what(), error.code());

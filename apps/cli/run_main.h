@@ -16,8 +16,9 @@ int run_main(Flags& flags, int argc, const char* const* argv, const std::functio
 
 /// The differences of a process that is one rank of a job (cli/ranks.h).
 struct RunFrame {
-  std::string name;    // what messages begin with; empty: the program's name
-  bool speaks = true;  // --help and its like are answered, the console informs; warnings and errors come in any case
+  std::string name;  // what messages begin with; empty: the program's name
+  bool is_rank_zero =
+      true;  // --help and its like are answered, the console informs; warnings and errors come in any case
   std::function<void()> prepare;                                      // of Flags::parse
   std::function<void(const std::string& message, Exit code)> report;  // instead of "program: message"; may not return
 };

@@ -14,9 +14,9 @@
 #include <utility>
 
 #include "base/console.h"
-#include "base/deaf_thread.h"
 #include "base/error.h"
 #include "base/files.h"
+#include "base/worker_thread.h"
 
 namespace mtl {
 
@@ -33,7 +33,7 @@ std::string content_of(int descriptor) {
   return std::string(trim(std::string_view(text, std::max<ssize_t>(size, 0))));
 }
 
-/// The content as it is now: on network file systems a file that is opened anew.
+/// The current content: network file systems show it only to a file opened again.
 std::string content_of(const std::string& path) { return file_exists(path) ? std::string(trim(read_file(path))) : ""; }
 
 /// Returns the text after `mark`, up to the next comma or blank.
@@ -90,7 +90,7 @@ class FileLock::Holder {
   void own(double beat_seconds) {
     owner_ = cat(kOwner, ::getpid(), " on ", host_name(), " since ", timestamp(), kBoot, boot_id());
     if (::ftruncate(descriptor_, 0) != 0 || !write_beat(0)) fail_errno(path_, "write");
-    beater_ = deaf_thread([this, beat_seconds] {
+    beater_ = worker_thread([this, beat_seconds] {
       std::unique_lock lock(mutex_);
       const std::chrono::duration<double> pause(beat_seconds);
       for (std::int64_t beat = 1; !wake_.wait_for(lock, pause, [this] { return stopping_; }); ++beat) write_beat(beat);

@@ -9,7 +9,7 @@ namespace mtl {
 
 namespace {
 
-/// "rank 3 (host b)", "ranks 1, 3, 5 (hosts a, b)"; of many only the first few.
+/// "rank 3 (host b)", "ranks 1, 3, 5 (hosts a, b)"; lists only the first few of many.
 std::string name_ranks(const std::vector<int>& ranks, const std::vector<std::string>& hosts) {
   constexpr std::size_t kShown = 8;
   std::vector<std::string> numbers, places;

@@ -1,5 +1,5 @@
-// All ranks must run the same program with the same settings on the same data; otherwise they train something that
-// not intended, or hang. Compared once, before the first step.
+// Checks once, before the first step, that all ranks run the same program with the same settings on the same data.
+// Otherwise they would train something unintended, or hang.
 #pragma once
 
 #include <string>
@@ -11,12 +11,12 @@ namespace mtl {
 
 struct AgreedItem {
   std::string name;  // "command line", "tokenizer", "data X.idx"
-  std::string text;  // one line, or several, such as one flag a line
+  std::string text;  // one or more lines, for example one flag per line
 };
 
-/// Collective: all ranks give the same items by name, in the same order. Throws Error(usage), the same one on every
-/// rank, that names the ranks which differ from rank 0 (with their hosts, by rank), the items, and the first line that
-/// differs on both sides.
+/// Collective: all ranks pass the same items by name, in the same order. Throws the same Error(usage) on every rank if
+/// a text differs; it names the ranks that differ from rank 0 (with their hosts), the items, and the first line that
+/// differs. `hosts`: by rank.
 void check_same(Communicator& world, const std::vector<std::string>& hosts, const std::vector<AgreedItem>& items);
 
 }  // namespace mtl

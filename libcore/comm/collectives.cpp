@@ -27,7 +27,7 @@ void for_others(const GroupLink& link, const Function& function) {
   for (int step = 1; step < link.size; ++step) function((link.rank + step) % link.size);
 }
 
-/// Receives this rank's part from all others and adds it up, segment by segment, while the other parts go out.
+/// Receives this rank's part from all other ranks and adds it up, segment by segment, while it sends the other parts.
 class PartSums {
  public:
   /// `out`: this rank's part, `bytes` long; it may be where `whole` has it.
@@ -84,13 +84,13 @@ class PartSums {
   DType dtype_;
   std::byte* own_;
   std::byte* out_;
-  std::size_t segment_, bytes_, received_ = 0, summed_ = 0;  // bytes; received_: those asked for
+  std::size_t segment_, bytes_, received_ = 0, summed_ = 0;  // bytes; received_: of receives that were started
   std::array<int, kStagingSlots> pending_{};
   std::vector<const std::byte*> inputs_;  // one per rank
   Lanes sends_;
 };
 
-/// Everyone's part to everyone. `whole` has this rank's part in place.
+/// Sends every rank's part to every rank. `whole` holds this rank's part in place.
 void add_gather(Lanes& lanes, const GroupLink& link, const OperationLabel* label, OperationKind kind, Tensor whole) {
   int tag = tag_of(kind, label->number);
   auto add = [&](Lane::Direction direction, int peer, int part) {
@@ -110,7 +110,7 @@ class AllReduce final : public Task {
 
  private:
   bool move_on() override {
-    // A part comes back into the place from which it was sent: not before it is gone.
+    // A sum arrives where its part was sent from, so the send must be complete before.
     summed_ = summed_ || sums_.move_on();
     return summed_ && gather_.move_on();
   }
@@ -174,7 +174,7 @@ class AllGather final : public Task {
   Lanes lanes_;
 };
 
-/// What needs no arithmetic: lanes alone.
+/// Operations without arithmetic: lanes only.
 class Exchange final : public Task {
  public:
   explicit Exchange(const OperationLabel& label) : Task(label) {}

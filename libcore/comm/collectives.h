@@ -1,10 +1,10 @@
-// The algorithms of the collectives, each a task that is moved on by polling and never waits.
+// The algorithms of the collectives over host memory. Each is a task that progresses by polling and never blocks.
 //
-// Every rank exchanges with every other directly. A reduction of n bytes over p ranks: rank r receives part r of all
-// others, segment by segment through a staging buffer, and adds them in the order of ranks; an all-reduce then sends
-// the sums to everyone. Each rank sends 2 n (p-1)/p bytes, as with a ring, in two steps instead of 2 (p-1), and every
-// element is summed once, in one order. Up to kSmallReduction bytes everyone sends all to all instead and adds for
-// itself: one step, and the same sums.
+// Every rank exchanges messages with every other rank directly. In a reduction of n bytes over p ranks, rank r receives
+// part r of all other ranks, segment by segment through a staging buffer, and adds the parts in rank order; an
+// all-reduce then sends the sums to all ranks. Each rank sends 2 n (p-1)/p bytes, as with a ring, in two steps instead
+// of 2 (p-1), and every element is summed once, in one order. Up to kSmallReduction bytes, every rank sends its whole
+// input to every other instead, and adds all of them: one step, and the same sums.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@
 
 namespace mtl {
 
-/// A group as its tasks see it. Ranks are the group's.
+/// The group of a task. Ranks are numbers within the group.
 struct GroupLink {
   MpiWire* wire = nullptr;
   int handle = 0;
@@ -23,14 +23,14 @@ struct GroupLink {
   std::byte* staging = nullptr;  // staging_bytes(size): comm/staging.h
 };
 
-/// An operation on its way.
+/// An operation in progress.
 class Task {
  public:
   explicit Task(const OperationLabel& label) : label_(label) {}
   virtual ~Task() = default;
   const OperationLabel& label() const { return label_; }
   bool finished() const { return finished_; }
-  /// Does what can be done now; finished() tells whether that was the rest.
+  /// Progresses as far as possible without blocking; finished() is true after the last step.
   void advance() { finished_ = finished_ || move_on(); }
 
  protected:
@@ -45,7 +45,7 @@ std::shared_ptr<Task> all_reduce_task(const GroupLink& link, const OperationLabe
 std::shared_ptr<Task> all_gather_task(const GroupLink& link, const OperationLabel& label, Tensor out, Tensor in);
 std::shared_ptr<Task> reduce_scatter_task(const GroupLink& link, const OperationLabel& label, Tensor out, Tensor in);
 std::shared_ptr<Task> broadcast_task(const GroupLink& link, const OperationLabel& label, Tensor data, int root);
-/// One message of any size; label.kind says in which direction.
+/// One message of any size; label.kind is its direction.
 std::shared_ptr<Task> message_task(const GroupLink& link, const OperationLabel& label, Tensor data, int peer);
 
 }  // namespace mtl

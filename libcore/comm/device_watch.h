@@ -1,5 +1,5 @@
-// Operations of groups that a device moves by itself, as those who poll for this rank see them: the host does not wait
-// for them, so a fault there must be looked for.
+// The progress thread's view of operations that a device runs by itself. The host does not wait for them, so it must
+// poll for their faults.
 #pragma once
 
 #include "comm/operation_label.h"
@@ -9,10 +9,10 @@ namespace mtl {
 class DeviceWatch {
  public:
   virtual ~DeviceWatch() = default;
-  /// Looks for faults of what is under way, from any thread that holds the progress lock. Throws CommunicationError
-  /// after it has ended everything.
+  /// Checks the operations in progress for faults, in any thread that holds the progress lock. On a fault aborts all of
+  /// them and throws CommunicationError.
   virtual void look(const OperationProgress& at) = 0;
-  /// A rank failed: ends what is under way, without results, so that the host can continue.
+  /// Call after a rank failed: aborts the operations in progress, so that the host can continue.
   virtual void abandon() noexcept = 0;
 };
 

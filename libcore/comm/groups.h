@@ -14,26 +14,26 @@ namespace mtl {
 
 class MpiSession;
 
-/// Makes the group of these ranks of the job.
+/// Creates the group of these ranks of the job.
 using MakeGroup = std::function<std::shared_ptr<Communicator>(const std::vector<int>& ranks, const std::string& name)>;
 
 class ProcessGroups {
  public:
   /// One process: every group has one member.
   ProcessGroups();
-  /// Of one rank of a grid. All ranks make theirs in the same order.
+  /// The groups of one rank of a grid. All ranks create theirs in the same order.
   ProcessGroups(const RankGrid& grid, int rank, const MakeGroup& make);
 
-  /// All ranks, over host memory: texts, totals, commits. Nothing interrupts its waits.
+  /// All ranks, over host memory, for texts, totals and commits. A failed rank does not interrupt its waits.
   Communicator& world() const { return *world_; }
-  /// The ranks that differ from this one in `axes` alone. Axes of one rank make no difference. There are groups over
-  /// tensor, pipeline, context, and data with context.
+  /// The ranks that differ from this one only in `axes`. Axes of size 1 may be included. Groups exist over tensor,
+  /// pipeline, context, and data with context.
   Communicator& over(AxisSet axes) const;
-  /// The ranks that hold a copy of the tied table; a rank that holds none is alone.
+  /// The ranks that hold a copy of the tied embedding; on other ranks, a group of one.
   Communicator& tied() const { return *tied_; }
-  /// False after operations of a group were ended without results: see Communicator.
+  /// False after operations of a group were aborted; see Communicator.
   bool is_intact() const;
-  /// Every group of at least two ranks, once.
+  /// All groups of at least two ranks, each once.
   std::vector<const Communicator*> all() const;
 
  private:
@@ -42,10 +42,10 @@ class ProcessGroups {
   std::shared_ptr<Communicator> world_, tied_;
 };
 
-/// Collective: all ranks of the session call. `device` has the tensors that groups move; the control group moves host
-/// memory. Throws Error(usage) when the grid is not as large as the session.
+/// Collective over the session. `device` holds the tensors that groups exchange; the control group exchanges host
+/// memory. Throws Error(usage) if the sizes of grid and session differ.
 ProcessGroups make_groups(MpiSession& session, const RankGrid& grid, Device device = Device::cpu);
-/// The groups of a rank on paper: MetaCommunicators.
+/// The groups of a rank in a plan: MetaCommunicators.
 ProcessGroups meta_groups(const RankGrid& grid, int rank);
 
 }  // namespace mtl

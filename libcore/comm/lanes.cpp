@@ -5,14 +5,14 @@
 namespace mtl {
 
 bool Lane::move_on() {
-  while (left_ > 0 && pending_ < kInFlight) {
-    std::size_t bytes = std::min(left_, end_.segment);
+  while (remaining_ > 0 && pending_ < kInFlight) {
+    std::size_t bytes = std::min(remaining_, end_.segment);
     MpiWire::Message message{link_.handle, end_.peer, end_.tag, data_, bytes, &pending_, label_};
     end_.direction == Direction::send ? link_.wire->send(message) : link_.wire->receive(message);
     data_ += bytes;
-    left_ -= bytes;
+    remaining_ -= bytes;
   }
-  return left_ == 0 && pending_ == 0;
+  return remaining_ == 0 && pending_ == 0;
 }
 
 bool Lanes::move_on() {

@@ -1,5 +1,5 @@
-// A lane carries one long message between two ranks in segments, a few of them on their way at a time: MPI counts
-// bytes in an int, and what comes in piece by piece shows that a slow exchange lives.
+// A lane sends one long message between two ranks in segments, with a few of them in flight at a time: MPI counts bytes
+// in an int, and the arrival of segments shows that a slow exchange makes progress.
 #pragma once
 
 #include <deque>
@@ -22,10 +22,10 @@ class Lane {
   };
 
   Lane(const GroupLink& link, const OperationLabel* label, const End& end, std::byte* data, std::size_t bytes)
-      : link_(link), label_(label), end_(end), data_(data), left_(bytes) {}
-  Lane(const Lane&) = delete;  // messages on their way count down in pending_
+      : link_(link), label_(label), end_(end), data_(data), remaining_(bytes) {}
+  Lane(const Lane&) = delete;  // messages in flight decrement pending_
 
-  /// Starts what may be started; true when everything is through.
+  /// Starts the segments that may be started; true when all have arrived or are sent.
   bool move_on();
 
  private:
@@ -33,26 +33,26 @@ class Lane {
   const OperationLabel* label_;
   End end_;
   std::byte* data_;
-  std::size_t left_;
+  std::size_t remaining_;
   int pending_ = 0;
 };
 
-/// Lanes that belong together.
+/// The lanes of one operation.
 class Lanes {
  public:
   template <class... Arguments>
   void add(Arguments&&... arguments) {
     lanes_.emplace_back(std::forward<Arguments>(arguments)...);
   }
-  /// True when all are through.
+  /// True when all are complete.
   bool move_on();
 
  private:
-  std::deque<Lane> lanes_;  // a deque leaves its elements where they are
-  std::size_t first_ = 0;   // those before it are through
+  std::deque<Lane> lanes_;  // a deque does not move its elements
+  std::size_t first_ = 0;   // those before it are complete
 };
 
-/// Messages of different kinds, or of operations near each other in a group's sequence, have different tags.
+/// Messages of different kinds, or of operations close to each other in a group's sequence, have different tags.
 int tag_of(OperationKind kind, std::int64_t number);
 
 }  // namespace mtl

@@ -1,14 +1,14 @@
-// The end of a failed job does not depend on its launcher.
+// Ends the launcher of a failed job if it does not end by itself.
 //
-// Open MPI's mpirun waits for every daemon when it ends a job: also for one that it cannot reach any more, for ever. A
-// script, or Slurm, that waits for mpirun would never continue.
+// When Open MPI's mpirun ends a job, it waits for all its daemons, forever for one that it cannot reach. A script, or
+// Slurm, that waits for mpirun would hang.
 #pragma once
 
 namespace mtl {
 
-/// For a rank that is about to end a failed job. Unless this process and its parent, when that is Open MPI's mpirun or
-/// one of its daemons, have ended after `seconds`, another process, which outlives this one, ends them: with TERM, and
-/// with KILL 3 s later. Other launchers are left alone.
+/// Call before a failed job is aborted. Starts a process that outlives this one: after `seconds` it ends this process
+/// and its parent, if that is Open MPI's mpirun or one of its daemons, with TERM and, 3 s later, with KILL. Does
+/// nothing under other launchers.
 void end_launcher_after(double seconds);
 
 }  // namespace mtl

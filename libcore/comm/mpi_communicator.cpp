@@ -10,11 +10,11 @@ namespace mtl {
 
 namespace {
 
-/// A task as its starter sees it.
+/// The caller's handle of a task.
 class Handle final : public Work::Operation {
  public:
   Handle(MpiProgress& progress, std::shared_ptr<Task> task) : progress_(progress), task_(std::move(task)) {}
-  ~Handle() override { progress_.let_go(*task_); }
+  ~Handle() override { progress_.abandon(*task_); }
   Handle(const Handle&) = delete;
   bool done() override {
     auto lock = progress_.enter();
@@ -50,7 +50,7 @@ MpiCommunicator::MpiCommunicator(MpiProgress& progress, std::vector<int> ranks, 
 }
 
 OperationLabel MpiCommunicator::label(OperationKind kind, const Tensor& data, int peer) {
-  require(data.raw() != nullptr || data.bytes() == 0, "group '", identity_.name, "': a meta tensor cannot be sent");
+  require(data.raw() != nullptr || data.bytes() == 0, "group '", identity_.name, "': cannot send a meta tensor");
   OperationLabel label{kind, &identity_, started_, data.bytes(), -1, progress_.at()};
   if (peer >= 0) label.peer = identity_.ranks[peer];
   return label;
@@ -116,7 +116,7 @@ Work MpiCommunicator::receive(Stream&, Tensor data, int peer) {
 void MpiCommunicator::progress() {
   auto lock = progress_.enter();
   progress_.poll();
-  progress_.move_meanwhile();
+  progress_.progress_in_background();
 }
 
 void MpiCommunicator::interrupt_others() { progress_.interrupt_others(); }

@@ -1,7 +1,7 @@
-// A group of ranks over MPI. Collectives of a group run one after another in the order in which they were started;
-// messages between a pair, in each direction, likewise, independently of the collectives. A collective reads its
-// tensors when its turn comes: one may be started on what an earlier one of the group is about to produce. Every poll
-// of any of them moves all communicators of the session on. Works must be waited for before the session ends.
+// A group of ranks over MPI. The collectives of a group run one after another in the order of their start; so do the
+// messages between a pair of ranks in each direction, independently of the collectives. A collective reads its tensors
+// when it runs, so its input may be the output of an earlier collective of the group. Polling any operation progresses
+// all communicators of the session. Wait for all Work before the session ends.
 #pragma once
 
 #include <deque>
@@ -17,7 +17,7 @@ class MpiProgress;
 
 class MpiCommunicator final : public Communicator {
  public:
-  /// `ranks`: those of the job that are members, with this one. Collective among them.
+  /// `ranks`: the members, as ranks of the job, this one included. Collective over them.
   MpiCommunicator(MpiProgress& progress, std::vector<int> ranks, std::string name);
   MpiCommunicator(const MpiCommunicator&) = delete;
 
@@ -32,13 +32,13 @@ class MpiCommunicator final : public Communicator {
   void progress() override;
   void interrupt_others() override;
 
-  // For MpiProgress, and those who hold its lock.
+  // For MpiProgress and callers that hold its lock.
 
-  /// Moves what was started on.
+  /// Progresses the operations that were started.
   void advance();
   bool is_idle() const { return collectives_.empty() && messages_.empty(); }
   const GroupIdentity& identity() const { return identity_; }
-  /// The group's handle on the wire.
+  /// The group's handle of MpiWire.
   int handle() const { return link_.handle; }
 
  private:
@@ -51,8 +51,8 @@ class MpiCommunicator final : public Communicator {
   GroupIdentity identity_;
   Buffer staging_;
   GroupLink link_;
-  std::deque<std::shared_ptr<Task>> collectives_;  // the first one is on its way
-  std::vector<std::shared_ptr<Task>> messages_;    // all on their way
+  std::deque<std::shared_ptr<Task>> collectives_;  // the first one is in progress
+  std::vector<std::shared_ptr<Task>> messages_;    // all in progress
   std::int64_t started_ = 0;                       // collectives
   std::vector<std::int64_t> sent_, received_;      // messages, by peer
 };

@@ -7,29 +7,29 @@
 #include <utility>
 
 #include "base/console.h"
-#include "base/deaf_thread.h"
+#include "base/worker_thread.h"
 
 namespace mtl {
 
 namespace {
 
-// Idle polls before the core is offered to others. Few: the offer costs next to nothing when no thread takes it, and
-// where ranks share a core the one that is waited for gets on at once.
+// Idle polls before the rank yields its core. Few: yielding costs next to nothing if no thread wants the core, and if
+// ranks share a core, the rank that this one waits for runs at once.
 constexpr int kSpins = 10;
 constexpr double kYieldSeconds = .01;  // idle time before sleeping
 constexpr auto kNap = std::chrono::microseconds(50);
 constexpr auto kAnswerPause = std::chrono::milliseconds(100);
-constexpr auto kMoverNap = std::chrono::microseconds(100);
+constexpr auto kPollPause = std::chrono::microseconds(100);
 
 }  // namespace
 
 MpiProgress::MpiProgress(int rank, int world) : wire_(rank, world), watchdog_(wire_) {
-  if (wire_.threads_may_take_turns()) mover_ = deaf_thread([this] { keep_moving(); });
+  if (wire_.threads_may_take_turns()) progress_thread_ = worker_thread([this] { run_progress_thread(); });
 }
 
 std::unique_lock<std::mutex> MpiProgress::enter() {
   std::unique_lock lock(mutex_);
-  if (found_ != nullptr) std::rethrow_exception(std::exchange(found_, nullptr));
+  if (thread_error_ != nullptr) std::rethrow_exception(std::exchange(thread_error_, nullptr));
   if (progress_of_run_ != nullptr) at_ = *progress_of_run_;
   return lock;
 }
@@ -40,15 +40,16 @@ void MpiProgress::follow(const OperationProgress* progress) {
 }
 
 void MpiProgress::watch(DeviceWatch* devices) {
-  require(devices == nullptr || mover_.joinable(),
-          "this MPI serves one thread only, and groups of GPUs need another one that looks after them; use an Open MPI "
-          "with MPI_THREAD_SERIALIZED");
+  require(
+      devices == nullptr || progress_thread_.joinable(),
+      "this MPI supports only one thread, and groups of GPUs need a second one, which checks for faults; use an Open "
+      "MPI with MPI_THREAD_SERIALIZED");
   std::lock_guard lock(mutex_);
   devices_ = devices;
 }
 
-/// Reads other ranks' letters, and looks for faults of the device's operations. While the device works for a rank that
-/// failed, the host may be waiting for the device.
+/// Reads other ranks' letters, and checks the device's operations for faults. If a rank failed, aborts the device's
+/// operations, because the host may be waiting for the device.
 void MpiProgress::look() {
   watchdog_.look(at_);
   if (devices_ == nullptr) return;
@@ -56,7 +57,7 @@ void MpiProgress::look() {
   devices_->look(at_);
 }
 
-void MpiProgress::let_go(const Task& task) {
+void MpiProgress::abandon(const Task& task) {
   std::lock_guard lock(mutex_);
   if (task.finished()) return;
   halt();
@@ -80,14 +81,14 @@ void MpiProgress::halt() {
   wire_.abandon_messages(communicators_.front()->handle());
 }
 
-void MpiProgress::stop_mover() {
-  if (!mover_.joinable()) return;
+void MpiProgress::stop_progress_thread() {
+  if (!progress_thread_.joinable()) return;
   {
     std::lock_guard lock(mutex_);
     stopping_ = true;
   }
-  mover_wakes_.notify_one();
-  mover_.join();
+  wake_up_.notify_one();
+  progress_thread_.join();
 }
 
 std::shared_ptr<MpiCommunicator> MpiProgress::group(const std::vector<int>& ranks, std::string name) {
@@ -109,37 +110,37 @@ bool MpiProgress::poll() {
   return moved;
 }
 
-bool MpiProgress::nothing_on_its_way() const {
+bool MpiProgress::is_idle() const {
   if (halted_) return communicators_.front()->is_idle();
   return std::all_of(communicators_.begin(), communicators_.end(),
                      [](const auto& communicator) { return communicator->is_idle(); });
 }
 
-void MpiProgress::move_meanwhile() {
-  if (moving_ || abandoned_ || !mover_.joinable() || nothing_on_its_way()) return;
-  moving_ = true;
-  mover_wakes_.notify_one();
+void MpiProgress::progress_in_background() {
+  if (is_polling_ || abandoned_ || !progress_thread_.joinable() || is_idle()) return;
+  is_polling_ = true;
+  wake_up_.notify_one();
 }
 
-void MpiProgress::keep_moving() {
+void MpiProgress::run_progress_thread() {
   std::unique_lock lock(mutex_);
   try {
     while (!stopping_) {
-      if (abandoned_ || nothing_on_its_way()) moving_ = false;
-      if (!moving_) {
-        // Also a rank that computes, or writes, answers those that wait for it.
-        bool is_called = mover_wakes_.wait_for(lock, kAnswerPause, [this] { return moving_ || stopping_; });
+      if (abandoned_ || is_idle()) is_polling_ = false;
+      if (!is_polling_) {
+        // A rank that computes or writes also answers the ranks that wait for it.
+        bool is_called = wake_up_.wait_for(lock, kAnswerPause, [this] { return is_polling_ || stopping_; });
         if (!is_called && !abandoned_) look();
       } else if (!poll()) {
-        mover_wakes_.wait_for(lock, kMoverNap, [this] { return stopping_; });
-      } else {  // the rank's own thread may want its turn
+        wake_up_.wait_for(lock, kPollPause, [this] { return stopping_; });
+      } else {  // the main thread may want the lock
         lock.unlock();
         ::sched_yield();
         lock.lock();
       }
     }
   } catch (...) {
-    found_ = std::current_exception();
+    thread_error_ = std::current_exception();
   }
 }
 

@@ -1,14 +1,13 @@
-// What moves a rank's communication on: one wire, the communicators over it, the waiting, and a thread for the time in
-// between.
+// The progress engine of a rank's communication: one MpiWire, the communicators over it, waiting, and the progress
+// thread.
 //
-// A rank that waits polls: in a tight loop at first, then it gives its core to others between polls (ranks may
-// outnumber cores), and after some idle milliseconds it sleeps a little. The watchdog ensures that no rank waits for
-// ever.
+// A waiting rank polls: at first in a tight loop, then it yields its core between polls (ranks may outnumber cores),
+// and after some idle milliseconds it sleeps between polls. The watchdog ensures that no rank waits forever.
 //
-// MPI moves messages inside its calls only, so what was started would stand still while the rank computes. A thread,
-// the mover, polls in that time; it naps between polls that moved nothing, and when nothing is on its way it only
-// answers the letters of other ranks. One mutex guards everything here and in the communicators: a thread that calls
-// MPI holds it.
+// MPI progresses messages only inside its calls, so without help they would not progress while the rank computes. The
+// progress thread polls in that time. It pauses between polls that complete no message; without operations in progress
+// it only answers the letters of other ranks. One mutex guards everything here and in the communicators: a thread that
+// calls MPI holds it.
 #pragma once
 
 #include <condition_variable>
@@ -28,47 +27,47 @@ namespace mtl {
 class MpiProgress {
  public:
   MpiProgress(int rank, int world);
-  ~MpiProgress() { stop_mover(); }
+  ~MpiProgress() { stop_progress_thread(); }
   MpiProgress(const MpiProgress&) = delete;
 
-  /// For the rank's own thread, before it uses anything below. Rethrows the mover's exception.
+  /// Locks; call in the rank's main thread before using anything below. Rethrows the progress thread's exception.
   std::unique_lock<std::mutex> enter();
-  /// `progress` is what the run writes from now on; null: nothing.
+  /// Labels operations with *progress, which the run updates, from now on; null: with no progress.
   void follow(const OperationProgress* progress);
-  /// Looks after these, too; null: no longer. Throws Error when there is no thread that could.
+  /// Also polls `devices` for faults from now on; null: stops that. Throws Error without a progress thread.
   void watch(DeviceWatch* devices);
-  /// Nothing will wait for the task any more. When it has not finished, an exception is on its way and the memory that
-  /// the task moves may be freed next: every group but the control group is halted, and the mover moves nothing until
-  /// this rank waits for the control group, for which that memory must still exist.
-  void let_go(const Task& task);
+  /// The task's handle is gone. If the task has not finished, an exception is unwinding and may free the task's memory:
+  /// halts all groups but the control group, and pauses the progress thread until this rank waits for the control
+  /// group. That memory must still exist then.
+  void abandon(const Task& task);
   /// This rank failed: halts its groups, and interrupts the waits of all other ranks.
   void interrupt_others();
-  /// The mover is gone afterwards.
-  void stop_mover();
+  /// Joins the progress thread.
+  void stop_progress_thread();
 
-  // The rest is for those who hold the lock.
+  // For callers that hold the lock.
 
   MpiWire& wire() { return wire_; }
   Watchdog& watchdog() { return watchdog_; }
-  /// Where training stood when enter() was last called.
+  /// The run's progress at the last enter().
   const OperationProgress& at() const { return at_; }
 
-  /// Made once and kept to the end: messages on their way point into it. The first one is the control group.
+  /// Creates a group, which exists until the end: messages in flight point into it. The first one is the control group.
   std::shared_ptr<MpiCommunicator> group(const std::vector<int>& ranks, std::string name);
 
-  /// Moves everything on, without waiting; true when a message came through.
+  /// Progresses everything without blocking; true if a message completed.
   bool poll();
-  /// The rank is about to compute: the progress thread moves messages meanwhile.
-  void move_meanwhile();
-  /// Until the task is finished. Throws Interrupted when another rank fails, unless the task is the control group's,
-  /// and CommunicationError with who waits for what when it takes longer than the watchdog's deadline.
+  /// Call before computing: the progress thread polls meanwhile.
+  void progress_in_background();
+  /// Returns when the task is finished. Throws Interrupted if another rank fails, unless the task is the control
+  /// group's, and CommunicationError with every rank's state after the watchdog's deadline.
   void wait(const Task& task);
 
  private:
-  void keep_moving();
+  void run_progress_thread();
   void look();
   void advance_all();
-  bool nothing_on_its_way() const;
+  bool is_idle() const;
   bool is_control(const Task& task) const;
   void halt();
 
@@ -80,12 +79,12 @@ class MpiProgress {
   DeviceWatch* devices_ = nullptr;
 
   std::mutex mutex_;
-  std::condition_variable mover_wakes_;
-  bool moving_ = false, stopping_ = false;  // what the mover is to do
-  bool halted_ = false;                     // only the control group moves
-  bool abandoned_ = false;                  // the memory of what is on its way may be gone: the mover moves nothing
-  std::exception_ptr found_;                // by the mover
-  std::thread mover_;                       // the last member: it uses the others
+  std::condition_variable wake_up_;
+  bool is_polling_ = false, stopping_ = false;  // commands to the progress thread
+  bool halted_ = false;                         // only the control group moves
+  bool abandoned_ = false;                      // memory of operations may be gone: the progress thread pauses
+  std::exception_ptr thread_error_;             // thrown in the progress thread
+  std::thread progress_thread_;                 // last member: the thread uses the others
 };
 
 }  // namespace mtl

@@ -69,23 +69,23 @@ void MpiSession::warn_with(std::function<void(const std::string&)> warn) {
 
 void MpiSession::follow(const OperationProgress* progress) { progress_->follow(progress); }
 
-void MpiSession::meet() {
+void MpiSession::barrier() {
   float here = 1;
   Stream stream(Device::cpu);
   control_->all_reduce(stream, Tensor(&here, DType::f32, {1})).join();
 }
 
 void MpiSession::finish(double seconds, std::function<void()> expired) {
-  meet();
+  barrier();
   if (gpus_ != nullptr) gpus_->close();
-  progress_->stop_mover();
+  progress_->stop_progress_thread();
   StartDeadline guard(seconds, std::move(expired));
   progress_->wire().finalize();
   finished_ = true;
 }
 
 void MpiSession::abort(int code) {
-  progress_->stop_mover();
+  progress_->stop_progress_thread();
   progress_->wire().abort(code);
 }
 

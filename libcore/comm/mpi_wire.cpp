@@ -29,7 +29,7 @@ struct MpiWire::Mpi {
     MPI_Comm comm;
     std::vector<int> ranks;
   };
-  /// What MPI's request does not hold about a message in flight.
+  /// Data of a message in flight that MPI_Request lacks.
   struct Pending {
     int* counter;
     const OperationLabel* label;
@@ -71,7 +71,8 @@ struct MpiWire::Mpi {
   }
 };
 
-MpiWire::MpiWire(int rank, int world) : rank_(rank), world_(world), heard_(world), mpi_(std::make_unique<Mpi>()) {
+MpiWire::MpiWire(int rank, int world)
+    : rank_(rank), world_(world), last_messages_(world), mpi_(std::make_unique<Mpi>()) {
   int provided = 0, seen_rank = 0, seen_world = 0;
   check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
   threads_may_take_turns_ = provided >= MPI_THREAD_SERIALIZED;
@@ -89,13 +90,13 @@ MpiWire::MpiWire(int rank, int world) : rank_(rank), world_(world), heard_(world
 MpiWire::~MpiWire() = default;
 
 int MpiWire::make_group(const std::vector<int>& ranks) {
-  MPI_Group everyone, members;
+  MPI_Group world, members;
   MPI_Comm comm;
-  check(MPI_Comm_group(MPI_COMM_WORLD, &everyone), "MPI_Comm_group");
-  check(MPI_Group_incl(everyone, static_cast<int>(ranks.size()), ranks.data(), &members), "MPI_Group_incl");
+  check(MPI_Comm_group(MPI_COMM_WORLD, &world), "MPI_Comm_group");
+  check(MPI_Group_incl(world, static_cast<int>(ranks.size()), ranks.data(), &members), "MPI_Group_incl");
   check(MPI_Comm_create_group(MPI_COMM_WORLD, members, 1, &comm), "MPI_Comm_create_group");
   MPI_Group_free(&members);
-  MPI_Group_free(&everyone);
+  MPI_Group_free(&world);
   MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
   mpi_->groups.push_back({comm, ranks});
   return static_cast<int>(mpi_->groups.size()) - 1;
@@ -144,8 +145,8 @@ int MpiWire::poll() {
       if (truncated || static_cast<std::size_t>(bytes) != what.bytes)
         throw CommunicationError(cat(what.label->text(), ": rank ", what.from, " sent ",
                                      truncated ? std::string("more than") : cat(bytes, " bytes instead of"), " the ",
-                                     what.bytes, " bytes expected: the ranks do not do the same"));
-      heard_[what.from] = {now_seconds(), *what.label};
+                                     what.bytes, " bytes expected: the operations of the ranks differ"));
+      last_messages_[what.from] = {now_seconds(), *what.label};
     }
     if (code == MPI_ERR_IN_STATUS && status.MPI_ERROR != MPI_SUCCESS) check(status.MPI_ERROR, "MPI_Testsome");
     --*what.counter;

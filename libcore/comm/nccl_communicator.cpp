@@ -7,7 +7,7 @@ namespace mtl {
 
 namespace {
 
-/// An operation as its starter sees it.
+/// The caller's handle of an operation.
 class NcclWork final : public Work::Operation {
  public:
   NcclWork(NcclTransport& transport, std::shared_ptr<NcclOperation> operation)
@@ -16,7 +16,7 @@ class NcclWork final : public Work::Operation {
     transport_.check();
     return operation_->end.done();
   }
-  /// The watch ends a wait that lasts too long.
+  /// The progress thread ends a wait that lasts too long.
   void join() override {
     operation_->end.wait();
     transport_.check();
@@ -47,12 +47,12 @@ NcclCommunicator::NcclCommunicator(NcclTransport& transport, int rank, std::vect
       identity_{std::move(name), std::move(ranks)},
       rank_(rank),
       collectives_(transport.open(ids[0], rank, size(), identity_.name)) {
-  shake_hands(ids);
+  connect_channels(ids);
 }
 
 /// Opens the channels of messages. The first operation of a channel connects its members, for which the host waits:
 /// here, in an order that cannot stop, and where a fault of the network is a fault of the start.
-void NcclCommunicator::shake_hands(const std::vector<std::string>& ids) {
+void NcclCommunicator::connect_channels(const std::vector<std::string>& ids) {
   Buffer memory(Device::cuda, sizeof(float));
   const Tensor hand = memory.tensor(DType::f32, {1});
   Stream stream(Device::cuda);
@@ -76,7 +76,7 @@ OperationLabel NcclCommunicator::label(OperationKind kind, const Tensor& data, i
   return label;
 }
 
-/// `start` runs without a lock: NCCL may hold up the host while the GPU has much to do.
+/// `start` runs without a lock: NCCL may block the host while the GPU's queue is full.
 template <class Start>
 Work NcclCommunicator::start(Stream& stream, NcclChannel& channel, OperationLabel label, Start start) {
   if (label.bytes == 0) return {};

@@ -1,6 +1,6 @@
 // A group of ranks over NCCL: tensors are in the memory of the ranks' GPUs. Each operation runs on the group's own
-// stream, after what the caller's stream was given before; Work::wait() orders without the host, and Work::join()
-// waits.
+// stream, after the earlier work of the caller's stream; Work::wait() orders streams without blocking the host, and
+// Work::join() blocks.
 //
 // Differences from ranks over MPI:
 //   - Sums are added in the order of NCCL's algorithm, not in that of ranks, and sums of bf16 and f16 are rounded at
@@ -25,14 +25,14 @@ namespace mtl {
 
 class NcclCommunicator final : public Communicator {
  public:
-  /// `ids`: one unique id for the group and, where its members exchange messages, one for each of message_pairs().
-  /// Collective among the members.
+  /// `ids`: one unique id for the group and, if its members exchange messages, one for each of message_pairs().
+  /// Collective over the members.
   NcclCommunicator(NcclTransport& transport, int rank, std::vector<int> ranks, std::string name,
                    const std::vector<std::string>& ids);
   NcclCommunicator(const NcclCommunicator&) = delete;
 
   /// The ordered pairs of members that exchange messages, in the order in which their channels are opened: neighbours
-  /// in the ring, those that do not share a member next to each other.
+  /// in the ring; consecutive pairs share no member.
   static std::vector<std::pair<int, int>> message_pairs(int size);
 
   int rank() const override { return rank_; }
@@ -47,7 +47,7 @@ class NcclCommunicator final : public Communicator {
   bool is_intact() const override { return transport_.is_intact(); }
 
  private:
-  /// A channel that carries messages one way, and their number.
+  /// A channel of messages in one direction, and their number.
   struct Messages {
     NcclChannel* channel = nullptr;
     std::int64_t started = 0;
@@ -55,7 +55,7 @@ class NcclCommunicator final : public Communicator {
   template <class Start>
   Work start(Stream& stream, NcclChannel& channel, OperationLabel label, Start start);
   OperationLabel label(OperationKind kind, const Tensor& data, int peer = -1);
-  void shake_hands(const std::vector<std::string>& ids);
+  void connect_channels(const std::vector<std::string>& ids);
 
   NcclTransport& transport_;
   GroupIdentity identity_;

@@ -12,7 +12,7 @@ namespace mtl {
 
 namespace {
 
-/// Parts of NCCL's messages, each with its remedy. The first match counts.
+/// Parts of NCCL's messages, each with its remedy. The first match is used.
 struct Remedy {
   const char* text;
   const char* remedy;
@@ -41,7 +41,7 @@ constexpr Remedy kRemedies[] = {
     {"out of memory", "the GPU has no memory left for NCCL's buffers; use a smaller micro-batch, or NCCL_BUFFSIZE"},
 };
 
-/// Whether NCCL_SOCKET_IFNAME's text chooses an interface: names that begin so, "=" names that are so, "^" all others.
+/// True if NCCL_SOCKET_IFNAME's text selects an interface: by prefix, with "=" by name, with "^" by exclusion.
 bool chooses(std::string_view text, const std::string& name) {
   bool excludes = false, exact = false;
   for (; !text.empty() && (text[0] == '^' || text[0] == '='); text.remove_prefix(1)) {
@@ -126,7 +126,7 @@ std::string nccl_fault_text(const std::string& error, const char* last_error) {
   for (const Remedy& known : kRemedies) {
     if (text.find(known.text) != std::string::npos) return cat(text, "; ", known.remedy);
   }
-  return text + "; NCCL_DEBUG=INFO prints what NCCL does";
+  return text + "; NCCL_DEBUG=INFO prints NCCL's log";
 }
 
 }  // namespace mtl

@@ -1,4 +1,4 @@
-// Environment variables that decide how GPUs communicate, and NCCL's messages, with what to do about them.
+// Environment variables of the communication between GPUs, and remedies for NCCL's errors.
 #pragma once
 
 #include <string>
@@ -21,10 +21,10 @@ struct NetworkInterface {
 };
 std::vector<NetworkInterface> network_interfaces();
 
-/// Variables that NCCL or CUDA would ignore or fail for, each with what to set instead.
+/// Variables that NCCL or CUDA would ignore or reject, each with the value to set instead.
 std::vector<Problem> nccl_problems(const GetVariable& get, const std::vector<NetworkInterface>& interfaces);
 
-/// NCCL's message for a fault, with what to do. `last_error`: ncclGetLastError's text, or null.
+/// NCCL's message for a fault, with its remedy. `last_error`: ncclGetLastError's text, or null.
 std::string nccl_fault_text(const std::string& error, const char* last_error);
 
 }  // namespace mtl

@@ -1,8 +1,8 @@
 // The functions of NCCL that communicators call. nccl_library_cuda.cpp opens the library when the first group of GPUs
-// is made; no_nccl_library.cpp is a build without it; tests/mirror/nccl.cpp plays it.
+// is created; no_nccl_library.cpp is for a build without it; tests/mirror/nccl.cpp emulates it.
 //
-// Operations are commands of a CUDA stream: they return before they are done. NCCL has no tags: what the members of a
-// communicator start is matched in the order in which they start it, so each communicator has a stream of its own.
+// Operations are commands of a CUDA stream: they return before they are done. NCCL has no tags: it matches operations
+// of a communicator in the order of their start, so each communicator has a stream of its own.
 #pragma once
 
 #include <cstddef>
@@ -23,16 +23,15 @@ class NcclLibrary {
   virtual ~NcclLibrary() = default;
   /// "2.28.9".
   virtual std::string version() = 0;
-  /// Made by one member of a group, and passed to open() by all: how they find each other.
+  /// One member of a group creates an id; all members pass it to open().
   virtual std::string unique_id() = 0;
-  /// Collective: returns when all members have come.
+  /// Collective: returns when all members have called it.
   virtual NcclHandle open(const std::string& id, int rank, int size, const std::string& name) = 0;
   /// Collective, when all operations are done.
   virtual void close(NcclHandle group) noexcept = 0;
-  /// Ends what is under way, without results: the host waits no longer for streams that have such commands. Then closes
-  /// the groups. For any thread.
+  /// Aborts the operations in progress, so that streams with such commands end, and closes the groups. Thread-safe.
   virtual void abort(const std::vector<NcclHandle>& groups) noexcept = 0;
-  /// The fault of operations that were started; empty without one. For any thread.
+  /// The error of operations that were started; empty without one. Thread-safe.
   virtual std::string fault(NcclHandle group) = 0;
 
   virtual void all_reduce(NcclHandle group, cuda::StreamHandle stream, Tensor data) = 0;
@@ -42,13 +41,13 @@ class NcclLibrary {
   virtual void send(NcclHandle group, cuda::StreamHandle stream, Tensor data, int peer) = 0;
   virtual void receive(NcclHandle group, cuda::StreamHandle stream, Tensor data, int peer) = 0;
 
-  /// Memory that operations use again and again; null where the library cannot register it, which is not an error.
+  /// Registers memory that operations use repeatedly. Returns null if the library cannot, which is not an error.
   virtual void* enroll(NcclHandle group, Tensor memory) = 0;
-  /// Before its memory is freed, or the group closed.
+  /// Call before the memory is freed or the group closed.
   virtual void dismiss(NcclHandle group, void* enrolled) noexcept = 0;
 };
 
-/// Throws Error when the library cannot be opened.
+/// Throws Error if the library cannot be opened.
 NcclLibrary& nccl_library();
 
 }  // namespace mtl

@@ -102,7 +102,7 @@ void NcclTransport::look(const OperationProgress& at) {
       if (fault.empty()) continue;
       throw CommunicationError(cat("NCCL: group '", channel.name, "': ", fault));
     }
-    // The first one that waits for nothing on this rank.
+    // The first one that does not wait for other work of this rank.
     auto waits = std::find_if(under_way_.begin(), under_way_.end(),
                               [](const auto& operation) { return operation->begin.done() && !operation->end.done(); });
     watchdog.set_device_wait(waits == under_way_.end() ? nullptr : &(*waits)->label);

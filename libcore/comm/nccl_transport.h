@@ -1,10 +1,9 @@
-// Groups of GPUs over NCCL, and the watch over what they do. A group is found over the job's control group, which stays
-// MPI over host memory.
+// Groups of GPUs over NCCL, and the supervision of their operations. The members of a group exchange its id over the
+// job's control group, which uses MPI and host memory.
 //
-// The host does not wait for operations of a GPU. The progress thread of MPI looks after them: NCCL's own reports of
-// faults, operations that take longer than the deadline, ranks that failed. In these cases it aborts all groups, so
-// that streams come to their end, and the next call of the rank's own thread throws. What the streams computed since is
-// garbage (Communicator::is_intact).
+// The host does not wait for operations of a GPU. MPI's progress thread checks them: for errors that NCCL reports, for
+// operations that exceed the deadline, and for failed ranks. In these cases it aborts all groups, so that streams end,
+// and the next call of the rank's main thread throws. Results computed since are invalid (Communicator::is_intact).
 #pragma once
 
 #include <deque>
@@ -19,14 +18,14 @@
 
 namespace mtl {
 
-/// An operation on its way on a GPU.
+/// An operation in progress on a GPU.
 struct NcclOperation {
   explicit NcclOperation(const OperationLabel& what) : label(what), begin(Device::cuda), end(Device::cuda) {}
   OperationLabel label;
-  Event begin, end;  // what it waits for on this rank, and its own end
+  Event begin, end;  // of the work that it waits for on this rank; of itself
 };
 
-/// A communicator of NCCL with its stream: its members match operations in order.
+/// An NCCL communicator with its stream; its members' operations are matched in order.
 struct NcclChannel {
   NcclHandle handle = nullptr;
   std::string name;
@@ -39,33 +38,34 @@ class NcclTransport final : public DeviceWatch {
   ~NcclTransport() override;
   NcclTransport(const NcclTransport&) = delete;
 
-  /// Collective over `control`, the job: each rank names its own group, or itself alone, in which case it gets none.
+  /// Collective over `control`, the job: each rank passes its own group, or only itself, and then gets null.
   std::shared_ptr<Communicator> group(Communicator& control, const std::vector<int>& ranks, const std::string& name);
   /// Collective, when all operations are done: closes all groups.
   void close();
 
   NcclLibrary& library() { return library_; }
-  /// Before an operation: throws what the watch found. Returns where training is.
+  /// Call before an operation: throws the fault that the progress thread found. Returns the run's progress.
   OperationProgress check();
-  /// An operation was given to its stream. A captured one is not looked after: it runs later, and more than once.
+  /// Call when an operation is queued on its stream. Captured operations are not supervised: they run later, and more
+  /// than once.
   void started(std::shared_ptr<NcclOperation> operation, bool captured);
-  /// Opens a channel of `size` members, for close(). Collective among them.
+  /// Opens a channel of `size` members, which close() closes. Collective over them.
   NcclChannel& open(const std::string& id, int rank, int size, const std::string& name);
   /// See Communicator.
   std::shared_ptr<void> enroll(NcclHandle group, const Tensor& memory);
-  /// False after operations were ended without results.
+  /// False after operations were aborted.
   bool is_intact() const { return intact_; }
 
   void look(const OperationProgress& at) override;
   void abandon() noexcept override;
 
  private:
-  void prune();  // by the rank's own thread
+  void prune();  // in the rank's main thread
 
   MpiProgress& progress_;
   NcclLibrary& library_;
   std::deque<NcclChannel> channels_;
-  std::vector<std::shared_ptr<Communicator>> groups_;     // operations on their way point into them
+  std::vector<std::shared_ptr<Communicator>> groups_;     // operations in progress point into them
   std::deque<std::shared_ptr<NcclOperation>> under_way_;  // in the order of their start
   bool captured_ = false, abandoned_ = false, intact_ = true;
   std::string fault_;

@@ -1,4 +1,4 @@
-// The name of an operation in messages.
+// Names of operations for messages.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@ namespace mtl {
 /// Also the kind in a message's tag: messages of different kinds never match.
 enum class OperationKind : int { all_reduce, all_reduce_sums, all_gather, reduce_scatter, broadcast, send, receive };
 
-/// Where training stands, for messages; negative: not said.
+/// The run's progress, for messages; negative: unknown.
 struct OperationProgress {
   std::int64_t iteration = -1;
   int micro_batch = -1;
-  std::string text() const;  // ", iteration 3, micro-batch 1", or nothing
+  std::string text() const;  // ", iteration 3, micro-batch 1", or empty
 };
 
 struct GroupIdentity {
@@ -25,9 +25,9 @@ struct GroupIdentity {
 struct OperationLabel {
   OperationKind kind = OperationKind::all_reduce;
   const GroupIdentity* group = nullptr;
-  std::int64_t number = 0;  // how many of the group were started before it; of the pair, for a send
+  std::int64_t number = 0;  // counts the operations of the group, from 0; of the pair, for a send or receive
   std::size_t bytes = 0;
-  int peer = -1;  // of a broadcast (its root), a send or a receive: a rank of the job
+  int peer = -1;  // root of a broadcast, peer of a send or receive: a rank of the job
   OperationProgress at;
 
   /// "all-reduce #12 of group 'data' (4,096 bytes, iteration 3, micro-batch 1)".

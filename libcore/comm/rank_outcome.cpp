@@ -24,7 +24,7 @@ Outcome outcome_of(const std::function<std::string()>& work, const std::string& 
   }
 }
 
-/// How errors of this rank begin.
+/// The prefix of this rank's errors.
 std::string name_rank(const Communicator& control) {
   return control.size() > 1 ? cat("on rank ", control.rank(), ": ") : "";
 }

@@ -1,4 +1,4 @@
-// The buffer of a group that its reductions pass through: part of a run's plan, so kept apart from what uses it.
+// Size of a group's staging buffer for reductions; a header of its own because memory plans include it.
 #pragma once
 
 #include <algorithm>
@@ -6,8 +6,8 @@
 
 namespace mtl {
 
-inline constexpr std::size_t kSmallReduction = 8 << 10;  // bytes that are exchanged in one step
-inline constexpr int kStagingSlots = 2;                  // one segment is added while the next one comes in
+inline constexpr std::size_t kSmallReduction = 8 << 10;  // bytes; smaller reductions take one step
+inline constexpr int kStagingSlots = 2;                  // one segment is added while the next one arrives
 
 /// Bytes of one rank's segment in the staging buffer; large groups get smaller ones, so that the buffer stays small.
 constexpr std::size_t segment_bytes(int size) {
@@ -15,7 +15,7 @@ constexpr std::size_t segment_bytes(int size) {
   return std::clamp<std::size_t>(share, kSmallReduction, 128 << 10) / kSmallReduction * kSmallReduction;
 }
 
-/// The whole buffer, of a group of so many ranks.
+/// Bytes of the whole buffer of a group of `size` ranks.
 constexpr std::size_t staging_bytes(int size) { return kStagingSlots * size * segment_bytes(size); }
 
 }  // namespace mtl

@@ -1,6 +1,5 @@
-// A deadline for what blocks inside MPI, where no watchdog of ours can look: its start, which waits for every rank that
-// the launcher announced, and its end. A rank that is stopped, or that ends without ever having come there, would hold
-// up all others.
+// A deadline for calls that block inside MPI, out of the watchdog's reach: MPI_Init and MPI_Finalize, which wait for
+// all ranks. A rank that is stopped, or that ended before the call, would block all others.
 #pragma once
 
 #include <condition_variable>
@@ -12,8 +11,8 @@ namespace mtl {
 
 class StartDeadline {
  public:
-  /// Calls `expired`, in a thread of its own, unless it is destroyed within so many seconds; time in which the process
-  /// did not run, as when Slurm suspends the job, does not count. The thread has the caller's signal mask.
+  /// Calls `expired` in another thread, with the caller's signal mask, unless it is destroyed within this many seconds.
+  /// Time in which the process did not run, for example while Slurm suspends the job, does not count.
   StartDeadline(double seconds, std::function<void()> expired);
   ~StartDeadline();
   StartDeadline(const StartDeadline&) = delete;

@@ -18,7 +18,7 @@ std::vector<std::string> gather_texts(Communicator& group, const std::string& te
   std::int64_t size = std::ssize(text);
   group.all_gather(stream, Tensor(sizes.data(), DType::i64, {group.size()}), Tensor(&size, DType::i64, {1})).join();
 
-  // Parts of equal size: as long as the longest.
+  // Parts of equal size, that of the longest text.
   std::size_t longest = *std::max_element(sizes.begin(), sizes.end());
   std::string mine = text, all(longest * sizes.size(), '\0');
   mine.resize(longest);

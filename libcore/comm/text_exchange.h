@@ -1,5 +1,5 @@
-// Texts between ranks, of any length; for settings and messages, not for data. Collective: all members call. The group
-// moves host memory, whatever the device of the run (ProcessGroups::world).
+// Exchange of texts of any length between ranks, for settings and messages, not for data. Collective. The group
+// exchanges host memory, whatever the device of the run (ProcessGroups::control).
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@
 
 namespace mtl {
 
-/// Everyone gets everyone's text, by rank of the group.
+/// Returns all members' texts, by rank of the group.
 std::vector<std::string> gather_texts(Communicator& group, const std::string& text);
-/// Everyone gets the root's.
+/// Returns the root's text on all members.
 std::string broadcast_text(Communicator& group, std::string text, int root);
 
 }  // namespace mtl

@@ -13,13 +13,13 @@ namespace mtl {
 namespace {
 
 constexpr double kLookSeconds = .05;
-constexpr double kOwnPause = 1;          // between two polls of a rank that waits
+constexpr double kOwnPause = 1;          // between polls; after a longer pause the process was suspended
 constexpr double kCollectSeconds = 1.2;  // for answers; several times what a rank that polls needs
 constexpr double kYieldToLower = 5;      // for a lower rank to end the job
 constexpr auto kNap = std::chrono::milliseconds(2);
 constexpr int kOtherRows = 32;  // ranks outside the group that are listed although they answered
 
-// Letters: the first character says what it is, the rest is an answer's text.
+// Letters: the first character is the kind, the rest the text of an answer.
 constexpr char kAsks = '?';
 constexpr char kAnswers = '!';
 constexpr char kWrites = 'w';  // an answer, too
@@ -62,7 +62,7 @@ void Watchdog::read_letters(const OperationProgress& at) {
   }
 }
 
-/// A letter that says what this rank does.
+/// The letter that reports this rank's state.
 std::string Watchdog::answer(const OperationProgress& at) const {
   const WriteActivity writing = write_activity();
   const WriteState writes = write_state(writing, deadline_);
@@ -76,7 +76,7 @@ std::string Watchdog::answer(const OperationProgress& at) const {
 
 std::string Watchdog::state(const OperationProgress& at) const {
   auto wait = [](const OperationLabel& label, double since) {
-    return cat("waits for ", label.text(), " since ", format("%.1f s", now_seconds() - since));
+    return cat("waits for ", label.text(), ", ", format("%.1f s", now_seconds() - since), " so far");
   };
   std::vector<std::string> waits;
   if (waits_for_ != nullptr) waits.push_back(wait(*waits_for_, waits_since_));
@@ -122,28 +122,28 @@ bool Watchdog::check_deadline(const OperationProgress& at) {
     }
   };
   collect_until(end);
-  bool lower_tells = std::any_of(others_timed_out_.begin(), others_timed_out_.end(), [&](const auto& other) {
+  bool lower_rank_reports = std::any_of(others_timed_out_.begin(), others_timed_out_.end(), [&](const auto& other) {
     return other.first < wire_.rank() && other.second >= patience_since_;
   });
   if (waits_for_storage()) {
-    if (!lower_tells) warn_of_storage();
+    if (!lower_rank_reports) warn_of_storage();
     patience_since_ = last_look_ = now_seconds();
     return true;
   }
   std::string message = table(at);
-  if (lower_tells) collect_until(end + kYieldToLower);
+  if (lower_rank_reports) collect_until(end + kYieldToLower);
   throw CommunicationError(message);
 }
 
-/// Whether all ranks answered, and one of them writes.
+/// True if all ranks answered and one of them writes.
 bool Watchdog::waits_for_storage() const {
   return static_cast<int>(answers_.size()) == wire_.world() - 1 &&
          std::any_of(answers_.begin(), answers_.end(), [](const auto& answer) { return answer.second.writes; });
 }
 
-/// At first, and whenever the wait has lasted twice as long.
+/// Warns first at the deadline, then whenever the wait has doubled.
 void Watchdog::warn_of_storage() {
-  constexpr std::size_t kMost = 4;  // ranks that are named
+  constexpr std::size_t kMost = 4;  // ranks named in the warning
   const double waited = now_seconds() - waits_since_;
   if (!warn_ || waited < next_warning_) return;
   next_warning_ = 2 * waited;
@@ -153,7 +153,7 @@ void Watchdog::warn_of_storage() {
     if (answer.writes && ++writers <= kMost) lines.push_back(cat(rank_name(rank), " ", answer.text));
   }
   if (writers > kMost) lines.push_back(cat("and ", writers - kMost, " more ranks"));
-  warn_(cat("slow storage: waiting since ", human_seconds(waited), " for ", join(lines, "; ")));
+  warn_(cat("slow storage: waited ", human_seconds(waited), " so far: ", join(lines, "; ")));
 }
 
 void Watchdog::post_to_others(const std::string& text) {
@@ -175,10 +175,10 @@ std::string Watchdog::rank_name(int rank) const {
 std::string Watchdog::rank_line(int rank) const {
   if (auto answer = answers_.find(rank); answer != answers_.end())
     return cat(rank_name(rank), " ", answer->second.text);
-  const MpiWire::Heard& heard = wire_.heard(rank);
+  const MpiWire::LastMessage& last = wire_.last_message(rank);
   std::string line = cat(rank_name(rank), " gave no answer: stopped or hung; ");
-  if (heard.seconds < 0) return line + "nothing was ever heard of it";
-  return line + cat("last heard of ", format("%.1f s", now_seconds() - heard.seconds), " ago, in ", heard.label.text());
+  if (last.seconds < 0) return line + "no message ever came from it";
+  return line + cat("last message ", format("%.1f s", now_seconds() - last.seconds), " ago, in ", last.label.text());
 }
 
 std::string Watchdog::table(const OperationProgress& at) const {

@@ -1,13 +1,13 @@
-// Ends a wait that lasts longer than the deadline, and finds out why: it asks every rank, by letter, what that one is
-// doing. Ranks that wait, or poll, answer at once; those that are stopped, hung, or gone do not, and are named.
+// Ends a wait that exceeds the deadline, and finds the cause: it asks every rank for its state, by letter. Ranks that
+// wait or poll answer at once; stopped, hung or dead ranks do not, and the error names them.
 //
-// A rank that writes to storage also answers, through its progress thread, and says so. As long as all ranks answer and
-// one of them makes progress with its writing, the wait continues, with a warning that names the slow storage.
+// A rank that writes to storage also answers, through its progress thread. While all ranks answer and one of them makes
+// progress with its writing, the wait continues, with a warning that names the slow storage.
 //
-// A rank that failed sends a letter, too, which interrupts the waits of all others.
+// A failed rank also sends a letter, which interrupts the waits of all other ranks.
 //
-// All ranks that wait for the same thing time out at about the same time. The lowest of them tells; the others give it
-// a few seconds to end the job, and tell only when it did not.
+// All ranks that wait for the same operation time out at about the same time. The lowest of them reports; the others
+// give it a few seconds to end the job, and report only if it has not.
 #pragma once
 
 #include <functional>
@@ -25,7 +25,7 @@ class Watchdog {
   explicit Watchdog(MpiWire& wire) : wire_(wire) {}
   Watchdog(const Watchdog&) = delete;
 
-  /// Seconds that a rank may wait for one operation.
+  /// Sets the seconds that a rank may wait for one operation.
   void set_deadline(double seconds) { deadline_ = seconds; }
   double deadline() const { return deadline_; }
   /// Receives warnings about slow storage.
@@ -33,7 +33,7 @@ class Watchdog {
   /// The hosts of all ranks, for messages.
   void set_hosts(std::vector<std::string> hosts) { hosts_ = std::move(hosts); }
 
-  /// Says, while it lives, that this rank waits.
+  /// While it exists, this rank waits for the operation.
   class Wait {
    public:
     Wait(Watchdog& watchdog, const OperationLabel& label);
@@ -44,21 +44,21 @@ class Watchdog {
     Watchdog& watchdog_;
   };
 
-  /// Answers those who ask; to be called with every poll, looks for letters every 50 ms.
+  /// Answers other ranks' questions. Call with every poll; reads letters every 50 ms.
   void look(const OperationProgress& at);
-  /// Throws CommunicationError with the table of who waits for what when the wait is over its deadline.
-  /// Returns true when it asked the other ranks, and so may have completed messages, and the wait continues.
+  /// Throws CommunicationError with a table of the ranks' states if the wait exceeds the deadline. Returns true if it
+  /// asked the other ranks, which may have completed messages, and the wait continues.
   bool check_deadline(const OperationProgress& at);
 
-  /// The operation that this rank's device waits for, while the host continues; null: none. It counts from the call
-  /// that first names it. The label may go after the call.
+  /// Sets the operation that this rank's device waits for while the host continues; null: none. Its wait counts from
+  /// the first call with this operation. The label need not outlive the call.
   void set_device_wait(const OperationLabel* label);
-  /// Like check_deadline() for the device's wait, unless the host waits, too.
+  /// Like check_deadline() for the device's wait, unless the host also waits.
   void check_device_deadline(const OperationProgress& at);
 
-  /// Reports this rank's failure to all others.
+  /// Sends this rank's failure to all other ranks.
   void send_failure();
-  /// The first rank known to have failed; -1: none.
+  /// The rank whose failure was received first; -1: none.
   int failed_rank() const { return failed_rank_; }
   std::string rank_name(int rank) const;
 
@@ -82,11 +82,11 @@ class Watchdog {
   double last_look_ = 0, last_letters_ = 0, next_warning_ = 0;
   std::function<void(const std::string&)> warn_;
   struct Answer {
-    bool writes;  // and makes progress
+    bool writes;  // it writes, and makes progress
     std::string text;
   };
-  std::map<int, Answer> answers_;           // by rank, to the last question
-  std::map<int, double> others_timed_out_;  // when they asked
+  std::map<int, Answer> answers_;           // by rank, to the most recent question
+  std::map<int, double> others_timed_out_;  // time of their questions
   int failed_rank_ = -1;
 };
 

@@ -112,7 +112,7 @@ for rank in 0 1; do
   began=$SECONDS
   astray $rank 'export MTL_FAULT=slow:1' expect_exit 0 run_in slow
   [ $((SECONDS - began)) -ge 10 ] || fail "slow storage took only $((SECONDS - began)) s"
-  expect_text "$WORK/err" "warning: slow storage: waiting since .* for rank $rank \($HOST\) writes slow/save/iter_.*: $above_0 MB in [0-9]+ s \($above_0 MB/s\)$"
+  expect_text "$WORK/err" "warning: slow storage: waited .* so far: rank $rank \($HOST\) writes slow/save/iter_.*: $above_0 MB in [0-9]+ s \($above_0 MB/s\)$"
   cp "$WORK/err" err
   same_as_whole slow "rank $rank on slow storage"
 done

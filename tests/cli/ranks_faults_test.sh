@@ -31,7 +31,7 @@ expect_text "$WORK/out" '^iteration 6 sum 4$'
 run_ranks 1 20 --fault stop --who 3
 expect_count 1 'did not end within 2.00 s; nothing was updated since. Its members:$'
 expect_text "$WORK/err" "rank 0 \($HOST\): all-reduce #2 in group 'data' \(4 bytes, iteration 3, micro-batch 0\) did not end"
-expect_text "$WORK/err" "rank 3 \($HOST\) gave no answer: stopped or hung; last heard of .* all-reduce #1 .* iteration 2"
+expect_text "$WORK/err" "rank 3 \($HOST\) gave no answer: stopped or hung; last message .* all-reduce #1 .* iteration 2"
 expect_count 3 "^  rank [012] \($HOST\) waits for all-reduce #2 in group 'data'"
 run_ranks 1 20 --fault stop --who 0
 expect_count 1 'did not end within'
@@ -45,7 +45,7 @@ expect_count 3 "^  rank [023] \($HOST\) waits for all-reduce #2 in group 'data'"
 run_ranks 1 20 --fault broadcast --deadline 1
 expect_text "$WORK/err" "^  rank 1 \($HOST\) waits for all-reduce #3 "
 run_ranks 1 20 --fault size
-expect_text "$WORK/err" "rank 1 sent more than the 4 bytes expected: the ranks do not do the same"
+expect_text "$WORK/err" "rank 1 sent more than the 4 bytes expected: the operations of the ranks differ"
 for out in $(grep -o '^iteration [0-9]*' "$WORK/out" | cut -d' ' -f2); do
   [ "$out" -le 2 ] || fail "iteration $out continued"
 done

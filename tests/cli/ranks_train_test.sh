@@ -30,7 +30,7 @@ send STOP stopped 3
 newest=$(newest_of stopped)
 job_ends stopped 1 10
 expect_text stopped.err "rank [0-2] \($HOST\): .* in group '.*' \(.*iteration [0-9]+, micro-batch [0-9]+\) did not end within 3.00 s"
-expect_text stopped.err "rank 3 \($HOST\) gave no answer: stopped or hung; last heard of .* iteration [0-9]+"
+expect_text stopped.err "rank 3 \($HOST\) gave no answer: stopped or hung; last message .* iteration [0-9]+"
 [ "$(newest_of stopped)" = "$newest" ] || fail "saved $(newest_of stopped) after a rank stopped"
 goes_on_as_whole stopped 'rank 3 stopped'
 # Megatron-LM's timeout in seconds takes precedence over the one in minutes.

@@ -193,7 +193,7 @@ expect_text "$WORK/err" '--world-size'
 expect_exit 2 mtl-topo --world-size 6 --tensor-model-parallel-size 4 --rank-order tp-dp-dp --schedule gpipe --hosts a,b -o x.png
 expect_text "$WORK/err" '^mtl-topo: 5 problems'
 expect_text "$WORK/err" '--world-size 6 .*--world-size 4 or 8; --tensor-model-parallel-size 1, 2, 3 or 6'
-expect_text "$WORK/err" '--rank-order tp-dp-dp .*dp comes twice'
+expect_text "$WORK/err" '--rank-order tp-dp-dp .*dp occurs twice'
 expect_text "$WORK/err" '--schedule gpipe .*needs --micro-batches'
 expect_text "$WORK/err" '--hosts a,b .*names 2 hosts'
 expect_text "$WORK/err" '--output x.png .*add --format'

@@ -33,7 +33,7 @@ std::vector<int> all_ranks() {
   return ranks;
 }
 
-Communicator& everyone() {
+Communicator& control_group() {
   static std::shared_ptr<Communicator> group = session->group(all_ranks(), "everyone");
   return *group;
 }
@@ -237,23 +237,23 @@ TEST_CASE("every operation, alone, odd sizes") {
   // segments.
   for (std::int64_t count : {0, 1, 3, 2047, 2048, 2049, 4096, 4097, 32768 * 3 + 1, 700001}) {
     CAPTURE(count);
-    check(AllReduceTrial<float>(everyone(), ranks, seed, count));
-    check(AllReduceTrial<double>(everyone(), ranks, seed, count));
-    check(AllReduceTrial<Bf16>(everyone(), ranks, seed, count));
-    check(AllReduceTrial<Half>(everyone(), ranks, seed, count));
-    check(ReduceScatterTrial<Bf16>(everyone(), ranks, seed, count / 4, true));
-    check(ReduceScatterTrial<Half>(everyone(), ranks, seed, count / 4, false));
-    check(ReduceScatterTrial<float>(everyone(), ranks, seed, count / 4, true));
-    check(ReduceScatterTrial<double>(everyone(), ranks, seed, count / 4, false));
-    check(AllGatherTrial<std::int32_t>(everyone(), ranks, seed, count / 4, true));
-    check(AllGatherTrial<float>(everyone(), ranks, seed, count / 4, false));
-    check(BroadcastTrial<double>(everyone(), ranks, seed, count, everyone().size() - 1));
+    check(AllReduceTrial<float>(control_group(), ranks, seed, count));
+    check(AllReduceTrial<double>(control_group(), ranks, seed, count));
+    check(AllReduceTrial<Bf16>(control_group(), ranks, seed, count));
+    check(AllReduceTrial<Half>(control_group(), ranks, seed, count));
+    check(ReduceScatterTrial<Bf16>(control_group(), ranks, seed, count / 4, true));
+    check(ReduceScatterTrial<Half>(control_group(), ranks, seed, count / 4, false));
+    check(ReduceScatterTrial<float>(control_group(), ranks, seed, count / 4, true));
+    check(ReduceScatterTrial<double>(control_group(), ranks, seed, count / 4, false));
+    check(AllGatherTrial<std::int32_t>(control_group(), ranks, seed, count / 4, true));
+    check(AllGatherTrial<float>(control_group(), ranks, seed, count / 4, false));
+    check(BroadcastTrial<double>(control_group(), ranks, seed, count, control_group().size() - 1));
   }
 }
 
 template <class T>
 void compare_reductions() {
-  Communicator& group = everyone();
+  Communicator& group = control_group();
   std::int64_t part = 12345;
   std::vector<T> a = contribution<T>(5, group.rank(), part * group.size()), b = a;
   group.all_reduce(stream, tensor_of(a)).join();
@@ -270,7 +270,7 @@ TEST_CASE("an all-reduce has the bits of a reduce-scatter followed by an all-gat
 }
 
 TEST_CASE("sums of 16-bit numbers: the same bits on every rank; one rank's NaN and infinity reach all") {
-  Communicator& group = everyone();
+  Communicator& group = control_group();
   for (std::int64_t count : {3, 50001}) {
     CAPTURE(count);
     std::vector<Bf16> sums = contribution<Bf16>(9, group.rank(), count);
@@ -288,7 +288,7 @@ TEST_CASE("sums of 16-bit numbers: the same bits on every rank; one rank's NaN a
 }
 
 TEST_CASE("operations may be chained without waiting between them") {
-  Communicator& group = everyone();
+  Communicator& group = control_group();
   std::int64_t part = 9001;
   std::vector<float> a = contribution<float>(6, group.rank(), part * group.size()), b = a, c(a.size());
   std::vector<float> sums(static_cast<std::size_t>(part));
@@ -309,7 +309,7 @@ TEST_CASE("hundreds of random operations, many in flight") {
     flying.pop_front();
   };
   for (int i = 0; i < 240; ++i) {
-    flying.push_back(random_trial(everyone(), ranks, random));
+    flying.push_back(random_trial(control_group(), ranks, random));
     std::size_t limit = random() % 24;
     while (flying.size() > limit) land();
     if (!flying.empty() && random() % 3 == 0) flying.back()->work.done();
@@ -334,7 +334,7 @@ TEST_CASE("groups that overlap: rows and columns of a grid at once") {
     for (int i = 0; i < 4; ++i) {
       trials.push_back(random_trial(*tensor, row, random));
       trials.push_back(random_trial(*data, column, random));
-      trials.push_back(random_trial(everyone(), all_ranks(), random));
+      trials.push_back(random_trial(control_group(), all_ranks(), random));
     }
     // Waited for in another order than started, and not in the same one by all.
     if (session->rank() % 2 == 0) std::reverse(trials.begin(), trials.end());
@@ -359,9 +359,9 @@ TEST_CASE("send and receive: a ring, both directions at once, first in first out
     }
     for (std::size_t i = 0; i < 2 * kMessages; ++i) {
       int to = i < kMessages ? next : last, from = i < kMessages ? last : next;
-      if (session->rank() % 2 == 0) works.push_back(everyone().send(stream, tensor_of(out[i]), to));
-      works.push_back(everyone().receive(stream, tensor_of(in[i]), from));
-      if (session->rank() % 2 == 1) works.push_back(everyone().send(stream, tensor_of(out[i]), to));
+      if (session->rank() % 2 == 0) works.push_back(control_group().send(stream, tensor_of(out[i]), to));
+      works.push_back(control_group().receive(stream, tensor_of(in[i]), from));
+      if (session->rank() % 2 == 1) works.push_back(control_group().send(stream, tensor_of(out[i]), to));
     }
     for (Work& work : works) work.join();
     for (std::size_t i = 0; i < 2 * kMessages; ++i)
@@ -372,12 +372,12 @@ TEST_CASE("send and receive: a ring, both directions at once, first in first out
 TEST_CASE("a send's buffer is free when its work is done, and collectives pass it by") {
   int peer = session->rank() ^ 1;
   std::vector<double> out(200000, session->rank()), in(200000);
-  Work sent = everyone().send(stream, tensor_of(out), peer);
+  Work sent = control_group().send(stream, tensor_of(out), peer);
   // The peer has not asked for it yet; all-reduces go their way meanwhile.
-  AllReduceTrial<float> sum(everyone(), all_ranks(), 3, 50000);
+  AllReduceTrial<float> sum(control_group(), all_ranks(), 3, 50000);
   sum.work.join();
   CHECK(sum.is_right());
-  Work received = everyone().receive(stream, tensor_of(in), peer);
+  Work received = control_group().receive(stream, tensor_of(in), peer);
   sent.join();
   std::fill(out.begin(), out.end(), -1);
   received.join();
@@ -389,14 +389,14 @@ TEST_CASE("what was started ends while the rank computes") {
   // grows until it was enough: ranks may outnumber cores.
   bool moved = false;
   for (int milliseconds = 250; milliseconds <= 4000 && !moved; milliseconds *= 2) {
-    session->meet();
-    AllReduceTrial<float> sum(everyone(), all_ranks(), 4, 2000000);
-    everyone().progress();
+    session->barrier();
+    AllReduceTrial<float> sum(control_group(), all_ranks(), 4, 2000000);
+    control_group().progress();
     std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
     float ended = sum.work.done() ? 1 : 0;
     sum.work.join();
     CHECK(sum.is_right());
-    everyone().all_reduce(stream, Tensor(&ended, DType::f32, {1})).join();
+    control_group().all_reduce(stream, Tensor(&ended, DType::f32, {1})).join();
     moved = ended == static_cast<float>(session->world());
   }
   CHECK(moved);
@@ -406,10 +406,10 @@ TEST_CASE("texts of different lengths") {
   auto text = [](int rank) {
     return rank == 0 ? std::string() : std::string(static_cast<std::size_t>(rank * 1000), 'x');
   };
-  std::vector<std::string> texts = gather_texts(everyone(), text(session->rank()));
+  std::vector<std::string> texts = gather_texts(control_group(), text(session->rank()));
   for (int rank = 0; rank < session->world(); ++rank) CHECK(texts[static_cast<std::size_t>(rank)] == text(rank));
   int root = session->world() - 1;
-  CHECK(broadcast_text(everyone(), text(session->rank()), root) == text(root));
+  CHECK(broadcast_text(control_group(), text(session->rank()), root) == text(root));
   CHECK(session->hosts().size() == static_cast<std::size_t>(session->world()));
 }
 
@@ -432,11 +432,11 @@ TEST_CASE("the groups of a grid") {
 
 TEST_CASE("all ranks must agree: the one that does not is named") {
   std::vector<AgreedItem> items = {{"program", "abc"}, {"command line", "--layers 2\n--lr 1e-4\n--seed 1"}};
-  CHECK_NOTHROW(check_same(everyone(), session->hosts(), items));
+  CHECK_NOTHROW(check_same(control_group(), session->hosts(), items));
   int odd = session->world() - 1;
   if (session->rank() == odd) items[1].text = "--layers 2\n--lr 2e-4\n--seed 1";
   try {
-    check_same(everyone(), session->hosts(), items);
+    check_same(control_group(), session->hosts(), items);
     FAIL("agreed on different command lines");
   } catch (const Error& error) {
     std::string message = error.what();

@@ -65,7 +65,7 @@ TEST_CASE("nccl environment: faults say what to do") {
             .find("--gpus-per-node") != std::string::npos);
   CHECK(nccl_fault_text("remote error", "socketProgress: Connection closed by remote peer").find("a rank has ended") !=
         std::string::npos);
-  CHECK(nccl_fault_text("internal error", nullptr) == "internal error; NCCL_DEBUG=INFO prints what NCCL does");
+  CHECK(nccl_fault_text("internal error", nullptr) == "internal error; NCCL_DEBUG=INFO prints NCCL's log");
 }
 
 TEST_CASE("nccl environment: this host has an interface") { CHECK(!network_interfaces().empty()); }

@@ -110,7 +110,7 @@ Exit count_together(const Options& options, Ranks& ranks, Console& console) {
     if (options.fault == "together" && iteration == 3) fail_together(groups, stream, chosen);
     float sum = 1;
     groups.over(Axis::data).all_reduce(stream, Tensor(&sum, DType::f32, {1})).join();
-    if (ranks.speaks()) print_out(cat("iteration ", iteration, " sum ", static_cast<int>(sum), "\n"));
+    if (ranks.is_rank_zero()) print_out(cat("iteration ", iteration, " sum ", static_cast<int>(sum), "\n"));
     std::fflush(stdout);
   }
   return options.fault == "requeue" ? Exit::requeue : Exit::ok;

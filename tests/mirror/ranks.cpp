@@ -41,8 +41,8 @@ std::vector<int> all_ranks() {
 /// A folder that all ranks use, removed by rank 0.
 class SharedFolder {
  public:
-  SharedFolder() : path_(broadcast_text(*session->everyone(), session->rank() == 0 ? own_.path() : "", 0)) {}
-  ~SharedFolder() { session->meet(); }
+  SharedFolder() : path_(broadcast_text(*session->control_group(), session->rank() == 0 ? own_.path() : "", 0)) {}
+  ~SharedFolder() { session->barrier(); }
   std::string operator/(const std::string& name) const { return path_ + "/" + name; }
 
  private:
@@ -108,7 +108,7 @@ std::vector<std::string> figures_of(const TrainOptions& options) {
   ranks.hosts = session->hosts();
   ranks.groups = make_groups(*session, layout_of(options.parallel, ranks.rank).grid, options.device);
   CHECK(run(options, {}, ranks) == Exit::ok);
-  session->meet();
+  session->barrier();
   return figures(options.logging.log_jsonl);
 }
 
@@ -193,7 +193,7 @@ TEST_CASE("layout: runs have the bits of ranks on the cpu" * doctest::skip()) {
   REQUIRE(layout->tensor * layout->pipeline * layout->context <= session->world());
   SharedFolder folder;
   if (session->rank() == 0) write_data(folder / "data");
-  session->meet();
+  session->barrier();
   std::vector<std::vector<std::string>> found = {figures_of(options_of(*layout, Device::cuda, folder, "cuda"))};
   CHECK(mirror::nccl_counts().operations > 10);
   CHECK(mirror::nccl_counts().enrolled == 0);  // any more
@@ -230,10 +230,10 @@ TEST_CASE("late: who waits for what, when a rank does not come" * doctest::skip(
 
 TEST_CASE("failed: a rank that failed ends the waits of the others' hosts for their GPUs" * doctest::skip()) {
   auto group = session->gpu_group(all_ranks(), "failed");
-  session->meet();
+  session->barrier();
   if (session->rank() == 1) {
-    session->everyone()->interrupt_others();
-    session->meet();
+    session->control_group()->interrupt_others();
+    session->barrier();
     return;
   }
   Stream stream(Device::cuda);
@@ -248,12 +248,12 @@ TEST_CASE("failed: a rank that failed ends the waits of the others' hosts for th
   } catch (const Interrupted&) {
   }
   CHECK(mirror::nccl_counts().aborts > 0);
-  session->meet();
+  session->barrier();
 }
 
 TEST_CASE("fault: what NCCL reports ends the job with its text" * doctest::skip()) {
   auto group = session->gpu_group(all_ranks(), "fault");
-  session->meet();
+  session->barrier();
   mirror::play_nccl_fault("remote process exited");
   Stream stream(Device::cuda);
   Buffer memory(Device::cuda, 64);

@@ -11,7 +11,7 @@ namespace mtl {
 
 /// Faults of the thread itself still reach it.
 template <class Function>
-std::thread deaf_thread(Function function) {
+std::thread worker_thread(Function function) {
   sigset_t all, before;
   ::sigfillset(&all);
   for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) ::sigdelset(&all, fault);
