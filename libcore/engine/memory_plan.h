@@ -1,5 +1,5 @@
-// Memory and work of a run on one rank, measured by one step on the meta device: in milliseconds, without data, and
-// exact for what mtl allocates itself. The trainer sizes its arenas with the plan before it starts; --dry-run and
+// Memory and work of a run on one rank, measured by one step on the meta device: takes milliseconds, needs no data, and
+// is exact for all memory that mtl allocates. The trainer sizes its arenas by the plan before it starts; --dry-run and
 // mtl-topo print it.
 #pragma once
 
@@ -59,7 +59,7 @@ struct MemoryPlan {
   /// The one entry of a category.
   const PlanEntry& entry(Category what) const { return entries[place_of(what)]; }
   PlanEntry& entry(Category what) { return entries[place_of(what)]; }
-  /// Makes it at least so large.
+  /// Makes the buffer at least this large.
   void enlarge(Category what, std::size_t bytes) { entry(what).bytes = std::max(entry(what).bytes, bytes); }
   bool operator==(const MemoryPlan&) const = default;
 
@@ -73,7 +73,7 @@ struct MemoryPlan {
 MemoryPlan plan_passes(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape);
 void plan_update(MemoryPlan& plan, const GptConfig& config, const RunShape& shape);
 MemoryPlan plan_training(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape);
-/// A batch of tensors without memory.
+/// A batch of meta tensors.
 Batch meta_batch(const RunShape& shape);
 
 }  // namespace mtl

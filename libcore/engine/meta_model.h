@@ -1,5 +1,5 @@
-// A rank's part of a model on the meta device: what runs on it is checked and counted, and allocates nothing. Every
-// plan of memory is made with it.
+// A rank's part of a model on the meta device: operators on it check and count, and allocate nothing. All memory plans
+// are computed with it.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@
 
 namespace mtl {
 
-/// What a run counted.
+/// Counts of a run.
 struct StepCounts {
   Counters work;
   SentBytes sent;
@@ -28,11 +28,11 @@ struct MetaModel {
   ParamStore params;
   StepMemory step{Device::meta};
 
-  /// Without `states` there are no gradients: for evaluation.
+  /// Without `states`, for evaluation, the model has no gradients.
   MetaModel(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape,
             std::optional<std::vector<StateSpec>> states);
 
-  /// What `run` counts.
+  /// Runs `run` and returns its counts.
   template <class Run>
   StepCounts count(const Run& run) {
     stream.reset_counters();
@@ -41,7 +41,7 @@ struct MetaModel {
     return {stream.counters(), sent() - before};
   }
 
-  /// What passes take of the arenas of their context at most. Each begins with empty ones.
+  /// The peak bytes that passes use of their context's arenas. Each pass begins with empty arenas.
   struct PassBytes {
     std::size_t slot = 0, scratch = 0;
   };

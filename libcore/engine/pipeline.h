@@ -24,7 +24,7 @@ class BatchBuffers {
   Tensor losses(int micro_batch) const { return losses_[micro_batch]; }
   /// All of it from buffers in Space::host, as copy_from_pinned().
   void copy_from_pinned(Stream& stream, const BatchBuffers& host) const;
-  /// A micro-batch from other buffers on the same device.
+  /// Copies a micro-batch from other buffers on the same device.
   void copy(Stream& stream, int micro_batch, const BatchBuffers& from, int from_micro_batch) const;
 
  private:
@@ -53,13 +53,13 @@ class Pipeline {
   /// micro-batch, for messages. `schedule`, if any, is of a step of fewer micro-batches than the constructor's.
   void train(const BatchBuffers& buffers, OperationProgress* progress = nullptr, const StepSchedule* schedule = nullptr,
              Tensor loss_sum = {});
-  /// On the last stage: losses of every token of one micro-batch, dropout off. All stages call it.
+  /// Writes, on the last stage, the losses of all tokens of one micro-batch, without dropout. All stages call it.
   void evaluate(const Batch& batch, Tensor losses);
   Arena& scratch() { return scratch_; }
   int slots() const { return static_cast<int>(slots_.size()); }
-  /// Buffers for messages from other stages.
+  /// Number of buffers for messages from other stages.
   int inboxes() const;
-  /// The most that was in use so far, against the plan.
+  /// The peak use so far; equals the plan's.
   std::size_t slot_peak() const;
   std::size_t scratch_peak() const { return scratch_.peak(); }
 

@@ -8,9 +8,9 @@
 
 namespace mtl {
 
-/// Ranks with equal plans, to the byte and to the operation.
+/// Ranks with equal plans: the same bytes and operations.
 struct RankPlan {
-  std::vector<int> ranks;  // rising
+  std::vector<int> ranks;  // ascending
   MemoryPlan plan;
 };
 
@@ -18,7 +18,7 @@ struct RankPlan {
 /// shape.layout.rank does not count. Throws Error(usage) when the layers cannot be split over the stages.
 std::vector<RankPlan> plan_ranks(const GptConfig& config, const DropoutOptions& dropout, RunShape shape);
 
-/// The plan of those ranks that need most memory.
+/// The plan of the ranks that need most memory.
 const RankPlan& largest_plan(const std::vector<RankPlan>& plans);
 
 /// A category of memory.

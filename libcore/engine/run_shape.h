@@ -1,4 +1,4 @@
-// What decides the sizes of a run besides the model, and what a rank of it sends.
+// The sizes of a run besides the model's, and the traffic of a rank.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,9 @@ struct RunShape {
   std::int64_t padded_vocab = 0;
   bool documents = false;  // batches carry document starts
   int threads = 1;         // work areas are per thread
-  int batch_sets = 1;      // sets of a step's batches that exist at a time
+  int batch_sets = 1;      // sets of a step's batches in memory at a time
   bool graphs = false;     // steps run as CUDA graphs
-  Layout layout;           // of which rank, too
+  Layout layout;           // and rank
   Device device = Device::cpu;
   Precision precision = {};
 };

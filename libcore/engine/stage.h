@@ -1,4 +1,4 @@
-// What one pipeline rank holds of a model: a list of chunks (several with an interleaved schedule, one otherwise).
+// A pipeline rank's part of the model: a list of chunks (several with an interleaved schedule, one otherwise).
 #pragma once
 
 #include <vector>
@@ -19,7 +19,7 @@ struct Stage {
 /// The stage of a process that holds the whole model. `residual` is the dtype of hidden states.
 Stage whole_model(const GptConfig& config, const DropoutOptions& dropout, std::int64_t padded_vocab_size,
                   DType residual = DType::f32);
-/// The stage of a rank. Throws Error(usage) when the layers cannot be split over the stages.
+/// The stage of a rank. Throws Error(usage) if the layers cannot be split over the stages.
 Stage make_stage(const GptConfig& config, const DropoutOptions& dropout, const Layout& layout,
                  std::int64_t padded_vocab_size, DType residual = DType::f32);
 

@@ -1,4 +1,4 @@
-// The operators of one step of a rank, counted on the meta device: what a roofline is computed from before a run.
+// The operators of one step of a rank, counted on the meta device: the input of a roofline prediction before a run.
 #pragma once
 
 #include <vector>

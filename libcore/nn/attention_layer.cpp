@@ -40,7 +40,7 @@ void AttentionLayer::params(const ParamVisitor& visit, const std::string& prefix
                      .decays = false,
                      .init = Init::zeros});
   if (qk_norm) {
-    // Each rank normalizes its own heads, so every rank has a term of the gradient.
+    // Each rank normalizes its own heads, so the gradient is a sum over ranks.
     const AxisSet axes = kReplicaAxes | Axis::tensor;
     for (auto [param, name] : {std::pair(&q_norm, ".q_norm.weight"), std::pair(&k_norm, ".k_norm.weight")})
       visit(*param,
@@ -96,7 +96,7 @@ void AttentionLayer::normalize(Ctx& ctx, Cache& cache) const {
   head_norm_forward(ctx.stream, to.k, cache.k_rstd, from.k, k_norm.value, norm_eps);
 }
 
-/// Turns the gradient of what attention read into that of what `qkv` projected, in place.
+/// Turns the gradient of attention's input into the gradient of the output of `qkv`, in place.
 void AttentionLayer::prepare_backward(Ctx& ctx, Tensor dqkv, const Batch& batch, const Cache& cache) const {
   if (is_rotary) rotary_backward(ctx.stream, {dqkv, 0, dqkv.size(3) - 1}, batch.rotary, interleaved);
   if (!qk_norm) return;
@@ -112,7 +112,7 @@ Tensor AttentionLayer::project_out(Ctx& ctx, Tensor out_rows, Tensor attended) c
   return region.leave(ctx, out_rows, partial);
 }
 
-/// Memory for the result of attention, and for what backward needs of its softmax.
+/// Memory for the output of attention, and for the logsumexp that backward needs.
 Tensor AttentionLayer::make_attended(Arena& memory, const Cache& cache) const {
   const Shape qkv_shape = cache.qkv.shape();
   return memory.make(cache.qkv.dtype(), {qkv_shape[0], qkv_shape[1], qkv_shape[2] * (heads / groups), head_dim});

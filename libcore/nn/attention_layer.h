@@ -1,5 +1,5 @@
-// The attention of a GPT block: y = out(attention(qkv(x))). Heads are split over the tensor-parallel ranks: `qkv` is
-// column-parallel, `out` row-parallel; the bias of `out` comes after the sum over ranks, so the block adds it. Between
+// The attention layer of a GPT block: y = out(attention(qkv(x))). Heads are split over the tensor-parallel ranks: `qkv`
+// is column-parallel, `out` row-parallel; the bias of `out` is added after the sum over ranks, by the block. Between
 // `qkv` and attention, queries and keys may be normalized, head by head, and then rotated by their positions.
 #pragma once
 
@@ -18,29 +18,29 @@ struct AttentionLayer {
   float norm_eps = 0;
   bool is_rotary = false, interleaved = false;
   std::int64_t window = 0;     // AttentionInput::window
-  bool is_recomputed = false;  // backward computes attention again instead of keeping its result
+  bool is_recomputed = false;  // backward recomputes attention instead of keeping its output
   Dropout dropout;             // on the probabilities
   TpRegion region;
-  Param qkv, qkv_bias;   // (G/tp, R+2, D, C), (G/tp, R+2, D); biases only where has_... says so
+  Param qkv, qkv_bias;   // (G/tp, R+2, D, C), (G/tp, R+2, D); a bias exists only with its has_..._bias
   Param q_norm, k_norm;  // (D); only with qk_norm
   Param out, out_bias;   // (C, H D / tp), (C)
 
   struct Cache {
-    Tensor x;          // (n, C) as it entered
-    Tensor projected;  // (B, T, G/tp, R+2, D) as the linear layer gave it
-    Tensor qkv;        // the same with queries and keys as attention reads them; its values only without qk_norm
-    Tensor q_rstd;     // (B, T, G/tp, R), (B, T, G/tp, 1) of their norms
+    Tensor x;          // (n, C), the layer's input
+    Tensor projected;  // (B, T, G/tp, R+2, D), output of the linear layer `qkv`
+    Tensor qkv;        // queries and keys after norm and rotation; v only without qk_norm
+    Tensor q_rstd;     // (B, T, G/tp, R) and, of the keys, (B, T, G/tp, 1)
     Tensor k_rstd;
-    Tensor attended;  // (B, T, H/tp, D), and (B, H/tp, T); not kept when backward computes them again
+    Tensor attended;  // (B, T, H/tp, D), and (B, H/tp, T); not kept when backward recomputes them
     Tensor logsumexp;
-    KvCache past;  // decoding: positions that the new ones follow; left out otherwise
+    KvCache past;  // decoding: keys and values of the preceding positions; absent otherwise
   };
 
   AttentionLayer() = default;
   AttentionLayer(const GptConfig& config, Dropout probability_dropout, TpRegion around, std::int64_t layer);
   void params(const ParamVisitor& visit, const std::string& prefix);
-  /// x, result (n, C), n of the N = B T rows outside the region; the result is in scratch and has no bias yet. With
-  /// cache.past the T new positions of each sequence follow those that it holds; such a pass has no backward.
+  /// x, result (n, C): n of the N = B T rows are outside the region. The result is in scratch, without the bias of
+  /// `out`. With cache.past, the T new positions of each sequence follow the cached ones; such a pass has no backward.
   Tensor forward(Ctx& ctx, Tensor x, const Batch& batch, Cache& cache) const;
   /// dy (n, C), in the slot. Returns dx in scratch.
   Tensor backward(Ctx& ctx, Tensor dy, const Batch& batch, const Cache& cache) const;

@@ -1,4 +1,4 @@
-// One micro-batch, as the model sees it.
+// One micro-batch: the model's input.
 #pragma once
 
 #include "kernels/row_map.h"
@@ -6,16 +6,16 @@
 namespace mtl {
 
 struct Batch {
-  Tensor samples;         // (B) i64: the samples' numbers in the run, which dropout depends on; not in evaluation
+  Tensor samples;         // (B) i64: numbers of the samples in the run, which seed dropout; absent in evaluation
   Tensor tokens;          // (B, T) i32
   Tensor positions;       // (B, T) i32
-  Tensor labels;          // (B, T) i32, the token after each
+  Tensor labels;          // (B, T) i32: the next token of each position
   Tensor loss_weights;    // (B, T) f32: d(step loss) / d(loss of this token); 0 where the mask is 0
-  Tensor document_start;  // (B, T) i32: first position that each may see; left out when documents are not separated
+  Tensor document_start;  // (B, T) i32: first position that each one attends to; absent without a document mask
 
   Tensor rotary;  // (B T, 2, pairs) f32: cosines and sines of the rows' rotary angles; made by the chunk
 
-  /// Where all (B T) rows belong in the run.
+  /// Maps the (B T) rows to their places in the run.
   RowMap rows() const { return {samples, 0, tokens.size(1)}; }
 };
 

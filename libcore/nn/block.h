@@ -19,7 +19,7 @@ struct Block {
   NormLayer norm1, norm2;
   AttentionLayer attention;
   Mlp mlp;
-  Dropout attention_dropout, mlp_dropout;  // on what the branches add
+  Dropout attention_dropout, mlp_dropout;  // on the outputs of the branches
 
   struct Cache {
     NormLayer::Cache norm1, norm2;
@@ -30,7 +30,7 @@ struct Block {
   Block(const GptConfig& config, const DropoutOptions& dropout, TpRegion around, std::int64_t layer,
         bool recomputes_attention = false);
   void params(const ParamVisitor& visit);
-  /// x, y (n, C), both in the slot: n of the N = B T rows outside the tensor-parallel region.
+  /// x, y (n, C), both in the slot: n of the N = B T rows are outside the tensor-parallel region.
   void forward(Ctx& ctx, Tensor x, Tensor y, const Batch& batch, Cache& cache) const;
   /// Turns dx, the gradient of y, into the gradient of x, in place.
   void backward(Ctx& ctx, Tensor dx, const Batch& batch, const Cache& cache) const;

@@ -81,7 +81,7 @@ Batch Chunk::with_angles(Ctx& ctx, Batch batch, Cache& cache) const {
   return batch;
 }
 
-/// Units one after another; the last writes `result`, if there is one: the losses, where it is the head. In training
+/// Runs the units of a span; the last writes `result` if it is given: the losses, if that unit is the head. In training
 /// every other result and every cache stays in the slot; otherwise results take turns in two buffers, and caches go at
 /// once.
 Tensor Chunk::run_units(Ctx& ctx, Tensor x, Tensor result, const Batch& batch, Cache& cache, Span span) const {
@@ -104,7 +104,7 @@ Tensor Chunk::run_units(Ctx& ctx, Tensor x, Tensor result, const Batch& batch, C
 
 Tensor Chunk::forward(Ctx& ctx, Tensor input, const Batch& given, Cache& cache) const {
   const Batch batch = with_angles(ctx, given, cache);
-  if (range_.last) cache.dx = make_hidden(ctx, batch);  // now: below all that backward releases on its way
+  if (range_.last) cache.dx = make_hidden(ctx, batch);  // allocated first, below all that backward releases
   Tensor x = input;
   for (const Span& span : spans_) {
     if (span.is_recomputed) cache.units[span.begin].input = x;
@@ -170,7 +170,7 @@ void Chunk::weights(Ctx& ctx, Cache& cache) const {
   }
 }
 
-/// Of the unit's own parameters, and of the embedding's for a head that shares the token table.
+/// Leases the unit's own parameters, and the embedding's for a head that shares the token table.
 Chunk::Leases Chunk::lease(const Ctx& ctx, Role role, std::size_t unit) const {
   Leases leases;
   if (ctx.params == nullptr) return leases;

@@ -1,15 +1,15 @@
-// A run of consecutive layers: what a pipeline stage holds one or several of. The first chunk has the embedding, the
-// last the final norm and the output layer; the only chunk of an unsplit model has everything.
+// A model chunk: consecutive layers. A pipeline stage holds one or several chunks. The first chunk has the embedding,
+// the last the final norm and the output layer; a model that is not split is one chunk.
 //
-// A chunk is a list of units, which are computed one after another. A unit is a plain struct with
-//   forward(ctx, x, y, batch, cache)     y = f(x); what backward needs stays in `cache` and in the slot
-//   backward(ctx, dx, ..., batch, cache) the gradient of y becomes the gradient of x, in place
+// A chunk is a list of units, computed one after another. A unit is a plain struct with
+//   forward(ctx, x, y, batch, cache)     y = f(x); keeps in `cache` and in the slot what backward needs
+//   backward(ctx, dx, ..., batch, cache) turns the gradient of y into the gradient of x, in place
 //   params(visit)
-// The memory of y comes from outside, so that all that a unit allocates can be released when its cache is not wanted.
-// What concerns every unit alike is written once, in the chunk's loops: each unit computes under leases of its
-// parameters' values and, in backward, of their gradients; layers that are recomputed run forward again before their
-// backward. Dropout draws the same numbers then, so nothing changes but memory and time. Backward releases the
-// activations of each unit when it is done with it.
+// The caller allocates y, so that everything a unit allocates can be released when its cache is not needed.
+// The chunk's loops do what all units have in common: each unit computes under leases of its parameters' values and,
+// in backward, of their gradients; recomputed layers run forward again before their backward. Dropout draws the same
+// numbers in both passes, so recomputation changes only memory and time. Backward releases the activations of each
+// unit when it has finished with it.
 //
 // Hidden states are (n, C): the rows of a micro-batch that this rank holds outside the tensor-parallel region. They are
 // the residual stream and have its dtype; within a unit tensors have the dtype of its weights.
@@ -27,28 +27,28 @@
 
 namespace mtl {
 
-/// Which part of the model a chunk is.
+/// The layers of a chunk.
 struct ChunkRange {
   std::int64_t first_layer = 0;
   std::int64_t num_layers = 0;
   bool first = true;  // holds the embedding
-  bool last = true;   // holds the final norm and the output layer, with a copy of a tied table unless it is the first
+  bool last = true;   // holds the final norm and the output layer, and a copy of a tied table unless it is also first
 };
 
 class Chunk {
  public:
   using Unit = std::variant<EmbeddingLayer, Block, Head>;
-  /// What a unit leaves for its backward, in the slot, and its weight gradients that are still to be computed.
+  /// A unit's cache for backward, and its weight gradients that are not yet computed.
   struct UnitSlot {
     std::variant<EmbeddingLayer::Cache, Block::Cache, Head::Cache> cache;
     WeightGradQueue weight_grads;
-    Tensor input = {};         // of the first unit of a recomputed span
-    std::size_t slot_end = 0;  // of the last unit of a span: how much of the slot was used behind it
+    Tensor input = {};         // first unit of a recomputed span: its input
+    std::size_t slot_end = 0;  // last unit of a span: bytes of the slot in use after it
   };
   struct Cache {
     std::vector<UnitSlot> units;
     Tensor rotary;  // Batch::rotary, for backward
-    Tensor dx;      // of the last chunk: the gradient that goes through it
+    Tensor dx;      // last chunk only: the gradient of the hidden states
   };
 
   Chunk(const GptConfig& config, const DropoutOptions& dropout, TpRegion around, ChunkRange range,
@@ -57,27 +57,28 @@ class Chunk {
   const ChunkRange& range() const { return range_; }
   /// For forward, backward and evaluate.
   Cache make_cache() const;
-  /// Decoding: attention continues from these keys and values, one KvCache a layer.
+  /// Decoding: attention continues from these keys and values, one KvCache per layer.
   Cache make_cache(const std::vector<KvCache>& past) const;
-  /// Hidden states of a micro-batch, (n, C); and memory for them in the slot.
+  /// Shape (n, C) of a micro-batch's hidden states.
   Shape hidden_shape(const Ctx& ctx, const Batch& batch) const;
   DType hidden_dtype() const { return residual_; }
+  /// Memory for them in the slot.
   Tensor make_hidden(Ctx& ctx, const Batch& batch) const;
 
-  /// Training. `input`, there until backward, comes from the chunk before; the first has none. Returns what the chunk
-  /// after needs; the last returns nothing.
+  /// Training. `input` is the previous chunk's output and must stay until backward; the first chunk takes none. Returns
+  /// the input of the next chunk; the last chunk returns no tensor.
   Tensor forward(Ctx& ctx, Tensor input, const Batch& batch, Cache& cache) const;
-  /// Adds every parameter's gradient. `dout` comes from the chunk after and becomes the gradient of the
-  /// input, which is returned; the first chunk returns nothing. The last has no dout; it writes losses (B, T) of every
-  /// token. With ctx.defers_weights the linears' weight gradients are left to weights().
+  /// Adds to every parameter's gradient. Overwrites `dout`, which the next chunk returned, with the gradient of the
+  /// input and returns it; the first chunk returns no tensor. The last chunk takes no dout and writes the losses (B, T)
+  /// of all tokens. With ctx.defers_weights, weights() computes the weight gradients of the linear layers.
   Tensor backward(Ctx& ctx, Tensor dout, Tensor losses, const Batch& batch, Cache& cache) const;
-  /// Computes the weight gradients that backward left, in its order.
+  /// Computes the weight gradients that backward deferred, in its order.
   void weights(Ctx& ctx, Cache& cache) const;
-  /// Like forward, keeping nothing and without gradients: `input` is overwritten. The last chunk writes losses (B, T).
+  /// Forward without caches: overwrites `input`. The last chunk writes losses (B, T).
   Tensor evaluate(Ctx& ctx, Tensor input, Tensor losses, const Batch& batch, Cache& cache) const;
 
-  /// Of a chunk that is the whole model: logits (B T, V) of every position, or (B, V) of the last of each sequence, as
-  /// `out` is shaped.
+  /// Only if the chunk is the whole model: writes logits (B T, V) of every position or (B, V) of the last position of
+  /// each sequence, by the shape of `out`.
   void logits(Ctx& ctx, Tensor out, const Batch& batch, Cache& cache) const;
 
  private:
@@ -89,7 +90,7 @@ class Chunk {
   int number_of(std::size_t unit) const {
     return static_cast<int>(range_.first_layer) + (range_.first ? 0 : 1) + static_cast<int>(unit);
   }
-  /// Units [begin, end): one, or several layers that are recomputed together.
+  /// Units [begin, end): a single unit, or layers that are recomputed together.
   struct Span {
     std::size_t begin, end;
     bool is_recomputed = false;

@@ -1,4 +1,4 @@
-// What a layer is handed besides its operands: where to compute, memory, the groups of ranks, and the queue of weight
+// The context that layers receive with their operands: stream, memory, process groups, and the queue of weight
 // gradients.
 #pragma once
 
@@ -12,8 +12,8 @@
 
 namespace mtl {
 
-/// Weight gradients wait here: backward first finishes dX, whose communication can then overlap with them; a schedule
-/// may also run them much later (zero bubble). Their operands live in the micro-batch's slot, never in scratch.
+/// Deferred weight gradients: backward first finishes dX, whose communication then overlaps with them; a zero-bubble
+/// schedule runs them much later. Their operands live in the micro-batch's slot, never in scratch.
 class WeightGradQueue {
  public:
   /// dw += dy^T x, and db += sum over rows of dy if there is a bias. dy (N, out), x (N, in).
@@ -34,14 +34,14 @@ class WeightGradQueue {
 struct Ctx {
   Stream& stream;
   Arena& slot;     // lives from this micro-batch's forward to the end of its backward
-  Arena& scratch;  // last in, first out, within one call
+  Arena& scratch;  // released in reverse order, within one call
   const ProcessGroups& groups;
   bool training;                            // dropout acts, and caches are kept for backward
-  ParamOwner* params = nullptr;             // null: all parameters are there, and gradients stay where they are
-  const StepState* step = nullptr;          // whose loss scale gradients carry; null: 1
-  bool ends_gradients = false;              // nothing is added to this chunk's gradients after this call
-  bool defers_weights = false;              // the schedule has an action of its own for weight gradients
-  WeightGradQueue* weight_grads = nullptr;  // in backward: the queue of the unit that computes
+  ParamOwner* params = nullptr;             // null: all parameters are resident, and gradients are not reduced
+  const StepState* step = nullptr;          // holds the loss scale; null: 1
+  bool ends_gradients = false;              // this call is the last that adds to this chunk's gradients
+  bool defers_weights = false;              // the schedule computes weight gradients in a separate action
+  WeightGradQueue* weight_grads = nullptr;  // in backward: the queue of the current unit
 };
 
 }  // namespace mtl

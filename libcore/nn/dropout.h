@@ -1,4 +1,4 @@
-// Dropout in the model: probabilities and seed of a run, and the random stream of each place.
+// Dropout in the model: probabilities and seed of a run, and the random stream of each site.
 #pragma once
 
 #include "kernels/dropout.h"
@@ -13,12 +13,12 @@ struct DropoutOptions {
   std::uint32_t seed = 0;
 };
 
-/// Which random stream a place in the model draws from.
+/// A site of the model with a random stream of its own.
 enum class DropoutSite : std::uint32_t { embedding = 0, attention = 1, attention_output = 2, mlp_output = 3 };
 
-/// Layers count from 0 globally, whichever stage holds them.
+/// Dropout of a site in a layer, numbered from 0 over the whole model.
 Dropout dropout_at(const DropoutOptions& options, DropoutSite site, std::int64_t layer);
-/// The same as it acts in a pass: off unless training.
+/// `dropout` in training; none in evaluation.
 Dropout dropout_in(const Ctx& ctx, Dropout dropout);
 
 }  // namespace mtl

@@ -37,7 +37,7 @@ void EmbeddingLayer::params(const ParamVisitor& visit) {
 
 namespace {
 
-/// The rows of the table that this rank holds begin here.
+/// First row of the table on this rank.
 std::int64_t vocab_begin(const Ctx& ctx, const Param& tokens) {
   return ctx.groups.over(Axis::tensor).rank() * tokens.value.size(0);
 }

@@ -1,6 +1,6 @@
-// Token and position tables at the bottom of the model. The tokens' is split by rows over the tensor-parallel ranks:
-// each looks up what it has, and the sum over them leaves the region. With tied embeddings the output layer (LmHead)
-// shares the table. Rotary positions act in attention: then there is no table of positions.
+// Token and position embeddings. The token embedding is split by rows over the tensor-parallel ranks: each looks up the
+// tokens of its rows, and the output is the sum over ranks. With tied embeddings the output layer (LmHead) shares the
+// table. A model with rotary positions, which act in attention, has no position embedding.
 #pragma once
 
 #include "kernels/embedding.h"
@@ -11,15 +11,15 @@
 
 namespace mtl {
 
-/// The token table. Where it is tied, the first chunk and the last describe it alike.
+/// The token embedding. If it is tied, the first and the last chunk describe it alike.
 ParamSpec token_table_spec(const GptConfig& config, std::int64_t padded_vocab_size);
 
-/// The output layer's own table, of a model that does not tie it.
+/// The output layer's own table, in a model without tied embeddings.
 ParamSpec output_table_spec(const GptConfig& config, std::int64_t padded_vocab_size);
 
 struct EmbeddingLayer {
   ParamSpec token_spec;
-  std::int64_t positions = 0, hidden = 0;  // rows of the position table; 0: there is none
+  std::int64_t positions = 0, hidden = 0;  // rows of the position embedding, 0 without one; C
   float init_std = 0;
   TpRegion region;
   Dropout dropout;
@@ -32,9 +32,9 @@ struct EmbeddingLayer {
   EmbeddingLayer(const GptConfig& config, const DropoutOptions& options, TpRegion around,
                  std::int64_t padded_vocab_size);
   void params(const ParamVisitor& visit);
-  /// Writes y (n, C): n of the N = B T rows outside the tensor-parallel region. There is no x.
+  /// Writes y (n, C): n of the N = B T rows are outside the tensor-parallel region. Takes no x.
   void forward(Ctx& ctx, Tensor x, Tensor y, const Batch& batch, Cache& cache) const;
-  /// dx (n, C), the gradient of y, is used up.
+  /// Overwrites dx (n, C), the gradient of y.
   void backward(Ctx& ctx, Tensor dx, const Batch& batch, const Cache& cache) const;
 };
 

@@ -14,7 +14,7 @@ enum class PositionEmbedding { learned, rotary };
 
 inline constexpr std::int64_t kMaxRotaryDims = 256;
 
-/// Rotary positions (Su et al. 2021). Pair i of a head turns by position * frequency_i, where
+/// Rotary positions (Su et al. 2021). Pair i of a head is rotated by position * frequency_i, where
 /// frequency_i = base^(-2 i / dims) before scaling and dims = percent * head_dim.
 struct RotaryOptions {
   enum class Scaling { none, linear, llama3 };
@@ -56,8 +56,8 @@ struct GptConfig {
   RotaryOptions rotary;
   LinearBias bias;
   bool qk_norm = false;                 // RMSNorm of every query and key head, before the rotation
-  std::int64_t sliding_window = 0;      // tokens that a query sees, itself included; 0: all
-  std::int64_t first_window_layer = 0;  // layers before it see everything
+  std::int64_t sliding_window = 0;      // tokens that a query attends to, itself included; 0: all
+  std::int64_t first_window_layer = 0;  // layers before it have no window
   bool parallel_residual = false;       // x + attention(norm1(x)) + mlp(norm2(x))
   bool tied_embeddings = true;          // the output layer shares the token table
   double init_std = 0.02;
@@ -66,9 +66,9 @@ struct GptConfig {
 
   /// Fills what follows from the rest when it is 0: query groups, head_dim, ffn_hidden_size.
   void complete();
-  /// Everything that is wrong or not supported, in words; empty when the model can be built.
+  /// Errors and unsupported settings, one message each; empty if the model can be built.
   std::vector<std::string> problems() const;
-  /// Those of its rotary positions alone.
+  /// The problems of `rotary` alone.
   std::vector<std::string> rotary_problems() const;
 };
 

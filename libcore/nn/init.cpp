@@ -73,13 +73,13 @@ NormalPair normal_pair(std::uint64_t seed, std::uint32_t site, std::uint64_t cou
 
 namespace {
 
-/// Elements of the whole tensor, from number `first` on, that lie side by side in a slice.
+/// Consecutive elements of the whole tensor, beginning with number `first`, that are contiguous in a slice.
 struct Run {
   std::int64_t at, first, count;
 };
 
 std::vector<Run> runs_of(const Slice& slice, const ParamSpec& spec) {
-  constexpr std::int64_t kLongest = 1 << 16;  // so that threads share a long one
+  constexpr std::int64_t kLongest = 1 << 16;  // splits a long run over the threads
   std::vector<Run> out;
   for_each_overlap(slice, whole_slice(spec.shape), [&](const Overlap& overlap) {
     for (std::int64_t done = 0; done < overlap.count; done += kLongest)

@@ -1,7 +1,7 @@
-// Initial weights. They depend on the seed and the parameter's name alone, so every layout starts from the same bits.
+// Initial weights. They depend only on the seed and the parameter's name, so every layout starts from the same bits.
 //
-// Normals by Box and Muller from Philox, counter = (element / 2) with the key (seed, hash of the name), in fp64 with
-// logarithm and cosine of our own: libm's differ from version to version in the last bit.
+// Normals by Box and Muller from Philox, counter = (element / 2) with the key (seed, hash of the name), in fp64 with a
+// logarithm and cosine of our own, because those of libm differ in the last bit between versions.
 #pragma once
 
 #include "layout/slice.h"
@@ -9,12 +9,12 @@
 
 namespace mtl {
 
-/// Fills `value` (f32, bf16 or f16), which holds that slice of the whole tensor, and after it padding, which becomes 0.
-/// Numbers are rounded to `load` first.
+/// Fills `value` (f32, bf16 or f16), which holds `slice` of the whole tensor, followed by padding, which becomes 0.
+/// Rounds every number to `load` first.
 void initialize_param(Tensor value, const Slice& slice, const ParamSpec& spec, std::uint64_t seed,
                       DType load = DType::f32);
 
-/// Two independent standard normals for a counter; exposed for its test.
+/// Two independent standard normals; a test checks the generator itself.
 struct NormalPair {
   double first, second;
 };

@@ -21,7 +21,7 @@ std::int64_t LmHead::chunk_rows(const Ctx& ctx, std::int64_t rows) const {
   return std::min(rows, std::max<std::int64_t>(16, fitting));
 }
 
-/// Losses and, where it exists, dlogits, over which logits are lost.
+/// Writes losses and, if it exists, dlogits; overwrites logits.
 void LmHead::cross_entropy(Ctx& ctx, Tensor losses, Tensor dlogits, Tensor logits, Tensor labels,
                            Tensor weights) const {
   Communicator& ranks = ctx.groups.over(Axis::tensor);
@@ -37,7 +37,7 @@ void LmHead::cross_entropy(Ctx& ctx, Tensor losses, Tensor dlogits, Tensor logit
   if (dlogits.exists()) cross_entropy_backward(ctx.stream, dlogits, logits, stats, labels, weights, slice, ctx.step);
 }
 
-/// One chunk of rows; dx is this rank's term of the sum over the vocabulary. Without dx only the losses.
+/// One piece of the rows; dx is this rank's term of the sum over the vocabulary. Without dx, losses only.
 void LmHead::chunk(Ctx& ctx, Tensor losses, Tensor dx, Tensor x, Tensor labels, Tensor weights) const {
   Arena::Mark mark(ctx.scratch);
   Tensor logits = ctx.scratch.make(DType::f32, {x.size(0), table.value.size(0)}), dlogits;

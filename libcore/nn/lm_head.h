@@ -1,8 +1,8 @@
-// The output layer with the loss: logits = x table^T, cross-entropy against the labels, and in training at once the
-// gradients. Rows go in chunks of a fixed number of bytes, so that the logits of a whole micro-batch, the largest
-// tensor of a small GPT, never exist. The vocabulary is split over the tensor-parallel ranks, which combine three
-// numbers a row before the gradient; a rank that holds all of it computes losses and gradient in one pass over the
-// logits. The table may be the embedding's.
+// The output layer with the loss: logits = x table^T, cross-entropy with the labels and, in training, the gradients in
+// the same pass. Rows are computed in pieces of a fixed number of bytes of logits, so that the logits of a whole
+// micro-batch, the largest tensor of a small GPT, never exist. The vocabulary is split over the tensor-parallel ranks,
+// which combine three numbers per row before the gradient; a rank that holds all of it computes losses and gradient in
+// one pass over the logits. The table may be the embedding's.
 #pragma once
 
 #include "nn/batch.h"
@@ -12,15 +12,15 @@
 namespace mtl {
 
 struct LmHead {
-  std::int64_t vocab = 0;  // true size: columns beyond it are padding and never take part
+  std::int64_t vocab = 0;  // true size: columns beyond it are padding, excluded from the softmax
   TpRegion region;
-  Param table;  // (padded vocabulary / tp, C); where it is the embedding's, bound by the chunk
+  Param table;  // (padded vocabulary / tp, C); if tied, the chunk binds it to the embedding's
 
-  /// losses (N) of every token, N = B T. x (n, C): the rows outside the region that this rank holds.
+  /// Writes the losses (N) of all N = B T tokens. x (n, C): this rank's rows outside the region.
   void loss(Ctx& ctx, Tensor losses, Tensor x, const Batch& batch) const;
-  /// The same, and dx (n, C) of sum(losses * batch.loss_weights); adds to the table's gradient.
+  /// Writes also dx (n, C), the gradient of sum(losses * batch.loss_weights), and adds to the table's gradient.
   void loss_and_gradient(Ctx& ctx, Tensor losses, Tensor dx, Tensor x, const Batch& batch) const;
-  /// logits (N, V) of the true vocabulary, by a rank that holds all of it.
+  /// Writes logits (N, V) of the true vocabulary. Requires that this rank holds all of it.
   void logits(Ctx& ctx, Tensor out, Tensor x) const;
 
  private:

@@ -21,21 +21,21 @@ struct Mlp {
   Param down, down_bias;  // (C, F/tp), (C)
 
   struct Cache {
-    Tensor x;    // (n, C)    as it entered
+    Tensor x;    // (n, C)    the input
     Tensor pre;  // (N, F/tp) before the activation; gated (N, 2 F/tp), the gate first
-    Tensor act;  // (N, F/tp) what `down` reads
+    Tensor act;  // (N, F/tp) the input of `down`
   };
 
   Mlp() = default;
   Mlp(const GptConfig& config, TpRegion around);
   void params(const ParamVisitor& visit, const std::string& prefix);
-  /// x, result (n, C), n of the N rows outside the region; the result is in scratch and has no bias yet.
+  /// x, result (n, C): n of the N rows are outside the region. The result is in scratch, without the bias of `down`.
   Tensor forward(Ctx& ctx, Tensor x, Cache& cache) const;
   /// dy (n, C), in the slot. Returns dx in scratch.
   Tensor backward(Ctx& ctx, Tensor dy, const Cache& cache) const;
 
  private:
-  /// `up` as a matrix of (F/tp) rows, or twice as many; and its bias, if there is one.
+  /// `up` as a matrix of F/tp rows, 2 F/tp if gated; and its bias, if it has one.
   Tensor up_matrix() const { return up.value.view({up.value.numel() / hidden, hidden}); }
   Tensor up_bias_row() const { return up_bias.exists() ? up_bias.value.view({up_bias.value.numel()}) : Tensor(); }
 };

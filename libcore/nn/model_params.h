@@ -1,4 +1,4 @@
-// The parameters of a whole model, as its layers describe them: the one source of their names, shapes and number.
+// The parameters of a whole model: the only source of their names, shapes and number.
 #pragma once
 
 #include <vector>
@@ -8,10 +8,10 @@
 
 namespace mtl {
 
-/// In the order in which a forward pass meets them, the vocabulary unpadded; a tied table once. The configuration must
-/// have no problems().
+/// In the order of a forward pass, the vocabulary unpadded; a tied table once. Requires that config.problems() is
+/// empty.
 std::vector<ParamSpec> model_params(const GptConfig& config);
-/// Their elements.
+/// Number of their elements.
 std::int64_t parameter_count(const GptConfig& config);
 
 }  // namespace mtl

@@ -1,4 +1,4 @@
-// A normalization layer, LayerNorm or RMSNorm: its parameters and its place in backward.
+// A normalization layer: LayerNorm or RMSNorm.
 #pragma once
 
 #include "kernels/layernorm.h"
@@ -13,7 +13,7 @@ struct NormLayer {
   Norm kind = Norm::layernorm;
   std::int64_t width = 0;  // C
   float eps = 0;
-  TpRegion region;  // the norm works outside of it
+  TpRegion region;  // the norm is outside of it
   Param gamma;      // (C)
   Param beta;       // (C); RMSNorm has none
 
@@ -22,10 +22,10 @@ struct NormLayer {
   NormLayer() = default;
   NormLayer(const GptConfig& config, TpRegion around);
   void params(const ParamVisitor& visit, const std::string& prefix);
-  /// y = norm(x), in the slot, of the weights' dtype. x (N, C) must stay as it is until backward. With `sum`, x is
-  /// written first, in the same pass.
+  /// Returns y = norm(x), in the slot, with the weights' dtype. x (N, C) must not change until backward. With `sum`,
+  /// writes x first, in the same pass.
   Tensor forward(Ctx& ctx, Tensor x, Cache& cache, const ResidualSum& sum = {}) const;
-  /// dx = the norm's gradient, or += where the skip connection has put its own there already.
+  /// dx = the norm's gradient, or += if the skip connection's gradient is already in dx.
   void backward(Ctx& ctx, Grad dx, Tensor dy, const Cache& cache) const;
 };
 

@@ -1,5 +1,5 @@
-// Parameters know what they are: a layer describes each of its tensors with a ParamSpec, the ParamStore (optim) gives
-// it memory, and the layer keeps a Param, a view of the value and of where its gradient goes.
+// Parameters: a layer describes each of its tensors with a ParamSpec, the ParamStore (optim) allocates it, and the
+// layer keeps a Param, a view of its value and its gradient.
 #pragma once
 
 #include <functional>
@@ -12,11 +12,11 @@
 
 namespace mtl {
 
-/// The uses of parameter memory. Layers read the values; an update rule keeps states, perhaps several, and changes
-/// the main weights where the values are a narrower copy of them.
+/// The uses of parameter memory. Layers read the values; an update rule keeps one or more states, and updates the main
+/// weights if the values are a narrower copy of them.
 enum class Role { values, gradients, main_weights, states };
 
-/// How a parameter starts.
+/// Initial value of a parameter.
 enum class Init { zeros, ones, normal };
 
 /// An axis of a tensor that is split over the ranks of an axis of the grid.
@@ -28,11 +28,11 @@ struct Shard {
 struct ParamSpec {
   std::string name;                    // canonical: "layers.3.attention.qkv.weight"
   std::vector<std::int64_t> shape;     // of the whole tensor, as checkpoints store it: the vocabulary unpadded
-  std::vector<Shard> shards = {};      // none: every rank holds all
-  std::int64_t padded_rows = 0;        // axis 0 in memory over all ranks, when that is more than shape[0]
-  bool decays = true;                  // whether weight decay applies: not to biases and 1-D tensors
+  std::vector<Shard> shards = {};      // empty: every rank holds the whole tensor
+  std::int64_t padded_rows = 0;        // axis 0 in memory over all ranks, if more than shape[0]
+  bool decays = true;                  // weight decay applies; not to biases and 1-D tensors
   AxisSet summed_over = kReplicaAxes;  // its gradient is the sum over the ranks of these axes
-  bool tied = false;                   // and over the first and the last pipeline stage, which hold a copy each
+  bool tied = false;                   // the sum also covers the copies of the first and the last pipeline stage
   Init init = Init::normal;
   float init_std = 0;
   int unit = 0;  // of the model, in the order of a forward pass: the embedding, then the layers, then the head
@@ -45,20 +45,20 @@ struct ParamSpec {
   }
 };
 
-/// A gradient's memory, and whether this step has written it: the first write overwrites, later ones add.
+/// A gradient's memory, and if this step has written it: the first write overwrites, later ones add.
 struct GradState {
   Tensor tensor;
   bool written = false;
 };
 
-/// What a layer holds. Bound by the ParamStore before the first step.
+/// A layer's view of a parameter. The ParamStore binds it before the first step.
 struct Param {
-  Tensor value;  // this rank's part: as described, the sharded axis divided by the number of ranks
+  Tensor value;  // this rank's part: ParamSpec::shape with the sharded axis divided by the number of ranks
   GradState* grad = nullptr;
-  int index = -1;  // its place in the store, in the order of visits
+  int index = -1;  // in the store, in the order of visits
 
   bool exists() const { return value.exists(); }
-  /// Where to write or add the gradient now; marks it as written. Of a parameter that the layer does not have: nowhere.
+  /// Returns where and how to write the gradient, and marks it as written. Empty if the parameter does not exist.
   Grad take_grad() const {
     if (!exists()) return {};
     GradMode mode = grad->written ? GradMode::accumulate : GradMode::overwrite;
@@ -69,10 +69,10 @@ struct Param {
 
 class ParamOwner;
 
-/// The right to use one role of a unit's parameters: as long as it exists, their memory is there and complete.
+/// The right to use one role of a unit's parameters: while it exists, their memory is resident and complete.
 class Lease {
  public:
-  Lease() = default;  // of memory that stays anyway
+  Lease() = default;  // for memory that is always resident
   Lease(ParamOwner& owner, Role role, int unit) : owner_(&owner), role_(role), unit_(unit) {}
   Lease(Lease&& other) noexcept
       : owner_(std::exchange(other.owner_, nullptr)), role_(other.role_), unit_(other.unit_) {}
@@ -90,19 +90,19 @@ class Lease {
   int unit_ = 0;
 };
 
-/// Brings the parameters' memory when a unit needs it, and reduces gradients as soon as they are final. Units are
-/// numbered as in ParamSpec::unit.
+/// Makes the parameters of a unit resident when it needs them, and reduces gradients as soon as they are final. Units
+/// are numbered as in ParamSpec::unit.
 class ParamOwner {
  public:
   virtual ~ParamOwner() = default;
   /// Returns when the unit can use this role of its parameters. Leases may overlap, also of the same unit.
   virtual Lease acquire(Role role, int unit) = 0;
-  /// Nothing more is added to the gradients of this unit in this step. Called under its lease of gradients.
+  /// Call after the last addition to the gradients of this unit in a step, under its lease of gradients.
   virtual void gradients_ready(int unit) = 0;
 
  private:
   friend class Lease;
-  /// A lease ends. An owner whose memory always stays gives empty leases instead.
+  /// Ends a lease. An owner whose memory is always resident returns empty leases instead.
   virtual void release(Role, int) noexcept {}
 };
 
@@ -110,7 +110,7 @@ inline Lease::~Lease() {
   if (owner_ != nullptr) owner_->release(role_, unit_);
 }
 
-/// Called by a layer once for each parameter it has, always in the same order.
+/// A layer calls it once for each parameter that it has, always in the same order.
 using ParamVisitor = std::function<void(Param&, const ParamSpec&)>;
 
 }  // namespace mtl

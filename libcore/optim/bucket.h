@@ -1,4 +1,4 @@
-// The table of what is kept of parameters, and the flat buckets that hold it.
+// The flat buckets that hold parameters, and the table of their rows: values, gradients, states, main weights.
 #pragma once
 
 #include <cstdint>
@@ -14,32 +14,32 @@
 
 namespace mtl {
 
-/// Which elements of a bucket a rank holds: all, or those that it updates.
+/// The elements of a bucket that a rank holds: all, or those that it updates.
 enum class Extent { whole, owned };
 
-/// A row of a store's table: one number that is kept of every element of every parameter.
+/// A row of a store's table: one number for every element of every parameter.
 struct Storage {
   Role role;
-  std::string kind;  // in checkpoints, before the parameter's name; empty: checkpoints do not hold it
+  std::string kind;  // prefix of the parameter's name in checkpoints; empty: not in checkpoints
   DType dtype;
   Extent extent;
   Space place = Space::device;
 };
 
-/// Rows of every table: the rows from kFirstState on are the update rule's states, and after them the main weights, if
-/// there are any. Without gradients (evaluation) there is one row.
+/// Rows of every table: the rows from kFirstState on are the update rule's states, followed by the main weights, if
+/// any. In evaluation, without gradients, the table has one row.
 inline constexpr std::size_t kValues = 0, kGradients = 1, kFirstState = 2;
 
-/// The place of one parameter in a bucket.
+/// The range of one parameter in a bucket.
 struct Segment {
   int param;           // index into ParamStore::specs()
   std::int64_t begin;  // first element in the bucket
   std::int64_t count;  // elements, padding included
 };
 
-/// What all parameters of a bucket have in common: one sum over ranks and one update are right for the whole bucket.
+/// Properties common to all parameters of a bucket, so that one reduction and one update serve the whole bucket.
 struct BucketKey {
-  bool tied = false;  // the bucket of a tied table holds nothing else
+  bool tied = false;  // the bucket holds only a tied embedding
   AxisSet summed_over;
   bool decays = true;
 
@@ -54,25 +54,25 @@ struct BucketKey {
 struct Bucket {
   BucketKey key;
   std::vector<Segment> segments = {};
-  int units = 0;                   // that have parameters here
-  std::size_t main_row = kValues;  // the row of the table that updates change
+  int units = 0;                   // units with parameters in this bucket
+  std::size_t main_row = kValues;  // the row of the table that updates write
   std::vector<Tensor> memory =
       {};  // by row of the table: (count), or (owned_end - owned_begin) where the extent is owned
   std::int64_t count = 0;
   std::int64_t owned_begin = 0, owned_end = 0;
 
-  /// All elements.
+  /// Number of all elements.
   const Tensor& values() const { return memory[kValues]; }
   const Tensor& grads() const { return memory.at(kGradients); }
-  /// The owned elements.
+  /// Number of owned elements.
   Tensor owned_values() const { return owned(values()); }
   Tensor owned_grads() const { return owned(grads()); }
   std::span<const Tensor> states() const {
     return std::span(memory).subspan(kFirstState, memory.size() - kFirstState - (has_main_weights() ? 1 : 0));
   }
-  /// Whether updates change other memory than the values.
+  /// True if updates write the main weights instead of the values.
   bool has_main_weights() const { return main_row != kValues; }
-  /// The owned elements of the row that updates change.
+  /// The owned elements of the row that updates write.
   Tensor owned_main() const { return has_main_weights() ? memory[main_row] : owned_values(); }
 
   struct Range {

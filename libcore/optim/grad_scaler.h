@@ -1,5 +1,5 @@
-// The loss scale of fp16, whose small gradients would vanish: the gradient of the loss carries the scale through
-// backward, and the norm and the update divide it out. A factor in fp32, as Megatron-LM's scalers:
+// The loss scale of fp16, without which small gradients would underflow: it multiplies the gradient of the loss, and
+// the norm and the update divide by it. An fp32 factor, as in Megatron-LM:
 //
 //   constant  never changes; 1 for every other precision
 //   dynamic   an overflow adds to those since the last growth; from the hysteresis-th one on, each multiplies the scale
@@ -17,7 +17,7 @@ class GradScaler {
  public:
   struct Options {
     bool is_dynamic = false;
-    float initial_scale = 1;  // or the constant
+    float initial_scale = 1;  // or the constant scale
     float min_scale = 1, growth_factor = 2, backoff_factor = 0.5F;
     std::int64_t window = 1000, hysteresis = 2;
   };
@@ -25,7 +25,7 @@ class GradScaler {
   struct State {
     float scale;
     std::int64_t growth_tracker;      // updates without an overflow since the last one or the last growth
-    std::int64_t hysteresis_tracker;  // overflows that the scale still withstands, plus one; 0 and below: none
+    std::int64_t hysteresis_tracker;  // overflows until the scale falls; 0 and below: each makes it fall
     bool operator==(const State&) const = default;
   };
 
@@ -35,7 +35,7 @@ class GradScaler {
 
   float scale() const { return state_.scale; }
   bool is_dynamic() const { return options_.is_dynamic; }
-  /// After every step; `found_inf`: its gradient was not finite.
+  /// Call after every step; `found_inf`: its gradient was not finite.
   void update(bool found_inf);
   /// Whether the last update was of an overflow, none is withstood any more, and the scale was at its minimum already:
   /// no smaller scale can be tried.

@@ -31,25 +31,25 @@ class GradSync final : public ParamOwner {
 
   /// Call before the first micro-batch of a step.
   void begin_step();
-  /// Call before the micro-batches of a step are computed again, without sums over ranks.
+  /// Call before recomputing the micro-batches of a step without sums over ranks.
   void begin_repetition();
-  /// Waits for values that are still gathered. All memory stays, so that leases need not end.
+  /// Waits until the unit's values are gathered. Memory is always resident, so the lease is empty.
   Lease acquire(Role role, int unit) override;
   /// Starts the reduction of buckets whose units are all ready.
   void gradients_ready(int unit) override;
-  /// On return the owned ranges hold gradients summed over all ranks. Other elements still are this rank's own.
+  /// On return, owned ranges hold gradients summed over all ranks; other elements hold this rank's own gradients.
   void finish_reduction();
   /// Starts the exchange of a bucket's values, each owned range from its owner to all ranks.
   void gather(std::size_t bucket);
   /// Waits for all exchanges of values.
   void finish_gathering();
 
-  /// Names the parameters whose gradient is not finite on this rank. Sums over ranks spread such a gradient; repeat the
-  /// micro-batches first to find the rank that it comes from.
+  /// Names the parameters whose gradient is not finite on this rank. Sums over ranks spread such a gradient: to find
+  /// the rank of origin, recompute the micro-batches first.
   std::vector<std::string> nonfinite_gradients(Arena& scratch) const;
 
-  /// Seconds that this rank's host has waited for reductions and for values since the last call: on cuda about none,
-  /// because there the stream waits.
+  /// Seconds that this rank's host has waited for reductions and gathers since the last call; near 0 on cuda, where the
+  /// stream waits.
   double take_waited_seconds() { return std::exchange(waited_seconds_, 0); }
 
  private:
@@ -66,7 +66,7 @@ class GradSync final : public ParamOwner {
     Work reduction, gathering;
   };
   std::vector<Progress> progress_;               // by bucket
-  std::vector<std::shared_ptr<void>> enrolled_;  // with groups, which may be faster then
+  std::vector<std::shared_ptr<void>> enrolled_;  // registrations of gradients and values with their groups
   bool reduces_ = true;
   double waited_seconds_ = 0;
 };

@@ -33,13 +33,13 @@ enum class LrDecayStyle { constant, linear, cosine, inverse_square_root, wsd };
 enum class WsdDecayStyle { linear, cosine, exponential, minus_sqrt };
 enum class WeightDecayStyle { constant, linear, cosine };
 
-/// A schedule ready to be evaluated; all `_steps` are samples.
+/// A resolved schedule; all `_steps` are samples.
 struct LrScheduleOptions {
   double lr = 0;
   double min_lr = 0;
   double warmup_init = 0;
   LrDecayStyle decay_style = LrDecayStyle::linear;
-  double warmup_steps = 0;  // a fraction of the decay need not be a whole number
+  double warmup_steps = 0;  // may be fractional: a fraction of the decay
   std::int64_t decay_steps = 0;
   WsdDecayStyle wsd_decay_style = WsdDecayStyle::exponential;
   std::int64_t wsd_decay_steps = 0;
@@ -52,7 +52,7 @@ struct LrScheduleOptions {
 double learning_rate(const LrScheduleOptions& schedule, std::int64_t consumed_samples);
 double weight_decay(const LrScheduleOptions& schedule, std::int64_t consumed_samples);
 
-/// The flags that describe a schedule, with Megatron's names and defaults; a tool binds its flags to these.
+/// The flags of a schedule, with Megatron's names and defaults; a tool binds its flags to these.
 struct LrScheduleFlags {
   std::optional<double> lr;
   double min_lr = 0;
@@ -72,19 +72,19 @@ struct LrScheduleFlags {
   std::optional<double> end_weight_decay;
 };
 
-/// How long a run is: exactly one of iterations and samples is given.
+/// The length of a run: exactly one of iterations and samples is set.
 struct ScheduleLength {
   std::optional<std::int64_t> train_iters;
   std::optional<std::int64_t> train_samples;
   std::int64_t global_batch_size = 0;
 };
 
-/// Calls report(flag, what) for everything that contradicts itself; the tool adds these to its other problems.
+/// Calls report(flag, problem) for every invalid or contradictory flag.
 void check_schedule(const LrScheduleFlags& flags, const ScheduleLength& run,
                     const std::function<void(std::string flag, std::string what)>& report);
 
-/// Flags to samples: iterations times the global batch size, a warm-up fraction of the decay, the decay as long as
-/// the run unless given. Throws Error(usage) with the first problem that check_schedule finds.
+/// Converts the flags to samples: iterations times the global batch size, a warm-up fraction of the decay, the decay as
+/// long as the run unless given. Throws Error(usage) with the first problem that check_schedule finds.
 LrScheduleOptions resolve_schedule(const LrScheduleFlags& flags, const ScheduleLength& run);
 
 }  // namespace mtl

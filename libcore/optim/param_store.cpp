@@ -21,7 +21,7 @@ std::int64_t alignment(const std::vector<Storage>& table) {
 
 std::int64_t round_up(std::int64_t n, std::int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
-/// The size of an axis in memory over all ranks.
+/// The size of an axis in memory over all ranks, padding included.
 std::int64_t padded_size(const ParamSpec& spec, int axis) {
   if (axis == 0 && spec.padded_rows > 0) return spec.padded_rows;
   return spec.shape[axis];
@@ -35,7 +35,7 @@ Shape memory_shape(const ParamSpec& spec, const Layout& layout) {
     for (const Shard& shard : spec.shards) {
       if (shard.axis != axis) continue;
       int parts = layout.size(shard.over);
-      require(size % parts == 0, spec.name, ": ", size, " cannot be shared out to ", parts, " ranks of the axis ",
+      require(size % parts == 0, spec.name, ": ", size, " is not divisible by the ", parts, " ranks of the axis ",
               short_name(shard.over));
       size /= parts;
     }

@@ -1,4 +1,4 @@
-// Precision by name, and what it costs: the dtype of each role of a parameter, and its bytes.
+// Precision presets: the dtype of each role of a parameter, and its bytes.
 //
 //   preset      load  mixed precision  local preparation  training  optimizer   bytes a parameter
 //   fp32        fp32  none             fp32               fp32      fp32        16
@@ -28,13 +28,13 @@ struct PrecisionPreset {
 
 /// In the order of the table above.
 const std::vector<PrecisionPreset>& precision_presets();
-/// Throws Error(usage) when no preset has this name.
+/// Throws Error(usage) if no preset has this name.
 const Precision& find_precision(std::string_view name);
 
-/// Megatron-LM's names of computed dtypes: fp32, bf16, fp16.
+/// Megatron-LM's names of compute dtypes: fp32, bf16, fp16.
 const char* short_name(DType dtype);
 
-/// A line of the table above: one cell of each column from `load` to `optimizer`.
+/// A row of the table above: its cells from `load` to `optimizer`.
 struct PrecisionRow {
   std::string load, mixed, preparation, training, optimizer;
 };
@@ -44,7 +44,7 @@ PrecisionRow precision_row(const Precision& precision);
 struct PrecisionRole {
   const char* role;
   DType dtype;
-  bool is_shared_out;  // among data-parallel ranks under ZeRO stage 1
+  bool is_shared_out;  // sharded over data-parallel ranks by ZeRO stage 1
 
   std::int64_t bytes() const { return static_cast<std::int64_t>(size_of(dtype)); }
 };

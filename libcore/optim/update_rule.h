@@ -1,5 +1,5 @@
-// How parameters change. An update rule names the states that it keeps of every parameter and updates a range of
-// elements with them; stores, checkpoints and plans take what they need to know of a rule from its states.
+// Update rules. A rule declares the states that it keeps for every parameter, and updates ranges of elements with them.
+// Stores, checkpoints and plans depend on a rule only through its states.
 #pragma once
 
 #include <optional>
@@ -11,20 +11,20 @@
 
 namespace mtl {
 
-/// The kind of a checkpoint's tensors that are the parameters themselves; a rule's states have kinds of their own.
+/// The kind of a checkpoint's tensors that are the parameters; a rule's states have other kinds.
 inline constexpr const char* kParamKind = "param";
 
-/// One number that a rule keeps of every element of a parameter.
+/// A state: one number for every element of a parameter.
 struct StateSpec {
-  std::string name;  // its kind in checkpoints
+  std::string name;  // and kind in checkpoints
   DType dtype = DType::f32;
 };
 
-/// Flat ranges of elements, as many of each.
+/// Flat ranges of equal length.
 struct UpdateRange {
   Tensor param, grad;
   std::vector<Tensor> states;  // as the rule's states()
-  Tensor copy{};               // of param, as layers read it; left out where they read param itself
+  Tensor copy{};               // of param, in the layers' dtype; absent if layers read param itself
   bool decays = true;
   std::optional<PhiloxKey> rounding{};  // AdamWRange::rounding
   ElementMap elements{};
@@ -34,12 +34,12 @@ struct AdamW {
   AdamWOptions options = {};
 
   static std::vector<StateSpec> states(const Precision& precision = kPrecisionFp32);
-  /// Updates a range in place. Zeros stay zeros where their gradients and states are: ranges may have gaps between
-  /// parameters.
+  /// Updates a range in place. Elements whose value, gradient and states are 0 stay 0, because ranges may have gaps
+  /// between parameters.
   void update(Stream& stream, const UpdateRange& range, StepState* step) const;
 };
 
-/// The states of the rules that checkpoints may hold, a list for each rule.
+/// The states of all rules that checkpoints may hold, one list per rule.
 std::vector<std::vector<StateSpec>> known_rule_states();
 
 }  // namespace mtl
