@@ -1,6 +1,6 @@
 // The format of configuration files, which --dump-config writes and --config reads: one `name = value` a line. A value
 // is words separated by blanks; a word in double quotes is a JSON string; # begins a comment at the start of a line or
-// of a word. A name alone stands for a switch. Blank lines are skipped, and so is a byte order mark.
+// of a word. A name without a value is a switch. Blank lines are skipped, and so is a byte order mark.
 #pragma once
 
 #include <optional>

@@ -22,7 +22,7 @@ class Console {
   void error(const std::string& message);
   /// Redraws one line in place on a terminal; elsewhere prints a plain line at most every `interval` seconds.
   void progress(const std::string& line, double interval = 10);
-  /// Leaves the progress line as it stands.
+  /// Ends the progress line and leaves it on the screen.
   void end_progress();
 
  private:

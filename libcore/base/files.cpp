@@ -80,7 +80,7 @@ bool fault_now(std::string* kind = nullptr) {
 
 /// No single call takes long on storage that works.
 constexpr std::size_t kMostPerCall = 16 << 20;
-/// Bytes that are written back while the file is still being written: a sync at its end has little left to do.
+/// Bytes between write-backs while the file is written, so that the final sync has little to do.
 constexpr std::uint64_t kWriteBack = 256 << 20;
 
 /// write(2) under the fault plan: may fail, be interrupted, or write half.
@@ -174,7 +174,7 @@ void OutputFile::close() {
 
 namespace {
 
-/// Where a symbolic link leads; any other path as it is.
+/// The target of a symbolic link; any other path unchanged.
 std::string follow_link(const std::string& path) {
   std::error_code error;
   if (!fs::is_symlink(path, error)) return path;

@@ -30,7 +30,7 @@ class NoSpaceError : public Error {
   explicit NoSpaceError(const std::string& what) : Error(Exit::io, what) {}
 };
 
-/// A file being written. Throws Error(io) on any failure. What was not closed is left behind, incomplete.
+/// A file being written. Throws Error(io) on any failure. A file that is not closed stays, incomplete.
 class OutputFile {
  public:
   /// Creates or empties `path`; with `append` it continues at the end.
@@ -57,7 +57,7 @@ class OutputFile {
 };
 
 /// A file that appears under its name only at commit(). Without it the temporary file is removed. A symbolic link stays
-/// one: what it points to is replaced. A device or a FIFO is never replaced: it is written to as it is.
+/// one: what it points to is replaced. A device or a FIFO is written to, never replaced.
 class AtomicFile {
  public:
   explicit AtomicFile(const std::string& path);

@@ -26,7 +26,7 @@ class InterruptGuard {
 
   /// A signal removes this file or folder, which need not exist yet.
   void remove_on_signal(std::string path);
-  /// While the lock is held signals wait. What was named before stays from then on.
+  /// While the lock is held, signals are deferred. Files named before are then kept.
   [[nodiscard]] std::unique_lock<std::mutex> keep_files();
 
  private:

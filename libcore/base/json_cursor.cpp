@@ -27,7 +27,7 @@ constexpr std::array<std::int8_t, 256> kHexDigits = [] {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/// The number of eight bytes, as they are in memory, before one that is '"', '\\', below 0x20 or above 0x7F.
+/// The number of bytes of eight, in memory order, before one that is '"', '\\', below 0x20 or above 0x7F.
 std::size_t plain_bytes(std::uint64_t word) {
   constexpr std::uint64_t kOnes = 0x0101010101010101, kHigh = 0x8080808080808080;
   // The high bit of the first byte below `limit` (up to 0x80) is exact; a borrow can set only later ones by mistake.

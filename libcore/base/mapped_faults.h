@@ -32,7 +32,7 @@ class MappedReads {
 /// that is not a fault: the bytes beyond the new end read as zeros.
 void check_mapped_size(const std::string& path, std::size_t bytes);
 
-/// Calls `read` on this thread and returns its result. What `read` throws gives way to the fault that caused it.
+/// Calls `read` on this thread and returns its result. A fault replaces the exception that it caused in `read`.
 template <class Read>
 auto read_mapped(const Read& read) {
   MappedReads reads;

@@ -22,7 +22,7 @@ inline void release_pages(const MappedFile& file) {
   if (!bytes.empty()) ::madvise(const_cast<std::byte*>(bytes.data()), bytes.size(), MADV_DONTNEED);
 }
 
-/// Whether parts of the file are going to be read here and there, so that nothing around them is to be fetched.
+/// are_scattered: reads will be in random order, so that read-ahead does not help; otherwise in file order.
 inline void expect_scattered_reads(const MappedFile& file, bool are_scattered) {
   const auto bytes = file.bytes();
   if (bytes.empty()) return;

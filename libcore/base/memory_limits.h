@@ -2,7 +2,7 @@
 // memory cgroups (versions 1 and 2) that it is in, and its resource limits.
 //
 // A page cache can be dropped, so it counts as free: in MemAvailable by the kernel's own estimate, in a cgroup as its
-// file pages. Swap does not count: training in swap makes no progress. What cannot be read bounds nothing.
+// file pages. Swap does not count: training in swap makes no progress. A figure that cannot be read sets no limit.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct MemoryLimit {
   bool counts_reservations = false;  // address space, used or not
 };
 
-/// Where the kernel publishes its figures. A test has folders and limits of its own.
+/// The kernel's files of memory figures; tests replace them.
 struct MemoryFigures {
   std::string proc = "/proc";
   std::string cgroups = "/sys/fs/cgroup";

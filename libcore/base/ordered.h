@@ -87,7 +87,7 @@ class OrderedWork {
     std::size_t weight = 0;
   };
 
-  /// Until an item may be asked for; false when none is wanted any more.
+  /// Waits until an item may be requested; false when no more are needed.
   bool wait_for_room(std::size_t index) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return (index < next_result_ + most_items_ && under_way_ < budget_) || stopped_; });
@@ -107,8 +107,8 @@ class OrderedWork {
   Produce& produce_;
   Weigh& weigh_;
   const std::size_t budget_;
-  std::mutex source_mutex_;    // held while an item is asked for; guards next_item_
-  std::size_t next_item_ = 0;  // to be asked for
+  std::mutex source_mutex_;    // held while an item is requested; guards next_item_
+  std::size_t next_item_ = 0;  // the next one to request
   std::mutex mutex_;           // guards what follows
   std::condition_variable changed_;
   std::map<std::size_t, Outcome> outcomes_;

@@ -45,7 +45,7 @@ struct Setting {
   /// The words of the value: "768", "true"; none when an optional is empty.
   std::vector<std::string> words() const;
   std::string text() const { return join(words(), " "); }
-  /// False when there are no words, and when there is an objection to them: such a default stands for none.
+  /// False without words, and for words that have a problem: such a default means no value.
   bool has_value() const;
 };
 

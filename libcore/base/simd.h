@@ -1,4 +1,4 @@
-// Highway for one source file: the instruction sets it is compiled for, and `hn`. No other header knows its macros.
+// Highway for one source file: the instruction sets it is compiled for, and `hn`. No other header uses its macros.
 //
 // A file that uses it is compiled once per instruction set, and the best one that the machine has is chosen when it
 // runs. It looks like this:

@@ -17,7 +17,7 @@ const std::vector<std::string>& default_columns() {
   return columns;
 }
 
-/// A column's name in words, for an axis.
+/// An axis label for a column.
 std::string label_of(const std::string& column) {
   if (column == "lm_loss") return "loss";
   if (column == "ppl") return "perplexity";

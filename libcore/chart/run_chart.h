@@ -13,13 +13,13 @@ struct RunChartOptions {
   std::string title;
   std::string x = "iteration";        // iteration, samples, tokens or time
   std::vector<std::string> y;         // columns; empty: lm_loss, and learning_rate where a run has it
-  std::int64_t smooth = 1;            // trailing mean over so many points
+  std::int64_t smooth = 1;            // trailing mean over this many points
   bool log_x = false, log_y = false;  // log_y is for the first panel
   double sequence_length = 0;         // tokens per sample, for logs that do not say
 };
 
 /// Training figures become lines, the validation loss (with lm_loss) and perplexity (with ppl) markers.
-/// Throws Error(bad_data) when a log has no point, or none of what was asked for.
+/// Throws Error(bad_data) when a log has no point, or none of the requested figures.
 Chart make_run_chart(const std::vector<RunLog>& logs, const RunChartOptions& options);
 
 /// The figures of the chart that make_run_chart made of these runs; gaps are null:

@@ -100,7 +100,7 @@ std::optional<double> field_value(std::string_view text) {
   return percent ? std::optional(*percent / 100) : std::nullopt;
 }
 
-/// The ` name: number |` fields of a line. What follows the last bar was not finished.
+/// The ` name: number |` fields of a line. Text after the last bar is incomplete.
 Row fields_of(std::string_view line) {
   Row row;
   for (std::size_t bar; (bar = line.find('|')) != std::string_view::npos; line.remove_prefix(bar + 1)) {

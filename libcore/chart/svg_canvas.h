@@ -14,7 +14,7 @@ class SvgCanvas {
   void box(double x, double y, double width, double height, const char* style);
   /// `attributes`: such as text-anchor="end"
   void text(double x, double y, const std::string& text, std::string_view attributes = "");
-  /// Markup as it is.
+  /// Adds markup unchanged.
   void raw(const std::string& markup) { body_ += markup; }
 
   /// The document is at least `x` wide. Boxes count by themselves, lines and texts do not.

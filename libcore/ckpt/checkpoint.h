@@ -50,7 +50,7 @@ struct SavedTensor {
   std::vector<std::int64_t> shape;
 };
 
-/// A tensor, or a slice of one, on its way into a checkpoint. `bytes` returns its elements; it is called once, and
+/// A tensor, or a slice of one, to be written to a checkpoint. `bytes` returns its elements; it is called once, and
 /// what it returned must stay until the next call of anybody's.
 struct TensorToSave {
   SavedTensor tensor;
@@ -64,7 +64,7 @@ struct SaveOptions {
   /// Writes further files (a tokenizer's) into the folder, through base/files.h; they come under the manifest's hashes.
   /// Called on the first rank alone.
   std::function<void(const std::string& folder)> add_files = {};
-  std::int64_t block_bytes = 4 << 20;  // a load reads and verifies in blocks of so many
+  std::int64_t block_bytes = 4 << 20;  // a load reads and verifies blocks of this size
 };
 
 /// The newest checkpoint in a folder whose manifest is sound and whose files are all there in their sizes (hashes are

@@ -20,7 +20,7 @@ bool is_companion_file(const std::string& name);
 /// Copies those that exist, unchanged: the tokenizer's files and generation_config.json. Returns their names.
 std::vector<std::string> copy_companion_files(const std::string& from, const std::string& to);
 
-/// Throws Error(io) when one of these names is a FIFO, a device or a folder: reading it could wait for ever.
+/// Throws Error(io) when one of these names is a FIFO, a device or a folder: reading it could block forever.
 void check_companion_files(const std::string& folder);
 
 /// The id of <|endoftext|> in the tokenizer files of a folder, when it has any.

@@ -44,7 +44,7 @@ std::vector<std::byte> read_tensor(const ModelSource& source, const SavedTensor&
   return out;
 }
 
-/// Only the parameters change their type; moments stay as they are.
+/// Only the parameters change their type, not the moments.
 StoredDType target_dtype(const SavedTensor& tensor, std::optional<StoredDType> dtype) {
   return starts_with(tensor.name, "param.") ? dtype.value_or(tensor.dtype) : tensor.dtype;
 }

@@ -1,4 +1,4 @@
-// config.json of a Hugging Face folder, both ways, for every family of hf_family.h.
+// Reads and writes config.json of a Hugging Face folder, for every family of hf_family.h.
 //
 // Both spellings are read: transformers 5 has rope_parameters, transformers before it rope_theta, rope_scaling, and
 // GPT-NeoX rotary_emb_base and rotary_pct. Both are written.

@@ -97,7 +97,7 @@ bool describes(const Json& hf_config, const GptConfig& config) {
   }
 }
 
-/// config.json: the source's, if it is Hugging Face's and of this family, under what mtl knows.
+/// config.json: the source's, if it is Hugging Face's and of this family, overwritten with mtl's keys.
 Json make_config(const ModelSource& source, const HfFamily& family, StoredDType dtype, const HfWriteOptions& options) {
   Json out = source.hf_config();
   if (out.is_null() || out.string_or("model_type", "") != family.model_type) {

@@ -155,7 +155,7 @@ void set_positions(const MegatronArgs& args, const MegatronShapes& shapes, GptCo
   }
 }
 
-/// Tokens that a query sees, itself included, of window_size: (LEFT, RIGHT) tokens, where -1 stands for all. Attention
+/// Tokens that a query attends to, itself included, by window_size = (LEFT, RIGHT), where -1 means all. Attention
 /// is causal whatever RIGHT is.
 std::int64_t window_of(const MegatronArgs& args, std::vector<std::string>& problems) {
   const std::optional<PickleValue> window = args.find("window_size");

@@ -27,7 +27,7 @@ std::map<std::int64_t, PickleValue> by_number(PickleValue dict) {
   return out;
 }
 
-/// One rank's state on its way into the whole model's.
+/// Copies one rank's state into the whole model's.
 class RankState {
  public:
   RankState(const MegatronModel& model, std::size_t rank, MegatronOptimizer& out)

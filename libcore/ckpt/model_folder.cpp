@@ -38,7 +38,7 @@ bool has_file(const std::vector<Entry>& entries, const std::string& name) {
   return std::any_of(entries.begin(), entries.end(), [&](const Entry& e) { return e.is_file && e.name == name; });
 }
 
-/// True if `name` is `pattern`, in which each # stands for one or more digits.
+/// True if `name` is `pattern`, in which each # matches one or more digits.
 bool matches(std::string_view name, std::string_view pattern) {
   for (; !pattern.empty(); pattern.remove_prefix(1)) {
     if (pattern.front() == '#') {

@@ -165,12 +165,12 @@ void ModelSource::read(const std::string& name, const Slice& slice, std::span<st
 
 namespace {
 
-/// Where the elements of one parameter of a store go.
+/// The destination of one parameter's elements in a store.
 struct Target {
   std::string name;  // with its prefix
   Slice slice;
   Tensor memory;                  // padding rows beyond slice.count()
-  std::vector<StoredDType> path;  // the types that elements are rounded to on their way, the memory's last
+  std::vector<StoredDType> path;  // the types that elements are rounded to in turn, the memory's last
 };
 
 /// The elements of a target that is not of the stored type.

@@ -64,7 +64,7 @@ class ModelSource {
   Json hf_config() const;
 
   /// This rank's part of every parameter in the store: its main weights where it has any, rounded to their dtype, and
-  /// its values, rounded from these. Padding rows are left as they are. Throws Error(bad_data) where a dtype cannot
+  /// its values, rounded from these. Padding rows do not change. Throws Error(bad_data) where a dtype cannot
   /// hold an element that is finite in the file.
   void load_values(ParamStore& store) const;
   /// The same for a run that starts from these weights: they are rounded to store.precision().load first.

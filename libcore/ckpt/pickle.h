@@ -126,7 +126,7 @@ class Pickle {
   };
 
   std::vector<Node> nodes_;
-  std::deque<std::string> decoded_;  // texts that are not in the stream as they are
+  std::deque<std::string> decoded_;  // texts that are escaped in the stream
   std::uint32_t root_ = 0;
   std::size_t length_ = 0;
 };

@@ -28,7 +28,7 @@ struct TensorPiece {
 TensorPiece dense_piece(std::size_t file, const Slice& box, const std::vector<int>& order = {},
                         std::int64_t file_offset = 0);
 
-/// True when the box's elements are in the file tensor as they are in the box, from its first element.
+/// True if the file tensor begins with the box's elements, in the same order.
 bool is_same_order(const TensorPiece& piece);
 
 /// The elements of a slice of a canonical tensor, from the contents of the file tensors that its pieces name. Throws

@@ -28,7 +28,7 @@ class TensorReader {
   virtual ~TensorReader() = default;
   /// The elements of a slice of tensors[index], in the stored type. Verifies what it reads.
   virtual void read(std::size_t index, const Slice& slice, std::span<std::byte> out) const = 0;
-  /// Where the format has hashes: the stored bytes that hold this slice against theirs, each once.
+  /// If the format has hashes, verifies the stored bytes that hold this slice, each once.
   virtual void verify_slice(std::size_t, const Slice&) const {}
   /// Likewise what belongs to the model in addition to its tensors: its tokenizer.
   virtual void verify_companions() const {}

@@ -116,7 +116,7 @@ EntrySizes read_sizes(const ZipBytes& file, std::uint64_t at, std::uint64_t extr
   return sizes;
 }
 
-/// Where the data of an entry begin, from its local header.
+/// The offset of an entry's data, from its local header.
 std::uint64_t data_begin(const ZipBytes& file, const std::string& name, std::uint64_t offset) {
   if (!file.has(offset, kLocalHeader)) refuse_zip("entry '", printable_text(name), "' is not at ", offset);
   const std::uint64_t name_bytes = file.number(offset + 26, 2), extra_bytes = file.number(offset + 28, 2);

@@ -32,7 +32,7 @@ class ZipWriter {
     std::uint32_t crc;
   };
   bool needs_zip64(std::uint64_t number) const { return number >= zip64_from_; }
-  /// The number, or what stands for it in a field of 32 bits.
+  /// The number, or the marker of a zip64 value if it exceeds 32 bits.
   std::uint64_t in32(std::uint64_t number) const { return needs_zip64(number) ? kBeyond32 : number; }
 
   OutputFile& out_;

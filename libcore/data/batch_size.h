@@ -37,24 +37,24 @@ class BatchSizes {
   /// multiple, and numbers outside of kBatchSizes.
   explicit BatchSizes(const BatchSizeOptions& options);
 
-  /// The batch size wanted after `consumed` samples; and the size that the next update takes.
+  /// The nominal batch size after `consumed` samples; and the size of the next update.
   std::int64_t nominal(std::int64_t consumed) const;
   std::int64_t running(std::int64_t consumed) const { return cut(nominal(consumed)); }
   /// Micro-batches of one rank.
   std::int64_t micro_batches(std::int64_t consumed) const { return running(consumed) / once_; }
-  /// All running sizes there can be, rising.
+  /// All possible sizes of updates, ascending.
   const std::vector<std::int64_t>& sizes() const { return sizes_; }
   std::int64_t largest() const { return sizes_.back(); }
 
   // Both walk through a ramp update by update: their cost is proportional to its samples.
   /// Updates from `consumed` samples on that `samples` in all are enough for: a last, partial batch is dropped.
   std::int64_t count_iterations(std::int64_t samples, std::int64_t consumed = 0) const;
-  /// Samples of so many updates.
+  /// Samples of this many updates.
   std::int64_t count_samples(std::int64_t iterations) const;
 
  private:
   struct Step {
-    std::int64_t from, size;  // from so many samples on
+    std::int64_t from, size;  // applies from this many samples on
   };
   struct Rampup {
     std::int64_t start, increment, samples;

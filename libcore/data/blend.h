@@ -1,4 +1,4 @@
-// In which order the samples of several data sets follow each other: Megatron-LM's blends, to the index.
+// The order of samples in a blend of several data sets, identical to Megatron-LM's.
 //
 // With weights w_d that sum to one, and count_d samples of data set d so far, place i goes to the data set of the
 // largest w_d * max(i, 1) - count_d (in f64; the first of equals), and takes its next sample. In the exhaustive form
@@ -34,7 +34,7 @@ class BlendOrder {
  public:
   /// The greedy order of `size` samples; `weights` are normalized once more. At most 65,536 data sets.
   static BlendOrder weighted(std::span<const double> weights, std::int64_t size);
-  /// Every sample of every data set once.
+  /// The order of every sample of every data set, once.
   static BlendOrder exhaustive(std::span<const std::int64_t> sizes);
 
   std::int64_t size() const { return size_; }

@@ -2,7 +2,7 @@
 //
 //   not blended       one prefix without a weight: as many samples as are wanted
 //   weighted          weights are normalized, and again by the order; of `samples` each data set gives its target,
-//                     and is asked for half a percent more; the blend has as many samples as all targets together
+//                     is built with half a percent more; the blend has as many samples as all targets together
 //   without weights   every data set gives one epoch; as many samples as are wanted, at most all of them
 #pragma once
 
@@ -17,11 +17,11 @@
 
 namespace mtl {
 
-/// Token files that are open, each once.
+/// Open token files, each opened once.
 class DataFiles {
  public:
   std::shared_ptr<const IndexedDataset> open(const std::string& path);
-  /// In the order in which they were first opened.
+  /// In the order of their first use.
   const std::vector<std::shared_ptr<const IndexedDataset>>& all() const { return files_; }
 
  private:
@@ -30,9 +30,9 @@ class DataFiles {
 
 class BlendedDataset {
  public:
-  /// One data set as it is.
+  /// A single data set, not blended.
   explicit BlendedDataset(std::shared_ptr<const GptDataset> only);
-  /// Throws Error(bad_data) when the order takes more samples of a data set than it has.
+  /// Throws Error(bad_data) if the order needs more samples of a data set than it has.
   BlendedDataset(std::vector<std::shared_ptr<const GptDataset>> datasets, BlendOrder order);
 
   std::int64_t size() const { return order_ ? order_->size() : datasets_.front()->size(); }
@@ -42,7 +42,7 @@ class BlendedDataset {
   void prefetch(std::int64_t index) const;
 
   const std::vector<std::shared_ptr<const GptDataset>>& datasets() const { return datasets_; }
-  /// Empty when nothing is blended.
+  /// Empty if nothing is blended.
   const std::optional<BlendOrder>& order() const { return order_; }
 
  private:

@@ -1,4 +1,4 @@
-// Where the samples of training, validation and test come from: the words after --data-path and its relatives.
+// The data sets of training, validation and test: the words after --data-path and related flags.
 //
 // The words are prefixes of token files, or weights and prefixes in turn. As Megatron-LM decides: an odd number of
 // words are prefixes; of an even number the first of each pair may be weights, which are what Python's float() reads.
@@ -19,7 +19,7 @@ namespace mtl {
 /// Data sets in a stream of samples.
 struct DataBlend {
   std::vector<std::string> prefixes;
-  std::optional<std::vector<double>> weights;  // positive and finite, not normalized; one a prefix
+  std::optional<std::vector<double>> weights;  // positive and finite, not normalized; one per prefix
 
   /// One prefix with a weight is a blend too: it is cut with the surplus of a blend.
   bool is_blended() const { return weights || prefixes.size() > 1; }
@@ -37,7 +37,7 @@ struct DataPathOptions {
   std::string split = "969,30,1";
 
   bool is_per_split() const;
-  /// Nothing says where the data is.
+  /// True if no flag names data.
   bool is_absent() const;
 };
 

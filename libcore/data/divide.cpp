@@ -74,7 +74,7 @@ std::vector<std::uint32_t> shuffled_documents(std::int64_t documents, std::uint3
 std::vector<std::int64_t> sample_documents(std::int64_t documents, std::int64_t count, std::uint32_t seed) {
   require(count <= documents, "cannot draw ", count, " of ", documents, " documents");
   std::mt19937_64 engine(seed);
-  // Floyd's way: the i-th draw is of one document more than the one before; what is taken already stands for the new
+  // Floyd's algorithm: the i-th draw is of one document more than the one before; a repeated draw stands for the new
   // one.
   std::set<std::int64_t> drawn;
   for (std::int64_t last = documents - count; last < documents; ++last) {

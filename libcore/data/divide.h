@@ -1,4 +1,4 @@
-// Where the documents of a data set are cut into parts, and how some or all of them are drawn at random.
+// Division of a data set's documents into parts, and random draws of some or all of them.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ std::vector<std::int64_t> divide_tokens(const IndexedDataset& data, const std::v
 /// The documents in random order: numpy.random.RandomState(seed).permutation(documents). They must be below 2^32.
 std::vector<std::uint32_t> shuffled_documents(std::int64_t documents, std::uint32_t seed);
 
-/// `count` different documents, each set of them as likely as any other, in rising order. Takes memory and time for
-/// those drawn alone. count <= documents.
+/// Draws `count` different documents uniformly, in ascending order. Memory and time are proportional to `count`, which
+/// must not exceed `documents`.
 std::vector<std::int64_t> sample_documents(std::int64_t documents, std::int64_t count, std::uint32_t seed);
 
 }  // namespace mtl

@@ -13,7 +13,7 @@ namespace {
 
 using Bytes = std::span<const std::byte>;
 
-/// Bytes from many places, on their way to a file. A large piece goes there at once; small ones are gathered first, by
+/// Collects bytes from many places for a file. Writes a large piece at once; small ones are gathered first, by
 /// several threads, since each may be a wait for the disk.
 class Gatherer {
  public:
@@ -64,7 +64,7 @@ class Gatherer {
   std::vector<std::byte> buffer_;
 };
 
-/// Numbers on their way to an .idx.
+/// A buffer of numbers for an .idx.
 class NumberWriter {
  public:
   explicit NumberWriter(OutputFile& out) : out_(out) {}

@@ -1,6 +1,6 @@
-// New token files out of the documents of others: what merge, split and shuffle of mtl-data are made of.
+// Writes new token files from the documents of others: the core of mtl-data's merge, split and shuffle.
 //
-// Tokens, lengths and modes are copied as they are stored, not decoded, so that every document comes through byte for
+// Tokens, lengths and modes are copied without decoding, so that every document is copied byte for
 // byte, whatever its type. Memory is bounded: the list of documents is walked once for the .bin and once for each array
 // of the .idx, and nothing is kept of it but one buffer.
 #pragma once
@@ -28,7 +28,7 @@ struct DocumentList {
 };
 DocumentList list_of(std::vector<DocumentRange> ranges);
 
-/// Called now and then with the bytes of the .bin that were written since.
+/// Called repeatedly with the bytes of the .bin that were written since the last call.
 using CopyProgress = std::function<void(std::uint64_t bytes)>;
 
 /// Writes PREFIX.bin and PREFIX.idx. Neither appears under its name before commit(); without it nothing is left.
@@ -40,7 +40,7 @@ class DocumentCopy {
   /// without sequences passes for either); else Error(bad_data). `threads` fetch what lies scattered; the outcome does
   /// not depend on their number.
   void write(const DocumentList& list, int threads, const CopyProgress& progress);
-  /// Gives both files their names, the .idx last: where it stands, the .bin is complete.
+  /// Gives both files their names, the .idx last: if it exists, the .bin is complete.
   void commit();
 
   const std::string& prefix() const { return prefix_; }
@@ -49,7 +49,7 @@ class DocumentCopy {
   std::int64_t sequences() const { return sequences_; }
   std::int64_t tokens() const { return bin_bytes() / item_size(type_); }
   std::uint64_t bin_bytes() const { return bin_bytes_; }
-  /// After write().
+  /// Call after write().
   TokenFilesWritten written() const {
     return {prefix_, type_, documents_, sequences_, tokens(), bin_bytes_, bin_hash_, idx_bytes_, idx_hash_};
   }

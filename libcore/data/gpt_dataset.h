@@ -17,15 +17,15 @@ struct GptDatasetOptions {
   std::int64_t seq_length = 0;
   std::int64_t seed = 1234;
   OrderKind order = OrderKind::megatron;
-  SplitRange range{0, 0};                 // of sequences
-  std::optional<std::int64_t> samples{};  // wanted at least; empty: one epoch
+  SplitRange range{0, 0};                 // of the sequences
+  std::optional<std::int64_t> samples{};  // at least this many; empty: one epoch
   bool drop_last_partial = true;          // as SampleOrderOptions'; false: the last sample is filled up with padding
   std::int32_t eod = -1;                  // the end-of-document id; -1: none
   std::int32_t pad = -1;                  // the padding id; -1, or equal to eod: none
   std::int64_t vocab_size = 0;            // item() refuses ids that are not below it; 0: not checked
   bool eod_mask_loss = false;             // no loss where the input is eod
   bool reset_position_ids = false;        // positions count from 0 again after an eod
-  bool reset_attention_mask = false;      // nothing after an eod sees what is before
+  bool reset_attention_mask = false;      // tokens after an eod do not attend to tokens before it
 };
 
 /// One sample. S entries each.
@@ -38,7 +38,7 @@ struct Sample {
   std::vector<std::int32_t> document_start;
 };
 
-/// Where the tokens of one item come from.
+/// The origin of the tokens of one item.
 struct SampleSource {
   std::int64_t dataset = 0;             // of a blend
   std::int64_t sample = 0;              // its number after the shuffle
@@ -53,18 +53,18 @@ class GptDataset {
   /// multimodal data.
   GptDataset(std::shared_ptr<const IndexedDataset> data, const GptDatasetOptions& options);
 
-  /// The samples it has, at least those wanted.
+  /// Number of samples, at least those requested.
   std::int64_t size() const { return order_.samples(); }
   /// Index in the order of training, in [0, size()). Throws Error(bad_data) for an id outside the vocabulary.
   Sample item(std::int64_t index) const;
   SampleSource describe(std::int64_t index) const;
-  /// The S + 1 ids as they are stored. A last, partial sample has fewer.
+  /// The S + 1 stored ids. A last, partial sample has fewer.
   std::vector<std::int32_t> read_tokens(std::int64_t index) const;
-  /// Asks the system to read an item's tokens from the disk; returns at once.
+  /// Asks the system to read an item's tokens ahead; returns at once.
   void prefetch(std::int64_t index) const;
 
   const SampleOrder& order() const { return order_; }
-  /// Its name in messages: the prefix of its files.
+  /// The name in messages: the prefix of its files.
   const std::string& name() const { return data_->prefix(); }
 
  private:

@@ -63,7 +63,7 @@ class IndexChecker {
   std::int64_t document(std::int64_t i) const { return load_at<std::int64_t>(data_ + document_at(i)); }
   std::int64_t bin_size() const { return std::ssize(bin_.bytes()); }
 
-  /// So much of the .idx is done with.
+  /// Releases the pages of the .idx up to here.
   void pass(std::int64_t bytes) {
     if ((passed_ += bytes) < static_cast<std::int64_t>(kMappedPages)) return;
     release_pages(idx_);
@@ -145,7 +145,7 @@ bool IndexChecker::is_sound_block(std::int64_t begin, std::int64_t end, std::int
   return pointer(end - 1) + length * token_bytes_ <= bin_size();
 }
 
-/// The same rules one by one; what the loop above refuses, this names.
+/// Checks the same rules one by one, to name the one that the loop above found broken.
 void IndexChecker::find_broken_sequence(std::int64_t begin, std::int64_t end, std::int64_t at) {
   for (std::int64_t i = begin; i < end; ++i) {
     if (length(i) < 0) fail_idx("length", length_at(i), kRemedy, "sequence ", i, " has length ", length(i));

@@ -20,14 +20,14 @@ namespace mtl {
 class MappedFile;
 enum class DataType : std::uint8_t;
 
-/// A file that breaks a rule. Its message is "FILE: what (byte N); remedy".
+/// A broken rule. Its message is "FILE: what (byte N); remedy".
 class BrokenRule : public Error {
  public:
   struct Place {
     std::string rule;  // a word that stays: "header-size", "magic", "version", "type", "counts", "length",
                        // "pointer", "bin-size", "documents", "modes", "integers", "vocabulary", "provenance", "hash"
     std::string file;  // its path
-    std::optional<std::uint64_t> offset{};  // of the value that is wrong, in bytes; none when it is the whole file
+    std::optional<std::uint64_t> offset{};  // of the wrong value, in bytes; empty if it is the whole file
   };
   BrokenRule(Place place, const std::string& what, std::string_view remedy)
       : Error(Exit::bad_data,

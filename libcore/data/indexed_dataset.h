@@ -52,18 +52,18 @@ class IndexedDatasetWriter {
   void add_sequence(std::span<const std::int32_t> tokens);
   /// As above, of tokens that were checked when they were narrowed: quicker where the type is u16, too.
   void add_sequence(std::span<const std::uint16_t> tokens);
-  /// Closes the document. One without a sequence is recorded as empty.
+  /// Ends the document. A document without sequences is recorded as empty.
   void end_document();
   /// Completes both files on the disk, under their temporary names: several writers can then finish() together.
   /// Sequences after the last end_document() are an error.
   void seal();
-  /// Seals what is not sealed; then both files have their names.
+  /// Seals the files if seal() was not called, and gives them their names.
   void finish();
 
   std::int64_t tokens() const { return tokens_; }
   std::int64_t sequences() const { return std::ssize(lengths_); }
   std::int64_t documents() const { return std::ssize(document_indices_) - 1; }
-  /// After seal(). The hashes are computed while writing: nothing is read again.
+  /// Call after seal(). The hashes are computed while writing.
   const TokenFilesWritten& written() const { return written_; }
 
  private:
@@ -76,7 +76,7 @@ class IndexedDatasetWriter {
   DataType type_;
   AtomicFile bin_, idx_;
   bool sealed_ = false;
-  std::vector<std::byte> buffer_;  // encoded tokens on their way to .bin
+  std::vector<std::byte> buffer_;  // encoded tokens for the .bin
   std::size_t buffered_ = 0;       // bytes of them
   TokenFilesWritten written_;
   std::vector<std::int32_t> lengths_;
@@ -135,7 +135,7 @@ class IndexedDataset {
   /// Throws Error(io) when a file became shorter since it was opened: what was read through the maps may then be wrong.
   void check_sizes() const;
 
-  /// Sequences [begin, end) as they are in the files, through memory maps: their tokens in the .bin, their lengths in
+  /// Sequences [begin, end) of the memory-mapped files: their tokens in the .bin, their lengths in
   /// the .idx. check_sizes() afterwards says whether they were still there.
   std::span<const std::byte> stored_tokens(std::int64_t begin, std::int64_t end) const;
   std::span<const std::byte> stored_lengths(std::int64_t begin, std::int64_t end) const;

@@ -20,7 +20,7 @@ void append_raw(std::string& out, T value) {
   out.append(reinterpret_cast<const char*>(&value), sizeof(T));
 }
 
-/// Throws Error(bad_data) for an id that T cannot hold; what was stored does not count then.
+/// Throws Error(bad_data) for an id that T cannot hold; the stored ids are then undefined.
 template <std::integral T, std::integral Token>
 void store_tokens(std::span<const Token> tokens, std::byte* to, const std::string& path) {
   if constexpr (std::is_same_v<T, Token>) {
@@ -90,7 +90,7 @@ void IndexedDatasetWriter::seal() {
 
 void IndexedDatasetWriter::finish() {
   if (!sealed_) seal();
-  // The .idx comes last: where it stands, the .bin is complete.
+  // The .idx is renamed last: if it exists, the .bin is complete.
   bin_.commit();
   idx_.commit();
 }

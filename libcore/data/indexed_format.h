@@ -16,7 +16,7 @@ inline constexpr std::string_view kIndexMagic{"MMIDIDX\0\0", 9};
 inline constexpr std::string_view kOldIndexMagic{"TNTIDX\0\0", 8};
 inline constexpr std::uint64_t kIndexVersion = 1;
 
-// Where the fields of the header begin, in bytes.
+// Offsets of the header's fields, in bytes.
 inline constexpr std::size_t kVersionAt = 9, kTypeAt = 17, kSequencesAt = 18, kDocumentsAt = 26, kHeaderBytes = 34;
 
 /// A number of a file, which need not be aligned.

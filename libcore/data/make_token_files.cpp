@@ -49,7 +49,7 @@ void require_space(const std::string& path, std::uint64_t bytes) {
   make_directories(folder.string());
   std::error_code error;
   const fs::space_info space = fs::space(folder.empty() ? "." : folder, error);
-  if (error || space.available >= bytes) return;  // who cannot say is asked again by the first write
+  if (error || space.available >= bytes) return;  // if the free space is unknown, the first write finds out
   fail(Exit::io, path, ": needs ", human_bytes(bytes), ", its disk has ", human_bytes(space.available),
        " left; free some space, or write to another disk");
 }

@@ -20,7 +20,7 @@ std::uint64_t offset_of(const std::string& text, const std::string& key) {
   return at == std::string::npos ? 0 : at;
 }
 
-/// Returns whether PREFIX.json records a hash of the file.
+/// Returns true if PREFIX.json records a hash of the file.
 bool check_hash(const Json& output, const char* key, const MappedFile& file) {
   const std::string wanted = output.string_or(key, "");
   if (wanted.empty()) return false;
@@ -32,7 +32,7 @@ bool check_hash(const Json& output, const char* key, const MappedFile& file) {
 
 /// As read_provenance, but throws BrokenRule ("provenance") for a file that was cut or changed.
 std::optional<Json> parse_provenance(const std::string& prefix) {
-  constexpr std::uint64_t kLargest = 64 << 20;  // a corpus can have that name too
+  constexpr std::uint64_t kLargest = 64 << 20;  // a larger file is not provenance: a corpus can have this name
   const std::string path = prefix + ".json";
   if (!file_exists(path) || file_size(path) > kLargest) return std::nullopt;
   const std::string text = read_file(path);

@@ -20,7 +20,7 @@ std::int64_t count_tokens(const SequenceLengths& lengths, SplitRange range) {
   return tokens;
 }
 
-/// The least number of epochs that holds all samples and the label of the last one.
+/// The smallest number of epochs that holds all samples and the label of the last one.
 std::int64_t count_epochs(const SampleOrderOptions& options, std::int64_t tokens_per_epoch) {
   if (!options.samples) return 1;
   std::int64_t wanted = 0;
@@ -157,7 +157,7 @@ std::int64_t SampleOrder::epoch_start(std::int64_t epoch) const {
   return mix_bits(key_of_epoch(options_.seed, epoch)) % (left_over + 1);
 }
 
-/// Where a sample begins in the stream of all epochs.
+/// The first token of a sample in the stream of all epochs.
 std::int64_t SampleOrder::token_of(std::int64_t sample) const {
   if (!is_feistel()) return sample * options_.seq_length;
   const std::int64_t epoch = sample / samples_per_epoch_;
@@ -171,7 +171,7 @@ StreamPlace SampleOrder::first_of(std::int64_t sample) const {
 }
 
 StreamPlace SampleOrder::last_of(std::int64_t sample) const {
-  const std::int64_t last = epochs_ * tokens_per_epoch_ - 1;  // of a last, partial sample
+  const std::int64_t last = epochs_ * tokens_per_epoch_ - 1;  // end of a last, partial sample
   return locate(std::min(token_of(sample) + options_.seq_length, last));
 }
 

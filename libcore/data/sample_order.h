@@ -43,8 +43,8 @@ struct SampleOrderOptions {
   std::int64_t seed = 1234;               // 0 .. 2^32 - 1
   SplitRange range{0, 0};                 // of sequences
   std::optional<std::int64_t> samples{};  // wanted at least; empty: as many as one epoch has
-  // Megatron-LM's drop_last_partial_validation_sequence, for samples that are to be like its own: false, of the order
-  // megatron: a last sample of fewer tokens counts too. The tools leave it as it is.
+  // Megatron-LM's drop_last_partial_validation_sequence. False, only in the order megatron: a last sample of fewer
+  // tokens counts. The tools do not set it.
   bool drop_last_partial = true;
   std::string name{};  // what messages call the data
 };

@@ -3,7 +3,7 @@
 // With mbs the micro-batch size, dp the number of ranks and B = mbs * dp:
 //   single   samples in their order: of each B consecutive ones, rank r takes [r * mbs, (r + 1) * mbs). One pass; a
 //            last partial B is dropped.
-//   cyclic   for ever: epoch after epoch, the samples each rank owns in the order of torch.randperm(seed = epoch).
+//   cyclic   endless: epoch after epoch, the samples each rank owns in the order of torch.randperm(seed = epoch).
 //            total - total % B samples make an epoch. Without sharding the ranks deal out one common permutation.
 // These are Megatron-LM's MegatronPretrainingSampler and MegatronPretrainingRandomSampler.
 #pragma once

@@ -21,7 +21,7 @@ void require_integers(const IndexedDataset& data) {
                    "; only integers can be looked at as tokens");
 }
 
-/// A token as it is stored, its sign a bit like others.
+/// A stored token as an unsigned number.
 template <class T>
 std::make_unsigned_t<T> stored_at(const IndexedDataset& data, std::int64_t i) {
   std::make_unsigned_t<T> stored;
@@ -75,7 +75,7 @@ template <class T>
       "; is it the tokenizer that the data was made with? Else re-run mtl-preprocess, or copy the file again");
 }
 
-/// Looks for the first token beyond the vocabulary; returns the largest token of all when there is none.
+/// Throws BrokenRule for the first token beyond the vocabulary; otherwise returns the largest token.
 template <class T>
 std::int64_t check_range(const IndexedDataset& data, std::int64_t vocab_size, int threads) {
   std::vector<std::int64_t> broken(threads, -1), largest(broken.size(), -1);
@@ -112,7 +112,7 @@ std::vector<std::int64_t> count_tokens(const IndexedDataset& data, int threads) 
     // One pass more than needed, so that the counts have a size before they are made.
     const std::int64_t largest = check_range<T>(data, kLargestVocabulary, threads);
     const std::size_t size = largest + 1;
-    // Counts of large ids take memory for each thread: then fewer of them.
+    // Counts of large ids take memory on each thread, so fewer threads count.
     const int counters = std::max(1, std::min(threads, static_cast<int>((1 << 26) / (size + 1))));
     std::vector<std::vector<std::int64_t>> parts(counters);
     for_each_part(counters, data.tokens(), [&](int part, std::int64_t begin, std::int64_t end) {

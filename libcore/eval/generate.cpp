@@ -54,7 +54,7 @@ void Generator::choose(Sequence& sequence, std::span<const float> logits) {
   if (sequence.on_token) sequence.on_token(sequence.index, id);
 }
 
-/// One more token for every sequence that wants one; false when none does.
+/// Generates one more token for every unfinished sequence; false if all are finished.
 bool Generator::step(std::vector<Sequence>& sequences) {
   auto active = [](const Sequence& sequence) { return !sequence.done; };
   if (std::none_of(sequences.begin(), sequences.end(), active)) return false;

@@ -1,4 +1,4 @@
-// A model that is only run: its weights, no gradients, no optimizer state. What scoring and generation stand on.
+// A model for inference: weights without gradients or optimizer state. Scoring and generation use it.
 //
 //   Model model(ModelSource::open(path, console), threads);
 //   std::vector<float> logits = model.logits(ids);   // one sequence, once

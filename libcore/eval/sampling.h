@@ -29,7 +29,7 @@ std::int32_t argmax(std::span<const float> logits);
 void filter_logits(std::span<const float> logits, const SamplingOptions& options, Candidates& out);
 /// The candidate that `uniform`, in [0, 1), falls on.
 std::int32_t pick(const Candidates& candidates, double uniform);
-/// log softmax(logits)[id], of the logits as they are.
+/// log softmax(logits)[id], of the unfiltered logits.
 double log_probability(std::span<const float> logits, std::int32_t id);
 /// A number in [0, 1) that depends on its arguments alone: of the `position`-th new token of sequence `sequence`.
 double uniform_draw(std::uint32_t seed, std::uint64_t sequence, std::uint64_t position);

@@ -22,7 +22,7 @@ class TokenSource {
   virtual std::optional<std::int64_t> bytes() const { return {}; }
 };
 
-/// All sequences of PREFIX.bin and PREFIX.idx, one after another, as they are stored.
+/// All sequences of PREFIX.bin and PREFIX.idx, one after another, in stored order.
 std::unique_ptr<TokenSource> open_token_files(const std::string& path);
 
 enum class TextFormat {

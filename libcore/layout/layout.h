@@ -1,6 +1,5 @@
-// The division of a model and its training among ranks, as one of them sees it: the grid and the rank's place in it,
-// what is divided over which axes, how layers go to stages, how the pipeline runs. Stages, schedules, groups and the
-// memory of a rank all follow from this.
+// The parallel layout of a run, for one rank: the grid and the rank's place in it, the shards over each axis, the
+// layers of stages, and the pipeline schedule. Stages, schedules, groups and the memory of a rank all follow from it.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +12,14 @@ namespace mtl {
 
 enum class ScheduleKind { gpipe, one_forward_one_backward, interleaved };
 
-/// The axes whose ranks hold the same weights and see other tokens: gradients are sums over them.
+/// The axes whose ranks hold the same weights and read different tokens; gradients are summed over them.
 inline constexpr AxisSet kReplicaAxes{Axis::data, Axis::context};
 
 struct Layout {
   RankGrid grid{GridSizes{}};
   int rank = 0;
   bool sequence_parallel = false;  // rows outside tensor-parallel regions are split over the tensor-parallel ranks
-  AxisSet optimizer_shards = {};   // its state is split over these axes: none, or kReplicaAxes (ZeRO-1)
+  AxisSet optimizer_shards = {};   // the optimizer's state is sharded over these axes: none, or kReplicaAxes (ZeRO-1)
   std::int64_t bucket_elements = 40'000'000;  // units whose gradients are summed together have at least as many
 
   ScheduleKind schedule = ScheduleKind::one_forward_one_backward;
@@ -34,7 +33,7 @@ struct Layout {
 
   int size(AxisSet axes) const { return grid.size(axes); }
   int coordinate(Axis axis) const { return grid.coordinate(rank, axis); }
-  /// This rank's place in its group over `axes`.
+  /// This rank's index in its group over `axes`.
   int index_in(AxisSet axes) const { return grid.index_in_group(rank, axes); }
   int stages() const { return size(Axis::pipeline); }
   int stage() const { return coordinate(Axis::pipeline); }

@@ -1,4 +1,4 @@
-// Lists of ranks in few words, for tables and messages.
+// Short lists of ranks, for tables and messages.
 #pragma once
 
 #include <string>
@@ -6,10 +6,10 @@
 
 namespace mtl {
 
-/// Ranks in few words: "0-3, 8-11" or "0, 8, .. 56"; long lists without their middle.
+/// A short list: "0-3, 8-11" or "0, 8, .. 56"; long lists lose their middle.
 std::string rank_list(const std::vector<int>& ranks);
 
-/// Ranks in few words, for a column that a long list would make wide: "0-6 and 441 more".
+/// A list for a narrow column: "0-6 and 441 more".
 std::string short_rank_list(const std::vector<int>& ranks);
 
 }  // namespace mtl

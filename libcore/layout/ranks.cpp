@@ -22,7 +22,7 @@ std::vector<Axis> parse_order(const std::string& token) {
     auto found = std::find_if(kAllAxes.begin(), kAllAxes.end(), [&](Axis axis) { return word == short_name(axis); });
     if (found == kAllAxes.end()) fail(Exit::usage, "order of ranks '", token, "': '", word, "' is not an axis");
     if (std::find(axes.begin(), axes.end(), *found) != axes.end())
-      fail(Exit::usage, "order of ranks '", token, "': ", word, " comes twice");
+      fail(Exit::usage, "order of ranks '", token, "': ", word, " occurs twice");
     axes.push_back(*found);
     begin = end + 1;
   }

@@ -62,19 +62,19 @@ class RankGrid {
   /// Ranks of a group over `axes`.
   int size(AxisSet axes) const;
   int coordinate(int rank, Axis axis) const;
-  /// The rank that sits at these coordinates, one for each axis in the order of the enumeration.
+  /// The rank at these coordinates, one per axis in the order of the enumeration.
   int rank_at(const std::array<int, kAxes>& coordinates) const;
 
   /// All groups over `axes`, members in rising rank order, in the order in which Megatron lists them.
   std::vector<std::vector<int>> groups(AxisSet axes) const;
-  /// The one of these that `rank` is in, and the place of `rank` in it.
+  /// The group of these that contains `rank`, and the index of `rank` in it.
   std::vector<int> group_of(int rank, AxisSet axes) const;
   int index_in_group(int rank, AxisSet axes) const;
-  /// The ranks that hold a copy of the tied table: of each pipeline group the first and the last.
+  /// The ranks that hold a copy of the tied embedding: the first and the last of each pipeline group.
   std::vector<std::vector<int>> embedding_groups() const;
-  /// The one of these that `rank` is in; a rank that holds no copy is alone.
+  /// The group of these that contains `rank`; only `rank` if it holds no copy.
   std::vector<int> embedding_group_of(int rank) const;
-  /// The ranks that hold the position table: of each pipeline group the first.
+  /// The ranks that hold the position embedding: the first of each pipeline group.
   std::vector<std::vector<int>> position_embedding_groups() const;
 
  private:

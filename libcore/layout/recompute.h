@@ -1,5 +1,6 @@
-// The layers that keep their activations for backward, and those that compute them again (Chen et al. 2016; Korthikanti
-// et al. 2022, section 5). Megatron-LM's --recompute-granularity, --recompute-method and --recompute-num-layers.
+// Activation recomputation: which layers keep their activations for backward, and which recompute them (Chen et al.
+// 2016; Korthikanti et al. 2022, section 5). Megatron-LM's --recompute-granularity, --recompute-method and
+// --recompute-num-layers.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,7 @@ struct Recompute {
   enum class Granularity { none, selective, full };
   enum class Method { uniform, block };
 
-  Granularity granularity = Granularity::none;  // selective: attention alone; full: whole layers
+  Granularity granularity = Granularity::none;  // selective: only attention; full: whole layers
   Method method = Method::uniform;
   std::int64_t num_layers = 1;
 
@@ -19,7 +20,7 @@ struct Recompute {
   bool attention() const { return granularity == Granularity::selective; }
 };
 
-/// Consecutive layers of a chunk. Of recomputed ones the input of the first is kept, and nothing else.
+/// Consecutive layers of a chunk. If they are recomputed, only the input of the first is kept.
 struct LayerGroup {
   std::int64_t first = 0, count = 1;
   bool is_recomputed = false;

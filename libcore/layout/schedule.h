@@ -13,14 +13,14 @@
 
 namespace mtl {
 
-/// `weight` computes the weight gradients that a backward has left; where a schedule has no such actions, its backwards
+/// `weight` computes the weight gradients that a backward deferred; in a schedule without such actions, backwards
 /// compute them.
 enum class ActionKind { forward, backward, weight, receive_forward, send_forward, receive_backward, send_backward };
 
 struct Action {
   ActionKind kind;
   int micro_batch;
-  int chunk;  // of the stage that acts
+  int chunk;  // of the acting stage
   bool operator==(const Action&) const = default;
 };
 
@@ -40,14 +40,14 @@ int interleaved_warmup(int stages, int stage, int chunks, int micro_batches, int
 /// The order of forwards as (micro-batch, chunk); backwards take the same with the chunks reversed.
 std::vector<std::pair<int, int>> interleaved_order(int chunks, int micro_batches, int group);
 
-/// The actions of one stage, or of every stage, in a step of so many micro-batches.
+/// The actions of one stage, or of every stage, in a step of `micro_batches`.
 std::vector<Action> stage_schedule(const Layout& layout, int stage, int micro_batches);
 std::vector<std::vector<Action>> pipeline_schedule(const Layout& layout, int micro_batches);
-/// The actions of one stage in a step, and what follows from them for each.
+/// The actions of one stage in a step, and their properties.
 struct StepSchedule {
   explicit StepSchedule(std::vector<Action> actions_of_step);
   std::vector<Action> actions;
-  bool defers_weights = false;       // there are weight actions
+  bool defers_weights = false;       // has weight actions
   std::vector<bool> ends_gradients;  // by action: no later one adds to the gradients of its chunk
 };
 /// The actions of the layout's own rank in a step, communication included.
@@ -58,12 +58,12 @@ StepSchedule rank_schedule(const Layout& layout, int micro_batches);
 int max_in_flight(const std::vector<Action>& actions);
 int max_in_flight(const std::vector<Action>& actions, int chunk);
 
-/// Adds what a stage must say and hear. Before each forward or backward comes the receive of its input, after it the
+/// Adds a stage's sends and receives. Before each forward or backward comes the receive of its input, after it the
 /// send of its output; the very first chunk receives no activations, the very last sends none. A receive blocks; a send
 /// is started and not waited for until its buffer is used again. From one rank to another there is a channel for
 /// activations and one for gradients (stages of several chunks, when there are two, use both); in each, receives meet
 /// sends in order. One channel for both serves too, unless two stages interleave groups of more than two.
-/// No stage waits for ever when a channel holds one send that is not yet received, or group - stages + 1 of them when
+/// No stage waits forever if a channel holds one send that is not yet received, or group - stages + 1 of them when
 /// groups are larger than the number of stages.
 std::vector<Action> with_communication(const std::vector<Action>& actions, int stages, int stage, int chunks);
 

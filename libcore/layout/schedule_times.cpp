@@ -10,7 +10,7 @@ namespace mtl {
 
 namespace {
 
-/// Plays all stages against one another.
+/// Simulates all stages together.
 class Simulation {
  public:
   Simulation(const std::vector<std::vector<Action>>& stages, int chunks, const ActionDurations& durations)
@@ -27,7 +27,7 @@ class Simulation {
       }
     }
     for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
-      require(out_.spans[stage].size() == stages_[stage].size(), "stage ", stage, " waits for ever in its schedule");
+      require(out_.spans[stage].size() == stages_[stage].size(), "stage ", stage, " waits forever in its schedule");
       double work = 0;
       for (const TimeSpan& span : out_.spans[stage]) work += span.end - span.start;
       out_.ideal = std::max(out_.ideal, work);
@@ -58,7 +58,7 @@ class Simulation {
     return true;
   }
 
-  /// When what the action needs from other chunks, and from its own forward, is there; empty when not yet known.
+  /// The time at which the action's inputs, from other chunks and its own forward, exist; empty if not yet known.
   std::optional<double> input_time(const Action& action, int place) const {
     auto end_of = [&](const std::map<Key, double>& ends, int at) -> std::optional<double> {
       auto found = ends.find({at, action.micro_batch});

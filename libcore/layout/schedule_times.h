@@ -1,4 +1,4 @@
-// When each action of a pipeline schedule runs, and how much of the time stages wait.
+// The time of each action of a pipeline schedule, and the share of time that stages wait.
 //
 // An action starts when its stage has finished the one before, and its input is there: a forward needs the forward of
 // the chunk before, a backward the backward of the chunk after. Communication takes no time. Times are in whatever unit
@@ -30,7 +30,7 @@ struct ScheduleTimes {
 };
 
 /// `stages` holds the actions of every stage, all of `chunks` chunks. Throws Error(failure) when they wait for one
-/// another for ever.
+/// another forever.
 ScheduleTimes schedule_times(const std::vector<std::vector<Action>>& stages, int chunks,
                              const ActionDurations& durations = {});
 

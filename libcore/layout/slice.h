@@ -1,4 +1,4 @@
-// A part of a global tensor: the language between layouts and checkpoints.
+// A part of a global tensor: the interface between layouts and checkpoints.
 //
 // A slice is a box of the n-dimensional tensor and a range of elements inside that box (row-major). Tensor parallelism
 // makes boxes, the sharded optimizer makes ranges; an empty range is legal.
@@ -20,7 +20,7 @@ struct Slice {
   bool operator==(const Slice&) const = default;
 };
 
-/// The slice that holds all of a tensor.
+/// The slice of a whole tensor.
 Slice whole_slice(const std::vector<std::int64_t>& shape);
 
 /// The box of `part` of `parts` equal parts along `axis`. Throws when the axis does not divide.
@@ -31,7 +31,7 @@ struct Overlap {
   std::int64_t in_a, in_b, count;
 };
 
-/// Calls `found` for every maximal run that both slices hold, in rising order of in_a.
+/// Calls `found` for every maximal run that both slices hold, in ascending order of in_a.
 void for_each_overlap(const Slice& a, const Slice& b, const std::function<void(const Overlap&)>& found);
 
 }  // namespace mtl

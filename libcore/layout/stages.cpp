@@ -41,7 +41,7 @@ std::string given_ends(const Layout& layout) {
   return join(parts, " and ");
 }
 
-/// The given ends leave `rest` layers for `others` stages.
+/// The numbers given for the ends leave `rest` layers for `others` stages.
 [[noreturn]] void refuse_ends(const Layout& layout, std::int64_t num_layers, std::int64_t rest, std::int64_t others) {
   const std::string where = cat("--num-layers ", num_layers), what = given_ends(layout);
   std::int64_t ends = num_layers - rest;
@@ -116,7 +116,7 @@ std::vector<std::vector<LayerRange>> split_layers(const Layout& layout, std::int
       next += count;
     }
   }
-  // Without layers a chunk would be an embedding or an output layer alone; Megatron allows that when it was asked for.
+  // Without layers a chunk would be an embedding or an output layer alone; Megatron allows that on request.
   for (const std::vector<LayerRange>& chunks : out) {
     for (const LayerRange& range : chunks) {
       if (range.count < 0 || (range.count == 0 && !layout.account_for_embedding && !layout.account_for_loss))

@@ -20,7 +20,7 @@ bool is_word(std::uint32_t code) {
   return is_in(kWord, code) || is_joiner || is_circled;
 }
 
-/// Where the white space before `at` begins, not before `least`.
+/// The beginning of the white space before `at`, not before `least`.
 std::size_t spaces_begin(std::string_view text, std::size_t at, std::size_t least) {
   while (at > least) {
     Utf8Char last = utf8_before(text, at);

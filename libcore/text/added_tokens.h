@@ -21,7 +21,7 @@ namespace mtl {
 struct AddedToken {
   std::string content;  // not empty
   std::int32_t id = 0;
-  bool normalized = false;  // looked for in the normalized text, else in the text as it is given
+  bool normalized = false;  // searched for in the normalized text, otherwise in the original
   bool lstrip = false, rstrip = false, single_word = false;
   bool special = false;
   bool is_text = false;  // where it is found, it is ordinary text (split_special_tokens)

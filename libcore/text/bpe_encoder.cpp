@@ -72,7 +72,7 @@ class BpeEncoder : public Encoder {
     add_part(key, &table_->set_of(key), at, ids);
   }
 
-  /// Parts are looked up some time after they are found, so that the table's lines are on their way by then.
+  /// Parts are looked up some time after they are found, so that prefetched cache lines have arrived by then.
   void add_part(PieceKey key, Set* set, const char* at, std::vector<std::int32_t>& ids) {
     __builtin_prefetch(set);
     parts_[count_++] = {key, set, at};

@@ -161,7 +161,7 @@ class Merger {
   std::vector<std::uint32_t> symbols_;
   PairStats pairs_;
   std::priority_queue<Candidate> heap_;  // may hold a pair several times; counts that are not current are dropped
-  std::vector<Pair> grown_;              // pairs counted up by the join under way
+  std::vector<Pair> grown_;              // pairs counted up by the current merge
   std::uint32_t joins_ = 1;              // number of that join; counting the words is the first
 };
 

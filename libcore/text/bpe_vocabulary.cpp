@@ -18,7 +18,7 @@ namespace {
 /// More than any vocabulary has; a larger id in a file is a mistake that would only cost memory.
 constexpr std::int64_t kMaxTokens = 1 << 22;
 
-bool stands_for_itself(int byte) { return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte != 0xAD); }
+bool maps_to_itself(int byte) { return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte != 0xAD); }
 
 }  // namespace
 
@@ -93,7 +93,7 @@ const std::array<std::string, 256>& byte_stand_ins() {
     std::array<std::string, 256> out;
     std::uint32_t next = 0x100;
     for (int byte = 0; byte < 256; ++byte) {
-      append_utf8(out[byte], stands_for_itself(byte) ? static_cast<std::uint32_t>(byte) : next++);
+      append_utf8(out[byte], maps_to_itself(byte) ? static_cast<std::uint32_t>(byte) : next++);
     }
     return out;
   }();

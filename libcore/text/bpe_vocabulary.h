@@ -79,7 +79,7 @@ inline constexpr const char* kEndOfText = "<|endoftext|>";
 
 /// The stand-in character of every byte, as UTF-8.
 const std::array<std::string, 256>& byte_stand_ins();
-/// A token's bytes. A token with a character that stands for no byte (some special ones) is taken as it is.
+/// A token's bytes. A token with a character that maps to no byte (some special tokens) is returned unchanged.
 std::string token_bytes(std::string_view token);
 
 /// The contents of a file, and its name in errors.

@@ -104,7 +104,7 @@ std::unique_ptr<ByteSource> open_input(const std::string& path, int threads) {
   std::unique_ptr<ByteSource> decoder = make_decoder(file, threads);
   // The system reads plain text ahead; a thread would copy it once more.
   if (decoder == nullptr) return std::make_unique<PlainSource>(std::move(file));
-  // A pipe can be silent for ever, and then a thread that waits for it could not be stopped.
+  // A pipe can be silent forever, and a thread that waits for it could not be stopped.
   if (!is_regular) return decoder;
   return std::make_unique<ReadAhead>(std::move(decoder));
 }

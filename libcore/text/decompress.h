@@ -15,7 +15,7 @@
 
 namespace mtl {
 
-/// A file as it is stored, for provenance.
+/// A stored file, for provenance.
 struct StoredInput {
   std::string path;
   std::uint64_t bytes = 0;

@@ -114,7 +114,7 @@ void HfTokenizer::make_finders(bool split_special_tokens) {
   in_normalized_ = TokenFinder(std::move(in_normalized));
 }
 
-/// The ids in a post-processor are taken as they are, also by Hugging Face's libraries, which number tokens themselves.
+/// The ids in a post-processor are used unchanged, as Hugging Face's libraries do, although those number tokens anew.
 void HfTokenizer::check_template() const {
   auto check = [&](std::int32_t id) {
     std::size_t index = id;

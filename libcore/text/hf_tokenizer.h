@@ -3,7 +3,7 @@
 //
 // Added tokens inside a text become their ids, special ones too, since that is what Hugging Face's tokenizers do (so
 // data can forge the end of a document; GPT2BPETokenizer has ordinary text there). Special tokens that the file puts
-// around a text (Llama 3's <|begin_of_text|>) are left out unless asked for.
+// around a text (Llama 3's <|begin_of_text|>) are omitted unless requested.
 //
 // The files in its folder change properties of added tokens and name special ones, as in transformers
 // (text/hf_companions.h). A token that they name but tokenizer.json lacks, which transformers would add to the

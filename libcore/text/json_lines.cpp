@@ -17,7 +17,7 @@ LineReader::LineReader(std::vector<std::string> paths, LineReaderOptions options
       std::clamp<std::size_t>(options_.chunk_bytes, 1, std::max<std::size_t>(1, options_.line_bytes / 2));
 }
 
-/// Where the last newline of a text is, or npos. std::string_view::rfind() looks at one byte at a time.
+/// The position of a text's last newline, or npos. std::string_view::rfind() compares one byte at a time.
 static std::size_t find_last_newline(std::string_view text) {
   const void* found = text.empty() ? nullptr : ::memrchr(text.data(), '\n', text.size());
   return found == nullptr ? std::string_view::npos : static_cast<const char*>(found) - text.data();
@@ -188,7 +188,7 @@ void TextExtractor::read_value(JsonCursor& cursor, Value& value) {
 
 void TextExtractor::read_with_cursor(std::string_view line) {
   for (Value& value : values_) value.is_there = false;
-  std::vector<std::string> others;  // keys that were not asked for, the first few
+  std::vector<std::string> others;  // the first few keys that were not requested
   JsonCursor cursor(line);
   try {
     char first = cursor.peek();

@@ -22,7 +22,7 @@ struct LineChunk {
   std::int64_t first_line = 1;   // number of the first one in its file, from 1
   std::int64_t first_index = 0;  // its index among the lines of all files, from 0
   PaddedText text;
-  std::uint64_t stored_bytes = 0;  // how much of all files had been read as they are stored when the chunk was complete
+  std::uint64_t stored_bytes = 0;  // stored bytes of all files read when the chunk was complete
 };
 
 /// The longest line that is taken: 256 MiB.

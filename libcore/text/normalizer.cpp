@@ -111,7 +111,7 @@ void NfcNormalizer::append_composed(std::string_view text, std::string& out) con
                      [](const Mark& a, const Mark& b) { return a.combining < b.combining; });
     from = to;
   }
-  // A mark joins the last starter unless something of its class or a higher one stands between them.
+  // A mark joins the last starter unless a character of its class or a higher one is between them.
   std::size_t kept = 0, starter = marks.size();
   for (std::size_t i = 0; i < marks.size(); ++i) {
     bool is_free = starter < kept && (starter + 1 == kept || marks[kept - 1].combining < marks[i].combining);

@@ -2,7 +2,7 @@
 //
 // Unicode Standard Annex #15, with the tables of Unicode 9.0: that is what Hugging Face's normalizer has, and ids have
 // to be equal; later characters stay as they are. Text that is normalized already, such as ASCII, is only looked
-// through. Bytes that are not UTF-8 stay as they are.
+// through. Bytes that are not UTF-8 are unchanged.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ class NfcNormalizer {
     std::uint32_t code;
     std::uint8_t combining;
   };
-  /// False for a character that composes with nothing before it and stays as it is: text can be cut before it.
+  /// False for a character that never changes or composes with characters before it: text can be cut before it.
   bool is_involved(std::uint32_t code) const { return (involved_[code >> 6] >> (code & 63) & 1) != 0; }
   void involve(std::uint32_t code) { involved_[code >> 6] |= std::uint64_t{1} << (code & 63); }
   std::uint8_t combining_of(std::uint32_t code) const;

@@ -72,7 +72,7 @@ class Regex {
     std::vector<std::uint64_t> ahead;          // way_key() of ways beyond the best match so far
     std::unordered_set<std::uint64_t> failed;  // those of them that led nowhere, in all searches of this text
   };
-  /// Ways are remembered once in so many bytes of text.
+  /// The distance in bytes between positions whose states are stored.
   static constexpr std::size_t kBlock = 32;
 
   /// The first match in text at or behind `from`: 0, or the end of a match. Before the first search of another text,

@@ -103,8 +103,8 @@ RegexParser::Atom RegexParser::parse_sequence() {
   std::size_t items = 0;
   while (!at_end() && pattern_[at_] != '|' && pattern_[at_] != ')') {
     Atom item = parse_atom();
-    if (auto how = parse_repeat()) {
-      item = repeat(item, *how);
+    if (auto quantifier = parse_repeat()) {
+      item = repeat(item, *quantifier);
       last_folded_ = 0;
     }
     append(out.code, item.code);
@@ -165,7 +165,7 @@ RegexParser::Atom RegexParser::parse_group() {
   bool ignored_case = ignores_case_;
   if (take("(?i)")) {
     ignores_case_ = true;
-    Atom rest = parse_alternatives();  // up to the end of the group it stands in, alternatives included
+    Atom rest = parse_alternatives();  // up to the end of its group, alternatives included
     ignores_case_ = ignored_case;
     return rest;
   }
@@ -278,7 +278,7 @@ void RegexParser::parse_property(CharSet& set, bool inverse) {
 }
 
 std::optional<RegexParser::Repeat> RegexParser::parse_repeat() {
-  Repeat how;
+  Repeat quantifier;
   bool is_counted = false;
   auto number = [&](std::size_t fallback) {
     std::size_t value = 0, digits = 0;
@@ -287,45 +287,47 @@ std::optional<RegexParser::Repeat> RegexParser::parse_repeat() {
     return digits == 0 ? fallback : value;
   };
   if (take("?")) {
-    how.least = 0;
+    quantifier.least = 0;
   } else if (take("*")) {
-    how.least = 0, how.most = kNoLimit;
+    quantifier.least = 0, quantifier.most = kNoLimit;
   } else if (take("+")) {
-    how.most = kNoLimit;
+    quantifier.most = kNoLimit;
   } else if (take("{")) {
     is_counted = true;
-    how.least = number(kNoLimit);
-    how.most = take(",") ? number(kNoLimit) : how.least;
-    bool is_valid = how.least <= kMostRepeats && how.least <= how.most && how.most > 0 && take("}");
-    if (!is_valid || (how.most != kNoLimit && how.most > kMostRepeats)) refuse("a { that is not a repetition");
+    quantifier.least = number(kNoLimit);
+    quantifier.most = take(",") ? number(kNoLimit) : quantifier.least;
+    bool is_valid =
+        quantifier.least <= kMostRepeats && quantifier.least <= quantifier.most && quantifier.most > 0 && take("}");
+    if (!is_valid || (quantifier.most != kNoLimit && quantifier.most > kMostRepeats))
+      refuse("a { that is not a repetition");
   } else {
     return {};
   }
-  if (take("?")) how.kind = Repeat::Kind::lazy;
-  if (how.kind == Repeat::Kind::greedy && take("+")) how.kind = Repeat::Kind::possessive;
+  if (take("?")) quantifier.kind = Repeat::Kind::lazy;
+  if (quantifier.kind == Repeat::Kind::greedy && take("+")) quantifier.kind = Repeat::Kind::possessive;
   // These mean one thing to Hugging Face's engine and another to tiktoken's.
-  if (is_counted && how.kind != Repeat::Kind::greedy) refuse("a ? or + behind {}");
+  if (is_counted && quantifier.kind != Repeat::Kind::greedy) refuse("a ? or + behind {}");
   if (!at_end() && std::string_view("?*+{").find(pattern_[at_]) != std::string_view::npos)
     refuse("a repeated repetition");
-  return how;
+  return quantifier;
 }
 
-RegexParser::Atom RegexParser::repeat(const Atom& atom, const Repeat& how) {
+RegexParser::Atom RegexParser::repeat(const Atom& atom, const Repeat& quantifier) {
   if (atom.can_be_empty) refuse("a repetition of something that can be empty");
-  bool is_possessive = how.kind == Repeat::Kind::possessive;
+  bool is_possessive = quantifier.kind == Repeat::Kind::possessive;
   if (is_possessive && !atom.is_single) refuse("a possessive repetition of more than one character");
   Atom out;
-  out.can_be_empty = how.least == 0;
-  for (std::size_t i = 0; i < how.least; ++i) append(out.code, atom.code);
+  out.can_be_empty = quantifier.least == 0;
+  for (std::size_t i = 0; i < quantifier.least; ++i) append(out.code, atom.code);
   // A possessive repetition stops only where it cannot continue.
   Code stop;
   if (is_possessive) stop.push_back({Op::not_followed_by, atom.code[0].a});
   auto size = static_cast<std::uint32_t>(atom.code.size());
   auto fork = [&](std::uint32_t more, std::uint32_t less) {
-    return how.kind == Repeat::Kind::lazy ? Regex::Instruction{Op::fork, less, more}
-                                          : Regex::Instruction{Op::fork, more, less};
+    return quantifier.kind == Repeat::Kind::lazy ? Regex::Instruction{Op::fork, less, more}
+                                                 : Regex::Instruction{Op::fork, more, less};
   };
-  if (how.most == kNoLimit) {
+  if (quantifier.most == kNoLimit) {
     Code loop{fork(1, size + 2)};
     append(loop, atom.code);
     loop.push_back({Op::jump, 0});
@@ -335,7 +337,7 @@ RegexParser::Atom RegexParser::repeat(const Atom& atom, const Repeat& how) {
   }
   // Each further one is behind a fork that leads to the end instead.
   auto stop_size = static_cast<std::uint32_t>(stop.size());
-  auto optional = static_cast<std::uint32_t>(how.most - how.least);
+  auto optional = static_cast<std::uint32_t>(quantifier.most - quantifier.least);
   Code tail;
   for (std::uint32_t i = 0; i < optional; ++i) {
     std::uint32_t rest = (optional - i) * (size + 1);  // from this fork to the end

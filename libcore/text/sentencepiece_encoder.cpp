@@ -101,7 +101,7 @@ class WordEncoder : public Encoder {
   Words words_;
   PieceTable<KnownWord> cache_;
   PieceKey key_;
-  PieceTable<KnownWord>::Set* set_ = nullptr;  // where the word at hand would be; null for a long one
+  PieceTable<KnownWord>::Set* set_ = nullptr;  // the set of the current word; null for a long one
   SentencePieceNormalizer::Result normalized_;
   std::vector<std::int32_t> pieces_;
 };

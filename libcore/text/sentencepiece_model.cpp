@@ -145,7 +145,7 @@ bool is_one_character(std::string_view text) {
   return next_utf8(text.data(), text.data() + text.size()).length == static_cast<int>(text.size());
 }
 
-/// The byte that "<0x41>" stands for; -1 for anything else.
+/// The byte of "<0x41>"; -1 for any other text.
 int byte_of_piece(std::string_view text) {
   constexpr std::string_view kDigits = "0123456789ABCDEF";
   if (text.size() != 6 || text.substr(0, 3) != "<0x" || text[5] != '>') return -1;

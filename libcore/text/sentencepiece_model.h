@@ -1,6 +1,6 @@
 // A SentencePiece model file, read: its pieces and the settings that change what text becomes.
 //
-// The file is a protocol buffer (sentencepiece_model.proto, ModelProto). The reader knows just the wire format: it
+// The file is a protocol buffer (sentencepiece_model.proto, ModelProto). The reader implements only the wire format: it
 // takes unknown fields as protocol buffers do, by skipping them, and checks every length. Fields that only describe the
 // training (trainer_spec, but for those below) and self-test samples are skipped. Refused, with the file's name:
 // word and character models, kinds of pieces that are not known, what SentencePiece itself refuses (empty or repeated

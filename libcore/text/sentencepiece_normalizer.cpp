@@ -122,7 +122,7 @@ SentencePieceNormalizer::Prefix SentencePieceNormalizer::next_prefix(std::string
   return {text.substr(0, next.length), static_cast<std::size_t>(next.length)};
 }
 
-/// ASCII that stays as it is whatever ASCII follows needs no look at the rules.
+/// A character of ASCII that no rule changes, whatever ASCII follows, is copied without a search of the rules.
 void SentencePieceNormalizer::classify_bytes() {
   for (unsigned byte = 0; byte < 256; ++byte) {
     bytes_[byte] = Byte::other;
@@ -131,13 +131,13 @@ void SentencePieceNormalizer::classify_bytes() {
     if (!units_.empty()) {
       std::uint32_t node = offset_of(units_[0]);
       if (steps_to(node, static_cast<unsigned char>(byte))) {
-        bool goes_on = false;
+        bool continues = false;
         std::uint32_t children = node ^ offset_of(units_[node]);
         for (unsigned char after = 0; after < 0x80; ++after) {
           std::uint32_t child = children;
-          goes_on |= steps_to(child, after);
+          continues |= steps_to(child, after);
         }
-        if (goes_on || next_prefix({&one, 1}).text != std::string_view(&one, 1)) continue;
+        if (continues || next_prefix({&one, 1}).text != std::string_view(&one, 1)) continue;
       }
     }
     bytes_[byte] = one == ' ' ? Byte::blank : Byte::copied;

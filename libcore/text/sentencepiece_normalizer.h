@@ -1,8 +1,8 @@
 // SentencePiece's changes to a text before cutting it: rules, white space, the dummy prefix.
 //
-// - A user-defined symbol is taken as it stands, the longest first.
+// - A user-defined symbol is copied unchanged, the longest first.
 // - Else the longest rule of precompiled_charsmap that matches replaces what it matches. (The map is a u32
-//   little-endian size, a double-array trie of Darts-clone of that many bytes, and replacements that end in U+0000; the
+//   little-endian size, a Darts-clone double-array trie of this size, and replacements that end in U+0000; the
 //   trie's values are their offsets.)
 // - Else one character stays; a byte that begins none becomes U+FFFD.
 // - remove_extra_whitespaces: leading, trailing and repeated blanks go.

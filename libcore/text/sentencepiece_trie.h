@@ -1,4 +1,4 @@
-// Strings to numbers, byte by byte: for every prefix of a text, which piece it spells.
+// Maps strings to numbers, byte by byte: finds the piece that each prefix of a text spells.
 //
 // All nodes' children are in one open-addressed table of 16-byte entries, so that a step costs about one cache line
 // whatever the number of children. Built in linear time, for any strings.

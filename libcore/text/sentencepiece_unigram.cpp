@@ -13,7 +13,7 @@ namespace {
 
 using Kind = SentencePiece::Kind;
 constexpr float kUnknownPenalty = 10;
-constexpr float kLongestShortWord = 16;  // characters of a word that margin() is asked for
+constexpr float kLongestShortWord = 16;  // characters of a word whose margin() is computed
 
 /// Above any logarithm of a probability: a user-defined piece wins over all other ways to spell it, the longer the
 /// better.

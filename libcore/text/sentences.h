@@ -1,4 +1,4 @@
-// Where the sentences of an English text end, by rules alone.
+// Finds the ends of sentences of English text by rules.
 //
 // A sentence ends after a word that ends with one or more of . ? ! (closing quotes and brackets may follow), before
 // white space or at the end of the text. It is not an end when

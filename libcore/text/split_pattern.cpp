@@ -156,7 +156,7 @@ std::string pattern_of(const SplitRules& rules) {
 }
 
 std::optional<SplitRules> find_split_rules(std::string_view pattern) {
-  // Each of these spellings matches the same: of 's and the like at most one fits; where a possessive repetition ends,
+  // These spellings are equivalent: at most one contraction matches; where a possessive repetition ends,
   // the plain one could not give anything back that would help (but in a cased word it could); and \s* takes all line
   // ends but one.
   std::string text(pattern);

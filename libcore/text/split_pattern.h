@@ -33,7 +33,7 @@ struct SplitRules {
 
 /// The rules as a regular expression.
 std::string pattern_of(const SplitRules& rules);
-/// The rules that a regular expression stands for, when it is one of the family, in any of the spellings in use.
+/// The rules of a regular expression of the family, in any of the spellings in use; empty for any other.
 std::optional<SplitRules> find_split_rules(std::string_view pattern);
 
 /// The end of the piece that begins at `at`: behind `at`, at most `end`. There must be something: at < end.

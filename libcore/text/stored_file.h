@@ -1,4 +1,4 @@
-// A file or standard input as it is stored: read in order, hashed and counted on the way.
+// A file or standard input, before decompression: read in order, hashed and counted.
 //
 // A regular file that ends before the size that it had when it was opened is Error(io): it was cut while it was read,
 // and what is left may look complete.

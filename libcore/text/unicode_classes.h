@@ -1,4 +1,4 @@
-// The three classes of characters that GPT-2's pre-token pattern knows: \p{L}, \p{N}, \s, and everything else.
+// The three classes of characters of GPT-2's pre-token pattern: \p{L}, \p{N}, \s, and everything else.
 //
 // Unicode 16.0, as Hugging Face tokenizers and tiktoken have it. White space is White_Space of Unicode (25 code
 // points). Marks (\p{M}) are `other`: they break words.

@@ -16,8 +16,8 @@ namespace {
 
 constexpr std::size_t kPieceBytes = 1 << 20;          // content, or bytes as stored, worth a thread of its own
 constexpr std::size_t kFrameBytes = 32u << 20;        // content of a frame that a thread decodes at once
-constexpr std::size_t kStoredFrameBytes = 16u << 20;  // such a frame as it is stored
-constexpr std::size_t kPiecesBytes = 256u << 20;      // all pieces under way, before the last one is added
+constexpr std::size_t kStoredFrameBytes = 16u << 20;  // stored bytes of such a frame
+constexpr std::size_t kPiecesBytes = 256u << 20;      // all pieces in progress, before the last one is added
 constexpr int kPieceWindowLog = 27;                   // 128 MiB: what `zstd -22 --ultra` uses
 
 struct Free {
@@ -111,7 +111,7 @@ class ZstdSource : public FileSource {
  private:
   struct UnderWay {
     std::unique_ptr<Piece> piece;
-    std::future<std::deque<std::string>> content;  // its first part; what may follow is decoded when it is asked for
+    std::future<std::deque<std::string>> content;  // its first part; the rest is decoded on demand
     std::size_t bytes;                             // of its content, or as stored, whichever is more
   };
   struct Frame {

@@ -1,4 +1,4 @@
-// The model's architecture as flags give it: Megatron-LM's names and rules, where it has them.
+// The model's architecture by flags, with Megatron-LM's names and rules where they exist.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace mtl {
 
-/// An absent option comes from the model that is loaded, or has GPT-2's value.
+/// An absent option has the loaded model's value, or GPT-2's.
 struct ArchitectureOptions {
   std::optional<std::int64_t> num_layers, hidden_size, num_attention_heads, num_query_groups, kv_channels,
       ffn_hidden_size, max_position_embeddings;
@@ -30,7 +30,7 @@ struct ArchitectureOptions {
 /// the form of GELU alone.
 std::vector<std::string> activation_flags(const ArchitectureOptions& given);
 
-/// Reports flags that exclude each other, whatever model is loaded.
+/// Reports flags that exclude each other for every model.
 void check_architecture(const ArchitectureOptions& given,
                         const std::function<void(std::string flag, std::string what)>& report);
 

@@ -1,5 +1,5 @@
-// Choices by measuring in a checkpoint: of every rank, since ranks measure on their own. With them a run that resumes
-// in the same layout computes with the same algorithms, and gives the same bits.
+// The measured choices of every rank in a checkpoint. With them, a run that resumes in the same layout computes with
+// the same algorithms and gives the same bits.
 #pragma once
 
 #include <map>
@@ -16,7 +16,7 @@ struct SavedChoices {
   std::map<std::string, std::string> table;
 
   bool operator==(const SavedChoices&) const = default;
-  /// For the other ranks.
+  /// Serialized, for the other ranks.
   std::string text() const;
   /// Throws Error(bad_data).
   static SavedChoices parse(std::string_view text);
@@ -25,7 +25,7 @@ struct SavedChoices {
 /// {"tables": [{"context": ..., "choices": {KEY: CHOICE, ...}}, ...], "of_rank": [0, 0, 1, ...]}: equal tables once.
 Json choices_record(const std::vector<SavedChoices>& by_rank);
 
-/// What the record has for a rank; nothing where it is of another number of ranks. Throws Error(bad_data).
+/// The choices of a rank; empty if the record is of another number of ranks. Throws Error(bad_data).
 std::optional<SavedChoices> choices_of_rank(const Json& record, int rank, int ranks);
 
 }  // namespace mtl

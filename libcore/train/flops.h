@@ -1,4 +1,4 @@
-// How much arithmetic a step is, and how much of the machine it uses.
+// FLOPs of a step, and model FLOPs utilization.
 //
 //   Megatron's FLOPs per step (megatron/training/training.py), B sequences of s tokens, V the padded vocabulary:
 //     6 B s [h (2 ffn L) + L (h (q + k + v) + q h) + h V] + 6 B s^2 q L,   q = head_dim heads, k = v = head_dim groups,
@@ -21,8 +21,8 @@ double megatron_flops(const GptConfig& config, std::int64_t padded_vocab, std::i
 double flops_per_token_a(const GptConfig& config, std::int64_t seq_length);
 double flops_per_token_b(const GptConfig& config, std::int64_t seq_length);
 
-/// The speed of a large matrix product in TFLOP/s, the peak that MFU is measured against when the user names none: of
-/// 768 fp32 rows and columns on the CPU with these threads, of 4,096 in bf16 on a GPU. Takes about a tenth of a second.
+/// Measures the speed of a large matrix product in TFLOP/s, the default peak of MFU: 768 fp32 rows and columns on the
+/// CPU with this many threads, 4,096 in bf16 on a GPU. Takes about a tenth of a second.
 double measure_peak_tflops(Device device, int threads);
 
 }  // namespace mtl

@@ -1,4 +1,4 @@
-// What a training run reports, and the text that Megatron prints for it.
+// The reports of a training run, and their text in Megatron's format.
 //
 // The reports are plain figures; every sink (terminal, TensorBoard, JSON lines: metrics.h) writes the same ones. The
 // text is Megatron-LM's (megatron/training/training.py: training_log, evaluate_and_print_results), field for field,
@@ -11,14 +11,13 @@
 
 namespace mtl {
 
-/// One log interval. A figure that does not exist (no peak known, nothing but skipped steps) stays empty, and its
-/// field is left out.
+/// One log interval. A figure that does not exist (no peak known, only skipped steps) is empty, and its field omitted.
 struct IntervalReport {
   std::int64_t iteration = 0;         // the last one of the interval, counted from 1
   std::int64_t train_iterations = 0;  // of the whole run
   std::int64_t consumed_samples = 0;
   double elapsed_ms_per_iteration = 0;
-  double learning_rate = 0;  // the one that the last step used
+  double learning_rate = 0;  // of the last step
   std::int64_t global_batch_size = 0;
   std::optional<double> lm_loss{};  // mean over the interval's updates
   double loss_scale = 1;
@@ -30,11 +29,11 @@ struct IntervalReport {
   std::optional<double> mfu_a{};              // fraction of the peak; 6N + 6LCT FLOPs a token
   std::optional<double> mfu_b{};              // fraction of the peak; 6N + 12LCT FLOPs a token
   std::optional<double> data_stall_ms{};      // per iteration, waiting for data
-  // Per iteration, what the rank that waited least has waited for gradients to be summed and for updated weights: the
-  // others have waited for slower ranks, too. Absent without ranks.
+  // Per iteration, the wait for summed gradients and updated weights on the rank that waited least; the other ranks
+  // also waited for slower ranks. Absent without ranks.
   std::optional<double> communication_wait_ms{};
   // The share of nonzero updates that leave the updated weight bit-identical; and the share
-  // that so leaves the narrower copy of it that layers read. Absent where weights are fp32 alone.
+  // that so leaves the narrower copy of it that layers read. Absent if all weights are fp32.
   std::optional<double> lost_updates{}, lost_updates_copy{};
   bool is_final = false;  // the run ended within the interval: a prolonged run reports all of it again
 };

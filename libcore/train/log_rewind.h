@@ -1,5 +1,5 @@
-// The log of JSON lines at the start of a session: what an earlier session of the same run wrote beyond the point that
-// is resumed goes; what other runs wrote into the file stays.
+// Rewinds the log of JSON lines at the start of a session: removes lines that an earlier session of the same run wrote
+// after the resumed iteration, and keeps lines of other runs.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace mtl {
 
-/// Where a session starts.
+/// The start of a session.
 struct LogStart {
   std::string run;                    // identifies the run; sessions name theirs in their start line
   std::int64_t iteration = 0;         // iterations already done: 0, or the checkpoint's
@@ -16,9 +16,9 @@ struct LogStart {
   bool validation_is_due = false;     // the validation of `iteration` is repeated
 };
 
-/// What stays of the text of a log. Of the lines of this run (and, at a resume, of sessions that name no run): those of
+/// Returns the lines of a log that are kept. Of this run (and, at a resume, of sessions that name no run): the lines of
 /// iterations that are done, without another session's start at the same iteration and without the evaluations after
-/// the last iteration, which are repeated. Of other runs: all. A log line that was half written goes.
+/// the last iteration, which are repeated. Keeps all lines of other runs, and drops an incomplete last line.
 /// Throws Error(bad_data) for text that is not a training log; `path` is for messages.
 std::string rewind_log(std::string_view text, const LogStart& start, const std::string& path);
 

@@ -1,4 +1,4 @@
-// Logs that may fail without ending the run: a disk that is full, a reader that went away.
+// Logs that may fail without ending the run, for example on a full disk or a closed pipe.
 //
 // A LogSink warns at the first failure, tries again with every further line, and counts those that are lost. A LogFile
 // appends whole records: one that the disk takes only in part is cut off again.
@@ -23,7 +23,7 @@ class LogSink {
   /// Runs `write`. When it throws Error(io), `count` units are lost; the first time a warning says why. Other errors
   /// pass.
   void attempt(std::int64_t count, const std::function<void()>& write);
-  /// Warns when anything was lost since the last call.
+  /// Warns if records were lost since the last call.
   void report_lost();
   std::int64_t lost() const { return lost_; }
 
@@ -35,7 +35,7 @@ class LogSink {
 
 class LogFile {
  public:
-  /// Appends to `path`, which is made if need be. Throws Error(io).
+  /// Appends to `path`, which it creates if necessary. Throws Error(io).
   explicit LogFile(const std::string& path);
   /// Appends all of the record, or throws Error(io) and leaves a regular file as it was.
   void write(std::string_view record);

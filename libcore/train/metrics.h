@@ -1,5 +1,5 @@
-// Where a run's figures go: the terminal (Megatron's log lines on stdout), TensorBoard, and JSON lines. All sinks get
-// the same figures of the same reports. Only rank 0 has sinks; on the other ranks every call does nothing.
+// The sinks of a run's reports: the terminal (Megatron's log lines on stdout), TensorBoard, and JSON lines. All sinks
+// write the same figures. Only rank 0 has sinks; on other ranks every call does nothing.
 //
 // JSON lines, one object a line, doubles in the shortest form that reads back the same, absent figures left out:
 //   {"type":"start","version":1,"iteration":0, ...}                the iteration the session starts from; provenance
@@ -40,8 +40,8 @@ struct MetricsOptions {
 
 class Metrics {
  public:
-  /// Opens the sinks. Throws Error(bad_data) when the log holds something else than such lines. `console` warns of
-  /// sinks that fail, and must outlive it.
+  /// Opens the sinks. Throws Error(bad_data) if the log holds other lines. `console` warns of failing sinks, and must
+  /// outlive this.
   Metrics(const MetricsOptions& options, Console& console);
 
   void report(const IntervalReport& report);
@@ -49,7 +49,7 @@ class Metrics {
   /// Everything reported so far is on disk afterwards, as far as it could be written; called before a checkpoint
   /// commits.
   void flush();
-  /// Flushes, and warns of what was lost.
+  /// Flushes, and warns of lost records.
   void finish();
 
  private:

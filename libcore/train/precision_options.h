@@ -27,20 +27,20 @@ struct PrecisionOptions {
   bool has_constant_scale() const { return loss_scale.value_or(0) != 0; }
 };
 
-/// What the options ask for; dtypes that check_precision refuses change nothing.
+/// The requested precision; ignores dtypes that check_precision refuses.
 Precision precision_of(const PrecisionOptions& options);
 /// The name of the preset, with ", changed" where single dtypes differ from it.
 std::string precision_mode(const PrecisionOptions& options);
 /// A dynamic scale in fp16, unless it is constant; 1 in other precisions.
 GradScaler::Options scaler_of(const PrecisionOptions& options);
-/// Reports what contradicts itself, and dtypes that are not supported.
+/// Reports contradictory options, and unsupported dtypes.
 void check_precision(const PrecisionOptions& options,
                      const std::function<void(std::string flag, std::string what)>& report);
 
-/// What a checkpoint records of the precision that its run had.
+/// The record of a run's precision in its checkpoints.
 Json precision_record(const Precision& precision);
-/// How the recorded precision differs from this one, as "main_grads float32, not bfloat16";
-/// empty where it does not. Without a record (null) it was fp32.
+/// The differences of the recorded precision from this one, as "main_grads float32, not bfloat16";
+/// empty if they are equal. Without a record (null) it was fp32.
 std::string precision_difference(const Json* record, const Precision& precision);
 
 }  // namespace mtl

@@ -1,4 +1,4 @@
-// Architectures by name: `--model gpt2-124m` stands for the flags that build it.
+// Architecture presets: `--model gpt2-124m` replaces the flags of that model.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What a profile says: times, work and share of the roofline by phase and by operator; and its entries for
+// The report of a profile: times, work and share of the roofline by phase and by operator; and its entries for
 // chrome://tracing and Perfetto.
 #pragma once
 
@@ -17,7 +17,7 @@ struct ProfileRow {
   std::string phase, name, detail;
   double calls = 0, ms = 0;
   Counters work = {};
-  double bound_ms = 0;  // the least time of this work on the hardware
+  double bound_ms = 0;  // lower bound of the time of this work on the hardware
   bool is_compute_bound = false;
 };
 

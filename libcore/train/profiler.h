@@ -19,13 +19,13 @@ class Profiler {
   /// `hosts` by rank. All ranks make one and call all functions at the same steps; without --profile these do nothing.
   Profiler(const ProfileOptions& options, Communicator& world, const std::vector<std::string>& hosts, Console& console);
 
-  /// Before the first step: finds the rates that operators are compared with. `peak_tflops`, as measured or given,
-  /// is that of products on this device.
+  /// Call before the first step: determines the rates that operators are compared with. `peak_tflops`, as measured or
+  /// given, is that of products on this device.
   void prepare(Device device, int threads, bool tf32, double peak_tflops);
-  /// Around a step. `done`: iterations that are done before it.
+  /// Call around a step. `done`: iterations before it.
   void begin_step(Stream& stream, std::int64_t done);
   void end_step(Stream& stream, std::int64_t done);
-  /// At the end of the run: writes what there is, and warns when no step was recorded.
+  /// Call at the end of the run: writes the recorded steps; warns if there are none.
   void finish(Stream& stream);
 
  private:
@@ -42,8 +42,8 @@ class Profiler {
   Console& console_;
   Hardware hardware_;
   bool tf32_ = false;
-  std::unique_ptr<Profile> profile_;  // null on ranks that are not chosen
-  std::optional<ProfileRange> step_;  // that is being recorded
+  std::unique_ptr<Profile> profile_;  // null on ranks without a profile
+  std::optional<ProfileRange> step_;  // the step being recorded
   std::int64_t recorded_ = 0, first_ = 0;
   bool is_written_ = false;
   std::string why_no_kernels_;

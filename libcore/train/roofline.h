@@ -1,5 +1,5 @@
-// What a step could take at least on some hardware: every operator at the peak rate of its products or of its bytes,
-// whichever is slower. A bound, not a measurement: launches, communication and pipeline bubbles are not in it.
+// A lower bound of a step's time on some hardware: every operator at the peak rate of its FLOPs or of its bytes,
+// whichever is slower. The bound excludes launches, communication and pipeline bubbles.
 #pragma once
 
 #include <string>
@@ -13,8 +13,8 @@ namespace mtl {
 struct Roofline {
   ProfileReport report;  // of the rank with the longest bound
   int rank = 0;
-  double step_ms = 0, tokens_per_second = 0;  // at least, and at most on all ranks together
-  double mfu_a = 0, mfu_b = 0;                // at most
+  double step_ms = 0, tokens_per_second = 0;  // a lower bound, and an upper bound over all ranks
+  double mfu_a = 0, mfu_b = 0;                // upper bounds
 };
 
 Roofline predict_step(const TrainOptions& options, const GptConfig& config, const Hardware& hardware);

@@ -13,7 +13,7 @@ namespace mtl {
 namespace {
 
 /// The message without a place that `where`, a flag with its value, names already.
-std::string what_of(const std::string& where, const Error& error) {
+std::string message_of(const std::string& where, const Error& error) {
   const bool is_same = error.where() == where || error.where() == where.substr(where.rfind(' ') + 1);
   return is_same ? error.message() : error.what();
 }
@@ -93,13 +93,13 @@ std::vector<Problem> Findings::finish(bool flags_are_sound) const {
     std::string all = cat(faults_.size(), " problems with the files");
     Exit code = faults_.front().second.code();
     for (const auto& [where, error] : faults_) {
-      all += cat("\n  ", where, "  ", what_of(where, error));
+      all += cat("\n  ", where, "  ", message_of(where, error));
       if (error.code() == Exit::bad_data) code = Exit::bad_data;
     }
     throw Error(code, all);
   }
   std::vector<Problem> all = problems_;
-  for (const auto& [where, error] : faults_) all.push_back({where, what_of(where, error)});
+  for (const auto& [where, error] : faults_) all.push_back({where, message_of(where, error)});
   return all;
 }
 
@@ -150,9 +150,9 @@ void configure(const TrainOptions& options, TrainSetup& setup, bool tokenizer_fa
     complete = false;
     report_problem(std::move(flag), std::move(what));
   };
-  bool tells_documents_apart =
+  bool separates_documents =
       options.data.eod_mask_loss || options.data.reset_position_ids || options.data.reset_attention_mask;
-  if (setup.tokenizer == nullptr && !tokenizer_failed && (tells_documents_apart || !start.source)) {
+  if (setup.tokenizer == nullptr && !tokenizer_failed && (separates_documents || !start.source)) {
     report("--vocab-file", start.source
                                ? "and --merge-file are needed to tell documents apart: the model has no tokenizer files"
                                : "and --merge-file are needed, or another --tokenizer-type: the tokenizer decides the "

@@ -1,4 +1,4 @@
-// What a run needs to know before it starts, and the checks of the files that its flags name.
+// Preparation of a run: resolves its start, architecture and tokenizer, and checks the files that its flags name.
 #pragma once
 
 #include <functional>
@@ -14,15 +14,15 @@
 namespace mtl {
 
 struct TrainSetup {
-  RunStart start;                        // its config is the resolved one
-  std::unique_ptr<Tokenizer> tokenizer;  // null when there is none and none is needed
+  RunStart start;                        // with the resolved configuration
+  std::unique_ptr<Tokenizer> tokenizer;  // null if none is given or needed
 };
 
-/// Everything that is wrong with a run's flags and files, collected to be reported at once.
+/// Collects all problems of a run's flags and files, to report them at once.
 class Findings {
  public:
   void problem(std::string where, std::string what) { problems_.push_back({std::move(where), std::move(what)}); }
-  /// Runs a part of the preparation; keeps the error that it throws and returns false then.
+  /// Runs a part of the preparation; if it throws, stores the error and returns false.
   template <class Part>
   bool attempt(std::string where, Part part) {
     try {
@@ -39,15 +39,16 @@ class Findings {
 
  private:
   std::vector<Problem> problems_;
-  std::vector<std::pair<std::string, Error>> faults_;  // where, and what was thrown
+  std::vector<std::pair<std::string, Error>> faults_;  // flag or file, and error
 };
 
 /// The places of the data make sense; for a run that is not dry, the token files of all splits exist, are sound, and
 /// have sequences for their split.
 void check_data(const TrainOptions& options, Findings& findings);
-/// What the run writes can be written, and rank 0's log replaces no other file. False when --save cannot.
+/// Checks that the run's output files can be written and that rank 0's log replaces no other file. Returns false if
+/// --save cannot be written.
 bool check_outputs(const TrainOptions& options, bool is_rank_zero, Findings& findings);
-/// The files that the tokenizer's flags name exist. False when one does not.
+/// Checks that the files of the tokenizer's flags exist; returns false if one does not.
 bool check_tokenizer_files(const TokenizerOptions& tokenizer, Findings& findings);
 
 /// Resolves the configuration in setup.start from the flags, the loaded model and the tokenizer; reports what

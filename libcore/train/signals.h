@@ -17,23 +17,23 @@
 
 namespace mtl {
 
-/// While it lives, the signals above are recorded instead of ending the process. At most one at a time; to be made
-/// before other threads are, which inherit what is blocked.
+/// While it exists, the signals above are recorded instead of ending the process. At most one at a time; create it
+/// before other threads, which inherit the signal mask.
 class SignalRequests {
  public:
   SignalRequests();
   ~SignalRequests();
   SignalRequests(const SignalRequests&) = delete;
 
-  /// From here to begin_run() TERM, INT and HUP end the process at once, with this message on stderr ("": none) and
-  /// Exit::requeue.
+  /// From this call to begin_run(), TERM, INT and HUP end the process at once, with this message on stderr ("": none)
+  /// and Exit::requeue.
   void end_at_once(std::string message);
   void begin_run() { is_starting_ = false; }
 
-  /// Each returns whether it was asked for since the last call.
+  /// Each returns true if its signal came since the last call.
   bool take_save() { return save_.exchange(false); }
   bool take_status() { return status_.exchange(false); }
-  /// Once asked, stays asked.
+  /// Stays true after the first signal.
   bool wants_end() const { return end_; }
 
  private:

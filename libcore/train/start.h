@@ -1,5 +1,5 @@
-// Where a run starts from: nothing, a checkpoint of its own, or another model. Rank 0 decides; the other ranks of a job
-// open what it found.
+// The start of a run: initial weights, a checkpoint of its own, or another model. Rank 0 decides; the other ranks of a
+// job open the files that it found.
 //
 //   --save holds a valid checkpoint      resume the newest (also with --finetune: a requeued job continues)
 //   --ckpt-step N, --load SAVE/iter_N    roll back: resume that one; later ones are renamed, never deleted
@@ -23,22 +23,22 @@
 
 namespace mtl {
 
-/// What a run starts from, in a few words: it outlives the files that are open.
+/// A summary of a run's start, which outlives the open files.
 struct StartPoint {
   std::string folder;                       // of a checkpoint or model; empty: initial weights
   std::string kind;                         // ModelSource::kind
-  std::optional<std::int64_t> iteration{};  // that is resumed; empty: weights alone, or nothing
+  std::optional<std::int64_t> iteration{};  // that is resumed; empty: only weights, or a fresh start
   bool is_own = false;                      // the newest checkpoint of --save
-  bool is_named = false;                    // asked for by name: no other one will do
+  bool is_named = false;                    // requested by name: no other one may replace it
   bool is_rollback = false;                 // named, in --save
 };
 
 struct RunStart {
   std::shared_ptr<const SaveDirectory> save;  // --save; rank 0 locked it before it looked there
   std::optional<ModelSource> source;          // weights to load; empty: initialize
-  std::optional<TrainState> state;            // where training stood, when this is a resume
+  std::optional<TrainState> state;            // the training state, in a resume
   StartPoint point;
-  GptConfig config;  // set by the caller once it is resolved
+  GptConfig config;  // set by the caller when resolved
 };
 
 /// Rank 0 only: looks at --save and at --load. `save` is the locked --save folder; null: it is locked first (a dry run
@@ -47,10 +47,10 @@ struct RunStart {
 RunStart find_start(const TrainOptions& options, std::shared_ptr<const SaveDirectory> save,
                     const std::vector<std::string>& damaged, Console& console);
 
-/// Settles the vocabulary of a loaded model that does not state it: the tokenizer's size, 0 without one.
+/// Sets the vocabulary size of a loaded model that does not state it: the tokenizer's size, or 0 without a tokenizer.
 void settle_vocabulary(RunStart& start, std::int64_t tokenizer_size, Console& console);
 
-/// Collective: what find() returns on rank 0, opened by every rank. All throw what it throws.
+/// Collective: every rank opens the start that find() returns on rank 0. All ranks throw what find() throws.
 RunStart share_start(const std::function<RunStart()>& find, const TrainOptions& options, Communicator& world);
 
 /// Collective, once the start is loaded: rank 0 renames the checkpoints of --save that are later, to iter_N.damaged or,
@@ -67,10 +67,10 @@ std::optional<std::int64_t> rollback_target(const CheckpointOptions& flags);
 /// one.
 Json rollback_record(const TrainOptions& options);
 
-/// The folder whose tokenizer files serve when no flags name a tokenizer: the loaded model's. Empty when there is none.
+/// The default folder of tokenizer files, used if no flags name a tokenizer: the loaded model's. Empty without one.
 std::string tokenizer_folder(const RunStart& start);
 
-/// Whether two paths lead to the same place, which need not exist.
+/// True if two paths name the same file or folder, which need not exist.
 bool is_same_path(const std::string& a, const std::string& b);
 
 }  // namespace mtl

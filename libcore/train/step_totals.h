@@ -1,7 +1,6 @@
-// The totals that ranks exchange after every step, in one message: the loss, which only the last pipeline stage knows,
-// counts of lost updates, what signals asked of any of them, so that all act on it at the same step, how long each has
-// waited for others, and whether one of them failed: every rank takes part in the next exchange, whatever it meets
-// before.
+// The totals that ranks exchange after every step, in one message: the loss, which only the last pipeline stage has,
+// counts of lost updates, requests by signals, so that all ranks act at the same step, waiting times, and failures. A
+// rank that fails still takes part in the next exchange.
 #pragma once
 
 #include "comm/communicator.h"
@@ -13,21 +12,21 @@ namespace mtl {
 
 struct StepTotals {
   double loss_sum = 0, tokens = 0;       // over all unmasked tokens
-  double save = 0, status = 0, end = 0;  // how many ranks were asked for it
-  double failed = 0, unsavable = 0;      // how many ranks failed; how many have nothing sound to save
+  double save = 0, status = 0, end = 0;  // number of ranks that received the signal
+  double failed = 0, unsavable = 0;      // numbers of ranks that failed; that have no consistent state to save
   double nonzero_updates = 0, lost_updates = 0, lost_copies = 0;  // as in StepReport, of all ranks
   double waited = 0;  // seconds for gradients and weights: this rank's; once exchanged, of the rank with the least
 
   double loss() const { return tokens > 0 ? loss_sum / tokens : 0; }
   /// Adds the losses of a step's micro-batches to `sum`, (1) f64 on the device, and here their tokens.
   void add(Stream& stream, Tensor sum, const StepBatch& step);
-  /// The tokens alone.
+  /// Adds only the tokens.
   void add_tokens(const StepBatch& step);
-  /// Takes the figures of a rank's report, the sum of its losses too.
+  /// Copies the figures of a rank's report, including the sum of its losses.
   void take(const StepReport& report);
-  /// Adds what signals have asked for since the last time.
+  /// Adds the signals received since the last call.
   void take(SignalRequests& signals);
-  /// Over all ranks, through host memory.
+  /// Collective: sums over all ranks, through host memory.
   void exchange(Communicator& world);
 };
 

@@ -1,4 +1,4 @@
-// TensorBoard event files, written by hand.
+// Writes TensorBoard event files.
 //
 // A file is a sequence of records (tensorflow/core/lib/io/record_writer.cc), each holding one protobuf Event
 // (tensorboard/compat/proto/event.proto), of which only these fields are used:
