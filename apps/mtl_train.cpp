@@ -63,7 +63,22 @@ RankDevice settle_device(TrainOptions& options, Flags& flags, const RankEnvironm
   return own;
 }
 
-/// The device of all ranks, which is settled when they can talk.
+/// Collective: every rank uses its GPU from now on; the plan of the rank that needs most is compared with the GPU that
+/// has least free memory, before any rank allocates.
+void check_gpus(const TrainOptions& options, const RankDevice& own, const TrainSetup& setup, Communicator& world) {
+  const auto memory = [&] {
+    use_cuda_device(own.ordinal);
+    return cuda_memory();
+  };
+  const RankMemory least = least_free_memory(memory, world);
+  work_on_first_rank(world, [&] {
+    check_memory(options, setup.start, {0, world.size()},
+                 {.host = {}, .gpu = gpu_limit(least.memory, cat("rank ", least.rank, "'s GPU"))});
+    return std::string();
+  });
+}
+
+/// The device of all ranks, which is settled when they can communicate.
 Device agree_on_device(TrainOptions& options, const RankDevice& own, const TrainSetup& setup, Ranks& ranks,
                        MpiSession& session, Console& console) {
   const DeviceChoice choice = agree_on_device(options.device_name, own, session.hosts(), *session.control_group(),
@@ -74,7 +89,7 @@ Device agree_on_device(TrainOptions& options, const RankDevice& own, const Train
   if (options.tf32 && choice.device != Device::cuda)
     throw UsageError(std::vector<Problem>{{"--tf32", "needs a GPU on every rank: the CPU multiplies in fp32"}});
   if (is_other && ranks.rank() == 0) check_fit(options, setup.start, ranks.launched(), console);
-  if (choice.device == Device::cuda) use_cuda_device(own.ordinal);
+  if (choice.device == Device::cuda) check_gpus(options, own, setup, *session.control_group());
   return choice.device;
 }
 
@@ -83,6 +98,9 @@ Exit train(TrainOptions& options, TrainSetup& setup, const RankDevice& own, Rank
   options.threads = resolve_threads(options.threads, ranks.launched().local_size);
   if (options.dry_run) {
     if (ranks.is_rank_zero()) print_out(describe_run(options, setup.start.config));
+    if (options.gpu_gib && options.device == Device::cuda)
+      check_memory(options, setup.start, {0, static_cast<int>(options.parallel.world)},
+                   {.host = {}, .gpu = gpu_limit(*options.gpu_gib)});
     return Exit::ok;
   }
   if (ranks.rank() == 0) check_fit(options, setup.start, ranks.launched(), console);

@@ -3,6 +3,7 @@
 #include "base/json.h"
 #include "ckpt/canonical.h"
 #include "cli/rank_plans.h"
+#include "device/cuda_device.h"
 #include "optim/precision_presets.h"
 #include "train/flops.h"
 #include "train/roofline.h"
@@ -17,7 +18,8 @@ std::int64_t recompute_savings(TrainOptions options, const GptConfig& config, co
   options.parallel.recompute_granularity = options.parallel.checkpoint_method = {};
   options.parallel.recompute_activations = options.parallel.checkpoint_activations = false;
   const std::vector<RankPlan> kept = plan_run(options, config);
-  return static_cast<std::int64_t>(largest_plan(kept).plan.total_bytes() - plan.total_bytes());
+  const Space where = plan.device == Device::cpu ? Space::host : Space::device;
+  return static_cast<std::int64_t>(largest_plan(kept).plan.total_bytes(where) - plan.total_bytes(where));
 }
 
 /// A line of a description.
@@ -75,6 +77,14 @@ Json precision_json(const TrainOptions& options) {
                        {"bytes_per_parameter", bytes_of_rank(roles, options)}});
 }
 
+/// The part of the memory that is on the GPU; null on the CPU.
+Json gpu_json(const MemoryPlan& plan) {
+  if (plan.device == Device::cpu) return {};
+  Json out = Json::object();
+  for (const MemoryPart& part : memory_parts(plan, Space::device)) out.set(part.name, part.bytes);
+  return out;
+}
+
 }  // namespace
 
 std::string describe_run(const TrainOptions& options, const GptConfig& config) {
@@ -96,6 +106,7 @@ std::string describe_run(const TrainOptions& options, const GptConfig& config) {
                              {"counted_flops_per_step", plan.step.flops},
                              {"checkpoint_bytes", saved_bytes},
                              {"memory_bytes", memory_json(plan)},
+                             {"gpu_memory_bytes", gpu_json(plan)},
                              {"recompute_saves_bytes", savings.value_or(0)},
                              {"precision", precision_json(options)},
                              {"ranks", rank_plans_json(plans)}});
@@ -113,10 +124,18 @@ std::string describe_run(const TrainOptions& options, const GptConfig& config) {
   if (options.parallel.world > 1) {
     out += cat("\n", describe_rank_plans(plans), "\n");
   } else {
-    out += line("FLOPs, counted by the operators", format("%.4e", plan.step.flops)) + "memory in bytes\n";
-    for (const MemoryPart& part : memory_parts(plan)) {
-      if (part.bytes > 0) out += size(part.name, part.bytes);
+    out += line("FLOPs, counted by the operators", format("%.4e", plan.step.flops));
+    auto add_parts = [&](const char* heading, Space where) {
+      out += heading;
+      for (const MemoryPart& part : memory_parts(plan, where)) {
+        if (part.bytes > 0) out += size(part.name, part.bytes);
+      }
+    };
+    if (plan.device != Device::cpu) {
+      add_parts("memory of the GPU in bytes\n", Space::device);
+      out += size("CUDA and its libraries, about", kCudaContextBytes + kCudaLibraryBytes);
     }
+    add_parts(plan.device == Device::cpu ? "memory in bytes\n" : "pinned memory of the host in bytes\n", Space::host);
   }
   if (savings) {
     out += line("less than with all activations", format("%14s  %s", with_commas(*savings).c_str(),

@@ -1,9 +1,11 @@
 #include "cli/rank_device.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 
 #include "comm/nccl_environment.h"
+#include "comm/rank_outcome.h"
 #include "comm/text_exchange.h"
 
 namespace mtl {
@@ -104,6 +106,19 @@ DeviceChoice agree_on_device(const std::string& name, const RankDevice& own, con
   out.device = Device::cuda;
   out.text = gpus_text(ranks);
   return out;
+}
+
+RankMemory least_free_memory(const std::function<CudaMemory()>& own, Communicator& world) {
+  const auto text = [&] {
+    const CudaMemory memory = own();
+    return cat(memory.free, kSeparator, memory.total);
+  };
+  std::vector<RankMemory> ranks;
+  for (const std::string& answer : answers_of(work_on_every_rank(world, text))) {
+    const std::vector<std::string> bytes = split(answer, kSeparator);
+    ranks.push_back({static_cast<int>(ranks.size()), {std::stoull(bytes.at(0)), std::stoull(bytes.at(1))}});
+  }
+  return *std::ranges::min_element(ranks, {}, [](const RankMemory& rank) { return rank.memory.free; });
 }
 
 }  // namespace mtl

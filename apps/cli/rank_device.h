@@ -2,6 +2,7 @@
 // starts; that all ranks have a GPU, and none shares one, when they can talk.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -42,5 +43,14 @@ RankDevice choose_rank_device(const std::string& name, bool dry, const RankEnvir
 /// cuda and two share a GPU.
 DeviceChoice agree_on_device(const std::string& name, const RankDevice& own, const std::vector<std::string>& hosts,
                              Communicator& world, const GetVariable& get);
+
+/// The memory of a rank's GPU.
+struct RankMemory {
+  int rank = 0;
+  CudaMemory memory;
+};
+/// Collective: the GPU with the least free memory; of several the one of the first rank. `own` gives the memory of this
+/// rank's GPU; what it throws is thrown on all ranks, as AgreedError.
+RankMemory least_free_memory(const std::function<CudaMemory()>& own, Communicator& world);
 
 }  // namespace mtl

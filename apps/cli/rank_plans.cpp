@@ -68,12 +68,14 @@ std::pair<double, const char*> choose_unit(std::size_t bytes) {
   return {1 << 10, "KiB"};
 }
 
-std::string describe_memory(const std::vector<RankPlan>& plans) {
-  auto [unit, name] = choose_unit(largest_plan(plans).plan.total_bytes());
+std::string describe_memory(const std::vector<RankPlan>& plans, Space where) {
+  const MemoryPlan& largest = largest_plan(plans).plan;
+  auto [unit, name] = choose_unit(largest.total_bytes(where));
+  const Space scarce = largest.device == Device::cpu ? Space::host : Space::device;
   const double per = unit;
   auto in_unit = [per](std::size_t bytes) { return format("%.2f", double(bytes) / per); };
   std::vector<std::string> heading;
-  for (const MemoryPart& part : memory_parts(plans.front().plan)) heading.emplace_back(part.heading);
+  for (const MemoryPart& part : memory_parts(plans.front().plan, where)) heading.emplace_back(part.heading);
   Table table(heading);
   auto activations = [&](const MemoryPlan& plan) {
     const PlanEntry& slots = plan.entry(Category::slots);
@@ -82,13 +84,14 @@ std::string describe_memory(const std::vector<RankPlan>& plans) {
   };
   for (const RankPlan& ranks : plans) {
     std::vector<std::string> cells;
-    for (const MemoryPart& part : memory_parts(ranks.plan)) {
-      bool in_slots = part.name == std::string("activations");
+    for (const MemoryPart& part : memory_parts(ranks.plan, where)) {
+      bool in_slots = part.name == std::string("activations") && where == scarce;
       cells.push_back(in_slots ? activations(ranks.plan) : in_unit(part.bytes));
     }
     table.add(ranks.ranks, cells);
   }
-  return cat("Memory of each rank, in ", name, "\n", table.text());
+  const char* whose = largest.device == Device::cpu ? "" : where == Space::device ? "'s GPU" : ", pinned on the host";
+  return cat("Memory of each rank", whose, ", in ", name, "\n", table.text());
 }
 
 std::string describe_work(const std::vector<RankPlan>& plans) {
@@ -137,14 +140,17 @@ Json rank_plans_json(const std::vector<RankPlan>& plans) {
 }
 
 std::string describe_rank_plans(const std::vector<RankPlan>& plans) {
-  std::size_t most = largest_plan(plans).plan.total_bytes();
+  const bool on_cpu = plans.front().plan.device == Device::cpu;
+  const Space scarce = on_cpu ? Space::host : Space::device;
+  const std::size_t most = largest_plan(plans).plan.total_bytes(scarce);
   std::vector<int> ranks;
   for (const RankPlan& kind : plans) {
-    if (kind.plan.total_bytes() == most) ranks.insert(ranks.end(), kind.ranks.begin(), kind.ranks.end());
+    if (kind.plan.total_bytes(scarce) == most) ranks.insert(ranks.end(), kind.ranks.begin(), kind.ranks.end());
   }
   std::sort(ranks.begin(), ranks.end());
-  return cat(describe_memory(plans), "  the most, ", with_commas(most),
-             " bytes: ", ranks.size() == 1 ? "rank " : "ranks ", rank_list(ranks), "\n\n", describe_work(plans));
+  return cat(describe_memory(plans, scarce), "  the most, ", with_commas(most),
+             " bytes: ", ranks.size() == 1 ? "rank " : "ranks ", rank_list(ranks), "\n\n",
+             on_cpu ? "" : describe_memory(plans, Space::host) + "\n", describe_work(plans));
 }
 
 }  // namespace mtl

@@ -180,6 +180,11 @@ void add_logging_flags(Flags& flags, TrainOptions& options) {
              [&options, is_gpu] { return is_gpu() && precision_of(options.precision).compute == DType::f32; });
   flags.add("--tuning-cache", &options.tuning_cache, "FILE", "which algorithms are fast on this GPU, or none")
       .only_with("on the CPU", is_gpu);
+  flags
+      .add("--gpu-memory", &options.gpu_gib, "GIB", "with --dry-run: the memory of each GPU, in which the run must fit")
+      .within({0.001, 1e6})
+      .needs("--dry-run: a run uses the GPU of its machine", [&options] { return options.dry_run; })
+      .only_with("on the CPU, whose memory is the host's", is_gpu);
   add_threads_flag(flags, options.threads);
 }
 

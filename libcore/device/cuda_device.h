@@ -28,6 +28,18 @@ CudaDevice find_cuda_device(int ordinal = 0);
 /// first one. Call before anything else on the device.
 void use_cuda_device(int ordinal);
 
+/// Memory of a GPU, in bytes.
+struct CudaMemory {
+  std::size_t free = 0, total = 0;
+};
+/// Memory of the GPU that this process uses. Makes CUDA's context, which `free` does not count. Throws Error where no
+/// GPU can be used.
+CudaMemory cuda_memory();
+
+/// Memory of a GPU that a process takes in addition to its buffers: estimates, which tests/gpu compares with what a
+/// device reports. The context exists before anything is allocated; kernels and cuBLASLt are loaded at their first use.
+inline constexpr std::size_t kCudaContextBytes = std::size_t{512} << 20, kCudaLibraryBytes = std::size_t{256} << 20;
+
 /// True if kernels compiled for `architectures` ("80,90a") run on a GPU: those of sm_80 on 8.0 and later 8.x, those of
 /// sm_90a on 9.0 alone.
 bool runs_on(std::string_view architectures, int major, int minor);

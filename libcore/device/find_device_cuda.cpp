@@ -61,4 +61,10 @@ CudaDevice find_cuda_device(int ordinal) {
 
 void use_cuda_device(int ordinal) { cuda::check(cudaSetDevice(ordinal), "choosing a GPU"); }
 
+CudaMemory cuda_memory() {
+  CudaMemory out;
+  cuda::check(cudaMemGetInfo(&out.free, &out.total), "asking for the GPU's memory");
+  return out;
+}
+
 }  // namespace mtl

@@ -1,3 +1,4 @@
+#include "base/error.h"
 #include "device/cuda_device.h"
 
 namespace mtl {
@@ -10,5 +11,6 @@ CudaDevice find_cuda_device(int) {
 }
 
 void use_cuda_device(int) {}
+CudaMemory cuda_memory() { fail(Exit::usage, "device cuda: ", find_cuda_device().why_not); }
 
 }  // namespace mtl

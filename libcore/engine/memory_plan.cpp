@@ -80,6 +80,7 @@ MemoryPlan finish(const MetaModel& model, const Pipeline& pipeline, const RunSha
     if (shape.device != Device::cuda || group == &model.groups.world())
       plan.entries.push_back({Category::staging, Space::host, staging_bytes(group->size())});
   }
+  plan.device = shape.device;
   plan.parameters = parameter_count(config);
   for (int param = 0; param < model.params.size(); ++param) plan.rank_parameters += model.params.slice(param).count();
   return plan;
@@ -96,6 +97,22 @@ std::size_t MemoryPlan::bytes(Category what) const {
 std::size_t MemoryPlan::total_bytes() const {
   std::size_t bytes = 0;
   for (const PlanEntry& entry : entries) bytes += entry.total();
+  return bytes;
+}
+
+std::size_t MemoryPlan::bytes(Category what, Space where) const {
+  std::size_t bytes = 0;
+  for (const PlanEntry& entry : entries) {
+    const Space there = device == Device::cpu ? Space::host : entry.where;
+    bytes += entry.what == what && there == where ? entry.total() : 0;
+  }
+  return bytes;
+}
+
+std::size_t MemoryPlan::total_bytes(Space where) const {
+  if (device == Device::cpu) return where == Space::host ? total_bytes() : 0;
+  std::size_t bytes = 0;
+  for (const PlanEntry& entry : entries) bytes += entry.where == where ? entry.total() : 0;
   return bytes;
 }
 

@@ -54,8 +54,13 @@ struct MemoryPlan {
   std::int64_t parameters = 0;       // of the whole model, padding not counted
   std::int64_t rank_parameters = 0;  // held by this rank, padding not counted
 
+  Device device = Device::cpu;  // where the run computes
+
   std::size_t bytes(Category what) const;
   std::size_t total_bytes() const;
+  /// In the memory of the device, or of the host. On the cpu all memory is the host's.
+  std::size_t bytes(Category what, Space where) const;
+  std::size_t total_bytes(Space where) const;
   /// The one entry of a category.
   const PlanEntry& entry(Category what) const { return entries[place_of(what)]; }
   PlanEntry& entry(Category what) { return entries[place_of(what)]; }

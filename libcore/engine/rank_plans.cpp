@@ -96,24 +96,38 @@ std::vector<RankPlan> plan_ranks(const GptConfig& config, const DropoutOptions& 
 
 const RankPlan& largest_plan(const std::vector<RankPlan>& plans) {
   return *std::max_element(plans.begin(), plans.end(), [](const RankPlan& a, const RankPlan& b) {
-    return a.plan.total_bytes() < b.plan.total_bytes();
+    const Space scarce = a.plan.device == Device::cpu ? Space::host : Space::device;
+    return a.plan.total_bytes(scarce) < b.plan.total_bytes(scarce);
   });
 }
 
-std::vector<MemoryPart> memory_parts(const MemoryPlan& plan) {
-  std::vector<MemoryPart> parts = {
-      {"parameters", "weights", plan.bytes(Category::parameters)},
-      {"gradients", "grads", plan.bytes(Category::gradients)},
-      {"optimizer", "moments", plan.bytes(Category::optimizer)},
-      {"main_weights", "main weights", plan.bytes(Category::main_weights)},
-      {"activations", "activations", plan.bytes(Category::slots) + plan.bytes(Category::messages)},
-      {"scratch", "scratch", plan.bytes(Category::scratch)},
-      {"batches", "batches", plan.bytes(Category::batches) + plan.bytes(Category::step)},
-      {"staging", "staging", plan.bytes(Category::staging)},
-      {"total", "total", plan.total_bytes()}};
+namespace {
+
+template <class BytesOf>
+std::vector<MemoryPart> parts_of(BytesOf bytes_of, std::size_t total) {
+  auto bytes = [&](auto... categories) { return (bytes_of(categories) + ...); };
+  std::vector<MemoryPart> parts = {{"parameters", "weights", bytes(Category::parameters)},
+                                   {"gradients", "grads", bytes(Category::gradients)},
+                                   {"optimizer", "moments", bytes(Category::optimizer)},
+                                   {"main_weights", "main weights", bytes(Category::main_weights)},
+                                   {"activations", "activations", bytes(Category::slots, Category::messages)},
+                                   {"scratch", "scratch", bytes(Category::scratch)},
+                                   {"batches", "batches", bytes(Category::batches, Category::step)},
+                                   {"staging", "staging", bytes(Category::staging)},
+                                   {"total", "total", total}};
   std::erase_if(
       parts, [](const MemoryPart& part) { return part.bytes == 0 && std::string_view(part.name) == "main_weights"; });
   return parts;
+}
+
+}  // namespace
+
+std::vector<MemoryPart> memory_parts(const MemoryPlan& plan) {
+  return parts_of([&](Category what) { return plan.bytes(what); }, plan.total_bytes());
+}
+
+std::vector<MemoryPart> memory_parts(const MemoryPlan& plan, Space where) {
+  return parts_of([&](Category what) { return plan.bytes(what, where); }, plan.total_bytes(where));
 }
 
 }  // namespace mtl

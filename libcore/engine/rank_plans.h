@@ -18,7 +18,7 @@ struct RankPlan {
 /// shape.layout.rank does not count. Throws Error(usage) when the layers cannot be split over the stages.
 std::vector<RankPlan> plan_ranks(const GptConfig& config, const DropoutOptions& dropout, RunShape shape);
 
-/// The plan of the ranks that need most memory.
+/// The plan of the ranks that need most memory: of the GPU where they compute on one.
 const RankPlan& largest_plan(const std::vector<RankPlan>& plans);
 
 /// A category of memory.
@@ -29,5 +29,7 @@ struct MemoryPart {
 };
 /// The categories of a rank; the last is the total. Main weights are listed where they exist.
 std::vector<MemoryPart> memory_parts(const MemoryPlan& plan);
+/// The categories of a rank in the memory of the device, or of the host.
+std::vector<MemoryPart> memory_parts(const MemoryPlan& plan, Space where);
 
 }  // namespace mtl

@@ -58,6 +58,21 @@ else
   expect_exit 0 "${train[@]}" --dry-run --device cuda --tf32
   expect_exit 2 "${train[@]}" --dry-run --device cuda --tf32 --bf16
   expect_text err '^  --tf32 +needs a GPU, and fp32'
+  expect_exit 0 "${train[@]}" --dry-run --device cuda # a plan needs no GPU
+  expect_text out '^pinned memory of the host in bytes$'
+  plan=(mtl-train --dry-run --device cuda --model gpt2-124m --seq-length 1024 --tokenizer-type NullTokenizer --vocab-size 50257
+    --micro-batch-size 16 --global-batch-size 16 --train-iters 2 --lr 0.001 --bf16 --threads 1)
+  expect_exit 0 "${plan[@]}" --gpu-memory 80
+  expect_exit 2 "${plan[@]}" --gpu-memory 6
+  expect_text out '^memory of the GPU in bytes$'
+  expect_text err 'not enough memory: the run needs [0-9.]+ GiB of a GPU, and 5.2 GiB are available \(of 6.0 GiB, about 768.0 MiB are for CUDA and its libraries\); the largest part is activations, '
+  sed -nE 's/^  (--.*): [0-9.]+ [MG]iB of a GPU, .*/\1/p' err >advice
+  [ "$(wc -l <advice)" -eq 3 ] || fail "$(wc -l <advice) suggestions instead of 3: $(cat err)"
+  while read -r flags; do
+    # shellcheck disable=SC2086 # words
+    expect_exit 0 "${plan[@]}" --gpu-memory 6 $flags
+  done <advice
+  grep -q -- '--recompute-granularity' advice || fail "no recomputation: $(cat advice)"
 fi
 expect_exit 2 mpirun --oversubscribe -n 2 "$(command -v mtl-train)" "${train[@]:1}" --device cuda
 grep -qF -- "$reason" err || fail "ranks give another reason: $(cat err)"

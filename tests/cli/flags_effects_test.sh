@@ -33,7 +33,7 @@ command_for() {
 # What makes a condition fail where that is not the absence of a flag.
 declare -A setting=(["with --lr-decay-style constant"]="--lr-decay-style constant" ["with --eval-iters 0"]="--eval-iters 0"
   ["with --weight-decay-incr-style linear or cosine"]="--weight-decay-incr-style linear --start-weight-decay 0 --end-weight-decay 1"
-  ["with --loss-scale"]="--fp16 --loss-scale 128" ["with --greedy"]="--greedy" ["with --to mtl or megatron"]="--to mtl"
+  ["on the CPU, whose memory is the host's"]="--device cpu" ["with --loss-scale"]="--fp16 --loss-scale 128" ["with --greedy"]="--greedy" ["with --to mtl or megatron"]="--to mtl"
   ["with --format text"]="--format text"
   ["with --tokenizer-type HuggingFaceTokenizer, which always finds its tokens"]="--tokenizer-type HuggingFaceTokenizer --tokenizer-model $MODEL"
   ["without --device cuda or auto"]="--device cpu" ["without --tokenizer-type GPT2BPETokenizer"]="--tokenizer-type NullTokenizer --vocab-size 1000")

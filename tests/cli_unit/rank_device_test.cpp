@@ -98,3 +98,26 @@ TEST_CASE("rank device: two ranks do not share a GPU") {
   CHECK(otherwise.text.find("computing on the CPUs: ranks 0 and 1 of a have the same GPU") == 0);
   CHECK(agree("cuda", gpu("1b"), gpu("1b"), "NCCL_HOSTID").device == Device::cuda);
 }
+
+TEST_CASE(
+    "rank device: all ranks know the GPU with the least free memory, and the error of a GPU that cannot be used") {
+  GridSizes sizes;
+  sizes.data = 3;
+  std::vector<RankMemory> least(3);
+  std::vector<std::string> errors(3);
+  test::run_ranks(RankGrid(sizes), [&](int rank, const ProcessGroups& groups) {
+    const std::size_t free[] = {std::size_t{70} << 30, std::size_t{12} << 30, std::size_t{12} << 30};
+    least[rank] = least_free_memory([&] { return CudaMemory{free[rank], std::size_t{80} << 30}; }, groups.world());
+    const auto broken = [&] {
+      if (rank == 1) fail(Exit::failure, "the GPU is lost");
+      return CudaMemory{};
+    };
+    errors[rank] = test::error_of([&] { least_free_memory(broken, groups.world()); }, Exit::failure);
+  });
+  for (int rank = 0; rank < 3; ++rank) {
+    CHECK(least[rank].rank == 1);
+    CHECK(least[rank].memory.free == std::size_t{12} << 30);
+    CHECK(least[rank].memory.total == std::size_t{80} << 30);
+    CHECK(errors[rank].find("the GPU is lost") != std::string::npos);
+  }
+}

@@ -5,10 +5,12 @@
 
 #include <algorithm>
 
+#include "device/cuda_device.h"
 #include "engine/rank_plans.h"
 #include "nn/model_params.h"
 #include "tests/error_of.h"
 #include "tests/gpt_of_size.h"
+#include "train/disk_fit.h"
 #include "train/trainer.h"
 
 using namespace mtl;
@@ -43,8 +45,9 @@ std::uint64_t bytes_of(const TrainOptions& options) {
 }
 
 /// The error's text; "" when the run fits.
-std::string refusal(const TrainOptions& options, const HostRanks& host, std::vector<MemoryLimit> limits) {
-  return test::error_of([&] { check_memory(options, fresh_start(), host, limits); }, Exit::usage);
+std::string refusal(const TrainOptions& options, const HostRanks& host, std::vector<MemoryLimit> limits,
+                    std::optional<MemoryLimit> gpu = {}) {
+  return test::error_of([&] { check_memory(options, fresh_start(), host, {limits, gpu}); }, Exit::usage);
 }
 
 }  // namespace
@@ -81,6 +84,36 @@ TEST_CASE("memory: what is suggested fits, and changes no more than it must") {
   CHECK(test::contains(text, cat("\n  --micro-batch-size 2 --global-batch-size 16: ",
                                  human_bytes(static_cast<double>(two)), " per rank")));
   CHECK_FALSE(test::contains(text, "--micro-batch-size 4"));
+}
+
+TEST_CASE("memory: on a GPU the plan's device memory is compared with the GPU, its pinned memory with the host") {
+  TrainOptions options = tiny_options();
+  options.device = Device::cuda;
+  const MemoryPlan plan = largest_plan(plan_run(options, fresh_start().config)).plan;
+  const std::uint64_t gpu = plan.total_bytes(Space::device), host = plan.total_bytes(Space::host);
+  REQUIRE(gpu + host == plan.total_bytes());
+  REQUIRE(host > 0);  // batches
+  const MemoryLimit enough{gpu, "the GPU", true}, little{gpu - 1, "the GPU", true};
+  CHECK(refusal(options, {}, {{host, "MemAvailable"}}, enough) == "");
+  CHECK(test::contains(refusal(options, {}, {{host - 1, "MemAvailable"}}, enough),
+                       "(MemAvailable); the largest part is batches"));
+  const std::string text = refusal(options, {}, {}, little);
+  CAPTURE(text);
+  CHECK(test::contains(text, " of a GPU, and "));
+  CHECK(test::contains(text, "(the GPU); the largest part is scratch, "));
+  CHECK(test::contains(text, "\n  --micro-batch-size 4 --global-batch-size 16: "));
+  CHECK(test::contains(text, "\n  --recompute-granularity selective: "));
+  CHECK(std::count(text.begin(), text.end(), '\n') == 3);
+}
+
+TEST_CASE("memory: a part of a GPU is reserved for CUDA and its libraries") {
+  const MemoryLimit limit = gpu_limit(80);
+  CHECK(limit.bytes == (std::uint64_t{80} << 30) - kCudaContextBytes - kCudaLibraryBytes);
+  CHECK(gpu_limit(0.5).bytes == 0);
+  const MemoryLimit free = gpu_limit({.free = std::size_t{12} << 30, .total = std::size_t{80} << 30}, "rank 3's GPU");
+  CHECK(free.bytes == (std::uint64_t{12} << 30) - kCudaLibraryBytes);
+  CHECK(free.name ==
+        "12.0 GiB of 80.0 GiB of the memory of rank 3's GPU are free, and about 256.0 MiB are for CUDA's libraries");
 }
 
 TEST_CASE("memory: ranks of one host share what is not a limit of each process") {

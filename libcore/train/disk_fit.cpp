@@ -1,0 +1,66 @@
+#include "train/disk_fit.h"
+
+#include <algorithm>
+
+#include "base/files.h"
+#include "ckpt/canonical.h"
+#include "optim/update_rule.h"
+
+namespace mtl {
+
+namespace {
+
+/// Checkpoints in a folder, sound or not: each has its size on the disk.
+std::int64_t count_checkpoints(const std::string& folder) {
+  std::int64_t count = 0;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    count += starts_with(name, "iter_") && name.find('.') == std::string::npos ? 1 : 0;
+  }
+  return count;
+}
+
+}  // namespace
+
+SpaceNeed space_need(const TrainOptions& options, const GptConfig& config, std::int64_t iteration,
+                     std::int64_t present) {
+  SpaceNeed need;
+  const Precision precision = precision_of(options.precision);
+  need.checkpoint_bytes =
+      static_cast<std::uint64_t>(checkpoint_bytes(config, precision.main_params, AdamW::states(precision)));
+  const std::int64_t end = options.train_iters();
+  if (iteration >= end) return need;
+  const std::int64_t interval = options.checkpoint.save_interval.value_or(end);
+  // One at each multiple of the interval, and one at the end.
+  need.checkpoints = end / interval - iteration / interval + (end % interval == 0 ? 0 : 1);
+  // The oldest is deleted only when the newest is complete.
+  if (options.checkpoint.keep_last > 0)
+    need.checkpoints =
+        std::min(need.checkpoints, std::max<std::int64_t>(1, options.checkpoint.keep_last + 1 - present));
+  return need;
+}
+
+std::string check_space(const SpaceNeed& need, std::uint64_t free_bytes, const std::string& folder) {
+  if (need.checkpoints == 0) return "";
+  const std::string size = human_bytes(need.checkpoint_bytes);
+  const std::string has = human_bytes(free_bytes) + " are free";
+  const std::uint64_t room = free_bytes / std::max<std::uint64_t>(1, need.checkpoint_bytes);
+  if (room == 0)
+    fail(Exit::io, folder, ": a checkpoint takes ", size, ", and ", has, "; free some space or name another --save");
+  if (room >= static_cast<std::uint64_t>(need.checkpoints)) return "";
+  return cat(folder, ": the run adds ", need.checkpoints, " checkpoints of ", size, ", and ", has, ", enough for ",
+             room, "; free some space, or save less with --keep-last or a larger --save-interval");
+}
+
+std::string check_save_folder(const TrainOptions& options, const GptConfig& config, std::int64_t iteration) {
+  fs::path folder = fs::absolute(options.checkpoint.save);
+  while (!file_exists(folder.string()) && folder.has_relative_path()) folder = folder.parent_path();
+  std::error_code error;
+  const fs::space_info space = fs::space(folder, error);
+  if (error) return "";  // some network file systems do not report it
+  const SpaceNeed need = space_need(options, config, iteration, count_checkpoints(options.checkpoint.save));
+  return check_space(need, space.available, "--save " + options.checkpoint.save);
+}
+
+}  // namespace mtl

@@ -1,0 +1,230 @@
+#include "train/fitting_settings.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <utility>
+
+#include "train/trainer.h"
+
+namespace mtl {
+
+namespace {
+
+constexpr std::size_t kSuggestions = 3;
+constexpr std::int64_t kMostRanksFactor = 64;
+
+/// A run with other flags.
+struct Setting {
+  std::string flags;  // what changes on the command line
+  TrainOptions options;
+  GptConfig config;
+  int ranks_per_host = 1;
+};
+
+/// Looks for settings that fit, those that change the run least first.
+class Suggestions {
+ public:
+  Suggestions(const TrainOptions& options, const RunStart& start, const HostRanks& host, const FitLimits& limits)
+      : limits_(limits),
+        is_fresh_(!start.source),
+        // Each rank of a cyclic run shuffles its own share of the samples: a resume needs the same groups of them.
+        may_regroup_(!start.state || options.data.sampler_kind() != SamplerKind::cyclic),
+        base_{"", options, start.config, host.count} {
+    if (!base_.options.batch.varies()) base_.options.batch.global_batch_size = options.global_batch_size();
+  }
+
+  std::vector<std::string> find() {
+    try_micro_batches(base_);
+    try_sharing(base_);
+    try_each(base_, {recompute_attention, recompute_layers});
+    const Setting shared = with_all_sharing();
+    try_setting(shared);
+    const Setting all = with_everything(shared);
+    try_setting(all);
+    const std::vector<Setting> starts{base_, shared, all};
+    for (const Setting& from : starts) try_more_ranks(from);
+    for (const Setting& from : starts) try_smaller_models(from);
+    return lines_;
+  }
+
+ private:
+  using Change = void (*)(Setting&);
+  bool is_done() const { return lines_.size() == kSuggestions; }
+
+  /// Plans the setting, and keeps it when it is a valid command line that fits.
+  bool try_setting(const Setting& setting) {
+    if (is_done() || setting.flags.empty()) return false;
+    bool is_valid = true;
+    check_options(setting.options, [&](const std::string&, const std::string&) { is_valid = false; });
+    if (!is_valid) return false;
+    MemoryNeed need;
+    try {
+      const std::vector<RankPlan> plans = plan_run(setting.options, setting.config);
+      const auto by_rank = plans_by_rank(plans);
+      for (int first = 0; first < static_cast<int>(by_rank.size()); first += setting.ranks_per_host) {
+        const MemoryNeed here = MemoryNeed::of(by_rank, {first, setting.ranks_per_host});
+        need.rank_bytes = std::max(need.rank_bytes, here.rank_bytes);
+        need.host_bytes = std::max(need.host_bytes, here.host_bytes);
+        need.gpu_bytes = std::max(need.gpu_bytes, here.gpu_bytes);
+      }
+    } catch (const Error&) {
+      return false;  // layers, heads or rows that cannot be divided like this
+    }
+    if (!need.fits(limits_)) return false;
+    const std::string line = cat("\n  ", setting.flags, ": ", need.text());
+    if (std::ranges::find(lines_, line) == lines_.end()) lines_.push_back(line);
+    return true;
+  }
+
+  /// The flags that keep the samples of a step when micro-batches or ranks change.
+  std::string same_batch(const Setting& setting) const {
+    return setting.options.batch.varies() ? "" : cat(" --global-batch-size ", setting.options.global_batch_size());
+  }
+
+  void try_micro_batches(const Setting& from) {
+    if (!may_regroup_) return;
+    for (std::int64_t size = from.options.batch.micro_batch_size / 2; size >= 1; --size) {
+      if (from.options.batch.micro_batch_size % size != 0) continue;
+      Setting setting = from;
+      setting.options.batch.micro_batch_size = size;
+      setting.flags += cat(from.flags.empty() ? "" : " ", "--micro-batch-size ", size, same_batch(from));
+      if (try_setting(setting)) return;
+    }
+  }
+
+  void try_each(const Setting& from, std::initializer_list<Change> changes) {
+    for (Change change : changes) {
+      Setting setting = from;
+      change(setting);
+      if (setting.flags != from.flags) try_setting(setting);
+    }
+  }
+
+  /// Shares more among the ranks that the run has.
+  void try_sharing(const Setting& from) { try_each(from, {share_optimizer, share_sequence, share_schedule}); }
+
+  Setting with_all_sharing() const {
+    Setting setting = base_;
+    share_optimizer(setting);
+    share_sequence(setting);
+    share_schedule(setting);
+    if (may_regroup_ && setting.options.batch.micro_batch_size > 1) {
+      setting.options.batch.micro_batch_size = 1;
+      add(setting, "--micro-batch-size 1" + same_batch(base_));
+    }
+    return setting;
+  }
+
+  /// All changes that keep the results.
+  Setting with_everything(Setting setting) const {
+    recompute_layers(setting);
+    return setting;
+  }
+
+  static void add(Setting& setting, const std::string& flag) {
+    setting.flags += cat(setting.flags.empty() ? "" : " ", flag);
+  }
+  static void share_optimizer(Setting& setting) {
+    ParallelOptions& parallel = setting.options.parallel;
+    if (parallel.data() == 1 || std::exchange(parallel.distributed_optimizer, true)) return;
+    add(setting, "--use-distributed-optimizer");
+  }
+  static void share_sequence(Setting& setting) {
+    ParallelOptions& parallel = setting.options.parallel;
+    if (parallel.tensor == 1 || std::exchange(parallel.layout.sequence_parallel, true)) return;
+    add(setting, "--sequence-parallel");
+  }
+  static void share_schedule(Setting& setting) {
+    ParallelOptions& parallel = setting.options.parallel;
+    if (parallel.pipeline == 1 || std::exchange(parallel.schedule, "1f1b") == "1f1b") return;
+    add(setting, "--pipeline-schedule 1f1b");
+  }
+
+  // The same results, to the bit, in more time.
+  static bool recomputes(const Setting& setting) { return recompute_of(setting.options.parallel) != Recompute{}; }
+  static void recompute_attention(Setting& setting) {
+    if (recomputes(setting)) return;
+    setting.options.parallel.recompute_granularity = "selective";
+    add(setting, "--recompute-granularity selective");
+  }
+  static void recompute_layers(Setting& setting) {
+    if (recomputes(setting)) return;
+    setting.options.parallel.recompute_granularity = "full";
+    setting.options.parallel.recompute_method = "uniform";
+    add(setting, "--recompute-granularity full --recompute-method uniform");
+  }
+
+  /// More ranks, on this host where they fit, else with as many on each host as now.
+  void try_more_ranks(const Setting& from) {
+    for (const char* axis : {"tensor", "pipeline", "data"}) {
+      for (std::int64_t factor = 2; factor <= kMostRanksFactor; factor *= 2) {
+        if (try_ranks(from, axis, factor)) break;
+      }
+    }
+  }
+  bool try_ranks(const Setting& from, const std::string& axis, std::int64_t factor) {
+    Setting setting = from;
+    ParallelOptions& parallel = setting.options.parallel;
+    const bool is_one_host = parallel.world == from.ranks_per_host;
+    parallel.world *= factor;
+    if (axis == "tensor") {
+      parallel.tensor *= factor;
+      add(setting, cat("--tensor-model-parallel-size ", parallel.tensor));
+    } else if (axis == "pipeline") {
+      parallel.pipeline *= factor;
+      add(setting, cat("--pipeline-model-parallel-size ", parallel.pipeline));
+    } else {
+      if (!may_regroup_) return false;
+      share_optimizer(setting);
+      if (from.flags.find("--global-batch-size") == std::string::npos && !setting.options.batch.varies())
+        add(setting, same_batch(from).substr(1));
+    }
+    const std::string flags = setting.flags;
+    if (is_one_host) {
+      setting.ranks_per_host = static_cast<int>(parallel.world);
+      setting.flags = cat(flags, " on ", parallel.world, " ranks");
+      if (try_setting(setting)) return true;
+    }
+    setting.ranks_per_host = from.ranks_per_host;
+    setting.flags = cat(flags, " on ", parallel.world, " ranks, ", from.ranks_per_host, " per host");
+    return try_setting(setting);
+  }
+
+  /// Changes what is trained: only for a run that has not begun.
+  void try_smaller_models(const Setting& from) {
+    if (!is_fresh_) return;
+    if (const Precision precision = precision_of(from.options.precision); precision.compute == DType::f32) {
+      Setting setting = from;
+      setting.options.precision = {};
+      setting.options.precision.bf16 = true;
+      add(setting, "--bf16");
+      try_setting(setting);
+    }
+    for (std::int64_t length = from.options.data.seq_length / 2; length >= 1; length /= 2) {
+      Setting setting = from;
+      setting.options.data.seq_length = length;
+      add(setting, cat("--seq-length ", length));
+      if (try_setting(setting)) break;
+    }
+    for (std::int64_t layers = from.config.num_layers / 2; layers >= 1; layers /= 2) {
+      Setting setting = from;
+      setting.config.num_layers = layers;
+      add(setting, cat("--num-layers ", layers));
+      if (try_setting(setting)) break;
+    }
+  }
+
+  const FitLimits& limits_;
+  bool is_fresh_, may_regroup_;
+  Setting base_;
+  std::vector<std::string> lines_;
+};
+
+}  // namespace
+
+std::vector<std::string> find_fitting_settings(const TrainOptions& options, const RunStart& start,
+                                               const HostRanks& host, const FitLimits& limits) {
+  return Suggestions(options, start, host, limits).find();
+}
+
+}  // namespace mtl

@@ -1,0 +1,46 @@
+// The memory of a host and of its GPUs that the plans of a run need, and the limits that they are compared with.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/memory_limits.h"
+#include "comm/launch.h"
+#include "engine/rank_plans.h"
+
+namespace mtl {
+
+/// The ranks that share a host's memory: `count` in a row, from `first` on.
+struct HostRanks {
+  int first = 0, count = 1;
+
+  /// Assumes the launchers' default: consecutive ranks on each host.
+  static HostRanks of(const RankEnvironment& launched);
+};
+
+/// The memory that a run may take: of each host, and of each rank's GPU.
+struct FitLimits {
+  std::vector<MemoryLimit> host;
+  std::optional<MemoryLimit> gpu;
+};
+
+/// The host's memory for the rank that needs most, and for all ranks of the host; and the memory of the GPU for the
+/// rank that needs most there. On the cpu all memory is the host's.
+struct MemoryNeed {
+  std::uint64_t rank_bytes = 0, host_bytes = 0, gpu_bytes = 0;
+
+  /// What the ranks of one host need.
+  static MemoryNeed of(const std::vector<const MemoryPlan*>& plans, const HostRanks& host);
+  bool fits(const MemoryLimit& host_limit) const {
+    return (host_limit.is_per_process ? rank_bytes : host_bytes) <= host_limit.bytes;
+  }
+  bool fits(const FitLimits& limits) const;
+  std::string text() const;  // "3.0 GiB per rank"
+};
+
+/// The plan of every rank of the world.
+std::vector<const MemoryPlan*> plans_by_rank(const std::vector<RankPlan>& plans);
+
+}  // namespace mtl
