@@ -81,7 +81,14 @@ Tensor Buffer::tensor(DType dtype, Shape shape, std::size_t offset) const {
 }
 
 Arena::Arena(Device device, std::string name, std::size_t capacity)
-    : device_(device), name_(std::move(name)), buffer_(device, capacity) {}
+    : device_(device), name_(std::move(name)), own_(device, capacity), data_(own_.data()), capacity_(capacity) {}
+
+Arena::Arena(Device device, std::string name, const Buffer& memory, std::size_t offset, std::size_t capacity)
+    : device_(device), name_(std::move(name)), capacity_(capacity) {
+  require(offset % kAlign == 0 && offset + capacity <= memory.bytes(), name_, ": bytes ", offset, " to ",
+          offset + capacity, " are not an aligned part of a buffer of ", memory.bytes());
+  if (memory.data() != nullptr) data_ = memory.data() + offset;
+}
 
 Tensor Arena::make(DType dtype, Shape shape) {
   Tensor out(nullptr, dtype, shape);
@@ -89,9 +96,8 @@ Tensor Arena::make(DType dtype, Shape shape) {
   used_ = round_up(begin + out.bytes(), kAlign);
   peak_ = std::max(peak_, used_);
   if (device_ == Device::meta) return out;
-  require(begin + out.bytes() <= buffer_.bytes(), name_, ": the plan has ", buffer_.bytes(), " bytes, ", used_,
-          " are needed");
-  return Tensor(buffer_.data() + begin, dtype, shape);
+  require(begin + out.bytes() <= capacity_, name_, ": the plan has ", capacity_, " bytes, ", used_, " are needed");
+  return Tensor(data_ + begin, dtype, shape);
 }
 
 }  // namespace mtl

@@ -45,11 +45,13 @@ struct BufferUse {
 };
 BufferUse buffer_use();
 
-/// A stack of tensors. Every tensor starts on a 64-byte boundary.
+/// A stack of tensors, in memory of its own or in a part of a Buffer. Every tensor starts on a 64-byte boundary.
 class Arena {
  public:
   /// `name` is what errors call it. On meta the capacity is unlimited.
   Arena(Device device, std::string name, std::size_t capacity);
+  /// A part of `memory`, which must outlive it: `capacity` bytes from `offset` on, a multiple of 64.
+  Arena(Device device, std::string name, const Buffer& memory, std::size_t offset, std::size_t capacity);
 
   Tensor make(DType dtype, Shape shape);
   /// A tensor of the same dtype and shape.
@@ -75,7 +77,9 @@ class Arena {
  private:
   Device device_;
   std::string name_;
-  Buffer buffer_;
+  Buffer own_;  // none where it is a part of another
+  std::byte* data_ = nullptr;
+  std::size_t capacity_ = 0;
   std::size_t used_ = 0;
   std::size_t peak_ = 0;
 };

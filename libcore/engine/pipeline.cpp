@@ -1,6 +1,8 @@
 #include "engine/pipeline.h"
 
 #include <algorithm>
+#include <numeric>
+#include <utility>
 
 #include "device/copy.h"
 #include "kernels/cross_entropy.h"
@@ -80,29 +82,37 @@ Pipeline::Pipeline(Stage& stage, Stream& stream, const ProcessGroups& groups, St
       step_(step),
       hidden_bytes_(plan.entry(Category::messages).bytes),
       scratch_(stream.device(), "scratch", plan.entry(Category::scratch).bytes) {
+  std::vector<int> in_flight;  // by chunk
+  for (std::size_t chunk = 0; chunk < stage.chunks.size(); ++chunk)
+    in_flight.push_back(max_in_flight(schedule_.actions, static_cast<int>(chunk)));
+  const std::size_t slot_bytes = plan.entry(Category::slots).bytes;
+  slot_memory_ = Buffer(stream.device(), std::reduce(in_flight.begin(), in_flight.end()) * slot_bytes);
   for (std::size_t chunk = 0; chunk < stage.chunks.size(); ++chunk) {
     chunk_slots_.emplace_back();
-    for (int in_flight = max_in_flight(schedule_.actions, static_cast<int>(chunk)); in_flight > 0; --in_flight) {
-      chunk_slots_.back().push_back(slots_.size());
-      slots_.push_back({Arena(stream.device(), cat("slot ", slots_.size()), plan.entry(Category::slots).bytes),
-                        stage.chunks[chunk].make_cache(),
-                        {},
-                        {},
-                        {},
-                        {},
-                        {}});
+    for (int i = 0; i < in_flight[chunk]; ++i) {
+      const std::size_t number = slots_.size();
+      chunk_slots_.back().push_back(number);
+      slots_.push_back(
+          {.memory = Arena(stream.device(), cat("slot ", number), slot_memory_, number * slot_bytes, slot_bytes),
+           .cache = stage.chunks[chunk].make_cache()});
     }
-    auto inbox = [&](ActionKind kind, std::size_t buffers) -> Inbox {
-      auto arrives = [&](const Action& action) {
-        return action.kind == kind && action.chunk == static_cast<int>(chunk);
-      };
-      if (std::none_of(schedule_.actions.begin(), schedule_.actions.end(), arrives)) return {};
-      return {Buffer(stream.device(), buffers * hidden_bytes_), std::vector<Work>(buffers), -1, {}};
-    };
     // An input is in use until its backward is done; a gradient until it has been sent on, behind the next backward.
-    inputs_.push_back(inbox(ActionKind::receive_forward, chunk_slots_.back().size() + 1));
-    gradients_.push_back(inbox(ActionKind::receive_backward, 2));
+    inputs_.push_back(make_inbox(ActionKind::receive_forward, chunk, in_flight[chunk] + 1));
+    gradients_.push_back(make_inbox(ActionKind::receive_backward, chunk, 2));
   }
+  int first = 0;
+  for (std::vector<Inbox>* inboxes : {&inputs_, &gradients_}) {
+    for (Inbox& inbox : *inboxes) inbox.first = std::exchange(first, first + static_cast<int>(inbox.sends.size()));
+  }
+  message_memory_ = Buffer(stream.device(), first * hidden_bytes_);
+}
+
+/// An inbox of no buffers when no message of this kind arrives.
+Pipeline::Inbox Pipeline::make_inbox(ActionKind kind, std::size_t chunk, std::size_t buffers) const {
+  const bool is_used = std::any_of(schedule_.actions.begin(), schedule_.actions.end(), [&](const Action& action) {
+    return action.kind == kind && action.chunk == static_cast<int>(chunk);
+  });
+  return {.sends = std::vector<Work>(is_used ? buffers : 0)};
 }
 
 int Pipeline::inboxes() const {
@@ -144,8 +154,8 @@ Pipeline::Inbox& Pipeline::inbox_of(const Action& action) {
 Tensor Pipeline::buffer_of(const Ctx& ctx, const Action& action, const Batch& batch) {
   Inbox& inbox = inbox_of(action);
   const Chunk& chunk = stage_.chunks[action.chunk];
-  return inbox.memory.tensor(chunk.hidden_dtype(), chunk.hidden_shape(ctx, batch),
-                             action.micro_batch % inbox.sends.size() * hidden_bytes_);
+  const std::size_t buffer = inbox.first + action.micro_batch % inbox.sends.size();
+  return message_memory_.tensor(chunk.hidden_dtype(), chunk.hidden_shape(ctx, batch), buffer * hidden_bytes_);
 }
 
 /// Starts a receive, unless it was started early.

@@ -68,18 +68,18 @@ class Pipeline {
   struct Slot {
     Arena memory;
     Chunk::Cache cache;
-    Tensor input, output;     // hidden states from the chunk before, for the one after
-    Tensor dout, dinput;      // and the gradients
-    std::vector<Work> sends;  // of output and dinput: they stay until these are done
+    Tensor input = {}, output = {};  // hidden states from the chunk before, for the one after
+    Tensor dout = {}, dinput = {};   // and the gradients
+    std::vector<Work> sends = {};    // of output and dinput: they stay until these are done
   };
 
   /// Where a chunk's hidden states, or their gradients, arrive from another stage. Micro-batches take the buffers in
   /// turn: while those that are in use stay, the next message can come in behind the computing.
   struct Inbox {
-    Buffer memory;
-    std::vector<Work> sends;  // by buffer: of the gradient that a received one has become
-    int posted = -1;          // the micro-batch whose receive was started last
-    Work receive;             // and that receive
+    int first = 0;                 // its first buffer in message_memory_
+    std::vector<Work> sends = {};  // by buffer: of the gradient that a received one has become
+    int posted = -1;               // the micro-batch whose receive was started last
+    Work receive = {};             // and that receive
   };
 
   Slot& slot_of(const Action& action);
@@ -88,6 +88,7 @@ class Pipeline {
   void begin();
   void finish_sends(Slot& slot);
   void open(Slot& slot);
+  Inbox make_inbox(ActionKind kind, std::size_t chunk, std::size_t buffers) const;
   Inbox& inbox_of(const Action& action);
   Tensor buffer_of(const Ctx& ctx, const Action& action, const Batch& batch);
   void post(const Ctx& ctx, const Action& action, const Batch& batch);
@@ -103,8 +104,10 @@ class Pipeline {
   ParamOwner* params_;
   const StepState* step_;
   std::vector<std::vector<std::size_t>> chunk_slots_;  // which slots a chunk's micro-batches take in turn
+  Buffer slot_memory_;                                 // one slot after another
   std::vector<Slot> slots_;
   std::size_t hidden_bytes_;
+  Buffer message_memory_;                  // one inbox after another
   std::vector<Inbox> inputs_, gradients_;  // by chunk
   Arena scratch_;
   StepGraphs* graphs_ = nullptr;

@@ -84,7 +84,8 @@ ParamStore::ParamStore(Device device, Precision precision, std::optional<std::ve
     specs_.push_back(spec);
     shapes_.push_back(memory_shape(spec, layout_));
   });
-  lay_out(device);
+  lay_out();
+  allocate();
   int next = 0;
   visit_all([&](Param& param, const ParamSpec&) {
     std::size_t at = next;
@@ -94,15 +95,13 @@ ParamStore::ParamStore(Device device, Precision precision, std::optional<std::ve
   });
 }
 
-void ParamStore::lay_out(Device device) {
-  values_.resize(specs_.size());
-  grads_.resize(specs_.size());
+void ParamStore::lay_out() {
   places_.resize(specs_.size());
   std::map<BucketKey, Bucket> group;
   std::int64_t elements = 0;  // in the group, the tied table not counted
   const std::int64_t align = alignment(table_);
   auto end_group = [&] {
-    for (auto& [key, bucket] : group) allocate(device, std::move(bucket));
+    for (auto& [key, bucket] : group) add(std::move(bucket));
     group.clear();
     elements = 0;
   };
@@ -118,31 +117,48 @@ void ParamStore::lay_out(Device device) {
   end_group();
 }
 
-void ParamStore::allocate(Device device, Bucket bucket) {
+/// Adds a complete bucket.
+void ParamStore::add(Bucket bucket) {
   const int parts = layout_.size(layout_.optimizer_shards);
   bucket.count = round_up(bucket.count, alignment(table_) * parts);
-  std::int64_t owned = bucket.count / parts;
+  const std::int64_t owned = bucket.count / parts;
   bucket.owned_begin = layout_.index_in(layout_.optimizer_shards) * owned;
   bucket.owned_end = bucket.owned_begin + owned;
   bucket.main_row = main_row_;
-  for (const Storage& row : table_) {
-    std::int64_t count = row.extent == Extent::whole ? bucket.count : owned;
-    memory_.emplace_back(device, count * size_of(row.dtype));
-    bucket.memory.push_back(memory_.back().tensor(row.dtype, {count}));
-  }
   for (const Segment& segment : bucket.segments) {
-    std::size_t at = segment.param;
-    auto view = [&](const Tensor& whole) { return whole.flat(segment.begin, segment.count).view(shapes_[at]); };
-    values_[at] = view(bucket.values());
-    if (has_gradients()) grads_[at].tensor = view(bucket.grads());
-    places_[at] = {buckets_.size(), segment};
-    std::vector<std::size_t>& of_unit = buckets_of_[specs_[at].unit];
+    places_[segment.param] = {buckets_.size(), segment};
+    std::vector<std::size_t>& of_unit = buckets_of_[specs_[segment.param].unit];
     if (of_unit.empty() || of_unit.back() != buckets_.size()) {
       of_unit.push_back(buckets_.size());
       ++bucket.units;
     }
   }
   buckets_.push_back(std::move(bucket));
+}
+
+/// A row of the table is one buffer, in which the buckets lie one after another.
+void ParamStore::allocate() {
+  for (const Storage& row : table_) {
+    auto count = [&](const Bucket& bucket) {
+      return row.extent == Extent::whole ? bucket.count : bucket.owned_end - bucket.owned_begin;
+    };
+    std::int64_t elements = 0;
+    for (const Bucket& bucket : buckets_) elements += count(bucket);
+    const Buffer& memory = memory_.emplace_back(device_, elements * size_of(row.dtype), row.place);
+    std::size_t offset = 0;
+    for (Bucket& bucket : buckets_) {
+      bucket.memory.push_back(memory.tensor(row.dtype, {count(bucket)}, offset));
+      offset += bucket.memory.back().bytes();
+    }
+  }
+  values_.resize(specs_.size());
+  grads_.resize(specs_.size());
+  for (std::size_t param = 0; param < specs_.size(); ++param) {
+    const auto& [bucket, segment] = places_[param];
+    auto view = [&](const Tensor& whole) { return whole.flat(segment.begin, segment.count).view(shapes_[param]); };
+    values_[param] = view(buckets_[bucket].values());
+    if (has_gradients()) grads_[param].tensor = view(buckets_[bucket].grads());
+  }
 }
 
 int ParamStore::find(const std::string& name) const {

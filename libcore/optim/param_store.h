@@ -86,8 +86,9 @@ class ParamStore {
   void initialize(std::uint64_t seed);
 
  private:
-  void lay_out(Device device);
-  void allocate(Device device, Bucket bucket);
+  void lay_out();
+  void add(Bucket bucket);
+  void allocate();
   struct Place {
     std::size_t bucket;
     Segment segment;
@@ -108,7 +109,7 @@ class ParamStore {
   std::vector<Bucket> buckets_;
   std::vector<Place> places_;                           // by parameter
   std::map<int, std::vector<std::size_t>> buckets_of_;  // by unit
-  std::vector<Buffer> memory_;
+  std::vector<Buffer> memory_;                          // by row of the table
 };
 
 }  // namespace mtl

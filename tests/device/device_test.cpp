@@ -46,6 +46,18 @@ TEST_CASE("arena: tensors are aligned, marks release, an overflow names the aren
   CHECK_THROWS_WITH(arena.make(DType::f32, {1000}), doctest::Contains("scratch"));
 }
 
+TEST_CASE("arenas: parts of a buffer do not overlap, and end where they should") {
+  const std::size_t before = buffer_use().made;
+  Buffer buffer(Device::cpu, 256);
+  Arena first(Device::cpu, "first", buffer, 0, 128), second(Device::cpu, "second", buffer, 128, 128);
+  CHECK(buffer_use().made == before + 1);
+  CHECK(first.make(DType::f32, {32}).raw() == buffer.data());
+  CHECK(second.make(DType::f32, {32}).raw() == buffer.data() + 128);
+  CHECK_THROWS_WITH(first.make(DType::f32, {1}), doctest::Contains("first: the plan has 128 bytes"));
+  CHECK_THROWS_AS(Arena(Device::cpu, "outside", buffer, 192, 128), Error);
+  CHECK_THROWS_AS(Arena(Device::cpu, "unaligned", buffer, 32, 128), Error);
+}
+
 TEST_CASE("views: rows and reshapes point into the same memory") {
   Buffer buffer(Device::cpu, 24 * 4);
   Tensor t = buffer.tensor(DType::f32, {2, 3, 4});

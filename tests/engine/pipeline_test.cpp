@@ -62,8 +62,8 @@ class NotingCommunicator final : public Communicator {
 
 GptConfig tiny() { return test::gpt_of_size({.vocab = 40, .layers = 4, .hidden = 16, .heads = 2, .positions = 8}); }
 
-/// One step of one of four stages on the meta device.
-Journal journal_of(int stage, ScheduleKind kind) {
+/// Of one of four stages.
+RunShape shape_of(int stage, ScheduleKind kind) {
   RunShape shape;
   shape.seq_length = 8;
   shape.micro_batches = 6;
@@ -71,11 +71,23 @@ Journal journal_of(int stage, ScheduleKind kind) {
   shape.layout.grid = RankGrid({.pipeline = 4});
   shape.layout.rank = stage;
   shape.layout.schedule = kind;
+  return shape;
+}
+
+ProcessGroups groups_of(const RunShape& shape, Journal& journal) {
+  const int stage = shape.layout.rank;
+  return {shape.layout.grid, stage, [stage, &journal](const std::vector<int>& ranks, const std::string&) {
+            auto place = std::find(ranks.begin(), ranks.end(), stage) - ranks.begin();
+            return std::make_shared<NotingCommunicator>(static_cast<int>(place), static_cast<int>(ranks.size()),
+                                                        journal);
+          }};
+}
+
+/// One step of one of four stages on the meta device.
+Journal journal_of(int stage, ScheduleKind kind) {
+  const RunShape shape = shape_of(stage, kind);
   Journal journal;
-  ProcessGroups groups(shape.layout.grid, stage, [&](const std::vector<int>& ranks, const std::string&) {
-    auto place = std::find(ranks.begin(), ranks.end(), stage) - ranks.begin();
-    return std::make_shared<NotingCommunicator>(static_cast<int>(place), static_cast<int>(ranks.size()), journal);
-  });
+  ProcessGroups groups = groups_of(shape, journal);
   Stage own = make_stage(tiny(), {}, shape.layout, shape.padded_vocab);
   ParamStore params(
       Device::meta, kPrecisionFp32, AdamW::states(), [&](const ParamVisitor& visit) { own.params(visit); },
@@ -117,4 +129,20 @@ TEST_CASE("an output has been sent before the backward that releases its memory"
       CHECK(journal.waited_output == journal.waited_gradient);
     }
   }
+}
+
+TEST_CASE("slots are one allocation, and messages another") {
+  const RunShape shape = shape_of(1, ScheduleKind::one_forward_one_backward);
+  Journal journal;
+  ProcessGroups groups = groups_of(shape, journal);
+  Stage own = make_stage(tiny(), {}, shape.layout, shape.padded_vocab);
+  Stream stream(Device::cpu);
+  const MemoryPlan plan = plan_training(tiny(), {}, shape);
+  REQUIRE(plan.entry(Category::slots).count == 3);
+  REQUIRE(plan.entry(Category::messages).count == 6);  // four inputs, two gradients
+  const BufferUse before = buffer_use();
+  Pipeline pipeline(own, stream, groups, rank_schedule(shape.layout, 6), plan);
+  CHECK(buffer_use().made - before.made == 3);  // and scratch
+  CHECK(buffer_use().bytes - before.bytes ==
+        plan.bytes(Category::slots) + plan.bytes(Category::messages) + plan.bytes(Category::scratch));
 }

@@ -46,20 +46,22 @@ int unit_of(const ParamStore& store, const Segment& segment) {
 
 }  // namespace
 
-TEST_CASE("a store allocates what its table says, for rules of any states") {
+TEST_CASE("a store allocates once for each row of its table, for rules of any states") {
   for (int ranks : {1, 2, 3}) {
     for (const auto& states : kRules) {
       for (bool trains : {false, true}) {
         CAPTURE(ranks);
         CAPTURE(states.size());
         CAPTURE(trains);
-        std::size_t before = buffer_use().bytes;
+        const BufferUse before = buffer_use();
         RankParams own(trains ? std::optional(states) : std::nullopt, layout_of(ranks, ranks - 1, 600));
         const ParamStore& store = own.store;
-        std::size_t allocated = buffer_use().bytes - before, listed = 0, elements = 0;
+        std::size_t allocated = buffer_use().bytes - before.bytes, listed = 0, elements = 0;
         for (const Bucket& bucket : store.buckets()) elements += static_cast<std::size_t>(bucket.count);
         REQUIRE(store.table().size() == (trains ? 2 + states.size() : 1));
         REQUIRE(elements > 0);
+        REQUIRE(store.buckets().size() > 1);
+        CHECK(buffer_use().made - before.made == store.table().size());
         for (std::size_t row = 0; row < store.table().size(); ++row) {
           const Storage& storage = store.table()[row];
           std::size_t owners = storage.extent == Extent::owned ? static_cast<std::size_t>(ranks) : 1;
