@@ -1,4 +1,4 @@
-// Large arrays: zeros of the size that was asked for, on addresses that huge pages can have.
+// Large arrays: zero-filled, of the requested size, at addresses that huge pages can back.
 #include "base/big_array.h"
 
 #include <doctest/doctest.h>
@@ -9,7 +9,7 @@
 namespace mtl {
 namespace {
 
-TEST_CASE("BigArray: zeros, all of which can be written") {
+TEST_CASE("BigArray: every element is zero and writable") {
   for (std::size_t size : {1, 4096, 4097, (2 << 20) - 1, 2 << 20, (2 << 20) + 1, (9 << 20) + 12345}) {
     CAPTURE(size);
     BigArray<std::uint8_t> array(size, "a test");

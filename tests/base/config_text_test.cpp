@@ -1,4 +1,4 @@
-// Configuration files: lines to names and words, and words to what reads back as the same words.
+// Configuration files: parsing lines into names and words, and writing words so that they parse back unchanged.
 #include "base/config_text.h"
 
 #include <doctest/doctest.h>
@@ -9,7 +9,7 @@ using namespace mtl;
 
 namespace {
 
-/// "NUMBER NAME =" and each word in angle brackets, or the error, one line of the file a line.
+/// One output line per input line: "NUMBER NAME =" and each word in angle brackets, or the error.
 std::string parsed(std::string_view text) {
   std::string out;
   std::size_t number = 0;
@@ -48,7 +48,7 @@ TEST_CASE("config text: words in quotes are JSON strings") {
   CHECK(parsed("a = b \"c\nd = \"\\x\"\ne = f\n").find("\n3 e = <f>\n") != std::string::npos);
 }
 
-TEST_CASE("config text: words are written as they are read back") {
+TEST_CASE("config text: written words read back unchanged") {
   const auto value = [](const std::vector<std::string>& words) {
     const std::string line = config_line("name", words, "why");
     return std::string(trim(line.substr(0, line.rfind(" # why\n"))));
@@ -63,7 +63,7 @@ TEST_CASE("config text: words are written as they are read back") {
   CHECK(line->words == words);
 }
 
-TEST_CASE("config text: comments are in one column, and a line without a value is one") {
+TEST_CASE("config text: comments share one column, and an option without a value is a comment") {
   CHECK(config_line("lr", {{"0.1"}}, "default") == "lr = 0.1" + std::string(40, ' ') + " # default\n");
   const std::string unset = config_line("load", std::nullopt, "default");
   CHECK(unset == "# load = " + std::string(39, ' ') + " # default\n");

@@ -1,4 +1,4 @@
-// CRC-32: the check value of its definition, and the same result in pieces of any size.
+// CRC-32: the check value of the specification, and the same result for any split of the input.
 #include "base/crc32.h"
 
 #include <doctest/doctest.h>
@@ -7,7 +7,7 @@
 
 using namespace mtl;
 
-TEST_CASE("crc32: the check value, and pieces") {
+TEST_CASE("crc32: the check value, whole and in pieces") {
   const std::string text = "123456789";
   const std::span<const std::byte> bytes = std::as_bytes(std::span(text));
   CHECK(crc32(bytes) == 0xCBF43926);

@@ -1,4 +1,4 @@
-// One process holds a lock file at a time, and names itself in it.
+// At most one process holds a lock file, and the file names it.
 #include "base/file_lock.h"
 
 #include <doctest/doctest.h>
@@ -15,7 +15,7 @@
 
 using namespace mtl;
 
-TEST_CASE("file lock: one holder, named; released with its object") {
+TEST_CASE("file lock: has one named holder, and is released with its object") {
   const test::ScratchFolder folder;
   const std::string path = folder / "lock";
   std::string owner;
@@ -30,7 +30,7 @@ TEST_CASE("file lock: one holder, named; released with its object") {
   CHECK(FileLock::take(path, &owner));
 }
 
-TEST_CASE("file lock: holders that remove their file never meet") {
+TEST_CASE("file lock: holders that remove their file never overlap") {
   const test::ScratchFolder folder;
   const std::string path = folder / "lock";
   std::atomic<int> inside = 0, met = 0, taken = 0;
@@ -54,7 +54,7 @@ TEST_CASE("file lock: holders that remove their file never meet") {
   CHECK_THROWS_AS(FileLock::take(folder / "absent/lock", &owner), Error);
 }
 
-TEST_CASE("file lock: a file of another program is not taken for a lock") {
+TEST_CASE("file lock: refuses a file of another program") {
   const test::ScratchFolder folder;
   const std::string path = folder / "lock";
   std::string owner;
@@ -76,8 +76,8 @@ TEST_CASE("file lock: a file of another program is not taken for a lock") {
   }
 }
 
-TEST_CASE("file lock: the holder on another machine counts as long as it beats, where locks are each machine's own") {
-  // The kernel grants the lock: no process here holds it. The content is what a holder on another machine writes.
+TEST_CASE("file lock: a holder on another machine counts while it beats, if locks are local to each machine") {
+  // The kernel grants the lock, since no process here holds it. The content imitates a holder on another machine.
   const test::ScratchFolder folder;
   const std::string path = folder / "lock";
   const FileLockTimes times{.beat = 0.1, .patience = 1};
@@ -110,11 +110,11 @@ TEST_CASE("file lock: the holder on another machine counts as long as it beats, 
   CHECK(seconds_to_take() >= 1);
   CHECK(file_size(path) == 0);  // released: no owner
   CHECK(seconds_to_take() < 1);
-  // A process of this machine that died, before or after the machine was started again, is not waited for.
+  // Does not wait for a dead process of this machine, whether it died before or after a reboot.
   std::optional<FileLock> own = FileLock::take(path, &owner, times);
-  const std::string mine = read_file(path), host = mine.substr(0, mine.find(" since "));
+  const std::string held = read_file(path), host = held.substr(0, held.find(" since "));
   own.reset();
-  write(mine);
+  write(held);
   CHECK(seconds_to_take() < 1);
   write(host + " since 2026-01-01 00:00:00, boot 1234, beat 5\n");
   CHECK(seconds_to_take() < 1);
@@ -128,7 +128,7 @@ TEST_CASE("file lock: a holder notices that another one took over") {
   REQUIRE(lock);
   const std::string first = read_file(path);
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  CHECK(read_file(path) != first);  // it beats
+  CHECK(read_file(path) != first);  // the holder beats
   CHECK_NOTHROW(lock->check_held());
   fs::remove(path);
   CHECK_NOTHROW(lock->check_held());  // no other process holds it

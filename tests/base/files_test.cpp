@@ -1,4 +1,4 @@
-// Files that appear under their name when they are complete, and what they may not replace.
+// Files that appear under their final name only when complete, and paths that they must not replace.
 #include "base/files.h"
 
 #include <doctest/doctest.h>
@@ -12,14 +12,14 @@ using namespace mtl;
 
 namespace {
 
-/// Files and folders directly in it.
+/// Counts the files and folders directly in `folder`.
 std::size_t entries(const test::ScratchFolder& folder) {
   return std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator());
 }
 
 }  // namespace
 
-TEST_CASE("files: an atomic file appears at commit, or not at all") {
+TEST_CASE("files: an atomic file appears at commit or not at all") {
   test::ScratchFolder folder;
   {
     AtomicFile file(folder / "a");
@@ -32,7 +32,7 @@ TEST_CASE("files: an atomic file appears at commit, or not at all") {
   CHECK(entries(folder) == 1);
 }
 
-TEST_CASE("files: a symbolic link is followed, not replaced") {
+TEST_CASE("files: writing follows a symbolic link instead of replacing it") {
   test::ScratchFolder folder;
   write_file_atomic(folder / "target", "old");
   fs::create_symlink("target", folder / "link");
@@ -42,7 +42,7 @@ TEST_CASE("files: a symbolic link is followed, not replaced") {
   CHECK(entries(folder) == 2);
 }
 
-TEST_CASE("files: a FIFO is written to and stays one") {
+TEST_CASE("files: writing to a FIFO keeps it a FIFO") {
   test::ScratchFolder folder;
   const std::string fifo = folder / "fifo";
   REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);

@@ -1,4 +1,4 @@
-// JSON follows Python's json module, also where that differs from the standard.
+// JSON follows Python's json module, also if that differs from the standard.
 #include "base/json.h"
 
 #include <doctest/doctest.h>
@@ -17,15 +17,15 @@ TEST_CASE("json: values and order survive a round trip") {
   CHECK(Json::parse(text).dump() == text);
 }
 
-TEST_CASE("json: doubles are written as Python writes them") {
+TEST_CASE("json: writes doubles as Python does") {
   for (const char* text : {"0.0", "-0.0", "0.1", "0.0001", "0.00012", "1e-05", "1.5e-05", "10000.0", "100000.0",
                            "1000000.0", "-500000.0", "1000000000000000.0", "9007199254740992.0", "9999999999999998.0",
                            "1e+16", "1.2345678901234568e+17", "1e+22", "5e-324", "1.7976931348623157e+308"})
     CHECK(Json::parse(text).dump() == text);
 }
 
-TEST_CASE("json: invalid UTF-8 is written as U+FFFD") {
-  // As Python's decode("utf-8", "replace") cuts it.
+TEST_CASE("json: writes invalid UTF-8 as U+FFFD") {
+  // Split as by Python's decode("utf-8", "replace").
   const std::string bytes = "a\xFF\xC3\xA9\xED\xA0\x80\xE2\x82";
   const std::string shown = "\"a\xEF\xBF\xBD\xC3\xA9\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\"";
   CHECK(Json(bytes).dump() == shown);
@@ -33,7 +33,7 @@ TEST_CASE("json: invalid UTF-8 is written as U+FFFD") {
   CHECK(Json::parse(Json(bytes).dump()).dump() == shown);
 }
 
-TEST_CASE("json: what Python accepts is accepted") {
+TEST_CASE("json: accepts what Python accepts") {
   CHECK(std::isnan(Json::parse("NaN").as_number()));
   CHECK(Json::parse("-Infinity").as_number() < 0);
   CHECK(Json::parse("1000000000000000019884624838656").as_number() == doctest::Approx(1e30));
@@ -44,7 +44,7 @@ TEST_CASE("json: what Python accepts is accepted") {
   CHECK(Json::parse(" \t\r\n[ ] ").as_array().empty());
 }
 
-TEST_CASE("json: what Python refuses is refused") {
+TEST_CASE("json: refuses what Python refuses") {
   for (const char* bad : {"",
                           "{",
                           "[1,]",
@@ -79,7 +79,7 @@ TEST_CASE("json: escapes for output") {
   CHECK(out == "\"a\\u0001\\n\\u00e9\\ud83d\\ude00\"");
 }
 
-TEST_CASE("json: a value of another kind is reported with its key") {
+TEST_CASE("json: reports a value of another kind with its key") {
   const Json json = Json::parse(R"({"size": "x", "name": 3, "on": 1, "rate": true, "none": null})");
   CHECK(error_of([&] { json.int_or("size", 1); }) == "size: expected a whole number");
   CHECK(error_of([&] { json.string_or("name", ""); }) == "name: expected a string");
@@ -89,7 +89,7 @@ TEST_CASE("json: a value of another kind is reported with its key") {
   CHECK(json.int_or("absent", 7) == 7);
 }
 
-TEST_CASE("cursor: plain items have the key and the value that key() and number() give") {
+TEST_CASE("cursor: plain items equal the results of key() and number()") {
   const std::vector<std::string> keys{
       "a",        "Zz09",         "\\u0120", "\\u00e9",          "\\u0041", "\\u0000", "\\u07FF", "\xC3\xA9",
       "\xC4\xA0", "\xE4\xB8\xAD", "\\u0800", "\\uD800",          "\\n",     "\\\"",    "\\",      "\x01",
@@ -105,7 +105,7 @@ TEST_CASE("cursor: plain items have the key and the value that key() and number(
     const int parts = round % 10 == 0 ? 130 : static_cast<int>(random() % 4);
     for (int n = 0; n < parts; ++n) text += round % 3 == 0 ? one_of(keys) : keys[random() % 10];
     text += cat("\"", one_of(colons), one_of(values), round % 2 == 0 ? ", \"next\": 2}" : "}");
-    if (round % 7 != 0) text.append(1000, ' ');  // near the end of a text nothing is plain
+    if (round % 7 != 0) text.append(1000, ' ');  // near the end of the text the fast path does not apply
     CAPTURE(text);
     JsonCursor fast(text), careful(text);
     fast.enter('{');

@@ -1,4 +1,4 @@
-// A mapped file that becomes shorter while it is read is an error that names it.
+// A mapped file that shrinks while it is read causes an error that names the file.
 #include "base/mapped_faults.h"
 
 #include <doctest/doctest.h>
@@ -27,14 +27,14 @@ std::string error_of(const std::function<void()>& function) {
 }
 
 std::int64_t sum_of(const MappedFile& file) {
-  volatile std::int64_t sum = 0;  // its reads have an effect that the compiler cannot see
+  volatile std::int64_t sum = 0;  // volatile keeps the compiler from dropping the reads
   for (std::byte b : file.bytes()) sum = sum + std::to_integer<int>(b);
   return sum;
 }
 
 }  // namespace
 
-TEST_CASE("mapped faults: a file that becomes shorter while it is read") {
+TEST_CASE("mapped faults: reading a file that shrinks is an error") {
   explain_bus_errors("test");
   const test::ScratchFolder folder;
   const std::string path = folder / "a", other = folder / "b";
@@ -51,12 +51,12 @@ TEST_CASE("mapped faults: a file that becomes shorter while it is read") {
         error_of([&] { read_mapped([&] { sum_of(file); }); }) ==
         path +
             ": became shorter while it was read (5000 bytes instead of 100000); see that it is whole and start again");
-    // What is thrown because of the zeros gives way to their cause; another thread's read of the file fails, too.
+    // The cause replaces an error that the zeros led to; a read of the file in another thread fails, too.
     CHECK(error_of([&] { read_mapped([&] { fail(Exit::bad_data, "hash"); }); }).starts_with(path));
     auto elsewhere =
         std::async(std::launch::async, [&] { return error_of([&] { read_mapped([&] { sum_of(file); }); }); });
     CHECK(elsewhere.get().starts_with(path));
   }
-  MappedFile sound(other);  // the file that failed is not mapped any more
+  MappedFile sound(other);  // the failed file is unmapped
   CHECK(read_mapped([&] { return sum_of(sound); }) == 100000);
 }

@@ -1,4 +1,4 @@
-// Limits of memory, from figures as the kernel publishes them.
+// Memory limits, computed from figures in the kernel's format.
 #include "base/memory_limits.h"
 
 #include <doctest/doctest.h>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::uint64_t kMiB = 1 << 20;
 
-/// /proc and /sys/fs/cgroup of a machine with 800 MiB free, in a folder that goes with its owner.
+/// Emulates /proc and /sys/fs/cgroup of a machine with 800 MiB free, in a folder that is removed with this object.
 class Machine {
  public:
   Machine() {
@@ -28,7 +28,7 @@ class Machine {
     file.write(text);
     file.close();
   }
-  /// A group's files, of version 1 or 2.
+  /// Writes the files of a cgroup, version 1 or 2.
   void group(int version, const std::string& folder, const std::string& limit, std::uint64_t used,
              std::uint64_t cached) const {
     const bool first = version == 1;
@@ -55,14 +55,14 @@ std::vector<std::string> texts(const MemoryFigures& figures) {
 
 }  // namespace
 
-TEST_CASE("memory limits: free memory alone") {
+TEST_CASE("memory limits: free memory only") {
   Machine machine;
   CHECK(texts(machine.figures()) == std::vector<std::string>{"MemAvailable: 800"});
   machine.write("proc/self/cgroup", "0::/job\n4:memory:/\nbroken\n");
   CHECK(texts(machine.figures()) == std::vector<std::string>{"MemAvailable: 800"});
 }
 
-TEST_CASE("memory limits: cgroups of version 2, of the group and of those above it; cached files count as free") {
+TEST_CASE("memory limits: cgroups v2, the group and its ancestors; cached files count as free") {
   Machine machine;
   machine.write("proc/self/cgroup", "0::/slurm/job_7/step_0\n");
   machine.group(2, "sys/slurm/job_7/step_0", "max", 100, 0);
@@ -73,7 +73,7 @@ TEST_CASE("memory limits: cgroups of version 2, of the group and of those above 
                                                              "the memory cgroup /slurm/job_7 (memory.max): 300"});
 }
 
-TEST_CASE("memory limits: cgroups of version 1; in a container the path may be the host's") {
+TEST_CASE("memory limits: cgroups v1; in a container the path may be the host's") {
   Machine machine;
   machine.write("proc/self/cgroup", "5:cpu,memory:/docker/0a1b\n1:cpu:/other\n0::/\n");
   machine.group(1, "sys/memory", cat(600 * kMiB), 200, 19);
@@ -83,7 +83,7 @@ TEST_CASE("memory limits: cgroups of version 1; in a container the path may be t
   CHECK(texts(machine.figures()) == std::vector<std::string>{"MemAvailable: 800"});
 }
 
-TEST_CASE("memory limits: resource limits, less what the process has; they are its own") {
+TEST_CASE("memory limits: resource limits less current use, per process") {
   Machine machine;
   MemoryFigures figures = machine.figures();
   figures.address_space = 300 * kMiB;
@@ -93,7 +93,7 @@ TEST_CASE("memory limits: resource limits, less what the process has; they are i
                                                    "the limit of the data segment (ulimit -d): 0 per process"});
 }
 
-TEST_CASE("memory limits: this process's can be read") {
+TEST_CASE("memory limits: reads the figures of this process") {
   const auto limits = memory_limits();
   REQUIRE(!limits.empty());
   for (const MemoryLimit& limit : limits) {

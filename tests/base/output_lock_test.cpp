@@ -1,4 +1,4 @@
-// A tool's files: one run at a time, and errors that name the holder or the folder.
+// A tool's output files: one run at a time, and errors that name the holder or the folder.
 #include "base/output_lock.h"
 
 #include <doctest/doctest.h>
@@ -22,7 +22,7 @@ std::string error_of_lock(const std::string& prefix) {
 
 }  // namespace
 
-TEST_CASE("output lock: a second run learns who holds the prefix; the file goes with its holder") {
+TEST_CASE("output lock: refuses a second run by the holder's name, and removes the file with its holder") {
   const test::ScratchFolder folder;
   const std::string prefix = folder / "out";
   {
@@ -39,7 +39,7 @@ TEST_CASE("output lock: a second run learns who holds the prefix; the file goes 
       cat(folder / "absent", ": cannot create files here: No such file or directory; choose another --output-prefix"));
 }
 
-TEST_CASE("error: the place apart from the message") {
+TEST_CASE("error: keeps the place apart from the message") {
   const Error plain(Exit::io, "no place");
   CHECK(plain.where().empty());
   CHECK(plain.message() == "no place");

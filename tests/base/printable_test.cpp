@@ -1,4 +1,4 @@
-// Text from outside, as a terminal and an XML document can take it.
+// Makes foreign text safe for terminals and XML documents.
 #include "base/printable.h"
 
 #include <doctest/doctest.h>
@@ -11,14 +11,14 @@ TEST_CASE("printable text: UTF-8 without control characters and noncharacters") 
         "plain, \xC3\xA9, \xE2\x80\xA6, \xF0\x9F\x98\x80");
   CHECK(printable_text("a\x1B[31m\x07\x7F\tb\nc") == "a[31mbc");
   CHECK(printable_text(std::string_view("a\0b", 3)) == "ab");
-  CHECK(printable_text("\xC2\x85\xC2\x9B\xC2\xA0") == "\xC2\xA0");  // C1 controls; the no-break space stays
+  CHECK(printable_text("\xC2\x85\xC2\x9B\xC2\xA0") == "\xC2\xA0");  // drops C1 controls, keeps the no-break space
   CHECK(printable_text("\xFF|\xC3") == "\xEF\xBF\xBD|\xEF\xBF\xBD");
   CHECK(printable_text("\xEF\xBF\xBE|\xEF\xBF\xBF|\xF0\x9F\xBF\xBF") == "\xEF\xBF\xBD|\xEF\xBF\xBD|\xEF\xBF\xBD");
   CHECK(printable_text("\xED\xA0\x80") ==
-        "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD");  // a surrogate: no byte of it is valid
+        "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD");  // a surrogate: each of its bytes is invalid
   CHECK(printable_text("\xEF\xBF\xBD") == "\xEF\xBF\xBD");
 }
 
-TEST_CASE("printable messages keep their lines") {
+TEST_CASE("printable messages keep their line breaks") {
   CHECK(printable_message("2 problems\n\tfirst\r\n  second\x1B") == "2 problems\n\tfirst\n  second");
 }

@@ -1,4 +1,4 @@
-// Variables set from words and written as words, and the bounds of numbers.
+// Options set from words and written as words, and the bounds of numbers.
 #include "base/setting.h"
 
 #include <doctest/doctest.h>
@@ -8,7 +8,7 @@
 using namespace mtl;
 using Words = std::vector<std::string>;
 
-TEST_CASE("setting: every kind of variable takes words and gives them back") {
+TEST_CASE("setting: every kind of variable accepts words and returns them") {
   bool on = false;
   std::int64_t count = 1;
   double rate = 0;
@@ -49,7 +49,7 @@ TEST_CASE("setting: kinds") {
   CHECK_FALSE(Setting{&on}.is_number());
 }
 
-TEST_CASE("setting: words with an objection") {
+TEST_CASE("setting: objections to words") {
   bool on = false;
   std::int64_t count = 1;
   double rate = 0.5;
@@ -76,7 +76,7 @@ TEST_CASE("setting: an inverted switch") {
   CHECK(bias);
 }
 
-TEST_CASE("setting: a default with an objection stands for none") {
+TEST_CASE("setting: a default that violates its bounds means no value") {
   std::int64_t length = 0;
   std::string empty;
   std::optional<double> clip;
@@ -86,14 +86,14 @@ TEST_CASE("setting: a default with an objection stands for none") {
   CHECK_FALSE(Setting{&clip}.has_value());
 }
 
-TEST_CASE("bounds: numbers within them") {
+TEST_CASE("bounds: accept numbers within them") {
   CHECK(Bounds{}.objection(-1e300) == "");
   CHECK(Bounds{1}.objection(1) == "");
   CHECK(Bounds{0, 4096}.objection(4096) == "");
   CHECK(Bounds{0, 1, true, true}.objection(1e-300) == "");
 }
 
-TEST_CASE("bounds: numbers outside") {
+TEST_CASE("bounds: refuse numbers outside") {
   CHECK(Bounds{1}.objection(0) == "must be at least 1");
   CHECK(Bounds{-INFINITY, 0.5}.objection(0.51) == "must be at most 0.5");
   CHECK(Bounds{0, 4096}.objection(-1) == "must be from 0 to 4096");
@@ -103,7 +103,7 @@ TEST_CASE("bounds: numbers outside") {
   CHECK(Bounds{1e-9, 1e18}.objection(0) == "must be from 1e-09 to 1e+18");
 }
 
-TEST_CASE("bounds: infinite numbers and NaN are refused") {
+TEST_CASE("bounds: refuse infinite numbers and NaN") {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const double infinity = std::numeric_limits<double>::infinity();
   for (double number : {nan, infinity, -infinity}) {
@@ -116,7 +116,7 @@ TEST_CASE("bounds: infinite numbers and NaN are refused") {
   CHECK(Bounds{0}.objection(INFINITY) == "must be a finite number");
 }
 
-TEST_CASE("bounds: as an interval") {
+TEST_CASE("bounds: print as an interval") {
   CHECK(Bounds{}.interval() == "[-inf inf]");
   CHECK(Bounds{0, 1, true, true}.interval() == "(0 1)");
   CHECK(Bounds{0, 2147483647}.interval() == "[0 2147483647]");

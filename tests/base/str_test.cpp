@@ -1,11 +1,11 @@
-// Numbers as Python takes them, and suggestions for mistyped words.
+// Numbers in Python's syntax, and suggestions for mistyped words.
 #include "base/str.h"
 
 #include <doctest/doctest.h>
 
 using namespace mtl;
 
-TEST_CASE("parse_int takes what Python's int() takes") {
+TEST_CASE("parse_int accepts what Python's int() accepts") {
   CHECK(parse_int("007") == 7);
   CHECK(parse_int("+5") == 5);
   CHECK(parse_int(" 1_000 ") == 1000);
@@ -16,7 +16,7 @@ TEST_CASE("parse_int takes what Python's int() takes") {
   }
 }
 
-TEST_CASE("parse_float takes what argparse's float takes") {
+TEST_CASE("parse_float accepts what argparse's float accepts") {
   CHECK(parse_float("1e-4") == 1e-4);
   CHECK(parse_float(".1") == 0.1);
   CHECK(parse_float("+.9") == 0.9);
@@ -28,10 +28,10 @@ TEST_CASE("parse_float takes what argparse's float takes") {
   }
 }
 
-TEST_CASE("nearest finds the flag that was meant") {
+TEST_CASE("nearest finds the intended flag") {
   std::vector<std::string> flags = {"--hidden-size", "--num-layers", "--lr"};
   CHECK(nearest("--hidden-sise", flags) == "--hidden-size");
-  CHECK(nearest("--sede", {"--speed", "--seed"}) == "--seed");  // two letters that changed places are one mistake
+  CHECK(nearest("--sede", {"--speed", "--seed"}) == "--seed");  // two swapped letters count as one mistake
   CHECK(nearest("--completely-different", flags).empty());
 }
 
@@ -51,7 +51,7 @@ TEST_CASE("wrap counts the words that do not fit") {
   CHECK(wrap({"aa", "bb", "cc", "dd", "ee"}, 18, 1) == Lines{"aa .. and 4 more"});
 }
 
-TEST_CASE("numbers for people") {
+TEST_CASE("numbers in human-readable form") {
   CHECK(with_commas(1234567) == "1,234,567");
   CHECK(with_commas(-123) == "-123");
   CHECK(human_bytes(1536) == "1.5 KiB");

@@ -1,11 +1,11 @@
-// How many threads a process takes when it shares its host with others.
+// The number of threads of a process that shares its host with other ranks.
 #include <doctest/doctest.h>
 
 #include "base/threads.h"
 
 using namespace mtl;
 
-TEST_CASE("threads: a number given is taken; all cores are shared out among local ranks") {
+TEST_CASE("threads: uses a given number, and otherwise divides all cores among the local ranks") {
   CHECK(resolve_threads(3) == 3);
   CHECK(resolve_threads(3, 8) == 3);
   int alone = resolve_threads(0);

@@ -1,4 +1,4 @@
-// The report that a writing process gives of itself to those that wait for it.
+// The report of its writes that a process publishes for the ranks that wait for it.
 #include "base/write_activity.h"
 
 #include <doctest/doctest.h>
@@ -13,7 +13,7 @@ using namespace mtl;
 
 namespace {
 
-/// Calls that may take long, and those of them outside of a WriteCall.
+/// Counts calls that may take long, and those among them outside of a WriteCall.
 struct LongCalls {
   int all = 0, unseen = 0;
 
@@ -56,7 +56,7 @@ extern "C" int unlinkat(int folder, const char* name, int flags) noexcept {
   return static_cast<int>(::syscall(SYS_unlinkat, folder, name, flags));
 }
 
-TEST_CASE("write activity: a call makes progress for ten minutes, then it hangs") {
+TEST_CASE("write activity: a call counts as progress for ten minutes, then as hung") {
   CHECK(write_state({}, 600) == WriteState::none);
   for (double patience : {1., 600., 3600.}) {
     CHECK(write_state(in_call_for(0), patience) == WriteState::progresses);
@@ -65,13 +65,13 @@ TEST_CASE("write activity: a call makes progress for ten minutes, then it hangs"
   }
 }
 
-TEST_CASE("write activity: between two calls a rank writes on, and after a pause it does not") {
+TEST_CASE("write activity: a rank between two calls counts as writing, after a pause it does not") {
   CHECK(write_state(idle_for(.5), 600) == WriteState::progresses);
   CHECK(write_state(idle_for(kWritePause + 1), 600) == WriteState::none);
   CHECK(write_state(idle_for(.5), .4) == WriteState::none);  // the waiting rank is less patient
 }
 
-TEST_CASE("write activity: the bytes of an output and the time that they took") {
+TEST_CASE("write activity: reports the bytes of an output and the time spent on them") {
   test::ScratchFolder folder;
   const std::string path = folder.path() + "/f";
   OutputFile file(path);
@@ -95,7 +95,7 @@ TEST_CASE("write activity: the bytes of an output and the time that they took") 
   CHECK(!write_activity().in_call);
 }
 
-TEST_CASE("write activity: every call that may take long is one") {
+TEST_CASE("write activity: covers every call that may take long") {
   test::ScratchFolder folder;
   LongCalls found;
   calls = &found;

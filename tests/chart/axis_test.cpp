@@ -1,4 +1,4 @@
-// Axes and figures of a chart: round ticks that differ, nothing lost in thinning, gaps that stay gaps.
+// Axes and figures of a chart: distinct round ticks, thinning that keeps extremes, gaps that stay gaps.
 #include "chart/axis.h"
 
 #include <doctest/doctest.h>
@@ -35,7 +35,7 @@ TEST_CASE("ticks: round numbers inside the range") {
   CHECK(labels(ChartAxis({-1, 1}, false), 4) == Labels{"-1.0", "-0.5", "0", "0.5", "1.0"});
 }
 
-TEST_CASE("ticks: logarithmic axes name decades, and round numbers between where there are few") {
+TEST_CASE("ticks: logarithmic axes label decades, and round numbers between if these are few") {
   CHECK(labels(ChartAxis({1, 1e6}, true), 7) == Labels{"1", "10", "100", "1000", "10k", "100k", "1M"});
   CHECK(labels(ChartAxis({3, 60}, true), 6) == Labels{"5", "10", "20", "50"});
   CHECK(labels(ChartAxis({3, 6}, true), 4) == Labels{"3", "4", "5", "6"});
@@ -44,8 +44,8 @@ TEST_CASE("ticks: logarithmic axes name decades, and round numbers between where
   CHECK_FALSE(std::isfinite(ChartAxis({1, 100}, true).position(0)));
 }
 
-TEST_CASE("ticks: for any range a few labels, all different, inside it") {
-  // Below a millionth of a millionth of the values, doubles give out.
+TEST_CASE("ticks: any range gets a few labels, all distinct and inside it") {
+  // Below 1e-12 of the values' magnitude, the precision of a double is exhausted.
   for (double low : {-5e8, -3.7, -1e-9, 0.0, 1e-12, 2.5e-4, 0.33, 7.0, 99999.0, 4e15}) {
     for (double span : {1e-6, 0.01, 0.7, 13.0, 5000.0, 3e7}) {
       double scale = std::max(1.0, std::abs(low) * 1e-6);
@@ -66,7 +66,7 @@ TEST_CASE("ticks: for any range a few labels, all different, inside it") {
   }
 }
 
-TEST_CASE("ranges: never empty, whatever the figures") {
+TEST_CASE("ranges: never empty, for any figures") {
   auto range_of = [](std::vector<double> y, bool is_log) {
     Panel panel{"y", is_log, {}};
     std::vector<double> x(y.size(), 1);
@@ -84,7 +84,7 @@ TEST_CASE("ranges: never empty, whatever the figures") {
   CHECK(range_of({-1, 0, 10, 1000}, true).low > 0);
 }
 
-TEST_CASE("thinning: about as many points as asked, extremes, ends and gaps kept") {
+TEST_CASE("thinning: returns about the requested number of points and keeps extremes, ends and gaps") {
   Series series{"a", {}, {}};
   for (int i = 0; i < 100000; ++i) {
     series.x.push_back(i);
@@ -105,7 +105,7 @@ TEST_CASE("thinning: about as many points as asked, extremes, ends and gaps kept
   CHECK(thin(thinned, 5000).x.size() == thinned.x.size());
 }
 
-TEST_CASE("trailing mean: over what there is, gaps stay") {
+TEST_CASE("trailing mean: averages the available values, and gaps stay") {
   std::vector<double> mean = trailing_mean({1, 3, kGap, 5, 7}, 3);
   CHECK(mean[0] == 1);
   CHECK(mean[1] == 2);
@@ -114,7 +114,7 @@ TEST_CASE("trailing mean: over what there is, gaps stay") {
   CHECK(mean[4] == 6);
 }
 
-TEST_CASE("trailing mean: for any window the mean of its values, also after a spike") {
+TEST_CASE("trailing mean: equals the mean of each window, also after a spike") {
   std::vector<double> values;
   for (int i = 0; i < 50; ++i) values.push_back(i == 9 ? 1e300 : i % 11 == 5 ? kGap : i * 37 % 17);
   for (std::size_t window : {1, 2, 3, 7, 10, 49, 50, 51, 1000}) {
@@ -134,7 +134,7 @@ TEST_CASE("trailing mean: for any window the mean of its values, also after a sp
   CHECK(trailing_mean({}, 3).empty());
 }
 
-TEST_CASE("axes: extreme values neither overflow nor move others") {
+TEST_CASE("axes: extreme values neither overflow nor shift other values") {
   Panel panel{"loss", false, {}};
   panel.series.push_back({"run", {1, 2, 3, 4}, {1, 1e308, -1e308, 3}});
   Range range = y_range(panel);

@@ -1,4 +1,4 @@
-// Drawings: legible SVG for awkward runs, terminal charts that keep to their width.
+// Charts of awkward runs: legible SVG, and terminal charts that keep to their width.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -32,7 +32,7 @@ std::size_t count(const std::string& text, std::string_view word) {
   return times;
 }
 
-/// Columns a line takes on a terminal: colours take none, every character one.
+/// The columns of a line on a terminal: colour codes take none, each character takes one.
 std::size_t columns(const std::string& line) {
   std::size_t width = 0;
   for (std::size_t i = 0; i < line.size(); ++i) {
@@ -44,12 +44,12 @@ std::size_t columns(const std::string& line) {
   return width;
 }
 
-/// Every chart that a user may draw by accident.
+/// Awkward charts that a user may draw by accident.
 std::vector<Chart> awkward_charts() {
   std::vector<std::vector<RunLog>> runs = {
       {run_of({"3.5"})},                                    // a single point
-      {run_of({"5", "NaN", "4", "3", "NaN", "NaN", "2"})},  // gaps, a point between two
-      {run_of({"2", "2", "2"})},                            // nothing changes
+      {run_of({"5", "NaN", "4", "3", "NaN", "NaN", "2"})},  // gaps, and an isolated point
+      {run_of({"2", "2", "2"})},                            // a constant
       {run_of({"Infinity", "1e300", "1"})},
       {},
   };
@@ -69,7 +69,7 @@ std::vector<Chart> awkward_charts() {
 
 }  // namespace
 
-TEST_CASE("svg: awkward runs give finite coordinates and balanced markup") {
+TEST_CASE("svg: awkward runs have finite coordinates and balanced markup") {
   for (const Chart& chart : awkward_charts()) {
     std::string svg = svg_chart(chart);
     CHECK(svg.find("nan") == std::string::npos);
@@ -79,7 +79,7 @@ TEST_CASE("svg: awkward runs give finite coordinates and balanced markup") {
   }
 }
 
-TEST_CASE("svg: a gap breaks the line, a point between two gaps is drawn") {
+TEST_CASE("svg: a gap breaks the line, an isolated point is drawn") {
   std::string svg = svg_chart(make_run_chart({run_of({"5", "4", "NaN", "3", "NaN", "2", "1"})}, {}));
   std::size_t path = svg.find("<path class=\"l\"");
   REQUIRE(path != std::string::npos);
@@ -90,9 +90,9 @@ TEST_CASE("svg: a gap breaks the line, a point between two gaps is drawn") {
   CHECK(count(svg, "<circle") == 1);
 }
 
-TEST_CASE("svg: text is escaped") { CHECK(escape_xml("<a href='&\"'>\x01") == "&lt;a href=&#39;&amp;&quot;&#39;&gt;"); }
+TEST_CASE("svg: escapes text") { CHECK(escape_xml("<a href='&\"'>\x01") == "&lt;a href=&#39;&amp;&quot;&#39;&gt;"); }
 
-TEST_CASE("legend: the validation of many runs is one entry") {
+TEST_CASE("legend: one entry stands for the validation of many runs") {
   std::vector<RunLog> logs;
   for (const char* name : {"a", "b"}) {
     logs.push_back(parse_run_log(
@@ -106,7 +106,7 @@ TEST_CASE("legend: the validation of many runs is one entry") {
   CHECK(entries[2].is_shared);
 }
 
-TEST_CASE("terminal: no line is wider than asked, with or without Unicode and colour") {
+TEST_CASE("terminal: no line exceeds the requested width, with or without Unicode and colour") {
   for (const Chart& chart : awkward_charts()) {
     for (int width : {40, 80, 133}) {
       for (bool unicode : {false, true}) {
@@ -121,7 +121,7 @@ TEST_CASE("terminal: no line is wider than asked, with or without Unicode and co
   }
 }
 
-TEST_CASE("terminal: a falling line falls") {
+TEST_CASE("terminal: a falling curve falls") {
   Chart chart{"", "x", false, {{"y", false, {{"a", {0, 1}, {1, 0}}}}}};
   std::vector<std::string> lines = split(terminal_chart(chart, {40, 24, false, false}), '\n');
   std::vector<std::size_t> stars;
@@ -132,7 +132,7 @@ TEST_CASE("terminal: a falling line falls") {
   CHECK(std::is_sorted(stars.begin(), stars.end()));
 }
 
-TEST_CASE("run log: a text log's fields become columns, other lines are left alone") {
+TEST_CASE("run log: the fields of a text log become columns, other lines are ignored") {
   RunLog log = parse_run_log(
       "setting up\n [ts] iteration        7/      10 | consumed samples:           56 | lm loss: 1.250000E+00 | MFU A: "
       "12.5% | lost updates of the copy: 25.0% | odd: x |\n"
@@ -155,14 +155,14 @@ TEST_CASE("run log: a text log's fields become columns, other lines are left alo
   CHECK(log.warnings[0].find("dir/slurm-1.out:5: ") == 0);
 }
 
-TEST_CASE("run log: a broken line in the middle is an error, at the end a warning") {
+TEST_CASE("run log: a broken line is an error in the middle and a warning at the end") {
   CHECK_THROWS_WITH_AS(parse_run_log("{\"iteration\":1}\n{oops\n", "f"), doctest::Contains("f:2: "), Error);
   RunLog log = parse_run_log("{\"iteration\":1,\"lm_loss\":2}\n{\"iterat", "f");
   CHECK(log.steps.rows() == 1);
   CHECK(log.warnings.size() == 1);
 }
 
-TEST_CASE("run log: a resumed run replaces what it repeats; one iteration's lines are joined") {
+TEST_CASE("run log: a resumed run replaces the steps it repeats; lines of one iteration are merged") {
   RunLog log = parse_run_log(
       "{\"iteration\":1,\"lm_loss\":4}\n{\"iteration\":2,\"lm_loss\":3}\n"
       "{\"type\":\"validation\",\"iteration\":2,\"loss\":9}\n{\"iteration\":3,\"lm_loss\":2}\n"
@@ -181,7 +181,7 @@ TEST_CASE("run log: a resumed run replaces what it repeats; one iteration's line
   CHECK(log.warnings.empty());
 }
 
-TEST_CASE("run chart: time and tokens are added up from the log") {
+TEST_CASE("run chart: accumulates time and tokens from the log") {
   RunLog log = parse_run_log(
       R"({"type":"start","iteration":0,"seq_length":128})"
       "\n"

@@ -1,4 +1,4 @@
-// Who started us: from environments as mpirun, srun and torchrun leave them.
+// Detects the launcher from the environments that mpirun, srun and torchrun set.
 #include <doctest/doctest.h>
 
 #include <map>
@@ -26,7 +26,7 @@ std::string refusal_in(const Environment& variables) {
 
 }  // namespace
 
-TEST_CASE("launch: a plain run is one rank") {
+TEST_CASE("launch: a plain run has one rank") {
   RankEnvironment found = ranks_in({{"PATH", "/bin"}, {"WORLD_SIZE", "1"}, {"RANK", "0"}});
   CHECK(found.rank == 0);
   CHECK(found.world == 1);
@@ -67,7 +67,7 @@ TEST_CASE("launch: srun with pmix") {
   CHECK(ranks_in(variables).local_size == 3);
 }
 
-TEST_CASE("launch: what cannot work is explained") {
+TEST_CASE("launch: impossible launches are refused with the reason") {
   std::string torchrun = refusal_in({{"RANK", "3"},
                                      {"WORLD_SIZE", "16"},
                                      {"LOCAL_RANK", "3"},
@@ -84,7 +84,7 @@ TEST_CASE("launch: what cannot work is explained") {
   CHECK(test::contains(refusal_in({{"PMI_RANK", "1"}, {"PMI_SIZE", "4"}}), "another MPI"));
 }
 
-TEST_CASE("launch: variables that make no sense are refused") {
+TEST_CASE("launch: inconsistent variables are refused") {
   CHECK(test::contains(refusal_in({{"OMPI_COMM_WORLD_RANK", "x"}, {"OMPI_COMM_WORLD_SIZE", "4"}}),
                        "OMPI_COMM_WORLD_RANK=x"));
   CHECK(test::contains(refusal_in({{"OMPI_COMM_WORLD_RANK", "4"}, {"OMPI_COMM_WORLD_SIZE", "4"}}), "rank 4 of 4"));
@@ -99,7 +99,7 @@ TEST_CASE("launch: variables that make no sense are refused") {
   CHECK(announced({{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}}).world == 2);
   CHECK(announced({{"SLURM_PROCID", "3"}, {"SLURM_NTASKS", "8"}, {"SLURM_STEP_NUM_TASKS", "4"}}).world == 4);
   CHECK(announced({{"SLURM_PROCID", "3"}, {"SLURM_NTASKS", "8"}, {"SLURM_STEP_NUM_TASKS", "4"}}).rank == 3);
-  CHECK(announced({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}}).world == 1);  // a batch script
+  CHECK(announced({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}}).world == 1);  // in a batch script
   CHECK(announced({{"RANK", "1"}, {"WORLD_SIZE", "16"}}).launcher == "torchrun");
   CHECK(announced({}).world == 1);
   CHECK(announced_rank([](const char*) -> const char* { return nullptr; }) == 0);

@@ -1,4 +1,4 @@
-// Groups on paper: what they would send, and the groups of each rank of a grid.
+// Meta groups: the bytes that they would send, and the groups of each rank of a grid.
 #include <doctest/doctest.h>
 
 #include "layout/layout.h"
@@ -37,7 +37,7 @@ TEST_CASE("meta communicator: counts bytes, checks shapes") {
   CHECK_THROWS_AS(group.receive(stream, part, 4), Error);
 }
 
-TEST_CASE("groups on paper: sizes and places of every rank") {
+TEST_CASE("meta groups: sizes and positions of every rank") {
   GridSizes sizes;
   sizes.tensor = 2;
   sizes.context = 2;
@@ -59,7 +59,7 @@ TEST_CASE("groups on paper: sizes and places of every rank") {
     CHECK(groups.tied().size() == (stage == 0 || stage == 3 ? 2 : 1));
     CHECK(groups.tied().rank() == (stage == 3 ? 1 : 0));
     CHECK(groups.over({}).size() == 1);
-    CHECK(&groups.over({Axis::tensor, Axis::expert}) == &groups.over(Axis::tensor));  // there is one expert rank
+    CHECK(&groups.over({Axis::tensor, Axis::expert}) == &groups.over(Axis::tensor));  // the expert axis has one rank
     CHECK_THROWS_AS(groups.over({Axis::tensor, Axis::pipeline}), Error);
     CHECK(groups.all().size() == (stage == 0 || stage == 3 ? 6 : 5));
   }

@@ -1,5 +1,5 @@
-// What the ranks of a real job do to each other's data, against a local computation in the order of ranks, bit for bit.
-// Run by mpirun with 2, 4 and 8 ranks. Every rank knows what all others contribute: it comes from a seed and a rank.
+// Tests MPI communication between real ranks: results equal a local computation in rank order, bit for bit. Run by
+// mpirun with 2, 4 and 8 ranks. Contributions follow from a seed and a rank, so every rank knows them all.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
@@ -38,7 +38,7 @@ Communicator& control_group() {
   return *group;
 }
 
-/// What a sum of such elements is added up in.
+/// The type in which sums of T accumulate.
 template <class T>
 struct Summed {
   using Type = T;
@@ -67,7 +67,8 @@ T from_summed(typename Summed<T>::Type x) {
     return narrow<T>(x);
 }
 
-/// Elements that differ by seed, rank and place, of all sizes, so that an order of additions shows in the last bits.
+/// Elements determined by seed, rank and index, of varied magnitude, so that the order of additions affects the last
+/// bits.
 template <class T>
 std::vector<T> contribution(std::uint64_t seed, int rank, std::int64_t count) {
   std::vector<T> out(static_cast<std::size_t>(count));
@@ -92,8 +93,8 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
 }
 
-/// Part [begin, begin + count) of the sum of all ranks' contributions of `whole` elements, in the order of `ranks`,
-/// rounded once.
+/// Elements [begin, begin + count) of the sum of the contributions of `ranks`, of `whole` elements each, added in that
+/// order and rounded once.
 template <class T>
 std::vector<T> expected_sum(const std::vector<int>& ranks, std::uint64_t seed, std::int64_t whole, std::int64_t begin,
                             std::int64_t count) {
@@ -113,7 +114,7 @@ std::vector<T> expected_sum(const std::vector<int>& ranks, std::uint64_t seed, s
   return out;
 }
 
-/// A collective that was started, with all it needs until it is checked. Ranks are the job's, in the group's order.
+/// A collective in progress, with its operands and its expected result. Ranks are the job's, in the group's order.
 class Trial {
  public:
   virtual ~Trial() = default;
@@ -190,7 +191,7 @@ struct BroadcastTrial final : Trial {
   std::vector<T> data, expected;
 };
 
-/// One of the operations, with element type and size drawn from `random`; all members draw the same.
+/// Starts an operation with operator, element type and size drawn from `random`; all members draw the same.
 std::unique_ptr<Trial> random_trial(Communicator& group, const std::vector<int>& ranks, std::mt19937_64& random) {
   constexpr std::int64_t kCounts[] = {0, 1, 2, 3, 7, 255, 1000, 2048, 2049, 4097, 33333, 70001};
   std::int64_t count = kCounts[random() % std::size(kCounts)];
@@ -225,7 +226,7 @@ std::unique_ptr<Trial> random_trial(Communicator& group, const std::vector<int>&
 
 }  // namespace
 
-TEST_CASE("every operation, alone, odd sizes") {
+TEST_CASE("each operation, one at a time, with odd sizes") {
   std::vector<int> ranks = all_ranks();
   std::uint64_t seed = 1;
   auto check = [&](Trial&& trial) {
@@ -233,8 +234,8 @@ TEST_CASE("every operation, alone, odd sizes") {
     CHECK(trial.is_right());
     ++seed;
   };
-  // 0 and 1 elements, both sides of the limit of small messages (2048 floats, 4096 of 16 bits), uneven parts, several
-  // segments.
+  // 0 and 1 elements; below, at and above the limit of small messages (2048 floats, 4096 16-bit elements); uneven
+  // parts; several segments.
   for (std::int64_t count : {0, 1, 3, 2047, 2048, 2049, 4096, 4097, 32768 * 3 + 1, 700001}) {
     CAPTURE(count);
     check(AllReduceTrial<float>(control_group(), ranks, seed, count));
@@ -263,13 +264,13 @@ void compare_reductions() {
   CHECK(same_bits(a, b));
 }
 
-TEST_CASE("an all-reduce has the bits of a reduce-scatter followed by an all-gather") {
+TEST_CASE("an all-reduce equals a reduce-scatter followed by an all-gather, bit for bit") {
   compare_reductions<float>();
   compare_reductions<Bf16>();
   compare_reductions<Half>();
 }
 
-TEST_CASE("sums of 16-bit numbers: the same bits on every rank; one rank's NaN and infinity reach all") {
+TEST_CASE("16-bit sums have the same bits on every rank, and one rank's NaN and infinity reach all") {
   Communicator& group = control_group();
   for (std::int64_t count : {3, 50001}) {
     CAPTURE(count);
@@ -287,7 +288,7 @@ TEST_CASE("sums of 16-bit numbers: the same bits on every rank; one rank's NaN a
   }
 }
 
-TEST_CASE("operations may be chained without waiting between them") {
+TEST_CASE("chained operations need no wait between them") {
   Communicator& group = control_group();
   std::int64_t part = 9001;
   std::vector<float> a = contribution<float>(6, group.rank(), part * group.size()), b = a, c(a.size());
@@ -298,7 +299,7 @@ TEST_CASE("operations may be chained without waiting between them") {
   CHECK(same_bits(a, c));
 }
 
-TEST_CASE("hundreds of random operations, many in flight") {
+TEST_CASE("hundreds of random operations are correct with many in flight") {
   std::mt19937_64 random(20261121);
   std::vector<int> ranks = all_ranks();
   std::deque<std::unique_ptr<Trial>> flying;
@@ -318,7 +319,7 @@ TEST_CASE("hundreds of random operations, many in flight") {
   CHECK(wrong == 0);
 }
 
-TEST_CASE("groups that overlap: rows and columns of a grid at once") {
+TEST_CASE("overlapping groups: rows and columns of a grid communicate at once") {
   int world = session->world();
   GridSizes sizes;
   sizes.tensor = 2;
@@ -336,7 +337,7 @@ TEST_CASE("groups that overlap: rows and columns of a grid at once") {
       trials.push_back(random_trial(*data, column, random));
       trials.push_back(random_trial(control_group(), all_ranks(), random));
     }
-    // Waited for in another order than started, and not in the same one by all.
+    // Waits in another order than the start's, which also differs between ranks.
     if (session->rank() % 2 == 0) std::reverse(trials.begin(), trials.end());
     for (auto& trial : trials) {
       trial->work.join();
@@ -346,8 +347,8 @@ TEST_CASE("groups that overlap: rows and columns of a grid at once") {
   CHECK(wrong == 0);
 }
 
-TEST_CASE("send and receive: a ring, both directions at once, first in first out") {
-  int world = session->world(), next = (session->rank() + 1) % world, last = (session->rank() + world - 1) % world;
+TEST_CASE("send and receive: a ring in both directions at once keeps the order of messages") {
+  int world = session->world(), next = (session->rank() + 1) % world, previous = (session->rank() + world - 1) % world;
   for (std::int64_t count : {0, 1, 1000, 400001}) {
     CAPTURE(count);
     std::vector<std::vector<float>> out, in;
@@ -358,22 +359,22 @@ TEST_CASE("send and receive: a ring, both directions at once, first in first out
       in.emplace_back(static_cast<std::size_t>(count));
     }
     for (std::size_t i = 0; i < 2 * kMessages; ++i) {
-      int to = i < kMessages ? next : last, from = i < kMessages ? last : next;
+      int to = i < kMessages ? next : previous, from = i < kMessages ? previous : next;
       if (session->rank() % 2 == 0) works.push_back(control_group().send(stream, tensor_of(out[i]), to));
       works.push_back(control_group().receive(stream, tensor_of(in[i]), from));
       if (session->rank() % 2 == 1) works.push_back(control_group().send(stream, tensor_of(out[i]), to));
     }
     for (Work& work : works) work.join();
     for (std::size_t i = 0; i < 2 * kMessages; ++i)
-      CHECK(same_bits(in[i], contribution<float>(i, i < kMessages ? last : next, count)));
+      CHECK(same_bits(in[i], contribution<float>(i, i < kMessages ? previous : next, count)));
   }
 }
 
-TEST_CASE("a send's buffer is free when its work is done, and collectives pass it by") {
+TEST_CASE("a completed send releases its buffer, and collectives overtake a pending send") {
   int peer = session->rank() ^ 1;
   std::vector<double> out(200000, session->rank()), in(200000);
   Work sent = control_group().send(stream, tensor_of(out), peer);
-  // The peer has not asked for it yet; all-reduces go their way meanwhile.
+  // The peer has not posted its receive; all-reduces complete meanwhile.
   AllReduceTrial<float> sum(control_group(), all_ranks(), 3, 50000);
   sum.work.join();
   CHECK(sum.is_right());
@@ -384,11 +385,11 @@ TEST_CASE("a send's buffer is free when its work is done, and collectives pass i
   CHECK(in == std::vector<double>(200000, peer));
 }
 
-TEST_CASE("what was started ends while the rank computes") {
-  // A sum of many segments, which a single poll cannot bring to its end. done() is asked once, after a time that
-  // grows until it was enough: ranks may outnumber cores.
-  bool moved = false;
-  for (int milliseconds = 250; milliseconds <= 4000 && !moved; milliseconds *= 2) {
+TEST_CASE("operations progress while the rank computes") {
+  // A sum of many segments, which a single poll cannot complete. Calls done() once, after a delay that doubles until it
+  // suffices: ranks may outnumber cores.
+  bool completed = false;
+  for (int milliseconds = 250; milliseconds <= 4000 && !completed; milliseconds *= 2) {
     session->barrier();
     AllReduceTrial<float> sum(control_group(), all_ranks(), 4, 2000000);
     control_group().progress();
@@ -397,9 +398,9 @@ TEST_CASE("what was started ends while the rank computes") {
     sum.work.join();
     CHECK(sum.is_right());
     control_group().all_reduce(stream, Tensor(&ended, DType::f32, {1})).join();
-    moved = ended == static_cast<float>(session->world());
+    completed = ended == static_cast<float>(session->world());
   }
-  CHECK(moved);
+  CHECK(completed);
 }
 
 TEST_CASE("texts of different lengths") {
@@ -413,7 +414,7 @@ TEST_CASE("texts of different lengths") {
   CHECK(session->hosts().size() == static_cast<std::size_t>(session->world()));
 }
 
-TEST_CASE("the groups of a grid") {
+TEST_CASE("the process groups of a grid") {
   int world = session->world();
   GridSizes sizes;
   sizes.pipeline = world;
@@ -430,7 +431,7 @@ TEST_CASE("the groups of a grid") {
   CHECK_THROWS_AS(make_groups(*session, RankGrid(GridSizes{})), Error);
 }
 
-TEST_CASE("all ranks must agree: the one that does not is named") {
+TEST_CASE("disagreement between ranks names the rank that differs") {
   std::vector<AgreedItem> items = {{"program", "abc"}, {"command line", "--layers 2\n--lr 1e-4\n--seed 1"}};
   CHECK_NOTHROW(check_same(control_group(), session->hosts(), items));
   int odd = session->world() - 1;

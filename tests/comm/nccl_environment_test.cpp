@@ -1,4 +1,4 @@
-// The environment that decides how GPUs communicate, without any GPU.
+// The environment variables that control communication between GPUs; needs no GPU.
 #include "comm/nccl_environment.h"
 
 #include <doctest/doctest.h>
@@ -21,7 +21,7 @@ std::vector<Problem> problems_of(const std::map<std::string, std::string>& varia
 
 }  // namespace
 
-TEST_CASE("nccl environment: an interface that this host does not have is refused, with those that it has") {
+TEST_CASE("nccl environment: refuses an interface that this host lacks, and lists those that it has") {
   for (const char* good : {"eth", "eth0", "eth1,ib", "=eth0", "^docker,lo", "^=lo", "ib0:0"}) {
     CAPTURE(good);
     CHECK(problems_of({{"NCCL_SOCKET_IFNAME", good}}).empty());
@@ -36,7 +36,7 @@ TEST_CASE("nccl environment: an interface that this host does not have is refuse
   }
 }
 
-TEST_CASE("nccl environment: values that would be ignored are refused, those of Megatron's scripts are not") {
+TEST_CASE("nccl environment: refuses variables that would be ignored, accepts those of Megatron's scripts") {
   CHECK(problems_of({{"CUDA_DEVICE_MAX_CONNECTIONS", "1"},
                      {"CUDA_DEVICE_ORDER", "PCI_BUS_ID"},
                      {"NCCL_DEBUG", "info"},
@@ -52,12 +52,12 @@ TEST_CASE("nccl environment: values that would be ignored are refused, those of 
   }
 }
 
-TEST_CASE("nccl environment: algorithms that add in the network are off unless the user chooses") {
+TEST_CASE("nccl environment: turns off algorithms that add in the network unless the user chooses") {
   CHECK(nccl_defaults([](const char*) { return nullptr; }).size() == 1);
   CHECK(nccl_defaults([](const char*) { return "Tree"; }).empty());
 }
 
-TEST_CASE("nccl environment: faults say what to do") {
+TEST_CASE("nccl environment: errors name the remedy") {
   CHECK(nccl_fault_text("unhandled system error", "Bootstrap : no socket interface found\n")
             .find("system error: Bootstrap : no socket interface found; NCCL_SOCKET_IFNAME names no") !=
         std::string::npos);
@@ -68,4 +68,4 @@ TEST_CASE("nccl environment: faults say what to do") {
   CHECK(nccl_fault_text("internal error", nullptr) == "internal error; NCCL_DEBUG=INFO prints NCCL's log");
 }
 
-TEST_CASE("nccl environment: this host has an interface") { CHECK(!network_interfaces().empty()); }
+TEST_CASE("nccl environment: finds an interface of this host") { CHECK(!network_interfaces().empty()); }

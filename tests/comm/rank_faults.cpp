@@ -1,5 +1,5 @@
-// A job that fails on request: ranks count up together, iteration by iteration, until the chosen one goes astray.
-// Driven by tests/cli/ranks_faults_test.sh.
+// A job that fails on request: the ranks add up numbers in step until the chosen one misbehaves at iteration 3. Driven
+// by tests/cli/ranks_faults_test.sh.
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -18,7 +18,7 @@ bool stops_in_finalize = false;
 
 }  // namespace
 
-/// In front of MPI's own.
+/// Replaces MPI's function.
 extern "C" int PMPI_Finalize();
 extern "C" int MPI_Finalize() {
   if (stops_in_finalize) std::raise(SIGSTOP);
@@ -33,21 +33,21 @@ struct Options {
   double deadline = 2;
 };
 
-/// What the chosen rank does at iteration 3 instead of training on.
-void go_astray(const std::string& fault, Communicator& group, Stream& stream) {
+/// What the chosen rank does at iteration 3 instead of continuing.
+void misbehave(const std::string& fault, Communicator& group, Stream& stream) {
   float x = 0;
   Tensor one(&x, DType::f32, {1});
   std::vector<float> more(5000);
   if (fault == "stop") std::raise(SIGSTOP);
   if (fault == "kill") std::raise(SIGKILL);
-  if (fault == "broadcast") group.broadcast(stream, one, group.rank()).join();  // alone with it: sends, and continues
+  if (fault == "broadcast") group.broadcast(stream, one, group.rank()).join();  // no other rank joins
   if (fault == "receive") group.receive(stream, one, 0).join();
   if (fault == "size") group.all_reduce(stream, Tensor(more.data(), DType::f32, {300})).join();
   if (fault == "data") fail(Exit::bad_data, "x.idx: broken");
   if (fault == "bug") throw std::runtime_error("surprise");
 }
 
-/// All start a sum, and the chosen rank gives up while it is on its way: with an error, and the memory is gone.
+/// All ranks start a sum; the chosen one throws while it is in flight, after its memory is freed.
 void drop_sum(Communicator& group, Stream& stream, bool gives_up) {
   {
     std::vector<float> data(1 << 21, 1);
@@ -55,12 +55,12 @@ void drop_sum(Communicator& group, Stream& stream, bool gives_up) {
     if (!gives_up) return sum.join();
     group.progress();
   }
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));  // for the others to send what it has asked for
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));  // the others send what it has requested
   fail(Exit::bad_data, "x.idx: broken in the middle");
 }
 
-/// A rank fails while sums large and small are on their way in several groups; all ranks agree on its error, and can
-/// still exchange texts afterwards.
+/// A rank fails while large and small sums are in flight in several groups; all ranks agree on its error and can still
+/// exchange texts afterwards.
 [[noreturn]] void fail_together(const ProcessGroups& groups, Stream& stream, bool fails) {
   std::exception_ptr own;
   std::vector<float> large(1 << 22, 1), small(10, 1);
@@ -105,7 +105,7 @@ Exit count_together(const Options& options, Ranks& ranks, Console& console) {
   }
   for (std::int64_t iteration = 1; iteration <= options.iterations; ++iteration) {
     progress.iteration = iteration;
-    if (chosen && iteration == 3) go_astray(options.fault, groups.over(Axis::data), stream);
+    if (chosen && iteration == 3) misbehave(options.fault, groups.over(Axis::data), stream);
     if (options.fault == "drop" && iteration == 3) drop_sum(groups.over(Axis::data), stream, chosen);
     if (options.fault == "together" && iteration == 3) fail_together(groups, stream, chosen);
     float sum = 1;

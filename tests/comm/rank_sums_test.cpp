@@ -1,5 +1,4 @@
-// Sums of ranks' data, on every instruction set that this machine has: against a plain loop bit for bit, and against
-// sums in fp64.
+// Sums over ranks on every instruction set of this machine, compared with a plain loop bit for bit, and with fp64 sums.
 #include "comm/rank_sums.h"
 
 #include <doctest/doctest.h>
@@ -37,7 +36,7 @@ double value_of(T x) {
   return static_cast<double>(widen(x));
 }
 
-/// Both signs and several orders of magnitude, so that the order of additions shows.
+/// Both signs and several orders of magnitude, so that the order of additions matters.
 template <class T>
 std::vector<std::vector<T>> random_inputs(std::size_t ranks, std::size_t count) {
   std::mt19937 generator(static_cast<std::mt19937::result_type>(ranks * 1000 + count));
@@ -58,7 +57,7 @@ std::vector<T> sum_of(const std::vector<std::vector<T>>& inputs) {
   return out;
 }
 
-/// Element i summed in the order of ranks, in fp64 for double and otherwise in fp32, rounded once.
+/// Element i summed in rank order, in fp64 for double and in fp32 otherwise, rounded once.
 template <class T>
 T plain_sum(const std::vector<std::vector<T>>& inputs, std::size_t i) {
   std::conditional_t<std::is_same_v<T, double>, double, float> sum = 0;
@@ -69,7 +68,7 @@ T plain_sum(const std::vector<std::vector<T>>& inputs, std::size_t i) {
   return element<T>(static_cast<double>(sum));
 }
 
-/// The distance from one 16-bit number to the next at `value`.
+/// The distance from `value` to the next 16-bit number.
 template <class T>
 double last_place(T value) {
   T next = value;
@@ -87,7 +86,7 @@ void for_each_type(const Body& body) {
 
 }  // namespace
 
-TEST_CASE("rank sums: the bits of a plain loop, odd sizes, out may be any input") {
+TEST_CASE("rank sums: equal a plain loop bit for bit, for odd sizes and any input as output") {
   on_every_target([] {
     for_each_type([]<class T>(T) {
       CAPTURE(std::string(name_of(dtype_of<T>())));
@@ -118,7 +117,7 @@ TEST_CASE("rank sums: the bits of a plain loop, odd sizes, out may be any input"
   });
 }
 
-TEST_CASE("rank sums: bf16 and f16 of 2 and 3 ranks are the fp64 sum within one unit in the last place") {
+TEST_CASE("rank sums: bf16 and f16 of 2 and 3 ranks are within one unit in the last place of the fp64 sum") {
   on_every_target([] {
     for_each_type([]<class T>(T) {
       if constexpr (sizeof(T) == 2) {
@@ -134,19 +133,19 @@ TEST_CASE("rank sums: bf16 and f16 of 2 and 3 ranks are the fp64 sum within one 
             worst = error <= worst ? worst : error;
           }
           CHECK(worst <= 1);
-          CHECK(worst > 0.4);  // sums were rounded
+          CHECK(worst > 0.4);  // rounding occurred
         }
       }
     });
   });
 }
 
-TEST_CASE("rank sums: NaN and infinity travel, an overflow is infinite") {
+TEST_CASE("rank sums: NaN and infinity propagate, an overflow is infinite") {
   on_every_target([] {
     for_each_type([]<class T>(T) {
       CAPTURE(std::string(name_of(dtype_of<T>())));
       const double largest = value_of(element<T>(std::is_same_v<T, Half> ? 65504.0 : 3.3e38));
-      for (std::size_t at : {0u, 4u, 18u}) {  // in a whole vector, and in the rest behind it
+      for (std::size_t at : {0u, 4u, 18u}) {  // in a full vector and in the remainder
         CAPTURE(at);
         auto summed = [&](double a, double b) {
           std::vector<std::vector<T>> inputs(2, std::vector<T>(19, element<T>(1)));
@@ -167,7 +166,7 @@ TEST_CASE("rank sums: NaN and infinity travel, an overflow is infinite") {
   });
 }
 
-TEST_CASE("rank sums: integers are refused by every kind of group") {
+TEST_CASE("rank sums: every kind of group refuses integers") {
   Stream stream(Device::meta);
   Tensor integers(nullptr, DType::i32, {4}), part(nullptr, DType::i32, {2}), halves(nullptr, DType::bf16, {4});
   SelfCommunicator self;

@@ -1,9 +1,9 @@
-// Ranks that are threads of one process: what several processes do together, tested without any of them.
+// Ranks as threads of one process, to test collective code without processes.
 //
-//   run_ranks(grid, [&](int rank, const ProcessGroups& groups) { ... });
+// run_ranks(grid, [&](int rank, const ProcessGroups& groups) { ... });
 //
-// Collectives copy from each other's memory between two barriers; reductions add in the order of ranks. When a rank
-// throws, those that wait for it throw too, and run_ranks throws what the first one threw.
+// Collectives copy from each other's memory between two barriers; reductions add in rank order. If a rank throws, ranks
+// that wait for it throw too, and run_ranks rethrows the first exception.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@
 
 namespace mtl::test {
 
-/// What the members of one group share.
+/// State shared by the members of one group.
 class ThreadGroup {
  public:
   explicit ThreadGroup(int size) : slots(static_cast<std::size_t>(size)) {}
@@ -62,14 +62,14 @@ class ThreadGroup {
     return message;
   }
 
-  /// A member will not come any more: no other may wait for it.
+  /// Marks the group as broken: a member will not arrive, and waits for it throw.
   void abandon() {
     std::lock_guard lock(mutex_);
     broken_ = true;
     changed_.notify_all();
   }
 
-  std::vector<Tensor> slots;  // what each member brings to the current collective
+  std::vector<Tensor> slots;  // operands of the current collective, by member
 
  private:
   void check() const { require(!broken_, "another rank has failed"); }
@@ -96,7 +96,7 @@ class ThreadCommunicator final : public Communicator {
     return {};
   }
 
-  /// Happens when it is waited for, so that a member that reads the result too early reads old values.
+  /// Runs when joined, so that a member that reads the result too early reads old values.
   Work all_gather(Stream&, Tensor out, Tensor in) override {
     require(out.numel() == in.numel() * size() && out.dtype() == in.dtype(), "gathering parts of another size");
     return Work(std::make_shared<Late>([this, out, in] {
@@ -132,7 +132,7 @@ class ThreadCommunicator final : public Communicator {
     return {};
   }
 
-  /// Happens when it is waited for, like all_gather.
+  /// Runs when joined, like all_gather.
   Work receive(Stream&, Tensor data, int peer) override {
     return Work(std::make_shared<Late>([this, data, peer] {
       std::vector<std::byte> message = group_->take(peer, rank_);
@@ -156,7 +156,7 @@ class ThreadCommunicator final : public Communicator {
 
   const Tensor& slot(int r) const { return group_->slots[static_cast<std::size_t>(r)]; }
 
-  /// Shows `mine` to the others while all of them `read`.
+  /// Publishes `mine` and calls `read` between two barriers, while all members' operands are published.
   template <class Read>
   void collect(const Tensor& mine, const Read& read) {
     group_->slots[static_cast<std::size_t>(rank_)] = mine;
@@ -165,7 +165,7 @@ class ThreadCommunicator final : public Communicator {
     group_->barrier();
   }
 
-  /// The sum of all slots from a byte on, in the order of ranks.
+  /// Adds up all slots from byte `first_byte` in rank order.
   void sum(std::vector<std::byte>& result, std::size_t first_byte) {
     std::vector<const std::byte*> inputs;
     for (int r = 0; r < size(); ++r) inputs.push_back(static_cast<const std::byte*>(slot(r).raw()) + first_byte);

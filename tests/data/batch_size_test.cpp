@@ -19,7 +19,7 @@ BatchSizeOptions options_of(const Json& args) {
 void check_case(const Json& one) {
   const BatchSizeOptions options = options_of(one.at("args"));
   if (!one.at("error").is_null()) {
-    // A ramp without a step divides by zero there; here it is constant.
+    // Megatron-LM divides by zero for a ramp without steps; here such a ramp is constant.
     if (options.rampup && options.rampup->front() == options.global_batch_size)
       CHECK(BatchSizes(options).sizes().size() == 1);
     else
@@ -34,7 +34,7 @@ void check_case(const Json& one) {
     CHECK(sizes.running(want[0]) == want[2]);
     CHECK(sizes.micro_batches(want[0]) == want[3]);
   }
-  // Megatron-LM counts what is asked for while a size is cut down, and what is taken beyond: see the last rows.
+  // While a size is rounded down, Megatron-LM counts the requested samples; the last rows show what it reads beyond.
   std::int64_t consumed = 0, iterations = 0;
   for (const Json& row : one.at("walk").as_array()) {
     const auto want = golden::numbers<std::int64_t>(row);
@@ -51,14 +51,14 @@ void check_case(const Json& one) {
 
 }  // namespace
 
-TEST_CASE("batch sizes are Megatron-LM's") {
+TEST_CASE("batch sizes equal Megatron-LM's") {
   for (const Json& one : golden_lines("golden/schedules/batch_size.jsonl")) {
     CAPTURE(one.at("args").dump());
     check_case(one);
   }
 }
 
-TEST_CASE("batch sizes by a schedule of steps") {
+TEST_CASE("batch sizes follow a step schedule") {
   for (const Json& one : golden_lines("golden/schedules/step_schedule.jsonl")) {
     CAPTURE(one.at("schedule").as_string());
     BatchSizeOptions options{.schedule = one.at("schedule").as_string()};
@@ -69,7 +69,7 @@ TEST_CASE("batch sizes by a schedule of steps") {
   }
 }
 
-TEST_CASE("iterations and samples of a run are the same walk") {
+TEST_CASE("counting iterations and counting samples agree") {
   const BatchSizes sizes({.micro_batch_size = 2, .schedule = "0:4 30:6,100:10"});
   CHECK(sizes.sizes() == std::vector<std::int64_t>{4, 6, 10});
   std::int64_t consumed = 0;
@@ -81,7 +81,7 @@ TEST_CASE("iterations and samples of a run are the same walk") {
   }
 }
 
-TEST_CASE("schedules that cannot be are refused") {
+TEST_CASE("impossible schedules are refused") {
   const auto refused = [](BatchSizeOptions options) { CHECK_THROWS_AS(BatchSizes{options}, Error); };
   for (const char* text : {"10:4", "0:4 0:8", "0:4 20:8 10:16", "0:x", "0", ":4", "0:4 1Q:8", "0:0", " ", "0:4 -1:8"})
     refused({.schedule = text});
@@ -89,7 +89,7 @@ TEST_CASE("schedules that cannot be are refused") {
   refused({.global_batch_size = 16, .rampup = std::vector<std::int64_t>{4, 4, 100}, .schedule = "0:4"});
   refused({.global_batch_size = 16, .rampup = std::vector<std::int64_t>{4, 4}});
   refused({.global_batch_size = 16, .rampup = std::vector<std::int64_t>{4, 0, 10}});
-  const std::int64_t half = std::int64_t{1} << 62;  // twice four of it is 0 in 64 bits
+  const std::int64_t half = std::int64_t{1} << 62;  // four times this overflows to 0 in 64 bits
   refused({.global_batch_size = 1, .micro_batch_size = half, .data_parallel_size = 4});
   refused({.global_batch_size = half, .micro_batch_size = half});
   refused({.schedule = "0:4611686018427387904"});

@@ -12,7 +12,7 @@ using namespace mtl;
 
 namespace {
 
-/// Weights are written as hexadecimal doubles.
+/// Weights are stored as hexadecimal doubles.
 std::vector<double> doubles(const Json& array) {
   std::vector<double> out;
   for (const Json& item : array.as_array()) out.push_back(std::strtod(item.as_string().c_str(), nullptr));
@@ -66,7 +66,7 @@ void check_data_path(const Json& one) {
   if (blend.weights) CHECK(*blend.weights == doubles(one.at("weights")));
 }
 
-/// Token files with documents of these lengths.
+/// Writes token files with documents of these lengths.
 std::string write_documents(const Folder& folder, std::size_t number, const std::vector<std::int32_t>& lengths) {
   const std::string prefix = cat(folder.path, "set", number);
   IndexedDatasetWriter writer(prefix, DataType::u16);
@@ -129,7 +129,7 @@ void check_case(const Json& one) {
   }
 }
 
-/// All that is wrong with the flags.
+/// All problems of the flags.
 std::map<std::string, std::string> problems(const DataPathOptions& options) {
   std::map<std::string, std::string> out;
   read_split_sources(options, [&](const std::string& flag, const std::string& what) { out[flag] = what; });
@@ -138,7 +138,7 @@ std::map<std::string, std::string> problems(const DataPathOptions& options) {
 
 }  // namespace
 
-TEST_CASE("blends are Megatron-LM's") {
+TEST_CASE("blends equal Megatron-LM's") {
   for (const Json& one : golden_lines("golden/blend/cases.jsonl")) {
     CAPTURE(one.dump().substr(0, 200));
     check_case(one);
@@ -166,7 +166,7 @@ TEST_CASE("a long blend of many data sets keeps to its weights") {
     CHECK(std::abs(static_cast<double>(counts[d]) - weights[d] * 50000) <= 1.5);
 }
 
-TEST_CASE("where the splits come from") {
+TEST_CASE("every way to name the splits' sources") {
   const Folder folder;
   write_file_atomic(folder.path + "words", " 0.3 a\n0.7\tb \n");
   write_file_atomic(folder.path + "splits.json", R"({"train": ["1", "a", 2.5, "b"], "valid": "c d"})");
@@ -194,7 +194,7 @@ TEST_CASE("where the splits come from") {
   CHECK(problems({.valid_data_path = {"0", "a"}}).contains("--valid-data-path"));
 }
 
-TEST_CASE("a data set whose share is empty is named") {
+TEST_CASE("an empty share names its data set") {
   const Folder folder;
   DataFiles files;
   const SplitSource source{"--data-path", {{write_documents(folder, 0, {50, 50})}, {}}, {0.9, 0.91}};
@@ -202,13 +202,13 @@ TEST_CASE("a data set whose share is empty is named") {
                        Error);
 }
 
-TEST_CASE("a blend that would use up a data set is refused") {
+TEST_CASE("a blend that would exhaust a data set is refused") {
   const Folder folder;
   DataFiles files;
   SplitSource source{"--data-path", {{write_documents(folder, 0, {9})}, std::vector<double>{}}, {0, 1}};
   for (std::size_t d = 1; d < 100; ++d) source.blend.prefixes.push_back(write_documents(folder, d, {9}));
   source.blend.weights->assign(100, 0.001);
-  source.blend.weights->front() = 0.9;  // its target is 10, but the blend has 109 places
+  source.blend.weights->front() = 0.9;  // its target is 10, but the blend has 109 entries
   CHECK_THROWS_WITH_AS(open_split(files, source, 10, {.seq_length = 8}), doctest::Contains("set0: the blend takes"),
                        Error);
 }

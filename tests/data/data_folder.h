@@ -1,4 +1,4 @@
-// Token files for tests, in a folder that goes with the test.
+// Token files for tests, in a folder that is removed with the test.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace mtl {
 
-/// A temporary folder; its path ends with a slash.
+/// A temporary folder, removed with this object; `path` ends with a slash.
 struct Folder {
   test::ScratchFolder scratch;
   std::string path = scratch.path() + "/";

@@ -28,20 +28,20 @@ void flip_byte(const std::string& path, std::int64_t at) {
 
 }  // namespace
 
-TEST_CASE("a file that changes is another one, wherever it lies") {
+TEST_CASE("a changed file has another identity, a moved file keeps it") {
   const Folder folder;
   const std::string one = folder.path + "one", moved = folder.path + "moved", prefix = folder.path + "large";
   write_tokens(one, 5, 1000);
   write_tokens(moved, 5, 1000);
   const Json before = file_identity(IndexedDataset(one));
   CHECK(data_difference(before, file_identity(IndexedDataset(moved))).empty());
-  flip_byte(moved + ".bin", 1999);  // the same size, the same .idx
+  flip_byte(moved + ".bin", 1999);  // same size, same .idx
   CHECK(data_difference(before, file_identity(IndexedDataset(moved))).find("moved: bin_hash is") != std::string::npos);
   write_tokens(moved, 5, 1001);
   CHECK(data_difference(before, file_identity(IndexedDataset(moved))).find("moved: bin_bytes is 2002") !=
         std::string::npos);
 
-  // Of a large file the first and the last block count, and more than a thousand between them.
+  // A large file's identity covers its first and last block and more than a thousand blocks between.
   write_tokens(prefix, 7, 3'000'000);
   const std::uint64_t whole = sample_hash(MappedFile(prefix + ".bin"));
   for (const std::int64_t at : {0, 5'999'999}) {
@@ -52,7 +52,7 @@ TEST_CASE("a file that changes is another one, wherever it lies") {
   CHECK(sample_hash(MappedFile(prefix + ".bin")) == whole);
 }
 
-TEST_CASE("data sets that are swapped, missing, or taken in another order are reported") {
+TEST_CASE("swapped, missing and reordered data sets are reported") {
   const auto file = [](const char* hash) {
     return Json::object({{"path", hash}, {"bin_bytes", 1}, {"idx_hash", hash}});
   };
@@ -65,6 +65,6 @@ TEST_CASE("data sets that are swapped, missing, or taken in another order are re
   CHECK(data_difference(data({"a", "b"}, "1"), data({"b", "a"}, "1")).find("b: idx_hash is \"b\", it was \"a\"") == 0);
   CHECK(data_difference(data({"a", "b"}, "1"), data({"a"}, "1")) == "1 data sets, it had 2");
   CHECK(data_difference(data({"a"}, "1"), data({"a"}, "2")) == "--seed is \"2\", it was \"1\"");
-  CHECK(data_difference(file("a"), data({"a"}, "2")).empty());  // an older checkpoint
+  CHECK(data_difference(file("a"), data({"a"}, "2")).empty());  // from an older checkpoint
   CHECK_FALSE(data_difference(file("b"), data({"a"}, "2")).empty());
 }

@@ -14,7 +14,7 @@ namespace {
 
 using Bounds = std::vector<std::int64_t>;
 
-/// One document of each length.
+/// Writes one document of each length.
 IndexedDataset documents_of(const Folder& folder, const std::vector<std::size_t>& lengths) {
   Documents documents;
   for (const std::size_t length : lengths) {
@@ -40,22 +40,22 @@ TEST_CASE("documents are divided by weights, halves rounded to even") {
 
 TEST_CASE("tokens are divided at the nearest end of a document") {
   Folder folder;
-  const IndexedDataset data = documents_of(folder, {10, 1, 1, 0, 8, 20});  // ends at 10 11 12 12 20 40
+  const IndexedDataset data = documents_of(folder, {10, 1, 1, 0, 8, 20});  // ends: 10 11 12 12 20 40
   CHECK(divide_tokens(data, {1, 1}) == Bounds{0, 5, 6});
   CHECK(divide_tokens(data, {11, 29}) == Bounds{0, 2, 6});
   CHECK(divide_tokens(data, {4, 36}) == Bounds{0, 0, 6});
-  CHECK(divide_tokens(data, {5, 35}) == Bounds{0, 0, 6});  // half way: the earlier one
+  CHECK(divide_tokens(data, {5, 35}) == Bounds{0, 0, 6});  // halfway: the earlier end
   CHECK(divide_tokens(data, {6, 34}) == Bounds{0, 1, 6});
   CHECK(divide_tokens(data, {1, 1, 1, 1}) == Bounds{0, 1, 5, 5, 6});
 }
 
-TEST_CASE("shuffled documents are NumPy's permutation") {
+TEST_CASE("shuffled documents follow NumPy's permutation") {
   // numpy.random.RandomState(1234).permutation(10)
   CHECK(shuffled_documents(10, 1234) == std::vector<std::uint32_t>{7, 2, 9, 1, 0, 8, 4, 5, 6, 3});
   CHECK(shuffled_documents(0, 1).empty());
 }
 
-TEST_CASE("a sample has different documents, the same for the same seed, and all of them in the end") {
+TEST_CASE("a sample has distinct documents, repeats for the same seed, and grows to all of them") {
   CHECK(sample_documents(1000, 20, 5) == sample_documents(1000, 20, 5));
   CHECK(sample_documents(1000, 20, 5) != sample_documents(1000, 20, 6));
   for (const std::int64_t count : {0, 1, 7, 999, 1000}) {

@@ -57,7 +57,7 @@ void put_idx_with_modes(const std::string& prefix, const std::string& modes) {
 
 }  // namespace
 
-TEST_CASE("a data set in pieces, copied one after another, is the data set") {
+TEST_CASE("copying the pieces of a data set in order reproduces the data set") {
   Folder folder;
   write_documents(folder.path + "all", DataType::u16, random_documents(500, 2000, 1));
   const IndexedDataset all(folder.path + "all");
@@ -70,7 +70,7 @@ TEST_CASE("a data set in pieces, copied one after another, is the data set") {
   CHECK(same_files(folder.path + "singles", folder.path + "all"));
 }
 
-TEST_CASE("documents in any order come through whole, whatever the number of threads") {
+TEST_CASE("documents are copied whole in any order, with any number of threads") {
   Folder folder;
   const Documents documents = random_documents(3000, 5000, 2);  // more bytes than one buffer
   write_documents(folder.path + "all", DataType::i32, documents);
@@ -97,7 +97,7 @@ TEST_CASE("a sequence larger than every buffer is copied") {
   CHECK(same_files(folder.path + "copy", folder.path + "large"));
 }
 
-TEST_CASE("modes follow their sequences, and types and modes do not mix") {
+TEST_CASE("modes follow their sequences, and mixed types or modes are refused") {
   Folder folder;
   write_documents(folder.path + "modal", DataType::u16, {{{1}, {2}}, {}, {{3}}});
   put_idx_with_modes(folder.path + "modal", "\1\2\3");
@@ -132,7 +132,7 @@ TEST_CASE("modes follow their sequences, and types and modes do not mix") {
   CHECK_FALSE(file_exists(folder.path + "x.bin"));
 }
 
-TEST_CASE("a copy that is not committed leaves nothing") {
+TEST_CASE("an uncommitted copy leaves no files") {
   Folder folder;
   write_documents(folder.path + "all", DataType::u16, {{{1, 2}}});
   const IndexedDataset all(folder.path + "all");
@@ -144,7 +144,7 @@ TEST_CASE("a copy that is not committed leaves nothing") {
   CHECK(std::distance(fs::directory_iterator(folder.path), {}) == 2);
 }
 
-TEST_CASE("the token files of a folder, by name in byte order") {
+TEST_CASE("the token files of a folder are listed by name in byte order") {
   Folder folder;
   for (const char* name : {"b", "a10", "a9", "B", "\xC3\xA9", "a.b"}) {
     write_documents(folder.path + name, DataType::u16, {{{1}}});

@@ -23,7 +23,7 @@ SampleOrder order_of(const std::vector<std::int32_t>& lengths, std::int64_t seq_
 
 }  // namespace
 
-TEST_CASE("a keyed permutation hits every number once") {
+TEST_CASE("a keyed permutation maps to every number once") {
   for (const std::int64_t n : {1, 2, 3, 4, 5, 15, 16, 17, 63, 64, 65, 1000, 4097, 65537, 100000}) {
     CAPTURE(n);
     for (const std::uint64_t key : {0ull, 1ull, 0x123456789abcdefull}) {
@@ -44,9 +44,9 @@ TEST_CASE("a keyed permutation hits every number once") {
   CHECK_THROWS_AS(KeyedPermutation(0, 1), Error);
 }
 
-TEST_CASE("where a number goes looks random") {
-  // Blocks of consecutive numbers over bins: chi-square with 99 degrees of freedom lies in [55, 155] but for one in
-  // 10^4.
+TEST_CASE("images of a keyed permutation look random") {
+  // Counts blocks of consecutive numbers per bin: chi-square with 99 degrees of freedom is within [55, 155] with
+  // probability 1 - 10^-4.
   constexpr std::int64_t kSize = 1'000'000, kBins = 100, kDraws = 20'000;
   for (const std::uint64_t key : {1ull, 2ull, 3ull, 4ull}) {
     const KeyedPermutation permute(kSize, key), other(kSize, key + 1000);
@@ -55,7 +55,7 @@ TEST_CASE("where a number goes looks random") {
       std::int64_t fixed = 0;
       for (std::int64_t i = begin; i < begin + kDraws; ++i) {
         ++bins[static_cast<std::size_t>(permute(i) * kBins / kSize)];
-        const std::int64_t step = (permute(i + 1) - permute(i) + kSize) % kSize;  // of neighbours
+        const std::int64_t step = (permute(i + 1) - permute(i) + kSize) % kSize;  // between the images of neighbours
         ++steps[static_cast<std::size_t>(step * kBins / kSize)];
         fixed += permute(i) == other(i);
       }
@@ -69,12 +69,12 @@ TEST_CASE("where a number goes looks random") {
       CHECK(chi_square(bins) < 155);
       CHECK(chi_square(steps) > 55);
       CHECK(chi_square(steps) < 155);
-      CHECK(fixed <= 4);  // another key is another permutation
+      CHECK(fixed <= 4);  // another key permutes differently
     }
   }
 }
 
-TEST_CASE("the feistel order hands out every cut of an epoch once, and no token twice") {
+TEST_CASE("the feistel order returns every cut of an epoch once, and no token twice") {
   std::vector<std::int32_t> lengths;
   for (int i = 0; i < 303; ++i) lengths.push_back(i % 5 == 0 ? 0 : 3 + i * 7 % 23);
   std::int64_t tokens = 0;
@@ -102,14 +102,14 @@ TEST_CASE("the feistel order hands out every cut of an epoch once, and no token 
     CHECK(samples.insert(sample).second);
     const std::int64_t first = token_of(order.first_of(sample));
     CHECK(token_of(order.last_of(sample)) == first + kLength);
-    CHECK(first / tokens == (first + kLength) / tokens);  // a sample lies in one epoch
+    CHECK(first / tokens == (first + kLength) / tokens);  // a sample never crosses epochs
     for (std::int64_t k = 0; k < kLength; ++k) CHECK(inputs.insert(first + k).second);
     starts.insert(first % tokens % kLength);
   }
-  CHECK(starts.size() > 1);  // the cuts move from epoch to epoch
+  CHECK(starts.size() > 1);  // the cuts shift from epoch to epoch
 }
 
-TEST_CASE("the feistel order depends on the seed, not on how many samples are wanted") {
+TEST_CASE("the feistel order depends on the seed, not on the number of samples") {
   const std::vector<std::int32_t> lengths(100, 37);
   const SampleOrder few = order_of(lengths, 8, 10), many = order_of(lengths, 8, 2000),
                     other = order_of(lengths, 8, 10, 2);
@@ -119,6 +119,6 @@ TEST_CASE("the feistel order depends on the seed, not on how many samples are wa
     equal += few.shuffled(i) == other.shuffled(i);
   }
   CHECK(equal < 20);
-  CHECK_THROWS_AS(order_of({3}, 8, 1), Error);  // not one sample
+  CHECK_THROWS_AS(order_of({3}, 8, 1), Error);  // shorter than one sample
   CHECK_THROWS_AS(order_of(lengths, 8, INT64_MAX), Error);
 }

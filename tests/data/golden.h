@@ -21,8 +21,8 @@ std::vector<T> numbers(const Json& array) {
   return out;
 }
 
-/// Compares values with an array record {dtype, shape, sha256, data or first and last}: first what can be shown, then
-/// the hash of all.
+/// Compares values with an array record {dtype, shape, sha256, data or first and last}: the listed values first, for a
+/// readable failure, then the hash of all.
 template <class T>
 void check_array(std::span<const T> values, const Json& record) {
   std::size_t size = 1;

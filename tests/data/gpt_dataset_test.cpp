@@ -121,7 +121,7 @@ GptDataset dataset_of(const Json& one) {
                            .reset_attention_mask = one.at("reset_attention_mask").as_bool()});
 }
 
-/// The square of bytes that document_start stands for: rows are queries, 1 is masked out.
+/// The mask that document_start stands for: rows are queries, 1 means masked.
 std::string expand_mask(const Sample& sample) {
   const std::size_t length = sample.tokens.size();
   std::string mask(length * length, '\1');
@@ -154,7 +154,7 @@ void check_item(const Json& one) {
 
 }  // namespace
 
-TEST_CASE("split strings are read as Megatron-LM reads them") {
+TEST_CASE("split strings are parsed like Megatron-LM's") {
   for (const Json& one : golden_lines("golden/gpt_dataset/splits.jsonl")) {
     CAPTURE(one.at("split").as_string());
     if (one.find("error") != nullptr) {
@@ -165,14 +165,14 @@ TEST_CASE("split strings are read as Megatron-LM reads them") {
   }
 }
 
-TEST_CASE("the three indices are Megatron-LM's") {
+TEST_CASE("the three indices equal Megatron-LM's") {
   for (const Json& one : golden_lines("golden/gpt_dataset/cases.jsonl")) {
     CAPTURE(one.at("name").as_string());
     check_case(one);
   }
 }
 
-TEST_CASE("items are Megatron-LM's") {
+TEST_CASE("samples equal Megatron-LM's") {
   for (const Json& one : golden_lines("golden/gpt_dataset/items.jsonl")) {
     CAPTURE(one.at("prefix").as_string());
     CAPTURE(one.at("index").as_int());
@@ -180,7 +180,7 @@ TEST_CASE("items are Megatron-LM's") {
   }
 }
 
-TEST_CASE("where a sample comes from agrees with its tokens") {
+TEST_CASE("a sample's reported origin agrees with its tokens") {
   const auto data = std::make_shared<IndexedDataset>("golden/gpt_dataset/items_short");
   const GptDataset dataset(data, {.seq_length = 16, .range = {0, data->sequences()}, .samples = 25});
   for (std::int64_t index = 0; index < dataset.size(); ++index) {
@@ -203,11 +203,11 @@ TEST_CASE("an id beyond the vocabulary is refused") {
     const GptDataset dataset(data, {.seq_length = 16, .range = {0, 14}, .samples = 25, .vocab_size = vocab_size});
     for (std::int64_t index = 0; index < dataset.size(); ++index) dataset.item(index);
   };
-  CHECK_NOTHROW(read_all(91));  // its largest id is 90
+  CHECK_NOTHROW(read_all(91));  // the largest id is 90
   CHECK_THROWS_AS(read_all(90), Error);
 }
 
-TEST_CASE("what a run asks of each split") {
+TEST_CASE("the samples that a run needs from each split") {
   using Counts = std::array<std::int64_t, 3>;
   CHECK(count_samples({.train_iters = 1000, .global_batch_size = 8, .eval_interval = 300, .eval_iters = 10}) ==
         Counts{8000, 320, 80});
@@ -217,10 +217,10 @@ TEST_CASE("what a run asks of each split") {
         Counts{35, 24, 8});
   CHECK(count_samples(
             {.train_iters = 7, .global_batch_size = 8, .eval_interval = 2, .eval_iters = 1, .train_samples = 35}) ==
-        Counts{35, 32, 8});  // a ramp makes more updates of them
+        Counts{35, 32, 8});  // a ramp makes more updates of the same samples
 }
 
-TEST_CASE("data that cannot give samples is refused") {
+TEST_CASE("data that cannot fill a sample is refused") {
   const std::vector<std::int32_t> lengths = {0, 1, 50};
   const SequenceLengths view(lengths.data(), 3);
   const auto build = [&](SampleOrderOptions options) { return SampleOrder(view, options); };
@@ -234,8 +234,8 @@ TEST_CASE("data that cannot give samples is refused") {
   CHECK(build({.seq_length = 8, .range = {0, 3}, .samples = 0}).samples() == 6);
 }
 
-TEST_CASE("one token makes samples, as in Megatron-LM") {
-  // The indices that Megatron-LM's build_sample_idx and numpy's RandomState(1234) give.
+TEST_CASE("a single token makes samples, as in Megatron-LM") {
+  // The indices that Megatron-LM's build_sample_idx and numpy's RandomState(1234) return.
   const std::vector<std::int32_t> lengths = {0, 1, 0};
   const SequenceLengths view(lengths.data(), 3);
   const SampleOrder one(view, {.seq_length = 3, .seed = 1234, .range = {1, 2}, .samples = 5});
@@ -257,8 +257,8 @@ TEST_CASE("one token makes samples, as in Megatron-LM") {
   CHECK(SampleOrder(view, {.seq_length = 3, .range = {1, 2}}).samples() == 0);
 }
 
-TEST_CASE("sequences far behind in a file are named in 32 bits, and beyond them refused") {
-  // An .idx of so many lengths, of which only the pages that are used take memory.
+TEST_CASE("sequence numbers are stored in 32 bits, and larger ones refused") {
+  // An .idx of 2^32 + 2 lengths; only the pages that are touched take memory.
   const std::int64_t sequences = (std::int64_t{1} << 32) + 2;
   const auto bytes = static_cast<std::size_t>(4 * sequences);
   void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

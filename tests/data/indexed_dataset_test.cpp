@@ -32,7 +32,7 @@ void write_corpus(const std::string& prefix, DataType type) {
 
 }  // namespace
 
-TEST_CASE("what is written is read again, in every integer type") {
+TEST_CASE("written sequences read back, in every integer type") {
   Folder folder;
   for (const DataType type : {DataType::u8, DataType::i8, DataType::i16, DataType::i32, DataType::i64, DataType::u16}) {
     const std::string prefix = cat(folder.path, name_of(type));
@@ -56,7 +56,7 @@ TEST_CASE("what is written is read again, in every integer type") {
   }
 }
 
-TEST_CASE("the writer's hashes are those of its files") {
+TEST_CASE("the writer's hashes equal those of its files") {
   Folder folder;
   const std::string prefix = folder.path + "hashed";
   IndexedDatasetWriter writer(prefix, DataType::u16);
@@ -71,7 +71,7 @@ TEST_CASE("the writer's hashes are those of its files") {
   CHECK(written.tokens == 600'000);
 }
 
-TEST_CASE("a file that becomes shorter while it is in use is an error, not zeros or a signal") {
+TEST_CASE("a file that shrinks while in use is an error, not zeros or a signal") {
   Folder folder;
   const std::string prefix = folder.path + "shrinking";
   IndexedDatasetWriter writer(prefix, DataType::u16);
@@ -83,7 +83,7 @@ TEST_CASE("a file that becomes shorter while it is in use is an error, not zeros
   data.check_sizes();
   data.read(0, 0, tokens);
   CHECK(tokens == std::vector<std::int32_t>(100'000, 9));
-  for (const std::uintmax_t left : {199'998, 5'000, 0}) {  // in the last page; pages less; nothing
+  for (const std::uintmax_t left : {199'998, 5'000, 0}) {  // cut in the last page, pages earlier, and completely
     CAPTURE(left);
     std::filesystem::resize_file(prefix + ".bin", left);
     CHECK_THROWS_WITH_AS(data.read(0, 0, tokens), doctest::Contains("shrinking.bin: became shorter"), Error);
@@ -105,7 +105,7 @@ TEST_CASE("an id that does not fit is an error and leaves no file") {
   CHECK(std::filesystem::is_empty(folder.path));
 }
 
-TEST_CASE("Megatron-LM's files are written again byte for byte") {
+TEST_CASE("rewriting Megatron-LM's files reproduces every byte") {
   Folder folder;
   for (const char* name : {"items_short", "items_long", "items_pad_id", "items_pad_is_eod", "items_valid_partial"}) {
     const std::string original = cat("golden/gpt_dataset/", name), copy = folder.path + name;
@@ -124,7 +124,7 @@ TEST_CASE("Megatron-LM's files are written again byte for byte") {
 
 namespace {
 
-/// Two files with this content; returns their prefix.
+/// Writes two files with this content; returns their prefix.
 std::string put(const Folder& folder, std::string_view idx, std::string_view bin) {
   const std::string prefix = folder.path + "hostile";
   std::ofstream(prefix + ".idx", std::ios::binary) << idx;
@@ -132,7 +132,7 @@ std::string put(const Folder& folder, std::string_view idx, std::string_view bin
   return prefix;
 }
 
-/// What opening the files says, "" when they are good.
+/// The error of opening the files, or "".
 std::string open_error(const std::string& prefix) {
   try {
     IndexedDataset data(prefix);
@@ -153,7 +153,7 @@ std::string with_field(std::string idx, std::size_t at, T value) {
 
 namespace {
 
-/// What breaks first, and where: "rule, file ending, byte".
+/// The first broken rule and its place: "rule, file ending, byte".
 std::string broken_place(const std::string& prefix) {
   try {
     IndexedDataset data(prefix);
@@ -226,7 +226,7 @@ TEST_CASE("every broken rule of the format has its message and its place") {
 
 namespace {
 
-/// Ten thousand sequences of `length` tokens, every fourth document of two of them.
+/// Writes ten thousand sequences of `length` tokens; every fourth document has two of them.
 struct LongFiles {
   static constexpr std::int64_t kSequences = 10000;
   std::string idx, bin;
@@ -266,9 +266,9 @@ TEST_CASE("a broken rule is found in every block of a long file, also at its edg
     };
     CHECK(place(-1) == cat("documents idx ", documents + 8 * i));
     CHECK(place(10001) == cat("documents idx ", documents + 8 * i));
-    CHECK(place(10000) == cat("documents idx ", documents + 8 * (i + 1)));  // the next one falls
+    CHECK(place(10000) == cat("documents idx ", documents + 8 * (i + 1)));  // the next one falls below it
   }
-  // Pointers that agree with lengths, far beyond the .bin.
+  // Pointers that agree with the lengths, far beyond the end of the .bin.
   std::string hostile = files.idx;
   std::int64_t pointer = 0;
   for (std::size_t i = 0; i < LongFiles::kSequences; ++i) {
@@ -290,7 +290,7 @@ TEST_CASE("tokens of every type keep their sign") {
   }
 }
 
-TEST_CASE("documents without a single token are still documents") {
+TEST_CASE("documents without tokens remain documents") {
   Folder folder;
   IndexedDatasetWriter writer(folder.path + "empty", DataType::u16);
   writer.end_document();
@@ -302,14 +302,14 @@ TEST_CASE("documents without a single token are still documents") {
   CHECK(data.tokens() == 0);
 }
 
-TEST_CASE("a document that was not ended is a mistake") {
+TEST_CASE("finishing with an unended document is an error") {
   Folder folder;
   IndexedDatasetWriter writer(folder.path + "open", DataType::u16);
   writer.add_sequence(std::vector<std::int32_t>{1});
   CHECK_THROWS_AS(writer.finish(), Error);
 }
 
-TEST_CASE("a mode per sequence marks multimodal data") {
+TEST_CASE("one mode per sequence marks multimodal data") {
   Folder folder;
   write_corpus(folder.path + "good", DataType::u16);
   const std::string modes(3, '\0');
@@ -327,7 +327,7 @@ TEST_CASE("floats are not token ids") {
   CHECK_THROWS_AS(read_sequence(data, 0), Error);
 }
 
-TEST_CASE("cut and flipped files are refused, or read without harm") {
+TEST_CASE("truncated and bit-flipped files are refused or read without harm") {
   Folder folder;
   const std::string idx = read_file("golden/gpt_dataset/items_pad_id.idx"),
                     bin = read_file("golden/gpt_dataset/items_pad_id.bin");
@@ -338,7 +338,7 @@ TEST_CASE("cut and flipped files are refused, or read without harm") {
     if (random() % 3 == 0) broken.resize(random() % broken.size());
     if (random() % 3 == 0) tokens.resize(random() % tokens.size());
     for (std::uint32_t flips = random() % 4; flips > 0 && !broken.empty(); --flips) {
-      // Half of the flips meet the header, where most harm can be done.
+      // Half of the flips hit the header, the most fragile part.
       const std::size_t range = random() % 2 == 0 ? std::min<std::size_t>(34, broken.size()) : broken.size();
       broken[random() % range] ^= static_cast<char>(1u << random() % 8);
     }

@@ -15,7 +15,7 @@ std::vector<T> count_up(std::int64_t n) {
   return items;
 }
 
-/// Shuffles 0 .. n-1, held in the type that the record names.
+/// Shuffles 0 .. n-1, stored in the type that the record names.
 void check_shuffle(NumpyRandom& random, std::int64_t n, const Json& record) {
   const auto check = [&]<class T>(std::vector<T> items) {
     random.shuffle(std::span(items));
@@ -56,7 +56,7 @@ void check_case(const Json& one) {
 
 }  // namespace
 
-TEST_CASE("random streams are NumPy's and torch's") {
+TEST_CASE("random streams equal NumPy's and torch's") {
   const auto cases = golden_lines("golden/random/cases.jsonl");
   CHECK(cases.size() > 50);
   for (const Json& one : cases) {
@@ -67,7 +67,7 @@ TEST_CASE("random streams are NumPy's and torch's") {
   }
 }
 
-TEST_CASE("the permutation does not depend on the type of the items") {
+TEST_CASE("a permutation does not depend on the type of its items") {
   auto narrow = count_up<std::int32_t>(1000);
   auto wide = count_up(1000);
   NumpyRandom(7).shuffle(std::span(narrow));

@@ -19,7 +19,7 @@ SamplerOptions options_of(const Json& one) {
 
 }  // namespace
 
-TEST_CASE("samplers deal out Megatron-LM's micro-batches") {
+TEST_CASE("samplers return Megatron-LM's micro-batches") {
   for (const Json& one : golden_lines("golden/sampler/cases.jsonl")) {
     CAPTURE(one.dump());
     const SamplerOptions options = options_of(one);
@@ -34,7 +34,7 @@ TEST_CASE("samplers deal out Megatron-LM's micro-batches") {
   }
 }
 
-TEST_CASE("a sampler resumed in the middle continues as the one that was not interrupted") {
+TEST_CASE("a sampler resumed in the middle continues like an uninterrupted one") {
   for (const SamplerKind kind : {SamplerKind::single, SamplerKind::cyclic}) {
     SamplerOptions options{.kind = kind, .total = 103, .micro_batch_size = 3, .dp_size = 2, .dp_rank = 1};
     Sampler whole(options);

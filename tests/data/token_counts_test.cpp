@@ -14,7 +14,7 @@ using namespace mtl;
 
 namespace {
 
-/// The place and message of what check_token_range finds, "" for nothing.
+/// The place and message of check_token_range's error, or "".
 std::string range_error(const std::string& prefix, std::int64_t vocab_size, int threads) {
   try {
     check_token_range(IndexedDataset(prefix), vocab_size, threads);
@@ -26,7 +26,7 @@ std::string range_error(const std::string& prefix, std::int64_t vocab_size, int 
 
 }  // namespace
 
-TEST_CASE("tokens are counted alike by any number of threads, in every type") {
+TEST_CASE("token counts are the same with any number of threads, in every type") {
   Folder folder;
   std::mt19937 random(4);
   std::vector<std::int32_t> tokens(300000);
@@ -41,7 +41,7 @@ TEST_CASE("tokens are counted alike by any number of threads, in every type") {
   CHECK(count_tokens(IndexedDataset(folder.path + "empty"), 3).empty());
 }
 
-TEST_CASE("the first token beyond the vocabulary is named with its place") {
+TEST_CASE("the first token beyond the vocabulary is reported with its place") {
   Folder folder;
   const std::string prefix = folder.path + "data";
   write_documents(prefix, DataType::u16, {{{1, 2}, {3}}, {}, {{4, 5, 60000}, {70}}});
@@ -67,7 +67,7 @@ TEST_CASE("the first token beyond the vocabulary is named with its place") {
   for (const int threads : {1, 3}) CHECK(starts_with(range_error(prefix, 8, threads), "vocabulary 280000 "));
 }
 
-TEST_CASE("without a thread nothing is counted") {
+TEST_CASE("counting with zero threads is refused") {
   Folder folder;
   write_documents(folder.path + "data", DataType::i32, {{{1}}});
   CHECK_THROWS_WITH_AS(count_tokens(IndexedDataset(folder.path + "data"), 0), doctest::Contains("0 parts"), Error);
@@ -83,7 +83,7 @@ TEST_CASE("floats are not counted") {
                        BrokenRule);
 }
 
-TEST_CASE("lengths in short") {
+TEST_CASE("length summaries") {
   const LengthSummary none = summarize_lengths({});
   CHECK(none.count == 0);
   CHECK(none.percentiles[4] == 0);

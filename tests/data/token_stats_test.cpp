@@ -1,4 +1,4 @@
-// Frequencies of tokens and lengths of sequences, in short.
+// Frequencies of tokens and lengths of sequences, summarized.
 #include "data/token_stats.h"
 
 #include <doctest/doctest.h>
@@ -18,7 +18,7 @@ TEST_CASE("token frequencies: entropy, coverage and rank") {
   CHECK(summarize_tokens({}).used == 0);
 }
 
-TEST_CASE("length histogram: buckets of powers of two, empty sequences and documents apart") {
+TEST_CASE("length histogram: buckets of powers of two; empty sequences and documents counted separately") {
   const Folder folder;
   write_documents(folder.path + "data", DataType::u16, {{{1}, {1, 2, 3}}, {}, {{1, 2, 3, 4}}});
   const LengthHistogram lengths = histogram_of(IndexedDataset(folder.path + "data"));

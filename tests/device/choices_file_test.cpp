@@ -1,4 +1,4 @@
-// The file of choices: contexts apart, damage ignored, failures survived.
+// The file of choices: separates contexts, ignores damage, survives failures.
 #include "device/choices_file.h"
 
 #include <doctest/doctest.h>
@@ -22,7 +22,7 @@ struct Warnings {
 
 }  // namespace
 
-TEST_CASE("choices_file: choices come back in their context alone, newer ones over older") {
+TEST_CASE("choices_file: returns choices only in their context, newer ones instead of older") {
   ScratchFolder scratch;
   const std::string path = scratch / "new/folder/choices.json";
   Warnings warnings;
@@ -37,7 +37,7 @@ TEST_CASE("choices_file: choices come back in their context alone, newer ones ov
   CHECK(warnings.all.empty());
 }
 
-TEST_CASE("choices_file: a damaged or foreign file is ignored with a warning, and replaced") {
+TEST_CASE("choices_file: ignores a damaged or foreign file with a warning, and replaces it") {
   ScratchFolder scratch;
   const std::string path = scratch / "choices.json";
   write_choices(path, "H100", {{"gemm", "66"}}, [](const std::string& what) { FAIL(what); });
@@ -60,7 +60,7 @@ TEST_CASE("choices_file: a damaged or foreign file is ignored with a warning, an
   }
 }
 
-TEST_CASE("choices_file: a file that cannot be written is a warning") {
+TEST_CASE("choices_file: warns if the file cannot be written") {
   ScratchFolder scratch;
   write_file_atomic(scratch / "file", "text");
   Warnings warnings;
@@ -69,7 +69,7 @@ TEST_CASE("choices_file: a file that cannot be written is a warning") {
   CHECK(warnings.all.front().find("--tuning-cache") != std::string::npos);
 }
 
-TEST_CASE("choices_file: XDG_CACHE_HOME, then HOME") {
+TEST_CASE("choices_file: prefers XDG_CACHE_HOME to HOME") {
   const auto set = [](const char* name, const char* value) { ::setenv(name, value, 1); };
   const std::string home = std::getenv("HOME") == nullptr ? "" : std::getenv("HOME");
   set("HOME", "/home/ada");

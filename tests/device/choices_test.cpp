@@ -1,4 +1,4 @@
-// Choices by measuring, with a measurer that knows the times.
+// Choices by measuring, with predetermined times.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -12,7 +12,7 @@ using namespace mtl;
 
 namespace {
 
-/// Gives the times that it was made with, and counts its calls.
+/// Returns predetermined times and counts its calls.
 struct Measurer {
   std::map<std::string, double> seconds;
   int calls = 0;
@@ -26,7 +26,7 @@ struct Measurer {
 
 }  // namespace
 
-TEST_CASE("choices: the fastest candidate is measured once and kept") {
+TEST_CASE("choices: measures once and keeps the fastest candidate") {
   Choices choices;
   Measurer first{{{"a", 3}, {"b", 1}, {"c", 2}}};
   CHECK(choices.choose("product", {"a", "b", "c"}, first.measure()) == "b");
@@ -38,7 +38,7 @@ TEST_CASE("choices: the fastest candidate is measured once and kept") {
   CHECK(choices.table() == std::map<std::string, std::string>{{"other", "a"}, {"product", "b"}});
 }
 
-TEST_CASE("choices: a choice that is no longer a candidate is measured again") {
+TEST_CASE("choices: measures again if the choice is no longer a candidate") {
   Choices choices;
   choices.set("product", "gone");
   Measurer measurer{{{"a", 2}, {"b", 1}}};
@@ -46,7 +46,7 @@ TEST_CASE("choices: a choice that is no longer a candidate is measured again") {
   CHECK(choices.find("product") == "b");
 }
 
-TEST_CASE("choices: NaN and infinity never win, the first of equals does, one candidate is not measured") {
+TEST_CASE("choices: NaN and infinity never win, ties go to the first, a single candidate is not measured") {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   Choices choices;
   Measurer measurer{{{"a", NAN}, {"b", kInfinity}, {"c", 5}, {"d", 5}}};
@@ -58,7 +58,7 @@ TEST_CASE("choices: NaN and infinity never win, the first of equals does, one ca
   CHECK(test::error_of([&] { choices.choose("none", {}, measurer.measure()); }) == "nothing to choose from for none");
 }
 
-TEST_CASE("choices: without measuring the first candidate is chosen, and known choices count") {
+TEST_CASE("choices: without measuring, known choices win, then the first candidate") {
   Choices choices;
   choices.set("product", "b");
   choices.set_measuring(false);
@@ -68,7 +68,7 @@ TEST_CASE("choices: without measuring the first candidate is chosen, and known c
   CHECK(measurer.calls == 0);
 }
 
-TEST_CASE("choices: add() overrules nothing") {
+TEST_CASE("choices: add() does not replace known choices") {
   Choices choices;
   choices.set("product", "mine");
   choices.add({{"product", "theirs"}, {"more", "theirs"}});

@@ -1,4 +1,4 @@
-// Libraries that are opened at first use, with libm in place of CUDA's.
+// Libraries opened at their first use, tested with libm in place of CUDA's.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -12,7 +12,7 @@ using test::error_of;
 
 namespace {
 
-/// A table of functions, as for a library of CUDA.
+/// A table of functions, like that of a CUDA library.
 struct Functions {
   CudaLibrary library{{"libmtl-none.so.1", "libm.so.6"}, "computes", "install it"};
   double (*cosine)(double) = library["cos"];
@@ -21,7 +21,7 @@ struct Functions {
 
 }  // namespace
 
-TEST_CASE("cuda_library: a table of functions from the first name that opens") {
+TEST_CASE("cuda_library: opens the first name that exists") {
   const Functions functions;
   CHECK(functions.library.name() == "libm.so.6");
   CHECK(functions.cosine(1.0) == std::cos(1.0));

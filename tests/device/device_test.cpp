@@ -1,4 +1,4 @@
-// Half precisions, views, arenas, and the random stream against its published vectors.
+// Half precision types, views, arenas, and Philox against its published test vectors.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -11,7 +11,7 @@
 
 using namespace mtl;
 
-TEST_CASE("float16 and bfloat16: every value survives, halves round to even") {
+TEST_CASE("float16 and bfloat16: every value round-trips, ties round to even") {
   for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
     auto half = static_cast<std::uint16_t>(bits);
     if (!std::isnan(f16_to_f32(half))) CHECK(f32_to_f16(f16_to_f32(half)) == half);
@@ -25,7 +25,7 @@ TEST_CASE("float16 and bfloat16: every value survives, halves round to even") {
   CHECK(std::isnan(bf16_to_f32(f32_to_bf16(NAN))));
 }
 
-TEST_CASE("philox: the published test vectors of Random123") {
+TEST_CASE("philox: reproduces the test vectors of Random123") {
   CHECK(philox({0, 0}, 0, 0) == std::array<std::uint32_t, 4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
   CHECK(philox({0xffffffff, 0xffffffff}, ~0ull, ~0ull) ==
         std::array<std::uint32_t, 4>{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd});
@@ -46,7 +46,7 @@ TEST_CASE("arena: tensors are aligned, marks release, an overflow names the aren
   CHECK_THROWS_WITH(arena.make(DType::f32, {1000}), doctest::Contains("scratch"));
 }
 
-TEST_CASE("arenas: parts of a buffer do not overlap, and end where they should") {
+TEST_CASE("arenas: parts of a buffer do not overlap and keep to their bounds") {
   const std::size_t before = buffer_use().made;
   Buffer buffer(Device::cpu, 256);
   Arena first(Device::cpu, "first", buffer, 0, 128), second(Device::cpu, "second", buffer, 128, 128);
@@ -58,7 +58,7 @@ TEST_CASE("arenas: parts of a buffer do not overlap, and end where they should")
   CHECK_THROWS_AS(Arena(Device::cpu, "unaligned", buffer, 32, 128), Error);
 }
 
-TEST_CASE("views: rows and reshapes point into the same memory") {
+TEST_CASE("views: rows and reshapes share the memory") {
   Buffer buffer(Device::cpu, 24 * 4);
   Tensor t = buffer.tensor(DType::f32, {2, 3, 4});
   CHECK(t.rows(1, 1).data<float>() == t.data<float>() + 12);
@@ -67,7 +67,7 @@ TEST_CASE("views: rows and reshapes point into the same memory") {
   CHECK_THROWS_AS(t.data<double>(), Error);
 }
 
-TEST_CASE("memory on the device cuda is refused with the reason why no GPU can be used") {
+TEST_CASE("memory on the device cuda is refused with the reason why no GPU is usable") {
   const CudaDevice found = find_cuda_device();
   if (found.usable())
     CHECK_NOTHROW(Buffer(Device::cuda, 64));
@@ -90,7 +90,7 @@ TEST_CASE("copies between host and device: whole tensors of one dtype, nothing o
   copy_from_host(meta, Tensor(nullptr, DType::f32, {3}), std::vector<float>{1, 2, 3});
 }
 
-TEST_CASE("a view for the host is the tensor itself on the cpu") {
+TEST_CASE("on the cpu, the host's view of a tensor is the tensor") {
   Buffer memory(Device::cpu, 64);
   Tensor x = memory.tensor(DType::f32, {3});
   HostView view(Device::cpu, x);
@@ -98,7 +98,7 @@ TEST_CASE("a view for the host is the tensor itself on the cpu") {
   CHECK(view.bytes().size() == 12);
 }
 
-TEST_CASE("the state of a step: inputs go, a report comes, neither touches the other") {
+TEST_CASE("the step state: inputs and reports are copied without touching each other") {
   Stream stream(Device::cpu);
   StepMemory memory(Device::cpu);
   memory.on_device()->grad_norm = 2;
@@ -110,7 +110,7 @@ TEST_CASE("the state of a step: inputs go, a report comes, neither touches the o
   CHECK(memory.receive(stream).loss_sum == 3);
 }
 
-TEST_CASE("cuda: kernels run on the architectures that they are compiled for") {
+TEST_CASE("cuda: runs_on() accepts the GPUs that compiled kernels support") {
   CHECK(runs_on("80", 8, 0));
   CHECK(runs_on("80", 8, 9));
   CHECK(!runs_on("86", 8, 0));
@@ -124,7 +124,7 @@ TEST_CASE("cuda: kernels run on the architectures that they are compiled for") {
   CHECK(!runs_on("", 9, 0));
 }
 
-TEST_CASE("cuda: a machine without a GPU has a reason in words") {
+TEST_CASE("cuda: says why a machine has no usable GPU") {
   const CudaDevice device = find_cuda_device();
   if (device.usable()) {
     CHECK(!device.name.empty());

@@ -1,5 +1,5 @@
-// Continuations: greedy ones against transformers', with a cache and without, alone and in a batch; and that drawn
-// ones depend on nothing but the seed.
+// Generation: greedy continuations equal transformers', with and without a cache, single and batched; sampled ones
+// depend only on the seed.
 #include "eval/generate.h"
 
 #include "tests/eval/models.h"
@@ -33,7 +33,7 @@ Ids continue_one(Model& model, const GenerationOptions& options, const Ids& prom
 
 }  // namespace
 
-TEST_CASE("greedy continuations equal transformers', one at a time and all together") {
+TEST_CASE("greedy continuations equal transformers', one at a time and batched") {
   ModelSource source = open_model("a");
   Model model(source, 2);
   auto cases = greedy_cases();
@@ -47,7 +47,7 @@ TEST_CASE("greedy continuations equal transformers', one at a time and all toget
   }
 }
 
-TEST_CASE("in 16 bits the logits with a cache equal those without, within the dtype's rounding") {
+TEST_CASE("16-bit logits with a cache equal those without, within the dtype's rounding") {
   ModelSource source = open_model("a");
   const Ids ids = golden::numbers<std::int32_t>(greedy_cases().front().at("prompt"));
   Model wide(source);
@@ -60,13 +60,13 @@ TEST_CASE("in 16 bits the logits with a cache equal those without, within the dt
     Decoder decoder(model, 2, 64);
     CHECK(rms_relative(decoder.append(0, ids).data(), expected) < bound);
     std::span<const float> logits;
-    for (std::int32_t id : ids) logits = decoder.append(1, std::span(&id, 1));  // one by one
+    for (std::int32_t id : ids) logits = decoder.append(1, std::span(&id, 1));  // one token at a time
     CHECK(rms_relative(logits.data(), expected) < bound);
     CHECK(rms_relative(model.logits(ids).data() + (ids.size() - 1) * expected.size(), expected) < bound);
   }
 }
 
-TEST_CASE("without a cache the continuations are the same") {
+TEST_CASE("continuations without a cache are the same") {
   ModelSource source = open_model("a");
   Model model(source);
   for (const Json& row : greedy_cases()) {
@@ -81,8 +81,8 @@ TEST_CASE("without a cache the continuations are the same") {
 
 namespace {
 
-/// Between them: rotary positions of whole heads and parts, plain and scaled, with query groups, normalized queries and
-/// keys, and windows of 7 and 8 tokens.
+/// Together these models have rotary positions of whole and partial heads, plain and scaled, query groups, normalized
+/// queries and keys, and windows of 7 and 8 tokens.
 const char* const kDecodedModels[] = {"gpt2_model/b",        "llama_model/llama",       "llama_model/qwen2",
                                       "llama_model/mistral", "llama_model/neox",        "family_model/llama3",
                                       "family_model/qwen3",  "family_model/neox_serial"};
@@ -102,7 +102,7 @@ void check_decoder(Model& model) {
   CHECK(near(decoder.append(1, std::span(ids).first(20)), 19));
   CHECK(near(decoder.append(1, std::span(ids).subspan(20, 5)), 24));
   CHECK(near(decoder.append(0, std::span(ids).first(1)), 0));
-  for (std::size_t i = 1; i <= 10; ++i) {  // two sequences of unequal length, in step
+  for (std::size_t i = 1; i <= 10; ++i) {  // two sequences of unequal length, in lockstep
     auto logits = decoder.step(Ids{ids[i], ids[24 + i]});
     CHECK(near(logits.first(width), i));
     CHECK(near(logits.subspan(width), 24 + i));
@@ -115,7 +115,7 @@ void check_decoder(Model& model) {
 
 }  // namespace
 
-TEST_CASE("a cache gives the logits of a pass over everything, however the tokens arrive") {
+TEST_CASE("a cache produces the logits of a full pass, however the tokens arrive") {
   for (const char* name : kDecodedModels) {
     CAPTURE(name);
     ModelSource source = open_golden(name);
@@ -124,7 +124,7 @@ TEST_CASE("a cache gives the logits of a pass over everything, however the token
   }
 }
 
-TEST_CASE("a cache holds the keys and values of query groups, of all positions that there is room for") {
+TEST_CASE("a cache holds the keys and values of query groups, for as many positions as it has room for") {
   for (const char* name : {"llama_model/mistral", "family_model/qwen3"}) {
     CAPTURE(name);
     ModelSource source = open_golden(name);
@@ -143,9 +143,9 @@ TEST_CASE("the cache has room for the prompt and the new tokens, not for all pos
   Ids prompt = golden::numbers<std::int32_t>(row.at("prompt"));
   Generator few(model, greedy(3), 2, std::ssize(prompt)), all(model, greedy(3), 2, 1000);
   const GptConfig& config = model.config();
-  std::int64_t token = 2 * config.num_layers * config.num_query_groups * config.head_dim * 4;  // keys and values, bytes
-  CHECK(few.cache_bytes() == static_cast<std::size_t>(2 * token * (std::ssize(prompt) + 3)));
-  CHECK(all.cache_bytes() == static_cast<std::size_t>(2 * token * model.positions()));
+  std::int64_t token_bytes = 2 * config.num_layers * config.num_query_groups * config.head_dim * 4;  // K and V
+  CHECK(few.cache_bytes() == static_cast<std::size_t>(2 * token_bytes * (std::ssize(prompt) + 3)));
+  CHECK(all.cache_bytes() == static_cast<std::size_t>(2 * token_bytes * model.positions()));
   Ids want = golden::numbers<std::int32_t>(row.at("continuation"));
   std::vector<Request> requests{{prompt, 0}, {prompt, 1}};
   for (const Completion& got : few.run(requests)) CHECK(got.ids == Ids(want.begin(), want.begin() + 3));
@@ -168,7 +168,7 @@ TEST_CASE("the stop id ends a continuation and is its last id") {
   CHECK(seen == result.ids);
 }
 
-TEST_CASE("full positions: the sequence continues from its last half") {
+TEST_CASE("with all positions used, generation continues from the last half") {
   for (const char* name : {"gpt2_model/a", "llama_model/llama", "llama_model/mistral", "family_model/qwen3"}) {
     CAPTURE(name);
     ModelSource source = open_golden(name);
@@ -178,7 +178,7 @@ TEST_CASE("full positions: the sequence continues from its last half") {
     for (std::int32_t i = 0; i < 100; ++i) prompt.push_back(static_cast<std::int32_t>(i * 31 % model.vocab()));
     Ids got = continue_one(model, greedy(80), prompt);
     REQUIRE(got.size() == 80);
-    // By hand: from the last 64, then from 32 on until 64 are reached again.
+    // Computed step by step: from the last 64, then from 32 on until 64 are reached again.
     Ids all = prompt, context(prompt.end() - 64, prompt.end());
     for (std::size_t i = 0; i < got.size(); ++i) {
       auto logits = model.logits(context);
@@ -191,7 +191,7 @@ TEST_CASE("full positions: the sequence continues from its last half") {
   }
 }
 
-TEST_CASE("draws depend on seed, number and place: not on the batch or the threads") {
+TEST_CASE("sampled ids depend on seed, number and position, not on batch or threads") {
   ModelSource source = open_model("a");
   GenerationOptions options;
   options.max_new_tokens = 12;

@@ -1,4 +1,4 @@
-// The tiny models that the tests of this room run.
+// The tiny models that the tests of this folder run.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace mtl::test {
 
-/// `path` is below golden/.
+/// `path`: below golden/.
 inline ModelSource open_golden(const std::string& path) {
   Console console("test");
   console.quiet = true;

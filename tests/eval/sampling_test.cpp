@@ -1,4 +1,4 @@
-// Which tokens may come next, and how likely each is.
+// Filters and probabilities of the next token.
 #include "eval/sampling.h"
 
 #include "tests/eval/models.h"
@@ -22,7 +22,7 @@ TEST_CASE("filtered distributions equal Megatron's and transformers'") {
   }
 }
 
-TEST_CASE("ties: top-k keeps all that equal the k-th, greedy takes the lowest id") {
+TEST_CASE("ties: top-k keeps all equal to the k-th, greedy picks the lowest id") {
   Candidates got;
   for (const Json& row : golden_lines("golden/generate/ties.jsonl")) {
     auto logits = golden::numbers<float>(row.at("logits"));
@@ -35,7 +35,7 @@ TEST_CASE("ties: top-k keeps all that equal the k-th, greedy takes the lowest id
   }
 }
 
-TEST_CASE("top-p: the token that crosses p stays, one always stays, 1 keeps all") {
+TEST_CASE("top-p: keeps the token that crosses p and at least one; 1 keeps all") {
   std::vector<float> logits{std::log(0.5f), std::log(0.25f), std::log(0.15f), std::log(0.1f)};
   Candidates got;
   auto kept = [&](double p) {
@@ -51,7 +51,7 @@ TEST_CASE("top-p: the token that crosses p stays, one always stays, 1 keeps all"
   CHECK(kept(0) == Ids{0, 1, 2, 3});
 }
 
-TEST_CASE("temperature: from the largest alone to all alike, without overflow") {
+TEST_CASE("temperature: ranges from only the largest to uniform, without overflow") {
   std::vector<float> logits{80, -90, 79.9f, 80};
   Candidates got;
   filter_logits(logits, {1e-308, 0, 0}, got);
@@ -62,7 +62,7 @@ TEST_CASE("temperature: from the largest alone to all alike, without overflow") 
   for (double p : got.probs) CHECK(p == doctest::Approx(0.25));
 }
 
-TEST_CASE("draws follow the distribution, and are the same everywhere") {
+TEST_CASE("draws follow the distribution and are reproducible") {
   Candidates candidates{{3, 8, 20}, {0.2, 0.5, 0.3}};
   CHECK(pick(candidates, 0) == 3);
   CHECK(pick(candidates, 0.1999) == 3);

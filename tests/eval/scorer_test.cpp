@@ -1,4 +1,4 @@
-// Losses of a model: of single windows, and of a stream that is cut into windows.
+// Losses of a model: on single windows, and on a stream cut into windows.
 #include "eval/scorer.h"
 
 #include "eval/token_source.h"
@@ -20,7 +20,7 @@ TEST_CASE("losses of whole windows equal transformers' in float64") {
     REQUIRE(got.size() == want.size());
     for (std::size_t i = 0; i < want.size(); ++i) CHECK(std::abs(got[i] - want[i]) < 2e-5 * std::max(1.0, want[i]));
 
-    // The same from the logits of all positions.
+    // The same losses from the logits of all positions.
     auto logits = model.logits(std::span(ids).first(want.size()));
     auto width = static_cast<std::size_t>(model.vocab());
     REQUIRE(logits.size() == want.size() * width);
@@ -34,7 +34,7 @@ TEST_CASE("losses of whole windows equal transformers' in float64") {
   }
 }
 
-TEST_CASE("losses in 16 bits are within the dtype's rounding of float64's, from half the bytes of weights") {
+TEST_CASE("16-bit losses are within the dtype's rounding of float64's, from half the bytes of weights") {
   for (auto [compute, bound] : {std::pair{DType::bf16, 2e-2}, std::pair{DType::f16, 2e-3}}) {
     CAPTURE(std::string(name_of(compute)));
     double furthest = 0, mean = 0;
@@ -64,7 +64,7 @@ TEST_CASE("losses in 16 bits are within the dtype's rounding of float64's, from 
   }
 }
 
-TEST_CASE("a stream's loss does not depend on how it arrives, and to rounding not on batch or threads") {
+TEST_CASE("a stream's loss does not depend on its chunking, nor beyond rounding on batch or threads") {
   for (const Json& row : golden_lines("golden/evaluate/streams.jsonl")) {
     ModelSource source = open_model(row.at("model").as_string());
     auto ids = golden::numbers<std::int32_t>(row.at("ids"));
@@ -91,7 +91,7 @@ TEST_CASE("a stream's loss does not depend on how it arrives, and to rounding no
   }
 }
 
-TEST_CASE("nothing to predict, and ids that the model does not have") {
+TEST_CASE("empty streams have no loss, and unknown ids are refused") {
   ModelSource source = open_model("a");
   Model model(source);
   Scorer scorer(model, 2, 8);
@@ -123,7 +123,7 @@ Ids tokens_of(const std::vector<std::string>& paths, TextFormat format = TextFor
 
 }  // namespace
 
-TEST_CASE("documents of a text stream: where the end-of-document token stands") {
+TEST_CASE("documents of a text stream: the position of the end-of-document token") {
   const ScratchFolder folder;
   auto file = [&](const std::string& name, const std::string& content) {
     write_file_atomic(folder / name, content);

@@ -1,4 +1,4 @@
-// Pipelines in few words, for the tests of schedules.
+// Short notations of pipelines for the tests of schedules.
 #pragma once
 
 #include "layout/schedule.h"

@@ -1,11 +1,11 @@
-// Lists of ranks in few words.
+// Short descriptions of lists of ranks.
 #include "layout/rank_list.h"
 
 #include <doctest/doctest.h>
 
 using namespace mtl;
 
-TEST_CASE("rank lists: runs, steps, and long lists without their middle") {
+TEST_CASE("rank lists: print runs and steps, and cut the middle of long lists") {
   CHECK(rank_list({3}) == "3");
   CHECK(rank_list({0, 1}) == "0, 1");
   CHECK(rank_list({0, 1, 2, 3, 8, 9, 10, 11}) == "0-3, 8-11");

@@ -1,4 +1,4 @@
-// Ranks and groups against Megatron-LM's own.
+// Ranks and groups, compared with Megatron-LM's.
 #include "layout/ranks.h"
 
 #include <doctest/doctest.h>
@@ -27,7 +27,7 @@ std::vector<std::vector<int>> lists(const Json& json) {
 
 }  // namespace
 
-TEST_CASE("groups are Megatron's, in its order") {
+TEST_CASE("groups equal Megatron's, in its order") {
   int layouts = 0;
   for (const Json& json : golden_lines("golden/ranks/groups.jsonl")) {
     const Json& args = json.at("args");
@@ -61,7 +61,7 @@ TEST_CASE("groups are Megatron's, in its order") {
   CHECK(layouts == 38);
 }
 
-TEST_CASE("coordinates and ranks are each other's inverse") {
+TEST_CASE("coordinates and ranks are inverse to each other") {
   for (const char* order : {"tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp", "pp-dp-ep-cp-tp"}) {
     RankGrid grid({2, 1, 3, 2, 4}, order);
     for (int rank = 0; rank < grid.world(); ++rank) {
@@ -72,7 +72,7 @@ TEST_CASE("coordinates and ranks are each other's inverse") {
   }
 }
 
-TEST_CASE("orders that are none are refused") {
+TEST_CASE("invalid orders are refused") {
   for (const char* order : {"tp-cp-ep-dp", "tp-cp-ep-dp-dp", "tp-xp-ep-dp-pp", "", "tp-cp-ep-dp-pp-tp"})
     CHECK_THROWS_AS(RankGrid({2, 1, 1, 1, 2}, order), Error);
   CHECK_THROWS_AS(RankGrid({0, 1, 1, 1, 1}), Error);

@@ -1,5 +1,5 @@
-// The proof that no schedule can hang and that messages meet: all stages are played against one another, with receives
-// that block and nothing buffered between ranks.
+// Proves that no schedule deadlocks and that messages match: simulates all stages together, with receives that block
+// and a bounded number of messages between ranks.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -19,20 +19,19 @@ bool is_gradient(ActionKind kind) {
   return kind == ActionKind::send_backward || kind == ActionKind::receive_backward || kind == ActionKind::backward;
 }
 
-/// What travels: the place in the model that the message goes to (counted over all chunks of all stages), and of which
-/// micro-batch.
+/// A message: its destination (a chunk's number in the whole model) and its micro-batch.
 struct Message {
   bool gradient;
   int place, micro_batch;
   bool operator==(const Message&) const = default;
 };
 
-/// Plays a pipeline. A send offers its message and continues, unless one more than `outstanding` of the same channel
-/// would be on offer: then it waits until the peer has taken the oldest. A receive takes the oldest message, or waits.
-/// Activations and gradients have a channel each, or, with `shared`, one together.
-class Play {
+/// Simulates a pipeline. A send posts its message and continues; if the channel already holds `outstanding` messages,
+/// it blocks until the peer has received the oldest. A receive takes the oldest message or blocks. Activations and
+/// gradients use one channel each or, with `shared`, the same one.
+class Simulation {
  public:
-  Play(ScheduleKind kind, const PipelineCase& shape, std::size_t outstanding, bool shared = false)
+  Simulation(ScheduleKind kind, const PipelineCase& shape, std::size_t outstanding, bool shared = false)
       : shape_(shape), outstanding_(outstanding), shared_(shared), next_(static_cast<std::size_t>(shape.stages)) {
     auto schedule = shape.schedule(kind);
     for (int stage = 0; stage < shape.stages; ++stage) {
@@ -41,7 +40,7 @@ class Play {
     }
   }
 
-  /// The number of stages that reach their end.
+  /// Returns the number of stages that run to completion.
   int run() {
     for (bool moved = true; moved;) {
       moved = false;
@@ -71,7 +70,7 @@ class Play {
     if (is_send(action.kind)) {
       auto& offers = offers_[{stage, peer_stage(action, shape_.stages, stage), gradient && !shared_}];
       if (offers.size() == outstanding_) return false;
-      CHECK(done_[gradient].count({place, m}) == 1);  // what is sent has been computed
+      CHECK(done_[gradient].count({place, m}) == 1);  // only computed data is sent
       offers.push_back({gradient, place + (gradient ? -1 : 1), m});
     } else if (is_receive(action.kind)) {
       auto& offers = offers_[{peer_stage(action, shape_.stages, stage), stage, gradient && !shared_}];
@@ -83,7 +82,7 @@ class Play {
       bool has_input = place == (gradient ? shape_.stages * shape_.chunks - 1 : 0);
       CHECK((has_input || received_[gradient].count({place, m}) == 1));
       if (gradient) CHECK(done_[false].count({place, m}) == 1);
-      CHECK(done_[gradient].insert({place, m}).second);  // once
+      CHECK(done_[gradient].insert({place, m}).second);  // computed once
     }
     ++next_[at];
     return true;
@@ -104,17 +103,18 @@ void check_all_end(ScheduleKind kind, const PipelineCase& shape) {
   CAPTURE(shape.chunks);
   CAPTURE(shape.micro_batches);
   CAPTURE(shape.group);
-  // A group larger than the number of stages continues in the first stage while its beginning is back from the last.
+  // If a group is larger than the number of stages, the first stage continues with it after its first results are back
+  // from the last stage.
   int extra = std::max(shape.group - shape.stages, 0);
-  CHECK(Play(kind, shape, static_cast<std::size_t>(1 + extra)).run() == shape.stages);
-  CHECK(Play(kind, shape, 1000).run() == shape.stages);
-  // Of two stages both neighbours are the same rank, which then gets activations and gradients over one channel.
-  if (shape.stages > 2 || shape.group <= 2) CHECK(Play(kind, shape, 1000, true).run() == shape.stages);
+  CHECK(Simulation(kind, shape, static_cast<std::size_t>(1 + extra)).run() == shape.stages);
+  CHECK(Simulation(kind, shape, 1000).run() == shape.stages);
+  // With two stages, both neighbours are the same rank, which then receives activations and gradients over one channel.
+  if (shape.stages > 2 || shape.group <= 2) CHECK(Simulation(kind, shape, 1000, true).run() == shape.stages);
 }
 
 }  // namespace
 
-TEST_CASE("one chunk: every stage ends, and what is received is what was sent, also with one message on offer") {
+TEST_CASE("one chunk: every stage completes and receives what was sent, even with one outstanding message") {
   for (int p = 1; p <= 8; ++p) {
     for (int m = 1; m <= 16; ++m) {
       check_all_end(ScheduleKind::one_forward_one_backward, {p, 1, m});
@@ -123,7 +123,7 @@ TEST_CASE("one chunk: every stage ends, and what is received is what was sent, a
   }
 }
 
-TEST_CASE("interleaved: the same, for all groups that are allowed") {
+TEST_CASE("interleaved: every stage completes and receives what was sent, for all valid group sizes") {
   for (int p = 2; p <= 8; ++p) {
     for (int chunks = 2; chunks <= 4; ++chunks) {
       for (int m = p; m <= 16; ++m) {

@@ -1,4 +1,4 @@
-// Schedules against Megatron-LM's own, by printing, and by what must hold for any of them.
+// Schedules, compared with Megatron-LM's, as printed text, and against invariants of all schedules.
 #include "layout/schedule.h"
 
 #include <doctest/doctest.h>
@@ -14,7 +14,7 @@ using namespace mtl::test;
 
 namespace {
 
-/// Our list in the fixture's words: "S0" stands before the backward from which on chunk 0's gradients are exchanged.
+/// Our list in the fixture's notation: "S0" precedes the backward pass after which chunk 0's gradients are exchanged.
 std::vector<std::string> steps(const std::vector<Action>& actions) {
   std::vector<std::string> out;
   StepSchedule schedule(actions);
@@ -34,7 +34,7 @@ std::vector<std::string> strings(const Json& json) {
 
 }  // namespace
 
-TEST_CASE("pipeline schedules are Megatron's, step by step, and so are the refusals") {
+TEST_CASE("pipeline schedules equal Megatron's step by step, and so do refusals") {
   int cases = 0, refused = 0;
   for (const Json& json : golden_lines("golden/ranks/pipeline.jsonl")) {
     auto size = [&](const char* key) { return static_cast<int>(json.int_or(key, 0)); };
@@ -61,7 +61,7 @@ TEST_CASE("pipeline schedules are Megatron's, step by step, and so are the refus
   CHECK(refused == 3);
 }
 
-TEST_CASE("the order of interleaved forwards is Megatron's") {
+TEST_CASE("the order of interleaved forward passes equals Megatron's") {
   int cases = 0;
   for (const Json& json : golden_lines("golden/ranks/schedule_table.jsonl")) {
     auto size = [&](const char* key) { return static_cast<int>(json.at(key).as_int()); };
@@ -84,7 +84,7 @@ TEST_CASE("warm-up, steady state, cool-down") {
   CHECK(schedule_text(interleaved(2, 1, 2, 2)) == "F0.0 F1.0 F0.1 B0.1 F1.1 B1.1 B0.0 B1.0");
 }
 
-TEST_CASE("1F1B: every micro-batch once each way, in order, and no more in flight than stages are left") {
+TEST_CASE("1F1B: runs every micro-batch once each way, in order, with no more in flight than stages remain") {
   for (int stages = 1; stages <= 6; ++stages) {
     for (int stage = 0; stage < stages; ++stage) {
       for (int m = 1; m <= 9; ++m) {
@@ -107,7 +107,7 @@ TEST_CASE("in flight: GPipe keeps all, interleaving counts by chunk, communicati
   std::vector<Action> actions = interleaved(4, 0, 2, 8);
   CHECK(max_in_flight(actions) == 11);  // the warm-up of 10 and one more
   CHECK(max_in_flight(actions, 0) == 8);
-  CHECK(max_in_flight(actions, 1) == 4);  // not all at their most at once
+  CHECK(max_in_flight(actions, 1) == 4);  // the chunks' maxima do not coincide
   CHECK(max_in_flight(with_communication(actions, 4, 0, 2), 0) == 8);
 }
 

@@ -1,4 +1,4 @@
-// The time of schedules against the formulas of the papers.
+// Times of schedules, compared with the formulas of the papers.
 #include "layout/schedule_times.h"
 
 #include <doctest/doctest.h>
@@ -48,7 +48,7 @@ TEST_CASE("starts and ends") {
   CHECK(times.bubble() == doctest::Approx(0.5));
 }
 
-TEST_CASE("stages that wait for one another for ever") {
+TEST_CASE("stages that deadlock are refused") {
   std::vector<std::vector<Action>> stages = {{{ActionKind::forward, 0, 0}, {ActionKind::backward, 0, 0}},
                                              {{ActionKind::backward, 0, 0}, {ActionKind::forward, 0, 0}}};
   CHECK_THROWS_AS(schedule_times(stages, 1), Error);

@@ -1,4 +1,4 @@
-// Overlaps of slices against a brute-force list of elements.
+// Overlaps of slices, compared with brute-force lists of elements.
 #include "layout/slice.h"
 
 #include <doctest/doctest.h>
@@ -10,7 +10,7 @@ using namespace mtl;
 
 namespace {
 
-/// Global element numbers that a slice holds, in storage order.
+/// Global indices of the elements of a slice, in storage order.
 std::vector<std::int64_t> elements(const Slice& slice, const std::vector<std::int64_t>& shape) {
   std::vector<std::int64_t> out;
   for (std::int64_t e = slice.begin; e < slice.end; ++e) {
@@ -41,7 +41,7 @@ Slice random_slice(std::mt19937& random, const std::vector<std::int64_t>& shape)
 
 }  // namespace
 
-TEST_CASE("overlaps are exactly the common elements") {
+TEST_CASE("overlaps contain exactly the common elements") {
   std::mt19937 random(7);
   for (int round = 0; round < 2000; ++round) {
     std::vector<std::int64_t> shape;
@@ -61,7 +61,7 @@ TEST_CASE("overlaps are exactly the common elements") {
   }
 }
 
-TEST_CASE("parts along an axis cover the tensor; what does not divide is refused") {
+TEST_CASE("parts along an axis cover the tensor, and uneven divisions are refused") {
   Slice part = axis_slice({6, 4}, 0, 2, 3);
   CHECK(part.offset == std::vector<std::int64_t>{4, 0});
   CHECK(part.count() == 8);

@@ -1,4 +1,4 @@
-// Layers of stages against Megatron-LM's own, and what is beyond it.
+// Layers of stages, compared with Megatron-LM's, and the splits that only mtl supports.
 #include "layout/stages.h"
 
 #include <doctest/doctest.h>
@@ -14,7 +14,7 @@ std::optional<std::int64_t> int_or_none(const Json& json) {
   return json.is_null() ? std::nullopt : std::optional(json.as_int());
 }
 
-/// A model's layers and how they are split.
+/// A model's layers and their split.
 struct Split {
   std::int64_t num_layers = 0;
   int stages = 1, chunks = 1;
@@ -69,7 +69,7 @@ std::vector<std::int64_t> counts(const Split& split) {
 
 }  // namespace
 
-TEST_CASE("layers of stages are Megatron's, and so are the refusals") {
+TEST_CASE("layers of stages equal Megatron's, and so do refusals") {
   int cases = 0, refused = 0;
   for (const Json& json : golden_lines("golden/ranks/layers.jsonl")) {
     Split split = split_of(json.at("args"));
@@ -79,7 +79,7 @@ TEST_CASE("layers of stages are Megatron's, and so are the refusals") {
       CHECK(split_layers(split) == ranges_of(json.at("stages")));
     } else {
       ++refused;
-      // Megatron's rule that has an exception here: surplus layers.
+      // The one rule that differs from Megatron's: surplus layers.
       bool uneven = split.chunks == 1 && !split.first_stage_layers && split.num_layers % split.stages != 0;
       if (!uneven) CHECK_THROWS_AS(split_layers(split), Error);
     }
@@ -88,7 +88,7 @@ TEST_CASE("layers of stages are Megatron's, and so are the refusals") {
   CHECK(refused == 3);
 }
 
-TEST_CASE("surplus layers go to the stages from the second on") {
+TEST_CASE("surplus layers go to consecutive stages from the second") {
   CHECK(counts({.num_layers = 13, .stages = 4}) == std::vector<std::int64_t>{3, 4, 3, 3});
   CHECK(counts({.num_layers = 14, .stages = 4}) == std::vector<std::int64_t>{3, 4, 4, 3});
   CHECK(counts({.num_layers = 15, .stages = 4}) == std::vector<std::int64_t>{3, 4, 4, 4});
@@ -96,7 +96,7 @@ TEST_CASE("surplus layers go to the stages from the second on") {
   CHECK(counts({.num_layers = 5, .stages = 1}) == std::vector<std::int64_t>{5});
 }
 
-TEST_CASE("splits that cannot be are refused as wrong usage") {
+TEST_CASE("impossible splits are usage errors") {
   std::vector<Split> refused = {
       {.num_layers = 0},
       {.num_layers = 4, .stages = 0},
@@ -122,7 +122,7 @@ TEST_CASE("splits that cannot be are refused as wrong usage") {
   }
 }
 
-TEST_CASE("given ends that do not fit are refused with the numbers that would do") {
+TEST_CASE("end stages that do not fit are refused with numbers that would") {
   auto refusal = [](const Split& split) -> std::string {
     try {
       split_layers(split);

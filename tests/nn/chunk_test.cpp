@@ -1,5 +1,5 @@
-// The leases that a chunk takes of its parameters: in several architectures, in both ways of computing weight
-// gradients, with activations kept and computed again.
+// The leases of a chunk's parameters, in several architectures, with immediate and deferred weight gradients, with
+// activations kept and recomputed.
 #include "nn/chunk.h"
 
 #include <doctest/doctest.h>
@@ -43,7 +43,7 @@ const Recompute kRecomputes[] = {{},
                                  {Granularity::full, Recompute::Method::uniform, 2},
                                  {Granularity::full, Recompute::Method::block, 1}};
 
-/// A run: its operands, and in which way it computes.
+/// The operands of a run, and its way of computing.
 struct Plan {
   const GptConfig& config;
   ChunkRange range;
@@ -51,7 +51,7 @@ struct Plan {
   Recompute recompute = {};
 };
 
-/// Every chunk of every architecture, computed in every way.
+/// Calls check for every chunk of every architecture and every way of computing.
 template <class Check>
 void for_each_plan(const Check& check) {
   for (const Architecture& architecture : kArchitectures) {
@@ -70,7 +70,7 @@ void for_each_plan(const Check& check) {
   }
 }
 
-/// How often each unit was acquired and its gradients ended.
+/// Counts how often each unit was acquired and its gradients finished.
 struct Recorder final : ParamOwner {
   Lease acquire(Role role, int unit) override {
     ++(role == Role::values ? values : gradients)[unit];
@@ -80,14 +80,14 @@ struct Recorder final : ParamOwner {
   std::map<int, int> values, gradients, ended;
 };
 
-/// Units of a chunk, `count` each.
+/// Maps every unit of a chunk to `count`.
 std::map<int, int> units_of(const ParamStore& store, int count) {
   std::map<int, int> units;
   for (const ParamSpec& spec : store.specs()) units[spec.unit] = count;
   return units;
 }
 
-/// The parameters that a chunk of a model has, and no others, are in the store.
+/// Checks that the store has exactly the parameters of a chunk of the model.
 void check_params(const GptConfig& config, ChunkRange range, const ParamStore& store) {
   const bool has_layernorm = config.norm == Norm::layernorm;
   const std::pair<const char*, bool> of_layer[] = {{".norm1.weight", true},
@@ -98,9 +98,9 @@ void check_params(const GptConfig& config, ChunkRange range, const ParamStore& s
                                                    {".attention.out.bias", config.bias.out},
                                                    {".mlp.up.bias", config.bias.mlp},
                                                    {".mlp.down.bias", config.bias.mlp}};
-  for (const auto& [name, is_there] : of_layer) {
+  for (const auto& [name, expected] : of_layer) {
     CAPTURE(name);
-    CHECK((store.find(cat("layers.", range.first_layer, name)) >= 0) == is_there);
+    CHECK((store.find(cat("layers.", range.first_layer, name)) >= 0) == expected);
   }
   CHECK((store.find("embedding.tokens.weight") >= 0) == (range.first || (range.last && config.tied_embeddings)));
   CHECK((store.find("embedding.positions.weight") >= 0) ==
@@ -108,7 +108,7 @@ void check_params(const GptConfig& config, ChunkRange range, const ParamStore& s
   CHECK((store.find("output.weight") >= 0) == (range.last && !config.tied_embeddings));
 }
 
-/// One micro-batch of a chunk on the meta device.
+/// Runs one micro-batch of a chunk on the meta device and counts its leases.
 void check_leases(const Plan& plan) {
   const auto& [config, range, defers, recompute] = plan;
   Chunk chunk(config, {}, {}, range, 48, recompute);
@@ -138,7 +138,7 @@ void check_leases(const Plan& plan) {
   CHECK(owner.ended.empty());
   Tensor dinput = chunk.backward(ctx, output, batch.loss_weights, batch, cache);
   CHECK(dinput.exists() == !range.first);
-  std::map<int, int> values = once;  // once more for backward, and a third time to compute activations again
+  std::map<int, int> values = once;  // once more for backward, a third time to recompute activations
   for (auto& [unit, count] : values) count *= 2;
   for (const LayerGroup& group : recompute_groups(recompute, range.num_layers)) {
     for (std::int64_t layer = group.first; group.is_recomputed && layer < group.first + group.count; ++layer)
@@ -154,14 +154,13 @@ void check_leases(const Plan& plan) {
 
 }  // namespace
 
-TEST_CASE("every unit with parameters is acquired before it runs, and its gradients end once") {
+TEST_CASE("every unit with parameters is acquired before it runs, and its gradients finish once") {
   for_each_plan(check_leases);
 }
 
 namespace {
 
-/// A model of which each rank holds all, as one would be that is held in parts: outside of leases there are NaN in
-/// place of values and gradients.
+/// Emulates sharded parameters on a rank that holds all of them: values and gradients are NaN outside of leases.
 class Lender final : public ParamOwner {
  public:
   explicit Lender(ParamStore& store) : store_(store) {
@@ -186,7 +185,7 @@ class Lender final : public ParamOwner {
     return std::all_of(leases_.begin(), leases_.end(), [](const auto& lease) { return lease.second == 0; });
   }
 
-  std::pair<Role, int> forgotten{Role::states, 0};  // is not brought, as if it had not been asked for
+  std::pair<Role, int> forgotten{Role::states, 0};  // its acquire() is ignored, as if the call were missing
 
  private:
   void release(Role role, int unit) noexcept override {
@@ -215,10 +214,10 @@ class Lender final : public ParamOwner {
 struct Pass {
   std::vector<float> losses, held_out, dinput;
   std::vector<std::vector<float>> gradients;
-  bool operator==(const Pass&) const = default;  // false where there are NaN
+  bool operator==(const Pass&) const = default;  // false if there are NaN
 };
 
-/// Training and evaluation of a micro-batch, twice, on a chunk whose parameters are lent, or are all there.
+/// Trains on and evaluates a micro-batch, twice, with parameters that are leased or resident.
 Pass run(const Plan& plan, bool lends, std::pair<Role, int> forgotten = {Role::states, 0}) {
   const auto& [config, range, defers, recompute] = plan;
   Chunk chunk(config, kDropout, {}, range, 48, recompute);
@@ -277,13 +276,13 @@ Pass run(const Plan& plan, bool lends, std::pair<Role, int> forgotten = {Role::s
 
 }  // namespace
 
-TEST_CASE("a unit uses values and gradients under leases alone, and a lease that is missing is seen") {
+TEST_CASE("a unit uses values and gradients only under leases, and a missing lease is detected") {
   for_each_plan([](const Plan& plan) {
     const ChunkRange& range = plan.range;
     const Pass resident = run(plan, false);
     CHECK(resident == resident);  // no NaN
     CHECK(run(plan, true) == resident);
-    CHECK(run({plan.config, range}, false) == resident);  // no way of computing changes a bit
+    CHECK(run({plan.config, range}, false) == resident);  // recomputing and deferring change no bit
     const int first = static_cast<int>(range.first_layer) + (range.first ? 0 : 1);
     const int units = static_cast<int>(range.num_layers) + (range.first ? 1 : 0) + (range.last ? 1 : 0);
     for (int unit = first; unit < first + units; ++unit) {

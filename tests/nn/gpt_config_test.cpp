@@ -1,4 +1,4 @@
-// The padded vocabulary against Megatron-LM's.
+// The padded vocabulary, compared with Megatron-LM's.
 #include "nn/gpt_config.h"
 
 #include <doctest/doctest.h>
@@ -9,7 +9,7 @@
 
 using namespace mtl;
 
-TEST_CASE("the vocabulary is padded as by Megatron") {
+TEST_CASE("the padded vocabulary equals Megatron's") {
   int cases = 0;
   for (const Json& row : golden_lines("golden/ranks/vocab_padding.jsonl")) {
     auto value = [&](std::size_t column) { return row.as_array()[column].as_int(); };

@@ -1,4 +1,4 @@
-// Initial weights: our own logarithm and cosine against libm, and the moments of what is drawn.
+// Initial weights: our logarithm and cosine compared with libm's, and the moments of the drawn numbers.
 #include "nn/init.h"
 
 #include <doctest/doctest.h>
@@ -23,7 +23,7 @@ TEST_CASE("normals equal Box and Muller with libm's functions to 1e-14") {
   }
 }
 
-TEST_CASE("an initialized parameter has its mean, deviation and zero padding; names and seeds give other numbers") {
+TEST_CASE("an initialized parameter has its mean, deviation and zero padding, which vary with name and seed") {
   Buffer memory(Device::cpu, 1300 * 100 * 4);
   Tensor value = memory.tensor(DType::f32, {1300, 100});
   ParamSpec spec{.name = "a", .shape = {1234, 100}, .padded_rows = 1300, .init_std = 0.02f};
@@ -42,7 +42,7 @@ TEST_CASE("an initialized parameter has its mean, deviation and zero padding; na
   CHECK(data[0] != first);
 }
 
-TEST_CASE("slices of an initialized parameter hold the bits of the whole") {
+TEST_CASE("slices of an initialized parameter equal the whole, bit for bit") {
   ParamSpec spec{.name = "w", .shape = {6, 5, 7}, .init_std = 0.5f};
   Buffer memory(Device::cpu, 4096);
   Tensor whole = memory.tensor(DType::f32, {210}), part = memory.tensor(DType::f32, {210}, 1024);

@@ -1,4 +1,4 @@
-// The output layer with the loss, in chunks of rows.
+// The output layer with the loss, computed in chunks of rows.
 #include "nn/lm_head.h"
 
 #include <doctest/doctest.h>
@@ -22,7 +22,7 @@ std::vector<float> random_values(std::int64_t count, unsigned seed) {
   return out;
 }
 
-/// Operands of a head of `padded` rows of the table, of which `vocab` are real.
+/// Operands of a head whose table has `padded` rows, `vocab` of them real.
 struct Problem {
   std::int64_t rows, vocab, padded, width;
   std::vector<float> x = random_values(rows * width, 1), table = random_values(padded * width, 2);
@@ -36,13 +36,13 @@ struct Problem {
   }
 };
 
-/// Results, and the scratch that they took.
+/// Results, and the peak of the scratch arena.
 struct Result {
   std::vector<float> losses, dx, dtable;
   std::size_t scratch = 0;
 };
 
-/// Computes losses and gradients `at_once` rows a call.
+/// Computes losses and gradients, `at_once` rows per call.
 Result compute(Problem& p, std::int64_t at_once) {
   Result out;
   out.losses.resize(p.labels.size());
@@ -107,10 +107,10 @@ Reference reference(const Problem& p) {
 
 }  // namespace
 
-TEST_CASE("the LM head computes in chunks of rows, which equal the fp64 reference and single calls bit for bit") {
+TEST_CASE("chunks of rows of the LM head equal the fp64 reference, and single calls bit for bit") {
   Problem p(72, 524000, 524288, 4);  // 32 rows of logits are 64 MiB
   const Result chunks = compute(p, p.rows), single = compute(p, 32);
-  CHECK(chunks.scratch < std::size_t{80} << 20);  // of 144 MiB
+  CHECK(chunks.scratch < std::size_t{80} << 20);  // instead of 144 MiB
   CHECK(chunks.losses == single.losses);
   CHECK(chunks.dx == single.dx);
   CHECK(chunks.dtable == single.dtable);
@@ -120,7 +120,7 @@ TEST_CASE("the LM head computes in chunks of rows, which equal the fp64 referenc
   CHECK(test::rms_relative(chunks.dtable.data(), expected.dtable) < 1e-5);
 }
 
-TEST_CASE("the LM head's memory has a bound on every device, for a vocabulary of 128k and 8192 tokens") {
+TEST_CASE("the LM head's memory is bounded on every device, with a vocabulary of 128k and 8192 tokens") {
   constexpr std::int64_t kRows = 8192, kVocab = 131072, kWidth = 64;
   for (const Device target : {Device::cpu, Device::cuda}) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
@@ -147,7 +147,7 @@ TEST_CASE("the LM head's memory has a bound on every device, for a vocabulary of
         const std::size_t logits = std::size_t{target == Device::cpu ? 64u : 512u} << 20;
         const std::size_t copies = trains && dtype != DType::f32 ? logits / 2 : 0;  // dlogits
         CHECK(scratch.peak() >= logits + copies);
-        CHECK(scratch.peak() < logits + copies + (std::size_t{64} << 20));  // work of products
+        CHECK(scratch.peak() < logits + copies + (std::size_t{64} << 20));  // workspace of matrix products
       }
     }
   }

@@ -1,4 +1,4 @@
-// Rotary frequencies against transformers' tables.
+// Rotary frequencies, compared with transformers' tables.
 #include "nn/rotary.h"
 
 #include <doctest/doctest.h>
@@ -14,7 +14,7 @@ using namespace mtl;
 
 namespace {
 
-/// The part of a config.json that concerns rotary positions.
+/// The config.json keys of rotary positions.
 GptConfig config_of(const Json& json) {
   GptConfig config;
   config.hidden_size = json.at("hidden_size").as_int();
@@ -51,7 +51,7 @@ double error_of_frequencies(const RotaryFrequencies& frequencies, const Json& ex
 
 }  // namespace
 
-TEST_CASE("rotary: frequencies, cosines and sines of the golden models") {
+TEST_CASE("rotary: frequencies, cosines and sines equal the golden models'") {
   for (const char* model : {"llama", "qwen2", "mistral", "neox"}) {
     CAPTURE(model);
     const std::string folder = cat("golden/llama_model/", model);
@@ -69,7 +69,7 @@ TEST_CASE("rotary: frequencies, cosines and sines of the golden models") {
     double worst = 0;
     for (std::int64_t n = 0; n < rows; ++n) {
       const float* row = angles.begin() + n * 2 * pairs;
-      for (std::int64_t i = 0; i < 2 * pairs; ++i) {  // transformers has the columns of both halves
+      for (std::int64_t i = 0; i < 2 * pairs; ++i) {  // transformers stores the columns of both halves
         const auto at = [&](const char* what) { return golden.at(what).as_array()[n].as_array()[i].as_number(); };
         worst = test::larger_or_nan(worst, std::abs(row[i % pairs] - at("cos")));
         worst = test::larger_or_nan(worst, std::abs(row[pairs + i % pairs] - at("sin")));
@@ -79,7 +79,7 @@ TEST_CASE("rotary: frequencies, cosines and sines of the golden models") {
   }
 }
 
-TEST_CASE("rotary: scaled frequencies equal those of transformers") {
+TEST_CASE("rotary: scaled frequencies equal transformers'") {
   int llama3 = 0, linear = 0;
   for (const Json& one : golden_lines("golden/rotary_frequencies/cases.jsonl")) {
     const Json& config = one.at("config");
@@ -93,7 +93,7 @@ TEST_CASE("rotary: scaled frequencies equal those of transformers") {
   CHECK(linear > 5);
 }
 
-TEST_CASE("rotary: options that give no frequencies are refused, with the numbers") {
+TEST_CASE("rotary: invalid options are refused, with the numbers") {
   using Scaling = RotaryOptions::Scaling;
   const auto problem = [](std::int64_t head_dim, const RotaryOptions& rotary) {
     GptConfig config;

@@ -1,4 +1,4 @@
-// The loss scale against Megatron-LM's scaler, step by step, and what it does at its bounds.
+// The loss scale, compared with Megatron-LM's scaler step by step, and its behaviour at its bounds.
 #include "optim/grad_scaler.h"
 
 #include <doctest/doctest.h>
@@ -28,7 +28,7 @@ GradScaler::Options options_of(const Json& args) {
 
 }  // namespace
 
-TEST_CASE("grad scaler: every step of Megatron's traces") {
+TEST_CASE("grad scaler: every step equals Megatron's traces") {
   int traces = 0, steps = 0;
   for (const Json& trace : golden_lines("golden/schedules/scaler.jsonl")) {
     GradScaler scaler(options_of(trace.at("args")));
@@ -37,7 +37,7 @@ TEST_CASE("grad scaler: every step of Megatron's traces") {
                &hysteresis = trace.at("hysteresis_tracker").as_array();
     REQUIRE(scales.size() == found_inf.size());
     for (std::size_t i = 0; i < found_inf.size(); ++i, ++steps) {
-      // A scaler that was saved and restored before the step continues alike.
+      // A scaler saved and restored before the step continues the same way.
       GradScaler resumed(options_of(trace.at("args")));
       resumed.restore(scaler.state());
       scaler.update(found_inf[i] == '1');
@@ -56,9 +56,9 @@ TEST_CASE("grad scaler: every step of Megatron's traces") {
   CHECK(steps > 1500);
 }
 
-TEST_CASE("grad scaler: exhausted by an overflow at the minimum that is not withstood, and by no other") {
+TEST_CASE("grad scaler: exhausted only by an overflow at the minimum after the hysteresis is used up") {
   GradScaler scaler(dynamic(4, 2, 2));
-  for (float want : {4.F, 2.F, 1.F}) {  // the first is withstood
+  for (float want : {4.F, 2.F, 1.F}) {  // the hysteresis absorbs the first
     scaler.update(true);
     CHECK(scaler.scale() == want);
     CHECK_FALSE(scaler.is_exhausted());
@@ -69,14 +69,14 @@ TEST_CASE("grad scaler: exhausted by an overflow at the minimum that is not with
   CHECK(scaler.scale() == 1);
   scaler.update(false);
   CHECK_FALSE(scaler.is_exhausted());
-  scaler.update(false);  // grows: an overflow is withstood again
+  scaler.update(false);  // the scale grows, and the hysteresis is restored
   CHECK(scaler.scale() == 2);
   scaler.update(true);
   CHECK(scaler.scale() == 2);
   CHECK_FALSE(scaler.is_exhausted());
 }
 
-TEST_CASE("grad scaler: a constant scale never changes, and restores none") {
+TEST_CASE("grad scaler: a constant scale never changes, and ignores a restored one") {
   GradScaler scaler({.initial_scale = 128});
   for (int i = 0; i < 2000; ++i) scaler.update(i % 2 == 0);
   CHECK(scaler.scale() == 128);

@@ -1,4 +1,5 @@
-// Gradients of ranks that are threads: who is named when one of them is broken, and what overlap leaves unchanged.
+// Gradient synchronization between ranks that are threads: a non-finite gradient is attributed to its rank, and overlap
+// changes no bit.
 #include "optim/grad_sync.h"
 
 #include <doctest/doctest.h>
@@ -36,7 +37,7 @@ struct RankParams {
 
   int unit_of(int param) const { return store.specs()[static_cast<std::size_t>(param)].unit; }
 
-  /// Gradients that depend on the rank, final in the order in which backward finishes them; one of them is `bad`.
+  /// Sets gradients that depend on the rank and finishes them in the order of backward; one of them is `bad`.
   void backward(GradSync& sync, float bad) {
     chunk.params([&](Param& param, const ParamSpec&) { param.take_grad(); });
     for (int param = store.size(); param-- > 0;) {
@@ -63,7 +64,7 @@ struct Setting {
   double clip_grad;
 };
 
-/// One update, and then the names of the gradients that are not finite when the step is repeated.
+/// Runs one update, repeats the step, and returns the names of the gradients that are not finite.
 std::vector<std::string> update(RankParams& rank, const ProcessGroups& groups, Setting setting, StepState& state,
                                 float bad = 0) {
   Optimizer optimizer(rank.store, {{}, setting.clip_grad, {setting.overlap, setting.overlap && setting.shard}},
@@ -91,7 +92,7 @@ std::vector<float> values_of(const ParamStore& store) {
 
 }  // namespace
 
-TEST_CASE("a gradient that is not finite is pinned on its rank and tensor, and no rank updates") {
+TEST_CASE("a non-finite gradient is attributed to its rank and tensor, and no rank updates") {
   for (bool shard : {false, true}) {
     for (float bad : {INFINITY, -INFINITY, NAN}) {
       std::mutex mutex;
@@ -113,7 +114,7 @@ TEST_CASE("a gradient that is not finite is pinned on its rank and tensor, and n
   }
 }
 
-TEST_CASE("values that are gathered late are there when a forward reads them, biases or not") {
+TEST_CASE("late-gathered values are complete when a forward pass reads them, with and without biases") {
   for (bool bias : {false, true}) {
     std::vector<float> reference;  // losses of the second step
     for (bool overlap : {false, true}) {
@@ -152,7 +153,7 @@ TEST_CASE("values that are gathered late are there when a forward reads them, bi
   }
 }
 
-TEST_CASE("sharing out the state, and overlap, change no bit of an update") {
+TEST_CASE("sharding the state and overlap change no bit of an update") {
   std::vector<float> first;
   for (bool shard : {false, true}) {
     for (bool overlap : {false, true}) {
@@ -170,11 +171,11 @@ TEST_CASE("sharing out the state, and overlap, change no bit of an update") {
   }
 }
 
-TEST_CASE("a lease waits for the values of its unit, and for no others") {
+TEST_CASE("a lease waits for the values of its unit only") {
   std::mutex mutex;
   run_ranks(RankGrid({.data = 2}), [&](int rank, const ProcessGroups& groups) {
     Layout layout = layout_of(2, rank, true);
-    layout.bucket_elements = 1;  // each unit is reduced and gathered on its own
+    layout.bucket_elements = 1;  // each unit is reduced and gathered separately
     RankParams own(layout), reference(layout_of(2, rank, true));
     StepState state;
     update(reference, groups, {true, false, 0.0}, state);
@@ -183,7 +184,7 @@ TEST_CASE("a lease waits for the values of its unit, and for no others") {
     optimizer.begin_step();
     own.backward(optimizer.sync(), 0);
     optimizer.step(scratch, &state);
-    auto count_old = [&](int unit) {  // parameters whose other half is still that of before the update
+    auto count_old = [&](int unit) {  // parameters whose other half has not been gathered yet
       int old = 0;
       for (int param = 0; param < own.store.size(); ++param) {
         const float *a = own.store.value(param).data<float>(), *b = reference.store.value(param).data<float>();

@@ -1,4 +1,4 @@
-// Learning rate and weight decay against Megatron's own scheduler, and the mistakes that flags can contain.
+// Learning rate and weight decay, compared with Megatron's scheduler, and the errors in flags.
 #include "optim/lr_schedule.h"
 
 #include <doctest/doctest.h>
@@ -48,7 +48,7 @@ ScheduleLength run_of(const Json& json) {
 
 bool same(double got, double want) { return std::abs(got - want) <= 1e-14 * std::abs(want); }
 
-/// The flags that check_schedule complains about, joined.
+/// The flags that check_schedule reports, joined.
 std::string complaints(const LrScheduleFlags& flags, const ScheduleLength& run) {
   std::string out;
   check_schedule(flags, run, [&](const std::string& flag, const std::string&) { out += flag + ";"; });
@@ -57,7 +57,7 @@ std::string complaints(const LrScheduleFlags& flags, const ScheduleLength& run) 
 
 }  // namespace
 
-TEST_CASE("schedule: every value of Megatron's scheduler, to 1e-14") {
+TEST_CASE("schedule: equals Megatron's scheduler to 1e-14") {
   std::size_t cases = 0;
   for (const Json& golden : golden_lines("golden/schedules/cases.jsonl")) {
     CAPTURE(golden.at("name").as_string());
@@ -78,7 +78,7 @@ TEST_CASE("schedule: every value of Megatron's scheduler, to 1e-14") {
   CHECK(cases == 30);
 }
 
-TEST_CASE("schedule: flags that contradict each other are all named") {
+TEST_CASE("schedule: contradictory flags are all named") {
   LrScheduleFlags flags;
   ScheduleLength run{100, std::nullopt, 8};
   CHECK(complaints(flags, run) == "--lr;");
@@ -95,7 +95,7 @@ TEST_CASE("schedule: flags that contradict each other are all named") {
   CHECK_THROWS_WITH_AS(resolve_schedule(flags, run), doctest::Contains("use --lr-decay-iters"), Error);
 }
 
-TEST_CASE("schedule: an unknown style names the known ones") {
+TEST_CASE("schedule: an unknown style lists the known ones") {
   LrScheduleFlags flags;
   flags.lr = 1;
   flags.lr_decay_style = "cosin";

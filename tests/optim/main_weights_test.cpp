@@ -1,4 +1,4 @@
-// Weights in 16 bits: with main weights in fp32, and alone with stochastic rounding, in several layouts.
+// 16-bit weights in several layouts: with fp32 main weights, and without them by stochastic rounding.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -59,7 +59,7 @@ std::vector<float> widened(const Tensor& tensor) {
   return out;
 }
 
-/// Whole tensors, by name, put together from the parts that ranks hold.
+/// Whole tensors by name, assembled from the parts of all ranks.
 using Whole = std::map<std::string, std::vector<float>>;
 
 void add_part(Whole& whole, const ParamSpec& spec, const Slice& slice, const std::vector<float>& values) {
@@ -71,7 +71,7 @@ void add_part(Whole& whole, const ParamSpec& spec, const Slice& slice, const std
   });
 }
 
-/// Gradients whose sum over the ranks depends on the element of the whole tensor alone, but for rounding.
+/// Gradients whose sum over the ranks depends only on the element of the whole tensor, up to rounding.
 void set_gradients(RankParams& own) {
   const auto ranks = static_cast<float>(own.store.layout().size(Axis::data));
   own.chunk.params([&](Param& param, const ParamSpec& spec) {
@@ -85,7 +85,7 @@ void set_gradients(RankParams& own) {
   });
 }
 
-/// The weights after three updates: what layers read and, where there are any, the main weights.
+/// The weights after three updates: values and, if present, main weights.
 struct Weights {
   Whole values, main;
 };
@@ -119,7 +119,7 @@ Weights after_updates(const Precision& precision, const Grid& grid) {
 
 }  // namespace
 
-TEST_CASE("main weights start as the fp32 run's weights, and the values as these, rounded") {
+TEST_CASE("main weights start as the fp32 run's weights, and values as their roundings") {
   const RankParams fp32(kPrecisionFp32, layout_of({}, 0));
   for (const Grid& grid : {Grid{}, Grid{1, 3, true}, Grid{2, 1}, Grid{2, 2, true}}) {
     Whole main;
@@ -145,7 +145,7 @@ TEST_CASE("main weights start as the fp32 run's weights, and the values as these
   }
 }
 
-TEST_CASE("weights that are loaded in bf16 start rounded to it, main weights too") {
+TEST_CASE("weights loaded in bf16 start rounded to bf16, main weights too") {
   Precision loaded = kMixed;
   loaded.load = DType::bf16;
   const RankParams own(loaded, layout_of({}, 0));
@@ -153,7 +153,7 @@ TEST_CASE("weights that are loaded in bf16 start rounded to it, main weights too
     CHECK(widened(own.store.held(param, own.store.main_row())) == widened(own.store.held(param, kValues)));
 }
 
-TEST_CASE("a store in bf16 takes 18 bytes of a parameter with fp32 gradients, 16 with gradients in bf16") {
+TEST_CASE("a bf16 store takes 18 bytes per parameter with fp32 gradients, 16 with bf16 gradients") {
   for (auto [grads, expected] : {std::pair<DType, std::size_t>{DType::f32, 18}, {DType::bf16, 16}}) {
     Precision precision = kMixed;
     precision.main_grads = grads;
@@ -165,7 +165,7 @@ TEST_CASE("a store in bf16 takes 18 bytes of a parameter with fp32 gradients, 16
   }
 }
 
-TEST_CASE("updates of main weights are those of an fp32 run, bit for bit, and values follow, rounded") {
+TEST_CASE("updates of main weights equal an fp32 run's bit for bit, and values are their roundings") {
   const Weights fp32 = after_updates(kPrecisionFp32, {});
   for (const Grid& grid : {Grid{}, Grid{1, 3, true}, Grid{2, 1}, Grid{2, 2, true}}) {
     const Weights mixed = after_updates(kMixed, grid);
@@ -180,7 +180,7 @@ TEST_CASE("updates of main weights are those of an fp32 run, bit for bit, and va
   }
 }
 
-TEST_CASE("stochastic rounding gives the same weights in every layout") {
+TEST_CASE("stochastic rounding produces the same weights in every layout") {
   const Weights alone = after_updates(kAlone, {});
   Precision nearest = kAlone;
   nearest.stochastic_rounding = false;

@@ -1,4 +1,4 @@
-// The table of what a store keeps of parameters: bytes, extents, and what checkpoints hold, for any update rule.
+// A store's table of parameters: bytes, extents, and the content of checkpoints, for any update rule.
 #include "optim/param_store.h"
 
 #include <doctest/doctest.h>
@@ -46,7 +46,7 @@ int unit_of(const ParamStore& store, const Segment& segment) {
 
 }  // namespace
 
-TEST_CASE("a store allocates once for each row of its table, for rules of any states") {
+TEST_CASE("a store allocates once per row of its table, for rules with any states") {
   for (int ranks : {1, 2, 3}) {
     for (const auto& states : kRules) {
       for (bool trains : {false, true}) {
@@ -75,7 +75,7 @@ TEST_CASE("a store allocates once for each row of its table, for rules of any st
   }
 }
 
-TEST_CASE("values and gradients are whole on every rank, states where they are owned") {
+TEST_CASE("values and gradients are whole on every rank, states only for owned ranges") {
   RankParams own(AdamW::states(), layout_of(2, 1, 600));
   const std::vector<Storage>& table = own.store.table();
   CHECK(table[kValues].role == Role::values);
@@ -112,7 +112,7 @@ TEST_CASE("checkpoints hold parameters and the rule's states, under the rule's n
   }
 }
 
-TEST_CASE("buckets close at units, hold what is summed and updated alike, and leave a tied table alone") {
+TEST_CASE("buckets end at units, group parameters that are reduced and updated alike, and exclude a tied table") {
   for (std::int64_t least : {1, 600, 4000, 1 << 30}) {
     for (bool sequence_parallel : {false, true}) {
       CAPTURE(least);
@@ -124,7 +124,7 @@ TEST_CASE("buckets close at units, hold what is summed and updated alike, and le
       ParamStore store(
           Device::cpu, kPrecisionFp32, AdamW::states(), [&](const ParamVisitor& visit) { chunk.params(visit); },
           layout);
-      // Consecutive units, the last first, until there are enough elements.
+      // Consecutive units, starting with the last, until there are enough elements.
       std::map<int, int> group_of;  // by unit
       std::int64_t elements = 0;
       for (int unit = 4, group = 0; unit >= 0; --unit) {  // the head, three layers, the embedding
@@ -159,9 +159,9 @@ TEST_CASE("buckets close at units, hold what is summed and updated alike, and le
   }
 }
 
-TEST_CASE("every range that an update takes begins on a cache line, in every dtype and on every rank") {
+TEST_CASE("every updated range begins on a cache line, in every dtype and on every rank") {
   const auto is_aligned = [](const Tensor& tensor) { return reinterpret_cast<std::uintptr_t>(tensor.raw()) % 64 == 0; };
-  Precision narrow = kPrecisionFp32;  // a dtype each, and odd sizes: biases of the tiny model have 16 elements
+  Precision narrow = kPrecisionFp32;  // several dtypes and odd sizes: the tiny model's biases have 16 elements
   narrow.compute = narrow.load = narrow.main_grads = narrow.exp_avg = DType::bf16;
   int seen = 0;
   for (int ranks : {1, 2, 3}) {

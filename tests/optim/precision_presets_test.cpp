@@ -1,4 +1,4 @@
-// The presets of precision: the table that people know them by, and bytes a parameter.
+// The precision presets: the published table, and bytes per parameter.
 #include "optim/precision_presets.h"
 
 #include <doctest/doctest.h>
@@ -8,7 +8,7 @@
 
 using namespace mtl;
 
-TEST_CASE("precision presets: the dtypes of each column, and bytes a parameter") {
+TEST_CASE("precision presets: the dtypes of each column, and bytes per parameter") {
   const std::vector<std::string> want = {
       "fp32: fp32 none fp32 fp32 fp32 16",       "bf16: fp32 bf16 fp32 bf16 fp32 18",
       "fp16: fp32 fp16 fp32 fp16 fp32 18",       "fsdp-low: bf16 none bf16 bf16 bf16 8",

@@ -1,4 +1,4 @@
-// Lines to tokens, as one thread of mtl-preprocess does it.
+// Lines to tokens, as computed by one thread of mtl-preprocess.
 #include "prep/preprocess_chunk.h"
 
 #include <doctest/doctest.h>
@@ -13,7 +13,7 @@ namespace {
 using Sizes = std::vector<std::size_t>;
 using Ids = std::vector<std::int32_t>;
 
-/// The first chunk of lines: the `part`-th of `parts`, in a NullTokenizer's ids.
+/// The first chunk of lines of the `part`-th of `parts` ranges, with a NullTokenizer's ids.
 TokenChunk tokenize(const std::string& text, const PreprocessOptions& options, std::int64_t part = 0,
                     std::int64_t parts = 1, std::int64_t vocab_size = 100) {
   const test::ScratchFolder folder;
@@ -47,10 +47,10 @@ TEST_CASE("preprocess: sequences, documents and the end-of-document token") {
   chunk = tokenize(text, options);
   CHECK(ids_of(chunk.columns[0]) == Ids{1, 2, 99, 3, 4, 5, 99});
   CHECK(chunk.columns[0].sequence_ends == Sizes{3, 4, 7});
-  CHECK(tokenize(text, options, 1, 2).documents == 1);  // the second line alone
+  CHECK(tokenize(text, options, 1, 2).documents == 1);  // only the second line
 }
 
-TEST_CASE("preprocess: a bad line is taken whole or not at all") {
+TEST_CASE("preprocess: a bad line contributes nothing") {
   PreprocessOptions options;
   options.json_keys = {"a", "b"};
   const TokenChunk chunk = tokenize("{\"a\": \"1\", \"b\": \"2\"}\n{\"a\": \"3\", \"b\": \"x\"}\n", options);
@@ -62,7 +62,7 @@ TEST_CASE("preprocess: a bad line is taken whole or not at all") {
   CHECK(chunk.columns[0].document_ends == Sizes{1});
 }
 
-TEST_CASE("preprocess: tokens are in the type that the vocabulary's size asks for") {
+TEST_CASE("preprocess: the vocabulary's size determines the type of the tokens") {
   const char* text = "{\"text\": \"1 65000\"}\n";
   TokenColumn column = tokenize(text, {}, 0, 1, 65499).columns[0];
   CHECK(std::holds_alternative<std::vector<std::uint16_t>>(column.tokens));

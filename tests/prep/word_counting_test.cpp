@@ -1,4 +1,4 @@
-// The words of files, counted alike by any number of threads.
+// The words of files, counted with any number of threads.
 #include "prep/word_counting.h"
 
 #include <doctest/doctest.h>
@@ -16,14 +16,14 @@ std::map<std::string, std::int64_t> count(const std::vector<std::string>& files,
   Console console("test");
   console.quiet = true;
   std::map<std::string, std::int64_t> out;
-  const CountedWords counted = count_words(options, files, console);  // holds the words' text
+  const CountedWords counted = count_words(options, files, console);  // owns the words' text
   for (const auto& [text, number] : counted.words.words()) out[std::string(text)] = number;
   return out;
 }
 
 }  // namespace
 
-TEST_CASE("words: text and JSON lines, by name; more than allowed is an error") {
+TEST_CASE("words: counts text and JSON lines by name, and refuses more words than allowed") {
   const test::ScratchFolder folder;
   write_file_atomic(folder / "a.txt", "one two one\n");
   write_file_atomic(folder / "b.jsonl", "{\"text\": \"one\"}\n{\"text\": \"three\"}\n");

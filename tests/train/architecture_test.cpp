@@ -1,4 +1,5 @@
-// Flags of the architecture, presets, and what they count against Megatron-LM's and transformers' numbers.
+// Architecture flags and presets, and the counts of FLOPs and parameters, compared with Megatron-LM's and
+// transformers'.
 #include "train/architecture.h"
 
 #include <doctest/doctest.h>
@@ -12,7 +13,7 @@ using namespace mtl;
 
 namespace {
 
-/// The configuration of flags alone, and what was reported.
+/// The configuration of flags without a loaded model, and the reported lines.
 struct Resolved {
   GptConfig config;
   std::vector<std::string> problems;
@@ -37,7 +38,7 @@ ArchitectureOptions small() {
   return given;
 }
 
-/// Megatron's arguments of a golden line.
+/// The arguments of Megatron in a golden line.
 ArchitectureOptions options_of(const Json& args) {
   ArchitectureOptions out;
   out.num_layers = args.at("num_layers").as_int();
@@ -58,7 +59,7 @@ ArchitectureOptions options_of(const Json& args) {
 
 }  // namespace
 
-TEST_CASE("FLOPs are Megatron-LM's, and parameters transformers', for every architecture") {
+TEST_CASE("FLOPs equal Megatron-LM's and parameter counts transformers', for every architecture") {
   int gated = 0, plain = 0;
   for (const Json& row : golden_lines("golden/flops/flops.jsonl")) {
     CAPTURE(row.at("name").as_string());
@@ -112,7 +113,7 @@ TEST_CASE("a preset builds the model that it is named after") {
 TEST_CASE("every preset can be built, at about the size in its name") {
   struct Case {
     const char* preset;
-    std::int64_t vocab, parameters;  // as published
+    std::int64_t vocab, parameters;  // published numbers
   };
   for (const Case& known : {Case{"gpt2-774m", 50257, 774030080},
                             {"gpt2-1558m", 50257, 1557611200},

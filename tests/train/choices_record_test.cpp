@@ -1,4 +1,4 @@
-// Choices by measuring in a checkpoint.
+// Measured choices in a checkpoint.
 #include "train/choices_record.h"
 
 #include <doctest/doctest.h>
@@ -7,7 +7,7 @@
 
 using namespace mtl;
 
-TEST_CASE("choices_record: every rank gets its own back, equal tables are stored once") {
+TEST_CASE("choices_record: every rank gets its own choices back, and equal tables are stored once") {
   const SavedChoices a{"H100", {{"gemm", "66"}, {"attention", "wgmma"}}}, b{"H100", {{"gemm", "67"}}}, none{"H100", {}};
   const Json record = Json::parse(choices_record({a, a, b, none, b}).dump());
   CHECK(record.at("tables").as_array().size() == 3);

@@ -23,7 +23,7 @@ struct Numbers {
   std::string folder = cat("/tmp/mtl_feed_test.", getpid(), "/");
   DataFiles files;
   std::shared_ptr<const BlendedDataset> dataset;
-  mutable std::deque<StepBatches> memory;  // of each feed
+  mutable std::deque<StepBatches> memory;  // the buffers of each feed
 
   explicit Numbers(std::int64_t samples) {
     make_directories(folder);
@@ -57,7 +57,7 @@ std::vector<std::int32_t> row(const Tensor& tensor, std::int64_t number) {
 
 }  // namespace
 
-TEST_CASE("a feed gives the samples in their order, also where steps grow, and where it starts in the middle") {
+TEST_CASE("a feed returns samples in order, also if the batch grows or the run starts in the middle") {
   const Numbers numbers(60);
   const auto sizes = [](std::int64_t consumed) -> std::int64_t { return consumed < 8 ? 1 : 3; };
   for (const std::int64_t start : {0, 6, 14}) {
@@ -77,23 +77,23 @@ TEST_CASE("a feed gives the samples in their order, also where steps grow, and w
         for (std::int64_t i = 0; i < one.loss_weights.numel(); ++i)
           weights += double{one.loss_weights.data<float>()[i]};
       }
-      CHECK(weights == doctest::Approx(1).epsilon(1e-5));  // a mean over the step's own micro-batches
+      CHECK(weights == doctest::Approx(1).epsilon(1e-5));  // the mean over the step's own micro-batches
     }
   }
 }
 
-TEST_CASE("a feed says when the data is used up, and not before") {
+TEST_CASE("a feed reports the end of the data, and not before") {
   const Numbers numbers(10);
   DataFeed feed = numbers.feed(2, [](std::int64_t) { return 2; });
   for (std::int64_t step = 0; step < numbers.dataset->size() / 4; ++step) feed.next(stream);
   CHECK_THROWS_WITH_AS(feed.next(stream), doctest::Contains("the data is used up"), Error);
 }
 
-TEST_CASE("the stall counter counts what training waits for, and nothing else") {
+TEST_CASE("the stall counter counts only the time that training waits") {
   using namespace std::chrono_literals;
   const Numbers numbers(1000);
   constexpr int kSteps = 10;
-  // A slow disk: the reader takes 20 ms a step, the trainer no time.
+  // A slow disk: the reader takes 20 ms per step, the trainer no time.
   const auto slow = [](std::int64_t) {
     std::this_thread::sleep_for(20ms);
     return 1;
@@ -103,7 +103,7 @@ TEST_CASE("the stall counter counts what training waits for, and nothing else") 
   for (int step = 0; step < kSteps; ++step) starved.next(stream);
   CHECK(starved.stalled_seconds() > 0.018 * (kSteps - 1));
   CHECK(starved.stalled_seconds() <= now_seconds() - began);
-  // A trainer that takes as long as it likes waits for the first step at most.
+  // A slow trainer waits for the first step at most.
   DataFeed healthy = numbers.feed(1, [](std::int64_t) { return 1; });
   healthy.next(stream);
   const double first = healthy.stalled_seconds();

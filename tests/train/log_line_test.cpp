@@ -37,7 +37,7 @@ TEST_CASE("log line: Megatron's fields, then ours") {
                                                        " MFU A: 41.4% | MFU B: 50.0% | data stall (ms): 0.3 |");
 }
 
-TEST_CASE("log line: throughput and MFU of small models have digits") {
+TEST_CASE("log line: throughput and MFU of small models keep digits") {
   IntervalReport report;
   const auto shows = [&](double tflops, double mfu, const std::string& text) {
     report.tflops_per_device = tflops;
@@ -54,7 +54,7 @@ TEST_CASE("log line: throughput and MFU of small models have digits") {
   CHECK(shows(1, 0.000456, "MFU A: 0.0456% | MFU B: 0.0456% |"));
 }
 
-TEST_CASE("log line: figures that do not exist have no field") {
+TEST_CASE("log line: absent figures have no field") {
   std::string line = log_line(IntervalReport{}, "now");
   CHECK(line.find("lm loss") == std::string::npos);
   CHECK(line.find("grad norm") == std::string::npos);
@@ -62,7 +62,7 @@ TEST_CASE("log line: figures that do not exist have no field") {
   CHECK(line.find("loss scale: 1.0 |") != std::string::npos);
 }
 
-TEST_CASE("log line: shares of lost updates, after MFU, where they exist") {
+TEST_CASE("log line: shares of lost updates follow MFU, if they exist") {
   IntervalReport report;
   CHECK(log_line(report, "now").find("lost updates") == std::string::npos);
   report.mfu_b = 0.5;
@@ -72,7 +72,7 @@ TEST_CASE("log line: shares of lost updates, after MFU, where they exist") {
         std::string::npos);
 }
 
-TEST_CASE("validation line: between dashes one longer than itself") {
+TEST_CASE("validation line: stands between dashes that are one longer than itself") {
   ValidationReport report{.iteration = 1000, .loss = 3.0};
   std::string text = " validation loss at iteration 1000 | lm loss value: 3.000000E+00 | lm loss PPL: 2.008554E+01 | ";
   std::string dashes(text.size() + 1, '-');
@@ -87,7 +87,7 @@ TEST_CASE("validation: the perplexity of a loss above 20 is capped, as in Megatr
   CHECK(ValidationReport{.loss = 30}.ppl() == doctest::Approx(4.851652e8));
 }
 
-TEST_CASE("log line: a figure that is not a number is one, without a sign") {
+TEST_CASE("log line: NaN prints as NaN without a sign") {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   for (double value : {nan, -nan}) {
     IntervalReport report;

@@ -1,4 +1,4 @@
-// The sinks of a run's figures: JSON lines that survive a killed run, TensorBoard records byte for byte.
+// The outputs of a run's figures: JSON lines that survive a kill, TensorBoard records byte for byte.
 #include "train/metrics.h"
 
 #include <doctest/doctest.h>
@@ -29,7 +29,7 @@ MetricsOptions quiet_options(const std::string& folder) {
   return options;
 }
 
-/// Iterations first..last, with a validation at each multiple of 4.
+/// Reports iterations first..last, with a validation at each multiple of 4.
 void train(Metrics& metrics, std::int64_t first, std::int64_t last) {
   for (std::int64_t k = first; k <= last; ++k) {
     IntervalReport report{.iteration = k, .train_iterations = 10, .consumed_samples = 8 * k};
@@ -52,7 +52,7 @@ std::uint64_t little_endian(std::string_view bytes) {
   return value;
 }
 
-/// The payloads of an event file, every checksum recomputed.
+/// The payloads of an event file; checks every checksum.
 std::vector<std::string> read_records(std::string_view file) {
   std::vector<std::string> records;
   while (!file.empty()) {
@@ -67,7 +67,7 @@ std::vector<std::string> read_records(std::string_view file) {
 
 }  // namespace
 
-TEST_CASE("metrics: JSON lines keep every digit and leave out what does not exist") {
+TEST_CASE("metrics: JSON lines keep every digit and omit absent figures") {
   const test::ScratchFolder folder;
   MetricsOptions options = quiet_options(folder.path() + "/new");
   options.start.set("seed", 1234);
@@ -75,7 +75,7 @@ TEST_CASE("metrics: JSON lines keep every digit and leave out what does not exis
   train(metrics, 1, 4);
   metrics.flush();
   std::vector<std::string> lines = split(read_file(options.log_jsonl), '\n');
-  REQUIRE(lines.size() == 7);  // start, four steps, a validation, and nothing after the last newline
+  REQUIRE(lines.size() == 7);  // start, four steps, a validation, and the empty string after the last newline
   CHECK(lines[0] == R"({"type": "start", "version": 1, "iteration": 0, "seed": 1234})");
   Json step = Json::parse(lines[3]);
   CHECK(step.at("iteration").as_int() == 3);
@@ -99,7 +99,7 @@ TEST_CASE("metrics: after a resume the log reads like one uninterrupted run") {
   }
   std::string uninterrupted = read_file(options.log_jsonl);
   {
-    Metrics killed(options, quiet_console);  // starts again from nothing
+    Metrics killed(options, quiet_console);  // starts over
     train(killed, 1, 9);
   }
   OutputFile(options.log_jsonl, true).write("{\"type\": \"step\", \"itera");  // killed in the middle of a line
@@ -116,10 +116,10 @@ TEST_CASE("metrics: after a resume the log reads like one uninterrupted run") {
   resumed.erase(at, start.size());
   CHECK(resumed.find(start) == std::string::npos);
   CHECK(starts_with(resumed, uninterrupted));
-  CHECK(split(resumed.substr(uninterrupted.size()), '\n').size() == 2);  // the final test loss alone
+  CHECK(split(resumed.substr(uninterrupted.size()), '\n').size() == 2);  // only the final test loss
 }
 
-TEST_CASE("metrics: lines of other runs stay, whatever is resumed") {
+TEST_CASE("metrics: a resume keeps the lines of other runs") {
   const test::ScratchFolder folder;
   MetricsOptions options = quiet_options(folder.path());
   options.from = {.run = "a", .train_iterations = 10};
@@ -135,7 +135,7 @@ TEST_CASE("metrics: lines of other runs stay, whatever is resumed") {
   const std::string resumed = read_file(options.log_jsonl);
   CHECK(starts_with(resumed, first));
   std::vector<std::string> kept = split(resumed.substr(first.size()), '\n');
-  REQUIRE(kept.size() == 1 + 4 + 1 + 1 + 1 + 1);  // start, steps 1 to 4, a validation, start, step 5, no more
+  REQUIRE(kept.size() == 1 + 4 + 1 + 1 + 1 + 1);  // start, steps 1 to 4, a validation, start, step 5, the end
   CHECK(kept[6] == "{\"type\": \"start\", \"version\": 1, \"iteration\": 4, \"run\": \"b\"}");
   // The first run again, between sessions of the second.
   CHECK(rewind_log(resumed, {.run = "a", .iteration = 2, .train_iterations = 10}, "log").size() <
@@ -143,7 +143,7 @@ TEST_CASE("metrics: lines of other runs stay, whatever is resumed") {
   CHECK(rewind_log(resumed, {.run = "c", .iteration = 0, .train_iterations = 10}, "log") == resumed);
 }
 
-TEST_CASE("rewind_log: text that is not a log is refused, also without the end of a line") {
+TEST_CASE("rewind_log: refuses text that is not a log, even without a newline") {
   const LogStart fresh{.run = "a", .iteration = 0, .train_iterations = 10};
   for (const char* text :
        {"{\"hello\": 1}", "{\"hello\": 1}\n", "hello", "{\"type\": 1}", "\n\n{\"text\": \"x\"}", "a\0b"}) {
@@ -158,7 +158,7 @@ TEST_CASE("rewind_log: text that is not a log is refused, also without the end o
   }
 }
 
-TEST_CASE("rewind_log: what a resume repeats goes, what it does not repeat stays") {
+TEST_CASE("rewind_log: removes what a resume repeats, and nothing else") {
   const std::string start = "{\"type\": \"start\", \"iteration\": 0, \"run\": \"a\"}\n";
   const std::string step = "{\"type\": \"step\", \"iteration\": 10}\n";
   const std::string last_step = "{\"type\": \"step\", \"iteration\": 10, \"final\": true}\n";
@@ -171,11 +171,11 @@ TEST_CASE("rewind_log: what a resume repeats goes, what it does not repeat stays
   CHECK(rewound(last_step + validation + last, prolonged) == start + validation);
   CHECK(rewound(step + validation, in_validation) == start + step);
   CHECK(rewound(step + "{\"type\": \"st", end) == start + step);  // half-written
-  CHECK(rewind_log(step, {"a", 0, 10, false}, "log") == step);    // of a version that did not name its run
+  CHECK(rewind_log(step, {"a", 0, 10, false}, "log") == step);    // written by a version that did not name its run
   CHECK(rewind_log(step, {"a", 4, 10, false}, "log").empty());
 }
 
-TEST_CASE("log files: a record that the disk takes in part is cut off, and the next one follows the last whole one") {
+TEST_CASE("log files: a partially written record is cut off, and the next one follows the last whole one") {
   const test::ScratchFolder folder;
   const std::string path = folder.path() + "/log";
   LogFile log(path);
@@ -193,7 +193,7 @@ TEST_CASE("log files: a record that the disk takes in part is cut off, and the n
   CHECK(read_file(path) == "first\nthird\n");
 }
 
-TEST_CASE("log sinks: failures are counted, not thrown; other errors are thrown") {
+TEST_CASE("log sinks: count I/O failures, throw other errors") {
   LogSink sink("log", "lines", quiet_console);
   sink.attempt(1, [] {});
   CHECK(sink.lost() == 0);
@@ -203,7 +203,7 @@ TEST_CASE("log sinks: failures are counted, not thrown; other errors are thrown"
   CHECK(sink.lost() == 6);
 }
 
-TEST_CASE("metrics: a file that is not a log is not touched") {
+TEST_CASE("metrics: leave a file that is not a log untouched") {
   const test::ScratchFolder folder;
   MetricsOptions options = quiet_options(folder.path());
   write_file_atomic(options.log_jsonl, "{\"text\": \"a document\"}\n");
@@ -212,7 +212,7 @@ TEST_CASE("metrics: a file that is not a log is not touched") {
   CHECK(read_file(options.log_jsonl) == "{\"text\": \"a document\"}\n");
 }
 
-TEST_CASE("metrics: a rank other than rank 0 has no sinks") {
+TEST_CASE("metrics: only rank 0 has sinks") {
   MetricsOptions options;
   options.terminal = false;
   Metrics metrics(options, quiet_console);
@@ -226,14 +226,14 @@ TEST_CASE("tensorboard: crc32c of RFC 3720") {
   CHECK(crc32c("123456789") == 0xe3069283u);
 }
 
-TEST_CASE("tensorboard: the bytes of a record") {
-  // Made by tensorboard 2's RecordWriter and Event protobuf for the same event.
+TEST_CASE("tensorboard: the bytes of a record equal TensorBoard's") {
+  // Written by tensorboard 2's RecordWriter and Event protobuf for the same event.
   std::string event = scalars_event(1700000000.5, 300, {{"lm loss", 2.5}});
   CHECK(hex(tensorboard_record(event)) ==
         "1e00000000000000d9dc12320900002040fc54d94110ac022a100a0e0a076c6d206c6f73731500002040efedbc3d");
 }
 
-TEST_CASE("tensorboard: one file per session, all reports in it at once") {
+TEST_CASE("tensorboard: one file per session holds all its reports") {
   const test::ScratchFolder folder;
   MetricsOptions options;
   options.terminal = false;

@@ -1,4 +1,4 @@
-// What the flags of precision mean together, and which contradict each other.
+// The combined meaning of the precision flags, and their contradictions.
 #include "train/precision_options.h"
 
 #include <doctest/doctest.h>
@@ -19,7 +19,7 @@ std::string problems_of(const PrecisionOptions& options) {
 
 }  // namespace
 
-TEST_CASE("precision options: presets by name or switch, and single dtypes that change them") {
+TEST_CASE("precision options: presets by name or switch, and dtypes that override them") {
   CHECK(precision_of({}) == kPrecisionFp32);
   CHECK(precision_of({.bf16 = true}) == find_precision("bf16"));
   CHECK(precision_of({.fp16 = true}) == find_precision("fp16"));
@@ -45,7 +45,7 @@ TEST_CASE("precision options: presets by name or switch, and single dtypes that 
   CHECK(precision_of({.bf16 = true, .main_params = "bf16", .stochastic_rounding = true}).stochastic_rounding);
 }
 
-TEST_CASE("precision options: contradictions and dtypes that are not supported are reported") {
+TEST_CASE("precision options: contradictions and unsupported dtypes are reported") {
   CHECK(problems_of({.bf16 = true, .fp16 = true}) == "--fp16;");
   CHECK(problems_of({.preset = "deepspeed", .bf16 = true}) == "--precision deepspeed;");
   CHECK(problems_of({.fp16 = true, .main_params = "bf16"}) == "--main-params-dtype bf16;");
@@ -66,7 +66,7 @@ TEST_CASE("precision options: contradictions and dtypes that are not supported a
   CHECK(problems_of({.bf16 = true, .initial_loss_scale = 0.5}) == "");
 }
 
-TEST_CASE("precision options: the loss scale is dynamic in fp16 unless a constant is given, and 1 elsewhere") {
+TEST_CASE("precision options: the loss scale is dynamic in fp16 unless constant by flag, and 1 otherwise") {
   CHECK(GradScaler(scaler_of({})).scale() == 1);
   CHECK(GradScaler(scaler_of({.bf16 = true, .loss_scale = 128})).scale() == 1);
   const GradScaler constant(scaler_of({.fp16 = true, .loss_scale = 128}));
@@ -88,7 +88,7 @@ TEST_CASE("precision options: the loss scale is dynamic in fp16 unless a constan
 TEST_CASE("precision options: what a checkpoint records, and how a run differs from it") {
   const Json bf16 = precision_record(find_precision("bf16"));
   CHECK(precision_difference(&bf16, find_precision("bf16")) == "");
-  CHECK(precision_difference(&bf16, find_precision("deepspeed")) == "");  // but for what was loaded
+  CHECK(precision_difference(&bf16, find_precision("deepspeed")) == "");  // except for the load dtype
   CHECK(precision_difference(nullptr, kPrecisionFp32) == "");
   CHECK(precision_difference(nullptr, find_precision("bf16")) ==
         "compute float32, not bfloat16; residual float32, not bfloat16");

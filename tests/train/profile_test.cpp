@@ -1,4 +1,4 @@
-// A profile counts what operators did, places it in phases and layers, and writes it as tables and as a trace.
+// Profiles count operators, assign them to phases and layers, and print tables and a trace.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -29,7 +29,7 @@ struct SmallStep {
     const Tensor a = memory.tensor(DType::f32, {8, 4}), b = memory.tensor(DType::f32, {16, 4}, 1024),
                  c = memory.tensor(DType::f32, {8, 16}, 4096), d = memory.tensor(DType::f32, {8, 16}, 8192);
     Arena scratch(device, "scratch", 1 << 20);
-    copy(stream, d, c);  // not in the profile, nor what it counts
+    copy(stream, d, c);  // excluded from the profile, with its counts
     stream.set_profile(&profile);
     {
       const ProfileRange step(stream, ProfileKind::step, "step", 11);
@@ -60,7 +60,7 @@ const ProfileRow& row_of(const std::vector<ProfileRow>& rows, const std::string&
 
 }  // namespace
 
-TEST_CASE("a profile has the operators of its steps, with their shapes and what they counted") {
+TEST_CASE("a profile has the operators of its steps, with their shapes and counts") {
   for (Device device : {Device::cpu, Device::meta}) {
     const SmallStep step(device);
     const std::vector<ProfileEntry>& entries = step.profile.entries();
@@ -86,7 +86,7 @@ TEST_CASE("a profile has the operators of its steps, with their shapes and what 
   }
 }
 
-TEST_CASE("a report adds by phase and operator, and its phases make up the step") {
+TEST_CASE("a report sums by phase and operator, and its phases add up to the step") {
   const SmallStep step(Device::cpu);
   const ProfileReport report = report_profile(step.profile, kSlow, false);
   CHECK(report.first_step == 11);
@@ -143,7 +143,7 @@ TEST_CASE("names of operators and kernels") {
   CHECK(short_kernel_name("memset") == "memset");
 }
 
-TEST_CASE("hardware is found by CUDA's names, and only the model that is meant") {
+TEST_CASE("hardware is found by CUDA's names, and similar names do not match") {
   const auto name_of = [](const char* name) {
     const Hardware* found = find_hardware(name);
     return found == nullptr ? "none" : found->name;
@@ -160,7 +160,7 @@ TEST_CASE("hardware is found by CUDA's names, and only the model that is meant")
   for (const Hardware& known : known_hardware()) CHECK(find_hardware(known.name) == &known);
 }
 
-TEST_CASE("the operators of a step on meta count what its plan counts, whatever the number of micro-batches") {
+TEST_CASE("the operators of a step on meta count what its plan counts, for any number of micro-batches") {
   const GptConfig config = gpt_of_size({61, 2, 24, 3, 12});
   for (std::int64_t micro_batches : {1, 2, 5}) {
     RunShape shape;

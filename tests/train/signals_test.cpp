@@ -1,4 +1,4 @@
-// Signals become requests, and interrupt no thread that computes.
+// Signals become requests and interrupt no computing thread.
 #include "train/signals.h"
 
 #include <doctest/doctest.h>
@@ -15,7 +15,7 @@ namespace {
 
 void send(int number) { ::kill(::getpid(), number); }
 
-/// Within ten seconds.
+/// Waits until the condition holds, for ten seconds at most.
 bool comes(const std::function<bool()>& condition) {
   for (auto end = steady_clock::now() + std::chrono::seconds(10); steady_clock::now() < end;) {
     if (condition()) return true;
@@ -26,7 +26,7 @@ bool comes(const std::function<bool()>& condition) {
 
 }  // namespace
 
-TEST_CASE("signals are requests, each taken once; the wish to end stays") {
+TEST_CASE("signals are requests, each taken once; a request to end persists") {
   {
     SignalRequests requests;
     CHECK(!requests.take_save());
@@ -42,14 +42,14 @@ TEST_CASE("signals are requests, each taken once; the wish to end stays") {
     CHECK(comes([&] { return requests.wants_end(); }));
     CHECK(requests.wants_end());
   }
-  SignalRequests others;  // a later run starts without the wishes of the one before
+  SignalRequests others;  // a later run starts without earlier requests
   CHECK(!others.wants_end());
   CHECK(!others.take_status());
   send(SIGINT);
   CHECK(comes([&] { return others.wants_end(); }));
 }
 
-TEST_CASE("a hangup asks for the end, unless it is ignored, as under nohup") {
+TEST_CASE("a hangup requests the end, unless it is ignored, as under nohup") {
   for (bool is_ignored : {false, true}) {
     struct sigaction action {
     }, before;
@@ -58,7 +58,7 @@ TEST_CASE("a hangup asks for the end, unless it is ignored, as under nohup") {
     {
       SignalRequests requests;
       send(SIGHUP);
-      send(SIGUSR1);  // taken after it
+      send(SIGUSR1);  // handled after SIGHUP
       CHECK(comes([&] { return requests.take_save(); }));
       CHECK(requests.wants_end() == !is_ignored);
     }
@@ -66,7 +66,7 @@ TEST_CASE("a hangup asks for the end, unless it is ignored, as under nohup") {
   }
 }
 
-TEST_CASE("before the run begins TERM ends the process at once, and asks for a requeue; USR1 is kept") {
+TEST_CASE("before the run begins, TERM ends the process at once with a request to requeue, and USR1 is kept") {
   for (bool begins : {false, true}) {
     const pid_t child = ::fork();
     REQUIRE(child >= 0);
@@ -86,7 +86,7 @@ TEST_CASE("before the run begins TERM ends the process at once, and asks for a r
   }
 }
 
-TEST_CASE("no thread that computes takes them") {
+TEST_CASE("computing threads have the signals blocked") {
   SignalRequests requests;
   bool all_blocked = true;
 #pragma omp parallel num_threads(4) reduction(&& : all_blocked)

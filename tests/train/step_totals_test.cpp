@@ -1,4 +1,4 @@
-// What the ranks of a step know of each other afterwards.
+// The totals that ranks exchange after a step.
 #include "train/step_totals.h"
 
 #include <doctest/doctest.h>
@@ -8,7 +8,7 @@
 using namespace mtl;
 using namespace mtl::test;
 
-TEST_CASE("after a step every rank knows the loss, what was asked of any rank, and the least wait") {
+TEST_CASE("after a step every rank knows the loss, the requests of any rank, and the shortest wait") {
   for (int ranks : {1, 3}) {
     run_ranks(RankGrid({1, 1, 1, ranks, 1}), [&](int rank, const ProcessGroups& groups) {
       StepTotals totals;
@@ -22,7 +22,7 @@ TEST_CASE("after a step every rank knows the loss, what was asked of any rank, a
       report.lost_updates = rank;
       report.lost_copies = 3;
       totals.take(report);
-      // Twice: nothing of the first exchange is left in the second.
+      // Twice, to show that the first exchange leaves nothing behind.
       for (int round = 0; round < 2; ++round) {
         StepTotals all = totals;
         all.exchange(groups.world());
