@@ -1,4 +1,4 @@
-// Checkpoints: what is saved is loaded, bit for bit; what is damaged is refused by name.
+// Checkpoints: loading restores what was saved, bit for bit; damage is refused by name.
 #include "ckpt/checkpoint.h"
 
 #include <doctest/doctest.h>
@@ -45,7 +45,7 @@ std::vector<std::string> list(const std::string& directory) {
 
 }  // namespace
 
-TEST_CASE("checkpoint: values, moments, state and configuration come back; padding rows stay out") {
+TEST_CASE("checkpoint: values, moments, state and configuration round-trip; padding rows are not saved") {
   ScratchFolder scratch;
   GptConfig config = tiny_config(2);
   TestStore saved(config, true, 16), loaded(config, true, 32);
@@ -75,7 +75,7 @@ TEST_CASE("checkpoint: values, moments, state and configuration come back; paddi
   CHECK(list(path) == std::vector<std::string>{"manifest.json", "shard_00000.safetensors", "tokenizer.json"});
 }
 
-TEST_CASE("checkpoint: weights alone have no optimizer state to load") {
+TEST_CASE("checkpoint: without optimizer state only the weights load") {
   ScratchFolder scratch;
   TestStore model(tiny_config(), false), trained(tiny_config());
   fill(model.store, 1);
@@ -98,7 +98,7 @@ TEST_CASE("checkpoint: a model of another shape is refused, and nothing is copie
   CHECK(model.store.value(2).data<float>()[0] == 0);
 }
 
-TEST_CASE("checkpoint: old ones go after the new one stands, at least two stay") {
+TEST_CASE("checkpoint: old ones are removed after the new one is committed, at least two stay") {
   ScratchFolder scratch;
   save_some(scratch / "s", 4, 2);
   CHECK(list(scratch / "s") ==
@@ -110,7 +110,7 @@ TEST_CASE("checkpoint: old ones go after the new one stands, at least two stay")
                  "at least 2"));
 }
 
-TEST_CASE("checkpoint: the same iteration again replaces it, sound or damaged; leftovers of dead jobs go") {
+TEST_CASE("checkpoint: saving an iteration again replaces it, sound or damaged; leftovers of dead jobs are removed") {
   ScratchFolder scratch;
   save_some(scratch / "s", 2);
   fs::create_directories(scratch / "s/iter_0000001.tmp.999");
@@ -127,18 +127,18 @@ TEST_CASE("checkpoint: the same iteration again replaces it, sound or damaged; l
   }
 }
 
-TEST_CASE("checkpoint: two jobs on one folder: the second is refused by the first one's name") {
+TEST_CASE("checkpoint: a second job on a save folder is refused by the name of the first") {
   ScratchFolder scratch;
   {
     SaveDirectory first(scratch / "s");
     std::string error = error_of([&] { SaveDirectory second(scratch / "s"); });
     CHECK(contains(error, "another job saves here (pid " + std::to_string(::getpid())));
   }
-  SaveDirectory again(scratch / "s");  // the lock went with its owner; the file is still there
+  SaveDirectory again(scratch / "s");  // the owner's lock is released; the file still exists
   CHECK(file_exists(scratch / "s/lock"));
 }
 
-TEST_CASE("checkpoint: a save folder made for a run that saves nothing is removed again") {
+TEST_CASE("checkpoint: a run that saves nothing removes the save folder that it created") {
   ScratchFolder scratch;
   { SaveDirectory save(scratch / "a/b/s"); }
   CHECK_FALSE(file_exists(scratch / "a"));
@@ -170,7 +170,7 @@ TEST_CASE("checkpoint: the tracker is a hint") {
   CHECK(newest(scratch / "s") == scratch / "s/iter_0000002");
 }
 
-TEST_CASE("checkpoint: a bit flipped anywhere in a shard is found, and named") {
+TEST_CASE("checkpoint: a flipped bit anywhere in a shard is found and named") {
   ScratchFolder scratch;
   save_some(scratch / "s", 1);
   std::string shard = scratch / "s/iter_0000001/shard_00000.safetensors", content = read_file(shard);
@@ -194,7 +194,7 @@ TEST_CASE("checkpoint: a bit flipped anywhere in a shard is found, and named") {
     CHECK(contains(error_of([&] { source.verify(); }), "(tensor '" + tensor.name + "')"));
     write_text(shard, content);
   }
-  // In the header: either the file breaks the format, or its hash tells.
+  // In the header: either the file breaks the format, or its hash differs.
   for (std::size_t byte = 0; byte < data_begin; byte += 5) {
     flip_bit(shard, byte);
     TestStore model(tiny_config());
@@ -203,7 +203,7 @@ TEST_CASE("checkpoint: a bit flipped anywhere in a shard is found, and named") {
   }
 }
 
-TEST_CASE("checkpoint: a bit flipped in the manifest makes it invalid; an older checkpoint is taken") {
+TEST_CASE("checkpoint: a flipped bit in the manifest invalidates it, and an older checkpoint loads") {
   ScratchFolder scratch;
   save_some(scratch / "s", 2);
   std::string path = scratch / "s/iter_0000002/manifest.json", content = read_file(path);
@@ -219,7 +219,7 @@ TEST_CASE("checkpoint: a bit flipped in the manifest makes it invalid; an older 
   CHECK(newest(scratch / "s") == scratch / "s/iter_0000002");
 }
 
-TEST_CASE("checkpoint: a shard missing, cut, extra, or of another checkpoint") {
+TEST_CASE("checkpoint: a shard missing, truncated, extra, or of another checkpoint is refused") {
   ScratchFolder scratch;
   save_some(scratch / "s", 2);
   std::string shard = scratch / "s/iter_0000002/shard_00000.safetensors", content = read_file(shard);
@@ -242,8 +242,8 @@ TEST_CASE("checkpoint: a shard missing, cut, extra, or of another checkpoint") {
   CHECK(contains(error("s"), "none of its 2 checkpoints is valid"));
 }
 
-TEST_CASE("checkpoint: any cut into slices and shards reads as the whole") {
-  // Three shards: the tables cut by rows, matrices by columns, the rest in element ranges, as a sharded optimizer does.
+TEST_CASE("checkpoint: any division into slices and shards reads as the whole") {
+  // Three shards: tables divided by rows, matrices by columns, the rest in element ranges, like a sharded optimizer's.
   ScratchFolder scratch;
   GptConfig config = tiny_config();
   TestStore whole(config, false), loaded(config, false);
@@ -293,12 +293,12 @@ TEST_CASE("checkpoint: any cut into slices and shards reads as the whole") {
   open_quietly(scratch / "s").load_values(loaded.store);
   CHECK(same_tensors(whole.store, loaded.store));
 
-  SUBCASE("pieces that overlap, and so leave something out, are refused") {
+  SUBCASE("overlapping pieces, which leave a gap, are refused") {
     manifest.tensors[1].pieces[1].slice.offset = manifest.tensors[1].pieces[0].slice.offset;
     write_text(folder + "/manifest.json", manifest_text(manifest));
     CHECK(contains(error_of([&] { open_quietly(folder); }), "overlap"));
   }
-  SUBCASE("two shards swapped are refused") {
+  SUBCASE("two swapped shards are refused") {
     std::string first = folder + "/shard_00000.safetensors", second = folder + "/shard_00001.safetensors";
     fs::rename(first, folder + "/x"), fs::rename(second, first), fs::rename(folder + "/x", second);
     CHECK(contains(error_of([&] { open_quietly(folder).load_values(loaded.store); }), "shard_0000"));
@@ -306,7 +306,7 @@ TEST_CASE("checkpoint: any cut into slices and shards reads as the whole") {
 }
 
 TEST_CASE(
-    "checkpoint: 40,000 pieces of a tensor are found to be disjoint in a second, and the one that is not is named") {
+    "checkpoint: 40,000 pieces of a tensor are checked for overlaps in a second, and an overlap names its pieces") {
   constexpr std::int64_t kColumns = 8, kRanges = 5000, kLength = 4;  // 8 boxes of 5000 ranges, as TP 8 x DP 5000 makes
   ManifestTensor entry{{"param.x", StoredDType::f32, {kRanges, kColumns * kLength}}, {}};
   for (std::int64_t i = 0; i < kRanges; ++i) {
@@ -319,7 +319,7 @@ TEST_CASE(
   std::clock_t began = std::clock();
   check_disjoint(entry);
   CHECK(std::clock() - began < CLOCKS_PER_SEC);
-  ++entry.pieces[12345].slice.end;  // column 1: into range 1544 from 1543
+  ++entry.pieces[12345].slice.end;  // column 1: range 1543 extends into range 1544
   CHECK(error_of([&] { check_disjoint(entry); }) == "its pieces in shard 1543 of 1 and shard 1544 of 1 overlap");
 
   // Boxes that no straight cut separates: a pinwheel.
@@ -335,7 +335,7 @@ TEST_CASE(
   CHECK(error_of([&] { check_disjoint(wheel); }) == "its pieces in shard 0 and shard 4 overlap");
 }
 
-TEST_CASE("checkpoint: hostile manifests are errors or manifests, never worse") {
+TEST_CASE("checkpoint: hostile manifests are errors or manifests, never crashes") {
   ScratchFolder scratch;
   save_some(scratch / "s", 1);
   std::string content = read_file(scratch / "s/iter_0000001/manifest.json");
@@ -348,7 +348,7 @@ TEST_CASE("checkpoint: hostile manifests are errors or manifests, never worse") 
     std::size_t at = random() % damaged.size();
     if (round % 3 == 0) {
       damaged[at] = static_cast<char>(random() % 256);
-    } else if (round % 3 == 1) {  // another value in place of a number
+    } else if (round % 3 == 1) {  // replaces a number by another value
       while (at < damaged.size() && !std::isdigit(static_cast<unsigned char>(damaged[at]))) ++at;
       std::size_t end = at;
       while (end < damaged.size() && std::isdigit(static_cast<unsigned char>(damaged[end]))) ++end;

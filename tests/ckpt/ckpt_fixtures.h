@@ -1,4 +1,4 @@
-// What the tests of this room share: tiny models, stores filled with known numbers.
+// Fixtures of the checkpoint tests: tiny models, stores filled with known numbers.
 #pragma once
 
 #include <sys/wait.h>
@@ -53,7 +53,7 @@ struct TestStore {
   ParamStore store;
 };
 
-/// Every value, and padding too, is a number that depends on the seed and on its place.
+/// Sets every element, including padding, to a number that depends on the seed and the element's index.
 inline void fill(ParamStore& store, float seed) {
   auto fill_tensor = [&](Tensor tensor, int role, int param) {
     for (std::int64_t i = 0; i < tensor.numel(); ++i) {
@@ -69,7 +69,7 @@ inline void fill(ParamStore& store, float seed) {
   }
 }
 
-/// Values, and moments where both have them, are the same bits, padding aside.
+/// True if values, and moments if both have them, have the same bits apart from padding.
 inline bool same_tensors(const ParamStore& a, const ParamStore& b) {
   for (std::size_t row = 0; row < std::min(a.table().size(), b.table().size()); ++row) {
     if (a.table()[row].kind.empty()) continue;
@@ -93,7 +93,7 @@ inline TrainState state_at(std::int64_t iteration) {
   return state;
 }
 
-/// One process saves what it has.
+/// Saves from a single process.
 inline std::string save_alone(const SaveDirectory& save, const GptConfig& config, const ParamStore& store,
                               const TrainState& state, const SaveOptions& options = {}) {
   return save.save(config, store, state, options, ProcessGroups().world());

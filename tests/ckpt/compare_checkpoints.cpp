@@ -1,14 +1,14 @@
-// compare_checkpoints A B: how far two checkpoints of one model are apart, as one line of
+// compare_checkpoints A B prints the difference between two checkpoints of one model, as one line of
 //
-//   same|differ  RMS TENSOR  RMS TENSOR
+// same|differ RMS TENSOR RMS TENSOR
 //
-// Whether all parameters have the same bits; then the largest relative rms difference of a tensor and its name, among
-// the parameters, and among the first moments. The keys' part of attention biases is left out: adding to all scores of
-// a query changes no softmax, so its true gradient is zero, and what is computed is rounding. Refuses (exit 1) models
-// without tensors or with other tensors, and a value that is NaN or infinite: no comparison with it means anything.
+// "same" if all parameters have the same bits; then the largest relative rms difference of a tensor with its name,
+// among the parameters, and among the first moments. Skips the keys' part of attention biases: adding a constant to all
+// scores of a query does not change its softmax, so the true gradient is zero, and the computed one is rounding noise.
+// Refuses (exit 1) models without tensors or with different tensors, and NaN or infinite values, for which no
+// comparison means anything.
 //
-// compare_checkpoints --exact A B: names the first tensor whose bits differ, optimizer state included, and exits
-// with 1.
+// compare_checkpoints --exact A B names the first tensor whose bits differ, optimizer state included, and exits with 1.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -24,7 +24,7 @@ namespace {
 std::vector<float> read(const ModelSource& source, const SavedTensor& tensor) {
   Slice whole = whole_slice(tensor.shape);
   std::vector<float> out(static_cast<std::size_t>(whole.count()));
-  require(tensor.dtype == StoredDType::f32, tensor.name, ": stored as another type than fp32");
+  require(tensor.dtype == StoredDType::f32, tensor.name, ": not stored in fp32");
   source.read(tensor.name, whole, std::as_writable_bytes(std::span(out)));
   const auto bad = std::find_if(out.begin(), out.end(), [](float value) { return !std::isfinite(value); });
   if (bad != out.end())
@@ -32,7 +32,7 @@ std::vector<float> read(const ModelSource& source, const SavedTensor& tensor) {
   return out;
 }
 
-/// Clears the keys of a bias (G, R + 2, D).
+/// Clears the keys' part of a bias (G, R + 2, D).
 void drop_keys(const SavedTensor& tensor, std::vector<float>& values) {
   if (!tensor.name.ends_with("attention.qkv.bias")) return;
   auto rows = static_cast<std::size_t>(tensor.shape[1]), width = static_cast<std::size_t>(tensor.shape[2]);
@@ -54,14 +54,14 @@ struct Worst {
   double rms = 0;
   std::string name = "-";
   void take(double value, const std::string& tensor) {
-    if (value > rms) rms = value, name = tensor;  // never NaN: the values are finite
+    if (value > rms) rms = value, name = tensor;  // no NaN: the values are finite
   }
 };
 
 void expect_like(const ModelSource& a, const ModelSource& b) {
   auto like = [](const SavedTensor& x, const SavedTensor& y) { return x.name == y.name && x.shape == y.shape; };
   if (a.tensors().empty() || !std::ranges::equal(a.tensors(), b.tensors(), like))
-    fail(Exit::bad_data, "the models have other tensors, or none");
+    fail(Exit::bad_data, "the models have different tensors, or none");
 }
 
 int compare(const std::string& first, const std::string& second) {

@@ -1,4 +1,4 @@
-// Whatever operation of a save fails, and however: what was committed before loads, bit for bit.
+// Faults at every operation of a save: the committed checkpoint still loads, bit for bit.
 #include <doctest/doctest.h>
 
 #include <csignal>
@@ -21,7 +21,7 @@ void save_iteration(const std::string& directory, int iteration) {
   save_alone(SaveDirectory(directory), tiny_config(), model.store, state_at(iteration), options);
 }
 
-/// The iteration that a restart finds; -1 when it is not, bit for bit, what was saved as such.
+/// The iteration that a restart loads; -1 if it differs in any bit from what was saved.
 std::int64_t restart(const std::string& directory) {
   Console console = quiet_console();
   ModelSource source = ModelSource::open(directory, console);
@@ -61,7 +61,7 @@ TEST_CASE("checkpoint: a fault at every operation of a replacement leaves a soun
       fs::copy(scratch / "before", directory, fs::copy_options::recursive);
       code = run_under_fault("faulty save", directory, cat(kind, ":", operations + 1));
       failed += code != 0;
-      // Until its folder is synced a replacement can be undone by a crash: the copy that it replaced must exist.
+      // Until its folder is synced, a crash can undo a replacement: the replaced copy must exist.
       if (code != 0 && file_exists(path) && read_file(path + "/manifest.json") != replaced) {
         bool exists = false;
         for (const auto& entry : fs::directory_iterator(directory)) {
@@ -97,7 +97,7 @@ TEST_CASE("checkpoint: a fault at every operation of a save loses nothing") {
       fs::remove_all(directory);
       fs::copy(scratch / "before", directory, fs::copy_options::recursive);
       int code = run_under_fault("faulty save", directory, cat(kind, ":", at));
-      if (kind == "kill" && code == 0) {  // the save has fewer operations than that
+      if (kind == "kill" && code == 0) {  // the save has fewer operations
         operations = at - 1;
         break;
       }
@@ -107,7 +107,7 @@ TEST_CASE("checkpoint: a fault at every operation of a save loses nothing") {
       if (code != 0) CHECK(code == (kind == "kill" ? 128 + SIGKILL : 74));
       failed += code != 0;
       if (at % 10 != 1) continue;
-      save_iteration(directory, 4);  // and the next save goes as always, leaving nothing of the failed one
+      save_iteration(directory, 4);  // the next save succeeds and leaves nothing of the failed one
       CHECK(restart(directory) == 4);
       int entries = 0;
       for (const auto& entry : fs::directory_iterator(directory)) {
@@ -122,7 +122,7 @@ TEST_CASE("checkpoint: a fault at every operation of a save loses nothing") {
   }
 }
 
-TEST_CASE("checkpoint: weights and moments that are not finite are not committed") {
+TEST_CASE("checkpoint: non-finite weights and moments are not committed") {
   ScratchFolder scratch;
   save_iteration(scratch / "s", 1);
   for (bool is_state : {false, true}) {
@@ -142,7 +142,7 @@ TEST_CASE("checkpoint: weights and moments that are not finite are not committed
   }
 }
 
-TEST_CASE("checkpoint: a state that is replaced leaves the tensors as they are") {
+TEST_CASE("checkpoint: replacing the state leaves the tensors unchanged") {
   ScratchFolder scratch;
   save_iteration(scratch / "s", 1);
   TrainState state = state_at(1);

@@ -1,4 +1,4 @@
-// config.json of every family, in both spellings: what is read, what is refused, and what a model of mtl is written as.
+// config.json of every family, in both spellings: what is read, refused, and written for a model of mtl.
 #include <doctest/doctest.h>
 
 #include "ckpt/hf_config.h"
@@ -12,7 +12,7 @@ namespace {
 
 Json golden_config(const std::string& path) { return Json::read("golden/" + path + "/config.json"); }
 
-/// Everything that is refused, or "" without a refusal.
+/// All refusals of a configuration, or "".
 std::string refusal(const Json& config) {
   return error_of([&] { gpt_config_from_hf(config); }, Exit::bad_data);
 }
@@ -46,7 +46,7 @@ TEST_CASE("hf config: Llama's keys") {
   CHECK(config.sliding_window == 0);
 }
 
-TEST_CASE("hf config: what distinguishes the other families") {
+TEST_CASE("hf config: the keys that distinguish the other families") {
   const GptConfig mistral = gpt_config_from_hf(golden_config("llama_model/mistral"));
   CHECK(mistral.sliding_window == 8);
   CHECK(mistral.num_query_groups == 1);
@@ -82,7 +82,7 @@ TEST_CASE("hf config: what distinguishes the other families") {
   CHECK_FALSE(relu.tied_embeddings);
 }
 
-TEST_CASE("hf config: the old spelling is the same model") {
+TEST_CASE("hf config: the old spelling describes the same model") {
   for (const char* model : {"llama", "mistral", "qwen2", "neox"}) {
     CAPTURE(model);
     const std::string folder = cat("golden/llama_model/", model);
@@ -97,7 +97,7 @@ TEST_CASE("hf config: the old spelling is the same model") {
   CHECK(gpt_config_from_hf(old) == gpt_config_from_hf(golden_config("family_model/llama3")));
 }
 
-TEST_CASE("hf config: every configuration is written as the family that it was read from, and read again") {
+TEST_CASE("hf config: a configuration is written as the family that it was read from, and reads back") {
   for (const char* model : kModels) {
     CAPTURE(model);
     const Json json = golden_config(model);
@@ -108,7 +108,7 @@ TEST_CASE("hf config: every configuration is written as the family that it was r
   }
 }
 
-TEST_CASE("hf config: keys that are absent have transformers' defaults") {
+TEST_CASE("hf config: absent keys have transformers' defaults") {
   auto config_of = [](const char* model_type) {
     return gpt_config_from_hf(Json::object({{"model_type", model_type}, {"num_hidden_layers", 2}}));
   };
@@ -126,12 +126,12 @@ TEST_CASE("hf config: keys that are absent have transformers' defaults") {
   qwen3.set("layer_types", Json()).set("max_window_layers", 2);
   CHECK(gpt_config_from_hf(qwen3).first_window_layer == 2);
   qwen3.set("max_window_layers", 3);
-  CHECK(gpt_config_from_hf(qwen3).sliding_window == 0);  // no layer has it
+  CHECK(gpt_config_from_hf(qwen3).sliding_window == 0);  // no layer uses it
   Json mistral = golden_config("llama_model/mistral");
   CHECK(gpt_config_from_hf(mistral.set("sliding_window", Json())).sliding_window == 0);
 }
 
-TEST_CASE("hf config: what mtl would compute differently is refused by its key") {
+TEST_CASE("hf config: keys that mtl would compute differently are refused by name") {
   struct Refusal {
     const char* model;
     const char* key;
@@ -179,7 +179,7 @@ TEST_CASE("hf config: what mtl would compute differently is refused by its key")
   for (const char* part : {"mish", "quantized", "yarn"}) CHECK(contains(refusal(several), part));
 }
 
-TEST_CASE("hf config: a model without a family is refused with what the closest one lacks") {
+TEST_CASE("hf config: a model without a family is refused with what the closest family lacks") {
   GptConfig config = gpt_config_from_hf(golden_config("family_model/qwen3"));
   config.bias.mlp = true;
   std::string error = error_of([&] { hf_family_for(config); });
@@ -191,7 +191,7 @@ TEST_CASE("hf config: a model without a family is refused with what the closest 
   CHECK(contains(error_of([&] { hf_family_for(config); }), "\"interleaved\": true"));
 }
 
-TEST_CASE("hf names: which tensors hold queries, keys and values, the gate, and the output layer") {
+TEST_CASE("hf names: the tensors of queries, keys and values, of the gate, and of the output layer") {
   const HfFamily& llama = *find_hf_family("llama");
   const std::vector<HfTensor> qkv = hf_tensors_of({"layers.11.attention.qkv.weight", {2, 5, 16, 40}}, llama);
   REQUIRE(qkv.size() == 3);

@@ -1,4 +1,4 @@
-// Folders of every family: what is read is what transformers wrote, and what is written is the same file.
+// Folders of every family: reads what transformers wrote, and writes the same file.
 #include <doctest/doctest.h>
 
 #include "ckpt/hf_config.h"
@@ -33,7 +33,7 @@ std::string copy_model(
   return to;
 }
 
-/// Adds a tensor to a model's file, or takes it away when `values` is empty.
+/// Adds a tensor to a model's file, or removes it if `values` is empty.
 void change_tensor(const std::string& folder, const std::string& name, std::vector<std::uint64_t> shape,
                    std::span<const std::byte> values, StoredDType dtype = StoredDType::f16) {
   const std::string path = folder + "/model.safetensors", changed = folder + "/changed";
@@ -65,7 +65,7 @@ bool same_model(const ModelSource& a, const ModelSource& b) {
 
 }  // namespace
 
-TEST_CASE("hf families: element by element, a Llama's weights are where transformers has them") {
+TEST_CASE("hf families: a Llama's weights are where transformers has them, element by element") {
   ModelSource source = open_quietly("golden/llama_model/llama");
   const GptConfig& config = source.config();
   TestStore model(config, false);
@@ -96,7 +96,7 @@ TEST_CASE("hf families: element by element, a Llama's weights are where transfor
   CHECK(wrong("output.weight", 0, "lm_head.weight", 0, config.vocab_size * C) == 0);
 }
 
-TEST_CASE("hf families: read and written in the same dtype, the file is the same, byte for byte") {
+TEST_CASE("hf families: writing a model in its dtype reproduces the file byte for byte") {
   for (const char* model : kModels) {
     CAPTURE(model);
     ScratchFolder scratch;
@@ -108,7 +108,7 @@ TEST_CASE("hf families: read and written in the same dtype, the file is the same
   }
 }
 
-TEST_CASE("hf families: shards, another dtype and back, and the old spelling hold the same model") {
+TEST_CASE("hf families: shards, conversion to another dtype and back, and the old spelling hold the same model") {
   for (const char* model : kModels) {
     CAPTURE(model);
     ScratchFolder scratch;
@@ -141,7 +141,7 @@ TEST_CASE("hf families: shards, another dtype and back, and the old spelling hol
   }
 }
 
-TEST_CASE("hf families: a model of mtl is written as the family that has its architecture") {
+TEST_CASE("hf families: a model of mtl is written as the family with its architecture") {
   for (const char* model : kModels) {
     CAPTURE(model);
     ScratchFolder scratch;
@@ -160,7 +160,7 @@ TEST_CASE("hf families: a model of mtl is written as the family that has its arc
   }
 }
 
-TEST_CASE("hf families: a model that no family has is refused, and nothing is written") {
+TEST_CASE("hf families: a model that fits no family is refused, and nothing is written") {
   ScratchFolder scratch;
   GptConfig config = tiny_config();
   config.gated_mlp = true;
@@ -189,7 +189,7 @@ TEST_CASE("hf families: PyTorch's files hold the same model as safetensors") {
   }
 }
 
-TEST_CASE("hf families: a tied output layer that is stored must be the token embedding; constant buffers are ignored") {
+TEST_CASE("hf families: a stored output layer must equal the token embedding if tied; constant buffers are ignored") {
   ScratchFolder scratch;
   const std::string folder = copy_model(scratch, "llama_model/qwen2");
   SafetensorsFile golden("golden/llama_model/qwen2/model.safetensors");
@@ -203,7 +203,7 @@ TEST_CASE("hf families: a tied output layer that is stored must be the token emb
   CHECK(contains(error_of([&] { open_quietly(folder); }), "lm_head.weight differs from the token embedding"));
 }
 
-TEST_CASE("hf families: what is missing, extra, of another shape or of two types is refused by name") {
+TEST_CASE("hf families: a tensor missing, extra, of another shape or of two types is refused by name") {
   ScratchFolder scratch;
   auto error_after = [&](const std::string& model, const std::function<void(const std::string&)>& change) {
     const std::string folder = copy_model(scratch, model);

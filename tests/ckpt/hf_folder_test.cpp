@@ -1,4 +1,4 @@
-// Hugging Face folders: what is read is what transformers wrote, and writing it again gives the same file.
+// Hugging Face folders of GPT-2: reads what transformers wrote, and writes the same file.
 #include <doctest/doctest.h>
 
 #include "ckpt/companion_files.h"
@@ -18,7 +18,7 @@ ModelSource open_quietly(const std::string& path) {
   return ModelSource::open(path, console);
 }
 
-/// A copy of model a with config.json changed.
+/// A copy of model a with a modified config.json.
 void copy_model(const std::string& to, const std::function<void(Json&)>& change) {
   fs::create_directories(to);
   fs::copy_file(golden("a") + "/model.safetensors", to + "/model.safetensors");
@@ -27,7 +27,7 @@ void copy_model(const std::string& to, const std::function<void(Json&)>& change)
   write_text(to + "/config.json", config.dump(2));
 }
 
-/// Rewrites a safetensors file with other names, and maybe one more tensor.
+/// Rewrites a safetensors file with renamed tensors, and optionally one more tensor.
 void rename_tensors(const std::string& from, const std::string& to,
                     const std::function<std::string(const std::string&)>& rename, const std::string& extra = "") {
   SafetensorsFile source(from);
@@ -45,7 +45,7 @@ void rename_tensors(const std::string& from, const std::string& to,
 
 }  // namespace
 
-TEST_CASE("hf: element by element, a weight is where GPT-2's Conv1D has it") {
+TEST_CASE("hf: a weight is where GPT-2's Conv1D has it, element by element") {
   ModelSource source = open_quietly(golden("a"));
   const GptConfig& config = source.config();
   CHECK(config.vocab_size == 512);
@@ -81,7 +81,7 @@ TEST_CASE("hf: element by element, a weight is where GPT-2's Conv1D has it") {
   CHECK(wrong == 0);
 }
 
-TEST_CASE("hf: read and written in the same dtype, the file is the same, byte for byte") {
+TEST_CASE("hf: writing a model in its dtype reproduces the file byte for byte") {
   for (std::string model : {"a", "b"}) {
     CAPTURE(model);
     ScratchFolder scratch;
@@ -129,7 +129,7 @@ TEST_CASE("hf: other dtypes round once") {
   CHECK(same_tensors(original.store, half.store));  // these weights are exact in fp16
 }
 
-TEST_CASE("hf: old files: no prefix, mask buffers, a stored tied head") {
+TEST_CASE("hf: reads old files: no prefix, mask buffers, a stored tied head") {
   ScratchFolder scratch;
   copy_model(scratch / "m", [](Json&) {});
   std::string file = golden("a") + "/model.safetensors";
@@ -150,7 +150,7 @@ TEST_CASE("hf: old files: no prefix, mask buffers, a stored tied head") {
   CHECK(contains(error_of([&] { open_quietly(scratch / "m"); }), "tensor 'transformer.h.1.ln_2.bias' is missing"));
 }
 
-TEST_CASE("hf: what mtl would compute differently is refused by its key") {
+TEST_CASE("hf: keys that mtl would compute differently are refused by name") {
   struct Refusal {
     const char* key;
     Json value;
@@ -196,7 +196,7 @@ TEST_CASE("hf: attention upcast to fp32 is accepted, and kept in config.json") {
   CHECK(open_quietly(scratch / "n").hf_config().at("reorder_and_upcast_attn").as_bool());
 }
 
-TEST_CASE("hf: weights that become shorter within their last page are not read as zeros") {
+TEST_CASE("hf: a file that shrinks within its last page is not read as zeros") {
   ScratchFolder scratch;
   copy_model(scratch / "m", [](Json&) {});
   const std::string weights = scratch / "m/model.safetensors";
@@ -207,14 +207,14 @@ TEST_CASE("hf: weights that become shorter within their last page are not read a
   CHECK(contains(error_of([&] { source.load_values(loaded.store); }), "model.safetensors: became shorter while"));
 }
 
-TEST_CASE("hf: a folder that holds no model says what was looked for") {
+TEST_CASE("hf: a folder without a model is refused with the expected file names") {
   ScratchFolder scratch;
   std::string error = error_of([&] { open_quietly(scratch.path()); });
   for (const char* part : {"manifest.json", "config.json", "iter_*"}) CHECK(contains(error, part));
   CHECK(contains(error_of([&] { open_quietly(scratch / "none"); }), "no such folder"));
 }
 
-TEST_CASE("hf: a checkpoint from training, and the end of a text as its tokenizer says") {
+TEST_CASE("hf: exports a training checkpoint with the tokenizer's end-of-text id") {
   ScratchFolder scratch;
   TestStore model(tiny_config(2)), loaded(tiny_config(2), false);
   fill(model.store, 0.25f);

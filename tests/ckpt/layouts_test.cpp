@@ -1,4 +1,4 @@
-// Ranks write a checkpoint together, each element once, and any layout reads it, each rank what it needs.
+// Ranks write a checkpoint together, each element once; any layout reads it, each rank only its part.
 #include <doctest/doctest.h>
 
 #include <set>
@@ -15,7 +15,7 @@ namespace {
 
 const TestLayout& kOneRank = kTestLayouts.front();
 
-/// GPT-2; Llama; and Llama with all that Qwen adds, and an output layer of its own all the same.
+/// GPT-2; Llama; and Llama with Qwen's additions but an output layer of its own.
 std::vector<GptConfig> configs() {
   GptConfig qwen = llama_layouts_config();
   qwen.bias.qkv = qwen.qk_norm = true;
@@ -31,7 +31,7 @@ std::vector<std::string> shards_in(const std::string& folder) {
   return names;
 }
 
-/// Bytes of the blocks that hold what a store needs, found element by element.
+/// Bytes of the blocks that a store needs, found element by element.
 std::uint64_t bytes_of_needed_blocks(const ParamStore& store, const Manifest& manifest) {
   std::uint64_t bytes = 0;
   visit_tensors(store, [&](const std::string& name, const auto&, const Slice& slice, Tensor) {
@@ -63,11 +63,11 @@ std::uint64_t bytes_held(const ParamStore& store) {
 
 namespace {
 
-/// Every layout reads the checkpoint of every other, no further than needed.
+/// Checks that every layout reads this layout's checkpoint, and only the blocks that it needs.
 void check_any_reads(const TestLayout& writer, const GptConfig& config) {
   ScratchFolder scratch;
   SaveOptions options;
-  options.block_bytes = 100;  // elements do not fill it evenly with every piece: the last block of each is shorter
+  options.block_bytes = 100;  // does not divide the pieces: the last block of each is shorter
   CHECK(save_from(writer, scratch / "s", 7, options, config) ==
         std::vector<std::string>(static_cast<std::size_t>(writer.grid().world())));
   std::string folder = scratch / "s/iter_0000007";
@@ -87,8 +87,8 @@ void check_any_reads(const TestLayout& writer, const GptConfig& config) {
   }
 }
 
-/// Every element of a tensor is in one of its pieces, once, and each piece is a tensor of a safetensors file. Returns
-/// how many elements are not the true ones.
+/// Checks that every element of a tensor is in exactly one piece, and that each piece is a tensor of a safetensors
+/// file. Returns the number of wrong elements.
 std::size_t check_pieces(const std::string& folder, const ManifestTensor& entry, int seed) {
   std::size_t wrong = 0;
   Slice whole = whole_slice(entry.tensor.shape);
@@ -113,7 +113,7 @@ std::size_t check_pieces(const std::string& folder, const ManifestTensor& entry,
 
 }  // namespace
 
-TEST_CASE("layouts: a checkpoint of any is the same model in any other, read no further than needed") {
+TEST_CASE("layouts: a checkpoint of any layout loads into any other, reading only the needed blocks") {
   for (const GptConfig& config : configs()) {
     CAPTURE(canonical_tensors(config).size());
     for (const TestLayout& writer : kTestLayouts) {
@@ -123,7 +123,7 @@ TEST_CASE("layouts: a checkpoint of any is the same model in any other, read no 
   }
 }
 
-TEST_CASE("layouts: every element is in one shard, once, and any safetensors reader finds it") {
+TEST_CASE("layouts: every element is in one shard once, where any safetensors reader finds it") {
   for (const GptConfig& config : configs()) {
     for (const TestLayout& writer : kTestLayouts) {
       CAPTURE(canonical_tensors(config).size());
@@ -146,7 +146,7 @@ TEST_CASE("layouts: every element is in one shard, once, and any safetensors rea
   }
 }
 
-TEST_CASE("layouts: who has nothing of its own to write makes no file") {
+TEST_CASE("layouts: a rank without data of its own writes no file") {
   auto shards = [](const char* name) {
     for (const TestLayout& layout : kTestLayouts) {
       if (layout.name != std::string(name)) continue;
@@ -158,12 +158,12 @@ TEST_CASE("layouts: who has nothing of its own to write makes no file") {
   };
   using Names = std::vector<std::string>;
   CHECK(shards("one rank") == Names{"shard_00000.safetensors"});
-  CHECK(shards("dp 2") == Names{"shard_00000.safetensors"});  // the second holds the same
+  CHECK(shards("dp 2") == Names{"shard_00000.safetensors"});  // rank 1 holds the same data
   CHECK(shards("dp 2, sharded") == Names{"shard_00000.safetensors", "shard_00001.safetensors"});
   CHECK(shards("tp 2, pp 2").size() == 4);
 }
 
-TEST_CASE("layouts: every rank reads its part of a Hugging Face folder, too") {
+TEST_CASE("layouts: every rank reads its part of a Hugging Face folder") {
   for (const GptConfig& config : {layouts_config(), llama_layouts_config()}) {
     CAPTURE(canonical_tensors(config).size());
     ScratchFolder scratch;
@@ -186,8 +186,8 @@ TEST_CASE("layouts: every rank reads its part of a Hugging Face folder, too") {
   }
 }
 
-TEST_CASE("layouts: ranks that together do not have the whole model do not commit") {
-  // The second stage's rank saves the first stage's part once more.
+TEST_CASE("layouts: ranks that lack a part of the model do not commit") {
+  // The second stage's rank saves the first stage's part again.
   ScratchFolder scratch;
   const TestLayout& layout = kTestLayouts[2];
   RankGrid grid = layout.grid();

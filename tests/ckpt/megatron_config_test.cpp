@@ -1,4 +1,4 @@
-// Arguments of Megatron-LM: those that mtl computes otherwise are refused by name.
+// Megatron-LM's arguments: those that mtl would compute differently are refused by name.
 #include "ckpt/megatron_config.h"
 
 #include <doctest/doctest.h>
@@ -15,7 +15,7 @@ namespace {
 
 using AddArgs = std::function<void(PickleWriter& pickle)>;
 
-/// The configuration of a GPT-2 of two layers whose Namespace has `add` as well.
+/// The configuration of a two-layer GPT-2 whose Namespace also has `add`.
 GptConfig config_with(const AddArgs& add) {
   PickleWriter pickle;
   pickle.global("argparse", "Namespace");
@@ -66,7 +66,7 @@ TEST_CASE("megatron config: a window, and -1 for none") {
                        "args.window_size"));
 }
 
-TEST_CASE("megatron config: arguments that change what is computed are refused by name, their defaults are not") {
+TEST_CASE("megatron config: arguments that change the computation are refused by name, their defaults are not") {
   CHECK_NOTHROW(config_with([](PickleWriter& pickle) {
     pickle.text("softmax_type"), pickle.text("vanilla");
     pickle.text("glu_linear_offset"), pickle.number(0);

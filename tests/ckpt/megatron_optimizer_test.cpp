@@ -1,4 +1,4 @@
-// The optimizer's state of Megatron-LM's runs in 16 bits: moments and fp32 weights of every rank, merged.
+// The optimizer state of Megatron-LM's 16-bit runs: moments and fp32 weights of every rank, merged.
 #include <doctest/doctest.h>
 
 #include "ckpt/torch_writer.h"
@@ -12,7 +12,7 @@ namespace {
 
 struct RankParameter {
   const char* name;
-  std::vector<std::int64_t> shape;  // of one of two tensor parallel ranks
+  std::vector<std::int64_t> shape;  // of one of two tensor-parallel ranks
 };
 
 /// A model of one layer, 8 wide: 12 tokens, 5 positions, 2 heads, 16 feed-forward elements.
@@ -40,7 +40,7 @@ const std::vector<RankParameter>& rank_parameters() {
 
 enum class StateRole { weight, main, exp_avg, exp_avg_sq };
 
-/// The value of all elements of a rank's tensor; bf16 cannot hold those of main weights.
+/// The value of all elements of a rank's tensor; bf16 cannot represent those of main weights.
 float value_of(std::size_t parameter, int rank, StateRole role) {
   return static_cast<float>(parameter) + 0.5f * static_cast<float>(rank) + 100.25f * static_cast<float>(role);
 }
@@ -194,7 +194,7 @@ std::vector<float> elements_of(const ModelSource& source, const std::string& nam
 
 }  // namespace
 
-TEST_CASE("megatron: a run in 16 bits resumes from its fp32 weights and moments, of all ranks") {
+TEST_CASE("megatron: a 16-bit run resumes from the fp32 weights and moments of all ranks") {
   const ScratchFolder scratch;
   const ModelSource source = open_run(scratch, {});
   CHECK(source.optimizer_problem().empty());
@@ -221,7 +221,7 @@ TEST_CASE("megatron: a run in 16 bits resumes from its fp32 weights and moments,
   }
 }
 
-TEST_CASE("megatron: a run in bf16 takes them as main weights, and values rounded from these") {
+TEST_CASE("megatron: a bf16 run loads them as main weights, and its values are their roundings") {
   const ScratchFolder scratch;
   const ModelSource source = open_run(scratch, {});
   TestStore model(source.config(), true, 0, find_precision("bf16"));
@@ -240,7 +240,7 @@ TEST_CASE("megatron: a run in bf16 takes them as main weights, and values rounde
   CHECK(is_rounded);
 }
 
-TEST_CASE("megatron: an optimizer's state that is not whole leaves the weights") {
+TEST_CASE("megatron: an incomplete optimizer state leaves the weights loadable") {
   for (const OptimizerFault fault : {OptimizerFault{true, false}, OptimizerFault{false, true}}) {
     const ScratchFolder scratch;
     const ModelSource source = open_run(scratch, fault);

@@ -1,4 +1,4 @@
-// Megatron-LM's checkpoints: every golden case is the model it was made from, bit for bit, whole and in slices.
+// Megatron-LM's checkpoints: every golden case equals its model, bit for bit, whole and in slices.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -18,7 +18,7 @@ namespace {
 const std::string kCases = "golden/megatron_ckpt/";
 const std::string kModel = "golden/gpt2_model/a";
 
-/// The elements of a slice as fp32.
+/// The elements of a slice in fp32.
 std::vector<float> floats(const ModelSource& source, const std::string& name, const Slice& slice) {
   const SavedTensor* tensor = source.find_tensor(name);
   REQUIRE(tensor != nullptr);
@@ -39,7 +39,7 @@ ModelSource open_case(const std::string& path, std::optional<std::int64_t> vocab
   return ModelSource::open(path, console, {vocab, heads});
 }
 
-/// A folder with one rank's file, whose bytes `change` may change.
+/// A folder with one rank's file, whose bytes `change` may modify.
 std::string copy_case(const ScratchFolder& scratch, const std::string& from) {
   const std::string to = scratch / "copy";
   fs::remove_all(to);
@@ -49,7 +49,7 @@ std::string copy_case(const ScratchFolder& scratch, const std::string& from) {
 
 }  // namespace
 
-TEST_CASE("megatron: the golden cases are the model, bit for bit") {
+TEST_CASE("megatron: the golden cases equal their model bit for bit") {
   const ModelSource wanted = open_case(kModel);
   int cases = 0;
   for (const Json& entry : golden_lines(kCases + "cases.jsonl")) {
@@ -79,7 +79,7 @@ TEST_CASE("megatron: the golden cases are the model, bit for bit") {
   CHECK(cases == 10);
 }
 
-TEST_CASE("megatron: the optimizer's moments belong to their parameters") {
+TEST_CASE("megatron: the optimizer's moments match their parameters") {
   const ModelSource source = open_case(kCases + "legacy_tp1pp1"), other = open_case(kCases + "legacy_tp2pp2");
   CHECK(source.has_optimizer());
   CHECK(source.optimizer_problem().empty());
@@ -91,7 +91,7 @@ TEST_CASE("megatron: the optimizer's moments belong to their parameters") {
   CHECK(source.state()->consumed_samples == 240);
   CHECK(source.state()->skipped_iterations == 0);
   CHECK(source.state()->extra.int_or("skipped_samples", -1) == 0);
-  // In Megatron-LM's order; its rows of queries, keys and values are ours in version 3.0.
+  // In Megatron-LM's order; in version 3.0 its rows of queries, keys and values are in our order.
   const std::pair<const char*, const char*> renamed[] = {
       {"language_model.embedding.word_embeddings", "embedding.tokens"},
       {"language_model.embedding.position_embeddings", "embedding.positions"},
@@ -128,7 +128,7 @@ TEST_CASE("megatron: the optimizer's moments belong to their parameters") {
   CHECK(parameters == 28);
 }
 
-TEST_CASE("megatron: a slice reads what it needs, no more") {
+TEST_CASE("megatron: reading a slice reads only what it needs") {
   const ModelSource source = open_case(kCases + "mcore_te_tp2pp1");
   std::vector<std::byte> out(64 * 2);
   Slice slice = whole_slice({512, 64});
@@ -137,7 +137,7 @@ TEST_CASE("megatron: a slice reads what it needs, no more") {
   CHECK(source.bytes_read() == out.size());
 }
 
-TEST_CASE("megatron: padding rows stay unless the vocabulary is known") {
+TEST_CASE("megatron: padding rows are kept unless the vocabulary size is known") {
   Console console = quiet_console();
   ModelSource source = open_case(kCases + "mcore_local_tp1pp1", std::nullopt, std::nullopt);
   CHECK(source.config().vocab_size == 600);
@@ -149,13 +149,13 @@ TEST_CASE("megatron: padding rows stay unless the vocabulary is known") {
   CHECK(contains(error_of([] { open_case(kCases + "v1_tp1", 513); }, Exit::usage), "exceeds the 512 rows"));
 }
 
-TEST_CASE("megatron: heads come from args or a flag") {
+TEST_CASE("megatron: the number of heads comes from args or a flag") {
   CHECK(contains(error_of([] { open_case(kCases + "v0_tp1", 512, std::nullopt); }, Exit::usage),
                  "--num-attention-heads"));
   CHECK(contains(error_of([] { open_case(kCases + "v1_tp1", 512, 8); }, Exit::usage), "has 4 heads"));
 }
 
-TEST_CASE("megatron: one iteration, one rank and one file can be named") {
+TEST_CASE("megatron: a path may name an iteration, a rank's folder or a file") {
   for (const char* path :
        {"v1_tp1/iter_0000030", "v1_tp1/iter_0000030/mp_rank_00", "v1_tp1/iter_0000030/mp_rank_00/model_optim_rng.pt"}) {
     CAPTURE(path);
@@ -178,7 +178,7 @@ TEST_CASE("megatron: hostile files in a checkpoint's folder are refused with the
   }
 }
 
-TEST_CASE("megatron: a folder that is not whole is refused") {
+TEST_CASE("megatron: an incomplete folder is refused") {
   const ScratchFolder scratch;
   std::string path = copy_case(scratch, "legacy_tp2pp2");
   fs::remove_all(path + "/iter_0000030/mp_rank_01_001");
@@ -195,7 +195,7 @@ TEST_CASE("megatron: a folder that is not whole is refused") {
   flip_bit(path + "/iter_0000030/mp_rank_00/model_optim_rng.pt", 200000);
   CHECK(contains(error_of([&] { open_case(path).verify(); }, Exit::bad_data), "is damaged"));
 
-  path = copy_case(scratch, "v0_tp2");  // two ranks with the same shard would be a model without half of its weights
+  path = copy_case(scratch, "v0_tp2");  // both ranks have the same shard: half of the weights are missing
   fs::remove_all(path + "/iter_0000030/mp_rank_01");
   fs::copy(path + "/iter_0000030/mp_rank_00", path + "/iter_0000030/mp_rank_02");
   CHECK(contains(error_of([&] { open_case(path); }, Exit::bad_data), "rank 1 on pipeline stage 0 is missing"));
@@ -211,8 +211,8 @@ TEST_CASE("megatron: a damaged shard is found when it is loaded") {
   CHECK(contains(error_of([&] { source.load_values(store.store); }, Exit::bad_data), file + ": zip archive: entry"));
 }
 
-TEST_CASE("megatron: damage to a pickle is an error, or a model that can be read") {
-  // The older stream has no checksum, so damage reaches every part of the reader.
+TEST_CASE("megatron: damage to a pickle is an error or a readable model") {
+  // The older format has no checksum, so damage reaches every part of the reader.
   std::mt19937 random(20261123);
   const ScratchFolder scratch;
   const std::string path = scratch / "damaged.pt";
@@ -228,7 +228,7 @@ TEST_CASE("megatron: damage to a pickle is an error, or a model that can be read
       } else if (random() % 2 == 0) {
         damaged.replace(at, 6, whole.substr(random() % kPickleBytes, 6));
       } else {
-        damaged[at] = static_cast<char>('0' + random() % 10);  // numbers in names
+        damaged[at] = static_cast<char>('0' + random() % 10);  // digits in names
       }
     }
     write_text(path, damaged);
@@ -246,7 +246,7 @@ TEST_CASE("megatron: damage to a pickle is an error, or a model that can be read
   CHECK(refused > 100);
 }
 
-TEST_CASE("megatron: a layer of a large number is refused before layers are listed") {
+TEST_CASE("megatron: a huge layer number is refused before layers are listed") {
   const ScratchFolder scratch;
   const std::string path = scratch / "layers.pt";
   std::string content = read_file(kCases + "v0_tp1/release/mp_rank_00/model_optim_rng.pt");

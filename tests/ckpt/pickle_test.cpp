@@ -25,7 +25,7 @@ std::string repeated(const std::string& text, int times) {
 
 }  // namespace
 
-TEST_CASE("pickle: the values of one object in four protocols") {
+TEST_CASE("pickle: one object in four protocols has the same values") {
   for (int protocol : {0, 1, 2, 5}) {
     CAPTURE(protocol);
     const std::string stream = read_file(cat("fuzz/corpus/pickle/python_protocol_", protocol));
@@ -61,7 +61,7 @@ TEST_CASE("pickle: shared values stay shared") {
   CHECK(pickle.root().at(0).number() == pickle.root().at(1).number());
 }
 
-TEST_CASE("pickle: what is refused, and why") {
+TEST_CASE("pickle: refuses unsafe and malformed streams with the reason") {
   CHECK(contains(refusal(""), "without STOP"));
   CHECK(contains(refusal("\x80\6."s), "protocol 6"));
   CHECK(contains(refusal("\xff."s), "byte 255 is not an opcode"));
@@ -83,8 +83,8 @@ TEST_CASE("pickle: what is refused, and why") {
   CHECK(refusal("cmegatron.model.enums\nLayerType\nK\1\x85R."s) == "");
 }
 
-TEST_CASE("pickle: calls that share their items cannot multiply them") {
-  // A list of 100 pairs, then OrderedDict(list) again and again, 4 bytes each time.
+TEST_CASE("pickle: calls on shared items cannot multiply them") {
+  // A list of 100 pairs, then OrderedDict(list) repeatedly, 4 bytes per call.
   std::string stream = "\x80\2ccollections\nOrderedDict\nq\0](("s + "K\1K\2t" + repeated("(K\1K\2t"s, 99) + "eq\1"s;
   stream += repeated("h\0h\1\x85R0"s, 1000);
   CHECK(contains(refusal(stream + "."), "copy more items"));

@@ -1,5 +1,5 @@
-// Checkpoints of runs in every precision: each tensor is stored in the dtype that the run keeps it in, and loads into
-// any layout and any precision, rounded once.
+// Checkpoints in every precision: each tensor is stored in the run's dtype and loads into any layout and any precision,
+// rounded once.
 #include <doctest/doctest.h>
 
 #include <limits>
@@ -19,7 +19,7 @@ namespace {
 const TestLayout& kOneRank = kTestLayouts.front();
 const TestLayout& kSharded = kTestLayouts.back();  // tp 2, pp 2, dp 2
 
-/// All presets, and the moments in dtypes of their own.
+/// All presets, and moments in dtypes of their own.
 std::vector<PrecisionPreset> precisions() {
   std::vector<PrecisionPreset> all = precision_presets();
   Precision mixed = find_precision("bf16");
@@ -33,7 +33,7 @@ DType dtype_of_kind(const Precision& precision, const std::string& name) {
   return starts_with(name, "exp_avg.") ? precision.exp_avg : precision.main_params;
 }
 
-/// The element as a run of this precision saves it.
+/// The element as saved by a run of this precision.
 ElementToLoad saved_by(const Precision& writer, int seed) {
   return [=](const std::string& name, std::int64_t at) {
     return rounded(true_element(name, at, seed), dtype_of_kind(writer, name));
@@ -58,7 +58,7 @@ ModelSource open_quietly(const std::string& path) {
 
 }  // namespace
 
-TEST_CASE("precision: tensors are saved in the run's dtypes, main weights in place of values") {
+TEST_CASE("precision: tensors are saved in the run's dtypes, main weights instead of values") {
   for (const PrecisionPreset& writer : precisions()) {
     for (const TestLayout* layout : {&kOneRank, &kSharded}) {
       CAPTURE(writer.name);
@@ -80,7 +80,7 @@ TEST_CASE("precision: tensors are saved in the run's dtypes, main weights in pla
   }
 }
 
-TEST_CASE("precision: any checkpoint loads into any precision and layout, bit for bit what rounding gives") {
+TEST_CASE("precision: a checkpoint loads into any precision and layout as its exact rounding") {
   for (const PrecisionPreset& writer : precisions()) {
     for (const TestLayout* from : {&kOneRank, &kSharded}) {
       ScratchFolder scratch;
@@ -129,7 +129,7 @@ TEST_CASE("precision: a run that starts from weights rounds them to its load dty
   }
 }
 
-TEST_CASE("precision: NaN and infinity are not saved, in any dtype, nor weights loaded that a dtype cannot hold") {
+TEST_CASE("precision: NaN and infinity are not saved in any dtype, and weights that overflow a dtype are not loaded") {
   for (const PrecisionPreset& writer : precisions()) {
     for (const char* kind : {"param", "exp_avg", "exp_avg_sq"}) {
       for (float bad : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
@@ -157,7 +157,7 @@ TEST_CASE("precision: NaN and infinity are not saved, in any dtype, nor weights 
       brain(kOneRank, grid, 0, layouts_config(), find_precision("bf16"));
   fill_true(model.store, 1);
   const int param = model.store.find("final_norm.weight");
-  set_element(model.store.value(param), 5, 65520);  // the least that f16 rounds to infinity
+  set_element(model.store.value(param), 5, 65520);  // the smallest number that f16 rounds to infinity
   save_alone(SaveDirectory(scratch / "s"), layouts_config(), model.store, state_at(1));
   CHECK(contains(error_of([&] { open_quietly(scratch / "s").load_values(half.store); }, Exit::bad_data),
                  "tensor 'param.final_norm.weight': float16 cannot hold 1 of its elements"));
@@ -166,7 +166,7 @@ TEST_CASE("precision: NaN and infinity are not saved, in any dtype, nor weights 
   CHECK(element_of(brain.store.held(param, brain.store.main_row()), 5) == 65520);
 }
 
-TEST_CASE("precision: a dtype changed in a shard's header or in the manifest is refused") {
+TEST_CASE("precision: a changed dtype in a shard's header or in the manifest is refused") {
   ScratchFolder scratch;
   save_one(scratch, kOneRank, find_precision("fsdp-low"));
   const std::string folder = scratch / "s/iter_0000007";
@@ -199,13 +199,13 @@ TEST_CASE("precision: a dtype changed in a shard's header or in the manifest is 
     Manifest manifest = read_sound_manifest(folder);
     const std::string good = manifest_text(manifest);
     manifest.tensors[4].tensor.dtype = other;
-    write_text(folder + "/manifest.json", manifest_text(manifest));  // with its checksum
+    write_text(folder + "/manifest.json", manifest_text(manifest));  // with a valid checksum
     CHECK(contains(load_error(), manifest.tensors[4].tensor.name));
     write_text(folder + "/manifest.json", good);
   }
 }
 
-TEST_CASE("precision: a checkpoint converts to every format and dtype: main weights are rounded, moments are kept") {
+TEST_CASE("precision: a checkpoint converts to every format and dtype: main weights are rounded, moments kept") {
   for (const PrecisionPreset& writer : precisions()) {
     ScratchFolder scratch;
     save_one(scratch, kSharded, writer.precision);

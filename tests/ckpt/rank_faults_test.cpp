@@ -1,4 +1,4 @@
-// Whatever happens to one rank of many, or to its file: all hear of it, nothing is half done, nothing is lost.
+// A fault of one rank, or of its file: all ranks learn of it, no save is half committed, nothing is lost.
 #include <doctest/doctest.h>
 
 #include <cstdlib>
@@ -17,12 +17,12 @@ const TestLayout& kOneRank = kTestLayouts[0];
 const TestLayout& kTensor = kTestLayouts[1];
 const TestLayout& kSharded = kTestLayouts[6];
 
-/// The errors of a layout's ranks when they load.
+/// The errors of a layout's ranks on load.
 std::vector<std::string> load_errors(const TestLayout& layout, const std::string& folder) {
   return load_into(layout, folder, [](int, const ParamStore&, const ModelSource&) {});
 }
 
-/// Where the data of a tensor begin in a file.
+/// Offset of a tensor's data in a file.
 std::uint64_t position_of(const std::string& path, const std::string& tensor) {
   SafetensorsFile file(path);
   return static_cast<std::uint64_t>(file.data(*file.find(tensor)).data() - file.bytes().data());
@@ -41,7 +41,7 @@ TEST_CASE("faulty save of ranks" * doctest::skip()) {
   std::_Exit(errors[0].empty() ? 0 : 74);
 }
 
-TEST_CASE("rank faults: when one rank's write fails, all learn which, and the checkpoint before loads") {
+TEST_CASE("rank faults: if one rank's write fails, all ranks learn which, and the previous checkpoint loads") {
   int by_rank[4] = {}, failed = 0;
   for (const char* kind : {"eio", "enospc", "short", "eintr", "kill"}) {
     for (int at = 3; at < 240; at += 13) {
@@ -72,7 +72,7 @@ TEST_CASE("rank faults: when one rank's write fails, all learn which, and the ch
   CHECK(by_rank[0] + by_rank[1] + by_rank[2] + by_rank[3] > 10);
 }
 
-TEST_CASE("rank faults: a damaged block is named by those who need it, and stops no other rank") {
+TEST_CASE("rank faults: the ranks that need a damaged block name it, and no other rank stops") {
   ScratchFolder scratch;
   SaveOptions options;
   options.block_bytes = 64;
@@ -92,7 +92,7 @@ TEST_CASE("rank faults: a damaged block is named by those who need it, and stops
   }
 }
 
-TEST_CASE("rank faults: damage found in the last tensor leaves every value as it was") {
+TEST_CASE("rank faults: damage found in the last tensor leaves every value unchanged") {
   ScratchFolder scratch;
   save_from(kSharded, scratch / "s", 1);
   std::string shard = scratch / "s/iter_0000001/shard_00003.safetensors";
@@ -108,7 +108,7 @@ TEST_CASE("rank faults: damage found in the last tensor leaves every value as it
     fill_true(model.store, 9);
     Console console = quiet_console();
     std::string error = error_of([&] { ModelSource::open(scratch / "s", console).load_values(model.store); });
-    CHECK((rank == 0 || contains(error, last)));  // the second tensor-parallel rank's part
+    CHECK((rank == 0 || contains(error, last)));  // a part of the second tensor-parallel rank
     if (!error.empty()) CHECK(count_wrong(model.store, 9) == 0);
   });
 }
@@ -137,5 +137,5 @@ TEST_CASE("rank faults: a shard missing, extra, or of another checkpoint is name
   fs::rename(shard, folder + "/shard_00000.safetensors");
   fs::rename(folder + "/x", shard);
   every_rank_says("shard_0000");
-  CHECK(wrong_after_load(kTensor, scratch / "s", 1) == 0);  // the sizes tell: the one before is taken
+  CHECK(wrong_after_load(kTensor, scratch / "s", 1) == 0);  // its size reveals the damage: the previous one loads
 }

@@ -1,5 +1,5 @@
-// The same tiny model in many layouts: every element has a number that depends on its tensor and its place in the
-// whole, so that any rank can tell whether it holds the right ones.
+// One tiny model in many layouts: every element has a number determined by its tensor and its index in the whole, so
+// that any rank can check the elements that it holds.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,8 @@ struct TestLayout {
   RankGrid grid() const { return RankGrid({.tensor = tensor, .data = data, .pipeline = pipeline}); }
 };
 
-// The table has 11 rows: of 12 in two parts the last has one of padding, of 16 five, of 256 nothing else.
+// The table has 11 rows. Padded to 12 and divided in two, the last part has one padding row; padded to 16, five;
+// padded to 256, only padding.
 inline const std::vector<TestLayout> kTestLayouts = {{"one rank", 1, 1, 1, false, 1},
                                                      {"tp 2", 2, 1, 1, false, 8},
                                                      {"pp 2", 1, 2, 1, false, 16},
@@ -34,7 +35,7 @@ inline const std::vector<TestLayout> kTestLayouts = {{"one rank", 1, 1, 1, false
 
 inline GptConfig layouts_config() { return tiny_config(3); }
 
-/// A model of the same sizes but for four heads in two groups.
+/// A model of the same size, but with four heads in two groups.
 inline GptConfig llama_layouts_config() {
   return llama_of_size({.vocab = 11, .layers = 3, .hidden = 8, .heads = 4, .positions = 5});
 }
@@ -58,7 +59,7 @@ class RankModel {
     out.sequence_parallel = layout.pipeline > 1;
     if (layout.shard_optimizer) out.optimizer_shards = kReplicaAxes;
     out.bucket_elements = 300;                             // several buckets
-    if (layout.pipeline == 2) out.first_stage_layers = 2;  // of three
+    if (layout.pipeline == 2) out.first_stage_layers = 2;  // out of three
     return out;
   }
   Stage stage_;
@@ -67,7 +68,7 @@ class RankModel {
   ParamStore store;
 };
 
-/// Exact in fp32 and no larger than f16 can hold, which rounds it, as bf16 does.
+/// Exact in fp32 and within the range of f16, in which it is rounded, as in bf16.
 inline float true_element(const std::string& name, std::int64_t at, int seed) {
   return static_cast<float>((hash_bytes(name.data(), name.size()) + static_cast<std::uint64_t>(seed)) % 1024 * 4096 +
                             static_cast<std::uint64_t>(at)) /
@@ -88,7 +89,7 @@ inline void set_element(const Tensor& memory, std::int64_t at, float value) {
 
 constexpr float kUntouched = -1;
 
-/// Calls `visit(name, whole shape, slice, memory)` for all values, main weights and moments that a store has.
+/// Calls `visit(name, whole shape, slice, memory)` for all values, main weights and moments of a store.
 template <class Visit>
 void visit_tensors(const ParamStore& store, const Visit& visit) {
   for (std::size_t row = 0; row < store.table().size(); ++row) {
@@ -102,7 +103,7 @@ void visit_tensors(const ParamStore& store, const Visit& visit) {
   }
 }
 
-/// Padding, and with `seed` below 0 everything, becomes kUntouched.
+/// Sets every element to its number; padding, and all elements if `seed` is negative, to kUntouched.
 inline void fill_true(const ParamStore& store, int seed) {
   visit_tensors(store, [&](const std::string& name, const auto& shape, const Slice& slice, Tensor memory) {
     for (std::int64_t k = 0; k < memory.numel(); ++k) set_element(memory, k, kUntouched);
@@ -116,7 +117,7 @@ inline void fill_true(const ParamStore& store, int seed) {
 /// The number that a loaded element of `name` must have before it is rounded to the dtype of its memory.
 using ElementToLoad = std::function<float(const std::string& name, std::int64_t at)>;
 
-/// How many elements of values and main weights (and moments) are not those; padding must be untouched.
+/// Counts the elements of values and main weights (and moments) that differ; padding must be untouched.
 inline int count_wrong(const ParamStore& store, const ElementToLoad& element, bool with_moments = true) {
   int wrong = 0;
   visit_tensors(store, [&](const std::string& name, const auto& shape, const Slice& slice, Tensor memory) {
@@ -132,18 +133,18 @@ inline int count_wrong(const ParamStore& store, const ElementToLoad& element, bo
   return wrong;
 }
 
-/// The same where the true elements were saved in fp32.
+/// Counts the elements that differ from those saved in fp32 with this seed.
 inline int count_wrong(const ParamStore& store, int seed, bool with_moments = true) {
   return count_wrong(
       store, [&](const std::string& name, std::int64_t at) { return true_element(name, at, seed); }, with_moments);
 }
 
-/// As a job opens its save folder.
+/// Opens the save folder as rank `rank` of a job.
 inline SaveDirectory open_save(int rank, const std::string& directory) {
   return rank == 0 ? SaveDirectory(directory) : SaveDirectory::of_other_rank(directory);
 }
 
-/// All ranks of a layout save; the error of each, or "".
+/// Saves from all ranks of a layout; returns the error of each, or "".
 inline std::vector<std::string> save_from(const TestLayout& layout, const std::string& directory, int iteration,
                                           SaveOptions options = {}, const GptConfig& config = layouts_config(),
                                           const Precision& precision = kPrecisionFp32) {
@@ -160,8 +161,8 @@ inline std::vector<std::string> save_from(const TestLayout& layout, const std::s
   return errors;
 }
 
-/// All ranks of a layout load values and moments; the error of each, or "". Then `check(rank, model, source)`
-/// for those that succeeded. An `initial` load is that of a run which starts from the weights.
+/// Loads values and moments on all ranks of a layout; returns the error of each, or "". Calls `check(rank, model,
+/// source)` on ranks that succeed. An `initial` load is that of a run that starts from the weights.
 template <class Check>
 std::vector<std::string> load_into(const TestLayout& layout, const std::string& folder, const Check& check,
                                    const GptConfig& config = layouts_config(),
@@ -182,7 +183,7 @@ std::vector<std::string> load_into(const TestLayout& layout, const std::string& 
   return errors;
 }
 
-/// Wrong elements in all ranks together; -1 when one could not load.
+/// Counts the wrong elements of all ranks after a load; -1 if a rank could not load.
 inline int wrong_after_load(const TestLayout& layout, const std::string& folder, int seed,
                             const GptConfig& config = layouts_config()) {
   std::atomic<int> wrong = 0;

@@ -1,4 +1,4 @@
-// safetensors: every golden case, values, and that no damage to a file does worse than an error.
+// safetensors: every golden case, values, and damaged files, which cause errors at most.
 #include "ckpt/safetensors.h"
 
 #include <doctest/doctest.h>
@@ -21,7 +21,7 @@ double number_of(const Json& value) {
   return text == "nan" ? NAN : text == "inf" ? HUGE_VAL : -HUGE_VAL;
 }
 
-/// The first values of a tensor, when its type can be converted.
+/// The first values of a tensor, if its type is convertible.
 std::vector<float> floats_of(const SafetensorsFile& file, const StoredTensor& tensor) {
   std::span<const std::byte> data = file.data(tensor);
   std::vector<float> out(data.size() * 8 / static_cast<std::size_t>(bits_of(tensor.dtype)));
@@ -71,7 +71,7 @@ std::string file_of(const std::string& header, std::size_t bytes) {
 
 }  // namespace
 
-TEST_CASE("safetensors: the golden cases are taken or refused, by name") {
+TEST_CASE("safetensors: the golden cases are accepted or refused as marked") {
   int cases = 0;
   for (const Json& entry : golden_lines("golden/safetensors/cases.jsonl")) {
     std::string path = "golden/safetensors/" + entry.at("file").as_string();
@@ -87,7 +87,7 @@ TEST_CASE("safetensors: the golden cases are taken or refused, by name") {
   CHECK(cases == 62);
 }
 
-TEST_CASE("safetensors: more that must be refused") {
+TEST_CASE("safetensors: further cases are refused") {
   const std::string plain = R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})";
   ScratchFolder scratch;
   auto verdict = [&](const std::string& content) {
@@ -106,7 +106,7 @@ TEST_CASE("safetensors: more that must be refused") {
   CHECK(verdict(file_of(R"({"a":{"dtype":"F6_E2M3","shape":[4],"data_offsets":[0,3]}})", 3)) == "");
 }
 
-TEST_CASE("safetensors: what is written is read, aligned and in order") {
+TEST_CASE("safetensors: tensors read back as written, aligned and in order") {
   ScratchFolder scratch;
   std::vector<StoredTensor> plan = {{"z", StoredDType::f32, {2, 3}, 0, 0},
                                     {"\"ü\n", StoredDType::i64, {}, 0, 0},
@@ -128,7 +128,7 @@ TEST_CASE("safetensors: what is written is read, aligned and in order") {
   CHECK(reinterpret_cast<std::uintptr_t>(file.data(*file.find("z")).data()) % 8 == 0);
 }
 
-TEST_CASE("safetensors: seeded damage to real files is an error or a different file, never worse") {
+TEST_CASE("safetensors: seeded damage to real files is an error or a different file, never a crash") {
   ScratchFolder scratch;
   std::mt19937 random(7);
   for (const char* name : {"all_dtypes", "metadata", "zero_in_middle", "name_unicode", "unordered_header"}) {
@@ -163,7 +163,7 @@ TEST_CASE("safetensors: seeded damage to real files is an error or a different f
   }
 }
 
-TEST_CASE("stored dtypes: every f16 and bf16 pattern survives the way over fp32 and back; f64 rounds once") {
+TEST_CASE("stored dtypes: every f16 and bf16 pattern round-trips through fp32; f64 rounds once") {
   std::vector<std::uint16_t> patterns(65536);
   for (std::size_t i = 0; i < patterns.size(); ++i) patterns[i] = static_cast<std::uint16_t>(i);
   std::vector<float> wide(patterns.size());
@@ -175,7 +175,7 @@ TEST_CASE("stored dtypes: every f16 and bf16 pattern survives the way over fp32 
     for (std::size_t i = 0; i < patterns.size(); ++i) wrong += !std::isnan(wide[i]) && back[i] != patterns[i];
     CHECK(wrong == 0);
   }
-  // 1 + 2^-11 + 2^-40 lies above the middle between two halves; rounding over fp32 would lose the last term.
+  // 1 + 2^-11 + 2^-40 is above the midpoint between two f16 numbers; rounding through fp32 would lose the last term.
   double values[] = {1 + std::ldexp(1, -11) + std::ldexp(1, -40), -(1 + std::ldexp(1, -11)), 1e300,
                      std::ldexp(1, -25) + std::ldexp(1, -70)};
   std::uint16_t half[4];

@@ -1,6 +1,6 @@
-// The order that survives a crash of the host: a checkpoint gets its name only when its content is on disk, the tracker
-// names it only when that name is on disk, and no complete copy is removed before the names that stay are on disk.
-// Renames, syncs and removals are seen on their way to the kernel.
+// The order of writes that survives a crash of the host: a checkpoint gets its name only when its content is on disk,
+// the tracker names it only when that name is on disk, and no complete copy is removed before the remaining names are
+// on disk. Intercepts renames, syncs and removals.
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/syscall.h>
@@ -16,9 +16,9 @@ using namespace mtl::test;
 namespace {
 
 /// Counts checkpoints that appear, trackers that name one, and removals of complete checkpoints under temporary names;
-/// and those that come before the syncs on which they rest.
+/// and those that precede the syncs that they require.
 struct SyncOrder {
-  std::set<std::string> synced;  // files, and folders without a change of names since
+  std::set<std::string> synced;  // files, and folders whose names have not changed since
   int appeared = 0, unsynced = 0;
   int named = 0, named_early = 0;
   int removed = 0, removed_early = 0;
@@ -36,7 +36,7 @@ struct SyncOrder {
   }
   void removes(const fs::path& path) {
     const std::string checkpoint = path.parent_path().filename().string();
-    // Of remove_old's iter_N.tmp.old.PID newer copies exist.
+    // remove_old's iter_N.tmp.old.PID do not count, since newer copies exist.
     if (path.filename() != "manifest.json" || checkpoint.find(".tmp.") == std::string::npos) return;
     if (checkpoint.find(".old.") != std::string::npos) return;
     ++removed;
@@ -75,7 +75,7 @@ extern "C" int unlinkat(int folder, const char* name, int flags) noexcept {
   return static_cast<int>(::syscall(SYS_unlinkat, folder, name, flags));
 }
 
-TEST_CASE("checkpoint: names follow their content to the disk, and removals follow the names") {
+TEST_CASE("checkpoint: names are synced after their content, and removals follow the names") {
   ScratchFolder scratch;
   const std::string directory = fs::canonical(scratch.path()).string() + "/s";
   TestStore model(tiny_config());
@@ -85,7 +85,7 @@ TEST_CASE("checkpoint: names follow their content to the disk, and removals foll
   };
   save(2);
   save(3);
-  // As a save leaves it that fails after the exchange of names: this may be the only copy that a crash leaves.
+  // Imitates a save that failed after the exchange of names: a crash may leave no other copy.
   fs::copy(directory + "/iter_0000003", directory + "/iter_0000003.tmp.77", fs::copy_options::recursive);
   SyncOrder order;
   observed = &order;
@@ -96,7 +96,7 @@ TEST_CASE("checkpoint: names follow their content to the disk, and removals foll
   CHECK(order.unsynced == 0);
   CHECK(order.named == 2);
   CHECK(order.named_early == 0);
-  CHECK(order.removed == 2);  // the copy above, and the checkpoint that was replaced
+  CHECK(order.removed == 2);  // the copy above, and the replaced checkpoint
   CHECK(order.removed_early == 0);
   CHECK(order.synced.count(directory) == 1);
 }

@@ -1,4 +1,4 @@
-// TensorMap: every slice of a canonical tensor from pieces in any order, against one element at a time.
+// TensorMap: every slice of a canonical tensor from pieces in any order, compared element by element.
 #include <doctest/doctest.h>
 
 #include <cstring>
@@ -24,7 +24,7 @@ std::int64_t flat(const std::vector<std::int64_t>& index, const std::vector<std:
   return at;
 }
 
-/// The index in its tensor of element `number` of a box.
+/// The index within its tensor of element `number` of a box.
 std::vector<std::int64_t> index_in(const Slice& box, std::int64_t number) {
   std::vector<std::int64_t> index = box.offset;
   for (std::size_t axis = box.size.size(); axis-- > 0;) {
@@ -34,7 +34,7 @@ std::vector<std::int64_t> index_in(const Slice& box, std::int64_t number) {
   return index;
 }
 
-/// The files of a canonical tensor whose elements are their own numbers, filled one element at a time.
+/// The files of a canonical tensor whose elements are their own indices, filled one element at a time.
 template <class T>
 std::vector<std::vector<T>> make_files(const std::vector<TensorPiece>& pieces, const std::vector<std::int64_t>& shape,
                                        std::size_t files, std::int64_t elements) {
@@ -63,7 +63,7 @@ struct Case {
   std::vector<std::int64_t> shape;
   std::vector<TensorPiece> pieces;
   std::size_t files;
-  std::int64_t elements;  // of a file
+  std::int64_t elements;  // per file
 };
 
 std::vector<Case> cases() {
@@ -124,7 +124,7 @@ void check_slices(const Case& test, std::mt19937& random) {
 
 }  // namespace
 
-TEST_CASE("tensor map: every slice has the elements that its pieces hold, and pieces go back into their files") {
+TEST_CASE("tensor map: every slice has the elements of its pieces, and pieces are written back into their files") {
   std::mt19937 random(16);
   for (const Case& test : cases()) {
     CAPTURE(test.name);
@@ -134,7 +134,7 @@ TEST_CASE("tensor map: every slice has the elements that its pieces hold, and pi
   }
 }
 
-TEST_CASE("tensor map: the order of a piece") {
+TEST_CASE("tensor map: the order of a piece is kept") {
   const std::vector<std::int64_t> shape = {4, 6};
   CHECK(is_same_order(dense_piece(0, whole_slice(shape))));
   CHECK_FALSE(is_same_order(dense_piece(0, whole_slice(shape), {1, 0})));
@@ -142,7 +142,7 @@ TEST_CASE("tensor map: the order of a piece") {
   CHECK(dense_piece(0, whole_slice(shape), {1, 0}).file_strides == std::vector<std::int64_t>{1, 4});
 }
 
-TEST_CASE("tensor map: what no piece holds, and a file that is too short, are errors") {
+TEST_CASE("tensor map: missing elements and truncated files are errors") {
   const std::vector<std::int64_t> shape = {4, 6};
   const std::vector<float> file(24), out(24);
   std::vector<float> got(24);

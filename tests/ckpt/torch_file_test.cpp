@@ -1,4 +1,4 @@
-// Files of torch.save: every golden case is read or refused, and damage does no worse than an error.
+// Files of torch.save: every golden case is read or refused, and damage causes errors at most.
 #include "ckpt/torch_file.h"
 
 #include <doctest/doctest.h>
@@ -55,7 +55,7 @@ std::string torch_dtype_name(StoredDType dtype) {
   return torch_name_of(dtype);
 }
 
-/// Reads every tensor as a program would; returns a sum, so that nothing is optimized away.
+/// Reads every tensor and returns a sum, so that the compiler keeps the reads.
 std::uint64_t read_all(const TorchFile& file) {
   std::uint64_t sum = 0;
   for (const StoredTensor& tensor : file.tensors()) {
@@ -67,7 +67,7 @@ std::uint64_t read_all(const TorchFile& file) {
 
 }  // namespace
 
-TEST_CASE("torch files: the golden hostile files are refused with a reason, the odd ones are read") {
+TEST_CASE("torch files: the golden hostile files are refused with a reason, the unusual ones are read") {
   int refused = 0, accepted = 0;
   for (const Json& entry : golden_lines(kFolder + "bad.jsonl")) {
     const std::string path = kFolder + entry.at("file").as_string();
@@ -111,7 +111,7 @@ TEST_CASE("torch files: the golden hostile files are refused with a reason, the 
   CHECK(accepted >= 6);
 }
 
-TEST_CASE("torch files: values that are not tensors are read too") {
+TEST_CASE("torch files: values that are not tensors are read") {
   for (const char* name : {"bad/odd_ok_zip.pt", "bad/odd_ok_stream.pt"}) {
     CAPTURE(name);
     const TorchFile file(kFolder + name);
@@ -127,7 +127,7 @@ TEST_CASE("torch files: values that are not tensors are read too") {
   }
 }
 
-TEST_CASE("torch files: damage is an error, or values that can be read") {
+TEST_CASE("torch files: damage is an error or readable values") {
   std::mt19937 random(20261122);
   const ScratchFolder folder;
   int read = 0, refused = 0;

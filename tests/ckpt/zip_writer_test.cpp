@@ -1,4 +1,4 @@
-// Archives and torch files that are written, read back by the readers.
+// Written archives and torch files, read back by the readers.
 #include "ckpt/zip_writer.h"
 
 #include <doctest/doctest.h>
@@ -14,10 +14,10 @@
 
 using namespace mtl;
 
-TEST_CASE("entries of a zip archive begin at multiples of 64 bytes and read as they were written") {
+TEST_CASE("entries of a zip archive begin at multiples of 64 bytes and read back unchanged") {
   std::vector<std::string> contents;
   for (std::size_t i = 0; i < 70; ++i) contents.push_back(std::string(i * i, static_cast<char>(i)));
-  // 1000: the larger entries, the later offsets, and the end record have zip64 fields.
+  // With 1000, the larger entries, the later offsets and the end record have zip64 fields.
   for (std::uint64_t zip64_from : {ZipWriter::kBeyond32, std::uint64_t{1000}}) {
     CAPTURE(zip64_from);
     const test::ScratchFolder folder;
@@ -44,7 +44,7 @@ TEST_CASE("entries of a zip archive begin at multiples of 64 bytes and read as t
   }
 }
 
-TEST_CASE("values and tensors of a torch file read as they were written") {
+TEST_CASE("values and tensors of a torch file read back unchanged") {
   const test::ScratchFolder folder;
   const std::string path = folder / "a.pt";
   const std::vector<float> elements = {1, -2, 3.5f, 0, INFINITY, 6};

@@ -1,4 +1,4 @@
-// The golden models in memory, and Hugging Face's tensors in our layouts, for the tests of whole models.
+// Golden models in memory, and Hugging Face's tensors in our layouts, for tests of whole models.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -16,7 +16,7 @@
 
 namespace mtl::test {
 
-/// A tensor of a safetensors file as doubles.
+/// A tensor of a safetensors file in fp64.
 inline std::vector<double> read_tensor(const SafetensorsFile& file, const std::string& name) {
   const StoredTensor* stored = file.find(name);
   require(stored != nullptr, file.path(), " has no ", name);
@@ -51,7 +51,7 @@ inline std::vector<double> read_tensor(const SafetensorsFile& file, const std::s
   return out;
 }
 
-/// The Hugging Face name of a canonical one.
+/// The Hugging Face name of a canonical name.
 inline std::string hf_name(const std::string& canonical) {
   static const std::vector<std::pair<std::string, std::string>> kNames = {{"embedding.tokens", "wte"},
                                                                           {"embedding.positions", "wpe"},
@@ -71,8 +71,8 @@ inline std::string hf_name(const std::string& canonical) {
   return name;
 }
 
-/// Elements of a Hugging Face tensor in our order. Conv1D weights are (in, out); c_attn's out axis is q, k, v, each
-/// (heads, head_dim), where ours has q, k, v of each head.
+/// The elements of a Hugging Face tensor in our order. Conv1D weights are (in, out); the out axis of c_attn is q, k, v,
+/// each (heads, head_dim), while ours has the q, k, v of one head after another.
 inline std::vector<double> our_layout(const std::string& canonical, const std::vector<double>& theirs,
                                       const GptConfig& config) {
   bool is_linear = canonical.find("attention.") != std::string::npos || canonical.find("mlp.") != std::string::npos;
@@ -113,7 +113,7 @@ struct GoldenModel {
   Pipeline pipeline;
   BatchBuffers buffers;
 
-  /// `path` is below golden/.
+  /// `path`: below golden/.
   GoldenModel(const std::string& path, RunShape run_shape, DropoutOptions dropout_options = {})
       : folder("golden/" + path),
         source(ModelSource::open(folder, console)),
@@ -153,7 +153,7 @@ struct GoldenModel {
     pipeline.train(buffers);
   }
 
-  /// A parameter's gradient in fp32, the loss scale taken out.
+  /// A parameter's gradient in fp32, divided by the loss scale.
   std::vector<float> gradient(int param) const {
     std::vector<float> out;
     with_float_type(params.grad(param).dtype(), [&]<class T>(T) {
@@ -164,7 +164,7 @@ struct GoldenModel {
     return out;
   }
 
-  /// The norm covers all gradients and the padding, which must be zero.
+  /// The gradient norm, including the padding, which must be zero.
   double grad_norm() const {
     double sum = 0;
     for (int p = 0; p < params.size(); ++p) {
@@ -174,8 +174,8 @@ struct GoldenModel {
   }
 };
 
-/// One micro-batch of the golden batch's size. `path` is below golden/; padded_vocab is at least the model's
-/// vocabulary.
+/// Returns the shape of one micro-batch of the golden batch's size. `path`: below golden/; padded_vocab is at least the
+/// model's vocabulary.
 inline RunShape golden_shape(const std::string& path, std::int64_t padded_vocab,
                              const Precision& precision = kPrecisionFp32) {
   const SafetensorsFile batch("golden/" + path + "/batch.safetensors");
@@ -190,7 +190,7 @@ inline RunShape golden_shape(const std::string& path, std::int64_t padded_vocab,
           .precision = precision};
 }
 
-/// The loss weights of a golden batch in which every token weighs the same.
+/// The loss weights of a golden batch, equal for all tokens.
 inline std::vector<double> equal_weights(const GoldenModel& model) {
   const auto count = static_cast<std::size_t>(model.shape.micro_batch * model.shape.seq_length);
   return std::vector<double>(count, 1.0 / static_cast<double>(count));
@@ -203,7 +203,7 @@ inline void train_golden_step(GoldenModel& model, const std::vector<double>& wei
   model.train_step();
 }
 
-/// After a step in which every token weighs the same: the loss of each token, their mean, and the gradient's norm.
+/// Checks, after a step with equal loss weights, each token's loss, their mean, and the gradient norm.
 inline void check_losses(GoldenModel& model, const SafetensorsFile& golden) {
   const std::vector<double> expected = read_tensor(golden, "token_losses");
   double sum = 0;

@@ -1,4 +1,4 @@
-// Whole models against PyTorch's float64: losses, logits, activations, every gradient.
+// Whole GPT-2 models, compared with PyTorch's float64: losses, logits, activations, every gradient.
 #include "base/json.h"
 #include "tests/engine/golden_model.h"
 
@@ -18,7 +18,7 @@ RunShape shape_of(const Case& model) {
 
 }  // namespace
 
-// Padding rows of the vocabulary change nothing: a is run with and without.
+// Padding rows of the vocabulary change nothing: model a runs with and without.
 static const Case kCases[] = {{"a", 512}, {"a", 640}, {"b", 1024}};
 
 TEST_CASE("GPT-2: token losses, loss and gradients equal PyTorch's float64") {
@@ -51,7 +51,7 @@ TEST_CASE("GPT-2: gradients inside b's layers equal the probes") {
     const Json* probe = probes.find("grad.transformer." + hf_name(name));
     if (probe == nullptr) continue;
     CAPTURE(name);
-    // Where each of our elements lies in their flattened tensor: the layouts differ.
+    // The index of each of our elements in their flattened tensor: the layouts differ.
     std::vector<double> index(static_cast<std::size_t>(model.params.grad(p).numel()));
     for (std::size_t i = 0; i < index.size(); ++i) index[i] = static_cast<double>(i);
     index = our_layout(name, index, model.config);
@@ -71,7 +71,7 @@ TEST_CASE("GPT-2: gradients inside b's layers equal the probes") {
   }
 }
 
-TEST_CASE("GPT-2: a loss mask weighs tokens") {
+TEST_CASE("GPT-2: a loss mask weights tokens") {
   GoldenModel model("gpt2_model/a", shape_of(kCases[0]));
   SafetensorsFile golden(model.folder + "/golden.safetensors"), batch(model.folder + "/batch.safetensors");
   std::vector<double> mask = read_tensor(batch, "loss_mask"), weights = mask;
@@ -135,7 +135,7 @@ TEST_CASE("GPT-2: activations of a equal PyTorch's float64") {
   }
 }
 
-TEST_CASE("a step repeats bit for bit, and uses exactly the memory that was planned") {
+TEST_CASE("a step repeats bit for bit, and uses exactly the planned memory") {
   GoldenModel model("gpt2_model/a", shape_of(kCases[0]), {0.1f, 0.1f, 7});
   train_golden_step(model, equal_weights(model));
   std::vector<std::vector<float>> first;
@@ -152,7 +152,7 @@ TEST_CASE("a step repeats bit for bit, and uses exactly the memory that was plan
   CHECK(model.stream.counters().flops > 0);
 }
 
-TEST_CASE("with dropout on, gradients are those of the loss: finite differences through the whole model") {
+TEST_CASE("with dropout, gradients equal finite differences of the loss through the whole model") {
   GoldenModel model("gpt2_model/a",
                     {.micro_batch = 1,
                      .seq_length = 8,

@@ -1,6 +1,6 @@
-// Every layout takes on every rank exactly what was planned for that rank, and its losses are those of one rank: before
-// an update and after it, dropout on. Recomputation changes no bit of losses and gradients in any layout. The layouts
-// are those of cli/layouts.txt; ranks are threads.
+// Memory and losses of every layout: each rank uses exactly its planned memory, and losses before and after an update
+// equal those of one rank, with dropout. Recomputation changes no bit of losses and gradients in any layout. Runs the
+// layouts of cli/layouts.txt with ranks as threads.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -26,7 +26,7 @@ using namespace mtl::test;
 
 namespace {
 
-constexpr std::int64_t kSamples = 16, kLength = 16, kVocab = 100;  // of a step, of a sample
+constexpr std::int64_t kSamples = 16, kLength = 16, kVocab = 100;  // per step; per sample
 constexpr int kSteps = 2;
 const DropoutOptions kDropout{0.1f, 0.1f, 1234};
 
@@ -37,7 +37,7 @@ GptConfig tiny_gpt() { return gpt_of_size(kSizes); }
 struct Architecture {
   std::string name;
   GptConfig config;
-  int most_parts;  // to which tensor parallelism divides it
+  int most_parts;  // the largest valid tensor parallel size
 };
 const std::vector<Architecture> kArchitectures = {{"gpt", tiny_gpt(), 8},
                                                   {"llama", llama_of_size(kSizes), 2},
@@ -47,7 +47,7 @@ const std::vector<Architecture> kArchitectures = {{"gpt", tiny_gpt(), 8},
 struct RunLayout {
   GptConfig config;
   std::string text;  // a line of layouts.txt
-  RunShape shape;    // of rank 0
+  RunShape shape;    // as of rank 0
   GradSync::Overlap overlap;
 };
 
@@ -62,7 +62,7 @@ RunLayout parse_layout(const std::string& line, const GptConfig& config = tiny_g
   shape.micro_batch = micro_batch;
   shape.seq_length = kLength;
   shape.micro_batches = kSamples / (micro_batch * data);
-  shape.padded_vocab = padded_vocab_size(kVocab, 8, tensor);  // up to 128: of 8 parts the last two have padding
+  shape.padded_vocab = padded_vocab_size(kVocab, 8, tensor);  // up to 128: the last two of 8 parts have padding
   shape.layout.bucket_elements = 20000;                       // several buckets
   shape.layout.grid = RankGrid({.tensor = tensor, .data = data, .pipeline = stages});
   shape.layout.sequence_parallel = sequence != 0;
@@ -71,7 +71,7 @@ RunLayout parse_layout(const std::string& line, const GptConfig& config = tiny_g
   return layout;
 }
 
-/// Those that divide the model.
+/// The lines of layouts.txt that divide the model.
 std::vector<RunLayout> layouts(const Architecture& model = kArchitectures.front()) {
   std::vector<RunLayout> out;
   for (const std::string& line : split(read_file("cli/layouts.txt"), '\n')) {
@@ -82,7 +82,7 @@ std::vector<RunLayout> layouts(const Architecture& model = kArchitectures.front(
   return out;
 }
 
-/// Token `position` of a sample; the one at kLength is the last one's label.
+/// Token `position` of a sample; the token at kLength is the last label.
 std::int32_t token(std::int64_t sample, std::int64_t position) {
   return static_cast<std::int32_t>((sample * 31 + position * position * 7 + position * 3) % kVocab);
 }
@@ -108,12 +108,12 @@ void fill(const BatchBuffers& buffers, const RunShape& shape, int step) {
   }
 }
 
-/// What ranks that are threads tell: doctest's own checks are for the thread of the test.
+/// Results of ranks that are threads: doctest's checks work only in the test's own thread.
 struct Findings {
   std::mutex mutex;
   std::vector<std::string> differences;
   std::vector<double> losses = std::vector<double>(kSteps * kSamples * kLength, NAN);  // by step, sample and position
-  std::map<int, std::vector<float>> gradients;  // of the last step, as reduced and clipped, by rank
+  std::map<int, std::vector<float>> gradients;  // of the last step, reduced and clipped, by rank
 
   template <class T>
   void compare(int rank, const char* what, T real, T planned) {
@@ -171,11 +171,11 @@ void run_rank(const RunLayout& layout, int rank, const ProcessGroups& groups, Fi
   findings.gradients[rank] = std::move(gradients);
 }
 
-/// Losses of every token in two steps, and the bits of the last step's gradients; the plan is checked.
+/// Losses of every token in two steps, and the bits of the last step's gradients; run_layout() also checks the plan.
 struct Result {
   std::vector<double> losses;
   std::map<int, std::vector<float>> gradients;
-  bool operator==(const Result&) const = default;  // false where there are NaN
+  bool operator==(const Result&) const = default;  // false if there are NaN
 };
 
 Result run_layout(const RunLayout& layout) {
@@ -190,7 +190,7 @@ std::size_t slot_bytes(const RunLayout& layout) {
   return plan_training(layout.config, kDropout, layout.shape).entry(Category::slots).bytes;
 }
 
-/// The plan for ranks together is each rank's own plan.
+/// Checks that plans of all ranks together equal each rank's own plan.
 void check_rank_plans(RunLayout layout) {
   const std::vector<RankPlan> plans = plan_ranks(layout.config, kDropout, layout.shape);
   int ranks = 0;
@@ -208,7 +208,7 @@ void check_rank_plans(RunLayout layout) {
 
 }  // namespace
 
-TEST_CASE("every layout takes what was planned, on every rank, and has the losses of one rank") {
+TEST_CASE("every layout uses its planned memory on every rank, and has the losses of one rank") {
   for (const Architecture& model : kArchitectures) {
     CAPTURE(model.name);
     const std::vector<double> expected = run_layout(parse_layout("1 0 1 1f1b 1 0 0 2", model.config)).losses;
@@ -226,12 +226,12 @@ TEST_CASE("every layout takes what was planned, on every rank, and has the losse
   }
 }
 
-TEST_CASE("recomputation changes no bit in any layout, and the plan has what it saves") {
+TEST_CASE("recomputation changes no bit in any layout, and the plan shows the saved memory") {
   using Granularity = Recompute::Granularity;
   const Recompute recomputes[] = {{Granularity::selective},
                                   {Granularity::full, Recompute::Method::uniform, 2},
                                   {Granularity::full, Recompute::Method::block, 1}};
-  std::size_t next = 0;  // each layout has one of them with each architecture
+  std::size_t next = 0;  // each layout runs with one of them per architecture
   for (const Architecture& architecture : kArchitectures) {
     CAPTURE(architecture.name);
     std::vector<RunLayout> all = layouts(architecture);
@@ -245,13 +245,13 @@ TEST_CASE("recomputation changes no bit in any layout, and the plan has what it 
       CAPTURE(static_cast<int>(layout.shape.layout.recompute.granularity));
       CAPTURE(static_cast<int>(layout.shape.layout.recompute.method));
       CHECK(run_layout(layout) == kept);
-      if (layout.shape.layout.stages() == 1) CHECK(slot_bytes(layout) < kept_bytes);  // few layers: nothing to save
+      if (layout.shape.layout.stages() == 1) CHECK(slot_bytes(layout) < kept_bytes);  // others are too short
     }
     ++next;
   }
 }
 
-TEST_CASE("ranks that are planned together have equal plans, and no rank is left out") {
+TEST_CASE("planning all ranks together equals planning each, and covers every rank") {
   for (const Architecture& model : kArchitectures) {
     CAPTURE(model.name);
     for (RunLayout layout : layouts(model)) {
@@ -286,5 +286,5 @@ TEST_CASE("10,240 ranks are planned in a second") {
             kind.plan.rank_parameters;
   }
   CHECK(ranks == 10240);
-  CHECK(held > plans.front().plan.parameters);  // the table is on two stages, norms on every tensor-parallel rank
+  CHECK(held > plans.front().plan.parameters);  // two stages hold the table, every tensor-parallel rank the norms
 }

@@ -1,4 +1,4 @@
-// Llama-like models, and variants of GPT-2, against transformers' float64: losses, logits, every gradient.
+// Llama-like models, and variants of GPT-2, compared with transformers' float64: losses, logits, every gradient.
 #include "ckpt/hf_names.h"
 #include "tests/engine/golden_model.h"
 
@@ -7,15 +7,15 @@ using namespace mtl::test;
 
 namespace {
 
-/// Below golden/.
+/// Paths below golden/.
 const std::vector<std::string> kModels = {
     "llama_model/llama",        "llama_model/qwen2",      "llama_model/mistral",
     "llama_model/neox",         "family_model/llama3",    "family_model/qwen3",
     "family_model/neox_serial", "family_model/gpt2_gelu", "family_model/gpt2_relu"};
 
-constexpr std::int64_t kVocabRows = 640;  // more than any of them has
+constexpr std::int64_t kVocabRows = 640;  // above all of their vocabularies
 
-/// transformers' gradient of a parameter, in our order; empty when the file lacks it.
+/// transformers' gradient of a parameter in our order; empty if the file lacks it.
 std::vector<double> golden_gradient(const SafetensorsFile& golden, const ParamSpec& spec, const HfFamily& family) {
   std::vector<std::vector<double>> contents;
   std::vector<TensorPiece> pieces;
@@ -72,7 +72,7 @@ TEST_CASE("Llama-like models: logits equal transformers' float64") {
   }
 }
 
-TEST_CASE("recomputed activations change no bit of losses and gradients, and take less memory") {
+TEST_CASE("recomputing activations changes no bit of losses and gradients, and takes less memory") {
   using Granularity = Recompute::Granularity;
   using Method = Recompute::Method;
   for (const std::string name : {"llama_model/llama", "llama_model/qwen2", "llama_model/neox", "gpt2_model/a"}) {

@@ -1,4 +1,4 @@
-// The table of a run's buffers: by category and space, one entry for each row of the parameters' store.
+// The table of a run's buffers by category and space, with one entry per row of the parameter store.
 #include "engine/memory_plan.h"
 
 #include <doctest/doctest.h>
@@ -50,7 +50,7 @@ TEST_CASE("a plan lists each buffer once, in its category and space") {
       for (std::size_t row = 0; row < model.params.table().size(); ++row) rows += model.params.bytes(row);
       CHECK(rows ==
             plan.bytes(Category::parameters) + plan.bytes(Category::gradients) + plan.bytes(Category::optimizer));
-      CHECK(plan.bytes(Category::optimizer) == plan.bytes(Category::parameters));  // two states of a half each
+      CHECK(plan.bytes(Category::optimizer) == plan.bytes(Category::parameters));  // two states, half of each
       std::size_t staging = 0;
       for (const Communicator* group : model.groups.all()) staging += staging_bytes(group->size());
       CHECK(plan.bytes(Category::staging) == staging);
@@ -66,7 +66,7 @@ TEST_CASE("a plan lists each buffer once, in its category and space") {
   }
 }
 
-TEST_CASE("an entry that a plan does not have, or has twice, is not taken for another") {
+TEST_CASE("looking up an absent or duplicate entry of a plan is refused") {
   MemoryPlan plan;
   plan.entries = {{Category::scratch, Space::device, 100},
                   {Category::optimizer, Space::device, 8},

@@ -1,4 +1,4 @@
-// When a stage starts its receives, and when it waits for its sends.
+// The times at which a stage starts its receives and waits for its sends.
 #include "engine/pipeline.h"
 
 #include <doctest/doctest.h>
@@ -12,16 +12,16 @@ using namespace mtl;
 
 namespace {
 
-/// The FLOPs of a stage when it started each receive, when it waited for it, and when it waited for each of its sends
-/// to the stage behind it; the same of the gradients that came from there.
+/// The stage's FLOP count when it started each receive, when it waited for it, and when it waited for each send to the
+/// next stage and for each gradient from there.
 struct Journal {
   std::vector<double> started, waited, waited_output, waited_gradient;
 };
 
-/// Notes when it is waited for.
-class NotedWork final : public Work::Operation {
+/// Records when it is waited for.
+class RecordedWork final : public Work::Operation {
  public:
-  NotedWork(bool is_done, std::vector<std::vector<double>*> notes, const Stream& stream)
+  RecordedWork(bool is_done, std::vector<std::vector<double>*> notes, const Stream& stream)
       : is_done_(is_done), notes_(std::move(notes)), stream_(stream) {}
   bool done() override { return is_done_; }
   void join() override {
@@ -34,9 +34,9 @@ class NotedWork final : public Work::Operation {
   const Stream& stream_;
 };
 
-class NotingCommunicator final : public Communicator {
+class RecordingCommunicator final : public Communicator {
  public:
-  NotingCommunicator(int rank, int size, Journal& journal) : meta_(rank, size), journal_(journal) {}
+  RecordingCommunicator(int rank, int size, Journal& journal) : meta_(rank, size), journal_(journal) {}
   int rank() const override { return meta_.rank(); }
   int size() const override { return meta_.size(); }
   Work all_reduce(Stream& stream, Tensor data) override { return meta_.all_reduce(stream, data); }
@@ -46,13 +46,13 @@ class NotingCommunicator final : public Communicator {
   Work send(Stream& stream, Tensor, int peer) override {
     std::vector<std::vector<double>*> notes;
     if (peer == rank() + 1) notes.push_back(&journal_.waited_output);
-    return Work(std::make_shared<NotedWork>(true, std::move(notes), stream));
+    return Work(std::make_shared<RecordedWork>(true, std::move(notes), stream));
   }
   Work receive(Stream& stream, Tensor, int peer) override {
     journal_.started.push_back(stream.counters().flops);
     std::vector<std::vector<double>*> notes = {&journal_.waited};
     if (peer == rank() + 1) notes.push_back(&journal_.waited_gradient);
-    return Work(std::make_shared<NotedWork>(false, std::move(notes), stream));
+    return Work(std::make_shared<RecordedWork>(false, std::move(notes), stream));
   }
 
  private:
@@ -62,7 +62,7 @@ class NotingCommunicator final : public Communicator {
 
 GptConfig tiny() { return test::gpt_of_size({.vocab = 40, .layers = 4, .hidden = 16, .heads = 2, .positions = 8}); }
 
-/// Of one of four stages.
+/// The shape of one of four stages.
 RunShape shape_of(int stage, ScheduleKind kind) {
   RunShape shape;
   shape.seq_length = 8;
@@ -78,12 +78,12 @@ ProcessGroups groups_of(const RunShape& shape, Journal& journal) {
   const int stage = shape.layout.rank;
   return {shape.layout.grid, stage, [stage, &journal](const std::vector<int>& ranks, const std::string&) {
             auto place = std::find(ranks.begin(), ranks.end(), stage) - ranks.begin();
-            return std::make_shared<NotingCommunicator>(static_cast<int>(place), static_cast<int>(ranks.size()),
-                                                        journal);
+            return std::make_shared<RecordingCommunicator>(static_cast<int>(place), static_cast<int>(ranks.size()),
+                                                           journal);
           }};
 }
 
-/// One step of one of four stages on the meta device.
+/// Runs one step of one of four stages on the meta device.
 Journal journal_of(int stage, ScheduleKind kind) {
   const RunShape shape = shape_of(stage, kind);
   Journal journal;
@@ -103,7 +103,7 @@ Journal journal_of(int stage, ScheduleKind kind) {
 
 }  // namespace
 
-TEST_CASE("every receive but the first is started before the action before it computes") {
+TEST_CASE("each receive but the first starts before the computation ahead of its use") {
   for (int stage = 0; stage < 4; ++stage) {
     for (ScheduleKind kind : {ScheduleKind::gpipe, ScheduleKind::one_forward_one_backward}) {
       CAPTURE(stage);
@@ -112,14 +112,14 @@ TEST_CASE("every receive but the first is started before the action before it co
       CHECK(journal.started.size() == static_cast<std::size_t>((stage > 0 ? 6 : 0) + (stage < 3 ? 6 : 0)));
       REQUIRE(journal.waited.size() == journal.started.size());
       for (std::size_t i = 1; i < journal.started.size(); ++i) {
-        CHECK(journal.waited[i] > journal.started[i]);       // something was computed meanwhile
+        CHECK(journal.waited[i] > journal.started[i]);       // it overlaps computation
         CHECK(journal.waited[i - 1] <= journal.started[i]);  // one at a time: buffers are few
       }
     }
   }
 }
 
-TEST_CASE("an output has been sent before the backward that releases its memory") {
+TEST_CASE("an output is sent before the backward that releases its memory") {
   for (int stage = 0; stage < 3; ++stage) {
     for (ScheduleKind kind : {ScheduleKind::gpipe, ScheduleKind::one_forward_one_backward}) {
       CAPTURE(stage);

@@ -1,4 +1,4 @@
-// Whole models in bf16 and fp16 against float64: losses and gradients within the bounds of the dtype.
+// Whole models in bf16 and fp16, compared with float64: losses and gradients are within the bounds of the dtype.
 #include "tests/engine/golden_model.h"
 
 using namespace mtl;
@@ -6,22 +6,22 @@ using namespace mtl::test;
 
 namespace {
 
-/// Below golden/.
+/// Paths below golden/.
 const std::vector<std::string> kModels = {"gpt2_model/a",      "gpt2_model/b",        "llama_model/llama",
                                           "llama_model/qwen2", "llama_model/mistral", "llama_model/neox",
                                           "family_model/qwen3"};
 
-constexpr std::int64_t kPaddedVocab = 1024;  // more than any of them has
+constexpr std::int64_t kPaddedVocab = 1024;  // above all of their vocabularies
 
 struct Bounds {
   DType dtype;
-  double token_loss;  // largest difference, of the largest loss
+  double token_loss;  // largest difference, relative to the largest loss
   double loss;        // of the mean, relative
   double gradient;    // relative rms of all gradients together
 };
 constexpr Bounds kBounds[] = {{DType::bf16, 2e-2, 2e-3, 3e-2}, {DType::f16, 2e-3, 2e-4, 4e-3}};
 
-/// Gradients of all parameters, one after another, padding left out.
+/// Gradients of all parameters in order, without padding.
 std::vector<float> all_gradients(const GoldenModel& model) {
   std::vector<float> out;
   for (int p = 0; p < model.params.size(); ++p) {
@@ -37,7 +37,7 @@ TEST_CASE("models in bf16 and fp16: losses and gradients are within the dtype's 
   for (const std::string& name : kModels) {
     CAPTURE(name);
     GoldenModel exact(name, golden_shape(name, kPaddedVocab, kPrecisionFp32));
-    // Its gradients equal float64's within 2e-5: see the other golden tests.
+    // The fp32 gradients equal float64's within 2e-5: see the other golden tests.
     train_golden_step(exact, equal_weights(exact));
     const std::vector<float> fp32 = all_gradients(exact);
     const std::vector<double> expected_gradients(fp32.begin(), fp32.end());
@@ -68,7 +68,7 @@ TEST_CASE("models in bf16 and fp16: losses and gradients are within the dtype's 
   }
 }
 
-TEST_CASE("activations in 16 bits take about half the bytes, and less with the residual stream in 16 bits") {
+TEST_CASE("16-bit activations take about half the bytes, and less with a 16-bit residual stream") {
   const auto slots = [](DType compute, DType residual) {
     Precision precision;
     precision.compute = compute;

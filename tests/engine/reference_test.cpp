@@ -1,5 +1,6 @@
-// The fp64 reference model equals transformers' float64, and the real model equals it on random architectures, which no
-// golden model has: every combination of norms, positions, groups, activations, biases, windows and documents.
+// The fp64 reference model equals transformers' float64, and the real model equals the reference on random
+// architectures, beyond the golden models: every combination of norms, positions, groups, activations, biases, windows
+// and documents.
 #include "tests/reference_gpt.h"
 
 #include <random>
@@ -23,8 +24,8 @@ Tensors canonical_values(const GptConfig& config, ParamStore& params) {
   return out;
 }
 
-/// Each gradient within 1e-4 of its tensor's largest. Some are zero but for rounding, as those of queries that see one
-/// key: no tensor is measured by less than a thousandth of the largest gradient of all.
+/// Checks each gradient to 1e-4 of its tensor's largest element. Some are zero up to rounding, such as those of queries
+/// that attend to one key, so a tensor's scale is at least a thousandth of the largest gradient of all.
 void compare_gradients(const ParamStore& params, const ReferenceStep& expected) {
   REQUIRE(static_cast<std::size_t>(params.size()) == expected.grads.size());
   const auto largest_of = [](const Array& values) {
@@ -44,7 +45,7 @@ void compare_gradients(const ParamStore& params, const ReferenceStep& expected) 
   }
 }
 
-/// A small model whose every choice is drawn.
+/// A small model with random choices.
 GptConfig random_config(std::mt19937& random) {
   const auto draw = [&](int below) { return static_cast<int>(random() % below); };
   GptConfig config;
@@ -77,7 +78,7 @@ GptConfig random_config(std::mt19937& random) {
   return config;
 }
 
-/// Random tokens, labels and weights in documents of random lengths, positions counted from each document's start.
+/// Random tokens, labels and weights in documents of random lengths; positions count from each document's start.
 ReferenceBatch random_batch(const GptConfig& config, const RunShape& shape, std::mt19937& random) {
   ReferenceBatch batch{.sequences = shape.micro_batch, .length = shape.seq_length};
   for (std::int64_t b = 0; b < shape.micro_batch; ++b) {
@@ -113,7 +114,7 @@ void check_model(const GptConfig& config, std::mt19937& random, std::uint64_t se
   ParamStore params(Device::cpu, shape.precision, AdamW::states(shape.precision),
                     [&](const ParamVisitor& visit) { stage.params(visit); });
   params.initialize(seed);
-  for (int p = 0; p < params.size(); ++p) {  // norms and biases begin as ones and zeros, which hide faults
+  for (int p = 0; p < params.size(); ++p) {  // initial norms and biases would hide faults
     float* value = params.value(p).data<float>();
     for (std::int64_t i = 0; i < params.value(p).numel(); ++i)
       value[i] += static_cast<float>(static_cast<int>(random() % 201) - 100) / 1000;

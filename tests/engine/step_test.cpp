@@ -1,4 +1,4 @@
-// What holds for any step: memory as planned, micro-batches that add up, repeatable bits, no update from a broken
+// Invariants of any step: planned memory, accumulation of micro-batches, reproducible bits, no update from a broken
 // gradient.
 #include <random>
 
@@ -21,7 +21,7 @@ RunShape shape_of(std::int64_t micro_batch, std::int64_t micro_batches, int thre
           .layout = {}};
 }
 
-/// Random tokens, drawn row by row: two runs of as many samples see the same, however these are cut.
+/// Random tokens, drawn row by row: runs over the same samples get the same tokens for any micro-batch size.
 void fill_random(GoldenModel& model) {
   std::mt19937 random(3);
   auto count = static_cast<std::size_t>(model.shape.micro_batch * model.shape.seq_length);
@@ -39,7 +39,7 @@ std::vector<float> copy_of(const Tensor& tensor) {
 
 }  // namespace
 
-TEST_CASE("a step takes exactly the memory that was planned") {
+TEST_CASE("a step uses exactly the planned memory") {
   for (float dropout : {0.0f, 0.1f}) {
     for (bool documents : {false, true}) {
       for (int threads : {1, 3}) {
@@ -60,7 +60,7 @@ TEST_CASE("a step takes exactly the memory that was planned") {
   }
 }
 
-TEST_CASE("two micro-batches make the gradients of one of twice the size, dropout included") {
+TEST_CASE("two micro-batches produce the gradients of one twice the size, dropout included") {
   GoldenModel whole("gpt2_model/a", shape_of(4, 1), {0.2f, 0.2f, 5}),
       halves("gpt2_model/a", shape_of(2, 2), {0.2f, 0.2f, 5});
   fill_random(whole);
@@ -74,7 +74,7 @@ TEST_CASE("two micro-batches make the gradients of one of twice the size, dropou
   }
 }
 
-TEST_CASE("other sample numbers draw another dropout") {
+TEST_CASE("different sample numbers draw different dropout") {
   GoldenModel model("gpt2_model/a", shape_of(2, 1), {0.2f, 0.2f, 5});
   fill_random(model);
   model.train_step();
@@ -85,7 +85,7 @@ TEST_CASE("other sample numbers draw another dropout") {
   CHECK(first != copy_of(model.buffers.losses(0)));
 }
 
-TEST_CASE("a gradient that is not finite changes nothing") {
+TEST_CASE("a non-finite gradient changes nothing") {
   GoldenModel model("gpt2_model/a", shape_of(1, 1));
   fill_random(model);
   Optimizer optimizer(model.params, {}, model.stream, model.groups);
@@ -107,7 +107,7 @@ TEST_CASE("a gradient that is not finite changes nothing") {
 
 namespace {
 
-/// A step whose weight gradients all come after the last backward has the bits of a step without recomputation.
+/// A step whose weight gradients all follow the last backward has the bits of a step without recomputation.
 void check_late_weights(const char* name, const Recompute& recompute) {
   const DropoutOptions dropout{0.1f, 0.1f, 5};
   RunShape split_shape = shape_of(2, 3);
@@ -138,7 +138,7 @@ void check_late_weights(const char* name, const Recompute& recompute) {
 
 }  // namespace
 
-TEST_CASE("weight gradients in actions of their own, however late, have the same bits") {
+TEST_CASE("separate weight-gradient actions, however late, produce the same bits") {
   using Granularity = Recompute::Granularity;
   for (const char* name : {"gpt2_model/a", "llama_model/llama"}) {
     CAPTURE(name);

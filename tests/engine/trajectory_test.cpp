@@ -1,4 +1,4 @@
-// Thirty optimizer steps against PyTorch's float64 run with Megatron's semantics.
+// Thirty optimizer steps, compared with PyTorch's float64 run with Megatron's semantics.
 #include "base/json.h"
 #include "optim/lr_schedule.h"
 #include "optim/optimizer.h"
@@ -33,7 +33,7 @@ void fill_step(GoldenModel& model, const std::vector<double>& tokens, const std:
   }
 }
 
-/// The K part of the QKV bias of one head after another: its gradient is rounding noise.
+/// The K part of the QKV bias, head by head: its gradient is rounding noise.
 bool is_noise(const std::string& name, std::size_t element, const GptConfig& config) {
   auto width = static_cast<std::size_t>(config.head_dim);
   return name.ends_with("qkv.bias") && element / width % 3 == 1;
@@ -78,7 +78,7 @@ class Run {
     schedule_ = resolve_schedule(flags, {hyper_.at("steps").as_int(), std::nullopt, global_batch_});
   }
 
-  /// The next step; returns its loss, before the update.
+  /// Runs the next step; returns its loss, before the update.
   double step() {
     fill_step(model, tokens_, mask_, static_cast<std::size_t>(steps_));
     model.state.step = steps_ + 1;
@@ -96,7 +96,7 @@ class Run {
     }
     return loss;
   }
-  /// Shares of the updates that were not zero.
+  /// Lost shares of the nonzero updates: of the weights, and of their 16-bit copies.
   double lost() const { return share(model.state.lost_updates); }
   double lost_copies() const { return share(model.state.lost_copies); }
 
@@ -153,7 +153,7 @@ TEST_CASE("thirty steps: losses, norms, final weights and moments equal PyTorch'
 
 namespace {
 
-/// The record of PyTorch's run in a mode and at a learning rate, a line a step.
+/// The record of PyTorch's run in a mode and at a learning rate, one line per step.
 std::vector<Json> golden_steps(const std::string& mode, double lr_scale) {
   std::vector<Json> out;
   for (const Json& line : golden_lines("golden/train_trajectory/precision.jsonl")) {
@@ -177,7 +177,7 @@ Precision all_bf16() {
 
 }  // namespace
 
-TEST_CASE("thirty steps in 16 bits with main weights in fp32 follow the fp32 run; no update is lost") {
+TEST_CASE("thirty 16-bit steps with fp32 main weights follow the fp32 run, and no update is lost") {
   for (DType compute : {DType::bf16, DType::f16}) {
     for (double lr_scale : {1.0, 0.1}) {
       CAPTURE(std::string(name_of(compute)));
@@ -195,7 +195,7 @@ TEST_CASE("thirty steps in 16 bits with main weights in fp32 follow the fp32 run
               larger_or_nan(copies, std::abs(run.lost_copies() - bf16[step].at("lost_in_compute_copy").as_number()));
         CHECK(run.lost() < 0.01);
       }
-      // The golden weights are exact in fp16: first updates of less than half a unit change no copy in fp16.
+      // The golden weights are exact in fp16, so early updates below half a unit do not change the fp16 copies.
       CHECK(early < 0.006);
       CHECK(late < (compute == DType::bf16 ? 0.004 : 0.001));
       CHECK(copies < 0.03);
@@ -203,7 +203,7 @@ TEST_CASE("thirty steps in 16 bits with main weights in fp32 follow the fp32 run
   }
 }
 
-TEST_CASE("thirty steps in bf16 alone lose updates and fall behind, as PyTorch's do") {
+TEST_CASE("thirty bf16 steps without main weights lose updates and fall behind, as PyTorch's do") {
   for (double lr_scale : {1.0, 0.1}) {
     CAPTURE(lr_scale);
     const std::vector<Json> theirs = golden_steps("bf16_all", lr_scale), fp32 = golden_steps("fp32", lr_scale);
@@ -222,7 +222,7 @@ TEST_CASE("thirty steps in bf16 alone lose updates and fall behind, as PyTorch's
   }
 }
 
-TEST_CASE("stochastic rounding brings bf16 alone back to the fp32 run") {
+TEST_CASE("stochastic rounding brings bf16 without main weights back to the fp32 run") {
   Precision precision = all_bf16();
   precision.stochastic_rounding = true;
   for (double lr_scale : {1.0, 0.1}) {
