@@ -1,4 +1,4 @@
-// Added tokens in a text, and normalization form C.
+// Added tokens in a text, and Unicode normalization form C.
 #include "text/added_tokens.h"
 
 #include <doctest/doctest.h>
@@ -14,7 +14,7 @@ using namespace mtl;
 
 namespace {
 
-/// "text|#id|text" of a cut.
+/// A division as "text|#id|text".
 std::string cut(const TokenFinder& finder, const std::string& text) {
   std::vector<std::string> out;
   finder.cut(
@@ -25,7 +25,7 @@ std::string cut(const TokenFinder& finder, const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("added tokens: the leftmost, there the longest, with the adjacent white space") {
+TEST_CASE("added tokens: the leftmost match wins, then the longest, with the adjacent white space") {
   TokenFinder finder({{.content = "<a>", .id = 1},
                       {.content = "<a>b", .id = 2},
                       {.content = "<l>", .id = 3, .lstrip = true},
@@ -46,26 +46,26 @@ TEST_CASE("added tokens: the leftmost, there the longest, with the adjacent whit
 TEST_CASE("added tokens: white space that another token has taken") {
   TokenFinder both(
       {{.content = "<r>", .id = 1, .rstrip = true}, {.content = " ", .id = 2, .lstrip = true, .rstrip = true}});
-  CHECK(cut(both, "<r>   a") == "#1|a");  // no part of the text is left for the blanks
+  CHECK(cut(both, "<r>   a") == "#1|a");  // no text is left before the blanks
   TokenFinder left({{.content = "<r>", .id = 1, .rstrip = true}, {.content = " ", .id = 2, .lstrip = true}});
   CHECK(cut(left, "<r> a") == "#1|a");
   CHECK_THROWS_WITH_AS(cut(left, "<r>  a"), doctest::Contains("library aborts"), Error);
 }
 
-TEST_CASE("added tokens: white space within white space takes no longer for it") {
+TEST_CASE("added tokens: runs of white space take linear time") {
   TokenFinder finder({{.content = " ", .id = 1, .lstrip = true, .rstrip = true}, {.content = "\n", .id = 2}});
   const std::string text = cat("a", std::string(300'000, ' '), "\n  b  c");
   auto begin = std::chrono::steady_clock::now();
   std::size_t tokens = 0, bytes = 0;
   finder.cut(
       text, [&](std::string_view piece) { bytes += piece.size(); }, [&](std::int32_t) { ++tokens; });
-  // Hugging Face's library drops a token of which no text is left: " ", "\n" and the blank behind it, " " before the c.
+  // Hugging Face's library drops a token whose text is used up: " ", the "\n" and the blank after it, the " " before c.
   CHECK(tokens == 4);
   CHECK(bytes == 3);
-  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(5));  // each run once more: minutes
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(5));  // quadratic time would take minutes
 }
 
-TEST_CASE("NFC: composed, ordered, and left alone") {
+TEST_CASE("NFC: composes, reorders, and leaves other text unchanged") {
   NfcNormalizer nfc;
   std::string buffer;
   auto normal = [&](const std::string& text) { return std::string(nfc.normalize(text, buffer)); };
@@ -73,14 +73,14 @@ TEST_CASE("NFC: composed, ordered, and left alone") {
   CHECK(normal("e\xCC\x81") == "\xC3\xA9");                                 // e and an acute accent
   CHECK(normal("xe\xCC\x81y o\xCC\x88\xCC\x84") == "x\xC3\xA9y \xC8\xAB");  // two marks, one after another
   CHECK(normal("a\xCC\x81\xCC\xA3") == "\xE1\xBA\xA1\xCC\x81");             // the mark below comes first
-  CHECK(normal("\xE2\x84\xAB \xE2\x84\xA6") == "\xC3\x85 \xCE\xA9");        // Angstrom and Ohm are letters
+  CHECK(normal("\xE2\x84\xAB \xE2\x84\xA6") == "\xC3\x85 \xCE\xA9");        // Angstrom and Ohm become letters
   CHECK(normal("\xE1\x84\x92\xE1\x85\xA1\xE1\x86\xAB") == "\xED\x95\x9C");  // Korean: lead, vowel, trail
   CHECK(normal("\xEA\xB0\x80\xE1\x86\xA8") == "\xEA\xB0\x81");              // a syllable and its trail
-  CHECK(normal("\xE0\xA5\x98") == "\xE0\xA4\x95\xE0\xA4\xBC");              // composed no more (an exclusion)
+  CHECK(normal("\xE0\xA5\x98") == "\xE0\xA4\x95\xE0\xA4\xBC");              // a composition exclusion
   CHECK(normal("e\xCC\x81\xFF"
                "e\xCC") ==
         "\xC3\xA9\xFF"
-        "e\xCC");  // broken bytes stay
+        "e\xCC");  // invalid bytes are kept
   CHECK(normal("\xFF\xCC\x81") == "\xFF\xCC\x81");
   CHECK(normal("\xF0\x90\x97\x92\xCC\x87") == "\xF0\x90\x97\x92\xCC\x87");  // composes in Unicode 16, not in 9
   std::mt19937 random(8);
@@ -89,6 +89,6 @@ TEST_CASE("NFC: composed, ordered, and left alone") {
     REQUIRE(normal(once) == once);
   }
   std::string marks = "a";
-  for (int i = 0; i < 200000; ++i) marks += i % 2 == 0 ? "\xCC\x81" : "\xCC\xA3";  // quadratic time would show
+  for (int i = 0; i < 200000; ++i) marks += i % 2 == 0 ? "\xCC\x81" : "\xCC\xA3";  // quadratic time would be noticeable
   CHECK(normal(marks).size() == marks.size() + 3 - 1 - 2);
 }

@@ -1,4 +1,4 @@
-// Training: the merges of Hugging Face's trainer, byte for byte, and the rules on texts small enough to see.
+// BPE training: the merges of Hugging Face's trainer, byte for byte, and each rule on small texts.
 #include "text/bpe_trainer.h"
 
 #include <doctest/doctest.h>
@@ -76,7 +76,7 @@ TEST_CASE("training: golden vocabularies, and the corpus encoded with them") {
   }
 }
 
-TEST_CASE("training: counts at every position, ties to the smaller pair, the end when no pair is left") {
+TEST_CASE("training: counts at every position, breaks ties to the smaller pair, ends when no pair is left") {
   CHECK(merges_of(train("aaa ab", 1)) == std::vector<std::string>{"a+a"});
   CHECK(merges_of(train("bc ab", 1)) == std::vector<std::string>{"a+b"});
   CHECK(merges_of(train("abab", 10)) == std::vector<std::string>{"a+b", "ab+ab"});
@@ -85,7 +85,7 @@ TEST_CASE("training: counts at every position, ties to the smaller pair, the end
   CHECK_THROWS_AS(train("a", -1), Error);
 }
 
-TEST_CASE("training: a merge that spells a token that is there keeps its id") {
+TEST_CASE("training: a merge that spells an existing token keeps its id") {
   WordCounts counts;
   counts.add_text("abab abc");
   BpeVocabulary vocabulary = train_bpe(counts, {257 + 3, {"ab"}});
@@ -95,7 +95,7 @@ TEST_CASE("training: a merge that spells a token that is there keeps its id") {
   CHECK(vocabulary.merges.size() == 4);
 }
 
-TEST_CASE("training: against counting everything anew for each merge") {
+TEST_CASE("training: equals recounting everything for each merge") {
   std::mt19937 random(3);
   for (int round = 0; round < 60; ++round) {
     std::string text;
@@ -136,7 +136,7 @@ TEST_CASE("training: against counting everything anew for each merge") {
   }
 }
 
-TEST_CASE("training: a text counted in parts gives the same words") {
+TEST_CASE("training: a text counted in parts has the same words") {
   std::string text = golden_corpus("wikitext2-valid.txt");
   WordCounts whole, parts;
   whole.add_text(text);
@@ -151,7 +151,7 @@ TEST_CASE("training: a text counted in parts gives the same words") {
   CHECK(table_of(whole) == table_of(parts));
 }
 
-TEST_CASE("training: a text of any script is cut for counting only where its words end") {
+TEST_CASE("training: a text in any script is divided for counting only at ends of words") {
   std::mt19937 random(4);
   const char* const kinds[] = {"a", "\u4E00", "\u3000", " ",    "\n",   "\u00A0", "1",
                                ".", "'s",     "\xFF",   "\xE3", "\x80", "\u0085"};
@@ -170,7 +170,7 @@ TEST_CASE("training: a text of any script is cut for counting only where its wor
   }
 }
 
-TEST_CASE("training: pairs that are too rare are not joined; progress is reported") {
+TEST_CASE("training: rare pairs are not merged, and progress is reported") {
   WordCounts counts;
   counts.add_text("ab ab ab cd cd ef");
   auto merges = [&](std::int64_t least) {
@@ -186,13 +186,13 @@ TEST_CASE("training: pairs that are too rare are not joined; progress is reporte
   CHECK(reported == std::vector<std::size_t>{64, 128, 192});
 }
 
-TEST_CASE("words: counted, copied, joined and forgotten") {
+TEST_CASE("words: counted, copied, merged and released") {
   WordCounts counts, other;
   std::string text;
   for (int i = 0; i < 20000; ++i) text += cat(" w", i % 5000);
   counts.add_text(text);
   std::string().swap(text);
-  CHECK(counts.size() == 2 + 4999);  // " w", and the numbers, 0 to 4999
+  CHECK(counts.size() == 2 + 4999);  // " w", and the numbers 0 to 4999
   other.add_text(std::string(100000, 'x') + " w");
   other.add(counts);
   CHECK(table_of(other).at(" w") == 20001);

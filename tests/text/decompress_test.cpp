@@ -1,5 +1,5 @@
-// Compressed input by its first bytes: whole, in several parts, cut short, damaged. The encoders are the libraries'
-// own.
+// Compressed input, recognized by its first bytes: whole, concatenated, truncated, damaged. The encoders are those of
+// the compression libraries.
 #include "text/decompress.h"
 
 #include <doctest/doctest.h>
@@ -44,7 +44,7 @@ std::string xz(const std::string& text) {
   return out;
 }
 
-/// Blocks of 64 KiB, as `xz -T --block-size`.
+/// Blocks of 64 KiB, like `xz -T --block-size`.
 std::string xz_blocks(const std::string& text) {
   lzma_mt options{};
   options.threads = 2;
@@ -73,7 +73,7 @@ std::string zstd(const std::string& text) {
   return out;
 }
 
-/// A frame that does not say how long its content is.
+/// A frame without a content size.
 std::string zstd_unsized(const std::string& text) {
   ZSTD_CCtx* context = ZSTD_createCCtx();
   ZSTD_CCtx_setParameter(context, ZSTD_c_contentSizeFlag, 0);
@@ -83,7 +83,7 @@ std::string zstd_unsized(const std::string& text) {
   return out;
 }
 
-/// Sized frames of 100 KB, with a skippable one before each, and one without a size now and then.
+/// Sized frames of 100 KB, each after a skippable frame, and occasionally one without a size.
 std::string zstd_frames(const std::string& text) {
   std::string out;
   for (std::size_t at = 0, frame = 0; at < text.size() || frame == 0; at += 100000, ++frame) {
@@ -113,7 +113,7 @@ struct TempFile {
   }
 };
 
-/// Text with repeats, larger than the buffers.
+/// Text with repetitions, larger than the buffers.
 std::string sample_text() {
   std::mt19937 random(4);
   std::string out;
@@ -132,7 +132,7 @@ TEST_CASE("decompress: plain, empty and short files") {
   CHECK_THROWS_AS(read_all("golden"), Error);
 }
 
-TEST_CASE("decompress: a file that is truncated while it is read is an error; one that grows is not") {
+TEST_CASE("decompress: a file that shrinks while it is read is an error, one that grows is not") {
   TempFile file;
   const std::string line = "a line of forty bytes with its newline..\n";
   std::string text;
@@ -156,7 +156,7 @@ TEST_CASE("decompress: a file that is truncated while it is read is an error; on
   CHECK(got + read_rest(*source) == text.size() + 1000);
 }
 
-TEST_CASE("decompress: whole files, and several parts in one") {
+TEST_CASE("decompress: whole files and concatenated ones") {
   TempFile file;
   std::string text = sample_text();
   for (const Format& format : kFormats) {
@@ -165,11 +165,11 @@ TEST_CASE("decompress: whole files, and several parts in one") {
     CHECK(file.read(format.compress("")) == "");
     CHECK(file.read(format.compress("one ") + format.compress("") + format.compress(text)) == "one " + text);
   }
-  CHECK(file.read(gzip("a") + std::string(512, '\0')) == "a");  // padding, as tape archives have
+  CHECK(file.read(gzip("a") + std::string(512, '\0')) == "a");  // padding, as in tape archives
   CHECK(file.read(xz("a") + std::string(8, '\0') + xz("b")) == "ab");
 }
 
-TEST_CASE("decompress: any number of threads gives the same bytes") {
+TEST_CASE("decompress: any number of threads yields the same bytes") {
   TempFile file;
   std::string text = sample_text();
   for (auto compress : {xz_blocks, zstd_frames}) {
@@ -183,7 +183,7 @@ TEST_CASE("decompress: any number of threads gives the same bytes") {
   }
 }
 
-TEST_CASE("decompress: something else behind the data is refused") {
+TEST_CASE("decompress: trailing data is refused") {
   TempFile file;
   for (const Format& format : kFormats) {
     CAPTURE(format.name);
@@ -205,7 +205,7 @@ TEST_CASE("decompress: other formats are refused by name") {
   CHECK(file.read("BZh is not magic") == "BZh is not magic");
 }
 
-TEST_CASE("decompress: a small file that wants a large window is refused before it gets one") {
+TEST_CASE("decompress: a small file that requests a large window is refused before it gets one") {
   TempFile file;
   // Magic, descriptor without content size, window of 2^31 bytes, one raw block of a byte.
   std::string window(
@@ -213,7 +213,7 @@ TEST_CASE("decompress: a small file that wants a large window is refused before 
       "a",
       10);
   CHECK_THROWS_WITH_AS(file.read(window), doctest::Contains("more than 1024 MiB to decompress"), Error);
-  // A frame that says 16 MiB of content and has one byte.
+  // A frame that declares 16 MiB of content and has one byte.
   std::string liar(
       "\x28\xB5\x2F\xFD\xA0\x00\x00\x00\x01\x09\x00\x00"
       "a",
@@ -221,7 +221,7 @@ TEST_CASE("decompress: a small file that wants a large window is refused before 
   CHECK_THROWS_WITH_AS(file.read(liar), doctest::Contains("damaged zstd data"), Error);
 }
 
-TEST_CASE("decompress: zstd frames without content are not gathered") {
+TEST_CASE("decompress: zstd frames without content do not accumulate") {
   TempFile file;
   std::string stored = zstd("first");
   for (const std::string& frame :
@@ -240,7 +240,7 @@ TEST_CASE("decompress: zstd frames without content are not gathered") {
   CHECK(source->stored().bytes == stored.size());
 }
 
-TEST_CASE("decompress: truncated and damaged files name the file") {
+TEST_CASE("decompress: errors of truncated and damaged files name the file") {
   TempFile file;
   std::string text = sample_text();
   for (const Format& format : kFormats) {
@@ -258,7 +258,7 @@ TEST_CASE("decompress: truncated and damaged files name the file") {
   }
 }
 
-TEST_CASE("decompress: what a file is, as stored, is known at its end") {
+TEST_CASE("decompress: size and hash of the stored file are known at its end") {
   TempFile file;
   std::string stored = zstd(sample_text());
   write_file_atomic(file.path, stored);
@@ -271,7 +271,7 @@ TEST_CASE("decompress: what a file is, as stored, is known at its end") {
   CHECK(source->stored().hash == hash_file(file.path));
 }
 
-TEST_CASE("decompress: a source may be left before its end") {
+TEST_CASE("decompress: a source may be abandoned before its end") {
   TempFile file;
   write_file_atomic(file.path, zstd(std::string(64 << 20, 'a')));
   char byte = 0;

@@ -1,6 +1,7 @@
 // Compares GPT-2's fast tokenizer with the plain one (reference_bpe.h) on files, in two threads:
-//   mtl_text_exactness VOCAB.json MERGES.txt CLASSES.json < LIST
-// LIST names a file a line; what is in them need not be text. Prints how much was compared; 1 when ids or text differ.
+// mtl_text_exactness VOCAB.json MERGES.txt CLASSES.json < LIST
+// LIST has one file name per line; the files need not be text. Prints the amount compared; exits with 1 if ids or text
+// differ.
 #include <atomic>
 #include <cstdio>
 #include <iostream>
@@ -15,7 +16,7 @@ using namespace mtl;
 
 namespace {
 
-/// The names that are left, for several threads.
+/// The remaining names, shared by the threads.
 class FileList {
  public:
   bool next(std::string& name) {

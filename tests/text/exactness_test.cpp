@@ -1,4 +1,4 @@
-// The fast tokenizer against the plain one (reference_bpe.h), and that it takes linear time whatever the text.
+// The fast tokenizer equals the plain one (reference_bpe.h) and takes linear time on any text.
 #include <doctest/doctest.h>
 
 #include <functional>
@@ -35,7 +35,7 @@ std::string code_points(Random& random, std::uint32_t first, std::uint32_t last)
   return out;
 }
 
-/// Words that come together as they may in texts, a few of each kind; every kind can end or begin a block of the split.
+/// Words of a few kinds that are adjacent in real texts; every kind can end or begin a block of the split.
 std::string random_words(Random& random) {
   static const char* const kContractions[] = {"'s", "'t", "'re", "'ve", "'m", "'ll", "'d", "'S", "'l", "'r", "'", "''"};
   static const char* const kSpaces[] = {" ",     "  ",       "\n",       "\t",           "\r\n",         "\v\f",
@@ -78,11 +78,11 @@ std::string random_words(Random& random) {
     case 14:
       return code_points(random, 0x20, 0x7E);
     default:
-      return code_points(random, 0, 0xFFF);  // also NUL
+      return code_points(random, 0, 0xFFF);  // including NUL
   }
 }
 
-/// Text that the vocabulary's own tokens make.
+/// Text composed of the vocabulary's tokens.
 std::string random_tokens(Random& random, const BpeVocabulary& vocabulary) {
   std::string out;
   for (int n = 0; n < 12; ++n) out += token_bytes(one_of(random, vocabulary.tokens));
@@ -92,7 +92,7 @@ std::string random_tokens(Random& random, const BpeVocabulary& vocabulary) {
 struct Encoders {
   BpeVocabulary vocabulary = gpt2_vocabulary();
   std::unique_ptr<Tokenizer> tokenizer = load_gpt2();
-  std::unique_ptr<Encoder> encoder = tokenizer->make_encoder();  // remembers what came before
+  std::unique_ptr<Encoder> encoder = tokenizer->make_encoder();  // caches earlier words
   ReferenceBpe reference{vocabulary, kClasses, 100000};
 
   void check(const std::string& text) {
@@ -113,7 +113,7 @@ TEST_CASE("exactness: random text of many kinds, at every offset") {
   Encoders encoders;
   Random random(20);
   for (int round = 0; round < 6000; ++round) {
-    std::string text(below(random, 70), 'x');  // what follows may lie anywhere in a block
+    std::string text(below(random, 70), 'x');  // shifts the rest to any offset within a block
     std::size_t size = text.size() + 1 + below(random, 200);
     while (text.size() < size) text += random_words(random);
     encoders.check(text);
@@ -141,7 +141,7 @@ TEST_CASE("exactness: every code point between letters, blanks and itself") {
   encoders.check(text);
 }
 
-TEST_CASE("exactness: pieces as long as what is remembered, and one more") {
+TEST_CASE("exactness: pieces of the longest cached length, and one more") {
   Encoders encoders;
   Random random(21);
   for (std::size_t bytes :
@@ -159,7 +159,7 @@ TEST_CASE("exactness: pieces as long as what is remembered, and one more") {
   }
 }
 
-TEST_CASE("exactness: pieces with more tokens than a cached word holds, again and again") {
+TEST_CASE("exactness: repeated pieces with more tokens than a cached word holds") {
   Encoders encoders;
   Random random(23);
   for (int round = 0; round < 400; ++round) {
@@ -195,8 +195,8 @@ TEST_CASE("exactness: the corpora, with three vocabularies") {
   }
 }
 
-TEST_CASE("exactness: merges in an order that a trainer never gives") {
-  // A pair may be joined before those that make it, and its result may be what another pair makes as well.
+TEST_CASE("exactness: merges in an order that no trainer produces") {
+  // A pair may be merged before those that produce it, and another pair may produce the same token.
   Random random(22);
   for (int round = 0; round < 300; ++round) {
     BpeVocabulary vocabulary;
@@ -232,7 +232,7 @@ TEST_CASE("exactness: merges in an order that a trainer never gives") {
   }
 }
 
-TEST_CASE("exactness: ten megabytes of one character end") {
+TEST_CASE("exactness: ten megabytes of one character take linear time") {
   // Quadratic time would take days here, not seconds.
   auto tokenizer = load_gpt2();
   for (const char* character : {"a", " ", "\u4E00", "\u3042"}) {

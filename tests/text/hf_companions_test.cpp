@@ -1,4 +1,4 @@
-// The files next to a tokenizer.json, against what transformers makes of them.
+// The files next to a tokenizer.json, compared with transformers' use of them.
 #include "text/hf_companions.h"
 
 #include <doctest/doctest.h>
@@ -31,7 +31,7 @@ class CaseFolder {
   test::ScratchFolder folder_;
 };
 
-/// The ids of a text; nothing when it is refused as the library's abort.
+/// The ids of a text; nullopt if it is refused because the library aborts.
 std::optional<std::vector<std::int32_t>> encode(const HfTokenizer& tokenizer, const std::string& text) {
   try {
     return tokenizer.encode(text);
@@ -59,8 +59,8 @@ Outcome compare(const Json& base, const Json& item) {
     CHECK_FALSE(tokenizer);
     return Outcome::refused_as_there;
   }
-  // Refused by name: what grows the vocabulary, what a class of its own would number otherwise, and two tokens that
-  // normalization makes equal.
+  // Refused by name: files that enlarge the vocabulary, that a special class would number differently, and two tokens
+  // that normalization makes equal.
   if (!tokenizer) {
     const bool is_new = refusal.find("does not have") != std::string::npos;
     const bool is_class = refusal.find("of transformers would number it otherwise") != std::string::npos;
@@ -87,7 +87,7 @@ Outcome compare(const Json& base, const Json& item) {
 
 }  // namespace
 
-TEST_CASE("the files next to tokenizer.json: ids as transformers gives them, or a refusal by name") {
+TEST_CASE("the files next to tokenizer.json yield transformers' ids or a refusal by name") {
   const Json base = Json::read("golden/hf_companions/tokenizer.json");
   std::map<Outcome, int> outcomes;
   int aborts = 0;

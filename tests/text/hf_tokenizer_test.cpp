@@ -1,4 +1,4 @@
-// tokenizer.json of byte-level BPE against Hugging Face's answers.
+// tokenizer.json of byte-level BPE, compared with Hugging Face's results.
 #include "text/hf_tokenizer.h"
 
 #include <doctest/doctest.h>
@@ -14,7 +14,7 @@ namespace {
 
 const std::string kLlama3 = "golden/tokenizer/llama3_style_tokenizer.json";
 
-/// The file with the first `from` in it replaced.
+/// The file with the first occurrence of `from` replaced.
 std::string changed(const std::string& file, const std::string& from, const std::string& to) {
   std::string text = read_file(file);
   std::size_t at = text.find(from);
@@ -44,7 +44,7 @@ void check_refusal(const std::string& file, const std::string& from, const std::
 
 }  // namespace
 
-TEST_CASE("Llama 3 style tokenizer.json: golden cases, both ways") {
+TEST_CASE("Llama 3 style tokenizer.json: golden cases, encoded and decoded") {
   HfTokenizer tokenizer(kLlama3, false);
   auto encoder = tokenizer.make_encoder(EncoderMemory::small);
   CHECK(tokenizer.vocab_size() == 2000);
@@ -77,7 +77,7 @@ TEST_CASE("tokenizer.json: decode(encode(x)) is x on random Unicode") {
   }
 }
 
-TEST_CASE("tokenizer.json: ten megabytes of one thing") {
+TEST_CASE("tokenizer.json: ten megabytes of one character take linear time") {
   HfTokenizer tokenizer(kLlama3, false);
   for (const char* unit : {"a", " ", "\xE4\xB8\xAD"}) {
     std::string text;
@@ -86,7 +86,7 @@ TEST_CASE("tokenizer.json: ten megabytes of one thing") {
   }
 }
 
-TEST_CASE("tokenizer.json: the end of a document, and the files next to it") {
+TEST_CASE("tokenizer.json: the end-of-document token, and the files next to it") {
   const test::ScratchFolder folder;
   std::string json = read_file(kLlama3);
   auto write = [&](const std::string& name, const std::string& text) { write_file_atomic(folder / name, text); };
@@ -105,14 +105,14 @@ TEST_CASE("tokenizer.json: the end of a document, and the files next to it") {
   write("tokenizer_config.json", R"({"eos_token": "<|end_of_text|>", "pad_token": "<|begin_of_text|>"})");
   CHECK(load().pad() == 1997);
   write("tokenizer_config.json", R"({"eos_token": "<|end_of_text|>", "pad_token": "<|end_of_text|>"})");
-  CHECK(load().pad() == -1);  // pads could not be distinguished from ends
+  CHECK(load().pad() == -1);  // padding could not be distinguished from ends
   write("tokenizer_config.json", R"({"eos_token": "<eot>"})");
   CHECK_THROWS_WITH_AS(load(), doctest::Contains("<eot>"), Error);
   write("tokenizer_config.json", R"({"add_prefix_space": true})");
   CHECK_THROWS_WITH_AS(load(), doctest::Contains("add_prefix_space"), Error);
   write("tokenizer_config.json", R"({"eos_token": "<|reserved|>"})");
 
-  // Saved, all of it is there again.
+  // A saved tokenizer has all of it.
   fs::create_directories(folder / "saved");
   load().save(folder / "saved");
   auto found = find_tokenizer(folder / "saved");
@@ -127,10 +127,10 @@ TEST_CASE("tokenizer.json: the end of a document, and the files next to it") {
   CHECK_THROWS_WITH_AS(load().eod(), doctest::Contains("eos_token"), Error);
 }
 
-TEST_CASE("tokenizer.json: added tokens are numbered as Hugging Face's libraries do, whatever the file says") {
+TEST_CASE("tokenizer.json: added tokens are numbered as by Hugging Face's libraries, whatever the file says") {
   const std::string gpt2 = "golden/tokenizer/hf_saved_tinyshakespeare_1000/tokenizer.json";  // 1000 tokens
   const test::ScratchFolder folder;
-  // What `text` becomes when these tokens are added behind <|endoftext|>.
+  // The ids of `text` after these tokens are added after <|endoftext|>.
   auto encode = [&](const std::string& added, const std::string& text) {
     std::string json = changed(gpt2, "\"special\": true\n    }", cat("\"special\": true\n    }, ", added));
     write_file_atomic(folder / "tokenizer.json", json);
@@ -146,14 +146,14 @@ TEST_CASE("tokenizer.json: added tokens are numbered as Hugging Face's libraries
   CHECK(encode(R"({"id": 3, "content": "<a>"}, {"id": 3, "content": "<b>"})", "<a><b>") == Ids{1000, 1001});
   Ids letter = encode(R"({"id": 1000, "content": "<a>"})", "a");
   CHECK(encode(R"({"id": 1100, "content": "a"}, {"id": 1101, "content": "<b>"})", "a<b>") == Ids{letter[0], 1000});
-  // Given twice: the properties of the second.
+  // Added twice: the second properties apply.
   CHECK(encode(R"({"id": 1000, "content": "<a>", "single_word": true}, {"id": 1001, "content": "<b>"},
                   {"id": 1002, "content": "<a>"})",
                "c<a>c<b>") == Ids{encode("{\"id\": 9, \"content\": \"<a>\"}", "c")[0], 1000,
                                   encode("{\"id\": 9, \"content\": \"<a>\"}", "c")[0], 1001});
 }
 
-TEST_CASE("tokenizer.json: ids around a text that no token has, and tokens that normalization makes one") {
+TEST_CASE("tokenizer.json: refuses ids around a text without a token, and tokens that normalization makes equal") {
   const test::ScratchFolder folder;
   auto load = [&](const std::string& json, bool with_special) {
     write_file_atomic(folder / "tokenizer.json", json);
@@ -173,7 +173,7 @@ TEST_CASE("tokenizer.json: ids around a text that no token has, and tokens that 
   CHECK_THROWS_WITH_AS(load(json, false), doctest::Contains("when normalized"), Error);
 }
 
-TEST_CASE("tokenizer.json: the tokens around a text as RoBERTa's and BERT's files write them") {
+TEST_CASE("tokenizer.json: the tokens around a text as in RoBERTa's and BERT's files") {
   const std::string gpt2 = "golden/tokenizer/hf_saved_tinyshakespeare_1000/tokenizer.json";
   const test::ScratchFolder folder;
   for (const char* type : {"RobertaProcessing", "BertProcessing"}) {
@@ -189,7 +189,7 @@ TEST_CASE("tokenizer.json: the tokens around a text as RoBERTa's and BERT's file
   }
 }
 
-TEST_CASE("tokenizer.json: what is not supported is refused by name") {
+TEST_CASE("tokenizer.json: unsupported features are refused by name") {
   const std::string gpt2 = "golden/tokenizer/hf_saved_tinyshakespeare_1000/tokenizer.json";
   check_refusal(gpt2, "\"normalizer\": null", "\"normalizer\": {\"type\": \"NFKC\"}", "NFKC");
   check_refusal(gpt2, "\"normalizer\": null",

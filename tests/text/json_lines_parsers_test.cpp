@@ -16,7 +16,7 @@ namespace {
 
 using Parser = TextExtractor::Parser;
 
-/// Reads a line in place, with `behind` right after it, and returns its texts or its error, as one string.
+/// Reads a line in place, with `behind` directly after it, and returns its texts or its error as one string.
 std::string outcome(TextExtractor& extractor, std::string_view line, std::string_view behind) {
   PaddedText text(line);
   text.append(behind);
@@ -54,7 +54,7 @@ std::vector<std::string> lines_of(const std::string& folder, std::string_view en
   return lines;
 }
 
-/// What Python takes and simdjson refuses, what both refuse, and what is easily taken wrongly.
+/// Lines that Python accepts and simdjson refuses, that both refuse, and that are easily misread.
 const std::string_view kParts[] = {R"("text": "other", )",
                                    R"("\u0074ext": "escaped key", )",
                                    R"("b": 18446744073709551616, )",
@@ -183,7 +183,7 @@ TEST_CASE("json parsers: they agree on golden files and fuzz corpora") {
   CHECK(both.careful.dom_lines() == 0);
 }
 
-TEST_CASE("json parsers: they agree on nesting, long lines and what lies behind a line") {
+TEST_CASE("json parsers: they agree on nesting, long lines and bytes after a line") {
   Comparison both;
   for (std::size_t depth : {1, 500, 997, 998, 999, 1000, 1001, 5000}) {
     for (const std::string& value : {nested(depth, '[', ']'), nested(depth, '{', '}')})
@@ -204,7 +204,7 @@ TEST_CASE("json parsers: they agree on nesting, long lines and what lies behind 
   CHECK(both.fast.dom_lines() > 20);
 }
 
-TEST_CASE("json parsers: what simdjson refuses is read all the same") {
+TEST_CASE("json parsers: lines that simdjson refuses are read by the other parser") {
   Comparison both;
   for (const char* part : {R"("b": 18446744073709551616)", R"("b": 1e999)", R"("b": NaN)", R"("b": "\ud800")",
                            R"("\udc00\ud800": 1)", R"("b": [-Infinity])"}) {
@@ -214,7 +214,7 @@ TEST_CASE("json parsers: what simdjson refuses is read all the same") {
   CHECK(both.fast.dom_lines() == 0);
 }
 
-// tests/cli/json_lines_long.sh asks for many more, with another seed.
+// tests/cli/json_lines_long.sh requests many more, with another seed.
 TEST_CASE("json parsers: they agree on mutated lines") {
   const char* asked = std::getenv("MTL_TEST_JSON_LINES");
   const std::int64_t count = asked == nullptr ? 100000 : std::atoll(asked);

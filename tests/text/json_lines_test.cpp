@@ -1,4 +1,4 @@
-// Chunks of lines, the texts in them, and work done in order by threads.
+// Chunks of lines, the texts in them, and ordered work in threads.
 #include "text/json_lines.h"
 
 #include <doctest/doctest.h>
@@ -27,7 +27,7 @@ std::string message_of(TextExtractor& extractor, std::string_view line) {
 
 }  // namespace
 
-TEST_CASE("lines: every chunk size gives the same lines and numbers") {
+TEST_CASE("lines: every chunk size yields the same lines and numbers") {
   const test::ScratchFolder folder;
   const std::string first = folder / "first", second = folder / "second";
   write_file_atomic(first, "one\ntwo\n\nfour with some length\n");
@@ -52,7 +52,7 @@ TEST_CASE("lines: every chunk size gives the same lines and numbers") {
   }
 }
 
-TEST_CASE("lines: one that is too long is an error with its place, however it arrives") {
+TEST_CASE("lines: one that is too long is an error with its place, for any chunk size") {
   const test::ScratchFolder folder;
   const std::string path = folder / "lines";
   for (std::size_t length : {99, 100, 101, 1000}) {
@@ -89,7 +89,7 @@ TEST_CASE("texts: strings, lists, the last of duplicate keys") {
   CHECK(extractor.texts(1).empty());
 }
 
-TEST_CASE("texts: a bad line says what and in which column") {
+TEST_CASE("texts: an error of a bad line has its reason and column") {
   TextExtractor extractor({"a"});
   CHECK(message_of(extractor, "") == "a blank line (column 1)");
   CHECK(message_of(extractor, " \r") == "a blank line (column 1)");
@@ -110,7 +110,7 @@ TEST_CASE("texts: a bad line says what and in which column") {
   CHECK(message_of(extractor, R"({"a": "x", "b": "\ud800", "c": NaN})") == "");
 }
 
-TEST_CASE("ordered work: results in order, for any number of threads") {
+TEST_CASE("ordered work: results are in order, for any number of threads") {
   for (int threads : {1, 2, 7}) {
     int given = 0, taken = 0;
     std::atomic<int> at_work{0}, most{0};
@@ -130,7 +130,7 @@ TEST_CASE("ordered work: results in order, for any number of threads") {
   }
 }
 
-TEST_CASE("ordered work: a number of threads that no machine has is refused") {
+TEST_CASE("ordered work: an absurd number of threads is refused") {
   for (int threads : {0, 1025, 1 << 30}) {
     CHECK_THROWS_AS(run_ordered<int>(
                         threads, []() -> std::optional<int> { return {}; },
@@ -139,7 +139,7 @@ TEST_CASE("ordered work: a number of threads that no machine has is refused") {
   }
 }
 
-TEST_CASE("ordered work: what is under way has a limit in weight") {
+TEST_CASE("ordered work: the weight of work in flight is limited") {
   std::atomic<int> under_way{0}, most{0};
   int given = 0;
   run_ordered<int>(
@@ -153,7 +153,7 @@ TEST_CASE("ordered work: what is under way has a limit in weight") {
   CHECK(most <= 30);  // below 25, and one more
 }
 
-TEST_CASE("ordered work: an error ends it after the results before it") {
+TEST_CASE("ordered work: an error stops it after the preceding results") {
   for (int stage = 0; stage < 3; ++stage) {
     CAPTURE(stage);
     int given = 0, taken = 0;

@@ -1,4 +1,4 @@
-// The table of merges against a map.
+// The table of merges, compared with a map.
 #include "text/merge_loop.h"
 
 #include <doctest/doctest.h>
@@ -9,7 +9,7 @@
 namespace mtl {
 namespace {
 
-TEST_CASE("PairTable: finds what was set, and nothing else") {
+TEST_CASE("PairTable: finds exactly what was set") {
   std::mt19937 random(5);
   for (std::uint32_t pairs : {0u, 1u, 8u, 17u, 1000u, 60000u}) {
     CAPTURE(pairs);

@@ -1,4 +1,4 @@
-// Byte-pair encoding as it is defined: the best pair of neighbours is looked for among all pairs, for every merge.
+// Byte-pair encoding by its definition: every merge searches all pairs of neighbours for the best one.
 #pragma once
 
 #include <optional>
@@ -7,8 +7,8 @@
 
 namespace mtl {
 
-/// Joins the neighbours of the lowest rank, the leftmost of equals, until no two have one. `rank_of(left, right)` is an
-/// optional number.
+/// Merges the neighbours of the lowest rank, the leftmost of equals, until no pair has a rank. `rank_of(left, right)`
+/// returns an optional number.
 template <class RankOf>
 void merge_naively(std::vector<std::string>& symbols, const RankOf& rank_of) {
   while (true) {

@@ -1,4 +1,4 @@
-// The table of pieces that threads share: what it holds is right or absent, also while others write.
+// The table of pieces that threads share: an entry is right or absent, also while other threads write.
 #include "text/pretoken_table.h"
 
 #include <doctest/doctest.h>
@@ -13,7 +13,7 @@ namespace {
 
 struct Piece {
   std::string bytes;
-  std::vector<std::int32_t> tokens;  // 1 to 9 of them
+  std::vector<std::int32_t> tokens;  // 1 to 9
   PieceKey key() const { return PieceKey::of(bytes.data(), bytes.size(), false); }
 };
 
@@ -23,7 +23,7 @@ Piece make_piece(std::int32_t n) {
   return piece;
 }
 
-/// Looks a piece up in the table: 1 when its tokens are right, 0 when absent, else -1.
+/// Looks up a piece: 1 if its tokens are right, 0 if absent, else -1.
 int look_up(PretokenTable& table, const Piece& piece) {
   const PieceKey key = piece.key();
   PretokenTable::Set& set = table.set_of(key);
@@ -36,7 +36,7 @@ int look_up(PretokenTable& table, const Piece& piece) {
 
 void add(PretokenTable& table, const Piece& piece) { table.add(table.set_of(piece.key()), piece.key(), piece.tokens); }
 
-TEST_CASE("PretokenTable: finds what was added, until it is worn") {
+TEST_CASE("PretokenTable: finds added pieces until it is worn") {
   PretokenTable table(6);  // 128 entries, 64 tokens of long ones
   int kept = 0;
   for (std::int32_t n = 0; n < 100; ++n) {
@@ -60,7 +60,7 @@ TEST_CASE("PretokenTable: finds what was added, until it is worn") {
 
 TEST_CASE("PretokenTable: right for every thread while others add") {
   constexpr std::int32_t kPieces = 20000, kThreads = 4;
-  PretokenTable table(13);  // 16384 entries: not all find a place
+  PretokenTable table(13);  // 16384 entries: some pieces find no slot
   std::atomic<int> wrong = 0, found = 0;
   std::vector<std::jthread> threads;
   for (std::int32_t t = 0; t < kThreads; ++t) {
@@ -79,13 +79,13 @@ TEST_CASE("PretokenTable: right for every thread while others add") {
   CHECK(found > kPieces);
 }
 
-TEST_CASE("PretokenTables: a worn table is replaced once, and lives on in an encoder") {
+TEST_CASE("PretokenTables: a worn table is replaced once, and survives in an encoder") {
   PretokenTables tables(6);
   const auto first = tables.current();
   CHECK(tables.current() == first);
   const auto second = tables.renewed(first);
   CHECK(second != first);
-  CHECK(tables.renewed(first) == second);  // another encoder came before
+  CHECK(tables.renewed(first) == second);  // another encoder renewed it first
   CHECK(tables.current() == second);
   add(*first, make_piece(3));
   CHECK(look_up(*first, make_piece(3)) == 1);

@@ -1,4 +1,4 @@
-// The split into pre-tokens and the character classes, against other libraries' answers.
+// The split into pre-tokens and the character classes, compared with other libraries.
 #include "text/pretokenizer.h"
 
 #include <doctest/doctest.h>
@@ -19,7 +19,7 @@ std::vector<std::int32_t> piece_lengths(std::string_view text) {
 
 }  // namespace
 
-TEST_CASE("unicode classes: every code point") {
+TEST_CASE("unicode classes: every code point equals the golden class") {
   Json golden = Json::read("golden/tokenizer/unicode_classes.json");
   std::vector<CharClass> want(0x110000, CharClass::other);
   auto fill = [&](const char* key, CharClass value) {
@@ -43,7 +43,7 @@ TEST_CASE("pretokenizer: golden pieces") {
   }
 }
 
-TEST_CASE("pretokenizer: a batch that ends anywhere cuts the same pieces") {
+TEST_CASE("pretokenizer: a batch that ends anywhere yields the same pieces") {
   for (const Json& item : golden_lines("golden/tokenizer/pretokens.jsonl")) {
     const std::string& text = item.at("text").as_string();
     std::vector<std::int32_t> lengths;
@@ -58,12 +58,12 @@ TEST_CASE("pretokenizer: a batch that ends anywhere cuts the same pieces") {
   }
 }
 
-TEST_CASE("pretokenizer: bytes that are not UTF-8 are other characters") {
+TEST_CASE("pretokenizer: bytes that are not UTF-8 count as other characters") {
   CHECK(piece_lengths("ab\xFF\xC3 c") == std::vector<std::int32_t>{2, 2, 2});
   CHECK(piece_lengths("").empty());
 }
 
-TEST_CASE("utf8: lossy text as Python's errors=replace, whole and byte by byte") {
+TEST_CASE("utf8: lossy text equals Python's errors=replace, whole and byte by byte") {
   for (const Json& item : golden_lines("golden/tokenizer/gpt2_decode.jsonl")) {
     const std::string& hex = item.at("bytes_hex").as_string();
     std::string bytes;

@@ -14,7 +14,7 @@ namespace mtl {
 
 using CodeRange = std::pair<std::uint32_t, std::uint32_t>;
 
-/// Below `longest` bytes, or a little more: now and then one of `parts`, else some characters of one of `ranges`.
+/// About `longest` bytes at most: occasionally one of `parts`, otherwise some characters of one of `ranges`.
 inline std::string random_text(std::mt19937& random, std::size_t longest, std::span<const std::string_view> parts,
                                std::span<const CodeRange> ranges) {
   std::string out;

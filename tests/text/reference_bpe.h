@@ -1,6 +1,6 @@
-// GPT-2's tokenizer as plainly as it can be said, to compare the fast one with: the pattern's alternatives tried one
-// after another at each character, and a merge loop that looks at every pair for every merge. It shares no code with
-// libcore/text but the reading of vocab.json and merges.txt; the classes of characters are those of the golden file.
+// GPT-2's tokenizer in its plainest form, to compare the fast one with: tries the pattern's alternatives one after
+// another at each character, and scans every pair for every merge. Shares no code with libcore/text except the reading
+// of vocab.json and merges.txt; the character classes are those of the golden file.
 #pragma once
 
 #include <functional>
@@ -19,7 +19,7 @@ namespace mtl {
 
 class ReferenceBpe {
  public:
-  /// `classes` is golden/tokenizer/unicode_classes.json. Words are remembered up to `remembered`, then forgotten.
+  /// `classes`: golden/tokenizer/unicode_classes.json. Caches up to `remembered` words, then clears the cache.
   ReferenceBpe(const BpeVocabulary& vocabulary, const std::string& classes, std::size_t remembered = 0)
       : classes_(0x110000, '.'), remembered_(remembered) {
     Json ranges = Json::read(classes);
@@ -72,10 +72,10 @@ class ReferenceBpe {
  private:
   struct Char {
     std::size_t offset;
-    char kind;  // L, N, S, or '.' for everything else
+    char kind;  // L, N, S, or '.' for other characters
   };
 
-  /// A byte that begins no character of well-formed UTF-8 is something else, by itself.
+  /// A byte that begins no character of well-formed UTF-8 is an other character of its own.
   std::vector<Char> read_chars(std::string_view text) const {
     std::vector<Char> chars;
     for (std::size_t at = 0; at < text.size();) {
@@ -89,7 +89,8 @@ class ReferenceBpe {
     return chars;
   }
 
-  /// The first alternative that matches: 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+  /// The end of the first matching alternative: 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+|
+  /// ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
   static std::size_t match(std::string_view text, const std::vector<Char>& chars, std::size_t at) {
     std::string_view rest = text.substr(chars[at].offset);
     for (std::string_view contraction : {"'s", "'t", "'re", "'ve", "'m", "'ll", "'d"}) {
@@ -104,7 +105,7 @@ class ReferenceBpe {
       if (std::size_t end = run_end(from, kind); end > from) return end;
     }
     std::size_t end = run_end(at, 'S');
-    return end == chars.size() || end == at + 1 ? end : end - 1;  // \s+(?!\S) gives one back before something else
+    return end == chars.size() || end == at + 1 ? end : end - 1;  // \s+(?!\S) leaves one for the next piece
   }
 
   const std::vector<std::int32_t>& tokens_of(const std::string& piece) {

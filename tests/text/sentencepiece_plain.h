@@ -1,4 +1,4 @@
-// SentencePiece's two algorithms as they are defined, quadratic and on whole texts, for tests.
+// SentencePiece's two algorithms by their definitions, quadratic and on whole texts, for tests.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ inline std::vector<std::string> characters_of(std::string_view text) {
   return out;
 }
 
-/// The definitions of both algorithms, on whole texts, with strings and maps.
+/// Both algorithms by their definitions, on whole texts, with strings and maps.
 class PlainSentencePiece {
  public:
   explicit PlainSentencePiece(const SentencePieceModel& model)

@@ -1,4 +1,4 @@
-// SentencePiece models against sentencepiece's own answers, and against a plain BPE and a plain Viterbi written here.
+// SentencePiece models, compared with sentencepiece's results, and with a plain BPE and a plain Viterbi written here.
 #include "text/sentencepiece_model.h"
 
 #include <doctest/doctest.h>
@@ -40,7 +40,7 @@ SentencePieceTokenizer make_tokenizer(const SentencePieceModel& model) {
   return SentencePieceTokenizer(sentencepiece_file(model), "test.model", {});
 }
 
-/// A unigram model without rules: unknown, <s>, </s>, then these pieces.
+/// A unigram model without normalization rules: unknown, <s>, </s>, then these pieces.
 SentencePieceModel small_model(const std::vector<SentencePiece>& pieces) {
   SentencePieceModel model;
   model.pieces = {{"<unk>", 0, Kind::unknown}, {"<s>", 0, Kind::control}, {"</s>", 0, Kind::control}};
@@ -48,7 +48,7 @@ SentencePieceModel small_model(const std::vector<SentencePiece>& pieces) {
   return model;
 }
 
-/// Random text that mixes scripts, blanks, accents to compose, compatibility forms and rare planes.
+/// Random text that mixes scripts, blanks, composable accents, compatibility forms and rare planes.
 std::string random_symbols(std::mt19937& random) {
   constexpr std::string_view kParts[] = {
       "'s",           " ",   "  ",   "\n",        "\t",           "\xC2\xA0", "\xE3\x80\x80", "the", " of", "ing",
@@ -71,7 +71,7 @@ std::string message_of(const std::string& file) {
 
 }  // namespace
 
-TEST_CASE("sentencepiece: golden cases, both ways") {
+TEST_CASE("sentencepiece: golden cases, encoded and decoded") {
   for (const std::string name : {"unigram", "bpe"}) {
     auto tokenizer = load_golden(name);
     auto encoder = tokenizer->make_encoder();
@@ -87,7 +87,7 @@ TEST_CASE("sentencepiece: golden cases, both ways") {
   }
 }
 
-TEST_CASE("sentencepiece: random text as the definitions give it, and back") {
+TEST_CASE("sentencepiece: random text equals the definitions, and decodes back") {
   for (const std::string name : {"unigram", "bpe"}) {
     auto tokenizer = load_golden(name);
     auto encoder = tokenizer->make_encoder();
@@ -100,7 +100,8 @@ TEST_CASE("sentencepiece: random text as the definitions give it, and back") {
       Ids ids;
       encoder->append(text, ids);
       REQUIRE(ids == plain.encode(text));
-      // Encoding loses what normalizing does and nothing else; then U+2581 is a blank, the first one the dummy prefix.
+      // Encoding loses only what normalization changes; decoding turns U+2581 into a blank and drops the dummy
+      // prefix's.
       std::string shown;
       for (const std::string& character : characters_of(plain.normalized(text)))
         shown += character == kSpaceText ? " " : character;
@@ -109,13 +110,13 @@ TEST_CASE("sentencepiece: random text as the definitions give it, and back") {
   }
 }
 
-TEST_CASE("sentencepiece: a long text, whose sums pass the limit of float32") {
+TEST_CASE("sentencepiece: a long text whose sums exceed the precision of float32") {
   const std::string text = read_all("../share/demo/tinyshakespeare.txt.xz").substr(0, 200000);
   const SentencePieceModel model = parse_sentencepiece_model(read_file(golden_file("unigram.model")), "unigram");
   Ids ids;
   auto tokenizer = load_golden("unigram");
   auto encoder = tokenizer->make_encoder();
-  encoder->append(text.substr(0, 5000), ids);  // words that are remembered from another sum
+  encoder->append(text.substr(0, 5000), ids);  // words cached at another sum
   ids.clear();
   encoder->append(text, ids);
   CHECK(ids == PlainSentencePiece(model).encode(text));
@@ -138,7 +139,7 @@ TEST_CASE("sentencepiece: any bytes are text") {
   }
 }
 
-TEST_CASE("sentencepiece: ids to text") {
+TEST_CASE("sentencepiece: ids decode to text") {
   auto tokenizer = load_golden("unigram");
   auto byte = [](unsigned value) { return static_cast<std::int32_t>(3 + value); };
   CHECK(tokenizer->decode({{byte(0xE4), byte(0xB8), byte(0xAD)}}) == "\xE4\xB8\xAD");
@@ -151,7 +152,7 @@ TEST_CASE("sentencepiece: ids to text") {
   CHECK_THROWS_AS(tokenizer->decode({{-1}}), Error);
 }
 
-TEST_CASE("sentencepiece: time is linear") {
+TEST_CASE("sentencepiece: takes linear time") {
   for (const std::string name : {"unigram", "bpe"}) {
     auto tokenizer = load_golden(name);
     auto encoder = tokenizer->make_encoder(EncoderMemory::small);
@@ -171,7 +172,7 @@ TEST_CASE("sentencepiece: time is linear") {
   }
 }
 
-TEST_CASE("sentencepiece: unknown characters without byte fallback are one <unk> a run") {
+TEST_CASE("sentencepiece: a run of unknown characters without byte fallback is one <unk>") {
   auto tokenizer = make_tokenizer(small_model({{"\xE2\x96\x81", -2, Kind::normal}, {"a", -1, Kind::normal}}));
   CHECK(tokenizer.encode("axyz a") == Ids{3, 4, 0, 3, 4});
   CHECK(tokenizer.encode("x") == Ids{3, 0});
@@ -181,7 +182,7 @@ TEST_CASE("sentencepiece: unknown characters without byte fallback are one <unk>
   CHECK(ids.size() == 2);
 }
 
-TEST_CASE("sentencepiece: user-defined pieces come first, the longest one") {
+TEST_CASE("sentencepiece: user-defined pieces match first, the longest one") {
   for (auto algorithm : {SentencePieceModel::Algorithm::unigram, SentencePieceModel::Algorithm::bpe}) {
     SentencePieceModel model = small_model({{"\xE2\x96\x81", -2, Kind::normal},
                                             {"a", -1, Kind::normal},
@@ -202,7 +203,7 @@ TEST_CASE("sentencepiece: user-defined pieces come first, the longest one") {
   }
 }
 
-TEST_CASE("sentencepiece: unused pieces are taken apart, or unknown") {
+TEST_CASE("sentencepiece: unused pieces are split, or unknown") {
   SentencePieceModel model = small_model({{"a", -1, Kind::normal},
                                           {"b", -2, Kind::normal},
                                           {"c", -3, Kind::unused},
@@ -214,7 +215,7 @@ TEST_CASE("sentencepiece: unused pieces are taken apart, or unknown") {
   CHECK(make_tokenizer(model).encode("ca") == Ids{0, 3});
   model.algorithm = SentencePieceModel::Algorithm::bpe;
   CHECK(make_tokenizer(model).encode("ab") == Ids{3, 4});
-  CHECK(make_tokenizer(model).encode("abb") == Ids{7});  // made by way of the unused one
+  CHECK(make_tokenizer(model).encode("abb") == Ids{7});  // merged by way of the unused piece
   CHECK(make_tokenizer(model).encode("ca") == Ids{0, 3});
 }
 
@@ -236,7 +237,7 @@ TEST_CASE("sentencepiece: white space settings") {
   CHECK(encode("a a") == Ids{4, 5, 4});
 }
 
-TEST_CASE("sentencepiece: a denormalizer works on decoded text") {
+TEST_CASE("sentencepiece: a denormalizer applies to decoded text") {
   SentencePieceModel model = small_model({{"\xE2\x96\x81", -2, Kind::normal}, {"\xEF\xBC\xA1", -1, Kind::normal}});
   model.denormalizer = {
       parse_sentencepiece_model(read_file(golden_file("unigram.model")), "unigram").normalizer.charsmap, false, false,
@@ -259,7 +260,7 @@ TEST_CASE("sentencepiece: Megatron's types before 2026") {
   CHECK(llama->hash() != plain->hash());
 
   auto old = load_golden("bpe", "SentencePieceTokenizer", true, 2);
-  CHECK(old->vocab_size() == 2007);  // <CLS> <SEP> <EOD> <MASK> <PAD>, two extra ids; <s> and </s> are there
+  CHECK(old->vocab_size() == 2007);  // <CLS> <SEP> <EOD> <MASK> <PAD>, two extra ids; <s> and </s> exist
   CHECK(old->eod() == 2002);
   auto joined = [&](std::initializer_list<Ids> parts) {
     Ids out;
@@ -271,7 +272,7 @@ TEST_CASE("sentencepiece: Megatron's types before 2026") {
   CHECK(old->decode({{2002, 2}}) == " <EOD>  </s> ");
 }
 
-TEST_CASE("sentencepiece: what is saved is found again") {
+TEST_CASE("sentencepiece: a saved tokenizer loads unchanged") {
   const test::ScratchFolder folder;
   for (bool legacy : {false, true}) {
     auto tokenizer = load_golden("bpe", "SentencePieceTokenizer", legacy, legacy ? 3 : 0);
@@ -285,7 +286,7 @@ TEST_CASE("sentencepiece: what is saved is found again") {
   CHECK(load_tokenizer(*find_tokenizer(folder.path()))->hash() == load_golden("bpe")->hash());
 }
 
-TEST_CASE("sentencepiece: what cannot be followed is refused by name") {
+TEST_CASE("sentencepiece: unsupported models are refused by name") {
   auto with = [](SentencePiece piece) { return sentencepiece_file(small_model({{"a", 0, Kind::normal}, piece})); };
   auto refuses = [](const std::string& file, const std::string& reason) {
     CAPTURE(reason);

@@ -1,4 +1,4 @@
-// Where sentences end: the rules one by one, and what holds for any text.
+// Ends of sentences: the rules one by one, and invariants of any text.
 #include "text/sentences.h"
 
 #include <doctest/doctest.h>
@@ -12,7 +12,7 @@ using namespace mtl;
 
 namespace {
 
-/// The sentences, with | between them.
+/// The sentences, joined with |.
 std::string split_text(const std::string& text, BetweenSentences between = BetweenSentences::drop) {
   std::vector<std::string_view> sentences;
   split_sentences(text, between, sentences);
@@ -64,19 +64,19 @@ TEST_CASE("sentences: several full stops, and numbers") {
   CHECK(split_text("On the 3. of May.") == "On the 3. of May.");
 }
 
-TEST_CASE("sentences: what lies between them can be kept") {
+TEST_CASE("sentences: the text between them can be kept") {
   CHECK(split_text("One.\n\nTwo. \n", BetweenSentences::keep) == "One.\n\n|Two.");
   CHECK(split_text(" \"One.\"  Two", BetweenSentences::keep) == " \"One.\"  |Two");
 }
 
-TEST_CASE("sentences: numbers behind many blanks take no longer for them") {
+TEST_CASE("sentences: numbers after many blanks take linear time") {
   std::string text(200'000, ' ');
   for (int i = 0; i < 50'000; ++i) text += "1. a ";
   auto begin = std::chrono::steady_clock::now();
   std::vector<std::string_view> sentences;
   split_sentences(text, BetweenSentences::drop, sentences);
   CHECK(sentences.size() == 1);
-  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(5));  // again for each number: a minute
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(5));  // quadratic time would take a minute
   CHECK(split_text("  \n 1. First. 2. Second.") == "  \n 1. First.|2. Second.");
 }
 

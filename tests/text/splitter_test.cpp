@@ -1,4 +1,5 @@
-// Split patterns: by hand against the interpreter of regular expressions, and both against other libraries' answers.
+// Split patterns: hand-written splitters compared with the interpreter of regular expressions, and both with other
+// libraries.
 #include "text/splitter.h"
 
 #include <doctest/doctest.h>
@@ -14,7 +15,7 @@ using namespace mtl;
 
 namespace {
 
-/// The lengths of all pieces; `batch` of them are taken at once.
+/// The lengths of all pieces, read in batches of `batch`.
 std::vector<std::int32_t> piece_lengths(Splitter& splitter, std::string_view text, std::size_t batch = 7) {
   std::vector<const char*> ends(batch);
   std::vector<std::int32_t> lengths;
@@ -65,7 +66,7 @@ std::string refusal(const std::string& pattern) {
 
 }  // namespace
 
-TEST_CASE("unicode categories: letters and numbers are those of the classes") {
+TEST_CASE("unicode categories: letters and numbers equal the classes") {
   std::uint32_t wrong = 0;
   for (std::uint32_t code = 0; code < 0x110000; ++code) {
     wrong += is_in(kLetters, code) != (class_of(code) == CharClass::letter);
@@ -82,7 +83,7 @@ TEST_CASE("unicode categories: letters and numbers are those of the classes") {
   CHECK(category_of(0x10FFFF) == none);
 }
 
-TEST_CASE("split patterns: golden pieces, by hand and interpreted") {
+TEST_CASE("split patterns: golden pieces, hand-written and interpreted") {
   const std::string llama3 = pattern_of({});
   CHECK(llama3 == R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
                   R"(\s*[\r\n]+|\s+(?!\S)|\s+)");
@@ -98,7 +99,7 @@ TEST_CASE("split patterns: golden pieces, by hand and interpreted") {
   }
 }
 
-TEST_CASE("split patterns: by hand as interpreted, on random Unicode and on bytes that are none") {
+TEST_CASE("split patterns: hand-written equals interpreted, on random Unicode and on invalid bytes") {
   std::mt19937 random(3);
   std::vector<std::string> texts;
   for (int round = 0; round < 1500; ++round) {
@@ -156,7 +157,7 @@ TEST_CASE("split patterns: spellings in use are recognized, and mean the same") 
   CHECK_FALSE(find_split_rules(R"(\p{L}+|\s+)"));
 }
 
-TEST_CASE("splitters: a sequence cuts each piece again, wherever a batch ends") {
+TEST_CASE("splitters: a sequence splits each piece again, for any batches") {
   std::string text = "In 1984, 365 days\n\n  it's 2024  ";
   auto chain = make_splitter({SplitDigits{false}, SplitGpt2{}});
   std::vector<std::int32_t> expected = {2, 1, 4, 1, 1, 3, 5, 3, 3, 2, 1, 4, 2};
@@ -168,7 +169,7 @@ TEST_CASE("splitters: a sequence cuts each piece again, wherever a batch ends") 
   auto nothing = make_splitter({});
   CHECK(piece_lengths(*nothing, text) == std::vector<std::int32_t>{static_cast<std::int32_t>(text.size())});
   CHECK(piece_lengths(*chain, "").empty());
-  // Three steps of regular expressions, as DeepSeek's tokenizer has them.
+  // Three regular expressions in sequence, like DeepSeek's tokenizer.
   auto deep =
       make_splitter({split_step(R"(\p{N}{1,3})"), split_step("[\xE4\xB8\x80-\xE9\xBE\xA5\xE3\x81\x80-\xE3\x82\x9F]+"),
                      split_step(R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?)"
@@ -177,7 +178,7 @@ TEST_CASE("splitters: a sequence cuts each piece again, wherever a batch ends") 
         std::vector<std::int32_t>{1, 2, 3, 2, 6, 1, 1, 3});
 }
 
-TEST_CASE("regex: what backtracking would find") {
+TEST_CASE("regex: finds what backtracking would find") {
   using Pieces = std::vector<std::string>;
   CHECK(pieces("a|ab", "ab") == Pieces{"a", "b"});
   CHECK(pieces("(?:a|ab)c", "abc") == Pieces{"abc"});
@@ -197,7 +198,7 @@ TEST_CASE("regex: what backtracking would find") {
   CHECK(pieces("\\.|[-a\\]]|[b-]", ".]-c") == Pieces{".", "]", "-", "c"});
 }
 
-TEST_CASE("regex: ways that failed beyond a match are not followed again, and nothing else changes") {
+TEST_CASE("regex: memoizing failed branches changes no match") {
   const std::vector<std::string> patterns = {"a+b|a",       "(?:ab)+c|a|b",        "a{40}b|aa|b",
                                              "[ab]+c|a+?b", "(?:a|ab)+c|a(?!c)|b", "\\p{L}+\\p{N}|a|\\p{L}"};
   std::mt19937 random(12);
@@ -228,10 +229,10 @@ TEST_CASE("regex: ways that failed beyond a match are not followed again, and no
     auto splitter = make_splitter({interpreted(pattern)});
     piece_lengths(*splitter, text, 1000);
   }
-  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(20));  // to the end each time: an hour
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(20));  // without memoization, an hour
 }
 
-TEST_CASE("regex: what is not supported is refused by name") {
+TEST_CASE("regex: unsupported syntax is refused by name") {
   for (const auto& refused : std::vector<std::pair<std::string, std::string>>{{"a*", "nothing at all"},
                                                                               {"a|", "nothing at all"},
                                                                               {"^a", "a ^"},
@@ -264,7 +265,7 @@ TEST_CASE("regex: what is not supported is refused by name") {
   }
 }
 
-TEST_CASE("split patterns: linear time on ten megabytes of one thing") {
+TEST_CASE("split patterns: ten megabytes of one character take linear time") {
   std::vector<SplitStep> steps{SplitGpt2{}};
   for (const SplitRules& rules : all_rules()) steps.emplace_back(rules);
   for (const char* unit : {"a", "A", " ", "\n", "\xE4\xB8\xAD", "\xCC\x81", "7", "/",

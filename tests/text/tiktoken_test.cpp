@@ -1,4 +1,4 @@
-// TikTokenizer against a plain BPE by rank, on a vocabulary whose tokens have no order of merges.
+// TikTokenizer, compared with a plain BPE by rank, on a vocabulary whose tokens have no order of merges.
 #include "text/tiktoken.h"
 
 #include <doctest/doctest.h>
@@ -17,7 +17,7 @@ using namespace mtl;
 
 namespace {
 
-/// GPT-2's single bytes and then every third of its tokens: most cannot be reached by merges of what is left.
+/// GPT-2's single bytes, then every third of its tokens: most cannot be reached by merges of the rest.
 std::vector<std::string> test_ranks() {
   BpeVocabulary gpt2 = read_vocab_and_merges("../share/gpt2/vocab.json", "../share/gpt2/merges.txt");
   std::vector<std::string> ranks;
@@ -30,7 +30,7 @@ std::vector<std::string> test_ranks() {
   return ranks;
 }
 
-/// The definition: the whole piece, else join the neighbours of the lowest rank.
+/// The definition: the whole piece if it is a token, else merges of the neighbours of the lowest rank.
 std::vector<std::int32_t> plain_encode(const std::map<std::string, std::int32_t>& ids, const std::string& text,
                                        const SplitStep& step) {
   std::vector<std::int32_t> out;
@@ -65,7 +65,7 @@ std::string message_of(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("TikTokenizer: as a plain BPE by rank, on random Unicode") {
+TEST_CASE("TikTokenizer: equals a plain BPE by rank, on random Unicode") {
   std::vector<std::string> ranks = test_ranks();
   for (std::string pattern : {"v1", "v2"}) {
     TokenizerOptions options;
@@ -91,7 +91,7 @@ TEST_CASE("TikTokenizer: as a plain BPE by rank, on random Unicode") {
   }
 }
 
-TEST_CASE("TikTokenizer: special tokens, sizes, and the files it saves") {
+TEST_CASE("TikTokenizer: special tokens, sizes, and the files that it saves") {
   std::vector<std::string> ranks = test_ranks();
   auto available = static_cast<std::int64_t>(ranks.size());
   TokenizerOptions options;

@@ -1,4 +1,4 @@
-// GPT-2's tokenizer against Hugging Face's and tiktoken's answers, and against a plain BPE written here.
+// GPT-2's tokenizer, compared with Hugging Face's and tiktoken's results, and with a plain BPE written here.
 #include "text/tokenizer.h"
 
 #include <doctest/doctest.h>
@@ -42,7 +42,7 @@ std::vector<std::string> units_of(const std::string& text, const std::string& un
   return out;
 }
 
-/// The definition, without tables: join the best pair until there is none.
+/// The definition, without tables: merges the best pair until none is left.
 class PlainBpe {
  public:
   explicit PlainBpe(const BpeVocabulary& vocabulary) {
@@ -81,7 +81,7 @@ class PlainBpe {
 
 }  // namespace
 
-TEST_CASE("gpt2: golden cases, both ways") {
+TEST_CASE("gpt2: golden cases, encoded and decoded") {
   auto tokenizer = load_gpt2();
   auto encoder = tokenizer->make_encoder();
   CHECK(tokenizer->vocab_size() == 50257);
@@ -128,11 +128,11 @@ TEST_CASE("gpt2: bytes of every token") {
   CHECK_THROWS_AS(tokenizer->decode({{-1}}), Error);
 }
 
-TEST_CASE("gpt2: against a plain BPE, on random Unicode") {
+TEST_CASE("gpt2: equals a plain BPE, on random Unicode") {
   BpeVocabulary vocabulary = read_vocab_and_merges("../share/gpt2/vocab.json", "../share/gpt2/merges.txt");
   BpeTokenizer tokenizer(vocabulary, "gpt2");
   PlainBpe plain(vocabulary);
-  auto small = tokenizer.make_encoder(EncoderMemory::small);  // its slots are few, so pieces push each other out
+  auto small = tokenizer.make_encoder(EncoderMemory::small);  // has few slots, so pieces evict each other
   std::mt19937 random(1);
   for (int round = 0; round < 3000; ++round) {
     std::string text = random_text(random);
@@ -144,7 +144,7 @@ TEST_CASE("gpt2: against a plain BPE, on random Unicode") {
   }
 }
 
-TEST_CASE("gpt2: long words, on both sides of every limit") {
+TEST_CASE("gpt2: long words, below and above every limit") {
   BpeVocabulary vocabulary = read_vocab_and_merges("../share/gpt2/vocab.json", "../share/gpt2/merges.txt");
   BpeTokenizer tokenizer(vocabulary, "gpt2");
   PlainBpe plain(vocabulary);
@@ -157,11 +157,11 @@ TEST_CASE("gpt2: long words, on both sides of every limit") {
       CHECK(tokenizer.encode(text) == plain.encode(text));
     }
   }
-  std::string million(1000000, 'a');  // quadratic time would show
+  std::string million(1000000, 'a');  // quadratic time would be noticeable
   CHECK(tokenizer.decode(tokenizer.encode(million)) == million);
 }
 
-TEST_CASE("gpt2: files in the form transformers saves, and reading them back") {
+TEST_CASE("gpt2: files saved in transformers' form load again") {
   const test::ScratchFolder folder;
   Json golden = Json::read("golden/tokenizer/hf_saved.json");
   for (const Json& item : golden.as_array()) {
@@ -192,7 +192,7 @@ TEST_CASE("gpt2: files in the form transformers saves, and reading them back") {
   CHECK_FALSE(find_tokenizer("golden/indexed"));
 }
 
-TEST_CASE("special strings: the leftmost, the longest, and many of them") {
+TEST_CASE("special strings: the leftmost, then the longest, and many of them") {
   BpeVocabulary vocabulary = read_vocab_and_merges("../share/gpt2/vocab.json", "../share/gpt2/merges.txt");
   for (const char* token : {"<a>", "<a>b", "<never>"}) {
     vocabulary.special.push_back(static_cast<std::int32_t>(vocabulary.tokens.size()));
@@ -205,7 +205,7 @@ TEST_CASE("special strings: the leftmost, the longest, and many of them") {
   CHECK(tokenizer.decode({{50258, 50257}}) == "<a>b<a>");
 }
 
-TEST_CASE("vocabulary files: broken ones name the place") {
+TEST_CASE("vocabulary files: errors of broken ones name the place") {
   const test::ScratchFolder folder;
   const std::string merges = folder / "merges.txt";
   for (const char* bad : {"a b c\n", "ab\n", " b\n", "a \n", "never seen\n"}) {
@@ -218,7 +218,7 @@ TEST_CASE("vocabulary files: broken ones name the place") {
                        doctest::Contains("not a byte-level vocabulary"), Error);
 }
 
-TEST_CASE("vocab.json: what is not a token and its id is refused by name") {
+TEST_CASE("vocab.json: an entry that is not a token and its id is refused by name") {
   std::string tokens = "{";
   for (int byte = 0; byte < 256; ++byte) {
     append_json_string(tokens, byte_stand_ins()[static_cast<std::size_t>(byte)]);
@@ -233,7 +233,7 @@ TEST_CASE("vocab.json: what is not a token and its id is refused by name") {
     }
     return "";
   };
-  // What is near the end of a file is read in another way than what is not.
+  // The reader takes another path near the end of a file.
   auto refusal = [&](std::string_view last) {
     const std::string near_the_end = refusal_of(cat(tokens, last, "}"));
     CHECK(refusal_of(cat(tokens, last, "}", std::string(2000, ' '))) == near_the_end);
@@ -280,14 +280,14 @@ TEST_CASE("NullTokenizer: Python's int() of each piece") {
   }
   CHECK_THROWS_AS(tokenizer.decode({{70000}}), Error);
   CHECK_THROWS_AS(tokenizer.decode({{-1}}), Error);
-  CHECK_THROWS_AS(tokenizer.encode("\u00B2"), Error);  // a number, but no digit
+  CHECK_THROWS_AS(tokenizer.encode("\u00B2"), Error);  // numeric, but not a digit
   CHECK(tokenizer.eod() == 69999);
   CHECK(tokenizer.decode({{1, 2, 3}}) == "1 2 3");
   for (const char* bad : {"", " ", "1  2", "1 2 ", "a", "1.0", "0x1", "99999999999"}) {
     CAPTURE(bad);
     CHECK_THROWS_AS(tokenizer.encode(bad), Error);
   }
-  std::string many = "a";  // a message has the first 80 bytes, less what would be half a character
+  std::string many = "a";  // a message quotes the first 80 bytes, less an incomplete character
   while (many.size() < 5000) many += "\xC3\xA9";
   CHECK_THROWS_WITH_AS(tokenizer.encode("1 " + many),
                        cat("\"", many.substr(0, 79), "...\" is not a token id; NullTokenizer takes whole numbers with ",
