@@ -197,7 +197,6 @@ void Pipeline::send(Slot& slot, Tensor what, const Action& action) {
 }
 
 void Pipeline::use_graphs(StepGraphs& graphs, const RunShape& shape) {
-  require(groups_.all().empty(), "what ranks exchange is not captured in graphs");
   graphs_ = &graphs;
   RunShape of_slots = shape;
   of_slots.micro_batches = slots();
@@ -227,13 +226,47 @@ void Pipeline::train(const BatchBuffers& buffers, OperationProgress* progress, c
   for (Slot& slot : slots_) open(slot);
 }
 
+StepGraphs::Part Pipeline::part_of(const Action& action, bool is_last) {
+  const auto buffer = [&](const std::vector<Inbox>& inboxes) {
+    const std::size_t buffers = inboxes.empty() ? 0 : inboxes[action.chunk].sends.size();
+    return buffers == 0 ? 0 : static_cast<int>(action.micro_batch % buffers);
+  };
+  return {.action = static_cast<int>(action.kind),
+          .chunk = action.chunk,
+          .slot = static_cast<int>(&slot_of(action) - slots_.data()),
+          .input = buffer(inputs_),
+          .gradient = buffer(gradients_),
+          .is_first = action.micro_batch == 0,
+          .is_last = is_last};
+}
+
 /// An action as a part of the step's graphs: its micro-batch is always in the buffers of its slot.
 void Pipeline::compute(const Action& action, bool is_last, Ctx& ctx, const BatchBuffers& buffers, Tensor loss_sum) {
   Slot& slot = slot_of(action);
-  const int number = static_cast<int>(&slot - slots_.data());
-  if (action.kind == ActionKind::forward) slot_batches_->copy(stream_, number, buffers, action.micro_batch);
-  graphs_->run(stream_, {static_cast<int>(action.kind), action.chunk, number, action.micro_batch == 0, is_last},
-               [&] { run(action, slot, ctx, slot_batches_->batch(number), slot_batches_->losses(number), loss_sum); });
+  const StepGraphs::Part part = part_of(action, is_last);
+  if (action.kind == ActionKind::forward) slot_batches_->copy(stream_, part.slot, buffers, action.micro_batch);
+  const auto body = [&] {
+    run(action, slot, ctx, slot_batches_->batch(part.slot), slot_batches_->losses(part.slot), loss_sum);
+  };
+  const bool communicates = action.kind > ActionKind::weight;
+  if (communicates || (params_ != nullptr && params_->overlaps(part.is_first, part.is_last))) return body();
+  if (action.kind != ActionKind::weight) finish_sends(slot);  // a capture cannot wait for what began before it
+  if (graphs_->run(stream_, part, body)) {
+    part_outputs_[part] = {slot.output, slot.dinput};
+  } else {
+    replay(part, slot);
+  }
+}
+
+/// After a launch: what the captured action left on the host.
+void Pipeline::replay(const StepGraphs::Part& part, Slot& slot) {
+  const PartOutputs& outputs = part_outputs_.at(part);
+  const auto kind = static_cast<ActionKind>(part.action);
+  if (kind == ActionKind::forward) slot.output = outputs.output;
+  if (kind == ActionKind::backward) slot.dinput = outputs.dinput;
+  if (kind == ActionKind::forward || !part.is_first || params_ == nullptr || !params_->overlaps(false, true)) return;
+  // The last micro-batch runs without graphs, and must add to the gradients.
+  stage_.chunks[part.chunk].params([](Param& param, const ParamSpec&) { param.take_grad(); });
 }
 
 /// No message of an earlier step is on its way.

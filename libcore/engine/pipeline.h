@@ -1,6 +1,7 @@
 // Executes a schedule's actions on a stage: the heart of a training step.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -44,8 +45,9 @@ class Pipeline {
   Pipeline(Stage& stage, Stream& stream, const ProcessGroups& groups, StepSchedule schedule, const MemoryPlan& plan,
            ParamOwner* params = nullptr, const StepState* step = nullptr);
 
-  /// From now on train() computes from CUDA graphs, whose batches are in buffers of the slots. All communicators must
-  /// be of one rank. `shape` as in the plan; `graphs` must outlive this.
+  /// From now on train() computes by CUDA graphs, whose batches are in buffers of the slots, except for micro-batches
+  /// that ParamOwner::overlaps() names. Messages between stages are not part of the graphs. `shape` as in the plan;
+  /// `graphs` must outlive this.
   void use_graphs(StepGraphs& graphs, const RunShape& shape);
   /// One training step over the micro-batches in `buffers`: gradients in the parameters' store, and on the last stage
   /// losses of every token, whose weighted sum is added to `loss_sum`, (1) f64, if it is given. They are in `buffers`;
@@ -84,6 +86,8 @@ class Pipeline {
 
   Slot& slot_of(const Action& action);
   void compute(const Action& action, bool is_last, Ctx& ctx, const BatchBuffers& buffers, Tensor loss_sum);
+  StepGraphs::Part part_of(const Action& action, bool is_last);
+  void replay(const StepGraphs::Part& part, Slot& slot);
   void run(const Action& action, Slot& slot, Ctx& ctx, const Batch& batch, Tensor losses, Tensor loss_sum);
   void begin();
   void finish_sends(Slot& slot);
@@ -112,6 +116,10 @@ class Pipeline {
   Arena scratch_;
   StepGraphs* graphs_ = nullptr;
   std::optional<BatchBuffers> slot_batches_;  // with graphs: by slot, the micro-batch that is in it
+  struct PartOutputs {
+    Tensor output, dinput;  // of the slot
+  };
+  std::map<StepGraphs::Part, PartOutputs> part_outputs_;
 };
 
 }  // namespace mtl

@@ -1,6 +1,25 @@
 #include "engine/step_graphs.h"
 
+#include "comm/communicator.h"
+
 namespace mtl {
+
+namespace {
+
+void capture(Graph& graph, Stream& stream, const std::function<void()>& body) {
+  try {
+    graph.capture(stream, body);
+  } catch (const CommunicationError&) {
+    throw;
+  } catch (const Interrupted&) {
+    throw;
+  } catch (const Error& error) {
+    fail(error.code(), "capturing a part of the step as a CUDA graph failed: ", error.what(),
+         "; --no-cuda-graphs runs steps without graphs");
+  }
+}
+
+}  // namespace
 
 void StepGraphs::begin_step(int micro_batches) {
   if (micro_batches != micro_batches_) {
@@ -11,18 +30,22 @@ void StepGraphs::begin_step(int micro_batches) {
   ++steps_;
 }
 
-void StepGraphs::run(Stream& stream, const Part& part, const std::function<void()>& body) {
-  if (steps_ < 2 || stream.profile() != nullptr) return body();  // a graph has no times of single operators
+bool StepGraphs::run(Stream& stream, const Part& part, const std::function<void()>& body) {
+  if (steps_ < 2 || stream.profile() != nullptr) {  // a graph has no times of single operators
+    body();
+    return true;
+  }
   auto [at, is_new] = parts_.try_emplace(part);
   Captured& captured = at->second;
   if (is_new) {
     const Counters before = stream.counters();
-    captured.graph.capture(stream, body);
+    capture(captured.graph, stream, body);
     captured.work = {stream.counters().flops - before.flops, stream.counters().bytes - before.bytes};
   } else {
     stream.count(captured.work.flops, captured.work.bytes);
   }
   captured.graph.launch(stream);
+  return is_new;
 }
 
 }  // namespace mtl

@@ -22,17 +22,19 @@ namespace mtl {
 
 class StepGraphs {
  public:
-  /// What tells a part from the others. An `action` below zero is none of a schedule.
+  /// The identity of a part. An `action` below zero is not one of a schedule.
   struct Part {
     int action = -1, chunk = 0, slot = 0;
+    int input = 0, gradient = 0;             // buffers of the messages from other stages
     bool is_first = false, is_last = false;  // micro-batch
     auto operator<=>(const Part&) const = default;
   };
 
   /// Call before the parts of a step.
   void begin_step(int micro_batches);
-  /// Runs a part, whose commands `body` gives to the stream.
-  void run(Stream& stream, const Part& part, const std::function<void()>& body);
+  /// Runs a part, whose commands `body` gives to the stream. Returns true if it called `body`, false if it only
+  /// launched a graph.
+  bool run(Stream& stream, const Part& part, const std::function<void()>& body);
 
  private:
   struct Captured {

@@ -45,6 +45,11 @@ void GradSync::gradients_ready(int unit) {
   groups_.over(kReplicaAxes).progress();
 }
 
+bool GradSync::overlaps(bool is_first, bool is_last) const {
+  return (is_first && overlap_.gather && groups_.over(params_.layout().optimizer_shards).size() > 1) ||
+         (is_last && overlap_.reduce && groups_.over(kReplicaAxes).size() > 1);
+}
+
 void GradSync::start_reduction(std::size_t b) {
   Progress& progress = progress_[b];
   if (progress.started) return;

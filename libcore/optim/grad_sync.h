@@ -37,6 +37,7 @@ class GradSync final : public ParamOwner {
   Lease acquire(Role role, int unit) override;
   /// Starts the reduction of buckets whose units are all ready.
   void gradients_ready(int unit) override;
+  bool overlaps(bool is_first, bool is_last) const override;
   /// On return, owned ranges hold gradients summed over all ranks; other elements hold this rank's own gradients.
   void finish_reduction();
   /// Starts the exchange of a bucket's values, each owned range from its owner to all ranks.

@@ -16,7 +16,8 @@
 //   Log lines come a step later, with the figures of their own step. Signals are answered after the step that is under
 //   way when the report of an earlier one is read.
 //
-// The host reads every report at once where there are several ranks, which exchange their totals step by step.
+// Ranks read the report of a step at the same point, and then exchange its totals on the host, while their devices
+// compute the next step. All of them find the same norm, so all drop and repeat the same steps.
 #pragma once
 
 #include <deque>

@@ -34,7 +34,7 @@ RunShape run_shape(const TrainOptions& options, const GptConfig& config, int ran
   shape.layout = layout_of(options.parallel, rank);
   shape.device = options.device;
   shape.precision = precision_of(options.precision);
-  shape.graphs = options.device == Device::cuda && options.cuda_graphs && options.parallel.world == 1;
+  shape.graphs = options.device == Device::cuda && options.cuda_graphs;
   shape.batch_sets =
       options.batch.eval_iters > 0 ? 4 : 2;  // one is read while another is computed; of held-out data, too
   return shape;
@@ -76,7 +76,7 @@ Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* t
       schedule_(resolve_schedule(options.optimizer.schedule, {options.batch.train_iters, options.batch.train_samples,
                                                               options.global_batch_size()})),
       step_memory_(shape_.device),
-      given_(shape_.device == Device::cuda && ranks_.groups.world().size() == 1 ? 1 : 0),
+      given_(shape_.device == Device::cuda ? 1 : 0),
       optimizer_(params_,
                  {{{options.optimizer.adam_beta1, options.optimizer.adam_beta2, options.optimizer.adam_eps}},
                   options.optimizer.clip_grad,
@@ -182,9 +182,12 @@ Exit Trainer::run_to_end() {
 void Trainer::prepare() {
   if (!save_directory_ && is_rank_zero()) console_.warn("without --save the trained model is not kept");
   if (shape_.device == Device::cuda && is_rank_zero()) {
-    console_.info(shape_.graphs          ? "steps run as CUDA graphs from the third on"
-                  : options_.cuda_graphs ? "steps run without CUDA graphs, which do not hold what ranks exchange"
-                                         : "steps run without CUDA graphs, as --no-cuda-graphs asks for");
+    console_.info(
+        !shape_.graphs ? "steps run without CUDA graphs, as --no-cuda-graphs requests"
+        : optimizer_.sync().overlaps(true, true)
+            ? "steps run as CUDA graphs from the third on, except micro-batches and updates that overlap with "
+              "the exchange of gradients or weights"
+            : "steps run as CUDA graphs from the third on");
   }
   peak_tflops_ = options_.logging.peak_tflops.value_or(0);
   if (peak_tflops_ == 0) peak_tflops_ = measure_peak_tflops(shape_.device, shape_.threads);
@@ -265,7 +268,7 @@ void Trainer::compute_gradients(const StepBatch& batch) {
 void Trainer::update() {
   const ProfileRange range(stream_, ProfileKind::phase, "optimizer");
   const auto step = [this] { optimizer_.step(pipeline_.scratch(), step_memory_.on_device()); };
-  if (!shape_.graphs) return step();
+  if (!shape_.graphs || optimizer_.sync().overlaps(true, true)) return step();
   optimizer_.begin_update();
   graphs_.run(stream_, {}, step);
 }

@@ -71,14 +71,31 @@ void make_bf16_zero(TrainOptions& options) {
   make_zero(options);
   options.precision.bf16 = true;
 }
+void make_zero_without_overlap(TrainOptions& options) { options.parallel.distributed_optimizer = true; }
+/// Loss scales that overflow again and again: ranks drop the same steps, and repeat them.
+void make_fp16(TrainOptions& options) {
+  options.precision.fp16 = true;
+  options.precision.initial_loss_scale = 1 << 24;
+  options.precision.loss_scale_window = 2;
+  options.precision.hysteresis = 1;
+  options.batch.train_iters = 14;
+  options.batch.eval_interval = 100;
+}
+void make_fp16_zero(TrainOptions& options) {
+  make_fp16(options);
+  make_zero(options);
+}
 
 constexpr LayoutCase kLayouts[] = {
     {"dp", 1, 1, 1, make_overlap},
     {"zero", 1, 1, 1, make_zero},
     {"zero-bf16", 1, 1, 1, make_bf16_zero},
+    {"zero-no-overlap", 1, 1, 1, make_zero_without_overlap},
+    {"zero-fp16", 1, 1, 1, make_fp16_zero},
     {"tp2", 2, 1, 1, make_plain},
     {"tp2-sp", 2, 1, 1, make_sequence_parallel},
     {"pp2", 1, 2, 1, make_plain},
+    {"pp2-fp16", 1, 2, 1, make_fp16},
     {"cp2", 1, 1, 2, make_plain},
     {"tp2-zero", 2, 1, 1, make_zero},
     {"tp2-sp-pp2", 2, 2, 1, make_sequence_parallel},
@@ -91,8 +108,8 @@ TrainOptions options_of(const LayoutCase& layout, Device device, const SharedFol
   options.architecture.num_layers = 4;
   options.architecture.num_attention_heads = 4;
   options.batch.global_batch_size = 16;
-  options.batch.train_iters = 4;
-  options.batch.eval_interval = 2;
+  options.batch.train_iters = 7;
+  options.batch.eval_interval = 5;
   options.parallel.world = session->world();
   options.parallel.tensor = layout.tensor;
   options.parallel.pipeline = layout.pipeline;
@@ -195,7 +212,9 @@ TEST_CASE("layout: runs have the bits of ranks on the cpu" * doctest::skip()) {
   if (session->rank() == 0) write_data(folder / "data");
   session->barrier();
   std::vector<std::vector<std::string>> found = {figures_of(options_of(*layout, Device::cuda, folder, "cuda"))};
-  CHECK(mirror::nccl_counts().operations > 10);
+  CHECK(mirror::nccl_counts().operations > 5);
+  const bool all_overlap = layout->make == make_zero && session->world() == 4 && layout->tensor * layout->pipeline == 1;
+  CHECK((mirror::queue_counts().graphs > 0) == !all_overlap);
   CHECK(mirror::nccl_counts().enrolled == 0);  // any more
   for (int round : {1, 2}) {
     mirror::Deferral deferral(seed_of(round));

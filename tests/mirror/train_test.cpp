@@ -188,6 +188,10 @@ TEST_CASE("parts of a step: plain, captured, repeated; another number of micro-b
   }
   CHECK(given == 3 + 2 + 1 + 1);             // all, once each kind, and the same of one micro-batch
   CHECK(stream.counters().bytes == 15 * 8);  // of each that ran
+  graphs.begin_step(1);
+  const std::string refused = error_of([&] { graphs.run(stream, {.action = 1}, [&] { stream.synchronize(); }); });
+  CHECK(refused.find("waiting for a stream") != std::string::npos);
+  CHECK(refused.find("--no-cuda-graphs") != std::string::npos);
 }
 
 TEST_CASE("gradients that are not finite are found, named, and change nothing") {
