@@ -1,13 +1,14 @@
-// mtl_compare: how shell tests compare numbers. Every number must be finite: NaN, infinities, an empty file, a line
-// without a number, other labels and other counts are refused with exit 1 and a message on stderr; misuse is exit 2.
+// mtl_compare: compares numbers for shell tests. Every number must be finite: NaN, infinities, an empty file, a line
+// without a number, different labels and different counts are refused with exit 1 and a message on stderr; misuse is
+// exit 2.
 //
 //   near A B [--relative R | --relative KEY=R]... [--count N]   fails unless each number of A is within R of B's
 //   difference A B [--key KEY] [--count N]                      prints the largest relative difference, as 1.2e-07
 //   below VALUE LIMIT                                           fails unless VALUE <= LIMIT
 //
 // A file has lines `LABEL... NUMBER`; the labels must be the same words in both files, in the same order, and KEY is
-// the first of them. --count is the number of lines that the files must have. The relative difference of a and b is |a
-// - b| / max(|a|, |b|), or 0 when both are 0.
+// the first of them. --count is the number of lines that the files must have. The relative difference of a and b is
+// |a - b| / max(|a|, |b|), or 0 if both are 0.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -40,7 +41,7 @@ double finite_number(const std::string& text, const std::string& where) {
 }
 
 struct Line {
-  std::string key, label;  // the first word of the label, and all of it
+  std::string key, label;  // the first word of the label, and the whole label
   double value = 0;
   std::string where;
 };
@@ -104,7 +105,7 @@ struct Pair {
   double difference = 0;
 };
 
-/// The files' lines side by side; throws unless they can be compared.
+/// Pairs up the files' lines; throws if they cannot be compared.
 std::vector<Pair> read_pairs(const Options& options) {
   if (options.words.size() != 2) throw Misuse("two files are needed");
   const std::vector<Line> a = read_lines(options.words[0]), b = read_lines(options.words[1]);
@@ -143,7 +144,7 @@ int difference(const Options& options) {
   std::size_t compared = 0;
   for (const Pair& pair : read_pairs(options)) {
     if (options.key && pair.a.key != *options.key) continue;
-    largest = std::max(largest, pair.difference);  // finite, as both numbers are
+    largest = std::max(largest, pair.difference);  // finite, like both numbers
     ++compared;
   }
   if (compared == 0) throw Refused("no line has the key '" + options.key.value_or("") + "'");

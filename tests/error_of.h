@@ -1,4 +1,4 @@
-// The text of an error that is expected.
+// Texts of expected errors.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -11,7 +11,7 @@
 
 namespace mtl::test {
 
-/// What `function` throws, or "". Checks the exit code when one is given.
+/// Returns the text that `function` throws, or "". Checks the exit code if one is given.
 template <class Function>
 std::string error_of(const Function& function, std::optional<Exit> code = {}) {
   try {

@@ -10,7 +10,7 @@
 
 namespace mtl {
 
-/// Throws Error when there are none.
+/// Throws Error if there are none.
 inline std::vector<Json> golden_lines(const std::string& path) {
   std::vector<Json> out;
   for (const std::string& line : split(read_file(path), '\n')) {

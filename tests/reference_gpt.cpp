@@ -60,7 +60,7 @@ class Model {
     Matrix y, scaled;  // scaled = (x - mean) rstd; RMSNorm has no mean
     Array rstd;
   };
-  /// What a block's backward reads.
+  /// The values of a block that its backward reads.
   struct Block {
     Normed norm1, norm2, q_norm, k_norm;
     Matrix q, k, v;   // (N, H D), (N, G D), (N, G D), as attention reads them
@@ -99,7 +99,7 @@ class Model {
     return dx;
   }
 
-  /// y = gamma (x - mean) rstd + beta over each row; RMSNorm takes mean = 0 and has no beta.
+  /// y = gamma (x - mean) rstd + beta over each row; RMSNorm has mean = 0 and no beta.
   Normed norm(const Matrix& x, const std::string& name, Norm kind) const {
     Normed out{kind, x, x, Array(x.rows)};
     for (Index n = 0; n < x.rows; ++n) {
@@ -133,7 +133,7 @@ class Model {
     return dx;
   }
 
-  /// x = token embedding + position embedding, where there is one: calls body(n, i, table, element) for each term.
+  /// x = token embedding + position embedding, if there is one: calls body(n, i, table, element) for each term.
   template <class Body>
   void for_each_embedding(const Body& body) const {
     for (Index n = 0; n < rows_; ++n)
@@ -156,8 +156,8 @@ class Model {
     return z;
   }
 
-  /// Packed rows hold, for each group, R = H / G queries, then the key, then the value, of D elements each. Moves them
-  /// to q, k and v, or back.
+  /// Moves packed rows to q, k and v, or back. For each group they hold R = H / G queries, then the key, then the
+  /// value, of D elements each.
   void move_heads(Matrix& packed, Matrix& q, Matrix& k, Matrix& v, bool unpack) const {
     const Index r = c_.num_heads / c_.num_query_groups, d = c_.head_dim;
     for (Index n = 0; n < rows_; ++n)
@@ -184,8 +184,9 @@ class Model {
   }
   Matrix by_head(Matrix m) const { return m.width = c_.head_dim, m.rows = std::ssize(m.data) / m.width, m; }
 
-  /// Calls body(n, head, kv, P, first) for every row and head: it sees the rows s = first .. n of its sequence with the
-  /// probabilities P[s - first] = softmax(q . k[s] / sqrt(D)). Its query begins at `head`, its key and value at `kv`.
+  /// Calls body(n, head, kv, P, first) for every row and head, which attends to rows s = first .. n of its sequence
+  /// with the probabilities P[s - first] = softmax(q . k[s] / sqrt(D)). Its query begins at `head`, its key and value
+  /// at `kv`.
   template <class Body>
   void for_each_query(const Block& b, Index layer, const Body& body) const {
     const Index window = layer < c_.first_window_layer ? 0 : c_.sliding_window, d = c_.head_dim;

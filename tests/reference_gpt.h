@@ -1,8 +1,8 @@
-// A GPT in plain fp64: the forward and backward pass of a whole model as the papers write them, one loop an index. The
-// tests of the real model compare with it; it is also the place to read the mathematics in one sitting.
+// A GPT in plain fp64: the forward and backward pass of a whole model as the papers write them, one loop per index. The
+// tests of the real model compare with it; it also shows the mathematics in one sitting.
 //
-// Dimensions: B sequences of T tokens, N = B T rows, C hidden, H heads of D elements, G query groups, F feed-forward,
-// V vocabulary. Attention is causal, with documents and a sliding window. Dropout is off.
+// Dimensions: B sequences of T tokens, N = B T rows, C hidden, H heads of D elements, G query groups, F feed-forward, V
+// vocabulary. Attention is causal, with documents and a sliding window. Dropout is off.
 #pragma once
 
 #include <map>
@@ -21,14 +21,14 @@ struct ReferenceBatch {
   std::int64_t sequences = 0, length = 0;        // B, T
   std::vector<std::int64_t> tokens{}, labels{};  // (B, T)
   std::vector<std::int64_t> positions{};         // (B, T)
-  std::vector<std::int64_t> document_start{};    // (B, T): the first position that each token sees
+  std::vector<std::int64_t> document_start{};    // (B, T): the first position that each token attends to
   Array loss_weights{};                          // (B, T): the step's loss is the sum of weight * token loss
 };
 
 struct ReferenceStep {
   Array logits;   // (B, T, V)
   Array losses;   // (B, T): -log softmax(logits)[label]
-  Tensors grads;  // d(sum of weight * loss) / d(weight), of every tensor
+  Tensors grads;  // d(sum of weight * loss) / d(weight), for every tensor
 };
 
 /// `weights` holds every tensor of canonical_tensors(config).

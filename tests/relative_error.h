@@ -1,5 +1,5 @@
-// Errors of many numbers as one number, for the tests of all rooms. NaN in any operand makes the result NaN, which
-// fails every comparison with a tolerance; an empty reference is refused, as it would compare nothing.
+// Error measures over many numbers, for the tests of all rooms. NaN in any operand makes the result NaN, which fails
+// every comparison with a tolerance; an empty reference is refused, since nothing would be compared.
 #pragma once
 
 #include <cmath>

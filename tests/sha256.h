@@ -1,4 +1,4 @@
-// SHA-256 (FIPS 180-4), for comparing with golden hashes.
+// SHA-256 (FIPS 180-4), for comparisons with golden hashes.
 #pragma once
 
 #include <array>
@@ -78,7 +78,7 @@ inline std::string sha256_hex(const void* data, std::size_t bytes) { return Sha2
 
 inline std::string sha256(const std::string& bytes) { return Sha256().digest(bytes.data(), bytes.size()); }
 
-/// The bytes of integers as files store them.
+/// The bytes of integers as stored in files.
 template <class Stored, class Values>
 std::string little_endian(const Values& values) {
   std::string out;

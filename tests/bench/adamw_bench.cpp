@@ -1,6 +1,6 @@
-// The cost of counting lost updates: mtl_bench_adamw THREADS. Updates 32 million parameters with and without the
-// counts, in turn, and prints JSON: for each setting the median nanoseconds per parameter without the counts, and the
-// median of what they add.
+// The cost of counting lost updates: mtl_bench_adamw THREADS. Alternates updates of 32 million parameters with and
+// without the counts, and prints JSON: for each setting, the median nanoseconds per parameter without the counts, and
+// the median of the difference.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -16,7 +16,7 @@ namespace {
 constexpr std::int64_t kParameters = 32 << 20;
 constexpr int kRounds = 31;
 
-/// A setting's dtypes; f32 alone has no copy.
+/// A setting's dtypes; f32 has no copy.
 struct Setting {
   const char* name;
   DType param;
@@ -54,7 +54,7 @@ void measure(const Setting& setting, int threads) {
   for (int round = 0; round < kRounds; ++round) {
     double seconds[2] = {};
     for (int turn = 0; turn < 2; ++turn) {
-      const bool counted = (turn + round) % 2 == 0;  // neither is always first
+      const bool counted = (turn + round) % 2 == 0;  // alternates which is first
       ++state.step;
       const auto begin = std::chrono::steady_clock::now();
       cpu::adamw_step(stream, range, {}, &state, counted);

@@ -22,8 +22,8 @@ struct Sizes {
   std::int64_t batch, heads, length, dim, window = 0;
 };
 
-/// Milliseconds of the fastest run of each work. They run in turn, as often as fits in a second for each (at least 5
-/// times), so that what else the machine does disturbs all alike, and the fastest least.
+/// Milliseconds of the fastest run of each work. The works alternate for as many runs as fit in a second for each (at
+/// least 5), so that other load on the machine disturbs all alike, and the fastest runs least.
 std::vector<double> fastest_ms(const std::vector<std::function<void()>>& works) {
   using Clock = std::chrono::steady_clock;
   const auto end = Clock::now() + std::chrono::seconds(works.size());

@@ -1,9 +1,9 @@
 // Figures of the data loader, driven by share/bench/data.sh:
-//   mtl_bench_data order SAMPLES DOCUMENTS LENGTH   builds Megatron's order of so many samples, next to a pass of
-//   mt19937 mtl_bench_data files PREFIX DOCUMENTS TOKENS    writes token files of that size; the .bin has no content
-//   mtl_bench_data feistel PREFIX SAMPLES           opens files and the order that is not stored
-//   mtl_bench_data blend DATASETS SAMPLES           the order of a blend
-//   mtl_bench_data feed PREFIX LENGTH SAMPLES       samples a second into batches, with nothing else to do
+//   mtl_bench_data order SAMPLES DOCUMENTS LENGTH   builds Megatron's order of SAMPLES samples; also times mt19937
+//   mtl_bench_data files PREFIX DOCUMENTS TOKENS    writes token files of that size; the .bin has no content
+//   mtl_bench_data feistel PREFIX SAMPLES           opens files and the order that is computed instead of stored
+//   mtl_bench_data blend DATASETS SAMPLES           computes the order of a blend
+//   mtl_bench_data feed PREFIX LENGTH SAMPLES       samples per second into batches, with no other work
 #include <cstdio>
 #include <fstream>
 #include <random>
@@ -30,7 +30,7 @@ double status_kib(std::string_view name) {
 
 double peak_gib() { return status_kib("VmHWM:") / (1 << 20); }
 
-/// Documents of `mean` tokens on average, between half and three halves of it.
+/// Documents of between half and one and a half times `mean` tokens.
 std::int32_t length_of(std::uint32_t random, std::int64_t mean) {
   return static_cast<std::int32_t>(mean / 2 + random % (mean + 1));
 }
@@ -49,7 +49,7 @@ void bench_order(std::int64_t samples, std::int64_t documents, std::int64_t seq_
                           {.seq_length = seq_length, .range = {0, documents}, .samples = samples, .name = "bench"});
   const double seconds = now_seconds() - begin;
   const double peak = peak_gib();
-  // What the shuffles draw: on average 1 / ln 2 draws an entry.
+  // The draws of the shuffles: 1 / ln 2 per entry on average.
   const auto draws = static_cast<std::int64_t>(static_cast<double>(order.samples() + documents) / 0.6931);
   std::mt19937 theirs(1234);
   std::uint32_t sum = 0;

@@ -1,7 +1,7 @@
-// How fast the operators are on this machine: mtl_bench_kernels [THREADS [NAME]]. One line per operator and shape, for
-// repeated calls on random data: the median time, the best, and what the best makes in GFLOP/s or in GB/s of operands
-// (as counted by the operator). With other work on the machine only the best means something. With
-// ONEDNN_MAX_CPU_ISA=AVX512_CORE in the environment, bf16 products are as on a CPU without AVX-512 BF16.
+// The speed of the operators on this machine: mtl_bench_kernels [THREADS [NAME]]. Prints one line per operator and
+// shape, for repeated calls on random data: the median time, the best, and the GFLOP/s or GB/s of operands (as counted
+// by the operator) of the best. With other load on the machine, only the best is meaningful. With
+// ONEDNN_MAX_CPU_ISA=AVX512_CORE in the environment, bf16 products run as on a CPU without AVX-512 BF16.
 #include <hwy/highway.h>
 
 #include <chrono>
@@ -58,7 +58,7 @@ class Bench {
   std::string only_;
 };
 
-/// The end of a line's name: nothing for fp32.
+/// The suffix of a line's name: empty for fp32.
 std::string name_of_type(DType type) { return type == DType::f32 ? "" : cat(" ", name_of(type)); }
 
 /// The GEMMs of a linear layer y = x W^T + b with W (out, in), for `rows` rows of x. Gradients of parameters are fp32.
@@ -181,7 +181,7 @@ void bench_gated(Bench& bench, std::int64_t rows, std::int64_t width) {
             [&](Stream& s) { gated_backward(s, dpre, dout, pre, Activation::silu); });
 }
 
-/// Queries and keys of packed rows: of each group, all heads but the last one.
+/// Queries and keys of packed rows: all heads of each group except the last.
 void bench_rotary(Bench& bench, std::int64_t rows, std::int64_t groups, std::int64_t heads, std::int64_t dim) {
   Owned packed = random_tensor({1, rows, groups, heads, dim}, 1),
         positions = random_integers({rows}, 0, static_cast<std::int32_t>(rows), 2), angles({rows, 2, dim / 2});
@@ -198,7 +198,7 @@ void bench_rotary(Bench& bench, std::int64_t rows, std::int64_t groups, std::int
   }
 }
 
-/// The queries of a packed (B, T, G, R + 2, D), as QK-norm takes them.
+/// The queries of a packed (B, T, G, R + 2, D), as QK-norm reads them.
 void bench_head_norm(Bench& bench, const Shape& packed) {
   const std::int64_t dim = packed[4], count = packed[3] - 2;
   Arena scratch(Device::cpu, "scratch", 8 << 20);

@@ -1,5 +1,5 @@
-// The peaks that a GPU's operators are compared with: mtl_bench_peaks cuda|cpu ROWS. Prints JSON: the device, GB/s read
-// and written by a large copy, and TFLOP/s of a product of ROWS rows, columns and terms in bf16; each is the best
+// The peaks with which a GPU's operators are compared: mtl_bench_peaks cuda|cpu ROWS. Prints JSON: the device, GB/s
+// read and written by a large copy, and TFLOP/s of a bf16 product with ROWS rows, columns and terms; each is the best
 // of 20.
 #include <algorithm>
 #include <cstdio>
@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kRounds = 20;
 
-/// The least milliseconds of a call.
+/// The fewest milliseconds of any call.
 template <class Call>
 double best_ms(Stream& stream, const Call& call) {
   double best = 0;
@@ -37,7 +37,7 @@ double best_ms(Stream& stream, const Call& call) {
   return best;
 }
 
-void fill(Stream& stream, const Tensor& tensor) {  // products of zeros take less power, and so less time
+void fill(Stream& stream, const Tensor& tensor) {  // products of zeros draw less power, and so take less time
   std::vector<std::byte> values(tensor.bytes());
   std::uint32_t state = 1;
   for (std::size_t i = 0; i + 1 < values.size(); i += 2) {

@@ -1,6 +1,6 @@
-// How long ranks wait for each other: all-reduce compared with MPI's own, bf16 with as many bytes of fp32, the
-// arithmetic of a sum alone, and the round trip of a small message.
-//   mpirun -n 4 build/release/bin/mtl_bench_ranks
+// The time that communication between ranks takes: all-reduce compared with MPI's own, bf16 compared with as many bytes
+// of fp32, the arithmetic of a sum by itself, and the round trip of a small message.
+// mpirun -n 4 build/release/bin/mtl_bench_ranks
 #include <mpi.h>
 #include <sched.h>
 
@@ -25,7 +25,7 @@ double time_us(Communicator& group, int rounds, int calls, const std::function<v
   std::vector<double> times;
   float x = 0;
   for (int round = 0; round < rounds; ++round) {
-    group.all_reduce(stream, Tensor(&x, DType::f32, {1})).join();  // together
+    group.all_reduce(stream, Tensor(&x, DType::f32, {1})).join();  // synchronizes the ranks
     double start = now_seconds();
     for (int i = 0; i < calls; ++i) call();
     times.push_back((now_seconds() - start) / calls * 1e6);
@@ -59,7 +59,7 @@ void compare_all_reduce(Communicator& group, std::size_t bytes) {
         group.size(), ours, bf16, mpi, ours / mpi);
 }
 
-/// On one rank: the sum of `ranks` inputs, and a copy of as many bytes as it reads and writes.
+/// On one rank: times the sum of `ranks` inputs, and a copy of as many bytes as it reads and writes.
 void time_sums(DType dtype, std::size_t ranks, std::size_t bytes) {
   std::vector<std::byte> inputs(ranks * bytes), out(bytes);
   std::vector<const std::byte*> places;

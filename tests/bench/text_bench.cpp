@@ -1,9 +1,9 @@
-// How fast GPT-2's tokenizer is in memory, on one core, as a JSON object. Seconds are those of the processor, so that
-// others on the machine count less.
-//   mtl_bench_text CORPUS.jsonl VOCAB.json MERGES.txt
+// The speed of GPT-2's tokenizer in memory, on one core, as a JSON object. Times are processor times, so that other
+// load on the machine matters less.
+// mtl_bench_text CORPUS.jsonl VOCAB.json MERGES.txt
 // {"first": MB/s with a new encoder, "again": MB/s when it encodes the same text once more, "read_s", "json_s",
-// "encode_s": seconds of the stages of mtl-preprocess, each alone, "tokens", "sha256": of all ids as 32-bit
-// little-endian numbers}
+// "encode_s": seconds of each stage of mtl-preprocess by itself, "tokens", "sha256": of all ids as 32-bit little-endian
+// numbers}
 #include <cstdio>
 #include <ctime>
 #include <span>

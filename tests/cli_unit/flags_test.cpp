@@ -1,4 +1,4 @@
-// The command line as users of argparse expect it, and every mistake named at once.
+// The command line in argparse's syntax, with every mistake reported at once.
 #include "cli/flags.h"
 
 #include <doctest/doctest.h>
@@ -46,7 +46,7 @@ struct Tool {
     return flags.parse(static_cast<int>(words.size()), words.data());
   }
 
-  /// The problems of a command line, one "where: what" a line.
+  /// The problems of a command line, one "where: what" per line.
   std::string problems(std::vector<const char*> words) {
     try {
       parse(std::move(words));
@@ -60,7 +60,7 @@ struct Tool {
   }
 };
 
-/// A file with this content, gone with the test.
+/// A file with this content, removed with this object.
 struct ScratchFile {
   explicit ScratchFile(std::string_view content) { write_file_atomic(path, content); }
   test::ScratchFolder folder;
@@ -69,7 +69,7 @@ struct ScratchFile {
 
 }  // namespace
 
-TEST_CASE("flags: without words the defaults stand") {
+TEST_CASE("flags: without arguments the defaults apply") {
   Tool tool;
   CHECK(tool.parse({}) == Flags::Request::run);
   CHECK(tool.layers == 12);
@@ -79,7 +79,7 @@ TEST_CASE("flags: without words the defaults stand") {
   CHECK_FALSE(tool.flags.was_given("--lr"));
 }
 
-TEST_CASE("flags: values as argparse reads them") {
+TEST_CASE("flags: values are read as by argparse") {
   Tool tool;
   tool.parse({"--num-layers", "1_000", "--lr=.1", "--seed", "-7", "--clip-grad", "1e-4", "--lr-decay-style", "cosine",
               "--no-bias", "--verbose", "-o", "out", "--prefix=a=b"});
@@ -95,14 +95,14 @@ TEST_CASE("flags: values as argparse reads them") {
   CHECK(tool.flags.was_given("--lr"));
 }
 
-TEST_CASE("flags: of a repeated flag the last counts, under any of its names") {
+TEST_CASE("flags: the last use of a repeated flag counts, under any of its names") {
   Tool tool;
   tool.parse({"--num-layers", "2", "--layers", "3", "--num-layers=4", "--data-path", "a", "b", "--data-path", "c"});
   CHECK(tool.layers == 4);
   CHECK(tool.data == std::vector<std::string>{"c"});
 }
 
-TEST_CASE("flags: a list that adds up keeps the words of every use, but those of a file give way to the command line") {
+TEST_CASE("flags: a list accumulates the words of every use, but the command line replaces those of a file") {
   ScratchFile file("inputs = a b\ninputs = c\n");
   for (bool on_command_line : {false, true}) {
     Tool tool;
@@ -116,7 +116,7 @@ TEST_CASE("flags: a list that adds up keeps the words of every use, but those of
   }
 }
 
-TEST_CASE("flags: a configuration that repeats a default gives nothing") {
+TEST_CASE("flags: a configuration that repeats a default counts as not given") {
   ScratchFile file("lr = 1.5e-4\nnum-layers = 13\nno-bias = false\n");
   Tool tool;
   tool.parse({"--config", file.path.c_str(), "--prefix", ""});
@@ -126,7 +126,7 @@ TEST_CASE("flags: a configuration that repeats a default gives nothing") {
   CHECK(tool.flags.was_given("--prefix"));
 }
 
-TEST_CASE("flags: a list takes the words up to the next flag, negative numbers too") {
+TEST_CASE("flags: a list ends at the next flag, negative numbers belong to it") {
   Tool tool;
   tool.parse({"--data-path", "0.5", "a", "-1", "b", "--lr", "-2", "file", "-", "--", "--lr"});
   CHECK(tool.data == std::vector<std::string>{"0.5", "a", "-1", "b"});
@@ -179,7 +179,7 @@ TEST_CASE("flags: abbreviations are refused") {
   CHECK(Tool().problems({"-x", "1"}).find("-x: unknown flag") == 0);
 }
 
-TEST_CASE("flags: an acknowledged flag is named once and does nothing, its value is not an input") {
+TEST_CASE("flags: an acknowledged flag is named once and has no effect, its value is not an input") {
   Tool tool;
   tool.parse({"--DDP-impl", "local", "file", "--DDP-impl", "torch"});
   REQUIRE(tool.flags.notices().size() == 1);
@@ -187,7 +187,7 @@ TEST_CASE("flags: an acknowledged flag is named once and does nothing, its value
   CHECK(tool.inputs == std::vector<std::string>{"file"});
 }
 
-TEST_CASE("flags: a word after a flag is not the value of an unsupported flag before it") {
+TEST_CASE("flags: a word after a flag is not the value of the unsupported flag before it") {
   Tool tool;
   tool.parse({"--DDP-impl", "--verbose", "file"});
   CHECK(tool.inputs == std::vector<std::string>{"file"});
@@ -203,7 +203,7 @@ TEST_CASE("flags: a short flag after a switch is a flag, after a flag with one v
   CHECK(tool.prefix == "-hq");
 }
 
-TEST_CASE("flags: --help lists sections in order, with choices, defaults and the words that belong to no flag") {
+TEST_CASE("flags: --help lists sections in order, with choices, defaults and the positional words") {
   const std::string help = Tool().flags.help();
   CHECK(help.find("mtl-tool: does nothing\n\nusage: mtl-tool [flags] FILE...\n\n  FILE                        files\n"
                   "\nModel:\n  --num-layers, --layers N    blocks [12]\n  --no-bias                   no bias\n"
@@ -220,7 +220,7 @@ TEST_CASE("flags: --help lists sections in order, with choices, defaults and the
   CHECK(wide.flags.help().find("  --a-flag-of-twenty-six-c N  x\n") != std::string::npos);
 }
 
-TEST_CASE("flags: required flags and checks speak together with the other problems") {
+TEST_CASE("flags: missing required flags and failed checks are reported with the other problems") {
   Tool tool;
   std::string load;
   tool.flags.add("--load", &load, "PATH", "the model").required();
@@ -232,7 +232,7 @@ TEST_CASE("flags: required flags and checks speak together with the other proble
       "--frob: unknown flag; see mtl-tool --help\n--load: is required: the model\n--num-layers 0: must be positive\n");
 }
 
-TEST_CASE("flags: an incomplete configuration can be dumped, one that does not convert cannot") {
+TEST_CASE("flags: an incomplete configuration can be dumped, an invalid one cannot") {
   Tool tool;
   std::string load;
   tool.flags.add("--load", &load, "PATH", "the model").required();
@@ -241,14 +241,14 @@ TEST_CASE("flags: an incomplete configuration can be dumped, one that does not c
   CHECK(Tool().problems({"--dump-config", "--lr", "x"}) == "--lr x: is not a number\n");
 }
 
-TEST_CASE("flags: --help and --version win over everything else") {
+TEST_CASE("flags: --help and --version have precedence over everything else") {
   CHECK(Tool().parse({"--nonsense", "--help"}) == Flags::Request::help);
   CHECK(Tool().parse({"-h"}) == Flags::Request::help);
   CHECK(Tool().parse({"--version"}) == Flags::Request::version);
   CHECK(Tool().flags.help().find("--num-layers, --layers N") != std::string::npos);
 }
 
-TEST_CASE("flags: a flag without help text is not in --help, but in a dump") {
+TEST_CASE("flags: a flag without help text is omitted from --help, but not from a dump") {
   Tool tool;
   std::int64_t level = 3;
   tool.flags.add("--old-level", &level, "N", "");
@@ -259,7 +259,7 @@ TEST_CASE("flags: a flag without help text is not in --help, but in a dump") {
   CHECK(tool.flags.dump_config().find("old-level = 4") != std::string::npos);
 }
 
-TEST_CASE("flags: what is dumped is accepted back, every value equal") {
+TEST_CASE("flags: a dump is accepted back, every value equal") {
   Tool tool;
   Flags::Request request = tool.parse({"--dump-config", "--num-layers", "7", "--lr", "3.3333333333333335e-05",
                                        "--no-bias", "--verbose", "--prefix", "with # hash, \"quotes\", \\ and  blanks ",
@@ -282,7 +282,7 @@ TEST_CASE("flags: what is dumped is accepted back, every value equal") {
   CHECK(again.style == "linear");
 }
 
-TEST_CASE("flags: the command line wins over the configuration file, and the origin is reported") {
+TEST_CASE("flags: the command line has precedence over the configuration file, and the origin is reported") {
   ScratchFile file(
       "# a comment\nnum-layers = 24\n  lr=0.5  # inline\nverbose\nlayers = 25\n\nno-bias = false\nsave =\n");
   Tool tool;
@@ -308,7 +308,7 @@ TEST_CASE("flags: mistakes in a configuration file name the file and the line") 
   CHECK_THROWS_AS(Tool().parse({"--config", "/nonexistent/x"}), Error);
 }
 
-TEST_CASE("flags: numbers are held to the bounds of their flag, and doubles are finite") {
+TEST_CASE("flags: numbers must be within the bounds of their flag, and doubles finite") {
   const auto problems = [](std::vector<const char*> words) {
     Tool tool;
     std::int64_t count = 1, size = 1;
@@ -337,7 +337,7 @@ TEST_CASE("flags: numbers are held to the bounds of their flag, and doubles are 
   }
 }
 
-TEST_CASE("flags: a configuration file is held to choices and bounds, too, and may begin with a byte order mark") {
+TEST_CASE("flags: a configuration file must respect choices and bounds, too, and may begin with a byte order mark") {
   ScratchFile file("\xEF\xBB\xBFlr-decay-style = cosin\nlr = nan\nseed = 3\n");
   Tool tool;
   CHECK(tool.problems({"--config", file.path.c_str()}) == cat("--lr-decay-style cosin: choose one of linear, cosine (",
@@ -368,7 +368,7 @@ TEST_CASE("flags: a flag without effect is named once, one that needs another is
         std::string::npos);
 }
 
-TEST_CASE("flags: a repeated flag that adds up takes one word per use") {
+TEST_CASE("flags: a repeated flag that accumulates takes one word per use") {
   Tool tool;
   std::vector<std::string> prompts;
   tool.flags.add("--prompt", &prompts, "TEXT", "text").repeat();

@@ -1,4 +1,4 @@
-// Flags of other tools: exact names, families, and suggestions for all others.
+// Flags of other tools: exact names, families, and suggestions for all other names.
 #include "cli/foreign_flags.h"
 
 #include <doctest/doctest.h>
@@ -26,7 +26,7 @@ TEST_CASE("foreign flags: refused and acknowledged by name") {
   CHECK(foreign.find("--num-workers", kKnown).takes == 1);
 }
 
-TEST_CASE("foreign flags: a name counts before its families, the longest of which counts") {
+TEST_CASE("foreign flags: a name has precedence over its families, and the longest family over shorter ones") {
   ForeignFlags foreign("mtl-tool");
   foreign.refuse(-1, "no experts", "--moe-*");
   foreign.refuse(1, "no routers", "--moe-router-*");
@@ -37,7 +37,7 @@ TEST_CASE("foreign flags: a name counts before its families, the longest of whic
   CHECK(foreign.find("--moe", kKnown).kind == Answer::unknown);
 }
 
-TEST_CASE("foreign flags: unknown ones name the flag that may be meant") {
+TEST_CASE("foreign flags: an unknown flag names the flag that may be meant") {
   ForeignFlags foreign("mtl-tool");
   foreign.suggest("--learning-rate --rate", "--lr");
   CHECK(foreign.find("--rate", kKnown).text == "unknown flag; did you mean --lr?");

@@ -1,4 +1,4 @@
-// Which GPU a rank computes on, and whether all ranks have one, without any GPU.
+// The GPU of each rank, and the agreement of all ranks to use one, tested without a GPU.
 #include "cli/rank_device.h"
 
 #include <doctest/doctest.h>
@@ -24,7 +24,7 @@ struct Agreed {
   std::string text, error;
 };
 
-/// What two ranks of one host agree on; the first one's.
+/// The choice that two ranks of one host agree on, as seen by the first.
 Agreed agree(const std::string& name, const RankDevice& first, const RankDevice& second,
              const std::string& variable = "") {
   Agreed out{};
@@ -57,28 +57,28 @@ RankDevice no_gpu(const std::string& why) {
 
 }  // namespace
 
-TEST_CASE("rank device: one GPU per rank, by its place on the host") {
+TEST_CASE("rank device: one GPU per rank, by its index on the host") {
   CHECK(place(0, 1, 8).ordinal == 0);
   CHECK(place(5, 8, 8).ordinal == 5);
   CHECK(place(5, 8, 8).problem.empty());
   CHECK(place(1, 2, 8).ordinal == 1);
 }
 
-TEST_CASE("rank device: more ranks than GPUs are refused with what to do") {
+TEST_CASE("rank device: more ranks than GPUs are refused with the remedy") {
   CHECK(place(0, 4, 2).problem.find("4 ranks on this host, which shows 2 GPUs to them; start at most 2 per host") == 0);
   CHECK(!place(1, 2, 1).problem.empty());
   CHECK(place(3, 4, 8, 2).problem.find("4 ranks on this host, and --gpus-per-node is 2") == 0);
   CHECK(place(1, 2, 8, 2).problem.empty());
-  // Each rank was given its own; the ranks compare them later.
+  // Each rank sees only its own GPU; the ranks compare them later.
   CHECK(place(1, 2, 1, {}, "CUDA_VISIBLE_DEVICES").ordinal == 0);
   CHECK(place(1, 2, 1, {}, "CUDA_VISIBLE_DEVICES").problem.empty());
   CHECK(!place(2, 3, 2, {}, "CUDA_VISIBLE_DEVICES").problem.empty());
-  // Tests run several ranks on a GPU.
+  // Tests may run several ranks on one GPU.
   CHECK(place(3, 4, 2, {}, "NCCL_HOSTID").ordinal == 1);
   CHECK(place(3, 4, 2, {}, "NCCL_HOSTID").problem.empty());
 }
 
-TEST_CASE("rank device: ranks compute on GPUs when each has one") {
+TEST_CASE("rank device: ranks compute on GPUs if each has one") {
   const Agreed both = agree("auto", gpu("1b"), gpu("2b"));
   CHECK(both.device == Device::cuda);
   CHECK(both.text == "computing on 2 GPUs (NVIDIA H100)");

@@ -1,5 +1,5 @@
-// Any bytes as a file that may be compressed: an error, or content, in bounded memory; reading in other portions and
-// with other threads gives the same.
+// Any bytes as a possibly compressed file: an error, or content, in bounded memory; the result does not depend on read
+// sizes and threads.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -14,9 +14,9 @@
 
 namespace {
 
-constexpr std::size_t kMost = std::size_t{4} << 20;  // of the content: a bomb has more than anyone would wait for
+constexpr std::size_t kMost = std::size_t{4} << 20;  // limit of the content: decompression bombs hold more
 
-/// The content's beginning, or how the error begins.
+/// The beginning of the content or of the error.
 std::string read_some(const std::string& path, std::size_t portion, int threads) {
   std::string buffer(portion, '\0');
   mtl::Hasher content;

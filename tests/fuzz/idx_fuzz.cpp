@@ -1,7 +1,7 @@
 // Any bytes as token files: an error, or data sets whose every sequence can be read, counted and copied.
 //
-// The first byte says how many bytes of the rest are the .bin: the length of the rest times it, divided by 256; the
-// .idx comes first, so that the corpus can be looked at.
+// The first byte determines the share of the rest that is the .bin: the length of the rest times it, divided by 256.
+// The .idx comes first, to keep the corpus readable.
 #include <unistd.h>
 
 #include <cstddef>
@@ -19,7 +19,7 @@ using namespace mtl;
 
 namespace {
 
-/// A folder in memory where there is one, made once and removed at the end.
+/// A folder, in memory if possible, created once and removed at exit.
 const std::string& work_folder() {
   struct Folder {
     std::string path = cat(file_exists("/dev/shm") ? "/dev/shm" : "/tmp", "/mtl_idx_fuzz.", ::getpid(), "/");
@@ -48,7 +48,7 @@ void read_all(const IndexedDataset& data) {
   if (sum != data.tokens() || data.document_begin(data.documents()) != data.sequences()) std::abort();
 }
 
-/// Documents one by one: what comes out are the same files.
+/// Copying the documents one by one reproduces the files.
 void copy_all(const IndexedDataset& data) {
   DocumentCopy copy(work_folder() + "copy", data.type(), data.is_multimodal());
   copy.write({data.documents(),
@@ -58,7 +58,7 @@ void copy_all(const IndexedDataset& data) {
              1, [](std::uint64_t) {});
   const bool same = copy.written().bin_hash == hash_bytes(data.bin_file().bytes().data(), data.bin_bytes()) &&
                     copy.written().idx_hash == data.idx_hash();
-  // Without a document nothing else can be in the files either.
+  // Without documents the files contain nothing else.
   if (!same) std::abort();
 }
 

@@ -1,5 +1,5 @@
-// Any bytes as JSON lines, the first of them as the size of chunks: the lines are those between the newlines; each is
-// an error with a column, or texts in UTF-8, whose sentences are parts of them. Both parsers give the same.
+// Any bytes as JSON lines, the first byte as the chunk size: the lines are those between the newlines; each is an error
+// with a column, or texts in UTF-8, whose sentences are parts of them. Both parsers agree.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -66,7 +66,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     mtl::LineReader reader({mtl::cat("/proc/self/fd/", memory)}, options);
     std::size_t at = 0;
     while (auto chunk = reader.next()) {
-      // What is compressed has other lines; text is what lies in the file.
+      // Compressed data has other lines; only uncompressed text has those of the file.
       bool plain = text.substr(at, chunk->text.size()) == chunk->text.view();
       at += chunk->text.size();
       mtl::for_each_line(*chunk, [&](std::string_view line, std::int64_t, std::int64_t) {

@@ -1,4 +1,4 @@
-// Any bytes as a checkpoint's manifest: an error, or a manifest whose text says the same again.
+// Any bytes as a checkpoint's manifest: an error, or a manifest that survives writing and reading.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

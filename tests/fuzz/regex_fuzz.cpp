@@ -1,5 +1,5 @@
-// A line with a pattern and a text behind it: an error, or pieces that are the text, as the hand-written splitters cut
-// it where the pattern has one.
+// A line with a pattern, followed by a text: an error, or pieces that make up the text and, for known patterns, equal
+// the hand-written splitter's.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -17,7 +17,7 @@ std::vector<std::size_t> cut(const mtl::SplitStep& step, std::string_view text) 
   while (std::size_t count = splitter->next(ends)) {
     for (std::size_t i = 0; i < count; ++i) {
       places.push_back(static_cast<std::size_t>(ends[i] - text.data()));
-      if (places.back() <= places[places.size() - 2]) std::abort();  // an empty piece would be for ever
+      if (places.back() <= places[places.size() - 2]) std::abort();  // an empty piece would loop forever
     }
   }
   if (places.back() != text.size()) std::abort();

@@ -1,4 +1,4 @@
-// Any bytes as a SentencePiece model: an error, or a tokenizer that encodes any text and decodes what it gave.
+// Any bytes as a SentencePiece model: an error, or a tokenizer that encodes any text and decodes its own ids.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -8,14 +8,14 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   std::string content(reinterpret_cast<const char*>(data), size);
-  // A text that the model has something to say about: its own bytes, which hold its pieces, and what they lack.
+  // A text relevant to the model: its own bytes, which contain its pieces, and characters that they lack.
   std::string text = content.substr(0, 2000) + " a  b\xE2\x96\x81\xE4\xB8\xAD\xFF " + content.substr(size / 2, 500);
   try {
     mtl::SentencePieceTokenizer tokenizer(content, "fuzz.model", {"SentencePieceTokenizer", size % 2 == 0, 2});
     std::vector<std::int32_t> ids = tokenizer.encode(text), again;
     tokenizer.decode(ids);
     auto encoder = tokenizer.make_encoder(mtl::EncoderMemory::small);
-    encoder->append(text, again);  // from nothing remembered, then from words seen before
+    encoder->append(text, again);  // with an empty cache, then with cached words
     again.clear();
     encoder->append(text, again);
     if (again != ids) std::abort();

@@ -1,4 +1,4 @@
-// Any bytes as a tokenizer.json: an error, or parts from which a model and a splitter can be made.
+// Any bytes as a tokenizer.json: an error, or parts that make a model and a splitter.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -19,7 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const char* at = kText.data();
     while (std::size_t count = splitter->next(ends)) {
       for (std::size_t i = 0; i < count; at = ends[i++]) {
-        if (ends[i] <= at) std::abort();  // an empty piece would be for ever
+        if (ends[i] <= at) std::abort();  // an empty piece would loop forever
       }
     }
     if (at != kText.data() + kText.size()) std::abort();

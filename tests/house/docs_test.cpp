@@ -1,5 +1,4 @@
-// The pages of documentation: every link leads to a file and a heading that exist, and every test that they name
-// exists.
+// The documentation: every link leads to a file and a heading that exist, and every test named exists.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -15,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Tests run in tests/.
+/// The repository's root; tests run in tests/.
 std::vector<std::string> pages() {
   std::vector<std::string> out = {"../README.md", "../CONTRIBUTING.md"};
   for (const auto& entry : fs::directory_iterator("../docs")) {
@@ -24,7 +23,7 @@ std::vector<std::string> pages() {
   return out;
 }
 
-/// The anchors of a page's headings, as GitHub makes them: lower case, blanks as hyphens, punctuation left out.
+/// The anchors of a page's headings as GitHub forms them: lower case, hyphens for blanks, no punctuation.
 std::set<std::string> anchors_of(const std::string& page) {
   std::set<std::string> out;
   for (const std::string& line : split(read_file(page), '\n')) {
@@ -41,7 +40,7 @@ std::set<std::string> anchors_of(const std::string& page) {
   return out;
 }
 
-/// Everything in a page that matches, its first group.
+/// The first group of every match in a page.
 std::vector<std::string> matches(const std::string& page, const std::regex& pattern) {
   const std::string text = read_file(page);
   std::vector<std::string> out;

@@ -21,7 +21,7 @@ using namespace mtl;
 
 namespace {
 
-/// The rooms that a room sees, besides itself.
+/// The rooms that a room may include, in addition to itself.
 const std::map<std::string, std::set<std::string>>& visible_rooms() {
   static const std::map<std::string, std::set<std::string>> rooms = [] {
     std::map<std::string, std::set<std::string>> sees;
@@ -32,7 +32,7 @@ const std::map<std::string, std::set<std::string>>& visible_rooms() {
     sees["kernels"] = {"base", "device"};
     sees["comm"] = {"base", "device", "layout"};
     sees["nn"] = {"base", "device", "kernels", "comm", "layout"};
-    // From here on each room sees what the one below it sees, and that one.
+    // From here on, each room includes the previous one and all that it includes.
     std::string below = "nn";
     for (const char* room : {"optim", "ckpt", "engine"}) {
       sees[room] = sees[below];
@@ -51,7 +51,7 @@ const std::map<std::string, std::set<std::string>>& visible_rooms() {
   return rooms;
 }
 
-/// The room of a file or of a quoted include, both written from the root of the repository or from libcore.
+/// The room of a file or of a quoted include, both as paths from the root of the repository or from libcore.
 std::string room_of(std::string_view path) {
   for (std::string_view folder : {"libcore/", "./"}) {
     if (starts_with(path, folder)) path.remove_prefix(folder.size());
@@ -60,12 +60,12 @@ std::string room_of(std::string_view path) {
   return room == "cli" ? "apps" : room;
 }
 
-/// True when the file may include a header of a library. `library` says whose it is, for the message.
+/// True if the file may include a header of a library. `library` receives the library's name, for the message.
 bool may_include(const std::string& file, const std::string& header, std::string* library) {
   struct Rule {
     const char* name;  // of the library
     std::regex headers;
-    std::regex files;  // those that may
+    std::regex files;  // that may include it
   };
   static const std::vector<Rule> rules = {
       {"CUDA",
@@ -89,7 +89,7 @@ bool may_include(const std::string& file, const std::string& header, std::string
   return true;
 }
 
-/// What is wrong with the include lines of one file, "file:line: why" each.
+/// The problems of the include lines of one file, "file:line: why" each.
 std::vector<std::string> offences(const std::string& file, const std::string& content) {
   static const std::regex include_line(R"rx(^\s*#\s*include(_next)?\s*([<"])([^>"]+)[>"].*)rx");
   std::vector<std::string> found;
@@ -136,7 +136,7 @@ std::vector<std::string> source_files() {
 
 }  // namespace
 
-TEST_CASE("house: no include runs against the arrows") {
+TEST_CASE("house: every include follows the order of the rooms") {
   std::vector<std::string> files = source_files();
   CHECK(files.size() > 20);
   for (const std::string& file : files) {
@@ -145,7 +145,7 @@ TEST_CASE("house: no include runs against the arrows") {
   }
 }
 
-TEST_CASE("house: the checker finds every kind of offence") {
+TEST_CASE("house: the checker finds every kind of violation") {
   struct Case {
     const char* file;
     const char* line;

@@ -1,4 +1,4 @@
-// The tests' own measures of error: a NaN anywhere, or nothing to compare, never passes.
+// The error measures of the tests: NaN anywhere, or an empty reference, never passes.
 #include "tests/relative_error.h"
 
 #include <doctest/doctest.h>
@@ -14,7 +14,7 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 }  // namespace
 
-TEST_CASE("errors: of equal numbers 0, of others their size") {
+TEST_CASE("errors: 0 for equal numbers, otherwise the size of the difference") {
   const float got[] = {1, 2, 4};
   CHECK(max_relative(got, {1, 2, 4}) == 0);
   CHECK(rms_relative(got, {1, 2, 4}) == 0);
@@ -22,7 +22,7 @@ TEST_CASE("errors: of equal numbers 0, of others their size") {
   CHECK(rms_relative(got, {1, 2, 0}) > 1);
 }
 
-TEST_CASE("errors: a NaN in any place of either operand is not below any tolerance") {
+TEST_CASE("errors: NaN anywhere in either operand is not below any tolerance") {
   for (std::size_t place = 0; place < 3; ++place) {
     CAPTURE(place);
     std::vector<float> got{1, 2, 4};

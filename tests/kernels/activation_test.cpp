@@ -1,4 +1,4 @@
-// The gated MLP. The activation functions themselves are in simd_test.cpp, on every instruction set.
+// The gated MLP's activation. simd_test.cpp tests the activation functions, on every instruction set.
 #include "kernels/activation.h"
 
 #include "tests/kernels/activation_reference.h"
@@ -15,7 +15,7 @@ struct Problem {
   Owned pre = random_tensor(dtype, {rows, 2 * width}, 1, 2);
   Owned dout = random_tensor(dtype, {rows, width}, 2);
 
-  /// Where the gate of element i of the result is in pre; its factor follows `width` later.
+  /// The index in pre of the gate of element i of the result; the factor follows `width` later.
   std::size_t gate_at(std::size_t i) const {
     const auto n = static_cast<std::size_t>(width);
     return i / n * 2 * n + i % n;
@@ -70,7 +70,7 @@ TEST_CASE("gated: the gradient equals finite differences") {
     CAPTURE(static_cast<int>(activation));
     const Problem p{3, 5};
     for (std::int64_t i = 0; i < p.pre.numel(); ++i) {
-      if (std::abs(p.pre[i]) < 0.05f) p.pre[i] = 0.05f;  // the kink of relu is not within a step
+      if (std::abs(p.pre[i]) < 0.05f) p.pre[i] = 0.05f;  // keeps relu's kink outside of a step
     }
     Owned out({3, 5}), dpre({3, 10});
     gated_backward(stream, dpre, p.dout, p.pre, activation);
@@ -82,7 +82,7 @@ TEST_CASE("gated: the gradient equals finite differences") {
   }
 }
 
-TEST_CASE("gated: one thread and four give the same bits") {
+TEST_CASE("gated: one thread and four produce the same bits") {
   Stream serial(kDevice, 1), parallel(kDevice, 4);
   const Problem p{210, 259};
   Owned out1({210, 259}), out4({210, 259}), dpre1({210, 518}), dpre4({210, 518});
@@ -94,7 +94,7 @@ TEST_CASE("gated: one thread and four give the same bits") {
   CHECK(same_bits(dpre1, dpre4));
 }
 
-TEST_CASE("gated: meta counts; wrong shapes throw") {
+TEST_CASE("gated: counts on meta; wrong shapes throw") {
   Stream stream(Device::meta);
   gated_forward(stream, meta({6, 4}), meta({6, 8}), Activation::silu);
   CHECK(stream.counters().bytes == 4.0 * 6 * (4 + 8));

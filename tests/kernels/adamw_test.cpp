@@ -1,4 +1,4 @@
-// AdamW against fp64, over several steps.
+// AdamW, compared with fp64 over several steps.
 #include "kernels/adamw.h"
 
 #include <cstring>
@@ -16,7 +16,7 @@ struct Parameters {
   AdamWRange range(bool decays = true) const { return {p, grad, m, v, decays}; }
 };
 
-/// A StepState where operators run.
+/// A StepState in the device's memory.
 struct OnDevice {
   Owned memory{DType::u8, {sizeof(StepState)}};
   explicit OnDevice(const StepState& state) { std::memcpy(memory.host<std::uint8_t>(), &state, sizeof state); }
@@ -57,7 +57,7 @@ TEST_CASE("adamw: five steps equal the fp64 reference, with and without decay, c
 namespace {
 
 struct DTypes {
-  DType param, copy, grad, exp_avg, exp_avg_sq;  // copy like param: none
+  DType param, copy, grad, exp_avg, exp_avg_sq;  // without a copy, `copy` equals `param`
 };
 
 /// One step from the same operands in these dtypes.
@@ -79,7 +79,7 @@ struct MixedStep {
 
 }  // namespace
 
-TEST_CASE("adamw: every mixture of dtypes equals the fp64 reference, rounded; lost updates are counted") {
+TEST_CASE("adamw: every mixture of dtypes equals the rounded fp64 reference, and lost updates are counted") {
   constexpr DType f32 = DType::f32, bf16 = DType::bf16, f16 = DType::f16;
   Stream stream(kDevice, 2);
   for (const DTypes& types :
@@ -108,7 +108,7 @@ TEST_CASE("adamw: every mixture of dtypes equals the fp64 reference, rounded; lo
       const std::vector<double> fresh = x.p.values(), fresh_copy = x.copy.values();
       std::int64_t lost = 0, lost_copies = 0;
       for (std::size_t i = 0; i < old.size(); ++i) {
-        lost += fresh[i] == old[i] ? 1 : 0;  // no update is zero
+        lost += fresh[i] == old[i] ? 1 : 0;  // every update is nonzero
         lost_copies += x.has_copy() && fresh[i] != old[i] && fresh_copy[i] == copy[i] ? 1 : 0;
       }
       CHECK(counted.nonzero_updates == n);
@@ -123,7 +123,8 @@ TEST_CASE("adamw: every mixture of dtypes equals the fp64 reference, rounded; lo
 
 namespace {
 
-/// A matrix of bf16 weights that are 1, of which every update is 2^-12: a sixteenth of what 1 is rounded down by.
+/// A matrix of bf16 weights equal to 1, each updated by 2^-12: a sixteenth of the distance from 1 to the next lower
+/// bf16 number.
 struct Ones {
   Owned p, grad, m, v;
   explicit Ones(std::int64_t n)
@@ -140,7 +141,7 @@ struct Ones {
 
 }  // namespace
 
-TEST_CASE("adamw: stochastic rounding keeps one of the two neighbours, and updates on average") {
+TEST_CASE("adamw: stochastic rounding picks one of the two neighbours, and is unbiased") {
   constexpr std::int64_t n = 100003;
   const Ones x(n);
   x.step(1, {.inner = n, .pitch = n});
@@ -149,19 +150,19 @@ TEST_CASE("adamw: stochastic rounding keeps one of the two neighbours, and updat
     CHECK((p == 1 || p == 1 - 0x1p-8));
     sum += p;
   }
-  // One in 16 is rounded down: the mean has a standard deviation of 2^-8 sqrt(15/256/n).
+  // One in 16 rounds down: the mean has a standard deviation of 2^-8 sqrt(15/256/n).
   CHECK(std::abs(sum / n - (1 - 0x1p-12)) < 5 * 0x1p-8 * std::sqrt(15.0 / 256 / n));
   const Ones later(n);
   later.step(2, {.inner = n, .pitch = n});
   CHECK_FALSE(same_bits(x.p, later.p));
 }
 
-TEST_CASE("adamw: stochastic rounding of an element does not depend on which part of the tensor is held") {
+TEST_CASE("adamw: stochastic rounding of an element does not depend on the part of the tensor that is held") {
   constexpr std::int64_t rows = 37, columns = 90, n = rows * columns;
   const Ones whole(n);
   whole.step(7, {.inner = n, .pitch = n});
   const std::vector<double> expected = whole.p.values();
-  for (std::int64_t first = 0; first < columns; first += 45) {  // columns split in two, and each part at an odd place
+  for (std::int64_t first = 0; first < columns; first += 45) {  // columns divided in two, and each part at an odd place
     const Ones part(rows * 45 - 11);
     part.step(7, {.first = first, .inner = 45, .pitch = columns, .skipped = 11});
     const std::vector<double> p = part.p.values();
@@ -174,7 +175,7 @@ TEST_CASE("adamw: stochastic rounding of an element does not depend on which par
   }
 }
 
-TEST_CASE("adamw: stochastic rounding adds the bits of Philox that belong to an element") {
+TEST_CASE("adamw: stochastic rounding adds the Philox bits of the element") {
   constexpr std::int64_t n = 1003;
   for (const ElementMap& map : {ElementMap{.inner = n, .pitch = n}, ElementMap{.first = 2, .inner = 3, .pitch = 7},
                                 ElementMap{.first = 5, .inner = 13, .pitch = 40, .skipped = 17}}) {
@@ -188,7 +189,7 @@ TEST_CASE("adamw: stochastic rounding adds the bits of Philox that belong to an 
       const auto number = static_cast<std::uint64_t>(map.first + held / map.inner * map.pitch + held % map.inner);
       const std::uint32_t word = philox({5, 6}, 9, number / 8)[number % 8 / 2];
       const std::uint32_t random = number % 2 == 0 ? word & 0xFFFF : word >> 16;
-      // 1 - 2^-12 is 0x3F7FF000: at least 0x1000 on top of its lower half carries into what is kept.
+      // 1 - 2^-12 is 0x3F7FF000: adding at least 0x1000 to the lower half carries into the upper half, which is kept.
       const double expected = random >= 0x1000 ? 1 : 1 - 0x1p-8;
       differing += p[static_cast<std::size_t>(i)] == expected ? 0 : 1;
     }
@@ -196,7 +197,7 @@ TEST_CASE("adamw: stochastic rounding adds the bits of Philox that belong to an 
   }
 }
 
-TEST_CASE("adamw: a step whose norm is not finite changes nothing") {
+TEST_CASE("adamw: a step with a non-finite norm changes nothing") {
   Stream stream(kDevice);
   Parameters x{100};
   const std::vector<double> before = x.p.values();
@@ -206,7 +207,7 @@ TEST_CASE("adamw: a step whose norm is not finite changes nothing") {
   CHECK(x.m.values() == std::vector<double>(100, 0.0));
 }
 
-TEST_CASE("adamw: one thread and four, and any cut of the range, give the same bits") {
+TEST_CASE("adamw: one thread and four, and any division of the range, produce the same bits") {
   const OnDevice step({{.step = 3, .lr = 1e-2, .weight_decay = 0.1}, {}});
   Stream serial(kDevice, 1), parallel(kDevice, 4);
   Parameters one{100003}, four{100003}, cut{100003};
@@ -221,7 +222,7 @@ TEST_CASE("adamw: one thread and four, and any cut of the range, give the same b
   CHECK(same_bits(one.v, cut.v));
 }
 
-TEST_CASE("adamw: meta counts 28 bytes a parameter; wrong shapes throw") {
+TEST_CASE("adamw: counts 28 bytes per parameter on meta; wrong shapes throw") {
   Stream stream(Device::meta);
   adamw_step(stream, {meta({10}), meta({10}), meta({10}), meta({10})}, kOptions, nullptr);
   CHECK(stream.counters().bytes == 280);

@@ -1,4 +1,4 @@
-// Attention of some positions of a sequence: fewer queries than keys, and keys and values in a cache.
+// Attention of a part of a sequence's queries: fewer queries than keys, and keys and values in a cache.
 #include <algorithm>
 #include <limits>
 #include <tuple>
@@ -12,7 +12,7 @@ using namespace mtl::test;
 
 namespace {
 
-/// A cache for every sequence of a problem, which is fed to it piece by piece; `out` gathers the answers.
+/// A cache for every sequence of a problem, filled piece by piece; `out` collects the results.
 struct Cached {
   Cached(const AttentionProblem& p, std::int64_t capacity)
       : problem(p),
@@ -39,7 +39,7 @@ struct Cached {
       held()[b] += static_cast<std::int32_t>(count);
     }
   }
-  /// The same queries over the cache.
+  /// The same queries, over the cache.
   AttentionInput past(AttentionInput in) const {
     in.qkv.k = {keys};
     in.qkv.v = {values};
@@ -75,7 +75,7 @@ TEST_CASE("attention: with a cache, token by token or in pieces, equals attentio
 
 namespace {
 
-/// Queries [first, first + count) of a problem's sequences over its keys, and what the reference says of them.
+/// Queries [first, first + count) of a problem's sequences over all its keys, and the reference's results for them.
 struct SomeQueries {
   SomeQueries(AttentionProblem& p, std::int64_t first_query, std::int64_t count)
       : c(p.shape),
@@ -196,7 +196,7 @@ void fill_nan(const Owned& tensor, std::int64_t begin, std::int64_t count) {
 
 }  // namespace
 
-TEST_CASE("attention: keys before the first query's window are not read, and the scratch is for those within") {
+TEST_CASE("attention: keys before the first query's window are not read, and the scratch covers only those within") {
   for (const auto& [count, dtype, dim] : {std::tuple<std::int64_t, DType, std::int64_t>{1, DType::f32, 16},
                                           {5, DType::f32, 16},
                                           {5, DType::bf16, 64},
@@ -206,7 +206,7 @@ TEST_CASE("attention: keys before the first query's window are not read, and the
     cached.feed(0, 300 - count);
     for (const Owned* rows : {&cached.keys, &cached.values}) {
       fill_nan(*rows, 0, (300 - count - 49) * dim);
-      fill_nan(*rows, 300 * dim, 10 * dim);  // neither are those that are not there yet
+      fill_nan(*rows, 300 * dim, 10 * dim);  // and keys that are not written yet
     }
     cached.feed(300 - count, count);
     const AttentionReference expected = attention_reference(problem);

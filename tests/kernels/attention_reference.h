@@ -1,4 +1,4 @@
-// Attention by its definition in fp64, and operands of one case: what the tests of attention share.
+// Attention by its definition in fp64, and the operands of one case, for the tests of attention.
 #pragma once
 
 #include <cmath>
@@ -28,10 +28,10 @@ struct AttentionCase {
 
 using Doubles = std::vector<double>;
 
-/// What attention computes with.
+/// The dtypes of attention's operands.
 inline constexpr DType kAttentionTypes[] = {DType::f32, DType::bf16, DType::f16};
 
-/// Elements [begin, begin + count) of one tensor to `at` of another of the same dtype.
+/// Copies elements [begin, begin + count) of one tensor to `at` of another of the same dtype.
 inline void copy_elements(const Owned& from, std::int64_t begin, std::int64_t count, const Owned& to, std::int64_t at) {
   with_float_type(from.dtype(), [&]<class T>(T) { std::copy_n(from.host<T>() + begin, count, to.host<T>() + at); });
 }
@@ -89,7 +89,7 @@ struct AttentionProblem {
   Owned qkv, dout, out, logsumexp, dqkv, document_start;
 };
 
-/// The factor of probability (row, column), from the definition in kernels/dropout.h.
+/// The factor of probability (row, column), by the definition in kernels/dropout.h.
 inline double attention_dropout_factor(const AttentionInput& in, std::int64_t length, std::int64_t sample,
                                        std::int64_t head, std::int64_t row, std::int64_t column) {
   if (!in.dropout.active()) return 1;
@@ -106,13 +106,13 @@ struct AttentionReference {
   Doubles out, logsumexp, dqkv;
 };
 
-/// Operands as they are stored.
+/// Operands as stored.
 struct AttentionOperands {
   explicit AttentionOperands(const AttentionProblem& p) : qkv(p.qkv.values()), dout(p.dout.values()) {}
   Doubles qkv, dout;
 };
 
-/// One query head of one sequence: pointers to its rows, in a packed qkv with `row` elements a position.
+/// One query head of one sequence: pointers to its rows in a packed qkv with `row` elements per position.
 inline void attention_reference_head(const AttentionProblem& p, const AttentionOperands& operands, std::int64_t b,
                                      std::int64_t head, AttentionReference& result) {
   const auto& [qkv, dout] = operands;

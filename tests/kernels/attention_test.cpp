@@ -1,5 +1,5 @@
-// Attention against its definition in fp64, against finite differences, and against itself: other dtypes, other numbers
-// of threads and other cuts of the batch.
+// Attention, compared with its definition in fp64, with finite differences, and with itself in other dtypes, on other
+// numbers of threads and in other divisions of the batch.
 #include "kernels/attention.h"
 
 #include <algorithm>
@@ -44,7 +44,7 @@ const AttentionCase kCases[] = {
     {1, 150, 2, 1, 128, false, 0.1f},
 };
 
-/// Runs the problem and compares all results with the fp64 reference. In 16 bits backward reads a rounded `out`, too.
+/// Runs the problem and compares all results with the fp64 reference. In 16 bits, backward reads a rounded `out`.
 void check_against_reference(const AttentionProblem& problem) {
   const DType dtype = problem.shape.dtype;
   problem.run();
@@ -54,7 +54,7 @@ void check_against_reference(const AttentionProblem& problem) {
   CHECK(relative_rms(problem.dqkv, expected.dqkv) < rounding_of(dtype, kTolerance.reduction));
 }
 
-/// `to`, in fp32, gets the same numbers.
+/// Copies the numbers of `from` to `to`, in fp32.
 void widen_into(const Owned& to, const Owned& from) {
   const Doubles values = from.values();
   std::transform(values.begin(), values.end(), to.begin(), [](double value) { return static_cast<float>(value); });
@@ -73,7 +73,7 @@ TEST_CASE("attention: forward and backward equal the fp64 reference in every dty
   }
 }
 
-TEST_CASE("attention: operands of 16 bits give what fp32 gives of the same numbers, rounded once") {
+TEST_CASE("attention: 16-bit operands produce the fp32 results of the same numbers, rounded once") {
   for (const AttentionCase& c : kCases) {
     for (const DType dtype : {DType::bf16, DType::f16}) {
       CAPTURE(c.length);
@@ -119,7 +119,7 @@ TEST_CASE("attention: gradients equal finite differences") {
   }
 }
 
-TEST_CASE("attention: one thread and four give the same bits") {
+TEST_CASE("attention: one thread and four produce the same bits") {
   for (const AttentionCase& c : kCases) {
     for (const DType dtype : kAttentionTypes) {
       const AttentionProblem one(c.in_dtype(dtype)), four(c.in_dtype(dtype));
@@ -163,11 +163,11 @@ void check_cuts(DType dtype) {
 
 }  // namespace
 
-TEST_CASE("attention: a batch cut in two, and heads cut in two, give the same bits") {
+TEST_CASE("attention: dividing the batch in two, or the heads, changes no bit") {
   for (const DType dtype : kAttentionTypes) check_cuts(dtype);
 }
 
-TEST_CASE("attention: meta counts what the device counts, plans its scratch and touches nothing") {
+TEST_CASE("attention: meta counts what the device counts, plans its scratch and touches no memory") {
   for (const AttentionCase& c :
        {AttentionCase{2, 33, 2, 2, 8, true, 0.1f}, AttentionCase{2, 33, 2, 2, 8, true, 0.1f, 0, DType::bf16},
         AttentionCase{1, 64, 4, 1, 64}, AttentionCase{1, 64, 4, 1, 64, false, 0, 0, DType::f16}}) {
@@ -185,7 +185,7 @@ TEST_CASE("attention: meta counts what the device counts, plans its scratch and 
     attention_backward(counter, plan, nowhere.qkv, out, out, logsumexp, nowhere);
     CHECK(counter.counters().flops == 7 * pairs);
 
-    Arena scratch(kDevice, "scratch", plan.peak());  // exactly what was planned
+    Arena scratch(kDevice, "scratch", plan.peak());  // exactly the planned size
     attention_forward(stream, scratch, problem.out, problem.logsumexp, problem.input());
     attention_backward(stream, scratch, unpack_qkv(problem.dqkv), problem.dout, problem.out, problem.logsumexp,
                        problem.input());
@@ -195,7 +195,7 @@ TEST_CASE("attention: meta counts what the device counts, plans its scratch and 
   }
 }
 
-TEST_CASE("attention: a window that every query fits in changes no bit") {
+TEST_CASE("attention: a window that covers every query changes no bit") {
   AttentionProblem whole({2, 130, 1, 2, 24, true, 0.2f}), window({2, 130, 1, 2, 24, true, 0.2f, 130});
   whole.run();
   for (std::int64_t size : {std::int64_t{130}, std::numeric_limits<std::int64_t>::max()}) {
@@ -228,7 +228,7 @@ TEST_CASE("attention: FLOPs are those of the scores within the window") {
   }
 }
 
-TEST_CASE("attention: what does not fit is refused") {
+TEST_CASE("attention: mismatched shapes are refused") {
   AttentionProblem problem({2, 8, 1, 2, 4, true, 0.1f});
   Stream stream(kDevice);
   Arena scratch(kDevice, "scratch", 1 << 20);

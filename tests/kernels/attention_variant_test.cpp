@@ -1,5 +1,5 @@
-// Which variants of attention take a call, and the choice among them, with variants that are made up; on a GPU that has
-// several of them, their results.
+// The variants of attention that accept a call, and the choice among them, with simulated variants; on a GPU that has
+// several, also their results.
 #include "kernels/attention_variant.h"
 
 #include <chrono>
@@ -17,7 +17,7 @@ namespace {
 using Variants = std::vector<AttentionVariant>;
 constexpr auto simple = AttentionVariant::simple, tiles = AttentionVariant::tiles, hopper = AttentionVariant::hopper;
 
-/// A call in training: shapes alone.
+/// A call in training: shapes only.
 struct Call {
   AttentionInput in;
   Tensor out, logsumexp;
@@ -30,7 +30,7 @@ struct Call {
   Variants on(int capability) const { return attention_forward_variants(in, out, logsumexp, capability); }
 };
 
-/// Variants that fill a tensor of two rows of 4 with numbers of their own, and need their time.
+/// Simulated variants, which fill a tensor of two rows of 4 with predetermined numbers and take a predetermined time.
 struct MadeUp {
   std::vector<float> memory = std::vector<float>(8);
   Tensor result{memory.data(), DType::f32, {2, 4}};
@@ -51,7 +51,7 @@ const std::vector<float> kRight{1, 2, 3, 4, 100, 200, 300, 400};
 
 }  // namespace
 
-TEST_CASE("attention variants: dtype, head size and GPU decide who takes forward") {
+TEST_CASE("attention variants: dtype, head size and GPU decide which accept forward") {
   for (const int capability : {80, 86, 89, 100, 120}) CHECK(Call(64).on(capability) == Variants{tiles});
   for (const DType dtype : {DType::bf16, DType::f16}) {
     CHECK(Call(64, dtype).on(90) == Variants{tiles, hopper});
@@ -66,10 +66,10 @@ TEST_CASE("attention variants: dtype, head size and GPU decide who takes forward
   CHECK(shifted.on(90) == Variants{simple});
 }
 
-TEST_CASE("attention variants: decoding is simple, a part of a sequence is not hopper's") {
+TEST_CASE("attention variants: decoding is simple, and hopper does not accept a part of a sequence") {
   Call part(64);
   part.in.qkv.k.tensor = part.in.qkv.v.tensor = meta({2, 100, 2, 5, 64}, DType::bf16);
-  CHECK(part.on(90) == Variants{tiles});  // keys that exist, but are unwritten
+  CHECK(part.on(90) == Variants{tiles});  // more keys than queries, not yet written
   part.in.rows.first_row = 30;
   CHECK(part.on(90) == Variants{tiles});
   Call cached(64);
@@ -80,7 +80,7 @@ TEST_CASE("attention variants: decoding is simple, a part of a sequence is not h
   CHECK(attention_forward_variants(cached.in, cached.out, {}, 90) == Variants{simple});
 }
 
-TEST_CASE("attention variants: backward has tiles where every operand has") {
+TEST_CASE("attention variants: backward uses tiles if every operand fits") {
   const Call call(64), wide(64, DType::f32);
   CHECK(attention_backward_variants(call.in, call.in.qkv, call.out, call.out) == Variants{tiles});
   CHECK(attention_backward_variants(wide.in, wide.in.qkv, wide.out, wide.out) == Variants{simple});
@@ -115,14 +115,14 @@ TEST_CASE("attention variants: the fastest of those that agree is chosen once") 
   resumed.choices().add(stream.choices().table());
   CHECK(made.choose(resumed, {tiles, hopper}) == hopper);
   CHECK(made.runs == runs);
-  CHECK(made.choose(resumed, {tiles}) == tiles);  // a GPU that lacks it
+  CHECK(made.choose(resumed, {tiles}) == tiles);  // on a GPU without it
 
   Stream other(Device::cpu);
   made.milliseconds = {{tiles, 1}, {hopper, 20}};
   CHECK(made.choose(other, {tiles, hopper}) == tiles);
 }
 
-TEST_CASE("attention variants: a faster one with other results is refused, and why is kept") {
+TEST_CASE("attention variants: a faster one with different results is refused, and the reason recorded") {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for (const std::vector<float>& wrong : {std::vector<float>{1, 2, 3, 4.1f, 100, 200, 300, 400},
                                           {1, 2, 3, 4, 100, 200, 300, 0},
@@ -138,7 +138,7 @@ TEST_CASE("attention variants: a faster one with other results is refused, and w
   }
 }
 
-TEST_CASE("attention variants: results that round differently agree, in every dtype") {
+TEST_CASE("attention variants: results that differ by rounding agree, in every dtype") {
   for (const auto& [dtype, factor] : {std::pair(DType::f32, 1e-4), {DType::f16, 1e-3}, {DType::bf16, 1e-2}}) {
     with_float_type(dtype, [&]<class T>(T) {
       std::vector<T> want, near, far;
@@ -154,7 +154,7 @@ TEST_CASE("attention variants: results that round differently agree, in every dt
   }
 }
 
-TEST_CASE("attention hopper: results of a GPU that has it equal the reference") {
+TEST_CASE("attention hopper: results equal the reference on a GPU that supports it") {
   const CudaDevice gpu = find_cuda_device();
   const int capability = gpu.usable() ? 10 * gpu.major + gpu.minor : 0;
   for (const std::int64_t dim : {64, 128}) {

@@ -51,12 +51,12 @@ constexpr Size kSizes[] = {{1, 1, 1},         {3, 7, 7},         {5, 1031, 1088}
 
 }  // namespace
 
-TEST_CASE("cross_entropy: losses to 2e-7 and gradients equal the fp64 reference; padding takes no part") {
+TEST_CASE("cross_entropy: losses equal the fp64 reference to 2e-7, and so do gradients; padding is ignored") {
   Stream stream(kDevice, 2);
   for (auto [rows, vocab, padded] : kSizes) {
     CAPTURE(vocab);
     Problem p{rows, vocab, padded};
-    for (std::int64_t row = 0; row < rows; ++row) {  // padding that would win the maximum, and spoil the sum
+    for (std::int64_t row = 0; row < rows; ++row) {  // padding that would win the maximum and spoil the sum
       for (std::int64_t v = vocab; v < padded; ++v) p.logits[row * padded + v] = v % 2 == 0 ? 1e9f : NAN;
     }
     const std::vector<double> losses = reference_losses(p), gradient = reference_gradient(p);
@@ -72,11 +72,11 @@ TEST_CASE("cross_entropy: losses to 2e-7 and gradients equal the fp64 reference;
   }
 }
 
-TEST_CASE("cross_entropy: slices of the vocabulary, their statistics combined, equal the whole") {
+TEST_CASE("cross_entropy: combined statistics of slices of the vocabulary equal the whole") {
   Stream stream(kDevice, 2);
   Problem p{6, 100, 100};
   const std::vector<double> losses = reference_losses(p), gradient = reference_gradient(p);
-  const std::int64_t cuts[] = {0, 37, 90, 90, 100};  // one of the slices is empty: all padding
+  const std::int64_t cuts[] = {0, 37, 90, 90, 100};  // one slice is empty: all padding
   Owned whole({6, 3}), stats({4, 6, 3});
   std::vector<Owned> parts;
   for (int s = 0; s < 4; ++s) {
@@ -106,12 +106,12 @@ TEST_CASE("cross_entropy: slices of the vocabulary, their statistics combined, e
   }
 }
 
-TEST_CASE("cross_entropy: the gradient in 16 bits is that in fp32, rounded, and carries the loss scale") {
+TEST_CASE("cross_entropy: the 16-bit gradient is the rounded fp32 gradient, times the loss scale") {
   Stream stream(kDevice, 2);
   for (DType dtype : {DType::bf16, DType::f16}) {
     for (double loss_scale : {1.0, 1024.0}) {
       CAPTURE(std::string(name_of(dtype)));
-      const std::int64_t padded = loss_scale == 1 ? 1088 : 1035;  // rows that begin at a multiple of 16 bytes, or not
+      const std::int64_t padded = loss_scale == 1 ? 1088 : 1035;  // rows aligned to 16 bytes, and not
       Problem p{5, 1031, padded};
       Owned stats({5, 3}), narrow(dtype, {5, padded}), state(DType::u8, {sizeof(StepState)});
       const StepState step{{.loss_scale = loss_scale}, {}};
@@ -145,7 +145,7 @@ TEST_CASE("cross_entropy: the gradient equals finite differences of the loss") {
   CHECK(relative_rms(gradient, expected) < kTolerance.difference);
 }
 
-TEST_CASE("sum_losses: in fp64 in a fixed order, without those of no weight, overwriting and accumulating") {
+TEST_CASE("sum_losses: adds in fp64 in a fixed order, skips those of zero weight, overwrites and accumulates") {
   Stream stream(kDevice, 2);
   for (std::int64_t n : {1, 2, 7, 1031}) {
     Owned losses = random_tensor({n}, 1, 1e3), weights = random_tensor({n}, 2), sum(DType::f64, {1});
@@ -162,7 +162,7 @@ TEST_CASE("sum_losses: in fp64 in a fixed order, without those of no weight, ove
   }
 }
 
-TEST_CASE("cross_entropy: NaN and infinite logits show in the loss") {
+TEST_CASE("cross_entropy: NaN and infinite logits propagate to the loss") {
   Stream stream(kDevice);
   for (float bad : {NAN, INFINITY}) {
     Problem p{1, 40, 40};
@@ -190,7 +190,7 @@ TEST_CASE("cross_entropy: logits of -inf have probability 0") {
   CHECK(relative_rms(p.logits, gradient) < kTolerance.elementwise);
 }
 
-TEST_CASE("cross_entropy: one thread and four give the same bits") {
+TEST_CASE("cross_entropy: one thread and four produce the same bits") {
   Problem one{67, 1031, 1040}, four{67, 1031, 1040};
   Owned stats1({67, 3}), stats4({67, 3});
   Stream serial(kDevice, 1), parallel(kDevice, 4);
@@ -202,7 +202,7 @@ TEST_CASE("cross_entropy: one thread and four give the same bits") {
   CHECK(same_bits(one.logits, four.logits));
 }
 
-TEST_CASE("cross_entropy: meta counts; wrong shapes throw") {
+TEST_CASE("cross_entropy: counts on meta; wrong shapes throw") {
   Stream stream(Device::meta);
   cross_entropy_backward(stream, meta({4, 10}), meta({4, 10}), meta({4, 3}), meta({4}, DType::i32), meta({4}), {0, 9});
   CHECK(stream.counters().bytes == 4.0 * (2 * 40 + 12 + 4 + 4));
@@ -212,7 +212,7 @@ TEST_CASE("cross_entropy: meta counts; wrong shapes throw") {
   CHECK_THROWS_AS(cross_entropy_loss(stream, meta({4}), meta({5, 3})), Error);
 }
 
-TEST_CASE("cross_entropy: forward with backward gives the bits of the phases, in every dtype and in place") {
+TEST_CASE("cross_entropy: forward with backward equals the separate phases bit for bit, in every dtype and in place") {
   for (auto [rows, vocab, padded] : kSizes) {
     for (DType dtype : {DType::f32, DType::bf16, DType::f16}) {
       for (const bool in_place : {false, true}) {

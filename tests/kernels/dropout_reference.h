@@ -1,4 +1,4 @@
-// The hidden-state mask of kernels/dropout.h as its header words it, one element at a time.
+// The hidden-state mask as specified in the header of kernels/dropout.h, one element at a time.
 #pragma once
 
 #include <map>
@@ -11,13 +11,13 @@ namespace mtl::test {
 
 inline constexpr std::int64_t kMostSamples = 512;
 
-/// By the address of a batch's sample numbers: the first of them.
+/// The first sample number of each buffer, by its address.
 inline std::map<const void*, std::int64_t>& first_samples() {
   static std::map<const void*, std::int64_t> by_address;
   return by_address;
 }
 
-/// The samples first, first + 1, ... of a batch; there are more than any test needs.
+/// A buffer of the sample numbers first, first + 1, ..., more than any test needs.
 inline Tensor samples_from(std::int64_t first) {
   static std::map<std::int64_t, Owned> kept;
   auto [at, is_new] = kept.try_emplace(first, DType::i64, Shape{kMostSamples});

@@ -6,7 +6,7 @@
 using namespace mtl;
 using namespace mtl::test;
 
-TEST_CASE("elementwise: fill, copy, add and scale do what they say, at odd sizes") {
+TEST_CASE("elementwise: fill, copy, add and scale are exact at odd sizes") {
   Stream stream(kDevice, 2);
   for (std::int64_t n : {0, 1, 3, 7, 1031, 50001}) {
     Owned a = random_tensor({n}, 1), b = random_tensor({n}, 2), sum = random_tensor({n}, 1),
@@ -27,7 +27,7 @@ TEST_CASE("elementwise: fill, copy, add and scale do what they say, at odd sizes
   }
 }
 
-TEST_CASE("sum_of_squares: fp64 accuracy, overwriting and accumulating, the same bits for any number of threads") {
+TEST_CASE("sum_of_squares: fp64 accuracy, overwriting and accumulating, the same bits with any number of threads") {
   Arena scratch(kDevice, "scratch", 1 << 16);
   for (std::int64_t n : {0, 1, 3, 7, 1031, 65536, 300001}) {
     Owned x = random_tensor({n}, 3), one(DType::f64, {1}), four(DType::f64, {1});
@@ -50,7 +50,7 @@ TEST_CASE("sum_of_squares: fp64 accuracy, overwriting and accumulating, the same
   }
 }
 
-TEST_CASE("elementwise: meta counts bytes and scratch; wrong shapes throw") {
+TEST_CASE("elementwise: counts bytes and scratch on meta; wrong shapes throw") {
   Stream stream(Device::meta, 1, kDevice), real(kDevice);
   Arena scratch(Device::meta, "scratch", 0), real_scratch(kDevice, "scratch", 1 << 16);
   add(stream, meta({100}), meta({100}));
@@ -64,7 +64,7 @@ TEST_CASE("elementwise: meta counts bytes and scratch; wrong shapes throw") {
   CHECK_THROWS_AS(sum_of_squares(stream, scratch, meta({1}), meta({10}), GradMode::overwrite), Error);
 }
 
-TEST_CASE("find_nonfinite: the largest numbers of 16 bits pass; infinity and NaN anywhere do not") {
+TEST_CASE("find_nonfinite: accepts the largest 16-bit numbers, detects infinity and NaN anywhere") {
   Stream stream(kDevice, 3);
   Owned found(DType::i32, {1});
   const auto search = [&](const Owned& in) {
@@ -83,7 +83,7 @@ TEST_CASE("find_nonfinite: the largest numbers of 16 bits pass; infinity and NaN
   }
 }
 
-TEST_CASE("find_nonfinite: one bad number anywhere, and none") {
+TEST_CASE("find_nonfinite: detects one bad number anywhere, and reports none for good ones") {
   Stream stream(kDevice, 3);
   Owned found(DType::i32, {1});
   for (std::int64_t n : {1, 7, 16384, 40001}) {

@@ -17,7 +17,7 @@ struct Problem {
   std::int64_t vocab = 50, begin = 10, held = 30, max_positions = 40;  // this rank holds tokens 10 .. 39
   Shape shape{rows, width};
   Owned tokens = random_integers({rows}, 0, static_cast<std::int32_t>(vocab), 1);
-  std::int64_t skipped = 16;  // rows of the micro-batch that other ranks hold
+  std::int64_t skipped = 16;  // number of rows of the micro-batch on other ranks
   Owned positions = random_integers({skipped + rows + 3}, 0, static_cast<std::int32_t>(max_positions), 2);
   Owned table = random_tensor(types.compute, {held, width}, 3);
   Owned position_table = random_tensor(types.compute, {max_positions, width}, 4);
@@ -38,7 +38,7 @@ constexpr Size kSizes[] = {{1, 1, 1}, {6, 3, 7}, {48, 16, 1031}, {128, 64, 256}}
 
 }  // namespace
 
-TEST_CASE("embedding: forward equals the reference, tokens of other ranks give zeros") {
+TEST_CASE("embedding: forward equals the reference, and tokens of other ranks produce zeros") {
   Stream stream(kDevice, 2);
   for (auto [rows, length, width] : kSizes) {
     for (const StreamTypes types : kStreamTypes) {
@@ -93,7 +93,7 @@ void check_gradients(const Problem& p, GradMode mode, DType grads) {
 
 }  // namespace
 
-TEST_CASE("embedding: gradients are summed over places, overwriting and accumulating, in every dtype") {
+TEST_CASE("embedding: gradients are summed over positions, overwriting and accumulating, in every dtype") {
   for (auto [rows, length, width] : kSizes) {
     for (const StreamTypes types : kStreamTypes) {
       for (const DType grads : {DType::f32, DType::bf16, DType::f16}) {
@@ -108,7 +108,7 @@ TEST_CASE("embedding: gradients are summed over places, overwriting and accumula
   }
 }
 
-TEST_CASE("embedding: many places of one row lose nothing in a narrow gradient") {
+TEST_CASE("embedding: many positions of one row lose nothing in a narrow gradient") {
   Stream stream(kDevice, 2);
   Arena scratch(kDevice, "scratch", 1 << 16);
   const std::int64_t places = 3000;
@@ -125,7 +125,7 @@ TEST_CASE("embedding: many places of one row lose nothing in a narrow gradient")
   }
 }
 
-TEST_CASE("embedding: a large vocabulary, rows of one place and of many; a slice of it gives the same bits") {
+TEST_CASE("embedding: a large vocabulary with rows of one position and of many; a slice of it has the same bits") {
   Stream stream(kDevice, 2);
   Arena scratch(kDevice, "scratch", 1 << 20);
   const std::int64_t places = 5000, vocab = 10000, width = 8;
@@ -150,15 +150,15 @@ TEST_CASE("embedding: a large vocabulary, rows of one place and of many; a slice
   }
 }
 
-TEST_CASE("embedding: the places of a row are added in their order") {
+TEST_CASE("embedding: the positions of a row are added in order") {
   Stream stream(kDevice, 2);
   Arena scratch(kDevice, "scratch", 1 << 18);
   const std::int64_t rows = 1000;
   Owned tokens(DType::i32, {3 * rows}), dout({3 * rows, 2}), dtable = random_tensor({rows, 2}, 1);
   for (std::int64_t i = 0; i < 3 * rows; ++i) {
-    const std::int64_t third = i / rows;  // each row has a place in each
+    const std::int64_t third = i / rows;  // each row occurs once in each third
     tokens.host<std::int32_t>()[i] = static_cast<std::int32_t>(i * (third == 0 ? 7 : third == 1 ? 11 : 13) % rows);
-    // 1 is lost next to 2^24: the sum is 0 in this order alone.
+    // 1 is lost next to 2^24: only this order produces a sum of 0.
     for (std::int64_t c : {0, 1}) dout[2 * i + c] = third == 0 ? 0x1p24f : third == 1 ? 1 : -0x1p24f;
   }
   embedding_backward(stream, scratch, {dtable}, dout, tokens, 0);
@@ -206,7 +206,7 @@ TEST_CASE("embedding: gradients equal finite differences") {
   CHECK(relative_rms(dpositions, finite_differences(p.position_table, loss)) < kTolerance.difference);
 }
 
-TEST_CASE("embedding: one thread and four give the same bits") {
+TEST_CASE("embedding: one thread and four produce the same bits") {
   Problem p{400, 100, 259};
   const auto run = [&](int threads, DType grads) {
     Stream stream(kDevice, threads);
@@ -228,7 +228,7 @@ TEST_CASE("embedding: one thread and four give the same bits") {
   }
 }
 
-TEST_CASE("embedding: a position beyond the table throws, and so do wrong shapes; meta counts") {
+TEST_CASE("embedding: a position beyond the table and wrong shapes throw; counts on meta") {
   Stream stream(kDevice), counted(Device::meta, 1, kDevice);
   Arena scratch(Device::meta, "scratch", 0);
   Problem p{3, 3, 4};

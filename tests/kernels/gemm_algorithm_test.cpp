@@ -1,11 +1,11 @@
-// Algorithms of products as text.
+// Text form of matrix product algorithms.
 #include "kernels/gemm_algorithm.h"
 
 #include <doctest/doctest.h>
 
 using namespace mtl;
 
-TEST_CASE("gemm_algorithm: text and back") {
+TEST_CASE("gemm_algorithm: text round-trips") {
   const GemmAlgorithm algorithm{66, {20, 36, 0, 0, 1, 0, 0, 2}};
   CHECK(algorithm.text() == "66 tile=20 stages=36 swizzle=1 cluster=2");
   CHECK(GemmAlgorithm::parse(algorithm.text()) == algorithm);

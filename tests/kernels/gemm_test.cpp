@@ -1,5 +1,5 @@
 // The matrix product in all four orientations and in every dtype, its epilogues, and its corner cases. References are
-// computed from the operands as they are stored, rounded.
+// computed from the operands as stored, rounded.
 #include "kernels/gemm.h"
 
 #include "tests/kernels/activation_reference.h"
@@ -50,7 +50,7 @@ std::vector<double> mapped(std::vector<double> values, Activation activation, do
   return values;
 }
 
-/// body(case) for sizes around those at which the product is cut.
+/// Calls body(case) for sizes around the block sizes of the product.
 template <class Body>
 void for_each_case(const Body& body) {
   for (const Size size : {Size{1, 1, 1},
@@ -135,14 +135,14 @@ TEST_CASE("gemm: bias, activation with its input kept, and the derivative of the
   });
 }
 
-TEST_CASE("gemm: the activation reads aux as it is stored, rounded") {
+TEST_CASE("gemm: the activation reads aux as stored, rounded") {
   Place at;
   for_each_case([&](const Case& g) {
     if (g.type == DType::f32) return;
     Owned aux(g.type, {g.m, g.n}), c(g.type, {g.m, g.n});
     gemm(at.stream, at.scratch, c, g.left(), g.right(), GradMode::overwrite,
          {.act = Epilogue::Act::forward, .activation = Activation::squared_relu, .aux = aux});
-    std::vector<double> expected;  // a square of 11 bits is exact in fp32, so it is rounded once
+    std::vector<double> expected;  // squares of 11 bits are exact in fp32, so they are rounded once
     for (double x : aux.values()) {
       const auto square = static_cast<float>(x > 0 ? x * x : 0);
       with_float_type(g.type, [&]<class T>(T) { expected.push_back(double{widen(narrow<T>(square))}); });
@@ -213,7 +213,7 @@ TEST_CASE("gemm: meta plans the scratch of a call to the byte, and no call keeps
   }
 }
 
-TEST_CASE("gemm: the same call gives the same bits again, another number of threads the same sums") {
+TEST_CASE("gemm: repeating a call produces the same bits, another number of threads the same sums") {
   for (DType type : kTypes) {
     CAPTURE(std::string(name_of(type)));
     const Case g{{700, 90, 530}, true, false, type};
@@ -231,7 +231,7 @@ TEST_CASE("gemm: the same call gives the same bits again, another number of thre
   }
 }
 
-TEST_CASE("gemm: nothing to sum gives zeros, nothing to write writes nothing") {
+TEST_CASE("gemm: an empty sum produces zeros, an empty output is not written") {
   Place at;
   for (DType type : kTypes) {
     CAPTURE(std::string(name_of(type)));
@@ -252,7 +252,7 @@ TEST_CASE("gemm: nothing to sum gives zeros, nothing to write writes nothing") {
   }
 }
 
-TEST_CASE("gemm: one thread and four give the same bits in what is ours") {
+TEST_CASE("gemm: our own parts produce the same bits with one thread and four") {
   Arena scratch(kDevice, "scratch", kScratch);
   Owned a = random_tensor({150, 1}, 9), b = random_tensor({1, 700}, 10), bias = random_tensor({700}, 11);
   Owned one({150, 700}), four({150, 700}), aux({150, 700}), dw1({700, 700}), dw4({700, 700}), dbias1({700}),
@@ -267,7 +267,7 @@ TEST_CASE("gemm: one thread and four give the same bits in what is ours") {
   CHECK(same_bits(dbias1, dbias4));
 }
 
-TEST_CASE("gemm: meta counts and touches nothing; wrong shapes and combinations throw") {
+TEST_CASE("gemm: counts on meta without touching memory; wrong shapes and combinations throw") {
   Stream stream(Device::meta);
   Arena scratch(Device::meta, "scratch", 0);
   gemm(stream, scratch, meta({2, 3, 5}), {meta({2, 3, 7})}, transposed(meta({5, 7})), GradMode::overwrite,

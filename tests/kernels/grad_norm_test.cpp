@@ -26,7 +26,7 @@ StepReport report_of(double sum, double loss_scale, double max_norm, StepInputs 
 
 }  // namespace
 
-TEST_CASE("grad_norm: the loss scale divides the norm; a norm above the limit is clipped, and counts begin at zero") {
+TEST_CASE("grad_norm: divides the norm by the loss scale, clips a norm above the limit, and resets the counts") {
   const StepReport clipped = report_of(36, 2, 1.5);
   CHECK(clipped.grad_norm == 3);
   CHECK(clipped.clip_scale == doctest::Approx(1.5 / (3 + 1e-6)).epsilon(1e-15));
@@ -39,7 +39,7 @@ TEST_CASE("grad_norm: the loss scale divides the norm; a norm above the limit is
   CHECK(report_of(0, 2, 1).grad_norm == 0);
 }
 
-TEST_CASE("grad_norm: a norm that is not finite is found") {
+TEST_CASE("grad_norm: a non-finite norm is found") {
   for (double sum : {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
     CHECK(report_of(sum, 1, 1).found_inf == 1);
     CHECK(report_of(sum, 1, 0).found_inf == 1);
@@ -47,7 +47,7 @@ TEST_CASE("grad_norm: a norm that is not finite is found") {
   CHECK(report_of(std::numeric_limits<double>::max(), 1, 1).found_inf == 0);
 }
 
-TEST_CASE("grad_norm: a step that assumes the update of the one before makes none where that made none") {
+TEST_CASE("grad_norm: a step that assumes the previous update makes none if that one made none") {
   const StepReport follows = report_of(4, 1, 1, {.assumes_update = 1});  // found_inf was set
   CHECK(follows.found_inf == 1);
   CHECK(follows.grad_norm == 2);

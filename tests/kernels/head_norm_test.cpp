@@ -1,4 +1,4 @@
-// RMSNorm of heads against its equations in fp64.
+// RMSNorm of heads, compared with its equations in fp64.
 #include "kernels/head_norm.h"
 
 #include "tests/kernels/rmsnorm_reference.h"
@@ -17,7 +17,7 @@ const HeadNormCase kHeadNormCases[] = {
     {2, 33, 3, 6, 64, 0, 4}, {3, 50, 1, 5, 33, 0, 5},
 };
 
-/// x is heads [first, first + count) of a packed tensor, y the same number of heads of a tensor without others.
+/// x is heads [first, first + count) of a packed tensor; y is a separate tensor of as many heads.
 struct HeadNorm {
   explicit HeadNorm(const HeadNormCase& shape, DType type = DType::f32) : c(shape), dtype(type) {}
   HeadNormCase c;
@@ -41,7 +41,7 @@ struct HeadNorm {
     }
     return out;
   }
-  /// The elements of the slice, and those outside of it, which operators must leave alone.
+  /// The elements of the slice, and those outside of it, which operators must not touch.
   std::vector<double> part_of(const Owned& tensor, bool inside) const {
     const std::vector<double> values = tensor.values();
     std::vector<double> part;
@@ -86,7 +86,7 @@ TEST_CASE("head_norm: forward and backward equal the fp64 reference, overwriting
   }
 }
 
-TEST_CASE("head_norm: in place, without rstd and without dgamma it gives the bits of separate tensors") {
+TEST_CASE("head_norm: in place, without rstd and without dgamma it produces the bits of separate tensors") {
   HeadNorm n({2, 19, 2, 5, 24, 1, 3});
   n.forward();
   Stream stream(kDevice);
@@ -120,7 +120,7 @@ TEST_CASE("head_norm: gradients equal finite differences") {
   CHECK(relative_rms(dgamma, finite_differences(n.gamma, loss)) < kTolerance.difference);
 }
 
-TEST_CASE("head_norm: one thread and four give the same bits") {
+TEST_CASE("head_norm: one thread and four produce the same bits") {
   HeadNorm serial({3, 67, 2, 6, 48, 1, 4}), parallel(serial.c);
   serial.forward(1);
   parallel.forward(4);
@@ -177,7 +177,7 @@ TEST_CASE("head_norm: meta counts the scratch and bytes of a real run; wrong sha
   CHECK_THROWS_WITH(backward(y, {}, y, {}), doctest::Contains("head_norm rstd"));
 }
 
-TEST_CASE("head_slice: any dtype that operators compute with, and heads that the tensor has") {
+TEST_CASE("head_slice: accepts any dtype of the operators, and only heads within the tensor") {
   const Shape shape{2, 3, 1, 4, 8};
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
     CHECK_NOTHROW(check_slice("q", {meta(shape, dtype), 1, 3}));

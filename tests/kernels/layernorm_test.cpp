@@ -1,4 +1,4 @@
-// LayerNorm against its equations in fp64.
+// LayerNorm, compared with its equations in fp64.
 #include "kernels/layernorm.h"
 
 #include "tests/kernels/dropout_reference.h"
@@ -74,7 +74,7 @@ void check_against_reference(const Norm& n, GradMode mode, DType grads) {
   CHECK(relative_rms(dbeta, expected.dbeta) < rounding_of(grads, kTolerance.reduction));
 }
 
-/// The same rows by two operators and by one, over the residual and next to it, with one thread and with several.
+/// Computes the same rows with two operators and with one, in place and not, with one thread and with several.
 void check_sum(const Norm& n, const Dropout& dropout) {
   const Shape shape{n.rows, n.width};
   const RowMap map{samples_from(7), 3, 16};
@@ -115,11 +115,11 @@ TEST_CASE("layernorm: forward and backward equal the fp64 reference, overwriting
   }
 }
 
-TEST_CASE("layernorm: more rows than a device takes at a time equal the fp64 reference") {
+TEST_CASE("layernorm: more rows than a device processes at a time equal the fp64 reference") {
   check_against_reference({140003, 3}, GradMode::accumulate, DType::f32);
 }
 
-TEST_CASE("layernorm: a row of one value gives beta and no gradient") {
+TEST_CASE("layernorm: a row of one value produces beta and no gradient") {
   Norm n{3, 1};
   n.forward();
   CHECK(n.y[2] == n.beta[0]);
@@ -146,7 +146,7 @@ TEST_CASE("layernorm: gradients equal finite differences") {
   CHECK(relative_rms(dbeta, finite_differences(n.beta, loss)) < kTolerance.difference);
 }
 
-TEST_CASE("layernorm: one thread and four give the same bits") {
+TEST_CASE("layernorm: one thread and four produce the same bits") {
   Norm serial{515, 259}, parallel{515, 259};
   serial.forward(1);
   parallel.forward(4);
@@ -186,7 +186,7 @@ TEST_CASE("layernorm: meta counts the scratch and bytes of a real run; wrong sha
       Error);
 }
 
-TEST_CASE("layernorm: the sum of residual and branch first gives the bits of residual_forward before it") {
+TEST_CASE("layernorm: with a sum of residual and branch it equals residual_forward before it, bit for bit") {
   using Size = std::pair<std::int64_t, std::int64_t>;
   for (auto [rows, width] : {Size{1, 3}, {64, 768}, {35, 1031}, {700, 40}, {3, 2056}, {2, 2501}}) {
     for (const StreamTypes types : kStreamTypes) {
@@ -201,7 +201,7 @@ TEST_CASE("layernorm: the sum of residual and branch first gives the bits of res
   }
 }
 
-TEST_CASE("layernorm: a sum counts its operands on meta, and those that do not fit throw") {
+TEST_CASE("layernorm: a sum counts its operands on meta, and mismatched ones throw") {
   Stream counted(Device::meta, 1, kDevice);
   const Tensor wide = meta({6, 4}), narrow = meta({6, 4}, DType::bf16), gamma = meta({4}, DType::bf16);
   const auto forward = [&](const ResidualSum& sum) {

@@ -1,5 +1,5 @@
-// What the operators' tests share: memory on the device under test with random numbers in it, errors, tolerances,
-// finite differences. The naive fp64 reference of an operator is in its own test.
+// Shared by the operators' tests: memory on the device under test with random numbers in it, errors, tolerances, finite
+// differences. The naive fp64 reference of an operator is in its own test.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -17,7 +17,7 @@
 
 namespace mtl::test {
 
-/// Relative rms errors that fp32 operators keep to, against fp64.
+/// Bounds of relative rms errors of fp32 operators, against fp64.
 struct Tolerance {
   double elementwise = 1e-6;  // one element depends on a few
   double reduction = 1e-5;    // sums over a row or a column
@@ -25,14 +25,14 @@ struct Tolerance {
 };
 inline constexpr Tolerance kTolerance{};
 
-/// Relative rms errors of results that are stored in a dtype and whose operands are exact: its rounding, which is at
-/// most half a unit in the last place, in addition to fp32's own.
+/// Relative rms error of a result that is stored in a dtype and whose operands are exact: the rounding, at most half a
+/// unit in the last place, in addition to fp32's own.
 inline double rounding_of(DType dtype, double fp32) {
   if (dtype == DType::f32) return fp32;
   return dtype == DType::bf16 ? 0x1p-8 + fp32 : 0x1p-11 + fp32;
 }
 
-/// The residual stream and what layers compute with: the pairs that operators take.
+/// Pairs of dtypes that operators accept: of the residual stream, and of the layers' arithmetic.
 struct StreamTypes {
   DType stream, compute;
 };
@@ -44,9 +44,9 @@ inline constexpr StreamTypes kStreamTypes[] = {{DType::f32, DType::f32},
 
 inline const Device kDevice = device_under_test();
 
-/// A tensor that owns its memory, on the device under test, and its contents on the host. They follow each other: what
-/// the host wrote is sent when the tensor is next handed out, and what operators may have written since is received
-/// when the host looks. A Tensor must be handed out anew after the host has looked.
+/// A tensor that owns its memory, on the device under test, and a copy on the host. They are synchronized on access:
+/// tensor() sends what the host wrote, host() receives what operators may have written. Call tensor() again after
+/// host().
 class Owned {
  public:
   Owned(DType dtype, Shape shape)
@@ -73,7 +73,7 @@ class Owned {
   float& operator[](std::int64_t i) const { return host<float>()[i]; }
   DType dtype() const { return tensor_.dtype(); }
   std::int64_t numel() const { return tensor_.numel(); }
-  /// Of any floating-point dtype.
+  /// The contents, of any floating-point dtype.
   std::vector<double> values() const {
     return with_float_type(dtype(), [&]<class T>(T) {
       std::vector<double> out;
@@ -110,7 +110,7 @@ inline Owned rounded(const Owned& from, DType dtype) {
   return out;
 }
 
-/// Numbers that fp32 holds exactly.
+/// Numbers that fp32 represents exactly.
 inline Owned rounded(const std::vector<double>& values, Shape shape) {
   Owned out(shape);
   for (std::int64_t i = 0; i < out.numel(); ++i) out[i] = static_cast<float>(values[static_cast<std::size_t>(i)]);
@@ -153,10 +153,10 @@ inline bool same_bits(const Tensor& a, const Tensor& b) {
   HostView left(kDevice, a), right(kDevice, b);
   left.receive();
   right.receive();
-  return std::ranges::equal(left.bytes(), right.bytes());  // also where there are none: no null pointer to memcmp
+  return std::ranges::equal(left.bytes(), right.bytes());  // without bytes, memcmp would get a null pointer
 }
 
-/// target += more, element by element: what accumulating expects.
+/// target += more, element by element: the expected result of accumulating.
 inline void add_to(std::vector<double>& target, const std::vector<double>& more) {
   for (std::size_t i = 0; i < target.size(); ++i) target[i] += more[i];
 }
@@ -187,7 +187,7 @@ inline double weighted_sum(const Owned& weight, const Owned& value) {
   return sum;
 }
 
-/// A tensor on meta: no memory.
+/// A tensor on meta, without memory.
 inline Tensor meta(Shape shape, DType dtype = DType::f32) { return {nullptr, dtype, shape}; }
 
 }  // namespace mtl::test

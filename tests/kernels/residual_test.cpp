@@ -1,4 +1,4 @@
-// The skip connection, and with it the dropout masks of hidden states.
+// The skip connection and the dropout masks of hidden states.
 #include "kernels/residual.h"
 
 #include "tests/kernels/dropout_reference.h"
@@ -104,7 +104,7 @@ TEST_CASE("residual: in place, forward over the residual and backward over dout"
   }
 }
 
-TEST_CASE("dropout: a mask does not depend on how batch and sequence are cut") {
+TEST_CASE("dropout: a mask does not depend on the division of batch and sequence") {
   Stream stream(kDevice, 2);
   Branch b{4, 16, 27};
   const Owned zeros = filled(b.shape, 0), ones = filled(b.shape, 1);
@@ -122,7 +122,7 @@ TEST_CASE("dropout: a mask does not depend on how batch and sequence are cut") {
   }
 }
 
-TEST_CASE("dropout: keeps the share it says, and keeps the mean") {
+TEST_CASE("dropout: keeps the specified share and the mean") {
   Stream stream(kDevice, 2);
   const Shape shape{512, 1024};
   Owned zeros = filled(shape, 0), ones = filled(shape, 1), out(shape);
@@ -155,7 +155,7 @@ TEST_CASE("residual: the gradient equals finite differences") {
   CHECK(relative_rms(dbias, finite_differences(b.bias, loss)) < kTolerance.difference);
 }
 
-TEST_CASE("residual: one thread and four give the same bits; meta counts the same scratch; wrong shapes throw") {
+TEST_CASE("residual: one thread and four produce the same bits; meta counts the same scratch; wrong shapes throw") {
   Branch b{3, 70, 259};
   Owned dbranch1(b.shape), dbranch4(b.shape), dbias1({259}), dbias4({259}), out1(b.shape), out4(b.shape);
   Stream serial(kDevice, 1), parallel(kDevice, 4), counted(Device::meta, 1, kDevice);

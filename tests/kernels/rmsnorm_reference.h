@@ -1,4 +1,4 @@
-// RMSNorm by its equations in fp64, a row at a time: what the tests of rmsnorm and head_norm share.
+// RMSNorm by its equations in fp64, row by row, for the tests of rmsnorm and head_norm.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@ namespace mtl::test {
 
 inline constexpr float kRmsNormEps = 1e-5f;
 
-/// Results of rows added one after another; dgamma is their sum.
+/// Results of rows in order; dgamma is summed over them.
 struct RmsNormReference {
   explicit RmsNormReference(std::size_t width) : dgamma(width) {}
 

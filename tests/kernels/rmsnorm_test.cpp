@@ -1,4 +1,4 @@
-// RMSNorm against its equations in fp64.
+// RMSNorm, compared with its equations in fp64.
 #include "kernels/rmsnorm.h"
 
 #include "tests/kernels/dropout_reference.h"
@@ -45,7 +45,7 @@ void check_against_reference(const RmsNorm& n, GradMode mode, DType grads) {
   CHECK(relative_rms(dgamma, expected.dgamma) < rounding_of(grads, kTolerance.reduction));
 }
 
-/// The same rows by two operators and by one, over the residual and next to it, with one thread and with several.
+/// Computes the same rows with two operators and with one, in place and not, with one thread and with several.
 void check_sum(const RmsNorm& n, const Dropout& dropout) {
   const Shape shape{n.rows, n.width};
   const RowMap map{samples_from(7), 3, 16};
@@ -86,11 +86,11 @@ TEST_CASE("rmsnorm: forward and backward equal the fp64 reference, overwriting a
   }
 }
 
-TEST_CASE("rmsnorm: more rows than a device takes at a time equal the fp64 reference") {
+TEST_CASE("rmsnorm: more rows than a device processes at a time equal the fp64 reference") {
   check_against_reference({140003, 3}, GradMode::accumulate, DType::f32);
 }
 
-TEST_CASE("rmsnorm: a row of one value gives gamma times its sign and almost no gradient") {
+TEST_CASE("rmsnorm: a row of one value produces gamma times its sign and almost no gradient") {
   RmsNorm n{3, 1};
   n.forward();
   const RmsNormReference expected = n.reference();
@@ -100,10 +100,10 @@ TEST_CASE("rmsnorm: a row of one value gives gamma times its sign and almost no 
   Owned dx({3, 1});
   rmsnorm_backward(stream, scratch, {dx}, {}, n.dy, n.cache(), n.gamma);
   for (std::int64_t i = 0; i < 3; ++i)
-    CHECK(std::abs(double{dx[i]} - expected.dx[i]) < 1e-6);  // a difference of equals
+    CHECK(std::abs(double{dx[i]} - expected.dx[i]) < 1e-6);  // a difference of equal terms
 }
 
-TEST_CASE("rmsnorm: a row of zeros gives zeros and finite gradients") {
+TEST_CASE("rmsnorm: a row of zeros produces zeros and finite gradients") {
   RmsNorm n{2, 40};
   std::fill_n(n.x.begin(), 40, 0.0f);
   n.forward();
@@ -117,7 +117,7 @@ TEST_CASE("rmsnorm: a row of zeros gives zeros and finite gradients") {
   CHECK(relative_rms(dgamma, expected.dgamma) < kTolerance.reduction);
 }
 
-TEST_CASE("rmsnorm: one gradient alone, dx over dy and y over x give the bits of separate tensors") {
+TEST_CASE("rmsnorm: only one gradient, dx over dy and y over x produce the bits of separate tensors") {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     RmsNorm n{37, 75, {dtype, dtype}};
     n.forward();
@@ -163,7 +163,7 @@ TEST_CASE("rmsnorm: gradients equal finite differences") {
   CHECK(relative_rms(dgamma, finite_differences(n.gamma, loss)) < kTolerance.difference);
 }
 
-TEST_CASE("rmsnorm: one thread and four give the same bits") {
+TEST_CASE("rmsnorm: one thread and four produce the same bits") {
   RmsNorm serial{515, 259}, parallel{515, 259};
   serial.forward(1);
   parallel.forward(4);
@@ -210,7 +210,7 @@ TEST_CASE("rmsnorm: meta counts the scratch and bytes of a real run; wrong shape
   CHECK(counted.counters().bytes == 3200 * (4 + 2) + 400 + 64 + 3200 * (2 + 3 * 4));
 }
 
-TEST_CASE("rmsnorm: the sum of residual and branch first gives the bits of residual_forward before it") {
+TEST_CASE("rmsnorm: with a sum of residual and branch it equals residual_forward before it, bit for bit") {
   using Size = std::pair<std::int64_t, std::int64_t>;
   for (auto [rows, width] : {Size{1, 3}, {64, 768}, {35, 1031}, {700, 40}, {3, 2056}, {2, 2501}}) {
     for (const StreamTypes types : kStreamTypes) {
@@ -225,7 +225,7 @@ TEST_CASE("rmsnorm: the sum of residual and branch first gives the bits of resid
   }
 }
 
-TEST_CASE("rmsnorm: a sum counts its operands on meta, and those that do not fit throw") {
+TEST_CASE("rmsnorm: a sum counts its operands on meta, and mismatched ones throw") {
   Stream counted(Device::meta, 1, kDevice);
   const Tensor wide = meta({6, 4}), narrow = meta({6, 4}, DType::bf16), gamma = meta({4}, DType::bf16);
   const auto forward = [&](const ResidualSum& sum) {

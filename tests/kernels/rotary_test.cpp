@@ -1,4 +1,4 @@
-// Rotary positions: angles, and the rotation each way.
+// Rotary positions: angles, and the rotation in both directions.
 #include "kernels/rotary.h"
 
 #include "tests/kernels/reference.h"
@@ -28,7 +28,7 @@ struct Problem {
   HeadSlice slice(const Owned& tensor) const { return {tensor, first, count}; }
   void compute_angles(Stream& stream) const { rotary_angles(stream, angles, positions, frequencies_of(pairs)); }
 
-  /// x with the pairs of its heads turned, in the direction of `sign`.
+  /// x with the pairs of its heads rotated, in the direction of `sign`.
   std::vector<double> turned(const Owned& from, double sign) const {
     std::vector<double> out = from.values();
     for (std::int64_t vector = 0; vector < from.numel() / dim; ++vector) {
@@ -46,7 +46,7 @@ struct Problem {
     return out;
   }
 
-  /// Whether an element is outside of what turns.
+  /// True if an element is outside of the rotated ones.
   bool passes(std::int64_t element) const {
     const std::int64_t head = element / dim % heads;
     return head < first || head >= first + count || element % dim >= 2 * pairs;
@@ -61,7 +61,7 @@ void for_each_problem(const Body& body) {
       CAPTURE(std::string(name_of(dtype)));
       body(Problem{1, 1, 1, 1, 2, 0, 1, 1, interleaved, dtype});
       body(Problem{2, 3, 2, 4, 16, 0, 3, 8, interleaved, dtype});  // queries and key of a packed row
-      body(Problem{3, 5, 1, 3, 7, 1, 1, 3, interleaved, dtype});   // odd: the last element passes
+      body(Problem{3, 5, 1, 3, 7, 1, 1, 3, interleaved, dtype});   // odd: the last element is unchanged
       body(Problem{2, 9, 3, 5, 48, 1, 3, 6, interleaved, dtype});  // a part of each head
       body(Problem{1, 70, 2, 6, 64, 0, 5, 32, interleaved, dtype});
       body(Problem{2, 4, 1, 2, 256, 0, 2, 128, interleaved, dtype});
@@ -72,7 +72,7 @@ void for_each_problem(const Body& body) {
 
 }  // namespace
 
-TEST_CASE("rotary: angles are rounded once, for positions of any shape, far out and below zero") {
+TEST_CASE("rotary: angles are rounded once, for positions of any shape, large and negative") {
   Stream stream(kDevice, 2);
   for (const int pairs : {1, 3, 32, 128}) {
     const RotaryFrequencies frequencies = frequencies_of(pairs);
@@ -91,7 +91,7 @@ TEST_CASE("rotary: angles are rounded once, for positions of any shape, far out 
   }
 }
 
-TEST_CASE("rotary: forward and backward equal the reference in every dtype, and what does not turn keeps its bits") {
+TEST_CASE("rotary: forward and backward equal the reference in every dtype, and unrotated elements keep their bits") {
   Stream stream(kDevice, 2);
   for_each_problem([&](const Problem& p) {
     CAPTURE(p.shape.text());
@@ -129,14 +129,14 @@ TEST_CASE("rotary: the gradient equals finite differences") {
   }
 }
 
-TEST_CASE("rotary: the product of a query and a key depends on their distance alone") {
+TEST_CASE("rotary: the product of a query and a key depends only on their distance") {
   Stream stream(kDevice);
   for (const bool interleaved : {false, true}) {
     const Problem p{1, 4, 1, 2, 32, 0, 2, 16, interleaved};
     for (const std::int32_t distance : {0, 1, 13}) {
       std::vector<double> products;
       for (const std::int32_t position : {0, 5, 400}) {
-        // The same query at one position and the same key `distance` before it.
+        // A query at one position and a key `distance` before it.
         Owned both({1, 2, 1, 1, 32}), angles({2, 2, 16});
         std::copy_n(p.x.begin(), 64, both.begin());
         rotary_angles(stream, angles, integers({2}, {position + distance, position}), frequencies_of(16));
@@ -151,7 +151,7 @@ TEST_CASE("rotary: the product of a query and a key depends on their distance al
   }
 }
 
-TEST_CASE("rotary: one thread and four give the same bits") {
+TEST_CASE("rotary: one thread and four produce the same bits") {
   Stream serial(kDevice, 1), parallel(kDevice, 4);
   for (const bool interleaved : {false, true}) {
     const Problem p{3, 70, 2, 5, 48, 0, 4, 20, interleaved};
@@ -168,7 +168,7 @@ TEST_CASE("rotary: one thread and four give the same bits") {
   }
 }
 
-TEST_CASE("rotary: meta counts; wrong shapes throw") {
+TEST_CASE("rotary: counts on meta; wrong shapes throw") {
   Stream stream(Device::meta);
   const Tensor heads = meta({2, 3, 2, 4, 16}), positions = meta({2, 3}, DType::i32);
   rotary_angles(stream, meta({6, 2, 4}), positions, frequencies_of(4));

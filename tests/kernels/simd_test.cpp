@@ -1,4 +1,4 @@
-// The functions of simd.h and activation_simd.h, on every instruction set that this machine has.
+// The functions of simd.h and activation_simd.h, on every instruction set of this machine.
 #include <bit>
 #include <cmath>
 
@@ -68,13 +68,13 @@ HWY_EXPORT(convert_all);
 HWY_EXPORT(narrow_all);
 }  // namespace
 
-TEST_CASE("simd: every bf16 and f16 number widens exactly and comes back; fp32 rounds as the scalar functions do") {
+TEST_CASE("simd: every bf16 and f16 number round-trips through fp32; fp32 rounds as the scalar functions do") {
   on_every_target([] {
     for (DType dtype : {DType::bf16, DType::f16}) {
       CAPTURE(std::string(name_of(dtype)));
       with_float_type(dtype, [&]<class T>(T) {
         if constexpr (!std::is_same_v<T, float>) {
-          std::vector<T> all(65535), back(all.size());  // an odd number: the last vector is a part of one
+          std::vector<T> all(65535), back(all.size());  // an odd number: the last vector is partial
           for (std::size_t i = 0; i < all.size(); ++i) all[i].bits = static_cast<std::uint16_t>(i);
           std::vector<float> wide(all.size());
           HWY_DYNAMIC_DISPATCH(convert_all)(dtype, all.data(), wide.data(), back.data(), all.size());
@@ -107,7 +107,7 @@ TEST_CASE("simd: every bf16 and f16 number widens exactly and comes back; fp32 r
   });
 }
 
-TEST_CASE("simd: exp within 2e-7 from 0 to where it vanishes; infinity and NaN as they should") {
+TEST_CASE("simd: exp is within 2e-7 from 0 to its underflow, and right for infinity and NaN") {
   on_every_target([] {
     const std::size_t n = 100003;
     std::vector<float> x(n), y(n);
@@ -137,7 +137,7 @@ TEST_CASE("simd: activations and their derivatives stay accurate far into the ta
       CAPTURE(static_cast<int>(activation));
       HWY_DYNAMIC_DISPATCH(activate_all)(activation, x.data(), y.data(), slope.data(), n);
       const double within = activation == Activation::gelu_tanh ? 8e-6 : 2e-6;
-      double worst_value = 0, worst_slope = 0;  // as parts of what is allowed
+      double worst_value = 0, worst_slope = 0;  // relative to the bounds
       for (std::size_t i = 0; i < n; ++i) {
         const double at = static_cast<double>(x[i]), gate = std::abs(test::reference_gate(activation, at));
         const double value = test::reference_activation(activation, at);
@@ -155,7 +155,7 @@ TEST_CASE("simd: activations and their derivatives stay accurate far into the ta
   });
 }
 
-TEST_CASE("simd: activations within 2e-7 of their size around zero") {
+TEST_CASE("simd: activations are within 2e-7 of their magnitude around zero") {
   on_every_target([] {
     const std::size_t n = 20001;
     std::vector<float> x(n), y(n), slope(n);
@@ -177,7 +177,7 @@ TEST_CASE("simd: activations within 2e-7 of their size around zero") {
   });
 }
 
-TEST_CASE("simd: activations and their derivatives at zero, far out, and of NaN") {
+TEST_CASE("simd: activations and their derivatives at zero, at large magnitudes, and of NaN") {
   on_every_target([] {
     for (const Activation activation : test::kActivations) {
       CAPTURE(static_cast<int>(activation));

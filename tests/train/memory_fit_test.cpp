@@ -1,4 +1,4 @@
-// Runs against memory and disks that are too small: what is refused, and that what is suggested fits.
+// Runs that exceed memory or disks: what is refused, and that the suggestions fit.
 #include "train/memory_fit.h"
 
 #include <doctest/doctest.h>
@@ -44,7 +44,7 @@ std::uint64_t bytes_of(const TrainOptions& options) {
   return largest_plan(plan_run(options, fresh_start().config)).plan.total_bytes();
 }
 
-/// The error's text; "" when the run fits.
+/// The error's text, or "" if the run fits.
 std::string refusal(const TrainOptions& options, const HostRanks& host, std::vector<MemoryLimit> limits,
                     std::optional<MemoryLimit> gpu = {}) {
   return test::error_of([&] { check_memory(options, fresh_start(), host, {limits, gpu}); }, Exit::usage);
@@ -52,7 +52,7 @@ std::string refusal(const TrainOptions& options, const HostRanks& host, std::vec
 
 }  // namespace
 
-TEST_CASE("memory: a run that fits to the byte is not refused, one byte less is") {
+TEST_CASE("memory: a run that fits to the byte is accepted, with one byte less refused") {
   const TrainOptions options = tiny_options();
   const std::uint64_t need = bytes_of(options);
   CHECK(refusal(options, {}, {}) == "");
@@ -64,7 +64,7 @@ TEST_CASE("memory: a run that fits to the byte is not refused, one byte less is"
   CHECK(test::contains(text, "\n  --micro-batch-size 4 --global-batch-size 16: "));
 }
 
-TEST_CASE("memory: what a rank takes besides its plan is not available to it") {
+TEST_CASE("memory: the overhead of a rank reduces the memory available to its plan") {
   const auto limits = less_overhead(
       {{1000 * kMiB, "free"}, {1000 * kMiB, "-d", true}, {1000 * kMiB, "-v", true, true}, {kMiB, "little"}}, 3, 2);
   REQUIRE(limits.size() == 4);
@@ -74,7 +74,7 @@ TEST_CASE("memory: what a rank takes besides its plan is not available to it") {
   CHECK(limits[3].bytes == 0);
 }
 
-TEST_CASE("memory: what is suggested fits, and changes no more than it must") {
+TEST_CASE("memory: the suggestions fit, and change no more than they must") {
   TrainOptions options = tiny_options();
   options.batch.micro_batch_size = 2;
   const std::uint64_t two = bytes_of(options);
@@ -86,7 +86,7 @@ TEST_CASE("memory: what is suggested fits, and changes no more than it must") {
   CHECK_FALSE(test::contains(text, "--micro-batch-size 4"));
 }
 
-TEST_CASE("memory: on a GPU the plan's device memory is compared with the GPU, its pinned memory with the host") {
+TEST_CASE("memory: on a GPU, the plan's device memory is compared with the GPU's, its pinned memory with the host's") {
   TrainOptions options = tiny_options();
   options.device = Device::cuda;
   const MemoryPlan plan = largest_plan(plan_run(options, fresh_start().config)).plan;
@@ -116,7 +116,7 @@ TEST_CASE("memory: a part of a GPU is reserved for CUDA and its libraries") {
         "12.0 GiB of 80.0 GiB of the memory of rank 3's GPU are free, and about 256.0 MiB are for CUDA's libraries");
 }
 
-TEST_CASE("memory: ranks of one host share what is not a limit of each process") {
+TEST_CASE("memory: ranks of one host share every limit that is not per process") {
   TrainOptions options = tiny_options();
   options.parallel.world = 2;
   const std::uint64_t each = bytes_of(options);
@@ -131,7 +131,7 @@ TEST_CASE("memory: ranks of one host share what is not a limit of each process")
   CHECK(test::contains(refusal(options, both, {{each - 1, "ulimit", true}}), "the run needs "));
 }
 
-TEST_CASE("memory: a run already begun is not advised to become another one; without advice that is said") {
+TEST_CASE("memory: advice never changes the model of a run in progress, and its absence is reported") {
   const TrainOptions options = tiny_options();
   CHECK(test::contains(refusal(options, {}, {{3 * kMiB, "MemAvailable"}}), "--num-layers "));
   const std::string text = refusal(options, {}, {{1, "MemAvailable"}});
@@ -139,7 +139,7 @@ TEST_CASE("memory: a run already begun is not advised to become another one; wit
   CHECK_FALSE(test::contains(text, "\n"));
 }
 
-TEST_CASE("space: checkpoints still to come, less those that --keep-last replaces") {
+TEST_CASE("space: future checkpoints, less those that --keep-last replaces") {
   TrainOptions options = tiny_options();
   const GptConfig config = fresh_start().config;
   auto count = [&](std::int64_t iteration, std::int64_t present) {
@@ -159,7 +159,7 @@ TEST_CASE("space: checkpoints still to come, less those that --keep-last replace
   CHECK(count(75, 0) == 1);
 }
 
-TEST_CASE("space: no room for a checkpoint is refused, for some of them a warning") {
+TEST_CASE("space: no room for any checkpoint is an error, for some of them a warning") {
   const SpaceNeed need{10 * kMiB, 3};
   CHECK(check_space(need, 30 * kMiB, "--save ck") == "");
   CHECK(test::contains(check_space(need, 30 * kMiB - 1, "--save ck"), "adds 3 checkpoints of 10.0 MiB"));
