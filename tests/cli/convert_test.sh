@@ -1,9 +1,9 @@
 #!/bin/bash
-# mtl-convert: Hugging Face folders and checkpoints, there and back, and nothing half-done.
+# mtl-convert: Hugging Face folders and checkpoints in both directions, and no partial output.
 . "$(dirname "$0")/lib.sh" "$1"
 MODELS=$TESTS/golden/gpt2_model
 
-# There and back: the weights are the same file.
+# A round trip reproduces the weights file.
 for model in a b; do
   cp -r "$MODELS/$model" "$WORK/$model"
   echo '{"<|endoftext|>": 7}' >"$WORK/$model/vocab.json"
@@ -35,7 +35,7 @@ sed 's/"rope_type": "default"/"rope_type": "yarn"/; s/"silu"/"mish"/' "$TESTS/go
 expect_exit 65 mtl-convert --load "$WORK/yarn" --save "$WORK/x"
 expect_text "$WORK/err" "yarn/config.json: hidden_act is 'mish', which is not supported; .*; rope_parameters: rope_type 'yarn' is not supported"
 
-# --json, other types, shards.
+# --json, other dtypes, shards.
 expect_exit 0 mtl-convert --load "$MODELS/a" --save "$WORK/half" --dtype bfloat16 --max-shard-size 100KB --verify --json
 for pattern in '"schema": "mtl-convert/1"' '"dtype": "bfloat16"' '"parameters": 136' '"verified": true' 'model-00001-of-0000[0-9].safetensors'; do
   expect_text "$WORK/out" "$pattern"
@@ -53,7 +53,7 @@ expect_same "$WORK/wide/model.safetensors" "$WORK/wide.back/model.safetensors"
 expect_exit 0 mtl-convert --load "$WORK/wide" --save "$WORK/half2" --dtype bfloat16 --max-shard-size 100KB
 expect_same "$WORK/half/model-00001-of-00003.safetensors" "$WORK/half2/model-00001-of-00003.safetensors"
 
-# A model is not removed although its name is that of a leftover.
+# Does not remove the model to read, even if it has the name of a leftover.
 cp -r "$MODELS/a" "$WORK/left.tmp.77"
 ln -s "$MODELS/a" "$WORK/left.tmp.78"
 for number in 77 78; do
@@ -62,15 +62,15 @@ for number in 77 78; do
   [ -f "$WORK/left.tmp.$number/config.json" ] || fail "the model to read was removed: left.tmp.$number"
 done
 rm -rf "$WORK"/left.tmp.7?
-# Folders of others stay, although their names are like those of leftovers.
+# Does not remove other folders, even if their names look like those of leftovers.
 mkdir "$WORK"/left.tmp.{77,78,20260131,notes}
 touch "$WORK"/left.tmp.{77,78,20260131,notes}/config.json "$WORK/left.tmp.77/model.safetensors.tmp.77" "$WORK/left.tmp.78/thesis.tex"
 expect_exit 0 mtl-convert --load "$MODELS/a" --save "$WORK/left"
 expect_text "$WORK/err" "left.tmp.78: has the name of a leftover of a killed run, but holds 'thesis.tex', which is not part of a model; it stays"
-[ "$(cd "$WORK" && echo left.tmp.*)" = 'left.tmp.20260131 left.tmp.78 left.tmp.notes' ] || fail "of the leftovers: $(cd "$WORK" && echo left.tmp.*)"
+[ "$(cd "$WORK" && echo left.tmp.*)" = 'left.tmp.20260131 left.tmp.78 left.tmp.notes' ] || fail "wrong leftovers: $(cd "$WORK" && echo left.tmp.*)"
 rm -rf "$WORK"/left.tmp.* "$WORK/left"
 
-# A refusal of another program's model says what it is.
+# The refusal of another program's model names its kind.
 mkdir -p "$WORK/megatron/iter_0000030/mp_rank_00" "$WORK/dist/iter_0000005" "$WORK/pickled"
 touch "$WORK/megatron/iter_0000030/mp_rank_00/model_optim_rng.pt" "$WORK/dist/iter_0000005/"{.metadata,__0_0.distcp,common.pt}
 touch "$WORK/pickled/pytorch_model-00001-of-00002.bin"
@@ -92,7 +92,7 @@ cp "$MODELS/a/model.safetensors" "$WORK/tokens.bin"
 expect_exit 65 mtl-convert --load "$WORK/tokens.bin" --save "$WORK/foreign"
 expect_text "$WORK/err" 'tokens.bin: is a file, but a model is a folder'
 
-# Refusals leave nothing behind, and say what is wrong.
+# Refusals leave nothing behind and name the problem.
 expect_exit 2 mtl-convert --load "$MODELS/a" --save "$WORK/half"
 expect_text "$WORK/err" 'is not empty; give another folder to --save, or --force'
 expect_exit 0 mtl-convert --load "$MODELS/a" --save "$WORK/half" --force
@@ -110,21 +110,21 @@ head -c 300000 "$MODELS/a/model.safetensors" >"$WORK/broken/model.safetensors"
 expect_exit 65 mtl-convert --load "$WORK/broken" --save "$WORK/x"
 expect_text "$WORK/err" "model.safetensors: tensor '.*': .*it is cut short"
 
-# A disk that fails: no output, no leftovers.
+# A failing disk: no output, no leftovers.
 for at in 2 5 9 14; do
   MTL_FAULT=enospc:$at expect_exit 74 mtl-convert --load "$MODELS/a" --save "$WORK/x"
 done
 MTL_FAULT=enospc:12 expect_exit 74 mtl-convert --load "$MODELS/a" --save "$WORK/x" --to mtl
 ls "$WORK" | grep -q '^x' && fail "a failed conversion left $(ls "$WORK" | grep '^x')"
 
-# A damaged checkpoint is refused by file and tensor.
+# Refuses a damaged checkpoint by file and tensor.
 printf '\377' | dd of="$WORK/a.mtl/iter_0000000/shard_00000.safetensors" bs=1 seek=200000 conv=notrunc status=none
 expect_exit 65 mtl-convert --load "$WORK/a.mtl" --save "$WORK/x"
 expect_text "$WORK/err" "shard_00000.safetensors: its hash does not match the manifest \(tensor 'param\."
 
-# --force replaces a model or one checkpoint, and nothing else. A refusal comes before the work and changes nothing.
+# --force replaces a model or one checkpoint, and nothing else. A refusal precedes the work and changes nothing.
 listing() { (cd "$1" && find . -print0 | LC_ALL=C sort -z | tr '\0' '\n'; find . -type f -exec cat {} + | cksum); }
-# expect_untouched FOLDER PATTERN CODE ARGUMENTS...: refused with this message; the folder stays as it is.
+# expect_untouched FOLDER PATTERN CODE ARGUMENTS...: refuses with this message and leaves the folder unchanged.
 expect_untouched() {
   local folder=$1 pattern=$2 code=$3 before
   before=$(listing "$folder")
@@ -160,7 +160,7 @@ expect_exit 2 mtl-convert "${from[@]}" --save "$WORK/dangling"
 expect_text "$WORK/err" 'dangling: is a symbolic link to .*/nowhere, which does not exist'
 [ -L "$WORK/dangling" ] || fail 'a dangling link was replaced'
 
-# Checkpoints: one may be replaced, several not, and none inside a save folder.
+# A single checkpoint can be replaced, several cannot, nor can one inside a save folder.
 expect_exit 0 mtl-convert "${from[@]}" --save "$WORK/ck" --to mtl
 cp -r "$WORK/ck" "$WORK/two"
 cp -r "$WORK/two/iter_0000000" "$WORK/two/iter_0000010"
@@ -172,7 +172,7 @@ expect_text "$WORK/err" "replacing .*/ck: the checkpoint iter_0000000"
 expect_exit 0 mtl-convert "${from[@]}" --save "$WORK/ck" --to mtl --force --json
 expect_text "$WORK/out" '"replaced": "a Hugging Face model"'
 
-# The lock of a save folder is honoured.
+# Respects the lock of a save folder.
 : >"$WORK/ck/lock"
 exec 7>>"$WORK/ck/lock"
 flock 7
@@ -189,12 +189,12 @@ expect_text "$WORK/err" 'busy: another run writes there .*choose another --save'
 exec 7>&-
 expect_exit 0 mtl-convert "${from[@]}" --save "$WORK/busy"
 
-# A symbolic link stays one: what it points to is replaced.
+# Keeps a symbolic link and replaces its target.
 ln -s ck "$WORK/link"
 expect_exit 0 mtl-convert "${from[@]}" --save "$WORK/link" --to mtl --force
 [ -L "$WORK/link" ] && [ -d "$WORK/ck/iter_0000000" ] || fail 'a link was replaced instead of its target'
 
-# An old folder that cannot be removed is named; the new one is in place. Removing it is the last operation.
+# Names an old folder that it cannot remove; the new one is in place. The removal is the last operation.
 at=60
 while MTL_FAULT=eio:$at mtl-convert "${from[@]}" --save "$WORK/ck" --force 2>"$WORK/err"; do
   at=$((at - 1))
@@ -203,10 +203,10 @@ done
 expect_text "$WORK/err" "ck: is complete, but the folder that it replaced .* could not be removed and is now .*/ck\.tmp\.[0-9]+: "
 [ -f "$WORK/ck/model.safetensors" ] || fail 'the new folder is not in place'
 
-# What killed runs left is removed by the next; signals and limits leave nothing.
+# The next run removes the leftovers of killed runs; signals and limits leave none.
 for to in hf mtl megatron; do
   MTL_FAULT=kill:9 mtl-convert "${from[@]}" --save "$WORK/killed" --to $to 2>/dev/null
-  compgen -G "$WORK/killed.tmp.*" >/dev/null || fail "a killed conversion to $to left nothing: the test shows nothing"
+  compgen -G "$WORK/killed.tmp.*" >/dev/null || fail "a killed conversion to $to left nothing to remove"
   expect_exit 0 mtl-convert "${from[@]}" --save "$WORK/killed"
   expect_text "$WORK/err" 'killed.tmp.[0-9]+: removed; the run that wrote it was killed'
   rm -r "$WORK/killed"
@@ -232,7 +232,7 @@ done
 left=$(cd "$WORK" && compgen -G '*.tmp.*' | grep -v "^ck\.tmp\."; cd "$WORK" && compgen -G '*.lock')
 [ -z "$left" ] || fail "left behind: $left"
 
-# Values that the new type cannot hold, and values that are not finite, are reported by tensor and count.
+# Reports values that the new dtype cannot represent, and values that are not finite, by tensor and count.
 cp -r "$MODELS/a" "$WORK/large"
 chmod -R u+w "$WORK/large"
 weights=$WORK/large/model.safetensors
@@ -250,7 +250,7 @@ put_last '\x00\x00\xc0\x7f'  # NaN
 expect_exit 0 mtl-convert --load "$WORK/large" --save "$WORK/nan"
 expect_text "$WORK/err" "warning: .*/large: holds elements that are not finite: 'transformer.wte.weight' \(1 of 32,768 elements\)"
 
-# The files of a folder: a byte order mark, a FIFO, a shard's name with a NUL, model_max_length, a SentencePiece model.
+# Files in a folder: a byte order mark, a FIFO, a shard's name with a NUL, model_max_length, a SentencePiece model.
 cp -r "$MODELS/a" "$WORK/files"
 chmod -R u+w "$WORK/files"
 { printf '\xEF\xBB\xBF'; cat "$MODELS/a/config.json"; } >"$WORK/files/config.json"
@@ -279,7 +279,7 @@ for model in gpt2_model/a llama_model/llama llama_model/mistral llama_model/qwen
   vocabulary=$(sed -nE 's/.*"vocab_size": ([0-9]+).*/\1/p' "$golden/config.json")
   for flags in '' '--transformer-impl local' '--pipeline-model-parallel-size 2' \
     '--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --make-vocab-size-divisible-by 100'; do
-    [ "${model##*/}${flags:0:8}" = mistral--tensor ] && continue # it has one key
+    [ "${model##*/}${flags:0:8}" = mistral--tensor ] && continue  # fewer key heads than ranks
     rm -rf "$WORK"/{megatron,back}
     # shellcheck disable=SC2086 # words
     expect_exit 0 mtl-convert --load "$golden" --save "$WORK/megatron" --to megatron --verify $flags
@@ -291,7 +291,7 @@ done
 (cd "$WORK/megatron" && find . -name '*.pt' | sort | tr '\n' ' ') >"$WORK/files.pt"
 expect_text "$WORK/files.pt" '^./release/mp_rank_00_000/model_optim_rng.pt ./release/mp_rank_00_001/.* ./release/mp_rank_01_001/model_optim_rng.pt $'
 expect_exit 0 mtl-convert --load "$TESTS/golden/gpt2_model/a" --save "$WORK/m16" --to megatron --dtype bfloat16 --verify
-# --force replaces such a folder, also one that Megatron-LM saved; with other files it is refused.
+# --force replaces such a folder, also one that Megatron-LM saved, but refuses one with other files.
 mkdir "$WORK/m16/release/logs"
 expect_untouched "$WORK/m16" "holds 'logs', which is not part of a model \(in release\)" 2 "${from[@]}" --save "$WORK/m16" --force
 rmdir "$WORK/m16/release/logs"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# mtl-data: what it finds in token files, and the token files that it makes of others.
+# mtl-data: the faults that it finds in token files, and the token files that it makes from others.
 source "$(dirname "$0")/lib.sh" "$1"
 INDEXED=$TESTS/golden/indexed
 GPT2="--vocab-file $SHARE/gpt2/vocab.json --merge-file $SHARE/gpt2/merges.txt"
@@ -15,10 +15,10 @@ expect_same_pair() {
 # poke FILE BYTE TEXT: overwrites bytes of a file.
 poke() { printf '%b' "$3" | dd of="$1" bs=1 seek="$2" conv=notrunc 2>/dev/null; }
 
-# value KEY: of the JSON lines on stdin, one value a line.
+# value KEY: prints the key's value in each JSON line of stdin, one per line.
 value() { grep -oE "\"$1\": (\"[^\"]*\"|[^,}]*)" | sed "s/\"$1\": //"; }
 
-# Megatron-LM's merge: every input in a folder, under the names that its run had.
+# Megatron-LM's merge: all inputs in one folder, under the names that its run used.
 merged() { # COMMANDS.JSON: NAME=PREFIX for each input
   sed -n '/"merge_in"/,/}/p' "$1" | tr -d '\n' | grep -oE '"merge_in": *\{[^}]*\}' | grep -oE '"[^"]*": *"[^"]*"' |
     sed -E 's/"([^"]*)": *"([^"]*)"/\1=\2/'
@@ -34,11 +34,11 @@ expect_same_pair made/merged merged_text_document
 expect_text made/merged.json '"schema": "mtl-provenance/1"'
 expect_text made/merged.json '"path": "merge_in/[^"]*.bin"'
 find made -name '*.tmp.*' | grep -q . && fail 'merge leaves temporary files'
-# The same by name, and with a part without documents.
+# The same inputs by name, and with one that has no documents.
 expect_exit 0 mtl-data merge merge_in/B_first merge_in/a10.idx merge_in/a9.bin merge_in/b_second --output-prefix named --json
 expect_same_pair named merged_text_document
 expect_text out '^\{"schema": "mtl-data-made/1", "command": "merge", .*"prefix": "named", "documents": '
-# What cannot be merged.
+# Refused merges.
 expect_exit 65 mtl-data merge default_text_document null70000_text_document --output-prefix mixed
 expect_text err 'null70000_text_document.idx: holds i32, but default_text_document.idx holds u16; '
 expect_exit 2 mtl-data merge default_text_document eod_text_document --output-prefix ./eod_text_document
@@ -53,7 +53,7 @@ expect_exit 2 mtl-data merge named --output-prefix ''
 expect_exit 2 mtl-data merge named --output-prefix made/
 [ ! -e .bin ] && [ ! -e made/.bin ] || fail 'merge: a hidden file'
 expect_exit 2 mtl-data export named --output ''
-# Nor a configuration.
+# A configuration is not overwritten either.
 printf 'output-prefix = made/conf\n' >made/conf.json
 cp made/conf.json conf
 for command in 'shuffle named' 'merge named'; do
@@ -74,7 +74,7 @@ expect_exit 2 mtl-data merge --input merge_in named --output-prefix again
 expect_text err 'token files are named without --input'
 [ -e again.bin ] && fail 'a merge that failed left a file'
 
-# verify
+# --- verify ---
 expect_exit 0 mtl-data verify named merged_text_document default_text_document
 [ "$(grep -c ': sound: ' out)" -eq 3 ] || fail 'verify: one line for each data set'
 expect_text out '^named: sound: .*; agrees with named.json$'
@@ -85,7 +85,7 @@ expect_text err 'default_text_document.bin: token [0-9]+ of sequence [0-9]+, in 
 first=$(od -An -v -tu2 -w2 default_text_document.bin | awk '$1 >= 1000 {print 2 * (NR - 1); exit}')
 expect_text out "broken: rule vocabulary, byte $first of default_text_document.bin\$"
 expect_exit 0 mtl-data verify --threads 3 --vocab-size 50257 default_text_document
-# A flipped bit of the .bin is found by the hashes that mtl-preprocess records.
+# Finds a flipped bit of the .bin by the hashes that mtl-preprocess records.
 # shellcheck disable=SC2086
 expect_exit 0 mtl-preprocess --input "$INDEXED/corpus.jsonl" $GPT2 --output-prefix fresh --quiet
 expect_exit 0 mtl-data verify fresh_text_document --json
@@ -102,7 +102,7 @@ done
 sed -i 's/"\(bin\|idx\)_xxh3": "[0-9a-f]*",\?//; s/\("idx_bytes": [0-9]*\),/\1/' fresh_text_document.json
 expect_exit 0 mtl-data verify fresh_text_document
 expect_text out 'agrees with fresh_text_document.json, which records no hashes: a changed token is not detected$'
-# A bit that flips in the .bin is found by the hash that merge left.
+# Finds a flipped bit of the .bin by the hash that merge records.
 poke named.bin 100 '\001'
 expect_exit 65 mtl-data verify named
 expect_text err 'named.bin: its content was changed'
@@ -118,7 +118,7 @@ expect_text err 'named.json: is broken: '
 expect_exit 0 mtl-data cat named $GPT2
 echo '{"text": "a corpus"} {"text": "of that name"}' >named.json
 expect_exit 0 mtl-data verify named
-# All are looked at; broken outweighs absent.
+# Checks all prefixes; a broken one determines the exit code before an absent one.
 poke named.idx 34 '\377\377\377\377'
 expect_exit 65 mtl-data verify absent named default_text_document --json
 [ "$(value ok <out | tr '\n' ' ')" = 'false false true ' ] || fail 'verify: verdicts'
@@ -128,7 +128,7 @@ expect_text err 'named.idx: sequence 0 has length -1 \(byte 34\); re-run mtl-pre
 expect_exit 74 mtl-data verify absent default_text_document
 expect_exit 2 mtl-data verify
 
-# sample
+# --- sample ---
 for seed in 1 2; do
   mtl-data sample default_text_document --count 5 --seed $seed --json >"sample$seed" || fail 'sample'
   [ "$(sort -u "sample$seed" | wc -l)" -eq 5 ] || fail 'sample: different documents'
@@ -140,7 +140,7 @@ expect_same <(mtl-data sample default_text_document --count 9999) <(mtl-data cat
 # shellcheck disable=SC2086
 mtl-data sample default_text_document --count 1 $GPT2 | grep -qE '^\{"document":[0-9]+,"text":' || fail 'sample: text'
 
-# stats: against counts made by hand.
+# --- stats: equal to independently computed counts ---
 mtl-data stats default_text_document --top 1000000 --json --vocab-size 50257 --threads 3 >stats.json || fail 'stats'
 od -An -v -tu2 -w2 default_text_document.bin | sort -n | uniq -c | sort -k1,1nr -k2,2n | awk '{print $2, $1}' >want
 paste -d' ' <(value id <stats.json) <(value count <stats.json | sed 1,2d) >got
@@ -155,7 +155,7 @@ expect_text out '^  documents +[0-9,]+ +0 '
 expect_text out '^ +1 +[0-9]+ +[0-9,]+ +[0-9.]+ % +"'
 expect_exit 65 mtl-data stats default_text_document --vocab-size 1000
 
-# shuffle: the same documents, in NumPy's order, whatever the number of threads.
+# --- shuffle: the same documents, in NumPy's order, with any number of threads ---
 expect_exit 0 mtl-data shuffle default_text_document --output-prefix mixed --seed 7
 expect_exit 0 mtl-data shuffle default_text_document --output-prefix mixed5 --seed 7 --threads 5
 expect_same_pair mixed mixed5
@@ -166,7 +166,7 @@ expect_exit 0 mtl-data verify mixed
 expect_exit 2 mtl-data shuffle mixed --output-prefix mixed
 expect_exit 2 mtl-data shuffle mixed --output-prefix x --seed -1
 
-# split: parts in order, which merged again are the whole.
+# --- split: the parts are in order, and merging them restores the whole ---
 documents=$(mtl-data info default_text_document --json | value documents)
 expect_exit 0 mtl-data split default_text_document --output-prefix part --weights 8,1,1
 expect_exit 0 mtl-data merge part_train part_valid part_test --output-prefix whole
@@ -186,7 +186,7 @@ for problem in '`-1` is not a positive number' '`a` is not a positive' 'two part
 done
 ls x* 2>/dev/null && fail 'split: a refused split left files'
 
-# export
+# --- export ---
 expect_exit 0 mtl-data export default_text_document --output tokens.npy
 tokens=$(mtl-data info default_text_document --json | value tokens)
 expect_text tokens.npy "'descr': '<u2', 'fortran_order': False, 'shape': \($tokens,\), "
@@ -194,12 +194,12 @@ tail -c $((2 * tokens)) tokens.npy | cmp -s - default_text_document.bin || fail 
 [ $(($(wc -c <tokens.npy) - 2 * tokens)) -eq 128 ] || fail 'export: header'
 expect_exit 2 mtl-data export default_text_document --output tokens.txt
 
-# A disk that is full, or fails, leaves nothing.
+# A full or failing disk leaves nothing.
 for fault in enospc:3 eio:4 enospc:6; do
   MTL_FAULT=$fault expect_exit 74 mtl-data split default_text_document --output-prefix full --weights 1,1
   ls full* 2>/dev/null && fail "split: $fault left files"
 done
-# Over the files of an earlier run: the three that stand together are of one run, in whatever moment another one ends.
+# Over the files of an earlier run: the three files always belong to one run, whenever the other one ends.
 for kind in kill enospc; do
   for n in $(seq 40); do
     mtl-data shuffle default_text_document --output-prefix over --seed 1 --quiet || fail 'shuffle: the earlier run'
@@ -209,7 +209,7 @@ for kind in kill enospc; do
   done
   [ "$n" -gt 10 ] && [ "$n" -lt 40 ] || fail "shuffle: $n operations on files"
 done
-# Nor does an interrupt leave anything. wait_for FILE: until it has some content.
+# An interrupt leaves nothing either. wait_for FILE: until the file has content.
 wait_for() { for _ in $(seq 200); do [ -s "$1" ] && return; sleep 0.02; done; }
 head -c 300000000 /dev/zero >zeros.bin
 {
@@ -224,7 +224,7 @@ kill -TERM $pid
 wait $pid
 [ $? -eq 143 ] || fail 'merge: an interrupt does not end it'
 ls stopped* 2>/dev/null && fail 'merge: an interrupt left files'
-# A run that is under way keeps its files, whichever tool comes to the same names; what a killed one left goes.
+# A run in progress keeps its files, whichever tool uses the same names; leftovers of a killed run are removed.
 mtl-data merge zeros zeros zeros zeros --output-prefix live_text_document 2>/dev/null &
 pid=$!
 wait_for live_text_document.bin.tmp.$pid

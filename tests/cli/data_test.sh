@@ -1,5 +1,5 @@
 #!/bin/bash
-# mtl-data: what it prints, and how it fails.
+# mtl-data: its output and its errors.
 source "$(dirname "$0")/lib.sh" "$1"
 GOLDEN=$TESTS/golden/gpt_dataset
 cp "$GOLDEN"/items_*.bin "$GOLDEN"/items_*.idx "$WORK" && cd "$WORK" || exit 1
@@ -11,7 +11,7 @@ expect_output() {
   diff "$WORK/want" "$WORK/out" >&2 || fail "output differs: $*"
 }
 
-# The tool itself.
+# --- The tool itself ---
 expect_exit 0 mtl-data --help
 for command in info verify cat sample stats merge split shuffle export order; do expect_text out "^  $command "; done
 expect_exit 0 mtl-data --version
@@ -24,7 +24,7 @@ expect_text err 'the commands are info, verify, cat, .*, order'
 expect_exit 2 mtl-data items_short
 expect_text err 'what shall be done with items_short\? For example: mtl-data info items_short'
 
-# info
+# --- info ---
 expect_output mtl-data info items_short <<'END'
 items_short
   documents   14
@@ -46,7 +46,7 @@ expect_exit 2 mtl-data info
 expect_exit 2 mtl-data info --jsn items_short
 expect_text err 'did you mean --json\?'
 
-# cat
+# --- cat ---
 expect_output mtl-data cat items_short.bin --ids --count 2 <<'END'
 71 64 90
 76 10 78 41 90 5 64 41 61 90
@@ -62,7 +62,7 @@ expect_exit 2 mtl-data cat items_short --begin 15
 expect_exit 2 mtl-data cat items_short --begin -1
 expect_exit 2 mtl-data cat items_short items_long --count 1
 [ "$(mtl-data cat items_short items_short | wc -l)" -eq 28 ] || fail 'cat: several data sets'
-# With a tokenizer: JSON lines of text, which give the same token files again, whatever the number of sequences.
+# With a tokenizer: JSON lines of text, from which mtl-preprocess makes the same files, for any number of sequences.
 INDEXED=$TESTS/golden/indexed
 GPT2="--vocab-file $SHARE/gpt2/vocab.json --merge-file $SHARE/gpt2/merges.txt"
 # shellcheck disable=SC2086
@@ -105,7 +105,7 @@ mtl-data cat items_long 2>err | head -1 >out
 expect_text out '^[0-9 ]+$'
 [ -s err ] && fail 'cat | head -1 is not quiet'
 
-# order
+# --- order ---
 expect_output mtl-data order --data-path items_short --split 100,0,0 --seq-length 16 --train-samples 3 --tokens <<'END'
 {"sample":1,"dataset":0,"documents":[13,2,9],"offsets":[0,6],"tokens":[61,70,52,90,7,89,72,90,6,90,27,88,47,48,55,87,10]}
 {"sample":0,"dataset":0,"documents":[12,10,0,11,13],"offsets":[0,0],"tokens":[84,85,48,15,90,19,90,59,12,90,71,64,90,36,29,90,61]}
@@ -116,11 +116,11 @@ order="mtl-data order --data-path items_short --split 50,30,20 --seq-length 8 --
 [ "$($order --dataset valid --eval-interval 4 --eval-iters 2 | wc -l)" -eq 24 ] || fail 'order: validation samples'
 [ "$($order --dataset test --eval-iters 2 | wc -l)" -eq 8 ] || fail 'order: test samples'
 [ "$($order --dataset test --eval-iters 0 | wc -l)" -eq 0 ] || fail 'order: no test samples'
-# Two ranks share the batch: the same samples, rank after rank.
+# Two ranks share the batch: the same samples in rank order.
 $order | head -4 | sort >one
 $order --micro-batch-size 2 --data-parallel-size 2 | head -4 | sort >two
 expect_same one two
-# A cyclic run sees every sample of an epoch once before any again.
+# A cyclic run uses every sample of an epoch once before it repeats any.
 $order --dataloader-type cyclic --micro-batch-size 2 >shuffled || fail 'order: cyclic'
 samples=$($order --train-samples 1 2>/dev/null | wc -l)
 [ "$samples" -eq 0 ] || fail 'order: both lengths of a run are refused'
@@ -137,7 +137,7 @@ expect_exit 2 mtl-data order --data-path items_short --seq-length 8 --train-iter
 expect_text err ': no data for test'
 expect_exit 65 mtl-data order --data-path items_short --seq-length 8 --train-iters 1 --dataset test
 expect_text err 'items_short: sequences 14 to 14 \(exclusive\) hold no token'
-# Numbers whose products are beyond 64 bits.
+# Numbers whose products exceed 64 bits.
 order='timeout 20 mtl-data order --data-path items_short --split 100,0,0 --seq-length 8'
 expect_exit 2 $order --train-iters 3 --micro-batch-size 4611686018427387904 --data-parallel-size 4
 expect_text err '--micro-batch-size 4611686018427387904 +must be from 1 to 2147483647'
@@ -148,7 +148,7 @@ expect_text err '--train-iters 9000000000000000000 +of 4 samples each are more t
 expect_exit 2 $order --train-iters 3 --global-batch-size 3 --eval-iters 9000000000000000000
 expect_text err 'evaluations of 9000000000000000000 batches, each of 3, are too many'
 
-# Files that are broken or not there.
+# Broken and missing files.
 expect_exit 74 mtl-data info absent
 expect_text err 'absent.idx: '
 head -c 150 items_short.idx >short.idx
@@ -162,18 +162,18 @@ cp items_short.idx short.idx
 head -c 100 items_short.bin >short.bin
 expect_exit 65 mtl-data info short
 expect_text err 'short.bin: sequences 0 to [0-9]+ need [0-9]+ bytes, the file has 100'
-# Texts that would become other tokens: half of a character.
+# Texts that would become different tokens: half of a character.
 printf '{"text": "15496 447"}\n{"text": "15496"}\n' >halves.jsonl
 expect_exit 0 mtl-preprocess --quiet --input halves.jsonl --output-prefix halves --tokenizer-type NullTokenizer --vocab-size 50257
 expect_exit 0 mtl-data cat halves_text_document --vocab-file "$SHARE/gpt2/vocab.json" --merge-file "$SHARE/gpt2/merges.txt"
 expect_text err '1 text would become other tokens with these tokenizer flags'
 
-# A file that is cut while it is read.
+# A file that is truncated while it is read.
 yes '{"text": "11 22 33 44 55 66 77 88 99 11 22 33 44 55 66 77 88 99 11 22 33 44 55 66 77 88 99"}' | head -n 100000 >long.jsonl
 null=(--tokenizer-type NullTokenizer --vocab-size 100)
 expect_exit 0 mtl-preprocess --quiet --input long.jsonl --output-prefix long "${null[@]}"
 mkfifo pipe
-# shrink FILE SIZE: the file becomes so long after the first line was read; the command is an error that says so.
+# shrink FILE SIZE: truncates the file after the first line was read; the command fails with an error about it.
 shrink() {
   cp long_text_document.bin cut.bin
   cp long_text_document.idx cut.idx
@@ -190,7 +190,7 @@ shrink() {
 }
 shrink cut.bin 0
 expect_text err '^mtl-data( cat)?: cut.bin: became shorter while it was in use; stop what writes to it, restore it'
-shrink cut.bin -4  # within its last page, where a memory map has zeros
+shrink cut.bin -4  # within its last page, where a memory map reads zeros
 expect_text err '^mtl-data( cat)?: cut.bin: became shorter while it was in use'
 shrink cut.idx 0
 expect_text err '^mtl-data( cat)?: .*became shorter while it was in use'

@@ -26,7 +26,7 @@ expect_exit 0 "${train[@]}" --device cpu --tuning-cache choices.json
 expect_text err 'tuning-cache: has no effect on the CPU'
 [ ! -e choices.json ] || fail 'the CPU wrote --tuning-cache'
 
-# Where a GPU can be used, tests/gpu has the rest.
+# On a machine with a usable GPU, tests/gpu tests the rest.
 if "${eval_ids[@]}" --device cuda >out 2>err; then
   expect_exit 0 "${eval_ids[@]}"
   expect_text err 'computing on .*sm_[0-9]+'
@@ -39,7 +39,7 @@ for program in "${eval_ids[*]}" "mtl-generate --load $MODEL --prompt 1 --ids" "$
   "mtl-convert --load $MODEL --save hf --verify"; do
   # shellcheck disable=SC2086 # words
   expect_exit 2 $program --device cuda
-  grep -qF -- "$reason" err || fail "$program gives another reason: $(cat err)"
+  grep -qF -- "$reason" err || fail "$program reports a different reason: $(cat err)"
 done
 expect_exit 0 "${train[@]}"
 case $reason in
@@ -51,7 +51,7 @@ esac
 if [ "$reason" = 'this program was built without CUDA' ]; then
   expect_exit 2 "${train[@]}" --dry-run --device cuda
 else
-  expect_exit 0 "${train[@]}" --dry-run --json --device cuda # a plan needs no GPU
+  expect_exit 0 "${train[@]}" --dry-run --json --device cuda  # a plan needs no GPU
   cp out with_graphs
   expect_exit 0 "${train[@]}" --dry-run --json --device cuda --no-cuda-graphs
   cmp -s out with_graphs && fail 'the plan is the same with --no-cuda-graphs'
@@ -75,5 +75,5 @@ else
   grep -q -- '--recompute-granularity' advice || fail "no recomputation: $(cat advice)"
 fi
 expect_exit 2 mpirun --oversubscribe -n 2 "$(command -v mtl-train)" "${train[@]:1}" --device cuda
-grep -qF -- "$reason" err || fail "ranks give another reason: $(cat err)"
+grep -qF -- "$reason" err || fail "ranks report a different reason: $(cat err)"
 finish

@@ -1,5 +1,5 @@
 #!/bin/bash
-# mtl-eval: losses as transformers computes them, the forms of its input, and how it fails.
+# mtl-eval: losses equal transformers', in every form of input; and its errors.
 source "$(dirname "$0")/lib.sh" "$1"
 export OMP_WAIT_POLICY=passive
 MODELS=$TESTS/golden/gpt2_model
@@ -34,7 +34,8 @@ done <"$TESTS/golden/evaluate/streams.jsonl"
 expect_exit 0 mtl-eval --load "$MODELS/b" --data-path ids_text_document.idx --quiet
 expect_text out '^loss [0-9.]+  perplexity [0-9.e+]+  tokens 150$'
 
-# Text through the tokenizer stored with the model. JSON lines give what their token files give; compression changes nothing.
+# Text through the tokenizer stored with the model. JSON lines score like their token files; compression changes
+# nothing.
 printf '{"text": "To be, or not to be"}\n{"text": ""}\n{"text": "that is the question"}\n' >d.jsonl
 expect_exit 0 mtl-preprocess --input d.jsonl --output-prefix d --append-eod --vocab-file b/vocab.json --merge-file b/merges.txt
 expect_exit 0 mtl-eval --load b --data-path d_text_document
@@ -42,7 +43,7 @@ cut -d' ' -f1-8 out >want
 mtl-eval --load b --input d.jsonl | cut -d' ' -f1-8 | cmp -s - want || fail 'JSON lines differ from their token files'
 xz -c d.jsonl | mtl-eval --load b --input - | cut -d' ' -f1-8 | cmp -s - want || fail 'compressed standard input differs'
 mtl-eval --load "$MODELS/b" --input d.jsonl --vocab-file b/vocab.json --merge-file b/merges.txt | cut -d' ' -f1-8 | cmp -s - want ||
-  fail 'a tokenizer that is named differs'
+  fail 'a named tokenizer scores differently'
 expect_exit 0 mtl-eval --load b --input d.jsonl --json
 expect_text out '^\{"version": 1, "model": "b", "data": \["d.jsonl"\], .*"bytes": 39, '
 printf 'To be, or not to be' >one.txt
@@ -57,7 +58,7 @@ cut -d' ' -f1-8 out | cmp -s - want && fail '--format text has no effect'
 sed 's/text/body/' d.jsonl >body.jsonl
 mtl-eval --load b --input body.jsonl --json-keys body | cut -d' ' -f1-8 | cmp -s - want || fail '--json-keys'
 
-# In 16 bits: near the loss in fp32, and not the same.
+# In 16 bits: near the fp32 loss, but not equal.
 expect_exit 0 mtl-eval --load b --input one.txt --json
 exact=$(number out loss)
 for dtype in bfloat16 float16; do
@@ -68,7 +69,7 @@ done
 expect_exit 2 mtl-eval --load b --input one.txt --dtype int8
 expect_text err '--dtype int8 .*float32'
 
-# How it fails: all wrong flags at once.
+# Errors: all wrong flags at once.
 expect_exit 2 mtl-eval --data-path x --input y --seq-length 0 --batch-size 0 --threads -1 --sequence 3
 for what in '--load +' '--data-path, --input +give one of them' '--seq-length 0 ' '--batch-size 0 ' '--threads -1 ' '--sequence '; do
   expect_text err "$what"
@@ -101,7 +102,7 @@ mkdir hollow
 mtl-eval --load hollow --data-path ids_text_document 2>err && fail 'an empty folder is not a model'
 expect_text err 'hollow'
 
-# A FIFO in the place of a tokenizer's file does not wait for a writer.
+# A FIFO in place of a tokenizer's file does not block.
 mkdir fifo
 cp b/* fifo
 rm fifo/merges.txt
@@ -109,7 +110,7 @@ mkfifo fifo/merges.txt
 expect_exit 74 timeout 60 mtl-eval --load fifo --input one.txt
 expect_text err 'fifo/merges.txt: is not a regular file'
 
-# A model whose losses are not finite has no score.
+# A model whose losses are not finite gets no score.
 mkdir broken
 cp b/* broken
 chmod -R u+w broken

@@ -1,5 +1,5 @@
 #!/bin/bash
-# share/experiments and share/slurm: the tiny course through the layouts, its table, and the real command lines.
+# share/experiments and share/slurm: the tiny model through the layouts, its table, and the real command lines.
 source "$(dirname "$0")/lib.sh" "$1"
 SHARE=$(cd "$SHARE" && pwd)
 cd "$WORK" || exit 1
@@ -9,7 +9,7 @@ if command -v shellcheck >/dev/null; then
   find "$SHARE" \( -name '*.sh' -o -name '*.sbatch' \) -print0 | xargs -0 shellcheck || fail 'shellcheck'
 fi
 
-# The layouts, in two iterations each. Run again, nothing is trained, and the table is the same.
+# The layouts, two iterations each. A second run trains nothing and prints the same table.
 export THREADS=1
 expect_exit 0 env MODEL=tiny ITERATIONS=2 OUT=run bash "$SHARE/experiments/seed-345m/run.sh" 1x1 2x1 1x2 2x2
 grep -A4 '^layout' out >table
@@ -19,8 +19,9 @@ number='[0-9]+\.[0-9]+'
 for layout in '1x1 1 1 1' '2x1 2 1 2' '1x2 1 2 2' '2x2 2 2 4'; do
   expect_text table "^${layout// / +} +$number +[0-9]+% +$number +[0-9]+% +10\.[0-9]{6} +-?[0-9.e+-]+$"
 done
-[ "$(wc -l <table)" -eq 5 ] || fail 'the table has other lines than one a layout'
-# The findings: two ranks of a layer need less each than two stages, four less still; and all learn the same.
+[ "$(wc -l <table)" -eq 5 ] || fail 'not one line per layout in the table'
+# The findings: two tensor-parallel ranks need less memory each than two stages, four ranks less still; all losses
+# agree.
 memory_of() { row "$1" | awk '{ print $5 }'; }
 for pair in '1x2 1x1' '2x1 1x2' '2x2 1x2'; do
   below "$(memory_of "${pair% *}")" "$(memory_of "${pair#* }")" || fail "memory of $pair: $(cat table)"
@@ -32,15 +33,15 @@ done
 mv table first
 expect_exit 0 env MODEL=tiny ITERATIONS=2 OUT=run bash "$SHARE/experiments/seed-345m/run.sh" 2x2
 expect_text err 'already complete: 2 of 2'
-[ "$(grep '^2x2' out | awk '{ print $5, $7, $9 }')" = "$(awk '$1 == "2x2" { print $5, $7, $9 }' first)" ] || fail 'another table'
+[ "$(grep '^2x2' out | awk '{ print $5, $7, $9 }')" = "$(awk '$1 == "2x2" { print $5, $7, $9 }' first)" ] || fail 'a different table'
 
-# More nodes than there are; hosts become mpirun's -H.
+# More nodes than exist; hosts become mpirun's -H.
 expect_exit 2 env MODEL=tiny OUT=run HOSTS=alpha NNODES=1 bash "$SHARE/experiments/seed-345m/run.sh" 2x2
 expect_text err '4 ranks need 2 nodes; NNODES is 1'
 expect_exit 0 env MODEL=tiny ITERATIONS=2 OUT=run HOSTS=alpha,beta MPIRUN='echo mpirun' bash "$SHARE/experiments/seed-345m/run.sh" 2x2
 expect_text out '^mpirun -n 4 -H alpha:2,beta:2 .*mtl-train '
 
-# The sizes: the last validation of a model is the same with and without model parallelism.
+# The sizes: a model's last validation is the same with and without model parallelism.
 sizes=$SHARE/experiments/seed-sizes/run.sh
 expect_exit 0 env MODEL=tiny OUT=sizes RANKS=4 bash "$sizes" --model_size=345M --train_iters=2
 expect_text out '^== 345M: tensor 1, pipeline 1, data 4, tiny$'
@@ -51,7 +52,8 @@ for row in '2 2 1' '1 1 4'; do awk -v row="345M $row" '$1 " " $2 " " $3 " " $4 =
 expect_near_lines 'ppl 2 2 1' 'ppl 1 1 4' 'perplexity in both layouts' 1e-6 1
 expect_exit 0 env MODEL=tiny OUT=sizes RANKS=4 bash "$sizes" --data_path sizes/my-gpt_text_sentence --model_size 3.7B --train_iters 1 4x1
 expect_text out "^3.7B +4 +1 +1 +1 +$number +$number$"
-# The real sizes have the published figures next to theirs; `true` stands for mpirun, the logs for a run.
+# The table of the real sizes has the published figures next to the measured ones; `true` replaces mpirun, and
+# prepared logs a run.
 for run in 345M-2x2 345M-1x1 1.3B-2x2 2.7B-2x2 3.7B-2x2; do
   mkdir -p "full/$run" && cp sizes/345M-2x2/log.jsonl "full/$run"
 done
@@ -67,10 +69,10 @@ for wrong in '--model_size 7B' '--train_iters 1e3' '--train_iters' '--data_path=
   expect_exit 2 env MODEL=tiny OUT=wrong bash "$sizes" $wrong
   expect_text err "^run.sh: ${wrong%%[= ]*}"
 done
-[ ! -e wrong ] || fail 'wrong arguments leave something behind'
+[ ! -e wrong ] || fail 'wrong arguments leave files'
 
-# Precision: three modes at two learning rates. Weights of bf16 alone lose updates and fall behind the main weights;
-# stochastic rounding, which loses as many, stays with them.
+# Precision: three modes at two learning rates. bf16 weights without main weights lose updates and fall behind; with
+# stochastic rounding they lose as many, but keep up.
 precision=$SHARE/experiments/precision/run.sh
 expect_exit 0 env MODEL=tiny OUT=precision bash "$precision"
 expect_text out '^mode +lr +loss +PPL +lost updates +of the copy +bytes a parameter$'
@@ -94,7 +96,7 @@ below "${apart#-}" 0.001 || fail "stochastic rounding is apart from main weights
 mv table first
 expect_exit 0 env MODEL=tiny OUT=precision bash "$precision" 4e-4
 expect_text err 'already complete: 20 of 20'
-[ "$(grep -E '^(fp32|bf16) .* [0-9]+$' out)" = "$(grep 4e-4 first)" ] || fail 'another table of precision'
+[ "$(grep -E '^(fp32|bf16) .* [0-9]+$' out)" = "$(grep 4e-4 first)" ] || fail 'a different table of precision'
 expect_exit 2 env MODEL=tiny OUT=wrong bash "$precision" fast
 expect_text err '^run.sh: fast: not a learning rate'
 
@@ -103,11 +105,11 @@ for experiment in seed-345m codeparrot-110m seed-sizes precision; do
   expect_exit 2 env MODEL=345 bash "$SHARE/experiments/$experiment/run.sh"
   expect_text err '^run.sh: MODEL=345: there are .* and tiny$'
 done
-[ ! -e run-345 ] || fail 'an unknown model leaves something behind'
+[ ! -e run-345 ] || fail 'an unknown model leaves files'
 expect_exit 2 env MODEL=tiny OUT=run bash "$SHARE/experiments/seed-345m/run.sh" 1x1 foo
 expect_text err '^run.sh: foo: not a layout; write TENSOR x PIPELINE, such as 1x1, 2x1, 1x2 or 2x2$'
 
-# The real models: the command lines are accepted, and planned.
+# The real models: the command lines are accepted and planned.
 export PLAN=1
 expect_exit 0 bash "$SHARE/experiments/seed-345m/run.sh"
 for layout in 1x1 2x1 1x2 2x2; do expect_text out "^== $layout"; done
@@ -126,9 +128,9 @@ for seq in 1024 2048; do [ "$(grep -cE "samples x tokens +(16|64) x $seq" out)" 
 [ "$(grep -c 'less than with all activations' out)" -eq 5 ] || fail 'the plans do not recompute'
 expect_exit 0 env RECOMPUTE= bash "$sizes" --model_size 345M 1x1
 grep -q 'less than with all activations' out && fail 'recomputed without being asked'
-[ -z "$(find . -name 'run-*')" ] || fail 'a plan left something behind'
+[ -z "$(find . -name 'run-*')" ] || fail 'a plan left files'
 for template in "$SHARE"/slurm/*.sbatch; do
-  # srun stands aside: the run of the template, planned for its ranks.
+  # srun replaced: plans the run of the template for its ranks.
   ranks=$(awk '/^#SBATCH --nodes/ { split($2, n, "=") } /^#SBATCH --ntasks-per-node/ { split($2, t, "=") } END { print n[2] * t[2] }' "$template")
   sed "s|^srun .*|mtl-train \"\${RUN[@]:1}\" --vocab-file $SHARE/gpt2/vocab.json --merge-file $SHARE/gpt2/merges.txt --dry-run --world-size $ranks|" "$template" >planned.sh
   expect_exit 0 env SLURM_CPUS_PER_TASK=1 SLURM_JOB_ID=1 bash planned.sh

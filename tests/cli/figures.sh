@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # The figures of a run's JSON lines, for mtl_compare: lines `KEY NAME... NUMBER`. Source lib.sh first.
 
-# What awk needs to read JSON lines: value("key") of the line at hand, or "" when it has none.
-# shellcheck disable=SC2034  # for those who source this
+# An awk function that reads JSON lines: value("key") of the current line, or "" if the key is absent.
+# shellcheck disable=SC2034 # used by scripts that source this
 VALUE='
   function value(key,   text) {
     if (!match($0, "\"" key "\": *[^,}]+")) return ""

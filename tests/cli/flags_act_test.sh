@@ -1,6 +1,6 @@
 #!/bin/bash
-# Each flag acts: those that no other test gives show here what they change. At the end every flag of every tool's --help
-# must occur in some test.
+# Every flag has an effect: tests those that no other test covers. At the end, every flag in any tool's --help must
+# occur in some test.
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/figures.sh"
 export OMP_WAIT_POLICY=passive
@@ -9,7 +9,7 @@ cd "$WORK" || exit 1
 # --- Tokenizers ---
 # ids PREFIX: the tokens of its .bin, on one line.
 ids() { od -An -v -tu2 -w2 "$1_text_document.bin" | tr -s '\n ' ' ' | sed 's/^ //; s/ $//'; }
-# expect_ids WANT FLAG...: what mtl-preprocess makes of text.jsonl.
+# expect_ids WANT FLAG...: the ids of text.jsonl with these flags.
 expect_ids() {
   local want=$1
   shift
@@ -25,13 +25,13 @@ expect_ids '1 2 7' "${null[@]}" --null-tokenizer-eod 7
 for byte in $(seq 0 255); do echo "$(printf "\\x$(printf %02x "$byte")" | base64) $byte"; done >ranks.tiktoken
 echo "$(printf oW | base64) 256" >>ranks.tiktoken
 tiktoken=(--tokenizer-type TikTokenizer --tokenizer-model ranks.tiktoken)
-echo '{"text": "oW"}' >text.jsonl # o is 111, W is 87; the pattern v2 cuts where a capital follows
+echo '{"text": "oW"}' >text.jsonl  # o is 111, W is 87; pattern v2 splits before a capital
 expect_ids '1111 1087 2' "${tiktoken[@]}" --vocab-size 1257
 expect_ids '1256 2' "${tiktoken[@]}" --vocab-size 1257 --tiktoken-pattern v1
 expect_ids '121 97 2' "${tiktoken[@]}" --vocab-size 267 --tiktoken-num-special-tokens 10
 expect_ids '121 97 0' "${tiktoken[@]}" --vocab-size 267 --tiktoken-num-special-tokens 10 --tiktoken-special-tokens '</s>' '<s>' '<unk>'
 
-# <|begin_of_text|> is 600 + what the file says; the flag puts it before every text.
+# The id of <|begin_of_text|> is 600 plus the file's; the flag puts it before every text.
 hf=(--tokenizer-type HuggingFaceTokenizer --tokenizer-model "$TESTS/golden/tokenizer/llama3_style_tokenizer.json")
 echo '{"text": "a"}' >text.jsonl
 expect_exit 0 mtl-preprocess --input text.jsonl --output-prefix without "${hf[@]}"
@@ -46,7 +46,7 @@ for name in a b; do
 done
 expect_exit 0 mtl-preprocess --input <(tail -n 100 "$TESTS/golden/end_to_end/corpus.jsonl") --output-prefix b \
   --tokenizer-type NullTokenizer --vocab-size 512 --append-eod
-# train NAME FLAG...: four iterations; NAME.jsonl, and the checkpoint of each in NAME.ck.
+# train NAME FLAG...: runs four iterations; writes NAME.jsonl, and a checkpoint of each in NAME.ck.
 train() {
   local name=$1
   shift
@@ -60,7 +60,7 @@ train() {
 values() { awk "$VALUE"'{ text = value("'"$2"'"); if (text != "") print text }' "$1.jsonl"; }
 # weights NAME N: its checkpoint of iteration N.
 weights() { printf '%s.ck/iter_%07d' "$1" "$2"; }
-# compare_weights NAME N OTHER N: "same" or "differ", and the first moments' difference, in $same and $moments.
+# compare_weights NAME N OTHER N: sets $same to "same" or "differ", and $moments to the first moments' difference.
 compare_weights() { read -r same _ _ moments _ <<<"$(mtl_compare_checkpoints "$(weights "$1" "$2")" "$(weights "$3" "$4")")"; }
 # expect_rates WANT FLAG...: the learning rates of the iterations.
 expect_rates() {
@@ -75,7 +75,7 @@ train plain
 
 expect_rates '1e-4 4e-4 7e-4 1e-3' --lr-warmup-iters 3 --lr-warmup-init 1e-4
 samples=(--train-samples 8) # four iterations
-train_in_samples() { # FLAG...: expect_rates without --train-iters, which counts in iterations
+train_in_samples() {  # FLAG...: expect_rates without --train-iters, whose unit is iterations
   local want=$1
   shift
   # shellcheck disable=SC2086
@@ -88,7 +88,7 @@ train_in_samples() { # FLAG...: expect_rates without --train-iters, which counts
   expect_near_lines got.rates want.rates "learning rates with $*"
 }
 train_in_samples '0 3.333333333e-4 6.666666667e-4 1e-3' --lr-warmup-samples 6
-# WSD: constant, then from 1 to 0 over the last three of four iterations: the rates of 0, 1/3 and 2/3 of the decay.
+# WSD: constant, then from 1 to 0 over the last three of four iterations: the rates at 0, 1/3 and 2/3 of the decay.
 wsd=(--lr-decay-style WSD --lr-wsd-decay-iters 3)
 expect_rates '1e-3 1e-3 5.874010520e-4 2.599210499e-4' "${wsd[@]}"
 expect_rates '1e-3 1e-3 6.666666667e-4 3.333333333e-4' "${wsd[@]}" --lr-wsd-decay-style linear
@@ -97,7 +97,7 @@ expect_rates '1e-3 1e-3 4.226497308e-4 1.835034191e-4' "${wsd[@]}" --lr-wsd-deca
 expect_rates '1e-3 1e-3 1e-3 5e-4' --lr-decay-style WSD --lr-wsd-decay-iters 2 --lr-wsd-decay-style linear
 train_in_samples '1e-3 1e-3 6.666666667e-4 3.333333333e-4' --lr-decay-style WSD --lr-wsd-decay-samples 6 --lr-wsd-decay-style linear
 
-# Weight decay that grows: the same where it starts and ends at one value, another run where it does not.
+# Increasing weight decay: the same run if it starts and ends at one value, another run otherwise.
 train constant --weight-decay 0.5
 for flags in 'same 0.5 0.5' 'differ 0.4 0.5' 'differ 0.5 0.6'; do
   read -r want from to <<<"$flags"
@@ -110,32 +110,31 @@ done
 train beta --adam-beta1 0.8
 compare_weights plain 1 beta 1
 expect_near "$moments" 1 1e-6
-# A large epsilon: the same gradients, and smaller updates of the weights, so that the loss hardly falls.
+# A large epsilon: the same gradients, but smaller updates, so that the loss hardly falls.
 train slow --adam-eps 0.5
 compare_weights plain 1 slow 1
 [ "$same $moments" = 'differ 0.0e+00' ] || fail "--adam-eps 0.5: weights $same, moments differ by $moments"
 below "$(values plain lm_loss | tail -1)" "$(values slow lm_loss | tail -1)" || fail '--adam-eps 0.5: a lower loss'
-# Zeros in the weights: every token is as likely as any other, and the loss is ln 512. Nearly so when the norms shrink
-# their input.
+# Zero weights: all tokens are equally likely, and the loss is ln 512. Nearly so if the norms shrink their input.
 train flat --init-method-std 0 --train-iters 1
 expect_near "$(values flat lm_loss)" 6.238324625 1e-6
 train flat --norm-epsilon 0.9 --train-iters 1
 expect_near "$(values flat lm_loss)" 6.238324625 2e-4
 mtl_compare near <(values plain lm_loss | head -1) <(echo 6.238324625) --relative 2e-4 2>/dev/null && fail 'the plain run has the loss of zeros'
 
-# --no-load-optim: the weights of the checkpoint, without its moments.
+# --no-load-optim: loads the checkpoint's weights without its moments.
 for flags in '' --no-load-optim; do
   # shellcheck disable=SC2086
   train "resumed$flags" --load plain.ck/iter_0000002 $flags
 done
-[ "$(values resumed lm_loss | head -1)" = "$(values resumed--no-load-optim lm_loss | head -1)" ] || fail '--no-load-optim: other weights'
+[ "$(values resumed lm_loss | head -1)" = "$(values resumed--no-load-optim lm_loss | head -1)" ] || fail '--no-load-optim: different weights'
 [ "$(values resumed lm_loss | head -1)" = "$(values plain lm_loss | sed -n 3p)" ] || fail 'a resume with another loss'
 compare_weights resumed 4 plain 4
-[ "$same" = same ] || fail 'a resume that ends elsewhere'
+[ "$same" = same ] || fail 'a resume ends with different weights'
 compare_weights resumed 4 resumed--no-load-optim 4
-[ "$same" = differ ] || fail '--no-load-optim: the same run as with the moments'
+[ "$same" = differ ] || fail '--no-load-optim has no effect'
 
-# Data of the test alone.
+# Data for the test split only.
 for name in a b; do
   rm -rf "test_$name".*
   expect_exit 0 mtl-train --num-layers 1 --hidden-size 32 --num-attention-heads 4 --max-position-embeddings 32 --seq-length 32 \
@@ -178,7 +177,7 @@ done <<'END_OF_STAGES'
 7 2,2,2,1 --account-for-loss-in-pipeline-split
 6 1,2,2,1 --account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split
 END_OF_STAGES
-# All micro-batches go through a chunk before the next chunk's turn: a longer bubble, and more is kept.
+# All micro-batches pass through a chunk before the next chunk's turn: the bubble is longer, and more is kept.
 chunks=("${stages[@]}" --num-virtual-stages-per-pipeline-rank 2 --micro-batches 8)
 expect_exit 0 mtl-topo "${chunks[@]}"
 expect_text out 'Schedule: interleaved, 8 micro-batches, 2 chunks a stage'
@@ -190,7 +189,7 @@ cmp -s out four && fail '--microbatch-group-size-per-virtual-pipeline-stage has 
 
 # --- Pictures ---
 for n in 1 10 100 1000; do echo "{\"type\": \"step\", \"iteration\": $n, \"consumed_samples\": $n, \"lm_loss\": $n.0}"; done >log.jsonl
-# points FLAG...: x and y of the picture's four points, one a line.
+# points FLAG...: x and y of the picture's four points, one per line.
 points() {
   expect_exit 0 mtl-plot log.jsonl "$@" -o picture.svg
   grep -oE '<(polyline|path)[^>]*' picture.svg | grep -oE '(points|d)="[^"]*"' | grep -oE '[0-9.]+[, ][0-9.]+' | tr ',' ' ' | tail -4
@@ -215,7 +214,7 @@ for command in "${commands[@]}"; do
   flags=$($command --help | grep -oE '^  (-[a-zA-Z], )?--[a-zA-Z0-9-]+' | grep -oE -- '--[a-zA-Z0-9-]+')
   [ "$(wc -l <<<"$flags")" -ge 3 ] || fail "$command --help has no flags"
   for flag in $flags; do
-    grep -qE -- "(^|[^a-z-])$flag([^a-zA-Z0-9-]|\$)" all.tests || fail "$command $flag: no test gives it"
+    grep -qE -- "(^|[^a-z-])$flag([^a-zA-Z0-9-]|\$)" all.tests || fail "$command $flag: no test uses it"
   done
 done
 finish

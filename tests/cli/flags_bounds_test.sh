@@ -1,6 +1,6 @@
 #!/bin/bash
-# Every number that a tool takes: the declared bounds (--list-flags) are those that are enforced, and no number, however
-# large, ends a tool by a signal or keeps it busy.
+# Every number that a tool accepts: the declared bounds (--list-flags) are enforced, and no number, however large,
+# ends a tool by a signal or a timeout.
 source "$(dirname "$0")/lib.sh" "$1"
 export OMP_WAIT_POLICY=passive
 cd "$WORK" || exit 1
@@ -9,7 +9,7 @@ values=(nan inf -inf -1 0 1e308 4611686018427387904 9223372036854775808)
 # bounded FILE: the numbers among the listed flags, "NAME KIND LOW HIGH" each.
 bounded() { sed 's/;.*//' "$1" | awk '$2 == "whole" || $2 == "real"'; }
 
-# refused_by_bounds VALUE: the flags of standard input that must refuse VALUE.
+# refused_by_bounds VALUE: the flags on standard input that must refuse VALUE.
 refused_by_bounds() {
   awk -v value="$1" '
     function is_inside(  low, high, x) {
@@ -27,7 +27,7 @@ check_bounds() {
   expect_exit 0 "$@" --list-flags
   bounded out >numbers
   awk '$3 ~ /-inf/ { print $1 }' numbers >unbounded
-  while read -r flag; do fail "$*: $flag is declared without a least value"; done <unbounded
+  while read -r flag; do fail "$*: $flag is declared without a lower bound"; done <unbounded
   for value in "${values[@]}"; do
     mapfile -t flags < <(awk -v value="$value" '{ print $1 "=" value }' numbers)
     [ "${#flags[@]}" -gt 0 ] || return
@@ -41,7 +41,7 @@ check_bounds() {
   done
 }
 
-# survives COMMAND...: it ends by itself, with an exit status of its own.
+# survives COMMAND...: it exits by itself, with one of the documented statuses.
 survives() {
   timeout 60 "$@" >out 2>err </dev/null
   status=$?
@@ -76,9 +76,9 @@ for base in train topo order; do
   "${command[@]:0:$words}" --list-flags >listed
   bounded listed >numbers
   while read -r flag kind low high; do
-    # The work grows with these: no end is tried that would be accepted.
+    # Work grows with these flags: skips them, since their bounds would be accepted.
     case $base$flag in order--seq-length | order--*-batch-size | *--num-layers | *-parallel-size) continue ;; esac
-    # Both ends of the bounds where they are numbers, else what is far away.
+    # Both bounds if they are numbers, otherwise distant values.
     for value in "${low#?}" "${high%?}" 0 1 4611686018427387904 1e308; do
       [ "$value" = inf ] && continue
       survives "${command[@]}" "$flag=$value"

@@ -1,12 +1,12 @@
 #!/bin/bash
-# Every flag that acts only together with another (--list-flags says which): given without it, the tool says so, once.
+# Every flag that has no effect without another (--list-flags names them): without it, the tool says so once.
 # shellcheck disable=SC2034
 source "$(dirname "$0")/lib.sh" "$1"
 enter_data_folder
 MODEL=$TESTS/golden/gpt2_model/b
 printf 'plain text\n' >plain.txt
 
-# A command of each tool that is sound, but for what it reads.
+# A valid command of each tool, apart from its inputs.
 gpt2=(--vocab-file vocab.json --merge-file merges.txt)
 sizes=(--num-layers 4 --hidden-size 16 --num-attention-heads 2 --max-position-embeddings 32 --seq-length 16)
 mtl_train=(mtl-train "${sizes[@]}" "${gpt2[@]}" --lr 1e-3 --dry-run --train-iters 2)
@@ -18,7 +18,7 @@ mtl_generate=(mtl-generate --load "$MODEL" --ids --prompt 1 --max-new-tokens 1 "
 mtl_convert=(mtl-convert --load "$MODEL" --save converted)
 mtl_plot=(mtl-plot plain.txt)
 
-# command_for NAME FLAG PHRASE: that command, changed where it would not do; the result is in $chosen.
+# command_for NAME FLAG PHRASE: sets $chosen to that command, adapted to flag and phrase.
 command_for() {
   local -n command=mtl_$1
   chosen=("${command[@]}")
@@ -30,17 +30,17 @@ command_for() {
   esac
 }
 
-# What makes a condition fail where that is not the absence of a flag.
+# The flags that make a condition fail, unless an absent flag does.
 declare -A setting=(["with --lr-decay-style constant"]="--lr-decay-style constant" ["with --eval-iters 0"]="--eval-iters 0"
   ["with --weight-decay-incr-style linear or cosine"]="--weight-decay-incr-style linear --start-weight-decay 0 --end-weight-decay 1"
   ["on the CPU, whose memory is the host's"]="--device cpu" ["with --loss-scale"]="--fp16 --loss-scale 128" ["with --greedy"]="--greedy" ["with --to mtl or megatron"]="--to mtl"
   ["with --format text"]="--format text"
   ["with --tokenizer-type HuggingFaceTokenizer, which always finds its tokens"]="--tokenizer-type HuggingFaceTokenizer --tokenizer-model $MODEL"
   ["without --device cuda or auto"]="--device cpu" ["without --tokenizer-type GPT2BPETokenizer"]="--tokenizer-type NullTokenizer --vocab-size 1000")
-# Values of texts that have choices; others take anything.
+# Values of flags with choices or a format; others accept any text.
 declare -A value=([--lr-warmup-init]=5e-4 [--min-lr]=1e-4 [--lr-wsd-decay-style]=linear [--pipeline-schedule]=gpipe [--roofline]=H100 [--tiktoken-pattern]=v1 [--lang]=english [--max-shard-size]=5GB [--recompute-method]=block [--transformer-impl]=local
   [--vocab-file]=vocab.json [--merge-file]=merges.txt [--tokenizer-model]=vocab.json)
-# Without these, flags are refused before they have no effect.
+# Flags that are refused, rather than without effect, unless these are given.
 declare -A together=([--overlap-param-gather]="--overlap-grad-reduce --use-distributed-optimizer")
 
 conditions=0
@@ -68,7 +68,7 @@ for name in train topo preprocess vocab eval generate convert plot; do
         needs\ *) wanted="  $flag  *$phrase" ;;
         *) wanted="mtl-$name: $flag: $phrase" ;;
       esac
-      [ "$(grep -cE -- "^$wanted\$" err)" -eq 1 ] || fail "not said once: $wanted: $(cat err)"
+      [ "$(grep -cE -- "^$wanted\$" err)" -eq 1 ] || fail "not printed once: $wanted: $(cat err)"
       conditions=$((conditions + 1))
     done
   done <listed

@@ -1,6 +1,6 @@
 #!/bin/bash
-# What every tool does with its command line: help and version on stdout, misuse on stderr with exit 2, and a dumped
-# configuration that reads back.
+# Every tool's command line: help and version on stdout, misuse on stderr with exit 2, and a dumped configuration that
+# reads back.
 . "$(dirname "$0")/lib.sh" "$1"
 
 check_dump() {
@@ -8,7 +8,7 @@ check_dump() {
   expect_exit 0 "$tool" --dump-config
   cp "$WORK/out" "$WORK/first.conf"
   expect_exit 0 "$tool" --config "$WORK/first.conf" --dump-config
-  # The origin, behind the last " # ", is another one now.
+  # The origin after the last " # " differs.
   sed 's/ *# [^#]*$//' "$WORK/first.conf" >"$WORK/first"
   sed 's/ *# [^#]*$//' "$WORK/out" >"$WORK/second"
   cmp -s "$WORK/first" "$WORK/second" || fail "$tool: the dumped configuration does not read back: $(diff "$WORK/first" "$WORK/second")"
@@ -29,7 +29,7 @@ for path in "$BIN"/mtl-*; do
   "$tool" --help | grep -q -- '--dump-config' && check_dump "$tool"
 done
 
-# Programs that compute do not let waiting threads spin for long, unless the user says how they are to wait.
+# Tools that compute do not let waiting threads spin for long, unless the user configures it.
 for tool in mtl-train mtl-eval mtl-generate mtl-convert; do
   env -u OMP_WAIT_POLICY OMP_DISPLAY_ENV=verbose "$tool" --version >"$WORK/out" 2>"$WORK/err"
   tail -n 30 "$WORK/err" | grep -q "GOMP_SPINCOUNT = '1000'" || fail "$tool: waiting threads spin"
@@ -37,7 +37,7 @@ for tool in mtl-train mtl-eval mtl-generate mtl-convert; do
   grep -q "GOMP_SPINCOUNT = '1000'" "$WORK/err" && fail "$tool: overrules OMP_WAIT_POLICY"
 done
 
-# A reader that leaves early is not an error, a full disk is.
+# A reader that closes early is not an error, a full disk is.
 mtl-plot --help | head -1 >/dev/null
 [ "${PIPESTATUS[0]}" -eq 74 ] && fail "a closed pipe is reported as an I/O error"
 if [ -e /dev/full ]; then

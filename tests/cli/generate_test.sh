@@ -1,5 +1,5 @@
 #!/bin/bash
-# mtl-generate: continuations as transformers makes them, the forms of prompts and output, and how it fails.
+# mtl-generate: continuations equal transformers', all forms of prompts and output, and its errors.
 source "$(dirname "$0")/lib.sh" "$1"
 export OMP_WAIT_POLICY=passive
 MODELS=$TESTS/golden/gpt2_model
@@ -14,7 +14,7 @@ expect_output() {
   diff "$WORK/want" "$WORK/out" >&2 || fail "output differs: $*"
 }
 
-# Ids, from a file, from standard input and the command line, one at a time and in a batch.
+# Ids from a file, from standard input and from the command line, one at a time and in a batch.
 sed -E 's/.*"prompt":\[([0-9,]*)\].*/\1/; s/,/ /g' "$GREEDY" >prompts.txt
 sed -E 's/.*"continuation":\[([0-9,]*)\].*/\1/; s/,/ /g' "$GREEDY" >continuations.txt
 a=(mtl-generate --load "$MODELS/a" --ids --greedy --max-new-tokens 40)
@@ -35,7 +35,7 @@ expect_exit 0 "${a[@]}" --input prompts.txt --json-lines --logprobs --max-new-to
 expect_text out '^\{"prompt": "274", "ids": \[151\], "stop": "length", "logprobs": \[-2\.6207[0-9]+\]\}$'
 expect_output "${a[@]}" --prompt 274 --max-new-tokens 0 < <(echo)
 
-# The end-of-document token ends a continuation by default: here the token that comes fourth is named as one.
+# The end-of-document token ends a continuation by default: the test declares the fourth token to be it.
 mkdir stops && cp "$MODELS"/a/* stops && chmod u+w stops/config.json
 fourth=$(head -1 continuations.txt | cut -d' ' -f4)
 sed -i -E "s/\"eos_token_id\": 511/\"eos_token_id\": $fourth/" stops/config.json
@@ -46,7 +46,7 @@ expect_exit 0 "${stops[@]}" --json-lines
 expect_text out '"stop": "eos"\}$'
 expect_output "${stops[@]}" --ignore-eos --max-new-tokens 40 < <(head -1 continuations.txt)
 
-# generation_config.json counts first, as in transformers; it may name several ids.
+# generation_config.json has precedence, as in transformers; it may name several ids.
 for ids in "$fourth" "[511, $fourth]"; do
   echo "{\"eos_token_id\": $ids}" >stops/generation_config.json
   sed -i -E 's/"eos_token_id": [0-9]+/"eos_token_id": 511/' stops/config.json
@@ -58,7 +58,7 @@ echo '{"eos_token_id": ["a"]}' >stops/generation_config.json
 expect_exit 65 "${stops[@]}"
 expect_text err 'generation_config.json: eos_token_id is \["a"\], not a token id or a list of them'
 
-# Text: the prompt, then its continuation; JSON lines say the same.
+# Text: the prompt, then its continuation; JSON lines agree with it.
 text=(mtl-generate --load b --top-k 3 --max-new-tokens 8 --seed 5)
 expect_exit 0 "${text[@]}" --prompt 'To be'
 expect_text out '^To be.'
@@ -80,7 +80,7 @@ head -c "$(wc -c <first)" batched | cmp -s - first || fail 'the first of four pr
 expect_exit 0 "${text[@]}" --prompt 'To be' --num-samples 3 --json-lines
 expect_text out '"sample": 2'
 [ "$(sed 's/.*"ids"//; s/"sample".*//' out | sort -u | wc -l)" -gt 1 ] || fail 'samples are all the same'
-# What is printed is UTF-8, whatever bytes the tokens stand for.
+# The output is UTF-8, whatever bytes the tokens represent.
 mtl-generate --load b --prompt 'é' --max-new-tokens 100 2>err | iconv -f UTF-8 -t UTF-8 >out || fail 'output is not UTF-8'
 expect_text err "the model's 48 positions were full: generation continued from the last 24 tokens"
 mtl-generate --load b --input <(yes 'To be' | head -50) --max-new-tokens 40 2>err | head -1 >out
@@ -88,11 +88,11 @@ mtl-generate --load b --input <(yes 'To be' | head -50) --max-new-tokens 40 2>er
 expect_exit 0 mtl-generate --load b --prompt "$(yes 'to be' | head -60 | tr '\n' ' ')" --greedy --max-new-tokens 1
 expect_text err '--prompt: the prompt has [0-9]+ tokens; the model sees the last 48'
 
-# Another tokenizer: numbers, with blanks between them.
+# Another tokenizer: numbers separated by blanks.
 expect_exit 0 mtl-generate --load "$MODELS/a" --greedy --max-new-tokens 40 --prompt 274 --tokenizer-type NullTokenizer --vocab-size 512
 expect_same out <(paste -d' ' prompts.txt continuations.txt | head -1)
 
-# In 16 bits: the continuation of a confident model is the same; other log-probabilities show that it was computed so.
+# In 16 bits: a confident model's continuation is the same; different log-probabilities show that the dtype acts.
 for dtype in bfloat16 float16; do
   expect_exit 0 mtl-generate --load b --prompt x --greedy --max-new-tokens 5 --json-lines --logprobs --dtype "$dtype"
   cp out "$dtype"
@@ -101,7 +101,7 @@ expect_exit 0 mtl-generate --load b --prompt x --greedy --max-new-tokens 5 --jso
 cmp -s out bfloat16 && fail 'bfloat16 computes what float32 does'
 cmp -s bfloat16 float16 && fail 'float16 computes what bfloat16 does'
 
-# How it fails: all wrong flags at once.
+# Errors: all wrong flags at once.
 expect_exit 2 mtl-generate --max-new-tokens -1 --temperature 0 --top-k -2 --top-p 1.5 --seed -3 --num-samples 0 --batch-size 0 \
   --threads -1 --logprobs --prompt x --input y --tempreature 1
 for what in '--load ' '--max-new-tokens -1 ' '--temperature 0 .*--greedy' '--top-k -2 ' '--top-p 1.5 ' '--seed -3 ' '--num-samples 0 ' \
@@ -128,7 +128,7 @@ expect_text err 'bad.jsonl: line 1: the prompt is not a string'
 expect_exit 74 mtl-generate --load b --input absent.txt
 expect_output mtl-generate --load b --input /dev/null </dev/null
 
-# Line by line: an answer does not wait for the next prompt; a line that is not a prompt does not end the run.
+# Line by line: an answer does not wait for the next prompt, and an invalid line does not end the run.
 for form in '' --json-lines; do
   # shellcheck disable=SC2086
   coproc generate { exec mtl-generate --load b --greedy --max-new-tokens 3 $form 2>/dev/null; }
@@ -138,20 +138,20 @@ for form in '' --json-lines; do
   for prompt in 'be' 'or'; do
     echo "$prompt" >&9
     read -r -t 60 line <&8 || { fail "no answer while the input is open $form"; break; }
-    [[ $line == *"$prompt"* ]] || fail "another answer: $line"
+    [[ $line == *"$prompt"* ]] || fail "wrong answer: $line"
   done
   exec 9>&- 8<&-
-  wait "$pid" || fail "a co-process that ends with $?"
+  wait "$pid" || fail "the co-process exits with $?"
 done
 yes be | timeout 120 mtl-generate --load b --greedy --max-new-tokens 1 2>/dev/null | head -2 >out
-[ "$(wc -l <out)" -eq 2 ] || fail 'endless input is not answered'
+[ "$(wc -l <out)" -eq 2 ] || fail 'no answers to endless input'
 printf '{"prompt": "To be"}\n{"prompt": "or not"}\n{"prmpt": 1}\n{"prompt": "to be"}\n' >third.jsonl
 expect_exit 65 mtl-generate --load b --greedy --max-new-tokens 2 --input third.jsonl --json
-[ "$(wc -l <out)" -eq 3 ] || fail 'three of four prompts are answered'
+[ "$(wc -l <out)" -eq 3 ] || fail 'not three answers to four prompts'
 expect_text err 'third.jsonl: line 3: '
 expect_text err 'third.jsonl: 1 of 4 lines are not prompts'
 
-# Temperatures at the ends of their range: the smallest draws the most likely token, the largest any.
+# Extreme temperatures: the lowest draws the most likely token, the highest any.
 expect_exit 0 mtl-generate --load b --prompt 'To be' --greedy --max-new-tokens 8
 cp out greedy
 expect_output mtl-generate --load b --prompt 'To be' --temperature 1e-308 --max-new-tokens 8 <greedy

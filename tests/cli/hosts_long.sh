@@ -1,7 +1,8 @@
 #!/bin/bash
-# Two hosts: network namespaces with a host name each, joined by a pair of virtual interfaces. A job of TP 2 x PP 2 over
-# TCP; a rank killed on the other host; the link down, where mpirun alone would wait for ever; resumed on one host.
-# shellcheck disable=SC2034  # LENGTH and LAST are for the files that are sourced
+# Two hosts: network namespaces with a host name each, joined by a pair of virtual interfaces. A job of TP 2 x PP 2
+# over TCP; a rank killed on the other host; the link down, where mpirun itself would wait forever; resumed on one
+# host.
+# shellcheck disable=SC2034 # LENGTH and LAST are for the files that are sourced
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/train_runs.sh"
 source "$(dirname "$0")/ranks_runs.sh"
@@ -27,7 +28,7 @@ done
 cd "$WORK" || exit 1
 preprocess "$CORPUS" c
 
-# agent HOST COMMAND...: runs the command there, as ssh would.
+# agent HOST COMMAND...: runs the command there, like ssh.
 cat >agent <<AGENT
 #!/bin/bash
 host=\$1
@@ -37,7 +38,7 @@ exec ip netns exec $B unshare --uts bash -c "hostname host-b; \$*"
 AGENT
 chmod +x agent
 
-# on_both NAME FLAG...: the job, two ranks on each host; mpirun runs on host-a.
+# on_both NAME FLAG...: runs the job with two ranks on each host; mpirun runs on host-a.
 on_both() {
   local name=$1
   shift
@@ -52,7 +53,7 @@ start_on_both() {
   job=$!
 }
 
-# ended NAME SECONDS: the job ends within them, not with 0, and leaves no process on either host.
+# ended NAME SECONDS: the job fails within that time and leaves no process on either host.
 ended() {
   local began=$SECONDS code left
   wait "$job"
@@ -68,7 +69,7 @@ ended() {
   [ -z "$left" ] || fail "$1: still running: $(ps -o pid=,comm= -p ${left//$'\n'/,} | tr '\n' ';')"
 }
 
-# The same as on one host, bit for bit.
+# Two hosts produce the bits of one.
 enter_layout tp-pp
 LENGTH=(--train-iters 60 --save-interval 20 --eval-interval 50 --log-interval 5)
 LAST=iter_0000060/shard_00000.safetensors
@@ -87,7 +88,7 @@ send KILL killed 3
 ended killed 20
 expect_text killed.err 'rank 3 with PID [0-9]+ on node .* exited on signal 9'
 
-# The link goes down: ranks and hosts are named, and the job ends on both hosts, though mpirun cannot reach its daemon.
+# The link fails: ranks and hosts are named, and the job ends on both hosts, though mpirun cannot reach its daemon.
 start_on_both down
 wait_until down.err 'saved down/save/iter_0000020'
 ip -n $A link set veth0 down
@@ -96,7 +97,7 @@ expect_text down.err 'rank [01] \(host-a\): .* did not end within 6.00 s'
 expect_text down.err 'rank [23] \(host-b\) gave no answer: stopped or hung'
 ip -n $A link set veth0 up
 
-# Resumed on one host, in another layout: the same losses as without any of it.
+# Resumed on one host, in another layout: the losses of an uninterrupted run.
 for name in killed down; do
   newest=$(cd "$WORK/tp-pp" && newest_of $name)
   end=$((10#${newest##*_} + 10))
@@ -108,6 +109,6 @@ for name in killed down; do
   expect_exit 0 run_in $name
   expect_text "$WORK/err" "^mtl-train: resuming $newest at iteration"
   mtl_compare near <(figures "$name/log.jsonl") <(figures whole/log.jsonl) --relative 1e-5 --relative norm=1e-4 \
-    --count $((end / 5 * 2)) || fail "$name: other figures than in one run"
+    --count $((end / 5 * 2)) || fail "$name: different figures than in one run"
 done
 finish

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# What `make install DESTDIR=... PREFIX=...` puts where, and that all of it works from there: the programs, and every
-# script of share/. Both paths hold a blank.
+# The files that `make install DESTDIR=... PREFIX=...` installs, and that they work there: the programs, and every
+# script of share/. Both paths contain a blank.
 . "$(dirname "$0")/lib.sh"
 build=$(cd "$1" && pwd)
 tree=$(cd "$build/../.." && pwd)
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMP_WAIT_POLICY=passive THREADS=1
 cd "$WORK" || exit 1
 
-# The command that the Makefile runs, without building first.
+# The Makefile's command, without building first.
 command=$(make -s -n -C "$tree" install PRESET="$(basename "$build")" DESTDIR="$WORK/a destination" PREFIX='/opt/m t l' | grep 'cmake --install')
 expect_exit 0 env -C "$tree" bash -c "$command"
 root="$WORK/a destination/opt/m t l"
@@ -21,7 +21,7 @@ for file in man/man5/mtl-idx.5 man/man5/mtl-checkpoint.5 mtl/gpt2/vocab.json mtl
   [ -f "$root/share/$file" ] || fail "share/$file was not installed"
 done
 
-# The installed vocabulary serves the installed programs.
+# The installed programs use the installed vocabulary.
 echo '{"text": "Hello world"}' |
   expect_exit 0 "$root/bin/mtl-preprocess" --input - --output-prefix hello --append-eod \
     --vocab-file "$root/share/mtl/gpt2/vocab.json" --merge-file "$root/share/mtl/gpt2/merges.txt"
@@ -34,7 +34,7 @@ demo=(make -s -C "$share/demo" OUT="$WORK/demo" MTL_BIN="$root/bin"
   RUN='--seq-length 128 --micro-batch-size 2 --train-iters 4 --lr 1e-3 --split 95,5,0 --eval-interval 2 --eval-iters 1 --log-interval 1')
 expect_exit 0 "${demo[@]}"
 for file in shakespeare-vocab.json train_text_document.idx checkpoint/iter_0000004/manifest.json loss.svg hf/model.safetensors; do
-  [ -f "demo/$file" ] || fail "the demo did not make $file"
+  [ -f "demo/$file" ] || fail "the demo did not create $file"
 done
 expect_text out "$root/bin/mtl-generate --load '$WORK/demo/hf'"
 expect_exit 0 "${demo[@]}" clean
@@ -51,7 +51,7 @@ expect_exit 0 env MTL_BIN="$root/bin" MODEL=tiny RANKS=2 OUT='our sizes' bash "$
   --model_size 345M --train_iters 2 2x1
 expect_text out '^345M +2 +1 +1 +2 +[0-9.]+ +[0-9.]+$'
 
-# The templates of Slurm, with an srun that plans the run instead of starting it.
+# The Slurm templates, with an srun that plans the run instead of starting it.
 mkdir fake
 printf '#!/bin/bash\nwhile [[ $1 == -* ]]; do shift; done\nexec "$@" --dry-run --world-size "$RANKS"\n' >fake/srun
 chmod +x fake/srun
@@ -62,7 +62,7 @@ for template in one-node:8 several-nodes:16; do
   expect_text out 'parameters +354,823,168'
 done
 
-# What the benchmarks need and an installation lacks is reported, and is not an error.
+# Prerequisites of the benchmarks that an installation lacks are reported, without an error.
 expect_exit 0 env MTL_BENCH=data MTL_BENCH_QUICK=1 bash "$share/bench/run.sh" "$root/bin"
 expect_text err 'data: not measured \(no .*mtl_bench_data; ninja mtl_bench_data builds it\)'
 finish

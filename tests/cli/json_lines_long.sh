@@ -1,4 +1,4 @@
-# Both parsers of JSON lines on 900,000 mutated lines more than the unit test takes.
+# Both parsers of JSON lines agree on 900,000 more mutated lines than in the unit test.
 source "$(dirname "$0")/lib.sh" "$1"
 cd "$TESTS"
 MTL_TEST_JSON_LINES=900000 expect_exit 0 "$BIN/mtl_test_text" --test-case='json parsers: they agree on mutated lines'

@@ -1,21 +1,22 @@
-# One loss in every layout: trains the same 20 iterations, dropout on, in each layout it is given, and compares with one
-# process. Source lib.sh first; then run_layouts FIRST LAST [ARCHITECTURE [TP]] runs these lines of layouts.txt with GPT-2's
-# architecture or another one, as far as they divide its heads over at most TP ranks, and prints the table.
+# Every layout has the same loss: trains the same 20 iterations, with dropout, in each layout, and compares with a
+# single process. Source lib.sh first; then run_layouts FIRST LAST [ARCHITECTURE [TP]] runs these lines of layouts.txt
+# with GPT-2's architecture or another, if they divide its heads over at most TP ranks, and prints the table.
 #
-#   loss, norm   largest relative difference over 20 iterations and 3 validations
-#   gradient     largest relative rms difference of a tensor in the first step's gradients (from the first moments)
-#   weights      the same of the weights after 20 iterations
-#   start        whether the weights before the first update have the same bits
+# loss, norm largest relative difference over 20 iterations and 3 validations
+# gradient largest relative rms difference of a tensor in the first step's gradients (from the first moments)
+# weights the same for the weights after 20 iterations
+# start whether the weights before the first update have the same bits
 #
-# In 16 bits every layout rounds other partial sums: the bounds are those of the dtype, several times what was measured.
+# In 16 bits, layouts round different partial sums: the bounds are those of the dtype, several times the measured
+# ones.
 source "$TESTS/cli/figures.sh"
 export OMP_WAIT_POLICY=passive OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
-CLIP=1.0 # below the norm of every step: the sum over all ranks decides each update
+CLIP=1.0  # below the norm of every step: the sum over all ranks determines each update
 
-# Flags of an architecture; GPT-2's when empty. Two query groups go with at most two tensor-parallel ranks. The learning
-# rate is lower than GPT-2's: these models have no position table, and at 0.001 a step occasionally has a row whose gradient
-# exceeds all others and is ill-conditioned, so that rounding alone changes its norm by up to 1e-3.
+# Flags of an architecture; empty for GPT-2's. Two query groups allow at most two tensor-parallel ranks. The learning
+# rate is lower than GPT-2's: these models have no position table, and at 0.001 a step occasionally has a row whose
+# gradient exceeds all others and is ill-conditioned, so that rounding by itself changes its norm by up to 1e-3.
 # gpt-bf16 and the like: the architecture in that precision.
 architecture=()
 LOW_LR=(--lr 0.0003)
@@ -51,8 +52,8 @@ train_layout() {
     "$@" </dev/null
 }
 
-# check_clipping NAME: all 20 steps of that run have norms above $CLIP, and clipping acts: the first moments of the first
-# step are those of a run without it, $CLIP / norm times.
+# check_clipping NAME: all 20 steps of that run have norms above $CLIP, and clipping acts: the first moments of the
+# first step are those of a run without it, times $CLIP / norm.
 check_clipping() {
   local name=$1 norm ratio
   figures "$name.jsonl" | sed -n 's/^norm //p' >norms
@@ -80,10 +81,10 @@ check_layout() {
   below "$norm" "${bounds[1]}" || fail "$text: gradient norms differ by $norm"
   below "$first" "${bounds[2]}" || fail "$text: first gradients differ by $first"
   below "$rms" "${bounds[3]}" || fail "$text: weights differ by $rms, in $last"
-  [ "$start" = same ] || fail "$text: other initial weights"
+  [ "$start" = same ] || fail "$text: different initial weights"
 }
 
-# Flags of a line of layouts.txt, and what a reader calls it.
+# The flags of a line of layouts.txt, and its title.
 set_layout() {
   local tp=$1 sp=$2 pp=$3 schedule=$4 dp=$5 zero=$6 overlap=$7 micro=$8
   ranks=$((tp * pp * dp))
@@ -99,24 +100,24 @@ set_layout() {
   title+="micro-batches $((16 / micro / dp)) x $micro"
 }
 
-# prepare_layouts: the token files.
+# prepare_layouts: makes the token files.
 prepare_layouts() {
   expect_exit 0 mtl-preprocess --input "$TESTS/golden/end_to_end/corpus.jsonl" --output-prefix c \
     --tokenizer-type NullTokenizer --vocab-size 512 --append-eod
 }
 
-# same_bits NAME OTHER WHAT: the same figures, and the same bits in every checkpoint of two runs of train_layout.
+# same_bits NAME OTHER WHAT: two runs of train_layout have the same figures, and the same bits in every checkpoint.
 same_bits() {
   local answer step
   figures "$1.jsonl" >"$1.figures"
   figures "$2.jsonl" >"$2.figures"
-  mtl_compare near "$1.figures" "$2.figures" --relative 0 --count 44 || fail "$3: other figures"
+  mtl_compare near "$1.figures" "$2.figures" --relative 0 --count 44 || fail "$3: different figures"
   for step in 0000001 0000020; do
     answer=$(mtl_compare_checkpoints --exact "$1.ck/iter_$step" "$2.ck/iter_$step" 2>&1) || fail "$3: $answer"
   done
 }
 
-# check_recompute KEPT FLAG...: recomputation moves no bit of the run KEPT, whose layout is in `flags`.
+# check_recompute KEPT FLAG...: recomputation changes no bit of the run KEPT, whose layout is in `flags`.
 check_recompute() {
   local kept=$1
   shift

@@ -1,4 +1,4 @@
-# What every test of the tools needs: source it with the build folder as $1.
+# Shared by all tests of the tools: source it with the build folder as $1.
 set -u
 BIN=$(cd "$1/bin" && pwd)
 TESTS=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -8,14 +8,15 @@ WORK=$(mktemp -d)
 trap 'rm -rf "$WORK"' EXIT
 failures=0
 
-# With FAIL_FAST set a test ends at its first failure.
+# With FAIL_FAST set, a test ends at its first failure.
 fail() {
   echo "FAILED: $*" >&2
   failures=$((failures + 1))
   [ -z "${FAIL_FAST:-}" ] || exit 1
 }
 
-# enter_data_folder: the test continues in $WORK, with token files and GPT-2's vocabulary there; threads wait asleep.
+# enter_data_folder: the test continues in $WORK, with token files and GPT-2's vocabulary there; waiting threads
+# sleep.
 enter_data_folder() {
   export OMP_WAIT_POLICY=passive
   cd "$WORK" || exit 1
@@ -58,28 +59,29 @@ expect_same() {
   cmp -s "$1" "$2" || fail "$1 and $2 differ: $(cmp "$1" "$2" 2>&1 | head -1)"
 }
 
-# Numbers are compared by mtl_compare, never by awk: mawk takes NaN for equal to every number.
+# mtl_compare compares numbers, never awk: in mawk, NaN equals every number.
 # below VALUE LIMIT: both are finite, and VALUE <= LIMIT.
 below() { mtl_compare below "$1" "$2"; }
 
 # expect_near A B TOLERANCE: two numbers, equal to a relative TOLERANCE.
 expect_near() { mtl_compare near <(echo "$1") <(echo "$2") --relative "$3" || fail "$1 is not near $2"; }
 
-# expect_near_lines FILE FILE WHAT [TOLERANCE [COUNT]]: as many lines in both (COUNT), each a number after equal words;
-# the numbers are equal to TOLERANCE, 1e-6.
+# expect_near_lines FILE FILE WHAT [TOLERANCE [COUNT]]: both have COUNT lines, each a number after equal words; the
+# numbers are equal to TOLERANCE, 1e-6 by default.
 expect_near_lines() {
   mtl_compare near "$1" "$2" --relative "${4:-1e-6}" ${5:+--count "$5"} || fail "$3: $1 and $2 differ"
 }
 
-# make_null_corpus: null.jsonl, and null_wanted.bin and .idx, what Megatron-LM makes of it. It is golden/indexed's corpus of
-# NullTokenizer less line 9, whose id -1 lies outside the vocabulary: Megatron-LM writes it, mtl refuses it.
+# make_null_corpus: writes null.jsonl, and null_wanted.bin and .idx, Megatron-LM's files of it. It is golden/indexed's
+# corpus of NullTokenizer without line 9, whose id -1 is outside of the vocabulary: Megatron-LM writes it, mtl refuses
+# it.
 make_null_corpus() {
   sed 9d "$TESTS/golden/indexed/null.jsonl" >null.jsonl
   mtl-data split "$TESTS/golden/indexed/null70000_text_document" --counts 8,1 --names wanted,outside --output-prefix null --quiet ||
     fail 'make_null_corpus'
 }
 
-# is_sanitized TOOL: then it needs more memory than it is asked for.
+# is_sanitized TOOL: true if it was built with a sanitizer, which needs more memory than the plan.
 is_sanitized() { nm -D "$(command -v "$1")" | grep -qE '__[at]san'; }
 
 finish() {

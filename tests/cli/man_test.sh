@@ -1,15 +1,15 @@
 #!/bin/bash
-# Every tool has a manual page, which lists the flags that --help lists, no more and no fewer, and formats without errors.
+# Every tool has a manual page with exactly the flags of --help, which formats without errors.
 . "$(dirname "$0")/lib.sh" "$1"
 MAN=$TESTS/../man
 
-# flags_of_help TOOL [COMMAND]: the flags that --help lists, one a line.
+# flags_of_help TOOL [COMMAND]: the flags that --help lists, one per line.
 flags_of_help() {
   "$@" --help | grep -oE '^  -.*' | sed -E 's/^  ((-[A-Za-z-]+[A-Za-z0-9-]*(, )?)+).*/\1/' |
     grep -oE -- '-[A-Za-z-][A-Za-z0-9-]*'
 }
 
-# commands_of TOOL: the names that its help lists when it wants a COMMAND.
+# commands_of TOOL: the commands that its help lists if it requires a COMMAND.
 commands_of() {
   "$1" --help | grep -q "^usage: $1 COMMAND" || return
   "$1" --help | sed -nE 's/^  ([a-z][a-z-]*) .*/\1/p'
@@ -53,9 +53,9 @@ else
   echo "scdoc or mandoc not found: formatting of the pages not checked"
 fi
 
-# The tables of flags in docs/megatron.md are the program's own, and it has every flag that the page calls mtl's.
+# The tables of flags in docs/megatron.md equal the program's, which has every flag that the page calls mtl's.
 bash "$TESTS/../docs/megatron_flags.sh" "$BIN" >"$WORK/tables"
-[ "$(grep -c "^| \`--" "$WORK/tables")" -gt 30 ] || fail "mtl-train --list-foreign-flags lists too little"
+[ "$(grep -c "^| \`--" "$WORK/tables")" -gt 30 ] || fail "mtl-train --list-foreign-flags lists too few flags"
 sed -n '/^## Flags without an effect/,$p' "$TESTS/../docs/megatron.md" | cmp - "$WORK/tables" ||
   fail "docs/megatron.md differs from the program: run docs/megatron_flags.sh $BIN --write"
 mtl-train --list-flags | cut -d" " -f1 >"$WORK/flags"

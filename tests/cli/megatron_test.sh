@@ -8,7 +8,7 @@ enter_data_folder
 # field NAME LINE: a number or word of a line of cases.jsonl.
 field() { sed -E "s/.*\"$1\": ?\"?([^,\"}]+).*/\1/" <<<"$2"; }
 
-# Every case becomes the weights of the model it was made from.
+# Every case converts to the weights of its model.
 expect_exit 0 mtl-convert --load "$A" --save half --dtype float16
 while read -r line; do
   name=$(field dir "$line")
@@ -27,7 +27,7 @@ expect_exit 0 mtl-convert --load "$CASES/legacy_tp2pp2" --save mtl --to mtl --vo
 expect_exit 0 mtl-convert --load mtl --save back
 expect_same back/model.safetensors "$A/model.safetensors"
 
-# A value that the file lacks: the error names its flag; without --vocab-size padding stays, with a warning.
+# A value that the file lacks: the error names its flag; without --vocab-size, padding stays, with a warning.
 expect_exit 2 mtl-convert --load "$CASES/v0_tp1" --save no
 expect_text err '--num-attention-heads .*is needed: the checkpoint has no args'
 expect_exit 2 mtl-convert --load "$A" --save no --num-attention-heads 8
@@ -42,14 +42,14 @@ expect_exit 0 mtl-convert --load "$CASES/mcore_local_tp1pp1" --save padded
 expect_text err 'keeps all 600 rows of the token embedding, of which the last may be padding; give a tokenizer or --vocab-size'
 expect_text padded/config.json '"vocab_size": 600'
 
-# Without its tracker, the newest iteration counts.
+# Without a tracker, uses the newest iteration.
 mkdir untracked
 cp -r "$CASES/v1_tp1/iter_0000030" untracked
 expect_exit 0 mtl-convert --load untracked --save from_untracked --vocab-size 512
 expect_text err 'warning: untracked/latest_checkpointed_iteration.txt is missing; taking iter_0000030'
 expect_same from_untracked/model.safetensors half/model.safetensors
 
-# A tokenizer in the folder gives the size.
+# A tokenizer in the folder determines the size.
 cp -r "$CASES/mcore_local_tp1pp1" with_tokenizer
 chmod -R u+w with_tokenizer
 expect_exit 0 mtl-vocab --input "$TESTS/../CONTRIBUTING.md" --output-prefix small --vocab-size 512
@@ -58,7 +58,7 @@ cp small-merges.txt with_tokenizer/iter_0000030/merges.txt
 expect_exit 0 mtl-convert --load with_tokenizer --save trimmed
 expect_same trimmed/model.safetensors half/model.safetensors
 
-# Evaluation and generation are those of the model.
+# Evaluation and generation equal the model's.
 ids=$(shuf -i 0-511 -n 400 --random-source="$CASES/cases.jsonl" | tr '\n' ' ')
 for _ in $(seq 25); do printf '{"text": "%s"}\n' "${ids% }"; done >ids.jsonl
 expect_exit 0 mtl-preprocess --input ids.jsonl --output-prefix ids --tokenizer-type NullTokenizer --vocab-size 512
@@ -92,7 +92,7 @@ done
 expect_exit 0 "${train[@]}" --load "$CASES/v0_tp1" --finetune --num-attention-heads 4
 losses out | diff - wanted || fail 'training from v0_tp1'
 
-# With the optimizer's state training resumes: from the folder itself, and from a checkpoint that was converted from it.
+# With the optimizer's state training resumes: from the folder itself, and from a checkpoint converted from it.
 resume=("${train[@]}" --train-iters 32 --attention-dropout 0 --hidden-dropout 0)
 expect_exit 0 mtl-convert --load "$CASES/legacy_tp1pp1" --save resumable --to mtl --vocab-size 512 --verify
 expect_exit 0 "${resume[@]}" --load resumable
@@ -104,7 +104,7 @@ losses out | diff - wanted || fail 'resuming a Megatron-LM checkpoint'
 expect_exit 0 "${resume[@]}" --load "$CASES/legacy_tp1pp1" --finetune
 [ "$(losses out | wc -l)" -eq 32 ] || fail '--finetune of a checkpoint with its optimizer'
 
-# A flipped bit is found on the way to every format.
+# Finds a flipped bit during conversion to every format.
 cp -r "$CASES/v1_tp1" damaged
 chmod -R u+w damaged
 printf '\001' | dd of=damaged/iter_0000030/mp_rank_00/model_optim_rng.pt bs=1 seek=200001 conv=notrunc status=none
@@ -115,7 +115,7 @@ done
 expect_exit 65 mtl-eval --load damaged --data-path ids_text_document --vocab-size 512
 expect_text err 'is damaged: its CRC-32 differs'
 
-# Hostile files: refused, at once, with a reason; nothing is called.
+# Hostile files are refused at once, with a reason; nothing in them is called.
 mkdir -p bad/release/mp_rank_00
 echo release >bad/latest_checkpointed_iteration.txt
 for file in "$CASES"/bad/*.pt; do
@@ -124,7 +124,7 @@ for file in "$CASES"/bad/*.pt; do
   expect_text err 'mp_rank_00/model_optim_rng.pt: .{12}'
   expect_exit 65 timeout 5 mtl-convert --load "$file" --save no
 done
-[ -z "$(find . "$TESTS" -name 'PWNED*')" ] || fail 'a file of a hostile checkpoint was made'
+[ -z "$(find . "$TESTS" -name 'PWNED*')" ] || fail 'a hostile checkpoint created a file'
 [ ! -e no ] || fail 'a refused checkpoint was converted'
 
 finish

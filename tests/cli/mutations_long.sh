@@ -1,6 +1,6 @@
 #!/bin/bash
-# Whole tests can fail: each runs on programs one of which breaks what it wrote, and must report a failed check. The
-# comparisons alone are tried in mutations_test.sh.
+# Whole tests can fail: each runs on programs one of which corrupts its own output, and must report a failed check.
+# mutations_test.sh tests only the comparisons.
 source "$(dirname "$0")/lib.sh" "$1"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMP_WAIT_POLICY=passive
 cd "$WORK" || exit 1
@@ -13,9 +13,9 @@ shadow_programs() {
   ln -s "$BIN"/* shadow/bin
 }
 
-# A program that runs the real one, and then the shell words $1 on what it wrote: `log` is its --log-jsonl, `save` its
-# --save, `output` its -o or --output-prefix, `board` its --tensorboard-dir; without them "". Standard output passes
-# through `$2`.
+# A program that runs the real one, and then the shell words $1 on its output: `log` is its --log-jsonl, `save` its
+# --save, `output` its -o or --output-prefix, `board` its --tensorboard-dir; "" if absent. Standard output is filtered
+# by `$2`.
 write_program() { # NAME AFTER FILTER
   rm "shadow/bin/$1"
   cat >"shadow/bin/$1" <<EOF
@@ -45,7 +45,7 @@ mutant() {
   write_program "$program" "$4" "${5:-cat}"
   expect_failure "$test" "$what" "${6:-}"
 }
-# expect_failure TEST WHAT PATTERN: of the test on the shadow programs.
+# expect_failure TEST WHAT PATTERN: runs the test on the shadow programs.
 expect_failure() {
   local test=$1 what=$2 pattern=$3
   mutants=$((mutants + 1))
@@ -60,14 +60,14 @@ expect_failure() {
 }
 in_log() { echo "[ -z \"\$log\" ] || sed -i -E '$1' \"\$log\""; }
 to_nan() { in_log "s/(\"$1\": *)[^,}]+/\\1NaN/"; }
-# A byte of the file $1 (shell words), in place: its last but $2.
+# Flips a bit of one byte of the file $1 (shell words) in place, $2 bytes before its end.
 flip() {
   echo "f=$1; at=\$((\$(stat -c %s \"\$f\") - $2)); old=\$(od -An -tu1 -j \$at -N 1 \"\$f\"); " \
     "printf \"\\\\x\$(printf %02x \$((old ^ 16)))\" | dd of=\"\$f\" bs=1 seek=\$at conv=notrunc"
 }
 swap_words() { echo "sed -E 's/^([0-9]+) ([0-9]+)/\\2 \\1/'"; }
 
-# The test on programs that break nothing passes.
+# The test passes on unmodified programs.
 shadow_programs
 write_program mtl-train : cat
 FAIL_FAST=1 bash "$TESTS/cli/train_end_to_end_test.sh" "$PWD/shadow" >sound.log 2>&1 || { fail 'a sound run fails'; tail -5 sound.log >&2; }
@@ -100,7 +100,7 @@ mutant topo_groups_test.sh mtl-topo 'a traffic without figures' : "sed -E 's/[0-
 mutant plot_test.sh mtl-plot 'an empty picture' '[ -z "$output" ] || : >"$output"'
 
 
-# A flag that is accepted and ignored: with its values it never reaches the program.
+# A flag that is accepted and ignored: the program never receives it and its values.
 ignored() { # PROGRAM VALUES FLAG...: VALUES is their number
   local program=$1 values=$2 flag
   shift 2

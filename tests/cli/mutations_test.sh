@@ -1,6 +1,6 @@
 #!/bin/bash
 # The comparisons of these tests can fail: each passes on sound figures, and fails on figures broken on purpose.
-# mutations_long.sh does the same to whole tests.
+# mutations_long.sh does the same for whole tests.
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/figures.sh"
 source "$(dirname "$0")/layouts.sh"
@@ -24,7 +24,7 @@ caught() {
   [ "$(failures_of "$@")" -gt 0 ] || fail "$what: not caught by: $*"
 }
 
-# What happens to a log: a name, and a program for sed. Each value is replaced in all lines, then in one.
+# Corruptions of a log: a name, and a program for sed. Each value is replaced in all lines, then in one.
 LOG_MUTATIONS=(
   'every gradient norm NaN|s/("grad_norm": *)[^,}]+/\1NaN/'
   'one gradient norm NaN|7s/("grad_norm": *)[^,}]+/\1NaN/'
@@ -38,7 +38,7 @@ LOG_MUTATIONS=(
   'two lines swapped|13{h;d};14G'
   'a line twice|8p'
 )
-# break_log FILE OUT PROGRAM: the copy must differ, or nothing was broken.
+# break_log FILE OUT PROGRAM: the copy must differ, otherwise nothing was broken.
 break_log() {
   sed -E "$3" "$1" >"$2"
   cmp -s "$1" "$2" && fail "'$3' changes nothing in $1"
@@ -51,11 +51,11 @@ VALIDATIONS=('every validation loss NaN|s/("validation_loss": *)[^,}]+/\1NaN/' '
   'learning rate NaN|3s/("learning_rate": *)[^,}]+/\1NaN/')
 for mutation in "${LOG_MUTATIONS[@]}" "${VALIDATIONS[@]}"; do
   break_log "$GOLDEN" broken.jsonl "${mutation#*|}"
-  # Iterations are compared by name: their order is free, and a line that comes twice is not.
+  # Iterations are compared by name: their order does not matter, but a duplicate line does.
   [ "${mutation%%|*}" = 'two lines swapped' ] || caught "${mutation%%|*}" compare_to_golden broken.jsonl
 done
 
-# The equality table: figures of a layout against one process's, and weights.
+# The table of layouts: the figures of a layout, compared with one process's, and weights.
 prepare_layouts
 train_layout 1 one --micro-batch-size 2
 passes check_clipping one
@@ -89,13 +89,13 @@ expect_text comparison.log 'weights differ by'
 caught 'other weights' same_bits one broken copy
 expect_text comparison.log 'copy: '
 
-# Models: one weight of many.
+# Models: one weight among many.
 weights_agree() {
   local same rms
   read -r same rms _ <<<"$(mtl_compare_checkpoints "$1" "$2")"
   below "$rms" 1e-4 || fail "weights differ by $rms ($same)"
 }
-# break_weight BYTES: the third weight of the first tensor becomes these, in the folder broken.
+# break_weight BYTES: replaces the third weight of the first tensor in the folder `broken`.
 break_weight() {
   local header
   rm -rf broken
@@ -115,7 +115,7 @@ break_weight '\xcd\xcc\xcc\x3d'
 caught 'a weight off by 0.1' weights_agree "$MODEL" broken
 caught 'another model' weights_agree "$MODEL" "${MODEL%a}b"
 
-# Single numbers and lists of them.
+# Single numbers and lists of numbers.
 passes below 1e-7 1e-6
 expect_near 2.0000001 2 1e-6
 printf '1\n2\n' >numbers

@@ -38,7 +38,7 @@ expect_exit 2 mtl-plot "$WORK/a.jsonl" --config "$WORK/plot.txt" -o "$WORK/plot.
 expect_text "$WORK/err" 'plot.txt +is one of the inputs and would be overwritten; choose another --output'
 expect_clean_end "$WORK/late.svg" mtl-plot "$WORK/a.jsonl" -o "$WORK/late.svg"
 
-# SVG, to a file and to a pipe, the same.
+# SVG to a file equals SVG to a pipe.
 expect_exit 0 mtl-plot "$WORK/a.jsonl" "$WORK/b & <c>.jsonl" --title "one < two" -o "$WORK/two.svg"
 expect_text "$WORK/two.svg" '^<svg xmlns='
 expect_text "$WORK/two.svg" 'one &lt; two'
@@ -47,7 +47,7 @@ mtl-plot "$WORK/a.jsonl" "$WORK/b & <c>.jsonl" --title "one < two" >"$WORK/pipe.
 expect_same "$WORK/two.svg" "$WORK/pipe.svg"
 if command -v xmllint >/dev/null; then expect_exit 0 xmllint --noout "$WORK/two.svg"; fi
 
-# JSON: figures of both formats, the test set left out.
+# JSON: the figures of both formats, without the test set.
 expect_exit 0 mtl-plot --json "$WORK/a.jsonl" --y lm_loss
 expect_text "$WORK/out" '"format": "mtl-plot", "version": 1'
 expect_text "$WORK/out" '"kind": "validation", "x": \[50.0, 100.0\], "y": \[4.25, 4.25\]'
@@ -104,13 +104,13 @@ expect_text "$WORK/err" '^mtl-plot: 3 problems'
 expect_exit 2 mtl-plot "$WORK/a.jsonl" --y ,
 expect_text "$WORK/err" '--y , +holds an empty name'
 
-# Messages name the file as it was given; a read error is not the end of the file.
+# Messages name the file as given; a read error is not the end of the file.
 expect_exit 65 mtl-plot /dev/null
 expect_text "$WORK/err" '^mtl-plot: /dev/null: has no point to draw'
 expect_exit 74 mtl-plot - <"$WORK"
 expect_text "$WORK/err" 'standard input: cannot read: Is a directory'
 
-# Figures that cannot be drawn are reported.
+# Reports figures that cannot be drawn.
 for i in 1 2 3; do echo "{\"iteration\": $i, \"lm_loss\": NaN}"; done >"$WORK/nan.jsonl"
 expect_exit 65 mtl-plot "$WORK/nan.jsonl"
 expect_text "$WORK/err" 'nan.jsonl: no value of lm_loss is finite: the training diverged'
@@ -140,7 +140,7 @@ expect_text "$WORK/out" '"x": \[20.0\], "y": \[9.125\]'
 awk 'BEGIN { for (i = 1; i <= 300000; ++i) print "{\"iteration\": " i ", \"lm_loss\": " i % 7 "}" }' >"$WORK/long.jsonl"
 expect_exit 0 timeout 60 mtl-plot "$WORK/long.jsonl" --smooth 150000 -o "$WORK/long.svg"
 
-# Whatever bytes a title, a name or a path holds, SVG and JSON are valid, and no control character reaches a terminal.
+# SVG and JSON are valid, and no control character reaches a terminal, for any bytes in a title, a name or a path.
 odd=$'t\xff\xef\xbf\xbf\xed\xa0\x80\e[31m\x07\xc2\x9bx'
 cp "$WORK/a.jsonl" "$WORK/$odd.jsonl"
 cp "$WORK/a.jsonl" "$WORK/b.jsonl"

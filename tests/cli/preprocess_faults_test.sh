@@ -1,5 +1,5 @@
-# mtl-preprocess when something goes wrong around it: signals, full disks, closed streams, a second run, odd paths.
-# Whatever it is, files have their final names only when all of them are complete.
+# mtl-preprocess under external faults: signals, full disks, closed streams, a second run, odd paths. In any case,
+# files have their final names only if all of them are complete.
 source "$(dirname "$0")/lib.sh" "$1"
 GOLDEN=$TESTS/golden/indexed
 P="mtl-preprocess --tokenizer-type NullTokenizer --vocab-size 70000 --append-eod"
@@ -7,7 +7,7 @@ cd "$WORK" || exit 1
 make_null_corpus
 CORPUS=$WORK/null.jsonl
 
-# only NAME...: the files of the folder `to` are these.
+# only NAME...: exactly these files are in the folder `to`.
 only() {
   local have
   have=$(ls -A to 2>/dev/null | tr '\n' ' ')
@@ -19,7 +19,7 @@ complete() {
   expect_same to/x_text_document.idx null_wanted.idx
 }
 
-# A signal while it waits for its input: nothing stays, and the shell sees the signal.
+# A signal while it waits for its input: leaves nothing, and the shell receives the signal.
 for signal in TERM INT HUP; do
   rm -rf to fifo
   mkfifo fifo
@@ -37,7 +37,8 @@ for signal in TERM INT HUP; do
   expect_text err "^mtl-preprocess: ended by signal $(kill -l $signal) "
 done
 
-# Two runs to one prefix: the second is refused and harms nothing. What a killed run leaves, the next one removes.
+# Two runs with one prefix: the second is refused and harms nothing. The next run removes the leftovers of a killed
+# one.
 $P --input fifo --output-prefix to/x 2>err7 &
 pid=$!
 exec 7>fifo
@@ -52,7 +53,7 @@ expect_exit 0 $P --input "$CORPUS" --output-prefix to/x
 expect_text err "to/x_text_document.bin.tmp.$pid: removed; the run that wrote it was killed"
 only $FILES && complete
 
-# The same for two prefixes that with their keys give the same names.
+# The same for two prefixes whose keys make equal names.
 echo '{"b_c": "1 2", "c": "3"}' >keys.jsonl
 $P --input fifo --output-prefix to/a --json-keys b_c 2>err7 &
 pid=$!
@@ -66,7 +67,7 @@ wait $pid || fail "the first run failed: $(cat err7)"
 [ "$(mtl-data cat to/a_b_c_document)" = '1 2 69999' ] || fail "to/a_b_c_document is not the first run's"
 only a_b_c_document.bin a_b_c_document.idx a_b_c_document.json $FILES
 
-# Every operation on files fails once: either all files are there and right, or those of the earlier run are not
+# Every operation on files fails once: either all files exist and are right, or those of the earlier run are not
 # readable as a mixture.
 last=40
 for kind in enospc eio short eintr; do
@@ -76,7 +77,7 @@ for kind in enospc eio short eintr; do
     code=$?
     if [ $code -eq 0 ]; then
       only $FILES && complete
-      [ $kind = enospc ] && last=$n && break  # there is no n-th operation
+      [ $kind = enospc ] && last=$n && break  # fewer than n operations
     elif [ $code -ne 74 ]; then
       fail "$kind:$n: exit $code: $(cat err)"
     elif ls to/*.tmp.* to/*.lock >/dev/null 2>&1; then
@@ -93,7 +94,7 @@ expect_text err 'No space left on device'
 expect_text err '^  the output needs about .* KiB, by the 100% of the input that was read; to had .* free'
 only
 
-# A mixture is never readable: a run that dies between the first name and the last leaves no .idx.
+# A mixture is never readable: a run that is killed between its first rename and its last leaves no .idx.
 echo '{"text": "5 6 7"}' >old.jsonl
 $P --input old.jsonl --output-prefix old --quiet
 for n in $(seq "$last"); do
@@ -108,7 +109,7 @@ for n in $(seq "$last"); do
   fi
 done
 
-# A limit on the size of files is an error, too, not a death.
+# A limit on the size of files is an error, too, and does not kill the run.
 rm -rf to
 for _ in $(seq 200); do cat "$CORPUS"; done >many.jsonl
 (ulimit -f 8 && exec $P --input many.jsonl --output-prefix to/x) 2>err
@@ -116,7 +117,7 @@ for _ in $(seq 200); do cat "$CORPUS"; done >many.jsonl
 expect_text err 'File too large'
 only
 
-# An input that is truncated while it is read, at the end of a line: an error, since what is left looks complete.
+# An input that is truncated at the end of a line while it is read: an error, since the rest looks complete.
 rm -rf to
 line='{"text": "11 22 33 44 55 66 77 88 99 11 22 33 44 55 66 77 88 99 11 22 33 44 55 66 77 88 99 11 22"}'
 yes "$line" | head -n 600000 >shrinking.jsonl
@@ -148,13 +149,13 @@ $P --input - --output-prefix to/x <&- 2>err
 [ $? -eq 74 ] || fail "stdin closed: $(cat err)"
 expect_text err 'standard input: cannot read'
 only
-$P --input many.jsonl --output-prefix to/x --log-interval 1 2>&1 | true  # a reader that leaves
+$P --input many.jsonl --output-prefix to/x --log-interval 1 2>&1 | true  # a reader that closes early
 only $FILES
 
 # Paths.
 rm -rf to
 expect_exit 0 $P --input "$CORPUS" --output-prefix to/new/folder/x
-[ -s to/new/folder/x_text_document.idx ] || fail "a missing folder is not made"
+[ -s to/new/folder/x_text_document.idx ] || fail "a missing folder was not created"
 rm -rf to
 expect_exit 74 $P --input "$CORPUS" --output-prefix many.jsonl/x
 expect_text err 'many.jsonl: cannot create the folder'
@@ -224,5 +225,5 @@ expect_text err 'mark.jsonl:1: a byte order mark'
 : >empty.jsonl
 expect_exit 0 $P --input empty.jsonl --output-prefix y
 expect_text err 'warning: the input holds no document'
-[ "$(stat -c %s y_text_document.idx)" -eq 42 ] || fail "the .idx of no documents has another size"
+[ "$(stat -c %s y_text_document.idx)" -eq 42 ] || fail "the .idx without documents has the wrong size"
 finish

@@ -5,14 +5,14 @@ GOLDEN=$TESTS/golden/indexed
 GPT2="--vocab-file $SHARE/gpt2/vocab.json --merge-file $SHARE/gpt2/merges.txt"
 cd "$WORK" || exit 1
 
-# bounded MB COMMAND...: with so much address space.
+# bounded MB COMMAND...: runs it with this much address space.
 bounded() {
   local limit=$(($1 * 1000))
   shift
   if is_sanitized mtl-preprocess; then "$@"; else (ulimit -v $limit && exec "$@"); fi
 }
 
-# peak COMMAND...: runs it and leaves in peak_mb the most memory it had (as polled, ten times a second).
+# peak COMMAND...: runs it and sets peak_mb to its peak memory (polled ten times per second).
 peak() {
   local kb
   peak_mb=0
@@ -37,13 +37,13 @@ expect_exit 65 bounded 2000 mtl-preprocess --input - --output-prefix x $GPT2 --w
 expect_text err "^mtl-preprocess: standard input:2: the line is longer than"
 [ -z "$(ls x* 2>/dev/null)" ] || fail "left behind: $(ls x*)"
 
-# One below the limit is taken.
+# A line below the limit is accepted.
 { printf '{"text": "'; yes word | head -c 200000000 | tr '\n' ' '; printf '"}\n'; } | zstd -q >below.zst
 expect_exit 0 bounded 4000 mtl-preprocess --input below.zst --output-prefix x $GPT2 --workers 2
 expect_text err '^mtl-preprocess: 1 documents, 40,00[0-9],[0-9]+ tokens'
 rm x_* below.zst line.*
 
-# 490 MB of JSON lines in every format: the whole is never in memory.
+# 490 MB of JSON lines in every format are never in memory at once.
 xz -dc "$TESTS/golden/corpora/wikitext2-valid.txt.xz" | sed 's/[\\"]/\\&/g; s/.*/{"text": "&"}/' >part.jsonl
 for _ in $(seq 420); do cat part.jsonl; done >big.jsonl
 gzip -1 -c big.jsonl >big.gz

@@ -19,7 +19,7 @@ cat_text() {
   expect_exit 0 mtl-data cat --plain "${prefix}_text_document" --tokenizer-type "$type" --tokenizer-model "$model" "$@"
 }
 
-# The three types are the same tokenizer: the same bytes, and the text back.
+# The three types are the same tokenizer: the same bytes, and the text decodes back.
 for type in SentencePieceTokenizer GPTSentencePieceTokenizer Llama2Tokenizer; do
   run "$type" "$type" bpe.model --workers 2
   expect_same "${type}_text_document.bin" SentencePieceTokenizer_text_document.bin
@@ -28,14 +28,14 @@ for type in SentencePieceTokenizer GPTSentencePieceTokenizer Llama2Tokenizer; do
 done
 grep -q '"type": "Llama2Tokenizer"\|Llama2Tokenizer' Llama2Tokenizer_text_document.json || fail "the provenance does not name the tokenizer"
 
-# A folder serves as well as a file; a model that normalizes gives the normalized text back.
+# A folder works like a file; a model that normalizes decodes to the normalized text.
 mkdir model && cp unigram.model model/tokenizer.model
 run unigram GPTSentencePieceTokenizer model
 cat_text unigram GPTSentencePieceTokenizer unigram.model
 sed 's/  / /' text >single
 expect_same out single
 
-# Megatron-LM's older behaviour: <s> in front; tokens of its own.
+# Megatron-LM's older behaviour: <s> in front, and tokens of its own.
 run llama Llama2Tokenizer bpe.model --legacy-tokenizer
 expect_exit 0 mtl-data cat llama_text_document --ids --count 1
 expect_text out '^1 .* 2$'
@@ -44,7 +44,7 @@ run old SentencePieceTokenizer bpe.model --legacy-tokenizer --vocab-extra-ids 1
 expect_exit 0 mtl-data cat old_text_document --ids
 expect_text out '^[0-9 ]* 2002 [0-9 ]* 2005 2002$'
 
-# What cannot be done is said.
+# Impossible requests are refused.
 refuses() {
   local where=$1
   shift

@@ -1,15 +1,15 @@
-# mtl-preprocess: token files byte for byte as Megatron-LM's, whatever the threads and the compression; errors.
+# mtl-preprocess: token files equal Megatron-LM's byte for byte, for any threads and compression; and its errors.
 source "$(dirname "$0")/lib.sh" "$1"
 GOLDEN=$TESTS/golden/indexed
 GPT2="--tokenizer-type GPT2BPETokenizer --vocab-file $SHARE/gpt2/vocab.json --merge-file $SHARE/gpt2/merges.txt"
 
-# same_files PREFIX: the two files are the golden ones.
+# same_files PREFIX: the two files equal the golden ones.
 same_files() {
   expect_same "$WORK/$1.bin" "$GOLDEN/$1.bin"
   expect_same "$WORK/$1.idx" "$GOLDEN/$1.idx"
 }
 
-# nothing_at PREFIX: no output of that prefix was left, under any name.
+# nothing_at PREFIX: no output of that prefix exists, under any name.
 nothing_at() {
   [ -z "$(find "$WORK" -name "$1*")" ] || fail "left behind: $(find "$WORK" -name "$1*")"
 }
@@ -25,7 +25,8 @@ run default $CORPUS $GPT2 --workers 1 && same_files default_text_document
 run eod $CORPUS $GPT2 --workers 1 --append-eod && same_files eod_text_document
 run keys $CORPUS $GPT2 --workers 1 --json-keys text title && same_files keys_text_document && same_files keys_title_document
 run content $CORPUS $GPT2 --workers 1 --json-keys content --append-eod && same_files content_content_document
-# Megatron-LM writes the id -1 of line 9; mtl refuses ids outside the vocabulary, so the comparison leaves that line out.
+# Megatron-LM writes the id -1 of line 9; mtl refuses ids outside of the vocabulary, so the comparison omits that
+# line.
 null="--tokenizer-type NullTokenizer --vocab-size 70000 --workers 1 --append-eod"
 expect_exit 65 mtl-preprocess --input "$GOLDEN/null.jsonl" $null --output-prefix "$WORK/outside"
 expect_text "$WORK/err" 'null.jsonl:9: the token id -1 is not in the vocabulary of NullTokenizer, which has ids 0 to 69999;'
@@ -38,15 +39,15 @@ run partitions $CORPUS $GPT2 --workers 2 --partitions 2 --append-eod && same_fil
 run sequential $CORPUS $GPT2 --workers 3 --partitions 3 --keep-sequential-samples --append-eod
 same_files sequential_text_document
 
-# Every run that is listed there is one of these; `merged` is mtl-data's.
+# The list of runs is complete; `merged` is mtl-data's.
 names=$(sed -nE 's/^  "name": "(.*)",$/\1/p' "$GOLDEN/commands.json" | sort | tr '\n' ' ')
-[ "$names" = "content default eod keys merged null70000 partitions partitions_sequential special " ] || fail "commands.json has other runs: $names"
+[ "$names" = "content default eod keys merged null70000 partitions partitions_sequential special " ] || fail "commands.json has different runs: $names"
 
-# Special strings are ordinary text otherwise.
+# Without such flags, special strings are ordinary text.
 run ordinary --input "$GOLDEN/special.jsonl" $GPT2 --append-eod
 cmp -s "$WORK/ordinary_text_document.bin" "$GOLDEN/special_text_document.bin" && fail "<|endoftext|> in a text became a token"
 
-# Old spellings are accepted, and said to be without effect once.
+# Old spellings are accepted, with one notice that they have no effect.
 run old $CORPUS --vocab "$SHARE/gpt2/vocab.json" --merge-file "$SHARE/gpt2/merges.txt" --tokenizer-type GPT2BPETokenizer \
   --dataset-impl mmap --chunk-size 25 --json-keys content --workers 32 --append-eod
 expect_same "$WORK/old_content_document.bin" "$GOLDEN/content_content_document.bin"
@@ -82,7 +83,7 @@ xz -1 -T2 --block-size=64KiB -c "$WORK/big.jsonl" >"$WORK/blocks.xz"
 half=$(($(stat -c %s "$WORK/big.jsonl") / 2))
 { head -c "$half" "$WORK/big.jsonl" | zstd -q -c; tail -c +$((half + 1)) "$WORK/big.jsonl" | zstd -q -c; } >"$WORK/frames.zst"
 run w1 --input "$WORK/big.jsonl" $GPT2 --append-eod --workers 1
-[ "$(stat -c %s "$WORK/w1_text_document.bin")" -eq $((120 * 14708)) ] || fail "120 copies have another size"
+[ "$(stat -c %s "$WORK/w1_text_document.bin")" -eq $((120 * 14708)) ] || fail "120 copies have the wrong size"
 same_as_w1() {
   expect_same "$WORK/$1_text_document.bin" "$WORK/w1_text_document.bin"
   expect_same "$WORK/$1_text_document.idx" "$WORK/w1_text_document.idx"
@@ -107,16 +108,16 @@ expect_same "$WORK/workers_p4_text_document.bin" "$WORK/workers_p1_text_document
 cat "$WORK/big.gz" "$WORK/big.gz" >"$WORK/twice.gz"
 run twice --input "$WORK/twice.gz" $GPT2 --append-eod --json
 expect_text "$WORK/out" '"schema": "mtl-preprocess/1", "documents": 9840,'
-[ ! -s "$WORK/err" ] || fail "--json also speaks on stderr"
+[ ! -s "$WORK/err" ] || fail "--json also prints on stderr"
 run logged --input "$WORK/big.xz" $GPT2 --log-interval 100
 expect_text "$WORK/err" '^mtl-preprocess: [0-9,]+ documents, .* MB; .* MB/s, [0-9,]+ documents/s, [0-9,]+ tokens/s; [0-9]+% read, .* left$'
 expect_text "$WORK/err" '^mtl-preprocess: 4,920 documents, 877,800 tokens, .* MB in .* \(.* MB/s, [0-9,]+ documents/s, [0-9,]+ tokens/s\)$'
 run ordered_by_name --input "$WORK/big.xz" $GPT2 --append-eod --quiet
-[ ! -s "$WORK/err" ] || fail "--quiet is not"
+[ ! -s "$WORK/err" ] || fail "--quiet prints something"
 expect_text "$WORK/w1_text_document.json" '"schema": "mtl-provenance/1"'
 expect_text "$WORK/w1_text_document.json" "\"path\": \"$WORK/big.jsonl\""
 
-# A bad line ends the run with its place, and nothing is left.
+# A bad line ends the run with its place, and leaves nothing.
 head -2 "$GOLDEN/corpus.jsonl" >"$WORK/head.jsonl"
 bad() {
   local name=$1 line=$2 what=$3
@@ -141,11 +142,11 @@ expect_exit 65 mtl-preprocess --input "$WORK/range.jsonl" --output-prefix "$WORK
 expect_text "$WORK/err" 'range.jsonl:1: the token id 70000 is not in the vocabulary'
 nothing_at bad_
 
-# What only unrequested keys hold is validated as Python does, and surrogates there do not matter.
+# Unrequested keys are validated as in Python, and surrogates in them do not matter.
 echo '{"text": "a", "other": "\ud800", "n": NaN, "big": 123456789012345678901234567890}' >"$WORK/other.jsonl"
 run other --input "$WORK/other.jsonl" $GPT2
 
-# --skip-bad N: up to N bad lines go aside.
+# --skip-bad N: up to N bad lines are written to the rejects.
 { cat "$WORK/head.jsonl"; echo '{"text": 1}'; cat "$WORK/head.jsonl"; echo 'x'; } >"$WORK/two.jsonl"
 cat "$WORK/head.jsonl" "$WORK/head.jsonl" >"$WORK/good.jsonl"
 run good --input "$WORK/good.jsonl" $GPT2
@@ -163,7 +164,7 @@ expect_same "$WORK/kinds_text_document.bin" "$WORK/good_text_document.bin"
 expect_exit 65 mtl-preprocess --input "$WORK/kinds.jsonl" --output-prefix "$WORK/kinds9" $GPT2 --skip-bad 8
 expect_text "$WORK/err" 'kinds.jsonl:9: .*; 8 bad lines before it were skipped'
 run kinds --input "$WORK/good.jsonl" $GPT2 --skip-bad 9
-[ ! -e "$WORK/kinds.rejects.jsonl" ] || fail "the rejects of an earlier run stay"
+[ ! -e "$WORK/kinds.rejects.jsonl" ] || fail "the earlier run's rejects were not removed"
 expect_exit 65 mtl-preprocess --input "$WORK/two.jsonl" --output-prefix "$WORK/toomany" $GPT2 --skip-bad 1
 expect_text "$WORK/err" 'two.jsonl:6: '
 nothing_at toomany
@@ -181,7 +182,7 @@ expect_exit 65 mtl-preprocess --input "$WORK/trailing.gz" --output-prefix "$WORK
 expect_text "$WORK/err" 'trailing.gz: after the gzip data, from byte [0-9]+ on, comes something else'
 nothing_at damaged
 
-# Mistakes with the flags: all at once, exit 2. A missing file: exit 74, before anything is written.
+# Wrong flags: all at once, exit 2. A missing file: exit 74, before anything is written.
 expect_exit 2 mtl-preprocess --input x --output-prefix "$WORK/p" --tokenizer-type GPT2BPETokenizer --partitions 0 --workers -1
 for flag in --vocab-file --merge-file '--partitions 0' '--workers -1'; do expect_text "$WORK/err" "^  $flag"; done
 expect_exit 2 mtl-preprocess
@@ -199,7 +200,7 @@ expect_text "$WORK/err" 'nor\*this: no such file'
 expect_exit 74 mtl-preprocess $CORPUS --output-prefix "$WORK/p" --vocab-file "$WORK/nosuch.json" --merge-file "$SHARE/gpt2/merges.txt"
 nothing_at p_
 
-# --help is data on stdout, and a reader that leaves is not a fault.
+# --help is data on stdout, and a reader that closes early is not a fault.
 mtl-preprocess --help | head -1 >"$WORK/out" 2>"$WORK/err"
-[ ! -s "$WORK/err" ] || fail "--help | head is not quiet"
+[ ! -s "$WORK/err" ] || fail "--help | head prints on stderr"
 finish

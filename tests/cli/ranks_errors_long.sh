@@ -1,17 +1,17 @@
 #!/bin/bash
-# A fault of one rank ends the job on all of them: with that rank's message, within seconds, and saved, so that nothing
-# of the training is repeated.
-# shellcheck disable=SC2034  # LENGTH and LAST are for the files that are sourced
+# A fault of one rank ends the job on all of them: with that rank's message, within seconds, and saved, so that no
+# training is lost.
+# shellcheck disable=SC2034 # LENGTH and LAST are for the files that are sourced
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/train_runs.sh"
 source "$(dirname "$0")/ranks_runs.sh"
 cd "$WORK" || exit 1
 preprocess "$CORPUS" c
 LAST=iter_0000060/shard_00000.safetensors
-# Far more iterations than will be reached before the fault; the learning rate does not depend on their number.
+# Far more iterations than the job completes before the fault; the learning rate does not depend on their number.
 ENDLESS=(--train-iters 20000 --lr-decay-iters 60 --save-interval 100000 --eval-interval 100000 --log-interval 10)
 
-# own_data NAME: rank 1 of the job reads token files of its own, which can break alone.
+# own_data NAME: rank 1 of the job reads token files of its own, which only it finds broken.
 own_data() {
   rm -rf other
   mkdir -p other "$1"
@@ -19,7 +19,7 @@ own_data() {
   ln -s "../$1" other
 }
 
-# break_tokens FILE [PERCENT]: from now on every token beyond so much of the file is out of range.
+# break_tokens FILE [PERCENT]: puts every token after this percentage of the file out of range.
 break_tokens() {
   local size begin
   size=$(stat -c %s "$1")
@@ -27,7 +27,7 @@ break_tokens() {
   head -c $((size - begin)) /dev/zero | tr '\0' '\377' | dd of="$1" bs=1M oflag=seek_bytes seek=$begin conv=notrunc status=none
 }
 
-# ended_saved NAME TEXT: one message, of rank 1; saved after the last step that all ranks made.
+# ended_saved NAME TEXT: one message, of rank 1; a checkpoint of the last step that all ranks completed.
 ended_saved() {
   expect_count 1 "$1.err" "^mtl-train: rank 0 \($HOST\): on rank 1: $2"
   expect_count 1 "$1.err" '^mtl-train: rank '
@@ -35,7 +35,7 @@ ended_saved() {
   [ "$(newest_of "$1" | wc -l)" -eq 1 ] || fail "$1: not saved"
 }
 
-# same_from_there NAME: the same command continues from the saved iteration, and ends as if nothing had happened.
+# same_from_there NAME: the same command continues from the saved iteration, and ends like an uninterrupted run.
 same_from_there() {
   local end
   end=$(($(<"$1/save/latest_checkpointed_iteration.txt") + 7))
@@ -52,7 +52,7 @@ for layout in tp pp dp; do
   enter_layout $layout
   LENGTH=("${ENDLESS[@]}")
   own_data token
-  astray 1 'cd other' start_job token
+  with_odd_rank 1 'cd other' start_job token
   wait_until token.out ' iteration '
   break_tokens other/c_text_document.bin
   job_ends token 65 10
@@ -60,10 +60,10 @@ for layout in tp pp dp; do
   same_from_there token
 done
 
-# Memory that one rank cannot have.
+# An allocation that fails on one rank.
 enter_layout tp-pp
 LENGTH=("${ENDLESS[@]}")
-astray 1 "export LD_PRELOAD=$BIN/mtl_no_memory.so MTL_TEST_NO_MEMORY=$WORK/no-memory" start_job memory
+with_odd_rank 1 "export LD_PRELOAD=$BIN/mtl_no_memory.so MTL_TEST_NO_MEMORY=$WORK/no-memory" start_job memory
 wait_until memory.out ' iteration '
 touch "$WORK/no-memory"
 job_ends memory 1 10
@@ -76,10 +76,10 @@ for layout in tp dp; do
   LENGTH=(--train-iters 160 --save-interval 100000 --eval-interval 100000 --log-interval 1)
   LAST=iter_0000160/shard_00000.safetensors
   own_data final
-  astray 1 'cd other' start_job final
+  with_odd_rank 1 'cd other' start_job final
   wait_until final.out ' iteration '
   break_tokens other/c_text_document.bin 92
-  job_ends final 65 60  # 160 iterations are most of it
+  job_ends final 65 60  # 160 iterations take most of the time
   ended_saved final 'c_text_document'
   rm -rf whole
   expect_exit 0 run_in whole
@@ -87,12 +87,12 @@ for layout in tp dp; do
   same_run final whole "$layout: the final validation"
 done
 
-# Token files of one rank that become shorter, in training and in the final validation.
+# Token files of one rank that shrink, in training and in the final validation.
 for layout in tp dp; do
   enter_layout $layout
   LENGTH=("${ENDLESS[@]}")
   own_data short
-  astray 1 'cd other' start_job short
+  with_odd_rank 1 'cd other' start_job short
   wait_until short.out ' iteration '
   truncate -s 100 other/c_text_document.bin
   job_ends short 74 10
@@ -100,7 +100,7 @@ for layout in tp dp; do
   same_from_there short
 done
 
-# A save takes several times the communication timeout: slow storage is named, and the save succeeds.
+# A save takes several times the communication timeout: slow storage is reported, and the save succeeds.
 LENGTH=(--train-iters 4 --save-interval 2 --eval-interval 100 --log-interval 1 --distributed-timeout-minutes 0.08)
 LAST=iter_0000004/shard_00000.safetensors
 enter_layout dp
@@ -110,7 +110,7 @@ above_0='[0-9.]*[1-9][0-9.]*'
 for rank in 0 1; do
   rm -rf slow
   began=$SECONDS
-  astray $rank 'export MTL_FAULT=slow:1' expect_exit 0 run_in slow
+  with_odd_rank $rank 'export MTL_FAULT=slow:1' expect_exit 0 run_in slow
   [ $((SECONDS - began)) -ge 10 ] || fail "slow storage took only $((SECONDS - began)) s"
   expect_text "$WORK/err" "warning: slow storage: waited .* so far: rank $rank \($HOST\) writes slow/save/iter_.*: $above_0 MB in [0-9]+ s \($above_0 MB/s\)$"
   cp "$WORK/err" err

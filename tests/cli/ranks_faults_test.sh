@@ -1,4 +1,4 @@
-# A job of ranks in which one goes astray: it must end within seconds, with the right exit status, and say who it was.
+# A job of which one rank misbehaves: it must end within seconds, with the right exit status, and name that rank.
 source "$(dirname "$0")/lib.sh" "$1"
 HOST=$(hostname)
 
@@ -17,7 +17,7 @@ expect_count() {
   [ "$got" -eq "$1" ] || { fail "$got lines instead of $1 like '$2'"; sed 's/^/    /' "$WORK/err" >&2; }
 }
 
-# Nothing goes wrong: only rank 0 speaks, and a plain run is a job of one.
+# Without a fault: only rank 0 prints, and a plain run is a job of one.
 run_ranks 0 20
 expect_count 1 'rank-faults: rank 1: warning: seldom heard$'
 expect_text "$WORK/out" '^iteration 6 sum 4$'
@@ -38,7 +38,7 @@ expect_count 1 'did not end within'
 expect_text "$WORK/err" "^rank-faults: rank 1 \($HOST\): all-reduce #2"
 expect_text "$WORK/err" "rank 0 \($HOST\) gave no answer"
 
-# A rank does something else than the others.
+# A rank calls another operation than the other ranks.
 run_ranks 1 20 --fault receive --deadline 1
 expect_text "$WORK/err" "^  rank 1 \($HOST\) waits for receive #0 from rank 0 in group 'data'"
 expect_count 3 "^  rank [023] \($HOST\) waits for all-reduce #2 in group 'data'"
@@ -50,9 +50,9 @@ for out in $(grep -o '^iteration [0-9]*' "$WORK/out" | cut -d' ' -f2); do
   [ "$out" -le 2 ] || fail "iteration $out continued"
 done
 
-# A rank stops before MPI starts, or never goes there: MPI itself would wait for ever. mpirun 4.1 may crash or hang in its
-# own end (PMIx_server_finalize) and lose what it has yet to forward: the ranks write to a file of their own, its status
-# is any but 0, and the ranks end it within 20 s.
+# A rank stops before MPI starts, or never starts it: MPI itself would wait forever. mpirun 4.1 may crash or hang in
+# its own end (PMIx_server_finalize) and lose output that it has not forwarded: the ranks write to a file of their
+# own, mpirun's status is any but 0, and the ranks end it within 20 s.
 began=$SECONDS
 for fault in start absent end; do
   {
@@ -67,12 +67,12 @@ for fault in start absent end; do
   [ "$code" -ne 0 ] && [ $((seconds - began)) -le 45 ] || fail "$fault: exit $code after $((seconds - began)) s"
   [ $fault = end ] || [ ! -s "$WORK/$fault.out" ] || fail "$fault: it counted"
 done
-# A rank stops after the last meeting: MPI's end would wait for it, too.
+# A rank stops after the last synchronization: MPI's end would wait for it, too.
 expect_text "$WORK/end.out" '^iteration 6 sum 4$'
 expect_text "$WORK/end.err" "^rank-faults: rank 0 \($HOST\): not all 4 ranks came within 10.0 s to the end of MPI; all of the work"
 cp "$WORK/start.err" "$WORK/err"
 expect_count 1 "^rank-faults: rank 0 \($HOST\): not all 4 ranks came within 10.0 s to the start; "
-# mpirun itself may end a job from which a rank went early, at once and without a word; it must not wait for it.
+# mpirun itself may end a job that a rank left early, at once and without a message; it must not wait for that rank.
 read -r code seconds <"$WORK/absent.code"
 [ $((seconds - began)) -lt 10 ] ||
   expect_text "$WORK/absent.err" "^rank-faults: rank 0 \($HOST\): not all 4 ranks came within 10.0 s to the start; "
@@ -87,7 +87,7 @@ expect_text "$WORK/err" "^rank-faults: rank 1 \($HOST\): x.idx: broken in the mi
 run_ranks 1 10 --fault bug
 expect_text "$WORK/err" "^rank-faults: rank 1 \($HOST\): internal error: surprise"
 
-# A rank fails while messages are on their way: all ranks learn its error, and can still communicate.
+# A rank fails while messages are in flight: all ranks learn its error, and can still communicate.
 for who in 0 3; do
   run_ranks 65 15 --fault together --who $who
   expect_count 1 "^rank-faults: rank 0 \($HOST\): on rank $who: x.idx: broken$"
@@ -100,7 +100,7 @@ run_ranks 2 10 --fault agree
 expect_count 1 'ranks of this job do not agree'
 expect_text "$WORK/err" "^  flags: rank 1 \($HOST\) has '--lr 2', rank 0 \($HOST\) has '--lr 1'"
 
-# Wrong flags, before MPI: rank 0 tells at once; a rank that alone is wrong tells for itself.
+# Wrong flags, before MPI starts: rank 0 reports flags that all ranks share; a single rank reports its own.
 run_ranks 2 10 --nonsense
 expect_count 1 '^rank-faults: 1 problem'
 expect_text "$WORK/err" '--nonsense +unknown flag'
@@ -109,7 +109,7 @@ expect_text "$WORK/err" '^rank-faults: rank 3: 1 problem'
 run_ranks 0 10 --help
 [ "$(grep -c '^rank-faults: counts' "$WORK/out")" -eq 1 ] || fail "not one --help from four ranks"
 
-# Launchers that are none of ours.
+# Unsupported launchers.
 expect_exit 2 env RANK=0 WORLD_SIZE=8 LOCAL_RANK=0 MASTER_ADDR=b mtl_rank_faults
 expect_text "$WORK/err" 'started by torchrun .* mpirun -n 8 rank-faults'
 expect_exit 2 env SLURM_PROCID=0 SLURM_NTASKS=2 mtl_rank_faults

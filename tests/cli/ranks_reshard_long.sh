@@ -1,7 +1,8 @@
 #!/bin/bash
-# Saved after 5 iterations in each of six layouts, resumed in each of the six for 5 more: one loss everywhere, the same
-# bits in the same layout. The tools that read checkpoints find one model in all of them. A Llama in three of the layouts.
-# shellcheck disable=SC2034  # LENGTH and LAST are for the files that are sourced
+# Saved after 5 iterations in each of six layouts, resumed in each of the six for 5 more: one loss everywhere, the
+# same bits in the same layout. The tools that read checkpoints find one model in all of them. A Llama in three of the
+# layouts.
+# shellcheck disable=SC2034 # LENGTH and LAST are for the files that are sourced
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/train_runs.sh"
 source "$(dirname "$0")/ranks_runs.sh"
@@ -14,12 +15,12 @@ LENGTH=(--train-iters 10 --save-interval 5 --eval-interval 4 --log-interval 1)
 # second_half NAME: figures after iteration 5.
 second_half() { figures_of "$1" | awk 'match($0, /"iteration": [0-9]+/) && substr($0, RSTART + 13, RLENGTH - 13) + 0 > 5'; }
 
-# largest_difference KIND NAME: of its losses or norms from the uninterrupted single process's, relative.
+# largest_difference KIND NAME: between its losses or norms and the uninterrupted single process's, relative.
 largest_difference() {
   mtl_compare difference <(second_half "$WORK/one/whole" | figures -) <(second_half "$2" | figures -) --key "$1" --count 13
 }
 
-# resume_in TO FROM: leaves the losses' difference in $loss.
+# resume_in TO FROM: sets $loss to the losses' difference.
 resume_in() {
   local norm file
   enter_layout "$1"
@@ -30,7 +31,7 @@ resume_in() {
   below "$loss" 1e-6 || fail "saved in $2, resumed in $1: losses differ by $loss"
   below "$norm" 1e-5 || fail "saved in $2, resumed in $1: gradient norms differ by $norm"
   [ "$1" = "$2" ] || return
-  diff <(second_half "$2") <(second_half whole) >/dev/null || fail "$1: other figures after a resume in the same layout"
+  diff <(second_half "$2") <(second_half whole) >/dev/null || fail "$1: different figures after a resume in the same layout"
   for file in whole/save/iter_0000010/*.safetensors; do expect_same "$2/${file#whole/}" "$file"; done
 }
 
@@ -54,7 +55,7 @@ reshard() {
   done
 }
 
-# use_tools LAYOUT...: what the tools make of each layout's checkpoint.
+# use_tools LAYOUT...: compares the tools' results on each layout's checkpoint.
 use_tools() {
   local layout apart
   cd "$WORK" || exit 1
@@ -76,7 +77,7 @@ use_tools() {
 reshard one tp pp dp tp-pp tp-dp
 use_tools one tp pp dp tp-pp tp-dp
 
-# Llama, whose gated, grouped and untied tensors are cut in other places.
+# Llama, whose gated, grouped and untied tensors are divided in other places.
 rm -rf "$WORK"/{one,tp,pp,dp,tp-pp,tp-dp}{,.*}
 set_architecture llama
 MODEL+=("${architecture[@]}")

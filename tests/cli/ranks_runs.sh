@@ -1,12 +1,13 @@
 # shellcheck shell=bash
-# What the tests of interrupted jobs of ranks share; sourced after lib.sh and train_runs.sh, whose runs become jobs.
-# Every layout has a folder, with the token files and the run that nothing interrupts.
+# Shared by the tests of interrupted jobs of ranks; sourced after lib.sh and train_runs.sh, whose runs become jobs.
+# Every layout has a folder, with the token files and the uninterrupted run.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-export ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 # MPI keeps what it allocated
-# shellcheck disable=SC2034  # for those who source this
+export ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0  # MPI keeps its allocations
+# shellcheck disable=SC2034 # used by scripts that source this
 HOST=$(hostname)
 
-# as_rank: starts a rank and leaves its process id in NAME.RANK.pid; on the rank $ONE after the shell words $SETUP.
+# as_rank: starts a rank and writes its process id to NAME.RANK.pid; on rank $ONE it first runs the shell words
+# $SETUP.
 cat >"$WORK/as_rank" <<'END'
 #!/bin/bash
 echo $$ >"$1.$OMPI_COMM_WORLD_RANK.pid"
@@ -27,7 +28,7 @@ end_ranks() {
 }
 trap 'end_ranks; rm -rf "$WORK"' EXIT
 
-# enter_layout NAME: the runs from here on are jobs of that layout, in its folder.
+# enter_layout NAME: from here on, runs are jobs of that layout, in its folder.
 enter_layout() {
   case $1 in
     one) ranks=1 LAYOUT=() ;;
@@ -42,7 +43,7 @@ enter_layout() {
   ln -sf ../c_text_document.* .
 }
 
-# run_in NAME FLAG...: the job, with further flags. No job outlives a minute.
+# run_in NAME FLAG...: runs the job, with further flags. A job is killed after a minute.
 run_in() {
   local name=$1
   shift
@@ -50,26 +51,26 @@ run_in() {
     "${LAYOUT[@]}" --threads 1 --save "$name/save" --log-jsonl "$name/log.jsonl" "$@" </dev/null
 }
 
-# astray RANK SETUP COMMAND...: a job one of whose ranks starts in another way.
-astray() {
+# with_odd_rank RANK SETUP COMMAND...: runs the command with one rank of its jobs started differently.
+with_odd_rank() {
   local -x ONE=$1 SETUP=$2
   shift 2
   "$@"
 }
 
-# start_job NAME FLAG...: in the background; what it says is in NAME.out and NAME.err.
+# start_job NAME FLAG...: in the background; its output is in NAME.out and NAME.err.
 start_job() {
   run_in "$@" >"$1.out" 2>"$1.err" &
   job=$!
 }
 
-# wait_until FILE PATTERN: until the job has said so.
+# wait_until FILE PATTERN: until the file has a matching line, or the job ends.
 wait_until() {
   while ! grep -qE -- "$2" "$1" 2>/dev/null; do
     kill -0 "$job" 2>/dev/null || break
     sleep 0.02
   done
-  grep -qE -- "$2" "$1" || { fail "$1 does not come to say '$2'"; sed 's/^/    /' "${1%.*}.err" >&2; }
+  grep -qE -- "$2" "$1" || { fail "$1 never contains '$2'"; sed 's/^/    /' "${1%.*}.err" >&2; }
 }
 
 # send SIGNAL NAME RANK...: to ranks of that job.
@@ -79,7 +80,7 @@ send() {
   for rank in "$@"; do kill "-$signal" "$(<"$name.$rank.pid")" || fail "$signal: rank $rank of $name is gone"; done
 }
 
-# job_ends NAME CODE SECONDS: it has at most so many left.
+# job_ends NAME CODE SECONDS: it ends with CODE within SECONDS.
 job_ends() {
   local began=$SECONDS code
   wait "$job"
@@ -88,18 +89,18 @@ job_ends() {
   [ $((SECONDS - began)) -le "$3" ] || fail "$1: took $((SECONDS - began)) s to end"
 }
 
-# expect_count N FILE PATTERN: N of its lines match.
+# expect_count N FILE PATTERN: N lines of the file match.
 expect_count() {
   local got
   got=$(grep -cE -- "$3" "$2")
   [ "$got" -eq "$1" ] || { fail "$got lines instead of $1 like '$3'"; sed 's/^/    /' "$2" >&2; }
 }
 
-# newest_of NAME: the folder of the last checkpoint; "" without one.
+# newest_of NAME: the folder of the last checkpoint; "" if there is none.
 newest_of() { find "$1/save" -name 'iter_???????' 2>/dev/null | sort | tail -1; }
 
-# goes_on_as_whole NAME WHAT: the same command takes the newest checkpoint, and ends as if nothing had been.
-goes_on_as_whole() {
+# resumes_as_whole NAME WHAT: the same command resumes the newest checkpoint, and ends like the uninterrupted run.
+resumes_as_whole() {
   local newest
   newest=$(newest_of "$1")
   completes_as_whole "$1" "$2"

@@ -1,6 +1,6 @@
 #!/bin/bash
-# How jobs of ranks start: all from the same weights, all of them, and what there is to say is said once.
-# shellcheck disable=SC2034  # LENGTH is for the files that are sourced
+# Starts of jobs: all ranks have the same weights, all ranks take part, and messages are printed once.
+# shellcheck disable=SC2034 # LENGTH is for the files that are sourced
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/train_runs.sh"
 source "$(dirname "$0")/ranks_runs.sh"
@@ -22,20 +22,20 @@ other_start() {
   expect_text "$WORK/err" "^  start: rank 1 \($HOST\) has '$1', rank 0 \($HOST\) has '$1'$"
   [ ! -s "$WORK/out" ] || fail "trained from different weights: $1"
 }
-astray 1 'cd other' expect_exit 2 run_in first
+with_odd_rank 1 'cd other' expect_exit 2 run_in first
 other_start 'manifest.json: [0-9a-f]{16}'
-astray 1 'cd other' expect_exit 2 run_in loaded --load hf
+with_odd_rank 1 'cd other' expect_exit 2 run_in loaded --load hf
 other_start 'model.safetensors: [0-9]+ bytes, [0-9a-f]{16}'
 cp hf/model.safetensors other/hf
 sed -i -E 's/("layer_norm_epsilon":) *[^,]+/\1 1e-6/' other/hf/config.json
-astray 1 'cd other' expect_exit 2 run_in loaded --load hf
+with_odd_rank 1 'cd other' expect_exit 2 run_in loaded --load hf
 other_start 'config.json: [0-9a-f]{16}'
 cp hf/config.json other/hf
 mkdir loaded
 ln -s ../loaded other
-astray 1 'cd other' expect_exit 0 run_in loaded --load hf
+with_odd_rank 1 'cd other' expect_exit 0 run_in loaded --load hf
 
-# What is wrong with the files is the same on all ranks: said once, by the first. So is what cannot be done.
+# Faults of files are the same on all ranks, so rank 0 reports them once, like impossible requests.
 echo garbage >first/save/latest_checkpointed_iteration.txt
 expect_exit 0 run_in first
 expect_count 1 "$WORK/err" 'warning: '
@@ -47,7 +47,7 @@ expect_count 1 "$WORK/err" '^mtl-train: warning: second/save/latest_checkpointed
 expect_count 1 "$WORK/err" '^mtl-train: warning: second/save/iter_0000002 is now second/save/iter_0000002.damaged$'
 expect_count 3 "$WORK/err" 'warning: '
 
-# Tools that have no ranks are not started as several; in a batch script of a large job each is one process.
+# Tools without ranks refuse to start as several; in a batch script of a large job each is one process.
 for command in 'eval --load hf --data-path c_text_document' 'generate --load hf --prompt 1 --ids' \
   'convert --load hf --save twice'; do
   # shellcheck disable=SC2086  # words

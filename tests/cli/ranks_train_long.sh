@@ -1,6 +1,6 @@
 #!/bin/bash
 # A job that resumes and saves: either rank killed at each of its write operations, or failing there. Nothing is lost.
-# shellcheck disable=SC2034  # LENGTH and LAST are for the files that are sourced
+# shellcheck disable=SC2034 # LENGTH and LAST are for the files that are sourced
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/train_runs.sh"
 source "$(dirname "$0")/ranks_runs.sh"
@@ -13,17 +13,17 @@ enter_layout dp
 expect_exit 0 run_in whole
 expect_exit 0 run_in half --exit-interval 2
 
-# sweep KIND RANK CODE LEAST: at every operation; at LEAST there are so many.
+# sweep KIND RANK CODE LEAST: a fault at every operation; there are at least LEAST.
 sweep() {
   local at=0 code=1
   while [ $code -ne 0 ]; do
     at=$((at + 1))
     rm -rf faulty
     cp -r half faulty
-    astray "$2" "export MTL_FAULT=$1:$at" run_quietly faulty
+    with_odd_rank "$2" "export MTL_FAULT=$1:$at" run_quietly faulty
     code=$?
     [ $code -eq 0 ] || [ $code -eq "$3" ] || fail "$1:$at on rank $2: exit $code"
-    goes_on_as_whole faulty "$1 at write operation $at of rank $2"
+    resumes_as_whole faulty "$1 at write operation $at of rank $2"
   done
   echo "$1: $((at - 1)) write operations of rank $2"
   [ $at -gt "$4" ] || fail "only $((at - 1)) write operations of rank $2"

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Jobs of ranks that go wrong: mtl-train ends within seconds, says which rank and why, and loses nothing.
-# shellcheck disable=SC2034  # LENGTH and LAST are for the files that are sourced
+# Faults in jobs of ranks: mtl-train ends within seconds, names the rank and the reason, and loses nothing.
+# shellcheck disable=SC2034 # LENGTH and LAST are for the files that are sourced
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/train_runs.sh"
 source "$(dirname "$0")/ranks_runs.sh"
@@ -19,10 +19,10 @@ for layout in tp pp dp tp-pp; do
   send KILL killed 1
   job_ends killed 137 10
   expect_text killed.err "rank 1 with PID [0-9]+ on node $HOST exited on signal 9"
-  goes_on_as_whole killed "$layout: rank 1 killed"
+  resumes_as_whole killed "$layout: rank 1 killed"
 done
 
-# A rank stops: the others say who is missing and what they wait for, and nothing is saved any more.
+# A rank stops: the other ranks name the missing one and the operation that they wait for, and save nothing more.
 enter_layout tp-pp
 start_job stopped --distributed-timeout-minutes 0.05
 wait_until stopped.err 'saved stopped/save/iter_0000040'
@@ -32,7 +32,7 @@ job_ends stopped 1 10
 expect_text stopped.err "rank [0-2] \($HOST\): .* in group '.*' \(.*iteration [0-9]+, micro-batch [0-9]+\) did not end within 3.00 s"
 expect_text stopped.err "rank 3 \($HOST\) gave no answer: stopped or hung; last message .* iteration [0-9]+"
 [ "$(newest_of stopped)" = "$newest" ] || fail "saved $(newest_of stopped) after a rank stopped"
-goes_on_as_whole stopped 'rank 3 stopped'
+resumes_as_whole stopped 'rank 3 stopped'
 # Megatron-LM's timeout in seconds takes precedence over the one in minutes.
 enter_layout dp
 start_job late --distributed-timeout-minutes 5 --distributed-timeout-seconds-after-init 2
@@ -41,7 +41,8 @@ send STOP late 1
 job_ends late 1 10
 expect_text late.err "rank 0 \($HOST\): .* did not end within 2.00 s"
 
-# A rank is killed during a save, or its disk fails. What is half made is never taken, and the next job removes it.
+# A rank is killed during a save, or its disk fails. A partial checkpoint is never loaded, and the next job removes
+# it.
 LENGTH=("${SHORT[@]}")
 LAST=iter_0000012/shard_00000.safetensors
 enter_layout dp
@@ -51,24 +52,24 @@ half_made=0
 for fault in '1 2' '1 20' '1 70' '0 100'; do
   rm -rf killed
   read -r rank at <<<"$fault"
-  astray "$rank" "export MTL_FAULT=kill:$at" run_quietly killed
+  with_odd_rank "$rank" "export MTL_FAULT=kill:$at" run_quietly killed
   code=$?
   [ $code -eq 137 ] || fail "rank $rank killed at write operation $at: exit $code"
   expect_text err "rank $rank with PID [0-9]+ on node $HOST exited on signal 9"
   [ -z "$(find killed/save -name 'iter_*.tmp.*')" ] || half_made=$((half_made + 1))
-  goes_on_as_whole killed "rank $rank killed at write operation $at"
+  resumes_as_whole killed "rank $rank killed at write operation $at"
 done
 [ $half_made -ge 3 ] || fail "only $half_made of 4 kills fell in the middle of a save"
 for fault in eio:30:'Input/output error' enospc:70:'No space left on device'; do
   rm -rf faulty
   IFS=: read -r kind at text <<<"$fault"
-  astray 1 "export MTL_FAULT=$kind:$at" expect_exit 74 run_in faulty
+  with_odd_rank 1 "export MTL_FAULT=$kind:$at" expect_exit 74 run_in faulty
   expect_count 1 "$WORK/err" "^mtl-train: rank 0 \($HOST\): on rank 1: faulty/save/iter_[0-9]+.tmp.[0-9]+/shard_00001.safetensors: .*$text"
   [ -z "$(find faulty/save -name '*.tmp.*')" ] || fail "$kind: left behind $(find faulty/save -name '*.tmp.*')"
-  goes_on_as_whole faulty "$kind on rank 1 at its write operation $at"
+  resumes_as_whole faulty "$kind on rank 1 at its write operation $at"
 done
 
-# A rank that was started differently is found before anything is trained or written.
+# A rank that was started differently is detected before anything is trained or written.
 refused() {
   expect_count 1 "$WORK/err" 'the ranks of this job do not agree; start all with the same command, program and files:$'
   expect_text "$WORK/err" "^  $2: rank 1 \($HOST\) has '$3', rank 0 \($HOST\) has '$4'"
@@ -76,22 +77,22 @@ refused() {
   [ ! -e "$1" ] || fail "$1: a refused job leaves files"
 }
 # shellcheck disable=SC2016  # "$@" is the rank's
-astray 1 'set -- "$@" --lr 0.004' expect_exit 2 run_in flags
+with_odd_rank 1 'set -- "$@" --lr 0.004' expect_exit 2 run_in flags
 refused flags 'command line' 'lr = 0.004 .*' 'lr = 0.002 .*'
 mkdir other
 head -n 390 "$CORPUS" >other.jsonl
 preprocess other.jsonl other/c
-astray 1 'cd other' expect_exit 2 run_in data
+with_odd_rank 1 'cd other' expect_exit 2 run_in data
 refused data data '.*"idx_hash": *"[0-9a-f]+".*' '.*"idx_hash": *"[0-9a-f]+".*'
 BPE=$TESTS/golden/tokenizer/bpe_tinyshakespeare_1000
 cp "$BPE/merges.txt" "$BPE/vocab.json" .
 cp c_text_document.* merges.txt other
 sed -E 's/"a":/"swapped":/; s/"b":/"a":/; s/"swapped":/"b":/' vocab.json >other/vocab.json
-astray 1 'cd other' expect_exit 2 run_in tokenizer --tokenizer-type GPT2BPETokenizer --vocab-file vocab.json \
+with_odd_rank 1 'cd other' expect_exit 2 run_in tokenizer --tokenizer-type GPT2BPETokenizer --vocab-file vocab.json \
   --merge-file merges.txt
 refused tokenizer tokenizer '[0-9a-f]+' '[0-9a-f]+'
 
-# What is wrong with the command is said once.
+# A wrong command is reported once.
 enter_layout tp-pp
 expect_exit 2 run_in wrong --nonsense --min-lr 1
 expect_count 1 "$WORK/err" '^mtl-train: '
@@ -101,8 +102,8 @@ expect_exit 2 run_in wrong --tensor-model-parallel-size 4
 expect_count 1 "$WORK/err" '^mtl-train: '
 [ ! -e wrong ] || fail 'a refused job leaves files'
 
-# Signals to one rank are requests to all: they act between the same two steps everywhere. With TERM to ranks mpirun
-# returns their 75. (To itself it takes TERM as its own end: ranks have a second to save, and it returns 1.)
+# A signal to one rank is a request to all: they act between the same two steps. When the ranks receive TERM, mpirun
+# returns their 75. (When mpirun itself receives TERM, ranks have a second to save, and it returns 1.)
 LENGTH=(--train-iters 20000 --lr-decay-iters 12 --save-interval 100000 --eval-interval 100000 --log-interval 10)
 start_job signals
 wait_until signals.out ' iteration '
@@ -120,7 +121,7 @@ wait_until slurm.out ' iteration '
 send TERM slurm 0 1 2 3
 job_ends slurm 75 10
 expect_count 1 slurm.err '^mtl-train: saved '
-# Where the signals came is chance: all runs end at one later iteration.
+# The moments of the signals are random: all runs end at one later iteration.
 end=$(cat {signals,slurm}/save/latest_checkpointed_iteration.txt | sort -n | tail -1)
 end=$((end + 7))
 LENGTH+=(--exit-interval "$end")

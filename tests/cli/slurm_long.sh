@@ -1,7 +1,7 @@
 #!/bin/bash
-# A run under Slurm, on a cluster of one node that lives in a temporary folder: ended in the middle by a signal, by
-# preemption and by its time limit, the job of share/slurm goes back to the queue each time, resumes, completes, and is
-# then, figure by figure and bit by bit, what a run is that nothing interrupts. Skipped where Slurm is not installed.
+# A run under Slurm, on a cluster of one node in a temporary folder: interrupted by a signal, by preemption and by its
+# time limit, the job of share/slurm is requeued each time, resumes, completes, and equals an uninterrupted run,
+# figure by figure and bit by bit. Skipped if Slurm is not installed.
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/train_runs.sh"
 for program in munged slurmctld slurmd; do
@@ -85,7 +85,7 @@ wait_for() {
 node_is_idle() { [ "$(sinfo -h -o %T 2>/dev/null)" = idle ]; }
 job_has() { scontrol show job "$job" 2>/dev/null | grep -qE "$1"; }
 log_has() { grep -qE -- "$1" turns.log 2>/dev/null; }
-# in_turn N: the N-th turn is under way, twenty steps at least.
+# in_turn N: the N-th turn is running, with at least twenty steps done.
 in_turn() {
   awk -v turn="$1" '/"type": "start"/ { turns++; steps = 0 } /"type": "step"/ { steps++ }
     END { exit !(turns == turn && steps >= 20) }' turns/log.jsonl 2>/dev/null
@@ -108,7 +108,7 @@ command_of turns
 job=$(sbatch --parsable --ntasks-per-node=2 --cpus-per-task=1 --time=10 --output=turns.log \
   "$SHARE/slurm/one-node.sbatch" "${COMMAND[@]}") || { fail 'sbatch'; finish; }
 
-# turn_ends N HOW...: HOW ends turn N in the middle, and the job goes back to the queue.
+# turn_ends N COMMAND...: the command ends turn N in the middle, and the job is requeued.
 turn_ends() {
   local turn=$1
   shift
@@ -116,14 +116,14 @@ turn_ends() {
   "$@" || fail "$*"
   wait_for 150 "requeue after turn $turn" job_has "Restarts=$turn "
 }
-# The least limit is a minute, and the ranks are done in seconds: they stand still until Slurm wakes them, first with the
-# template's USR1, then with TERM.
+# The shortest limit is a minute, and the ranks finish in seconds: they are stopped until Slurm wakes them, first with
+# the template's USR1, then with TERM.
 time_is_over() {
   scontrol update jobid="$job" TimeLimit=1 && scancel --signal=STOP "$job" || return 1
   wait_for 90 'a save at USR1' saved_in_turn 3
   scancel --signal=STOP "$job"
 }
-# saved_in_turn N: the N-th turn has said that it saved.
+# saved_in_turn N: the N-th turn has logged its save.
 saved_in_turn() {
   awk -v turn="$1" '/ resuming / { turns++ } / saved / && turns + 1 == turn { found = 1 } END { exit !found }' turns.log
 }
@@ -131,22 +131,22 @@ saved_in_turn() {
 turn_ends 1 scancel --signal=TERM "$job"
 turn_ends 2 scontrol requeue "$job"
 turn_ends 3 time_is_over
-scontrol update jobid="$job" TimeLimit=20 || fail 'no more time for the last turn'
+scontrol update jobid="$job" TimeLimit=20 || fail 'cannot extend the time limit of the last turn'
 wait_for 300 'the end' job_has 'JobState=COMPLETED'
-job_has 'Restarts=3 .*ExitCode=0:0' || fail "another end than 0 after three requeues: $(scontrol show job "$job")"
+job_has 'Restarts=3 .*ExitCode=0:0' || fail "no exit status 0 after three requeues: $(scontrol show job "$job")"
 [ "$(grep -c 'ended by a signal after iteration' turns.log)" -eq 3 ] || fail 'not three ends by a signal'
 log_has 'DUE TO TIME LIMIT' || fail 'the time limit did not end a turn'
 [ "$(grep -c 'resuming turns/save/' turns.log)" -eq 3 ] || fail 'not three resumptions'
 
-# --- The same ---
-diff <(figures_of turns) <(figures_of whole) >difference || { fail 'other figures than without interruption'; head -4 difference >&2; }
-[ "$(figures_of whole | grep -c '"type": "step"')" -eq 500 ] || fail 'the whole run has other than 500 steps'
+# --- Both runs are equal ---
+diff <(figures_of turns) <(figures_of whole) >difference || { fail 'different figures than without interruption'; head -4 difference >&2; }
+[ "$(figures_of whole | grep -c '"type": "step"')" -eq 500 ] || fail 'the whole run does not have 500 steps'
 for shard in whole/save/iter_0000500/*.safetensors; do
   cmp -s "$shard" "${shard/whole/turns}" || fail "${shard#whole/} differs"
 done
 [ "$(find whole/save/iter_0000500 -name '*.safetensors' | wc -l)" -eq 2 ] || fail 'not a shard of each rank'
 
-# Complete is complete: another job ends at once, with 0 and without another turn.
+# A completed run: another job ends at once, with 0 and without another turn.
 job=$(sbatch --parsable --ntasks-per-node=2 --cpus-per-task=1 --output=again.log "$SHARE/slurm/one-node.sbatch" "${COMMAND[@]}")
 wait_for 60 'the end of a complete run' job_has 'JobState=COMPLETED'
 job_has 'Restarts=0 .*ExitCode=0:0' || fail 'a complete run was requeued'

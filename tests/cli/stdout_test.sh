@@ -1,12 +1,12 @@
 #!/bin/bash
-# Every result that goes to standard output: when it cannot be written, on a full device or a closed descriptor, the tool
-# says so and ends with 74.
+# Every tool that prints a result: if standard output cannot be written, on a full device or a closed descriptor, the
+# tool reports it and exits with 74.
 source "$(dirname "$0")/lib.sh" "$1"
 export OMP_WAIT_POLICY=passive
 MODEL=$TESTS/golden/gpt2_model/a
 cd "$WORK" || exit 1
 
-# expect_lost COMMAND...: the command succeeds, and ends with 74 when its output is lost.
+# expect_lost COMMAND...: the command succeeds, and exits with 74 if its output is lost.
 expect_lost() {
   expect_exit 0 "$@"
   [ -s out ] || fail "prints nothing: $*"

@@ -1,9 +1,10 @@
 #!/bin/bash
-# mtl-topo: all groups of ranks are in its JSON, and are Megatron-LM's; text has those that differ, with their traffic.
+# mtl-topo: its JSON has all groups of ranks, equal to Megatron-LM's; the text has the distinct ones, with their
+# traffic.
 . "$(dirname "$0")/lib.sh" "$1"
 unset COLUMNS LINES NO_COLOR
 
-# size_of LINE NAME: a number of the layout that a line of the fixture is about.
+# size_of LINE NAME: a size in the layout of a fixture line.
 size_of() { grep -oE "\"$2\":[0-9]+" <<<"$1" | head -1 | cut -d: -f2; }
 # groups_in TEXT NAME: the list of lists that follows a name.
 groups_in() { grep -oE "\"$2\":\[\[[][0-9,]*\]\]" <<<"$1" | head -1 | cut -d: -f2; }
@@ -11,7 +12,7 @@ groups_in() { grep -oE "\"$2\":\[\[[][0-9,]*\]\]" <<<"$1" | head -1 | cut -d: -f
 while read -r line; do
   order=$(grep -oE '"order":"[a-z-]+"' <<<"$line" | cut -d'"' -f4)
   experts=$(size_of "$line" ep)
-  # A run whose pipeline is not last cannot have experts; their generator alone can.
+  # A run whose pipeline is not last cannot have experts, but their generator can.
   [ "$experts" -gt 1 ] && [ "${order##*-}" != pp ] && [ "$(size_of "$line" pp)" -gt 1 ] && continue
   expect_exit 0 mtl-topo --world-size "$(size_of "$line" world)" --tensor-model-parallel-size "$(size_of "$line" tp)" \
     --context-parallel-size "$(size_of "$line" cp)" --expert-model-parallel-size "$experts" \
@@ -19,7 +20,7 @@ while read -r line; do
   # "kind":"tp",...,"ranks":[[0]] becomes "tp":[[0]]
   got=$(tr -d ' \n' <"$WORK/out" | sed -E 's/"kind":"([a-z_-]+)",[^]]*"ranks":/"\1":/g')
   kinds="tp cp pp dp dp-cp tp-pp tp-cp tp-dp tp-dp-cp"
-  [ "$experts" -eq 1 ] || kinds="ep tp-ep tp-ep-pp tp pp"  # the others are of the grid without experts
+  [ "$experts" -eq 1 ] || kinds="ep tp-ep tp-ep-pp tp pp"  # the other groups are of the grid without experts
   for kind in $kinds embedding position_embedding; do
     want=$(groups_in "$line" "$kind")
     [ -n "$want" ] || fail "the fixture has no $kind: $line"
@@ -28,7 +29,7 @@ while read -r line; do
   [ "$experts" -eq 1 ] || [ "$(groups_in "$got" expert-dp)" = "$(groups_in "$line" dp)" ] || fail "expert-dp: $line"
 done <"$TESTS/golden/ranks/groups.jsonl"
 
-# traffic_of KIND: its line in the text of the last layout; nothing when the kind is not shown.
+# traffic_of KIND: its line in the text of the last layout; empty if the kind is not shown.
 traffic_of() { grep -A 1 -E "^  $1 " "$WORK/out" | tail -1 | sed 's/^ *//'; }
 expect_traffic() { [ "$(traffic_of "$1")" = "$2" ] || fail "$1 exchanges '$(traffic_of "$1")' instead of '$2'"; }
 layout=(--world-size 16 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2)

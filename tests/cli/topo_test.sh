@@ -1,12 +1,13 @@
 #!/bin/bash
-# mtl-topo: the drawing of a small layout, to the character; large ones; JSON, SVG and rankfiles; layouts that cannot be.
+# mtl-topo: the drawing of a small layout, to the character; large layouts; JSON, SVG and rankfiles; impossible
+# layouts.
 . "$(dirname "$0")/lib.sh" "$1"
 unset COLUMNS LINES NO_COLOR
 export LC_ALL=C.UTF-8
 two_nodes=(--world-size 4 --gpus-per-node 2 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2)
 model=(--num-layers 24 --vocab-size 50257)
 
-# The picture: ranks 0 and 1 share sub_model_0 by tensor parallelism, 2 and 3 sub_model_1, the pipeline cuts between.
+# The picture: ranks 0 and 1 share sub_model_0 by tensor parallelism, 2 and 3 sub_model_1; the pipeline divides them.
 expect_exit 0 mtl-topo "${two_nodes[@]}" "${model[@]}" --micro-batches 8
 expect_same "$WORK/out" "$TESTS/golden/topo/two_nodes.txt"
 LC_ALL=C expect_exit 0 mtl-topo "${two_nodes[@]}" "${model[@]}" --micro-batches 8
@@ -29,7 +30,7 @@ for flags in "--world-size 64" "--world-size 64 --tensor-model-parallel-size 8 -
   done
 done
 
-# Schedules: the bubble of 4 stages and 8 micro-batches, 3/8 of the work, is halved by 2 chunks.
+# Schedules: the bubble of 4 stages and 8 micro-batches is 3/8 of the work; 2 chunks halve it.
 pipeline=(--world-size 4 --pipeline-model-parallel-size 4 --micro-batches 8)
 expect_exit 0 mtl-topo "${pipeline[@]}" --schedule gpipe
 expect_text "$WORK/out" 'the bubble is 37.5% of the work'
@@ -41,8 +42,7 @@ expect_exit 0 mtl-topo "${pipeline[@]}" --num-virtual-stages-per-pipeline-rank 2
 expect_text "$WORK/out" 'Schedule: interleaved, 8 micro-batches, 2 chunks a stage'
 expect_text "$WORK/out" 'the bubble is 18.8% of the work'
 
-# The global batch says how many micro-batches there are, with and without a model; a chart that would be too large is
-# left out.
+# The global batch determines the number of micro-batches, with and without a model; an overlarge chart is omitted.
 eight=(--world-size 8 --pipeline-model-parallel-size 4)
 expect_exit 0 mtl-topo "${eight[@]}" --micro-batches 8 --schedule gpipe
 mv "$WORK/out" "$WORK/want"
@@ -73,8 +73,8 @@ expect_exit 0 mtl-topo --world-size 4 --pipeline-model-parallel-size 4 --num-lay
   --num-layers-per-virtual-pipeline-stage 2 --format json
 expect_text "$WORK/out" '"rank": 0, [^}]*"layers": \[\[0, 2\], \[8, 2\]\]'
 
-# Memory and work: what mtl-train plans, to the byte; nothing for what it cannot run. ranks_of FILE: the list in JSON, in
-# one line without blanks.
+# Memory and work: equal to mtl-train's plan to the byte; absent for layouts that it cannot run. ranks_of FILE: the
+# list in JSON, on one line without blanks.
 sizes=(--hidden-size 64 --num-attention-heads 8 --seq-length 32 --max-position-embeddings 48 --micro-batch-size 2
   --num-layers 5 --vocab-size 100 --make-vocab-size-divisible-by 8 --global-batch-size 32)
 ranks_of() { tr -d ' \n' <"$1" | grep -oE '"ranks":\[\{"ranks":.*\}\]\}' | sed 's/}*$//'; }
@@ -97,7 +97,7 @@ for flags in "--world-size 8 --tensor-model-parallel-size 2 --pipeline-model-par
     expect_same "$WORK/train_ranks" "$WORK/topo_ranks"
   }
 done
-# The layout flags of a command line of mtl-train: all of its section on parallelism, and DeepSpeed's name.
+# Accepts the layout flags of a mtl-train command line: its section on parallelism, and DeepSpeed's name.
 pasted=("${sizes[@]}" --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --context-parallel-size 1
   --use-tp-pp-dp-mapping --pipeline-schedule gpipe --num-layers-in-first-pipeline-stage 3
   --num-layers-in-last-pipeline-stage 2 --sequence-parallel --ddp-bucket-size 20000 --overlap-grad-reduce
@@ -130,7 +130,7 @@ for flags in "--context-parallel-size 2" "--expert-model-parallel-size 2" "--ran
   expect_text "$WORK/out" '^Memory and work: not given; mtl-train cannot run '
 done
 
-# check_balance FILE: every tag that opens is closed, in order, and there is one root.
+# check_balance FILE: every tag is closed in order, and there is one root.
 check_balance() {
   grep -oE '<[/!?]?[a-zA-Z][^>]*>|<\?[^>]*>' "$1" | awk '
     /^<\?/ || /\/>$/ { next }
@@ -153,7 +153,7 @@ expect_exit 0 mtl-topo --world-size 200 --tensor-model-parallel-size 20 --gpus-p
 check_balance "$WORK/large.svg"
 [ "$(grep -c 'class="rank"' "$WORK/large.svg")" -eq 200 ] || fail "not every rank of the large layout is drawn"
 
-# Rankfiles, as Open MPI takes them.
+# Rankfiles for Open MPI.
 printf 'rank 0=ada slot=0\nrank 1=ada slot=1\nrank 2=grace slot=0\nrank 3=grace slot=1\n' >"$WORK/want"
 expect_exit 0 mtl-topo "${two_nodes[@]}" --hosts ada,grace -o "$WORK/two.rankfile"
 expect_same "$WORK/two.rankfile" "$WORK/want"
@@ -166,7 +166,7 @@ if [ "$(nproc)" -ge 2 ]; then
   [ "$(grep -c here "$WORK/out")" -eq 2 ] || fail "mpirun did not start two ranks"
 fi
 
-# Vocabularies as Megatron-LM pads them, of any size; the other counts are not held to the largest world either.
+# Vocabularies are padded as by Megatron-LM, at any size; the other counts may exceed the largest world, too.
 while IFS=', ' read -r vocab divisible tensor padded; do
   expect_exit 0 mtl-topo --world-size "$tensor" --tensor-model-parallel-size "$tensor" --vocab-size "$vocab" \
     --make-vocab-size-divisible-by "$divisible" --format json
@@ -187,7 +187,7 @@ done
 expect_exit 2 mtl-topo "${sizes[@]}" --world-size 4 --micro-batch-size 1 --global-batch-size 2147483644
 expect_text "$WORK/err" '--global-batch-size 2147483644 +is more than 1048576 x micro-batch-size 1'
 
-# Layouts that cannot be: everything wrong is said at once, with what would do.
+# Impossible layouts: all problems are reported at once, with a remedy.
 expect_exit 2 mtl-topo
 expect_text "$WORK/err" '--world-size'
 expect_exit 2 mtl-topo --world-size 6 --tensor-model-parallel-size 4 --rank-order tp-dp-dp --schedule gpipe --hosts a,b -o x.png
@@ -218,7 +218,7 @@ expect_exit 2 mtl-topo --world-size 3 --gpus-per-node 1 --hosts ada,ada,ada
 expect_text "$WORK/err" '^mtl-topo: 1 problem'
 expect_exit 2 mtl-topo --world-size 4 --expert-model-parallel-size 3
 expect_text "$WORK/err" '--expert-model-parallel-size 1, 2 or 4'
-# With experts: orders in which the stages of experts are those of the other layers, and not by chance.
+# With experts: accepts orders that give them the other layers' pipeline groups, unless only by coincidence.
 experts=(--world-size 16 --tensor-model-parallel-size 2 --expert-model-parallel-size 2)
 expect_exit 2 mtl-topo "${experts[@]}" --pipeline-model-parallel-size 2 --use-tp-pp-dp-mapping
 expect_text "$WORK/err" '--use-tp-pp-dp-mapping +needs, with experts, .*experts \(2\) as of the other layers \(4\)'

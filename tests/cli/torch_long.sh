@@ -1,7 +1,6 @@
 #!/bin/bash
-# Megatron-LM checkpoints that mtl-convert writes, as PyTorch reads them: the ranks' files joined by megatron-core's
-# rules hold every element of the model. Skipped without torch and safetensors for MTL_PYTHON (python3 when it is not
-# set).
+# Megatron-LM checkpoints that mtl-convert writes, read by PyTorch: the ranks' files, joined by megatron-core's rules,
+# contain every element of the model. Skipped without torch and safetensors for MTL_PYTHON (default: python3).
 source "$(dirname "$0")/lib.sh" "$1"
 python=${MTL_PYTHON:-python3}
 "$python" -c 'import torch, safetensors.torch' 2>"$WORK/why" || { echo "skipped: $python: $(tail -1 "$WORK/why")"; exit 77; }

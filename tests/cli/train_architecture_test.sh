@@ -1,5 +1,5 @@
 #!/bin/bash
-# Flags of the architecture and of recomputation act: on the number of parameters, on the plan, on losses.
+# Architecture and recomputation flags act on the number of parameters, on the plan and on losses.
 source "$(dirname "$0")/lib.sh" "$1"
 enter_data_folder
 
@@ -18,7 +18,7 @@ expect_parameters() {
   expect_exit 0 mtl-topo --world-size 1 --vocab-size $V "$@" --format json
   expect_text out "\"parameters\": $want,"
 }
-qkv=$((3 * C * C)) out=$((C * C)) ffn=$((4 * C)) norms=$((2 * 2 * C)) # of a layer, weights and norms
+qkv=$((3 * C * C)) out=$((C * C)) ffn=$((4 * C)) norms=$((2 * 2 * C))  # per layer, weights and norms
 biases=$((3 * C + C + ffn + C))
 ends=$((V * C + P * C + 2 * C))
 plain=$((ends + L * (qkv + out + 2 * C * ffn + norms + biases)))
@@ -32,7 +32,7 @@ expect_parameters $((plain - P * C)) "${small[@]}" --position-embedding-type rop
 expect_parameters $((plain - P * C)) "${small[@]}" --use-rotary-position-embeddings
 width=64 # 4 x 32 x 2 / 3, rounded down to a multiple of 64
 expect_parameters $((plain + L * (3 * C * width + 2 * width - 2 * C * ffn - ffn))) "${small[@]}" --swiglu
-# Two of four heads' keys and values; one head's, Megatron-LM's default.
+# Keys and values of two of four heads; of one head, Megatron-LM's default.
 expect_parameters $((plain - L * (C + 1) * C)) "${small[@]}" --group-query-attention --num-query-groups 2
 expect_parameters $((plain - L * (C + 1) * 3 * C / 2)) "${small[@]}" --group-query-attention
 expect_parameters $((plain + L * (4 * C * C + 3 * C))) "${small[@]}" --kv-channels 16
@@ -46,7 +46,7 @@ expect_text err '^  --model gpt5 +is not a known model; choose one of gpt2-124m,
 expect_exit 0 mtl-train --model llama-30m --squared-relu "${null[@]}" --dry-run
 expect_text err '^mtl-train: --model llama-30m: --squared-relu in place of --swiglu$'
 
-# --- What contradicts is refused ---
+# --- Contradictions are refused ---
 # expect_problem TEXT FLAG...
 expect_problem() {
   local text=$1
@@ -62,7 +62,7 @@ expect_problem '--use-rope-scaling +excludes --rotary-seq-len-interpolation-fact
 expect_problem '.*norms of queries and keys are RMSNorm; they need' --qk-layernorm
 expect_problem '--num-query-groups 2 +is not a multiple of --tensor-model-parallel-size 4' --group-query-attention \
   --num-query-groups 2 --tensor-model-parallel-size 4 --world-size 4
-for tool in "mtl-train ${null[*]} --dry-run" "mtl-topo --vocab-size $V"; do # of a preset, too
+for tool in "mtl-train ${null[*]} --dry-run" "mtl-topo --vocab-size $V"; do  # with a preset, too
   # shellcheck disable=SC2086
   expect_exit 2 $tool --model qwen3-0.6b --tensor-model-parallel-size 16 --world-size 16
   expect_text err '^  --num-query-groups 8 +is not a multiple of --tensor-model-parallel-size 16$'
@@ -85,7 +85,7 @@ losses() {
 none=(--hidden-dropout 0 --attention-dropout 0)
 rope=(--position-embedding-type rope)
 declare -A seen=()
-# expect_another FLAG...: losses that no other set of flags has.
+# expect_another FLAG...: losses that no other set of flags produces.
 expect_another() {
   local got
   got=$(losses "${none[@]}" "$@")
@@ -104,7 +104,7 @@ for flags in '' '--rotary-base 100' '--rotary-percent 0.5' --rotary-interleaved 
   # shellcheck disable=SC2086
   expect_another "${rope[@]}" $flags
 done
-# The slowest pair of such a head turns once in 6283 positions: within what --use-rope-scaling interpolates.
+# The slowest pair of such a head rotates once in 6283 positions: in the range that --use-rope-scaling interpolates.
 expect_another "${rope[@]}" --rotary-base 1000000 --use-rope-scaling
 expect_another "${rope[@]}" --rotary-base 1000000 --use-rope-scaling --rope-scaling-factor 64
 [ "$(losses "${none[@]}" --no-bias-gelu-fusion)" = "$(losses "${none[@]}" --activation gelu_erf)" ] || fail '--no-bias-gelu-fusion is the erf form'
@@ -130,14 +130,14 @@ for tool in train topo; do
     below "$(activation_bytes "${plan[@]}" $flags)" "$all" || fail "mtl-$tool $flags: no smaller plan"
     [ $tool = topo ] && continue
     # shellcheck disable=SC2086
-    [ "$(losses $flags)" = "$kept" ] || fail "$flags: other losses"
+    [ "$(losses $flags)" = "$kept" ] || fail "$flags: different losses"
   done
 done
-# As scripts of Megatron-LM and of Megatron-DeepSpeed ask for it.
+# The flags that scripts of Megatron-LM and of Megatron-DeepSpeed use.
 for flags in '--checkpoint-activations --deepspeed-activation-checkpointing' \
   '--sequence-parallel --recompute-activations' '--sequence-parallel --use-flash-attn --recompute-granularity selective'; do
   # shellcheck disable=SC2086
-  [ "$(losses $flags)" = "$kept" ] || fail "$flags: other losses"
+  [ "$(losses $flags)" = "$kept" ] || fail "$flags: different losses"
 done
 expect_exit 0 mtl-train "${small[@]}" "${null[@]}" --dry-run --deepspeed-activation-checkpointing
 expect_text err '^mtl-train: --deepspeed-activation-checkpointing: has no effect: --checkpoint-activations alone recomputes$'

@@ -1,6 +1,6 @@
 #!/bin/bash
-# What a run reads: blends, paths of each split, both orders, samplers, batch sizes that grow; interrupted, each continues
-# bit for bit; other data, or the same in another order, is refused.
+# The data of a run: blends, paths of each split, both orders, samplers, growing batch sizes; an interrupted run
+# continues bit for bit; different or reordered data is refused.
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/train_runs.sh"
 cd "$WORK" || exit 1
@@ -19,8 +19,8 @@ SHARED=(--split 80,10,10 --global-batch-size 4 --train-iters 8)
 
 # last_weights NAME: of its newest checkpoint.
 last_weights() { printf '%s/save/iter_%07d/shard_00000.safetensors' "$1" "$(cat "$1/save/latest_checkpointed_iteration.txt")"; }
-# goes_on NAME FLAG...: the run in one go, and in three, with the same end and the same figures.
-goes_on() {
+# resumes_alike NAME FLAG...: the run in one session and in three has the same end and the same figures.
+resumes_alike() {
   local name=$1
   shift
   expect_exit 0 run_in "$name" "$@"
@@ -30,20 +30,20 @@ goes_on() {
   expect_exit 0 run_in "$name-cut" "$@"
   expect_same "$(last_weights "$name")" "$(last_weights "$name-cut")"
   expect_figures "$name"
-  diff <(figures_of "$name") <(figures_of "$name-cut") >difference || fail "$name: other figures when interrupted"
+  diff <(figures_of "$name") <(figures_of "$name-cut") >difference || fail "$name: different figures when interrupted"
 }
-# differ NAME OTHER: both runs ended elsewhere.
+# differ NAME OTHER: the runs end with different weights.
 differ() { cmp -s "$(last_weights "$1")" "$(last_weights "$2")" && fail "$1 and $2 are the same run"; }
 
 # Blends.
-goes_on plain "${SHARED[@]}" --data-path $C
-goes_on blend "${SHARED[@]}" --data-path 0.3 $A 0.7 $B
-goes_on lengths "${SHARED[@]}" --data-path $A $B
+resumes_alike plain "${SHARED[@]}" --data-path $C
+resumes_alike blend "${SHARED[@]}" --data-path 0.3 $A 0.7 $B
+resumes_alike lengths "${SHARED[@]}" --data-path $A $B
 differ blend lengths
 echo "0.3 $A 0.7 $B" >words.txt
 expect_exit 0 run_in words "${SHARED[@]}" --data-args-path words.txt
 expect_same "$(last_weights blend)" "$(last_weights words)"
-goes_on each --global-batch-size 4 --train-iters 8 --train-data-path $A --valid-data-path 1 $B 2 $C
+resumes_alike each --global-batch-size 4 --train-iters 8 --train-data-path $A --valid-data-path 1 $B 2 $C
 [ "$(figures_of each | grep -c '"type": "test"')" -eq 0 ] || fail 'a test without test data'
 [ "$(figures_of each | grep -c '"type": "validation"')" -eq 3 ] || fail 'not three validations'
 printf '{"train": ["%s"], "valid": "1 %s 2 %s"}' $A $B $C >splits.json
@@ -51,23 +51,23 @@ expect_exit 0 run_in file --global-batch-size 4 --train-iters 8 --per-split-data
 expect_same "$(last_weights each)" "$(last_weights file)"
 
 # The other order, and the other sampler.
-goes_on feistel "${SHARED[@]}" --data-path 0.3 $A 0.7 $B --data-order feistel
+resumes_alike feistel "${SHARED[@]}" --data-path 0.3 $A 0.7 $B --data-order feistel
 differ feistel blend
-goes_on cyclic "${SHARED[@]}" --data-path $A --dataloader-type cyclic
-goes_on shared "${SHARED[@]}" --data-path $A --dataloader-type cyclic --no-data-sharding
+resumes_alike cyclic "${SHARED[@]}" --data-path $A --dataloader-type cyclic
+resumes_alike shared "${SHARED[@]}" --data-path $A --dataloader-type cyclic --no-data-sharding
 differ cyclic plain
 
-# Batch sizes that grow: 2 up to 8 samples, 4, 6, then 8; as many updates as the samples are enough for.
+# Growing batch sizes: 2 up to 8 samples, 4, 6, then 8; as many updates as the samples allow.
 ramp=(--split 80,10,10 --data-path 0.3 $A 0.7 $B --global-batch-size 8 --rampup-batch-size 2 2 24 --train-samples 61 --lr-decay-samples 60)
-goes_on ramp "${ramp[@]}"
+resumes_alike ramp "${ramp[@]}"
 sizes_of() { sed -nE 's/.*"type": "step".*"global_batch_size": ([0-9]+).*/\1/p' "$1/log.jsonl" | tr '\n' ' '; }
 [ "$(sizes_of ramp)" = '2 2 2 2 4 4 6 6 8 8 8 8 ' ] || fail "batch sizes of the ramp: $(sizes_of ramp)"
 expect_text ramp/log.jsonl '"type": "step", "iteration": 12, "consumed_samples": 60,'
 expect_exit 0 run_in ramp "${ramp[@]}"
 expect_text err 'already complete: 12 of 12 iterations are done'
-goes_on steps "${ramp[@]:0:7}" --step-batch-size-schedule '0:2 256:6,1K:8' --train-samples 61 --lr-decay-samples 60
+resumes_alike steps "${ramp[@]:0:7}" --step-batch-size-schedule '0:2 256:6,1K:8' --train-samples 61 --lr-decay-samples 60
 [ "$(sizes_of steps)" = '2 2 2 2 6 6 6 6 8 8 8 ' ] || fail "batch sizes of the schedule: $(sizes_of steps)"
-# The same on two ranks, each of which takes every other micro-batch.
+# The same on two ranks, which alternate micro-batches.
 expect_exit 0 mpirun -n 2 --oversubscribe mtl-train "${MODEL[@]}" "${ramp[@]}" --micro-batch-size 1 --log-jsonl ranks.jsonl
 expect_exit 0 mtl-train "${MODEL[@]}" "${ramp[@]}" --micro-batch-size 1 --log-jsonl one.jsonl
 losses_of() { # NAME: writes NAME.losses
@@ -83,7 +83,7 @@ losses_of stages
 losses_of one
 expect_near_lines stages.losses one.losses 'two stages on a ramp' 1e-6 12
 
-# What is refused at the start, all at once.
+# Refused at the start, all at once.
 printf '{"train": ["%s"], "validation": ["%s"]}' $A $B >keys.json
 expect_exit 2 run_in none --global-batch-size 4 --train-iters 8 --per-split-data-args-path keys.json
 expect_text err '^  --per-split-data-args-path keys.json +has a key "validation"; did you mean valid\?$'
@@ -111,7 +111,7 @@ expect_exit 2 run_in none "${SHARED[@]}" --data-path $A --full-validation
 expect_text err '^  --full-validation +is not supported in this version; --eval-iters'
 [ -e none/save ] && fail 'a refused run leaves a folder'
 
-# Between a save and its resume: the same data in another order, and other data, each named.
+# Between a save and its resume: reordered data and different data, each named.
 at3=("${SHARED[@]}" --exit-interval 3)
 refused() { # WHAT FLAG...
   local what=$1
@@ -120,7 +120,7 @@ refused() { # WHAT FLAG...
   cp -r at3 again
   expect_exit 65 run_in again "$@"
   expect_text err "iter_0000003: was trained on other data: $what.*; give --allow-data-change"
-  ! grep -q 'resuming' err || fail "$what: reports a start, and refuses it"
+  ! grep -q 'resuming' err || fail "$what: refuses a run whose start it reported"
 }
 expect_exit 0 run_in at3 "${at3[@]}" --data-path 0.3 $A 0.7 $B
 refused 'weights of train is \[0.5, 0.5\], it was \[0.3, 0.7\]' "${at3[@]}" --data-path 0.5 $A 0.5 $B
@@ -140,12 +140,12 @@ expect_text err "$B.bin: "
 mv kept.bin $B.bin
 expect_exit 0 run_in again "${at3[@]}" --data-path 0.3 $A 0.7 $B --split 70,20,10 --allow-data-change
 
-# A longer run moves the samples of Megatron's order, which is reported; the feistel order stays.
+# A longer run reorders the samples of Megatron's order, which is reported; the feistel order stays.
 for order in megatron feistel; do
   rm -rf moved
   expect_exit 0 run_in moved "${at3[@]}" --data-path $C --data-order $order
   expect_exit 0 run_in moved "${at3[@]}" --data-path $C --data-order $order --train-iters 9
-  grep -q 'in another order' err && fail "$order: a run that is hardly longer is said to change the order"
+  grep -q 'in another order' err && fail "$order: reports another order for a slightly longer run"
   expect_exit 0 run_in moved "${at3[@]}" --data-path $C --data-order $order --train-iters 400
   grep -q 'was trained in another order of the same samples (sample [0-9]* is data set 0' err; reported=$?
   [ "$order $reported" = 'megatron 0' ] || [ "$order $reported" = 'feistel 1' ] || fail "$order: another order is reported: $reported"
@@ -155,7 +155,7 @@ rm -rf at3
 expect_exit 0 run_in at3 "${at3[@]}" --data-path $A --dataloader-type cyclic
 refused '--micro-batch-size times data-parallel size is 4, it was 2' "${at3[@]}" --data-path $A --dataloader-type cyclic --micro-batch-size 4
 
-# mtl-data order prints what such runs read, whatever the ranks.
+# mtl-data order prints the samples that such runs read, for any ranks.
 order() { mtl-data order --seq-length 32 --micro-batch-size 1 --global-batch-size 8 "$@"; }
 order --data-path 0.3 $A 0.7 $B --split 80,10,10 --train-iters 25 >one
 order --data-path 0.3 $A 0.7 $B --split 80,10,10 --train-iters 25 --data-parallel-size 4 >four
@@ -184,6 +184,6 @@ done
 [ "$(wc -l <cyclic.txt)" -eq 24 ] || fail "$(wc -l <cyclic.txt) samples of a cyclic validation instead of 24"
 cmp -s single.txt cyclic.txt && fail '--dataloader-type does not reach validation'
 
-# Training never waits: the figure is in the log.
+# The log reports how long training waited for data.
 expect_text plain/log.jsonl '"type": "step".*"data_stall_ms": [0-9.e-]+'
 finish

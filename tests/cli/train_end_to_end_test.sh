@@ -1,12 +1,12 @@
 #!/bin/bash
-# From JSON lines to losses: forty iterations against PyTorch's; the terminal, the JSON lines and TensorBoard agree.
+# From JSON lines to losses: forty iterations equal PyTorch's; the terminal, the JSON lines and TensorBoard agree.
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/figures.sh"
 export OMP_WAIT_POLICY=passive
 GOLDEN=$TESTS/golden/end_to_end
 cd "$WORK" || exit 1
 
-# The terminal as Megatron-LM would write it, made from JSON lines; our own figures follow at the end of a line.
+# The terminal as Megatron-LM would print it, derived from JSON lines; our own figures follow at the end of a line.
 terminal_of() {
   awk "$VALUE"'
     function rate(x) { return x > 0 && x < 1 ? sprintf("%.*f", 3 + int(-log(x) / log(10)), x) : sprintf("%.1f", x) }
@@ -32,8 +32,8 @@ terminal_of() {
     }' "$1"
 }
 
-# scalars TAG FILE...: the values under a tag of TensorBoard files, one a line: where the tag's bytes are followed by the
-# key of a float (field 2, type 5), its four bytes are the value.
+# scalars TAG FILE...: the values under a tag of TensorBoard files, one per line: if the tag's bytes are followed by
+# the key of a float (field 2, type 5), its four bytes are the value.
 scalars() {
   local tag=$1
   shift
@@ -92,7 +92,7 @@ for variant in plain documents; do
   expect_near_lines figures stored 'lm loss validation' 1e-6 3
 done
 
-# The same losses whatever the threads and the way the batch is cut: only sums are rounded in another order.
+# The same losses with any threads and micro-batches: only sums round in another order.
 figures plain.jsonl | grep '^loss' >plain.losses
 for how in '--threads 1' '--threads 3' '--micro-batch-size 8'; do
   # shellcheck disable=SC2086

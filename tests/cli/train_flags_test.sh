@@ -1,5 +1,5 @@
 #!/bin/bash
-# mtl-train's command line: what it accepts, refuses and acknowledges, and what it says when something is wrong.
+# mtl-train's command line: what it accepts, refuses and acknowledges, and its error messages.
 source "$(dirname "$0")/lib.sh" "$1"
 enter_data_folder
 MODEL=$TESTS/golden/gpt2_model/b
@@ -7,7 +7,7 @@ tiny=(--num-layers 1 --hidden-size 16 --num-attention-heads 2 --max-position-emb
 words=(--vocab-file vocab.json --merge-file merges.txt)
 run=(--data-path merged_text_document --split 80,10,10 --lr 1e-3 --train-iters 2 --log-interval 1 --eval-iters 0 --peak-tflops 1)
 
-# refused FLAG... : given to an otherwise sound run, the flag is refused by name, and nothing else is wrong.
+# refused FLAG... : added to an otherwise valid run, the flag is refused by name, and nothing else is wrong.
 refused() {
   expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --save refused "$@"
   expect_text err '^mtl-train: 1 problem with the configuration$'
@@ -15,9 +15,9 @@ refused() {
   [ -e refused ] && fail "$1: work began"
 }
 
-# said TIMES PATTERN: lines of standard error that match.
-said() {
-  [ "$(grep -cE -- "$2" err)" -eq "$1" ] || { fail "'$2' is not said $1 times:"; sed 's/^/    /' err >&2; }
+# expect_lines COUNT PATTERN: COUNT lines of standard error match.
+expect_lines() {
+  [ "$(grep -cE -- "$2" err)" -eq "$1" ] || { fail "'$2' is not printed $1 times:"; sed 's/^/    /' err >&2; }
 }
 
 # General flags.
@@ -44,7 +44,7 @@ expect_exit 2 mtl-train --hidden-sise 768
 expect_text <(sed -n 2p err) '^  --hidden-sise +unknown flag; did you mean --hidden-size\?$'
 expect_exit 2 mtl-train
 for flag in train-iters lr seq-length data-path vocab-file num-layers hidden-size num-attention-heads max-position-embeddings; do
-  said 1 "^  --$flag +(is required|and --merge-file are needed)"
+  expect_lines 1 "^  --$flag +(is required|and --merge-file are needed)"
 done
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --seq-length 33 --global-batch-size 0
 expect_text err '^  --seq-length 33 +is longer than the 32 positions of the model$'
@@ -55,12 +55,12 @@ expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --log-jsonl . --t
 expect_text err '^mtl-train: 3 problems'
 
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --json --keep-last 2 --save-interval 1
-for flag in --json --keep-last --save-interval; do said 1 "^  $flag +(is for|needs) "; done
+for flag in --json --keep-last --save-interval; do expect_lines 1 "^  $flag +(is for|needs) "; done
 expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --vocab-size 5 --tokenizer-model vocab.json
-said 1 "^mtl-train: --vocab-size: has no effect without --tokenizer-type TikTokenizer or NullTokenizer$"
-said 1 "^mtl-train: --tokenizer-model: has no effect with --tokenizer-type GPT2BPETokenizer or NullTokenizer$"
+expect_lines 1 "^mtl-train: --vocab-size: has no effect without --tokenizer-type TikTokenizer or NullTokenizer$"
+expect_lines 1 "^mtl-train: --tokenizer-model: has no effect with --tokenizer-type GPT2BPETokenizer or NullTokenizer$"
 
-# Flags of Megatron's that ask for what is not done are refused with the reason; those without one are unknown.
+# Megatron's flags that request unsupported features are refused with the reason; flags without one are unknown.
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --moe-router-dtype fp32 --fp8-quantizer-factory x \
   --main-grads-dtype fp16 --decoder-seq-length 32 --patch-dim 16 --learning-rate 1
 expect_text err '^mtl-train: 6 problems'
@@ -72,17 +72,17 @@ expect_text err '^  --main-grads-dtype fp16 +is not supported in this version'
 expect_text err '^  --decoder-seq-length 32 +is --seq-length here'
 expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --sequence-parallel --no-pipeline-parallel --disable-jit-fuser \
   --main-grads-dtype fp32
-for flag in --sequence-parallel --no-pipeline-parallel --disable-jit-fuser; do said 1 "^mtl-train: $flag: "; done
+for flag in --sequence-parallel --no-pipeline-parallel --disable-jit-fuser; do expect_lines 1 "^mtl-train: $flag: "; done
 
-# An empty path, as from a variable of a script that is not set, does not mean "from the start" or "save nothing".
+# An empty path, such as an unset variable of a script, does not mean "from the start" or "save nothing".
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --load '' --save '' --log-jsonl '' --tensorboard-dir=
 expect_text err '^mtl-train: 4 problems'
-for flag in --load --save --log-jsonl --tensorboard-dir; do said 1 "^  $flag +is empty; leave it out, or give a path$"; done
+for flag in --load --save --log-jsonl --tensorboard-dir; do expect_lines 1 "^  $flag +is empty; leave it out, or give a path$"; done
 ln -s nowhere dangling
 expect_exit 74 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --save dangling
 expect_text err '^mtl-train: dangling: is a symbolic link to nowhere, which does not exist; create that folder, or name another one$'
 
-# A single fault of a file has its own exit status; together with others it is listed with them.
+# A single fault of a file has its own exit status; with other problems it is listed among them.
 head -c 100 merged_text_document.idx >cut.idx && cp merged_text_document.bin cut.bin
 expect_exit 65 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --data-path cut
 expect_text err '^mtl-train: cut.idx: .*; re-run mtl-preprocess'
@@ -112,7 +112,7 @@ expect_text err '^  --deepspeed +DeepSpeed.s engine is not supported; give its s
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --tensorboard-log-interval 10
 expect_text err '^  --tensorboard-log-interval 10 +differs from --log-interval 1'
 
-# Without meaning left: said once, and the run is the same.
+# Flags without effect today: named once, and the run is the same.
 expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --log-jsonl plain.jsonl
 grep -qv 'without --save the trained model is not kept' err && fail 'a sound run has nothing to say on standard error'
 expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --log-jsonl more.jsonl --num-workers 2 --DDP-impl local --num-workers 4 \
@@ -122,14 +122,14 @@ expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --log-jsonl more.
   --log-timers-to-tensorboard --data-impl mmap --tensorboard-log-interval 1 --tensor-model-parallel-size 1 --pipeline-model-parallel-size 1
 for flag in --num-workers --DDP-impl --distributed-backend --attention-softmax-in-fp32 --accumulate-allreduce-grads-in-fp32 --use-flash-attn \
   --use-precision-aware-optimizer --fp32-residual-connection --loss-scale --no-query-key-layer-scaling --no-load-rng --use-cpu-initialization --empty-unused-memory-level --timing-log-option --data-impl; do
-  said 1 "^mtl-train: $flag: "
+  expect_lines 1 "^mtl-train: $flag: "
 done
-said 1 '^mtl-train: --data-impl: has no effect$'
+expect_lines 1 '^mtl-train: --data-impl: has no effect$'
 losses() { grep -o '"lm_loss": [^,]*' "$1"; }
 [ "$(losses plain.jsonl | wc -l)" -eq 2 ] || fail 'two steps in plain.jsonl'
 [ "$(losses plain.jsonl)" = "$(losses more.jsonl)" ] || fail 'flags without meaning changed the losses'
 
-# A shape of attention that is the model's own is the same model; dropout acts in the steps of its random stream.
+# A shape of attention that equals the model's own changes nothing; dropout depends on its random stream.
 expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --kv-channels 8 --num-query-groups 2 --group-query-attention
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --attention-dropout 0.001 --hidden-dropout 1e-7
 expect_text err '^  --attention-dropout 0.001 +would act as 0: dropout acts in steps of 1/256$'
@@ -137,11 +137,11 @@ expect_text err '^  --hidden-dropout 1e-07 +would act as 0: dropout acts in step
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --attention-dropout 0.999
 expect_text err '^  --attention-dropout 0.999 +would act as 1: '
 expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --attention-dropout 0.01
-said 1 '^mtl-train: --attention-dropout 0.01: acts as 3/256 = 0.01171875; dropout acts in steps of 1/256$'
+expect_lines 1 '^mtl-train: --attention-dropout 0.01: acts as 3/256 = 0.01171875; dropout acts in steps of 1/256$'
 expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --attention-dropout 0.1 --hidden-dropout 0.1
-said 0 'acts as'
+expect_lines 0 'acts as'
 
-# A warm-up that leaves nothing of the decay is reported by the flag and in the unit that were given.
+# A warm-up that leaves no steps to the decay is reported by flag and in the given unit.
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --train-iters 3 --lr-warmup-iters 75
 expect_text err '^  --lr-warmup-iters 75 +leaves nothing of the decay, which takes 3 iterations; make the warm-up shorter$'
 
@@ -151,19 +151,19 @@ for split in -1,2,0 nan,1,1 1e3,1,1; do
   expect_text err "^  --split $split +\"[-ne]\" does not belong to weights; write them as 969,30,1$"
 done
 
-# Products of sizes that 64 bits cannot hold.
+# Products of sizes that exceed 64 bits.
 expect_exit 2 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --tensor-model-parallel-size 4294967296 --pipeline-model-parallel-size 4294967296
 expect_text err '^  --pipeline-model-parallel-size 4294967296 +must be from 1 to 65536$'
 huge=(--seq-length 2147483647 --max-position-embeddings 2147483647 --micro-batch-size 2147483647 --num-attention-heads 1048576 --hidden-size 16777216)
 expect_exit 2 timeout 60 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" "${huge[@]}" --num-layers 4096 --dry-run
 expect_text err '^  --micro-batch-size, --seq-length, --num-attention-heads +multiply to more than 64 bits can count; choose smaller sizes$'
 
-# --quiet: nothing but warnings, and the files are written.
+# --quiet: only warnings, and the files are written.
 expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --quiet --num-workers 2 --log-jsonl quiet.jsonl
 [ -s out ] || grep -qv 'warning: without --save the trained model is not kept' err && fail '--quiet, yet it prints something'
 [ "$(losses plain.jsonl)" = "$(losses quiet.jsonl)" ] || fail '--quiet changed the losses'
 
-# The command line that trained CodeParrot, and sizes that later flags make small.
+# The command line that trained CodeParrot, and sizes that later flags reduce.
 codeparrot=(--tensor-model-parallel-size 1 --pipeline-model-parallel-size 1
   --num-layers 12 --hidden-size 768 --num-attention-heads 12 --seq-length 1024 --max-position-embeddings 1024
   --micro-batch-size 12 --global-batch-size 192 --lr 0.0005 --train-iters 150000 --lr-decay-iters 150000 --lr-decay-style cosine
@@ -183,12 +183,12 @@ expect_exit 0 mtl-train "${codeparrot[@]}" "${small[@]}" --train-iters 2 --lr-de
 expect_text err '^mtl-train: already complete: 4 iterations are done, more than the 2 asked for$'
 expect_exit 2 mtl-train "${codeparrot[@]}" "${small[@]}" --save none --load none --bf16
 expect_text err '^  --fp16 +excludes --bf16; give one of them$'
-said 1 '^  --'
+expect_lines 1 '^  --'
 expect_exit 2 mtl-train "${codeparrot[@]}" "${small[@]}" --save none --load none --exit-on-missing-checkpoint
 expect_text err '^  --exit-on-missing-checkpoint +no checkpoint in --load none$'
-! grep -q 'starting from iteration 0' err || fail '--exit-on-missing-checkpoint: says that it starts'
+! grep -q 'starting from iteration 0' err || fail '--exit-on-missing-checkpoint: reports a start'
 
-# The 345M script is in order.
+# The command line of the 345M script is accepted.
 script345=(--num-layers 24 --hidden-size 1024 --num-attention-heads 16 --seq-length 1024 --max-position-embeddings 1024
   --micro-batch-size 4 --global-batch-size 16 --lr 0.00015 --train-iters 500000 --lr-decay-iters 320000 --lr-decay-style cosine
   --min-lr 1.0e-5 --weight-decay 1e-2 --lr-warmup-fraction .01 --clip-grad 1.0 --data-path merged_text_document
@@ -199,9 +199,9 @@ expect_text out '^  bytes a parameter on a rank +18$'
 expect_exit 0 mtl-train "${script345[@]}" --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --sequence-parallel --dry-run --world-size 8
 expect_text out '^  the most, [0-9,]+ bytes: ranks 0-3$'
 
-# Ranks: what does not fit is said before any of them starts.
+# Ranks: mismatches are reported before any rank starts.
 expect_exit 2 mtl-train "${script345[@]}" --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2
-said 1 '^  --tensor-model-parallel-size 2 x --pipeline-model-parallel-size 2 +need a multiple of 4 ranks, there is 1; start them with mpirun -n 4'
+expect_lines 1 '^  --tensor-model-parallel-size 2 x --pipeline-model-parallel-size 2 +need a multiple of 4 ranks, there is 1; start them with mpirun -n 4'
 expect_exit 2 mtl-train "${script345[@]}" --tensor-model-parallel-size 3 --overlap-param-gather --world-size 3
 for flag in '--num-attention-heads 16' '--ffn-hidden-size 4096' --overlap-param-gather --world-size; do expect_text err "^  $flag +(is|needs) "; done
 expect_exit 0 mtl-train "${script345[@]}" --pipeline-model-parallel-size 5 --dry-run --global-batch-size 20
@@ -217,16 +217,17 @@ for pair in nlayers:num-layers n-layers:num-layers nheads:num-attention-heads se
 done
 expect_exit 2 env WORLD_SIZE=8 RANK=0 LOCAL_RANK=0 MASTER_ADDR=x MASTER_PORT=1 mtl-train "${script345[@]}"
 expect_text err 'mpirun -n 8 mtl-train'
-# A plan needs none: in a Slurm batch script, and under any launcher, of whose processes one speaks.
+# A plan needs no ranks: in a Slurm batch script, and under any launcher, of whose processes only one prints.
 expect_exit 0 env SLURM_NTASKS=8 SLURM_PROCID=0 mtl-train "${script345[@]}" --dry-run
 expect_exit 0 env WORLD_SIZE=8 RANK=0 mtl-train "${script345[@]}" --dry-run
 expect_text out '354,823,168'
 expect_exit 0 env WORLD_SIZE=8 RANK=1 mtl-train "${script345[@]}" --dry-run
-[ ! -s out ] || fail 'a second plan'
+[ ! -s out ] || fail 'a second plan was printed'
 expect_exit 0 mtl-train "${script345[@]}" --dry-run --json
 expect_text out '"parameters": 354823168,'
 
-# --dry-run: the model of GPT-2, without data; the parameters of 345M with the vocabulary padded are Megatron's 354,871,296.
+# --dry-run: the model of GPT-2, without data; the parameters of 345M with padded vocabulary are Megatron's
+# 354,871,296.
 shape=(--num-layers 12 --hidden-size 768 --num-attention-heads 12 --seq-length 1024 --max-position-embeddings 1024 --micro-batch-size 4 --global-batch-size 32)
 expect_exit 0 mtl-train "${shape[@]}" "${words[@]}" --dry-run
 expect_text out '^  parameters +124,439,808$'
@@ -238,7 +239,7 @@ done
 expect_exit 0 mtl-train "${script345[@]}" --dry-run --json --tokenizer-type NullTokenizer --vocab-size 50304
 expect_text out '"parameters": 354871296,'
 
-# --dump-config is read back, with origins.
+# --dump-config reads back, with origins.
 expect_exit 0 mtl-train "${tiny[@]}" "${words[@]}" "${run[@]}" --dump-config
 expect_text out '^hidden-size = 16 +# command line$'
 expect_text out '^clip-grad = 1 +# default$'
@@ -254,7 +255,7 @@ expect_exit 2 mtl-train --config bad.conf "${tiny[@]}" "${words[@]}" "${run[@]}"
 expect_text err '^  --hidden-sise +unknown flag; did you mean --hidden-size\? \(bad.conf:1\)$'
 expect_text err '^  --fp8-hybrid +is not supported .* \(bad.conf:2\)$'
 
-# A model that is loaded brings its architecture; flags must agree with it.
+# A loaded model determines the architecture; flags must agree with it.
 printf '{"text": "5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23"}\n' >ids.jsonl
 expect_exit 0 mtl-preprocess --input ids.jsonl --output-prefix ids --tokenizer-type NullTokenizer --vocab-size 1000
 null=(--data-path ids_text_document --split 100,0,0 --lr 1e-3 --train-iters 1 --log-interval 1 --peak-tflops 1 --tokenizer-type NullTokenizer --vocab-size 1000)
@@ -268,7 +269,7 @@ expect_text err '^  --num-layers 99 +the model that is loaded has [0-9]+$'
 expect_text err '^  --hidden-size 1000 +the model that is loaded has [0-9]+$'
 expect_text err '^  --seq-length 2000 +is longer than the [0-9]+ positions of the model$'
 expect_text err '^  --vocab-file +the tokenizer has 1001 tokens, the model that is loaded has 1000$'
-! grep -q 'starting from' err || fail 'reports a start, and refuses it'
+! grep -q 'starting from' err || fail 'refuses a run whose start it reported'
 expect_exit 65 mtl-train "${tiny[@]}" "${null[@]}" --vocab-size 20
 expect_text err 'ids_text_document: the token id 20, .* is not in the vocabulary of 20; '
 expect_exit 2 mtl-train "${tiny[@]}" "${null[@]:0:10}" --tokenizer-type NullTokenizer

@@ -1,14 +1,14 @@
 #!/bin/bash
-# Runs that do not fit the memory or the disk are refused before they begin, with settings that fit and that then run.
+# Runs that exceed memory or the disk are refused before they begin, with settings that fit and then run.
 source "$(dirname "$0")/lib.sh" "$1"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 enter_data_folder
-# 617 MiB, of which 305 MiB are activations; 12 bytes for each of 16,156,416 parameters make a checkpoint of 185 MiB.
+# 617 MiB, including 305 MiB of activations; 12 bytes for each of 16,156,416 parameters make a checkpoint of 185 MiB.
 run=(--num-layers 4 --hidden-size 256 --num-attention-heads 4 --max-position-embeddings 512 --seq-length 512
   --vocab-file vocab.json --merge-file merges.txt --data-path merged_text_document --split 100,0,0 --lr 1e-3
   --train-iters 1 --eval-iters 0 --log-interval 1 --threads 1 --peak-tflops 1 --micro-batch-size 8 --global-batch-size 8)
 
-# limited KIB COMMAND...: with so much address space.
+# limited KIB COMMAND...: runs it with this much address space.
 limited() {
   local kib=$1
   shift
@@ -29,17 +29,17 @@ else
   expect_exit 2 limited 700000 mtl-train "${run[@]}" --save refused
   expect_text err '^mtl-train: not enough memory: the run needs [0-9.]+ MiB, and [0-9.]+ MiB are available \(the limit of address space \(ulimit -v\)\); the largest part is activations, [0-9.]+ MiB of [0-9.]+ MiB. These fit:$'
   expect_text err '^  --micro-batch-size [12] --global-batch-size 8: '
-  [ ! -s out ] && [ ! -e refused ] || fail 'a refused run leaves something behind'
+  [ ! -s out ] && [ ! -e refused ] || fail 'a refused run leaves files'
   check_advice limited 700000 mtl-train "${run[@]}"
   expect_exit 0 limited 700000 mtl-train "${run[@]}" --dry-run
   expect_exit 0 mtl-train "${run[@]}"
 
-  # What no plan foresees: the allocation itself fails, and says what to do.
+  # Memory outside of the plan: the allocation itself fails, with the remedy.
   expect_exit 1 limited 700000 mtl-eval --load "$TESTS/golden/gpt2_model/b" --data-path merged_text_document --batch-size 100000 --threads 1
   expect_text err 'out of memory: cannot allocate [0-9.]+ [MG]iB; use a smaller batch or model'
 fi
 
-# Ranks of one host share a cgroup's memory. The run alone fits into 800 MiB, two of them do not.
+# Ranks of one host share a cgroup's memory. One rank fits into 900 MiB, two do not.
 group=/sys/fs/cgroup/memory/mtl-test-$$
 if ! is_sanitized mtl-train && { [ -e /sys/fs/cgroup/memory/memory.limit_in_bytes ] && mkdir "$group"; } 2>/dev/null; then
   # shellcheck disable=SC2317 # called by the trap
@@ -56,8 +56,8 @@ else
   echo 'not run: limits of a cgroup, which this user cannot make, or which a sanitizer exceeds' >&2
 fi
 
-# The disk of --save: a checkpoint does not fit into 100 MiB; one fits into 300 MiB, the second does not.
-on_disk() { # MIB COMMAND...: its --save disk/ck lies on a file system of that size
+# The disk of --save: a checkpoint does not fit into 100 MiB; one fits into 300 MiB, a second does not.
+on_disk() {  # MIB COMMAND...: runs it with --save disk/ck on a file system of that size
   local size=$1
   shift
   # shellcheck disable=SC2016 # the inner shell's words
@@ -68,7 +68,7 @@ if on_disk 1 true 2>/dev/null; then
   small=("${run[@]}" --micro-batch-size 1 --global-batch-size 1 --save disk/ck)
   expect_exit 74 on_disk 100 mtl-train "${small[@]}"
   expect_text err '^mtl-train: --save disk/ck: a checkpoint takes 184.9 MiB, and 100.0 MiB are free; free some space or name another --save$'
-  [ ! -s out ] || fail 'a run without room for its checkpoint trains'
+  [ ! -s out ] || fail 'trains without room for its checkpoint'
   expect_exit 0 on_disk 300 mtl-train "${small[@]}"
   grep -q warning err && fail 'a warning although the checkpoint fits'
   expect_exit 0 on_disk 400 mtl-train "${small[@]}" --train-iters 6 --save-interval 2 --exit-interval 2

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Precision: presets and single dtypes, the loss scale of fp16 with its skipped iterations, its end and its resume, and
-# lost updates in every log.
+# Precision: presets and single dtypes, the loss scale of fp16 with its skipped iterations, its end and its resume,
+# and lost updates in every log.
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/figures.sh"
 export OMP_WAIT_POLICY=passive
@@ -16,7 +16,7 @@ train() {
   mtl-train "${tiny[@]}" --data-path c_text_document --split 90,8,2 --train-iters 12 --save-interval 4 --eval-iters 0 \
     --log-interval 1 --peak-tflops 1 --save "$name.ck" --log-jsonl "$name.jsonl" "$@" >"$name.out" 2>err
 }
-# run NAME FLAG...: a run from the start, which must end well.
+# run NAME FLAG...: a run from the start, which must succeed.
 run() {
   rm -rf "$1".*
   train "$@" || { fail "exit $?: $*"; sed 's/^/    /' err >&2; }
@@ -24,7 +24,7 @@ run() {
 # values NAME KEY: of all step lines.
 values() { grep '"type": "step"' "$1.jsonl" | awk "$VALUE"'{ text = value("'"$2"'"); if (text != "") print text }'; }
 words() { values "$@" | xargs; }
-# same_end NAME OTHER: the same bits in the last checkpoints, and the same state of training.
+# same_end NAME OTHER: the last checkpoints have the same bits and the same training state.
 same_end() {
   expect_same "$1.ck/iter_0000012/shard_00000.safetensors" "$2.ck/iter_0000012/shard_00000.safetensors"
   for key in loss_scale skipped_iterations growth_tracker hysteresis_tracker optimizer_steps; do
@@ -33,7 +33,7 @@ same_end() {
 }
 state() { tr -d ' \n' <"$1.ck/iter_0000012/manifest.json" | grep -oE "\"$2\":[0-9.e+-]+" | head -1; }
 
-# --- The table of a run, and its bytes a parameter, role by role; memory is planned accordingly ---
+# --- The table of a run, and its bytes per parameter, role by role; memory is planned accordingly ---
 # roles FLAG...: "dtype bytes ..." of weights, main gradients, main weights, first and second moments; and the sum.
 roles() {
   expect_exit 0 mtl-train "${tiny[@]}" --dry-run "$@"
@@ -67,7 +67,7 @@ expect_roles 'bf162 fp324 fp324 fp324 bf162 16' --bf16 --exp-avg-sq-dtype bf16
 expect_text out '^  bf16, changed .* fp32, bf16$'
 expect_roles 'bf162 fp324 fp324 fp324 fp324 12' --bf16 --use-distributed-optimizer --world-size 2
 expect_text out '^  main weights +fp32, 4 bytes a parameter, shared out to 2 ranks$'
-# Megatron-LM's GPT-2 124M, and the memory of each role: bytes a parameter times the parameters and few more.
+# Megatron-LM's GPT-2 124M, and the memory of each role: slightly more than bytes per parameter times parameters.
 shape=(--model gpt2-124m --tokenizer-type NullTokenizer --vocab-size 50257 --threads 1)
 while read -r flags parameters gradients optimizer main total; do
   # shellcheck disable=SC2086 # words
@@ -86,7 +86,7 @@ done <<'END_OF_MODES'
 --precision,fsdp-low 2 2 4 0 8
 END_OF_MODES
 
-# --- Contradictions, and dtypes that are not supported ---
+# --- Contradictions, and unsupported dtypes ---
 # problem PATTERN FLAG...
 problem() {
   local pattern=$1
@@ -117,7 +117,7 @@ mtl_compare near <(values fp32 lm_loss) <(values bf16 lm_loss) --relative 0.01 |
 expect_text bf16.out ' lost updates: 0\.0% \| lost updates of the copy: [0-9.]+% \|'
 [ -z "$(values fp32 lost_updates)" ] || fail 'lost updates in fp32'
 expect_text bf16.jsonl '"precision": "bf16"'
-# resumed NAME FLAG...: the run again from its 8th iteration ends in the same bits.
+# resumed NAME FLAG...: the run, repeated from its 8th iteration, ends with the same bits.
 resumed() {
   local name=$1
   shift
@@ -125,7 +125,7 @@ resumed() {
   cp -r "$name.ck" again.ck && rm -r again.ck/iter_0000012
   train again "$@" || fail "exit $? of a resume: $(cat err)"
   same_end again "$name"
-  [ "$(words again lm_loss)" = "$(values "$name" lm_loss | tail -4 | xargs)" ] || fail "$name: a resume with other losses"
+  [ "$(words again lm_loss)" = "$(values "$name" lm_loss | tail -4 | xargs)" ] || fail "$name: a resume with different losses"
 }
 resumed bf16 --bf16
 cp -r bf16.ck other.ck
@@ -136,7 +136,7 @@ expect_text err '^  --precision fsdp-mixed +differs .* \(main_grads float32, not
 rm -rf tuned.*
 train tuned --load bf16.ck --finetune || fail "--finetune in another precision: $(cat err)"
 expect_text err 'starting from the weights of the checkpoint'
-# Weights that mtl-convert rounded are not those of the run.
+# Weights rounded by mtl-convert are not those of the run.
 rm -rf same.* rounded.*
 expect_exit 0 mtl-convert --load bf16.ck/iter_0000008 --save same.ck --to mtl --dtype float32
 train same --bf16 || fail "a checkpoint whose main weights were not rounded is not resumed: $(cat err)"
@@ -159,12 +159,12 @@ for flags in --bf16 '--fp16 --loss-scale 1024'; do
   [ "$(words llama lm_loss)" != "$(words llama16 lm_loss)" ] || fail "a Llama with $flags has the losses of fp32"
 done
 
-# --- Lost updates: many in weights of bf16 alone, fewer where they are rounded stochastically on average ---
+# --- Lost updates: many in bf16 weights without main weights, fewer on average with stochastic rounding ---
 run low --precision fsdp-low
 resumed low --precision fsdp-low
 below 0.001 "$(values low lost_updates | tail -1)" || fail 'no lost updates in weights of bf16 alone'
-[ -z "$(values low lost_updates_copy)" ] || fail 'a copy of weights that are not copied'
-# Checkpoints hold main weights where there are any, and everything else in its dtype.
+[ -z "$(values low lost_updates_copy)" ] || fail 'lost updates of a copy without a copy'
+# Checkpoints hold main weights if there are any, and everything else in its dtype.
 for name in bf16:float32 low:bfloat16; do
   expect_exit 0 mtl-convert --load ${name%:*}.ck --save ${name%:*}.hf --verify
   expect_text ${name%:*}.hf/config.json "\"dtype\": \"${name#*:}\""
@@ -182,7 +182,8 @@ for flags in '--fp32-residual-connection' '--main-grads-dtype bf16' '--exp-avg-d
   [ "$(words changed lm_loss)" != "$(words bf16 lm_loss)" ] || fail "$flags does not act"
 done
 
-# --- fp16: a scale that overflows falls; iterations are skipped, and are not NaN; the schedule waits for them ---
+# --- fp16: the scale falls at an overflow; the iteration is skipped, and is not NaN; the schedule does not advance
+# ---
 scale=(--fp16 --initial-loss-scale 4294967296 --loss-scale-window 3)
 run fp16 "${scale[@]}" --lr-warmup-iters 6 --train-iters 24
 skipped=$(values fp16 skipped_iterations | paste -sd+ | bc)
@@ -190,15 +191,15 @@ skipped=$(values fp16 skipped_iterations | paste -sd+ | bc)
 [ "$(values fp16 nan_iterations | sort -u)" = 0 ] || fail 'fp16: an overflow counts as NaN'
 [ "$(values fp16 lm_loss | wc -l)" -eq $((24 - skipped)) ] || fail 'fp16: the losses of skipped iterations are reported'
 grep -q 'not finite' err && fail 'fp16: warns of an overflow that the scale answers'
-# The figure of a line is the scale of its step: the first overflow is withstood, each further one halves it.
+# A line shows its step's scale: the first overflow is absorbed by the hysteresis, each further one halves the scale.
 [ "$(words fp16 loss_scale | cut -d' ' -f1-4)" = '4294967296.0 4294967296.0 2147483648.0 1073741824.0' ] || fail "scales: $(words fp16 loss_scale)"
 expect_text fp16.out ' loss scale: 2147483648\.0 \| '
 values fp16 loss_scale | awk 'NR > 1 && $1 > seen { grew = 1 } { seen = $1 } END { exit !grew }' || fail "the scale never grows: $(words fp16 loss_scale)"
-# The warm-up advances with updates alone: the rate of the first update is that of the first step.
+# Only updates advance the warm-up: the rate of the first update is that of the first step.
 paste -d' ' <(values fp16 skipped_iterations) <(values fp16 learning_rate) |
   awk '{ want = 0.002 * (updates < 6 ? updates / 6 : 1); if (($2 - want)^2 > 1e-16) bad = 1 } !$1 { updates++ } END { exit bad }' ||
   fail 'fp16: the schedule advances with skipped iterations'
-# A resume continues with the scale and its counters: the checkpoint lies between two changes of the scale.
+# A resume continues with the scale and its counters: the checkpoint is between two changes of the scale.
 near=(--fp16 --initial-loss-scale 33554432 --loss-scale-window 3)
 run fp16 "${near[@]}"
 values fp16 loss_scale | tail -4 | uniq | wc -l | grep -qx 1 && fail "the scale does not change after the resume: $(words fp16 loss_scale)"
@@ -213,7 +214,7 @@ mtl_compare near <(values constant lm_loss) <(values other_scale lm_loss) --rela
 run first --fp16 --hysteresis 1
 [ "$(words first loss_scale | cut -d' ' -f1-3)" = '4294967296.0 2147483648.0 1073741824.0' ] || fail "--hysteresis 1: $(words first loss_scale)"
 
-# --- The smallest scale: the run ends, saved, with the reason ---
+# --- The smallest scale: the run saves and ends, with the reason ---
 rm -rf end.*
 train end --fp16 --initial-loss-scale 4294967296 --min-loss-scale 2147483648
 status=$?
@@ -224,7 +225,7 @@ expect_text err '^mtl-train: iteration 3: the gradient is not finite in fp16, an
 [ "$(values end skipped_iterations | xargs)" = '1 1 1' ] || fail "skipped iterations up to the end: $(words end skipped_iterations)"
 train end --fp16 --initial-loss-scale 4294967296 || fail "a smaller --min-loss-scale does not continue: $(cat err)"
 
-# --- Several ranks: all agree on overflows, and count lost updates together ---
+# --- Several ranks: all agree on overflows, and sum their lost updates ---
 mpirun=(mpirun --oversubscribe -n 2 mtl-train)
 while IFS=: read -r precision layout; do
   flags="$precision $layout"
@@ -235,9 +236,9 @@ while IFS=: read -r precision layout; do
   # shellcheck disable=SC2086 # words
   run single $precision
   [ "$(values ranks lm_loss | wc -l)" -ge 1 ] || fail "no losses on two ranks: $flags"
-  [ "$(words ranks skipped_iterations)" = "$(words single skipped_iterations)" ] || fail "two ranks skip other iterations: $flags"
+  [ "$(words ranks skipped_iterations)" = "$(words single skipped_iterations)" ] || fail "two ranks skip different iterations: $flags"
   mtl_compare near <(values single lm_loss) <(values ranks lm_loss) --relative 0.01 || fail "two ranks are far from one: $flags"
-  mtl_compare near <(values single lost_updates_copy) <(values ranks lost_updates_copy) --relative 0.1 || fail "two ranks lose other updates: $flags"
+  mtl_compare near <(values single lost_updates_copy) <(values ranks lost_updates_copy) --relative 0.1 || fail "two ranks lose different updates: $flags"
 done <<'END_OF_LAYOUTS'
 --fp16 --initial-loss-scale 33554432:
 --bf16:--use-distributed-optimizer

@@ -1,5 +1,5 @@
 #!/bin/bash
-# --profile: tables and a trace of the iterations and ranks that are asked for; --roofline: the bound of a step.
+# --profile: tables and a trace of the requested iterations and ranks; --roofline: the bound of a step.
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/figures.sh"
 export OMP_WAIT_POLICY=passive OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
@@ -17,43 +17,43 @@ once() { [ "$(grep -cE -- "$2" "$1")" -eq 1 ] || { fail "not one line like '$2' 
 number() { sed -nE "s/^ *\"$2\": ([-+.0-9eE]+),?$/\1/p" "$1" | head -n 1; }
 losses() { awk "$VALUE"'{ text = value("lm_loss"); if (text != "") print text }' "$1"; }
 
-# The iterations that are asked for; losses as without.
+# The requested iterations; the losses are unchanged.
 expect_exit 0 mtl-train "${run[@]}" --log-jsonl plain.jsonl
 expect_exit 0 mtl-train "${run[@]}" --log-jsonl profiled.jsonl --profile --profile-step-start 1 --profile-step-end 3 --profile-dir prof/first
 once err '^mtl-train: profile of iterations 2 to 3: prof/first/rank\*\.txt, rank\*\.json and trace\.json$'
 [ "$(losses plain.jsonl | wc -l)" -eq 4 ] || fail "no losses"
 [ "$(losses plain.jsonl)" = "$(losses profiled.jsonl)" ] || fail "a profile changes the losses"
-[ "$(number prof/first/rank0.json first_step) $(number prof/first/rank0.json steps)" = "2 2" ] || fail "other iterations"
+[ "$(number prof/first/rank0.json first_step) $(number prof/first/rank0.json steps)" = "2 2" ] || fail "different iterations"
 for name in gemm attention_forward attention_backward layernorm_backward cross_entropy_forward_backward adamw_step; do
   grep -qE "^$name +[0-9.]+ +[0-9.]+ +[0-9.]+% " prof/first/rank0.txt || fail "$name is not in the table: $(cat prof/first/rank0.txt)"
 done
 for phase in data forward backward optimizer report other; do
   grep -qE "^$phase +[0-9.]+ +[0-9.]+%" prof/first/rank0.txt || fail "no phase $phase: $(head -n 15 prof/first/rank0.txt)"
 done
-# Twelve products in a layer and three in the head, of two layers, two micro-batches and two iterations.
+# Twelve products in a layer and three in the head, times two layers, two micro-batches and two iterations.
 calls=$(grep -A1 '"operator": "gemm"' prof/first/rank0.json | number /dev/stdin calls)
 [ "$calls" = 108.0 ] || [ "$calls" = 108 ] || fail "calls of gemm: $calls"
 for title in 'step 2' 'step 3' 'forward 0' 'backward 1' embedding 'layer 0' 'layer 1' head gemm; do
   grep -q "\"name\": \"$title\"" prof/first/trace.json || fail "no $title in the trace"
 done
 grep -q '"name": "step 4"' prof/first/trace.json && fail "iteration 4 is in the trace"
-if python3 -c '' 2>/dev/null; then # as a viewer reads it
+if python3 -c '' 2>/dev/null; then  # read like a viewer
   expect_exit 0 python3 -c 'import json; events = json.load(open("prof/first/trace.json"))["traceEvents"]
 assert len(events) > 100 and all(e["dur"] >= 0 for e in events if e["ph"] == "X")'
 fi
 
-# A run that ends before; one that never comes there.
+# A run that ends during the profile; one that never reaches it.
 expect_exit 0 mtl-train "${run[@]}" --profile --profile-step-start 2 --profile-step-end 9 --profile-dir short
 [ "$(number short/rank0.json first_step) $(number short/rank0.json steps)" = "3 2" ] || fail "not the last two iterations"
 expect_exit 0 mtl-train "${run[@]}" --profile
 once err '^mtl-train: warning: no step was profiled: this start made none of the iterations 11 to 12 \(--profile-step-start, --profile-step-end\)$'
 [ ! -e profile ] || fail "a profile of nothing"
-# A folder that cannot be made does not end the run.
+# A folder that cannot be created does not end the run.
 touch file
 expect_exit 0 mtl-train "${run[@]}" --profile --profile-step-start 1 --profile-step-end 2 --profile-dir file/below
 once err '^mtl-train: warning: the profile could not be written: .*file/below'
 
-# Ranks: one by default, those that are chosen in one trace; every rank waits for others.
+# Ranks: one by default, the requested ones in one trace; every rank waits for others.
 ranks=(mpirun -n 2 --oversubscribe mtl-train "${run[@]}" --profile --profile-step-start 1 --profile-step-end 2)
 expect_exit 0 "${ranks[@]}" --profile-dir one
 [ "$(cd one && echo *)" = 'rank0.json rank0.txt trace.json' ] || fail "ranks by default: $(ls one)"
@@ -64,14 +64,14 @@ for rank in 0 1; do
 done
 grep -qE '^communication +[0-9.]+' both/rank1.txt || fail "no wait for other ranks"
 
-# What cannot be meant.
+# Invalid requests.
 expect_exit 2 mtl-train "${run[@]}" --profile --profile-step-start 5 --profile-step-end 5 --profile-ranks 0 1 x --profile-dir ''
 once err '^  --profile-step-end 5  is not after --profile-step-start 5: no iteration is recorded$'
 once err '^  --profile-ranks 1 +is not a rank of this run, which has 1$'
 once err '^  --profile-ranks x +is not a rank of this run, which has 1$'
 once err '^  --profile-dir +is empty; leave it out, or give a path$'
 
-# The bound of a step: products and bytes of all operators, and no less than either alone.
+# The bound of a step: products and bytes of all operators, at least as high as either by itself.
 expect_exit 0 mtl-train "${model[@]}" --micro-batch-size 2 --global-batch-size 6 --lr 1e-3 --dry-run --roofline H100
 once out '^roofline of H100: a bound, not a measurement$'
 grep -qE '^  step, rank 0: at least [0-9.]+ ms; at most [0-9,]+ tokens/s' out || fail "no bound: $(cat out)"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Runs that end and continue: prolonged, interrupted in a validation, with the optimizer left behind.
+# Runs that end and continue: prolonged, interrupted in a validation, resumed without the optimizer.
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/train_runs.sh"
 cd "$WORK" || exit 1
@@ -8,7 +8,7 @@ preprocess "$CORPUS" c
 LENGTH=(--lr-decay-iters 20 --save-interval 4 --eval-interval 5 --log-interval 4 --data-order feistel)
 LAST=iter_0000020/shard_00000.safetensors
 
-# A run that is finished and prolonged is the run that never stopped.
+# A run that finished and was prolonged equals an uninterrupted one.
 expect_exit 0 run_in whole --train-iters 20
 expect_exit 0 run_in prolonged --train-iters 10
 expect_text prolonged/log.jsonl '"type": "step", "iteration": 10, .*"final": true'
@@ -17,11 +17,12 @@ expect_exit 0 run_in prolonged --train-iters 10
 expect_text err 'already complete: 10 of 10 iterations are done'
 expect_exit 0 run_in prolonged --train-iters 20
 same_run prolonged whole 'a prolonged run'
-[ "$(figures_of whole | wc -l)" -eq $((5 + 4 + 2)) ] || fail 'the whole run has other lines than 5 + 4 + 2'
+[ "$(figures_of whole | wc -l)" -eq $((5 + 4 + 2)) ] || fail 'the whole run does not have 5 + 4 + 2 lines'
 expect_exit 0 run_in prolonged --train-iters 20
 expect_text err 'already complete: 20 of 20'
 
-# Validations of other intervals than before: as many samples as Megatron-LM has, refused at the start when too few.
+# A changed validation interval: there are as many validation samples as in Megatron-LM, and a run that needs more is
+# refused at the start.
 blend=(--data-path 1 c_text_document --train-iters 10)
 expect_exit 0 run_in interval "${blend[@]}" --eval-interval 2
 expect_exit 2 run_in interval "${blend[@]}" --train-iters 20 --eval-interval 10
@@ -29,8 +30,8 @@ expect_text err '^mtl-train: --eval-interval 10, --eval-iters 2: iterations 11 t
 [ ! -s out ] || fail 'trains before it refuses'
 expect_exit 0 run_in interval "${blend[@]}" --train-iters 20 --eval-interval 2
 
-# Signals in the middle of a validation that does not end by itself, so that the speed of the machine does not matter; the
-# run that resumes has short ones again.
+# Signals in the middle of an endless validation, so that the speed of the machine does not matter; the resumed run
+# has short validations again.
 LENGTH=(--train-iters 6 --save-interval 4 --eval-interval 3 --log-interval 3 --data-order feistel --eval-iters 20)
 LAST=iter_0000006/shard_00000.safetensors
 ENDLESS=(--eval-iters 1000000)
@@ -50,7 +51,7 @@ start() {
   run_in "$name" "${ENDLESS[@]}" "$@" >"$name.out" 2>"$name.err" &
   job=$!
 }
-# ends_with CODE NAME: within five minutes, which no machine needs.
+# ends_with CODE NAME: within five minutes, more than any machine needs.
 ends_with() {
   local code
   timeout 300 tail --pid="$job" -s 0.1 -f /dev/null || pkill -KILL -P "$job"
@@ -79,7 +80,7 @@ ends_with 75 save
 expect_exit 0 run_in save
 same_run save whole6 'USR1 in a validation'
 
-# The last validation: the first part of these runs has the one at iteration 5.
+# The last validation: the first session of these runs includes the one at iteration 5.
 expect_exit 0 run_in last6 --eval-interval 5
 start_last() {
   expect_exit 0 run_in "$1" --eval-interval 5 --exit-interval 5
@@ -102,15 +103,15 @@ wait_for killed.err 'saved killed/save/iter_0000006'
 kill -KILL "$(owner_of killed)"
 ends_with 137 killed 2>/dev/null
 [ -d killed/save/iter_0000006 ] || fail 'the model is saved only after the last validation'
-# As if it had died between the last commit and the tracker, or while it marked the run as finished.
+# Imitates a run that died between the last commit and the tracker, or while it marked the run as finished.
 touch killed/save/iter_0000006.tmp.1
 mkdir killed/save/iter_best.tmp.1 killed/save/iter_0000004.tmp.mine
 echo 4 >killed/save/latest_checkpointed_iteration.txt
 expect_exit 0 run_in killed --eval-interval 5
 same_run killed last6 'killed in the last validation'
-[ ! -e killed/save/iter_0000006.tmp.1 ] || fail 'what a killed run left behind stays'
+[ ! -e killed/save/iter_0000006.tmp.1 ] || fail "a killed run's leftovers were not removed"
 expect_text killed/save/latest_checkpointed_iteration.txt '^6$'
-[ -d killed/save/iter_best.tmp.1 ] && [ -d killed/save/iter_0000004.tmp.mine ] || fail 'folders of others are removed'
+[ -d killed/save/iter_best.tmp.1 ] && [ -d killed/save/iter_0000004.tmp.mine ] || fail "other programs' folders were removed"
 
 # TERM to one of two ranks: both end at the same batch.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
@@ -132,7 +133,7 @@ ends_with 75 two
 expect_exit 0 run_two two
 same_run two whole2 'TERM to one rank in a validation'
 
-# --no-load-optim: AdamW begins anew, once; a requeue of the same command resumes what the run has saved.
+# --no-load-optim: AdamW starts over, once; a requeue of the same command resumes the run's own checkpoint.
 LENGTH=(--train-iters 6 --eval-interval 100 --log-interval 1 --data-order feistel)
 expect_exit 0 run_in source --train-iters 3
 expect_exit 0 run_in moments --load source/save --no-load-optim
@@ -142,9 +143,9 @@ expect_exit 0 run_in requeued --load source/save --no-load-optim
 expect_text err 'resuming requeued/save/iter_0000005'
 same_run requeued moments '--no-load-optim at a requeue'
 expect_exit 0 run_in continued --load source/save
-cmp -s "continued/save/$LAST" "moments/save/$LAST" && fail '--no-load-optim is without effect'
+cmp -s "continued/save/$LAST" "moments/save/$LAST" && fail '--no-load-optim has no effect'
 
-# Weights that are not finite are not trained on. The last row of the position table, which no sample reaches.
+# Weights that are not finite are refused, here in the last row of the position table, which no sample uses.
 expect_exit 0 mtl-convert --load source/save --save hf
 weights=hf/model.safetensors
 header=$(od -An -tu8 -N 8 $weights)

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Interrupted runs: whatever ends one, the same command continues, and the result is the uninterrupted run's, bit by bit.
+# Interrupted runs: however one ends, the same command continues, and the result equals the uninterrupted run's, bit
+# by bit.
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/train_runs.sh"
 cd "$WORK" || exit 1
@@ -31,7 +32,7 @@ expect_text err 'resuming exit/save/iter_0000005 at iteration 5'
 expect_exit 0 run_in exit --exit-interval 5
 same_as_whole exit '--exit-interval'
 
-# Already complete: says so, and touches nothing but the lock.
+# Already complete: reports it, and touches only the lock.
 state_of() { find "$1" -type f ! -name lock -printf '%p %T@ %s\n' | sort; }
 state_of exit >before
 expect_exit 0 run_in exit
@@ -40,7 +41,7 @@ expect_text err '^mtl-train: already complete: 12 of 12 iterations are done$'
 state_of exit >after
 expect_same before after
 
-# Its tracker is put right when the job died before it could.
+# Corrects the tracker of a job that died before it could.
 echo 9 >exit/save/latest_checkpointed_iteration.txt
 touch exit/save/latest_checkpointed_iteration.txt.tmp.1
 expect_exit 0 run_in exit
@@ -48,7 +49,7 @@ expect_text err 'already complete'
 expect_text exit/save/latest_checkpointed_iteration.txt '^12$'
 same_as_whole exit 'an old tracker'
 
-# A full disk, or one that fails, during a save: exit 74, what was committed stays.
+# A full or failing disk during a save: exit 74, committed checkpoints stay.
 for fault in enospc:60 eio:150 enospc:235 eio:330; do
   rm -rf fault
   MTL_FAULT=$fault expect_exit 74 run_in fault
@@ -81,7 +82,7 @@ stop_at_9 tracker
 rm tracker/save/latest_checkpointed_iteration.txt
 completes_as_whole tracker 'no tracker'
 
-# Damage (train_start_test.sh has more): a newest checkpoint that is not whole is passed over.
+# Damage (train_start_test.sh has more): an incomplete newest checkpoint is skipped.
 stop_at_9 damaged
 truncate -s -1 damaged/save/iter_0000009/shard_00000.safetensors
 expect_exit 0 run_in damaged
@@ -115,7 +116,7 @@ expect_exit 65 run_in bpe "${bpe[@]}" --vocab-file vocab.json
 expect_text err 'bpe/save/iter_0000003: was trained with another tokenizer'
 expect_exit 0 run_in bpe "${bpe[@]}" --vocab-file vocab.json --allow-data-change
 
-# --load: with --finetune the weights of another run, unless --save already has something to resume.
+# --load with --finetune: the weights of another run, unless --save already has a checkpoint to resume.
 expect_exit 0 run_in tune --load whole/save --finetune --exit-interval 3
 expect_text err 'starting from the weights of the checkpoint whole/save/iter_0000012'
 expect_exit 0 run_in tune --load whole/save --finetune
@@ -143,21 +144,21 @@ start_long() {
   job=$!
   wait_until "$1.out" ' iteration '
 }
-# wait_until FILE PATTERN: at most a minute.
+# wait_until FILE PATTERN: a minute at most.
 wait_until() {
   for _ in $(seq 600); do
     grep -qE -- "$2" "$1" 2>/dev/null && return
     kill -0 "$job" 2>/dev/null || break
     sleep 0.1
   done
-  grep -qE -- "$2" "$1" || fail "$1 does not come to say '$2'"
+  grep -qE -- "$2" "$1" || fail "$1 never contains '$2'"
 }
 
 # owner_of NAME: the process that trains there; $job is a shell that waits for it.
 owner_of() { sed -E 's/^pid ([0-9]+) .*/\1/' "$1/save/lock"; }
 
-# The folder is locked before a checkpoint is looked for: a start that takes its time (here until someone writes its
-# vocabulary) cannot train anew, and replace, what another job completes meanwhile.
+# The folder is locked before the search for a checkpoint: a slow start (here until the test writes its vocabulary)
+# cannot train from scratch and replace what another job completes meanwhile.
 mkfifo vocab.fifo
 BPE=$TESTS/golden/tokenizer/bpe_tinyshakespeare_1000
 SLOW=(--tokenizer-type GPT2BPETokenizer --vocab-file vocab.fifo --merge-file "$BPE/merges.txt")
@@ -173,12 +174,12 @@ cat "$BPE/vocab.json" >vocab.fifo
 wait "$job" || { fail "the first job: exit $?"; sed 's/^/    /' turns.err >&2; }
 
 start_long signals
-expect_exit 1 run_in signals # another job on the same folder
+expect_exit 1 run_in signals  # another job on the same folder
 expect_text err '^mtl-train: signals/save: another job saves here \(pid [0-9]+ on '
 owner=$(owner_of signals)
-# In the thick of matrix products too they disturb nothing: the figures are compared below.
+# Signals during matrix products disturb nothing either: the figures are compared below.
 until=$((SECONDS + 3))
-while [ $SECONDS -lt $until ]; do kill -USR2 "$owner" || fail 'ended by USR2'; done
+while [ $SECONDS -lt $until ]; do kill -USR2 "$owner" || fail 'USR2 ended the run'; done
 wait_until signals.err 'iteration [0-9]+ of 20000, [0-9]+ samples consumed'
 kill -USR1 "$owner"
 wait_until signals.err 'saved signals/save/iter_'
@@ -190,7 +191,7 @@ code=$?
 expect_text signals.err '^mtl-train: ended by a signal after iteration [0-9]+; the same command continues from here'
 checkpoints=$(find signals/save -name 'iter_*' | wc -l)
 [ "$checkpoints" -eq 2 ] || fail "$checkpoints checkpoints after USR1 and TERM"
-# Where the signals came is chance: both runs end 7 iterations later.
+# The moments of the signals are random: both runs end 7 iterations later.
 end=$(($(cat signals/save/latest_checkpointed_iteration.txt) + 7))
 LENGTH+=(--exit-interval "$end")
 LAST=$(printf 'iter_%07d/shard_00000.safetensors' $end)
@@ -198,7 +199,7 @@ expect_exit 0 run_in signals
 expect_exit 0 run_in uninterrupted
 same_run signals uninterrupted 'USR1 and TERM'
 
-# Signals that come while the run is still starting: it waits for a reader of its log here, and has nothing to save.
+# Signals while the run is still starting: it waits for a reader of its log, and has nothing to save.
 start_waiting() {
   rm -f pipe
   mkfifo pipe
@@ -213,7 +214,7 @@ code=$?
 [ $code -eq 75 ] || fail "TERM at the start: exit $code"
 expect_text early.err '^mtl-train: ended by a signal before the first iteration; the same command starts again$'
 [ ! -s early.out ] && [ -z "$(find early/save -name 'iter_*')" ] || fail 'TERM at the start: trains'
-# A wish to save is kept until there is something to save.
+# A request to save is kept until there is something to save.
 start_waiting kept
 kill -USR1 "$(owner_of kept)"
 cat pipe >kept.jsonl &
@@ -231,5 +232,5 @@ kill -INT "$owner"
 kill -INT "$owner"
 wait $job
 code=$?
-[ $code -eq 130 ] || [ $code -eq 75 ] || fail "INT twice: exit $code" # 75: the step was done before the second came
+[ $code -eq 130 ] || [ $code -eq 75 ] || fail "INT twice: exit $code"  # 75: the step ended before the second INT
 finish

@@ -1,11 +1,11 @@
 # shellcheck shell=bash
-# What the tests of interrupted runs share; sourced after lib.sh. Runs lie in folders: NAME/save, NAME/log.jsonl.
+# Shared by the tests of interrupted runs; sourced after lib.sh. Runs are in folders: NAME/save, NAME/log.jsonl.
 source "$TESTS/cli/figures.sh"
 export OMP_WAIT_POLICY=passive
 CORPUS=$TESTS/golden/end_to_end/corpus.jsonl
 LAST=iter_0000012/shard_00000.safetensors
-# shellcheck disable=SC2054  # the comma belongs to a flag's value
-# Dropout is on: its masks must continue too. Saves and validations fall into the middle of log intervals.
+# shellcheck disable=SC2054 # the comma belongs to a flag's value
+# Dropout is on: its masks must continue too. Saves and validations are in the middle of log intervals.
 MODEL=(--num-layers 2 --hidden-size 32 --num-attention-heads 4 --max-position-embeddings 32
   --tokenizer-type NullTokenizer --vocab-size 512 --data-path c_text_document --split 90,8,2 --seq-length 32
   --micro-batch-size 2 --global-batch-size 4 --lr 0.002 --min-lr 0.0002 --lr-decay-style cosine --lr-warmup-iters 2
@@ -17,26 +17,26 @@ preprocess() {
   expect_exit 0 mtl-preprocess --input "$1" --output-prefix "$2" --tokenizer-type NullTokenizer --vocab-size 512 --append-eod
 }
 
-# run_in NAME FLAG...: the run, with further flags.
+# run_in NAME FLAG...: runs it, with further flags.
 run_in() {
   local name=$1
   shift
   mtl-train "${MODEL[@]}" "${LENGTH[@]}" --save "$name/save" --log-jsonl "$name/log.jsonl" "$@"
 }
 
-# run_quietly NAME: without a word of the shell about its end.
+# run_quietly NAME: without the shell's message about its end.
 run_quietly() {
   { (run_in "$1" >out 2>err); } 2>/dev/null
 }
 
-# Token files, and the run that nothing interrupts.
+# Token files, and the uninterrupted run.
 prepare_runs() {
   preprocess "$CORPUS" c
   expect_exit 0 run_in whole
-  [ "$(figures_of whole | wc -l)" -eq 10 ] || fail 'the whole run has other lines than 6 + 2 + 2'
+  [ "$(figures_of whole | wc -l)" -eq 10 ] || fail 'the whole run does not have 6 + 2 + 2 lines'
 }
 
-# figures_of NAME: the lines of its log, without where its sessions started and how long things took.
+# figures_of NAME: the lines of its log, without session starts and times.
 figures_of() {
   grep -v '"type": "start"' "$1/log.jsonl" |
     sed -E 's/, "(elapsed_ms_per_iteration|tokens_per_second|tflops_per_device|mfu_a|mfu_b|data_stall_ms|communication_wait_ms)": [^,}]+//g'
@@ -51,8 +51,8 @@ expect_figures() {
 # same_run NAME OTHER WHAT: the same weights, moments and figures.
 same_run() {
   expect_figures "$2"
-  cmp -s "$1/save/$LAST" "$2/save/$LAST" || fail "$3: another end than without it"
-  diff <(figures_of "$1") <(figures_of "$2") >difference || { fail "$3: other figures than without it"; head -4 difference >&2; }
+  cmp -s "$1/save/$LAST" "$2/save/$LAST" || fail "$3: different weights or moments than without it"
+  diff <(figures_of "$1") <(figures_of "$2") >difference || { fail "$3: different figures than without it"; head -4 difference >&2; }
 }
 
 # same_as_whole NAME WHAT
@@ -66,13 +66,13 @@ same_as_whole() {
   [ -z "$(find "$1/save" -name '*.tmp.*')" ] || fail "$2: left behind $(find "$1/save" -name '*.tmp.*')"
 }
 
-# completes_as_whole NAME WHAT: the same command once more is all it takes.
+# completes_as_whole NAME WHAT: repeating the command once completes the run.
 completes_as_whole() {
   run_quietly "$1" || { fail "$2: exit $? on the way on"; sed 's/^/    /' err >&2; }
   same_as_whole "$1" "$2"
 }
 
-# killed_at NAME N: runs until the N-th write operation; false when there are fewer.
+# killed_at NAME N: runs until the N-th write operation; false if there are fewer.
 killed_at() {
   MTL_FAULT=kill:$2 run_quietly "$1"
   local code=$?

@@ -1,12 +1,12 @@
 #!/bin/bash
-# What a run starts from: the newest checkpoint that is sound, or one that is named; signals while it looks.
+# The start of a run: from the newest sound checkpoint, or a named one; signals during the search.
 source "$(dirname "$0")/lib.sh" "$1"
 source "$(dirname "$0")/train_runs.sh"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 cd "$WORK" || exit 1
 prepare_runs
 
-# --load and --save are the same when they lead to the same place.
+# --load and --save are the same if they lead to the same place.
 mkdir links
 ln -s ../same/save links/save
 for path in same/save/ ./same/../same/save links/save; do
@@ -17,14 +17,14 @@ for path in same/save/ ./same/../same/save links/save; do
   expect_text err '^mtl-train: resuming same/save/iter_0000005'
 done
 
-# flip NAME ITERATION [RANK]: one bit of its moments.
+# flip NAME ITERATION [RANK]: flips one bit of its moments.
 flip() {
   local shard=$1/save/iter_000000$2/shard_0000${3:-0}.safetensors at old
   at=$(($(stat -c %s "$shard") - 100))
   old=$(od -An -tu1 -j $at -N 1 "$shard")
   printf "\\x$(printf %02x $((old ^ 16)))" | dd of="$shard" bs=1 seek=$at conv=notrunc status=none
 }
-# again NAME: a copy of the run until iteration 9.
+# again NAME: copies the run until iteration 9.
 again() {
   rm -rf "$1"
   cp -r at9 "$1"
@@ -35,7 +35,7 @@ expect_exit 0 run_in at9 --exit-interval 9
 before='iter_0000003 iter_0000006 iter_0000009'
 after='iter_0000003 iter_0000006 iter_0000009 iter_0000009.damaged iter_0000012'
 
-# The newest is damaged: the one before it is resumed, the damaged one renamed.
+# The newest is damaged: resumes the previous one and renames the damaged one.
 again damaged
 flip damaged 9
 expect_exit 0 run_in damaged
@@ -44,7 +44,7 @@ expect_text err '^mtl-train: warning: damaged/save/iter_0000009 is now damaged/s
 expect_text err '^mtl-train: resuming damaged/save/iter_0000006 at iteration 6$'
 same_as_whole damaged 'a flipped bit'
 expect_names damaged "$after"
-# Two of them, one without a shard.
+# Two damaged ones, one without a shard.
 again damaged
 flip damaged 6
 rm damaged/save/iter_0000009/shard_00000.safetensors
@@ -52,19 +52,19 @@ expect_exit 0 run_in damaged
 expect_text err '^mtl-train: resuming damaged/save/iter_0000003 at iteration 3$'
 same_as_whole damaged 'two damaged checkpoints'
 expect_names damaged 'iter_0000003 iter_0000006 iter_0000006.damaged iter_0000009 iter_0000009.damaged iter_0000012'
-# In another folder it is passed over, and stays.
+# In a folder that is only read, a damaged one is skipped, and stays.
 again damaged
 flip damaged 9
 expect_exit 0 run_in elsewhere --load damaged/save
 expect_text err '^mtl-train: resuming damaged/save/iter_0000006 at iteration 6$'
 expect_same "elsewhere/save/$LAST" "whole/save/$LAST"
 expect_names damaged "$before"
-# All of them: refused, and none is renamed.
+# All damaged: refused, and none is renamed.
 for iteration in 3 6; do flip damaged $iteration; done
 expect_exit 65 run_in damaged
 expect_text err 'damaged/save: none of its 3 checkpoints is valid'
 expect_names damaged "$before"
-# A checkpoint of Megatron-LM whose file is damaged is refused in --load; --save refuses every one.
+# A Megatron-LM checkpoint whose file is damaged is refused in --load; --save refuses every one.
 mkdir -p megatron/iter_0000030/mp_rank_00
 touch megatron/iter_0000030/mp_rank_00/model_optim_rng.pt
 for path in megatron megatron/iter_0000030 'megatron --ckpt-step 30'; do
@@ -74,13 +74,13 @@ for path in megatron megatron/iter_0000030 'megatron --ckpt-step 30'; do
 done
 expect_exit 65 mtl-train "${MODEL[@]}" "${LENGTH[@]}" --save megatron
 expect_text err 'megatron: holds checkpoints of another program: iter_0000030 is a Megatron-LM checkpoint'
-# A folder in which a file of another program has the name of the lock.
+# A folder that contains another program's file with the name of the lock.
 mkdir locked
 echo 5.4 >locked/lock
 expect_exit 2 mtl-train "${MODEL[@]}" "${LENGTH[@]}" --save locked
 expect_text err 'locked/lock: is not a lock of mtl, which would overwrite it'
 [ "$(<locked/lock)" = 5.4 ] || fail 'locked/lock is overwritten'
-# One that is named is refused.
+# A named checkpoint that is damaged is refused.
 again damaged
 flip damaged 9
 for named in '--ckpt-step 9' '--load damaged/save/iter_0000009'; do
@@ -92,12 +92,12 @@ done
 expect_exit 65 run_in new --load damaged/save --ckpt-step 9
 expect_exit 65 run_in damaged --ckpt-step 6 --load damaged/save/iter_0000009
 
-# One that this user may not read is not damaged: no other one is taken, and none is renamed.
+# A checkpoint that this user may not read is not damaged: no other one is loaded, and none is renamed.
 again closed
 chmod 711 "$WORK"
 chmod -R a+rwX closed
 chmod 000 closed/save/iter_0000009
-as_user() { # without root's rights
+as_user() {  # drops root's rights
   if [ "$(id -u)" -ne 0 ]; then "$@"; else setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; fi
 }
 if as_user "$BIN/mtl-train" --version >out 2>err; then
@@ -122,19 +122,19 @@ for named in '--ckpt-step 6' '--load back/save/iter_0000006' '--ckpt-step 6 --lo
   same_as_whole back "$named"
   expect_names back 'iter_0000003 iter_0000006 iter_0000009 iter_0000009.rolled_back iter_0000012'
 done
-# A requeue of the same command continues; another command rolls back anew.
+# A requeue of the same command continues; a different command rolls back again.
 again back
 expect_exit 0 run_in back --ckpt-step 6 --exit-interval 8
 expect_text back/save/latest_checkpointed_iteration.txt '^8$'
 expect_exit 0 run_in back --ckpt-step 6 --exit-interval 8
 expect_text err '^mtl-train: an earlier start of this command rolled back to iteration 6$'
 expect_text err '^mtl-train: resuming back/save/iter_0000008 at iteration 8$'
-cmp -s "back/save/$LAST" "whole/save/$LAST" || fail 'rolled back and interrupted: other weights'
+cmp -s "back/save/$LAST" "whole/save/$LAST" || fail 'rolled back and interrupted: different weights'
 expect_names back 'iter_0000003 iter_0000006 iter_0000008 iter_0000009 iter_0000009.rolled_back iter_0000012'
 expect_exit 0 run_in back --ckpt-step 6 --exit-interval 7 --lr 0.001
 expect_text err 'back/save/iter_0000009 is now back/save/iter_0000009.rolled_back.2$'
 expect_names back 'iter_0000003 iter_0000006 iter_0000007 iter_0000008.rolled_back iter_0000009.rolled_back iter_0000009.rolled_back.2 iter_0000012.rolled_back'
-# What it cannot return to changes nothing.
+# A rollback to an impossible checkpoint changes nothing.
 again back
 expect_exit 2 run_in back --ckpt-step 7
 expect_text err 'there is no iter_0000007 in back/save; it holds iter_0000009, iter_0000006, iter_0000003'
@@ -155,14 +155,14 @@ expect_exit 2 run_in other --ckpt-step -1
 expect_exit 2 mtl-train "${MODEL[@]}" --train-iters 3 --ckpt-step 3
 expect_text err '--ckpt-step +needs --load PATH or --save DIR'
 
-# Signals before anything is read: it waits for its vocabulary.
+# Signals before anything is read: the run waits for its vocabulary.
 mkfifo vocab.fifo
 BPE=$TESTS/golden/tokenizer/bpe_tinyshakespeare_1000
 waiting=(--tokenizer-type GPT2BPETokenizer --vocab-file vocab.fifo --merge-file "$BPE/merges.txt")
 for signal in TERM INT HUP; do
   mtl-train "${MODEL[@]}" --train-iters 3 "${waiting[@]}" 2>start.err >start.out &
   job=$!
-  exec 3>vocab.fifo # until it reads
+  exec 3>vocab.fifo  # until it reads
   kill -$signal $job
   wait $job
   code=$?
@@ -185,7 +185,7 @@ for rank in 0 1; do
   mpirun --oversubscribe -n 2 ./as_rank mtl-train "${MODEL[@]}" --train-iters 3 "${waiting[@]}" </dev/null 2>start.err >start.out &
   job=$!
   for _ in $(seq 600); do [ -s rank.0.pid ] && [ -s rank.1.pid ] && break; sleep 0.1; done
-  exec 3>vocab.fifo # until rank 0 reads
+  exec 3>vocab.fifo  # until rank 0 reads
   takes_signals "$(<rank.$rank.pid)"
   kill -TERM "$(<rank.$rank.pid)"
   wait $job
@@ -194,7 +194,7 @@ for rank in 0 1; do
   [ $code -eq 75 ] || fail "TERM to rank $rank at the start: exit $code"
 done
 
-# Rank 0 alone looks: rank 1, whose folder holds a newer checkpoint, opens what rank 0 found.
+# Only rank 0 searches: rank 1, whose folder has a newer checkpoint, opens the one that rank 0 found.
 mkdir elsewhere2
 cp -r at9 c_text_document.* elsewhere2
 rm -r at9/save/iter_0000009
@@ -202,7 +202,7 @@ printf '#!/bin/bash\n[ "$OMPI_COMM_WORLD_RANK" = 0 ] || cd elsewhere2\nexec "$@"
 expect_exit 0 mpirun --oversubscribe -n 2 ./as_rank mtl-train "${MODEL[@]}" "${LENGTH[@]:0:2}" --load at9/save </dev/null
 expect_text err '^mtl-train: resuming at9/save/iter_0000006 at iteration 6$'
 
-# Two ranks, and a damaged shard that only rank 1 reads: both take the checkpoint before it.
+# Two ranks, and a damaged shard that only rank 1 reads: both load the previous checkpoint.
 run_two() {
   local name=$1
   shift

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Folders that mtl writes, of every family, as transformers sees them: they load whole, give the same log-probabilities,
-# and continue prompts with the same tokens and text, up to the same end. Skipped without torch and transformers for
-# MTL_PYTHON (python3 when it is not set).
+# Folders that mtl writes, of every family, as read by transformers: they load completely, produce the same
+# log-probabilities, and continue prompts with the same tokens and text, up to the same end. Skipped without torch and
+# transformers for MTL_PYTHON (default: python3).
 source "$(dirname "$0")/lib.sh" "$1"
 python=${MTL_PYTHON:-python3}
 "$python" -c 'import torch, transformers' 2>"$WORK/why" || { echo "skipped: $python: $(tail -1 "$WORK/why")"; exit 77; }
@@ -24,8 +24,8 @@ train() {
     --vocab-size 96 --seq-length 32 --micro-batch-size 2 --global-batch-size 2 --train-iters 2 --lr 1e-3 --split 1 --save "$WORK/$1.trained"
 }
 
-# There and back through a checkpoint, in several files; then what mtl trained, whose config.json is made from its
-# architecture alone.
+# A round trip through a checkpoint, in several files; then models trained by mtl, whose config.json follows only from
+# their architecture.
 mkdir "$WORK/models"
 awk 'BEGIN { srand(16); for (n = 0; n < 50; ++n) { line = "{\"text\": \""; for (i = 0; i < 40; ++i)
   line = line (i ? " " : "") int(rand() * 95); print line "\"}" } }' >"$WORK/ids.jsonl"
@@ -37,11 +37,12 @@ for model in gpt2_model/a llama_model/{llama,mistral,qwen2,neox} family_model/{g
   train "$name"
   expect_exit 0 mtl-convert --load "$WORK/$name.trained" --save "$WORK/models/$name.trained"
 done
-# Each of several ids ends a continuation: the third new token of one and the fifth of another, of those without ends.
+# Each of several ids ends a continuation: the third new token of one and the fifth of another continuation without
+# stop ids.
 cp -r "$WORK/models/llama" "$WORK/models/llama.ends"
 echo '{}' >"$WORK/models/llama.ends/generation_config.json"
 continue_prompts "$WORK/models/llama.ends"
-"${peer[@]}" set-ends "$WORK/models/llama.ends" || fail 'no ids to end with'
+"${peer[@]}" set-ends "$WORK/models/llama.ends" || fail 'cannot set stop ids'
 for folder in "$WORK"/models/*; do continue_prompts "$folder"; done
 grep -q '"stop": "eos"' "$WORK/models/llama.ends/mtl.jsonl" || fail 'no continuation ended'
 

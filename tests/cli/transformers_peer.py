@@ -4,7 +4,7 @@ import os
 import shutil
 import sys
 
-TOLERANCE = 1e-5  # of log-probabilities, which are at most some tens
+TOLERANCE = 1e-5  # of log-probabilities, which are some tens at most
 
 
 def read_lines(folder):
@@ -81,7 +81,7 @@ def compare_tokens(folder):
         for token, logits, ours in zip(got, out.logits, line["logprobs"], strict=True):
             theirs = torch.log_softmax(logits[0].double(), -1)[token].item()
             difference = abs(theirs - ours)
-            if not difference <= TOLERANCE:  # NaN, too
+            if not difference <= TOLERANCE:  # also for NaN
                 sys.exit(f"{folder}, prompt {prompt}: the log-probability of {token} is {ours}, and {theirs} with "
                          "transformers")
             worst, tokens = max(worst, difference), tokens + 1

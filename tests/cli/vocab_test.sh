@@ -1,10 +1,10 @@
-# mtl-vocab: golden vocabularies from text and JSON lines, any compression, any number of threads; errors.
+# mtl-vocab: golden vocabularies from text and JSON lines, any compression, any number of threads; and its errors.
 source "$(dirname "$0")/lib.sh" "$1"
 GOLDEN=$TESTS/golden/tokenizer
 SHAKESPEARE=$SHARE/demo/tinyshakespeare.txt.xz
 xz -dc "$SHAKESPEARE" >"$WORK/shakespeare.txt"
 
-# same_as PREFIX FOLDER: the vocabulary is the golden one.
+# same_as PREFIX FOLDER: the vocabulary equals the golden one.
 same_as() {
   expect_same "$WORK/$1-vocab.json" "$GOLDEN/$2/vocab.json"
   expect_same "$WORK/$1-merges.txt" "$GOLDEN/$2/merges.txt"
@@ -29,7 +29,7 @@ expect_exit 65 mtl-vocab --input "$WORK/ts.jsonl.gz" --vocab-size 1000 --output-
 expect_text "$WORK/err" 'ts.jsonl.gz:1: no key "text"'
 [ -z "$(find "$WORK" -name 'nokey*')" ] || fail "files of a failed run were left"
 
-# What was trained works in mtl-preprocess, both forms of it alike.
+# A trained vocabulary works in mtl-preprocess, in both forms alike.
 expect_exit 0 mtl-preprocess --input "$WORK/ts.jsonl.gz" --json-keys content --output-prefix "$WORK/a" --vocab-file "$WORK/ts-vocab.json" \
   --merge-file "$WORK/ts-merges.txt" --append-eod
 expect_exit 0 mtl-preprocess --input "$WORK/ts.jsonl.gz" --json-keys content --output-prefix "$WORK/b" --append-eod \
@@ -67,7 +67,7 @@ expect_exit 2 mtl-vocab --input "$WORK/small.txt" --vocab-size 300 --special-tok
 expect_exit 74 mtl-vocab --input "$WORK/nosuch" --vocab-size 300 --output-prefix "$WORK/x"
 expect_exit 74 mtl-vocab --input "$WORK/small.txt" --vocab-size 300 --output-prefix /dev/null/x
 
-# Several inputs, named and by pattern, in any form: the words of all of them, whatever the threads.
+# Several inputs, by name and by pattern, in any form: the words of all of them, with any threads.
 head -n 20000 "$WORK/shakespeare.txt" | zstd -q >"$WORK/part1.txt.zst"
 tail -n +20001 "$WORK/shakespeare.txt" | gzip >"$WORK/part2.txt.gz"
 for threads in 1 3; do
@@ -79,7 +79,7 @@ for run in parts1 parts2 parts3; do
   for file in vocab.json merges.txt tokenizer.json; do expect_same "$WORK/$run-$file" "$WORK/line-$file"; done
 done
 
-# The room for words is a promise: a text with more ends the run, and one with as many does not.
+# The limit on words is exact: a text with more ends the run, one with as many does not.
 words=$(mtl-vocab --quiet --json --input "$SHAKESPEARE" --vocab-size 260 --output-prefix "$WORK/count" | sed -E 's/.*"words": ([0-9]+).*/\1/')
 expect_exit 0 mtl-vocab --input "$SHAKESPEARE" --vocab-size 260 --max-words "$words" --output-prefix "$WORK/room"
 expect_exit 1 mtl-vocab --input "$SHAKESPEARE" --vocab-size 260 --max-words $((words - 1)) --output-prefix "$WORK/noroom"
@@ -89,7 +89,7 @@ expect_text "$WORK/err" "more than $((words - 1)) different words; raise --max-w
 expect_exit 0 mtl-vocab --input "$WORK/small.txt" --vocab-size 300 --min-frequency 3 --output-prefix "$WORK/frequent"
 expect_text "$WORK/err" 'warning: .*no more pairs to join that are frequent enough: 257 tokens'
 
-# All three files or none, whatever operation of the file layer fails; an interrupt leaves nothing.
+# All three files or none, whichever file operation fails; an interrupt leaves nothing.
 small="mtl-vocab --input $WORK/small.txt --quiet --output-prefix $WORK/faulty/x"
 for n in $(seq 40); do
   mkdir "$WORK/faulty"
@@ -99,7 +99,7 @@ for n in $(seq 40); do
   rm -r "$WORK/faulty"
 done
 [ "$n" -gt 10 ] && [ "$n" -lt 40 ] || fail "$n operations on files"
-# Never some of one run and some of another, in whatever moment it is killed.
+# Never a mixture of two runs, whenever one is killed.
 mv "$WORK/faulty" "$WORK/new"
 for n in $(seq "$n"); do
   mkdir "$WORK/faulty"
@@ -122,7 +122,7 @@ wait $!
 exec 9>&-
 [ -z "$(find "$WORK" -name 'interrupted*')" ] || fail "files of an interrupted run were left"
 
-# Memory that ends is an error, whatever the counts of a thread still wait for.
+# Running out of memory is an error, whatever the pending counts of a thread.
 seq 2000000 >"$WORK/numbers.txt"
 for kib in 100000 140000 175000; do
   is_sanitized mtl-vocab && break
@@ -132,7 +132,7 @@ for kib in 100000 140000 175000; do
   [ $code -eq 0 ] || expect_text "$WORK/err" 'mtl-vocab: out of memory'
 done
 
-# One run at a time writes to a prefix, and one that comes while another reads is refused at once.
+# One run at a time writes to a prefix, and a second run is refused at once, even while the first still reads.
 mtl-vocab --input "$WORK/pipe" --format text --vocab-size 300 --output-prefix "$WORK/busy" 2>/dev/null &
 pid=$!
 exec 9>"$WORK/pipe"
@@ -164,19 +164,19 @@ expect_text "$WORK/err" 'own-merges.txt +is one of the inputs'
 for file in own-vocab.json link-merges.txt hard-tokenizer.json held.lock left-vocab.json.tmp.7; do
   expect_same "$WORK/$file" "$WORK/small.txt"
 done
-# Nor is a folder removed whose name is that of a leftover.
+# A folder with the name of a leftover is not removed.
 mkdir "$WORK/dir-vocab.json.tmp.7"
 expect_exit 0 mtl-vocab --input "$WORK/small.txt" --vocab-size 258 --output-prefix "$WORK/dir"
 expect_text "$WORK/err" 'dir-vocab.json.tmp.7: has the name of a leftover of a killed run, but is a folder; it stays'
 [ -d "$WORK/dir-vocab.json.tmp.7" ] || fail 'a folder is removed'
-# Nor is a file of another program that has the name of the lock.
+# Another program's file with the name of the lock is not overwritten.
 echo '[[package]]' >"$WORK/cargo.lock"
 cp "$WORK/cargo.lock" "$WORK/kept"
 expect_exit 2 mtl-vocab --input "$WORK/small.txt" --vocab-size 258 --output-prefix "$WORK/cargo"
 expect_text "$WORK/err" 'cargo.lock: is not a lock of mtl, which would overwrite it; rename this file, or write elsewhere'
 expect_same "$WORK/cargo.lock" "$WORK/kept"
 [ ! -e "$WORK/cargo-vocab.json" ] || fail 'writes without the lock'
-# Input that is not text, and standard input, whose name does not show its kind.
+# Input that is not text, and standard input, whose name does not show its format.
 printf 'good\nbad caf\351\n' >"$WORK/latin.txt"
 for unit in document line; do
   expect_exit 65 mtl-vocab --input "$WORK/latin.txt" --vocab-size 300 --output-prefix "$WORK/x" --unit $unit
@@ -184,7 +184,7 @@ for unit in document line; do
 done
 printf '{"text": "ab"}\n' >"$WORK/in"
 mtl-vocab --input - --vocab-size 300 --output-prefix "$WORK/x" <"$WORK/in" >/dev/null 2>"$WORK/err"
-[ $? -eq 2 ] || fail 'JSON lines on standard input are taken for text'
+[ $? -eq 2 ] || fail 'JSON lines on standard input are read as text'
 expect_text "$WORK/err" 'begins like JSON lines; say what it is with --format'
 mtl-vocab --input - --format jsonl --vocab-size 257 --output-prefix "$WORK/x" <"$WORK/in" >/dev/null 2>&1 || fail 'JSON lines on standard input'
 
