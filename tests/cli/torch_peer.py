@@ -1,4 +1,4 @@
-"""What torch_long.sh needs Python for: python torch_peer.py HF_FOLDER MEGATRON_FOLDER
+"""The Python part of torch_long.sh: python torch_peer.py HF_FOLDER MEGATRON_FOLDER
 
 Joins the files of all ranks by megatron-core's rules, in numpy's order of axes, and compares every element with the
 Hugging Face folder that was converted.
@@ -26,7 +26,7 @@ def load_ranks(folder):
 
 
 def join(ranks, args):
-    """One model: layers numbered through, tensor-parallel parts side by side."""
+    """One model: layers numbered over all stages, tensor-parallel parts concatenated."""
     whole, stages = {}, args.pipeline_model_parallel_size
     for stage in range(stages):
         for name in ranks[0][stage]:
@@ -55,14 +55,14 @@ def norm(te, local, kind, args):
 
 
 def split_qkv(tensor, args):
-    """Queries, keys and values of rows that are, for each group, its queries, its key, its value."""
+    """Queries, keys and values of rows that hold, for each group, its queries, its key, its value."""
     groups, heads, width = args.num_query_groups, args.num_attention_heads, args.kv_channels
     rows = tensor.reshape(groups, heads // groups + 2, width, *tensor.shape[1:])
     return [part.reshape(-1, *tensor.shape[1:]) for part in (rows[:, :-2], rows[:, -2], rows[:, -1])]
 
 
 def as_hf(model, args, vocabulary):
-    """The names and orders of Hugging Face: of GPT-2 with learned positions, else of Llama."""
+    """Hugging Face's names and orders: GPT-2's with learned positions, otherwise Llama's."""
     out, is_gpt2 = {}, args.position_embedding_type == "learned_absolute"
     for layer in range(args.num_layers):
         at, hf = f"decoder.layers.{layer}.", f"transformer.h.{layer}." if is_gpt2 else f"model.layers.{layer}."

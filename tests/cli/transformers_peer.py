@@ -1,4 +1,4 @@
-"""What transformers_long.sh needs Python for: python transformers_peer.py set-ends|make|compare FOLDER..."""
+"""The Python part of transformers_long.sh: python transformers_peer.py set-ends|make|compare FOLDER..."""
 import json
 import os
 import shutil
@@ -35,7 +35,7 @@ def make(folder, gpt2):
 
 
 def load(folder):
-    """The model in fp32. Every tensor must come from the folder, and every tensor of the folder must be used."""
+    """The model in fp32. Fails unless every tensor comes from the folder and every tensor of the folder is used."""
     import torch
     from transformers import AutoModelForCausalLM
 

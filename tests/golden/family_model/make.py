@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Makes the models of this folder anew: python3 make.py [FOLDER]
+"""Regenerates the models of this folder: python3 make.py [FOLDER]
 
 Weights are random, several times larger than initial ones, and exact in fp16. The reference runs in float64 throughout:
-transformers computes norms, softmax and rotary angles in fp32 whatever the model's type, so float32 means float64 here
-while it runs. Prints how far PyTorch's own fp32 run is from the reference.
+transformers computes norms, softmax and rotary angles in fp32 for any dtype of the model, so float32 is replaced by
+float64 while it runs. Prints how far PyTorch's own fp32 run is from the reference.
 """
 import json
 import os
@@ -59,7 +59,7 @@ def random_weights(model, generator):
 
 
 class DoubleEverywhere:
-    """Within it, what asks for float32 gets float64."""
+    """Within this context, float32 means float64."""
 
     def __enter__(self):
         self.saved = (torch.float32, torch.float, torch.Tensor.float)
@@ -71,7 +71,7 @@ class DoubleEverywhere:
 
 
 def renew_rotary(model):
-    """Rotary frequencies in the type that float32 means now."""
+    """Recomputes rotary frequencies in the dtype that float32 stands for."""
     for module in model.modules():
         rotary = getattr(module, "rotary_emb", None)
         if rotary is not None:
@@ -104,11 +104,11 @@ def rotary_tables(model):
 
 
 def write_pickled(path, model):
-    """The same weights as files of torch.save, as transformers wrote them before safetensors."""
+    """Writes the same weights as files of torch.save, like transformers before safetensors."""
     os.makedirs(path + "_bin", exist_ok=True)
     model.config.save_pretrained(path + "_bin")
     state = {key: value.half() for key, value in model.state_dict().items()}
-    if "gpt_neox.embed_in.weight" in state:  # transformers 5 renames it where it saves
+    if "gpt_neox.embed_in.weight" in state:  # transformers 5 renames it on save
         state["embed_out.weight"] = state.pop("lm_head.weight")
     if path.endswith("gpt2_gelu"):  # without prefix, with buffers, the tied output layer in the same storage
         state = {key.removeprefix("transformer."): value for key, value in state.items()}

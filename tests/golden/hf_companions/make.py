@@ -1,9 +1,9 @@
-"""Writes tokenizer.json and cases.jsonl: what transformers makes of the files next to a tokenizer.json.
+"""Writes tokenizer.json and cases.jsonl: transformers' results for the files next to a tokenizer.json.
 
     python3 make.py [FOLDER [CASES [SEED]]]
 
-Each case has the files (`tokenizer`: what replaces keys of tokenizer.json), and either `raises`, the error of
-transformers, or `ids` of each of `texts` (null where the library aborts), `end` (the id of eos_token, or null), and
+Each case has the files (`tokenizer`: keys that replace those of tokenizer.json), and either `raises`, the error of
+transformers, or `ids` of each of `texts` (null if the library aborts), `end` (the id of eos_token, or null), and
 `grows`: tokens that transformers adds to the vocabulary.
 """
 import json
@@ -20,7 +20,7 @@ transformers.logging.set_verbosity(transformers.logging.CRITICAL)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 STANDARD = ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"]
-# Tokens of the model's vocabulary that are not added tokens, and contents that only added tokens have.
+# Tokens of the model's vocabulary that are not added tokens, and texts that only added tokens have.
 IN_MODEL = ["<s>", "</s>", "<unk>", "<pad>", "<mask>", "<image>", "[X]", "ab", "the", "<|endoftext|>"]
 BEYOND = ["  ", " ", "\t", "<a b>", "b>", "[X] ", "xe\u0301", "x\u00e9", "word", "<end>", "\n", "<image>\n"]
 PIECES = IN_MODEL + BEYOND + [" ", "  ", "\n", "\t ", "\u00a0", "a", "word", " the", "x", "\u00e9", "e\u0301", "!", "_", "1"]
@@ -67,7 +67,7 @@ class Maker:
         return out
 
     def name(self, known):
-        """The text of a special token; seldom one that the vocabulary lacks."""
+        """The text of a special token, rarely absent from the vocabulary."""
         return "<new>" if self.chance(0.02) else self.random.choice(known)
 
     def value(self, known, typed):
@@ -123,7 +123,7 @@ class Maker:
             if self.chance(0.25):
                 config["split_special_tokens"] = self.chance(0.8)
             if self.chance(0.3):
-                # GPT-2's class ignores a normalizer, which is a matter of tokenizer.json.
+                # GPT-2's class ignores the normalizer of tokenizer.json.
                 own = [] if "normalizer" in tokenizer else ["GPT2Tokenizer", "GPT2TokenizerFast"]
                 config["tokenizer_class"] = self.random.choice(["PreTrainedTokenizerFast", "TokenizersBackend"] + own)
             files["tokenizer_config.json"] = config

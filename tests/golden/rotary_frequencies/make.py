@@ -2,7 +2,7 @@
 
     python3 make.py [FOLDER]
 
-Each line has `config`, the keys of a config.json that count, and `inv_freq`, the frequency of every pair.
+Each line has `config`, the relevant keys of a config.json, and `inv_freq`, the frequency of every pair.
 """
 import json
 import os
