@@ -85,6 +85,13 @@ void add_recompute_flags(Flags& flags, ParallelOptions& options) {
   });
 }
 
+void add_offload_flags(Flags& flags, ParallelOptions& options, const std::function<bool()>& on_gpu) {
+  flags
+      .add_switch("--optimizer-cpu-offload", options.optimizer_cpu_offload,
+                  "keep main weights and the optimizer's states in the host's memory; the GPU updates them in pieces")
+      .only_with("on the CPU, whose memory is the host's", on_gpu);
+}
+
 void add_batch_size_flags(Flags& flags, BatchOptions& options) {
   flags.add("--micro-batch-size", &options.micro_batch_size, "N", "samples at a time").within(kBatchSizes);
   flags

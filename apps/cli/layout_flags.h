@@ -1,6 +1,8 @@
 // Flags that say how a model lies over ranks: the same in mtl-train and in mtl-topo.
 #pragma once
 
+#include <functional>
+
 #include "cli/architecture_flags.h"
 #include "cli/flags.h"
 #include "train/options.h"
@@ -17,6 +19,8 @@ void add_stage_flags(Flags& flags, ParallelOptions& options);
 void add_sharing_flags(Flags& flags, ParallelOptions& options);
 /// Activations that backward computes again.
 void add_recompute_flags(Flags& flags, ParallelOptions& options);
+/// Memory that is the host's instead of the GPU's. `on_gpu` is called after parsing: whether the run computes on one.
+void add_offload_flags(Flags& flags, ParallelOptions& options, const std::function<bool()>& on_gpu);
 /// Samples at a time, and of an update.
 void add_batch_size_flags(Flags& flags, BatchOptions& options);
 

@@ -30,7 +30,8 @@ void refuse_numerics(ForeignFlags& foreign) {
                  "--embedding-init-method-std --mlp-type --topk --moe-router-topk --moe-router-load-balancing-type "
                  "--moe-aux-loss-coeff --window-attn-skip-freq");
   foreign.refuse(-1, model, "--num-experts --spec");
-  foreign.refuse(0, adam, "--cpu-optimizer --cpu_torch_adam --optimizer-cpu-offload");
+  foreign.refuse(0, adam, "--cpu_torch_adam");
+  foreign.refuse(0, "is --optimizer-cpu-offload here", "--cpu-optimizer");
   foreign.refuse(1, adam, "--sgd-momentum --decoupled-lr --decoupled-min-lr");
   foreign.refuse(0, "is not supported in this version: the loss is a mean over micro-batches",
                  "--calculate-per-token-loss");
@@ -134,8 +135,11 @@ void refuse_families(ForeignFlags& foreign) {
       "--logits-* --kd-* --sft*");
   foreign.refuse(-1, "is not supported in this version: precisions are fp32, bf16 and fp16; leave it out",
                  "--fp8-* --fp4-* --no-fp8-* --disable-fp8-* --kitchen-* --te-precision-* --keep-fp8-*");
-  foreign.refuse(-1, "is not supported in this version: the optimizer is AdamW",
-                 "--muon-* --lion-* --optimizer-offload-*");
+  foreign.refuse(-1, "is not supported in this version: the optimizer is AdamW", "--muon-* --lion-*");
+  foreign.refuse(-1, "is not supported in this version: --optimizer-cpu-offload takes the whole state",
+                 "--optimizer-offload-*");
+  foreign.acknowledge(0, "has no effect: --optimizer-cpu-offload always overlaps its copies",
+                      "--overlap-cpu-optimizer-d2h-h2d");
   foreign.refuse(-1, "is not supported in this version; --use-distributed-optimizer shards the optimizer's state",
                  "--fsdp-* --megatron-fsdp-* --torch-fsdp2-*");
   foreign.refuse(-1,

@@ -198,6 +198,7 @@ void add_parallel_flags(Flags& flags, TrainOptions& options) {
   add_stage_flags(flags, parallel);
   add_sharing_flags(flags, parallel);
   add_recompute_flags(flags, parallel);
+  add_offload_flags(flags, parallel, [&options] { return options.device == Device::cuda; });
   flags.add_switch("--overlap-grad-reduce", parallel.overlap_grad_reduce, "sum gradients during backward")
       .only_with("on one data-parallel rank", [&parallel] { return parallel.data() > 1; });
   flags

@@ -170,6 +170,7 @@ struct Target {
   std::string name;  // with its prefix
   Slice slice;
   Tensor memory;                  // padding rows beyond slice.count()
+  Device device;                  // where that is
   std::vector<StoredDType> path;  // the types that elements are rounded to in turn, the memory's last
 };
 
@@ -214,7 +215,7 @@ void load_targets(const TensorReader& reader, const ParamStore& store, const std
     std::size_t at = index.at(target.name);
     require(target.memory.numel() >= target.slice.count(), "parameter '", target.name,
             "' has less memory than elements");
-    const HostView memory(store.device(), target.memory.flat(0, target.slice.count()));
+    const HostView memory(target.device, target.memory.flat(0, target.slice.count()));
     std::span<std::byte> out(static_cast<std::byte*>(memory.tensor().raw()), memory.tensor().bytes());
     const StoredDType stored = reader.tensors[at].dtype;
     if (std::all_of(target.path.begin(), target.path.end(), [&](StoredDType step) { return step == stored; })) {
@@ -241,7 +242,8 @@ void ModelSource::load(ParamStore& store, const std::vector<Row>& rows) const {
       Slice slice = store.held_slice(i, from.row);
       if (slice.count() == 0) continue;
       const std::string& name = store.specs()[i].name;
-      targets.push_back({cat(from.kind, ".", name), std::move(slice), store.held(i, from.row), from.path});
+      targets.push_back(
+          {cat(from.kind, ".", name), std::move(slice), store.held(i, from.row), store.device_of(from.row), from.path});
     }
   }
   read_mapped([&] { load_targets(*reader_, store, targets); });

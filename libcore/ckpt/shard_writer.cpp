@@ -39,7 +39,7 @@ std::vector<TensorToSave> tensors_to_save(const ParamStore& store) {
       Tensor memory = store.owned(i, row).flat(0, slice.count());  // padding rows stay out
       tensors.push_back({{cat(kind, ".", spec.name), stored_dtype_of(memory.dtype()), spec.shape},
                          std::move(slice),
-                         [view, memory, device = store.device()] {
+                         [view, memory, device = store.device_of(row)] {
                            view->emplace(device, memory).receive();
                            return (*view)->bytes();
                          }});

@@ -150,6 +150,7 @@ void plan_update(MemoryPlan& plan, const GptConfig& config, const RunShape& shap
   model.stage.params([](Param& param, const ParamSpec&) { param.take_grad(); });  // as if backward had written them
   add(plan, model.count([&] { optimizer.step(scratch, model.step.on_device()); }), 1);
   plan.enlarge(Category::scratch, scratch.peak());
+  if (optimizer.ring_bytes() > 0) plan.entries.push_back({Category::optimizer, Space::device, optimizer.ring_bytes()});
   plan.entries.push_back({Category::step, Space::device, StepMemory::bytes()});
   if (const std::size_t pinned = StepMemory::host_bytes(shape.device); pinned > 0)
     plan.entries.push_back({Category::step, Space::host, pinned});

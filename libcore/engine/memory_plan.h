@@ -41,7 +41,8 @@ struct PlanEntry {
 
 struct MemoryPlan {
   /// Every buffer of a run, from the first step to the last:
-  ///   parameters, gradients, optimizer, main_weights   a row of the store's table each
+  ///   parameters, gradients, optimizer, main_weights   a row of the store's table each; with the states on the host,
+  ///               optimizer has the device's memory for pieces of them, too
   ///   slots       activations of a micro-batch in flight
   ///   messages    hidden states between stages, that have come in or are in use
   ///   batches     tokens, labels and losses of a micro-batch; on the host too, when the device is not the cpu; with

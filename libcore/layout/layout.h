@@ -26,6 +26,7 @@ struct Layout {
   int chunks = 1;  // of each stage; more than one with ScheduleKind::interleaved alone
   int group = 0;   // micro-batches that interleaving takes through every chunk before the next; 0: as many as stages
   Recompute recompute = {};
+  bool optimizer_on_host = false;  // main weights and the update rule's states are in the host's memory
   std::optional<std::int64_t> first_stage_layers = {};  // --num-layers-in-first-pipeline-stage
   std::optional<std::int64_t> last_stage_layers = {};   // --num-layers-in-last-pipeline-stage
   bool account_for_embedding = false;                   // the embedding counts as a layer of the first stage

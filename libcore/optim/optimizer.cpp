@@ -11,7 +11,8 @@ Optimizer::Optimizer(ParamStore& params, Options options, Stream& stream, const 
       options_(options),
       stream_(stream),
       groups_(groups),
-      sync_(params, stream, groups, options.overlap) {}
+      sync_(params, stream, groups, options.overlap),
+      ring_(params.layout().optimizer_on_host ? std::make_unique<StateRing>(params) : nullptr) {}
 
 void Optimizer::step(Arena& scratch, StepState* state) {
   sync_.finish_reduction();
@@ -41,13 +42,17 @@ void Optimizer::update_bucket(const Bucket& bucket, StepState* state) {
     return;
   }
   const auto states = bucket.states();
-  options_.rule.update(stream_,
-                       {.param = bucket.owned_main(),
-                        .grad = bucket.owned_grads(),
-                        .states = {states.begin(), states.end()},
-                        .copy = bucket.has_main_weights() ? bucket.owned_values() : Tensor(),
-                        .decays = bucket.key.decays},
-                       state);
+  update_range({.param = bucket.owned_main(),
+                .grad = bucket.owned_grads(),
+                .states = {states.begin(), states.end()},
+                .copy = bucket.has_main_weights() ? bucket.owned_values() : Tensor(),
+                .decays = bucket.key.decays},
+               state);
+}
+
+void Optimizer::update_range(const UpdateRange& range, StepState* state) {
+  const auto rule = [&](const UpdateRange& part) { options_.rule.update(stream_, part, state); };
+  ring_ != nullptr ? ring_->update(stream_, range, rule) : rule(range);
 }
 
 /// One parameter: random bits belong to its elements.
@@ -56,19 +61,21 @@ void Optimizer::update_rounded(const Segment& segment, bool decays, StepState* s
   Tensor owned = params_.owned(param, params_.main_row());
   if (owned.numel() == 0) return;
   UpdateRange range{.param = owned, .grad = params_.owned(param, kGradients), .states = {}, .decays = decays};
-  for (std::size_t row = kFirstState; row < params_.table().size(); ++row)
+  for (std::size_t row = kFirstState; row < params_.table().size(); ++row)  // without main weights all are states
     range.states.push_back(params_.owned(param, row));
   const std::string site = params_.specs()[param].name + ".rounding";
   range.rounding = PhiloxKey{options_.seed, static_cast<std::uint32_t>(hash_bytes(site.data(), site.size()))};
   range.elements = params_.owned_elements(param);
-  options_.rule.update(stream_, range, state);
+  update_range(range, state);
 }
 
 void Optimizer::update(StepState* state) {
+  if (ring_ != nullptr) ring_->begin(stream_);
   for (std::size_t b = params_.buckets().size(); b-- > 0;) {  // the next forward needs the first layers first
     update_bucket(params_.buckets()[b], state);
     sync_.gather(b);
   }
+  if (ring_ != nullptr) ring_->end(stream_);
   if (!options_.overlap.gather) sync_.finish_gathering();
 }
 

@@ -2,9 +2,12 @@
 // the values.
 #pragma once
 
+#include <memory>
+
 #include "comm/groups.h"
 #include "device/memory.h"
 #include "optim/grad_sync.h"
+#include "optim/state_ring.h"
 
 namespace mtl {
 
@@ -31,6 +34,8 @@ class Optimizer {
   void begin_update() { update_begun_ = true; }
   /// True from begin_update(), when this rank may change a weight, until end_step(), as other ranks may not have.
   bool update_begun() const { return update_begun_; }
+  /// Bytes of the device's memory for pieces of states that are on the host.
+  std::size_t ring_bytes() const { return ring_ == nullptr ? 0 : ring_->bytes(); }
   /// Call when all ranks are known to have made the update.
   void end_step() { update_begun_ = false; }
 
@@ -39,12 +44,14 @@ class Optimizer {
   void update(StepState* state);
   void update_bucket(const Bucket& bucket, StepState* state);
   void update_rounded(const Segment& segment, bool decays, StepState* state);
+  void update_range(const UpdateRange& range, StepState* state);
 
   ParamStore& params_;
   Options options_;
   Stream& stream_;
   const ProcessGroups& groups_;
   GradSync sync_;
+  std::unique_ptr<StateRing> ring_;  // where states are on the host
   bool update_begun_ = false;
 };
 

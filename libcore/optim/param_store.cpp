@@ -44,13 +44,15 @@ Shape memory_shape(const ParamSpec& spec, const Layout& layout) {
   return shape;
 }
 
-std::vector<Storage> make_table(const Precision& precision, const std::optional<std::vector<StateSpec>>& states) {
+std::vector<Storage> make_table(const Precision& precision, const std::optional<std::vector<StateSpec>>& states,
+                                const Layout& layout) {
+  const Space place = layout.optimizer_on_host ? Space::host : Space::device;  // rows that only updates read
   const bool has_main = states && precision.has_main_params();
   std::vector<Storage> table = {{Role::values, has_main ? "" : kParamKind, precision.compute, Extent::whole}};
   if (!states) return table;
   table.push_back({Role::gradients, "", precision.main_grads, Extent::whole});
-  for (const StateSpec& state : *states) table.push_back({Role::states, state.name, state.dtype, Extent::owned});
-  if (has_main) table.push_back({Role::main_weights, kParamKind, precision.main_params, Extent::owned});
+  for (const StateSpec& state : *states) table.push_back({Role::states, state.name, state.dtype, Extent::owned, place});
+  if (has_main) table.push_back({Role::main_weights, kParamKind, precision.main_params, Extent::owned, place});
   return table;
 }
 
@@ -73,7 +75,7 @@ ParamStore::ParamStore(Device device, Precision precision, std::optional<std::ve
                        const std::function<void(const ParamVisitor&)>& visit_all, Layout layout)
     : device_(device),
       precision_(precision),
-      table_(make_table(precision, states)),
+      table_(make_table(precision, states, layout)),
       main_row_(table_.back().role == Role::main_weights ? table_.size() - 1 : kValues),
       layout_(std::move(layout)) {
   require(!precision.stochastic_rounding || !precision.has_main_params(),
@@ -241,17 +243,22 @@ ElementMap ParamStore::owned_elements(int param) const {
           buckets_[number].owned(segment).begin - segment.begin};
 }
 
+Device ParamStore::device_of(std::size_t row) const {
+  return device_ != Device::meta && table_.at(row).place == Space::host ? Device::cpu : device_;
+}
+
 void ParamStore::initialize(std::uint64_t seed) {
   for (int i = 0; i < size(); ++i) {
-    fill(values_[i], slice(i), specs_[i], seed);
-    if (main_row_ != kValues) fill(held(i, main_row_), held_slice(i, main_row_), specs_[i], seed);
+    fill(i, kValues, seed);
+    if (main_row_ != kValues) fill(i, main_row_, seed);
   }
 }
 
-void ParamStore::fill(const Tensor& tensor, const Slice& slice, const ParamSpec& spec, std::uint64_t seed) {
+void ParamStore::fill(int param, std::size_t row, std::uint64_t seed) {
+  const Tensor tensor = row == kValues ? values_[param] : held(param, row);
   if (tensor.raw() == nullptr || tensor.numel() == 0) return;  // on meta, or owned by another rank
-  HostView view(device_, tensor);
-  initialize_param(view.tensor(), slice, spec, seed, precision_.load);
+  HostView view(device_of(row), tensor);
+  initialize_param(view.tensor(), held_slice(param, row), specs_[param], seed, precision_.load);
   view.send();
 }
 

@@ -42,6 +42,8 @@ class ParamStore {
   const Layout& layout() const { return layout_; }
   /// Where its memory is.
   Device device() const { return device_; }
+  /// The device whose memory holds a row of the table, for copies by the host (HostView).
+  Device device_of(std::size_t row) const;
   const Precision& precision() const { return precision_; }
   /// The row of the table that updates change and that checkpoints hold: the main weights', or the values'.
   std::size_t main_row() const { return main_row_; }
@@ -95,7 +97,7 @@ class ParamStore {
   };
   const Place& place(int param) const { return places_[param]; }
 
-  void fill(const Tensor& tensor, const Slice& slice, const ParamSpec& spec, std::uint64_t seed);
+  void fill(int param, std::size_t row, std::uint64_t seed);
 
   Device device_;
   Precision precision_;

@@ -36,7 +36,7 @@ class Suggestions {
   std::vector<std::string> find() {
     try_micro_batches(base_);
     try_sharing(base_);
-    try_each(base_, {recompute_attention, recompute_layers});
+    try_each(base_, {recompute_attention, recompute_layers, offload_optimizer});
     const Setting shared = with_all_sharing();
     try_setting(shared);
     const Setting all = with_everything(shared);
@@ -118,6 +118,7 @@ class Suggestions {
   /// All changes that keep the results.
   Setting with_everything(Setting setting) const {
     recompute_layers(setting);
+    offload_optimizer(setting);
     return setting;
   }
 
@@ -152,6 +153,11 @@ class Suggestions {
     setting.options.parallel.recompute_granularity = "full";
     setting.options.parallel.recompute_method = "uniform";
     add(setting, "--recompute-granularity full --recompute-method uniform");
+  }
+
+  static void offload_optimizer(Setting& setting) {
+    if (setting.options.device != Device::cuda) return;
+    if (!std::exchange(setting.options.parallel.optimizer_cpu_offload, true)) add(setting, "--optimizer-cpu-offload");
   }
 
   /// More ranks, on this host where they fit, else with as many on each host as now.

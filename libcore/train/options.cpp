@@ -212,6 +212,7 @@ Layout layout_of(const ParallelOptions& options, int rank) {
     fail(Exit::usage, options.world, " ranks do not fill a grid of ", layout.grid.world());
   layout.rank = rank;
   layout.recompute = recompute_of(options);
+  layout.optimizer_on_host = options.optimizer_cpu_offload;
   if (options.distributed_optimizer) layout.optimizer_shards = kReplicaAxes;
   layout.schedule = options.schedule == "gpipe" ? ScheduleKind::gpipe : ScheduleKind::one_forward_one_backward;
   layout.bucket_elements =

@@ -109,6 +109,7 @@ struct ParallelOptions {
   std::optional<std::int64_t> recompute_num_layers;
   bool recompute_activations = false;           // --recompute-granularity selective
   bool checkpoint_activations = false;          // --recompute-granularity full, of checkpoint_method or uniform
+  bool optimizer_cpu_offload = false;           // has no effect on the cpu
   std::optional<std::int64_t> bucket_elements;  // summed together; absent: Megatron's max(40 M, 1 M x data parallel)
   double timeout_minutes = 10;                  // of one communication
   std::optional<std::int64_t> gpus_per_node;    // at most so many ranks of a host; absent: as many as it has GPUs

@@ -108,7 +108,8 @@ void Trainer::save(bool validation_is_due) {
   double began = now_seconds();
   metrics_->flush();
   StepTotals all_save;
-  exchange(all_save);  // a rank that failed since the last step is not waited for in vain
+  exchange(all_save);     // a rank that failed since the last step is not waited for in vain
+  stream_.synchronize();  // with --optimizer-cpu-offload it still writes states in the host's memory
   state_.loss_scale = scaler_.scale();
   state_.extra = extra_state(validation_is_due);
   if (!choices_context_.empty()) state_.extra.set("choices", choices_record(gather_choices()));

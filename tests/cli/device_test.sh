@@ -73,6 +73,16 @@ else
     expect_exit 0 "${plan[@]}" --gpu-memory 6 $flags
   done <advice
   grep -q -- '--recompute-granularity' advice || fail "no recomputation: $(cat advice)"
+  # gpu_bytes PART FLAG...: of the plan with these flags.
+  gpu_bytes() {
+    local part=$1
+    shift
+    expect_exit 0 "${plan[@]}" --json "$@"
+    tr -d '\n' <out | grep -oE '"gpu_memory_bytes": *\{[^}]*\}' | grep -oE "\"$part\": *[0-9]+" | grep -oE '[0-9]+'
+  }
+  [ "$(gpu_bytes main_weights)" -gt 0 ] || fail 'bf16 without main weights'
+  [ -z "$(gpu_bytes main_weights --optimizer-cpu-offload)" ] || fail '--optimizer-cpu-offload leaves main weights on the GPU'
+  [ "$(gpu_bytes optimizer --optimizer-cpu-offload)" -lt $(($(gpu_bytes optimizer) / 8)) ] || fail '--optimizer-cpu-offload leaves moments on the GPU'
 fi
 expect_exit 2 mpirun --oversubscribe -n 2 "$(command -v mtl-train)" "${train[@]:1}" --device cuda
 grep -qF -- "$reason" err || fail "ranks report a different reason: $(cat err)"

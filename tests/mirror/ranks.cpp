@@ -72,6 +72,11 @@ void make_bf16_zero(TrainOptions& options) {
   options.precision.bf16 = true;
 }
 void make_zero_without_overlap(TrainOptions& options) { options.parallel.distributed_optimizer = true; }
+void make_zero_offload(TrainOptions& options) {
+  make_zero_without_overlap(options);
+  options.precision.bf16 = true;
+  options.parallel.optimizer_cpu_offload = true;  // on the GPUs; on the CPUs it has no effect
+}
 /// Loss scales that overflow again and again: ranks drop the same steps, and repeat them.
 void make_fp16(TrainOptions& options) {
   options.precision.fp16 = true;
@@ -92,6 +97,7 @@ constexpr LayoutCase kLayouts[] = {
     {"zero-bf16", 1, 1, 1, make_bf16_zero},
     {"zero-no-overlap", 1, 1, 1, make_zero_without_overlap},
     {"zero-fp16", 1, 1, 1, make_fp16_zero},
+    {"zero-offload", 1, 1, 1, make_zero_offload},
     {"tp2", 2, 1, 1, make_plain},
     {"tp2-sp", 2, 1, 1, make_sequence_parallel},
     {"pp2", 1, 2, 1, make_plain},

@@ -106,6 +106,19 @@ TEST_CASE("memory: on a GPU, the plan's device memory is compared with the GPU's
   CHECK(std::count(text.begin(), text.end(), '\n') == 3);
 }
 
+TEST_CASE("memory: where no smaller batch or recomputation helps a GPU, its optimizer's state goes to the host") {
+  TrainOptions options = tiny_options();
+  options.device = Device::cuda;
+  options.batch.micro_batch_size = options.batch.global_batch_size.emplace(1);
+  RunStart start;
+  start.config = test::gpt_of_size({.vocab = 512, .layers = 24, .hidden = 512, .heads = 8, .positions = 128});
+  const MemoryPlan plan = largest_plan(plan_run(options, start.config)).plan;
+  const MemoryLimit gpu{plan.total_bytes(Space::device) - 400 * kMiB, "the GPU", true};
+  const std::string text = test::error_of([&] { check_memory(options, start, {}, {{}, gpu}); }, Exit::usage);
+  CAPTURE(text);
+  CHECK(test::contains(text, ". These fit:\n  --optimizer-cpu-offload: "));
+}
+
 TEST_CASE("memory: a part of a GPU is reserved for CUDA and its libraries") {
   const MemoryLimit limit = gpu_limit(80);
   CHECK(limit.bytes == (std::uint64_t{80} << 30) - kCudaContextBytes - kCudaLibraryBytes);

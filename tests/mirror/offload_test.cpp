@@ -1,0 +1,141 @@
+// The optimizer's state in the host's memory: the same bits as on the device, whatever the order in which streams run,
+// in less memory of the device.
+#include <doctest/doctest.h>
+
+#include "device/copy.h"
+#include "engine/rank_plans.h"
+#include "optim/state_ring.h"
+#include "tests/gpt_of_size.h"
+#include "tests/mirror/queue.h"
+#include "tests/mirror/small_run.h"
+
+using namespace mtl;
+using namespace mtl::test;
+
+namespace {
+
+using Change = void (*)(TrainOptions&);
+
+void offload_optimizer(TrainOptions& options) { options.parallel.optimizer_cpu_offload = true; }
+TrainOptions options_of(Change change, const std::string& data, const std::string& save) {
+  TrainOptions options = options_on(Device::cuda, data, save);
+  options.architecture.num_layers = 5;
+  options.parallel.bucket_elements = 1;  // a bucket for each unit
+  options.batch.train_iters = 4;
+  change(options);
+  return options;
+}
+
+ModelSource open_model(const std::string& folder) {
+  Console console = quiet_console();
+  return ModelSource::open(folder, console);
+}
+
+/// Weights and moments of two runs, bit for bit.
+void check_same_tensors(const std::string& a, const std::string& b) {
+  const ModelSource left = open_model(a), right = open_model(b);
+  REQUIRE(!left.tensors().empty());
+  REQUIRE(left.tensors().size() == right.tensors().size());
+  for (const SavedTensor& tensor : left.tensors()) {
+    CAPTURE(tensor.name);
+    const Slice all = whole_slice(tensor.shape);
+    std::vector<std::byte> of_a(static_cast<std::size_t>(all.count() * bits_of(tensor.dtype) / 8)), of_b(of_a.size());
+    left.read(tensor.name, all, of_a);
+    right.read(tensor.name, all, of_b);
+    CHECK(of_a == of_b);
+  }
+}
+
+/// Runs of both give the same checkpoints and losses. The second one is late, and resumed.
+void check_same_run(Change plain, Change offloaded) {
+  ScratchFolder scratch;
+  write_data(scratch / "data");
+  REQUIRE(run(options_of(plain, scratch / "data", scratch / "plain")) == Exit::ok);
+  for (std::uint64_t seed = 0; seed < 4; ++seed) {
+    CAPTURE(seed);
+    const std::string save = scratch / cat("late", seed);
+    TrainOptions options = options_of(plain, scratch / "data", save);
+    offloaded(options);
+    mirror::Deferral deferral(seed);
+    if (seed == 0) {
+      options.checkpoint.exit_interval = 3;
+      CHECK(run(options) == Exit::ok);
+      options.checkpoint.exit_interval.reset();
+    }
+    CHECK(run(options) == Exit::ok);
+    check_same_tensors(scratch / "plain", save);
+    CHECK(figures(scratch / "plain.jsonl").size() >= 5);
+    CHECK(figures(save + ".jsonl") == figures(scratch / "plain.jsonl"));
+  }
+}
+
+/// The plan of the small run's largest rank.
+MemoryPlan plan_of(Change change) {
+  TrainOptions options = options_of(change, "data", "save");
+  options.architecture.max_position_embeddings = kLength;
+  return largest_plan(
+             plan_run(options,
+                      gpt_of_size({.vocab = kVocab, .layers = 5, .hidden = 24, .heads = 3, .positions = kLength})))
+      .plan;
+}
+
+}  // namespace
+
+TEST_CASE("an optimizer's state on the host moves no bit") {
+  check_same_run([](TrainOptions&) {}, offload_optimizer);
+  check_same_run([](TrainOptions& options) { options.precision.bf16 = true; }, offload_optimizer);
+  check_same_run(
+      [](TrainOptions& options) {
+        options.precision.bf16 = options.precision.stochastic_rounding = true;
+        options.precision.main_params = options.precision.exp_avg = "bf16";
+      },
+      offload_optimizer);
+}
+
+TEST_CASE("an optimizer's state on the host is the host's in the plan") {
+  const MemoryPlan plain = plan_of([](TrainOptions&) {}), state = plan_of(offload_optimizer);
+  CHECK(plain.bytes(Category::optimizer, Space::host) == 0);
+  CHECK(state.bytes(Category::optimizer, Space::host) == plain.bytes(Category::optimizer, Space::device));
+  CHECK(state.bytes(Category::optimizer, Space::device) > 0);  // the ring
+  CHECK(state.total_bytes(Space::device) < plain.total_bytes(Space::device));
+}
+
+TEST_CASE("states are updated in pieces as a whole") {
+  const GptConfig config = gpt_of_size({.vocab = 40, .layers = 2, .hidden = 16, .heads = 2, .positions = 8});
+  std::vector<std::vector<float>> values;
+  for (bool on_host : {false, true}) {
+    for (std::uint64_t seed = 0; seed < (on_host ? 10u : 1u); ++seed) {
+      mirror::Deferral deferral(seed);
+      Layout layout;
+      layout.optimizer_on_host = on_host;
+      Chunk chunk(config, {}, {}, {0, 2, true, true}, 48);
+      ParamStore store(
+          Device::cuda, kPrecisionFp32, AdamW::states(), [&](const ParamVisitor& visit) { chunk.params(visit); },
+          layout);
+      store.initialize(7);
+      REQUIRE(store.buckets()[0].count > 256);  // more pieces than the ring has slots
+      Stream stream(Device::cuda);
+      StepMemory step(Device::cuda);
+      const Bucket& bucket = store.buckets()[0];
+      copy_on_device(stream, bucket.grads(), bucket.values());
+      StateRing ring(store, 64);
+      for (int i = 1; i <= 3; ++i) {
+        step.send(stream, {.step = i, .lr = 0.1});
+        const UpdateRange range{.param = bucket.owned_main(),
+                                .grad = bucket.owned_grads(),
+                                .states = {bucket.states().begin(), bucket.states().end()}};
+        const auto rule = [&](const UpdateRange& part) { AdamW{}.update(stream, part, step.on_device()); };
+        if (on_host) {
+          ring.begin(stream);
+          ring.update(stream, range, rule);
+          ring.end(stream);
+        } else {
+          rule(range);
+        }
+      }
+      values.push_back(host_copy<float>(stream, bucket.values()));
+    }
+  }
+  REQUIRE(values.size() == 11);
+  for (const std::vector<float>& one : values) CHECK(one == values[0]);
+}
