@@ -1,13 +1,15 @@
 #!/bin/bash
-# Shows that nothing moved: compares the programs of an earlier commit with those of the working tree, on this machine.
+# Shows that a redesign changes no bit: compares the programs of an earlier commit with those of the working tree, on
+# this machine.
 #
-#   tests/old_new.sh [--quick] [--no-times] COMMIT [BUILD]
+# tests/old_new.sh [--quick] [--no-times] COMMIT [BUILD]
 #
-# Builds COMMIT in build/old_new (or takes its programs from $OLD_BIN), runs old and new in turn, and requires the same
-# bits of: token files, losses of 20 steps with dropout and clipping, every tensor of the checkpoints, a run that one
-# begins and the other resumes, generated ids, scores. Gradient norms may differ in the last bits of their fp64 sums, which
-# with ZeRO-1 are cut where the ranks' ranges of a bucket end. Then times both in turn and prints the ratio.
-# --quick takes 4 layouts of cli/layouts.txt instead of 15. BUILD is the build of the working tree, build/release.
+# Builds COMMIT in build/old_new (or uses the programs in $OLD_BIN), alternates runs of old and new, and requires the
+# same bits of: token files, losses of 20 steps with dropout and clipping, every tensor of the checkpoints, a run that
+# one begins and the other resumes, generated ids, scores. Gradient norms may differ in the last bits of their fp64
+# sums, which with ZeRO-1 are divided where the ranks' ranges of a bucket end. Then alternates timed runs and prints
+# the ratio. --quick uses 4 layouts of cli/layouts.txt instead of 15. BUILD is the build of the working tree,
+# build/release.
 set -u
 TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 quick=0 times=1 words=()
@@ -26,7 +28,7 @@ source "$TOP/tests/cli/layouts.sh"
 NEW_BIN=$BIN
 PLAIN_PATH=$PATH
 
-# Builds the programs of COMMIT in a worktree of its own, which stays for the next call.
+# Builds the programs of COMMIT in a separate worktree, which is kept for the next call.
 build_old() {
   local tree=$TOP/build/old_new/$COMMIT launcher=()
   [ -d "$tree" ] || git -C "$TOP" worktree add --detach "$tree" "$COMMIT" >&2 || return 1
@@ -39,7 +41,7 @@ build_old() {
 
 use() { if [ "$1" = old ]; then PATH=$OLD_BIN:$PLAIN_PATH; else PATH=$NEW_BIN:$PLAIN_PATH; fi; }
 
-# both NAME COMMAND...: standard output of both is the same.
+# both NAME COMMAND...: requires the same standard output from both.
 both() {
   local name=$1 side
   shift
@@ -80,7 +82,7 @@ train() {
   train_layout "$ranks" "$2" "${flags[@]}" --clip-grad 0.5 --save-interval 10 "${@:3}"
 }
 
-# same_layout RESUME: trains the layout in `flags` with both; with RESUME each continues what the other began.
+# same_layout RESUME: trains the layout in `flags` with both; with RESUME each continues the other's run.
 same_layout() {
   local side other before=$failures
   for side in old new; do train $side $side; done
@@ -90,7 +92,7 @@ same_layout() {
     grep ^norm $side.figures >$side.norms
   done
   expect_same old.losses new.losses
-  below "$(mtl_compare difference old.norms new.norms --count 20)" 1e-14 || fail "$title: other gradient norms"
+  below "$(mtl_compare difference old.norms new.norms --count 20)" 1e-14 || fail "$title: different gradient norms"
   [ "$(figures old.jsonl | wc -l)" -eq 44 ] || fail "$title: $(figures old.jsonl | wc -l) figures instead of 44"
   same_tensors "$title, step 10" old.ck/iter_0000010 new.ck/iter_0000010
   same_tensors "$title, step 20" old.ck/iter_0000020 new.ck/iter_0000020
@@ -135,10 +137,10 @@ same_answers() {
   echo "generated ids, scores: same"
 }
 
-# seconds COMMAND...: user time.
+# seconds COMMAND...: prints its user time.
 seconds() { local TIMEFORMAT=%U; { time "$@" >time.out 2>time.err </dev/null; } 2>&1; }
 
-# ratio NAME COMMAND...: the smallest of five user times of each, in turn.
+# ratio NAME COMMAND...: the smallest of five user times of each, alternating.
 ratio() {
   local name=$1 side round
   shift

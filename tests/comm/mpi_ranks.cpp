@@ -1,31 +1,30 @@
 // Tests MPI communication between real ranks: results equal a local computation in rank order, bit for bit. Run by
-// mpirun with 2, 4 and 8 ranks. Contributions follow from a seed and a rank, so every rank knows them all.
+// mpirun with 2, 4 and 8 ranks.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <deque>
 #include <limits>
 #include <memory>
 #include <numeric>
 #include <random>
 #include <thread>
-#include <type_traits>
 
 #include "comm/agreement.h"
 #include "comm/groups.h"
 #include "comm/mpi_session.h"
 #include "comm/text_exchange.h"
+#include "tests/comm/collective_trials.h"
 
 using namespace mtl;
+using namespace mtl::test;
 
 namespace {
 
 MpiSession* session = nullptr;
-Stream stream(Device::cpu);
 
 std::vector<int> all_ranks() {
   std::vector<int> ranks(static_cast<std::size_t>(session->world()));
@@ -36,192 +35,6 @@ std::vector<int> all_ranks() {
 Communicator& control_group() {
   static std::shared_ptr<Communicator> group = session->group(all_ranks(), "everyone");
   return *group;
-}
-
-/// The type in which sums of T accumulate.
-template <class T>
-struct Summed {
-  using Type = T;
-};
-template <>
-struct Summed<Bf16> {
-  using Type = float;
-};
-template <>
-struct Summed<Half> {
-  using Type = float;
-};
-
-template <class T>
-typename Summed<T>::Type to_summed(T x) {
-  if constexpr (std::is_same_v<T, typename Summed<T>::Type>)
-    return x;
-  else
-    return widen(x);
-}
-template <class T>
-T from_summed(typename Summed<T>::Type x) {
-  if constexpr (std::is_same_v<T, typename Summed<T>::Type>)
-    return x;
-  else
-    return narrow<T>(x);
-}
-
-/// Elements determined by seed, rank and index, of varied magnitude, so that the order of additions affects the last
-/// bits.
-template <class T>
-std::vector<T> contribution(std::uint64_t seed, int rank, std::int64_t count) {
-  std::vector<T> out(static_cast<std::size_t>(count));
-  std::uint64_t state = (seed * 1000 + static_cast<std::uint64_t>(rank)) * 0x9E3779B97F4A7C15u;
-  for (T& x : out) {
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    using Wide = typename Summed<T>::Type;
-    auto wide = static_cast<Wide>(static_cast<std::int32_t>(state >> 32) >> (state >> 60));
-    if constexpr (std::is_floating_point_v<Wide>) wide /= std::is_same_v<T, Half> ? 3 << 16 : 3;  // f16 ends at 65504
-    x = from_summed<T>(wide);
-  }
-  return out;
-}
-
-template <class T>
-Tensor tensor_of(std::vector<T>& values) {
-  return {values.data(), dtype_of<T>(), {static_cast<std::int64_t>(values.size())}};
-}
-
-template <class T>
-bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
-  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
-}
-
-/// Elements [begin, begin + count) of the sum of the contributions of `ranks`, of `whole` elements each, added in that
-/// order and rounded once.
-template <class T>
-std::vector<T> expected_sum(const std::vector<int>& ranks, std::uint64_t seed, std::int64_t whole, std::int64_t begin,
-                            std::int64_t count) {
-  std::vector<typename Summed<T>::Type> sums;
-  for (int rank : ranks) {
-    std::vector<T> other = contribution<T>(seed, rank, whole);
-    for (std::int64_t i = 0; i < count; ++i) {
-      auto x = to_summed(other[static_cast<std::size_t>(begin + i)]);
-      if (rank == ranks[0])
-        sums.push_back(x);
-      else
-        sums[static_cast<std::size_t>(i)] += x;
-    }
-  }
-  std::vector<T> out;
-  for (auto sum : sums) out.push_back(from_summed<T>(sum));
-  return out;
-}
-
-/// A collective in progress, with its operands and its expected result. Ranks are the job's, in the group's order.
-class Trial {
- public:
-  virtual ~Trial() = default;
-  Work work;
-  virtual bool is_right() = 0;
-};
-
-template <class T>
-struct AllReduceTrial final : Trial {
-  AllReduceTrial(Communicator& group, const std::vector<int>& ranks, std::uint64_t seed, std::int64_t count)
-      : data(contribution<T>(seed, ranks[static_cast<std::size_t>(group.rank())], count)) {
-    expected = expected_sum<T>(ranks, seed, count, 0, count);
-    work = group.all_reduce(stream, tensor_of(data));
-  }
-  bool is_right() override { return same_bits(data, expected); }
-  std::vector<T> data, expected;
-};
-
-template <class T>
-struct ReduceScatterTrial final : Trial {
-  ReduceScatterTrial(Communicator& group, const std::vector<int>& ranks, std::uint64_t seed, std::int64_t count,
-                     bool in_place)
-      : part(count), rank(group.rank()), is_in_place(in_place), out(static_cast<std::size_t>(count)) {
-    std::int64_t whole = count * group.size();
-    in = contribution<T>(seed, ranks[static_cast<std::size_t>(rank)], whole);
-    before = in;
-    expected = expected_sum<T>(ranks, seed, whole, rank * count, count);
-    Tensor from = tensor_of(in);
-    work = group.reduce_scatter(stream, in_place ? from.flat(rank * count, count) : tensor_of(out), from);
-  }
-  bool is_right() override {
-    auto own = in.begin() + static_cast<std::ptrdiff_t>(rank * part);
-    if (is_in_place) {
-      std::copy(own, own + static_cast<std::ptrdiff_t>(part), out.begin());
-      std::copy(expected.begin(), expected.end(), before.begin() + static_cast<std::ptrdiff_t>(rank * part));
-    }
-    return same_bits(out, expected) && same_bits(in, before);
-  }
-  std::int64_t part;
-  int rank;
-  bool is_in_place;
-  std::vector<T> in, before, out, expected;
-};
-
-template <class T>
-struct AllGatherTrial final : Trial {
-  AllGatherTrial(Communicator& group, const std::vector<int>& ranks, std::uint64_t seed, std::int64_t count,
-                 bool in_place)
-      : in(contribution<T>(seed, ranks[static_cast<std::size_t>(group.rank())], count)),
-        out(static_cast<std::size_t>(count) * ranks.size(), T{77}) {
-    for (int rank : ranks) {
-      std::vector<T> other = contribution<T>(seed, rank, count);
-      expected.insert(expected.end(), other.begin(), other.end());
-    }
-    Tensor whole = tensor_of(out), mine = tensor_of(in);
-    if (in_place) {
-      mine = whole.flat(group.rank() * count, count);
-      std::copy(in.begin(), in.end(), out.begin() + static_cast<std::ptrdiff_t>(group.rank() * count));
-    }
-    work = group.all_gather(stream, whole, mine);
-  }
-  bool is_right() override { return same_bits(out, expected); }
-  std::vector<T> in, out, expected;
-};
-
-template <class T>
-struct BroadcastTrial final : Trial {
-  BroadcastTrial(Communicator& group, const std::vector<int>& ranks, std::uint64_t seed, std::int64_t count, int root)
-      : data(contribution<T>(seed, ranks[static_cast<std::size_t>(group.rank())], count)),
-        expected(contribution<T>(seed, ranks[static_cast<std::size_t>(root)], count)) {
-    work = group.broadcast(stream, tensor_of(data), root);
-  }
-  bool is_right() override { return same_bits(data, expected); }
-  std::vector<T> data, expected;
-};
-
-/// Starts an operation with operator, element type and size drawn from `random`; all members draw the same.
-std::unique_ptr<Trial> random_trial(Communicator& group, const std::vector<int>& ranks, std::mt19937_64& random) {
-  constexpr std::int64_t kCounts[] = {0, 1, 2, 3, 7, 255, 1000, 2048, 2049, 4097, 33333, 70001};
-  std::int64_t count = kCounts[random() % std::size(kCounts)];
-  std::uint64_t seed = random() % 100000, kind = random() % 12, option = random();
-  bool in_place = option % 2 == 0;
-  int root = static_cast<int>(option % static_cast<std::uint64_t>(group.size()));
-  switch (kind) {
-    case 0:
-      return std::make_unique<AllReduceTrial<double>>(group, ranks, seed, count);
-    case 1:
-      return std::make_unique<ReduceScatterTrial<float>>(group, ranks, seed, count, in_place);
-    case 2:
-      return std::make_unique<ReduceScatterTrial<double>>(group, ranks, seed, count, in_place);
-    case 3:
-      return std::make_unique<AllGatherTrial<std::int32_t>>(group, ranks, seed, count, in_place);
-    case 4:
-      return std::make_unique<AllGatherTrial<std::uint16_t>>(group, ranks, seed, count, in_place);
-    case 5:
-      return std::make_unique<BroadcastTrial<std::int64_t>>(group, ranks, seed, count, root);
-    case 6:
-      return std::make_unique<AllReduceTrial<Bf16>>(group, ranks, seed, count);
-    case 7:
-      return std::make_unique<ReduceScatterTrial<Bf16>>(group, ranks, seed, count, in_place);
-    case 8:
-      return std::make_unique<AllReduceTrial<Half>>(group, ranks, seed, count);
-    case 9:
-      return std::make_unique<ReduceScatterTrial<Half>>(group, ranks, seed, count, in_place);
-    default:
-      return std::make_unique<AllReduceTrial<float>>(group, ranks, seed, count);
-  }
 }
 
 }  // namespace
@@ -258,9 +71,9 @@ void compare_reductions() {
   std::int64_t part = 12345;
   std::vector<T> a = contribution<T>(5, group.rank(), part * group.size()), b = a;
   group.all_reduce(stream, tensor_of(a)).join();
-  Tensor whole = tensor_of(b), mine = whole.flat(group.rank() * part, part);
-  group.reduce_scatter(stream, mine, whole).join();
-  group.all_gather(stream, whole, mine).join();
+  Tensor whole = tensor_of(b), own = whole.flat(group.rank() * part, part);
+  group.reduce_scatter(stream, own, whole).join();
+  group.all_gather(stream, whole, own).join();
   CHECK(same_bits(a, b));
 }
 
@@ -302,20 +115,20 @@ TEST_CASE("chained operations need no wait between them") {
 TEST_CASE("hundreds of random operations are correct with many in flight") {
   std::mt19937_64 random(20261121);
   std::vector<int> ranks = all_ranks();
-  std::deque<std::unique_ptr<Trial>> flying;
+  std::deque<std::unique_ptr<Trial>> in_flight;
   int wrong = 0;
-  auto land = [&] {
-    flying.front()->work.join();
-    if (!flying.front()->is_right()) ++wrong;
-    flying.pop_front();
+  auto finish_oldest = [&] {
+    in_flight.front()->work.join();
+    if (!in_flight.front()->is_right()) ++wrong;
+    in_flight.pop_front();
   };
   for (int i = 0; i < 240; ++i) {
-    flying.push_back(random_trial(control_group(), ranks, random));
+    in_flight.push_back(random_trial(control_group(), ranks, random));
     std::size_t limit = random() % 24;
-    while (flying.size() > limit) land();
-    if (!flying.empty() && random() % 3 == 0) flying.back()->work.done();
+    while (in_flight.size() > limit) finish_oldest();
+    if (!in_flight.empty() && random() % 3 == 0) in_flight.back()->work.done();
   }
-  while (!flying.empty()) land();
+  while (!in_flight.empty()) finish_oldest();
   CHECK(wrong == 0);
 }
 

@@ -156,10 +156,10 @@ class ThreadCommunicator final : public Communicator {
 
   const Tensor& slot(int r) const { return group_->slots[static_cast<std::size_t>(r)]; }
 
-  /// Publishes `mine` and calls `read` between two barriers, while all members' operands are published.
+  /// Publishes `own` and calls `read` between two barriers, while all members' operands are published.
   template <class Read>
-  void collect(const Tensor& mine, const Read& read) {
-    group_->slots[static_cast<std::size_t>(rank_)] = mine;
+  void collect(const Tensor& own, const Read& read) {
+    group_->slots[static_cast<std::size_t>(rank_)] = own;
     group_->barrier();
     read();
     group_->barrier();

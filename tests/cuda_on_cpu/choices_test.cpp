@@ -1,5 +1,5 @@
-// A run's choices by measuring: a checkpoint keeps them, so that a resumed run gives the same bits though other
-// algorithms are faster by then; a file spares the next run the measurements.
+// Choices by measuring in whole runs: a checkpoint keeps them, so that a resumed run produces the same bits even if
+// other algorithms are faster by then; a file spares the next run the measurements.
 #include <doctest/doctest.h>
 
 #include "kernels/cuda/cublas_lt.h"
@@ -14,7 +14,7 @@ namespace {
 constexpr emulated::ProductTimes kWholeIsFast{.whole = 1000, .halves = 2000},
     kHalvesAreFast{.whole = 2000, .halves = 1000};
 
-/// The figures of all iterations of a run to its end, which is interrupted after the third with these times.
+/// The figures of a run that is interrupted after iteration 3 and resumed: with the times `first`, then with `then`.
 std::vector<std::string> figures_of(const TrainOptions& whole, const emulated::ProductTimes& first,
                                     const emulated::ProductTimes& then) {
   emulated::set_product_times(first);
@@ -29,7 +29,7 @@ std::vector<std::string> figures_of(const TrainOptions& whole, const emulated::P
 
 }  // namespace
 
-TEST_CASE("choices: a resumed run computes with its checkpoint's algorithms, whatever the clock says") {
+TEST_CASE("choices: a resumed run uses its checkpoint's algorithms, whatever the measurements") {
   ScratchFolder scratch;
   write_data(scratch / "data");
   const auto figures_with = [&](const std::string& name, const emulated::ProductTimes& first,
@@ -42,7 +42,7 @@ TEST_CASE("choices: a resumed run computes with its checkpoint's algorithms, wha
   REQUIRE(whole != halves);  // the algorithms differ in their bits
   const std::int64_t before = product_counts().halves;
   CHECK(figures_with("whole, then halves", kWholeIsFast, kHalvesAreFast) == whole);
-  CHECK(product_counts().halves > before);  // they were measured, and not chosen
+  CHECK(product_counts().halves > before);  // measured, but not chosen
   CHECK(figures_with("halves, then whole", kHalvesAreFast, kWholeIsFast) == halves);
 }
 

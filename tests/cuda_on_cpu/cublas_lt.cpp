@@ -1,5 +1,5 @@
-// Plays cuBLASLt with the cpu's product. Like the library, it has no fused epilogue for some shapes: here those whose
-// rows are not a multiple of 16 bytes.
+// Emulates cuBLASLt with the cpu's product. Like the library, it lacks fused epilogues for some shapes: here those
+// whose rows are not a multiple of 16 bytes.
 #include "kernels/cuda/cublas_lt.h"
 
 #include <cstring>
@@ -21,7 +21,7 @@ struct MatmulDesc {
   void *bias = nullptr, *aux = nullptr;
   std::int64_t aux_stride = 0;
 };
-/// A matrix by columns: the tensor (columns, rows).
+/// A column-major matrix: the tensor (columns, rows).
 struct MatrixLayout {
   cudaDataType_t type;
   std::int64_t rows, columns;
@@ -39,7 +39,7 @@ struct Preference {
 
 namespace {
 
-/// A unit of the cpu's scratch. A Buffer would be counted, and a run makes none after its first step.
+/// One unit of the cpu's scratch. A Buffer would be counted, and a run makes none after its first step.
 struct alignas(64) Cacheline {
   std::byte bytes[64];
 };
@@ -49,7 +49,7 @@ ProductCounts counts;
 
 enum : int { kWhole = 1, kHalves = 2 };
 
-/// The algorithm in its first word, its parts of K in the second, their reduction in the third.
+/// The algorithm is in the first word, the parts of K in the second, their reduction in the third.
 int id_of(const cublasLtMatmulAlgo_t& algorithm) { return static_cast<int>(algorithm.data[0]); }
 
 template <class T>
@@ -59,10 +59,10 @@ cublasStatus_t copy_to(T& target, const void* value, std::size_t bytes) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-/// What a command computes, in the tensors of mtl.
+/// The operands and options of a command, as tensors of mtl.
 struct Command {
   Product product;
-  Tensor source;  // C, when another tensor is written
+  Tensor source;  // C, if another tensor is written
   Epilogue epilogue;
   Tensor dbias;
   int algorithm;
@@ -90,7 +90,7 @@ struct Command {
     const Tensor area(work.data(), DType::u8, {static_cast<std::int64_t>(work.size() * sizeof(Cacheline))});
     cpu::gemm(host, area, product.c, a, b, mode, epilogue);
   }
-  /// Rows `begin` to `end` of an operand whose rows are along K; the other operand must be whole.
+  /// Rows `begin` to `end` of an operand whose rows run along K; the other operand must be whole.
   static Operand part(const Operand& whole, bool by_rows, std::int64_t begin, std::int64_t end) {
     if (by_rows) return {whole.tensor.rows(begin, end - begin), whole.transposed};
     require(begin == 0 && end == whole.tensor.size(1), "emulated cuBLASLt cuts no columns");
@@ -118,7 +118,7 @@ bool is_supported(const MatmulDesc& desc, const MatrixLayout& a, const MatrixLay
   return static_cast<std::size_t>(row) * size_of(d.dtype()) % 16 == 0;
 }
 
-/// Halves of K can be added in C where that is fp32, and both operands have rows along K.
+/// True if halves of K can be added in C: C is fp32, and both operands have rows along K.
 bool has_halves(const MatmulDesc& desc, const MatrixLayout& a, const MatrixLayout& d) {
   const bool plain = desc.epilogue == CUBLASLT_EPILOGUE_DEFAULT || desc.epilogue == CUBLASLT_EPILOGUE_BGRADB;
   return plain && d.type == CUDA_R_32F && desc.transposes_a == CUBLAS_OP_N && desc.transposes_b == CUBLAS_OP_T &&
@@ -199,7 +199,7 @@ cublasStatus_t CublasLt::matmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, con
                          (desc->epilogue == CUBLASLT_EPILOGUE_DEFAULT ? 0 : times.epilogue);
   mirror::enqueue(stream, [=] {
     command.run();
-    mirror::play_time(seconds);
+    mirror::simulate_time(seconds);
   });
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -246,7 +246,7 @@ cublasStatus_t CublasLt::check_algorithm(cublasLtHandle_t, cublasLtMatmulDesc_t 
 
 namespace {
 
-/// Where an attribute is stored; null for one that is not played, which is 0. Bytes are the library's.
+/// Where an attribute is stored; null for one that is not emulated and must be 0. Sizes are the library's.
 std::pair<std::uint64_t*, std::size_t> config_of(cublasLtMatmulAlgo_t& algorithm,
                                                  cublasLtMatmulAlgoConfigAttributes_t name) {
   switch (name) {

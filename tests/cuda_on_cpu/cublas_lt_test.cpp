@@ -1,5 +1,5 @@
-// How products are asked of cuBLASLt: algorithms are chosen by measuring, once for a shape, and the epilogues that are
-// faster apart are computed apart. The emulated library knows how long its algorithms take.
+// Calls of cuBLASLt: algorithms are chosen by measuring, once per shape, and epilogues that are faster separately are
+// computed separately. The emulated library simulates the times of its algorithms.
 #include "kernels/cuda/cublas_lt.h"
 
 #include "device/graph.h"
@@ -13,7 +13,7 @@ using emulated::ProductCounts;
 
 namespace {
 
-/// The library takes these times while it lives.
+/// Sets the library's simulated times while it exists.
 struct Times {
   explicit Times(const emulated::ProductTimes& times) { emulated::set_product_times(times); }
   ~Times() { emulated::set_product_times({}); }
@@ -29,7 +29,7 @@ struct Gradient {
   Owned c = random_tensor(DType::f32, {m, n}, 3), dbias = random_tensor(DType::f32, {m}, 4);
   const std::vector<double> c_before = c.values(), dbias_before = dbias.values();
 
-  /// C and dbias in bits, after one product.
+  /// The bits of C and dbias after one product.
   std::vector<double> run(bool with_dbias = false) {
     Epilogue epilogue;
     if (with_dbias) epilogue.dbias = {dbias, GradMode::accumulate};
@@ -55,7 +55,7 @@ struct Gradient {
 
 }  // namespace
 
-TEST_CASE("cublas_lt: the fastest algorithm is chosen once for a shape; measuring adds nothing to C") {
+TEST_CASE("cublas_lt: the fastest algorithm is chosen once per shape, and measuring adds nothing to C") {
   Gradient first;
   const Times times({.whole = 2000, .halves = 1000});
   const ProductCounts before = product_counts();
@@ -72,7 +72,7 @@ TEST_CASE("cublas_lt: the fastest algorithm is chosen once for a shape; measurin
   CHECK(product_counts().halves == after.halves + 1);
 }
 
-TEST_CASE("cublas_lt: a stream's choices overrule the clock, and repeat the bits") {
+TEST_CASE("cublas_lt: a stream's choices overrule the measurements, and reproduce the bits") {
   Gradient first, repeated, measured;
   std::vector<double> bits;
   {
@@ -83,7 +83,7 @@ TEST_CASE("cublas_lt: a stream's choices overrule the clock, and repeat the bits
   const std::int64_t searches = product_counts().searches;
   CHECK(repeated.run() == bits);
   CHECK(product_counts().searches == searches);
-  CHECK(measured.run() != bits);  // the whole sum is faster now
+  CHECK(measured.run() != bits);  // the unsplit sum is faster now
   CHECK(product_counts().searches == searches + 1);
 }
 
@@ -116,7 +116,7 @@ TEST_CASE("cublas_lt: nothing is measured while a graph is captured") {
   CHECK(gradient.stream.choices().table().begin()->second == "1");
 }
 
-TEST_CASE("cublas_lt: the bias gradient comes with the product, or apart where that is faster") {
+TEST_CASE("cublas_lt: the bias gradient is fused with the product, or separate if that is faster") {
   {
     Gradient fused;
     const std::int64_t before = product_counts().bias_gradients;
@@ -134,7 +134,7 @@ TEST_CASE("cublas_lt: the bias gradient comes with the product, or apart where t
             .value_or("") == "apart");
 }
 
-TEST_CASE("cublas_lt: TF32 where the stream allows it, in fp32 alone") {
+TEST_CASE("cublas_lt: uses TF32 if the stream allows it, only in fp32") {
   for (const bool tf32 : {false, true}) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
       Stream stream(kDevice);

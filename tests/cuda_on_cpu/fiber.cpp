@@ -1,5 +1,5 @@
-// ucontext makes a stack and enters it the first time. From then on _setjmp and _longjmp go back and forth: they make
-// no system calls, which swapcontext does twice a switch.
+// ucontext creates a stack and enters it the first time. Later switches use _setjmp and _longjmp, which make no system
+// calls; swapcontext makes two per switch.
 #include "tests/cuda_on_cpu/fiber.h"
 
 #include <sys/mman.h>
@@ -48,7 +48,7 @@ bool Fiber::resume() {
   if (_setjmp(caller_) == 0) {
     if (entered_) _longjmp(inside_, 1);
     entered_ = true;
-    ::swapcontext(&caller_context_, &first_);  // comes back by _longjmp
+    ::swapcontext(&caller_context_, &first_);  // returns by _longjmp
   }
   if (error_ != nullptr) std::rethrow_exception(std::exchange(error_, nullptr));
   return ended_;

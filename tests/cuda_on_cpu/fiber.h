@@ -1,4 +1,4 @@
-// A function with a stack of its own that can be left in the middle and entered again.
+// A function with its own stack, which can be suspended and resumed.
 #pragma once
 
 #include <setjmp.h>
@@ -9,17 +9,18 @@
 
 namespace mtl::emulated {
 
-/// Runs `body` again and again, a call of it between start() and the first resume() that returns true.
+/// Runs `body` repeatedly: one call of it begins at the first resume() after start() and ends with the resume() that
+/// returns true.
 class Fiber {
  public:
   Fiber();
   ~Fiber();
   Fiber(const Fiber&) = delete;
-  /// Sets what the next resume() begins.
+  /// Sets the body that the next resume() begins.
   void start(const std::function<void()>* body) { body_ = body; }
-  /// Enters the body, where it was left last; true when it has ended. Rethrows what it threw.
+  /// Continues the body from where it was suspended; returns true if it has ended. Rethrows its exception.
   bool resume();
-  /// From inside the body: back to resume(), which returns false.
+  /// Suspends the body from inside: resume() returns false.
   void leave();
 
  private:

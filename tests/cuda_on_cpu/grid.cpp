@@ -26,7 +26,7 @@ std::uint32_t first_seed() {
   return given == nullptr ? 1 : static_cast<std::uint32_t>(std::strtoul(given, nullptr, 10));
 }
 
-/// Memory whose end lies before a page that cannot be touched.
+/// Memory that ends at an inaccessible page.
 class SharedMemory {
  public:
   SharedMemory() {
@@ -37,7 +37,7 @@ class SharedMemory {
   }
   ~SharedMemory() { ::munmap(base_, kReserved + kPage); }
   SharedMemory(const SharedMemory&) = delete;
-  /// NaN in every dtype; a canary before it.
+  /// Fills the memory with NaN in every dtype, and a canary before it.
   void begin(std::size_t bytes) {
     at_ = base_ + kReserved - (bytes + 15) / 16 * 16;
     std::fill(at_ - kCanary, base_ + kReserved, std::byte{0xff});
@@ -60,11 +60,11 @@ struct Lane {
   State state = State::ended;
   const char* waits_for = nullptr;
   const std::function<bool()>* condition = nullptr;  // of at_condition
-  unsigned exchanges = 0;                            // passed so far
-  std::array<std::byte, kMostExchanged> room[2];     // of odd and even exchanges: a fast lane may be one ahead
+  unsigned exchanges = 0;                            // completed so far
+  std::array<std::byte, kMostExchanged> room[2];     // for odd and even exchanges: a fast lane may be one ahead
 };
 
-/// One block at a time, on fibers that are used again.
+/// Runs one block at a time, on fibers that are reused.
 class Block {
  public:
   void run(Dim3 index, unsigned threads, std::size_t shared_bytes, const std::function<void()>& thread) {
@@ -81,7 +81,7 @@ class Block {
       while (step()) {
       }
     } catch (...) {
-      lanes_.clear();  // the others are in the middle of the kernel
+      lanes_.clear();  // the other fibers are suspended inside the kernel
       throw;
     }
     shared_.end();
@@ -98,7 +98,7 @@ class Block {
   std::mt19937& random() { return random_; }
 
  private:
-  /// Lets a warp run until all its lanes wait; false when every thread has ended.
+  /// Runs a warp until all its lanes wait; returns false if every thread has ended.
   bool step() {
     const unsigned warps = threads_ / kLanes, first = random_() % warps;
     for (unsigned i = 0; i < warps; ++i) {
@@ -113,7 +113,7 @@ class Block {
   void each_lane(unsigned warp, const Body& body) {
     for (unsigned lane = 0; lane < kLanes; ++lane) body(*lanes_[warp * kLanes + lane]);
   }
-  /// True if a lane can run once those which waited for their warp continue.
+  /// True if a lane of the warp can run; first releases the lanes if all of them wait for their warp.
   bool release_warp(unsigned warp) {
     unsigned ready = 0, waiting = 0, ended = 0;
     bool conditions = false;
@@ -145,11 +145,12 @@ class Block {
       if (lane.fiber.resume()) lane.state = State::ended;
     }
   }
-  /// All threads that have not ended wait at the block's barrier: releases them. False when all have ended.
+  /// Releases the threads that wait at the block's barrier, which all threads have reached that have not ended. Returns
+  /// false if all have ended.
   bool release_block() {
     bool any = false;
     for (unsigned t = 0; t < threads_; ++t) {
-      require(lanes_[t]->state != State::at_condition, "thread ", t, " waits for ever at ", lanes_[t]->waits_for);
+      require(lanes_[t]->state != State::at_condition, "thread ", t, " waits forever at ", lanes_[t]->waits_for);
       if (lanes_[t]->state != State::at_block) continue;
       lanes_[t]->state = State::ready;
       any = true;
@@ -191,7 +192,7 @@ void* shared_memory() { return block().shared().data(); }
 void wait_for_block() { block().wait(State::at_block, "__syncthreads"); }
 
 void wait_for_warp(const char* what, unsigned lanes) {
-  require(lanes == ~0u, what, " of a part of the warp, which tests/cuda_on_cpu does not play");
+  require(lanes == ~0u, what, " of a part of the warp, which tests/cuda_on_cpu does not emulate");
   block().wait(State::at_warp, what);
 }
 

@@ -1,7 +1,7 @@
 // A grid of CUDA threads on one thread of the cpu. Each CUDA thread is a fiber; blocks run one after another. The order
-// of blocks, warps and lanes is drawn anew from a seed, so that a kernel with a race or a missing barrier gives other
-// results from seed to seed. Shared memory begins as NaN and ends at a page that cannot be touched. Memory on the
-// device is open while a grid runs (tests/mirror/space.h).
+// of blocks, warps and lanes is random, from a seed, so that the results of a kernel with a race or a missing barrier
+// vary with the seed. Shared memory begins as NaN and ends at an inaccessible page. Device memory is open while a grid
+// runs (tests/mirror/space.h).
 //
 // The environment variable MTL_EMULATION_SEED sets the seed.
 #pragma once
@@ -20,11 +20,11 @@ struct Dim3 {
   Dim3(unsigned of_x = 1, unsigned of_y = 1, unsigned of_z = 1) : x(of_x), y(of_y), z(of_z) {}
 };
 
-/// Where the running thread is. Named as in CUDA.
+/// The indices and sizes of the running thread, named as in CUDA.
 extern Dim3 threadIdx, blockIdx, blockDim, gridDim;
 
-/// Runs `thread` for each thread of each block. Throws what a thread threw, and Error for a launch that a GPU refuses,
-/// for threads that wait for ever, and for lanes of a warp that wait at different places.
+/// Runs `thread` for each thread of each block. Rethrows a thread's exception, and throws Error for a launch that a GPU
+/// refuses, for threads that wait forever, and for lanes of a warp that wait at different places.
 void run_grid(Dim3 blocks, unsigned threads, std::size_t shared_bytes, const std::function<void()>& thread);
 
 /// Shared memory of the running block.
@@ -32,16 +32,16 @@ void* shared_memory();
 
 /// Waits until every thread of the block that has not ended waits here.
 void wait_for_block();
-/// The same for the 32 lanes of the warp; `lanes` must name all of them. `what` is compared: all wait at the same.
+/// Waits until all 32 lanes of the warp wait here; `lanes` must name all of them. Throws if they pass different `what`.
 void wait_for_warp(const char* what, unsigned lanes);
 
-/// Room that each lane of the running warp has for one exchange. All lanes must pass the same exchanges.
+/// Room of each lane of the running warp for one exchange. All lanes must make the same exchanges.
 inline constexpr std::size_t kMostExchanged = 256;
 std::byte* begin_exchange();                    // of the running lane
-const std::byte* lane_exchange(unsigned lane);  // of another, once wait_for_warp() returned
+const std::byte* lane_exchange(unsigned lane);  // of another lane, after wait_for_warp() returned
 void end_exchange();
 
-/// The value that each of the 32 lanes passed.
+/// The values that the 32 lanes passed.
 template <class T>
 std::array<T, 32> gather(const char* what, unsigned lanes, const T& value) {
   static_assert(sizeof(T) <= kMostExchanged);

@@ -1,4 +1,4 @@
-// The grid of fibers itself: it gives what a GPU gives, and mistakes that a GPU would hide or punish are seen.
+// The grid of fibers: it computes like a GPU, and detects errors that a GPU would hide or punish.
 #include "tests/cuda_on_cpu/grid.h"
 
 #include <doctest/doctest.h>
@@ -16,7 +16,7 @@ using namespace mtl::emulated;
 
 namespace {
 
-/// Each thread writes into shared memory and then reads its neighbour's; the barrier between is left out on demand.
+/// Each thread writes to shared memory and then reads its neighbour's element; `with_barrier` puts a barrier between.
 std::vector<float> shift(bool with_barrier) {
   std::vector<float> out(64, -1);
   run_grid(1, 64, 64 * sizeof(float), [&] {
@@ -64,7 +64,7 @@ TEST_CASE("grid: the order of blocks and lanes differs from launch to launch") {
   CHECK(first_lanes.size() > 3);
 }
 
-TEST_CASE("grid: shuffles bring what the other lane passed, one after another") {
+TEST_CASE("grid: shuffles return the value that the other lane passed, one after another") {
   std::vector<int> out(64);
   run_grid(1, 64, 0, [&] {
     int value = static_cast<int>(threadIdx.x);
@@ -77,7 +77,7 @@ TEST_CASE("grid: shuffles bring what the other lane passed, one after another") 
   for (int i = 0; i < 64; ++i) CHECK(out[i] == (i < 32 ? sum_first + 3 : sum_second + 35 + 100000));
 }
 
-TEST_CASE("grid: lanes that wait at different places, or alone, are reported") {
+TEST_CASE("grid: lanes that wait at different places, or by themselves, are reported") {
   CHECK_THROWS_WITH_AS(run_grid(1, 32, 0,
                                 [] {
                                   if (threadIdx.x < 16)
@@ -99,10 +99,10 @@ TEST_CASE("grid: lanes that wait at different places, or alone, are reported") {
                                     __syncthreads();
                                 }),
                        doctest::Contains("the others wait for the block"), Error);
-  CHECK(shift(true).size() == 64);  // it runs again after them
+  CHECK(shift(true).size() == 64);  // the grid runs again after errors
 }
 
-TEST_CASE("grid: launches that a GPU refuses, writes before shared memory, accesses that are not aligned") {
+TEST_CASE("grid: refuses invalid launches, writes before shared memory, and unaligned accesses") {
   CHECK_THROWS_AS(run_grid(1, 33, 0, [] {}), Error);
   CHECK_THROWS_AS(run_grid(1, 2048, 0, [] {}), Error);
   CHECK_THROWS_AS(run_grid(1, 32, 300 << 10, [] {}), Error);

@@ -1,4 +1,4 @@
-// The words for tensor cores: a warp's product equals its definition, and what is not waited for is not there.
+// The functions for tensor cores: a warp's product equals its definition, and copied data are absent until waited for.
 #include "tests/cuda_on_cpu/kernels/cuda/mma.h"
 
 #include <doctest/doctest.h>
@@ -10,10 +10,10 @@ using namespace mtl::cuda;
 
 namespace {
 
-/// A number that 16 bits hold.
+/// A number that is exact in 16 bits.
 float number(int i) { return static_cast<float>(i * 37 % 61 - 30) / 8; }
 
-/// D (16, 8) = A (16, 16) B + 1, of B stored row by row and read transposed, or column by column.
+/// D (16, 8) = A (16, 16) B + 1, with B stored row by row and read transposed, or column by column.
 template <class T>
 std::vector<float> product(bool transposed) {
   std::vector<float> out(16 * 8);
@@ -65,7 +65,7 @@ TEST_CASE("mma: a pair has its first element in the low half, rounded") {
   CHECK(pack_pair<Half>(1.0f, 1 + 0x1p-12f) == 0x3c003c00u);
 }
 
-TEST_CASE("cp.async: a copy is there once it is waited for, NaN before, zeros where it is outside") {
+TEST_CASE("cp.async: a copy is complete when waited for, NaN before, zeros out of bounds") {
   alignas(16) float from[8] = {1, 2, 3, 4, 5, 6, 7, 8};
   float before = 0, first = 0, second_before = 0, second = 0, outside = 1, single = 0;
   emulated::run_grid(1, 32, 64, [&] {

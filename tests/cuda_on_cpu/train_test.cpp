@@ -1,5 +1,5 @@
-// A whole run with the CUDA kernels, on fibers: embedding, layers, losses, gradients, optimizer and validation give the
-// losses of the cpu's operators. Dropout draws the same bits.
+// A whole run with the CUDA kernels on fibers: embedding, layers, losses, gradients, optimizer and validation produce
+// the losses of the cpu's operators. Dropout draws the same bits.
 #include <doctest/doctest.h>
 
 #include "tests/mirror/queue.h"
@@ -24,7 +24,7 @@ std::vector<double> numbers_of(const std::string& log) {
   return out;
 }
 
-/// The relative distance between a run on cuda and one on the cpu.
+/// The relative difference between a run on cuda and one on the cpu.
 double distance(void (*make)(TrainOptions&)) {
   ScratchFolder scratch;
   write_data(scratch / "data");
@@ -39,7 +39,7 @@ double distance(void (*make)(TrainOptions&)) {
   return rms_relative(actual.data(), expected);
 }
 
-/// Heads of 64 elements, which tensor cores take in 16 bits, and rows that are whole packs.
+/// Heads of 64 elements, which use tensor cores in 16 bits, and rows that are whole packs.
 void make_wide(TrainOptions& options) {
   options.architecture.hidden_size = 128;
   options.architecture.num_attention_heads = 2;
@@ -57,14 +57,14 @@ void make_fp16(TrainOptions& options) {
 
 }  // namespace
 
-TEST_CASE("a run on CUDA's kernels has the losses of the cpu's") {
+TEST_CASE("a run on CUDA's kernels equals the cpu's losses") {
   CHECK(distance([](TrainOptions&) {}) < 1e-5);
   CHECK(distance(make_wide) < 1e-5);
   CHECK(distance(make_llama) < 1e-5);
   CHECK(distance(make_neox) < 1e-5);
 }
 
-TEST_CASE("a run whose commands wait for the host gives the same bits") {
+TEST_CASE("a run whose commands wait for the host produces the same bits") {
   ScratchFolder scratch;
   write_data(scratch / "data");
   auto run_as = [&](const std::string& name) {
@@ -79,7 +79,7 @@ TEST_CASE("a run whose commands wait for the host gives the same bits") {
   }
 }
 
-TEST_CASE("a run on CUDA's kernels in 16 bits has the losses of the cpu's within their rounding") {
+TEST_CASE("a 16-bit run on CUDA's kernels equals the cpu's losses within rounding") {
   CHECK(distance(make_bf16) < 5e-3);
   CHECK(distance(make_fp16) < 1e-3);
 }

@@ -1,11 +1,11 @@
-// Threads of tests/cuda_on_cpu/grid.h that wait for something other than a barrier of their warp or block.
+// Waits of tests/cuda_on_cpu/grid.h's threads for something other than a barrier of their warp or block.
 #pragma once
 
 #include <functional>
 
 namespace mtl::emulated {
 
-/// Waits until `is_done()`, which is asked again and again. `what` is named if that never happens.
+/// Waits until `is_done()`, which is polled. The error names `what` if that never happens.
 void wait_until(const char* what, const std::function<bool()>& is_done);
 
 }  // namespace mtl::emulated

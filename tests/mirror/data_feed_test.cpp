@@ -1,4 +1,4 @@
-// Batches on the played device: copies run ahead of the computations, on a stream of the feed's own, and late.
+// Batches on the emulated device: copies run ahead of the computations, on the feed's own stream, and late.
 #include "train/data_feed.h"
 
 #include <doctest/doctest.h>
@@ -14,8 +14,8 @@ namespace {
 
 constexpr int kSteps = 40;
 
-/// The tokens of each step as an operator on the device sees them, which the host waits for once, at the end. Step i
-/// has 1 + i % 2 micro-batches.
+/// The tokens of each step as read by an operator on the device, for which the host waits once, at the end. Step i has
+/// 1 + i % 2 micro-batches.
 std::vector<std::int32_t> tokens_seen(Device device, const std::string& data) {
   TrainingData files(options_on(device, data, ""), {kVocab});
   RunShape shape;
@@ -45,7 +45,7 @@ std::vector<std::int32_t> tokens_seen(Device device, const std::string& data) {
 
 }  // namespace
 
-TEST_CASE("a feed's copies wait for the operators that read the same memory, and these for the copies") {
+TEST_CASE("a feed's copies wait for operators that read the same memory, and those wait for the copies") {
   ScratchFolder scratch;
   write_data(scratch / "data");
   const std::vector<std::int32_t> expected = tokens_seen(Device::cpu, scratch / "data");

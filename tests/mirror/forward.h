@@ -1,6 +1,6 @@
-// Shared by the operators of the device cuda in the mirror: each opens the device's memory, computes on the
-// cpu, closes it. All operands must be in that memory. Work areas are a little larger than the cpu's, so that a plan
-// made for the wrong device does not fit.
+// Shared by the mirror's operators of the device cuda: each opens the device's memory, computes on the cpu, and closes
+// it. All operands must be in that memory. Workspaces are slightly larger than the cpu's, so that a plan made for the
+// wrong device does not fit.
 #pragma once
 
 #include <tuple>
@@ -14,7 +14,7 @@ namespace mtl::mirror {
 
 inline constexpr std::int64_t kMoreWork = 192;
 
-/// Every operand is in the device's memory.
+/// Requires every operand to be in the device's memory.
 struct Operands {
   static void check(const Tensor& tensor) {
     if (tensor.exists()) require_inside(tensor.raw(), tensor.bytes());
@@ -54,7 +54,7 @@ struct Operands {
   }
 };
 
-/// The cpu's part of a work area.
+/// The cpu's part of a workspace.
 inline Tensor cpu_part(const Tensor& work) { return work.exists() ? work.flat(0, work.numel() - kMoreWork) : work; }
 
 template <auto on_cpu, class... Args>

@@ -24,7 +24,7 @@ using Bytes = std::vector<std::byte>;
 struct ncclComm {
   std::string folder, name;
   int rank = 0, size = 1;
-  std::int64_t started = 0;  // collectives and messages: a channel of messages has one way
+  std::int64_t started = 0;  // collectives and messages: a channel of messages has one direction
   mtl::cuda::StreamHandle stream = nullptr;
   std::atomic<bool> aborted = false;
 };
@@ -33,19 +33,19 @@ namespace mtl {
 
 namespace {
 
-struct Played {
+struct Emulation {
   std::atomic<std::int64_t> operations = 0, aborts = 0, enrolled = 0;
   std::atomic<const char*> fault = nullptr;
   std::thread::id host;  // the thread that uses the device
 };
-Played& played() {
-  static auto& only = *new Played;
+Emulation& emulation() {
+  static auto& only = *new Emulation;
   return only;
 }
 
-constexpr std::size_t kHead = 64;  // bytes of a file that say which operation it belongs to
+constexpr std::size_t kHead = 64;  // the header of a file, which names its operation
 
-/// Appears under its name when it is complete.
+/// Writes a file that appears under its name when it is complete.
 void publish(const std::string& path, const std::string& head, const Bytes& data) {
   {
     std::ofstream file(path + ".part", std::ios::binary);
@@ -53,12 +53,12 @@ void publish(const std::string& path, const std::string& head, const Bytes& data
     padded.resize(kHead, ' ');
     file << padded;
     file.write(reinterpret_cast<const char*>(data.data()), std::ssize(data));
-    require(file.good(), "played NCCL: cannot write ", path);
+    require(file.good(), "emulated NCCL: cannot write ", path);
   }
   fs::rename(path + ".part", path);
 }
 
-/// False while the file is not there. Throws when its writer does something else.
+/// Reads a file; false if it does not exist yet. Throws if its writer does another operation.
 bool take(const std::string& path, const std::string& head, Bytes& out) {
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   if (!file) return false;
@@ -69,22 +69,21 @@ bool take(const std::string& path, const std::string& head, Bytes& out) {
   file.read(found.data(), kHead);
   file.read(reinterpret_cast<char*>(out.data()), std::ssize(out));
   found.erase(found.find_last_not_of(' ') + 1);
-  require(found == head, "played NCCL: ", path, ": members do different things: '", head, "' here, '", found,
+  require(found == head, "emulated NCCL: ", path, ": members do different things: '", head, "' here, '", found,
           "' there");
   return true;
 }
 
-/// One operation of a member: what it contributes is published when its turn comes, and it is done when the files that
-/// it needs are there.
+/// One operation of a member: publishes its contribution at its turn, and is done when the files that it needs exist.
 class Exchange {
  public:
   using Finish = std::function<void(std::vector<Bytes>&)>;
 
-  Exchange(ncclComm* group, std::string head, Tensor mine, std::vector<int> from, Finish finish)
+  Exchange(ncclComm* group, std::string head, Tensor own, std::vector<int> from, Finish finish)
       : group_(group),
         number_(group->started++),
         head_(std::move(head)),
-        mine_(mine),
+        own_(own),
         from_(std::move(from)),
         finish_(std::move(finish)),
         parts_(from_.size()) {}
@@ -93,8 +92,8 @@ class Exchange {
     if (group_->aborted) return true;
     if (!published_) {
       mirror::Opened opened;
-      const auto* data = static_cast<const std::byte*>(mine_.raw());
-      publish(path(group_->rank), head_, mine_.exists() ? Bytes(data, data + mine_.bytes()) : Bytes());
+      const auto* data = static_cast<const std::byte*>(own_.raw());
+      publish(path(group_->rank), head_, own_.exists() ? Bytes(data, data + own_.bytes()) : Bytes());
       published_ = true;
     }
     for (; next_ < from_.size(); ++next_) {
@@ -104,7 +103,7 @@ class Exchange {
       mirror::Opened opened;
       finish_(parts_);
     }
-    // All members have published this operation, so all have finished the one before it.
+    // All members have published this operation, so all have finished the previous one.
     if (number_ > 0 && group_->size > 1) fs::remove(path(group_->rank, number_ - 1));
     return true;
   }
@@ -116,7 +115,7 @@ class Exchange {
   ncclComm* group_;
   std::int64_t number_;
   std::string head_;
-  Tensor mine_;
+  Tensor own_;
   std::vector<int> from_;
   Finish finish_;
   std::vector<Bytes> parts_;
@@ -138,8 +137,8 @@ class PlayedNccl final : public NcclLibrary {
     return id;
   }
   NcclHandle open(const std::string& id, int rank, int size, const std::string& name) override {
-    require(id.size() == 128, "played NCCL: an id of ", id.size(), " bytes");
-    played().host = std::this_thread::get_id();
+    require(id.size() == 128, "emulated NCCL: an id of ", id.size(), " bytes");
+    emulation().host = std::this_thread::get_id();
     auto* group = new ncclComm;
     group->folder = cat(fs::exists("/dev/shm") ? "/dev/shm/" : "/tmp/", id.c_str());
     group->name = name;
@@ -168,14 +167,14 @@ class PlayedNccl final : public NcclLibrary {
   }
   void abort(const std::vector<NcclHandle>& groups) noexcept override {
     for (NcclHandle group : groups) {
-      ++played().aborts;
-      group->aborted = true;  // and kept: its commands still look at it
+      ++emulation().aborts;
+      group->aborted = true;  // kept: its commands still read it
     }
   }
   std::string fault(NcclHandle group) override {
-    require(!group->aborted, "played NCCL: a call after abort");
-    if (std::this_thread::get_id() == played().host) mirror::advance();  // the host waits for other ranks
-    const char* text = played().fault;
+    require(!group->aborted, "emulated NCCL: a call after abort");
+    if (std::this_thread::get_id() == emulation().host) mirror::advance();  // the host waits for other ranks
+    const char* text = emulation().fault;
     return text == nullptr ? "" : text;
   }
 
@@ -201,30 +200,30 @@ class PlayedNccl final : public NcclLibrary {
   void send(NcclHandle group, cuda::StreamHandle stream, Tensor data, int peer) override {
     start(group, stream, {cat("message ", data.bytes()), data, {peer}, [](std::vector<Bytes>&) {}});
   }
-  // A receiver confirms with an empty message, for which the sender waits: NCCL has no buffers to rely on.
+  // The receiver confirms with an empty message, for which the sender waits: NCCL has no buffers to rely on.
   void receive(NcclHandle group, cuda::StreamHandle stream, Tensor data, int peer) override {
     expect_memory(data);
     start(group, stream, {cat("message ", data.bytes()), {}, {peer}, [=](std::vector<Bytes>& parts) {
-                            require(parts[0].size() == data.bytes(), "played NCCL: a message of another size");
+                            require(parts[0].size() == data.bytes(), "emulated NCCL: a message of another size");
                             copy_in(data, 0, parts[0]);
                           }});
   }
 
   void* enroll(NcclHandle, Tensor memory) override {
     expect_memory(memory);
-    ++played().enrolled;
+    ++emulation().enrolled;
     return new Tensor(memory);
   }
   void dismiss(NcclHandle, void* enrolled) noexcept override {
     expect_memory(*static_cast<Tensor*>(enrolled));  // not freed before
     delete static_cast<Tensor*>(enrolled);
-    --played().enrolled;
+    --emulation().enrolled;
   }
 
  private:
   struct Plan {
     std::string head;
-    Tensor mine;
+    Tensor own;
     std::vector<int> from;
     Exchange::Finish finish;
   };
@@ -237,22 +236,22 @@ class PlayedNccl final : public NcclLibrary {
     sum_in_rank_order(out.dtype(), static_cast<std::byte*>(out.raw()), inputs, out.bytes());
   }
 
-  static void collective(ncclComm* group, cuda::StreamHandle stream, const std::string& head, const Tensor& mine,
+  static void collective(ncclComm* group, cuda::StreamHandle stream, const std::string& head, const Tensor& own,
                          Exchange::Finish finish) {
     std::vector<int> all;
     for (int rank = 0; rank < group->size; ++rank) all.push_back(rank);
-    start(group, stream, {head, mine, std::move(all), std::move(finish)});
+    start(group, stream, {head, own, std::move(all), std::move(finish)});
   }
 
   static void start(ncclComm* group, cuda::StreamHandle stream, Plan plan) {
-    require(!group->aborted, "played NCCL: a call after abort");
-    require(group->stream == nullptr || group->stream == stream || cuda::is_capturing(stream), "played NCCL: group '",
+    require(!group->aborted, "emulated NCCL: a call after abort");
+    require(group->stream == nullptr || group->stream == stream || cuda::is_capturing(stream), "emulated NCCL: group '",
             group->name, "' is used on two streams");
     group->stream = stream;
-    if (plan.mine.exists()) expect_memory(plan.mine);
-    ++played().operations;
+    if (plan.own.exists()) expect_memory(plan.own);
+    ++emulation().operations;
     mirror::enqueue_polled(stream, [group, plan] {
-      auto exchange = std::make_shared<Exchange>(group, plan.head, plan.mine, plan.from, plan.finish);
+      auto exchange = std::make_shared<Exchange>(group, plan.head, plan.own, plan.from, plan.finish);
       return [exchange] { return exchange->run(); };
     });
   }
@@ -267,8 +266,8 @@ NcclLibrary& nccl_library() {
 
 namespace mirror {
 
-NcclCounts nccl_counts() { return {played().operations, played().aborts, played().enrolled}; }
-void play_nccl_fault(const char* text) { played().fault = text; }
+NcclCounts nccl_counts() { return {emulation().operations, emulation().aborts, emulation().enrolled}; }
+void simulate_nccl_fault(const char* text) { emulation().fault = text; }
 
 }  // namespace mirror
 

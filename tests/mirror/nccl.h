@@ -1,23 +1,23 @@
-// NCCL, played: ranks that are processes of one machine exchange files in memory, and their operations are commands of
-// the played streams. Sums are added in the order of ranks, so that results equal those of ranks over MPI bit for bit.
+// Emulates NCCL: ranks that are processes of one machine exchange files in memory, and their operations are commands of
+// the emulated streams. Sums are added in rank order, so that results equal those of ranks over MPI bit for bit.
 //
-// Checks what NCCL asks for: all members start the same operations with the same sizes in the same order, on memory of
-// the device, on one stream for each communicator, and none after abort.
+// Checks NCCL's requirements: all members start the same operations with the same sizes in the same order, on device
+// memory, on one stream per communicator, and none after an abort.
 #pragma once
 
 #include <cstdint>
 
 namespace mtl::mirror {
 
-/// What was called so far.
+/// Counts of the calls so far.
 struct NcclCounts {
   std::int64_t operations = 0;  // started on streams
   std::int64_t aborts = 0;
-  std::int64_t enrolled = 0;  // memory, at present
+  std::int64_t enrolled = 0;  // memory areas at present
 };
 NcclCounts nccl_counts();
 
-/// From now on NCCL reports this fault; null: none.
-void play_nccl_fault(const char* text);
+/// Makes NCCL report this fault from now on; null: none.
+void simulate_nccl_fault(const char* text);
 
 }  // namespace mtl::mirror

@@ -16,15 +16,15 @@ using Command = std::function<void()>;
 using Polled = std::function<bool()>;
 using StartPolled = std::function<Polled()>;
 
-/// An event: how often it was recorded, and how many of these places its stream has reached.
+/// An event: how often it was recorded, and how many of these records its stream has reached.
 struct CUevent_st {
   std::int64_t recorded = 0, reached = 0;
-  double seconds = 0;  // when the last one was reached
+  double seconds = 0;  // when the last record was reached
   bool captured = false;
-  std::size_t captured_at = 0;  // then: commands of the capture before it
+  std::size_t captured_at = 0;  // if captured: number of earlier commands of the capture
 };
 
-/// A command, of one of two kinds.
+/// A captured command, of one of two kinds.
 struct Captured {
   Command run;
   StartPolled start;
@@ -35,7 +35,7 @@ struct CUgraphExec_st {
 };
 
 struct CUstream_st {
-  /// A command, or a place where the stream waits for an event to have been reached so often.
+  /// A command, or a wait for the `reached`-th record of an event.
   struct Step {
     Command run;
     const CUevent_st* event = nullptr;
@@ -44,9 +44,9 @@ struct CUstream_st {
     bool is_ready() const { return event == nullptr || event->reached >= reached; }
   };
   std::deque<Step> steps;
-  bool captured = false;       // its commands go to the graph that is captured
-  std::size_t last_given = 0;  // then: commands of the capture after its last one
-  std::size_t rejoined = 0;    // then: the origin waits for its commands before this one
+  bool captured = false;          // its commands are added to the captured graph
+  std::size_t last_enqueued = 0;  // if captured: number of commands of the capture up to its last one
+  std::size_t rejoined = 0;       // if captured: the origin waits for its commands before this one
 };
 
 namespace mtl {
@@ -62,7 +62,7 @@ struct Queues {
   bool defers = false;
   std::uint64_t random = 0;
   mirror::QueueCounts counts;
-  double played_seconds = 0;
+  double simulated_seconds = 0;
 
   /// SplitMix64.
   std::uint64_t draw(std::uint64_t below) {
@@ -78,7 +78,7 @@ Queues& queues() {
   return only;
 }
 
-/// Runs the stream's next step if nothing holds it up.
+/// Runs the stream's next step unless it must wait.
 bool advance(CUstream_st& stream) {
   if (stream.steps.empty() || !stream.steps.front().is_ready()) return false;
   CUstream_st::Step step = std::move(stream.steps.front());
@@ -91,7 +91,7 @@ bool advance(CUstream_st& stream) {
   return true;
 }
 
-/// Runs a step of any stream, the first one that can from a random place on.
+/// Runs one step of any stream: the first that is ready, from a random stream on.
 bool advance_any() {
   std::vector<CUstream_st*>& all = queues().streams;
   if (all.empty()) return false;
@@ -102,7 +102,7 @@ bool advance_any() {
   return false;
 }
 
-void give(CUstream_st& stream, CUstream_st::Step step) {
+void add_step(CUstream_st& stream, CUstream_st::Step step) {
   stream.steps.push_back(std::move(step));
   if (queues().defers) {
     for (std::uint64_t steps = queues().draw(3); steps > 0; --steps) advance_any();
@@ -115,7 +115,7 @@ void expect_no_capture(const char* what) {
   require(queues().origin == nullptr, "CUDA: ", what, " while a graph is captured");
 }
 
-/// Waits for another process.
+/// True if a stream waits for another process.
 bool is_polled() {
   const auto& all = queues().streams;
   return std::any_of(all.begin(), all.end(),
@@ -126,7 +126,7 @@ template <class Done>
 void run_until(Done is_done) {
   while (!is_done()) {
     if (advance_any()) continue;
-    require(is_polled(), "CUDA: streams wait for each other for ever");
+    require(is_polled(), "CUDA: streams deadlock");
     std::this_thread::sleep_for(std::chrono::microseconds(20));
   }
 }
@@ -139,22 +139,22 @@ void enqueue(cuda::StreamHandle stream, Command command) {
   require(stream != nullptr, "CUDA: a command without a stream");
   if (stream->captured) {
     queues().capture.push_back({std::move(command), {}});
-    stream->last_given = queues().capture.size();
+    stream->last_enqueued = queues().capture.size();
     return;
   }
   ++queues().counts.commands;
-  give(*stream, {std::move(command), nullptr, 0});
+  add_step(*stream, {std::move(command), nullptr, 0});
 }
 
 void enqueue_polled(cuda::StreamHandle stream, StartPolled start) {
   require(stream != nullptr, "CUDA: a command without a stream");
   if (stream->captured) {
     queues().capture.push_back({{}, std::move(start)});
-    stream->last_given = queues().capture.size();
+    stream->last_enqueued = queues().capture.size();
     return;
   }
   ++queues().counts.commands;
-  give(*stream, {{}, nullptr, 0, start()});
+  add_step(*stream, {{}, nullptr, 0, start()});
 }
 
 void finish_all(const char* what) {
@@ -176,7 +176,7 @@ Deferral::Deferral(std::uint64_t seed) {
 }
 Deferral::~Deferral() { queues().defers = false; }
 
-void play_time(double seconds) { queues().played_seconds += seconds; }
+void simulate_time(double seconds) { queues().simulated_seconds += seconds; }
 
 QueueCounts queue_counts() { return queues().counts; }
 
@@ -192,7 +192,7 @@ void close_stream(StreamHandle stream) noexcept {
   try {
     run_until([&] { return stream->steps.empty(); });
   } catch (const std::exception&) {
-    stream->steps.clear();  // a fault that the host did not wait for
+    stream->steps.clear();  // a fault for which the host did not wait
   }
   std::erase(queues().streams, stream);
   delete stream;
@@ -227,7 +227,7 @@ void copy_within(StreamHandle stream, void* to, const void* from, std::size_t by
 
 EventHandle make_event(bool) { return new CUevent_st; }
 void free_event(EventHandle event) noexcept {
-  for (CUstream_st* stream : queues().streams) {  // CUDA keeps what is still to be reached
+  for (CUstream_st* stream : queues().streams) {  // CUDA keeps records that are not reached yet
     for (CUstream_st::Step& step : stream->steps) {
       if (step.event != event) continue;
       try {
@@ -247,11 +247,11 @@ void record(EventHandle event, StreamHandle stream) {
   }
   event->captured = false;
   const std::int64_t number = ++event->recorded;
-  give(*stream, {[=] {
-                   event->reached = number;
-                   event->seconds = now_seconds() + queues().played_seconds;
-                 },
-                 nullptr, 0});
+  add_step(*stream, {[=] {
+                       event->reached = number;
+                       event->seconds = now_seconds() + queues().simulated_seconds;
+                     },
+                     nullptr, 0});
 }
 void order(EventHandle event, StreamHandle stream) {
   if (event->captured && queues().origin != nullptr) {
@@ -262,14 +262,14 @@ void order(EventHandle event, StreamHandle stream) {
     return;
   }
   require(!stream->captured, "CUDA: a captured stream waits for an event outside of its capture");
-  give(*stream, {nullptr, event, event->recorded});
+  add_step(*stream, {nullptr, event, event->recorded});
 }
 void synchronize(EventHandle event) {
   expect_no_capture("waiting for an event");
   run_until([&] { return event->reached >= event->recorded; });
 }
 bool is_done(EventHandle event) {
-  // Another thread may ask: see cudaStreamCaptureModeThreadLocal.
+  // Another thread may call this: see cudaStreamCaptureModeThreadLocal.
   if (std::this_thread::get_id() == queues().capturer) expect_no_capture("asking for an event");
   return event->reached >= event->recorded;
 }
@@ -285,14 +285,14 @@ void begin_capture(StreamHandle stream) {
   queues().capture.clear();
   for (CUstream_st* each : queues().streams) {
     each->captured = each == stream;
-    each->last_given = each->rejoined = 0;
+    each->last_enqueued = each->rejoined = 0;
   }
 }
 GraphHandle end_capture(StreamHandle stream) {
   require(queues().origin == stream, "CUDA: the capture began on another stream");
   bool is_whole = true;
   for (CUstream_st* each : queues().streams) {
-    is_whole = is_whole && (each == stream || each->last_given <= each->rejoined);
+    is_whole = is_whole && (each == stream || each->last_enqueued <= each->rejoined);
   }
   auto* out = new CUgraphExec_st{std::move(queues().capture)};
   drop_capture(stream);
@@ -310,7 +310,7 @@ void launch(GraphHandle graph, StreamHandle stream) {
   require(!stream->captured, "CUDA: a graph is launched within a capture");
   ++queues().counts.graphs;
   for (const Captured& command : graph->commands)
-    give(*stream, {command.run, nullptr, 0, command.start ? command.start() : Polled()});
+    add_step(*stream, {command.run, nullptr, 0, command.start ? command.start() : Polled()});
 }
 void free_graph(GraphHandle graph) noexcept { delete graph; }
 

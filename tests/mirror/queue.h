@@ -1,6 +1,6 @@
-// The streams of the device cuda, played by the cpu. Commands run when they are given, unless a Deferral lives: then
-// they wait, as on a GPU, and run when the host waits for them, or earlier, streams in an order drawn from a seed. So a
-// copy that the host overwrites too early, and a stream that does not wait for another, give other results.
+// Emulates the streams of the device cuda on the cpu. Commands run when they are enqueued, unless a Deferral exists:
+// then they wait, as on a GPU, and run when the host waits for them or earlier, with a random order of streams from a
+// seed. So a copy that the host overwrites too early, and a missing wait between streams, change results.
 #pragma once
 
 #include <cstdint>
@@ -10,21 +10,22 @@
 
 namespace mtl::mirror {
 
-/// Gives a command to a stream, or to the graph that is captured from it. What a command throws, the call throws that
-/// runs it.
+/// Enqueues a command on a stream, or in the graph that is captured from it. The call that runs the command rethrows
+/// its exception.
 void enqueue(cuda::StreamHandle stream, std::function<void()> command);
 
-/// Gives a command that waits for other processes. `start` is called when the stream is given it, in each launch of a
-/// graph that has captured it, and returns what is called until it returns true. Other streams continue meanwhile.
+/// Enqueues a command that waits for other processes. `start` is called when the stream receives it, in each launch of
+/// a graph that captured it; it returns a function that is polled until it returns true. Other streams continue
+/// meanwhile.
 void enqueue_polled(cuda::StreamHandle stream, std::function<std::function<bool()>()> start);
 
 /// Runs the commands of all streams. Throws while a graph is captured: `what` is not allowed then.
 void finish_all(const char* what);
 
-/// Runs the commands of all streams that can run now: a GPU does so while the host does something else.
+/// Runs the commands of all streams that are ready, as a GPU does while the host does something else.
 void advance();
 
-/// Commands wait while it lives.
+/// Commands wait while it exists.
 class Deferral {
  public:
   explicit Deferral(std::uint64_t seed);
@@ -32,10 +33,10 @@ class Deferral {
   Deferral(const Deferral&) = delete;
 };
 
-/// For a command: as if it took `seconds` more.
-void play_time(double seconds);
+/// Called by a command: simulates that it took `seconds` more.
+void simulate_time(double seconds);
 
-/// How many graphs were launched so far, and how many commands were given outside of them.
+/// The number of graphs launched so far, and of commands enqueued outside of them.
 struct QueueCounts {
   std::int64_t graphs = 0, commands = 0;
 };

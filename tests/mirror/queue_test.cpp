@@ -1,4 +1,4 @@
-// The played streams behave as CUDA's do: without an event two streams may run in any order, pinned memory is read
+// The emulated streams behave like CUDA's: without an event two streams may run in any order, pinned memory is read
 // late, a graph replays, and what a capture does not allow is refused.
 #include "tests/mirror/queue.h"
 
@@ -73,7 +73,7 @@ TEST_CASE("an event orders two streams; without it they run in any order") {
   CHECK(without == std::set<float>{5, 10});
 }
 
-TEST_CASE("a graph runs its commands again, each time on what memory holds") {
+TEST_CASE("a graph replays its commands, each time on the current contents of memory") {
   Case c;
   c.set(3);
   Graph graph;
@@ -89,7 +89,7 @@ TEST_CASE("a graph runs its commands again, each time on what memory holds") {
   CHECK(c.get() == 300);
 }
 
-TEST_CASE("a capture includes the streams that it orders, if they are joined again") {
+TEST_CASE("a capture includes the streams that it orders, if they rejoin") {
   Case c;
   Event begin(Device::cuda), end(Device::cuda);
   for (bool joined : {true, false}) {
@@ -114,7 +114,7 @@ TEST_CASE("a capture includes the streams that it orders, if they are joined aga
   }
 }
 
-TEST_CASE("what would wait for a captured stream is refused, and the capture dropped") {
+TEST_CASE("a wait for a captured stream is refused, and the capture dropped") {
   Case c;
   c.set(2);
   Graph graph;

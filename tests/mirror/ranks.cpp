@@ -1,4 +1,4 @@
-// Ranks on played GPUs: what they compute and exchange over a played NCCL has the bits of ranks on the cpu over MPI,
+// Ranks on emulated GPUs: computing and communicating over an emulated NCCL has the bits of ranks on the cpu over MPI,
 // and faults end in the same way. Run by mpirun with 2 and 4 ranks.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
@@ -77,7 +77,7 @@ void make_zero_offload(TrainOptions& options) {
   options.precision.bf16 = true;
   options.parallel.optimizer_cpu_offload = true;  // on the GPUs; on the CPUs it has no effect
 }
-/// Loss scales that overflow again and again: ranks drop the same steps, and repeat them.
+/// Loss scales that overflow repeatedly: ranks drop the same steps, and repeat them.
 void make_fp16(TrainOptions& options) {
   options.precision.fp16 = true;
   options.precision.initial_loss_scale = 1 << 24;
@@ -137,7 +137,7 @@ std::vector<std::string> figures_of(const TrainOptions& options) {
 
 }  // namespace
 
-TEST_CASE("operations wait for operators given before, operators for operations, and the host for neither") {
+TEST_CASE("communication waits for earlier operators, operators for communication, and the host for neither") {
   const std::int64_t part = 1000, size = session->world();
   auto group = session->gpu_group(all_ranks(), "all");
   for (int round : {0, 1, 2, 3}) {
@@ -208,7 +208,7 @@ TEST_CASE("a captured operation runs with each launch of its graph") {
   CHECK(host_copy<float>(stream, sum) == std::vector<float>{factor, 2 * factor});
 }
 
-// One layout a process, and the run on the cpu last: its groups keep their buffers, which no other run has planned.
+// One layout per process, with the run on the cpu last: its groups keep their buffers, which no other run has planned.
 TEST_CASE("layout: runs have the bits of ranks on the cpu" * doctest::skip()) {
   const auto layout = std::find_if(std::begin(kLayouts), std::end(kLayouts),
                                    [](const LayoutCase& each) { return each.name == chosen_layout; });
@@ -221,7 +221,7 @@ TEST_CASE("layout: runs have the bits of ranks on the cpu" * doctest::skip()) {
   CHECK(mirror::nccl_counts().operations > 5);
   const bool all_overlap = layout->make == make_zero && session->world() == 4 && layout->tensor * layout->pipeline == 1;
   CHECK((mirror::queue_counts().graphs > 0) == !all_overlap);
-  CHECK(mirror::nccl_counts().enrolled == 0);  // any more
+  CHECK(mirror::nccl_counts().enrolled == 0);  // all were dismissed
   for (int round : {1, 2}) {
     mirror::Deferral deferral(seed_of(round));
     found.push_back(figures_of(options_of(*layout, Device::cuda, folder, cat("deferred", round))));
@@ -231,9 +231,9 @@ TEST_CASE("layout: runs have the bits of ranks on the cpu" * doctest::skip()) {
   for (const std::vector<std::string>& figures : found) CHECK(figures == expected);
 }
 
-// What ends all communication of a process: each in a job of its own, by name.
+// Faults that end all communication of a process: each in a job of its own, by name.
 
-TEST_CASE("late: who waits for what, when a rank does not come" * doctest::skip()) {
+TEST_CASE("late: a missing rank is reported with who waits for what" * doctest::skip()) {
   auto group = session->gpu_group(all_ranks(), "late");
   session->set_deadline(2);
   if (session->rank() == 1) {
@@ -253,7 +253,7 @@ TEST_CASE("late: who waits for what, when a rank does not come" * doctest::skip(
   CHECK_THROWS_AS(group->all_reduce(stream, memory.tensor(DType::f32, {16})), CommunicationError);
 }
 
-TEST_CASE("failed: a rank that failed ends the waits of the others' hosts for their GPUs" * doctest::skip()) {
+TEST_CASE("failed: a failed rank ends the waits of the other ranks' hosts for their GPUs" * doctest::skip()) {
   auto group = session->gpu_group(all_ranks(), "failed");
   session->barrier();
   if (session->rank() == 1) {
@@ -276,10 +276,10 @@ TEST_CASE("failed: a rank that failed ends the waits of the others' hosts for th
   session->barrier();
 }
 
-TEST_CASE("fault: what NCCL reports ends the job with its text" * doctest::skip()) {
+TEST_CASE("fault: an error of NCCL ends the job with its text" * doctest::skip()) {
   auto group = session->gpu_group(all_ranks(), "fault");
   session->barrier();
-  mirror::play_nccl_fault("remote process exited");
+  mirror::simulate_nccl_fault("remote process exited");
   Stream stream(Device::cuda);
   Buffer memory(Device::cuda, 64);
   std::string message;

@@ -15,9 +15,9 @@ namespace mtl {
 
 namespace {
 
-constexpr std::size_t kReserved = std::size_t{1} << 38;  // addresses only: none is used twice
+constexpr std::size_t kReserved = std::size_t{1} << 38;  // addresses only, none used twice
 
-/// Addresses are taken one after another and never again, so that those of released memory stay invalid.
+/// Hands out addresses in order and never again, so that those of released memory stay invalid.
 class Space {
  public:
   Space() {
@@ -75,7 +75,7 @@ class Space {
 };
 
 Space& space() {
-  static auto& only = *new Space;  // tensors of static storage may be released after everything else
+  static auto& only = *new Space;  // tensors of static storage may outlive everything else
   return only;
 }
 

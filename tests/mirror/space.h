@@ -1,5 +1,5 @@
-// The memory of the device cuda, played by the cpu: a mapping of its own, which is closed outside of operators and
-// copies, so that a host that reads or writes it dies.
+// Emulates the memory of the device cuda on the cpu: a separate mapping that is closed outside of operators and copies,
+// so that a host access ends the process.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace mtl::mirror {
 
-/// The space is open while one of these lives.
+/// Keeps the space open while it exists.
 class Opened {
  public:
   Opened();
@@ -16,7 +16,7 @@ class Opened {
   Opened(const Opened&) = delete;
 };
 
-/// Throws unless all of these bytes are in the space: a device cannot use the host's memory.
+/// Throws unless all these bytes are in the space: a device cannot use the host's memory.
 void require_inside(const void* data, std::size_t bytes);
 
 }  // namespace mtl::mirror

@@ -1,4 +1,4 @@
-// The mirror itself: a host that touches the device's memory dies, wherever in a run it does, and so it would be seen.
+// The mirror: a host access to the device's memory ends the process anywhere in a run, so the tests would notice it.
 #include "tests/mirror/space.h"
 
 #include <doctest/doctest.h>
@@ -17,7 +17,7 @@ using namespace mtl;
 
 namespace {
 
-/// How a child process that does this ends: 0, or the signal that ends it.
+/// Runs the function in a child process; returns 0, or the signal that ended it.
 template <class Body>
 int fate_of(const Body& body) {
   const pid_t child = ::fork();
@@ -39,7 +39,7 @@ struct OnDevice {
 
 }  // namespace
 
-TEST_CASE("what the host sends comes back; operators compute in between") {
+TEST_CASE("data sent by the host comes back, and operators compute in between") {
   OnDevice d;
   CHECK(host_copy<float>(d.stream, d.x) == std::vector<float>(4, 0.0f));
   copy_from_host(d.stream, d.x, std::vector<float>{1, 2, 3, 4});
@@ -47,7 +47,7 @@ TEST_CASE("what the host sends comes back; operators compute in between") {
   CHECK(host_copy<float>(d.stream, d.x) == std::vector<float>{2, 4, 6, 8});
 }
 
-TEST_CASE("a planted host access kills the process") {
+TEST_CASE("a deliberate host access kills the process") {
   OnDevice d;
   CHECK(fate_of([&] { scale(d.stream, d.x, 2); }) == 0);
   volatile float seen = 0;
@@ -55,7 +55,7 @@ TEST_CASE("a planted host access kills the process") {
   CHECK(fate_of([&] { *d.x.data<float>() = 1; }) == SIGSEGV);
   CHECK(fate_of([&] {
           fill_zero(d.stream, d.x);
-          seen = *d.x.data<float>();  // after an operator it is closed again
+          seen = *d.x.data<float>();  // closed again after an operator
         }) == SIGSEGV);
   CHECK(fate_of([&] {
           float host[4] = {};

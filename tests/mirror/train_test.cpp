@@ -1,5 +1,5 @@
-// A whole run on a device whose memory the host cannot reach: training, validation, checkpoints, a resume, and what is
-// computed with the model afterwards. Every bit is the same as on the cpu, or an operand went another way.
+// A whole run on a device whose memory the host cannot access: training, validation, checkpoints, a resume, and
+// inference with the trained model. Every bit equals the cpu's, otherwise an operand was copied wrongly.
 #include <doctest/doctest.h>
 
 #include <unistd.h>
@@ -39,7 +39,7 @@ void check_same_tensors(const std::string& a, const std::string& b) {
   }
 }
 
-/// What `body` writes to standard error.
+/// Returns what `body` writes to standard error.
 std::string stderr_of(const std::function<void()>& body) {
   const ScratchFolder scratch;
   std::FILE* file = std::fopen((scratch / "stderr").c_str(), "w");
@@ -64,7 +64,7 @@ std::set<int> broken_iterations(const std::string& warnings) {
   return out;
 }
 
-/// The run, interrupted and resumed, has the tensors and figures of the one that saved into `whole`.
+/// Interrupts and resumes the run, and checks that its tensors and figures equal those of the run saved in `whole`.
 void check_resumed_run(TrainOptions options, const std::string& whole) {
   options.checkpoint.exit_interval = 3;
   CHECK(run(options) == Exit::ok);
@@ -78,14 +78,14 @@ void check_resumed_run(TrainOptions options, const std::string& whole) {
 
 }  // namespace
 
-TEST_CASE("a run with validation, checkpoints and a resume has the bits of the cpu's") {
+TEST_CASE("a run with validation, checkpoints and a resume equals the cpu's, bit for bit") {
   ScratchFolder scratch;
   write_data(scratch / "data");
   CHECK(run(options_on(Device::cpu, scratch / "data", scratch / "cpu")) == Exit::ok);
   check_resumed_run(options_on(Device::cuda, scratch / "data", scratch / "cuda"), scratch / "cpu");
 }
 
-TEST_CASE("runs of other architectures, recomputed and resumed, have the bits of the cpu's") {
+TEST_CASE("runs of other architectures, recomputed and resumed, equal the cpu's, bit for bit") {
   for (void (*make)(TrainOptions&) : {make_llama, make_neox}) {
     ScratchFolder scratch;
     write_data(scratch / "data");
@@ -98,7 +98,7 @@ TEST_CASE("runs of other architectures, recomputed and resumed, have the bits of
   }
 }
 
-TEST_CASE("runs on a device that is late have the bits of the cpu's, in any order that events allow") {
+TEST_CASE("runs on a late device equal the cpu's bit for bit, in any order that events allow") {
   ScratchFolder scratch;
   write_data(scratch / "data");
   CHECK(run(options_on(Device::cpu, scratch / "data", scratch / "cpu")) == Exit::ok);
@@ -109,7 +109,7 @@ TEST_CASE("runs on a device that is late have the bits of the cpu's, in any orde
   }
 }
 
-TEST_CASE("steps run as CUDA graphs with the same bits, and few commands outside of them") {
+TEST_CASE("steps run as CUDA graphs produce the same bits, with few commands outside of them") {
   ScratchFolder scratch;
   write_data(scratch / "data");
   const auto options = [&](Device device, std::int64_t steps, bool graphs, const std::string& name) {
@@ -132,19 +132,20 @@ TEST_CASE("steps run as CUDA graphs with the same bits, and few commands outside
     }
     check_same_tensors(scratch / "cpu", scratch / cat("cuda", graphs, 9));
     CHECK(figures(scratch / cat("cuda", graphs, "9.jsonl")) == figures(scratch / "cpu.jsonl"));
-    const std::int64_t launched = given[9].graphs - given[5].graphs, alone = given[9].commands - given[5].commands;
+    const std::int64_t launched = given[9].graphs - given[5].graphs,
+                       outside_graphs = given[9].commands - given[5].commands;
     if (graphs) {
       CHECK(given[5].graphs == 4 * 7);  // from the second step on
       CHECK(launched == 4 * 7);         // forward and backward of three micro-batches, the update
-      CHECK(alone == 4 * 7);  // the inputs, a zero for the losses, the batch, its three micro-batches, the report
+      CHECK(outside_graphs == 4 * 7);   // inputs, zeroed losses, batch, three micro-batches, report
     } else {
       CHECK(given[9].graphs == 0);
-      CHECK(alone > 4 * 150);
+      CHECK(outside_graphs > 4 * 150);
     }
   }
 }
 
-TEST_CASE("graphs of steps that grow have the bits of the cpu's") {
+TEST_CASE("graphs of growing steps equal the cpu's, bit for bit") {
   ScratchFolder scratch;
   write_data(scratch / "data");
   const auto options = [&](Device device, const std::string& name) {
@@ -163,7 +164,7 @@ TEST_CASE("graphs of steps that grow have the bits of the cpu's") {
   check_same_tensors(scratch / "cpu", scratch / "cuda");
 }
 
-TEST_CASE("parts of a step: plain, captured, repeated; another number of micro-batches begins anew") {
+TEST_CASE("parts of a step: plain, captured, replayed; another number of micro-batches starts over") {
   Stream stream(Device::cuda);
   Buffer memory(Device::cuda, 4);
   const Tensor value = memory.tensor(DType::f32, {1});
@@ -186,7 +187,7 @@ TEST_CASE("parts of a step: plain, captured, repeated; another number of micro-b
     expected *= micro_batches == 3 ? 18 : 2;
     CHECK(host_copy<float>(stream, value)[0] == expected);
   }
-  CHECK(given == 3 + 2 + 1 + 1);             // all, once each kind, and the same of one micro-batch
+  CHECK(given == 3 + 2 + 1 + 1);             // all, once per kind, and the same for one micro-batch
   CHECK(stream.counters().bytes == 15 * 8);  // of each that ran
   graphs.begin_step(1);
   const std::string refused = error_of([&] { graphs.run(stream, {.action = 1}, [&] { stream.synchronize(); }); });
@@ -194,7 +195,7 @@ TEST_CASE("parts of a step: plain, captured, repeated; another number of micro-b
   CHECK(refused.find("--no-cuda-graphs") != std::string::npos);
 }
 
-TEST_CASE("gradients that are not finite are found, named, and change nothing") {
+TEST_CASE("non-finite gradients are found and named, and change nothing") {
   ScratchFolder scratch;
   write_data(scratch / "data");
   std::map<Device, std::string> warnings;
@@ -212,14 +213,14 @@ TEST_CASE("gradients that are not finite are found, named, and change nothing") 
   CHECK(warnings[Device::cuda] == warnings[Device::cpu]);
 }
 
-TEST_CASE("overflows of a dynamic loss scale have the bits of the cpu's: steps given too early are repeated") {
+TEST_CASE("overflows of a dynamic loss scale equal the cpu's bit for bit: steps enqueued too early are repeated") {
   ScratchFolder scratch;
   write_data(scratch / "data");
   const auto options = [&](Device device, const std::string& name) {
     TrainOptions out = options_on(device, scratch / "data", scratch / name);
     out.precision.fp16 = true;
     out.precision.initial_loss_scale = 1 << 24;
-    out.precision.loss_scale_window = 2;  // it soon grows beyond what the gradients bear, again and again
+    out.precision.loss_scale_window = 2;  // it soon exceeds the gradients' range, repeatedly
     out.precision.hysteresis = 1;
     out.batch.train_iters = 20;
     out.batch.eval_interval = 100;
@@ -240,11 +241,11 @@ TEST_CASE("overflows of a dynamic loss scale have the bits of the cpu's: steps g
   }
 }
 
-TEST_CASE("a step that breaks makes no update, nor does the next one, which is repeated; its own gradients are named") {
+TEST_CASE("a broken step makes no update, nor does the next one, which is repeated; only its own gradients are named") {
   ScratchFolder scratch;
   write_data(scratch / "data");
-  int alone = 0;  // steps that broke between two sound ones
-  // Constant loss scales that some steps do not bear: what overflows is reported.
+  int isolated = 0;  // steps that broke between two sound ones
+  // Constant loss scales that some steps cannot take: overflows are reported.
   for (auto [lr, loss_scale] : {std::pair{0.01, 1.65e6}, {0.1, 2.8e5}, {0.1, 3.6e5}, {0.1, 6e5}}) {
     CAPTURE(loss_scale);
     const auto name = [&](Device device) { return cat(device == Device::cpu ? "cpu" : "cuda", loss_scale); };
@@ -263,12 +264,12 @@ TEST_CASE("a step that breaks makes no update, nor does the next one, which is r
     CHECK(figures(scratch / (name(Device::cuda) + ".jsonl")) == figures(scratch / (name(Device::cpu) + ".jsonl")));
     check_same_tensors(scratch / name(Device::cpu), scratch / name(Device::cuda));
     const std::set<int> broken = broken_iterations(warnings[Device::cpu]);
-    for (int i : broken) alone += i > 1 && i < 20 && !broken.contains(i - 1) && !broken.contains(i + 1) ? 1 : 0;
+    for (int i : broken) isolated += i > 1 && i < 20 && !broken.contains(i - 1) && !broken.contains(i + 1) ? 1 : 0;
   }
-  CHECK(alone > 0);
+  CHECK(isolated > 0);
 }
 
-TEST_CASE("a signal ends a run after the step that is under way; the same command continues it") {
+TEST_CASE("a signal ends a run after the current step, and the same command continues it") {
   ScratchFolder scratch;
   write_data(scratch / "data");
   CHECK(run(options_on(Device::cpu, scratch / "data", scratch / "cpu")) == Exit::ok);
@@ -285,7 +286,7 @@ TEST_CASE("a signal ends a run after the step that is under way; the same comman
   CHECK(figures(scratch / "cuda.jsonl") == figures(scratch / "cpu.jsonl"));
 }
 
-TEST_CASE("a run that meets data that cannot be used saves the steps before") {
+TEST_CASE("a run that meets unusable data saves the preceding steps") {
   ScratchFolder scratch;
   write_data(scratch / "data", 30);
   std::map<Device, std::string> errors;
@@ -303,7 +304,7 @@ TEST_CASE("a run that meets data that cannot be used saves the steps before") {
   check_same_tensors(scratch / "cpu", scratch / "cuda");
 }
 
-TEST_CASE("logits, losses and generation have the bits of the cpu's") {
+TEST_CASE("logits, losses and generation equal the cpu's, bit for bit") {
   Console console = quiet_console();
   const ModelSource source = ModelSource::open("golden/gpt2_model/a", console);
   Model on_cpu(source, 2), on_cuda(source, 2, DType::f32, Device::cuda);

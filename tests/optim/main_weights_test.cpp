@@ -17,7 +17,7 @@ using namespace mtl::test;
 namespace {
 
 constexpr Precision kMixed{.compute = DType::bf16, .residual = DType::bf16};
-constexpr Precision kAlone{
+constexpr Precision kNoMainWeights{
     .compute = DType::bf16, .residual = DType::bf16, .main_params = DType::bf16, .stochastic_rounding = true};
 
 GptConfig tiny() { return gpt_of_size({.vocab = 40, .layers = 2, .hidden = 16, .heads = 2, .positions = 8}); }
@@ -181,14 +181,14 @@ TEST_CASE("updates of main weights equal an fp32 run's bit for bit, and values a
 }
 
 TEST_CASE("stochastic rounding produces the same weights in every layout") {
-  const Weights alone = after_updates(kAlone, {});
-  Precision nearest = kAlone;
+  const Weights single_rank = after_updates(kNoMainWeights, {});
+  Precision nearest = kNoMainWeights;
   nearest.stochastic_rounding = false;
-  CHECK(after_updates(nearest, {}).values != alone.values);
+  CHECK(after_updates(nearest, {}).values != single_rank.values);
   for (const Grid& grid : {Grid{1, 2, true}, Grid{2, 1}, Grid{2, 2, true}}) {
-    const Weights other = after_updates(kAlone, grid);
-    REQUIRE(other.values.size() == alone.values.size());
-    for (const auto& [name, values] : alone.values) {
+    const Weights other = after_updates(kNoMainWeights, grid);
+    REQUIRE(other.values.size() == single_rank.values.size());
+    for (const auto& [name, values] : single_rank.values) {
       CAPTURE(name);
       CHECK(other.values.at(name) == values);
     }

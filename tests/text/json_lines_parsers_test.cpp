@@ -216,8 +216,8 @@ TEST_CASE("json parsers: lines that simdjson refuses are read by the other parse
 
 // tests/cli/json_lines_long.sh requests many more, with another seed.
 TEST_CASE("json parsers: they agree on mutated lines") {
-  const char* asked = std::getenv("MTL_TEST_JSON_LINES");
-  const std::int64_t count = asked == nullptr ? 100000 : std::atoll(asked);
+  const char* requested = std::getenv("MTL_TEST_JSON_LINES");
+  const std::int64_t count = requested == nullptr ? 100000 : std::atoll(requested);
   std::vector<std::string> seeds = lines_of("fuzz/corpus/json_lines", "");
   for (const std::string& line : lines_of("golden", ".jsonl")) {
     if (line.find("\"text\"") != std::string::npos && line.size() < 400) seeds.push_back(line);

@@ -16,7 +16,7 @@ namespace {
 void send(int number) { ::kill(::getpid(), number); }
 
 /// Waits until the condition holds, for ten seconds at most.
-bool comes(const std::function<bool()>& condition) {
+bool happens(const std::function<bool()>& condition) {
   for (auto end = steady_clock::now() + std::chrono::seconds(10); steady_clock::now() < end;) {
     if (condition()) return true;
     std::this_thread::sleep_for(milliseconds(1));
@@ -32,21 +32,21 @@ TEST_CASE("signals are requests, each taken once; a request to end persists") {
     CHECK(!requests.take_save());
     CHECK(!requests.take_status());
     send(SIGUSR1);
-    CHECK(comes([&] { return requests.take_save(); }));
+    CHECK(happens([&] { return requests.take_save(); }));
     CHECK(!requests.take_save());
     send(SIGUSR2);
-    CHECK(comes([&] { return requests.take_status(); }));
+    CHECK(happens([&] { return requests.take_status(); }));
     CHECK(!requests.take_status());
     CHECK(!requests.wants_end());
     send(SIGTERM);
-    CHECK(comes([&] { return requests.wants_end(); }));
+    CHECK(happens([&] { return requests.wants_end(); }));
     CHECK(requests.wants_end());
   }
   SignalRequests others;  // a later run starts without earlier requests
   CHECK(!others.wants_end());
   CHECK(!others.take_status());
   send(SIGINT);
-  CHECK(comes([&] { return others.wants_end(); }));
+  CHECK(happens([&] { return others.wants_end(); }));
 }
 
 TEST_CASE("a hangup requests the end, unless it is ignored, as under nohup") {
@@ -59,7 +59,7 @@ TEST_CASE("a hangup requests the end, unless it is ignored, as under nohup") {
       SignalRequests requests;
       send(SIGHUP);
       send(SIGUSR1);  // handled after SIGHUP
-      CHECK(comes([&] { return requests.take_save(); }));
+      CHECK(happens([&] { return requests.take_save(); }));
       CHECK(requests.wants_end() == !is_ignored);
     }
     ::sigaction(SIGHUP, &before, nullptr);
@@ -75,9 +75,9 @@ TEST_CASE("before the run begins, TERM ends the process at once with a request t
       requests.end_at_once("");
       if (begins) requests.begin_run();
       send(SIGUSR1);
-      bool saves = comes([&] { return requests.take_save(); });
+      bool saves = happens([&] { return requests.take_save(); });
       send(SIGTERM);
-      ::_exit(saves && comes([&] { return requests.wants_end(); }) ? 3 : 4);
+      ::_exit(saves && happens([&] { return requests.wants_end(); }) ? 3 : 4);
     }
     int status = 0;
     REQUIRE(::waitpid(child, &status, 0) == child);

@@ -1,12 +1,12 @@
-// Takes the place of kernels/cuda/capability.h in tests.
+// Replaces kernels/cuda/capability.h in tests.
 #pragma once
 
 namespace mtl::emulated {
 
-/// Of the GPU that is played: 80 until a test sets another.
+/// The compute capability of the emulated GPU: 80 until a test sets another.
 inline int& capability() {
-  static int played = 80;
-  return played;
+  static int value = 80;
+  return value;
 }
 
 }  // namespace mtl::emulated

@@ -1,6 +1,6 @@
-// Takes the place of kernels/cuda/cublas_lt.h in tests: the words of cuBLASLt that mtl uses, and functions that play
-// the library (tests/cuda_on_cpu/cublas_lt.cpp). Products are computed by the cpu's operators. The library checks what
-// it is given as cuBLASLt does: sizes of attributes, dtypes, alignments, workspace, pointers into device memory.
+// Replaces kernels/cuda/cublas_lt.h in tests: the declarations of cuBLASLt that mtl uses, and functions that emulate
+// the library (tests/cuda_on_cpu/cublas_lt.cpp). The cpu's operators compute the products. Checks the arguments like
+// cuBLASLt: sizes of attributes, dtypes, alignments, workspace, pointers into device memory.
 #pragma once
 
 #include <cstddef>
@@ -115,8 +115,8 @@ struct CublasLt {
 
 namespace mtl::emulated {
 
-/// How many seconds a product takes by the library's algorithm 1, and by 2, which adds the halves of a sum over K one
-/// after another; how many more with an epilogue. So many that the time which the tests really take changes no choice.
+/// The simulated seconds of a product with the library's algorithm 1, with algorithm 2, which adds the halves of a sum
+/// over K one after another, and in addition with an epilogue. Large, so that real times do not affect the choice.
 struct ProductTimes {
   double whole = 1000, halves = 2000, epilogue = -500;
 };

@@ -1,6 +1,6 @@
-// Takes the place of kernels/cuda/mma.h in tests: the same words, played on the cpu. A lane passes a row of ldmatrix by
-// value, so that a row written too late is seen as NaN. A copy fills its target with NaN when it starts, and copies
-// when it is waited for.
+// Replaces kernels/cuda/mma.h in tests: the same functions, emulated on the cpu. A lane passes a row of ldmatrix by
+// value, so that a row written too late is read as NaN. A copy fills its target with NaN when it starts, and copies the
+// data when it is waited for.
 #pragma once
 
 #include <algorithm>
@@ -16,9 +16,9 @@ struct Row8 {
 };
 inline std::array<Row8, 32> gather_rows(const char* what, const void* row) {
   cuda::expect_aligned(row, 16);
-  Row8 mine;
-  std::memcpy(&mine, row, sizeof(mine));
-  return gather(what, ~0u, mine);
+  Row8 own;
+  std::memcpy(&own, row, sizeof(own));
+  return gather(what, ~0u, own);
 }
 inline std::uint32_t pair_of(std::uint16_t low, std::uint16_t high) { return std::uint32_t{high} << 16 | low; }
 

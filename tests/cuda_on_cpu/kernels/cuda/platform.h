@@ -1,4 +1,4 @@
-// Takes the place of kernels/cuda/platform.h in tests: the same words, played by fibers of one thread of the cpu
+// Replaces kernels/cuda/platform.h in tests: the same functions, emulated by fibers of one thread of the cpu
 // (tests/cuda_on_cpu/grid.h). Kernels compile as plain C++.
 #pragma once
 
