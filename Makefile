@@ -48,7 +48,7 @@ bench-gpu: tools  ## training speed on a GPU, next to PyTorch where it is instal
 
 gpu-bundle: deps  ## an archive with the tests for a machine that has a GPU (tests/gpu/README.md), in build/mtl-gpu.tar.xz
 	@test -f build/gpu/build.ninja || cmake --preset release -B build/gpu -DMTL_CUDA=ON '-DMTL_CUDA_ARCHS=80;90a;100'
-	@ninja -j$(JOBS) -C build/gpu tools mtl_gpu_kernels mtl_compare mtl_bench_peaks
+	@ninja -j$(JOBS) -C build/gpu tools mtl_gpu_kernels mtl_gpu_goldens mtl_compare mtl_bench_peaks
 	@bash tests/gpu/bundle.sh build/gpu build/mtl-gpu.tar.xz
 
 install: tools  ## programs, man pages and share files, under DESTDIR/PREFIX

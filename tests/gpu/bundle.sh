@@ -13,7 +13,7 @@ trap 'rm -rf "$work"' EXIT
 bundle=$work/mtl-gpu
 mkdir -p "$bundle"/{bin,lib,share,tests}
 
-programs=(mtl-preprocess mtl-vocab mtl-train mtl-eval mtl-generate mtl-convert mtl_gpu_kernels mtl_compare mtl_bench_peaks)
+programs=(mtl-preprocess mtl-vocab mtl-train mtl-eval mtl-generate mtl-convert mtl_gpu_kernels mtl_gpu_goldens mtl_compare mtl_bench_peaks)
 for program in "${programs[@]}"; do
   [ -x "$bin/$program" ] || { echo "bundle.sh: no $bin/$program: build with CUDA first (ninja $program)" >&2; exit 1; }
   cp "$bin/$program" "$bundle/bin/"
@@ -42,9 +42,8 @@ cp "$root/share/demo/tinyshakespeare.txt.xz" "$root/share/demo/documents.awk" "$
 xz -dc "$root/share/demo/tinyshakespeare.txt.xz" |
   awk -f "$root/share/demo/documents.awk" -v heldout=/dev/null >"$bundle/share/text.jsonl" # xz may be missing there
 rm "$bundle/share/tinyshakespeare.txt.xz" "$bundle/share/documents.awk"
-model=tests/golden/gpt2_model/a
-mkdir -p "$bundle/$model"
-cp "$root/$model"/{config.json,generation_config.json,model.safetensors} "$bundle/$model/"
+mkdir -p "$bundle/tests/golden"
+cp -r "$root"/tests/golden/{gpt2_model,llama_model,family_model,train_trajectory} "$bundle/tests/golden/"
 cp -r "$here"/{run,environment.sh,README.md,parts,curve} "$bundle/"
 mkdir -p "$bundle/share/bench"
 cp "$root"/share/bench/{gpu.sh,lib.sh,pytorch_peer.py} "$bundle/share/bench/"
