@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Compiles every kernel for sm_80, sm_90a and sm_100: architectures_long.sh BUILD_FOLDER prints a line per file and
+# architecture with the most registers of a kernel, and fails if a file does not compile or ptxas spills registers. Needs nvcc and the build's compile_commands.json; skipped without them.
+set -uo pipefail
+build=${1:?the build folder}
+commands=$build/compile_commands.json
+grep -q -- '_cuda[a-z_]*\.cu"' "$commands" 2>/dev/null || { echo "skipped: $build was configured without nvcc"; exit 77; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# compile SOURCE ARCH: ptxas' report on standard output, the errors of nvcc in $work/errors.
+compile() {
+  local words word nvcc=() skip=
+  read -ra words <<<"$(grep -o "\"command\": \"[^\"]* -c [^\"]*$1 [^\"]*" "$commands" | head -n 1 | cut -d'"' -f4)"
+  for word in "${words[@]}"; do
+    case $word in
+      *ccache | --generate-code=*) ;;
+      -c | -o) skip=1 ;;
+      *) [ -n "$skip" ] || nvcc+=("$word") ; skip= ;;
+    esac
+  done
+  "${nvcc[@]}" -gencode "arch=compute_$2,code=sm_$2" -Xptxas -v -cubin -o "$work/out.cubin" "$1" 2>&1
+}
+failures=0 files=0
+mapfile -t sources < <(grep -o '"file": "[^"]*_cuda[a-z_]*\.cu"' "$commands" | cut -d'"' -f4 | sort -u)
+for source in "${sources[@]}"; do
+  for arch in 80 90a 100; do
+    files=$((files + 1))
+    if ! compile "$source" $arch >"$work/report"; then
+      cat "$work/report"
+      echo "FAILED: $(basename "$source") does not compile for sm_$arch"
+      failures=$((failures + 1))
+      continue
+    fi
+    awk -v file="$(basename "$source")" -v arch="sm_$arch" '
+      / bytes stack frame, / {
+        kernels++
+        if ($5 + 0 > 0 || $9 + 0 > 0) bad = bad "\n  " $0
+        if ($1 + 0 > stack) stack = $1 + 0 # sincos keeps the digits of large angles there
+      }
+      match($0, /Used [0-9]+ registers/) {used = substr($0, RSTART + 5) + 0; if (used > most) most = used}
+      END {
+        printf "%-32s %-7s %3d kernels, at most %3d registers, %2d bytes of stack%s\n", file, arch, kernels, most, stack,
+          bad == "" ? "" : "  FAILED: spills" bad
+        exit bad != "" || most == 0
+      }' "$work/report" || failures=$((failures + 1))
+  done
+done
+[ $files -gt 0 ] || { echo "architectures_long.sh: no kernel in $commands"; exit 1; }
+[ $failures -eq 0 ] || { echo "$failures of $files compilations failed"; exit 1; }
