@@ -1,4 +1,4 @@
-// How far whole models may be from float64, by dtype and device: the one table of the golden tests.
+// Bounds of the differences between whole models and float64, by dtype and device: the one table of the golden tests.
 #pragma once
 
 #include "device/dtype.h"
@@ -6,18 +6,19 @@
 
 namespace mtl::test {
 
-/// Relative. Tensors: the largest difference, of the largest element.
+/// Relative bounds. For tensors: the largest difference, relative to the largest element.
 struct GoldenBounds {
-  double token_loss;  // of each token
-  double loss;        // the mean of all tokens
+  double token_loss;  // per token
+  double loss;        // mean over all tokens
   double grad_norm;
-  double gradient;    // each parameter's; in 16 bits the rms of all parameters together
+  double gradient;    // per parameter; in 16 bits the rms over all parameters
   double activation;  // activations and logits
-  double weights;     // after 30 steps; their rms to a tenth of it, that of the moments to all of it
+  double weights;     // after 30 steps; a tenth of it bounds their rms, all of it the moments' rms
 };
 
-/// Of a model that computes in `dtype` on the device under test. In fp32 the cpu is several times closer than its
-/// bounds. A GPU adds products in another order: its bounds are those of sums of 1,000 terms in fp32 without TF32.
+/// The bounds of a model that computes in `dtype` on the device under test. In fp32 the cpu is several times closer
+/// than its bounds. A GPU adds products in another order: its bounds are those of fp32 sums of 1,000 terms without
+/// TF32.
 inline GoldenBounds golden_bounds(DType dtype) {
   switch (dtype) {
     case DType::bf16:

@@ -100,7 +100,7 @@ inline std::vector<double> our_layout(const std::string& canonical, const std::v
   return ours;
 }
 
-/// All elements of a tensor of the device under test.
+/// All elements of a tensor on the device under test.
 template <class T>
 std::vector<T> on_host(const Tensor& tensor) {
   HostView view(device_under_test(), tensor);
@@ -109,7 +109,7 @@ std::vector<T> on_host(const Tensor& tensor) {
   return std::vector<T>(first, first + tensor.numel());
 }
 
-/// Fills the first elements of a tensor of the device under test.
+/// Fills the first elements of a tensor on the device under test.
 template <class T>
 void write(const Tensor& tensor, const std::vector<T>& values) {
   HostView view(device_under_test(), tensor);
@@ -131,8 +131,8 @@ struct GoldenModel {
   MemoryPlan plan;
   Stream stream;
   ProcessGroups groups;
-  StepState state;  // the host's
-  StepMemory step;  // and the device's
+  StepState state;  // on the host
+  StepMemory step;  // and on the device
   Pipeline pipeline;
   BatchBuffers buffers;
 
@@ -181,7 +181,7 @@ struct GoldenModel {
     pipeline.train(buffers);
   }
 
-  /// The optimizer's part of a step; afterwards its report is in `state`.
+  /// Runs the optimizer's part of a step; then `state` has its report.
   void update(Optimizer& optimizer) {
     step.send(stream, state);
     optimizer.step(pipeline.scratch(), step.on_device());

@@ -92,7 +92,7 @@ TEST_CASE("GPT-2: logits equal PyTorch's float64") {
     CAPTURE(golden_case.name);
     GoldenModel model(std::string("gpt2_model/") + golden_case.name, shape_of(golden_case));
     SafetensorsFile golden(model.folder + "/golden.safetensors");
-    // Of the padded rows the first have logits.
+    // The golden file has the logits of the first rows.
     CHECK(max_relative(golden_logits(model).data(), read_tensor(golden, "logits")) <
           golden_bounds(DType::f32).activation);
   }
