@@ -86,10 +86,25 @@ void add_recompute_flags(Flags& flags, ParallelOptions& options) {
 }
 
 void add_offload_flags(Flags& flags, ParallelOptions& options, const std::function<bool()>& on_gpu) {
+  const char* cpu = "on the CPU, whose memory is the host's";
   flags
       .add_switch("--optimizer-cpu-offload", options.optimizer_cpu_offload,
                   "keep main weights and the optimizer's states in the host's memory; the GPU updates them in pieces")
-      .only_with("on the CPU, whose memory is the host's", on_gpu);
+      .only_with(cpu, on_gpu);
+  flags
+      .add_switch("--cpu-offloading", options.cpu_offloading,
+                  "keep activations of all layers but two of a stage in the host's memory from forward to backward")
+      .only_with(cpu, on_gpu);
+  flags
+      .add("--cpu-offloading-num-layers", &options.offloaded_layers, "N",
+           "--cpu-offloading for the first N layers of each stage")
+      .within({1, kMostLayers})
+      .only_with(cpu, on_gpu);
+  flags.check([&flags, &options] {
+    options.cpu_offloading = options.cpu_offloading || options.offloaded_layers.has_value();
+    if (options.cpu_offloading && recompute_of(options).granularity == Recompute::Granularity::full)
+      flags.problem("--cpu-offloading", "excludes recomputing whole layers, which keep nothing to offload");
+  });
 }
 
 void add_batch_size_flags(Flags& flags, BatchOptions& options) {

@@ -19,7 +19,7 @@ void refuse_numerics(ForeignFlags& foreign) {
                  "--fp16-lm-cross-entropy");
   foreign.refuse(0, memory,
                  "--distribute-saved-activations --distribute-checkpointed-activations --partition-activations "
-                 "--contigious-checkpointing --checkpoint-in-cpu --cpu-offloading");
+                 "--contigious-checkpointing --checkpoint-in-cpu");
   foreign.acknowledge(0, "has no effect: --checkpoint-activations alone recomputes",
                       "--deepspeed-activation-checkpointing");
   foreign.refuse(-1, memory, "--recompute-modules");

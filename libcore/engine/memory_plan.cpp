@@ -41,6 +41,7 @@ std::size_t hidden_bytes(const GptConfig& config, const RunShape& shape) {
 Pipeline make_pipeline(MetaModel& model, const GptConfig& config, const RunShape& shape) {
   MemoryPlan plan;
   plan.entries = {{Category::slots, Space::device, 0},
+                  {Category::offloaded, Space::host, 0},
                   {Category::messages, Space::device, hidden_bytes(config, shape)},
                   {Category::scratch, Space::device, 0}};
   return {model.stage, model.stream, model.groups, rank_schedule(shape.layout, static_cast<int>(shape.micro_batches)),
@@ -68,6 +69,12 @@ MemoryPlan finish(const MetaModel& model, const Pipeline& pipeline, const RunSha
     plan.entries.push_back({category_of(storage.role), storage.place, model.params.bytes(row)});
   }
   plan.entries.push_back({Category::slots, Space::device, pipeline.slot_peak(), pipeline.slots()});
+  if (const int layers = pipeline.offloaded_layers(); layers > 0) {
+    const std::size_t range = pipeline.offloaded_peak();
+    plan.entries.push_back({Category::offloaded, Space::host, range, layers});
+    plan.entries.push_back(
+        {Category::offload_ring, Space::device, range, ActivationOffload::kRanges * pipeline.slots()});
+  }
   plan.entries.push_back({Category::messages, Space::device, hidden_bytes(config, shape), pipeline.inboxes()});
   plan.entries.push_back({Category::scratch, Space::device, pipeline.scratch_peak()});
   const int batches = shape.batch_sets * static_cast<int>(shape.micro_batches);
@@ -129,6 +136,9 @@ MemoryPlan plan_passes(const GptConfig& config, const DropoutOptions& dropout, c
   RunShape two = shape;
   two.micro_batches = std::min<std::int64_t>(2, shape.micro_batches);
   BatchBuffers buffers(Device::meta, two);
+  // Evaluation keeps the activations of one layer, which training exceeds, unless these are not in the slot.
+  if (pipeline.offloaded_layers() > 0 && model.stage.chunks.size() == 1)
+    pipeline.evaluate(buffers.batch(0), buffers.losses(0));
   auto count = [&](int micro_batches) {
     StepSchedule schedule = rank_schedule(shape.layout, micro_batches);
     model.params.begin_step();

@@ -21,6 +21,8 @@ enum class Category {
   optimizer,
   main_weights,
   slots,
+  offloaded,
+  offload_ring,
   messages,
   scratch,
   batches,
@@ -44,6 +46,8 @@ struct MemoryPlan {
   ///   parameters, gradients, optimizer, main_weights   a row of the store's table each; with the states on the host,
   ///               optimizer has the device's memory for pieces of them, too
   ///   slots       activations of a micro-batch in flight
+  ///   offloaded   activations of an offloaded layer, on the host
+  ///   offload_ring   the ranges in which such layers compute in turn
   ///   messages    hidden states between stages, that have come in or are in use
   ///   batches     tokens, labels and losses of a micro-batch; on the host too, when the device is not the cpu; with
   ///               graphs, of every slot, too

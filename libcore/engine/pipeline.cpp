@@ -105,6 +105,24 @@ Pipeline::Pipeline(Stage& stage, Stream& stream, const ProcessGroups& groups, St
     for (Inbox& inbox : *inboxes) inbox.first = std::exchange(first, first + static_cast<int>(inbox.sends.size()));
   }
   message_memory_ = Buffer(stream.device(), first * hidden_bytes_);
+  if (offloaded_layers() > 0) make_offloads(plan.entry(Category::offloaded).bytes);
+}
+
+void Pipeline::make_offloads(std::size_t range_bytes) {
+  const std::size_t ring_bytes = ActivationOffload::kRanges * range_bytes;
+  copies_ = std::make_unique<Stream>(stream_.device());
+  offload_memory_ = Buffer(stream_.device(), offloaded_layers() * range_bytes, Space::host);
+  ring_memory_ = Buffer(stream_.device(), slots_.size() * ring_bytes);
+  std::size_t offset = 0;
+  for (std::size_t chunk = 0; chunk < chunk_slots_.size(); ++chunk) {
+    const int layers = stage_.chunks[chunk].offloaded_layers();
+    for (std::size_t slot : chunk_slots_[chunk]) {
+      slots_[slot].offload = std::make_unique<ActivationOffload>(
+          *copies_, layers, range_bytes, ActivationOffload::Part{ring_memory_, slot * ring_bytes},
+          ActivationOffload::Part{offload_memory_, offset});
+      offset += layers * range_bytes;
+    }
+  }
 }
 
 /// An inbox of no buffers when no message of this kind arrives.
@@ -123,8 +141,8 @@ int Pipeline::inboxes() const {
   return static_cast<int>(buffers);
 }
 
-Ctx Pipeline::context(Arena& slot, bool training) {
-  return {stream_, slot, scratch_, groups_, training, params_, step_};
+Ctx Pipeline::context(Slot& slot, bool training) {
+  return {stream_, slot.memory, scratch_, groups_, training, params_, step_, slot.offload.get()};
 }
 
 /// Micro-batches of a chunk finish in the order in which they started, so they take its slots in turn.
@@ -213,7 +231,7 @@ void Pipeline::train(const BatchBuffers& buffers, OperationProgress* progress, c
     const Action& action = schedule.actions[i];
     Slot& slot = slot_of(action);
     if (progress != nullptr) progress->micro_batch = action.micro_batch;
-    Ctx ctx = context(slot.memory, true);
+    Ctx ctx = context(slot, true);
     ctx.ends_gradients = schedule.ends_gradients[i];
     ctx.defers_weights = schedule.defers_weights;
     post_next(schedule, i, ctx, buffers);
@@ -311,11 +329,24 @@ void Pipeline::evaluate(const Batch& batch, Tensor losses) {
   require(stage_.chunks.size() == 1, "evaluation goes through one chunk a stage");
   const Chunk& chunk = stage_.chunks[0];
   Slot& slot = slots_[0];
-  Ctx ctx = context(slot.memory, false);
+  Ctx ctx = context(slot, false);
   begin();
   if (!chunk.range().first) slot.input = receive(ctx, {ActionKind::receive_forward, 0, 0}, batch);
   slot.output = chunk.evaluate(ctx, slot.input, losses, batch, slot.cache);
   if (!chunk.range().last) send(slot, slot.output, {ActionKind::send_forward, 0, 0});
+}
+
+int Pipeline::offloaded_layers() const {
+  std::size_t layers = 0;
+  for (std::size_t chunk = 0; chunk < chunk_slots_.size(); ++chunk)
+    layers += chunk_slots_[chunk].size() * stage_.chunks[chunk].offloaded_layers();
+  return static_cast<int>(layers);
+}
+
+std::size_t Pipeline::offloaded_peak() const {
+  std::size_t peak = 0;
+  for (const Slot& slot : slots_) peak = std::max(peak, slot.offload == nullptr ? 0 : slot.offload->range_peak());
+  return peak;
 }
 
 std::size_t Pipeline::slot_peak() const {

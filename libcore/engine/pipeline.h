@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -64,15 +65,19 @@ class Pipeline {
   /// The peak use so far; equals the plan's.
   std::size_t slot_peak() const;
   std::size_t scratch_peak() const { return scratch_.peak(); }
+  /// Number of layers of all slots whose activations go to the host, and the most bytes that one has used so far.
+  int offloaded_layers() const;
+  std::size_t offloaded_peak() const;
 
  private:
   /// Memory of one micro-batch between its forward and its backward, in one chunk.
   struct Slot {
     Arena memory;
     Chunk::Cache cache;
-    Tensor input = {}, output = {};  // hidden states from the chunk before, for the one after
-    Tensor dout = {}, dinput = {};   // and the gradients
-    std::vector<Work> sends = {};    // of output and dinput: they stay until these are done
+    std::unique_ptr<ActivationOffload> offload = {};  // null where no layer is offloaded
+    Tensor input = {}, output = {};                   // hidden states from the chunk before, for the one after
+    Tensor dout = {}, dinput = {};                    // and the gradients
+    std::vector<Work> sends = {};                     // of output and dinput: they stay until these are done
   };
 
   /// Where a chunk's hidden states, or their gradients, arrive from another stage. Micro-batches take the buffers in
@@ -92,6 +97,7 @@ class Pipeline {
   void begin();
   void finish_sends(Slot& slot);
   void open(Slot& slot);
+  void make_offloads(std::size_t range_bytes);
   Inbox make_inbox(ActionKind kind, std::size_t chunk, std::size_t buffers) const;
   Inbox& inbox_of(const Action& action);
   Tensor buffer_of(const Ctx& ctx, const Action& action, const Batch& batch);
@@ -99,7 +105,7 @@ class Pipeline {
   void post_next(const StepSchedule& schedule, std::size_t index, const Ctx& ctx, const BatchBuffers& buffers);
   Tensor receive(const Ctx& ctx, const Action& action, const Batch& batch);
   void send(Slot& slot, Tensor what, const Action& action);
-  Ctx context(Arena& slot, bool training);
+  Ctx context(Slot& slot, bool training);
 
   Stage& stage_;
   Stream& stream_;
@@ -109,6 +115,8 @@ class Pipeline {
   const StepState* step_;
   std::vector<std::vector<std::size_t>> chunk_slots_;  // which slots a chunk's micro-batches take in turn
   Buffer slot_memory_;                                 // one slot after another
+  std::unique_ptr<Stream> copies_;                     // of offloaded layers
+  Buffer ring_memory_, offload_memory_;                // their ranges on the device, and their memory on the host
   std::vector<Slot> slots_;
   std::size_t hidden_bytes_;
   Buffer message_memory_;                  // one inbox after another

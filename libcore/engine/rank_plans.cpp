@@ -106,15 +106,17 @@ namespace {
 template <class BytesOf>
 std::vector<MemoryPart> parts_of(BytesOf bytes_of, std::size_t total) {
   auto bytes = [&](auto... categories) { return (bytes_of(categories) + ...); };
-  std::vector<MemoryPart> parts = {{"parameters", "weights", bytes(Category::parameters)},
-                                   {"gradients", "grads", bytes(Category::gradients)},
-                                   {"optimizer", "moments", bytes(Category::optimizer)},
-                                   {"main_weights", "main weights", bytes(Category::main_weights)},
-                                   {"activations", "activations", bytes(Category::slots, Category::messages)},
-                                   {"scratch", "scratch", bytes(Category::scratch)},
-                                   {"batches", "batches", bytes(Category::batches, Category::step)},
-                                   {"staging", "staging", bytes(Category::staging)},
-                                   {"total", "total", total}};
+  std::vector<MemoryPart> parts = {
+      {"parameters", "weights", bytes(Category::parameters)},
+      {"gradients", "grads", bytes(Category::gradients)},
+      {"optimizer", "moments", bytes(Category::optimizer)},
+      {"main_weights", "main weights", bytes(Category::main_weights)},
+      {"activations", "activations",
+       bytes(Category::slots, Category::offloaded, Category::offload_ring, Category::messages)},
+      {"scratch", "scratch", bytes(Category::scratch)},
+      {"batches", "batches", bytes(Category::batches, Category::step)},
+      {"staging", "staging", bytes(Category::staging)},
+      {"total", "total", total}};
   std::erase_if(
       parts, [](const MemoryPart& part) { return part.bytes == 0 && std::string_view(part.name) == "main_weights"; });
   return parts;

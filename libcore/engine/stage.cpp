@@ -17,7 +17,8 @@ Stage make_stage(const GptConfig& config, const DropoutOptions& dropout, const L
   for (std::size_t c = 0; c < own.size(); ++c) {
     ChunkRange range{own[c].first, own[c].count, layout.stage() == 0 && c == 0,
                      layout.stage() == layout.stages() - 1 && c + 1 == own.size()};
-    stage.chunks.emplace_back(config, dropout, region, range, padded_vocab_size, layout.recompute, residual);
+    stage.chunks.emplace_back(config, dropout, region, range, padded_vocab_size, layout.recompute, residual,
+                              layout.offloaded_layers);
   }
   return stage;
 }

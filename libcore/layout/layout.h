@@ -15,6 +15,11 @@ enum class ScheduleKind { gpipe, one_forward_one_backward, interleaved };
 /// The axes whose ranks hold the same weights and read different tokens; gradients are summed over them.
 inline constexpr AxisSet kReplicaAxes{Axis::data, Axis::context};
 
+/// Layout::offloaded_layers: all layers of a chunk but kResidentLayers.
+inline constexpr std::int64_t kAllLayers = INT64_MAX;
+/// Layers of a chunk whose activations are never offloaded: while one computes, the other's range is copied.
+inline constexpr std::int64_t kResidentLayers = 2;
+
 struct Layout {
   RankGrid grid{GridSizes{}};
   int rank = 0;
@@ -26,7 +31,8 @@ struct Layout {
   int chunks = 1;  // of each stage; more than one with ScheduleKind::interleaved alone
   int group = 0;   // micro-batches that interleaving takes through every chunk before the next; 0: as many as stages
   Recompute recompute = {};
-  bool optimizer_on_host = false;  // main weights and the update rule's states are in the host's memory
+  bool optimizer_on_host = false;     // main weights and the update rule's states are in the host's memory
+  std::int64_t offloaded_layers = 0;  // of each chunk: their activations wait for backward there; or kAllLayers
   std::optional<std::int64_t> first_stage_layers = {};  // --num-layers-in-first-pipeline-stage
   std::optional<std::int64_t> last_stage_layers = {};   // --num-layers-in-last-pipeline-stage
   bool account_for_embedding = false;                   // the embedding counts as a layer of the first stage

@@ -1,5 +1,6 @@
 #include "nn/chunk.h"
 
+#include <algorithm>
 #include <optional>
 #include <type_traits>
 
@@ -15,16 +16,26 @@ typename Layer::Cache& cache_of(const Layer&, Chunk::UnitSlot& slot) {
 }  // namespace
 
 Chunk::Chunk(const GptConfig& config, const DropoutOptions& dropout, TpRegion around, ChunkRange range,
-             std::int64_t padded_vocab_size, const Recompute& recompute, DType residual)
+             std::int64_t padded_vocab_size, const Recompute& recompute, DType residual, std::int64_t offloaded_layers)
     : range_(range), hidden_(config.hidden_size), residual_(residual), region_(around) {
   if (config.position_embedding == PositionEmbedding::rotary) frequencies_ = rotary_frequencies(config);
   if (range.first) units_.emplace_back(EmbeddingLayer(config, dropout, around, padded_vocab_size));
   for (std::size_t u = 0; u < units_.size(); ++u) spans_.push_back({u, u + 1});
+  if (offloaded_layers > 0) {
+    const std::int64_t most = range.num_layers - kResidentLayers;
+    offloaded_ = std::min(offloaded_layers, most);
+    if (most < 1 || (offloaded_layers != kAllLayers && offloaded_layers > most))
+      fail(Exit::usage, "a stage of ", range.num_layers, " layers can offload ", std::max<std::int64_t>(0, most));
+  }
   for (const LayerGroup& group : recompute_groups(recompute, range.num_layers)) {
     const std::size_t begin = units_.size();
     for (std::int64_t layer = group.first; layer < group.first + group.count; ++layer)
       units_.emplace_back(Block(config, dropout, around, range.first_layer + layer, recompute.attention()));
     spans_.push_back({begin, units_.size(), group.is_recomputed});
+    if (offloaded_layers > 0 && group.first < offloaded_ + kResidentLayers) {
+      require(!group.is_recomputed, "a layer that is recomputed keeps nothing to offload");
+      spans_.back().offloaded = static_cast<int>(group.first);
+    }
   }
   if (!range.last) return;
   std::optional<ParamSpec> own_table;
@@ -108,9 +119,16 @@ Tensor Chunk::forward(Ctx& ctx, Tensor input, const Batch& given, Cache& cache) 
   Tensor x = input;
   for (const Span& span : spans_) {
     if (span.is_recomputed) cache.units[span.begin].input = x;
-    Tensor y = span.is_recomputed ? make_hidden(ctx, batch) : Tensor();
+    const bool is_offloaded = span.offloaded >= 0;
+    Tensor y = span.is_recomputed || is_offloaded ? make_hidden(ctx, batch) : Tensor();
     const std::size_t behind_y = ctx.slot.used();
-    x = run_units(ctx, x, y, batch, cache, span);
+    if (is_offloaded) {
+      Ctx apart = ctx.with_slot(ctx.offload->begin_forward(ctx.stream, span.offloaded));
+      x = run_units(apart, x, y, batch, cache, span);
+      ctx.offload->end_forward(ctx.stream, span.offloaded);
+    } else {
+      x = run_units(ctx, x, y, batch, cache, span);
+    }
     if (span.is_recomputed) ctx.slot.release_to(behind_y);
     cache.units[span.last()].slot_end = ctx.slot.used();
   }
@@ -152,11 +170,14 @@ void Chunk::backward_unit(Ctx& ctx, Tensor dx, Tensor losses, const Batch& batch
 Tensor Chunk::backward(Ctx& ctx, Tensor dout, Tensor losses, const Batch& given, Cache& cache) const {
   Batch batch = given;
   batch.rotary = cache.rotary;
+  require(offloaded_ == 0 || !ctx.defers_weights, "offloaded activations are gone when weight gradients wait");
   Tensor dx = range_.last ? cache.dx : dout;
   for (auto span = spans_.rbegin(); span != spans_.rend(); ++span) {
     if (!ctx.defers_weights) ctx.slot.release_to(cache.units[span->last()].slot_end);
     if (span->is_recomputed) run_units(ctx, cache.units[span->begin].input, {}, batch, cache, *span);
+    if (span->offloaded >= 0) ctx.offload->begin_backward(ctx.stream, span->offloaded);
     for (std::size_t u = span->end; u-- > span->begin;) backward_unit(ctx, dx, losses, batch, cache, u);
+    if (span->offloaded >= 0) ctx.offload->end_backward(ctx.stream, span->offloaded);
   }
   return range_.first ? Tensor() : dx;
 }

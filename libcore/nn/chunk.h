@@ -7,7 +7,8 @@
 //   params(visit)
 // The caller allocates y, so that everything a unit allocates can be released when its cache is not needed.
 // The chunk's loops do what all units have in common: each unit computes under leases of its parameters' values and,
-// in backward, of their gradients; recomputed layers run forward again before their backward. Dropout draws the same
+// in backward, of their gradients; activations of offloaded layers go to the host and come back
+// (nn/activation_offload.h); recomputed layers run forward again before their backward. Dropout draws the same
 // numbers in both passes, so recomputation changes only memory and time. Backward releases the activations of each
 // unit when it has finished with it.
 //
@@ -52,9 +53,12 @@ class Chunk {
   };
 
   Chunk(const GptConfig& config, const DropoutOptions& dropout, TpRegion around, ChunkRange range,
-        std::int64_t padded_vocab_size, const Recompute& recompute = {}, DType residual = DType::f32);
+        std::int64_t padded_vocab_size, const Recompute& recompute = {}, DType residual = DType::f32,
+        std::int64_t offloaded_layers = 0);
   void params(const ParamVisitor& visit);
   const ChunkRange& range() const { return range_; }
+  /// Layers whose activations wait for backward on the host: training then needs Ctx::offload.
+  int offloaded_layers() const { return static_cast<int>(offloaded_); }
   /// For forward, backward and evaluate.
   Cache make_cache() const;
   /// Decoding: attention continues from these keys and values, one KvCache per layer.
@@ -94,6 +98,7 @@ class Chunk {
   struct Span {
     std::size_t begin, end;
     bool is_recomputed = false;
+    int offloaded = -1;  // its place in the ring of ActivationOffload, or -1
 
     std::size_t last() const { return end - 1; }
   };
@@ -105,6 +110,7 @@ class Chunk {
 
   ChunkRange range_;
   std::int64_t hidden_;
+  std::int64_t offloaded_ = 0;
   DType residual_;
   TpRegion region_;
   RotaryFrequencies frequencies_;

@@ -8,6 +8,7 @@
 #include "device/memory.h"
 #include "device/step_state.h"
 #include "device/stream.h"
+#include "nn/activation_offload.h"
 #include "nn/param.h"
 
 namespace mtl {
@@ -39,9 +40,16 @@ struct Ctx {
   bool training;                            // dropout acts, and caches are kept for backward
   ParamOwner* params = nullptr;             // null: all parameters are resident, and gradients are not reduced
   const StepState* step = nullptr;          // holds the loss scale; null: 1
+  ActivationOffload* offload = nullptr;     // of this micro-batch; required where the chunk has offloaded layers
   bool ends_gradients = false;              // this call is the last that adds to this chunk's gradients
   bool defers_weights = false;              // the schedule computes weight gradients in a separate action
   WeightGradQueue* weight_grads = nullptr;  // in backward: the queue of the current unit
+
+  /// The same with `other` as the slot.
+  Ctx with_slot(Arena& other) const {
+    return {stream, other,   scratch,        groups,         training,    params,
+            step,   offload, ends_gradients, defers_weights, weight_grads};
+  }
 };
 
 }  // namespace mtl

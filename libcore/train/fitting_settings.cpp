@@ -36,7 +36,7 @@ class Suggestions {
   std::vector<std::string> find() {
     try_micro_batches(base_);
     try_sharing(base_);
-    try_each(base_, {recompute_attention, recompute_layers, offload_optimizer});
+    try_each(base_, {recompute_attention, recompute_layers, offload_optimizer, offload_activations});
     const Setting shared = with_all_sharing();
     try_setting(shared);
     const Setting all = with_everything(shared);
@@ -149,7 +149,7 @@ class Suggestions {
     add(setting, "--recompute-granularity selective");
   }
   static void recompute_layers(Setting& setting) {
-    if (recomputes(setting)) return;
+    if (recomputes(setting) || setting.options.parallel.cpu_offloading) return;
     setting.options.parallel.recompute_granularity = "full";
     setting.options.parallel.recompute_method = "uniform";
     add(setting, "--recompute-granularity full --recompute-method uniform");
@@ -158,6 +158,12 @@ class Suggestions {
   static void offload_optimizer(Setting& setting) {
     if (setting.options.device != Device::cuda) return;
     if (!std::exchange(setting.options.parallel.optimizer_cpu_offload, true)) add(setting, "--optimizer-cpu-offload");
+  }
+
+  static void offload_activations(Setting& setting) {
+    if (setting.options.device != Device::cuda) return;
+    if (recompute_of(setting.options.parallel).granularity == Recompute::Granularity::full) return;
+    if (!std::exchange(setting.options.parallel.cpu_offloading, true)) add(setting, "--cpu-offloading");
   }
 
   /// More ranks, on this host where they fit, else with as many on each host as now.

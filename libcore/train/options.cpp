@@ -166,6 +166,20 @@ void check_magnitude(const TrainOptions& options, const GptConfig& config, const
   check("--train-samples, --seq-length", {options.batch.train_samples.value_or(0), tokens});
 }
 
+/// Every stage has the layers that are offloaded, and those that stay.
+void check_offloaded_layers(const ParallelOptions& options, const std::vector<std::vector<LayerRange>>& stages,
+                            const Report& report) {
+  std::int64_t fewest = INT64_MAX;
+  for (const std::vector<LayerRange>& chunks : stages) {
+    for (const LayerRange& chunk : chunks) fewest = std::min(fewest, chunk.count);
+  }
+  const std::int64_t wanted = options.offloaded_layers.value_or(1);
+  if (fewest - kResidentLayers >= wanted) return;
+  report(options.offloaded_layers ? cat("--cpu-offloading-num-layers ", wanted) : "--cpu-offloading",
+         cat("needs at least ", wanted + kResidentLayers, " layers in each stage, and one has ", fewest,
+             ": activations of ", kResidentLayers, " layers stay on the GPU"));
+}
+
 /// What the model and the ranks must agree on.
 void check_division(const TrainOptions& options, const GptConfig& config, const Report& report) {
   const ParallelOptions& parallel = options.parallel;
@@ -180,7 +194,8 @@ void check_division(const TrainOptions& options, const GptConfig& config, const 
       parallel.world % (parallel.tensor * parallel.pipeline) != 0)
     return;
   try {
-    split_layers(layout_of(parallel, 0), config.num_layers);
+    const std::vector<std::vector<LayerRange>> stages = split_layers(layout_of(parallel, 0), config.num_layers);
+    if (parallel.cpu_offloading && options.device != Device::cpu) check_offloaded_layers(parallel, stages, report);
   } catch (const Error& error) {
     report("--pipeline-model-parallel-size", error.what());
   }
@@ -213,6 +228,7 @@ Layout layout_of(const ParallelOptions& options, int rank) {
   layout.rank = rank;
   layout.recompute = recompute_of(options);
   layout.optimizer_on_host = options.optimizer_cpu_offload;
+  if (options.cpu_offloading) layout.offloaded_layers = options.offloaded_layers.value_or(kAllLayers);
   if (options.distributed_optimizer) layout.optimizer_shards = kReplicaAxes;
   layout.schedule = options.schedule == "gpipe" ? ScheduleKind::gpipe : ScheduleKind::one_forward_one_backward;
   layout.bucket_elements =

@@ -107,12 +107,14 @@ struct ParallelOptions {
   Layout layout;  // how layers go to stages, and sequence_parallel, are flags; layout_of() completes it
   std::optional<std::string> recompute_granularity, recompute_method, checkpoint_method;
   std::optional<std::int64_t> recompute_num_layers;
-  bool recompute_activations = false;           // --recompute-granularity selective
-  bool checkpoint_activations = false;          // --recompute-granularity full, of checkpoint_method or uniform
-  bool optimizer_cpu_offload = false;           // has no effect on the cpu
-  std::optional<std::int64_t> bucket_elements;  // summed together; absent: Megatron's max(40 M, 1 M x data parallel)
-  double timeout_minutes = 10;                  // of one communication
-  std::optional<std::int64_t> gpus_per_node;    // at most so many ranks of a host; absent: as many as it has GPUs
+  bool recompute_activations = false;            // --recompute-granularity selective
+  bool checkpoint_activations = false;           // --recompute-granularity full, of checkpoint_method or uniform
+  bool optimizer_cpu_offload = false;            // as the next, has no effect on the cpu
+  bool cpu_offloading = false;                   // of activations
+  std::optional<std::int64_t> offloaded_layers;  // --cpu-offloading-num-layers; absent: all but kResidentLayers
+  std::optional<std::int64_t> bucket_elements;   // summed together; absent: Megatron's max(40 M, 1 M x data parallel)
+  double timeout_minutes = 10;                   // of one communication
+  std::optional<std::int64_t> gpus_per_node;     // at most so many ranks of a host; absent: as many as it has GPUs
 
   std::int64_t data() const {
     return std::max<std::int64_t>(1, world / std::max<std::int64_t>(1, tensor * pipeline * context));

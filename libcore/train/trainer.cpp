@@ -33,7 +33,10 @@ RunShape run_shape(const TrainOptions& options, const GptConfig& config, int ran
   shape.threads = static_cast<int>(options.threads);
   shape.layout = layout_of(options.parallel, rank);
   shape.device = options.device;
-  if (shape.device == Device::cpu) shape.layout.optimizer_on_host = false;  // all memory is the host's
+  if (shape.device == Device::cpu) {  // all memory is the host's
+    shape.layout.optimizer_on_host = false;
+    shape.layout.offloaded_layers = 0;
+  }
   shape.precision = precision_of(options.precision);
   shape.graphs = options.device == Device::cuda && options.cuda_graphs;
   shape.batch_sets =

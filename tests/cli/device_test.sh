@@ -83,6 +83,12 @@ else
   [ "$(gpu_bytes main_weights)" -gt 0 ] || fail 'bf16 without main weights'
   [ -z "$(gpu_bytes main_weights --optimizer-cpu-offload)" ] || fail '--optimizer-cpu-offload leaves main weights on the GPU'
   [ "$(gpu_bytes optimizer --optimizer-cpu-offload)" -lt $(($(gpu_bytes optimizer) / 8)) ] || fail '--optimizer-cpu-offload leaves moments on the GPU'
+  kept=$(gpu_bytes activations) one=$(gpu_bytes activations --cpu-offloading-num-layers 1) all=$(gpu_bytes activations --cpu-offloading)
+  [ "$one" -lt "$kept" ] && [ $((kept - all)) -eq $((10 * (kept - one))) ] || fail "activations: $kept, with one layer less $one, with 10 $all"
+  expect_exit 2 "${plan[@]}" --cpu-offloading-num-layers 11
+  expect_text err '--cpu-offloading-num-layers 11 +needs at least 13 layers in each stage, and one has 12'
+  expect_exit 2 "${plan[@]}" --cpu-offloading --recompute-granularity full --recompute-method uniform
+  expect_text err '--cpu-offloading +excludes recomputing whole layers'
 fi
 expect_exit 2 mpirun --oversubscribe -n 2 "$(command -v mtl-train)" "${train[@]:1}" --device cuda
 grep -qF -- "$reason" err || fail "ranks report a different reason: $(cat err)"

@@ -1,5 +1,5 @@
-// The optimizer's state in the host's memory: the same bits as on the device, whatever the order in which streams run,
-// in less memory of the device.
+// The optimizer's state, and activations, in the host's memory: the same bits as on the device, whatever the order in
+// which streams run, in less memory of the device.
 #include <doctest/doctest.h>
 
 #include "device/copy.h"
@@ -17,6 +17,14 @@ namespace {
 using Change = void (*)(TrainOptions&);
 
 void offload_optimizer(TrainOptions& options) { options.parallel.optimizer_cpu_offload = true; }
+void offload_layers(TrainOptions& options) {
+  options.parallel.cpu_offloading = true;
+  options.parallel.offloaded_layers = 2;
+}
+void offload_all(TrainOptions& options) {
+  options.parallel.optimizer_cpu_offload = options.parallel.cpu_offloading = true;
+}
+
 TrainOptions options_of(Change change, const std::string& data, const std::string& save) {
   TrainOptions options = options_on(Device::cuda, data, save);
   options.architecture.num_layers = 5;
@@ -98,6 +106,29 @@ TEST_CASE("an optimizer's state on the host is the host's in the plan") {
   CHECK(state.bytes(Category::optimizer, Space::host) == plain.bytes(Category::optimizer, Space::device));
   CHECK(state.bytes(Category::optimizer, Space::device) > 0);  // the ring
   CHECK(state.total_bytes(Space::device) < plain.total_bytes(Space::device));
+}
+
+TEST_CASE("activations on the host move no bit") {
+  check_same_run([](TrainOptions& options) { options.cuda_graphs = false; }, offload_layers);
+  check_same_run([](TrainOptions&) {}, offload_all);
+  check_same_run(
+      [](TrainOptions& options) {
+        make_llama(options);
+        options.precision.bf16 = true;
+        options.parallel.recompute_granularity = "selective";
+      },
+      offload_all);
+}
+
+TEST_CASE("offloaded activations are the host's in the plan, and the device has less") {
+  const MemoryPlan plain = plan_of([](TrainOptions&) {}), layers = plan_of(offload_layers), all = plan_of(offload_all);
+  CHECK(plain.bytes(Category::offloaded) == 0);
+  const std::size_t moved = layers.bytes(Category::offloaded, Space::host);
+  CHECK(moved > 0);
+  CHECK(layers.bytes(Category::slots, Space::device) + layers.bytes(Category::offload_ring, Space::device) + moved ==
+        plain.bytes(Category::slots, Space::device));
+  CHECK(all.bytes(Category::offloaded, Space::host) == moved / 2 * 3);  // 5 layers, of which 2 stay
+  CHECK(all.total_bytes(Space::device) < plain.total_bytes(Space::device));
 }
 
 TEST_CASE("states are updated in pieces as a whole") {

@@ -77,6 +77,10 @@ void make_zero_offload(TrainOptions& options) {
   options.precision.bf16 = true;
   options.parallel.optimizer_cpu_offload = true;  // on the GPUs; on the CPUs it has no effect
 }
+void make_activation_offload(TrainOptions& options) {
+  options.architecture.num_layers = 6;
+  options.parallel.cpu_offloading = true;
+}
 /// Loss scales that overflow repeatedly: ranks drop the same steps, and repeat them.
 void make_fp16(TrainOptions& options) {
   options.precision.fp16 = true;
@@ -102,6 +106,7 @@ constexpr LayoutCase kLayouts[] = {
     {"tp2-sp", 2, 1, 1, make_sequence_parallel},
     {"pp2", 1, 2, 1, make_plain},
     {"pp2-fp16", 1, 2, 1, make_fp16},
+    {"pp2-offload", 1, 2, 1, make_activation_offload},
     {"cp2", 1, 1, 2, make_plain},
     {"tp2-zero", 2, 1, 1, make_zero},
     {"tp2-sp-pp2", 2, 2, 1, make_sequence_parallel},
