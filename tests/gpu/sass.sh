@@ -1,14 +1,12 @@
-#!/ usr / bin / env bash
-#Facts about the compiled kernels that need no GPU : sass.sh BUILD_FOLDER prints one line per kernel and architecture
-#with its registers, local memory and tensor - core instructions, and fails if a kernel uses local memory, or lacks the
-#tensor cores or the copy engine that it was written for.Needs cuobjdump and nvdisasm(MTL_CUOBJDUMP, or in PATH);
-#skipped without them.
-set - uo pipefail build =
-${1 : ? the build folder } cuobjdump =
-  ${MTL_CUOBJDUMP : -$(command - v cuobjdump || echo / usr / local / cuda / bin / cuobjdump)}[-x "$cuobjdump"] || {
-  echo "skipped: cuobjdump is missing; MTL_CUOBJDUMP names it";
-  exit 77;
-}
+#!/usr/bin/env bash
+# Facts about the compiled kernels that need no GPU: sass.sh BUILD_FOLDER prints one line per kernel and architecture
+# with its registers, local memory and tensor-core instructions, and fails if a kernel uses local memory, or lacks the
+# tensor cores or the copy engine that it was written for. Needs cuobjdump and nvdisasm (MTL_CUOBJDUMP, or in PATH);
+# skipped without them.
+set -uo pipefail
+build=${1:?the build folder}
+cuobjdump=${MTL_CUOBJDUMP:-$(command -v cuobjdump || echo /usr/local/cuda/bin/cuobjdump)}
+[ -x "$cuobjdump" ] || { echo "skipped: cuobjdump is missing; MTL_CUOBJDUMP names it"; exit 77; }
 PATH=$(dirname "$cuobjdump"):$PATH
 objects=("$build"/CMakeFiles/mtl_cuda.dir/kernels/*_cuda*.cu.o)
 [ -e "${objects[0]}" ] || { echo "sass.sh: $build has no compiled kernels: ninja -C $build mtl_cuda"; exit 1; }
