@@ -1,4 +1,4 @@
-// The functions of activation.h and their derivatives over vectors. Brings simd.h along, in whose place it is included.
+// The functions of activation.h and their derivatives over vectors. Includes simd.h: include this header instead.
 
 #include "kernels/activation.h"
 #include "kernels/simd.h"

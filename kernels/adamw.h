@@ -31,8 +31,8 @@ struct ElementMap {
 
 struct AdamWRange {
   Tensor param, grad, exp_avg, exp_avg_sq;  // (n) each
-  bool decays = true;                       // whether weight decay applies
-  Tensor copy{};                            // (n) param as layers read it; left out where they read param itself
+  bool decays = true;                       // weight decay applies
+  Tensor copy{};                            // (n) param in the layers' dtype; absent if layers read param itself
   std::optional<PhiloxKey> rounding{};      // rounds a param of bf16 stochastically, with the elements' numbers
   ElementMap elements{};
 };

@@ -1,12 +1,11 @@
-// AdamW on the cpu, with and without the counts of lost updates: what they cost is measured
-// (tests/bench/adamw_bench.cpp).
+// AdamW on the cpu, with and without the counts of lost updates: tests/bench/adamw_bench.cpp measures their cost.
 #pragma once
 
 #include "kernels/cpu.h"
 
 namespace mtl::cpu {
 
-/// adamw_step(), which counts; not `counted`, the StepState's counts stay as they are.
+/// adamw_step(); without `counted` it does not change the StepState's counts.
 void adamw_step(Stream& stream, const AdamWRange& range, const AdamWOptions& options, StepState* state, bool counted);
 
 }  // namespace mtl::cpu

@@ -28,7 +28,7 @@ namespace mtl {
 struct Qkv {
   HeadSlice q, k, v;
 };
-/// Those of one tensor (B, T, G, R + 2, D): per group R queries, then the key, then the value.
+/// Splits one tensor (B, T, G, R + 2, D): per group R queries, then the key, then the value.
 Qkv unpack_qkv(Tensor packed);
 
 /// The sizes of one call: B, Tq, the keys up to the last query (with `past` all Tk), G, R, D.
@@ -39,27 +39,27 @@ struct AttentionSizes {
 struct AttentionInput {
   Qkv qkv;
   RowMap rows;                  // of the queries: p(t) = rows.first_row + t in each sequence
-  Tensor past;                  // (B) i32: p(t) = past[b] + t instead, in a cache; left out otherwise
-  Tensor document_start;        // (B, Tq) i32: the first position that t may see, 0 .. p(t); left out: 0
-  std::int64_t window = 0;      // positions that a query sees, itself included; 0: no limit
+  Tensor past;                  // (B) i32: p(t) = past[b] + t instead, with a cache; absent otherwise
+  Tensor document_start;        // (B, Tq) i32: the first position that t attends to, 0 .. p(t); absent: 0
+  std::int64_t window = 0;      // positions that a query attends to, itself included; 0: no limit
   float scale = 0;              // usually 1 / sqrt(D)
   Dropout dropout;              // on the probabilities; needs whole sequences: Tq = Tk = rows.seq_length
   std::int64_t first_head = 0;  // global number of local head 0, for the dropout counter
 
   AttentionSizes sizes() const;
-  /// The most keys that the queries of one sequence see between them: sizes().keys, or fewer with a window.
+  /// Upper bound of the keys that all queries of one sequence attend to: sizes().keys, or fewer with a window.
   std::int64_t keys_in_reach() const;
 };
 
-/// Writes out (B, Tq, H, D) and, unless it is left out, logsumexp (B, H, Tq). `past` goes with neither documents nor
+/// Writes out (B, Tq, H, D) and, if present, logsumexp (B, H, Tq). `past` excludes documents and
 /// dropout; queries beyond the last key are an error: on the cpu it throws.
 void attention_forward(Stream& stream, Arena& scratch, Tensor out, Tensor logsumexp, const AttentionInput& in);
 
-/// Writes the gradients, of tensors shaped like those of in.qkv. Needs whole sequences.
+/// Writes the gradients, in the shapes of in.qkv. Requires whole sequences.
 void attention_backward(Stream& stream, Arena& scratch, const Qkv& grads, Tensor dout, Tensor out, Tensor logsumexp,
                         const AttentionInput& in);
 
-/// Keys and values of the positions already seen, per sequence.
+/// Keys and values of earlier positions, per sequence.
 struct KvCache {
   Tensor keys;     // (B, S, G, 1, D)
   Tensor values;   // (B, S, G, 1, D)

@@ -17,7 +17,7 @@
 
 namespace mtl::cpu {
 
-/// Where the dropout bytes of one group come from (kernels/dropout.h).
+/// The source of one group's dropout bytes (kernels/dropout.h).
 struct AttentionDropout {
   bool active = false;
   PhiloxKey key{};
@@ -34,7 +34,7 @@ struct HeadRows {
   void* first = nullptr;  // elements of the group's dtype
   std::int64_t stride = 0;
 
-  /// T is what stores the group's dtype.
+  /// T stores the group's dtype.
   template <class T>
   T* row(std::int64_t t) const {
     return static_cast<T*>(first) + t * stride;
@@ -43,18 +43,18 @@ struct HeadRows {
 
 struct AttentionGroup {
   std::int64_t queries = 0;         // the last `queries` of the `keys` positions
-  std::int64_t keys = 0;            // those from the first that a query sees to the last query's
+  std::int64_t keys = 0;            // from the first that a query attends to, to the last query's
   std::int64_t first_position = 0;  // of key 0 in its sequence
-  std::int64_t window = 0;          // keys that a query sees, itself included; `keys`: no limit
+  std::int64_t window = 0;          // keys that a query attends to, itself included; `keys`: no limit
   std::int64_t heads = 0;           // R
   std::int64_t dim = 0;             // D
   float scale = 0;
   DType dtype = DType::f32;  // of q, k and v, and of every HeadRows of a call
   HeadRows q, k, v;
-  const std::int32_t* document_start = nullptr;  // (queries) positions in the sequence, or left out
+  const std::int32_t* document_start = nullptr;  // (queries) positions in the sequence, or null
   AttentionDropout dropout;
 
-  /// The key of query `row` itself, and the first that it sees.
+  /// The key of query `row` itself, and the first that it attends to.
   std::int64_t own_key(std::int64_t row) const { return keys - queries + row; }
   std::int64_t first_key(std::int64_t row) const {
     const std::int64_t start = document_start == nullptr ? 0 : document_start[row] - first_position;
@@ -62,7 +62,7 @@ struct AttentionGroup {
   }
 };
 
-/// Writes out and, where given, logsumexp (R, queries).
+/// Writes out and, if not null, logsumexp (R, queries).
 struct AttentionForward {
   AttentionGroup group;
   HeadRows out;
@@ -77,13 +77,13 @@ struct AttentionBackward {
   HeadRows dq, dk, dv;
 };
 
-/// Floats of work area that a call needs, 64-byte aligned; the same for every instruction set and dtype.
+/// Size in floats of a call's work area, 64-byte aligned; equal for all instruction sets and dtypes.
 std::int64_t forward_group_work(std::int64_t keys, std::int64_t dim);
 std::int64_t backward_group_work(std::int64_t keys, std::int64_t dim);
 void forward_group(const AttentionForward& call, float* work);
 void backward_group(const AttentionBackward& call, float* work);
 
-/// One query per head; reads every key and value once.
+/// Decoding: one query per head; reads every key and value once.
 std::int64_t decode_group_work(std::int64_t keys, std::int64_t heads, std::int64_t dim);
 void decode_group(const AttentionForward& call, float* work);
 

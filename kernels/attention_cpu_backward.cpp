@@ -30,6 +30,7 @@ HWY_INLINE void backward_block(const AttentionBackward& call, const BackwardWork
     for (float* out : {p, ds})  // multiply_transposed reads whole tiles of kRows keys
       std::fill(out + columns.begin / kRows * kRows, out + columns.begin, 0.0f);
     for (std::int64_t c = columns.begin; c < columns.end; c += kLanes) {
+      // Recompute the softmax, P = exp(S - logsumexp).
       VecF32 probability = exp(hn::Sub(hn::LoadU(F32(), p + c), shift)), dp = hn::LoadU(F32(), ds + c);
       VecF32 kept = probability;
       if (group.dropout.active) {
@@ -38,6 +39,7 @@ HWY_INLINE void backward_block(const AttentionBackward& call, const BackwardWork
         dp = hn::Mul(dp, factor);
       }
       hn::StoreU(kept, F32(), p + c);
+      // Softmax backward: dS = P (dP - D).
       hn::StoreU(hn::Mul(probability, hn::Sub(dp, row_dot)), F32(), ds + c);
     }
   }
@@ -48,8 +50,8 @@ HWY_INLINE void multiply_transposed(const float* scores, const float* rows, std:
                                     const AttentionGroup& group, const Block& block, float* out) {
   for (std::int64_t key = block.key; key < std::min({block.key_end, group.keys, block.row + block.rows});
        key += kRows) {
-    std::int64_t first = std::max<std::int64_t>(key - block.row, 0);  // earlier rows see none of these keys
-    std::int64_t end = std::min(key + kRows - 1 + group.window - block.row, block.rows);  // nor do rows from here on
+    std::int64_t first = std::max<std::int64_t>(key - block.row, 0);  // these keys are masked in earlier rows
+    std::int64_t end = std::min(key + kRows - 1 + group.window - block.row, block.rows);  // and in rows from here on
     if (end <= first) continue;
     for (std::int64_t column = 0; column < padded; column += kWidth) {
       multiply_tile<true, Store::add>(scores + first * kScoreStride + key - block.key, kScoreStride,
@@ -73,7 +75,7 @@ HWY_INLINE void backward_rows(const AttentionBackward& call, const BackwardWork&
   const std::int64_t column = head * group.dim;
   copy_block(group.q.row<T>(row) + column, group.q.stride, rows, group.dim, group.scale, padded, work.q);
   copy_block(call.dout.row<T>(row) + column, call.dout.stride, rows, group.dim, 1.0f, padded, work.dout);
-  for (std::int64_t i = 0; i < rows; ++i) {
+  for (std::int64_t i = 0; i < rows; ++i) {  // D = sum over d of dO O, which equals the sum over keys of P dP
     work.row_dot[i] = dot(work.dout + i * padded, call.out.row<T>(row + i) + column, group.dim);
   }
   std::fill_n(work.dq, kQueryBlock * padded, 0.0f);

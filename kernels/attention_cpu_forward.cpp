@@ -21,7 +21,7 @@ HWY_INLINE void softmax_row(float* scores, std::int64_t columns, float& row_max,
   VecF32 top = set(row_max);
   for (std::int64_t c = 0; c < columns; c += kLanes) top = hn::Max(top, hn::LoadU(F32(), scores + c));
   float maximum = hn::GetLane(hn::MaxOfLanes(F32(), top));
-  if (maximum == -std::numeric_limits<float>::infinity()) {  // nothing seen so far
+  if (maximum == -std::numeric_limits<float>::infinity()) {  // all keys so far are masked
     std::fill_n(scores, columns, 0.0f);
     return;
   }
@@ -31,6 +31,7 @@ HWY_INLINE void softmax_row(float* scores, std::int64_t columns, float& row_max,
     total = hn::Add(total, p);
     hn::StoreU(p, F32(), scores + c);
   }
+  // Online softmax: rescale earlier sums to the new maximum.
   float factor = std::exp(row_max - maximum);
   row_sum = row_sum * factor + hn::GetLane(hn::SumOfLanes(F32(), total));
   row_max = maximum;

@@ -66,7 +66,7 @@ HWY_INLINE void copy_scaled(const From* in, std::int64_t n, float factor, To* ou
 
 using F32x4 = hn::FixedTag<float, 4>;
 
-/// Rows become columns.
+/// Transposes a 4 x 4 matrix.
 HWY_INLINE void transpose_4x4(hn::Vec<F32x4> (&rows)[4]) {
   const F32x4 d;
   auto low01 = hn::InterleaveLower(d, rows[0], rows[1]), high01 = hn::InterleaveUpper(d, rows[0], rows[1]);
@@ -95,7 +95,7 @@ struct WideRows {
   std::int64_t stride;
 };
 
-/// Four rows as they are, or widened into `area` (4, kWidth).
+/// Four rows: of fp32 in place, of 16 bits widened into `area` (4, kWidth).
 template <class T>
 HWY_INLINE WideRows four_rows(const T* src, std::int64_t stride, std::int64_t columns, float* area) {
   if constexpr (dtype_of<T>() == DType::f32) return {src, stride};
@@ -196,7 +196,7 @@ HWY_INLINE Columns visible_panels(const AttentionGroup& group, const Block& bloc
   return visible_columns(group, block, row, kRows, kWidth);
 }
 
-/// Random bytes (kQueryBlock, kKeyBlock) of a block of one head, where its rows can see.
+/// Random bytes (kQueryBlock, kKeyBlock) of a block of one head, up to the keys that its rows attend to.
 HWY_INLINE void draw_block(const AttentionGroup& group, std::int64_t head, const Block& block, std::uint8_t* out) {
   const AttentionDropout& dropout = group.dropout;
   for (std::int64_t row = 0; row < block.rows; row += 16) {
@@ -217,7 +217,7 @@ HWY_INLINE std::int64_t first_key_of(const AttentionGroup& group, std::int64_t r
   return first / kKeyAlign * kKeyAlign;
 }
 
-/// Sets to -inf the scores of keys in these columns that row `row` must not see.
+/// Causal, window and document mask: sets the scores of masked keys of row `row` to -inf.
 HWY_INLINE void mask_row(const AttentionGroup& group, const Block& block, std::int64_t row, Columns columns,
                          float* scores) {
   constexpr float kMasked = -std::numeric_limits<float>::infinity();

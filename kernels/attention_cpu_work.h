@@ -1,4 +1,4 @@
-// Block sizes of attention on the cpu, and how a call's work area is divided. The same for every instruction set, so
+// Block sizes of attention on the cpu, and the layout of a call's work area. Equal for all instruction sets, so
 // that a plan made on one machine holds on another.
 #pragma once
 
@@ -14,7 +14,7 @@ inline constexpr std::int64_t kScoreStride = kKeyBlock + 16;  // not a multiple 
 
 constexpr std::int64_t round_up(std::int64_t n, std::int64_t step) { return (n + step - 1) / step * step; }
 
-/// Hands out pieces of a work area; with a null area it only counts.
+/// Allocates pieces of a work area; with a null area it only counts.
 class WorkArea {
  public:
   explicit WorkArea(float* base) : base_(base) {}

@@ -1,4 +1,4 @@
-// The operators on the cpu, and what their implementations share.
+// The operators on the cpu, and helpers that their implementations share.
 #pragma once
 
 #include "kernels/operators.h"

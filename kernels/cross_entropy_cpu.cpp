@@ -44,7 +44,7 @@ void stats_of_row(const float* z, std::size_t n, float* stats) {
   stats[1] = static_cast<float>(sum_of_exp(z, n, stats[0]));
 }
 
-/// z = weight (exp(z - max) / sum)
+/// z = weight softmax(z): the gradient of the logits, but for the label's.
 void gradient_of_row(float* z, std::size_t n, const float* stats, float weight) {
   const VecF32 max = set(stats[0]), factor = set(weight / stats[1]);
   const auto replace = [=](std::size_t i, auto lanes)
@@ -95,7 +95,7 @@ void find_gradient(const Tensor& dlogits, const Tensor& logits, const float* sta
   HWY_DYNAMIC_DISPATCH(gradient_of_row)(z, static_cast<std::size_t>(slice.valid), stats, weight);
   std::fill(z + slice.valid, z + logits.size(1), 0.0f);
   const std::int64_t label = labels.data<std::int32_t>()[row] - slice.begin;
-  if (label >= 0 && label < slice.valid) z[label] -= weight;
+  if (label >= 0 && label < slice.valid) z[label] -= weight;  // dz = weight (softmax(z) - onehot(label))
   if (dlogits.raw() != logits.raw())
     HWY_DYNAMIC_DISPATCH(narrow_row)(z, dlogits, row * logits.size(1), static_cast<std::size_t>(logits.size(1)));
 }

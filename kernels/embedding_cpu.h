@@ -5,7 +5,7 @@
 
 namespace mtl {
 
-/// Place n adds to row rows[n] - begin of a table, unless the table does not hold it.
+/// A scatter-add: place n adds to row rows[n] - begin of a table, if the table holds that row.
 struct Places {
   const std::int32_t* rows;
   std::int64_t begin, number;
@@ -15,7 +15,7 @@ struct Places {
   std::int64_t row(std::int64_t place) const { return rows[place] - begin; }
 };
 
-/// The columns that a thread takes at a time.
+/// Columns that a thread processes at a time.
 inline constexpr std::int64_t kScatterColumns = 64;
 
 }  // namespace mtl

@@ -45,13 +45,13 @@ struct Epilogue {
   Tensor aux{};  // written by forward, read by backward
   Grad dbias{};
 
-  /// Whether it changes the product.
+  /// True if it changes the product.
   bool changes_c() const { return bias.exists() || act != Act::none; }
 };
 
 inline Operand transposed(Tensor tensor) { return {tensor, true}; }
 
-/// Throws mtl::Error when shapes, dtypes or the combination of epilogues disagree.
+/// Throws Error if shapes, dtypes or the combination of epilogues disagree.
 void gemm(Stream& stream, Arena& scratch, Tensor c, Operand a, Operand b, GradMode mode = GradMode::overwrite,
           const Epilogue& epilogue = {});
 

@@ -14,7 +14,7 @@ struct Tile {
   std::int64_t stride;
 };
 
-/// n elements of one row, as finish_tile() passes them on. An operand that is left out is null. All have C's dtype; the
+/// n elements of one row, as finish_tile() passes them. An absent operand is null. All have C's dtype; the
 /// products may be fp32 instead.
 struct EpilogueRow {
   DType dtype, products_dtype;
@@ -31,7 +31,7 @@ struct EpilogueRow {
 /// aux already holds is not stored there again.
 void finish_tile(const Tensor& c, bool accumulate, const Epilogue& epilogue, const Tile& tile);
 
-/// The same for all of C, where C or aux holds the products.
+/// Does the same for all of C, if C or aux holds the products.
 void finish(Stream& stream, Tensor c, const Epilogue& epilogue, Tensor products);
 
 /// dbias = or += the sum over the rows of dy; `work` holds partial sums.

@@ -1,4 +1,4 @@
-// A matrix product as its implementations on every device take it.
+// The operands of a matrix product, for its implementations on all devices.
 #pragma once
 
 #include "kernels/gemm.h"
@@ -25,7 +25,7 @@ inline Product product_of(const Tensor& c, const Operand& a, const Operand& b, G
           mode == GradMode::accumulate};
 }
 
-/// Whether nothing is summed: K is 0.
+/// True if K is 0: the product is zero.
 inline bool sums_nothing(const Operand& a) { return (a.transposed ? a.tensor.row_count() : a.tensor.size(-1)) == 0; }
 
 }  // namespace mtl

@@ -1,8 +1,8 @@
-// From the sum of squares of all gradients to what the update needs, without the host looking.
+// The gradient norm and the clip factor, from the sum of squares of all gradients, without a host synchronization.
 //
 //   grad_norm = sqrt(sum) / loss_scale,  found_inf = not finite,  clip_scale = min(1, max_norm / (grad_norm + 1e-6))
 //
-// found_inf is set, too, where the step assumes the update of the step before, whose found_inf it replaces, and that
+// found_inf is also set if the step assumes the update of the step before, whose found_inf it replaces, and that
 // was set. max_norm <= 0 turns clipping off. The counts of updates begin at zero.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace mtl {
 
-/// sum (1) f64, over all ranks. Writes the StepReport of `state` but for its loss_sum.
+/// sum (1) f64, over all ranks. Writes the StepReport of `state` except its loss_sum.
 void finish_grad_norm(Stream& stream, StepState* state, Tensor sum, double max_norm);
 
 }  // namespace mtl

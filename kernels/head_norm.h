@@ -1,4 +1,4 @@
-// RMSNorm over the D elements of each of some heads, before attention (QK-norm).
+// RMSNorm over the D elements of each head, before attention (QK-norm).
 //
 //   y      = gamma * x_hat,  x_hat = x * rstd,  rstd = 1 / sqrt(mean over D of x^2 + eps)
 //   dx     = rstd * (g - x_hat * mean(g * x_hat)),  g = gamma * dy
@@ -16,11 +16,11 @@
 
 namespace mtl {
 
-/// Writes y and, unless it is left out, rstd (B, T, G, count). y may be x itself where no backward follows.
+/// Writes y and, if present, rstd (B, T, G, count). y may be x itself if no backward follows.
 void head_norm_forward(Stream& stream, const HeadSlice& y, Tensor rstd, const HeadSlice& x, Tensor gamma, float eps);
 
 /// Overwrites dx, which may be dy itself. x and rstd are those of forward, which y must not have overwritten. dgamma
-/// may be left out.
+/// may be absent.
 void head_norm_backward(Stream& stream, Arena& scratch, const HeadSlice& dx, Grad dgamma, const HeadSlice& dy,
                         const HeadSlice& x, Tensor rstd, Tensor gamma);
 

@@ -1,4 +1,4 @@
-// Some heads of a tensor of heads: what attention and the operators before it read and write in place of a tensor,
+// A slice of a tensor's heads. Attention and the operators before it read and write slices instead of tensors,
 // since tensors have no strides.
 #pragma once
 
@@ -16,7 +16,7 @@ struct HeadSlice {
   /// (B, T, G, count): one element for each head of each position.
   Shape heads() const;
 };
-/// Throws unless the tensor has these heads and a dtype that operators compute with.
+/// Throws unless the tensor has these heads and a compute dtype.
 void check_slice(const char* what, const HeadSlice& slice);
 
 }  // namespace mtl

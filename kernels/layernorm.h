@@ -23,7 +23,7 @@ struct LayerNormCache {
   Tensor rstd;  // (N) f32
 };
 
-/// The results of backward; a gradient that is left out is not computed.
+/// The results of backward; an absent gradient is not computed.
 struct LayerNormGrads {
   Grad dx, dgamma, dbeta;
 };
@@ -33,8 +33,8 @@ struct LayerNormGrads {
 void layernorm_forward(Stream& stream, Tensor y, const LayerNormCache& cache, Tensor gamma, Tensor beta, float eps,
                        const ResidualSum& sum = {});
 
-/// dx (N, C), which may be dy itself where both have one dtype, obeys its GradMode: accumulating is how the skip
-/// connection's gradient and the norm's meet.
+/// dx (N, C), which may be dy itself if both have one dtype, obeys its GradMode: accumulating adds the norm's gradient
+/// to the skip connection's.
 void layernorm_backward(Stream& stream, Arena& scratch, Grad dx, Grad dgamma, Grad dbeta, Tensor dy,
                         const LayerNormCache& cache, Tensor gamma);
 

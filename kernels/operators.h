@@ -1,4 +1,4 @@
-// The contracts of all operators, for those who implement them.
+// Includes the contracts of all operators, for implementations.
 #pragma once
 
 #include "kernels/activation.h"

@@ -1,4 +1,4 @@
-// Spreads operators over threads on the cpu by fixed blocks, so that results do not depend on their number.
+// Splits operators on the cpu over threads by fixed blocks, so that results do not depend on the number of threads.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ struct Blocks {
   Range operator[](std::int64_t block) const { return {block * block_size, std::min(count, (block + 1) * block_size)}; }
 };
 
-/// Elements of work below which a second thread costs more than it brings (a fork takes about 5 us).
+/// Elements of work below which a second thread costs more than it gains (a fork takes about 5 us).
 inline constexpr std::int64_t kSerialElements = 16384;
 
 /// Blocks of rows whose work is about kSerialElements / 4 elements of `width` columns each, 512 blocks at most.
@@ -43,7 +43,7 @@ void parallel_for(int threads, std::int64_t blocks, std::int64_t work, const Bod
   for (std::int64_t block = 0; block < blocks; ++block) body(block);
 }
 
-/// The same over the rows of a matrix: body(Range rows).
+/// Calls body(Range rows) for the blocks of a matrix's rows alike.
 template <class Body>
 void parallel_rows(int threads, std::int64_t rows, std::int64_t width, const Body& body) {
   Blocks blocks = row_blocks(rows, width);

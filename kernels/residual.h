@@ -30,11 +30,11 @@ struct ResidualSum {
   std::size_t bytes() const { return residual.bytes() + branch.bytes() + bias.bytes(); }
 };
 
-/// out may be sum.residual itself. A norm that reads `out` next takes the sum instead (kernels/layernorm.h,
-/// kernels/rmsnorm.h): it writes out in the same pass over memory.
+/// Writes out, which may be sum.residual itself. A norm that reads `out` next takes the sum instead
+/// (kernels/layernorm.h, kernels/rmsnorm.h): it writes out in the same pass over memory.
 void residual_forward(Stream& stream, Tensor out, const ResidualSum& sum);
 
-/// dbranch may be dout itself where S is T. Then, with dropout off, only dbias is computed.
+/// dbranch may be dout itself if S is T; then, without dropout, only dbias is computed.
 void residual_backward(Stream& stream, Arena& scratch, Tensor dbranch, Grad dbias, Tensor dout, const Dropout& dropout,
                        const RowMap& rows);
 

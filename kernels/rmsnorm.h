@@ -21,14 +21,14 @@ struct RmsNormCache {
   Tensor rstd;  // (N)    f32
 };
 
-/// Writes y (N, C) and cache.rstd; reads cache.x. y may be cache.x itself where S is T and no backward follows. With
+/// Writes y (N, C) and cache.rstd; reads cache.x. y may be cache.x itself if S is T and no backward follows. With
 /// `sum`, cache.x is first written: the same bits as residual_forward(stream, cache.x, sum) before, but memory is read
 /// once less. The branch has the dtype T.
 void rmsnorm_forward(Stream& stream, Tensor y, const RmsNormCache& cache, Tensor gamma, float eps,
                      const ResidualSum& sum = {});
 
-/// Reads x, dy and gamma once for both gradients; a gradient that is left out is not computed. dx (N, C) may be dy
-/// itself where S is T. Accumulating dx is how the skip connection's gradient and the norm's meet.
+/// Reads x, dy and gamma once for both gradients; an absent gradient is not computed. dx (N, C) may be dy
+/// itself if S is T. Accumulating adds to the skip connection's gradient in dx.
 void rmsnorm_backward(Stream& stream, Arena& scratch, Grad dx, Grad dgamma, Tensor dy, const RmsNormCache& cache,
                       Tensor gamma);
 

@@ -7,11 +7,11 @@
 
 namespace mtl::cuda {
 
-/// Throws Error with CUDA's text. Kernels run after their launch has returned, so what failed may be one of them.
+/// Throws Error with CUDA's text. Kernels run after their launch returns, so an earlier kernel may be at fault.
 inline void check(cudaError_t status, const char* what) {
   if (status == cudaSuccess) return;
   fail(Exit::failure, "GPU: ", what, " failed: ", cudaGetErrorString(status), " (", cudaGetErrorName(status),
-       "); the fault may be that of a kernel that was started before");
+       "); an earlier kernel may be at fault");
 }
 
 }  // namespace mtl::cuda

@@ -1,8 +1,9 @@
-// A file of choices by measuring, which spares the next run on the same GPU the measurements:
+// A file of measured choices, which saves the next run on the same GPU the measurements:
 //
 //   {"format": "mtl-choices", "version": 1, "contexts": {CONTEXT: {KEY: CHOICE, ...}, ...}}
 //
-// A context names the GPU and the libraries that the choices are good for. Nothing here throws: a run does without.
+// A context names the GPU and the libraries that the choices are good for. Nothing here throws: a run can do without
+// the file.
 #pragma once
 
 #include <functional>

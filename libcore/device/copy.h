@@ -1,4 +1,4 @@
-// The only ways between the host and a device: the host never reads or writes a device's memory itself.
+// All copies between the host and a device: the host never reads or writes a device's memory directly.
 //
 // In a training step: copies on a stream, after what the stream was given before. Elsewhere (initial weights, loading,
 // saving, generation): a HostView, which waits for the device and costs nothing on the cpu, where the tensor's own
@@ -13,15 +13,15 @@
 
 namespace mtl {
 
-/// Host to device: every element of `to`. `from` may change once it returns.
+/// Copies from host to device, every element of `to`. `from` may change after the return.
 void copy_from_host(Stream& stream, const Tensor& to, std::span<const std::byte> from);
-/// Device to host: every element of `from`, there when it returns.
+/// Copies from device to host, every element of `from`; complete on return.
 void copy_to_host(Stream& stream, std::span<std::byte> to, const Tensor& from);
 /// Either way between the device and pinned memory (a Buffer of Space::host): the host does not wait. Its side must
 /// stay untouched until the stream has come so far (device/event.h). On the cpu it is done when it returns.
 void copy_from_pinned(Stream& stream, const Tensor& to, std::span<const std::byte> from);
 void copy_to_pinned(Stream& stream, std::span<std::byte> to, const Tensor& from);
-/// On the device; the tensors have as many bytes and do not overlap, or are the same.
+/// Copies on the device. The tensors have the same number of bytes, and do not overlap or are identical.
 void copy_on_device(Stream& stream, const Tensor& to, const Tensor& from);
 
 template <class T>
@@ -31,7 +31,7 @@ void copy_from_host(Stream& stream, const Tensor& to, const std::vector<T>& from
   copy_from_host(stream, to, std::as_bytes(std::span(from)));
 }
 
-/// All elements of a tensor, for the host.
+/// Returns all elements of a tensor.
 template <class T>
 std::vector<T> host_copy(Stream& stream, const Tensor& from) {
   require(from.dtype() == dtype_of<T>(), "a tensor of ", name_of(from.dtype()), " was read as ",
@@ -41,7 +41,7 @@ std::vector<T> host_copy(Stream& stream, const Tensor& from) {
   return out;
 }
 
-/// A tensor's contents in host memory: on the cpu the tensor's own memory, elsewhere a copy of it, made once.
+/// A tensor's contents in host memory: on the cpu the tensor's memory itself, elsewhere a copy.
 class HostView {
  public:
   HostView(Device device, const Tensor& tensor);

@@ -14,7 +14,7 @@ namespace mtl {
 
 class CudaLibrary {
  public:
-  /// A function of a library; becomes a pointer to any type of function.
+  /// A function of a library; converts to any function pointer.
   class Symbol {
    public:
     explicit Symbol(void* address) : address_(address) {}
@@ -32,11 +32,11 @@ class CudaLibrary {
   /// the process ends. Throws Error with the loader's reasons: "cannot open NAME, which PURPOSE: ...; REMEDY".
   CudaLibrary(const std::vector<std::string>& names, const std::string& purpose, const std::string& remedy);
 
-  /// Throws Error when the library has no such function.
+  /// Throws Error if the library lacks the function.
   Symbol operator[](const char* function) const;
-  /// True if it has the function: later versions add some.
+  /// True if the library has the function; later versions add functions.
   bool has(const char* function) const;
-  /// As it was opened: a name, or a path.
+  /// The name or path by which it was opened.
   const std::string& name() const { return name_; }
 
  private:

@@ -1,4 +1,4 @@
-// Memory of the device cuda, as the build implements it: no_cuda.cpp refuses; tests/mirror plays the device.
+// Memory of the device cuda, as the build implements it: no_cuda.cpp refuses; tests/mirror emulates the device.
 //
 // These copies wait for every stream, and are done when they return; cuda_stream.h has those of a stream.
 #pragma once
@@ -7,11 +7,11 @@
 
 namespace mtl::cuda {
 
-/// 64-byte aligned, zeroed. Throws Error when the build has no such device, or its memory does not suffice.
+/// Allocates zeroed memory, 64-byte aligned. Throws Error if the build lacks the device or the memory does not suffice.
 std::byte* allocate(std::size_t bytes);
 void release(std::byte* memory) noexcept;
 
-/// The same of host memory that is pinned: the device copies from and to it while the host continues.
+/// Allocates pinned host memory alike: the device copies from and to it while the host continues.
 std::byte* allocate_pinned(std::size_t bytes);
 void release_pinned(std::byte* memory) noexcept;
 

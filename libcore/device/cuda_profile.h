@@ -9,7 +9,7 @@
 
 namespace mtl::cuda {
 
-/// A range of the calling thread that nsys shows. Kernels that are launched in it belong to the operator `op`, a place
+/// A range of the calling thread that nsys shows. Kernels launched in it belong to the operator `op`, an index
 /// in the profile; -1: the range is not an operator.
 void begin_range(const std::string& name, int op);
 void end_range(bool is_op);
@@ -17,8 +17,8 @@ void end_range(bool is_op);
 /// Starts what `nsys profile --capture-range=cudaProfilerApi` records, and CUPTI's records of kernels. Returns why
 /// there are none; empty when there are.
 std::string start_kernel_records();
-/// Ends both. Kernels in the order of their begins, in milliseconds since `start_kernel_records` returned; the device
-/// must be idle.
+/// Ends both. Returns kernels in the order of their begins, in milliseconds since `start_kernel_records` returned; the
+/// device must be idle.
 std::vector<ProfileKernel> stop_kernel_records();
 
 }  // namespace mtl::cuda

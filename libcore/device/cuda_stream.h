@@ -1,5 +1,5 @@
 // Streams, events and captured graphs of the device cuda, as the build implements them: stream_cuda.cpp calls the CUDA
-// runtime, no_cuda_stream.cpp refuses, tests/mirror/queue.cpp plays them. Callers use device/stream.h, event.h,
+// runtime, no_cuda_stream.cpp refuses, tests/mirror/queue.cpp emulates them. Callers use device/stream.h, event.h,
 // graph.h.
 #pragma once
 
@@ -19,7 +19,7 @@ using GraphHandle = CUgraphExec_st*;
 /// stream, wait for all streams.
 StreamHandle open_stream();
 void close_stream(StreamHandle stream) noexcept;
-/// The host waits for every command of the stream.
+/// Blocks the host until every command of the stream is done.
 void synchronize(StreamHandle stream);
 
 /// Host memory of these three must be pinned, or the host waits for the copy.
@@ -30,20 +30,20 @@ void copy_within(StreamHandle stream, void* to, const void* from, std::size_t by
 EventHandle make_event(bool timed);
 void free_event(EventHandle event) noexcept;
 void record(EventHandle event, StreamHandle stream);
-/// Later commands of the stream run after the place that was last recorded.
+/// Later commands of the stream run after the event's last record.
 void order(EventHandle event, StreamHandle stream);
 void synchronize(EventHandle event);
 bool is_done(EventHandle event);
-/// Between two timed events that are done.
+/// Time between two timed events that are done.
 float milliseconds_between(EventHandle begin, EventHandle end);
 
 /// Until end_capture(), commands of the stream, and of streams that wait for its events, are collected, not run. The
 /// host must not wait for them, allocate or free device memory, or use copies without a stream meanwhile.
 void begin_capture(StreamHandle stream);
 GraphHandle end_capture(StreamHandle stream);
-/// Whether the stream's commands are collected.
+/// True if the stream's commands are captured.
 bool is_captured(StreamHandle stream);
-/// Ends a capture that failed.
+/// Ends a failed capture.
 void drop_capture(StreamHandle stream) noexcept;
 /// True between begin_capture() and its end, also for streams that joined the capture.
 bool is_capturing(StreamHandle stream);

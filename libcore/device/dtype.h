@@ -35,7 +35,7 @@ constexpr const char* name_of(DType dtype) {
   return names[static_cast<int>(dtype)];
 }
 
-/// Sixteen-bit floating point is for storage alone: bfloat16 and IEEE 754 binary16, by their bits. Arithmetic is in
+/// Sixteen-bit floating point, for storage only: bfloat16 and IEEE 754 binary16, by their bits. Arithmetic is in
 /// fp32, through widen() and narrow().
 struct Bf16 {
   std::uint16_t bits;
@@ -104,7 +104,7 @@ T narrow(float value) {
     return value;
 }
 
-/// Whether operators compute with tensors of this dtype: f32, bf16 and f16.
+/// True if operators compute with tensors of this dtype: f32, bf16 and f16.
 constexpr bool is_computed(DType dtype) { return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16; }
 
 /// body(T()) with T = float, Bf16 or Half: what stores the dtype, one of is_computed().

@@ -1,5 +1,5 @@
 // Order between streams, and between a stream and the host. On the cpu and on meta an operator is done when it returns:
-// there an event only takes the time.
+// there an event only stores the time.
 #pragma once
 
 #include "device/stream.h"
@@ -15,20 +15,20 @@ class Event {
   Event(Event&& other) noexcept;
   Event& operator=(Event&& other) noexcept;
 
-  /// Marks the place after everything that the stream was given.
+  /// Records the event after all commands of the stream so far.
   void record(Stream& stream);
-  /// Later commands of `stream` run after the marked place.
+  /// Later commands of `stream` run after the event.
   void order(Stream& stream) const;
-  /// The host waits until the marked place is reached.
+  /// Blocks the host until the event is reached.
   void wait() const;
-  /// Whether it is reached. True if none was marked.
+  /// True if the event is reached or was never recorded.
   bool done() const;
   /// Milliseconds from `begin` to this event. Both are of Kind::time, and reached.
   double milliseconds_since(const Event& begin) const;
 
  private:
   cuda::EventHandle handle_ = nullptr;  // null on the cpu and on meta
-  double seconds_ = 0;                  // there, when it was recorded
+  double seconds_ = 0;                  // on the cpu and on meta: the time of the record
 };
 
 }  // namespace mtl

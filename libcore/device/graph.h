@@ -1,4 +1,4 @@
-// A CUDA graph: commands that are collected from a stream once, and given to it again with one call.
+// A CUDA graph: commands captured from a stream once, and launched again with one call.
 #pragma once
 
 #include <functional>
@@ -19,7 +19,7 @@ class Graph {
   /// stream after them again (device/event.h). They do not run. Addresses and sizes are those of the capture; `body`
   /// must not wait for the stream, make or free buffers, or read the results of its commands. Throws what it throws.
   void capture(Stream& stream, const std::function<void()>& body);
-  /// Runs the commands after those that the stream was given.
+  /// Runs the captured commands after the stream's earlier commands.
   void launch(Stream& stream) const;
 
  private:

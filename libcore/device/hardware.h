@@ -1,4 +1,4 @@
-// The peak rates of a device, by its data sheet or by measuring: the roofline that operators are compared with.
+// The peak rates of a device, from its data sheet or measured: the roofline that operators are compared with.
 #pragma once
 
 #include <string>
@@ -22,9 +22,9 @@ struct Hardware {
     if (dtype == DType::bf16 || dtype == DType::f16) return tflops_16;
     return tf32 ? tflops_tf32 : tflops_f32;
   }
-  /// The least time of this work, in milliseconds: that of its products or of its bytes, whichever is longer.
+  /// Lower bound of the time of this work, in milliseconds: that of its FLOPs or of its bytes, whichever is longer.
   double bound_ms(const Counters& work, DType dtype, bool tf32 = false) const;
-  /// Whether the products take longer than the bytes.
+  /// True if the FLOPs take longer than the bytes.
   bool is_compute_bound(const Counters& work, DType dtype, bool tf32 = false) const;
 };
 

@@ -1,4 +1,4 @@
-// The time of work on a device, to choose between ways to compute the same.
+// Measures the time of work on a device, to choose between equivalent computations.
 #pragma once
 
 #include <functional>

@@ -38,17 +38,17 @@ class Buffer {
   std::size_t bytes_ = 0;
 };
 
-/// Buffers of this process, on meta excepted, to compare with plans.
+/// The buffers of this process, except on meta, to compare with plans.
 struct BufferUse {
-  std::size_t bytes = 0;  // of those that exist
-  std::size_t made = 0;   // so far
+  std::size_t bytes = 0;  // of existing buffers
+  std::size_t made = 0;   // number of buffers so far
 };
 BufferUse buffer_use();
 
 /// A stack of tensors, in memory of its own or in a part of a Buffer. Every tensor starts on a 64-byte boundary.
 class Arena {
  public:
-  /// `name` is what errors call it. On meta the capacity is unlimited.
+  /// `name` is for errors. On meta the capacity is unlimited.
   Arena(Device device, std::string name, std::size_t capacity);
   /// A part of `memory`, which must outlive it: `capacity` bytes from `offset` on, a multiple of 64.
   Arena(Device device, std::string name, const Buffer& memory, std::size_t offset, std::size_t capacity);
@@ -57,12 +57,12 @@ class Arena {
   /// A tensor of the same dtype and shape.
   Tensor like(const Tensor& other) { return make(other.dtype(), other.shape()); }
   void clear() { used_ = 0; }
-  /// Bytes in use; release_to() a former number releases everything made since.
+  /// Bytes in use; release_to() an earlier value releases all tensors made since.
   std::size_t used() const { return used_; }
   void release_to(std::size_t used) { used_ = std::min(used_, used); }
   std::size_t peak() const { return peak_; }
 
-  /// Releases, at the end of its scope, everything made since it was made.
+  /// Releases, at the end of its scope, all tensors made since its construction.
   class Mark {
    public:
     explicit Mark(Arena& arena) : arena_(arena), used_(arena.used_) {}
@@ -77,7 +77,7 @@ class Arena {
  private:
   Device device_;
   std::string name_;
-  Buffer own_;  // none where it is a part of another
+  Buffer own_;  // empty if the arena is a part of another Buffer
   std::byte* data_ = nullptr;
   std::size_t capacity_ = 0;
   std::size_t used_ = 0;

@@ -1,5 +1,5 @@
 // Philox4x32-10, the counter-based random stream behind dropout and initial weights (Salmon et al. 2011).
-// What is drawn depends on key and counter alone: never on the number of ranks, threads or micro-batches.
+// Draws depend only on key and counter, never on the number of ranks, threads or micro-batches.
 #pragma once
 
 #include <array>
@@ -7,7 +7,7 @@
 
 namespace mtl {
 
-/// A stream: `seed` of the run, `site` a number of the place in the model that draws.
+/// A random stream: `seed` of the run, `site` the number of the drawing place in the model.
 struct PhiloxKey {
   std::uint32_t seed;
   std::uint32_t site;

@@ -22,7 +22,7 @@ enum class ProfileKind {
   phase,          // of a step: forward, backward, optimizer, ...
   layer,          // of the model: embedding, layer, head
   op,             // an operator
-  communication,  // a wait for other ranks, in the stream
+  communication,  // a wait for other ranks in the stream
 };
 
 struct ProfileEntry {
@@ -30,9 +30,9 @@ struct ProfileEntry {
   std::string name;          // "layernorm_forward", "layer"
   std::int64_t number = -1;  // of the step, micro-batch or layer; -1: none
   std::string detail = "";   // of an operator: shape and dtype of its operands
-  DType dtype = DType::f32;  // of an operator: what its products multiply
+  DType dtype = DType::f32;  // of an operator: dtype of its products' operands
   Counters work = {};        // of an operator
-  int parent = -1;           // the range around it, by its place
+  int parent = -1;           // index of the enclosing range
   double begin_ms = 0, end_ms = 0;
 
   double ms() const { return end_ms - begin_ms; }
@@ -43,28 +43,28 @@ struct ProfileEntry {
 /// A kernel on a GPU, as CUPTI recorded it.
 struct ProfileKernel {
   std::string name;  // short_kernel_name()
-  int entry = -1;    // the operator that launched it, by its place
+  int entry = -1;    // index of the operator that launched it
   double begin_ms = 0, end_ms = 0;
 };
 
 /// Without its return type, anonymous namespaces and parameters: "mtl::cuda::sum_rows<float, 4>".
 std::string short_kernel_name(std::string demangled);
 
-/// Entries nest: the one that began last ends first. Used by one thread.
+/// Entries nest: the last to begin ends first. Not thread-safe.
 class Profile {
  public:
   explicit Profile(Device device) : device_(device) {}
   Device device() const { return device_; }
 
-  /// Returns the new entry's place. An operator's work is what the stream counted since the operator before it.
+  /// Returns the new entry's index. An operator's work is the stream's count since the operator before it.
   int begin(Stream& stream, ProfileEntry entry);
-  /// Keeps what it would throw for finish().
+  /// Does not throw: finish() throws its exception.
   void end(Stream& stream, int place) noexcept;
-  /// Sets the times: milliseconds since the first entry began. Waits for the device; nothing may be open.
+  /// Sets the times: milliseconds since the first entry began. Waits for the device; no entry may be open.
   void finish();
 
   const std::vector<ProfileEntry>& entries() const { return entries_; }
-  /// In the order of their begins; none without CUPTI.
+  /// In the order of their begins; empty without CUPTI.
   std::vector<ProfileKernel> kernels;
 
  private:

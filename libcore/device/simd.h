@@ -110,7 +110,7 @@ struct PartLanes {
     store_vector(v, lanes);
     std::memcpy(to, lanes, count * sizeof(T));
   }
-  /// v with zeros beyond.
+  /// v with zeros in the other lanes.
   HWY_INLINE VecF32 keep(VecF32 v) const { return hn::IfThenElseZero(hn::FirstN(F32(), count), v); }
 };
 

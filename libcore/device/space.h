@@ -1,9 +1,9 @@
-// Where memory is.
+// The location of memory.
 #pragma once
 
 namespace mtl {
 
-/// Next to where operators run, or next to the program. On a CPU both are the same memory.
+/// `device`: memory of the device that runs operators; `host`: memory of the program. Identical on a CPU.
 enum class Space { device, host };
 
 }  // namespace mtl

@@ -1,6 +1,6 @@
-// What changes from step to step. It lives where operators run and is read through a pointer, so that a captured
-// step (a CUDA graph) sees new values without being captured again. The host sends StepInputs before a step and
-// receives the StepReport after it. (The numbers of a step's samples travel in its batches.)
+// The values that change from step to step. They are in the operators' memory, read through a pointer, so that a
+// captured step (a CUDA graph) reads new values without a new capture. The host sends StepInputs before a step and
+// receives the StepReport after it. (The batches hold the numbers of a step's samples.)
 #pragma once
 
 #include <array>
@@ -12,23 +12,24 @@
 
 namespace mtl {
 
-/// Host to device, once a step.
+/// From host to device, once per step.
 struct StepInputs {
   std::int64_t step = 0;    // optimizer steps begun, 1 in the first
   double lr = 0;            // of this step
   double weight_decay = 0;  // of this step
-  double loss_scale = 1;    // gradients carry this factor
+  double loss_scale = 1;    // gradients are multiplied by it
   // The other values are right if the step before made its update, whose report the host had not read yet: without that
   // update this step makes none either.
   std::int32_t assumes_update = 0;
 };
 
-/// Device to host, once a step.
+/// From device to host, once per step.
 struct StepReport {
-  double loss_sum = 0;         // of the losses that were added: sum_losses
-  double clip_scale = 1;       // gradients are multiplied by it in the update
-  double grad_norm = 0;        // global, before clipping, loss scale taken out
-  std::int32_t found_inf = 0;  // the norm is not finite, or the step assumes an update that was not made: it makes none
+  double loss_sum = 0;    // sum_losses() adds to it
+  double clip_scale = 1;  // gradients are multiplied by it in the update
+  double grad_norm = 0;   // global, before clipping, divided by the loss scale
+  std::int32_t found_inf =
+      0;  // nonzero: no update, since the norm is not finite or the step assumes an update not made
   // Elements that this rank owns and updates: those whose update is not zero; of these, those whose stored weight the
   // update leaves as it is; and those whose main weight changes while the copy that layers read does not.
   std::int64_t nonzero_updates = 0, lost_updates = 0, lost_copies = 0;
@@ -36,36 +37,37 @@ struct StepReport {
 
 struct StepState : StepInputs, StepReport {};
 
-/// The StepState of a run. Inputs and reports pass through pinned memory on cuda, so that the host waits for neither.
+/// The StepState of a run. Inputs and reports pass through pinned memory on cuda, so that the host does not block on
+/// them.
 class StepMemory {
  public:
-  /// Reports that may be on their way at a time.
+  /// Reports in flight, at most.
   static constexpr int kReports = 2;
 
   explicit StepMemory(Device device);
   static constexpr std::size_t bytes() { return sizeof(StepState); }
-  /// Of pinned memory.
+  /// Bytes of pinned memory.
   static std::size_t host_bytes(Device device) { return device == Device::cpu ? 0 : kReports * sizeof(StepState); }
 
-  /// For operators.
+  /// The address that operators read and write.
   StepState* on_device() const { return reinterpret_cast<StepState*>(memory_.data()); }
-  /// Where loss_sum is, (1) f64.
+  /// loss_sum as a tensor, (1) f64.
   Tensor loss_sum() const;
-  /// Waits for nothing but the copy of the inputs before the last ones.
+  /// Sends the inputs of the next step. Waits only for the copy of the inputs two steps before.
   void send(Stream& stream, const StepInputs& inputs);
-  /// Starts to copy the report of what the stream was given; returns what read_report() takes. At most kReports are
-  /// started and not read.
+  /// Starts to copy the report of the stream's commands so far; returns its number, for read_report(). At most kReports
+  /// may be unread.
   int start_report(Stream& stream);
-  /// Waits until the report is there.
+  /// Waits for the report's copy.
   StepReport read_report(int number) const;
-  /// Waits for everything that the stream was given.
+  /// Waits for all commands of the stream, and returns their report.
   StepReport receive(Stream& stream) { return read_report(start_report(stream)); }
 
  private:
   StepState& on_host(int number) const;
 
   Buffer memory_, pinned_;
-  mutable std::array<StepState, kReports> own_;  // where no memory is pinned
+  mutable std::array<StepState, kReports> own_;  // if no memory is pinned
   std::array<Event, kReports> sent_, reported_;
   int last_sent_ = 0, last_started_ = 0;
 };

@@ -34,7 +34,7 @@ class Tensor {
   Tensor() = default;
   Tensor(void* data, DType dtype, Shape shape) : data_(data), dtype_(dtype), shape_(shape) {}
 
-  /// False for a default-made tensor: an operand that is left out.
+  /// False for a default-constructed tensor: an absent operand.
   bool exists() const { return shape_.rank() > 0; }
   const Shape& shape() const { return shape_; }
   std::int64_t size(int axis) const { return shape_[axis]; }
@@ -55,7 +55,7 @@ class Tensor {
   Tensor rows(std::int64_t begin, std::int64_t count) const;
   /// Elements [begin, begin + count) as a flat tensor.
   Tensor flat(std::int64_t begin, std::int64_t count) const;
-  /// Product of all sizes but the last: how many rows an operator over the last axis sees.
+  /// Product of all sizes but the last: the number of rows of an operator over the last axis.
   std::int64_t row_count() const { return numel() / std::max<std::int64_t>(1, shape_[-1]); }
 
  private:
@@ -64,13 +64,13 @@ class Tensor {
   Shape shape_;
 };
 
-/// Throws "what: expected float32 (2, 3), got ..." unless the tensor is exactly that.
+/// Throws "what: expected float32 (2, 3), got ..." unless dtype and shape are equal.
 void expect_tensor(const char* what, const Tensor& tensor, DType dtype, const Shape& shape);
 
-/// What a backward operator does with a gradient that may already hold earlier micro-batches: a GEMM's beta.
+/// Overwrite a gradient, or add to it when it holds earlier micro-batches: a GEMM's beta.
 enum class GradMode { overwrite, accumulate };
 
-/// A gradient to be written or added to. Default-made: not wanted.
+/// A gradient to be written or added to. Default-constructed: not computed.
 struct Grad {
   Tensor tensor;
   GradMode mode = GradMode::overwrite;
