@@ -1,5 +1,5 @@
-// The functions of kernels/activation.h and their derivatives. The function is chosen for each element: all threads
-// take the same branch, and what calls these waits for memory.
+// The functions of kernels/activation.h and their derivatives. The function is selected per element: all threads
+// take the same branch, and callers are bound by memory.
 #pragma once
 
 #include "kernels/activation.h"

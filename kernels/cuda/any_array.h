@@ -1,11 +1,11 @@
-// Flat operands whose dtype a kernel asks for when it runs: all threads take the same branch, and it waits for memory.
+// Flat operands whose dtype is a run-time value: all threads take the same branch, and the kernel is bound by memory.
 #pragma once
 
 #include "kernels/cuda/flat.h"
 
 namespace mtl::cuda {
 
-/// Elements of float, Bf16 or Half; `data` is null where the operand is left out.
+/// Elements of float, Bf16 or Half; `data` is null if the operand is absent.
 struct AnyArray {
   void* data = nullptr;
   DType dtype = DType::f32;
@@ -29,7 +29,7 @@ __device__ void store(const AnyArray& array, std::int64_t i, const Pack<n>& pack
   store(static_cast<float*>(array.data) + i, pack);
 }
 
-/// An element as store() rounds it.
+/// The value, rounded as store() does.
 __device__ inline float rounded(DType dtype, float value) {
   if (dtype == DType::bf16) return to_float(from_float<Bf16>(value));
   if (dtype == DType::f16) return to_float(from_float<Half>(value));

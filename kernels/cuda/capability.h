@@ -1,4 +1,4 @@
-// The compute capability of the GPU. tests/cuda_on_cpu has a header of the same name that plays one.
+// The compute capability of the GPU. tests/cuda_on_cpu has an emulating header of the same name.
 #pragma once
 
 #include "kernels/cuda/platform.h"

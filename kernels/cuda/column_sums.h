@@ -1,5 +1,5 @@
 // Sums over the rows of a tensor, for gradients of biases and of a norm's parameters: each block sums some rows into a
-// row of fp32 of its own, and these rows are added in a fixed order. So the result depends on the shape alone.
+// row of fp32 of its own, and these rows are added in a fixed order. So the result depends only on the shape.
 #pragma once
 
 #include <algorithm>

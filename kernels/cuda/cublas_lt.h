@@ -1,5 +1,5 @@
-// cuBLASLt. The library is opened at the first product: it has half a gigabyte, and a program that only uses the cpu
-// must start without it. tests/cuda_on_cpu has its own file of this name, whose functions play the library.
+// cuBLASLt. The library is opened at the first product: it has half a gigabyte, and a program that uses only the cpu
+// must start without it. tests/cuda_on_cpu has a file of this name that emulates the library.
 #pragma once
 
 #include <cublasLt.h>
@@ -9,7 +9,7 @@
 
 namespace mtl::cuda {
 
-/// The library and the functions that are called.
+/// The library and the functions in use.
 struct CublasLt {
   CudaLibrary library{
       {cat("libcublasLt.so.", CUBLAS_VER_MAJOR)},

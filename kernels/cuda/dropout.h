@@ -1,5 +1,5 @@
 // The masks of kernels/dropout.h for hidden states: the same bits as on the cpu. A pack of 8 elements is one Philox
-// call, about 100 instructions, which a kernel that waits for memory hides; a single element, where rows are not a
+// call, about 100 instructions, which a memory-bound kernel hides; a single element, if rows are not a
 // multiple of 8 long, draws the whole call too.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace mtl::cuda {
 
-/// A tensor's mask, as a kernel receives it.
+/// A tensor's mask, as a kernel argument.
 struct HiddenMask {
   PhiloxKey key;
   const std::int64_t* samples = nullptr;  // null: dropout is off

@@ -1,4 +1,4 @@
-// Kernels over flat ranges: each thread takes elements, or packs of them, a grid apart.
+// Grid-stride kernels over flat ranges: each thread computes elements, or packs of them, one grid apart.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace mtl::cuda {
 __device__ inline std::int64_t first_element() { return std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
 __device__ inline std::int64_t all_threads() { return std::int64_t{gridDim.x} * blockDim.x; }
 
-/// Threads for `count` elements or packs: one each, up to as many as keep a GPU busy.
+/// Threads for `count` elements or packs: one each, at most as many as fill a GPU.
 inline LaunchShape flat_shape(std::int64_t count) {
   constexpr std::int64_t kThreads = 256, kMostBlocks = 132 * 8;  // eight for each multiprocessor of an H100
   return {static_cast<unsigned>(std::min(kMostBlocks, (count + kThreads - 1) / kThreads)), kThreads};

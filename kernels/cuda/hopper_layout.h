@@ -1,4 +1,4 @@
-// How tiles lie in shared memory for the tensor cores of sm_90, as arithmetic: TMA writes them so, and wgmma reads them
+// The layout of tiles in shared memory for the tensor cores of sm_90: TMA writes it, and wgmma reads it
 // through descriptors (PTX ISA, "Asynchronous Warpgroup Level Matrix Shared Memory Layout").
 //
 // A tile of rows of D elements of 16 bits is D / 64 panels, one after the other: a panel has 64 columns of all rows,

@@ -1,4 +1,4 @@
-// Tensor cores and asynchronous copies, in words that every GPU since sm_80 has. All lanes of a warp call ldmatrix and
+// Tensor cores and asynchronous copies: instructions of every GPU since sm_80. All lanes of a warp call ldmatrix and
 // mma together. Lane 4 g + q holds, of the fragments of D (16, 8) = A (16, 16) B (16, 8) + D:
 //   A  pairs of columns: (g, 2q), (g + 8, 2q), (g, 2q + 8), (g + 8, 2q + 8)
 //   B  pairs of rows:    (2q, g), (2q + 8, g)
@@ -24,7 +24,7 @@ __device__ inline void ldmatrix_x4(std::uint32_t (&out)[4], const void* row) {
                : "r"(shared_address(row))
                : "memory");
 }
-/// The same of the transposed matrices: elements (2c, r) and (2c + 1, r).
+/// Loads the transposed matrices alike: elements (2c, r) and (2c + 1, r).
 __device__ inline void ldmatrix_x4_trans(std::uint32_t (&out)[4], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
