@@ -7,9 +7,9 @@
 
 namespace mtl {
 
-/// The GPU, its driver, and the library of products: "NVIDIA H100 80GB HBM3, sm_90, driver 13000, cuBLASLt 130100".
-/// Choices of another text are not used: their numbers may mean something else. Empty for a device on which nothing is
-/// measured. Throws Error when the library is missing.
+/// The GPU that this process uses, its driver, and the library of products: "NVIDIA H100 80GB HBM3, sm_90, driver
+/// 13000, cuBLASLt 130100". Choices of another text are not used: their numbers may mean something else. Empty for a
+/// device on which nothing is measured. Throws Error when the library is missing.
 std::string choices_context(Device device);
 
 }  // namespace mtl

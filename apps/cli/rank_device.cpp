@@ -16,13 +16,23 @@ constexpr char kSeparator = '\n';
 
 const char* variable(const char* name) { return std::getenv(name); }
 
-/// "8 GPUs (NVIDIA H100 80GB HBM3)".
-std::string gpus_text(const std::vector<std::vector<std::string>>& ranks) {
-  std::map<std::string, int> counts;
-  for (const std::vector<std::string>& rank : ranks) ++counts[rank[1]];
-  std::vector<std::string> kinds;
-  for (const auto& [name, count] : counts) kinds.push_back(counts.size() == 1 ? name : cat(count, " x ", name));
-  return cat("computing on ", ranks.size(), " GPUs (", join(kinds, ", "), ")");
+/// "8 GPUs (NVIDIA H100 80GB HBM3)"; of several kinds with the number of each, its first rank, and what it means.
+std::string gpus_text(const std::vector<std::vector<std::string>>& ranks, const std::vector<std::string>& hosts) {
+  struct Kind {
+    int count = 0;
+    std::size_t first = 0;
+  };
+  std::map<std::string, Kind> kinds;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    Kind& kind = kinds.insert({ranks[rank][1], {0, rank}}).first->second;
+    ++kind.count;
+  }
+  if (kinds.size() == 1) return cat("computing on ", ranks.size(), " GPUs (", ranks[0][1], ")");
+  std::vector<std::string> texts;
+  for (const auto& [name, kind] : kinds)
+    texts.push_back(cat(kind.count, " x ", name, " (first: rank ", kind.first, " on ", hosts[kind.first], ")"));
+  return cat("computing on ", ranks.size(), " GPUs of different kinds: ", join(texts, ", "),
+             "; the slowest one sets the pace, and each measures algorithms of its own");
 }
 
 /// The problem when two ranks of a host have the same GPU; else empty.
@@ -104,7 +114,7 @@ DeviceChoice agree_on_device(const std::string& name, const RankDevice& own, con
     return out;
   }
   out.device = Device::cuda;
-  out.text = gpus_text(ranks);
+  out.text = gpus_text(ranks, hosts);
   return out;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -22,8 +23,9 @@ struct CudaDevice {
   std::string text() const;  // "NVIDIA H100 80GB HBM3 (sm_90, 79.1 GiB)"
 };
 
-/// GPU number `ordinal` of those that CUDA shows to this process (CUDA_VISIBLE_DEVICES). Never throws for want of one.
-CudaDevice find_cuda_device(int ordinal = 0);
+/// GPU number `ordinal` of those that CUDA shows to this process (CUDA_VISIBLE_DEVICES); by default the one that
+/// use_cuda_device() chose. Does not throw if there is none.
+CudaDevice find_cuda_device(std::optional<int> ordinal = {});
 /// The calling thread, which alone may allocate, make streams and launch, uses this GPU from here on; otherwise the
 /// first one. Call before anything else on the device.
 void use_cuda_device(int ordinal);

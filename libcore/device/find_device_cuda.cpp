@@ -30,7 +30,7 @@ std::string reason_of(cudaError_t status, int driver) {
 
 }  // namespace
 
-CudaDevice find_cuda_device(int ordinal) {
+CudaDevice find_cuda_device(std::optional<int> ordinal) {
   CudaDevice out;
   int driver = 0, count = 0;
   static_cast<void>(cudaDriverGetVersion(&driver));
@@ -38,15 +38,17 @@ CudaDevice find_cuda_device(int ordinal) {
   out.has_driver = driver != 0;
   cudaError_t status = cudaGetDeviceCount(&count);
   if (status == cudaSuccess && count == 0) status = cudaErrorNoDevice;
+  int number = ordinal.value_or(0);
+  if (status == cudaSuccess && !ordinal) status = cudaGetDevice(&number);
   cudaDeviceProp properties{};
-  if (status == cudaSuccess) status = cudaGetDeviceProperties(&properties, ordinal);
+  if (status == cudaSuccess) status = cudaGetDeviceProperties(&properties, number);
   if (status != cudaSuccess) {
     static_cast<void>(cudaGetLastError());
     out.why_not = reason_of(status, driver);
     return out;
   }
   char bus[32] = "";
-  static_cast<void>(cudaDeviceGetPCIBusId(bus, sizeof bus, ordinal));
+  static_cast<void>(cudaDeviceGetPCIBusId(bus, sizeof bus, number));
   out.name = properties.name;
   out.bus = bus;
   out.count = count;

@@ -3,7 +3,7 @@
 
 namespace mtl {
 
-CudaDevice find_cuda_device(int) {
+CudaDevice find_cuda_device(std::optional<int>) {
   CudaDevice out;
   out.compiled = false;
   out.why_not = "this program was built without CUDA";

@@ -42,10 +42,10 @@ Agreed agree(const std::string& name, const RankDevice& first, const RankDevice&
   return out;
 }
 
-RankDevice gpu(const std::string& bus) {
+RankDevice gpu(const std::string& bus, const std::string& name = "NVIDIA H100") {
   RankDevice out;
   out.choice.device = Device::cuda;
-  out.name = "NVIDIA H100";
+  out.name = name;
   out.bus = bus;
   return out;
 }
@@ -82,6 +82,10 @@ TEST_CASE("rank device: ranks compute on GPUs if each has one") {
   const Agreed both = agree("auto", gpu("1b"), gpu("2b"));
   CHECK(both.device == Device::cuda);
   CHECK(both.text == "computing on 2 GPUs (NVIDIA H100)");
+  CHECK(
+      agree("auto", gpu("1b"), gpu("2b", "NVIDIA A100")).text ==
+      "computing on 2 GPUs of different kinds: 1 x NVIDIA A100 (first: rank 1 on a), 1 x NVIDIA H100 (first: rank 0 on "
+      "a); the slowest one sets the pace, and each measures algorithms of its own");
   const Agreed one = agree("auto", gpu("1b"), no_gpu("the driver is too old"));
   CHECK(one.device == Device::cpu);
   CHECK(one.text == "computing on the CPUs, because of rank 1 (a): the driver is too old");

@@ -19,7 +19,8 @@ using StartPolled = std::function<Polled()>;
 /// An event: how often it was recorded, and how many of these records its stream has reached.
 struct CUevent_st {
   std::int64_t recorded = 0, reached = 0;
-  double seconds = 0;  // when the last record was reached
+  double seconds = 0;      // when the last record was reached
+  std::int64_t given = 0;  // Queues::given() at the last record
   bool captured = false;
   std::size_t captured_at = 0;  // if captured: number of earlier commands of the capture
 };
@@ -63,6 +64,14 @@ struct Queues {
   std::uint64_t random = 0;
   mirror::QueueCounts counts;
   double simulated_seconds = 0;
+
+  /// Commands and graphs.
+  std::int64_t given() const { return counts.commands + counts.graphs; }
+  /// The host waits for the place behind so many of them.
+  void count_wait(std::int64_t place) {
+    ++counts.waits;
+    if (place == given()) ++counts.drains;
+  }
 
   /// SplitMix64.
   std::uint64_t draw(std::uint64_t below) {
@@ -159,6 +168,7 @@ void enqueue_polled(cuda::StreamHandle stream, StartPolled start) {
 
 void finish_all(const char* what) {
   expect_no_capture(what);
+  queues().count_wait(queues().given());
   run_until([] {
     return std::all_of(queues().streams.begin(), queues().streams.end(),
                        [](const CUstream_st* stream) { return stream->steps.empty(); });
@@ -199,6 +209,7 @@ void close_stream(StreamHandle stream) noexcept {
 }
 void synchronize(StreamHandle stream) {
   expect_no_capture("waiting for a stream");
+  queues().count_wait(queues().given());
   run_until([&] { return stream->steps.empty(); });
 }
 
@@ -246,6 +257,7 @@ void record(EventHandle event, StreamHandle stream) {
     return;
   }
   event->captured = false;
+  event->given = queues().given();
   const std::int64_t number = ++event->recorded;
   add_step(*stream, {[=] {
                        event->reached = number;
@@ -266,6 +278,7 @@ void order(EventHandle event, StreamHandle stream) {
 }
 void synchronize(EventHandle event) {
   expect_no_capture("waiting for an event");
+  if (event->recorded > 0) queues().count_wait(event->given);
   run_until([&] { return event->reached >= event->recorded; });
 }
 bool is_done(EventHandle event) {

@@ -36,9 +36,11 @@ class Deferral {
 /// Called by a command: simulates that it took `seconds` more.
 void simulate_time(double seconds);
 
-/// The number of graphs launched so far, and of commands enqueued outside of them.
+/// Counts of the host's calls so far.
 struct QueueCounts {
-  std::int64_t graphs = 0, commands = 0;
+  std::int64_t graphs = 0, commands = 0;  // graphs launched, and commands given outside of them
+  std::int64_t waits = 0;                 // calls that return when the device has reached a place
+  std::int64_t drains = 0;                // of them, those after which the device has nothing left to do
 };
 QueueCounts queue_counts();
 

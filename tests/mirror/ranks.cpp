@@ -213,6 +213,28 @@ TEST_CASE("a captured operation runs with each launch of its graph") {
   CHECK(host_copy<float>(stream, sum) == std::vector<float>{factor, 2 * factor});
 }
 
+/// Counts of the host's calls in a run of `steps` without validations.
+mirror::QueueCounts counts_of(const LayoutCase& layout, const SharedFolder& folder, std::int64_t steps) {
+  TrainOptions options = options_of(layout, Device::cuda, folder, cat("steps", steps));
+  options.batch.train_iters = steps;
+  options.batch.eval_iters = 0;
+  const mirror::Deferral deferral(seed_of(static_cast<int>(steps)));
+  const mirror::QueueCounts before = mirror::queue_counts();
+  figures_of(options);
+  const mirror::QueueCounts after = mirror::queue_counts();
+  return {after.graphs - before.graphs, after.commands - before.commands, after.waits - before.waits,
+          after.drains - before.drains};
+}
+
+/// Waits in a step: for the copies of its inputs' and batch's buffers two steps before, and for the report of the step
+/// before. The device has this step's commands meanwhile.
+void check_waits(const LayoutCase& layout, const SharedFolder& folder) {
+  const mirror::QueueCounts few = counts_of(layout, folder, 5), many = counts_of(layout, folder, 9);
+  CHECK(few.waits >= 5 * 2);
+  CHECK(many.waits - few.waits == 4 * 3);
+  CHECK(many.drains == few.drains);
+}
+
 // One layout per process, with the run on the cpu last: its groups keep their buffers, which no other run has planned.
 TEST_CASE("layout: runs have the bits of ranks on the cpu" * doctest::skip()) {
   const auto layout = std::find_if(std::begin(kLayouts), std::end(kLayouts),
@@ -229,8 +251,11 @@ TEST_CASE("layout: runs have the bits of ranks on the cpu" * doctest::skip()) {
   CHECK(mirror::nccl_counts().enrolled == 0);  // all were dismissed
   for (int round : {1, 2}) {
     mirror::Deferral deferral(seed_of(round));
-    found.push_back(figures_of(options_of(*layout, Device::cuda, folder, cat("deferred", round))));
+    TrainOptions options = options_of(*layout, Device::cuda, folder, cat("deferred", round));
+    options.cuda_graphs = round == 1;
+    found.push_back(figures_of(options));
   }
+  if (layout->make != make_fp16 && layout->make != make_fp16_zero) check_waits(*layout, folder);
   const std::vector<std::string> expected = figures_of(options_of(*layout, Device::cpu, folder, "cpu"));
   CHECK(expected.size() >= 5);
   for (const std::vector<std::string>& figures : found) CHECK(figures == expected);
