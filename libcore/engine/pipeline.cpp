@@ -214,8 +214,9 @@ void Pipeline::send(Slot& slot, Tensor what, const Action& action) {
   stages.progress();  // the next action may be a long one
 }
 
-void Pipeline::use_graphs(StepGraphs& graphs, const RunShape& shape) {
+void Pipeline::use_graphs(StepGraphs& graphs, GradSync& sync, const RunShape& shape) {
   graphs_ = &graphs;
+  sync_ = &sync;
   RunShape of_slots = shape;
   of_slots.micro_batches = slots();
   slot_batches_.emplace(stream_.device(), of_slots);
@@ -267,10 +268,15 @@ void Pipeline::compute(const Action& action, bool is_last, Ctx& ctx, const Batch
     run(action, slot, ctx, slot_batches_->batch(part.slot), slot_batches_->losses(part.slot), loss_sum);
   };
   const bool communicates = action.kind > ActionKind::weight;
-  if (communicates || (params_ != nullptr && params_->overlaps(part.is_first, part.is_last))) return body();
+  if (communicates || sync_->overlaps(part.is_first, part.is_last)) return body();
   if (action.kind != ActionKind::weight) finish_sends(slot);  // a capture cannot wait for what began before it
-  if (graphs_->run(stream_, part, body)) {
-    part_outputs_[part] = {slot.output, slot.dinput};
+  std::vector<std::size_t> reduced;
+  const auto whole = [&] {
+    body();
+    if (part.is_last) reduced = sync_->join_reductions();
+  };
+  if (graphs_->run(stream_, part, whole)) {
+    part_outputs_[part] = {slot.output, slot.dinput, reduced};
   } else {
     replay(part, slot);
   }
@@ -282,7 +288,8 @@ void Pipeline::replay(const StepGraphs::Part& part, Slot& slot) {
   const auto kind = static_cast<ActionKind>(part.action);
   if (kind == ActionKind::forward) slot.output = outputs.output;
   if (kind == ActionKind::backward) slot.dinput = outputs.dinput;
-  if (kind == ActionKind::forward || !part.is_first || params_ == nullptr || !params_->overlaps(false, true)) return;
+  sync_->mark_reduced(outputs.reduced);
+  if (kind == ActionKind::forward || !part.is_first || !sync_->overlaps(false, true)) return;
   // The last micro-batch runs without graphs, and must add to the gradients.
   stage_.chunks[part.chunk].params([](Param& param, const ParamSpec&) { param.take_grad(); });
 }

@@ -12,6 +12,7 @@
 #include "engine/stage.h"
 #include "engine/step_graphs.h"
 #include "layout/schedule.h"
+#include "optim/grad_sync.h"
 
 namespace mtl {
 
@@ -47,9 +48,9 @@ class Pipeline {
            ParamOwner* params = nullptr, const StepState* step = nullptr);
 
   /// From now on train() computes by CUDA graphs, whose batches are in buffers of the slots, except for micro-batches
-  /// that ParamOwner::overlaps() names. Messages between stages are not part of the graphs. `shape` as in the plan;
-  /// `graphs` must outlive this.
-  void use_graphs(StepGraphs& graphs, const RunShape& shape);
+  /// that sync.overlaps() names. Messages between stages are not part of the graphs. `sync` is what units lease their
+  /// parameters from; `shape` as in the plan; `graphs` and `sync` must outlive this.
+  void use_graphs(StepGraphs& graphs, GradSync& sync, const RunShape& shape);
   /// One training step over the micro-batches in `buffers`: gradients in the parameters' store, and on the last stage
   /// losses of every token, whose weighted sum is added to `loss_sum`, (1) f64, if it is given. They are in `buffers`;
   /// with graphs those of the last micro-batches alone are kept, elsewhere. `progress`, if any, gets the current
@@ -123,9 +124,11 @@ class Pipeline {
   std::vector<Inbox> inputs_, gradients_;  // by chunk
   Arena scratch_;
   StepGraphs* graphs_ = nullptr;
+  GradSync* sync_ = nullptr;                  // with graphs
   std::optional<BatchBuffers> slot_batches_;  // with graphs: by slot, the micro-batch that is in it
   struct PartOutputs {
-    Tensor output, dinput;  // of the slot
+    Tensor output, dinput;             // of the slot
+    std::vector<std::size_t> reduced;  // GradSync::join_reductions()
   };
   std::map<StepGraphs::Part, PartOutputs> part_outputs_;
 };

@@ -99,9 +99,6 @@ class ParamOwner {
   virtual Lease acquire(Role role, int unit) = 0;
   /// Call after the last addition to the gradients of this unit in a step, under its lease of gradients.
   virtual void gradients_ready(int unit) = 0;
-  /// True if one of the above exchanges data with other ranks that a later part of the step waits for, in the first or
-  /// in the last micro-batch: these must not be captured as CUDA graphs.
-  virtual bool overlaps(bool is_first, bool is_last) const = 0;
 
  private:
   friend class Lease;

@@ -19,7 +19,10 @@ GradSync::GradSync(ParamStore& params, Stream& stream, const ProcessGroups& grou
 void GradSync::begin_step() {
   params_.begin_step();
   reduces_ = true;
-  for (std::size_t b = 0; b < progress_.size(); ++b) progress_[b].missing = params_.buckets()[b].units;
+  for (std::size_t b = 0; b < progress_.size(); ++b) {
+    progress_[b].missing = params_.buckets()[b].units;
+    progress_[b].started = false;  // a launched update leaves it as it was
+  }
 }
 
 void GradSync::begin_repetition() {
@@ -47,7 +50,23 @@ void GradSync::gradients_ready(int unit) {
 
 bool GradSync::overlaps(bool is_first, bool is_last) const {
   return (is_first && overlap_.gather && groups_.over(params_.layout().optimizer_shards).size() > 1) ||
-         (is_last && overlap_.reduce && groups_.over(kReplicaAxes).size() > 1);
+         (is_last && overlap_.reduce && groups_.over(kReplicaAxes).size() > 1 &&
+          (!reduces_ || groups_.over(Axis::pipeline).size() > 1));
+}
+
+std::vector<std::size_t> GradSync::join_reductions() {
+  std::vector<std::size_t> joined;
+  for (std::size_t b = 0; b < progress_.size(); ++b) {
+    if (!progress_[b].started) continue;
+    wait(progress_[b].reduction);
+    progress_[b].reduction = {};
+    joined.push_back(b);
+  }
+  return joined;
+}
+
+void GradSync::mark_reduced(const std::vector<std::size_t>& buckets) {
+  for (std::size_t b : buckets) progress_[b].started = true;
 }
 
 void GradSync::start_reduction(std::size_t b) {

@@ -37,7 +37,15 @@ class GradSync final : public ParamOwner {
   Lease acquire(Role role, int unit) override;
   /// Starts the reduction of buckets whose units are all ready.
   void gradients_ready(int unit) override;
-  bool overlaps(bool is_first, bool is_last) const override;
+  /// True if a later part of the step waits for communication that the first or the last micro-batch starts, so that
+  /// neither may be captured: gathers of the next step's values, and between pipeline stages the reductions, which must
+  /// not hold up the last gradient's message. Also true in a repetition, which reduces nothing.
+  bool overlaps(bool is_first, bool is_last) const;
+  /// Orders the stream behind the reductions that gradients_ready() started, and returns their buckets: a captured part
+  /// of a step contains the ends of what it starts.
+  std::vector<std::size_t> join_reductions();
+  /// Call after the launch of a captured part: it has reduced these buckets, as join_reductions() returned them.
+  void mark_reduced(const std::vector<std::size_t>& buckets);
   /// On return, owned ranges hold gradients summed over all ranks; other elements hold this rank's own gradients.
   void finish_reduction();
   /// Starts the exchange of a bucket's values, each owned range from its owner to all ranks.

@@ -20,6 +20,20 @@ DropoutOptions dropout_options(const TrainOptions& options) {
   return {float(options.hidden_dropout), float(options.attention_dropout), static_cast<std::uint32_t>(options.seed)};
 }
 
+/// Which parts of a step run as CUDA graphs, and why others do not.
+std::string graphs_text(const RunShape& shape, const GradSync& sync) {
+  if (!shape.graphs) return "steps run without CUDA graphs, as --no-cuda-graphs requests";
+  std::vector<std::string> plain;
+  if (shape.layout.stages() > 1) plain.push_back("messages between stages");
+  if (sync.overlaps(true, false)) plain.push_back("the first micro-batch (--overlap-param-gather)");
+  if (sync.overlaps(false, true)) plain.push_back("the last micro-batch (--overlap-grad-reduce in a pipeline)");
+  if (sync.overlaps(true, true)) plain.push_back("the update");
+  std::string text = "steps run as CUDA graphs from the third on";
+  if (plain.empty()) return text;
+  return text + "; without graphs run " + join(plain, ", ") +
+         ": a graph cannot wait for communication that began outside of it";
+}
+
 }  // namespace
 
 RunShape run_shape(const TrainOptions& options, const GptConfig& config, int rank) {
@@ -97,7 +111,7 @@ Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* t
     auto micro_batches = static_cast<int>(size / (options.batch.micro_batch_size * options.parallel.data()));
     steps_.emplace(micro_batches, rank_schedule(shape_.layout, micro_batches));
   }
-  if (shape_.graphs) pipeline_.use_graphs(graphs_, shape_);
+  if (shape_.graphs) pipeline_.use_graphs(graphs_, optimizer_.sync(), shape_);
   check_agreement(start);
   check_validation_samples();
   if (start.source) {
@@ -185,14 +199,7 @@ Exit Trainer::run_to_end() {
 /// What a run needs besides its memory: the sinks of its figures, and the data from its current sample on.
 void Trainer::prepare() {
   if (!save_directory_ && is_rank_zero()) console_.warn("without --save the trained model is not kept");
-  if (shape_.device == Device::cuda && is_rank_zero()) {
-    console_.info(
-        !shape_.graphs ? "steps run without CUDA graphs, as --no-cuda-graphs requests"
-        : optimizer_.sync().overlaps(true, true)
-            ? "steps run as CUDA graphs from the third on, except micro-batches and updates that overlap with "
-              "the exchange of gradients or weights"
-            : "steps run as CUDA graphs from the third on");
-  }
+  if (shape_.device == Device::cuda && is_rank_zero()) console_.info(graphs_text(shape_, optimizer_.sync()));
   peak_tflops_ = options_.logging.peak_tflops.value_or(0);
   if (peak_tflops_ == 0) peak_tflops_ = measure_peak_tflops(shape_.device, shape_.threads);
   profiler_.prepare(shape_.device, shape_.threads, false, peak_tflops_);

@@ -233,6 +233,8 @@ void check_waits(const LayoutCase& layout, const SharedFolder& folder) {
   CHECK(few.waits >= 5 * 2);
   CHECK(many.waits - few.waits == 4 * 3);
   CHECK(many.drains == few.drains);
+  // All of a step of four micro-batches.
+  if (layout.make == make_overlap && session->world() == 2) CHECK(many.graphs - few.graphs == 4 * (4 * 2 + 1));
 }
 
 // One layout per process, with the run on the cpu last: its groups keep their buffers, which no other run has planned.
@@ -246,8 +248,7 @@ TEST_CASE("layout: runs have the bits of ranks on the cpu" * doctest::skip()) {
   session->barrier();
   std::vector<std::vector<std::string>> found = {figures_of(options_of(*layout, Device::cuda, folder, "cuda"))};
   CHECK(mirror::nccl_counts().operations > 5);
-  const bool all_overlap = layout->make == make_zero && session->world() == 4 && layout->tensor * layout->pipeline == 1;
-  CHECK((mirror::queue_counts().graphs > 0) == !all_overlap);
+  CHECK(mirror::queue_counts().graphs > 0);
   CHECK(mirror::nccl_counts().enrolled == 0);  // all were dismissed
   for (int round : {1, 2}) {
     mirror::Deferral deferral(seed_of(round));

@@ -76,7 +76,6 @@ struct Recorder final : ParamOwner {
     ++(role == Role::values ? values : gradients)[unit];
     return {};
   }
-  bool overlaps(bool, bool) const override { return false; }
   void gradients_ready(int unit) override { ++ended[unit]; }
   std::map<int, int> values, gradients, ended;
 };
@@ -179,7 +178,6 @@ class Lender final : public ParamOwner {
     }
     return {*this, role, unit};
   }
-  bool overlaps(bool, bool) const override { return false; }
   void gradients_ready(int unit) override { ended_without_lease_ |= leases_[{Role::gradients, unit}] == 0; }
   bool ended_without_lease() const { return ended_without_lease_; }
   std::vector<float> gradient(int param) { return kept_[{Role::gradients, param}]; }
