@@ -187,7 +187,8 @@ void attention_forward(Stream& stream, Tensor work, Tensor out, Tensor logsumexp
         return attention_forward_hopper(stream, out, logsumexp, in);
     }
   };
-  const auto variants = attention_forward_variants(in, out, logsumexp, compute_capability());
+  const auto variants = allowed_variants(stream.attention_backend(),
+                                         attention_forward_variants(in, out, logsumexp, compute_capability()));
   if (variants.size() == 1) return compute(variants[0]);
   std::vector<Tensor> results{out};
   if (logsumexp.exists()) results.push_back(logsumexp);

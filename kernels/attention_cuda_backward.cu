@@ -126,7 +126,8 @@ std::size_t attention_backward_work(const Stream&, const AttentionInput& in) {
 void attention_backward(Stream& stream, Tensor work, const Qkv& grads, Tensor dout, Tensor out, Tensor logsumexp,
                         const AttentionInput& in) {
   auto* delta = static_cast<float*>(work.raw());
-  if (attention_backward_variants(in, grads, dout, out)[0] == AttentionVariant::tiles) {
+  const auto variants = allowed_variants(stream.attention_backend(), attention_backward_variants(in, grads, dout, out));
+  if (variants[0] == AttentionVariant::tiles) {
     attention_dq_tiles(stream, delta, grads, dout, out, logsumexp, in);
     return attention_dk_dv_tiles(stream, delta, grads, dout, out, logsumexp, in);
   }

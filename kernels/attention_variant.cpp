@@ -68,6 +68,20 @@ std::vector<AttentionVariant> attention_backward_variants(const AttentionInput& 
   return {tiles ? AttentionVariant::tiles : AttentionVariant::simple};
 }
 
+std::vector<AttentionVariant> allowed_variants(AttentionBackend backend, std::vector<AttentionVariant> variants) {
+  switch (backend) {
+    case AttentionBackend::automatic:
+    case AttentionBackend::flash:
+      break;
+    case AttentionBackend::fused:
+      fail(Exit::usage,
+           "attention by cuDNN (--attention-backend fused) is not supported in this version; choose auto or flash");
+    case AttentionBackend::unfused:
+      return {AttentionVariant::simple};
+  }
+  return variants;
+}
+
 std::string attention_forward_key(const AttentionInput& in) {
   const AttentionSizes s = in.sizes();
   std::string key = cat("attention forward ", name_of(in.qkv.q.tensor.dtype()), " B=", s.batch, " T=", s.queries,

@@ -26,6 +26,10 @@ std::vector<AttentionVariant> attention_forward_variants(const AttentionInput& i
 std::vector<AttentionVariant> attention_backward_variants(const AttentionInput& in, const Qkv& grads,
                                                           const Tensor& dout, const Tensor& out);
 
+/// Those of `variants` that the backend allows; unfused is `simple`, which takes every call. Throws Error when the
+/// backend has none for the call.
+std::vector<AttentionVariant> allowed_variants(AttentionBackend backend, std::vector<AttentionVariant> variants);
+
 /// True for one query a head over keys alone, without what training needs: its keys are cut into pieces.
 bool attention_decodes(const AttentionInput& in, const Tensor& logsumexp);
 

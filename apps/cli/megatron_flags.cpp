@@ -159,7 +159,7 @@ void acknowledge_rest(ForeignFlags& foreign) {
   foreign.acknowledge(
       1, nothing,
       "--data-impl --num-workers --transformer-impl --ckpt-format --dist-ckpt-format --data-cache-path "
-      "--attention-backend --num-dataset-builder-threads --empty-unused-memory-level --manual-gc-interval "
+      "--num-dataset-builder-threads --empty-unused-memory-level --manual-gc-interval "
       "--tensorboard-queue-size --logging-level --train-sync-interval --cuda-graph-impl --cuda-graph-warmup-steps "
       "--cuda-graph-scope --scaled-upper-triang-masked-softmax-fusion --flash-attention-version "
       "--cross-entropy-fusion-impl");

@@ -178,6 +178,11 @@ void add_logging_flags(Flags& flags, TrainOptions& options) {
   flags.add_switch("--tf32", options.tf32, "let a GPU round the operands of fp32 products to TF32")
       .needs("a GPU, and fp32: the CPU multiplies in fp32, and products of bf16 and fp16 do not use TF32",
              [&options, is_gpu] { return is_gpu() && precision_of(options.precision).compute == DType::f32; });
+  flags
+      .add("--attention-backend", &options.attention_backend, "NAME",
+           "which implementations of attention a GPU may use")
+      .one_of(attention_backend_names())
+      .only_with("on the CPU", is_gpu);
   flags.add("--tuning-cache", &options.tuning_cache, "FILE", "which algorithms are fast on this GPU, or none")
       .only_with("on the CPU", is_gpu);
   flags
@@ -256,6 +261,9 @@ void add_train_flags(Flags& flags, TrainOptions& options, const RunStart& start)
       bool is_there = what.starts_with("is required") && flags.was_given(flag);  // its value did not convert: reported
       if (!is_there) flags.problem(std::move(flag), std::move(what));
     });
+    if (options.device == Device::cuda && options.attention_backend == "fused")
+      flags.problem("--attention-backend fused",
+                    "attention by cuDNN is not supported in this version; choose auto or flash");
     if (options.data.paths.is_absent() && !options.dry_run)
       flags.problem("--data-path", "is required: token files that mtl-preprocess made");
     if (options.data.paths.is_per_split() && options.data.paths.per_split_data_args_path.empty() &&

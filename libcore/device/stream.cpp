@@ -10,6 +10,7 @@ Stream::Stream(Device device, int threads, Device target)
 
 Stream::~Stream() {
   cache_.reset();  // its commands may be running
+  attention_cache_.reset();
   if (handle_ != nullptr) cuda::close_stream(handle_);
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "device/attention_backend.h"
 #include "device/choices.h"
 #include "device/cuda_stream.h"
 
@@ -56,6 +57,9 @@ class Stream {
   /// Whether products of fp32 on cuda may round their operands to TF32, which has fp32's range and 10 bits of mantissa.
   bool tf32() const { return tf32_; }
   void set_tf32(bool tf32) { tf32_ = tf32; }
+  /// Which implementations of attention cuda may use.
+  AttentionBackend attention_backend() const { return attention_backend_; }
+  void set_attention_backend(AttentionBackend backend) { attention_backend_ = backend; }
   /// The host waits for everything that the stream was given. On the cpu operators are done when they return.
   void synchronize() const;
   const Counters& counters() const { return counters_; }
@@ -65,6 +69,8 @@ class Stream {
   void set_profile(Profile* profile) { profile_ = profile; }
   /// Made and read by the operators of the stream's target alone; null until they need it.
   std::unique_ptr<StreamCache>& cache() const { return cache_; }
+  /// The same for attention.
+  std::unique_ptr<StreamCache>& attention_cache() const { return attention_cache_; }
   /// Which algorithms its operators use, as far as that is measured.
   Choices& choices() const { return choices_; }
 
@@ -73,9 +79,10 @@ class Stream {
   int threads_;
   cuda::StreamHandle handle_;
   bool tf32_ = false;
+  AttentionBackend attention_backend_ = AttentionBackend::automatic;
   Counters counters_;
   Profile* profile_ = nullptr;
-  mutable std::unique_ptr<StreamCache> cache_;
+  mutable std::unique_ptr<StreamCache> cache_, attention_cache_;
   mutable Choices choices_;
 };
 

@@ -120,6 +120,7 @@ Trainer::Trainer(const TrainOptions& options, RunStart start, const Tokenizer* t
     params_.initialize(static_cast<std::uint64_t>(options.seed));
   }
   stream_.set_tf32(options.tf32);
+  stream_.set_attention_backend(parse_attention_backend(options.attention_backend));
   load_choices();
 }
 

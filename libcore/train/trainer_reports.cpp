@@ -69,6 +69,7 @@ Json Trainer::start_record() const {
                        {"threads", shape_.threads},
                        {"precision", precision_mode(options_.precision)},
                        {"tf32", options_.tf32},
+                       {"attention_backend", options_.attention_backend},
                        {"world_size", options_.parallel.world},
                        {"tensor_parallel", options_.parallel.tensor},
                        {"pipeline_parallel", options_.parallel.pipeline},

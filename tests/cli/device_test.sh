@@ -22,6 +22,11 @@ expect_exit 0 mpirun --oversubscribe -n 2 "$(command -v mtl-train)" "${train[@]:
 grep -q computing err && ! grep -q "because of rank" err && fail "ranks without a GPU say otherwise: $(cat err)"
 expect_exit 2 "${train[@]}" --device cpu --tf32
 expect_text err '^  --tf32 +needs a GPU, and fp32: the CPU multiplies in fp32'
+expect_exit 0 "${train[@]}" --device cpu --attention-backend fused --log-jsonl backend.jsonl
+expect_text err 'attention-backend: has no effect on the CPU'
+grep -q '"attention_backend": "fused"' backend.jsonl || fail 'the start record lacks --attention-backend'
+expect_exit 2 "${train[@]}" --device cpu --attention-backend fast
+expect_text err '^  --attention-backend fast +choose one of auto, flash, fused, unfused, local'
 expect_exit 0 "${train[@]}" --device cpu --tuning-cache choices.json
 expect_text err 'tuning-cache: has no effect on the CPU'
 [ ! -e choices.json ] || fail 'the CPU wrote --tuning-cache'
@@ -55,6 +60,12 @@ else
   cp out with_graphs
   expect_exit 0 "${train[@]}" --dry-run --json --device cuda --no-cuda-graphs
   cmp -s out with_graphs && fail 'the plan is the same with --no-cuda-graphs'
+  for backend in auto flash unfused local; do
+    expect_exit 0 "${train[@]}" --dry-run --device cuda --attention-backend $backend
+    [ -s err ] && fail "--attention-backend $backend gives notices: $(cat err)"
+  done
+  expect_exit 2 "${train[@]}" --dry-run --device cuda --attention-backend fused
+  expect_text err '^  --attention-backend fused +attention by cuDNN is not supported'
   expect_exit 0 "${train[@]}" --dry-run --device cuda --tf32
   expect_exit 2 "${train[@]}" --dry-run --device cuda --tf32 --bf16
   expect_text err '^  --tf32 +needs a GPU, and fp32'

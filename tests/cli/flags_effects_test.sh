@@ -38,7 +38,7 @@ declare -A setting=(["with --lr-decay-style constant"]="--lr-decay-style constan
   ["with --tokenizer-type HuggingFaceTokenizer, which always finds its tokens"]="--tokenizer-type HuggingFaceTokenizer --tokenizer-model $MODEL"
   ["without --device cuda or auto"]="--device cpu" ["without --tokenizer-type GPT2BPETokenizer"]="--tokenizer-type NullTokenizer --vocab-size 1000")
 # Values of flags with choices or a format; others accept any text.
-declare -A value=([--lr-warmup-init]=5e-4 [--min-lr]=1e-4 [--lr-wsd-decay-style]=linear [--pipeline-schedule]=gpipe [--roofline]=H100 [--tiktoken-pattern]=v1 [--lang]=english [--max-shard-size]=5GB [--recompute-method]=block [--transformer-impl]=local
+declare -A value=([--lr-warmup-init]=5e-4 [--min-lr]=1e-4 [--lr-wsd-decay-style]=linear [--pipeline-schedule]=gpipe [--roofline]=H100 [--attention-backend]=flash [--tiktoken-pattern]=v1 [--lang]=english [--max-shard-size]=5GB [--recompute-method]=block [--transformer-impl]=local
   [--vocab-file]=vocab.json [--merge-file]=merges.txt [--tokenizer-model]=vocab.json)
 # Flags that are refused, rather than without effect, unless these are given.
 declare -A together=([--overlap-param-gather]="--overlap-grad-reduce --use-distributed-optimizer")

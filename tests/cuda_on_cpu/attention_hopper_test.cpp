@@ -57,6 +57,24 @@ TEST_CASE("attention hopper: forward chooses between tiles and hopper at its fir
   CHECK(stream.choices().table().size() == 1);
 }
 
+TEST_CASE("attention hopper: a stream's backend decides before its choices do") {
+  const AttentionProblem problem({1, 70, 1, 1, 64, false, 0, 0, DType::bf16});
+  const auto bits_with = [&](AttentionBackend backend) {
+    Stream stream(Device::cuda);
+    stream.set_attention_backend(backend);
+    stream.choices().set(attention_forward_key(problem.input()), "hopper");
+    Arena scratch(Device::cuda, "scratch", 0);
+    attention_forward(stream, scratch, problem.out, problem.logsumexp, problem.input());
+    return problem.out.values();
+  };
+  emulated::capability() = 90;
+  const auto all = bits_with(AttentionBackend::automatic), plain = bits_with(AttentionBackend::unfused);
+  CHECK(bits_with(AttentionBackend::flash) == all);
+  CHECK(plain != all);  // other sums
+  CHECK_THROWS_WITH(bits_with(AttentionBackend::fused), doctest::Contains("choose auto or flash"));
+  emulated::capability() = 80;
+}
+
 TEST_CASE("attention hopper: a matrix descriptor has its fields where the PTX ISA says") {
   CHECK(matrix_descriptor(0, 0, 0) == 0x4000000000000000);        // 128-byte permutation: 1 in bits 62 and 63
   CHECK(matrix_descriptor(0x12340, 0, 0) == 0x4000000000001234);  // address / 16 in bits 0 to 13

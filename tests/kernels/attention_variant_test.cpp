@@ -89,6 +89,16 @@ TEST_CASE("attention variants: backward uses tiles if every operand fits") {
   CHECK(attention_backward_variants(call.in, grads, call.out, call.out) == Variants{simple});
 }
 
+TEST_CASE("attention variants: a backend limits which may be used") {
+  const auto allowed = [](const char* name, const Variants& all) {
+    return allowed_variants(parse_attention_backend(name), all);
+  };
+  for (const char* own : {"auto", "flash"}) CHECK(allowed(own, {tiles, hopper}) == Variants{tiles, hopper});
+  for (const char* plain : {"unfused", "local"}) CHECK(allowed(plain, {tiles, hopper}) == Variants{simple});
+  CHECK_THROWS_WITH(allowed("fused", {tiles, hopper}), doctest::Contains("choose auto or flash"));
+  CHECK_THROWS_WITH(parse_attention_backend("fast"), doctest::Contains("choose auto, flash"));
+}
+
 TEST_CASE("attention variants: the key of a choice names what its time depends on") {
   Call call(64);
   CHECK(attention_forward_key(call.in) == "attention forward bfloat16 B=2 T=70 G=2 R=3 D=64");

@@ -1,0 +1,22 @@
+#include "device/attention_backend.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace mtl {
+
+const std::vector<std::string>& attention_backend_names() {
+  static const std::vector<std::string> names{"auto", "flash", "fused", "unfused", "local"};
+  return names;
+}
+
+AttentionBackend parse_attention_backend(std::string_view name) {
+  const std::vector<std::string>& names = attention_backend_names();
+  const auto at = std::find(names.begin(), names.end(), name);
+  require(at != names.end(), "attention backend ", name, ": choose auto, flash, fused, unfused or local");
+  const auto place = at - names.begin();
+  return place == 4 ? AttentionBackend::unfused : static_cast<AttentionBackend>(place);
+}
+
+}  // namespace mtl

@@ -1,0 +1,22 @@
+// Which implementations of attention a GPU may use, by Megatron-LM's names.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace mtl {
+
+enum class AttentionBackend {
+  automatic,  // the fastest of all that take the call
+  flash,      // the fastest of this library's own
+  fused,      // cuDNN's
+  unfused,    // this library's plain kernels, without tensor cores
+};
+
+/// auto, flash, fused, unfused, and local, which is another name for unfused.
+const std::vector<std::string>& attention_backend_names();
+/// Throws Error for any other name.
+AttentionBackend parse_attention_backend(std::string_view name);
+
+}  // namespace mtl
