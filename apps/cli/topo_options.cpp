@@ -143,6 +143,9 @@ void add_train_spellings(Flags& flags, TopoOptions& options) {
   flags.add("--zero-stage", &options.run.fixed.zero_stage, "N", "1 is --use-distributed-optimizer, 0 nothing")
       .within({0, 3});
   flags.foreign.acknowledge(1, "has no effect on a plan", "--distributed-timeout-minutes");
+  const char* gpus = "has no effect on a plan for CPUs; mtl-train --dry-run --device cuda plans for GPUs";
+  flags.foreign.acknowledge(0, gpus, "--optimizer-cpu-offload --cpu-offloading");
+  flags.foreign.acknowledge(1, gpus, "--cpu-offloading-num-layers");
   flags.check([&flags, &options] {
     std::int64_t stage = options.run.fixed.zero_stage;
     if (stage == 1) options.run.parallel.distributed_optimizer = true;

@@ -62,6 +62,17 @@ Category category_of(Role role) {
   return Category::optimizer;
 }
 
+/// Of the tensors that the host reads or writes, which are copied one at a time, the largest.
+std::size_t snapshot_bytes(const ParamStore& params) {
+  std::size_t largest = 0;
+  for (std::size_t row = 0; row < params.table().size(); ++row) {
+    const Storage& storage = params.table()[row];
+    if (storage.role == Role::gradients || storage.place == Space::host) continue;
+    for (int param = 0; param < params.size(); ++param) largest = std::max(largest, params.held(param, row).bytes());
+  }
+  return largest;
+}
+
 MemoryPlan finish(const MetaModel& model, const Pipeline& pipeline, const RunShape& shape, const GptConfig& config) {
   MemoryPlan plan;
   for (std::size_t row = 0; row < model.params.table().size(); ++row) {
@@ -164,6 +175,8 @@ void plan_update(MemoryPlan& plan, const GptConfig& config, const RunShape& shap
   plan.entries.push_back({Category::step, Space::device, StepMemory::bytes()});
   if (const std::size_t pinned = StepMemory::host_bytes(shape.device); pinned > 0)
     plan.entries.push_back({Category::step, Space::host, pinned});
+  if (shape.device != Device::cpu)
+    plan.entries.push_back({Category::snapshot, Space::host, snapshot_bytes(model.params)});
 }
 
 MemoryPlan plan_training(const GptConfig& config, const DropoutOptions& dropout, const RunShape& shape) {

@@ -27,7 +27,8 @@ enum class Category {
   scratch,
   batches,
   step,
-  staging
+  staging,
+  snapshot
 };
 
 /// Buffers that a run has, `count` of `bytes` each.
@@ -53,6 +54,8 @@ struct MemoryPlan {
   ///               graphs, of every slot, too
   ///   step        the StepState; on the host its inputs and reports, when the device is not the cpu
   ///   staging     of the communicators, for sums under way
+  /// and what is no buffer, because it exists only while tensors are initialised, loaded or saved:
+  ///   snapshot    the host's copy of the largest tensor, when the device is not the cpu
   std::vector<PlanEntry> entries;
   Counters step;  // FLOPs and bytes of one optimizer step, all micro-batches
   SentBytes sent;
@@ -63,6 +66,8 @@ struct MemoryPlan {
 
   std::size_t bytes(Category what) const;
   std::size_t total_bytes() const;
+  /// Without the snapshot.
+  std::size_t buffer_bytes() const { return total_bytes() - bytes(Category::snapshot); }
   /// In the memory of the device, or of the host. On the cpu all memory is the host's.
   std::size_t bytes(Category what, Space where) const;
   std::size_t total_bytes(Space where) const;

@@ -116,9 +116,10 @@ std::vector<MemoryPart> parts_of(BytesOf bytes_of, std::size_t total) {
       {"scratch", "scratch", bytes(Category::scratch)},
       {"batches", "batches", bytes(Category::batches, Category::step)},
       {"staging", "staging", bytes(Category::staging)},
+      {"snapshot", "snapshot", bytes(Category::snapshot)},
       {"total", "total", total}};
-  std::erase_if(
-      parts, [](const MemoryPart& part) { return part.bytes == 0 && std::string_view(part.name) == "main_weights"; });
+  const auto is_optional = [](std::string_view name) { return name == "main_weights" || name == "snapshot"; };
+  std::erase_if(parts, [&](const MemoryPart& part) { return part.bytes == 0 && is_optional(part.name); });
   return parts;
 }
 

@@ -27,7 +27,7 @@ struct MemoryPart {
   const char* heading;  // in tables and figures
   std::size_t bytes;
 };
-/// The categories of a rank; the last is the total. Main weights are listed where they exist.
+/// The categories of a rank; the last is the total. Main weights and the snapshot are listed where they exist.
 std::vector<MemoryPart> memory_parts(const MemoryPlan& plan);
 /// The categories of a rank in the memory of the device, or of the host.
 std::vector<MemoryPart> memory_parts(const MemoryPlan& plan, Space where);

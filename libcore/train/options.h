@@ -153,7 +153,7 @@ struct TrainOptions {
   Device device = Device::cpu;  // what device_name means here
   std::string device_name = "auto";
   bool cuda_graphs = true;
-  bool tf32 = false;              // on a GPU: products of fp32 may round their operands
+  bool tf32 = false;  // on a GPU: products of fp32 may round their operands
   std::string attention_backend = "auto";
   std::string tuning_cache;       // file of choices by measuring; empty: the user's cache folder; "none"
   std::optional<double> gpu_gib;  // --gpu-memory: of the GPU that a dry run plans for

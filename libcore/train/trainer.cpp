@@ -262,7 +262,7 @@ void Trainer::give_step(const StepBatch& batch) {
 void Trainer::check_buffers() {
   const BufferUse use = buffer_use();
   if (!buffers_made_) {
-    require(use.bytes == plan_.total_bytes(), "buffers of ", use.bytes, " bytes exist, ", plan_.total_bytes(),
+    require(use.bytes == plan_.buffer_bytes(), "buffers of ", use.bytes, " bytes exist, ", plan_.buffer_bytes(),
             " are planned");
     buffers_made_ = use.made;
     if (!choices_context_.empty()) gather_choices();

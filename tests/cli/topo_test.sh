@@ -110,9 +110,11 @@ expect_exit 0 mtl-train "${pasted[@]}" --tokenizer-type NullTokenizer --dry-run
 sed -n '/^Memory of/,/^a checkpoint/p' "$WORK/out" | sed '/^a checkpoint/d' | sed '${/^$/d}' >"$WORK/train_tables"
 expect_same "$WORK/train_tables" "$WORK/topo_tables"
 mtl-train --help | sed -n '/^Parallelism:/,/^General:/p' | grep -oE '^  --[a-z0-9-]+' | while read -r flag; do
-  grep -q -- "$flag" <(mtl-topo --help) || [ "$flag" = --distributed-timeout-minutes ] || echo "$flag"
+  grep -q -- "$flag" <(mtl-topo --help) || [[ $flag = --distributed-timeout-minutes || $flag = --*cpu-offload* ]] || echo "$flag"
 done >"$WORK/unknown"
 [ ! -s "$WORK/unknown" ] || fail "mtl-topo does not know $(cat "$WORK/unknown")"
+expect_exit 0 mtl-topo "${sizes[@]}" --world-size 4 --optimizer-cpu-offload --cpu-offloading-num-layers 1
+expect_text "$WORK/err" '--cpu-offloading-num-layers.*no effect on a plan for CPUs'
 expect_exit 2 mtl-topo --world-size 2 --zero-stage 3
 expect_text "$WORK/err" '--zero-stage 3 +is none that mtl-train has'
 expect_exit 0 mtl-topo "${sizes[@]}" --world-size 4 --pipeline-model-parallel-size 4

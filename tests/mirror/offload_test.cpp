@@ -100,6 +100,16 @@ TEST_CASE("an optimizer's state on the host moves no bit") {
       offload_optimizer);
 }
 
+TEST_CASE("the plan has the host's copy of the largest tensor on the device") {
+  constexpr std::size_t kTable = 128 * 24, kFloat = 4;  // token embedding, of the padded vocabulary
+  CHECK(plan_of([](TrainOptions&) {}).bytes(Category::snapshot, Space::host) == kTable * kFloat);
+  const auto in_bf16 = [](TrainOptions& options) {
+    options.precision.bf16 = true;
+    offload_optimizer(options);
+  };
+  CHECK(plan_of(in_bf16).bytes(Category::snapshot) == kTable * 2);  // main weights and moments are on the host
+}
+
 TEST_CASE("an optimizer's state on the host is the host's in the plan") {
   const MemoryPlan plain = plan_of([](TrainOptions&) {}), state = plan_of(offload_optimizer);
   CHECK(plain.bytes(Category::optimizer, Space::host) == 0);
