@@ -62,7 +62,7 @@ Category category_of(Role role) {
   return Category::optimizer;
 }
 
-/// Of the tensors that the host reads or writes, which are copied one at a time, the largest.
+/// Bytes of the largest tensor that the host reads or writes: it copies one at a time.
 std::size_t snapshot_bytes(const ParamStore& params) {
   std::size_t largest = 0;
   for (std::size_t row = 0; row < params.table().size(); ++row) {

@@ -96,7 +96,7 @@ TEST_CASE("memory: on a GPU, the plan's device memory is compared with the GPU's
   const MemoryLimit enough{gpu, "the GPU", true}, little{gpu - 1, "the GPU", true};
   CHECK(refusal(options, {}, {{host, "MemAvailable"}}, enough) == "");
   CHECK(test::contains(refusal(options, {}, {{host - 1, "MemAvailable"}}, enough),
-                       "(MemAvailable); the largest part is snapshot"));
+                       "(MemAvailable); the largest part is batches"));
   const std::string text = refusal(options, {}, {}, little);
   CAPTURE(text);
   CHECK(test::contains(text, " of a GPU, and "));
