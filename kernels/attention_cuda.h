@@ -16,4 +16,8 @@ void attention_dq_tiles(Stream& stream, float* delta, const Qkv& grads, Tensor d
 void attention_dk_dv_tiles(Stream& stream, float* delta, const Qkv& grads, Tensor dout, Tensor out, Tensor logsumexp,
                            const AttentionInput& in);
 
+/// All of these gradients, and `delta`, of backward calls that attention_backward_variants() gives to `hopper`.
+void attention_backward_hopper(Stream& stream, float* delta, const Qkv& grads, Tensor dout, Tensor out,
+                               Tensor logsumexp, const AttentionInput& in);
+
 }  // namespace mtl::cuda

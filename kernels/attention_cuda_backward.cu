@@ -1,9 +1,11 @@
-// Backward of any dtype and shape, without atomics; attention_cuda_tiles_d*.cu have the fast way. A warp for each query
-// writes its dq, then a warp for each key sums its dk and dv over the queries that see it, head after head. Scores are
-// computed twice. Predicted: bound by the fp32 units, 7 B H T^2 D / 2 multiply-adds.
+// Backward of any dtype and shape, without atomics; attention_cuda_tiles_d*.cu and attention_cuda_hopper_backward.cu
+// have the fast ways. A warp for each query writes its dq, then a warp for each key sums its dk and dv over the queries
+// that see it, head after head. Scores are computed twice. Predicted: bound by the fp32 units, 7 B H T^2 D / 2
+// multiply-adds.
 #include "kernels/attention_cuda.h"
 #include "kernels/attention_variant.h"
 #include "kernels/cuda/attention_rows.h"
+#include "kernels/cuda/capability.h"
 
 namespace mtl::cuda {
 
@@ -123,14 +125,10 @@ std::size_t attention_backward_work(const Stream&, const AttentionInput& in) {
   return static_cast<std::size_t>(sizes.batch * sizes.groups * sizes.heads * sizes.queries) * sizeof(float);
 }
 
-void attention_backward(Stream& stream, Tensor work, const Qkv& grads, Tensor dout, Tensor out, Tensor logsumexp,
-                        const AttentionInput& in) {
-  auto* delta = static_cast<float*>(work.raw());
-  const auto variants = allowed_variants(stream.attention_backend(), attention_backward_variants(in, grads, dout, out));
-  if (variants[0] == AttentionVariant::tiles) {
-    attention_dq_tiles(stream, delta, grads, dout, out, logsumexp, in);
-    return attention_dk_dv_tiles(stream, delta, grads, dout, out, logsumexp, in);
-  }
+namespace {
+
+void attention_backward_simple(Stream& stream, float* delta, const Qkv& grads, const Tensor& dout, const Tensor& out,
+                               const Tensor& logsumexp, const AttentionInput& in) {
   const AttentionSizes sizes = in.sizes();
   with_float_type(out.dtype(), [&]<class T>(T) {
     const Backward<T> b{AttentionShape(in),
@@ -152,6 +150,34 @@ void attention_backward(Stream& stream, Tensor work, const Qkv& grads, Tensor do
                      launch(stream, write_dk_dv<n, T>, keys.shape(), b);
                    });
   });
+}
+
+}  // namespace
+
+void attention_backward(Stream& stream, Tensor work, const Qkv& grads, Tensor dout, Tensor out, Tensor logsumexp,
+                        const AttentionInput& in) {
+  auto* delta = static_cast<float*>(work.raw());
+  const auto compute_from = [&](const Tensor& gradient, AttentionVariant variant) {
+    switch (variant) {
+      case AttentionVariant::simple:
+        return attention_backward_simple(stream, delta, grads, gradient, out, logsumexp, in);
+      case AttentionVariant::tiles:
+        attention_dq_tiles(stream, delta, grads, gradient, out, logsumexp, in);
+        return attention_dk_dv_tiles(stream, delta, grads, gradient, out, logsumexp, in);
+      case AttentionVariant::hopper:
+        return attention_backward_hopper(stream, delta, grads, gradient, out, logsumexp, in);
+    }
+  };
+  const auto compute = [&](AttentionVariant variant) { compute_from(dout, variant); };
+  const auto variants = allowed_variants(stream.attention_backend(),
+                                         attention_backward_variants(in, grads, dout, out, compute_capability()));
+  if (variants.size() == 1) return compute(variants[0]);
+  std::vector<Tensor> results;
+  for (const HeadSlice* of : {&grads.q, &grads.k, &grads.v})
+    if (results.empty() || results.back().raw() != of->tensor.raw()) results.push_back(of->tensor);
+  // Variants are compared on `out` in place of dout, which is not finite while the loss scale is too large.
+  const auto try_out = [&](AttentionVariant variant) { compute_from(out, variant); };
+  compute(choose_variant(stream, attention_backward_key(in), variants, try_out, results));
 }
 
 }  // namespace mtl::cuda

@@ -6,14 +6,12 @@
 // Predicted: bound by wgmma, 2 B H T^2 D multiply-adds for the half of the scores that causality leaves, and by the
 // exponentials, B H T^2 / 2: as many cycles as the products for D = 64. Memory sees what attention_cuda_tiles.cu says.
 #include "kernels/attention_cuda.h"
+#include "kernels/cuda/attention_hopper.h"
 #include "kernels/cuda/attention_softmax.h"
-#include "kernels/cuda/hopper.h"
 
 namespace mtl::cuda {
 
 namespace {
-
-inline constexpr int kWarpgroup = 128;  // threads
 
 template <int dim>
 struct HopperTile {
@@ -46,8 +44,7 @@ struct HopperShared {
   Barrier *queries_full, *keys_full, *values_full, *empty;  // the last three for each stage
 
   __device__ HopperShared() {
-    auto* base = shared_memory<unsigned char>();
-    queries = reinterpret_cast<T*>(base + (kAtom - shared_address(base) % kAtom) % kAtom);
+    queries = reinterpret_cast<T*>(first_atom());
     stages = queries + Tile::kHeld;
     staged = stages + 2 * Tile::kStages * Tile::kTile;
     queries_full = reinterpret_cast<Barrier*>(staged + Tile::kStaged);
@@ -87,21 +84,13 @@ struct HopperItem {
   }
 };
 
-/// The parity of the phase in which tile `i` is in its stage.
-template <int stages>
-__device__ unsigned parity_of(int i) {
-  return static_cast<unsigned>(i / stages % 2);
-}
-
 /// One thread: the copies of all tiles.
 template <class T, int dim>
 __device__ void produce(const HopperForward<T>& f, const HopperShared<T, dim>& shared, const HopperItem<T, dim>& item) {
   using Tile = HopperTile<dim>;
   const auto copy = [&](T* to, const TensorMap& map, Barrier* full, int rows, int head, int position) {
-    barrier_arrive_expecting(full, static_cast<unsigned>(rows * dim) * 2);
-#pragma unroll
-    for (int column = 0; column < dim; column += kPanel)
-      copy_panel(to + column * rows, map, full, column, head, item.g, position, item.b);
+    barrier_arrive_expecting(full, tile_bytes<dim>(rows));
+    copy_tile<dim>(to, map, full, rows, head, item.g, position, item.b);
   };
   copy(shared.queries, f.q_map, shared.queries_full, Tile::kQueries, f.first_q + item.h, item.first_query);
   for (int key = item.first_key, i = 0; key < item.end_key; key += Tile::kKeys, ++i) {
@@ -110,41 +99,6 @@ __device__ void produce(const HopperForward<T>& f, const HopperShared<T, dim>& s
     copy(shared.keys(stage), f.k_map, shared.keys_full + stage, Tile::kKeys, f.first_k, key);
     copy(shared.values(stage), f.v_map, shared.values_full + stage, Tile::kKeys, f.first_v, key);
   }
-}
-
-/// scores = 64 rows of the queries, of which `queries` is the first panel's, times the transpose of a tile of keys.
-template <class T, int dim>
-__device__ void multiply_queries(Sums<HopperTile<dim>::kKeys / 8>& scores, const T* queries, const T* keys) {
-  using Tile = HopperTile<dim>;
-  constexpr std::uint32_t kUnused = 16;  // the distance that others write here, too
-  wgmma_begin(scores);
-#pragma unroll
-  for (int k = 0; k < dim; k += 16) {
-    const int panel = k / kPanel, column = k % kPanel;
-    const std::uint32_t a = shared_address(queries + panel * Tile::kQueries * kPanel + column);
-    const std::uint32_t b = shared_address(keys + panel * Tile::kKeys * kPanel + column);
-    wgmma_rows<T>(scores, matrix_descriptor(a, kUnused, kAtom), matrix_descriptor(b, kUnused, kAtom), k > 0);
-  }
-  wgmma_commit();
-  wgmma_end<0>(scores);
-}
-
-/// sums += probabilities, rounded to T, times a tile of values.
-template <class T, int dim>
-__device__ void add_values(Sums<dim / 8>& sums, const Sums<HopperTile<dim>::kKeys / 8>& probabilities,
-                           const T* values) {
-  using Tile = HopperTile<dim>;
-  std::uint32_t a[Tile::kKeys / 16][4];
-#pragma unroll
-  for (int k = 0; k < Tile::kKeys / 16; ++k) round_to_a<T>(a[k], probabilities, k);
-  wgmma_begin(sums);
-#pragma unroll
-  for (int k = 0; k < Tile::kKeys / 16; ++k) {
-    const std::uint32_t rows = shared_address(values + 16 * k * kPanel);
-    wgmma_columns<T>(sums, a[k], matrix_descriptor(rows, Tile::kKeys * kPanelRow, kAtom));
-  }
-  wgmma_commit();
-  wgmma_end<0>(sums);
 }
 
 /// A warpgroup: the results of its 64 queries.
@@ -168,13 +122,19 @@ __device__ void consume(const HopperForward<T>& f, const HopperShared<T, dim>& s
     const bool any = first < shape.queries && key < seen.highest && key + Tile::kKeys > seen.lowest;
     barrier_wait(shared.keys_full + stage, parity_of<Tile::kStages>(i));
     if (any) {
-      multiply_queries<T, dim>(scores, queries, shared.keys(stage));
+      start_product_of_rows<T, dim, Tile::kQueries>(scores, queries, shared.keys(stage));
+      wgmma_end<0>(scores);
       if (key < seen.all_first || key + Tile::kKeys > seen.all_end) mask_scores(scores, rows.seen, key);
       scale_rows(out, rows.exponentiate(scores, scale_log2));
       if (shape.dropout.active) drop(scores, shape.dropout, item.b, item.head, t, key);
     }
     barrier_wait(shared.values_full + stage, parity_of<Tile::kStages>(i));
-    if (any) add_values<T, dim>(out, scores, shared.values(stage));
+    if (any) {
+      AllOfA<Tile::kKeys / 8> a;
+      round_to_all_of_a<T>(a, scores);
+      start_product_of_columns(out, a, shared.values(stage));
+      wgmma_end<0>(out);
+    }
     __syncwarp();
     if (lane() == 0) barrier_arrive(shared.empty + stage);
   }

@@ -17,64 +17,6 @@ struct DqTile {
   static_assert(kBytes <= 99 << 10);
 };
 
-/// A lane's numbers of its rows g and g + 8.
-struct DqRows {
-  float logsumexp_log2[2], delta[2];
-  KeyRange seen[2];
-};
-
-/// Writes delta of 16 queries from `t` on; two lanes have a query, and each lane receives that of its rows.
-template <int dim, class T>
-__device__ void sum_delta(DqRows& rows, const TiledBackward<T>& f, int b, int head, int t) {
-  const AttentionShape& shape = f.shape;
-  const int query = t + static_cast<int>(lane()) / 2, half = static_cast<int>(lane()) % 2 * (dim / 2);
-  const int clamped = query < shape.queries ? query : shape.queries - 1;
-  const T* out = f.out.at(b, head / shape.heads, head % shape.heads, clamped) + half;
-  const T* dout = f.dout.at(b, head / shape.heads, head % shape.heads, clamped) + half;
-  float sum = 0;
-#pragma unroll
-  for (int d = 0; d < dim / 2; d += 8) {
-    const Pack<8> x = load<8>(out + d), y = load<8>(dout + d);
-#pragma unroll
-    for (int i = 0; i < 8; ++i) sum += x[i] * y[i];
-  }
-  sum += __shfl_xor_sync(kAllLanes, sum, 1);
-  const std::int64_t first = (std::int64_t{b} * shape.groups * shape.heads + head) * shape.queries;
-  if (lane() % 2 == 0 && query < shape.queries) f.delta[first + query] = sum;
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    const int row = static_cast<int>(lane()) / 4 + 8 * i, own = t + row < shape.queries ? t + row : shape.queries - 1;
-    rows.delta[i] = __shfl_sync(kAllLanes, sum, 2 * row);
-    rows.logsumexp_log2[i] = f.logsumexp[first + own] * kLog2E;
-    rows.seen[i] = shape.visible(b, own);
-  }
-}
-
-/// Scores become dS from them and from dP.
-template <int n>
-__device__ void differentiate(Sums<n>& scores, const Sums<n>& dp, const DqRows& rows, const AttentionShape& shape,
-                              int b, int head, int row, int key, bool masked) {
-  const float scale_log2 = shape.scale * kLog2E;
-  const int column = key + static_cast<int>(lane()) % 4 * 2;
-#pragma unroll
-  for (int j = 0; j < n; j += 4) {
-    std::array<std::uint32_t, 4> words{};
-    if (shape.dropout.active) words = shape.dropout.draw(b, head, row / 16, key / 32 + j / 4, lane());
-#pragma unroll
-    for (int w = 0; w < 4; ++w) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int s = column + 8 * (j + w) + i % 2;
-        const bool seen = !masked || (s >= rows.seen[i / 2].first && s < rows.seen[i / 2].end);
-        const float factor = shape.dropout.active ? shape.dropout.factor(words[w], i) : 1;
-        float& score = scores.v[j + w][i];
-        const float p = exp2_approx(score * scale_log2 - rows.logsumexp_log2[i / 2]);
-        score = seen ? p * (dp.v[j + w][i] * factor - rows.delta[i / 2]) : 0;
-      }
-    }
-  }
-}
-
 template <class T, int dim>
 __global__ void __launch_bounds__(DqTile<dim>::kWarps* kWarp, 2)
     write_dq_tiles(const __grid_constant__ TiledBackward<T> f) {
@@ -111,7 +53,8 @@ __global__ void __launch_bounds__(DqTile<dim>::kWarps* kWarp, 2)
     multiply_rows<T, dim>(scores, queries, warp_row, tile);
     multiply_rows<T, dim>(dp, douts, warp_row, values);
     const bool masked = key < warp_sees.all_first || key + Tile::kKeys > warp_sees.all_end;
-    differentiate(scores, dp, rows, shape, b, head, t, key, masked);
+    write_probabilities(scores, rows, shape.scale * kLog2E, key, masked);
+    differentiate(scores, dp, rows, shape.dropout, b, head, t, key);
     add_products<T, dim>(dq, scores, tile);
   }
   cp_async_wait<0>();  // where no key is seen

@@ -15,7 +15,7 @@ namespace mtl {
 enum class AttentionVariant {
   simple,  // every dtype and shape, decoding too: attention_cuda.cu
   tiles,   // mma.sync: attention_cuda_tiles.cu
-  hopper,  // wgmma and TMA, forward alone: attention_cuda_hopper.cu
+  hopper,  // wgmma and TMA: attention_cuda_hopper*.cu
 };
 
 std::string name_of(AttentionVariant variant);
@@ -24,7 +24,7 @@ std::string name_of(AttentionVariant variant);
 std::vector<AttentionVariant> attention_forward_variants(const AttentionInput& in, const Tensor& out,
                                                          const Tensor& logsumexp, int capability);
 std::vector<AttentionVariant> attention_backward_variants(const AttentionInput& in, const Qkv& grads,
-                                                          const Tensor& dout, const Tensor& out);
+                                                          const Tensor& dout, const Tensor& out, int capability);
 
 /// Those of `variants` that the backend allows; unfused is `simple`, which takes every call. Throws Error when the
 /// backend has none for the call.
@@ -33,8 +33,9 @@ std::vector<AttentionVariant> allowed_variants(AttentionBackend backend, std::ve
 /// True for one query a head over keys alone, without what training needs: its keys are cut into pieces.
 bool attention_decodes(const AttentionInput& in, const Tensor& logsumexp);
 
-/// The properties of a forward call that its time depends on, as a key of choices.
+/// The properties of a forward or backward call that its time depends on, as a key of choices.
 std::string attention_forward_key(const AttentionInput& in);
+std::string attention_backward_key(const AttentionInput& in);
 
 /// The variant that stream.choices() has for `key`; otherwise the fastest of `variants`, which is kept there. `run`
 /// gives one to the stream, and writes `results`, which do not depend on what they held. A variant whose results differ
@@ -46,7 +47,9 @@ AttentionVariant choose_variant(Stream& stream, const std::string& key, const st
 std::vector<std::string> refused_variants(const Choices& choices);
 
 /// Why two results of one call are not the same up to rounding; empty if they are. Rows of a head's `dim` elements are
-/// compared one by one, so that a single wrong row is seen. NaN and infinities must be at the same places.
+/// compared one by one, so that a single wrong row is seen. A row smaller than 1/50 of the rows' root mean square
+/// counts as that large: the gradient of a query that sees one key is 0 but for rounding. NaN and infinities must be at
+/// the same places.
 std::string difference_of(const Tensor& expected, const Tensor& actual, std::int64_t dim);
 
 }  // namespace mtl

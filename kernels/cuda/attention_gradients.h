@@ -1,7 +1,8 @@
-// Operands of attention's backward on tensor cores.
+// Attention's backward on tensor cores: operands, and what a warp does with fragments of scores. Its lanes have them as
+// mma.h lays out D, which wgmma does, too.
 #pragma once
 
-#include "kernels/cuda/attention_tiles.h"
+#include "kernels/cuda/attention_softmax.h"
 
 namespace mtl::cuda {
 
@@ -28,5 +29,174 @@ struct TiledBackward {
         delta(delta_rows),
         tiles(static_cast<int>((in.sizes().queries + tile - 1) / tile)) {}
 };
+
+/// A lane's numbers of its rows g and g + 8.
+struct DqRows {
+  float logsumexp_log2[2], delta[2];
+  KeyRange seen[2];
+};
+
+/// Writes delta of 16 queries from `t` on; two lanes have a query, and each lane receives that of its rows.
+template <int dim, class T>
+__device__ void sum_delta(DqRows& rows, const TiledBackward<T>& f, int b, int head, int t) {
+  const AttentionShape& shape = f.shape;
+  const int query = t + static_cast<int>(lane()) / 2, half = static_cast<int>(lane()) % 2 * (dim / 2);
+  const int clamped = query < shape.queries ? query : shape.queries - 1;
+  const T* out = f.out.at(b, head / shape.heads, head % shape.heads, clamped) + half;
+  const T* dout = f.dout.at(b, head / shape.heads, head % shape.heads, clamped) + half;
+  float sum = 0;
+#pragma unroll
+  for (int d = 0; d < dim / 2; d += 8) {
+    const Pack<8> x = load<8>(out + d), y = load<8>(dout + d);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) sum += x[i] * y[i];
+  }
+  sum += __shfl_xor_sync(kAllLanes, sum, 1);
+  const std::int64_t first = (std::int64_t{b} * shape.groups * shape.heads + head) * shape.queries;
+  if (lane() % 2 == 0 && query < shape.queries) f.delta[first + query] = sum;
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const int row = static_cast<int>(lane()) / 4 + 8 * i, own = t + row < shape.queries ? t + row : shape.queries - 1;
+    rows.delta[i] = __shfl_sync(kAllLanes, sum, 2 * row);
+    rows.logsumexp_log2[i] = f.logsumexp[first + own] * kLog2E;
+    rows.seen[i] = shape.visible(b, own);
+  }
+}
+
+/// Scores of 16 queries become probabilities before dropout; `key` is the first.
+template <int n>
+__device__ void write_probabilities(Sums<n>& scores, const DqRows& rows, float scale_log2, int key, bool masked) {
+  if (masked) mask_scores(scores, rows.seen, key);
+#pragma unroll
+  for (int j = 0; j < n; ++j) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) scores.v[j][i] = exp2_approx(scores.v[j][i] * scale_log2 - rows.logsumexp_log2[i / 2]);
+  }
+}
+
+/// Probabilities of queries from `row` on become dS, and dP is used up.
+template <int n>
+__device__ void differentiate(Sums<n>& scores, Sums<n>& dp, const DqRows& rows, const ProbabilityDropout& dropout,
+                              int b, int head, int row, int key) {
+  if (dropout.active) drop(dp, dropout, b, head, row, key);
+#pragma unroll
+  for (int j = 0; j < n; ++j) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) scores.v[j][i] *= dp.v[j][i] * dropout.scale - rows.delta[i / 2];
+  }
+}
+
+/// Of a tile of queries.
+template <int count>
+struct QueryStatistics {
+  float logsumexp[count], delta[count];
+  std::int32_t document_start[count];
+};
+
+/// Queries [begin, end) of a sequence see some of the keys [key, key + count).
+struct SeeingQueries {
+  int begin, end;
+  __device__ SeeingQueries(const AttentionShape& shape, int key, int count) : begin(key), end(shape.queries) {
+    const int last = key + count - 1;
+    if (shape.window > 0 && shape.window < end - last) end = last + static_cast<int>(shape.window);
+  }
+};
+
+/// Those that the documents of sequence b leave, up to the last one. The whole block asks; `shared` is for
+/// block_reduce().
+__device__ inline void leave_documents(SeeingQueries& queries, const AttentionShape& shape, int b, int last_key,
+                                       int* shared) {
+  int last = queries.begin;
+  for (int t = queries.begin + static_cast<int>(threadIdx.x); t < queries.end; t += static_cast<int>(blockDim.x))
+    if (shape.document_start[std::int64_t{b} * shape.queries + t] <= last_key) last = t;
+  last = block_reduce(last, queries.begin, shared, [](int x, int y) { return x > y ? x : y; });
+  queries.end = last + 1;
+}
+
+/// Which elements of fragments of 16 keys by 32 queries are kept: bit 4 j + i is element i of columns 8 j. A lane draws
+/// what it holds of the fragment of queries by keys, and lanes exchange words.
+__device__ inline unsigned kept_elements(const ProbabilityDropout& dropout, int b, int head, int query, int key) {
+  const unsigned g = lane() / 4, q = lane() % 4;
+  unsigned kept = 0;
+#pragma unroll
+  for (int part = 0; part < 2; ++part) {  // 16 queries each
+    const auto words = dropout.draw(b, head, query / 16 + part, key / 32, lane());
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const std::uint32_t own = key % 32 == 0 ? words[i / 2] : words[2 + i / 2];
+      const std::uint32_t word = __shfl_sync(kAllLanes, own, static_cast<int>(4 * (2 * q + i % 2) + g / 2));
+#pragma unroll
+      for (int upper = 0; upper < 2; ++upper)
+        if ((word >> (8 * (2 * upper + g % 2)) & 255) >= dropout.threshold) kept |= 1u << (4 * (2 * part + upper) + i);
+    }
+  }
+  return kept;
+}
+
+/// Transposed scores of queries that do not see a key become -inf; `query` and `key` are the first.
+template <int n>
+__device__ void mask_transposed(Sums<n>& scores, const QueryStatistics<8 * n>& statistics, const AttentionShape& shape,
+                                int query, int key) {
+  const int g = static_cast<int>(lane()) / 4, q = static_cast<int>(lane()) % 4;
+#pragma unroll
+  for (int j = 0; j < n; ++j) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int column = 8 * j + 2 * q + i % 2, t = query + column, s = key + g + 8 * (i / 2);
+      bool seen = t < shape.queries && s <= t && (shape.window == 0 || t - s < shape.window);
+      if (shape.document_start != nullptr) seen = seen && statistics.document_start[column] <= s;
+      if (!seen) scores.v[j][i] = -INFINITY;
+    }
+  }
+}
+
+/// Transposed scores become probabilities before dropout.
+template <int n>
+__device__ void write_probabilities_transposed(Sums<n>& scores, const QueryStatistics<8 * n>& statistics,
+                                               float scale_log2) {
+  const int q = static_cast<int>(lane()) % 4;
+#pragma unroll
+  for (int j = 0; j < n; ++j) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      scores.v[j][i] = exp2_approx(scores.v[j][i] * scale_log2 - statistics.logsumexp[8 * j + 2 * q + i % 2] * kLog2E);
+  }
+}
+
+/// Gives the probabilities that are dropped a minus sign, and makes their dP 0.
+template <int n>
+__device__ void drop_transposed(Sums<n>& probabilities, Sums<n>& dp, const ProbabilityDropout& dropout, int b, int head,
+                                int query, int key) {
+  static_assert(n <= 8, "a bit for each element");
+  unsigned kept = 0;
+#pragma unroll 1  // one after the other: registers are short
+  for (int part = 0; part < n / 4; ++part)
+    kept |= kept_elements(dropout, b, head, query + 32 * part, key) << (16 * part);
+#pragma unroll
+  for (int j = 0; j < n; ++j) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if ((kept >> (4 * j + i) & 1) != 0) continue;
+      probabilities.v[j][i] *= -1;
+      dp.v[j][i] = 0;
+    }
+  }
+}
+
+/// Probabilities, of which drop_transposed() has marked some, and dP, transposed, become dropout(P) and dS.
+template <int n>
+__device__ void differentiate_transposed(Sums<n>& probabilities, Sums<n>& dp, const QueryStatistics<8 * n>& statistics,
+                                         float dropout_scale) {
+  const int q = static_cast<int>(lane()) % 4;
+#pragma unroll
+  for (int j = 0; j < n; ++j) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      float &p = probabilities.v[j][i], &dscore = dp.v[j][i];
+      dscore = fabsf(p) * (dscore * dropout_scale - statistics.delta[8 * j + 2 * q + i % 2]);
+      p = fmaxf(p, 0) * dropout_scale;
+    }
+  }
+}
 
 }  // namespace mtl::cuda

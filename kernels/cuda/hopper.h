@@ -130,6 +130,12 @@ __device__ void wgmma_end(Sums<n>& sums) {
   MTL_NAMES_32                                                                                                       \
   ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, " \
   "%54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define MTL_ROWS_64(type)                                                                                            \
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type \
+               " {" MTL_NAMES_32 "}, %32, %33, p, 1, 1, 0, 0;\n}"                                                    \
+               : MTL_SUMS_32(d, 0)                                                                                   \
+               : "l"(a), "l"(b), "r"(accumulate ? 1 : 0)                                                             \
+               : "memory")
 #define MTL_ROWS_128(type)                                                                                            \
   asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type \
                " {" MTL_NAMES_64 "}, %64, %65, p, 1, 1, 0, 0;\n}"                                                     \
@@ -149,7 +155,14 @@ __device__ void wgmma_end(Sums<n>& sums) {
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(1)                                           \
                : "memory")
 
-/// d (64, 128) = A (64, 16) times the transpose of B (128, 16), both in shared memory, or d += that.
+/// d (64, N) = A (64, 16) times the transpose of B (N, 16), both in shared memory, or d += that.
+template <class T>
+__device__ void wgmma_rows(Sums<8>& d, std::uint64_t a, std::uint64_t b, bool accumulate) {
+  if constexpr (dtype_of<T>() == DType::bf16)
+    MTL_ROWS_64("bf16");
+  else
+    MTL_ROWS_64("f16");
+}
 template <class T>
 __device__ void wgmma_rows(Sums<16>& d, std::uint64_t a, std::uint64_t b, bool accumulate) {
   if constexpr (dtype_of<T>() == DType::bf16)
@@ -177,6 +190,7 @@ __device__ void wgmma_columns(Sums<16>& d, const std::uint32_t (&a)[4], std::uin
 #undef MTL_SUMS_32
 #undef MTL_NAMES_32
 #undef MTL_NAMES_64
+#undef MTL_ROWS_64
 #undef MTL_ROWS_128
 #undef MTL_COLUMNS_64
 #undef MTL_COLUMNS_128

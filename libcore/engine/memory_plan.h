@@ -54,7 +54,7 @@ struct MemoryPlan {
   ///               graphs, of every slot, too
   ///   step        the StepState; on the host its inputs and reports, when the device is not the cpu
   ///   staging     of the communicators, for sums under way
-  /// and, not a buffer, because it exists only while tensors are initialised, loaded or saved:
+  /// and, not a buffer, because it exists only while tensors are initialized, loaded or saved:
   ///   snapshot    the host's copy of the largest tensor, when the device is not the cpu
   std::vector<PlanEntry> entries;
   Counters step;  // FLOPs and bytes of one optimizer step, all micro-batches

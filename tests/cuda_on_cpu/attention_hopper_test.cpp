@@ -1,4 +1,4 @@
-// Attention's forward for sm_90a, played: the layout of its tiles and descriptors, its barriers, masks and sums.
+// Attention for sm_90a, played: the layout of its tiles and descriptors, its barriers, masks and sums.
 #include "kernels/attention_cuda.h"
 #include "kernels/attention_variant.h"
 #include "kernels/cuda/hopper_layout.h"
@@ -21,6 +21,16 @@ const AttentionCase kCases[] = {
     {1, 520, 1, 1, 128, true},
 };
 
+/// A query alone, one block, several; documents, windows that leave tiles out, groups of heads, dropout.
+const AttentionCase kBackwardCases[] = {
+    {1, 1, 1, 1, 64},
+    {2, 70, 1, 2, 64, true, 0.2f, 40},
+    {1, 330, 1, 1, 64, true},
+    {1, 270, 1, 1, 64, false, 0, 60},
+    {1, 131, 1, 2, 128, false, 0.1f},
+    {1, 200, 2, 1, 128, true, 0, 70},
+};
+
 }  // namespace
 
 TEST_CASE("attention hopper: forward equals the fp64 reference") {
@@ -39,22 +49,66 @@ TEST_CASE("attention hopper: forward equals the fp64 reference") {
   }
 }
 
-TEST_CASE("attention hopper: forward chooses between tiles and hopper at its first call, and keeps the choice") {
+TEST_CASE("attention hopper: backward equals the fp64 reference") {
+  for (const AttentionCase& c : kBackwardCases) {
+    for (const DType dtype : {DType::bf16, DType::f16}) {
+      CAPTURE(c.length);
+      CAPTURE(c.dim);
+      CAPTURE(std::string(name_of(dtype)));
+      const AttentionProblem problem(c.in_dtype(dtype));
+      Stream stream(Device::cuda);
+      attention_forward_tiles(stream, problem.out, problem.logsumexp, problem.input());
+      const Owned delta(problem.logsumexp.shape());
+      attention_backward_hopper(stream, delta.tensor().data<float>(), unpack_qkv(problem.dqkv), problem.dout,
+                                problem.out, problem.logsumexp, problem.input());
+      const AttentionReference expected = attention_reference(problem);
+      CHECK(relative_rms(problem.dqkv, expected.dqkv) < rounding_of(dtype, kTolerance.reduction));
+      const AttentionProblem again(c.in_dtype(dtype));
+      attention_backward_hopper(stream, delta.tensor().data<float>(), unpack_qkv(again.dqkv), problem.dout, problem.out,
+                                problem.logsumexp, problem.input());
+      CHECK(again.dqkv.values() == problem.dqkv.values());  // threads and blocks come in another order
+    }
+  }
+}
+
+TEST_CASE("attention hopper: forward and backward choose between tiles and hopper, each at its first call") {
   const AttentionProblem problem({1, 70, 1, 1, 64, false, 0, 0, DType::bf16});
+  const AttentionInput in = problem.input();
   const AttentionReference expected = attention_reference(problem);
+  const std::string forward = attention_forward_key(in), backward = attention_backward_key(in);
   Stream stream(Device::cuda);
-  Arena scratch(Device::cuda, "scratch", 0);
+  Arena scratch(Device::cuda, "scratch", std::size_t{1} << 20);
   emulated::capability() = 90;
-  for (const char* choice : {"", "tiles", "hopper"}) {
-    const std::string key = attention_forward_key(problem.input());
-    if (*choice != 0) stream.choices().set(key, choice);
-    attention_forward(stream, scratch, problem.out, problem.logsumexp, problem.input());
-    const std::string used = stream.choices().find(key).value_or("none");
-    CHECK((*choice != 0 ? used == choice : used == "tiles" || used == "hopper"));
+  for (const auto& [of_forward, of_backward] : {std::pair("", ""), {"tiles", "hopper"}, {"hopper", "tiles"}}) {
+    const auto agrees = [&](const std::string& key, const std::string& wanted) {
+      const std::string used = stream.choices().find(key).value_or("none");
+      return wanted.empty() ? used == "tiles" || used == "hopper" : used == wanted;
+    };
+    if (*of_forward != 0) stream.choices().set(forward, of_forward);
+    if (*of_backward != 0) stream.choices().set(backward, of_backward);
+    attention_forward(stream, scratch, problem.out, problem.logsumexp, in);
+    attention_backward(stream, scratch, unpack_qkv(problem.dqkv), problem.dout, problem.out, problem.logsumexp, in);
+    CHECK(agrees(forward, of_forward));
+    CHECK(agrees(backward, of_backward));
     CHECK(relative_rms(problem.out, expected.out) < rounding_of(DType::bf16, kTolerance.elementwise));
+    CHECK(relative_rms(problem.dqkv, expected.dqkv) < rounding_of(DType::bf16, kTolerance.reduction));
   }
   emulated::capability() = 80;
-  CHECK(stream.choices().table().size() == 1);
+  CHECK(stream.choices().table().size() == 2);  // none was refused
+}
+
+TEST_CASE("attention hopper: a gradient that is not finite does not decide which backward is chosen") {
+  const AttentionProblem problem({1, 70, 1, 1, 64, false, 0, 0, DType::f16});
+  Stream stream(Device::cuda);
+  Arena scratch(Device::cuda, "scratch", std::size_t{1} << 20);
+  attention_forward_tiles(stream, problem.out, problem.logsumexp, problem.input());
+  problem.dout.host<Half>()[3 * 64] = narrow<Half>(INFINITY);
+  emulated::capability() = 90;
+  attention_backward(stream, scratch, unpack_qkv(problem.dqkv), problem.dout, problem.out, problem.logsumexp,
+                     problem.input());
+  emulated::capability() = 80;
+  CHECK(refused_variants(stream.choices()).empty());
+  CHECK(stream.choices().find(attention_backward_key(problem.input())).has_value());
 }
 
 TEST_CASE("attention hopper: a stream's backend decides before its choices do") {

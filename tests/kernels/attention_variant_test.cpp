@@ -80,13 +80,18 @@ TEST_CASE("attention variants: decoding is simple, and hopper does not accept a 
   CHECK(attention_forward_variants(cached.in, cached.out, {}, 90) == Variants{simple});
 }
 
-TEST_CASE("attention variants: backward uses tiles if every operand fits") {
-  const Call call(64), wide(64, DType::f32);
-  CHECK(attention_backward_variants(call.in, call.in.qkv, call.out, call.out) == Variants{tiles});
-  CHECK(attention_backward_variants(wide.in, wide.in.qkv, wide.out, wide.out) == Variants{simple});
+TEST_CASE("attention variants: backward has tiles, and hopper, where every operand has") {
+  const Call call(64), narrow(96), wide(64, DType::f32);
+  const auto on = [](const Call& c, int capability) {
+    return attention_backward_variants(c.in, c.in.qkv, c.out, c.out, capability);
+  };
+  for (const int capability : {80, 100}) CHECK(on(call, capability) == Variants{tiles});
+  CHECK(on(call, 90) == Variants{tiles, hopper});
+  CHECK(on(narrow, 90) == Variants{tiles});
+  CHECK(on(wide, 90) == Variants{simple});
   Qkv grads = call.in.qkv;
   grads.k.tensor = {reinterpret_cast<std::byte*>(4), DType::bf16, grads.k.tensor.shape()};
-  CHECK(attention_backward_variants(call.in, grads, call.out, call.out) == Variants{simple});
+  CHECK(attention_backward_variants(call.in, grads, call.out, call.out, 90) == Variants{simple});
 }
 
 TEST_CASE("attention variants: a backend limits which may be used") {
@@ -102,6 +107,7 @@ TEST_CASE("attention variants: a backend limits which may be used") {
 TEST_CASE("attention variants: the key of a choice names what its time depends on") {
   Call call(64);
   CHECK(attention_forward_key(call.in) == "attention forward bfloat16 B=2 T=70 G=2 R=3 D=64");
+  CHECK(attention_backward_key(call.in) == "attention backward bfloat16 B=2 T=70 G=2 R=3 D=64");
   call.in.window = 70;
   CHECK(attention_forward_key(call.in) == "attention forward bfloat16 B=2 T=70 G=2 R=3 D=64");
   call.in.window = 32;
@@ -164,6 +170,16 @@ TEST_CASE("attention variants: results that differ by rounding agree, in every d
   }
 }
 
+TEST_CASE("attention variants: a gradient that is 0 but for rounding agrees, a missing one does not") {
+  const std::vector<float> want{1e-6f, -2e-6f, 1, 2, 0.01f, 0.02f, 3, 4};
+  const auto differs = [&](std::vector<float> got) {
+    std::vector<float> expected = want;
+    return difference_of({expected.data(), DType::f32, {4, 2}}, {got.data(), DType::f32, {4, 2}}, 2);
+  };
+  CHECK(differs({-3e-6f, 1e-6f, 1, 2, 0.01f, 0.02f, 3, 4}).empty());
+  CHECK(differs({1e-6f, -2e-6f, 1, 2, 0, 0, 3, 4}).starts_with("row 2 differs by "));
+}
+
 TEST_CASE("attention hopper: results equal the reference on a GPU that supports it") {
   const CudaDevice gpu = find_cuda_device();
   const int capability = gpu.usable() ? 10 * gpu.major + gpu.minor : 0;
@@ -187,6 +203,11 @@ TEST_CASE("attention hopper: results equal the reference on a GPU that supports 
         const AttentionReference expected = attention_reference(problem);
         CHECK(relative_rms(problem.out, expected.out) < rounding_of(dtype, kTolerance.elementwise));
         CHECK(relative_rms(problem.logsumexp, expected.logsumexp) < kTolerance.elementwise);
+        stream.choices().set(attention_backward_key(problem.input()), "hopper");
+        Arena work(kDevice, "scratch", std::size_t{1} << 20);
+        attention_backward(stream, work, unpack_qkv(problem.dqkv), problem.dout, problem.out, problem.logsumexp,
+                           problem.input());
+        CHECK(relative_rms(problem.dqkv, expected.dqkv) < rounding_of(dtype, kTolerance.reduction));
       }
     }
   }

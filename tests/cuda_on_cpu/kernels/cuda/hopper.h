@@ -204,8 +204,8 @@ void wgmma_end(Sums<n>&) {
     for (const auto& product : groups.front()) product();
 }
 
-template <class T>
-void wgmma_rows(Sums<16>& d, std::uint64_t a, std::uint64_t b, bool accumulate) {
+template <class T, int n>
+void wgmma_rows(Sums<n>& d, std::uint64_t a, std::uint64_t b, bool accumulate) {
   __syncwarp();
   emulated::products_of_thread().open.push_back(
       [&d, left = emulated::Matrix(a), right = emulated::Matrix(b), accumulate] {

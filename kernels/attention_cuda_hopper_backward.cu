@@ -1,0 +1,385 @@
+// Backward on the tensor cores of sm_90a, after the forward's pattern (attention_cuda_hopper.cu): a kernel for dq,
+// whose blocks have queries and go through keys, and one for dk and dv, whose blocks have keys and go through queries,
+// head after head. Scores and dP come from shared memory; dS, and in the second kernel P, which is computed transposed
+// there, are operands in registers, so that nothing is transposed in shared memory. The softmax of the scores is
+// computed while the tensor cores compute dP.
+//
+// Seven products of B H T^2 D / 2 multiply-adds each for the half of the scores that causality leaves, 7 B H T^2 D
+// FLOPs in all. One kernel for all three gradients needs five, but its blocks meet in dq: without atomics they would
+// add there in turn, in fp32, 4 B H T^2 D / 128 bytes read and as many written where the gradients have 2 B H T D, and
+// each block would wait for the one before it. Memory sees q, k, v, dout, twice, and out and the gradients once; a tile
+// is read again for each of the blocks that meet it, out of L2. Sums have a fixed order. Predicted: bound by wgmma.
+#include <climits>
+
+#include "kernels/attention_cuda.h"
+#include "kernels/cuda/attention_gradients.h"
+#include "kernels/cuda/attention_hopper.h"
+
+namespace mtl::cuda {
+
+namespace {
+
+/// A block has two tiles of `kOwn` rows: queries and dout, or keys and values. `rows` are those of the tiles of a
+/// stage, keys and values or queries and dout; the latter have `statistics` rows of numbers.
+template <int size, int rows, int statistics>
+struct HopperBackwardTile {
+  static constexpr int dim = size, kConsumers = 2, kOwn = 64 * kConsumers, kRows = rows, kStages = 2;
+  static constexpr int kThreads = kWarpgroup * (kConsumers + 1);
+  using Statistics = QueryStatistics<statistics>;
+  // Elements. Results are staged 64 columns at a time, in a place of their own.
+  static constexpr int kHeld = kOwn * dim, kTile = kRows * dim, kStaged = kOwn * kTileRow<kPanel>;
+  static constexpr int kBarriers = 1 + 2 * kStages;
+  static constexpr std::size_t kBytes = kAtom + (2 * kHeld + 2 * kStages * kTile + kStaged) * 2 +
+                                        kStages * 3 * statistics * sizeof(float) + kBarriers * sizeof(Barrier);
+  static_assert(kBytes <= 227 << 10);
+};
+template <int dim>
+using HopperDqTile = HopperBackwardTile<dim, dim == 64 ? 128 : 64, 1>;
+template <int dim>
+using HopperDkDvTile = HopperBackwardTile<dim, 64, 64>;
+
+template <class T>
+struct HopperBackward {
+  TensorMap q_map, k_map, v_map, dout_map;
+  TiledBackward<T> f;
+  int first_q, first_k, first_v;  // heads of the tensors' groups
+
+  template <class Tile>
+  HopperBackward(Tile, int query_rows, int key_rows, const AttentionInput& in, const Qkv& grads, const Tensor& dout,
+                 const Tensor& out, const Tensor& logsumexp, float* delta)
+      : q_map(make_tensor_map(panel_map(in.qkv.q, query_rows))),
+        k_map(make_tensor_map(panel_map(in.qkv.k, key_rows))),
+        v_map(make_tensor_map(panel_map(in.qkv.v, key_rows))),
+        dout_map(make_tensor_map(panel_map({heads_of(dout, in.sizes())}, query_rows))),
+        f(in, grads, dout, out, logsumexp, delta, Tile::kOwn),
+        first_q(static_cast<int>(in.qkv.q.first)),
+        first_k(static_cast<int>(in.qkv.k.first)),
+        first_v(static_cast<int>(in.qkv.v.first)) {}
+  static Tensor heads_of(const Tensor& dout, const AttentionSizes& s) {
+    return dout.view({s.batch, s.queries, s.groups, s.heads, s.dim});
+  }
+};
+
+/// Shared memory of a block.
+template <class T, class Tile>
+struct HopperBackwardShared {
+  T *held, *stages, *staged;
+  typename Tile::Statistics* statistics;  // of each stage
+  Barrier *held_full, *full, *empty;      // the last two for each stage
+
+  __device__ HopperBackwardShared() {
+    held = reinterpret_cast<T*>(first_atom());
+    stages = held + 2 * Tile::kHeld;
+    staged = stages + 2 * Tile::kStages * Tile::kTile;
+    held_full = reinterpret_cast<Barrier*>(staged + Tile::kStaged);
+    full = held_full + 1;
+    empty = full + Tile::kStages;
+    statistics = reinterpret_cast<typename Tile::Statistics*>(empty + Tile::kStages);
+  }
+  /// The first or second tile of the block, and of a stage.
+  __device__ T* own(int which) const { return held + which * Tile::kHeld; }
+  __device__ T* tile(int stage, int which) const { return stages + (2 * stage + which) * Tile::kTile; }
+  /// `fillers` arrive at a stage that is full.
+  __device__ void init(unsigned fillers) const {
+    barrier_init(held_full, 1);
+    for (int stage = 0; stage < Tile::kStages; ++stage) {
+      barrier_init(full + stage, fillers);
+      barrier_init(empty + stage, 4 * Tile::kConsumers);  // its warps
+    }
+    barriers_ready();
+  }
+  __device__ void wait_until_empty(int i) const {
+    if (i >= Tile::kStages) barrier_wait(empty + i % Tile::kStages, parity_of<Tile::kStages>(i - Tile::kStages));
+  }
+  __device__ void wait_until_full(int i) const { barrier_wait(full + i % Tile::kStages, parity_of<Tile::kStages>(i)); }
+  /// A warp has read tile `i`.
+  __device__ void leave(int i) const {
+    __syncwarp();
+    if (lane() == 0) barrier_arrive(empty + i % Tile::kStages);
+  }
+};
+
+/// Writes sums (16, D) times a factor, like store_sums(), 64 columns at a time.
+template <int dim, class T>
+__device__ void store_panels(T* to, std::int64_t distance, int count, T* staged, const Sums<dim / 8>& sums,
+                             float factor) {
+#pragma unroll
+  for (int column = 0; column < dim; column += kPanel) {
+    Sums<kPanel / 8> panel;
+#pragma unroll
+    for (int j = 0; j < kPanel / 8; ++j) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) panel.v[j][i] = sums.v[column / 8 + j][i];
+    }
+    store_sums<kPanel>(to + column, distance, count, staged, panel, factor, factor);
+  }
+}
+
+/// Splits the block: its last warpgroup gives up registers, and its first warp calls produce(); the others call
+/// consume(warpgroup).
+template <class Tile, class Produce, class Consume>
+__device__ void with_roles(const Produce& produce, const Consume& consume) {
+  constexpr int kConsumerRegisters = 232, kProducerRegisters = 40;  // in all as many as the launch's 168 a thread
+  const int warpgroup = __shfl_sync(kAllLanes, static_cast<int>(threadIdx.x) / kWarpgroup, 0);
+  if (warpgroup == Tile::kConsumers) {
+    shrink_registers<kProducerRegisters>();
+    if (warp_in_block() % 4 == 0) produce();
+  } else {
+    grow_registers<kConsumerRegisters>();
+    consume(warpgroup);
+  }
+}
+
+/// The tile of queries of a block, the longest first.
+struct HopperQueries {
+  int b, g, h, head, first, first_key, end_key;
+  template <class Tile, class T>
+  __device__ HopperQueries(Tile, const TiledBackward<T>& f) {
+    const int item = static_cast<int>(blockIdx.x), all_heads = f.shape.groups * f.shape.heads;
+    first = (f.tiles - 1 - item % f.tiles) * Tile::kOwn;
+    head = item / f.tiles % all_heads;
+    b = item / f.tiles / all_heads;
+    g = head / f.shape.heads;
+    h = head % f.shape.heads;
+    const SeenKeys seen(f.shape, b, first, Tile::kOwn);
+    first_key = seen.lowest / Tile::kRows * Tile::kRows;
+    end_key = seen.highest;
+  }
+};
+
+/// One thread: the copies of all tiles for dq.
+template <class Tile, class T>
+__device__ void copy_keys(const HopperBackward<T>& hopper, const HopperBackwardShared<T, Tile>& shared,
+                          const HopperQueries& own) {
+  constexpr int dim = Tile::dim;
+  barrier_arrive_expecting(shared.held_full, tile_bytes<dim>(2 * Tile::kOwn));
+  copy_tile<dim>(shared.own(0), hopper.q_map, shared.held_full, Tile::kOwn, hopper.first_q + own.h, own.g, own.first,
+                 own.b);
+  copy_tile<dim>(shared.own(1), hopper.dout_map, shared.held_full, Tile::kOwn, own.h, own.g, own.first, own.b);
+  for (int key = own.first_key, i = 0; key < own.end_key; key += Tile::kRows, ++i) {
+    const int stage = i % Tile::kStages;
+    shared.wait_until_empty(i);
+    Barrier* full = shared.full + stage;
+    barrier_arrive_expecting(full, tile_bytes<dim>(2 * Tile::kRows));
+    copy_tile<dim>(shared.tile(stage, 0), hopper.k_map, full, Tile::kRows, hopper.first_k, own.g, key, own.b);
+    copy_tile<dim>(shared.tile(stage, 1), hopper.v_map, full, Tile::kRows, hopper.first_v, own.g, key, own.b);
+  }
+}
+
+/// A warpgroup: dq of its 64 queries.
+template <class Tile, class T>
+__device__ void sum_dq(const TiledBackward<T>& f, const HopperBackwardShared<T, Tile>& shared, const HopperQueries& own,
+                       int warpgroup) {
+  constexpr int dim = Tile::dim;
+  const AttentionShape& shape = f.shape;
+  const int warp_row = static_cast<int>(warp_in_block()) * 16, t = own.first + warp_row;
+  const int first = own.first + 64 * warpgroup;
+  const SeenKeys seen(shape, own.b, first, 64);  // of the warpgroup, whose warps must agree
+  const T *queries = shared.own(0) + 64 * warpgroup * kPanel, *douts = shared.own(1) + 64 * warpgroup * kPanel;
+  DqRows rows;
+  sum_delta<dim>(rows, f, own.b, own.head, t);
+  Sums<dim / 8> dq;
+  Sums<Tile::kRows / 8> scores, dp;
+  barrier_wait(shared.held_full, 0);
+  for (int key = own.first_key, i = 0; key < own.end_key; key += Tile::kRows, ++i) {
+    const T *keys = shared.tile(i % Tile::kStages, 0), *values = shared.tile(i % Tile::kStages, 1);
+    shared.wait_until_full(i);
+    if (first < shape.queries && key < seen.highest && key + Tile::kRows > seen.lowest) {
+      start_product_of_rows<T, dim, Tile::kOwn>(scores, queries, keys);
+      start_product_of_rows<T, dim, Tile::kOwn>(dp, douts, values);
+      wgmma_end<1>(scores);
+      const bool masked = key < seen.all_first || key + Tile::kRows > seen.all_end;
+      write_probabilities(scores, rows, shape.scale * kLog2E, key, masked);
+      wgmma_end<0>(dp);
+      differentiate(scores, dp, rows, shape.dropout, own.b, own.head, t, key);
+      AllOfA<Tile::kRows / 8> a;
+      round_to_all_of_a<T>(a, scores);
+      start_product_of_columns(dq, a, keys);
+      wgmma_end<0>(dq);
+    }
+    shared.leave(i);
+  }
+  store_panels<dim>(f.dq.at(own.b, own.g, own.h, t), f.dq.position, shape.queries - t,
+                    shared.staged + warp_row * kTileRow<kPanel>, dq, shape.scale);
+}
+
+template <class T, int dim>
+__global__ void __launch_bounds__(HopperDqTile<dim>::kThreads, 1)
+    write_dq_hopper(const __grid_constant__ HopperBackward<T> hopper) {
+#if MTL_HOPPER_CODE
+  using Tile = HopperDqTile<dim>;
+  const HopperBackwardShared<T, Tile> shared;
+  if (threadIdx.x == 0) shared.init(1);
+  __syncthreads();
+  with_roles<Tile>(
+      [&] {
+        const HopperQueries own(Tile(), hopper.f);
+        if (lane() == 0) copy_keys<Tile>(hopper, shared, own);
+      },
+      [&](int warpgroup) { sum_dq<Tile>(hopper.f, shared, HopperQueries(Tile(), hopper.f), warpgroup); });
+#endif
+}
+
+/// The tile of keys of a block, the longest first, and the queries that see them.
+struct HopperKeys {
+  int b, g, first;
+  SeeingQueries queries;
+  template <class Tile, class T>
+  __device__ HopperKeys(Tile, const TiledBackward<T>& f, int* shared)
+      : b(static_cast<int>(blockIdx.x) / f.tiles / f.shape.groups),
+        g(static_cast<int>(blockIdx.x) / f.tiles % f.shape.groups),
+        first(static_cast<int>(blockIdx.x) % f.tiles * Tile::kOwn),
+        queries(f.shape, first, Tile::kOwn) {
+    if (f.shape.document_start != nullptr) leave_documents(queries, f.shape, b, first + Tile::kOwn - 1, shared);
+  }
+};
+
+/// A warp: the numbers of a tile of queries. Those beyond the last query have a probability of 0.
+template <class Statistics, class T>
+__device__ void load_statistics(Statistics& to, int rows, const TiledBackward<T>& f, int b, int head, int query) {
+  const AttentionShape& shape = f.shape;
+  const std::int64_t first = (std::int64_t{b} * shape.groups * shape.heads + head) * shape.queries;
+  for (int i = static_cast<int>(lane()); i < rows; i += static_cast<int>(kWarp)) {
+    const int t = query + i;
+    const bool exists = t < shape.queries;
+    to.logsumexp[i] = exists ? f.logsumexp[first + t] : INFINITY;
+    to.delta[i] = exists ? f.delta[first + t] : 0;
+    if (shape.document_start != nullptr)
+      to.document_start[i] = exists ? shape.document_start[std::int64_t{b} * shape.queries + t] : INT_MAX;
+  }
+}
+
+/// One warp: the copies of all tiles for dk and dv, and their statistics.
+template <class Tile, class T>
+__device__ void copy_queries(const HopperBackward<T>& hopper, const HopperBackwardShared<T, Tile>& shared,
+                             const HopperKeys& own) {
+  constexpr int dim = Tile::dim;
+  if (lane() == 0) {
+    barrier_arrive_expecting(shared.held_full, tile_bytes<dim>(2 * Tile::kOwn));
+    copy_tile<dim>(shared.own(0), hopper.k_map, shared.held_full, Tile::kOwn, hopper.first_k, own.g, own.first, own.b);
+    copy_tile<dim>(shared.own(1), hopper.v_map, shared.held_full, Tile::kOwn, hopper.first_v, own.g, own.first, own.b);
+  }
+  for (int h = 0, i = 0; h < hopper.f.shape.heads; ++h) {
+    for (int query = own.queries.begin; query < own.queries.end; query += Tile::kRows, ++i) {
+      const int stage = i % Tile::kStages;
+      shared.wait_until_empty(i);
+      Barrier* full = shared.full + stage;
+      if (lane() == 0) {
+        barrier_arrive_expecting(full, tile_bytes<dim>(2 * Tile::kRows));
+        copy_tile<dim>(shared.tile(stage, 0), hopper.q_map, full, Tile::kRows, hopper.first_q + h, own.g, query, own.b);
+        copy_tile<dim>(shared.tile(stage, 1), hopper.dout_map, full, Tile::kRows, h, own.g, query, own.b);
+      }
+      load_statistics(shared.statistics[stage], Tile::kRows, hopper.f, own.b, own.g * hopper.f.shape.heads + h, query);
+      __syncwarp();
+      if (lane() == 0) barrier_arrive(full);
+    }
+  }
+}
+
+/// How a warpgroup's 64 keys from `key` on meet a tile of queries.
+struct Meeting {
+  bool any, masked;
+  template <class Tile>
+  __device__ Meeting(Tile, const AttentionShape& shape, const typename Tile::Statistics& statistics, int query,
+                     int key) {
+    const SeeingQueries seeing(shape, key, 64);
+    const int last = query + Tile::kRows - 1;
+    any = key < shape.keys && last >= key && query < seeing.end;
+    masked = key + 63 > query || last >= shape.queries || (shape.window > 0 && last - key >= shape.window);
+    if (shape.document_start == nullptr) return;
+    masked = true;
+    bool near = false;
+    for (int i = static_cast<int>(lane()); i < Tile::kRows; i += static_cast<int>(kWarp))
+      near |= statistics.document_start[i] < key + 64;
+    any = __any_sync(kAllLanes, near) && any;
+  }
+};
+
+/// A warpgroup: dk and dv of its 64 keys.
+template <class Tile, class T>
+__device__ void sum_dk_dv(const TiledBackward<T>& f, const HopperBackwardShared<T, Tile>& shared, const HopperKeys& own,
+                          int warpgroup) {
+  constexpr int dim = Tile::dim;
+  const AttentionShape& shape = f.shape;
+  const int warp_row = static_cast<int>(warp_in_block()) * 16, own_key = own.first + warp_row;
+  const T *keys = shared.own(0) + 64 * warpgroup * kPanel, *values = shared.own(1) + 64 * warpgroup * kPanel;
+  Sums<dim / 8> dk, dv;
+  Sums<Tile::kRows / 8> scores, dp;
+  barrier_wait(shared.held_full, 0);
+  for (int h = 0, i = 0; h < shape.heads; ++h) {
+    for (int query = own.queries.begin; query < own.queries.end; query += Tile::kRows, ++i) {
+      const int stage = i % Tile::kStages;
+      const T *queries = shared.tile(stage, 0), *douts = shared.tile(stage, 1);
+      const typename Tile::Statistics& statistics = shared.statistics[stage];
+      shared.wait_until_full(i);
+      const Meeting meeting(Tile(), shape, statistics, query, own.first + 64 * warpgroup);
+      if (meeting.any) {
+        start_product_of_rows<T, dim, Tile::kOwn>(scores, keys, queries);
+        start_product_of_rows<T, dim, Tile::kOwn>(dp, values, douts);
+        wgmma_end<1>(scores);
+        if (meeting.masked) mask_transposed(scores, statistics, shape, query, own_key);
+        write_probabilities_transposed(scores, statistics, shape.scale * kLog2E);
+        wgmma_end<0>(dp);
+        const int head = own.g * shape.heads + h;
+        if (shape.dropout.active) drop_transposed(scores, dp, shape.dropout, own.b, head, query, own_key);
+        differentiate_transposed(scores, dp, statistics, shape.dropout.scale);
+        AllOfA<Tile::kRows / 8> of_probabilities, of_dscores;
+        round_to_all_of_a<T>(of_probabilities, scores);
+        start_product_of_columns(dv, of_probabilities, douts);
+        round_to_all_of_a<T>(of_dscores, dp);
+        start_product_of_columns(dk, of_dscores, queries);
+        wgmma_end<1>(dv);
+        wgmma_end<0>(dk);
+      }
+      shared.leave(i);
+    }
+  }
+  T* staged = shared.staged + warp_row * kTileRow<kPanel>;
+  const int count = shape.keys - own_key;
+  store_panels<dim>(f.dk.at(own.b, own.g, 0, own_key), f.dk.position, count, staged, dk, shape.scale);
+  store_panels<dim>(f.dv.at(own.b, own.g, 0, own_key), f.dv.position, count, staged, dv, 1);
+}
+
+template <class T, int dim>
+__global__ void __launch_bounds__(HopperDkDvTile<dim>::kThreads, 1)
+    write_dk_dv_hopper(const __grid_constant__ HopperBackward<T> hopper) {
+#if MTL_HOPPER_CODE
+  using Tile = HopperDkDvTile<dim>;
+  const HopperBackwardShared<T, Tile> shared;
+  if (threadIdx.x == 0) shared.init(2);  // the copies, and the statistics
+  __syncthreads();
+  const HopperKeys own(Tile(), hopper.f, reinterpret_cast<int*>(shared.staged));
+  with_roles<Tile>([&] { copy_queries<Tile>(hopper, shared, own); },
+                   [&](int warpgroup) { sum_dk_dv<Tile>(hopper.f, shared, own, warpgroup); });
+#endif
+}
+
+template <class T, int dim>
+void launch_backward(Stream& stream, float* delta, const Qkv& grads, const Tensor& dout, const Tensor& out,
+                     const Tensor& logsumexp, const AttentionInput& in) {
+  using ForDq = HopperDqTile<dim>;
+  using ForKeys = HopperDkDvTile<dim>;
+  const AttentionSizes sizes = in.sizes();
+  const HopperBackward<T> dq(ForDq(), ForDq::kOwn, ForDq::kRows, in, grads, dout, out, logsumexp, delta);
+  const HopperBackward<T> keys(ForKeys(), ForKeys::kRows, ForKeys::kOwn, in, grads, dout, out, logsumexp, delta);
+  const auto groups = static_cast<unsigned>(sizes.batch * sizes.groups), heads = static_cast<unsigned>(sizes.heads);
+  launch(stream, write_dq_hopper<T, dim>,
+         {static_cast<unsigned>(dq.f.tiles) * groups * heads, ForDq::kThreads, ForDq::kBytes}, dq);
+  launch(stream, write_dk_dv_hopper<T, dim>,
+         {static_cast<unsigned>(keys.f.tiles) * groups, ForKeys::kThreads, ForKeys::kBytes}, keys);
+}
+
+}  // namespace
+
+void attention_backward_hopper(Stream& stream, float* delta, const Qkv& grads, Tensor dout, Tensor out,
+                               Tensor logsumexp, const AttentionInput& in) {
+  const auto with_dim = [&](auto t) {
+    using T = decltype(t);
+    if (in.sizes().dim == 64) return launch_backward<T, 64>(stream, delta, grads, dout, out, logsumexp, in);
+    launch_backward<T, 128>(stream, delta, grads, dout, out, logsumexp, in);
+  };
+  if (out.dtype() == DType::bf16) return with_dim(Bf16());
+  with_dim(Half());
+}
+
+}  // namespace mtl::cuda

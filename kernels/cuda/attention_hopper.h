@@ -1,0 +1,75 @@
+// Attention on the tensor cores of sm_90a: what its kernels share. A block has a tile of rows, 64 for each warpgroup
+// that multiplies; a warp of its last warpgroup has the copy engine bring the tiles that these rows meet, ahead of
+// time.
+#pragma once
+
+#include "kernels/cuda/hopper.h"
+
+namespace mtl::cuda {
+
+inline constexpr int kWarpgroup = 128;  // threads
+
+/// The parity of the phase in which tile `i` is in its stage.
+template <int stages>
+__device__ unsigned parity_of(int i) {
+  return static_cast<unsigned>(i / stages % 2);
+}
+
+/// Where shared memory's first atom begins.
+__device__ inline unsigned char* first_atom() {
+  auto* base = shared_memory<unsigned char>();
+  return base + (kAtom - shared_address(base) % kAtom) % kAtom;
+}
+
+/// Bytes of a tile of 16-bit elements, as barrier_arrive_expecting() takes them.
+template <int dim>
+constexpr unsigned tile_bytes(int rows) {
+  return static_cast<unsigned>(rows * dim) * 2;
+}
+/// Starts to copy a head's rows from a position on, all panels of the tile, whose bytes `full` expects.
+template <int dim, class T>
+__device__ void copy_tile(T* to, const TensorMap& map, Barrier* full, int rows, int head, int group, int position,
+                          int sequence) {
+#pragma unroll
+  for (int column = 0; column < dim; column += kPanel)
+    copy_panel(to + column * rows, map, full, column, head, group, position, sequence);
+}
+
+/// Starts sums (64, 8 n) = 64 rows of a tile of `a_rows` rows, of which `a` is the first panel's, times the transpose
+/// of the tile `b` of 8 n rows; a group of its own.
+template <class T, int dim, int a_rows, int n>
+__device__ void start_product_of_rows(Sums<n>& sums, const T* a, const T* b) {
+  constexpr std::uint32_t kUnused = 16;  // the distance that others write here, too
+  wgmma_begin(sums);
+#pragma unroll
+  for (int k = 0; k < dim; k += 16) {
+    const int panel = k / kPanel, column = k % kPanel;
+    const std::uint32_t of_a = shared_address(a + panel * a_rows * kPanel + column);
+    const std::uint32_t of_b = shared_address(b + panel * 8 * n * kPanel + column);
+    wgmma_rows<T>(sums, matrix_descriptor(of_a, kUnused, kAtom), matrix_descriptor(of_b, kUnused, kAtom), k > 0);
+  }
+  wgmma_commit();
+}
+
+/// Columns of scores as A, 16 after 16, rounded to T.
+template <int n>
+using AllOfA = std::uint32_t[n / 2][4];
+template <class T, int n>
+__device__ void round_to_all_of_a(AllOfA<n>& a, const Sums<n>& scores) {
+#pragma unroll
+  for (int k = 0; k < n / 2; ++k) round_to_a<T>(a[k], scores, k);
+}
+
+/// Starts sums (64, D) += A (64, rows) times a tile of as many rows; a group of its own. A must last until it ends.
+template <class T, int m, int steps>
+__device__ void start_product_of_columns(Sums<m>& sums, const std::uint32_t (&a)[steps][4], const T* tile) {
+  wgmma_begin(sums);
+#pragma unroll
+  for (int k = 0; k < steps; ++k) {
+    const std::uint32_t rows = shared_address(tile + 16 * k * kPanel);
+    wgmma_columns<T>(sums, a[k], matrix_descriptor(rows, 16 * steps * kPanelRow, kAtom));
+  }
+  wgmma_commit();
+}
+
+}  // namespace mtl::cuda
