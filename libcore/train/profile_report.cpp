@@ -81,8 +81,9 @@ ProfileReport report_profile(const Profile& profile, const Hardware& hardware, b
     } else if (entry.kind == ProfileKind::op) {
       ProfileRow row{phase_of(entries, i), entry.name, entry.detail, weight, weight * entry.ms()};
       row.work = {weight * entry.work.flops, weight * entry.work.bytes};
-      row.bound_ms = weight * hardware.bound_ms(entry.work, entry.dtype, tf32);
-      row.is_compute_bound = hardware.is_compute_bound(entry.work, entry.dtype, tf32);
+      const bool in_tf32 = tf32 && entry.name == "gemm";  // attention in fp32 does not use it
+      row.bound_ms = weight * hardware.bound_ms(entry.work, entry.dtype, in_tf32);
+      row.is_compute_bound = hardware.is_compute_bound(entry.work, entry.dtype, in_tf32);
       phase_named(report.phases, row.phase).operators_ms += row.ms;
       add(rows.try_emplace({row.phase, row.name, row.detail}, ProfileRow{row.phase, row.name, row.detail})
               .first->second,

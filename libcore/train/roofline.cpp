@@ -27,7 +27,7 @@ Roofline predict_step(const TrainOptions& options, const GptConfig& config, cons
   Roofline out;
   for (const RankPlan& plan : plan_run(options, config)) {
     const StepProfile step = profile_on_meta(config, dropout, run_shape(options, config, plan.ranks.front()));
-    ProfileReport report = report_profile(step.profile, hardware, false, step.weights);
+    ProfileReport report = report_profile(step.profile, hardware, options.tf32, step.weights);
     if (report.bound_ms() <= out.step_ms) continue;
     out.step_ms = report.bound_ms();
     out.rank = plan.ranks.front();
@@ -35,7 +35,8 @@ Roofline predict_step(const TrainOptions& options, const GptConfig& config, cons
   }
   const std::int64_t length = options.data.seq_length;
   out.tokens_per_second = double(options.step_samples() * length) / (out.step_ms * 1e-3);
-  const double peak = hardware.tflops(precision_of(options.precision).compute) * 1e12 * double(options.parallel.world);
+  const double rate = hardware.tflops(precision_of(options.precision).compute, options.tf32);
+  const double peak = rate * 1e12 * double(options.parallel.world);
   out.mfu_a = flops_per_token_a(config, length) * out.tokens_per_second / peak;
   out.mfu_b = flops_per_token_b(config, length) * out.tokens_per_second / peak;
   return out;

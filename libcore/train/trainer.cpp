@@ -203,7 +203,7 @@ void Trainer::prepare() {
   if (shape_.device == Device::cuda && is_rank_zero()) console_.info(graphs_text(shape_, optimizer_.sync()));
   peak_tflops_ = options_.logging.peak_tflops.value_or(0);
   if (peak_tflops_ == 0) peak_tflops_ = measure_peak_tflops(shape_.device, shape_.threads);
-  profiler_.prepare(shape_.device, shape_.threads, false, peak_tflops_);
+  profiler_.prepare(shape_.device, shape_.threads, options_.tf32, peak_tflops_);
   MetricsOptions sinks;  // empty on all ranks but rank 0
   sinks.terminal = is_rank_zero() && !console_.quiet;
   if (is_rank_zero()) sinks.tensorboard_dir = options_.logging.tensorboard_dir;

@@ -67,6 +67,15 @@ else
   expect_exit 2 "${train[@]}" --dry-run --device cuda --attention-backend fused
   expect_text err '^  --attention-backend fused +attention by cuDNN is not supported'
   expect_exit 0 "${train[@]}" --dry-run --device cuda --tf32
+  bound=(mtl-train --model gpt2-124m --micro-batch-size 8 --seq-length 1024 --tokenizer-type NullTokenizer --vocab-size 50257 --lr 1e-3
+    --dry-run --json --device cuda --roofline H100)
+  for flag in '' --tf32; do
+    # shellcheck disable=SC2086 # no word without the flag
+    expect_exit 0 "${bound[@]}" $flag
+    sed -nE 's/^ *"bound_ms": ([0-9.]+),?$/\1/p' out | head -n 1 >bound$flag
+  done
+  awk 'NR == FNR { plain = $1; next } END { exit !($1 > 0 && plain > 3 * $1) }' bound bound--tf32 ||
+    fail "the bound is $(cat bound) ms in fp32, and $(cat bound--tf32) ms with --tf32"
   expect_exit 2 "${train[@]}" --dry-run --device cuda --tf32 --bf16
   expect_text err '^  --tf32 +needs a GPU, and fp32'
   expect_exit 0 "${train[@]}" --dry-run --device cuda # a plan needs no GPU

@@ -106,6 +106,8 @@ TEST_CASE("a report sums by phase and operator, and its phases add up to the ste
   const ProfileRow& product = row_of(report.rows, "forward", "gemm");
   CHECK(product.is_compute_bound);
   CHECK(product.bound_ms == doctest::Approx(2 * 8 * 16 * 4 / 1e6 * 1e3));
+  const ProfileReport in_tf32 = report_profile(step.profile, kSlow, true);
+  CHECK(row_of(in_tf32.rows, "forward", "gemm").bound_ms < product.bound_ms / 1e3);
   CHECK(row_of(report.rows, "other", "copy").bound_ms == doctest::Approx(2 * 4 * 8 * 16 / 1e9 * 1e3));
   const Json json = Json::parse(profile_json(report).dump(2));
   CHECK(json.at("rows").as_array().size() == 3);
