@@ -15,6 +15,8 @@
 // Time follows this number, and keys and values before the first query's window are not read.
 #pragma once
 
+#include <compare>
+
 #include "device/memory.h"
 #include "device/stream.h"
 #include "device/tensor.h"
@@ -34,6 +36,7 @@ Qkv unpack_qkv(Tensor packed);
 /// The sizes of one call: B, Tq, the keys up to the last query (with `past` all Tk), G, R, D.
 struct AttentionSizes {
   std::int64_t batch, queries, keys, groups, heads, dim;
+  auto operator<=>(const AttentionSizes&) const = default;
 };
 
 struct AttentionInput {

@@ -145,6 +145,7 @@ __global__ void append_rows(Heads<T> cache, Heads<T> added, const std::int32_t* 
 }  // namespace
 
 std::size_t attention_forward_work(const Stream&, Tensor logsumexp, const AttentionInput& in) {
+  if (attention_suits_cudnn(in)) return cudnn_work_bytes(in, logsumexp);
   const int pieces = pieces_of(in, logsumexp);
   const AttentionSizes s = in.sizes();
   return pieces == 1 ? 0
@@ -185,10 +186,13 @@ void attention_forward(Stream& stream, Tensor work, Tensor out, Tensor logsumexp
         return attention_forward_tiles(stream, out, logsumexp, in);
       case AttentionVariant::hopper:
         return attention_forward_hopper(stream, out, logsumexp, in);
+      case AttentionVariant::cudnn:
+        return attention_forward_cudnn(stream, work, out, logsumexp, in);
     }
   };
-  const auto variants = allowed_variants(stream.attention_backend(),
-                                         attention_forward_variants(in, out, logsumexp, compute_capability()));
+  auto variants = allowed_forward_variants(stream.attention_backend(),
+                                           attention_forward_variants(in, out, logsumexp, compute_capability()));
+  if (variants.size() > 1 && variants.back() == AttentionVariant::cudnn && !has_cudnn()) variants.pop_back();
   if (variants.size() == 1) return compute(variants[0]);
   std::vector<Tensor> results{out};
   if (logsumexp.exists()) results.push_back(logsumexp);

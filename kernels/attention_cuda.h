@@ -1,6 +1,8 @@
 // Attention on tensor cores, the fast ways of attention_cuda*.cu.
 #pragma once
 
+#include <string>
+
 #include "kernels/cuda.h"
 
 namespace mtl::cuda {
@@ -8,6 +10,15 @@ namespace mtl::cuda {
 /// Forward of calls that attention_forward_variants() gives to `tiles`, and to `hopper`.
 void attention_forward_tiles(Stream& stream, Tensor out, Tensor logsumexp, const AttentionInput& in);
 void attention_forward_hopper(Stream& stream, Tensor out, Tensor logsumexp, const AttentionInput& in);
+
+/// True if cuDNN can be opened on this machine.
+bool has_cudnn();
+/// "cuDNN 91900", or "no cuDNN".
+std::string attention_library();
+/// Forward of calls that attention_suits_cudnn() accepts; `work` has cudnn_work_bytes(). Throws Error where the library
+/// is missing or has no engine for the call. A shape's first call must not be captured as a graph.
+void attention_forward_cudnn(Stream& stream, const Tensor& work, const Tensor& out, const Tensor& logsumexp,
+                             const AttentionInput& in);
 
 /// dq of backward calls that attention_backward_variants() gives to `tiles`; writes `delta`, which is laid out like
 /// logsumexp. Then dk and dv, which read it.

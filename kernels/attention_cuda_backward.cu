@@ -166,11 +166,13 @@ void attention_backward(Stream& stream, Tensor work, const Qkv& grads, Tensor do
         return attention_dk_dv_tiles(stream, delta, grads, gradient, out, logsumexp, in);
       case AttentionVariant::hopper:
         return attention_backward_hopper(stream, delta, grads, gradient, out, logsumexp, in);
+      case AttentionVariant::cudnn:
+        break;  // has no backward
     }
   };
   const auto compute = [&](AttentionVariant variant) { compute_from(dout, variant); };
-  const auto variants = allowed_variants(stream.attention_backend(),
-                                         attention_backward_variants(in, grads, dout, out, compute_capability()));
+  const auto variants = allowed_backward_variants(
+      stream.attention_backend(), attention_backward_variants(in, grads, dout, out, compute_capability()));
   if (variants.size() == 1) return compute(variants[0]);
   std::vector<Tensor> results;
   for (const HeadSlice* of : {&grads.q, &grads.k, &grads.v})

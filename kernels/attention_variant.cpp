@@ -57,7 +57,7 @@ struct HostCopies {
 }  // namespace
 
 std::string name_of(AttentionVariant variant) {
-  constexpr const char* kNames[] = {"simple", "tiles", "hopper"};
+  constexpr const char* kNames[] = {"simple", "tiles", "hopper", "cudnn"};
   return kNames[static_cast<int>(variant)];
 }
 
@@ -68,8 +68,10 @@ bool attention_decodes(const AttentionInput& in, const Tensor& logsumexp) {
 std::vector<AttentionVariant> attention_forward_variants(const AttentionInput& in, const Tensor& out,
                                                          const Tensor& logsumexp, int capability) {
   if (attention_decodes(in, logsumexp) || !has_tiles(in.qkv) || !has_tiles(out)) return {AttentionVariant::simple};
-  if (capability != 90 || !has_hopper(in)) return {AttentionVariant::tiles};
-  return {AttentionVariant::tiles, AttentionVariant::hopper};
+  std::vector<AttentionVariant> variants{AttentionVariant::tiles};
+  if (capability == 90 && has_hopper(in)) variants.push_back(AttentionVariant::hopper);
+  if (attention_suits_cudnn(in)) variants.push_back(AttentionVariant::cudnn);
+  return variants;
 }
 
 std::vector<AttentionVariant> attention_backward_variants(const AttentionInput& in, const Qkv& grads,
@@ -79,18 +81,46 @@ std::vector<AttentionVariant> attention_backward_variants(const AttentionInput& 
   return {AttentionVariant::tiles, AttentionVariant::hopper};
 }
 
-std::vector<AttentionVariant> allowed_variants(AttentionBackend backend, std::vector<AttentionVariant> variants) {
+std::vector<AttentionVariant> allowed_forward_variants(AttentionBackend backend,
+                                                       std::vector<AttentionVariant> variants) {
+  const auto by_cudnn = std::find(variants.begin(), variants.end(), AttentionVariant::cudnn);
   switch (backend) {
     case AttentionBackend::automatic:
+      break;
     case AttentionBackend::flash:
+      if (by_cudnn != variants.end()) variants.erase(by_cudnn);
       break;
     case AttentionBackend::fused:
+      if (by_cudnn != variants.end()) return {AttentionVariant::cudnn};
       fail(Exit::usage,
-           "attention by cuDNN (--attention-backend fused) is not supported in this version; choose auto or flash");
+           "cuDNN does not compute this attention (--attention-backend fused): it takes bf16 and fp16, head sizes 64, "
+           "80, "
+           "96 and 128, and as many query groups as heads or one, without dropout, document boundaries, window and "
+           "context parallelism; choose auto or flash");
     case AttentionBackend::unfused:
       return {AttentionVariant::simple};
   }
   return variants;
+}
+
+std::vector<AttentionVariant> allowed_backward_variants(AttentionBackend backend,
+                                                        std::vector<AttentionVariant> variants) {
+  if (backend == AttentionBackend::unfused) return {AttentionVariant::simple};
+  return variants;
+}
+
+bool attention_suits_cudnn(const AttentionInput& in) {
+  const AttentionSizes sizes = in.sizes();
+  const bool is_masked = in.document_start.exists() || (in.window > 0 && in.window < sizes.keys);
+  const bool is_whole = !in.past.exists() && in.rows.first_row == 0 && sizes.queries > 1 &&
+                        sizes.queries == in.qkv.k.tensor.size(1) && sizes.queries == in.qkv.v.tensor.size(1);
+  return has_tiles(in.qkv) && is_whole && !is_masked && !in.dropout.active() && (sizes.heads == 1 || sizes.groups == 1);
+}
+
+std::size_t cudnn_work_bytes(const AttentionInput& in, const Tensor& logsumexp) {
+  const AttentionSizes s = in.sizes();
+  const std::int64_t rows = logsumexp.exists() ? 0 : s.batch * s.groups * s.heads * s.queries;
+  return static_cast<std::size_t>(kCudnnWorkspace) + static_cast<std::size_t>(rows) * sizeof(float);
 }
 
 std::string attention_forward_key(const AttentionInput& in) { return key_of("forward", in); }
@@ -139,7 +169,13 @@ AttentionVariant choose_variant(Stream& stream, const std::string& key, const st
   };
   std::vector<HostCopies> reference;  // one, once it is there
   const auto refused = [&](const std::string& name) {
-    run(variant_of(name));
+    try {
+      run(variant_of(name));
+    } catch (const Error& error) {
+      if (reference.empty()) throw;
+      stream.choices().set(key + kRefused + name, error.what());
+      return true;
+    }
     HostCopies mine(stream, results);
     if (reference.empty()) {
       reference.push_back(std::move(mine));

@@ -16,6 +16,7 @@ enum class AttentionVariant {
   simple,  // every dtype and shape, decoding too: attention_cuda.cu
   tiles,   // mma.sync: attention_cuda_tiles.cu
   hopper,  // wgmma and TMA: attention_cuda_hopper*.cu
+  cudnn,   // cuDNN's, forward only: attention_cudnn_cuda.cpp
 };
 
 std::string name_of(AttentionVariant variant);
@@ -26,9 +27,20 @@ std::vector<AttentionVariant> attention_forward_variants(const AttentionInput& i
 std::vector<AttentionVariant> attention_backward_variants(const AttentionInput& in, const Qkv& grads,
                                                           const Tensor& dout, const Tensor& out, int capability);
 
-/// Those of `variants` that the backend allows; unfused is `simple`, which takes every call. Throws Error when the
-/// backend has none for the call.
-std::vector<AttentionVariant> allowed_variants(AttentionBackend backend, std::vector<AttentionVariant> variants);
+/// Those of `variants` that the backend allows; unfused is `simple`, which takes every call. `fused` is cuDNN's
+/// forward, and Throws Error when the call has none; its backward is flash's.
+std::vector<AttentionVariant> allowed_forward_variants(AttentionBackend backend,
+                                                       std::vector<AttentionVariant> variants);
+std::vector<AttentionVariant> allowed_backward_variants(AttentionBackend backend,
+                                                        std::vector<AttentionVariant> variants);
+
+/// True for whole sequences of 16-bit operands with one stride from each query head to the next (one head a group, or
+/// one group), without dropout, document boundaries and a window.
+bool attention_suits_cudnn(const AttentionInput& in);
+/// What cuDNN's engines may use; version 9.19's need 0 or 256 bytes.
+inline constexpr std::int64_t kCudnnWorkspace = 4096;
+/// The workspace, and logsumexp where the caller does not want it.
+std::size_t cudnn_work_bytes(const AttentionInput& in, const Tensor& logsumexp);
 
 /// True for one query a head over keys alone, without what training needs: its keys are cut into pieces.
 bool attention_decodes(const AttentionInput& in, const Tensor& logsumexp);
@@ -38,8 +50,8 @@ std::string attention_forward_key(const AttentionInput& in);
 std::string attention_backward_key(const AttentionInput& in);
 
 /// The variant that stream.choices() has for `key`; otherwise the fastest of `variants`, which is kept there. `run`
-/// gives one to the stream, and writes `results`, which do not depend on what they held. A variant whose results differ
-/// from those of the first is refused; that and why is kept in stream.choices(), too.
+/// gives one to the stream, and writes `results`, which do not depend on what they held. A variant that throws Error,
+/// or whose results differ from those of the first, is refused; that and why is kept in stream.choices(), too.
 AttentionVariant choose_variant(Stream& stream, const std::string& key, const std::vector<AttentionVariant>& variants,
                                 const std::function<void(AttentionVariant)>& run, const std::vector<Tensor>& results);
 

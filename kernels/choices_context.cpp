@@ -2,6 +2,7 @@
 
 #include "base/str.h"
 #include "device/cuda_device.h"
+#include "kernels/attention_cuda.h"
 #include "kernels/dispatch.h"
 #include "kernels/gemm_cuda.h"
 
@@ -11,7 +12,8 @@ std::string choices_context(Device device) {
   if constexpr (kWithCuda) {
     if (device == Device::cuda) {
       const CudaDevice gpu = find_cuda_device();
-      return cat(gpu.name, ", sm_", gpu.major, gpu.minor, ", driver ", gpu.driver, ", ", cuda::product_library());
+      return cat(gpu.name, ", sm_", gpu.major, gpu.minor, ", driver ", gpu.driver, ", ", cuda::product_library(), ", ",
+                 cuda::attention_library());
     }
   }
   return "";

@@ -232,6 +232,18 @@ void check_paths(Flags& flags, const TrainOptions& options) {
   }
 }
 
+/// Reports what cuDNN's attention cannot compute, but for the model's sizes, which the first step checks.
+void check_fused_attention(Flags& flags, const TrainOptions& options) {
+  if (options.device != Device::cuda || options.attention_backend != "fused") return;
+  const auto refuse = [&](bool condition, const char* what) {
+    if (condition) flags.problem("--attention-backend fused", what);
+  };
+  refuse(precision_of(options.precision).compute == DType::f32, "cuDNN's attention needs --bf16 or --fp16");
+  refuse(options.attention_dropout > 0, "is not supported with dropout on attention; add --attention-dropout 0");
+  refuse(options.data.reset_attention_mask, "is not supported with --reset-attention-mask");
+  refuse(options.parallel.context > 1, "is not supported with --context-parallel-size");
+}
+
 }  // namespace
 
 void settle_world_size(TrainOptions& options, int launched) {
@@ -261,9 +273,7 @@ void add_train_flags(Flags& flags, TrainOptions& options, const RunStart& start)
       bool is_there = what.starts_with("is required") && flags.was_given(flag);  // its value did not convert: reported
       if (!is_there) flags.problem(std::move(flag), std::move(what));
     });
-    if (options.device == Device::cuda && options.attention_backend == "fused")
-      flags.problem("--attention-backend fused",
-                    "attention by cuDNN is not supported in this version; choose auto or flash");
+    check_fused_attention(flags, options);
     if (options.data.paths.is_absent() && !options.dry_run)
       flags.problem("--data-path", "is required: token files that mtl-preprocess made");
     if (options.data.paths.is_per_split() && options.data.paths.per_split_data_args_path.empty() &&

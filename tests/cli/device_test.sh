@@ -64,8 +64,11 @@ else
     expect_exit 0 "${train[@]}" --dry-run --device cuda --attention-backend $backend
     [ -s err ] && fail "--attention-backend $backend gives notices: $(cat err)"
   done
-  expect_exit 2 "${train[@]}" --dry-run --device cuda --attention-backend fused
-  expect_text err '^  --attention-backend fused +attention by cuDNN is not supported'
+  expect_exit 0 "${train[@]}" --dry-run --device cuda --attention-backend fused --bf16 --attention-dropout 0
+  expect_exit 2 "${train[@]}" --dry-run --device cuda --attention-backend fused --attention-dropout 0.1 --reset-attention-mask
+  expect_text err "^  --attention-backend fused +cuDNN's attention needs --bf16 or --fp16"
+  expect_text err '^  --attention-backend fused +is not supported with dropout on attention; add --attention-dropout 0'
+  expect_text err '^  --attention-backend fused +is not supported with --reset-attention-mask'
   expect_exit 0 "${train[@]}" --dry-run --device cuda --tf32
   bound=(mtl-train --model gpt2-124m --micro-batch-size 8 --seq-length 1024 --tokenizer-type NullTokenizer --vocab-size 50257 --lr 1e-3
     --dry-run --json --device cuda --roofline H100)

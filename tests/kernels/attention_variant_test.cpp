@@ -15,7 +15,8 @@ using namespace mtl::test;
 namespace {
 
 using Variants = std::vector<AttentionVariant>;
-constexpr auto simple = AttentionVariant::simple, tiles = AttentionVariant::tiles, hopper = AttentionVariant::hopper;
+constexpr auto simple = AttentionVariant::simple, tiles = AttentionVariant::tiles, hopper = AttentionVariant::hopper,
+               cudnn = AttentionVariant::cudnn;
 
 /// A call in training: shapes only.
 struct Call {
@@ -94,12 +95,44 @@ TEST_CASE("attention variants: backward has tiles, and hopper, where every opera
   CHECK(attention_backward_variants(call.in, grads, call.out, call.out, 90) == Variants{simple});
 }
 
+TEST_CASE("attention variants: cudnn accepts whole causal sequences whose query heads have one stride") {
+  Call call(64);
+  call.in.qkv = unpack_qkv(meta({2, 70, 6, 3, 64}, DType::bf16));  // one query head for each key
+  CHECK(call.on(80) == Variants{tiles, cudnn});
+  CHECK(call.on(90) == Variants{tiles, hopper, cudnn});
+  CHECK(cudnn_work_bytes(call.in, call.logsumexp) == kCudnnWorkspace);
+  CHECK(cudnn_work_bytes(call.in, {}) == kCudnnWorkspace + 2 * 6 * 70 * 4);
+  Call shared = call;
+  shared.in.qkv = unpack_qkv(meta({2, 70, 1, 8, 64}, DType::bf16));  // one key for all query heads
+  CHECK(shared.on(80) == Variants{tiles, cudnn});
+  const auto refused = [&](auto change) {
+    Call changed = call;
+    change(changed.in);
+    return changed.on(80) == Variants{tiles};
+  };
+  CHECK(refused([](AttentionInput& in) { in.window = 69; }));
+  CHECK_FALSE(refused([](AttentionInput& in) { in.window = 70; }));
+  CHECK(refused([](AttentionInput& in) { in.document_start = meta({2, 70}, DType::i32); }));
+  CHECK(refused([](AttentionInput& in) { in.dropout = {0.1f, {1, 2}}; }));
+  CHECK(refused([](AttentionInput& in) { in.past = meta({2}, DType::i32); }));
+  CHECK(refused([](AttentionInput& in) { in.rows.first_row = 1; }));
+}
+
 TEST_CASE("attention variants: a backend limits which may be used") {
   const auto allowed = [](const char* name, const Variants& all) {
-    return allowed_variants(parse_attention_backend(name), all);
+    return allowed_forward_variants(parse_attention_backend(name), all);
   };
-  for (const char* own : {"auto", "flash"}) CHECK(allowed(own, {tiles, hopper}) == Variants{tiles, hopper});
-  for (const char* plain : {"unfused", "local"}) CHECK(allowed(plain, {tiles, hopper}) == Variants{simple});
+  const auto backward = [](const char* name, const Variants& all) {
+    return allowed_backward_variants(parse_attention_backend(name), all);
+  };
+  CHECK(allowed("auto", {tiles, hopper, cudnn}) == Variants{tiles, hopper, cudnn});
+  CHECK(allowed("flash", {tiles, hopper, cudnn}) == Variants{tiles, hopper});
+  CHECK(allowed("fused", {tiles, hopper, cudnn}) == Variants{cudnn});
+  for (const char* own : {"auto", "flash", "fused"}) CHECK(backward(own, {tiles, hopper}) == Variants{tiles, hopper});
+  for (const char* plain : {"unfused", "local"}) {
+    CHECK(allowed(plain, {tiles, hopper}) == Variants{simple});
+    CHECK(backward(plain, {tiles, hopper}) == Variants{simple});
+  }
   CHECK_THROWS_WITH(allowed("fused", {tiles, hopper}), doctest::Contains("choose auto or flash"));
   CHECK_THROWS_WITH(parse_attention_backend("fast"), doctest::Contains("choose auto, flash"));
 }
@@ -154,6 +187,18 @@ TEST_CASE("attention variants: a faster one with different results is refused, a
   }
 }
 
+TEST_CASE("attention variants: one that throws is refused, the reference is not") {
+  Stream stream(Device::cpu);
+  std::vector<float> memory = kRight;
+  const auto run = [](AttentionVariant variant) {
+    if (variant == cudnn) fail(Exit::failure, "cuDNN has no engine");
+  };
+  const Tensor result{memory.data(), DType::f32, {2, 4}};
+  CHECK(choose_variant(stream, "a call", {tiles, cudnn}, run, {result}) == tiles);
+  CHECK(refused_variants(stream.choices()) == std::vector<std::string>{"a call refuses cudnn: cuDNN has no engine"});
+  CHECK_THROWS_WITH(choose_variant(stream, "another", {cudnn, tiles}, run, {result}), "cuDNN has no engine");
+}
+
 TEST_CASE("attention variants: results that differ by rounding agree, in every dtype") {
   for (const auto& [dtype, factor] : {std::pair(DType::f32, 1e-4), {DType::f16, 1e-3}, {DType::bf16, 1e-2}}) {
     with_float_type(dtype, [&]<class T>(T) {
@@ -197,7 +242,7 @@ TEST_CASE("attention hopper: results equal the reference on a GPU that supports 
         CAPTURE(c.length);
         CAPTURE(dim);
         Stream stream(kDevice);
-        Arena scratch(kDevice, "scratch", 0);
+        Arena scratch(kDevice, "scratch", std::size_t{1} << 20);
         stream.choices().set(attention_forward_key(problem.input()), "hopper");
         attention_forward(stream, scratch, problem.out, problem.logsumexp, problem.input());
         const AttentionReference expected = attention_reference(problem);

@@ -1,3 +1,4 @@
+#include "kernels/attention_cuda.h"
 #include "tests/mirror/forward.h"
 
 namespace mtl::cuda {
@@ -20,5 +21,6 @@ std::size_t attention_forward_work(const Stream& stream, Tensor logsumexp, const
 std::size_t attention_backward_work(const Stream& stream, const AttentionInput& in) {
   return cpu::attention_backward_work(stream, in) + kMoreWork;
 }
+std::string attention_library() { return "the cpu's attention"; }
 
 }  // namespace mtl::cuda

@@ -1,0 +1,128 @@
+// Attention's forward by cuDNN: the pattern of operations that its flash attention engines recognize,
+//   S = scale Q K^T, masked where the key comes after the query;  M = max S;  E = exp(S - M);  L = sum E
+//   logsumexp = M + log L;  O = (E / L) V
+// The engines keep S, E and E / L on chip. They compile at a shape's first call, which takes about a second.
+#include "kernels/attention_cudnn_cuda.h"
+
+#include <limits>
+#include <map>
+
+#include "device/cuda_memory.h"
+#include "kernels/attention_cuda.h"
+#include "kernels/attention_variant.h"
+
+namespace mtl::cuda {
+
+CudnnAttentionShape::CudnnAttentionShape(const AttentionInput& in) : dtype(in.qkv.q.tensor.dtype()), sizes(in.sizes()) {
+  const auto strides_of = [](const HeadSlice& slice) -> Strides {
+    const Tensor& tensor = slice.tensor;
+    const std::int64_t dim = tensor.size(4), group = tensor.size(3) * dim;
+    return {.row = tensor.size(2) * group, .head = slice.count == 1 ? group : dim};  // one head a group, or one group
+  };
+  q = strides_of(in.qkv.q);
+  k = strides_of(in.qkv.k);
+  v = strides_of(in.qkv.v);
+}
+
+CudnnAttentionGraph::CudnnAttentionGraph(const Cudnn& lib, const CudnnAttentionShape& shape) : graph(lib) {
+  const auto& [B, T, keys, G, R, D] = shape.sizes;
+  const std::int64_t H = G * R;
+  const cudnnDataType_t type = shape.dtype == DType::bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_HALF;
+  const CudnnGraph::Four scores{B, H, T, T}, rows{B, H, T, 1};
+  const auto temporary = [&](cudnnDataType_t of = CUDNN_DATA_FLOAT) { return graph.add_temporary(of, scores); };
+  q = graph.add_tensor(type, {B, H, T, D}, {T * shape.q.row, shape.q.head, shape.q.row, 1});
+  k = graph.add_tensor(type, {B, G, D, T}, {T * shape.k.row, shape.k.head, 1, shape.k.row});  // transposed
+  v = graph.add_tensor(type, {B, G, T, D}, {T * shape.v.row, shape.v.head, shape.v.row, 1});
+  out = graph.add_tensor(type, {B, H, T, D}, {T * H * D, D, H * D, 1});
+  logsumexp = graph.add_tensor(CUDNN_DATA_FLOAT, rows, {H * T, T, 1, 1});
+  scale = graph.add_scalar();
+  masked = graph.add_scalar();
+
+  const std::int64_t products = temporary(), scaled = temporary(), S = temporary();
+  graph.matmul(q, k, products);
+  graph.pointwise(CUDNN_POINTWISE_MUL, {products, scale}, scaled);
+  const std::int64_t query = temporary(CUDNN_DATA_INT32), key = temporary(CUDNN_DATA_INT32),
+                     sees = temporary(CUDNN_DATA_BOOLEAN);
+  graph.pointwise(CUDNN_POINTWISE_GEN_INDEX, {scaled}, query, 2);
+  graph.pointwise(CUDNN_POINTWISE_GEN_INDEX, {scaled}, key, 3);
+  graph.pointwise(CUDNN_POINTWISE_CMP_GE, {query, key}, sees);
+  graph.pointwise(CUDNN_POINTWISE_BINARY_SELECT, {scaled, masked, sees}, S);
+
+  const std::int64_t M = graph.add_temporary(CUDNN_DATA_FLOAT, rows), L = graph.add_temporary(CUDNN_DATA_FLOAT, rows),
+                     log = graph.add_temporary(CUDNN_DATA_FLOAT, rows);
+  const std::int64_t shifted = temporary(), E = temporary(), P = temporary(type);
+  graph.reduce(CUDNN_REDUCE_TENSOR_MAX, S, M);
+  graph.pointwise(CUDNN_POINTWISE_SUB, {S, M}, shifted);
+  graph.pointwise(CUDNN_POINTWISE_EXP, {shifted}, E);
+  graph.reduce(CUDNN_REDUCE_TENSOR_ADD, E, L);
+  graph.pointwise(CUDNN_POINTWISE_LOG, {L}, log);
+  graph.pointwise(CUDNN_POINTWISE_ADD, {M, log}, logsumexp);
+  graph.pointwise(CUDNN_POINTWISE_DIV, {E, L}, P);
+  graph.matmul(P, v, out);
+}
+
+namespace {
+
+struct Compiled {
+  CudnnAttentionGraph operands;
+  CudnnPlan plan;
+};
+
+/// The library, a handle for the current GPU, and the plans so far, as a stream keeps them.
+class Library : public StreamCache {
+ public:
+  explicit Library(const Stream& stream) {
+    expect_cudnn_success(lib_, lib_.create(&handle_), "start");
+    expect_cudnn_success(lib_, lib_.set_stream(handle_, stream.handle()), "use a stream");
+  }
+  ~Library() override {
+    plans_.clear();
+    lib_.destroy(handle_);
+  }
+
+  void forward(const Tensor& work, const Tensor& out, const Tensor& logsumexp, const AttentionInput& in) {
+    const auto& [operands, plan] = find(CudnnAttentionShape(in));
+    const auto address = [](const HeadSlice& slice) {
+      const std::size_t begin = slice.first * slice.tensor.size(4) * size_of(slice.tensor.dtype());
+      return static_cast<const std::byte*>(slice.tensor.raw()) + begin;
+    };
+    auto* statistics = static_cast<std::byte*>(work.raw()) + kCudnnWorkspace;
+    constexpr float kMasked = -std::numeric_limits<float>::infinity();
+    plan.run(handle_,
+             {{operands.q, address(in.qkv.q)},
+              {operands.k, address(in.qkv.k)},
+              {operands.v, address(in.qkv.v)},
+              {operands.out, out.raw()},
+              {operands.logsumexp, logsumexp.exists() ? logsumexp.raw() : statistics},
+              {operands.scale, &in.scale},
+              {operands.masked, &kMasked}},
+             work.raw());
+  }
+
+ private:
+  const Compiled& find(const CudnnAttentionShape& shape) {
+    const auto known = plans_.find(shape);
+    if (known != plans_.end()) return known->second;
+    CudnnAttentionGraph operands(lib_, shape);
+    CudnnPlan plan = operands.graph.compile(kCudnnWorkspace, handle_);
+    return plans_.emplace(shape, Compiled{std::move(operands), std::move(plan)}).first->second;
+  }
+
+  Cudnn lib_{};
+  cudnnHandle_t handle_ = nullptr;
+  std::map<CudnnAttentionShape, Compiled> plans_;
+};
+
+}  // namespace
+
+bool has_cudnn() { return Cudnn::is_installed(); }
+
+void attention_forward_cudnn(Stream& stream, const Tensor& work, const Tensor& out, const Tensor& logsumexp,
+                             const AttentionInput& in) {
+  if (stream.attention_cache() == nullptr) stream.attention_cache() = std::make_unique<Library>(stream);
+  static_cast<Library&>(*stream.attention_cache()).forward(work, out, logsumexp, in);
+}
+
+std::string attention_library() { return has_cudnn() ? cat("cuDNN ", Cudnn().version()) : "no cuDNN"; }
+
+}  // namespace mtl::cuda

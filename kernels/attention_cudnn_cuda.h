@@ -1,0 +1,32 @@
+// Attention's forward as a graph for cuDNN.
+#pragma once
+
+#include "kernels/attention.h"
+#include "kernels/cudnn_graph_cuda.h"
+
+namespace mtl::cuda {
+
+/// The sizes and strides that a plan is compiled for: attention_suits_cudnn() accepts the call.
+struct CudnnAttentionShape {
+  struct Strides {
+    std::int64_t row, head;  // elements from one position, and from one head, to the next
+    auto operator<=>(const Strides&) const = default;
+  };
+
+  DType dtype;
+  AttentionSizes sizes;
+  Strides q, k, v;
+
+  explicit CudnnAttentionShape(const AttentionInput& in);
+  auto operator<=>(const CudnnAttentionShape&) const = default;
+};
+
+/// The operands' numbers in the graph.
+struct CudnnAttentionGraph {
+  CudnnGraph graph;
+  std::int64_t q, k, v, out, logsumexp, scale, masked;
+
+  CudnnAttentionGraph(const Cudnn& lib, const CudnnAttentionShape& shape);
+};
+
+}  // namespace mtl::cuda

@@ -1,0 +1,95 @@
+// A graph of operations for cuDNN, and the plan that the library compiles from it.
+//
+// Tensors of the graph have rank 4. A tensor in memory is given to each run by its address, a scalar by the address of
+// a float on the host; a temporary exists only inside the compiled kernel.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "device/stream.h"
+#include "device/tensor.h"
+#include "kernels/cuda/cudnn.h"
+
+namespace mtl::cuda {
+
+/// Throws Error with the library's text unless the call succeeded.
+void expect_cudnn_success(const Cudnn& lib, cudnnStatus_t status, const char* what);
+
+/// A descriptor of the backend API.
+class CudnnDescriptor {
+ public:
+  CudnnDescriptor(const Cudnn& lib, cudnnBackendDescriptorType_t type);
+  CudnnDescriptor(CudnnDescriptor&& other) noexcept : lib_(other.lib_), raw_(std::exchange(other.raw_, nullptr)) {}
+  ~CudnnDescriptor();
+  cudnnBackendDescriptor_t raw() const { return raw_; }
+
+  /// Each sets an attribute; the library copies the values. Throws Error.
+  void set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t count, const void* values);
+  template <class T>
+  void set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, const T& value) {
+    set(name, type, 1, &value);
+  }
+  void set(cudnnBackendAttributeName_t name, const CudnnDescriptor& value);
+  void set(cudnnBackendAttributeName_t name, const std::vector<cudnnBackendDescriptor_t>& values);
+  /// Checks the attributes, which cannot be changed afterwards. Throws Error where the library refuses them.
+  void finalize();
+
+ private:
+  const Cudnn* lib_;
+  cudnnBackendDescriptor_t raw_ = nullptr;
+};
+
+/// A compiled graph.
+class CudnnPlan {
+ public:
+  /// Addresses by tensor. `workspace` has workspace_bytes(). The stream is the one that `handle` was set to.
+  using Addresses = std::vector<std::pair<std::int64_t, const void*>>;
+  void run(cudnnHandle_t handle, const Addresses& addresses, void* workspace) const;
+  std::int64_t workspace_bytes() const { return workspace_bytes_; }
+
+ private:
+  friend class CudnnGraph;
+  CudnnPlan(const Cudnn& lib, CudnnDescriptor plan, std::int64_t workspace_bytes)
+      : lib_(lib), plan_(std::move(plan)), workspace_bytes_(workspace_bytes) {}
+  const Cudnn& lib_;
+  CudnnDescriptor plan_;
+  std::int64_t workspace_bytes_;
+};
+
+class CudnnGraph {
+ public:
+  using Four = std::array<std::int64_t, 4>;
+
+  explicit CudnnGraph(const Cudnn& lib) : lib_(lib) {}
+
+  /// Each adds a tensor and returns its number. Strides are in elements; a temporary is contiguous.
+  std::int64_t add_tensor(cudnnDataType_t type, const Four& sizes, const Four& strides);
+  std::int64_t add_temporary(cudnnDataType_t type, const Four& sizes);
+  std::int64_t add_scalar();
+
+  /// c = a b over the last two dimensions; fp32 sums.
+  void matmul(std::int64_t a, std::int64_t b, std::int64_t c);
+  /// y = mode(x, b, t), one to three operands; `axis` for the mode that writes an index.
+  void pointwise(cudnnPointwiseMode_t mode, const std::vector<std::int64_t>& operands, std::int64_t y,
+                 std::int64_t axis = -1);
+  /// y = op over x's last dimension, of size 1 in y.
+  void reduce(cudnnReduceTensorOp_t op, std::int64_t x, std::int64_t y);
+
+  /// Compiles the best engine, by the library's estimate, that needs at most `workspace` bytes, for the handle's GPU;
+  /// with a null handle for the GPU that the descriptor `device` names. Throws Error where the library has none.
+  CudnnPlan compile(std::int64_t workspace, cudnnHandle_t handle, cudnnBackendDescriptor_t device = nullptr) const;
+
+ private:
+  enum class Kind { memory, temporary, scalar };
+  std::int64_t add(cudnnDataType_t type, const Four& sizes, const Four& strides, Kind kind);
+  const CudnnDescriptor& tensor(std::int64_t number) const { return tensors_[static_cast<std::size_t>(number - 1)]; }
+  void add_operation(CudnnDescriptor operation);
+
+  const Cudnn& lib_;
+  std::vector<CudnnDescriptor> tensors_, operations_;
+};
+
+}  // namespace mtl::cuda

@@ -1,0 +1,17 @@
+// A build without cuDNN's headers: attention has one way less.
+#include "base/error.h"
+#include "kernels/attention_cuda.h"
+
+namespace mtl::cuda {
+
+bool has_cudnn() { return false; }
+
+std::string attention_library() { return "no cuDNN"; }
+
+void attention_forward_cudnn(Stream&, const Tensor&, const Tensor&, const Tensor&, const AttentionInput&) {
+  fail(Exit::usage,
+       "--attention-backend fused: this program was built without cuDNN; choose auto or flash, or install cuDNN's "
+       "headers (cudnn.h) and build it again");
+}
+
+}  // namespace mtl::cuda

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# cudnn_plans_long.sh BUILD: cuDNN itself accepts the graph of attention and compiles it for sm_80, sm_90 and sm_100.
+# cuDNN loads what it compiled with the driver; here a library that has the driver's functions and does nothing replaces it.
+set -euo pipefail
+build=$1
+program=$build/bin/mtl_cudnn_plans
+stub=/usr/local/cuda/lib64/stubs/libcuda.so
+[ -e "$stub" ] || { echo "skipped: $stub is missing"; exit 77; }
+ninja -C "$build" mtl_cudnn_plans >/dev/null
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+# Loading succeeds with a handle that is not null; every other function answers CUDA_ERROR_STUB_LIBRARY.
+nm -D --defined-only "$stub" | awk '$2 == "T" {
+  if ($3 ~ /^cu(LibraryLoad|LibraryGet(Kernel|Module)|KernelGetFunction|ModuleLoad|ModuleGetFunction)/)
+    body = "(void** handle) { *handle = handle; return 0; }"
+  else
+    body = "(void) { return " ($3 ~ /^cu(Library|Kernel|Module|Func|Occupancy)/ ? 0 : 34) "; }"
+  print "int " $3 body }' >"$scratch/driver.c"
+"${CC:-cc}" -shared -fPIC -Wl,-soname,libcuda.so.1 "$scratch/driver.c" -o "$scratch/libcuda.so.1"
+LD_LIBRARY_PATH=$scratch:/usr/local/cuda/lib64 "$program" | tee "$scratch/plans"
+[ "$(wc -l <"$scratch/plans")" -gt 0 ]
