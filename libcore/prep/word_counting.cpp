@@ -50,7 +50,7 @@ class TextReader {
       std::size_t got = source_->read(rest_.data() + before, kPartBytes);
       rest_.resize(before + got);
       more = got > 0;
-      cut = find_certain_cut(rest_, searched);
+      cut = find_safe_cut(rest_, searched);
       searched = std::max(searched, rest_.size());
     }
     std::string part = rest_.substr(0, cut);

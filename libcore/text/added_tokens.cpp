@@ -20,9 +20,9 @@ bool is_word(std::uint32_t code) {
   return is_in(kWord, code) || is_joiner || is_circled;
 }
 
-/// The beginning of the white space before `at`, not before `least`.
-std::size_t spaces_begin(std::string_view text, std::size_t at, std::size_t least) {
-  while (at > least) {
+/// Start of the white space that ends at `at`, but no earlier than `limit`.
+std::size_t spaces_begin(std::string_view text, std::size_t at, std::size_t limit) {
+  while (at > limit) {
     Utf8Char last = utf8_before(text, at);
     if (class_of(last.code) != CharClass::space) break;
     at -= last.length;
@@ -50,8 +50,8 @@ TokenFinder::TokenFinder(std::vector<AddedToken> tokens) : tokens_(std::move(tok
   for (std::size_t i = 0; i < tokens_.size(); ++i) {
     const std::string& content = tokens_[i].content;
     unsigned char first = content[0];
-    if (!begins_[first]) first_bytes_ += content[0];
-    begins_[first] = true;
+    if (!is_first_byte_[first]) first_bytes_ += content[0];
+    is_first_byte_[first] = true;
     std::uint32_t node = 0;
     for (char byte : content) {
       std::uint64_t edge = std::uint64_t{node} << 8 | byte_of(byte);
@@ -75,11 +75,12 @@ const AddedToken* TokenFinder::longest_at(std::string_view text, std::size_t at)
   return longest;
 }
 
-void TokenFinder::refuse(const Found& found) const {
+void TokenFinder::refuse_overlap(const Found& found) const {
   const auto token =
       std::find_if(tokens_.begin(), tokens_.end(), [&](const AddedToken& one) { return one.id == found.id; });
-  fail(Exit::bad_data, "the added token \"", token->content, "\" (lstrip) lies in the white space that another takes ",
-       "(rstrip); Hugging Face's library aborts on such a text: change the text, or these properties");
+  fail(Exit::bad_data, "the added token \"", token->content,
+       "\" (lstrip) lies in the white space that the token before ",
+       "it takes (rstrip); Hugging Face's library aborts on such a text: change the text, or these properties");
 }
 
 bool TokenFinder::find(std::string_view text, std::size_t from, std::size_t done, Found& found) const {
@@ -88,7 +89,7 @@ bool TokenFinder::find(std::string_view text, std::size_t from, std::size_t done
     if (first_bytes_.size() == 1) {
       at = text.find(first_bytes_[0], at);
       if (at == std::string_view::npos) return false;
-    } else if (!begins_[byte_of(text[at])]) {
+    } else if (!is_first_byte_[byte_of(text[at])]) {
       continue;
     }
     const AddedToken* token = longest_at(text, at);
@@ -102,7 +103,7 @@ bool TokenFinder::find(std::string_view text, std::size_t from, std::size_t done
     found.end = found.next = end;
     found.id = token->id;
     if (token->rstrip) {
-      // Tokens of white space may stand in the white space of others: each run is gone through once.
+      // A run of white space may hold several tokens; scan it once.
       if (end < found.spaces || end >= found.spaces_end) found.spaces = end, found.spaces_end = spaces_end(text, end);
       found.end = found.spaces_end;
     }

@@ -25,7 +25,7 @@ class BpeEncoder : public Encoder {
     text_end_ = text.data() + text.size();
     if (table_->is_worn()) table_ = tables_->renewed(table_);
     if (splitter_) splitter_->start(text);
-    count_ = 0;  // an exception may have left some
+    count_ = 0;  // an exception may have left parts of an earlier text
     while (!text.empty()) {
       std::size_t count = splitter_ ? splitter_->next(ends_) : split_pretokens(text, ends_);
       const char* piece = text.data();
@@ -40,10 +40,10 @@ class BpeEncoder : public Encoder {
   static constexpr std::size_t kBatch = 512;
   static constexpr std::size_t kTokens = Pretoken::kMaxTokens;
 
-  /// A piece that is encoded by itself.
+  /// A part of a pre-token that is encoded on its own.
   struct Part {
-    PieceKey key;  // of a short one; else key.low is its length
-    Set* set;      // where it would be; null for a long one
+    PieceKey key;  // of a short part; for a long one, key.low is its length
+    Set* set;      // the table's set for the key; null for a long part
     const char* at;
   };
 
@@ -54,11 +54,11 @@ class BpeEncoder : public Encoder {
       if (key.is_ascii()) [[likely]]
         return add_part(key, &table_->set_of(key), piece, ids);
     }
-    // Inside of ASCII words everything may be joined; between characters beyond it hardly anything is. (Where whole
-    // pieces may be tokens, a part must not be taken for one.)
-    for (const char* at = piece + 1; at < end && !model_.takes_whole(); ++at) {
+    // Merges may cross any two ASCII characters, but hardly any two others. (Where whole pieces may be tokens, a part
+    // must not be mistaken for one.)
+    for (const char* at = piece + 1; at < end && !model_.has_whole_pieces(); ++at) {
       bool begins_character = byte_of(*at) >= 0xC0;
-      if (!begins_character || model_.may_join(at[-1], *at)) continue;
+      if (!begins_character || model_.may_merge(at[-1], *at)) continue;
       add_part(piece, at, ids);
       piece = at;
     }
@@ -72,7 +72,7 @@ class BpeEncoder : public Encoder {
     add_part(key, &table_->set_of(key), at, ids);
   }
 
-  /// Parts are looked up some time after they are found, so that prefetched cache lines have arrived by then.
+  /// Queues a part. A batch is looked up at once, when its prefetched cache lines have arrived.
   void add_part(PieceKey key, Set* set, const char* at, std::vector<std::int32_t>& ids) {
     __builtin_prefetch(set);
     parts_[count_++] = {key, set, at};
@@ -85,7 +85,7 @@ class BpeEncoder : public Encoder {
       const Part& part = parts_[i];
       const Pretoken* entry = part.set == nullptr ? nullptr : part.set->find(part.key);
       if (entry != nullptr && entry->has_all()) [[likely]] {
-        std::memcpy(out, entry->words(), kTokens * sizeof(std::int32_t));  // all of them: cheaper than a loop
+        std::memcpy(out, entry->words(), kTokens * sizeof(std::int32_t));  // always kTokens: cheaper than a loop
         out += entry->count();
         continue;
       }
@@ -102,7 +102,7 @@ class BpeEncoder : public Encoder {
     count_ = 0;
   }
 
-  /// Encodes a part into tokens_ and remembers it. `entry`: where its set has it, or null.
+  /// Encodes a part into tokens_ and stores it in the table. `entry` is the part's entry in its set, or null.
   void encode_part(const Part& part, const Pretoken* entry) {
     tokens_.clear();
     if (part.set == nullptr) return encode_long_part({part.at, part.key.low});
@@ -131,7 +131,7 @@ class BpeEncoder : public Encoder {
   const char* text_end_ = nullptr;
   const char* ends_[kBatch];
   Part parts_[kBatch];
-  std::size_t count_ = 0;                 // parts that wait
+  std::size_t count_ = 0;                 // of parts_
   std::int32_t batch_[kBatch * kTokens];  // their ids
 };
 

@@ -1,6 +1,6 @@
-// The encoder of byte-level BPE: a text is cut into pre-tokens (text/pretokenizer.h, text/splitter.h), and these into
-// parts that no merge ever joins; a part is remembered (text/pretoken_cache.h), or goes through the merge loop
-// (text/bpe_model.h).
+// The encoder of byte-level BPE. Splits a text into pre-tokens (text/pretokenizer.h, text/splitter.h), and these into
+// parts that no merge crosses. Looks up the tokens of each part (text/pretoken_table.h, text/pretoken_cache.h); runs
+// the merge loop (text/bpe_model.h) for new parts.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace mtl {
 
-/// The model must outlive it. `splitter` cuts the pre-tokens; without it, GPT-2's pattern does.
+/// `model` must outlive the encoder. A null `splitter` means GPT-2's pattern.
 std::unique_ptr<Encoder> make_bpe_encoder(const BpeModel& model, EncoderMemory memory,
                                           std::unique_ptr<Splitter> splitter = nullptr);
 

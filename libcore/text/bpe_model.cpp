@@ -12,34 +12,35 @@ namespace {
 
 constexpr std::size_t kShortPiece = 128;
 
-bool is_joined(std::string_view token, const Merge& merge) {
+bool is_merged(std::string_view token, const Merge& merge) {
   return token.size() == merge.left.size() + merge.right.size() && starts_with(token, merge.left) &&
          token.substr(merge.left.size()) == merge.right;
 }
 
 }  // namespace
 
-/// The first and the last byte of each token that merges can make of bytes, and from them which bytes meet.
+/// Tracks the first and last byte of each token that merges can build from bytes, and sets may_merge_ from them.
 class BpeModel::TokenEdges {
  public:
-  TokenEdges(BpeModel& model, std::size_t tokens) : meetings_(model.meetings_), edges_(tokens) {
+  TokenEdges(BpeModel& model, std::size_t tokens) : may_merge_(model.may_merge_), edges_(tokens) {
     for (std::size_t byte = 0; byte < 256; ++byte)
-      edges_[model.byte_tokens_[byte]] = {static_cast<char>(byte), static_cast<char>(byte), true};
+      edges_[model.byte_tokens_[byte]] = {
+          .first = static_cast<char>(byte), .last = static_cast<char>(byte), .known = true};
   }
 
-  void add(const Join& join) {
-    if (!meet(join)) waiting_.push_back(join);
+  void add(const MergeRule& rule) {
+    if (!apply(rule)) deferred_.push_back(rule);
   }
-  /// A merge may come before those that make its tokens: such ones again, until nothing is new. Trained files have
-  /// none; in a file made to take thousands of rounds, everything may meet.
+  /// Retries merges that come before those that build their tokens, until a round applies none. Trained files have no
+  /// such merges; in a file crafted to take thousands of rounds, any two bytes may merge.
   void finish() {
-    constexpr int kMostRounds = 20;
-    for (int round = 0; !waiting_.empty(); ++round) {
-      if (round == kMostRounds) {
-        meetings_.set();
+    constexpr int kMaxRounds = 20;
+    for (int round = 0; !deferred_.empty(); ++round) {
+      if (round == kMaxRounds) {
+        may_merge_.set();
         return;
       }
-      if (std::erase_if(waiting_, [this](const Join& join) { return meet(join); }) == 0) return;
+      if (std::erase_if(deferred_, [this](const MergeRule& rule) { return apply(rule); }) == 0) return;
     }
   }
 
@@ -49,24 +50,24 @@ class BpeModel::TokenEdges {
     bool known = false;
   };
 
-  /// False when a token of the join is not known yet.
-  bool meet(const Join& join) {
-    const Edges left = edges_[join.left], right = edges_[join.right];
+  /// False if the edges of `left` or `right` are not known yet.
+  bool apply(const MergeRule& rule) {
+    const Edges left = edges_[rule.left], right = edges_[rule.right];
     if (!left.known || !right.known) return false;
-    meetings_.set(meeting(left.last, right.first));
-    edges_[join.joined] = {left.first, right.last, true};
+    may_merge_.set(byte_pair(left.last, right.first));
+    edges_[rule.merged] = {.first = left.first, .last = right.last, .known = true};
     return true;
   }
 
-  std::bitset<1 << 16>& meetings_;
+  std::bitset<1 << 16>& may_merge_;
   std::vector<Edges> edges_;  // by token
-  std::vector<Join> waiting_;
+  std::vector<MergeRule> deferred_;
 };
 
 BpeModel::BpeModel(const BpeVocabulary& vocabulary, const std::string& source) : pairs_(vocabulary.merges.size()) {
   const StringIndex ids(vocabulary.tokens);
   if (ids.repeated())
-    fail(Exit::bad_data, source, ": token \"", vocabulary.tokens[*ids.repeated()], "\" is there twice");
+    fail(Exit::bad_data, source, ": token \"", vocabulary.tokens[*ids.repeated()], "\" appears twice");
   const char* const merges_end = vocabulary.merges.lines().data() + vocabulary.merges.lines().size();
   auto id_of = [&](std::string_view token, const char* readable_end, auto&&... where) {
     const std::uint32_t found = ids.find(token, readable_end);
@@ -78,31 +79,33 @@ BpeModel::BpeModel(const BpeVocabulary& vocabulary, const std::string& source) :
         id_of(byte_stand_ins()[byte], nullptr, "which stands for byte ", byte, "; this is not a byte-level vocabulary");
   }
   TokenEdges edges(*this, vocabulary.tokens.size());
-  std::uint32_t rank = 0, next = 0;  // merges make tokens one after another in most files
+  std::uint32_t rank = 0, next = 0;  // in most files, each merge makes the next id
   for (const Merge& merge : vocabulary.merges) {
     auto id_in_merge = [&](std::string_view token, const char* readable_end) {
       return id_of(token, readable_end, "which merge ", rank + 1, " needs");
     };
-    const bool is_next = next < vocabulary.tokens.size() && is_joined(vocabulary.tokens[next], merge);
-    const Join join{id_in_merge(merge.left, merges_end), id_in_merge(merge.right, merges_end), rank,
-                    is_next ? next : id_in_merge(merge.joined(), nullptr)};
-    pairs_.set(join.left, join.right, join.rank, join.joined);
-    edges.add(join);
-    next = join.joined + 1;
+    const bool is_next = next < vocabulary.tokens.size() && is_merged(vocabulary.tokens[next], merge);
+    const MergeRule rule{.left = id_in_merge(merge.left, merges_end),
+                         .right = id_in_merge(merge.right, merges_end),
+                         .rank = rank,
+                         .merged = is_next ? next : id_in_merge(merge.merged(), nullptr)};
+    pairs_.set(rule.left, rule.right, rule.rank, rule.merged);
+    edges.add(rule);
+    next = rule.merged + 1;
     ++rank;
   }
   edges.finish();
   set_byte_pairs();
 }
 
-BpeModel::BpeModel(const std::array<std::uint32_t, 256>& byte_tokens, std::span<const Join> joins)
-    : byte_tokens_(byte_tokens), pairs_(joins.size()) {
+BpeModel::BpeModel(const std::array<std::uint32_t, 256>& byte_tokens, std::span<const MergeRule> rules)
+    : byte_tokens_(byte_tokens), pairs_(rules.size()) {
   std::uint32_t tokens = *std::max_element(byte_tokens_.begin(), byte_tokens_.end()) + 1;
-  for (const Join& join : joins) tokens = std::max({tokens, join.left + 1, join.right + 1, join.joined + 1});
+  for (const MergeRule& rule : rules) tokens = std::max({tokens, rule.left + 1, rule.right + 1, rule.merged + 1});
   TokenEdges edges(*this, tokens);
-  for (const Join& join : joins) {
-    pairs_.set(join.left, join.right, join.rank, join.joined);
-    edges.add(join);
+  for (const MergeRule& rule : rules) {
+    pairs_.set(rule.left, rule.right, rule.rank, rule.merged);
+    edges.add(rule);
   }
   edges.finish();
   set_byte_pairs();
@@ -116,8 +119,8 @@ void BpeModel::set_byte_pairs() {
 }
 
 void BpeModel::encode_piece(std::string_view piece, MergeScratch& scratch, std::vector<std::int32_t>& out) const {
-  if (!whole_.empty()) {
-    if (auto found = whole_.find(piece); found != whole_.end()) {
+  if (!whole_pieces_.empty()) {
+    if (auto found = whole_pieces_.find(piece); found != whole_pieces_.end()) {
       out.push_back(found->second);
       return;
     }
@@ -131,10 +134,10 @@ void BpeModel::encode_piece(std::string_view piece, MergeScratch& scratch, std::
 
 void BpeModel::encode_short(std::string_view piece, std::vector<std::int32_t>& out) const {
   std::uint32_t tokens[kShortPiece];
-  std::uint64_t pairs[kShortPiece];  // pairs[i] joins tokens[i] and tokens[i + 1]
+  std::uint64_t pairs[kShortPiece];  // pairs[i] is of tokens[i] and tokens[i + 1]
   std::size_t count = piece.size();
   for (std::size_t i = 0; i < count; ++i) tokens[i] = byte_tokens_[byte_of(piece[i])];
-  for (std::size_t i = 0; i + 1 < count; ++i) pairs[i] = byte_pairs_[meeting(piece[i], piece[i + 1])];
+  for (std::size_t i = 0; i + 1 < count; ++i) pairs[i] = byte_pairs_[byte_pair(piece[i], piece[i + 1])];
   while (count > 1) {
     std::size_t best = 0;
     std::uint64_t pair = pairs[0];
@@ -155,11 +158,12 @@ void BpeModel::encode_short(std::string_view piece, std::vector<std::int32_t>& o
 }
 
 void BpeModel::encode_long(std::string_view piece, MergeScratch& scratch, std::vector<std::int32_t>& out) const {
-  if (piece.size() >= MergeScratch::kNone) fail(Exit::bad_data, "a word of ", piece.size(), " bytes");
+  if (piece.size() >= MergeScratch::kNone)
+    fail(Exit::bad_data, "a pre-token of ", piece.size(), " bytes; the limit is 4 GiB");
   auto byte_token = [&](std::uint32_t at) { return byte_tokens_[byte_of(piece[at])]; };
-  join_symbols(piece.size(), byte_token, pairs_, scratch, [](auto...) {});
+  merge_symbols(piece.size(), byte_token, pairs_, scratch, [](auto...) {});
   scratch.for_each([&](std::uint32_t token) { out.push_back(static_cast<std::int32_t>(token)); });
-  scratch.forget_long_word();
+  scratch.release_if_large();
 }
 
 }  // namespace mtl

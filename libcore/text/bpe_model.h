@@ -1,7 +1,7 @@
-// The merge loop of byte-level BPE: one pre-token to token ids.
+// Byte-level BPE of one pre-token.
 //
-// A piece starts as its bytes; the adjacent pair with the lowest rank, the leftmost among equals, is joined until no
-// pair has a rank. Short pieces do this in place; long ones with a heap (text/merge_loop.h), n log n in their length.
+// A piece starts as its bytes; the adjacent pair with the lowest rank, the leftmost among equals, is merged until no
+// pair has a rank. Short pieces are merged in place, long ones with a heap (text/merge_loop.h) in O(n log n).
 #pragma once
 
 #include <array>
@@ -24,31 +24,32 @@ namespace mtl {
 class BpeModel {
  public:
   /// Throws Error(bad_data), which starts with `source`, when a byte has no token, a token has two ids or a merge names
-  /// unknown tokens.
+  /// or makes an unknown token.
   BpeModel(const BpeVocabulary& vocabulary, const std::string& source);
 
-  /// Two tokens, how urgent it is to join them (the least first), and what they become.
-  struct Join {
-    std::uint32_t left, right, rank, joined;
+  /// Tokens `left` and `right` become `merged`; the lowest rank merges first.
+  struct MergeRule {
+    std::uint32_t left, right, rank, merged;
   };
-  BpeModel(const std::array<std::uint32_t, 256>& byte_tokens, std::span<const Join> joins);
+  /// `byte_tokens` has the token of each byte.
+  BpeModel(const std::array<std::uint32_t, 256>& byte_tokens, std::span<const MergeRule> rules);
 
-  /// From now on a piece with these bytes is this token, whatever its merges would give.
-  void take_whole(std::string bytes, std::int32_t token) { whole_.emplace(std::move(bytes), token); }
-  bool takes_whole() const { return !whole_.empty(); }
+  /// Makes a piece with these bytes one token, whatever its merges give.
+  void add_whole_piece(std::string bytes, std::int32_t token) { whole_pieces_.emplace(std::move(bytes), token); }
+  bool has_whole_pieces() const { return !whole_pieces_.empty(); }
 
-  /// False when no merge joins a token that ends with the byte `left` to one that begins with `right`: where these two
-  /// meet, a piece can be cut and its parts be encoded by themselves.
-  bool may_join(char left, char right) const { return meetings_[meeting(left, right)]; }
+  /// False if no merge takes a token that ends with the byte `left` and one that begins with `right`: a piece can be
+  /// cut between these two and its parts be encoded separately.
+  bool may_merge(char left, char right) const { return may_merge_[byte_pair(left, right)]; }
 
-  /// Pieces and tokens that large encoders share.
+  /// The cache of pieces that encoders with large memory share.
   const std::shared_ptr<PretokenTables>& pretoken_tables() const { return pretoken_tables_; }
 
-  /// Appends the tokens of one pre-token.
+  /// Appends the tokens of one pre-token. Throws Error(bad_data) for one of 4 GiB.
   void encode_piece(std::string_view piece, MergeScratch& scratch, std::vector<std::int32_t>& out) const;
 
  private:
-  static std::size_t meeting(char left, char right) { return byte_of(left) << 8 | byte_of(right); }
+  static std::size_t byte_pair(char left, char right) { return byte_of(left) << 8 | byte_of(right); }
   class TokenEdges;
   void set_byte_pairs();
   void encode_short(std::string_view piece, std::vector<std::int32_t>& out) const;
@@ -58,9 +59,9 @@ class BpeModel {
   };
   std::array<std::uint32_t, 256> byte_tokens_{};
   PairTable pairs_;
-  std::unordered_map<std::string, std::int32_t, Hash, std::equal_to<>> whole_;
-  std::vector<std::uint64_t> byte_pairs_;  // pairs_ for the tokens of two bytes, where every piece begins
-  std::bitset<1 << 16> meetings_;
+  std::unordered_map<std::string, std::int32_t, Hash, std::equal_to<>> whole_pieces_;
+  std::vector<std::uint64_t> byte_pairs_;  // by byte_pair(): pairs_ for two bytes, with which every piece begins
+  std::bitset<1 << 16> may_merge_;         // by byte_pair()
   std::shared_ptr<PretokenTables> pretoken_tables_ = std::make_shared<PretokenTables>(18);
 };
 

@@ -21,16 +21,16 @@ BpeTokenizer::BpeTokenizer(BpeVocabulary vocabulary, std::string source, bool pa
 std::unique_ptr<Encoder> BpeTokenizer::make_encoder(EncoderMemory memory) const {
   std::unique_ptr<Encoder> plain = make_bpe_encoder(model_, memory);
   if (special_.empty()) return plain;
-  return std::make_unique<CuttingEncoder>(std::move(plain), special_);
+  return std::make_unique<AddedTokenEncoder>(std::move(plain), special_);
 }
 
 std::string BpeTokenizer::decode(std::span<const std::int32_t> ids) const {
-  std::call_once(decodes_, [&] { bytes_ = TokenBytes(vocabulary_); });
+  std::call_once(bytes_once_, [&] { bytes_ = TokenBytes(vocabulary_); });
   return bytes_.decode(ids, source_);
 }
 
 std::int32_t BpeTokenizer::eod() const {
-  if (eod_ < 0) fail(Exit::bad_data, source_, ": no token ", kEndOfText, ", which ends a document");
+  if (eod_ < 0) fail(Exit::bad_data, source_, ": lacks ", kEndOfText, ", the end-of-document token");
   return eod_;
 }
 

@@ -1,4 +1,4 @@
-// GPT-2's byte-level BPE as a Tokenizer. How it encodes: text/bpe_encoder.h.
+// GPT-2's byte-level BPE as a Tokenizer (encoding: text/bpe_encoder.h).
 #pragma once
 
 #include <mutex>
@@ -13,7 +13,7 @@ namespace mtl {
 
 class BpeTokenizer : public Tokenizer {
  public:
-  /// `source` is the file that errors name.
+  /// `source` is the file that errors name. Throws what BpeModel throws.
   BpeTokenizer(BpeVocabulary vocabulary, std::string source, bool parse_special_tokens = false);
   std::unique_ptr<Encoder> make_encoder(EncoderMemory memory) const override;
   std::string decode(std::span<const std::int32_t> ids) const override;
@@ -27,8 +27,8 @@ class BpeTokenizer : public Tokenizer {
   BpeVocabulary vocabulary_;
   std::string source_;
   BpeModel model_;
-  mutable std::once_flag decodes_;
-  mutable TokenBytes bytes_;  // made by the first decode(): most programs only encode
+  mutable std::once_flag bytes_once_;
+  mutable TokenBytes bytes_;  // filled by the first decode(): most programs only encode
   TokenFinder special_;       // empty when special strings are ordinary text
   std::int32_t eod_;
 };

@@ -19,12 +19,12 @@ using Pair = std::uint64_t;  // left id << 32 | right id: ordered as the pair is
 
 Pair make_pair_key(std::uint32_t left, std::uint32_t right) { return Pair{left} << 32 | right; }
 
-/// A pair's count and places.
+/// A pair's count and the words that contain it.
 struct PairStat {
   Pair pair = 0;
   std::int64_t count = 0;
-  std::vector<std::uint32_t> words;  // those that hold it, and some that did
-  std::uint32_t join = 0;            // the last one that counted it up
+  std::vector<std::uint32_t> words;  // those that contain it, and some that no longer do
+  std::uint32_t last_merge = 0;      // number of the merge that last raised the count
 };
 
 /// The PairStat of every pair that ever occurred. References hold until the next new pair.
@@ -59,10 +59,10 @@ class PairStats {
   std::vector<std::uint32_t> slots_;  // open addressing: 1 + index of a PairStat; 0 when free
 };
 
-/// The words of a text while their symbols are joined, and how often each pair occurs.
+/// The words of a text while their symbols are merged, and the counts of their pairs.
 class Merger {
  public:
-  /// `byte_ids` are the symbols that words begin as.
+  /// `byte_ids` has the symbol of each byte, with which words begin.
   Merger(const WordCounts& counts, const std::array<std::uint32_t, 256>& byte_ids) {
     words_.reserve(counts.size());
     symbols_.reserve(counts.bytes());
@@ -70,35 +70,36 @@ class Merger {
       words_.push_back({symbols_.size(), static_cast<std::uint32_t>(text.size()), count});
       for (char byte : text) symbols_.push_back(byte_ids[byte_of(byte)]);
     }
-    for (std::uint32_t place = 0; place < words_.size(); ++place) {
-      const Word& word = words_[place];
+    for (std::uint32_t index = 0; index < words_.size(); ++index) {
+      const Word& word = words_[index];
       const std::uint32_t* symbols = symbols_.data() + word.begin;
-      for (std::uint32_t i = 0; i + 1 < word.length; ++i) count_up(make_pair_key(symbols[i], symbols[i + 1]), place);
+      for (std::uint32_t i = 0; i + 1 < word.length; ++i) count_up(make_pair_key(symbols[i], symbols[i + 1]), index);
     }
     push_grown();
   }
 
-  /// The pair to join next; false when there is none that occurs, or none as often as `least`.
-  bool pop(Pair& best, std::int64_t least) {
+  /// Sets `best` to the pair to merge next. False if no pair is left that occurs, and at least `min_count` times.
+  bool pop(Pair& best, std::int64_t min_count) {
     while (!heap_.empty()) {
       Candidate top = heap_.top();
       heap_.pop();
       std::int64_t count = pairs_[top.pair].count;
       if (count == top.count && count > 0) {
         best = top.pair;
-        return count >= least;
+        return count >= min_count;
       }
-      if (count > 0 && count < top.count) heap_.push({count, top.pair});  // it shrank since; it may still be the best
+      if (count > 0 && count < top.count)
+        heap_.push({count, top.pair});  // its count has dropped; it may still be the best
     }
     return false;
   }
 
-  void join(Pair pair, std::uint32_t joined) {
-    ++joins_;
-    std::vector<std::uint32_t> places = std::move(pairs_[pair].words);
-    if (!std::is_sorted(places.begin(), places.end())) std::sort(places.begin(), places.end());
-    places.erase(std::unique(places.begin(), places.end()), places.end());
-    for (std::uint32_t place : places) join_in(place, pair, joined);
+  void merge(Pair pair, std::uint32_t merged) {
+    ++merge_number_;
+    std::vector<std::uint32_t> words = std::move(pairs_[pair].words);
+    if (!std::is_sorted(words.begin(), words.end())) std::sort(words.begin(), words.end());
+    words.erase(std::unique(words.begin(), words.end()), words.end());
+    for (std::uint32_t word : words) merge_in_word(word, pair, merged);
     pairs_[pair].count = 0;
     pairs_[pair].words = {};
     push_grown();
@@ -113,42 +114,42 @@ class Merger {
   struct Candidate {
     std::int64_t count;
     Pair pair;
-    /// Less urgent: a smaller count, then a larger pair.
+    /// Merges later: a smaller count, then a larger pair.
     bool operator<(const Candidate& other) const {
       return count != other.count ? count < other.count : pair > other.pair;
     }
   };
 
-  /// Joins a pair in one word, and changes the counts of the pairs that this breaks and makes.
-  void join_in(std::uint32_t place, Pair pair, std::uint32_t joined) {
+  /// Merges a pair in one word and updates the counts of the pairs that this removes and creates.
+  void merge_in_word(std::uint32_t index, Pair pair, std::uint32_t merged) {
     auto left = static_cast<std::uint32_t>(pair >> 32), right = static_cast<std::uint32_t>(pair);
-    Word& word = words_[place];
+    Word& word = words_[index];
     std::uint32_t* symbols = symbols_.data() + word.begin;
     std::uint32_t out = 0;
     for (std::uint32_t i = 0; i < word.length; ++out) {
-      bool here = i + 1 < word.length && symbols[i] == left && symbols[i + 1] == right;
-      symbols[out] = here ? joined : symbols[i];
-      i += here ? 2 : 1;
-      if (!here) continue;
+      bool is_match = i + 1 < word.length && symbols[i] == left && symbols[i + 1] == right;
+      symbols[out] = is_match ? merged : symbols[i];
+      i += is_match ? 2 : 1;
+      if (!is_match) continue;
       if (out > 0) {
         pairs_[make_pair_key(symbols[out - 1], left)].count -= word.count;
-        count_up(make_pair_key(symbols[out - 1], joined), place);
+        count_up(make_pair_key(symbols[out - 1], merged), index);
       }
       if (i < word.length) {
         pairs_[make_pair_key(right, symbols[i])].count -= word.count;
-        count_up(make_pair_key(joined, symbols[i]), place);
+        count_up(make_pair_key(merged, symbols[i]), index);
       }
     }
     word.length = out;
   }
 
-  /// One more of a pair in a word.
-  void count_up(Pair pair, std::uint32_t place) {
+  /// Counts one more occurrence of a pair in a word.
+  void count_up(Pair pair, std::uint32_t index) {
     PairStat& stat = pairs_[pair];
-    stat.count += words_[place].count;
-    if (stat.words.empty() || stat.words.back() != place) stat.words.push_back(place);
-    if (stat.join == joins_) return;
-    stat.join = joins_;
+    stat.count += words_[index].count;
+    if (stat.words.empty() || stat.words.back() != index) stat.words.push_back(index);
+    if (stat.last_merge == merge_number_) return;
+    stat.last_merge = merge_number_;
     grown_.push_back(pair);
   }
 
@@ -160,14 +161,14 @@ class Merger {
   std::vector<Word> words_;
   std::vector<std::uint32_t> symbols_;
   PairStats pairs_;
-  std::priority_queue<Candidate> heap_;  // may hold a pair several times; counts that are not current are dropped
-  std::vector<Pair> grown_;              // pairs counted up by the current merge
-  std::uint32_t joins_ = 1;              // number of that join; counting the words is the first
+  std::priority_queue<Candidate> heap_;  // may hold a pair several times; pop() drops outdated counts
+  std::vector<Pair> grown_;              // pairs whose count the current merge raised
+  std::uint32_t merge_number_ = 1;       // of the current merge; counting the words is number 1
 };
 
 bool is_ascii_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-/// The tokens that are there before any merge.
+/// The vocabulary before the first merge.
 BpeVocabulary start_vocabulary(const BpeTraining& training) {
   BpeVocabulary out;
   for (const std::string& token : training.special_tokens) out.tokens.push_back(token);
@@ -177,7 +178,7 @@ BpeVocabulary start_vocabulary(const BpeTraining& training) {
   for (const std::string& byte : bytes) out.tokens.push_back(byte);
   if (training.vocab_size < std::ssize(out.tokens)) {
     fail(Exit::usage, "--vocab-size ", training.vocab_size, " is too small: the 256 bytes and ",
-         training.special_tokens.size(), " special tokens already are ", out.tokens.size());
+         training.special_tokens.size(), " special tokens already take ", out.tokens.size());
   }
   return out;
 }
@@ -201,7 +202,7 @@ void WordCounts::add_word(std::string_view word, std::int64_t count) {
     held.count += count;
     return;
   }
-  words_.push_back({keep(word), count});
+  words_.push_back({copy_text(word), count});
   slots_[at] = static_cast<std::uint32_t>(words_.size());
 }
 
@@ -216,7 +217,7 @@ void WordCounts::grow() {
   }
 }
 
-std::string_view WordCounts::keep(std::string_view word) {
+std::string_view WordCounts::copy_text(std::string_view word) {
   constexpr std::size_t kBlockBytes = 1 << 16;
   if (word.size() > block_left_) {
     block_left_ = std::max(kBlockBytes, word.size());
@@ -232,7 +233,7 @@ std::string_view WordCounts::keep(std::string_view word) {
 
 BpeVocabulary train_bpe(const WordCounts& counts, const BpeTraining& training) {
   BpeVocabulary out = start_vocabulary(training);
-  std::size_t wanted = training.vocab_size;
+  const std::size_t vocab_size = training.vocab_size;
   std::unordered_map<std::string, std::uint32_t> ids;
   for (std::size_t id = 0; id < out.tokens.size(); ++id)
     ids.emplace(std::string(out.tokens[id]), static_cast<std::uint32_t>(id));
@@ -241,18 +242,18 @@ BpeVocabulary train_bpe(const WordCounts& counts, const BpeTraining& training) {
 
   Merger merger(counts, byte_ids);
   Pair best = 0;
-  while (out.tokens.size() < wanted && merger.pop(best, training.min_frequency)) {
+  while (out.tokens.size() < vocab_size && merger.pop(best, training.min_frequency)) {
     const Merge merge{out.tokens[best >> 32], out.tokens[best & 0xFFFFFFFF]};
     out.merges.push_back(merge);
-    auto [place, is_new] = ids.emplace(merge.joined(), static_cast<std::uint32_t>(out.tokens.size()));
+    auto [place, is_new] = ids.emplace(merge.merged(), static_cast<std::uint32_t>(out.tokens.size()));
     if (is_new) out.tokens.push_back(place->first);
-    merger.join(best, place->second);
+    merger.merge(best, place->second);
     if (training.on_merges && out.merges.size() % 64 == 0) training.on_merges(out.merges.size());
   }
   return out;
 }
 
-std::size_t find_certain_cut(std::string_view text, std::size_t from) {
+std::size_t find_safe_cut(std::string_view text, std::size_t from) {
   for (std::size_t at = std::max<std::size_t>(from, 1); at < text.size(); ++at) {
     if (!is_ascii_space(text[at]) || is_ascii_space(text[at - 1])) continue;
     if (class_of(utf8_before(text, at).code) != CharClass::space) return at;

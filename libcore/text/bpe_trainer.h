@@ -1,10 +1,10 @@
-// Learning a byte-level BPE vocabulary from a text, as Hugging Face's BpeTrainer does, to the byte.
+// Trains a byte-level BPE vocabulary on a text; the result equals that of Hugging Face's BpeTrainer, byte for byte.
 //
-// Ids: the special tokens, then the 256 bytes in the order of their stand-in characters, then one per merge. The
-// pre-tokens of the text are words with counts. Repeatedly the pair of neighbours with the highest total count is
-// joined, left to right without overlap; among equals the smallest (left id, right id). Pairs are counted at every
-// position: `aaa` has `aa` twice. It ends at the wanted size, or when no pair is left. A merge that spells a token
-// that exists already is kept as a merge and gives no new id.
+// Ids: the special tokens, then the 256 bytes in the order of their stand-in characters, then one per merge. Words are
+// the text's pre-tokens with their counts. Each step merges the adjacent pair with the highest total count (among
+// equals the smallest (left id, right id)), left to right without overlap. Pairs are counted at every position: `aaa`
+// has `aa` twice. Training ends at the requested size, or when no pair is left that occurs min_frequency times. A merge
+// that spells an existing token is kept as a merge and adds no id.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace mtl {
 
-/// Counts of pre-tokens, which it copies. One per thread; add() joins them.
+/// Counts pre-tokens, whose text it copies. One per thread; add() combines two. Throws Error beyond 2^31 words.
 class WordCounts {
  public:
   struct Word {
@@ -31,37 +31,37 @@ class WordCounts {
   void add(const WordCounts& other);
   void clear() { *this = WordCounts(); }
 
-  /// In no particular order.
+  /// In no particular order; valid until the counts change or are destroyed.
   const std::vector<Word>& words() const { return words_; }
   std::size_t size() const { return words_.size(); }
-  /// Bytes of all different words together.
+  /// Total length of all different words.
   std::uint64_t bytes() const { return bytes_; }
 
  private:
   void add_word(std::string_view word, std::int64_t count);
   void grow();
-  std::string_view keep(std::string_view word);
+  std::string_view copy_text(std::string_view word);
 
   std::vector<Word> words_;
   std::vector<std::uint32_t> slots_;            // open addressing: 1 + index of a word; 0 when free
   std::vector<std::unique_ptr<char[]>> texts_;  // blocks that hold the words' text
   char* block_end_ = nullptr;                   // of the last block
-  std::size_t block_left_ = 0;                  // its free bytes
+  std::size_t block_left_ = 0;                  // free bytes of the last block
   std::uint64_t bytes_ = 0;
 };
 
 struct BpeTraining {
   std::int64_t vocab_size = 0;  // the special tokens and the 256 bytes included
   std::vector<std::string> special_tokens = {};
-  std::int64_t min_frequency = 0;                   // pairs that are rarer are not joined
-  std::function<void(std::size_t)> on_merges = {};  // receives the number of merges, now and then; may be empty
+  std::int64_t min_frequency = 0;                   // rarer pairs are not merged
+  std::function<void(std::size_t)> on_merges = {};  // receives the number of merges, every 64; may be empty
 };
 
-/// Throws Error(usage) when the vocabulary is to be smaller than what it must hold.
+/// Throws Error(usage) if vocab_size has no room for the special tokens and the 256 bytes.
 BpeVocabulary train_bpe(const WordCounts& counts, const BpeTraining& training);
 
-/// The first place in `text` from `from` on where pre-tokens are cut whatever comes before and after: between another
-/// character and ASCII white space. npos when there is none. A long text can be counted in parts cut there.
-std::size_t find_certain_cut(std::string_view text, std::size_t from);
+/// Returns the first position from `from` on where a pre-token ends whatever the surrounding text: between another
+/// character and ASCII white space. npos if there is none. A long text can be counted in parts cut there.
+std::size_t find_safe_cut(std::string_view text, std::size_t from);
 
 }  // namespace mtl

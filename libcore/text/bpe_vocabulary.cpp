@@ -15,7 +15,7 @@ namespace mtl {
 
 namespace {
 
-/// More than any vocabulary has; a larger id in a file is a mistake that would only cost memory.
+/// More than any vocabulary has; a larger id is a mistake in the file and would only waste memory.
 constexpr std::int64_t kMaxTokens = 1 << 22;
 
 bool maps_to_itself(int byte) { return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte != 0xAD); }
@@ -23,7 +23,8 @@ bool maps_to_itself(int byte) { return (byte >= 0x21 && byte <= 0x7E) || (byte >
 }  // namespace
 
 bool put_token(BpeVocabulary& vocabulary, const std::string& path, std::string_view token, std::int64_t id) {
-  if (id < 0 || id >= kMaxTokens) fail(Exit::bad_data, path, ": token \"", token, "\" has id ", id);
+  if (id < 0 || id >= kMaxTokens)
+    fail(Exit::bad_data, path, ": token \"", token, "\" has id ", id, ", which is out of range");
   if (has_lone_surrogate(token)) fail(Exit::bad_data, path, ": the token of id ", id, " is not Unicode text");
   std::size_t index = id;
   if (index >= vocabulary.tokens.size()) vocabulary.tokens.resize(index + 1);
@@ -38,14 +39,14 @@ bool put_token(BpeVocabulary& vocabulary, const std::string& path, std::string_v
 
 namespace {
 
-/// An item of an object {token: id}.
+/// Adds one item of an object {token: id}.
 void put_item(BpeVocabulary& vocabulary, const std::string& path, std::string_view token,
               std::optional<std::int64_t> id) {
   if (!id) fail(Exit::bad_data, path, ": the id of token \"", token, "\" is not a whole number");
-  if (!put_token(vocabulary, path, token, *id)) fail(Exit::bad_data, path, ": token \"", token, "\" is there twice");
+  if (!put_token(vocabulary, path, token, *id)) fail(Exit::bad_data, path, ": token \"", token, "\" appears twice");
 }
 
-/// put_tokens() of JSON text, without a tree of its values: it is the largest part of what a tool does when it starts.
+/// As put_tokens(), but without a Json tree of the text: most of a tool's start-up time is spent here.
 void read_tokens(BpeVocabulary& vocabulary, const NamedText& file) {
   JsonCursor cursor(file.text);
   if (cursor.peek() != '{') fail(Exit::bad_data, file.name, ": expected an object of tokens and their ids");
@@ -101,7 +102,7 @@ const std::array<std::string, 256>& byte_stand_ins() {
 }
 
 std::string token_bytes(std::string_view token) {
-  // By code point; -1 for those that stand for no byte.
+  // By code point; -1 for a character that stands for no byte.
   static const std::array<std::int16_t, 0x200> bytes = [] {
     std::array<std::int16_t, 0x200> table;
     table.fill(-1);
@@ -123,7 +124,7 @@ std::string token_bytes(std::string_view token) {
 
 namespace {
 
-/// A line of merges.txt, without its end.
+/// A line of merges.txt, without its newline.
 struct MergeLine {
   std::string_view text;
   std::size_t blanks = 0, last_blank = 0;
@@ -147,17 +148,17 @@ void read_merges(MergeList& merges, const NamedText& file) {
   for (std::string_view rest = file.text; !rest.empty();) {
     ++number;
     auto [line, blanks, blank] = first_line(rest);
-    const std::string_view with_end = rest.substr(0, line.size() + 1);
-    rest.remove_prefix(with_end.size());
-    const bool is_cut = with_end.size() == line.size() || (!line.empty() && line.back() == '\r');  // no end, or CRLF
+    const std::string_view with_newline = rest.substr(0, line.size() + 1);
+    rest.remove_prefix(with_newline.size());
+    const bool has_no_lf = with_newline.size() == line.size() || (!line.empty() && line.back() == '\r');
     if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
     if (line.empty() || (number == 1 && starts_with(line, "#version"))) continue;
     if (blanks != 1 || blank == 0 || blank + 1 == line.size())
-      fail(Exit::bad_data, file.name, ":", number, ": expected two tokens and one blank between them");
-    if (is_cut)
+      fail(Exit::bad_data, file.name, ":", number, ": expected two tokens separated by one blank");
+    if (has_no_lf)
       merges.push_back({line.substr(0, blank), line.substr(blank + 1)});
     else
-      merges.push_line(with_end, blank);
+      merges.push_line(with_newline, blank);
   }
 }
 
@@ -185,26 +186,26 @@ namespace {
 
 constexpr std::string_view kMergesBegin = "#version: 0.2\n";
 
-/// Appends vocab.json to `out`, which `pass_on(out)` may empty after each token.
-template <class PassOn>
-void append_vocab_json(std::string& out, const BpeVocabulary& vocabulary, PassOn pass_on) {
-  char before = '{';
+/// Appends vocab.json to `out`. Calls flush(out) after each token, which may empty it.
+template <class Flush>
+void append_vocab_json(std::string& out, const BpeVocabulary& vocabulary, Flush flush) {
+  char separator = '{';
   for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) {
     if (vocabulary.tokens[id].empty()) continue;
-    out += before;
+    out += separator;
     append_json_string(out, vocabulary.tokens[id]);
     char number[24] = ":";
     out.append(number, std::to_chars(number + 1, number + sizeof number, id).ptr);
-    before = ',';
-    pass_on(out);
+    separator = ',';
+    flush(out);
   }
-  out += before == '{' ? "{}" : "}";
+  out += separator == '{' ? "{}" : "}";
 }
 
 }  // namespace
 
 std::uint64_t hash_of(const BpeVocabulary& vocabulary, std::string_view rules) {
-  constexpr std::size_t kBlock = 1 << 14;  // bytes to hash at a time: they stay in the cache
+  constexpr std::size_t kBlock = 1 << 14;  // bytes hashed at a time, so that they stay in the cache
   Hasher hasher;
   auto add = [&](std::string_view part) { hasher.update(part.data(), part.size()); };
   std::string json;
@@ -297,7 +298,7 @@ std::string tokenizer_json_text(const BpeVocabulary& vocabulary) {
                             {"post_processor", std::move(post)},
                             {"decoder", byte_level(true)},
                             {"model", std::move(model)}});
-  // The model is the last value and its two large parts come last in it, so they are written where it would close.
+  // The model is the last value; its two large parts are inserted before it closes.
   constexpr std::string_view kClosing = "\n  }\n}";
   std::string out = root.dump(2);
   out.resize(out.size() - kClosing.size());

@@ -1,8 +1,8 @@
-// A byte-level BPE vocabulary and the files that hold it: vocab.json, merges.txt, and how GPT-2's tokenizer.json is
-// written (text/tokenizer_json.h reads it).
+// A byte-level BPE vocabulary and its files: reads and writes vocab.json and merges.txt, writes GPT-2's tokenizer.json
+// (text/tokenizer_json.h reads it).
 //
-// In files a token is spelled with one stand-in character for each of its bytes, so that every token is printable:
-// the printable bytes of Latin-1 stand for themselves, the others for U+0100 and up (a blank is U+0120).
+// Files spell a token with one stand-in character for each of its bytes, so that every token is printable: the
+// printable bytes of Latin-1 stand for themselves, U+0100 and up for the others (U+0120 for a blank).
 // Readers throw Error(bad_data) that names the file.
 #pragma once
 
@@ -24,11 +24,11 @@ struct Merge {
   std::string_view left, right;
 
   /// The token that they become.
-  std::string joined() const { return std::string(left).append(right); }
+  std::string merged() const { return std::string(left).append(right); }
   bool operator==(const Merge&) const = default;
 };
 
-/// Merges by rank, kept as merges.txt has them. A view is valid until the list changes.
+/// Merges by rank, stored as lines of merges.txt. A view is valid until the list changes.
 class MergeList {
  public:
   std::size_t size() const { return places_.size(); }
@@ -46,16 +46,16 @@ class MergeList {
     places_.reserve(merges);
     lines_.reserve(bytes);
   }
-  /// The parts of `merge` are not those of a merge of this list.
+  /// `merge` must not view this list.
   void push_back(const Merge& merge) {
     push_line(std::string(merge.left).append(" ").append(merge.right).append("\n"), merge.left.size());
   }
-  /// "left right\n", of which the first `left_size` bytes are the left token.
+  /// Appends "left right\n", whose first `left_size` bytes are the left token. `line` must not view this list.
   void push_line(std::string_view line, std::size_t left_size) {
     places_.push_back({static_cast<std::uint32_t>(lines_.size()), static_cast<std::uint32_t>(left_size)});
     append_short(lines_, line);
   }
-  /// "left right", a line for each.
+  /// All merges, one line "left right" each.
   std::string_view lines() const { return lines_; }
 
  private:
@@ -68,8 +68,8 @@ class MergeList {
 
 struct BpeVocabulary {
   StringList tokens;                  // by id, in stand-in characters; empty where an id has no token
-  MergeList merges;                   // the pairs to join, the most urgent first
-  std::vector<std::int32_t> special;  // ids that stand for no text: <|endoftext|>
+  MergeList merges;                   // by rank
+  std::vector<std::int32_t> special;  // ids of tokens spelled without stand-ins: <|endoftext|>, added tokens
 
   /// The id of a token, or -1.
   std::int32_t find(std::string_view token) const;
@@ -87,20 +87,21 @@ struct NamedText {
   std::string_view text;
   std::string name;
 };
-/// vocab.json is an object {token: id}; merges.txt has a merge a line, whose line ends may be CRLF. Empty lines are
-/// passed over, and so is the first one when it begins with "#version". Special is <|endoftext|>, when it is a token.
+/// Parses vocab.json, an object {token: id}, and merges.txt, one merge per line, ended by LF or CRLF. Skips empty lines
+/// and a first line that begins with "#version". <|endoftext|>, if it is a token, is special.
 BpeVocabulary parse_vocab_and_merges(const NamedText& vocab, const NamedText& merges);
 BpeVocabulary read_vocab_and_merges(const std::string& vocab_file, const std::string& merge_file);
 
-/// "a b" as a merge of views into it; empty when it is anything else.
+/// Parses "a b" to a merge that views `line`; returns nothing for any other line.
 std::optional<Merge> parse_merge(std::string_view line);
-/// Adds a token; false when it had this id already. Throws when the id is out of range or belongs to another.
+/// Adds a token; returns false if it has this id already. Throws if the id is out of range or belongs to another token,
+/// and for a token that is not Unicode text.
 bool put_token(BpeVocabulary& vocabulary, const std::string& path, std::string_view token, std::int64_t id);
-/// Adds the tokens of a JSON object {token: id}. BpeModel refuses a token with two ids.
+/// Adds the tokens of a JSON object {token: id}. Throws for a token listed twice; one with two ids, BpeModel refuses.
 void put_tokens(BpeVocabulary& vocabulary, const std::string& path, const Json& object);
 
-/// Two vocabularies with the same hash encode alike, where `rules` says all else that their tokenizers differ in. XXH3
-/// of vocab_json_text(), merges_text() and `rules`, one after another.
+/// XXH3 of vocab_json_text(), merges_text() and `rules`, concatenated. With `rules` for everything else that affects
+/// ids, tokenizers with the same hash encode alike.
 std::uint64_t hash_of(const BpeVocabulary& vocabulary, std::string_view rules);
 
 /// The contents of a vocabulary's files, byte for byte as Hugging Face's libraries write them.

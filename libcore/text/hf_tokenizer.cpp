@@ -83,7 +83,7 @@ HfTokenizer::HfTokenizer(const std::string& path, bool with_special)
   if (parts_.takes_whole) {
     for (std::size_t id = 0; id < parts_.vocabulary.tokens.size(); ++id) {
       const std::string_view token = parts_.vocabulary.tokens[id];
-      if (!token.empty()) model_.take_whole(token_bytes(token), static_cast<std::int32_t>(id));
+      if (!token.empty()) model_.add_whole_piece(token_bytes(token), static_cast<std::int32_t>(id));
     }
   }
   make_finders(companions.split_special_tokens);

@@ -14,11 +14,11 @@ PairTable::PairTable(std::size_t pairs) {
   filter_shift_ = slot_shift_ + std::countr_zero(kSlotsPerWord);
 }
 
-void PairTable::set(std::uint32_t left, std::uint32_t right, std::uint32_t rank, std::uint32_t joined) {
+void PairTable::set(std::uint32_t left, std::uint32_t right, std::uint32_t rank, std::uint32_t merged) {
   const std::uint64_t key = key_of(left, right), hash = hash_of(key);
   std::size_t at = hash >> slot_shift_;
   while (slots_[at].key != 0 && slots_[at].key != key) at = (at + 1) & mask_;
-  slots_[at] = {key, std::uint64_t{rank} << 32 | joined};
+  slots_[at] = {key, std::uint64_t{rank} << 32 | merged};
   filter_[hash >> filter_shift_] |= bit_of(hash);
 }
 

@@ -1,6 +1,6 @@
-// Joining the symbols of a long word, as byte-level BPE and SentencePiece's BPE do: the pair of neighbours with the
-// lowest rank first, the leftmost among equals, until no pair has a rank. n log n in the number of symbols, with 28
-// bytes of memory for each, and for a time up to twice that where many joins make new pairs.
+// The merge loop of byte-level BPE and SentencePiece's BPE for long words: merges the adjacent pair with the lowest
+// rank, the leftmost among equals, until no pair has a rank. O(n log n) for n symbols. Needs 28 bytes per symbol,
+// temporarily up to twice that where merges create many new pairs.
 #pragma once
 
 #include <algorithm>
@@ -12,25 +12,26 @@
 
 namespace mtl {
 
-/// Pairs of symbols to (rank, joined symbol), in one open-addressed table. Most pairs that are looked up are never
-/// joined: one bit of a filter, which fits the cache, says so of nine in ten without a look into the table.
+/// Maps pairs of symbols to (rank, merged symbol) in one open-addressed table. Most pairs that are looked up never
+/// merge: one bit of a filter, which fits the cache, rejects nine in ten of them without access to the table.
 class PairTable {
  public:
   static constexpr std::uint64_t kNone = ~std::uint64_t{0};
 
   /// Room for `pairs` pairs.
   explicit PairTable(std::size_t pairs);
-  void set(std::uint32_t left, std::uint32_t right, std::uint32_t rank, std::uint32_t joined);
+  /// Adds a pair, or replaces its rank and merged symbol.
+  void set(std::uint32_t left, std::uint32_t right, std::uint32_t rank, std::uint32_t merged);
 
-  /// Fetches the slot of a pair that find() will look up soon. It does not branch on the filter: that would often be
-  /// guessed wrong.
+  /// Prefetches the slot of a pair that find() will look up soon. Does not branch on the filter: such a branch is often
+  /// mispredicted.
   void prefetch(std::uint32_t left, std::uint32_t right) const {
     const std::uint64_t hash = hash_of(key_of(left, right));
     const bool may_be = (filter_[hash >> filter_shift_] & bit_of(hash)) != 0;
     __builtin_prefetch(slots_.data() + (may_be ? hash >> slot_shift_ : 0));
   }
 
-  /// rank << 32 | joined symbol, so that the smallest is the most urgent; kNone when the pair is never joined.
+  /// Returns rank << 32 | merged symbol, so that the smallest merges first; kNone if the pair never merges.
   std::uint64_t find(std::uint32_t left, std::uint32_t right) const {
     const std::uint64_t key = key_of(left, right), hash = hash_of(key);
     if ((filter_[hash >> filter_shift_] & bit_of(hash)) == 0) return kNone;
@@ -48,45 +49,45 @@ class PairTable {
   static std::uint64_t hash_of(std::uint64_t key) { return key * 0x9E3779B97F4A7C15u; }
   static std::uint64_t bit_of(std::uint64_t hash) { return std::uint64_t{1} << (hash & 63); }
   BigArray<Slot> slots_;
-  std::vector<std::uint64_t> filter_;  // 64 bits for 16 slots
+  std::vector<std::uint64_t> filter_;  // 64 bits for 8 slots
   std::size_t mask_;
-  int slot_shift_, filter_shift_;  // the upper bits of a hash are the place in slots_, fewer of them that in filter_
+  int slot_shift_, filter_shift_;  // a hash's upper bits index slots_, fewer of them filter_
 };
 
 inline std::uint32_t rank_of(std::uint64_t pair) { return static_cast<std::uint32_t>(pair >> 32); }
-inline std::uint32_t joined_by(std::uint64_t pair) { return static_cast<std::uint32_t>(pair); }
+inline std::uint32_t merged_symbol(std::uint64_t pair) { return static_cast<std::uint32_t>(pair); }
 
-/// Memory of the loop; one per thread.
+/// Working memory and result of merge_symbols(); one per thread.
 struct MergeScratch {
   static constexpr std::uint32_t kNone = ~0u;
   struct Node {
-    std::uint32_t symbol, joined;  // joined: what joining with the next node would give
+    std::uint32_t symbol, merged;  // merged: what the symbol and the next node's become; kNone if they do not merge
     std::uint32_t previous, next;
   };
   struct Candidate {
-    std::uint32_t rank, at, joined;
+    std::uint32_t rank, at, merged;
   };
   std::vector<Node> nodes;
   std::vector<Candidate> heap;
 
-  /// Calls use(symbol) for what the last word was joined into.
+  /// Calls use(symbol) for each symbol that is left of the last word.
   template <class Use>
   void for_each(Use&& use) const {
     for (std::uint32_t at = nodes.empty() ? kNone : 0; at != kNone; at = nodes[at].next) use(nodes[at].symbol);
   }
-  /// After a word longer than most are, its memory is not kept.
-  void forget_long_word() {
+  /// Frees the memory after a word longer than most.
+  void release_if_large() {
     constexpr std::size_t kKept = 1 << 16;
     if (nodes.capacity() > kKept) nodes = {};
     if (heap.capacity() > kKept) heap = {};
   }
 };
 
-/// Joins symbol_at(0) .. symbol_at(count - 1), fewer than 2^32 - 1, into `scratch`. on_pair(left, right, joined) is
-/// called for every pair that may be joined, when it becomes one: of two new ones, for the left one first.
+/// Merges symbol_at(0) .. symbol_at(count - 1), fewer than 2^32 - 1, into `scratch`. Calls on_pair(left, right, merged)
+/// for every mergeable pair when its symbols become neighbors; of two new pairs, for the left one first.
 template <class SymbolAt, class OnPair>
-void join_symbols(std::size_t count, SymbolAt symbol_at, const PairTable& pairs, MergeScratch& scratch,
-                  OnPair on_pair) {
+void merge_symbols(std::size_t count, SymbolAt symbol_at, const PairTable& pairs, MergeScratch& scratch,
+                   OnPair on_pair) {
   constexpr std::uint32_t kNone = MergeScratch::kNone;
   auto& nodes = scratch.nodes;
   auto& heap = scratch.heap;
@@ -95,20 +96,23 @@ void join_symbols(std::size_t count, SymbolAt symbol_at, const PairTable& pairs,
   };
   auto add_candidate = [&](std::uint32_t at) {
     MergeScratch::Node& node = nodes[at];
-    node.joined = kNone;
+    node.merged = kNone;
     if (node.next == kNone) return false;
     const std::uint32_t right = nodes[node.next].symbol;
     const std::uint64_t pair = pairs.find(node.symbol, right);
     if (pair == PairTable::kNone) return false;
-    node.joined = joined_by(pair);
-    heap.push_back({rank_of(pair), at, node.joined});
-    on_pair(node.symbol, right, node.joined);
+    node.merged = merged_symbol(pair);
+    heap.push_back({.rank = rank_of(pair), .at = at, .merged = node.merged});
+    on_pair(node.symbol, right, node.merged);
     return true;
   };
   nodes.resize(count);
   heap.clear();
   heap.reserve(count);
-  for (std::uint32_t i = 0; i < count; ++i) nodes[i] = {symbol_at(i), kNone, i - 1, i + 1 < count ? i + 1 : kNone};
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const std::uint32_t next = i + 1 < count ? i + 1 : kNone;
+    nodes[i] = {.symbol = symbol_at(i), .merged = kNone, .previous = i - 1, .next = next};  // 0 - 1 is kNone
+  }
   for (std::uint32_t i = 0; i < count; ++i) add_candidate(i);
   std::make_heap(heap.begin(), heap.end(), later);
   while (!heap.empty()) {
@@ -116,12 +120,12 @@ void join_symbols(std::size_t count, SymbolAt symbol_at, const PairTable& pairs,
     const MergeScratch::Candidate top = heap.back();
     heap.pop_back();
     MergeScratch::Node& node = nodes[top.at];
-    if (node.joined != top.joined) continue;  // one of the two was joined meanwhile
-    MergeScratch::Node& gone = nodes[node.next];
-    node.symbol = top.joined;
-    gone.joined = kNone;
-    node.next = gone.next;
-    if (gone.next != kNone) nodes[gone.next].previous = top.at;
+    if (node.merged != top.merged) continue;  // one of the two has been merged since
+    MergeScratch::Node& right = nodes[node.next];
+    node.symbol = top.merged;
+    right.merged = kNone;
+    node.next = right.next;
+    if (right.next != kNone) nodes[right.next].previous = top.at;
     if (node.previous != kNone && add_candidate(node.previous)) std::push_heap(heap.begin(), heap.end(), later);
     if (add_candidate(top.at)) std::push_heap(heap.begin(), heap.end(), later);
   }

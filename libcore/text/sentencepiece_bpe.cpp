@@ -165,7 +165,7 @@ void SentencePieceBpe::join_short(std::vector<std::uint32_t>& symbols) const {
     std::size_t best = 0;
     for (std::size_t i = 1; i + 1 < count; ++i) best = rank_of(pairs[i]) < rank_of(pairs[best]) ? i : best;
     if (pairs[best] == PairTable::kNone) break;
-    symbols[best] = joined_by(pairs[best]);
+    symbols[best] = merged_symbol(pairs[best]);
     --count;
     for (std::size_t i = best + 1; i < count; ++i) symbols[i] = symbols[i + 1];
     for (std::size_t i = best; i + 1 < count; ++i) pairs[i] = pairs[i + 1];
@@ -183,11 +183,11 @@ void SentencePieceBpe::join_long(Scratch& scratch) const {
     scratch.splits[joined] = {left, right, true};
     scratch.splits_set.push_back(joined);
   };
-  join_symbols(
+  merge_symbols(
       symbols.size(), [&](std::uint32_t at) { return symbols[at]; }, pairs_, scratch.merges, note_split);
   symbols.clear();
   scratch.merges.for_each([&](std::uint32_t symbol) { symbols.push_back(symbol); });
-  scratch.merges.forget_long_word();
+  scratch.merges.release_if_large();
 }
 
 void SentencePieceBpe::append(std::uint32_t symbol, Scratch& scratch, std::vector<std::int32_t>& out) const {

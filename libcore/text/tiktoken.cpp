@@ -101,8 +101,8 @@ class RankReader {
 using Ids = std::unordered_map<std::string_view, std::uint32_t>;
 
 /// All ways to make a token of two others. Which two does not matter to the rank.
-std::vector<BpeModel::Join> find_joins(const std::vector<std::string>& ranks, const Ids& ids) {
-  std::vector<BpeModel::Join> joins;
+std::vector<BpeModel::MergeRule> find_joins(const std::vector<std::string>& ranks, const Ids& ids) {
+  std::vector<BpeModel::MergeRule> joins;
   for (const std::string& token : ranks) {
     if (token.empty()) continue;
     std::string_view bytes = token;
@@ -134,7 +134,7 @@ BpeModel make_model(const std::vector<std::string>& ranks, std::int64_t first_id
     byte_tokens[byte] = found->second;
   }
   BpeModel model(byte_tokens, find_joins(ranks, ids));
-  for (const auto& [bytes, id] : ids) model.take_whole(std::string(bytes), static_cast<std::int32_t>(id));
+  for (const auto& [bytes, id] : ids) model.add_whole_piece(std::string(bytes), static_cast<std::int32_t>(id));
   return model;
 }
 
@@ -235,7 +235,7 @@ TikTokenizer::TikTokenizer(std::vector<std::string> ranks, const std::string& pa
 std::unique_ptr<Encoder> TikTokenizer::make_encoder(EncoderMemory memory) const {
   auto plain = make_bpe_encoder(model_, memory, make_splitter(split_));
   if (special_.empty()) return plain;
-  return std::make_unique<CuttingEncoder>(std::move(plain), special_);
+  return std::make_unique<AddedTokenEncoder>(std::move(plain), special_);
 }
 
 std::int32_t TikTokenizer::eod() const {

@@ -142,7 +142,7 @@ TEST_CASE("training: a text counted in parts has the same words") {
   whole.add_text(text);
   std::size_t begin = 0;
   while (begin < text.size()) {
-    std::size_t cut = std::min(find_certain_cut(text, begin + 1000), text.size());
+    std::size_t cut = std::min(find_safe_cut(text, begin + 1000), text.size());
     WordCounts part;
     part.add_text(std::string_view(text).substr(begin, cut - begin));
     parts.add(part);
@@ -162,7 +162,7 @@ TEST_CASE("training: a text in any script is divided for counting only at ends o
     WordCounts whole, parts;
     whole.add_text(text);
     for (std::string_view rest = text; !rest.empty();) {
-      std::string_view part = rest.substr(0, find_certain_cut(rest, 1));
+      std::string_view part = rest.substr(0, find_safe_cut(rest, 1));
       parts.add_text(part);
       rest.remove_prefix(part.size());
     }

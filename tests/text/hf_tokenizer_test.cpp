@@ -203,7 +203,7 @@ TEST_CASE("tokenizer.json: unsupported features are refused by name") {
   check_refusal(gpt2, "\"fuse_unk\": false", "\"fuse_unk\": false, \"novelty\": 3", "novelty 3");
   check_refusal(gpt2, "\"!\": 1", "\"!\": -1", "id -1");
   check_refusal(gpt2, "\"!\": 1", "\"!\": 2", "id 2");
-  check_refusal(gpt2, "\"!\": 1", "\"!\": 1, \"!\": 1000", "\"!\" is there twice");
+  check_refusal(gpt2, "\"!\": 1", "\"!\": 1, \"!\": 1000", "\"!\" appears twice");
   check_refusal(gpt2, "\"special_tokens\": {}", "\"special_tokens\": []", "accepted");
   check_refusal(gpt2, "\"special\": true", "\"special\": true, \"bold\": true", "bold");
   check_refusal(kLlama3, "\"behavior\": \"Isolated\"", "\"behavior\": \"MergedWithNext\"", "MergedWithNext");

@@ -240,15 +240,15 @@ TEST_CASE("vocab.json: an entry that is not a token and its id is refused by nam
     return near_the_end;
   };
   CHECK(refusal("\"ab\": 256") == "");
-  CHECK(refusal("\"ab\": 300, \"\\u00E9\": 256") == "v.json: token \"\u00E9\" is there twice");
-  CHECK(refusal("\"ab\": 256, \"ab\": 256") == "v.json: token \"ab\" is there twice");
-  CHECK(refusal("\"ab\": 256, \"ab\": 257") == "v.json: token \"ab\" is there twice");
+  CHECK(refusal("\"ab\": 300, \"\\u00E9\": 256") == "v.json: token \"\u00E9\" appears twice");
+  CHECK(refusal("\"ab\": 256, \"ab\": 256") == "v.json: token \"ab\" appears twice");
+  CHECK(refusal("\"ab\": 256, \"ab\": 257") == "v.json: token \"ab\" appears twice");
   CHECK(refusal("\"ab\": 97") == "v.json: id 97 belongs to both \"" + byte_stand_ins()[97] + "\" and \"ab\"");
   for (const char* id :
        {"1.0", "1e3", "true", "\"256\"", "[256]", "{}", "null", "NaN", "-Infinity", "99999999999999999999"})
     CHECK(refusal(cat("\"ab\": ", id)) == "v.json: the id of token \"ab\" is not a whole number");
   for (const char* id : {"-1", "4194304", "9223372036854775807"})
-    CHECK(refusal(cat("\"ab\": ", id)) == cat("v.json: token \"ab\" has id ", id));
+    CHECK(refusal(cat("\"ab\": ", id)) == cat("v.json: token \"ab\" has id ", id, ", which is out of range"));
   CHECK(refusal("\"ab\": 256, ") == cat("v.json: byte ", tokens.size() + 12, ": a value is missing after ','"));
   CHECK(refusal("\"ab\": x") == cat("v.json: byte ", tokens.size() + 7, ": expected a value"));
   CHECK(refusal("\"\\uD800\": 256") == "v.json: the token of id 256 is not Unicode text");
