@@ -20,7 +20,7 @@ class PlainSource : public FileSource {
   std::size_t read(char* buffer, std::size_t bytes) override { return file_->read(buffer, bytes); }
 };
 
-/// Formats that would otherwise be taken for text, which gives a message about its first byte.
+/// Formats that are not supported. Taken for text, they would only fail at their first byte.
 struct OtherFormat {
   std::string_view magic;
   const char *name, *remedy;
@@ -41,16 +41,16 @@ void refuse_other_formats(const StoredFile& file, std::string_view head) {
   for (const OtherFormat& other : kOtherFormats) {
     if (!starts_with(head, other.magic)) continue;
     if (other.magic == "BZh" && head.substr(4, 6) != kBzip2Block) continue;
-    fail(Exit::bad_data, file.name(), ": is ", other.name, "; gzip, xz, zstd and plain UTF-8 can be read; ",
+    fail(Exit::bad_data, file.name(), ": is ", other.name, "; only gzip, xz, zstd and plain UTF-8 are supported; ",
          other.remedy);
   }
 }
 
-/// True when `head` is not longer than `magic` and agrees with it so far.
+/// True if `head` is a prefix of `magic`.
 bool may_become(std::string_view head, std::string_view magic) { return starts_with(magic, head); }
 
-/// False when these first bytes show that a file is plain text. A line that arrives from a pipe may be shorter than the
-/// longest magic number, and no more may come until it is answered.
+/// False if these first bytes show plain text. The first line from a pipe may be shorter than the longest magic number,
+/// and its writer may send nothing more before a reply.
 bool may_be_packed(std::string_view head) {
   constexpr std::string_view kPacked[] = {"\x1F\x8B", std::string_view("\xFD\x37zXZ\0", 6), "\x28\xB5\x2F\xFD"};
   auto may_be = [&](std::string_view magic) { return may_become(head, magic) || starts_with(head, magic); };
@@ -61,7 +61,7 @@ bool may_be_packed(std::string_view head) {
   return may_be_skippable && may_become(head.substr(1, 3), "\x2A\x4D\x18");
 }
 
-/// Null, and the file is left alone, when it holds plain text.
+/// Null for plain text; `file` then stays with the caller.
 std::unique_ptr<ByteSource> make_decoder(std::unique_ptr<StoredFile>& file, int threads) {
   for (std::size_t bytes = 1; bytes <= 10 && file->fill_to(bytes); ++bytes) {
     if (!may_be_packed(file->available())) break;
@@ -76,11 +76,11 @@ std::unique_ptr<ByteSource> make_decoder(std::unique_ptr<StoredFile>& file, int 
 
 }  // namespace
 
-std::string FileSource::damaged_text() const {
+std::string FileSource::damage_message() const {
   return cat(file_->name(), ": damaged ", format_, " data before byte ", file_->offset());
 }
 
-void FileSource::fail_damaged() const { fail(Exit::bad_data, damaged_text()); }
+void FileSource::fail_damaged() const { fail(Exit::bad_data, damage_message()); }
 
 void FileSource::fail_truncated() const {
   fail(Exit::bad_data, file_->name(), ": the ", format_, " data ends early, at byte ", file_->offset(),
@@ -89,12 +89,12 @@ void FileSource::fail_truncated() const {
 
 void FileSource::fail_memory() const {
   fail(Exit::bad_data, file_->name(), ": its ", format_, " data needs more than ", kDecoderBytes >> 20,
-       " MiB to decompress; pack it again with a smaller window");
+       " MiB to decompress; compress it again with a smaller window");
 }
 
 void FileSource::fail_trailing() const {
-  fail(Exit::bad_data, file_->name(), ": after the ", format_, " data, from byte ", file_->offset(),
-       " on, comes something else; if it does not belong there, cut it off: head -c ", file_->offset());
+  fail(Exit::bad_data, file_->name(), ": the ", format_, " data ends at byte ", file_->offset(),
+       ", but other data follows; if it does not belong there, remove it: head -c ", file_->offset());
 }
 
 std::unique_ptr<ByteSource> open_input(const std::string& path, int threads) {
@@ -104,7 +104,7 @@ std::unique_ptr<ByteSource> open_input(const std::string& path, int threads) {
   std::unique_ptr<ByteSource> decoder = make_decoder(file, threads);
   // The system reads plain text ahead; a thread would copy it once more.
   if (decoder == nullptr) return std::make_unique<PlainSource>(std::move(file));
-  // A pipe can be silent forever, and a thread that waits for it could not be stopped.
+  // A pipe may stay silent forever, and a thread that waits for it cannot be stopped.
   if (!is_regular) return decoder;
   return std::make_unique<ReadAhead>(std::move(decoder));
 }

@@ -1,12 +1,12 @@
-// Bytes from a file or standard input, decompressed on the way: gzip, xz and zstd are known by their first bytes,
-// whatever the name. Several members, streams or frames in one file are read one after another.
+// Reads bytes from a file or standard input, decompressing gzip, xz and zstd, which are recognized by their first
+// bytes, not by the file's name. Several members, streams or frames in one file are read in order.
 //
-// Decoding runs ahead in a thread of its own, and in several where the format allows it: blocks of xz, and frames of
-// zstd that are not too long. A gzip member can only be decoded from its beginning, by one thread. Plain text is read
-// when it is asked for, while the system reads ahead.
+// Decoding of a regular file runs ahead in its own thread. xz blocks, and zstd frames that are not too long, are
+// decoded in several threads; a gzip member can only be decoded from its beginning, by one. Plain text is read on
+// demand, while the system reads ahead.
 //
-// A truncated or damaged file is Error(bad_data) that names it, and so are one with something else behind its data, one
-// whose decoder wants more than 1 GiB, and one that was packed in another way (bzip2, zip, ...).
+// Throws Error(bad_data), which names the file, if a file is truncated or damaged, has other data after its end, needs
+// more than 1 GiB to decode, or is in another format (bzip2, zip, ...).
 #pragma once
 
 #include <cstdint>
@@ -28,14 +28,15 @@ class ByteSource {
   virtual ~ByteSource() = default;
   /// Reads up to `bytes` bytes; 0 only at the end.
   virtual std::size_t read(char* buffer, std::size_t bytes) = 0;
-  /// Bytes read from the file itself; all of them once read() has returned 0.
+  /// The stored bytes read until now and their hash; the whole file once read() has returned 0.
   virtual StoredInput stored() const = 0;
 };
 
-/// `path` may be "-", standard input. `threads`: how many decode at most; 0 means one for each core, up to 8.
+/// `path` may be "-", standard input. Decodes in up to `threads` threads; 0 means one per core, up to 8. Throws
+/// Error(io) if the file cannot be read.
 std::unique_ptr<ByteSource> open_input(const std::string& path, int threads = 0);
 
-/// The whole content.
+/// Returns the whole content, decompressed.
 std::string read_all(const std::string& path);
 
 /// The name of an input in messages: its path, or "standard input".

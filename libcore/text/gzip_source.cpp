@@ -10,7 +10,7 @@ namespace {
 class GzipSource : public FileSource {
  public:
   explicit GzipSource(std::unique_ptr<StoredFile> file) : FileSource(std::move(file), "gzip") {
-    require(inflateInit2(&stream_, 15 + 16) == Z_OK, "zlib does not start");
+    require(inflateInit2(&stream_, 15 + 16) == Z_OK, "zlib cannot be initialized");
   }
   ~GzipSource() override { inflateEnd(&stream_); }
 
@@ -36,7 +36,7 @@ class GzipSource : public FileSource {
   }
 
  private:
-  /// Between members: zeros are padding; then another member begins, or the file is done.
+  /// Skips the zero padding after a member and starts the next one; false at the end of the file.
   bool start_member() {
     while (!file_->at_end() && file_->available()[0] == '\0') file_->consume(1);
     if (file_->at_end()) return false;

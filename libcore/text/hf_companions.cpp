@@ -23,7 +23,7 @@ constexpr const char* kAdditional = "additional_special_tokens";
 constexpr const char* kStandard[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                      "pad_token", "cls_token", "mask_token"};
 
-/// The place among the standard ones; behind them for any other.
+/// The index in kStandard, or its size for any other key.
 std::ptrdiff_t rank_of(std::string_view key) {
   return std::find(std::begin(kStandard), std::end(kStandard), key) - std::begin(kStandard);
 }
@@ -40,7 +40,7 @@ class CompanionReader {
     }
     const Json config = parse(kConfig);
     for (const auto& [key, value] : config.as_object()) settings_.set(key, {value, kConfig});
-    refuse_unknown_files();
+    refuse_other_sources();
     rename_additional();
     collect_named();
     if (const auto decoder = settings_.take("added_tokens_decoder")) {
@@ -66,7 +66,7 @@ class CompanionReader {
     fail(Exit::bad_data, path_of(name), ": ", parts...);
   }
 
-  /// An empty object when there is no such file.
+  /// An empty object if the file does not exist.
   Json parse(const std::string& name) const {
     const auto file =
         std::find_if(out_.files.begin(), out_.files.end(), [&](const auto& one) { return one.first == name; });
@@ -81,22 +81,22 @@ class CompanionReader {
     }
   }
 
-  /// Keys that make transformers take something else than tokenizer.json.
-  void refuse_unknown_files() const {
+  /// Refuses keys that make transformers read more than tokenizer.json.
+  void refuse_other_sources() const {
     for (const char* key :
          {"fast_tokenizer_files", "tokenizer_truncation", "tokenizer_padding", "post_processor", "tokenizer_object"}) {
       const HfSetting* setting = settings_.find(key);
-      if (setting != nullptr && !is_empty(setting->value)) refuse(setting->file, key, " is not supported; remove it");
+      if (setting != nullptr && !is_falsy(setting->value)) refuse(setting->file, key, " is not supported; remove it");
     }
   }
 
   void rename_additional() {
     const HfSetting* extra = settings_.find(kExtra);
-    if (settings_.find(kAdditional) == nullptr || (extra != nullptr && !is_empty(extra->value))) return;
+    if (settings_.find(kAdditional) == nullptr || (extra != nullptr && !is_falsy(extra->value))) return;
     settings_.set(kExtra, *settings_.take(kAdditional));
   }
 
-  /// Special tokens with names of their own, such as image_token.
+  /// Collects special tokens with other than the standard names, such as image_token.
   void collect_named() {
     std::vector<std::string> names;
     for (const auto& [key, setting] : settings_.items()) {
@@ -173,7 +173,7 @@ class CompanionReader {
     for (const auto& [key, value] : map.as_object()) {
       Json setting = value;
       if (key == kExtra && value.is_array()) {
-        setting = joined_extra(value);
+        setting = combined_extra(value);
       } else if (key != kExtra && value.is_object()) {
         object_token(kSpecialMap, value);
         setting.set("__type", "AddedToken").set("special", true);
@@ -183,16 +183,16 @@ class CompanionReader {
     take_extra_object();
   }
 
-  /// extra_special_tokens of both files, each once.
-  Json joined_extra(const Json& more) const {
+  /// extra_special_tokens of both files, without duplicates.
+  Json combined_extra(const Json& more) const {
     const HfSetting* extra = settings_.find(kExtra);
-    Json joined = Json::array();
-    if (extra != nullptr && !is_empty(extra->value)) {
+    Json combined = Json::array();
+    if (extra != nullptr && !is_falsy(extra->value)) {
       if (!extra->value.is_array()) refuse(extra->file, kExtra, " must be a list");
-      joined = extra->value;
+      combined = extra->value;
     }
     std::vector<HfToken> tokens;
-    for (const Json& item : joined.as_array()) tokens.push_back(special_token(kExtra, {item, extra->file}));
+    for (const Json& item : combined.as_array()) tokens.push_back(special_token(kExtra, {item, extra->file}));
     for (const Json& item : more.as_array()) {
       Json token = item;
       if (item.is_object() && item.find("special") != nullptr)
@@ -202,9 +202,9 @@ class CompanionReader {
       if (std::find(tokens.begin(), tokens.end() - 1, tokens.back()) != tokens.end() - 1)
         tokens.pop_back();
       else
-        joined.push(std::move(token));
+        combined.push(std::move(token));
     }
-    return joined;
+    return combined;
   }
 
   void read_added_tokens() {
@@ -235,10 +235,14 @@ class CompanionReader {
   /// Adds the tokens of tokenizer.json again, in the order of their ids.
   void read_listed() {
     for (const auto& [id, listed] : parts_.listed) {
-      HfToken token{listed.content, true, listed.lstrip, listed.rstrip, listed.single_word, listed.special};
-      token.normalized = listed.normalized;
-      token.file = fs::path(path_).filename().string();
-      put_decoder(id, std::move(token));
+      put_decoder(id, {.content = listed.content,
+                       .is_object = true,
+                       .lstrip = listed.lstrip,
+                       .rstrip = listed.rstrip,
+                       .single_word = listed.single_word,
+                       .special = listed.special,
+                       .normalized = listed.normalized,
+                       .file = fs::path(path_).filename().string()});
     }
   }
 
@@ -247,11 +251,12 @@ class CompanionReader {
     return name != nullptr && name->value.is_string() ? name->value.as_string() : "";
   }
 
-  /// Classes of their own take vocabulary and merges of tokenizer.json alone, and number added tokens by their ids.
+  /// Every class but the generic ones takes only vocabulary and merges from tokenizer.json and numbers added tokens by
+  /// the ids that the files list, which must be those of tokenizer.json.
   void check_class() {
     const std::string tokenizer_class = this->tokenizer_class();
-    for (const char* whole : {"", "PreTrainedTokenizerFast", "PreTrainedTokenizer", "TokenizersBackend"}) {
-      if (tokenizer_class == whole) return;
+    for (const char* generic : {"", "PreTrainedTokenizerFast", "PreTrainedTokenizer", "TokenizersBackend"}) {
+      if (tokenizer_class == generic) return;
     }
     out_.is_rebuilt = true;
     for (const AddedToken& token : parts_.added) {
@@ -261,12 +266,12 @@ class CompanionReader {
       refuse(has_decoder_ ? kConfig : fs::path(path_).filename().string(), "\"", token.content, "\" is added token ",
              token.id, " of ", path_,
              decoded == decoder_.end() ? ", but not here" : cat(", but ", decoded->first, " here"), "; the class ",
-             tokenizer_class, " of transformers would number it otherwise; make them agree, or set ",
+             tokenizer_class, " of transformers would number it differently; make them agree, or set ",
              "tokenizer_class to PreTrainedTokenizerFast");
     }
   }
 
-  /// GPT-2's class names these even where the files do not.
+  /// GPT-2's class has these special tokens even where no file names them.
   void name_gpt2_tokens() {
     const std::string tokenizer_class = this->tokenizer_class();
     if (tokenizer_class != "GPT2Tokenizer" && tokenizer_class != "GPT2TokenizerFast") return;
@@ -275,7 +280,7 @@ class CompanionReader {
     }
   }
 
-  /// The special tokens by name, in transformers' order.
+  /// Collects the special tokens by name, in transformers' order.
   void name_special_tokens() {
     for (const char* key : kStandard) {
       const HfSetting* setting = settings_.find(key);
@@ -374,7 +379,7 @@ class CompanionReader {
   HfSettings named_;                                      // its model_specific_special_tokens
   bool has_decoder_ = false;                              // tokenizer_config.json has added_tokens_decoder
   std::map<std::int64_t, HfToken> decoder_;               // added tokens by the ids that the files give
-  std::map<std::string, HfToken> by_content_;             // the same
+  std::map<std::string, HfToken> by_content_;             // the same tokens
   std::vector<std::pair<std::string, HfToken>> special_;  // by name: eos_token, image_token
 };
 

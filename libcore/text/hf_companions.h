@@ -1,5 +1,5 @@
-// The files next to a tokenizer.json that change what it does: tokenizer_config.json, special_tokens_map.json and
-// added_tokens.json, with the meaning that transformers 5.23 gives them (PreTrainedTokenizerFast.from_pretrained).
+// The files next to a tokenizer.json that change its tokenizer: tokenizer_config.json, special_tokens_map.json and
+// added_tokens.json, as transformers 5.23 reads them (PreTrainedTokenizerFast.from_pretrained).
 //
 // - With "added_tokens_decoder" in tokenizer_config.json, its tokens replace the properties of those in tokenizer.json,
 //   and the other two files are not read. Without it, each key of special_tokens_map.json replaces the one of
@@ -8,7 +8,8 @@
 //   additional_special_tokens, its old name). Those that are not added tokens yet become added tokens.
 // - With "split_special_tokens", special tokens are ordinary text.
 //
-// A value that transformers refuses, or that would load another file, is refused by name with Error(bad_data).
+// Throws Error(bad_data), which names the file and the key, for a value that transformers refuses or that would make it
+// load another file.
 #pragma once
 
 #include <optional>
@@ -22,19 +23,19 @@
 namespace mtl {
 
 struct HfCompanions {
-  /// A token that is added to tokenizer.json's, or replaces the properties of one there. Its id is not set.
+  /// A token to add to those of tokenizer.json, or new properties of one there. Its id is not set.
   struct Addition {
     AddedToken token;
-    std::string file;  // that names it
+    std::string file;  // the file that names the token
   };
 
   std::vector<std::pair<std::string, std::string>> files;  // those that exist: name and content
   std::vector<Addition> additions;                         // in the order in which transformers adds them
-  bool is_rebuilt = false;  // no property of tokenizer.json's added tokens stays: the class makes the tokenizer anew
+  bool is_rebuilt = false;  // the class rebuilds the tokenizer: tokenizer.json's added tokens lose their properties
   bool split_special_tokens = false;
-  std::string end, pad;  // eos_token, else sep_token; pad_token unless it is another, too
+  std::string end, pad;  // eos_token, else sep_token; pad_token unless it is also another special token; or empty
   std::optional<bool> add_prefix_space;
-  std::string add_prefix_space_file;
+  std::string add_prefix_space_file;  // path of the file that sets it
 
   /// The names of the files, in the folder of tokenizer.json.
   static const std::vector<std::string>& names();

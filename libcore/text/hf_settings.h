@@ -1,4 +1,4 @@
-// Values of tokenizer_config.json and its like, as Python and transformers hold them (text/hf_companions.h).
+// Values of tokenizer_config.json and similar files, as Python and transformers hold them (text/hf_companions.h).
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace mtl {
 
-/// A token as transformers holds it: plain text, or an AddedToken, whose "normalized" may be left open.
+/// A token as transformers holds it: plain text, or an AddedToken, whose "normalized" may be unset.
 struct HfToken {
   std::string content;
   bool is_object = false;
@@ -28,13 +28,13 @@ struct HfToken {
   }
 };
 
-/// A value and the file that it is from.
+/// A value and the name of its file.
 struct HfSetting {
   Json value;
   const char* file;
 };
 
-/// Python's dict: a key that is set again keeps its place.
+/// Like Python's dict: ordered; a key that is set again keeps its position.
 class HfSettings {
  public:
   const HfSetting* find(std::string_view key) const {
@@ -63,8 +63,8 @@ class HfSettings {
   std::vector<std::pair<std::string, HfSetting>> items_;
 };
 
-/// True if Python takes the value for false.
-inline bool is_empty(const Json& value) {
+/// True if the value is false in Python's `if`.
+inline bool is_falsy(const Json& value) {
   if (value.is_array()) return value.as_array().empty();
   if (value.is_object()) return value.as_object().empty();
   if (value.is_string()) return value.as_string().empty();

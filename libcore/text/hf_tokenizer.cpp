@@ -13,7 +13,7 @@ namespace mtl {
 
 namespace {
 
-/// Everything but vocabulary and merges that decides ids; nothing for GPT-2's kind.
+/// Describes all that affects ids besides vocabulary and merges; empty for GPT-2's rules.
 std::string rules_text(const TokenizerJson& parts) {
   std::string out;
   for (const SplitStep& step : parts.split) {
@@ -25,7 +25,7 @@ std::string rules_text(const TokenizerJson& parts) {
   if (parts.split.empty()) out += "one piece";
   if (parts.is_nfc) out += " nfc";
   if (parts.add_prefix_space) out += " prefix space";
-  if (parts.takes_whole) out += " whole";
+  if (parts.ignore_merges) out += " whole";
   for (std::int32_t id : parts.first) out += cat(" first ", id);
   for (std::int32_t id : parts.last) out += cat(" last ", id);
   for (const AddedToken& token : parts.added) {
@@ -46,11 +46,11 @@ class HfTokenizer::HfEncoder : public Encoder {
     const TokenizerJson& parts = owner_.parts_;
     auto put = [&](std::int32_t id) { ids.push_back(id); };
     ids.insert(ids.end(), parts.first.begin(), parts.first.end());
-    owner_.in_given_.cut(
+    owner_.raw_finder_.cut(
         text,
         [&](std::string_view piece) {
           if (parts.is_nfc) piece = owner_.nfc_.normalize(piece, normalized_);
-          owner_.in_normalized_.cut(
+          owner_.normalized_finder_.cut(
               piece, [&](std::string_view words) { append_words(words, ids); }, put);
         },
         put);
@@ -72,22 +72,23 @@ HfTokenizer::HfTokenizer(const std::string& path, bool with_special)
     : path_(path),
       text_(read_file(path)),
       parts_(parse_tokenizer_json(text_, path)),
-      all_(parts_.all_tokens(path)),
+      all_tokens_(parts_.all_tokens(path)),
       model_(parts_.vocabulary, path) {
   const HfCompanions companions = read_hf_companions(path_, parts_);
   companions_ = companions.files;
   apply_companions(companions);
-  bytes_ = TokenBytes(all_);
+  bytes_ = TokenBytes(all_tokens_);
   if (!with_special) parts_.first.clear(), parts_.last.clear();
   check_template();
-  if (parts_.takes_whole) {
+  if (parts_.ignore_merges) {
     for (std::size_t id = 0; id < parts_.vocabulary.tokens.size(); ++id) {
       const std::string_view token = parts_.vocabulary.tokens[id];
       if (!token.empty()) model_.add_whole_piece(token_bytes(token), static_cast<std::int32_t>(id));
     }
   }
   make_finders(companions.split_special_tokens);
-  hash_ = hash_of(all_, cat(rules_text(parts_), companions.split_special_tokens ? " splits special tokens" : ""));
+  hash_ =
+      hash_of(all_tokens_, cat(rules_text(parts_), companions.split_special_tokens ? " splits special tokens" : ""));
 }
 
 std::vector<std::string> HfTokenizer::files(const std::string& path) {
@@ -98,35 +99,35 @@ std::vector<std::string> HfTokenizer::files(const std::string& path) {
 }
 
 void HfTokenizer::make_finders(bool split_special_tokens) {
-  std::vector<AddedToken> in_given, in_normalized;
+  std::vector<AddedToken> raw, normalized;
   std::string buffer;
-  std::set<std::string> normalized;
+  std::set<std::string> contents;
   for (AddedToken token : parts_.added) {
     token.is_text = split_special_tokens && token.special;
     if (token.normalized && parts_.is_nfc) token.content = nfc_.normalize(std::string(token.content), buffer);
-    if (token.normalized && !normalized.insert(token.content).second) {
+    if (token.normalized && !contents.insert(token.content).second) {
       fail(Exit::bad_data, path_, ": two added tokens are both \"", token.content, "\" when normalized, and Hugging ",
            "Face's libraries do not agree on which is meant; remove one");
     }
-    (token.normalized ? in_normalized : in_given).push_back(token);
+    (token.normalized ? normalized : raw).push_back(token);
   }
-  in_given_ = TokenFinder(std::move(in_given));
-  in_normalized_ = TokenFinder(std::move(in_normalized));
+  raw_finder_ = TokenFinder(std::move(raw));
+  normalized_finder_ = TokenFinder(std::move(normalized));
 }
 
-/// The ids in a post-processor are used unchanged, as Hugging Face's libraries do, although those number tokens anew.
+/// Hugging Face's libraries number added tokens anew but use the post-processor's ids unchanged, and so does this.
 void HfTokenizer::check_template() const {
   auto check = [&](std::int32_t id) {
     std::size_t index = id;
-    if (index < all_.tokens.size() && !all_.tokens[index].empty()) return;
-    fail(Exit::bad_data, path_, ": its post_processor puts id ", id, " around texts, which no token has; ",
-         "added tokens are counted on from the model's, whatever \"id\" says: write their ids there");
+    if (index < all_tokens_.tokens.size() && !all_tokens_.tokens[index].empty()) return;
+    fail(Exit::bad_data, path_, ": its post_processor puts id ", id, " around texts, which no token has; added ",
+         "tokens are numbered after the model's, whatever their \"id\" says: use these numbers in post_processor");
   };
   for (std::int32_t id : parts_.first) check(id);
   for (std::int32_t id : parts_.last) check(id);
 }
 
-/// As the library's add_tokens: a known token gets other properties; once special, it stays so.
+/// As the library's add_tokens: replaces the properties of a known token; a special one stays special.
 void HfTokenizer::add_token(const HfCompanions::Addition& addition) {
   AddedToken token = addition.token;
   for (AddedToken& known : parts_.added) {
@@ -142,7 +143,7 @@ void HfTokenizer::add_token(const HfCompanions::Addition& addition) {
          token.content, "\", which ", path_, " does not have; load and save the tokenizer with transformers, which ",
          "adds it, or remove the name");
   }
-  all_.special.push_back(token.id);
+  all_tokens_.special.push_back(token.id);
   parts_.added.push_back(std::move(token));
 }
 
@@ -156,12 +157,12 @@ void HfTokenizer::apply_companions(const HfCompanions& companions) {
     fail(Exit::bad_data, companions.add_prefix_space_file, ": add_prefix_space is ", !prefix, ", but ", path_,
          " says the opposite; make them agree");
   }
-  if (!companions.pad.empty()) pad_ = all_.find(companions.pad);
+  if (!companions.pad.empty()) pad_ = all_tokens_.find(companions.pad);
   eod_name_ = companions.end;
   for (const char* name : {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"}) {
-    if (eod_name_.empty() && all_.find(name) >= 0) eod_name_ = name;
+    if (eod_name_.empty() && all_tokens_.find(name) >= 0) eod_name_ = name;
   }
-  if (!eod_name_.empty()) eod_ = all_.find(eod_name_);
+  if (!eod_name_.empty()) eod_ = all_tokens_.find(eod_name_);
 }
 
 std::unique_ptr<Encoder> HfTokenizer::make_encoder(EncoderMemory memory) const {
@@ -170,7 +171,7 @@ std::unique_ptr<Encoder> HfTokenizer::make_encoder(EncoderMemory memory) const {
 
 std::int32_t HfTokenizer::eod() const {
   if (eod_ < 0) {
-    fail(Exit::bad_data, path_, ": no token ends a document; put a tokenizer_config.json with \"eos_token\" into ",
+    fail(Exit::bad_data, path_, ": no end-of-document token; put a tokenizer_config.json with \"eos_token\" into ",
          "its folder");
   }
   return eod_;

@@ -1,13 +1,13 @@
 // Megatron's HuggingFaceTokenizer: a tokenizer.json of byte-level BPE (text/tokenizer_json.h), with the ids that
 // transformers gives.
 //
-// Added tokens inside a text become their ids, special ones too, since that is what Hugging Face's tokenizers do (so
-// data can forge the end of a document; GPT2BPETokenizer has ordinary text there). Special tokens that the file puts
-// around a text (Llama 3's <|begin_of_text|>) are omitted unless requested.
+// Added tokens inside a text, special ones too, become their ids, as with Hugging Face's tokenizers (so data can forge
+// the end of a document; GPT2BPETokenizer encodes them as ordinary text). Special tokens that the file puts around a
+// text (Llama 3's <|begin_of_text|>) are omitted unless requested.
 //
 // The files in its folder change properties of added tokens and name special ones, as in transformers
 // (text/hf_companions.h). A token that they name but tokenizer.json lacks, which transformers would add to the
-// vocabulary, is refused. The end-of-document token is their eos_token, else sep_token, as in Megatron; without both,
+// vocabulary, is refused. The end-of-document token is their eos_token, else sep_token, as in Megatron; without either,
 // the first of <|endoftext|>, <|end_of_text|>, </s>, <eos> that is a token.
 #pragma once
 
@@ -24,7 +24,7 @@ class HfTokenizer : public Tokenizer {
  public:
   /// `path` is a tokenizer.json. `with_special` puts the special tokens of its post-processor around every text.
   HfTokenizer(const std::string& path, bool with_special);
-  /// tokenizer.json at `path` (the file or its folder), then the files in its folder that are read if they exist.
+  /// tokenizer.json of `path` (the file or its folder), then the files next to it that are read if they exist.
   static std::vector<std::string> files(const std::string& path);
   std::unique_ptr<Encoder> make_encoder(EncoderMemory memory) const override;
   std::string decode(std::span<const std::int32_t> ids) const override { return bytes_.decode(ids, path_); }
@@ -46,11 +46,11 @@ class HfTokenizer : public Tokenizer {
   std::string path_, text_;                                      // the file and its content
   std::vector<std::pair<std::string, std::string>> companions_;  // name and content of the files next to it
   TokenizerJson parts_;
-  BpeVocabulary all_;
+  BpeVocabulary all_tokens_;  // added ones included
   BpeModel model_;
   TokenBytes bytes_;
   NfcNormalizer nfc_;
-  TokenFinder in_given_, in_normalized_;
+  TokenFinder raw_finder_, normalized_finder_;  // of added tokens, in the original and in the normalized text
   std::string eod_name_;
   std::int32_t eod_ = -1, pad_ = -1;
   std::uint64_t hash_ = 0;

@@ -12,7 +12,7 @@ namespace mtl {
 
 LineReader::LineReader(std::vector<std::string> paths, LineReaderOptions options)
     : paths_(std::move(paths)), options_(options) {
-  // Only the first line of a chunk can be long, which is what fill_chunk looks at.
+  // Then only the first line of a chunk can exceed the limit; fill_chunk checks no other.
   options_.chunk_bytes =
       std::clamp<std::size_t>(options_.chunk_bytes, 1, std::max<std::size_t>(1, options_.line_bytes / 2));
 }
@@ -23,26 +23,27 @@ static std::size_t find_last_newline(std::string_view text) {
   return found == nullptr ? std::string_view::npos : static_cast<const char*>(found) - text.data();
 }
 
-/// Reads more of the current file behind rest_; false at its end.
+/// Appends more of the current file to pending_; false at its end.
 bool LineReader::fill() {
-  const std::size_t size = rest_.size(), chunk = options_.chunk_bytes;
-  const std::size_t wanted = size < chunk ? chunk - size : chunk;
-  const std::size_t got = source_->read(rest_.room(wanted), wanted);
-  rest_.add(got);
+  const std::size_t size = pending_.size(), chunk = options_.chunk_bytes;
+  const std::size_t request = size < chunk ? chunk - size : chunk;
+  const std::size_t got = source_->read(pending_.room(request), request);
+  pending_.add(got);
   return got > 0;
 }
 
-/// Fills rest_ with a chunk; `end` is where its last line ends. False when the file ended, and then rest_ is the chunk.
+/// Fills pending_ with a chunk, whose last line ends at `end`. False if the file has ended: all of pending_ is the
+/// chunk.
 bool LineReader::fill_chunk(std::size_t& end) {
   std::size_t searched = 0;
   bool more = true;
   end = 0;  // no newline yet
-  while (more && (rest_.size() < options_.chunk_bytes || end == 0)) {
+  while (more && (pending_.size() < options_.chunk_bytes || end == 0)) {
     more = fill();
-    std::size_t newline = find_last_newline(rest_.view().substr(searched));
+    std::size_t newline = find_last_newline(pending_.view().substr(searched));
     if (newline != std::string_view::npos) end = searched + newline + 1;
-    searched = rest_.size();
-    if (rest_.size() > options_.line_bytes && rest_.view().find('\n') > options_.line_bytes) {
+    searched = pending_.size();
+    if (pending_.size() > options_.line_bytes && pending_.view().find('\n') > options_.line_bytes) {
       fail(Exit::bad_data, input_name(paths_[file_]), ":", line_, ": the line is longer than ",
            human_bytes(options_.line_bytes),
            ", the limit that keeps memory bounded; split its document into several lines");
@@ -59,9 +60,10 @@ std::optional<LineChunk> LineReader::next() {
     }
     std::size_t end;
     bool more = fill_chunk(end);
-    LineChunk chunk{input_name(paths_[file_]), line_, index_, std::move(rest_)};
+    LineChunk chunk{
+        .file = input_name(paths_[file_]), .first_line = line_, .first_index = index_, .text = std::move(pending_)};
     if (more) {
-      rest_.append(chunk.text.view().substr(end));
+      pending_.append(chunk.text.view().substr(end));
       chunk.text.truncate(end);
       chunk.stored_bytes = stored_bytes_ + source_->stored().bytes;
     } else {
@@ -78,14 +80,14 @@ std::optional<LineChunk> LineReader::next() {
   return {};
 }
 
-/// simdjson's parser and the document that it fills, which keeps the strings of the line read last.
+/// simdjson's parser and its document, which holds the strings of the line read last.
 class TextExtractor::Dom {
  public:
-  /// False for what simdjson refuses.
+  /// False if simdjson refuses the line.
   bool parse(std::string_view line, simdjson::dom::object& items) {
     return parser_.parse_into_document(document_, line.data(), line.size(), false).get(items) == simdjson::SUCCESS;
   }
-  /// Memory for the longest line at once: what short lines do not touch is not used.
+  /// Allocates for the longest line at once; memory that short lines do not touch is never committed.
   Dom() {
     if (document_.allocate(kDomBytes) != simdjson::SUCCESS || parser_.allocate(kDomBytes, 1000) != simdjson::SUCCESS)
       throw std::bad_alloc();
@@ -120,7 +122,7 @@ void TextExtractor::read_padded(std::string_view line) {
   }
 }
 
-/// The place of a requested key, or null.
+/// The value of a requested key, or null.
 TextExtractor::Value* TextExtractor::find(std::string_view key) {
   auto found = std::find(keys_.begin(), keys_.end(), key);
   return found == keys_.end() ? nullptr : &values_[found - keys_.begin()];
@@ -143,24 +145,24 @@ bool append_texts(simdjson::dom::element value, std::vector<std::string_view>& t
 
 }  // namespace
 
-/// False when the line is bad, or may be. The bytes behind a line cannot change what simdjson makes of it: it refuses
-/// an object whose last structural character is not '}', and nothing is read past that. A lone surrogate, wherever it
-/// is, makes it refuse the line, so that its strings are Unicode text.
+/// False if the line is bad or may be. The padding after a line cannot change the result: simdjson refuses an object
+/// whose last structural character is not '}', and reads nothing past it. simdjson also refuses a line with a lone
+/// surrogate anywhere, so its strings are Unicode text.
 bool TextExtractor::read_with_dom(std::string_view line) {
   simdjson::dom::object items;
   if (!dom_->parse(line, items)) return false;
-  for (Value& value : values_) value.is_there = false;
+  for (Value& value : values_) value.is_found = false;
   for (auto [key, element] : items) {
     Value* value = find(key);
     if (value == nullptr) continue;
     value->texts.clear();
-    value->is_there = append_texts(element, value->texts);
+    value->is_found = append_texts(element, value->texts);
   }
-  return std::all_of(values_.begin(), values_.end(), [](const Value& value) { return value.is_there; });
+  return std::all_of(values_.begin(), values_.end(), [](const Value& value) { return value.is_found; });
 }
 
 void TextExtractor::read_value(JsonCursor& cursor, Value& value) {
-  value.is_there = true;
+  value.is_found = true;
   value.decoded.clear();
   value.problem.clear();
   char first = cursor.peek();
@@ -180,20 +182,20 @@ void TextExtractor::read_value(JsonCursor& cursor, Value& value) {
     if (cursor.peek() == '"') {
       take_string();
     } else {
-      if (value.problem.empty()) value.problem = "is a list with something else than strings";
+      if (value.problem.empty()) value.problem = "is a list that does not hold only strings";
       cursor.skip_value();
     }
   }
 }
 
 void TextExtractor::read_with_cursor(std::string_view line) {
-  for (Value& value : values_) value.is_there = false;
-  std::vector<std::string> others;  // the first few keys that were not requested
+  for (Value& value : values_) value.is_found = false;
+  std::vector<std::string> other_keys;  // the first few that were not requested
   JsonCursor cursor(line);
   try {
     char first = cursor.peek();
     if (starts_with(line, "\xEF\xBB\xBF"))
-      fail(Exit::bad_data, "byte 1: a byte order mark; cut it off: tail -c +4 FILE | ... --input -");
+      fail(Exit::bad_data, "byte 1: a byte order mark; remove it: tail -c +4 FILE | ... --input -");
     if (first == '\0' && cursor.offset() == line.size()) fail(Exit::bad_data, "byte 1: a blank line");
     if (first != '{') {
       cursor.skip_value();
@@ -205,7 +207,7 @@ void TextExtractor::read_with_cursor(std::string_view line) {
       const std::string key(cursor.key());
       Value* value = find(key);
       if (value == nullptr) {
-        if (others.size() < 8) others.push_back(cat('"', key, '"'));
+        if (other_keys.size() < 8) other_keys.push_back(cat('"', key, '"'));
         cursor.skip_value();
       } else {
         read_value(cursor, *value);
@@ -220,9 +222,9 @@ void TextExtractor::read_with_cursor(std::string_view line) {
   }
   for (std::size_t k = 0; k < keys_.size(); ++k) {
     Value& value = values_[k];
-    if (!value.is_there)
+    if (!value.is_found)
       fail(Exit::bad_data, "no key \"", keys_[k], "\"",
-           others.empty() ? "" : cat("; the line has ", join(others, ", "), ": choose with --json-keys"),
+           other_keys.empty() ? "" : cat("; the line has ", join(other_keys, ", "), ": choose with --json-keys"),
            " (column 1)");
     if (!value.problem.empty())
       fail(Exit::bad_data, "the value of \"", keys_[k], "\" ", value.problem, " (column ", value.column, ")");

@@ -1,4 +1,4 @@
-// Files of JSON lines: chunks of whole lines that threads can share, and the texts that one line holds.
+// Reads files of JSON lines in chunks of whole lines, which threads can share, and extracts the texts of a line.
 //
 // Lines end with \n (or \r\n); the last one of a file may lack it. A line is validated as Python's json module does
 // (base/json.h); of duplicate keys the last counts. The length of a line is limited, which bounds memory for any input.
@@ -19,17 +19,17 @@ namespace mtl {
 /// Whole lines of one file.
 struct LineChunk {
   std::string file;
-  std::int64_t first_line = 1;   // number of the first one in its file, from 1
-  std::int64_t first_index = 0;  // its index among the lines of all files, from 0
+  std::int64_t first_line = 1;   // number of its first line in the file, from 1
+  std::int64_t first_index = 0;  // index of that line among those of all files, from 0
   PaddedText text;
-  std::uint64_t stored_bytes = 0;  // stored bytes of all files read when the chunk was complete
+  std::uint64_t stored_bytes = 0;  // stored bytes read from all files when the chunk was complete
 };
 
-/// The longest line that is taken: 256 MiB.
+/// The default limit on a line: 256 MiB.
 inline constexpr std::size_t kLineBytes = std::size_t{256} << 20;
 
 struct LineReaderOptions {
-  std::size_t chunk_bytes = 1 << 18;    // a chunk is about so long, or one line that is longer
+  std::size_t chunk_bytes = 1 << 18;    // approximate size; a chunk with a longer line is larger
   std::size_t line_bytes = kLineBytes;  // a longer line is Error(bad_data) "FILE:LINE: ..."
   int decode_threads = 0;               // as in open_input
 };
@@ -38,7 +38,8 @@ struct LineReaderOptions {
 class LineReader {
  public:
   explicit LineReader(std::vector<std::string> paths, LineReaderOptions options = {});
-  /// The next lines; empty at the end. Throws what open_input and ByteSource throw, and for a line that is too long.
+  /// The next lines; empty at the end. Throws what open_input and ByteSource throw, and Error(bad_data) for a line that
+  /// is too long.
   std::optional<LineChunk> next();
   /// The files that were read to their end.
   const std::vector<StoredInput>& stored() const { return stored_; }
@@ -48,16 +49,15 @@ class LineReader {
   bool fill_chunk(std::size_t& end);
   std::vector<std::string> paths_;
   LineReaderOptions options_;
-  std::size_t file_ = 0;
+  std::size_t file_ = 0;  // index of the current one
   std::unique_ptr<ByteSource> source_;
-  PaddedText rest_;  // what follows the last newline so far
+  PaddedText pending_;  // read but not returned yet
   std::int64_t line_ = 1, index_ = 0;
   std::vector<StoredInput> stored_;
   std::uint64_t stored_bytes_ = 0;  // of stored_
 };
 
-/// Calls `use(line, number, index)` for each line of a text, without its newline. The first one has `number` and
-/// `index`.
+/// Calls `use(line, number, index)` for each line of a text, without its newline, counting both up.
 template <class Use>
 void for_each_line(std::string_view text, std::int64_t number, std::int64_t index, Use&& use) {
   while (!text.empty()) {
@@ -67,7 +67,7 @@ void for_each_line(std::string_view text, std::int64_t number, std::int64_t inde
   }
 }
 
-/// The same for a chunk; TextExtractor::read_padded() takes its lines.
+/// The same for a chunk. TextExtractor::read_padded() accepts its lines.
 template <class Use>
 void for_each_line(const LineChunk& chunk, Use&& use) {
   for_each_line(chunk.text, chunk.first_line, chunk.first_index, use);
@@ -86,9 +86,9 @@ void for_each_text_line(std::string_view text, Use&& use) {
 
 /// Extracts the strings of the requested keys from JSON lines. One per thread: it keeps its memory.
 ///
-/// simdjson parses lines of up to kDomBytes. What it refuses, what is longer, and every line that turns out to be bad
-/// is read by JsonCursor, which decides: it takes what Python takes (numbers beyond 64 bits, NaN, lone surrogates in
-/// keys that were not requested) and writes all error messages.
+/// simdjson parses lines of up to kDomBytes. JsonCursor parses longer lines, lines that simdjson refuses, and bad ones;
+/// its verdict counts. It accepts what Python accepts (numbers beyond 64 bits, NaN, lone surrogates in keys that were
+/// not requested) and writes all error messages.
 class TextExtractor {
  public:
   enum class Parser { simdjson_first, cursor_only };  // the results are the same
@@ -96,24 +96,24 @@ class TextExtractor {
 
   explicit TextExtractor(std::vector<std::string> keys, Parser parser = Parser::simdjson_first);
   ~TextExtractor();
-  /// Throws Error(bad_data) "what (column N)": a blank line, broken JSON, not an object, a key that is missing, or
-  /// whose value is neither a string nor a list of strings, or is not Unicode text.
+  /// Throws Error(bad_data) "what (column N)" for a line that is blank, broken JSON or not an object, and for a key
+  /// that is missing or whose value is neither a string nor a list of strings, or not Unicode text.
   void read(std::string_view line);
   /// As read(), of a line in a PaddedText, which is not copied.
   void read_padded(std::string_view line);
   /// The strings of the k-th key in the line read last: one, or those of a list. Valid until the next line is read.
   const std::vector<std::string_view>& texts(std::size_t key) const { return values_[key].texts; }
-  /// The lines that simdjson alone read.
+  /// The number of lines that simdjson parsed.
   std::int64_t dom_lines() const { return dom_lines_; }
 
  private:
   struct Value {
     std::vector<std::string_view> texts;
-    bool is_there = false;
+    bool is_found = false;  // read_with_dom: with valid texts
     // Used by read_with_cursor:
     std::vector<std::string> decoded;
-    std::string problem;     // what is wrong with it; it counts only if the key does not come again
-    std::size_t column = 0;  // where it begins in the line: in bytes, from 1
+    std::string problem;     // of the value; reported unless the key occurs again
+    std::size_t column = 0;  // of the value's first byte in the line, from 1
   };
   class Dom;
   Value* find(std::string_view key);

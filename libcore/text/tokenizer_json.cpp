@@ -179,7 +179,7 @@ class Reader {
       if (!model.string_or(key, "").empty()) refuse(key, model.at(key));
     }
     if (model.bool_or("byte_fallback", false)) refuse("byte_fallback");
-    out_.takes_whole = model.bool_or("ignore_merges", false);
+    out_.ignore_merges = model.bool_or("ignore_merges", false);
     put_tokens(out_.vocabulary, path_, model.at("vocab"));
     for (const Json& item : model.at("merges").as_array()) {
       if (item.is_string()) {

@@ -28,7 +28,7 @@ struct TokenizerJson {
   std::vector<SplitStep> split;                             // without steps, a text is one pre-token
   bool is_nfc = false;                                      // normalize first
   bool add_prefix_space = false;                            // a blank before every text that begins with none
-  bool takes_whole = false;               // ignore_merges: a pre-token that is a token is taken before any merge
+  bool ignore_merges = false;             // ignore_merges: a pre-token that is a token is taken before any merge
   std::vector<std::int32_t> first, last;  // special tokens that the post-processor puts around a text
 
   /// The tokens of both kinds; added ones are its special ones.

@@ -41,7 +41,7 @@ class XzSource : public FileSource {
     options.threads = static_cast<std::uint32_t>(threads_);
     options.memlimit_threading = kDecoderBytes / 2;  // with less to spare, fewer threads
     options.memlimit_stop = kDecoderBytes;
-    require(lzma_stream_decoder_mt(&stream_, &options) == LZMA_OK, "liblzma does not start");
+    require(lzma_stream_decoder_mt(&stream_, &options) == LZMA_OK, "liblzma cannot be initialized");
     stream_done_ = false;
   }
   /// Behind a stream: zeros, four at a time, are padding; then another stream begins, or the file is done.

@@ -151,7 +151,7 @@ class ZstdSource : public FileSource {
     }
     if (stored.empty()) return false;
     const std::size_t bytes = std::max(content_bytes, stored.size());
-    auto piece = std::make_unique<Piece>(std::move(stored), content_bytes, damaged_text());
+    auto piece = std::make_unique<Piece>(std::move(stored), content_bytes, damage_message());
     auto content = std::async(std::launch::async, [piece = piece.get()] { return piece->next(); });
     pieces_bytes_ += bytes;
     pieces_.push_back({std::move(piece), std::move(content), bytes});

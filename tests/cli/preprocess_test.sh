@@ -179,7 +179,7 @@ for kind in gz xz zst; do
 done
 { cat "$WORK/big.gz"; echo '{"text": "plain"}'; } >"$WORK/trailing.gz"
 expect_exit 65 mtl-preprocess --input "$WORK/trailing.gz" --output-prefix "$WORK/damaged" $GPT2
-expect_text "$WORK/err" 'trailing.gz: after the gzip data, from byte [0-9]+ on, comes something else'
+expect_text "$WORK/err" 'trailing.gz: the gzip data ends at byte [0-9]+, but other data follows'
 nothing_at damaged
 
 # Wrong flags: all at once, exit 2. A missing file: exit 74, before anything is written.

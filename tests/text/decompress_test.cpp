@@ -188,12 +188,12 @@ TEST_CASE("decompress: trailing data is refused") {
   for (const Format& format : kFormats) {
     CAPTURE(format.name);
     std::string whole = format.compress("text");
-    std::string place = cat("from byte ", whole.size(), " on, comes something else");
+    std::string place = cat("data ends at byte ", whole.size(), ", but other data follows");
     for (const char* rest : {"x", "xyz", "{\"text\": \"plain text\"}\n"}) {
       CHECK_THROWS_WITH_AS(file.read(whole + rest), doctest::Contains(place.c_str()), Error);
     }
   }
-  CHECK_THROWS_WITH_AS(file.read(xz("a") + std::string(3, '\0')), doctest::Contains("comes something else"), Error);
+  CHECK_THROWS_WITH_AS(file.read(xz("a") + std::string(3, '\0')), doctest::Contains("other data follows"), Error);
 }
 
 TEST_CASE("decompress: other formats are refused by name") {

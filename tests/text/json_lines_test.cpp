@@ -101,7 +101,7 @@ TEST_CASE("texts: an error of a bad line has its reason and column") {
   CHECK(message_of(extractor, R"({"a": null})") ==
         "the value of \"a\" is neither a string nor a list of strings (column 7)");
   CHECK(message_of(extractor, R"({"a": ["x", ["y"]]})") ==
-        "the value of \"a\" is a list with something else than strings (column 7)");
+        "the value of \"a\" is a list that does not hold only strings (column 7)");
   CHECK(message_of(extractor, R"({"a": "\udc00"})") ==
         "the value of \"a\" holds a lone surrogate, which is not Unicode text (column 7)");
   CHECK(message_of(extractor, R"({"a": "x",})").find("(column 11)") != std::string::npos);
