@@ -23,7 +23,7 @@ class BpeEncoder : public Encoder {
 
   void append(std::string_view text, std::vector<std::int32_t>& ids) override {
     text_end_ = text.data() + text.size();
-    if (table_->is_worn()) table_ = tables_->renewed(table_);
+    if (table_->is_exhausted()) table_ = tables_->replace(table_);
     if (splitter_) splitter_->start(text);
     count_ = 0;  // an exception may have left parts of an earlier text
     while (!text.empty()) {
@@ -84,8 +84,8 @@ class BpeEncoder : public Encoder {
     for (std::size_t i = 0; i < count_; ++i) {
       const Part& part = parts_[i];
       const Pretoken* entry = part.set == nullptr ? nullptr : part.set->find(part.key);
-      if (entry != nullptr && entry->has_all()) [[likely]] {
-        std::memcpy(out, entry->words(), kTokens * sizeof(std::int32_t));  // always kTokens: cheaper than a loop
+      if (entry != nullptr && entry->holds_tokens()) [[likely]] {
+        std::memcpy(out, entry->values(), kTokens * sizeof(std::int32_t));  // always kTokens: cheaper than a loop
         out += entry->count();
         continue;
       }

@@ -15,7 +15,7 @@ struct ClassRange {
 };
 struct Decomposition {
   std::uint32_t code, first, second;
-  bool composes;  // the two become this one again
+  bool composes;  // first and second compose to `code` again
 };
 
 #define MTL_CLASS(first, last, combining) {first, last, combining},
@@ -96,7 +96,7 @@ std::uint32_t NfcNormalizer::compose(std::uint32_t first, std::uint32_t second) 
   return found == composed_.end() ? 0 : found->second;
 }
 
-/// One stretch of text that depends on nothing around it: decomposed, marks put in order, composed.
+/// Appends a segment that does not depend on the text around it: decomposed, with its marks sorted, composed.
 void NfcNormalizer::append_composed(std::string_view text, std::string& out) const {
   std::vector<Mark> marks;
   for (const char *at = text.data(), *end = at + text.size(); at < end;) {
@@ -111,12 +111,12 @@ void NfcNormalizer::append_composed(std::string_view text, std::string& out) con
                      [](const Mark& a, const Mark& b) { return a.combining < b.combining; });
     from = to;
   }
-  // A mark joins the last starter unless a character of its class or a higher one is between them.
+  // A mark composes with the last starter unless a character of its class or a higher one is between them.
   std::size_t kept = 0, starter = marks.size();
   for (std::size_t i = 0; i < marks.size(); ++i) {
-    bool is_free = starter < kept && (starter + 1 == kept || marks[kept - 1].combining < marks[i].combining);
-    if (std::uint32_t joined = is_free ? compose(marks[starter].code, marks[i].code) : 0; joined != 0) {
-      marks[starter].code = joined;
+    bool is_unblocked = starter < kept && (starter + 1 == kept || marks[kept - 1].combining < marks[i].combining);
+    if (std::uint32_t composed = is_unblocked ? compose(marks[starter].code, marks[i].code) : 0; composed != 0) {
+      marks[starter].code = composed;
       continue;
     }
     if (marks[i].combining == 0) starter = kept;
@@ -128,7 +128,7 @@ void NfcNormalizer::append_composed(std::string_view text, std::string& out) con
 std::string_view NfcNormalizer::normalize(std::string_view text, std::string& buffer) const {
   const char* begin = text.data();
   const char* end = begin + text.size();
-  const char* done = begin;  // what lies before is in the buffer, unless nothing was changed yet
+  const char* done = begin;  // all before it is in the buffer, once is_changed
   bool is_changed = false;
   const char* before = begin;  // where the character before `at` begins
   for (const char* at = begin; at < end;) {
@@ -143,7 +143,7 @@ std::string_view NfcNormalizer::normalize(std::string_view text, std::string& bu
       at += next.length;
       continue;
     }
-    // The stretch from the character before to the next one that is not involved.
+    // The segment from the character before to the next one that is not involved.
     const char* stop = at;
     while (stop < end) {
       next = next_utf8(stop, end);

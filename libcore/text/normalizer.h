@@ -1,8 +1,8 @@
-// Unicode's normalization form C: characters and the marks behind them become composed characters where there are any.
+// Unicode normalization form C (NFC): composes characters with the marks after them where composed characters exist.
 //
-// Unicode Standard Annex #15, with the tables of Unicode 9.0: that is what Hugging Face's normalizer has, and ids have
-// to be equal; later characters stay as they are. Text that is normalized already, such as ASCII, is only looked
-// through. Bytes that are not UTF-8 are unchanged.
+// Unicode Standard Annex #15, with the tables of Unicode 9.0, which Hugging Face's normalizer has: ids have to be
+// equal. Later characters are unchanged, and so are bytes that are not UTF-8. Text that is already normalized, such as
+// ASCII, is only scanned.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,8 @@ namespace mtl {
 class NfcNormalizer {
  public:
   NfcNormalizer();
-  /// The normalized text: `text` itself when nothing changes, else what `buffer` then holds.
+  /// Returns the normalized text: `text` itself, or a view of `buffer`, whose content is replaced. `text` must not view
+  /// `buffer`.
   std::string_view normalize(std::string_view text, std::string& buffer) const;
 
  private:
@@ -24,7 +25,7 @@ class NfcNormalizer {
     std::uint32_t code;
     std::uint8_t combining;
   };
-  /// False for a character that never changes or composes with characters before it: text can be cut before it.
+  /// False for a character that never changes and never composes with one before it: text can be cut before it.
   bool is_involved(std::uint32_t code) const { return (involved_[code >> 6] >> (code & 63) & 1) != 0; }
   void involve(std::uint32_t code) { involved_[code >> 6] |= std::uint64_t{1} << (code & 63); }
   std::uint8_t combining_of(std::uint32_t code) const;
@@ -34,7 +35,7 @@ class NfcNormalizer {
 
   std::vector<std::uint64_t> involved_;  // one bit for each code point
   std::unordered_map<std::uint32_t, std::uint8_t> combining_;
-  std::unordered_map<std::uint32_t, std::pair<std::uint32_t, std::uint32_t>> parts_;  // the second is 0 when alone
+  std::unordered_map<std::uint32_t, std::pair<std::uint32_t, std::uint32_t>> parts_;  // second: 0 if there is none
   std::unordered_map<std::uint64_t, std::uint32_t> composed_;                         // first << 32 | second
 };
 

@@ -16,17 +16,17 @@ namespace {
 
 constexpr std::int64_t kMaxId = std::numeric_limits<std::int32_t>::max();
 
-/// The beginning of a piece, which may be a whole text, for a message.
-std::string shown(std::string_view piece) {
-  constexpr std::size_t kMost = 80;
-  if (piece.size() <= kMost) return std::string(piece);
-  std::size_t length = kMost;
+/// The beginning of a piece, for a message: a piece may be a whole text.
+std::string excerpt(std::string_view piece) {
+  constexpr std::size_t kMaxBytes = 80;
+  if (piece.size() <= kMaxBytes) return std::string(piece);
+  std::size_t length = kMaxBytes;
   while (length > 0 && (byte_of(piece[length]) & 0xC0) == 0x80) --length;  // between characters
   return cat(piece.substr(0, length), "...");
 }
 
-/// With decimal digits and white space of any script as those of ASCII; nothing when there is anything else beyond
-/// ASCII.
+/// Replaces decimal digits and white space of any script by those of ASCII; returns nothing if any other character is
+/// beyond ASCII.
 std::optional<std::string> to_ascii(std::string_view piece) {
   constexpr CategorySet kDigits = category_set(Category::Nd);
   std::string out;
@@ -36,7 +36,7 @@ std::optional<std::string> to_ascii(std::string_view piece) {
     if (next.code < 0x80) {
       out += static_cast<char>(next.code);
     } else if (is_in(kDigits, next.code)) {
-      std::uint32_t zero = next.code;  // digits stand in tens, from 0 to 9
+      std::uint32_t zero = next.code;  // digits come in tens, from 0 to 9
       while (is_in(kDigits, zero - 1)) --zero;
       out += static_cast<char>('0' + (next.code - zero) % 10);
     } else if (class_of(next.code) == CharClass::space) {
@@ -74,8 +74,8 @@ class NullEncoder : public Encoder {
       if (const auto plain = to_ascii(piece)) id = parse_int(*plain);
     }
     if (!id)
-      fail(Exit::bad_data, "\"", shown(piece),
-           "\" is not a token id; NullTokenizer takes whole numbers with one blank between them");
+      fail(Exit::bad_data, "\"", excerpt(piece),
+           "\" is not a token id; NullTokenizer takes whole numbers separated by one blank");
     check_id(*id, vocab_size_);
     return static_cast<std::int32_t>(*id);
   }
@@ -89,7 +89,8 @@ NullTokenizer::NullTokenizer(std::int64_t vocab_size, std::optional<std::int64_t
   std::int64_t end = eod.value_or(vocab_size - 1);
   vocab_size_ = std::max(vocab_size, end + 1);
   if (end < 0 || vocab_size_ > kMaxId) {
-    fail(Exit::usage, "NullTokenizer: vocabulary size ", vocab_size, " with end-of-document token ", end);
+    fail(Exit::usage, "NullTokenizer: vocabulary size ", vocab_size, " with end-of-document token ", end,
+         "; ids must be in 0 to ", kMaxId - 1);
   }
   eod_ = static_cast<std::int32_t>(end);
 }

@@ -1,4 +1,4 @@
-// Text in a buffer that grows without being cleared, and that can be read a little beyond its end.
+// Text in a buffer that grows without being zeroed and can be read a little beyond its end.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace mtl {
 
-/// kPadding bytes behind the text can be read, whatever they hold: SIMD parsers read there.
+/// The kPadding bytes after the text may be read, for SIMD parsers; their content is undefined.
 class PaddedText {
  public:
   static constexpr std::size_t kPadding = 64;
@@ -31,7 +31,7 @@ class PaddedText {
   bool empty() const { return size_ == 0; }
   void clear() { size_ = 0; }
 
-  /// The place behind the text, with room for `bytes` bytes; those written there become text with add().
+  /// Where to write up to `bytes` bytes after the text; add() makes those written part of it.
   char* room(std::size_t bytes) {
     if (size_ + bytes > capacity_) grow(std::max(size_ + bytes, 2 * size_));
     return data_.get() + size_;

@@ -1,8 +1,8 @@
-// Pieces of text seen before and their tokens: words repeat, so few pieces ever reach the merge loop.
+// Caches of pieces of text and their tokens: words repeat, so few pieces ever reach the merge loop.
 //
-// Tables of fixed size. PieceTable is for pieces of up to 15 bytes, one per thread: what is kept of a piece is the
-// encoder's own, and a new piece pushes out the older of the two in its set. Byte-level BPE has one PretokenTable for
-// all threads (text/pretoken_table.h), and a LongPieceCache per thread for longer pieces: indentation, rulers, names.
+// Caches have a fixed size. PieceTable holds pieces of up to 15 bytes, one table per thread, with entries of the
+// encoder's type; a new piece evicts the older of the two in its set. Byte-level BPE has one PretokenTable for all
+// threads (text/pretoken_table.h), and a LongPieceCache per thread for longer pieces: indentation, rulers, names.
 #pragma once
 
 #include <array>
@@ -18,12 +18,12 @@
 
 namespace mtl {
 
-/// A short piece itself: its bytes, zeros, and its length in the last byte. No two pieces share a key.
+/// A short piece as a number: its bytes, zeros, and its length in the last byte. No two pieces share a key.
 struct PieceKey {
   static constexpr std::size_t kMaxBytes = 15;
   std::uint64_t low = 0, high = 0;
 
-  /// `length` is 1 to kMaxBytes; `readable` says that 16 bytes may be read at `piece`.
+  /// `length` is at most kMaxBytes. `readable`: 16 bytes may be read at `piece`.
   static PieceKey of(const char* piece, std::size_t length, bool readable) {
     PieceKey key;
     if (readable) [[likely]] {
@@ -36,7 +36,7 @@ struct PieceKey {
     key.high |= std::uint64_t{length} << 56;
     return key;
   }
-  /// Without a branch between the halves, which compilers make of `= default`.
+  /// `= default` would branch between the halves.
   bool operator==(const PieceKey& other) const { return ((low ^ other.low) | (high ^ other.high)) == 0; }
   std::size_t length() const { return high >> 56; }
   std::uint64_t hash() const {
@@ -47,7 +47,7 @@ struct PieceKey {
   bool is_ascii() const { return ((low | (high & ~std::uint64_t{0} >> 8)) & 0x8080808080808080) == 0; }
 
  private:
-  /// The bytes of a key's half that a piece of this length fills.
+  /// By length: the bytes of each half that a piece fills.
   static constexpr auto kLowMasks = [] {
     std::array<std::uint64_t, kMaxBytes + 1> masks{};
     for (std::size_t n = 0; n <= kMaxBytes; ++n) masks[n] = n < 8 ? (std::uint64_t{1} << 8 * n) - 1 : ~std::uint64_t{0};
@@ -60,19 +60,19 @@ struct PieceKey {
   }();
 };
 
-/// Entries, which begin with `PieceKey key`, in sets of two.
+/// Entries, which have a member `PieceKey key`, in sets of two.
 template <class Entry>
 class PieceTable {
  public:
   struct alignas(64) Set {
     Entry entries[2];  // the newer one first
 
-    /// Selects one of the two without a branch, which the processor could only guess.
+    /// Selects one of the two without a branch, which would be unpredictable.
     const Entry* find(const PieceKey& key) const {
       const Entry& entry = entries[entries[0].key == key ? 0 : 1];
       return entry.key == key ? &entry : nullptr;
     }
-    /// A new entry; the older of the two is forgotten.
+    /// Returns a new entry for `key`, whose other members are to be set; evicts the older of the two.
     Entry& push(const PieceKey& key) {
       entries[1] = entries[0];
       entries[0].key = key;
@@ -90,13 +90,13 @@ class PieceTable {
   BigArray<Set> sets_;
 };
 
-/// Pieces of up to kMaxBytes bytes, however many tokens they have.
+/// Pieces of up to kMaxBytes bytes with any number of tokens. A new piece evicts the one in its slot.
 class LongPieceCache {
  public:
-  /// 2^bits pieces.
+  /// 2^bits slots.
   explicit LongPieceCache(int bits) : mask_((std::size_t{1} << bits) - 1), slots_(mask_ + 1, "a table of long words") {}
 
-  /// Appends the tokens of `piece` and returns true, when it is known.
+  /// Appends the tokens of `piece` and returns true if it is cached.
   bool find(std::string_view piece, std::vector<std::int32_t>& out) const {
     if (piece.size() > kMaxBytes) return false;
     const Slot& slot = slots_[slot_of(piece)];

@@ -1,6 +1,6 @@
-// The method: 64 bytes at a time. Vectors find the ASCII classes, one bit a byte; characters beyond ASCII are
-// looked up one by one and give their class to all of their bytes. Where pieces begin then follows from the bits of a
-// byte and of its neighbours, all 64 at once; only a contraction has to be read.
+// Processes 64 bytes at a time. SIMD finds the ASCII classes, one bit per byte; characters beyond ASCII are looked up
+// one by one, and all their bytes get their class. The starts of pieces follow from the bits of a byte and its
+// neighbors, 64 at once; only contractions have to be read.
 #include "text/pretokenizer.h"
 
 #include <bit>
@@ -21,15 +21,15 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr std::size_t kBlock = 64;
 
-/// The classes of a block's bytes, a bit for each. Bytes in none of the first three are other characters.
+/// The classes of a block's bytes, one bit per byte. Bytes in none of the first three are other characters.
 struct BlockBits {
   std::uint64_t letters = 0, numbers = 0, spaces = 0;
   std::uint64_t blanks = 0, apostrophes = 0;  // U+0020, U+0027
   std::uint64_t beyond_ascii = 0;
-  std::uint64_t last_wide_spaces = 0;  // where white space beyond ASCII begins that is the last before something else
+  std::uint64_t last_wide_spaces = 0;  // starts of white-space characters beyond ASCII before another character
 };
 
-/// The bytes of the next block that belong to a character which began in this one.
+/// The bytes of the next block that belong to a character that begins in this one.
 struct Overhang {
   CharClass value = CharClass::other;
   int bytes = 0;
@@ -65,13 +65,13 @@ HWY_INLINE BlockBits classify_ascii(const char* block) {
   return out;
 }
 
-/// White space at the end of a text is not cut, as if more of it followed.
+/// True at the end of a text, too, so that white space there is not split.
 inline bool is_space_at(const char* at, const char* end) {
   if (at == end || *at == ' ' || (*at >= '\t' && *at <= '\r')) return true;
   return class_of(next_utf8(at, end).code) == CharClass::space;
 }
 
-/// The classes of the characters beyond ASCII, those that `overhang` reaches into the block included.
+/// Adds the classes of characters beyond ASCII, including the one that `overhang` continues.
 inline void classify_beyond_ascii(const char* block, const char* end, Overhang& overhang, BlockBits& bits) {
   auto mark = [&](CharClass value, std::uint64_t bytes) {
     bits.letters |= value == CharClass::letter ? bytes : 0;
@@ -117,14 +117,14 @@ inline int contraction_length(const char* at, const char* end) {
 /// Finds where pieces begin, block after block.
 class PieceStarts {
  public:
-  /// A bit for each byte of the block where a piece begins. `next_is_space`: the byte behind the block is white space.
+  /// A bit for each byte of the block where a piece begins. `next_is_space`: the byte after the block is white space.
   HWY_INLINE std::uint64_t find(const BlockBits& bits, bool next_is_space, const char* block, const char* end) {
     const std::uint64_t others = ~(bits.letters | bits.numbers | bits.spaces);
     const std::uint64_t run_starts = (bits.letters & ~follow(bits.letters, before_.letters)) |
                                      (bits.numbers & ~follow(bits.numbers, before_.numbers)) |
                                      (others & ~follow(others, before_others_));
     const std::uint64_t after_blank = follow(bits.blanks, before_.blanks);
-    const std::uint64_t words = run_starts & ~after_blank;  // a run takes along the blank before it
+    const std::uint64_t words = run_starts & ~after_blank;  // a run includes the blank before it
     const std::uint64_t space_follows = bits.spaces >> 1 | (next_is_space ? std::uint64_t{1} << (kBlock - 1) : 0);
     const std::uint64_t last_spaces = (bits.spaces & ~space_follows & ~bits.beyond_ascii) | bits.last_wide_spaces;
     const std::uint64_t first_spaces = bits.spaces & ~follow(bits.spaces, before_.spaces);
@@ -138,7 +138,7 @@ class PieceStarts {
   }
 
  private:
-  /// The bits of the byte before each.
+  /// The bit of the byte before each byte.
   static HWY_INLINE std::uint64_t follow(std::uint64_t bits, std::uint64_t before) {
     return bits << 1 | before >> (kBlock - 1);
   }
@@ -165,13 +165,13 @@ class PieceStarts {
 
   BlockBits before_;
   std::uint64_t before_others_ = 0;
-  std::uint64_t starts_ = 0, not_starts_ = 0;  // what a contraction at the end of a block says about the next
+  std::uint64_t starts_ = 0, not_starts_ = 0;  // what a contraction at the end of a block changes in the next
 };
 
-/// Writes the addresses of the bits that are set; room for 7 more than there are.
+/// Writes the address of every bit that is set. `out` needs room for 7 more.
 HWY_INLINE std::size_t write_addresses(std::uint64_t bits, const char* block, const char** out) {
   const std::size_t count = std::popcount(bits);
-  for (std::size_t i = 0; i < count; i += 8) {  // eight at a time: a branch for each would often go wrong
+  for (std::size_t i = 0; i < count; i += 8) {  // eight at a time: a branch for each is often mispredicted
     for (std::size_t k = 0; k < 8; ++k, bits &= bits - 1) out[i + k] = block + std::countr_zero(bits);
   }
   return count;

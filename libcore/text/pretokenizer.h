@@ -1,10 +1,10 @@
-// GPT-2's split of a text into pre-tokens, by hand:
+// Splits a text into GPT-2's pre-tokens, without a regular-expression engine:
 //
 //   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 //
-// In words: a contraction where a piece begins; else a run of letters, of numbers or of other characters, each with
-// one blank before it; else white space, which leaves its last character to what follows. The pieces joined are the
-// text. Bytes that are not UTF-8 count as other characters.
+// A piece is a contraction; else a run of letters, of numbers or of other characters, with one blank before it if there
+// is one; else white space, whose last character is a piece of its own if another character follows. The pieces,
+// concatenated, are the text. Bytes that are not UTF-8 count as other characters.
 #pragma once
 
 #include <cstddef>

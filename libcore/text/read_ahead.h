@@ -1,4 +1,4 @@
-// A byte source read by a thread of its own, a few blocks ahead of its user.
+// Reads a byte source in its own thread, a few blocks ahead of the caller.
 #pragma once
 
 #include <condition_variable>
@@ -16,9 +16,11 @@ namespace mtl {
 class ReadAhead : public ByteSource {
  public:
   explicit ReadAhead(std::unique_ptr<ByteSource> source);
-  /// Waits for the thread, which stops after the block it is at.
+  /// Waits for the thread, which stops after its current block.
   ~ReadAhead() override;
+  /// Rethrows the source's error after all bytes before it.
   std::size_t read(char* buffer, std::size_t bytes) override;
+  /// Counts what the thread has read, which is ahead of read().
   StoredInput stored() const override;
 
  private:
@@ -30,9 +32,9 @@ class ReadAhead : public ByteSource {
   std::unique_ptr<ByteSource> source_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<PaddedText> blocks_;  // full ones, in order
+  std::deque<PaddedText> blocks_;  // read, in order
   std::vector<PaddedText> free_;   // to be filled again
-  std::size_t taken_ = 0;          // bytes of the first block that were handed out
+  std::size_t taken_ = 0;          // bytes of the first block already returned
   StoredInput stored_;
   std::exception_ptr error_;
   bool done_ = false, stopped_ = false;

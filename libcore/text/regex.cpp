@@ -14,7 +14,7 @@ void CharSet::add_categories(CategorySet set, bool inverse) {
 }
 
 bool CharSet::fold_case() {
-  if (categories_ != 0 || has_space_ || has_no_space_ || inverted_) return false;
+  if (categories_ != 0 || has_space_ || has_non_space_ || inverted_) return false;
   std::vector<std::pair<std::uint32_t, std::uint32_t>> given = ranges_;
   for (auto [first, last] : given) {
     if (last >= 0x80) return false;
@@ -37,23 +37,24 @@ void CharSet::seal() {
 
 bool CharSet::search(std::uint32_t code) const {
   bool found = is_in(categories_, code) || (has_space_ && class_of(code) == CharClass::space) ||
-               (has_no_space_ && class_of(code) != CharClass::space);
+               (has_non_space_ && class_of(code) != CharClass::space);
   for (std::size_t i = 0; !found && i < ranges_.size(); ++i)
     found = code >= ranges_[i].first && code <= ranges_[i].second;
   return found != inverted_;
 }
 
-/// A place in the text: the character that comes next, if there is one.
-struct Regex::Here {
+/// The next character, or the end of the text.
+struct Regex::Upcoming {
   bool is_end;
   std::uint32_t code;
 };
 
 Regex::Regex(std::string_view pattern) : pattern_(pattern) { program_ = RegexParser(pattern, sets_).parse(); }
 
-/// Follows all ways from `way` that take no character, the preferred one first; those that were here before are done.
-void Regex::spread(Way way, const Here& here, Scratch& scratch, std::vector<Way>& out) const {
-  scratch.stack.push_back(way.at);
+/// Appends to `out` where `path` leads without taking a character, the preferred instruction first, except instructions
+/// already reached in this step.
+void Regex::expand(Path path, const Upcoming& upcoming, Scratch& scratch, std::vector<Path>& out) const {
+  scratch.stack.push_back(path.at);
   while (!scratch.stack.empty()) {
     std::uint32_t at = scratch.stack.back();
     scratch.stack.pop_back();
@@ -61,23 +62,23 @@ void Regex::spread(Way way, const Here& here, Scratch& scratch, std::vector<Way>
     scratch.seen[at] = scratch.step;
     const Instruction& now = program_[at];
     if (now.op == Op::take || now.op == Op::match) {
-      out.push_back({at, way.begin});
+      out.push_back({at, path.begin});
     } else if (now.op == Op::jump) {
       scratch.stack.push_back(now.a);
     } else if (now.op == Op::fork) {
       scratch.stack.push_back(now.b);
       scratch.stack.push_back(now.a);
     } else {
-      bool is_followed = !here.is_end && sets_[now.a].contains(here.code);
+      bool is_followed = !upcoming.is_end && sets_[now.a].contains(upcoming.code);
       if (is_followed == (now.op == Op::followed_by)) scratch.stack.push_back(at + 1);
     }
   }
 }
 
-/// Takes out of scratch.now what is known to lead nowhere from `at`, and keeps the rest as what may turn out to.
+/// Removes the paths from scratch.now that are known to fail from `at`, and notes the others in scratch.ahead.
 void Regex::drop_failed(std::size_t at, Scratch& scratch) const {
-  std::erase_if(scratch.now, [&](const Way& way) {
-    std::uint64_t key = way_key(way.at, at);
+  std::erase_if(scratch.now, [&](const Path& path) {
+    std::uint64_t key = path_key(path.at, at);
     if (scratch.failed.contains(key)) return true;
     scratch.ahead.push_back(key);
     return false;
@@ -94,22 +95,22 @@ std::optional<Regex::Match> Regex::find(std::string_view text, std::size_t from,
     Utf8Char next;
     bool is_end = at >= text.size();
     if (!is_end) next = next_utf8(text.data() + at, end);
-    Here here{is_end, next.code};
+    Upcoming upcoming{is_end, next.code};
     ++scratch.step;
     scratch.now.clear();
-    for (const Way& way : scratch.next) spread(way, here, scratch, scratch.now);
-    if (!best) spread({0, at}, here, scratch, scratch.now);  // a match that begins further left is preferred
-    // In each block, the first character is the same for all searches. Ways beyond a match that is not bettered fail.
+    for (const Path& path : scratch.next) expand(path, upcoming, scratch, scratch.now);
+    if (!best) expand({0, at}, upcoming, scratch, scratch.now);  // a match that begins further left is preferred
+    // A block's first character is the same in all searches. Paths beyond the match that is returned have failed.
     if (best && at / kBlock != last / kBlock) drop_failed(at, scratch);
     scratch.next.clear();
-    for (const Way& way : scratch.now) {
-      const Instruction& now = program_[way.at];
+    for (const Path& path : scratch.now) {
+      const Instruction& now = program_[path.at];
       if (now.op == Op::match) {
-        best = {way.begin, at};
+        best = {path.begin, at};
         scratch.ahead.clear();
-        break;  // what comes after this way is not wanted any more
+        break;  // the paths after this one are less preferred
       }
-      if (!is_end && sets_[now.a].contains(next.code)) scratch.next.push_back({way.at + 1, way.begin});
+      if (!is_end && sets_[now.a].contains(next.code)) scratch.next.push_back({path.at + 1, path.begin});
     }
     if (is_end || (best && scratch.next.empty())) break;
     last = at;

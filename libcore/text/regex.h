@@ -1,16 +1,16 @@
-// Regular expressions over code points: what the split patterns of tokenizer files use, in time linear in the text.
+// Regular expressions over code points for the split patterns of tokenizer files, in time linear in the text.
 //
-// Supported: alternatives; groups ( ) (?: ) (?i: ); characters, dot, classes [..] [^..] with ranges;
+// Supported: alternatives; groups ( ) (?: ) (?i: ), and (?i); characters, dot, classes [..] [^..] with ranges;
 // \s \S \d \D \r \n \t \f \v \xHH \x{H..} \uHHHH; \p{..} \P{..} \p{^..} with a general category, one of L N M P S Z Lu
 // Ll Lt Lm Lo Nd Nl No Pc; ? * + {m} {m,} {m,n}, greedy or lazy, possessive (?+ *+ ++) on single characters; lookahead
-// (?=X) (?!X) for one character X. Anything else is refused by name with Error(bad_data), also a pattern that can match
-// nothing at all: such a split would not be one. (?i:) knows the letters of ASCII and the two characters that fold to
+// (?=X) (?!X) for one character X. Throws Error(bad_data), which names what is not supported, for anything else, and
+// for a pattern that matches the empty string. (?i:) knows the letters of ASCII and the two characters that fold to
 // them, U+017F and U+212A.
 //
 // A match is what backtracking finds (the leftmost; there, the first alternative and the greediest repetition that lead
-// to a match), found by running all ways side by side (Pike's machine), in the order in which backtracking would try
-// them. No pattern is slow: one search takes at most one step for each instruction and character, and all searches of a
-// text together at most kBlock times as many, since where a way failed beyond the end of a match is remembered.
+// to a match), found by following all paths in lockstep (Pike's machine), in the order in which backtracking would try
+// them. No pattern is slow: one search takes at most one step per instruction and character, and all searches of a text
+// together at most kBlock times as many, because paths that failed beyond the end of a match are remembered.
 // Bytes that are not UTF-8 count as U+FFFD.
 #pragma once
 
@@ -30,13 +30,13 @@ namespace mtl {
 class CharSet {
  public:
   void add_range(std::uint32_t first, std::uint32_t last) { ranges_.push_back({first, last}); }
-  /// With `inverse`, all code points but those.
+  /// With `inverse`, adds all code points but those.
   void add_categories(CategorySet set, bool inverse);
-  void add_space(bool inverse) { (inverse ? has_no_space_ : has_space_) = true; }
+  void add_space(bool inverse) { (inverse ? has_non_space_ : has_space_) = true; }
   void invert() { inverted_ = true; }
-  /// Adds the other case of ASCII letters and what folds to them; false when the set holds more than ASCII ranges.
+  /// Adds the other case of ASCII letters and what folds to them; false if the set holds more than ASCII ranges.
   bool fold_case();
-  /// To be called when complete: answers for ASCII are looked up from then on.
+  /// Completes the set: fills contains()'s table of ASCII. Call it before contains().
   void seal();
   bool contains(std::uint32_t code) const {
     return code < 0x80 ? (ascii_[code >> 6] >> (code & 63) & 1) != 0 : search(code);
@@ -46,7 +46,7 @@ class CharSet {
   bool search(std::uint32_t code) const;
   std::vector<std::pair<std::uint32_t, std::uint32_t>> ranges_;
   CategorySet categories_ = 0;
-  bool has_space_ = false, has_no_space_ = false, inverted_ = false;
+  bool has_space_ = false, has_non_space_ = false, inverted_ = false;
   std::uint64_t ascii_[2] = {0, 0};
 };
 
@@ -58,40 +58,40 @@ class Regex {
   struct Match {
     std::size_t begin, end;  // bytes
   };
-  /// A way that the search follows: where it is in the program, and where its match began.
-  struct Way {
+  /// A path that the search follows: its instruction, and where its match began.
+  struct Path {
     std::uint32_t at;
     std::size_t begin;
   };
   /// Memory of a search that is kept between calls; one per thread.
   struct Scratch {
-    std::vector<Way> now, next;
+    std::vector<Path> now, next;
     std::vector<std::uint32_t> stack;
     std::vector<std::size_t> seen;  // (program) the step at which an instruction was reached last
     std::size_t step = 0;
-    std::vector<std::uint64_t> ahead;          // way_key() of ways beyond the best match so far
-    std::unordered_set<std::uint64_t> failed;  // those of them that led nowhere, in all searches of this text
+    std::vector<std::uint64_t> ahead;          // path_key() of paths beyond the best match of this search
+    std::unordered_set<std::uint64_t> failed;  // those that did not match, in all searches of this text
   };
-  /// The distance in bytes between positions whose states are stored.
+  /// Failed paths are remembered at one position in each block of this many bytes.
   static constexpr std::size_t kBlock = 32;
 
-  /// The first match in text at or behind `from`: 0, or the end of a match. Before the first search of another text,
-  /// scratch.failed must be empty.
+  /// Returns the first match at or after `from`, which is 0 or the end of the last match. scratch.failed must be empty
+  /// before the first search of a text.
   std::optional<Match> find(std::string_view text, std::size_t from, Scratch& scratch) const;
 
   enum class Op : std::uint8_t { take, fork, jump, followed_by, not_followed_by, match };
   struct Instruction {
     Op op;
-    std::uint32_t a = 0, b = 0;  // take, followed_by: a set; jump: where to; fork: where to, the preferred one first
+    std::uint32_t a = 0, b = 0;  // jump, fork: targets, the preferred one first; match: none; others: a is a set
   };
 
  private:
-  struct Here;
-  std::uint64_t way_key(std::uint32_t instruction, std::size_t at) const {
+  struct Upcoming;
+  std::uint64_t path_key(std::uint32_t instruction, std::size_t at) const {
     return at / kBlock * program_.size() + instruction;
   }
   void drop_failed(std::size_t at, Scratch& scratch) const;
-  void spread(Way way, const Here& here, Scratch& scratch, std::vector<Way>& out) const;
+  void expand(Path path, const Upcoming& upcoming, Scratch& scratch, std::vector<Path>& out) const;
   std::string pattern_;
   std::vector<CharSet> sets_;
   std::vector<Instruction> program_;

@@ -13,10 +13,10 @@ namespace {
 using Op = Regex::Op;
 
 constexpr std::size_t kNoLimit = ~std::size_t{0};
-constexpr std::size_t kMostRepeats = 1000, kMostInstructions = 20000;
-constexpr int kMostNested = 100;
+constexpr std::size_t kMaxRepeats = 1000, kMaxInstructions = 20000;
+constexpr int kMaxNested = 100;
 
-/// A property of one or two letters, as \p{..} writes it.
+/// The categories of \p{name}; nothing if the property is not supported.
 std::optional<CategorySet> find_property(std::string_view name) {
   using enum Category;
   constexpr std::pair<std::string_view, CategorySet> kNames[] = {
@@ -44,7 +44,7 @@ bool RegexParser::take(std::string_view text) {
 }
 
 std::uint32_t RegexParser::next_char() {
-  if (at_end()) refuse("an end too early");
+  if (at_end()) refuse("an unexpected end");
   Utf8Char next = next_utf8(pattern_.data() + at_, pattern_.data() + pattern_.size());
   if (!next.valid) refuse("bytes that are not UTF-8");
   at_ += next.length;
@@ -54,13 +54,13 @@ std::uint32_t RegexParser::next_char() {
 std::vector<Regex::Instruction> RegexParser::parse() {
   Atom all = parse_alternatives();
   if (!at_end()) refuse("a ) without its (");
-  if (all.can_be_empty) refuse("a match of nothing at all");
+  if (all.can_be_empty) refuse("a match of the empty string");
   all.code.push_back({Op::match});
   return std::move(all.code);
 }
 
 void RegexParser::append(Code& code, const Code& more) const {
-  if (code.size() + more.size() > kMostInstructions) refuse("too many repetitions");
+  if (code.size() + more.size() > kMaxInstructions) refuse("too many repetitions");
   auto base = static_cast<std::uint32_t>(code.size());
   for (Regex::Instruction instruction : more) {
     if (instruction.op == Op::jump || instruction.op == Op::fork) instruction.a += base, instruction.b += base;
@@ -69,8 +69,8 @@ void RegexParser::append(Code& code, const Code& more) const {
 }
 
 RegexParser::Atom RegexParser::parse_alternatives() {
-  if (++depth_ > kMostNested) refuse("too many nested groups");
-  bool ignored_case = ignores_case_;  // (?i) reaches to the end of its group
+  if (++depth_ > kMaxNested) refuse("too many nested groups");
+  bool ignored_case = ignores_case_;  // (?i) applies up to the end of its group
   std::vector<Atom> choices{parse_sequence()};
   while (take("|")) choices.push_back(parse_sequence());
   ignores_case_ = ignored_case;
@@ -152,7 +152,7 @@ RegexParser::Atom RegexParser::parse_atom() {
     std::uint32_t lower = *literal | 0x20;
     std::string pair{static_cast<char>(last_folded_), static_cast<char>(lower)};
     for (const char* ligature : {"ss", "ff", "fi", "fl", "st"}) {
-      if (pair == ligature) refuse(cat("\"", pair, "\", for which there is one character that is equal without case,"));
+      if (pair == ligature) refuse(cat("\"", pair, "\", which a single character equals if case is ignored,"));
     }
     last_folded_ = lower;
   }
@@ -252,17 +252,18 @@ std::optional<std::uint32_t> RegexParser::parse_escape(CharSet& set) {
   return letter;
 }
 
-std::uint32_t RegexParser::parse_hex(std::size_t least, std::size_t most) {
+std::uint32_t RegexParser::parse_hex(std::size_t min_digits, std::size_t max_digits) {
   std::uint32_t code = 0;
   std::size_t digits = 0;
   constexpr std::string_view kDigits = "0123456789abcdef";
-  for (; digits < most && !at_end(); ++digits, ++at_) {
+  for (; digits < max_digits && !at_end(); ++digits, ++at_) {
     char digit = pattern_[at_];
     std::size_t value = kDigits.find(digit >= 'A' && digit <= 'F' ? static_cast<char>(digit | 0x20) : digit);
     if (value == std::string_view::npos) break;
     code = code * 16 + static_cast<std::uint32_t>(value);
   }
-  if (digits < least || code > 0x10FFFF || (least == 1 && !take("}"))) refuse("a number that is not a character");
+  if (digits < min_digits || code > 0x10FFFF || (min_digits == 1 && !take("}")))
+    refuse("a number that is not a character");
   return code;
 }
 
@@ -297,16 +298,16 @@ std::optional<RegexParser::Repeat> RegexParser::parse_repeat() {
     quantifier.least = number(kNoLimit);
     quantifier.most = take(",") ? number(kNoLimit) : quantifier.least;
     bool is_valid =
-        quantifier.least <= kMostRepeats && quantifier.least <= quantifier.most && quantifier.most > 0 && take("}");
-    if (!is_valid || (quantifier.most != kNoLimit && quantifier.most > kMostRepeats))
+        quantifier.least <= kMaxRepeats && quantifier.least <= quantifier.most && quantifier.most > 0 && take("}");
+    if (!is_valid || (quantifier.most != kNoLimit && quantifier.most > kMaxRepeats))
       refuse("a { that is not a repetition");
   } else {
     return {};
   }
   if (take("?")) quantifier.kind = Repeat::Kind::lazy;
   if (quantifier.kind == Repeat::Kind::greedy && take("+")) quantifier.kind = Repeat::Kind::possessive;
-  // These mean one thing to Hugging Face's engine and another to tiktoken's.
-  if (is_counted && quantifier.kind != Repeat::Kind::greedy) refuse("a ? or + behind {}");
+  // Hugging Face's engine and tiktoken's give these different meanings.
+  if (is_counted && quantifier.kind != Repeat::Kind::greedy) refuse("a ? or + after {}");
   if (!at_end() && std::string_view("?*+{").find(pattern_[at_]) != std::string_view::npos)
     refuse("a repeated repetition");
   return quantifier;
@@ -335,7 +336,7 @@ RegexParser::Atom RegexParser::repeat(const Atom& atom, const Repeat& quantifier
     append(out.code, loop);
     return out;
   }
-  // Each further one is behind a fork that leads to the end instead.
+  // A fork before each optional one leads to the end instead.
   auto stop_size = static_cast<std::uint32_t>(stop.size());
   auto optional = static_cast<std::uint32_t>(quantifier.most - quantifier.least);
   Code tail;
@@ -344,7 +345,7 @@ RegexParser::Atom RegexParser::repeat(const Atom& atom, const Repeat& quantifier
     append(tail, {fork(1, rest)});
     append(tail, atom.code);
   }
-  if (stop_size > 0) {  // only X?+ comes here: fork, X, jump over the test
+  if (stop_size > 0) {  // only for X?+: fork, X, jump over the test
     tail.push_back({Op::jump, size + 2 + stop_size});
     tail[0].b = size + 2;
     append(tail, stop);

@@ -1,4 +1,4 @@
-// From the text of a regular expression to a program: see text/regex.h for what is understood.
+// Compiles a regular expression to a program (syntax: text/regex.h).
 #pragma once
 
 #include <optional>
@@ -10,14 +10,15 @@
 
 namespace mtl {
 
-/// One pattern, read once.
+/// Compiles one pattern; parse() is to be called once.
 class RegexParser {
  public:
   RegexParser(std::string_view pattern, std::vector<CharSet>& sets) : pattern_(pattern), sets_(sets) {}
+  /// Appends to `sets` those that the program uses. Throws Error(bad_data) for what is not supported.
   std::vector<Regex::Instruction> parse();
 
  private:
-  /// A piece of program whose jumps count from its own begin; it is left at its end.
+  /// A part of a program. Jumps are relative to its begin and leave it at its end.
   using Code = std::vector<Regex::Instruction>;
   struct Atom {
     Code code;
@@ -40,12 +41,12 @@ class RegexParser {
   Atom parse_lookahead(Regex::Op op);
   Atom single(CharSet set);
   CharSet parse_class();
-  /// Parses an escape after its backslash, as a set (\s, \p{L}) or as one character, which is returned.
+  /// Parses an escape after its backslash: adds a set (\s, \p{L}) to `set`, or returns one character.
   std::optional<std::uint32_t> parse_escape(CharSet& set);
-  std::uint32_t parse_hex(std::size_t least, std::size_t most);
+  std::uint32_t parse_hex(std::size_t min_digits, std::size_t max_digits);
   void parse_property(CharSet& set, bool inverse);
   std::optional<Repeat> parse_repeat();
-  Atom repeat(const Atom& atom, const Repeat& how);
+  Atom repeat(const Atom& atom, const Repeat& quantifier);
   void append(Code& code, const Code& more) const;
 
   std::string_view pattern_;

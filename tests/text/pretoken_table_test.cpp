@@ -36,7 +36,7 @@ int look_up(PretokenTable& table, const Piece& piece) {
 
 void add(PretokenTable& table, const Piece& piece) { table.add(table.set_of(piece.key()), piece.key(), piece.tokens); }
 
-TEST_CASE("PretokenTable: finds added pieces until it is worn") {
+TEST_CASE("PretokenTable: finds added pieces until it is exhausted") {
   PretokenTable table(6);  // 128 entries, 64 tokens of long ones
   int kept = 0;
   for (std::int32_t n = 0; n < 100; ++n) {
@@ -55,7 +55,7 @@ TEST_CASE("PretokenTable: finds added pieces until it is worn") {
   }
   CHECK(found == kept);
   for (std::int32_t n = 0; n < 1000; ++n) add(table, make_piece(n));
-  CHECK(table.is_worn());
+  CHECK(table.is_exhausted());
 }
 
 TEST_CASE("PretokenTable: right for every thread while others add") {
@@ -79,13 +79,13 @@ TEST_CASE("PretokenTable: right for every thread while others add") {
   CHECK(found > kPieces);
 }
 
-TEST_CASE("PretokenTables: a worn table is replaced once, and survives in an encoder") {
+TEST_CASE("PretokenTables: an exhausted table is replaced once, and survives in an encoder") {
   PretokenTables tables(6);
   const auto first = tables.current();
   CHECK(tables.current() == first);
-  const auto second = tables.renewed(first);
+  const auto second = tables.replace(first);
   CHECK(second != first);
-  CHECK(tables.renewed(first) == second);  // another encoder renewed it first
+  CHECK(tables.replace(first) == second);  // another encoder replaced it first
   CHECK(tables.current() == second);
   add(*first, make_piece(3));
   CHECK(look_up(*first, make_piece(3)) == 1);

@@ -290,8 +290,8 @@ TEST_CASE("NullTokenizer: Python's int() of each piece") {
   std::string many = "a";  // a message quotes the first 80 bytes, less an incomplete character
   while (many.size() < 5000) many += "\xC3\xA9";
   CHECK_THROWS_WITH_AS(tokenizer.encode("1 " + many),
-                       cat("\"", many.substr(0, 79), "...\" is not a token id; NullTokenizer takes whole numbers with ",
-                           "one blank between them")
+                       cat("\"", many.substr(0, 79), "...\" is not a token id; NullTokenizer takes whole numbers ",
+                           "separated by one blank")
                            .c_str(),
                        Error);
   CHECK(NullTokenizer(100, 100).vocab_size() == 101);
